@@ -1,0 +1,42 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cri
+
+import "strconv"
+
+// SandboxState is whether a sandbox can hold running containers.
+type SandboxState uint8
+
+// The states of a sandbox.
+const (
+	SandboxReady SandboxState = iota
+	SandboxNotReady
+)
+
+// String returns "ready" or "notready".
+func (s SandboxState) String() string { return name(s, "ready", "notready") }
+
+// ContainerState is where a container is in its one life: created, running, exited.
+type ContainerState uint8
+
+// The states of a container.
+const (
+	ContainerCreated ContainerState = iota
+	ContainerRunning
+	ContainerExited
+	ContainerUnknown // the runtime lost track of it
+)
+
+// String returns "created", "running", "exited" or "unknown".
+func (s ContainerState) String() string {
+	return name(s, "created", "running", "exited", "unknown")
+}
+
+// name returns the name of an enumeration's value, or its number where it has none.
+func name[T ~uint8](v T, names ...string) string {
+	if int(v) < len(names) {
+		return names[v]
+	}
+	return strconv.Itoa(int(v))
+}
