@@ -1,0 +1,123 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// packages are what a Debian machine with Go needs beyond make: gcc, pkg-config and libseccomp build runc,
+// busybox-static is the content of the test image, the bridge is removed with ip, and portmap calls iptables.
+var packages = []string{ //nolint:gochecknoglobals // a constant list
+	"busybox-static", "gcc", "iproute2", "iptables", "libc6-dev", "libseccomp-dev", "pkg-config",
+}
+
+// installPackages installs those of the packages that are missing, and asks the network for nothing when none is.
+func installPackages(ctx context.Context, wanted []string) error {
+	if _, err := exec.LookPath("dpkg-query"); err != nil {
+		say("no Debian: these packages, or what they are called here, have to be there: %s", strings.Join(wanted, " "))
+		return nil
+	}
+	var missing []string
+	for _, name := range wanted {
+		out, err := exec.CommandContext(ctx, "dpkg-query", "--show", "--showformat=${db:Status-Status}", name).Output()
+		if err != nil || string(out) != "installed" {
+			missing = append(missing, name)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	say("install Debian packages: %s", strings.Join(missing, " "))
+	install := func() error {
+		args := append([]string{"install", "--yes", "--no-install-recommends", "-qq"}, missing...)
+		cmd := command(ctx, "/", "apt-get", args...)
+		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
+		return runCommand(cmd)
+	}
+	if install() == nil {
+		return nil
+	}
+	say("the package lists may be old: apt-get update")
+	if err := runCommand(command(ctx, "/", "apt-get", "update", "-qq")); err != nil {
+		return err
+	}
+	return install()
+}
+
+// toolTags builds runc with seccomp, without which every sandbox fails, and containerd without snapshotters that
+// need libraries.
+const toolTags = "seccomp,no_btrfs,no_devmapper,no_zfs"
+
+// buildTools installs the tools that the module in a folder pins into .lab/bin, unless they are there already.
+func buildTools(ctx context.Context, home, folder string) error {
+	dir, bin := filepath.Join(filepath.Dir(home), folder), filepath.Join(home, "bin")
+	key, err := toolsKey(dir)
+	if err != nil {
+		return err
+	}
+	stamp := filepath.Join(bin, "."+strings.ReplaceAll(folder, "/", "-"))
+	if b, err := os.ReadFile(stamp); err == nil && string(b) == key {
+		return nil
+	}
+	began := time.Now()
+	say("build what %s/go.mod pins into %s: seconds when cached, minutes when not", folder, bin)
+	ldflags, err := versionFlags(ctx, dir)
+	if err != nil {
+		return err
+	}
+	cmd := command(ctx, dir, "go", "install", "-trimpath", "-tags", toolTags, "-ldflags", ldflags, "tool")
+	cmd.Env = append(os.Environ(), "GOBIN="+bin, "CGO_ENABLED=1")
+	if err := runCommand(cmd); err != nil {
+		return err
+	}
+	say("built in %v", time.Since(began).Round(100*time.Millisecond))
+	return os.WriteFile(stamp, []byte(key), 0o644)
+}
+
+// toolsKey changes with whatever changes the binaries.
+func toolsKey(dir string) (string, error) {
+	sum := sha256.New()
+	fmt.Fprintln(sum, runtime.Version(), runtime.GOARCH, toolTags)
+	for _, name := range []string{"go.mod", "go.sum"} {
+		b, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			return "", err
+		}
+		sum.Write(b)
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
+}
+
+// versionFlags gives those tools their versions that take them from the linker.
+func versionFlags(ctx context.Context, dir string) (string, error) {
+	flags := []string{"-s", "-w"}
+	for _, v := range []struct{ module, variable string }{
+		{"github.com/containerd/containerd/v2", "github.com/containerd/containerd/v2/version.Version"},
+		{"github.com/containernetworking/plugins", "github.com/containernetworking/plugins/pkg/utils/buildversion.BuildVersion"},
+	} {
+		// A module that is not among the requirements lists as itself with no version.
+		cmd := exec.CommandContext(ctx, "go", "list", "-m", "-e", "-f", "{{.Version}}", v.module)
+		cmd.Dir, cmd.Stderr = dir, os.Stderr
+		out, err := cmd.Output()
+		if err != nil {
+			return "", fmt.Errorf("find version of %s: %w", v.module, err)
+		}
+		if version := strings.TrimSpace(string(out)); version != "" {
+			flags = append(flags, "-X", v.variable+"="+version)
+		}
+	}
+	return strings.Join(flags, " "), nil
+}
