@@ -1,0 +1,42 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package critest is the test kit of package cri: a container runtime in memory whose containers play scripts, a
+// wrapper that injects faults into any runtime, and the conformance suite that every runtime passes. It runs no
+// process and keeps nothing on disk.
+//
+// # The runtime
+//
+// [New] returns a [Runtime] that behaves as containerd does in all that a caller of the CRI can see: reserved
+// names, states, exit codes and reasons, timestamps, what a stopped sandbox does to its containers, addresses
+// given out and taken back, images that must be present, events. What a container does is a [Script]:
+//
+//	rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{
+//		"job":      critest.ExitAfter(3*time.Second, 0),
+//		"stubborn": critest.IgnoreTERM(),
+//	})})
+//
+// Time is that of package time, so inside a testing/synctest bubble an hour passes at once. The runtime starts no
+// goroutine but the short calls of one timer and needs no Close. What is due at the same instant happens in the
+// order in which it was planned, IDs are made of names, and lists are in order of creation: what a test sees does
+// not depend on maps or on the scheduler, as long as its own calls come in one order.
+//
+// [Runtime.Kill] and [Runtime.BreakStreams] do what nobody asked the runtime for; [Runtime.Calls] tells what it
+// was asked for. [Summary] offers the same runtime with the summary lists and the Inspector that containerd has.
+//
+// # What it does not model
+//
+// Namespaces, cgroups, mounts, devices, security and DNS (accepted and ignored, though a network of its own gives
+// a sandbox an address that nothing answers at); processes inside a container; log files; streaming sessions;
+// registries and the normalisation of image names; disk usage; the time that calls take, unless a script or a
+// fault says so; recovery from a restart of the runtime.
+//
+// # Faults
+//
+// [Faults] wraps any cri.Runtime and lets each call fail, hang, come late, lie, or take effect and lose its answer.
+//
+// # The suite
+//
+// [TestRuntime] checks an implementation of cri.Runtime against the sentences of package cri's documentation, and
+// names the broken one when it fails.
+package critest

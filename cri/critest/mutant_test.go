@@ -1,0 +1,224 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package critest_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/critest"
+)
+
+// mutantVariable names the mutant that TestMutant gives to the suite.
+const mutantVariable = "CRITEST_MUTANT"
+
+// mutants are runtimes that break one sentence each.
+var mutants = map[string]struct {
+	test   string // the case that finds it
+	broken string // words of the sentence
+	make   func(rt *critest.Runtime) cri.Runtime
+}{
+	"grace is cut to whole seconds": {"container/stop_ignored", "rounded up", faulty(func(f *critest.Faults) {
+		f.StopContainerFunc = func(ctx context.Context, next cri.Runtime, id string, grace time.Duration) error {
+			return next.StopContainer(ctx, id, grace.Truncate(time.Second))
+		}
+	})},
+	"grace is not given": {"container/stop$", "128+n where signal n", faulty(func(f *critest.Faults) {
+		f.StopContainerFunc = func(ctx context.Context, next cri.Runtime, id string, _ time.Duration) error {
+			return next.StopContainer(ctx, id, 0)
+		}
+	})},
+	"stop does not wait": {"container/stop_ignored", "Grace has a resolution", faulty(func(f *critest.Faults) {
+		f.StopContainerFunc = func(ctx context.Context, next cri.Runtime, id string, grace time.Duration) error {
+			go func() { _ = next.StopContainer(ctx, id, grace) }()
+			return nil
+		}
+	})},
+	"stop does not heed its context": {"container/stop_cut_short", "a deadline is", faulty(func(f *critest.Faults) {
+		f.StopContainerFunc = func(ctx context.Context, next cri.Runtime, id string, grace time.Duration) error {
+			return next.StopContainer(context.WithoutCancel(ctx), id, grace)
+		}
+	})},
+	"stop of what is gone fails": {"container/unknown", "A container that is gone", faulty(func(f *critest.Faults) {
+		f.StopContainerFunc = func(context.Context, cri.Runtime, string, time.Duration) error { return cri.ErrNotFound }
+	})},
+	"remove of what runs fails": {"container/remove_running", "by force if it runs", faulty(func(f *critest.Faults) {
+		f.RemoveContainerFunc = func(context.Context, cri.Runtime, string) error { return errors.New("it runs") }
+	})},
+	"starts again": {"container/starts_once", "StartContainer starts a created", faulty(func(f *critest.Faults) {
+		f.StartContainerFunc = func(ctx context.Context, next cri.Runtime, id string) error {
+			_ = next.StartContainer(ctx, id)
+			return nil
+		}
+	})},
+	"errors are bare": {"container/unknown", "All are found with", faulty(func(f *critest.Faults) {
+		f.StartContainerFunc = func(ctx context.Context, next cri.Runtime, id string) error {
+			return errors.Unwrap(next.StartContainer(ctx, id))
+		}
+	})},
+	"sandbox names are free": {"sandbox/name", "another object holds the name", faulty(func(f *critest.Faults) {
+		f.RunSandboxFunc = func(ctx context.Context, next cri.Runtime, c *cri.SandboxConfig) (string, error) {
+			other := *c
+			for {
+				id, err := next.RunSandbox(ctx, &other)
+				if !errors.Is(err, cri.ErrAlreadyExists) {
+					return id, err
+				}
+				other.Attempt++
+			}
+		}
+	})},
+	"configs are changed": {"sandbox/lifecycle", "neither kept nor changed", faulty(func(f *critest.Faults) {
+		f.RunSandboxFunc = func(ctx context.Context, next cri.Runtime, c *cri.SandboxConfig) (string, error) {
+			c.Labels["mine"] = "now"
+			return next.RunSandbox(ctx, c)
+		}
+	})},
+	"one at a time": {"list/many_at_once", "from many goroutines", faulty(func(f *critest.Faults) {
+		var busy atomic.Bool
+		f.RunSandboxFunc = func(ctx context.Context, next cri.Runtime, c *cri.SandboxConfig) (string, error) {
+			if !busy.CompareAndSwap(false, true) {
+				return "", errors.New("busy")
+			}
+			defer busy.Store(false)
+			time.Sleep(time.Second)
+			return next.RunSandbox(ctx, c)
+		}
+	})},
+	"dead containers are not listed": {"container/attempts", "dead ones included", listing(func(s *cri.Snapshot) {
+		var alive []cri.Container
+		for _, c := range s.Containers {
+			if c.State != cri.ContainerExited {
+				alive = append(alive, c)
+			}
+		}
+		s.Containers = alive
+	})},
+	"exit codes are lost": {"container/exit_codes", "valid in state ContainerExited", listing(func(s *cri.Snapshot) {
+		for i := range s.Containers {
+			s.Containers[i].ExitCode = 0
+		}
+	})},
+	"labels are lost": {"list/fields", "List returns every", listing(func(s *cri.Snapshot) {
+		for i := range s.Containers {
+			s.Containers[i].Labels = nil
+		}
+	})},
+	"the time of a list is late": {"list/fields", "Time is taken before", listing(func(s *cri.Snapshot) {
+		s.Time = s.Time.Add(time.Second)
+	})},
+	"the host has pod addresses": {"sandbox/address", "none on the host", listing(func(s *cri.Snapshot) {
+		for i := range s.Sandboxes {
+			s.Sandboxes[i].IPs = []string{"10.0.0.1"}
+		}
+	})},
+	"an unknown pod is an error": {"list/pod", "is a Pod without sandboxes", func(rt *critest.Runtime) cri.Runtime {
+		return strictPodLister{rt}
+	}},
+	"deletions are not reported": {"events/order", "reports changes as they happen", func(rt *critest.Runtime) cri.Runtime {
+		return deafStreamer{rt}
+	}},
+	"a stream ends with nil": {"events/end", "it never returns nil", func(rt *critest.Runtime) cri.Runtime {
+		return silentStreamer{rt}
+	}},
+	"a timeout is an outage": {"exec/timeout", "out of time is killed", func(rt *critest.Runtime) cri.Runtime {
+		return brokenExecer{rt}
+	}},
+}
+
+func faulty(set func(*critest.Faults)) func(*critest.Runtime) cri.Runtime {
+	return func(rt *critest.Runtime) cri.Runtime {
+		f := &critest.Faults{Runtime: rt}
+		set(f)
+		return f
+	}
+}
+
+func listing(change func(*cri.Snapshot)) func(*critest.Runtime) cri.Runtime {
+	return faulty(func(f *critest.Faults) {
+		f.ListFunc = func(ctx context.Context, next cri.Runtime) (cri.Snapshot, error) {
+			s, err := next.List(ctx)
+			change(&s)
+			return s, err
+		}
+	})
+}
+
+type strictPodLister struct{ *critest.Runtime }
+
+func (r strictPodLister) ListPod(ctx context.Context, uid string) (cri.Pod, error) {
+	p, err := r.Runtime.ListPod(ctx, uid)
+	if err == nil && len(p.Sandboxes) == 0 {
+		err = cri.ErrNotFound
+	}
+	return p, err
+}
+
+type deafStreamer struct{ *critest.Runtime }
+
+func (r deafStreamer) StreamEvents(ctx context.Context, fn func(cri.Event) error) error {
+	return r.Runtime.StreamEvents(ctx, func(e cri.Event) error {
+		if e.Type == cri.EventDeleted {
+			return nil
+		}
+		return fn(e)
+	})
+}
+
+type silentStreamer struct{ *critest.Runtime }
+
+func (r silentStreamer) StreamEvents(ctx context.Context, fn func(cri.Event) error) error {
+	_ = r.Runtime.StreamEvents(ctx, fn)
+	return nil
+}
+
+type brokenExecer struct{ *critest.Runtime }
+
+func (r brokenExecer) ExecSync(ctx context.Context, id string, cmd []string, timeout time.Duration) (cri.ExecResult, error) {
+	res, err := r.Runtime.ExecSync(ctx, id, cmd, timeout)
+	if err != nil {
+		err = &cri.Error{Op: "ExecSync", ID: id, Err: cri.ErrUnavailable}
+	}
+	return res, err
+}
+
+// TestSuiteFindsFaults gives runtimes with one fault each to the suite, in a process of their own since they fail,
+// and looks for the sentence that they break.
+func TestSuiteFindsFaults(t *testing.T) {
+	for name, m := range mutants {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestMutant$/"+m.test)
+			cmd.Env = append(os.Environ(), mutantVariable+"="+name)
+			out, err := cmd.CombinedOutput()
+			var exit *exec.ExitError
+			require.ErrorAs(t, err, &exit, "the suite passes:\n%s", out)
+			require.Contains(t, string(out), `broken: "`)
+			require.Contains(t, string(out), m.broken)
+		})
+	}
+}
+
+func TestMutant(t *testing.T) {
+	m, ok := mutants[os.Getenv(mutantVariable)]
+	if !ok {
+		t.Skip("for TestSuiteFindsFaults")
+	}
+	critest.TestRuntime(t, critest.Fixture{
+		New: func(*testing.T) cri.Runtime {
+			return m.make(critest.New(critest.Options{Script: critest.SuiteScript}))
+		},
+		Run:             synctest.Test,
+		IsolatedNetwork: true,
+	})
+}

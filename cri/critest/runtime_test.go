@@ -1,0 +1,291 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package critest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/critest"
+)
+
+// config returns the config of a pod's sandbox.
+func config(pod string) *cri.SandboxConfig {
+	return &cri.SandboxConfig{Pod: cri.PodIdentity{UID: pod + "-uid", Name: pod, Namespace: "default"}}
+}
+
+// launch runs a pod with one started container and returns their IDs.
+func launch(t *testing.T, rt cri.Runtime, pod, name string) (sandbox, container string) {
+	t.Helper()
+	s := config(pod)
+	sandbox, err := rt.RunSandbox(t.Context(), s)
+	require.NoError(t, err)
+	container, err = rt.CreateContainer(t.Context(), sandbox, &cri.ContainerConfig{Name: name}, s)
+	require.NoError(t, err)
+	require.NoError(t, rt.StartContainer(t.Context(), container))
+	return sandbox, container
+}
+
+// end is how a test sees the end of a container.
+type end struct {
+	After  time.Duration // from its start
+	Code   int32
+	Reason string
+}
+
+func endOf(t *testing.T, rt *critest.Runtime, ref string) end {
+	t.Helper()
+	c, ok := rt.Container(ref)
+	require.True(t, ok)
+	require.Equal(t, cri.ContainerExited, c.State)
+	return end{c.FinishedAt.Sub(c.StartedAt), c.ExitCode, c.Reason}
+}
+
+func TestScriptEndsByItself(t *testing.T) {
+	for name, row := range map[string]struct {
+		script critest.Script
+		want   end
+	}{
+		"at once":     {critest.ExitAfter(0, 0), end{0, 0, "Completed"}},
+		"later":       {critest.ExitAfter(time.Hour, 3), end{time.Hour, 3, "Error"}},
+		"out of mem":  {critest.OOMAfter(time.Minute), end{time.Minute, 137, "OOMKilled"}},
+		"own reason":  {critest.Script{Exit: &critest.Exit{Reason: "Evicted"}}, end{0, 0, "Evicted"}},
+		"slow starts": {critest.Script{StartAfter: time.Minute, Exit: &critest.Exit{After: time.Second}}, end{time.Second, 0, "Completed"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return row.script }})
+				begin := time.Now()
+				launch(t, rt, "web", "app")
+				assert.Equal(t, row.script.StartAfter, time.Since(begin))
+				time.Sleep(2 * time.Hour)
+				assert.Equal(t, row.want, endOf(t, rt, "web/app"))
+			})
+		})
+	}
+}
+
+func TestScriptIsStopped(t *testing.T) {
+	for name, row := range map[string]struct {
+		script critest.Script
+		signal cri.Signal
+		grace  time.Duration
+		want   end
+	}{
+		"dies of the signal":      {critest.Script{}, "", time.Minute, end{0, 143, "Error"}},
+		"dies of its own signal":  {critest.Script{}, "SIGQUIT", time.Minute, end{0, 131, "Error"}},
+		"takes its time":          {critest.StopIn(5*time.Second, 0), "", time.Minute, end{5 * time.Second, 0, "Completed"}},
+		"takes all the grace":     {critest.StopIn(5*time.Second, 0), "", 5 * time.Second, end{5 * time.Second, 0, "Completed"}},
+		"takes more than that":    {critest.StopIn(5*time.Second, 0), "", 4 * time.Second, end{4 * time.Second, 137, "Error"}},
+		"ignores the signal":      {critest.IgnoreTERM(), "", 30 * time.Second, end{30 * time.Second, 137, "Error"}},
+		"grace is rounded up":     {critest.IgnoreTERM(), "", 1100 * time.Millisecond, end{2 * time.Second, 137, "Error"}},
+		"no grace":                {critest.StopIn(0, 0), "", 0, end{0, 137, "Error"}},
+		"ends by itself meantime": {critest.Script{Exit: &critest.Exit{After: 3 * time.Second, Code: 9}, Stop: &critest.Exit{After: critest.Never}}, "", time.Minute, end{3 * time.Second, 9, "Error"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				rt := critest.New(critest.Options{Script: func(c *cri.ContainerConfig) critest.Script {
+					return row.script
+				}})
+				s := config("web")
+				sandbox, err := rt.RunSandbox(t.Context(), s)
+				require.NoError(t, err)
+				id, err := rt.CreateContainer(t.Context(), sandbox, &cri.ContainerConfig{Name: "app", StopSignal: row.signal}, s)
+				require.NoError(t, err)
+				require.NoError(t, rt.StartContainer(t.Context(), id))
+				require.NoError(t, rt.StopContainer(t.Context(), id, row.grace))
+				assert.Equal(t, row.want, endOf(t, rt, id), "StopContainer returns when the container has exited")
+			})
+		})
+	}
+}
+
+func TestFailFirstLooksAtTheAttempt(t *testing.T) {
+	script := critest.FailFirst(2, critest.ExitAfter(0, 1))
+	assert.NotNil(t, script(&cri.ContainerConfig{Attempt: 0}).Exit)
+	assert.NotNil(t, script(&cri.ContainerConfig{Attempt: 1}).Exit)
+	assert.Nil(t, script(&cri.ContainerConfig{Attempt: 2}).Exit)
+}
+
+func TestFailedStartIsAnExit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broken := errors.New("no such file")
+		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.FailStart(broken) }})
+		s := config("web")
+		sandbox, err := rt.RunSandbox(t.Context(), s)
+		require.NoError(t, err)
+		id, err := rt.CreateContainer(t.Context(), sandbox, &cri.ContainerConfig{Name: "app"}, s)
+		require.NoError(t, err)
+		err = rt.StartContainer(t.Context(), id)
+		require.ErrorIs(t, err, broken)
+		assert.EqualError(t, err, "StartContainer web-uid-app-0: no such file")
+		c, _ := rt.Container("web/app")
+		assert.Equal(t, cri.ContainerExited, c.State)
+		assert.Equal(t, int32(128), c.ExitCode)
+		assert.Equal(t, "StartError", c.Reason)
+		assert.Equal(t, "no such file", c.Message)
+		assert.True(t, c.StartedAt.IsZero())
+	})
+}
+
+// Who gives up waiting takes the kill along; the signal has been sent.
+func TestStopThatIsCutShortKillsNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{
+			"stubborn": critest.IgnoreTERM(), "slow": critest.StopIn(time.Hour, 0),
+		})})
+		_, stubborn := launch(t, rt, "a", "stubborn")
+		_, slow := launch(t, rt, "b", "slow")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		for _, id := range []string{stubborn, slow} {
+			go func() { assert.ErrorIs(t, rt.StopContainer(ctx, id, time.Minute), context.DeadlineExceeded) }()
+		}
+		time.Sleep(2 * time.Hour)
+		c, _ := rt.Container(stubborn)
+		assert.Equal(t, cri.ContainerRunning, c.State)
+		assert.Equal(t, end{time.Hour, 0, "Completed"}, endOf(t, rt, slow))
+	})
+}
+
+// A slow start does not hold up the rest of the runtime, and what happens meanwhile is noticed at its end.
+func TestSlowStartIsOvertaken(t *testing.T) {
+	for name, row := range map[string]struct {
+		meanwhile func(ctx context.Context, rt *critest.Runtime, sandbox, id string) error
+		wantErr   string // of StartContainer
+	}{
+		"started again": {func(ctx context.Context, rt *critest.Runtime, _, id string) error {
+			if err := rt.StartContainer(ctx, id); err == nil {
+				return errors.New("a second start succeeds")
+			}
+			return nil
+		}, ""},
+		"container removed": {func(ctx context.Context, rt *critest.Runtime, _, id string) error {
+			if err := rt.RemoveContainer(ctx, id); err == nil {
+				return errors.New("a starting container is removed")
+			}
+			return nil
+		}, ""},
+		"sandbox stopped": {func(ctx context.Context, rt *critest.Runtime, sandbox, _ string) error {
+			return rt.StopSandbox(ctx, sandbox)
+		}, "sandbox is not ready"},
+		"sandbox removed": {func(ctx context.Context, rt *critest.Runtime, sandbox, _ string) error {
+			return rt.RemoveSandbox(ctx, sandbox)
+		}, "not found"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script {
+					return critest.Script{StartAfter: time.Minute}
+				}})
+				s := config("web")
+				sandbox, err := rt.RunSandbox(t.Context(), s)
+				require.NoError(t, err)
+				id, err := rt.CreateContainer(t.Context(), sandbox, &cri.ContainerConfig{Name: "app"}, s)
+				require.NoError(t, err)
+				done := make(chan error, 1)
+				go func() { done <- rt.StartContainer(t.Context(), id) }()
+				time.Sleep(time.Second)
+				require.NoError(t, row.meanwhile(t.Context(), rt, sandbox, id))
+				if row.wantErr == "" {
+					require.NoError(t, <-done)
+					return
+				}
+				require.ErrorContains(t, <-done, row.wantErr)
+			})
+		})
+	}
+}
+
+func TestKill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		sandbox, id := launch(t, rt, "web", "app")
+		require.NoError(t, rt.Kill(sandbox, 0))
+		snap, err := rt.List(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, cri.SandboxNotReady, snap.Sandboxes[0].State)
+		assert.Equal(t, cri.ContainerRunning, snap.Containers[0].State, "it has namespaces of its own")
+
+		require.NoError(t, rt.Kill("web/app", 9))
+		assert.Equal(t, end{0, 9, "Error"}, endOf(t, rt, "web-uid/app"))
+		require.EqualError(t, rt.Kill(id, 9), "Kill "+id+": container is exited")
+		require.ErrorIs(t, rt.Kill("web/other", 9), cri.ErrNotFound)
+	})
+}
+
+func TestAddressesGoRound(t *testing.T) {
+	rt := critest.New(critest.Options{PodCIDR: netip.MustParsePrefix("10.1.0.0/30")})
+	run := func(pod string) string {
+		id, err := rt.RunSandbox(t.Context(), config(pod))
+		require.NoError(t, err)
+		snap, err := rt.List(t.Context())
+		require.NoError(t, err)
+		return id + " " + snap.Sandboxes[len(snap.Sandboxes)-1].IPs[0]
+	}
+	assert.Equal(t, "a-uid-0 10.1.0.1", run("a"))
+	assert.Equal(t, "b-uid-0 10.1.0.2", run("b"))
+	require.NoError(t, rt.StopSandbox(t.Context(), "a-uid-0"))
+	assert.Equal(t, "c-uid-0 10.1.0.3", run("c"))
+	assert.Equal(t, "d-uid-0 10.1.0.1", run("d"))
+	snap, err := rt.List(t.Context())
+	require.NoError(t, err)
+	assert.Empty(t, snap.Sandboxes[0].IPs, "a stopped sandbox has none")
+	_, err = rt.RunSandbox(t.Context(), config("e"))
+	require.EqualError(t, err, "RunPodSandbox default/e: no address left in 10.1.0.0/30")
+}
+
+func TestIDsAreUsedOnce(t *testing.T) {
+	rt := critest.New(critest.Options{})
+	for _, want := range []string{"web-uid-0", "web-uid-0-again-2", "web-uid-0-again-3"} {
+		id, err := rt.RunSandbox(t.Context(), config("web"))
+		require.NoError(t, err)
+		assert.Equal(t, want, id)
+		require.NoError(t, rt.RemoveSandbox(t.Context(), id))
+	}
+}
+
+// A new sandbox of the pod does not free the names of the old one's containers, with containerd and CRI-O.
+func TestContainerNamesBelongToThePod(t *testing.T) {
+	rt := critest.New(critest.Options{})
+	launch(t, rt, "web", "app")
+	s := config("web")
+	s.Attempt = 1
+	sandbox, err := rt.RunSandbox(t.Context(), s)
+	require.NoError(t, err)
+	_, err = rt.CreateContainer(t.Context(), sandbox, &cri.ContainerConfig{Name: "app"}, s)
+	require.ErrorIs(t, err, cri.ErrAlreadyExists)
+	_, err = rt.CreateContainer(t.Context(), sandbox, &cri.ContainerConfig{Name: "app", Attempt: 1}, s)
+	require.NoError(t, err)
+}
+
+// What happens at one instant happens in the order in which it was begun, every time.
+func TestSameInstantKeepsOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script {
+			return critest.ExitAfter(time.Minute, 0)
+		}})
+		var want, got []string
+		for i := range 20 {
+			_, id := launch(t, rt, fmt.Sprint("pod", i), "app")
+			want = append(want, id)
+		}
+		go rt.StreamEvents(t.Context(), func(e cri.Event) error {
+			got = append(got, e.ID)
+			return nil
+		})
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		assert.Equal(t, want, got)
+	})
+}

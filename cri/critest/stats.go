@@ -1,0 +1,98 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package critest
+
+import (
+	"context"
+
+	"github.com/seed81659283/nodeagent/cri"
+)
+
+// Version returns the runtime's name, "critest", and the versions that the kubelet asks for.
+func (r *Runtime) Version(ctx context.Context) (v cri.Version, err error) {
+	call := r.begin(Call{Op: "Version"})
+	defer r.end(call, &err)
+	if err := ctx.Err(); err != nil {
+		return cri.Version{}, err
+	}
+	return cri.Version{Version: "0.1.0", RuntimeName: "critest", RuntimeVersion: "1.0.0", RuntimeAPIVersion: "v1"}, nil
+}
+
+// Status returns what Options.Status says.
+func (r *Runtime) Status(ctx context.Context) (s cri.Status, err error) {
+	call := r.begin(Call{Op: "Status"})
+	defer r.end(call, &err)
+	if err := ctx.Err(); err != nil {
+		return cri.Status{}, err
+	}
+	if r.opts.Status != nil {
+		return r.opts.Status(), nil
+	}
+	return cri.Status{
+		Conditions: []cri.Condition{
+			{Type: cri.ConditionRuntimeReady, Status: true},
+			{Type: cri.ConditionNetworkReady, Status: true},
+		},
+		Handlers: []cri.RuntimeHandler{{RecursiveReadOnlyMounts: true, UserNamespaces: true}},
+		Features: cri.RuntimeFeatures{SupplementalGroupsPolicy: true},
+	}, nil
+}
+
+// CgroupDriver returns cgroupfs.
+func (r *Runtime) CgroupDriver(ctx context.Context) (d cri.CgroupDriver, err error) {
+	call := r.begin(Call{Op: "RuntimeConfig"})
+	defer r.end(call, &err)
+	return cri.CgroupDriverCgroupfs, ctx.Err()
+}
+
+// ContainerStats returns what Options.Usage says of every running container.
+func (r *Runtime) ContainerStats(ctx context.Context) (stats []cri.ContainerStats, err error) {
+	call := r.begin(Call{Op: "ListContainerStats"})
+	defer r.end(call, &err)
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.usage(func(*container) bool { return true }), nil
+}
+
+// SandboxStats returns every ready sandbox with the usage of its running containers; the sandboxes' own usage is
+// not reported.
+func (r *Runtime) SandboxStats(ctx context.Context) (stats []cri.SandboxStats, err error) {
+	call := r.begin(Call{Op: "ListPodSandboxStats"})
+	defer r.end(call, &err)
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, sb := range r.sandboxes {
+		if sb.State != cri.SandboxReady {
+			continue
+		}
+		stats = append(stats, cri.SandboxStats{
+			ID: sb.ID, Pod: sb.Pod, Attempt: sb.Attempt, Labels: sb.Labels, Annotations: sb.Annotations,
+			Containers: r.usage(func(c *container) bool { return c.SandboxID == sb.ID }),
+		})
+	}
+	return stats, nil
+}
+
+// usage measures the running containers that match. r.mu is held.
+func (r *Runtime) usage(match func(*container) bool) []cri.ContainerStats {
+	var stats []cri.ContainerStats
+	for _, c := range r.containers {
+		if c.State != cri.ContainerRunning || !match(c) {
+			continue
+		}
+		var s cri.ContainerStats
+		if r.opts.Usage != nil {
+			s = r.opts.Usage(c.Container)
+		}
+		s.ID, s.Name, s.Attempt, s.Labels, s.Annotations = c.ID, c.Name, c.Attempt, c.Labels, c.Annotations
+		stats = append(stats, s)
+	}
+	return stats
+}

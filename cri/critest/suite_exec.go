@@ -1,0 +1,59 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package critest
+
+import (
+	"context"
+	"crypto/rand"
+	"time"
+
+	"github.com/seed81659283/nodeagent/cri"
+)
+
+func (t *trial) execer() cri.Execer {
+	e, ok := t.rt.(cri.Execer)
+	if !ok {
+		t.Skip("the runtime is no cri.Execer")
+	}
+	return e
+}
+
+func execResult(t *trial) {
+	e := t.execer()
+	id := t.single(forever(0))
+	for _, code := range []int{0, 3} {
+		res, err := e.ExecSync(t.ctx, id, answers(code).argv(t.f.Shell), 0)
+		t.succeed(err, ruleExecCode, "ExecSync")
+		t.hold(res.ExitCode == code, ruleExecCode, "ExecSync of a command that exits with %d returns %d", code, res.ExitCode)
+		t.hold(string(res.Stdout) == "out\n" && string(res.Stderr) == "err\n", ruleExec,
+			"ExecSync returns stdout %q and stderr %q, want %q and %q", res.Stdout, res.Stderr, "out\n", "err\n")
+	}
+}
+
+func execTimeout(t *trial) {
+	e := t.execer()
+	id := t.single(forever(0))
+	mark := rand.Text()
+	begin := time.Now()
+	_, err := e.ExecSync(t.ctx, id, lingers(mark).argv(t.f.Shell), time.Second)
+	t.fail(err, context.DeadlineExceeded, ruleExecTimeout, "ExecSync of a command that runs out of time")
+	t.hold(time.Since(begin) >= time.Second, ruleExecTimeout, "ExecSync gave up after %v, with a timeout of 1s", time.Since(begin))
+	t.hold(time.Since(begin) < time.Second+slack, ruleExecTimeout, "ExecSync took %v, with a timeout of 1s", time.Since(begin))
+	t.until(ruleExecTimeout, func() (bool, string) {
+		res, err := e.ExecSync(t.ctx, id, finds(mark).argv(t.f.Shell), 0)
+		t.succeed(err, ruleExec, "ExecSync")
+		return res.ExitCode != 0, "a command that ran out of time still runs"
+	})
+	t.hold(t.status(id).State == cri.ContainerRunning, ruleExecTimeout, "the timeout of a command ended its container")
+}
+
+func execUnknown(t *trial) {
+	e := t.execer()
+	_, err := e.ExecSync(t.ctx, unknownID, answers(0).argv(t.f.Shell), 0)
+	t.fail(err, cri.ErrNotFound, ruleNotFound, "ExecSync in an unknown container")
+	id := t.single(exits(0, 0))
+	t.await(id)
+	_, err = e.ExecSync(t.ctx, id, answers(0).argv(t.f.Shell), 0)
+	t.hold(err != nil, ruleExec, "ExecSync in an exited container succeeds")
+}

@@ -1,0 +1,151 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package critest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/seed81659283/nodeagent/cri"
+)
+
+func listFields(t *trial) {
+	s := t.pod()
+	sandbox := t.run(s)
+	cfg := t.container(s, "main", forever(0))
+	id := t.create(sandbox, s, cfg)
+
+	before := time.Now()
+	snap, err := t.rt.List(t.ctx)
+	t.succeed(err, ruleList, "List")
+	t.hold(!snap.Time.Before(before) && !snap.Time.After(time.Now()), ruleListTime,
+		"Snapshot.Time is %v, want it between %v and %v", snap.Time, before, time.Now())
+
+	pod := snap.Pod(s.Pod.UID)
+	t.hold(len(pod.Sandboxes) == 1 && len(pod.Containers) == 1, ruleList,
+		"List shows %d sandboxes and %d containers of a pod that has 1 and 1", len(pod.Sandboxes), len(pod.Containers))
+	sb, c := pod.Sandboxes[0], pod.Containers[0]
+	t.hold(sb.ID == sandbox && sb.Pod == s.Pod, ruleList, "the sandbox is %s of pod %v, want %s of %v", sb.ID, sb.Pod, sandbox, s.Pod)
+	t.same("labels of the sandbox", sb.Labels, s.Labels)
+	t.same("annotations of the sandbox", sb.Annotations, s.Annotations)
+
+	t.hold(c.ID == id && c.SandboxID == sandbox && c.PodUID == s.Pod.UID && c.Name == "main", ruleList,
+		"the container is %s %q in sandbox %s of pod %s", c.ID, c.Name, c.SandboxID, c.PodUID)
+	t.same("labels of the container", c.Labels, cfg.Labels)
+	t.same("annotations of the container", c.Annotations, cfg.Annotations)
+	t.hold(c.Image.Image == t.f.Image, ruleList, "the container's image is %q, want %q as asked for", c.Image.Image, t.f.Image)
+	t.hold(t.f.Image == "" || c.ImageRef != "", ruleList, "the container has no ImageRef")
+}
+
+// same checks that all of want is there; a runtime may add keys of its own.
+func (t *trial) same(what string, got, want map[string]string) {
+	t.Helper()
+	for key, value := range want {
+		t.hold(got[key] == value, ruleList, "%s: %s is %q, want %q", what, key, got[key], value)
+	}
+}
+
+func listPod(t *trial) {
+	lister, ok := t.rt.(cri.PodLister)
+	if !ok {
+		t.Skip("the runtime is no cri.PodLister")
+	}
+	s := t.pod()
+	sandbox := t.run(s)
+	t.create(sandbox, s, t.container(s, "created", forever(0)))
+	t.start(sandbox, s, t.container(s, "running", forever(0)))
+	other := t.pod()
+	t.run(other)
+
+	pod, err := lister.ListPod(t.ctx, s.Pod.UID)
+	t.succeed(err, ruleListPod, "ListPod")
+	t.hold(pod.PodIdentity == s.Pod, ruleListPod, "ListPod returns pod %v, want %v", pod.PodIdentity, s.Pod)
+	got, want := words(pod), words(t.list(s.Pod.UID))
+	t.hold(got == want, ruleListPod, "ListPod returns %s, List %s", got, want)
+
+	pod, err = lister.ListPod(t.ctx, unknownID)
+	t.succeed(err, ruleListPodNil, "ListPod of an unknown pod")
+	t.hold(len(pod.Sandboxes)+len(pod.Containers) == 0, ruleListPodNil, "ListPod of an unknown pod returns %s", words(pod))
+}
+
+func listReopened(t *trial) {
+	if t.f.Reopen == nil {
+		t.Skip("Fixture.Reopen is nil")
+	}
+	s := t.pod()
+	sandbox := t.run(s)
+	t.create(sandbox, s, t.container(s, "created", forever(0)))
+	running := t.start(sandbox, s, t.container(s, "running", forever(7)))
+	t.await(t.start(sandbox, s, t.container(s, "exited", exits(0, 3))))
+	want := words(t.list(s.Pod.UID))
+
+	t.reopen()
+	got := words(t.list(s.Pod.UID))
+	t.hold(got == want, ruleList, "after the runtime was reopened List shows %s, before %s", got, want)
+	t.succeed(t.rt.StopContainer(t.ctx, running, time.Minute), ruleStop, "StopContainer after the runtime was reopened")
+	c := t.status(running)
+	t.hold(c.ExitCode == 7, ruleExitCode, "a program that exits with 7 on SIGTERM shows %d", c.ExitCode)
+}
+
+func listManyAtOnce(t *trial) {
+	const pods = 20
+	errs := make([]error, pods)
+	var wg sync.WaitGroup
+	for i := range errs {
+		s := t.pod()
+		wg.Go(func() {
+			if err := t.onePod(s); err != nil {
+				errs[i] = fmt.Errorf("pod %d of %d: %w", i+1, pods, err)
+			}
+		})
+	}
+	wg.Wait()
+	t.succeed(errors.Join(errs...), ruleConcurrent, "pods made and removed at the same time")
+}
+
+// onePod takes a pod through its life. It runs beside others, so it returns its failure.
+func (t *trial) onePod(s *cri.SandboxConfig) error {
+	sandbox, err := t.tryRun(s)
+	if err != nil {
+		return err
+	}
+	id, err := t.tryCreate(sandbox, s, t.container(s, "main", stubborn()))
+	if err != nil {
+		return err
+	}
+	if err := t.rt.StartContainer(t.ctx, id); err != nil {
+		return err
+	}
+	snap, err := t.rt.List(t.ctx)
+	if err != nil {
+		return err
+	}
+	pod := snap.Pod(s.Pod.UID)
+	if len(pod.Sandboxes) != 1 || len(pod.Containers) != 1 || pod.Containers[0].State != cri.ContainerRunning {
+		return fmt.Errorf("List shows %s, want a ready sandbox and a running container", words(pod))
+	}
+	if err := t.rt.StopContainer(t.ctx, id, 0); err != nil {
+		return err
+	}
+	return t.rt.RemoveSandbox(t.ctx, sandbox)
+}
+
+// words describes what a pod has, in order of ID.
+func words(p cri.Pod) string {
+	var all []string
+	for _, sb := range p.Sandboxes {
+		all = append(all, fmt.Sprintf("%.12s(attempt %d %v)", sb.ID, sb.Attempt, sb.State))
+	}
+	for _, c := range p.Containers {
+		all = append(all, fmt.Sprintf("%.12s(%s attempt %d %v)", c.ID, c.Name, c.Attempt, c.State))
+	}
+	slices.Sort(all)
+	return join(all)
+}
+
+func join(s []string) string { return "[" + strings.Join(s, ", ") + "]" }

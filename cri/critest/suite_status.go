@@ -1,0 +1,45 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package critest
+
+import (
+	"slices"
+
+	"github.com/seed81659283/nodeagent/cri"
+)
+
+func status(t *trial) {
+	r, ok := t.rt.(cri.StatusReporter)
+	if !ok {
+		t.Skip("the runtime is no cri.StatusReporter")
+	}
+	v, err := r.Version(t.ctx)
+	t.succeed(err, ruleVersion, "Version")
+	t.hold(v.Version == "0.1.0" && v.RuntimeAPIVersion == "v1" && v.RuntimeName != "" && v.RuntimeVersion != "", ruleVersion,
+		`Version returns %+v, want version "0.1.0", API version "v1" and a name and version of the runtime`, v)
+	s, err := r.Status(t.ctx)
+	t.succeed(err, ruleConditions, "Status")
+	for _, typ := range []string{cri.ConditionRuntimeReady, cri.ConditionNetworkReady} {
+		c, ok := s.Condition(typ)
+		t.hold(ok, ruleConditions, "Status reports no condition %s", typ)
+		t.hold(c.Status, ruleConditions, "condition %s is false: %s: %s", typ, c.Reason, c.Message)
+	}
+	_, err = r.CgroupDriver(t.ctx)
+	t.succeed(err, ruleConditions, "CgroupDriver")
+}
+
+// stats leaves SandboxStats out: containerd fails it for all where one sandbox has no cgroup parent.
+func stats(t *trial) {
+	l, ok := t.rt.(cri.StatsLister)
+	if !ok {
+		t.Skip("the runtime is no cri.StatsLister")
+	}
+	id := t.single(forever(0))
+	t.until(ruleStats, func() (bool, string) {
+		all, err := l.ContainerStats(t.ctx)
+		t.succeed(err, ruleStats, "ContainerStats")
+		return slices.ContainsFunc(all, func(s cri.ContainerStats) bool { return s.ID == id && s.Name == "main" }),
+			"ContainerStats does not show running container " + id
+	})
+}

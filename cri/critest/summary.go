@@ -1,0 +1,80 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package critest
+
+import (
+	"context"
+	"time"
+
+	"github.com/seed81659283/nodeagent/cri"
+)
+
+// Summary is a [Runtime] that lists as containerd does: without the fields that package cri marks "detail", which
+// only its Inspector methods return.
+type Summary struct{ *Runtime }
+
+var (
+	_ cri.Runtime   = Summary{}
+	_ cri.Inspector = Summary{}
+	_ cri.PodLister = Summary{}
+)
+
+// List returns all sandboxes and containers without details.
+func (s Summary) List(ctx context.Context) (cri.Snapshot, error) {
+	snap, err := s.Runtime.List(ctx)
+	hideDetails(snap.Sandboxes, snap.Containers)
+	return snap, err
+}
+
+// ListPod returns the part of List that belongs to one pod.
+func (s Summary) ListPod(ctx context.Context, uid string) (cri.Pod, error) {
+	pod, err := s.Runtime.ListPod(ctx, uid)
+	hideDetails(pod.Sandboxes, pod.Containers)
+	return pod, err
+}
+
+// SandboxStatus returns a sandbox with details.
+func (s Summary) SandboxStatus(ctx context.Context, id string) (status cri.Sandbox, err error) {
+	call := s.begin(Call{Op: "PodSandboxStatus", ID: id})
+	defer s.end(call, &err)
+	if err := ctx.Err(); err != nil {
+		return cri.Sandbox{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sb := s.sandbox(id)
+	if sb == nil {
+		return cri.Sandbox{}, cri.ErrNotFound
+	}
+	return sb.Sandbox, nil
+}
+
+// ContainerStatus returns a container with details.
+func (s Summary) ContainerStatus(ctx context.Context, id string) (status cri.Container, err error) {
+	call := s.begin(Call{Op: "ContainerStatus", ID: id})
+	defer s.end(call, &err)
+	if err := ctx.Err(); err != nil {
+		return cri.Container{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.container(id)
+	if c == nil {
+		return cri.Container{}, cri.ErrNotFound
+	}
+	return c.Container, nil
+}
+
+// hideDetails clears the fields marked "detail".
+func hideDetails(sandboxes []cri.Sandbox, containers []cri.Container) {
+	for i := range sandboxes {
+		sandboxes[i].IPs, sandboxes[i].Namespaces = nil, cri.NamespaceOptions{}
+	}
+	for i := range containers {
+		c := &containers[i]
+		c.StartedAt, c.FinishedAt = time.Time{}, time.Time{}
+		c.ExitCode, c.Reason, c.Message = 0, "", ""
+		c.Mounts, c.LogPath, c.Resources, c.User, c.StopSignal = nil, "", nil, nil, ""
+	}
+}

@@ -1,0 +1,79 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package critest
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/seed81659283/nodeagent/cri"
+)
+
+// UpdateContainer changes what the container's Resources say. Annotations are ignored, as containerd does.
+func (r *Runtime) UpdateContainer(ctx context.Context, id string, res *cri.Resources, _ map[string]string) (err error) {
+	call := r.begin(Call{Op: "UpdateContainerResources", ID: id})
+	defer r.end(call, &err)
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.container(id)
+	if c == nil {
+		return cri.ErrNotFound
+	}
+	c.Resources = updated(c.Resources, res)
+	return nil
+}
+
+// UpdateSandbox succeeds for a sandbox that exists; nothing shows a sandbox's resources.
+func (r *Runtime) UpdateSandbox(ctx context.Context, id string, _, _ *cri.Resources) (err error) {
+	call := r.begin(Call{Op: "UpdatePodSandboxResources", ID: id})
+	defer r.end(call, &err)
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.sandbox(id) == nil {
+		return cri.ErrNotFound
+	}
+	return nil
+}
+
+// updated returns old with what is set in change, in a new struct: lists that were handed out share the old one.
+func updated(old, change *cri.Resources) *cri.Resources {
+	if old == nil || change == nil {
+		return cloneResources(cmp.Or(change, old))
+	}
+	u := cloneResources(old)
+	u.CPUPeriod = cmp.Or(change.CPUPeriod, u.CPUPeriod)
+	u.CPUQuota = cmp.Or(change.CPUQuota, u.CPUQuota)
+	u.CPUShares = cmp.Or(change.CPUShares, u.CPUShares)
+	u.MemoryLimit = cmp.Or(change.MemoryLimit, u.MemoryLimit)
+	u.SwapLimit = cmp.Or(change.SwapLimit, u.SwapLimit)
+	u.OOMScoreAdj = cmp.Or(change.OOMScoreAdj, u.OOMScoreAdj)
+	u.CpusetCPUs = cmp.Or(change.CpusetCPUs, u.CpusetCPUs)
+	u.CpusetMems = cmp.Or(change.CpusetMems, u.CpusetMems)
+	if change.HugepageLimits != nil {
+		u.HugepageLimits = slices.Clone(change.HugepageLimits)
+	}
+	if u.Unified == nil {
+		u.Unified = map[string]string{}
+	}
+	maps.Copy(u.Unified, change.Unified)
+	return u
+}
+
+func cloneResources(r *cri.Resources) *cri.Resources {
+	if r == nil {
+		return nil
+	}
+	c := *r
+	c.HugepageLimits = slices.Clone(r.HugepageLimits)
+	c.Unified = maps.Clone(r.Unified)
+	return &c
+}
