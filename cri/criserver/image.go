@@ -1,0 +1,88 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package criserver
+
+import (
+	"context"
+	"errors"
+
+	v1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/cripb"
+)
+
+func (i *imageService) ListImages(ctx context.Context, q *v1.ListImagesRequest) (*v1.ListImagesResponse, error) {
+	if i.server.images == nil {
+		return nil, lacking("list images")
+	}
+	if want := q.GetFilter().GetImage(); want.GetImage() != "" {
+		r, err := i.ImageStatus(ctx, &v1.ImageStatusRequest{Image: want})
+		if err != nil || r.GetImage() == nil {
+			return &v1.ListImagesResponse{}, err
+		}
+		return &v1.ListImagesResponse{Images: []*v1.Image{r.GetImage()}}, nil
+	}
+	images, err := i.server.images.ListImages(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := &v1.ListImagesResponse{}
+	for n := range images {
+		out.Images = append(out.Images, cripb.EncodeImage(&images[n]))
+	}
+	return out, nil
+}
+
+// ImageStatus answers with no image, not with an error, for one that is not there.
+func (i *imageService) ImageStatus(
+	ctx context.Context, q *v1.ImageStatusRequest,
+) (*v1.ImageStatusResponse, error) {
+	if i.server.images == nil {
+		return nil, lacking("image status")
+	}
+	image, err := i.server.images.ImageStatus(ctx, cripb.DecodeImageSpec(q.GetImage()))
+	switch {
+	case errors.Is(err, cri.ErrNotFound):
+		return &v1.ImageStatusResponse{}, nil
+	case err != nil:
+		return nil, err
+	}
+	return &v1.ImageStatusResponse{Image: cripb.EncodeImage(&image)}, nil
+}
+
+func (i *imageService) RemoveImage(
+	ctx context.Context, q *v1.RemoveImageRequest,
+) (*v1.RemoveImageResponse, error) {
+	if i.server.images == nil {
+		return nil, lacking("remove image")
+	}
+	err := i.server.images.RemoveImage(ctx, cripb.DecodeImageSpec(q.GetImage()))
+	return &v1.RemoveImageResponse{}, goneIsFine(err)
+}
+
+func (i *imageService) ImageFsInfo(
+	ctx context.Context, _ *v1.ImageFsInfoRequest,
+) (*v1.ImageFsInfoResponse, error) {
+	if i.server.images == nil {
+		return nil, lacking("image file systems")
+	}
+	usage, err := i.server.images.ImageUsage(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return cripb.EncodeImageUsage(&usage), nil
+}
+
+func (i *imageService) PullImage(ctx context.Context, q *v1.PullImageRequest) (*v1.PullImageResponse, error) {
+	if i.server.puller == nil {
+		return nil, lacking("pull image")
+	}
+	ref, err := i.server.puller.PullImage(ctx, cripb.DecodeImageSpec(q.GetImage()),
+		cripb.DecodeAuth(q.GetAuth()), cripb.DecodeSandboxConfig(q.GetSandboxConfig(), ""))
+	if err != nil {
+		return nil, err
+	}
+	return &v1.PullImageResponse{ImageRef: ref}, nil
+}

@@ -1,0 +1,114 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package criserver
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net"
+	"sync"
+
+	"google.golang.org/grpc"
+	v1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+)
+
+// Options are the settings of a [Server]. The zero value is right for production.
+type Options struct {
+	Images      cri.Images // nil: the runtime itself, if it is one
+	Puller      cri.Puller // nil: the runtime itself, if it is one
+	EventBuffer int        // events that a client may fall behind; zero: 256
+}
+
+// Server serves one runtime.
+type Server struct {
+	runtime     cri.Runtime
+	images      cri.Images
+	puller      cri.Puller
+	eventBuffer int
+
+	// What follows is the runtime itself where it has the capability, else nil.
+	inspector cri.Inspector
+	events    cri.EventStreamer
+	execer    cri.Execer
+	streamer  cri.Streamer
+	logs      cri.LogReopener
+	updater   cri.Updater
+	stats     cri.StatsLister
+	reporter  cri.StatusReporter
+}
+
+const (
+	maxMessageSize     = 16 << 20 // of a request; the kubelet takes answers of the same size
+	defaultEventBuffer = 256
+)
+
+// New returns a server of a runtime. It panics if there is no runtime.
+func New(rt cri.Runtime, o Options) *Server {
+	if rt == nil {
+		panic("criserver: no runtime")
+	}
+	s := &Server{
+		runtime:     rt,
+		images:      o.Images,
+		puller:      o.Puller,
+		eventBuffer: cmp.Or(max(o.EventBuffer, 0), defaultEventBuffer),
+	}
+	if s.images == nil {
+		s.images, _ = rt.(cri.Images)
+	}
+	if s.puller == nil {
+		s.puller, _ = rt.(cri.Puller)
+	}
+	s.inspector, _ = rt.(cri.Inspector)
+	s.events, _ = rt.(cri.EventStreamer)
+	s.execer, _ = rt.(cri.Execer)
+	s.streamer, _ = rt.(cri.Streamer)
+	s.logs, _ = rt.(cri.LogReopener)
+	s.updater, _ = rt.(cri.Updater)
+	s.stats, _ = rt.(cri.StatsLister)
+	s.reporter, _ = rt.(cri.StatusReporter)
+	return s
+}
+
+// Serve answers calls on l until ctx ends, then cancels the calls in flight, waits for them and returns nil. It
+// closes l. It may be called for several listeners.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	g := grpc.NewServer(
+		grpc.MaxRecvMsgSize(maxMessageSize),
+		grpc.WaitForHandlers(true),
+		grpc.UnaryInterceptor(encodeUnaryError),
+		grpc.StreamInterceptor(encodeStreamError),
+	)
+	v1.RegisterRuntimeServiceServer(g, &runtimeService{server: s})
+	v1.RegisterImageServiceServer(g, &imageService{server: s})
+
+	done, stop := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		<-done.Done()
+		g.Stop()
+	})
+	err := g.Serve(l)
+	stop()
+	wg.Wait()
+	if ctx.Err() != nil {
+		return nil
+	}
+	return fmt.Errorf("serve CRI on %s: %w", l.Addr(), err)
+}
+
+// runtimeService answers the calls of the CRI's RuntimeService.
+type runtimeService struct {
+	v1.UnimplementedRuntimeServiceServer
+	server *Server
+}
+
+// imageService answers the calls of the CRI's ImageService.
+type imageService struct {
+	v1.UnimplementedImageServiceServer
+	server *Server
+}

@@ -1,0 +1,107 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package criserver
+
+import (
+	"context"
+
+	v1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/cripb"
+)
+
+func (r *runtimeService) ContainerStats(
+	ctx context.Context, q *v1.ContainerStatsRequest,
+) (*v1.ContainerStatsResponse, error) {
+	list, err := r.ListContainerStats(ctx, &v1.ListContainerStatsRequest{
+		Filter: &v1.ContainerStatsFilter{Id: q.GetContainerId()},
+	})
+	if err != nil {
+		return nil, err
+	}
+	if q.GetContainerId() == "" || len(list.GetStats()) == 0 {
+		return nil, &cri.Error{Op: "ContainerStats", ID: q.GetContainerId(), Err: cri.ErrNotFound}
+	}
+	return &v1.ContainerStatsResponse{Stats: list.GetStats()[0]}, nil
+}
+
+func (r *runtimeService) ListContainerStats(
+	ctx context.Context, q *v1.ListContainerStatsRequest,
+) (*v1.ListContainerStatsResponse, error) {
+	if r.server.stats == nil {
+		return nil, lacking("stats")
+	}
+	stats, err := r.server.stats.ContainerStats(ctx)
+	if err != nil {
+		return nil, err
+	}
+	f := q.GetFilter()
+	inSandbox, err := r.server.containersOf(ctx, f.GetPodSandboxId())
+	if err != nil {
+		return nil, err
+	}
+	out := &v1.ListContainerStatsResponse{}
+	for i := range stats {
+		s := &stats[i]
+		if matches(f.GetId(), s.ID) && matchesLabels(f.GetLabelSelector(), s.Labels) &&
+			(f.GetPodSandboxId() == "" || inSandbox[s.ID]) {
+			out.Stats = append(out.Stats, cripb.EncodeContainerStats(s))
+		}
+	}
+	return out, nil
+}
+
+// containersOf returns the IDs of the containers in a sandbox, which stats do not name; none for no sandbox.
+func (s *Server) containersOf(ctx context.Context, sandboxID string) (map[string]bool, error) {
+	if sandboxID == "" {
+		return nil, nil
+	}
+	snapshot, err := s.runtime.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ids := map[string]bool{}
+	for i := range snapshot.Containers {
+		if snapshot.Containers[i].SandboxID == sandboxID {
+			ids[snapshot.Containers[i].ID] = true
+		}
+	}
+	return ids, nil
+}
+
+func (r *runtimeService) PodSandboxStats(
+	ctx context.Context, q *v1.PodSandboxStatsRequest,
+) (*v1.PodSandboxStatsResponse, error) {
+	list, err := r.ListPodSandboxStats(ctx, &v1.ListPodSandboxStatsRequest{
+		Filter: &v1.PodSandboxStatsFilter{Id: q.GetPodSandboxId()},
+	})
+	if err != nil {
+		return nil, err
+	}
+	if q.GetPodSandboxId() == "" || len(list.GetStats()) == 0 {
+		return nil, &cri.Error{Op: "PodSandboxStats", ID: q.GetPodSandboxId(), Err: cri.ErrNotFound}
+	}
+	return &v1.PodSandboxStatsResponse{Stats: list.GetStats()[0]}, nil
+}
+
+func (r *runtimeService) ListPodSandboxStats(
+	ctx context.Context, q *v1.ListPodSandboxStatsRequest,
+) (*v1.ListPodSandboxStatsResponse, error) {
+	if r.server.stats == nil {
+		return nil, lacking("stats")
+	}
+	stats, err := r.server.stats.SandboxStats(ctx)
+	if err != nil {
+		return nil, err
+	}
+	f := q.GetFilter()
+	out := &v1.ListPodSandboxStatsResponse{}
+	for i := range stats {
+		if matches(f.GetId(), stats[i].ID) && matchesLabels(f.GetLabelSelector(), stats[i].Labels) {
+			out.Stats = append(out.Stats, cripb.EncodeSandboxStats(&stats[i]))
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,144 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/seed81659283/nodeagent/cri"
+)
+
+const (
+	maxMessageSize    = 16 << 20 // of an answer, as the kubelet has it
+	backoffBase       = 100 * time.Millisecond
+	backoffMax        = 3 * time.Second
+	minConnectTimeout = 5 * time.Second
+	// windowSize is how much of an answer may be under way before it is read. A fixed window also spares the
+	// pings that measure a network which a unix socket does not have.
+	windowSize = 1 << 20
+	bufferSize = 16 << 10 // for reading and for writing, against 32 KiB each
+)
+
+// conn is a gRPC connection to one socket. It remembers why it could not be made.
+type conn struct {
+	*grpc.ClientConn
+	path    string
+	dialErr atomic.Pointer[error] // of the last attempt to connect
+}
+
+func newConn(endpoint string) (*conn, error) {
+	path, err := socketPath(endpoint)
+	if err != nil {
+		return nil, err
+	}
+	c := &conn{path: path}
+	c.ClientConn, err = grpc.NewClient("passthrough:///"+path,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithAuthority("localhost"),
+		grpc.WithContextDialer(c.dial),
+		grpc.WithNoProxy(),
+		grpc.WithDisableServiceConfig(),
+		grpc.WithDisableRetry(),
+		grpc.WithUnaryInterceptor(c.intercept),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessageSize)),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff: backoff.Config{
+				BaseDelay:  backoffBase,
+				Multiplier: backoff.DefaultConfig.Multiplier,
+				Jitter:     backoff.DefaultConfig.Jitter,
+				MaxDelay:   backoffMax,
+			},
+			MinConnectTimeout: minConnectTimeout,
+		}),
+		grpc.WithStaticStreamWindowSize(windowSize),
+		grpc.WithStaticConnWindowSize(windowSize),
+		grpc.WithReadBufferSize(bufferSize),
+		grpc.WithWriteBufferSize(bufferSize),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("endpoint %q: %w", endpoint, err)
+	}
+	return c, nil
+}
+
+// socketPath returns the path in an endpoint.
+func socketPath(endpoint string) (string, error) {
+	path, ok := strings.CutPrefix(endpoint, "unix://")
+	if !ok {
+		path, _ = strings.CutPrefix(endpoint, "unix:")
+	}
+	if !filepath.IsAbs(path) {
+		return "", fmt.Errorf("endpoint %q: not the path of a unix socket: want unix:///path or /path", endpoint)
+	}
+	return filepath.Clean(path), nil
+}
+
+func (c *conn) dial(ctx context.Context, _ string) (net.Conn, error) {
+	var d net.Dialer
+	nc, err := d.DialContext(ctx, "unix", c.path)
+	if err != nil {
+		err = explain(c.path, err)
+		c.dialErr.Store(&err)
+		return nil, err
+	}
+	c.dialErr.Store(nil)
+	return nc, nil
+}
+
+// explain says what to check when a socket cannot be connected to.
+func explain(path string, err error) error {
+	advice := "check the path, and that the runtime runs"
+	cause := err
+	if errno, ok := errors.AsType[syscall.Errno](err); ok {
+		cause = errno
+	}
+	info, statErr := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		advice = "check that this process may use the socket; those of runtimes belong to root"
+	case statErr == nil && info.Mode()&fs.ModeSocket == 0:
+		advice = "this is no socket: check the path"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		advice = "nobody listens there: check that the runtime runs"
+	}
+	return fmt.Errorf("socket %s: %w (%s)", path, cause, advice)
+}
+
+// notCRI adds what to check to the error of a first call to a socket that takes connections.
+func (c *conn) notCRI(err error) error {
+	switch {
+	case c.dialErr.Load() != nil:
+		return err // says it already
+	case errors.Is(err, errors.ErrUnsupported):
+		return fmt.Errorf("socket %s: %w (somebody listens there, but without the CRI v1 services: "+
+			"check the path, and that the runtime's CRI plugin is enabled)", c.path, err)
+	case errors.Is(err, cri.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("socket %s: %w (somebody listens there, but no CRI v1 runtime answers: "+
+			"check the path, and that the runtime is well)", c.path, err)
+	default:
+		return err
+	}
+}
+
+// intercept translates the errors of all unary calls.
+func (c *conn) intercept(
+	ctx context.Context, method string, request, answer any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker,
+	opts ...grpc.CallOption,
+) error {
+	return c.translate(invoke(ctx, method, request, answer, cc, opts...))
+}

@@ -1,0 +1,129 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package remote
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	v1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/cripb"
+)
+
+// CreateContainer creates a container in a sandbox.
+func (c *Client) CreateContainer(
+	ctx context.Context, sandboxID string, config *cri.ContainerConfig, s *cri.SandboxConfig,
+) (string, error) {
+	o := op{name: "CreateContainer", id: config.Name}
+	encoded, err := cripb.EncodeContainerConfig(config)
+	if err != nil {
+		return "", o.fail(err)
+	}
+	r, err := call(ctx, c, o, c.runtime.CreateContainer, &v1.CreateContainerRequest{
+		PodSandboxId:  sandboxID,
+		Config:        encoded,
+		SandboxConfig: cripb.EncodeSandboxConfig(s),
+	})
+	if err != nil {
+		return "", err
+	}
+	return r.GetContainerId(), o.require(field{"container_id", r.GetContainerId() != ""})
+}
+
+// StartContainer starts a created container.
+func (c *Client) StartContainer(ctx context.Context, id string) error {
+	_, err := call(ctx, c, op{name: "StartContainer", id: id}, c.runtime.StartContainer,
+		&v1.StartContainerRequest{ContainerId: id})
+	return err
+}
+
+// StopContainer sends the stop signal and kills after grace.
+func (c *Client) StopContainer(ctx context.Context, id string, grace time.Duration) error {
+	_, err := call(ctx, c, op{name: "StopContainer", id: id, extra: grace}, c.runtime.StopContainer,
+		&v1.StopContainerRequest{ContainerId: id, Timeout: seconds(grace)})
+	return goneIsFine(err)
+}
+
+// RemoveContainer removes a container, by force if it runs.
+func (c *Client) RemoveContainer(ctx context.Context, id string) error {
+	_, err := call(ctx, c, op{name: "RemoveContainer", id: id}, c.runtime.RemoveContainer,
+		&v1.RemoveContainerRequest{ContainerId: id})
+	return goneIsFine(err)
+}
+
+// ContainerStatus returns the container with its details.
+func (c *Client) ContainerStatus(ctx context.Context, id string) (cri.Container, error) {
+	// The status does not say which sandbox the container is in; the list does.
+	var (
+		wg      sync.WaitGroup
+		listed  cri.Snapshot
+		listErr error
+	)
+	wg.Go(func() {
+		var r *v1.ListContainersResponse
+		r, listErr = call(ctx, c, op{name: "ListContainers", id: id}, c.runtime.ListContainers,
+			&v1.ListContainersRequest{Filter: &v1.ContainerFilter{Id: id}})
+		listed.Containers = decodeList(r.GetContainers(), cripb.DecodeContainer)
+	})
+	o := op{name: "ContainerStatus", id: id}
+	r, err := call(ctx, c, o, c.runtime.ContainerStatus, &v1.ContainerStatusRequest{ContainerId: id})
+	wg.Wait()
+	if err != nil {
+		return cri.Container{}, err
+	}
+	if listErr != nil {
+		return cri.Container{}, listErr
+	}
+	s := cripb.DecodeContainerStatus(r.GetStatus())
+	if len(listed.Containers) == 1 {
+		s.SandboxID = listed.Containers[0].SandboxID
+	}
+	if s.PodUID == "" {
+		s.PodUID, err = c.podUID(ctx, s.SandboxID)
+		if err != nil {
+			return cri.Container{}, err
+		}
+	}
+	return s, o.require(
+		field{"status.id", s.ID != ""},
+		field{"status.metadata.name", s.Name != ""},
+		field{"status.created_at", !s.CreatedAt.IsZero()},
+		field{"status.image.image", s.Image.Image != ""},
+		field{"status.image_ref", s.ImageRef != ""},
+	)
+}
+
+// podUID returns the UID of the pod that a sandbox is for, or an empty one where the sandbox is gone.
+func (c *Client) podUID(ctx context.Context, sandboxID string) (string, error) {
+	if sandboxID == "" {
+		return "", nil
+	}
+	r, err := call(ctx, c, op{name: "ListPodSandbox", id: sandboxID}, c.runtime.ListPodSandbox,
+		&v1.ListPodSandboxRequest{Filter: &v1.PodSandboxFilter{Id: sandboxID}})
+	if err != nil || len(r.GetItems()) != 1 {
+		return "", err
+	}
+	return r.GetItems()[0].GetMetadata().GetUid(), nil
+}
+
+// UpdateContainer sets the resources of a container: what is zero in r stays as it is.
+func (c *Client) UpdateContainer(
+	ctx context.Context, id string, r *cri.Resources, annotations map[string]string,
+) error {
+	_, err := call(ctx, c, op{name: "UpdateContainerResources", id: id}, c.runtime.UpdateContainerResources,
+		&v1.UpdateContainerResourcesRequest{
+			ContainerId: id, Linux: cripb.EncodeResources(r), Annotations: annotations,
+		})
+	return err
+}
+
+// ReopenContainerLog makes the runtime open the container's log file anew.
+func (c *Client) ReopenContainerLog(ctx context.Context, id string) error {
+	_, err := call(ctx, c, op{name: "ReopenContainerLog", id: id}, c.runtime.ReopenContainerLog,
+		&v1.ReopenContainerLogRequest{ContainerId: id})
+	return err
+}

@@ -1,0 +1,67 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package remote
+
+import (
+	"context"
+	"math"
+	"time"
+
+	v1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+)
+
+// ExecSync runs a command in a container to its end.
+func (c *Client) ExecSync(
+	ctx context.Context, containerID string, cmd []string, timeout time.Duration,
+) (cri.ExecResult, error) {
+	o := op{name: "ExecSync", id: containerID, extra: timeout}
+	if timeout <= 0 {
+		o.extra = math.MaxInt64 // as long as the command takes
+	}
+	r, err := call(ctx, c, o, c.runtime.ExecSync,
+		&v1.ExecSyncRequest{ContainerId: containerID, Cmd: cmd, Timeout: seconds(timeout)})
+	if err != nil {
+		return cri.ExecResult{}, err
+	}
+	return cri.ExecResult{Stdout: r.GetStdout(), Stderr: r.GetStderr(), ExitCode: int(r.GetExitCode())}, nil
+}
+
+// Exec returns the URL of a session that runs cmd.
+func (c *Client) Exec(
+	ctx context.Context, containerID string, cmd []string, s cri.StreamOptions,
+) (string, error) {
+	o := op{name: "Exec", id: containerID}
+	r, err := call(ctx, c, o, c.runtime.Exec, &v1.ExecRequest{
+		ContainerId: containerID, Cmd: cmd,
+		Tty: s.TTY, Stdin: s.Stdin, Stdout: s.Stdout, Stderr: s.Stderr,
+	})
+	return sessionURL(o, r, err)
+}
+
+// Attach returns the URL of a session with the container's own process.
+func (c *Client) Attach(ctx context.Context, containerID string, s cri.StreamOptions) (string, error) {
+	o := op{name: "Attach", id: containerID}
+	r, err := call(ctx, c, o, c.runtime.Attach, &v1.AttachRequest{
+		ContainerId: containerID,
+		Tty:         s.TTY, Stdin: s.Stdin, Stdout: s.Stdout, Stderr: s.Stderr,
+	})
+	return sessionURL(o, r, err)
+}
+
+// PortForward returns the URL of a session that forwards to ports inside the sandbox.
+func (c *Client) PortForward(ctx context.Context, sandboxID string, ports []int32) (string, error) {
+	o := op{name: "PortForward", id: sandboxID}
+	r, err := call(ctx, c, o, c.runtime.PortForward,
+		&v1.PortForwardRequest{PodSandboxId: sandboxID, Port: ports})
+	return sessionURL(o, r, err)
+}
+
+func sessionURL(o op, r interface{ GetUrl() string }, err error) (string, error) {
+	if err != nil {
+		return "", err
+	}
+	return r.GetUrl(), o.require(field{"url", r.GetUrl() != ""})
+}

@@ -1,0 +1,76 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package remote
+
+import (
+	"cmp"
+	"context"
+	"sync"
+	"time"
+
+	v1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/cripb"
+)
+
+// List returns every sandbox and container of the runtime, without their details.
+func (c *Client) List(ctx context.Context) (cri.Snapshot, error) {
+	return c.list(ctx, "", &v1.ListPodSandboxRequest{}, &v1.ListContainersRequest{})
+}
+
+// ListPod returns the sandboxes and containers that carry the label [cri.LabelPodUID] with this UID.
+func (c *Client) ListPod(ctx context.Context, uid string) (cri.Pod, error) {
+	selector := map[string]string{cri.LabelPodUID: uid}
+	s, err := c.list(ctx, uid,
+		&v1.ListPodSandboxRequest{Filter: &v1.PodSandboxFilter{LabelSelector: selector}},
+		&v1.ListContainersRequest{Filter: &v1.ContainerFilter{LabelSelector: selector}})
+	return s.Pod(uid), err
+}
+
+// list asks for sandboxes and containers at the same time.
+func (c *Client) list(
+	ctx context.Context, id string, sandboxes *v1.ListPodSandboxRequest, containers *v1.ListContainersRequest,
+) (cri.Snapshot, error) {
+	s := cri.Snapshot{Time: time.Now()}
+	var (
+		wg           sync.WaitGroup
+		sandboxErr   error
+		containerErr error
+	)
+	wg.Go(func() {
+		var r *v1.ListPodSandboxResponse
+		r, sandboxErr = call(ctx, c, op{name: "ListPodSandbox", id: id}, c.runtime.ListPodSandbox, sandboxes)
+		s.Sandboxes = decodeList(r.GetItems(), cripb.DecodeSandbox)
+	})
+	r, containerErr := call(ctx, c, op{name: "ListContainers", id: id}, c.runtime.ListContainers, containers)
+	s.Containers = decodeList(r.GetContainers(), cripb.DecodeContainer)
+	wg.Wait()
+	if err := cmp.Or(sandboxErr, containerErr); err != nil {
+		return cri.Snapshot{}, err
+	}
+	join(s)
+	return s, nil
+}
+
+func decodeList[P, S any](in []P, decode func(P) S) []S {
+	out := make([]S, len(in))
+	for i, p := range in {
+		out[i] = decode(p)
+	}
+	return out
+}
+
+// join gives each container the pod of its sandbox, if that is listed. Those without keep the one of their label.
+func join(s cri.Snapshot) {
+	uids := make(map[string]string, len(s.Sandboxes))
+	for i := range s.Sandboxes {
+		uids[s.Sandboxes[i].ID] = s.Sandboxes[i].Pod.UID
+	}
+	for i := range s.Containers {
+		if uid := uids[s.Containers[i].SandboxID]; uid != "" {
+			s.Containers[i].PodUID = uid
+		}
+	}
+}

@@ -1,0 +1,33 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package remote
+
+import (
+	"context"
+
+	v1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/cripb"
+)
+
+// ContainerStats returns the usage of every running container.
+func (c *Client) ContainerStats(ctx context.Context) ([]cri.ContainerStats, error) {
+	r, err := call(ctx, c, op{name: "ListContainerStats"}, c.runtime.ListContainerStats,
+		&v1.ListContainerStatsRequest{})
+	if err != nil {
+		return nil, err
+	}
+	return decodeList(r.GetStats(), cripb.DecodeContainerStats), nil
+}
+
+// SandboxStats returns the usage of every ready sandbox.
+func (c *Client) SandboxStats(ctx context.Context) ([]cri.SandboxStats, error) {
+	r, err := call(ctx, c, op{name: "ListPodSandboxStats"}, c.runtime.ListPodSandboxStats,
+		&v1.ListPodSandboxStatsRequest{})
+	if err != nil {
+		return nil, err
+	}
+	return decodeList(r.GetStats(), cripb.DecodeSandboxStats), nil
+}

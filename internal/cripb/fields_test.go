@@ -1,0 +1,374 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cripb_test
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	v1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/cripb"
+)
+
+// A message is one that the test walks: every field of it, at any depth, must survive the way into the structs
+// of package cri and back, or be listed here with the reason why it does not.
+type message struct {
+	base    proto.Message // what is set besides the field in question
+	through func(proto.Message) proto.Message
+	leftOut map[string]string // fields without a counterpart
+	implied map[string]string // messages that are there after the way back whether or not they were before
+	merged  map[string]string // messages that, when empty, are not there after the way back
+}
+
+const (
+	noWindows    = "package cri has no fields for Windows"
+	noPath       = "deprecated for seccomp, which every runtime since CRI v1 reads"
+	alwaysMade   = "a struct, not a pointer, in package cri"
+	noUserIsNode = "no user namespace is said to the runtime as mode NODE"
+	noCollection = "the number of processes has no time of its own in package cri"
+	verboseOnly  = "free text that runtimes send when asked to be verbose, which package cri never does"
+)
+
+func through[P proto.Message, S any](decode func(P) S, encode func(*S) P) func(proto.Message) proto.Message {
+	return func(m proto.Message) proto.Message {
+		s := decode(m.(P))
+		return encode(&s)
+	}
+}
+
+func throughValue[P proto.Message, S any](decode func(P) S, encode func(S) P) func(proto.Message) proto.Message {
+	return func(m proto.Message) proto.Message { return encode(decode(m.(P))) }
+}
+
+func messages() []message {
+	sandboxConfig := message{
+		base: &v1.PodSandboxConfig{},
+		through: throughValue(func(p *v1.PodSandboxConfig) *cri.SandboxConfig {
+			return cripb.DecodeSandboxConfig(p, "")
+		}, cripb.EncodeSandboxConfig),
+		leftOut: map[string]string{
+			"windows": noWindows,
+			"linux.security_context.seccomp_profile_path": noPath,
+		},
+		implied: map[string]string{
+			"metadata":               alwaysMade,
+			"linux":                  alwaysMade,
+			"linux.security_context": alwaysMade,
+			"linux.security_context.namespace_options":                alwaysMade,
+			"linux.security_context.namespace_options.userns_options": noUserIsNode,
+		},
+	}
+	containerConfig := message{
+		base: &v1.ContainerConfig{},
+		through: throughValue(cripb.DecodeContainerConfig, func(c *cri.ContainerConfig) *v1.ContainerConfig {
+			p, err := cripb.EncodeContainerConfig(c)
+			if err != nil {
+				panic(err)
+			}
+			return p
+		}),
+		leftOut: map[string]string{
+			"windows": noWindows,
+			"linux.security_context.seccomp_profile_path": noPath,
+		},
+		implied: map[string]string{
+			"metadata":               alwaysMade,
+			"image":                  alwaysMade,
+			"linux":                  alwaysMade,
+			"linux.security_context": alwaysMade,
+			"linux.security_context.namespace_options":                alwaysMade,
+			"linux.security_context.namespace_options.userns_options": noUserIsNode,
+		},
+	}
+	container := message{
+		base:    &v1.Container{},
+		through: through(cripb.DecodeContainer, cripb.EncodeContainer),
+		implied: map[string]string{"metadata": alwaysMade, "image": alwaysMade},
+	}
+	containerStatus := message{
+		base:    &v1.ContainerStatus{},
+		through: through(cripb.DecodeContainerStatus, cripb.EncodeContainerStatus),
+		leftOut: map[string]string{"resources.windows": noWindows},
+		implied: map[string]string{"metadata": alwaysMade, "image": alwaysMade},
+		merged: map[string]string{
+			"resources": "resources of no platform say nothing",
+			"user":      "a user of no platform says nothing",
+		},
+	}
+	sandbox := message{
+		base:    &v1.PodSandbox{},
+		through: through(cripb.DecodeSandbox, cripb.EncodeSandbox),
+		implied: map[string]string{"metadata": alwaysMade},
+	}
+	sandboxStatus := message{
+		base:    &v1.PodSandboxStatus{Network: &v1.PodSandboxNetworkStatus{Ip: "first"}},
+		through: through(cripb.DecodeSandboxStatus, cripb.EncodeSandboxStatus),
+		implied: map[string]string{
+			"metadata":                 alwaysMade,
+			"linux":                    alwaysMade,
+			"linux.namespaces":         alwaysMade,
+			"linux.namespaces.options": alwaysMade,
+			"linux.namespaces.options.userns_options": noUserIsNode,
+		},
+	}
+	psi := map[string]string{}
+	for _, of := range []string{"cpu", "memory", "io"} {
+		psi[of+".psi.Some"], psi[of+".psi.Full"] = alwaysMade, alwaysMade
+	}
+	containerStats := message{
+		base:    &v1.ContainerStats{},
+		through: through(cripb.DecodeContainerStats, cripb.EncodeContainerStats),
+		implied: join(psi, map[string]string{
+			"attributes": alwaysMade, "attributes.metadata": alwaysMade, "writable_layer.fs_id": alwaysMade,
+		}),
+	}
+	sandboxStats := message{
+		base:    &v1.PodSandboxStats{},
+		through: through(cripb.DecodeSandboxStats, cripb.EncodeSandboxStats),
+		leftOut: map[string]string{"windows": noWindows, "linux.process.timestamp": noCollection},
+		implied: join(under("linux.", psi), under("linux.containers.", containerStats.implied), map[string]string{
+			"attributes": alwaysMade, "attributes.metadata": alwaysMade, "linux": alwaysMade,
+		}),
+		merged: map[string]string{"linux.process": "no number of processes"},
+	}
+	event := message{
+		base: &v1.ContainerEventResponse{PodSandboxStatus: &v1.PodSandboxStatus{
+			Id: "sandbox", Network: &v1.PodSandboxNetworkStatus{Ip: "first"},
+		}},
+		through: through(cripb.DecodeEvent, cripb.EncodeEvent),
+		leftOut: under("containers_statuses.", containerStatus.leftOut),
+		implied: join(under("containers_statuses.", containerStatus.implied),
+			under("pod_sandbox_status.", sandboxStatus.implied)),
+		merged: under("containers_statuses.", containerStatus.merged),
+	}
+	return []message{
+		sandboxConfig, containerConfig, container, containerStatus, sandbox, sandboxStatus,
+		containerStats, sandboxStats, event,
+		{
+			base:    &v1.Image{},
+			through: through(cripb.DecodeImage, cripb.EncodeImage),
+			implied: map[string]string{"spec": alwaysMade},
+		},
+		{base: &v1.ImageSpec{}, through: through(cripb.DecodeImageSpec, cripb.EncodeImageSpec)},
+		{base: &v1.AuthConfig{}, through: throughValue(cripb.DecodeAuth, cripb.EncodeAuth)},
+		{
+			base:    &v1.ImageFsInfoResponse{},
+			through: through(cripb.DecodeImageUsage, cripb.EncodeImageUsage),
+			implied: map[string]string{
+				"image_filesystems.fs_id": alwaysMade, "container_filesystems.fs_id": alwaysMade,
+			},
+		},
+		{base: &v1.LinuxContainerResources{}, through: throughValue(cripb.DecodeResources, cripb.EncodeResources)},
+		{base: &v1.VersionResponse{}, through: throughValue(cripb.DecodeVersion, cripb.EncodeVersion)},
+		{
+			base:    &v1.StatusResponse{},
+			through: throughValue(cripb.DecodeStatus, cripb.EncodeStatus),
+			leftOut: map[string]string{"info": verboseOnly},
+			implied: map[string]string{
+				"status": alwaysMade, "features": alwaysMade, "runtime_handlers.features": alwaysMade,
+			},
+		},
+		{
+			base:    &v1.RuntimeConfigResponse{},
+			through: throughValue(cripb.DecodeCgroupDriver, cripb.EncodeCgroupDriver),
+			implied: map[string]string{"linux": alwaysMade},
+		},
+	}
+}
+
+func join(all ...map[string]string) map[string]string {
+	out := map[string]string{}
+	for _, m := range all {
+		maps.Copy(out, m)
+	}
+	return out
+}
+
+func under(prefix string, m map[string]string) map[string]string {
+	out := map[string]string{}
+	for k, v := range m {
+		out[prefix+k] = v
+	}
+	return out
+}
+
+// Every field of every message is set alone, translated into package cri and back, and must be found again.
+func TestEveryFieldIsMappedOrLeftOutForAReason(t *testing.T) {
+	for _, m := range messages() {
+		name := string(m.base.ProtoReflect().Descriptor().Name())
+		t.Run(name, func(t *testing.T) {
+			w := &walk{t: t, message: m, seen: map[string]bool{}}
+			w.fields(nil)
+			for _, listed := range []map[string]string{m.leftOut, m.implied, m.merged} {
+				for path := range listed {
+					assert.True(t, w.seen[path], "%s is listed but is no field of %s", path, name)
+				}
+			}
+			require.NotEmpty(t, w.seen)
+		})
+	}
+}
+
+type walk struct {
+	t       *testing.T
+	message message
+	seen    map[string]bool
+}
+
+func pathName(path []protoreflect.FieldDescriptor) string {
+	names := make([]string, len(path))
+	for i, f := range path {
+		names[i] = string(f.Name())
+	}
+	return strings.Join(names, ".")
+}
+
+// fields checks every field below a path.
+func (w *walk) fields(path []protoreflect.FieldDescriptor) {
+	d := w.message.base.ProtoReflect().Descriptor()
+	if len(path) > 0 {
+		d = path[len(path)-1].Message()
+	}
+	for i := range d.Fields().Len() {
+		w.field(append(slices.Clone(path), d.Fields().Get(i)))
+	}
+}
+
+func (w *walk) field(path []protoreflect.FieldDescriptor) {
+	f, name := path[len(path)-1], pathName(path)
+	w.seen[name] = true
+	if _, ok := w.message.leftOut[name]; ok {
+		for _, v := range values(f) {
+			_, found := w.survives(path, v)
+			assert.False(w.t, found, "%s survives: it needs no reason to be left out", name)
+		}
+		return
+	}
+	if f.Kind() == protoreflect.MessageKind && !f.IsMap() {
+		if !f.IsList() {
+			w.presence(path)
+		}
+		w.fields(path)
+		return
+	}
+	for _, v := range values(f) {
+		got, found := w.survives(path, v)
+		if assert.True(w.t, found, "%s is not mapped", name) && !f.IsMap() && !f.IsList() {
+			assert.Equal(w.t, v.Interface(), got.Interface(), "%s changes its value", name)
+		}
+	}
+}
+
+// presence checks a message within a message: set but empty it stays set, not set it stays not set.
+func (w *walk) presence(path []protoreflect.FieldDescriptor) {
+	name := pathName(path)
+	_, found := w.survives(path, protoreflect.Value{})
+	_, merged := w.message.merged[name]
+	assert.NotEqual(w.t, merged, found, "%s, set and empty, is there after the way back", name)
+
+	parent, found := w.survives(path[:len(path)-1], protoreflect.Value{})
+	if !found {
+		return
+	}
+	_, implied := w.message.implied[name]
+	if w.has(w.message.base.ProtoReflect(), path) {
+		return // set in the base: nothing to learn
+	}
+	has := parent.Message().Has(path[len(path)-1])
+	assert.Equal(w.t, implied, has, "%s, not set, is there after the way back", name)
+}
+
+func (w *walk) has(m protoreflect.Message, path []protoreflect.FieldDescriptor) bool {
+	_, ok := find(m, path)
+	return ok
+}
+
+// survives sets the field at the end of path, goes through package cri, and returns what is found there. An
+// invalid value sets an empty message.
+func (w *walk) survives(path []protoreflect.FieldDescriptor, v protoreflect.Value) (protoreflect.Value, bool) {
+	in := proto.Clone(w.message.base).ProtoReflect()
+	m := in
+	for i, f := range path {
+		switch last := i == len(path)-1; {
+		case f.IsMap():
+			m.Mutable(f).Map().Set(protoreflect.ValueOfString("key").MapKey(), v)
+		case f.IsList() && f.Kind() == protoreflect.MessageKind:
+			m = m.Mutable(f).List().AppendMutable().Message()
+		case f.IsList():
+			m.Mutable(f).List().Append(v)
+		case f.Kind() == protoreflect.MessageKind:
+			m = m.Mutable(f).Message()
+		case last:
+			m.Set(f, v)
+		}
+	}
+	return find(w.message.through(in.Interface()).ProtoReflect(), path)
+}
+
+// find returns the value at a path, where the last element of a list counts.
+func find(m protoreflect.Message, path []protoreflect.FieldDescriptor) (protoreflect.Value, bool) {
+	v := protoreflect.ValueOfMessage(m)
+	for _, f := range path {
+		if !v.Message().Has(f) {
+			return protoreflect.Value{}, false
+		}
+		v = v.Message().Get(f)
+		if f.IsList() {
+			v = v.List().Get(v.List().Len() - 1)
+		}
+	}
+	return v, true
+}
+
+// values returns what a field is set to: one value, or all of an enumeration but its zero.
+func values(f protoreflect.FieldDescriptor) []protoreflect.Value {
+	if f.Name() == "apparmor_profile" {
+		var all []protoreflect.Value
+		for _, s := range []string{"runtime/default", "unconfined", "localhost/profile"} {
+			all = append(all, protoreflect.ValueOfString(s))
+		}
+		return all
+	}
+	switch f.Kind() {
+	case protoreflect.EnumKind:
+		var all []protoreflect.Value
+		for i := range f.Enum().Values().Len() {
+			if n := f.Enum().Values().Get(i).Number(); n != 0 {
+				all = append(all, protoreflect.ValueOfEnum(n))
+			}
+		}
+		return all
+	case protoreflect.BoolKind:
+		return []protoreflect.Value{protoreflect.ValueOfBool(true)}
+	case protoreflect.StringKind:
+		return []protoreflect.Value{protoreflect.ValueOfString("text")}
+	case protoreflect.BytesKind:
+		return []protoreflect.Value{protoreflect.ValueOfBytes([]byte("\xff\x00text"))}
+	case protoreflect.Int32Kind:
+		return []protoreflect.Value{protoreflect.ValueOfInt32(7)}
+	case protoreflect.Int64Kind:
+		return []protoreflect.Value{protoreflect.ValueOfInt64(7)}
+	case protoreflect.Uint32Kind:
+		return []protoreflect.Value{protoreflect.ValueOfUint32(7)}
+	case protoreflect.Uint64Kind:
+		return []protoreflect.Value{protoreflect.ValueOfUint64(7)}
+	case protoreflect.DoubleKind:
+		return []protoreflect.Value{protoreflect.ValueOfFloat64(7)}
+	case protoreflect.MessageKind:
+		if f.IsMap() {
+			return values(f.MapValue())
+		}
+		return []protoreflect.Value{{}}
+	default:
+		panic("no value for a field of kind " + f.Kind().String())
+	}
+}

@@ -1,0 +1,203 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cripb
+
+import (
+	"strings"
+
+	v1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+)
+
+func encodeSandboxSecurity(s *cri.SandboxSecurity) *v1.LinuxSandboxSecurityContext {
+	return &v1.LinuxSandboxSecurityContext{
+		NamespaceOptions:         encodeNamespaces(&s.Namespaces),
+		SelinuxOptions:           encodeSELinux(s.SELinux),
+		RunAsUser:                encodeInt64(s.RunAsUser),
+		RunAsGroup:               encodeInt64(s.RunAsGroup),
+		ReadonlyRootfs:           s.ReadonlyRootfs,
+		SupplementalGroups:       s.SupplementalGroups,
+		SupplementalGroupsPolicy: v1.SupplementalGroupsPolicy(s.SupplementalGroupsPolicy),
+		Privileged:               s.Privileged,
+		Seccomp:                  encodeProfile(s.Seccomp),
+		Apparmor:                 encodeProfile(s.AppArmor),
+	}
+}
+
+func decodeSandboxSecurity(p *v1.LinuxSandboxSecurityContext) cri.SandboxSecurity {
+	return cri.SandboxSecurity{
+		Namespaces:               decodeNamespaces(p.GetNamespaceOptions()),
+		SELinux:                  decodeSELinux(p.GetSelinuxOptions()),
+		RunAsUser:                decodeInt64(p.GetRunAsUser()),
+		RunAsGroup:               decodeInt64(p.GetRunAsGroup()),
+		ReadonlyRootfs:           p.GetReadonlyRootfs(),
+		SupplementalGroups:       p.GetSupplementalGroups(),
+		SupplementalGroupsPolicy: enum[cri.GroupsPolicy](p.GetSupplementalGroupsPolicy()),
+		Privileged:               p.GetPrivileged(),
+		Seccomp:                  decodeProfile(p.GetSeccomp()),
+		AppArmor:                 decodeProfile(p.GetApparmor()),
+	}
+}
+
+func encodeContainerSecurity(s *cri.ContainerSecurity) *v1.LinuxContainerSecurityContext {
+	p := &v1.LinuxContainerSecurityContext{
+		Privileged:               s.Privileged,
+		NamespaceOptions:         encodeNamespaces(&s.Namespaces),
+		SelinuxOptions:           encodeSELinux(s.SELinux),
+		RunAsUser:                encodeInt64(s.RunAsUser),
+		RunAsGroup:               encodeInt64(s.RunAsGroup),
+		RunAsUsername:            s.RunAsUsername,
+		ReadonlyRootfs:           s.ReadonlyRootfs,
+		SupplementalGroups:       s.SupplementalGroups,
+		SupplementalGroupsPolicy: v1.SupplementalGroupsPolicy(s.SupplementalGroupsPolicy),
+		NoNewPrivs:               s.NoNewPrivs,
+		MaskedPaths:              s.MaskedPaths,
+		ReadonlyPaths:            s.ReadonlyPaths,
+		Seccomp:                  encodeProfile(s.Seccomp),
+		Apparmor:                 encodeProfile(s.AppArmor),
+		ApparmorProfile:          encodeAppArmorName(s.AppArmor), //nolint:staticcheck // for older runtimes
+	}
+	if c := s.Capabilities; c != nil {
+		p.Capabilities = &v1.Capability{
+			AddCapabilities: c.Add, DropCapabilities: c.Drop, AddAmbientCapabilities: c.AddAmbient,
+		}
+	}
+	return p
+}
+
+func decodeContainerSecurity(p *v1.LinuxContainerSecurityContext) cri.ContainerSecurity {
+	s := cri.ContainerSecurity{
+		Privileged:               p.GetPrivileged(),
+		Namespaces:               decodeNamespaces(p.GetNamespaceOptions()),
+		SELinux:                  decodeSELinux(p.GetSelinuxOptions()),
+		RunAsUser:                decodeInt64(p.GetRunAsUser()),
+		RunAsGroup:               decodeInt64(p.GetRunAsGroup()),
+		RunAsUsername:            p.GetRunAsUsername(),
+		ReadonlyRootfs:           p.GetReadonlyRootfs(),
+		SupplementalGroups:       p.GetSupplementalGroups(),
+		SupplementalGroupsPolicy: enum[cri.GroupsPolicy](p.GetSupplementalGroupsPolicy()),
+		NoNewPrivs:               p.GetNoNewPrivs(),
+		MaskedPaths:              p.GetMaskedPaths(),
+		ReadonlyPaths:            p.GetReadonlyPaths(),
+		Seccomp:                  decodeProfile(p.GetSeccomp()),
+		AppArmor:                 decodeProfile(p.GetApparmor()),
+	}
+	if s.AppArmor == nil {
+		s.AppArmor = decodeAppArmorName(p.GetApparmorProfile()) //nolint:staticcheck // older clients send only this
+	}
+	if c := p.GetCapabilities(); c != nil {
+		s.Capabilities = &cri.Capabilities{
+			Add:        c.GetAddCapabilities(),
+			Drop:       c.GetDropCapabilities(),
+			AddAmbient: c.GetAddAmbientCapabilities(),
+		}
+	}
+	return s
+}
+
+// encodeNamespaces always names a user namespace, as the kubelet does (package kubelet/kuberuntime/util).
+func encodeNamespaces(n *cri.NamespaceOptions) *v1.NamespaceOption {
+	user := &v1.UserNamespace{Mode: v1.NamespaceMode_NODE}
+	if u := n.User; u != nil {
+		user = &v1.UserNamespace{
+			Mode: v1.NamespaceMode(u.Mode),
+			Uids: eachPtr(u.UIDs, encodeIDMapping),
+			Gids: eachPtr(u.GIDs, encodeIDMapping),
+		}
+	}
+	return &v1.NamespaceOption{
+		Network:       v1.NamespaceMode(n.Network),
+		Pid:           v1.NamespaceMode(n.PID),
+		Ipc:           v1.NamespaceMode(n.IPC),
+		TargetId:      n.TargetID,
+		UsernsOptions: user,
+	}
+}
+
+// decodeNamespaces takes a message without a user namespace for one with the host's, as containerd and CRI-O do.
+func decodeNamespaces(p *v1.NamespaceOption) cri.NamespaceOptions {
+	n := cri.NamespaceOptions{
+		Network:  enum[cri.NamespaceMode](p.GetNetwork()),
+		PID:      enum[cri.NamespaceMode](p.GetPid()),
+		IPC:      enum[cri.NamespaceMode](p.GetIpc()),
+		TargetID: p.GetTargetId(),
+	}
+	u := p.GetUsernsOptions()
+	if u != nil && (u.GetMode() != v1.NamespaceMode_NODE || len(u.GetUids())+len(u.GetGids()) > 0) {
+		n.User = &cri.UserNamespace{
+			Mode: enum[cri.NamespaceMode](u.GetMode()),
+			UIDs: each(u.GetUids(), decodeIDMapping),
+			GIDs: each(u.GetGids(), decodeIDMapping),
+		}
+	}
+	return n
+}
+
+func encodeSELinux(s *cri.SELinux) *v1.SELinuxOption {
+	if s == nil {
+		return nil
+	}
+	return &v1.SELinuxOption{User: s.User, Role: s.Role, Type: s.Type, Level: s.Level}
+}
+
+func decodeSELinux(p *v1.SELinuxOption) *cri.SELinux {
+	if p == nil {
+		return nil
+	}
+	return &cri.SELinux{User: p.GetUser(), Role: p.GetRole(), Type: p.GetType(), Level: p.GetLevel()}
+}
+
+func encodeProfile(s *cri.SecurityProfile) *v1.SecurityProfile {
+	if s == nil {
+		return nil
+	}
+	return &v1.SecurityProfile{ProfileType: v1.SecurityProfile_ProfileType(s.Type), LocalhostRef: s.LocalhostRef}
+}
+
+func decodeProfile(p *v1.SecurityProfile) *cri.SecurityProfile {
+	if p == nil {
+		return nil
+	}
+	return &cri.SecurityProfile{Type: enum[cri.ProfileType](p.GetProfileType()), LocalhostRef: p.GetLocalhostRef()}
+}
+
+// The deprecated form of an AppArmor profile. The kubelet still sends it beside the new one, for older runtimes
+// (kubelet/kuberuntime/helpers.go).
+const (
+	appArmorRuntimeDefault = "runtime/default"
+	appArmorUnconfined     = "unconfined"
+	appArmorLocalhost      = "localhost/" // and the name
+)
+
+func encodeAppArmorName(s *cri.SecurityProfile) string {
+	switch {
+	case s == nil:
+		return ""
+	case s.Type == cri.ProfileRuntimeDefault:
+		return appArmorRuntimeDefault
+	case s.Type == cri.ProfileUnconfined:
+		return appArmorUnconfined
+	case s.Type == cri.ProfileLocalhost:
+		return appArmorLocalhost + s.LocalhostRef
+	default:
+		return ""
+	}
+}
+
+func decodeAppArmorName(name string) *cri.SecurityProfile {
+	switch name {
+	case "":
+		return nil
+	case appArmorRuntimeDefault:
+		return &cri.SecurityProfile{Type: cri.ProfileRuntimeDefault}
+	case appArmorUnconfined:
+		return &cri.SecurityProfile{Type: cri.ProfileUnconfined}
+	default:
+		return &cri.SecurityProfile{
+			Type:         cri.ProfileLocalhost,
+			LocalhostRef: strings.TrimPrefix(name, appArmorLocalhost),
+		}
+	}
+}

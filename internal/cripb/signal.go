@@ -1,0 +1,50 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cripb
+
+import (
+	"fmt"
+	"strings"
+
+	v1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+)
+
+// signalPrefix is what the protocol puts before the name of a signal.
+const signalPrefix = "SIGNAL_"
+
+// EncodeSignal returns the number that the protocol gives a signal. A name that it does not know is an error.
+func EncodeSignal(s cri.Signal) (v1.Signal, error) {
+	if s == "" {
+		return v1.Signal_SIGNAL_RUNTIME_DEFAULT, nil
+	}
+	name := string(s)
+	if rest, ok := strings.CutPrefix(name, "SIGRTMIN+"); ok {
+		name = "SIGRTMINPLUS" + rest
+	} else if rest, ok := strings.CutPrefix(name, "SIGRTMAX-"); ok {
+		name = "SIGRTMAXMINUS" + rest
+	}
+	n, ok := v1.Signal_value[signalPrefix+name]
+	if !ok || DecodeSignal(v1.Signal(n)) != s {
+		return 0, fmt.Errorf("stop signal %q: unknown", string(s))
+	}
+	return v1.Signal(n), nil
+}
+
+// DecodeSignal returns the name of a signal, or an empty one for the runtime's default and for a number without
+// a name.
+func DecodeSignal(n v1.Signal) cri.Signal {
+	name, ok := v1.Signal_name[int32(n)]
+	if !ok || n == v1.Signal_SIGNAL_RUNTIME_DEFAULT {
+		return ""
+	}
+	name = strings.TrimPrefix(name, signalPrefix)
+	if rest, ok := strings.CutPrefix(name, "SIGRTMINPLUS"); ok {
+		name = "SIGRTMIN+" + rest
+	} else if rest, ok := strings.CutPrefix(name, "SIGRTMAXMINUS"); ok {
+		name = "SIGRTMAX-" + rest
+	}
+	return cri.Signal(name)
+}
