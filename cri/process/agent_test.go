@@ -1,0 +1,161 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package process_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/process"
+	"github.com/seed81659283/nodeagent/cri/process/internal/procfs"
+)
+
+// agentName is the argv[0] of a test binary that plays an agent of its own process.
+const agentName = "process-test-agent"
+
+// agentMain starts containers in the runtime at root until it is killed, and prints the number of each that runs.
+func agentMain(root string) int {
+	ctx := context.Background()
+	rt, err := process.Open(root, process.Options{})
+	if err == nil {
+		err = startForever(ctx, rt, root)
+	}
+	fmt.Fprintln(os.Stderr, err)
+	return 1
+}
+
+func startForever(ctx context.Context, rt *process.Runtime, root string) error {
+	sandbox, err := rt.RunSandbox(ctx, &cri.SandboxConfig{Pod: cri.PodIdentity{UID: "uid"}, LogDirectory: root})
+	for i := 0; err == nil; i++ {
+		var id string
+		if id, err = rt.CreateContainer(ctx, sandbox, numbered(root, i), nil); err != nil {
+			break
+		}
+		if err = rt.StartContainer(ctx, id); err == nil {
+			fmt.Println(i)
+		}
+	}
+	return err
+}
+
+// numbered is a container that leaves a trace of having been started. Odd ones end soon, with a code of their own.
+func numbered(root string, i int) *cri.ContainerConfig {
+	script := `echo x >> "$ROOT/trace.$I"; if [ $((I % 2)) = 1 ]; then sleep 0.03; exit $((I % 200 + 1)); fi; exec sleep 1000`
+	return &cri.ContainerConfig{
+		Name:    fmt.Sprint(i),
+		Command: []string{"sh", "-c", script},
+		Env:     []cri.EnvVar{{Name: "ROOT", Value: root}, {Name: "I", Value: fmt.Sprint(i)}},
+		LogPath: fmt.Sprint(i, ".log"),
+	}
+}
+
+// open opens a runtime for the time of a test. What runs in it at the end is removed.
+func open(t *testing.T, root string) *process.Runtime {
+	t.Helper()
+	rt, err := process.Open(root, process.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if snapshot, err := rt.List(ctx); err == nil { // it fails where the test has closed it
+			for _, s := range snapshot.Sandboxes {
+				assert.NoError(t, rt.RemoveSandbox(ctx, s.ID))
+			}
+		}
+		rt.Close()
+	})
+	return rt
+}
+
+// pod runs a sandbox with a log directory.
+func pod(t *testing.T, rt *process.Runtime) (id, logs string) {
+	t.Helper()
+	logs = t.TempDir()
+	id, err := rt.RunSandbox(t.Context(), &cri.SandboxConfig{
+		Pod:          cri.PodIdentity{UID: t.Name(), Name: "pod", Namespace: "test"},
+		LogDirectory: logs,
+	})
+	require.NoError(t, err)
+	return id, logs
+}
+
+// start creates and starts a container. Its log is c.log.
+func start(t *testing.T, rt *process.Runtime, sandbox string, c cri.ContainerConfig) string {
+	t.Helper()
+	if c.Name == "" {
+		c.Name = "c"
+	}
+	c.LogPath = c.Name + ".log"
+	id, err := rt.CreateContainer(t.Context(), sandbox, &c, nil)
+	require.NoError(t, err)
+	require.NoError(t, rt.StartContainer(t.Context(), id))
+	return id
+}
+
+// shell is a container that runs a script.
+func shell(script string) cri.ContainerConfig {
+	return cri.ContainerConfig{Command: []string{"sh", "-c", script}}
+}
+
+// get returns a container as List has it.
+func get(t *testing.T, rt *process.Runtime, id string) cri.Container {
+	t.Helper()
+	snapshot, err := rt.List(t.Context())
+	require.NoError(t, err)
+	for _, c := range snapshot.Containers {
+		if c.ID == id {
+			return c
+		}
+	}
+	require.FailNow(t, "container is not listed", id)
+	return cri.Container{}
+}
+
+// exited waits for the end of a container.
+func exited(t *testing.T, rt *process.Runtime, id string) cri.Container {
+	t.Helper()
+	eventually(t, "container has exited", func() bool { return get(t, rt, id).State == cri.ContainerExited })
+	return get(t, rt, id)
+}
+
+// eventually polls until something is so.
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !is(); time.Sleep(2 * time.Millisecond) {
+		require.True(t, time.Now().Before(deadline), "timed out: %s", what)
+	}
+}
+
+// marked returns the living processes that were started with an environment entry.
+func marked(t *testing.T, entry string) []procfs.Process {
+	t.Helper()
+	all, err := procfs.All()
+	require.NoError(t, err)
+	var found []procfs.Process
+	for _, p := range all {
+		if !p.Zombie && procfs.HasEnv(p.PID, entry) {
+			found = append(found, p)
+		}
+	}
+	return found
+}
+
+// playAgent starts the test binary as an agent.
+func playAgent(t *testing.T, root string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Args = []string{agentName, root}
+	cmd.Stderr = os.Stderr
+	return cmd
+}

@@ -1,0 +1,355 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/process/internal/shim"
+)
+
+// startTime bounds the wait for a process to be started, whatever the caller allows.
+const startTime = 30 * time.Second
+
+// killTime bounds the wait for a container to be gone after SIGKILL, beyond which its shim is killed too.
+const killTime = 15 * time.Second
+
+// container is a container and, while it runs, the hold on its shim. The record is written as it was created.
+type container struct {
+	cri.Container // what changes over time is guarded by Runtime.mu
+
+	dir  string
+	op   chan struct{} // holds one token, for whoever starts or removes the container
+	shim *shim.Handle  // nil unless running; guarded by Runtime.mu
+	gone bool          // removed; guarded by Runtime.mu
+}
+
+func (c *container) name() string {
+	return fmt.Sprintf("%s_%s_%d", c.SandboxID, c.Name, c.Attempt)
+}
+
+// mark is the environment entry by which the processes of a container are known.
+func mark(id string) string { return "NODEAGENT_CONTAINER_ID=" + id }
+
+// loadContainer reads a container back and finds its shim.
+func (r *Runtime) loadContainer(dir string, deadline time.Time) (*container, error) {
+	record, err := shim.Read[cri.Container](filepath.Join(dir, recordFile))
+	if err != nil {
+		return nil, err
+	}
+	if record.ID != filepath.Base(dir) {
+		return nil, fmt.Errorf("record %s: not of this directory", filepath.Join(dir, recordFile))
+	}
+	c := &container{Container: record, dir: dir, op: make(chan struct{}, 1)}
+	handle, err := shim.Find(dir, deadline)
+	switch {
+	case err != nil:
+		r.log.Error("container has no usable shim", "container", c.ID, "error", err)
+		c.State = cri.ContainerUnknown
+	case handle != nil:
+		run, err := shim.ReadRun(dir)
+		if err != nil {
+			r.log.Error("container has no start record", "container", c.ID, "error", err)
+		}
+		c.shim, c.State, c.StartedAt = handle, cri.ContainerRunning, run.At
+	default:
+		exit, err := shim.Outcome(dir, mark(c.ID))
+		if errors.Is(err, os.ErrNotExist) {
+			break // never started
+		}
+		c.finish(exit, err)
+	}
+	return c, nil
+}
+
+// finish takes over how the container ended, or that nobody knows.
+func (c *container) finish(exit shim.Exit, err error) {
+	if err != nil {
+		exit = shim.Exit{Code: 137, Reason: shim.ReasonUnknown, Message: err.Error(), Started: c.StartedAt, At: time.Now()}
+	}
+	c.State = cri.ContainerExited
+	c.StartedAt, c.FinishedAt = exit.Started, exit.At
+	c.ExitCode, c.Reason, c.Message = exit.Code, exit.Reason, exit.Message
+}
+
+// CreateContainer checks a config and records it.
+func (r *Runtime) CreateContainer(ctx context.Context, sandboxID string, c *cri.ContainerConfig, _ *cri.SandboxConfig) (string, error) {
+	id, err := r.create(ctx, sandboxID, c)
+	return id, fail("CreateContainer", c.Name, err)
+}
+
+func (r *Runtime) create(ctx context.Context, sandboxID string, config *cri.ContainerConfig) (string, error) {
+	if err := ctx.Err(); err != nil {
+		return "", context.Cause(ctx)
+	}
+	s, err := r.findSandbox(sandboxID)
+	if err != nil {
+		return "", fmt.Errorf("sandbox %s: %w", sandboxID, err)
+	}
+	if err := r.judge("container "+config.Name, unsupportedContainer(config, os.Geteuid())); err != nil {
+		return "", err
+	}
+	c := &container{Container: describe(config, s), op: make(chan struct{}, 1)}
+	spec, err := specOf(config, s.LogDirectory, mark(c.ID))
+	if err != nil {
+		return "", err
+	}
+	c.LogPath = spec.Log
+	if spec.User != nil {
+		c.User = containerUser(spec.User)
+	}
+	if err := r.reserve(c.name()); err != nil {
+		return "", err
+	}
+	c.dir, err = r.makeDir(containersDir, c.ID, func(dir string) error {
+		return errors.Join(shim.WriteSpec(dir, spec), shim.Write(filepath.Join(dir, recordFile), c.Container))
+	})
+	if err == nil {
+		if err = r.add(c, s); err != nil {
+			err = errors.Join(err, removeDir(c.dir))
+		}
+	}
+	if err != nil {
+		r.release(c.name())
+		return "", err
+	}
+	return c.ID, nil
+}
+
+// add makes a container known, unless its sandbox has been stopped.
+func (r *Runtime) add(c *container, s *sandbox) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s.stopping {
+		return fmt.Errorf("sandbox %s: not ready", s.ID)
+	}
+	r.containers = append(r.containers, c)
+	r.emit(cri.EventCreated, c.ID, s.Pod, nil)
+	return nil
+}
+
+// StartContainer starts the process of a container. Where that fails, the container has exited with code 128 and
+// reason StartError.
+func (r *Runtime) StartContainer(ctx context.Context, id string) error {
+	c, err := r.find(id)
+	if err == nil {
+		err = r.start(ctx, c)
+	}
+	return fail("StartContainer", id, err)
+}
+
+func (r *Runtime) start(ctx context.Context, c *container) error {
+	if err := c.claim(ctx); err != nil {
+		return err
+	}
+	defer c.unclaim()
+	pod, err := r.startable(c)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTime)
+	defer cancel()
+	handle, run, err := shim.Start(ctx, c.dir)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err != nil {
+		exit, lost := shim.Outcome(c.dir, mark(c.ID))
+		if lost != nil || exit.Reason != shim.ReasonStartError {
+			exit, lost = shim.StartFailed(c.dir, err)
+		}
+		c.finish(exit, lost)
+		r.emit(cri.EventStopped, c.ID, pod, nil)
+		return err
+	}
+	c.shim, c.State, c.StartedAt = handle, cri.ContainerRunning, run.At
+	r.emit(cri.EventStarted, c.ID, pod, c)
+	return nil
+}
+
+// startable says whether a container may start, and returns its pod.
+func (r *Runtime) startable(c *container) (cri.PodIdentity, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return cri.PodIdentity{}, errClosed
+	}
+	if c.gone {
+		return cri.PodIdentity{}, cri.ErrNotFound
+	}
+	if c.State != cri.ContainerCreated {
+		return cri.PodIdentity{}, fmt.Errorf("container is %s, not created", c.State)
+	}
+	i := slices.IndexFunc(r.sandboxes, func(s *sandbox) bool { return s.ID == c.SandboxID })
+	if i < 0 || r.sandboxes[i].stopping {
+		return cri.PodIdentity{}, fmt.Errorf("sandbox %s: not ready", c.SandboxID)
+	}
+	return r.sandboxes[i].Pod, nil
+}
+
+// StopContainer sends the stop signal to the process group of a container, and after grace SIGKILL to its process
+// and all that descends from it.
+func (r *Runtime) StopContainer(ctx context.Context, id string, grace time.Duration) error {
+	c, err := r.find(id)
+	if errors.Is(err, cri.ErrNotFound) {
+		return nil
+	}
+	if err == nil {
+		err = r.stop(ctx, c, grace)
+	}
+	return fail("StopContainer", id, err)
+}
+
+func (r *Runtime) stop(ctx context.Context, c *container, grace time.Duration) error {
+	// A start under way decides first whether there is anything to stop.
+	if err := c.claim(ctx); err != nil {
+		return err
+	}
+	c.unclaim()
+	r.mu.Lock()
+	handle, state := c.shim, c.State
+	r.mu.Unlock()
+	if state == cri.ContainerUnknown {
+		return errors.New("the container's shim neither starts its process nor ends")
+	}
+	if handle == nil {
+		return nil
+	}
+	if err := r.end(ctx, c, handle, seconds(grace)); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.settle(c)
+	return nil
+}
+
+// end signals and kills until the shim has ended.
+func (r *Runtime) end(ctx context.Context, c *container, handle *shim.Handle, grace time.Duration) error {
+	sig, err := parseSignal(c.StopSignal)
+	if err != nil {
+		return err
+	}
+	steps := []struct {
+		what string
+		do   func() error
+		wait time.Duration
+	}{
+		{"signal container", func() error { return handle.Signal(ctx, int(sig)) }, grace},
+		{"kill container", func() error { return handle.Kill(ctx) }, killTime},
+		// Without its shim the container loses its exit code, but not its end.
+		{"kill shim", handle.KillShim, killTime},
+	}
+	if grace == 0 {
+		steps = steps[1:]
+	}
+	for _, step := range steps {
+		err := step.do()
+		if err != nil && ctx.Err() == nil && !handle.Exited() {
+			r.log.Warn("cannot "+step.what, "container", c.ID, "error", err)
+			continue
+		}
+		if ended, err := waitFor(ctx, handle, step.wait); ended || err != nil {
+			return err
+		}
+	}
+	return errors.New("the container survives SIGKILL")
+}
+
+// waitFor waits for the end of a shim and says whether it came in time.
+func waitFor(ctx context.Context, handle *shim.Handle, limit time.Duration) (ended bool, err error) {
+	timed, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	err = handle.Wait(timed)
+	if err != nil && timed.Err() != nil && ctx.Err() == nil {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// RemoveContainer kills a container that runs, and forgets it. Its log file stays.
+func (r *Runtime) RemoveContainer(ctx context.Context, id string) error {
+	c, err := r.find(id)
+	if errors.Is(err, cri.ErrNotFound) {
+		return nil
+	}
+	if err == nil {
+		err = r.remove(ctx, c)
+	}
+	return fail("RemoveContainer", id, err)
+}
+
+func (r *Runtime) remove(ctx context.Context, c *container) error {
+	for {
+		if err := r.stop(ctx, c, 0); err != nil {
+			return err
+		}
+		if err := c.claim(ctx); err != nil {
+			return err
+		}
+		done, err := r.forget(c)
+		c.unclaim()
+		if done || err != nil {
+			return err
+		}
+	}
+}
+
+// forget removes a container that does not run, and says whether it did.
+func (r *Runtime) forget(c *container) (bool, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c.gone {
+		return true, nil
+	}
+	if c.shim != nil {
+		return false, nil // started since it was stopped
+	}
+	if err := removeDir(c.dir); err != nil {
+		return false, err
+	}
+	c.gone = true
+	r.containers = slices.DeleteFunc(r.containers, func(other *container) bool { return other == c })
+	delete(r.names, c.name())
+	r.emit(cri.EventDeleted, c.ID, r.podOf(c), nil)
+	return true, nil
+}
+
+// claim takes the right to start or remove the container.
+func (c *container) claim(ctx context.Context) error {
+	select {
+	case c.op <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (c *container) unclaim() { <-c.op }
+
+// find returns a container by its ID.
+func (r *Runtime) find(id string) (*container, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return nil, errClosed
+	}
+	for _, c := range r.containers {
+		if c.ID == id {
+			return c, nil
+		}
+	}
+	return nil, cri.ErrNotFound
+}
+
+// seconds rounds up, as the CRI has it.
+func seconds(d time.Duration) time.Duration {
+	return (d + time.Second - 1).Truncate(time.Second)
+}

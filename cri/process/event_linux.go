@@ -1,0 +1,135 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package process
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/seed81659283/nodeagent/cri"
+)
+
+// stream is one call of StreamEvents.
+type stream struct {
+	queue []queued      // guarded by Runtime.mu
+	ready chan struct{} // holds a token when there is something in the queue, or the runtime was closed
+}
+
+// queued is an event that waits for its stream, with the container that started, if one did.
+type queued struct {
+	event   cri.Event
+	started *container
+}
+
+func (s *stream) wake() {
+	select {
+	case s.ready <- struct{}{}:
+	default:
+	}
+}
+
+// emit queues an event for every stream. The caller holds mu.
+func (r *Runtime) emit(typ cri.EventType, id string, pod cri.PodIdentity, started *container) {
+	now := time.Now()
+	for s := range r.streams {
+		s.queue = append(s.queue, queued{cri.Event{Type: typ, ID: id, Time: now, Pod: cri.Pod{PodIdentity: pod, Time: now}}, started})
+		s.wake()
+	}
+}
+
+// StreamEvents calls fn for every event from now on. The end of a container is learned from the kernel when it
+// happens, also of containers that an earlier agent started. Event.Pod holds the identity only.
+func (r *Runtime) StreamEvents(ctx context.Context, fn func(cri.Event) error) error {
+	return fail("GetContainerEvents", "", r.streamEvents(ctx, fn))
+}
+
+func (r *Runtime) streamEvents(ctx context.Context, fn func(cri.Event) error) error {
+	s := &stream{ready: make(chan struct{}, 1)}
+	running, err := r.attach(s)
+	if err != nil {
+		return err
+	}
+	defer r.detach(s)
+	var watchers sync.WaitGroup
+	defer watchers.Wait()
+	watching, cancel := context.WithCancel(ctx)
+	defer cancel()
+	watch := func(c *container) { watchers.Go(func() { r.watch(watching, c) }) }
+	for _, c := range running {
+		watch(c)
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-s.ready:
+		}
+		batch, err := r.take(s)
+		if err != nil {
+			return err
+		}
+		for _, q := range batch {
+			if q.started != nil {
+				watch(q.started)
+			}
+			if err := fn(q.event); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// watch waits for the end of a container and makes it known.
+func (r *Runtime) watch(ctx context.Context, c *container) {
+	r.mu.Lock()
+	handle := c.shim
+	r.mu.Unlock()
+	if handle == nil {
+		return // known already
+	}
+	if err := handle.Wait(ctx); err != nil {
+		if ctx.Err() == nil {
+			r.log.Error("cannot wait for a container", "container", c.ID, "error", err)
+		}
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.settle(c)
+}
+
+// attach adds a stream and returns the containers that run.
+func (r *Runtime) attach(s *stream) (running []*container, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return nil, errClosed
+	}
+	r.streams[s] = true
+	for _, c := range r.containers {
+		if c.shim != nil {
+			running = append(running, c)
+		}
+	}
+	return running, nil
+}
+
+func (r *Runtime) detach(s *stream) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.streams, s)
+}
+
+// take empties the queue of a stream.
+func (r *Runtime) take(s *stream) ([]queued, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return nil, errClosed
+	}
+	batch := s.queue
+	s.queue = nil
+	return batch, nil
+}

@@ -1,0 +1,102 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package process_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/cri"
+)
+
+func TestExec(t *testing.T) {
+	rt := open(t, t.TempDir())
+	sandbox, _ := pod(t, rt)
+	c := shell(`exec sleep 1000`)
+	c.WorkingDir = "/usr"
+	c.Env = []cri.EnvVar{{Name: "A", Value: "first"}, {Name: "A", Value: "a b"}}
+	id := start(t, rt, sandbox, c)
+	sh := func(script string, timeout time.Duration) (cri.ExecResult, error) {
+		return rt.ExecSync(t.Context(), id, []string{"sh", "-c", script}, timeout)
+	}
+
+	result, err := sh(`pwd; echo "$A"; echo "$PATH" >&2; exit 5`, 0)
+	require.NoError(t, err)
+	assert.Equal(t, "/usr\na b\n", string(result.Stdout))
+	assert.Contains(t, string(result.Stderr), "/usr/bin")
+	assert.Equal(t, 5, result.ExitCode)
+
+	result, err = sh(`kill -9 $$`, 0)
+	require.NoError(t, err)
+	assert.Equal(t, 137, result.ExitCode)
+
+	_, err = rt.ExecSync(t.Context(), id, []string{"no-such-command"}, 0)
+	require.ErrorContains(t, err, "no-such-command")
+
+	_, err = sh(`setsid sleep 1000 & sleep 1000`, time.Millisecond)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	eventually(t, "the command is killed with its children", func() bool {
+		return len(marked(t, "NODEAGENT_CONTAINER_ID="+id)) == 1
+	})
+}
+
+func TestExecOutputIsCut(t *testing.T) {
+	rt := open(t, t.TempDir())
+	sandbox, _ := pod(t, rt)
+	id := start(t, rt, sandbox, shell(`exec sleep 1000`))
+	result, err := rt.ExecSync(t.Context(), id, []string{"sh", "-c", `head -c 20000000 /dev/zero; echo done >&2`}, 0)
+	require.NoError(t, err)
+	assert.Len(t, result.Stdout, 16<<20)
+	assert.Equal(t, "done\n", string(result.Stderr), "the command blocked")
+}
+
+// What a command leaves in the background neither delays its result nor outlives the container.
+func TestExecLeavesDaemon(t *testing.T) {
+	rt := open(t, t.TempDir())
+	sandbox, _ := pod(t, rt)
+	id := start(t, rt, sandbox, shell(`exec sleep 1000`))
+	result, err := rt.ExecSync(t.Context(), id, []string{"sh", "-c", `setsid sleep 1000 & echo out`}, 30*time.Second)
+	require.NoError(t, err)
+	assert.Equal(t, "out\n", string(result.Stdout))
+	require.Len(t, marked(t, "NODEAGENT_CONTAINER_ID="+id), 2)
+	require.NoError(t, rt.StopContainer(t.Context(), id, time.Second))
+	assert.Empty(t, marked(t, "NODEAGENT_CONTAINER_ID="+id))
+}
+
+// A command that still runs ends with the container, and the caller learns it.
+func TestExecEndsWithContainer(t *testing.T) {
+	rt := open(t, t.TempDir())
+	sandbox, _ := pod(t, rt)
+	id := start(t, rt, sandbox, shell(`exec sleep 1000`))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		result, err := rt.ExecSync(t.Context(), id, []string{"sleep", "1000"}, 0)
+		assert.True(t, err != nil || result.ExitCode == 137, "%+v", result)
+	}()
+	eventually(t, "the command runs", func() bool { return len(marked(t, "NODEAGENT_CONTAINER_ID="+id)) == 2 })
+	require.NoError(t, rt.StopContainer(t.Context(), id, time.Second))
+	<-done
+}
+
+// An argument list that does not fit into one message of a socket arrives whole.
+func TestExecLongCommand(t *testing.T) {
+	rt := open(t, t.TempDir())
+	sandbox, _ := pod(t, rt)
+	id := start(t, rt, sandbox, shell(`exec sleep 1000`))
+	cmd := []string{"printf", "%s"}
+	for range 20 {
+		cmd = append(cmd, strings.Repeat("x", 50_000))
+	}
+	result, err := rt.ExecSync(t.Context(), id, cmd, 0)
+	require.NoError(t, err)
+	assert.Len(t, result.Stdout, 1_000_000)
+}

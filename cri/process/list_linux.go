@@ -1,0 +1,75 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package process
+
+import (
+	"context"
+	"time"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/process/internal/shim"
+)
+
+// List returns everything, details included, in order of creation.
+func (r *Runtime) List(ctx context.Context) (cri.Snapshot, error) {
+	snapshot, err := r.snapshot(ctx, func(string) bool { return true })
+	return snapshot, fail("List", "", err)
+}
+
+// ListPod returns one pod.
+func (r *Runtime) ListPod(ctx context.Context, uid string) (cri.Pod, error) {
+	snapshot, err := r.snapshot(ctx, func(other string) bool { return other == uid })
+	return snapshot.Pod(uid), fail("ListPod", uid, err)
+}
+
+// snapshot returns the sandboxes and containers of the wanted pods, as they are now.
+func (r *Runtime) snapshot(ctx context.Context, want func(podUID string) bool) (cri.Snapshot, error) {
+	s := cri.Snapshot{Time: time.Now()}
+	if ctx.Err() != nil {
+		return s, context.Cause(ctx)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return s, errClosed
+	}
+	for _, sb := range r.sandboxes {
+		if want(sb.Pod.UID) {
+			s.Sandboxes = append(s.Sandboxes, sb.Sandbox)
+		}
+	}
+	for _, c := range r.containers {
+		if want(c.PodUID) {
+			r.settle(c)
+			s.Containers = append(s.Containers, c.Container)
+		}
+	}
+	return s, nil
+}
+
+// settle takes over the end of a container whose shim has ended. Every way to learn of an end leads here, so it is
+// told once. The caller holds mu.
+func (r *Runtime) settle(c *container) {
+	if c.shim == nil || !c.shim.Exited() {
+		return
+	}
+	exit, err := shim.Outcome(c.dir, mark(c.ID))
+	if err != nil {
+		r.log.Error("container ended without a record", "container", c.ID, "error", err)
+	}
+	c.shim.Close()
+	c.shim = nil
+	c.finish(exit, err)
+	r.emit(cri.EventStopped, c.ID, r.podOf(c), nil)
+}
+
+// podOf returns the identity of a container's pod. The caller holds mu.
+func (r *Runtime) podOf(c *container) cri.PodIdentity {
+	for _, s := range r.sandboxes {
+		if s.ID == c.SandboxID {
+			return s.Pod
+		}
+	}
+	return cri.PodIdentity{UID: c.PodUID}
+}

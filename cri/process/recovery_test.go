@@ -1,0 +1,232 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package process_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/process"
+	"github.com/seed81659283/nodeagent/cri/process/internal/shim"
+)
+
+// An agent is killed at a random moment while it starts containers. The next one finds every container that was
+// started, running or with its exit code; it can start those that were not, and none is ever started twice.
+func TestAgentKilledAtAnyMoment(t *testing.T) {
+	rounds := 20
+	if testing.Short() {
+		rounds = 3
+	}
+	for round := range rounds {
+		t.Run(strconv.Itoa(round), func(t *testing.T) {
+			root := t.TempDir()
+			started := runAndKill(t, root, time.Duration(rand.IntN(150))*time.Millisecond)
+			rt := open(t, root)
+			snapshot, err := rt.List(t.Context())
+			require.NoError(t, err)
+			require.GreaterOrEqual(t, len(snapshot.Containers), started, "containers that ran are lost")
+			for i, c := range snapshot.Containers {
+				require.Equal(t, strconv.Itoa(i), c.Name)
+				if i < started {
+					require.NotEqual(t, cri.ContainerCreated, c.State, "container %d ran", i)
+				}
+				if c.State == cri.ContainerCreated {
+					require.NoError(t, rt.StartContainer(t.Context(), c.ID))
+				}
+				if i%2 == 1 {
+					require.EqualValues(t, i%200+1, exited(t, rt, c.ID).ExitCode, "exit code of container %d", i)
+				} else {
+					require.Equal(t, cri.ContainerRunning, get(t, rt, c.ID).State, "container %d", i)
+				}
+				trace := filepath.Join(root, fmt.Sprint("trace.", i))
+				eventually(t, "container leaves a trace", func() bool { _, err := os.Stat(trace); return err == nil })
+				lines, err := os.ReadFile(trace)
+				require.NoError(t, err)
+				require.LessOrEqual(t, strings.Count(string(lines), "x"), 1, "container %d was started twice", i)
+			}
+			for _, s := range snapshot.Sandboxes {
+				require.NoError(t, rt.RemoveSandbox(t.Context(), s.ID))
+			}
+			assert.Empty(t, marked(t, "ROOT="+root), "processes are left")
+			for _, dir := range []string{"sandboxes", "containers"} {
+				left, err := os.ReadDir(filepath.Join(root, dir))
+				require.NoError(t, err)
+				assert.Empty(t, left)
+			}
+		})
+	}
+}
+
+// runAndKill lets an agent start containers, kills it some time after the first one, and returns how many it
+// knew to run.
+func runAndKill(t *testing.T, root string, after time.Duration) (started int) {
+	t.Helper()
+	agent := playAgent(t, root)
+	out, err := agent.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, agent.Start())
+	timer := time.AfterFunc(20*time.Millisecond+after, func() { agent.Process.Kill() })
+	defer timer.Stop()
+	for lines := bufio.NewScanner(out); lines.Scan(); started++ {
+	}
+	_ = agent.Wait() // killed, of course
+	return started
+}
+
+func TestShimKilled(t *testing.T) {
+	root := t.TempDir()
+	rt := open(t, root)
+	sandbox, _ := pod(t, rt)
+	id := start(t, rt, sandbox, shell(`setsid sleep 1000 & sleep 1000`))
+	entry := "NODEAGENT_CONTAINER_ID=" + id
+	eventually(t, "all processes run", func() bool { return len(marked(t, entry)) == 3 })
+
+	run, err := shim.ReadRun(filepath.Join(root, "containers", id))
+	require.NoError(t, err)
+	require.NoError(t, unix.Kill(run.Shim, unix.SIGKILL))
+
+	c := exited(t, rt, id)
+	assert.EqualValues(t, 137, c.ExitCode)
+	assert.Equal(t, "Unknown", c.Reason)
+	assert.Contains(t, c.Message, "shim was killed")
+	assert.False(t, c.StartedAt.IsZero())
+	assert.Empty(t, marked(t, entry), "processes survive their shim")
+}
+
+// rewriteRun makes the start record of a container say something else.
+func rewriteRun(t *testing.T, dir string, change func(*shim.Run)) {
+	t.Helper()
+	run, err := shim.ReadRun(dir)
+	require.NoError(t, err)
+	change(&run)
+	data, err := json.Marshal(run)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "run.json"), data, 0o600))
+}
+
+// After a reboot the recorded pids belong to others, which must not be touched.
+func TestReboot(t *testing.T) {
+	root := t.TempDir()
+	rt := open(t, root)
+	sandbox, _ := pod(t, rt)
+	id := start(t, rt, sandbox, shell(`exit 0`))
+	exited(t, rt, id)
+	bystander := start(t, rt, sandbox, cri.ContainerConfig{Name: "bystander", Command: []string{"sleep", "1000"}})
+	other, err := shim.ReadRun(filepath.Join(root, "containers", bystander))
+	require.NoError(t, err)
+	require.NoError(t, rt.Close())
+
+	dir := filepath.Join(root, "containers", id)
+	require.NoError(t, os.Remove(filepath.Join(dir, "exit.json")))
+	rewriteRun(t, dir, func(run *shim.Run) {
+		run.Boot, run.PID, run.Start, run.Shim = "an earlier boot", other.PID, other.Start, other.Shim
+	})
+
+	rt = open(t, root)
+	c := get(t, rt, id)
+	assert.Equal(t, cri.ContainerExited, c.State)
+	assert.EqualValues(t, 137, c.ExitCode)
+	assert.Contains(t, c.Message, "started anew")
+	assert.Equal(t, cri.ContainerRunning, get(t, rt, bystander).State)
+}
+
+// Within one boot too, a pid of a lost container may have been given to another process.
+func TestPIDReused(t *testing.T) {
+	root := t.TempDir()
+	rt := open(t, root)
+	sandbox, _ := pod(t, rt)
+	id := start(t, rt, sandbox, shell(`exit 0`))
+	exited(t, rt, id)
+	bystander := start(t, rt, sandbox, cri.ContainerConfig{Name: "bystander", Command: []string{"sleep", "1000"}})
+	other, err := shim.ReadRun(filepath.Join(root, "containers", bystander))
+	require.NoError(t, err)
+	require.NoError(t, rt.Close())
+
+	dir := filepath.Join(root, "containers", id)
+	require.NoError(t, os.Remove(filepath.Join(dir, "exit.json")))
+	rewriteRun(t, dir, func(run *shim.Run) { run.PID, run.Shim = other.PID, other.Shim })
+
+	rt = open(t, root)
+	assert.EqualValues(t, 137, get(t, rt, id).ExitCode)
+	assert.Equal(t, cri.ContainerRunning, get(t, rt, bystander).State)
+}
+
+func TestHalfWrittenState(t *testing.T) {
+	root := t.TempDir()
+	rt := open(t, root)
+	sandbox, _ := pod(t, rt)
+	whole := start(t, rt, sandbox, shell(`exec sleep 1000`))
+	broken := start(t, rt, sandbox, cri.ContainerConfig{Name: "broken", Command: []string{"sleep", "1000"}})
+	require.NoError(t, rt.Close())
+
+	containers := filepath.Join(root, "containers")
+	require.NoError(t, os.Truncate(filepath.Join(containers, broken, "record.json"), 10))
+	for _, name := range []string{".beingmade", "empty", "zero"} {
+		require.NoError(t, os.Mkdir(filepath.Join(containers, name), 0o700))
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(containers, "zero", "record.json"), nil, 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(root, "sandboxes", "file"), nil, 0o600))
+
+	rt = open(t, root)
+	snapshot, err := rt.List(t.Context())
+	require.NoError(t, err)
+	require.Len(t, snapshot.Containers, 1)
+	assert.Equal(t, whole, snapshot.Containers[0].ID)
+	assert.Equal(t, cri.ContainerRunning, snapshot.Containers[0].State)
+	left, err := os.ReadDir(containers)
+	require.NoError(t, err)
+	assert.Len(t, left, 1, "unusable directories stay")
+	assert.Empty(t, marked(t, "NODEAGENT_CONTAINER_ID="+broken), "nobody can stop this one any more")
+}
+
+func TestSecondAgent(t *testing.T) {
+	root := t.TempDir()
+	open(t, root)
+	_, err := process.Open(root, process.Options{})
+	require.Error(t, err)
+	assert.Contains(t, err.Error(), root)
+	assert.Contains(t, err.Error(), "another agent")
+}
+
+// An exit is streamed at once also when an earlier agent started the container.
+func TestEventOfAdoptedContainer(t *testing.T) {
+	root := t.TempDir()
+	rt := open(t, root)
+	sandbox, _ := pod(t, rt)
+	id := start(t, rt, sandbox, shell(`exec sleep 1000`))
+	require.NoError(t, rt.Close())
+
+	rt = open(t, root)
+	run, err := shim.ReadRun(filepath.Join(root, "containers", id))
+	require.NoError(t, err)
+	killed := make(chan time.Time, 1)
+	time.AfterFunc(50*time.Millisecond, func() {
+		killed <- time.Now()
+		unix.Kill(run.PID, unix.SIGKILL)
+	})
+	err = rt.StreamEvents(t.Context(), func(e cri.Event) error {
+		assert.Equal(t, cri.EventStopped, e.Type)
+		assert.Equal(t, id, e.ID)
+		assert.Equal(t, t.Name(), e.Pod.UID)
+		return os.ErrProcessDone
+	})
+	require.ErrorIs(t, err, os.ErrProcessDone)
+	t.Logf("event %v after SIGKILL", time.Since(<-killed))
+	assert.EqualValues(t, 137, get(t, rt, id).ExitCode)
+}

@@ -1,0 +1,198 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/process/internal/shim"
+)
+
+// sandbox is a record of a pod: nothing runs for it. The record is written as it is.
+type sandbox struct {
+	cri.Sandbox         // State is guarded by Runtime.mu
+	LogDirectory string // absolute, or empty
+
+	dir      string
+	stopping bool // no container may start any more; guarded by Runtime.mu
+}
+
+func loadSandbox(dir string) (*sandbox, error) {
+	s, err := shim.Read[*sandbox](filepath.Join(dir, recordFile))
+	if err != nil {
+		return nil, err
+	}
+	if s == nil || s.ID != filepath.Base(dir) {
+		return nil, fmt.Errorf("record %s: not of this directory", filepath.Join(dir, recordFile))
+	}
+	s.dir, s.stopping = dir, s.State != cri.SandboxReady
+	return s, nil
+}
+
+func (s *sandbox) name() string {
+	return fmt.Sprintf("%s_%s_%s_%d", s.Pod.Name, s.Pod.Namespace, s.Pod.UID, s.Attempt)
+}
+
+// RunSandbox records a sandbox. It makes no namespace and no network: the pod is on the host's.
+func (r *Runtime) RunSandbox(ctx context.Context, c *cri.SandboxConfig) (string, error) {
+	id, err := r.runSandbox(ctx, c)
+	return id, fail("RunPodSandbox", c.Pod.Name, err)
+}
+
+func (r *Runtime) runSandbox(ctx context.Context, c *cri.SandboxConfig) (string, error) {
+	if err := ctx.Err(); err != nil {
+		return "", context.Cause(ctx)
+	}
+	if err := r.judge("sandbox "+c.Pod.Name, unsupportedSandbox(c)); err != nil {
+		return "", err
+	}
+	if c.LogDirectory != "" && !filepath.IsAbs(c.LogDirectory) {
+		return "", fmt.Errorf("log_directory %q: not an absolute path", c.LogDirectory)
+	}
+	s := &sandbox{
+		Sandbox: cri.Sandbox{
+			ID:          newID(),
+			Pod:         c.Pod,
+			Attempt:     c.Attempt,
+			CreatedAt:   time.Now(),
+			Labels:      maps.Clone(c.Labels),
+			Annotations: maps.Clone(c.Annotations),
+			Namespaces: cri.NamespaceOptions{
+				Network: cri.NamespaceNode,
+				PID:     cri.NamespaceNode,
+				IPC:     cri.NamespaceNode,
+			},
+		},
+		LogDirectory: c.LogDirectory,
+	}
+	if err := r.reserve(s.name()); err != nil {
+		return "", err
+	}
+	dir, err := r.makeDir(sandboxesDir, s.ID, func(dir string) error {
+		return shim.Write(filepath.Join(dir, recordFile), s)
+	})
+	if err != nil {
+		r.release(s.name())
+		return "", err
+	}
+	s.dir = dir
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sandboxes = append(r.sandboxes, s)
+	r.emit(cri.EventCreated, s.ID, s.Pod, nil)
+	r.emit(cri.EventStarted, s.ID, s.Pod, nil)
+	return s.ID, nil
+}
+
+// StopSandbox kills the containers of a sandbox, all at once and without grace.
+func (r *Runtime) StopSandbox(ctx context.Context, id string) error {
+	s, err := r.findSandbox(id)
+	if errors.Is(err, cri.ErrNotFound) {
+		return nil
+	}
+	if err == nil {
+		err = r.stopSandbox(ctx, s)
+	}
+	return fail("StopPodSandbox", id, err)
+}
+
+func (r *Runtime) stopSandbox(ctx context.Context, s *sandbox) error {
+	r.mu.Lock()
+	s.stopping = true
+	r.mu.Unlock()
+	inside := r.inside(s)
+	errs := make([]error, len(inside))
+	var wg sync.WaitGroup
+	for i, c := range inside {
+		wg.Go(func() { errs[i] = r.stop(ctx, c, 0) })
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s.State == cri.SandboxNotReady {
+		return nil
+	}
+	stopped := *s
+	stopped.State = cri.SandboxNotReady
+	if err := shim.Write(filepath.Join(s.dir, recordFile), &stopped); err != nil {
+		return err
+	}
+	s.State = cri.SandboxNotReady
+	r.emit(cri.EventStopped, s.ID, s.Pod, nil)
+	return nil
+}
+
+// RemoveSandbox kills and removes the containers of a sandbox, and removes it.
+func (r *Runtime) RemoveSandbox(ctx context.Context, id string) error {
+	s, err := r.findSandbox(id)
+	if errors.Is(err, cri.ErrNotFound) {
+		return nil
+	}
+	if err == nil {
+		err = r.removeSandbox(ctx, s)
+	}
+	return fail("RemovePodSandbox", id, err)
+}
+
+func (r *Runtime) removeSandbox(ctx context.Context, s *sandbox) error {
+	if err := r.stopSandbox(ctx, s); err != nil {
+		return err
+	}
+	for _, c := range r.inside(s) {
+		if err := r.remove(ctx, c); err != nil {
+			return fmt.Errorf("remove container %s: %w", c.ID, err)
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	i := slices.Index(r.sandboxes, s)
+	if i < 0 {
+		return nil // another call was faster
+	}
+	if err := removeDir(s.dir); err != nil {
+		return err
+	}
+	r.sandboxes = slices.Delete(r.sandboxes, i, i+1)
+	delete(r.names, s.name())
+	r.emit(cri.EventDeleted, s.ID, s.Pod, nil)
+	return nil
+}
+
+func (r *Runtime) findSandbox(id string) (*sandbox, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return nil, errClosed
+	}
+	for _, s := range r.sandboxes {
+		if s.ID == id {
+			return s, nil
+		}
+	}
+	return nil, cri.ErrNotFound
+}
+
+// inside returns the containers of a sandbox.
+func (r *Runtime) inside(s *sandbox) []*container {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var inside []*container
+	for _, c := range r.containers {
+		if c.SandboxID == s.ID {
+			inside = append(inside, c)
+		}
+	}
+	return inside
+}

@@ -1,0 +1,165 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package process_test
+
+import (
+	"context"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/process/internal/procfs"
+)
+
+// A stop kills everything that descends from a container, however far it went away, and leaves no zombie.
+func TestStopKillsAllDescendants(t *testing.T) {
+	for _, test := range []struct {
+		name, script string
+		processes    int
+	}{
+		{"children", `for i in $(seq 100); do sleep 1000 & done; wait`, 101},
+		{"deaf to TERM", `trap '' TERM; for i in $(seq 10); do sh -c 'trap "" TERM; while :; do sleep 1000; done' & done; wait`, 21},
+		{"own sessions", `for i in $(seq 10); do setsid sleep 1000 & done; wait`, 11},
+		{"daemons", `for i in $(seq 10); do (setsid sh -c 'sleep 1000 & exec sleep 1000' &) ; done; exec sleep 1000`, 21},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			before := children(t)
+			rt := open(t, t.TempDir())
+			sandbox, _ := pod(t, rt)
+			id := start(t, rt, sandbox, shell(test.script))
+			entry := "NODEAGENT_CONTAINER_ID=" + id
+			eventually(t, "all processes run", func() bool { return len(marked(t, entry)) == test.processes })
+			require.NoError(t, rt.StopContainer(t.Context(), id, time.Second))
+			assert.Empty(t, marked(t, entry))
+			assert.Equal(t, cri.ContainerExited, get(t, rt, id).State)
+			for pid := range children(t) {
+				assert.Contains(t, before, pid, "a child is left")
+			}
+		})
+	}
+}
+
+// children returns the process IDs of the children of the test, zombies included.
+func children(t *testing.T) map[int]bool {
+	t.Helper()
+	all, err := procfs.All()
+	require.NoError(t, err)
+	pids := make(map[int]bool)
+	for _, p := range procfs.NewTree(all)[os.Getpid()] {
+		pids[p.PID] = true
+	}
+	return pids
+}
+
+// A container ends with its first process, and what that leaves behind ends too, as in a PID namespace.
+func TestExitKillsWhatIsLeft(t *testing.T) {
+	rt := open(t, t.TempDir())
+	sandbox, _ := pod(t, rt)
+	id := start(t, rt, sandbox, shell(`setsid sleep 1000 & sleep 1000 & exit 7`))
+	assert.EqualValues(t, 7, exited(t, rt, id).ExitCode)
+	assert.Empty(t, marked(t, "NODEAGENT_CONTAINER_ID="+id))
+}
+
+func TestStopSignal(t *testing.T) {
+	rt := open(t, t.TempDir())
+	sandbox, _ := pod(t, rt)
+	for _, test := range []struct {
+		signal cri.Signal
+		code   int32
+	}{
+		{"", 128 + 15},
+		{"SIGINT", 128 + 2},
+		{"SIGRTMIN+3", 128 + 37},
+		{"SIGRTMAX", 128 + 64},
+	} {
+		c := cri.ContainerConfig{Name: "c" + string(test.signal), Command: []string{"sleep", "1000"}, StopSignal: test.signal}
+		id := start(t, rt, sandbox, c)
+		require.NoError(t, rt.StopContainer(t.Context(), id, 10*time.Second))
+		assert.Equal(t, test.code, get(t, rt, id).ExitCode, "signal %q", test.signal)
+	}
+}
+
+// A later stop with less grace does not wait for an earlier one.
+func TestStopTwice(t *testing.T) {
+	rt := open(t, t.TempDir())
+	sandbox, _ := pod(t, rt)
+	id := start(t, rt, sandbox, shell(`trap '' TERM; while :; do sleep 1; done`))
+	slow := make(chan error, 1)
+	go func() { slow <- rt.StopContainer(t.Context(), id, time.Minute) }()
+	began := time.Now()
+	require.NoError(t, rt.StopContainer(t.Context(), id, 0))
+	require.NoError(t, <-slow)
+	assert.Less(t, time.Since(began), 10*time.Second)
+}
+
+// A sandbox that is stopped while containers start has none that runs afterwards.
+func TestStopSandboxWhileStarting(t *testing.T) {
+	rt := open(t, t.TempDir())
+	for i := range 20 {
+		sandbox, err := rt.RunSandbox(t.Context(), &cri.SandboxConfig{Attempt: uint32(i)})
+		require.NoError(t, err)
+		id, err := rt.CreateContainer(t.Context(), sandbox, &cri.ContainerConfig{Command: []string{"sleep", "1000"}}, nil)
+		require.NoError(t, err)
+		started := make(chan error, 1)
+		go func() { started <- rt.StartContainer(t.Context(), id) }()
+		time.Sleep(time.Duration(i) * 200 * time.Microsecond) // each time at another point of the start
+		require.NoError(t, rt.StopSandbox(t.Context(), sandbox))
+		<-started // it may have been refused
+		require.NotEqual(t, cri.ContainerRunning, get(t, rt, id).State)
+		require.Empty(t, marked(t, "NODEAGENT_CONTAINER_ID="+id))
+	}
+}
+
+// A start that is cut short leaves a container that has exited, and nothing running.
+func TestStartCutShort(t *testing.T) {
+	rt := open(t, t.TempDir())
+	sandbox, _ := pod(t, rt)
+	for i := range 20 {
+		c := shell(`exec sleep 1000`)
+		c.Name = strconv.Itoa(i)
+		id, err := rt.CreateContainer(t.Context(), sandbox, &c, nil)
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*500*time.Microsecond)
+		err = rt.StartContainer(ctx, id)
+		cancel()
+		if err == nil {
+			continue // in time
+		}
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		state := get(t, rt, id)
+		if state.State == cri.ContainerExited {
+			assert.Equal(t, "StartError", state.Reason)
+		}
+		eventually(t, "nothing runs", func() bool { return len(marked(t, "NODEAGENT_CONTAINER_ID="+id)) == 0 })
+	}
+}
+
+func TestStats(t *testing.T) {
+	rt := open(t, t.TempDir())
+	sandbox, _ := pod(t, rt)
+	id := start(t, rt, sandbox, shell(`i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; sh -c 'exec sleep 1000'`))
+	eventually(t, "CPU time is counted", func() bool {
+		stats, err := rt.ContainerStats(t.Context())
+		require.NoError(t, err)
+		require.Len(t, stats, 1)
+		assert.Equal(t, id, stats[0].ID)
+		return *stats[0].CPU.UsageCoreNanoSeconds >= uint64(30*time.Millisecond) && *stats[0].Memory.RSSBytes > 1<<20
+	})
+	pods, err := rt.SandboxStats(t.Context())
+	require.NoError(t, err)
+	require.Len(t, pods, 1)
+	assert.Equal(t, sandbox, pods[0].ID)
+	assert.Positive(t, *pods[0].CPU.UsageCoreNanoSeconds)
+	require.NoError(t, rt.StopContainer(t.Context(), id, 0))
+	stats, err := rt.ContainerStats(t.Context())
+	require.NoError(t, err)
+	assert.Empty(t, stats)
+}
