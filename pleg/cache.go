@@ -1,0 +1,122 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pleg
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/seed81659283/nodeagent/cri"
+)
+
+// cache holds each pod as last seen, and how new that is.
+type cache struct {
+	mu sync.Mutex // guards all fields
+
+	// global is the start of the last full relist: every pod is at least as new, but those marked behind.
+	global  time.Time
+	pods    map[string]*entry
+	waiting map[string]chan struct{} // by pod UID; closed when the pod may have become newer
+	blank   []string                 // pods whose entry says only that they were not there
+}
+
+// entry is one pod of the cache. An entry without objects stands for a pod that was listed but never inspected.
+type entry struct {
+	pod    cri.Pod
+	err    error     // why the pod is older than it could be
+	seen   time.Time // the pod was like this at that time or later
+	behind bool      // a newer listing differs or may differ: global says nothing about this pod
+}
+
+// lookup returns a pod with the time it is known to be valid for, and the error of its last inspection.
+func (c *cache) lookup(uid string) (cri.Pod, error) {
+	e, ok := c.pods[uid]
+	if !ok {
+		return cri.Pod{PodIdentity: cri.PodIdentity{UID: uid}, Time: c.global}, nil
+	}
+	p := e.pod
+	p.Time = e.seen
+	if !e.behind && c.global.After(e.seen) {
+		p.Time = c.global
+	}
+	return p, e.err
+}
+
+func (c *cache) get(uid string) (cri.Pod, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.lookup(uid)
+}
+
+// newer returns the pod if it is newer than t. If not, it returns a channel that is closed when it may have become so.
+func (c *cache) newer(uid string, t time.Time) (p cri.Pod, changed <-chan struct{}, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p, err = c.lookup(uid)
+	if p.Time.After(t) {
+		return p, nil, err
+	}
+	ch, ok := c.waiting[uid]
+	if !ok {
+		ch = make(chan struct{})
+		c.waiting[uid] = ch
+	}
+	return p, ch, err
+}
+
+// all returns every pod that has an object, by UID.
+func (c *cache) all() []cri.Pod {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	pods := make([]cri.Pod, 0, len(c.pods))
+	for _, uid := range slices.Sorted(maps.Keys(c.pods)) {
+		if p, _ := c.lookup(uid); !empty(p) {
+			pods = append(pods, p)
+		}
+	}
+	return pods
+}
+
+// update changes the entry of a pod, made where there is none, and wakes those who wait for it.
+func (c *cache) update(uid string, change func(*entry)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e, ok := c.pods[uid]
+	if !ok {
+		e = &entry{pod: cri.Pod{PodIdentity: cri.PodIdentity{UID: uid}}}
+		c.pods[uid] = e
+	}
+	change(e)
+	if e.blank() {
+		c.blank = append(c.blank, uid)
+	}
+	if ch, ok := c.waiting[uid]; ok {
+		close(ch)
+		delete(c.waiting, uid)
+	}
+}
+
+// advance sets the global time, wakes all who wait, and drops the entries of pods that are not there: for these
+// the global time says it all.
+func (c *cache) advance(t time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.global = t
+	for _, uid := range c.blank {
+		if e, ok := c.pods[uid]; ok && e.blank() {
+			delete(c.pods, uid)
+		}
+	}
+	c.blank = c.blank[:0]
+	for _, ch := range c.waiting {
+		close(ch)
+	}
+	clear(c.waiting)
+}
+
+func (e *entry) blank() bool { return empty(e.pod) && e.err == nil && !e.behind }
+
+func empty(p cri.Pod) bool { return len(p.Sandboxes) == 0 && len(p.Containers) == 0 }

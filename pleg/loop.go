@@ -1,0 +1,288 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pleg
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/seed81659283/nodeagent/cri"
+)
+
+// loop is the state of a running Generator. Only Run's goroutine touches it, slots aside; calls to the runtime
+// are made by goroutines that send back what they got.
+type loop struct {
+	*Generator
+	wg      *sync.WaitGroup
+	lists   chan list
+	results chan result
+
+	index   index
+	records map[string]*record // by pod UID
+	queue   []*record          // those with something wanted, oldest first
+	dirty   []*record          // scratch of relisted
+	events  []Event            // not yet given to the sink
+	jobs    int                // under way
+	slots   atomic.Int32       // jobs that may still be started
+
+	// clock counts the starts and ends of calls. A listing that began before an inspection ended cannot be
+	// put in order with it.
+	clock uint64
+
+	listing bool      // a full list is under way
+	asap    bool      // a full relist is asked for
+	failed  bool      // the last one failed
+	streams bool      // the event stream can be relied on
+	last    time.Time // the start of the last one that succeeded
+	ended   time.Time
+	took    time.Duration
+	slow    time.Duration // to the next full relist while events are streamed
+}
+
+// list is the end of a full list.
+type list struct {
+	snap  cri.Snapshot
+	err   error
+	start time.Time
+	clock uint64
+}
+
+// want is what a record waits for in the queue.
+type want uint8
+
+const (
+	nothing    want = iota
+	inspection      // of record.pod
+	relist
+)
+
+// record is what the loop knows of one pod.
+type record struct {
+	uid    string
+	told   cri.Pod // complete, as the sink knows it; without objects while it knows nothing
+	asked  uint64  // on the loop's clock: when the listing that led to told began
+	closed uint64  // on the loop's clock: when told was complete
+
+	changed, replaced uint64 // kept by index
+
+	pod       cri.Pod // as listed by a full relist, for an inspection
+	podClock  uint64  // when that listing began
+	want      want
+	queued    bool      // is in loop.queue
+	held      bool      // wants a relist that the full one under way will do
+	notBefore time.Time // of the next job
+	busy      bool      // a job is under way
+	again     bool      // more is wanted after that job
+	reinspect bool      // the next job inspects all objects
+}
+
+func newLoop(g *Generator, wg *sync.WaitGroup) *loop {
+	l := &loop{
+		Generator: g,
+		wg:        wg,
+		lists:     make(chan list),
+		results:   make(chan result),
+		index:     index{byID: make(map[string]*known)},
+		records:   make(map[string]*record),
+	}
+	l.slots.Store(int32(g.opts.Parallel))
+	return l
+}
+
+// step starts what can be started now and returns when it wants to be called again at the latest.
+func (l *loop) step(ctx context.Context) (next time.Time) {
+	l.accept(l.inbox.take())
+	now := time.Now()
+	if !l.listing && !now.Before(l.due()) {
+		l.list(ctx, now)
+	}
+	return l.dispatch(ctx, now)
+}
+
+// due returns when the next full relist starts.
+func (l *loop) due() time.Time {
+	wait := l.opts.Period
+	switch {
+	case l.asap && !l.failed:
+		wait = min(wait, max(fullGap, l.took))
+	case l.streams && !l.failed:
+		wait = l.slow
+	}
+	return l.ended.Add(wait)
+}
+
+// accept turns requests and hints into wants.
+func (l *loop) accept(r requests) {
+	l.asap = l.asap || r.full
+	l.streams = r.streaming
+	for h := range r.hints {
+		if uid := l.heed(h); uid != "" {
+			if r.pods == nil {
+				r.pods = make(map[string]bool)
+			}
+			r.pods[uid] = r.pods[uid] || false
+		}
+	}
+	for _, uid := range slices.Sorted(maps.Keys(r.pods)) {
+		rec := l.record(uid)
+		// The first inspection of a pod is a whole one anyway.
+		rec.reinspect = rec.reinspect || r.pods[uid] && !empty(rec.told)
+		l.enqueue(rec, relist)
+	}
+}
+
+// heed returns the pod that is to be listed because of an event, or "" if there is none.
+func (l *loop) heed(h hint) string {
+	k, uid := l.index.byID[h.id], h.uid
+	if uid == "" && k != nil {
+		uid = k.owner.uid
+	}
+	underway := l.listing || l.jobs > 0
+	if rec, ok := l.records[uid]; ok {
+		underway = l.listing || rec.busy
+	}
+	var news bool
+	switch h.event {
+	case cri.EventDeleted:
+		news = k != nil
+	case cri.EventStopped:
+		news = k == nil || k.state != exited
+	case cri.EventStarted:
+		news = k == nil || k.state == unknown
+	default:
+		news = k == nil
+	}
+	// What is known already may be overwritten by a listing under way that is older than the event.
+	if !news && !underway {
+		return ""
+	}
+	if uid == "" {
+		l.asap = true
+	}
+	return uid
+}
+
+// list starts a full list. Relists of pods that were asked for before it are left to it.
+func (l *loop) list(ctx context.Context, now time.Time) {
+	l.listing, l.asap = true, false
+	for _, rec := range l.queue {
+		rec.held = rec.want == relist
+	}
+	l.clock++
+	r := list{start: now, clock: l.clock}
+	l.wg.Go(func() {
+		listCtx, cancel := context.WithTimeout(ctx, l.opts.ListTimeout)
+		defer cancel()
+		r.snap, r.err = l.lister.List(listCtx)
+		send(ctx, l.lists, r)
+	})
+}
+
+// dispatch starts the jobs of the queue that may start now. It returns when it wants to be called again: when a
+// job or the full relist is due.
+func (l *loop) dispatch(ctx context.Context, now time.Time) (next time.Time) {
+	next = l.due()
+	if l.listing {
+		next = now.Add(l.opts.ListTimeout)
+	}
+	rest := l.queue[:0]
+	for _, rec := range l.queue {
+		switch {
+		case rec.want == nothing:
+			rec.queued = false
+			continue
+		case rec.held:
+		case now.Before(rec.notBefore):
+			if rec.notBefore.Before(next) {
+				next = rec.notBefore
+			}
+		case rec.want == relist && l.podLister == nil:
+			rec.want, rec.queued = nothing, false
+			l.asap = true
+			continue
+		case l.slots.Load() > 0:
+			l.start(ctx, rec, now)
+			continue
+		}
+		rest = append(rest, rec)
+	}
+	clear(l.queue[len(rest):])
+	l.queue = rest
+	if l.asap && !l.listing && l.due().Before(next) {
+		next = l.due()
+	}
+	return next
+}
+
+// start starts a job for what rec wants.
+func (l *loop) start(ctx context.Context, rec *record, now time.Time) {
+	j := job{
+		rec: rec, told: rec.told, listed: rec.pod, clock: rec.podClock,
+		relist: rec.want == relist, all: rec.reinspect, started: now,
+	}
+	if j.relist {
+		l.clock++
+		j.clock = l.clock
+	}
+	rec.want, rec.queued, rec.busy, rec.reinspect = nothing, false, true, false
+	rec.pod = cri.Pod{}
+	rec.notBefore = now.Add(podGap)
+	l.jobs++
+	l.slots.Add(-1)
+	release := sync.OnceFunc(func() {
+		l.slots.Add(1)
+		l.inbox.poke()
+	})
+	l.wg.Go(func() { send(ctx, l.results, l.work(ctx, j, release)) })
+}
+
+// enqueue makes rec want something.
+func (l *loop) enqueue(rec *record, w want) {
+	if rec.busy {
+		rec.again = true
+		return
+	}
+	rec.want = max(rec.want, w)
+	rec.held = false
+	if !rec.queued {
+		rec.queued = true
+		l.queue = append(l.queue, rec)
+	}
+}
+
+// record returns the record of a pod, a new one where there is none.
+func (l *loop) record(uid string) *record {
+	rec, ok := l.records[uid]
+	if !ok {
+		rec = &record{uid: uid}
+		l.records[uid] = rec
+	}
+	return rec
+}
+
+// deliver gives the events of a relist to the sink.
+func (l *loop) deliver() {
+	if len(l.events) == 0 {
+		return
+	}
+	events := l.events
+	l.events = nil
+	slices.SortStableFunc(events, byPod)
+	if l.opts.Sink != nil {
+		l.opts.Sink(events)
+	}
+}
+
+func byUID(a, b *record) int { return cmp.Compare(a.uid, b.uid) }
+
+func call[T any](f func(T), v T) {
+	if f != nil {
+		f(v)
+	}
+}

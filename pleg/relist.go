@@ -1,0 +1,222 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pleg
+
+import (
+	"slices"
+	"time"
+
+	"github.com/seed81659283/nodeagent/cri"
+)
+
+// relisted takes in a full list.
+func (l *loop) relisted(r list) {
+	last := l.last
+	l.listing = false
+	if r.err != nil {
+		l.listFailed(r.err)
+	} else {
+		l.listed(r)
+	}
+	l.ended = time.Now()
+	l.took = l.ended.Sub(r.start)
+	l.slow = time.Duration(float64(l.opts.SlowPeriod) * (0.9 + l.opts.Rand()/5))
+	if f := l.opts.Hooks.Relisted; f != nil {
+		report := Relist{Start: r.start, Duration: l.took, Err: r.err}
+		if !last.IsZero() {
+			report.Interval = r.start.Sub(last)
+		}
+		f(report)
+	}
+	l.deliver()
+}
+
+// listFailed leaves everything as it is. The relists of pods that were left to the list are due again.
+func (l *loop) listFailed(err error) {
+	if !l.failed {
+		l.opts.Logger.Warn("listing the runtime fails", "err", err)
+	}
+	l.failed = true
+	for _, rec := range l.queue {
+		rec.held = false
+	}
+}
+
+func (l *loop) listed(r list) {
+	if l.failed {
+		l.opts.Logger.Info("listing the runtime works again")
+	}
+	l.failed = false
+	l.last = r.start
+	l.health.setRelisted(r.start)
+	l.index.sift(r.snap, l.record)
+	l.dirty = l.dirty[:0]
+	for uid, rec := range l.records {
+		switch {
+		case rec.changed == l.index.round || rec.reinspect || rec.busy || rec.want != nothing:
+			l.dirty = append(l.dirty, rec)
+			rec.pod = cri.Pod{PodIdentity: cri.PodIdentity{UID: uid}, Time: r.start}
+		case empty(rec.told): // not earlier than this: its notBefore must outlast a burst of requests
+			delete(l.records, uid)
+		}
+	}
+	if len(l.dirty) > 0 {
+		slices.SortFunc(l.dirty, byUID)
+		l.group(r.snap)
+		for _, rec := range l.dirty {
+			l.compare(rec, r)
+		}
+		clear(l.dirty)
+	}
+	l.cache.advance(r.start)
+	l.count(r.snap)
+}
+
+// group gives each dirty record its part of the snapshot.
+func (l *loop) group(s cri.Snapshot) {
+	for _, sb := range s.Sandboxes {
+		if rec, ok := l.records[sb.Pod.UID]; ok && !rec.pod.Time.IsZero() {
+			rec.pod.PodIdentity = sb.Pod
+			rec.pod.Sandboxes = append(rec.pod.Sandboxes, sb)
+		}
+	}
+	for _, c := range s.Containers {
+		if rec, ok := l.records[c.PodUID]; ok && !rec.pod.Time.IsZero() {
+			rec.pod.Containers = append(rec.pod.Containers, c)
+		}
+	}
+}
+
+// compare acts on what a full list says of a pod that is not simply as before. A pod that it cannot decide on keeps
+// an older time than the others.
+func (l *loop) compare(rec *record, r list) {
+	rec.podClock = r.clock
+	behind := func() { l.cache.update(rec.uid, func(e *entry) { e.behind = true }) }
+	switch {
+	case rec.busy:
+		rec.again = true
+		behind()
+	case rec.want == relist && !rec.held: // asked for while the list was made
+		rec.pod = cri.Pod{}
+		behind()
+	case rec.closed > r.clock:
+		// Inspected while the list was made: no telling which of the two is newer.
+		rec.pod = cri.Pod{}
+		if rec.asked < r.clock {
+			l.enqueue(rec, relist)
+			behind()
+		}
+	case l.inspector != nil && !empty(rec.pod) && (rec.changed == l.index.round || rec.reinspect):
+		rec.want = nothing // of a relist: this was it
+		l.enqueue(rec, inspection)
+		behind()
+	default:
+		rec.want, rec.held = nothing, false
+		all := rec.reinspect
+		rec.reinspect = false
+		pod := carryOver(rec.pod, rec.told)
+		rec.pod = cri.Pod{}
+		l.settle(rec, pod, all, r.clock)
+	}
+}
+
+// finished takes in the end of a job.
+func (l *loop) finished(r result) {
+	rec := r.rec
+	rec.busy = false
+	l.jobs--
+	if r.err != nil {
+		l.retry(rec, r)
+	} else {
+		again := rec.again
+		rec.again = false
+		rec.pod = cri.Pod{}
+		if again {
+			l.enqueue(rec, relist)
+		}
+		l.settle(rec, r.pod, r.all, r.clock)
+	}
+	call(l.opts.Hooks.PodRelisted, PodRelist{
+		PodUID: rec.uid, Start: r.started, Duration: r.ended.Sub(r.started), Single: r.relist, Err: r.err,
+	})
+	l.deliver()
+}
+
+// retry puts a pod back whose job failed. What it was about stays to be told; a full list that came in meanwhile
+// spares the pod another listing.
+func (l *loop) retry(rec *record, r result) {
+	if l.health.fail(rec.uid, r.err) {
+		l.opts.Logger.Warn("pod cannot be inspected", "podUID", rec.uid, "err", r.err)
+	}
+	rec.reinspect = rec.reinspect || r.all || r.hasListed
+	if r.hasListed {
+		l.cache.update(rec.uid, func(e *entry) {
+			e.err, e.behind = r.err, false
+			if r.pod.Time.After(e.seen) {
+				e.seen = r.pod.Time
+			}
+		})
+	}
+	next := relist
+	if rec.again && !rec.pod.Time.IsZero() {
+		next = inspection
+	}
+	rec.again = false
+	rec.notBefore = r.ended.Add(l.opts.Period)
+	l.enqueue(rec, next)
+}
+
+// settle makes pod what is known of rec: in the cache, in the index, and by the events that tell the sink.
+func (l *loop) settle(rec *record, pod cri.Pod, reinspected bool, asked uint64) {
+	l.clock++
+	rec.asked, rec.closed = asked, l.clock
+	if l.health.succeed(rec.uid) {
+		l.opts.Logger.Info("pod can be inspected again", "podUID", rec.uid)
+	}
+	events := Diff(parts(rec.told), parts(pod))
+	news := len(events) > 0 || reinspected
+	if news {
+		l.index.replace(rec, rec.told, pod)
+		rec.told = pod
+	}
+	behind := rec.want != nothing
+	l.cache.update(rec.uid, func(e *entry) {
+		if news {
+			e.pod = pod
+		}
+		e.err, e.behind = nil, behind
+		if pod.Time.After(e.seen) {
+			e.seen = pod.Time
+		}
+	})
+	if len(events) == 0 && reinspected {
+		events = []Event{{PodUID: rec.uid, Type: PodSync}}
+	}
+	for _, e := range events {
+		if e.Type != ContainerChanged {
+			l.events = append(l.events, e)
+		}
+	}
+}
+
+// count reports how much runs.
+func (l *loop) count(s cri.Snapshot) {
+	if l.opts.Hooks.Counted == nil {
+		return
+	}
+	var n Count
+	for i := range s.Containers {
+		if st := int(s.Containers[i].State); st < len(n.Containers) {
+			n.Containers[st]++
+		}
+	}
+	ready := make(map[string]struct{}, len(s.Sandboxes))
+	for i := range s.Sandboxes {
+		if s.Sandboxes[i].State == cri.SandboxReady {
+			ready[s.Sandboxes[i].Pod.UID] = struct{}{}
+		}
+	}
+	n.Pods = len(ready)
+	l.opts.Hooks.Counted(n)
+}

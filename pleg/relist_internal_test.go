@@ -1,0 +1,105 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pleg
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/cri"
+)
+
+// loopOf returns a loop that has taken in a list of n pods, each with a sandbox, a running and a dead container,
+// and the same list in the orders in which a runtime may give it.
+func loopOf(n int, stable bool) (*loop, []cri.Snapshot) {
+	var s cri.Snapshot
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for range n {
+		uid := fmt.Sprintf("%08x-0000-4000-8000-%012x", rnd.Uint32(), rnd.Uint64()>>16)
+		id := fmt.Sprintf("%016x%016x%016x%015x", rnd.Uint64(), rnd.Uint64(), rnd.Uint64(), rnd.Uint64()>>4)
+		s.Sandboxes = append(s.Sandboxes, cri.Sandbox{ID: id + "s", Pod: cri.PodIdentity{UID: uid, Name: "p"}})
+		s.Containers = append(s.Containers,
+			cri.Container{ID: id + "c", PodUID: uid, State: cri.ContainerRunning},
+			cri.Container{ID: id + "d", PodUID: uid, State: cri.ContainerExited})
+	}
+	snaps := make([]cri.Snapshot, 8)
+	for i := range snaps {
+		c := cri.Snapshot{}
+		for _, sb := range s.Sandboxes {
+			sb.ID = string([]byte(sb.ID)) // a runtime's answer shares no strings with the last
+			c.Sandboxes = append(c.Sandboxes, sb)
+		}
+		for _, ctr := range s.Containers {
+			ctr.ID = string([]byte(ctr.ID))
+			c.Containers = append(c.Containers, ctr)
+		}
+		if !stable {
+			rnd.Shuffle(len(c.Sandboxes), func(i, j int) {
+				c.Sandboxes[i], c.Sandboxes[j] = c.Sandboxes[j], c.Sandboxes[i]
+			})
+			rnd.Shuffle(len(c.Containers), func(i, j int) {
+				c.Containers[i], c.Containers[j] = c.Containers[j], c.Containers[i]
+			})
+		}
+		snaps[i] = c
+	}
+	g := New(cri.ListerFunc(nil), Options{})
+	l := newLoop(g, new(sync.WaitGroup))
+	l.take(snaps[0])
+	return l, snaps
+}
+
+// take gives the loop a list as if it had asked for it.
+func (l *loop) take(s cri.Snapshot) {
+	l.clock++
+	l.relisted(list{snap: s, start: time.Now(), clock: l.clock})
+}
+
+// What nothing has changed costs no allocation, in whatever order the runtime lists.
+func TestRelistUnchangedAllocatesNothing(t *testing.T) {
+	for _, stable := range []bool{true, false} {
+		l, snaps := loopOf(100, stable)
+		require.Len(t, l.Pods(), 100)
+		i := 0
+		assert.Zero(t, testing.AllocsPerRun(20, func() {
+			i++
+			l.take(snaps[i%len(snaps)])
+		}), "stable order: %v", stable)
+	}
+}
+
+// A pod that comes and goes leaves nothing behind.
+func TestLoopForgetsPods(t *testing.T) {
+	l, snaps := loopOf(100, true)
+	l.take(cri.Snapshot{})
+	assert.Empty(t, l.Pods())
+	l.take(cri.Snapshot{})
+	assert.Zero(t, len(l.index.byID))
+	assert.Zero(t, len(l.records))
+	assert.Zero(t, len(l.cache.pods))
+	assert.Zero(t, len(l.cache.blank))
+	assert.Zero(t, len(l.health.pods))
+	l.take(snaps[1])
+	assert.Len(t, l.Pods(), 100)
+}
+
+func BenchmarkRelist1000(b *testing.B) {
+	for name, stable := range map[string]bool{"same-order": true, "other-order": false} {
+		b.Run(name, func(b *testing.B) {
+			l, snaps := loopOf(1000, stable)
+			b.ReportAllocs()
+			i := 0
+			for b.Loop() {
+				i++
+				l.take(snaps[i%len(snaps)])
+			}
+		})
+	}
+}

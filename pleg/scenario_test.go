@@ -1,0 +1,296 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pleg_test
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/tools/txtar"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/pleg"
+)
+
+var update = flag.Bool("update", false, "rewrite the scripts in testdata with what they give now")
+
+// TestScenarios runs the scripts in testdata/*.txtar, each section on a stage and a clock of its own. A line that
+// begins with ">" is what the line above it gave: the time since the start, then a call to the runtime, events
+// given to the sink, or an answer. testdata/README explains the commands.
+func TestScenarios(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txtar")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		archive, err := txtar.ParseFile(file)
+		require.NoError(t, err)
+		for i := range archive.Files {
+			section := &archive.Files[i]
+			name := strings.TrimSuffix(filepath.Base(file), ".txtar") + "/" + section.Name
+			t.Run(name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					got := runScript(t, string(section.Data))
+					if *update {
+						section.Data = []byte(got)
+						return
+					}
+					require.Equal(t, string(section.Data), got)
+				})
+			})
+		}
+		if *update {
+			require.NoError(t, os.WriteFile(file, txtar.Format(archive), 0o644))
+		}
+	}
+}
+
+// script is a running scenario.
+type script struct {
+	*stage
+	t     *testing.T
+	ctx   context.Context
+	start time.Time
+	wg    sync.WaitGroup
+	gen   *pleg.Generator
+	caps  []string
+	opts  pleg.Options
+
+	logMu sync.Mutex // guards lines
+	lines []line
+}
+
+// line is one line of output. What happens in one instant has no order of its own between pods, so that it is
+// sorted: calls first, then events, then answers.
+type line struct {
+	at   time.Duration
+	kind int
+	key  string
+	text string
+}
+
+const (
+	aCall = iota
+	anEvent
+	anAnswer
+)
+
+func (s *script) log(kind int, key, format string, args ...any) {
+	s.logMu.Lock()
+	defer s.logMu.Unlock()
+	s.lines = append(s.lines, line{time.Since(s.start), kind, key, fmt.Sprintf(format, args...)})
+}
+
+func (s *script) flush(out *bytes.Buffer) {
+	s.logMu.Lock()
+	defer s.logMu.Unlock()
+	slices.SortStableFunc(s.lines, func(a, b line) int {
+		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.kind, b.kind), cmp.Compare(a.key, b.key))
+	})
+	for _, l := range s.lines {
+		fmt.Fprintf(out, "> %v %s\n", l.at, l.text)
+	}
+	s.lines = nil
+}
+
+// runScript returns the script with what each line gives.
+func runScript(t *testing.T, text string) string {
+	ctx, cancel := context.WithCancel(t.Context())
+	s := &script{stage: newStage(), t: t, ctx: ctx, start: time.Now()}
+	s.opts.Rand = func() float64 { return 0.5 }
+	s.opts.Sink = func(events []pleg.Event) {
+		texts := make([]string, 0, len(events))
+		for _, e := range events {
+			texts = append(texts, e.String())
+		}
+		s.log(anEvent, events[0].PodUID, "%s", strings.Join(texts, ", "))
+	}
+	var out bytes.Buffer
+	for cmd := range strings.Lines(text) {
+		if strings.HasPrefix(cmd, ">") {
+			continue
+		}
+		out.WriteString(cmd)
+		if f := strings.Fields(cmd); len(f) > 0 && f[0] != "#" {
+			require.NoError(t, s.do(f[0], f[1:]), cmd)
+			synctest.Wait()
+			s.flush(&out)
+		}
+	}
+	cancel()
+	s.wg.Wait()
+	return out.String()
+}
+
+// do runs one command.
+func (s *script) do(cmd string, args []string) error {
+	arg := func(i int) string {
+		if i < len(args) {
+			return args[i]
+		}
+		return ""
+	}
+	switch cmd {
+	case "runtime":
+		s.caps = args
+	case "calls":
+		s.called = func(call, id string) { s.log(aCall, call+id, "%s", strings.TrimSpace(call+" "+id)) }
+	case "run":
+		s.run()
+	case "set":
+		return s.set(args)
+	case "drop":
+		s.drop(arg(0))
+	case "event":
+		return s.event(args)
+	case "stream":
+		s.stream(map[string]error{
+			"down": cri.ErrUnavailable, "unsupported": errors.ErrUnsupported, "up": nil,
+		}[arg(0)])
+	case "wait":
+		d, err := time.ParseDuration(arg(0))
+		time.Sleep(d)
+		return err
+	case "fail":
+		s.fault(strings.Join(args, " "), func(context.Context) error { return errors.New("boom") })
+	case "hang":
+		s.fault(strings.Join(args, " "), func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
+	case "delay":
+		d, err := time.ParseDuration(arg(0))
+		s.fault(strings.Join(args[1:], " "), func(context.Context) error { time.Sleep(d); return nil })
+		return err
+	case "heal":
+		s.fault(strings.Join(args, " "), nil)
+	default:
+		return s.ask(cmd, arg(0), arg(1))
+	}
+	return nil
+}
+
+// ask runs a command that calls the generator.
+func (s *script) ask(cmd, uid, when string) error {
+	switch cmd {
+	case "relist":
+		s.gen.Relist(uid)
+	case "reinspect":
+		s.gen.Reinspect(uid)
+	case "get":
+		p, err := s.gen.Get(uid)
+		s.log(anAnswer, uid, "%s", s.pod(p, err))
+	case "newer":
+		than := time.Now()
+		if when == "zero" {
+			than = time.Time{}
+		}
+		s.wg.Go(func() {
+			p, err := s.gen.NewerThan(s.ctx, uid, than)
+			if s.ctx.Err() == nil {
+				s.log(anAnswer, uid, "newer: %s", s.pod(p, err))
+			}
+		})
+	case "pods":
+		var all []string
+		for _, p := range s.gen.Pods() {
+			all = append(all, s.pod(p, nil))
+		}
+		s.log(anAnswer, "", "%s", strings.Join(all, "; "))
+	case "healthy":
+		s.log(anAnswer, "", "healthy: %v", s.gen.Healthy())
+	case "trouble":
+		for _, e := range s.gen.Status().Pods {
+			s.log(anAnswer, e.PodUID, "%s %s since %v: %v", e.PodUID, e.Call, e.Since.Sub(s.start), e.Err)
+		}
+	case "streaming":
+		s.log(anAnswer, "", "streaming: %v", s.gen.Status().Streaming)
+	default:
+		return fmt.Errorf("unknown command")
+	}
+	return nil
+}
+
+func (s *script) run() {
+	has := func(c string) bool { return slices.Contains(s.caps, c) }
+	s.gen = pleg.New(s.facade(has("inspector"), has("podlister"), has("events")), s.opts)
+	s.wg.Go(func() {
+		if err := s.gen.Run(s.ctx); err != nil {
+			s.t.Error("Run:", err)
+		}
+	})
+}
+
+// set is "set POD sandbox|container ID STATE [IP|EXITCODE]".
+func (s *script) set(a []string) error {
+	if a[1] == "sandbox" {
+		sb := cri.Sandbox{ID: a[2], Pod: cri.PodIdentity{UID: a[0], Name: "pod-" + a[0]}}
+		if a[3] != "ready" {
+			sb.State = cri.SandboxNotReady
+		}
+		if len(a) > 4 {
+			sb.IPs = a[4:]
+		}
+		s.putSandbox(sb)
+		return nil
+	}
+	states := []string{"created", "running", "exited", "unknown"}
+	c := cri.Container{ID: a[2], PodUID: a[0], State: cri.ContainerState(slices.Index(states, a[3]))}
+	if len(a) > 4 {
+		code, err := strconv.Atoi(a[4])
+		if err != nil {
+			return err
+		}
+		c.ExitCode = int32(code)
+	}
+	s.putContainer(c)
+	return nil
+}
+
+// event is "event POD ID TYPE", POD is "-" where the runtime does not say.
+func (s *script) event(a []string) error {
+	types := []string{"created", "started", "stopped", "deleted"}
+	e := cri.Event{ID: a[1], Type: cri.EventType(slices.Index(types, a[2])), Time: time.Now()}
+	if a[0] != "-" {
+		e.Pod.UID = a[0]
+	}
+	if s.emit(e) == 0 {
+		s.log(anAnswer, "", "the event is lost")
+	}
+	return nil
+}
+
+// pod is a pod in one line.
+func (s *script) pod(p cri.Pod, err error) string {
+	parts := []string{p.UID}
+	for _, sb := range p.Sandboxes {
+		parts = append(parts, strings.TrimSpace(fmt.Sprintf("%s %v %s", sb.ID, sb.State, strings.Join(sb.IPs, " "))))
+	}
+	for _, c := range p.Containers {
+		text := fmt.Sprintf("%s %v", c.ID, c.State)
+		if c.State == cri.ContainerExited {
+			text += fmt.Sprintf(" %d", c.ExitCode)
+		}
+		parts = append(parts, text)
+	}
+	at := "never seen"
+	if !p.Time.IsZero() {
+		at = "as of " + p.Time.Sub(s.start).String()
+	}
+	text := strings.Join(parts, " | ") + " (" + at + ")"
+	if err != nil {
+		text += " error: " + err.Error()
+	}
+	return text
+}

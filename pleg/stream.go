@@ -1,0 +1,111 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pleg
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/seed81659283/nodeagent/cri"
+)
+
+// How the event stream is kept up.
+const (
+	settleAfter = 500 * time.Millisecond // a stream this old without an event is taken to work
+	minBackoff  = 100 * time.Millisecond // the pause before the first reconnect; it doubles with each
+	maxBackoff  = 5 * time.Second        // the longest pause, and how long a stream lives to reset it
+)
+
+var errStreamEnded = errors.New("the stream ended without an error")
+
+// stream listens to the runtime's events until ctx ends, connecting anew whenever the stream breaks.
+//
+// Nothing tells when a stream begins, and what happens before is missed. So there is a full relist as the
+// connection is made, one when it has lived for settleAfter, and one with the first event: this event proves that
+// the stream has begun, the relist sees all that came before, and the stream delivers the rest. Until the first of
+// the latter two, full relists keep the short period.
+func (g *Generator) stream(ctx context.Context) {
+	backoff := minBackoff
+	for {
+		began := time.Now()
+		err := g.listen(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil {
+			err = errStreamEnded
+		}
+		g.inbox.ask(func(r *requests) { r.streaming = false })
+		call(g.opts.Hooks.StreamFailed, err)
+		if errors.Is(err, errors.ErrUnsupported) {
+			g.opts.Logger.Info("runtime does not stream events", "err", err, "period", g.opts.Period)
+			return
+		}
+		if time.Since(began) >= maxBackoff {
+			backoff = minBackoff
+		}
+		pause := time.Duration(float64(backoff) * (0.5 + g.opts.Rand()/2))
+		g.opts.Logger.Debug("event stream ended", "err", err, "reconnectIn", pause)
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return
+		}
+		backoff = min(2*backoff, maxBackoff)
+		// As Run begins it lists anyway, so that only a reconnect has to ask for it.
+		g.inbox.ask(func(r *requests) { r.full = true })
+	}
+}
+
+// listen hands on the events of one connection until it ends.
+func (g *Generator) listen(ctx context.Context) error {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	wg.Go(func() {
+		select {
+		case <-time.After(settleAfter):
+			g.connected(nil)
+		case <-ctx.Done():
+		}
+	})
+	first := true
+	return g.streamer.StreamEvents(ctx, func(e cri.Event) error {
+		if f := g.opts.Hooks.StreamEvent; f != nil {
+			f(e, time.Since(e.Time))
+		}
+		h := hint{uid: e.Pod.UID, id: e.ID, event: e.Type}
+		if first {
+			first = false
+			g.connected(&h)
+		} else {
+			g.inbox.ask(func(r *requests) { r.add(h) })
+		}
+		return nil
+	})
+}
+
+// connected notes that the connection works, proven by its first event or, without one, taken for granted, and
+// asks for a full relist where that is news.
+func (g *Generator) connected(proof *hint) {
+	first := false
+	g.inbox.ask(func(r *requests) {
+		first = !r.streaming
+		r.full = r.full || first || proof != nil
+		r.streaming = true
+		if proof != nil {
+			r.add(*proof)
+		}
+	})
+	if !first {
+		return
+	}
+	g.opts.Logger.Debug("event stream works")
+	if f := g.opts.Hooks.StreamConnected; f != nil {
+		f()
+	}
+}
