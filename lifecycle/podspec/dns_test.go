@@ -1,0 +1,141 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podspec_test
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+)
+
+func TestParseResolvConf(t *testing.T) {
+	for in, want := range map[string]cri.DNSConfig{
+		"":                             {},
+		"# nameserver 1.2.3.4\n;x\n\n": {},
+		"nameserver 1.2.3.4":           {Servers: []string{"1.2.3.4"}},
+		"  nameserver \t 1.2.3.4\r\nnameserver ::1":        {Servers: []string{"1.2.3.4", "::1"}},
+		"search a b\nsearch c. . d":                        {Searches: []string{"c", "d"}},
+		"search a\nsearch":                                 {},
+		"options ndots:1 debug\noptions timeout:2 ndots:3": {Options: []string{"ndots:3", "debug", "timeout:2"}},
+	} {
+		got, err := podspec.ParseResolvConf([]byte(in))
+		require.NoError(t, err)
+		assert.Empty(t, cmp.Diff(&want, got), in)
+	}
+	_, err := podspec.ParseResolvConf([]byte("search a\nnameserver\n"))
+	assert.EqualError(t, err, "parse resolv.conf: line 2: nameserver without an address")
+	_, err = podspec.ParseResolvConf(make([]byte, 10<<20+1))
+	assert.EqualError(t, err, "parse resolv.conf: 10485761 bytes, the limit is 10485760")
+}
+
+func TestDNS(t *testing.T) {
+	host := &cri.DNSConfig{Servers: []string{"8.8.8.8"}, Searches: []string{"corp", "svc.cluster.local"}, Options: []string{"ndots:1", "debug"}}
+	cluster := podspec.Options{ResolvConf: host, ClusterDNS: addrs("10.0.0.10"), ClusterDomain: "cluster.local"}
+	clusterDNS := &cri.DNSConfig{
+		Servers:  []string{"10.0.0.10"},
+		Searches: []string{"default.svc.cluster.local", "svc.cluster.local", "cluster.local", "corp"},
+		Options:  []string{"ndots:5"},
+	}
+	loopback := podspec.Options{NoResolvConf: true, HostIPs: addrs("fd00::1", "10.0.0.1"), ResolvConf: host}
+	for name, c := range map[string]struct {
+		spec    string
+		options podspec.Options
+		want    *cri.DNSConfig
+	}{
+		"cluster first":                 {"", cluster, clusterDNS},
+		"cluster first, host network":   {"hostNetwork: true", cluster, host},
+		"cluster first with host net":   {"{hostNetwork: true, dnsPolicy: ClusterFirstWithHostNet}", cluster, clusterDNS},
+		"default":                       {"dnsPolicy: Default", cluster, host},
+		"no cluster DNS":                {"", podspec.Options{ResolvConf: host}, host},
+		"nothing known":                 {"", podspec.Options{}, nil},
+		"no cluster domain":             {"", podspec.Options{ResolvConf: host, ClusterDNS: addrs("10.0.0.10")}, &cri.DNSConfig{Servers: []string{"10.0.0.10"}, Searches: host.Searches, Options: []string{"ndots:5"}}},
+		"loopback":                      {"", loopback, &cri.DNSConfig{Servers: []string{"::1", "127.0.0.1"}, Searches: []string{"."}}},
+		"loopback, addresses not known": {"", podspec.Options{NoResolvConf: true}, &cri.DNSConfig{Servers: []string{"127.0.0.1"}, Searches: []string{"."}}},
+		"none":                          {"{dnsPolicy: None, dnsConfig: {nameservers: [1.1.1.1]}}", cluster, &cri.DNSConfig{Servers: []string{"1.1.1.1"}}},
+		"merged": {
+			"{dnsPolicy: Default, dnsConfig: {nameservers: [1.1.1.1, 8.8.8.8], searches: [corp, x], options: [{name: ndots, value: '2'}, {name: edns0}, {name: debug}]}}",
+			cluster,
+			&cri.DNSConfig{Servers: []string{"8.8.8.8", "1.1.1.1"}, Searches: []string{"corp", "svc.cluster.local", "x"}, Options: []string{"ndots:2", "debug", "edns0"}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			assert.Empty(t, cmp.Diff(c.want, sandbox(t, pod(t, c.spec), c.options).DNS))
+		})
+	}
+	assert.Equal(t, []string{"corp", "svc.cluster.local"}, host.Searches, "the options are left as they are")
+
+	_, err := podspec.Sandbox(pod(t, "dnsConfig: {searches: [x]}"), 0, podspec.Options{})
+	assert.ErrorContains(t, err, "spec.dnsConfig: Forbidden: cannot be merged with the resolv.conf of the node, which is not known")
+}
+
+func TestDNSLimits(t *testing.T) {
+	host := &cri.DNSConfig{Servers: []string{"1.1.1.1", "2.2.2.2", "3.3.3.3", "4.4.4.4"}}
+	host.Searches = append(host.Searches, strings.Repeat("x", 254))
+	for i := range 40 {
+		host.Searches = append(host.Searches, strings.Repeat("y", 60)+strconv.Itoa(10+i))
+	}
+	var reasons []string
+	dns := sandbox(t, pod(t, "dnsPolicy: Default"), podspec.Options{ResolvConf: host, Warn: func(p *corev1.Pod, reason, _ string) {
+		assert.Equal(t, "web", p.Name)
+		reasons = append(reasons, reason)
+	}}).DNS
+	assert.Len(t, dns.Servers, 3)
+	// 32 are left, less the one that is too long; 31 times 62 characters with the spaces between are 1952.
+	assert.Len(t, dns.Searches, 31)
+	assert.Equal(t, []string{"DNSConfigForming", "DNSConfigForming"}, reasons)
+
+	host.Searches = nil
+	for i := range 20 {
+		host.Searches = append(host.Searches, strings.Repeat("z", 120)+strconv.Itoa(10+i)) // 122
+	}
+	dns = sandbox(t, pod(t, "dnsPolicy: Default"), podspec.Options{ResolvConf: host}).DNS
+	assert.Len(t, dns.Searches, 16, "16*122+15 = 1967, one more would be 2090")
+	assert.Len(t, host.Searches, 20)
+}
+
+func FuzzParseResolvConf(f *testing.F) {
+	f.Add([]byte("nameserver 1.1.1.1\nsearch a. . b\noptions a:1 b a:2"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, err := podspec.ParseResolvConf(data)
+		if err != nil {
+			return
+		}
+		// Written out again, it reads the same: trailing dots are gone and options are unique.
+		text := "search " + strings.Join(c.Searches, " ") + "\noptions " + strings.Join(c.Options, " ")
+		for _, s := range c.Servers {
+			text += "\nnameserver " + s
+		}
+		again, err := podspec.ParseResolvConf([]byte(text))
+		require.NoError(t, err)
+		assert.Equal(t, c.Servers, again.Servers)
+		assert.Equal(t, c.Options, again.Options)
+		assert.LessOrEqual(t, len(again.Searches), len(c.Searches))
+	})
+}
+
+func FuzzExpand(f *testing.F) {
+	f.Add("$(A)-$$(A)-$(MISSING)$(", "v")
+	f.Fuzz(func(t *testing.T, s, value string) {
+		all := func(string) (string, bool) { return value, true }
+		none := func(string) (string, bool) { return "", false }
+		if !strings.Contains(s, "$") {
+			assert.Equal(t, s, podspec.Expand(s, all))
+		}
+		// Escaped, a string comes out as it went in.
+		assert.Equal(t, s, podspec.Expand(strings.ReplaceAll(s, "$", "$$"), all))
+		// Unknown references stay: only escapes get shorter.
+		assert.LessOrEqual(t, len(podspec.Expand(s, none)), len(s))
+		if !strings.Contains(s, "$$") {
+			assert.Equal(t, s, podspec.Expand(s, none))
+		}
+	})
+}

@@ -1,0 +1,322 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podspec_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+)
+
+// pod returns a valid pod with one container, changed by the fragments of YAML given: the first is of the spec, the
+// second of the container.
+func pod(t *testing.T, fragments ...string) *corev1.Pod {
+	t.Helper()
+	p := &corev1.Pod{}
+	p.Name, p.Namespace, p.UID = "web", "default", "u1"
+	p.Spec.Containers = []corev1.Container{{Name: "c", Image: "nginx:1"}}
+	for i, into := range []any{&p.Spec, &p.Spec.Containers[0]} {
+		if i < len(fragments) {
+			require.NoError(t, yaml.UnmarshalStrict([]byte(fragments[i]), into))
+		}
+	}
+	podspec.Default(p)
+	return p
+}
+
+func sandbox(t *testing.T, p *corev1.Pod, o podspec.Options) cri.SandboxConfig {
+	t.Helper()
+	c, err := podspec.Sandbox(p, 0, o)
+	require.NoError(t, err)
+	return c
+}
+
+func container(t *testing.T, p *corev1.Pod, l podspec.Launch, o podspec.Options) cri.ContainerConfig {
+	t.Helper()
+	c, err := podspec.Container(p, &p.Spec.Containers[0], l, o)
+	require.NoError(t, err)
+	return c
+}
+
+func TestSandboxOfAPlainPod(t *testing.T) {
+	p := pod(t)
+	p.Labels = map[string]string{"app": "web", cri.LabelPodName: "other"}
+	p.Annotations = map[string]string{"a": "b"}
+	got, err := podspec.Sandbox(p, 3, podspec.Options{CgroupParent: func(p *corev1.Pod) string { return "/pods/" + string(p.UID) }})
+	require.NoError(t, err)
+	want := cri.SandboxConfig{
+		Pod:          cri.PodIdentity{UID: "u1", Name: "web", Namespace: "default"},
+		Attempt:      3,
+		Hostname:     "web",
+		LogDirectory: "/var/log/pods/default_web_u1",
+		CgroupParent: "/pods/u1",
+		Labels: map[string]string{
+			"app": "web", cri.LabelPodName: "web", cri.LabelPodNamespace: "default", cri.LabelPodUID: "u1",
+		},
+		Annotations: map[string]string{"a": "b"},
+		Security: cri.SandboxSecurity{
+			Namespaces: cri.NamespaceOptions{PID: cri.NamespaceContainer, User: &cri.UserNamespace{Mode: cri.NamespaceNode}},
+			Seccomp:    &cri.SecurityProfile{Type: cri.ProfileRuntimeDefault},
+		},
+		Resources: &cri.Resources{CPUPeriod: 100000, CPUShares: 2},
+	}
+	assert.Empty(t, cmp.Diff(want, got))
+	assert.Equal(t, map[string]string{"app": "web", cri.LabelPodName: "other"}, p.Labels, "the pod is left as it is")
+}
+
+func TestContainerOfAPlainPod(t *testing.T) {
+	p := pod(t, "", `{command: [run, $(A)], args: [$$A], env: [{name: A, value: b}], workingDir: /w, stdin: true, tty: true,
+		ports: [{containerPort: 80}]}`)
+	p.DeletionGracePeriodSeconds = new(int64(5))
+	got := container(t, p, podspec.Launch{
+		Attempt: 2, ImageRef: "sha256:1", Image: &cri.Image{},
+		Annotations: map[string]string{"device": "d", podspec.AnnotationHash: "other"},
+	}, podspec.Options{})
+	want := cri.ContainerConfig{
+		Name:       "c",
+		Attempt:    2,
+		Image:      cri.ImageSpec{Image: "sha256:1", UserSpecifiedImage: "nginx:1"},
+		Command:    []string{"run", "b"},
+		Args:       []string{"$A"},
+		WorkingDir: "/w",
+		Env:        []cri.EnvVar{{Name: "A", Value: "b"}},
+		Labels: map[string]string{
+			cri.LabelPodName: "web", cri.LabelPodNamespace: "default", cri.LabelPodUID: "u1", cri.LabelContainerName: "c",
+		},
+		Annotations: map[string]string{
+			"device":                                           "d",
+			"io.kubernetes.container.hash":                     podspec.Hash(&p.Spec.Containers[0]),
+			"io.kubernetes.container.restartCount":             "2",
+			"io.kubernetes.container.terminationMessagePath":   "/dev/termination-log",
+			"io.kubernetes.container.terminationMessagePolicy": "File",
+			"io.kubernetes.container.ports":                    `[{"containerPort":80,"protocol":"TCP"}]`,
+			"io.kubernetes.pod.deletionGracePeriod":            "5",
+			"io.kubernetes.pod.terminationGracePeriod":         "30",
+		},
+		LogPath:   "c/2.log",
+		Stdin:     true,
+		TTY:       true,
+		Resources: &cri.Resources{CPUPeriod: 100000, CPUShares: 2},
+		Security: cri.ContainerSecurity{
+			Namespaces: cri.NamespaceOptions{PID: cri.NamespaceContainer, User: &cri.UserNamespace{Mode: cri.NamespaceNode}},
+			RunAsUser:  new(int64),
+			MaskedPaths: []string{
+				"/proc/asound", "/proc/acpi", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats",
+				"/proc/timer_list", "/proc/timer_stats", "/proc/sched_debug", "/proc/scsi", "/sys/firmware",
+				"/sys/devices/virtual/powercap",
+			},
+			ReadonlyPaths: []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"},
+			Seccomp:       &cri.SecurityProfile{Type: cri.ProfileUnconfined},
+		},
+	}
+	assert.Empty(t, cmp.Diff(want, got))
+}
+
+func TestHashIsTheKubelets(t *testing.T) {
+	c := corev1.Container{Name: "test_container", Image: "foo/image:v1"}
+	assert.Equal(t, "8e45cbd0", podspec.Hash(&c))
+	c.Env = []corev1.EnvVar{{Name: "A"}}
+	assert.Equal(t, "8e45cbd0", podspec.Hash(&c), "only name and image count")
+	c.Image = "foo/image:v2"
+	assert.NotEqual(t, "8e45cbd0", podspec.Hash(&c))
+}
+
+func TestHostname(t *testing.T) {
+	long := "a123456789-123456789-123456789-123456789-123456789-123456789--.-345678"
+	for name, c := range map[string]struct{ pod, spec, want string }{
+		"pod name":            {"web", "", "web"},
+		"long pod name":       {long, "", long[:60]},
+		"hostname":            {"web", "hostname: h", "h"},
+		"subdomain":           {"web", "{hostname: h, subdomain: s}", "h"},
+		"FQDN":                {"web", "{hostname: h, subdomain: s, setHostnameAsFQDN: true}", "h.s.default.svc.cluster.local"},
+		"FQDN, no subdomain":  {"web", "setHostnameAsFQDN: true", "web"},
+		"override":            {"web", "{hostnameOverride: a.b, subdomain: s}", "a.b"},
+		"network of the host": {"web", "{hostNetwork: true, hostname: h}", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := pod(t, c.spec)
+			p.Name = c.pod
+			assert.Equal(t, c.want, sandbox(t, p, podspec.Options{ClusterDomain: "cluster.local"}).Hostname)
+		})
+	}
+
+	p := pod(t, "{subdomain: s, setHostnameAsFQDN: true}")
+	p.Name = "a234567890123456789012345678901234567" // 37 + 28 = 65, with the rest of the name
+	_, err := podspec.Sandbox(p, 0, podspec.Options{ClusterDomain: "cluster.local"})
+	assert.ErrorContains(t, err, "spec.setHostnameAsFQDN")
+	assert.ErrorContains(t, err, "the name has 65 characters, 64 is the most")
+	p.Name = p.Name[1:]
+	_, err = podspec.Sandbox(p, 0, podspec.Options{ClusterDomain: "cluster.local"})
+	assert.NoError(t, err)
+}
+
+func TestPortsOfTheSandbox(t *testing.T) {
+	p := pod(t, "", `ports:
+- {containerPort: 80, hostPort: 8080}
+- {containerPort: 80, hostPort: 8080}
+- {containerPort: 80, hostPort: 8080, hostIP: 127.0.0.1}
+- {containerPort: 80, hostPort: 8080, hostIP: "::1"}
+- {containerPort: 53, protocol: UDP, name: dns}
+- {containerPort: 54, protocol: SCTP, name: dns}
+- {containerPort: 55, protocol: SCTP}`)
+	var warned []string
+	got := sandbox(t, p, podspec.Options{Warn: func(_ *corev1.Pod, reason, message string) { warned = append(warned, reason+": "+message) }})
+	assert.Equal(t, []cri.PortMapping{
+		{ContainerPort: 80, HostPort: 8080},
+		{ContainerPort: 80, HostPort: 8080, HostIP: "127.0.0.1"},
+		{ContainerPort: 80, HostPort: 8080, HostIP: "::1"},
+		{ContainerPort: 53, Protocol: cri.UDP},
+		{ContainerPort: 55, Protocol: cri.SCTP},
+	}, got.Ports)
+	assert.Contains(t, warned, `DuplicatePort: container "c" has port "any-TCP-:80:8080" more than once`)
+}
+
+func TestNamespacesAndSysctls(t *testing.T) {
+	p := pod(t, `{hostNetwork: true, hostIPC: true, shareProcessNamespace: true, securityContext: {sysctls: [
+		{name: net/ipv4/conf/eno2.100/rp_filter, value: "1"}, {name: kernel.shm_rmid_forced, value: "0"}]}}`)
+	c := sandbox(t, p, podspec.Options{})
+	want := cri.NamespaceOptions{
+		Network: cri.NamespaceNode, IPC: cri.NamespaceNode, PID: cri.NamespacePod,
+		User: &cri.UserNamespace{Mode: cri.NamespaceNode},
+	}
+	assert.Equal(t, want, c.Security.Namespaces)
+	assert.Equal(t, want, container(t, p, podspec.Launch{}, podspec.Options{}).Security.Namespaces)
+	assert.Equal(t, map[string]string{"net.ipv4.conf.eno2/100.rp_filter": "1", "kernel.shm_rmid_forced": "0"}, c.Sysctls)
+	assert.Equal(t, cri.NamespaceNode, sandbox(t, pod(t, "hostPID: true"), podspec.Options{}).Security.Namespaces.PID)
+
+	_, err := podspec.Sandbox(pod(t, "hostUsers: false"), 0, podspec.Options{})
+	assert.EqualError(t, err, "spec.hostUsers: Forbidden: not supported by this version: user namespaces")
+}
+
+func TestRuntimeClass(t *testing.T) {
+	p := pod(t, "runtimeClassName: gvisor")
+	assert.Equal(t, "runsc", sandbox(t, p, podspec.Options{RuntimeClasses: map[string]string{"gvisor": "runsc"}}).RuntimeHandler)
+	_, err := podspec.Sandbox(p, 0, podspec.Options{})
+	assert.EqualError(t, err, `spec.runtimeClassName: Not found: "gvisor"`)
+}
+
+func TestExpand(t *testing.T) {
+	env := map[string]string{"A": "1", "E": "", "REF": "$(A)", "a b": "space"}
+	for in, want := range map[string]string{
+		"":                      "",
+		"$":                     "$",
+		"x$":                    "x$",
+		"$(A)-$$(A)-$(MISSING)": "1-$(A)-$(MISSING)",
+		"$$$(A)":                "$1",
+		"$$$$(A)":               "$$(A)",
+		"$(E)":                  "",
+		"$(REF)":                "$(A)",
+		"$(A":                   "$(A",
+		"$($(A)":                "$($(A)",
+		"$(A$(A)":               "$(A$(A)",
+		"$(":                    "$(",
+		"$()":                   "$()",
+		"$(a b)":                "space",
+		"$A $ $é":               "$A $ $é",
+		"foo$$(foo)$(A)$(A)":    "foo$(foo)11",
+		"$(((((A))))":           "$(((((A))))",
+	} {
+		assert.Equal(t, want, podspec.Expand(in, func(n string) (string, bool) { v, ok := env[n]; return v, ok }), in)
+	}
+}
+
+func TestEnvironment(t *testing.T) {
+	p := pod(t, "{nodeName: n1, serviceAccountName: sa}", `{resources: {limits: {cpu: 1500m}, requests: {memory: 1Mi}}, env: [
+		{name: Z, value: first}, {name: A, value: $(Z) $(SVC) $(LATER)}, {name: LATER, value: x}, {name: Z, value: last},
+		{name: EMPTY}, {name: SVC2, value: own},
+		{name: NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}},
+		{name: LABEL, valueFrom: {fieldRef: {fieldPath: "metadata.labels['app.io/x']"}}},
+		{name: NODE, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}},
+		{name: HOST, valueFrom: {fieldRef: {fieldPath: status.hostIP}}},
+		{name: IP, valueFrom: {fieldRef: {fieldPath: status.podIP}}},
+		{name: IPS, valueFrom: {fieldRef: {fieldPath: status.podIPs}}},
+		{name: CPU, valueFrom: {resourceFieldRef: {resource: limits.cpu}}},
+		{name: MILLI, valueFrom: {resourceFieldRef: {resource: limits.cpu, divisor: 1m}}},
+		{name: MEM, valueFrom: {resourceFieldRef: {resource: limits.memory, divisor: 1Mi}}},
+		{name: REQ, valueFrom: {resourceFieldRef: {resource: requests.memory, divisor: 1Gi, containerName: c}}}]}`)
+	p.Labels = map[string]string{"app.io/x": "label"}
+	o := podspec.Options{HostIPs: addrs("10.0.0.1", "fd00::1"), Allocatable: corev1.ResourceList{corev1.ResourceMemory: quantity("1025Ki")}}
+	got := container(t, p, podspec.Launch{
+		PodIPs: []string{"fd00::2", "10.0.0.2", "10.0.0.3"},
+		Env:    []cri.EnvVar{{Name: "SVC", Value: "s"}, {Name: "SVC2", Value: "s2"}},
+	}, o).Env
+	assert.Equal(t, []cri.EnvVar{
+		{Name: "Z", Value: "last"},
+		{Name: "A", Value: "first s $(LATER)"},
+		{Name: "LATER", Value: "x"},
+		{Name: "EMPTY", Value: ""},
+		{Name: "SVC2", Value: "own"},
+		{Name: "NAME", Value: "web"},
+		{Name: "LABEL", Value: "label"},
+		{Name: "NODE", Value: "n1"},
+		{Name: "HOST", Value: "10.0.0.1"},
+		{Name: "IP", Value: "10.0.0.2"},
+		{Name: "IPS", Value: "10.0.0.2,fd00::2"},
+		{Name: "CPU", Value: "2"},
+		{Name: "MILLI", Value: "1500"},
+		{Name: "MEM", Value: "2"},
+		{Name: "REQ", Value: "1"},
+		{Name: "SVC", Value: "s"},
+	}, got)
+
+	p = pod(t, "hostNetwork: true", "env: [{name: IPS, valueFrom: {fieldRef: {fieldPath: status.podIPs}}}]")
+	assert.Equal(t, "10.0.0.1,fd00::1", container(t, p, podspec.Launch{}, o).Env[0].Value)
+
+	p = pod(t, "", "env: [{name: IP, valueFrom: {fieldRef: {fieldPath: status.podIP}}}]")
+	six := podspec.Options{HostIPs: addrs("fd00::1", "10.0.0.1")}
+	assert.Equal(t, "fd00::2", container(t, p, podspec.Launch{PodIPs: []string{"10.0.0.2", "fd00::2"}}, six).Env[0].Value,
+		"the family that the node prefers comes first")
+
+	p = pod(t, "", "env: [{name: S, valueFrom: {secretKeyRef: {name: s, key: k}}}]")
+	_, err := podspec.Container(p, &p.Spec.Containers[0], podspec.Launch{}, o)
+	assert.EqualError(t, err, "spec.containers[0].env[0].valueFrom: Forbidden: not supported by this version: variables from config maps, secrets and files")
+}
+
+func TestResources(t *testing.T) {
+	const mib = 1 << 20
+	for name, c := range map[string]struct {
+		spec, container string
+		options         podspec.Options
+		want            cri.Resources
+	}{
+		"none":           {want: cri.Resources{CPUShares: 2, CPUPeriod: 100000}},
+		"one thousandth": {container: "requests: {cpu: 1m}", want: cri.Resources{CPUShares: 2, CPUPeriod: 100000}},
+		"request":        {container: "requests: {cpu: 250m}", want: cri.Resources{CPUShares: 256, CPUPeriod: 100000}},
+		"limit":          {container: "limits: {cpu: 500m, memory: 1Mi}", want: cri.Resources{CPUShares: 512, CPUQuota: 50000, CPUPeriod: 100000, MemoryLimit: mib}},
+		"least quota":    {container: "limits: {cpu: 5m}", want: cri.Resources{CPUShares: 5, CPUQuota: 1000, CPUPeriod: 100000}},
+		"most shares":    {container: "requests: {cpu: 1000}", want: cri.Resources{CPUShares: 262144, CPUPeriod: 100000}},
+		"no quota":       {container: "limits: {cpu: 1}", options: podspec.Options{NoCPUQuota: true}, want: cri.Resources{CPUShares: 1024}},
+		"limit of pod":   {spec: "resources: {limits: {cpu: 2, memory: 2Mi}}", want: cri.Resources{CPUShares: 2048, CPUQuota: 200000, CPUPeriod: 100000, MemoryLimit: 2 * mib}},
+		"request, limit of pod": {
+			spec: "resources: {limits: {cpu: 2}}", container: "requests: {cpu: 1}",
+			want: cri.Resources{CPUShares: 1024, CPUQuota: 200000, CPUPeriod: 100000},
+		},
+		"huge pages": {
+			container: "limits: {hugepages-2Mi: 4Mi}", options: podspec.Options{HugePageSizes: []string{"2MB", "1GB"}},
+			want: cri.Resources{CPUShares: 2, CPUPeriod: 100000, HugepageLimits: []cri.HugepageLimit{{PageSize: "1GB"}, {PageSize: "2MB", Limit: 4 * mib}}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := pod(t, c.spec, "resources: {"+c.container+"}")
+			assert.Empty(t, cmp.Diff(c.want, *container(t, p, podspec.Launch{}, c.options).Resources))
+		})
+	}
+}
+
+func TestResourcesOfTheSandbox(t *testing.T) {
+	p := pod(t, "overhead: {cpu: 100m, memory: 1Mi}", "resources: {limits: {cpu: 1, memory: 64Mi}}")
+	p.Spec.Containers = append(p.Spec.Containers, p.Spec.Containers[0], corev1.Container{Name: "unlimited"})
+	c := sandbox(t, p, podspec.Options{})
+	assert.Equal(t, &cri.Resources{CPUShares: 2048, CPUQuota: 200000, CPUPeriod: 100000, MemoryLimit: 128 << 20}, c.Resources)
+	assert.Equal(t, &cri.Resources{CPUShares: 102, CPUQuota: 10000, CPUPeriod: 100000, MemoryLimit: 1 << 20}, c.Overhead)
+	p.Spec.Resources = &corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: quantity("1Gi")}}
+	assert.EqualValues(t, 1<<30, sandbox(t, p, podspec.Options{}).Resources.MemoryLimit)
+}

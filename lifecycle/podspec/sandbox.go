@@ -1,0 +1,258 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podspec
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/seed81659283/nodeagent/cri"
+)
+
+const (
+	maxHostname = 63 // of a label; the kernel takes 64 with the terminating zero
+	maxFQDN     = 64
+)
+
+// Sandbox returns the config of a pod's sandbox. Attempt is how many sandboxes the pod had before. The pod has been
+// through [Default], [Validate] and [Unsupported].
+func Sandbox(pod *corev1.Pod, attempt uint32, o Options) (cri.SandboxConfig, error) {
+	handler, err := runtimeHandler(pod, o)
+	if err != nil {
+		return cri.SandboxConfig{}, err
+	}
+	host, err := hostname(pod, o)
+	if err != nil {
+		return cri.SandboxConfig{}, err
+	}
+	dns, err := podDNS(pod, o)
+	if err != nil {
+		return cri.SandboxConfig{}, err
+	}
+	security, err := sandboxSecurity(pod)
+	if err != nil {
+		return cri.SandboxConfig{}, err
+	}
+	c := cri.SandboxConfig{
+		Pod:            identity(pod),
+		Attempt:        attempt,
+		RuntimeHandler: handler,
+		Hostname:       host,
+		LogDirectory:   LogDirectory(cmp.Or(o.LogRoot, DefaultLogRoot), identity(pod)),
+		DNS:            dns,
+		Ports:          portMappings(pod, o),
+		Labels:         sandboxLabels(pod),
+		Annotations:    pod.Annotations,
+		Sysctls:        sysctls(pod),
+		Security:       security,
+		Overhead:       overhead(pod, o),
+		Resources:      podResources(pod, o),
+	}
+	if o.CgroupParent != nil {
+		c.CgroupParent = o.CgroupParent(pod)
+	}
+	return c, nil
+}
+
+func runtimeHandler(pod *corev1.Pod, o Options) (string, error) {
+	class := pod.Spec.RuntimeClassName
+	if class == nil {
+		return "", nil
+	}
+	handler, ok := o.RuntimeClasses[*class]
+	if !ok {
+		return "", field.NotFound(field.NewPath("spec", "runtimeClassName"), *class)
+	}
+	return handler, nil
+}
+
+// hostname returns the name that the kernel of the pod gets (kubelet_pods.go, GeneratePodHostNameAndDomain).
+func hostname(pod *corev1.Pod, o Options) (string, error) {
+	spec, path := &pod.Spec, field.NewPath("spec")
+	switch {
+	case spec.HostNetwork:
+		return "", nil
+	case spec.HostnameOverride != nil:
+		name := *spec.HostnameOverride
+		if err := check(path.Child("hostnameOverride"), name, validation.IsDNS1123Subdomain); err != nil {
+			return "", err
+		}
+		return truncate(pod, name, o), nil
+	case spec.Hostname != "":
+		if err := check(path.Child("hostname"), spec.Hostname, validation.IsDNS1123Label); err != nil {
+			return "", err
+		}
+	}
+	name := truncate(pod, cmp.Or(spec.Hostname, pod.Name), o)
+	if spec.Subdomain == "" {
+		return name, nil
+	}
+	if err := check(path.Child("subdomain"), spec.Subdomain, validation.IsDNS1123Label); err != nil {
+		return "", err
+	}
+	if !isTrue(spec.SetHostnameAsFQDN) {
+		return name, nil
+	}
+	fqdn := name + "." + spec.Subdomain + "." + pod.Namespace + ".svc." + o.ClusterDomain
+	if len(fqdn) > maxFQDN {
+		return "", field.Invalid(path.Child("setHostnameAsFQDN"), fqdn,
+			fmt.Sprintf("the name has %d characters, %d is the most the kernel takes", len(fqdn), maxFQDN))
+	}
+	return fqdn, nil
+}
+
+// truncate cuts a host name to what fits. Its first character is alphanumeric, so something always stays.
+func truncate(pod *corev1.Pod, name string, o Options) string {
+	if len(name) <= maxHostname {
+		return name
+	}
+	short := strings.TrimRight(name[:maxHostname], "-.")
+	o.warn(pod, "HostnameTruncated", fmt.Sprintf("host name %q is longer than %d characters, %q is used", name, maxHostname, short))
+	return short
+}
+
+// portMappings lists the ports of the containers. A port that repeats another one of its container is left out:
+// one of the same name, or without a name one of the same family, protocol, address and numbers
+// (container/helpers.go, MakePortMappings).
+func portMappings(pod *corev1.Pod, o Options) []cri.PortMapping {
+	var all []cri.PortMapping
+	for i := range pod.Spec.Containers {
+		seen := make(map[string]bool)
+		for _, p := range pod.Spec.Containers[i].Ports {
+			key := p.Name
+			if key == "" {
+				key = fmt.Sprintf("%s-%s-%s:%d:%d", family(p.HostIP), p.Protocol, p.HostIP, p.ContainerPort, p.HostPort)
+			}
+			if seen[key] {
+				o.warn(pod, "DuplicatePort", fmt.Sprintf("container %q has port %q more than once", pod.Spec.Containers[i].Name, key))
+				continue
+			}
+			seen[key] = true
+			all = append(all, cri.PortMapping{
+				Protocol:      protocol(p.Protocol),
+				ContainerPort: p.ContainerPort,
+				HostPort:      p.HostPort,
+				HostIP:        p.HostIP,
+			})
+		}
+	}
+	return all
+}
+
+func family(ip string) string {
+	if ip == "" {
+		return "any"
+	}
+	if addr, err := netip.ParseAddr(ip); err == nil && addr.Is6() {
+		return "v6"
+	}
+	return "v4"
+}
+
+func protocol(p corev1.Protocol) cri.Protocol {
+	switch p {
+	case corev1.ProtocolUDP:
+		return cri.UDP
+	case corev1.ProtocolSCTP:
+		return cri.SCTP
+	default:
+		return cri.TCP
+	}
+}
+
+// sysctls returns the pod's sysctls with dots between their parts.
+func sysctls(pod *corev1.Pod) map[string]string {
+	sc := pod.Spec.SecurityContext
+	if sc == nil || len(sc.Sysctls) == 0 {
+		return nil
+	}
+	m := make(map[string]string, len(sc.Sysctls))
+	for _, s := range sc.Sysctls {
+		m[sysctlName(s.Name)] = s.Value
+	}
+	return m
+}
+
+// sysctlName turns net/ipv4/conf/eno2.100/rp_filter into net.ipv4.conf.eno2/100.rp_filter: where a slash comes
+// first, dots and slashes change places (sysctl.d(5)).
+func sysctlName(name string) string {
+	i := strings.IndexAny(name, "./")
+	if i < 0 || name[i] == '.' {
+		return name
+	}
+	return strings.Map(func(r rune) rune {
+		switch r {
+		case '.':
+			return '/'
+		case '/':
+			return '.'
+		}
+		return r
+	}, name)
+}
+
+func sandboxSecurity(pod *corev1.Pod) (cri.SandboxSecurity, error) {
+	s := cri.SandboxSecurity{
+		// The pause process needs no more than the runtime's profile, whatever the containers run with.
+		Seccomp:    &cri.SecurityProfile{Type: cri.ProfileRuntimeDefault},
+		Privileged: slices.ContainsFunc(pod.Spec.Containers, privileged),
+	}
+	var err error
+	if s.Namespaces, err = namespaces(pod); err != nil {
+		return s, err
+	}
+	sc := pod.Spec.SecurityContext
+	if sc == nil {
+		return s, nil
+	}
+	s.RunAsUser, s.RunAsGroup = sc.RunAsUser, sc.RunAsGroup
+	s.SELinux = selinux(sc.SELinuxOptions)
+	s.SupplementalGroups = supplementalGroups(sc)
+	s.SupplementalGroupsPolicy, err = groupsPolicy(sc)
+	return s, err
+}
+
+func privileged(c corev1.Container) bool {
+	return c.SecurityContext != nil && isTrue(c.SecurityContext.Privileged)
+}
+
+// namespaces returns where the namespaces of a pod's containers are (kuberuntime/util, NamespacesForPod).
+func namespaces(pod *corev1.Pod) (cri.NamespaceOptions, error) {
+	n := cri.NamespaceOptions{
+		PID:  cri.NamespaceContainer,
+		User: &cri.UserNamespace{Mode: cri.NamespaceNode},
+	}
+	switch {
+	case pod.Spec.HostPID:
+		n.PID = cri.NamespaceNode
+	case isTrue(pod.Spec.ShareProcessNamespace):
+		n.PID = cri.NamespacePod
+	}
+	if pod.Spec.HostNetwork {
+		n.Network = cri.NamespaceNode
+	}
+	if pod.Spec.HostIPC {
+		n.IPC = cri.NamespaceNode
+	}
+	if h := pod.Spec.HostUsers; h != nil && !*h {
+		return n, unsupported(field.NewPath("spec", "hostUsers"), "user namespaces")
+	}
+	return n, nil
+}
+
+func check(path *field.Path, value string, valid func(string) []string) error {
+	if msgs := valid(value); len(msgs) > 0 {
+		return field.Invalid(path, value, strings.Join(msgs, "; "))
+	}
+	return nil
+}
+
+func isTrue(b *bool) bool { return b != nil && *b }

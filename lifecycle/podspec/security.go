@@ -1,0 +1,207 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podspec
+
+import (
+	"cmp"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/seed81659283/nodeagent/cri"
+)
+
+// containerSecurity returns the security context that a container runs with: its own, with what it leaves open taken
+// from its pod (pkg/securitycontext, DetermineEffectiveSecurityContext).
+func containerSecurity(pod *corev1.Pod, c *corev1.Container, path *field.Path, l Launch, o Options) (cri.ContainerSecurity, error) {
+	podSC, sc := orZero(pod.Spec.SecurityContext), orZero(c.SecurityContext)
+	var s cri.ContainerSecurity
+	var err error
+	if err = setUser(&s, podSC, sc, path, l); err != nil {
+		return s, err
+	}
+	if s.Namespaces, err = namespaces(pod); err != nil {
+		return s, err
+	}
+	if s.SupplementalGroupsPolicy, err = groupsPolicy(podSC); err != nil {
+		return s, err
+	}
+	if s.Seccomp, err = seccomp(podSC, sc, path, o); err != nil {
+		return s, err
+	}
+	if s.AppArmor, err = appArmor(pod, c, podSC, sc, path); err != nil {
+		return s, err
+	}
+	s.SupplementalGroups = supplementalGroups(podSC)
+	s.SELinux = selinux(either(sc.SELinuxOptions, podSC.SELinuxOptions))
+	s.Capabilities = capabilities(sc.Capabilities)
+	s.Privileged = isTrue(sc.Privileged)
+	s.ReadonlyRootfs = isTrue(sc.ReadOnlyRootFilesystem)
+	s.NoNewPrivs = sc.AllowPrivilegeEscalation != nil && !*sc.AllowPrivilegeEscalation
+	if sc.ProcMount == nil || *sc.ProcMount != corev1.UnmaskedProcMount {
+		s.MaskedPaths = maskedPaths(o)
+		s.ReadonlyPaths = []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"}
+	}
+	return s, nil
+}
+
+// setUser decides whom a container runs as, and refuses root where the pod forbids it. An image that names no user
+// runs as root.
+func setUser(s *cri.ContainerSecurity, podSC *corev1.PodSecurityContext, sc *corev1.SecurityContext, path *field.Path, l Launch) error {
+	s.RunAsUser = either(sc.RunAsUser, podSC.RunAsUser)
+	s.RunAsGroup = either(sc.RunAsGroup, podSC.RunAsGroup)
+	stated := s.RunAsUser != nil
+	if !stated && l.Image != nil {
+		switch {
+		case l.Image.UID != nil:
+			s.RunAsUser = l.Image.UID
+		case l.Image.Username != "":
+			s.RunAsUsername = l.Image.Username
+		default:
+			s.RunAsUser = new(int64)
+		}
+	}
+	if !isTrue(either(sc.RunAsNonRoot, podSC.RunAsNonRoot)) {
+		return nil
+	}
+	path = path.Child("runAsNonRoot")
+	switch {
+	case s.RunAsUsername != "":
+		return field.Invalid(path, true, "the image runs as user "+s.RunAsUsername+", who is not known to be other than root; set runAsUser")
+	case s.RunAsUser == nil:
+		return field.Invalid(path, true, "the user of the image is not known; set runAsUser")
+	case *s.RunAsUser == 0 && stated:
+		return field.Invalid(path, true, "runAsUser is 0")
+	case *s.RunAsUser == 0:
+		return field.Invalid(path, true, "the image runs as root; set runAsUser")
+	case !stated:
+		if msgs := validation.IsValidUserID(*s.RunAsUser); len(msgs) > 0 {
+			return field.Invalid(path, true, "the user of the image is not valid: "+strings.Join(msgs, "; "))
+		}
+	}
+	return nil
+}
+
+func seccomp(podSC *corev1.PodSecurityContext, sc *corev1.SecurityContext, path *field.Path, o Options) (*cri.SecurityProfile, error) {
+	profile := either(sc.SeccompProfile, podSC.SeccompProfile)
+	switch {
+	case profile == nil && o.SeccompDefault, profile != nil && profile.Type == corev1.SeccompProfileTypeRuntimeDefault:
+		return &cri.SecurityProfile{Type: cri.ProfileRuntimeDefault}, nil
+	case profile == nil || profile.Type != corev1.SeccompProfileTypeLocalhost:
+		return &cri.SecurityProfile{Type: cri.ProfileUnconfined}, nil
+	case profile.LocalhostProfile == nil || *profile.LocalhostProfile == "":
+		return nil, field.Required(path.Child("seccompProfile", "localhostProfile"), "must be set when seccomp type is Localhost")
+	}
+	return &cri.SecurityProfile{
+		Type:         cri.ProfileLocalhost,
+		LocalhostRef: filepath.Join(cmp.Or(o.SeccompRoot, DefaultSeccompRoot), *profile.LocalhostProfile),
+	}, nil
+}
+
+// appArmor returns the profile of the container, else that of the old annotation, else that of the pod.
+func appArmor(pod *corev1.Pod, c *corev1.Container, podSC *corev1.PodSecurityContext, sc *corev1.SecurityContext, path *field.Path) (*cri.SecurityProfile, error) {
+	profile := sc.AppArmorProfile
+	if profile == nil {
+		profile = either(annotatedAppArmor(pod.Annotations[corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix+c.Name]), podSC.AppArmorProfile)
+	}
+	if profile == nil {
+		return nil, nil
+	}
+	path = path.Child("appArmorProfile")
+	switch profile.Type {
+	case corev1.AppArmorProfileTypeRuntimeDefault:
+		return &cri.SecurityProfile{Type: cri.ProfileRuntimeDefault}, nil
+	case corev1.AppArmorProfileTypeUnconfined:
+		return &cri.SecurityProfile{Type: cri.ProfileUnconfined}, nil
+	case corev1.AppArmorProfileTypeLocalhost:
+		if profile.LocalhostProfile == nil {
+			return nil, field.Required(path.Child("localhostProfile"), "must be set when AppArmor type is Localhost")
+		}
+		return &cri.SecurityProfile{Type: cri.ProfileLocalhost, LocalhostRef: *profile.LocalhostProfile}, nil
+	default:
+		return nil, field.NotSupported(path.Child("type"), profile.Type, appArmorTypes())
+	}
+}
+
+// annotatedAppArmor reads the value of the annotation that came before the field; nil for any other value.
+func annotatedAppArmor(value string) *corev1.AppArmorProfile {
+	switch value {
+	case corev1.DeprecatedAppArmorBetaProfileRuntimeDefault:
+		return &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeRuntimeDefault}
+	case corev1.DeprecatedAppArmorBetaProfileNameUnconfined:
+		return &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeUnconfined}
+	}
+	name, ok := strings.CutPrefix(value, corev1.DeprecatedAppArmorBetaProfileNamePrefix)
+	if !ok {
+		return nil
+	}
+	return &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeLocalhost, LocalhostProfile: &name}
+}
+
+// maskedPaths are the files that hide in a container, as in runc's and Docker's defaults.
+func maskedPaths(o Options) []string {
+	return slices.Concat([]string{
+		"/proc/asound", "/proc/acpi", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats",
+		"/proc/timer_list", "/proc/timer_stats", "/proc/sched_debug", "/proc/scsi", "/sys/firmware",
+		"/sys/devices/virtual/powercap",
+	}, o.MaskedPaths)
+}
+
+func supplementalGroups(sc *corev1.PodSecurityContext) []int64 {
+	var groups []int64
+	if sc.FSGroup != nil {
+		groups = append(groups, *sc.FSGroup)
+	}
+	return append(groups, sc.SupplementalGroups...)
+}
+
+func groupsPolicy(sc *corev1.PodSecurityContext) (cri.GroupsPolicy, error) {
+	if sc.SupplementalGroupsPolicy == nil {
+		return cri.GroupsMerge, nil
+	}
+	switch *sc.SupplementalGroupsPolicy {
+	case corev1.SupplementalGroupsPolicyMerge:
+		return cri.GroupsMerge, nil
+	case corev1.SupplementalGroupsPolicyStrict:
+		return cri.GroupsStrict, nil
+	}
+	return 0, field.NotSupported(field.NewPath("spec", "securityContext", "supplementalGroupsPolicy"),
+		*sc.SupplementalGroupsPolicy, groupsPolicies())
+}
+
+func selinux(o *corev1.SELinuxOptions) *cri.SELinux {
+	if o == nil {
+		return nil
+	}
+	return &cri.SELinux{User: o.User, Role: o.Role, Type: o.Type, Level: o.Level}
+}
+
+func capabilities(c *corev1.Capabilities) *cri.Capabilities {
+	if c == nil {
+		return nil
+	}
+	names := func(list []corev1.Capability) []string {
+		var s []string
+		for _, name := range list {
+			s = append(s, string(name))
+		}
+		return s
+	}
+	return &cri.Capabilities{Add: names(c.Add), Drop: names(c.Drop)}
+}
+
+// either returns the first value that is set.
+func either[T any](a, b *T) *T {
+	if a != nil {
+		return a
+	}
+	return b
+}
+
+// orZero returns a value to read from where there may be none.
+func orZero[T any](p *T) *T { return either(p, new(T)) }

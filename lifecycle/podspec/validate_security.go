@@ -1,0 +1,206 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podspec
+
+import (
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+const maxProfileName = 4095 // PATH_MAX - 1
+
+func validatePodSecurity(s *corev1.PodSpec, spec *field.Path) field.ErrorList {
+	sc, path := s.SecurityContext, spec.Child("securityContext")
+	if sc == nil {
+		return nil
+	}
+	errs := validateIDs(sc.RunAsUser, sc.RunAsGroup, path)
+	if sc.FSGroup != nil {
+		errs = append(errs, invalid(path.Child("fsGroup"), *sc.FSGroup, validation.IsValidGroupID)...)
+	}
+	for i, gid := range sc.SupplementalGroups {
+		errs = append(errs, invalid(path.Child("supplementalGroups").Index(i), gid, validation.IsValidGroupID)...)
+	}
+	if p := sc.SupplementalGroupsPolicy; p != nil {
+		errs = append(errs, oneOf(path.Child("supplementalGroupsPolicy"), *p, groupsPolicies()...)...)
+	}
+	errs = append(errs, validateSysctls(s, path.Child("sysctls"))...)
+	errs = append(errs, validateSeccomp(sc.SeccompProfile, path.Child("seccompProfile"))...)
+	errs = append(errs, validateAppArmor(sc.AppArmorProfile, path.Child("appArmorProfile"))...)
+	if sc.WindowsOptions != nil {
+		errs = append(errs, field.Forbidden(path.Child("windowsOptions"), "cannot be set for a linux pod"))
+	}
+	return errs
+}
+
+func groupsPolicies() []corev1.SupplementalGroupsPolicy {
+	return []corev1.SupplementalGroupsPolicy{corev1.SupplementalGroupsPolicyMerge, corev1.SupplementalGroupsPolicyStrict}
+}
+
+func validateContainerSecurity(sc *corev1.SecurityContext, path *field.Path, hostUsers bool) field.ErrorList {
+	if sc == nil {
+		return nil
+	}
+	errs := validateIDs(sc.RunAsUser, sc.RunAsGroup, path)
+	if m := sc.ProcMount; m != nil {
+		errs = append(errs, oneOf(path.Child("procMount"), *m, corev1.DefaultProcMount, corev1.UnmaskedProcMount)...)
+		if hostUsers && *m == corev1.UnmaskedProcMount {
+			errs = append(errs, field.Invalid(path.Child("procMount"), *m, "`hostUsers` must be false to use `Unmasked`"))
+		}
+	}
+	if a := sc.AllowPrivilegeEscalation; a != nil && !*a {
+		if isTrue(sc.Privileged) {
+			errs = append(errs, field.Invalid(path.Child("allowPrivilegeEscalation"), false, "cannot be false when `privileged` is true"))
+		}
+		if sc.Capabilities != nil && slices.Contains(sc.Capabilities.Add, "CAP_SYS_ADMIN") {
+			errs = append(errs, field.Invalid(path.Child("allowPrivilegeEscalation"), false, "cannot be false when CAP_SYS_ADMIN is added"))
+		}
+	}
+	errs = append(errs, validateSeccomp(sc.SeccompProfile, path.Child("seccompProfile"))...)
+	errs = append(errs, validateAppArmor(sc.AppArmorProfile, path.Child("appArmorProfile"))...)
+	if sc.WindowsOptions != nil {
+		errs = append(errs, field.Forbidden(path.Child("windowsOptions"), "cannot be set for a linux pod"))
+	}
+	return errs
+}
+
+func validateIDs(user, group *int64, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if user != nil {
+		errs = append(errs, invalid(path.Child("runAsUser"), *user, validation.IsValidUserID)...)
+	}
+	if group != nil {
+		errs = append(errs, invalid(path.Child("runAsGroup"), *group, validation.IsValidGroupID)...)
+	}
+	return errs
+}
+
+func validateSysctls(s *corev1.PodSpec, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	valid := regexp.MustCompile(`^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$`)
+	seen := make(map[string]bool)
+	for i, sysctl := range s.SecurityContext.Sysctls {
+		path := path.Index(i).Child("name")
+		switch name := sysctlName(sysctl.Name); {
+		case sysctl.Name == "":
+			errs = append(errs, field.Required(path, ""))
+		case len(sysctl.Name) > 253 || !valid.MatchString(sysctl.Name):
+			errs = append(errs, field.Invalid(path, sysctl.Name, "must have at most 253 characters and match regex "+valid.String()))
+		case seen[sysctl.Name]:
+			errs = append(errs, field.Duplicate(path, sysctl.Name))
+		case s.HostNetwork && strings.HasPrefix(name, "net."):
+			errs = append(errs, field.Invalid(path, sysctl.Name, "may not be specified when `hostNetwork` is true"))
+		case s.HostIPC && isIPCSysctl(name):
+			errs = append(errs, field.Invalid(path, sysctl.Name, "may not be specified when `hostIPC` is true"))
+		}
+		seen[sysctl.Name] = true
+	}
+	return errs
+}
+
+func isIPCSysctl(name string) bool {
+	return name == "kernel.sem" || strings.HasPrefix(name, "kernel.shm") || strings.HasPrefix(name, "kernel.msg") ||
+		strings.HasPrefix(name, "fs.mqueue.")
+}
+
+func validateSeccomp(p *corev1.SeccompProfile, path *field.Path) field.ErrorList {
+	if p == nil {
+		return nil
+	}
+	errs := oneOf(path.Child("type"), p.Type, corev1.SeccompProfileTypeLocalhost,
+		corev1.SeccompProfileTypeRuntimeDefault, corev1.SeccompProfileTypeUnconfined)
+	path = path.Child("localhostProfile")
+	switch local := p.Type == corev1.SeccompProfileTypeLocalhost; {
+	case local && (p.LocalhostProfile == nil || *p.LocalhostProfile == ""):
+		errs = append(errs, field.Required(path, "must be set when seccomp type is Localhost"))
+	case local:
+		errs = append(errs, invalid(path, *p.LocalhostProfile, descending)...)
+	case p.LocalhostProfile != nil:
+		errs = append(errs, field.Invalid(path, *p.LocalhostProfile, "can only be set when seccomp type is Localhost"))
+	}
+	return errs
+}
+
+// descending checks that a path stays below where it starts.
+func descending(p string) []string {
+	switch {
+	case path.IsAbs(p):
+		return []string{"must be a relative path"}
+	case slices.Contains(strings.Split(p, "/"), ".."):
+		return []string{"must not contain '..'"}
+	}
+	return nil
+}
+
+func appArmorTypes() []corev1.AppArmorProfileType {
+	return []corev1.AppArmorProfileType{
+		corev1.AppArmorProfileTypeLocalhost, corev1.AppArmorProfileTypeRuntimeDefault, corev1.AppArmorProfileTypeUnconfined,
+	}
+}
+
+func validateAppArmor(p *corev1.AppArmorProfile, path *field.Path) field.ErrorList {
+	if p == nil {
+		return nil
+	}
+	errs := oneOf(path.Child("type"), p.Type, appArmorTypes()...)
+	path = path.Child("localhostProfile")
+	name := orZero(p.LocalhostProfile)
+	switch local := p.Type == corev1.AppArmorProfileTypeLocalhost; {
+	case !local && p.LocalhostProfile != nil:
+		errs = append(errs, field.Invalid(path, *name, "can only be set when AppArmor type is Localhost"))
+	case local && strings.TrimSpace(*name) == "":
+		errs = append(errs, field.Required(path, "must be set when AppArmor type is Localhost"))
+	case strings.TrimSpace(*name) != *name:
+		errs = append(errs, field.Invalid(path, *name, "must not be padded with whitespace"))
+	case len(*name) > maxProfileName:
+		errs = append(errs, field.TooLong(path, *name, maxProfileName))
+	}
+	return errs
+}
+
+// validateAppArmorAnnotations checks the annotations that came before the field: a value that is not understood would
+// leave the container without the profile that someone meant it to have.
+func validateAppArmorAnnotations(pod *corev1.Pod, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for _, key := range sorted(pod.Annotations) {
+		name, ok := strings.CutPrefix(key, corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix)
+		if !ok {
+			continue
+		}
+		if containerNamed(pod, name) == nil {
+			errs = append(errs, field.Invalid(path.Key(key), name, "container not found"))
+		}
+		if value := pod.Annotations[key]; value != "" && annotatedAppArmor(value) == nil {
+			errs = append(errs, field.Invalid(path.Key(key), value, "invalid AppArmor profile"))
+		}
+	}
+	return errs
+}
+
+// validateStopSignal checks that the signal is one that the API knows, and that the pod says for which system it is.
+func validateStopSignal(pod *corev1.Pod, s corev1.Signal, path *field.Path) field.ErrorList {
+	switch {
+	case pod.Spec.OS == nil:
+		return field.ErrorList{field.Forbidden(path, "may not be set for containers with empty `spec.os.name`")}
+	case !isSignal(string(s)):
+		return field.ErrorList{field.Invalid(path, s, "must be the name of a signal, such as SIGTERM or SIGRTMIN+3")}
+	}
+	return nil
+}
+
+func isSignal(s string) bool {
+	if realtime := regexp.MustCompile(`^SIGRT(MIN(\+([1-9]|1[0-5]))?|MAX(-([1-9]|1[0-4]))?)$`); realtime.MatchString(s) {
+		return true
+	}
+	const names = " ABRT ALRM BUS CHLD CLD CONT FPE HUP ILL INT IO IOT KILL PIPE POLL PROF PWR QUIT SEGV STKFLT STOP SYS TERM" +
+		" TRAP TSTP TTIN TTOU URG USR1 USR2 VTALRM WINCH XCPU XFSZ "
+	name, ok := strings.CutPrefix(s, "SIG")
+	return ok && name != "" && !strings.Contains(name, " ") && strings.Contains(names, " "+name+" ")
+}
