@@ -1,0 +1,265 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// The defaults of [DirOptions] and [HTTPOptions]. The period and the timeout are the kubelet's.
+const (
+	DefaultPeriod  = 20 * time.Second
+	DefaultSettle  = 100 * time.Millisecond
+	DefaultTimeout = 10 * time.Second
+)
+
+// DirOptions tunes a [Dir]. The zero value is for production.
+type DirOptions struct {
+	NodeName string        // see Origin; empty: pods keep their names
+	Period   time.Duration // between looks where the kernel reports no change; zero: DefaultPeriod
+	Settle   time.Duration // how long a file holds still before its change counts; zero: DefaultSettle
+	Logger   *slog.Logger  // nil discards
+}
+
+// Dir reads pods from the files of a directory, or from a single file. Files whose names begin with a dot,
+// directories and special files are left alone. Links to files are followed, so a mounted config map works.
+type Dir struct {
+	path string
+	opts DirOptions
+
+	files   map[string]*manifest
+	listed  bool // the path has been read since the start
+	pending bool // something has changed and not held still yet
+	ignored map[string]bool
+	last    Update
+}
+
+// NewDir returns a Dir for a path, which need not exist yet.
+func NewDir(path string, o DirOptions) *Dir {
+	o.Period = cmp.Or(o.Period, DefaultPeriod)
+	o.Settle = cmp.Or(o.Settle, DefaultSettle)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	// UIDs are made of the path, so they should not depend on the working directory.
+	if abs, err := filepath.Abs(path); err == nil {
+		path = abs
+	}
+	return &Dir{path: path, opts: o, files: make(map[string]*manifest), ignored: make(map[string]bool)}
+}
+
+// Run calls sink with the state of the directory, first at once and then after each change, until ctx ends. It
+// returns nil. It is called once.
+func (d *Dir) Run(ctx context.Context, sink func(Update)) error {
+	w := newWatch(d.path, d.opts.Period, d.opts.Logger)
+	defer w.close()
+	delay := d.opts.Settle
+	for first := true; ; first = false {
+		// The watch comes first, so that no change falls between it and the scan.
+		w.renew(time.Now())
+		last := d.last
+		if u := d.Scan(time.Now()); first || !u.equal(last) {
+			sink(u)
+		}
+		// This pause limits the scans per second, however many changes the kernel reports. What never holds still
+		// is looked at ever more rarely, up to once a second.
+		if !sleep(ctx, delay, nil) {
+			return nil
+		}
+		if d.pending {
+			delay = min(2*delay, max(time.Second, d.opts.Settle))
+			continue
+		}
+		delay = d.opts.Settle
+		if !sleep(ctx, w.patience(time.Now()), w.changed) {
+			return nil
+		}
+	}
+}
+
+// Scan looks at the directory once and returns its state. Changes that have not held still yet are not in it; a later
+// Scan finds them. Run calls it by itself; it is exported for tools that read a directory once.
+func (d *Dir) Scan(now time.Time) Update {
+	found, err := d.list()
+	if err != nil {
+		u := merge(d.files, d.order())
+		u.Errs = append([]*Error{{File: d.path, Err: err}}, u.Errs...)
+		u.Complete = u.Complete && d.listed
+		d.pending, d.last = false, u
+		return u
+	}
+	d.pending = false
+	changed := !d.listed || len(d.last.Errs) > 0
+	for path, file := range found {
+		m := d.files[path]
+		if m == nil {
+			m = &manifest{}
+			d.files[path] = m
+		}
+		m.goneAt = time.Time{}
+		changed = d.look(path, file, m, now) || changed
+	}
+	for path, m := range d.files {
+		if _, ok := found[path]; ok {
+			continue
+		}
+		if m.goneAt.IsZero() {
+			m.goneAt = now
+		}
+		// An editor may move a file away for a moment.
+		if len(m.entries) > 0 && now.Sub(m.goneAt) < d.opts.Settle {
+			d.pending = true
+			continue
+		}
+		delete(d.files, path)
+		changed = true
+	}
+	d.listed = true
+	if changed {
+		d.last = merge(d.files, d.order())
+	}
+	return d.last
+}
+
+func (d *Dir) order() []string { return slices.Sorted(maps.Keys(d.files)) }
+
+// file is what a path of a manifest leads to: a regular file, or an error.
+type file struct {
+	info os.FileInfo
+	err  error
+}
+
+// list returns the manifests by path.
+func (d *Dir) list() (map[string]file, error) {
+	info, err := os.Stat(d.path)
+	if err != nil {
+		return nil, fmt.Errorf("look at manifests: %w", cause(err))
+	}
+	if info.Mode().IsRegular() {
+		return map[string]file{d.path: {info: info}}, nil
+	}
+	entries, err := os.ReadDir(d.path)
+	if err != nil {
+		return nil, fmt.Errorf("list manifests: %w", cause(err))
+	}
+	found := make(map[string]file, len(entries))
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), ".") {
+			continue
+		}
+		path := filepath.Join(d.path, e.Name())
+		info, err := os.Stat(path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist) && e.Type() != fs.ModeSymlink:
+			// Removed since it was listed.
+		case err == nil && !info.Mode().IsRegular():
+			d.ignore(path, info.Mode())
+		default:
+			found[path] = file{info: info, err: err}
+		}
+	}
+	return found, nil
+}
+
+func (d *Dir) ignore(path string, mode fs.FileMode) {
+	if !d.ignored[path] {
+		d.ignored[path] = true
+		d.opts.Logger.Info("Ignoring what is not a file among the manifests", "path", path, "mode", mode.String())
+	}
+}
+
+// look reads a file if it has changed and holds still, and says whether anything is new.
+func (d *Dir) look(path string, f file, m *manifest, now time.Time) bool {
+	if f.err != nil {
+		m.fail(path, cause(f.err))
+		return true
+	}
+	info := f.info
+	if same(m.read, info) {
+		return false
+	}
+	if !same(m.seen, info) {
+		m.seen, m.since = info, now
+		// A file that was there long before the start need not prove itself.
+		if !d.listed && now.Sub(info.ModTime()) >= d.opts.Settle {
+			m.since = info.ModTime()
+		}
+	}
+	if now.Sub(m.since) < d.opts.Settle {
+		d.pending = true
+		return true
+	}
+	data, err := read(path, info)
+	switch {
+	case errors.Is(err, errChanged), errors.Is(err, fs.ErrNotExist): // changed or gone since it was listed
+		d.pending = true
+	case err != nil:
+		m.fail(path, cause(err))
+	default:
+		m.take(data, Origin{Source: File, Location: path, NodeName: d.opts.NodeName, Seen: now})
+		m.read = info
+	}
+	return true
+}
+
+// errChanged says that a file changed while it was read.
+var errChanged = errors.New("the file changed while it was read")
+
+// read returns the content of the file that info describes.
+func read(path string, info os.FileInfo) ([]byte, error) {
+	// Not to block, should it have become a named pipe.
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if info.Size() > maxSize {
+		return nil, fmt.Errorf("%d bytes exceed the limit of %d", info.Size(), maxSize)
+	}
+	data, err := io.ReadAll(io.LimitReader(f, maxSize+1))
+	if err != nil {
+		return nil, err
+	}
+	if after, err := f.Stat(); err != nil || !same(info, after) || int64(len(data)) != info.Size() {
+		return nil, errChanged
+	}
+	return data, nil
+}
+
+// same says whether a file has the same content, as far as can be told without reading it.
+func same(a, b os.FileInfo) bool {
+	return a != nil && os.SameFile(a, b) && a.ModTime().Equal(b.ModTime()) && a.Size() == b.Size()
+}
+
+// cause strips the path from an error of package os, as it stands before it anyway.
+func cause(err error) error {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		return fmt.Errorf("%s: %w", e.Op, e.Err)
+	}
+	return err
+}
+
+// sleep waits for a time, or until wake is ready, and says whether ctx still holds.
+func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-wake:
+	case <-t.C:
+	}
+	return true
+}

@@ -1,0 +1,74 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package source_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/seed81659283/nodeagent/lifecycle/source"
+)
+
+func ExampleParse() {
+	pods, errs := source.Parse([]byte(`
+apiVersion: v1
+kind: Pod
+metadata: {name: web}
+spec:
+  containers:
+  - name: web
+    imagee: nginx:1
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: db}
+spec:
+  containers:
+  - {name: db, image: "db:1"}
+`), source.Origin{Source: source.File, Location: "pods.yaml", NodeName: "edge-1"})
+	for _, p := range pods {
+		fmt.Println(p.Namespace, p.Name)
+	}
+	for _, err := range errs {
+		fmt.Println(err)
+	}
+	// Output:
+	// default db-edge-1
+	// pods.yaml:8: spec.containers[0].imagee: unknown field
+}
+
+func ExampleNewDir() {
+	dir, err := os.MkdirTemp("", "manifests")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+	if err := os.WriteFile(filepath.Join(dir, "web.yaml"), []byte(manifest("web", "nginx")), 0o644); err != nil {
+		panic(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	_ = source.NewDir(dir, source.DirOptions{}).Run(ctx, func(u source.Update) {
+		if u.Complete {
+			fmt.Println(len(u.Pods), "pod,", len(u.Errs), "errors")
+			cancel()
+		}
+	})
+	// Output: 1 pod, 0 errors
+}
+
+func ExampleNewHTTP() {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, manifest("web", "nginx"))
+	}))
+	defer server.Close()
+	u := source.NewHTTP(server.URL, source.HTTPOptions{NodeName: "edge-1"}).Fetch(context.Background(), time.Now())
+	fmt.Println(u.Pods[0].Name)
+	// Output: web-edge-1
+}

@@ -1,0 +1,114 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// HTTPOptions tunes an [HTTP]. The zero value is for production.
+type HTTPOptions struct {
+	NodeName string        // see Origin; empty: pods keep their names
+	Header   http.Header   // of each request
+	Period   time.Duration // between requests; zero: DefaultPeriod
+	Timeout  time.Duration // of a request with its answer; zero: DefaultTimeout
+	Client   *http.Client  // nil: http.DefaultClient
+}
+
+// HTTP reads pods from what a server answers to GET requests.
+type HTTP struct {
+	url  string
+	name string // without password
+	opts HTTPOptions
+
+	manifest manifest
+	body     []byte
+	last     Update
+}
+
+// NewHTTP returns an HTTP for an address.
+func NewHTTP(address string, o HTTPOptions) *HTTP {
+	o.Period = cmp.Or(o.Period, DefaultPeriod)
+	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
+	o.Client = cmp.Or(o.Client, http.DefaultClient)
+	name := "manifest URL"
+	if u, err := url.Parse(address); err == nil {
+		name = u.Redacted()
+	}
+	return &HTTP{url: address, name: name, opts: o}
+}
+
+// Run calls sink with the state of the manifest, after the first request and then after each change, until ctx ends.
+// It returns nil. It is called once.
+func (h *HTTP) Run(ctx context.Context, sink func(Update)) error {
+	for first := true; ; first = false {
+		last := h.last
+		u := h.Fetch(ctx, time.Now())
+		if ctx.Err() != nil {
+			return nil
+		}
+		if first || !u.equal(last) {
+			sink(u)
+		}
+		if !sleep(ctx, h.opts.Period, nil) {
+			return nil
+		}
+	}
+}
+
+// Fetch asks the server once and returns the state. Run calls it by itself; it is exported for tools that read a
+// manifest once.
+func (h *HTTP) Fetch(ctx context.Context, now time.Time) Update {
+	ctx, cancel := context.WithTimeout(ctx, h.opts.Timeout)
+	defer cancel()
+	body, err := h.get(ctx)
+	if err == nil && !bytes.Equal(body, h.body) {
+		h.manifest.take(body, Origin{Source: URL, Location: h.name, NodeName: h.opts.NodeName, Seen: now})
+		h.body = body
+	}
+	h.last = merge(map[string]*manifest{h.name: &h.manifest}, []string{h.name})
+	if err != nil {
+		h.last.Errs = append([]*Error{{File: h.name, Err: err}}, h.last.Errs...)
+	}
+	return h.last
+}
+
+func (h *HTTP) get(ctx context.Context) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, h.url, nil)
+	if err != nil {
+		return nil, fmt.Errorf("request manifest: %w", err)
+	}
+	if h.opts.Header != nil {
+		req.Header = h.opts.Header.Clone()
+	}
+	resp, err := h.opts.Client.Do(req)
+	if err != nil {
+		if e, ok := errors.AsType[*url.Error](err); ok {
+			err = e.Err
+		}
+		return nil, fmt.Errorf("get manifest: %w", err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("get manifest: server answers %s", resp.Status)
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxSize+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("read manifest: %w", err)
+	case len(body) > maxSize:
+		return nil, fmt.Errorf("read manifest: more than %d bytes", maxSize)
+	case len(body) == 0:
+		return nil, errors.New("read manifest: empty answer; an empty PodList takes all pods away")
+	}
+	return body, nil
+}

@@ -1,0 +1,128 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+)
+
+// manifest is what is known of one file or address.
+type manifest struct {
+	entries []entry  // the pods it holds; while it has errors, those it held before as well
+	errs    []*Error // of its last content, or of the attempt to read it
+	known   bool     // it has been read without error since the start
+
+	// Of files only:
+	read   os.FileInfo // of the content in entries; nil: read it again
+	seen   os.FileInfo // as last looked at
+	since  time.Time   // when it was first like seen
+	goneAt time.Time   // when it was first missed; zero while it is there
+}
+
+// take reads new content in. Pods that did not change keep their pointers, and while there are errors those that are
+// no longer found stay.
+func (m *manifest) take(data []byte, o Origin) {
+	entries, errs := parse(data, o)
+	before := make(map[string]entry, len(m.entries))
+	for _, old := range m.entries {
+		before[old.key()] = old
+	}
+	found := make(map[string]bool, len(entries))
+	for i := range entries {
+		e := &entries[i]
+		found[e.key()] = true
+		old, ok := before[e.key()]
+		switch {
+		case !ok:
+			continue
+		case old.sum == e.sum:
+			e.pod = old.pod
+		case old.pod.UID == e.pod.UID:
+			e.pod.Annotations[AnnotationSeen] = old.pod.Annotations[AnnotationSeen]
+		}
+		e.won = old.won
+	}
+	if len(errs) > 0 {
+		for _, old := range m.entries {
+			if !found[old.key()] {
+				entries = append(entries, old)
+			}
+		}
+	}
+	m.entries, m.errs = entries, errs
+	m.known = m.known || len(errs) == 0
+}
+
+// fail records that the content cannot be had.
+func (m *manifest) fail(location string, err error) {
+	m.errs, m.read = []*Error{{File: location, Err: err}}, nil
+}
+
+// claim is a pod that a manifest wants in the set.
+type claim struct {
+	*entry
+	file string
+}
+
+// merge makes one set of all manifests, in the order given.
+func merge(manifests map[string]*manifest, order []string) Update {
+	var claims []claim
+	u := Update{Complete: true}
+	for _, file := range order {
+		m := manifests[file]
+		u.Complete = u.Complete && m.known
+		for i := range m.entries {
+			claims = append(claims, claim{entry: &m.entries[i], file: file})
+		}
+	}
+	duplicates := settle(claims)
+	for _, c := range claims {
+		if c.won {
+			u.Pods = append(u.Pods, c.pod)
+		}
+	}
+	for _, file := range order {
+		errs := slices.Concat(manifests[file].errs, duplicates[file])
+		slices.SortStableFunc(errs, func(a, b *Error) int { return cmp.Compare(a.Line, b.Line) })
+		u.Errs = append(u.Errs, errs...)
+	}
+	return u
+}
+
+// settle decides who gets a name and a UID, as both are unique in a set: a pod that was in the last set comes first,
+// then the order counts. It returns an error for each of the others, by file.
+func settle(claims []claim) map[string][]*Error {
+	byRight := slices.Clone(claims)
+	slices.SortStableFunc(byRight, func(a, b claim) int { return cmp.Compare(rank(a.won), rank(b.won)) })
+	names, uids := make(map[string]string), make(map[string]string)
+	duplicates := make(map[string][]*Error)
+	for _, c := range byRight {
+		name, uid := c.key(), string(c.pod.UID)
+		what, field := "pod "+name, "metadata.name"
+		file, taken := names[name]
+		if !taken {
+			what, field = "UID "+uid, "metadata.uid"
+			file, taken = uids[uid]
+		}
+		if c.won = !taken; taken {
+			duplicates[c.file] = append(duplicates[c.file], &Error{
+				File: c.file, Line: c.line, Field: field, Err: fmt.Errorf("duplicate: %s is in %s", what, file),
+			})
+			continue
+		}
+		names[name], uids[uid] = c.file, c.file
+	}
+	return duplicates
+}
+
+func rank(won bool) int {
+	if won {
+		return 0
+	}
+	return 1
+}

@@ -1,0 +1,154 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package source_test
+
+import (
+	"flag"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/tools/txtar"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/lifecycle/source"
+)
+
+var update = flag.Bool("update", false, "rewrite what the scripts in testdata want")
+
+func TestErrorsNameFileLineAndField(t *testing.T) {
+	const script = "testdata/errors.txtar"
+	archive, err := txtar.ParseFile(script)
+	require.NoError(t, err)
+	for i := 0; i+1 < len(archive.Files); i += 2 {
+		manifest, want := archive.Files[i], &archive.Files[i+1]
+		require.Equal(t, "want", want.Name)
+		t.Run(manifest.Name, func(t *testing.T) {
+			pods, errs := source.Parse(manifest.Data, source.Origin{Source: source.File, Location: manifest.Name})
+			var got strings.Builder
+			for _, e := range errs {
+				got.WriteString(e.Error() + "\n")
+			}
+			for _, p := range pods {
+				got.WriteString("pod " + p.Namespace + "/" + p.Name + "\n")
+			}
+			if *update {
+				want.Data = []byte(got.String())
+			}
+			assert.Empty(t, cmp.Diff(string(want.Data), got.String()))
+		})
+	}
+	if *update {
+		require.NoError(t, os.WriteFile(script, txtar.Format(archive), 0o644))
+	}
+}
+
+func TestErrorsAreLimited(t *testing.T) {
+	pods, errs := source.Parse([]byte(strings.Repeat("---\na\n", 1000)+"---"+web), source.Origin{Location: "f.yaml"})
+	assert.Len(t, pods, 1, "what comes after is read")
+	require.Len(t, errs, 101)
+	assert.EqualError(t, errs[99], "f.yaml:200: want an object")
+	assert.EqualError(t, errs[100], "f.yaml:202: there are more errors than are shown")
+}
+
+const web = `
+apiVersion: v1
+kind: Pod
+metadata:
+  name: web
+spec:
+  containers:
+  - name: web
+    image: nginx:1
+`
+
+func parseOne(t *testing.T, manifest string, o source.Origin) *corev1.Pod {
+	t.Helper()
+	pods, errs := source.Parse([]byte(manifest), o)
+	require.Empty(t, errs)
+	require.Len(t, pods, 1)
+	return pods[0]
+}
+
+func TestStaticPod(t *testing.T) {
+	seen := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
+	pod := parseOne(t, web, source.Origin{Source: source.File, Location: "/m/web.yaml", NodeName: "node-1", Seen: seen})
+	assert.Equal(t, "web-node-1", pod.Name)
+	assert.Equal(t, "default", pod.Namespace)
+	assert.Equal(t, "node-1", pod.Spec.NodeName)
+	assert.Regexp(t, "^[0-9a-f]{32}$", string(pod.UID))
+	assert.Equal(t, corev1.PodPending, pod.Status.Phase)
+	assert.Equal(t, map[string]string{
+		source.AnnotationHash:   string(pod.UID),
+		source.AnnotationSource: "file",
+		source.AnnotationSeen:   "2026-05-04T03:02:01Z",
+	}, pod.Annotations)
+	assert.Equal(t, []corev1.Toleration{{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}}, pod.Spec.Tolerations)
+	assert.Equal(t, corev1.RestartPolicyAlways, pod.Spec.RestartPolicy, "defaults are filled in")
+
+	pod = parseOne(t, web, source.Origin{Source: source.URL, Location: "http://x"})
+	assert.Equal(t, "web", pod.Name, "without a node name pods keep theirs")
+	assert.Empty(t, pod.Spec.NodeName)
+	assert.Empty(t, pod.Spec.Tolerations, "only files tolerate all")
+}
+
+func TestUIDDependsOnContentNodeAndPlace(t *testing.T) {
+	origin := source.Origin{Source: source.File, Location: "/m/web.yaml", NodeName: "n1"}
+	uid := parseOne(t, web, origin).UID
+	// Pinned: another value would replace every pod of every node at an upgrade.
+	assert.EqualValues(t, "cb159319153f719397d17b2c88137f74", uid)
+
+	same := `{"kind":"Pod", "apiVersion":"v1", "spec":{"containers":[{"image":"nginx:1","name":"web"}]}, "metadata":{"name":"web"}}`
+	assert.Equal(t, uid, parseOne(t, same, origin).UID, "format and order do not count")
+	assert.Equal(t, uid, parseOne(t, web+"# comment\n", origin).UID)
+	assert.NotEqual(t, uid, parseOne(t, strings.Replace(web, "nginx:1", "nginx:2", 1), origin).UID)
+	other := origin
+	other.NodeName = "n2"
+	assert.NotEqual(t, uid, parseOne(t, web, other).UID)
+	other = origin
+	other.Location = "/m/web2.yaml"
+	assert.NotEqual(t, uid, parseOne(t, web, other).UID)
+
+	fixed := strings.Replace(web, "name: web\n", "name: web\n  uid: abc-1\n", 1)
+	assert.EqualValues(t, "abc-1", parseOne(t, fixed, origin).UID)
+}
+
+func TestYAMLIsReadAsTheKubeletReadsIt(t *testing.T) {
+	pod := parseOne(t, strings.ReplaceAll(web, "spec:\n", "spec:\n  hostNetwork: on\n  terminationGracePeriodSeconds: 0o17\n"), source.Origin{})
+	assert.True(t, pod.Spec.HostNetwork, "YAML 1.1: on is true")
+	assert.EqualValues(t, 15, *pod.Spec.TerminationGracePeriodSeconds)
+}
+
+func FuzzParse(f *testing.F) {
+	archive, err := txtar.ParseFile("testdata/errors.txtar")
+	require.NoError(f, err)
+	for _, file := range archive.Files {
+		f.Add(file.Data)
+	}
+	f.Add([]byte(web + "---" + web))
+	f.Add([]byte("a: &a [*a]"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		pods, errs := source.Parse(data, source.Origin{Source: source.File, Location: "f.yaml", NodeName: "n"})
+		lines := strings.Count(string(data), "\n") + 1
+		for _, e := range errs {
+			assert.Equal(t, "f.yaml", e.File)
+			assert.Positive(t, e.Line)
+			assert.LessOrEqual(t, e.Line, lines, "%v", e)
+			assert.NotEmpty(t, e.Err.Error())
+		}
+		for _, p := range pods {
+			assert.NotEmpty(t, p.Name)
+			assert.NotEmpty(t, p.UID)
+			assert.NotEmpty(t, p.Spec.Containers)
+		}
+		if len(pods)+len(errs) == 0 {
+			// Only a list can hold nothing.
+			assert.Contains(t, string(data), "List")
+		}
+	})
+}

@@ -1,0 +1,132 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// The sources of pods, as the kubelet names them.
+const (
+	File = "file"
+	URL  = "http"
+)
+
+// Annotations of static pods (pkg/kubelet/types/pod_update.go).
+const (
+	AnnotationHash   = "kubernetes.io/config.hash"   // the UID
+	AnnotationSource = "kubernetes.io/config.source" // "file" or "http"
+	AnnotationSeen   = "kubernetes.io/config.seen"   // when the pod was first read
+)
+
+// Origin is where a manifest comes from and for which node it is read.
+type Origin struct {
+	Source   string    // File or URL
+	Location string    // path or address; errors name it, and UIDs are made of it
+	NodeName string    // pods are bound to it and named for it; empty: they keep their names
+	Seen     time.Time // when it was read
+}
+
+// adopt makes a pod that was just decoded from raw a static pod of the node, and returns a sum of how it was written.
+// The scheme is that of the kubelet (pkg/kubelet/config/common.go, applyDefaults).
+func (o Origin) adopt(pod *corev1.Pod, raw []byte) string {
+	h := fnv.New128a()
+	h.Write(canonical(raw))
+	sum := hex.EncodeToString(h.Sum(nil))
+	if pod.UID == "" {
+		if o.Source == File {
+			fmt.Fprintf(h, "host:%sfile:%s", o.NodeName, o.Location)
+		} else {
+			fmt.Fprintf(h, "url:%s", o.Location)
+		}
+		pod.UID = types.UID(hex.EncodeToString(h.Sum(nil)))
+	}
+	if o.NodeName != "" {
+		pod.Name += "-" + strings.ToLower(o.NodeName)
+		pod.Spec.NodeName = o.NodeName
+	}
+	if pod.Namespace == "" {
+		pod.Namespace = metav1.NamespaceDefault
+	}
+	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, AnnotationHash, string(pod.UID))
+	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, AnnotationSource, o.Source)
+	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, AnnotationSeen, o.Seen.Format(time.RFC3339Nano))
+	if o.Source == File {
+		tolerateNoExecute(pod)
+	}
+	pod.Status = corev1.PodStatus{Phase: corev1.PodPending}
+	return sum
+}
+
+// tolerateNoExecute keeps a pod on its node whatever taints it gets.
+func tolerateNoExecute(pod *corev1.Pod) {
+	all := corev1.Toleration{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}
+	if !slices.ContainsFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool { return t.MatchToleration(&all) }) {
+		pod.Spec.Tolerations = append(pod.Spec.Tolerations, all)
+	}
+}
+
+// canonical writes JSON without blanks and with sorted keys, so that neither format nor order count.
+func canonical(raw []byte) []byte {
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber()
+	var v any
+	if dec.Decode(&v) != nil {
+		return raw
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		return raw
+	}
+	return b
+}
+
+// references returns an error for each object of the API server that a static pod refers to: there may be no API
+// server to get it from (pkg/api/pod/util.go, HasAPIObjectReference).
+func references(pod *corev1.Pod) field.ErrorList {
+	var errs field.ErrorList
+	spec, path := &pod.Spec, field.NewPath("spec")
+	refuse := func(set bool, path *field.Path, what string) {
+		if set {
+			errs = append(errs, field.Forbidden(path, "static pods may not reference "+what))
+		}
+	}
+	refuse(spec.ServiceAccountName != "", path.Child("serviceAccountName"), "service accounts")
+	refuse(len(spec.ImagePullSecrets) > 0, path.Child("imagePullSecrets"), "secrets")
+	refuse(len(spec.ResourceClaims) > 0, path.Child("resourceClaims"), "resource claims")
+	for i := range spec.Containers {
+		c, path := &spec.Containers[i], path.Child("containers").Index(i)
+		for i, from := range c.EnvFrom {
+			refuse(from.ConfigMapRef != nil, path.Child("envFrom").Index(i).Child("configMapRef"), "config maps")
+			refuse(from.SecretRef != nil, path.Child("envFrom").Index(i).Child("secretRef"), "secrets")
+		}
+		for i, e := range c.Env {
+			if from := e.ValueFrom; from != nil {
+				refuse(from.ConfigMapKeyRef != nil, path.Child("env").Index(i).Child("valueFrom", "configMapKeyRef"), "config maps")
+				refuse(from.SecretKeyRef != nil, path.Child("env").Index(i).Child("valueFrom", "secretKeyRef"), "secrets")
+			}
+		}
+	}
+	for i, v := range spec.Volumes {
+		path := path.Child("volumes").Index(i)
+		refuse(v.ConfigMap != nil, path.Child("configMap"), "config maps")
+		refuse(v.Secret != nil, path.Child("secret"), "secrets")
+		refuse(v.PersistentVolumeClaim != nil, path.Child("persistentVolumeClaim"), "persistent volume claims")
+		refuse(v.Ephemeral != nil, path.Child("ephemeral"), "persistent volume claims")
+		refuse(v.CSI != nil, path.Child("csi"), "CSI drivers")
+	}
+	return errs
+}

@@ -1,0 +1,50 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Update is all that a source wants to run, and all that is wrong with it.
+type Update struct {
+	// Pods are the pods of all manifests, by file name and then by position. They are shared and must not be changed.
+	Pods []*corev1.Pod
+	// Errs are the errors that hold now, by file name and then by line. They stay until they are fixed.
+	Errs []*Error
+	// Complete says that Pods is all there is. It is false as long as some manifest has not been read without error
+	// since the start: a pod that runs on the node and that no source has named may be meant to run.
+	Complete bool
+}
+
+func (u Update) equal(other Update) bool {
+	return u.Complete == other.Complete && slices.Equal(u.Pods, other.Pods) &&
+		slices.EqualFunc(u.Errs, other.Errs, func(a, b *Error) bool { return a.Error() == b.Error() })
+}
+
+// Error is one thing that is wrong with a manifest.
+type Error struct {
+	File  string // path or URL
+	Line  int    // in the file, from 1; zero where it has no line, such as for a file that cannot be opened
+	Field string // such as spec.containers[0].image; may be empty
+	Err   error
+}
+
+// Error returns "file:line: field: cause".
+func (e *Error) Error() string {
+	s := e.File
+	if e.Line > 0 {
+		s = fmt.Sprintf("%s:%d", s, e.Line)
+	}
+	if e.Field != "" {
+		s += ": " + e.Field
+	}
+	return s + ": " + e.Err.Error()
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }

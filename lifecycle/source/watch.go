@@ -1,0 +1,117 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// firstRetry is the time until a watch that failed is tried again. It doubles with each failure, up to the period.
+const firstRetry = time.Second
+
+// watch tells that something in a directory may have changed. It is only there for speed: without it, changes are
+// found by looking.
+type watch struct {
+	path    string // a directory, or a file whose directory is watched
+	period  time.Duration
+	logger  *slog.Logger
+	changed chan struct{} // ready after a change
+
+	watcher *fsnotify.Watcher // nil: none
+	target  os.FileInfo       // the directory that is watched
+	gone    atomic.Bool       // it was removed or renamed; another one may have its inode by now
+	relay   sync.WaitGroup
+	retry   time.Duration
+	retryAt time.Time
+}
+
+func newWatch(path string, period time.Duration, l *slog.Logger) *watch {
+	return &watch{path: path, period: period, logger: l, changed: make(chan struct{}, 1), retry: firstRetry}
+}
+
+// renew makes sure that what is watched is what the path names now.
+func (w *watch) renew(now time.Time) {
+	dir := w.path
+	info, err := os.Stat(dir)
+	if err == nil && !info.IsDir() {
+		dir = filepath.Dir(dir)
+		info, err = os.Stat(dir)
+	}
+	if err == nil && w.watcher != nil && !w.gone.Load() && os.SameFile(info, w.target) {
+		return
+	}
+	w.close()
+	if now.Before(w.retryAt) {
+		return
+	}
+	if err == nil {
+		err = w.start(dir)
+	}
+	if err != nil {
+		w.logger.Warn("Cannot watch manifests, looking from time to time", "path", w.path, "err", err, "retryIn", w.retry)
+		w.retryAt = now.Add(w.retry)
+		w.retry = min(2*w.retry, w.period)
+		return
+	}
+	w.target, w.retry, w.retryAt = info, firstRetry, time.Time{}
+}
+
+func (w *watch) start(dir string) error {
+	watcher, err := fsnotify.NewWatcher()
+	if err != nil {
+		return err
+	}
+	if err := watcher.Add(dir); err != nil {
+		watcher.Close()
+		return err
+	}
+	w.watcher = watcher
+	w.gone.Store(false)
+	w.relay.Go(func() {
+		for {
+			// An error is an overflow of the kernel's queue: changes that are not told apart.
+			select {
+			case e, ok := <-watcher.Events:
+				if !ok {
+					return
+				}
+				if e.Name == dir && e.Has(fsnotify.Remove|fsnotify.Rename) {
+					w.gone.Store(true)
+				}
+			case _, ok := <-watcher.Errors:
+				if !ok {
+					return
+				}
+			}
+			select {
+			case w.changed <- struct{}{}:
+			default:
+			}
+		}
+	})
+	return nil
+}
+
+// patience returns how long to wait for a change before looking anyway.
+func (w *watch) patience(now time.Time) time.Duration {
+	if w.watcher != nil {
+		return w.period
+	}
+	return max(0, min(w.period, w.retryAt.Sub(now)))
+}
+
+func (w *watch) close() {
+	if w.watcher != nil {
+		w.watcher.Close()
+		w.relay.Wait()
+		w.watcher = nil
+	}
+}
