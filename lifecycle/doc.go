@@ -1,0 +1,54 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package lifecycle brings pods to where their specs want them: it decides what a pod needs next, does it through a
+// cri.Runtime, and says what has become of it. It neither reads manifests (package source does), nor watches the
+// runtime (an [Observer] does, such as *pleg.Generator), nor talks to an API server.
+//
+// # Model
+//
+// [Plan] is a pure function: a pod's spec, what the runtime has of it, and the time give the [Actions] that bring
+// the two together. [Status] and [Phase] are pure as well: they say how an API user sees the same state. Nothing is
+// remembered that is not in the runtime: restart counts, back-offs and grace periods are read back from attempts and
+// annotations, so an agent that is killed at any moment and started again goes on where it was, and touches no
+// container that runs as it should.
+//
+// A [Reconciler] is the loop around them. It has one goroutine for each pod, which waits for an observation newer
+// than what it did last, plans, acts, publishes the status, and sleeps until something changes. A call that hangs
+// delays its own pod only; the number of pods that are being started at once is bounded, and a start that takes
+// long lends its place to the next.
+//
+//	generator := pleg.New(runtime, pleg.Options{Sink: func(events []pleg.Event) { ... reconciler.Changed(uids...) }})
+//	reconciler := lifecycle.New(runtime, generator, lifecycle.Options{})
+//	reconciler.Set(lifecycle.PodSet{Source: "file", Pods: pods})
+//	reconciler.Run(ctx)
+//
+// # What is in it and what is not yet
+//
+// The regular containers of a pod, with restart policies and rules, CrashLoopBackOff, changes of the spec, grace
+// periods, sandboxes. Pods that need more (init containers, volumes, hooks, probes) are refused by [Reconciler.Set]
+// with an error that names the field; they are never run without it.
+//
+// # Orphans
+//
+// A pod that only the runtime knows is taken down once every source has reported completely, if it carries the
+// agent's own [LabelOwner]. Others on the same runtime are left alone.
+//
+// # Errors
+//
+// A failure is told to Hooks.Error, shows as the reason of the waiting container, and is tried again after 1 s,
+// doubling to 10 s, plus up to half of it at random; every one to one and a half seconds while the runtime is away.
+//
+// # Differs from the kubelet
+//
+//   - CrashLoopBackOff survives a restart of the agent: it is kept in an annotation of the container.
+//   - A container that was created but never started is started; the kubelet creates another and counts a restart.
+//   - Failed syncs are tried again sooner (the kubelet waits 10 to 15 s).
+//   - Orphans get the grace period that was noted when they were made; the kubelet gives them 2 s.
+//   - A running container whose name is no longer in the spec is stopped.
+//   - Dead sandboxes, dead containers but the newest of each name, and the logs of pods that are gone are removed
+//     at once, not by a garbage collector.
+//   - A deleted static pod ends as Succeeded or Failed like any other.
+//
+// Test kit: package critest has a runtime in memory and in virtual time.
+package lifecycle

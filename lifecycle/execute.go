@@ -1,0 +1,231 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+)
+
+// do carries out a plan, in the order of Actions. A failure ends what builds on it and nothing else.
+func (w *worker) do(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a *Actions) error {
+	if err := w.stop(ctx, a); err != nil {
+		return err
+	}
+	var errs []error
+	for _, id := range a.Remove {
+		errs = append(errs, w.r.runtime.RemoveContainer(ctx, id))
+	}
+	if a.Sandbox != nil || len(a.Start) > 0 {
+		release, err := w.slot(ctx)
+		if err != nil {
+			return err
+		}
+		errs = append(errs, w.start(ctx, pod, observed, a))
+		release()
+	}
+	for _, id := range a.RemoveSandbox {
+		errs = append(errs, w.r.runtime.RemoveSandbox(ctx, id))
+	}
+	return errors.Join(errs...)
+}
+
+// stop kills containers, all at the same time, and then stops sandboxes.
+func (w *worker) stop(ctx context.Context, a *Actions) error {
+	errs := make([]error, len(a.Kill))
+	var wg sync.WaitGroup
+	for i, k := range a.Kill {
+		w.log("kill container", "container", k.Name, "id", k.ID, "grace", k.Grace, "reason", k.Reason)
+		wg.Go(func() { errs[i] = w.r.runtime.StopContainer(ctx, k.ID, k.Grace) })
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	for _, id := range a.StopSandboxes {
+		if err := w.r.runtime.StopSandbox(ctx, id); err != nil {
+			return err
+		}
+		w.stopped[id] = true
+	}
+	return nil
+}
+
+// slot waits for a place among the pods that are being started. A place that is held for longer than SlowAfter is
+// given up while the work goes on, so that calls that hang cannot take all places.
+func (w *worker) slot(ctx context.Context) (release func(), err error) {
+	select {
+	case w.r.slots <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	free := sync.OnceFunc(func() { <-w.r.slots })
+	timer := time.AfterFunc(w.r.opts.SlowAfter, func() {
+		w.log("slow start", "after", w.r.opts.SlowAfter)
+		free()
+	})
+	return func() { timer.Stop(); free() }, nil
+}
+
+// start creates the sandbox, if one is planned, and starts containers in it, each independent of the others.
+func (w *worker) start(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a *Actions) error {
+	attempt, ips := w.sandboxInUse(observed, a)
+	sandbox, err := podspec.Sandbox(pod, attempt, w.r.opts.Spec)
+	if err != nil {
+		return err
+	}
+	sandbox.Labels[LabelOwner] = w.r.opts.Owner
+	sandbox.Annotations = maps.Clone(sandbox.Annotations)
+	if sandbox.Annotations == nil {
+		sandbox.Annotations = map[string]string{}
+	}
+	sandbox.Annotations[AnnotationNetwork] = network(pod).String()
+	id := a.SandboxID
+	if a.Sandbox != nil {
+		if id, ips, err = w.runSandbox(ctx, &sandbox, a.SandboxChanged); err != nil {
+			for _, s := range a.Start {
+				w.held[s.Container.Name] = Held{Reason: ReasonContainerCreating, Message: err.Error()}
+			}
+			return err
+		}
+	}
+	var errs []error
+	for _, s := range a.Start {
+		err := w.startContainer(ctx, pod, s, id, &sandbox, ips)
+		if err == nil {
+			delete(w.held, s.Container.Name)
+			continue
+		}
+		held := Held{Reason: ReasonRunError, Message: err.Error()}
+		if se := (*StartError)(nil); errors.As(err, &se) {
+			held = Held{Reason: se.Reason, Message: se.Err.Error()}
+		}
+		w.held[s.Container.Name] = held
+		errs = append(errs, fmt.Errorf("start container %s: %w", s.Container.Name, err))
+	}
+	return errors.Join(errs...)
+}
+
+// sandboxInUse returns the attempt of the sandbox that containers are started in, and its addresses if it exists.
+func (w *worker) sandboxInUse(observed cri.Pod, a *Actions) (attempt uint32, ips []string) {
+	if a.Sandbox != nil {
+		return a.Sandbox.Attempt, nil
+	}
+	newest := newestSandbox(observed.Sandboxes)
+	return newest.Attempt, newest.IPs
+}
+
+func (w *worker) runSandbox(ctx context.Context, c *cri.SandboxConfig, why string) (id string, ips []string, err error) {
+	if c.LogDirectory != "" {
+		if err := os.MkdirAll(c.LogDirectory, 0o755); err != nil {
+			return "", nil, fmt.Errorf("log directory: %w", err)
+		}
+	}
+	w.log("run sandbox", "attempt", c.Attempt, "why", why)
+	id, err = w.r.runtime.RunSandbox(ctx, c)
+	if err != nil {
+		return "", nil, err
+	}
+	ips, err = w.addresses(ctx, id)
+	return id, ips, err
+}
+
+// addresses returns the addresses of a sandbox that was just created.
+func (w *worker) addresses(ctx context.Context, sandboxID string) ([]string, error) {
+	if w.r.inspector != nil {
+		s, err := w.r.inspector.SandboxStatus(ctx, sandboxID)
+		return s.IPs, err
+	}
+	snap, err := w.r.runtime.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i := range snap.Sandboxes {
+		if snap.Sandboxes[i].ID == sandboxID {
+			return snap.Sandboxes[i].IPs, nil
+		}
+	}
+	return nil, &cri.Error{Op: "List", ID: sandboxID, Err: cri.ErrNotFound}
+}
+
+// startContainer brings one container to life: image, create, start.
+func (w *worker) startContainer(
+	ctx context.Context, pod *corev1.Pod, s Start, sandboxID string, sandbox *cri.SandboxConfig, ips []string,
+) error {
+	if s.CreatedID != "" {
+		return w.startCreated(ctx, s)
+	}
+	launch := podspec.Launch{Attempt: s.Attempt, PodIPs: ips}
+	if s.CrashLoop != "" {
+		launch.Annotations = map[string]string{AnnotationCrashLoop: s.CrashLoop}
+	}
+	if w.r.opts.Images != nil {
+		image, err := w.r.opts.Images.Ensure(ctx, pod, s.Container, sandbox)
+		if err != nil {
+			return err
+		}
+		launch.Image, launch.ImageRef = &image, image.ID
+	}
+	config, err := podspec.Container(pod, s.Container, launch, w.r.opts.Spec)
+	if err != nil {
+		return &StartError{Reason: ReasonCreateConfigError, Err: err}
+	}
+	config.Labels[LabelOwner] = w.r.opts.Owner
+	if sandbox.LogDirectory != "" && config.LogPath != "" {
+		if err := os.MkdirAll(filepath.Join(sandbox.LogDirectory, filepath.Dir(config.LogPath)), 0o755); err != nil {
+			return &StartError{Reason: ReasonCreateError, Err: err}
+		}
+	}
+	id, err := w.r.runtime.CreateContainer(ctx, sandboxID, &config, sandbox)
+	if err != nil {
+		return &StartError{Reason: ReasonCreateError, Err: err}
+	}
+	w.log("start container", "container", s.Container.Name, "id", id, "attempt", s.Attempt)
+	if err := w.r.runtime.StartContainer(ctx, id); err != nil {
+		return &StartError{Reason: ReasonRunError, Err: err}
+	}
+	return nil
+}
+
+// startCreated starts a container that was created before, by this agent or by one that died in between.
+func (w *worker) startCreated(ctx context.Context, s Start) error {
+	w.log("start container", "container", s.Container.Name, "id", s.CreatedID, "attempt", s.Attempt, "created", "before")
+	err := w.r.runtime.StartContainer(ctx, s.CreatedID)
+	if err == nil {
+		return nil
+	}
+	return &StartError{Reason: ReasonRunError, Err: err}
+}
+
+// forget removes what the agent itself kept of the pod: its logs.
+func (w *worker) forget() {
+	// The names of an orphan come from the runtime; they must not lead out of the log directory.
+	for _, part := range []string{w.id.Namespace, w.id.Name, w.id.UID} {
+		if part == "" || strings.ContainsAny(part, "/_") || part[0] == '.' {
+			return
+		}
+	}
+	dir := podspec.LogDirectory(cmp.Or(w.r.opts.Spec.LogRoot, podspec.DefaultLogRoot), w.id)
+	if err := os.RemoveAll(dir); err != nil {
+		w.r.opts.Logger.Warn("remove pod logs", "pod", w.id.Name, "namespace", w.id.Namespace, "error", err)
+	}
+	w.log("pod is gone")
+}
+
+func (w *worker) log(msg string, args ...any) {
+	w.r.opts.Logger.Info(msg, append([]any{"pod", w.id.Name, "namespace", w.id.Namespace, "uid", w.id.UID}, args...)...)
+}

@@ -1,0 +1,397 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+)
+
+// LabelOwner marks the sandboxes and containers of an agent. Only what carries the agent's own mark is taken down as
+// an orphan, so that an agent on a shared runtime leaves the pods of others alone.
+const LabelOwner = "nodeagent/owner"
+
+// Observer tells what the runtime holds. *pleg.Generator is one.
+type Observer interface {
+	// NewerThan waits for a reading of the pod that began after t and returns it, or the error of that reading. A
+	// pod that the runtime does not have is a Pod without sandboxes and containers.
+	NewerThan(ctx context.Context, uid string, t time.Time) (cri.Pod, error)
+	// Relist asks for a new reading of one pod, soon. It does not wait.
+	Relist(uid string)
+	// Pods returns every pod of the runtime.
+	Pods() []cri.Pod
+}
+
+// Options configures a [Reconciler]. The zero value is for production.
+type Options struct {
+	// Owner is written to LabelOwner. Empty means "nodeagent".
+	Owner string
+	// Spec is what configs are made from beside the pod.
+	Spec podspec.Options
+	// Images makes images present. Nil means PullPolicy where the runtime has images, else no image is looked at.
+	Images ImageSource
+	// Sources names the sources that must have reported completely before a pod of the runtime that no source
+	// wants is taken down. Empty: the first complete set is enough.
+	Sources []string
+	// Parallel is how many pods are started at the same time. Zero means twice the processors, at least 4.
+	Parallel int
+	// SlowAfter is when a start that hangs gives its place to the next pod; it goes on all the same. Zero means 10 s.
+	SlowAfter time.Duration
+	// Resync is how often a pod is looked at although nothing has changed; up to half is added at random. Zero
+	// means 1 minute.
+	Resync time.Duration
+	// Rand returns a number in [0,1) for jitter. Nil means math/rand/v2.
+	Rand func() float64
+	// Logger gets what is done to pods. Nil discards.
+	Logger *slog.Logger
+	// Hooks are told what happens.
+	Hooks Hooks
+}
+
+// Hooks are called by the goroutine of a pod, for one pod one after the other, with no lock held. A hook that blocks
+// delays its pod. Any may be nil.
+type Hooks struct {
+	// Status is called when the status of a pod has changed. Both arguments must not be written to.
+	Status func(pod *corev1.Pod, status *corev1.PodStatus)
+	// Gone is called when nothing of a pod is left.
+	Gone func(pod cri.PodIdentity)
+	// Error is called for each failed attempt to bring a pod to where it should be, with the wait before the next.
+	Error func(pod cri.PodIdentity, err error, retry time.Duration)
+}
+
+// PodSet is all pods that one source wants.
+type PodSet struct {
+	Source string
+	Pods   []*corev1.Pod
+	// Incomplete says that the source could not read all of its pods. Pods that it named before and does not name
+	// now are taken down all the same; pods that only the runtime knows are left alone until a complete set.
+	Incomplete bool
+}
+
+// Reconciler brings pods to where their specs want them, each on its own: a pod whose runtime calls hang or fail
+// delays no other. Make one with [New].
+type Reconciler struct {
+	runtime   cri.Runtime
+	inspector cri.Inspector // nil: the runtime has none
+	observer  Observer
+	opts      Options
+	slots     chan struct{}
+	kick      chan struct{} // the set of workers may have to change
+
+	mu       sync.Mutex
+	sources  []PodSet           // in the order in which they first reported
+	workers  map[string]*worker // by pod UID
+	draining bool
+	drained  chan struct{} // closed when draining and no worker is left
+}
+
+// New returns a Reconciler that drives a runtime by what an observer sees of it. It starts nothing; see [Reconciler.Run].
+func New(rt cri.Runtime, observer Observer, o Options) *Reconciler {
+	if rt == nil || observer == nil {
+		panic("lifecycle.New: nil runtime or observer")
+	}
+	if o.Owner == "" {
+		o.Owner = "nodeagent"
+	}
+	if o.Parallel <= 0 {
+		o.Parallel = max(4, 2*runtime.GOMAXPROCS(0))
+	}
+	if o.SlowAfter <= 0 {
+		o.SlowAfter = 10 * time.Second
+	}
+	if o.Resync <= 0 {
+		o.Resync = time.Minute
+	}
+	if o.Rand == nil {
+		o.Rand = rand.Float64
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if images, ok := rt.(cri.Images); ok && o.Images == nil {
+		if puller, ok := rt.(cri.Puller); ok {
+			o.Images = PullPolicy{Images: images, Puller: puller}
+		}
+	}
+	inspector, _ := rt.(cri.Inspector)
+	return &Reconciler{
+		runtime: rt, inspector: inspector, observer: observer, opts: o,
+		slots:   make(chan struct{}, o.Parallel),
+		kick:    make(chan struct{}, 1),
+		workers: map[string]*worker{},
+		drained: make(chan struct{}),
+	}
+}
+
+// Set replaces what a source wants. It does not wait. Pods are not copied and must not be written to afterwards. A
+// pod that is invalid or that this version cannot run is refused, with an error that names it and the field; where a
+// pod of its UID is running, that one goes on as it was.
+func (r *Reconciler) Set(set PodSet) error {
+	var errs []error
+	accepted := make([]*corev1.Pod, 0, len(set.Pods))
+	r.mu.Lock()
+	for _, pod := range set.Pods {
+		if err := check(pod); err != nil {
+			errs = append(errs, err)
+			w := r.workers[string(pod.UID)]
+			if w == nil || w.spec() == nil {
+				continue
+			}
+			pod = w.spec()
+		}
+		accepted = append(accepted, pod)
+	}
+	set.Pods = accepted
+	if i := slices.IndexFunc(r.sources, func(s PodSet) bool { return s.Source == set.Source }); i >= 0 {
+		r.sources[i] = set
+	} else {
+		r.sources = append(r.sources, set)
+	}
+	r.mu.Unlock()
+	r.wake()
+	return errors.Join(errs...)
+}
+
+// check returns why a pod cannot be run, or nil.
+func check(pod *corev1.Pod) error {
+	errs := podspec.Validate(pod)
+	if len(errs) == 0 {
+		errs = podspec.Unsupported(pod)
+	}
+	if pod.UID == "" || len(errs) > 0 {
+		err := errs.ToAggregate().(error)
+		return fmt.Errorf("pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	return nil
+}
+
+// Changed tells the Reconciler that the runtime's view of these pods has changed. It does not wait.
+func (r *Reconciler) Changed(uids ...string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, uid := range uids {
+		if w := r.workers[uid]; w != nil {
+			w.poke()
+		} else {
+			r.wake()
+		}
+	}
+}
+
+// Drain takes every pod down and returns when none is left or ctx ends. Run must be running; what sources want from
+// now on is ignored.
+func (r *Reconciler) Drain(ctx context.Context) error {
+	r.mu.Lock()
+	r.draining = true
+	r.mu.Unlock()
+	r.wake()
+	select {
+	case <-r.drained:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("drain: %w", ctx.Err())
+	}
+}
+
+// Run drives pods until ctx ends, and then leaves them as they are. It is called once and returns nil when all that
+// it started has ended.
+func (r *Reconciler) Run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	// Nothing can be decided before the runtime has been read once.
+	for {
+		if _, err := r.observer.NewerThan(ctx, "", time.Time{}); err == nil {
+			break
+		}
+		if !sleep(ctx, time.Second) {
+			return nil
+		}
+	}
+	for {
+		for _, w := range r.settle() {
+			wg.Go(func() {
+				w.run(ctx)
+				r.retire(w)
+			})
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-r.kick:
+		}
+	}
+}
+
+// wake makes Run look at the set of workers again.
+func (r *Reconciler) wake() {
+	select {
+	case r.kick <- struct{}{}:
+	default:
+	}
+}
+
+// retire forgets a worker whose pod is gone.
+func (r *Reconciler) retire(w *worker) {
+	r.mu.Lock()
+	delete(r.workers, w.id.UID)
+	r.mu.Unlock()
+	r.wake()
+}
+
+// settle fits the set of workers to what is wanted and to what the runtime has, and returns the workers to start.
+func (r *Reconciler) settle() []*worker {
+	observed := r.observer.Pods()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	wanted := r.wanted()
+	for uid, w := range r.workers {
+		if pod := wanted[uid]; pod != nil {
+			w.update(pod)
+		} else {
+			w.end()
+		}
+	}
+	var started []*worker
+	names := make(map[string]bool, len(r.workers)) // that a pod still holds
+	for _, w := range r.workers {
+		names[w.id.Namespace+"/"+w.id.Name] = true
+	}
+	add := func(id cri.PodIdentity, pod *corev1.Pod) {
+		w := newWorker(r, id, pod)
+		r.workers[id.UID] = w
+		names[id.Namespace+"/"+id.Name] = true
+		started = append(started, w)
+	}
+	for _, id := range r.orphans(observed, wanted) {
+		add(id, nil)
+	}
+	for _, pod := range r.inOrder(wanted) {
+		uid := string(pod.UID)
+		// A pod of the same name that is still ending goes first: they share a name in the world.
+		if r.workers[uid] == nil && !names[pod.Namespace+"/"+pod.Name] {
+			add(cri.PodIdentity{UID: uid, Name: pod.Name, Namespace: pod.Namespace}, pod)
+		}
+	}
+	if r.draining && len(r.workers) == 0 {
+		r.closeDrained()
+	}
+	return started
+}
+
+func (r *Reconciler) closeDrained() {
+	select {
+	case <-r.drained:
+	default:
+		close(r.drained)
+	}
+}
+
+// wanted returns what the sources want, by UID; of two pods with one UID that of the earlier source.
+func (r *Reconciler) wanted() map[string]*corev1.Pod {
+	pods := map[string]*corev1.Pod{}
+	if r.draining {
+		return pods
+	}
+	for _, s := range r.sources {
+		for _, pod := range s.Pods {
+			if pods[string(pod.UID)] == nil {
+				pods[string(pod.UID)] = pod
+			}
+		}
+	}
+	return pods
+}
+
+// inOrder returns pods in the order in which the sources gave them.
+func (r *Reconciler) inOrder(wanted map[string]*corev1.Pod) []*corev1.Pod {
+	pods := make([]*corev1.Pod, 0, len(wanted))
+	for _, s := range r.sources {
+		for _, pod := range s.Pods {
+			if wanted[string(pod.UID)] == pod {
+				pods = append(pods, pod)
+			}
+		}
+	}
+	return pods
+}
+
+// orphans returns the pods that only the runtime knows and that have to go: those that stand in the way of a wanted
+// pod of the same name, and, once every source has reported completely, all others.
+func (r *Reconciler) orphans(observed []cri.Pod, wanted map[string]*corev1.Pod) []cri.PodIdentity {
+	all := r.complete()
+	names := make(map[string]bool, len(wanted))
+	for _, pod := range wanted {
+		names[pod.Namespace+"/"+pod.Name] = true
+	}
+	var ids []cri.PodIdentity
+	for i := range observed {
+		p := &observed[i]
+		if wanted[p.UID] != nil || r.workers[p.UID] != nil || !r.owns(p) {
+			continue
+		}
+		if all || names[p.Namespace+"/"+p.Name] {
+			ids = append(ids, p.PodIdentity)
+		}
+	}
+	return ids
+}
+
+// complete tells whether all that is wanted is known.
+func (r *Reconciler) complete() bool {
+	if r.draining {
+		return true
+	}
+	done := map[string]bool{}
+	for _, s := range r.sources {
+		if s.Incomplete {
+			return false
+		}
+		done[s.Source] = true
+	}
+	for _, name := range r.opts.Sources {
+		if !done[name] {
+			return false
+		}
+	}
+	return len(done) > 0
+}
+
+// owns tells whether a pod of the runtime was made by an agent of the same name.
+func (r *Reconciler) owns(p *cri.Pod) bool {
+	for i := range p.Sandboxes {
+		if p.Sandboxes[i].Labels[LabelOwner] == r.opts.Owner {
+			return true
+		}
+	}
+	for i := range p.Containers {
+		if p.Containers[i].Labels[LabelOwner] == r.opts.Owner {
+			return true
+		}
+	}
+	return false
+}
+
+// sleep waits for d, or returns false when ctx ends first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}

@@ -1,0 +1,424 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/critest"
+	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+	"github.com/seed81659283/nodeagent/pleg"
+)
+
+// node is an agent on a runtime in memory, inside a synctest bubble.
+type node struct {
+	t          *testing.T
+	rt         *critest.Runtime
+	reconciler *lifecycle.Reconciler
+	stop       func() // ends the agent as a crash would, and waits until its goroutines have returned
+
+	mu       sync.Mutex
+	statuses map[string]*corev1.PodStatus // newest by pod name
+	history  []string                     // "name phase reason" as it changed
+	errs     []string
+	gone     []string
+}
+
+// boot starts an agent on a runtime; via is what the agent talks to, rt itself or a wrapper of it.
+func boot(t *testing.T, rt *critest.Runtime, via cri.Runtime, o lifecycle.Options) *node {
+	n := &node{t: t, rt: rt, statuses: map[string]*corev1.PodStatus{}}
+	o.Spec.LogRoot = t.TempDir()
+	o.Hooks = lifecycle.Hooks{
+		Status: func(pod *corev1.Pod, st *corev1.PodStatus) {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			n.statuses[pod.Name] = st
+			line := pod.Name + " " + string(st.Phase)
+			for _, c := range st.ContainerStatuses {
+				if c.State.Waiting != nil && c.State.Waiting.Reason != lifecycle.ReasonContainerCreating {
+					line += " " + c.State.Waiting.Reason
+				}
+			}
+			if len(n.history) == 0 || n.history[len(n.history)-1] != line {
+				n.history = append(n.history, line)
+			}
+		},
+		Gone: func(pod cri.PodIdentity) {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			n.gone = append(n.gone, pod.Name)
+		},
+		Error: func(_ cri.PodIdentity, err error, _ time.Duration) {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			n.errs = append(n.errs, err.Error())
+		},
+	}
+	generator := pleg.New(via, pleg.Options{Sink: func(events []pleg.Event) {
+		for _, e := range events {
+			n.reconciler.Changed(e.PodUID)
+		}
+	}})
+	n.reconciler = lifecycle.New(via, generator, o)
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = generator.Run(ctx) })
+	wg.Go(func() { _ = n.reconciler.Run(ctx) })
+	n.stop = func() { cancel(); wg.Wait() }
+	t.Cleanup(n.stop)
+	return n
+}
+
+func (n *node) set(pods ...*corev1.Pod) {
+	n.t.Helper()
+	require.NoError(n.t, n.reconciler.Set(lifecycle.PodSet{Source: "test", Pods: pods}))
+}
+
+func (n *node) phase(name string) corev1.PodPhase {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if st := n.statuses[name]; st != nil {
+		return st.Phase
+	}
+	return ""
+}
+
+// left returns the pods of which nothing is left, by name.
+func (n *node) left() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Sorted(slices.Values(n.gone))
+}
+
+// last returns the newest line of the history.
+func (n *node) last() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.history[len(n.history)-1]
+}
+
+// reason returns why the first container of a pod waits.
+func (n *node) reason(name string) string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.statuses[name].ContainerStatuses[0].State.Waiting.Reason
+}
+
+func (n *node) errors() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return strings.Join(n.errs, "\n")
+}
+
+// objects counts what the runtime holds.
+func (n *node) objects() (sandboxes, containers int) {
+	snap, err := n.rt.List(n.t.Context())
+	require.NoError(n.t, err)
+	return len(snap.Sandboxes), len(snap.Containers)
+}
+
+func testPod(name string, containers ...string) *corev1.Pod {
+	grace := int64(5)
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID("uid-" + name)},
+		Spec: corev1.PodSpec{
+			RestartPolicy: corev1.RestartPolicyAlways, TerminationGracePeriodSeconds: &grace,
+		},
+	}
+	if len(containers) == 0 {
+		containers = []string{"main"}
+	}
+	for _, c := range containers {
+		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: c, Image: "busybox"})
+	}
+	podspec.Default(pod)
+	return pod
+}
+
+func ops(rt *critest.Runtime, op string) int { return len(rt.Calls(op)) }
+
+func TestReconcilerRunsPodsAndTakesThemDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		n := boot(t, rt, rt, lifecycle.Options{})
+		n.set(testPod("a"), testPod("b", "one", "two"))
+		time.Sleep(time.Second)
+		require.Equal(t, corev1.PodRunning, n.phase("a"))
+		require.Equal(t, corev1.PodRunning, n.phase("b"))
+		require.Equal(t, 2, ops(rt, "RunPodSandbox"))
+		require.Equal(t, 3, ops(rt, "StartContainer"))
+
+		n.set(testPod("a"))
+		time.Sleep(time.Second)
+		sandboxes, containers := n.objects()
+		require.Equal(t, 1, sandboxes)
+		require.Equal(t, 1, containers)
+		require.Equal(t, []string{"b"}, n.left())
+
+		time.Sleep(10 * time.Minute)
+		require.Equal(t, 3, ops(rt, "StartContainer"), "an idle pod is left alone")
+		require.Empty(t, n.errors())
+	})
+}
+
+func TestReconcilerHonoursTheGracePeriod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{"main": critest.IgnoreTERM()})})
+		n := boot(t, rt, rt, lifecycle.Options{})
+		n.set(testPod("a"))
+		time.Sleep(time.Second)
+		n.set()
+		time.Sleep(4900 * time.Millisecond)
+		c, ok := rt.Container("a/main")
+		require.True(t, ok)
+		require.Equal(t, cri.ContainerRunning, c.State)
+		time.Sleep(200 * time.Millisecond)
+		sandboxes, containers := n.objects()
+		require.Zero(t, sandboxes+containers)
+	})
+}
+
+// The back-off is in the runtime, not in the agent: one that is started anew goes on waiting where the last one was.
+func TestCrashLoopSurvivesTheAgent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script {
+			return critest.ExitAfter(time.Second, 1)
+		}})
+		n := boot(t, rt, rt, lifecycle.Options{})
+		n.set(testPod("a"))
+		time.Sleep(3 * time.Second) // first life 0-1 s, second 1-2 s, then 10 s of back-off
+		require.Equal(t, 2, ops(rt, "StartContainer"))
+		require.Equal(t, "a Running CrashLoopBackOff", n.last())
+		n.stop()
+
+		n = boot(t, rt, rt, lifecycle.Options{})
+		n.set(testPod("a"))
+		time.Sleep(8500 * time.Millisecond)
+		require.Equal(t, 2, ops(rt, "StartContainer"), "11.5 s: still waiting")
+		time.Sleep(time.Second)
+		require.Equal(t, 3, ops(rt, "StartContainer"), "12.5 s: started")
+		time.Sleep(20 * time.Second)
+		require.Equal(t, 3, ops(rt, "StartContainer"), "32.5 s: waits 20 s from 13 s")
+		time.Sleep(time.Second)
+		require.Equal(t, 4, ops(rt, "StartContainer"))
+		c, _ := rt.Container("a/main")
+		require.Equal(t, uint32(3), c.Attempt)
+		_, containers := n.objects()
+		require.LessOrEqual(t, containers, 2, "old lives are removed")
+	})
+}
+
+func TestJobsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{
+			"ok": critest.ExitAfter(time.Minute, 0), "bad": critest.ExitAfter(time.Minute, 3),
+		})})
+		n := boot(t, rt, rt, lifecycle.Options{})
+		good, bad := testPod("good", "ok"), testPod("bad", "bad")
+		good.Spec.RestartPolicy, bad.Spec.RestartPolicy = corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever
+		n.set(good, bad)
+		time.Sleep(2 * time.Minute)
+		require.Equal(t, corev1.PodSucceeded, n.phase("good"))
+		require.Equal(t, corev1.PodFailed, n.phase("bad"))
+		snap, _ := rt.List(t.Context())
+		for _, sb := range snap.Sandboxes {
+			require.Equal(t, cri.SandboxNotReady, sb.State, "a finished pod gives its network back")
+		}
+		stops := ops(rt, "StopPodSandbox")
+		time.Sleep(time.Hour)
+		require.Equal(t, stops, ops(rt, "StopPodSandbox"), "and is then left alone")
+
+		n.stop()
+		n = boot(t, rt, rt, lifecycle.Options{})
+		n.set(good, bad)
+		time.Sleep(10 * time.Minute)
+		require.Equal(t, corev1.PodSucceeded, n.phase("good"), "a new agent knows that they are done")
+		require.Equal(t, corev1.PodFailed, n.phase("bad"))
+		require.Equal(t, 2, ops(rt, "StartContainer"))
+	})
+}
+
+func TestChangedImageReplacesTheContainer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		n := boot(t, rt, rt, lifecycle.Options{})
+		n.set(testPod("a"))
+		time.Sleep(time.Second)
+		pod := testPod("a")
+		pod.Spec.Containers[0].Image = "busybox:2"
+		n.set(pod)
+		time.Sleep(time.Second)
+		c, _ := rt.Container("a/main")
+		require.Equal(t, "busybox:2", c.Image.UserSpecifiedImage)
+		require.Equal(t, uint32(1), c.Attempt)
+		require.Equal(t, 1, ops(rt, "RunPodSandbox"))
+	})
+}
+
+// A manifest that was edited is another pod of the same name: the old one ends before the new one begins, also when
+// the edit happened while no agent ran and when another manifest cannot be read.
+func TestSuccessorWaitsForItsPredecessor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.IgnoreTERM() }})
+		n := boot(t, rt, rt, lifecycle.Options{})
+		n.set(testPod("a"))
+		time.Sleep(time.Second)
+		n.stop()
+
+		n = boot(t, rt, rt, lifecycle.Options{})
+		successor := testPod("a")
+		successor.UID = "uid-a-2"
+		require.NoError(t, n.reconciler.Set(lifecycle.PodSet{Source: "test", Pods: []*corev1.Pod{successor}, Incomplete: true}))
+		time.Sleep(4 * time.Second)
+		require.Equal(t, 1, ops(rt, "RunPodSandbox"))
+		time.Sleep(2 * time.Second)
+		require.Equal(t, 2, ops(rt, "RunPodSandbox"))
+		sandboxes, _ := n.objects()
+		require.Equal(t, 1, sandboxes)
+		require.Equal(t, corev1.PodRunning, n.phase("a"))
+	})
+}
+
+func TestOrphans(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.IgnoreTERM() }})
+		n := boot(t, rt, rt, lifecycle.Options{})
+		n.set(testPod("mine"))
+		time.Sleep(time.Second)
+		n.stop()
+		_, err := rt.RunSandbox(t.Context(), &cri.SandboxConfig{
+			Pod: cri.PodIdentity{UID: "other", Name: "other", Namespace: "kube-system"},
+		})
+		require.NoError(t, err)
+
+		n = boot(t, rt, rt, lifecycle.Options{Sources: []string{"test", "more"}})
+		n.set()
+		time.Sleep(time.Minute)
+		sandboxes, _ := n.objects()
+		require.Equal(t, 2, sandboxes, "a source has not spoken yet")
+		require.NoError(t, n.reconciler.Set(lifecycle.PodSet{Source: "more", Incomplete: true}))
+		time.Sleep(time.Minute)
+		sandboxes, _ = n.objects()
+		require.Equal(t, 2, sandboxes, "a source could not read all of its pods")
+		require.NoError(t, n.reconciler.Set(lifecycle.PodSet{Source: "more"}))
+		time.Sleep(4 * time.Second)
+		sandboxes, _ = n.objects()
+		require.Equal(t, 2, sandboxes, "the orphan has its own grace period of 5 s")
+		time.Sleep(2 * time.Second)
+		snap, _ := rt.List(t.Context())
+		require.Len(t, snap.Sandboxes, 1)
+		require.Equal(t, "other", snap.Sandboxes[0].Pod.UID, "what others made is left alone")
+	})
+}
+
+// faulty wraps a runtime with all that the agent uses beside the faults.
+type faulty struct {
+	*critest.Faults
+	cri.EventStreamer
+	cri.PodLister
+}
+
+func TestAHungCallDelaysItsPodAlone(t *testing.T) {
+	for _, op := range []string{"RunPodSandbox", "CreateContainer", "StartContainer"} {
+		t.Run(op, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				rt := critest.New(critest.Options{})
+				var hung sync.Map
+				via := faulty{&critest.Faults{Runtime: rt, Around: func(ctx context.Context, o, id string, call func() error) error {
+					if o == op && strings.Contains(id, "bad") {
+						hung.Store(id, true)
+						return critest.Hang(ctx)
+					}
+					return call()
+				}}, rt, rt}
+				n := boot(t, rt, via, lifecycle.Options{Parallel: 2})
+				var pods []*corev1.Pod
+				for i := range 5 {
+					pods = append(pods, testPod(fmt.Sprintf("bad%d", i)))
+				}
+				for i := range 20 {
+					pods = append(pods, testPod(fmt.Sprintf("good%d", i)))
+				}
+				n.set(pods...)
+				// Two places, five that hang: each gives its place back after 10 s.
+				time.Sleep(31 * time.Second)
+				for i := range 20 {
+					require.Equal(t, corev1.PodRunning, n.phase(fmt.Sprintf("good%d", i)))
+				}
+				n.set(pods[5:]...)
+				time.Sleep(10 * time.Second)
+				count := 0
+				hung.Range(func(any, any) bool { count++; return true })
+				require.Equal(t, 5, count)
+				require.Len(t, n.left(), 5, "a deleted pod does not wait for its call to return")
+			})
+		})
+	}
+}
+
+func TestFailuresAreShownAndTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{Images: []cri.Image{}, Pull: func(context.Context, cri.ImageSpec, *cri.Auth) (cri.Image, error) {
+			return cri.Image{}, errors.New("registry says no")
+		}})
+		n := boot(t, rt, rt, lifecycle.Options{Rand: func() float64 { return 0 }})
+		never := testPod("never")
+		never.Spec.Containers[0].ImagePullPolicy = corev1.PullNever
+		n.set(testPod("a"), never)
+		time.Sleep(500 * time.Millisecond)
+		require.Equal(t, corev1.PodPending, n.phase("a"))
+		require.Equal(t, "ErrImagePull", n.reason("a"))
+		require.Equal(t, "ErrImageNeverPull", n.reason("never"))
+		require.Contains(t, n.errors(), "registry says no")
+		time.Sleep(30 * time.Second) // at 0, 1, 3, 7, 15 and 25 s
+		require.Equal(t, 6, ops(rt, "PullImage"))
+		require.Equal(t, 1, ops(rt, "RunPodSandbox")-1, "one sandbox for each pod, however often the container fails")
+	})
+}
+
+func TestSetRefusesWhatItCannotRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		n := boot(t, rt, rt, lifecycle.Options{})
+		n.set(testPod("a"))
+		time.Sleep(time.Second)
+		broken := testPod("a")
+		broken.Spec.InitContainers = []corev1.Container{{Name: "init", Image: "busybox"}}
+		err := n.reconciler.Set(lifecycle.PodSet{Source: "test", Pods: []*corev1.Pod{broken, testPod("b")}})
+		require.ErrorContains(t, err, "default/a")
+		require.ErrorContains(t, err, "spec.initContainers")
+		time.Sleep(time.Second)
+		require.Equal(t, corev1.PodRunning, n.phase("a"), "it goes on as it was")
+		require.Equal(t, corev1.PodRunning, n.phase("b"))
+		require.Empty(t, n.left())
+	})
+}
+
+func TestDrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		n := boot(t, rt, rt, lifecycle.Options{})
+		n.set(testPod("a"), testPod("b"))
+		time.Sleep(time.Second)
+		require.NoError(t, n.reconciler.Drain(t.Context()))
+		sandboxes, containers := n.objects()
+		require.Zero(t, sandboxes+containers)
+		require.Equal(t, []string{"a", "b"}, n.left())
+	})
+}

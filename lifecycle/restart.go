@@ -1,0 +1,72 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+)
+
+// ShouldRestart tells whether a container that exited with a code is started again, by the first matching rule of
+// the container, else the container's own policy, else the pod's. Rules count only beside a container policy; an
+// unknown policy counts as Always. Source: KEP-5307, pkg/api/v1/pod/util.go of the kubelet.
+func ShouldRestart(pod *corev1.PodSpec, c *corev1.Container, exitCode int32) bool {
+	if c.RestartPolicy != nil {
+		if ruleRestarts(c.RestartPolicyRules, exitCode) {
+			return true
+		}
+		switch *c.RestartPolicy {
+		case corev1.ContainerRestartPolicyAlways:
+			return true
+		case corev1.ContainerRestartPolicyOnFailure:
+			return exitCode != 0
+		case corev1.ContainerRestartPolicyNever:
+			return false
+		}
+	}
+	switch pod.RestartPolicy {
+	case corev1.RestartPolicyOnFailure:
+		return exitCode != 0
+	case corev1.RestartPolicyNever:
+		return false
+	}
+	return true
+}
+
+// ruleRestarts tells whether the first rule that matches the exit code asks for a restart.
+func ruleRestarts(rules []corev1.ContainerRestartRule, exitCode int32) bool {
+	for i := range rules {
+		on := rules[i].ExitCodes
+		if on == nil {
+			continue
+		}
+		listed := false
+		for _, v := range on.Values {
+			listed = listed || v == exitCode
+		}
+		if (on.Operator == corev1.ContainerRestartRuleOnExitCodesOpIn && listed) ||
+			(on.Operator == corev1.ContainerRestartRuleOnExitCodesOpNotIn && !listed) {
+			return rules[i].Action == corev1.ContainerRestartRuleActionRestart
+		}
+	}
+	return false
+}
+
+// shouldStart tells whether a container that does not run is to be started. last is its newest life, or nil.
+func shouldStart(pod *corev1.Pod, c *corev1.Container, last *cri.Container) bool {
+	if pod.DeletionTimestamp != nil {
+		return false
+	}
+	if last == nil {
+		return true
+	}
+	switch last.State {
+	case cri.ContainerRunning:
+		return false
+	case cri.ContainerExited:
+		return ShouldRestart(&pod.Spec, c, last.ExitCode)
+	}
+	return true
+}

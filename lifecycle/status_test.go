@@ -1,0 +1,164 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle_test
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/lifecycle"
+)
+
+func webPod() *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "default", UID: "u1", Generation: 3},
+		Spec: corev1.PodSpec{
+			RestartPolicy: corev1.RestartPolicyAlways,
+			Containers:    []corev1.Container{{Name: "web", Image: "busybox:1"}},
+		},
+	}
+}
+
+func life(attempt uint32, state cri.ContainerState) cri.Container {
+	return cri.Container{
+		ID: "w" + string('0'+rune(attempt)), Name: "web", PodUID: "u1", SandboxID: "s0", Attempt: attempt, State: state,
+		ImageRef: "sha256:1", StartedAt: epoch.Add(time.Second), FinishedAt: epoch.Add(time.Minute),
+	}
+}
+
+func observed(containers ...cri.Container) cri.Pod {
+	return cri.Pod{
+		Sandboxes:  []cri.Sandbox{{ID: "s0", IPs: []string{"10.0.0.7", "fd00::7"}, CreatedAt: epoch}},
+		Containers: containers,
+	}
+}
+
+func conditionOf(st corev1.PodStatus, t corev1.PodConditionType) string {
+	for _, c := range st.Conditions {
+		if c.Type == t {
+			return string(c.Status) + " " + c.Reason
+		}
+	}
+	return "absent"
+}
+
+func TestStatusOfARunningPod(t *testing.T) {
+	st := lifecycle.Status(webPod(), observed(life(2, cri.ContainerRunning)), lifecycle.StatusInput{
+		Now: epoch.Add(time.Hour), HostIPs: []netip.Addr{netip.MustParseAddr("192.0.2.1")},
+	})
+	require.Equal(t, corev1.PodRunning, st.Phase)
+	require.Equal(t, int64(3), st.ObservedGeneration)
+	require.Equal(t, "10.0.0.7", st.PodIP)
+	require.Equal(t, []corev1.PodIP{{IP: "10.0.0.7"}, {IP: "fd00::7"}}, st.PodIPs)
+	require.Equal(t, "192.0.2.1", st.HostIP)
+	require.True(t, st.StartTime.Time.Equal(epoch), "the first sandbox tells a new agent when the pod was started")
+	require.Equal(t, "True ", conditionOf(st, corev1.PodReady))
+	require.Equal(t, "True ", conditionOf(st, corev1.ContainersReady))
+	require.Equal(t, "True ", conditionOf(st, corev1.PodInitialized))
+	require.Equal(t, "True ", conditionOf(st, corev1.PodScheduled))
+	require.Equal(t, "True ", conditionOf(st, corev1.PodReadyToStartContainers))
+	c := st.ContainerStatuses[0]
+	require.Equal(t, int32(2), c.RestartCount)
+	require.True(t, c.Ready)
+	require.True(t, *c.Started)
+	require.Equal(t, "sha256:1", c.ImageID)
+}
+
+func TestStatusOnTheHostNetworkHasTheHostsAddresses(t *testing.T) {
+	pod := webPod()
+	pod.Spec.HostNetwork = true
+	st := lifecycle.Status(pod, observed(), lifecycle.StatusInput{Now: epoch, HostIPs: []netip.Addr{netip.MustParseAddr("192.0.2.1")}})
+	require.Equal(t, "192.0.2.1", st.PodIP)
+}
+
+// A container that is held back shows the reason as its state and its end as the last state, as kubectl prints it.
+func TestStatusOfAHeldContainer(t *testing.T) {
+	dead := life(0, cri.ContainerExited)
+	dead.ExitCode, dead.Reason = 3, "Error"
+	in := lifecycle.StatusInput{Now: epoch, Held: map[string]lifecycle.Held{
+		"web": {Reason: lifecycle.ReasonCrashLoopBackOff, Message: "back-off 10s"},
+	}}
+	st := lifecycle.Status(webPod(), observed(dead), in)
+	c := st.ContainerStatuses[0]
+	require.Equal(t, "CrashLoopBackOff", c.State.Waiting.Reason)
+	require.Equal(t, int32(3), c.LastTerminationState.Terminated.ExitCode)
+	require.Equal(t, corev1.PodRunning, st.Phase)
+	require.Equal(t, "False ContainersNotReady", conditionOf(st, corev1.PodReady))
+
+	t.Run("but not one that will not be started", func(t *testing.T) {
+		pod := webPod()
+		pod.Spec.RestartPolicy = corev1.RestartPolicyNever
+		st := lifecycle.Status(pod, observed(dead), in)
+		require.NotNil(t, st.ContainerStatuses[0].State.Terminated)
+		require.Equal(t, corev1.PodFailed, st.Phase)
+		require.Equal(t, "False PodFailed", conditionOf(st, corev1.PodReady))
+	})
+}
+
+func TestStatusShowsTheLifeBefore(t *testing.T) {
+	dead := life(0, cri.ContainerExited)
+	dead.ExitCode = 137
+	st := lifecycle.Status(webPod(), observed(life(1, cri.ContainerRunning), dead), lifecycle.StatusInput{Now: epoch})
+	require.NotNil(t, st.ContainerStatuses[0].State.Running)
+	require.Equal(t, int32(137), st.ContainerStatuses[0].LastTerminationState.Terminated.ExitCode)
+
+	t.Run("also when it has been removed since", func(t *testing.T) {
+		again := lifecycle.Status(webPod(), observed(life(1, cri.ContainerRunning)),
+			lifecycle.StatusInput{Now: epoch, Previous: &st})
+		require.Equal(t, int32(137), again.ContainerStatuses[0].LastTerminationState.Terminated.ExitCode)
+	})
+}
+
+// A container that ran and that the runtime lost has ended somehow: 137, and one restart more.
+func TestStatusOfALostContainer(t *testing.T) {
+	before := lifecycle.Status(webPod(), observed(life(0, cri.ContainerRunning)), lifecycle.StatusInput{Now: epoch})
+	st := lifecycle.Status(webPod(), observed(), lifecycle.StatusInput{Now: epoch, Previous: &before})
+	c := st.ContainerStatuses[0]
+	require.NotNil(t, c.State.Waiting)
+	require.Equal(t, "ContainerStatusUnknown", c.LastTerminationState.Terminated.Reason)
+	require.Equal(t, int32(137), c.LastTerminationState.Terminated.ExitCode)
+	require.Equal(t, int32(1), c.RestartCount)
+	require.Equal(t, corev1.PodRunning, st.Phase, "it ran, so the pod does not go back to Pending")
+
+	t.Run("of a deleted pod it is its end", func(t *testing.T) {
+		st := lifecycle.Status(webPod(), observed(), lifecycle.StatusInput{Now: epoch, Previous: &before, Terminal: true})
+		require.Equal(t, int32(137), st.ContainerStatuses[0].State.Terminated.ExitCode)
+		require.Equal(t, int32(0), st.ContainerStatuses[0].RestartCount)
+		require.Equal(t, corev1.PodFailed, st.Phase)
+	})
+}
+
+func TestStatusKeepsAFinalPhase(t *testing.T) {
+	previous := corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: "low on memory"}
+	st := lifecycle.Status(webPod(), observed(life(0, cri.ContainerRunning)),
+		lifecycle.StatusInput{Now: epoch, Previous: &previous})
+	require.Equal(t, corev1.PodFailed, st.Phase)
+	require.Equal(t, "Evicted", st.Reason)
+	require.Equal(t, "low on memory", st.Message)
+}
+
+func TestConditionsKeepTheirTimeAndThoseOfOthers(t *testing.T) {
+	first := lifecycle.Status(webPod(), observed(life(0, cri.ContainerRunning)), lifecycle.StatusInput{Now: epoch})
+	first.Conditions = append(first.Conditions, corev1.PodCondition{Type: "example.com/gate", Status: corev1.ConditionFalse})
+	pod := webPod()
+	pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "example.com/gate"}}
+	second := lifecycle.Status(pod, observed(life(0, cri.ContainerRunning)),
+		lifecycle.StatusInput{Now: epoch.Add(time.Hour), Previous: &first})
+	require.Equal(t, "False ReadinessGatesNotReady", conditionOf(second, corev1.PodReady))
+	require.Equal(t, "False ", conditionOf(second, "example.com/gate"))
+	for _, c := range second.Conditions {
+		switch c.Type {
+		case corev1.PodReady:
+			require.True(t, c.LastTransitionTime.Time.Equal(epoch.Add(time.Hour)), "it changed just now")
+		case corev1.ContainersReady:
+			require.True(t, c.LastTransitionTime.Time.Equal(epoch), "it has not changed")
+		}
+	}
+}
