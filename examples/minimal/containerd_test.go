@@ -1,0 +1,358 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/remote"
+	"github.com/seed81659283/nodeagent/internal/lab"
+)
+
+// node is a containerd of the test's own, and what the test sees of it past the agent.
+type node struct {
+	t      *testing.T
+	lab    *lab.Lab
+	client *remote.Client
+	m      manifests
+	args   []string // of the agent
+}
+
+func newNode(t *testing.T) *node {
+	l := lab.StartPrivate(t)
+	client, err := remote.Dial(l.Endpoint(), remote.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	n := &node{t: t, lab: l, client: client, m: newManifests(t)}
+	n.args = []string{"-cri", l.Endpoint(), "-manifests", n.m.dir, "-logs", t.TempDir(), "-node", "n1"}
+	return n
+}
+
+// pods returns what the runtime holds, by pod name.
+func (n *node) pods() (map[string]cri.Pod, error) {
+	snap, err := n.client.List(within(n.t, 10*time.Second))
+	pods := map[string]cri.Pod{}
+	for p := range snap.Pods() {
+		pods[p.Name] = p
+	}
+	return pods, err
+}
+
+// running returns the one running container of a pod.
+func (n *node) running(pod string) (cri.Container, error) {
+	pods, err := n.pods()
+	if err != nil {
+		return cri.Container{}, err
+	}
+	alive := slices.DeleteFunc(slices.Clone(pods[pod].Containers), func(c cri.Container) bool {
+		return c.State != cri.ContainerRunning
+	})
+	if len(alive) != 1 {
+		return cri.Container{}, fmt.Errorf("pod %s has %d running containers", pod, len(alive))
+	}
+	return alive[0], nil
+}
+
+// awaitRunning waits until each pod has a running container, and returns them by pod name.
+func (n *node) awaitRunning(limit time.Duration, names ...string) map[string]cri.Container {
+	n.t.Helper()
+	found := map[string]cri.Container{}
+	eventually(n.t, limit, func() error {
+		for _, name := range names {
+			c, err := n.running(name)
+			if err != nil {
+				return err
+			}
+			found[name] = c
+		}
+		return nil
+	})
+	return found
+}
+
+// processesOf returns the processes of a container, through their cgroups.
+func processesOf(t *testing.T, id string) []int {
+	entries, err := filepath.Glob("/proc/[0-9]*/cgroup")
+	require.NoError(t, err)
+	var pids []int
+	for _, path := range entries {
+		data, err := os.ReadFile(path)
+		if err == nil && strings.Contains(string(data), id) {
+			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+			require.NoError(t, err)
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+func (n *node) kill(c cri.Container) {
+	n.t.Helper()
+	pids := processesOf(n.t, c.ID)
+	require.NotEmpty(n.t, pids, "no process of container %s", c.ID)
+	require.NoError(n.t, syscall.Kill(slices.Min(pids), syscall.SIGKILL))
+}
+
+func TestIntegrationThirtyPods(t *testing.T) {
+	n := newNode(t)
+	var names []string
+	for i := range 30 {
+		name := fmt.Sprintf("pod%02d", i)
+		n.m.write(name+".yaml", podYAML(name, sleeper))
+		names = append(names, name+"-n1")
+	}
+	a := start(t, n.args...)
+	before := n.awaitRunning(90*time.Second, names...)
+
+	// A manifest that changes replaces its container, and no other.
+	n.m.write("pod00.yaml", podYAML("pod00", "echo changed; "+sleeper))
+	eventually(t, 20*time.Second, func() error {
+		c, err := n.running("pod00-n1")
+		if err == nil && c.ID == before["pod00-n1"].ID {
+			err = fmt.Errorf("still the old container")
+		}
+		return err
+	})
+
+	// A manifest that goes takes its pod along, within its grace.
+	n.m.remove("pod01.yaml")
+	eventually(t, 10*time.Second, func() error {
+		pods, err := n.pods()
+		if _, there := pods["pod01-n1"]; there {
+			err = fmt.Errorf("pod01 is still there")
+		}
+		return err
+	})
+
+	// A container that is killed comes back as the next attempt.
+	n.kill(before["pod02-n1"])
+	eventually(t, 10*time.Second, func() error {
+		c, err := n.running("pod02-n1")
+		if err == nil && c.Attempt != 1 {
+			err = fmt.Errorf("attempt %d", c.Attempt)
+		}
+		return err
+	})
+	after := n.awaitRunning(time.Second, names[3:]...)
+	for _, name := range names[3:] {
+		require.Equal(t, before[name].ID, after[name].ID, "nobody asked %s to restart", name)
+	}
+
+	for i := range 30 {
+		if i != 1 {
+			n.m.remove(fmt.Sprintf("pod%02d.yaml", i))
+		}
+	}
+	n.awaitNothing(30 * time.Second)
+	a.terminate(10 * time.Second)
+}
+
+// awaitNothing waits until nothing is left of any pod: no sandbox, mount, network namespace, interface or address.
+// Kinds in except may stay.
+func (n *node) awaitNothing(limit time.Duration, except ...string) {
+	n.t.Helper()
+	eventually(n.t, limit, func() error {
+		left, err := n.lab.Leftovers(within(n.t, 10*time.Second))
+		left = slices.DeleteFunc(left, func(l string) bool {
+			kind, _, _ := strings.Cut(l, " ")
+			return slices.Contains(except, kind)
+		})
+		if err == nil && len(left) > 0 {
+			err = fmt.Errorf("left behind: %s", strings.Join(left, ", "))
+		}
+		return err
+	})
+}
+
+// An agent that is killed at any moment and started again restarts nothing that runs, makes nothing twice, loses
+// nothing, and counts right.
+func TestIntegrationAgentKilledAtRandom(t *testing.T) {
+	n := newNode(t)
+	var steady []string
+	for i := range 6 {
+		name := fmt.Sprintf("steady%d", i)
+		n.m.write(name+".yaml", podYAML(name, sleeper))
+		steady = append(steady, name+"-n1")
+	}
+	n.m.write("crash.yaml", podYAML("crash", "sleep 0.5; exit 1"))
+	n.m.write("job.yaml", podYAML("job", "sleep 3; exit 0", "  restartPolicy: OnFailure\n"))
+	seen := newWatch(n)
+	for i := range 20 {
+		if i >= 5 && i < 11 {
+			name := fmt.Sprintf("late%d", i)
+			n.m.write(name+".yaml", podYAML(name, sleeper))
+			steady = append(steady, name+"-n1")
+		}
+		a := start(t, n.args...)
+		seen.until(time.Now().Add(time.Duration(rand.Float64() * float64(1500*time.Millisecond))))
+		a.kill()
+	}
+	a := start(t, n.args...)
+	n.awaitRunning(60*time.Second, steady...)
+	// The one that crashes goes on with its count and its back-off.
+	eventually(t, 30*time.Second, func() error {
+		seen.look()
+		if seen.starts("crash-n1") < 3 {
+			return fmt.Errorf("crash has had %d lives", seen.starts("crash-n1"))
+		}
+		return nil
+	})
+	seen.look()
+	for _, name := range steady {
+		require.Equal(t, 1, seen.starts(name), "%s was started once and never again:\n%s", name, seen.story(name))
+	}
+	require.Equal(t, 1, seen.starts("job-n1"), "a job that ended well is not run again")
+	for pod := range seen.lives {
+		seen.requireOrder(pod)
+	}
+
+	names, err := filepath.Glob(filepath.Join(n.m.dir, "*.yaml"))
+	require.NoError(t, err)
+	for _, name := range names {
+		n.m.remove(filepath.Base(name))
+	}
+	// containerd 2.4 can lose a shim when the caller of RunPodSandbox dies in the middle of it; no CRI call shows it.
+	n.awaitNothing(30*time.Second, "shim")
+	a.terminate(10 * time.Second)
+}
+
+// watch records every container that it ever sees, past the agent.
+type watch struct {
+	n     *node
+	lives map[string]map[string]cri.Container // by pod name and container ID; those that were started
+}
+
+func newWatch(n *node) *watch { return &watch{n, map[string]map[string]cri.Container{}} }
+
+// look takes in what there is now, and fails the test if some pod has two running containers.
+func (w *watch) look() {
+	w.n.t.Helper()
+	pods, err := w.n.pods()
+	require.NoError(w.n.t, err)
+	for name, p := range pods {
+		alive := 0
+		for _, c := range p.Containers {
+			if c.State == cri.ContainerRunning {
+				alive++
+			}
+			w.record(name, c)
+		}
+		require.LessOrEqual(w.n.t, alive, 1, "pod %s has two running containers", name)
+	}
+}
+
+// record notes a container that runs or ran, with the details of its end.
+func (w *watch) record(pod string, c cri.Container) {
+	known, ok := w.lives[pod][c.ID]
+	if c.State == cri.ContainerCreated || (ok && known.State == c.State) {
+		return
+	}
+	if full, err := w.n.client.ContainerStatus(within(w.n.t, 10*time.Second), c.ID); err == nil {
+		c = full
+	}
+	if w.lives[pod] == nil {
+		w.lives[pod] = map[string]cri.Container{}
+	}
+	w.lives[pod][c.ID] = c
+}
+
+// story tells the lives of a pod's container.
+func (w *watch) story(pod string) string {
+	var out []string
+	for _, c := range w.lives[pod] {
+		out = append(out, fmt.Sprintf("attempt %d %s exit=%d %s %s started=%s finished=%s", c.Attempt, c.State, c.ExitCode,
+			c.Reason, c.Message, c.StartedAt.Format(time.StampMilli), c.FinishedAt.Format(time.StampMilli)))
+	}
+	slices.Sort(out)
+	return strings.Join(out, "\n")
+}
+
+func (w *watch) until(end time.Time) {
+	w.n.t.Helper()
+	for time.Now().Before(end) {
+		w.look()
+		time.Sleep(30 * time.Millisecond)
+	}
+}
+
+// starts counts the lives of a pod's container that ever ran. A start that was cut short by the death of the agent
+// leaves a container that did not: the runtime gives up on a call whose caller is gone.
+func (w *watch) starts(pod string) int {
+	n := 0
+	for _, c := range w.lives[pod] {
+		if !c.StartedAt.IsZero() {
+			n++
+		}
+	}
+	return n
+}
+
+// requireOrder checks that the lives of a pod's container are numbered 0, 1, 2 and so on, none twice.
+func (w *watch) requireOrder(pod string) {
+	w.n.t.Helper()
+	var attempts []uint32
+	for _, c := range w.lives[pod] {
+		attempts = append(attempts, c.Attempt)
+	}
+	slices.Sort(attempts)
+	for i, a := range attempts {
+		require.Equal(w.n.t, uint32(i), a, "lives of %s: %v", pod, attempts)
+	}
+}
+
+// A runtime that goes away and comes back is the agent's business alone: nobody has to restart it.
+func TestIntegrationRuntimeRestartUnderLoad(t *testing.T) {
+	n := newNode(t)
+	var names []string
+	for i := range 15 {
+		name := fmt.Sprintf("pod%02d", i)
+		n.m.write(name+".yaml", podYAML(name, sleeper))
+		names = append(names, name+"-n1")
+	}
+	a := start(t, n.args...)
+	eventually(t, 30*time.Second, func() error { // in the middle of it all
+		pods, err := n.pods()
+		if err == nil && len(pods) < 5 {
+			err = fmt.Errorf("%d pods", len(pods))
+		}
+		return err
+	})
+	require.NoError(t, n.lab.Kill(within(t, 30*time.Second)))
+	time.Sleep(time.Second) // the outage
+	require.NoError(t, n.lab.Restart(within(t, 60*time.Second)))
+	before := n.awaitRunning(90*time.Second, names...)
+
+	// With nothing to do, an outage changes nothing.
+	require.NoError(t, n.lab.Kill(within(t, 30*time.Second)))
+	require.NoError(t, n.lab.Restart(within(t, 60*time.Second)))
+	n.kill(before[names[0]])
+	eventually(t, 30*time.Second, func() error {
+		c, err := n.running(names[0])
+		if err == nil && c.ID == before[names[0]].ID {
+			err = fmt.Errorf("not replaced")
+		}
+		return err
+	})
+	after := n.awaitRunning(10*time.Second, names...)
+	for _, name := range names[1:] {
+		require.Equal(t, before[name].ID, after[name].ID)
+	}
+	for i := range names {
+		n.m.remove(fmt.Sprintf("pod%02d.yaml", i))
+	}
+	n.awaitNothing(60 * time.Second)
+	a.terminate(10 * time.Second)
+}

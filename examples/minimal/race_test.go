@@ -1,0 +1,8 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build race
+
+package main_test
+
+const raceEnabled = true
