@@ -11,7 +11,7 @@ TIMEOUT  ?= 10m
 FUZZTIME ?= 10s
 DEMOTIME ?= 30s
 
-.PHONY: demo test test-root test-rootless lab lab-down lab-status lint lint-tools vet-other vuln bench bench-agent fuzz clean $(LAB)
+.PHONY: demo test test-root test-rootless lab lab-down lab-status lint lint-tools vet-other vuln bench bench-agent kubelet fuzz clean $(LAB)
 
 # The main job on the embedded runtime, for DEMOTIME: pods from manifests, a line for each change.
 demo: $(LAB)
@@ -77,11 +77,15 @@ vuln: lint-tools
 bench:
 	@go test -run='^$$' -bench=. -benchmem ./...
 
-# Figures of the agent on a real containerd, beside bare CRI calls and, with KUBELET=path, beside a kubelet.
+# Figures of the agent on a real containerd, beside bare CRI calls and, with KUBELET=path (`make kubelet` builds one),
+# beside a kubelet. BENCHFLAGS are those of hack/bench, such as -n 30,100 -repeat 3.
 bench-agent: $(LAB)
 	@$(LAB) deps
 	@$(LAB) tools
-	@$(LAB) exec go run ./hack/bench $(if $(KUBELET),-kubelet $(KUBELET))
+	@KUBELET=$(KUBELET) $(LAB) exec hack/bench/run.sh $(BENCHFLAGS)
+
+kubelet:
+	@hack/bench/kubelet.sh
 
 # Every fuzz test for FUZZTIME.
 fuzz:

@@ -1,0 +1,205 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Labels that the kubelet puts on all sandboxes and containers (pkg/kubelet/types/labels.go).
+const (
+	labelPodName      = "io.kubernetes.pod.name"
+	labelPodNamespace = "io.kubernetes.pod.namespace"
+	labelPodUID       = "io.kubernetes.pod.uid"
+	labelContainer    = "io.kubernetes.container.name"
+)
+
+// callTimeout ends every single CRI call. It is the kubelet's longest: a sandbox under load takes seconds.
+const callTimeout = 4 * time.Minute
+
+// criClient is the harness's own view of the runtime.
+type criClient struct {
+	conn     *grpc.ClientConn
+	runtime  runtimeapi.RuntimeServiceClient
+	image    runtimeapi.ImageServiceClient
+	endpoint string
+}
+
+// dialCRI connects to the endpoint and returns the runtime's name and version.
+func dialCRI(ctx context.Context, endpoint string) (*criClient, string, error) {
+	conn, err := grpc.NewClient(endpoint,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(16<<20)),
+		grpc.WithUnaryInterceptor(func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn,
+			invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
+		) error {
+			ctx, cancel := context.WithTimeout(ctx, callTimeout)
+			defer cancel()
+			return invoke(ctx, method, req, reply, conn, opts...)
+		}))
+	if err != nil {
+		return nil, "", fmt.Errorf("connect to runtime %s: %w", endpoint, err)
+	}
+	c := &criClient{
+		conn:     conn,
+		runtime:  runtimeapi.NewRuntimeServiceClient(conn),
+		image:    runtimeapi.NewImageServiceClient(conn),
+		endpoint: endpoint,
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	version, err := c.runtime.Version(ctx, &runtimeapi.VersionRequest{})
+	if err != nil {
+		return nil, "", errors.Join(fmt.Errorf("ask runtime %s for its version: %w", endpoint, err), conn.Close())
+	}
+	return c, version.GetRuntimeName() + " " + version.GetRuntimeVersion(), nil
+}
+
+// pid returns the process that listens on the endpoint, which is the runtime, or 0 when that is not to be known: the
+// endpoint is no unix socket, or the service supervisor opened it.
+func (c *criClient) pid() int {
+	path, isUnix := strings.CutPrefix(c.endpoint, "unix://")
+	if !isUnix {
+		return 0
+	}
+	conn, err := net.Dial("unix", path)
+	if err != nil {
+		return 0
+	}
+	defer conn.Close()
+	raw, err := conn.(*net.UnixConn).SyscallConn()
+	if err != nil {
+		return 0
+	}
+	pid := 0
+	err = raw.Control(func(fd uintptr) {
+		if peer, err := syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED); err == nil {
+			pid = int(peer.Pid)
+		}
+	})
+	if err != nil || pid == 1 {
+		return 0
+	}
+	return pid
+}
+
+// resolveImage returns the id of an image that is in the runtime already: pulling is not what is measured.
+func (c *criClient) resolveImage(ctx context.Context, ref string) (string, error) {
+	answer, err := c.image.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: ref}})
+	if err != nil {
+		return "", fmt.Errorf("look up image %s: %w", ref, err)
+	}
+	if answer.GetImage() == nil {
+		return "", fmt.Errorf("look up image %s: the runtime does not have it: import or pull it first", ref)
+	}
+	return answer.GetImage().GetId(), nil
+}
+
+// running lists the running containers that carry the labels.
+func (c *criClient) running(ctx context.Context, labels map[string]string) ([]*runtimeapi.Container, error) {
+	answer, err := c.runtime.ListContainers(ctx, &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{
+		State:         &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING},
+		LabelSelector: labels,
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("list containers: %w", err)
+	}
+	return answer.GetContainers(), nil
+}
+
+// sandboxes lists the sandboxes that carry the labels, all for nil.
+func (c *criClient) sandboxes(ctx context.Context, labels map[string]string) ([]*runtimeapi.PodSandbox, error) {
+	answer, err := c.runtime.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{
+		Filter: &runtimeapi.PodSandboxFilter{LabelSelector: labels},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list sandboxes: %w", err)
+	}
+	return answer.GetItems(), nil
+}
+
+// status returns what the runtime says of a container.
+func (c *criClient) status(ctx context.Context, id string) (*runtimeapi.ContainerStatus, error) {
+	answer, err := c.runtime.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id})
+	if err != nil {
+		return nil, fmt.Errorf("ask for container %s: %w", id, err)
+	}
+	return answer.GetStatus(), nil
+}
+
+// initProcess returns a handle on the first process of a container. The handle is a pidfd, and the process is seen to be
+// the container's after it was opened, so that a signal through it can reach no other process.
+func (c *criClient) initProcess(ctx context.Context, id string) (*os.Process, error) {
+	answer, err := c.runtime.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id, Verbose: true})
+	if err != nil {
+		return nil, fmt.Errorf("ask for container %s: %w", id, err)
+	}
+	pid, err := parsePID(answer.GetInfo())
+	if err != nil {
+		return nil, fmt.Errorf("find process of container %s: %w", id, err)
+	}
+	process, err := os.FindProcess(pid)
+	if err != nil {
+		return nil, fmt.Errorf("find process of container %s: %w", id, err)
+	}
+	groups, err := os.ReadFile(filepath.Join("/proc", fmt.Sprint(pid), "cgroup"))
+	if err != nil || !strings.Contains(string(groups), id) {
+		return nil, fmt.Errorf("find process of container %s: process %d is not in its cgroup", id, pid)
+	}
+	return process, nil
+}
+
+// parsePID takes the process id out of verbose status information, as containerd and CRI-O give it.
+func parsePID(info map[string]string) (int, error) {
+	var parsed struct {
+		PID int `json:"pid"`
+	}
+	if err := json.Unmarshal([]byte(info["info"]), &parsed); err != nil {
+		return 0, fmt.Errorf("parse verbose status: %w", err)
+	}
+	if parsed.PID <= 1 {
+		return 0, fmt.Errorf("parse verbose status: no process in it (pid %d)", parsed.PID)
+	}
+	return parsed.PID, nil
+}
+
+// removePods stops and removes the sandboxes that carry the labels, with all that is in them.
+func (c *criClient) removePods(ctx context.Context, labels map[string]string) error {
+	sandboxes, err := c.sandboxes(ctx, labels)
+	if err != nil {
+		return err
+	}
+	return each(ctx, len(sandboxes), 4, func(i int) error {
+		return c.removeSandbox(ctx, sandboxes[i].GetId())
+	})
+}
+
+// removeSandbox stops and removes one sandbox; one that is gone already is no error.
+func (c *criClient) removeSandbox(ctx context.Context, id string) error {
+	_, err := c.runtime.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: id})
+	if err == nil || status.Code(err) == codes.NotFound {
+		_, err = c.runtime.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: id})
+	}
+	if err != nil && status.Code(err) != codes.NotFound {
+		return fmt.Errorf("remove sandbox %s: %w", id, err)
+	}
+	return nil
+}

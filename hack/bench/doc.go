@@ -1,0 +1,56 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+// Command bench measures node agents that run static pods, from outside: it starts each one by its command line, and
+// watches the container runtime through CRI and the agent's processes through /proc. It shares no code with what it
+// measures, judges nothing but what can be seen there, and says nothing about correctness.
+//
+//	go run ./hack/bench -cri unix:///run/containerd/containerd.sock -image nodeagent.test/busybox:1 \
+//		-agent 'minimal=/tmp/minimal -cri {cri} -manifests {manifests}' -kubelet .lab/bin/kubelet \
+//		-n 30,100 -repeat 3 -json figures.json
+//
+// hack/bench/run.sh does that for examples/minimal on the containerd of this checkout's lab.
+//
+// An agent is NAME=COMMAND, split at spaces (there is no quoting), with {cri} for the runtime's endpoint, {manifests}
+// for the directory of manifests and {work} for a scratch directory that is its own; it is started there. It has to label what it creates as
+// the kubelet does (io.kubernetes.pod.namespace, io.kubernetes.pod.uid). hack/bench/kubelet.sh builds the kubelet.
+//
+// # What a measurement is
+//
+// For every repeat, every number of pods and every agent in turn, and then the floor:
+//
+//   - all running: from the start of the agent, with the manifests in place, to the start of the last container. The
+//     moment is the runtime's own StartedAt, so it does not depend on how often the harness looks.
+//   - idle: after -settle, CPU time of the agent's session over -idle, in thousandths of a core, and its memory at the
+//     end of that. The harness sleeps meanwhile. The runtime's CPU in the same time is shown too, because an agent that
+//     polls spends most of its cost there; so is the whole machine's, which tells how quiet the machine was.
+//   - replaced: from SIGKILL of a container's first process to StartedAt of its replacement. The gaps between kills are
+//     random (1 to 3 s), or an agent that looks every second would meet the harness always at the same moment of its
+//     second; no container is killed twice, so that no crash back-off takes part.
+//   - gone: from the removal of all manifests until no container runs, until no sandbox is ready, and until no sandbox
+//     is left. The kubelet removes sandboxes by its garbage collector, once a minute: compare the first two.
+//   - the size of the binary, as it is (strip both, or neither).
+//
+// # The floor
+//
+// The floor is the same pods by bare CRI calls, with the configuration that the kubelet sends, at each degree of
+// parallelism of -parallel; the best degree counts, by its median. No agent can be faster than the runtime, and how fast
+// that is depends on the machine and the day: quote ratios of one run, not seconds of two. The floor of a replacement is
+// CreateContainer and StartContainer in a pod that is there; a second row has kill, death seen, create and start.
+// The floor's idle figures are those of a runtime that nobody talks to.
+//
+// # How to read the table
+//
+// Figures are medians over all repeats unless the row says otherwise; kills are pooled over the repeats. "x floor" is the
+// ratio to the floor, the last column compares agents of the same run. CPU figures have a resolution of one clock tick
+// (10 ms) in -idle: a third of a millicore in 30 s. The header has the load before the start: with other work on the
+// machine the figures are noise, and the harness says so. "harness" rows are what the harness itself took.
+//
+// # What it leaves
+//
+// Nothing: pods carry a namespace of their run and are removed at the end of each measurement, also after a failure or
+// SIGINT. A run that was killed leaves pods which -clean removes. The harness refuses to work on a runtime with pods of
+// others unless told by -force, and always refuses to run a kubelet there: the kubelet stops every pod it does not know.
+package main

@@ -1,0 +1,103 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/seed81659283/nodeagent/internal/lab"
+)
+
+// A whole run on a real containerd: the floor has its figures, and nothing is left behind.
+func TestIntegrationFloor(t *testing.T) {
+	l := lab.StartPrivate(t)
+	opts := options{
+		endpoint: l.Endpoint(), image: lab.BusyboxImage, pods: []int{2}, parallel: []int{1, 0}, repeat: 1, kills: 1,
+		idle: time.Second, limit: 2 * time.Minute, json: filepath.Join(t.TempDir(), "out.json"),
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	defer cancel()
+	var out strings.Builder
+	require.NoError(t, measure(ctx, opts, &out), out.String())
+	text, err := os.ReadFile(opts.json)
+	require.NoError(t, err)
+	var record struct{ Samples []sample }
+	require.NoError(t, json.Unmarshal(text, &record))
+	require.Len(t, record.Samples, 2)
+	for i, s := range record.Samples {
+		assert.Equal(t, i+1, s.Parallel)
+		for _, m := range []metric{startSeconds, goneSeconds, stoppedSeconds, removedSeconds} {
+			require.Len(t, s.Values[m], 1, m)
+			assert.Positive(t, s.Values[m][0], m)
+		}
+	}
+	first := record.Samples[0].Values
+	assert.Len(t, first[replaceSeconds], 1)
+	assert.Len(t, first[runtimeMillicores], 1, "the runtime is found behind its socket")
+	assert.Len(t, first[createStartSeconds], 1)
+
+	left, err := l.Leftovers(ctx)
+	require.NoError(t, err)
+	assert.Empty(t, left)
+}
+
+// Agents that do not work are told apart, with what they said, and the run goes on behind them.
+func TestIntegrationBrokenAgents(t *testing.T) {
+	l := lab.StartPrivate(t)
+	dies, _ := scriptAgent(t, `echo no such flag >&2; exit 3`)
+	dies.Name = "dies"
+	lazy, _ := scriptAgent(t, `trap 'exit 0' TERM; sleep 100 & wait`)
+	lazy.Name = "lazy"
+	opts := options{
+		endpoint: l.Endpoint(), image: lab.BusyboxImage, agents: []agent{dies, lazy}, pods: []int{2}, repeat: 1,
+		idle: time.Second, limit: time.Second, stopLimit: time.Minute,
+	}
+	var out strings.Builder
+	err := measure(t.Context(), opts, &out)
+	assert.EqualError(t, err, "2 problems, see above")
+	assert.Contains(t, out.String(), "0 of 2 run: agent ended by itself (exit status 3); the agent's last words:\nno such flag")
+	assert.Contains(t, out.String(), "0 of 2 run: not within the deadline")
+}
+
+// A runtime that others use is refused, and pods of an earlier run are removed only when asked.
+func TestIntegrationPodsOfOthers(t *testing.T) {
+	l := lab.StartPrivate(t)
+	cri, _, err := dialCRI(t.Context(), l.Endpoint())
+	require.NoError(t, err)
+	defer cri.conn.Close()
+	p := makePods(namespacePrefix+"earlier-1", lab.BusyboxImage, "", 1)[0]
+	logs := t.TempDir()
+	require.NoError(t, os.MkdirAll(p.sandboxConfig(logs).GetLogDirectory(), 0o755))
+	_, err = cri.runtime.RunPodSandbox(t.Context(), &runtimeapi.RunPodSandboxRequest{Config: p.sandboxConfig(logs)})
+	require.NoError(t, err)
+
+	assert.ErrorContains(t, checkEmpty(t.Context(), cri, options{}), "1 pods of others: idle figures")
+	assert.NoError(t, checkEmpty(t.Context(), cri, options{force: true}))
+	assert.ErrorContains(t, checkEmpty(t.Context(), cri, options{force: true, kubelet: true}), "a kubelet would stop them")
+	assert.NoError(t, checkEmpty(t.Context(), cri, options{kubelet: true, clean: true}))
+	assert.NoError(t, checkEmpty(t.Context(), cri, options{}), "the earlier run's are gone")
+}
+
+func TestIntegrationWrongSocket(t *testing.T) {
+	start := time.Now()
+	err := measure(t.Context(), options{endpoint: "unix:///no/such.sock", image: "x"}, &strings.Builder{})
+	assert.ErrorContains(t, err, "/no/such.sock")
+	assert.Less(t, time.Since(start), 10*time.Second)
+
+	l := lab.Start(t)
+	err = measure(t.Context(), options{endpoint: l.Endpoint(), image: "no.such/image:1"}, &strings.Builder{})
+	assert.ErrorContains(t, err, "no.such/image:1: the runtime does not have it")
+}

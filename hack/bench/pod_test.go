@@ -1,0 +1,54 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+import (
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// Every manifest is a valid pod to a strict decoder, and says the same as the configuration of the bare calls.
+func TestManifestSaysWhatTheFloorDoes(t *testing.T) {
+	for _, p := range makePods("ns", `odd"image:1`, "sha256:id", 8) {
+		text, err := p.manifest()
+		require.NoError(t, err)
+		var decoded corev1.Pod
+		require.NoError(t, yaml.UnmarshalStrict(text, &decoded), string(text))
+
+		sandbox, container := p.sandboxConfig("/logs"), p.containerConfig("main", "/logs/x", 0)
+		assert.Equal(t, decoded.Name, sandbox.GetMetadata().GetName())
+		assert.Equal(t, decoded.Namespace, sandbox.GetMetadata().GetNamespace())
+		for key, value := range decoded.Labels {
+			assert.Equal(t, value, sandbox.GetLabels()[key])
+		}
+		require.Len(t, decoded.Spec.Containers, 1)
+		main := decoded.Spec.Containers[0]
+		assert.Equal(t, main.Image, container.GetImage().GetUserSpecifiedImage())
+		assert.Equal(t, main.Command, container.GetCommand())
+		assert.Equal(t, main.Args, container.GetArgs())
+		assert.Len(t, container.GetEnvs(), len(main.Env))
+		for _, env := range container.GetEnvs() {
+			assert.Contains(t, main.Env, corev1.EnvVar{Name: env.GetKey(), Value: string(env.GetValue())})
+		}
+		limit := main.Resources.Limits[corev1.ResourceMemory]
+		assert.Equal(t, limit.Value(), container.GetLinux().GetResources().GetMemoryLimitInBytes())
+		assert.EqualValues(t, graceSeconds, *decoded.Spec.TerminationGracePeriodSeconds)
+	}
+}
+
+func TestWriteManifests(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, writeManifests(dir, makePods("ns", "image", "id", 12)))
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	assert.Len(t, entries, 12)
+	assert.ErrorIs(t, writeManifests(dir+"/absent", makePods("ns", "image", "id", 1)), os.ErrNotExist)
+}

@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# SPDX-FileCopyrightText: The nodeagent Authors
+# SPDX-License-Identifier: Apache-2.0
+
+# Measures examples/minimal on the lab, which has to be up: hack/bench/run.sh [FLAG OF hack/bench]...
+# KUBELET=path measures that kubelet too (hack/bench/kubelet.sh builds one).
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+endpoint=$(.lab/bin/lab status | awk '$1 == "endpoint" { print $2 }')
+[ -n "$endpoint" ] || { echo "run.sh: the lab is not up: make lab" >&2; exit 1; }
+for package in examples/minimal hack/bench; do
+	CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o ".lab/bin/$(basename "$package")" "./$package"
+done
+exec .lab/bin/bench -cri "$endpoint" -image nodeagent.test/busybox:1 \
+	-agent 'minimal=.lab/bin/minimal -cri {cri} -manifests {manifests}' ${KUBELET:+-kubelet "$KUBELET"} "$@"
