@@ -1,0 +1,123 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeagent_test
+
+import (
+	"maps"
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/internal/repocheck"
+)
+
+// policy says who may import whom. A new package needs a line here; the form is in the documentation of
+// repocheck.Policy. "max" is the number of third-party packages, golang.org/x/sys apart, that a program gets by
+// importing the package: zero is a promise, the others are what was measured and a little room.
+const policy = `
+SYS     = golang.org/x/sys/...
+API     = k8s.io/api/... k8s.io/apimachinery/...
+YAML    = sigs.k8s.io/yaml sigs.k8s.io/json go.yaml.in/yaml/v3
+GRPC    = google.golang.org/grpc/... google.golang.org/protobuf/... k8s.io/cri-api/...
+CLUSTER = k8s.io/client-go/...
+
+ban:    k8s.io/kubernetes/... k8s.io/klog/... k8s.io/component-base/... github.com/google/cadvisor/...
+named:  testing/... C unsafe
+
+tests:                          github.com/stretchr/testify/assert github.com/stretchr/testify/require
+tests:                          github.com/google/go-cmp/... golang.org/x/tools/txtar
+tests:                          cri/critest internal/lab
+tests .:                        internal/repocheck
+tests internal/lab:             GRPC
+tests cri/remote:               cri/criserver
+tests cri/criserver:            cri/remote GRPC
+tests lifecycle:                pleg cri/remote cri/process
+tests hack/bench:               API YAML
+tests lifecycle/podspec:        YAML
+
+# The map has no code.
+.                      max   0:
+
+# Vocabulary: the standard library and x/sys.
+cri                    max   0: SYS
+
+# Runtimes.
+cri/critest            max   0: cri testing
+cri/process/...        max   0: cri cri/process/internal/... internal/... SYS
+cri/remote             max 115: cri internal/cripb GRPC
+cri/criserver          max 115: cri internal/cripb GRPC
+
+# Engines: no third-party package, and never each other.
+pleg                   max   0: cri
+
+# Pods.
+lifecycle              max  75: cri lifecycle/podspec API
+lifecycle/podspec      max  75: cri API
+lifecycle/source       max  80: lifecycle/podspec API YAML github.com/fsnotify/fsnotify
+
+# Leaves, shared by two packages or more.
+internal/...           max   0: SYS
+internal/cripb         max 115: cri GRPC
+internal/lab           max   0: testing
+
+# Commands. The benchmark shares no code with what it measures.
+examples/... hack/...         : any
+hack/bench                    : internal/lab GRPC
+
+# Planned: what they may import is settled before they are written.
+cgroups                max   0: SYS
+gc                     max   0: cri
+probe eviction         max   0: internal/...
+qos                           : API
+cgroups/driver                : cgroups SYS github.com/opencontainers/cgroups/...
+cgroups/podtree               : cgroups qos API
+cni                           : github.com/containernetworking/cni/...
+probe/podprobe                : probe API
+probe/grpcprobe               : probe GRPC
+volume                        : API internal/...
+volume/csi                    : volume API GRPC
+device                        : GRPC
+nodestatus nodestatus/cert    : API CLUSTER
+lifecycle/apisource           : API CLUSTER
+nodeapi/prom                  : github.com/prometheus/client_golang/...
+nodetest/...                  : any
+`
+
+func TestImports(t *testing.T) {
+	p, tree := parsePolicy(t), load(t)
+	report(t, p.CheckImports(tree))
+}
+
+func TestBudgets(t *testing.T) {
+	p := parsePolicy(t)
+	closure, err := repocheck.LoadClosure(t.Context(), ".")
+	require.NoError(t, err)
+	for _, name := range slices.Sorted(maps.Keys(closure)) {
+		t.Logf("%4d %s", len(closure[name]), name)
+	}
+	report(t, p.CheckBudgets(closure))
+}
+
+func parsePolicy(t *testing.T) *repocheck.Policy {
+	t.Helper()
+	p, err := repocheck.ParsePolicy(policy)
+	require.NoError(t, err)
+	return p
+}
+
+func load(t *testing.T) *repocheck.Tree {
+	t.Helper()
+	tree, err := repocheck.Load(os.DirFS("."))
+	require.NoError(t, err)
+	return tree
+}
+
+func report(t *testing.T, complaints []repocheck.Complaint) {
+	t.Helper()
+	for _, c := range complaints {
+		t.Error(c)
+	}
+}

@@ -1,0 +1,38 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package nodeagent is the map of a library of node-agent building blocks: what the Kubernetes kubelet does on a
+// node, as packages that are imported one at a time. This package holds no code.
+//
+// # Talk to a container runtime
+//
+//   - [github.com/seed81659283/nodeagent/cri]: sandboxes, containers and images as plain structs, and the roles a
+//     runtime plays
+//   - [github.com/seed81659283/nodeagent/cri/remote]: the gRPC client of containerd and CRI-O
+//   - [github.com/seed81659283/nodeagent/cri/process]: the embedded runtime: a container is a process group of the
+//     host, without a daemon, without images and without isolation
+//   - [github.com/seed81659283/nodeagent/cri/criserver]: serves any runtime on a socket, so that crictl and the
+//     kubelet can talk to it
+//   - [github.com/seed81659283/nodeagent/cri/critest]: a runtime in memory with scripted containers and faults, and
+//     the conformance suite that every runtime passes
+//
+// # Run pods
+//
+//   - [github.com/seed81659283/nodeagent/lifecycle]: decides what to do next for a pod, does it, and reports status
+//     and phase
+//   - [github.com/seed81659283/nodeagent/lifecycle/podspec]: turns a pod into the configs of its sandbox and
+//     containers
+//   - [github.com/seed81659283/nodeagent/lifecycle/source]: reads pods from a directory or an HTTP endpoint
+//
+// # Notice what happened
+//
+//   - [github.com/seed81659283/nodeagent/pleg]: compares what the runtime lists with what it listed before, and
+//     tells which pods changed
+//
+// The command examples/minimal wires these into an agent that runs static pods; start reading there.
+//
+// Planned, not here yet: qos, cgroups, probe, eviction, gc, cni, volume, nodestatus, nodeapi, device, nodetest.
+//
+// Desired state is k8s.io/api/core/v1; observed state is package cri; packages share nothing else. ARCHITECTURE.md
+// in the repository shows who may import whom.
+package nodeagent

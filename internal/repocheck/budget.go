@@ -1,0 +1,115 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package repocheck
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+)
+
+// Closure is what comes along with each package of a module: the third-party packages that it imports, and that
+// those import, and so on, without tests. Keys are paths from the top of the repository.
+type Closure map[string][]Dependency
+
+// Dependency is one third-party package.
+type Dependency struct {
+	Package string
+	Module  string
+}
+
+// listed is what go list says about a package.
+type listed struct {
+	ImportPath string
+	Standard   bool
+	Imports    []string
+	Module     *struct {
+		Path string
+		Main bool
+	}
+}
+
+// LoadClosure asks the go command about the module in a directory, as it is built for Linux. Packages of
+// golang.org/x/sys are not counted: they are the part of the standard library that knows the kernel.
+func LoadClosure(ctx context.Context, dir string) (Closure, error) {
+	cmd := exec.CommandContext(ctx, "go", "list", "-deps", "-json=ImportPath,Standard,Imports,Module", "./...")
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GOOS=linux", "GOWORK=off")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("list packages: %w\n%s", err, stderr.String())
+	}
+	graph := map[string]listed{}
+	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p listed
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return nil, fmt.Errorf("read list of packages: %w", err)
+		}
+		graph[p.ImportPath] = p
+	}
+	closure := Closure{}
+	for _, p := range graph {
+		if p.Module != nil && p.Module.Main {
+			name := strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, p.Module.Path), "/")
+			closure[cmp.Or(name, ".")] = thirdParty(graph, p.ImportPath)
+		}
+	}
+	return closure, nil
+}
+
+// thirdParty walks the graph from a package and returns what it finds outside of the module.
+func thirdParty(graph map[string]listed, from string) (deps []Dependency) {
+	seen := map[string]bool{from: true}
+	for queue := []string{from}; len(queue) > 0; {
+		p := graph[queue[0]]
+		queue = queue[1:]
+		if m := p.Module; m != nil && !m.Main && m.Path != "golang.org/x/sys" {
+			deps = append(deps, Dependency{p.ImportPath, m.Path})
+		}
+		for _, next := range p.Imports {
+			if !seen[next] && !graph[next].Standard {
+				seen[next] = true
+				queue = append(queue, next)
+			}
+		}
+	}
+	return deps
+}
+
+// CheckBudgets complains about every package that brings more third-party packages along than the policy allows,
+// and names the modules they are from.
+func (p *Policy) CheckBudgets(closure Closure) (found []Complaint) {
+	for _, name := range slices.Sorted(maps.Keys(closure)) {
+		deps := closure[name]
+		g, ok := p.lookup(name)
+		if !ok || g.max < 0 || len(deps) <= g.max {
+			continue
+		}
+		perModule := map[string]int{}
+		for _, d := range deps {
+			perModule[d.Module]++
+		}
+		var modules []string
+		for _, m := range slices.Sorted(maps.Keys(perModule)) {
+			modules = append(modules, fmt.Sprintf("%s (%d)", m, perModule[m]))
+		}
+		text := fmt.Sprintf("brings %d third-party packages along, more than %d: %s",
+			len(deps), g.max, strings.Join(modules, ", "))
+		found = append(found, Complaint{Path: name, Text: text})
+	}
+	return found
+}

@@ -1,0 +1,111 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package repocheck
+
+import (
+	"go/ast"
+	"go/token"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// packageComments wants one file of each package, and no second one, to carry the package comment.
+func packageComments(t *Tree) (found []Complaint) {
+	carriers := map[string][]string{}
+	for f := range t.source(func(f *File) bool { return !f.Test() }) {
+		files := carriers[f.Dir()]
+		if f.Go.Doc.Text() != "" {
+			files = append(files, f.Path)
+		}
+		carriers[f.Dir()] = files
+		if text := f.Go.Doc.Text(); text != "" && !f.Main() && !strings.HasPrefix(text, "Package "+f.Go.Name.Name+" ") {
+			found = append(found, t.at(f, f.Go.Package, "package comment does not begin with \"Package %s\"", f.Go.Name.Name))
+		}
+	}
+	for _, dir := range slices.Sorted(maps.Keys(carriers)) {
+		switch files := carriers[dir]; {
+		case len(files) == 0:
+			found = append(found, Complaint{Path: dir, Text: "no file carries a package comment"})
+		case len(files) > 1:
+			found = append(found, Complaint{Path: dir, Text: "package comment in " + strings.Join(files, " and ")})
+		}
+	}
+	return found
+}
+
+// exportedDocs wants a comment on every exported type, function, method, constant and variable. A group of
+// constants or variables may share one; fields, and the only method of an interface, may lean on that of their type.
+func exportedDocs(t *Tree) (found []Complaint) {
+	for f := range t.source(func(f *File) bool { return !f.Test() && !f.Main() }) {
+		missing := func(pos token.Pos, kind, name string) {
+			found = append(found, t.at(f, pos, "%s %s has no comment", kind, name))
+		}
+		for _, decl := range f.Go.Decls {
+			switch d := decl.(type) {
+			case *ast.FuncDecl:
+				if name, exported := funcName(d); exported && d.Doc.Text() == "" {
+					missing(d.Pos(), "function", name)
+				}
+			case *ast.GenDecl:
+				for _, spec := range d.Specs {
+					specDocs(d, spec, missing)
+				}
+			}
+		}
+	}
+	return found
+}
+
+// specDocs reports the undocumented names of one specification of a declaration.
+func specDocs(d *ast.GenDecl, spec ast.Spec, missing func(pos token.Pos, kind, name string)) {
+	switch s := spec.(type) {
+	case *ast.TypeSpec:
+		if !s.Name.IsExported() {
+			return
+		}
+		if d.Doc.Text()+s.Doc.Text() == "" {
+			missing(s.Pos(), "type", s.Name.Name)
+		}
+		methods, ok := s.Type.(*ast.InterfaceType)
+		if !ok {
+			return
+		}
+		for _, m := range methods.Methods.List {
+			for _, name := range m.Names { // an embedded interface has none
+				if len(methods.Methods.List) > 1 && name.IsExported() && m.Doc.Text()+m.Comment.Text() == "" {
+					missing(m.Pos(), "method", s.Name.Name+"."+name.Name)
+				}
+			}
+		}
+	case *ast.ValueSpec:
+		for _, name := range s.Names {
+			if name.IsExported() && d.Doc.Text()+s.Doc.Text()+s.Comment.Text() == "" {
+				missing(name.Pos(), d.Tok.String(), name.Name)
+			}
+		}
+	}
+}
+
+// funcName returns the name of a function, "T.M" for a method, and whether a user of the package sees it.
+func funcName(d *ast.FuncDecl) (name string, exported bool) {
+	if d.Recv == nil {
+		return d.Name.Name, d.Name.IsExported()
+	}
+	recv := d.Recv.List[0].Type
+	for {
+		switch r := recv.(type) {
+		case *ast.StarExpr:
+			recv = r.X
+		case *ast.IndexExpr:
+			recv = r.X
+		case *ast.IndexListExpr:
+			recv = r.X
+		case *ast.Ident:
+			return r.Name + "." + d.Name.Name, r.IsExported() && d.Name.IsExported()
+		default: // nothing else is a receiver
+			return d.Name.Name, false
+		}
+	}
+}

@@ -1,0 +1,53 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeagent_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/internal/repocheck"
+)
+
+func TestRepositoryRules(t *testing.T) {
+	tree := load(t)
+	for _, rule := range repocheck.Rules() {
+		t.Run(rule.Name, func(t *testing.T) {
+			report(t, rule.Check(tree))
+		})
+	}
+}
+
+// The program in README.md is vetted as it stands, in a directory of its own.
+func TestQuickStart(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	_, program, found := strings.Cut(string(readme), "```go\n")
+	require.True(t, found, "no Go program in README.md")
+	program, _, _ = strings.Cut(program, "```")
+	file := filepath.Join(t.TempDir(), "main.go")
+	require.NoError(t, os.WriteFile(file, []byte(program), 0o600))
+
+	out, err := exec.CommandContext(t.Context(), "go", "vet", file).CombinedOutput()
+	assert.NoError(t, err, string(out))
+}
+
+// Every package that can be imported is on the map and in the table.
+func TestPackagesAreListed(t *testing.T) {
+	mapped, err := os.ReadFile("doc.go")
+	require.NoError(t, err)
+	readme, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	tree := load(t)
+	for _, dir := range tree.Packages() {
+		assert.Contains(t, string(mapped), "["+tree.Module+"/"+dir+"]", "doc.go")
+		assert.Contains(t, string(readme), "[`"+dir+"`]("+dir+")", "README.md")
+	}
+}
