@@ -15,6 +15,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
@@ -144,15 +145,19 @@ func (r *Reconciler) Set(set PodSet) error {
 	accepted := make([]*corev1.Pod, 0, len(set.Pods))
 	r.mu.Lock()
 	for _, pod := range set.Pods {
-		if err := check(pod); err != nil {
-			errs = append(errs, err)
-			w := r.workers[string(pod.UID)]
-			if w == nil || w.spec() == nil {
-				continue
-			}
-			pod = w.spec()
+		var runs *corev1.Pod // what is run under this UID, if anything
+		if w := r.workers[string(pod.UID)]; w != nil {
+			runs = w.spec()
 		}
-		accepted = append(accepted, pod)
+		if pod != runs {
+			if err := check(pod); err != nil {
+				errs = append(errs, err)
+				pod = runs
+			}
+		}
+		if pod != nil {
+			accepted = append(accepted, pod)
+		}
 	}
 	set.Pods = accepted
 	if i := slices.IndexFunc(r.sources, func(s PodSet) bool { return s.Source == set.Source }); i >= 0 {
@@ -168,14 +173,16 @@ func (r *Reconciler) Set(set PodSet) error {
 // check returns why a pod cannot be run, or nil.
 func check(pod *corev1.Pod) error {
 	errs := podspec.Validate(pod)
+	if pod.UID == "" {
+		errs = append(errs, field.Required(field.NewPath("metadata", "uid"), "it tells the pod from others of its name"))
+	}
 	if len(errs) == 0 {
 		errs = podspec.Unsupported(pod)
 	}
-	if pod.UID == "" || len(errs) > 0 {
-		err := errs.ToAggregate().(error)
-		return fmt.Errorf("pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	if len(errs) == 0 {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("pod %s/%s: %w", pod.Namespace, pod.Name, errs.ToAggregate())
 }
 
 // Changed tells the Reconciler that the runtime's view of these pods has changed. It does not wait.

@@ -407,6 +407,10 @@ func TestSetRefusesWhatItCannotRun(t *testing.T) {
 		require.Equal(t, corev1.PodRunning, n.phase("a"), "it goes on as it was")
 		require.Equal(t, corev1.PodRunning, n.phase("b"))
 		require.Empty(t, n.left())
+
+		nameless := testPod("c")
+		nameless.UID = ""
+		require.ErrorContains(t, n.reconciler.Set(lifecycle.PodSet{Source: "more", Pods: []*corev1.Pod{nameless}}), "metadata.uid")
 	})
 }
 

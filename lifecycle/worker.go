@@ -6,6 +6,7 @@ package lifecycle
 import (
 	"context"
 	"errors"
+	"maps"
 	"reflect"
 	"slices"
 	"strconv"
@@ -106,7 +107,7 @@ func (w *worker) run(ctx context.Context) {
 
 // sync reads the pod, plans and does what is planned, once. It returns when to do so again, or that the pod is gone.
 func (w *worker) sync(ctx context.Context) (next time.Duration, gone bool) {
-	observed, err := w.r.observer.NewerThan(ctx, w.id.UID, w.lastSync)
+	observed, err := w.observe(ctx)
 	if err != nil {
 		return w.failed(ctx, err), false
 	}
@@ -158,6 +159,16 @@ func (w *worker) sync(ctx context.Context) (next time.Duration, gone bool) {
 	return w.due(a.Wake, now), false
 }
 
+// observeTimeout is after how long without a reading of its pod a worker says so, and asks again.
+const observeTimeout = time.Minute
+
+// observe returns a reading of the pod that is newer than what the worker did last.
+func (w *worker) observe(ctx context.Context) (cri.Pod, error) {
+	ctx, cancel := context.WithTimeout(ctx, observeTimeout)
+	defer cancel()
+	return w.r.observer.NewerThan(ctx, w.id.UID, w.lastSync)
+}
+
 // grace returns what the containers get to end: by the spec, else by what was noted on them when they were made.
 func (w *worker) grace(pod *corev1.Pod, observed cri.Pod) time.Duration {
 	if pod != nil {
@@ -175,17 +186,12 @@ func (w *worker) grace(pod *corev1.Pod, observed cri.Pod) time.Duration {
 
 // unstopped leaves out the sandboxes that need no stop: those that are dead and were stopped by this worker.
 func (w *worker) unstopped(observed cri.Pod, ids []string) []string {
-	return slices.DeleteFunc(ids, func(id string) bool {
-		if !w.stopped[id] {
-			return false
-		}
-		for i := range observed.Sandboxes {
-			if observed.Sandboxes[i].ID == id {
-				return observed.Sandboxes[i].State != cri.SandboxReady
-			}
-		}
-		return true
-	})
+	dead := map[string]bool{}
+	for i := range observed.Sandboxes {
+		dead[observed.Sandboxes[i].ID] = observed.Sandboxes[i].State != cri.SandboxReady
+	}
+	maps.DeleteFunc(w.stopped, func(id string, _ bool) bool { return !dead[id] })
+	return slices.DeleteFunc(ids, func(id string) bool { return w.stopped[id] })
 }
 
 // hold notes which containers wait for their back-off.

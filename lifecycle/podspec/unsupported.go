@@ -61,6 +61,10 @@ func unsupportedContainer(c *corev1.Container, path *field.Path) field.ErrorList
 		refuse(c.Lifecycle.PostStart != nil, path.Child("lifecycle", "postStart"), "hooks")
 		refuse(c.Lifecycle.PreStop != nil, path.Child("lifecycle", "preStop"), "hooks")
 	}
+	for i := range c.RestartPolicyRules {
+		refuse(c.RestartPolicyRules[i].Action == corev1.ContainerRestartRuleActionRestartAllContainers,
+			path.Child("restartPolicyRules").Index(i).Child("action"), "a restart of all containers")
+	}
 	for i, e := range c.Env {
 		if from := e.ValueFrom; from != nil {
 			source := path.Child("env").Index(i).Child("valueFrom")

@@ -186,6 +186,7 @@ func TestUnsupported(t *testing.T) {
 		{"", "env: [{name: A, valueFrom: {configMapKeyRef: {key: k}}}]", c + "env[0].valueFrom.configMapKeyRef"},
 		{"", "env: [{name: A, valueFrom: {secretKeyRef: {key: k}}}]", c + "env[0].valueFrom.secretKeyRef"},
 		{"", "env: [{name: A, valueFrom: {fileKeyRef: {key: k}}}]", c + "env[0].valueFrom.fileKeyRef"},
+		{"", "restartPolicyRules: [{action: RestartAllContainers}]", c + "restartPolicyRules[0].action"},
 		{"", "resources: {claims: [{name: r}]}", c + "resources.claims"},
 		{"", "resources: {limits: {nvidia.com/gpu: 1}}", c + "resources.limits[nvidia.com/gpu]"},
 	} {
