@@ -13,7 +13,8 @@ import (
 type Inspector interface {
 	// SandboxStatus returns the sandbox with all fields, or [ErrNotFound].
 	SandboxStatus(ctx context.Context, id string) (Sandbox, error)
-	// ContainerStatus returns the container with all fields, or [ErrNotFound].
+	// ContainerStatus returns the container with all fields, or [ErrNotFound]. SandboxID, and PodUID where no label
+	// tells it, may be missing: a status of the CRI has neither, and List has both.
 	ContainerStatus(ctx context.Context, id string) (Container, error)
 }
 

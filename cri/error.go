@@ -11,7 +11,7 @@ var (
 	// ErrUnavailable says that the runtime could not be reached; the call may or may not have taken effect.
 	ErrUnavailable = errors.New("runtime unavailable")
 	// ErrAlreadyExists says that another object holds the name: of a sandbox its pod and attempt, of a container
-	// its name and attempt within the sandbox. Runtimes keep a name reserved while an earlier call still works on it.
+	// its name and attempt within the pod. Runtimes keep a name reserved while an earlier call still works on it.
 	ErrAlreadyExists = errors.New("already exists")
 )
 

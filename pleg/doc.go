@@ -44,7 +44,7 @@
 //
 // The model is pkg/kubelet/pleg and pkg/kubelet/container/cache.go of Kubernetes 1.37.
 //
-//   - Events of the runtime trigger relists for all that happens, not for stops alone; the stream is reconnected for
+//   - Events of the runtime trigger relists for starts, stops and deletions, not for stops alone; the stream is reconnected for
 //     ever, with back-off, instead of five times without; and while it works full relists are 10 s apart, not 1 s.
 //   - Pods are inspected in parallel and apart from the full relist, with 10 s for each (the kubelet: 2 min
 //     for each call): a hung pod is an error of that pod, where it stops the kubelet's only loop.

@@ -149,14 +149,14 @@ func (l *loop) heed(h hint) string {
 	}
 	var news bool
 	switch h.event {
+	case cri.EventCreated:
+		return "" // nothing to tell yet; a start follows, or a relist finds what was never started
 	case cri.EventDeleted:
 		news = k != nil
 	case cri.EventStopped:
 		news = k == nil || k.state != exited
 	case cri.EventStarted:
 		news = k == nil || k.state == unknown
-	default:
-		news = k == nil
 	}
 	// What is known already may be overwritten by a listing under way that is older than the event.
 	if !news && !underway {

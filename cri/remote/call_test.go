@@ -355,25 +355,6 @@ func TestListAsksForOnePodByItsLabel(t *testing.T) {
 	assert.Equal(t, sandboxes, containers)
 }
 
-// The status of a container does not name its sandbox and pod; the client finds out.
-func TestContainerStatusNamesSandboxAndPod(t *testing.T) {
-	status := &v1.ContainerStatusResponse{Status: &v1.ContainerStatus{
-		Id: "c", CreatedAt: 1, Metadata: &v1.ContainerMetadata{Name: "main"},
-		Image: &v1.ImageSpec{Image: "i"}, ImageRef: "ref",
-	}}
-	c := dialStub(t, answers{
-		"ContainerStatus": always(status, nil),
-		"ListContainers":  always(&v1.ListContainersResponse{Containers: []*v1.Container{{Id: "c", PodSandboxId: "s"}}}, nil),
-		"ListPodSandbox": always(&v1.ListPodSandboxResponse{Items: []*v1.PodSandbox{
-			{Id: "s", Metadata: &v1.PodSandboxMetadata{Uid: "u"}},
-		}}, nil),
-	}, remote.Options{})
-	got, err := c.ContainerStatus(t.Context(), "c")
-	require.NoError(t, err)
-	assert.Equal(t, "s", got.SandboxID)
-	assert.Equal(t, "u", got.PodUID)
-}
-
 func TestAnswersHaveALimit(t *testing.T) {
 	answer := func(n int) *v1.ExecSyncResponse { return &v1.ExecSyncResponse{Stdout: make([]byte, n)} }
 	c := dialStub(t, answers{"ExecSync": func(_ context.Context, q any) (any, error) {

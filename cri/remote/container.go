@@ -5,7 +5,6 @@ package remote
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	v1 "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -55,39 +54,14 @@ func (c *Client) RemoveContainer(ctx context.Context, id string) error {
 	return goneIsFine(err)
 }
 
-// ContainerStatus returns the container with its details.
+// ContainerStatus returns the container with its details, but for SandboxID.
 func (c *Client) ContainerStatus(ctx context.Context, id string) (cri.Container, error) {
-	// The status does not say which sandbox the container is in; the list does.
-	var (
-		wg      sync.WaitGroup
-		listed  cri.Snapshot
-		listErr error
-	)
-	wg.Go(func() {
-		var r *v1.ListContainersResponse
-		r, listErr = call(ctx, c, op{name: "ListContainers", id: id}, c.runtime.ListContainers,
-			&v1.ListContainersRequest{Filter: &v1.ContainerFilter{Id: id}})
-		listed.Containers = decodeList(r.GetContainers(), cripb.DecodeContainer)
-	})
 	o := op{name: "ContainerStatus", id: id}
 	r, err := call(ctx, c, o, c.runtime.ContainerStatus, &v1.ContainerStatusRequest{ContainerId: id})
-	wg.Wait()
 	if err != nil {
 		return cri.Container{}, err
 	}
-	if listErr != nil {
-		return cri.Container{}, listErr
-	}
 	s := cripb.DecodeContainerStatus(r.GetStatus())
-	if len(listed.Containers) == 1 {
-		s.SandboxID = listed.Containers[0].SandboxID
-	}
-	if s.PodUID == "" {
-		s.PodUID, err = c.podUID(ctx, s.SandboxID)
-		if err != nil {
-			return cri.Container{}, err
-		}
-	}
 	return s, o.require(
 		field{"status.id", s.ID != ""},
 		field{"status.metadata.name", s.Name != ""},
@@ -95,19 +69,6 @@ func (c *Client) ContainerStatus(ctx context.Context, id string) (cri.Container,
 		field{"status.image.image", s.Image.Image != ""},
 		field{"status.image_ref", s.ImageRef != ""},
 	)
-}
-
-// podUID returns the UID of the pod that a sandbox is for, or an empty one where the sandbox is gone.
-func (c *Client) podUID(ctx context.Context, sandboxID string) (string, error) {
-	if sandboxID == "" {
-		return "", nil
-	}
-	r, err := call(ctx, c, op{name: "ListPodSandbox", id: sandboxID}, c.runtime.ListPodSandbox,
-		&v1.ListPodSandboxRequest{Filter: &v1.PodSandboxFilter{Id: sandboxID}})
-	if err != nil || len(r.GetItems()) != 1 {
-		return "", err
-	}
-	return r.GetItems()[0].GetMetadata().GetUid(), nil
 }
 
 // UpdateContainer sets the resources of a container: what is zero in r stays as it is.
