@@ -74,7 +74,11 @@ func (l crashLoop) next(key string, last *cri.Container, now time.Time) (loop cr
 	if l.key != key || last.FinishedAt.Sub(l.begun) > crashLoopReset {
 		return crashLoop{key: key, delay: crashLoopInitial, begun: now}, time.Time{}
 	}
-	if until := last.FinishedAt.Add(l.delay); now.Before(until) && !last.FinishedAt.After(now) {
+	ended := last.FinishedAt
+	if ended.Before(l.begun) { // the runtime does not know when; it must not cost the pause
+		ended = l.begun
+	}
+	if until := ended.Add(l.delay); now.Before(until) && !ended.After(now) {
 		return l, until
 	}
 	return crashLoop{key: key, delay: min(2*l.delay, crashLoopMax), begun: now}, time.Time{}

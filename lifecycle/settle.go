@@ -1,0 +1,151 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+)
+
+// retire forgets a worker whose pod is gone.
+func (r *Reconciler) retire(w *worker) {
+	r.mu.Lock()
+	delete(r.workers, w.id.UID)
+	r.mu.Unlock()
+	r.wake()
+}
+
+// settle fits the set of workers to what is wanted and to what the runtime has, and returns the workers to start.
+func (r *Reconciler) settle() []*worker {
+	observed := r.observer.Pods()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	wanted := r.wanted()
+	for uid, w := range r.workers {
+		if pod := wanted[uid]; pod != nil {
+			w.update(pod)
+		} else {
+			w.end()
+		}
+	}
+	var started []*worker
+	names := make(map[string]bool, len(r.workers)) // that a pod still holds
+	for _, w := range r.workers {
+		names[w.id.Namespace+"/"+w.id.Name] = true
+	}
+	add := func(id cri.PodIdentity, pod *corev1.Pod) {
+		w := newWorker(r, id, pod)
+		r.workers[id.UID] = w
+		names[id.Namespace+"/"+id.Name] = true
+		started = append(started, w)
+	}
+	for _, id := range r.orphans(observed, wanted) {
+		add(id, nil)
+	}
+	for _, pod := range r.inOrder(wanted) {
+		uid := string(pod.UID)
+		// A pod of the same name that is still ending goes first: they share a name in the world.
+		if r.workers[uid] == nil && !names[pod.Namespace+"/"+pod.Name] {
+			add(cri.PodIdentity{UID: uid, Name: pod.Name, Namespace: pod.Namespace}, pod)
+		}
+	}
+	if r.draining && len(r.workers) == 0 {
+		r.closeDrained()
+	}
+	return started
+}
+
+func (r *Reconciler) closeDrained() {
+	select {
+	case <-r.drained:
+	default:
+		close(r.drained)
+	}
+}
+
+// wanted returns what the sources want, by UID; of two pods with one UID that of the earlier source.
+func (r *Reconciler) wanted() map[string]*corev1.Pod {
+	pods := map[string]*corev1.Pod{}
+	if r.draining {
+		return pods
+	}
+	for _, s := range r.sources {
+		for _, pod := range s.Pods {
+			if pods[string(pod.UID)] == nil {
+				pods[string(pod.UID)] = pod
+			}
+		}
+	}
+	return pods
+}
+
+// inOrder returns pods in the order in which the sources gave them.
+func (r *Reconciler) inOrder(wanted map[string]*corev1.Pod) []*corev1.Pod {
+	pods := make([]*corev1.Pod, 0, len(wanted))
+	for _, s := range r.sources {
+		for _, pod := range s.Pods {
+			if wanted[string(pod.UID)] == pod {
+				pods = append(pods, pod)
+			}
+		}
+	}
+	return pods
+}
+
+// orphans returns the pods that only the runtime knows and that have to go: those that stand in the way of a wanted
+// pod of the same name, and, once every source has reported completely, all others.
+func (r *Reconciler) orphans(observed []cri.Pod, wanted map[string]*corev1.Pod) []cri.PodIdentity {
+	all := r.complete()
+	names := make(map[string]bool, len(wanted))
+	for _, pod := range wanted {
+		names[pod.Namespace+"/"+pod.Name] = true
+	}
+	var ids []cri.PodIdentity
+	for i := range observed {
+		p := &observed[i]
+		if wanted[p.UID] != nil || r.workers[p.UID] != nil || !r.owns(p) {
+			continue
+		}
+		if all || names[p.Namespace+"/"+p.Name] {
+			ids = append(ids, p.PodIdentity)
+		}
+	}
+	return ids
+}
+
+// complete tells whether all that is wanted is known.
+func (r *Reconciler) complete() bool {
+	if r.draining {
+		return true
+	}
+	done := map[string]bool{}
+	for _, s := range r.sources {
+		if s.Incomplete {
+			return false
+		}
+		done[s.Source] = true
+	}
+	for _, name := range r.opts.Sources {
+		if !done[name] {
+			return false
+		}
+	}
+	return len(done) > 0
+}
+
+// owns tells whether a pod of the runtime was made by an agent of the same name.
+func (r *Reconciler) owns(p *cri.Pod) bool {
+	for i := range p.Sandboxes {
+		if p.Sandboxes[i].Labels[LabelOwner] == r.opts.Owner {
+			return true
+		}
+	}
+	for i := range p.Containers {
+		if p.Containers[i].Labels[LabelOwner] == r.opts.Owner {
+			return true
+		}
+	}
+	return false
+}
