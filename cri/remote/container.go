@@ -65,7 +65,6 @@ func (c *Client) ContainerStatus(ctx context.Context, id string) (cri.Container,
 	return s, o.require(
 		field{"status.id", s.ID != ""},
 		field{"status.metadata.name", s.Name != ""},
-		field{"status.created_at", !s.CreatedAt.IsZero()},
 		field{"status.image.image", s.Image.Image != ""},
 		field{"status.image_ref", s.ImageRef != ""},
 	)

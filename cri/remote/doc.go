@@ -44,6 +44,7 @@
 // # Differs from the kubelet
 //
 // The stream variants of the list calls (KEP-5825, alpha) are not used: an answer of more than 16 MiB is an
-// error. ContainerStatus also asks ListContainers, since the status alone does not name the sandbox. Grace
-// periods and timeouts are rounded up to whole seconds; the kubelet truncates them.
+// error. A status without a time of creation is taken, as containerd has none for a sandbox that it was killed in the
+// middle of making; the kubelet refuses it and never replaces that sandbox. Grace periods and timeouts are rounded
+// up to whole seconds; the kubelet truncates them.
 package remote

@@ -52,7 +52,6 @@ func (c *Client) SandboxStatus(ctx context.Context, id string) (cri.Sandbox, err
 		field{"status.metadata.name", s.Pod.Name != ""},
 		field{"status.metadata.namespace", s.Pod.Namespace != ""},
 		field{"status.metadata.uid", s.Pod.UID != ""},
-		field{"status.created_at", !s.CreatedAt.IsZero()},
 	)
 }
 

@@ -37,7 +37,7 @@ func newNode(t *testing.T) *node {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = client.Close() })
 	n := &node{t: t, lab: l, client: client, m: newManifests(t)}
-	n.args = []string{"-cri", l.Endpoint(), "-manifests", n.m.dir, "-logs", t.TempDir(), "-node", "n1"}
+	n.args = []string{"-v", "-cri", l.Endpoint(), "-manifests", n.m.dir, "-logs", t.TempDir(), "-node", "n1"}
 	return n
 }
 
