@@ -5,6 +5,7 @@ package process
 
 import (
 	"context"
+	"os"
 	"time"
 
 	"github.com/seed81659283/nodeagent/cri"
@@ -13,8 +14,10 @@ import (
 // nominalSize is the size of every image: clients of the CRI take an image without a size for a broken answer.
 const nominalSize = 1
 
+// image is a name as an image. Its user is the agent's: what states no user runs as that one.
 func image(s cri.ImageSpec) cri.Image {
-	return cri.Image{ID: s.Image, RepoTags: []string{s.Image}, Size: nominalSize, Spec: s, Pinned: true}
+	uid := int64(os.Geteuid())
+	return cri.Image{ID: s.Image, RepoTags: []string{s.Image}, Size: nominalSize, UID: &uid, Spec: s, Pinned: true}
 }
 
 // ListImages returns the names that containers were created with, each as an image.
