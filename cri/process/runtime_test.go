@@ -7,6 +7,7 @@ package process_test
 
 import (
 	"os"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -25,12 +26,20 @@ func TestMain(m *testing.M) {
 }
 
 func TestRuntime(t *testing.T) {
+	var roots sync.Map // of each runtime's state, by runtime: cases run in parallel
+	open := func(t *testing.T, root string) cri.Runtime {
+		rt, err := process.Open(root, process.Options{})
+		require.NoError(t, err)
+		t.Cleanup(func() { rt.Close() })
+		roots.Store(cri.Runtime(rt), root)
+		return rt
+	}
 	critest.TestRuntime(t, critest.Fixture{
-		New: func(t *testing.T) cri.Runtime {
-			rt, err := process.Open(t.TempDir(), process.Options{})
-			require.NoError(t, err)
-			t.Cleanup(func() { rt.Close() })
-			return rt
+		New: func(t *testing.T) cri.Runtime { return open(t, t.TempDir()) },
+		Reopen: func(t *testing.T, rt cri.Runtime) cri.Runtime {
+			require.NoError(t, rt.(*process.Runtime).Close())
+			root, _ := roots.Load(rt)
+			return open(t, root.(string))
 		},
 		Logs: true,
 	})
