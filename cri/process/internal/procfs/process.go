@@ -133,8 +133,9 @@ func (t Tree) Descendants(pid int) []Process {
 	return found
 }
 
-// HasEnv says whether a process was started with an environment entry. It sees no later change, and nothing of
-// processes of other users unless it is root.
+// HasEnv says whether a process was started with an environment entry. It sees no later change, nothing of
+// processes of other users unless it is root, and nothing of a process in the middle of exec, when the kernel shows
+// neither the old environment nor the new one: what must not be missed is asked for twice.
 func HasEnv(pid int, entry string) bool {
 	env, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "environ"))
 	if err != nil {

@@ -158,22 +158,24 @@ func Outcome(dir, mark string) (Exit, error) {
 
 // sweep kills what a killed shim left: its process, which the kernel has killed already unless it changed its
 // credentials, and everything that has the container's mark in its environment. A process that hides the mark
-// escapes; only a cgroup could hold it.
+// escapes; only a cgroup could hold it. One round that finds nothing is not enough: a process may be in the middle of
+// exec, or may have forked and ended while the list was read.
 func sweep(run Run, mark string) {
 	_ = procfs.Kill(procfs.Process{PID: run.PID, Start: run.Start})
+	clean := 0
 	for range 100 {
 		all, err := procfs.All()
 		if err != nil {
 			return
 		}
-		left := 0
+		clean++
 		for _, p := range all {
 			if !p.Zombie && p.Start >= run.Start && procfs.HasEnv(p.PID, mark) {
-				left++
+				clean = 0
 				_ = procfs.Kill(p)
 			}
 		}
-		if left == 0 {
+		if clean == 2 {
 			return
 		}
 		time.Sleep(5 * time.Millisecond)
