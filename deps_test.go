@@ -23,6 +23,7 @@ API     = k8s.io/api/... k8s.io/apimachinery/...
 YAML    = sigs.k8s.io/yaml sigs.k8s.io/json go.yaml.in/yaml/v3
 GRPC    = google.golang.org/grpc/... google.golang.org/protobuf/... k8s.io/cri-api/...
 CLUSTER = k8s.io/client-go/...
+OCI     = github.com/opencontainers/cgroups/... github.com/coreos/go-systemd/v22/dbus github.com/godbus/dbus/v5
 
 ban:    k8s.io/kubernetes/... k8s.io/klog/... k8s.io/component-base/... github.com/google/cadvisor/...
 named:  testing/... C unsafe
@@ -37,6 +38,8 @@ tests cri/criserver:            cri/remote GRPC
 tests lifecycle:                pleg cri/remote cri/process
 tests hack/bench:               API YAML
 tests lifecycle/podspec:        YAML
+tests cgroups/driver:           cgroups/cgroupstest
+tests cgroups/podtree:          cgroups/cgroupstest cgroups/driver
 
 # The map has no code.
 .                      max   0:
@@ -53,9 +56,17 @@ cri/criserver          max 115: cri internal/cripb GRPC
 # Engines: no third-party package, and never each other.
 pleg                   max   0: cri
 
+# Resources: what a pod may use, and the cgroups that hold it to that.
+cgroups                max   0: SYS
+cgroups/cgroupstest    max   0: cgroups testing
+cgroups/driver         max  40: cgroups cgroups/driver/internal/... SYS OCI
+cgroups/driver/internal/... max 40: cgroups SYS OCI
+cgroups/podtree        max  75: cgroups qos API
+qos                    max  75: cgroups cri API
+
 # Pods.
 lifecycle              max  75: cri lifecycle/podspec API
-lifecycle/podspec      max  75: cri API
+lifecycle/podspec      max  75: cri qos API
 lifecycle/source       max  80: lifecycle/podspec API YAML github.com/fsnotify/fsnotify
 
 # Leaves, shared by two packages or more.
@@ -68,12 +79,8 @@ examples/... hack/...         : any
 hack/bench                    : internal/lab GRPC
 
 # Planned: what they may import is settled before they are written.
-cgroups                max   0: SYS
 gc                     max   0: cri
 probe eviction         max   0: internal/...
-qos                           : API
-cgroups/driver                : cgroups SYS github.com/opencontainers/cgroups/...
-cgroups/podtree               : cgroups qos API
 cni                           : github.com/containernetworking/cni/...
 probe/podprobe                : probe API
 probe/grpcprobe               : probe GRPC

@@ -24,6 +24,10 @@
 //     containers
 //   - [github.com/seed81659283/nodeagent/lifecycle/source]: reads pods from a directory or an HTTP endpoint
 //
+// # Hold pods to their resources
+//
+//   - [github.com/seed81659283/nodeagent/cgroups]: what a cgroup may use, its names, and what its files say
+//
 // # Notice what happened
 //
 //   - [github.com/seed81659283/nodeagent/pleg]: compares what the runtime lists with what it listed before, and
@@ -31,7 +35,7 @@
 //
 // The command examples/minimal wires these into an agent that runs static pods; start reading there.
 //
-// Planned, not here yet: qos, cgroups, probe, eviction, gc, cni, volume, nodestatus, nodeapi, device, nodetest.
+// Planned, not here yet: probe, eviction, gc, cni, volume, nodestatus, nodeapi, device, nodetest.
 //
 // Desired state is k8s.io/api/core/v1; observed state is package cri; packages share nothing else. ARCHITECTURE.md
 // in the repository shows who may import whom.
