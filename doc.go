@@ -26,6 +26,8 @@
 //
 // # Hold pods to their resources
 //
+//   - [github.com/seed81659283/nodeagent/qos]: what a pod is worth to its node: class, OOM score, requests and limits,
+//     memory protection, swap
 //   - [github.com/seed81659283/nodeagent/cgroups]: what a cgroup may use, its names, and what its files say
 //
 // # Notice what happened

@@ -1,0 +1,78 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package qos
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/seed81659283/nodeagent/cgroups"
+	"github.com/seed81659283/nodeagent/cri"
+)
+
+// hugepageLimits returns a limit for every page size of the node and for every one asked for, sorted by size as text:
+// that of the container, else that of the pod, else zero (GetHugepageLimitsFromResources in pkg/kubelet/kuberuntime).
+func hugepageLimits(pod *corev1.Pod, c *corev1.Container, n Node) ([]cri.HugepageLimit, error) {
+	var limits []cri.HugepageLimit
+	for _, size := range n.HugepageSizes {
+		limits = append(limits, cri.HugepageLimit{PageSize: size})
+	}
+	if pod.Spec.Resources != nil {
+		path := field.NewPath("spec", "resources", "limits")
+		if err := n.limitHugepages(&limits, pod.Spec.Resources.Limits, path); err != nil {
+			return nil, err
+		}
+	}
+	path := pathTo(pod, c.Name).Child("resources", "limits")
+	if err := n.limitHugepages(&limits, c.Resources.Limits, path); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(limits, func(a, b cri.HugepageLimit) int { return cmp.Compare(a.PageSize, b.PageSize) })
+	return limits, nil
+}
+
+// limitHugepages sets those limits that a list of the pod states.
+func (n Node) limitHugepages(limits *[]cri.HugepageLimit, list corev1.ResourceList, path *field.Path) error {
+	for _, name := range slices.Sorted(maps.Keys(list)) {
+		if !isHugepages(name) {
+			continue
+		}
+		bytes, _ := hugepageSize(name)
+		size := cgroups.HugepageSize(bytes)
+		if size == "" {
+			return field.Invalid(path, string(name), "not the name of a page size, such as hugepages-2Mi")
+		}
+		if n.HugepageSizes != nil && !slices.Contains(n.HugepageSizes, size) {
+			return field.NotSupported(path.Key(string(name)), size, n.HugepageSizes)
+		}
+		i := slices.IndexFunc(*limits, func(l cri.HugepageLimit) bool { return l.PageSize == size })
+		if i < 0 {
+			i = len(*limits)
+			*limits = append(*limits, cri.HugepageLimit{PageSize: size})
+		}
+		q := list[name]
+		(*limits)[i].Limit = uint64(max(toBytes(&q), 0))
+	}
+	return nil
+}
+
+// pathTo returns where in its pod a container is.
+func pathTo(pod *corev1.Pod, name string) *field.Path {
+	spec := field.NewPath("spec")
+	for i := range pod.Spec.Containers {
+		if pod.Spec.Containers[i].Name == name {
+			return spec.Child("containers").Index(i)
+		}
+	}
+	for i := range pod.Spec.InitContainers {
+		if pod.Spec.InitContainers[i].Name == name {
+			return spec.Child("initContainers").Index(i)
+		}
+	}
+	return spec.Child("ephemeralContainers").Key(name)
+}
