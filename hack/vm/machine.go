@@ -1,0 +1,221 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// machine is one VM. It belongs to the thread that made it, which has mounts of its own.
+type machine struct {
+	kernel  *kernel
+	dir     string // in memory, and only there for this thread and the VM
+	options options
+	shares  []string
+
+	stdout, stderr *os.File // what the command writes, to be read
+	console        *os.File // what the kernel and the emulator write
+}
+
+// newMachine makes all that the VM needs on this machine. dir is an empty directory, the mount point of the VM's own.
+func newMachine(k *kernel, dir string, j *job, o options) (*machine, error) {
+	m := &machine{kernel: k, dir: dir, options: o, shares: j.Shares}
+	if err := m.mount(); err != nil {
+		return nil, err
+	}
+	if k.kind == "uml" {
+		j.Results = dir
+	}
+	archive, err := initramfs(k, j)
+	if err != nil {
+		return nil, fmt.Errorf("write initramfs: %w", err)
+	}
+	if err := os.WriteFile(m.path("initramfs"), archive, 0o600); err != nil {
+		return nil, err
+	}
+	for name, file := range map[string]**os.File{resultStdout: &m.stdout, resultStderr: &m.stderr, "console": &m.console} {
+		*file, err = os.OpenFile(m.path(name), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
+		if err != nil {
+			return nil, err
+		}
+	}
+	return m, os.WriteFile(m.path(resultStatus), nil, 0o600)
+}
+
+func (m *machine) path(name string) string { return filepath.Join(m.dir, name) }
+
+// mount gives this thread mounts of its own: all of the machine read-only, so that no mistake in a VM changes it,
+// but for the directories shared; and the directory of the VM in memory. They go with the last process that uses
+// them.
+func (m *machine) mount() error {
+	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+		return fmt.Errorf("make mount namespace: %w", err)
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("make mounts private: %w", err)
+	}
+	for _, dir := range m.shares {
+		if err := unix.Mount(dir, dir, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+			return fmt.Errorf("mount %s: %w", dir, err)
+		}
+	}
+	readOnly := &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
+	if err := unix.MountSetattr(unix.AT_FDCWD, "/", unix.AT_RECURSIVE, readOnly); err != nil {
+		return fmt.Errorf("make mounts read-only: %w", err)
+	}
+	writable := &unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY}
+	for _, dir := range m.shares {
+		if err := unix.MountSetattr(unix.AT_FDCWD, dir, unix.AT_RECURSIVE, writable); err != nil {
+			return fmt.Errorf("make %s writable: %w", dir, err)
+		}
+	}
+	// User Mode Linux keeps its memory in a file here; results take the rest.
+	size := fmt.Sprintf("mode=0700,size=%dm", m.options.memory+1024)
+	if err := unix.Mount("vm", m.dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, size); err != nil {
+		return fmt.Errorf("mount tmpfs on %s: %w", m.dir, err)
+	}
+	return nil
+}
+
+// run boots the VM, passes on what its command writes, and returns the exit status for this process.
+func (m *machine) run(ctx context.Context) (status int, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, m.options.timeout, errTimeout)
+	defer cancel()
+	args := m.stockCommand()
+	env := []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + m.dir, "HOME=" + m.dir}
+	if m.kernel.kind == "uml" {
+		args, env = m.umlCommand(), append(env, "LD_PRELOAD="+m.kernel.xstate())
+	}
+	// The first process of a PID namespace takes all others along when it ends, and it ends with this thread. It is a
+	// shell, as a first process cannot abort, which is how User Mode Linux ends after a panic.
+	cmd := exec.CommandContext(ctx, "/bin/sh", slices.Concat([]string{"-c", `"$@"; exit`, "sh"}, args)...)
+	cmd.Env = env
+	cmd.Stdout, cmd.Stderr = m.console, m.console
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID, Pdeathsig: syscall.SIGKILL, Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return statusBroken, err
+	}
+	var copies sync.WaitGroup
+	ended := make(chan struct{})
+	copies.Go(func() { follow(os.Stdout, m.stdout, ended) })
+	copies.Go(func() { follow(os.Stderr, m.stderr, ended) })
+	err = cmd.Wait()
+	close(ended)
+	copies.Wait()
+
+	text, readErr := os.ReadFile(m.path(resultStatus))
+	if readErr != nil {
+		return statusBroken, readErr
+	}
+	if status, parseErr := strconv.Atoi(strings.TrimSpace(string(text))); parseErr == nil {
+		return status, nil
+	}
+	if errors.Is(context.Cause(ctx), errTimeout) {
+		return statusTimeout, fmt.Errorf("the VM was ended after VM_TIMEOUT, %v%s", m.options.timeout, m.consoleTail())
+	}
+	return statusBroken, fmt.Errorf("the VM ended without an exit status: %w%s", errors.Join(err, errNoStatus), m.consoleTail())
+}
+
+var (
+	errTimeout  = errors.New("timeout")
+	errNoStatus = errors.New("its first process or its kernel died")
+)
+
+// consoleLines are enough for the report of a panic.
+const consoleLines = 60
+
+// consoleTail returns the last lines of the console, to be read below an error.
+func (m *machine) consoleTail() string {
+	b, err := os.ReadFile(m.path("console"))
+	if err != nil {
+		return "\n" + err.Error()
+	}
+	lines := slices.Collect(bytes.Lines(bytes.ReplaceAll(b, []byte("\r"), nil)))
+	last := bytes.Join(lines[max(0, len(lines)-consoleLines):], nil)
+	return "; end of its console:\n" + strings.TrimSpace(string(last))
+}
+
+// follow copies what is appended to a file, until the VM has ended and all is copied. A file rather than a pipe, as
+// that is what both kernels can write to, and no process in the VM can keep it open.
+func follow(to io.Writer, from *os.File, ended <-chan struct{}) {
+	for {
+		last := false
+		select {
+		case <-ended:
+			last = true
+		case <-time.After(20 * time.Millisecond):
+		}
+		if _, err := io.Copy(to, from); err != nil {
+			fmt.Fprintln(os.Stderr, "vm: pass on output:", err)
+			return
+		}
+		if last {
+			return
+		}
+	}
+}
+
+// umlCommand returns how to start User Mode Linux: https://docs.kernel.org/virt/uml/user_mode_linux_howto_v2.html
+// Its memory is a file in TMPDIR, its control socket is below HOME.
+func (m *machine) umlCommand() []string {
+	return []string{
+		m.kernel.image(), fmt.Sprintf("mem=%dM", m.options.memory), "initrd=" + m.path("initramfs"), "quiet",
+		"con0=null,fd:1", "con=null", "ssl=null", // no terminals but the console
+	}
+}
+
+// stockCommand returns how to start a stock kernel under qemu.
+func (m *machine) stockCommand() []string {
+	args := []string{
+		"qemu-system-x86_64", "-no-user-config", "-nodefaults", "-no-reboot", "-display", "none",
+		"-machine", "pc", "-m", strconv.Itoa(m.options.memory), "-smp", strconv.Itoa(m.options.cpus),
+		// Every feature that can be emulated, but the fifth level of page tables, which only makes walks longer.
+		"-accel", "tcg,thread=multi,tb-size=512", "-cpu", "max,la57=off",
+		"-kernel", m.kernel.image(), "-initrd", m.path("initramfs"),
+		// PSI is off in Debian; no cgroup v1 may take a controller; and no time for what guards against others.
+		"-append", "console=ttyS0 quiet panic=-1 psi=1 cgroup_no_v1=all mitigations=off nopti audit=0 random.trust_cpu=on",
+		"-serial", "file:" + m.path("console"),
+		"-device", "virtio-serial-pci",
+	}
+	for _, name := range []string{resultStdout, resultStderr, resultStatus} {
+		args = append(args, "-chardev", "file,append=on,id="+name+",path="+optionValue(m.path(name)),
+			"-device", "virtserialport,chardev="+name+",name="+name)
+	}
+	args = append(args, share("host", "/", ",readonly=on")...)
+	for i, dir := range m.shares {
+		args = append(args, share(shareTag(i), dir, "")...)
+	}
+	return args
+}
+
+// share makes a directory of this machine a 9p file system in the VM.
+func share(tag, dir, more string) []string {
+	return []string{
+		"-fsdev", "local,security_model=none,multidevs=remap,id=" + tag + ",path=" + optionValue(dir) + more,
+		"-device", "virtio-9p-pci,fsdev=" + tag + ",mount_tag=" + tag,
+	}
+}
+
+// optionValue writes a path so that a comma in it does not end an option of qemu.
+func optionValue(path string) string { return strings.ReplaceAll(path, ",", ",,") }
+
+// shareTag is what the VM knows a directory by that it may write to.
+func shareTag(i int) string { return "rw" + strconv.Itoa(i) }
