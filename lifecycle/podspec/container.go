@@ -39,7 +39,7 @@ func Container(pod *corev1.Pod, c *corev1.Container, l Launch, o Options) (cri.C
 	if err != nil {
 		return cri.ContainerConfig{}, err
 	}
-	resources, err := containerResources(pod, c, path.Child("resources"), o)
+	resources, err := containerResources(pod, c, o)
 	if err != nil {
 		return cri.ContainerConfig{}, err
 	}

@@ -5,18 +5,17 @@ package podspec
 
 import (
 	"net/netip"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/qos"
 )
 
 // The defaults of [Options], as in the kubelet's configuration.
 const (
 	DefaultLogRoot     = "/var/log/pods"
 	DefaultSeccompRoot = "/var/lib/kubelet/seccomp"
-	DefaultCPUPeriod   = 100 * time.Millisecond
 )
 
 // Options is what holds for every pod of a node. The zero value is a node without cluster DNS whose pods resolve
@@ -39,11 +38,12 @@ type Options struct {
 	// is an error.
 	RuntimeClasses map[string]string
 
-	Allocatable   corev1.ResourceList // stands in for limits that a resourceFieldRef asks for and the container lacks
-	CPUPeriod     time.Duration       // of the CFS quota; zero: DefaultCPUPeriod
-	NoCPUQuota    bool                // CPU limits set no quota
-	HugePageSizes []string            // of the node, as "2MB"; each that a container does not ask for is limited to 0
-	MaskedPaths   []string            // beside the usual ones: the kubelet adds each CPU's thermal_throttle in /sys
+	// Node is how the resources of a pod become those of its containers. Nil is a node of which nothing is known:
+	// containers get their shares, quota and limits, but no OOM score, no swap limit and no memory QoS.
+	Node *qos.Node
+
+	Allocatable corev1.ResourceList // stands in for limits that a resourceFieldRef asks for and the container lacks
+	MaskedPaths []string            // beside the usual ones: the kubelet adds each CPU's thermal_throttle in /sys
 
 	// Warn is told what is worth an event and yet no error; nil discards it. Reasons are those of the kubelet's events
 	// where it has one: "DNSConfigForming" and "MissingClusterDNS".

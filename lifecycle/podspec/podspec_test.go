@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+	"github.com/seed81659283/nodeagent/qos"
 )
 
 // pod returns a valid pod with one container, changed by the fragments of YAML given: the first is of the spec, the
@@ -293,15 +294,22 @@ func TestResources(t *testing.T) {
 		"limit":          {container: "limits: {cpu: 500m, memory: 1Mi}", want: cri.Resources{CPUShares: 512, CPUQuota: 50000, CPUPeriod: 100000, MemoryLimit: mib}},
 		"least quota":    {container: "limits: {cpu: 5m}", want: cri.Resources{CPUShares: 5, CPUQuota: 1000, CPUPeriod: 100000}},
 		"most shares":    {container: "requests: {cpu: 1000}", want: cri.Resources{CPUShares: 262144, CPUPeriod: 100000}},
-		"no quota":       {container: "limits: {cpu: 1}", options: podspec.Options{NoCPUQuota: true}, want: cri.Resources{CPUShares: 1024}},
-		"limit of pod":   {spec: "resources: {limits: {cpu: 2, memory: 2Mi}}", want: cri.Resources{CPUShares: 2048, CPUQuota: 200000, CPUPeriod: 100000, MemoryLimit: 2 * mib}},
+		"no quota": {
+			container: "limits: {cpu: 1}", options: podspec.Options{Node: &qos.Node{
+				MemoryCapacity: mib, CgroupV1: true, NoSwapController: true, NoCPUQuota: true,
+			}},
+			want: cri.Resources{CPUShares: 1024, OOMScoreAdj: 999},
+		},
+		"limit of pod": {spec: "resources: {limits: {cpu: 2, memory: 2Mi}}", want: cri.Resources{CPUShares: 2048, CPUQuota: 200000, CPUPeriod: 100000, MemoryLimit: 2 * mib}},
 		"request, limit of pod": {
 			spec: "resources: {limits: {cpu: 2}}", container: "requests: {cpu: 1}",
 			want: cri.Resources{CPUShares: 1024, CPUQuota: 200000, CPUPeriod: 100000},
 		},
 		"huge pages": {
-			container: "limits: {hugepages-2Mi: 4Mi}", options: podspec.Options{HugePageSizes: []string{"2MB", "1GB"}},
-			want: cri.Resources{CPUShares: 2, CPUPeriod: 100000, HugepageLimits: []cri.HugepageLimit{{PageSize: "1GB"}, {PageSize: "2MB", Limit: 4 * mib}}},
+			container: "limits: {hugepages-2Mi: 4Mi}", options: podspec.Options{Node: &qos.Node{
+				MemoryCapacity: mib, CgroupV1: true, NoSwapController: true, HugepageSizes: []string{"2MB", "1GB"},
+			}},
+			want: cri.Resources{CPUShares: 2, CPUPeriod: 100000, OOMScoreAdj: 1000, HugepageLimits: []cri.HugepageLimit{{PageSize: "1GB"}, {PageSize: "2MB", Limit: 4 * mib}}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -309,6 +317,19 @@ func TestResources(t *testing.T) {
 			assert.Empty(t, cmp.Diff(c.want, *container(t, p, podspec.Launch{}, c.options).Resources))
 		})
 	}
+}
+
+// On a node that is known, the rest follows from it: OOM score, swap and memory QoS. Package qos tells how.
+func TestResourcesOnAKnownNode(t *testing.T) {
+	p := pod(t, "", "resources: {requests: {memory: 1Gi}, limits: {memory: 2Gi}}")
+	r := container(t, p, podspec.Launch{}, podspec.Options{Node: &qos.Node{MemoryCapacity: 4 << 30, Reservation: qos.TieredReservation}}).Resources
+	assert.EqualValues(t, 750, r.OOMScoreAdj)
+	assert.Equal(t, map[string]string{
+		"memory.low": "1073741824", "memory.oom.group": "1", "memory.swap.max": "0",
+	}, r.Unified)
+
+	_, err := podspec.Container(p, &p.Spec.Containers[0], podspec.Launch{}, podspec.Options{Node: &qos.Node{}})
+	assert.ErrorContains(t, err, "memory capacity is 0 bytes")
 }
 
 func TestResourcesOfTheSandbox(t *testing.T) {

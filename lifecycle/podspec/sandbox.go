@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/qos"
 )
 
 const (
@@ -41,6 +42,8 @@ func Sandbox(pod *corev1.Pod, attempt uint32, o Options) (cri.SandboxConfig, err
 	if err != nil {
 		return cri.SandboxConfig{}, err
 	}
+	node, _ := o.node()
+	resources, overhead := qos.SandboxResources(pod, node)
 	c := cri.SandboxConfig{
 		Pod:            identity(pod),
 		Attempt:        attempt,
@@ -53,8 +56,8 @@ func Sandbox(pod *corev1.Pod, attempt uint32, o Options) (cri.SandboxConfig, err
 		Annotations:    pod.Annotations,
 		Sysctls:        sysctls(pod),
 		Security:       security,
-		Overhead:       overhead(pod, o),
-		Resources:      podResources(pod, o),
+		Overhead:       overhead,
+		Resources:      resources,
 	}
 	if o.CgroupParent != nil {
 		c.CgroupParent = o.CgroupParent(pod)

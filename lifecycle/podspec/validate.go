@@ -14,6 +14,8 @@ import (
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/seed81659283/nodeagent/qos"
 )
 
 // Validate returns what the API server would refuse in the fields that this package reads, and a UID that is missing
@@ -164,9 +166,7 @@ func validatePodResources(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 		}
 	}
 	errs = append(errs, validateRequirements(s.Resources, own)...)
-	sum := corev1.ResourceList{}
 	for i := range s.Containers {
-		add(sum, s.Containers[i].Resources.Requests)
 		limits := path.Child("containers").Index(i).Child("resources", "limits")
 		for _, name := range sorted(s.Containers[i].Resources.Limits) {
 			limit := s.Containers[i].Resources.Limits[name]
@@ -175,6 +175,7 @@ func validatePodResources(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 			}
 		}
 	}
+	sum := qos.Requests(&corev1.Pod{Spec: *s}, qos.Options{IgnorePodLevel: true, ExcludeOverhead: true})
 	for _, name := range sorted(sum) {
 		total := sum[name]
 		if whole, ok := s.Resources.Requests[name]; ok && total.Cmp(whole) > 0 {
