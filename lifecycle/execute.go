@@ -95,13 +95,15 @@ func (w *worker) start(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a
 	}
 	sandbox.Annotations[AnnotationNetwork] = network(pod).String()
 	id := a.SandboxID
-	if a.Sandbox != nil {
-		if id, ips, err = w.runSandbox(ctx, &sandbox, a.SandboxChanged); err != nil {
-			for _, s := range a.Start {
-				w.held[s.Container.Name] = Held{Reason: ReasonContainerCreating, Message: err.Error()}
-			}
-			return err
+	err = w.ensureCgroup(ctx, pod)
+	if err == nil && a.Sandbox != nil {
+		id, ips, err = w.runSandbox(ctx, &sandbox, a.SandboxChanged)
+	}
+	if err != nil {
+		for _, s := range a.Start {
+			w.held[s.Container.Name] = Held{Reason: ReasonContainerCreating, Message: err.Error()}
 		}
+		return err
 	}
 	var errs []error
 	for _, s := range a.Start {

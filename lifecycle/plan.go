@@ -19,6 +19,8 @@ type State struct {
 	Observed cri.Pod
 	Now      time.Time
 	Final    bool // the pod's phase is Succeeded or Failed: nothing is started any more
+	// NoCgroup says that the pod's cgroup is missing. What runs all the same runs without limits, so it starts over.
+	NoCgroup bool
 }
 
 // Actions is what a pod needs next, in the order in which it is done: kill, stop sandboxes, remove containers, create
@@ -84,6 +86,9 @@ func Plan(s State) Actions {
 	}
 	var a Actions
 	change := sandboxChanged(s.Pod, s.Observed.Sandboxes)
+	if s.NoCgroup && !change.create && running(s.Observed) {
+		change = sandboxChange{create: true, attempt: change.attempt + 1, why: "the cgroup of the pod is missing"}
+	}
 	if s.Final || over(s) {
 		a.Done = true
 		a.stopPod(s.Observed, Grace(s.Pod), "its work is done")
@@ -95,6 +100,11 @@ func Plan(s State) Actions {
 	}
 	a.planRemoval(s)
 	return a
+}
+
+// running tells whether a container of the pod runs.
+func running(observed cri.Pod) bool {
+	return slices.ContainsFunc(observed.Containers, func(c cri.Container) bool { return c.State == cri.ContainerRunning })
 }
 
 // over tells whether every container of the pod has exited and none is to be started again.

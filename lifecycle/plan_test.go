@@ -56,10 +56,11 @@ func TestPlanScenarios(t *testing.T) {
 
 // scene is the state that the lines of a scenario build up.
 type scene struct {
-	t   *testing.T
-	pod *corev1.Pod
-	obs cri.Pod
-	fin bool
+	t    *testing.T
+	pod  *corev1.Pod
+	obs  cri.Pod
+	fin  bool
+	bare bool // without a cgroup
 }
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -90,7 +91,7 @@ func play(t *testing.T, script string) string {
 		case "gone":
 			s.remove(f[1])
 		case "plan":
-			a := lifecycle.Plan(lifecycle.State{Pod: s.pod, Observed: s.obs, Now: epoch.Add(s.duration(f[1])), Final: s.fin})
+			a := lifecycle.Plan(lifecycle.State{Pod: s.pod, Observed: s.obs, Now: epoch.Add(s.duration(f[1])), Final: s.fin, NoCgroup: s.bare})
 			describe(&out, a)
 		case "teardown":
 			describe(&out, lifecycle.Teardown(s.obs, s.duration(f[1])))
@@ -120,6 +121,8 @@ func (s *scene) setPod(args []string) {
 			}
 		case "final":
 			s.fin = true
+		case "cgroup":
+			s.bare = v == "missing"
 		default:
 			s.t.Fatalf("pod: unknown %q", arg)
 		}

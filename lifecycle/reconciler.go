@@ -44,6 +44,8 @@ type Options struct {
 	Spec podspec.Options
 	// Images makes images present. Nil means PullPolicy where the runtime has images, else no image is looked at.
 	Images ImageSource
+	// Cgroups makes a cgroup for each pod. Nil leaves that to the runtime.
+	Cgroups PodCgroups
 	// Sources names the sources that must have reported completely before a pod of the runtime that no source
 	// wants is taken down. Empty: the first complete set is enough.
 	Sources []string

@@ -28,6 +28,7 @@ type worker struct {
 	mu     sync.Mutex
 	pod    *corev1.Pod        // nil: only the runtime knows the pod
 	ending bool               // nobody wants it any more; never taken back
+	ended  bool               // its phase is Succeeded or Failed
 	cancel context.CancelFunc // of the work that ending makes pointless; nil: none under way
 
 	// Of the goroutine alone.
@@ -57,6 +58,13 @@ func (w *worker) spec() *corev1.Pod {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.pod
+}
+
+// over tells whether the pod has ended and will not start again.
+func (w *worker) over() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.ended
 }
 
 // update gives the worker the newest spec of its pod.
@@ -125,6 +133,9 @@ func (w *worker) sync(ctx context.Context) (next time.Duration, gone bool) {
 	switch {
 	case ending && len(observed.Sandboxes) == 0 && len(observed.Containers) == 0:
 		w.publish(pod, observed, true)
+		if err := w.removeCgroup(ctx); err != nil {
+			return w.failed(ctx, err), false
+		}
 		w.forget()
 		if hook := w.r.opts.Hooks.Gone; hook != nil {
 			hook(w.id)
@@ -133,7 +144,12 @@ func (w *worker) sync(ctx context.Context) (next time.Duration, gone bool) {
 	case ending:
 		a = Teardown(observed, w.grace(pod, observed))
 	default:
-		a = Plan(State{Pod: pod, Observed: observed, Now: now, Final: w.status != nil && terminal(w.status.Phase)})
+		bare, err := w.lacksCgroup(work, pod, observed)
+		if err != nil {
+			return w.failed(ctx, err), false
+		}
+		final := w.status != nil && terminal(w.status.Phase)
+		a = Plan(State{Pod: pod, Observed: observed, Now: now, Final: final, NoCgroup: bare})
 	}
 	a.StopSandboxes = w.unstopped(observed, a.StopSandboxes)
 	w.hold(a.Waiting)
@@ -218,6 +234,9 @@ func (w *worker) publish(pod *corev1.Pod, observed cri.Pod, ending bool) {
 		return
 	}
 	w.status = &st
+	w.mu.Lock()
+	w.ended = terminal(st.Phase)
+	w.mu.Unlock()
 	if hook := w.r.opts.Hooks.Status; hook != nil {
 		hook(pod, &st)
 	}

@@ -1,0 +1,72 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle
+
+import (
+	"context"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+)
+
+// PodCgroups keeps the cgroups that hold whole pods to their limits. *podtree.Tree is one. The runtime gets their
+// names from podspec.Options.CgroupParent.
+type PodCgroups interface {
+	// Exists tells whether the cgroup of a pod is there.
+	Exists(ctx context.Context, pod *corev1.Pod) (bool, error)
+	// Ensure creates the cgroup of a pod with its limits, and leaves one that exists as it is.
+	Ensure(ctx context.Context, pod *corev1.Pod) error
+	// Remove kills what still runs in the cgroup of a pod, and removes it. An absent one is success.
+	Remove(ctx context.Context, uid string) error
+}
+
+// Active returns the pods whose requests count: those that are wanted and have not ended. It is complete when every
+// source has said all that it wants.
+func (r *Reconciler) Active() (pods []*corev1.Pod, complete bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for uid, pod := range r.wanted() {
+		if w := r.workers[uid]; w == nil || !w.over() {
+			pods = append(pods, pod)
+		}
+	}
+	return pods, r.complete()
+}
+
+// MayRun tells whether anything of a pod runs or may be about to run: a pod that is wanted or still ending, or one that
+// only the runtime knows, whoever made it.
+func (r *Reconciler) MayRun(uid string) bool {
+	r.mu.Lock()
+	known := r.workers[uid] != nil || r.wanted()[uid] != nil
+	r.mu.Unlock()
+	return known || slices.ContainsFunc(r.observer.Pods(), func(p cri.Pod) bool { return p.UID == uid })
+}
+
+// lacksCgroup tells whether a pod of which something runs has no cgroup. Source: SyncPod in
+// pkg/kubelet/kubelet.go.
+func (w *worker) lacksCgroup(ctx context.Context, pod *corev1.Pod, observed cri.Pod) (bool, error) {
+	if w.r.opts.Cgroups == nil || pod.DeletionTimestamp != nil || !running(observed) {
+		return false, nil
+	}
+	exists, err := w.r.opts.Cgroups.Exists(ctx, pod)
+	return !exists && err == nil, err
+}
+
+// ensureCgroup makes the cgroup of a pod before anything of it starts.
+func (w *worker) ensureCgroup(ctx context.Context, pod *corev1.Pod) error {
+	if w.r.opts.Cgroups == nil {
+		return nil
+	}
+	return w.r.opts.Cgroups.Ensure(ctx, pod)
+}
+
+// removeCgroup removes the cgroup of a pod of which the runtime has nothing left.
+func (w *worker) removeCgroup(ctx context.Context) error {
+	if w.r.opts.Cgroups == nil {
+		return nil
+	}
+	return w.r.opts.Cgroups.Remove(ctx, w.id.UID)
+}

@@ -1,0 +1,139 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/critest"
+	"github.com/seed81659283/nodeagent/lifecycle"
+)
+
+// podCgroups is a set of pods that have a cgroup. It fails while err is set.
+type podCgroups struct {
+	mu  sync.Mutex
+	has map[string]bool
+	err error
+}
+
+func (c *podCgroups) Exists(_ context.Context, pod *corev1.Pod) (bool, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.has[string(pod.UID)], nil
+}
+
+func (c *podCgroups) Ensure(_ context.Context, pod *corev1.Pod) error {
+	return c.set(string(pod.UID), true)
+}
+
+func (c *podCgroups) Remove(_ context.Context, uid string) error { return c.set(uid, false) }
+
+func (c *podCgroups) set(uid string, has bool) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err == nil {
+		c.has[uid] = has
+	}
+	return c.err
+}
+
+func (c *podCgroups) fail(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.err = err
+}
+
+func TestCgroupIsThereBeforeTheSandboxAndGoesLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		cgroups := &podCgroups{has: map[string]bool{}, err: errors.New("no room")}
+		n := boot(t, rt, rt, lifecycle.Options{Cgroups: cgroups})
+		n.set(testPod("a"))
+		time.Sleep(10 * time.Second)
+		require.Zero(t, ops(rt, "RunPodSandbox"), "nothing starts without")
+		require.Contains(t, n.errors(), "no room")
+		require.Equal(t, corev1.PodPending, n.phase("a"))
+
+		cgroups.fail(nil)
+		time.Sleep(20 * time.Second)
+		require.Equal(t, corev1.PodRunning, n.phase("a"))
+		require.True(t, cgroups.has["uid-a"])
+
+		cgroups.fail(errors.New("busy"))
+		n.set()
+		time.Sleep(10 * time.Second)
+		sandboxes, _ := n.objects()
+		require.Zero(t, sandboxes)
+		require.Empty(t, n.left(), "a pod whose cgroup is left is not gone")
+		cgroups.fail(nil)
+		time.Sleep(20 * time.Second)
+		require.Equal(t, []string{"a"}, n.left())
+		require.False(t, cgroups.has["uid-a"])
+	})
+}
+
+func TestPodStartsOverWhenItsCgroupIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		cgroups := &podCgroups{has: map[string]bool{}}
+		n := boot(t, rt, rt, lifecycle.Options{Cgroups: cgroups})
+		n.set(testPod("a"))
+		time.Sleep(time.Minute)
+		require.Equal(t, 1, ops(rt, "RunPodSandbox"))
+
+		require.NoError(t, cgroups.set("uid-a", false))
+		time.Sleep(3 * time.Minute)
+		require.Equal(t, 2, ops(rt, "RunPodSandbox"))
+		require.Equal(t, corev1.PodRunning, n.phase("a"))
+		require.True(t, cgroups.has["uid-a"])
+	})
+}
+
+// What a tree of cgroups asks: whose requests count, and which cgroups must not be taken for leftovers.
+func TestActiveAndMayRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{"job": critest.ExitAfter(time.Minute, 0)})})
+		n := boot(t, rt, rt, lifecycle.Options{Sources: []string{"test"}})
+		time.Sleep(time.Second)
+		_, complete := n.reconciler.Active()
+		require.False(t, complete, "nobody has said anything yet")
+
+		job := testPod("job", "job")
+		job.Spec.RestartPolicy = corev1.RestartPolicyNever
+		n.set(testPod("a"), job)
+		pods, complete := n.reconciler.Active()
+		require.Len(t, pods, 2)
+		require.True(t, complete)
+		require.True(t, n.reconciler.MayRun("uid-a"), "before anything of it has started")
+		require.False(t, n.reconciler.MayRun("uid-b"))
+
+		time.Sleep(2 * time.Minute)
+		require.Equal(t, corev1.PodSucceeded, n.phase("job"))
+		pods, _ = n.reconciler.Active()
+		require.Len(t, pods, 1, "what has ended requests nothing")
+		require.True(t, n.reconciler.MayRun("uid-job"))
+
+		n.set()
+		pods, complete = n.reconciler.Active()
+		require.Empty(t, pods)
+		require.True(t, complete)
+		require.True(t, n.reconciler.MayRun("uid-a"), "it is ending")
+		time.Sleep(time.Minute)
+		require.False(t, n.reconciler.MayRun("uid-a"))
+
+		_, err := rt.RunSandbox(t.Context(), &cri.SandboxConfig{Pod: cri.PodIdentity{UID: "uid-x", Name: "x", Namespace: "other"}})
+		require.NoError(t, err)
+		time.Sleep(2 * time.Second)
+		require.True(t, n.reconciler.MayRun("uid-x"), "another agent's pod")
+	})
+}
