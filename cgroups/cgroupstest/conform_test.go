@@ -1,0 +1,54 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cgroupstest_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/cgroups"
+	"github.com/seed81659283/nodeagent/cgroups/cgroupstest"
+)
+
+// TestTreeConforms is also the proof that the suite can be passed; TestSuiteFindsFaults that it can be failed.
+func TestTreeConforms(t *testing.T) {
+	for name, o := range map[string]cgroupstest.Options{
+		"v1":           {Mode: cgroupstest.V1, HugepageSizes: []string{"2MB"}},
+		"v2":           {HugepageSizes: []string{"2MB", "1GB"}},
+		"v2 by linear": {WeightFormula: cgroups.WeightLinear},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cgroupstest.TestDriver(t, fixture(o, func(tree *cgroupstest.Tree) cgroupstest.Target { return tree }))
+		})
+	}
+	t.Run("bare", func(t *testing.T) {
+		cgroupstest.TestDriver(t, fixture(cgroupstest.Options{}, func(tree *cgroupstest.Tree) cgroupstest.Target {
+			return &cgroupstest.Faults{Target: tree}
+		}))
+	})
+}
+
+// fixture is a tree as a driver under test, behind what wrap puts in front of it.
+func fixture(o cgroupstest.Options, wrap func(*cgroupstest.Tree) cgroupstest.Target) cgroupstest.Fixture {
+	trees := map[cgroupstest.Target]*cgroupstest.Tree{}
+	return cgroupstest.Fixture{
+		New: func(*testing.T) cgroupstest.Target {
+			tree := cgroupstest.New(o)
+			target := wrap(tree)
+			trees[target] = tree
+			return target
+		},
+		Start: func(t *testing.T, d cgroupstest.Target, p cgroups.Path, memory int64) int {
+			pid, err := trees[d].Start(cgroupstest.Proc{Cgroup: p, Memory: memory})
+			require.NoError(t, err)
+			return pid
+		},
+		Mode:          o.Mode,
+		WeightFormula: o.WeightFormula,
+		Controllers:   []string{"cpu", "cpuset", "memory", "pids"},
+		HugepageSizes: o.HugepageSizes,
+		Swap:          true,
+	}
+}

@@ -1,0 +1,61 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cgroupstest_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/cgroups"
+	"github.com/seed81659283/nodeagent/cgroups/cgroupstest"
+)
+
+// Each method goes through Around and its own func.
+func TestFaultsAreMade(t *testing.T) {
+	ctx, boom := t.Context(), errors.New("boom")
+	f := &cgroupstest.Faults{Target: cgroupstest.New(cgroupstest.Options{})}
+	calls := map[string]func() error{
+		"Apply":    func() error { return f.Apply(ctx, "a", cgroups.Resources{}) },
+		"Remove":   func() error { return f.Remove(ctx, "b") },
+		"Children": func() error { _, err := f.Children(ctx, "a"); return err },
+		"Procs":    func() error { _, err := f.Procs(ctx, "a"); return err },
+		"Limits":   func() error { _, err := f.Limits(ctx, "a"); return err },
+		"Stats":    func() error { _, err := f.Stats(ctx, "a"); return err },
+	}
+	require.NoError(t, f.Apply(ctx, "a", cgroups.Resources{}))
+	for op, call := range calls {
+		require.NoError(t, call(), op)
+		f.Around = func(_ context.Context, got string, _ cgroups.Path, call func() error) error {
+			assert.Equal(t, op, got)
+			assert.NoError(t, call())
+			return boom // took effect, and the answer is lost
+		}
+		require.ErrorIs(t, call(), boom, op)
+		f.Around = nil
+	}
+
+	f.ApplyFunc = func(context.Context, cgroupstest.Target, cgroups.Path, cgroups.Resources) error { return boom }
+	f.RemoveFunc = func(context.Context, cgroupstest.Target, cgroups.Path) error { return boom }
+	f.ChildrenFunc = func(context.Context, cgroupstest.Target, cgroups.Path) ([]string, error) { return nil, boom }
+	f.ProcsFunc = func(context.Context, cgroupstest.Target, cgroups.Path) ([]int, error) { return nil, boom }
+	f.LimitsFunc = func(context.Context, cgroupstest.Target, cgroups.Path) (cgroups.Resources, error) {
+		return cgroups.Resources{}, boom
+	}
+	f.StatsFunc = func(context.Context, cgroupstest.Target, cgroups.Path) (cgroups.Stats, error) {
+		return cgroups.Stats{}, boom
+	}
+	for op, call := range calls {
+		require.ErrorIs(t, call(), boom, op)
+	}
+}
+
+func TestHangEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	assert.ErrorIs(t, cgroupstest.Hang(ctx), context.Canceled)
+}

@@ -1,0 +1,108 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cgroupstest
+
+import (
+	"fmt"
+
+	"github.com/seed81659283/nodeagent/cgroups"
+)
+
+func limitShares(t *trial) {
+	t.need("cpu")
+	for _, shares := range []uint64{2, 3, 102, 512, 1024, 2048, 100_000, 262144} {
+		t.apply("a", cgroups.Resources{CPUShares: shares})
+		want := shares
+		if t.f.Mode == V2 {
+			want = cgroups.SharesFromWeight(cgroups.WeightFromShares(shares, t.f.WeightFormula), t.f.WeightFormula)
+		}
+		got := t.limits("a").CPUShares
+		t.hold(got == want, ruleShares, "CPUShares of %d read back as %d, want %d", shares, got, want)
+	}
+}
+
+func limitQuota(t *trial) {
+	t.need("cpu")
+	for _, c := range []struct {
+		quota      int64
+		period     uint64
+		wantPeriod uint64
+	}{
+		{20_000, 0, 100_000},
+		{1000, 1000, 1000},
+		{1_500_000, 1_000_000, 1_000_000},
+		{1000, 100_000, 100_000},
+		{50_000, 0, 100_000},
+	} {
+		t.apply("a", cgroups.Resources{CPUQuota: c.quota, CPUPeriod: c.period})
+		got := t.limits("a")
+		t.hold(got.CPUQuota == c.quota && got.CPUPeriod == c.wantPeriod, rulePeriod,
+			"quota %d in a period of %d read back as %d in %d", c.quota, c.period, got.CPUQuota, got.CPUPeriod)
+	}
+}
+
+func limitCpuset(t *trial) {
+	t.need("cpuset")
+	t.apply("a/b", cgroups.Resources{CpusetCPUs: "0", CpusetMems: "0"})
+	got := t.limits("a/b")
+	t.hold(got.CpusetCPUs == "0" && got.CpusetMems == "0", ruleLimits, "CPUs 0 and nodes 0 read back as %q and %q", got.CpusetCPUs, got.CpusetMems)
+}
+
+func limitMemory(t *trial) {
+	t.need("memory")
+	r := cgroups.Resources{MemoryMax: new(int64(64*mib + 1))}
+	if t.f.Mode == V2 {
+		r.MemoryMin, r.MemoryLow, r.MemoryHigh = new(int64(8*mib+1)), new(int64(16*mib+1)), new(int64(32*mib+1))
+		r.OOMGroup = new(true)
+	}
+	t.apply("a", r)
+	got := t.limits("a")
+	t.number(got.MemoryMax, 64*mib, ruleLimits, "MemoryMax")
+	if t.f.Mode == V2 {
+		t.number(got.MemoryMin, 8*mib, ruleLimits, "MemoryMin")
+		t.number(got.MemoryLow, 16*mib, ruleLimits, "MemoryLow")
+		t.number(got.MemoryHigh, 32*mib, ruleLimits, "MemoryHigh")
+		t.hold(got.OOMGroup != nil && *got.OOMGroup, ruleLimits, "OOMGroup reads back as %v, want true", got.OOMGroup)
+	}
+	for _, to := range []int64{128 * mib, 32 * mib} {
+		t.apply("a", cgroups.Resources{MemoryMax: &to})
+		t.number(t.limits("a").MemoryMax, to, ruleAgain, "MemoryMax")
+	}
+}
+
+func limitSwap(t *trial) {
+	t.need("memory")
+	if !t.f.Swap {
+		t.Skip("the host limits no swap")
+	}
+	for _, c := range []struct{ memory, swap int64 }{{64 * mib, 0}, {64 * mib, 16 * mib}, {128 * mib, 8 * mib}, {32 * mib, 32 * mib}} {
+		t.apply("a", cgroups.Resources{MemoryMax: &c.memory, SwapMax: &c.swap})
+		got := t.limits("a")
+		t.number(got.MemoryMax, c.memory, ruleLimits, "MemoryMax")
+		t.number(got.SwapMax, c.swap, ruleLimits, "SwapMax")
+	}
+}
+
+func limitPids(t *trial) {
+	t.need("pids")
+	for _, pids := range []int64{1, 1000} {
+		t.apply("a", cgroups.Resources{PidsMax: &pids})
+		t.number(t.limits("a").PidsMax, pids, ruleLimits, "PidsMax")
+	}
+}
+
+func limitHugetlb(t *trial) {
+	if len(t.f.HugepageSizes) == 0 {
+		t.Skip("the host limits no huge pages")
+	}
+	for _, size := range t.f.HugepageSizes {
+		page, err := cgroups.ParseHugepageSize(size)
+		t.succeed(err, ruleLimits, "ParseHugepageSize")
+		for _, bytes := range []int64{0, int64(2 * page), cgroups.Unlimited} {
+			t.apply("a", cgroups.Resources{Hugetlb: map[string]int64{size: bytes}})
+			got, ok := t.limits("a").Hugetlb[size]
+			t.hold(ok && got == bytes, ruleLimits, "Hugetlb %s", fmt.Sprintf("of %s is %d (set: %v), want %d", size, got, ok, bytes))
+		}
+	}
+}

@@ -1,0 +1,168 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cgroupstest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/seed81659283/nodeagent/cgroups"
+)
+
+const (
+	poll = 10 * time.Millisecond // between looks
+	mib  = 1 << 20
+)
+
+// ruleContext is in no documentation: it is what every function of Go that takes a context does.
+const ruleContext = "a context that has ended is an error wrapping its cause, and nothing is done"
+
+// trial is what one case works with. Its methods that fail the test name the rule that is broken.
+type trial struct {
+	*testing.T
+	f   Fixture
+	d   Target
+	ctx context.Context
+}
+
+// hold fails the test when ok is false: the driver breaks the rule.
+func (t *trial) hold(ok bool, rule, format string, args ...any) {
+	t.Helper()
+	if !ok {
+		t.Fatalf(format+"\n\tbroken: %q", append(args, rule)...)
+	}
+}
+
+// succeed fails the test when a call failed that the rule lets succeed.
+func (t *trial) succeed(err error, rule, call string) {
+	t.Helper()
+	t.hold(err == nil, rule, "%s: %v", call, err)
+}
+
+// refused fails the test unless a call failed with an error as package cgroups promises it.
+func (t *trial) refused(err error, p cgroups.Path, rule, call string) {
+	t.Helper()
+	t.hold(err != nil, rule, "%s succeeds", call)
+	e, ok := errors.AsType[*cgroups.Error](err)
+	t.hold(ok && e.Op != "" && e.Path == p, ruleError, "%s: error %v is no *cgroups.Error of cgroup %q", call, err, string(p))
+}
+
+// apply applies what has to work.
+func (t *trial) apply(p cgroups.Path, r cgroups.Resources) {
+	t.Helper()
+	t.succeed(t.d.Apply(t.ctx, p, r), ruleCreate, "Apply "+string(p))
+}
+
+func (t *trial) remove(p cgroups.Path) {
+	t.Helper()
+	t.succeed(t.d.Remove(t.ctx, p), ruleRemove, "Remove "+string(p))
+}
+
+func (t *trial) limits(p cgroups.Path) cgroups.Resources {
+	t.Helper()
+	r, err := t.d.Limits(t.ctx, p)
+	t.succeed(err, ruleLimits, "Limits "+string(p))
+	return r
+}
+
+func (t *trial) stats(p cgroups.Path) cgroups.Stats {
+	t.Helper()
+	s, err := t.d.Stats(t.ctx, p)
+	t.succeed(err, ruleStats, "Stats "+string(p))
+	return s
+}
+
+func (t *trial) children(p cgroups.Path) []string {
+	t.Helper()
+	names, err := t.d.Children(t.ctx, p)
+	t.succeed(err, ruleChildren, "Children "+string(p))
+	return names
+}
+
+func (t *trial) procs(p cgroups.Path) []int {
+	t.Helper()
+	pids, err := t.d.Procs(t.ctx, p)
+	t.succeed(err, ruleProcs, "Procs "+string(p))
+	return pids
+}
+
+// exists fails the test unless there is a cgroup at p, or none.
+func (t *trial) exists(p cgroups.Path, want bool, rule string) {
+	t.Helper()
+	_, err := t.d.Children(t.ctx, p)
+	if want {
+		t.hold(err == nil, rule, "cgroup %s is not there: %v", p, err)
+		return
+	}
+	t.hold(errors.Is(err, fs.ErrNotExist), rule, "cgroup %s is there, or not to be read: %v", p, err)
+}
+
+// start runs a process.
+func (t *trial) start(p cgroups.Path, memory int64) int {
+	t.Helper()
+	if t.f.Start == nil {
+		t.Skip("the fixture starts no processes")
+	}
+	return t.f.Start(t.T, t.d, p, memory)
+}
+
+// need skips the test where the host lacks a controller.
+func (t *trial) need(controllers ...string) {
+	t.Helper()
+	for _, c := range controllers {
+		if !slices.Contains(t.f.Controllers, c) {
+			t.Skipf("the host has no %s controller", c)
+		}
+	}
+}
+
+func (t *trial) needV2() {
+	t.Helper()
+	if t.f.Mode != V2 {
+		t.Skip("cgroup v1 has no such thing")
+	}
+}
+
+// number compares a limit that was read with what it should be.
+func (t *trial) number(got *int64, want int64, rule, name string) {
+	t.Helper()
+	t.hold(got != nil, rule, "%s is unset, want %d", name, want)
+	t.hold(*got == want, rule, "%s is %d, want %d", name, *got, want)
+}
+
+// until waits for a condition that comes with words for what is missing.
+func (t *trial) until(rule string, cond func() (ok bool, missing string)) {
+	t.Helper()
+	for begin := time.Now(); ; time.Sleep(poll) {
+		ok, missing := cond()
+		if ok {
+			return
+		}
+		t.hold(time.Since(begin) < t.f.Patience, rule, "after %v: %s", t.f.Patience, missing)
+	}
+}
+
+// together calls f from several goroutines at once, each with its number, and fails with the first error.
+func (t *trial) together(n int, rule string, f func(ctx context.Context, i int) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.ctx, t.f.Patience)
+	defer cancel()
+	errs := make([]error, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			if err := f(ctx, i); err != nil {
+				errs[i] = fmt.Errorf("goroutine %d: %w", i, err)
+			}
+		})
+	}
+	wg.Wait()
+	t.succeed(errors.Join(errs...), rule, "all at once")
+}
