@@ -29,6 +29,8 @@
 //   - [github.com/seed81659283/nodeagent/qos]: what a pod is worth to its node: class, OOM score, requests and limits,
 //     memory protection, swap
 //   - [github.com/seed81659283/nodeagent/cgroups]: what a cgroup may use, its names, and what its files say
+//   - [github.com/seed81659283/nodeagent/cgroups/driver]: makes, limits, reads and removes the cgroups of this host,
+//     of v1 and v2, by files or through systemd
 //   - [github.com/seed81659283/nodeagent/cgroups/cgroupstest]: a tree in memory that runs out of memory as a real one
 //     does, faults, and the conformance suite that every driver passes
 //

@@ -1,0 +1,44 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package driver_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/seed81659283/nodeagent/cgroups"
+	"github.com/seed81659283/nodeagent/cgroups/cgroupstest"
+	"github.com/seed81659283/nodeagent/cgroups/driver"
+)
+
+func TestIntegrationConformance(t *testing.T) {
+	for _, formula := range []cgroups.WeightFormula{cgroups.WeightLogQuadratic, cgroups.WeightLinear} {
+		t.Run(fmt.Sprint("weight formula ", formula), func(t *testing.T) {
+			host := open(t).Host()
+			f := cgroupstest.Fixture{
+				New: func(t *testing.T) cgroupstest.Target {
+					return openAt(t, driver.Options{Root: root(t), WeightFormula: formula})
+				},
+				Start: func(t *testing.T, d cgroupstest.Target, p cgroups.Path, memory int64) int {
+					w := start(t, d.(*driver.Driver), p, fmt.Sprintf("memory %d", memory>>20))
+					_, _ = w.out.ReadString('\n') // when it has the memory, or has been killed
+					return w.Process.Pid
+				},
+				Mode:          cgroupstest.V1,
+				WeightFormula: formula,
+				Swap:          host.Has("swap"),
+				Controllers:   []string{"cpu", "cpuset", "memory", "pids"},
+			}
+			f.Controllers = slices.DeleteFunc(f.Controllers, func(c string) bool { return !host.Has(c) })
+			if host.Mode == driver.V2 {
+				f.Mode = cgroupstest.V2
+			}
+			if host.Has("hugetlb") {
+				f.HugepageSizes = host.HugepageSizes
+			}
+			cgroupstest.TestDriver(t, f)
+		})
+	}
+}

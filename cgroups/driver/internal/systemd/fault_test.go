@@ -1,0 +1,193 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package systemd_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/cgroups/driver/internal/systemd"
+	"github.com/seed81659283/nodeagent/cgroups/driver/internal/systemd/systemdtest"
+)
+
+// Whatever is lost on the way, a start that systemd can do succeeds in the end.
+func TestFaultsThatPass(t *testing.T) {
+	for name, inject := range map[string]func(*systemdtest.Systemd){
+		"result before answer":           func(s *systemdtest.Systemd) { s.Inject("StartTransientUnit", systemdtest.Early) },
+		"result lost":                    func(s *systemdtest.Systemd) { s.Inject("StartTransientUnit", systemdtest.NoSignal) },
+		"canceled by another job":        func(s *systemdtest.Systemd) { s.Inject("StartTransientUnit", systemdtest.Canceled) },
+		"connection lost before":         func(s *systemdtest.Systemd) { s.Inject("StartTransientUnit", systemdtest.HangUp) },
+		"connection lost after":          func(s *systemdtest.Systemd) { s.Inject("StartTransientUnit", systemdtest.HangUpAfter) },
+		"result of another job":          func(s *systemdtest.Systemd) { s.Inject("StartTransientUnit", systemdtest.Stray) },
+		"systemd leaves the bus":         func(s *systemdtest.Systemd) { s.Inject("StartTransientUnit", systemdtest.NoReply) },
+		"connection lost more than once": func(s *systemdtest.Systemd) { s.Inject("Get", systemdtest.HangUp, systemdtest.HangUp) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server, client := start(t)
+			inject(server)
+			require.NoError(t, ensure(t, client, burstable(t, 1000)))
+			u := server.Unit("kubepods-burstable.slice")
+			assert.Equal(t, "active", u.State)
+			assert.Equal(t, uint64(1000), u.Properties["MemoryMax"].Value())
+			require.NoError(t, client.Stop(t.Context(), "kubepods-burstable.slice"))
+		})
+	}
+}
+
+// What does not pass ends in time, names the unit, and leaves a client that works again.
+func TestFaultsThatDoNot(t *testing.T) {
+	for name, test := range map[string]struct {
+		method string
+		fault  systemdtest.Fault
+		says   string
+		late   bool // the error is that of a deadline
+		times  int
+	}{
+		"no answer":          {"StartTransientUnit", systemdtest.Hang, "no answer", true, 1},
+		"no greeting":        {"Auth", systemdtest.Hang, "authenticate", true, 1},
+		"no version":         {"Get", systemdtest.Hang, "ask for the version", true, 4},
+		"job does not end":   {"StartTransientUnit", systemdtest.NoEnd, "wait for job", true, 1},
+		"job fails":          {"StartTransientUnit", systemdtest.Failed, "job ended: failed", false, 1},
+		"denied":             {"StartTransientUnit", systemdtest.Denied, "Permission denied", false, 1},
+		"no bus to be found": {"Hello", systemdtest.Hang, "register with the bus", true, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server, client := startWith(t, test.method == "Hello", systemd.Options{
+				CallTimeout: 300 * time.Millisecond, JobTimeout: 600 * time.Millisecond,
+			})
+			server.Inject(test.method, slices.Repeat([]systemdtest.Fault{test.fault}, test.times)...)
+			began := time.Now()
+			err := ensure(t, client, burstable(t, 1000))
+			require.ErrorContains(t, err, "start unit kubepods-burstable.slice: ")
+			assert.ErrorContains(t, err, test.says)
+			assert.Equal(t, test.late, errors.Is(err, context.DeadlineExceeded), "%v", err)
+			assert.Less(t, time.Since(began), 5*time.Second)
+
+			require.NoError(t, ensure(t, client, burstable(t, 1000)))
+			require.NoError(t, client.Stop(t.Context(), "kubepods-burstable.slice"))
+		})
+	}
+}
+
+// Systemd behind its own socket may overlook what comes right after the greeting, until something else comes.
+func TestFirstQuestionOverlooked(t *testing.T) {
+	server, client := start(t)
+	server.Inject("Get", systemdtest.Hang)
+	version, err := client.Version(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, 252, version)
+}
+
+// The result of a job is lost when systemd re-executes itself, and the state of the unit is not.
+func TestLossWhileWaiting(t *testing.T) {
+	server, client := start(t)
+	require.NoError(t, ensure(t, client, burstable(t, 1000)))
+	server.Inject("StopUnit", systemdtest.NoEnd)
+	stopped := make(chan error)
+	go func() { stopped <- client.Stop(t.Context(), "kubepods-burstable.slice") }()
+	require.Eventually(t, func() bool { return server.Unit("kubepods-burstable.slice").Job != 0 }, 10*time.Second, time.Millisecond)
+
+	server.SetUnit("kubepods-burstable.slice", systemdtest.Unit{State: "failed"})
+	server.HangUp()
+	require.NoError(t, <-stopped)
+	assert.Empty(t, server.Unit("kubepods-burstable.slice").State)
+}
+
+// A message bus that is restarted is away for a moment.
+func TestRestart(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	server, err := systemdtest.Start(path, true)
+	require.NoError(t, err)
+	client := systemd.New(systemd.Options{Sockets: []systemd.Socket{{Path: path, Bus: true}}})
+	defer client.Close()
+	require.NoError(t, ensure(t, client, burstable(t, 1000)))
+	server.Close()
+
+	back := make(chan *systemdtest.Systemd)
+	time.AfterFunc(200*time.Millisecond, func() {
+		again, err := systemdtest.Start(path, true)
+		assert.NoError(t, err)
+		back <- again
+	})
+	done := make(chan error)
+	go func() { done <- ensure(t, client, burstable(t, 1000)) }()
+	server = <-back
+	defer server.Close()
+	require.NoError(t, <-done)
+	assert.Equal(t, "active", server.Unit("kubepods-burstable.slice").State)
+}
+
+// A caller that gives up costs the others nothing, and who is cut off with it is served.
+func TestCancel(t *testing.T) {
+	server, client := start(t)
+	require.NoError(t, ensure(t, client, burstable(t, 1000)))
+	server.Inject("StartTransientUnit", systemdtest.Hang)
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(50*time.Millisecond, cancel)
+	_, err := client.Ensure(ctx, burstable(t, 1000))
+	require.ErrorIs(t, err, context.Canceled)
+	require.NoError(t, ensure(t, client, burstable(t, 1000)))
+}
+
+// A peer that reads nothing any more holds up nobody beyond the deadline, not even who sends.
+func TestDeafPeer(t *testing.T) {
+	server, client := startWith(t, false, systemd.Options{CallTimeout: 300 * time.Millisecond})
+	server.Inject("StartTransientUnit", systemdtest.Deaf)
+	require.NoError(t, ensure(t, client, systemd.Slice{Unit: "a.slice"}))
+	require.ErrorIs(t, client.Stop(t.Context(), "a.slice"), context.DeadlineExceeded)
+	require.NoError(t, client.Stop(t.Context(), "a.slice"), "over a new connection")
+
+	server.Inject("StartTransientUnit", systemdtest.Deaf)
+	require.NoError(t, ensure(t, client, systemd.Slice{Unit: "a.slice"}))
+	long := systemd.Slice{Unit: "b.slice", Description: strings.Repeat("x", 1<<20)} // more than a socket holds
+	errs := make(chan error)
+	for range 3 {
+		go func() { errs <- ensure(t, client, long) }()
+	}
+	for range 3 {
+		select {
+		case err := <-errs: // who waited for the first gets a connection of its own
+			if err != nil {
+				assert.ErrorIs(t, err, context.DeadlineExceeded)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatal("a call is stuck")
+		}
+	}
+	require.NoError(t, ensure(t, client, long))
+}
+
+// Nothing runs any more after Close, however the connections ended.
+func TestCloseLeavesNoGoroutine(t *testing.T) {
+	before := runtime.NumGoroutine()
+	for range 5 {
+		path := filepath.Join(t.TempDir(), "s")
+		server, err := systemdtest.Start(path, true)
+		require.NoError(t, err)
+		server.Inject("StartTransientUnit", systemdtest.HangUp, systemdtest.Hang)
+		client := systemd.New(systemd.Options{
+			Sockets: []systemd.Socket{{Path: path, Bus: true}}, CallTimeout: 100 * time.Millisecond,
+		})
+		require.Error(t, ensure(t, client, burstable(t, 1000)))
+		require.NoError(t, ensure(t, client, burstable(t, 1000)))
+		require.NoError(t, client.Close())
+		server.Close()
+	}
+	deadline := time.Now().Add(10 * time.Second)
+	for runtime.NumGoroutine() > before && time.Now().Before(deadline) {
+		time.Sleep(time.Millisecond)
+	}
+	assert.LessOrEqual(t, runtime.NumGoroutine(), before)
+}

@@ -1,0 +1,220 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package driver_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/seed81659283/nodeagent/cgroups"
+	"github.com/seed81659283/nodeagent/cgroups/driver"
+)
+
+// The test binary is also the process that the tests put into cgroups. It begins when it is told to on its input.
+func TestMain(m *testing.M) {
+	if work := os.Getenv("NODEAGENT_TEST_WORK"); work != "" {
+		_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
+		os.Exit(do(strings.Fields(work)))
+	}
+	os.Exit(m.Run())
+}
+
+func do(work []string) int {
+	switch work[0] {
+	case "sleep":
+		time.Sleep(time.Hour)
+	case "spin":
+		for begin := time.Now(); time.Since(begin) < time.Hour; {
+		}
+	case "memory": // takes so many MiB, says so, and waits
+		n, _ := strconv.Atoi(work[1])
+		b := make([]byte, n<<20)
+		for i := 0; i < len(b); i += 4096 {
+			b[i] = 1
+		}
+		fmt.Println("taken")
+		time.Sleep(time.Hour)
+	case "suicide": // tries to kill and to remove the cgroup that it is in
+		d, err := driver.Open(context.Background(), driver.Options{Root: work[1]})
+		if err != nil {
+			fmt.Println(err)
+			return 1
+		}
+		fmt.Println(d.Kill(context.Background(), cgroups.Path(work[2])))
+		fmt.Println(d.Remove(context.Background(), cgroups.Path(work[2])))
+	case "readonly": // looks at the cgroups of a mount that cannot be written to
+		return readOnly(work[1], cgroups.Path(work[2]))
+	case "threads": // starts so many processes, and says how many it got
+		n, _ := strconv.Atoi(work[1])
+		var started int
+		for range n {
+			if exec.Command("sleep", "1000").Start() == nil {
+				started++
+			}
+		}
+		fmt.Println(started)
+		time.Sleep(time.Hour)
+	}
+	return 0
+}
+
+func readOnly(root string, p cgroups.Path) int {
+	const at = "/sys/fs/cgroup"
+	if err := unix.Mount("", at, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY, ""); err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	ctx := context.Background()
+	d, err := driver.Open(ctx, driver.Options{Root: root})
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	changed := limited()
+	*changed.PidsMax++
+	fmt.Println(d.Apply(ctx, p, limited()))
+	fmt.Println(d.Apply(ctx, p, changed))
+	fmt.Println(d.Apply(ctx, "new", limited()))
+	fmt.Println(d.Remove(ctx, p))
+	fmt.Println(d.Remove(ctx, "absent"))
+	fmt.Println(d.Freeze(ctx, p))
+	return 0
+}
+
+// run runs this binary in a mount namespace of its own and returns what it prints.
+func run(t testing.TB, work string) string {
+	t.Helper()
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), "NODEAGENT_TEST_WORK="+work)
+	cmd.Stdin = strings.NewReader("\n")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS} // Go makes its mounts private
+	out, err := cmd.Output()
+	require.NoError(t, err, "%s", out)
+	return strings.TrimSpace(string(out))
+}
+
+var cgroup atomic.Int64
+
+// root makes a cgroup below the top of the host's tree that is removed after the test, and returns it as a root.
+func root(t testing.TB) string {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("needs root")
+	}
+	top, err := driver.Open(t.Context(), driver.Options{Optional: []string{"cpu", "pids"}})
+	if err != nil {
+		t.Skip("no cgroups to work on: ", err)
+	}
+	name := fmt.Sprintf("nodeagent-test-%d-%d", os.Getpid(), cgroup.Add(1))
+	if err := top.Apply(t.Context(), cgroups.Path(name), cgroups.Resources{}); err != nil {
+		require.NoError(t, top.Close())
+		t.Skip("no cgroup of our own: ", err)
+	}
+	t.Cleanup(func() {
+		require.NoError(t, top.Remove(detached(t), cgroups.Path(name)))
+		require.NoError(t, top.Close())
+	})
+	return "/" + name
+}
+
+// open returns a driver for a root of its own.
+func open(t testing.TB) *driver.Driver {
+	t.Helper()
+	return openAt(t, driver.Options{Root: root(t)})
+}
+
+func openAt(t testing.TB, o driver.Options) *driver.Driver {
+	t.Helper()
+	d, err := driver.Open(t.Context(), o)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, d.Close()) })
+	return d
+}
+
+// needs skips a test on a host without a controller or feature.
+func needs(t testing.TB, d *driver.Driver, what ...string) {
+	t.Helper()
+	for _, w := range what {
+		switch {
+		case w == "v2" && d.Host().Mode != driver.V2:
+			t.Skip("needs cgroup v2")
+		case w == "v1" && d.Host().Mode == driver.V2:
+			t.Skip("needs cgroup v1")
+		case w == "pressure" && (d.Host().Mode != driver.V2 || !d.Host().Pressure):
+			t.Skip("needs pressure (PSI) of cgroup v2")
+		case !slices.Contains([]string{"v1", "v2", "pressure"}, w) && !d.Host().Has(w):
+			t.Skip("needs the controller ", w)
+		}
+	}
+}
+
+// dirs returns the directories that a cgroup is, one on v2.
+func dirs(d *driver.Driver, p cgroups.Path) []string {
+	var all []string
+	for _, dir := range d.Host().Dirs {
+		all = append(all, filepath.Join(dir, string(p)))
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// worker is a process in a cgroup.
+type worker struct {
+	*exec.Cmd
+	out *bufio.Reader
+	in  io.WriteCloser
+}
+
+// start runs this binary in a cgroup.
+func start(t testing.TB, d *driver.Driver, p cgroups.Path, work string) *worker {
+	t.Helper()
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), "NODEAGENT_TEST_WORK="+work)
+	return begin(t, d, p, cmd)
+}
+
+// perl runs a program in a cgroup that forks faster than this binary could.
+func perl(t testing.TB, d *driver.Driver, p cgroups.Path, program string) *worker {
+	t.Helper()
+	return begin(t, d, p, exec.Command("perl", "-e", "<STDIN>; "+program))
+}
+
+func begin(t testing.TB, d *driver.Driver, p cgroups.Path, cmd *exec.Cmd) *worker {
+	t.Helper()
+	in, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() { _ = cmd.Process.Kill() }) // it is not waited for: a driver that fails may have left it frozen
+	for _, dir := range dirs(d, p) {
+		require.NoError(t, os.WriteFile(dir+"/cgroup.procs", []byte(strconv.Itoa(cmd.Process.Pid)), 0))
+	}
+	_, err = io.WriteString(in, "\n")
+	require.NoError(t, err)
+	return &worker{Cmd: cmd, out: bufio.NewReader(out), in: in}
+}
+
+// eventually asks until the answer is yes.
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+		require.True(t, time.Now().Before(end), what)
+	}
+}

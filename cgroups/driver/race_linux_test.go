@@ -1,0 +1,298 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package driver_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/seed81659283/nodeagent/cgroups"
+	"github.com/seed81659283/nodeagent/cgroups/driver"
+)
+
+// left names the cgroups below the root of a driver, in any hierarchy.
+func left(t *testing.T, d *driver.Driver) (names []string) {
+	t.Helper()
+	for _, dir := range dirs(d, "") {
+		require.NoError(t, filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
+			if err == nil && e.IsDir() && path != dir {
+				names = append(names, path)
+			}
+			return err
+		}))
+	}
+	return names
+}
+
+func TestIntegrationAThousandPodsLeaveNothing(t *testing.T) {
+	d := open(t)
+	const pods = 1000
+	path := func(i int) cgroups.Path {
+		return cgroups.PodPath("", []cgroups.QOS{cgroups.Guaranteed, cgroups.Burstable, cgroups.BestEffort}[i%3], fmt.Sprint("uid-", i))
+	}
+	each := func(work func(i int) error) time.Duration {
+		begin := time.Now()
+		var wg sync.WaitGroup
+		for worker := range 4 {
+			wg.Go(func() {
+				for i := worker; i < pods; i += 4 {
+					if err := work(i); !assert.NoError(t, err) {
+						return
+					}
+				}
+			})
+		}
+		wg.Wait()
+		return time.Since(begin)
+	}
+	made := each(func(i int) error { return d.Apply(t.Context(), path(i), limited()) })
+	again := each(func(i int) error { return d.Apply(t.Context(), path(i), limited()) })
+	children, err := d.Children(t.Context(), "kubepods")
+	require.NoError(t, err)
+	assert.Len(t, children, pods/3+1+2, "the Guaranteed and two classes")
+	removed := each(func(i int) error { return d.Remove(t.Context(), path(i)) })
+	t.Logf("%d pods made in %v, again in %v, removed in %v", pods, made, again, removed)
+
+	require.NoError(t, d.Remove(t.Context(), "kubepods"))
+	assert.Empty(t, left(t, d))
+}
+
+func TestIntegrationRemoveTakesATree(t *testing.T) {
+	d := open(t)
+	deep := cgroups.Path("a" + strings.Repeat("/b", 40))
+	require.NoError(t, d.Apply(t.Context(), deep, cgroups.Resources{}))
+	for i := range 20 {
+		p := pod.Join(fmt.Sprint("container", i))
+		require.NoError(t, d.Apply(t.Context(), p, cgroups.Resources{}))
+		start(t, d, p, "sleep")
+	}
+	start(t, d, deep, "sleep")
+	pids, err := d.Procs(t.Context(), "")
+	require.NoError(t, err)
+	assert.Len(t, pids, 21)
+	require.NoError(t, d.Remove(t.Context(), "a"))
+	require.NoError(t, d.Remove(t.Context(), "kubepods"))
+	assert.Empty(t, left(t, d))
+}
+
+// A container that may make cgroups can make more of them below each other than a path has room for.
+func TestIntegrationRemoveTakesATreeDeeperThanAPath(t *testing.T) {
+	d := open(t)
+	require.NoError(t, d.Apply(t.Context(), pod, cgroups.Resources{}))
+	for _, dir := range dirs(d, pod) {
+		at, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		require.NoError(t, err)
+		for range 60 {
+			name := strings.Repeat("deep", 25)
+			require.NoError(t, unix.Mkdirat(at, name, 0o755))
+			next, err := unix.Openat(at, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+			require.NoError(t, err)
+			unix.Close(at)
+			at = next
+		}
+		unix.Close(at)
+	}
+	require.NoError(t, d.Remove(t.Context(), "kubepods"))
+	assert.Empty(t, left(t, d))
+}
+
+func TestIntegrationTwoWritersOnOneTree(t *testing.T) {
+	a := open(t)
+	name, err := a.Name("")
+	require.NoError(t, err)
+	b := openAt(t, driver.Options{Root: name})
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	var wg sync.WaitGroup
+	var applied, lost, removed atomic.Int64
+	for _, d := range []*driver.Driver{a, b} {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				err := d.Apply(detached(t), pod, limited())
+				switch {
+				case err == nil:
+					applied.Add(1)
+				case lostRace(err):
+					lost.Add(1)
+				default:
+					assert.NoError(t, err)
+				}
+			}
+		})
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				if assert.NoError(t, d.Remove(detached(t), "kubepods")) {
+					removed.Add(1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	t.Logf("applied %d, lost %d, removed %d", applied.Load(), lost.Load(), removed.Load())
+	assert.Positive(t, applied.Load())
+	assert.Positive(t, removed.Load())
+	require.NoError(t, a.Apply(t.Context(), pod, limited()))
+	require.NoError(t, b.Remove(t.Context(), "kubepods"))
+	assert.Empty(t, left(t, a))
+}
+
+// lostRace reports whether Apply gave up because somebody removed what it made.
+func lostRace(err error) bool {
+	return strings.Contains(err.Error(), "gave up after 5 attempts")
+}
+
+func TestIntegrationADirectoryThatDisappearsIsMadeAgain(t *testing.T) {
+	d := open(t)
+	require.NoError(t, d.Apply(t.Context(), pod, cgroups.Resources{}))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for ctx.Err() == nil {
+			for _, dir := range dirs(d, pod) {
+				_ = syscall.Rmdir(dir)
+			}
+		}
+	})
+	var made, lost int
+	for ctx.Err() == nil {
+		err := d.Apply(detached(t), pod, limited())
+		if err == nil {
+			made++
+			continue
+		}
+		lost++
+		assert.True(t, lostRace(err), err)
+	}
+	wg.Wait()
+	t.Logf("made %d times, lost %d times", made, lost)
+	assert.Positive(t, made)
+	require.NoError(t, d.Apply(t.Context(), pod, limited()))
+}
+
+func TestIntegrationWhatCannotDieIsNamed(t *testing.T) {
+	r := root(t)
+	d := openAt(t, driver.Options{Root: r, Timeout: 300 * time.Millisecond})
+	needs(t, d, "v1") // what is frozen on v2 can be killed
+	require.NoError(t, d.Apply(t.Context(), pod, cgroups.Resources{}))
+	w := start(t, d, pod, "sleep")
+	above := pod.Parent()
+	require.NoError(t, d.Freeze(t.Context(), above)) // Remove thaws no cgroup but those that it removes
+	for op, do := range map[string]func(context.Context, cgroups.Path) error{"kill": d.Kill, "remove": d.Remove} {
+		begin := time.Now()
+		err := do(t.Context(), pod)
+		assert.Less(t, time.Since(begin), 3*time.Second)
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.ErrorContains(t, err, op+" cgroup /kubepods/burstable/pod1: ")
+		assert.ErrorContains(t, err, fmt.Sprintf("%d (exe)", w.Process.Pid))
+		assert.ErrorContains(t, err, "in state D")
+
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		assert.ErrorIs(t, do(ctx, pod), context.DeadlineExceeded)
+		cancel()
+	}
+	require.NoError(t, d.Thaw(t.Context(), above))
+	require.NoError(t, d.Remove(t.Context(), pod))
+	assert.Empty(t, stuckIn(t, d, "kubepods"))
+}
+
+func stuckIn(t *testing.T, d *driver.Driver, p cgroups.Path) []int {
+	t.Helper()
+	pids, err := d.Procs(t.Context(), p)
+	require.NoError(t, err)
+	return pids
+}
+
+func TestIntegrationAControllerThatIsNotDelegated(t *testing.T) {
+	d := open(t)
+	needs(t, d, "v2", "memory")
+	name, err := d.Name("sub")
+	require.NoError(t, err)
+	require.NoError(t, d.Apply(t.Context(), "sub", cgroups.Resources{}))
+	withhold(t, d, "")
+
+	_, err = driver.Open(t.Context(), driver.Options{Root: name})
+	require.ErrorContains(t, err, "controller cpu is neither at the root of the tree nor in Options.Optional")
+	without := openAt(t, driver.Options{Root: name, Optional: []string{"cpu", "pids"}})
+	assert.Subset(t, without.Host().Missing, []string{"cpu", "memory", "pids"})
+	require.NoError(t, without.Apply(t.Context(), pod, limited()), "it said that it goes without")
+	require.NoError(t, without.Remove(t.Context(), "kubepods"))
+
+	// A cgroup with processes of its own cannot give controllers to those below.
+	require.NoError(t, d.Apply(t.Context(), "full", cgroups.Resources{}))
+	start(t, d, "full", "sleep")
+	err = d.Apply(t.Context(), "full/below", cgroups.Resources{MemoryMax: new(int64(1 << 20))})
+	assert.ErrorIs(t, err, syscall.EBUSY)
+	assert.ErrorContains(t, err, "controller memory is not there")
+	assert.ErrorContains(t, err, "full/cgroup.subtree_control")
+	failed, _ := errors.AsType[*cgroups.Error](err)
+	require.NotNil(t, failed)
+	assert.Equal(t, "memory.max", failed.File)
+}
+
+// withhold takes all controllers from what is below a cgroup.
+func withhold(t *testing.T, d *driver.Driver, p cgroups.Path) {
+	t.Helper()
+	dir := dirs(d, p)[0]
+	text, err := os.ReadFile(dir + "/cgroup.subtree_control")
+	require.NoError(t, err)
+	for c := range strings.FieldsSeq(string(text)) {
+		require.NoError(t, os.WriteFile(dir+"/cgroup.subtree_control", []byte("-"+c), 0))
+	}
+}
+
+func TestIntegrationThreadedCgroups(t *testing.T) {
+	d := open(t)
+	needs(t, d, "v2", "memory")
+	require.NoError(t, d.Apply(t.Context(), "domain/threaded", cgroups.Resources{}))
+	at := dirs(d, "domain/threaded")[0]
+	withhold(t, d, "domain")
+	require.NoError(t, os.WriteFile(at+"/cgroup.type", []byte("threaded"), 0))
+	err := d.Apply(t.Context(), "domain/threaded", cgroups.Resources{MemoryMax: new(int64(1 << 20))})
+	assert.ErrorContains(t, err, "memory.max")
+	t.Log(err)
+	err = d.Apply(t.Context(), "domain/threaded/invalid", cgroups.Resources{MemoryMax: new(int64(1 << 20))})
+	assert.ErrorContains(t, err, "memory.max")
+	t.Log(err)
+
+	start(t, d, "domain", "sleep")
+	w := start(t, d, "domain", "sleep")
+	require.NoError(t, os.WriteFile(at+"/cgroup.threads", fmt.Append(nil, w.Process.Pid), 0))
+	assert.NotEmpty(t, stuckIn(t, d, "domain/threaded"))
+	require.NoError(t, d.Remove(t.Context(), "domain/threaded"))
+	require.NoError(t, d.Remove(t.Context(), "domain"))
+	assert.Empty(t, left(t, d))
+}
+
+func TestIntegrationReadOnlyMount(t *testing.T) {
+	d := open(t)
+	needs(t, d, "v2") // mounts of v1 are too many to turn one by one
+	require.NoError(t, d.Apply(t.Context(), pod, limited()))
+	name, err := d.Name("")
+	require.NoError(t, err)
+	said := strings.Split(run(t, "readonly "+name+" "+string(pod)), "\n")
+	require.Len(t, said, 6, said)
+	assert.Equal(t, "<nil>", said[0], "nothing to write")
+	assert.Contains(t, said[1], "apply cgroup /kubepods/burstable/pod1: pids.max: ")
+	assert.Contains(t, said[1], "read-only file system")
+	assert.Contains(t, said[2], "apply cgroup /new: make directory ")
+	assert.Contains(t, said[2], "read-only file system")
+	assert.Contains(t, said[3], "remove cgroup /kubepods/burstable/pod1: ")
+	assert.Contains(t, said[3], "read-only file system")
+	assert.Equal(t, "<nil>", said[4], "remove of an absent cgroup")
+	assert.Contains(t, said[5], "freeze cgroup /kubepods/burstable/pod1: cgroup.freeze: read-only file system")
+}

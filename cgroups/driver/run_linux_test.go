@@ -1,0 +1,223 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package driver_test
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/cgroups"
+	"github.com/seed81659283/nodeagent/cgroups/driver"
+)
+
+func TestIntegrationQuotaThrottles(t *testing.T) {
+	d := open(t)
+	require.NoError(t, d.Apply(t.Context(), pod, cgroups.Resources{CPUQuota: 10000, CPUPeriod: 100000}))
+	start(t, d, pod, "spin")
+	eventually(t, "throttled", func() bool { return stats(t, d, pod).CPU.Throttled >= 3 })
+	s := stats(t, d, pod).CPU
+	assert.Positive(t, s.Usage)
+	assert.GreaterOrEqual(t, s.Periods, s.Throttled)
+	assert.Positive(t, s.ThrottledTime)
+}
+
+func TestIntegrationMemoryLimitKills(t *testing.T) {
+	d := open(t)
+	needs(t, d, "memory")
+	require.NoError(t, d.Apply(t.Context(), pod, cgroups.Resources{MemoryMax: new(int64(24 << 20)), SwapMax: new(int64(0))}))
+	w := start(t, d, pod, "memory 100")
+	err, _ := errors.AsType[*exec.ExitError](w.Wait())
+	require.NotNil(t, err, "it took more than its limit")
+	assert.Equal(t, syscall.SIGKILL, err.Sys().(syscall.WaitStatus).Signal())
+	e := stats(t, d, pod).Memory.Events
+	assert.EqualValues(t, 1, e.OOMKill)
+	if d.Host().Mode == driver.V2 { // not each kernel counts these for v1
+		assert.Positive(t, e.Max)
+		assert.Positive(t, e.OOM)
+	}
+}
+
+func TestIntegrationMemoryInUse(t *testing.T) {
+	d := open(t)
+	needs(t, d, "memory")
+	require.NoError(t, d.Apply(t.Context(), pod, cgroups.Resources{MemoryMax: new(int64(200 << 20))}))
+	w := start(t, d, pod, "memory 32")
+	_, err := w.out.ReadString('\n')
+	require.NoError(t, err)
+	s := stats(t, d, pod)
+	assert.Greater(t, s.Memory.Current, uint64(32<<20))
+	assert.Greater(t, s.Memory.Stat.Anon, uint64(30<<20))
+	assert.Greater(t, s.Memory.WorkingSet(), uint64(32<<20))
+	assert.Positive(t, s.Pids.Current)
+	assert.True(t, s.Events.Populated)
+
+	// A limit below what is in use is in force at once, or is refused: it does not block.
+	begin := time.Now()
+	err = d.Apply(t.Context(), pod, cgroups.Resources{MemoryMax: new(int64(16 << 20)), SwapMax: new(int64(0))})
+	assert.Less(t, time.Since(begin), 10*time.Second)
+	if d.Host().Mode == driver.V2 {
+		assert.NoError(t, err)
+	} else {
+		assert.ErrorContains(t, err, "memory")
+	}
+}
+
+func TestIntegrationPidsLimitRefusesForks(t *testing.T) {
+	d := open(t)
+	require.NoError(t, d.Apply(t.Context(), pod, cgroups.Resources{PidsMax: new(int64(40))}))
+	w := start(t, d, pod, "threads 100")
+	line, err := w.out.ReadString('\n')
+	require.NoError(t, err)
+	started, err := strconv.Atoi(strings.TrimSpace(line))
+	require.NoError(t, err)
+	assert.Less(t, started, 40)
+	s := stats(t, d, pod).Pids
+	assert.LessOrEqual(t, s.Current, uint64(40))
+	assert.Positive(t, s.Refused)
+}
+
+func TestIntegrationFreezeAndThaw(t *testing.T) {
+	d := open(t)
+	require.NoError(t, d.Apply(t.Context(), pod, cgroups.Resources{}))
+	start(t, d, pod, "spin")
+	eventually(t, "it runs", func() bool { return stats(t, d, pod).CPU.Usage > 0 })
+	require.NoError(t, d.Freeze(t.Context(), "kubepods"))
+	frozen := stats(t, d, "kubepods")
+	assert.True(t, frozen.Events.Frozen)
+	time.Sleep(50 * time.Millisecond) // time that a process would have used
+	assert.InDelta(t, frozen.CPU.Usage, stats(t, d, "kubepods").CPU.Usage, float64(10*time.Millisecond))
+	require.NoError(t, d.Thaw(t.Context(), "kubepods"))
+	assert.False(t, stats(t, d, "kubepods").Events.Frozen)
+	eventually(t, "it goes on", func() bool { return stats(t, d, pod).CPU.Usage > frozen.CPU.Usage+uint64(20*time.Millisecond) })
+
+	assert.ErrorIs(t, d.Freeze(t.Context(), "absent"), fs.ErrNotExist)
+	assert.ErrorIs(t, d.Thaw(t.Context(), "absent"), fs.ErrNotExist)
+}
+
+func TestIntegrationWhatIsFrozenIsRemoved(t *testing.T) {
+	d := open(t)
+	inner := pod + "/container"
+	require.NoError(t, d.Apply(t.Context(), inner, cgroups.Resources{}))
+	w := start(t, d, inner, "spin")
+	require.NoError(t, d.Freeze(t.Context(), inner))
+	require.NoError(t, d.Freeze(t.Context(), pod))
+	require.NoError(t, d.Remove(t.Context(), pod))
+	assert.Error(t, w.Wait(), "killed")
+	_, err := d.Procs(t.Context(), pod)
+	assert.ErrorIs(t, err, fs.ErrNotExist)
+}
+
+// Two ways to get away from whoever kills one process after the other.
+var bombs = map[string]string{
+	"more and more":    `while (1) { fork }`,
+	"never the same":   `while (1) { exit if fork }`,
+	"deaf":             `$SIG{TERM} = $SIG{INT} = $SIG{HUP} = "IGNORE"; while (1) { fork; select undef, undef, undef, 0.001 }`,
+	"each a new group": `while (1) { setpgrp if !fork }`,
+}
+
+func TestIntegrationAForkBombIsRemoved(t *testing.T) {
+	d := open(t)
+	for name, program := range bombs {
+		for _, op := range []string{"kill", "remove"} {
+			p := pod + "-" + cgroups.Path(strings.ReplaceAll(name+" "+op, " ", "-"))
+			inner := p + "/container"
+			require.NoError(t, d.Apply(t.Context(), p, cgroups.Resources{PidsMax: new(int64(200))}))
+			require.NoError(t, d.Apply(t.Context(), inner, cgroups.Resources{}))
+			perl(t, d, inner, program)
+			eventually(t, "it forks", func() bool {
+				pids, err := d.Procs(t.Context(), p)
+				return err == nil && (len(pids) > 150 || name == "never the same" && stats(t, d, p).CPU.Usage > uint64(20*time.Millisecond))
+			})
+			begin := time.Now()
+			if op == "kill" {
+				require.NoError(t, d.Kill(t.Context(), p), name)
+				pids, err := d.Procs(t.Context(), p)
+				require.NoError(t, err)
+				assert.Empty(t, pids, name)
+			}
+			require.NoError(t, d.Remove(t.Context(), p), name)
+			t.Logf("%s, %s: %v", name, op, time.Since(begin))
+			for _, dir := range dirs(d, p) {
+				assert.NoDirExists(t, dir)
+			}
+		}
+	}
+	assert.NoError(t, d.Kill(t.Context(), "absent"))
+	assert.NoError(t, d.Remove(t.Context(), "absent"))
+}
+
+func TestIntegrationPressureIsMeasured(t *testing.T) {
+	d := open(t)
+	needs(t, d, "pressure", "memory")
+	require.NoError(t, d.Apply(t.Context(), pod, cgroups.Resources{CPUQuota: 5000}))
+	start(t, d, pod, "spin")
+	eventually(t, "CPU pressure", func() bool {
+		p := stats(t, d, pod).CPU.Pressure
+		return p != nil && p.Some.Total > 0 && p.Some.Avg10 > 0
+	})
+	assert.NotNil(t, stats(t, d, pod).IO.Pressure)
+
+	squeezed := cgroups.Path("kubepods/squeezed")
+	require.NoError(t, d.Apply(t.Context(), squeezed, cgroups.Resources{MemoryHigh: new(int64(8 << 20)), SwapMax: new(int64(0))}))
+	start(t, d, squeezed, "memory 64")
+	eventually(t, "memory pressure", func() bool {
+		m := stats(t, d, squeezed).Memory
+		return m.Pressure != nil && m.Pressure.Full.Total > 0 && m.Events.High > 0
+	})
+}
+
+func TestIntegrationOOMScoreAdj(t *testing.T) {
+	d := open(t)
+	score := func(pid int) string {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid))
+		require.NoError(t, err)
+		return strings.TrimSpace(string(text))
+	}
+	for class, adj := range map[string]int{"besteffort": 1000, "burstable": 872, "guaranteed": -997} {
+		p := cgroups.Path(class)
+		require.NoError(t, d.Apply(t.Context(), p, cgroups.Resources{}))
+		a, b := start(t, d, p, "sleep"), start(t, d, p, "sleep")
+		err := driver.SetOOMScoreAdj(t.Context(), a.Process.Pid, adj)
+		if errors.Is(err, fs.ErrPermission) && adj < 0 {
+			t.Log("without CAP_SYS_RESOURCE no score below that of the parent: ", err)
+			continue
+		}
+		require.NoError(t, err)
+		assert.Equal(t, strconv.Itoa(adj), score(a.Process.Pid))
+		require.NoError(t, d.SetOOMScoreAdj(t.Context(), p, adj))
+		assert.Equal(t, strconv.Itoa(adj), score(b.Process.Pid))
+	}
+	assert.Error(t, driver.SetOOMScoreAdj(t.Context(), -1, 0))
+	assert.Error(t, driver.SetOOMScoreAdj(t.Context(), os.Getpid(), 1001))
+	begin := time.Now()
+	assert.ErrorIs(t, driver.SetOOMScoreAdj(t.Context(), 1<<22+1, 0), fs.ErrNotExist)
+	assert.Less(t, time.Since(begin), 90*time.Millisecond, "no second try")
+	require.NoError(t, d.Apply(t.Context(), "empty", cgroups.Resources{}))
+	assert.ErrorContains(t, d.SetOOMScoreAdj(t.Context(), "empty", 0), "empty")
+	assert.ErrorIs(t, d.SetOOMScoreAdj(t.Context(), "absent", 0), fs.ErrNotExist)
+}
+
+func TestIntegrationTheCallerIsNotKilled(t *testing.T) {
+	d := open(t)
+	require.NoError(t, d.Apply(t.Context(), pod, cgroups.Resources{}))
+	own, err := d.Name("")
+	require.NoError(t, err)
+	w := start(t, d, pod, "suicide "+own+" "+string(pod))
+	for range 2 {
+		line, err := w.out.ReadString('\n')
+		require.NoError(t, err)
+		assert.Contains(t, line, "the calling process")
+	}
+}
