@@ -31,6 +31,8 @@
 //   - [github.com/seed81659283/nodeagent/cgroups]: what a cgroup may use, its names, and what its files say
 //   - [github.com/seed81659283/nodeagent/cgroups/driver]: makes, limits, reads and removes the cgroups of this host,
 //     of v1 and v2, by files or through systemd
+//   - [github.com/seed81659283/nodeagent/cgroups/podtree]: kubepods, the cgroups of classes and pods, and what the node
+//     keeps for itself
 //   - [github.com/seed81659283/nodeagent/cgroups/cgroupstest]: a tree in memory that runs out of memory as a real one
 //     does, faults, and the conformance suite that every driver passes
 //

@@ -1,0 +1,81 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package podtree keeps the cgroups of a node's pods: kubepods, the classes below it, one cgroup for each pod, and the
+// limits of each. It starts no containers, and what a container may use is the runtime's to set.
+//
+// # Model
+//
+//	kubepods                     all pods; what the node has, less what is reserved
+//	kubepods/pod<uid>            Guaranteed pods
+//	kubepods/burstable           CPU shares: the sum of the requests of its pods
+//	kubepods/burstable/pod<uid>
+//	kubepods/besteffort          2 CPU shares
+//	kubepods/besteffort/pod<uid>
+//
+// What to write is decided by pure functions: [Reserved] has the arithmetic of a node, [Plan] and [PlanReserved] say
+// what the upper cgroups get, [ForPod] what a pod's, [PlanSweep] which cgroups have lost their pod, and [PlanResize]
+// in which order a running pod is resized. A [Tree] does it.
+//
+//	tree, err := podtree.New(driver, pods, podtree.Options{
+//		Capacity: capacity,
+//		Reserved: podtree.Reserved{System: system, Kube: kube},
+//	})
+//	...
+//	err = tree.Setup(ctx)         // once, before any pod is started
+//	go tree.Run(ctx)              // keeps the classes in step, removes orphans
+//	err = tree.Ensure(ctx, pod)   // before the sandbox of a pod
+//	err = tree.Remove(ctx, uid)   // when nothing of it is left
+//
+// The writer is a [cgroups.CgroupWriter] and [cgroups.Lister]. Where it is a [cgroups.Reader] as well, memory is not
+// limited below what is in use, and pods can be resized. Which numbers cpu.weight gets is the writer's choice, the same
+// at every level.
+//
+// # Concurrency
+//
+// All methods may be called from anywhere. Work on one pod happens one after the other and on different pods at the
+// same time, so that a cgroup that hangs delays its own pod alone; every call to the writer ends after
+// Options.Timeout. The upper cgroups are written by Setup and by the goroutine of Run, which no pod waits for. Hooks
+// and [Pods] are called with no lock held.
+//
+// # Errors
+//
+// Errors name the pod or the cgroup. What could not be enforced is in [Tree.Status] with its reason, is told to
+// Hooks.Enforced, and is tried again each Options.Period. An orphan that cannot be removed is in [Tree.Status], is told
+// to Hooks.Swept, and is tried again after 10 s, doubling to 5 minutes.
+//
+// # Differs from the kubelet:
+//
+// The model is pkg/kubelet/cm (node_container_manager_linux.go, qos_container_manager_linux.go and
+// pod_container_manager_linux.go), the resize in pkg/kubelet/kuberuntime/kuberuntime_manager.go and
+// cleanupOrphanedPodCgroups in pkg/kubelet/kubelet_pods.go of Kubernetes 1.37.
+//
+//   - A memory limit of kubepods or of a reserved cgroup is not written while more is in use, page cache that was not
+//     used lately apart: on cgroup v2 the write would kill. The kubelet writes, and tries again only where that fails.
+//     With qosReserved it likewise limits a class to what is in use after the write has failed, here before.
+//   - The upper cgroups are brought to all of their limits every period, not until the first success. Their huge pages
+//     are unlimited from the start; in the kubelet those of kubepods are allocatable until the first update.
+//   - Shares follow the pods in the background, as soon as a pod comes or goes, and no pod waits for that. The kubelet
+//     does it before it makes the cgroup of a pod.
+//   - Before all sources of pods have reported, shares and protection of memory only grow. A kubelet that restarts
+//     takes them from pods that it does not know yet.
+//   - An empty cgroup of an existing pod gets its limits again: they are missing where an earlier attempt failed, which
+//     the kubelet logs and takes for success. One in which something runs is left alone in both.
+//   - With compressible enforcement nothing but CPU shares is written; the kubelet also forbids the cgroup huge pages,
+//     and so does its lowering of the shares of an orphan with volumes.
+//   - A pod cgroup is told by its whole path, not by its depth. Orphans are looked for every 10 s, not 2 s: normally a
+//     pod is removed when it ends. One that fails waits for its back-off, and at most Options.Parallel are removed at
+//     the same time.
+//   - In a resize no limit is more than any limit, so that to add one is to shrink and is refused below what is in use;
+//     the kubelet takes it for growth. memory.min, memory.low and memory.high of the pod follow their requests; the
+//     kubelet writes them when the limit changes. A write that fails is taken back in the cgroup, too.
+//   - Numbers that are too large for an int64 are the largest one; in the kubelet they overflow.
+//
+// Not here: CPU, memory and topology managers, so no pod has CPUs of its own; moving daemons into reserved cgroups; a
+// tree without classes (cgroupsPerQOS false).
+//
+// # When not to use it
+//
+// Where another agent keeps kubepods: two agents take each other's pods for orphans, unless each has a Root of its own.
+// Package cgroupstest has a tree in memory to test with.
+package podtree

@@ -1,0 +1,84 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podtree_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/cgroups/cgroupstest"
+	"github.com/seed81659283/nodeagent/cgroups/podtree"
+)
+
+func options() podtree.Options {
+	return podtree.Options{Capacity: list("cpu", "4", "memory", "10Gi")}
+}
+
+func TestEnforcementKeys(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		keys []podtree.Enforcement
+		want string // empty: valid
+	}{
+		{"the default", nil, ""},
+		{"no key at all", []podtree.Enforcement{}, ""},
+		{"none alone", []podtree.Enforcement{"none"}, ""},
+		{"none and another", []podtree.Enforcement{"none", "pods"}, `enforce "none": named together with others`},
+		{"a key twice", []podtree.Enforcement{"pods", "pods"}, `enforce "pods": named twice`},
+		{"an unknown key", []podtree.Enforcement{"nodes"}, `enforce "nodes": want pods, system-reserved, kube-reserved, ` +
+			`system-reserved-compressible, kube-reserved-compressible or none`},
+		{"a cgroup that is not named", []podtree.Enforcement{"kube-reserved"}, `enforce "kube-reserved": no cgroup is named`},
+		{
+			"the same, compressible",
+			[]podtree.Enforcement{"kube-reserved-compressible"},
+			`enforce "kube-reserved-compressible": no cgroup is named`,
+		},
+		{"a cgroup that is named", []podtree.Enforcement{"pods", "system-reserved"}, ""},
+		{
+			"both forms",
+			[]podtree.Enforcement{"system-reserved", "system-reserved-compressible"},
+			`enforce "system-reserved": excludes "system-reserved-compressible"`,
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			o := options()
+			o.Enforce, o.SystemCgroup = tc.keys, "system"
+			o.Reserved.System, o.Reserved.Kube = list(), list()
+			if err := o.Validate(); tc.want != "" {
+				require.EqualError(t, err, tc.want)
+			} else {
+				require.NoError(t, err)
+			}
+		})
+	}
+}
+
+func TestOptionsThatAreRefused(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		change func(*podtree.Options)
+		want   string
+	}{
+		{"no capacity", func(o *podtree.Options) { o.Capacity = list("cpu", "4") }, "capacity memory 0: not positive"},
+		{"a root that leads out", func(o *podtree.Options) { o.Root = "../other" }, "root: "},
+		{"a percentage above 100", func(o *podtree.Options) { o.QOSReserved = new(int64(101)) }, "qosReserved memory 101%"},
+		{"a negative number of PIDs", func(o *podtree.Options) { o.MaxPIDs = -1 }, "maximum of PIDs -1"},
+		{
+			"more reserved than there is", func(o *podtree.Options) { o.Reserved.Kube = list("memory", "11Gi") },
+			"reserve memory 11Gi: the node has 10Gi",
+		},
+		{"nothing to enforce", func(o *podtree.Options) {
+			o.Enforce, o.KubeCgroup = []podtree.Enforcement{podtree.EnforceKube}, "agent"
+		}, `enforce "kube-reserved" on cgroup /agent: nothing is reserved`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			o := options()
+			tc.change(&o)
+			_, err := podtree.New(cgroupstest.New(cgroupstest.Options{}), pods(), o)
+			require.ErrorContains(t, err, tc.want)
+			require.ErrorContains(t, err, "pod cgroups: ")
+		})
+	}
+}

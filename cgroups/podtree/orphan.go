@@ -1,0 +1,81 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podtree
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/seed81659283/nodeagent/cgroups"
+)
+
+// Found is the cgroup of a pod that was found in the tree.
+type Found struct {
+	UID  string
+	Path cgroups.Path
+}
+
+// Attempt is how work on an orphan went so far.
+type Attempt struct {
+	Busy     bool      // it is being worked on now
+	Failures int       // in a row
+	Retry    time.Time // not before
+}
+
+// SweepState is what a sweep is decided on. What was found must have been read before the pods were asked for: a pod
+// that comes in between is then known.
+type SweepState struct {
+	Found      []Found
+	Attempts   map[cgroups.Path]Attempt // of those that were found before
+	Complete   bool                     // every source of pods has said what it wants
+	MayRun     func(uid string) bool    // see [Pods]
+	HasVolumes func(uid string) bool    // see [Options]
+	Now        time.Time
+}
+
+// Sweep is what to do about cgroups without a pod. Those that have failed least often come first.
+type Sweep struct {
+	Remove  []Found
+	Shrink  []Found // to the least CPU shares: their volumes are still mounted
+	Waiting []Found // for the end of their back-off, or for what is being done
+	Wake    time.Time
+}
+
+// PlanSweep decides what to do about the cgroups that were found. The cgroup of a pod that may run is never touched,
+// nor any as long as not all pods are known. Wake is when the next back-off ends, zero for none.
+func PlanSweep(s SweepState) Sweep {
+	var plan Sweep
+	if !s.Complete {
+		return plan
+	}
+	for _, f := range s.Found {
+		attempt := s.Attempts[f.Path]
+		switch {
+		case s.MayRun(f.UID):
+		case attempt.Busy:
+			plan.Waiting = append(plan.Waiting, f)
+		case attempt.Retry.After(s.Now):
+			plan.Waiting = append(plan.Waiting, f)
+			if plan.Wake.IsZero() || attempt.Retry.Before(plan.Wake) {
+				plan.Wake = attempt.Retry
+			}
+		case s.HasVolumes(f.UID):
+			plan.Shrink = append(plan.Shrink, f)
+		default:
+			plan.Remove = append(plan.Remove, f)
+		}
+	}
+	for _, list := range [][]Found{plan.Remove, plan.Shrink} {
+		slices.SortStableFunc(list, func(a, b Found) int {
+			return cmp.Compare(s.Attempts[a.Path].Failures, s.Attempts[b.Path].Failures)
+		})
+	}
+	return plan
+}
+
+// retryDelay is the wait after a number of failures in a row: 10 s, doubling to 5 minutes.
+func retryDelay(failures int) time.Duration {
+	return min(10*time.Second<<min(failures-1, 5), 5*time.Minute)
+}

@@ -1,0 +1,119 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podtree
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/cgroups"
+)
+
+// errNotReady is the error of what needs Setup first.
+var errNotReady = errors.New("the pod cgroups are not set up")
+
+// Exists tells whether the cgroup of a pod is there.
+func (t *Tree) Exists(ctx context.Context, pod *corev1.Pod) (bool, error) {
+	err := t.check(string(pod.UID))
+	if err == nil {
+		err = t.exists(ctx, t.Path(pod))
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("look for the cgroup of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	return true, nil
+}
+
+// Ensure makes the cgroup of a pod and limits it. It is called before the pod's sandbox is made. A cgroup in which
+// something runs is left as it is: its limits are changed by [Tree.Resize]. Where the UID of a pod holds "pod" the
+// cgroup is made as well, but no sweep takes it for a pod's, see [cgroups.PodUID].
+func (t *Tree) Ensure(ctx context.Context, pod *corev1.Pod) error {
+	err := t.ensure(ctx, pod)
+	if err != nil {
+		return fmt.Errorf("ensure cgroup of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	t.Changed()
+	return nil
+}
+
+func (t *Tree) ensure(ctx context.Context, pod *corev1.Pod) error {
+	if !t.isReady() {
+		return errNotReady
+	}
+	p := t.Path(pod)
+	if err := t.check(string(pod.UID)); err != nil {
+		return err
+	}
+	release, err := t.claims.take(ctx, string(pod.UID))
+	if err != nil {
+		return err
+	}
+	defer release()
+	op := OpUpdate
+	switch running, err := t.procs(ctx, p); {
+	case errors.Is(err, fs.ErrNotExist):
+		op = OpCreate
+	case err != nil:
+		return err
+	case len(running) > 0:
+		return nil
+	}
+	return t.apply(ctx, op, p, ForPod(pod, t.opts.Node))
+}
+
+// Remove kills what runs in the cgroup of a pod and removes it, whatever class the pod has. It is called when nothing
+// of the pod is wanted any more and its volumes are unmounted. A pod without a cgroup is success.
+func (t *Tree) Remove(ctx context.Context, uid string) error {
+	err := t.check(uid)
+	if err == nil {
+		err = t.removePod(ctx, uid)
+	}
+	if err != nil {
+		return fmt.Errorf("remove cgroup of pod %s: %w", uid, err)
+	}
+	t.Changed()
+	return nil
+}
+
+func (t *Tree) removePod(ctx context.Context, uid string) error {
+	release, err := t.claims.take(ctx, uid)
+	if err != nil {
+		return err
+	}
+	defer release()
+	var errs []error
+	for _, class := range classes() {
+		p := cgroups.PodPath(t.opts.Root, class, uid)
+		if !errors.Is(t.exists(ctx, p), fs.ErrNotExist) {
+			errs = append(errs, t.remove(ctx, p))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// check refuses a UID that is no part of a name.
+func (t *Tree) check(uid string) error {
+	if uid == "" {
+		return errors.New("the pod has no UID")
+	}
+	return cgroups.PodPath(t.opts.Root, cgroups.Guaranteed, uid).Validate()
+}
+
+func (t *Tree) procs(ctx context.Context, p cgroups.Path) ([]int, error) {
+	ctx, cancel := context.WithTimeout(ctx, t.opts.Timeout)
+	defer cancel()
+	return t.w.Procs(ctx, p)
+}
+
+// classes returns the classes in the order in which their cgroups are looked at.
+func classes() [3]cgroups.QOS {
+	return [...]cgroups.QOS{cgroups.Guaranteed, cgroups.Burstable, cgroups.BestEffort}
+}

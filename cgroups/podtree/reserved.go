@@ -1,0 +1,129 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podtree
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// ParseReserved reads a reservation as the kubelet's systemReserved and kubeReserved have it, such as
+// {"cpu": "100m", "memory": "200Mi", "ephemeral-storage": "1Gi", "pid": "1000"}. CPU is rounded to the nearest
+// milli-CPU.
+func ParseReserved(m map[string]string) (corev1.ResourceList, error) {
+	list := make(corev1.ResourceList, len(m))
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		name := corev1.ResourceName(key)
+		q, err := resource.ParseQuantity(m[key])
+		if err != nil {
+			return nil, fmt.Errorf("reserve %s %q: %w", key, m[key], err)
+		}
+		if err := checkReserved(name, q); err != nil {
+			return nil, err
+		}
+		if name == corev1.ResourceCPU {
+			q.SetMilli((q.ScaledValue(resource.Micro) + 500) / 1000)
+		}
+		list[name] = q
+	}
+	return list, nil
+}
+
+// checkReserved returns why so much of a resource cannot be reserved, or nil.
+func checkReserved(name corev1.ResourceName, q resource.Quantity) error {
+	switch name {
+	case corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage, ResourcePIDs:
+	default:
+		return fmt.Errorf("reserve %s %s: only cpu, memory, ephemeral-storage and pid can be reserved", name, &q)
+	}
+	if q.Sign() < 0 {
+		return fmt.Errorf("reserve %s %s: the quantity is negative", name, &q)
+	}
+	return nil
+}
+
+// Validate returns why a node of this capacity cannot reserve so much, naming each resource and the quantities, or nil.
+func (r Reserved) Validate(capacity corev1.ResourceList) error {
+	var errs []error
+	for _, list := range []corev1.ResourceList{r.System, r.Kube} {
+		for _, name := range slices.Sorted(maps.Keys(list)) {
+			errs = append(errs, checkReserved(name, list[name]))
+		}
+	}
+	reservation := r.Reservation(capacity)
+	for _, name := range slices.Sorted(maps.Keys(reservation)) {
+		kept, all := reservation[name], capacity[name]
+		if kept.Cmp(all) > 0 {
+			errs = append(errs, fmt.Errorf("reserve %s %s: the node has %s", name, &kept, &all))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Threshold is how much of a resource hard eviction keeps free: a quantity, or where that is nil a fraction of the
+// capacity. The zero value keeps nothing.
+type Threshold struct {
+	Quantity *resource.Quantity
+	// Fraction is 0.05 for 5%. It has the precision in which the kubelet computes: 5% of 10Gi are 536870920 bytes.
+	Fraction float32
+}
+
+// ParseThreshold reads a quantity such as "100Mi" or a percentage such as "5%". As in the kubelet "0%" and "100%" keep
+// nothing.
+func ParseThreshold(s string) (Threshold, error) {
+	if number, ok := strings.CutSuffix(s, "%"); ok {
+		percent, err := strconv.ParseFloat(number, 32)
+		if err != nil {
+			return Threshold{}, fmt.Errorf("eviction threshold %q: %w", s, err)
+		}
+		fraction := float32(percent) / 100
+		if !(fraction >= 0 && fraction <= 1) {
+			return Threshold{}, fmt.Errorf("eviction threshold %q: not between 0%% and 100%%", s)
+		}
+		if number == "0" || number == "100" {
+			fraction = 0
+		}
+		return Threshold{Fraction: fraction}, nil
+	}
+	q, err := resource.ParseQuantity(s)
+	if err != nil {
+		return Threshold{}, fmt.Errorf("eviction threshold %q: %w", s, err)
+	}
+	if q.Sign() <= 0 {
+		return Threshold{}, fmt.Errorf("eviction threshold %q: not positive", s)
+	}
+	return Threshold{Quantity: &q}, nil
+}
+
+// of returns how much of a capacity is kept free.
+func (t Threshold) of(capacity resource.Quantity) resource.Quantity {
+	if t.Quantity != nil {
+		return t.Quantity.DeepCopy()
+	}
+	return *resource.NewQuantity(int64(float64(capacity.Value())*float64(t.Fraction)), resource.BinarySI)
+}
+
+// ParseQOSReserved reads which percentage of the memory requests of a class is kept from the classes below it, as the
+// kubelet's qosReserved has it: {"memory": "50%"}. It returns nil for an empty map.
+func ParseQOSReserved(m map[string]string) (percent *int64, err error) {
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		if key != string(corev1.ResourceMemory) {
+			return nil, fmt.Errorf("qosReserved %s=%q: only memory can be reserved", key, m[key])
+		}
+		number, ok := strings.CutSuffix(m[key], "%")
+		p, err := strconv.ParseInt(number, 10, 64)
+		if !ok || err != nil || p < 0 || p > 100 {
+			return nil, fmt.Errorf("qosReserved %s=%q: not a whole percentage from 0%% to 100%%", key, m[key])
+		}
+		percent = &p
+	}
+	return percent, nil
+}

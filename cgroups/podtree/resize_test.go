@@ -1,0 +1,342 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podtree_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/tools/txtar"
+
+	"github.com/seed81659283/nodeagent/cgroups"
+	"github.com/seed81659283/nodeagent/cgroups/cgroupstest"
+	"github.com/seed81659283/nodeagent/cgroups/podtree"
+)
+
+// TestPlanResize runs the sections of testdata/resize.txt. A line is "pod KEY=FROM->TO ..." or "container NAME
+// KEY=FROM->TO ...", and ">" is a step of the plan or why there is none. A key of a pod is max, high, low, min, quota
+// (in a period of 100000), shares or usage; one of a container cpu, memory (both REQUEST/LIMIT) or usage.
+func TestPlanResize(t *testing.T) {
+	const file = "testdata/resize.txt"
+	archive, err := txtar.ParseFile(file)
+	require.NoError(t, err)
+	for i := range archive.Files {
+		section := &archive.Files[i]
+		t.Run(section.Name, func(t *testing.T) {
+			got := planScript(t, string(section.Data))
+			if *update {
+				section.Data = []byte(got)
+				return
+			}
+			require.Equal(t, string(section.Data), got)
+		})
+	}
+	if *update {
+		require.NoError(t, os.WriteFile(file, txtar.Format(archive), 0o644))
+	}
+}
+
+func planScript(t *testing.T, script string) string {
+	var out strings.Builder
+	var r podtree.PodResize
+	for l := range strings.Lines(script) {
+		words := strings.Fields(l)
+		if len(words) == 0 || words[0] == ">" {
+			continue
+		}
+		out.WriteString(l)
+		switch words[0] {
+		case "pod":
+			for _, word := range words[1:] {
+				podChange(t, &r, word)
+			}
+		case "container":
+			c := podtree.ContainerResize{Name: words[1]}
+			for _, word := range words[2:] {
+				containerChange(&c, word)
+			}
+			r.Containers = append(r.Containers, c)
+		}
+	}
+	steps, err := podtree.PlanResize(r)
+	for _, s := range steps {
+		fmt.Fprintf(&out, "> %s\n", s)
+	}
+	if err != nil {
+		fmt.Fprintf(&out, "> refused: %s\n", strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
+	return out.String() + "\n"
+}
+
+func podChange(t *testing.T, r *podtree.PodResize, word string) {
+	key, value, _ := strings.Cut(word, "=")
+	from, to, _ := strings.Cut(value, "->")
+	memory := map[string][2]**int64{
+		"max": {&r.From.MemoryMax, &r.To.MemoryMax}, "high": {&r.From.MemoryHigh, &r.To.MemoryHigh},
+		"low": {&r.From.MemoryLow, &r.To.MemoryLow}, "min": {&r.From.MemoryMin, &r.To.MemoryMin},
+	}
+	switch key {
+	case "usage":
+		r.MemoryUsage = amount(value)
+	case "quota":
+		r.From.CPUQuota, r.From.CPUPeriod, r.To.CPUQuota, r.To.CPUPeriod = amount(from), 100000, amount(to), 100000
+	case "shares":
+		r.From.CPUShares, r.To.CPUShares = uint64(amount(from)), uint64(amount(to))
+	default:
+		require.Contains(t, memory, key)
+		for i, side := range []string{from, to} {
+			if side != "" {
+				*memory[key][i] = new(amount(side))
+			}
+		}
+	}
+}
+
+func containerChange(c *podtree.ContainerResize, word string) {
+	key, value, _ := strings.Cut(word, "=")
+	from, to, _ := strings.Cut(value, "->")
+	for _, side := range []struct {
+		size *podtree.Size
+		text string
+	}{{&c.From, from}, {&c.To, to}} {
+		request, limit, _ := strings.Cut(side.text, "/")
+		switch key {
+		case "usage":
+			c.MemoryUsage = amount(value)
+		case "cpu":
+			side.size.CPURequest, side.size.CPULimit = amount(request), amount(limit)
+		case "memory":
+			side.size.MemoryRequest, side.size.MemoryLimit = amount(request), amount(limit)
+		}
+	}
+}
+
+// TestResizeNeverOverlaps carries out random plans one step at a time. If the limits of the containers fit into those
+// of the pod before and after, they fit all the time; so do the pod's own numbers; and in the end all is as wanted.
+func TestResizeNeverOverlaps(t *testing.T) {
+	for seed := range uint64(5_000) {
+		checkResizePlan(t, rand.New(rand.NewPCG(seed, 1)))
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+	}
+}
+
+func FuzzResize(f *testing.F) {
+	f.Fuzz(func(t *testing.T, a, b uint64) { checkResizePlan(t, rand.New(rand.NewPCG(a, b))) })
+}
+
+func checkResizePlan(t *testing.T, random *rand.Rand) {
+	r := randomResize(random)
+	steps, err := podtree.PlanResize(r)
+	require.NoError(t, err)
+	pod, sizes := r.From, map[string]podtree.Size{}
+	for _, c := range r.Containers {
+		sizes[c.Name] = c.From
+	}
+	for _, s := range steps {
+		if s.Container != "" {
+			sizes[s.Container] = s.Size
+		} else {
+			set(&pod, s.To)
+		}
+		var memory, cpu int64
+		for _, size := range sizes {
+			memory, cpu = memory+size.MemoryLimit, cpu+size.CPULimit
+		}
+		assert.LessOrEqual(t, memory, *pod.MemoryMax, "after %s", s)
+		assert.LessOrEqual(t, cgroups.CPUQuota(cpu, 0), pod.CPUQuota, "after %s", s)
+		assert.LessOrEqual(t, *pod.MemoryHigh, *pod.MemoryMax, "after %s", s)
+		assert.LessOrEqual(t, *pod.MemoryLow, *pod.MemoryHigh, "after %s", s)
+	}
+	assert.Equal(t, r.To, pod)
+	for _, c := range r.Containers {
+		assert.Equal(t, c.To, sizes[c.Name], c.Name)
+	}
+}
+
+// randomResize returns a resize where everything fits before and after.
+func randomResize(random *rand.Rand) podtree.PodResize {
+	var r podtree.PodResize
+	size := func() podtree.Size {
+		n := func() int64 { return 1 + random.Int64N(4) }
+		return podtree.Size{CPURequest: 10 * n(), CPULimit: 100 * n(), MemoryRequest: n(), MemoryLimit: 10 * n()}
+	}
+	for i := range 1 + random.IntN(3) {
+		r.Containers = append(r.Containers, podtree.ContainerResize{Name: fmt.Sprint(i), From: size(), To: size(), MemoryUsage: 1})
+	}
+	pod := func(pick func(podtree.ContainerResize) podtree.Size) cgroups.Resources {
+		var sum podtree.Size
+		for _, c := range r.Containers {
+			sum.CPURequest += pick(c).CPURequest
+			sum.CPULimit += pick(c).CPULimit
+			sum.MemoryRequest += pick(c).MemoryRequest
+			sum.MemoryLimit += pick(c).MemoryLimit
+		}
+		spare := random.Int64N(20)
+		high := sum.MemoryRequest + random.Int64N(sum.MemoryLimit+spare-sum.MemoryRequest)
+		return cgroups.Resources{
+			CPUShares: cgroups.CPUShares(sum.CPURequest),
+			CPUQuota:  cgroups.CPUQuota(sum.CPULimit+spare, 0), CPUPeriod: cgroups.DefaultPeriod,
+			MemoryMax: new(sum.MemoryLimit + spare), MemoryHigh: &high, MemoryLow: new(sum.MemoryRequest),
+		}
+	}
+	r.From = pod(func(c podtree.ContainerResize) podtree.Size { return c.From })
+	r.To = pod(func(c podtree.ContainerResize) podtree.Size { return c.To })
+	return r
+}
+
+// set writes to r what a step sets.
+func set(r *cgroups.Resources, step cgroups.Resources) {
+	if step.CPUQuota != 0 {
+		r.CPUQuota, r.CPUPeriod = step.CPUQuota, step.CPUPeriod
+	}
+	if step.CPUShares != 0 {
+		r.CPUShares = step.CPUShares
+	}
+	for _, n := range []struct{ to, from **int64 }{
+		{&r.MemoryMax, &step.MemoryMax}, {&r.MemoryHigh, &step.MemoryHigh}, {&r.MemoryLow, &step.MemoryLow},
+	} {
+		if *n.from != nil {
+			*n.to = *n.from
+		}
+	}
+}
+
+// notedRuntime is a container runtime that writes down what it is told.
+type notedRuntime struct {
+	told []string
+	fail string // the call that fails
+}
+
+func (r *notedRuntime) tell(format string, args ...any) error {
+	call := fmt.Sprintf(format, args...)
+	r.told = append(r.told, call)
+	if r.fail != "" && strings.Contains(call, r.fail) {
+		return errors.New("refused by the runtime")
+	}
+	return nil
+}
+
+func (r *notedRuntime) ResizeSandbox(_ context.Context, res cgroups.Resources) error {
+	return r.tell("sandbox shares=%d quota=%d max=%s", res.CPUShares, res.CPUQuota, bytes(*res.MemoryMax))
+}
+
+func (r *notedRuntime) ResizeContainer(_ context.Context, name string, size podtree.Size) error {
+	return r.tell("container %s cpu=%d/%d memory=%s/%s", name, size.CPURequest, size.CPULimit,
+		bytes(size.MemoryRequest), bytes(size.MemoryLimit))
+}
+
+// resizeStage is a pod of 1 CPU and 1Gi, with a container that runs in it and is to have twice that.
+func resizeStage(t *testing.T) (tree *podtree.Tree, fake *cgroupstest.Tree, faults *cgroupstest.Faults, containers []podtree.ContainerResize) {
+	t.Helper()
+	pod := newPod("a", list("cpu", "1", "memory", "1Gi"), list("cpu", "1", "memory", "1Gi"))
+	fake = cgroupstest.New(cgroupstest.Options{Mode: cgroupstest.V1})
+	faults = &cgroupstest.Faults{Target: fake}
+	o := options()
+	o.Node.CgroupV1 = true
+	tree, err := podtree.New(faults, pods(pod), o)
+	require.NoError(t, err)
+	require.NoError(t, tree.Setup(t.Context()))
+	require.NoError(t, tree.Ensure(t.Context(), pod))
+	require.NoError(t, fake.Apply(t.Context(), "kubepods/poda/main", cgroups.Resources{}))
+	_, err = fake.Start(cgroupstest.Proc{Cgroup: "kubepods/poda/main", Name: "main", Memory: 1 << 29})
+	require.NoError(t, err)
+	from := podtree.Size{CPURequest: 1000, CPULimit: 1000, MemoryRequest: 1 << 30, MemoryLimit: 1 << 30}
+	to := podtree.Size{CPURequest: 2000, CPULimit: 2000, MemoryRequest: 2 << 30, MemoryLimit: 2 << 30}
+	return tree, fake, faults, []podtree.ContainerResize{{Name: "main", From: from, To: to, MemoryUsage: 1 << 29}}
+}
+
+func TestResize(t *testing.T) {
+	tree, fake, _, containers := resizeStage(t)
+	rt := &notedRuntime{}
+	pod := newPod("a", list("cpu", "2", "memory", "2Gi"), list("cpu", "2", "memory", "2Gi"))
+	require.NoError(t, tree.Resize(t.Context(), pod, containers, rt))
+	require.Equal(t, []string{
+		"sandbox shares=1024 quota=100000 max=2Gi",
+		"container main cpu=1000/1000 memory=2Gi/2Gi",
+		"sandbox shares=1024 quota=200000 max=2Gi",
+		"sandbox shares=2048 quota=200000 max=2Gi",
+		"container main cpu=2000/2000 memory=2Gi/2Gi",
+	}, rt.told)
+	r, err := fake.Limits(t.Context(), "kubepods/poda")
+	require.NoError(t, err)
+	require.EqualValues(t, 2<<30, *r.MemoryMax)
+	require.EqualValues(t, 200000, r.CPUQuota)
+	require.EqualValues(t, 2048, r.CPUShares)
+
+	t.Run("again is nothing", func(t *testing.T) {
+		rt := &notedRuntime{}
+		require.NoError(t, tree.Resize(t.Context(), pod, nil, rt))
+		require.Empty(t, rt.told)
+	})
+	t.Run("below what is in use is refused before anything is done", func(t *testing.T) {
+		rt := &notedRuntime{}
+		small := newPod("a", list("cpu", "1", "memory", "512Mi"), list("cpu", "1", "memory", "512Mi"))
+		err := tree.Resize(t.Context(), small, nil, rt)
+		require.EqualError(t, err, "resize pod default/a: limit memory of the pod to 536870912 bytes: 536870912 are in use")
+		require.Empty(t, rt.told)
+	})
+}
+
+func TestResizeThatFails(t *testing.T) {
+	pod := newPod("a", list("cpu", "2", "memory", "2Gi"), list("cpu", "2", "memory", "2Gi"))
+	t.Run("the runtime refuses, and nothing is written", func(t *testing.T) {
+		tree, fake, _, containers := resizeStage(t)
+		err := tree.Resize(t.Context(), pod, containers, &notedRuntime{fail: "sandbox"})
+		require.EqualError(t, err, "resize pod default/a: pod memory.max 2147483648: refused by the runtime")
+		r, err := fake.Limits(t.Context(), "kubepods/poda")
+		require.NoError(t, err)
+		require.EqualValues(t, 1<<30, *r.MemoryMax)
+	})
+	t.Run("a container is refused, and the pod keeps its room", func(t *testing.T) {
+		tree, fake, _, containers := resizeStage(t)
+		err := tree.Resize(t.Context(), pod, containers, &notedRuntime{fail: "container"})
+		require.ErrorContains(t, err, "container main memory 2147483648/2147483648: refused")
+		r, err := fake.Limits(t.Context(), "kubepods/poda")
+		require.NoError(t, err)
+		require.EqualValues(t, 2<<30, *r.MemoryMax)
+	})
+	t.Run("a write fails halfway, and is taken back in the cgroup and in the runtime", func(t *testing.T) {
+		tree, fake, faults, containers := resizeStage(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		faults.ApplyFunc = func(ctx context.Context, next cgroupstest.Target, p cgroups.Path, r cgroups.Resources) error {
+			err := next.Apply(ctx, p, r)
+			if r.CPUQuota == 200000 {
+				cancel() // the caller gives up as well
+				return errors.New("lost")
+			}
+			return err
+		}
+		rt := &notedRuntime{}
+		err := tree.Resize(ctx, pod, containers, rt)
+		require.EqualError(t, err, "resize pod default/a: pod cpu quota 200000/100000: lost")
+		require.Equal(t, "sandbox shares=1024 quota=100000 max=2Gi", rt.told[len(rt.told)-1])
+		r, err := fake.Limits(t.Context(), "kubepods/poda")
+		require.NoError(t, err)
+		require.EqualValues(t, 100000, r.CPUQuota)
+		require.EqualValues(t, 2<<30, *r.MemoryMax)
+	})
+	t.Run("a pod that has no cgroup", func(t *testing.T) {
+		tree, _, _, _ := resizeStage(t)
+		err := tree.Resize(t.Context(), newPod("b", nil, nil), nil, &notedRuntime{})
+		require.ErrorContains(t, err, "resize pod default/b: read cgroup /kubepods/besteffort/podb: ")
+	})
+	t.Run("a writer that cannot be read", func(t *testing.T) {
+		fake := cgroupstest.New(cgroupstest.Options{})
+		tree, err := podtree.New(struct {
+			cgroups.CgroupWriter
+			cgroups.Lister
+		}{fake, fake}, pods(), options())
+		require.NoError(t, err)
+		require.ErrorIs(t, tree.Resize(t.Context(), pod, nil, &notedRuntime{}), errors.ErrUnsupported)
+	})
+}

@@ -1,0 +1,192 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podtree
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io/fs"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/seed81659283/nodeagent/cgroups"
+)
+
+// sweep looks for orphans again and again. What hangs while it is removed delays nothing but itself.
+func (t *Tree) sweep(ctx context.Context) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	slots := make(chan struct{}, t.opts.Parallel)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		plan, err := t.look(ctx)
+		if err != nil && ctx.Err() == nil {
+			t.opts.Logger.Warn("look for pod cgroups without a pod", "error", err)
+		}
+		t.mu.Lock()
+		t.lookErr = err
+		t.mu.Unlock()
+		for _, f := range plan.Remove {
+			wg.Go(func() { t.settle(ctx, slots, f, false) })
+		}
+		for _, f := range plan.Shrink {
+			wg.Go(func() { t.settle(ctx, slots, f, true) })
+		}
+		wait := t.opts.SweepPeriod
+		if !plan.Wake.IsZero() {
+			wait = min(wait, max(time.Until(plan.Wake), 0))
+		}
+		timer.Reset(wait)
+	}
+}
+
+// look lists the cgroups of pods, asks for the pods, in this order, and plans. What is planned to be done is busy from
+// now on; what is no orphan any more is forgotten.
+func (t *Tree) look(ctx context.Context) (Sweep, error) {
+	found, err := t.find(ctx)
+	if err != nil {
+		return Sweep{}, err
+	}
+	_, complete := t.pods.Active()
+	attempts := map[cgroups.Path]Attempt{}
+	t.mu.Lock()
+	for p, o := range t.orphans {
+		attempts[p] = o.attempt
+	}
+	t.mu.Unlock()
+	plan := PlanSweep(SweepState{
+		Found: found, Attempts: attempts, Complete: complete,
+		MayRun: t.pods.MayRun, HasVolumes: t.opts.HasVolumes, Now: time.Now(),
+	})
+	named := map[cgroups.Path]bool{}
+	for _, f := range slices.Concat(plan.Remove, plan.Shrink, plan.Waiting) {
+		named[f.Path] = true
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	maps.DeleteFunc(t.orphans, func(p cgroups.Path, o *orphan) bool {
+		return !o.attempt.Busy && !named[p]
+	})
+	for i, f := range slices.Concat(plan.Remove, plan.Shrink) {
+		o := t.orphans[f.Path]
+		if o == nil {
+			o = &orphan{uid: f.UID}
+			t.orphans[f.Path] = o
+		}
+		o.attempt.Busy, o.volumes = true, i >= len(plan.Remove)
+	}
+	return plan, nil
+}
+
+// find returns the cgroups of pods, each only where the tree puts pods.
+func (t *Tree) find(ctx context.Context) ([]Found, error) {
+	ctx, cancel := context.WithTimeout(ctx, t.opts.Timeout)
+	defer cancel()
+	var found []Found
+	for _, class := range classes() {
+		parent := cgroups.QOSPath(t.opts.Root, class)
+		names, err := t.w.Children(ctx, parent)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		for _, name := range names {
+			p := parent.Join(name)
+			if uid, ok := cgroups.PodUID(t.opts.Root, p); ok {
+				found = append(found, Found{UID: uid, Path: p})
+			}
+		}
+	}
+	return found, nil
+}
+
+// settle removes or shrinks the cgroup of a pod that is no more, and notes how it went.
+func (t *Tree) settle(ctx context.Context, slots chan struct{}, f Found, shrink bool) {
+	select {
+	case slots <- struct{}{}:
+		defer func() { <-slots }()
+	case <-ctx.Done():
+		return
+	}
+	release, err := t.claims.take(ctx, f.UID)
+	if err != nil {
+		return // ctx has ended
+	}
+	defer release()
+	// The pod may have come back since it was looked for; who ensures its cgroup waits for the claim.
+	if t.pods.MayRun(f.UID) || t.opts.HasVolumes(f.UID) != shrink {
+		t.mu.Lock()
+		delete(t.orphans, f.Path)
+		t.mu.Unlock()
+		return
+	}
+	if shrink {
+		err = t.apply(ctx, OpUpdate, f.Path, cgroups.Resources{CPUShares: cgroups.MinShares})
+	} else {
+		err = t.remove(ctx, f.Path)
+	}
+	if ctx.Err() == nil {
+		t.settled(f, shrink, err)
+	}
+}
+
+// settled notes how work on an orphan went, and tells it.
+func (t *Tree) settled(f Found, shrink bool, err error) {
+	t.mu.Lock()
+	o := t.orphans[f.Path]
+	o.attempt.Busy = false
+	o.err = err
+	if err == nil {
+		o.attempt.Failures = 0
+	} else {
+		o.attempt.Failures++
+		o.attempt.Retry = time.Now().Add(retryDelay(o.attempt.Failures))
+	}
+	told := o.public(f.Path)
+	if err == nil && !shrink {
+		delete(t.orphans, f.Path)
+	}
+	t.mu.Unlock()
+	if err != nil {
+		t.opts.Logger.Warn("cgroup of a pod that is no more", "uid", f.UID, "cgroup", f.Path.Cgroupfs(),
+			"volumes", shrink, "error", err, "retry", told.Retry)
+	} else if !shrink {
+		t.opts.Logger.Info("removed the cgroup of a pod that is no more", "uid", f.UID, "cgroup", f.Path.Cgroupfs())
+	}
+	if hook := t.opts.Hooks.Swept; hook != nil {
+		hook(told)
+	}
+}
+
+// orphan is what is known of a cgroup without a pod.
+type orphan struct {
+	uid     string
+	attempt Attempt
+	volumes bool
+	err     error
+}
+
+func (o *orphan) public(p cgroups.Path) Orphan {
+	return Orphan{
+		UID: o.uid, Path: p, Volumes: o.volumes, Failures: o.attempt.Failures, Err: o.err, Retry: o.attempt.Retry,
+	}
+}
+
+// listOrphans returns the orphans, sorted by path. The lock is held.
+func (t *Tree) listOrphans() []Orphan {
+	var list []Orphan
+	for p, o := range t.orphans {
+		list = append(list, o.public(p))
+	}
+	slices.SortFunc(list, func(a, b Orphan) int { return cmp.Compare(a.Path, b.Path) })
+	return list
+}

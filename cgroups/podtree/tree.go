@@ -1,0 +1,127 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podtree
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/cgroups"
+	"github.com/seed81659283/nodeagent/qos"
+)
+
+// Cgroups is what a [Tree] works on. Where it is a [cgroups.Reader] as well, memory limits are not lowered below what
+// is in use, and pods can be resized.
+type Cgroups interface {
+	cgroups.CgroupWriter
+	cgroups.Lister
+}
+
+// Pods tells which pods there are. Its methods are called from several goroutines.
+type Pods interface {
+	// Active returns the pods whose requests count: those that are wanted or ending, without those that have ended.
+	// It is complete when every source of pods has said what it wants; until then no cgroup is taken for an orphan's.
+	Active() (pods []*corev1.Pod, complete bool)
+	// MayRun tells whether anything of a pod runs or may be about to run: a pod of a source, one that is ending, one
+	// that only the container runtime knows. It must be true before Ensure is called for a pod.
+	MayRun(uid string) bool
+}
+
+// Tree keeps the cgroups of a node's pods. Make one with [New].
+type Tree struct {
+	w      Cgroups
+	reader cgroups.Reader // nil: limits are written unseen
+	pods   Pods
+	opts   Options
+	kick   chan struct{} // the set of pods has changed
+	claims claims
+
+	mu        sync.Mutex // guards all below
+	ready     bool
+	outcomes  []Outcome // of the cgroups of the node
+	protected [2]int64  // what Hooks.Protected was last told
+	orphans   map[cgroups.Path]*orphan
+	lookErr   error // of the last look for orphans
+}
+
+// New returns a Tree on the cgroups of a node. It starts nothing and writes nothing; see [Tree.Setup] and [Tree.Run].
+// The error is that of [Options.Validate].
+func New(w Cgroups, pods Pods, o Options) (*Tree, error) {
+	if w == nil || pods == nil {
+		panic("podtree.New: nil cgroups or pods")
+	}
+	if err := o.Validate(); err != nil {
+		return nil, fmt.Errorf("pod cgroups: %w", err)
+	}
+	reader, _ := w.(cgroups.Reader)
+	return &Tree{
+		w: w, reader: reader, pods: pods, opts: o.withDefaults(),
+		kick:    make(chan struct{}, 1),
+		claims:  claims{held: map[string]chan struct{}{}},
+		orphans: map[cgroups.Path]*orphan{},
+	}, nil
+}
+
+// Path returns where the cgroup of a pod is.
+func (t *Tree) Path(pod *corev1.Pod) cgroups.Path {
+	return cgroups.PodPath(t.opts.Root, cgroups.QOS(qos.StatusClass(pod)), string(pod.UID))
+}
+
+// Changed tells the Tree that other pods are active than before. It does not wait.
+func (t *Tree) Changed() {
+	select {
+	case t.kick <- struct{}{}:
+	default:
+	}
+}
+
+// Status returns what is in force and what is not.
+func (t *Tree) Status() Status {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return Status{Ready: t.ready, Cgroups: slices.Clone(t.outcomes), Orphans: t.listOrphans(), SweepErr: t.lookErr}
+}
+
+// Run keeps the cgroups of the classes in step with the pods and removes orphans, until ctx ends. It is called once,
+// after [Tree.Setup], and returns nil when all that it started has ended.
+func (t *Tree) Run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	wg.Go(func() { t.keep(ctx) })
+	wg.Go(func() { t.sweep(ctx) })
+	wg.Wait()
+	return nil
+}
+
+// isReady tells whether Setup has succeeded.
+func (t *Tree) isReady() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.ready
+}
+
+// apply writes to a cgroup.
+func (t *Tree) apply(ctx context.Context, op Op, p cgroups.Path, r cgroups.Resources) error {
+	return t.call(ctx, op, p, func(ctx context.Context) error { return t.w.Apply(ctx, p, r) })
+}
+
+// remove removes a cgroup.
+func (t *Tree) remove(ctx context.Context, p cgroups.Path) error {
+	return t.call(ctx, OpDestroy, p, func(ctx context.Context) error { return t.w.Remove(ctx, p) })
+}
+
+func (t *Tree) call(ctx context.Context, op Op, p cgroups.Path, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, t.opts.Timeout)
+	defer cancel()
+	start := time.Now()
+	err := f(ctx)
+	if hook := t.opts.Hooks.Wrote; hook != nil {
+		hook(Write{Op: op, Path: p, Duration: time.Since(start), Err: err})
+	}
+	return err
+}
