@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed81659283/nodeagent/cgroups/driver"
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/remote"
 	"github.com/seed81659283/nodeagent/internal/lab"
@@ -29,6 +30,8 @@ type node struct {
 	client *remote.Client
 	m      manifests
 	args   []string // of the agent
+
+	cgroups *driver.Driver // on the root that kubepods is in
 }
 
 func newNode(t *testing.T) *node {
@@ -37,7 +40,11 @@ func newNode(t *testing.T) *node {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = client.Close() })
 	n := &node{t: t, lab: l, client: client, m: newManifests(t)}
-	n.args = []string{"-v", "-cri", l.Endpoint(), "-manifests", n.m.dir, "-logs", t.TempDir(), "-node", "n1"}
+	var root string
+	n.cgroups, root = newRoot(t, filepath.Base(l.StateDir()))
+	n.args = []string{
+		"-v", "-cri", l.Endpoint(), "-manifests", n.m.dir, "-logs", t.TempDir(), "-node", "n1", "-cgroup-root", root,
+	}
 	return n
 }
 

@@ -19,8 +19,6 @@ import (
 	"syscall"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/process"
 	"github.com/seed81659283/nodeagent/cri/remote"
@@ -30,50 +28,64 @@ import (
 	"github.com/seed81659283/nodeagent/pleg"
 )
 
+// config is what the flags say.
+type config struct {
+	endpoint, manifests, node, state, logs, cgroupRoot string
+	stopPods                                           bool
+	log                                                *slog.Logger
+}
+
 func main() {
 	process.Main() // returns at once unless this program was started as the keeper of a process
-	var (
-		endpoint  = flag.String("cri", "", "runtime, such as unix:///run/containerd/containerd.sock (none: plain processes)")
-		manifests = flag.String("manifests", "", "directory of pod manifests, or a single file")
-		node      = flag.String("node", hostname(), "name of this node")
-		state     = flag.String("state", "/var/lib/nodeagent", "directory of the state of plain processes")
-		logs      = flag.String("logs", podspec.DefaultLogRoot, "directory of the pods' logs")
-		stopPods  = flag.Bool("stop-on-exit", false, "take the pods down on SIGTERM and SIGINT")
-		verbose   = flag.Bool("v", false, "log what is done")
-	)
+	c := config{log: slog.New(slog.DiscardHandler)}
+	flag.StringVar(&c.endpoint, "cri", "", "runtime, such as unix:///run/containerd/containerd.sock (none: plain processes)")
+	flag.StringVar(&c.manifests, "manifests", "", "directory of pod manifests, or a single file")
+	flag.StringVar(&c.node, "node", hostname(), "name of this node")
+	flag.StringVar(&c.state, "state", "/var/lib/nodeagent", "directory of the state of plain processes")
+	flag.StringVar(&c.logs, "logs", podspec.DefaultLogRoot, "directory of the pods' logs")
+	flag.StringVar(&c.cgroupRoot, "cgroup-root", "/", "cgroup that kubepods is made in, with -cri (empty: pods get no cgroup)")
+	flag.BoolVar(&c.stopPods, "stop-on-exit", false, "take the pods down on SIGTERM and SIGINT")
+	verbose := flag.Bool("v", false, "log what is done")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	log := slog.New(slog.DiscardHandler)
 	if *verbose {
-		log = slog.New(slog.NewTextHandler(os.Stderr, nil))
+		c.log = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
-	if err := run(ctx, *endpoint, *manifests, *node, *state, *logs, *stopPods, log); err != nil {
+	if err := c.run(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "minimal:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, endpoint, manifests, node, state, logs string, stopPods bool, log *slog.Logger) error {
-	if manifests == "" {
+func (c config) run(ctx context.Context) error {
+	if c.manifests == "" {
 		return errors.New("-manifests is required")
 	}
-	runtime, closeRuntime, err := open(ctx, endpoint, state, log)
+	runtime, closeRuntime, err := c.open(ctx)
 	if err != nil {
 		return err
 	}
 	defer closeRuntime()
 	var reconciler *lifecycle.Reconciler
-	generator := pleg.New(runtime, pleg.Options{Logger: log, Sink: func(events []pleg.Event) {
+	generator := pleg.New(runtime, pleg.Options{Logger: c.log, Sink: func(events []pleg.Event) {
 		for _, e := range events {
 			reconciler.Changed(e.PodUID)
 		}
 	}})
-	reconciler = lifecycle.New(runtime, generator, lifecycle.Options{
-		Spec: podspec.Options{LogRoot: logs}, Sources: []string{source.File}, Logger: log,
+	o := lifecycle.Options{
+		Spec: podspec.Options{LogRoot: c.logs}, Sources: []string{source.File}, Logger: c.log,
 		Hooks: lifecycle.Hooks{Status: printer(), Gone: func(pod cri.PodIdentity) { line(pod.Namespace, pod.Name, "Gone", 0, "") }},
-	})
-	dir := source.NewDir(manifests, source.DirOptions{NodeName: node, Logger: log})
+	}
+	tree, err := c.openCgroups(ctx, runtime, &o)
+	if err != nil {
+		return fmt.Errorf("pod cgroups: %w", err)
+	}
+	defer tree.close()
+	reconciler = lifecycle.New(runtime, generator, o)
+	if err := tree.setup(ctx, reconciler); err != nil {
+		return fmt.Errorf("pod cgroups: %w", err)
+	}
 
 	// The parts outlive ctx where the pods have to be taken down first.
 	parts, end := context.WithCancel(context.WithoutCancel(ctx))
@@ -82,6 +94,8 @@ func run(ctx context.Context, endpoint, manifests, node, state, logs string, sto
 	defer end()
 	wg.Go(func() { _ = generator.Run(parts) })
 	wg.Go(func() { _ = reconciler.Run(parts) })
+	wg.Go(func() { tree.run(parts) })
+	dir := source.NewDir(c.manifests, source.DirOptions{NodeName: c.node, Logger: c.log})
 	err = dir.Run(ctx, func(u source.Update) {
 		for _, err := range u.Errs {
 			fmt.Fprintln(os.Stderr, "minimal:", err)
@@ -90,7 +104,7 @@ func run(ctx context.Context, endpoint, manifests, node, state, logs string, sto
 			fmt.Fprintln(os.Stderr, "minimal:", err)
 		}
 	})
-	if err == nil && stopPods {
+	if err == nil && c.stopPods {
 		drain, cancel := context.WithTimeout(parts, 5*time.Minute)
 		defer cancel()
 		err = reconciler.Drain(drain)
@@ -104,15 +118,15 @@ func hostname() string {
 }
 
 // open returns the runtime of the endpoint, or the embedded one.
-func open(ctx context.Context, endpoint, state string, log *slog.Logger) (cri.Runtime, func(), error) {
-	if endpoint == "" {
-		runtime, err := process.Open(state, process.Options{Logger: log})
+func (c config) open(ctx context.Context) (cri.Runtime, func(), error) {
+	if c.endpoint == "" {
+		runtime, err := process.Open(c.state, process.Options{Logger: c.log})
 		if err != nil {
 			return nil, nil, err
 		}
 		return runtime, func() { _ = runtime.Close() }, nil
 	}
-	client, err := remote.Dial(endpoint, remote.Options{})
+	client, err := remote.Dial(c.endpoint, remote.Options{})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -120,30 +134,4 @@ func open(ctx context.Context, endpoint, state string, log *slog.Logger) (cri.Ru
 		return nil, nil, err
 	}
 	return client, func() { _ = client.Close() }, nil
-}
-
-// printer returns a hook that prints a line whenever what a user would look at has changed.
-func printer() func(*corev1.Pod, *corev1.PodStatus) {
-	var last sync.Map // of each pod's line, by UID
-	return func(pod *corev1.Pod, st *corev1.PodStatus) {
-		var restarts int32
-		reason := st.Reason
-		for _, c := range st.ContainerStatuses {
-			restarts += c.RestartCount
-			switch {
-			case c.State.Waiting != nil:
-				reason = strings.TrimSpace(c.State.Waiting.Reason + " " + c.State.Waiting.Message)
-			case c.State.Terminated != nil:
-				reason = fmt.Sprintf("%s exit=%d", c.State.Terminated.Reason, c.State.Terminated.ExitCode)
-			}
-		}
-		now := fmt.Sprint(st.Phase, restarts, reason)
-		if before, _ := last.Swap(pod.UID, now); before != now {
-			line(pod.Namespace, pod.Name, string(st.Phase), restarts, reason)
-		}
-	}
-}
-
-func line(namespace, name, phase string, restarts int32, reason string) {
-	fmt.Printf("%s %s/%s %s restarts=%d %s\n", time.Now().Format(time.TimeOnly), namespace, name, phase, restarts, reason)
 }

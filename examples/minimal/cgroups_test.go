@@ -1,0 +1,175 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/seed81659283/nodeagent/cgroups"
+	"github.com/seed81659283/nodeagent/cgroups/driver"
+)
+
+// patience is the longest wait: in the kernels of hack/vm, where this test runs as well, a sandbox can take 20 seconds.
+const patience = 2 * time.Minute
+
+// newRoot makes a cgroup for a test to keep kubepods in, and returns a driver on it and its name.
+func newRoot(t *testing.T, name string) (*driver.Driver, string) {
+	whole, err := driver.Open(t.Context(), driver.Options{})
+	require.NoError(t, err)
+	root, err := cgroups.NewPath("nodeagent-test-" + name)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 30*time.Second)
+		defer cancel()
+		require.NoError(t, whole.Remove(ctx, root))
+		require.NoError(t, whole.Close())
+	})
+	require.NoError(t, whole.Apply(t.Context(), root, cgroups.Resources{}))
+	d, err := driver.Open(t.Context(), driver.Options{Root: root.Cgroupfs()})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = d.Close() })
+	return d, root.Cgroupfs()
+}
+
+// resourcesYAML is a pod of one container that has the resources given.
+func resourcesYAML(name, resources string) string {
+	return podYAML(name, sleeper) + "      resources: " + resources + "\n"
+}
+
+// Every container lands in the cgroup of its pod, below its class, with the limits and the OOM score that follow from
+// its requests; and nothing is left of it.
+func TestIntegrationCgroups(t *testing.T) {
+	n := newNode(t)
+	n.m.write("guaranteed.yaml", resourcesYAML("guaranteed", "{limits: {cpu: 500m, memory: 64Mi}}"))
+	n.m.write("burstable.yaml", resourcesYAML("burstable", "{requests: {cpu: 250m, memory: 32Mi}, limits: {cpu: 1, memory: 128Mi}}"))
+	n.m.write("besteffort.yaml", resourcesYAML("besteffort", "{}"))
+	orphan := cgroups.PodPath("", cgroups.Burstable, "0123-orphan")
+	require.NoError(t, n.cgroups.Apply(t.Context(), orphan, cgroups.Resources{}))
+
+	a := start(t, n.args...)
+	containers := n.awaitRunning(patience, "guaranteed-n1", "burstable-n1", "besteffort-n1")
+	pods, err := n.pods()
+	require.NoError(t, err)
+	v2 := n.cgroups.Host().Mode == driver.V2
+	for name, want := range map[string]struct {
+		class  cgroups.QOS
+		limits cgroups.Resources
+		score  int
+	}{
+		"guaranteed-n1": {cgroups.Guaranteed, cgroups.Resources{CPUShares: 512, CPUQuota: 50000, MemoryMax: new(int64(64 << 20))}, -997},
+		"burstable-n1":  {cgroups.Burstable, cgroups.Resources{CPUShares: 256, CPUQuota: 100000, MemoryMax: new(int64(128 << 20))}, burstableScore(t, 32<<20)},
+		"besteffort-n1": {cgroups.BestEffort, cgroups.Resources{CPUShares: 2, CPUQuota: -1, MemoryMax: new(int64(cgroups.Unlimited))}, 1000},
+	} {
+		pod := cgroups.PodPath("", want.class, pods[name].UID)
+		got, err := n.cgroups.Limits(t.Context(), pod)
+		require.NoError(t, err, name)
+		want.limits.CPUShares = inUnits(v2, want.limits.CPUShares)
+		require.Equal(t, want.limits.CPUShares, got.CPUShares, name)
+		require.Equal(t, want.limits.CPUQuota, got.CPUQuota, name)
+		require.Equal(t, want.limits.MemoryMax, got.MemoryMax, name)
+
+		id := containers[name].ID
+		children, err := n.cgroups.Children(t.Context(), pod)
+		require.NoError(t, err)
+		require.Contains(t, children, id, "the container is in the cgroup of its pod")
+		require.Len(t, children, 2, "and so is the sandbox")
+		inner, err := n.cgroups.Limits(t.Context(), pod.Join(id))
+		require.NoError(t, err)
+		require.Equal(t, want.limits.MemoryMax, inner.MemoryMax, name)
+		require.Equal(t, want.limits.CPUShares, inner.CPUShares, "%s: one weight formula at every level", name)
+
+		procs, err := n.cgroups.Procs(t.Context(), pod.Join(id))
+		require.NoError(t, err)
+		require.Equal(t, processesOf(t, id), procs)
+		require.Equal(t, max(want.score, lowestScore(t)), scoreOf(t, slices.Min(procs)), name)
+	}
+	burstable, err := n.cgroups.Limits(t.Context(), cgroups.QOSPath("", cgroups.Burstable))
+	require.NoError(t, err)
+	require.Equal(t, inUnits(v2, 256), burstable.CPUShares, "the class has the sum of its pods' requests")
+
+	eventually(t, patience, func() error { return n.onlyPods(cgroups.Burstable, pods["burstable-n1"].UID) })
+
+	// Another agent finds everything as it wants it, and touches nothing.
+	a.kill()
+	a = start(t, n.args...)
+	time.Sleep(2 * time.Second)
+	after := n.awaitRunning(patience, "guaranteed-n1", "burstable-n1", "besteffort-n1")
+	for name := range containers {
+		require.Equal(t, containers[name].ID, after[name].ID)
+	}
+
+	for _, name := range []string{"guaranteed", "burstable", "besteffort"} {
+		n.m.remove(name + ".yaml")
+	}
+	n.awaitNothing(patience)
+	for _, class := range []cgroups.QOS{cgroups.Guaranteed, cgroups.Burstable, cgroups.BestEffort} {
+		eventually(t, patience, func() error { return n.onlyPods(class) })
+	}
+	a.terminate(patience)
+}
+
+// onlyPods returns an error unless the pods of a class that have a cgroup are these.
+func (n *node) onlyPods(class cgroups.QOS, uids ...string) error {
+	children, err := n.cgroups.Children(within(n.t, 10*time.Second), cgroups.QOSPath("", class))
+	var found []string
+	for _, name := range children {
+		if uid, ok := cgroups.PodUID("", cgroups.QOSPath("", class).Join(name)); ok {
+			found = append(found, uid)
+		}
+	}
+	if err == nil && !slices.Equal(found, uids) {
+		err = fmt.Errorf("%s pods with a cgroup: %q, want %q", class, found, uids)
+	}
+	return err
+}
+
+// inUnits returns what CPU shares are after the kernel's own unit.
+func inUnits(v2 bool, shares uint64) uint64 {
+	if v2 {
+		return cgroups.SharesReadBack(shares, cgroups.WeightLogQuadratic)
+	}
+	return shares
+}
+
+// burstableScore is the OOM score of a Burstable container on this machine.
+func burstableScore(t *testing.T, request int64) int {
+	var info unix.Sysinfo_t
+	require.NoError(t, unix.Sysinfo(&info))
+	// MemTotal in /proc/meminfo is in KiB.
+	capacity := int64(info.Totalram) * int64(info.Unit) >> 10 << 10
+	return min(max(1000-int(1000*request/capacity), 3), 999)
+}
+
+func scoreOf(t *testing.T, pid int) int {
+	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "oom_score_adj"))
+	require.NoError(t, err)
+	score, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	require.NoError(t, err)
+	return score
+}
+
+// lowestScore is the lowest OOM score that containerd can give: without CAP_SYS_RESOURCE its own.
+func lowestScore(t *testing.T) int {
+	status, err := os.ReadFile("/proc/self/status")
+	require.NoError(t, err)
+	_, caps, _ := strings.Cut(string(status), "CapEff:\t")
+	caps, _, _ = strings.Cut(caps, "\n")
+	effective, err := strconv.ParseUint(caps, 16, 64)
+	require.NoError(t, err)
+	if effective&(1<<unix.CAP_SYS_RESOURCE) != 0 {
+		return -1000
+	}
+	return scoreOf(t, os.Getpid())
+}
