@@ -1,0 +1,59 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package kuberuntime gets this file by way of the overlay: it opens what the package asks of a runtime.
+package kuberuntime
+
+import (
+	"context"
+
+	cadvisorapi "github.com/google/cadvisor/lib/model"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	kubeletconfiginternal "k8s.io/kubernetes/pkg/kubelet/apis/config"
+	"k8s.io/kubernetes/pkg/kubelet/cm"
+)
+
+// ConformanceNode is what the resources of a container depend on besides its pod.
+type ConformanceNode struct {
+	MemoryCapacity, SwapCapacity uint64
+	Allocatable                  v1.ResourceList
+	CFSQuota                     bool
+	CFSPeriod                    metav1.Duration
+	Swap                         string
+	SwapController               bool
+	ThrottlingFactor             *float64
+	Reservation                  kubeletconfiginternal.MemoryReservationPolicy
+	SingleProcessOOMKill         *bool
+}
+
+// manager returns a runtime manager that knows the node, and no runtime.
+func (n ConformanceNode) manager() *kubeGenericRuntimeManager {
+	return &kubeGenericRuntimeManager{
+		machineInfo:                &cadvisorapi.MachineInfo{MemoryCapacity: n.MemoryCapacity, SwapCapacity: n.SwapCapacity},
+		containerManager:           cm.NewStubContainerManager(),
+		cpuCFSQuota:                n.CFSQuota,
+		cpuCFSQuotaPeriod:          n.CFSPeriod,
+		memorySwapBehavior:         n.Swap,
+		getSwapControllerAvailable: func() bool { return n.SwapController },
+		getNodeAllocatable:         func() v1.ResourceList { return n.Allocatable },
+		memoryThrottlingFactor:     n.ThrottlingFactor,
+		memoryReservationPolicy:    n.Reservation,
+		singleProcessOOMKill:       n.SingleProcessOOMKill,
+	}
+}
+
+// Container returns the resources of a container.
+func (n ConformanceNode) Container(ctx context.Context, pod *v1.Pod, c *v1.Container) *runtimeapi.LinuxContainerResources {
+	return n.manager().generateContainerResources(ctx, pod, c).GetLinux()
+}
+
+// Sandbox returns the resources of the sandbox and the overhead that goes with it.
+func (n ConformanceNode) Sandbox(ctx context.Context, pod *v1.Pod) (resources, overhead *runtimeapi.LinuxContainerResources) {
+	config := &runtimeapi.PodSandboxConfig{Linux: &runtimeapi.LinuxPodSandboxConfig{}}
+	if err := n.manager().applySandboxResources(ctx, pod, config); err != nil {
+		panic(err) // it has no error to return
+	}
+	return config.GetLinux().GetResources(), config.GetLinux().GetOverhead()
+}

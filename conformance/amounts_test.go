@@ -1,0 +1,134 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package conformance_test
+
+import (
+	"math"
+	"slices"
+	"strings"
+
+	"gopkg.in/inf.v0"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	componentresource "k8s.io/component-helpers/resource"
+	"k8s.io/kubernetes/pkg/apis/core/v1/helper"
+)
+
+// beyond reports whether so many times an amount is no int64, or the least one, which Quantity takes for no int64 at
+// times.
+func beyond(q resource.Quantity, times int64) bool {
+	product := new(inf.Dec).Mul(q.AsDec(), inf.NewDec(times, 0))
+	return product.Cmp(inf.NewDec(math.MaxInt64, 0)) > 0 || product.Cmp(inf.NewDec(math.MinInt64, 0)) <= 0
+}
+
+// anyAmount reports whether one of all the amounts that a pod states, and of their totals, is such.
+func anyAmount(pod *corev1.Pod, such func(corev1.ResourceName, resource.Quantity) bool) bool {
+	pod = pod.DeepCopy() // totals write to what they are made of
+	lists := []corev1.ResourceList{pod.Spec.Overhead}
+	add := func(r *corev1.ResourceRequirements) { lists = append(lists, r.Requests, r.Limits) }
+	for _, containers := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
+		for i := range containers {
+			add(&containers[i].Resources)
+		}
+	}
+	if pod.Spec.Resources != nil {
+		add(pod.Spec.Resources)
+	}
+	for _, without := range []bool{false, true} {
+		o := componentresource.PodResourcesOptions{ExcludeOverhead: without, SkipPodLevelResources: without}
+		lists = append(lists, componentresource.PodRequests(pod.DeepCopy(), o), componentresource.PodLimits(pod.DeepCopy(), o))
+	}
+	for _, list := range lists {
+		for name, q := range list {
+			if such(name, q) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// manyCPUs reports whether a pod has to do with more CPUs than the kubelet can multiply: thousandths by 1024 for the
+// shares and by the period for the quota.
+func manyCPUs(pod *corev1.Pod) bool {
+	return anyAmount(pod, func(name corev1.ResourceName, q resource.Quantity) bool {
+		return name == corev1.ResourceCPU && beyond(q, 1000*1_000_000)
+	})
+}
+
+// muchMemory reports whether a pod has to do with more bytes of memory or huge pages, so many times, than an int64 holds.
+func muchMemory(pod *corev1.Pod, times int64) bool {
+	return anyAmount(pod, func(name corev1.ResourceName, q resource.Quantity) bool {
+		return (name == corev1.ResourceMemory || helper.IsHugePageResourceName(name)) && beyond(q, times)
+	})
+}
+
+// negative reports whether a pod asks for less than nothing of the resources whose names begin so.
+func negative(pod *corev1.Pod, prefix string) bool {
+	return anyAmount(pod, func(name corev1.ResourceName, q resource.Quantity) bool {
+		return strings.HasPrefix(string(name), prefix) && q.Sign() < 0
+	})
+}
+
+// oddPageSize reports whether a pod asks for huge pages of a size that has no name, being no number, not above zero or
+// no multiple that the kernel counts in, or, where it matters, that the host does not have.
+func oddPageSize(pod *corev1.Pod, host []string) bool {
+	return anyAmount(pod, func(name corev1.ResourceName, _ resource.Quantity) bool {
+		if !helper.IsHugePageResourceName(name) {
+			return false
+		}
+		size, err := helper.HugePageSizeFromResourceName(name)
+		if err != nil || size.Sign() <= 0 {
+			return true
+		}
+		text, err := helper.HugePageUnitSizeFromByteSize(size.Value())
+		return err != nil || host != nil && !slices.Contains(host, text)
+	})
+}
+
+// twice reports whether a pod asks in one place for huge pages of one size under two names.
+func twice(pod *corev1.Pod) bool {
+	sizes := func(list corev1.ResourceList) map[int64]int {
+		count := map[int64]int{}
+		for name := range list {
+			if size, err := helper.HugePageSizeFromResourceName(name); err == nil {
+				count[size.Value()]++
+			}
+		}
+		return count
+	}
+	var lists []corev1.ResourceList
+	for _, containers := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
+		for i := range containers {
+			lists = append(lists, containers[i].Resources.Limits)
+		}
+	}
+	if pod.Spec.Resources != nil {
+		lists = append(lists, pod.Spec.Resources.Limits)
+	}
+	return slices.ContainsFunc(lists, func(list corev1.ResourceList) bool {
+		for _, n := range sizes(list) {
+			if n > 1 {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// sharedDecimal reports whether the kubelet changes a pod by counting it: it adds the overhead to amounts of the pod
+// level without copying them, and those that do not parse into an int64, such as 1.5Gi, share their digits with the pod.
+func sharedDecimal(pod *corev1.Pod) bool {
+	if pod.Spec.Overhead == nil || pod.Spec.Resources == nil {
+		return false
+	}
+	for _, list := range []corev1.ResourceList{pod.Spec.Resources.Requests, pod.Spec.Resources.Limits} {
+		for name, q := range list {
+			if _, ok := q.AsInt64(); !ok && !pod.Spec.Overhead.Name(name, q.Format).IsZero() {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,248 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package conformance
+
+import (
+	"flag"
+	"fmt"
+	"reflect"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+)
+
+// Comparison is one thing that both the kubelet and nodeagent compute.
+type Comparison[In, Out any] struct {
+	Make          func(*Choices) In
+	Kubelet, Ours func(In) Out
+	Same          func(kubelet, ours Out) bool // nil compares all of the values
+	Exceptions    []Exception[In, Out]
+}
+
+// Exception is a difference that is meant. It may only occur for what When selects, and it must occur: the comparison
+// fails when no input that When selects makes a difference any more.
+type Exception[In, Out any] struct {
+	Name   string
+	Reason string
+	When   func(In) bool
+	// Want turns the kubelet's answer into ours, in place if it likes. Several exceptions may have to, one after the
+	// other. Nil accepts any answer, for what takes as much code to say as to compute.
+	Want func(in In, kubelet Out) Out
+}
+
+// Flags are what a run can be told on the command line.
+type Flags struct {
+	seed   *uint64
+	inputs *int
+}
+
+// NewFlags adds the flags to a set.
+func NewFlags(set *flag.FlagSet) Flags {
+	return Flags{
+		seed:   set.Uint64("seed", 1, "which inputs to generate; 0 for new ones"),
+		inputs: set.Int("inputs", 200_000, "how many inputs each comparison gets"),
+	}
+}
+
+// enough is how many inputs bring every exception about.
+const enough = 100_000
+
+// Run compares a series of inputs.
+func (c Comparison[In, Out]) Run(t *testing.T, flags Flags) {
+	t.Helper()
+	seed := *flags.seed
+	if seed == 0 {
+		seed = uint64(time.Now().UnixNano())
+	}
+	start := time.Now()
+	hits := make([]atomic.Int64, len(c.Exceptions))
+	var failed atomic.Pointer[[]byte]
+	var workers sync.WaitGroup
+	step := runtime.GOMAXPROCS(0)
+	for first := range step {
+		workers.Go(func() {
+			for i := first; i < *flags.inputs && failed.Load() == nil; i += step {
+				data := RandomBytes(seed, uint64(i))
+				switch which := c.compare(data).exception; which {
+				case same:
+				case different:
+					failed.Store(&data)
+				default:
+					hits[which].Add(1)
+				}
+			}
+		})
+	}
+	workers.Wait()
+	if data := failed.Load(); data != nil {
+		t.Fatalf("seed %d: %s", seed, c.report(c.shrink(*data)))
+	}
+	for i, e := range c.Exceptions {
+		t.Logf("%7d times: %s: %s", hits[i].Load(), e.Name, e.Reason)
+		if hits[i].Load() == 0 && *flags.inputs >= enough {
+			t.Errorf("exception %q does not occur any more", e.Name)
+		}
+	}
+	t.Logf("seed %d: %d inputs in %v", seed, *flags.inputs, time.Since(start).Round(time.Millisecond))
+}
+
+// Fuzz compares what the fuzzer comes up with.
+func (c Comparison[In, Out]) Fuzz(f *testing.F) {
+	f.Helper()
+	f.Add([]byte{})
+	for i := range uint64(16) {
+		f.Add(RandomBytes(0, i))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if c.compare(data).exception == different {
+			t.Fatal(c.report(data))
+		}
+	})
+}
+
+// Results of a comparison besides the number of an exception.
+const (
+	same      = -1
+	different = -2
+)
+
+// result is the outcome of one input.
+type result[In, Out any] struct {
+	in            In
+	kubelet, ours outcome[Out]
+	exception     int
+}
+
+// outcome is what a function returned, or the panic in which it ended.
+type outcome[Out any] struct {
+	value Out
+	panic any
+}
+
+// compare computes one input on both sides.
+func (c Comparison[In, Out]) compare(data []byte) (r result[In, Out]) {
+	r.in = c.Make(NewChoices(data))
+	// Each side gets an input of its own: the kubelet's code writes to quantities that it has been given.
+	r.kubelet, r.ours = call(c.Kubelet, c.Make(NewChoices(data))), call(c.Ours, r.in)
+	r.exception = different
+	if r.ours.panic != nil || r.changed(c.Make, data) {
+		return r
+	}
+	if r.kubelet.panic == nil && c.equal(r.kubelet.value, r.ours.value) {
+		r.exception = same
+		return r
+	}
+	r.exception = c.explain(r)
+	return r
+}
+
+// explain returns the exception that makes the kubelet's answer ours, the last of them if it takes several.
+func (c Comparison[In, Out]) explain(r result[In, Out]) int {
+	want := r.kubelet.value
+	for i, e := range c.Exceptions {
+		if e.Want == nil || !e.When(r.in) {
+			continue
+		}
+		if want = e.Want(r.in, want); c.equal(want, r.ours.value) {
+			return i
+		}
+	}
+	for i, e := range c.Exceptions {
+		if e.Want == nil && e.When(r.in) {
+			return i
+		}
+	}
+	return different
+}
+
+// changed reports whether ours has written to its input. It looks at one input in eight, by the last byte.
+func (r result[In, Out]) changed(generate func(*Choices) In, data []byte) bool {
+	if len(data) == 0 || data[len(data)-1]%8 != 0 {
+		return false
+	}
+	return !reflect.DeepEqual(r.in, generate(NewChoices(data)))
+}
+
+// equal compares two values.
+func (c Comparison[In, Out]) equal(kubelet, ours Out) bool {
+	if c.Same != nil {
+		return c.Same(kubelet, ours)
+	}
+	return reflect.DeepEqual(kubelet, ours)
+}
+
+// call runs f and catches its panic.
+func call[In, Out any](f func(In) Out, in In) (o outcome[Out]) {
+	defer func() { o.panic = recover() }()
+	o.value = f(in)
+	return o
+}
+
+// shrink looks for simpler bytes that still make a difference: fewer of them, and zeroes among them.
+func (c Comparison[In, Out]) shrink(data []byte) []byte {
+	fails := func(data []byte) bool { return c.compare(data).exception == different }
+	for again := true; again; {
+		again = false
+		for size := len(data); size > 0; size /= 2 {
+			for at := 0; at+size <= len(data); at += size {
+				for _, try := range [][]byte{cut(data, at, size), blank(data, at, size)} {
+					if try != nil && fails(try) {
+						data, again = try, true
+						break
+					}
+				}
+			}
+		}
+	}
+	return data
+}
+
+// cut returns data without size bytes.
+func cut(data []byte, at, size int) []byte {
+	return append(append([]byte{}, data[:at]...), data[at+size:]...)
+}
+
+// blank returns data with size bytes of zero, or nil if they are.
+func blank(data []byte, at, size int) []byte {
+	out := append([]byte{}, data...)
+	clear(out[at : at+size])
+	if string(out) == string(data) {
+		return nil
+	}
+	return out
+}
+
+// report shows an input and both answers.
+func (c Comparison[In, Out]) report(data []byte) string {
+	r := c.compare(data)
+	if r.ours.panic == nil && r.changed(c.Make, append(data, 0)) {
+		return fmt.Sprintf("nodeagent has written to its input %q\n%s", data, show(c.Make(NewChoices(data))))
+	}
+	kubelet := call(c.Kubelet, c.Make(NewChoices(data))) // anew: exceptions may have written to it
+	diff := cmp.Diff(strings.Split(kubelet.String(), "\n"), strings.Split(r.ours.String(), "\n"))
+	return fmt.Sprintf("the kubelet (-) and nodeagent (+) differ on %q\n%s\n%s", data, show(r.in), diff)
+}
+
+// String shows a value as YAML, or a panic.
+func (o outcome[Out]) String() string {
+	if o.panic != nil {
+		return fmt.Sprint("panic: ", o.panic)
+	}
+	return show(o.value)
+}
+
+// show returns a value as YAML, or as Go where YAML does not know it.
+func show(v any) string {
+	text, err := yaml.Marshal(v)
+	if err != nil {
+		return fmt.Sprintf("%+v", v)
+	}
+	return string(text)
+}

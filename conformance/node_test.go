@@ -1,0 +1,346 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package conformance_test
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"testing"
+
+	cadvisorapi "github.com/google/cadvisor/lib/model"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/apis/core/v1/helper"
+	"k8s.io/kubernetes/pkg/kubelet/cm"
+	"k8s.io/kubernetes/pkg/kubelet/eviction"
+	evictionapi "k8s.io/kubernetes/pkg/kubelet/eviction/api"
+	"k8s.io/kubernetes/pkg/kubelet/nodestatus"
+
+	"github.com/seed81659283/nodeagent/cgroups"
+	"github.com/seed81659283/nodeagent/cgroups/podtree"
+	"github.com/seed81659283/nodeagent/conformance"
+	"github.com/seed81659283/nodeagent/qos"
+)
+
+func TestAllocatable(t *testing.T) { run(t, allocatable) }
+func FuzzAllocatable(f *testing.F) { fuzz(f, allocatable) }
+
+func TestNodeCgroups(t *testing.T) {
+	for _, version := range versions {
+		t.Run(version.name, func(t *testing.T) {
+			host(version.v2)
+			run(t, nodeCgroups(version.v2))
+		})
+	}
+}
+
+func FuzzNodeCgroups(f *testing.F) {
+	host(true)
+	fuzz(f, nodeCgroups(true))
+}
+
+func FuzzNodeCgroupsV1(f *testing.F) {
+	host(false)
+	fuzz(f, nodeCgroups(false))
+}
+
+// nodeInput is a node as its operator configures it.
+type nodeInput struct {
+	Capacity             corev1.ResourceList
+	PIDs                 int64
+	System, Kube         corev1.ResourceList
+	MemoryFree, NodeFree string // thresholds of hard eviction
+	Enforce              []podtree.Enforcement
+	Node                 qos.Node
+	QOSReserved          *int64
+	Pods                 []*corev1.Pod
+}
+
+// makeCapacity returns what a machine has.
+func makeCapacity(c *conformance.Choices) nodeInput {
+	in := nodeInput{
+		Capacity: corev1.ResourceList{
+			"cpu":               *resource.NewQuantity(conformance.Pick[int64](c, 2, 4, 64, 1), resource.DecimalSI),
+			"memory":            *resource.NewQuantity(conformance.Pick[int64](c, 16<<30, 10<<30, 4_000_000_000, 256<<20), resource.BinarySI),
+			"ephemeral-storage": *resource.NewQuantity(conformance.Pick[int64](c, 100<<30, 123_456_789_012), resource.BinarySI),
+		},
+		PIDs:       conformance.Pick[int64](c, 32768, 4194304),
+		System:     reserved(c),
+		Kube:       reserved(c),
+		MemoryFree: conformance.Pick(c, "", "100Mi", "5%", "0%", "100%", "12.5%", "99%", "1", "1Gi"),
+		NodeFree:   conformance.Pick(c, "", "10%", "5%", "1Gi", "0.1%"),
+	}
+	for _, size := range []corev1.ResourceName{"hugepages-2Mi", "hugepages-1Gi"} {
+		if c.OneIn(3) {
+			in.Capacity[size] = *resource.NewQuantity(conformance.Pick[int64](c, 0, 1<<30, 4<<30), resource.BinarySI)
+		}
+	}
+	return in
+}
+
+// reserved returns a reservation, which the kubelet's command line takes in these four resources and not below zero.
+func reserved(c *conformance.Choices) corev1.ResourceList {
+	if c.OneIn(4) {
+		return nil
+	}
+	l := corev1.ResourceList{}
+	for _, kind := range []struct {
+		name  corev1.ResourceName
+		value string
+	}{
+		{"cpu", conformance.Pick(c, "", "100m", "1", "250m", "0", "8")},
+		{"memory", conformance.Pick(c, "", "200Mi", "1Gi", "100M", "0", "20Gi")},
+		{"ephemeral-storage", conformance.Pick(c, "", "1Gi", "0")},
+		{"pid", conformance.Pick(c, "", "1000", "100000")},
+	} {
+		if kind.value != "" {
+			l[kind.name] = resource.MustParse(kind.value)
+		}
+	}
+	return l
+}
+
+// kubelet returns the node as the kubelet sees it, with cgroups that keep what is written.
+func (in nodeInput) kubelet(ctx context.Context) (*cm.ConformanceNode, *recorder) {
+	config := kubeletConfig(in.Node)
+	config.NodeAllocatableConfig = cm.NodeAllocatableConfig{
+		SystemReserved: in.System, SystemReservedCgroupName: "/system",
+		KubeReserved: in.Kube, KubeReservedCgroupName: "/agent",
+		EnforceNodeAllocatable: sets.New[string](),
+		HardEvictionThresholds: in.thresholds(),
+	}
+	for _, key := range in.Enforce {
+		config.EnforceNodeAllocatable.Insert(string(key))
+	}
+	if in.QOSReserved != nil {
+		config.QOSReserved = map[corev1.ResourceName]int64{"memory": *in.QOSReserved}
+	}
+	r := newRecorder()
+	return cm.NewConformanceNode(ctx, config, in.Capacity, in.PIDs, r, func() []*corev1.Pod { return in.Pods }), r
+}
+
+// thresholds returns the thresholds as the kubelet reads them.
+func (in nodeInput) thresholds() []evictionapi.Threshold {
+	statements := map[string]string{"memory.available": in.MemoryFree, "nodefs.available": in.NodeFree}
+	maps.DeleteFunc(statements, func(_, value string) bool { return value == "" })
+	list, err := eviction.ParseThresholdConfig(nil, statements, nil, nil, nil)
+	if err != nil {
+		panic(err) // all of them are valid
+	}
+	return list
+}
+
+// ours returns the node as the tree of pods takes it.
+func (in nodeInput) ours() podtree.Options {
+	o := podtree.Options{
+		Node: in.Node, Capacity: in.Capacity, MaxPIDs: in.PIDs,
+		Reserved: podtree.Reserved{System: in.System, Kube: in.Kube, MemoryAvailable: threshold(in.MemoryFree), NodeFSAvailable: threshold(in.NodeFree)},
+		Enforce:  in.Enforce, SystemCgroup: "system", KubeCgroup: "agent", QOSReserved: in.QOSReserved,
+	}
+	if o.Enforce == nil {
+		o.Enforce = []podtree.Enforcement{}
+	}
+	return o
+}
+
+func threshold(text string) podtree.Threshold {
+	if text == "" {
+		return podtree.Threshold{}
+	}
+	t, err := podtree.ParseThreshold(text)
+	if err != nil {
+		panic(err)
+	}
+	return t
+}
+
+// share is what pods can have of a node.
+type share struct {
+	ForPods, Reserved, Reported corev1.ResourceList
+	Refused                     bool
+}
+
+var allocatable = conformance.Comparison[nodeInput, share]{
+	Make: makeCapacity,
+	Kubelet: func(in nodeInput) share {
+		n, _ := in.kubelet(context.Background())
+		absolute, reserved, err := n.Allocatable()
+		return share{absolute, reserved, in.reported(reserved), err != nil}
+	},
+	Ours: func(in nodeInput) share {
+		r := in.ours().Reserved
+		return share{
+			r.ForPods(in.Capacity), r.Reservation(in.Capacity), r.Allocatable(in.Capacity),
+			r.Validate(in.Capacity) != nil,
+		}
+	},
+	Same: func(kubelet, ours share) bool {
+		return sameList(kubelet.ForPods, ours.ForPods) && sameList(kubelet.Reserved, ours.Reserved) &&
+			sameList(kubelet.Reported, ours.Reported) && kubelet.Refused == ours.Refused
+	},
+}
+
+// reported returns what the kubelet reports as allocatable.
+func (in nodeInput) reported(reserved corev1.ResourceList) corev1.ResourceList {
+	machine := &cadvisorapi.MachineInfo{
+		NumCores:       int(in.Capacity.Cpu().Value()),
+		MemoryCapacity: uint64(in.Capacity.Memory().Value()),
+	}
+	for name, q := range in.Capacity {
+		if size, err := helper.HugePageSizeFromResourceName(name); err == nil {
+			machine.HugePages = append(machine.HugePages, cadvisorapi.HugePagesInfo{
+				PageSize: uint64(size.Value()) / 1024, NumPages: uint64(q.Value() / size.Value()),
+			})
+		}
+	}
+	var node corev1.Node
+	err := nodestatus.MachineInfo("", 0, 0,
+		func() (*cadvisorapi.MachineInfo, error) { return machine, nil },
+		func(klog.Logger, bool) corev1.ResourceList { return in.Capacity },
+		func(klog.Logger) (corev1.ResourceList, corev1.ResourceList, []string) { return nil, nil, nil },
+		func() corev1.ResourceList { return reserved },
+		nil, func() *bool { return nil }, true)(context.Background(), &node)
+	if err != nil {
+		panic(err) // it has none to return
+	}
+	delete(node.Status.Allocatable, corev1.ResourcePods) // which nobody reserves
+	return node.Status.Allocatable
+}
+
+// nodeCgroups compares what is in force in all cgroups but those of pods, a while after the start.
+func nodeCgroups(v2 bool) conformance.Comparison[nodeInput, map[string]cgroupLimits] {
+	c := conformance.Comparison[nodeInput, map[string]cgroupLimits]{
+		Make: func(c *conformance.Choices) nodeInput {
+			in := makeCapacity(c)
+			in.Node = makeNode(c, v2)
+			for _, key := range []podtree.Enforcement{
+				podtree.EnforcePods,
+				conformance.Pick(c, "", podtree.EnforceSystem, podtree.EnforceSystemCompressible),
+				conformance.Pick(c, "", podtree.EnforceKube, podtree.EnforceKubeCompressible),
+			} {
+				if key != "" && !c.OneIn(5) {
+					in.Enforce = append(in.Enforce, key)
+				}
+			}
+			if c.OneIn(3) {
+				in.QOSReserved = conformance.Pick(c, new(int64(50)), new(int64(100)), new(int64(0)), new(int64(33)))
+			}
+			for range c.Int(4) {
+				in.Pods = append(in.Pods, conformance.Pod(c))
+			}
+			return in
+		},
+		Kubelet: func(in nodeInput) map[string]cgroupLimits {
+			ctx := context.Background()
+			n, r := in.kubelet(ctx)
+			writes := make(chan string, 16)
+			enforced := func() {
+				for range kubepodsWrites(in.Node) {
+					for <-writes != "/kubepods" {
+					}
+				}
+			}
+			r.written = func(name string) { writes <- name }
+			if err := n.Start(ctx, enforced); err != nil {
+				return nil
+			}
+			return r.limits
+		},
+		Ours: func(in nodeInput) map[string]cgroupLimits {
+			reserved, err := podtree.PlanReserved(in.ours())
+			if err != nil {
+				return nil
+			}
+			return planned(append(podtree.Plan(in.ours(), in.Pods, true), reserved...), v2)
+		},
+		Exceptions: []conformance.Exception[nodeInput, map[string]cgroupLimits]{{
+			Name:   "overflow",
+			Reason: "more CPUs or bytes than an int64 counts are as many as can be, where the kubelet's numbers wrap around",
+			When: func(in nodeInput) bool {
+				return in.anyPod(func(p *corev1.Pod) bool { return manyCPUs(p) || muchMemory(p, 100*8) })
+			},
+		}, {
+			Name:   "negative",
+			Reason: "less than nothing counts as nothing, where the kubelet takes it away from what other pods request",
+			When: func(in nodeInput) bool {
+				return in.anyPod(func(p *corev1.Pod) bool { return negative(p, "cpu") || negative(p, "memory") })
+			},
+		}, {
+			Name:   "compressible",
+			Reason: "a compressible reservation is of CPU alone, where the kubelet takes all huge pages away from the cgroup too",
+			When: func(in nodeInput) bool {
+				return slices.Contains(in.Enforce, podtree.EnforceSystemCompressible) || slices.Contains(in.Enforce, podtree.EnforceKubeCompressible)
+			},
+			Want: func(in nodeInput, written map[string]cgroupLimits) map[string]cgroupLimits {
+				for key, name := range map[podtree.Enforcement]string{podtree.EnforceSystemCompressible: "/system", podtree.EnforceKubeCompressible: "/agent"} {
+					if slices.Contains(in.Enforce, key) {
+						clear(written[name].Hugetlb)
+					}
+				}
+				return written
+			},
+		}, {
+			Name:   "overhead twice",
+			Reason: "counting a pod leaves it as it is, where the kubelet adds the overhead to the pod itself with each of two counts",
+			When:   func(in nodeInput) bool { return in.anyPod(sharedDecimal) },
+		}, {
+			Name:   "nothing left",
+			Reason: "where qosReserved leaves nothing, or less, the limit is 0, where the kubelet's is negative or is not written",
+			When: func(in nodeInput) bool {
+				n, _ := in.kubelet(context.Background())
+				absolute, _, _ := n.Allocatable()
+				return in.QOSReserved != nil && !absolute.Memory().IsZero()
+			},
+			Want: func(_ nodeInput, written map[string]cgroupLimits) map[string]cgroupLimits {
+				for _, name := range []string{"/kubepods/burstable", "/kubepods/besteffort"} {
+					l := written[name]
+					l.Memory = new(max(deref(l.Memory), 0))
+					written[name] = l
+				}
+				return written
+			},
+		}},
+	}
+	return c
+}
+
+// deref returns the number, or zero for none.
+func deref(n *int64) int64 {
+	if n == nil {
+		return 0
+	}
+	return *n
+}
+
+// anyPod reports whether one of the pods is such.
+func (in nodeInput) anyPod(such func(*corev1.Pod) bool) bool {
+	return slices.ContainsFunc(in.Pods, such)
+}
+
+// kubepodsWrites is how often the start writes to the cgroup of all pods: when it creates it, when it takes back what
+// another reservation policy has left, and when it enforces its limits, beside all else.
+func kubepodsWrites(n qos.Node) int {
+	if n.CgroupV1 || n.Reservation == qos.TieredReservation {
+		return 2
+	}
+	return 3
+}
+
+// planned returns what updates write.
+func planned(updates []podtree.Update, v2 bool) map[string]cgroupLimits {
+	limits := map[string]cgroupLimits{}
+	for _, u := range updates {
+		l := ourLimits(u.Resources, v2)
+		for size, limit := range l.Hugetlb {
+			if limit == cgroups.Unlimited {
+				l.Hugetlb[size] = 1 << 62 // the kubelet's way to write it
+			}
+		}
+		limits[u.Path.Cgroupfs()] = l
+	}
+	return limits
+}
