@@ -11,7 +11,11 @@ TIMEOUT  ?= 10m
 FUZZTIME ?= 10s
 DEMOTIME ?= 30s
 
-.PHONY: demo test test-root test-rootless lab lab-down lab-status lint lint-tools vet-other vuln bench bench-agent kubelet fuzz clean $(LAB)
+UML      := $(CURDIR)/hack/vm/uml
+QEMU     := $(CURDIR)/hack/vm/qemu
+
+.PHONY: demo test test-root test-rootless test-vm conformance lab lab-down lab-status lint lint-tools vet-other vuln \
+	bench bench-agent kubelet fuzz clean $(LAB)
 
 # The main job on the embedded runtime, for DEMOTIME: pods from manifests, a line for each change.
 demo: $(LAB)
@@ -32,7 +36,32 @@ test-root: $(LAB)
 	@echo "make: go vet ./..."
 	@go vet ./...
 	@echo "make: go test -race ./... with a containerd of its own"
-	@$(LAB) exec go test -race -count=1 -timeout=$(TIMEOUT) ./...
+	@$(LAB) exec go test -race -count=1 -timeout=$(TIMEOUT) $$(go list ./... | grep -v /hack/vm$$)
+	@$(MAKE) --no-print-directory test-vm
+	@$(MAKE) --no-print-directory conformance
+
+# What needs cgroup v2, in kernels of its own that hack/vm starts: Debian on amd64 only. User Mode Linux is fast and
+# has no -race, cpuset, huge pages and PSI; those are tested under qemu.
+test-vm: export NODEAGENT_LAB = required
+test-vm: $(LAB)
+	@if ! grep -qx ID=debian /etc/os-release || [ "$$(uname -m)" != x86_64 ]; then \
+		echo "make: not Debian on amd64, so no cgroup v2 in hack/vm"; exit 0; fi; set -e; \
+	$(LAB) deps; $(LAB) tools; $(UML) true; $(QEMU) true; \
+	echo "make: hack/vm itself"; \
+	go test -race -count=1 -timeout=$(TIMEOUT) ./hack/vm; \
+	echo "make: cgroup v2 in User Mode Linux"; \
+	go test -count=1 -timeout=$(TIMEOUT) -exec $(UML) ./cgroups/driver/... ./cgroups/podtree; \
+	go test -count=1 -timeout=$(TIMEOUT) -exec $(UML) -run='^TestIntegrationCgroups$$' ./examples/minimal; \
+	echo "make: systemd as the driver of cgroups"; \
+	go test -count=1 -timeout=$(TIMEOUT) -exec $(CURDIR)/hack/vm/systemd.sh -run='^TestIntegrationSystemd' ./cgroups/driver/...; \
+	echo "make: cpuset, huge pages and PSI of cgroup v2 under qemu"; \
+	go test -count=1 -timeout=$(TIMEOUT) -exec $(QEMU) -run='^TestIntegration(Conformance|Cpuset|Hugetlb|Pressure|V2|Tree)' \
+		./cgroups/driver ./cgroups/podtree
+
+# The kubelet's own code and ours on the same generated pods. Builds much of the kubelet: minutes, the first time.
+conformance:
+	@echo "make: conformance with kubelet 1.37.1"
+	@$(MAKE) --no-print-directory -C conformance test
 
 test-rootless:
 	@echo "make: not root, so no containerd: tests that need one are skipped in"
@@ -76,6 +105,7 @@ vuln: lint-tools
 
 bench:
 	@go test -run='^$$' -bench=. -benchmem ./...
+	@$(MAKE) --no-print-directory -C conformance bench speed
 
 # Figures of the agent on a real containerd, beside bare CRI calls and, with KUBELET=path (`make kubelet` builds one),
 # beside a kubelet. BENCHFLAGS are those of hack/bench, such as -n 30,100 -repeat 3.
@@ -95,6 +125,7 @@ fuzz:
 			go test -run='^$$' -fuzz="^$$name$$" -fuzztime=$(FUZZTIME) $$pkg </dev/null || exit 1; \
 		done; \
 	done
+	@$(MAKE) --no-print-directory -C conformance fuzz FUZZTIME=$(FUZZTIME)
 
 # All that was built and downloaded goes, but what Go and Debian keep.
 clean:

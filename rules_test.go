@@ -47,7 +47,7 @@ func TestPackagesAreListed(t *testing.T) {
 	require.NoError(t, err)
 	tree := load(t)
 	for _, dir := range tree.Packages() {
-		assert.Contains(t, string(mapped), "["+tree.Module+"/"+dir+"]", "doc.go")
-		assert.Contains(t, string(readme), "[`"+dir+"`]("+dir+")", "README.md")
+		assert.True(t, strings.Contains(string(mapped), "["+tree.Module+"/"+dir+"]"), "%s is not in doc.go", dir)
+		assert.True(t, strings.Contains(string(readme), "[`"+dir+"`]("+dir+")"), "%s is not in README.md", dir)
 	}
 }
