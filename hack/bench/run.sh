@@ -12,5 +12,17 @@ endpoint=$(.lab/bin/lab status | awk '$1 == "endpoint" { print $2 }')
 for package in examples/minimal hack/bench; do
 	CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o ".lab/bin/$(basename "$package")" "./$package"
 done
-exec .lab/bin/bench -cri "$endpoint" -image nodeagent.test/busybox:1 \
-	-agent 'minimal=.lab/bin/minimal -cri {cri} -manifests {manifests}' ${KUBELET:+-kubelet "$KUBELET"} "$@"
+# The agent's kubepods goes into a cgroup of this run's own, in every hierarchy that is mounted.
+root=nodeagent-bench-$$
+trees=()
+for tree in /sys/fs/cgroup /sys/fs/cgroup/*; do
+	if [ -e "$tree/cgroup.procs" ] && [ ! -L "$tree" ]; then trees+=("$tree"); fi
+	if [ -e /sys/fs/cgroup/cgroup.procs ]; then break; fi # cgroup v2 is one tree
+done
+cleanup() {
+	for tree in "${trees[@]}"; do find "$tree/$root" -depth -type d -exec rmdir {} + || true; done
+}
+trap cleanup EXIT
+mkdir "${trees[@]/%//$root}"
+.lab/bin/bench -cri "$endpoint" -image nodeagent.test/busybox:1 \
+	-agent "minimal=.lab/bin/minimal -cri {cri} -manifests {manifests} -cgroup-root /$root" ${KUBELET:+-kubelet "$KUBELET"} "$@"
