@@ -9,7 +9,8 @@ import (
 )
 
 // CgroupWriter creates, limits and removes cgroups. A writer may be used by several goroutines, and several writers
-// may work on one tree.
+// may work on one tree. To it and to the other interfaces here a context that has ended is an error wrapping its cause,
+// and nothing is done.
 type CgroupWriter interface {
 	// Apply creates the cgroup where it is missing, with all of its parents, and sets what r sets. It may be called
 	// again with the same or other resources; it writes only what differs. A limit that the host cannot enforce is

@@ -23,7 +23,7 @@ type Resources struct {
 	SwapMax    *int64 // bytes of swap alone: memory.swap.max; on v1 memory.memsw.limit_in_bytes less MemoryMax
 	OOMGroup   *bool  // memory.oom.group: the OOM killer takes all processes or none; ignored on v1
 
-	PidsMax *int64 // processes and threads
+	PidsMax *int64 // processes and threads; zero counts as 1, the least that systemd can express
 
 	// Hugetlb limits bytes of pages by their size as the kernel writes it, such as "2MB" or "1GB".
 	Hugetlb map[string]int64

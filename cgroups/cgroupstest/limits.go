@@ -80,6 +80,9 @@ func (t *Tree) settings(l *limits, r cgroups.Resources) (s []setting) {
 	}
 	number("memory.max", r.MemoryMax)
 	number("memory.swap.max", r.SwapMax)
+	if r.PidsMax != nil && *r.PidsMax == 0 {
+		r.PidsMax = new(int64(1))
+	}
 	number("pids.max", r.PidsMax)
 	for _, size := range slices.Sorted(maps.Keys(r.Hugetlb)) {
 		add("hugetlb."+size+".max", limit(r.Hugetlb[size]))

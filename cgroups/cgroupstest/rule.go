@@ -12,6 +12,7 @@ const (
 	ruleRemove     = "CgroupWriter: Remove kills what runs in the cgroup and below, and removes them."
 	ruleRemoveGone = "CgroupWriter: An absent cgroup is success; the root is refused."
 	ruleConcurrent = "CgroupWriter: A writer may be used by several goroutines, and several writers may work on one tree."
+	ruleContext    = "CgroupWriter: a context that has ended is an error wrapping its cause, and nothing is done."
 
 	ruleLeave     = "Resources: A zero or nil field leaves the cgroup as it is, so that a zero Resources only creates."
 	ruleUnlimited = "Unlimited: is the value of a limit that does not limit"

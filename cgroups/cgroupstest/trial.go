@@ -21,9 +21,6 @@ const (
 	mib  = 1 << 20
 )
 
-// ruleContext is in no documentation: it is what every function of Go that takes a context does.
-const ruleContext = "a context that has ended is an error wrapping its cause, and nothing is done"
-
 // trial is what one case works with. Its methods that fail the test name the rule that is broken.
 type trial struct {
 	*testing.T

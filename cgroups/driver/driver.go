@@ -23,7 +23,8 @@ type Options struct {
 	// Root is the cgroup that paths begin at, in the form of cgroupfs: "/agent". Empty or "/" is the top of the
 	// mount. It must exist, on v1 for each controller that the driver shall have; nothing above it is touched.
 	Root string
-	// Systemd makes each cgroup a slice of systemd.
+	// Systemd makes each cgroup a slice of systemd. OOMGroup does not last there: systemd writes that file of a slice
+	// itself whenever it changes or reloads the slice, and has no property for it.
 	Systemd bool
 	// WeightFormula is how CPUShares become cpu.weight on v2. The zero value is that of today's runtimes.
 	WeightFormula cgroups.WeightFormula
