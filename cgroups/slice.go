@@ -23,12 +23,14 @@ func (p Path) Systemd() (string, error) {
 	if p == "" {
 		return "/", nil
 	}
-	if err := p.Validate(); err != nil {
+	if err := p.validateSlice(); err != nil {
 		return "", err
 	}
-	if len(p)+len(sliceSuffix) > maxUnitName {
-		return "", fmt.Errorf("cgroup path %q: its slice has a name of more than %d bytes", string(p), maxUnitName)
-	}
+	return p.slices(), nil
+}
+
+// slices is Systemd for a path that is known to be valid.
+func (p Path) slices() string {
 	depth := strings.Count(string(p), "/") + 1
 	var dirs strings.Builder
 	dirs.Grow(depth * (1 + len(p) + len(sliceSuffix)))
@@ -37,30 +39,40 @@ func (p Path) Systemd() (string, error) {
 		if len(unit) > 0 {
 			unit = append(unit, '-')
 		}
-		for _, r := range component {
-			switch {
-			case r == '-':
-				r = '_'
-			case !inSlice(r):
-				return "", fmt.Errorf("cgroup path %q: a slice of systemd cannot hold the %q of %q", string(p), r, component)
+		for _, c := range []byte(component) {
+			if c == '-' {
+				c = '_'
 			}
-			unit = append(unit, byte(r))
+			unit = append(unit, c)
 		}
 		dirs.WriteByte('/')
 		dirs.Write(unit)
 		dirs.WriteString(sliceSuffix)
 	}
-	return dirs.String(), nil
+	return dirs.String()
+}
+
+// validateSlice says why the path, which is not the root, can be no slice.
+func (p Path) validateSlice() error {
+	if err := p.Validate(); err != nil {
+		return err
+	}
+	if len(p)+len(sliceSuffix) > maxUnitName {
+		return fmt.Errorf("cgroup path %q: its slice has a name of more than %d bytes", string(p), maxUnitName)
+	}
+	for i, r := range string(p) {
+		if r != '/' && r != '-' && !inSlice(r) {
+			component, _, _ := strings.Cut(string(p[strings.LastIndexByte(string(p[:i]), '/')+1:]), "/")
+			return fmt.Errorf("cgroup path %q: a slice of systemd cannot hold the %q of %q", string(p), r, component)
+		}
+	}
+	return nil
 }
 
 // inSlice tells the characters that a component may hold under systemd: letters, digits, ":", "." and "\"
 // (systemd.unit(5)). An "@" would make the slice a template, which a slice cannot be.
 func inSlice(r rune) bool {
-	switch {
-	case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9':
-		return true
-	}
-	return strings.ContainsRune(`:.\`, r)
+	return 'a' <= r && r <= 'z' || '0' <= r && r <= '9' || 'A' <= r && r <= 'Z' || r == ':' || r == '.' || r == '\\'
 }
 
 // Slice returns the name of the unit that holds the cgroup, which is the last directory of [Path.Systemd]:
@@ -85,24 +97,30 @@ func ParseSystemd(name string) (Path, error) {
 	if !ok || unit == "" {
 		return "", fmt.Errorf("cgroup %q is no slice of systemd", name)
 	}
-	p := Path(strings.Map(fromSlice, unit))
-	want, err := p.Systemd()
-	if err != nil {
+	p := fromSlice(unit)
+	if err := p.validateSlice(); err != nil {
 		return "", fmt.Errorf("cgroup %q is no slice of systemd: %w", name, err)
 	}
-	if strings.Contains(dirs, "/") && "/"+dirs != want {
-		return "", fmt.Errorf("cgroup %q is not where systemd puts that slice: %q", name, want)
+	if strings.Contains(dirs, "/") {
+		if want := p.slices(); "/"+dirs != want {
+			return "", fmt.Errorf("cgroup %q is not where systemd puts that slice: %q", name, want)
+		}
 	}
 	return p, nil
 }
 
-// fromSlice turns the name of a slice into a path, character by character.
-func fromSlice(r rune) rune {
-	switch r {
-	case '-':
-		return '/'
-	case '_':
-		return '-'
+// fromSlice turns the name of a slice, without its suffix, into a path.
+func fromSlice(unit string) Path {
+	var p strings.Builder
+	p.Grow(len(unit))
+	for _, c := range []byte(unit) {
+		switch c {
+		case '-':
+			c = '/'
+		case '_':
+			c = '-'
+		}
+		p.WriteByte(c)
 	}
-	return r
+	return Path(p.String())
 }
