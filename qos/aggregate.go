@@ -22,8 +22,11 @@ func (o Options) limit(pod *corev1.Pod, name corev1.ResourceName) (t total) {
 	if !t.set {
 		o.containerLimit(&t, pod, name)
 	}
-	if !o.ExcludeOverhead && !t.q.IsZero() {
-		t.addFrom(pod.Spec.Overhead, name)
+	if o.ExcludeOverhead || t.q.IsZero() {
+		return t
+	}
+	if q, ok := pod.Spec.Overhead[name]; ok { // no entry of a list of limits, so not to be counted
+		t.add(&q)
 	}
 	return t
 }

@@ -15,7 +15,7 @@ import (
 type total struct {
 	q     resource.Quantity
 	set   bool
-	lists int // of containers that state the resource
+	found int // entries of lists that state the resource
 }
 
 func (t *total) add(q *resource.Quantity) {
@@ -29,19 +29,9 @@ func (t *total) add(q *resource.Quantity) {
 // addFrom adds what a list has of a resource.
 func (t *total) addFrom(list corev1.ResourceList, name corev1.ResourceName) {
 	if q, ok := list[name]; ok {
+		t.found++
 		t.add(&q)
 	}
-}
-
-// plus returns the sum with q, if ok says that there is one, and leaves t as it is.
-func (t *total) plus(q *resource.Quantity, ok bool) (u total) {
-	if ok {
-		u.add(q)
-	}
-	if t.set {
-		u.add(&t.q)
-	}
-	return u
 }
 
 // raise makes t the greater of the two. An absent total is less than any other.
@@ -53,13 +43,15 @@ func (t *total) raise(q *resource.Quantity) {
 
 func (t *total) raiseFrom(list corev1.ResourceList, name corev1.ResourceName) {
 	if q, ok := list[name]; ok {
+		t.found++
 		t.raise(&q)
 	}
 }
 
+// raiseTotal is raise with a total that is not used any more: what it owns changes hands.
 func (t *total) raiseTotal(u *total) {
-	if u.set {
-		t.raise(&u.q)
+	if u.set && (!t.set || u.q.Cmp(t.q) > 0) {
+		t.q, t.set = u.q, true
 	}
 }
 

@@ -5,22 +5,34 @@ package qos
 
 import corev1 "k8s.io/api/core/v1"
 
-// moreRequests says whether a pod may request anything beside the cpu and memory that so many entries in the lists of
-// its containers state. Most pods do not, and need not be searched.
-func (o Options) moreRequests(pod *corev1.Pod, entries int) bool {
-	if o.UseStatus || len(o.NonMissing)+len(pod.Spec.Overhead) > 0 || pod.Spec.Resources != nil {
+// moreRequests says whether a pod may request anything beside cpu and memory, of which so many entries were found in
+// its lists. Most pods do not, and need not be searched.
+func (o Options) moreRequests(pod *corev1.Pod, found int) bool {
+	if o.UseStatus || len(o.NonMissing) > 0 {
 		return true
 	}
-	eachContainer(pod, func(c *corev1.Container) { entries -= len(c.Resources.Requests) })
-	return entries != 0
+	entries := 0
+	if !o.ExcludeOverhead {
+		entries += len(pod.Spec.Overhead)
+	}
+	if pod.Spec.Resources != nil {
+		entries += len(pod.Spec.Resources.Requests)
+	}
+	eachContainer(pod, func(c *corev1.Container) { entries += len(c.Resources.Requests) })
+	return entries != found
 }
 
-func (o Options) moreLimits(pod *corev1.Pod, entries int) bool {
-	if o.UseStatus || pod.Spec.Resources != nil {
+// moreLimits is moreRequests for limits. Overhead makes no new ones.
+func (o Options) moreLimits(pod *corev1.Pod, found int) bool {
+	if o.UseStatus {
 		return true
 	}
-	eachContainer(pod, func(c *corev1.Container) { entries -= len(c.Resources.Limits) })
-	return entries != 0
+	entries := 0
+	if pod.Spec.Resources != nil {
+		entries += len(pod.Spec.Resources.Limits)
+	}
+	eachContainer(pod, func(c *corev1.Container) { entries += len(c.Resources.Limits) })
+	return entries != found
 }
 
 // otherRequests calls count with the name of every resource that the pod may request beside cpu and memory, and with

@@ -31,7 +31,7 @@ type Options struct {
 func Requests(pod *corev1.Pod, o Options) corev1.ResourceList {
 	cpu, memory := o.request(pod, corev1.ResourceCPU), o.request(pod, corev1.ResourceMemory)
 	requests := listOf(&cpu, &memory)
-	if o.moreRequests(pod, cpu.lists+memory.lists) {
+	if o.moreRequests(pod, cpu.found+memory.found) {
 		o.otherRequests(pod, func(name corev1.ResourceName) {
 			if _, done := requests[name]; done {
 				return
@@ -52,7 +52,7 @@ func Requests(pod *corev1.Pod, o Options) corev1.ResourceList {
 func Limits(pod *corev1.Pod, o Options) corev1.ResourceList {
 	cpu, memory := o.limit(pod, corev1.ResourceCPU), o.limit(pod, corev1.ResourceMemory)
 	limits := listOf(&cpu, &memory)
-	if o.moreLimits(pod, cpu.lists+memory.lists) {
+	if o.moreLimits(pod, cpu.found+memory.found) {
 		o.otherLimits(pod, func(name corev1.ResourceName) {
 			if _, done := limits[name]; done {
 				return

@@ -24,23 +24,26 @@ func (o Options) ofContainers(t *total, pod *corev1.Pod, name corev1.ResourceNam
 		c := &pod.Spec.InitContainers[i]
 		q, ok := o.amount(t, from(pod, c), name)
 		switch {
-		case !isSidecar(c):
-			starting := sidecars.plus(&q, ok)
-			peak.raiseTotal(&starting)
-		case ok:
+		case !ok: // no more than what runs by then
+		case isSidecar(c):
 			t.add(&q)
 			sidecars.add(&q)
-			peak.raiseTotal(&sidecars)
+			peak.raise(&sidecars.q)
+		case sidecars.set:
+			q = q.DeepCopy()
+			q.Add(sidecars.q)
+			peak.raise(&q)
+		default:
+			peak.raise(&q)
 		}
 	}
 	t.raiseTotal(&peak)
 }
 
 // amount returns what a list has of a resource, or what stands in for it, and counts for t the lists that have it.
-func (o Options) amount(t *total, list corev1.ResourceList, name corev1.ResourceName) (resource.Quantity, bool) {
-	q, ok := list[name]
-	if ok {
-		t.lists++
+func (o Options) amount(t *total, list corev1.ResourceList, name corev1.ResourceName) (q resource.Quantity, ok bool) {
+	if q, ok = list[name]; ok {
+		t.found++
 	} else if len(o.NonMissing) > 0 {
 		q, ok = o.NonMissing[name]
 	}
