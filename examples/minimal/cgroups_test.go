@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
 	"github.com/seed81659283/nodeagent/cgroups"
 	"github.com/seed81659283/nodeagent/cgroups/driver"
@@ -145,11 +144,12 @@ func inUnits(v2 bool, shares uint64) uint64 {
 
 // burstableScore is the OOM score of a Burstable container on this machine.
 func burstableScore(t *testing.T, request int64) int {
-	var info unix.Sysinfo_t
-	require.NoError(t, unix.Sysinfo(&info))
-	// MemTotal in /proc/meminfo is in KiB.
-	capacity := int64(info.Totalram) * int64(info.Unit) >> 10 << 10
-	return min(max(1000-int(1000*request/capacity), 3), 999)
+	text, err := os.ReadFile("/proc/meminfo")
+	require.NoError(t, err)
+	var kilobytes int64
+	_, err = fmt.Sscanf(string(text), "MemTotal: %d kB", &kilobytes)
+	require.NoError(t, err)
+	return min(max(1000-int(1000*request/(kilobytes<<10)), 3), 999)
 }
 
 func scoreOf(t *testing.T, pid int) int {
@@ -168,7 +168,8 @@ func lowestScore(t *testing.T) int {
 	caps, _, _ = strings.Cut(caps, "\n")
 	effective, err := strconv.ParseUint(caps, 16, 64)
 	require.NoError(t, err)
-	if effective&(1<<unix.CAP_SYS_RESOURCE) != 0 {
+	const sysResource = 24 // CAP_SYS_RESOURCE
+	if effective&(1<<sysResource) != 0 {
 		return -1000
 	}
 	return scoreOf(t, os.Getpid())

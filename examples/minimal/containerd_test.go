@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -110,7 +109,9 @@ func (n *node) kill(c cri.Container) {
 	n.t.Helper()
 	pids := processesOf(n.t, c.ID)
 	require.NotEmpty(n.t, pids, "no process of container %s", c.ID)
-	require.NoError(n.t, syscall.Kill(slices.Min(pids), syscall.SIGKILL))
+	process, err := os.FindProcess(slices.Min(pids))
+	require.NoError(n.t, err)
+	require.NoError(n.t, process.Kill())
 }
 
 func TestIntegrationThirtyPods(t *testing.T) {

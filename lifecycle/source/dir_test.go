@@ -7,12 +7,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -81,7 +81,9 @@ func TestScanReadsRegularFilesInOrder(t *testing.T) {
 	s.write("a.json", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"},"spec":{"containers":[{"name":"c","image":"i"}]}}`)
 	s.write(".hidden.yaml", manifest("hidden", "i"))
 	require.NoError(t, os.Mkdir(filepath.Join(s.path, "sub"), 0o755))
-	require.NoError(t, syscall.Mkfifo(filepath.Join(s.path, "pipe"), 0o644))
+	socket, err := net.Listen("unix", filepath.Join(s.path, "socket"))
+	require.NoError(t, err)
+	defer socket.Close()
 	u := s.scan()
 	assert.Equal(t, "a=i b=i", images(u), "files of before the start count at once")
 	assert.Empty(t, u.Errs)
