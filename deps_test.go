@@ -64,6 +64,11 @@ cgroups/driver/internal/... max 40: cgroups SYS OCI
 cgroups/podtree        max  75: cgroups qos API
 qos                    max  75: cgroups cri API
 
+# Probes: the engine and its probers know neither pods nor gRPC.
+probe                  max   0: SYS
+probe/podprobe         max  75: probe lifecycle/podspec API
+probe/grpcprobe        max 115: probe GRPC
+
 # Pods.
 lifecycle              max  75: cri lifecycle/podspec API
 lifecycle/podspec      max  75: cri qos API
@@ -80,10 +85,8 @@ hack/bench                    : internal/lab GRPC
 
 # Planned: what they may import is settled before they are written.
 gc                     max   0: cri
-probe eviction         max   0: internal/...
+eviction               max   0: internal/...
 cni                           : github.com/containernetworking/cni/...
-probe/podprobe                : probe API
-probe/grpcprobe               : probe GRPC
 volume                        : API internal/...
 volume/csi                    : volume API GRPC
 device                        : GRPC

@@ -40,10 +40,12 @@
 //
 //   - [github.com/seed81659283/nodeagent/pleg]: compares what the runtime lists with what it listed before, and
 //     tells which pods changed
+//   - [github.com/seed81659283/nodeagent/probe]: asks containers over HTTP, TCP and exec whether they are well, counts
+//     thresholds, and remembers across restarts of the agent
 //
 // The command examples/minimal wires these into an agent that runs static pods; start reading there.
 //
-// Planned, not here yet: probe, eviction, gc, cni, volume, nodestatus, nodeapi, device, nodetest.
+// Planned, not here yet: eviction, gc, cni, volume, nodestatus, nodeapi, device, nodetest.
 //
 // Desired state is k8s.io/api/core/v1; observed state is package cri; packages share nothing else. ARCHITECTURE.md
 // in the repository shows who may import whom.

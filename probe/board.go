@@ -1,0 +1,53 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package probe
+
+import (
+	"maps"
+	"sync"
+)
+
+// board shows what the loop has found to everyone.
+type board struct {
+	mu     sync.RWMutex // guards what is below
+	values map[Key]Value
+	state  Status
+}
+
+func (b *board) set(k Key, v Value) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.values[k] = v
+}
+
+func (b *board) remove(k Key) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.values, k)
+}
+
+func (b *board) get(k Key) (Value, bool) {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	v, ok := b.values[k]
+	return v, ok
+}
+
+func (b *board) all() map[Key]Value {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	return maps.Clone(b.values)
+}
+
+func (b *board) setStatus(s Status) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.state = s
+}
+
+func (b *board) status() Status {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	return b.state
+}

@@ -1,0 +1,111 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package probe_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/probe"
+)
+
+// dice are a source of random numbers for several goroutines.
+type dice struct {
+	mu  sync.Mutex // guards pcg
+	pcg *rand.PCG
+}
+
+func (d *dice) Uint64() uint64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.pcg.Uint64()
+}
+
+// moody is a prober that takes a while, does not look at its context, fails and errors, as long as it is in a mood.
+type moody struct {
+	rnd  *rand.Rand
+	calm atomic.Bool
+}
+
+func (m *moody) Probe(ctx context.Context) (probe.Result, error) {
+	if m.calm.Load() {
+		return yes(ctx)
+	}
+	switch m.rnd.IntN(6) {
+	case 0:
+		return probe.Result{}, errors.New("no route")
+	case 1:
+		return no(ctx)
+	case 2:
+		<-ctx.Done()
+		return no(ctx)
+	case 3:
+		time.Sleep(time.Duration(m.rnd.IntN(9)) * time.Second)
+	default:
+		return after(time.Duration(m.rnd.IntN(1500))*time.Millisecond, probe.Result{Outcome: probe.Success}, nil)(ctx)
+	}
+	return yes(ctx)
+}
+
+// Whatever has happened, the limit holds meanwhile, and once it is calm every probe is back on its ticks.
+func TestChaos(t *testing.T) {
+	for seed := range uint64(30) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "probes")
+			synctest.Test(t, func(t *testing.T) { chaos(t, rand.New(&dice{pcg: rand.NewPCG(seed, 1)}), path) })
+		})
+	}
+}
+
+func chaos(t *testing.T, rnd *rand.Rand, path string) {
+	d := run(t, probe.Options{Parallel: 3, Store: path, Rand: rnd.Float64})
+	mood := &moody{rnd: rnd}
+	all := make([]probe.Target, 8)
+	for i := range all {
+		all[i] = running(fmt.Sprintf("c%d", i), nil)
+		all[i].Prober = mood
+		all[i].Kind = probe.Readiness + probe.Kind(i%2)
+		all[i].Spec.Period = time.Duration(1+rnd.IntN(5)) * time.Second
+	}
+	for round := range 200 {
+		a := &all[rnd.IntN(len(all))]
+		switch rnd.IntN(6) {
+		case 0:
+			a.ContainerID, a.StartedAt = fmt.Sprintf("%s-%d", a.Container, round), time.Now()
+		case 1:
+			a.Running = !a.Running
+		case 2:
+			d.set.Trigger(a.Key)
+		}
+		rnd.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+		require.NoError(t, d.set.Sync(all[:rnd.IntN(len(all)+1)]))
+		time.Sleep(time.Duration(rnd.ExpFloat64() * float64(time.Second)))
+		synctest.Wait()
+		require.LessOrEqual(t, d.set.Status().InFlight, 3)
+		require.GreaterOrEqual(t, d.set.Status().InFlight, 0)
+	}
+	mood.calm.Store(true)
+	for i := range all {
+		all[i].ContainerID, all[i].Running, all[i].Spec.Period = all[i].Container, true, 5*time.Second
+	}
+	require.NoError(t, d.set.Sync(all))
+	d.told(time.Minute)
+	s := d.set.Status()
+	assert.Equal(t, probe.Status{Probes: len(all), Delayed: s.Delayed}, s)
+	for _, v := range d.set.Results() {
+		assert.Equal(t, probe.Success, v.Outcome)
+	}
+	assert.Len(t, d.told(time.Minute), 12*len(all))
+}

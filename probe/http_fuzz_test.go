@@ -1,0 +1,60 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package probe
+
+import (
+	"bufio"
+	"bytes"
+	"net/http"
+	"testing"
+)
+
+// What a server reads is one GET request, whatever the path and the headers contain, and it goes to the host and port
+// that were asked for.
+func FuzzNewRequest(f *testing.F) {
+	f.Add("10.0.0.1", 80, "/healthz?a=b#c", "X", "y")
+	f.Add("fd00::1", 80, "?foo", "Accept", "")
+	f.Add("fe80::1%eth0", 80, "", "Host", "www.example.com")
+	f.Add("h", 93, "//evil:1/x", "A", "b\r\nC: d")
+	f.Add("h", 93, "%zz\r\nHost: evil", "A", "b")
+	f.Add("h", 93, "http://user:secret@evil/x", "A", "b")
+	f.Fuzz(func(t *testing.T, host string, port int, path, name, value string) {
+		req, err := newRequest(HTTPConfig{Host: host, Port: port, Path: path, Header: []Header{{name, value}}})
+		if err != nil {
+			return
+		}
+		if req.URL.Hostname() != host || req.URL.Scheme != "http" {
+			t.Fatalf("%q leads to %q", path, req.URL)
+		}
+		var wire bytes.Buffer
+		if err := req.Write(&wire); err != nil {
+			return // net/http refuses what is no host
+		}
+		in := bufio.NewReader(&wire)
+		got, err := http.ReadRequest(in)
+		if err != nil {
+			return // a server refuses it
+		}
+		if got.Method != http.MethodGet || got.RequestURI != req.URL.RequestURI() || in.Buffered() != 0 {
+			t.Fatalf("server reads %s %q, %d bytes follow", got.Method, got.RequestURI, in.Buffered())
+		}
+	})
+}
+
+func TestNewURL(t *testing.T) {
+	for _, test := range []struct{ host, path, want string }{
+		{"h", "?foo", "http://h:93?foo"},
+		{"h", "", "http://h:93"},
+		{"h", "/a?b=c#d", "http://h:93/a?b=c#d"},
+		{"h", "healthz", "http://h:93/healthz"},
+		{"h", "https://evil:1/x", "http://h:93/x"},
+		{"h", "/%zz", "http://h:93/%25zz"},
+		{"fd00::1", "/", "http://[fd00::1]:93/"},
+	} {
+		u, err := newURL(HTTPConfig{Host: test.host, Port: 93, Path: test.path})
+		if err != nil || u.String() != test.want {
+			t.Errorf("%q: got %v, %v, want %s", test.path, u, err, test.want)
+		}
+	}
+}

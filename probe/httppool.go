@@ -1,0 +1,98 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package probe
+
+import (
+	"cmp"
+	"crypto/tls"
+	"errors"
+	"net/http"
+	"time"
+)
+
+const (
+	defaultMaxIdle = 256
+	maxIdlePerHost = 4
+
+	// keptIdle is long enough that a connection is still there at the next probe of the usual period of 10 s, and the
+	// one after it.
+	keptIdle = 30 * time.Second
+
+	// handshakeLimit holds even where a probe has more time, as for the kubelet.
+	handshakeLimit = 10 * time.Second
+
+	// maxHeader bounds what the header of an answer can make the agent keep in memory. Go's own limit is 10 MiB.
+	maxHeader = 256 << 10
+
+	// bufferSize suits the small requests and answers of probes; an idle connection holds two of them.
+	bufferSize = 1 << 10
+
+	maxRedirects = 10
+)
+
+// PoolOptions configures a [Pool].
+type PoolOptions struct {
+	MaxIdle      int  // connections kept open between probes; zero means 256
+	DisableHTTP2 bool // speak HTTP/1.1 with every server, as the kubelet does where DISABLE_HTTP2 is in its environment
+}
+
+// Pool is what the HTTP probers of a node share: the connections that stay open between probes, and their number. It has
+// no goroutine but those of open connections. It may be used from several goroutines.
+type Pool struct {
+	kept  http.Client // keeps connections open, speaks HTTP/1 only
+	fresh http.Client // closes each connection after its answer, as the kubelet
+}
+
+// NewPool returns a pool without connections.
+func NewPool(o PoolOptions) *Pool {
+	fresh := newTransport()
+	fresh.DisableKeepAlives = true
+	fresh.Protocols.SetHTTP2(!o.DisableHTTP2)
+
+	kept := newTransport()
+	kept.MaxIdleConns = cmp.Or(o.MaxIdle, defaultMaxIdle)
+	kept.MaxIdleConnsPerHost = maxIdlePerHost
+	kept.IdleConnTimeout = keptIdle
+
+	return &Pool{
+		kept:  http.Client{Transport: kept, CheckRedirect: checkRedirect},
+		fresh: http.Client{Transport: fresh, CheckRedirect: checkRedirect},
+	}
+}
+
+// Close closes the connections that no probe uses, and their goroutines end soon after. It belongs after the last probe:
+// a later one opens connections again.
+func (p *Pool) Close() {
+	p.kept.CloseIdleConnections()
+	p.fresh.CloseIdleConnections()
+}
+
+// newTransport returns a transport for HTTP/1 that goes straight to the container: no proxy, no compression, and no look
+// at certificates, for they are rarely made for the address of a pod.
+func newTransport() *http.Transport {
+	t := &http.Transport{
+		DialContext:            dial,
+		DisableCompression:     true,
+		TLSClientConfig:        &tls.Config{InsecureSkipVerify: true},
+		TLSHandshakeTimeout:    handshakeLimit,
+		MaxResponseHeaderBytes: maxHeader,
+		ReadBufferSize:         bufferSize,
+		WriteBufferSize:        bufferSize,
+		Protocols:              new(http.Protocols),
+	}
+	t.Protocols.SetHTTP1(true)
+	return t
+}
+
+// checkRedirect follows a redirect to the same host, at any port and in either scheme, and takes any other for the
+// answer: probing elsewhere would say nothing of this container.
+func checkRedirect(req *http.Request, via []*http.Request) error {
+	if req.URL.Hostname() != via[0].URL.Hostname() {
+		return http.ErrUseLastResponse
+	}
+	if len(via) >= maxRedirects {
+		return errors.New("stopped after 10 redirects")
+	}
+	return nil
+}

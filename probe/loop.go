@@ -1,0 +1,195 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package probe
+
+import (
+	"container/list"
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+const (
+	// maxAttempts is how often a probe is tried that cannot put its question. Source: maxProbeRetries in
+	// pkg/kubelet/prober/prober.go.
+	maxAttempts = 3
+	// hungAfter is how long after its timeout a prober is given up.
+	hungAfter = time.Second
+	// idle is the wait of the loop when nothing is due.
+	idle = time.Hour
+)
+
+// entry is one probe that is wanted.
+type entry struct {
+	state   State
+	flight  *flight
+	waiting *list.Element // in the queue of the loop; nil: it does not wait
+	since   time.Time     // when it began to wait
+	due     time.Time     // of the next probe, or, with a flight, when that has hung; zero: neither
+	index   int           // in the schedule; -1: not there
+	round   uint64        // of the sync that wanted it last
+}
+
+// loop is the state of Run. Only Run's goroutine touches it.
+type loop struct {
+	*Set
+	wg       *sync.WaitGroup
+	answers  chan answer
+	store    *store
+	start    time.Time
+	round    uint64 // of the last sync
+	entries  map[Key]*entry
+	schedule schedule
+	queue    list.List // of *entry: due, in that order
+	status   Status
+}
+
+func newLoop(s *Set, wg *sync.WaitGroup) *loop {
+	l := &loop{
+		Set:     s,
+		wg:      wg,
+		answers: make(chan answer),
+		start:   time.Now(),
+		entries: make(map[Key]*entry),
+	}
+	l.store = openStore(s.opts.Store, l.storeFailed)
+	return l
+}
+
+// close ends the use of the store.
+func (l *loop) close() { l.store.close() }
+
+func (l *loop) storeFailed(err error) {
+	l.opts.Logger.Error("probe store failed", slog.Any("err", err))
+	if l.opts.Hooks.StoreFailed != nil {
+		l.opts.Hooks.StoreFailed(err)
+	}
+}
+
+// step does what is to be done now and returns the time until the next step.
+func (l *loop) step(ctx context.Context) time.Duration {
+	r := l.inbox.take()
+	if r.synced {
+		l.sync(r.targets)
+	}
+	now := time.Now()
+	for k := range r.triggers {
+		if e := l.entries[k]; e != nil && e.waiting == nil {
+			e.state = e.state.Trigger(now)
+			l.reschedule(e)
+		}
+	}
+	for e := l.schedule.first(); e != nil && !e.due.After(now); e = l.schedule.first() {
+		e.due = time.Time{}
+		l.schedule.set(e)
+		if e.flight != nil {
+			l.hung(e)
+			continue
+		}
+		e.since, e.waiting = now, l.queue.PushBack(e)
+	}
+	l.launchWaiting(ctx, now)
+	l.store.flush()
+	l.status.Probes, l.status.Waiting = len(l.entries), l.queue.Len()
+	l.board.setStatus(l.status)
+	if e := l.schedule.first(); e != nil {
+		return time.Until(e.due)
+	}
+	return idle
+}
+
+// sync makes the entries those that are wanted.
+func (l *loop) sync(targets []Target) {
+	l.round++
+	now := time.Now()
+	for _, t := range targets {
+		e := l.entries[t.Key]
+		if e == nil {
+			e = &entry{state: NewState(l.firstProbe(t, now)), index: -1}
+			l.entries[t.Key] = e
+		}
+		e.round = l.round
+		past := Past{AgentStart: l.start, Known: l.store.known(t.Key, t.ContainerID)}
+		l.change(e, e.state.Observe(t, past, now))
+		if f := e.flight; f != nil && (!e.state.open || f.containerID != t.ContainerID) {
+			l.abandon(e)
+		}
+		l.reschedule(e)
+	}
+	if len(l.entries) == len(targets) {
+		return
+	}
+	for k, e := range l.entries {
+		if e.round != l.round {
+			l.remove(k, e)
+		}
+	}
+}
+
+// firstProbe returns when a new target may be asked. After the start of the agent there are many of them, and their
+// probes are spread over their period. Source: worker.run in pkg/kubelet/prober/worker.go.
+func (l *loop) firstProbe(t Target, now time.Time) time.Time {
+	if period := t.Spec.withDefaults().Period; now.Sub(l.start) < period {
+		return now.Add(time.Duration(l.opts.Rand() * float64(period)))
+	}
+	return now
+}
+
+func (l *loop) remove(k Key, e *entry) {
+	if e.flight != nil {
+		l.abandon(e)
+	}
+	e.state.open = false
+	l.reschedule(e)
+	delete(l.entries, k)
+	l.store.remove(k)
+	l.board.remove(k)
+	if l.opts.Hooks.Removed != nil {
+		l.opts.Hooks.Removed(k)
+	}
+}
+
+// change moves an entry to its next state and tells what is new.
+func (l *loop) change(e *entry, next State) {
+	was, had := e.state.Value()
+	e.state = next
+	is, has := next.Value()
+	k := next.target.Key
+	switch {
+	case had && !has:
+		l.board.remove(k)
+		return
+	case !has, had && was == is:
+		return
+	}
+	if !next.down { // what does not run needs no memory, and what is yet to run must not be held to it
+		l.store.put(k, is)
+	}
+	l.board.set(k, is)
+	l.opts.Logger.Debug("probe changed", slog.Any("probe", k), slog.String("containerID", is.ContainerID),
+		slog.Any("outcome", is.Outcome))
+	if l.opts.Hooks.Changed != nil {
+		l.opts.Hooks.Changed(k, is)
+	}
+}
+
+// reschedule sets when something is to happen to an entry next. One that waits for its turn keeps its place, unless it
+// is now due later or not at all.
+func (l *loop) reschedule(e *entry) {
+	due := e.state.Due()
+	switch {
+	case e.flight != nil:
+		due = e.flight.deadline
+	case e.waiting != nil && !due.IsZero() && !due.After(e.since):
+		return
+	case e.waiting != nil:
+		l.queue.Remove(e.waiting)
+		e.waiting = nil
+	}
+	if due != e.due {
+		e.due = due
+		l.schedule.set(e)
+	}
+}

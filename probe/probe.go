@@ -1,0 +1,67 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package probe
+
+import (
+	"context"
+	"strconv"
+)
+
+// MaxOutput is the most a [Result] keeps of what a container answered, in
+// bytes. The rest is dropped; a long answer is no failure.
+const MaxOutput = 10 << 10
+
+// Outcome is what a probe found.
+type Outcome uint8
+
+// The outcomes. A warning counts as a success and is worth an event; unknown is
+// the zero value, and counts as a failure when a prober returns it without an
+// error.
+const (
+	Unknown Outcome = iota
+	Success
+	Warning
+	Failure
+)
+
+// String returns the outcome in lower case: "unknown", "success", "warning" or
+// "failure".
+func (o Outcome) String() string {
+	switch o {
+	case Unknown:
+		return "unknown"
+	case Success:
+		return "success"
+	case Warning:
+		return "warning"
+	case Failure:
+		return "failure"
+	default:
+		return "outcome " + strconv.Itoa(int(o))
+	}
+}
+
+// Result is the answer of one probe.
+type Result struct {
+	Outcome Outcome
+	Output  string // for people: at most [MaxOutput] bytes of the answer, or why it is a failure
+}
+
+// Prober asks a container how it is.
+//
+// The context carries the timeout of the probe: a container that has not
+// answered when it ends has failed, which is a [Result]. The error says that the
+// question could not be put, for a reason that is not the container's; such a
+// probe counts for nothing. Probe may be called from several goroutines.
+type Prober interface {
+	Probe(ctx context.Context) (Result, error)
+}
+
+// Func is a function that is a [Prober].
+type Func func(ctx context.Context) (Result, error)
+
+var _ Prober = Func(nil)
+
+// Probe calls f.
+func (f Func) Probe(ctx context.Context) (Result, error) { return f(ctx) }

@@ -1,0 +1,131 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package probe_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/probe"
+)
+
+// crowd returns n targets with all their strings.
+func crowd(n int) []probe.Target {
+	all := make([]probe.Target, n)
+	for i := range all {
+		all[i] = running("web", yes)
+		all[i].PodUID = fmt.Sprintf("%08d-0000-4000-8000-000000000000", i)
+		all[i].ContainerID = fmt.Sprintf("containerd://%064d", i)
+	}
+	return all
+}
+
+// heapSize returns the bytes of heap and stacks in use.
+func heapSize() uint64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc + m.StackInuse
+}
+
+// A probe at rest takes less than 1 KiB, names and all, and no goroutine.
+func TestMemoryPerProbe(t *testing.T) {
+	const n = 10_000
+	before, goroutines := heapSize(), runtime.NumGoroutine()
+	s := probe.NewSet(probe.Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() { assert.NoError(t, s.Run(ctx)) })
+	require.NoError(t, s.Sync(crowd(n)))
+	require.Eventually(t, func() bool { return s.Status().Probes == n }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return runtime.NumGoroutine() <= goroutines+3 }, 10*time.Second, time.Millisecond)
+	each := int(heapSize()-before) / n
+	t.Logf("%d bytes for each probe", each)
+	assert.Less(t, each, 1024)
+	cancel()
+	wg.Wait()
+	runtime.KeepAlive(s)
+}
+
+// Ten thousand probes for a minute: each is asked every ten seconds, and none waits.
+func TestTenThousandProbes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
+	synctest.Test(t, func(t *testing.T) {
+		asked := make(map[string]int)
+		o := probe.Options{Hooks: probe.Hooks{Probed: func(k probe.Key, _ probe.Result, _ error, _ time.Duration) { asked[k.PodUID]++ }}}
+		s := probe.NewSet(o)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute+10*time.Second)
+		defer cancel()
+		const n = 10_000
+		require.NoError(t, s.Sync(crowd(n)))
+		require.NoError(t, s.Run(ctx))
+		assert.Len(t, asked, n)
+		for uid, times := range asked {
+			require.InDelta(t, 6.5, times, 1.5, uid)
+		}
+		assert.Zero(t, s.Status().Delayed)
+	})
+}
+
+// BenchmarkProbe is what one probe costs the set, apart from its prober, with 10,000 of them.
+func BenchmarkProbe(b *testing.B) {
+	targets := crowd(10_000)
+	for i := range targets {
+		targets[i].Spec.Period = 10 * time.Millisecond // more than can be done: the loop is never idle
+	}
+	done := make(chan struct{})
+	left := b.N
+	s := probe.NewSet(probe.Options{Hooks: probe.Hooks{Probed: func(probe.Key, probe.Result, error, time.Duration) {
+		if left--; left == 0 {
+			close(done)
+		}
+	}}})
+	require.NoError(b, s.Sync(targets))
+	ctx, cancel := context.WithCancel(b.Context())
+	var wg sync.WaitGroup
+	b.ReportAllocs()
+	b.ResetTimer()
+	wg.Go(func() { assert.NoError(b, s.Run(ctx)) })
+	<-done
+	b.StopTimer()
+	cancel()
+	wg.Wait()
+}
+
+// BenchmarkSync is what it costs to say again what 10,000 containers are like.
+func BenchmarkSync(b *testing.B) {
+	targets := crowd(10_000)
+	s := probe.NewSet(probe.Options{})
+	ctx, cancel := context.WithCancel(b.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() { assert.NoError(b, s.Run(ctx)) })
+	b.ReportAllocs()
+	for b.Loop() {
+		require.NoError(b, s.Sync(targets))
+	}
+	cancel()
+	wg.Wait()
+}
+
+// BenchmarkState is an answer and what follows from it.
+func BenchmarkState(b *testing.B) {
+	now := time.Now()
+	state := probe.NewState(now).Observe(running("a", yes), probe.Past{AgentStart: now}, now)
+	b.ReportAllocs()
+	for b.Loop() {
+		now = now.Add(10 * time.Second)
+		state = state.Begin(now).Answer(probe.Success)
+	}
+}

@@ -1,0 +1,70 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package probe_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/seed81659283/nodeagent/probe"
+)
+
+func ExampleSet() {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	set := probe.NewSet(probe.Options{
+		Rand: func() float64 { return 0 }, // begin at once
+		Hooks: probe.Hooks{Changed: func(k probe.Key, v probe.Value) {
+			fmt.Printf("%s: %s\n", k, v.Outcome)
+			if v.Outcome == probe.Success {
+				cancel()
+			}
+		}},
+	})
+	asked := 0
+	err := set.Sync([]probe.Target{{
+		Key:         probe.Key{PodUID: "1234", Container: "web", Kind: probe.Readiness},
+		ContainerID: "containerd://abcd",
+		StartedAt:   time.Now(),
+		Running:     true,
+		Started:     true,
+		Spec:        probe.Spec{Period: 20 * time.Millisecond},
+		Prober: probe.Func(func(context.Context) (probe.Result, error) {
+			if asked++; asked < 3 {
+				return probe.Result{Outcome: probe.Failure, Output: "starting up"}, nil
+			}
+			return probe.Result{Outcome: probe.Success}, nil
+		}),
+	}})
+	if err != nil {
+		fmt.Println(err)
+	}
+	fmt.Println(set.Run(ctx))
+	// Output:
+	// Readiness probe of container "web" of pod "1234": failure
+	// Readiness probe of container "web" of pod "1234": success
+	// <nil>
+}
+
+// Three failures in a row make a liveness probe fail, and end it: the container is to be restarted.
+func ExampleState() {
+	start := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	state := probe.NewState(start).Observe(probe.Target{
+		Key:         probe.Key{PodUID: "1234", Container: "web", Kind: probe.Liveness},
+		ContainerID: "containerd://abcd",
+		StartedAt:   start,
+		Running:     true,
+		Started:     true,
+	}, probe.Past{AgentStart: start}, start)
+	for due := state.Due(); !due.IsZero(); due = state.Due() {
+		state = state.Begin(due).Answer(probe.Failure)
+		value, _ := state.Value()
+		fmt.Println(due.Format(time.TimeOnly), value.Outcome)
+	}
+	// Output:
+	// 12:00:00 success
+	// 12:00:10 success
+	// 12:00:20 failure
+}

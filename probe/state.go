@@ -1,0 +1,190 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package probe
+
+import "time"
+
+// adoptedAge is how long before its agent a container has to have started to be one that an earlier agent started.
+// Source: kubeletRestartGracePeriod in pkg/kubelet/prober/prober_manager.go.
+const adoptedAge = 10 * time.Second
+
+// State is a probe as it stands: what its container has been found to be, what counts towards a change, and when to
+// ask next. It is a value, and its methods are pure: they return the state that follows. Begin with [NewState].
+//
+// Source: worker.doProbe in pkg/kubelet/prober/worker.go.
+type State struct {
+	target Target // as last observed, with the defaults of its Spec
+	value  Value  // of the newest container
+	said   bool   // there is a value
+	down   bool   // value says that the container does not run, which no probe has found
+	held   bool   // value is final for this container: it is not asked any more
+	open   bool   // the container can be asked
+	// last and run are the answer that came last and how often it came in a row. A new container does not reset
+	// them: two failures before a crash count towards the threshold of what comes after it.
+	last Outcome
+	run  int
+
+	first time.Time // no probe before it
+	tick  time.Time // while open the next probe, else any time that is a number of periods away from a probe
+}
+
+// Past is what is known of a container that an agent has not met before.
+type Past struct {
+	AgentStart time.Time // what started well before it was started by an earlier agent
+	Known      Outcome   // what the earlier agent had found; Unknown: nothing
+}
+
+// NewState returns the state of a probe that can be asked for the first time at a given time, and every period from
+// there.
+func NewState(first time.Time) State { return State{last: Success, first: first, tick: first} }
+
+// Value returns what the container has been found to be, and whether there is anything to say.
+func (s State) Value() (v Value, ok bool) { return s.value, s.said }
+
+// Due returns the time of the next probe, or zero if there is none until something changes.
+func (s State) Due() time.Time {
+	if !s.open {
+		return time.Time{}
+	}
+	return s.tick
+}
+
+// Observe returns the state after a look at the container.
+func (s State) Observe(t Target, past Past, now time.Time) State {
+	t.Spec = t.Spec.withDefaults()
+	wasOpen := s.open && t.ContainerID == s.value.ContainerID && t.Spec == s.target.Spec
+	s.target = t
+	if t.ContainerID != "" {
+		s = s.judge(past)
+	}
+	if s.open = s.askable(); s.open && !wasOpen {
+		s.tick = s.opening(now)
+	}
+	return s
+}
+
+// judge returns the state with what can be said of the container without asking it.
+func (s State) judge(past Past) State {
+	t := &s.target
+	if t.ContainerID != s.value.ContainerID || s.down && t.Running {
+		s.value.ContainerID = t.ContainerID
+		s.value.Outcome, s.said = t.seed(past)
+		s.down, s.held = false, past.Known != Unknown && t.Kind.settles(past.Known)
+	}
+	switch {
+	case s.held:
+	case !t.Running:
+		s.value.Outcome, s.said, s.down = Failure, true, true
+	case t.Terminating && t.Kind != Readiness:
+		s.value.Outcome, s.said = Success, true // nobody is to act on a failure any more
+	}
+	return s
+}
+
+// seed returns what is said of a container before its first probe, and whether anything is.
+func (t *Target) seed(past Past) (o Outcome, ok bool) {
+	adopted := !t.StartedAt.IsZero() && t.StartedAt.Before(past.AgentStart.Add(-adoptedAge))
+	switch {
+	case past.Known != Unknown:
+		return past.Known, true
+	case adopted && t.Kind == Startup && t.Started:
+		return Success, true
+	case adopted: // saying that it is not ready could be a lie
+		return Unknown, false
+	case t.Kind == Readiness:
+		return Failure, true
+	case t.Kind == Liveness:
+		return Success, true
+	default:
+		return Unknown, true
+	}
+}
+
+// settles tells whether there is nothing more to ask once a container has been found to be o.
+func (k Kind) settles(o Outcome) bool { return k == Startup || k == Liveness && o == Failure }
+
+// askable tells whether the container can be asked.
+func (s State) askable() bool {
+	t := &s.target
+	return t.ContainerID != "" && t.Running && !s.held &&
+		(t.Kind == Readiness || !t.Terminating) &&
+		t.Started == (t.Kind != Startup)
+}
+
+// opening returns the time of the first probe of a container that can be asked from now on. Readiness is asked at
+// once, as somebody is waiting for it. For the others an early first probe would be an early failure that counts:
+// they stay on the grid.
+func (s State) opening(now time.Time) time.Time {
+	at := s.earliest(now)
+	if s.target.Kind == Readiness {
+		return at
+	}
+	return later(onGrid(s.tick, at, s.target.Spec.Period), s.first)
+}
+
+// earliest returns the first time from now on at which the container may be asked. A start that lies in the future,
+// by a clock that was wrong, makes nobody wait for longer than the initial delay.
+func (s State) earliest(now time.Time) time.Time {
+	delay := s.target.Spec.InitialDelay
+	return later(now.Add(max(0, min(delay, s.target.StartedAt.Add(delay).Sub(now)))), s.first)
+}
+
+// Trigger returns the state with a probe due now instead of at the next tick; the ticks go on from here. Nothing
+// changes while the container cannot be asked.
+func (s State) Trigger(now time.Time) State {
+	if s.open {
+		s.tick = s.earliest(now)
+	}
+	return s
+}
+
+// Begin returns the state after the start of a probe. Ticks that were missed are one.
+func (s State) Begin(now time.Time) State {
+	s.tick = onGrid(s.tick, now.Add(1), s.target.Spec.Period)
+	return s
+}
+
+// Answer returns the state after an answer of the container that was observed last. A warning is a success and
+// unknown a failure. Nothing changes when the container cannot be asked any more.
+func (s State) Answer(o Outcome) State {
+	if !s.open {
+		return s
+	}
+	threshold := s.target.Spec.SuccessThreshold
+	switch o {
+	case Success, Warning:
+		o = Success
+	default:
+		o, threshold = Failure, s.target.Spec.FailureThreshold
+	}
+	if o != s.last {
+		s.last, s.run = o, 0
+	}
+	if s.run++; s.run < threshold {
+		return s
+	}
+	s.value.Outcome, s.said = o, true
+	if s.target.Kind.settles(o) {
+		s.held, s.open, s.run = true, false, 0
+	}
+	return s
+}
+
+// onGrid returns the first time not before t that is a whole number of periods away from a tick.
+func onGrid(tick, t time.Time, period time.Duration) time.Time {
+	behind := t.Sub(tick)
+	n := behind / period // rounded towards zero: up for a tick in the future
+	if behind%period > 0 {
+		n++
+	}
+	return tick.Add(n * period)
+}
+
+// later returns the later of two times.
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

@@ -1,0 +1,212 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package probe_test
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/probe"
+)
+
+var update = flag.Bool("update", false, "rewrite the expectations of the scenarios")
+
+// TestStateScenarios runs testdata/state/*.txt. What is indented below a line is what it leads to: what the container
+// has been found to be, and when it is asked next. Lines:
+//
+//	probe KIND KEY=VALUE...                       delay=10s period=10s success=1 failure=3 first=TIME; a new probe
+//	spec KEY=VALUE...                             change it
+//	agent TIME [OUTCOME]                          a new agent starts, and knows this of the container
+//	TIME container ID STATE [at=TIME] FLAG...     STATE waiting, running or ended (waiting and ended are one); FLAG started, terminating
+//	TIME no container
+//	TIME ask OUTCOME                              or "error": the question cannot be put
+//	TIME begin, TIME answer OUTCOME               the same in two steps
+//	TIME trigger
+func TestStateScenarios(t *testing.T) {
+	files, err := filepath.Glob("testdata/state/*.txt")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			script, err := os.ReadFile(file)
+			require.NoError(t, err)
+			got := play(t, string(script))
+			if *update {
+				require.NoError(t, os.WriteFile(file, []byte(got), 0o644))
+				return
+			}
+			require.Equal(t, string(script), got)
+		})
+	}
+}
+
+var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// scene is a probe and what is around it.
+type scene struct {
+	t      *testing.T
+	state  probe.State
+	target probe.Target
+	past   probe.Past
+}
+
+// play runs a scenario and returns it with what comes out.
+func play(t *testing.T, script string) string {
+	s := &scene{t: t}
+	var out bytes.Buffer
+	for line := range strings.Lines(script) {
+		line = strings.TrimRight(line, "\n")
+		if strings.HasPrefix(line, "  ") {
+			continue // an expectation
+		}
+		fmt.Fprintln(&out, line)
+		f := strings.Fields(line)
+		switch {
+		case len(f) == 0 || f[0] == "#":
+		case f[0] == "probe":
+			s.setProbe(f[1], f[2:])
+		case f[0] == "spec":
+			s.setSpec(f[1:])
+		case f[0] == "agent":
+			s.past = probe.Past{AgentStart: s.time(f[1])}
+			if len(f) > 2 {
+				s.past.Known = s.outcome(f[2])
+			}
+			s.state = probe.NewState(s.past.AgentStart)
+		default:
+			s.act(&out, s.time(f[0]), f[1], f[2:])
+			s.describe(&out)
+		}
+	}
+	return out.String()
+}
+
+func (s *scene) setProbe(kind string, args []string) {
+	s.target = probe.Target{Key: probe.Key{PodUID: "u1", Container: "web"}, Prober: probe.Func(nil)}
+	for s.target.Kind.String() != kind {
+		s.target.Kind++
+		require.LessOrEqual(s.t, s.target.Kind, probe.Liveness)
+	}
+	s.past = probe.Past{AgentStart: epoch.Add(-time.Hour)}
+	s.state = probe.NewState(epoch)
+	s.setSpec(args)
+}
+
+func (s *scene) setSpec(args []string) {
+	for _, arg := range args {
+		k, v, _ := strings.Cut(arg, "=")
+		switch k {
+		case "delay":
+			s.target.Spec.InitialDelay = s.duration(v)
+		case "period":
+			s.target.Spec.Period = s.duration(v)
+		case "success":
+			s.target.Spec.SuccessThreshold = s.number(v)
+		case "failure":
+			s.target.Spec.FailureThreshold = s.number(v)
+		case "first":
+			s.state = probe.NewState(s.time(v))
+		default:
+			s.t.Fatalf("spec: unknown %q", arg)
+		}
+	}
+}
+
+func (s *scene) act(out *bytes.Buffer, now time.Time, what string, args []string) {
+	switch what {
+	case "no":
+		s.target.ContainerID, s.target.Running, s.target.Started = "", false, false
+		s.state = s.state.Observe(s.target, s.past, now)
+	case "container":
+		s.setContainer(args[0], args[1:], now)
+		s.state = s.state.Observe(s.target, s.past, now)
+	case "ask":
+		if due := s.state.Due(); due.IsZero() || due.After(now) {
+			fmt.Fprintln(out, "  not due")
+			return
+		}
+		s.state = s.state.Begin(now)
+		if args[0] != "error" {
+			s.state = s.state.Answer(s.outcome(args[0]))
+		}
+	case "begin":
+		s.state = s.state.Begin(now)
+	case "answer":
+		s.state = s.state.Answer(s.outcome(args[0]))
+	case "trigger":
+		s.state = s.state.Trigger(now)
+	default:
+		s.t.Fatalf("unknown line %q", what)
+	}
+}
+
+func (s *scene) setContainer(id string, args []string, now time.Time) {
+	t := &s.target
+	if id != t.ContainerID {
+		t.StartedAt = now
+	}
+	t.ContainerID, t.Running, t.Started, t.Terminating = id, false, false, false
+	for _, arg := range args {
+		k, v, _ := strings.Cut(arg, "=")
+		switch k {
+		case "waiting", "ended":
+		case "running":
+			t.Running = true
+		case "started":
+			t.Started = true
+		case "terminating":
+			t.Terminating = true
+		case "at":
+			t.StartedAt = s.time(v)
+		default:
+			s.t.Fatalf("container: unknown %q", arg)
+		}
+	}
+}
+
+func (s *scene) describe(out *bytes.Buffer) {
+	text := "nothing to say"
+	if v, ok := s.state.Value(); ok {
+		text = v.ContainerID + " " + v.Outcome.String()
+	}
+	if due := s.state.Due(); due.IsZero() {
+		text += ", not asked"
+	} else {
+		text += ", next " + due.Sub(epoch).String()
+	}
+	fmt.Fprintln(out, "  "+text)
+}
+
+func (s *scene) outcome(v string) probe.Outcome {
+	for o := probe.Unknown; o <= probe.Failure; o++ {
+		if o.String() == v {
+			return o
+		}
+	}
+	s.t.Fatalf("no outcome %q", v)
+	return 0
+}
+
+func (s *scene) time(v string) time.Time { return epoch.Add(s.duration(v)) }
+
+func (s *scene) duration(v string) time.Duration {
+	d, err := time.ParseDuration(v)
+	require.NoError(s.t, err)
+	return d
+}
+
+func (s *scene) number(v string) int {
+	n, err := strconv.Atoi(v)
+	require.NoError(s.t, err)
+	return n
+}

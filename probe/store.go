@@ -1,0 +1,192 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package probe
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"time"
+)
+
+const (
+	// forgetAfter is how long after the start what an earlier agent has found is kept for containers that have
+	// not been mentioned since.
+	forgetAfter = time.Hour
+	// slack is how many lines a store may have beside two for each record before it is written anew.
+	slack = 1000
+	// storeRetry is how long a store that could not be written is left alone.
+	storeRetry = time.Minute
+)
+
+// store keeps what was found for the next agent, in a file to which every change appends a line; it is written anew
+// at the start and when most of its lines are out of date.
+//
+// Nothing is ever synced to the disk. What an agent wrote survives its end and its crash; when the machine goes down
+// the containers go with it, and of the next ones the file knows nothing. A line that was lost or damaged, wherever
+// it is, costs what it said.
+//
+// A store without a path keeps nothing. All errors go to complain; after one, the file is written anew a minute later.
+type store struct {
+	path      string
+	complain  func(error)
+	records   map[Key]Value
+	unclaimed map[Key]struct{} // records of an earlier agent that this one has not needed so far
+	file      *os.File         // nil after an error
+	retry     time.Time        // when to write again after an error
+	lines     int              // in file
+	pending   []byte           // lines to append
+}
+
+// openStore reads the file of a store, which may be missing, and writes it anew.
+func openStore(path string, complain func(error)) *store {
+	s := &store{path: path, complain: complain, records: make(map[Key]Value), unclaimed: make(map[Key]struct{})}
+	if path == "" {
+		return s
+	}
+	if err := s.load(); err != nil {
+		complain(fmt.Errorf("read probe store: %w", err))
+	}
+	for k := range s.records {
+		s.unclaimed[k] = struct{}{}
+	}
+	s.flush()
+	return s
+}
+
+// load reads the file and skips what is damaged.
+func (s *store) load() error {
+	f, err := os.Open(s.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	damaged := 0
+	for lines := bufio.NewReader(f); ; {
+		line, err := lines.ReadSlice('\n')
+		r, bad := parseRecord(line)
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull): // longer than any record
+			r, bad = record{}, errDamaged
+		case errors.Is(err, io.EOF) && len(line) == 0:
+			if damaged > 0 {
+				return fmt.Errorf("%s: damaged lines: %d", s.path, damaged)
+			}
+			return nil
+		case err != nil && !errors.Is(err, io.EOF):
+			return err
+		}
+		if bad != nil {
+			damaged++
+			continue
+		}
+		s.apply(r)
+	}
+}
+
+func (s *store) apply(r record) {
+	if r.value.ContainerID == "" {
+		delete(s.records, r.key)
+	} else {
+		s.records[r.key] = r.value
+	}
+}
+
+// known returns what was found of a container, or Unknown.
+func (s *store) known(k Key, containerID string) Outcome {
+	if v := s.records[k]; v.ContainerID == containerID {
+		return v.Outcome
+	}
+	return Unknown
+}
+
+// put records what was found of a container.
+func (s *store) put(k Key, v Value) {
+	if s.path == "" {
+		return
+	}
+	delete(s.unclaimed, k)
+	if s.records[k] != v {
+		s.write(record{key: k, value: v})
+	}
+}
+
+// remove forgets a probe.
+func (s *store) remove(k Key) {
+	delete(s.unclaimed, k)
+	if _, ok := s.records[k]; ok {
+		s.write(record{key: k})
+	}
+}
+
+// forgetUnclaimed forgets what this agent has not needed.
+func (s *store) forgetUnclaimed() {
+	for k := range s.unclaimed {
+		s.remove(k)
+	}
+}
+
+func (s *store) write(r record) {
+	s.apply(r)
+	if s.file != nil {
+		s.pending = r.appendLine(s.pending)
+		s.lines++
+	}
+}
+
+// flush brings the file up to date.
+func (s *store) flush() {
+	var err error
+	switch {
+	case s.path == "" || s.file == nil && time.Now().Before(s.retry):
+		return
+	case s.file == nil || s.lines > 2*len(s.records)+slack:
+		err = s.rewrite()
+	case len(s.pending) > 0:
+		_, err = s.file.Write(s.pending)
+	}
+	if s.pending = s.pending[:0]; err != nil {
+		s.close()
+		s.retry = time.Now().Add(storeRetry)
+		s.complain(fmt.Errorf("write probe store: %w", err))
+	}
+}
+
+// rewrite replaces the file by one that has a line for each record.
+func (s *store) rewrite() error {
+	s.close()
+	next := s.path + ".new"
+	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	w := bufio.NewWriter(f)
+	var line []byte
+	for k, v := range s.records {
+		line = record{key: k, value: v}.appendLine(line[:0])
+		_, _ = w.Write(line) // Flush returns the error
+	}
+	if err = w.Flush(); err == nil {
+		err = os.Rename(next, s.path)
+	}
+	if err != nil {
+		return errors.Join(err, f.Close())
+	}
+	s.file, s.lines = f, len(s.records)
+	return nil
+}
+
+// close lets go of the file.
+func (s *store) close() {
+	if s.file != nil {
+		_ = s.file.Close() // every write has been checked
+		s.file = nil
+	}
+}

@@ -1,0 +1,208 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package probe_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/probe"
+)
+
+// life runs an agent with a store for a second and returns what it told. A minute passes before the next.
+func life(t *testing.T, path string, targets ...probe.Target) []string {
+	d := run(t, probe.Options{Store: path, Rand: func() float64 { return 0.5 }})
+	require.NoError(t, d.set.Sync(targets))
+	lines := d.told(time.Second)
+	d.stop()
+	time.Sleep(time.Minute)
+	return lines
+}
+
+// A new agent begins with what the last one knew of the same containers, before it has asked them.
+func TestStoreSurvivesTheAgent(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "probes")
+	synctest.Test(t, func(t *testing.T) {
+		a, s, l := running("a", yes), running("s", yes), running("l", no)
+		s.Kind, s.Started = probe.Startup, false
+		l.Kind = probe.Liveness
+		for _, target := range []*probe.Target{&a, &s, &l} {
+			target.Spec = probe.Spec{Period: 200 * time.Millisecond, FailureThreshold: 2}
+		}
+		assert.Len(t, life(t, path, a, s, l), 14, "everything is found out")
+
+		a.Spec.Period, a.Prober = 10*time.Second, probe.Func(no)
+		fail := func(target *probe.Target) { target.Prober = probe.Func(no) }
+		fail(&s)
+		b := running("b", yes)
+		b.Spec.Period = 10 * time.Second
+		assert.Equal(t, []string{
+			"0s a Readiness a1 success",
+			"0s s Startup s1 success",
+			"0s l Liveness l1 failure",
+			"0s b Readiness b1 failure",
+		}, life(t, path, a, s, l, b), "not ready is said of new containers only; what is settled is not asked again")
+
+		a.ContainerID = "a2"
+		a.StartedAt = time.Now()
+		assert.Equal(t, []string{"0s a Readiness a2 failure"}, life(t, path, a), "of another container nothing is known")
+	})
+}
+
+// That a container does not run is seen, not found out: it is not held against one that has yet to start.
+func TestStoreForgetsWhatDidNotRun(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "probes")
+	synctest.Test(t, func(t *testing.T) {
+		a := running("a", yes)
+		a.Kind, a.Running = probe.Liveness, false
+		assert.Equal(t, []string{"0s a Liveness a1 failure"}, life(t, path, a))
+		a.Running, a.StartedAt = true, time.Now()
+		assert.Equal(t, []string{"0s a Liveness a1 success"}, life(t, path, a))
+	})
+}
+
+// What is damaged costs what it said, and the file is whole again after the next start.
+func TestStoreToleratesDamage(t *testing.T) {
+	written := filepath.Join(t.TempDir(), "probes")
+	var whole []byte
+	synctest.Test(t, func(t *testing.T) {
+		life(t, written, seeds(20)...)
+		var err error
+		whole, err = os.ReadFile(written)
+		require.NoError(t, err)
+	})
+	lines := bytes.SplitAfter(whole, []byte("\n"))
+	require.Len(t, lines, 21)
+	flipped := bytes.Clone(whole)
+	flipped[len(lines[0])+17] ^= 1 // a digit of the name
+	for name, c := range map[string]struct {
+		content []byte
+		kept    int
+	}{
+		"torn line at the end":    {whole[:len(whole)-7], 19},
+		"flipped bit":             {flipped, 19},
+		"zeroes at the end":       {append(bytes.Clone(whole), make([]byte, 8000)...), 20},
+		"no line end":             {bytes.Repeat([]byte("x"), 1<<20), 0},
+		"empty":                   {nil, 0},
+		"torn line in the middle": {append(bytes.Clone(whole[:len(lines[0])-5]), whole[len(lines[0]):]...), 18},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "probes")
+			require.NoError(t, os.WriteFile(path, c.content, 0o600))
+			synctest.Test(t, func(t *testing.T) {
+				time.Sleep(time.Hour)
+				lines := life(t, path, seeds(20)...)
+				kept := 0
+				for _, line := range lines {
+					if strings.HasSuffix(line, "Liveness old success") {
+						kept++
+					}
+				}
+				assert.Equal(t, c.kept, kept)
+				if c.kept < 20 && c.content != nil {
+					assert.Contains(t, strings.Join(lines, "\n"), "damaged lines")
+				}
+				assert.NotContains(t, strings.Join(life(t, path), "\n"), "damaged lines")
+			})
+		})
+	}
+}
+
+// seeds are targets of which an agent that knows nothing says nothing from a minute after the epoch of the bubble on,
+// and before that that they are well.
+func seeds(n int) (all []probe.Target) {
+	start := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+	for i := range n {
+		target := running(fmt.Sprintf("c%d", i), no)
+		target.Kind, target.ContainerID, target.StartedAt = probe.Liveness, "old", start
+		target.Spec.Period = time.Hour
+		all = append(all, target)
+	}
+	return all
+}
+
+// The file grows with what is known, not with what has happened.
+func TestStoreIsCompacted(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "probes")
+	synctest.Test(t, func(t *testing.T) {
+		d := run(t, probe.Options{Store: path})
+		a := running("a", yes)
+		a.Spec.Period = time.Hour
+		for i := range 10_000 {
+			a.ContainerID = fmt.Sprintf("%064d", i)
+			require.NoError(t, d.set.Sync([]probe.Target{a}))
+			synctest.Wait()
+		}
+		d.stop()
+		content, err := os.ReadFile(path)
+		require.NoError(t, err)
+		assert.Less(t, bytes.Count(content, []byte("\n")), 1100)
+		files, err := filepath.Glob(path + "*")
+		require.NoError(t, err)
+		assert.Len(t, files, 1)
+	})
+}
+
+// What nobody has asked for in the first hour is forgotten, and not before.
+func TestStoreForgetsPodsThatAreGone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "probes")
+	synctest.Test(t, func(t *testing.T) {
+		life(t, path, seeds(3)...)
+		d := run(t, probe.Options{Store: path})
+		require.NoError(t, d.set.Sync(seeds(1)))
+		d.told(59 * time.Minute)
+		assert.Equal(t, 3, count(t, path))
+		d.told(2 * time.Minute)
+		d.stop()
+		assert.Len(t, life(t, path, seeds(3)...), 1)
+
+		// What is no longer wanted is forgotten at once.
+		assert.Len(t, life(t, path, seeds(1)...), 1)
+		d = run(t, probe.Options{Store: path})
+		require.NoError(t, d.set.Sync(seeds(1)))
+		d.told(0)
+		require.NoError(t, d.set.Sync(nil))
+		d.told(0)
+		d.stop()
+		assert.Empty(t, life(t, path, seeds(1)...))
+	})
+}
+
+// count returns the number of lines of a file.
+func count(t *testing.T, path string) int {
+	content, err := os.ReadFile(path)
+	require.NoError(t, err)
+	return bytes.Count(content, []byte("\n"))
+}
+
+// A store that cannot be written keeps nobody from probing, and is tried again every minute.
+func TestStoreThatCannotBeWritten(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "missing")
+	path := filepath.Join(dir, "probes")
+	synctest.Test(t, func(t *testing.T) {
+		d := run(t, probe.Options{Store: path})
+		a := running("a", yes)
+		a.Spec.Period = time.Second
+		require.NoError(t, d.set.Sync([]probe.Target{a}))
+		lines := d.told(time.Second / 2)
+		require.Len(t, lines, 4)
+		assert.Contains(t, lines[0], "store failed: write probe store: open ")
+		assert.Equal(t, "0s a Readiness a1 success", lines[2])
+
+		require.NoError(t, os.Mkdir(dir, 0o700))
+		assert.Len(t, d.told(58*time.Second), 58)
+		assert.NoFileExists(t, path)
+		d.told(2 * time.Second)
+		assert.Equal(t, 1, count(t, path))
+	})
+}

@@ -1,0 +1,51 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package probe
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Target is a probe that is wanted, and its container as it is now.
+type Target struct {
+	Key
+	ContainerID string    // of the newest container of that name; empty: there is none yet
+	StartedAt   time.Time // when it started
+	Running     bool      // else it is yet to run, or has ended, for good or not
+	Started     bool      // its startup probe has succeeded, or it runs and has none
+	Terminating bool      // its pod is being deleted: only readiness matters any more
+	Spec        Spec
+	Prober      Prober
+}
+
+// Validate returns an error that names the probe and the field which makes no sense.
+func (t Target) Validate() error {
+	if err := t.validate(); err != nil {
+		return fmt.Errorf("%s: %w", t.Key, err)
+	}
+	return nil
+}
+
+func (t Target) validate() error {
+	switch {
+	case t.PodUID == "":
+		return errors.New("pod UID is empty")
+	case t.Container == "":
+		return errors.New("container name is empty")
+	case t.Kind > Liveness:
+		return fmt.Errorf("kind %d is none", t.Kind)
+	case t.Prober == nil:
+		return errors.New("prober is nil")
+	}
+	return t.Spec.Validate()
+}
+
+// Value is what the probes of a container add up to.
+type Value struct {
+	ContainerID string
+	// Outcome is Success, Failure, or Unknown where a startup probe has not decided yet.
+	Outcome Outcome
+}

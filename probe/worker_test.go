@@ -1,0 +1,137 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package probe_test
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/probe"
+)
+
+// worker is the kubelet's rule of what a probe does when its time has come, step by step as in doProbe of
+// pkg/kubelet/prober/worker.go: it looks, may ask, and says what is new. It knows no times.
+type worker struct {
+	kind             probe.Kind
+	success, failure int
+
+	id      string
+	results map[string]probe.Outcome
+	last    probe.Outcome
+	run     int
+	onHold  bool
+}
+
+// doProbe tells whether it asked, and so used the answer.
+func (w *worker) doProbe(t probe.Target, waits bool, answer probe.Outcome, err bool) (asked bool) {
+	if t.ContainerID == "" {
+		return false
+	}
+	if t.ContainerID != w.id {
+		w.id, w.onHold = t.ContainerID, false
+		w.results[w.id] = map[probe.Kind]probe.Outcome{
+			probe.Readiness: probe.Failure, probe.Liveness: probe.Success, probe.Startup: probe.Unknown,
+		}[w.kind]
+	}
+	switch {
+	case w.onHold:
+		return false
+	case !t.Running:
+		w.results[w.id] = probe.Failure
+		return false
+	case t.Terminating && w.kind != probe.Readiness:
+		w.results[w.id] = probe.Success
+		return false
+	case waits, t.Started && w.kind == probe.Startup, !t.Started && w.kind != probe.Startup:
+		return false
+	case err:
+		return true
+	}
+	if w.last == answer {
+		w.run++
+	} else {
+		w.last, w.run = answer, 1
+	}
+	if answer == probe.Failure && w.run < w.failure || answer == probe.Success && w.run < w.success {
+		return true
+	}
+	w.results[w.id] = answer
+	if w.kind == probe.Liveness && answer == probe.Failure || w.kind == probe.Startup {
+		w.onHold, w.run = true, 0
+	}
+	return true
+}
+
+// TestStateFollowsTheKubelet plays 5,000 random lives.
+func TestStateFollowsTheKubelet(t *testing.T) {
+	rnd := rand.NewChaCha8([32]byte{})
+	for range 5000 {
+		life := make([]byte, 3+60)
+		_, _ = rnd.Read(life)
+		follow(t, life[0], life[1], life[2], life[3:])
+	}
+}
+
+// FuzzStateFollowsTheKubelet looks for a life that 5,000 random ones do not have.
+func FuzzStateFollowsTheKubelet(f *testing.F) {
+	f.Add(uint8(1), uint8(1), uint8(3), []byte("\x00\x81\x07\x07\x08\x08\x08\x07"))
+	f.Add(uint8(2), uint8(1), uint8(2), []byte("\x00\x11\x07\x08\x02\x08\x01\x08\x11\x08\x08\x03"))
+	f.Fuzz(follow)
+}
+
+// follow plays the life of a container to a State and to the kubelet's rules, which look whenever something has
+// changed and ask whenever the State does. They always say the same, and what may not be asked is not due.
+func follow(t *testing.T, kind, success, failure uint8, life []byte) {
+	now := epoch
+	target := probe.Target{Key: probe.Key{PodUID: "u", Container: "c", Kind: probe.Kind(kind % 3)}}
+	target.Spec = probe.Spec{
+		InitialDelay: time.Duration(kind>>4) * time.Second, Period: 3 * time.Second,
+		SuccessThreshold: 1 + int(success%4), FailureThreshold: 1 + int(failure%4),
+	}
+	w := &worker{
+		kind: target.Kind, success: target.Spec.SuccessThreshold, failure: target.Spec.FailureThreshold,
+		results: map[string]probe.Outcome{}, last: probe.Success,
+	}
+	state := probe.NewState(now)
+	ids := "abcdefghijklmnop"
+	for _, step := range life {
+		now = now.Add(time.Duration(step>>5) * 500 * time.Millisecond)
+		answer, err := probe.Failure, false
+		switch step & 15 {
+		case 0: // the next container, which is not seen before it runs: the kubelet would hold that against it
+			target.ContainerID, ids = ids[:1], ids[1:]+ids[:1]
+			target.Running, target.Started, target.StartedAt = true, target.Kind != probe.Startup, now
+		case 1:
+			target.Running = false
+		case 2:
+			target.Terminating = true
+		case 3:
+			target.Started = !target.Started
+		case 4:
+			state = state.Trigger(now)
+		case 5, 6, 7:
+			answer = probe.Success
+		case 8:
+			err = true
+		}
+		waits := now.Sub(target.StartedAt) < target.Spec.InitialDelay
+		state = state.Observe(target, probe.Past{}, now)
+		w.doProbe(target, true, 0, false)
+		if due := state.Due(); !due.IsZero() && !due.After(now) {
+			require.True(t, w.doProbe(target, waits, answer, err), "asked although it may not be")
+			state = state.Begin(now)
+			require.True(t, state.Due().After(now) && state.Due().Sub(now) <= 3*time.Second)
+			if !err {
+				state = state.Answer(answer)
+			}
+		}
+		v, ok := state.Value()
+		require.Equal(t, w.id != "", ok)
+		require.Equal(t, w.id, v.ContainerID)
+		require.Equal(t, w.results[w.id].String(), v.Outcome.String())
+	}
+}
