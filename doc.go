@@ -42,6 +42,7 @@
 //     tells which pods changed
 //   - [github.com/seed81659283/nodeagent/probe]: asks containers over HTTP, TCP and exec whether they are well, counts
 //     thresholds, and remembers across restarts of the agent
+//   - [github.com/seed81659283/nodeagent/probe/grpcprobe]: asks over gRPC
 //
 // The command examples/minimal wires these into an agent that runs static pods; start reading there.
 //

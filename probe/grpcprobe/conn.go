@@ -1,0 +1,75 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package grpcprobe
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+)
+
+const (
+	// idleTimeout is longer than the periods that probes usually have, and short for a connection that was forgotten.
+	idleTimeout = 90 * time.Second
+	// bufferSize holds what a health check is made of; a node has many of these connections open at once.
+	bufferSize = 1 << 10
+	// windowSize is HTTP/2's default. It is stated so that no connection grows beyond it.
+	windowSize = 64<<10 - 1
+
+	userAgent = "kube-probe/1.37"
+)
+
+// connection is a gRPC connection that knows when it is not the server's fault.
+type connection struct {
+	*grpc.ClientConn
+	shortage atomic.Pointer[error] // of file descriptors, when it last tried to connect
+}
+
+// dial returns a connection that opens when it is first used.
+func (p *Prober) dial() (*connection, error) {
+	transport := insecure.NewCredentials()
+	if p.cfg.TLS {
+		// A probe says whether a container answers, not who it is: pods have certificates for names it cannot know.
+		transport = credentials.NewTLS(&tls.Config{InsecureSkipVerify: true})
+	}
+	c, address := &connection{}, p.cfg.address()
+	// The dialer knows the address: no resolver and no parser of targets, which has its own idea of IPv6 zones.
+	conn, err := grpc.NewClient("passthrough:///probe",
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return c.connect(ctx, address) }),
+		grpc.WithAuthority(address),
+		grpc.WithTransportCredentials(transport),
+		grpc.WithUserAgent(userAgent),
+		grpc.WithIdleTimeout(idleTimeout),
+		grpc.WithDisableServiceConfig(),
+		grpc.WithReadBufferSize(bufferSize),
+		grpc.WithWriteBufferSize(bufferSize),
+		grpc.WithInitialWindowSize(windowSize),
+		grpc.WithInitialConnWindowSize(windowSize),
+	)
+	c.ClientConn = conn
+	return c, err
+}
+
+// connect goes to the address directly, whatever proxy the environment of the node has. Closing waits for the peer for
+// a second at most, as with the kubelet's sockets (pkg/probe/dialer_others.go). There are no keep-alives of TCP: each
+// probe is one.
+func (c *connection) connect(ctx context.Context, address string) (net.Conn, error) {
+	dialer := net.Dialer{KeepAlive: -1}
+	conn, err := dialer.DialContext(ctx, "tcp", address)
+	if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
+		c.shortage.Store(&err)
+	}
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(1) // fails only where the connection has already ended
+	}
+	return conn, err
+}

@@ -1,0 +1,37 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package grpcprobe_test
+
+import (
+	"context"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// An agent that has run out of file descriptors blames no container. Not parallel: the limit is that of the process.
+func TestNoFileDescriptors(t *testing.T) {
+	l := listen(t, "127.0.0.1:0")
+	serve(t, l, healthy())
+	p := prober(t, l.config())
+	warm := prober(t, l.config())
+	require.Equal(t, success(), ask(t, warm, long))
+
+	var before syscall.Rlimit
+	require.NoError(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &before))
+	none := before
+	none.Cur = 0
+	require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &none))
+	defer func() { require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &before)) }()
+
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	result, err := p.Probe(ctx)
+	require.ErrorIs(t, err, syscall.EMFILE)
+	assert.Zero(t, result)
+	assert.Equal(t, success(), ask(t, warm, long), "a connection that is open needs no other")
+}

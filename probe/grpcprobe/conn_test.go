@@ -1,0 +1,152 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package grpcprobe_test
+
+import (
+	"context"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/seed81659283/nodeagent/probe/grpcprobe"
+)
+
+func TestConnectionIsReused(t *testing.T) {
+	t.Parallel()
+	l := listen(t, "127.0.0.1:0")
+	serve(t, l, healthy())
+	p := prober(t, l.config())
+	for range 3 {
+		assert.Equal(t, success(), ask(t, p, long))
+	}
+	assert.Len(t, l.connections(), 1)
+
+	require.NoError(t, p.Close())
+	assert.Equal(t, success(), ask(t, p, long), "a closed prober connects anew")
+	assert.Len(t, l.connections(), 2)
+}
+
+func TestNewConnection(t *testing.T) {
+	t.Parallel()
+	l := listen(t, "127.0.0.1:0")
+	serve(t, l, healthy())
+	cfg := l.config()
+	cfg.NewConnection = true
+	p := prober(t, cfg)
+	for range 3 {
+		assert.Equal(t, success(), ask(t, p, long))
+	}
+	assert.Len(t, l.connections(), 3)
+}
+
+// A server that is started again at the same address is asked on a new connection, without a failure in between.
+func TestServerRestarts(t *testing.T) {
+	t.Parallel()
+	l := listen(t, "127.0.0.1:0")
+	server := serve(t, l, healthy())
+	p := prober(t, l.config())
+	assert.Equal(t, success(), ask(t, p, long))
+	server.Stop()
+	again := listen(t, l.Addr().String())
+	serve(t, again, healthy())
+	assert.Equal(t, success(), ask(t, p, long))
+	assert.Len(t, again.connections(), 1)
+}
+
+// The kept connection breaks under the call: the same probe asks once more on a new one.
+func TestKeptConnectionBreaks(t *testing.T) {
+	t.Parallel()
+	l := listen(t, "127.0.0.1:0")
+	var calls atomic.Int32
+	serve(t, l, answer{check: func(ctx context.Context) (*grpc_health_v1.HealthCheckResponse, error) {
+		if calls.Add(1) == 2 {
+			_ = l.connections()[0].Close()
+		}
+		return &grpc_health_v1.HealthCheckResponse{Status: grpc_health_v1.HealthCheckResponse_SERVING}, nil
+	}})
+	p := prober(t, l.config())
+	assert.Equal(t, success(), ask(t, p, long))
+	assert.Equal(t, success(), ask(t, p, long))
+	assert.EqualValues(t, 3, calls.Load())
+	assert.Len(t, l.connections(), 2)
+}
+
+// A connection that did not answer is not asked again.
+func TestSilentConnectionIsReplaced(t *testing.T) {
+	t.Parallel()
+	l := listen(t, "127.0.0.1:0")
+	var calls atomic.Int32
+	serve(t, l, answer{check: func(ctx context.Context) (*grpc_health_v1.HealthCheckResponse, error) {
+		if calls.Add(1) == 2 {
+			return silent.check(ctx)
+		}
+		return &grpc_health_v1.HealthCheckResponse{Status: grpc_health_v1.HealthCheckResponse_SERVING}, nil
+	}})
+	p := prober(t, l.config())
+	assert.Equal(t, success(), ask(t, p, long))
+	assert.Equal(t, failure("timeout: health rpc did not complete within 100ms"), ask(t, p, 100*time.Millisecond))
+	assert.Equal(t, success(), ask(t, p, long))
+	assert.Len(t, l.connections(), 2)
+}
+
+func TestConcurrentProbes(t *testing.T) {
+	t.Parallel()
+	l := listen(t, "127.0.0.1:0")
+	serve(t, l, healthy())
+	p := prober(t, l.config())
+	var probes sync.WaitGroup
+	for range 16 {
+		probes.Go(func() {
+			for range 10 {
+				assert.Equal(t, success(), ask(t, p, long))
+			}
+		})
+	}
+	probes.Wait()
+}
+
+// Nothing runs for a prober before its first probe, nor after Close. Not parallel: it looks for goroutines of gRPC, and
+// waits for those of tests before it to go.
+func TestGoroutines(t *testing.T) {
+	clients := func() int {
+		stacks := make([]byte, 4<<20)
+		stacks = stacks[:runtime.Stack(stacks, true)]
+		return strings.Count(string(stacks), "transport.NewHTTP2Client") // where a client's goroutines are created
+	}
+	gone := func() bool { return clients() == 0 }
+	require.Eventually(t, gone, 10*time.Second, 5*time.Millisecond)
+	l := listen(t, "127.0.0.1:0")
+	serve(t, l, healthy())
+	p, err := grpcprobe.New(l.config())
+	require.NoError(t, err)
+	require.Zero(t, clients())
+	assert.Equal(t, success(), ask(t, p, long))
+	require.NotZero(t, clients())
+	require.NoError(t, p.Close())
+	require.Eventually(t, gone, 10*time.Second, 5*time.Millisecond)
+}
+
+// What a probe costs, with a connection that is there and with one of its own.
+func BenchmarkProbe(b *testing.B) {
+	for name, fresh := range map[string]bool{"kept": false, "new": true} {
+		b.Run(name, func(b *testing.B) {
+			l := listen(b, "127.0.0.1:0")
+			serve(b, l, healthy())
+			cfg := l.config()
+			cfg.NewConnection = fresh
+			p := prober(b, cfg)
+			b.ReportAllocs()
+			for b.Loop() {
+				require.Equal(b, success(), ask(b, p, long))
+			}
+		})
+	}
+}

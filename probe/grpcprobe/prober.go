@@ -1,0 +1,178 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package grpcprobe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+
+	"github.com/seed81659283/nodeagent/probe"
+)
+
+// defaultTimeout is the API's, for a context without a deadline.
+const defaultTimeout = time.Second
+
+// Prober asks one server. Its methods may be called from several goroutines.
+type Prober struct {
+	cfg Config
+
+	// mu guards kept, the connection that answered last, which no probe is using. It is nil while one is.
+	mu   sync.Mutex
+	kept *connection
+}
+
+var _ probe.Prober = (*Prober)(nil)
+
+// New returns a prober, or an error that names the field of the configuration which is wrong. It opens no connection.
+func New(cfg Config) (*Prober, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	return &Prober{cfg: cfg}, nil
+}
+
+// Probe asks the server once. A context without a deadline gets one of a second; one that is canceled ends the probe
+// with an error.
+func (p *Prober) Probe(ctx context.Context) (probe.Result, error) {
+	ctx, cancel, timeout := withTimeout(ctx)
+	defer cancel()
+	result, err := p.probe(ctx, timeout)
+	if err == nil && errors.Is(ctx.Err(), context.Canceled) {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return probe.Result{}, fmt.Errorf("check health of %q: %w", p.cfg.address(), err)
+	}
+	result.Output = result.Output[:min(len(result.Output), probe.MaxOutput)]
+	return result, nil
+}
+
+// Close closes the connection that is kept for the next probe, which may still come and connects anew.
+func (p *Prober) Close() error {
+	if conn := p.swap(nil); conn != nil {
+		return conn.Close()
+	}
+	return nil
+}
+
+// withTimeout returns a context with a deadline, and the timeout to speak of: what is left of the deadline, rounded up
+// to what was configured before the first microseconds went by.
+func withTimeout(ctx context.Context) (context.Context, context.CancelFunc, time.Duration) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		ctx, cancel := context.WithTimeout(ctx, defaultTimeout)
+		return ctx, cancel, defaultTimeout
+	}
+	unit := time.Millisecond
+	left := time.Until(deadline)
+	if left > 900*unit { // the API counts in seconds
+		unit *= 100
+	}
+	return ctx, func() {}, max(0, (left + unit - 1).Truncate(unit))
+}
+
+// swap keeps a connection, or none, and returns the one that was kept.
+func (p *Prober) swap(conn *connection) *connection {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	conn, p.kept = p.kept, conn
+	return conn
+}
+
+// probe asks on the connection that is kept, and on a new one if there is none or it is broken.
+func (p *Prober) probe(ctx context.Context, timeout time.Duration) (probe.Result, error) {
+	if conn := p.swap(nil); conn != nil {
+		result, broken, err := p.ask(ctx, conn, timeout)
+		if !broken || ctx.Err() != nil {
+			return result, err
+		}
+	}
+	conn, err := p.dial()
+	if err != nil {
+		return probe.Result{}, err
+	}
+	result, _, err := p.ask(ctx, conn, timeout)
+	return result, err
+}
+
+// ask asks on a connection, and keeps or closes it. It also reports whether there was no answer because the connection
+// could not be made or broke.
+func (p *Prober) ask(ctx context.Context, conn *connection, timeout time.Duration) (r probe.Result, broken bool, err error) {
+	if failed := p.connect(ctx, conn, timeout); failed != "" {
+		_ = conn.Close() // it has failed already
+		if shortage := conn.shortage.Load(); shortage != nil {
+			return probe.Result{}, true, *shortage
+		}
+		return probe.Result{Outcome: probe.Failure, Output: failed}, true, nil
+	}
+	response, err := p.check(ctx, conn)
+	p.release(conn, err)
+	return verdict(response, err, timeout), status.Code(err) == codes.Unavailable, nil
+}
+
+// release keeps a connection that answered, instead of the one another probe may have left, and closes any other.
+func (p *Prober) release(conn *connection, err error) {
+	if err == nil && !p.cfg.NewConnection {
+		conn = p.swap(conn)
+	}
+	if conn != nil {
+		_ = conn.Close() // what is wrong with it, if anything, is in the result
+	}
+}
+
+// check makes the call.
+func (p *Prober) check(ctx context.Context, conn *connection) (*grpc_health_v1.HealthCheckResponse, error) {
+	request := &grpc_health_v1.HealthCheckRequest{Service: p.cfg.Service}
+	return grpc_health_v1.NewHealthClient(conn).Check(ctx, request)
+}
+
+// connect waits until calls can be made, or says why they cannot.
+func (p *Prober) connect(ctx context.Context, conn *connection, timeout time.Duration) (failed string) {
+	for {
+		state := conn.GetState()
+		switch state {
+		case connectivity.Ready:
+			return ""
+		case connectivity.Idle:
+			conn.Connect()
+		case connectivity.TransientFailure:
+			if !p.cfg.WaitForReady {
+				// A call that does not wait ends here and now, with the reason.
+				if _, err := p.check(ctx, conn); status.Code(err) == codes.Unavailable {
+					return fmt.Sprintf("error: failed to connect service at %q: %s", p.cfg.address(), status.Convert(err).Message())
+				}
+			}
+		}
+		if !conn.WaitForStateChange(ctx, state) {
+			return fmt.Sprintf("timeout: failed to connect service %q within %v: %v", p.cfg.address(), timeout, ctx.Err())
+		}
+	}
+}
+
+// verdict is what the end of a call says about the server.
+func verdict(response *grpc_health_v1.HealthCheckResponse, err error, timeout time.Duration) probe.Result {
+	failure := func(format string, args ...any) probe.Result {
+		return probe.Result{Outcome: probe.Failure, Output: fmt.Sprintf(format, args...)}
+	}
+	switch code := status.Code(err); {
+	case code == codes.Unimplemented:
+		return failure("error: this server does not implement the grpc health protocol (grpc.health.v1.Health): %s",
+			status.Convert(err).Message())
+	case code == codes.DeadlineExceeded:
+		return failure("timeout: health rpc did not complete within %v", timeout)
+	case err != nil:
+		return failure("error: health rpc probe failed: %v", err)
+	case response.GetStatus() != grpc_health_v1.HealthCheckResponse_SERVING:
+		return failure("service unhealthy (responded with %q)", response.GetStatus().String())
+	}
+	return probe.Result{Outcome: probe.Success, Output: "service healthy"}
+}

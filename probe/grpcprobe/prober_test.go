@@ -1,0 +1,265 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package grpcprobe_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/seed81659283/nodeagent/probe"
+	"github.com/seed81659283/nodeagent/probe/grpcprobe"
+)
+
+// long is a timeout that no test here waits for.
+const long = 30 * time.Second
+
+// Only SERVING is a success. A service that the server does not know is an error of the call.
+func TestStatus(t *testing.T) {
+	t.Parallel()
+	service, l := healthy(), listen(t, "127.0.0.1:0")
+	serve(t, l, service)
+	for value, name := range grpc_health_v1.HealthCheckResponse_ServingStatus_name {
+		service.SetServingStatus(name, grpc_health_v1.HealthCheckResponse_ServingStatus(value))
+	}
+	for name, want := range map[string]probe.Result{
+		"":                success(),
+		"SERVING":         success(),
+		"NOT_SERVING":     failure(`service unhealthy (responded with "NOT_SERVING")`),
+		"UNKNOWN":         failure(`service unhealthy (responded with "UNKNOWN")`),
+		"SERVICE_UNKNOWN": failure(`service unhealthy (responded with "SERVICE_UNKNOWN")`),
+		"none such":       failure("error: health rpc probe failed: rpc error: code = NotFound desc = unknown service"),
+	} {
+		cfg := l.config()
+		cfg.Service = name
+		assert.Equal(t, want, ask(t, prober(t, cfg), long), "service %q", name)
+	}
+}
+
+// A change of the status is seen on the connection that is already there.
+func TestStatusChanges(t *testing.T) {
+	t.Parallel()
+	service, l := healthy(), listen(t, "127.0.0.1:0")
+	serve(t, l, service)
+	p := prober(t, l.config())
+	assert.Equal(t, success(), ask(t, p, long))
+	service.Shutdown()
+	assert.Equal(t, probe.Failure, ask(t, p, long).Outcome)
+	service.Resume()
+	assert.Equal(t, success(), ask(t, p, long))
+	assert.Len(t, l.connections(), 1)
+}
+
+func TestErrorsOfTheCall(t *testing.T) {
+	t.Parallel()
+	for code, want := range map[codes.Code]string{
+		codes.Unimplemented: "error: this server does not implement the grpc health protocol " +
+			"(grpc.health.v1.Health): no",
+		codes.DeadlineExceeded: "timeout: health rpc did not complete within 30s",
+		codes.PermissionDenied: "error: health rpc probe failed: rpc error: code = PermissionDenied desc = no",
+		codes.Unavailable:      "error: health rpc probe failed: rpc error: code = Unavailable desc = no",
+		codes.Canceled:         "error: health rpc probe failed: rpc error: code = Canceled desc = no",
+	} {
+		t.Run(code.String(), func(t *testing.T) {
+			l := listen(t, "127.0.0.1:0")
+			serve(t, l, answer{check: func(context.Context) (*grpc_health_v1.HealthCheckResponse, error) {
+				return nil, status.Error(code, "no")
+			}})
+			assert.Equal(t, failure(want), ask(t, prober(t, l.config()), long))
+		})
+	}
+}
+
+func TestServerWithoutHealth(t *testing.T) {
+	t.Parallel()
+	l := listen(t, "127.0.0.1:0")
+	serve(t, l, nil)
+	assert.Equal(t, failure("error: this server does not implement the grpc health protocol (grpc.health.v1.Health): "+
+		"unknown service grpc.health.v1.Health"), ask(t, prober(t, l.config()), long))
+}
+
+// The text has the timeout that was configured, not what was left of it when the call was made.
+func TestSlowServer(t *testing.T) {
+	t.Parallel()
+	l := listen(t, "127.0.0.1:0")
+	serve(t, l, silent)
+	p := prober(t, l.config())
+	assert.Equal(t, failure("timeout: health rpc did not complete within 1s"), ask(t, p, 970*time.Millisecond))
+	assert.Equal(t, failure("timeout: health rpc did not complete within 50ms"), ask(t, p, 50*time.Millisecond))
+}
+
+// Without a deadline of the caller there is the API's.
+func TestNoDeadline(t *testing.T) {
+	t.Parallel()
+	l := listen(t, "127.0.0.1:0")
+	serve(t, l, silent)
+	result, err := prober(t, l.config()).Probe(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, failure("timeout: health rpc did not complete within 1s"), result)
+}
+
+// closed returns a probe of a port that nobody listens on.
+func closed(t *testing.T) grpcprobe.Config {
+	t.Helper()
+	l := listen(t, "127.0.0.1:0")
+	require.NoError(t, l.Close())
+	return l.config()
+}
+
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	cfg := closed(t)
+	start := time.Now()
+	result := ask(t, prober(t, cfg), long)
+	assert.Less(t, time.Since(start), long/2, "the probe ends with the refusal")
+	assert.Equal(t, probe.Failure, result.Outcome)
+	address := fmt.Sprintf("127.0.0.1:%d", cfg.Port)
+	assert.Regexp(t, `^error: failed to connect service at "`+address+`": .*connect: connection refused"$`, result.Output)
+}
+
+func TestRefusedButWaiting(t *testing.T) {
+	t.Parallel()
+	cfg := closed(t)
+	cfg.WaitForReady = true
+	start := time.Now()
+	result := ask(t, prober(t, cfg), 300*time.Millisecond)
+	assert.GreaterOrEqual(t, time.Since(start), 300*time.Millisecond, "the kubelet uses up the timeout")
+	assert.Equal(t, failure(fmt.Sprintf(
+		`timeout: failed to connect service "127.0.0.1:%d" within 300ms: context deadline exceeded`, cfg.Port)), result)
+}
+
+// A refusal does not hold up the next probe: there is no back-off between probes.
+func TestRefusedThenListening(t *testing.T) {
+	t.Parallel()
+	cfg := closed(t)
+	p := prober(t, cfg)
+	assert.Equal(t, probe.Failure, ask(t, p, long).Outcome)
+	serve(t, listen(t, fmt.Sprintf("127.0.0.1:%d", cfg.Port)), healthy())
+	start := time.Now()
+	assert.Equal(t, success(), ask(t, p, long))
+	assert.Less(t, time.Since(start), 700*time.Millisecond, "the first back-off of gRPC is longer")
+}
+
+// What accepts connections and never speaks costs the whole timeout; what speaks another protocol does not.
+func TestNoGRPCServer(t *testing.T) {
+	t.Parallel()
+	l := listen(t, "127.0.0.1:0") // accepts in the kernel only
+	assert.Equal(t, failure(fmt.Sprintf(`timeout: failed to connect service %q within 200ms: context deadline exceeded`,
+		l.Addr())), ask(t, prober(t, l.config()), 200*time.Millisecond))
+
+	web := httptest.NewServer(http.NotFoundHandler())
+	defer web.Close()
+	address := web.Listener.Addr().(*net.TCPAddr)
+	result := ask(t, prober(t, grpcprobe.Config{Host: "127.0.0.1", Port: address.Port}), long)
+	assert.Equal(t, probe.Failure, result.Outcome)
+	assert.Contains(t, result.Output, fmt.Sprintf("error: failed to connect service at %q: connection error", address))
+}
+
+// A probe that is taken back has no answer.
+func TestCanceled(t *testing.T) {
+	t.Parallel()
+	l := listen(t, "127.0.0.1:0")
+	ctx, cancel := context.WithCancel(t.Context())
+	serve(t, l, answer{check: func(ctx context.Context) (*grpc_health_v1.HealthCheckResponse, error) {
+		cancel()
+		return silent.check(ctx)
+	}})
+	p := prober(t, l.config())
+	for range 2 { // in the call, and before it
+		result, err := p.Probe(ctx)
+		require.ErrorIs(t, err, context.Canceled)
+		assert.ErrorContains(t, err, fmt.Sprintf("check health of %q: ", l.Addr()))
+		assert.Zero(t, result)
+	}
+}
+
+func TestUserAgent(t *testing.T) {
+	t.Parallel()
+	l := listen(t, "127.0.0.1:0")
+	seen := make(chan metadata.MD, 1)
+	serve(t, l, answer{check: func(ctx context.Context) (*grpc_health_v1.HealthCheckResponse, error) {
+		md, _ := metadata.FromIncomingContext(ctx)
+		seen <- md
+		return &grpc_health_v1.HealthCheckResponse{Status: grpc_health_v1.HealthCheckResponse_SERVING}, nil
+	}})
+	require.Equal(t, success(), ask(t, prober(t, l.config()), long))
+	md := <-seen
+	require.Len(t, md.Get("user-agent"), 1)
+	assert.True(t, strings.HasPrefix(md.Get("user-agent")[0], "kube-probe/1.37 "), md.Get("user-agent")[0])
+	assert.Equal(t, []string{l.Addr().String()}, md.Get(":authority"))
+}
+
+// Any certificate will do; TLS and plaintext do not mix.
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	l, plain := listen(t, "127.0.0.1:0"), listen(t, "127.0.0.1:0")
+	serve(t, l, healthy(), withTLS(t))
+	serve(t, plain, healthy())
+
+	cfg := l.config()
+	assert.Equal(t, probe.Failure, ask(t, prober(t, cfg), 2*time.Second).Outcome, "plaintext to TLS")
+	cfg.TLS = true
+	assert.Equal(t, success(), ask(t, prober(t, cfg), long))
+	cfg = plain.config()
+	cfg.TLS = true
+	assert.Equal(t, probe.Failure, ask(t, prober(t, cfg), 2*time.Second).Outcome, "TLS to plaintext")
+}
+
+func TestIPv6(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "[::1]:0")
+	if err != nil {
+		t.Skip("no IPv6 on loopback: ", err)
+	}
+	serve(t, l, healthy())
+	port := l.Addr().(*net.TCPAddr).Port
+	assert.Equal(t, success(), ask(t, prober(t, grpcprobe.Config{Host: "::1", Port: port}), long))
+}
+
+func TestLongOutput(t *testing.T) {
+	t.Parallel()
+	l := listen(t, "127.0.0.1:0")
+	serve(t, l, answer{check: func(context.Context) (*grpc_health_v1.HealthCheckResponse, error) {
+		return nil, status.Error(codes.Internal, strings.Repeat("x", 2*probe.MaxOutput))
+	}})
+	result := ask(t, prober(t, l.config()), long)
+	assert.Equal(t, probe.Failure, result.Outcome)
+	assert.Len(t, result.Output, probe.MaxOutput)
+}
+
+func TestConfigErrors(t *testing.T) {
+	t.Parallel()
+	for want, cfg := range map[string]grpcprobe.Config{
+		"field Host: is empty":                    {Port: 1},
+		`field Host: "a\nb" is neither a name`:    {Host: "a\nb", Port: 1},
+		`field Host: "a/b" is neither a name`:     {Host: "a/b", Port: 1},
+		`field Host: "[::1]" is neither a name`:   {Host: "[::1]", Port: 1},
+		`field Host: "\xff" is neither a name`:    {Host: "\xff", Port: 1},
+		`field Host: "h:1" is neither a name`:     {Host: "h:1", Port: 1},
+		"field Port: 0 is not from 1 to 65535":    {Host: "h"},
+		"field Port: -1 is not from 1 to 65535":   {Host: "h", Port: -1},
+		"field Port: 65536 is not from 1 to 6553": {Host: "h", Port: 65536},
+		`field Service: "\xff" is not UTF-8`:      {Host: "h", Port: 1, Service: "\xff"},
+	} {
+		p, err := grpcprobe.New(cfg)
+		assert.Nil(t, p)
+		assert.ErrorContains(t, err, want)
+	}
+	for _, host := range []string{"192.0.2.1", "2001:db8::1", "fe80::1%eth0", "db.example", "db_1", "bücher.example"} {
+		_, err := grpcprobe.New(grpcprobe.Config{Host: host, Port: 65535})
+		assert.NoError(t, err)
+	}
+}
