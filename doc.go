@@ -43,6 +43,7 @@
 //   - [github.com/seed81659283/nodeagent/probe]: asks containers over HTTP, TCP and exec whether they are well, counts
 //     thresholds, and remembers across restarts of the agent
 //   - [github.com/seed81659283/nodeagent/probe/grpcprobe]: asks over gRPC
+//   - [github.com/seed81659283/nodeagent/probe/podprobe]: the probes of a pod, and what their results mean for it
 //
 // The command examples/minimal wires these into an agent that runs static pods; start reading there.
 //

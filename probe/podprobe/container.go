@@ -1,0 +1,97 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podprobe
+
+import (
+	"iter"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/probe"
+)
+
+// probed returns the containers that may have probes, sidecars after the others. Source: manager.AddPod in
+// pkg/kubelet/prober/prober_manager.go.
+func probed(pod *corev1.PodSpec) iter.Seq[*corev1.Container] {
+	return func(yield func(*corev1.Container) bool) {
+		for i := range pod.Containers {
+			if !yield(&pod.Containers[i]) {
+				return
+			}
+		}
+		for i := range pod.InitContainers {
+			if c := &pod.InitContainers[i]; alwaysRestarts(c) && !yield(c) {
+				return
+			}
+		}
+	}
+}
+
+// probes returns the probes of a container.
+func probes(c *corev1.Container) iter.Seq2[probe.Kind, *corev1.Probe] {
+	return func(yield func(probe.Kind, *corev1.Probe) bool) {
+		for _, kind := range []probe.Kind{probe.Startup, probe.Readiness, probe.Liveness} {
+			if p := probeOf(c, kind); p != nil && !yield(kind, p) {
+				return
+			}
+		}
+	}
+}
+
+// probeOf returns one probe of a container, nil if it has none of the kind.
+func probeOf(c *corev1.Container, kind probe.Kind) *corev1.Probe {
+	switch kind {
+	case probe.Startup:
+		return c.StartupProbe
+	case probe.Readiness:
+		return c.ReadinessProbe
+	case probe.Liveness:
+		return c.LivenessProbe
+	}
+	return nil
+}
+
+// word is a kind as it is written in the API and in events.
+func word(kind probe.Kind) string { return strings.ToLower(kind.String()) }
+
+// isSidecar reports whether c is an init container of the pod that runs along with its containers.
+func isSidecar(pod *corev1.PodSpec, c *corev1.Container) bool {
+	return isInit(pod, c) && alwaysRestarts(c)
+}
+
+func alwaysRestarts(c *corev1.Container) bool {
+	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
+}
+
+// isInit reports whether c is an init container of the pod. All containers of a pod have names of their own.
+func isInit(pod *corev1.PodSpec, c *corev1.Container) bool {
+	for i := range pod.InitContainers {
+		if pod.InitContainers[i].Name == c.Name {
+			return true
+		}
+	}
+	return false
+}
+
+// findStatus returns the status of a container that has an ID, nil if there is none.
+func findStatus(status *corev1.PodStatus, name string) *corev1.ContainerStatus {
+	for _, list := range [][]corev1.ContainerStatus{status.ContainerStatuses, status.InitContainerStatuses} {
+		for i := range list {
+			if list[i].Name == name && list[i].ContainerID != "" {
+				return &list[i]
+			}
+		}
+	}
+	return nil
+}
+
+// containerID returns the ID as the runtime knows it: a status may have it with the name of the runtime, as in
+// containerd://ID.
+func containerID(st *corev1.ContainerStatus) string {
+	if _, id, found := strings.Cut(st.ContainerID, "://"); found {
+		return id
+	}
+	return st.ContainerID
+}

@@ -1,0 +1,158 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podprobe
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+	"github.com/seed81659283/nodeagent/probe"
+)
+
+// handler makes the probers of one container.
+type handler struct {
+	podIP       string
+	container   *corev1.Container
+	containerID string
+	options     Options
+}
+
+// absent is the prober of a container that is not there, or has no address, yet. Nobody asks it.
+func absent(context.Context) (probe.Result, error) {
+	return probe.Result{}, errors.New("there is no container to probe yet")
+}
+
+// discarded is a mistake that the kubelet keeps to itself. It sends off what has any other, and that fails.
+type discarded struct{ error }
+
+// broken is the prober of a probe that can never be asked.
+func (o Options) broken(err error) probe.Prober {
+	return probe.Func(func(context.Context) (probe.Result, error) {
+		if _, ok := errors.AsType[discarded](err); ok && o.KubeletErrors {
+			return probe.Result{}, err
+		}
+		return probe.Result{Outcome: probe.Failure, Output: err.Error()}, nil
+	})
+}
+
+// prober makes the prober of the first handler that is set, as runProbe in pkg/kubelet/prober/prober.go. With an error,
+// which begins with the name of the handler, it is one that says so.
+func (h handler) prober(p *corev1.Probe) (prober probe.Prober, err error) {
+	var name string
+	switch {
+	case h.containerID == "":
+		return probe.Func(absent), nil
+	case p.Exec != nil:
+		name = "exec"
+		prober, err = h.exec(p.Exec)
+	case p.HTTPGet != nil:
+		name = "httpGet"
+		prober, err = h.http(p.HTTPGet)
+	case p.TCPSocket != nil:
+		name = "tcpSocket"
+		prober, err = h.tcp(p.TCPSocket)
+	case p.GRPC != nil:
+		name = "grpc"
+		prober, err = h.grpc(p.GRPC)
+	default:
+		name, err = "handler", discarded{errors.New("is none of exec, httpGet, tcpSocket and grpc")}
+	}
+	if err != nil {
+		err = fmt.Errorf("%s: %w", name, err)
+		return h.options.broken(err), err
+	}
+	return made{prober, h.podIP}, nil
+}
+
+// needsIP reports whether the probe goes to the address of the pod.
+func needsIP(p *corev1.Probe) bool {
+	switch {
+	case p.Exec != nil:
+		return false
+	case p.HTTPGet != nil:
+		return p.HTTPGet.Host == ""
+	case p.TCPSocket != nil:
+		return p.TCPSocket.Host == ""
+	}
+	return p.GRPC != nil
+}
+
+// exec makes the prober of a command. References to the environment are replaced where the pod has the value itself:
+// what comes from elsewhere is empty, and what is not there stays as it is written.
+func (h handler) exec(action *corev1.ExecAction) (probe.Prober, error) {
+	if h.options.Execer == nil {
+		return nil, errors.New("commands cannot be run here")
+	}
+	environment := make(map[string]string, len(h.container.Env))
+	for i := range h.container.Env {
+		environment[h.container.Env[i].Name] = h.container.Env[i].Value
+	}
+	lookup := func(name string) (string, bool) {
+		value, ok := environment[name]
+		return value, ok
+	}
+	command := make([]string, len(action.Command))
+	for i, arg := range action.Command {
+		command[i] = podspec.Expand(arg, lookup)
+	}
+	return probe.NewExec(h.options.Execer, probe.ExecConfig{ContainerID: h.containerID, Command: command})
+}
+
+func (h handler) http(action *corev1.HTTPGetAction) (probe.Prober, error) {
+	port, err := h.port(action.Port)
+	if err != nil {
+		return nil, err
+	}
+	cfg := probe.HTTPConfig{
+		Host: cmp.Or(action.Host, h.podIP), Port: port, Scheme: string(action.Scheme), Path: action.Path,
+		Pool: h.options.Pool, FreshConnections: h.options.FreshConnections, DiscardBrokenBody: h.options.KubeletErrors,
+	}
+	for _, header := range action.HTTPHeaders {
+		cfg.Header = append(cfg.Header, probe.Header{Name: header.Name, Value: header.Value})
+	}
+	return probe.NewHTTP(cfg)
+}
+
+func (h handler) tcp(action *corev1.TCPSocketAction) (probe.Prober, error) {
+	port, err := h.port(action.Port)
+	if err != nil {
+		return nil, err
+	}
+	return probe.NewTCP(probe.TCPConfig{Host: cmp.Or(action.Host, h.podIP), Port: port})
+}
+
+func (h handler) grpc(action *corev1.GRPCAction) (probe.Prober, error) {
+	if h.options.GRPC == nil {
+		return nil, errors.New("gRPC cannot be spoken here")
+	}
+	cfg := GRPC{Host: h.podIP, Port: int(action.Port)}
+	if action.Service != nil {
+		cfg.Service = *action.Service
+	}
+	cfg.TLS = action.Mode != nil && *action.Mode == corev1.GRPCProbeModeTLS
+	return h.options.GRPC(cfg)
+}
+
+// port returns a number, or the one that the container's port of that name has.
+func (h handler) port(p intstr.IntOrString) (int, error) {
+	port := int(p.IntVal)
+	if p.Type == intstr.String {
+		i := slices.IndexFunc(h.container.Ports, func(port corev1.ContainerPort) bool { return port.Name == p.StrVal })
+		if i < 0 {
+			return 0, discarded{fmt.Errorf("field Port: %q names no port of the container", p.StrVal)}
+		}
+		port = int(h.container.Ports[i].ContainerPort)
+	}
+	if port < 1 || port > 65535 {
+		return 0, discarded{fmt.Errorf("field Port: %d is not from 1 to 65535", port)}
+	}
+	return port, nil
+}

@@ -1,0 +1,119 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podprobe
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/probe"
+)
+
+// GRPC says what a gRPC probe asks. It is what package grpcprobe wants to know.
+type GRPC struct {
+	Host    string // the pod's IP address
+	Port    int
+	Service string
+	TLS     bool
+}
+
+// Options say how probes are made.
+type Options struct {
+	// Execer runs the commands of exec probes. Nil makes each of them an error.
+	Execer probe.Execer
+	// GRPC makes the probers of gRPC probes, with grpcprobe.New for one. Nil makes each of them an error.
+	GRPC func(GRPC) (probe.Prober, error)
+	// Pool keeps the connections of HTTP probes. Nil gives each probe its own, opened and closed each time.
+	Pool *probe.Pool
+	// FreshConnections opens a connection for each HTTP probe, also with a Pool, as the kubelet does.
+	FreshConnections bool
+	// KubeletErrors throws away what the kubelet throws away: a port that has no such name or is no port, a missing
+	// handler, and an HTTP answer whose body breaks off count for nothing. Otherwise they are failures.
+	KubeletErrors bool
+}
+
+// Targets returns the probes of a pod, and an error for each that can never be asked. The status is the one that is
+// published: Started counts for containers that have a startup probe. A pod that has ended has no probes.
+//
+// Previous is what the last call returned for the same pod, nil for the first: the probers of containers that are still
+// there are taken over from it, with their connections.
+func Targets(
+	pod *corev1.Pod, status *corev1.PodStatus, previous []probe.Target, o Options,
+) (targets []probe.Target, errs []error) {
+	if status.Phase == corev1.PodFailed || status.Phase == corev1.PodSucceeded {
+		return nil, nil
+	}
+	for c := range probed(&pod.Spec) {
+		base := observe(pod, c, findStatus(status, c.Name))
+		for kind, spec := range probes(c) {
+			t := base
+			t.Kind, t.Spec = kind, schedule(spec)
+			if status.PodIP == "" && needsIP(spec) {
+				t.ContainerID, t.Running = "", false // as good as not there
+			}
+			h := handler{podIP: status.PodIP, container: c, containerID: t.ContainerID, options: o}
+			var err error
+			if t.Prober = takeOver(previous, t, status.PodIP); t.Prober == nil {
+				t.Prober, err = h.prober(spec)
+			}
+			if err != nil {
+				errs = append(errs, fmt.Errorf("pod %s/%s: container %q: %sProbe.%w",
+					pod.Namespace, pod.Name, c.Name, word(kind), err))
+			}
+			targets = append(targets, t)
+		}
+	}
+	return targets, errs
+}
+
+// made is a prober that serves as long as the container and the address of the pod stay what they are.
+type made struct {
+	probe.Prober
+	podIP string
+}
+
+// takeOver returns the prober that there is for a target already, or nil. All else that probers are made of is as
+// immutable as the container.
+func takeOver(previous []probe.Target, t probe.Target, podIP string) probe.Prober {
+	for i := range previous {
+		if previous[i].Key != t.Key || previous[i].ContainerID != t.ContainerID {
+			continue
+		}
+		if old, ok := previous[i].Prober.(made); ok && old.podIP == podIP {
+			return old
+		}
+	}
+	return nil
+}
+
+// observe returns what is the same for all probes of a container.
+func observe(pod *corev1.Pod, c *corev1.Container, st *corev1.ContainerStatus) probe.Target {
+	t := probe.Target{
+		Key: probe.Key{PodUID: string(pod.UID), Container: c.Name},
+		// A sidecar is probed until the containers it serves are gone.
+		Terminating: pod.DeletionTimestamp != nil && !isSidecar(&pod.Spec, c),
+	}
+	if st == nil {
+		return t
+	}
+	t.ContainerID = containerID(st)
+	if st.State.Running != nil {
+		t.Running, t.StartedAt = true, st.State.Running.StartedAt.Time
+		t.Started = c.StartupProbe == nil || st.Started != nil && *st.Started
+	}
+	return t
+}
+
+// schedule translates when to ask and how to count. What is zero has the API's default in both.
+func schedule(p *corev1.Probe) probe.Spec {
+	return probe.Spec{
+		InitialDelay:     time.Duration(p.InitialDelaySeconds) * time.Second,
+		Period:           time.Duration(p.PeriodSeconds) * time.Second,
+		Timeout:          time.Duration(p.TimeoutSeconds) * time.Second,
+		SuccessThreshold: int(p.SuccessThreshold),
+		FailureThreshold: int(p.FailureThreshold),
+	}
+}
