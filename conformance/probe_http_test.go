@@ -1,0 +1,241 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package conformance_test
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/seed81659283/nodeagent/conformance"
+)
+
+// site is a web server that does with each request what its path says, and shows what it was asked.
+func site() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/", echo)
+	mux.HandleFunc("/status/{code}", func(w http.ResponseWriter, r *http.Request) {
+		code, _ := strconv.Atoi(r.PathValue("code"))
+		w.WriteHeader(code)
+		_, _ = io.WriteString(w, "a body")
+	})
+	mux.HandleFunc("/to/{code}", func(w http.ResponseWriter, r *http.Request) {
+		code, _ := strconv.Atoi(r.PathValue("code"))
+		w.Header().Set("Location", r.URL.Query().Get("at"))
+		w.WriteHeader(code)
+		_, _ = io.WriteString(w, "look elsewhere")
+	})
+	mux.HandleFunc("/loop", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/loop", http.StatusFound) })
+	mux.HandleFunc("/body/{size}", func(w http.ResponseWriter, r *http.Request) {
+		size, _ := strconv.Atoi(r.PathValue("size"))
+		_, _ = io.WriteString(w, strings.Repeat("x", size))
+	})
+	mux.HandleFunc("/endless", func(w http.ResponseWriter, r *http.Request) {
+		for r.Context().Err() == nil {
+			_, _ = io.WriteString(w, strings.Repeat("x", 1000))
+		}
+	})
+	mux.HandleFunc("/silent", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	mux.HandleFunc("/stall/{code}", func(w http.ResponseWriter, r *http.Request) {
+		code, _ := strconv.Atoi(r.PathValue("code"))
+		w.WriteHeader(code)
+		_, _ = io.WriteString(w, "some of it")
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	})
+	mux.HandleFunc("/short", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "100")
+		_, _ = io.WriteString(w, "less")
+	})
+	return mux
+}
+
+// echo answers with what it was asked.
+func echo(w http.ResponseWriter, r *http.Request) {
+	fmt.Fprintf(w, "%s %s %s\nHost: %s\n", r.Method, r.RequestURI, r.Proto, strings.Replace(r.Host, loopback, "HOST", 1))
+	r.Header.Del("Connection") // a connection that is kept is told from one that is not by this alone
+	_ = r.Header.Write(w)
+}
+
+func get(port int, path string) corev1.ProbeHandler {
+	return corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Port: intstr.FromInt(port), Path: path}}
+}
+
+// serveSite runs the server, and returns its port.
+func serveSite(t *testing.T, start func(*httptest.Server)) int {
+	t.Helper()
+	server := httptest.NewUnstartedServer(site())
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	start(server)
+	t.Cleanup(server.Close)
+	return server.Listener.Addr().(*net.TCPAddr).Port
+}
+
+func TestProbeHTTP(t *testing.T) {
+	port := serveSite(t, (*httptest.Server).Start)
+	other := serveSite(t, (*httptest.Server).Start)
+	var dialogues []dialogue
+	add := func(name, path string) { dialogues = append(dialogues, dialogue{name: name, handler: get(port, path)}) }
+	for code := 200; code < 600; code += 7 {
+		add("status", fmt.Sprint("/status/", code))
+	}
+	for _, code := range []int{204, 299, 300, 301, 304, 308, 399, 400, 404, 500, 503, 599} {
+		add("status", fmt.Sprint("/status/", code))
+	}
+	for _, code := range []int{300, 301, 302, 303, 304, 307, 308, 399} {
+		add("to a path", fmt.Sprintf("/to/%d?at=/status/200", code))
+		add("to what is not there", fmt.Sprintf("/to/%d?at=/status/404", code))
+		add("to another port", fmt.Sprintf("/to/%d?at=http://127.0.0.1:%d/status/200", code, other))
+		add("to another name", fmt.Sprintf("/to/%d?at=http://localhost:%d/status/500", code, port))
+		add("to nowhere", fmt.Sprintf("/to/%d", code))
+		add("to no URL", fmt.Sprintf("/to/%d?at=http://[::1:80/%%zz", code))
+		add("to another scheme", fmt.Sprintf("/to/%d?at=ftp://127.0.0.1/", code))
+	}
+	add("loop", "/loop")
+	for _, size := range []int{0, 1, 10239, 10240, 10241, 1 << 20} {
+		add("body", fmt.Sprint("/body/", size))
+	}
+	add("endless body", "/endless")
+	runDialogues(t, append(dialogues,
+		dialogue{name: "refused", handler: get(closedPort(t), "/")},
+		dialogue{name: "silent", handler: get(port, "/silent"), timeout: 300 * time.Millisecond},
+		dialogue{name: "nothing accepted", handler: get(fullBacklog(t), "/"), timeout: 300 * time.Millisecond},
+		dialogue{name: "closes", handler: get(listenRaw(t, readAnd("")), "/")},
+		dialogue{name: "no HTTP", handler: get(listenRaw(t, readAnd("SSH-2.0-OpenSSH_9.2\r\n")), "/")},
+		dialogue{name: "half a header", handler: get(listenRaw(t, readAnd("HTTP/1.1 200 OK\r\nA: b\r\n")), "/")},
+		dialogue{name: "HTTP/1.0", handler: get(listenRaw(t, readAnd("HTTP/1.0 200 OK\r\n\r\nold")), "/")},
+		dialogue{name: "status without a text", handler: get(listenRaw(t, readAnd("HTTP/1.1 200\r\n\r\nfine")), "/")},
+		dialogue{name: "continue first", handler: get(listenRaw(t, readAnd("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n\r\nfine")), "/")},
+		dialogue{name: "switching protocols", handler: get(listenRaw(t, readAnd("HTTP/1.1 101 Switching Protocols\r\n\r\n")), "/")},
+	))
+}
+
+// readAnd answers what was asked with a text, and closes.
+func readAnd(text string) func(net.Conn) {
+	return func(conn net.Conn) {
+		_, _ = conn.Read(make([]byte, 4096))
+		_, _ = io.WriteString(conn, text)
+	}
+}
+
+// A body that does not come counts, where the kubelet discards the probe.
+func TestProbeHTTPBrokenBody(t *testing.T) {
+	port := serveSite(t, (*httptest.Server).Start)
+	const meant = "a body that stalls or breaks off is a failure, where the kubelet throws the probe away"
+	stall := func(code int, output string) dialogue {
+		return dialogue{
+			name: fmt.Sprint("stalls after ", code), handler: get(port, fmt.Sprint("/stall/", code)),
+			timeout: 300 * time.Millisecond, meant: meant, want: probed{Outcome: "failure", Output: output},
+		}
+	}
+	runDialogues(t, []dialogue{
+		stall(200, "HTTP probe got statuscode 200 and no whole body: context deadline exceeded"),
+		stall(302, "HTTP probe got statuscode 302 and no whole body: context deadline exceeded"),
+		stall(500, "HTTP probe failed with statuscode: 500"),
+		{
+			name: "short", handler: get(port, "/short"), meant: meant,
+			want: probed{Outcome: "failure", Output: "HTTP probe got statuscode 200 and no whole body: unexpected EOF"},
+		},
+	})
+}
+
+func TestProbeHTTPS(t *testing.T) {
+	one := serveSite(t, (*httptest.Server).StartTLS)
+	two := serveSite(t, func(s *httptest.Server) { s.EnableHTTP2 = true; s.StartTLS() })
+	plain := serveSite(t, (*httptest.Server).Start)
+	https := func(port int, path string) corev1.ProbeHandler {
+		h := get(port, path)
+		h.HTTPGet.Scheme = corev1.URISchemeHTTPS
+		return h
+	}
+	runDialogues(t, []dialogue{
+		{name: "HTTP/1.1", handler: https(one, "/")},
+		{name: "HTTP/2", handler: https(two, "/")},
+		{name: "HTTP/2 status", handler: https(two, "/status/503")},
+		{name: "to HTTP", handler: https(one, fmt.Sprintf("/to/302?at=http://127.0.0.1:%d/", plain))},
+		{name: "from HTTP", handler: get(plain, fmt.Sprintf("/to/302?at=https://127.0.0.1:%d/", two))},
+		{name: "TLS to HTTP", handler: https(plain, "/")},
+		{name: "HTTP to TLS", handler: get(one, "/")},
+		{name: "handshake silent", handler: https(fullBacklog(t), "/"), timeout: 300 * time.Millisecond},
+		{name: "HTTP/2 silent", handler: https(two, "/silent"), timeout: 300 * time.Millisecond},
+	})
+}
+
+// What a server sees is what it sees of the kubelet, for paths and headers of all kinds.
+func TestProbeHTTPRequest(t *testing.T) {
+	port := serveSite(t, (*httptest.Server).Start)
+	set := flag.NewFlagSet("probe", flag.PanicOnError)
+	few := conformance.NewFlags(set)
+	if err := set.Parse([]string{"-inputs=20000"}); err != nil { // each is three requests
+		t.Fatal(err)
+	}
+	conformance.Comparison[corev1.ProbeHandler, probed]{
+		Make: func(c *conformance.Choices) corev1.ProbeHandler { return anyGet(c, port) },
+		Kubelet: func(h corev1.ProbeHandler) probed {
+			return comparable(dialogue{handler: h, timeout: 20 * time.Second}.kubelet(&corev1.Container{
+				ReadinessProbe: &corev1.Probe{ProbeHandler: h},
+			}))
+		},
+		Ours: func(h corev1.ProbeHandler) probed {
+			return comparable(dialogue{handler: h, timeout: 20 * time.Second}.ours(t, &corev1.Container{
+				Name: "c", ReadinessProbe: &corev1.Probe{ProbeHandler: h},
+			}, true))
+		},
+		// What ours refuses when the probe is made, it calls a failure in words of its own; the kubelet never gets an
+		// answer to it either.
+		Same: func(kubelet, ours probed) bool {
+			if strings.HasPrefix(ours.Output, "httpGet: field ") {
+				return kubelet.Outcome == "failure" || kubelet.Discarded
+			}
+			return kubelet == ours
+		},
+		Exceptions: []conformance.Exception[corev1.ProbeHandler, probed]{{
+			Name:   "header that is not sent",
+			Reason: "a header with a line break or a control character is refused, also where net/http would not send it",
+			When:   func(h corev1.ProbeHandler) bool { return hidden(h.HTTPGet.HTTPHeaders) },
+		}},
+	}.Run(t, few)
+}
+
+// anyGet returns a request with a path and headers as people write them, and as they should not.
+func anyGet(c *conformance.Choices, port int) corev1.ProbeHandler {
+	path := conformance.Pick(c, "/", "", "ready", "?a=b", "//x", "/a b", "/%41", "/%zz", "/ä", "/a#b", "http://x.example/p", "/a\x00", "..", "/./a/../b", ":", "a:b", "*")
+	for range c.Int(3) {
+		path += conformance.Pick(c, "/x", "?q=1", "&r=%20", "#f", "%2f", " ", "+", "\t", ";", "é", "[", "\\")
+	}
+	h := get(port, path)
+	h.HTTPGet.Scheme = conformance.Pick[corev1.URIScheme](c, "", "HTTP", "http")
+	for range c.Int(5) {
+		h.HTTPGet.HTTPHeaders = append(h.HTTPGet.HTTPHeaders, corev1.HTTPHeader{
+			Name: conformance.Pick(c, "X-A", "x-a", "Accept", "accept", "User-Agent", "Host", "Accept-Encoding", "Cookie",
+				"Authorization", "Referer", "Range", "Connection", "Content-Length", "Transfer-Encoding", "Te", "Trailer", "bad name", "Bad:", "ä", ""),
+			Value: conformance.Pick(c, "1", "", " x ", "a.example", "*/*", "gzip", "close", "a\r\nB: c", "a\nb", "é", "\x00", "bytes=0-1"),
+		})
+	}
+	return h
+}
+
+// hidden reports whether a header has a bad value and a name that net/http looks after itself.
+func hidden(headers []corev1.HTTPHeader) bool {
+	for _, h := range headers {
+		switch http.CanonicalHeaderKey(h.Name) {
+		case "Accept", "Host", "User-Agent", "Content-Length", "Transfer-Encoding", "Trailer":
+			if strings.ContainsAny(h.Value, "\r\n\x00") {
+				return true
+			}
+		}
+	}
+	return false
+}

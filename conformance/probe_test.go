@@ -1,0 +1,225 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package conformance_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/kubernetes/pkg/probe"
+	grpcprobe "k8s.io/kubernetes/pkg/probe/grpc"
+	httpprobe "k8s.io/kubernetes/pkg/probe/http"
+	tcpprobe "k8s.io/kubernetes/pkg/probe/tcp"
+
+	ours "github.com/seed81659283/nodeagent/probe"
+	oursgrpc "github.com/seed81659283/nodeagent/probe/grpcprobe"
+	"github.com/seed81659283/nodeagent/probe/podprobe"
+)
+
+// probed is the answer to one probe. Discarded is one that counts for nothing, with an error that is not compared.
+type probed struct {
+	Outcome   string
+	Output    string
+	Discarded bool
+}
+
+// dialogue is a probe of a server, put by the kubelet's prober and by ours, which is to answer the same.
+type dialogue struct {
+	name    string
+	handler corev1.ProbeHandler
+	ports   []corev1.ContainerPort // of the container
+	timeout time.Duration          // zero: longer than any server here takes
+
+	// meant says why ours answers otherwise, and want what: a difference that is meant has to be there. With the options
+	// of the kubelet there is none, unless always is set.
+	meant  string
+	want   probed
+	always bool
+}
+
+const loopback = "127.0.0.1"
+
+// run puts the probe both ways.
+func (d dialogue) run(t *testing.T) {
+	t.Helper()
+	if d.timeout == 0 {
+		d.timeout = 20 * time.Second
+	}
+	container := &corev1.Container{Name: "c", Ports: d.ports, ReadinessProbe: &corev1.Probe{ProbeHandler: d.handler}}
+	kubelet := comparable(d.kubelet(container))
+	strict, plain := comparable(d.ours(t, container, true)), comparable(d.ours(t, container, false))
+	want := kubelet
+	if d.meant != "" {
+		want = comparable(d.want)
+		if plain == kubelet {
+			t.Errorf("no difference any more: %s", d.meant)
+		}
+	}
+	if diff := cmp.Diff(want, plain); diff != "" {
+		t.Errorf("the kubelet or what is meant instead (-) and nodeagent (+) differ:\n%s", diff)
+	}
+	if d.always {
+		kubelet = want
+	}
+	if diff := cmp.Diff(kubelet, strict); diff != "" {
+		t.Errorf("the kubelet (-) and nodeagent with the kubelet's options (+) differ:\n%s", diff)
+	}
+}
+
+// kubelet does what runProbe of pkg/kubelet/prober does, which is a method of what only a kubelet has.
+func (d dialogue) kubelet(c *corev1.Container) probed {
+	p := c.ReadinessProbe
+	switch {
+	case p.HTTPGet != nil:
+		request, err := httpprobe.NewRequestForHTTPGetAction(p.HTTPGet, c, loopback, "probe")
+		if err != nil {
+			return probed{Discarded: true}
+		}
+		return fromKubelet(httpprobe.New(false).Probe(request, d.timeout))
+	case p.TCPSocket != nil:
+		port, err := probe.ResolveContainerPort(p.TCPSocket.Port, c)
+		if err != nil {
+			return probed{Discarded: true}
+		}
+		host := p.TCPSocket.Host
+		if host == "" {
+			host = loopback
+		}
+		return fromKubelet(tcpprobe.New().Probe(host, port, d.timeout))
+	case p.GRPC != nil:
+		service := ""
+		if p.GRPC.Service != nil {
+			service = *p.GRPC.Service
+		}
+		options := grpcprobe.ProbeOptions{UseTLS: p.GRPC.Mode != nil && *p.GRPC.Mode == corev1.GRPCProbeModeTLS}
+		return fromKubelet(grpcprobe.New().Probe(loopback, service, int(p.GRPC.Port), d.timeout, options))
+	}
+	return probed{Discarded: true} // missing probe handler
+}
+
+func fromKubelet(result probe.Result, output string, err error) probed {
+	if err != nil {
+		return probed{Discarded: true}
+	}
+	return probed{Outcome: string(result), Output: output}
+}
+
+func fromOurs(result ours.Result, err error) probed {
+	if err != nil {
+		return probed{Discarded: true}
+	}
+	return probed{Outcome: result.Outcome.String(), Output: result.Output}
+}
+
+// ours asks by the prober that podprobe makes, twice: the second time connections are there already.
+func (d dialogue) ours(t *testing.T, c *corev1.Container, likeKubelet bool) (answer probed) {
+	t.Helper()
+	pool := ours.NewPool(ours.PoolOptions{})
+	defer pool.Close()
+	options := podprobe.Options{
+		Pool: pool, FreshConnections: likeKubelet, KubeletErrors: likeKubelet,
+		GRPC: func(g podprobe.GRPC) (ours.Prober, error) {
+			return oursgrpc.New(oursgrpc.Config{
+				Host: g.Host, Port: g.Port, Service: g.Service, TLS: g.TLS,
+				NewConnection: likeKubelet, WaitForReady: likeKubelet,
+			})
+		},
+	}
+	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{*c}}}
+	status := &corev1.PodStatus{PodIP: loopback, ContainerStatuses: []corev1.ContainerStatus{{
+		Name: c.Name, ContainerID: "id", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+	}}}
+	targets, _ := podprobe.Targets(pod, status, nil, options)
+	for i := range 2 {
+		ctx, cancel := context.WithTimeout(t.Context(), d.timeout)
+		now := fromOurs(targets[0].Prober.Probe(ctx))
+		cancel()
+		if i > 0 && comparable(now) != comparable(answer) {
+			t.Errorf("nodeagent answers %+v, and then %+v", answer, now)
+		}
+		answer = now
+	}
+	return answer
+}
+
+var (
+	// localPort is the address from which a connection came, which is another one each time.
+	localPort = regexp.MustCompile(`127\.0\.0\.1:\d+->`)
+	// timedOut is what net/http says of a timeout: who notices it first has the word.
+	timedOut = regexp.MustCompile(`(net/http: request canceled( while waiting for connection)?|context deadline exceeded)` +
+		`( \(Client\.Timeout exceeded while awaiting headers\))?$`)
+)
+
+// comparable leaves out what is never the same. A kubelet that was not built by its release scripts does not know its
+// version.
+func comparable(p probed) probed {
+	p.Output = localPort.ReplaceAllString(p.Output, "")
+	p.Output = timedOut.ReplaceAllString(p.Output, "timeout")
+	p.Output = strings.ReplaceAll(p.Output, "kube-probe/.\r\n", "kube-probe/1.37\r\n")
+	return p
+}
+
+// listenRaw runs a server of what is below the protocols: it does with each connection what it is told.
+func listenRaw(t *testing.T, serve func(net.Conn)) int {
+	t.Helper()
+	l, err := net.Listen("tcp", loopback+":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			if err == nil {
+				go func() {
+					defer conn.Close()
+					serve(conn)
+				}()
+			}
+		}
+	}()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// closedPort is a port on which nobody listens.
+func closedPort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", loopback+":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// reset ends a connection without a word.
+func reset(conn net.Conn) {
+	if c, ok := conn.(*tls.Conn); ok {
+		conn = c.NetConn()
+	}
+	_ = conn.(*net.TCPConn).SetLinger(0)
+	_ = conn.Close()
+}
+
+// runDialogues runs each in a test of its own, all at once.
+func runDialogues(t *testing.T, dialogues []dialogue) {
+	t.Helper()
+	for _, d := range dialogues {
+		t.Run(d.name, func(t *testing.T) {
+			t.Parallel()
+			d.run(t)
+		})
+	}
+}
