@@ -1,0 +1,119 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Prober asks servers whether they are ready, as a kubelet would ask containers, and prints a line whenever an answer
+// counts. It needs nothing else of nodeagent, and no container:
+//
+//	prober -period 2s http://localhost:8080/healthz tcp://[::1]:5432 "exec:test -e /run/ready"
+//
+// With -store it starts with what it knew when it ended.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/seed81659283/nodeagent/probe"
+)
+
+func main() {
+	var spec probe.Spec
+	flag.DurationVar(&spec.Period, "period", 10*time.Second, "time between probes of a server")
+	flag.DurationVar(&spec.Timeout, "timeout", time.Second, "how long a server may take")
+	flag.IntVar(&spec.FailureThreshold, "failures", 3, "failures in a row that count")
+	flag.IntVar(&spec.SuccessThreshold, "successes", 1, "successes in a row that count")
+	store := flag.String("store", "", "file that keeps what is known (none: in memory)")
+	verbose := flag.Bool("v", false, "print every answer")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	if err := run(ctx, flag.Args(), spec, *store, *verbose); err != nil {
+		fmt.Fprintln(os.Stderr, "prober:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, servers []string, spec probe.Spec, store string, verbose bool) error {
+	if len(servers) == 0 {
+		return errors.New("no server: give http://host:port/path, tcp://host:port or exec:command")
+	}
+	hooks := probe.Hooks{
+		Changed:     func(k probe.Key, v probe.Value) { say(k, v.Outcome.String(), "") },
+		StoreFailed: func(err error) { fmt.Fprintln(os.Stderr, "prober:", err) },
+	}
+	if verbose {
+		hooks.Probed = func(k probe.Key, r probe.Result, err error, took time.Duration) {
+			text := r.Output
+			if err != nil {
+				text = err.Error()
+			}
+			say(k, r.Outcome.String(), fmt.Sprintf("in %s: %.200q", took.Round(time.Microsecond), text))
+		}
+	}
+	pool := probe.NewPool(probe.PoolOptions{})
+	defer pool.Close()
+	var targets []probe.Target
+	for _, server := range servers {
+		prober, err := parse(server, pool)
+		if err != nil {
+			return fmt.Errorf("server %q: %w", server, err)
+		}
+		// A server that is always there stands for a container, under its own name.
+		targets = append(targets, probe.Target{
+			Key:         probe.Key{PodUID: "prober", Container: server, Kind: probe.Readiness},
+			ContainerID: server, Running: true, Started: true, Spec: spec, Prober: prober,
+		})
+	}
+	set := probe.NewSet(probe.Options{Store: store, Hooks: hooks})
+	if err := set.Sync(targets); err != nil {
+		return err
+	}
+	return set.Run(ctx)
+}
+
+// parse turns what the user wrote into a prober.
+func parse(server string, pool *probe.Pool) (probe.Prober, error) {
+	if command, ok := strings.CutPrefix(server, "exec:"); ok {
+		return probe.NewExec(probe.ExecFunc(execute), probe.ExecConfig{ContainerID: "host", Command: []string{"/bin/sh", "-c", command}})
+	}
+	u, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+	port, err := strconv.Atoi(u.Port())
+	if err != nil {
+		return nil, errors.New("it has no port")
+	}
+	switch u.Scheme {
+	case "http", "https":
+		return probe.NewHTTP(probe.HTTPConfig{Scheme: u.Scheme, Host: u.Hostname(), Port: port, Path: u.RequestURI(), Pool: pool})
+	case "tcp":
+		return probe.NewTCP(probe.TCPConfig{Host: u.Hostname(), Port: port})
+	}
+	return nil, fmt.Errorf("%q is none of http, https, tcp and exec", u.Scheme)
+}
+
+// execute runs a command on this machine.
+func execute(ctx context.Context, _ string, command []string) (output []byte, exitCode int, err error) {
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	cmd.WaitDelay = time.Second // for children that keep the output open
+	output, err = cmd.CombinedOutput()
+	if ended := (*exec.ExitError)(nil); errors.As(err, &ended) && ended.Exited() {
+		return output, ended.ExitCode(), nil
+	}
+	return output, 0, err
+}
+
+func say(k probe.Key, what, more string) {
+	fmt.Println(strings.TrimSpace(fmt.Sprintf("%s %s %s %s", time.Now().Format(time.TimeOnly), k.Container, what, more)))
+}
