@@ -20,6 +20,9 @@
 // answers are equal; inside, ours is what the exception wants; and an exception that makes no difference any more fails
 // the test, so that the list stays true. With -v the test prints how often each occurred.
 //
+// Probers are compared otherwise: each is asked about the same real server or command as the kubelet's, and a dialogue
+// in which the two are meant to differ says so by name, and fails when they no longer do.
+//
 // # The kubelet's own code
 //
 // Nothing of the kubelet is copied. Much of it is unexported, and methods on unexported types at that, which go:linkname
