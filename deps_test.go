@@ -30,7 +30,7 @@ named:  testing/... C unsafe
 
 tests:                          github.com/stretchr/testify/assert github.com/stretchr/testify/require
 tests:                          github.com/google/go-cmp/... golang.org/x/tools/txtar
-tests:                          cri/critest internal/lab
+tests:                          cri/critest internal/lab internal/script
 tests .:                        internal/repocheck
 tests internal/lab:             GRPC
 tests cri/remote:               cri/criserver
@@ -38,6 +38,7 @@ tests cri/criserver:            cri/remote GRPC
 tests lifecycle:                pleg cri/remote cri/process
 tests hack/bench:               API YAML
 tests lifecycle/podspec:        YAML
+tests lifecycle/podstore:       cri lifecycle/podspec pleg
 tests cgroups/driver:           cgroups/cgroupstest
 tests cgroups/podtree:          cgroups/cgroupstest cgroups/driver
 
@@ -72,12 +73,14 @@ probe/grpcprobe        max 115: probe GRPC
 # Pods.
 lifecycle              max  75: cri lifecycle/podspec API
 lifecycle/podspec      max  75: cri qos API
+lifecycle/podstore     max  75: internal/atomicfile API
 lifecycle/source       max  80: lifecycle/podspec API YAML github.com/fsnotify/fsnotify
 
 # Leaves, shared by two packages or more.
 internal/...           max   0: SYS
 internal/cripb         max 115: cri GRPC
 internal/lab           max   0: testing
+internal/script        max   0: testing
 
 # Commands. The benchmark shares no code with what it measures.
 examples/... hack/...         : any

@@ -1,0 +1,191 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podstore_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/lifecycle/podstore"
+)
+
+// file makes a file of version 1 as the package documentation describes it.
+func file(lines string) string {
+	const saved = "2026-05-04T03:02:01Z"
+	return fmt.Sprintf("nodeagent-pods version=1 saved=%s sha256=%x\n%s", saved, sha256.Sum256([]byte(lines+saved)), lines)
+}
+
+const line = `{"source":"s","pod":{"metadata":{"name":"a","namespace":"default","uid":"uid-a"},"spec":{}}}` + "\n"
+
+// asides returns the files that have been put aside, the oldest first.
+func asides(t *testing.T, path string) []string {
+	t.Helper()
+	found, err := filepath.Glob(path + ".corrupt-*")
+	require.NoError(t, err)
+	return found
+}
+
+func TestDamagedFileIsPutAside(t *testing.T) {
+	good := file(line + line)
+	for name, c := range map[string]struct{ content, want string }{
+		"empty":             {"", "it is empty"},
+		"zeros":             {strings.Repeat("\x00", 4096), `it begins with "\x00`},
+		"another file":      {"apiVersion: v1\nkind: Pod\n", `it begins with "apiVersion: v1`},
+		"newer version":     {strings.Replace(good, "version=1 ", "version=2 ", 1), `it has the version "2", want "1"`},
+		"older version":     {strings.Replace(good, "version=1 ", "version=0 ", 1), `it has the version "0", want "1"`},
+		"header cut off":    {good[:60], "the first line is cut off"},
+		"header alone":      {strings.SplitAfter(good, "\n")[0], "the checksum does not match"},
+		"last line cut off": {good[:len(good)-2], "the checksum does not match"},
+		"a pod is missing":  {strings.TrimSuffix(good, line), "the checksum does not match"},
+		"something follows": {good + line, "the checksum does not match"},
+		"another time":      {strings.Replace(good, "saved=2026", "saved=2027", 1), "the checksum does not match"},
+		"edited":            {strings.Replace(good, "uid-a", "uid-b", 1), "the checksum does not match"},
+		"no JSON":           {file(line + "x\n"), "line 3: invalid character 'x'"},
+		"wrong type":        {file(`{"source":"s","pod":{"spec":[]}}` + "\n"), "line 2: json: cannot unmarshal array"},
+		"no pod":            {file(line + `{"source":"s"}` + "\n"), "line 3: pod: it is missing"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "pods")
+			require.NoError(t, os.WriteFile(path, []byte(c.content), 0o600))
+			sets, err := podstore.New(path, podstore.Options{}).Load()
+			require.ErrorIs(t, err, podstore.ErrCorrupt)
+			assert.Empty(t, sets)
+			require.Len(t, asides(t, path), 1)
+			aside := asides(t, path)[0]
+			assert.ErrorContains(t, err, "load pods from "+path+": the file is damaged: "+c.want)
+			assert.ErrorContains(t, err, "; it is kept as "+aside)
+			kept, err := os.ReadFile(aside)
+			require.NoError(t, err)
+			assert.Equal(t, c.content, string(kept))
+
+			assert.Empty(t, load(t, path), "the next start is a first start")
+			save(t, path, podstore.Set{Source: "s", Pods: newPods("new")})
+			assert.Equal(t, "new", uids(load(t, path)[0]))
+		})
+	}
+}
+
+// An agent whose API is older than the pods in the file runs them without what it does not know, as it would run what
+// a newer API server sends.
+func TestUnknownFieldsAreDropped(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pods")
+	newer := strings.Replace(line, `"spec":{}`, `"spec":{"hologram":true,"nodeName":"n"}`, 1)
+	require.NoError(t, os.WriteFile(path, []byte(file(newer)), 0o600))
+	sets := load(t, path)
+	require.Len(t, sets, 1)
+	assert.Equal(t, "a", uids(sets[0]))
+	assert.Equal(t, "n", sets[0].Pods[0].Spec.NodeName)
+}
+
+// The newest damaged files are kept, and the one just found is always among them, also where the clock begins in the
+// past at each start.
+func TestFewDamagedFilesAreKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // at midnight of 2000-01-01
+		path := filepath.Join(t.TempDir(), "pods")
+		for i := range 5 {
+			require.NoError(t, os.WriteFile(path, []byte{byte('0' + i)}, 0o600))
+			_, err := podstore.New(path, podstore.Options{}).Load()
+			require.ErrorIs(t, err, podstore.ErrCorrupt)
+			time.Sleep(time.Minute)
+		}
+		base := path + ".corrupt-20000101T000"
+		require.Equal(t, []string{base + "200.000000000Z", base + "300.000000000Z", base + "400.000000000Z"}, asides(t, path))
+
+		for _, aside := range asides(t, path) {
+			require.NoError(t, os.Rename(aside, strings.Replace(aside, "2000", "2026", 1)))
+		}
+		require.NoError(t, os.WriteFile(path, []byte("past"), 0o600))
+		_, err := podstore.New(path, podstore.Options{}).Load()
+		require.ErrorIs(t, err, podstore.ErrCorrupt)
+		kept := asides(t, path)
+		require.Len(t, kept, 3)
+		content, err := os.ReadFile(kept[0])
+		require.NoError(t, err)
+		require.Equal(t, "past", string(content))
+	})
+}
+
+// What cannot be read says nothing about its content, so it stays.
+func TestFileOutOfReach(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pods")
+	require.NoError(t, os.Mkdir(path, 0o700))
+	sets, err := podstore.New(path, podstore.Options{}).Load()
+	require.ErrorContains(t, err, "load pods from "+path+": it is no regular file")
+	require.NotErrorIs(t, err, podstore.ErrCorrupt)
+	assert.Empty(t, sets)
+	assert.DirExists(t, path)
+	assert.Empty(t, asides(t, path))
+}
+
+func TestLoadRemovesWhatAKilledAgentLeft(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pods")
+	save(t, path, podstore.Set{Source: "s", Pods: newPods("a")})
+	half := filepath.Join(filepath.Dir(path), ".pods.123.tmp")
+	require.NoError(t, os.WriteFile(half, []byte("half"), 0o600))
+	assert.Equal(t, "a", uids(load(t, path)[0]))
+	assert.NoFileExists(t, half)
+}
+
+// Whatever is in the file, Load returns its pods or puts it aside, and never both.
+func FuzzLoad(f *testing.F) {
+	for _, content := range []string{"", file(""), file(line), file(line + "{}\n"), file("null\n"), file("{\"pod\":{\"spec\":1}}")} {
+		f.Add([]byte(content))
+	}
+	path := filepath.Join(f.TempDir(), "pods")
+	f.Fuzz(func(t *testing.T, content []byte) {
+		require.NoError(t, os.WriteFile(path, content, 0o600))
+		sets, err := podstore.New(path, podstore.Options{}).Load()
+		if err != nil {
+			require.ErrorIs(t, err, podstore.ErrCorrupt)
+			require.Empty(t, sets)
+			require.NoFileExists(t, path)
+			return
+		}
+		_, lines, _ := bytes.Cut(content, []byte("\n"))
+		require.Len(t, content, len(file(string(lines))), "only a file with a sum is accepted")
+		for _, set := range sets {
+			require.NotEmpty(t, set.Pods)
+			require.NotContains(t, set.Pods, nil)
+		}
+	})
+}
+
+// No pod comes from a file with a byte changed, cut off or put in.
+func FuzzDamage(f *testing.F) {
+	for i := range 150 {
+		f.Add(uint(i), byte(1<<(i%8)), uint8(i%3))
+	}
+	path := filepath.Join(f.TempDir(), "pods")
+	good := []byte(file(line + line))
+	f.Fuzz(func(t *testing.T, at uint, change byte, how uint8) {
+		at %= uint(len(good))
+		damaged := bytes.Clone(good)
+		switch how % 3 {
+		case 0:
+			damaged[at] ^= change
+		case 1:
+			damaged = damaged[:at]
+		case 2:
+			damaged = append(append(damaged[:at:at], change), good[at:]...)
+		}
+		require.NoError(t, os.WriteFile(path, damaged, 0o600))
+		sets, err := podstore.New(path, podstore.Options{}).Load()
+		if bytes.Equal(damaged, good) {
+			require.NoError(t, err)
+			return
+		}
+		require.ErrorIs(t, err, podstore.ErrCorrupt)
+		require.Empty(t, sets)
+	})
+}

@@ -1,0 +1,42 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podstore_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/seed81659283/nodeagent/lifecycle/podstore"
+)
+
+// One agent stores what the API server wants; the next one finds it before the API server has been asked.
+func ExampleStore() {
+	dir, err := os.MkdirTemp("", "podstore")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "pods")
+
+	store := podstore.New(path, podstore.Options{})
+	store.Update(podstore.Set{Source: "api", Pods: newPods("web", "db")})
+	if err := store.Flush(); err != nil { // Run does so by itself
+		fmt.Println(err)
+	}
+
+	sets, err := podstore.New(path, podstore.Options{}).Load()
+	if err != nil {
+		fmt.Println(err)
+	}
+	for _, set := range sets {
+		for _, pod := range set.Pods {
+			fmt.Println(set.Source, pod.Name)
+		}
+	}
+	// Output:
+	// api web
+	// api db
+}

@@ -1,0 +1,104 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podstore
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// The first line of the file is magic, the version of the format, when it was written, and a sum of all that follows
+// and of that time. The version stands where all versions have it.
+const (
+	magic   = "nodeagent-pods version="
+	version = "1"
+)
+
+// header returns the first line of a file with these lines after it.
+func header(saved string, lines []byte) string {
+	h := sha256.New()
+	h.Write(lines)
+	_, _ = io.WriteString(h, saved)
+	return fmt.Sprintf("%s%s saved=%s sha256=%x\n", magic, version, saved, h.Sum(nil))
+}
+
+// line is a line of the file but the first.
+type line struct {
+	Source string      `json:"source"`
+	Pod    *corev1.Pod `json:"pod"`
+}
+
+// encode returns the content of a file, and a sum of the pods in it.
+func encode(sets []Set, now time.Time) (data []byte, sum [sha256.Size]byte, err error) {
+	var lines bytes.Buffer
+	enc := json.NewEncoder(&lines)
+	enc.SetEscapeHTML(false)
+	for _, set := range sets {
+		for _, pod := range set.Pods {
+			bare := *pod
+			bare.ManagedFields = nil // who wrote which field is for the API server, and longer than the pod
+			if err := enc.Encode(line{set.Source, &bare}); err != nil {
+				return nil, sum, fmt.Errorf("encode pod %s/%s: %w", pod.Namespace, pod.Name, err)
+			}
+		}
+	}
+	first := header(now.UTC().Format(time.RFC3339), lines.Bytes())
+	return slices.Concat([]byte(first), lines.Bytes()), sha256.Sum256(lines.Bytes()), nil
+}
+
+// decode returns what a file holds: all of it, or none and why. Of arbitrary bytes it accepts only what encode has
+// written, as the sum covers every byte.
+func decode(data []byte) (sets []Set, sum [sha256.Size]byte, err error) {
+	if len(data) == 0 {
+		return nil, sum, errors.New("it is empty")
+	}
+	rest, ok := bytes.CutPrefix(data, []byte(magic))
+	if !ok {
+		return nil, sum, fmt.Errorf("it begins with %.20q, want %q", data, magic)
+	}
+	first, lines, ok := bytes.Cut(rest, []byte("\n"))
+	if !ok {
+		return nil, sum, errors.New("the first line is cut off")
+	}
+	v, fields, _ := strings.Cut(string(first), " ")
+	if v != version {
+		return nil, sum, fmt.Errorf("it has the version %.20q, want %q", v, version)
+	}
+	saved, _, _ := strings.Cut(strings.TrimPrefix(fields, "saved="), " ")
+	if want := header(saved, lines); want != magic+string(first)+"\n" {
+		return nil, sum, errors.New("the checksum does not match")
+	}
+	sets, err = decodeLines(lines)
+	return sets, sha256.Sum256(lines), err
+}
+
+func decodeLines(lines []byte) (sets []Set, err error) {
+	number := 1
+	for text := range bytes.Lines(lines) {
+		number++
+		var l line
+		if err := json.Unmarshal(text, &l); err != nil {
+			return nil, fmt.Errorf("line %d: %w", number, err)
+		}
+		if l.Pod == nil {
+			return nil, fmt.Errorf("line %d: pod: it is missing", number)
+		}
+		i := slices.IndexFunc(sets, func(set Set) bool { return set.Source == l.Source })
+		if i < 0 {
+			i = len(sets)
+			sets = append(sets, Set{Source: l.Source, Incomplete: true})
+		}
+		sets[i].Pods = append(sets[i].Pods, l.Pod)
+	}
+	return sets, nil
+}

@@ -1,0 +1,91 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podstore
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed81659283/nodeagent/internal/atomicfile"
+)
+
+// ErrCorrupt says that the file is damaged or of another version. It has been put aside.
+var ErrCorrupt = errors.New("the file is damaged")
+
+// maxSize is how much of a file is read: many times what the pods of a node need.
+const maxSize = 256 << 20
+
+// keep is how many damaged files are kept.
+const keep = 3
+
+// Load returns what each source last wanted. It is called once, before Update and Run. The package documentation says
+// what becomes of a file that is missing, damaged or out of reach.
+func (s *Store) Load() ([]Set, error) {
+	if err := atomicfile.Clean(s.path); err != nil {
+		s.opts.Logger.Warn("remove temporary files", "error", err)
+	}
+	data, err := read(s.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("load pods from %s: %w", s.path, err)
+	}
+	sets, sum, err := decode(data)
+	if err != nil {
+		return nil, fmt.Errorf("load pods from %s: %w: %w; %s", s.path, ErrCorrupt, err, putAside(s.path, time.Now()))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.written = sum
+	for _, set := range sets {
+		if len(s.opts.Sources) > 0 && !slices.Contains(s.opts.Sources, set.Source) {
+			continue
+		}
+		s.sets = append(s.sets, set)
+		s.loaded[set.Source] = set.Pods
+	}
+	s.opts.Logger.Info("pods loaded", "path", s.path, "pods", count(s.sets))
+	return slices.Clone(s.sets), nil
+}
+
+// read returns the content of a file, cut off where it is too long to be whole.
+func read(path string) ([]byte, error) {
+	// Opening a named pipe would wait for a writer.
+	if info, err := os.Lstat(path); err != nil {
+		return nil, err
+	} else if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("it is no regular file: %s", info.Mode())
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, maxSize))
+}
+
+// putAside renames a damaged file, removes the oldest of those before it, and returns what has become of it.
+func putAside(path string, now time.Time) string {
+	dir, prefix := filepath.Dir(path), filepath.Base(path)+".corrupt-"
+	entries, err := os.ReadDir(dir) // by name, which is by time
+	if err == nil {
+		entries = slices.DeleteFunc(entries, func(e fs.DirEntry) bool { return !strings.HasPrefix(e.Name(), prefix) })
+		for _, e := range entries[:max(0, len(entries)-keep+1)] {
+			_ = os.Remove(filepath.Join(dir, e.Name()))
+		}
+	}
+	aside := filepath.Join(dir, prefix+now.UTC().Format("20060102T150405.000000000Z"))
+	if err := os.Rename(path, aside); err != nil {
+		return "it cannot be put aside: " + err.Error()
+	}
+	return "it is kept as " + aside
+}

@@ -1,0 +1,199 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podstore
+
+import (
+	"context"
+	"crypto/sha256"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/internal/atomicfile"
+)
+
+// Set is all pods that one source wants. It converts to a lifecycle.PodSet.
+type Set struct {
+	Source string
+	Pods   []*corev1.Pod
+	// Incomplete says that the source could not read all of its pods.
+	Incomplete bool
+}
+
+// Options configures a [Store]. The zero value is for production.
+type Options struct {
+	// Sources names the sources of the agent. Pods of others, which it had once, are not loaded. Empty: all are.
+	Sources []string
+	// Interval is the least time between two writes. Zero means 1 s.
+	Interval time.Duration
+	// Logger gets what is loaded and what cannot be written. Nil discards.
+	Logger *slog.Logger
+	// Hooks are told what happens.
+	Hooks Hooks
+}
+
+// Hooks are called with no lock held, by whoever writes: Run or a caller of Flush. Any may be nil.
+type Hooks struct {
+	// Written is called when the file has been replaced.
+	Written func(pods, bytes int)
+	// Error is called when Run could not write the file, with the wait before it tries again.
+	Error func(err error, retry time.Duration)
+}
+
+// Store keeps the pods of a node in a file. Make one with [New].
+type Store struct {
+	path    string
+	opts    Options
+	changed chan struct{} // there may be something to write
+
+	mu     sync.Mutex
+	sets   []Set                    // in the order in which the sources came; the slices in it are never changed
+	loaded map[string][]*corev1.Pod // by source: of the file, not named by their source since and not given up
+
+	writing sync.Mutex        // held for a write
+	written [sha256.Size]byte // sum of the pods in the file, once known
+}
+
+// New returns a Store for the file at path. It neither reads nor writes; see [Store.Load] and [Store.Run].
+func New(path string, o Options) *Store {
+	if path == "" {
+		panic("podstore.New: no path")
+	}
+	if o.Interval <= 0 {
+		o.Interval = time.Second
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Store{path: path, opts: o, changed: make(chan struct{}, 1), loaded: map[string][]*corev1.Pod{}}
+}
+
+// Update replaces what a source wants, and returns what is to be run for it: the same, and while the source has not
+// reported completely, the pods that the file had for it and that it has not named yet. It does not wait for the disk.
+func (s *Store) Update(set Set) Set {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if set.Incomplete {
+		s.loaded[set.Source] = unnamed(s.loaded[set.Source], set.Pods)
+	} else {
+		delete(s.loaded, set.Source)
+	}
+	set.Pods = slices.Concat(set.Pods, s.loaded[set.Source])
+	i := slices.IndexFunc(s.sets, func(other Set) bool { return other.Source == set.Source })
+	if i >= 0 && slices.Equal(s.sets[i].Pods, set.Pods) {
+		return set
+	}
+	if i >= 0 {
+		s.sets[i] = set
+	} else {
+		s.sets = append(s.sets, set)
+	}
+	s.wake()
+	return set
+}
+
+// wake makes Run look whether there is something to write.
+func (s *Store) wake() {
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
+}
+
+// unnamed returns the pods that a source has not named, neither by UID nor by another pod of their name.
+func unnamed(pods, named []*corev1.Pod) []*corev1.Pod {
+	taken := make(map[string]bool, 2*len(named))
+	for _, pod := range named {
+		taken[string(pod.UID)], taken[pod.Namespace+"/"+pod.Name] = true, true
+	}
+	var rest []*corev1.Pod
+	for _, pod := range pods {
+		if !taken[string(pod.UID)] && !taken[pod.Namespace+"/"+pod.Name] {
+			rest = append(rest, pod)
+		}
+	}
+	return rest
+}
+
+// Run writes the file whenever it has to change, until ctx ends. It is called once and returns nil, or why the last
+// changes could not be written.
+func (s *Store) Run(ctx context.Context) error {
+	failures := 0
+	for {
+		select {
+		case <-ctx.Done():
+			return s.Flush()
+		case <-s.changed:
+		}
+		wait := s.opts.Interval
+		if err := s.Flush(); err != nil {
+			failures++
+			wait = retryDelay(failures)
+			s.wake()
+			s.opts.Logger.Warn("write pods", "error", err, "retry", wait)
+			if hook := s.opts.Hooks.Error; hook != nil {
+				hook(err, wait)
+			}
+		} else {
+			failures = 0
+		}
+		sleep(ctx, wait)
+	}
+}
+
+// Flush writes the file now if it has to change, however short ago the last write was.
+func (s *Store) Flush() error {
+	pods, size, err := s.write()
+	if hook := s.opts.Hooks.Written; size > 0 && hook != nil {
+		hook(pods, size)
+	}
+	return err
+}
+
+// write returns the size of what it has written; zero: the file has these pods already.
+func (s *Store) write() (pods, size int, err error) {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	s.mu.Lock()
+	sets := slices.Clone(s.sets)
+	s.mu.Unlock()
+	if len(sets) == 0 {
+		return 0, 0, nil // nothing is known, which is not the same as that nothing is wanted
+	}
+	data, sum, err := encode(sets, time.Now())
+	if err != nil || sum == s.written {
+		return 0, 0, err
+	}
+	if err := atomicfile.WriteFile(s.path, data, 0o600); err != nil {
+		return 0, 0, err
+	}
+	s.written = sum
+	return count(sets), len(data), nil
+}
+
+// count returns the number of pods in all sets.
+func count(sets []Set) (n int) {
+	for _, set := range sets {
+		n += len(set.Pods)
+	}
+	return n
+}
+
+// retryDelay is the wait after a number of failures in a row: 1 s, doubling to 1 minute.
+func retryDelay(failures int) time.Duration {
+	return min(time.Second<<min(failures-1, 10), time.Minute)
+}
+
+// sleep waits for d or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}
