@@ -4,14 +4,10 @@
 package pleg_test
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,46 +17,24 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/tools/txtar"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/script"
 	"github.com/seed81659283/nodeagent/pleg"
 )
-
-var update = flag.Bool("update", false, "rewrite the scripts in testdata with what they give now")
 
 // TestScenarios runs the scripts in testdata/*.txtar, each section on a stage and a clock of its own. A line that
 // begins with ">" is what the line above it gave: the time since the start, then a call to the runtime, events
 // given to the sink, or an answer. testdata/README explains the commands.
 func TestScenarios(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txtar")
-	require.NoError(t, err)
-	require.NotEmpty(t, files)
-	for _, file := range files {
-		archive, err := txtar.ParseFile(file)
-		require.NoError(t, err)
-		for i := range archive.Files {
-			section := &archive.Files[i]
-			name := strings.TrimSuffix(filepath.Base(file), ".txtar") + "/" + section.Name
-			t.Run(name, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					got := runScript(t, string(section.Data))
-					if *update {
-						section.Data = []byte(got)
-						return
-					}
-					require.Equal(t, string(section.Data), got)
-				})
-			})
-		}
-		if *update {
-			require.NoError(t, os.WriteFile(file, txtar.Format(archive), 0o644))
-		}
-	}
+	script.Run(t, "testdata/*.txtar", func(t *testing.T, text string) (got string) {
+		synctest.Test(t, func(t *testing.T) { got = play(t, text) })
+		return got
+	})
 }
 
-// script is a running scenario.
-type script struct {
+// scene is a running scenario.
+type scene struct {
 	*stage
 	t     *testing.T
 	ctx   context.Context
@@ -89,13 +63,13 @@ const (
 	anAnswer
 )
 
-func (s *script) log(kind int, key, format string, args ...any) {
+func (s *scene) log(kind int, key, format string, args ...any) {
 	s.logMu.Lock()
 	defer s.logMu.Unlock()
 	s.lines = append(s.lines, line{time.Since(s.start), kind, key, fmt.Sprintf(format, args...)})
 }
 
-func (s *script) flush(out *bytes.Buffer) {
+func (s *scene) flush(out *strings.Builder) {
 	s.logMu.Lock()
 	defer s.logMu.Unlock()
 	slices.SortStableFunc(s.lines, func(a, b line) int {
@@ -107,10 +81,10 @@ func (s *script) flush(out *bytes.Buffer) {
 	s.lines = nil
 }
 
-// runScript returns the script with what each line gives.
-func runScript(t *testing.T, text string) string {
+// play returns the script with what each line gives.
+func play(t *testing.T, text string) string {
 	ctx, cancel := context.WithCancel(t.Context())
-	s := &script{stage: newStage(), t: t, ctx: ctx, start: time.Now()}
+	s := &scene{stage: newStage(), t: t, ctx: ctx, start: time.Now()}
 	s.opts.Rand = func() float64 { return 0.5 }
 	s.opts.Sink = func(events []pleg.Event) {
 		texts := make([]string, 0, len(events))
@@ -119,25 +93,18 @@ func runScript(t *testing.T, text string) string {
 		}
 		s.log(anEvent, events[0].PodUID, "%s", strings.Join(texts, ", "))
 	}
-	var out bytes.Buffer
-	for cmd := range strings.Lines(text) {
-		if strings.HasPrefix(cmd, ">") {
-			continue
-		}
-		out.WriteString(cmd)
-		if f := strings.Fields(cmd); len(f) > 0 && f[0] != "#" {
-			require.NoError(t, s.do(f[0], f[1:]), cmd)
-			synctest.Wait()
-			s.flush(&out)
-		}
-	}
+	result := script.Lines(text, ">", func(out *strings.Builder, words []string) {
+		require.NoError(t, s.do(words[0], words[1:]), words)
+		synctest.Wait()
+		s.flush(out)
+	})
 	cancel()
 	s.wg.Wait()
-	return out.String()
+	return result
 }
 
 // do runs one command.
-func (s *script) do(cmd string, args []string) error {
+func (s *scene) do(cmd string, args []string) error {
 	arg := func(i int) string {
 		if i < len(args) {
 			return args[i]
@@ -182,7 +149,7 @@ func (s *script) do(cmd string, args []string) error {
 }
 
 // ask runs a command that calls the generator.
-func (s *script) ask(cmd, uid, when string) error {
+func (s *scene) ask(cmd, uid, when string) error {
 	switch cmd {
 	case "relist":
 		s.gen.Relist(uid)
@@ -222,7 +189,7 @@ func (s *script) ask(cmd, uid, when string) error {
 	return nil
 }
 
-func (s *script) run() {
+func (s *scene) run() {
 	has := func(c string) bool { return slices.Contains(s.caps, c) }
 	s.gen = pleg.New(s.facade(has("inspector"), has("podlister"), has("events")), s.opts)
 	s.wg.Go(func() {
@@ -233,7 +200,7 @@ func (s *script) run() {
 }
 
 // set is "set POD sandbox|container ID STATE [IP|EXITCODE]".
-func (s *script) set(a []string) error {
+func (s *scene) set(a []string) error {
 	if a[1] == "sandbox" {
 		sb := cri.Sandbox{ID: a[2], Pod: cri.PodIdentity{UID: a[0], Name: "pod-" + a[0]}}
 		if a[3] != "ready" {
@@ -259,7 +226,7 @@ func (s *script) set(a []string) error {
 }
 
 // event is "event POD ID TYPE", POD is "-" where the runtime does not say.
-func (s *script) event(a []string) error {
+func (s *scene) event(a []string) error {
 	types := []string{"created", "started", "stopped", "deleted"}
 	e := cri.Event{ID: a[1], Type: cri.EventType(slices.Index(types, a[2])), Time: time.Now()}
 	if a[0] != "-" {
@@ -272,7 +239,7 @@ func (s *script) event(a []string) error {
 }
 
 // pod is a pod in one line.
-func (s *script) pod(p cri.Pod, err error) string {
+func (s *scene) pod(p cri.Pod, err error) string {
 	parts := []string{p.UID}
 	for _, sb := range p.Sandboxes {
 		parts = append(parts, strings.TrimSpace(fmt.Sprintf("%s %v %s", sb.ID, sb.State, strings.Join(sb.IPs, " "))))

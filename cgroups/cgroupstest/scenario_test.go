@@ -4,10 +4,7 @@
 package cgroupstest_test
 
 import (
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,75 +12,43 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/tools/txtar"
 
 	"github.com/seed81659283/nodeagent/cgroups"
 	"github.com/seed81659283/nodeagent/cgroups/cgroupstest"
+	"github.com/seed81659283/nodeagent/internal/script"
 )
-
-var update = flag.Bool("update", false, "rewrite the scripts in testdata with what they give now")
 
 // TestScenarios runs the scripts in testdata/*.txtar, each section on a tree of its own. A line that begins with ">" is
 // what the line above it gave. testdata/README explains the commands.
-func TestScenarios(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txtar")
-	require.NoError(t, err)
-	require.NotEmpty(t, files)
-	for _, file := range files {
-		archive, err := txtar.ParseFile(file)
-		require.NoError(t, err)
-		for i := range archive.Files {
-			section := &archive.Files[i]
-			t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar")+"/"+section.Name, func(t *testing.T) {
-				got := runScript(t, string(section.Data))
-				if *update {
-					section.Data = []byte(got)
-					return
-				}
-				require.Equal(t, string(section.Data), got)
-			})
-		}
-		if *update {
-			require.NoError(t, os.WriteFile(file, txtar.Format(archive), 0o644))
-		}
-	}
-}
+func TestScenarios(t *testing.T) { script.Run(t, "testdata/*.txtar", play) }
 
-// script is a running scenario.
-type script struct {
+// scene is a running scenario.
+type scene struct {
 	t    *testing.T
 	tree *cgroupstest.Tree
 	mode cgroupstest.Mode
 	pids map[string]int
-	out  strings.Builder
+	out  *strings.Builder
 }
 
-// runScript returns the script with what each line gives.
-func runScript(t *testing.T, text string) string {
-	s := &script{t: t, pids: map[string]int{}}
+// play returns the script with what each line gives.
+func play(t *testing.T, text string) string {
+	s := &scene{t: t, pids: map[string]int{}}
 	s.make(nil)
-	for line := range strings.Lines(text) {
-		if strings.HasPrefix(line, ">") {
-			continue
-		}
-		s.out.WriteString(line)
-		f := strings.Fields(line)
-		if len(f) == 0 || f[0] == "#" {
-			continue
-		}
-		if err := s.do(f[0], f[1:]); err != nil {
+	return script.Lines(text, ">", func(out *strings.Builder, words []string) {
+		s.out = out
+		if err := s.do(words[0], words[1:]); err != nil {
 			s.say("%v", err)
 		}
-	}
-	return s.out.String()
+	})
 }
 
-func (s *script) say(format string, args ...any) {
-	fmt.Fprintln(&s.out, strings.TrimSpace("> "+fmt.Sprintf(format, args...)))
+func (s *scene) say(format string, args ...any) {
+	fmt.Fprintln(s.out, strings.TrimSpace("> "+fmt.Sprintf(format, args...)))
 }
 
 // make is "tree [v1] [memory=BYTES] [hugepages=SIZE]".
-func (s *script) make(args []string) {
+func (s *scene) make(args []string) {
 	o := cgroupstest.Options{Killed: s.killed}
 	for _, arg := range args {
 		switch key, value, _ := strings.Cut(arg, "="); key {
@@ -100,7 +65,7 @@ func (s *script) make(args []string) {
 	s.mode, s.tree = o.Mode, cgroupstest.New(o)
 }
 
-func (s *script) killed(k cgroupstest.Kill) {
+func (s *scene) killed(k cgroupstest.Kill) {
 	text := fmt.Sprintf("%s dies in %s: %v", k.Name, k.Cgroup.Cgroupfs(), k.Cause)
 	if k.Cause != cgroupstest.CauseKill {
 		text += ", " + k.Full.Cgroupfs() + " is full"
@@ -108,7 +73,7 @@ func (s *script) killed(k cgroupstest.Kill) {
 	s.say("%s", text)
 }
 
-func (s *script) do(cmd string, args []string) error {
+func (s *scene) do(cmd string, args []string) error {
 	ctx := s.t.Context()
 	if cmd == "tree" {
 		s.make(args)
@@ -153,7 +118,7 @@ func (s *script) do(cmd string, args []string) error {
 }
 
 // process runs a command on a process, which comes first.
-func (s *script) process(cmd string, args []string) (err error) {
+func (s *scene) process(cmd string, args []string) (err error) {
 	name := args[0]
 	switch cmd {
 	case "start":
@@ -186,7 +151,7 @@ func (s *script) process(cmd string, args []string) (err error) {
 }
 
 // bytes parses a number with a unit: 64Mi, max.
-func (s *script) bytes(text string) int64 {
+func (s *scene) bytes(text string) int64 {
 	if text == "max" {
 		return cgroups.Unlimited
 	}
@@ -208,7 +173,7 @@ func mebi[T int64 | uint64](n T) string {
 }
 
 // resources parses "memory=64Mi pids=10 memory.high=max": a file of v2 goes to Unified.
-func (s *script) resources(args []string) (r cgroups.Resources) {
+func (s *scene) resources(args []string) (r cgroups.Resources) {
 	limits := map[string]**int64{
 		"memory": &r.MemoryMax, "min": &r.MemoryMin, "low": &r.MemoryLow, "high": &r.MemoryHigh,
 		"swap": &r.SwapMax, "pids": &r.PidsMax,
@@ -245,7 +210,7 @@ func (s *script) resources(args []string) (r cgroups.Resources) {
 	return r
 }
 
-func (s *script) limits(p cgroups.Path) error {
+func (s *scene) limits(p cgroups.Path) error {
 	r, err := s.tree.Limits(s.t.Context(), p)
 	if err != nil {
 		return err
@@ -278,7 +243,7 @@ func (s *script) limits(p cgroups.Path) error {
 	return nil
 }
 
-func (s *script) stats(p cgroups.Path) error {
+func (s *scene) stats(p cgroups.Path) error {
 	st, err := s.tree.Stats(s.t.Context(), p)
 	if err != nil {
 		return err

@@ -8,72 +8,47 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/tools/txtar"
 
 	"github.com/seed81659283/nodeagent/cgroups"
 	"github.com/seed81659283/nodeagent/cgroups/cgroupstest"
 	"github.com/seed81659283/nodeagent/cgroups/podtree"
+	"github.com/seed81659283/nodeagent/internal/script"
 )
 
 // TestPlanResize runs the sections of testdata/resize.txt. A line is "pod KEY=FROM->TO ..." or "container NAME
 // KEY=FROM->TO ...", and ">" is a step of the plan or why there is none. A key of a pod is max, high, low, min, quota
 // (in a period of 100000), shares or usage; one of a container cpu, memory (both REQUEST/LIMIT) or usage.
 func TestPlanResize(t *testing.T) {
-	const file = "testdata/resize.txt"
-	archive, err := txtar.ParseFile(file)
-	require.NoError(t, err)
-	for i := range archive.Files {
-		section := &archive.Files[i]
-		t.Run(section.Name, func(t *testing.T) {
-			got := planScript(t, string(section.Data))
-			if *update {
-				section.Data = []byte(got)
-				return
+	script.Run(t, "testdata/resize.txt", func(t *testing.T, text string) string {
+		var r podtree.PodResize
+		result := script.Lines(strings.TrimSuffix(text, "\n"), ">", func(_ *strings.Builder, words []string) {
+			switch words[0] {
+			case "pod":
+				for _, word := range words[1:] {
+					podChange(t, &r, word)
+				}
+			case "container":
+				c := podtree.ContainerResize{Name: words[1]}
+				for _, word := range words[2:] {
+					containerChange(&c, word)
+				}
+				r.Containers = append(r.Containers, c)
 			}
-			require.Equal(t, string(section.Data), got)
 		})
-	}
-	if *update {
-		require.NoError(t, os.WriteFile(file, txtar.Format(archive), 0o644))
-	}
-}
-
-func planScript(t *testing.T, script string) string {
-	var out strings.Builder
-	var r podtree.PodResize
-	for l := range strings.Lines(script) {
-		words := strings.Fields(l)
-		if len(words) == 0 || words[0] == ">" {
-			continue
+		steps, err := podtree.PlanResize(r)
+		for _, s := range steps {
+			result += fmt.Sprintf("> %s\n", s)
 		}
-		out.WriteString(l)
-		switch words[0] {
-		case "pod":
-			for _, word := range words[1:] {
-				podChange(t, &r, word)
-			}
-		case "container":
-			c := podtree.ContainerResize{Name: words[1]}
-			for _, word := range words[2:] {
-				containerChange(&c, word)
-			}
-			r.Containers = append(r.Containers, c)
+		if err != nil {
+			result += fmt.Sprintf("> refused: %s\n", strings.ReplaceAll(err.Error(), "\n", "; "))
 		}
-	}
-	steps, err := podtree.PlanResize(r)
-	for _, s := range steps {
-		fmt.Fprintf(&out, "> %s\n", s)
-	}
-	if err != nil {
-		fmt.Fprintf(&out, "> refused: %s\n", strings.ReplaceAll(err.Error(), "\n", "; "))
-	}
-	return out.String() + "\n"
+		return result + "\n"
+	})
 }
 
 func podChange(t *testing.T, r *podtree.PodResize, word string) {

@@ -7,11 +7,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,49 +18,28 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/tools/txtar"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/seed81659283/nodeagent/cgroups"
 	"github.com/seed81659283/nodeagent/cgroups/cgroupstest"
 	"github.com/seed81659283/nodeagent/cgroups/podtree"
+	"github.com/seed81659283/nodeagent/internal/script"
 	"github.com/seed81659283/nodeagent/qos"
 )
-
-var update = flag.Bool("update", false, "rewrite the scripts in testdata with what they give now")
 
 // TestScenarios runs the scripts in testdata/*.txtar, each section on a tree and a clock of its own. A line that
 // begins with ">" is what the line above it gave, with the time since the start. testdata/README explains the
 // commands.
 func TestScenarios(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txtar")
-	require.NoError(t, err)
-	require.NotEmpty(t, files)
-	for _, file := range files {
-		archive, err := txtar.ParseFile(file)
-		require.NoError(t, err)
-		for i := range archive.Files {
-			section := &archive.Files[i]
-			t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar")+"/"+section.Name, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					got := runScript(t, string(section.Data))
-					if *update {
-						section.Data = []byte(got)
-						return
-					}
-					require.Equal(t, string(section.Data), got)
-				})
-			})
-		}
-		if *update {
-			require.NoError(t, os.WriteFile(file, txtar.Format(archive), 0o644))
-		}
-	}
+	script.Run(t, "testdata/*.txtar", func(t *testing.T, text string) (got string) {
+		synctest.Test(t, func(t *testing.T) { got = play(t, text) })
+		return got
+	})
 }
 
-// script is a running scenario.
-type script struct {
+// scene is a running scenario.
+type scene struct {
 	t     *testing.T
 	ctx   context.Context
 	start time.Time
@@ -94,9 +70,9 @@ const (
 	anOrphan
 )
 
-func runScript(t *testing.T, text string) string {
+func play(t *testing.T, text string) string {
 	ctx, cancel := context.WithCancel(t.Context())
-	s := &script{
+	s := &scene{
 		t: t, ctx: ctx, start: time.Now(), pods: pods(), opts: options(), procs: map[string]int{},
 		faults: map[string]string{}, volumes: map[string]bool{},
 	}
@@ -116,31 +92,24 @@ func runScript(t *testing.T, text string) string {
 			s.log(aWrite, "protected guaranteed=%s burstable=%s", bytes(guaranteed), bytes(burstable))
 		},
 	}
-	var out strings.Builder
-	for l := range strings.Lines(text) {
-		if strings.HasPrefix(l, ">") {
-			continue
-		}
-		out.WriteString(l)
-		if words := strings.Fields(l); len(words) > 0 && words[0] != "#" {
-			s.command(words[0], words[1:])
-			synctest.Wait()
-			s.flush(&out)
-		}
-	}
+	result := script.Lines(text, ">", func(out *strings.Builder, words []string) {
+		s.command(words[0], words[1:])
+		synctest.Wait()
+		s.flush(out)
+	})
 	cancel()
 	s.wg.Wait()
-	return out.String()
+	return result
 }
 
-func (s *script) log(kind int, format string, args ...any) {
+func (s *scene) log(kind int, format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	text := strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", "; ")
 	s.lines = append(s.lines, line{time.Since(s.start), kind, text})
 }
 
-func (s *script) flush(out *strings.Builder) {
+func (s *scene) flush(out *strings.Builder) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	slices.SortStableFunc(s.lines, func(a, b line) int {
@@ -156,7 +125,7 @@ func (s *script) flush(out *strings.Builder) {
 }
 
 // command runs one command of a script.
-func (s *script) command(name string, args []string) {
+func (s *scene) command(name string, args []string) {
 	switch name {
 	case "node":
 		for _, arg := range args {
@@ -189,7 +158,7 @@ func (s *script) command(name string, args []string) {
 }
 
 // treeCommand runs a command that needs the tree.
-func (s *script) treeCommand(name string, args []string) {
+func (s *scene) treeCommand(name string, args []string) {
 	s.open()
 	var err error
 	switch name {
@@ -238,14 +207,14 @@ func (s *script) treeCommand(name string, args []string) {
 }
 
 // answer logs an error, and success only where it came late.
-func (s *script) answer(what string, err error) {
+func (s *scene) answer(what string, err error) {
 	if err != nil {
 		s.log(aWrite, "%s: %v", what, err)
 	}
 }
 
 // open makes the tree of the node.
-func (s *script) open() {
+func (s *scene) open() {
 	if s.fake != nil {
 		return
 	}
@@ -290,7 +259,7 @@ func kindOf(p cgroups.Path) int {
 }
 
 // fault returns the error of a call, or hangs.
-func (s *script) fault(ctx context.Context, op string, p cgroups.Path) error {
+func (s *scene) fault(ctx context.Context, op string, p cgroups.Path) error {
 	s.mu.Lock()
 	text := s.faults[op+" "+string(p)]
 	s.mu.Unlock()
@@ -304,7 +273,7 @@ func (s *script) fault(ctx context.Context, op string, p cgroups.Path) error {
 }
 
 // show prints the limits of a cgroup.
-func (s *script) show(p cgroups.Path) {
+func (s *scene) show(p cgroups.Path) {
 	r, err := s.fake.Limits(s.ctx, p)
 	if err != nil {
 		s.log(aWrite, "%s is not there", p)
@@ -313,7 +282,7 @@ func (s *script) show(p cgroups.Path) {
 	s.log(aWrite, "%s %s", p, text(r))
 }
 
-func (s *script) status() {
+func (s *scene) status() {
 	st := s.tree.Status()
 	s.log(aWrite, "ready %v", st.Ready)
 	for _, c := range st.Cgroups {
@@ -321,7 +290,7 @@ func (s *script) status() {
 	}
 }
 
-func (s *script) orphans() {
+func (s *scene) orphans() {
 	st := s.tree.Status()
 	for _, o := range st.Orphans {
 		s.log(aWrite, "%s volumes=%v failures=%d: %v", o.Path, o.Volumes, o.Failures, cmp.Or(o.Err, errors.New("none")))
@@ -334,7 +303,7 @@ func (s *script) orphans() {
 }
 
 // addPod makes a pod of "NAME cpu=REQUEST/LIMIT memory=REQUEST/LIMIT hugepages-2Mi=N".
-func (s *script) addPod(args []string) {
+func (s *scene) addPod(args []string) {
 	requests, limits := list(), list()
 	for _, arg := range args[1:] {
 		name, value, _ := strings.Cut(arg, "=")
@@ -346,7 +315,7 @@ func (s *script) addPod(args []string) {
 }
 
 // setting changes the options of the node.
-func (s *script) setting(arg string) {
+func (s *scene) setting(arg string) {
 	key, value, _ := strings.Cut(arg, "=")
 	o := &s.opts
 	switch key {
@@ -389,7 +358,7 @@ func (s *script) setting(arg string) {
 }
 
 // reserve takes "CGROUP:cpu:100m,memory:1Gi".
-func (s *script) reserve(key, value string) {
+func (s *scene) reserve(key, value string) {
 	cgroup, rest, _ := strings.Cut(value, ":")
 	reserved := list()
 	for pair := range strings.SplitSeq(rest, ",") {
