@@ -15,18 +15,18 @@
 //	}})
 //	go func() { done <- set.Run(ctx) }()
 //	…
-//	err := set.Sync(targets) // all of them, whenever one has changed
+//	err := set.SyncPod(uid, targets) // all of a pod's, whenever one has changed
 //
-// [Set.Sync] is level-triggered: it says all that is wanted, and how each container is now. What an answer led to has
-// to come back with it: when a startup probe has succeeded, the container's other probes are asked once the targets
-// say Started.
+// [Set.Sync] and, for one pod, [Set.SyncPod] are level-triggered: they say all that is wanted, and how each container
+// is now. What an answer led to has to come back with them: when a startup probe has succeeded, the container's other
+// probes are asked once the targets say Started.
 //
 // # Cost
 //
-// A probe at rest is an entry in a heap, about 700 bytes with its names, and no goroutine. Those in flight, one
+// A probe at rest is an entry in a heap, less than 800 bytes with its names, and no goroutine. Those in flight, one
 // goroutine each, are at most Options.Parallel; the others wait in the order in which they became due, and are
 // counted. A probe ends as soon as its container is gone. After the start of the agent first probes are spread over
-// their period.
+// their period. Sync looks at every target, SyncPod only at those of its pod.
 //
 // # Restart of the agent
 //
@@ -39,6 +39,9 @@
 // Run owns all goroutines and returns when they have ended. Hooks are called from its own, one at a time, with no lock
 // held. Everything else may be called from anywhere. A prober that does not return a second after its timeout is
 // reported with [ErrHung] and delays nobody, but Run waits for it.
+//
+// A prober that keeps something open, as those of grpcprobe do, is an [io.Closer], and the set closes it:
+// Target.Prober says when. That delays nobody either, but Run waits for it.
 //
 // # Errors
 //

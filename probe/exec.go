@@ -95,5 +95,5 @@ func (e *Exec) timeout(ctx context.Context, began time.Time) string {
 	if deadline, ok := ctx.Deadline(); ok {
 		limit = deadline.Sub(began)
 	}
-	return fmt.Sprintf("command timed out: %q timed out after %v", strings.Join(e.config.Command, " "), limit.Round(time.Millisecond))
+	return fmt.Sprintf("command timed out: %q timed out after %v", strings.Join(e.config.Command, " "), limit.Round(10*time.Millisecond))
 }

@@ -17,6 +17,7 @@ var ErrHung = errors.New("prober does not return")
 type flight struct {
 	entry       *entry
 	containerID string // of the container that is asked
+	prober      Prober
 	begun       time.Time
 	attempts    int
 	deadline    time.Time // when the present attempt has hung; zero: it has
@@ -42,7 +43,9 @@ func (l *loop) launchWaiting(ctx context.Context, now time.Time) {
 			}
 		}
 		e.state = e.state.Begin(now)
-		e.flight = &flight{entry: e, containerID: e.state.target.ContainerID, begun: now}
+		t := &e.state.target
+		e.flight = &flight{entry: e, containerID: t.ContainerID, prober: t.Prober, begun: now}
+		l.closers.hold(closerOf(t.Prober))
 		l.status.InFlight++
 		l.attempt(ctx, e.flight)
 	}
@@ -50,8 +53,7 @@ func (l *loop) launchWaiting(ctx context.Context, now time.Time) {
 
 // attempt calls the prober of a flight in a goroutine of its own.
 func (l *loop) attempt(ctx context.Context, f *flight) {
-	t := &f.entry.state.target
-	timeout, prober := t.Spec.Timeout, t.Prober
+	timeout := f.entry.state.target.Spec.Timeout
 	f.attempts++
 	f.deadline = time.Now().Add(timeout + hungAfter)
 	attemptCtx, cancel := context.WithTimeout(ctx, timeout)
@@ -59,7 +61,7 @@ func (l *loop) attempt(ctx context.Context, f *flight) {
 	l.wg.Go(func() {
 		defer cancel()
 		a := answer{flight: f}
-		a.result, a.err = prober.Probe(attemptCtx)
+		a.result, a.err = f.prober.Probe(attemptCtx)
 		select {
 		case l.answers <- a:
 		case <-ctx.Done():
@@ -86,6 +88,7 @@ func (l *loop) answered(ctx context.Context, a answer) {
 		}
 		l.probed(f, a)
 	}
+	l.closers.release(closerOf(f.prober))
 	if e.flight == f {
 		e.flight = nil
 		l.reschedule(e)

@@ -5,75 +5,21 @@ package probe_test
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed81659283/nodeagent/probe"
 )
-
-// soon is a timeout that a probe is meant to reach, and long one that it is not.
-const (
-	soon = 150 * time.Millisecond
-	long = 10 * time.Second
-)
-
-// at returns the configuration of a probe of a test server.
-func at(t testing.TB, server *httptest.Server, path string) probe.HTTPConfig {
-	t.Helper()
-	u, err := url.Parse(server.URL)
-	require.NoError(t, err)
-	port, err := strconv.Atoi(u.Port())
-	require.NoError(t, err)
-	return probe.HTTPConfig{Scheme: u.Scheme, Host: u.Hostname(), Port: port, Path: path}
-}
-
-// pool returns a pool that is closed when the test ends.
-func pool(t testing.TB) *probe.Pool {
-	t.Helper()
-	p := probe.NewPool(probe.PoolOptions{})
-	t.Cleanup(p.Close)
-	return p
-}
-
-// ask probes once.
-func ask(t testing.TB, p probe.Prober, timeout time.Duration) (probe.Result, error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), timeout)
-	defer cancel()
-	return p.Probe(ctx)
-}
-
-// askHTTP probes once by HTTP, and wants an answer.
-func askHTTP(t testing.TB, c probe.HTTPConfig, timeout time.Duration) probe.Result {
-	t.Helper()
-	p, err := probe.NewHTTP(c)
-	require.NoError(t, err)
-	r, err := ask(t, p, timeout)
-	require.NoError(t, err)
-	return r
-}
-
-// serve starts a server that answers with a function.
-func serve(t testing.TB, answer http.HandlerFunc) *httptest.Server {
-	t.Helper()
-	s := httptest.NewServer(answer)
-	t.Cleanup(s.Close)
-	return s
-}
 
 func TestHTTPJudgesTheStatus(t *testing.T) {
 	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -154,37 +100,6 @@ func TestHTTPFollowsRedirectsToTheSameHost(t *testing.T) {
 		got := askHTTP(t, c, long)
 		assert.Equal(t, test.outcome, got.Outcome, "%s: %s", test.path, got.Output)
 		assert.Contains(t, got.Output, test.output, test.path)
-	}
-}
-
-func TestHTTPSendsTheHeadersOfTheKubelet(t *testing.T) {
-	var got http.Header
-	server := serve(t, func(_ http.ResponseWriter, r *http.Request) {
-		got = r.Header.Clone()
-		got.Set("Host", r.Host)
-	})
-	address := strings.TrimPrefix(server.URL, "http://")
-	for name, test := range map[string]struct {
-		send []probe.Header
-		want http.Header
-	}{
-		"none": {nil, http.Header{
-			"Accept": {"*/*"}, "Connection": {"close"}, "Host": {address}, "User-Agent": {"kube-probe/1.37"},
-		}},
-		"empty ones": {[]probe.Header{{"User-Agent", ""}, {"Accept", ""}}, http.Header{
-			"Connection": {"close"}, "Host": {address},
-		}},
-		"own ones, twice": {[]probe.Header{{"accept", "a"}, {"Accept", "b"}, {"user-agent", "me"}, {"x-a", "1\t2"}}, http.Header{
-			"Accept": {"a", "b"}, "Connection": {"close"}, "Host": {address}, "User-Agent": {"me"}, "X-A": {"1\t2"},
-		}},
-		"a virtual host": {[]probe.Header{{"HOST", "www.example.com"}}, http.Header{
-			"Accept": {"*/*"}, "Connection": {"close"}, "Host": {"www.example.com"}, "User-Agent": {"kube-probe/1.37"},
-		}},
-	} {
-		c := at(t, server, "/")
-		c.Header = test.send
-		require.Equal(t, probe.Success, askHTTP(t, c, long).Outcome, name)
-		assert.Equal(t, test.want, got, name)
 	}
 }
 
@@ -298,37 +213,6 @@ func TestHTTPSeesASickServer(t *testing.T) {
 	}
 }
 
-func TestHTTPSpeaksTLS(t *testing.T) {
-	var protocol, name string
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		protocol, name = r.Proto, r.TLS.ServerName
-	}))
-	server.EnableHTTP2 = true
-	server.StartTLS() // signed by itself
-	t.Cleanup(server.Close)
-
-	c := at(t, server, "/")
-	c.Host, c.Scheme = "localhost", "HTTPS"
-	c.Header = []probe.Header{{"Host", "www.example.com"}}
-	require.Equal(t, probe.Success, askHTTP(t, c, long).Outcome)
-	assert.Equal(t, "HTTP/2.0", protocol, "HTTP/2 is what this server likes best")
-	assert.Equal(t, "localhost", name, "the name in the handshake is that of the URL, not of the header")
-
-	c.Pool = probe.NewPool(probe.PoolOptions{DisableHTTP2: true})
-	t.Cleanup(c.Pool.Close)
-	require.Equal(t, probe.Success, askHTTP(t, c, long).Outcome)
-	assert.Equal(t, "HTTP/1.1", protocol)
-}
-
-func TestHTTPFailsWithoutATLSServer(t *testing.T) {
-	server := serve(t, func(http.ResponseWriter, *http.Request) {})
-	c := at(t, server, "/")
-	c.Scheme = "https"
-	got := askHTTP(t, c, long)
-	assert.Equal(t, probe.Failure, got.Outcome)
-	assert.Contains(t, got.Output, "server gave HTTP response to HTTPS client")
-}
-
 func TestHTTPSpeaksIPv6(t *testing.T) {
 	listener, err := net.Listen("tcp", "[::1]:0")
 	if err != nil {
@@ -368,208 +252,4 @@ func TestHTTPThatIsCancelledIsNobodysFailure(t *testing.T) {
 		require.ErrorIs(t, err, stop, path)
 		assert.Equal(t, probe.Result{}, got, path)
 	}
-}
-
-func TestNewHTTPRefuses(t *testing.T) {
-	good := probe.HTTPConfig{Host: "10.0.0.1", Port: 80, Path: "/"}
-	_, err := probe.NewHTTP(good)
-	require.NoError(t, err)
-	for _, test := range []struct {
-		change func(*probe.HTTPConfig)
-		want   string
-	}{
-		{func(c *probe.HTTPConfig) { c.Port = 0 }, `field Port: 0 is not from 1 to 65535`},
-		{func(c *probe.HTTPConfig) { c.Port = 70000 }, `field Port: 70000 is not from 1 to 65535`},
-		{func(c *probe.HTTPConfig) { c.Host = "" }, `field Host: is empty`},
-		{func(c *probe.HTTPConfig) { c.Host = "a\r\nb" }, `field Host: "a\r\nb" is neither a name nor an IP address`},
-		{func(c *probe.HTTPConfig) { c.Host = "[::1]" }, `field Host: "[::1]" is neither a name nor an IP address`},
-		{func(c *probe.HTTPConfig) { c.Host = "a/b" }, `field Host: "a/b" is neither a name nor an IP address`},
-		{func(c *probe.HTTPConfig) { c.Host = "a:80" }, `field Host: "a:80" is neither a name nor an IP address`},
-		{func(c *probe.HTTPConfig) { c.Scheme = "ftp" }, `field Scheme: "ftp" is neither http nor https`},
-		{func(c *probe.HTTPConfig) { c.Path = "mailto:me" }, `field Path: "mailto:me" is a URL without a path`},
-		{
-			func(c *probe.HTTPConfig) { c.Header = []probe.Header{{"A", "b"}, {"X Y", "z"}} },
-			`field Header[1].Name: "X Y" is no name of a header`,
-		},
-		{func(c *probe.HTTPConfig) { c.Header = []probe.Header{{"", "z"}} }, `field Header[0].Name: "" is no name of a header`},
-		{
-			func(c *probe.HTTPConfig) { c.Header = []probe.Header{{"X", "a\r\nY: b"}} },
-			`field Header[0].Value: "a\r\nY: b" of X contains a control character`,
-		},
-	} {
-		c := good
-		test.change(&c)
-		_, err := probe.NewHTTP(c)
-		require.EqualError(t, err, test.want)
-	}
-}
-
-// connections counts the connections that a server accepts.
-func connections(t testing.TB, secure bool, answer http.HandlerFunc) (*httptest.Server, *atomic.Int32) {
-	t.Helper()
-	var n atomic.Int32
-	server := httptest.NewUnstartedServer(answer)
-	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
-		if state == http.StateNew {
-			n.Add(1)
-		}
-	}
-	server.EnableHTTP2 = secure
-	if secure {
-		server.StartTLS()
-	} else {
-		server.Start()
-	}
-	t.Cleanup(server.Close)
-	return server, &n
-}
-
-func TestHTTPReusesConnections(t *testing.T) {
-	for name, test := range map[string]struct {
-		secure, noPool, fresh bool
-		answer                http.HandlerFunc
-		want                  int32 // connections for the first 4 probes, then for 8 more
-		wantMore              int32
-	}{
-		// The first is fresh, the second opens the one that is kept, and from then on one in four is fresh.
-		"where it can":           {want: 2, wantMore: 2},
-		"not without a pool":     {noPool: true, want: 4, wantMore: 8},
-		"not when told":          {fresh: true, want: 4, wantMore: 8},
-		"not with HTTP/2":        {secure: true, want: 4, wantMore: 8},
-		"not against the server": {answer: func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Connection", "close") }, want: 4, wantMore: 8},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if test.answer == nil {
-				test.answer = func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok") }
-			}
-			server, count := connections(t, test.secure, test.answer)
-			c := at(t, server, "/")
-			c.FreshConnections = test.fresh
-			if !test.noPool {
-				c.Pool = pool(t)
-			}
-			p, err := probe.NewHTTP(c)
-			require.NoError(t, err)
-			for i, n := range []int{4, 8} {
-				before := count.Load()
-				for range n {
-					got, err := ask(t, p, long)
-					require.NoError(t, err)
-					require.Equal(t, probe.Success, got.Outcome, got.Output)
-				}
-				assert.Equal(t, []int32{test.want, test.wantMore}[i], count.Load()-before)
-			}
-		})
-	}
-}
-
-// A connection that the server has closed since must not make a healthy container look sick.
-func TestHTTPAsksAgainWhenAReusedConnectionIsBroken(t *testing.T) {
-	server, _ := connections(t, false, func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Connection") == "close" {
-			io.WriteString(w, "fresh")
-			return
-		}
-		conn, _, _ := w.(http.Hijacker).Hijack()
-		conn.(*net.TCPConn).SetLinger(0)
-		conn.Close()
-	})
-	c := at(t, server, "/")
-	c.Pool = pool(t)
-	p, err := probe.NewHTTP(c)
-	require.NoError(t, err)
-	for range 6 {
-		got, err := ask(t, p, long)
-		require.NoError(t, err)
-		assert.Equal(t, probe.Result{Outcome: probe.Success, Output: "fresh"}, got)
-	}
-}
-
-// A server that answers old connections and accepts no new one is as good as down for everybody else.
-func TestHTTPNoticesAServerThatAcceptsNoMoreConnections(t *testing.T) {
-	server, _ := connections(t, false, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok") })
-	c := at(t, server, "/")
-	c.Pool = pool(t)
-	p, err := probe.NewHTTP(c)
-	require.NoError(t, err)
-	for range 2 { // one of its own, and one that stays open
-		got, err := ask(t, p, long)
-		require.NoError(t, err)
-		require.Equal(t, probe.Success, got.Outcome, got.Output)
-	}
-	require.NoError(t, server.Listener.Close())
-
-	var outcomes []probe.Outcome
-	for range 6 {
-		got, err := ask(t, p, long)
-		require.NoError(t, err)
-		outcomes = append(outcomes, got.Outcome)
-	}
-	assert.Equal(t, []probe.Outcome{probe.Success, probe.Success, probe.Failure, probe.Failure, probe.Failure, probe.Failure}, outcomes)
-}
-
-// A kept connection that hangs costs one probe: the next one opens its own.
-func TestHTTPLeavesAConnectionThatHangs(t *testing.T) {
-	var hang atomic.Bool
-	server, _ := connections(t, false, func(_ http.ResponseWriter, r *http.Request) {
-		if hang.Load() && r.Header.Get("Connection") != "close" {
-			<-r.Context().Done()
-		}
-	})
-	c := at(t, server, "/")
-	c.Pool = pool(t)
-	p, err := probe.NewHTTP(c)
-	require.NoError(t, err)
-	for i, want := range []probe.Outcome{probe.Success, probe.Success, probe.Failure, probe.Success} {
-		hang.Store(i >= 2)
-		timeout := long
-		if want == probe.Failure {
-			timeout = soon
-		}
-		got, err := ask(t, p, timeout)
-		require.NoError(t, err)
-		assert.Equal(t, want, got.Outcome, "probe %d: %s", i, got.Output)
-	}
-}
-
-func TestHTTPConnectionsAreIdleInBoundedNumber(t *testing.T) {
-	var open atomic.Int32
-	p := probe.NewPool(probe.PoolOptions{MaxIdle: 2})
-	t.Cleanup(p.Close)
-	for range 5 {
-		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok") }))
-		server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
-			switch state {
-			case http.StateNew:
-				open.Add(1)
-			case http.StateClosed, http.StateHijacked:
-				open.Add(-1)
-			}
-		}
-		server.Start()
-		t.Cleanup(server.Close)
-		c := at(t, server, "/")
-		c.Pool = p
-		prober, err := probe.NewHTTP(c)
-		require.NoError(t, err)
-		for range 2 {
-			_, err := ask(t, prober, long)
-			require.NoError(t, err)
-		}
-	}
-	assert.Eventually(t, func() bool { return open.Load() == 2 }, long, time.Millisecond, "open connections")
-	p.Close()
-	assert.Eventually(t, func() bool { return open.Load() == 0 }, long, time.Millisecond, "open connections after Close")
-}
-
-// The certificate of a test server that asks for one back is never answered: probes have no identity.
-func TestHTTPHasNoCertificate(t *testing.T) {
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	server.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}
-	server.Config.ErrorLog = nil
-	server.StartTLS()
-	t.Cleanup(server.Close)
-	got := askHTTP(t, at(t, server, "/"), long)
-	assert.Equal(t, probe.Failure, got.Outcome)
-	assert.Contains(t, got.Output, "certificate required")
 }

@@ -19,6 +19,10 @@ const (
 	// one after it.
 	keptIdle = 30 * time.Second
 
+	// strayIdle ends a connection of HTTP/2 whose handshake took longer than its probe: net/http keeps it, although it
+	// is told to keep none, and uses it for nothing.
+	strayIdle = time.Second
+
 	// handshakeLimit holds even where a probe has more time, as for the kubelet.
 	handshakeLimit = 10 * time.Second
 
@@ -48,6 +52,7 @@ type Pool struct {
 func NewPool(o PoolOptions) *Pool {
 	fresh := newTransport()
 	fresh.DisableKeepAlives = true
+	fresh.IdleConnTimeout = strayIdle
 	fresh.Protocols.SetHTTP2(!o.DisableHTTP2)
 
 	kept := newTransport()

@@ -3,7 +3,10 @@
 
 package probe
 
-import "sync"
+import (
+	"io"
+	"sync"
+)
 
 // inbox holds what callers ask of Run's loop. Asking never waits.
 type inbox struct {
@@ -13,11 +16,55 @@ type inbox struct {
 	pending requests
 }
 
-// requests are what has been asked for since the loop last looked.
+// requests are what has been asked for since the loop last looked: all that is to be probed, if synced, then pods one
+// by one, then triggers.
 type requests struct {
 	synced   bool // targets replace those before
 	targets  []Target
+	pods     map[string][]Target // by UID, in place of what was said of them before
 	triggers map[Key]struct{}
+	// dropped are probers that were handed over and then taken back before the loop has seen them.
+	dropped map[io.Closer]struct{}
+}
+
+// sync replaces all that has been said.
+func (r *requests) sync(targets []Target) {
+	r.drop(r.targets)
+	for _, of := range r.pods {
+		r.drop(of)
+	}
+	r.synced, r.targets, r.pods = true, targets, nil
+}
+
+// syncPod replaces what has been said of a pod.
+func (r *requests) syncPod(uid string, targets []Target) {
+	r.drop(r.pods[uid])
+	if r.pods == nil {
+		r.pods = make(map[string][]Target)
+	}
+	r.pods[uid] = targets
+}
+
+// drop remembers the probers of targets that nobody wants any more.
+func (r *requests) drop(targets []Target) {
+	for i := range targets {
+		c := closerOf(targets[i].Prober)
+		if c == nil {
+			continue
+		}
+		if r.dropped == nil {
+			r.dropped = make(map[io.Closer]struct{})
+		}
+		r.dropped[c] = struct{}{}
+	}
+}
+
+// trigger asks for a probe now.
+func (r *requests) trigger(k Key) {
+	if r.triggers == nil {
+		r.triggers = make(map[Key]struct{})
+	}
+	r.triggers[k] = struct{}{}
 }
 
 func (b *inbox) ask(f func(*requests)) {

@@ -7,6 +7,7 @@ import (
 	"container/list"
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 )
@@ -35,31 +36,51 @@ type entry struct {
 // loop is the state of Run. Only Run's goroutine touches it.
 type loop struct {
 	*Set
-	wg       *sync.WaitGroup
+	wg       sync.WaitGroup // of the calls of probers
 	answers  chan answer
-	store    *store
+	closers  *closers
 	start    time.Time
 	round    uint64 // of the last sync
 	entries  map[Key]*entry
+	pods     map[string][]*entry // the same, by UID
 	schedule schedule
 	queue    list.List // of *entry: due, in that order
 	status   Status
 }
 
-func newLoop(s *Set, wg *sync.WaitGroup) *loop {
+func newLoop(s *Set) *loop {
 	l := &loop{
 		Set:     s,
-		wg:      wg,
 		answers: make(chan answer),
+		closers: newClosers(s.opts.Logger),
 		start:   time.Now(),
 		entries: make(map[Key]*entry),
+		pods:    make(map[string][]*entry),
 	}
-	l.store = openStore(s.opts.Store, l.storeFailed)
+	l.store.begin(l.storeFailed)
 	return l
 }
 
-// close ends the use of the store.
-func (l *loop) close() { l.store.close() }
+// forgetUnclaimed forgets what an earlier agent has found of containers that nobody has mentioned since.
+func (l *loop) forgetUnclaimed() {
+	for _, k := range l.store.forgetUnclaimed() {
+		if e := l.entries[k]; e == nil || !e.state.said {
+			l.board.remove(k)
+		}
+	}
+}
+
+// close waits for the calls of probers, and lets go of all that is open.
+func (l *loop) close() {
+	l.wg.Wait()
+	l.store.close()
+	r := l.inbox.take() // what came too late
+	r.sync(nil)
+	for c := range r.dropped {
+		l.closers.hold(c)
+	}
+	l.closers.closeAll()
+}
 
 func (l *loop) storeFailed(err error) {
 	l.opts.Logger.Error("probe store failed", slog.Any("err", err))
@@ -71,9 +92,7 @@ func (l *loop) storeFailed(err error) {
 // step does what is to be done now and returns the time until the next step.
 func (l *loop) step(ctx context.Context) time.Duration {
 	r := l.inbox.take()
-	if r.synced {
-		l.sync(r.targets)
-	}
+	l.sync(r)
 	now := time.Now()
 	for k := range r.triggers {
 		if e := l.entries[k]; e != nil && e.waiting == nil {
@@ -91,6 +110,7 @@ func (l *loop) step(ctx context.Context) time.Duration {
 		e.since, e.waiting = now, l.queue.PushBack(e)
 	}
 	l.launchWaiting(ctx, now)
+	l.closers.closeIdle()
 	l.store.flush()
 	l.status.Probes, l.status.Waiting = len(l.entries), l.queue.Len()
 	l.board.setStatus(l.status)
@@ -101,7 +121,25 @@ func (l *loop) step(ctx context.Context) time.Duration {
 }
 
 // sync makes the entries those that are wanted.
-func (l *loop) sync(targets []Target) {
+func (l *loop) sync(r requests) {
+	if r.synced {
+		l.want(r.targets)
+		for uid := range l.pods {
+			l.sweep(uid)
+		}
+	}
+	for uid, targets := range r.pods {
+		l.want(targets)
+		l.sweep(uid)
+	}
+	for c := range r.dropped {
+		l.closers.hold(c)
+		l.closers.release(c)
+	}
+}
+
+// want begins a round: it makes entries of targets, or takes in what is new of them.
+func (l *loop) want(targets []Target) {
 	l.round++
 	now := time.Now()
 	for _, t := range targets {
@@ -109,8 +147,13 @@ func (l *loop) sync(targets []Target) {
 		if e == nil {
 			e = &entry{state: NewState(l.firstProbe(t, now)), index: -1}
 			l.entries[t.Key] = e
+			l.pods[t.PodUID] = append(l.pods[t.PodUID], e)
 		}
 		e.round = l.round
+		if old, c := closerOf(e.state.target.Prober), closerOf(t.Prober); c != old {
+			l.closers.hold(c)
+			l.closers.release(old)
+		}
 		past := Past{AgentStart: l.start, Known: l.store.known(t.Key, t.ContainerID)}
 		l.change(e, e.state.Observe(t, past, now))
 		if f := e.flight; f != nil && (!e.state.open || f.containerID != t.ContainerID) {
@@ -118,31 +161,42 @@ func (l *loop) sync(targets []Target) {
 		}
 		l.reschedule(e)
 	}
-	if len(l.entries) == len(targets) {
-		return
-	}
-	for k, e := range l.entries {
-		if e.round != l.round {
-			l.remove(k, e)
+}
+
+// sweep removes the entries of a pod that the present round does not want.
+func (l *loop) sweep(uid string) {
+	before := l.pods[uid]
+	wanted := slices.DeleteFunc(before, func(e *entry) bool {
+		if e.round == l.round {
+			return false
 		}
+		l.remove(e)
+		return true
+	})
+	if len(wanted) == 0 {
+		delete(l.pods, uid)
+	} else if len(wanted) < len(before) {
+		l.pods[uid] = wanted
 	}
 }
 
 // firstProbe returns when a new target may be asked. After the start of the agent there are many of them, and their
 // probes are spread over their period. Source: worker.run in pkg/kubelet/prober/worker.go.
 func (l *loop) firstProbe(t Target, now time.Time) time.Time {
-	if period := t.Spec.withDefaults().Period; now.Sub(l.start) < period {
+	if period := t.Spec.Period; now.Sub(l.start) < period {
 		return now.Add(time.Duration(l.opts.Rand() * float64(period)))
 	}
 	return now
 }
 
-func (l *loop) remove(k Key, e *entry) {
+func (l *loop) remove(e *entry) {
+	k := e.state.target.Key
 	if e.flight != nil {
 		l.abandon(e)
 	}
 	e.state.open = false
 	l.reschedule(e)
+	l.closers.release(closerOf(e.state.target.Prober))
 	delete(l.entries, k)
 	l.store.remove(k)
 	l.board.remove(k)

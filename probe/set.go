@@ -8,8 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
-	"sync"
 	"time"
 )
 
@@ -32,11 +32,13 @@ type Options struct {
 // and after Run.
 type Set struct {
 	opts  Options
+	store *store
 	inbox inbox
 	board board
 }
 
-// NewSet returns a Set with nothing to probe. Nothing happens until Run.
+// NewSet returns a Set with nothing to probe. It reads the store, so that [Set.Result] knows from the start what an
+// earlier agent had found; nothing else happens until Run.
 func NewSet(o Options) *Set {
 	if o.Parallel <= 0 {
 		o.Parallel = 256
@@ -47,10 +49,12 @@ func NewSet(o Options) *Set {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	store := readStore(o.Store)
 	return &Set{
 		opts:  o,
+		store: store,
 		inbox: inbox{wake: make(chan struct{}, 1)},
-		board: board{values: make(map[Key]Value)},
+		board: board{values: maps.Clone(store.records)},
 	}
 }
 
@@ -58,11 +62,37 @@ func NewSet(o Options) *Set {
 // before anything has been probed. The error joins those of targets that make no sense, or that come twice; they are
 // left out, as if they had not been there, and the others take effect.
 func (s *Set) Sync(targets []Target) error {
+	good, err := accept(targets, nil)
+	s.inbox.ask(func(r *requests) { r.sync(good) })
+	return err
+}
+
+// SyncPod says all that is to be probed of one pod, in place of what [Set.Sync] or SyncPod said of it before, and how
+// its containers are now. No targets: the pod is forgotten. Other pods are left as they are, and cost nothing. The
+// error is as that of Sync; a target of another pod is refused.
+func (s *Set) SyncPod(podUID string, targets []Target) error {
+	good, err := accept(targets, func(t *Target) error {
+		if t.PodUID != podUID {
+			return fmt.Errorf("%s: field PodUID: %q is not %q, the pod that is synced", t.Key, t.PodUID, podUID)
+		}
+		return nil
+	})
+	s.inbox.ask(func(r *requests) { r.syncPod(podUID, good) })
+	return err
+}
+
+// accept returns the targets that make sense and that check, if there is one, lets pass. The error joins those of the
+// others.
+func accept(targets []Target, check func(*Target) error) ([]Target, error) {
 	var errs []error
 	seen := make(map[Key]struct{}, len(targets))
 	good := make([]Target, 0, len(targets))
-	for _, t := range targets {
+	for i := range targets {
+		t := &targets[i]
 		err := t.Validate()
+		if err == nil && check != nil {
+			err = check(t)
+		}
 		if _, twice := seen[t.Key]; err == nil && twice {
 			err = fmt.Errorf("%s: comes twice", t.Key)
 		}
@@ -71,21 +101,15 @@ func (s *Set) Sync(targets []Target) error {
 			continue
 		}
 		seen[t.Key] = struct{}{}
-		good = append(good, t)
+		good = append(good, *t)
 	}
-	s.inbox.ask(func(r *requests) { r.synced, r.targets = true, good })
-	return errors.Join(errs...)
+	return good, errors.Join(errs...)
 }
 
 // Trigger asks for a probe now instead of after the rest of the period, and returns at once. It means nothing for a
 // container that is not to be asked at the moment.
 func (s *Set) Trigger(k Key) {
-	s.inbox.ask(func(r *requests) {
-		if r.triggers == nil {
-			r.triggers = make(map[Key]struct{})
-		}
-		r.triggers[k] = struct{}{}
-	})
+	s.inbox.ask(func(r *requests) { r.trigger(k) })
 }
 
 // Result returns what the container of a probe has been found to be, and whether anything is known. The value names
@@ -98,14 +122,12 @@ func (s *Set) Results() map[Key]Value { return s.board.all() }
 // Status returns how the set does.
 func (s *Set) Status() Status { return s.board.status() }
 
-// Run probes until ctx ends, then returns nil as soon as every prober has returned. It is called once.
+// Run probes until ctx ends, then returns nil as soon as every prober has returned and is closed. It is called once.
 func (s *Set) Run(ctx context.Context) error {
-	var wg sync.WaitGroup
-	defer wg.Wait()
+	l := newLoop(s)
+	defer l.close()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	l := newLoop(s, &wg)
-	defer l.close()
 	forget := time.NewTimer(forgetAfter)
 	defer forget.Stop()
 	timer := time.NewTimer(0)
@@ -117,7 +139,7 @@ func (s *Set) Run(ctx context.Context) error {
 		case <-timer.C:
 		case <-s.inbox.wake:
 		case <-forget.C:
-			l.store.forgetUnclaimed()
+			l.forgetUnclaimed()
 		case a := <-l.answers:
 			l.answered(ctx, a)
 		}

@@ -57,6 +57,7 @@ func ExampleState() {
 		StartedAt:   start,
 		Running:     true,
 		Started:     true,
+		Spec:        probe.Spec{Period: 10 * time.Second},
 	}, probe.Past{AgentStart: start}, start)
 	for due := state.Due(); !due.IsZero(); due = state.Due() {
 		state = state.Begin(due).Answer(probe.Failure)

@@ -18,7 +18,7 @@ import (
 	"github.com/seed81659283/nodeagent/probe"
 )
 
-// diary is a set at work, with what its hooks were told since the start.
+// diary is a set, with what its hooks were told since the start.
 type diary struct {
 	set   *probe.Set
 	start time.Time
@@ -30,6 +30,13 @@ type diary struct {
 
 // run starts a set in a bubble. Its first probes are not spread.
 func run(t *testing.T, o probe.Options) *diary {
+	d := rest(o)
+	d.run(t)
+	return d
+}
+
+// rest returns a set that does not run yet.
+func rest(o probe.Options) *diary {
 	d := &diary{start: time.Now()}
 	if o.Rand == nil {
 		o.Rand = func() float64 { return 0 }
@@ -48,12 +55,15 @@ func run(t *testing.T, o probe.Options) *diary {
 		StoreFailed: func(err error) { d.note("store failed: %v", err) },
 	}
 	d.set = probe.NewSet(o)
+	return d
+}
+
+func (d *diary) run(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() { assert.NoError(t, d.set.Run(ctx)) })
 	d.stop = func() { cancel(); wg.Wait() }
 	t.Cleanup(d.stop)
-	return d
 }
 
 func (d *diary) note(format string, args ...any) {
@@ -78,7 +88,7 @@ func running(name string, p probe.Func) probe.Target {
 	return probe.Target{
 		Key:         probe.Key{PodUID: "u1", Container: name, Kind: probe.Readiness},
 		ContainerID: name + "1", StartedAt: time.Now(), Running: true, Started: true,
-		Prober: p,
+		Spec: probe.Spec{Period: 10 * time.Second}, Prober: p,
 	}
 }
 
@@ -147,8 +157,9 @@ func TestSyncRefusesBadTargets(t *testing.T) {
 		}
 		good := running("good", yes)
 		err := d.set.Sync([]probe.Target{
+			bad(func(b *probe.Target) { b.Spec.Period = 0 }),
 			bad(func(b *probe.Target) { b.Spec.Period = -time.Second }),
-			bad(func(b *probe.Target) { b.Spec.Period = time.Nanosecond }),
+			bad(func(b *probe.Target) { b.Spec.Period = probe.MinPeriod - 1 }),
 			bad(func(b *probe.Target) { b.Spec.Timeout = -time.Second }),
 			bad(func(b *probe.Target) { b.Spec.InitialDelay = -time.Second }),
 			bad(func(b *probe.Target) { b.Spec.SuccessThreshold = -1 }),
@@ -159,16 +170,17 @@ func TestSyncRefusesBadTargets(t *testing.T) {
 			bad(func(b *probe.Target) { b.Kind = 7 }),
 			good, good,
 		})
-		assert.EqualError(t, err, `Readiness probe of container "bad" of pod "u1": period -1s is negative
-Readiness probe of container "bad" of pod "u1": period 1ns is less than 10ms
-Readiness probe of container "bad" of pod "u1": timeout -1s is negative
-Readiness probe of container "bad" of pod "u1": initial delay -1s is negative
-Readiness probe of container "bad" of pod "u1": success threshold -1 is negative
-Readiness probe of container "bad" of pod "u1": failure threshold -2 is negative
-Readiness probe of container "bad" of pod "u1": prober is nil
-Readiness probe of container "bad" of pod "": pod UID is empty
-Readiness probe of container "" of pod "u1": container name is empty
-Kind(7) probe of container "bad" of pod "u1": kind 7 is none
+		assert.EqualError(t, err, `Readiness probe of container "bad" of pod "u1": field Period: 0s is less than 10ms
+Readiness probe of container "bad" of pod "u1": field Period: -1s is less than 10ms
+Readiness probe of container "bad" of pod "u1": field Period: 9.999999ms is less than 10ms
+Readiness probe of container "bad" of pod "u1": field Timeout: -1s is negative
+Readiness probe of container "bad" of pod "u1": field InitialDelay: -1s is negative
+Readiness probe of container "bad" of pod "u1": field SuccessThreshold: -1 is negative
+Readiness probe of container "bad" of pod "u1": field FailureThreshold: -2 is negative
+Readiness probe of container "bad" of pod "u1": field Prober: is nil
+Readiness probe of container "bad" of pod "": field PodUID: is empty
+Readiness probe of container "" of pod "u1": field Container: is empty
+Kind(7) probe of container "bad" of pod "u1": field Kind: 7 is none of Startup, Readiness and Liveness
 Readiness probe of container "good" of pod "u1": comes twice`)
 		assert.Len(t, d.told(time.Second), 3, "the good one is probed once")
 	})

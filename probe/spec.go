@@ -11,10 +11,11 @@ import (
 // MinPeriod is the shortest period of a probe.
 const MinPeriod = 10 * time.Millisecond
 
-// Spec says when to ask and how to count. The zero value of each field is the default of the Kubernetes API.
+// Spec says when to ask and how to count. Period is required; zero of any other field is the default of the Kubernetes
+// API.
 type Spec struct {
 	InitialDelay     time.Duration // from the start of the container to its first probe; zero: none
-	Period           time.Duration // from probe to probe; zero means 10 s, and less than a second is fine
+	Period           time.Duration // from probe to probe, at least [MinPeriod]
 	Timeout          time.Duration // of each attempt; zero means 1 s
 	SuccessThreshold int           // successes in a row that make a success; zero means 1
 	FailureThreshold int           // failures in a row that make a failure; zero means 3
@@ -24,26 +25,22 @@ type Spec struct {
 func (s Spec) Validate() error {
 	switch {
 	case s.InitialDelay < 0:
-		return fmt.Errorf("initial delay %v is negative", s.InitialDelay)
-	case s.Period < 0:
-		return fmt.Errorf("period %v is negative", s.Period)
+		return fmt.Errorf("field InitialDelay: %v is negative", s.InitialDelay)
+	case s.Period < MinPeriod:
+		return fmt.Errorf("field Period: %v is less than %v", s.Period, MinPeriod)
 	case s.Timeout < 0:
-		return fmt.Errorf("timeout %v is negative", s.Timeout)
-	case s.Period != 0 && s.Period < MinPeriod:
-		return fmt.Errorf("period %v is less than %v", s.Period, MinPeriod)
+		return fmt.Errorf("field Timeout: %v is negative", s.Timeout)
 	case s.SuccessThreshold < 0:
-		return fmt.Errorf("success threshold %d is negative", s.SuccessThreshold)
+		return fmt.Errorf("field SuccessThreshold: %d is negative", s.SuccessThreshold)
 	case s.FailureThreshold < 0:
-		return fmt.Errorf("failure threshold %d is negative", s.FailureThreshold)
+		return fmt.Errorf("field FailureThreshold: %d is negative", s.FailureThreshold)
 	}
 	return nil
 }
 
-// withDefaults fills in what is zero.
+// withDefaults fills in what is zero. A state can be given a period that Validate refuses, and divides by it.
 func (s Spec) withDefaults() Spec {
-	if s.Period == 0 {
-		s.Period = 10 * time.Second
-	}
+	s.Period = max(s.Period, MinPeriod)
 	if s.Timeout == 0 {
 		s.Timeout = time.Second
 	}

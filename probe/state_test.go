@@ -93,6 +93,7 @@ func play(t *testing.T, script string) string {
 
 func (s *scene) setProbe(kind string, args []string) {
 	s.target = probe.Target{Key: probe.Key{PodUID: "u1", Container: "web"}, Prober: probe.Func(nil)}
+	s.target.Spec.Period = 10 * time.Second
 	for s.target.Kind.String() != kind {
 		s.target.Kind++
 		require.LessOrEqual(s.t, s.target.Kind, probe.Liveness)

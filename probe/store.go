@@ -9,7 +9,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
+	"slices"
 	"time"
 )
 
@@ -33,7 +35,8 @@ const (
 // A store without a path keeps nothing. All errors go to complain; after one, the file is written anew a minute later.
 type store struct {
 	path      string
-	complain  func(error)
+	complain  func(error) // nil until the store is begun
+	failed    error       // why it could not be read in full
 	records   map[Key]Value
 	unclaimed map[Key]struct{} // records of an earlier agent that this one has not needed so far
 	file      *os.File         // nil after an error
@@ -42,20 +45,28 @@ type store struct {
 	pending   []byte           // lines to append
 }
 
-// openStore reads the file of a store, which may be missing, and writes it anew.
-func openStore(path string, complain func(error)) *store {
-	s := &store{path: path, complain: complain, records: make(map[Key]Value), unclaimed: make(map[Key]struct{})}
+// readStore reads the file of a store, which may be missing.
+func readStore(path string) *store {
+	s := &store{path: path, records: make(map[Key]Value), unclaimed: make(map[Key]struct{})}
 	if path == "" {
 		return s
 	}
 	if err := s.load(); err != nil {
-		complain(fmt.Errorf("read probe store: %w", err))
+		s.failed = fmt.Errorf("read probe store: %w", err)
 	}
 	for k := range s.records {
 		s.unclaimed[k] = struct{}{}
 	}
-	s.flush()
 	return s
+}
+
+// begin writes the file anew. From here on errors are told, also that of the reading.
+func (s *store) begin(complain func(error)) {
+	s.complain = complain
+	if s.failed != nil {
+		complain(s.failed)
+	}
+	s.flush()
 }
 
 // load reads the file and skips what is damaged.
@@ -126,11 +137,13 @@ func (s *store) remove(k Key) {
 	}
 }
 
-// forgetUnclaimed forgets what this agent has not needed.
-func (s *store) forgetUnclaimed() {
-	for k := range s.unclaimed {
+// forgetUnclaimed forgets what this agent has not needed, and returns it.
+func (s *store) forgetUnclaimed() (forgotten []Key) {
+	forgotten = slices.Collect(maps.Keys(s.unclaimed))
+	for _, k := range forgotten {
 		s.remove(k)
 	}
+	return forgotten
 }
 
 func (s *store) write(r record) {

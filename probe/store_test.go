@@ -206,3 +206,26 @@ func TestStoreThatCannotBeWritten(t *testing.T) {
 		assert.Equal(t, 1, count(t, path))
 	})
 }
+
+// What an earlier agent has found is known before anything runs, so that nobody is told anything else meanwhile. An hour
+// later what nobody has asked about is forgotten.
+func TestStoreIsKnownFromTheStart(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "probes")
+	synctest.Test(t, func(t *testing.T) {
+		target := running("a", yes)
+		target.Spec.Period = 200 * time.Millisecond
+		life(t, path, target)
+		want := probe.Value{ContainerID: target.ContainerID, Outcome: probe.Success}
+		d := rest(probe.Options{Store: path})
+		v, ok := d.set.Result(target.Key)
+		require.True(t, ok)
+		require.Equal(t, want, v)
+
+		d = run(t, probe.Options{Store: path})
+		time.Sleep(59 * time.Minute)
+		require.Equal(t, map[probe.Key]probe.Value{target.Key: want}, d.set.Results())
+		time.Sleep(2 * time.Minute)
+		require.Empty(t, d.set.Results())
+		d.stop()
+	})
+}

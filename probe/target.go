@@ -18,7 +18,10 @@ type Target struct {
 	Started     bool      // its startup probe has succeeded, or it runs and has none
 	Terminating bool      // its pod is being deleted: only readiness matters any more
 	Spec        Spec
-	Prober      Prober
+	// Prober asks. A set owns the probers of the targets that it accepts: one that is an [io.Closer], and comparable as
+	// pointers are, it closes once, when no target has it any more or Run ends, and never during a call. Targets may
+	// share a prober, and the same value in the next Sync is the same prober. One that was dropped must not come back.
+	Prober Prober
 }
 
 // Validate returns an error that names the probe and the field which makes no sense.
@@ -32,13 +35,13 @@ func (t Target) Validate() error {
 func (t Target) validate() error {
 	switch {
 	case t.PodUID == "":
-		return errors.New("pod UID is empty")
+		return errors.New("field PodUID: is empty")
 	case t.Container == "":
-		return errors.New("container name is empty")
+		return errors.New("field Container: is empty")
 	case t.Kind > Liveness:
-		return fmt.Errorf("kind %d is none", t.Kind)
+		return fmt.Errorf("field Kind: %d is none of Startup, Readiness and Liveness", t.Kind)
 	case t.Prober == nil:
-		return errors.New("prober is nil")
+		return errors.New("field Prober: is nil")
 	}
 	return t.Spec.Validate()
 }

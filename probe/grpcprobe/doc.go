@@ -16,8 +16,9 @@
 //
 // New opens nothing. The first probe connects, and the connection is kept for the next one as long as it answers, so a
 // probe costs the container a call and no handshake. A connection without a probe for 90 seconds is closed, and so
-// is any on which a call failed. [Prober.Close] closes it at once; a Prober that is merely dropped holds nothing after
-// these 90 seconds. An open connection takes some 40 KiB of the agent's memory and five goroutines of gRPC.
+// is any on which a call failed. [Prober.Close] closes it at once, as a probe.Set does when it drops one; a Prober that
+// is merely forgotten holds nothing after these 90 seconds. An open connection takes some 40 KiB of the agent's memory
+// and five goroutines of gRPC.
 //
 // # Differs from the kubelet
 //

@@ -1,0 +1,297 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package probe_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/probe"
+)
+
+// door is a prober that is open until it is closed. It says so when that happens in the middle of a call.
+type door struct {
+	probe.Func
+	err   error         // of Close
+	takes time.Duration // to close
+
+	calls, closed, slammed atomic.Int32
+}
+
+func (d *door) Probe(ctx context.Context) (probe.Result, error) {
+	d.calls.Add(1)
+	defer d.calls.Add(-1)
+	return d.Func(ctx)
+}
+
+func (d *door) Close() error {
+	d.slammed.Add(min(d.calls.Load(), 1))
+	d.closed.Add(1)
+	time.Sleep(d.takes)
+	return d.err
+}
+
+// at returns a readiness probe of a container that is asked at this door.
+func (d *door) at(name string) probe.Target {
+	target := running(name, nil)
+	target.Prober = d
+	return target
+}
+
+// A prober is closed when its target has another one, is gone, or the set has ended, and not twice.
+func TestDroppedProbersAreClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := run(t, probe.Options{})
+		replaced, removed, stays, swept := &door{Func: yes}, &door{Func: yes}, &door{Func: yes}, &door{Func: yes}
+		closed := func() string {
+			return fmt.Sprint(replaced.closed.Load(), removed.closed.Load(), stays.closed.Load(), swept.closed.Load())
+		}
+		require.NoError(t, d.set.Sync([]probe.Target{replaced.at("a"), removed.at("b"), stays.at("c"), swept.at("d")}))
+		require.NoError(t, d.set.Sync([]probe.Target{replaced.at("a"), removed.at("b"), stays.at("c"), swept.at("d")}))
+		d.told(time.Second)
+		next := stays.at("c")
+		next.ContainerID, next.Spec.Timeout = "c2", time.Minute
+		require.NoError(t, d.set.Sync([]probe.Target{running("a", yes), removed.at("b"), next, swept.at("d")}))
+		d.told(time.Second)
+		assert.Equal(t, "1 0 0 0", closed(), "by another one")
+		require.NoError(t, d.set.SyncPod("u1", []probe.Target{running("a", yes), next, swept.at("d")}))
+		d.told(time.Second)
+		assert.Equal(t, "1 1 0 0", closed(), "with its probe")
+		swept2 := swept.at("d")
+		swept2.Spec.Period = 0
+		require.Error(t, d.set.Sync([]probe.Target{swept2, next}))
+		d.told(time.Second)
+		assert.Equal(t, "1 1 0 1", closed(), "with a target that makes no sense any more")
+		d.stop()
+		assert.Equal(t, "1 1 1 1", closed(), "when Run ends")
+	})
+}
+
+// A call of a prober ends before the prober is closed, however late it returns.
+func TestProbersAreNotClosedInFlight(t *testing.T) {
+	for name, test := range map[string]struct {
+		takes time.Duration
+		after func(*diary) error
+	}{
+		"replaced":          {after: func(d *diary) error { return d.set.Sync([]probe.Target{running("a", yes)}) }},
+		"removed":           {after: func(d *diary) error { return d.set.SyncPod("u1", nil) }},
+		"removed when hung": {takes: time.Hour, after: func(d *diary) error { return d.set.Sync(nil) }},
+		"ended":             {after: func(d *diary) error { go d.stop(); return nil }},
+		"ended when hung":   {takes: time.Hour, after: func(d *diary) error { go d.stop(); return nil }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := run(t, probe.Options{})
+				slow := &door{Func: func(context.Context) (probe.Result, error) {
+					time.Sleep(max(test.takes, 500*time.Millisecond)) // and does not look at its context
+					return probe.Result{Outcome: probe.Success}, nil
+				}}
+				require.NoError(t, d.set.Sync([]probe.Target{slow.at("a")}))
+				d.told(max(test.takes, 500*time.Millisecond) - 100*time.Millisecond)
+				require.NoError(t, test.after(d))
+				d.told(99 * time.Millisecond)
+				assert.Zero(t, slow.closed.Load())
+				d.told(time.Millisecond)
+				assert.EqualValues(t, 1, slow.closed.Load())
+				assert.Zero(t, slow.slammed.Load())
+			})
+		})
+	}
+}
+
+// One that errors is called three times. It is the same one each time, and open, also if it is replaced meanwhile.
+func TestAttemptsAreOfOneProber(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := run(t, probe.Options{})
+		flaky := &door{Func: after(300*time.Millisecond, probe.Result{}, errors.New("no route"))}
+		require.NoError(t, d.set.Sync([]probe.Target{flaky.at("a")}))
+		d.told(400 * time.Millisecond)
+		require.NoError(t, d.set.Sync([]probe.Target{running("a", yes)}))
+		assert.Equal(t, []string{`900ms a error "no route" after 900ms`, "10s a Readiness a1 success", "10s a probed success after 0s"},
+			d.told(10*time.Second))
+		assert.EqualValues(t, 1, flaky.closed.Load())
+		assert.Zero(t, flaky.slammed.Load())
+	})
+}
+
+// Targets may share a prober: the last one that has it decides.
+func TestSharedProberIsClosedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := run(t, probe.Options{})
+		shared := &door{Func: yes}
+		require.NoError(t, d.set.Sync([]probe.Target{shared.at("a"), shared.at("b"), shared.at("c")}))
+		d.told(0)
+		require.NoError(t, d.set.Sync([]probe.Target{running("a", yes), shared.at("c")}))
+		d.told(0)
+		assert.Zero(t, shared.closed.Load())
+		require.NoError(t, d.set.Sync([]probe.Target{running("a", yes)}))
+		d.told(0)
+		assert.EqualValues(t, 1, shared.closed.Load())
+	})
+}
+
+// A prober may go from one target to another, whichever comes first.
+func TestProberThatMovesStaysOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		moving := &door{Func: yes}
+		for _, order := range [][]probe.Target{
+			{moving.at("a"), running("b", yes)}, {running("b", yes), moving.at("a")}, {running("b", yes), moving.at("c")},
+		} {
+			d := run(t, probe.Options{})
+			require.NoError(t, d.set.Sync([]probe.Target{moving.at("b"), running("c", yes)}))
+			d.told(time.Second)
+			require.NoError(t, d.set.Sync(order))
+			d.told(time.Second)
+			assert.Zero(t, moving.closed.Load())
+			d.stop()
+			assert.EqualValues(t, 1, moving.closed.Swap(0))
+		}
+	})
+}
+
+// box is a prober that can be closed, but, with a function in it, not be compared.
+type box struct{ probe.Prober }
+
+func (box) Close() error { panic("closed") }
+
+func TestUncomparableProbersAreNotClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := run(t, probe.Options{})
+		for range 2 {
+			a := running("a", nil)
+			a.Prober = box{probe.Func(yes)}
+			require.NoError(t, d.set.Sync([]probe.Target{a}))
+			d.told(time.Second)
+		}
+		require.NoError(t, d.set.Sync(nil))
+		d.told(time.Second)
+		d.stop()
+	})
+}
+
+// A prober that was handed over is closed even if it was taken back before the set has looked, unless it came again.
+func TestProbersThatWereNeverUsed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := rest(probe.Options{})
+		zeroth, first, second, third := &door{Func: yes}, &door{Func: yes}, &door{Func: yes}, &door{Func: yes}
+		require.NoError(t, d.set.SyncPod("u1", []probe.Target{zeroth.at("a")}))
+		require.NoError(t, d.set.Sync([]probe.Target{first.at("a"), third.at("b")}))
+		require.NoError(t, d.set.Sync([]probe.Target{third.at("b")}))
+		require.NoError(t, d.set.SyncPod("u1", []probe.Target{second.at("a")}))
+		require.NoError(t, d.set.SyncPod("u1", []probe.Target{third.at("a")}))
+		d.run(t)
+		d.told(time.Second)
+		closed := func() string {
+			return fmt.Sprint(zeroth.closed.Load(), first.closed.Load(), second.closed.Load(), third.closed.Load())
+		}
+		assert.Equal(t, "1 1 1 0", closed())
+		d.stop()
+		assert.Equal(t, "1 1 1 1", closed())
+	})
+}
+
+// Run may end before it has looked at what was asked for.
+func TestProbersThatCameTooLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		for range 20 { // as it may as well look once
+			set, late := probe.NewSet(probe.Options{}), &door{Func: yes}
+			require.NoError(t, set.Sync([]probe.Target{late.at("a")}))
+			require.NoError(t, set.SyncPod("u1", []probe.Target{late.at("b")}))
+			require.NoError(t, set.Run(ctx))
+			assert.EqualValues(t, 1, late.closed.Load())
+		}
+	})
+}
+
+// Closing may take its time: nobody waits for it but Run.
+func TestClosingDelaysNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		d := run(t, probe.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		slow := &door{Func: yes, takes: time.Minute, err: errors.New("peer is gone")}
+		require.NoError(t, d.set.Sync([]probe.Target{slow.at("a"), running("b", yes)}))
+		d.told(time.Second)
+		require.NoError(t, d.set.Sync([]probe.Target{running("b", yes)}))
+		assert.Equal(t, []string{"1s a Readiness removed", "10s b probed success after 0s", "20s b probed success after 0s"},
+			d.told(20*time.Second))
+		d.stop()
+		assert.Equal(t, time.Minute+time.Second, time.Since(d.start))
+		assert.Contains(t, log.String(), `msg="close prober" err="peer is gone"`)
+	})
+}
+
+// Many may go at once, as when a network is gone: they are closed a few at a time.
+func TestClosingIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := run(t, probe.Options{})
+		var targets []probe.Target
+		for i := range 150 {
+			targets = append(targets, (&door{Func: yes, takes: time.Second}).at(fmt.Sprint(i)))
+		}
+		require.NoError(t, d.set.Sync(targets))
+		d.told(0)
+		d.stop()
+		assert.Equal(t, 3*time.Second, time.Since(d.start), "64 in a second")
+	})
+}
+
+// Whatever is asked for, in whatever order, every prober is closed once, when it is wanted no more and nobody calls it.
+func TestEveryDoorIsClosedOnce(t *testing.T) {
+	for seed := range uint64(30) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { everyDoor(t, rand.New(&dice{pcg: rand.NewPCG(seed, 3)})) })
+		})
+	}
+}
+
+func everyDoor(t *testing.T, rnd *rand.Rand) {
+	d := run(t, probe.Options{Parallel: 2})
+	mood := &moody{rnd: rnd}
+	wanted := make(map[string]*door) // by container
+	var all []*door
+	for range 200 {
+		for _, name := range []string{"a", "b", "c", "d"} {
+			switch rnd.IntN(8) {
+			case 0:
+				delete(wanted, name)
+			case 1:
+				wanted[name] = &door{Func: mood.Probe, takes: time.Duration(rnd.IntN(3)) * time.Second}
+				all = append(all, wanted[name])
+			}
+		}
+		var targets []probe.Target
+		for name, door := range wanted {
+			target := door.at(name)
+			target.ContainerID, target.Spec.Period = fmt.Sprint(rnd.IntN(3)), time.Second
+			targets = append(targets, target)
+		}
+		if rnd.IntN(2) == 0 {
+			require.NoError(t, d.set.Sync(targets))
+		} else {
+			require.NoError(t, d.set.SyncPod("u1", targets))
+		}
+		d.told(time.Duration(rnd.IntN(3)) * 500 * time.Millisecond)
+		for _, door := range wanted {
+			require.Zero(t, door.closed.Load())
+		}
+	}
+	d.stop()
+	for _, door := range all {
+		require.EqualValues(t, 1, door.closed.Load())
+		require.Zero(t, door.slammed.Load())
+	}
+}

@@ -1,0 +1,177 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package probe_test
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/probe"
+)
+
+// connections counts the connections that a server accepts.
+func connections(t testing.TB, secure bool, answer http.HandlerFunc) (*httptest.Server, *atomic.Int32) {
+	t.Helper()
+	var n atomic.Int32
+	server := httptest.NewUnstartedServer(answer)
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			n.Add(1)
+		}
+	}
+	server.EnableHTTP2 = secure
+	if secure {
+		server.StartTLS()
+	} else {
+		server.Start()
+	}
+	t.Cleanup(server.Close)
+	return server, &n
+}
+
+func TestHTTPReusesConnections(t *testing.T) {
+	for name, test := range map[string]struct {
+		secure, noPool, fresh bool
+		answer                http.HandlerFunc
+		want                  int32 // connections for the first 4 probes, then for 8 more
+		wantMore              int32
+	}{
+		// The first is fresh, the second opens the one that is kept, and from then on one in four is fresh.
+		"where it can":           {want: 2, wantMore: 2},
+		"not without a pool":     {noPool: true, want: 4, wantMore: 8},
+		"not when told":          {fresh: true, want: 4, wantMore: 8},
+		"not with HTTP/2":        {secure: true, want: 4, wantMore: 8},
+		"not against the server": {answer: func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Connection", "close") }, want: 4, wantMore: 8},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if test.answer == nil {
+				test.answer = func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok") }
+			}
+			server, count := connections(t, test.secure, test.answer)
+			c := at(t, server, "/")
+			c.FreshConnections = test.fresh
+			if !test.noPool {
+				c.Pool = pool(t)
+			}
+			p, err := probe.NewHTTP(c)
+			require.NoError(t, err)
+			for i, n := range []int{4, 8} {
+				before := count.Load()
+				for range n {
+					got, err := ask(t, p, long)
+					require.NoError(t, err)
+					require.Equal(t, probe.Success, got.Outcome, got.Output)
+				}
+				assert.Equal(t, []int32{test.want, test.wantMore}[i], count.Load()-before)
+			}
+		})
+	}
+}
+
+// A connection that the server has closed since must not make a healthy container look sick.
+func TestHTTPAsksAgainWhenAReusedConnectionIsBroken(t *testing.T) {
+	server, _ := connections(t, false, func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Connection") == "close" {
+			io.WriteString(w, "fresh")
+			return
+		}
+		conn, _, _ := w.(http.Hijacker).Hijack()
+		conn.(*net.TCPConn).SetLinger(0)
+		conn.Close()
+	})
+	c := at(t, server, "/")
+	c.Pool = pool(t)
+	p, err := probe.NewHTTP(c)
+	require.NoError(t, err)
+	for range 6 {
+		got, err := ask(t, p, long)
+		require.NoError(t, err)
+		assert.Equal(t, probe.Result{Outcome: probe.Success, Output: "fresh"}, got)
+	}
+}
+
+// A server that answers old connections and accepts no new one is as good as down for everybody else.
+func TestHTTPNoticesAServerThatAcceptsNoMoreConnections(t *testing.T) {
+	server, _ := connections(t, false, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok") })
+	c := at(t, server, "/")
+	c.Pool = pool(t)
+	p, err := probe.NewHTTP(c)
+	require.NoError(t, err)
+	for range 2 { // one of its own, and one that stays open
+		got, err := ask(t, p, long)
+		require.NoError(t, err)
+		require.Equal(t, probe.Success, got.Outcome, got.Output)
+	}
+	require.NoError(t, server.Listener.Close())
+
+	var outcomes []probe.Outcome
+	for range 6 {
+		got, err := ask(t, p, long)
+		require.NoError(t, err)
+		outcomes = append(outcomes, got.Outcome)
+	}
+	assert.Equal(t, []probe.Outcome{probe.Success, probe.Success, probe.Failure, probe.Failure, probe.Failure, probe.Failure}, outcomes)
+}
+
+// A kept connection that hangs costs one probe: the next one opens its own.
+func TestHTTPLeavesAConnectionThatHangs(t *testing.T) {
+	var hang atomic.Bool
+	server, _ := connections(t, false, func(_ http.ResponseWriter, r *http.Request) {
+		if hang.Load() && r.Header.Get("Connection") != "close" {
+			<-r.Context().Done()
+		}
+	})
+	c := at(t, server, "/")
+	c.Pool = pool(t)
+	p, err := probe.NewHTTP(c)
+	require.NoError(t, err)
+	for i, want := range []probe.Outcome{probe.Success, probe.Success, probe.Failure, probe.Success} {
+		hang.Store(i >= 2)
+		timeout := long
+		if want == probe.Failure {
+			timeout = soon
+		}
+		got, err := ask(t, p, timeout)
+		require.NoError(t, err)
+		assert.Equal(t, want, got.Outcome, "probe %d: %s", i, got.Output)
+	}
+}
+
+func TestHTTPConnectionsAreIdleInBoundedNumber(t *testing.T) {
+	var open atomic.Int32
+	p := probe.NewPool(probe.PoolOptions{MaxIdle: 2})
+	t.Cleanup(p.Close)
+	for range 5 {
+		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok") }))
+		server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+			switch state {
+			case http.StateNew:
+				open.Add(1)
+			case http.StateClosed, http.StateHijacked:
+				open.Add(-1)
+			}
+		}
+		server.Start()
+		t.Cleanup(server.Close)
+		c := at(t, server, "/")
+		c.Pool = p
+		prober, err := probe.NewHTTP(c)
+		require.NoError(t, err)
+		for range 2 {
+			_, err := ask(t, prober, long)
+			require.NoError(t, err)
+		}
+	}
+	assert.Eventually(t, func() bool { return open.Load() == 2 }, long, time.Millisecond, "open connections")
+	p.Close()
+	assert.Eventually(t, func() bool { return open.Load() == 0 }, long, time.Millisecond, "open connections after Close")
+}

@@ -1,0 +1,90 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package probe_test
+
+import (
+	"context"
+	"crypto/tls"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/probe"
+)
+
+func TestHTTPSpeaksTLS(t *testing.T) {
+	var protocol, name string
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		protocol, name = r.Proto, r.TLS.ServerName
+	}))
+	server.EnableHTTP2 = true
+	server.StartTLS() // signed by itself
+	t.Cleanup(server.Close)
+
+	c := at(t, server, "/")
+	c.Host, c.Scheme = "localhost", "HTTPS"
+	c.Header = []probe.Header{{"Host", "www.example.com"}}
+	require.Equal(t, probe.Success, askHTTP(t, c, long).Outcome)
+	assert.Equal(t, "HTTP/2.0", protocol, "HTTP/2 is what this server likes best")
+	assert.Equal(t, "localhost", name, "the name in the handshake is that of the URL, not of the header")
+
+	c.Pool = probe.NewPool(probe.PoolOptions{DisableHTTP2: true})
+	t.Cleanup(c.Pool.Close)
+	require.Equal(t, probe.Success, askHTTP(t, c, long).Outcome)
+	assert.Equal(t, "HTTP/1.1", protocol)
+}
+
+func TestHTTPFailsWithoutATLSServer(t *testing.T) {
+	server := serve(t, func(http.ResponseWriter, *http.Request) {})
+	c := at(t, server, "/")
+	c.Scheme = "https"
+	got := askHTTP(t, c, long)
+	assert.Equal(t, probe.Failure, got.Outcome)
+	assert.Contains(t, got.Output, "server gave HTTP response to HTTPS client")
+}
+
+// The certificate of a test server that asks for one back is never answered: probes have no identity.
+func TestHTTPHasNoCertificate(t *testing.T) {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	server.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}
+	server.Config.ErrorLog = nil
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	got := askHTTP(t, at(t, server, "/"), long)
+	assert.Equal(t, probe.Failure, got.Outcome)
+	assert.Contains(t, got.Output, "certificate required")
+}
+
+// A probe may end before its handshake does. The connection that comes too late, and that HTTP/2 would keep, is closed.
+func TestHTTPClosesConnectionsThatComeTooLate(t *testing.T) {
+	var open atomic.Int32
+	shaking, goOn := make(chan struct{}), make(chan struct{})
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	server.Listener = guests{server.Listener, &open}
+	server.EnableHTTP2 = true
+	server.TLS = &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		shaking <- struct{}{}
+		<-goOn
+		return nil, nil
+	}}
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	p, err := probe.NewHTTP(at(t, server, "/"))
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-shaking
+		cancel()
+	}()
+	_, err = p.Probe(ctx)
+	require.ErrorIs(t, err, context.Canceled)
+	close(goOn)
+	require.EqualValues(t, 1, open.Load())
+	require.Eventually(t, func() bool { return open.Load() == 0 }, long, time.Millisecond)
+}

@@ -1,0 +1,127 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package probe_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/probe"
+)
+
+// guests is a listener that counts the connections which are open.
+type guests struct {
+	net.Listener
+	open *atomic.Int32
+}
+
+func (g guests) Accept() (net.Conn, error) {
+	conn, err := g.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	g.open.Add(1)
+	return &guest{Conn: conn, open: g.open}, nil
+}
+
+type guest struct {
+	net.Conn
+	open *atomic.Int32
+	once sync.Once
+}
+
+func (g *guest) Close() error {
+	g.once.Do(func() { g.open.Add(-1) })
+	return g.Conn.Close()
+}
+
+// welcome starts a web server whose connections are counted; one that is slow answers nobody before he leaves.
+func welcome(t *testing.T, open *atomic.Int32, secure, slow bool) *httptest.Server {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if slow {
+			<-r.Context().Done()
+		}
+		io.WriteString(w, "ok")
+	}))
+	server.Listener = guests{server.Listener, open}
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // of handshakes that nobody ends
+	if server.EnableHTTP2 = secure; secure {
+		server.StartTLS()
+	} else {
+		server.Start()
+	}
+	t.Cleanup(server.Close)
+	return server
+}
+
+// everyKind returns probers of each kind for real servers.
+func everyKind(t *testing.T, open *atomic.Int32, pool *probe.Pool) (probers []probe.Prober) {
+	add := func(p probe.Prober, err error) {
+		require.NoError(t, err)
+		probers = append(probers, p)
+	}
+	plain := at(t, welcome(t, open, false, false), "/")
+	add(probe.NewTCP(probe.TCPConfig{Host: plain.Host, Port: plain.Port}))
+	add(probe.NewHTTP(plain))
+	plain.Pool = pool
+	add(probe.NewHTTP(plain))
+	for _, c := range []probe.HTTPConfig{at(t, welcome(t, open, true, false), "/"), at(t, welcome(t, open, false, true), "/")} {
+		c.Pool = pool
+		add(probe.NewHTTP(c))
+	}
+	add(probe.NewExec(probe.ExecFunc(func(ctx context.Context, _ string, _ []string) ([]byte, int, error) {
+		<-ctx.Done()
+		return nil, 0, ctx.Err()
+	}), probe.ExecConfig{ContainerID: "c", Command: []string{"sleep"}}))
+	return probers
+}
+
+// A set that has ended, in the middle of its probes, has left nothing behind: no goroutine and no connection.
+func TestNothingIsLeft(t *testing.T) {
+	var open, answered atomic.Int32
+	pool := probe.NewPool(probe.PoolOptions{})
+	var targets []probe.Target
+	for kind, prober := range everyKind(t, &open, pool) {
+		for i := range 60 {
+			target := running(fmt.Sprintf("c%d-%d", kind, i), nil)
+			target.Prober, target.Spec.Period = prober, 50*time.Millisecond
+			target.Spec.Timeout = time.Duration(1+i%2) * time.Second
+			targets = append(targets, target)
+		}
+	}
+	before := runtime.NumGoroutine()
+
+	set := probe.NewSet(probe.Options{Hooks: probe.Hooks{Probed: func(probe.Key, probe.Result, error, time.Duration) { answered.Add(1) }}})
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() { assert.NoError(t, set.Run(ctx)) })
+	require.NoError(t, set.Sync(targets))
+	require.Eventually(t, func() bool { return answered.Load() > 2000 }, time.Minute, 10*time.Millisecond)
+	assert.Positive(t, open.Load())
+	assert.Greater(t, runtime.NumGoroutine(), before+100, "some are in flight")
+	cancel()
+	wg.Wait()
+	pool.Close()
+	// A goroutine of testify's Eventually would be counted.
+	for deadline := time.Now().Add(10 * time.Second); open.Load() > 0 || runtime.NumGoroutine() > before; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			stacks := make([]byte, 1<<20)
+			t.Fatalf("connections: %d, goroutines: %d, before %d:\n%s",
+				open.Load(), runtime.NumGoroutine(), before, stacks[:runtime.Stack(stacks, true)])
+		}
+	}
+}
