@@ -40,6 +40,7 @@ tests hack/bench:               API YAML
 tests lifecycle/podspec:        YAML
 tests lifecycle/podstore:       cri lifecycle/podspec pleg
 tests cgroups/driver:           cgroups/cgroupstest
+tests probe/podprobe:           cri/remote cri/process
 tests cgroups/podtree:          cgroups/cgroupstest cgroups/driver
 
 # The map has no code.
@@ -67,12 +68,13 @@ qos                    max  75: cgroups cri API
 
 # Probes: the engine and its probers know neither pods nor gRPC.
 probe                  max   0: SYS
-probe/podprobe         max  75: probe lifecycle/podspec API
+probe/podprobe         max  75: cri probe lifecycle/podspec API
 probe/grpcprobe        max 115: probe GRPC
 
 # Pods.
-lifecycle              max  75: cri lifecycle/podspec API
+lifecycle              max  75: cri cri/logs internal/atomicfile lifecycle/hook lifecycle/podspec probe probe/podprobe API
 lifecycle/podspec      max  75: cri qos API
+lifecycle/hook         max  75: cri lifecycle/podspec API
 lifecycle/podstore     max  75: internal/atomicfile API
 lifecycle/source       max  80: lifecycle/podspec API YAML github.com/fsnotify/fsnotify
 

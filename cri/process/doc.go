@@ -48,7 +48,7 @@
 //
 // The stop signal goes to the process group, not to the first process alone, so that a shell does not outlive it
 // by a grace period. A command that ExecSync runs leaves its background processes to the container, and does not
-// wait for their output longer than a second. A container that never says so is not OOMKilled: without a cgroup,
+// wait for their output longer than 200 ms. A container that never says so is not OOMKilled: without a cgroup,
 // nobody knows.
 //
 // # Concurrency

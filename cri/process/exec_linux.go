@@ -19,8 +19,11 @@ import (
 )
 
 const (
-	outputLimit = 16 << 20        // bytes kept of each stream of a command, as in containerd
-	outputTime  = 1 * time.Second // for output that something the command left behind still holds open
+	// outputLimit is what is kept of each stream of a command, as in containerd.
+	outputLimit = 16 << 20
+	// outputTime is for output that something the command left behind still holds open. What the command itself has
+	// written is there at once; and this must fit into the second that a probe has.
+	outputTime = 200 * time.Millisecond
 )
 
 // ExecSync runs a command beside the process of a container, with its environment, working directory and user.

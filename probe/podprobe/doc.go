@@ -14,7 +14,7 @@
 // The results come back as [Results], and each container is judged by them: [Started], [Ready] and [MustKill], with
 // [GracePeriod] for how long it may take to end.
 //
-//	targets, errs = podprobe.Targets(pod, &pod.Status, targets, podprobe.Options{Execer: execer, GRPC: grpc})
+//	targets, errs = podprobe.Targets(pod, &pod.Status, targets, podprobe.Options{Execer: podprobe.CRI(runtime), GRPC: grpc})
 //	…
 //	status.Ready = podprobe.Ready(pod, c, status, before, set.Result)
 //

@@ -12,12 +12,15 @@ import (
 	"github.com/seed81659283/nodeagent/probe"
 )
 
-// Results tells what a probe has come to, if anything. The method Result of a [probe.Set] is one.
+// Results tells what a probe has come to, if anything. The method Result of a [probe.Set] is one. Nil knows nothing.
 type Results func(probe.Key) (probe.Value, bool)
 
 // decided returns what a probe says of the container that the status is of. A result of an earlier container, or one
 // that is still unknown, is none.
 func (r Results) decided(pod *corev1.Pod, st *corev1.ContainerStatus, kind probe.Kind) (probe.Outcome, bool) {
+	if r == nil {
+		return probe.Unknown, false
+	}
 	v, ok := r(probe.Key{PodUID: string(pod.UID), Container: st.Name, Kind: kind})
 	if !ok || v.ContainerID != containerID(st) || v.Outcome == probe.Unknown {
 		return probe.Unknown, false

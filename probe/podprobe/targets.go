@@ -5,6 +5,7 @@ package podprobe
 
 import (
 	"fmt"
+	"io"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -36,7 +37,8 @@ type Options struct {
 }
 
 // Targets returns the probes of a pod, and an error for each that can never be asked. The status is the one that is
-// published: Started counts for containers that have a startup probe. A pod that has ended has no probes.
+// published: Started counts for containers that have a startup probe. A pod that has ended has no probes. A probe whose
+// numbers make no sense has no target.
 //
 // Previous is what the last call returned for the same pod, nil for the first: the probers of containers that are still
 // there are taken over from it, with their connections.
@@ -51,6 +53,10 @@ func Targets(
 		for kind, spec := range probes(c) {
 			t := base
 			t.Kind, t.Spec = kind, schedule(spec)
+			if err := t.Spec.Validate(); err != nil {
+				errs = append(errs, mistake(pod, c, kind, err))
+				continue
+			}
 			if status.PodIP == "" && needsIP(spec) {
 				t.ContainerID, t.Running = "", false // as good as not there
 			}
@@ -60,8 +66,7 @@ func Targets(
 				t.Prober, err = h.prober(spec)
 			}
 			if err != nil {
-				errs = append(errs, fmt.Errorf("pod %s/%s: container %q: %sProbe.%w",
-					pod.Namespace, pod.Name, c.Name, word(kind), err))
+				errs = append(errs, mistake(pod, c, kind, err))
 			}
 			targets = append(targets, t)
 		}
@@ -69,10 +74,23 @@ func Targets(
 	return targets, errs
 }
 
+// mistake says where something is wrong.
+func mistake(pod *corev1.Pod, c *corev1.Container, kind probe.Kind, err error) error {
+	return fmt.Errorf("pod %s/%s: container %q: %sProbe.%w", pod.Namespace, pod.Name, c.Name, word(kind), err)
+}
+
 // made is a prober that serves as long as the container and the address of the pod stay what they are.
 type made struct {
 	probe.Prober
 	podIP string
+}
+
+// Close closes what the prober keeps open, if it does.
+func (m *made) Close() error {
+	if c, ok := m.Prober.(io.Closer); ok {
+		return c.Close()
+	}
+	return nil
 }
 
 // takeOver returns the prober that there is for a target already, or nil. All else that probers are made of is as
@@ -82,7 +100,7 @@ func takeOver(previous []probe.Target, t probe.Target, podIP string) probe.Probe
 		if previous[i].Key != t.Key || previous[i].ContainerID != t.ContainerID {
 			continue
 		}
-		if old, ok := previous[i].Prober.(made); ok && old.podIP == podIP {
+		if old, ok := previous[i].Prober.(*made); ok && old.podIP == podIP {
 			return old
 		}
 	}
@@ -107,7 +125,8 @@ func observe(pod *corev1.Pod, c *corev1.Container, st *corev1.ContainerStatus) p
 	return t
 }
 
-// schedule translates when to ask and how to count. What is zero has the API's default in both.
+// schedule translates when to ask and how to count. What is zero has the API's default in both, but for the period,
+// which has to be there.
 func schedule(p *corev1.Probe) probe.Spec {
 	return probe.Spec{
 		InitialDelay:     time.Duration(p.InitialDelaySeconds) * time.Second,

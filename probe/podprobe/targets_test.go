@@ -62,7 +62,7 @@ func exited(name string, code int32) *corev1.ContainerStatus {
 
 // tcpProbe is a probe of a port, by number or by name.
 func tcpProbe(port intstr.IntOrString) *corev1.Probe {
-	return &corev1.Probe{ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: port}}}
+	return &corev1.Probe{PeriodSeconds: 10, ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: port}}}
 }
 
 // targets makes the targets of a pod that has nothing wrong with it.
@@ -120,8 +120,13 @@ func TestSpec(t *testing.T) {
 		InitialDelay: time.Second, Period: 2 * time.Second, Timeout: 3 * time.Second, SuccessThreshold: 4, FailureThreshold: 5,
 	}, targets(t, pod, podprobe.Options{})[0].Spec)
 
-	pod.Spec.Containers[0].ReadinessProbe.PeriodSeconds = -1
-	require.Error(t, targets(t, pod, podprobe.Options{})[0].Validate(), "the set says what is wrong with it")
+	for _, period := range []int32{0, -1} {
+		pod.Spec.Containers[0].ReadinessProbe.PeriodSeconds = period
+		list, errs := podprobe.Targets(pod, &pod.Status, nil, podprobe.Options{})
+		assert.Empty(t, list)
+		require.Len(t, errs, 1)
+		assert.ErrorContains(t, errs[0], `pod shop/web: container "c": readinessProbe.`)
+	}
 }
 
 // What the status says of a container is in each of its targets.
@@ -229,7 +234,7 @@ func TestExec(t *testing.T) {
 			{Name: "REF", Value: "$(A)"},
 			{Name: "SECRET", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{Key: "k"}}},
 		},
-		LivenessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{
+		LivenessProbe: &corev1.Probe{PeriodSeconds: 10, ProbeHandler: corev1.ProbeHandler{
 			Exec:    &corev1.ExecAction{Command: []string{"sh", "-c", "x $(A) $(B)", "$(REF)", "<$(SECRET)>", "$$(A)"}},
 			HTTPGet: &corev1.HTTPGetAction{Port: intstr.FromInt32(1)}, // exec comes first
 		}},
@@ -250,7 +255,7 @@ func TestHTTP(t *testing.T) {
 	pod := newPod(corev1.Container{
 		Name:  "c",
 		Ports: []corev1.ContainerPort{{Name: "other", ContainerPort: 1}, {Name: "web", ContainerPort: int32(port)}, {Name: "web", ContainerPort: 2}},
-		ReadinessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{
+		ReadinessProbe: &corev1.Probe{PeriodSeconds: 10, ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{
 			Scheme: corev1.URISchemeHTTPS, Path: "/ready?full=1", Port: intstr.FromString("web"),
 			HTTPHeaders: []corev1.HTTPHeader{{Name: "Host", Value: "shop.example"}, {Name: "X-A", Value: "1"}, {Name: "X-A", Value: "2"}},
 		}}},
@@ -272,10 +277,10 @@ func TestGRPC(t *testing.T) {
 		return probe.Func(func(context.Context) (probe.Result, error) { return probe.Result{Outcome: probe.Success}, nil }), nil
 	}}
 	pod := newPod(
-		corev1.Container{Name: "a", LivenessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{
+		corev1.Container{Name: "a", LivenessProbe: &corev1.Probe{PeriodSeconds: 10, ProbeHandler: corev1.ProbeHandler{
 			GRPC: &corev1.GRPCAction{Port: 90},
 		}}},
-		corev1.Container{Name: "b", LivenessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{
+		corev1.Container{Name: "b", LivenessProbe: &corev1.Probe{PeriodSeconds: 10, ProbeHandler: corev1.ProbeHandler{
 			GRPC: &corev1.GRPCAction{Port: 91, Service: &service, Mode: &mode},
 		}}},
 	)
@@ -292,7 +297,7 @@ func TestBroken(t *testing.T) {
 	get := func(change func(*corev1.HTTPGetAction)) *corev1.Probe {
 		action := &corev1.HTTPGetAction{Port: intstr.FromInt32(80)}
 		change(action)
-		return &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: action}}
+		return &corev1.Probe{PeriodSeconds: 10, ProbeHandler: corev1.ProbeHandler{HTTPGet: action}}
 	}
 	for want, p := range map[string]*corev1.Probe{
 		`tcpSocket: field Port: "web" names no port of the container`: tcpProbe(intstr.FromString("web")),
@@ -303,9 +308,9 @@ func TestBroken(t *testing.T) {
 		`httpGet: field Header`: get(func(a *corev1.HTTPGetAction) {
 			a.HTTPHeaders = []corev1.HTTPHeader{{Name: "X", Value: "a\r\nb"}}
 		}),
-		`exec: commands cannot be run here`: {ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{}}},
-		`grpc: gRPC cannot be spoken here`:  {ProbeHandler: corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: 1}}},
-		`handler: is none of exec`:          {},
+		`exec: commands cannot be run here`: {PeriodSeconds: 10, ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{}}},
+		`grpc: gRPC cannot be spoken here`:  {PeriodSeconds: 10, ProbeHandler: corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: 1}}},
+		`handler: is none of exec`:          {PeriodSeconds: 10},
 	} {
 		t.Run(want, func(t *testing.T) {
 			pod := newPod(corev1.Container{Name: "c", ReadinessProbe: p, LivenessProbe: good})
@@ -342,7 +347,7 @@ func TestTakeOver(t *testing.T) {
 		}
 		return probe.Func(func(context.Context) (probe.Result, error) { return probe.Result{}, nil }), nil
 	}}
-	pod := newPod(corev1.Container{Name: "c", LivenessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{
+	pod := newPod(corev1.Container{Name: "c", LivenessProbe: &corev1.Probe{PeriodSeconds: 10, ProbeHandler: corev1.ProbeHandler{
 		GRPC: &corev1.GRPCAction{Port: 90},
 	}}})
 	var list []probe.Target

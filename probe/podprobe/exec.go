@@ -1,0 +1,102 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podprobe
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/probe"
+)
+
+const (
+	// lateTime is how long after its deadline a call to the runtime may go on.
+	lateTime = 10 * time.Second
+	// maxLate is how many calls may do so at the same time. Others are given up at their deadline.
+	maxLate = 256
+)
+
+// CRI returns an execer that runs commands through a container runtime. It keeps at most [probe.MaxOutput] bytes of
+// what a command writes. Source: ExecSync in k8s.io/cri-client/pkg/remote_runtime.go.
+//
+// Exec returns when its context ends. At a deadline the call to the runtime goes on without it, for ten seconds at most,
+// so that the runtime ends the command by its own clock, which has whole seconds: if the call is given up while
+// containerd 2.4 starts the command, containerd loses it, and it runs for ever. The kubelet waits for the runtime
+// instead, up to two minutes. A context without a deadline sets no limit, as timeoutSeconds 0 in the kubelet.
+//
+// What a command leaves in the background belongs to its container and ends with it. While that holds the output open,
+// containerd does not answer, and the probe runs out of time; package process answers. Of a command that runs out of
+// time containerd leaves what it has started, too. More than 16 MiB of output are an error of containerd, which cannot
+// send them. A command whose container ends has exit code 137, or is an error.
+func CRI(runtime cri.Execer) probe.Execer {
+	if runtime == nil {
+		panic("podprobe: CRI needs a runtime")
+	}
+	return &execer{runtime: runtime, late: make(chan struct{}, maxLate)}
+}
+
+// execer is a runtime that runs commands.
+type execer struct {
+	runtime cri.Execer
+	late    chan struct{} // holds a token for each call that goes on after its deadline
+}
+
+// execution is what a call to the runtime came to.
+type execution struct {
+	result cri.ExecResult
+	err    error
+}
+
+// Exec runs a command until it ends, or ctx does.
+func (e *execer) Exec(ctx context.Context, containerID string, command []string) (output []byte, exitCode int, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, 0, err
+	}
+	var timeout time.Duration
+	if deadline, ok := ctx.Deadline(); ok {
+		timeout = max(time.Until(deadline), 1) // zero would be no limit
+	}
+	call, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan execution, 1)
+	go func() {
+		defer cancel()
+		var x execution
+		x.result, x.err = e.runtime.ExecSync(call, containerID, command, timeout)
+		ended <- x
+	}()
+	select {
+	case x := <-ended:
+		return head(x.result.Stdout, x.result.Stderr), x.result.ExitCode, x.err
+	case <-ctx.Done():
+	}
+	if !errors.Is(ctx.Err(), context.DeadlineExceeded) || !e.leave(call, cancel) {
+		cancel()
+		<-ended
+	}
+	return nil, 0, ctx.Err()
+}
+
+// leave lets a call go on without its caller. It reports whether it may.
+func (e *execer) leave(call context.Context, cancel context.CancelFunc) bool {
+	select {
+	case e.late <- struct{}{}:
+	default:
+		return false
+	}
+	timer := time.AfterFunc(lateTime, cancel)
+	context.AfterFunc(call, func() {
+		timer.Stop()
+		<-e.late
+	})
+	return true
+}
+
+// head returns a copy of the first [probe.MaxOutput] bytes of both, one after the other.
+func head(stdout, stderr []byte) []byte {
+	stdout = stdout[:min(len(stdout), probe.MaxOutput)]
+	stderr = stderr[:min(len(stderr), probe.MaxOutput-len(stdout))]
+	return append(append(make([]byte, 0, len(stdout)+len(stderr)), stdout...), stderr...)
+}

@@ -1,0 +1,384 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podprobe_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/lab"
+	"github.com/seed81659283/nodeagent/probe"
+	"github.com/seed81659283/nodeagent/probe/podprobe"
+)
+
+// execHost is a runtime with real processes, and what sets it apart.
+type execHost struct {
+	runtime interface {
+		cri.Runtime
+		cri.Execer
+	}
+	// What a command has started is known to the runtime: it does not wait for what holds the command's output, and
+	// kills it with a command that runs out of time.
+	knowsChildren bool
+	cutsOutput    bool // more than 16 MiB are cut, not refused
+}
+
+// testExec holds what must be true of exec probes on every real runtime.
+func testExec(t *testing.T, h execHost) {
+	for name, test := range map[string]func(*testing.T, execHost){
+		"answers":                 execAnswers,
+		"nothing to ask":          execNothingToAsk,
+		"out of time":             execOutOfTime,
+		"given up while starting": execGivenUp,
+		"long output":             execLongOutput,
+		"background":              execBackground,
+		"container dies":          execContainerDies,
+		"end to end":              execEndToEnd,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, h) })
+	}
+}
+
+// box is a container that commands are run in.
+type box struct {
+	execHost
+	sandbox, id string
+}
+
+// start runs a container that does nothing, until the end of the test.
+func (h execHost) start(t *testing.T) box {
+	t.Helper()
+	uid := "podprobe-" + strconv.FormatUint(rand.Uint64(), 36)
+	pod := &cri.SandboxConfig{
+		Pod:          cri.PodIdentity{UID: uid, Name: uid, Namespace: "podprobe"},
+		Labels:       map[string]string{cri.LabelPodUID: uid},
+		LogDirectory: t.TempDir(),
+		Security:     cri.SandboxSecurity{Namespaces: cri.NamespaceOptions{Network: cri.NamespaceNode}},
+	}
+	b := box{execHost: h}
+	var err error
+	b.sandbox, err = h.runtime.RunSandbox(t.Context(), pod)
+	require.NoError(t, err)
+	t.Cleanup(func() { b.remove(t) })
+	b.id, err = h.runtime.CreateContainer(t.Context(), b.sandbox, &cri.ContainerConfig{
+		Name:     "main",
+		Image:    cri.ImageSpec{Image: lab.BusyboxImage},
+		Command:  []string{"/bin/sh", "-c", "exec sleep 100000"},
+		Env:      []cri.EnvVar{{Name: "PATH", Value: "/usr/bin:/bin"}},
+		LogPath:  "main.log",
+		Security: cri.ContainerSecurity{Namespaces: cri.NamespaceOptions{Network: cri.NamespaceNode}},
+	}, pod)
+	require.NoError(t, err)
+	require.NoError(t, h.runtime.StartContainer(t.Context(), b.id))
+	return b
+}
+
+// remove ends the pod. It may be called twice.
+func (b box) remove(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
+	defer cancel()
+	assert.NoError(t, b.runtime.StopSandbox(ctx, b.sandbox))
+	assert.NoError(t, b.runtime.RemoveSandbox(ctx, b.sandbox))
+}
+
+// sh runs a shell script as a probe does.
+func (b box) sh(t *testing.T, timeout time.Duration, script string) (probe.Result, error) {
+	t.Helper()
+	return askIn(t, b.runtime, b.id, timeout, "sh", "-c", script)
+}
+
+// mark is an argument that makes a sleep of these tests known among all processes of the machine.
+func mark() string { return strconv.Itoa(100_000_000 + rand.IntN(900_000_000)) }
+
+// sleepers returns how many processes have a mark as an argument. A zombie has no arguments.
+func sleepers(t *testing.T, mark string) (n int) {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	require.NoError(t, err)
+	for _, file := range files {
+		line, _ := os.ReadFile(file) // it may have ended meanwhile
+		if strings.Contains(string(line), "\x00"+mark+"\x00") {
+			n++
+		}
+	}
+	return n
+}
+
+// children returns the processes whose parent is the test, with a Z for zombies.
+func children(t *testing.T) (list []string) {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/stat")
+	require.NoError(t, err)
+	for _, file := range files {
+		stat, _ := os.ReadFile(file)
+		name, rest, _ := strings.Cut(string(stat), ") ")
+		fields := strings.Fields(rest)
+		switch {
+		case len(fields) < 2 || fields[1] != strconv.Itoa(os.Getpid()):
+		case fields[0] == "Z":
+			list = append(list, name+" Z")
+		default:
+			list = append(list, name)
+		}
+	}
+	return list
+}
+
+// eventually polls until something is so.
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !is(); time.Sleep(10 * time.Millisecond) {
+		require.True(t, time.Now().Before(end), "timed out: %s", what)
+	}
+}
+
+// receive waits for what comes through a channel.
+func receive[T any](t *testing.T, from <-chan T) (v T) {
+	t.Helper()
+	select {
+	case v = <-from:
+	case <-time.After(20 * time.Second):
+		require.FailNow(t, "nothing comes")
+	}
+	return v
+}
+
+func execAnswers(t *testing.T, h execHost) {
+	b := h.start(t)
+	for script, want := range map[string]probe.Result{
+		`exit 0`:                 {Outcome: probe.Success},
+		`echo sick; exit 1`:      {Outcome: probe.Failure, Output: "sick\n"},
+		`exit 3`:                 {Outcome: probe.Failure},
+		`kill -9 $$`:             {Outcome: probe.Failure},
+		`echo err >&2; echo out`: {Outcome: probe.Success, Output: "out\nerr\n"},
+		`cat; echo done`:         {Outcome: probe.Success, Output: "done\n"}, // there is no input to wait for
+	} {
+		got, err := b.sh(t, 20*time.Second, script)
+		require.NoError(t, err, script)
+		assert.Equal(t, want, got, script)
+	}
+}
+
+// A question that cannot be put says nothing of the health of a container.
+func execNothingToAsk(t *testing.T, h execHost) {
+	b := h.start(t)
+	got, err := askIn(t, b.runtime, b.id, 20*time.Second, "no-such-command")
+	require.ErrorContains(t, err, `"no-such-command": executable file not found in $PATH`)
+	assert.Zero(t, got)
+
+	got, err = askIn(t, b.runtime, "no-such-container", 20*time.Second, "true")
+	require.ErrorIs(t, err, cri.ErrNotFound)
+	require.ErrorContains(t, err, "in container no-such-container: ")
+	assert.Zero(t, got)
+
+	require.NoError(t, b.runtime.StopContainer(t.Context(), b.id, 0))
+	got, err = askIn(t, b.runtime, b.id, 20*time.Second, "true")
+	require.ErrorContains(t, err, "in container "+b.id+": ")
+	assert.Zero(t, got)
+}
+
+// A command that runs out of time is a failure, at that time, and does not run on.
+func execOutOfTime(t *testing.T, h execHost) {
+	b := h.start(t)
+	for _, limit := range []time.Duration{150 * time.Millisecond, time.Second, 1500 * time.Millisecond} {
+		m := mark()
+		began := time.Now()
+		got, err := askIn(t, b.runtime, b.id, limit, "sleep", m)
+		took := time.Since(began)
+		require.NoError(t, err)
+		assert.Equal(t, probe.Failure, got.Outcome)
+		assert.Contains(t, got.Output, fmt.Sprintf(`command timed out: "sleep %s" timed out after `, m))
+		assert.GreaterOrEqual(t, took, limit)
+		assert.Less(t, took, limit+time.Second, "the set would call it hung")
+		eventually(t, "the command is gone", func() bool { return sleepers(t, m) == 0 })
+	}
+
+	// A runtime that does not know the children of a command leaves them to the container.
+	m := mark()
+	got, err := b.sh(t, time.Second, "sleep "+m+"; true")
+	require.NoError(t, err)
+	assert.Equal(t, probe.Failure, got.Outcome)
+	if h.knowsChildren {
+		eventually(t, "the child of the command is gone", func() bool { return sleepers(t, m) == 0 })
+	} else {
+		assert.Equal(t, 1, sleepers(t, m))
+	}
+	got, err = b.sh(t, 20*time.Second, "echo fine")
+	require.NoError(t, err)
+	assert.Equal(t, probe.Result{Outcome: probe.Success, Output: "fine\n"}, got)
+	b.remove(t)
+	eventually(t, "the child of the command is gone", func() bool { return sleepers(t, m) == 0 })
+}
+
+// A command whose time is up while the runtime is still starting it does not run on either.
+func execGivenUp(t *testing.T, h execHost) {
+	b := h.start(t)
+	var marks []string
+	for i := range 40 {
+		marks = append(marks, mark())
+		_, err := askIn(t, b.runtime, b.id, time.Duration(1+2*i)*time.Millisecond, "sleep", marks[i])
+		require.NoError(t, err)
+	}
+	began := time.Now()
+	for _, m := range marks {
+		eventually(t, "the commands are gone", func() bool { return sleepers(t, m) == 0 })
+	}
+	assert.Less(t, time.Since(began), 10*time.Second)
+}
+
+// What is beyond the limit is dropped, and does not block the command.
+func execLongOutput(t *testing.T, h execHost) {
+	b := h.start(t)
+	got, err := b.sh(t, 20*time.Second, `head -c 11264 /dev/zero | tr '\0' x; echo never seen >&2`)
+	require.NoError(t, err)
+	assert.Equal(t, probe.Result{Outcome: probe.Success, Output: strings.Repeat("x", 10240)}, got)
+
+	got, err = b.sh(t, 20*time.Second, `head -c 20000000 /dev/zero`)
+	if h.cutsOutput {
+		require.NoError(t, err)
+		assert.Equal(t, probe.Result{Outcome: probe.Success, Output: strings.Repeat("\x00", 10240)}, got)
+		return
+	}
+	require.ErrorContains(t, err, "larger than max")
+	assert.Zero(t, got)
+}
+
+// What a command leaves in the background is the container's: it neither holds up the probe nor outlives the container.
+func execBackground(t *testing.T, h execHost) {
+	for name, test := range map[string]struct {
+		script string
+		holds  bool // the output of the command
+	}{
+		"output closed":              {script: `sleep MARK >/dev/null 2>&1 & echo out`},
+		"own session, output closed": {script: `setsid sleep MARK >/dev/null 2>&1 & echo out`},
+		"output held":                {script: `sleep MARK & echo out`, holds: true},
+		"own session, output held":   {script: `setsid sleep MARK & echo out`, holds: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := children(t)
+			b := h.start(t)
+			m := mark()
+			limit := 20 * time.Second
+			if test.holds {
+				limit = time.Second // the API's default
+			}
+			began := time.Now()
+			got, err := b.sh(t, limit, strings.ReplaceAll(test.script, "MARK", m))
+			took := time.Since(began)
+			require.NoError(t, err)
+			if test.holds && !h.knowsChildren {
+				assert.Equal(t, probe.Failure, got.Outcome)
+				assert.Contains(t, got.Output, "timed out after ")
+			} else {
+				assert.Equal(t, probe.Result{Outcome: probe.Success, Output: "out\n"}, got)
+			}
+			assert.Less(t, took, 2*time.Second)
+			eventually(t, "it runs in the background", func() bool { return sleepers(t, m) == 1 })
+
+			b.remove(t)
+			eventually(t, "it ends with the container", func() bool { return sleepers(t, m) == 0 })
+			_, err = h.runtime.List(t.Context()) // reaps what the runtime itself started
+			require.NoError(t, err)
+			for _, child := range children(t) {
+				assert.Contains(t, before, child, "a child is left")
+			}
+		})
+	}
+}
+
+// A container that dies while it is asked is answered for at once: its command was killed, as the exit code says, or
+// was lost. A set that learns of the end first gives neither any weight.
+func execContainerDies(t *testing.T, h execHost) {
+	b := h.start(t)
+	m := mark()
+	type answer struct {
+		result probe.Result
+		err    error
+		at     time.Time
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		result, err := askIn(t, b.runtime, b.id, time.Minute, "sleep", m)
+		answers <- answer{result, err, time.Now()}
+	}()
+	eventually(t, "the command runs", func() bool { return sleepers(t, m) == 1 })
+	began := time.Now()
+	require.NoError(t, b.runtime.StopContainer(t.Context(), b.id, 0))
+	a := receive(t, answers)
+	assert.Less(t, a.at.Sub(began), 2*time.Second)
+	if a.err == nil {
+		assert.Equal(t, probe.Result{Outcome: probe.Failure}, a.result)
+	} else {
+		assert.Zero(t, a.result)
+	}
+	assert.Zero(t, sleepers(t, m))
+}
+
+// The liveness probe of a container whose file disappears fails as often as its threshold says, and then the container
+// is to be killed.
+func execEndToEnd(t *testing.T, h execHost) {
+	b := h.start(t)
+	healthy := "/tmp/healthy-" + mark()
+	defer os.Remove(healthy) // where the container has the machine's files
+	_, err := b.sh(t, 20*time.Second, "touch "+healthy)
+	require.NoError(t, err)
+	pod := newPod(corev1.Container{
+		Name: "main",
+		Env:  []corev1.EnvVar{{Name: "FILE", Value: healthy}},
+		LivenessProbe: &corev1.Probe{
+			PeriodSeconds: 1, TimeoutSeconds: 10, FailureThreshold: 3,
+			ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"cat", "$(FILE)"}}},
+		},
+	})
+	status := &pod.Status.ContainerStatuses[0]
+	status.ContainerID, status.State.Running.StartedAt = "test://"+b.id, metav1.Now()
+
+	probed, changed := make(chan probe.Result, 100), make(chan probe.Value, 100)
+	set := probe.NewSet(probe.Options{Hooks: probe.Hooks{
+		Probed: func(_ probe.Key, r probe.Result, err error, _ time.Duration) {
+			assert.NoError(t, err)
+			probed <- r
+		},
+		Changed: func(_ probe.Key, v probe.Value) { changed <- v },
+	}})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- set.Run(ctx) }()
+	require.NoError(t, set.Sync(targets(t, pod, podprobe.Options{Execer: podprobe.CRI(h.runtime)})))
+
+	assert.Equal(t, probe.Value{ContainerID: b.id, Outcome: probe.Success}, receive(t, changed)) // said before it is asked
+	assert.Equal(t, probe.Result{Outcome: probe.Success}, receive(t, probed))
+	_, err = b.sh(t, 20*time.Second, "rm "+healthy)
+	require.NoError(t, err)
+	assert.Equal(t, probe.Value{ContainerID: b.id, Outcome: probe.Failure}, receive(t, changed))
+	cancel()
+	require.NoError(t, receive(t, done))
+	close(probed)
+	failures := 0
+	for r := range probed {
+		if r.Outcome == probe.Failure {
+			assert.Contains(t, r.Output, healthy)
+			failures++
+		}
+	}
+	assert.Equal(t, 3, failures)
+	kill, must := podprobe.MustKill(pod, &pod.Spec.Containers[0], status, set.Result)
+	assert.True(t, must)
+	assert.Equal(t, "Container main failed liveness probe, will be restarted", kill.Message)
+}

@@ -1,0 +1,247 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podprobe_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/critest"
+	"github.com/seed81659283/nodeagent/probe"
+	"github.com/seed81659283/nodeagent/probe/podprobe"
+)
+
+// execFunc is a runtime that runs commands.
+type execFunc func(ctx context.Context, id string, cmd []string, timeout time.Duration) (cri.ExecResult, error)
+
+func (f execFunc) ExecSync(ctx context.Context, id string, cmd []string, timeout time.Duration) (cri.ExecResult, error) {
+	return f(ctx, id, cmd, timeout)
+}
+
+// scripted starts a container in memory that answers commands as it is told.
+func scripted(t *testing.T, answer critest.ExecFunc) (rt *critest.Runtime, id string) {
+	t.Helper()
+	rt = critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script {
+		return critest.Script{Exec: answer}
+	}})
+	pod := &cri.SandboxConfig{Pod: cri.PodIdentity{UID: "u1", Name: "web", Namespace: "shop"}}
+	sandbox, err := rt.RunSandbox(t.Context(), pod)
+	require.NoError(t, err)
+	id, err = rt.CreateContainer(t.Context(), sandbox, &cri.ContainerConfig{Name: "c"}, pod)
+	require.NoError(t, err)
+	require.NoError(t, rt.StartContainer(t.Context(), id))
+	return rt, id
+}
+
+// askIn runs a command in a container as a probe does.
+func askIn(t *testing.T, rt cri.Execer, id string, timeout time.Duration, command ...string) (probe.Result, error) {
+	t.Helper()
+	p, err := probe.NewExec(podprobe.CRI(rt), probe.ExecConfig{ContainerID: id, Command: command})
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	defer cancel()
+	return p.Probe(ctx)
+}
+
+func TestCRIJudges(t *testing.T) {
+	broken := errors.New("the runtime cannot")
+	for name, test := range map[string]struct {
+		result cri.ExecResult
+		err    error
+		want   probe.Result
+	}{
+		"zero":     {result: cri.ExecResult{Stdout: []byte("fine")}, want: probe.Result{Outcome: probe.Success, Output: "fine"}},
+		"three":    {result: cri.ExecResult{ExitCode: 3}, want: probe.Result{Outcome: probe.Failure}},
+		"a signal": {result: cri.ExecResult{ExitCode: 137}, want: probe.Result{Outcome: probe.Failure}},
+		"stdout first": {
+			result: cri.ExecResult{Stdout: []byte("out"), Stderr: []byte("err"), ExitCode: 1},
+			want:   probe.Result{Outcome: probe.Failure, Output: "outerr"},
+		},
+		"too slow for the runtime": {
+			err: context.DeadlineExceeded, want: probe.Result{Outcome: probe.Failure, Output: `command timed out: "check -x" timed out after 5s`},
+		},
+		"not run": {err: broken},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				rt, id := scripted(t, func(context.Context, []string) (cri.ExecResult, error) { return test.result, test.err })
+				got, err := askIn(t, rt, id, 5*time.Second, "check", "-x")
+				if !errors.Is(test.err, context.DeadlineExceeded) {
+					require.ErrorIs(t, err, test.err)
+				}
+				assert.Equal(t, test.want, got)
+			})
+		})
+	}
+}
+
+// What a runtime returns may be large; what stays in memory is not.
+func TestCRIKeepsTheHead(t *testing.T) {
+	const most = probe.MaxOutput
+	for _, test := range []struct{ stdout, stderr, out, err int }{
+		{stdout: 1 << 20, stderr: 1 << 20, out: most},
+		{stdout: most - 1, stderr: 2, out: most - 1, err: 1},
+		{stdout: most, stderr: 1, out: most},
+		{stderr: 1 << 20, err: most},
+		{stdout: 1, out: 1},
+		{},
+	} {
+		rt := execFunc(func(context.Context, string, []string, time.Duration) (cri.ExecResult, error) {
+			return cri.ExecResult{Stdout: bytes.Repeat([]byte("o"), test.stdout), Stderr: bytes.Repeat([]byte("e"), test.stderr)}, nil
+		})
+		output, _, err := podprobe.CRI(rt).Exec(t.Context(), "c1", []string{"check"})
+		require.NoError(t, err)
+		assert.Equal(t, strings.Repeat("o", test.out)+strings.Repeat("e", test.err), string(output))
+		assert.LessOrEqual(t, cap(output), most, "keeps more than it shows")
+	}
+}
+
+// The runtime gets what is left of the time, and none is no limit.
+func TestCRITimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var got time.Duration
+		execer := podprobe.CRI(execFunc(func(_ context.Context, _ string, _ []string, timeout time.Duration) (cri.ExecResult, error) {
+			got = timeout
+			return cri.ExecResult{}, nil
+		}))
+		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+		defer cancel()
+		_, _, err := execer.Exec(ctx, "c1", []string{"check"})
+		require.NoError(t, err)
+		assert.Equal(t, 1500*time.Millisecond, got)
+
+		_, _, err = execer.Exec(t.Context(), "c1", []string{"check"})
+		require.NoError(t, err)
+		assert.Zero(t, got)
+
+		got = -1
+		time.Sleep(2 * time.Second)
+		_, _, err = execer.Exec(ctx, "c1", []string{"check"})
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		synctest.Wait()
+		assert.EqualValues(t, -1, got, "a command is run after its deadline")
+	})
+}
+
+// A timeout below a second is kept, and the runtime, which counts in whole seconds, still ends the command itself.
+func TestCRILeavesTheEndToTheRuntime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun := time.Now()
+		var ended atomic.Int64
+		rt, id := scripted(t, func(ctx context.Context, _ []string) (cri.ExecResult, error) {
+			<-ctx.Done()
+			ended.Store(int64(time.Since(begun)))
+			return cri.ExecResult{}, ctx.Err()
+		})
+		got, err := askIn(t, rt, id, 200*time.Millisecond, "sleep", "9")
+		require.NoError(t, err)
+		assert.Equal(t, probe.Result{Outcome: probe.Failure, Output: `command timed out: "sleep 9" timed out after 200ms`}, got)
+		assert.Equal(t, 200*time.Millisecond, time.Since(begun))
+		time.Sleep(time.Minute)
+		assert.EqualValues(t, time.Second, ended.Load(), "the runtime was not given its time")
+	})
+}
+
+// A runtime that does not end a command in time is told to, and many such calls at once do not pile up.
+func TestCRILateCallsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var inside, most atomic.Int32
+		execer := podprobe.CRI(execFunc(func(ctx context.Context, _ string, _ []string, _ time.Duration) (cri.ExecResult, error) {
+			most.Store(max(most.Load(), inside.Add(1)))
+			defer inside.Add(-1)
+			<-ctx.Done()
+			return cri.ExecResult{}, ctx.Err()
+		}))
+		for range 300 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			_, _, err := execer.Exec(ctx, "c1", []string{"sleep"})
+			cancel()
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+		}
+		assert.EqualValues(t, 257, most.Load())
+		assert.EqualValues(t, 256, inside.Load())
+		time.Sleep(11 * time.Second)
+		assert.Zero(t, inside.Load())
+
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		_, _, err := execer.Exec(ctx, "c1", []string{"sleep"})
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.EqualValues(t, 1, inside.Load(), "there is room again")
+		time.Sleep(11 * time.Second)
+	})
+}
+
+// A probe that is cancelled, because its container is gone, takes its call with it.
+func TestCRICancelled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		returned := false
+		execer := podprobe.CRI(execFunc(func(ctx context.Context, _ string, _ []string, _ time.Duration) (cri.ExecResult, error) {
+			<-ctx.Done()
+			returned = true
+			return cri.ExecResult{}, ctx.Err()
+		}))
+		for _, parent := range []context.Context{t.Context(), deadline(t, time.Minute)} {
+			ctx, cancel := context.WithCancel(parent)
+			time.AfterFunc(time.Second, cancel)
+			begun := time.Now()
+			_, _, err := execer.Exec(ctx, "c1", []string{"sleep"})
+			require.ErrorIs(t, err, context.Canceled)
+			assert.Equal(t, time.Second, time.Since(begun))
+			assert.True(t, returned)
+			returned = false
+		}
+	})
+}
+
+func deadline(t *testing.T, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// A container that is not there, or does not run, is not a container that has failed.
+func TestCRIWithoutContainer(t *testing.T) {
+	rt, id := scripted(t, nil)
+	got, err := askIn(t, rt, "nothing", time.Second, "check")
+	require.ErrorIs(t, err, cri.ErrNotFound)
+	require.ErrorContains(t, err, "nothing")
+	assert.Zero(t, got)
+
+	require.NoError(t, rt.StopContainer(t.Context(), id, 0))
+	got, err = askIn(t, rt, id, time.Second, "check")
+	require.ErrorContains(t, err, id)
+	require.ErrorContains(t, err, "exited")
+	assert.Zero(t, got)
+}
+
+// A command whose container dies ends as the runtime has it: killed.
+func TestCRIContainerDies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt, id := scripted(t, func(ctx context.Context, _ []string) (cri.ExecResult, error) {
+			<-ctx.Done()
+			return cri.ExecResult{}, ctx.Err()
+		})
+		begun := time.Now()
+		time.AfterFunc(time.Second, func() { assert.NoError(t, rt.StopContainer(t.Context(), id, 0)) })
+		got, err := askIn(t, rt, id, time.Minute, "sleep", "9")
+		require.NoError(t, err)
+		assert.Equal(t, probe.Result{Outcome: probe.Failure}, got)
+		assert.Equal(t, time.Second, time.Since(begun))
+	})
+}
+
+func TestCRIWantsARuntime(t *testing.T) {
+	assert.PanicsWithValue(t, "podprobe: CRI needs a runtime", func() { podprobe.CRI(nil) })
+}

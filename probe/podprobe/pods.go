@@ -1,0 +1,81 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podprobe
+
+import (
+	"errors"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/probe"
+)
+
+// Pods keeps the probes of pods in a [probe.Set], each pod by itself: what a change of one costs does not depend on how
+// many others there are. It starts nothing; the set has to run. Its methods may be called from any goroutine, but those
+// that change one pod not at the same time.
+type Pods struct {
+	set     *probe.Set
+	options Options
+
+	mu      sync.Mutex                // guards targets
+	targets map[string][]probe.Target // by UID, as last handed over
+}
+
+// NewPods returns a Pods that has its probes asked by a set, which is nobody else's.
+func NewPods(set *probe.Set, o Options) *Pods {
+	if set == nil {
+		panic("podprobe.NewPods: nil set")
+	}
+	return &Pods{set: set, options: o, targets: make(map[string][]probe.Target)}
+}
+
+// Sync says how a pod and its containers are now; the status is the one that is published. The error joins those of
+// probes that can never be asked. The others take effect. As in the kubelet, a container that has started and is not
+// ready is probed at once.
+func (p *Pods) Sync(pod *corev1.Pod, status *corev1.PodStatus) error {
+	uid := string(pod.UID)
+	targets, errs := Targets(pod, status, p.get(uid), p.options)
+	if len(targets) == 0 {
+		p.Remove(uid)
+		return errors.Join(errs...)
+	}
+	p.put(uid, targets)
+	errs = append(errs, p.set.SyncPod(uid, targets))
+	for i := range targets {
+		if t := &targets[i]; t.Kind == probe.Readiness && t.Started {
+			if st := findStatus(status, t.Container); st != nil && !st.Ready {
+				p.set.Trigger(t.Key)
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Remove ends the probes of a pod and forgets what they have found. It is for pods of which nothing runs any more, not
+// for the end of the agent, whose successor wants to know.
+func (p *Pods) Remove(uid string) {
+	p.mu.Lock()
+	_, known := p.targets[uid]
+	delete(p.targets, uid)
+	p.mu.Unlock()
+	if known {
+		_ = p.set.SyncPod(uid, nil) // no target, no error
+	}
+}
+
+// Result returns what a probe has come to, if anything. It is a [Results].
+func (p *Pods) Result(k probe.Key) (probe.Value, bool) { return p.set.Result(k) }
+
+func (p *Pods) get(uid string) []probe.Target {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.targets[uid]
+}
+
+func (p *Pods) put(uid string, targets []probe.Target) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.targets[uid] = targets
+}

@@ -1,0 +1,131 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podprobe_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/probe"
+	"github.com/seed81659283/nodeagent/probe/podprobe"
+)
+
+// closer is a prober that keeps something open.
+type closer struct {
+	probe.Func
+	closed atomic.Int32
+}
+
+func (c *closer) Close() error { c.closed.Add(1); return nil }
+
+// health is a pod with a gRPC readiness probe in a running set.
+type health struct {
+	pod     *corev1.Pod
+	pods    *podprobe.Pods
+	asked   atomic.Int32
+	outcome atomic.Int32
+	probers []*closer
+}
+
+func startHealth(t *testing.T) *health {
+	h := &health{}
+	p := &corev1.Probe{PeriodSeconds: 10, ProbeHandler: corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: 90}}}
+	h.pod = newPod(corev1.Container{Name: "c", ReadinessProbe: p})
+	set := probe.NewSet(probe.Options{Rand: func() float64 { return 0 }})
+	h.pods = podprobe.NewPods(set, podprobe.Options{GRPC: func(podprobe.GRPC) (probe.Prober, error) {
+		c := &closer{Func: func(context.Context) (probe.Result, error) {
+			h.asked.Add(1)
+			return probe.Result{Outcome: probe.Outcome(h.outcome.Load())}, nil
+		}}
+		h.probers = append(h.probers, c)
+		return c, nil
+	}})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- set.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		require.NoError(t, <-done)
+		for _, c := range h.probers {
+			assert.EqualValues(t, 1, c.closed.Load(), "whoever made a prober can rely on its end")
+		}
+	})
+	return h
+}
+
+func (h *health) ready() bool {
+	c := &h.pod.Spec.Containers[0]
+	return podprobe.Ready(h.pod, c, &h.pod.Status.ContainerStatuses[0], nil, h.pods.Result)
+}
+
+// A container becomes ready by its probe, is asked at once when somebody looks at it while it is not, and is forgotten
+// with its pod.
+func TestPods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := startHealth(t)
+		h.outcome.Store(int32(probe.Failure))
+		require.NoError(t, h.pods.Sync(h.pod, &h.pod.Status))
+		synctest.Wait()
+		assert.False(t, h.ready())
+		assert.EqualValues(t, 1, h.asked.Load())
+
+		h.outcome.Store(int32(probe.Success))
+		time.Sleep(time.Second)
+		require.NoError(t, h.pods.Sync(h.pod, &h.pod.Status))
+		synctest.Wait()
+		assert.True(t, h.ready(), "it did not have to wait for the end of the period")
+		assert.Len(t, h.probers, 1, "the prober is kept")
+
+		h.pod.Status.ContainerStatuses[0].Ready = true
+		require.NoError(t, h.pods.Sync(h.pod, &h.pod.Status))
+		synctest.Wait()
+		assert.EqualValues(t, 2, h.asked.Load())
+
+		h.pods.Remove(string(h.pod.UID))
+		synctest.Wait()
+		assert.False(t, h.ready())
+		assert.EqualValues(t, 1, h.probers[0].closed.Load())
+		time.Sleep(time.Minute)
+		assert.EqualValues(t, 2, h.asked.Load())
+	})
+}
+
+// A pod that has ended has no probes any more, also where nobody says Remove.
+func TestPodsEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := startHealth(t)
+		require.NoError(t, h.pods.Sync(h.pod, &h.pod.Status))
+		synctest.Wait()
+		h.pod.Status.Phase = corev1.PodSucceeded
+		require.NoError(t, h.pods.Sync(h.pod, &h.pod.Status))
+		time.Sleep(time.Minute)
+		assert.EqualValues(t, 1, h.asked.Load())
+	})
+}
+
+// What is wrong with one probe is said with the names of the pod, the container and the field, and the others go on.
+func TestPodsBadProbe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := startHealth(t)
+		bad := h.pod.Spec.Containers[0]
+		bad.Name = "bad"
+		bad.ReadinessProbe = bad.ReadinessProbe.DeepCopy()
+		bad.ReadinessProbe.FailureThreshold = -1
+		h.pod.Spec.Containers = append(h.pod.Spec.Containers, bad)
+		h.pod.Status.ContainerStatuses = append(h.pod.Status.ContainerStatuses, *running("bad"))
+		h.outcome.Store(int32(probe.Success))
+		err := h.pods.Sync(h.pod, &h.pod.Status)
+		require.ErrorContains(t, err, `pod shop/web: container "bad": readinessProbe.`)
+		require.ErrorContains(t, err, "-1")
+		synctest.Wait()
+		assert.True(t, h.ready())
+	})
+}
