@@ -74,9 +74,16 @@ probe/grpcprobe        max 115: probe GRPC
 # Pods.
 lifecycle              max  75: cri cri/logs internal/atomicfile lifecycle/hook lifecycle/podspec probe probe/podprobe API
 lifecycle/podspec      max  75: cri qos API
+lifecycle/userns       max  75: cri internal/atomicfile API
 lifecycle/hook         max  75: cri lifecycle/podspec API
 lifecycle/podstore     max  75: internal/atomicfile API
 lifecycle/source       max  80: lifecycle/podspec API YAML github.com/fsnotify/fsnotify
+
+# Images: what is pulled, for whom, and with what.
+images                 max   0: cri images/credential images/reference images/internal/... internal/...
+images/credential      max   0: cri images/internal/... SYS
+images/internal/...    max   0:
+images/reference       max   0:
 
 # Leaves, shared by two packages or more.
 internal/...           max   0: SYS

@@ -3,7 +3,11 @@
 
 package cri
 
-import "time"
+import (
+	"log/slog"
+	"strconv"
+	"time"
+)
 
 // ImageSpec names an image.
 type ImageSpec struct {
@@ -41,6 +45,12 @@ func (a Auth) String() string { return "credential of " + a.Username + " at " + 
 
 // GoString is String, so that %#v hides the secrets too.
 func (a Auth) GoString() string { return a.String() }
+
+// LogValue is String.
+func (a Auth) LogValue() slog.Value { return slog.StringValue(a.String()) }
+
+// MarshalJSON writes String, so that a log in JSON hides the secrets too.
+func (a Auth) MarshalJSON() ([]byte, error) { return []byte(strconv.Quote(a.String())), nil }
 
 // ImageUsage is the usage of the runtime's file systems.
 type ImageUsage struct {

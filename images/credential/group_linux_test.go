@@ -1,0 +1,98 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package credential_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/images/credential"
+)
+
+// child returns the number of the process that the plugin has started, when it has.
+func (s *stand) child() (pid int) {
+	for _, line := range s.asked() {
+		_, _ = fmt.Sscanf(line, "child %d", &pid)
+	}
+	return pid
+}
+
+// gone reports whether a process has ended. That of a killed plugin may stay a zombie where nobody reaps orphans.
+func gone(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return true
+	}
+	_, state, _ := bytes.Cut(stat, []byte(") "))
+	return bytes.HasPrefix(state, []byte("Z"))
+}
+
+func within(t *testing.T, d time.Duration, what string, ok func() bool) {
+	t.Helper()
+	require.Eventually(t, ok, d, 5*time.Millisecond, what)
+}
+
+// A plugin that hangs is killed at its timeout, with its child that holds the output open.
+func TestPluginThatHangs(t *testing.T) {
+	s := newStand(t, "hang", "")
+	s.timeout = time.Second
+	began := time.Now()
+	_, err := s.plugins().Credentials(t.Context(), "r.io/x", credential.Pod{})
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	assert.Less(t, time.Since(began), 10*time.Second)
+	require.NotZero(t, s.child())
+	within(t, 10*time.Second, "the child of the plugin lives", func() bool { return gone(s.child()) })
+}
+
+// A plugin whose pull is no longer wanted is killed at once.
+func TestPluginIsCancelled(t *testing.T) {
+	s := newStand(t, "hang", "")
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	p := s.plugins()
+	go func() {
+		_, err := p.Credentials(ctx, "r.io/x", credential.Pod{})
+		done <- err
+	}()
+	within(t, 30*time.Second, "the plugin does not run", func() bool { return s.child() != 0 })
+	cancel()
+	select {
+	case err := <-done:
+		require.ErrorIs(t, err, context.Canceled)
+	case <-time.After(30 * time.Second):
+		t.Fatal("the call does not return")
+	}
+	within(t, 10*time.Second, "the child of the plugin lives", func() bool { return gone(s.child()) })
+}
+
+// A plugin that answers and leaves a child behind is believed; the child is killed.
+func TestPluginThatLeavesAChild(t *testing.T) {
+	s := newStand(t, "leave", answer("Image", "", "r.io", password))
+	began := time.Now()
+	found, err := s.plugins().Credentials(t.Context(), "r.io/x", credential.Pod{})
+	require.NoError(t, err)
+	assert.Len(t, found, 1)
+	assert.Less(t, time.Since(began), 20*time.Second)
+	within(t, 10*time.Second, "the child of the plugin lives", func() bool { return gone(s.child()) })
+}
+
+// A child that has left the process group is out of reach; its hold on the output does not keep the call.
+func TestPluginThatLeavesADaemon(t *testing.T) {
+	s := newStand(t, "detach", answer("Image", "", "r.io", password))
+	began := time.Now()
+	found, err := s.plugins().Credentials(t.Context(), "r.io/x", credential.Pod{})
+	daemon, findErr := os.FindProcess(s.child())
+	require.NoError(t, findErr)
+	defer func() { _ = daemon.Kill() }()
+	require.NoError(t, err)
+	assert.Len(t, found, 1)
+	assert.Less(t, time.Since(began), 20*time.Second)
+}

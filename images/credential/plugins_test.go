@@ -1,0 +1,367 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package credential_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/images/credential"
+)
+
+// script is the plugin. It writes the request that it gets to the log, and does what its first argument says.
+const script = `#!/bin/sh
+cat >>"$PLUGIN_LOG"
+case $1 in
+answer) sleep "${3:-0}"; printf %s "$2" ;;
+fail) echo "no way in, with $(tail -n 1 "$PLUGIN_LOG")" >&2; exit 3 ;;
+flood) while echo ` + password + `; do :; done ;;
+hang) sleep 1000 & echo "child $!" >>"$PLUGIN_LOG"; wait ;; # with the output open
+detach) setsid sleep 1000 & echo "child $!" >>"$PLUGIN_LOG"; printf %s "$2" ;;
+leave) sleep 1000 & echo "child $!" >>"$PLUGIN_LOG"; printf %s "$2" ;;
+esac
+`
+
+// stand is a directory with one plugin in it.
+type stand struct {
+	t        *testing.T
+	log      string
+	spec     credential.PluginSpec
+	accounts credential.Accounts
+	timeout  time.Duration
+}
+
+// newStand returns a stand whose plugin gets these arguments.
+func newStand(t *testing.T, args ...string) *stand {
+	t.Helper()
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "plug"), []byte(script), 0o700))
+	s := &stand{t: t, log: filepath.Join(dir, "log")}
+	never := credential.Duration(0)
+	s.spec = credential.PluginSpec{
+		Name: "plug", MatchImages: []string{"r.io", "*.r.io/team"}, DefaultCacheDuration: &never,
+		APIVersion: "credentialprovider.kubelet.k8s.io/v1", Args: args,
+		Env: []credential.EnvVar{{Name: "PLUGIN_LOG", Value: s.log}},
+	}
+	return s
+}
+
+func (s *stand) plugins() *credential.Plugins {
+	s.t.Helper()
+	p, err := credential.NewPlugins(credential.PluginConfig{Providers: []credential.PluginSpec{s.spec}},
+		credential.PluginOptions{BinDir: filepath.Dir(s.log), Accounts: s.accounts, Timeout: s.timeout})
+	require.NoError(s.t, err)
+	return p
+}
+
+// asked returns the requests that the plugin got.
+func (s *stand) asked() []string {
+	s.t.Helper()
+	data, err := os.ReadFile(s.log)
+	if !errors.Is(err, os.ErrNotExist) {
+		require.NoError(s.t, err)
+	}
+	lines := slices.Collect(strings.Lines(string(data)))
+	for i := range lines {
+		lines[i] = strings.TrimSpace(lines[i])
+	}
+	return lines
+}
+
+// answer is a response with one login.
+func answer(cacheKey, cacheDuration, registry, password string) string {
+	if cacheDuration != "" {
+		cacheDuration = fmt.Sprintf(`"cacheDuration":%q,`, cacheDuration)
+	}
+	return fmt.Sprintf(`{"kind":"CredentialProviderResponse","apiVersion":"credentialprovider.kubelet.k8s.io/v1",`+
+		`"cacheKeyType":%q,%s"auth":{%q:{"username":"u","password":%q}}}`, cacheKey, cacheDuration, registry, password)
+}
+
+func TestPluginIsAsked(t *testing.T) {
+	s := newStand(t, "answer", answer("Image", "", "r.io", password))
+	p := s.plugins()
+	pod := credential.Pod{Namespace: "ns", Name: "p", ServiceAccount: "sa"}
+
+	found, err := p.Credentials(t.Context(), "r.io/x", pod)
+	require.NoError(t, err)
+	require.Equal(t, []credential.Credential{{Username: "u", Password: password}}, found)
+	assert.Equal(t, []string{
+		`{"kind":"CredentialProviderRequest","apiVersion":"credentialprovider.kubelet.k8s.io/v1","image":"r.io/x"}`,
+	}, s.asked())
+
+	found, err = p.Credentials(t.Context(), "s.io/x", pod)
+	require.NoError(t, err)
+	assert.Empty(t, found)
+	assert.Len(t, s.asked(), 1, "the plugin is not for this registry")
+
+	found, err = p.Credentials(t.Context(), "a.r.io/team/x", pod)
+	require.NoError(t, err)
+	assert.Empty(t, found, "the answer is not for this registry")
+	assert.Len(t, s.asked(), 2)
+}
+
+func TestPluginAnswersAreKept(t *testing.T) {
+	for _, tt := range []struct {
+		name          string
+		key, duration string
+		standard      time.Duration
+		images        []string
+		runs          int
+	}{
+		{"not, without a duration", "Image", "", 0, []string{"r.io/x", "r.io/x"}, 2},
+		{"not, when it says so", "Image", "0s", time.Hour, []string{"r.io/x", "r.io/x"}, 2},
+		{"for the standard time", "Image", "", time.Hour, []string{"r.io/x", "r.io/x"}, 1},
+		{"for its own time", "Image", "1h", 0, []string{"r.io/x", "r.io/x"}, 1},
+		{"until that is over", "Image", "1ns", time.Hour, []string{"r.io/x", "r.io/x"}, 2},
+		{"for the image", "Image", "1h", 0, []string{"r.io/x", "r.io/y", "r.io/x"}, 2},
+		{"for the registry", "Registry", "1h", 0, []string{"r.io/x", "r.io/y", "a.r.io/team/x"}, 2},
+		{"for everything", "Global", "1h", 0, []string{"r.io/x", "r.io/y", "a.r.io/team/x"}, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newStand(t, "answer", answer(tt.key, tt.duration, "r.io", password))
+			s.spec.DefaultCacheDuration = (*credential.Duration)(&tt.standard)
+			p := s.plugins()
+			for _, image := range tt.images {
+				found, err := p.Credentials(t.Context(), image, credential.Pod{})
+				require.NoError(t, err)
+				assert.Equal(t, strings.HasPrefix(image, "r.io/"), len(found) == 1)
+			}
+			assert.Len(t, s.asked(), tt.runs)
+		})
+	}
+}
+
+func TestPluginIsAskedOnceAtATime(t *testing.T) {
+	s := newStand(t, "answer", answer("Image", "", "r.io", password), "0.3")
+	p := s.plugins()
+	var wg sync.WaitGroup
+	for range 5 {
+		wg.Go(func() {
+			found, err := p.Credentials(t.Context(), "r.io/x", credential.Pod{})
+			assert.NoError(t, err)
+			assert.Len(t, found, 1)
+		})
+	}
+	wg.Wait()
+	assert.Len(t, s.asked(), 1)
+}
+
+// A plugin that does not do its work costs its own answer, and what it wrote is in no error.
+func TestPluginFails(t *testing.T) {
+	good := answer("Image", "", "r.io", password)
+	for _, tt := range []struct {
+		name, want string
+		args       []string
+	}{
+		{"exits", `exit status 3: "no way in, with`, []string{"fail"}},
+		{"says nothing", "no CredentialProviderResponse", []string{"answer", ""}},
+		{"says anything", "no CredentialProviderResponse", []string{"answer", password}},
+		{"says too much", "no CredentialProviderResponse", []string{"answer", strings.Replace(good, `"auth"`, `"`+password+`":1,"auth"`, 1)}},
+		{"is of another kind", "kind is not", []string{"answer", strings.Replace(good, "Response", password, 1)}},
+		{"is of another version", "apiVersion is not credentialprovider.kubelet.k8s.io/v1", []string{"answer", strings.Replace(good, "/v1", "/v1beta1", 1)}},
+		{"has no cache key", "cacheKeyType", []string{"answer", strings.Replace(good, "Image", password, 1)}},
+		{"has a bad duration", "no CredentialProviderResponse", []string{"answer", answer("Image", password, "r.io", "p")}},
+		{"does not stop", "the answer is longer than 1048576 bytes", []string{"flood"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newStand(t, tt.args...)
+			found, err := s.plugins().Credentials(t.Context(), "r.io/x", credential.Pod{})
+			require.Error(t, err)
+			assert.Contains(t, err.Error(), "credential provider plug for r.io/x: ")
+			assert.Contains(t, err.Error(), tt.want)
+			assert.NotContains(t, err.Error(), password)
+			assert.Empty(t, found)
+		})
+	}
+}
+
+// The other plugins are asked all the same, and what they say is merged.
+func TestPluginsBesideOneThatFails(t *testing.T) {
+	s := newStand(t)
+	dir := filepath.Dir(s.log)
+	var config credential.PluginConfig
+	for name, args := range map[string][]string{
+		"a-any":  {"answer", answer("Image", "", "r.io", "any")},
+		"b-fail": {"fail"},
+		"c-team": {"answer", answer("Image", "", "r.io/team", "team")},
+	} {
+		require.NoError(t, os.Symlink(filepath.Join(dir, "plug"), filepath.Join(dir, name)))
+		spec := s.spec
+		spec.Name, spec.Args = name, args
+		config.Providers = append(config.Providers, spec)
+	}
+	p, err := credential.NewPlugins(config, credential.PluginOptions{BinDir: dir})
+	require.NoError(t, err)
+	found, err := p.Credentials(t.Context(), "r.io/team/x", credential.Pod{})
+	require.ErrorContains(t, err, "b-fail")
+	require.Len(t, found, 2)
+	assert.Equal(t, []string{"team", "any"}, []string{found[0].Password, found[1].Password})
+}
+
+// accounts is an API server with one service account.
+type accounts struct {
+	annotations map[string]string
+	token       func(credential.TokenRequest) (string, error)
+}
+
+func (a accounts) ServiceAccount(_ context.Context, _, name string) (credential.ServiceAccount, error) {
+	if name != "sa" {
+		return credential.ServiceAccount{}, errors.New("not found")
+	}
+	return credential.ServiceAccount{UID: "sa-uid", Annotations: a.annotations}, nil
+}
+
+func (a accounts) Token(_ context.Context, r credential.TokenRequest) (string, error) {
+	return a.token(r)
+}
+
+func TestPluginWithToken(t *testing.T) {
+	yes, no := true, false
+	token := "t0ken-for-"
+	account := credential.Object{UID: "sa-uid", Namespace: "ns", Name: "sa"}
+	for _, tt := range []struct {
+		name       string
+		attributes credential.TokenAttributes
+		password   string // that the plugin answers
+		accounts   []string
+		runs       int
+		request    string // what the first has beside the image
+		err        string
+	}{
+		{
+			"with its annotations", credential.TokenAttributes{
+				RequireServiceAccount: &yes, CacheType: credential.CacheServiceAccount,
+				RequiredServiceAccountAnnotationKeys: []string{"role"}, OptionalServiceAccountAnnotationKeys: []string{"zone", "none"},
+			}, "p", []string{"sa"}, 1, `"serviceAccountToken":"t0ken-for-p1","serviceAccountAnnotations":{"role":"r","zone":"z"}}`, "",
+		},
+		{
+			"kept for the account",
+			credential.TokenAttributes{RequireServiceAccount: &yes, CacheType: credential.CacheServiceAccount},
+			"p",
+			[]string{"sa", "sa"},
+			1, `"serviceAccountToken":"t0ken-for-p1"}`, "",
+		},
+		{
+			"kept for the token",
+			credential.TokenAttributes{RequireServiceAccount: &yes, CacheType: credential.CacheToken},
+			token + "p1",
+			[]string{"sa", "sa"},
+			2, `"serviceAccountToken":"t0ken-for-p1"}`, "",
+		},
+		{
+			"the token as password",
+			credential.TokenAttributes{RequireServiceAccount: &yes, CacheType: credential.CacheServiceAccount},
+			token + "p1",
+			[]string{"sa"},
+			1, "", "cacheType must be Token",
+		},
+		{
+			"no account where one is required",
+			credential.TokenAttributes{RequireServiceAccount: &yes, CacheType: credential.CacheToken},
+			"p",
+			[]string{""},
+			0, "", "",
+		},
+		{
+			"no account where none is required",
+			credential.TokenAttributes{RequireServiceAccount: &no, CacheType: credential.CacheToken},
+			"p",
+			[]string{""},
+			1, `"image":"r.io/x"}`, "",
+		},
+		{
+			"without an annotation", credential.TokenAttributes{
+				RequireServiceAccount: &yes, CacheType: credential.CacheToken, RequiredServiceAccountAnnotationKeys: []string{"missing"},
+			}, "p", []string{"sa"}, 0, "", "",
+		},
+		{
+			"an account that is not there",
+			credential.TokenAttributes{RequireServiceAccount: &yes, CacheType: credential.CacheToken},
+			"p",
+			[]string{"other"},
+			0, "", "service account ns/other: not found",
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newStand(t, "answer", answer("Global", "1h", "r.io", tt.password))
+			tt.attributes.ServiceAccountTokenAudience = "r"
+			s.spec.TokenAttributes = &tt.attributes
+			s.accounts = accounts{
+				annotations: map[string]string{"role": "r", "zone": "z", "other": "o"},
+				token: func(r credential.TokenRequest) (string, error) {
+					assert.Equal(t, account, r.Account)
+					assert.Equal(t, "r", r.Audience)
+					return token + r.Pod.Name, nil
+				},
+			}
+			p := s.plugins()
+			for i, name := range tt.accounts {
+				found, err := p.Credentials(t.Context(), "r.io/x", credential.Pod{Namespace: "ns", Name: fmt.Sprintf("p%d", i+1), ServiceAccount: name})
+				if tt.err != "" {
+					require.ErrorContains(t, err, tt.err)
+					assert.NotContains(t, err.Error(), token)
+					assert.Empty(t, found)
+					continue
+				}
+				require.NoError(t, err)
+				if tt.runs == 0 {
+					assert.Empty(t, found)
+					continue
+				}
+				require.Len(t, found, 1)
+				want := credential.Source{}
+				if name != "" {
+					want = credential.Source{Kind: credential.FromServiceAccount, Object: account}
+				}
+				assert.Equal(t, want, found[0].Source)
+			}
+			require.Len(t, s.asked(), tt.runs)
+			if tt.request != "" {
+				assert.True(t, strings.HasSuffix(s.asked()[0], tt.request), s.asked()[0])
+			}
+		})
+	}
+}
+
+// What a plugin writes to its standard error is told, but not the token that it was given.
+func TestPluginFailsWithToken(t *testing.T) {
+	yes := true
+	s := newStand(t, "fail")
+	s.spec.TokenAttributes = &credential.TokenAttributes{
+		ServiceAccountTokenAudience: "r", RequireServiceAccount: &yes, CacheType: credential.CacheToken,
+	}
+	s.accounts = accounts{token: func(credential.TokenRequest) (string, error) { return "t0ken", nil }}
+	_, err := s.plugins().Credentials(t.Context(), "r.io/x", credential.Pod{Namespace: "ns", Name: "p", ServiceAccount: "sa"})
+	require.ErrorContains(t, err, "no way in")
+	assert.NotContains(t, err.Error(), "t0ken")
+}
+
+func TestNewPluginsRefuses(t *testing.T) {
+	dir := t.TempDir()
+	_, err := credential.NewPlugins(credential.PluginConfig{}, credential.PluginOptions{BinDir: dir})
+	require.ErrorContains(t, err, "providers: there must be one")
+
+	s := newStand(t)
+	_, err = credential.NewPlugins(credential.PluginConfig{Providers: []credential.PluginSpec{s.spec}}, credential.PluginOptions{BinDir: dir})
+	require.ErrorIs(t, err, os.ErrNotExist)
+
+	yes := true
+	s.spec.TokenAttributes = &credential.TokenAttributes{
+		ServiceAccountTokenAudience: "r", RequireServiceAccount: &yes, CacheType: credential.CacheToken,
+	}
+	_, err = credential.NewPlugins(credential.PluginConfig{Providers: []credential.PluginSpec{s.spec}},
+		credential.PluginOptions{BinDir: filepath.Dir(s.log)})
+	require.ErrorContains(t, err, `provider "plug": tokenAttributes: there is nobody to get tokens from`)
+}

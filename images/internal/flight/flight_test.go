@@ -1,0 +1,130 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package flight_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/images/internal/flight"
+)
+
+// TestMain keeps the tests on one processor: the race detector of Go 1.26 now and then crashes when timers of a
+// synctest bubble fire on several (golang/go#78156).
+func TestMain(m *testing.M) {
+	runtime.GOMAXPROCS(1)
+	os.Exit(m.Run())
+}
+
+// slow is work that takes a second, unless its context ends.
+func slow(made *int, err error) func(context.Context) (int, error) {
+	return func(ctx context.Context) (int, error) {
+		*made++
+		select {
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		case <-time.After(time.Second):
+			return *made, err
+		}
+	}
+}
+
+func TestOneMakingForAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var g flight.Group[int]
+		var wg sync.WaitGroup
+		made := 0
+		wrong := errors.New("wrong")
+		for range 10 {
+			wg.Go(func() {
+				v, err := g.Do(t.Context(), "a", slow(&made, wrong))
+				assert.Equal(t, 1, v)
+				assert.ErrorIs(t, err, wrong)
+			})
+		}
+		wg.Wait()
+		require.Equal(t, 1, made)
+
+		v, err := g.Do(t.Context(), "a", slow(&made, nil))
+		require.NoError(t, err)
+		require.Equal(t, 2, v, "a result is not kept")
+	})
+}
+
+func TestOtherKeysAreApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var g flight.Group[int]
+		var wg sync.WaitGroup
+		a, b := 0, 0
+		began := time.Now()
+		wg.Go(func() { _, _ = g.Do(t.Context(), "a", slow(&a, nil)) })
+		wg.Go(func() { _, _ = g.Do(t.Context(), "b", slow(&b, nil)) })
+		wg.Wait()
+		require.Equal(t, []int{1, 1}, []int{a, b})
+		require.Equal(t, time.Second, time.Since(began))
+	})
+}
+
+// A pod that is deleted while its pull serves others costs them the pull, but not the image.
+func TestAnotherTakesOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var g flight.Group[int]
+		var wg sync.WaitGroup
+		made := 0
+		first, cancel := context.WithCancel(t.Context())
+		wg.Go(func() {
+			_, err := g.Do(first, "a", slow(&made, nil))
+			assert.ErrorIs(t, err, context.Canceled)
+		})
+		synctest.Wait()
+		for range 3 {
+			wg.Go(func() {
+				v, err := g.Do(t.Context(), "a", slow(&made, nil))
+				assert.NoError(t, err)
+				assert.Equal(t, 2, v)
+			})
+		}
+		impatient, stop := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer stop()
+		wg.Go(func() {
+			_, err := g.Do(impatient, "a", slow(&made, nil))
+			assert.ErrorIs(t, err, context.DeadlineExceeded)
+		})
+		time.Sleep(500 * time.Millisecond)
+		cancel()
+		wg.Wait()
+		require.Equal(t, 2, made)
+	})
+}
+
+// A panic is the panicking caller's alone.
+func TestPanic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var g flight.Group[int]
+		var wg sync.WaitGroup
+		made := 0
+		wg.Go(func() {
+			assert.Panics(t, func() {
+				_, _ = g.Do(t.Context(), "a", func(context.Context) (int, error) {
+					time.Sleep(time.Second)
+					panic("wrong")
+				})
+			})
+		})
+		synctest.Wait()
+		v, err := g.Do(t.Context(), "a", slow(&made, nil))
+		require.NoError(t, err)
+		require.Equal(t, 1, v)
+		wg.Wait()
+	})
+}

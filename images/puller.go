@@ -1,0 +1,200 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package images
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/images/credential"
+	"github.com/seed81659283/nodeagent/images/internal/flight"
+	"github.com/seed81659283/nodeagent/images/reference"
+)
+
+// Options tune a [Puller]. The zero value is right for production, but for Records.
+type Options struct {
+	Parallel int     // pulls at the same time; zero means 5
+	QPS      float64 // pulls that may begin each second, in the long run; zero means 5, less is no limit
+	Burst    int     // pulls that may begin at once; zero means 10
+
+	// Providers are asked for credentials in this order, after the secrets of the pod.
+	Providers []credential.Provider
+	// Records is the directory of the records; the kubelet's is image_manager in its --root-dir. It is made when it
+	// is needed. Empty: nothing is recorded, and every pod may use every image that is present.
+	Records string
+	// Verify says for which images that are present the records are asked; empty means [NeverVerifyPreloadedImages].
+	Verify Verify
+	// Allowlist names images that every pod may use, under [NeverVerifyAllowlistedImages]: as they stand in pods but
+	// without tag and digest, or ending in "/*" for all that begin so.
+	Allowlist []string
+
+	Logger *slog.Logger // nil discards
+	Hooks  Hooks
+}
+
+// Puller makes images present.
+type Puller struct {
+	images  cri.Images
+	runtime cri.Puller
+	opts    Options
+	verify  verifier
+	records *records      // nil: none are kept
+	places  chan struct{} // one element for each pull
+	flights flight.Group[outcome]
+
+	mu      sync.Mutex // guards limit and backOff
+	limit   rateLimit
+	backOff backOff
+}
+
+// New returns a puller. It panics when one of the roles is missing; the error is about Options.Verify and Allowlist.
+func New(images cri.Images, puller cri.Puller, o Options) (*Puller, error) {
+	if images == nil || puller == nil {
+		panic("images: New: nil runtime")
+	}
+	if o.Parallel <= 0 {
+		o.Parallel = 5
+	}
+	if o.QPS == 0 {
+		o.QPS = 5
+	}
+	if o.Burst <= 0 {
+		o.Burst = 10
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	v, err := newVerifier(o.Verify, o.Allowlist)
+	if err == nil && o.Records == "" && (v.policy == AlwaysVerify || v.policy == NeverVerifyAllowlistedImages) {
+		err = fmt.Errorf("verify: %s needs records", v.policy)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &Puller{
+		images:  images,
+		runtime: puller,
+		opts:    o,
+		verify:  v,
+		records: newRecords(o.Records),
+		places:  make(chan struct{}, o.Parallel),
+		limit:   rateLimit{perSecond: max(o.QPS, 0), burst: float64(o.Burst)},
+		backOff: make(backOff),
+	}, nil
+}
+
+// want is one image that is wanted.
+type want struct {
+	Request
+	ref  reference.Reference
+	spec cri.ImageSpec
+	// credentials finds those that may open the image, once, and what is wrong with the secrets of the pod.
+	credentials func() ([]credential.Credential, error)
+}
+
+// Ensure returns the image that a container names, present on the node and allowed to the pod. It may take as long as
+// a pull takes. The error is an [*Error], unless ctx was cancelled.
+func (p *Puller) Ensure(ctx context.Context, r Request) (cri.Image, error) {
+	image, err := p.ensure(ctx, r)
+	if e, ok := errors.AsType[*Error](err); ok && p.opts.Hooks.Failed != nil {
+		p.opts.Hooks.Failed(r, e)
+	}
+	return image, err
+}
+
+func (p *Puller) ensure(ctx context.Context, r Request) (cri.Image, error) {
+	ref, err := reference.Parse(r.Image)
+	if err != nil {
+		return cri.Image{}, &Error{Reason: ReasonInvalidImageName, Err: err}
+	}
+	if r.Policy == "" {
+		r.Policy = DefaultPolicy(r.Image)
+	}
+	w := want{Request: r, ref: ref, spec: cri.ImageSpec{
+		Image: ref.Tagged(), UserSpecifiedImage: r.Image, Annotations: r.Annotations, RuntimeHandler: r.RuntimeHandler,
+	}}
+	w.credentials = sync.OnceValues(func() ([]credential.Credential, error) { return p.credentials(ctx, r, ref) })
+	if r.Policy == PullAlways {
+		return p.pull(ctx, &w)
+	}
+	switch image, err := p.images.ImageStatus(ctx, w.spec); {
+	case err == nil && p.mayUse(&w, image):
+		if p.opts.Hooks.Present != nil {
+			p.opts.Hooks.Present(r, image)
+		}
+		return image, nil
+	case err != nil && ctx.Err() == context.Canceled:
+		return cri.Image{}, ctx.Err()
+	case err != nil && !errors.Is(err, cri.ErrNotFound):
+		return cri.Image{}, inspectError(r.Image, err)
+	case r.Policy == PullNever: // the same for an image that is there and not for this pod: its presence is a secret
+		return cri.Image{}, &Error{
+			Reason: ReasonErrImageNeverPull,
+			Err:    saying(cri.ErrNotFound, "Container image ", r.Image, " is not present with pull policy of Never"),
+		}
+	}
+	return p.pull(ctx, &w)
+}
+
+// mayUse decides whether a pod may use an image that is present.
+func (p *Puller) mayUse(w *want, image cri.Image) bool {
+	if p.records == nil || p.verify.exempt(w.ref.Short) {
+		return true
+	}
+	recorded, pulled, err := p.records.lookup(w.Image, w.ref.Short, image.ID)
+	switch {
+	case err != nil:
+		p.report(fmt.Errorf("record of image %q: %w", w.Image, err))
+		return false
+	case !pulled:
+		return p.verify.preloaded()
+	case recorded.NodePodsAccessible:
+		return true
+	case recorded.equal(recordedCredentials{}):
+		return false
+	}
+	shown, _ := w.credentials()
+	ok, learned := access(recorded, shown)
+	if !learned.equal(recordedCredentials{}) {
+		if err := p.records.learn(w.ref.Short, image.ID, learned, time.Now()); err != nil {
+			p.report(fmt.Errorf("record of image %q: %w", w.Image, err))
+		}
+	}
+	return ok
+}
+
+// credentials collects what may open an image, in the order in which it is to be tried. The error is about the pod's
+// own secrets; what is wrong with the node's providers is no business of the pod's.
+func (p *Puller) credentials(ctx context.Context, r Request, ref reference.Reference) ([]credential.Credential, error) {
+	ring := &credential.Keyring{}
+	var unread []error
+	for _, s := range r.Secrets {
+		if err := ring.AddSecret(s); err != nil {
+			p.report(err)
+			unread = append(unread, err)
+		}
+	}
+	found := ring.Lookup(ref.Repository())
+	for _, provider := range p.opts.Providers {
+		more, err := provider.Credentials(ctx, ref.Repository(), r.Pod)
+		if err != nil {
+			p.report(err)
+		}
+		found = append(found, more...)
+	}
+	return found, errors.Join(unread...)
+}
+
+// report is for what went wrong and did not decide.
+func (p *Puller) report(err error) {
+	p.opts.Logger.Warn("image puller works around an error", "error", err)
+	if p.opts.Hooks.Error != nil {
+		p.opts.Hooks.Error(err)
+	}
+}

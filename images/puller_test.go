@@ -1,0 +1,439 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package images_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/critest"
+	"github.com/seed81659283/nodeagent/images"
+	"github.com/seed81659283/nodeagent/images/credential"
+)
+
+func ExamplePuller_Ensure() {
+	rt := critest.New(critest.Options{
+		Images: []cri.Image{},
+		Pull: func(context.Context, cri.ImageSpec, *cri.Auth) (cri.Image, error) {
+			return cri.Image{}, errors.New("connection refused")
+		},
+	})
+	puller, err := images.New(rt, rt, images.Options{})
+	if err != nil {
+		panic(err)
+	}
+	for range 2 {
+		_, err := puller.Ensure(context.Background(), images.Request{
+			Pod: credential.Pod{UID: "u1"}, Image: "ghcr.io/team/app:v1",
+		})
+		if e, ok := errors.AsType[*images.Error](err); ok {
+			fmt.Println(e.Reason)
+			fmt.Println(" ", e.Err)
+			fmt.Println("  in", time.Until(e.Retry).Round(time.Second))
+		}
+	}
+	// Output:
+	// ErrImagePull
+	//   connection refused
+	//   in 10s
+	// ImagePullBackOff
+	//   Back-off pulling image "ghcr.io/team/app:v1": ErrImagePull: connection refused
+	//   in 10s
+}
+
+// pulls is what a runtime was asked for. Each takes a second.
+type pulls struct {
+	mu      sync.Mutex // guards all below
+	as      []string   // users
+	now     int
+	most    int
+	refused map[string]bool // users
+}
+
+func (p *pulls) pull(ctx context.Context, i cri.ImageSpec, auth *cri.Auth) (cri.Image, error) {
+	p.mu.Lock()
+	user := ""
+	if auth != nil {
+		user = auth.Username
+	}
+	p.as = append(p.as, user)
+	p.now++
+	p.most = max(p.most, p.now)
+	p.mu.Unlock()
+	defer func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.now--
+	}()
+	select {
+	case <-ctx.Done():
+		return cri.Image{}, ctx.Err()
+	case <-time.After(time.Second):
+	}
+	if p.refused[user] {
+		return cri.Image{}, errors.New("refused")
+	}
+	return critest.NewImage(i.Image, 1), nil
+}
+
+func newPuller(t *testing.T, p *pulls, o images.Options) (*images.Puller, *critest.Runtime) {
+	t.Helper()
+	rt := critest.New(critest.Options{Images: []cri.Image{}, Pull: p.pull})
+	puller, err := images.New(rt, rt, o)
+	require.NoError(t, err)
+	return puller, rt
+}
+
+// request is one for an image, with a secret unless user is empty.
+func request(pod, image, user string) images.Request {
+	r := images.Request{Pod: credential.Pod{UID: pod, Namespace: "ns", Name: pod}, Image: image, Policy: images.PullIfNotPresent}
+	if user != "" {
+		r.Secrets = []credential.Secret{secret("of-"+pod, []string{"r.io", user + ":password"})}
+	}
+	return r
+}
+
+// Pods that want the same image at the same time with the same login share a pull. Afterwards each is known by its own
+// secret.
+func TestEnsureSharesPulls(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		var p pulls
+		var shared atomic.Int32
+		puller, _ := newPuller(t, &p, images.Options{Records: dir, Hooks: images.Hooks{
+			Pulled: func(_ images.Request, p images.Pull) {
+				assert.Equal(t, time.Second, p.Took)
+				assert.Equal(t, 1, p.Attempts)
+				if p.Shared {
+					shared.Add(1)
+				}
+			},
+		}})
+		var wg sync.WaitGroup
+		for i := range 10 {
+			wg.Go(func() {
+				_, err := puller.Ensure(t.Context(), request(fmt.Sprint("p", i), "r.io/app:v1", "u"))
+				assert.NoError(t, err)
+			})
+		}
+		wg.Wait()
+		require.Equal(t, []string{"u"}, p.as)
+		require.EqualValues(t, 9, shared.Load())
+
+		p.refused = map[string]bool{"v": true}
+		for i := range 10 {
+			r := request(fmt.Sprint("p", i), "r.io/app:v1", "v") // the same secrets with another login
+			_, err := puller.Ensure(t.Context(), r)
+			require.NoError(t, err)
+		}
+		_, err := puller.Ensure(t.Context(), request("other", "r.io/app:v1", "w"))
+		require.NoError(t, err)
+		require.Equal(t, []string{"u", "w"}, p.as)
+	})
+}
+
+func TestEnsureDoesNotShareBetweenLogins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := pulls{refused: map[string]bool{"v": true}}
+		puller, _ := newPuller(t, &p, images.Options{})
+		var wg sync.WaitGroup
+		for _, user := range []string{"", "u", "v"} {
+			wg.Go(func() {
+				_, err := puller.Ensure(t.Context(), request("p"+user, "r.io/app:v1", user))
+				assert.Equal(t, user == "v", err != nil)
+			})
+		}
+		wg.Wait()
+		require.ElementsMatch(t, []string{"", "u", "v"}, p.as)
+	})
+}
+
+// Each pod that shared a pull that failed waits for itself.
+func TestEnsureSharedFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := pulls{refused: map[string]bool{"": true}}
+		puller, _ := newPuller(t, &p, images.Options{})
+		var wg sync.WaitGroup
+		for _, pod := range []string{"a", "b"} {
+			wg.Go(func() {
+				for _, reason := range []string{images.ReasonErrImagePull, images.ReasonImagePullBackOff} {
+					_, err := puller.Ensure(t.Context(), request(pod, "r.io/app:v1", ""))
+					e, ok := errors.AsType[*images.Error](err)
+					if assert.True(t, ok) {
+						assert.Equal(t, reason, e.Reason)
+						assert.Equal(t, 10*time.Second, time.Until(e.Retry))
+					}
+				}
+			})
+		}
+		wg.Wait()
+		require.Len(t, p.as, 1)
+	})
+}
+
+func TestEnsureInParallel(t *testing.T) {
+	for parallel, want := range map[int]time.Duration{0: 2 * time.Second, 1: 10 * time.Second, 3: 4 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			var p pulls
+			puller, _ := newPuller(t, &p, images.Options{Parallel: parallel})
+			var wg sync.WaitGroup
+			began := time.Now()
+			for i := range 10 {
+				wg.Go(func() {
+					_, err := puller.Ensure(t.Context(), request("p", fmt.Sprint("r.io/app:", i), ""))
+					assert.NoError(t, err)
+				})
+			}
+			wg.Wait()
+			assert.Equal(t, want, time.Since(began))
+			if parallel == 0 {
+				parallel = 5
+			}
+			assert.Equal(t, parallel, p.most)
+		})
+	}
+}
+
+// Ten at once, then five each second.
+func TestEnsureRateByDefault(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{Images: []cri.Image{}})
+		puller, err := images.New(rt, rt, images.Options{})
+		require.NoError(t, err)
+		pulled := 0
+		for i := range 20 {
+			if i > 12 {
+				time.Sleep(200 * time.Millisecond)
+			}
+			if _, err := puller.Ensure(t.Context(), request(fmt.Sprint("p", i), "r.io/app:v1", "")); err == nil {
+				pulled++
+				require.NoError(t, rt.RemoveImage(t.Context(), cri.ImageSpec{Image: "r.io/app:v1"}))
+			} else {
+				require.ErrorContains(t, err, "ErrImagePull: pull QPS exceeded")
+			}
+		}
+		require.Equal(t, 10+7, pulled)
+	})
+}
+
+// A pod that is deleted leaves the queue, or hands its pull to another, and nothing is held against the image.
+func TestEnsureIsCancelled(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		var p pulls
+		puller, _ := newPuller(t, &p, images.Options{Parallel: 1, Records: dir})
+		leader, cancelLeader := context.WithCancel(t.Context())
+		queued, cancelQueued := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		for _, c := range []struct {
+			ctx   context.Context
+			image string
+			want  error
+		}{
+			{leader, "r.io/app:v1", context.Canceled},
+			{queued, "r.io/app:v2", context.Canceled},
+			{t.Context(), "r.io/app:v1", nil},
+		} {
+			wg.Go(func() {
+				_, err := puller.Ensure(c.ctx, request("p", c.image, ""))
+				assert.Equal(t, c.want, err)
+			})
+			synctest.Wait()
+		}
+		cancelQueued()
+		synctest.Wait()
+		cancelLeader()
+		wg.Wait()
+		require.Len(t, p.as, 2)
+
+		_, err := puller.Ensure(t.Context(), request("p", "r.io/app:v2", ""))
+		require.NoError(t, err, "no back-off")
+		require.Empty(t, files(t, dir, "pulling"))
+	})
+}
+
+// A deadline that the caller set is a failure like any other.
+func TestEnsureRunsOutOfTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var p pulls
+		puller, _ := newPuller(t, &p, images.Options{})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		_, err := puller.Ensure(ctx, request("p", "r.io/app:v1", ""))
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		e, ok := errors.AsType[*images.Error](err)
+		require.True(t, ok)
+		require.Equal(t, images.ReasonErrImagePull, e.Reason)
+		require.Equal(t, 10*time.Second, time.Until(e.Retry))
+	})
+}
+
+// spy is a runtime that shows what it is asked and can break.
+type spy struct {
+	*critest.Runtime
+	calls      []string
+	spec       cri.ImageSpec
+	sandbox    *cri.SandboxConfig
+	inspectErr error
+}
+
+func (s *spy) ImageStatus(ctx context.Context, i cri.ImageSpec) (cri.Image, error) {
+	s.calls = append(s.calls, "ImageStatus "+i.Image)
+	if s.inspectErr != nil {
+		return cri.Image{}, &cri.Error{Op: "ImageStatus", ID: i.Image, Err: s.inspectErr}
+	}
+	return s.Runtime.ImageStatus(ctx, i)
+}
+
+func (s *spy) PullImage(ctx context.Context, i cri.ImageSpec, auth *cri.Auth, sandbox *cri.SandboxConfig) (string, error) {
+	s.calls = append(s.calls, "PullImage "+i.Image)
+	s.spec, s.sandbox = i, sandbox
+	return s.Runtime.PullImage(ctx, i, auth, sandbox)
+}
+
+// Always asks nothing before the pull, and the runtime is told all that there is to tell.
+func TestEnsureCalls(t *testing.T) {
+	s := &spy{Runtime: critest.New(critest.Options{Images: []cri.Image{}})}
+	puller, err := images.New(s, s, images.Options{})
+	require.NoError(t, err)
+	sandbox := &cri.SandboxConfig{}
+	image, err := puller.Ensure(t.Context(), images.Request{
+		Image: "r.io/app", Policy: images.PullAlways, RuntimeHandler: "kata",
+		Annotations: map[string]string{"a": "b"}, Sandbox: sandbox,
+	})
+	require.NoError(t, err)
+	assert.Equal(t, []string{"PullImage r.io/app:latest", "ImageStatus " + image.ID}, s.calls)
+	assert.Equal(t, cri.ImageSpec{
+		Image: "r.io/app:latest", UserSpecifiedImage: "r.io/app", RuntimeHandler: "kata", Annotations: map[string]string{"a": "b"},
+	}, s.spec)
+	assert.Same(t, sandbox, s.sandbox)
+}
+
+func TestEnsureCannotInspect(t *testing.T) {
+	s := &spy{Runtime: critest.New(critest.Options{Images: []cri.Image{}}), inspectErr: errors.New("database is locked")}
+	dir := t.TempDir()
+	puller, err := images.New(s, s, images.Options{Records: dir})
+	require.NoError(t, err)
+	for _, policy := range []images.Policy{images.PullIfNotPresent, images.PullNever, images.PullAlways} {
+		r := request("p", "r.io/app:v1", "u")
+		r.Policy = policy
+		_, err := puller.Ensure(t.Context(), r)
+		e, ok := errors.AsType[*images.Error](err)
+		require.True(t, ok)
+		assert.Equal(t, images.ReasonImageInspectError, e.Reason)
+		assert.ErrorIs(t, err, s.inspectErr)
+		assert.Contains(t, e.Error(), `Failed to inspect image "r.io/app:v1"`)
+	}
+	// What was pulled is not taken for preloaded because it could not be inspected then.
+	s.inspectErr = nil
+	r := request("other", "r.io/app:v1", "")
+	r.Policy = images.PullNever
+	_, err = puller.Ensure(t.Context(), r)
+	require.ErrorContains(t, err, images.ReasonErrImageNeverPull)
+}
+
+// Without a record a pull does not begin: nobody would know whose image it is.
+func TestEnsureCannotRecord(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	s := &spy{Runtime: critest.New(critest.Options{Images: []cri.Image{}})}
+	puller, err := images.New(s, s, images.Options{Records: file})
+	require.NoError(t, err)
+	_, err = puller.Ensure(t.Context(), request("p", "r.io/app:v1", ""))
+	require.ErrorContains(t, err, `ErrImagePull: record the pull of image "r.io/app:v1"`)
+	assert.Equal(t, []string{"ImageStatus r.io/app:v1"}, s.calls)
+}
+
+// Passwords are in no error and no log, whatever the runtime says.
+func TestEnsureHidesPasswords(t *testing.T) {
+	var log bytes.Buffer
+	rt := critest.New(critest.Options{
+		Images: []cri.Image{},
+		Pull: func(_ context.Context, _ cri.ImageSpec, auth *cri.Auth) (cri.Image, error) {
+			return cri.Image{}, fmt.Errorf("GET https://%s:%s@r.io/: %w", auth.Username, auth.Password, cri.ErrUnavailable)
+		},
+	})
+	var heard []any
+	puller, err := images.New(rt, rt, images.Options{
+		Records: t.TempDir(),
+		Logger:  slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Hooks: images.Hooks{
+			Pulling: func(r images.Request) { heard = append(heard, r) },
+			Failed:  func(r images.Request, err *images.Error) { heard = append(heard, r, err) },
+			Error:   func(err error) { heard = append(heard, err) },
+		},
+	})
+	require.NoError(t, err)
+	const word = "tops3cr3t"
+	r := request("p", "r.io/app:v1", "")
+	r.Secrets = []credential.Secret{
+		secret("good", []string{"r.io", "u:" + word}),
+		{Data: []byte(`{"auths":{"r.io":{"auth":"` + word + `"}}}`)}, // broken
+	}
+	for range 2 {
+		_, err = puller.Ensure(t.Context(), r)
+		require.Error(t, err)
+		require.ErrorIs(t, err, cri.ErrUnavailable)
+		heard = append(heard, err)
+		for e := err; e != nil; e = errors.Unwrap(e) {
+			assert.NotContains(t, e.Error(), word)
+		}
+	}
+	require.Len(t, heard, (1+1+2+1)+(2+1), "the credentials are not looked up during a back-off")
+	slog.New(slog.NewJSONHandler(&log, nil)).Info("m", "heard", heard)
+	slog.New(slog.NewTextHandler(&log, nil)).Info("m", "heard", heard)
+	text := fmt.Sprintf("%v %+v %#v %s", heard, heard, heard, log.String())
+	assert.NotContains(t, text, word)
+	assert.Contains(t, text, "GET https://u:[password]@r.io/: runtime unavailable")
+}
+
+func TestNew(t *testing.T) {
+	rt := critest.New(critest.Options{})
+	assert.Panics(t, func() { _, _ = images.New(nil, rt, images.Options{}) })
+	assert.Panics(t, func() { _, _ = images.New(rt, nil, images.Options{}) })
+	for want, o := range map[string]images.Options{
+		`verify: "Sometimes" is none`:                {Verify: "Sometimes"},
+		`verify: AlwaysVerify needs records`:         {Verify: images.AlwaysVerify},
+		`allowlist: "r.io/app:v1" is neither`:        {Allowlist: []string{"r.io/app:v1"}},
+		`allowlist: "r.io/app*" is neither`:          {Allowlist: []string{"r.io/app*"}},
+		`allowlist: "r.io/*/app/*" is neither`:       {Allowlist: []string{"r.io/*/app/*"}},
+		`allowlist: "/*" is neither`:                 {Allowlist: []string{"/*"}},
+		`allowlist: "*" is neither`:                  {Allowlist: []string{"*"}},
+		`allowlist: " r.io/app" is neither`:          {Allowlist: []string{" r.io/app"}},
+		`NeverVerifyAllowlistedImages needs records`: {Verify: images.NeverVerifyAllowlistedImages},
+	} {
+		_, err := images.New(rt, rt, o)
+		assert.ErrorContains(t, err, want)
+	}
+}
+
+func TestDefaultPolicy(t *testing.T) {
+	for image, want := range map[string]images.Policy{
+		"busybox":                  images.PullAlways,
+		"busybox:latest":           images.PullAlways,
+		"busybox:1":                images.PullIfNotPresent,
+		"r.io:5000/x":              images.PullAlways,
+		"busybox@" + digest:        images.PullIfNotPresent,
+		"busybox:latest@" + digest: images.PullAlways,
+		"NOT A NAME":               images.PullIfNotPresent,
+	} {
+		assert.Equal(t, want, images.DefaultPolicy(image), image)
+	}
+}
+
+const digest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"

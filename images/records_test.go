@@ -1,0 +1,294 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package images_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/critest"
+	"github.com/seed81659283/nodeagent/images"
+	"github.com/seed81659283/nodeagent/images/credential"
+)
+
+// files returns the records in a directory, by what they are about.
+func files(t *testing.T, dir, kind string) map[string]string {
+	t.Helper()
+	entries, err := os.ReadDir(filepath.Join(dir, kind))
+	if !errors.Is(err, os.ErrNotExist) {
+		require.NoError(t, err)
+	}
+	found := map[string]string{}
+	for _, e := range entries {
+		info, err := e.Info()
+		require.NoError(t, err)
+		require.Equal(t, os.FileMode(0o600), info.Mode())
+		data, err := os.ReadFile(filepath.Join(dir, kind, e.Name()))
+		require.NoError(t, err)
+		found[e.Name()] = string(data)
+	}
+	return found
+}
+
+// about is the name of a record.
+func about(s string) string { return fmt.Sprintf("sha256-%x", sha256.Sum256([]byte(s))) }
+
+// put writes a record.
+func put(t *testing.T, dir, kind, name, content string) {
+	t.Helper()
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, kind), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, kind, about(name)), []byte(content), 0o600))
+}
+
+// The files are those of the kubelet, byte by byte.
+func TestRecordsAreTheKubelets(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		during := map[string]string{}
+		rt := critest.New(critest.Options{
+			Images: []cri.Image{},
+			Pull: func(_ context.Context, i cri.ImageSpec, _ *cri.Auth) (cri.Image, error) {
+				during = files(t, dir, "pulling")
+				return critest.NewImage(i.Image, 1), nil
+			},
+		})
+		puller, err := images.New(rt, rt, images.Options{Records: dir, Providers: []credential.Provider{
+			credential.ProviderFunc(func(_ context.Context, repository string, pod credential.Pod) ([]credential.Credential, error) {
+				if repository != "s.io/app" {
+					return nil, nil
+				}
+				return []credential.Credential{{Username: "u", Password: "p", Source: credential.Source{
+					Kind: credential.FromServiceAccount, Object: credential.Object{UID: "uid-sa", Namespace: pod.Namespace, Name: "sa"},
+				}}}, nil
+			}),
+		}})
+		require.NoError(t, err)
+
+		_, err = puller.Ensure(t.Context(), request("b", "r.io/app:v1", "u"))
+		require.NoError(t, err)
+		assert.Equal(t, map[string]string{
+			about("r.io/app:v1"): `{"kind":"ImagePullIntent","apiVersion":"kubelet.config.k8s.io/v1beta1","image":"r.io/app:v1"}` + "\n",
+		}, during)
+		assert.Empty(t, files(t, dir, "pulling"))
+
+		time.Sleep(1500 * time.Millisecond)
+		r := request("a", "r.io/app:v1", "v")
+		r.Policy = images.PullAlways
+		_, err = puller.Ensure(t.Context(), r)
+		require.NoError(t, err)
+		_, err = puller.Ensure(t.Context(), request("c", "s.io/app:v1", ""))
+		require.NoError(t, err)
+		_, err = puller.Ensure(t.Context(), request("d", "docker.io/library/open:v1", ""))
+		require.NoError(t, err)
+		time.Sleep(time.Minute)
+		_, err = puller.Ensure(t.Context(), r) // the same once more: nothing is written
+		require.NoError(t, err)
+
+		id := func(ref string) string { return critest.NewImage(ref, 1).ID }
+		pulled := func(ref, mapping string) string {
+			return `{"kind":"ImagePulledRecord","apiVersion":"kubelet.config.k8s.io/v1beta1","lastUpdatedTime":"2000-01-01T00:00:01Z",` +
+				`"imageRef":"` + id(ref) + `","credentialMapping":` + mapping + "}\n"
+		}
+		hash := func(user string) string {
+			return fmt.Sprintf("%x", sha256.Sum256([]byte(`{"username":"`+user+`","password":"password"}`)))
+		}
+		assert.Equal(t, map[string]string{
+			about(id("r.io/app:v1")): pulled("r.io/app:v1", `{"r.io/app":{"kubernetesSecrets":[`+
+				`{"uid":"uid-of-a","namespace":"ns","name":"of-a","credentialHash":"`+hash("v")+`"},`+
+				`{"uid":"uid-of-b","namespace":"ns","name":"of-b","credentialHash":"`+hash("u")+`"}]}}`),
+			about(id("s.io/app:v1")): pulled("s.io/app:v1",
+				`{"s.io/app":{"kubernetesServiceAccounts":[{"uid":"uid-sa","namespace":"ns","name":"sa"}]}}`),
+			about(id("docker.io/library/open:v1")): pulled("docker.io/library/open:v1",
+				`{"docker.io/library/open":{"nodePodsAccessible":true}}`),
+		}, files(t, dir, "pulled"))
+
+		info, err := os.Stat(filepath.Join(dir, "pulled"))
+		require.NoError(t, err)
+		assert.Equal(t, os.FileMode(0o700), info.Mode().Perm())
+	})
+}
+
+// present is a puller on a node where the image r.io/app:v1 lies, with records in dir.
+func present(t *testing.T, dir string) (*images.Puller, cri.Image) {
+	t.Helper()
+	image := critest.NewImage("r.io/app:v1", 1)
+	rt := critest.New(critest.Options{
+		Images: []cri.Image{
+			image, critest.NewImage("docker.io/library/busybox:latest", 1), {ID: "two", RepoDigests: []string{"r.io/two@" + digest}},
+		},
+		Pull: func(context.Context, cri.ImageSpec, *cri.Auth) (cri.Image, error) {
+			return cri.Image{}, errors.New("401 Unauthorized")
+		},
+	})
+	puller, err := images.New(rt, rt, images.Options{Records: dir})
+	require.NoError(t, err)
+	return puller, image
+}
+
+// may reports whether a pod may use an image that is present.
+func may(t *testing.T, puller *images.Puller, image, user string) bool {
+	t.Helper()
+	r := request("p", image, user)
+	r.Policy = images.PullNever
+	_, err := puller.Ensure(t.Context(), r)
+	return err == nil
+}
+
+// What the kubelet has written is understood, in both versions; what nobody understands opens nothing.
+func TestRecordsOfTheKubelet(t *testing.T) {
+	id := critest.NewImage("r.io/app:v1", 1).ID
+	head := `{"kind":"ImagePulledRecord","apiVersion":"kubelet.config.k8s.io/v1beta1","lastUpdatedTime":"2024-10-21T12:26:40Z","imageRef":"` + id + `"`
+	everybody := head + `,"credentialMapping":{"r.io/app":{"nodePodsAccessible":true}}}`
+	hash := credential.Credential{Username: "u", Password: "password"}.Hash()
+	secrets := func(list string) string {
+		return head + `,"credentialMapping":{"r.io/app":{"kubernetesSecrets":[` + list + `]}}}`
+	}
+	for _, tt := range []struct {
+		name, record string
+		nobody, u, v bool // without a secret, and with those of two users
+	}{
+		{"for every pod", everybody, true, true, true},
+		{"in the old version", strings.Replace(everybody, "v1beta1", "v1alpha1", 1), true, true, true},
+		{"the hash of a secret", secrets(`{"uid":"x","namespace":"x","name":"x","credentialHash":"` + hash + `"}`), false, true, false},
+		{"the coordinates of a secret", secrets(`{"uid":"uid-of-p","namespace":"ns","name":"of-p","credentialHash":"x"}`), false, true, true},
+		{"no hash", secrets(`{"uid":"x","namespace":"x","name":"x","credentialHash":""}`), false, false, false},
+		{"another name of the image", strings.Replace(everybody, "r.io/app", "s.io/app", 1), false, false, false},
+		{"no credentials", head + `}`, false, false, false},
+		{"a newer version", strings.Replace(everybody, "v1beta1", "v2", 1), false, false, false},
+		{"another kind", strings.Replace(everybody, "ImagePulledRecord", "ImagePullIntent", 1), false, false, false},
+		{"an unknown field", strings.Replace(everybody, `:true`, `:true,"unless":"Sunday"`, 1), false, false, false},
+		{"two objects", everybody + everybody, false, false, false},
+		{"nothing", "", false, false, false},
+		{"about another image", strings.Replace(secrets(""), id, "sha256:other", 1), true, true, true}, // as if there were none
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			for user, want := range map[string]bool{"": tt.nobody, "u": tt.u, "v": tt.v} {
+				dir := t.TempDir()
+				put(t, dir, "pulled", id, tt.record)
+				puller, _ := present(t, dir)
+				assert.Equal(t, want, may(t, puller, "r.io/app:v1", user), "user %q", user)
+			}
+		})
+	}
+}
+
+// The 100th secret that is as good as another is not written down any more; it still opens the image by its content.
+func TestRecordsDoNotGrowWithoutEnd(t *testing.T) {
+	dir := t.TempDir()
+	puller, image := present(t, dir)
+	hash := credential.Credential{Username: "u", Password: "password"}.Hash()
+	put(t, dir, "pulled", image.ID, `{"kind":"ImagePulledRecord","apiVersion":"kubelet.config.k8s.io/v1beta1","lastUpdatedTime":"2024-10-21T12:26:40Z",`+
+		`"imageRef":"`+image.ID+`","credentialMapping":{"r.io/app":{"kubernetesSecrets":[{"uid":"x","namespace":"x","name":"x","credentialHash":"`+hash+`"}]}}}`)
+	for i := range 120 {
+		r := request(fmt.Sprint("p", i), "r.io/app:v1", "u")
+		_, err := puller.Ensure(t.Context(), r)
+		require.NoError(t, err)
+	}
+	record := files(t, dir, "pulled")[about(image.ID)]
+	assert.Equal(t, 100, strings.Count(record, `"credentialHash"`))
+
+	// A secret that is written down but has changed would need a place.
+	r := request("p5", "r.io/app:v1", "v")
+	r.Policy = images.PullNever
+	_, err := puller.Ensure(t.Context(), r)
+	assert.Error(t, err)
+}
+
+// The mark goes with the last of the pulls that it is for.
+func TestRecordsOfTwoPulls(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		p := pulls{refused: map[string]bool{"": true}}
+		puller, _ := newPuller(t, &p, images.Options{Records: dir})
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			_, err := puller.Ensure(t.Context(), request("a", "r.io/app:v1", ""))
+			assert.Error(t, err)
+		})
+		time.Sleep(time.Second / 2)
+		wg.Go(func() {
+			_, err := puller.Ensure(t.Context(), request("b", "r.io/app:v1", "u"))
+			assert.NoError(t, err)
+		})
+		time.Sleep(time.Second / 4)
+		assert.Len(t, files(t, dir, "pulling"), 1, "both")
+		time.Sleep(time.Second / 2)
+		assert.Len(t, files(t, dir, "pulling"), 1, "the second")
+		wg.Wait()
+		assert.Empty(t, files(t, dir, "pulling"))
+	})
+}
+
+// The mark of a pull whose agent died keeps the image from being taken for a preloaded one.
+func TestRecover(t *testing.T) {
+	dir := t.TempDir()
+	intent := func(image string) {
+		put(t, dir, "pulling", image, `{"kind":"ImagePullIntent","apiVersion":"kubelet.config.k8s.io/v1beta1","image":"`+image+`"}`)
+	}
+	intent("r.io/app:v1")
+	intent("busybox")
+	intent("r.io/gone:v1")
+	intent("r.io/two:v1@" + digest)
+	puller, _ := present(t, dir)
+	assert.False(t, may(t, puller, "r.io/app:v1", ""))
+
+	require.NoError(t, puller.Recover(t.Context()))
+	assert.Len(t, files(t, dir, "pulling"), 1, "the image that is not there")
+	assert.Contains(t, files(t, dir, "pulling"), about("r.io/gone:v1"))
+	assert.Len(t, files(t, dir, "pulled"), 3)
+	assert.NotContains(t, files(t, dir, "pulled")[about(critest.NewImage("r.io/app:v1", 1).ID)], "credentialMapping")
+	assert.False(t, may(t, puller, "r.io/app:v1", ""))
+	assert.False(t, may(t, puller, "docker.io/library/busybox:latest", ""))
+}
+
+func TestRecoverWithDamage(t *testing.T) {
+	dir := t.TempDir()
+	put(t, dir, "pulling", "x", `{"kind"`)
+	put(t, dir, "pulling", "r.io/app:v1", `{"kind":"ImagePullIntent","apiVersion":"kubelet.config.k8s.io/v1beta1","image":"r.io/app:v1"}`)
+	puller, _ := present(t, dir)
+	require.ErrorContains(t, puller.Recover(t.Context()), about("x"))
+	assert.Len(t, files(t, dir, "pulled"), 1)
+
+	empty, _ := present(t, t.TempDir())
+	require.NoError(t, empty.Recover(t.Context()))
+}
+
+func TestPrune(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{Images: []cri.Image{}})
+		puller, err := images.New(rt, rt, images.Options{Records: dir})
+		require.NoError(t, err)
+		for _, image := range []string{"r.io/stays:v1", "r.io/goes:v1"} {
+			_, err := puller.Ensure(t.Context(), request("p", image, "u"))
+			require.NoError(t, err)
+		}
+		require.NoError(t, rt.RemoveImage(t.Context(), cri.ImageSpec{Image: "r.io/goes:v1"}))
+		time.Sleep(1500 * time.Millisecond)
+		listed := time.Now()
+		present, err := rt.ListImages(t.Context())
+		require.NoError(t, err)
+		time.Sleep(100 * time.Millisecond)
+		_, err = puller.Ensure(t.Context(), request("p", "r.io/comes:v1", "u")) // in the second of the list
+		require.NoError(t, err)
+
+		require.NoError(t, puller.Prune(present, listed))
+		found := files(t, dir, "pulled")
+		assert.Len(t, found, 2)
+		assert.NotContains(t, found, about(critest.NewImage("r.io/goes:v1", 1).ID))
+	})
+}

@@ -1,0 +1,250 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package images_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/critest"
+	"github.com/seed81659283/nodeagent/images"
+	"github.com/seed81659283/nodeagent/images/credential"
+	"github.com/seed81659283/nodeagent/internal/script"
+)
+
+// TestScenarios runs testdata/ensure/*.txt. What is indented below a line is what it leads to: the pulls that the
+// runtime was asked for, what was reported beside, and the answer. Lines:
+//
+//	options KEY=VALUE...                      verify, allowlist, records=no, qps, burst
+//	preloaded IMAGE...                        are there from the beginning
+//	registry PREFIX KEY=VALUE...              users=u:password,... or open to all; error=TEXT to the end of the line
+//	secret NAME REGISTRY USER:PASSWORD...     or "broken"; naming it again changes it
+//	node REGISTRY USER:PASSWORD               a provider of credentials for all pods; or "node broken"
+//	TIME POD wants IMAGE KEY=VALUE...         policy, secrets=NAME,...
+//	TIME agent restarts                       with the same runtime and records
+//	TIME records are damaged
+func TestScenarios(t *testing.T) {
+	script.Run(t, "testdata/ensure/*.txt", func(t *testing.T, text string) (result string) {
+		dir := t.TempDir()
+		synctest.Test(t, func(t *testing.T) { result = play(t, dir, text) })
+		return result
+	})
+}
+
+// scene is a node with one puller.
+type scene struct {
+	t        *testing.T
+	began    time.Time
+	out      *strings.Builder
+	opts     images.Options
+	images   []cri.Image
+	registry registry
+	secrets  map[string]credential.Secret
+	runtime  *critest.Runtime
+	puller   *images.Puller
+}
+
+func play(t *testing.T, dir, text string) string {
+	s := &scene{
+		t: t, began: time.Now(), opts: images.Options{Records: dir, QPS: -1},
+		images: []cri.Image{}, secrets: map[string]credential.Secret{},
+	}
+	s.opts.Hooks.Error = func(err error) {
+		s.print("reported: %s", strings.ReplaceAll(err.Error(), dir, "DIR"))
+	}
+	return script.Lines(text, "  ", func(out *strings.Builder, words []string) {
+		s.out = out
+		s.line(words)
+	})
+}
+
+func (s *scene) print(format string, args ...any) { fmt.Fprintf(s.out, "  "+format+"\n", args...) }
+
+func (s *scene) line(f []string) {
+	switch f[0] {
+	case "options":
+		s.options(f[1:])
+	case "preloaded":
+		for _, name := range f[1:] {
+			s.images = append(s.images, critest.NewImage(name, 1))
+		}
+	case "registry":
+		s.registry.set(f[1], f[2:])
+	case "secret":
+		s.secrets[f[1]] = secret(f[1], f[2:])
+	case "node":
+		s.opts.Providers = append(s.opts.Providers, node(f[1:]))
+	default:
+		at, err := time.ParseDuration(f[0])
+		require.NoError(s.t, err)
+		require.GreaterOrEqual(s.t, at, time.Since(s.began), "time goes backwards")
+		time.Sleep(at - time.Since(s.began))
+		s.act(f[1:])
+	}
+}
+
+func (s *scene) options(args []string) {
+	for _, arg := range args {
+		k, v, _ := strings.Cut(arg, "=")
+		switch k {
+		case "verify":
+			s.opts.Verify = images.Verify(v)
+		case "allowlist":
+			s.opts.Allowlist = strings.Split(v, ",")
+		case "records":
+			s.opts.Records = ""
+		case "qps":
+			_, err := fmt.Sscan(v, &s.opts.QPS)
+			require.NoError(s.t, err)
+		case "burst":
+			_, err := fmt.Sscan(v, &s.opts.Burst)
+			require.NoError(s.t, err)
+		default:
+			s.t.Fatalf("options: unknown %q", arg)
+		}
+	}
+}
+
+// secret is a pull secret with logins, or one that cannot be read.
+func secret(name string, args []string) credential.Secret {
+	data := []byte(`{"auths":`)
+	if args[0] != "broken" {
+		user, password, _ := strings.Cut(args[1], ":")
+		data = fmt.Appendf(nil, `{"auths":{%q:{"username":%q,"password":%q}}}`, args[0], user, password)
+	}
+	return credential.Secret{Object: credential.Object{UID: "uid-" + name, Namespace: "ns", Name: name}, Data: data}
+}
+
+// node is a provider that knows one login.
+func node(args []string) credential.Provider {
+	return credential.ProviderFunc(func(_ context.Context, repository string, _ credential.Pod) ([]credential.Credential, error) {
+		if args[0] == "broken" {
+			return nil, errors.New("provider of the node: broken")
+		}
+		user, password, _ := strings.Cut(args[1], ":")
+		var ring credential.Keyring
+		err := ring.Add(credential.Config{args[0]: {Username: user, Password: password}}, credential.Source{})
+		return ring.Lookup(repository), err
+	})
+}
+
+func (s *scene) act(f []string) {
+	if s.runtime == nil {
+		s.runtime = critest.New(critest.Options{Images: s.images, Pull: s.pull})
+	}
+	if s.puller == nil || f[0] == "agent" {
+		var err error
+		s.puller, err = images.New(s.runtime, s.runtime, s.opts)
+		require.NoError(s.t, err)
+		require.NoError(s.t, s.puller.Recover(s.t.Context()))
+	}
+	switch f[0] {
+	case "agent":
+	case "records":
+		s.damage()
+	default:
+		s.want(f[0], f[2], f[3:])
+	}
+}
+
+// damage leaves half of every record.
+func (s *scene) damage() {
+	files, err := filepath.Glob(filepath.Join(s.opts.Records, "*", "*"))
+	require.NoError(s.t, err)
+	for _, file := range files {
+		info, err := os.Stat(file)
+		require.NoError(s.t, err)
+		require.NoError(s.t, os.Truncate(file, info.Size()/2))
+	}
+}
+
+func (s *scene) want(pod, image string, args []string) {
+	r := images.Request{Pod: credential.Pod{UID: "uid-" + pod, Namespace: "ns", Name: pod}, Image: image}
+	for _, arg := range args {
+		switch k, v, _ := strings.Cut(arg, "="); k {
+		case "policy":
+			r.Policy = images.Policy(v)
+		case "secrets":
+			for name := range strings.SplitSeq(v, ",") {
+				require.Contains(s.t, s.secrets, name)
+				r.Secrets = append(r.Secrets, s.secrets[name])
+			}
+		default:
+			s.t.Fatalf("wants: unknown %q", arg)
+		}
+	}
+	got, err := s.puller.Ensure(s.t.Context(), r)
+	if err == nil {
+		s.print("ready %s", got.RepoTags[0])
+		return
+	}
+	e, ok := errors.AsType[*images.Error](err)
+	require.True(s.t, ok, err)
+	s.print("%s", e)
+	if !e.Retry.IsZero() {
+		s.print("retry at %v", e.Retry.Sub(s.began))
+	}
+}
+
+func (s *scene) pull(_ context.Context, i cri.ImageSpec, auth *cri.Auth) (cri.Image, error) {
+	as := "anybody"
+	if auth != nil {
+		as = auth.Username
+	}
+	s.print("pull %s as %s", i.Image, as)
+	return s.registry.pull(i.Image, auth)
+}
+
+// registry is every registry there is.
+type registry struct {
+	rules []rule
+}
+
+type rule struct {
+	prefix string
+	users  []string // "user:password"; none: open to all
+	err    string
+}
+
+func (g *registry) set(prefix string, args []string) {
+	r := rule{prefix: prefix}
+	for i, arg := range args {
+		k, v, _ := strings.Cut(arg, "=")
+		switch k {
+		case "users":
+			r.users = strings.Split(v, ",")
+		case "error":
+			r.err = strings.Join(append([]string{v}, args[i+1:]...), " ")
+		}
+	}
+	g.rules = slices.Insert(g.rules, 0, r)
+}
+
+func (g *registry) pull(image string, auth *cri.Auth) (cri.Image, error) {
+	i := slices.IndexFunc(g.rules, func(r rule) bool { return strings.HasPrefix(image, r.prefix) })
+	if i < 0 {
+		return cri.Image{}, errors.New("no such host")
+	}
+	r := g.rules[i]
+	switch {
+	case r.err != "":
+		return cri.Image{}, errors.New(r.err)
+	case len(r.users) > 0 && auth == nil:
+		return cri.Image{}, errors.New("401 Unauthorized")
+	case len(r.users) > 0 && !slices.Contains(r.users, auth.Username+":"+auth.Password):
+		return cri.Image{}, errors.New("403 Forbidden for " + auth.Username + ":" + auth.Password)
+	}
+	return critest.NewImage(image, 1), nil
+}
