@@ -55,6 +55,9 @@ cri/process/...        max   0: cri cri/process/internal/... internal/... SYS
 cri/remote             max 115: cri internal/cripb GRPC
 cri/criserver          max 115: cri internal/cripb GRPC
 
+# Log files of containers.
+cri/logs               max   0: cri SYS
+
 # Engines: no third-party package, and never each other.
 pleg                   max   0: cri
 

@@ -13,6 +13,7 @@
 //     host, without a daemon, without images and without isolation
 //   - [github.com/seed81659283/nodeagent/cri/criserver]: serves any runtime on a socket, so that crictl and the
 //     kubelet can talk to it
+//   - [github.com/seed81659283/nodeagent/cri/logs]: parses, reads, follows and rotates the log files of containers
 //   - [github.com/seed81659283/nodeagent/cri/critest]: a runtime in memory with scripted containers and faults, and
 //     the conformance suite that every runtime passes
 //

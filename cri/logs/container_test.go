@@ -1,0 +1,111 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package logs_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// container writes a log as a runtime does, and opens it anew when asked to.
+type container struct {
+	path string
+
+	mu      sync.Mutex // guards what follows
+	file    *os.File
+	next    int         // number of the next line
+	failing error       // of ReopenContainerLog
+	hang    bool        // ReopenContainerLog waits for its context
+	late    bool        // ReopenContainerLog fails when it has opened the file
+	calls   []time.Time // of ReopenContainerLog
+}
+
+func newContainer(t testing.TB, path string) *container {
+	t.Helper()
+	c := &container{path: path}
+	require.NoError(t, c.open())
+	t.Cleanup(func() { c.file.Close() })
+	return c
+}
+
+func (c *container) open() error {
+	file, err := os.OpenFile(c.path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o640)
+	if err != nil {
+		return err
+	}
+	if c.file != nil {
+		c.file.Close()
+	}
+	c.file = file
+	return nil
+}
+
+func (c *container) ReopenContainerLog(ctx context.Context, _ string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.calls = append(c.calls, time.Now())
+	if c.hang {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	if c.failing != nil {
+		return c.failing
+	}
+	err := c.open()
+	if c.late {
+		return errors.Join(err, errLate)
+	}
+	return err
+}
+
+var errLate = errors.New("too late to answer")
+
+// reopened returns how often the runtime was asked to open the log.
+func (c *container) reopened() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.calls)
+}
+
+// set changes the container between two calls.
+func (c *container) set(change func(*container)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	change(c)
+}
+
+// print writes n lines, each with its number, in one go.
+func (c *container) print(t testing.TB, n int) {
+	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var b []byte
+	for range n {
+		b = append(b, "2016-10-20T18:39:20.576064430Z stdout F "...)
+		b = strconv.AppendInt(b, int64(c.next), 10)
+		b = append(b, '\n')
+		c.next++
+	}
+	_, err := c.file.Write(b)
+	require.NoError(t, err)
+}
+
+// fill writes n bytes: one line.
+func (c *container) fill(t testing.TB, n int) {
+	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b := make([]byte, n)
+	copy(b, "2016-10-20T18:39:20.576064430Z stdout F ")
+	b[n-1] = '\n'
+	_, err := c.file.Write(b)
+	require.NoError(t, err)
+}

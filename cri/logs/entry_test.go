@@ -1,0 +1,142 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package logs_test
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/cri/logs"
+)
+
+const stamp = "2016-10-20T18:39:20.57606443Z"
+
+func at(t testing.TB, s string) time.Time {
+	t.Helper()
+	parsed, err := time.Parse(time.RFC3339Nano, s)
+	require.NoError(t, err)
+	return parsed
+}
+
+func TestParseCRI(t *testing.T) {
+	for _, test := range []struct {
+		name, line string
+		stream     logs.Stream
+		content    string
+	}{
+		{"full line", stamp + " stdout F hello world\n", logs.Stdout, "hello world\n"},
+		{"stderr", stamp + " stderr F hello\n", logs.Stderr, "hello\n"},
+		{"a piece loses the newline of the file", stamp + " stdout P hello\n", logs.Stdout, "hello"},
+		{"a piece loses one newline and no return", stamp + " stdout P hello\r\n", logs.Stdout, "hello\r"},
+		{"empty", stamp + " stdout F \n", logs.Stdout, "\n"},
+		{"empty piece", stamp + " stdout P \n", logs.Stdout, ""},
+		{"torn before its newline", stamp + " stdout F hel", logs.Stdout, "hel"},
+		{"more tags", stamp + " stdout P:TAG1:TAG2 hello\n", logs.Stdout, "hello"},
+		{"only the first tag counts", stamp + " stdout F:P hello\n", logs.Stdout, "hello\n"},
+		{"an unknown tag is a full line", stamp + " stdout X hello\n", logs.Stdout, "hello\n"},
+		{"nor is P the start of a tag", stamp + " stdout PART hello\n", logs.Stdout, "hello\n"},
+		{"no tag is a full line", stamp + " stdout  hello\n", logs.Stdout, "hello\n"},
+		{"spaces belong to the content", stamp + " stdout F  a  b \n", logs.Stdout, " a  b \n"},
+		{"not text", stamp + " stdout F \x00\xff\n", logs.Stdout, "\x00\xff\n"},
+		{"with an offset", "2016-10-20T20:39:20.57606443+02:00 stdout F hello\n", logs.Stdout, "hello\n"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			e, err := logs.ParseCRI([]byte(test.line))
+			require.NoError(t, err)
+			assert.True(t, e.Time.Equal(at(t, stamp)), "time %v", e.Time)
+			assert.Equal(t, test.stream, e.Stream)
+			assert.Equal(t, test.content, string(e.Content))
+		})
+	}
+}
+
+func TestParseDockerJSON(t *testing.T) {
+	e, err := logs.ParseDockerJSON([]byte(`{"log":"a\u003cb\n","stream":"stderr","time":"` + stamp + `"}` + "\n"))
+	require.NoError(t, err)
+	assert.Equal(t, logs.Entry{Time: at(t, stamp), Stream: logs.Stderr, Content: []byte("a<b\n")}, e)
+	assert.True(t, e.EndsLine())
+
+	e, err = logs.ParseDockerJSON([]byte(`{"log":"a","stream":"stdout","time":"` + stamp + `"}`))
+	require.NoError(t, err)
+	assert.False(t, e.EndsLine(), "a piece has no newline")
+}
+
+func TestBadLines(t *testing.T) {
+	for _, line := range []string{
+		"", "\n", "hello\n", stamp, stamp + " ", stamp + " stdout", stamp + " stdout F", stamp + " stdout F\n",
+		stamp + " stdin F hello\n", stamp + "  F hello\n", "20-Oct-2016 stdout F hello\n", " " + stamp + " stdout F hello\n",
+		`{"log":"a","stream":"stdin","time":"` + stamp + `"}`, `{"log":"a","stream":"stdout","time":"now"}`,
+		`{"log":"a","stream":"stdout"`, "{}", "null", `"stdout"`,
+	} {
+		_, err := logs.ParseCRI([]byte(line))
+		assert.Error(t, err, "ParseCRI(%q)", line)
+		_, err = logs.ParseDockerJSON([]byte(line))
+		assert.Error(t, err, "ParseDockerJSON(%q)", line)
+		_, err = logs.Detect([]byte(line))
+		assert.ErrorIs(t, err, logs.ErrFormat, "Detect(%q)", line)
+	}
+}
+
+func TestDetect(t *testing.T) {
+	f, err := logs.Detect([]byte(stamp + " stdout F {}\n"))
+	require.NoError(t, err)
+	assert.Equal(t, logs.CRI, f)
+	f, err = logs.Detect([]byte(`{"log":"a","stream":"stdout","time":"` + stamp + `"}`))
+	require.NoError(t, err)
+	assert.Equal(t, logs.DockerJSON, f)
+
+	_, err = logs.Detect(bytes.Repeat([]byte("x"), 1<<20))
+	assert.Less(t, len(err.Error()), 200, "an error does not quote a line of any length")
+	_, err = logs.Format(0).Parse([]byte(stamp + " stdout F a\n"))
+	assert.ErrorIs(t, err, logs.ErrFormat)
+}
+
+func TestParseCRIAllocatesNothing(t *testing.T) {
+	line := []byte("2016-10-20T18:39:20.576064430Z stdout F hello\n")
+	assert.Zero(t, testing.AllocsPerRun(100, func() {
+		if _, err := logs.ParseCRI(line); err != nil {
+			t.Error(err)
+		}
+	}))
+}
+
+// The parser agrees with a naive twin, and what a runtime writes is read back.
+func FuzzParseLine(f *testing.F) {
+	f.Add([]byte(stamp + " stdout F hello\n"))
+	f.Add([]byte(stamp + " stderr P:x hello\n"))
+	f.Add([]byte(stamp + " stdout F"))
+	f.Add([]byte(`{"log":"a","stream":"stdout","time":"` + stamp + `"}`))
+	f.Fuzz(func(t *testing.T, line []byte) {
+		before := slices.Clone(line)
+		e, err := logs.ParseCRI(line)
+		require.Equal(t, before, line, "the line is not written to")
+
+		parts := strings.SplitN(string(line), " ", 4)
+		stamp, timeErr := time.Parse(time.RFC3339Nano, parts[0])
+		good := len(parts) == 4 && timeErr == nil && (parts[1] == "stdout" || parts[1] == "stderr")
+		require.Equal(t, good, err == nil, "ParseCRI(%q): %v", line, err)
+		if good {
+			content := parts[3]
+			if strings.Split(parts[2], ":")[0] == "P" {
+				content = strings.TrimSuffix(content, "\n")
+			}
+			require.Equal(t, logs.Entry{Time: stamp, Stream: logs.Stream(parts[1]), Content: []byte(content)}, e)
+		}
+
+		written := []byte("2016-10-20T18:39:20.57606443Z stderr P " + string(line) + "\n")
+		e, err = logs.ParseCRI(written)
+		require.NoError(t, err)
+		require.Equal(t, string(line), string(e.Content))
+
+		if e, err := logs.ParseDockerJSON(line); err == nil {
+			require.Contains(t, []logs.Stream{logs.Stdout, logs.Stderr}, e.Stream)
+		}
+	})
+}

@@ -1,0 +1,68 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package logs_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/logs"
+)
+
+func ExampleRead() {
+	dir, err := os.MkdirTemp("", "logs")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "0.log")
+	entries := "2026-01-02T15:04:05.1Z stdout F first\n" +
+		"2026-01-02T15:04:06.2Z stdout P sec\n" +
+		"2026-01-02T15:04:06.3Z stdout F ond\n"
+	if err := os.WriteFile(path, []byte(entries), 0o600); err != nil {
+		log.Fatal(err)
+	}
+	if err := logs.Read(context.Background(), path, os.Stdout, os.Stderr, logs.ReadOptions{Timestamps: true}); err != nil {
+		log.Print(err)
+	}
+	// Output:
+	// 2026-01-02T15:04:05.100000000Z first
+	// 2026-01-02T15:04:06.200000000Z second
+}
+
+func ExampleNewRotator() {
+	var runtime cri.LogReopener // such as the client of package remote
+	rotate := func(ctx context.Context, running []logs.Log) error {
+		r, err := logs.NewRotator(runtime, logs.RotatorOptions{Policy: logs.Policy{MaxSize: 1 << 20}})
+		if err != nil {
+			return err
+		}
+		r.Set(running) // and again whenever a container starts or ends
+		return r.Run(ctx)
+	}
+	_ = rotate
+}
+
+func ExamplePolicy_Plan() {
+	p := logs.Policy{MaxSize: 10 << 20, MaxFiles: 3}
+	dir := []logs.File{
+		{Name: "0.log", Size: 10 << 20},
+		{Name: "0.log.20260101-000000.gz", Size: 1 << 20},
+		{Name: "0.log.20260102-000000", Size: 10 << 20},
+	}
+	now := time.Date(2026, 1, 3, 0, 0, 0, 0, time.UTC)
+	for _, step := range p.Plan("0.log", dir, now) {
+		fmt.Println(step.Op, step.File)
+	}
+	// Output:
+	// remove 0.log.20260101-000000.gz
+	// rename 0.log
+	// reopen 0.log
+	// compress 0.log.20260102-000000
+}

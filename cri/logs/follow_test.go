@@ -1,0 +1,279 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package logs_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/logs"
+)
+
+// screen is what a follower sees.
+type screen struct {
+	mu sync.Mutex // guards b
+	b  bytes.Buffer
+}
+
+func (s *screen) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *screen) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+// shows waits until the screen shows a text.
+func (s *screen) shows(t *testing.T, text string) {
+	t.Helper()
+	require.Eventually(t, func() bool { return s.String() == text }, 10*time.Second, time.Millisecond,
+		"want %q, last seen %q", text, s)
+}
+
+// follow reads a log until the test or the reading ends. The function it returns waits for that.
+func follow(t *testing.T, path string, o logs.ReadOptions) (*screen, func() error) {
+	t.Helper()
+	s, done := new(screen), make(chan error, 1)
+	o.Follow = true
+	go func() { done <- logs.Read(t.Context(), path, s, s, o) }()
+	return s, func() error {
+		select {
+		case err := <-done:
+			return err
+		case <-time.After(20 * time.Second):
+			t.Fatal("the reading has not ended")
+			return nil
+		}
+	}
+}
+
+// life is whether a container runs.
+type life struct {
+	mu   sync.Mutex // guards what follows
+	over bool
+	err  error
+}
+
+func (l *life) running(context.Context) (bool, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.over, l.err
+}
+
+func (l *life) set(over bool, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.over, l.err = over, err
+}
+
+func numbers(from, to int) string {
+	var b strings.Builder
+	for i := from; i < to; i++ {
+		fmt.Fprintln(&b, i)
+	}
+	return b.String()
+}
+
+func TestFollow(t *testing.T) {
+	c, l := newContainer(t, filepath.Join(t.TempDir(), "0.log")), new(life)
+	c.print(t, 5)
+	s, wait := follow(t, c.path, logs.ReadOptions{TailLines: new(int64(2)), Running: l.running})
+	s.shows(t, numbers(3, 5))
+	c.print(t, 1)
+	s.shows(t, numbers(3, 6))
+
+	t.Log("a line is shown when it is whole")
+	_, err := io.WriteString(c.file, "2016-10-20T18:39:20Z stdout F 6")
+	require.NoError(t, err)
+	_, err = io.WriteString(c.file, "\n")
+	require.NoError(t, err)
+	s.shows(t, numbers(3, 7))
+
+	t.Log("what is written just before the end is shown, torn or not")
+	_, err = io.WriteString(c.file, "2016-10-20T18:39:20Z stdout F 7\n2016-10-20T18:39:20Z stdout F to")
+	require.NoError(t, err)
+	l.set(true, nil)
+	require.NoError(t, wait())
+	assert.Equal(t, numbers(3, 8)+"to", s.String())
+}
+
+func TestFollowContainerThatHasEnded(t *testing.T) {
+	c, l := newContainer(t, filepath.Join(t.TempDir(), "0.log")), &life{over: true}
+	c.print(t, 5)
+	start := time.Now()
+	s, wait := follow(t, c.path, logs.ReadOptions{Running: l.running})
+	require.NoError(t, wait())
+	assert.Equal(t, numbers(0, 5), s.String())
+	assert.Less(t, time.Since(start), 500*time.Millisecond, "nothing is waited for")
+}
+
+func TestFollowWithoutRuntime(t *testing.T) {
+	c := newContainer(t, filepath.Join(t.TempDir(), "0.log"))
+	l := &life{err: &cri.Error{Op: "ContainerStatus", ID: "c", Err: cri.ErrUnavailable}}
+	s, wait := follow(t, c.path, logs.ReadOptions{Running: l.running})
+	c.print(t, 5)
+	s.shows(t, numbers(0, 5))
+
+	gone := &cri.Error{Op: "ContainerStatus", ID: "c", Err: cri.ErrNotFound}
+	l.set(false, gone)
+	require.ErrorIs(t, wait(), cri.ErrNotFound)
+	assert.Equal(t, numbers(0, 5), s.String())
+}
+
+func TestFollowEndsWithItsContext(t *testing.T) {
+	c := newContainer(t, filepath.Join(t.TempDir(), "0.log"))
+	ctx, cancel := context.WithCancelCause(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- logs.Read(ctx, c.path, io.Discard, nil, logs.ReadOptions{Follow: true}) }()
+	cancel(errors.New("the client has hung up"))
+	select {
+	case err := <-done:
+		require.ErrorIs(t, err, context.Canceled)
+	case <-time.After(10 * time.Second):
+		t.Fatal("the reading has not ended")
+	}
+}
+
+func TestFollowStopsAtTheLimit(t *testing.T) {
+	c := newContainer(t, filepath.Join(t.TempDir(), "0.log"))
+	s, wait := follow(t, c.path, logs.ReadOptions{LimitBytes: new(int64(5))})
+	c.print(t, 100)
+	require.NoError(t, wait())
+	assert.Equal(t, "0\n1\n2", s.String())
+}
+
+func TestFollowThroughLink(t *testing.T) {
+	dir := t.TempDir()
+	c := newContainer(t, filepath.Join(dir, "0.log"))
+	link := filepath.Join(t.TempDir(), "pod_ns_c-id.log")
+	require.NoError(t, os.Symlink(c.path, link))
+	s, _ := follow(t, link, logs.ReadOptions{})
+	c.print(t, 1)
+	s.shows(t, numbers(0, 1))
+	require.NoError(t, os.Rename(c.path, c.path+".20260102-150405"))
+	require.NoError(t, c.ReopenContainerLog(t.Context(), ""))
+	c.print(t, 1)
+	s.shows(t, numbers(0, 2))
+}
+
+// The log is renamed, but the runtime does not open it anew at once, or not at all.
+func TestFollowSlowReopening(t *testing.T) {
+	c := newContainer(t, filepath.Join(t.TempDir(), "0.log"))
+	s, _ := follow(t, c.path, logs.ReadOptions{})
+	c.print(t, 1)
+	s.shows(t, numbers(0, 1))
+	rotated := c.path + ".20260102-150405"
+	require.NoError(t, os.Rename(c.path, rotated))
+	c.print(t, 1)
+	s.shows(t, numbers(0, 2))
+
+	require.NoError(t, os.Rename(rotated, c.path))
+	c.print(t, 1)
+	s.shows(t, numbers(0, 3))
+
+	t.Log("there is a new file, and the runtime still finishes a line in the old one")
+	require.NoError(t, os.Rename(c.path, rotated))
+	require.NoError(t, os.WriteFile(c.path, nil, 0o600))
+	c.print(t, 1)
+	s.shows(t, numbers(0, 4))
+	c.print(t, 1)
+	s.shows(t, numbers(0, 5))
+	require.NoError(t, c.ReopenContainerLog(t.Context(), ""))
+	c.print(t, 1)
+	s.shows(t, numbers(0, 6))
+}
+
+// Some rotate logs by copying and cutting them, some with names of their own.
+func TestFollowForeignRotation(t *testing.T) {
+	c := newContainer(t, filepath.Join(t.TempDir(), "0.log"))
+	s, _ := follow(t, c.path, logs.ReadOptions{})
+	c.print(t, 3)
+	s.shows(t, numbers(0, 3))
+	require.NoError(t, os.Truncate(c.path, 0))
+	c.print(t, 1)
+	s.shows(t, numbers(0, 4))
+
+	require.NoError(t, os.Rename(c.path, c.path+".1"))
+	require.NoError(t, c.ReopenContainerLog(t.Context(), ""))
+	c.print(t, 1)
+	s.shows(t, numbers(0, 5))
+}
+
+// slow is a reader that cannot keep up.
+type slow struct {
+	screen
+	block chan struct{} // each write takes one
+}
+
+func (s *slow) Write(p []byte) (int, error) {
+	<-s.block
+	return s.screen.Write(p)
+}
+
+// While the follower is stuck, its file is rotated twice and more; then it goes on through what there is.
+func TestFollowerFallsBehind(t *testing.T) {
+	const own, second, third = ".20260102-150405", ".20260102-150406", ".20260102-150406_001"
+	pack := func(t *testing.T, path string) {
+		plain, err := os.ReadFile(path)
+		require.NoError(t, err)
+		save(t, path+".gz", string(plain))
+		require.NoError(t, os.Remove(path))
+	}
+	for _, test := range []struct {
+		name string
+		do   func(t *testing.T, path string)
+	}{
+		{"nothing else", func(*testing.T, string) {}},
+		{"its own file is removed", func(t *testing.T, path string) { require.NoError(t, os.Remove(path+own)) }},
+		{"its own file is compressed", func(t *testing.T, path string) { pack(t, path+own) }},
+		{"the next is compressed", func(t *testing.T, path string) { pack(t, path+second) }},
+		{"the last has no successor", func(t *testing.T, path string) {
+			require.NoError(t, os.Rename(path, path+".20260102-150407"))
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := newContainer(t, filepath.Join(t.TempDir(), "0.log"))
+			l, s, done := new(life), &slow{block: make(chan struct{}, 1)}, make(chan error, 1)
+			c.print(t, 10)
+			go func() {
+				done <- logs.Read(t.Context(), c.path, s, nil, logs.ReadOptions{Follow: true, Running: l.running})
+			}()
+			s.block <- struct{}{}
+			s.shows(t, numbers(0, 10))
+			c.print(t, 10) // the follower blocks on these
+			for _, suffix := range []string{own, second, third} {
+				require.NoError(t, os.Rename(c.path, c.path+suffix))
+				require.NoError(t, c.ReopenContainerLog(t.Context(), ""))
+				c.print(t, 10)
+			}
+			test.do(t, c.path)
+			l.set(true, nil)
+			close(s.block)
+			select {
+			case err := <-done:
+				require.NoError(t, err)
+			case <-time.After(10 * time.Second):
+				t.Fatal("the reading has not ended")
+			}
+			assert.Equal(t, numbers(0, 50), s.String())
+		})
+	}
+}

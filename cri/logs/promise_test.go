@@ -1,0 +1,184 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package logs_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/cri/logs"
+)
+
+// burst is a container that writes at a given rate, its rotator, and what was seen of them.
+type burst struct {
+	*container
+	dir string
+
+	mu        sync.Mutex // guards what follows
+	largest   int64      // rotated file
+	rotations int
+	packed    int
+	failed    []error
+}
+
+func (b *burst) run(t *testing.T, p logs.Policy) *logs.Rotator {
+	t.Helper()
+	r, err := logs.NewRotator(b, logs.RotatorOptions{Policy: p, Hooks: logs.Hooks{
+		Rotated: func(_ logs.Log, _ string, size int64) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.rotations++
+			b.largest = max(b.largest, size)
+		},
+		Compressed: func(logs.Log, string, int64) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.packed++
+		},
+		Failed: func(_ logs.Log, err error, _ time.Duration) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.failed = append(b.failed, err)
+		},
+	}})
+	require.NoError(t, err)
+	r.Set([]logs.Log{{ContainerID: "a", Path: b.path}})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- r.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		assert.NoError(t, <-done)
+	})
+	return r
+}
+
+// write writes lines at a rate of bytes per second for a while.
+func (b *burst) write(t *testing.T, rate int, d time.Duration) (written int) {
+	t.Helper()
+	line := "2016-10-20T18:39:20.576064430Z stdout F " + strings.Repeat("GET /healthz 200 ", 60) + "\n"
+	lines := []byte(strings.Repeat(line, 64))
+	for start := time.Now(); time.Since(start) < d; {
+		if due := int(time.Since(start).Seconds() * float64(rate)); due < written {
+			time.Sleep(time.Millisecond) // the rate of the writer, and nothing that is waited for
+			continue
+		}
+		b.container.mu.Lock()
+		n, err := b.file.Write(lines)
+		b.container.mu.Unlock()
+		require.NoError(t, err)
+		written += n
+	}
+	return written
+}
+
+// weigh returns the largest sum of the files' sizes until stop is closed.
+func (b *burst) weigh(stop <-chan struct{}) (largest int64) {
+	for {
+		var sum int64
+		entries, _ := os.ReadDir(b.dir)
+		for _, e := range entries {
+			if info, err := e.Info(); err == nil {
+				sum += info.Size()
+			}
+		}
+		largest = max(largest, sum)
+		select {
+		case <-stop:
+			return largest
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+func (b *burst) compressed() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.packed
+}
+
+// A container writes 100 MB/s for seconds. All files of its log together stay within what the package promises: the
+// budget, and what is written within two reactions.
+func TestPromisedSize(t *testing.T) {
+	if testing.Short() {
+		t.Skip("writes some hundred megabytes")
+	}
+	runtime.GOMAXPROCS(2)
+	defer runtime.GOMAXPROCS(1)
+	const (
+		rate      = 100_000_000
+		burstTime = 3 * time.Second
+	)
+	policy := logs.Policy{MaxSize: 10 << 20, MaxFiles: 5}
+	b := &burst{dir: t.TempDir()}
+	b.container = newContainer(t, filepath.Join(b.dir, "0.log"))
+	b.run(t, policy)
+
+	stop, sum := make(chan struct{}), make(chan int64)
+	go func() { sum <- b.weigh(stop) }()
+	written := b.write(t, rate, burstTime)
+	t.Log("the burst is over, and there is time to compress")
+	for start := time.Now(); b.compressed() == 0; {
+		b.write(t, rate/25, 100*time.Millisecond)
+		require.Less(t, time.Since(start), time.Minute)
+	}
+	close(stop)
+	largest := <-sum
+
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	reaction := max(0, b.largest-policy.MaxSize)
+	t.Logf("%d MB written at %d MB/s, %d rotations, %d compressed", written/1e6,
+		int(float64(written)/burstTime.Seconds()/1e6), b.rotations, b.packed)
+	t.Logf("the largest sum was %.1f MiB, the budget is %.1f MiB, the longest reaction took %.1f MiB",
+		mebi(largest), mebi(policy.Budget()), mebi(reaction))
+	assert.LessOrEqual(t, largest, policy.Budget()+2*reaction)
+	assert.Less(t, reaction, int64(rate), "a reaction takes less than a second, on a busy machine too")
+	assert.Empty(t, b.failed)
+}
+
+// A quiet log is not looked at, and rotated all the same as soon as it has reached its size.
+func TestQuietLogIsWatched(t *testing.T) {
+	b := &burst{dir: t.TempDir()}
+	b.container = newContainer(t, filepath.Join(b.dir, "0.log"))
+	b.fill(t, 1000)
+	r := b.run(t, small)
+	require.Eventually(t, func() bool { return b.reopened() == 1 }, 10*time.Second, time.Millisecond)
+	start := time.Now()
+	for i := range 10 {
+		require.Eventually(t, func() bool { return r.Watched() == 1 }, 10*time.Second, time.Millisecond)
+		b.fill(t, 1000)
+		require.Eventually(t, func() bool { return b.reopened() == i+2 }, 20*time.Second, time.Millisecond)
+	}
+	assert.Less(t, time.Since(start), 10*time.Second, "that is the time of one look without a notice")
+}
+
+// The follower of a log that is rotated again and again misses nothing, as long as it keeps up with the rotator.
+func TestFollowBurst(t *testing.T) {
+	b := &burst{dir: t.TempDir()}
+	b.container = newContainer(t, filepath.Join(b.dir, "0.log"))
+	b.run(t, logs.Policy{MaxSize: 50_000, MaxFiles: 20})
+	l := new(life)
+	s, wait := follow(t, b.path, logs.ReadOptions{Running: l.running})
+	for b.reopened() < 20 {
+		b.print(t, 100)
+		time.Sleep(time.Millisecond) // the rate of the writer, and nothing that is waited for
+	}
+	l.set(true, nil)
+	require.NoError(t, wait())
+	assert.True(t, numbers(0, b.next) == s.String(), "lines are lost or doubled among %d", b.next)
+}
+
+func mebi(n int64) float64 { return float64(n) / (1 << 20) }

@@ -1,0 +1,330 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package logs_test
+
+import (
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/logs"
+)
+
+// node is containers with their rotator.
+type node struct {
+	*logs.Rotator
+	containers map[string]*container
+
+	mu     sync.Mutex // guards errors
+	errors []string   // as reported to Hooks.Failed, with the retry
+}
+
+func (n *node) ReopenContainerLog(ctx context.Context, id string) error {
+	return n.containers[id].ReopenContainerLog(ctx, id)
+}
+
+func (n *node) reported() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return append([]string(nil), n.errors...)
+}
+
+// start runs a rotator for containers with these names until the test ends.
+func start(t *testing.T, p logs.Policy, names ...string) *node {
+	t.Helper()
+	n := &node{containers: make(map[string]*container)}
+	var err error
+	n.Rotator, err = logs.NewRotator(n, logs.RotatorOptions{Policy: p, Hooks: logs.Hooks{
+		Failed: func(l logs.Log, err error, retry time.Duration) {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			n.errors = append(n.errors, fmt.Sprintf("%s: %v: %v", l.ContainerID, retry, err))
+		},
+	}})
+	require.NoError(t, err)
+	n.Poll()
+	var list []logs.Log
+	for _, name := range names {
+		c := newContainer(t, filepath.Join(t.TempDir(), "0.log"))
+		n.containers[name] = c
+		list = append(list, logs.Log{ContainerID: name, Path: c.path})
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- n.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		assert.NoError(t, <-done)
+	})
+	n.Set(list)
+	return n
+}
+
+// ls returns the files beside a log, each with its size.
+func ls(t *testing.T, c *container) string {
+	t.Helper()
+	entries, err := os.ReadDir(filepath.Dir(c.path))
+	require.NoError(t, err)
+	var b strings.Builder
+	for _, e := range entries {
+		info, err := e.Info()
+		require.NoError(t, err)
+		if strings.HasSuffix(e.Name(), ".gz") {
+			fmt.Fprintf(&b, "%s ", e.Name())
+		} else {
+			fmt.Fprintf(&b, "%s=%d ", e.Name(), info.Size())
+		}
+	}
+	return strings.TrimSpace(b.String())
+}
+
+// pass lets virtual time go by, and what is due be done.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+var small = logs.Policy{MaxSize: 1000, MaxFiles: 3}
+
+// The clock of a bubble starts at midnight of 2000-01-01, in UTC.
+func TestRotator(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := start(t, small, "a")
+		c := n.containers["a"]
+		c.fill(t, 999)
+		pass(time.Minute)
+		assert.Equal(t, "0.log=999", ls(t, c))
+
+		c.fill(t, 41)
+		pass(time.Minute)
+		assert.Equal(t, "0.log=0 0.log.20000101-000100=1040", ls(t, c), "seen with the next poll")
+
+		c.fill(t, 1000)
+		pass(time.Minute)
+		assert.Equal(t, "0.log=0 0.log.20000101-000100.gz 0.log.20000101-000200=1000", ls(t, c))
+		file, err := os.Open(c.path + ".20000101-000100.gz")
+		require.NoError(t, err)
+		defer file.Close()
+		z, err := gzip.NewReader(file)
+		require.NoError(t, err)
+		content, err := io.ReadAll(z)
+		require.NoError(t, err)
+		assert.Len(t, content, 1040)
+
+		c.fill(t, 1000)
+		pass(time.Minute)
+		assert.Equal(t, "0.log=0 0.log.20000101-000200.gz 0.log.20000101-000300=1000", ls(t, c))
+		assert.Empty(t, n.reported())
+	})
+}
+
+func TestRotationsInOneSecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := start(t, logs.Policy{MaxSize: 1000, MaxFiles: 4}, "a")
+		c := n.containers["a"]
+		for range 300 {
+			c.fill(t, 1000)
+			pass(9 * time.Millisecond)
+			require.NotContains(t, ls(t, c), ".gz", "nothing is compressed that will soon be removed")
+		}
+		assert.Greater(t, c.reopened(), 100)
+		plain := `^0.log=\d+( 0.log.20000101-000002_\d\d\d=\d+){2,3}$`
+		assert.Regexp(t, plain, ls(t, c))
+		pass(2 * time.Second)
+		packed := `^0.log=\d+( 0.log.20000101-000002_\d\d\d.gz){1,2} 0.log.20000101-000002_\d\d\d=\d+$`
+		assert.Regexp(t, packed, ls(t, c), "until it is quiet")
+	})
+}
+
+func TestFailingReopen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := start(t, small, "a", "b")
+		a, b := n.containers["a"], n.containers["b"]
+		a.set(func(c *container) { c.failing = errors.New("runtime is busy") })
+		a.fill(t, 1000)
+		b.fill(t, 1000)
+		pass(time.Minute)
+		assert.Equal(t, "0.log=1000", ls(t, a), "it has its name back")
+		assert.Contains(t, ls(t, b), "0.log=0 ", "others are rotated all the same")
+		reported := n.reported()
+		require.Len(t, reported, 12, "with back-off up to 10 s")
+		assert.Equal(t, fmt.Sprintf("a: 100ms: rotate log %s: runtime is busy", a.path), reported[0])
+		assert.True(t, strings.HasPrefix(reported[1], "a: 200ms: "), reported[1])
+		assert.True(t, strings.HasPrefix(reported[11], "a: 10s: "), reported[11])
+
+		a.set(func(c *container) { c.failing = nil })
+		pass(10 * time.Second)
+		assert.Contains(t, ls(t, a), "0.log=0 ")
+
+		a.set(func(c *container) { c.failing = errors.New("again") })
+		a.fill(t, 1000)
+		pass(time.Second)
+		assert.Equal(t, fmt.Sprintf("a: 100ms: rotate log %s: again", a.path), n.reported()[12], "back-off starts over")
+	})
+}
+
+func TestReopenThatFailsTooLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := start(t, small, "a")
+		c := n.containers["a"]
+		c.set(func(c *container) { c.late = true })
+		c.fill(t, 1000)
+		pass(time.Minute)
+		assert.Contains(t, ls(t, c), "=1000", "the new file is not written over")
+		assert.Contains(t, ls(t, c), "0.log=0 ")
+		assert.Equal(t, 1, c.reopened())
+	})
+}
+
+func TestHungRuntime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := start(t, small, "a", "b")
+		a, b := n.containers["a"], n.containers["b"]
+		a.set(func(c *container) { c.hang = true })
+		a.fill(t, 1000)
+		b.fill(t, 1000)
+		pass(2 * time.Second)
+		assert.Contains(t, ls(t, b), "0.log=0 ", "one container that hangs holds up no other")
+		pass(10 * time.Second)
+		require.NotEmpty(t, n.reported())
+		assert.Contains(t, n.reported()[0], context.DeadlineExceeded.Error())
+	})
+}
+
+func TestMissingLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := start(t, small, "a")
+		c := n.containers["a"]
+		pass(time.Minute)
+		require.NoError(t, os.Rename(c.path, c.path+".20000101-000000"))
+		pass(time.Minute)
+		assert.Equal(t, "0.log=0 0.log.20000101-000000=0", ls(t, c), "the runtime is asked to make it")
+		assert.Equal(t, 1, c.reopened())
+	})
+}
+
+// A runtime may answer well and do nothing.
+func TestReopenThatDoesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls int
+		r, err := logs.NewRotator(reopener(func() { calls++ }), logs.RotatorOptions{})
+		require.NoError(t, err)
+		r.Poll()
+		r.Set([]logs.Log{{ContainerID: "a", Path: filepath.Join(t.TempDir(), "0.log")}})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		require.NoError(t, r.Run(ctx))
+		assert.Equal(t, 12, calls, "with back-off")
+	})
+}
+
+type reopener func()
+
+func (f reopener) ReopenContainerLog(context.Context, string) error {
+	f()
+	return nil
+}
+
+// An earlier agent was stopped while it compressed.
+func TestLeftovers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := start(t, logs.Policy{MaxSize: 1000, MaxFiles: 5}, "a")
+		c := n.containers["a"]
+		save(t, c.path+".19991231-000000", "1")
+		save(t, c.path+".19991231-000000.tmp", "half")
+		save(t, c.path+".19991231-000001", "2")
+		save(t, c.path+".19991231-000002", "3")
+		save(t, c.path+".bak", "foreign")
+		pass(2 * time.Second)
+		assert.Equal(t, "0.log=0 0.log.19991231-000000.gz 0.log.19991231-000001.gz 0.log.19991231-000002=1 0.log.bak=7", ls(t, c))
+	})
+}
+
+// What cannot be made smaller is not compressed at the expense of the budget.
+func TestNoRoomToCompress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := start(t, small, "a")
+		c := n.containers["a"]
+		noise := make([]byte, 1000)
+		_, _ = rand.NewChaCha8([32]byte{}).Read(noise)
+		save(t, c.path+".19991231-000000", string(noise))
+		save(t, c.path+".19991231-000001", string(noise))
+		c.fill(t, 900)
+		pass(time.Minute)
+		assert.Equal(t, "0.log=900 0.log.19991231-000000=1000 0.log.19991231-000001=1000", ls(t, c))
+		assert.Empty(t, n.reported())
+
+		c.fill(t, 100)
+		pass(time.Minute)
+		assert.Equal(t, "0.log=0 0.log.19991231-000001.gz 0.log.20000101-000100=1000", ls(t, c), "now there is room")
+	})
+}
+
+func TestSet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := start(t, small, "a", "b")
+		a, b := n.containers["a"], n.containers["b"]
+		pass(time.Minute)
+		n.Set([]logs.Log{{ContainerID: "b", Path: b.path}})
+		synctest.Wait()
+		a.fill(t, 1000)
+		b.fill(t, 1000)
+		pass(time.Minute)
+		assert.Equal(t, "0.log=1000", ls(t, a), "the log of a container that has ended is left alone")
+		assert.Contains(t, ls(t, b), "0.log=0 ")
+
+		n.Set([]logs.Log{{ContainerID: "a", Path: a.path}, {ContainerID: "b", Path: b.path}})
+		pass(time.Minute)
+		assert.Contains(t, ls(t, a), "0.log=0 ", "listed again")
+
+		n.containers["a2"] = a
+		n.Set(nil)
+		n.Set([]logs.Log{{ContainerID: "a2", Path: a.path}})
+		synctest.Wait()
+		a.fill(t, 1000)
+		pass(time.Minute)
+		assert.Contains(t, ls(t, a), "0.log=0 ", "with another container")
+		assert.Empty(t, n.reported())
+	})
+}
+
+func TestOddLogs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := start(t, small, "a")
+		n.Set([]logs.Log{{ContainerID: "dir", Path: t.TempDir()}})
+		pass(time.Second)
+		require.NotEmpty(t, n.reported())
+		assert.Contains(t, n.reported()[0], "not a regular file")
+	})
+}
+
+func TestNewRotator(t *testing.T) {
+	_, err := logs.NewRotator(reopener(func() {}), logs.RotatorOptions{Policy: logs.Policy{MaxFiles: 1}})
+	assert.ErrorContains(t, err, "MaxFiles 1")
+	assert.Panics(t, func() { _, _ = logs.NewRotator(nil, logs.RotatorOptions{}) })
+
+	synctest.Test(t, func(t *testing.T) {
+		n := start(t, logs.Policy{MaxSize: -1}, "a")
+		c := n.containers["a"]
+		c.fill(t, 11<<20)
+		pass(time.Minute)
+		assert.Equal(t, "0.log=11534336", ls(t, c), "a negative size turns rotation off")
+	})
+}
+
+var _ cri.LogReopener = (*node)(nil)

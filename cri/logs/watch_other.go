@@ -1,0 +1,41 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !linux
+
+package logs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// dirWatch is never made: logs are polled.
+type dirWatch struct{}
+
+func openDirWatch(string) (*dirWatch, error) { return nil, noWatch() }
+
+func (*dirWatch) close() {}
+
+func (*dirWatch) wait(context.Context, time.Duration) error { return noWatch() }
+
+// fileWatch is never made: logs are polled.
+type fileWatch struct{}
+
+type notify struct {
+	fired chan struct{}
+}
+
+func openFileWatch() (*fileWatch, error) { return nil, noWatch() }
+
+func (*fileWatch) arm(string) (notify, error) { return notify{}, noWatch() }
+
+func (*fileWatch) disarm(notify) {}
+
+func (*fileWatch) run() error { return noWatch() }
+
+func (*fileWatch) close() {}
+
+func noWatch() error { return fmt.Errorf("watch logs: %w", errors.ErrUnsupported) }
