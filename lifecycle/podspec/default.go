@@ -38,35 +38,80 @@ func Default(pod *corev1.Pod) {
 		roundUp(spec.Resources.Limits)
 		roundUp(spec.Resources.Requests)
 	}
-	for i := range spec.Containers {
-		defaultContainer(&spec.Containers[i], spec.HostNetwork)
+	for i := range spec.Volumes {
+		defaultVolume(&spec.Volumes[i].VolumeSource)
+	}
+	for c := range containers(spec) {
+		defaultContainer(c, spec.HostNetwork)
 	}
 }
 
-func defaultContainer(c *corev1.Container, hostNetwork bool) {
-	if c.ImagePullPolicy == "" {
-		c.ImagePullPolicy = corev1.PullIfNotPresent
-		if imageTag(c.Image) == "latest" {
-			c.ImagePullPolicy = corev1.PullAlways
-		}
-	}
+func defaultContainer(c listed, hostNetwork bool) {
+	c.ImagePullPolicy = cmp.Or(c.ImagePullPolicy, pullPolicy(c.Image))
 	c.TerminationMessagePath = cmp.Or(c.TerminationMessagePath, corev1.TerminationMessagePathDefault)
 	c.TerminationMessagePolicy = cmp.Or(c.TerminationMessagePolicy, corev1.TerminationMessageReadFile)
 	for i := range c.Ports {
 		p := &c.Ports[i]
 		p.Protocol = cmp.Or(p.Protocol, corev1.ProtocolTCP)
-		if hostNetwork && p.HostPort == 0 {
+		if hostNetwork && c.kind != ephemeralContainer && p.HostPort == 0 {
 			p.HostPort = p.ContainerPort
 		}
 	}
 	for _, e := range c.Env {
-		if e.ValueFrom != nil && e.ValueFrom.FieldRef != nil {
-			e.ValueFrom.FieldRef.APIVersion = cmp.Or(e.ValueFrom.FieldRef.APIVersion, "v1")
+		from := orZero(e.ValueFrom)
+		if r := from.FieldRef; r != nil {
+			r.APIVersion = cmp.Or(r.APIVersion, "v1")
+		}
+		if r := from.FileKeyRef; r != nil && r.Optional == nil {
+			r.Optional = new(bool)
 		}
 	}
 	roundUp(c.Resources.Limits)
 	roundUp(c.Resources.Requests)
-	defaultRequests(&c.Resources)
+	if c.kind != ephemeralContainer {
+		defaultRequests(&c.Resources)
+	}
+	for _, p := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe, c.StartupProbe} {
+		if p != nil {
+			defaultProbe(p)
+		}
+	}
+	if c.Lifecycle != nil {
+		for _, hook := range []*corev1.LifecycleHandler{c.Lifecycle.PostStart, c.Lifecycle.PreStop} {
+			if hook != nil {
+				defaultHTTPGet(hook.HTTPGet)
+			}
+		}
+	}
+}
+
+func defaultProbe(p *corev1.Probe) {
+	p.TimeoutSeconds = cmp.Or(p.TimeoutSeconds, 1)
+	p.PeriodSeconds = cmp.Or(p.PeriodSeconds, 10)
+	p.SuccessThreshold = cmp.Or(p.SuccessThreshold, 1)
+	p.FailureThreshold = cmp.Or(p.FailureThreshold, 3)
+	defaultHTTPGet(p.HTTPGet)
+	if p.GRPC != nil && p.GRPC.Service == nil {
+		p.GRPC.Service = new(string)
+	}
+}
+
+func defaultHTTPGet(a *corev1.HTTPGetAction) {
+	if a != nil {
+		a.Path = cmp.Or(a.Path, "/")
+		a.Scheme = cmp.Or(a.Scheme, corev1.URISchemeHTTP)
+	}
+}
+
+// defaultVolume makes an empty directory of a volume without a source. The fields of other sources than images are
+// left to whoever mounts them.
+func defaultVolume(v *corev1.VolumeSource) {
+	switch {
+	case v.Image != nil:
+		v.Image.PullPolicy = cmp.Or(v.Image.PullPolicy, pullPolicy(v.Image.Reference))
+	case *v == corev1.VolumeSource{}:
+		v.EmptyDir = &corev1.EmptyDirVolumeSource{}
+	}
 }
 
 // defaultRequests makes a request of each limit that has none.
@@ -85,6 +130,14 @@ func roundUp(list corev1.ResourceList) {
 		q.RoundUp(resource.Milli)
 		list[name] = q
 	}
+}
+
+// pullPolicy returns how an image is pulled whose policy is left open.
+func pullPolicy(image string) corev1.PullPolicy {
+	if imageTag(image) == "latest" {
+		return corev1.PullAlways
+	}
+	return corev1.PullIfNotPresent
 }
 
 // imageTag returns the tag of an image reference: "latest" where it has neither tag nor digest, "" where it has only

@@ -5,8 +5,6 @@ package podspec
 
 import (
 	"encoding/json"
-	"fmt"
-	"hash/fnv"
 	"maps"
 	"path/filepath"
 	"strconv"
@@ -23,20 +21,70 @@ const (
 	AnnotationRestartCount             = "io.kubernetes.container.restartCount"
 	AnnotationTerminationMessagePath   = "io.kubernetes.container.terminationMessagePath"
 	AnnotationTerminationMessagePolicy = "io.kubernetes.container.terminationMessagePolicy"
-	AnnotationPorts                    = "io.kubernetes.container.ports" // JSON
+	AnnotationPorts                    = "io.kubernetes.container.ports"          // JSON
+	AnnotationPreStopHandler           = "io.kubernetes.container.preStopHandler" // JSON
 	AnnotationTerminationGracePeriod   = "io.kubernetes.pod.terminationGracePeriod"
 	AnnotationDeletionGracePeriod      = "io.kubernetes.pod.deletionGracePeriod"
 )
 
 // Hash returns the hash that tells whether a container still runs what its pod asks for. Only its name and image
 // count: a change of anything else leaves a running container alone. The value equals the kubelet's.
-func Hash(c *corev1.Container) string {
-	// Marshalling two strings cannot fail.
-	fields, _ := json.Marshal(map[string]string{"name": c.Name, "image": c.Image})
-	h := fnv.New32a()
-	// The kubelet hashes a dump of the bytes, not the bytes.
-	fmt.Fprintf(h, "([]uint8)%v", fields)
-	return strconv.FormatUint(uint64(h.Sum32()), 16)
+func Hash(c *corev1.Container) string { return strconv.FormatUint(uint64(sum(c)), 16) }
+
+// HasHash tells whether hash is that of the container. It allocates nothing.
+func HasHash(c *corev1.Container, hash string) bool {
+	var buf [8]byte
+	return string(strconv.AppendUint(buf[:0], uint64(sum(c)), 16)) == hash
+}
+
+// sum is the FNV-1a sum of the name and the image in JSON; the kubelet hashes a dump of the bytes, not the bytes.
+func sum(c *corev1.Container) uint32 {
+	d := dump{sum: 2166136261}
+	d.text("([]uint8)[")
+	d.json(`{"image":"`, c.Image)
+	d.json(`","name":"`, c.Name)
+	d.json(`"}`, "")
+	d.text("]")
+	return d.sum
+}
+
+// dump sums up a list of numbers as it is printed.
+type dump struct {
+	sum   uint32
+	begun bool
+}
+
+func (d *dump) text(s string) {
+	for i := range len(s) {
+		d.sum = (d.sum ^ uint32(s[i])) * 16777619
+	}
+}
+
+// json adds bytes of JSON: some as they are, and a string between quotes.
+func (d *dump) json(plain, quoted string) {
+	d.bytes(plain)
+	for i := range len(quoted) {
+		if b := quoted[i]; b < ' ' || b > '~' || b == '"' || b == '\\' || b == '<' || b == '>' || b == '&' {
+			text, _ := json.Marshal(quoted) // a string always can be
+			quoted = string(text[1 : len(text)-1])
+			break
+		}
+	}
+	d.bytes(quoted)
+}
+
+// bytes adds the decimal numbers of bytes, with spaces between.
+func (d *dump) bytes(s string) {
+	var buf [3]byte
+	for i := range len(s) {
+		if d.begun {
+			d.text(" ")
+		}
+		d.begun = true
+		for _, digit := range strconv.AppendUint(buf[:0], uint64(s[i]), 10) {
+			d.sum = (d.sum ^ uint32(digit)) * 16777619
+		}
+	}
 }
 
 // LogDirectory returns the directory of a pod's logs below the root.
@@ -92,6 +140,10 @@ func containerAnnotations(pod *corev1.Pod, c *corev1.Container, l Launch) map[st
 		// Ports are plain strings and numbers, so marshalling cannot fail.
 		ports, _ := json.Marshal(c.Ports)
 		a[AnnotationPorts] = string(ports)
+	}
+	if c.Lifecycle != nil && c.Lifecycle.PreStop != nil {
+		hook, _ := json.Marshal(c.Lifecycle.PreStop) // so are the fields of a hook
+		a[AnnotationPreStopHandler] = string(hook)
 	}
 	return a
 }

@@ -37,6 +37,17 @@ type Options struct {
 	// RuntimeClasses maps spec.runtimeClassName to a handler of the runtime. A pod with a class that is not in it
 	// is an error.
 	RuntimeClasses map[string]string
+	// Handlers is what the handlers of the runtime can do, from [cri.StatusReporter]. One that is not in it can do
+	// nothing special.
+	Handlers []cri.RuntimeHandler
+	SELinux  bool // the node enforces it: files that are mounted get the label of the container
+
+	// UserNamespace returns the IDs that the root of a pod and the others are on the host, for pods with hostUsers
+	// false. It is asked for the sandbox and for each container, and gives a pod the same range every time and no
+	// other pod an overlapping one. Nil is a node without user namespaces.
+	UserNamespace func(pod *corev1.Pod) (cri.IDMapping, error)
+	// VolumeGroups returns the supplemental groups that the volumes of a pod ask for. Nil: none.
+	VolumeGroups func(pod *corev1.Pod) []int64
 
 	// Node is how the resources of a pod become those of its containers. Nil is a node of which nothing is known:
 	// containers get their shares, quota and limits, but no OOM score, no swap limit and no memory QoS.
@@ -48,6 +59,27 @@ type Options struct {
 	// Warn is told what is worth an event and yet no error; nil discards it. Reasons are those of the kubelet's events
 	// where it has one: "DNSConfigForming" and "MissingClusterDNS".
 	Warn func(pod *corev1.Pod, reason, message string)
+}
+
+// handler returns what the runtime handler of a pod can do.
+func (o Options) handler(pod *corev1.Pod) (cri.RuntimeHandler, error) {
+	name, err := runtimeHandler(pod, o)
+	if err != nil {
+		return cri.RuntimeHandler{}, err
+	}
+	for _, h := range o.Handlers {
+		if h.Name == name {
+			return h, nil
+		}
+	}
+	return cri.RuntimeHandler{Name: name}, nil
+}
+
+func (o Options) volumeGroups(pod *corev1.Pod) []int64 {
+	if o.VolumeGroups == nil {
+		return nil
+	}
+	return o.VolumeGroups(pod)
 }
 
 func (o Options) warn(pod *corev1.Pod, reason, message string) {

@@ -192,9 +192,6 @@ func TestNamespacesAndSysctls(t *testing.T) {
 	assert.Equal(t, want, container(t, p, podspec.Launch{}, podspec.Options{}).Security.Namespaces)
 	assert.Equal(t, map[string]string{"net.ipv4.conf.eno2/100.rp_filter": "1", "kernel.shm_rmid_forced": "0"}, c.Sysctls)
 	assert.Equal(t, cri.NamespaceNode, sandbox(t, pod(t, "hostPID: true"), podspec.Options{}).Security.Namespaces.PID)
-
-	_, err := podspec.Sandbox(pod(t, "hostUsers: false"), 0, podspec.Options{})
-	assert.EqualError(t, err, "spec.hostUsers: Forbidden: not supported by this version: user namespaces")
 }
 
 func TestRuntimeClass(t *testing.T) {
@@ -275,10 +272,6 @@ func TestEnvironment(t *testing.T) {
 	six := podspec.Options{HostIPs: addrs("fd00::1", "10.0.0.1")}
 	assert.Equal(t, "fd00::2", container(t, p, podspec.Launch{PodIPs: []string{"10.0.0.2", "fd00::2"}}, six).Env[0].Value,
 		"the family that the node prefers comes first")
-
-	p = pod(t, "", "env: [{name: S, valueFrom: {secretKeyRef: {name: s, key: k}}}]")
-	_, err := podspec.Container(p, &p.Spec.Containers[0], podspec.Launch{}, o)
-	assert.EqualError(t, err, "spec.containers[0].env[0].valueFrom: Forbidden: not supported by this version: variables from config maps, secrets and files")
 }
 
 func TestResources(t *testing.T) {

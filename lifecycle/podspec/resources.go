@@ -22,8 +22,9 @@ func (o Options) node() (n qos.Node, known bool) {
 	return qos.Node{MemoryCapacity: math.MaxInt64, CgroupV1: true, NoSwapController: true}, false
 }
 
-// containerResources returns what a container may use.
-func containerResources(pod *corev1.Pod, c *corev1.Container, o Options) (*cri.Resources, error) {
+// Resources returns what a container may use. It is in the config that [Container] returns, and is asked for by itself
+// where a container that runs is to have other resources than it was made with.
+func Resources(pod *corev1.Pod, c *corev1.Container, o Options) (*cri.Resources, error) {
 	n, known := o.node()
 	r, err := qos.ContainerResources(pod, c, n)
 	if err != nil {

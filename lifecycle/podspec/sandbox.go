@@ -38,7 +38,7 @@ func Sandbox(pod *corev1.Pod, attempt uint32, o Options) (cri.SandboxConfig, err
 	if err != nil {
 		return cri.SandboxConfig{}, err
 	}
-	security, err := sandboxSecurity(pod)
+	security, err := sandboxSecurity(pod, o)
 	if err != nil {
 		return cri.SandboxConfig{}, err
 	}
@@ -77,39 +77,44 @@ func runtimeHandler(pod *corev1.Pod, o Options) (string, error) {
 	return handler, nil
 }
 
-// hostname returns the name that the kernel of the pod gets (kubelet_pods.go, GeneratePodHostNameAndDomain).
+// hostname returns the name that the kernel of the pod gets (kuberuntime_sandbox.go).
 func hostname(pod *corev1.Pod, o Options) (string, error) {
-	spec, path := &pod.Spec, field.NewPath("spec")
-	switch {
-	case spec.HostNetwork:
+	if pod.Spec.HostNetwork {
 		return "", nil
-	case spec.HostnameOverride != nil:
-		name := *spec.HostnameOverride
-		if err := check(path.Child("hostnameOverride"), name, validation.IsDNS1123Subdomain); err != nil {
-			return "", err
-		}
-		return truncate(pod, name, o), nil
-	case spec.Hostname != "":
-		if err := check(path.Child("hostname"), spec.Hostname, validation.IsDNS1123Label); err != nil {
-			return "", err
-		}
 	}
-	name := truncate(pod, cmp.Or(spec.Hostname, pod.Name), o)
-	if spec.Subdomain == "" {
-		return name, nil
+	name, domain, err := hostAndDomain(pod, o)
+	if err != nil || domain == "" || !isTrue(pod.Spec.SetHostnameAsFQDN) {
+		return name, err
 	}
-	if err := check(path.Child("subdomain"), spec.Subdomain, validation.IsDNS1123Label); err != nil {
-		return "", err
-	}
-	if !isTrue(spec.SetHostnameAsFQDN) {
-		return name, nil
-	}
-	fqdn := name + "." + spec.Subdomain + "." + pod.Namespace + ".svc." + o.ClusterDomain
+	fqdn := name + "." + domain
 	if len(fqdn) > maxFQDN {
-		return "", field.Invalid(path.Child("setHostnameAsFQDN"), fqdn,
+		return "", field.Invalid(field.NewPath("spec", "setHostnameAsFQDN"), fqdn,
 			fmt.Sprintf("the name has %d characters, %d is the most the kernel takes", len(fqdn), maxFQDN))
 	}
 	return fqdn, nil
+}
+
+// hostAndDomain returns the name of a pod and the domain that it is in, if it has one (kubelet_pods.go,
+// GeneratePodHostNameAndDomain).
+func hostAndDomain(pod *corev1.Pod, o Options) (host, domain string, err error) {
+	spec, path := &pod.Spec, field.NewPath("spec")
+	if spec.HostnameOverride != nil {
+		name := *spec.HostnameOverride
+		return truncate(pod, name, o), "", check(path.Child("hostnameOverride"), name, validation.IsDNS1123Subdomain)
+	}
+	if spec.Hostname != "" {
+		if err := check(path.Child("hostname"), spec.Hostname, validation.IsDNS1123Label); err != nil {
+			return "", "", err
+		}
+	}
+	host = truncate(pod, cmp.Or(spec.Hostname, pod.Name), o)
+	if spec.Subdomain == "" {
+		return host, "", nil
+	}
+	if err := check(path.Child("subdomain"), spec.Subdomain, validation.IsDNS1123Label); err != nil {
+		return "", "", err
+	}
+	return host, spec.Subdomain + "." + pod.Namespace + ".svc." + o.ClusterDomain, nil
 }
 
 // truncate cuts a host name to what fits. Its first character is alphanumeric, so something always stays.
@@ -171,84 +176,24 @@ func protocol(p corev1.Protocol) cri.Protocol {
 	}
 }
 
-// sysctls returns the pod's sysctls with dots between their parts.
-func sysctls(pod *corev1.Pod) map[string]string {
-	sc := pod.Spec.SecurityContext
-	if sc == nil || len(sc.Sysctls) == 0 {
-		return nil
-	}
-	m := make(map[string]string, len(sc.Sysctls))
-	for _, s := range sc.Sysctls {
-		m[sysctlName(s.Name)] = s.Value
-	}
-	return m
-}
-
-// sysctlName turns net/ipv4/conf/eno2.100/rp_filter into net.ipv4.conf.eno2/100.rp_filter: where a slash comes
-// first, dots and slashes change places (sysctl.d(5)).
-func sysctlName(name string) string {
-	i := strings.IndexAny(name, "./")
-	if i < 0 || name[i] == '.' {
-		return name
-	}
-	return strings.Map(func(r rune) rune {
-		switch r {
-		case '.':
-			return '/'
-		case '/':
-			return '.'
-		}
-		return r
-	}, name)
-}
-
-func sandboxSecurity(pod *corev1.Pod) (cri.SandboxSecurity, error) {
+func sandboxSecurity(pod *corev1.Pod, o Options) (cri.SandboxSecurity, error) {
 	s := cri.SandboxSecurity{
 		// The pause process needs no more than the runtime's profile, whatever the containers run with.
-		Seccomp:    &cri.SecurityProfile{Type: cri.ProfileRuntimeDefault},
-		Privileged: slices.ContainsFunc(pod.Spec.Containers, privileged),
+		Seccomp: &cri.SecurityProfile{Type: cri.ProfileRuntimeDefault},
+	}
+	for c := range containers(&pod.Spec) {
+		s.Privileged = s.Privileged || privileged(c.Container)
 	}
 	var err error
-	if s.Namespaces, err = namespaces(pod); err != nil {
+	if s.Namespaces, err = namespaces(pod, o); err != nil {
 		return s, err
 	}
-	sc := pod.Spec.SecurityContext
-	if sc == nil {
-		return s, nil
-	}
+	sc := orZero(pod.Spec.SecurityContext)
 	s.RunAsUser, s.RunAsGroup = sc.RunAsUser, sc.RunAsGroup
 	s.SELinux = selinux(sc.SELinuxOptions)
-	s.SupplementalGroups = supplementalGroups(sc)
+	s.SupplementalGroups = slices.Concat(fsGroup(sc), o.volumeGroups(pod), sc.SupplementalGroups)
 	s.SupplementalGroupsPolicy, err = groupsPolicy(sc)
 	return s, err
-}
-
-func privileged(c corev1.Container) bool {
-	return c.SecurityContext != nil && isTrue(c.SecurityContext.Privileged)
-}
-
-// namespaces returns where the namespaces of a pod's containers are (kuberuntime/util, NamespacesForPod).
-func namespaces(pod *corev1.Pod) (cri.NamespaceOptions, error) {
-	n := cri.NamespaceOptions{
-		PID:  cri.NamespaceContainer,
-		User: &cri.UserNamespace{Mode: cri.NamespaceNode},
-	}
-	switch {
-	case pod.Spec.HostPID:
-		n.PID = cri.NamespaceNode
-	case isTrue(pod.Spec.ShareProcessNamespace):
-		n.PID = cri.NamespacePod
-	}
-	if pod.Spec.HostNetwork {
-		n.Network = cri.NamespaceNode
-	}
-	if pod.Spec.HostIPC {
-		n.IPC = cri.NamespaceNode
-	}
-	if h := pod.Spec.HostUsers; h != nil && !*h {
-		return n, unsupported(field.NewPath("spec", "hostUsers"), "user namespaces")
-	}
-	return n, nil
 }
 
 func check(path *field.Path, value string, valid func(string) []string) error {

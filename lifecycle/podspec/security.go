@@ -25,7 +25,10 @@ func containerSecurity(pod *corev1.Pod, c *corev1.Container, path *field.Path, l
 	if err = setUser(&s, podSC, sc, path, l); err != nil {
 		return s, err
 	}
-	if s.Namespaces, err = namespaces(pod); err != nil {
+	if s.Namespaces, err = namespaces(pod, o); err != nil {
+		return s, err
+	}
+	if err = target(pod, c, l, &s.Namespaces); err != nil {
 		return s, err
 	}
 	if s.SupplementalGroupsPolicy, err = groupsPolicy(podSC); err != nil {
@@ -37,7 +40,7 @@ func containerSecurity(pod *corev1.Pod, c *corev1.Container, path *field.Path, l
 	if s.AppArmor, err = appArmor(pod, c, podSC, sc, path); err != nil {
 		return s, err
 	}
-	s.SupplementalGroups = supplementalGroups(podSC)
+	s.SupplementalGroups = slices.Concat(fsGroup(podSC), podSC.SupplementalGroups, o.volumeGroups(pod))
 	s.SELinux = selinux(either(sc.SELinuxOptions, podSC.SELinuxOptions))
 	s.Capabilities = capabilities(sc.Capabilities)
 	s.Privileged = isTrue(sc.Privileged)
@@ -152,12 +155,12 @@ func maskedPaths(o Options) []string {
 	}, o.MaskedPaths)
 }
 
-func supplementalGroups(sc *corev1.PodSecurityContext) []int64 {
-	var groups []int64
-	if sc.FSGroup != nil {
-		groups = append(groups, *sc.FSGroup)
+// fsGroup returns the group that owns the volumes of a pod, as a list.
+func fsGroup(sc *corev1.PodSecurityContext) []int64 {
+	if sc.FSGroup == nil {
+		return nil
 	}
-	return append(groups, sc.SupplementalGroups...)
+	return []int64{*sc.FSGroup}
 }
 
 func groupsPolicy(sc *corev1.PodSecurityContext) (cri.GroupsPolicy, error) {
@@ -201,6 +204,10 @@ func either[T any](a, b *T) *T {
 		return a
 	}
 	return b
+}
+
+func privileged(c *corev1.Container) bool {
+	return c.SecurityContext != nil && isTrue(c.SecurityContext.Privileged)
 }
 
 // orZero returns a value to read from where there may be none.

@@ -14,13 +14,11 @@ import (
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-
-	"github.com/seed81659283/nodeagent/qos"
 )
 
 // Validate returns what the API server would refuse in the fields that this package reads, and a UID that is missing
-// or not usable as a file name (pkg/apis/core/validation/validation.go). The pod has been through [Default]. Fields
-// that [Unsupported] refuses are not looked into.
+// or not usable as a file name (pkg/apis/core/validation/validation.go). The pod has been through [Default]. Of a
+// volume only its name and an image are looked at, and that it has one source: the rest is up to whoever mounts it.
 func Validate(pod *corev1.Pod) field.ErrorList {
 	meta, spec := field.NewPath("metadata"), field.NewPath("spec")
 	errs := apivalidation.ValidateObjectMeta(&pod.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, meta)
@@ -31,20 +29,10 @@ func Validate(pod *corev1.Pod) field.ErrorList {
 	errs = append(errs, validateDNS(&pod.Spec, spec.Child("dnsConfig"))...)
 	errs = append(errs, validatePodSecurity(&pod.Spec, spec)...)
 	errs = append(errs, validatePodResources(&pod.Spec, spec)...)
-	if len(pod.Spec.Containers) == 0 {
-		errs = append(errs, field.Required(spec.Child("containers"), ""))
-	}
-	names, hostPorts := make(map[string]bool), make(map[string]bool)
-	for i := range pod.Spec.Containers {
-		c, path := &pod.Spec.Containers[i], spec.Child("containers").Index(i)
-		if names[c.Name] && c.Name != "" {
-			errs = append(errs, field.Duplicate(path.Child("name"), c.Name))
-		}
-		names[c.Name] = true
-		errs = append(errs, validateContainer(pod, c, path)...)
-		errs = append(errs, validatePorts(c.Ports, path.Child("ports"), pod.Spec.HostNetwork, hostPorts)...)
-	}
-	return errs
+	errs = append(errs, validateHostUsers(&pod.Spec, spec)...)
+	errs = append(errs, validateHostAliases(pod.Spec.HostAliases, spec.Child("hostAliases"))...)
+	errs = append(errs, validateVolumes(pod.Spec.Volumes, spec.Child("volumes"))...)
+	return append(errs, validateContainers(pod)...)
 }
 
 func validateUID(uid string, path *field.Path) field.ErrorList {
@@ -117,6 +105,39 @@ func validateHostnames(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 	return append(errs, invalid(path, *s.HostnameOverride, validation.IsDNS1123Subdomain)...)
 }
 
+// validateHostUsers checks that a pod with a user namespace shares no other namespace with the host, and no block
+// device, whose owner cannot be mapped.
+func validateHostUsers(s *corev1.PodSpec, path *field.Path) field.ErrorList {
+	if s.HostUsers == nil || *s.HostUsers {
+		return nil
+	}
+	var errs field.ErrorList
+	forbid := func(set bool, path *field.Path) {
+		if set {
+			errs = append(errs, field.Forbidden(path, "may not be set when hostUsers is false"))
+		}
+	}
+	forbid(s.HostNetwork, path.Child("hostNetwork"))
+	forbid(s.HostPID, path.Child("hostPID"))
+	forbid(s.HostIPC, path.Child("hostIPC"))
+	for c := range containers(s) {
+		forbid(len(c.VolumeDevices) > 0, c.path.Child("volumeDevices"))
+	}
+	return errs
+}
+
+func validateHostAliases(aliases []corev1.HostAlias, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, a := range aliases {
+		path := path.Index(i)
+		errs = append(errs, validation.IsValidIPForLegacyField(path.Child("ip"), a.IP, true, nil)...)
+		for j, name := range a.Hostnames {
+			errs = append(errs, invalid(path.Child("hostnames").Index(j), name, validation.IsDNS1123Subdomain)...)
+		}
+	}
+	return errs
+}
+
 func validateDNS(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 	c := s.DNSConfig
 	if s.DNSPolicy == corev1.DNSNone && (c == nil || len(c.Nameservers) == 0) {
@@ -146,40 +167,6 @@ func validateDNS(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 	for i, o := range c.Options {
 		if o.Name == "" {
 			errs = append(errs, field.Required(path.Child("options").Index(i).Child("name"), ""))
-		}
-	}
-	return errs
-}
-
-// validatePodResources checks what the pod states for itself, and that its containers fit in.
-func validatePodResources(s *corev1.PodSpec, path *field.Path) field.ErrorList {
-	errs := validateQuantities(s.Overhead, path.Child("overhead"))
-	if s.Resources == nil {
-		return errs
-	}
-	own := path.Child("resources")
-	for _, list := range []corev1.ResourceList{s.Resources.Limits, s.Resources.Requests} {
-		for _, name := range sorted(list) {
-			if name != corev1.ResourceCPU && name != corev1.ResourceMemory && !isHugePages(name) {
-				errs = append(errs, field.NotSupported(own, name, []string{"cpu", "hugepages-", "memory"}))
-			}
-		}
-	}
-	errs = append(errs, validateRequirements(s.Resources, own)...)
-	for i := range s.Containers {
-		limits := path.Child("containers").Index(i).Child("resources", "limits")
-		for _, name := range sorted(s.Containers[i].Resources.Limits) {
-			limit := s.Containers[i].Resources.Limits[name]
-			if most, ok := s.Resources.Limits[name]; ok && limit.Cmp(most) > 0 {
-				errs = append(errs, field.Invalid(limits.Key(string(name)), limit.String(), "must be less than or equal to the pod's limit of "+most.String()))
-			}
-		}
-	}
-	sum := qos.Requests(&corev1.Pod{Spec: *s}, qos.Options{IgnorePodLevel: true, ExcludeOverhead: true})
-	for _, name := range sorted(sum) {
-		total := sum[name]
-		if whole, ok := s.Resources.Requests[name]; ok && total.Cmp(whole) > 0 {
-			errs = append(errs, field.Invalid(own.Child("requests").Key(string(name)), whole.String(), "must be greater than or equal to the containers' requests of "+total.String()))
 		}
 	}
 	return errs

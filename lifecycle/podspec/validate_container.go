@@ -5,11 +5,10 @@ package podspec
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -20,39 +19,122 @@ const (
 	maxExitCodes    = 255
 )
 
-func validateContainer(pod *corev1.Pod, c *corev1.Container, path *field.Path) field.ErrorList {
+// validateContainers checks all containers of a pod. Names are unique over the three lists, ports of the host over the
+// regular containers only, as init containers run one after the other.
+func validateContainers(pod *corev1.Pod) field.ErrorList {
 	var errs field.ErrorList
-	if c.Name == "" {
-		errs = append(errs, field.Required(path.Child("name"), ""))
-	} else {
-		errs = append(errs, invalid(path.Child("name"), c.Name, validation.IsDNS1123Label)...)
+	if len(pod.Spec.Containers) == 0 {
+		errs = append(errs, field.Required(field.NewPath("spec", "containers"), ""))
 	}
-	switch {
-	case c.Image == "":
-		errs = append(errs, field.Required(path.Child("image"), ""))
-	case c.Image != strings.TrimSpace(c.Image):
-		errs = append(errs, field.Invalid(path.Child("image"), c.Image, "must not have leading or trailing whitespace"))
+	names, hostPorts := make(map[string]bool), make(map[string]bool)
+	for c := range containers(&pod.Spec) {
+		if names[c.Name] && c.Name != "" {
+			errs = append(errs, field.Duplicate(c.path.Child("name"), c.Name))
+		}
+		names[c.Name] = true
+		errs = append(errs, validateContainer(pod, c)...)
+		switch c.kind {
+		case regularContainer:
+			errs = append(errs, validatePorts(c, pod.Spec.HostNetwork, hostPorts)...)
+			errs = append(errs, validateLiving(pod, c)...)
+		case initContainer:
+			errs = append(errs, validatePorts(c, false, make(map[string]bool))...)
+			errs = append(errs, validateInit(pod, c)...)
+		}
 	}
-	errs = append(errs, oneOf(path.Child("imagePullPolicy"), c.ImagePullPolicy,
-		corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)...)
-	errs = append(errs, oneOf(path.Child("terminationMessagePolicy"), c.TerminationMessagePolicy,
-		corev1.TerminationMessageFallbackToLogsOnError, corev1.TerminationMessageReadFile)...)
-	errs = append(errs, validateEnv(pod, c, path.Child("env"))...)
-	errs = append(errs, validateRequirements(&c.Resources, path.Child("resources"))...)
-	errs = append(errs, validateRestartPolicy(c, path)...)
-	errs = append(errs, validateContainerSecurity(c.SecurityContext, path.Child("securityContext"), pod.Spec.HostUsers == nil || *pod.Spec.HostUsers)...)
-	if c.Lifecycle != nil && c.Lifecycle.StopSignal != nil {
-		errs = append(errs, validateStopSignal(pod, *c.Lifecycle.StopSignal, path.Child("lifecycle", "stopSignal"))...)
+	for i := range pod.Spec.EphemeralContainers {
+		errs = append(errs, validateEphemeral(pod, i)...)
 	}
 	return errs
 }
 
-// validatePorts checks the ports of a container. Used collects the ports of the host over all containers.
-func validatePorts(ports []corev1.ContainerPort, path *field.Path, hostNetwork bool, used map[string]bool) field.ErrorList {
+// validateContainer checks what all containers have.
+func validateContainer(pod *corev1.Pod, c listed) field.ErrorList {
+	var errs field.ErrorList
+	if c.Name == "" {
+		errs = append(errs, field.Required(c.path.Child("name"), ""))
+	} else {
+		errs = append(errs, invalid(c.path.Child("name"), c.Name, validation.IsDNS1123Label)...)
+	}
+	switch {
+	case c.Image == "":
+		errs = append(errs, field.Required(c.path.Child("image"), ""))
+	case c.Image != strings.TrimSpace(c.Image):
+		errs = append(errs, field.Invalid(c.path.Child("image"), c.Image, "must not have leading or trailing whitespace"))
+	}
+	errs = append(errs, oneOf(c.path.Child("imagePullPolicy"), c.ImagePullPolicy,
+		corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)...)
+	errs = append(errs, oneOf(c.path.Child("terminationMessagePolicy"), c.TerminationMessagePolicy,
+		corev1.TerminationMessageFallbackToLogsOnError, corev1.TerminationMessageReadFile)...)
+	errs = append(errs, validateEnv(pod, c)...)
+	errs = append(errs, validateEnvFrom(c.EnvFrom, c.path.Child("envFrom"))...)
+	errs = append(errs, validateMounts(pod, c)...)
+	errs = append(errs, validateDevices(pod, c)...)
+	errs = append(errs, validateRequirements(&c.Resources, c.path.Child("resources"))...)
+	errs = append(errs, validateResizePolicy(pod, c)...)
+	return append(errs, validateContainerSecurity(c.SecurityContext, c.path.Child("securityContext"), pod.Spec.HostUsers == nil || *pod.Spec.HostUsers)...)
+}
+
+// validateLiving checks what a container has that keeps running.
+func validateLiving(pod *corev1.Pod, c listed) field.ErrorList {
+	return slices.Concat(validateLifecycle(pod, c), validateProbes(c), validateRestartPolicy(c))
+}
+
+// validateInit checks an init container. Only one that keeps running has anything that goes with a running one.
+func validateInit(pod *corev1.Pod, c listed) field.ErrorList {
+	if c.sidecar() {
+		return validateLiving(pod, c)
+	}
+	errs := validateRestartPolicy(c)
+	forbid := func(set bool, name string) {
+		if set {
+			errs = append(errs, field.Forbidden(c.path.Child(name), "may not be set for init containers without restartPolicy Always"))
+		}
+	}
+	forbid(c.Lifecycle != nil, "lifecycle")
+	forbid(c.LivenessProbe != nil, "livenessProbe")
+	forbid(c.ReadinessProbe != nil, "readinessProbe")
+	forbid(c.StartupProbe != nil, "startupProbe")
+	return errs
+}
+
+// validateEphemeral checks what ephemeral containers have of their own, and that they have nothing that a pod could
+// come to rely on.
+func validateEphemeral(pod *corev1.Pod, i int) field.ErrorList {
+	var errs field.ErrorList
+	c, path := &pod.Spec.EphemeralContainers[i], field.NewPath("spec", "ephemeralContainers").Index(i)
+	if name := c.TargetContainerName; name != "" {
+		if t := find(&pod.Spec, name); t.Container == nil || t.kind == ephemeralContainer {
+			errs = append(errs, field.NotFound(path.Child("targetContainerName"), name))
+		}
+	}
+	forbid := func(set bool, path *field.Path) {
+		if set {
+			errs = append(errs, field.Forbidden(path, "may not be set for ephemeral containers"))
+		}
+	}
+	forbid(len(c.Ports) > 0, path.Child("ports"))
+	forbid(c.Resources.Limits != nil || c.Resources.Requests != nil || c.Resources.Claims != nil, path.Child("resources"))
+	forbid(len(c.ResizePolicy) > 0, path.Child("resizePolicy"))
+	forbid(c.RestartPolicy != nil, path.Child("restartPolicy"))
+	forbid(len(c.RestartPolicyRules) > 0, path.Child("restartPolicyRules"))
+	forbid(c.Lifecycle != nil, path.Child("lifecycle"))
+	forbid(c.LivenessProbe != nil, path.Child("livenessProbe"))
+	forbid(c.ReadinessProbe != nil, path.Child("readinessProbe"))
+	forbid(c.StartupProbe != nil, path.Child("startupProbe"))
+	for j, m := range c.VolumeMounts {
+		forbid(m.SubPath != "", path.Child("volumeMounts").Index(j).Child("subPath"))
+		forbid(m.SubPathExpr != "", path.Child("volumeMounts").Index(j).Child("subPathExpr"))
+	}
+	return errs
+}
+
+// validatePorts checks the ports of a container. Used collects the ports of the host over several containers.
+func validatePorts(c listed, hostNetwork bool, used map[string]bool) field.ErrorList {
 	var errs field.ErrorList
 	names := make(map[string]bool)
-	for i, p := range ports {
-		path := path.Index(i)
+	for i, p := range c.Ports {
+		path := c.path.Child("ports").Index(i)
 		if p.Name != "" {
 			errs = append(errs, invalid(path.Child("name"), p.Name, validation.IsValidPortName)...)
 			if names[p.Name] {
@@ -82,88 +164,14 @@ func validatePorts(ports []corev1.ContainerPort, path *field.Path, hostNetwork b
 	return errs
 }
 
-func validateEnv(pod *corev1.Pod, c *corev1.Container, path *field.Path) field.ErrorList {
+func validateRestartPolicy(c listed) field.ErrorList {
 	var errs field.ErrorList
-	for i, e := range c.Env {
-		path := path.Index(i)
-		if e.Name == "" {
-			errs = append(errs, field.Required(path.Child("name"), ""))
-		} else {
-			errs = append(errs, invalid(path.Child("name"), e.Name, validation.IsRelaxedEnvVarName)...)
-		}
-		if e.ValueFrom == nil {
-			continue
-		}
-		path = path.Child("valueFrom")
-		sources := 0
-		for _, set := range []bool{
-			e.ValueFrom.FieldRef != nil, e.ValueFrom.ResourceFieldRef != nil, e.ValueFrom.ConfigMapKeyRef != nil,
-			e.ValueFrom.SecretKeyRef != nil, e.ValueFrom.FileKeyRef != nil,
-		} {
-			if set {
-				sources++
-			}
-		}
-		switch {
-		case sources != 1:
-			errs = append(errs, field.Invalid(path, "", "must have exactly one source"))
-		case e.Value != "":
-			errs = append(errs, field.Invalid(path, "", "may not be specified when `value` is not empty"))
-		case e.ValueFrom.FieldRef != nil:
-			errs = append(errs, validateFieldRef(e.ValueFrom.FieldRef, path.Child("fieldRef"))...)
-		case e.ValueFrom.ResourceFieldRef != nil:
-			errs = append(errs, validateResourceRef(pod, e.ValueFrom.ResourceFieldRef, path.Child("resourceFieldRef"))...)
-		}
-	}
-	return errs
-}
-
-func validateFieldRef(r *corev1.ObjectFieldSelector, path *field.Path) field.ErrorList {
-	if r.APIVersion != "v1" {
-		return field.ErrorList{field.NotSupported(path.Child("apiVersion"), r.APIVersion, []string{"v1"})}
-	}
-	path = path.Child("fieldPath")
-	if r.FieldPath == "spec.host" { // an old name of spec.nodeName
-		return nil
-	}
-	name, key, ok := subscript(r.FieldPath)
-	switch {
-	case !ok:
-		return oneOf(path, r.FieldPath, fieldPaths()...)
-	case name == "metadata.annotations":
-		return invalid(path, strings.ToLower(key), validation.IsQualifiedName)
-	case name == "metadata.labels":
-		return invalid(path, key, validation.IsQualifiedName)
-	}
-	return field.ErrorList{field.Invalid(path, r.FieldPath, "does not support subscript")}
-}
-
-func validateResourceRef(pod *corev1.Pod, r *corev1.ResourceFieldSelector, path *field.Path) field.ErrorList {
-	if r.ContainerName != "" && containerNamed(pod, r.ContainerName) == nil {
-		return field.ErrorList{field.NotFound(path.Child("containerName"), r.ContainerName)}
-	}
-	kind, name, _ := strings.Cut(r.Resource, ".")
-	if r.Resource == "" || kind != "limits" && kind != "requests" || !isContainerResource(corev1.ResourceName(name)) {
-		return oneOf(path.Child("resource"), r.Resource, resourceFields()...)
-	}
-	if r.Divisor.IsZero() {
-		return nil
-	}
-	divisors := []string{"1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei"}
-	if name == string(corev1.ResourceCPU) {
-		divisors = []string{"1", "1m"}
-	}
-	return oneOf(path.Child("divisor"), r.Divisor.String(), divisors...)
-}
-
-func validateRestartPolicy(c *corev1.Container, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	rules := path.Child("restartPolicyRules")
+	rules := c.path.Child("restartPolicyRules")
 	if c.RestartPolicy != nil {
-		errs = append(errs, oneOf(path.Child("restartPolicy"), *c.RestartPolicy, corev1.ContainerRestartPolicyAlways,
+		errs = append(errs, oneOf(c.path.Child("restartPolicy"), *c.RestartPolicy, corev1.ContainerRestartPolicyAlways,
 			corev1.ContainerRestartPolicyNever, corev1.ContainerRestartPolicyOnFailure)...)
 	} else if len(c.RestartPolicyRules) > 0 {
-		errs = append(errs, field.Required(path.Child("restartPolicy"), "must specify restartPolicy when restart rules are used"))
+		errs = append(errs, field.Required(c.path.Child("restartPolicy"), "must specify restartPolicy when restart rules are used"))
 	}
 	if n := len(c.RestartPolicyRules); n > maxRestartRules {
 		errs = append(errs, field.TooMany(rules, n, maxRestartRules))
@@ -183,58 +191,4 @@ func validateRestartPolicy(c *corev1.Container, path *field.Path) field.ErrorLis
 		}
 	}
 	return errs
-}
-
-// validateRequirements checks requests and limits of a container or of the pod.
-func validateRequirements(r *corev1.ResourceRequirements, path *field.Path) field.ErrorList {
-	limits, requests := path.Child("limits"), path.Child("requests")
-	errs := append(validateQuantities(r.Limits, limits), validateQuantities(r.Requests, requests)...)
-	hugePages := false
-	for _, name := range sorted(r.Requests) {
-		hugePages = hugePages || isHugePages(name)
-		request, overcommit := r.Requests[name], !isHugePages(name) && !strings.Contains(string(name), "/")
-		limit, limited := r.Limits[name]
-		switch {
-		case !limited && !overcommit:
-			errs = append(errs, field.Required(limits.Key(string(name)), "must be set for non overcommitable resources"))
-		case limited && !overcommit && request.Cmp(limit) != 0:
-			errs = append(errs, field.Invalid(requests.Key(string(name)), request.String(), "must be equal to the limit of "+limit.String()))
-		case limited && request.Cmp(limit) > 0:
-			errs = append(errs, field.Invalid(requests.Key(string(name)), request.String(), "must be less than or equal to the limit of "+limit.String()))
-		}
-	}
-	_, cpu := r.Requests[corev1.ResourceCPU]
-	_, memory := r.Requests[corev1.ResourceMemory]
-	if hugePages && !cpu && !memory {
-		errs = append(errs, field.Forbidden(path, "HugePages require cpu or memory"))
-	}
-	return errs
-}
-
-func validateQuantities(list corev1.ResourceList, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	for _, name := range sorted(list) {
-		q, path := list[name], path.Key(string(name))
-		extended := strings.Contains(string(name), "/")
-		errs = append(errs, invalid(path, string(name), validation.IsQualifiedName)...)
-		if !extended && !isContainerResource(name) {
-			errs = append(errs, field.Invalid(path, name, "must be a standard resource for containers"))
-		}
-		if q.Sign() < 0 {
-			errs = append(errs, field.Invalid(path, q.String(), apivalidation.IsNegativeErrorMsg))
-		}
-		if extended && q.MilliValue()%1000 != 0 {
-			errs = append(errs, field.Invalid(path, q.String(), "must be an integer"))
-		}
-		if isHugePages(name) && !divisible(name, q) {
-			errs = append(errs, field.Invalid(path, q.String(), "must be a multiple of the page size"))
-		}
-	}
-	return errs
-}
-
-// divisible says whether a quantity is a whole number of huge pages.
-func divisible(name corev1.ResourceName, q resource.Quantity) bool {
-	page, err := resource.ParseQuantity(strings.TrimPrefix(string(name), corev1.ResourceHugePagesPrefix))
-	return err == nil && page.Value() > 0 && page.MilliValue()%1000 == 0 && q.Value()%page.Value() == 0
 }

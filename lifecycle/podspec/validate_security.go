@@ -5,6 +5,7 @@ package podspec
 
 import (
 	"path"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -30,6 +31,12 @@ func validatePodSecurity(s *corev1.PodSpec, spec *field.Path) field.ErrorList {
 	}
 	if p := sc.SupplementalGroupsPolicy; p != nil {
 		errs = append(errs, oneOf(path.Child("supplementalGroupsPolicy"), *p, groupsPolicies()...)...)
+	}
+	if p := sc.FSGroupChangePolicy; p != nil {
+		errs = append(errs, oneOf(path.Child("fsGroupChangePolicy"), *p, corev1.FSGroupChangeAlways, corev1.FSGroupChangeOnRootMismatch)...)
+	}
+	if p := sc.SELinuxChangePolicy; p != nil {
+		errs = append(errs, oneOf(path.Child("seLinuxChangePolicy"), *p, corev1.SELinuxChangePolicyMountOption, corev1.SELinuxChangePolicyRecursive)...)
 	}
 	errs = append(errs, validateSysctls(s, path.Child("sysctls"))...)
 	errs = append(errs, validateSeccomp(sc.SeccompProfile, path.Child("seccompProfile"))...)
@@ -82,34 +89,6 @@ func validateIDs(user, group *int64, path *field.Path) field.ErrorList {
 	return errs
 }
 
-func validateSysctls(s *corev1.PodSpec, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	valid := regexp.MustCompile(`^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$`)
-	seen := make(map[string]bool)
-	for i, sysctl := range s.SecurityContext.Sysctls {
-		path := path.Index(i).Child("name")
-		switch name := sysctlName(sysctl.Name); {
-		case sysctl.Name == "":
-			errs = append(errs, field.Required(path, ""))
-		case len(sysctl.Name) > 253 || !valid.MatchString(sysctl.Name):
-			errs = append(errs, field.Invalid(path, sysctl.Name, "must have at most 253 characters and match regex "+valid.String()))
-		case seen[sysctl.Name]:
-			errs = append(errs, field.Duplicate(path, sysctl.Name))
-		case s.HostNetwork && strings.HasPrefix(name, "net."):
-			errs = append(errs, field.Invalid(path, sysctl.Name, "may not be specified when `hostNetwork` is true"))
-		case s.HostIPC && isIPCSysctl(name):
-			errs = append(errs, field.Invalid(path, sysctl.Name, "may not be specified when `hostIPC` is true"))
-		}
-		seen[sysctl.Name] = true
-	}
-	return errs
-}
-
-func isIPCSysctl(name string) bool {
-	return name == "kernel.sem" || strings.HasPrefix(name, "kernel.shm") || strings.HasPrefix(name, "kernel.msg") ||
-		strings.HasPrefix(name, "fs.mqueue.")
-}
-
 func validateSeccomp(p *corev1.SeccompProfile, path *field.Path) field.ErrorList {
 	if p == nil {
 		return nil
@@ -118,7 +97,7 @@ func validateSeccomp(p *corev1.SeccompProfile, path *field.Path) field.ErrorList
 		corev1.SeccompProfileTypeRuntimeDefault, corev1.SeccompProfileTypeUnconfined)
 	path = path.Child("localhostProfile")
 	switch local := p.Type == corev1.SeccompProfileTypeLocalhost; {
-	case local && (p.LocalhostProfile == nil || *p.LocalhostProfile == ""):
+	case local && p.LocalhostProfile == nil:
 		errs = append(errs, field.Required(path, "must be set when seccomp type is Localhost"))
 	case local:
 		errs = append(errs, invalid(path, *p.LocalhostProfile, descending)...)
@@ -130,10 +109,14 @@ func validateSeccomp(p *corev1.SeccompProfile, path *field.Path) field.ErrorList
 
 // descending checks that a path stays below where it starts.
 func descending(p string) []string {
-	switch {
-	case path.IsAbs(p):
+	if path.IsAbs(p) {
 		return []string{"must be a relative path"}
-	case slices.Contains(strings.Split(p, "/"), ".."):
+	}
+	return noBacksteps(p)
+}
+
+func noBacksteps(p string) []string {
+	if slices.Contains(strings.Split(p, "/"), "..") {
 		return []string{"must not contain '..'"}
 	}
 	return nil
@@ -165,8 +148,8 @@ func validateAppArmor(p *corev1.AppArmorProfile, path *field.Path) field.ErrorLi
 	return errs
 }
 
-// validateAppArmorAnnotations checks the annotations that came before the field: a value that is not understood would
-// leave the container without the profile that someone meant it to have.
+// validateAppArmorAnnotations checks the annotations that came before the field: a value that is not understood, or
+// that the field contradicts, would leave the container without the profile that someone meant it to have.
 func validateAppArmorAnnotations(pod *corev1.Pod, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, key := range sorted(pod.Annotations) {
@@ -174,11 +157,19 @@ func validateAppArmorAnnotations(pod *corev1.Pod, path *field.Path) field.ErrorL
 		if !ok {
 			continue
 		}
-		if containerNamed(pod, name) == nil {
+		c := find(&pod.Spec, name)
+		if c.Container == nil {
 			errs = append(errs, field.Invalid(path.Key(key), name, "container not found"))
+			continue
 		}
-		if value := pod.Annotations[key]; value != "" && annotatedAppArmor(value) == nil {
+		value := pod.Annotations[key]
+		annotated := annotatedAppArmor(value)
+		if value != "" && annotated == nil {
 			errs = append(errs, field.Invalid(path.Key(key), value, "invalid AppArmor profile"))
+		}
+		profile := either(orZero(c.SecurityContext).AppArmorProfile, orZero(pod.Spec.SecurityContext).AppArmorProfile)
+		if profile != nil && !reflect.DeepEqual(profile, annotated) {
+			errs = append(errs, field.Forbidden(c.path.Child("securityContext", "appArmorProfile"), "must not contradict the annotation "+key))
 		}
 	}
 	return errs

@@ -37,6 +37,19 @@ func TestDefault(t *testing.T) {
 	assert.Equal(t, p, again)
 }
 
+// All containers get defaults, but an ephemeral one gets nothing that it may not have.
+func TestDefaultOfTheThreeLists(t *testing.T) {
+	const c = "image: i, ports: [{containerPort: 80}], resources: {limits: {cpu: 1}}"
+	p := pod(t, "{hostNetwork: true, initContainers: [{name: i, "+c+"}], ephemeralContainers: [{name: e, "+c+"}]}")
+	i, e := p.Spec.InitContainers[0], p.Spec.EphemeralContainers[0]
+	assert.Equal(t, corev1.PullAlways, i.ImagePullPolicy)
+	assert.Equal(t, corev1.PullAlways, e.ImagePullPolicy)
+	assert.Equal(t, corev1.ContainerPort{ContainerPort: 80, HostPort: 80, Protocol: corev1.ProtocolTCP}, i.Ports[0])
+	assert.Equal(t, corev1.ContainerPort{ContainerPort: 80, Protocol: corev1.ProtocolTCP}, e.Ports[0])
+	assert.Equal(t, "1", i.Resources.Requests.Cpu().String())
+	assert.Empty(t, e.Resources.Requests)
+}
+
 func TestDefaultPullPolicy(t *testing.T) {
 	for image, want := range map[string]corev1.PullPolicy{
 		"nginx":                      corev1.PullAlways,
@@ -81,6 +94,8 @@ func TestValidate(t *testing.T) {
 		"user":                 {"securityContext: {runAsUser: -1}", "", "spec.securityContext.runAsUser: Invalid value: -1"},
 		"group":                {"securityContext: {supplementalGroups: [1, -1]}", "", "spec.securityContext.supplementalGroups[1]: Invalid value: -1"},
 		"group policy":         {"securityContext: {supplementalGroupsPolicy: X}", "", "spec.securityContext.supplementalGroupsPolicy: Unsupported value"},
+		"volume group policy":  {"securityContext: {fsGroupChangePolicy: X}", "", "spec.securityContext.fsGroupChangePolicy: Unsupported value: \"X\""},
+		"SELinux policy":       {"securityContext: {seLinuxChangePolicy: X}", "", "spec.securityContext.seLinuxChangePolicy: Unsupported value: \"X\""},
 		"sysctl":               {"securityContext: {sysctls: [{name: 'a b', value: x}]}", "", "spec.securityContext.sysctls[0].name: Invalid value"},
 		"sysctl twice":         {"securityContext: {sysctls: [{name: a.b, value: x}, {name: a.b, value: y}]}", "", "spec.securityContext.sysctls[1].name: Duplicate value"},
 		"sysctl of the host":   {"{hostNetwork: true, securityContext: {sysctls: [{name: net/x, value: x}]}}", "", "spec.securityContext.sysctls[0].name: Invalid value: \"net/x\": may not be specified when `hostNetwork`"},
@@ -110,6 +125,24 @@ func TestValidate(t *testing.T) {
 		"divisor":            {"", "env: [{name: A, valueFrom: {resourceFieldRef: {resource: limits.cpu, divisor: 1Ki}}}]", c + "env[0].valueFrom.resourceFieldRef.divisor: Unsupported value: \"1Ki\""},
 		"no source":          {"", "env: [{name: A, valueFrom: {}}]", c + "env[0].valueFrom: Invalid value: \"\": must have exactly one source"},
 		"value and source":   {"", "env: [{name: A, value: x, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]", c + "env[0].valueFrom: Invalid value: \"\": may not be specified when `value`"},
+		"key":                {"", "env: [{name: A, valueFrom: {configMapKeyRef: {name: a, key: b}}}, {name: B, valueFrom: {secretKeyRef: {name: a, key: .b}}}]", ""},
+		"key, object":        {"", "env: [{name: A, valueFrom: {configMapKeyRef: {name: A, key: b}}}]", c + `env[0].valueFrom.configMapKeyRef.name: Invalid value: "A"`},
+		"key, no object":     {"", "env: [{name: A, valueFrom: {secretKeyRef: {key: b}}}]", c + `env[0].valueFrom.secretKeyRef.name: Invalid value: ""`},
+		"no key":             {"", "env: [{name: A, valueFrom: {secretKeyRef: {name: a}}}]", c + "env[0].valueFrom.secretKeyRef.key: Required value"},
+		"key, path":          {"", "env: [{name: A, valueFrom: {secretKeyRef: {name: a, key: ..}}}]", c + `env[0].valueFrom.secretKeyRef.key: Invalid value: ".."`},
+		"file":               {"volumes: [{name: v}]", "env: [{name: A, valueFrom: {fileKeyRef: {volumeName: v, path: a/b, key: B}}}]", ""},
+		"file, no volume":    {"", "env: [{name: A, valueFrom: {fileKeyRef: {volumeName: v, path: a, key: B}}}]", c + `env[0].valueFrom.fileKeyRef.volumeName: Not found: "v"`},
+		"file, other volume": {"volumes: [{name: v, hostPath: {path: /}}]", "env: [{name: A, valueFrom: {fileKeyRef: {volumeName: v, path: a, key: B}}}]", c + `env[0].valueFrom.fileKeyRef.volumeName: Invalid value: "v": must be of type emptyDir`},
+		"file, no path":      {"volumes: [{name: v}]", "env: [{name: A, valueFrom: {fileKeyRef: {volumeName: v, key: B}}}]", c + "env[0].valueFrom.fileKeyRef.path: Required value"},
+		"file, path":         {"volumes: [{name: v}]", "env: [{name: A, valueFrom: {fileKeyRef: {volumeName: v, path: a/.., key: B}}}]", c + `env[0].valueFrom.fileKeyRef.path: Invalid value: "a/.."`},
+		"file, key":          {"volumes: [{name: v}]", "env: [{name: A, valueFrom: {fileKeyRef: {volumeName: v, path: a, key: B=}}}]", c + `env[0].valueFrom.fileKeyRef.key: Invalid value: "B="`},
+		"objects":            {"", "envFrom: [{prefix: a., configMapRef: {name: a}}, {secretRef: {name: b.c}}]", ""},
+		"objects, prefix":    {"", "envFrom: [{prefix: a=, configMapRef: {name: a}}]", c + `envFrom[0].prefix: Invalid value: "a="`},
+		"objects, none":      {"", "envFrom: [{prefix: a}]", c + `envFrom[0]: Invalid value: "": must have exactly one source`},
+		"objects, two":       {"", "envFrom: [{configMapRef: {name: a}, secretRef: {name: a}}]", c + `envFrom[0]: Invalid value: "": must have exactly one source`},
+		"objects, no name":   {"", "envFrom: [{secretRef: {}}]", c + "envFrom[0].secretRef.name: Required value"},
+		"objects, name":      {"", "envFrom: [{configMapRef: {name: A}}]", c + `envFrom[0].configMapRef.name: Invalid value: "A"`},
+		"two sources":        {"", "env: [{name: A, valueFrom: {secretKeyRef: {name: a, key: b}, fieldRef: {fieldPath: metadata.name}}}]", c + "env[0].valueFrom: Invalid value: \"\": must have exactly one source"},
 		"negative":           {"", "resources: {limits: {cpu: -1}}", c + "resources.limits[cpu]: Invalid value: \"-1\": must be greater than or equal to 0"},
 		"unknown resource":   {"", "resources: {limits: {gpu: 1}}", c + "resources.limits[gpu]: Invalid value: \"gpu\": must be a standard resource"},
 		"over the limit":     {"", "resources: {limits: {cpu: 1}, requests: {cpu: 2}}", c + "resources.requests[cpu]: Invalid value: \"2\": must be less than or equal to the limit of 1"},
@@ -152,6 +185,13 @@ func TestValidateMetadata(t *testing.T) {
 		"metadata.annotations[container.apparmor.security.beta.kubernetes.io/c]: Invalid value: \"x\"": func(p *corev1.Pod) {
 			p.Annotations = map[string]string{"container.apparmor.security.beta.kubernetes.io/c": "x"}
 		},
+		"metadata.annotations[container.apparmor.security.beta.kubernetes.io/d]: Invalid value: \"d\": container not found": func(p *corev1.Pod) {
+			p.Annotations = map[string]string{"container.apparmor.security.beta.kubernetes.io/d": "unconfined"}
+		},
+		"spec.containers[0].securityContext.appArmorProfile: Forbidden: must not contradict the annotation": func(p *corev1.Pod) {
+			p.Annotations = map[string]string{"container.apparmor.security.beta.kubernetes.io/c": "localhost/a"}
+			p.Spec.SecurityContext.AppArmorProfile = &corev1.AppArmorProfile{Type: "Localhost", LocalhostProfile: new("b")}
+		},
 	} {
 		p := pod(t)
 		change(p)
@@ -163,31 +203,15 @@ func TestValidateMetadata(t *testing.T) {
 func TestUnsupported(t *testing.T) {
 	const c = "spec.containers[0]."
 	for _, test := range []struct{ spec, container, field string }{
-		{"initContainers: [{name: i}]", "", "spec.initContainers"},
-		{"ephemeralContainers: [{name: e}]", "", "spec.ephemeralContainers"},
 		{"volumes: [{name: v}]", "", "spec.volumes"},
+		{"volumes: [{name: v, image: {reference: i}}]", "", "spec.volumes"},
 		{"resourceClaims: [{name: r}]", "", "spec.resourceClaims"},
-		{"hostUsers: false", "", "spec.hostUsers"},
-		{"hostAliases: [{ip: 1.1.1.1}]", "", "spec.hostAliases"},
 		{"readinessGates: [{conditionType: x}]", "", "spec.readinessGates"},
-		{"imagePullSecrets: [{name: x}]", "", "spec.imagePullSecrets"},
 		{"nodeSelector: {a: b}", "", "spec.nodeSelector"},
 		{"affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: []}}}", "", "spec.affinity"},
-		{"activeDeadlineSeconds: 1", "", "spec.activeDeadlineSeconds"},
 		{"os: {name: windows}", "", "spec.os"},
-		{"", "volumeMounts: [{name: v, mountPath: /v}]", c + "volumeMounts"},
-		{"", "volumeDevices: [{name: v, devicePath: /v}]", c + "volumeDevices"},
-		{"", "envFrom: [{prefix: x}]", c + "envFrom"},
-		{"", "livenessProbe: {}", c + "livenessProbe"},
-		{"", "readinessProbe: {}", c + "readinessProbe"},
-		{"", "startupProbe: {}", c + "startupProbe"},
-		{"", "lifecycle: {postStart: {}}", c + "lifecycle.postStart"},
-		{"", "lifecycle: {preStop: {}}", c + "lifecycle.preStop"},
-		{"", "env: [{name: A, valueFrom: {configMapKeyRef: {key: k}}}]", c + "env[0].valueFrom.configMapKeyRef"},
-		{"", "env: [{name: A, valueFrom: {secretKeyRef: {key: k}}}]", c + "env[0].valueFrom.secretKeyRef"},
-		{"", "env: [{name: A, valueFrom: {fileKeyRef: {key: k}}}]", c + "env[0].valueFrom.fileKeyRef"},
-		{"", "restartPolicyRules: [{action: RestartAllContainers}]", c + "restartPolicyRules[0].action"},
 		{"", "resources: {claims: [{name: r}]}", c + "resources.claims"},
+		{"initContainers: [{name: i, resources: {claims: [{name: r}]}}]", "", "spec.initContainers[0].resources.claims"},
 		{"", "resources: {limits: {nvidia.com/gpu: 1}}", c + "resources.limits[nvidia.com/gpu]"},
 	} {
 		errs := podspec.Unsupported(pod(t, test.spec, test.container))

@@ -107,8 +107,7 @@ func references(pod *corev1.Pod) field.ErrorList {
 	refuse(spec.ServiceAccountName != "", path.Child("serviceAccountName"), "service accounts")
 	refuse(len(spec.ImagePullSecrets) > 0, path.Child("imagePullSecrets"), "secrets")
 	refuse(len(spec.ResourceClaims) > 0, path.Child("resourceClaims"), "resource claims")
-	for i := range spec.Containers {
-		c, path := &spec.Containers[i], path.Child("containers").Index(i)
+	container := func(c *corev1.Container, path *field.Path) {
 		for i, from := range c.EnvFrom {
 			refuse(from.ConfigMapRef != nil, path.Child("envFrom").Index(i).Child("configMapRef"), "config maps")
 			refuse(from.SecretRef != nil, path.Child("envFrom").Index(i).Child("secretRef"), "secrets")
@@ -120,6 +119,15 @@ func references(pod *corev1.Pod) field.ErrorList {
 			}
 		}
 	}
+	for i := range spec.InitContainers {
+		container(&spec.InitContainers[i], path.Child("initContainers").Index(i))
+	}
+	for i := range spec.Containers {
+		container(&spec.Containers[i], path.Child("containers").Index(i))
+	}
+	for i := range spec.EphemeralContainers {
+		container((*corev1.Container)(&spec.EphemeralContainers[i].EphemeralContainerCommon), path.Child("ephemeralContainers").Index(i))
+	}
 	for i, v := range spec.Volumes {
 		path := path.Child("volumes").Index(i)
 		refuse(v.ConfigMap != nil, path.Child("configMap"), "config maps")
@@ -127,6 +135,14 @@ func references(pod *corev1.Pod) field.ErrorList {
 		refuse(v.PersistentVolumeClaim != nil, path.Child("persistentVolumeClaim"), "persistent volume claims")
 		refuse(v.Ephemeral != nil, path.Child("ephemeral"), "persistent volume claims")
 		refuse(v.CSI != nil, path.Child("csi"), "CSI drivers")
+		if v.Projected != nil {
+			refuse(projectsObjects(v.Projected), path.Child("projected"), "objects of the API server")
+		}
 	}
 	return errs
+}
+
+// projectsObjects tells whether a volume has anything in it that comes from an API server.
+func projectsObjects(p *corev1.ProjectedVolumeSource) bool {
+	return slices.ContainsFunc(p.Sources, func(s corev1.VolumeProjection) bool { return s.DownwardAPI == nil })
 }

@@ -1,0 +1,28 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package objects
+
+// Error is the error of reading one object, or of listing the services of a namespace.
+type Error struct {
+	Kind      string // "config map", "secret" or "service"
+	Namespace string
+	Name      string // empty: all of the namespace
+	File      string // empty: not from a file
+	Err       error
+}
+
+// Error returns "read kind namespace/name from file: cause".
+func (e *Error) Error() string {
+	s := "read " + e.Kind + " " + e.Namespace + "/" + e.Name
+	if e.Name == "" {
+		s = "list " + e.Kind + "s of namespace " + e.Namespace
+	}
+	if e.File != "" {
+		s += " from " + e.File
+	}
+	return s + ": " + e.Err.Error()
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }

@@ -1,0 +1,113 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package objects
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// kind is what an object is, in the words of an error.
+type kind string
+
+const (
+	kindConfigMap kind = "config map"
+	kindSecret    kind = "secret"
+	kindService   kind = "service"
+)
+
+// validateNames checks what becomes part of a path.
+func validateNames(namespace, name string) error {
+	if msgs := validation.IsDNS1123Label(namespace); len(msgs) > 0 {
+		return fmt.Errorf("namespace: %s", strings.Join(msgs, "; "))
+	}
+	if msgs := validation.IsDNS1123Subdomain(name); len(msgs) > 0 {
+		return fmt.Errorf("name: %s", strings.Join(msgs, "; "))
+	}
+	return nil
+}
+
+// validateConfigMap checks the keys, which become names of variables and files, and the size of the data.
+func validateConfigMap(o *corev1.ConfigMap) error {
+	size := 0
+	for key, value := range o.Data {
+		if _, ok := o.BinaryData[key]; ok {
+			return fmt.Errorf("key %q is in data and in binaryData", key)
+		}
+		if err := validateKey("data", key); err != nil {
+			return err
+		}
+		size += len(value)
+	}
+	for key, value := range o.BinaryData {
+		if err := validateKey("binaryData", key); err != nil {
+			return err
+		}
+		size += len(value)
+	}
+	return validateSize(size)
+}
+
+// validateSecret checks a secret as if it were a config map, and moves what is written as text to the rest.
+func validateSecret(o *corev1.Secret) error {
+	for key, value := range o.StringData {
+		if o.Data == nil {
+			o.Data = make(map[string][]byte)
+		}
+		o.Data[key] = []byte(value)
+	}
+	o.StringData = nil
+	size := 0
+	for key, value := range o.Data {
+		if err := validateKey("data", key); err != nil {
+			return err
+		}
+		size += len(value)
+	}
+	return validateSize(size)
+}
+
+func validateKey(field, key string) error {
+	if msgs := validation.IsConfigMapKey(key); len(msgs) > 0 {
+		return fmt.Errorf("%s: key %q: %s", field, key, strings.Join(msgs, "; "))
+	}
+	return nil
+}
+
+func validateSize(size int) error {
+	if size > corev1.MaxSecretSize {
+		return fmt.Errorf("%d bytes of data, the limit is %d", size, corev1.MaxSecretSize)
+	}
+	return nil
+}
+
+// validateService checks what variables are made of.
+func validateService(o *corev1.Service) error {
+	if ip := o.Spec.ClusterIP; ip != "" && ip != corev1.ClusterIPNone {
+		if errs := validation.IsValidIP(nil, ip); len(errs) > 0 {
+			return fmt.Errorf("spec.clusterIP %q: %s", ip, errs[0].Detail)
+		}
+		if len(o.Spec.Ports) == 0 {
+			return errors.New("spec.ports: a service with an address has one at least")
+		}
+	}
+	for i, p := range o.Spec.Ports {
+		if msgs := validation.IsValidPortNum(int(p.Port)); len(msgs) > 0 {
+			return fmt.Errorf("spec.ports[%d].port %d: %s", i, p.Port, strings.Join(msgs, "; "))
+		}
+		switch p.Protocol {
+		case "", corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP:
+		default:
+			return fmt.Errorf("spec.ports[%d].protocol %q: want TCP, UDP or SCTP", i, p.Protocol)
+		}
+		if msgs := validation.IsDNS1123Label(p.Name); p.Name != "" && len(msgs) > 0 {
+			return fmt.Errorf("spec.ports[%d].name %q: %s", i, p.Name, strings.Join(msgs, "; "))
+		}
+	}
+	return nil
+}

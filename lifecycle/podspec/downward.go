@@ -1,0 +1,156 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podspec
+
+import (
+	"net/netip"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// fieldValue returns a field of the pod, as its containers may be told it.
+func fieldValue(pod *corev1.Pod, name string, path *field.Path, l Launch, o Options) (string, error) {
+	if m, key, ok := subscript(name); ok {
+		switch m {
+		case "metadata.labels":
+			return pod.Labels[key], nil
+		case "metadata.annotations":
+			return pod.Annotations[key], nil
+		}
+	}
+	switch name {
+	case "metadata.name":
+		return pod.Name, nil
+	case "metadata.namespace":
+		return pod.Namespace, nil
+	case "metadata.uid":
+		return string(pod.UID), nil
+	case "spec.nodeName", "spec.host":
+		return pod.Spec.NodeName, nil
+	case "spec.serviceAccountName":
+		return pod.Spec.ServiceAccountName, nil
+	case "status.hostIP", "status.hostIPs":
+		if len(o.HostIPs) == 0 {
+			return "", field.Invalid(path, name, "the address of the node is not known")
+		}
+		return addresses(o.HostIPs, name == "status.hostIP"), nil
+	case "status.podIP", "status.podIPs":
+		return addresses(podAddresses(pod, l, o), name == "status.podIP"), nil
+	default:
+		return "", field.NotSupported(path, name, fieldPaths())
+	}
+}
+
+// fieldPaths are the fields that a variable may refer to, beside single labels and annotations.
+func fieldPaths() []string {
+	return []string{
+		"metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName",
+		"status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs",
+	}
+}
+
+// subscript splits metadata.labels['key'] into its two parts.
+func subscript(path string) (name, key string, ok bool) {
+	s, ok := strings.CutSuffix(path, "']")
+	if !ok {
+		return "", "", false
+	}
+	name, key, ok = strings.Cut(s, "['")
+	return name, key, ok && name != ""
+}
+
+// podAddresses picks the addresses that a pod is told: the first of the node's preferred family, then the first of
+// the other.
+func podAddresses(pod *corev1.Pod, l Launch, o Options) []netip.Addr {
+	if pod.Spec.HostNetwork && len(l.PodIPs) == 0 {
+		return o.HostIPs
+	}
+	want6 := len(o.HostIPs) > 0 && o.HostIPs[0].Is6()
+	var picked []netip.Addr
+	for _, is6 := range []bool{want6, !want6} {
+		for _, s := range l.PodIPs {
+			if ip, err := netip.ParseAddr(s); err == nil && ip.Is6() == is6 {
+				picked = append(picked, ip)
+				break
+			}
+		}
+	}
+	return picked
+}
+
+func addresses(ips []netip.Addr, onlyFirst bool) string {
+	if onlyFirst && len(ips) > 1 {
+		ips = ips[:1]
+	}
+	var s []string
+	for _, ip := range ips {
+		s = append(s, ip.String())
+	}
+	return strings.Join(s, ",")
+}
+
+// resourceValue returns a request or limit of a container as a multiple of the divisor, rounded up.
+func resourceValue(pod *corev1.Pod, c *corev1.Container, ref *corev1.ResourceFieldSelector, path *field.Path, o Options) (string, error) {
+	source, defaulted := c, true
+	if ref.ContainerName != "" {
+		named := find(&pod.Spec, ref.ContainerName)
+		if named.Container == nil || named.kind == ephemeralContainer {
+			return "", field.NotFound(path.Child("containerName"), ref.ContainerName)
+		}
+		// Limits of init containers that are named have nothing to stand in for them.
+		source, defaulted = named.Container, named.kind == regularContainer
+	}
+	kind, name, _ := strings.Cut(ref.Resource, ".")
+	resourceName := corev1.ResourceName(name)
+	if !isContainerResource(resourceName) || kind != "limits" && kind != "requests" {
+		return "", field.NotSupported(path.Child("resource"), ref.Resource, resourceFields())
+	}
+	quantity := source.Resources.Requests[resourceName]
+	if kind == "limits" {
+		quantity = source.Resources.Limits[resourceName]
+		if defaulted {
+			quantity = limitOrAllocatable(pod, source, resourceName, o)
+		}
+	}
+	divisor := ref.Divisor
+	if divisor.Sign() <= 0 {
+		divisor = resource.MustParse("1")
+	}
+	value, by := quantity.Value(), divisor.Value()
+	if resourceName == corev1.ResourceCPU {
+		value, by = quantity.MilliValue(), divisor.MilliValue()
+	}
+	quotient := value / by
+	if value%by > 0 {
+		quotient++
+	}
+	return strconv.FormatInt(quotient, 10), nil
+}
+
+func resourceFields() []string {
+	return []string{
+		"limits.cpu", "limits.ephemeral-storage", "limits.memory",
+		"requests.cpu", "requests.ephemeral-storage", "requests.memory",
+	}
+}
+
+// limitOrAllocatable returns a container's limit, else the pod's, else what the node has to give
+// (kubelet_resources.go, defaultPodLimitsForDownwardAPI). Huge pages are never overcommitted and have no fallback.
+func limitOrAllocatable(pod *corev1.Pod, c *corev1.Container, name corev1.ResourceName, o Options) resource.Quantity {
+	limit := c.Resources.Limits[name]
+	if !limit.IsZero() || isHugePages(name) {
+		return limit
+	}
+	allocatable, known := o.Allocatable[name]
+	if r := pod.Spec.Resources; known && r != nil && name != corev1.ResourceEphemeralStorage {
+		if limit := r.Limits[name]; !limit.IsZero() {
+			return limit
+		}
+	}
+	return allocatable
+}

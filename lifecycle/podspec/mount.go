@@ -1,0 +1,194 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podspec
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/seed81659283/nodeagent/cri"
+)
+
+// Volume is a volume of a pod as it is on the node: a path, an image or a block device.
+type Volume struct {
+	HostPath       string         // of the directory or file
+	Image          *cri.ImageSpec // that the runtime mounts instead, always read-only; nil: HostPath
+	Device         string         // path of the block device, for volumeDevices
+	ReadOnly       bool           // the volume cannot be written, whatever its mounts say
+	SELinuxRelabel bool           // the runtime is to give it the label of the container
+}
+
+// mounts returns what is mounted into a container: what devices need, its volumes, the hosts file and the file for its
+// termination message, in this order (kubelet_pods.go and kuberuntime_container.go, makeMounts).
+func mounts(pod *corev1.Pod, c *corev1.Container, path *field.Path, env *variables, l Launch, o Options) ([]cri.Mount, error) {
+	all := slices.Clone(l.Mounts)
+	for i := range c.VolumeMounts {
+		m, err := volumeMount(pod, c, i, path.Child("volumeMounts").Index(i), env, l, o)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, m)
+	}
+	if hosts, ok := hostsMount(pod, c, l, o); ok {
+		switch {
+		case l.HostsPath != "":
+			all = append(all, hosts)
+		case len(pod.Spec.HostAliases) > 0:
+			return nil, field.Forbidden(field.NewPath("spec", "hostAliases"), "there is no hosts file to add them to")
+		}
+	}
+	if l.TerminationLogPath != "" && c.TerminationMessagePath != "" {
+		all = append(all, cri.Mount{
+			ContainerPath:  absolute(c.TerminationMessagePath),
+			HostPath:       l.TerminationLogPath,
+			SELinuxRelabel: o.SELinux,
+		})
+	}
+	return all, nil
+}
+
+// mapMounts makes the files of mounts belong to the same users inside the user namespace of a pod as outside.
+func mapMounts(mounts []cri.Mount, user *cri.UserNamespace) {
+	for i := range mounts {
+		mounts[i].UIDMappings, mounts[i].GIDMappings = user.UIDs, user.GIDs
+	}
+}
+
+func volumeMount(pod *corev1.Pod, c *corev1.Container, i int, path *field.Path, env *variables, l Launch, o Options) (cri.Mount, error) {
+	m := &c.VolumeMounts[i]
+	v, ok := l.Volumes[m.Name]
+	if !ok || v.HostPath == "" && v.Image == nil {
+		return cri.Mount{}, field.NotFound(path.Child("name"), m.Name)
+	}
+	sub, err := subPath(m, path, env)
+	if err != nil {
+		return cri.Mount{}, err
+	}
+	mount := cri.Mount{
+		ContainerPath:  absolute(m.MountPath),
+		HostPath:       v.HostPath,
+		ReadOnly:       m.ReadOnly || v.ReadOnly,
+		SELinuxRelabel: v.SELinuxRelabel && o.SELinux,
+		Options:        m.BindMountOptions,
+	}
+	switch {
+	case v.Image != nil:
+		mount.HostPath, mount.Image, mount.ImageSubPath, mount.ReadOnly = "", v.Image, sub, true
+	case sub != "" && l.SubPath == nil:
+		return cri.Mount{}, field.Forbidden(path.Child("subPath"), "paths within volumes are not supported on this node")
+	case sub != "":
+		if mount.HostPath, err = l.SubPath(i, v, sub); err != nil {
+			return cri.Mount{}, field.Invalid(path.Child("subPath"), sub, err.Error())
+		}
+	}
+	if mount.Propagation, err = propagation(m, path.Child("mountPropagation")); err != nil {
+		return cri.Mount{}, err
+	}
+	mount.RecursiveReadOnly, err = recursiveReadOnly(pod, m, path.Child("recursiveReadOnly"), o)
+	return mount, err
+}
+
+// subPath returns where in its volume a mount starts. A variable that is missing or empty would make it start elsewhere
+// than it is meant to, so that is an error.
+func subPath(m *corev1.VolumeMount, path *field.Path, env *variables) (string, error) {
+	if m.SubPathExpr == "" {
+		return m.SubPath, check(path.Child("subPath"), m.SubPath, descending)
+	}
+	path = path.Child("subPathExpr")
+	var missing []string
+	sub := Expand(m.SubPathExpr, func(name string) (string, bool) {
+		value, _ := env.lookup(name)
+		if value == "" {
+			missing = append(missing, name)
+		}
+		return value, true
+	})
+	if len(missing) > 0 {
+		slices.Sort(missing)
+		return "", field.Invalid(path, m.SubPathExpr, "has no value for "+strings.Join(slices.Compact(missing), ", "))
+	}
+	return sub, check(path, sub, descending)
+}
+
+func propagation(m *corev1.VolumeMount, path *field.Path) (cri.Propagation, error) {
+	switch mode := *either(m.MountPropagation, new(corev1.MountPropagationNone)); mode {
+	case corev1.MountPropagationNone:
+		return cri.PropagationPrivate, nil
+	case corev1.MountPropagationHostToContainer:
+		return cri.PropagationHostToContainer, nil
+	case corev1.MountPropagationBidirectional:
+		return cri.PropagationBidirectional, nil
+	default:
+		return 0, field.NotSupported(path, mode, propagationModes())
+	}
+}
+
+// recursiveReadOnly decides whether mounts below a read-only one are read-only too (KEP-3857).
+func recursiveReadOnly(pod *corev1.Pod, m *corev1.VolumeMount, path *field.Path, o Options) (bool, error) {
+	mode := *either(m.RecursiveReadOnly, new(corev1.RecursiveReadOnlyDisabled))
+	if mode == corev1.RecursiveReadOnlyDisabled {
+		return false, nil
+	}
+	if p := m.MountPropagation; !m.ReadOnly || p != nil && *p != corev1.MountPropagationNone {
+		return false, field.Invalid(path, mode, "needs readOnly and mountPropagation None")
+	}
+	h, err := o.handler(pod)
+	able := err == nil && h.RecursiveReadOnlyMounts
+	switch mode {
+	case corev1.RecursiveReadOnlyIfPossible:
+		return able, nil
+	case corev1.RecursiveReadOnlyEnabled:
+		if !able {
+			return false, field.Invalid(path, mode, "is not supported by the runtime")
+		}
+		return true, nil
+	default:
+		return false, field.NotSupported(path, mode, recursiveModes())
+	}
+}
+
+func propagationModes() []corev1.MountPropagationMode {
+	return []corev1.MountPropagationMode{
+		corev1.MountPropagationBidirectional, corev1.MountPropagationHostToContainer, corev1.MountPropagationNone,
+	}
+}
+
+func recursiveModes() []corev1.RecursiveReadOnlyMode {
+	return []corev1.RecursiveReadOnlyMode{
+		corev1.RecursiveReadOnlyDisabled, corev1.RecursiveReadOnlyEnabled, corev1.RecursiveReadOnlyIfPossible,
+	}
+}
+
+// devices returns the devices of a container: those that it was given, then its block volumes.
+func devices(c *corev1.Container, path *field.Path, l Launch) ([]cri.Device, error) {
+	all := slices.Clone(l.Devices)
+	for i, d := range c.VolumeDevices {
+		path := path.Child("volumeDevices").Index(i)
+		v := l.Volumes[d.Name]
+		switch {
+		case v.Device == "":
+			return nil, field.NotFound(path.Child("name"), d.Name)
+		case !strings.HasPrefix(d.DevicePath, "/"):
+			return nil, field.Invalid(path.Child("devicePath"), d.DevicePath, "must be an absolute path")
+		}
+		permissions := "mrw"
+		if v.ReadOnly {
+			permissions = "r"
+		}
+		all = append(all, cri.Device{ContainerPath: d.DevicePath, HostPath: v.Device, Permissions: permissions})
+	}
+	return all, nil
+}
+
+// absolute makes a path start at the root of the container.
+func absolute(p string) string {
+	if path.IsAbs(p) {
+		return p
+	}
+	return "/" + p
+}

@@ -1,0 +1,80 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podspec
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/seed81659283/nodeagent/cri"
+)
+
+// userIDs is how many IDs a pod with its own user namespace has at least: those that programs use (KEP-127).
+const userIDs = 1 << 16
+
+// namespaces returns where the namespaces of a pod's containers are (kuberuntime/util, NamespacesForPod).
+func namespaces(pod *corev1.Pod, o Options) (cri.NamespaceOptions, error) {
+	n := cri.NamespaceOptions{PID: cri.NamespaceContainer}
+	switch {
+	case pod.Spec.HostPID:
+		n.PID = cri.NamespaceNode
+	case isTrue(pod.Spec.ShareProcessNamespace):
+		n.PID = cri.NamespacePod
+	}
+	if pod.Spec.HostNetwork {
+		n.Network = cri.NamespaceNode
+	}
+	if pod.Spec.HostIPC {
+		n.IPC = cri.NamespaceNode
+	}
+	var err error
+	n.User, err = userNamespace(pod, o)
+	return n, err
+}
+
+// userNamespace returns the user namespace of a pod: the host's, or one in which all its IDs are others on the host.
+func userNamespace(pod *corev1.Pod, o Options) (*cri.UserNamespace, error) {
+	if h := pod.Spec.HostUsers; h == nil || *h {
+		return &cri.UserNamespace{Mode: cri.NamespaceNode}, nil
+	}
+	path := field.NewPath("spec", "hostUsers")
+	h, err := o.handler(pod)
+	switch {
+	case err != nil:
+		return nil, err
+	case o.UserNamespace == nil:
+		return nil, field.Invalid(path, false, "this node has no user namespaces")
+	case !h.UserNamespaces:
+		return nil, field.Invalid(path, false, fmt.Sprintf("the runtime has no user namespaces with handler %q", h.Name))
+	}
+	m, err := o.UserNamespace(pod)
+	if err != nil {
+		return nil, field.Invalid(path, false, err.Error())
+	}
+	// The root of the host is in no range, or the namespace would protect nothing.
+	if m.ContainerID != 0 || m.HostID < userIDs || m.Length < userIDs {
+		return nil, field.Invalid(path, false, fmt.Sprintf("%d IDs from %d of the pod to %d of the host: want at least %d from 0 to %d or more",
+			m.Length, m.ContainerID, m.HostID, userIDs, userIDs))
+	}
+	return &cri.UserNamespace{Mode: cri.NamespacePod, UIDs: []cri.IDMapping{m}, GIDs: []cri.IDMapping{m}}, nil
+}
+
+// target lets an ephemeral container see the processes of the container that it is to look at.
+func target(pod *corev1.Pod, c *corev1.Container, l Launch, n *cri.NamespaceOptions) error {
+	for i := range pod.Spec.EphemeralContainers {
+		e := &pod.Spec.EphemeralContainers[i]
+		if e.Name != c.Name || e.TargetContainerName == "" {
+			continue
+		}
+		if l.TargetID == "" {
+			return field.NotFound(field.NewPath("spec", "ephemeralContainers").Index(i).Child("targetContainerName"), e.TargetContainerName)
+		}
+		if n.PID == cri.NamespaceContainer {
+			n.PID, n.TargetID = cri.NamespaceTarget, l.TargetID
+		}
+	}
+	return nil
+}
