@@ -1,0 +1,84 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hook
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// UserAgent is what requests call themselves: the name of the kubelet that they behave like.
+const UserAgent = "kube-lifecycle/1.37"
+
+// newRequest builds the request of a handler. Source: pkg/probe/http/request.go.
+func newRequest(ctx context.Context, c Call, action *corev1.HTTPGetAction) (*http.Request, error) {
+	host := cmp.Or(action.Host, c.PodIP)
+	if host == "" {
+		return nil, errors.New("the pod has no IP address")
+	}
+	port, err := findPort(c.Container, action.Port)
+	if err != nil {
+		return nil, err
+	}
+	// The path may have a query. What is no reference is a path letter by letter.
+	u, err := url.Parse(action.Path)
+	if err != nil {
+		u = &url.URL{Path: action.Path}
+	}
+	u.Scheme = cmp.Or(strings.ToLower(string(action.Scheme)), "http")
+	u.Host = net.JoinHostPort(host, strconv.Itoa(port))
+	// The URL is put together from parts; only reading it back finds what is wrong with them.
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Header = newHeader(action.HTTPHeaders)
+	req.Host = req.Header.Get("Host")
+	return req, nil
+}
+
+// newHeader adds what is not in the list. An empty User-Agent stays, and makes net/http send none; of an empty Accept
+// nothing may stay.
+func newHeader(list []corev1.HTTPHeader) http.Header {
+	header := http.Header{}
+	for _, h := range list {
+		header.Add(h.Name, h.Value)
+	}
+	if _, ok := header["User-Agent"]; !ok {
+		header.Set("User-Agent", UserAgent)
+	}
+	if _, ok := header["Accept"]; !ok {
+		header.Set("Accept", "*/*")
+	} else if header.Get("Accept") == "" {
+		header.Del("Accept")
+	}
+	return header
+}
+
+// findPort returns a number, or that of the container's first port of that name. Source: pkg/probe/util.go.
+func findPort(c *corev1.Container, p intstr.IntOrString) (int, error) {
+	port := int(p.IntVal)
+	if p.Type == intstr.String {
+		i := slices.IndexFunc(c.Ports, func(port corev1.ContainerPort) bool { return port.Name == p.StrVal })
+		if i < 0 {
+			return 0, fmt.Errorf("field port: %q names no port of the container", p.StrVal)
+		}
+		port = int(c.Ports[i].ContainerPort)
+	}
+	if port < 1 || port > 65535 {
+		return 0, fmt.Errorf("field port: %d is not from 1 to 65535", port)
+	}
+	return port, nil
+}
