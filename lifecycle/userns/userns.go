@@ -1,0 +1,173 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package userns gives each pod that has a user namespace a range of user and group IDs of the host, which no other pod
+// of the node has. It makes no namespace; the runtime does.
+//
+//	ranges, err := userns.New("/var/lib/agent/pods", userns.Options{})
+//	options := podspec.Options{UserNamespace: ranges.Of}
+//
+// A range is noted in the file "userns" of the pod's directory, in the form of the kubelet (with its default of 65,536
+// IDs for each pod), and belongs to the pod until that is removed: nothing is kept in memory, so an agent that is
+// started anew gives nobody a range that is taken.
+// Source: pkg/kubelet/userns/userns_manager.go, KEP-127.
+package userns
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/atomicfile"
+)
+
+// Length is how many IDs a pod has: from 0 to 65535 inside.
+const Length = 1 << 16
+
+// Options says which IDs of the host there are to give. The zero value is right where nothing else uses high ones.
+type Options struct {
+	// First is the first ID, a multiple of Length and not zero: those below belong to the host. Zero means Length.
+	First uint32
+	// Count is how many pods there may be. Zero means all that fit below 2³².
+	Count int
+}
+
+// Ranges gives out ranges of IDs. Make one with [New]. It may be used from several goroutines; of two for the same
+// directory one at a time.
+type Ranges struct {
+	root  string
+	first uint32
+	count int
+
+	mu sync.Mutex // held while a range is chosen
+}
+
+// New returns Ranges that notes what it gives in the directories of the pods below root. It reads nothing yet.
+func New(root string, o Options) (*Ranges, error) {
+	if o.First == 0 {
+		o.First = Length
+	}
+	most := int((1<<32 - uint64(o.First)) / Length)
+	if o.Count == 0 {
+		o.Count = most
+	}
+	switch {
+	case root == "":
+		return nil, errors.New("userns: root is empty")
+	case o.First%Length != 0:
+		return nil, fmt.Errorf("userns: field First: %d is not a multiple of %d", o.First, Length)
+	case o.Count < 0 || o.Count > most:
+		return nil, fmt.Errorf("userns: field Count: %d is not from 1 to %d, which is what fits", o.Count, most)
+	}
+	return &Ranges{root: root, first: o.First, count: o.Count}, nil
+}
+
+// Of returns the range of a pod: the one that it has, or one that is free. The error names the pod, and the file if one
+// cannot be read: a range that nobody can know must not be given a second time.
+func (r *Ranges) Of(pod *corev1.Pod) (cri.IDMapping, error) {
+	m, err := r.of(string(pod.UID))
+	if err != nil {
+		return cri.IDMapping{}, fmt.Errorf("user namespace of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	return m, nil
+}
+
+func (r *Ranges) of(uid string) (cri.IDMapping, error) {
+	if uid == "" || strings.ContainsAny(uid, "/\x00") || uid[0] == '.' {
+		return cri.IDMapping{}, fmt.Errorf("UID %q is no file name", uid)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	path := r.path(uid)
+	m, err := read(path)
+	if err == nil || !errors.Is(err, fs.ErrNotExist) {
+		return m, err
+	}
+	taken, err := r.taken()
+	if err != nil {
+		return cri.IDMapping{}, err
+	}
+	for i := range r.count {
+		host := r.first + uint32(i)*Length
+		if taken[host] {
+			continue
+		}
+		m := cri.IDMapping{HostID: host, Length: Length}
+		return m, write(path, m)
+	}
+	return cri.IDMapping{}, fmt.Errorf("all %d ranges are taken", r.count)
+}
+
+func (r *Ranges) path(uid string) string { return filepath.Join(r.root, uid, "userns") }
+
+// taken returns the first IDs of the ranges that pods have.
+func (r *Ranges) taken() (map[uint32]bool, error) {
+	entries, err := os.ReadDir(r.root)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	taken := map[uint32]bool{}
+	for _, e := range entries {
+		m, err := read(r.path(e.Name()))
+		switch {
+		case errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrInvalid) || !e.IsDir():
+			continue
+		case err != nil:
+			return nil, err
+		}
+		taken[m.HostID] = true
+	}
+	return taken, nil
+}
+
+// file is what is written of a range. The kubelet reads and writes the same.
+type file struct {
+	UIDs []mapping `json:"uidMappings"`
+	GIDs []mapping `json:"gidMappings"`
+}
+
+type mapping struct {
+	HostID      uint32 `json:"hostId"`
+	ContainerID uint32 `json:"containerId"`
+	Length      uint32 `json:"length"`
+}
+
+func write(path string, m cri.IDMapping) error {
+	one := []mapping{{HostID: m.HostID, Length: m.Length}}
+	data, err := json.Marshal(file{UIDs: one, GIDs: one})
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+		return err
+	}
+	return atomicfile.WriteFile(path, data, 0o600)
+}
+
+func read(path string) (cri.IDMapping, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return cri.IDMapping{}, err
+	}
+	var f file
+	if err := json.Unmarshal(data, &f); err != nil {
+		return cri.IDMapping{}, fmt.Errorf("read %s: %w", path, err)
+	}
+	if len(f.UIDs) != 1 || len(f.GIDs) != 1 || f.UIDs[0] != f.GIDs[0] {
+		return cri.IDMapping{}, fmt.Errorf("read %s: want one range, the same for users and groups: %s", path, data)
+	}
+	m := f.UIDs[0]
+	if m.ContainerID != 0 || m.Length != Length || m.HostID < Length || m.HostID%Length != 0 {
+		return cri.IDMapping{}, fmt.Errorf("read %s: %d IDs from %d on the host to %d: no range of this package",
+			path, m.Length, m.HostID, m.ContainerID)
+	}
+	return cri.IDMapping{HostID: m.HostID, Length: m.Length}, nil
+}
