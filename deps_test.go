@@ -38,6 +38,7 @@ tests cri/criserver:            cri/remote GRPC
 tests lifecycle:                pleg cri/remote cri/process
 tests hack/bench:               API YAML
 tests lifecycle/podspec:        YAML
+tests lifecycle/objects:        lifecycle/podspec
 tests lifecycle/podstore:       cri lifecycle/podspec pleg
 tests cgroups/driver:           cgroups/cgroupstest
 tests probe/podprobe:           cri/remote cri/process
@@ -75,12 +76,13 @@ probe/podprobe         max  75: cri probe lifecycle/podspec API
 probe/grpcprobe        max 115: probe GRPC
 
 # Pods.
-lifecycle              max  75: cri cri/logs internal/atomicfile lifecycle/hook lifecycle/podspec probe probe/podprobe API
+lifecycle              max  75: cri cri/logs images images/credential internal/atomicfile lifecycle/hook lifecycle/podspec probe probe/podprobe API
 lifecycle/podspec      max  75: cri qos API
 lifecycle/userns       max  75: cri internal/atomicfile API
 lifecycle/hook         max  75: cri lifecycle/podspec API
 lifecycle/podstore     max  75: internal/atomicfile API
 lifecycle/source       max  80: lifecycle/podspec API YAML github.com/fsnotify/fsnotify
+lifecycle/objects      max  75: API sigs.k8s.io/yaml
 
 # Images: what is pulled, for whom, and with what.
 images                 max   0: cri images/credential images/reference images/internal/... internal/...
