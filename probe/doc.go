@@ -25,8 +25,9 @@
 //
 // A probe at rest is an entry in a heap, less than 800 bytes with its names, and no goroutine. Those in flight, one
 // goroutine each, are at most Options.Parallel; the others wait in the order in which they became due, and are
-// counted. A probe ends as soon as its container is gone. After the start of the agent first probes are spread over
-// their period. Sync looks at every target, SyncPod only at those of its pod.
+// counted. What becomes due within [MinPeriod] begins together: a probe is never early, and up to that late. A probe
+// ends as soon as its container is gone. After the start of the agent first probes are spread over their period. Sync
+// looks at every target, SyncPod only at those of its pod.
 //
 // # Restart of the agent
 //

@@ -87,7 +87,8 @@ func NewHTTP(c HTTPConfig) (*HTTP, error) {
 
 // Probe asks once. No answer when ctx reaches its deadline is a failure; when ctx is cancelled, the error is its cause.
 func (h *HTTP) Probe(ctx context.Context) (Result, error) {
-	if h.reuses.Load() > 0 {
+	again := h.reuses.Load() > 0
+	if again {
 		r, _, err := h.ask(ctx, &h.pool.kept)
 		if err == nil && r.Outcome != Failure {
 			h.reuses.Add(-1)
@@ -99,7 +100,9 @@ func (h *HTTP) Probe(ctx context.Context) (Result, error) {
 		}
 	}
 	r, reusable, err := h.ask(ctx, &h.pool.fresh)
-	if reusable && !h.fresh && r.Outcome != Failure {
+	// After a connection that was no good the next probe has its own too: a server that never answers a second question
+	// is not asked twice each time.
+	if reusable && !h.fresh && !again && r.Outcome != Failure {
 		h.reuses.Store(maxReuses)
 	}
 	return r, err

@@ -13,7 +13,7 @@ import (
 
 const (
 	defaultMaxIdle = 256
-	maxIdlePerHost = 4
+	maxIdlePerHost = 4 // over TLS
 
 	// keptIdle is long enough that a connection is still there at the next probe of the usual period of 10 s, and the
 	// one after it.
@@ -37,12 +37,13 @@ const (
 
 // PoolOptions configures a [Pool].
 type PoolOptions struct {
-	MaxIdle      int  // connections kept open between probes; zero means 256
+	MaxIdle      int  // connections kept open between probes, and as many over TLS; zero means 256
 	DisableHTTP2 bool // speak HTTP/1.1 with every server, as the kubelet does where DISABLE_HTTP2 is in its environment
 }
 
-// Pool is what the HTTP probers of a node share: the connections that stay open between probes, and their number. It has
-// no goroutine but those of open connections. It may be used from several goroutines.
+// Pool is what the HTTP probers of a node share: the connections that stay open between probes, for half a minute at most,
+// and their number. Between probes it has no goroutine but those of connections over TLS. It may be used from several
+// goroutines.
 type Pool struct {
 	kept  http.Client // keeps connections open, speaks HTTP/1 only
 	fresh http.Client // closes each connection after its answer, as the kubelet
@@ -61,13 +62,13 @@ func NewPool(o PoolOptions) *Pool {
 	kept.IdleConnTimeout = keptIdle
 
 	return &Pool{
-		kept:  http.Client{Transport: kept, CheckRedirect: checkRedirect},
+		kept:  http.Client{Transport: route{&keeper{max: kept.MaxIdleConns}, kept}, CheckRedirect: checkRedirect},
 		fresh: http.Client{Transport: fresh, CheckRedirect: checkRedirect},
 	}
 }
 
 // Close closes the connections that no probe uses, and their goroutines end soon after. It belongs after the last probe:
-// a later one opens connections again.
+// one that is under way or comes later leaves its connection open for half a minute.
 func (p *Pool) Close() {
 	p.kept.CloseIdleConnections()
 	p.fresh.CloseIdleConnections()
@@ -100,4 +101,24 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 		return errors.New("stopped after 10 redirects")
 	}
 	return nil
+}
+
+// route asks by the scheme of a URL, over the connections that each side keeps.
+type route struct {
+	plain  *keeper
+	secure *http.Transport
+}
+
+// RoundTrip asks one of the two.
+func (r route) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.URL.Scheme == "http" {
+		return r.plain.RoundTrip(req)
+	}
+	return r.secure.RoundTrip(req)
+}
+
+// CloseIdleConnections closes those of both.
+func (r route) CloseIdleConnections() {
+	r.plain.CloseIdleConnections()
+	r.secure.CloseIdleConnections()
 }

@@ -45,6 +45,7 @@ type loop struct {
 	pods     map[string][]*entry // the same, by UID
 	schedule schedule
 	queue    list.List // of *entry: due, in that order
+	batch    time.Time // the latest time that something was due; what is due soon after it waits for company
 	status   Status
 }
 
@@ -101,7 +102,7 @@ func (l *loop) step(ctx context.Context) time.Duration {
 		}
 	}
 	for e := l.schedule.first(); e != nil && !e.due.After(now); e = l.schedule.first() {
-		e.due = time.Time{}
+		l.batch, e.due = e.due, time.Time{}
 		l.schedule.set(e)
 		if e.flight != nil {
 			l.hung(e)
@@ -115,7 +116,7 @@ func (l *loop) step(ctx context.Context) time.Duration {
 	l.status.Probes, l.status.Waiting = len(l.entries), l.queue.Len()
 	l.board.setStatus(l.status)
 	if e := l.schedule.first(); e != nil {
-		return time.Until(e.due)
+		return time.Until(later(e.due, l.batch.Add(MinPeriod)))
 	}
 	return idle
 }

@@ -9,7 +9,6 @@ import (
 	"runtime"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -55,28 +54,6 @@ func TestMemoryPerProbe(t *testing.T) {
 	cancel()
 	wg.Wait()
 	runtime.KeepAlive(s)
-}
-
-// Ten thousand probes for a minute: each is asked every ten seconds, and none waits.
-func TestTenThousandProbes(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes seconds")
-	}
-	synctest.Test(t, func(t *testing.T) {
-		asked := make(map[string]int)
-		o := probe.Options{Hooks: probe.Hooks{Probed: func(k probe.Key, _ probe.Result, _ error, _ time.Duration) { asked[k.PodUID]++ }}}
-		s := probe.NewSet(o)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute+10*time.Second)
-		defer cancel()
-		const n = 10_000
-		require.NoError(t, s.Sync(crowd(n)))
-		require.NoError(t, s.Run(ctx))
-		assert.Len(t, asked, n)
-		for uid, times := range asked {
-			require.InDelta(t, 6.5, times, 1.5, uid)
-		}
-		assert.Zero(t, s.Status().Delayed)
-	})
 }
 
 // BenchmarkProbe is what one probe costs the set, apart from its prober, with 10,000 of them.

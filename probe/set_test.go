@@ -5,9 +5,6 @@ package probe_test
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,95 +14,6 @@ import (
 
 	"github.com/seed81659283/nodeagent/probe"
 )
-
-// diary is a set, with what its hooks were told since the start.
-type diary struct {
-	set   *probe.Set
-	start time.Time
-	stop  func() // ends Run and waits for it
-
-	mu    sync.Mutex // guards lines
-	lines []string
-}
-
-// run starts a set in a bubble. Its first probes are not spread.
-func run(t *testing.T, o probe.Options) *diary {
-	d := rest(o)
-	d.run(t)
-	return d
-}
-
-// rest returns a set that does not run yet.
-func rest(o probe.Options) *diary {
-	d := &diary{start: time.Now()}
-	if o.Rand == nil {
-		o.Rand = func() float64 { return 0 }
-	}
-	o.Hooks = probe.Hooks{
-		Changed: func(k probe.Key, v probe.Value) { d.note("%s %s %s %s", k.Container, k.Kind, v.ContainerID, v.Outcome) },
-		Removed: func(k probe.Key) { d.note("%s %s removed", k.Container, k.Kind) },
-		Probed: func(k probe.Key, r probe.Result, err error, took time.Duration) {
-			if err != nil {
-				d.note("%s error %q after %s", k.Container, err, took)
-			} else {
-				d.note("%s probed %s after %s", k.Container, r.Outcome, took)
-			}
-		},
-		Delayed:     func(k probe.Key, wait time.Duration) { d.note("%s waited %s", k.Container, wait) },
-		StoreFailed: func(err error) { d.note("store failed: %v", err) },
-	}
-	d.set = probe.NewSet(o)
-	return d
-}
-
-func (d *diary) run(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	var wg sync.WaitGroup
-	wg.Go(func() { assert.NoError(t, d.set.Run(ctx)) })
-	d.stop = func() { cancel(); wg.Wait() }
-	t.Cleanup(d.stop)
-}
-
-func (d *diary) note(format string, args ...any) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.lines = append(d.lines, fmt.Sprintf("%s ", time.Since(d.start))+fmt.Sprintf(format, args...))
-}
-
-// told waits for d to pass and returns what has been noted since the last call.
-func (d *diary) told(wait time.Duration) []string {
-	time.Sleep(wait)
-	synctest.Wait()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	lines := d.lines
-	d.lines = nil
-	return lines
-}
-
-// running is the target of a readiness probe of a container that runs.
-func running(name string, p probe.Func) probe.Target {
-	return probe.Target{
-		Key:         probe.Key{PodUID: "u1", Container: name, Kind: probe.Readiness},
-		ContainerID: name + "1", StartedAt: time.Now(), Running: true, Started: true,
-		Spec: probe.Spec{Period: 10 * time.Second}, Prober: p,
-	}
-}
-
-// after is a prober that takes a while, unless its context ends.
-func after(d time.Duration, r probe.Result, err error) probe.Func {
-	return func(ctx context.Context) (probe.Result, error) {
-		select {
-		case <-time.After(d):
-			return r, err
-		case <-ctx.Done():
-			return probe.Result{Outcome: probe.Failure, Output: "timeout"}, nil
-		}
-	}
-}
-
-func yes(context.Context) (probe.Result, error) { return probe.Result{Outcome: probe.Success}, nil }
-func no(context.Context) (probe.Result, error)  { return probe.Result{Outcome: probe.Failure}, nil }
 
 func TestSetProbesEveryPeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -186,24 +94,6 @@ Readiness probe of container "good" of pod "u1": comes twice`)
 	})
 }
 
-// A question that cannot be put is put again at once, three times in all.
-func TestErrorsAreTriedAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := run(t, probe.Options{})
-		calls := 0
-		flaky := func(context.Context) (probe.Result, error) {
-			if calls++; calls == 3 || calls > 6 {
-				return probe.Result{Outcome: probe.Success}, nil
-			}
-			return probe.Result{Outcome: probe.Failure}, errors.New("no route")
-		}
-		require.NoError(t, d.set.Sync([]probe.Target{running("a", flaky)}))
-		assert.Equal(t, []string{"0s a Readiness a1 failure", "0s a Readiness a1 success", "0s a probed success after 0s"}, d.told(0))
-		assert.Equal(t, []string{`10s a error "no route" after 0s`, "20s a probed success after 0s"}, d.told(20*time.Second))
-		assert.Equal(t, 7, calls)
-	})
-}
-
 func TestTrigger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := run(t, probe.Options{})
@@ -233,146 +123,6 @@ func TestFirstProbesAreSpread(t *testing.T) {
 		assert.Equal(t, []string{"7.5s a Readiness a1 success", "7.5s a probed success after 0s"}, d.told(3*time.Second))
 		require.NoError(t, d.set.Sync([]probe.Target{a, b}))
 		assert.Equal(t, []string{"10.4s b Readiness b1 failure", "10.4s b Readiness b1 success", "10.4s b probed success after 0s"}, d.told(0))
-	})
-}
-
-// Probes above the limit wait in the order in which they became due, and are counted.
-func TestLimit(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		turn := 0.0
-		d := run(t, probe.Options{Parallel: 2, Rand: func() float64 { turn += 0.01; return turn }})
-		var targets []probe.Target
-		for _, name := range []string{"a", "b", "c", "d", "e"} { // due 100 ms apart
-			slow := running(name, after(time.Second, probe.Result{Outcome: probe.Success}, nil))
-			slow.Spec.Timeout = 5 * time.Second
-			targets = append(targets, slow)
-		}
-		require.NoError(t, d.set.Sync(targets))
-		d.told(time.Second)
-		assert.Equal(t, probe.Status{Probes: 5, InFlight: 2, Waiting: 3}, d.set.Status())
-		require.NoError(t, d.set.Sync(targets), "a list that changes nothing costs nobody a place")
-		d.set.Trigger(targets[4].Key)
-		assert.Contains(t, d.told(4*time.Second), "2.1s e waited 1.6s")
-		assert.Equal(t, probe.Status{Probes: 5, Delayed: 3}, d.set.Status())
-		assert.Equal(t, []string{
-			"11.1s a probed success after 1s", "11.1s c waited 800ms",
-			"11.2s b probed success after 1s", "11.2s d waited 800ms",
-			"12.1s c probed success after 1s", "12.1s e waited 1.6s",
-			"12.2s d probed success after 1s",
-			"13.1s e probed success after 1s",
-		}, d.told(10*time.Second))
-
-		// One that is taken off the list gives its place away.
-		d.told(6 * time.Second) // 21s
-		assert.Equal(t, 3, d.set.Status().Waiting)
-		require.NoError(t, d.set.Sync(targets[:3]))
-		d.told(0)
-		assert.Equal(t, probe.Status{Probes: 3, InFlight: 2, Waiting: 1, Delayed: 6}, d.set.Status())
-	})
-}
-
-// One that waits for its turn and is then to be asked later, or not at all, is not asked in its old turn.
-func TestLimitIsNoPromise(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := run(t, probe.Options{Parallel: 1})
-		a, b := running("a", after(2*time.Second, probe.Result{Outcome: probe.Success}, nil)), running("b", yes)
-		a.Spec.Timeout = 5 * time.Second
-		require.NoError(t, d.set.Sync([]probe.Target{a}))
-		d.told(time.Second / 2)
-		require.NoError(t, d.set.Sync([]probe.Target{a, b}))
-		d.told(time.Second / 2)
-		assert.Equal(t, 1, d.set.Status().Waiting)
-		b.ContainerID, b.StartedAt, b.Spec.InitialDelay = "b2", time.Now(), 5*time.Second
-		require.NoError(t, d.set.Sync([]probe.Target{a, b}))
-		assert.Equal(t, []string{
-			"1s b Readiness b2 failure",
-			"2s a Readiness a1 success", "2s a probed success after 2s",
-			"6s b Readiness b2 success", "6s b probed success after 0s",
-		}, d.told(7*time.Second))
-	})
-}
-
-// A probe in flight ends when its container is no longer to be asked; its answer counts for nothing.
-func TestStopInFlight(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := run(t, probe.Options{Parallel: 1})
-		ended := 0
-		slow := func(ctx context.Context) (probe.Result, error) {
-			<-ctx.Done()
-			ended++
-			return probe.Result{Outcome: probe.Success}, nil
-		}
-		a := running("a", slow)
-		a.Spec.Timeout = 5 * time.Second
-		require.NoError(t, d.set.Sync([]probe.Target{a}))
-		d.told(time.Second)
-		a.ContainerID = "a2"
-		require.NoError(t, d.set.Sync([]probe.Target{a}))
-		assert.Equal(t, []string{"1s a Readiness a2 failure"}, d.told(time.Second))
-		assert.Equal(t, 1, ended)
-		assert.Equal(t, 1, d.set.Status().InFlight, "the new container is being asked")
-
-		a.Running = false
-		require.NoError(t, d.set.Sync([]probe.Target{a}))
-		d.told(0)
-		assert.Equal(t, 2, ended)
-		a.Running = true
-		require.NoError(t, d.set.Sync([]probe.Target{a}))
-		d.told(time.Second)
-		require.NoError(t, d.set.Sync(nil))
-		assert.Equal(t, []string{"3s a Readiness removed"}, d.told(time.Second))
-		assert.Equal(t, 3, ended)
-		assert.Equal(t, probe.Status{}, d.set.Status())
-	})
-}
-
-// A prober that ignores its context is given up a second after its timeout. It delays nobody, is not called again
-// before it returns, and what it says then counts for nothing.
-func TestHungProber(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := run(t, probe.Options{Parallel: 1})
-		hung := func(context.Context) (probe.Result, error) {
-			time.Sleep(33 * time.Second)
-			return probe.Result{Outcome: probe.Success}, nil
-		}
-		a, b := running("a", hung), running("b", yes)
-		require.NoError(t, d.set.Sync([]probe.Target{a, b}))
-		assert.Equal(t, []string{
-			"0s a Readiness a1 failure",
-			"0s b Readiness b1 failure",
-			`2s a error "prober does not return" after 2s`,
-			"2s b waited 2s",
-			"2s b Readiness b1 success",
-			"2s b probed success after 0s",
-			"10s b probed success after 0s",
-			"20s b probed success after 0s",
-			"30s b probed success after 0s",
-		}, d.told(30*time.Second))
-		assert.Equal(t, probe.Status{Probes: 2, Hung: 1, Delayed: 1}, d.set.Status())
-		assert.Equal(t, []string{`35s a error "prober does not return" after 2s`}, d.told(5*time.Second), "called again when it had returned")
-
-		require.NoError(t, d.set.Sync([]probe.Target{b}), "also one that is no longer wanted is still counted")
-		d.told(0)
-		assert.Equal(t, probe.Status{Probes: 1, Hung: 1, Delayed: 1}, d.set.Status())
-		d.told(33 * time.Second)
-		assert.Equal(t, probe.Status{Probes: 1, Delayed: 1}, d.set.Status())
-	})
-}
-
-// Run returns when the probers have, and not before.
-func TestRunWaitsForProbers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := run(t, probe.Options{})
-		returned := false
-		require.NoError(t, d.set.Sync([]probe.Target{running("a", func(ctx context.Context) (probe.Result, error) {
-			<-ctx.Done()
-			time.Sleep(time.Minute)
-			returned = true
-			return probe.Result{}, ctx.Err()
-		})}))
-		d.told(time.Second / 2)
-		d.stop()
-		assert.True(t, returned)
 	})
 }
 

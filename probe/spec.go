@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// MinPeriod is the shortest period of a probe.
+// MinPeriod is the shortest period of a probe, and the longest that one waits to begin together with others.
 const MinPeriod = 10 * time.Millisecond
 
 // Spec says when to ask and how to count. Period is required; zero of any other field is the default of the Kubernetes

@@ -69,7 +69,7 @@ func (h handler) prober(p *corev1.Probe) (prober probe.Prober, err error) {
 		err = fmt.Errorf("%s: %w", name, err)
 		return h.options.broken(err), err
 	}
-	return &made{prober, h.podIP}, nil
+	return newMade(prober, h.podIP), nil
 }
 
 // needsIP reports whether the probe goes to the address of the pod.

@@ -85,13 +85,24 @@ type made struct {
 	podIP string
 }
 
-// Close closes what the prober keeps open, if it does.
-func (m *made) Close() error {
-	if c, ok := m.Prober.(io.Closer); ok {
-		return c.Close()
-	}
-	return nil
+// closing is a made whose prober keeps something open. No other is an io.Closer: a set remembers each that it has to
+// close.
+type closing struct {
+	*made
+	io.Closer
 }
+
+// newMade wraps a prober.
+func newMade(p probe.Prober, podIP string) probe.Prober {
+	m := &made{p, podIP}
+	if c, ok := p.(io.Closer); ok {
+		return &closing{m, c}
+	}
+	return m
+}
+
+// servesAt reports whether the prober is of an address.
+func (m *made) servesAt(podIP string) bool { return m.podIP == podIP }
 
 // takeOver returns the prober that there is for a target already, or nil. All else that probers are made of is as
 // immutable as the container.
@@ -100,8 +111,8 @@ func takeOver(previous []probe.Target, t probe.Target, podIP string) probe.Probe
 		if previous[i].Key != t.Key || previous[i].ContainerID != t.ContainerID {
 			continue
 		}
-		if old, ok := previous[i].Prober.(*made); ok && old.podIP == podIP {
-			return old
+		if old, ok := previous[i].Prober.(interface{ servesAt(podIP string) bool }); ok && old.servesAt(podIP) {
+			return previous[i].Prober
 		}
 	}
 	return nil

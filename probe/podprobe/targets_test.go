@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -177,6 +178,7 @@ func TestContainerState(t *testing.T) {
 			for _, got := range targets(t, pod, podprobe.Options{}) {
 				want := row.want
 				want.Key, want.Prober = probe.Key{PodUID: "u1", Container: "c", Kind: got.Kind}, got.Prober
+				want.Spec.Period = 10 * time.Second
 				assert.Equal(t, want.ContainerID, got.ContainerID)
 				got.Prober, want.Prober = nil, nil
 				assert.Equal(t, want, got)
@@ -366,4 +368,32 @@ func TestTakeOver(t *testing.T) {
 	pod.Status.PodIP = "127.0.0.2"
 	sync(4, 0)
 	sync(4, 0)
+}
+
+// open is a prober that keeps something open.
+type open struct {
+	probe.Func
+	closed int
+}
+
+func (o *open) Close() error { o.closed++; return nil }
+
+// A set remembers what it has to close: a prober with nothing to close is no io.Closer, and any other closes what it
+// wraps. Both stay with their container.
+func TestOnlyWhatIsOpenIsClosed(t *testing.T) {
+	inner := new(open)
+	o := podprobe.Options{GRPC: func(podprobe.GRPC) (probe.Prober, error) { return inner, nil }}
+	pod := newPod(corev1.Container{Name: "c", ReadinessProbe: tcpProbe(intstr.FromInt32(80)), LivenessProbe: &corev1.Probe{
+		PeriodSeconds: 10, ProbeHandler: corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: 90}},
+	}})
+	list := targets(t, pod, o)
+	require.Len(t, list, 2)
+	assert.NotImplements(t, (*io.Closer)(nil), list[0].Prober)
+	require.NoError(t, list[1].Prober.(io.Closer).Close())
+	assert.Equal(t, 1, inner.closed)
+
+	again, _ := podprobe.Targets(pod, &pod.Status, list, o)
+	for i := range list {
+		assert.Same(t, list[i].Prober, again[i].Prober)
+	}
 }

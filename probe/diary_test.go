@@ -1,0 +1,106 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package probe_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/seed81659283/nodeagent/probe"
+)
+
+// diary is a set, with what its hooks were told since the start.
+type diary struct {
+	set   *probe.Set
+	start time.Time
+	stop  func() // ends Run and waits for it
+
+	mu    sync.Mutex // guards lines
+	lines []string
+}
+
+// run starts a set in a bubble. Its first probes are not spread.
+func run(t *testing.T, o probe.Options) *diary {
+	d := rest(o)
+	d.run(t)
+	return d
+}
+
+// rest returns a set that does not run yet.
+func rest(o probe.Options) *diary {
+	d := &diary{start: time.Now()}
+	if o.Rand == nil {
+		o.Rand = func() float64 { return 0 }
+	}
+	o.Hooks = probe.Hooks{
+		Changed: func(k probe.Key, v probe.Value) { d.note("%s %s %s %s", k.Container, k.Kind, v.ContainerID, v.Outcome) },
+		Removed: func(k probe.Key) { d.note("%s %s removed", k.Container, k.Kind) },
+		Probed: func(k probe.Key, r probe.Result, err error, took time.Duration) {
+			if err != nil {
+				d.note("%s error %q after %s", k.Container, err, took)
+			} else {
+				d.note("%s probed %s after %s", k.Container, r.Outcome, took)
+			}
+		},
+		Delayed:     func(k probe.Key, wait time.Duration) { d.note("%s waited %s", k.Container, wait) },
+		StoreFailed: func(err error) { d.note("store failed: %v", err) },
+	}
+	d.set = probe.NewSet(o)
+	return d
+}
+
+func (d *diary) run(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() { assert.NoError(t, d.set.Run(ctx)) })
+	d.stop = func() { cancel(); wg.Wait() }
+	t.Cleanup(d.stop)
+}
+
+func (d *diary) note(format string, args ...any) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.lines = append(d.lines, fmt.Sprintf("%s ", time.Since(d.start))+fmt.Sprintf(format, args...))
+}
+
+// told waits for d to pass and returns what has been noted since the last call.
+func (d *diary) told(wait time.Duration) []string {
+	time.Sleep(wait)
+	synctest.Wait()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	lines := d.lines
+	d.lines = nil
+	return lines
+}
+
+// running is the target of a readiness probe of a container that runs.
+func running(name string, p probe.Func) probe.Target {
+	return probe.Target{
+		Key:         probe.Key{PodUID: "u1", Container: name, Kind: probe.Readiness},
+		ContainerID: name + "1", StartedAt: time.Now(), Running: true, Started: true,
+		Spec: probe.Spec{Period: 10 * time.Second}, Prober: p,
+	}
+}
+
+// after is a prober that takes a while, unless its context ends.
+func after(d time.Duration, r probe.Result, err error) probe.Func {
+	return func(ctx context.Context) (probe.Result, error) {
+		select {
+		case <-time.After(d):
+			return r, err
+		case <-ctx.Done():
+			return probe.Result{Outcome: probe.Failure, Output: "timeout"}, nil
+		}
+	}
+}
+
+func yes(context.Context) (probe.Result, error) { return probe.Result{Outcome: probe.Success}, nil }
+func no(context.Context) (probe.Result, error)  { return probe.Result{Outcome: probe.Failure}, nil }

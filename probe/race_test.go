@@ -1,0 +1,9 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build race
+
+package probe_test
+
+// raceEnabled tells whether the race detector is in.
+const raceEnabled = true
