@@ -4,11 +4,7 @@
 package probe_test
 
 import (
-	"bytes"
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -16,10 +12,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed81659283/nodeagent/internal/script"
 	"github.com/seed81659283/nodeagent/probe"
 )
-
-var update = flag.Bool("update", false, "rewrite the expectations of the scenarios")
 
 // TestStateScenarios runs testdata/state/*.txt. What is indented below a line is what it leads to: what the container
 // has been found to be, and when it is asked next. Lines:
@@ -32,23 +27,7 @@ var update = flag.Bool("update", false, "rewrite the expectations of the scenari
 //	TIME ask OUTCOME                              or "error": the question cannot be put
 //	TIME begin, TIME answer OUTCOME               the same in two steps
 //	TIME trigger
-func TestStateScenarios(t *testing.T) {
-	files, err := filepath.Glob("testdata/state/*.txt")
-	require.NoError(t, err)
-	require.NotEmpty(t, files)
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			script, err := os.ReadFile(file)
-			require.NoError(t, err)
-			got := play(t, string(script))
-			if *update {
-				require.NoError(t, os.WriteFile(file, []byte(got), 0o644))
-				return
-			}
-			require.Equal(t, string(script), got)
-		})
-	}
-}
+func TestStateScenarios(t *testing.T) { script.Run(t, "testdata/state/*.txt", play) }
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
@@ -61,18 +40,10 @@ type scene struct {
 }
 
 // play runs a scenario and returns it with what comes out.
-func play(t *testing.T, script string) string {
+func play(t *testing.T, text string) string {
 	s := &scene{t: t}
-	var out bytes.Buffer
-	for line := range strings.Lines(script) {
-		line = strings.TrimRight(line, "\n")
-		if strings.HasPrefix(line, "  ") {
-			continue // an expectation
-		}
-		fmt.Fprintln(&out, line)
-		f := strings.Fields(line)
+	return script.Lines(text, "  ", func(out *strings.Builder, f []string) {
 		switch {
-		case len(f) == 0 || f[0] == "#":
 		case f[0] == "probe":
 			s.setProbe(f[1], f[2:])
 		case f[0] == "spec":
@@ -84,11 +55,10 @@ func play(t *testing.T, script string) string {
 			}
 			s.state = probe.NewState(s.past.AgentStart)
 		default:
-			s.act(&out, s.time(f[0]), f[1], f[2:])
-			s.describe(&out)
+			s.act(out, s.time(f[0]), f[1], f[2:])
+			s.describe(out)
 		}
-	}
-	return out.String()
+	})
 }
 
 func (s *scene) setProbe(kind string, args []string) {
@@ -123,7 +93,7 @@ func (s *scene) setSpec(args []string) {
 	}
 }
 
-func (s *scene) act(out *bytes.Buffer, now time.Time, what string, args []string) {
+func (s *scene) act(out *strings.Builder, now time.Time, what string, args []string) {
 	switch what {
 	case "no":
 		s.target.ContainerID, s.target.Running, s.target.Started = "", false, false
@@ -175,7 +145,7 @@ func (s *scene) setContainer(id string, args []string, now time.Time) {
 	}
 }
 
-func (s *scene) describe(out *bytes.Buffer) {
+func (s *scene) describe(out *strings.Builder) {
 	text := "nothing to say"
 	if v, ok := s.state.Value(); ok {
 		text = v.ContainerID + " " + v.Outcome.String()
