@@ -11,7 +11,8 @@
 // A [Path] names a cgroup below the root of a tree, independent of the version and the driver. [Resources] is what it
 // may use and [Stats] is what it uses, each in one form for v1 and v2. A [CgroupWriter] makes the tree look as it is
 // told; [Lister] and [Reader] say how it looks; [Killer] and [Freezer] are capabilities of some writers, found with a
-// type assertion.
+// type assertion. A [Size] is what a container has of what can be changed while it runs, and a [Resizer] is who changes
+// it when a pod is resized.
 //
 //	pod := cgroups.PodPath("", cgroups.Burstable, uid)
 //	err := writer.Apply(ctx, pod, cgroups.ForPod(resources, cgroups.PodOptions{}))

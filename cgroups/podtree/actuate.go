@@ -16,21 +16,12 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-// Resizer is the container runtime's part of a resize.
-type Resizer interface {
-	// ResizeSandbox tells the runtime what the cgroup of the pod is about to have (UpdatePodSandboxResources of the
-	// CRI). An error refuses that.
-	ResizeSandbox(ctx context.Context, r cgroups.Resources) error
-	// ResizeContainer gives a running container what it shall have.
-	ResizeContainer(ctx context.Context, name string, size Size) error
-}
-
 // Resize brings a running pod to what its spec asks for, in the order of [PlanResize]. The first error ends it. A write
 // to the pod's cgroup that fails is taken back, there and in the runtime; steps before it stay, and another Resize goes
 // on from there. Where the writer cannot be read it is an error wrapping [errors.ErrUnsupported].
 //
 // Containers whose resize policy wants a restart are not for Resize, and the volumes of the pod neither.
-func (t *Tree) Resize(ctx context.Context, pod *corev1.Pod, containers []ContainerResize, runtime Resizer) error {
+func (t *Tree) Resize(ctx context.Context, pod *corev1.Pod, containers []cgroups.ContainerResize, runtime cgroups.Resizer) error {
 	start := time.Now()
 	err := t.resize(ctx, pod, containers, runtime)
 	if hook := t.opts.Hooks.Resized; hook != nil {
@@ -43,7 +34,7 @@ func (t *Tree) Resize(ctx context.Context, pod *corev1.Pod, containers []Contain
 	return nil
 }
 
-func (t *Tree) resize(ctx context.Context, pod *corev1.Pod, containers []ContainerResize, runtime Resizer) error {
+func (t *Tree) resize(ctx context.Context, pod *corev1.Pod, containers []cgroups.ContainerResize, runtime cgroups.Resizer) error {
 	if t.reader == nil {
 		return fmt.Errorf("read limits: %w", errors.ErrUnsupported)
 	}
@@ -93,7 +84,7 @@ func (t *Tree) read(ctx context.Context, p cgroups.Path) (r cgroups.Resources, u
 // resizePod makes one step of the pod itself and returns what its cgroup has now. What fails is taken back even where
 // ctx has ended.
 func (t *Tree) resizePod(
-	ctx context.Context, p cgroups.Path, s Step, now cgroups.Resources, runtime Resizer,
+	ctx context.Context, p cgroups.Path, s Step, now cgroups.Resources, runtime cgroups.Resizer,
 ) (cgroups.Resources, error) {
 	next := merge(now, s.To)
 	if err := runtime.ResizeSandbox(ctx, next); err != nil {

@@ -63,8 +63,8 @@ func ExamplePlanResize() {
 	steps, err := podtree.PlanResize(podtree.PodResize{
 		From: cgroups.Resources{MemoryMax: new(2 * gib)}, To: cgroups.Resources{MemoryMax: &gib},
 		MemoryUsage: gib / 2,
-		Containers: []podtree.ContainerResize{{
-			Name: "web", From: podtree.Size{MemoryLimit: 2 * gib}, To: podtree.Size{MemoryLimit: gib}, MemoryUsage: gib / 2,
+		Containers: []cgroups.ContainerResize{{
+			Name: "web", From: cgroups.Size{MemoryLimit: 2 * gib}, To: cgroups.Size{MemoryLimit: gib}, MemoryUsage: gib / 2,
 		}},
 	})
 	fmt.Println(steps, err)

@@ -190,7 +190,7 @@ func (h host) resize(t *testing.T, tree *podtree.Tree, from *corev1.Pod) {
 
 	h.hold(t, path)
 	tiny := newPod("b", list("cpu", "250m", "memory", "8Mi"), list("cpu", "500m", "memory", "8Mi"))
-	require.ErrorContains(t, tree.Resize(t.Context(), tiny, nil, rt), "limit memory of the pod to 8388608 bytes: ")
+	require.ErrorContains(t, tree.Resize(t.Context(), tiny, nil, rt), "attempting to set pod memory limit (8388608) below current usage (")
 	require.NoError(t, tree.Resize(t.Context(), from, nil, rt))
 	assert.EqualValues(t, 256<<20, *h.limits(t, path).MemoryMax)
 	require.NoError(t, tree.Ensure(t.Context(), to)) // it runs, and is left alone

@@ -15,24 +15,11 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-// Size is what a container has, or is to have. Zero is no request or no limit.
-type Size struct {
-	CPURequest, CPULimit       int64 // milli-CPU
-	MemoryRequest, MemoryLimit int64 // bytes
-}
-
-// ContainerResize is a running container of a pod that is resized without a restart.
-type ContainerResize struct {
-	Name        string
-	From, To    Size
-	MemoryUsage int64 // bytes; looked at only where its memory limit is lowered
-}
-
 // PodResize is a pod that is resized in place.
 type PodResize struct {
 	From, To    cgroups.Resources // of the pod's cgroup; what To does not set stays
 	MemoryUsage int64             // bytes; looked at only where the pod's memory limit is lowered
-	Containers  []ContainerResize
+	Containers  []cgroups.ContainerResize
 }
 
 // Step is one write of a resize: to the pod's cgroup, or to one of its containers.
@@ -44,7 +31,7 @@ type Step struct {
 
 	// Of a container: its name and what it then has, the other resource as it was or has become.
 	Container string
-	Size      Size
+	Size      cgroups.Size
 }
 
 // PlanResize returns the steps that resize a pod, memory first, then CPU. For each the limits of the pod grow before
@@ -55,7 +42,7 @@ func PlanResize(r PodResize) ([]Step, error) {
 	if err := checkResize(r); err != nil {
 		return nil, err
 	}
-	now := make(map[string]Size, len(r.Containers))
+	now := make(map[string]cgroups.Size, len(r.Containers))
 	for _, c := range r.Containers {
 		now[c.Name] = c.From
 	}
@@ -63,34 +50,38 @@ func PlanResize(r PodResize) ([]Step, error) {
 	return append(memory, planResource(r, corev1.ResourceCPU, now)...), nil
 }
 
-// checkResize returns an error where a memory limit is lowered to what is in use, or below.
+// checkResize returns an error where a memory limit is lowered to what is in use, or below. Its words are those that
+// users know from the conditions of pods.
 func checkResize(r PodResize) error {
 	var errs []error
 	check := func(what string, from, to, usage int64) {
 		if to < from && usage >= to {
-			errs = append(errs, fmt.Errorf("limit memory of %s to %d bytes: %d are in use", what, to, usage))
+			errs = append(errs, fmt.Errorf("attempting to set %s memory limit (%d) below current usage (%d)", what, to, usage))
 		}
 	}
 	if from, to := r.From.MemoryMax, r.To.MemoryMax; from != nil && to != nil {
-		check("the pod", bound(*from), bound(*to), r.MemoryUsage)
+		check("pod", bound(*from), bound(*to), r.MemoryUsage)
 	}
 	for _, c := range r.Containers {
-		check("container "+c.Name, ceiling(c.From.MemoryLimit), ceiling(c.To.MemoryLimit), c.MemoryUsage)
+		check(fmt.Sprintf("container %q", c.Name), ceiling(c.From.MemoryLimit), ceiling(c.To.MemoryLimit), c.MemoryUsage)
 	}
-	return errors.Join(errs...)
+	if len(errs) > 0 {
+		return fmt.Errorf("cannot decrease memory limits: %w", errors.Join(errs...))
+	}
+	return nil
 }
 
 // planResource returns the steps for one resource. It keeps in now what the containers have after them.
-func planResource(r PodResize, resource corev1.ResourceName, now map[string]Size) []Step {
+func planResource(r PodResize, resource corev1.ResourceName, now map[string]cgroups.Size) []Step {
 	grow, shrink := podSteps(r.From, r.To, resource)
 	order := slices.Clone(r.Containers)
-	slices.SortStableFunc(order, func(a, b ContainerResize) int {
-		return cmp.Compare(a.direction(resource), b.direction(resource))
+	slices.SortStableFunc(order, func(a, b cgroups.ContainerResize) int {
+		return cmp.Compare(direction(a, resource), direction(b, resource))
 	})
 	steps := grow
 	for _, c := range order {
-		if c.direction(resource) != 0 {
-			now[c.Name] = now[c.Name].with(resource, c.To)
+		if direction(c, resource) != 0 {
+			now[c.Name] = with(now[c.Name], resource, c.To)
 			steps = append(steps, Step{Resource: resource, Container: c.Name, Size: now[c.Name]})
 		}
 	}
@@ -164,7 +155,7 @@ func cpus(r cgroups.Resources) float64 {
 
 // direction is negative where a container gets less of a resource, positive where it gets more, and zero where that
 // stays. The limit decides, and where that stays the request.
-func (c ContainerResize) direction(resource corev1.ResourceName) int {
+func direction(c cgroups.ContainerResize, resource corev1.ResourceName) int {
 	if resource == corev1.ResourceCPU {
 		return cmp.Or(cmp.Compare(ceiling(c.To.CPULimit), ceiling(c.From.CPULimit)),
 			cmp.Compare(c.To.CPURequest, c.From.CPURequest))
@@ -174,7 +165,7 @@ func (c ContainerResize) direction(resource corev1.ResourceName) int {
 }
 
 // with returns s with one resource of another size.
-func (s Size) with(resource corev1.ResourceName, other Size) Size {
+func with(s cgroups.Size, resource corev1.ResourceName, other cgroups.Size) cgroups.Size {
 	if resource == corev1.ResourceCPU {
 		s.CPURequest, s.CPULimit = other.CPURequest, other.CPULimit
 	} else {

@@ -33,7 +33,7 @@ func TestPlanResize(t *testing.T) {
 					podChange(t, &r, word)
 				}
 			case "container":
-				c := podtree.ContainerResize{Name: words[1]}
+				c := cgroups.ContainerResize{Name: words[1]}
 				for _, word := range words[2:] {
 					containerChange(&c, word)
 				}
@@ -75,11 +75,11 @@ func podChange(t *testing.T, r *podtree.PodResize, word string) {
 	}
 }
 
-func containerChange(c *podtree.ContainerResize, word string) {
+func containerChange(c *cgroups.ContainerResize, word string) {
 	key, value, _ := strings.Cut(word, "=")
 	from, to, _ := strings.Cut(value, "->")
 	for _, side := range []struct {
-		size *podtree.Size
+		size *cgroups.Size
 		text string
 	}{{&c.From, from}, {&c.To, to}} {
 		request, limit, _ := strings.Cut(side.text, "/")
@@ -113,7 +113,7 @@ func checkResizePlan(t *testing.T, random *rand.Rand) {
 	r := randomResize(random)
 	steps, err := podtree.PlanResize(r)
 	require.NoError(t, err)
-	pod, sizes := r.From, map[string]podtree.Size{}
+	pod, sizes := r.From, map[string]cgroups.Size{}
 	for _, c := range r.Containers {
 		sizes[c.Name] = c.From
 	}
@@ -141,15 +141,15 @@ func checkResizePlan(t *testing.T, random *rand.Rand) {
 // randomResize returns a resize where everything fits before and after.
 func randomResize(random *rand.Rand) podtree.PodResize {
 	var r podtree.PodResize
-	size := func() podtree.Size {
+	size := func() cgroups.Size {
 		n := func() int64 { return 1 + random.Int64N(4) }
-		return podtree.Size{CPURequest: 10 * n(), CPULimit: 100 * n(), MemoryRequest: n(), MemoryLimit: 10 * n()}
+		return cgroups.Size{CPURequest: 10 * n(), CPULimit: 100 * n(), MemoryRequest: n(), MemoryLimit: 10 * n()}
 	}
 	for i := range 1 + random.IntN(3) {
-		r.Containers = append(r.Containers, podtree.ContainerResize{Name: fmt.Sprint(i), From: size(), To: size(), MemoryUsage: 1})
+		r.Containers = append(r.Containers, cgroups.ContainerResize{Name: fmt.Sprint(i), From: size(), To: size(), MemoryUsage: 1})
 	}
-	pod := func(pick func(podtree.ContainerResize) podtree.Size) cgroups.Resources {
-		var sum podtree.Size
+	pod := func(pick func(cgroups.ContainerResize) cgroups.Size) cgroups.Resources {
+		var sum cgroups.Size
 		for _, c := range r.Containers {
 			sum.CPURequest += pick(c).CPURequest
 			sum.CPULimit += pick(c).CPULimit
@@ -164,8 +164,8 @@ func randomResize(random *rand.Rand) podtree.PodResize {
 			MemoryMax: new(sum.MemoryLimit + spare), MemoryHigh: &high, MemoryLow: new(sum.MemoryRequest),
 		}
 	}
-	r.From = pod(func(c podtree.ContainerResize) podtree.Size { return c.From })
-	r.To = pod(func(c podtree.ContainerResize) podtree.Size { return c.To })
+	r.From = pod(func(c cgroups.ContainerResize) cgroups.Size { return c.From })
+	r.To = pod(func(c cgroups.ContainerResize) cgroups.Size { return c.To })
 	return r
 }
 
@@ -205,13 +205,13 @@ func (r *notedRuntime) ResizeSandbox(_ context.Context, res cgroups.Resources) e
 	return r.tell("sandbox shares=%d quota=%d max=%s", res.CPUShares, res.CPUQuota, bytes(*res.MemoryMax))
 }
 
-func (r *notedRuntime) ResizeContainer(_ context.Context, name string, size podtree.Size) error {
+func (r *notedRuntime) ResizeContainer(_ context.Context, name string, size cgroups.Size) error {
 	return r.tell("container %s cpu=%d/%d memory=%s/%s", name, size.CPURequest, size.CPULimit,
 		bytes(size.MemoryRequest), bytes(size.MemoryLimit))
 }
 
 // resizeStage is a pod of 1 CPU and 1Gi, with a container that runs in it and is to have twice that.
-func resizeStage(t *testing.T) (tree *podtree.Tree, fake *cgroupstest.Tree, faults *cgroupstest.Faults, containers []podtree.ContainerResize) {
+func resizeStage(t *testing.T) (tree *podtree.Tree, fake *cgroupstest.Tree, faults *cgroupstest.Faults, containers []cgroups.ContainerResize) {
 	t.Helper()
 	pod := newPod("a", list("cpu", "1", "memory", "1Gi"), list("cpu", "1", "memory", "1Gi"))
 	fake = cgroupstest.New(cgroupstest.Options{Mode: cgroupstest.V1})
@@ -225,9 +225,9 @@ func resizeStage(t *testing.T) (tree *podtree.Tree, fake *cgroupstest.Tree, faul
 	require.NoError(t, fake.Apply(t.Context(), "kubepods/poda/main", cgroups.Resources{}))
 	_, err = fake.Start(cgroupstest.Proc{Cgroup: "kubepods/poda/main", Name: "main", Memory: 1 << 29})
 	require.NoError(t, err)
-	from := podtree.Size{CPURequest: 1000, CPULimit: 1000, MemoryRequest: 1 << 30, MemoryLimit: 1 << 30}
-	to := podtree.Size{CPURequest: 2000, CPULimit: 2000, MemoryRequest: 2 << 30, MemoryLimit: 2 << 30}
-	return tree, fake, faults, []podtree.ContainerResize{{Name: "main", From: from, To: to, MemoryUsage: 1 << 29}}
+	from := cgroups.Size{CPURequest: 1000, CPULimit: 1000, MemoryRequest: 1 << 30, MemoryLimit: 1 << 30}
+	to := cgroups.Size{CPURequest: 2000, CPULimit: 2000, MemoryRequest: 2 << 30, MemoryLimit: 2 << 30}
+	return tree, fake, faults, []cgroups.ContainerResize{{Name: "main", From: from, To: to, MemoryUsage: 1 << 29}}
 }
 
 func TestResize(t *testing.T) {
@@ -257,7 +257,7 @@ func TestResize(t *testing.T) {
 		rt := &notedRuntime{}
 		small := newPod("a", list("cpu", "1", "memory", "512Mi"), list("cpu", "1", "memory", "512Mi"))
 		err := tree.Resize(t.Context(), small, nil, rt)
-		require.EqualError(t, err, "resize pod default/a: limit memory of the pod to 536870912 bytes: 536870912 are in use")
+		require.EqualError(t, err, "resize pod default/a: cannot decrease memory limits: attempting to set pod memory limit (536870912) below current usage (536870912)")
 		require.Empty(t, rt.told)
 	})
 }
