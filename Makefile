@@ -14,7 +14,7 @@ DEMOTIME ?= 30s
 UML      := $(CURDIR)/hack/vm/uml
 QEMU     := $(CURDIR)/hack/vm/qemu
 
-.PHONY: demo test test-root test-rootless test-vm conformance lab lab-down lab-status lint lint-tools vet-other vuln \
+.PHONY: demo walk test test-root test-rootless test-vm conformance lab lab-down lab-status lint lint-tools vet-other vuln \
 	bench bench-agent kubelet fuzz clean $(LAB)
 
 # The main job on the embedded runtime, for DEMOTIME: pods from manifests, a line for each change.
@@ -24,6 +24,10 @@ demo: $(LAB)
 	@go build -buildvcs=false -o .lab/bin/minimal ./examples/minimal
 	@timeout --signal=TERM --kill-after=30s $(DEMOTIME) .lab/bin/minimal -manifests examples/minimal/manifests \
 		-state $(CURDIR)/.lab/demo/state -logs $(CURDIR)/.lab/demo/logs -stop-on-exit || test $$? = 124
+
+# A hundred thousand steps of pods whose containers die, calls fail, specs change and agents are killed: some minutes.
+walk:
+	@NODEAGENT_WALKS=500 go test -count=1 -timeout=60m -run='^TestRandomWalk$$' ./lifecycle
 
 # Every test. As root with a containerd that is started for it; otherwise what needs no root.
 test:

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/seed81659283/nodeagent/cgroups"
 	"github.com/seed81659283/nodeagent/cri"
 )
 
@@ -19,6 +20,10 @@ type PodCgroups interface {
 	Exists(ctx context.Context, pod *corev1.Pod) (bool, error)
 	// Ensure creates the cgroup of a pod with its limits, and leaves one that exists as it is.
 	Ensure(ctx context.Context, pod *corev1.Pod) error
+	// Resize gives the cgroup of a pod that runs the limits of its spec, and those of its containers that are named what
+	// they are to have, in an order in which nothing is ever less than what it holds. It tells the runtime, which gives
+	// the containers what is theirs, and goes on from where it was when it is called again after an error.
+	Resize(ctx context.Context, pod *corev1.Pod, containers []cgroups.ContainerResize, runtime cgroups.Resizer) error
 	// Remove kills what still runs in the cgroup of a pod, and removes it. An absent one is success.
 	Remove(ctx context.Context, uid string) error
 }

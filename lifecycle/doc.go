@@ -25,9 +25,10 @@
 //
 // # What is in it and what is not yet
 //
-// The regular containers of a pod, with restart policies and rules, CrashLoopBackOff, changes of the spec, grace
-// periods, sandboxes. Pods that need more (init containers, volumes, hooks, probes) are refused by [Reconciler.Set]
-// with an error that names the field; they are never run without it.
+// Containers of every kind, init containers, sidecars and ephemeral ones too, with restart policies and rules,
+// CrashLoopBackOff, probes, hooks, changes of the spec, deadlines, grace periods that only get shorter, the order in which
+// sidecars end, termination messages, hosts files, sandboxes. Pods that need more (volumes that are no images, devices) are refused by
+// [Reconciler.Set] with an error that names the field; they are never run without it.
 //
 // # Orphans
 //
@@ -46,6 +47,14 @@
 //   - Failed syncs are tried again sooner (the kubelet waits 10 to 15 s).
 //   - Orphans get the grace period that was noted when they were made; the kubelet gives them 2 s.
 //   - A running container whose name is no longer in the spec is stopped.
+//   - A restart of all containers leaves the dead ones to be seen, and the container that asks for it too often waits for
+//     its back-off; the kubelet removes all of them and starts over at once.
+//   - An ephemeral container waits for the container whose processes it is to see; the kubelet fails it until then.
+//   - A sidecar ends after every later sidecar that runs; in the kubelet after the next one, even if that does not run.
+//   - A change of resources that alters the QoS class of a pod is infeasible; it waits as PodResizePending.
+//   - What a resize has brought about is read from the runtime and an annotation, not from a checkpoint.
+//   - The status is brought up to date also while containers are being started or stopped, which the kubelet does for
+//     readiness alone.
 //   - Dead sandboxes, dead containers but the newest of each name, and the logs of pods that are gone are removed
 //     at once, not by a garbage collector.
 //   - A deleted static pod ends as Succeeded or Failed like any other.

@@ -18,18 +18,23 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/lifecycle/hook"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
 // do carries out a plan, in the order of Actions. A failure ends what builds on it and nothing else.
 func (w *worker) do(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a *Actions) error {
-	if err := w.stop(ctx, a); err != nil {
+	if err := w.stop(ctx, pod, observed, a); err != nil {
 		return err
+	}
+	if a.Forget {
+		w.forget()
 	}
 	var errs []error
 	for _, id := range a.Remove {
 		errs = append(errs, w.r.runtime.RemoveContainer(ctx, id))
 	}
+	errs = append(errs, w.resizePod(ctx, pod, a))
 	if a.Sandbox != nil || len(a.Start) > 0 {
 		release, err := w.slot(ctx)
 		if err != nil {
@@ -42,27 +47,6 @@ func (w *worker) do(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a *A
 		errs = append(errs, w.r.runtime.RemoveSandbox(ctx, id))
 	}
 	return errors.Join(errs...)
-}
-
-// stop kills containers, all at the same time, and then stops sandboxes.
-func (w *worker) stop(ctx context.Context, a *Actions) error {
-	errs := make([]error, len(a.Kill))
-	var wg sync.WaitGroup
-	for i, k := range a.Kill {
-		w.log("kill container", "container", k.Name, "id", k.ID, "grace", k.Grace, "reason", k.Reason)
-		wg.Go(func() { errs[i] = w.r.runtime.StopContainer(ctx, k.ID, k.Grace) })
-	}
-	wg.Wait()
-	if err := errors.Join(errs...); err != nil {
-		return err
-	}
-	for _, id := range a.StopSandboxes {
-		if err := w.r.runtime.StopSandbox(ctx, id); err != nil {
-			return err
-		}
-		w.stopped[id] = true
-	}
-	return nil
 }
 
 // slot waits for a place among the pods that are being started. A place that is held for longer than SlowAfter is
@@ -101,22 +85,17 @@ func (w *worker) start(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a
 	}
 	if err != nil {
 		for _, s := range a.Start {
-			w.held[s.Container.Name] = Held{Reason: ReasonContainerCreating, Message: err.Error()}
+			w.holdFor(s.Container.Name, ReasonContainerCreating, err)
 		}
 		return err
 	}
 	var errs []error
 	for _, s := range a.Start {
 		err := w.startContainer(ctx, pod, s, id, &sandbox, ips)
+		w.holdFor(s.Container.Name, ReasonRunError, err)
 		if err == nil {
-			delete(w.held, s.Container.Name)
 			continue
 		}
-		held := Held{Reason: ReasonRunError, Message: err.Error()}
-		if se := (*StartError)(nil); errors.As(err, &se) {
-			held = Held{Reason: se.Reason, Message: se.Err.Error()}
-		}
-		w.held[s.Container.Name] = held
 		errs = append(errs, fmt.Errorf("start container %s: %w", s.Container.Name, err))
 	}
 	return errors.Join(errs...)
@@ -169,12 +148,10 @@ func (w *worker) startContainer(
 	ctx context.Context, pod *corev1.Pod, s Start, sandboxID string, sandbox *cri.SandboxConfig, ips []string,
 ) error {
 	if s.CreatedID != "" {
-		return w.startCreated(ctx, s)
+		return w.startCreated(ctx, pod, s, ips)
 	}
-	launch := podspec.Launch{Attempt: s.Attempt, PodIPs: ips}
-	if s.CrashLoop != "" {
-		launch.Annotations = map[string]string{AnnotationCrashLoop: s.CrashLoop}
-	}
+	launch := podspec.Launch{Attempt: s.Attempt, PodIPs: ips, Annotations: s.annotations(), TargetID: s.Target}
+	launch.Annotations[AnnotationResources] = noteSize(sizeOf(&pod.Spec, s.Container))
 	if w.r.opts.Images != nil {
 		image, err := w.r.opts.Images.Ensure(ctx, pod, s.Container, sandbox)
 		if err != nil {
@@ -182,7 +159,11 @@ func (w *worker) startContainer(
 		}
 		launch.Image, launch.ImageRef = &image, image.ID
 	}
-	config, err := podspec.Container(pod, s.Container, launch, w.r.opts.Spec)
+	var err error
+	if launch.Volumes, err = w.imageVolumes(ctx, pod, s.Container, sandbox); err != nil {
+		return err
+	}
+	config, err := w.configure(ctx, pod, s, launch)
 	if err != nil {
 		return &StartError{Reason: ReasonCreateConfigError, Err: err}
 	}
@@ -197,37 +178,65 @@ func (w *worker) startContainer(
 		return &StartError{Reason: ReasonCreateError, Err: err}
 	}
 	w.log("start container", "container", s.Container.Name, "id", id, "attempt", s.Attempt)
-	if err := w.r.runtime.StartContainer(ctx, id); err != nil {
-		return &StartError{Reason: ReasonRunError, Err: err}
+	return w.runCreated(ctx, pod, s.Container, id, ips)
+}
+
+// configure makes the config of a container, with the files and the objects that it takes.
+func (w *worker) configure(ctx context.Context, pod *corev1.Pod, s Start, l podspec.Launch) (c cri.ContainerConfig, err error) {
+	if l.References, err = podspec.Resolve(ctx, pod, s.Container, w.r.opts.Objects, l.Volumes); err != nil {
+		return c, err
 	}
-	return nil
+	if l.HostsPath, err = w.files().hosts(pod, l.PodIPs, w.r.opts.Spec); err != nil {
+		return c, err
+	}
+	if l.TerminationLogPath, err = w.files().makeLastWords(s.Container.Name, s.Attempt); err != nil {
+		return c, err
+	}
+	return podspec.Container(pod, s.Container, l, w.r.opts.Spec)
 }
 
 // startCreated starts a container that was created before, by this agent or by one that died in between.
-func (w *worker) startCreated(ctx context.Context, s Start) error {
+func (w *worker) startCreated(ctx context.Context, pod *corev1.Pod, s Start, ips []string) error {
 	w.log("start container", "container", s.Container.Name, "id", s.CreatedID, "attempt", s.Attempt, "created", "before")
-	err := w.r.runtime.StartContainer(ctx, s.CreatedID)
+	return w.runCreated(ctx, pod, s.Container, s.CreatedID, ips)
+}
+
+// runCreated starts a created container and runs its postStart hook. If that fails, the container is stopped like any other.
+func (w *worker) runCreated(ctx context.Context, pod *corev1.Pod, c *corev1.Container, id string, ips []string) error {
+	if err := w.r.runtime.StartContainer(ctx, id); err != nil {
+		return &StartError{Reason: ReasonRunError, Err: err}
+	}
+	if c.Lifecycle == nil || c.Lifecycle.PostStart == nil {
+		return nil
+	}
+	call := hook.Call{Pod: pod, Container: c, ContainerID: id, PodIP: w.hookAddress(pod, ips)}
+	err := w.r.hooks.Run(ctx, call, c.Lifecycle.PostStart)
 	if err == nil {
 		return nil
 	}
-	return &StartError{Reason: ReasonRunError, Err: err}
+	kill := Kill{ID: id, Name: c.Name, Grace: Grace(pod), Reason: "its postStart hook failed", PreStop: c.Lifecycle.PreStop}
+	return &StartError{Reason: ReasonPostStartHookError, Err: errors.Join(err, w.kill(ctx, call, kill, nil))}
 }
 
-// forget removes what the agent itself kept of the pod: its logs.
+// forget removes what the agent itself kept of the pod: its logs and its files.
 func (w *worker) forget() {
-	// The names of an orphan come from the runtime; they must not lead out of the log directory.
-	for _, part := range []string{w.id.Namespace, w.id.Name, w.id.UID} {
-		if part == "" || strings.ContainsAny(part, "/_") || part[0] == '.' {
-			return
+	if plainName(w.id.Namespace) && plainName(w.id.Name) && plainName(w.id.UID) &&
+		!strings.Contains(w.id.Namespace+w.id.Name+w.id.UID, "_") { // which parts them in the name of the directory
+		dir := podspec.LogDirectory(cmp.Or(w.r.opts.Spec.LogRoot, podspec.DefaultLogRoot), w.id)
+		if err := os.RemoveAll(dir); err != nil {
+			w.warn("remove pod logs", "error", err)
 		}
 	}
-	dir := podspec.LogDirectory(cmp.Or(w.r.opts.Spec.LogRoot, podspec.DefaultLogRoot), w.id)
-	if err := os.RemoveAll(dir); err != nil {
-		w.r.opts.Logger.Warn("remove pod logs", "pod", w.id.Name, "namespace", w.id.Namespace, "error", err)
+	if err := w.files().remove(); err != nil {
+		w.warn("remove pod files", "error", err)
 	}
-	w.log("pod is gone")
 }
 
-func (w *worker) log(msg string, args ...any) {
-	w.r.opts.Logger.Info(msg, append([]any{"pod", w.id.Name, "namespace", w.id.Namespace, "uid", w.id.UID}, args...)...)
+func (w *worker) log(msg string, args ...any) { w.r.opts.Logger.Info(msg, w.named(args)...) }
+
+func (w *worker) warn(msg string, args ...any) { w.r.opts.Logger.Warn(msg, w.named(args)...) }
+
+// named adds which pod it is to the arguments of a line of the log.
+func (w *worker) named(args []any) []any {
+	return append([]any{"pod", w.id.Name, "namespace", w.id.Namespace, "uid", w.id.UID}, args...)
 }

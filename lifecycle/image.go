@@ -6,10 +6,15 @@ package lifecycle
 import (
 	"context"
 	"errors"
+	"io/fs"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/images"
+	"github.com/seed81659283/nodeagent/images/credential"
+	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
 // ImageSource makes the image of a container present on the node. It may take as long as a pull takes; it ends
@@ -22,6 +27,7 @@ type ImageSource interface {
 type StartError struct {
 	Reason string // such as ErrImagePull or RunContainerError
 	Err    error
+	Retry  time.Time // before then nothing but the same is to be expected; zero: at any time
 }
 
 // Error returns "Reason: cause".
@@ -30,37 +36,97 @@ func (e *StartError) Error() string { return e.Reason + ": " + e.Err.Error() }
 // Unwrap returns the cause.
 func (e *StartError) Unwrap() error { return e.Err }
 
-// PullPolicy is an [ImageSource] that pulls by the container's imagePullPolicy, without credentials and one image at
-// a time for each container; a policy that is not set means IfNotPresent.
-type PullPolicy struct {
-	Images cri.Images
-	Puller cri.Puller
+// Images is an [ImageSource] that pulls, with the secrets of the pod.
+type Images struct {
+	Puller  *images.Puller
+	Objects podspec.Objects // where the secrets are; nil: there are none
 }
 
-var _ ImageSource = PullPolicy{}
+var _ ImageSource = Images{}
 
-// Ensure looks the image up and pulls it where the policy says so.
-func (p PullPolicy) Ensure(
-	ctx context.Context, _ *corev1.Pod, c *corev1.Container, sandbox *cri.SandboxConfig,
-) (cri.Image, error) {
-	spec := cri.ImageSpec{Image: c.Image, UserSpecifiedImage: c.Image, RuntimeHandler: sandbox.RuntimeHandler}
-	if c.ImagePullPolicy != corev1.PullAlways {
-		switch image, err := p.Images.ImageStatus(ctx, spec); {
-		case err == nil:
-			return image, nil
-		case !errors.Is(err, cri.ErrNotFound):
-			return cri.Image{}, &StartError{Reason: ReasonImageInspectError, Err: err}
-		case c.ImagePullPolicy == corev1.PullNever:
-			return cri.Image{}, &StartError{Reason: ReasonErrImageNeverPull, Err: err}
+// Ensure returns the image of a container, which it pulls where its policy says so. As in the kubelet, a secret that
+// does not exist is left out.
+func (i Images) Ensure(ctx context.Context, pod *corev1.Pod, c *corev1.Container, sandbox *cri.SandboxConfig) (cri.Image, error) {
+	secrets, err := i.secrets(ctx, pod)
+	if err != nil {
+		return cri.Image{}, &StartError{Reason: images.ReasonErrImagePull, Err: err}
+	}
+	image, err := i.Puller.Ensure(ctx, images.Request{
+		Pod: credential.Pod{
+			UID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name, ServiceAccount: pod.Spec.ServiceAccountName,
+		},
+		Image: c.Image, Policy: images.Policy(c.ImagePullPolicy), RuntimeHandler: sandbox.RuntimeHandler,
+		Annotations: pod.Annotations, Secrets: secrets, Sandbox: sandbox,
+	})
+	if e, ok := errors.AsType[*images.Error](err); ok {
+		return cri.Image{}, &StartError{Reason: e.Reason, Err: e.Err, Retry: e.Retry}
+	}
+	return image, err
+}
+
+// defaultImages returns what makes the images of a runtime present, or nil where it has none.
+func defaultImages(rt cri.Runtime, o Options) ImageSource {
+	store, ok := rt.(cri.Images)
+	puller, pulls := rt.(cri.Puller)
+	if !ok || !pulls {
+		return nil
+	}
+	p, err := images.New(store, puller, images.Options{Logger: o.Logger})
+	if err != nil {
+		panic(err) // it is about options that are not set
+	}
+	return Images{Puller: p, Objects: o.Objects}
+}
+
+// secretsTimeout is how long all secrets of a pod together are waited for.
+const secretsTimeout = 10 * time.Second
+
+// secrets returns the pull secrets of a pod.
+func (i Images) secrets(ctx context.Context, pod *corev1.Pod) (found []credential.Secret, err error) {
+	if i.Objects == nil {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, secretsTimeout)
+	defer cancel()
+	for _, ref := range pod.Spec.ImagePullSecrets {
+		s, err := i.Objects.Secret(ctx, pod.Namespace, ref.Name)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			continue
+		case err != nil:
+			return nil, err
 		}
+		secret := credential.Secret{Object: credential.Object{UID: string(s.UID), Namespace: s.Namespace, Name: s.Name}}
+		switch s.Type {
+		case corev1.SecretTypeDockerConfigJson:
+			secret.Data = s.Data[corev1.DockerConfigJsonKey]
+		case corev1.SecretTypeDockercfg:
+			secret.Format, secret.Data = credential.Dockercfg, s.Data[corev1.DockerConfigKey]
+		default:
+			continue
+		}
+		found = append(found, secret)
 	}
-	ref, err := p.Puller.PullImage(ctx, spec, nil, sandbox)
-	if err != nil {
-		return cri.Image{}, &StartError{Reason: ReasonErrImagePull, Err: err}
+	return found, nil
+}
+
+// retryAt returns when it makes sense to try again after an error that may join several; zero: at any time.
+func retryAt(err error) time.Time {
+	switch x := err.(type) { //nolint:errorlint // each layer is looked at
+	case *StartError:
+		return x.Retry
+	case interface{ Unwrap() []error }:
+		var first time.Time
+		for _, err := range x.Unwrap() {
+			at := retryAt(err)
+			if at.IsZero() {
+				return at
+			}
+			first = earlier(first, at)
+		}
+		return first
+	case interface{ Unwrap() error }:
+		return retryAt(x.Unwrap())
 	}
-	image, err := p.Images.ImageStatus(ctx, cri.ImageSpec{Image: ref, RuntimeHandler: sandbox.RuntimeHandler})
-	if err != nil {
-		return cri.Image{}, &StartError{Reason: ReasonImageInspectError, Err: err}
-	}
-	return image, nil
+	return time.Time{}
 }

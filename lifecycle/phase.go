@@ -3,46 +3,33 @@
 
 package lifecycle
 
-import (
-	corev1 "k8s.io/api/core/v1"
-)
+import corev1 "k8s.io/api/core/v1"
 
-// Phase sums up the statuses of a pod's containers. terminal says that nothing will be started any more whatever the
-// restart policy, because the pod is deleted. Source: getPhase in pkg/kubelet/kubelet_pods.go, for pods without init
-// containers.
+// Phase sums up the statuses of a pod's containers and init containers. terminal says that nothing will be started any
+// more whatever the restart policy, because the pod is deleted; initialized that a container of the pod proper was made
+// in the sandbox in use. Source: getPhase in pkg/kubelet/kubelet_pods.go.
 //
 // Differs from the kubelet: a deleted static pod ends as Succeeded or Failed like any other.
-func Phase(pod *corev1.Pod, statuses []corev1.ContainerStatus, terminal bool) corev1.PodPhase {
-	var n struct{ unknown, running, waiting, stopped, final, succeeded int }
-	for i := range pod.Spec.Containers {
-		c := &pod.Spec.Containers[i]
-		st := statusOf(statuses, c.Name)
-		switch {
-		case st == nil:
-			n.unknown++
-		case st.State.Running != nil:
-			n.running++
-		case st.State.Terminated != nil:
-			n.stopped++
-			if st.State.Terminated.ExitCode == 0 {
-				n.succeeded++
-			}
-			if !ShouldRestart(&pod.Spec, c, st.State.Terminated.ExitCode) {
-				n.final++
-			}
-		case st.State.Waiting != nil && st.LastTerminationState.Terminated != nil:
-			n.stopped++
-			if !ShouldRestart(&pod.Spec, c, st.LastTerminationState.Terminated.ExitCode) {
-				n.final++
-			}
-		case st.State.Waiting != nil:
-			n.waiting++
-		default:
-			n.unknown++
+func Phase(pod *corev1.Pod, statuses []corev1.ContainerStatus, terminal, initialized bool) corev1.PodPhase {
+	var n tally
+	for i := range pod.Spec.InitContainers {
+		c := &pod.Spec.InitContainers[i]
+		if st := statusOf(statuses, c.Name); sidecar(c) {
+			n.addSidecar(st)
+		} else {
+			n.addInit(&pod.Spec, c, st)
 		}
 	}
+	for i := range pod.Spec.Containers {
+		c := &pod.Spec.Containers[i]
+		n.add(&pod.Spec, c, statusOf(statuses, c.Name))
+	}
 	switch {
-	case n.waiting > 0 || n.unknown > 0:
+	case n.initFailed > 0:
+		return corev1.PodFailed
+	case n.initPending > 0, n.sidecarPending > 0 && !initialized, n.waiting > 0:
+		return corev1.PodPending
+	case n.unknown > 0:
 		return corev1.PodPending
 	case n.running > 0:
 		return corev1.PodRunning
@@ -56,11 +43,74 @@ func Phase(pod *corev1.Pod, statuses []corev1.ContainerStatus, terminal bool) co
 	return corev1.PodFailed
 }
 
-func statusOf(statuses []corev1.ContainerStatus, name string) *corev1.ContainerStatus {
-	for i := range statuses {
-		if statuses[i].Name == name {
-			return &statuses[i]
-		}
+// tally counts the containers of a pod by what they say about its phase.
+type tally struct {
+	unknown, running, waiting, stopped, final, succeeded int
+	sidecarPending, initPending, initFailed              int
+}
+
+// end returns how a container that does not run has ended, or nil if it never ran.
+func end(st *corev1.ContainerStatus) *corev1.ContainerStateTerminated {
+	if st.State.Terminated != nil {
+		return st.State.Terminated
 	}
-	return nil
+	return st.LastTerminationState.Terminated
+}
+
+// stays tells whether a container that has ended will not be started again.
+func stays(pod *corev1.PodSpec, c *corev1.Container, st *corev1.ContainerStatus) bool {
+	if w := st.State.Waiting; w != nil && w.Reason == ReasonRestartingAllContainers {
+		return false
+	}
+	return !ShouldRestart(pod, c, end(st).ExitCode)
+}
+
+func (n *tally) addInit(pod *corev1.PodSpec, c *corev1.Container, st *corev1.ContainerStatus) {
+	switch {
+	case st == nil || st.State.Running != nil || st.State == corev1.ContainerState{} || end(st) == nil:
+		n.initPending++
+	case end(st).ExitCode != 0 && stays(pod, c, st):
+		n.initFailed++
+	}
+}
+
+// addSidecar counts a sidecar, which says nothing about the phase once it has run.
+func (n *tally) addSidecar(st *corev1.ContainerStatus) {
+	switch {
+	case st == nil:
+		n.unknown++
+	case st.State.Running != nil:
+		n.running++
+		if st.Started == nil || !*st.Started {
+			n.sidecarPending++
+		}
+	case st.State.Terminated != nil || st.State.Waiting != nil && end(st) != nil:
+	case st.State.Waiting != nil:
+		n.sidecarPending++
+		n.waiting++
+	default:
+		n.sidecarPending++
+		n.unknown++
+	}
+}
+
+func (n *tally) add(pod *corev1.PodSpec, c *corev1.Container, st *corev1.ContainerStatus) {
+	switch {
+	case st == nil:
+		n.unknown++
+	case st.State.Running != nil:
+		n.running++
+	case st.State.Terminated != nil || st.State.Waiting != nil && end(st) != nil:
+		n.stopped++
+		if t := st.State.Terminated; t != nil && t.ExitCode == 0 {
+			n.succeeded++
+		}
+		if stays(pod, c, st) {
+			n.final++
+		}
+	case st.State.Waiting != nil:
+		n.waiting++
+	default:
+		n.unknown++
+	}
 }

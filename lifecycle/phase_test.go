@@ -68,7 +68,7 @@ func TestPhase(t *testing.T) {
 				pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: st.Name})
 				has = append(has, st)
 			}
-			require.Equal(t, tt.want, lifecycle.Phase(pod, has, tt.terminal))
+			require.Equal(t, tt.want, lifecycle.Phase(pod, has, tt.terminal, false))
 		})
 	}
 }
@@ -81,12 +81,12 @@ func TestPhaseHeedsContainerPolicies(t *testing.T) {
 	}}
 	st := exitedBad
 	st.Name = "a"
-	require.Equal(t, corev1.PodFailed, lifecycle.Phase(pod, []corev1.ContainerStatus{st}, false))
+	require.Equal(t, corev1.PodFailed, lifecycle.Phase(pod, []corev1.ContainerStatus{st}, false, false))
 	pod.Spec.Containers[0].RestartPolicyRules = []corev1.ContainerRestartRule{{
 		Action: corev1.ContainerRestartRuleActionRestart,
 		ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{
 			Operator: corev1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{1},
 		},
 	}}
-	require.Equal(t, corev1.PodRunning, lifecycle.Phase(pod, []corev1.ContainerStatus{st}, false))
+	require.Equal(t, corev1.PodRunning, lifecycle.Phase(pod, []corev1.ContainerStatus{st}, false, false))
 }

@@ -5,10 +5,8 @@ package lifecycle_test
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -20,39 +18,26 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/script"
 	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+	"github.com/seed81659283/nodeagent/probe"
 )
-
-var update = flag.Bool("update", false, "rewrite the expectations of the scenarios")
 
 // TestPlanScenarios runs testdata/plan/*.txt. A scenario describes a pod and what the runtime has of it, line by
 // line, and asks for plans; what is indented below a "plan" line is the plan. Lines:
 //
 //	pod KEY=VALUE...                       restart=Always grace=30 hostNetwork deleted[=SECONDS] final
-//	spec NAME KEY=VALUE...                 image=I restart=Never rule=In:42,43:Restart
+//	spec NAME KEY=VALUE...                 image=I restart=Never rule=In:42,43:Restart startup liveness=GRACE prestop
+//	init NAME KEY=VALUE...                 the same for an init container; restart=Always makes it a sidecar
+//	ephemeral NAME KEY=VALUE...            the same for an ephemeral container; target=NAME
+//	probe KIND ID OUTCOME                  startup or liveness, of a container's ID: success or failure
 //	sandbox ID KEY=VALUE...                attempt=N notready ip=A ip=none network=node asked=pod
-//	container ID KEY=VALUE...              name=N sandbox=ID attempt=N running created unknown exited=CODE at=5s image=I loop=10s@0s
+//	container ID KEY=VALUE...              name=N sandbox=ID attempt=N running created unknown exited=CODE at=5s image=I loop=10s@0s round=N reason=R
 //	gone ID                                the runtime has removed it
 //	plan TIME
 //	teardown GRACE
-func TestPlanScenarios(t *testing.T) {
-	files, err := filepath.Glob("testdata/plan/*.txt")
-	require.NoError(t, err)
-	require.NotEmpty(t, files)
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			script, err := os.ReadFile(file)
-			require.NoError(t, err)
-			got := play(t, string(script))
-			if *update {
-				require.NoError(t, os.WriteFile(file, []byte(got), 0o644))
-				return
-			}
-			require.Equal(t, string(script), got)
-		})
-	}
-}
+func TestPlanScenarios(t *testing.T) { script.Run(t, "testdata/plan/*.txt", play) }
 
 // scene is the state that the lines of a scenario build up.
 type scene struct {
@@ -61,13 +46,18 @@ type scene struct {
 	obs  cri.Pod
 	fin  bool
 	bare bool // without a cgroup
+
+	probes map[probe.Key]probe.Value
 }
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // play runs a scenario and returns it with the plans as they come out.
 func play(t *testing.T, script string) string {
-	s := &scene{t: t, pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "default", UID: types.UID("u1")}}}
+	s := &scene{
+		t: t, pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "default", UID: types.UID("u1")}},
+		probes: map[probe.Key]probe.Value{},
+	}
 	var out bytes.Buffer
 	for line := range strings.Lines(script) {
 		line = strings.TrimRight(line, "\n")
@@ -83,7 +73,13 @@ func play(t *testing.T, script string) string {
 		case "pod":
 			s.setPod(f[1:])
 		case "spec":
-			s.setSpec(f[1], f[2:])
+			setSpec(&s.pod.Spec.Containers, s.newSpec(f[1], f[2:]))
+		case "init":
+			setSpec(&s.pod.Spec.InitContainers, s.newSpec(f[1], f[2:]))
+		case "ephemeral":
+			s.setEphemeral(f[1], f[2:])
+		case "probe":
+			s.setProbe(f[1], f[2], f[3])
 		case "sandbox":
 			s.setSandbox(f[1], f[2:])
 		case "container":
@@ -91,10 +87,12 @@ func play(t *testing.T, script string) string {
 		case "gone":
 			s.remove(f[1])
 		case "plan":
-			a := lifecycle.Plan(lifecycle.State{Pod: s.pod, Observed: s.obs, Now: epoch.Add(s.duration(f[1])), Final: s.fin, NoCgroup: s.bare})
-			describe(&out, a)
+			describe(&out, lifecycle.Plan(lifecycle.State{
+				Pod: s.pod, Observed: s.obs, Now: epoch.Add(s.duration(f[1])), Final: s.fin, NoCgroup: s.bare,
+				Probes: func(k probe.Key) (probe.Value, bool) { v, ok := s.probes[k]; return v, ok },
+			}))
 		case "teardown":
-			describe(&out, lifecycle.Teardown(s.obs, s.duration(f[1])))
+			describe(&out, lifecycle.Teardown(nil, s.obs, s.duration(f[1])))
 		default:
 			t.Fatalf("unknown line %q", line)
 		}
@@ -129,7 +127,8 @@ func (s *scene) setPod(args []string) {
 	}
 }
 
-func (s *scene) setSpec(name string, args []string) {
+// newSpec makes a container of a spec.
+func (s *scene) newSpec(name string, args []string) corev1.Container {
 	c := corev1.Container{Name: name, Image: "busybox"}
 	for _, arg := range args {
 		k, v, _ := strings.Cut(arg, "=")
@@ -140,26 +139,63 @@ func (s *scene) setSpec(name string, args []string) {
 			p := corev1.ContainerRestartPolicy(v)
 			c.RestartPolicy = &p
 		case "rule":
-			part := strings.Split(v, ":")
-			rule := corev1.ContainerRestartRule{
-				Action:    corev1.ContainerRestartRuleAction(part[2]),
-				ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{Operator: corev1.ContainerRestartRuleOnExitCodesOperator(part[0])},
+			c.RestartPolicyRules = append(c.RestartPolicyRules, s.newRule(v))
+		case "startup":
+			c.StartupProbe = &corev1.Probe{}
+		case "liveness":
+			c.LivenessProbe = &corev1.Probe{}
+			if v != "" {
+				n := s.number(v)
+				c.LivenessProbe.TerminationGracePeriodSeconds = &n
 			}
-			for code := range strings.SplitSeq(part[1], ",") {
-				rule.ExitCodes.Values = append(rule.ExitCodes.Values, int32(s.number(code)))
-			}
-			c.RestartPolicyRules = append(c.RestartPolicyRules, rule)
+		case "prestop":
+			c.Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"bye", name}}}}
 		default:
 			s.t.Fatalf("spec: unknown %q", arg)
 		}
 	}
-	for i := range s.pod.Spec.Containers {
-		if s.pod.Spec.Containers[i].Name == name {
-			s.pod.Spec.Containers[i] = c
-			return
-		}
+	return c
+}
+
+func (s *scene) newRule(v string) corev1.ContainerRestartRule {
+	part := strings.Split(v, ":")
+	rule := corev1.ContainerRestartRule{
+		Action:    corev1.ContainerRestartRuleAction(part[2]),
+		ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{Operator: corev1.ContainerRestartRuleOnExitCodesOperator(part[0])},
 	}
-	s.pod.Spec.Containers = append(s.pod.Spec.Containers, c)
+	for code := range strings.SplitSeq(part[1], ",") {
+		rule.ExitCodes.Values = append(rule.ExitCodes.Values, int32(s.number(code)))
+	}
+	return rule
+}
+
+// setSpec puts a container in the place of the one of its name, or at the end.
+func setSpec(list *[]corev1.Container, c corev1.Container) {
+	if i := slices.IndexFunc(*list, func(x corev1.Container) bool { return x.Name == c.Name }); i >= 0 {
+		(*list)[i] = c
+		return
+	}
+	*list = append(*list, c)
+}
+
+func (s *scene) setEphemeral(name string, args []string) {
+	e := corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: name, Image: "busybox"}}
+	for _, arg := range args {
+		target, ok := strings.CutPrefix(arg, "target=")
+		require.True(s.t, ok, "ephemeral: unknown %q", arg)
+		e.TargetContainerName = target
+	}
+	s.pod.Spec.EphemeralContainers = append(s.pod.Spec.EphemeralContainers, e)
+}
+
+func (s *scene) setProbe(kind, id, outcome string) {
+	i := slices.IndexFunc(s.obs.Containers, func(c cri.Container) bool { return c.ID == id })
+	require.GreaterOrEqual(s.t, i, 0, "no container %q", id)
+	key := probe.Key{PodUID: "u1", Container: s.obs.Containers[i].Name}
+	key.Kind = map[string]probe.Kind{"startup": probe.Startup, "liveness": probe.Liveness}[kind]
+	s.probes[key] = probe.Value{
+		ContainerID: id, Outcome: map[string]probe.Outcome{"success": probe.Success, "failure": probe.Failure}[outcome],
+	}
 }
 
 func (s *scene) setSandbox(id string, args []string) {
@@ -214,6 +250,12 @@ func (s *scene) setContainer(id string, args []string) {
 			image = v
 		case "loop":
 			loop = v
+		case "round":
+			c.Annotations[lifecycle.AnnotationRound] = v
+		case "reason":
+			c.Reason = v
+		case "prestop":
+			c.Annotations[podspec.AnnotationPreStopHandler] = `{"exec":{"command":["bye"]}}`
 		default:
 			s.t.Fatalf("container: unknown %q", arg)
 		}
@@ -228,9 +270,11 @@ func (s *scene) setContainer(id string, args []string) {
 }
 
 func (s *scene) container(name string) *corev1.Container {
-	for i := range s.pod.Spec.Containers {
-		if s.pod.Spec.Containers[i].Name == name {
-			return &s.pod.Spec.Containers[i]
+	for _, list := range [][]corev1.Container{s.pod.Spec.Containers, s.pod.Spec.InitContainers} {
+		for i := range list {
+			if list[i].Name == name {
+				return &list[i]
+			}
 		}
 	}
 	s.t.Fatalf("no container %q in the spec", name)
@@ -268,10 +312,20 @@ func (s *scene) duration(v string) time.Duration {
 func describe(out *bytes.Buffer, a lifecycle.Actions) {
 	line := func(format string, args ...any) { fmt.Fprintf(out, "  "+format+"\n", args...) }
 	for _, k := range a.Kill {
-		line("kill %s grace=%s: %s", k.ID, k.Grace, k.Reason)
+		what := fmt.Sprintf("kill %s grace=%s", k.ID, k.Grace)
+		if k.PreStop != nil {
+			what += " hook=" + strings.Join(k.PreStop.Exec.Command, ",")
+		}
+		if len(k.After) > 0 {
+			what += " after=" + strings.Join(k.After, ",")
+		}
+		line("%s: %s", what, k.Reason)
 	}
 	for _, id := range a.StopSandboxes {
 		line("stop sandbox %s", id)
+	}
+	if a.Forget {
+		line("forget")
 	}
 	for _, id := range a.Remove {
 		line("remove container %s", id)
@@ -286,6 +340,12 @@ func describe(out *bytes.Buffer, a lifecycle.Actions) {
 		}
 		if f := strings.Fields(x.CrashLoop); len(f) == 3 {
 			what += " loop=" + f[1]
+		}
+		if x.Round > 0 {
+			what += fmt.Sprint(" round=", x.Round)
+		}
+		if x.Target != "" {
+			what += " target=" + x.Target
 		}
 		line("%s", what)
 	}

@@ -15,9 +15,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/lifecycle/hook"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
@@ -42,10 +42,26 @@ type Options struct {
 	Owner string
 	// Spec is what configs are made from beside the pod.
 	Spec podspec.Options
-	// Images makes images present. Nil means PullPolicy where the runtime has images, else no image is looked at.
+	// Images makes images present. Nil means [Images] with its defaults where the runtime has images, else no image is
+	// looked at.
 	Images ImageSource
 	// Cgroups makes a cgroup for each pod. Nil leaves that to the runtime.
 	Cgroups PodCgroups
+	// AdmitResize is asked whether the node has room for a pod whose spec asks for other resources than its containers
+	// have. Its error defers the resize, and is the message of the condition that says so; it is asked again each time
+	// that the pod is looked at. Nil: there always is.
+	AdmitResize func(pod *corev1.Pod) error
+	// Objects are the config maps, secrets and services that pods refer to. Nil: there are none.
+	Objects podspec.Objects
+	// PodRoot is the directory, made when needed, for what the agent makes for each pod: a hosts file and files for
+	// the last words of containers, all of which are mounted into them. Empty: they get neither, as it has to be
+	// with a runtime that cannot mount, and pods with host aliases are refused.
+	PodRoot string
+	// Probes asks the containers how they are. Nil: pods that have probes are refused.
+	Probes Probes
+	// Sysctls are those that pods may set beside the ones that touch no other pod; a star at the end of a name stands
+	// for all that begin like it.
+	Sysctls []string
 	// Sources names the sources that must have reported completely before a pod of the runtime that no source
 	// wants is taken down. Empty: the first complete set is enough.
 	Sources []string
@@ -88,7 +104,10 @@ type PodSet struct {
 // delays no other. Make one with [New].
 type Reconciler struct {
 	runtime   cri.Runtime
-	inspector cri.Inspector // nil: the runtime has none
+	inspector cri.Inspector   // nil: the runtime has none
+	updater   cri.Updater     // likewise
+	stats     cri.StatsLister // likewise
+	hooks     *hook.Runner
 	observer  Observer
 	opts      Options
 	slots     chan struct{}
@@ -124,14 +143,16 @@ func New(rt cri.Runtime, observer Observer, o Options) *Reconciler {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	if images, ok := rt.(cri.Images); ok && o.Images == nil {
-		if puller, ok := rt.(cri.Puller); ok {
-			o.Images = PullPolicy{Images: images, Puller: puller}
-		}
+	if o.Images == nil {
+		o.Images = defaultImages(rt, o)
 	}
 	inspector, _ := rt.(cri.Inspector)
+	execer, _ := rt.(cri.Execer)
+	updater, _ := rt.(cri.Updater)
+	stats, _ := rt.(cri.StatsLister)
 	return &Reconciler{
-		runtime: rt, inspector: inspector, observer: observer, opts: o,
+		runtime: rt, inspector: inspector, updater: updater, stats: stats, observer: observer, opts: o,
+		hooks:   hook.New(hook.Options{Execer: execer}),
 		slots:   make(chan struct{}, o.Parallel),
 		kick:    make(chan struct{}, 1),
 		workers: map[string]*worker{},
@@ -152,7 +173,7 @@ func (r *Reconciler) Set(set PodSet) error {
 			runs = w.spec()
 		}
 		if pod != runs {
-			if err := check(pod); err != nil {
+			if err := r.check(pod); err != nil {
 				errs = append(errs, err)
 				pod = runs
 			}
@@ -170,21 +191,6 @@ func (r *Reconciler) Set(set PodSet) error {
 	r.mu.Unlock()
 	r.wake()
 	return errors.Join(errs...)
-}
-
-// check returns why a pod cannot be run, or nil.
-func check(pod *corev1.Pod) error {
-	errs := podspec.Validate(pod)
-	if pod.UID == "" {
-		errs = append(errs, field.Required(field.NewPath("metadata", "uid"), "it tells the pod from others of its name"))
-	}
-	if len(errs) == 0 {
-		errs = podspec.Unsupported(pod)
-	}
-	if len(errs) == 0 {
-		return nil
-	}
-	return fmt.Errorf("pod %s/%s: %w", pod.Namespace, pod.Name, errs.ToAggregate())
 }
 
 // Changed tells the Reconciler that the runtime's view of these pods has changed. It does not wait.

@@ -33,11 +33,12 @@ type node struct {
 	reconciler *lifecycle.Reconciler
 	stop       func() // ends the agent as a crash would, and waits until its goroutines have returned
 
-	mu       sync.Mutex
-	statuses map[string]*corev1.PodStatus // newest by pod name
-	history  []string                     // "name phase reason" as it changed
-	errs     []string
-	gone     []string
+	mu        sync.Mutex
+	statuses  map[string]*corev1.PodStatus // newest by pod name
+	history   []string                     // "name phase reason" as it changed
+	readiness []string                     // "name status" of condition Ready, with each status
+	errs      []string
+	gone      []string
 }
 
 // boot starts an agent on a runtime; via is what the agent talks to, rt itself or a wrapper of it.
@@ -49,6 +50,8 @@ func boot(t *testing.T, rt *critest.Runtime, via cri.Runtime, o lifecycle.Option
 			n.mu.Lock()
 			defer n.mu.Unlock()
 			n.statuses[pod.Name] = st
+			ready, _, _ := strings.Cut(conditionOf(*st, corev1.PodReady), " ")
+			n.readiness = append(n.readiness, pod.Name+" "+ready)
 			line := pod.Name + " " + string(st.Phase)
 			for _, c := range st.ContainerStatuses {
 				if c.State.Waiting != nil && c.State.Waiting.Reason != lifecycle.ReasonContainerCreating {
@@ -87,6 +90,11 @@ func boot(t *testing.T, rt *critest.Runtime, via cri.Runtime, o lifecycle.Option
 
 func (n *node) set(pods ...*corev1.Pod) {
 	n.t.Helper()
+	pods = slices.Clone(pods)
+	for i := range pods {
+		pods[i] = pods[i].DeepCopy() // the agent has the one before
+		podspec.Default(pods[i])
+	}
 	require.NoError(n.t, n.reconciler.Set(lifecycle.PodSet{Source: "test", Pods: pods}))
 }
 
@@ -383,11 +391,13 @@ func TestFailuresAreShownAndTriedAgain(t *testing.T) {
 		n.set(testPod("a"), never)
 		time.Sleep(500 * time.Millisecond)
 		require.Equal(t, corev1.PodPending, n.phase("a"))
-		require.Equal(t, "ErrImagePull", n.reason("a"))
+		require.Contains(t, n.history, "a Pending ErrImagePull")
 		require.Equal(t, "ErrImageNeverPull", n.reason("never"))
 		require.Contains(t, n.errors(), "registry says no")
-		time.Sleep(30 * time.Second) // at 0, 1, 3, 7, 15 and 25 s
-		require.Equal(t, 6, ops(rt, "PullImage"))
+		time.Sleep(5 * time.Second)
+		require.Equal(t, "ImagePullBackOff", n.reason("a"))
+		time.Sleep(25 * time.Second) // at 0, 10 and 30 s
+		require.Equal(t, 3, ops(rt, "PullImage"))
 		require.Equal(t, 1, ops(rt, "RunPodSandbox")-1, "one sandbox for each pod, however often the container fails")
 	})
 }
@@ -399,10 +409,10 @@ func TestSetRefusesWhatItCannotRun(t *testing.T) {
 		n.set(testPod("a"))
 		time.Sleep(time.Second)
 		broken := testPod("a")
-		broken.Spec.InitContainers = []corev1.Container{{Name: "init", Image: "busybox"}}
+		broken.Spec.Volumes = []corev1.Volume{{Name: "data"}}
 		err := n.reconciler.Set(lifecycle.PodSet{Source: "test", Pods: []*corev1.Pod{broken, testPod("b")}})
 		require.ErrorContains(t, err, "default/a")
-		require.ErrorContains(t, err, "spec.initContainers")
+		require.ErrorContains(t, err, "spec.volumes")
 		time.Sleep(time.Second)
 		require.Equal(t, corev1.PodRunning, n.phase("a"), "it goes on as it was")
 		require.Equal(t, corev1.PodRunning, n.phase("b"))

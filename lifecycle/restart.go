@@ -4,6 +4,8 @@
 package lifecycle
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/cri"
@@ -14,7 +16,7 @@ import (
 // unknown policy counts as Always. Source: KEP-5307, pkg/api/v1/pod/util.go of the kubelet.
 func ShouldRestart(pod *corev1.PodSpec, c *corev1.Container, exitCode int32) bool {
 	if c.RestartPolicy != nil {
-		if ruleRestarts(c.RestartPolicyRules, exitCode) {
+		if ruleAction(c.RestartPolicyRules, exitCode) != "" {
 			return true
 		}
 		switch *c.RestartPolicy {
@@ -35,23 +37,25 @@ func ShouldRestart(pod *corev1.PodSpec, c *corev1.Container, exitCode int32) boo
 	return true
 }
 
-// ruleRestarts tells whether the first rule that matches the exit code asks for a restart.
-func ruleRestarts(rules []corev1.ContainerRestartRule, exitCode int32) bool {
+// ruleAction returns what the first rule that matches the exit code asks for: a restart of the container or of all of
+// them, or nothing.
+func ruleAction(rules []corev1.ContainerRestartRule, exitCode int32) corev1.ContainerRestartRuleAction {
 	for i := range rules {
 		on := rules[i].ExitCodes
 		if on == nil {
 			continue
 		}
-		listed := false
-		for _, v := range on.Values {
-			listed = listed || v == exitCode
-		}
+		listed := slices.Contains(on.Values, exitCode)
 		if (on.Operator == corev1.ContainerRestartRuleOnExitCodesOpIn && listed) ||
 			(on.Operator == corev1.ContainerRestartRuleOnExitCodesOpNotIn && !listed) {
-			return rules[i].Action == corev1.ContainerRestartRuleActionRestart
+			switch rules[i].Action {
+			case corev1.ContainerRestartRuleActionRestart, corev1.ContainerRestartRuleActionRestartAllContainers:
+				return rules[i].Action
+			}
+			return ""
 		}
 	}
-	return false
+	return ""
 }
 
 // shouldStart tells whether a container that does not run is to be started. last is its newest life, or nil.

@@ -37,7 +37,7 @@ func sandboxChanged(pod *corev1.Pod, sandboxes []cri.Sandbox) sandboxChange {
 		return again("several sandboxes are ready")
 	case newest.State != cri.SandboxReady:
 		return again("the sandbox is not ready")
-	case networkAsked(newest) != network(pod).String():
+	case !askedFor(newest, network(pod)):
 		return again("the network namespace of the sandbox is of mode " + networkAsked(newest))
 	case newest.Namespaces.Network == cri.NamespacePod && len(newest.IPs) == 0:
 		return again("the sandbox has no address")
@@ -55,6 +55,14 @@ func network(pod *corev1.Pod) cri.NamespaceMode {
 		return cri.NamespaceNode
 	}
 	return cri.NamespacePod
+}
+
+// askedFor tells whether a sandbox was asked for a mode, or else has it. It allocates nothing.
+func askedFor(s *cri.Sandbox, mode cri.NamespaceMode) bool {
+	if asked, ok := s.Annotations[AnnotationNetwork]; ok {
+		return asked == mode.String()
+	}
+	return s.Namespaces.Network == mode
 }
 
 // networkAsked returns the mode that a sandbox was asked for, or else the one that it has.

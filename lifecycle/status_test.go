@@ -91,15 +91,6 @@ func TestStatusOfAHeldContainer(t *testing.T) {
 	require.Equal(t, int32(3), c.LastTerminationState.Terminated.ExitCode)
 	require.Equal(t, corev1.PodRunning, st.Phase)
 	require.Equal(t, "False ContainersNotReady", conditionOf(st, corev1.PodReady))
-
-	t.Run("but not one that will not be started", func(t *testing.T) {
-		pod := webPod()
-		pod.Spec.RestartPolicy = corev1.RestartPolicyNever
-		st := lifecycle.Status(pod, observed(dead), in)
-		require.NotNil(t, st.ContainerStatuses[0].State.Terminated)
-		require.Equal(t, corev1.PodFailed, st.Phase)
-		require.Equal(t, "False PodFailed", conditionOf(st, corev1.PodReady))
-	})
 }
 
 func TestStatusShowsTheLifeBefore(t *testing.T) {

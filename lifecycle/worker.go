@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/lifecycle/hook"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
@@ -30,13 +31,24 @@ type worker struct {
 	ending bool               // nobody wants it any more; never taken back
 	ended  bool               // its phase is Succeeded or Failed
 	cancel context.CancelFunc // of the work that ending makes pointless; nil: none under way
+	held   map[string]Held    // why containers that should run do not
+
+	resize resizeWork
 
 	// Of the goroutine alone.
 	lastSync time.Time // observations must be newer
 	failures int       // in a row
 	status   *corev1.PodStatus
-	held     map[string]Held
-	stopped  map[string]bool // dead sandboxes whose network is known to be given back
+	told     told              // with which the probes were told the status
+	messages map[string]string // of ended containers, by ID
+	stopped  map[string]bool   // dead sandboxes whose network is known to be given back
+	starting bool              // what was planned last ends with starting containers
+}
+
+// told is what the probes know of a pod beside its status.
+type told struct {
+	pod    *corev1.Pod
+	ending bool
 }
 
 func newWorker(r *Reconciler, id cri.PodIdentity, pod *corev1.Pod) *worker {
@@ -72,12 +84,29 @@ func (w *worker) update(pod *corev1.Pod) {
 	w.mu.Lock()
 	same := w.pod == pod
 	if !same && !w.ending {
+		pod = shrinkGrace(w.pod, pod)
+		if w.cancel != nil && pod.DeletionTimestamp != nil &&
+			(w.pod.DeletionTimestamp == nil || Grace(pod) < Grace(w.pod)) {
+			w.cancel() // what is under way takes too long, or has become pointless
+		}
 		w.pod = pod
 	}
 	w.mu.Unlock()
 	if !same {
 		w.poke()
 	}
+}
+
+// shrinkGrace returns a new spec of a pod with the grace period that it may end with: once a pod is deleted, it only gets
+// less time, never more.
+func shrinkGrace(old, pod *corev1.Pod) *corev1.Pod {
+	if old == nil || old.DeletionTimestamp == nil || pod.DeletionTimestamp == nil || Grace(pod) <= Grace(old) {
+		return pod
+	}
+	shrunk := *pod
+	seconds := int64(Grace(old) / time.Second)
+	shrunk.DeletionGracePeriodSeconds = &seconds
+	return &shrunk
 }
 
 // end tells the worker that nobody wants its pod any more, and stops work that has become pointless.
@@ -115,6 +144,7 @@ func (w *worker) run(ctx context.Context) {
 
 // sync reads the pod, plans and does what is planned, once. It returns when to do so again, or that the pod is gone.
 func (w *worker) sync(ctx context.Context) (next time.Duration, gone bool) {
+	w.starting = false
 	observed, err := w.observe(ctx)
 	if err != nil {
 		return w.failed(ctx, err), false
@@ -129,50 +159,105 @@ func (w *worker) sync(ctx context.Context) (next time.Duration, gone bool) {
 	w.mu.Unlock()
 
 	now := time.Now()
-	var a Actions
-	switch {
-	case ending && len(observed.Sandboxes) == 0 && len(observed.Containers) == 0:
-		w.publish(pod, observed, true)
-		if err := w.removeCgroup(ctx); err != nil {
-			return w.failed(ctx, err), false
-		}
-		w.forget()
-		if hook := w.r.opts.Hooks.Gone; hook != nil {
-			hook(w.id)
-		}
-		return 0, true
-	case ending:
-		a = Teardown(observed, w.grace(pod, observed))
-	default:
-		bare, err := w.lacksCgroup(work, pod, observed)
-		if err != nil {
-			return w.failed(ctx, err), false
-		}
-		final := w.status != nil && terminal(w.status.Phase)
-		a = Plan(State{Pod: pod, Observed: observed, Now: now, Final: final, NoCgroup: bare})
+	if ending && len(observed.Sandboxes) == 0 && len(observed.Containers) == 0 {
+		return w.gone(ctx, pod, observed)
 	}
-	a.StopSandboxes = w.unstopped(observed, a.StopSandboxes)
-	w.hold(a.Waiting)
-	w.publish(pod, observed, ending)
+	w.lookAtResources(pod, observed, ending)
+	a, err := w.plan(work, pod, observed, ending, now)
+	if err != nil {
+		return w.failed(ctx, err), false
+	}
+	w.publish(ctx, pod, observed, ending)
 	if a.Idle() {
 		w.failures = 0
 		return w.due(a.Wake, now), false
 	}
-	err = w.do(work, pod, observed, &a)
+	noted, err := w.work(work, w.resize.now.Pod, observed, &a)
 	w.mu.Lock()
 	w.cancel = nil
 	w.mu.Unlock()
 	w.lastSync = time.Now()
 	w.r.observer.Relist(w.id.UID)
-	if err != nil {
-		w.publish(pod, observed, ending)
+	switch {
+	case err != nil && work.Err() != nil:
+		return 0, false // it was cut short because something else is to be done
+	case err != nil:
+		if newest, err := w.read(ctx, time.Time{}); err == nil {
+			observed = newest // what was planned on may be older than what was published meanwhile
+		}
+		w.lookAtResources(pod, observed, ending)
+		w.publish(ctx, pod, observed, ending)
 		return w.failed(ctx, err), false
 	}
 	w.failures = 0
-	if ending {
-		return 0, false // look once more, whether all is gone
+	if ending || noted || len(a.Resize) > 0 || a.ResizePod {
+		return 0, false // look once more, whether all is gone, or at what has changed meanwhile
 	}
 	return w.due(a.Wake, now), false
+}
+
+// work does what is planned. It may take as long as a pull or a grace period, and the status goes on being published
+// meanwhile. It tells whether anything was noted that has not been acted upon.
+func (w *worker) work(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a *Actions) (noted bool, err error) {
+	w.starting = len(a.Start) > 0
+	done := make(chan error, 1)
+	go func() { done <- w.do(ctx, pod, observed, a) }()
+	for {
+		select {
+		case err := <-done:
+			return noted, err
+		case <-w.notes:
+			noted = true
+			w.mu.Lock()
+			pod, ending := w.pod, w.ending
+			w.mu.Unlock()
+			if observed, err := w.read(ctx, time.Time{}); err == nil {
+				w.publish(ctx, pod, observed, ending)
+			}
+		}
+	}
+}
+
+// plan decides what to do.
+func (w *worker) plan(ctx context.Context, pod *corev1.Pod, observed cri.Pod, ending bool, now time.Time) (a Actions, err error) {
+	s := State{
+		Pod: pod, Observed: observed, Now: now, Final: w.final(), Probes: w.probeResults(), Stopped: w.stoppedOf(observed),
+	}
+	if ending {
+		a = teardown(&s, w.grace(pod, observed))
+	} else {
+		s.Pod, s.Resizes, s.ResizePod = w.resize.now.Pod, w.resize.now.Containers, w.mayLackLimits(observed)
+		if s.NoCgroup, err = w.lacksCgroup(ctx, s.Pod, observed); err != nil {
+			return a, err
+		}
+		a = Plan(s)
+		w.hold(&a)
+		w.publish(ctx, pod, observed, false)
+		if !s.Final && w.final() {
+			s.Final = true // by what it has just been found to be, such as over its deadline
+			a = Plan(s)
+		}
+		a.Wake = earlier(a.Wake, w.deadline(pod))
+	}
+	w.hold(&a)
+	return a, nil
+}
+
+// gone ends the work on a pod of which the runtime has nothing left.
+func (w *worker) gone(ctx context.Context, pod *corev1.Pod, observed cri.Pod) (next time.Duration, gone bool) {
+	w.publish(ctx, pod, observed, true)
+	if err := w.removeCgroup(ctx); err != nil {
+		return w.failed(ctx, err), false
+	}
+	if w.r.opts.Probes != nil {
+		w.r.opts.Probes.Remove(w.id.UID)
+	}
+	w.forget()
+	w.log("pod is gone")
+	if hook := w.r.opts.Hooks.Gone; hook != nil {
+		hook(w.id)
+	}
+	return 0, true
 }
 
 // observeTimeout is after how long without a reading of its pod a worker says so, and asks again.
@@ -182,7 +267,13 @@ const observeTimeout = time.Minute
 func (w *worker) observe(ctx context.Context) (cri.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, observeTimeout)
 	defer cancel()
-	return w.r.observer.NewerThan(ctx, w.id.UID, w.lastSync)
+	return w.read(ctx, w.lastSync)
+}
+
+// read returns a reading of the pod that is newer than t.
+func (w *worker) read(ctx context.Context, t time.Time) (cri.Pod, error) {
+	observed, err := w.r.observer.NewerThan(ctx, w.id.UID, t)
+	return asUnstarted(observed), err
 }
 
 // grace returns what the containers get to end: by the spec, else by what was noted on them when they were made.
@@ -190,7 +281,7 @@ func (w *worker) grace(pod *corev1.Pod, observed cri.Pod) time.Duration {
 	if pod != nil {
 		return Grace(pod)
 	}
-	grace := minimumGrace
+	grace := hook.MinimumGrace
 	for i := range observed.Containers {
 		noted := observed.Containers[i].Annotations[podspec.AnnotationTerminationGracePeriod]
 		if seconds, err := strconv.ParseInt(noted, 10, 32); err == nil {
@@ -200,40 +291,33 @@ func (w *worker) grace(pod *corev1.Pod, observed cri.Pod) time.Duration {
 	return grace
 }
 
-// unstopped leaves out the sandboxes that need no stop: those that are dead and were stopped by this worker.
-func (w *worker) unstopped(observed cri.Pod, ids []string) []string {
-	dead := map[string]bool{}
-	for i := range observed.Sandboxes {
-		dead[observed.Sandboxes[i].ID] = observed.Sandboxes[i].State != cri.SandboxReady
-	}
-	maps.DeleteFunc(w.stopped, func(id string, _ bool) bool { return !dead[id] })
-	return slices.DeleteFunc(ids, func(id string) bool { return w.stopped[id] })
+// stoppedOf returns the dead sandboxes that were stopped by this worker.
+func (w *worker) stoppedOf(observed cri.Pod) map[string]bool {
+	maps.DeleteFunc(w.stopped, func(id string, _ bool) bool {
+		return !slices.ContainsFunc(observed.Sandboxes, func(s cri.Sandbox) bool { return s.ID == id && s.State != cri.SandboxReady })
+	})
+	return w.stopped
 }
 
-// hold notes which containers wait for their back-off.
-func (w *worker) hold(waiting []Waiting) {
-	for name, h := range w.held {
-		if h.Reason == ReasonCrashLoopBackOff {
-			delete(w.held, name)
-		}
-	}
-	for _, x := range waiting {
-		w.held[x.Name] = Held{Reason: ReasonCrashLoopBackOff, Message: x.Message}
-	}
-}
-
-// publish tells the hook a status that differs from the last one.
-func (w *worker) publish(pod *corev1.Pod, observed cri.Pod, ending bool) {
+// publish tells the hook, and the probes, a status that differs from the last one.
+func (w *worker) publish(ctx context.Context, pod *corev1.Pod, observed cri.Pod, ending bool) {
 	if pod == nil {
 		return
 	}
-	st := Status(pod, observed, StatusInput{
-		Now: time.Now(), Previous: w.status, Held: w.held, HostIPs: w.r.opts.Spec.HostIPs, Terminal: ending,
+	resizing := w.resizing(pod, observed, ending)
+	st := Status(resizing.Pod, observed, StatusInput{
+		Now: time.Now(), Previous: w.status, Held: w.holding(), Messages: w.lastWords(ctx, observed), HostIPs: w.r.opts.Spec.HostIPs,
+		Terminal: ending || pod.DeletionTimestamp != nil, Starting: w.starting, Probes: w.probeResults(), Resizing: resizing,
 	})
-	if w.status != nil && reflect.DeepEqual(*w.status, st) {
+	same := w.status != nil && reflect.DeepEqual(*w.status, st)
+	w.status = &st
+	if told := (told{pod, ending}); !same || told != w.told {
+		w.syncProbes(pod, &st, ending)
+		w.told = told
+	}
+	if same {
 		return
 	}
-	w.status = &st
 	w.mu.Lock()
 	w.ended = terminal(st.Phase)
 	w.mu.Unlock()
@@ -242,20 +326,36 @@ func (w *worker) publish(pod *corev1.Pod, observed cri.Pod, ending bool) {
 	}
 }
 
+// final tells whether the phase of the pod is one that it does not leave.
+func (w *worker) final() bool { return w.status != nil && terminal(w.status.Phase) }
+
+// deadline returns when the pod has to have ended, or zero.
+func (w *worker) deadline(pod *corev1.Pod) time.Time {
+	if w.final() {
+		return time.Time{}
+	}
+	return Deadline(pod, w.status.StartTime)
+}
+
+// earlier returns the earlier of two times, of which zero is none.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
 // failed reports an error and returns how long to wait.
 func (w *worker) failed(ctx context.Context, err error) time.Duration {
 	if ctx.Err() != nil {
 		return 0
 	}
-	w.mu.Lock()
-	ending := w.ending
-	w.mu.Unlock()
-	if ending && errors.Is(err, context.Canceled) {
-		return 0 // the work was cut short to end the pod
-	}
 	w.failures++
 	wait := retryDelay(w.failures, errors.Is(err, cri.ErrUnavailable), w.r.opts.Rand())
-	w.r.opts.Logger.Warn("pod sync", "pod", w.id.Name, "namespace", w.id.Namespace, "uid", w.id.UID, "error", err, "retry", wait)
+	if at := retryAt(err); !at.IsZero() {
+		wait = max(time.Until(at), wait)
+	}
+	w.warn("pod sync", "error", err, "retry", wait)
 	if hook := w.r.opts.Hooks.Error; hook != nil {
 		hook(w.id, err, wait)
 	}

@@ -4,21 +4,16 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"os"
-	"runtime"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/seed81659283/nodeagent/cgroups/driver"
 	"github.com/seed81659283/nodeagent/cgroups/podtree"
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/lifecycle"
-	"github.com/seed81659283/nodeagent/qos"
 )
 
 // podCgroups is the cgroups of the pods; a nil one is of an agent that leaves them to the runtime.
@@ -45,11 +40,7 @@ func (c config) openCgroups(ctx context.Context, rt cri.Runtime, o *lifecycle.Op
 	if err != nil {
 		return nil, err
 	}
-	memory, swap, err := memoryOfHost()
-	if err != nil {
-		return nil, err
-	}
-	pids, err := podtree.MaxPIDs(os.DirFS("/proc"))
+	host, err := podtree.HostOptions(os.DirFS("/proc"))
 	if err != nil {
 		return nil, err
 	}
@@ -57,19 +48,12 @@ func (c config) openCgroups(ctx context.Context, rt cri.Runtime, o *lifecycle.Op
 	if err != nil {
 		return nil, err
 	}
-	host := d.Host()
-	o.Spec.Node = &qos.Node{
-		MemoryCapacity: memory, SwapCapacity: swap,
-		CgroupV1: host.Mode != driver.V2, NoSwapController: !host.Has("swap"), HugepageSizes: host.HugepageSizes,
-	}
+	found := d.Host()
+	host.Node.CgroupV1, host.Node.NoSwapController = found.Mode != driver.V2, !found.Has("swap")
+	host.Node.HugepageSizes, host.Logger = found.HugepageSizes, c.log
+	o.Spec.Node = &host.Node
 	tree := &podCgroups{driver: d, pods: &podsOf{}}
-	tree.Tree, err = podtree.New(d, tree.pods, podtree.Options{
-		Node: *o.Spec.Node, MaxPIDs: pids, Logger: c.log,
-		Capacity: corev1.ResourceList{
-			corev1.ResourceCPU:    *resource.NewQuantity(int64(runtime.NumCPU()), resource.DecimalSI),
-			corev1.ResourceMemory: *resource.NewQuantity(memory, resource.BinarySI),
-		},
-	})
+	tree.Tree, err = podtree.New(d, tree.pods, host)
 	if err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
@@ -99,24 +83,4 @@ func (t *podCgroups) close() {
 	if t != nil {
 		_ = t.driver.Close()
 	}
-}
-
-// memoryOfHost returns the bytes of memory and of swap.
-func memoryOfHost() (memory, swap int64, err error) {
-	text, err := os.ReadFile("/proc/meminfo")
-	if err != nil {
-		return 0, 0, err
-	}
-	for line := range bytes.Lines(text) {
-		var name string
-		var kilobytes int64
-		_, _ = fmt.Sscan(string(line), &name, &kilobytes)
-		switch name {
-		case "MemTotal:":
-			memory = kilobytes << 10
-		case "SwapTotal:":
-			swap = kilobytes << 10
-		}
-	}
-	return memory, swap, nil
 }

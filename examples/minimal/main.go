@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -41,7 +42,7 @@ func main() {
 	flag.StringVar(&c.endpoint, "cri", "", "runtime, such as unix:///run/containerd/containerd.sock (none: plain processes)")
 	flag.StringVar(&c.manifests, "manifests", "", "directory of pod manifests, or a single file")
 	flag.StringVar(&c.node, "node", hostname(), "name of this node")
-	flag.StringVar(&c.state, "state", "/var/lib/nodeagent", "directory of the state of plain processes")
+	flag.StringVar(&c.state, "state", "/var/lib/nodeagent", "directory of what probes found, files of pods, and plain processes")
 	flag.StringVar(&c.logs, "logs", podspec.DefaultLogRoot, "directory of the pods' logs")
 	flag.StringVar(&c.cgroupRoot, "cgroup-root", "/", "cgroup that kubepods is made in, with -cri (empty: pods get no cgroup)")
 	flag.BoolVar(&c.stopPods, "stop-on-exit", false, "take the pods down on SIGTERM and SIGINT")
@@ -75,13 +76,21 @@ func (c config) run(ctx context.Context) error {
 	}})
 	o := lifecycle.Options{
 		Spec: podspec.Options{LogRoot: c.logs}, Sources: []string{source.File}, Logger: c.log,
-		Hooks: lifecycle.Hooks{Status: printer(), Gone: func(pod cri.PodIdentity) { line(pod.Namespace, pod.Name, "Gone", 0, "") }},
+		Hooks: lifecycle.Hooks{Status: printer(), Gone: func(pod cri.PodIdentity) { line(pod.Namespace, pod.Name, "Gone") }},
+	}
+	if c.endpoint != "" { // plain processes have no mounts
+		o.PodRoot = filepath.Join(c.state, "pods")
 	}
 	tree, err := c.openCgroups(ctx, runtime, &o)
 	if err != nil {
 		return fmt.Errorf("pod cgroups: %w", err)
 	}
 	defer tree.close()
+	probes, err := c.openProbes(runtime, func(podUID string) { reconciler.Changed(podUID) })
+	if err != nil {
+		return fmt.Errorf("probes: %w", err)
+	}
+	o.Probes = probes
 	reconciler = lifecycle.New(runtime, generator, o)
 	if err := tree.setup(ctx, reconciler); err != nil {
 		return fmt.Errorf("pod cgroups: %w", err)
@@ -95,6 +104,7 @@ func (c config) run(ctx context.Context) error {
 	wg.Go(func() { _ = generator.Run(parts) })
 	wg.Go(func() { _ = reconciler.Run(parts) })
 	wg.Go(func() { tree.run(parts) })
+	wg.Go(func() { probes.run(parts) })
 	dir := source.NewDir(c.manifests, source.DirOptions{NodeName: c.node, Logger: c.log})
 	err = dir.Run(ctx, func(u source.Update) {
 		for _, err := range u.Errs {

@@ -17,9 +17,12 @@ func printer() func(*corev1.Pod, *corev1.PodStatus) {
 	var last sync.Map // of each pod's line, by UID
 	return func(pod *corev1.Pod, st *corev1.PodStatus) {
 		var restarts int32
-		reason := st.Reason
+		ready, reason := 0, st.Reason
 		for _, c := range st.ContainerStatuses {
 			restarts += c.RestartCount
+			if c.Ready {
+				ready++
+			}
 			switch {
 			case c.State.Waiting != nil:
 				reason = strings.TrimSpace(c.State.Waiting.Reason + " " + c.State.Waiting.Message)
@@ -27,13 +30,13 @@ func printer() func(*corev1.Pod, *corev1.PodStatus) {
 				reason = fmt.Sprintf("%s exit=%d", c.State.Terminated.Reason, c.State.Terminated.ExitCode)
 			}
 		}
-		now := fmt.Sprint(st.Phase, restarts, reason)
+		now := fmt.Sprintf("%s ready=%d/%d restarts=%d %s", st.Phase, ready, len(st.ContainerStatuses), restarts, reason)
 		if before, _ := last.Swap(pod.UID, now); before != now {
-			line(pod.Namespace, pod.Name, string(st.Phase), restarts, reason)
+			line(pod.Namespace, pod.Name, now)
 		}
 	}
 }
 
-func line(namespace, name, phase string, restarts int32, reason string) {
-	fmt.Printf("%s %s/%s %s restarts=%d %s\n", time.Now().Format(time.TimeOnly), namespace, name, phase, restarts, reason)
+func line(namespace, name, what string) {
+	fmt.Printf("%s %s/%s %s\n", time.Now().Format(time.TimeOnly), namespace, name, what)
 }

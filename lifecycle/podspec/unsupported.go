@@ -23,8 +23,7 @@ func Unsupported(pod *corev1.Pod) field.ErrorList {
 			errs = append(errs, unsupported(path.Child(name), what))
 		}
 	}
-	refuse(hasVolumes(spec, false), "volumes", "volumes")
-	refuse(hasVolumes(spec, true), "volumes", "images as volumes")
+	refuse(hasVolumes(spec), "volumes", "volumes")
 	refuse(len(spec.ResourceClaims) > 0, "resourceClaims", "dynamic resource allocation")
 	refuse(len(spec.ReadinessGates) > 0, "readinessGates", "readiness gates")
 	refuse(len(spec.NodeSelector) > 0, "nodeSelector", "admission by the labels of the node")
@@ -36,9 +35,9 @@ func Unsupported(pod *corev1.Pod) field.ErrorList {
 	return errs
 }
 
-// hasVolumes says whether a pod has volumes that are images, or that are not.
-func hasVolumes(s *corev1.PodSpec, images bool) bool {
-	return slices.ContainsFunc(s.Volumes, func(v corev1.Volume) bool { return (v.Image != nil) == images })
+// hasVolumes says whether a pod has volumes that are no images.
+func hasVolumes(s *corev1.PodSpec) bool {
+	return slices.ContainsFunc(s.Volumes, func(v corev1.Volume) bool { return v.Image == nil })
 }
 
 func requiresNode(a *corev1.Affinity) bool {

@@ -204,7 +204,6 @@ func TestUnsupported(t *testing.T) {
 	const c = "spec.containers[0]."
 	for _, test := range []struct{ spec, container, field string }{
 		{"volumes: [{name: v}]", "", "spec.volumes"},
-		{"volumes: [{name: v, image: {reference: i}}]", "", "spec.volumes"},
 		{"resourceClaims: [{name: r}]", "", "spec.resourceClaims"},
 		{"readinessGates: [{conditionType: x}]", "", "spec.readinessGates"},
 		{"nodeSelector: {a: b}", "", "spec.nodeSelector"},

@@ -1,0 +1,65 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+)
+
+// check returns why a pod cannot be run, or nil.
+func (r *Reconciler) check(pod *corev1.Pod) error {
+	errs := podspec.Validate(pod)
+	if pod.UID == "" {
+		errs = append(errs, field.Required(field.NewPath("metadata", "uid"), "it tells the pod from others of its name"))
+	}
+	if len(errs) == 0 {
+		errs = append(podspec.Unsupported(pod), r.lacking(pod)...)
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	return fmt.Errorf("pod %s/%s: %w", pod.Namespace, pod.Name, errs.ToAggregate())
+}
+
+// lacking returns an error for each field that asks for something that the options of this agent leave out or forbid.
+func (r *Reconciler) lacking(pod *corev1.Pod) (errs field.ErrorList) {
+	spec := field.NewPath("spec")
+	if r.opts.Probes == nil {
+		errs = append(errs, probed(pod.Spec.InitContainers, spec.Child("initContainers"))...)
+		errs = append(errs, probed(pod.Spec.Containers, spec.Child("containers"))...)
+	}
+	for i := range pod.Spec.Volumes {
+		if r.opts.Images == nil && pod.Spec.Volumes[i].Image != nil {
+			errs = append(errs, field.Forbidden(spec.Child("volumes").Index(i).Child("image"), "this agent's runtime has no images"))
+		}
+	}
+	if r.opts.PodRoot == "" && len(pod.Spec.HostAliases) > 0 {
+		errs = append(errs, field.Forbidden(spec.Child("hostAliases"), "this agent makes no hosts files"))
+	}
+	errs = append(errs, podspec.ForbiddenSysctls(pod, r.opts.Sysctls)...)
+	if own := pod.Spec.HostUsers; r.opts.Spec.UserNamespace == nil && own != nil && !*own {
+		errs = append(errs, field.Forbidden(spec.Child("hostUsers"), "this agent has no user namespaces"))
+	}
+	return errs
+}
+
+// probed returns an error for each probe.
+func probed(list []corev1.Container, path *field.Path) (errs field.ErrorList) {
+	refuse := func(p *corev1.Probe, path *field.Path) {
+		if p != nil {
+			errs = append(errs, field.Forbidden(path, "this agent asks no probes"))
+		}
+	}
+	for i := range list {
+		refuse(list[i].StartupProbe, path.Index(i).Child("startupProbe"))
+		refuse(list[i].ReadinessProbe, path.Index(i).Child("readinessProbe"))
+		refuse(list[i].LivenessProbe, path.Index(i).Child("livenessProbe"))
+	}
+	return errs
+}

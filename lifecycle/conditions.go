@@ -1,0 +1,168 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+)
+
+// The reasons of conditions.
+const (
+	reasonPodCompleted       = "PodCompleted"
+	reasonPodFailed          = "PodFailed"
+	reasonContainersNotReady = "ContainersNotReady"
+	reasonNotInitialized     = "ContainersNotInitialized"
+	reasonSandboxNotReady    = "PodSandboxNotReady"
+)
+
+// conditions returns the conditions a node agent owns, in the kubelet's order, after those of others.
+func conditions(
+	pod *corev1.Pod, observed cri.Pod, st *corev1.PodStatus, previous []corev1.PodCondition, in *StatusInput,
+) []corev1.PodCondition {
+	sandbox := corev1.PodCondition{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionTrue}
+	if sandboxChanged(pod, observed.Sandboxes).create {
+		sandbox.Status, sandbox.Reason = corev1.ConditionFalse, reasonSandboxNotReady
+	}
+	ready := containersReady(pod, st)
+	containers := ready
+	containers.Type = corev1.ContainersReady
+	own := []corev1.PodCondition{
+		sandbox, initialized(pod, st, previous), readyWithGates(pod, ready, previous), containers,
+		{Type: corev1.PodScheduled, Status: corev1.ConditionTrue},
+	}
+	if c, ok := allRestarting(pod, observed, st, previous); ok {
+		own = append(own, c)
+	}
+	var out []corev1.PodCondition
+	for _, p := range previous {
+		if findCondition(own, p.Type) == nil && p.Type != corev1.PodResizePending && p.Type != corev1.PodResizeInProgress {
+			out = append(out, p)
+		}
+	}
+	out = append(out, resizeConditions(pod, previous, in)...)
+	for _, c := range own {
+		c.ObservedGeneration = pod.Generation
+		c.LastTransitionTime = metav1.NewTime(in.Now).Rfc3339Copy()
+		if p := findCondition(previous, c.Type); p != nil && p.Status == c.Status {
+			c.LastTransitionTime = p.LastTransitionTime
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+// initialized tells whether the init containers are through. Once they were, restarts change nothing about it.
+func initialized(pod *corev1.Pod, st *corev1.PodStatus, previous []corev1.PodCondition) corev1.PodCondition {
+	c := corev1.PodCondition{Type: corev1.PodInitialized, Status: corev1.ConditionTrue}
+	if st.Phase == corev1.PodSucceeded {
+		c.Reason = reasonPodCompleted
+		return c
+	}
+	var incomplete []string
+	for i := range pod.Spec.InitContainers {
+		spec := &pod.Spec.InitContainers[i]
+		s := statusOf(st.InitContainerStatuses, spec.Name)
+		if s == nil || sidecar(spec) && (s.Started == nil || !*s.Started) || !sidecar(spec) && !s.Ready {
+			incomplete = append(incomplete, spec.Name)
+		}
+	}
+	for i := range st.ContainerStatuses {
+		if s := &st.ContainerStatuses[i]; s.State.Running != nil || s.State.Terminated != nil {
+			return c
+		}
+	}
+	before := findCondition(previous, corev1.PodInitialized)
+	if len(incomplete) == 0 || before != nil && before.Status == corev1.ConditionTrue {
+		return c
+	}
+	c.Status, c.Reason = corev1.ConditionFalse, reasonNotInitialized
+	c.Message = fmt.Sprintf("containers with incomplete status: %s", incomplete)
+	return c
+}
+
+// allRestarting tells whether all containers are being restarted because one asked for it. A pod whose containers have
+// no rule that asks for it has no such condition.
+func allRestarting(
+	pod *corev1.Pod, observed cri.Pod, st *corev1.PodStatus, previous []corev1.PodCondition,
+) (corev1.PodCondition, bool) {
+	c := corev1.PodCondition{Type: corev1.AllContainersRestarting, Status: corev1.ConditionFalse}
+	_, fresh := round(pod, observed)
+	switch {
+	case st.Phase == corev1.PodSucceeded:
+		c.Reason = reasonPodCompleted
+	case st.Phase == corev1.PodFailed:
+		c.Reason = reasonPodFailed
+	case fresh:
+		c.Status, c.Reason = corev1.ConditionTrue, "RestartAllContainersStarted"
+		c.Message = "a container exited in a way for which its rules ask for a restart of all"
+	}
+	return c, fresh || findCondition(previous, c.Type) != nil
+}
+
+// containersReady tells whether every container is ready, as condition Ready before the gates.
+func containersReady(pod *corev1.Pod, st *corev1.PodStatus) corev1.PodCondition {
+	c := corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse}
+	switch st.Phase {
+	case corev1.PodSucceeded:
+		c.Reason = reasonPodCompleted
+		return c
+	case corev1.PodFailed:
+		c.Reason = reasonPodFailed
+		return c
+	}
+	var unready []string
+	for i := range pod.Spec.InitContainers {
+		if c := &pod.Spec.InitContainers[i]; sidecar(c) {
+			if s := statusOf(st.InitContainerStatuses, c.Name); s == nil || !s.Ready {
+				unready = append(unready, c.Name)
+			}
+		}
+	}
+	for i := range pod.Spec.Containers {
+		if s := statusOf(st.ContainerStatuses, pod.Spec.Containers[i].Name); s == nil || !s.Ready {
+			unready = append(unready, pod.Spec.Containers[i].Name)
+		}
+	}
+	if len(unready) > 0 {
+		c.Reason, c.Message = reasonContainersNotReady, fmt.Sprintf("containers with unready status: %s", unready)
+		return c
+	}
+	c.Status = corev1.ConditionTrue
+	return c
+}
+
+// readyWithGates lowers Ready while a readiness gate of the pod is not True.
+func readyWithGates(pod *corev1.Pod, ready corev1.PodCondition, conditions []corev1.PodCondition) corev1.PodCondition {
+	if ready.Status != corev1.ConditionTrue {
+		return ready
+	}
+	var unmet []string
+	for _, gate := range pod.Spec.ReadinessGates {
+		switch c := findCondition(conditions, gate.ConditionType); {
+		case c == nil:
+			unmet = append(unmet, fmt.Sprintf("readiness gate %q has no condition", gate.ConditionType))
+		case c.Status != corev1.ConditionTrue:
+			unmet = append(unmet, fmt.Sprintf("readiness gate %q is %s", gate.ConditionType, c.Status))
+		}
+	}
+	if len(unmet) > 0 {
+		ready.Status, ready.Reason, ready.Message = corev1.ConditionFalse, "ReadinessGatesNotReady", strings.Join(unmet, ", ")
+	}
+	return ready
+}
+
+func findCondition(conditions []corev1.PodCondition, t corev1.PodConditionType) *corev1.PodCondition {
+	for i := range conditions {
+		if conditions[i].Type == t {
+			return &conditions[i]
+		}
+	}
+	return nil
+}

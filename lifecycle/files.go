@@ -1,0 +1,100 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/internal/atomicfile"
+	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+)
+
+// podFiles is the directory of the files that an agent makes for a pod: the hosts file, and for each life of a container
+// one for its last words. An empty one is of an agent that makes none.
+type podFiles string
+
+// files returns the directory of the worker's pod.
+func (w *worker) files() podFiles {
+	if w.r.opts.PodRoot == "" || !plainName(w.id.UID) {
+		return ""
+	}
+	return podFiles(filepath.Join(w.r.opts.PodRoot, w.id.UID))
+}
+
+// plainName tells whether a name can be part of a path without leading elsewhere. Those of an orphan come from the
+// runtime, where anybody may have written them.
+func plainName(name string) bool {
+	return name != "" && name[0] != '.' && !strings.ContainsAny(name, "/\x00")
+}
+
+// hosts writes the hosts file of a pod and returns its path. As in the kubelet it is written anew for each container.
+func (d podFiles) hosts(pod *corev1.Pod, ips []string, o podspec.Options) (string, error) {
+	if d == "" {
+		return "", nil
+	}
+	var node []byte
+	if pod.Spec.HostNetwork {
+		var err error
+		if node, err = os.ReadFile("/etc/hosts"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", err
+		}
+	}
+	content, err := podspec.HostsFile(pod, ips, node, o)
+	if err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(string(d), 0o750); err != nil {
+		return "", err
+	}
+	path := filepath.Join(string(d), "etc-hosts")
+	return path, replaceContent(path, content)
+}
+
+// replaceContent writes a file that others have mounted: what they see is the file, not the name.
+func replaceContent(path string, content []byte) error {
+	if have, err := os.ReadFile(path); err == nil && string(have) == string(content) {
+		return nil
+	} else if err == nil {
+		return os.WriteFile(path, content, 0o644)
+	}
+	return atomicfile.WriteFile(path, content, 0o644)
+}
+
+// lastWords returns the path of the file for the last words of one life of a container.
+func (d podFiles) lastWords(container string, attempt uint32) string {
+	if d == "" || !plainName(container) {
+		return ""
+	}
+	return filepath.Join(string(d), "containers", container, strconv.FormatUint(uint64(attempt), 10))
+}
+
+// makeLastWords makes that file, empty and for anybody to write, and returns its path.
+func (d podFiles) makeLastWords(container string, attempt uint32) (string, error) {
+	path := d.lastWords(container, attempt)
+	if path == "" {
+		return "", nil
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+		return "", err
+	}
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		return "", err
+	}
+	return path, os.Chmod(path, 0o666) // whatever the umask and the user of the container
+}
+
+// remove removes all of it.
+func (d podFiles) remove() error {
+	if d == "" {
+		return nil
+	}
+	return os.RemoveAll(string(d))
+}

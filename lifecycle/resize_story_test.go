@@ -1,0 +1,402 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/cgroups"
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/critest"
+	"github.com/seed81659283/nodeagent/lifecycle"
+)
+
+func (c *podCgroups) Resize(context.Context, *corev1.Pod, []cgroups.ContainerResize, cgroups.Resizer) error {
+	return errors.New("nothing in these tests is resized")
+}
+
+// sizedCgroups are cgroups of pods that can be resized. They note what was asked of them, and do it: the containers, and
+// then the pod.
+type sizedCgroups struct {
+	podCgroups
+	asked   []string
+	lost    error  // of the step of the pod
+	ensured string // the resources of the pod that Ensure was asked for last
+}
+
+func (c *sizedCgroups) Ensure(ctx context.Context, pod *corev1.Pod) error {
+	c.mu.Lock()
+	c.ensured = amounts(&pod.Spec.Containers[0].Resources)
+	c.mu.Unlock()
+	return c.podCgroups.Ensure(ctx, pod)
+}
+
+func (c *sizedCgroups) Resize(ctx context.Context, pod *corev1.Pod, containers []cgroups.ContainerResize, rt cgroups.Resizer) error {
+	note := []string{pod.Name}
+	for _, r := range containers {
+		note = append(note, r.Name+" "+sizeText(r.To))
+	}
+	c.mu.Lock()
+	c.asked = append(c.asked, strings.Join(note, ", "))
+	lost := c.lost
+	c.mu.Unlock()
+	for _, r := range containers {
+		if err := rt.ResizeContainer(ctx, r.Name, r.To); err != nil {
+			return err
+		}
+	}
+	if lost != nil {
+		return lost
+	}
+	return rt.ResizeSandbox(ctx, cgroups.Resources{
+		CPUShares: cgroups.CPUShares(600), CPUQuota: 110000, CPUPeriod: 100000, MemoryMax: new(int64(80 * mib)),
+	})
+}
+
+func (c *sizedCgroups) lastEnsured() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ensured
+}
+
+// take returns what was asked since the last time.
+func (c *sizedCgroups) take() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	asked := c.asked
+	c.asked = nil
+	return asked
+}
+
+func (c *sizedCgroups) lose(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lost = err
+}
+
+// sizedPod is a pod whose container has resources, in the words of requirements, and restarts for what is named.
+func sizedPod(t *testing.T, generation int64, words string, restart ...corev1.ResourceName) *corev1.Pod {
+	pod := testPod("a")
+	pod.Generation = generation
+	c := &pod.Spec.Containers[0]
+	c.Resources = requirements(t, strings.Fields(words))
+	for _, name := range restart {
+		c.ResizePolicy = append(c.ResizePolicy, corev1.ContainerResizePolicy{ResourceName: name, RestartPolicy: corev1.RestartContainer})
+	}
+	return pod
+}
+
+// resizeOf sums up what the status of a pod says of a resize.
+func resizeOf(st corev1.PodStatus) string {
+	text := "none"
+	if len(st.ContainerStatuses) > 0 && st.ContainerStatuses[0].Resources != nil {
+		text = amounts(st.ContainerStatuses[0].Resources)
+	}
+	for _, c := range st.Conditions {
+		if c.Type == corev1.PodResizePending || c.Type == corev1.PodResizeInProgress {
+			text += strings.TrimRight(fmt.Sprintf(", %s %s: %s", c.Type, c.Reason, c.Message), ": ")
+		}
+	}
+	return text
+}
+
+// requireResources fails unless the runtime has given a container of pod "a" these shares, quota and limit.
+func requireResources(t *testing.T, rt *critest.Runtime, shares, quota, memory int64) {
+	t.Helper()
+	c, ok := rt.Container("a/main")
+	require.True(t, ok)
+	require.Equal(t, cri.ContainerRunning, c.State)
+	require.Equal(t, [3]int64{shares, quota, memory}, [3]int64{c.Resources.CPUShares, c.Resources.CPUQuota, c.Resources.MemoryLimit})
+}
+
+const mib = 1 << 20
+
+func TestResizeInPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		tree := &sizedCgroups{podCgroups: podCgroups{has: map[string]bool{}}}
+		n := boot(t, rt, rt, lifecycle.Options{Cgroups: tree})
+		n.set(sizedPod(t, 1, "cpu=250m/500m memory=32Mi/64Mi"))
+		time.Sleep(time.Second)
+		requireResources(t, rt, 256, 50000, 64*mib)
+		require.Empty(t, tree.take(), "a pod that starts is not resized")
+
+		n.set(sizedPod(t, 2, "cpu=500m/1 memory=64Mi/128Mi"))
+		time.Sleep(time.Second)
+		requireResources(t, rt, 512, 100000, 128*mib)
+		require.Equal(t, []string{"a, main cpu=500m/1000m memory=64Mi/128Mi"}, tree.take())
+		require.Equal(t, 1, ops(rt, "CreateContainer"))
+		require.Equal(t, "cpu=500m/1 memory=64Mi/128Mi", resizeOf(n.status("a")), "it is done, and nothing is left to say")
+		require.EqualValues(t, 2, n.status("a").ObservedGeneration)
+
+		time.Sleep(10 * time.Minute)
+		require.Equal(t, 1, ops(rt, "UpdateContainerResources"))
+		n.set(sizedPod(t, 3, "cpu=500m/ memory=64Mi/")) // without limits
+		time.Sleep(time.Second)
+		requireResources(t, rt, 512, -1, -1)
+		n.set(sizedPod(t, 4, "cpu=250m/500m memory=32Mi/64Mi"))
+		time.Sleep(time.Second)
+		requireResources(t, rt, 512, -1, -1) // not without knowing what it uses
+
+		require.Equal(t, 1, ops(rt, "CreateContainer"))
+		require.Contains(t, n.errors(), `missing container "main" memory usage`)
+	})
+}
+
+// Another agent goes on where the last one was killed, and leaves alone what is done.
+func TestResizeSurvivesTheAgent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		tree := &sizedCgroups{podCgroups: podCgroups{has: map[string]bool{}}}
+		o := lifecycle.Options{Cgroups: tree}
+		small, large := sizedPod(t, 1, "cpu=250m/500m"), sizedPod(t, 2, "cpu=500m/1")
+		n := boot(t, rt, rt, o)
+		n.set(small)
+		time.Sleep(time.Second)
+		n.stop()
+
+		n = boot(t, rt, rt, o)
+		n.set(large) // changed while no agent ran
+		tree.lose(errors.New("the agent dies before the pod has its limits"))
+		time.Sleep(500 * time.Millisecond)
+		requireResources(t, rt, 512, 100000, 0)
+		require.Equal(t, "cpu=500m/1, PodResizeInProgress Error: the agent dies before the pod has its limits", resizeOf(n.status("a")))
+		n.stop()
+		require.Len(t, tree.take(), 1)
+		tree.lose(nil)
+
+		n = boot(t, rt, rt, o)
+		n.set(large)
+		time.Sleep(10 * time.Minute)
+		require.Equal(t, []string{"a"}, tree.take(), "the pod alone, once")
+		require.Equal(t, 1, ops(rt, "UpdateContainerResources"))
+		require.Equal(t, "cpu=500m/1", resizeOf(n.status("a")))
+		require.Equal(t, 1, ops(rt, "CreateContainer"))
+
+		// A container that crashes is made anew with what it has, and its pod is no news.
+		require.NoError(t, rt.Kill("a/main", 1))
+		time.Sleep(time.Second)
+		requireResources(t, rt, 512, 100000, 0)
+		time.Sleep(10 * time.Minute)
+		require.Empty(t, tree.take())
+	})
+}
+
+func TestResizeByRestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		tree := &sizedCgroups{podCgroups: podCgroups{has: map[string]bool{}}}
+		n := boot(t, rt, rt, lifecycle.Options{Cgroups: tree})
+		n.set(sizedPod(t, 1, "cpu=250m/500m memory=32Mi/64Mi", corev1.ResourceMemory))
+		time.Sleep(time.Second)
+		n.set(sizedPod(t, 2, "cpu=250m/500m memory=64Mi/64Mi", corev1.ResourceMemory))
+		time.Sleep(time.Second)
+		c, _ := rt.Container("a/main")
+		require.Equal(t, uint32(1), c.Attempt, "for a request, too")
+		require.Equal(t, []string{"a"}, tree.take(), "the pod gets its limits before the container starts")
+		require.Zero(t, ops(rt, "UpdateContainerResources"))
+
+		n.set(sizedPod(t, 3, "cpu=500m/1 memory=64Mi/64Mi", corev1.ResourceMemory))
+		time.Sleep(time.Second)
+		requireResources(t, rt, 512, 100000, 64*mib)
+		require.Equal(t, 2, ops(rt, "CreateContainer"), "CPU needs none")
+	})
+}
+
+func TestResizeOnARuntimeThatCannot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		tree := &sizedCgroups{podCgroups: podCgroups{has: map[string]bool{}}}
+		n := boot(t, rt, &critest.Faults{Runtime: rt}, lifecycle.Options{Cgroups: tree})
+		n.set(sizedPod(t, 1, "cpu=250m/500m"))
+		time.Sleep(time.Second)
+		n.set(sizedPod(t, 2, "cpu=500m/1"))
+		time.Sleep(time.Second)
+		pending := "cpu=250m/500m, PodResizePending Infeasible: In-place pod resize is not supported on this node"
+		require.Equal(t, pending, resizeOf(n.status("a")))
+		require.NoError(t, rt.Kill("a/main", 1))
+		time.Sleep(time.Minute)
+		requireResources(t, rt, 256, 50000, 0)
+		require.Equal(t, pending, resizeOf(n.status("a")), "it comes back as it was")
+		require.Equal(t, "cpu=250m/500m", tree.lastEnsured())
+		require.Equal(t, 2, ops(rt, "CreateContainer"))
+
+		n.set(sizedPod(t, 3, "cpu=250m/500m"))
+		time.Sleep(time.Second)
+		require.Equal(t, "cpu=250m/500m", resizeOf(n.status("a")), "nothing is asked for any more")
+		require.Empty(t, n.errors())
+	})
+}
+
+func TestDeferredResize(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		var room atomic.Int64 // CPUs
+		room.Store(1)
+		n := boot(t, rt, rt, lifecycle.Options{AdmitResize: func(pod *corev1.Pod) error {
+			if pod.Spec.Containers[0].Resources.Requests.Cpu().Value() > room.Load() {
+				return errors.New("node has 1 CPU")
+			}
+			return nil
+		}})
+		n.set(sizedPod(t, 1, "cpu=1/"))
+		time.Sleep(time.Second)
+		n.set(sizedPod(t, 2, "cpu=2/"))
+		time.Sleep(time.Second)
+		require.Equal(t, "cpu=1/, PodResizePending Deferred: node has 1 CPU", resizeOf(n.status("a")))
+		began := conditionTime(n.status("a"), corev1.PodResizePending)
+		time.Sleep(10 * time.Minute)
+		requireResources(t, rt, 1024, 0, 0)
+		require.Equal(t, began, conditionTime(n.status("a"), corev1.PodResizePending))
+
+		room.Store(4)
+		time.Sleep(2 * time.Minute)
+		requireResources(t, rt, 2048, 0, 0)
+		require.Equal(t, "cpu=2/", resizeOf(n.status("a")))
+	})
+}
+
+func conditionTime(st corev1.PodStatus, kind corev1.PodConditionType) time.Time {
+	for _, c := range st.Conditions {
+		if c.Type == kind {
+			return c.LastTransitionTime.Time
+		}
+	}
+	return time.Time{}
+}
+
+// moody is a runtime that refuses updates while it is in a bad mood.
+type moody struct {
+	*critest.Runtime
+	bad     atomic.Bool
+	sandbox atomic.Pointer[[2]*cri.Resources] // overhead and resources that it was told last
+}
+
+// UpdateSandbox is what many a runtime does not have.
+func (m *moody) UpdateSandbox(_ context.Context, _ string, overhead, resources *cri.Resources) error {
+	m.sandbox.Store(&[2]*cri.Resources{overhead, resources})
+	return errors.ErrUnsupported
+}
+
+func (m *moody) UpdateContainer(ctx context.Context, id string, r *cri.Resources, a map[string]string) error {
+	if m.bad.Load() {
+		return errors.New("not today")
+	}
+	return m.Runtime.UpdateContainer(ctx, id, r, a)
+}
+
+// What uses more than it is to have is not touched. The status says so until it has come down, or until less is asked.
+func TestResizeBelowWhatIsInUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var used atomic.Uint64
+		used.Store(48 * mib)
+		rt := critest.New(critest.Options{Usage: func(cri.Container) cri.ContainerStats {
+			return cri.ContainerStats{Memory: &cri.MemoryUsage{UsageBytes: new(used.Load())}}
+		}})
+		n := boot(t, rt, rt, lifecycle.Options{})
+		n.set(sizedPod(t, 1, "memory=16Mi/64Mi"))
+		time.Sleep(time.Second)
+		n.set(sizedPod(t, 2, "memory=16Mi/32Mi"))
+		time.Sleep(30 * time.Second)
+		requireResources(t, rt, 2, 0, 64*mib)
+		refused := `memory=16Mi/64Mi, PodResizeInProgress Error: cannot decrease memory limits: ` +
+			`attempting to set container "main" memory limit (33554432) below current usage (50331648)`
+		require.Equal(t, refused, resizeOf(n.status("a")))
+		require.EqualValues(t, 2, conditionGeneration(n.status("a"), corev1.PodResizeInProgress))
+
+		labelled := sizedPod(t, 3, "memory=16Mi/32Mi")
+		labelled.Labels = map[string]string{"a": "b"}
+		n.set(labelled)
+		time.Sleep(time.Second)
+		require.Equal(t, refused, resizeOf(n.status("a")))
+		require.EqualValues(t, 2, conditionGeneration(n.status("a"), corev1.PodResizeInProgress), "the spec that asked for it")
+
+		used.Store(8 * mib)
+		time.Sleep(30 * time.Second)
+		requireResources(t, rt, 2, 0, 32*mib)
+		require.Equal(t, "memory=16Mi/32Mi", resizeOf(n.status("a")))
+
+		// The end of the container is the end of that as well.
+		n.set(sizedPod(t, 4, "memory=1Mi/4Mi"))
+		time.Sleep(time.Second)
+		require.Contains(t, resizeOf(n.status("a")), "memory limit (4194304) below current usage (8388608)")
+		require.NoError(t, rt.Kill("a/main", 1))
+		time.Sleep(30 * time.Second)
+		requireResources(t, rt, 2, 0, 4*mib)
+		require.Equal(t, "memory=1Mi/4Mi", resizeOf(n.status("a")))
+	})
+}
+
+func conditionGeneration(st corev1.PodStatus, kind corev1.PodConditionType) int64 {
+	for _, c := range st.Conditions {
+		if c.Type == kind {
+			return c.ObservedGeneration
+		}
+	}
+	return 0
+}
+
+// A runtime that sizes machines is told what the pod has, its overhead apart.
+func TestResizeTellsTheSandbox(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		via := &moody{Runtime: rt}
+		n := boot(t, rt, via, lifecycle.Options{Cgroups: &sizedCgroups{podCgroups: podCgroups{has: map[string]bool{}}}})
+		pod := func(words string) *corev1.Pod {
+			p := sizedPod(t, 1, words)
+			p.Spec.Overhead = requirements(t, []string{"cpu=100m", "memory=16Mi"}).Requests
+			return p
+		}
+		n.set(pod("cpu=250m/500m memory=/32Mi"))
+		time.Sleep(time.Second)
+		n.set(pod("cpu=500m/1 memory=/64Mi"))
+		time.Sleep(time.Second)
+		require.Empty(t, n.errors())
+		requireResources(t, rt, 512, 100000, 64*mib)
+		told := via.sandbox.Load()
+		require.NotNil(t, told)
+		require.Equal(t, &cri.Resources{CPUShares: 102, CPUQuota: 10000, CPUPeriod: 100000, MemoryLimit: 16 * mib}, told[0])
+		require.Equal(t, &cri.Resources{CPUShares: 512, CPUQuota: 100000, CPUPeriod: 100000, MemoryLimit: 64 * mib}, told[1])
+	})
+}
+
+// A runtime that refuses delays neither the other containers of the pod nor the probes.
+func TestResizeIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		via := &moody{Runtime: rt}
+		via.bad.Store(true)
+		n := boot(t, rt, via, lifecycle.Options{})
+		pod := func(words string) *corev1.Pod {
+			p := sizedPod(t, 1, words)
+			p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "other", Image: "busybox"})
+			return p
+		}
+		n.set(pod("cpu=100m/"))
+		time.Sleep(time.Second)
+		n.set(pod("cpu=200m/"))
+		time.Sleep(time.Second)
+		assert.Equal(t, "cpu=100m/, PodResizeInProgress Error: resize container main: not today", resizeOf(n.status("a")))
+		require.NoError(t, rt.Kill("a/other", 1))
+		time.Sleep(11 * time.Second)
+		other, _ := rt.Container("a/other")
+		require.Equal(t, cri.ContainerRunning, other.State)
+
+		via.bad.Store(false)
+		time.Sleep(20 * time.Second)
+		requireResources(t, rt, 204, 0, 0)
+		require.Equal(t, "cpu=200m/", resizeOf(n.status("a")))
+	})
+}

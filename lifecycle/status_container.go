@@ -1,0 +1,205 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/probe/podprobe"
+)
+
+// describer makes the statuses of the containers of a pod.
+type describer struct {
+	pod      *corev1.Pod
+	observed cri.Pod
+	in       *StatusInput
+	round    int
+	begun    bool // a regular container was made, in whatever sandbox
+}
+
+// describeContainers fills in the statuses of all containers: those of the pod proper and ephemeral ones by name, init
+// containers in their order.
+func describeContainers(st *corev1.PodStatus, pod *corev1.Pod, observed cri.Pod, previous *corev1.PodStatus, in *StatusInput) {
+	d := describer{pod: pod, observed: observed, in: in}
+	d.round, _ = round(pod, observed)
+	for i := range pod.Spec.Containers {
+		c := &pod.Spec.Containers[i]
+		cs := d.container(c, statusOf(previous.ContainerStatuses, c.Name))
+		d.begun = d.begun || cs.ContainerID != "" || newestContainer(observed.Containers, c.Name, nil) != nil
+		st.ContainerStatuses = append(st.ContainerStatuses, cs)
+	}
+	for i := range pod.Spec.InitContainers {
+		c := &pod.Spec.InitContainers[i]
+		st.InitContainerStatuses = append(st.InitContainerStatuses, d.init(c, statusOf(previous.InitContainerStatuses, c.Name)))
+	}
+	for i := range pod.Spec.EphemeralContainers {
+		c := (*corev1.Container)(&pod.Spec.EphemeralContainers[i].EphemeralContainerCommon)
+		cs := d.life(c, statusOf(previous.EphemeralContainerStatuses, c.Name))
+		st.EphemeralContainerStatuses = append(st.EphemeralContainerStatuses, cs)
+	}
+	byName := func(a, b corev1.ContainerStatus) int { return strings.Compare(a.Name, b.Name) }
+	slices.SortStableFunc(st.ContainerStatuses, byName)
+	slices.SortStableFunc(st.EphemeralContainerStatuses, byName)
+}
+
+// container describes a container with what its probes say.
+func (d *describer) container(c *corev1.Container, before *corev1.ContainerStatus) corev1.ContainerStatus {
+	st := d.life(c, before)
+	started := podprobe.Started(d.pod, c, &st, before, d.in.Probes)
+	st.Started, st.Ready = &started, podprobe.Ready(d.pod, c, &st, before, d.in.Probes)
+	return st
+}
+
+// init describes an init container. One that the runtime has forgotten must have ended well if later ones have run.
+func (d *describer) init(c *corev1.Container, before *corev1.ContainerStatus) corev1.ContainerStatus {
+	st := d.container(c, before)
+	if st.State.Waiting != nil && d.begun && !sidecar(c) && newestContainer(d.observed.Containers, c.Name, nil) == nil {
+		st.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+			Reason: "Completed", Message: "the runtime does not have the container any more; later ones have run, so it ended well",
+		}}
+		st.Ready = true
+	}
+	return st
+}
+
+// life describes the newest life of a container, with the one before as its last state.
+func (d *describer) life(c *corev1.Container, before *corev1.ContainerStatus) corev1.ContainerStatus {
+	last := newestContainer(d.observed.Containers, c.Name, nil)
+	st := corev1.ContainerStatus{Name: c.Name, Image: c.Image}
+	if last == nil {
+		d.missing(&st, before)
+	} else {
+		if last.State != cri.ContainerCreated { // else a probe would say of it, once it runs, that it has failed
+			st.ContainerID = last.ID
+		}
+		st.RestartCount = d.restarts(c.Name, before)
+		st.ImageID = last.ImageRef
+		st.Resources, st.AllocatedResources = d.resources(c, last), c.Resources.Requests
+		st.State = d.state(last, before)
+		older := newestContainer(d.observed.Containers, c.Name, func(o *cri.Container) bool {
+			return o.ID != last.ID && o.State == cri.ContainerExited
+		})
+		switch {
+		case older != nil:
+			st.LastTerminationState = d.state(older, nil)
+		case before != nil && before.ContainerID == st.ContainerID:
+			st.LastTerminationState = before.LastTerminationState
+		}
+		if last.User != nil {
+			st.User = &corev1.ContainerUser{Linux: &corev1.LinuxContainerUser{
+				UID: last.User.UID, GID: last.User.GID, SupplementalGroups: last.User.SupplementalGroups,
+			}}
+		}
+	}
+	if !d.in.Terminal && (last == nil || last.State != cri.ContainerRunning) {
+		d.hold(&st, last)
+	}
+	return st
+}
+
+// restarts returns how often a container was started again. It never falls: a life that was made and not started, and may
+// be replaced, does not count, and what was said before stands.
+func (d *describer) restarts(name string, before *corev1.ContainerStatus) (n int32) {
+	if before != nil {
+		n = before.RestartCount
+	}
+	last := newestContainer(d.observed.Containers, name, func(c *cri.Container) bool { return c.State != cri.ContainerCreated })
+	if last != nil {
+		n = max(n, int32(last.Attempt))
+	}
+	return n
+}
+
+// hold shows why a container that is about to be started again does not run: its end moves to the last state.
+func (d *describer) hold(st *corev1.ContainerStatus, last *cri.Container) {
+	held, ok := d.in.Held[st.Name]
+	if last != nil && roundOf(last) < d.round && !ok {
+		held.Reason, held.Message, ok = ReasonRestartingAllContainers, "a container asked for a restart of all", true
+	}
+	if !ok {
+		return
+	}
+	if st.State.Terminated != nil {
+		st.LastTerminationState = st.State
+	}
+	st.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: held.Reason, Message: held.Message}}
+}
+
+// waiting is the state of a container that has not run yet.
+func (d *describer) waiting() corev1.ContainerState {
+	reason := ReasonContainerCreating
+	if len(d.pod.Spec.InitContainers) > 0 {
+		reason = ReasonPodInitializing
+	}
+	return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}
+}
+
+// missing describes a container that the runtime does not have: not yet, or, where it ran before, not any more.
+func (d *describer) missing(st, before *corev1.ContainerStatus) {
+	st.State = d.waiting()
+	if before == nil {
+		return
+	}
+	st.RestartCount = before.RestartCount
+	st.LastTerminationState = before.LastTerminationState
+	switch {
+	case before.State.Terminated != nil:
+		st.State, st.ContainerID, st.ImageID = before.State, before.ContainerID, before.ImageID
+	case before.State.Running != nil:
+		lost := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+			Reason: ReasonStatusUnknown, ExitCode: 137, ContainerID: before.ContainerID,
+			Message: "the container ran, and the runtime does not have it any more",
+		}}
+		if d.in.Terminal {
+			st.State = lost
+			return
+		}
+		st.LastTerminationState = lost
+		st.RestartCount++
+	}
+}
+
+// state translates one life of a container. before is the status last given for its name, or nil.
+func (d *describer) state(c *cri.Container, before *corev1.ContainerStatus) corev1.ContainerState {
+	switch c.State {
+	case cri.ContainerRunning:
+		return corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(c.StartedAt)}}
+	case cri.ContainerExited:
+		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+			ExitCode: c.ExitCode, Reason: c.Reason, Message: d.message(c), ContainerID: c.ID,
+			StartedAt: metav1.NewTime(c.StartedAt), FinishedAt: metav1.NewTime(c.FinishedAt),
+		}}
+	case cri.ContainerUnknown:
+		if before != nil && before.State.Running != nil {
+			return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+				Reason: ReasonStatusUnknown, ExitCode: 137, ContainerID: c.ID,
+				Message: "the runtime lost track of the container",
+			}}
+		}
+	}
+	return d.waiting()
+}
+
+// message is what the runtime and the container say about its end.
+func (d *describer) message(c *cri.Container) string {
+	own := d.in.Messages[c.ID]
+	if c.Message == "" || own == "" {
+		return c.Message + own
+	}
+	return c.Message + ": " + own
+}
+
+func statusOf(statuses []corev1.ContainerStatus, name string) *corev1.ContainerStatus {
+	for i := range statuses {
+		if statuses[i].Name == name {
+			return &statuses[i]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,134 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/lifecycle/hook"
+)
+
+// stop kills containers, all at the same time but for those that end after others, and then stops sandboxes.
+func (w *worker) stop(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a *Actions) error {
+	errs := make([]error, len(a.Kill))
+	ended := make([]chan struct{}, len(a.Kill))
+	for i := range a.Kill {
+		ended[i] = make(chan struct{})
+	}
+	var wg sync.WaitGroup
+	for i, k := range a.Kill {
+		var before []chan struct{}
+		for j := range a.Kill {
+			for _, name := range k.After {
+				if a.Kill[j].Name == name && j != i {
+					before = append(before, ended[j])
+				}
+			}
+		}
+		w.log("kill container", "container", k.Name, "id", k.ID, "grace", k.Grace, "reason", k.Reason)
+		wg.Go(func() {
+			defer close(ended[i])
+			errs[i] = w.kill(ctx, w.hookCall(pod, observed, k), k, before)
+		})
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	for _, id := range a.StopSandboxes {
+		if err := w.r.runtime.StopSandbox(ctx, id); err != nil {
+			return err
+		}
+		w.stopped[id] = true
+	}
+	return nil
+}
+
+// kill stops one container: after its preStop hook, and when those that end before it have ended, or when there is no
+// more time for either. Source: killContainer in pkg/kubelet/kuberuntime/kuberuntime_container.go.
+func (w *worker) kill(ctx context.Context, call hook.Call, k Kill, before []chan struct{}) error {
+	hookCtx, endHook := context.WithTimeout(ctx, k.Grace+hook.MinimumGrace)
+	var hooked sync.WaitGroup
+	defer hooked.Wait()
+	defer endHook() // a hook that is late may go on beside the container, not after it
+	deadline := time.NewTimer(k.Grace)
+	defer deadline.Stop()
+
+	var hookTook time.Duration
+	if k.PreStop != nil {
+		began := time.Now()
+		done := make(chan struct{})
+		hooked.Go(func() {
+			defer close(done)
+			if err := w.r.hooks.Run(hookCtx, call, k.PreStop); err != nil && ctx.Err() == nil {
+				w.warn("preStop hook", "container", k.Name, "id", k.ID, "error", err)
+			}
+		})
+		await(done, deadline)
+		hookTook = time.Since(began)
+	}
+	waitBegan := time.Now()
+	for _, other := range before {
+		if !await(other, deadline) {
+			break
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return w.r.runtime.StopContainer(ctx, k.ID, hook.Budget(k.Grace, hookTook, time.Since(waitBegan)))
+}
+
+// await waits until something is done, or returns false at the deadline.
+func await(done <-chan struct{}, deadline *time.Timer) bool {
+	select {
+	case <-done:
+		return true
+	case <-deadline.C:
+		deadline.Reset(0) // for the next that waits
+		return false
+	}
+}
+
+// hookCall says for which container a hook runs. What the spec does not know any more was noted when it was made.
+func (w *worker) hookCall(pod *corev1.Pod, observed cri.Pod, k Kill) hook.Call {
+	call := hook.Call{Pod: pod, ContainerID: k.ID, Container: &corev1.Container{Name: k.Name}}
+	var ips []string
+	if s := newestSandbox(observed.Sandboxes); s != nil {
+		ips = s.IPs
+	}
+	if pod != nil {
+		if c := containerNamed(&pod.Spec, k.Name); c != nil {
+			call.Container = c
+		}
+		call.PodIP = w.hookAddress(pod, ips)
+		return call
+	}
+	for i := range observed.Containers {
+		if c := &observed.Containers[i]; c.ID == k.ID {
+			call.Pod, call.Container, _ = hook.Restore(c) // what cannot be read is left out
+		}
+	}
+	if len(ips) > 0 {
+		call.PodIP = ips[0]
+	}
+	return call
+}
+
+// hookAddress returns the address that a hook asks at.
+func (w *worker) hookAddress(pod *corev1.Pod, ips []string) string {
+	switch host := w.r.opts.Spec.HostIPs; {
+	case pod.Spec.HostNetwork && len(host) > 0:
+		return host[0].String()
+	case len(ips) > 0:
+		return ips[0]
+	}
+	return ""
+}

@@ -1,0 +1,625 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/critest"
+	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+	"github.com/seed81659283/nodeagent/probe"
+	"github.com/seed81659283/nodeagent/probe/podprobe"
+)
+
+// Stories of one pod, told in virtual time: what its containers do is scripted by their names, and what became of them
+// is read as an API user reads it.
+
+func initContainer(name string) corev1.Container {
+	return corev1.Container{Name: name, Image: "busybox"}
+}
+
+func sidecar(name string) corev1.Container {
+	always := corev1.ContainerRestartPolicyAlways
+	return corev1.Container{Name: name, Image: "busybox", RestartPolicy: &always}
+}
+
+func command(words ...string) *corev1.LifecycleHandler {
+	return &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: words}}
+}
+
+func (n *node) status(name string) corev1.PodStatus {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if st := n.statuses[name]; st != nil {
+		return *st
+	}
+	return corev1.PodStatus{}
+}
+
+// describe sums up a status: the phase, and each container with its state and how often it was restarted.
+func describeStatus(st corev1.PodStatus) string {
+	words := []string{string(st.Phase)}
+	if st.Reason != "" {
+		words = append(words, st.Reason)
+	}
+	for _, c := range slices.Concat(st.InitContainerStatuses, st.ContainerStatuses, st.EphemeralContainerStatuses) {
+		state := ""
+		switch {
+		case c.State.Running != nil:
+			if state = "running"; c.Ready {
+				state = "ready"
+			}
+		case c.State.Waiting != nil:
+			state = c.State.Waiting.Reason
+		case c.State.Terminated != nil:
+			state = fmt.Sprint("exited ", c.State.Terminated.ExitCode)
+		}
+		if c.RestartCount > 0 {
+			state += fmt.Sprint(" x", c.RestartCount)
+		}
+		words = append(words, c.Name+": "+state)
+	}
+	return strings.Join(words, ", ")
+}
+
+// requireStatus fails unless the status of a pod is, in short, as wanted.
+func (n *node) requireStatus(name, want string) {
+	n.t.Helper()
+	synctest.Wait()
+	require.Equal(n.t, want, describeStatus(n.status(name)), n.errors())
+}
+
+// calls returns the calls of an operation on containers, by container name and in order.
+func calls(rt *critest.Runtime, op string) (names []string, byName map[string]critest.Call) {
+	byName = map[string]critest.Call{}
+	for _, c := range rt.Calls(op) {
+		name := c.Name[strings.LastIndex(c.Name, "/")+1:]
+		names = append(names, name)
+		byName[name] = c
+	}
+	return names, byName
+}
+
+func TestInitContainerFailsTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{Script: func(c *cri.ContainerConfig) critest.Script {
+			switch {
+			case c.Name == "setup" && c.Attempt < 2:
+				return critest.ExitAfter(time.Second, 1)
+			case c.Name == "setup":
+				return critest.ExitAfter(time.Second, 0)
+			}
+			return critest.Script{}
+		}})
+		n := boot(t, rt, rt, lifecycle.Options{})
+		pod := testPod("a")
+		pod.Spec.InitContainers = []corev1.Container{initContainer("setup"), initContainer("check")}
+		n.set(pod)
+		time.Sleep(500 * time.Millisecond)
+		n.requireStatus("a", "Pending, setup: running, check: PodInitializing, main: PodInitializing")
+		time.Sleep(2 * time.Second) // it fails at 1 and 2 s, and waits for 10 s then
+		n.requireStatus("a", "Pending, setup: CrashLoopBackOff x1, check: PodInitializing, main: PodInitializing")
+		assert.Equal(t, "False ContainersNotInitialized", conditionOf(n.status("a"), corev1.PodInitialized))
+		time.Sleep(10 * time.Second)
+		n.requireStatus("a", "Pending, setup: running x2, check: PodInitializing, main: PodInitializing")
+		time.Sleep(time.Second)
+		n.requireStatus("a", "Pending, setup: exited 0 x2, check: running, main: PodInitializing")
+		require.NoError(t, rt.Kill("a/check", 0))
+		time.Sleep(time.Second)
+		n.requireStatus("a", "Running, setup: exited 0 x2, check: exited 0, main: ready")
+		assert.Equal(t, "True ", conditionOf(n.status("a"), corev1.PodInitialized))
+	})
+}
+
+func TestInitContainerFailsForGood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{"setup": critest.ExitAfter(time.Second, 1)})})
+		n := boot(t, rt, rt, lifecycle.Options{})
+		pod := testPod("a")
+		pod.Spec.RestartPolicy = corev1.RestartPolicyNever
+		pod.Spec.InitContainers = []corev1.Container{sidecar("proxy"), initContainer("setup")}
+		n.set(pod)
+		time.Sleep(time.Minute)
+		n.requireStatus("a", "Failed, proxy: exited 143, setup: exited 1, main: PodInitializing")
+	})
+}
+
+// The sidecar starts first, outlives the job, and is then stopped.
+func TestSidecarOutlivesTheJob(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{
+			"main": critest.ExitAfter(time.Minute, 0), "proxy": critest.StopIn(time.Second, 0),
+		})})
+		n := boot(t, rt, rt, lifecycle.Options{})
+		pod := testPod("job")
+		pod.Spec.RestartPolicy = corev1.RestartPolicyOnFailure
+		pod.Spec.InitContainers = []corev1.Container{sidecar("proxy")}
+		n.set(pod)
+		time.Sleep(time.Second)
+		n.requireStatus("job", "Running, proxy: ready, main: ready")
+		started, _ := calls(rt, "StartContainer")
+		assert.Equal(t, []string{"proxy", "main"}, started)
+		require.NoError(t, rt.Kill("job/proxy", 1))
+		time.Sleep(time.Second)
+		n.requireStatus("job", "Running, proxy: ready x1, main: ready")
+		time.Sleep(time.Minute)
+		n.requireStatus("job", "Succeeded, proxy: exited 0 x1, main: exited 0")
+	})
+}
+
+// A deleted pod ends its containers first and its sidecars in reverse order, all in one grace period.
+func TestSidecarsEndInReverse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{
+			"main": critest.StopIn(time.Second, 0), "one": critest.StopIn(time.Second, 0), "two": critest.IgnoreTERM(),
+		})})
+		n := boot(t, rt, rt, lifecycle.Options{})
+		pod := testPod("a")
+		pod.Spec.InitContainers = []corev1.Container{sidecar("one"), sidecar("two")}
+		n.set(pod)
+		time.Sleep(time.Second)
+		n.set()
+		time.Sleep(500 * time.Millisecond)
+		n.requireStatus("a", "Running, one: ready, two: ready, main: ready")
+		time.Sleep(time.Second)
+		n.requireStatus("a", "Running, one: ready, two: ready, main: exited 0")
+		time.Sleep(4 * time.Second) // five seconds are over: nobody waits for two any more
+		time.Sleep(3 * time.Second)
+		require.Equal(t, []string{"a"}, n.left())
+		stopped, by := calls(rt, "StopContainer")
+		assert.Equal(t, []string{"main", "two", "one"}, stopped)
+		assert.Equal(t, 5*time.Second, by["main"].Grace)
+		assert.Equal(t, 4*time.Second, by["two"].Grace)
+		assert.Equal(t, 2*time.Second, by["one"].Grace, "nothing was left for it")
+	})
+}
+
+// A preStop hook takes of the grace period. When there is none left the container still has two seconds.
+func TestPreStopLongerThanTheGracePeriod(t *testing.T) {
+	for took, want := range map[time.Duration]time.Duration{
+		2 * time.Second: 3 * time.Second,
+		time.Hour:       2 * time.Second,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			script := critest.IgnoreTERM()
+			script.Exec = func(ctx context.Context, cmd []string) (cri.ExecResult, error) {
+				assert.Equal(t, []string{"bye"}, cmd)
+				select {
+				case <-time.After(took):
+				case <-ctx.Done():
+				}
+				return cri.ExecResult{}, ctx.Err()
+			}
+			rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return script }})
+			n := boot(t, rt, rt, lifecycle.Options{})
+			pod := testPod("a")
+			pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: command("bye")}
+			n.set(pod)
+			time.Sleep(time.Second)
+			n.set()
+			time.Sleep(time.Minute)
+			require.Equal(t, []string{"a"}, n.left())
+			require.Len(t, rt.Calls("StopContainer"), 1)
+			assert.Equal(t, want, rt.Calls("StopContainer")[0].Grace)
+			assert.Equal(t, 1, ops(rt, "ExecSync"))
+		})
+	}
+}
+
+// A container whose postStart hook fails is stopped, and started again with its back-off.
+func TestPostStartFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		script := critest.Script{Exec: func(context.Context, []string) (cri.ExecResult, error) {
+			return cri.ExecResult{ExitCode: 3, Stderr: []byte("no way")}, nil
+		}}
+		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return script }})
+		n := boot(t, rt, rt, lifecycle.Options{Rand: func() float64 { return 0 }})
+		pod := testPod("a")
+		pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PostStart: command("hello")}
+		n.set(pod)
+		time.Sleep(500 * time.Millisecond) // it was tried again at once
+		n.requireStatus("a", "Running, main: CrashLoopBackOff x1")
+		assert.Contains(t, n.history, "a Running PostStartHookError")
+		assert.Contains(t, n.errors(), "command 'hello' exited with 3: no way")
+		time.Sleep(time.Minute)
+		assert.Equal(t, 4, ops(rt, "StartContainer"), "at 0, 0, 10 and 30 s")
+	})
+}
+
+// A pod that is deleted while its image is pulled does not wait for the pull.
+func TestDeletedWhilePulling(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{Images: []cri.Image{}, Pull: func(ctx context.Context, _ cri.ImageSpec, _ *cri.Auth) (cri.Image, error) {
+			<-ctx.Done()
+			return cri.Image{}, ctx.Err()
+		}})
+		n := boot(t, rt, rt, lifecycle.Options{})
+		n.set(testPod("gone"), testPod("deleted"))
+		time.Sleep(time.Minute)
+		n.requireStatus("gone", "Pending, main: ContainerCreating")
+		deleted := testPod("deleted")
+		deleted.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+		n.set(deleted)
+		time.Sleep(time.Second)
+		require.Equal(t, []string{"gone"}, n.left())
+		sandboxes, containers := n.objects()
+		require.Zero(t, sandboxes+containers)
+	})
+}
+
+// Once a pod is deleted its grace period only gets shorter.
+func TestGraceOnlyShrinks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.IgnoreTERM() }})
+		n := boot(t, rt, rt, lifecycle.Options{})
+		with := func(seconds int64) *corev1.Pod {
+			pod := testPod("a")
+			pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &metav1.Time{Time: time.Now()}, &seconds
+			return pod
+		}
+		n.set(testPod("a"))
+		time.Sleep(time.Second)
+		n.set(with(600))
+		time.Sleep(time.Second)
+		n.set(with(3600))
+		time.Sleep(time.Second)
+		n.set(with(10))
+		time.Sleep(9 * time.Second)
+		n.requireStatus("a", "Running, main: ready")
+		time.Sleep(2 * time.Second)
+		n.requireStatus("a", "Failed, main: exited 137")
+		assert.Empty(t, n.errors())
+	})
+}
+
+// A pod that may be active for a minute has failed after a minute, for the next agent too.
+func TestDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		n := boot(t, rt, rt, lifecycle.Options{})
+		pod := testPod("a")
+		limit := int64(60)
+		pod.Spec.ActiveDeadlineSeconds = &limit
+		n.set(pod)
+		time.Sleep(59900 * time.Millisecond)
+		n.requireStatus("a", "Running, main: ready")
+		time.Sleep(200 * time.Millisecond)
+		n.requireStatus("a", "Failed, DeadlineExceeded, main: exited 143")
+		n.stop()
+		n = boot(t, rt, rt, lifecycle.Options{})
+		n.set(pod)
+		time.Sleep(10 * time.Minute)
+		n.requireStatus("a", "Failed, DeadlineExceeded, main: exited 143")
+		assert.Equal(t, 1, ops(rt, "StartContainer"))
+	})
+}
+
+func TestEphemeralContainer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{"debug": critest.ExitAfter(time.Minute, 7)})})
+		n := boot(t, rt, rt, lifecycle.Options{})
+		n.set(testPod("a"))
+		time.Sleep(time.Second)
+		pod := testPod("a")
+		pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{
+			EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug", Image: "busybox"}, TargetContainerName: "main",
+		}}
+		n.set(pod)
+		time.Sleep(time.Second)
+		n.requireStatus("a", "Running, main: ready, debug: running")
+		time.Sleep(10 * time.Minute)
+		n.requireStatus("a", "Running, main: ready, debug: exited 7")
+	})
+}
+
+// One container asks by its exit code for a restart of all.
+func TestRestartAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{"setup": critest.ExitAfter(time.Second, 0)})})
+		n := boot(t, rt, rt, lifecycle.Options{})
+		pod := testPod("a", "main", "watch")
+		never := corev1.ContainerRestartPolicyNever
+		pod.Spec.RestartPolicy = corev1.RestartPolicyNever
+		pod.Spec.InitContainers = []corev1.Container{initContainer("setup")}
+		pod.Spec.Containers[1].RestartPolicy = &never
+		pod.Spec.Containers[1].RestartPolicyRules = []corev1.ContainerRestartRule{{
+			Action: corev1.ContainerRestartRuleActionRestartAllContainers,
+			ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{
+				Operator: corev1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{88},
+			},
+		}}
+		n.set(pod)
+		time.Sleep(5 * time.Second)
+		n.requireStatus("a", "Running, setup: exited 0, main: ready, watch: ready")
+		require.NoError(t, rt.Kill("a/watch", 88))
+		time.Sleep(500 * time.Millisecond)
+		n.requireStatus("a", "Pending, setup: running x1, main: RestartingAllContainers, watch: RestartingAllContainers")
+		assert.Equal(t, "True ", conditionOf(n.status("a"), corev1.PodInitialized), "once initialized, a pod stays so")
+		time.Sleep(2 * time.Second)
+		n.requireStatus("a", "Running, setup: exited 0 x1, main: ready x1, watch: ready x1")
+		assert.Equal(t, 1, ops(rt, "RunPodSandbox"))
+	})
+}
+
+// health is what the containers of a pod answer to the commands of their probes, by container and command.
+type health struct {
+	mu  sync.Mutex
+	bad map[string]bool
+}
+
+func (h *health) set(what string, good bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.bad[what] = !good
+}
+
+func (h *health) script(c *cri.ContainerConfig) critest.Script {
+	name := c.Name
+	return critest.Script{Exec: func(_ context.Context, cmd []string) (cri.ExecResult, error) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if h.bad[name+" "+cmd[0]] {
+			return cri.ExecResult{ExitCode: 1}, nil
+		}
+		return cri.ExecResult{}, nil
+	}}
+}
+
+// bootProbing starts an agent that asks probes by commands, and keeps what it finds in a file.
+func bootProbing(t *testing.T, rt *critest.Runtime, store string) *node {
+	var n *node
+	set := probe.NewSet(probe.Options{Store: store, Rand: func() float64 { return 0 }, Hooks: probe.Hooks{
+		Changed: func(k probe.Key, _ probe.Value) { n.reconciler.Changed(k.PodUID) },
+	}})
+	ctx, cancel := context.WithCancel(t.Context())
+	n = boot(t, rt, rt, lifecycle.Options{Probes: podprobe.NewPods(set, podprobe.Options{Execer: podprobe.CRI(rt)})})
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = set.Run(ctx) })
+	stop := n.stop
+	n.stop = func() { stop(); cancel(); wg.Wait() }
+	t.Cleanup(n.stop)
+	return n
+}
+
+func asks(word string, period int32) *corev1.Probe {
+	return &corev1.Probe{
+		ProbeHandler:  corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{word}}},
+		PeriodSeconds: period, FailureThreshold: 2, TimeoutSeconds: 1, SuccessThreshold: 1,
+	}
+}
+
+// A container is ready when its probe says so, restarted when it is no longer alive, and asked for neither before it has
+// started. A new agent takes all of that over without asking again.
+func TestProbes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &health{bad: map[string]bool{"main started": true, "main ready": true, "main alive": true}}
+		rt := critest.New(critest.Options{Script: h.script})
+		store := t.TempDir() + "/probes"
+		n := bootProbing(t, rt, store)
+		pod := testPod("a")
+		c := &pod.Spec.Containers[0]
+		c.StartupProbe, c.ReadinessProbe, c.LivenessProbe = asks("started", 10), asks("ready", 10), asks("alive", 10)
+		c.StartupProbe.FailureThreshold = 30
+		n.set(pod)
+		time.Sleep(time.Minute)
+		n.requireStatus("a", "Running, main: running")
+		assert.False(t, *n.status("a").ContainerStatuses[0].Started)
+
+		h.set("main started", true)
+		h.set("main alive", true)
+		time.Sleep(11 * time.Second)
+		n.requireStatus("a", "Running, main: running")
+		assert.True(t, *n.status("a").ContainerStatuses[0].Started)
+		h.set("main ready", true)
+		time.Sleep(11 * time.Second)
+		n.requireStatus("a", "Running, main: ready")
+		assert.Equal(t, "True ", conditionOf(n.status("a"), corev1.PodReady))
+
+		n.stop()
+		n = bootProbing(t, rt, store)
+		asked := ops(rt, "ExecSync")
+		n.set(pod)
+		time.Sleep(5 * time.Second)
+		n.requireStatus("a", "Running, main: ready")
+		for _, line := range n.readiness {
+			assert.Equal(t, "a True", line, "at no time it was not")
+		}
+		time.Sleep(time.Minute)
+		assert.Equal(t, 1, ops(rt, "StartContainer"))
+		assert.LessOrEqual(t, ops(rt, "ExecSync")-asked, 14, "two kinds of probes in 65 s: the startup probe has had its say")
+
+		h.set("main alive", false)
+		time.Sleep(25 * time.Second)
+		n.requireStatus("a", "Running, main: ready x1")
+		h.set("main alive", true)
+
+		h.set("main ready", false)
+		time.Sleep(21 * time.Second)
+		n.requireStatus("a", "Running, main: running x1")
+		assert.Equal(t, "False ContainersNotReady", conditionOf(n.status("a"), corev1.PodReady))
+		assert.Empty(t, n.errors())
+	})
+}
+
+// Readiness goes on being asked while a pod ends, liveness does not.
+func TestProbesOfAPodThatEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &health{bad: map[string]bool{}}
+		rt := critest.New(critest.Options{Script: func(c *cri.ContainerConfig) critest.Script {
+			s := h.script(c)
+			s.Stop = &critest.Exit{After: critest.Never}
+			return s
+		}})
+		n := bootProbing(t, rt, "")
+		pod := testPod("a")
+		grace := int64(60)
+		pod.Spec.TerminationGracePeriodSeconds = &grace
+		c := &pod.Spec.Containers[0]
+		c.ReadinessProbe, c.LivenessProbe = asks("ready", 2), asks("alive", 2)
+		n.set(pod)
+		time.Sleep(5 * time.Second)
+		n.requireStatus("a", "Running, main: ready")
+		n.set()
+		time.Sleep(time.Second)
+		h.set("main ready", false)
+		h.set("main alive", false)
+		time.Sleep(50 * time.Second)
+		n.requireStatus("a", "Running, main: running")
+		time.Sleep(20 * time.Second)
+		require.Equal(t, []string{"a"}, n.left())
+		assert.Equal(t, 1, ops(rt, "StartContainer"))
+		before := ops(rt, "ExecSync")
+		time.Sleep(time.Minute)
+		assert.Equal(t, before, ops(rt, "ExecSync"))
+	})
+}
+
+// A sidecar that has not started keeps the rest of the pod waiting.
+func TestStartupOfASidecar(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &health{bad: map[string]bool{"proxy up": true}}
+		rt := critest.New(critest.Options{Script: h.script})
+		n := bootProbing(t, rt, "")
+		pod := testPod("a")
+		proxy := sidecar("proxy")
+		proxy.StartupProbe = asks("up", 1)
+		proxy.StartupProbe.FailureThreshold = 10
+		pod.Spec.InitContainers = []corev1.Container{proxy}
+		n.set(pod)
+		time.Sleep(5 * time.Second)
+		n.requireStatus("a", "Pending, proxy: running, main: PodInitializing")
+		time.Sleep(7 * time.Second)
+		n.requireStatus("a", "Pending, proxy: running x1, main: PodInitializing")
+		h.set("proxy up", true)
+		time.Sleep(2 * time.Second)
+		n.requireStatus("a", "Running, proxy: ready x1, main: ready")
+	})
+}
+
+// An agent that asks no probes says so, instead of running a pod that is never ready.
+func TestProbesRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		n := boot(t, rt, rt, lifecycle.Options{})
+		pod := testPod("a")
+		pod.Spec.Containers[0].LivenessProbe = asks("alive", 1)
+		err := n.reconciler.Set(lifecycle.PodSet{Source: "test", Pods: []*corev1.Pod{pod}})
+		require.ErrorContains(t, err, "default/a")
+		require.ErrorContains(t, err, "spec.containers[0].livenessProbe")
+	})
+}
+
+// An image as a volume is pulled before the containers that mount it, and holds up no other.
+func TestImageVolume(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var there sync.Map
+		pull := func(_ context.Context, s cri.ImageSpec, _ *cri.Auth) (cri.Image, error) {
+			if _, ok := there.Load("yes"); !ok && strings.Contains(s.Image, "data") {
+				return cri.Image{}, errors.New("registry says no")
+			}
+			return cri.Image{ID: "sha256:" + path.Base(s.Image), RepoTags: []string{s.Image}}, nil
+		}
+		rt := critest.New(critest.Options{Images: []cri.Image{}, Pull: pull})
+		n := boot(t, rt, rt, lifecycle.Options{})
+		pod := testPod("a", "main", "reader")
+		pod.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
+			Image: &corev1.ImageVolumeSource{Reference: "registry.test/data:1"},
+		}}}
+		pod.Spec.Containers[1].VolumeMounts = []corev1.VolumeMount{{Name: "data", MountPath: "/data", SubPath: "public"}}
+		n.set(pod)
+		time.Sleep(5 * time.Second)
+		n.requireStatus("a", "Pending, main: ready, reader: ImagePullBackOff")
+		there.Store("yes", true)
+		time.Sleep(20 * time.Second)
+		n.requireStatus("a", "Running, main: ready, reader: ready")
+		c, ok := rt.Container("a/reader")
+		require.True(t, ok)
+		require.Len(t, c.Mounts, 1)
+		assert.Equal(t, "/data", c.Mounts[0].ContainerPath)
+		assert.Equal(t, "sha256:data:1", c.Mounts[0].Image.Image)
+		assert.Equal(t, "public", c.Mounts[0].ImageSubPath)
+		assert.True(t, c.Mounts[0].ReadOnly)
+	})
+}
+
+// The last words of a container are what it wrote into its file, cut at 4 KiB from the end, and with all containers of a
+// pod at 12 KiB. The hosts file is there for each of them, and all files go with the pod.
+func TestFiles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		root := t.TempDir()
+		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{"main": critest.ExitAfter(time.Minute, 1)})})
+		n := boot(t, rt, rt, lifecycle.Options{PodRoot: root})
+		pod := testPod("a", "main", "b", "c", "d")
+		pod.Spec.RestartPolicy = corev1.RestartPolicyNever
+		pod.Spec.HostAliases = []corev1.HostAlias{{IP: "192.0.2.9", Hostnames: []string{"nine"}}}
+		n.set(pod)
+		time.Sleep(time.Second)
+		c, ok := rt.Container("a/main")
+		require.True(t, ok)
+		mounts := map[string]string{}
+		for _, m := range c.Mounts {
+			mounts[m.ContainerPath] = m.HostPath
+		}
+		hosts, err := os.ReadFile(mounts["/etc/hosts"])
+		require.NoError(t, err)
+		assert.Contains(t, string(hosts), "192.0.2.9\tnine\n")
+		words := mounts["/dev/termination-log"]
+		require.NoError(t, os.WriteFile(words, []byte(strings.Repeat("x", 5000)+"the end"), 0o600))
+		time.Sleep(2 * time.Minute)
+		message := n.status("a").ContainerStatuses[3].State.Terminated.Message
+		assert.Len(t, message, 12*1024/4, "four containers share 12 KiB")
+		assert.True(t, strings.HasPrefix(message, "xxx"))
+
+		require.DirExists(t, filepath.Dir(words))
+		n.set()
+		time.Sleep(time.Minute)
+		require.Equal(t, []string{"a"}, n.left())
+		left, err := os.ReadDir(root)
+		require.NoError(t, err)
+		assert.Empty(t, left)
+	})
+}
+
+// What the options leave out is refused with the name of the field.
+func TestLacking(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		n := boot(t, rt, rt, lifecycle.Options{})
+		own := false
+		for want, change := range map[string]func(*corev1.Pod){
+			"spec.hostAliases": func(p *corev1.Pod) {
+				p.Spec.HostAliases = []corev1.HostAlias{{IP: "192.0.2.9", Hostnames: []string{"nine"}}}
+			},
+			"spec.hostUsers": func(p *corev1.Pod) { p.Spec.HostUsers = &own },
+			"spec.securityContext.sysctls[0]": func(p *corev1.Pod) {
+				p.Spec.SecurityContext = &corev1.PodSecurityContext{Sysctls: []corev1.Sysctl{{Name: "vm.swappiness", Value: "1"}}}
+			},
+		} {
+			pod := testPod("a")
+			change(pod)
+			podspec.Default(pod)
+			err := n.reconciler.Set(lifecycle.PodSet{Source: "test", Pods: []*corev1.Pod{pod}})
+			require.ErrorContains(t, err, "default/a")
+			require.ErrorContains(t, err, want)
+		}
+	})
+}
