@@ -7,134 +7,327 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/critest"
-	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
-// TestRandomWalk lets containers die, calls fail, hang or lose their answers, specs change and agents crash, and
-// checks after each step that no pod has two live containers of one name, and at the end, when the faults stop, that
-// everything is as the specs want it.
+const walkSteps = 200 // of each seed
+
+// walkSeeds is how many walks there are: NODEAGENT_WALKS says so, 500 of which are 100,000 steps.
+func walkSeeds(t *testing.T) uint64 {
+	if s := os.Getenv("NODEAGENT_WALKS"); s != "" {
+		n, err := strconv.ParseUint(s, 10, 32)
+		require.NoError(t, err, "NODEAGENT_WALKS")
+		return n
+	}
+	if testing.Short() {
+		return 5
+	}
+	return 15
+}
+
+// TestRandomWalk lets containers die, hooks and probes fail, calls fail, hang, come late or lose their answers, specs
+// change, sandboxes break, pods come and go, and agents die between any two calls. Each call and each status is held
+// against what must never be; and at the end, when the faults stop, everything is as the specs want it.
 func TestRandomWalk(t *testing.T) {
-	for seed := range uint64(50) {
+	for seed := range walkSeeds(t) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { walk(t, rand.New(rand.NewPCG(seed, 0))) })
+			synctest.Test(t, func(t *testing.T) { walk(t, seed) })
 		})
 	}
 }
 
-func walk(t *testing.T, rnd *rand.Rand) {
-	var mu sync.Mutex // guards rnd: hooks of the runtime come from many goroutines
-	chance := func(p float64) bool { mu.Lock(); defer mu.Unlock(); return rnd.Float64() < p }
-	pick := func(n int) int { mu.Lock(); defer mu.Unlock(); return rnd.IntN(n) }
-
-	rt := critest.New(critest.Options{})
-	var healed atomic.Bool
-	via := faulty{&critest.Faults{Runtime: rt, Around: func(ctx context.Context, op, _ string, call func() error) error {
-		if op == "List" || healed.Load() || !chance(0.2) {
-			return call()
-		}
-		switch pick(3) {
-		case 0:
-			return errors.New("fault: refused")
-		case 1:
-			if err := call(); err != nil {
-				return err
-			}
-			return errors.New("fault: the answer is lost")
-		}
-		ctx, cancel := context.WithTimeout(ctx, 4*time.Minute)
-		defer cancel()
-		return critest.Hang(ctx)
-	}}, rt, rt}
-
-	pods := map[string]*corev1.Pod{}
-	generation := 0
-	n := boot(t, rt, via, lifecycle.Options{})
-	apply := func() {
-		var all []*corev1.Pod
-		for i := range 4 {
-			if pod := pods[fmt.Sprint("p", i)]; pod != nil {
-				all = append(all, pod)
-			}
-		}
-		n.set(all...)
+func walk(t *testing.T, seed uint64) {
+	w := &walker{
+		t: t, rnd: rand.New(rand.NewPCG(seed, 0)), dir: t.TempDir(),
+		pods: map[string]*corev1.Pod{}, watch: newWatch(t, seed%2 == 0),
 	}
-	for range 150 {
-		name := fmt.Sprint("p", pick(4))
-		switch pick(6) {
-		case 0:
-			delete(pods, name)
-			apply()
-		case 1: // a new pod of that name, as an edited manifest is
-			generation++
-			pods[name] = testPod(name, "one", "two")
-			pods[name].UID = types.UID(fmt.Sprint(name, "-", generation))
-			apply()
-		case 2: // another image for the same pod
-			if pod := pods[name]; pod != nil {
-				pod = pod.DeepCopy()
-				generation++
-				pod.Spec.Containers[0].Image = fmt.Sprint("image:", generation)
-				pods[name] = pod
-				apply()
-			}
-		case 3:
-			_ = rt.Kill(name+"/one", 137)
-		case 4:
-			n.stop()
-			n = boot(t, rt, via, lifecycle.Options{})
-			apply()
+	w.rt = critest.New(critest.Options{Script: w.script})
+	w.watch.rt = w.rt
+	w.boot()
+	for range walkSteps {
+		w.step()
+		pause := time.Duration(w.intn(5000)) * time.Millisecond
+		if w.chance(5) {
+			pause *= 20
 		}
-		time.Sleep(time.Duration(pick(5000)) * time.Millisecond)
-		requireNoTwins(t, rt)
+		time.Sleep(pause)
+		if w.agent.dead.Load() {
+			w.boot()
+		}
+		w.watch.requireNoTwins()
 	}
+	w.heal()
+	time.Sleep(40 * time.Minute) // hung calls end, back-offs run out
+	w.requireConverged()
 
-	healed.Store(true)
-	time.Sleep(20 * time.Minute) // hung calls end, back-offs run out
-	requireNoTwins(t, rt)
-	snap, err := rt.List(t.Context())
-	require.NoError(t, err)
-	has := map[string]cri.Pod{}
-	for p := range snap.Pods() {
-		has[p.UID] = p
+	last := maps.Clone(w.pods)
+	clear(w.pods)
+	w.apply()
+	time.Sleep(5 * time.Minute)
+	w.requireNothingLeft(last)
+	w.agent.stop()
+}
+
+// walker is a node and those who work against it.
+type walker struct {
+	t     *testing.T
+	rt    *critest.Runtime
+	dir   string
+	agent *mortal
+	watch *watch
+	pods  map[string]*corev1.Pod // that are wanted, by name
+	made  int
+
+	mu     sync.Mutex // guards what is below: calls come from many goroutines
+	rnd    *rand.Rand
+	healed bool
+	fuse   int // calls until the agent dies; zero: it is not lit
+}
+
+func (w *walker) intn(n int) int          { w.mu.Lock(); defer w.mu.Unlock(); return w.rnd.IntN(n) }
+func (w *walker) chance(percent int) bool { return w.intn(100) < percent }
+
+// bad tells whether something goes wrong this time.
+func (w *walker) bad(percent int) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return !w.healed && w.rnd.IntN(100) < percent
+}
+
+func (w *walker) seconds(most int) time.Duration {
+	return time.Duration(w.intn(most*1000)) * time.Millisecond
+}
+
+// boot replaces the agent, as a crash and a restart do.
+func (w *walker) boot() {
+	if w.agent != nil {
+		w.agent.stop()
 	}
-	require.Len(t, has, len(pods), "every pod, and nothing else")
-	for name, pod := range pods {
-		require.Equal(t, corev1.PodRunning, n.phase(name), "%s", n.errors())
-		for _, c := range pod.Spec.Containers {
-			live, ok := rt.Container(string(pod.UID) + "/" + c.Name)
-			require.True(t, ok)
-			require.Equal(t, cri.ContainerRunning, live.State)
-			require.Equal(t, c.Image, live.Image.UserSpecifiedImage)
+	w.mu.Lock()
+	w.fuse = 0
+	w.mu.Unlock()
+	w.watch.reboot(w.pods)
+	w.agent = start(w.t, w.rt, w.dir, w.ask, w.watch.status)
+	w.apply()
+}
+
+// heal stops all faults.
+func (w *walker) heal() {
+	w.mu.Lock()
+	w.healed, w.fuse = true, 0
+	w.mu.Unlock()
+	time.Sleep(time.Minute) // the agent may have made its last call
+	if w.agent.dead.Load() {
+		w.boot()
+	}
+}
+
+// apply tells the agent what is wanted.
+func (w *walker) apply() {
+	pods := make([]*corev1.Pod, 0, len(w.pods))
+	for _, name := range slices.Sorted(maps.Keys(w.pods)) {
+		pods = append(pods, w.pods[name])
+	}
+	w.watch.wanted(pods)
+	w.agent.set(w.t, pods)
+}
+
+// step does one thing to a pod or to the node.
+func (w *walker) step() {
+	name := fmt.Sprint("p", w.intn(5))
+	pod := w.pods[name]
+	switch n := w.intn(14); {
+	case n == 0:
+		delete(w.pods, name)
+		w.apply()
+	case n <= 2 || pod == nil: // a new pod of that name, as an edited manifest is
+		w.made++
+		w.mu.Lock()
+		w.pods[name] = generatePod(w.rnd, name, fmt.Sprint(name, "-", w.made))
+		w.mu.Unlock()
+		w.apply()
+	case n == 3: // another image for the same pod
+		w.change(pod, func(pod *corev1.Pod) {
+			w.made++
+			pod.Spec.Containers[w.intn(len(pod.Spec.Containers))].Image = fmt.Sprint("image:", w.made)
+		})
+	case n == 4 && w.chance(50):
+		w.change(pod, func(pod *corev1.Pod) { addEphemeral(pod, pod.Spec.Containers[0].Name) })
+	case n == 4 && w.watch.api: // deleted, or deleted once more with another grace period
+		w.change(pod, func(pod *corev1.Pod) {
+			if pod.DeletionTimestamp == nil {
+				pod.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+			}
+			pod.DeletionGracePeriodSeconds = new(int64(w.intn(40)))
+		})
+	case n == 5:
+		w.boot()
+	case n <= 7:
+		w.mu.Lock()
+		w.fuse = 1 + w.rnd.IntN(10)
+		w.mu.Unlock()
+	case n == 8 && w.chance(50):
+		w.rt.BreakStreams(errors.New("fault: the stream broke"))
+	case n == 8:
+		if sandboxes := w.watch.list().Sandboxes; len(sandboxes) > 0 {
+			_ = w.rt.Kill(sandboxes[w.intn(len(sandboxes))].ID, 0)
+		}
+	case n <= 11:
+		if containers := w.watch.list().Containers; len(containers) > 0 {
+			_ = w.rt.Kill(containers[w.intn(len(containers))].ID, w.exitCode())
 		}
 	}
 }
 
-// requireNoTwins fails if a pod name has two live containers of one name, whatever the UIDs.
-func requireNoTwins(t *testing.T, rt *critest.Runtime) {
-	t.Helper()
-	snap, err := rt.List(t.Context())
-	require.NoError(t, err)
-	live := map[string]string{}
-	for p := range snap.Pods() {
-		for _, c := range p.Containers {
-			if c.State == cri.ContainerRunning {
-				key := p.Name + "/" + c.Name
-				require.Empty(t, live[key], "%s runs twice: %s and %s", key, live[key], c.ID)
-				live[key] = c.ID
-			}
+// change replaces a pod by a changed copy: what the agent has must not be written to.
+func (w *walker) change(pod *corev1.Pod, how func(pod *corev1.Pod)) {
+	pod = pod.DeepCopy()
+	how(pod)
+	podspec.Default(pod)
+	w.pods[pod.Name] = pod
+	w.apply()
+}
+
+func (w *walker) exitCode() int32 { return []int32{0, 1, 42, 88, 137}[w.intn(5)] }
+
+// script says what a container does, by its name: see generatePod.
+func (w *walker) script(c *cri.ContainerConfig) critest.Script {
+	s := critest.Script{Exec: w.exec(c)}
+	switch {
+	case strings.HasPrefix(c.Name, "setup"):
+		s.Exit = &critest.Exit{After: w.seconds(5)}
+	case strings.HasPrefix(c.Name, "work"), strings.HasPrefix(c.Name, "debug"):
+		s.Exit = &critest.Exit{After: w.seconds(120)}
+	case w.bad(30):
+		s.Exit = &critest.Exit{After: w.seconds(60)}
+	}
+	if s.Exit != nil && w.bad(50) {
+		s.Exit.Code = w.exitCode()
+	}
+	switch w.intn(3) {
+	case 0:
+		s.Stop = &critest.Exit{After: critest.Never}
+	case 1:
+		s.Stop = &critest.Exit{After: w.seconds(10)}
+	}
+	if w.bad(10) {
+		s.StartAfter = w.seconds(20)
+	}
+	if w.bad(5) {
+		s.StartError = errors.New("fault: does not start")
+	}
+	return s
+}
+
+// exec answers the commands of hooks and probes.
+func (w *walker) exec(c *cri.ContainerConfig) critest.ExecFunc {
+	life := fmt.Sprint(c.Labels[cri.LabelPodUID], "/", c.Name, "/", c.Attempt)
+	return func(ctx context.Context, cmd []string) (cri.ExecResult, error) {
+		took := time.Duration(0)
+		switch {
+		case w.bad(20):
+			return cri.ExecResult{ExitCode: 1}, nil
+		case w.bad(5):
+			took = 5 * time.Minute
+		case w.bad(10):
+			took = w.seconds(20)
 		}
+		select {
+		case <-ctx.Done():
+			return cri.ExecResult{}, ctx.Err()
+		case <-time.After(took):
+		}
+		w.watch.succeeded(life, cmd[0])
+		return cri.ExecResult{}, nil
+	}
+}
+
+// ask makes a call, or lets it go wrong.
+func (w *walker) ask(ctx context.Context, op, id string, call func(context.Context) error) error {
+	w.mu.Lock()
+	killed := w.fuse == 1
+	w.fuse = max(0, w.fuse-1)
+	w.mu.Unlock()
+	checked := func(ctx context.Context) error {
+		w.watch.before(op, id)
+		return call(ctx)
+	}
+	if killed {
+		if w.chance(50) {
+			_ = checked(ctx) // it takes effect, and nobody hears of it
+		}
+		w.agent.die()
+		return errDead
+	}
+	if !w.bad(15) {
+		return checked(ctx)
+	}
+	switch w.intn(4) {
+	case 0:
+		return errors.New("fault: refused")
+	case 1:
+		if err := checked(ctx); err != nil {
+			return err
+		}
+		return errors.New("fault: the answer is lost")
+	case 2: // it takes effect when nobody waits for it any more
+		late := w.seconds(30)
+		go func() {
+			time.Sleep(late)
+			w.watch.late(op, id)
+			_ = call(context.WithoutCancel(ctx))
+		}()
+		return errors.New("fault: the call is late")
+	}
+	ctx, cancel := context.WithTimeout(ctx, 4*time.Minute)
+	defer cancel()
+	return critest.Hang(ctx)
+}
+
+// requireConverged requires of every pod that it is as its spec asks, and that there are no others.
+func (w *walker) requireConverged() {
+	w.t.Helper()
+	w.watch.requireNoTwins()
+	has := map[string]cri.Pod{}
+	snap := w.watch.list()
+	for p := range snap.Pods() {
+		has[p.UID] = p
+	}
+	for name, pod := range w.pods {
+		w.watch.requireConverged(pod, has[string(pod.UID)])
+		delete(has, string(w.pods[name].UID))
+	}
+	require.Empty(w.t, has, "nobody wants them")
+}
+
+// requireNothingLeft requires that nothing remains of pods in the runtime, and on disk nothing of those that were there
+// last. An agent that dies after the last call for a pod leaves its files to whoever collects those of unknown pods.
+func (w *walker) requireNothingLeft(last map[string]*corev1.Pod) {
+	w.t.Helper()
+	snap := w.watch.list()
+	require.Empty(w.t, snap.Sandboxes)
+	require.Empty(w.t, snap.Containers)
+	for _, pod := range last {
+		logs := podspec.LogDirectory(filepath.Join(w.dir, "logs"), cri.PodIdentity{UID: string(pod.UID), Name: pod.Name, Namespace: pod.Namespace})
+		require.NoDirExists(w.t, logs)
+		require.NoDirExists(w.t, filepath.Join(w.dir, "pods", string(pod.UID)))
 	}
 }

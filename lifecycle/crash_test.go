@@ -1,0 +1,209 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/critest"
+	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+)
+
+// tale is a pod, what its containers do, and what else happens at what time.
+type tale struct {
+	pod    func() *corev1.Pod
+	script func(c *cri.ContainerConfig) critest.Script
+	then   []event // in order
+	end    string  // the status in short, five minutes later; empty: nothing is left of the pod
+}
+
+type event struct {
+	after time.Duration
+	do    func(rt *critest.Runtime, pod *corev1.Pod) *corev1.Pod // returns the pod that is wanted from now on, or nil
+}
+
+func image(tag string) event {
+	return event{3 * time.Second, func(_ *critest.Runtime, pod *corev1.Pod) *corev1.Pod {
+		pod = pod.DeepCopy()
+		pod.Spec.Containers[0].Image = tag
+		return pod
+	}}
+}
+
+func dies(container string, code int32) event {
+	return event{3 * time.Second, func(rt *critest.Runtime, pod *corev1.Pod) *corev1.Pod {
+		_ = rt.Kill("uid-a/"+container, code)
+		return pod
+	}}
+}
+
+func removed() event {
+	return event{3 * time.Second, func(*critest.Runtime, *corev1.Pod) *corev1.Pod { return nil }}
+}
+
+// podOf makes a pod of a kind of the benchmark's.
+func podOf(policy corev1.RestartPolicy, kind string, containers ...string) func() *corev1.Pod {
+	return func() *corev1.Pod {
+		pod := testPod("a", containers...)
+		pod.Spec.RestartPolicy = policy
+		kinds[kind](pod)
+		podspec.Default(pod)
+		return pod
+	}
+}
+
+// setsUp lets init containers pass after a second, those that fail first after that, and others run.
+func setsUp(failures uint32) func(c *cri.ContainerConfig) critest.Script {
+	return func(c *cri.ContainerConfig) critest.Script {
+		switch {
+		case c.Name == "setup0" && c.Attempt < failures:
+			return critest.ExitAfter(time.Second, 1)
+		case c.Name == "setup0", c.Name == "setup1":
+			return critest.ExitAfter(time.Second, 0)
+		case c.Name == "work":
+			return critest.ExitAfter(time.Minute, 0)
+		}
+		return critest.StopIn(time.Second, 0)
+	}
+}
+
+var tales = map[string]tale{
+	"runs": {pod: podOf(corev1.RestartPolicyAlways, "plain", "serve", "serve2"), script: setsUp(0), end: "Running, serve: ready, serve2: ready"},
+	"init container fails twice": {
+		pod: podOf(corev1.RestartPolicyAlways, "init containers", "serve"), script: setsUp(2),
+		end: "Running, setup0: exited 0 x2, setup1: exited 0, serve: ready",
+	},
+	"init container fails for good": {
+		pod: podOf(corev1.RestartPolicyNever, "init containers", "serve"), script: setsUp(2),
+		end: "Failed, setup0: exited 1, setup1: PodInitializing, serve: PodInitializing",
+	},
+	"sidecars outlive the job": {
+		pod: podOf(corev1.RestartPolicyOnFailure, "sidecar", "work"), script: setsUp(0),
+		end: "Succeeded, proxy0: exited 0, setup1: exited 0, proxy2: exited 0, work: exited 0",
+	},
+	"probes and hooks": {
+		pod: podOf(corev1.RestartPolicyAlways, "probes", "serve"), script: setsUp(0), end: "Running, proxy0: ready, serve: ready",
+	},
+	"a job fails once": {
+		pod: podOf(corev1.RestartPolicyOnFailure, "hooks", "work"),
+		script: func(c *cri.ContainerConfig) critest.Script {
+			return critest.ExitAfter(time.Second, 1-int32(min(c.Attempt, 1)))
+		},
+		end: "Succeeded, work: exited 0 x1",
+	},
+	"another image": {
+		pod: podOf(corev1.RestartPolicyAlways, "hooks", "serve"), script: setsUp(0), then: []event{image("busybox:2")},
+		end: "Running, serve: ready x1",
+	},
+	"a container asks for a restart of all": {
+		pod: podOf(corev1.RestartPolicyNever, "rules", "serve", "serve2"), script: setsUp(0), then: []event{dies("serve", 88)},
+		end: "Running, serve: ready x1, serve2: ready x1",
+	},
+	"the sandbox dies": {
+		pod: podOf(corev1.RestartPolicyAlways, "init containers", "serve"), script: setsUp(0),
+		then: []event{{10 * time.Second, func(rt *critest.Runtime, pod *corev1.Pod) *corev1.Pod {
+			_ = rt.Kill("uid-a-0", 0)
+			return pod
+		}}},
+		end: "Running, setup0: exited 0 x1, setup1: exited 0 x1, serve: ready x1",
+	},
+	"removed": {pod: podOf(corev1.RestartPolicyAlways, "sidecar", "serve"), script: setsUp(0), then: []event{removed()}},
+}
+
+// TestAgentDiesAtAnyCall tells each tale again and again, and kills the agent before or after each of the calls that it
+// makes to the runtime, one more each time. The next agent brings it to the same end.
+func TestAgentDiesAtAnyCall(t *testing.T) {
+	for name, tale := range tales {
+		t.Run(name, func(t *testing.T) {
+			total := 0
+			synctest.Test(t, func(t *testing.T) { total = tale.tell(t, 0, false) })
+			require.Positive(t, total)
+			for n := 1; n <= total; n++ {
+				for _, after := range []bool{false, true} {
+					t.Run(fmt.Sprint("call ", n, " after ", after), func(t *testing.T) {
+						synctest.Test(t, func(t *testing.T) { tale.tell(t, n, after) })
+					})
+				}
+			}
+		})
+	}
+}
+
+// tell plays a tale with an agent that dies at its nth call, or at none, and returns how many calls there were.
+func (s tale) tell(t *testing.T, n int, after bool) (calls int) {
+	rt := critest.New(critest.Options{Script: s.script})
+	dir := t.TempDir()
+	var mu sync.Mutex // guards calls, last and the agent
+	var last *corev1.PodStatus
+	var agent *mortal
+	ask := func(ctx context.Context, op, _ string, call func(context.Context) error) error {
+		if op == "ExecSync" {
+			return call(ctx)
+		}
+		mu.Lock()
+		calls++
+		doomed := calls == n
+		mu.Unlock()
+		if doomed {
+			if after {
+				_ = call(ctx)
+			}
+			agent.die()
+			return errDead
+		}
+		return call(ctx)
+	}
+	status := func(_ *corev1.Pod, st *corev1.PodStatus) { mu.Lock(); defer mu.Unlock(); last = st }
+	pod := s.pod()
+	wanted := []*corev1.Pod{pod}
+	agent = start(t, rt, dir, ask, status)
+	agent.set(t, wanted)
+	pass := func(d time.Duration) {
+		for range d / (100 * time.Millisecond) {
+			time.Sleep(100 * time.Millisecond)
+			if agent.dead.Load() {
+				agent.stop()
+				agent = start(t, rt, dir, ask, status)
+				agent.set(t, wanted)
+			}
+		}
+	}
+	for _, e := range s.then {
+		pass(e.after)
+		if pod = e.do(rt, pod); pod == nil {
+			wanted = nil
+		} else {
+			wanted = []*corev1.Pod{pod}
+		}
+		agent.set(t, wanted)
+	}
+	pass(5 * time.Minute)
+	mu.Lock()
+	defer mu.Unlock()
+	if s.end != "" {
+		require.Equal(t, s.end, describeStatus(*last))
+	} else {
+		snap, err := rt.List(t.Context())
+		require.NoError(t, err)
+		require.Empty(t, snap.Sandboxes)
+		require.Empty(t, snap.Containers)
+		if n == 0 { // one that dies after its last call leaves its files to whoever collects those of unknown pods
+			entries, err := os.ReadDir(filepath.Join(dir, "pods"))
+			require.NoError(t, err)
+			require.Empty(t, entries)
+		}
+	}
+	return calls
+}

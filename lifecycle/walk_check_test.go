@@ -1,0 +1,359 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/critest"
+	"github.com/seed81659283/nodeagent/lifecycle"
+)
+
+// watch holds each call and each status against what was wanted and what was before, over the lives of all agents.
+type watch struct {
+	t   *testing.T
+	rt  *critest.Runtime
+	api bool // pods come from an API server, which keeps their statuses, and not from manifests
+
+	mu      sync.Mutex // guards what is below; not held while the runtime is asked
+	records map[string]*record
+	passed  map[string]bool // commands that succeeded inside a container: UID/name/attempt/command
+	belated map[string]bool // containers that started when nobody expected them any more
+}
+
+// record is what is known of a pod, by its UID.
+type record struct {
+	pod      *corev1.Pod
+	deleted  time.Time // when the agent was told so; zero: it is not
+	gone     time.Time // when nobody wanted it any more; zero: it is wanted
+	phase    corev1.PodPhase
+	status   *corev1.PodStatus
+	restarts map[string]int32    // by container
+	lives    map[string][]string // of a container in a sandbox and round
+}
+
+func newWatch(t *testing.T, api bool) *watch {
+	return &watch{t: t, api: api, records: map[string]*record{}, passed: map[string]bool{}, belated: map[string]bool{}}
+}
+
+// wanted takes note of what the agent is told.
+func (w *watch) wanted(pods []*corev1.Pod) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := time.Now()
+	wanted := map[string]bool{}
+	for _, pod := range pods {
+		uid := string(pod.UID)
+		wanted[uid] = true
+		r := w.records[uid]
+		if r == nil {
+			r = &record{restarts: map[string]int32{}, lives: map[string][]string{}}
+			w.records[uid] = r
+		}
+		r.pod = pod
+		if pod.DeletionTimestamp != nil && r.deleted.IsZero() {
+			r.deleted = now
+		}
+	}
+	for uid, r := range w.records {
+		if !wanted[uid] && r.gone.IsZero() {
+			r.gone = now
+		}
+	}
+}
+
+// reboot prepares for another agent: pods of an API server have the status last published, and of others is not known how
+// often a container was restarted whose newest life the last agent took for one that had never run, and removed.
+func (w *watch) reboot(pods map[string]*corev1.Pod) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for name, pod := range pods {
+		r := w.records[string(pod.UID)]
+		if !w.api {
+			clear(r.restarts)
+		} else if r.status != nil {
+			pod = pod.DeepCopy()
+			r.status.DeepCopyInto(&pod.Status)
+			pods[name] = pod
+		}
+	}
+}
+
+// succeeded takes note of a command of a hook or a probe.
+func (w *watch) succeeded(life, command string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.passed[life+"/"+command] = true
+}
+
+func (w *watch) list() cri.Snapshot {
+	snap, err := w.rt.List(w.t.Context())
+	require.NoError(w.t, err)
+	return snap
+}
+
+// before checks a call that is about to take effect.
+func (w *watch) before(op, id string) {
+	if op == "ExecSync" || op == "RunPodSandbox" || op == "StopContainer" || w.t.Context().Err() != nil {
+		return
+	}
+	snap, _ := w.rt.List(w.t.Context())
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	live := func(c cri.Container) bool {
+		return c.State == cri.ContainerRunning && c.SandboxID == id && !w.belated[c.ID]
+	}
+	switch op {
+	case "StopPodSandbox", "RemovePodSandbox":
+		i := slices.IndexFunc(snap.Containers, live)
+		assert.Negative(w.t, i, "%s %s while a container runs in it", op, id)
+	case "RemoveContainer":
+		i := slices.IndexFunc(snap.Containers, func(c cri.Container) bool { return c.ID == id && c.State == cri.ContainerRunning })
+		assert.Negative(w.t, i, "%s %s while it runs", op, id)
+	case "StartContainer":
+		i := slices.IndexFunc(snap.Containers, func(c cri.Container) bool { return c.ID == id })
+		if i >= 0 && snap.Containers[i].State == cri.ContainerCreated {
+			w.started(&snap, &snap.Containers[i])
+		}
+	}
+}
+
+// late takes note of a call that takes effect when the agent has given it up.
+func (w *watch) late(op, id string) {
+	if op != "StartContainer" {
+		return
+	}
+	c, ok := w.rt.Container(id)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if ok && c.State == cri.ContainerCreated {
+		w.belated[id] = true
+		w.records[c.PodUID].live(&c)
+	}
+}
+
+// live takes note of a life of a container.
+func (r *record) live(c *cri.Container) {
+	here := place(c, c.Name)
+	r.lives[here] = append(r.lives[here], lifeOf(c.PodUID, c.Name, c.ID))
+}
+
+// started checks a container that is about to run.
+func (w *watch) started(snap *cri.Snapshot, c *cri.Container) {
+	r := w.records[c.PodUID]
+	if !assert.NotNil(w.t, r, "%s starts, and nobody ever wanted its pod", c.ID) {
+		return
+	}
+	now := time.Now()
+	assert.True(w.t, r.gone.IsZero() || r.gone.Equal(now), "%s starts, and nobody wants its pod", c.ID)
+	assert.True(w.t, r.deleted.IsZero() || r.deleted.Equal(now), "%s starts, and its pod is deleted", c.ID)
+	assert.True(w.t, specNames(r.pod)[c.Name], "%s starts, which the pod does not have", c.ID)
+	over := r.status != nil && terminal(r.phase) && r.status.Reason != lifecycle.ReasonDeadlineExceeded // which may pass meanwhile
+	assert.False(w.t, over, "%s starts in a pod that has %s", c.ID, r.phase)
+	for i := range snap.Containers {
+		o := &snap.Containers[i]
+		twin := o.PodUID == c.PodUID && o.Name == c.Name && o.State == cri.ContainerRunning
+		assert.False(w.t, twin, "%s starts beside %s", c.ID, o.ID)
+	}
+	w.checkAgain(snap, r, c)
+	if find(r.pod.Spec.Containers, c.Name) != nil {
+		w.checkInitialized(snap, r, c)
+	}
+	r.live(c)
+}
+
+// checkAgain checks that a container which is not to run again does not.
+func (w *watch) checkAgain(snap *cri.Snapshot, r *record, c *cri.Container) {
+	var last *cri.Container
+	for i := range snap.Containers {
+		o := &snap.Containers[i]
+		if o.PodUID == c.PodUID && o.Name == c.Name && o.ID != c.ID && !o.StartedAt.IsZero() && (last == nil || o.Attempt > last.Attempt) {
+			last = o
+		}
+	}
+	if last == nil || last.SandboxID != c.SandboxID || roundOf(last) < roundOf(c) || last.Image.UserSpecifiedImage != c.Image.UserSpecifiedImage {
+		return
+	}
+	spec := find(slices.Concat(r.pod.Spec.InitContainers, r.pod.Spec.Containers), c.Name)
+	policy := r.pod.Spec.RestartPolicy
+	if spec != nil && spec.RestartPolicy != nil {
+		policy = corev1.RestartPolicy(*spec.RestartPolicy)
+	}
+	probed := spec != nil && (spec.LivenessProbe != nil || spec.StartupProbe != nil) && policy != corev1.RestartPolicyNever
+	again := spec != nil && mayRunAgain(r.pod, spec, last.ExitCode) || probed // which ends it whatever it exits with
+	assert.True(w.t, again, "%s starts although %s exited with %d", c.ID, last.ID, last.ExitCode)
+}
+
+// mayRunAgain tells whether a container that has exited may be started again in the sandbox that it ran in.
+func mayRunAgain(pod *corev1.Pod, c *corev1.Container, code int32) bool {
+	policy := string(pod.Spec.RestartPolicy)
+	if c.RestartPolicy != nil {
+		policy = string(*c.RestartPolicy)
+	}
+	for _, rule := range c.RestartPolicyRules {
+		if slices.Contains(rule.ExitCodes.Values, code) {
+			return true
+		}
+	}
+	ends := find(pod.Spec.InitContainers, c.Name) != nil && !isSidecar(c)
+	return policy == "Always" && !ends || policy != "Never" && code != 0
+}
+
+// checkInitialized checks that the init containers have passed before the first regular container of a sandbox and round.
+func (w *watch) checkInitialized(snap *cri.Snapshot, r *record, c *cri.Container) {
+	for i := range r.pod.Spec.Containers {
+		if len(r.lives[place(c, r.pod.Spec.Containers[i].Name)]) > 0 {
+			return
+		}
+	}
+	for i := range r.pod.Spec.InitContainers {
+		spec := &r.pod.Spec.InitContainers[i]
+		passed := slices.ContainsFunc(snap.Containers, func(o cri.Container) bool {
+			return place(&o, o.Name) == place(c, spec.Name) && o.State == cri.ContainerExited && o.ExitCode == 0
+		})
+		if isSidecar(spec) {
+			passed = slices.ContainsFunc(r.lives[place(c, spec.Name)], func(life string) bool {
+				return spec.StartupProbe == nil || w.passed[life+"/started"]
+			})
+		}
+		assert.True(w.t, passed, "%s starts before init container %s has passed", c.ID, spec.Name)
+	}
+}
+
+// place names a container in the sandbox and the round of another one.
+func place(c *cri.Container, name string) string {
+	return fmt.Sprint(c.PodUID, "/", name, "/", c.SandboxID, "/", roundOf(c))
+}
+
+// status checks a status that is published.
+func (w *watch) status(pod *corev1.Pod, st *corev1.PodStatus) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r := w.records[string(pod.UID)]
+	// How the postStart hook of a container went is known to nobody but the agent that ran it, and the API server.
+	same := st.Phase == r.phase || !w.api && terminal(st.Phase)
+	assert.True(w.t, !terminal(r.phase) || same, "pod %s was %s and is %s", pod.UID, r.phase, st.Phase)
+	r.phase, r.status = st.Phase, st
+	for _, cs := range slices.Concat(st.InitContainerStatuses, st.ContainerStatuses, st.EphemeralContainerStatuses) {
+		assert.GreaterOrEqual(w.t, cs.RestartCount, r.restarts[cs.Name], "restarts of %s/%s", pod.UID, cs.Name)
+		r.restarts[cs.Name] = cs.RestartCount
+		spec := find(slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers), cs.Name)
+		if spec == nil {
+			continue
+		}
+		life := lifeOf(string(pod.UID), cs.Name, cs.ContainerID)
+		assert.True(w.t, !cs.Ready || spec.ReadinessProbe == nil || w.passed[life+"/ready"], "%s is ready and was never asked", life)
+		assert.True(w.t, !*cs.Started || !r.gone.IsZero() || !r.deleted.IsZero() || spec.StartupProbe == nil || w.passed[life+"/started"], "%s has started and was never asked", life)
+	}
+}
+
+// lifeOf names a life of a container as the walker's commands do. An ID of critest has the attempt in it.
+func lifeOf(uid, name, id string) string {
+	attempt, _, _ := strings.Cut(strings.TrimPrefix(id, uid+"-"+name+"-"), "-")
+	return uid + "/" + name + "/" + attempt
+}
+
+// requireNoTwins fails if a pod name has two live containers of one name, whatever the UIDs.
+func (w *watch) requireNoTwins() {
+	w.t.Helper()
+	live := map[string]string{}
+	snap := w.list()
+	for p := range snap.Pods() {
+		for _, c := range p.Containers {
+			if c.State == cri.ContainerRunning {
+				key := p.Name + "/" + c.Name
+				require.Empty(w.t, live[key], "%s runs twice: %s and %s", key, live[key], c.ID)
+				live[key] = c.ID
+			}
+		}
+	}
+}
+
+// requireConverged requires of a pod that it is as its spec asks, when nothing goes wrong any more.
+func (w *watch) requireConverged(pod *corev1.Pod, has cri.Pod) {
+	w.t.Helper()
+	w.mu.Lock()
+	r := w.records[string(pod.UID)]
+	w.mu.Unlock()
+	about := story(func() string {
+		return fmt.Sprintf("pod %s %s\nhas%s\nstatus %s", pod.UID, asJSON(pod.Spec), describeObserved(has), asJSON(r.status))
+	})
+	live := map[string]*cri.Container{}
+	for i := range has.Containers {
+		if c := &has.Containers[i]; c.State == cri.ContainerRunning {
+			live[c.Name] = c
+		}
+	}
+	ready := 0
+	for _, sb := range has.Sandboxes {
+		if sb.State == cri.SandboxReady {
+			ready++
+		}
+	}
+	switch {
+	case pod.DeletionTimestamp != nil:
+		require.Empty(w.t, has.Sandboxes, about)
+		require.Empty(w.t, has.Containers, about)
+		return
+	case terminal(r.phase):
+		require.Empty(w.t, live, about)
+		require.Zero(w.t, ready, about)
+		require.True(w.t, mayEnd(pod), "it may not end: %s", about)
+		return
+	case stuck(pod, has):
+		return
+	}
+	require.Equal(w.t, corev1.PodRunning, r.phase, about)
+	require.Equal(w.t, 1, ready, about)
+	for i := range pod.Spec.InitContainers {
+		c := &pod.Spec.InitContainers[i]
+		require.Equal(w.t, isSidecar(c), live[c.Name] != nil, "%s: %s", c.Name, about)
+	}
+	serves := 0
+	for i := range pod.Spec.Containers {
+		c := &pod.Spec.Containers[i]
+		st := r.status.ContainerStatuses[slices.IndexFunc(r.status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.Name == c.Name })]
+		if l := live[c.Name]; l != nil {
+			serves++
+			require.Equal(w.t, c.Image, l.Image.UserSpecifiedImage, about)
+			require.True(w.t, st.Ready, "%s: %s", c.Name, about)
+			continue
+		}
+		if t := st.State.Terminated; t == nil || mayRunAgain(pod, c, t.ExitCode) {
+			require.True(w.t, strings.HasPrefix(c.Name, "work"), "%s should run: %s", c.Name, about)
+			serves++
+		}
+	}
+	require.Positive(w.t, serves, "it should have ended: %s", about)
+}
+
+func terminal(p corev1.PodPhase) bool { return p == corev1.PodSucceeded || p == corev1.PodFailed }
+
+// mayEnd tells whether a pod can come to an end without being deleted.
+func mayEnd(pod *corev1.Pod) bool {
+	once := func(c corev1.Container) bool {
+		return !mayRunAgain(pod, &c, 0) || !mayRunAgain(pod, &c, 1)
+	}
+	setup := func(c corev1.Container) bool { return !isSidecar(&c) && !mayRunAgain(pod, &c, 1) }
+	return pod.Spec.ActiveDeadlineSeconds != nil || slices.ContainsFunc(pod.Spec.InitContainers, setup) ||
+		!slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return !once(c) })
+}
+
+// stuck tells whether a pod that is never restarted has lost its sandbox, with containers that would still have to run.
+// As with the kubelet it gets no other one, and never ends.
+func stuck(pod *corev1.Pod, has cri.Pod) bool {
+	return pod.Spec.RestartPolicy == corev1.RestartPolicyNever && len(has.Sandboxes) > 0 &&
+		!slices.ContainsFunc(has.Sandboxes, func(s cri.Sandbox) bool { return s.State == cri.SandboxReady }) &&
+		!slices.ContainsFunc(has.Containers, func(c cri.Container) bool { return c.State == cri.ContainerRunning })
+}
