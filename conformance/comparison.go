@@ -51,6 +51,12 @@ func NewFlags(set *flag.FlagSet) Flags {
 	}
 }
 
+// AtMost returns flags for a comparison whose inputs take long.
+func (f Flags) AtMost(inputs int) Flags {
+	inputs = min(inputs, *f.inputs)
+	return Flags{seed: f.seed, inputs: &inputs}
+}
+
 // enough is how many inputs bring every exception about.
 const enough = 100_000
 

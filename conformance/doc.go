@@ -8,6 +8,7 @@
 //	make test          # 200,000 inputs for each comparison; INPUTS=n, SEED=n (0: new inputs), ARGS=-v, ARGS=-run=...
 //	make fuzz          # every comparison under the fuzzer for FUZZTIME
 //	make speed         # how many times faster ours is, on the same pods in the same run
+//	make probes        # what 10,000 probes cost beside the kubelet's, and their ports
 //	make bench         # the same as Go benchmarks
 //
 // # Comparisons
@@ -19,6 +20,11 @@
 // A difference that is meant is an [Exception]: a name, a reason, and the inputs it holds for. Outside of these the
 // answers are equal; inside, ours is what the exception wants; and an exception that makes no difference any more fails
 // the test, so that the list stays true. With -v the test prints how often each occurred.
+//
+// Pods are compared by what becomes of them: the kubelet's own manager syncs a generated pod on a CRI runtime that keeps
+// a record, turn by turn until a restart of all containers is through, and nodeagent plans for the same pod. The report
+// has the input as lines of a scenario, to be put among those of package lifecycle. Differences that are not meant, and
+// wait to be mended, have names that begin with "open".
 //
 // Probers are compared otherwise: each is asked about the same real server or command as the kubelet's, and a dialogue
 // in which the two are meant to differ says so by name, and fails when they no longer do.

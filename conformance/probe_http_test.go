@@ -4,7 +4,6 @@
 package conformance_test
 
 import (
-	"flag"
 	"fmt"
 	"io"
 	"log"
@@ -176,21 +175,16 @@ func TestProbeHTTPS(t *testing.T) {
 // What a server sees is what it sees of the kubelet, for paths and headers of all kinds.
 func TestProbeHTTPRequest(t *testing.T) {
 	port := serveSite(t, (*httptest.Server).Start)
-	set := flag.NewFlagSet("probe", flag.PanicOnError)
-	few := conformance.NewFlags(set)
-	if err := set.Parse([]string{"-inputs=20000"}); err != nil { // each is three requests
-		t.Fatal(err)
-	}
 	conformance.Comparison[corev1.ProbeHandler, probed]{
 		Make: func(c *conformance.Choices) corev1.ProbeHandler { return anyGet(c, port) },
 		Kubelet: func(h corev1.ProbeHandler) probed {
 			return comparable(dialogue{handler: h, timeout: 20 * time.Second}.kubelet(&corev1.Container{
-				ReadinessProbe: &corev1.Probe{ProbeHandler: h},
+				ReadinessProbe: &corev1.Probe{ProbeHandler: h, PeriodSeconds: 10},
 			}))
 		},
 		Ours: func(h corev1.ProbeHandler) probed {
 			return comparable(dialogue{handler: h, timeout: 20 * time.Second}.ours(t, &corev1.Container{
-				Name: "c", ReadinessProbe: &corev1.Probe{ProbeHandler: h},
+				Name: "c", ReadinessProbe: &corev1.Probe{ProbeHandler: h, PeriodSeconds: 10},
 			}, true))
 		},
 		// What ours refuses when the probe is made, it calls a failure in words of its own; the kubelet never gets an
@@ -206,7 +200,7 @@ func TestProbeHTTPRequest(t *testing.T) {
 			Reason: "a header with a line break or a control character is refused, also where net/http would not send it",
 			When:   func(h corev1.ProbeHandler) bool { return hidden(h.HTTPGet.HTTPHeaders) },
 		}},
-	}.Run(t, few)
+	}.Run(t, flags.AtMost(20_000)) // each is three requests
 }
 
 // anyGet returns a request with a path and headers as people write them, and as they should not.

@@ -54,7 +54,7 @@ func (d dialogue) run(t *testing.T) {
 	if d.timeout == 0 {
 		d.timeout = 20 * time.Second
 	}
-	container := &corev1.Container{Name: "c", Ports: d.ports, ReadinessProbe: &corev1.Probe{ProbeHandler: d.handler}}
+	container := &corev1.Container{Name: "c", Ports: d.ports, ReadinessProbe: &corev1.Probe{ProbeHandler: d.handler, PeriodSeconds: 10}}
 	kubelet := comparable(d.kubelet(container))
 	strict, plain := comparable(d.ours(t, container, true)), comparable(d.ours(t, container, false))
 	want := kubelet

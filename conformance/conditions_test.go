@@ -1,0 +1,142 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package conformance_test
+
+import (
+	"context"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+	"k8s.io/kubernetes/pkg/kubelet/status"
+
+	"github.com/seed81659283/nodeagent/conformance"
+	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/probe"
+)
+
+func TestConditions(t *testing.T) { run(t, podConditions) }
+func FuzzConditions(f *testing.F) { fuzz(f, podConditions) }
+
+// reported is a scene with the status that the pod had before.
+type reported struct {
+	Scene    scene
+	Previous *corev1.PodStatus
+	Held     map[string]lifecycle.Held
+	Terminal bool
+}
+
+// stated is what a condition says, but since when.
+type stated struct {
+	Status             corev1.ConditionStatus
+	Reason, Message    string
+	ObservedGeneration int64
+}
+
+var podConditions = conformance.Comparison[reported, map[corev1.PodConditionType]stated]{
+	Make: func(c *conformance.Choices) reported {
+		in := reported{Scene: newScene(c), Previous: &corev1.PodStatus{}, Held: map[string]lifecycle.Held{}}
+		in.Scene.Pod.Generation = 7
+		in.Terminal = in.Scene.Pod.DeletionTimestamp != nil
+		for _, gate := range []corev1.PodConditionType{"example.com/a", "example.com/b"}[:conformance.Pick(c, 0, 0, 1, 2)] {
+			in.Scene.Pod.Spec.ReadinessGates = append(in.Scene.Pod.Spec.ReadinessGates, corev1.PodReadinessGate{ConditionType: gate})
+		}
+		for _, kind := range []corev1.PodConditionType{corev1.PodInitialized, "example.com/a", "example.com/b"} {
+			if c.OneIn(2) {
+				in.Previous.Conditions = append(in.Previous.Conditions, corev1.PodCondition{
+					Type: kind, Status: conformance.Pick(c, corev1.ConditionTrue, corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown),
+				})
+			}
+		}
+		in.Previous.Phase = conformance.Pick(c, corev1.PodPending, corev1.PodRunning, corev1.PodRunning, corev1.PodSucceeded, corev1.PodFailed)
+		for _, spec := range in.Scene.specs() {
+			if c.OneIn(6) {
+				in.Held[spec.Name] = lifecycle.Held{Reason: lifecycle.ReasonCrashLoopBackOff}
+			}
+		}
+		return in
+	},
+	Kubelet: kubeletConditions,
+	Ours: func(in reported) map[corev1.PodConditionType]stated {
+		st := in.status()
+		return owned(st.Conditions)
+	},
+	Exceptions: []conformance.Exception[reported, map[corev1.PodConditionType]stated]{{
+		Name:   "wording",
+		Reason: "the messages of three conditions are others, and that of a restart of all has the generation too",
+		When:   func(reported) bool { return true },
+		Want: func(_ reported, conditions map[corev1.PodConditionType]stated) map[corev1.PodConditionType]stated {
+			for kind, c := range conditions {
+				switch {
+				case kind == corev1.PodReadyToStartContainers:
+					c.Message = ""
+				case kind == corev1.AllContainersRestarting:
+					c.ObservedGeneration = 7 // which the kubelet does not say
+					c.Message = strings.Replace(c.Message, "container exited with restart policy rule",
+						"a container exited in a way for which its rules ask for a restart of all", 1)
+				case c.Reason == status.ReadinessGatesNotReady:
+					c.Message = gateMissing.ReplaceAllString(c.Message, "readiness gate $1 has no condition")
+					c.Message = gateUnmet.ReplaceAllString(c.Message, "readiness gate $1 is")
+				}
+				conditions[kind] = c
+			}
+			return conditions
+		},
+	}, {
+		Name:   "no restart of all yet",
+		Reason: "a pod of which all containers may have to be restarted says so once they have to",
+		When:   func(in reported) bool { return !in.Scene.restartsAll() },
+		Want: func(_ reported, conditions map[corev1.PodConditionType]stated) map[corev1.PodConditionType]stated {
+			delete(conditions, corev1.AllContainersRestarting)
+			return conditions
+		},
+	}},
+}
+
+// What the kubelet says of a readiness gate.
+var (
+	gateMissing = regexp.MustCompile(`corresponding condition of pod readiness gate ("[^"]*") does not exist\.`)
+	gateUnmet   = regexp.MustCompile(`the status of pod readiness gate ("[^"]*") is not "True", but`)
+)
+
+// status is the status that nodeagent gives the pod.
+func (in reported) status() corev1.PodStatus {
+	return lifecycle.Status(in.Scene.Pod, in.Scene.Observed, lifecycle.StatusInput{
+		Now: sceneTime, Previous: in.Previous, Held: in.Held, Terminal: in.Terminal,
+		Probes: func(k probe.Key) (probe.Value, bool) { return in.Scene.probeResults(k) },
+	})
+}
+
+// kubeletConditions has the kubelet look at the phase and the containers of nodeagent's status, and at the runtime.
+func kubeletConditions(in reported) map[corev1.PodConditionType]stated {
+	ctx := context.Background()
+	pod, st := in.Scene.Pod, in.status()
+	seen := podStatus(ctx, newRuntimeOf(in.Scene).manager(ctx, in.Scene), in.Scene)
+	containers := slices.Concat(st.InitContainerStatuses, st.ContainerStatuses)
+	list := []corev1.PodCondition{
+		status.GeneratePodReadyToStartContainersCondition(pod, in.Previous, seen),
+		status.GeneratePodInitializedCondition(pod, in.Previous, containers, st.Phase),
+		status.GeneratePodReadyCondition(pod, in.Previous, in.Previous.Conditions, containers, st.Phase),
+		status.GenerateContainersReadyCondition(pod, in.Previous, containers, st.Phase),
+	}
+	if podutil.AllContainersCouldRestart(&pod.Spec) {
+		list = append(list, status.GenerateAllContainersRestartingCondition(pod, seen, in.Previous, st.Phase))
+	}
+	return owned(list)
+}
+
+// owned returns the conditions of a list that a node agent sets.
+func owned(list []corev1.PodCondition) map[corev1.PodConditionType]stated {
+	out := map[corev1.PodConditionType]stated{}
+	for _, c := range list {
+		switch c.Type {
+		case corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.PodReady, corev1.ContainersReady, corev1.AllContainersRestarting:
+			out[c.Type] = stated{c.Status, c.Reason, c.Message, c.ObservedGeneration}
+		}
+	}
+	return out
+}

@@ -1,0 +1,181 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package conformance_test
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/util/flowcontrol"
+	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
+	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/seed81659283/nodeagent/conformance"
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+)
+
+func TestCrashLoop(t *testing.T) { run(t, crashLoop) }
+func FuzzCrashLoop(f *testing.F) { fuzz(f, crashLoop) }
+
+// crash is one life of a container, and what follows.
+type crash struct {
+	Ran   time.Duration
+	Code  int32
+	Looks []time.Duration // after the end of the container, or after one another
+	Image string          // that the pod asks for from then on
+}
+
+// crashes are lives of one container, each of which begins when the back-off lets it.
+type crashes []crash
+
+// told is what was decided when, line by line.
+type told []string
+
+var crashLoop = conformance.Comparison[crashes, told]{
+	Make: func(c *conformance.Choices) (in crashes) {
+		for range 1 + c.Int(7) {
+			one := crash{Code: conformance.Pick[int32](c, 1, 0, 137), Image: conformance.Pick(c, "v1", "v1", "v1", "v1", "v1", "v1", "v1", "v2")}
+			one.Ran = pause(c)
+			for range c.Int(4) {
+				one.Looks = append(one.Looks, pause(c))
+			}
+			in = append(in, one)
+		}
+		return in
+	},
+	Kubelet: func(in crashes) told { return kubeletRestarts(in, true) },
+	Ours:    nodeagentRestarts,
+	Exceptions: []conformance.Exception[crashes, told]{{
+		Name:   "changed back",
+		Reason: "another image begins a new back-off, also one that the container had before, where the kubelet goes on with that of then",
+		When:   func(in crashes) bool { return !reflect.DeepEqual(in, in.unlike()) },
+		Want:   func(in crashes, _ told) told { return kubeletRestarts(in.unlike(), true) },
+	}, {
+		Name:   "forgotten while in force",
+		Reason: "a back-off holds to its end, where the kubelet forgets it ten minutes after the container was started",
+		When: func(in crashes) bool {
+			return slices.ContainsFunc(in, func(c crash) bool {
+				for _, look := range c.Looks {
+					c.Ran += look
+				}
+				return c.Ran > 5*time.Minute // and that much of a back-off
+			})
+		},
+		Want: func(in crashes, _ told) told { return kubeletRestarts(in.unlike(), false) },
+	}},
+}
+
+// unlike returns the same crashes with another image at each change.
+func (in crashes) unlike() crashes {
+	out, last, n := slices.Clone(in), "v1", 1
+	for i := range out {
+		if in[i].Image != last {
+			last, n = in[i].Image, n+1
+		}
+		out[i].Image = "v" + strconv.Itoa(n)
+	}
+	return out
+}
+
+// pause returns a duration on either side of what counts for the back-off.
+func pause(c *conformance.Choices) time.Duration {
+	d := time.Duration(conformance.Pick(c, 1, 10, 20, 40, 80, 160, 300, 590, 600)) * time.Second
+	switch c.Int(4) {
+	case 1:
+		return d - time.Nanosecond
+	case 2:
+		return d + time.Nanosecond
+	case 3:
+		return time.Duration(c.Uint64() % uint64(d))
+	}
+	return d
+}
+
+// restarts plays lives of a container. decide is asked about a pod at a time: it starts the container, with annotations
+// for its next life, or tells until when it waits and why.
+func restarts(in crashes, decide func(scene, time.Time) (next map[string]string, until time.Time, message string)) (log told) {
+	pod := &corev1.Pod{}
+	pod.Name, pod.Namespace, pod.UID = "p", "default", "u1"
+	pod.Spec = corev1.PodSpec{RestartPolicy: corev1.RestartPolicyAlways, Containers: []corev1.Container{{Name: "web", Image: "v1"}}}
+	pod.Spec.SecurityContext = &corev1.PodSecurityContext{}
+	s := scene{Pod: pod}
+	s.Observed.PodIdentity = cri.PodIdentity{UID: "u1", Name: "p", Namespace: "default"}
+	s.Observed.Sandboxes = []cri.Sandbox{{ID: "s0", CreatedAt: sceneTime, IPs: []string{"10.0.0.1"}}}
+	now, annotations := sceneTime, map[string]string{}
+	for i, one := range in {
+		life := cri.Container{
+			ID: "web-" + strconv.Itoa(i), Name: "web", PodUID: "u1", SandboxID: "s0", Attempt: uint32(i), Annotations: annotations,
+			State: cri.ContainerExited, ExitCode: one.Code, CreatedAt: now, StartedAt: now, FinishedAt: now.Add(one.Ran),
+		}
+		life.Annotations[podspec.AnnotationHash] = podspec.Hash(&pod.Spec.Containers[0])
+		life.Annotations[podspec.AnnotationRestartCount] = strconv.Itoa(i)
+		s.Observed.Containers = slices.DeleteFunc(append(s.Observed.Containers, life), func(c cri.Container) bool { return int(c.Attempt) < i })
+		now = life.FinishedAt
+		pod.Spec.Containers[0].Image = one.Image
+		for look := 0; ; look++ {
+			if look < len(one.Looks) {
+				now = now.Add(one.Looks[look])
+			}
+			next, until, message := decide(s, now)
+			if until.IsZero() {
+				log = append(log, fmt.Sprintf("%s: start", now.Sub(sceneTime)))
+				annotations = next
+				break
+			}
+			log = append(log, fmt.Sprintf("%s: wait until %s: %s", now.Sub(sceneTime), until.Sub(sceneTime), message))
+			if look >= len(one.Looks) {
+				now = until
+			}
+		}
+	}
+	return log
+}
+
+func nodeagentRestarts(in crashes) told {
+	return restarts(in, func(s scene, now time.Time) (map[string]string, time.Time, string) {
+		a := lifecycle.Plan(lifecycle.State{Pod: s.Pod, Observed: s.Observed, Now: now})
+		if len(a.Waiting) == 1 {
+			return nil, a.Waiting[0].Until, a.Waiting[0].Message
+		}
+		return map[string]string{lifecycle.AnnotationCrashLoop: a.Start[0].CrashLoop}, time.Time{}, ""
+	})
+}
+
+// kubeletRestarts lets the kubelet decide, with the back-off that NewMainKubelet makes. What has expired is forgotten at
+// every housekeeping.
+func kubeletRestarts(in crashes, housekeeping bool) told {
+	clock := testingclock.NewFakeClock(sceneTime)
+	backOff := flowcontrol.NewFakeBackOff(10*time.Second, 5*time.Minute, clock)
+	backOff.HasExpiredFunc = func(event, last time.Time, _ time.Duration) bool { return event.Sub(last) > 10*time.Minute }
+	ctx := context.Background()
+	r := newRuntimeOf(scene{})
+	m := r.manager(ctx, scene{})
+	return restarts(in, func(s scene, now time.Time) (map[string]string, time.Time, string) {
+		clock.SetTime(now)
+		if housekeeping {
+			backOff.GC()
+		}
+		r.pod, r.record.Starts = s.Observed, nil
+		r.pod.Containers = slices.Clone(r.pod.Containers)
+		result := m.SyncPod(ctx, s.Pod, podStatus(ctx, m, s), nil, backOff, false)
+		if len(r.record.Starts) == 1 {
+			return map[string]string{}, time.Time{}, ""
+		}
+		for _, x := range result.SyncResults {
+			if x.Action == kubecontainer.StartContainer {
+				until, _ := kubecontainer.MinBackoffExpiration(x.Error)
+				return nil, until, x.Message
+			}
+		}
+		panic("neither started nor held back")
+	})
+}

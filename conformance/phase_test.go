@@ -1,0 +1,168 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package conformance_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+	"k8s.io/kubernetes/pkg/kubelet"
+	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
+
+	"github.com/seed81659283/nodeagent/conformance"
+	"github.com/seed81659283/nodeagent/lifecycle"
+)
+
+func TestPhase(t *testing.T)         { run(t, phase) }
+func FuzzPhase(f *testing.F)         { fuzz(f, phase) }
+func TestShouldRestart(t *testing.T) { run(t, shouldRestart) }
+func FuzzShouldRestart(f *testing.F) { fuzz(f, shouldRestart) }
+
+// summed is what a phase is summed up from.
+type summed struct {
+	Pod                   *corev1.Pod
+	Statuses              []corev1.ContainerStatus
+	Terminal, Initialized bool
+}
+
+var phase = conformance.Comparison[summed, corev1.PodPhase]{
+	Make: func(c *conformance.Choices) summed {
+		in := summed{Pod: scenePod(c), Terminal: c.OneIn(3), Initialized: c.OneIn(2)}
+		if c.OneIn(6) {
+			in.Pod.Annotations = map[string]string{kubetypes.ConfigSourceAnnotationKey: kubetypes.FileSource}
+		}
+		for _, spec := range (scene{Pod: in.Pod}).specs() {
+			if !c.OneIn(10) {
+				in.Statuses = append(in.Statuses, containerStatus(c, spec.Name))
+			}
+		}
+		return in
+	},
+	Kubelet: kubeletPhase,
+	Ours: func(in summed) corev1.PodPhase {
+		return lifecycle.Phase(in.Pod, in.Statuses, in.Terminal, in.Initialized)
+	},
+	Exceptions: []conformance.Exception[summed, corev1.PodPhase]{{
+		Name:   "restart of all",
+		Reason: "that all containers are restarted is why one waits, and its end stays what it was, where the kubelet puts another end in its place",
+		When: func(in summed) bool {
+			return slices.ContainsFunc(in.Statuses, func(st corev1.ContainerStatus) bool { return waitsForAll(&st) != endsForAll(&st) })
+		},
+		Want: likeOurs,
+	}, {
+		Name:   "static pod",
+		Reason: "a deleted static pod ends as Succeeded or Failed like any other",
+		When:   func(in summed) bool { return in.Terminal && kubetypes.IsStaticPod(in.Pod) },
+		Want:   likeOurs,
+	}},
+}
+
+// likeOurs sums up what the kubelet would have to be told to come to what is meant.
+func likeOurs(in summed, _ corev1.PodPhase) corev1.PodPhase {
+	in.Pod = in.Pod.DeepCopy()
+	in.Pod.Annotations = nil
+	statuses := in.Statuses
+	in.Statuses = nil
+	for _, st := range statuses {
+		st = *st.DeepCopy()
+		for _, end := range []*corev1.ContainerStateTerminated{st.State.Terminated, st.LastTerminationState.Terminated} {
+			if end != nil {
+				end.Reason = ""
+			}
+			if end != nil && waitsForAll(&st) {
+				end.Reason = lifecycle.ReasonRestartingAllContainers
+			}
+		}
+		in.Statuses = append(in.Statuses, st)
+	}
+	return kubeletPhase(in)
+}
+
+func kubeletPhase(in summed) corev1.PodPhase {
+	return kubelet.ConformancePhase(context.Background(), in.Pod, in.Statuses, in.Terminal, in.Initialized)
+}
+
+// waitsForAll tells whether a container waits because all of its pod are restarted, as nodeagent says it.
+func waitsForAll(st *corev1.ContainerStatus) bool {
+	return st.State.Waiting != nil && st.State.Waiting.Reason == lifecycle.ReasonRestartingAllContainers
+}
+
+// endsForAll tells whether a container has ended because all of its pod are restarted, as the kubelet says it.
+func endsForAll(st *corev1.ContainerStatus) bool {
+	end := st.State.Terminated
+	if end == nil && st.State.Waiting != nil {
+		end = st.LastTerminationState.Terminated
+	}
+	return end != nil && end.Reason == lifecycle.ReasonRestartingAllContainers
+}
+
+// containerStatus returns the status of a container, in any state.
+func containerStatus(c *conformance.Choices, name string) corev1.ContainerStatus {
+	st := corev1.ContainerStatus{Name: name, Ready: c.OneIn(2), Started: conformance.Pick(c, nil, new(true), new(true), new(false))}
+	if c.OneIn(3) {
+		st.LastTerminationState.Terminated = terminated(c)
+	}
+	switch c.Int(8) {
+	case 0, 1, 2:
+		st.State.Running = &corev1.ContainerStateRunning{}
+	case 3, 4:
+		st.State.Terminated = terminated(c)
+	case 5, 6:
+		st.State.Waiting = &corev1.ContainerStateWaiting{Reason: conformance.Pick(c, lifecycle.ReasonCrashLoopBackOff, "", lifecycle.ReasonRestartingAllContainers)}
+	}
+	return st
+}
+
+func terminated(c *conformance.Choices) *corev1.ContainerStateTerminated {
+	end := &corev1.ContainerStateTerminated{ExitCode: conformance.Pick[int32](c, 0, 0, 1, 42, 137)}
+	if c.OneIn(6) {
+		end.Reason = lifecycle.ReasonRestartingAllContainers
+	}
+	return end
+}
+
+// exitOf is how a container of a pod has ended.
+type exitOf struct {
+	Policy    corev1.RestartPolicy
+	Container corev1.Container
+	Code      int32
+}
+
+var shouldRestart = conformance.Comparison[exitOf, bool]{
+	Make: func(c *conformance.Choices) exitOf {
+		in := exitOf{
+			Policy: conformance.Pick(c, corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever, "", "Sometimes"),
+			Code:   conformance.Pick[int32](c, 0, 1, 42, 137, -1),
+		}
+		if !c.OneIn(4) {
+			policy := conformance.Pick(c, corev1.ContainerRestartPolicyAlways, corev1.ContainerRestartPolicyOnFailure, corev1.ContainerRestartPolicyNever, "", "Sometimes")
+			in.Container.RestartPolicy = &policy
+		}
+		for range c.Int(4) {
+			rule := sceneRule(c)
+			rule.Action = conformance.Pick(c, rule.Action, rule.Action, "", "Explode")
+			switch c.Int(6) {
+			case 5:
+				rule.ExitCodes = nil
+			case 4:
+				rule.ExitCodes.Operator = "Near"
+			case 3:
+				rule.ExitCodes.Values = append(rule.ExitCodes.Values, in.Code)
+			case 2:
+				rule.ExitCodes.Values = nil
+			}
+			in.Container.RestartPolicyRules = append(in.Container.RestartPolicyRules, rule)
+		}
+		return in
+	},
+	Kubelet: func(in exitOf) bool {
+		return podutil.ContainerShouldRestart(in.Container, corev1.PodSpec{RestartPolicy: in.Policy}, in.Code)
+	},
+	Ours: func(in exitOf) bool {
+		return lifecycle.ShouldRestart(&corev1.PodSpec{RestartPolicy: in.Policy}, &in.Container, in.Code)
+	},
+}

@@ -1,0 +1,173 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package conformance_test
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/conformance"
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/lifecycle"
+)
+
+// planExceptions are in the order in which they turn the kubelet's decision into ours.
+var planExceptions = []conformance.Exception[scene, decision]{{
+	Name:   "work is over",
+	Reason: "a pod whose containers have all ended for good is stopped at once, where the kubelet may make it a new sandbox first",
+	When:   scene.over,
+	Want:   func(s scene, _ decision) decision { return s.ended() },
+}, {
+	Name:   "not named",
+	Reason: "a container that the spec does not name is stopped, where the kubelet leaves it alone or, if the whole pod is to be stopped, gets no further",
+	When:   func(s scene) bool { return !s.over() && len(s.unnamed()) > 0 },
+	Want: func(s scene, _ decision) decision {
+		named := s
+		named.Observed.Containers = slices.Clone(s.Observed.Containers)
+		for i := range named.Observed.Containers {
+			if c := &named.Observed.Containers[i]; s.spec(c.Name) == nil {
+				c.State = cri.ContainerExited
+			}
+		}
+		d := kubeletPlans(named)
+		return s.stop(d, s.unnamed())
+	},
+}, {
+	Name:   "nothing has run",
+	Reason: "a pod with policy Never of which nothing ever ran gets another sandbox, also if containers were created",
+	When: func(s scene) bool {
+		return s.Pod.Spec.RestartPolicy == corev1.RestartPolicyNever && s.Pod.DeletionTimestamp == nil && s.hasCreated() && !s.ranInRound()
+	},
+	Want: func(s scene, d decision) decision {
+		if !d.stops(s) || d.Sandbox != "" {
+			return d
+		}
+		empty := s
+		empty.Observed.Containers = nil
+		d = kubeletPlans(empty)
+		for i := range d.Starts {
+			if last := s.last(d.Starts[i].Name); last != nil {
+				d.Starts[i].Attempt = last.Attempt + 1
+			}
+		}
+		return d
+	},
+}, {
+	Name:   "never started",
+	Reason: "a container that was created and never started is no life of its own: it is started, or another takes its number",
+	When:   scene.hasCreated,
+	Want: func(s scene, d decision) decision {
+		for i := range d.Starts {
+			if last := s.newest(d.Starts[i].Name); last != nil && last.State == cri.ContainerCreated {
+				d.Starts[i].Attempt--
+			}
+		}
+		return d
+	},
+}, {
+	Name:   "ephemeral never started",
+	Reason: "an ephemeral container that was created is started, where the kubelet leaves it as it is for ever",
+	When:   func(s scene) bool { return s.hasCreated() && len(s.Pod.Spec.EphemeralContainers) > 0 },
+	Want: func(s scene, d decision) decision {
+		e := s.Pod.Spec.EphemeralContainers[0]
+		last, target := s.last(e.Name), s.last(e.TargetContainerName)
+		if d.stops(s) || s.formerTarget() != nil || last == nil || last.State != cri.ContainerCreated || e.TargetContainerName != "" && target == nil {
+			return d
+		}
+		first := started{Name: e.Name, Attempt: last.Attempt}
+		if target != nil {
+			first.Target = target.ID
+		}
+		d.Starts = slices.Insert(d.Starts, 0, first)
+		return d
+	},
+}, {
+	Name:   "hook of a pod without grace period",
+	Reason: "a pod that goes without a grace period leaves no time for a hook, where the kubelet gives it a second",
+	When:   func(s scene) bool { return s.Pod.DeletionTimestamp != nil && s.noGrace() },
+	Want:   func(_ scene, d decision) decision { return d.withoutHooks() },
+}, {
+	Name:   "two of a name",
+	Reason: "of two running lives of one container the older is stopped, where the kubelet looks at the newer alone",
+	When:   func(s scene) bool { return len(s.twins()) > 0 },
+	Want:   func(s scene, d decision) decision { return s.stop(d, s.twins()) },
+}, {
+	Name:   "in a former sandbox",
+	Reason: "what runs in another sandbox than the one in use is stopped, where the kubelet takes it for the container of the pod",
+	When:   func(s scene) bool { return len(s.astray()) > 0 },
+	Want: func(s scene, d decision) decision {
+		if d.stops(s) {
+			return d
+		}
+		return s.stop(d, s.astray())
+	},
+}, {
+	Name:   "lost track of",
+	Reason: "when a pod is stopped, so is what the runtime has lost track of, which may run after all; no hook runs in it",
+	When:   func(s scene) bool { return len(s.lost()) > 0 },
+	Want: func(s scene, d decision) decision {
+		for _, c := range s.lost() {
+			if d.stops(s) {
+				d.kill(c.ID, lifecycle.Grace(s.Pod), false)
+			} else if how, killed := d.Kills[c.ID]; killed {
+				d.Kills[c.ID] = strings.TrimSuffix(how, afterHook)
+			}
+		}
+		return d
+	},
+}, {
+	Name:   "ephemeral in a pod that ends",
+	Reason: "an ephemeral container is not started in a sandbox that has just been stopped",
+	When:   func(s scene) bool { return len(s.Pod.Spec.EphemeralContainers) > 0 },
+	Want: func(_ scene, d decision) decision {
+		if d.Sandbox == "" && len(d.StopSandboxes) > 0 {
+			d.Starts = nil
+		}
+		return d
+	},
+}}
+
+// stops tells whether all that there is of the pod is stopped.
+func (d decision) stops(s scene) bool {
+	return len(d.StopSandboxes) > 0 || len(s.Observed.Sandboxes) == 0
+}
+
+func (d decision) withoutHooks() decision {
+	for id, how := range d.Kills {
+		d.Kills[id] = strings.TrimSuffix(how, afterHook)
+	}
+	return d
+}
+
+// stop adds containers to those that are stopped: at once if all containers of the pod are restarted.
+func (s scene) stop(d decision, list []cri.Container) decision {
+	for _, c := range list {
+		_, killed := d.Kills[c.ID]
+		switch {
+		case killed:
+		case s.restartsAll() && !d.stops(s) && !s.ephemeral(c.Name):
+			d.kill(c.ID, 2*time.Second, false)
+		default:
+			d.kill(c.ID, lifecycle.Grace(s.Pod), s.hook(c))
+		}
+	}
+	return d
+}
+
+// ended is the decision to stop all that there is.
+func (s scene) ended() decision {
+	d := decision{Kills: map[string]string{}}
+	for _, c := range s.Observed.Containers {
+		if alive(c) {
+			d.kill(c.ID, lifecycle.Grace(s.Pod), s.hook(c))
+		}
+	}
+	for _, sb := range s.Observed.Sandboxes {
+		d.StopSandboxes = append(d.StopSandboxes, sb.ID)
+	}
+	return d
+}

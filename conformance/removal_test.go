@@ -1,0 +1,55 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package conformance_test
+
+import (
+	"reflect"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/conformance"
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/lifecycle"
+)
+
+func TestRemoval(t *testing.T) { run(t, removal) }
+func FuzzRemoval(f *testing.F) { fuzz(f, removal) }
+
+// removal compares the kubelet with itself: what nodeagent removes, and the kubelet does not yet, makes no difference to
+// what it decides.
+var removal = conformance.Comparison[scene, decision]{
+	Make: func(c *conformance.Choices) scene {
+		s := newScene(c)
+		s.Pod.DeletionTimestamp, s.Pod.DeletionGracePeriodSeconds = nil, nil // or nothing would stay
+		s.Observed.Containers = slices.DeleteFunc(s.Observed.Containers, func(c cri.Container) bool { return s.spec(c.Name) == nil })
+		for i := range s.Observed.Containers {
+			if c := &s.Observed.Containers[i]; c.State == cri.ContainerCreated {
+				c.State = cri.ContainerUnknown // what is created goes when another takes its place, not before
+			}
+		}
+		for _, spec := range s.specs() {
+			for i := range spec.RestartPolicyRules {
+				spec.RestartPolicyRules[i].Action = corev1.ContainerRestartRuleActionRestart // that of all comes before another life
+			}
+		}
+		return s
+	},
+	Kubelet: kubeletPlans,
+	Ours: func(s scene) decision {
+		a := lifecycle.Plan(lifecycle.State{Pod: s.Pod, Observed: s.Observed, Now: sceneTime, Probes: s.probeResults})
+		s.Observed.Containers = slices.DeleteFunc(slices.Clone(s.Observed.Containers), func(c cri.Container) bool {
+			return slices.Contains(a.Remove, c.ID)
+		})
+		s.Observed.Sandboxes = slices.DeleteFunc(slices.Clone(s.Observed.Sandboxes), func(sb cri.Sandbox) bool {
+			return slices.Contains(a.RemoveSandbox, sb.ID)
+		})
+		return kubeletPlans(s)
+	},
+	Same: func(before, after decision) bool {
+		after.StopSandboxes = before.StopSandboxes // what is removed is not stopped any more
+		return reflect.DeepEqual(before, after)
+	},
+}

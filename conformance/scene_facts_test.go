@@ -1,0 +1,193 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package conformance_test
+
+import (
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/lifecycle"
+)
+
+// specs returns all containers of the pod.
+func (s scene) specs() (all []*corev1.Container) {
+	for i := range s.Pod.Spec.InitContainers {
+		all = append(all, &s.Pod.Spec.InitContainers[i])
+	}
+	for i := range s.Pod.Spec.Containers {
+		all = append(all, &s.Pod.Spec.Containers[i])
+	}
+	for i := range s.Pod.Spec.EphemeralContainers {
+		all = append(all, (*corev1.Container)(&s.Pod.Spec.EphemeralContainers[i].EphemeralContainerCommon))
+	}
+	return all
+}
+
+// spec returns the container of a name.
+func (s scene) spec(name string) *corev1.Container {
+	for _, c := range s.specs() {
+		if c.Name == name {
+			return c
+		}
+	}
+	return nil
+}
+
+// noGrace tells whether a pod has a grace period of zero.
+func (s scene) noGrace() bool {
+	seconds := s.Pod.Spec.TerminationGracePeriodSeconds
+	return s.Pod.DeletionGracePeriodSeconds == nil && seconds != nil && *seconds == 0
+}
+
+// last returns the last life of a container.
+func (s scene) last(name string) (last *cri.Container) {
+	for i := range s.Observed.Containers {
+		if c := &s.Observed.Containers[i]; c.Name == name {
+			last = c
+		}
+	}
+	return last
+}
+
+// newest returns the last life of a container that counts.
+func (s scene) newest(name string) (last *cri.Container) {
+	for i := range s.Observed.Containers {
+		if c := &s.Observed.Containers[i]; c.Name == name && roundOf(*c) == s.round() {
+			last = c
+		}
+	}
+	return last
+}
+
+// initial returns the init container of a name.
+func (s scene) initial(name string) *corev1.Container {
+	for i := range s.Pod.Spec.InitContainers {
+		if c := &s.Pod.Spec.InitContainers[i]; c.Name == name {
+			return c
+		}
+	}
+	return nil
+}
+
+func (s scene) hasCreated() bool {
+	return slices.ContainsFunc(s.Observed.Containers, func(c cri.Container) bool { return c.State == cri.ContainerCreated })
+}
+
+// ran tells whether any container ever ran.
+func (s scene) ran() bool {
+	return slices.ContainsFunc(s.Observed.Containers, func(c cri.Container) bool { return c.State != cri.ContainerCreated })
+}
+
+// ranInRound tells whether any container ran since the last restart of all containers.
+func (s scene) ranInRound() bool {
+	return !s.restartsAll() && slices.ContainsFunc(s.Observed.Containers, func(c cri.Container) bool {
+		return c.State != cri.ContainerCreated && roundOf(c) == s.round()
+	})
+}
+
+// formerTarget returns the target of an ephemeral container that is to be started, if it is one of a former round.
+func (s scene) formerTarget() *cri.Container {
+	for _, e := range s.Pod.Spec.EphemeralContainers {
+		target := s.last(e.TargetContainerName)
+		if last := s.last(e.Name); target != nil && (last == nil || last.State == cri.ContainerCreated) &&
+			(roundOf(*target) < s.round() || s.restartsAll()) {
+			return target
+		}
+	}
+	return nil
+}
+
+// lost returns what the runtime has lost track of.
+func (s scene) lost() (list []cri.Container) {
+	for _, c := range s.Observed.Containers {
+		if c.State == cri.ContainerUnknown {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+// alive tells whether a container runs, or may.
+func alive(c cri.Container) bool {
+	return c.State == cri.ContainerRunning || c.State == cri.ContainerUnknown
+}
+
+// restartsAll tells whether a container has asked for a restart of all.
+func (s scene) restartsAll() bool {
+	return slices.ContainsFunc(slices.Concat(s.Pod.Spec.InitContainers, s.Pod.Spec.Containers), func(c corev1.Container) bool {
+		last := s.newest(c.Name)
+		if last == nil || last.State != cri.ContainerExited {
+			return false
+		}
+		rule, ok := podutil.FindMatchingContainerRestartRule(c, last.ExitCode)
+		return ok && rule.Action == corev1.ContainerRestartRuleActionRestartAllContainers
+	})
+}
+
+// unnamed returns what runs and is not in the spec.
+func (s scene) unnamed() (list []cri.Container) {
+	for _, c := range s.Observed.Containers {
+		if alive(c) && s.spec(c.Name) == nil {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+// twins returns what runs although there is a later life of it.
+func (s scene) twins() (list []cri.Container) {
+	for _, c := range s.Observed.Containers {
+		if alive(c) && s.spec(c.Name) != nil && s.last(c.Name).ID != c.ID {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+// astray returns what runs in another sandbox than the newest.
+func (s scene) astray() (list []cri.Container) {
+	n := len(s.Observed.Sandboxes)
+	for _, c := range s.Observed.Containers {
+		if n > 0 && alive(c) && c.SandboxID != s.Observed.Sandboxes[n-1].ID {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+// hook tells whether a hook runs before a container is stopped.
+func (s scene) hook(c cri.Container) bool {
+	spec := s.spec(c.Name)
+	return c.State == cri.ContainerRunning && spec != nil && spec.Lifecycle != nil && !s.noGrace()
+}
+
+// over tells whether every container of the pod proper has ended for good.
+func (s scene) over() bool {
+	return s.Pod.DeletionTimestamp == nil && !s.restartsAll() && !slices.ContainsFunc(s.Pod.Spec.Containers, func(c corev1.Container) bool {
+		last := s.newest(c.Name)
+		return last == nil || last.State != cri.ContainerExited || lifecycle.ShouldRestart(&s.Pod.Spec, &c, last.ExitCode)
+	})
+}
+
+// roundOf returns how many restarts of all containers the pod had when a container was made.
+func roundOf(c cri.Container) int {
+	n, _ := strconv.Atoi(c.Annotations[lifecycle.AnnotationRound])
+	return n
+}
+
+// round is that of the lives that count.
+func (s scene) round() (n int) {
+	for _, c := range s.Observed.Containers {
+		n = max(n, roundOf(c))
+	}
+	return n
+}
+
+func (s scene) ephemeral(name string) bool {
+	return slices.ContainsFunc(s.Pod.Spec.EphemeralContainers, func(e corev1.EphemeralContainer) bool { return e.Name == name })
+}
