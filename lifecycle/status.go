@@ -74,8 +74,8 @@ func Status(pod *corev1.Pod, observed cri.Pod, in StatusInput) corev1.PodStatus 
 	}
 	describeContainers(&st, pod, observed, &previous, &in)
 	cutMessages(&st)
-	st.Phase = Phase(pod, append(st.ContainerStatuses[:len(st.ContainerStatuses):len(st.ContainerStatuses)],
-		st.InitContainerStatuses...), in.Terminal, begun(pod, observed))
+	all := slices.Concat(st.ContainerStatuses, st.InitContainerStatuses)
+	st.Phase = Phase(pod, all, in.Terminal, begun(pod, observed))
 	if (in.Starting || made(pod, observed)) && !in.Terminal && terminal(st.Phase) {
 		st.Phase = corev1.PodRunning
 	}

@@ -43,12 +43,12 @@ type scene struct {
 func play(t *testing.T, text string) string {
 	s := &scene{t: t}
 	return script.Lines(text, "  ", func(out *strings.Builder, f []string) {
-		switch {
-		case f[0] == "probe":
+		switch f[0] {
+		case "probe":
 			s.setProbe(f[1], f[2:])
-		case f[0] == "spec":
+		case "spec":
 			s.setSpec(f[1:])
-		case f[0] == "agent":
+		case "agent":
 			s.past = probe.Past{AgentStart: s.time(f[1])}
 			if len(f) > 2 {
 				s.past.Known = s.outcome(f[2])
