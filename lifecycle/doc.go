@@ -44,6 +44,8 @@
 //
 //   - CrashLoopBackOff survives a restart of the agent: it is kept in an annotation of the container.
 //   - A container that was created but never started is started; the kubelet creates another and counts a restart.
+//   - A start that containerd gave up, because the agent died meanwhile, is no end of the container; in the kubelet it is
+//     one with code 128, which fails a pod that is not restarted.
 //   - Failed syncs are tried again sooner (the kubelet waits 10 to 15 s).
 //   - Orphans get the grace period that was noted when they were made; the kubelet gives them 2 s.
 //   - A running container whose name is no longer in the spec is stopped.

@@ -76,7 +76,10 @@ func Status(pod *corev1.Pod, observed cri.Pod, in StatusInput) corev1.PodStatus 
 	cutMessages(&st)
 	all := slices.Concat(st.ContainerStatuses, st.InitContainerStatuses)
 	st.Phase = Phase(pod, all, in.Terminal, begun(pod, observed))
-	if (in.Starting || made(pod, observed)) && !in.Terminal && terminal(st.Phase) {
+	switch {
+	case in.Terminal && !terminal(st.Phase) && down(observed):
+		st.Phase = corev1.PodFailed // it went before all of it had run
+	case !in.Terminal && terminal(st.Phase) && (in.Starting || made(pod, observed)):
 		st.Phase = corev1.PodRunning
 	}
 	if terminal(previous.Phase) {
@@ -96,6 +99,14 @@ func made(pod *corev1.Pod, observed cri.Pod) bool {
 		last := newestContainer(observed.Containers, c.Name, nil)
 		return last != nil && last.State == cri.ContainerCreated
 	})
+}
+
+// down tells whether nothing of a pod runs or may run. Source: TerminatePod in pkg/kubelet/status/status_manager.go.
+func down(observed cri.Pod) bool {
+	return !slices.ContainsFunc(observed.Sandboxes, func(s cri.Sandbox) bool { return s.State == cri.SandboxReady }) &&
+		!slices.ContainsFunc(observed.Containers, func(c cri.Container) bool {
+			return c.State == cri.ContainerRunning || c.State == cri.ContainerUnknown
+		})
 }
 
 // endedBefore tells whether a pod had ended by itself before its deadline, which an agent may see only later.

@@ -266,6 +266,22 @@ func TestDeletedWhilePulling(t *testing.T) {
 	})
 }
 
+// A pod that is deleted before it has run has failed: whoever deleted it does not wait for ever.
+func TestDeletedBeforeItRan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		n := boot(t, rt, rt, lifecycle.Options{})
+		pod := testPod("a")
+		n.set(pod)
+		pod.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+		n.set(pod)
+		time.Sleep(10 * time.Second)
+		n.requireStatus("a", "Failed, main: ContainerCreating")
+		sandboxes, containers := n.objects()
+		require.Zero(t, sandboxes+containers)
+	})
+}
+
 // Once a pod is deleted its grace period only gets shorter.
 func TestGraceOnlyShrinks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -1,0 +1,139 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle_test
+
+import (
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// endStories are about how pods end, and how long that takes.
+func endStories() []podStory {
+	return []podStory{
+		{
+			name: "a job that nobody may restart fails",
+			pod: func(h *host) *corev1.Pod {
+				pod := h.newPod(h.sh("bad", "echo up >&2; exit 3"), h.sh("good", "echo up"))
+				pod.Spec.RestartPolicy = corev1.RestartPolicyNever
+				return pod
+			},
+			end: "Failed, bad: exited 3, good: exited 0",
+		},
+		{
+			name: "the deadline passes",
+			pod: func(h *host) *corev1.Pod {
+				pod := h.newPod(h.sh("main", "echo up; "+lasting))
+				pod.Spec.ActiveDeadlineSeconds = new(int64(8))
+				return pod
+			},
+			end:  "Failed, DeadlineExceeded, main: exited 0",
+			said: []string{"main: up", "main: term"},
+		},
+		{
+			name: "SIGTERM is ignored",
+			pod:  func(h *host) *corev1.Pod { return h.newPod(h.sh("main", "echo up; "+deaf)) },
+			tell: func(h *host) {
+				h.awaitUp("main")
+				h.remove(3)
+				h.awaitOnce("Failed, main: exited 137")
+				h.requireSaid("main: up", "main: term")
+				h.requireBetween(3, h.when("main: term"), h.end("main").FinishedAt.Time)
+			},
+		},
+		{
+			name: "the grace period shrinks",
+			pod:  func(h *host) *corev1.Pod { return h.newPod(h.sh("main", "echo up; "+deaf)) },
+			tell: func(h *host) {
+				h.awaitUp("main")
+				h.remove(3600)
+				h.awaitSaid("main: term")
+				h.remove(2)
+				h.awaitOnce("Failed, main: exited 137")
+			},
+		},
+		preStopStory(),
+		{
+			name: "sidecars end in reverse",
+			pod: func(h *host) *corev1.Pod {
+				const ending = `trap 'echo term; sleep 1; echo end; exit 0' TERM; echo up; while :; do sleep 3600 & wait $!; done`
+				pod := h.newPod(h.sh("main", ending))
+				for _, name := range []string{"one", "two"} {
+					c := h.sh(name, ending)
+					c.RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
+					pod.Spec.InitContainers = append(pod.Spec.InitContainers, c)
+				}
+				return pod
+			},
+			tell: func(h *host) {
+				h.await("Running, one: ready, two: ready, main: ready")
+				h.awaitSaid("main: up")
+				h.remove(60)
+				h.awaitOnce("Succeeded, one: exited 0, two: exited 0, main: exited 0")
+				h.requireSaid("one: up", "two: up", "main: up",
+					"main: term", "main: end", "two: term", "two: end", "one: term", "one: end")
+			},
+		},
+		orphanStory(),
+	}
+}
+
+// preStopStory is that of a hook that takes longer than the pod has. The container then has two seconds of its own.
+func preStopStory() podStory {
+	return podStory{
+		name: "preStop takes longer than the grace period",
+		pod: func(h *host) *corev1.Pod {
+			return h.newPod(h.ends("touch $SHARED/bye; sleep 3600"))
+		},
+		tell: func(h *host) {
+			h.awaitUp("main")
+			h.remove(3)
+			h.awaitOnce("Failed, main: exited 137")
+			h.requireSaid("main: up", "main: bye", "main: term")
+			h.requireBetween(3, h.when("main: bye"), h.when("main: term"))
+			h.requireBetween(2, h.when("main: term"), h.end("main").FinishedAt.Time)
+		},
+	}
+}
+
+// orphanStory is that of a pod that only the runtime knows: its hook runs all the same.
+func orphanStory() podStory {
+	return podStory{
+		name: "nobody knows the pod",
+		pod: func(h *host) *corev1.Pod {
+			return h.newPod(h.ends("touch $SHARED/bye; sleep 1"))
+		},
+		tell: func(h *host) {
+			h.awaitUp("main")
+			h.mu.Lock()
+			h.pod = nil
+			h.mu.Unlock()
+			h.reboot(0)
+			h.awaitSaid("main: term") // its logs go when it does
+			h.requireSaid("main: up", "main: bye", "main: term")
+		},
+	}
+}
+
+// ends returns a container that does not end by itself, and says when its preStop hook has touched the file bye.
+func (h *host) ends(preStop string) corev1.Container {
+	c := h.sh("main", "("+awaitFile("bye")+"echo bye) & echo up; "+deaf)
+	c.Lifecycle = &corev1.Lifecycle{PreStop: h.hook(preStop)}
+	return c
+}
+
+// awaitUp waits until the only container of a pod is known to run and has said so.
+func (h *host) awaitUp(container string) {
+	h.t.Helper()
+	h.await("Running, " + container + ": ready")
+	h.awaitSaid(container + ": up")
+}
+
+// requireBetween checks that at least some seconds lie between two moments. Restarts make it longer, as does a machine
+// that is busy.
+func (h *host) requireBetween(seconds float64, from, to time.Time) {
+	h.t.Helper()
+	require.Greater(h.t, to.Sub(from).Seconds(), seconds-0.5, h.account())
+}

@@ -1,0 +1,128 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle_test
+
+import (
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// imageStories are about images that come from registries.
+func imageStories() []podStory {
+	return []podStory{
+		{
+			name: "another image replaces the container",
+			pod:  func(h *host) *corev1.Pod { return h.newPod(h.sh("main", h.life("main")+lasting)) },
+			tell: func(h *host) {
+				h.awaitSaid("main: life 1")
+				h.change(func(pod *corev1.Pod) {
+					pod.Spec.Containers[0].Image = h.registry + "/busybox:1"
+					pod.Spec.Containers[0].ImagePullPolicy = corev1.PullAlways
+				})
+				h.awaitSaid("main: life 2")
+			},
+			end:  "Running, main: ready x1",
+			said: []string{"main: life 1", "main: term", "main: life 2"},
+		},
+		{
+			name: "images that are not there",
+			pod: func(h *host) *corev1.Pod {
+				never := h.sh("never", "echo up")
+				never.Image, never.ImagePullPolicy = "nodeagent.test/none:1", corev1.PullNever
+				missing := h.sh("missing", "echo up")
+				missing.Image = h.registry + "/none:1"
+				return h.newPod(missing, never)
+			},
+			tell: func(h *host) {
+				h.awaitOnce("Pending, missing: ErrImagePull, never: ErrImageNeverPull")
+				h.awaitOnce("Pending, missing: ImagePullBackOff, never: ErrImageNeverPull")
+			},
+		},
+		credentialStory(),
+		pullStory(),
+	}
+}
+
+// credentialStory is that of an image that a registry gives to nobody but the owner of a secret that is not there yet.
+func credentialStory() podStory {
+	const password = "sesame"
+	var address string
+	return podStory{
+		name: "an image with credentials",
+		pod: func(h *host) *corev1.Pod {
+			registry := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+				r.SetURL(&url.URL{Scheme: "http", Host: h.registry})
+			}}
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if _, given, _ := r.BasicAuth(); given != password {
+					w.Header().Set("WWW-Authenticate", `Basic realm="registry"`)
+					w.WriteHeader(http.StatusUnauthorized)
+					return
+				}
+				registry.ServeHTTP(w, r)
+			}))
+			h.t.Cleanup(server.Close)
+			address = strings.TrimPrefix(server.URL, "http://")
+			main := h.sh("main", "echo up; "+lasting)
+			main.Image = address + "/busybox:1"
+			pod := h.newPod(main)
+			pod.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "late"}}
+			return pod
+		},
+		tell: func(h *host) {
+			h.awaitOnce("Pending, main: ErrImagePull")
+			login := base64.StdEncoding.EncodeToString([]byte("somebody:" + password))
+			require.NoError(h.t, h.objects.PutSecret(&corev1.Secret{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "late"},
+				Type:       corev1.SecretTypeDockerConfigJson,
+				Data: map[string][]byte{
+					corev1.DockerConfigJsonKey: fmt.Appendf(nil, `{"auths":{%q:{"auth":%q}}}`, address, login),
+				},
+			}))
+			h.awaitSaid("main: up")
+		},
+		end:  "Running, main: ready",
+		said: []string{"main: up"},
+	}
+}
+
+// pullStory is that of a pod that goes while its image is pulled from a registry that never answers.
+func pullStory() podStory {
+	asked, left := make(chan struct{}, 100), make(chan struct{}, 100)
+	return podStory{
+		name: "deleted while pulling",
+		pod: func(h *host) *corev1.Pod {
+			server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				asked <- struct{}{}
+				<-r.Context().Done()
+				left <- struct{}{}
+			}))
+			h.t.Cleanup(server.Close)
+			main := h.sh("main", "echo up")
+			main.Image = strings.TrimPrefix(server.URL, "http://") + "/never:1"
+			return h.newPod(main)
+		},
+		tell: func(h *host) {
+			<-asked
+			h.await("Pending, main: ContainerCreating")
+			h.set(nil)
+			began := time.Now()
+			h.awaitGone()
+			if !h.restart {
+				require.Less(h.t, time.Since(began), 30*time.Second, "it waits for no pull")
+			}
+			<-left // the runtime has given up as well
+		},
+	}
+}

@@ -1,0 +1,139 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// What containers say, and what they are told to do: both are scripts of a shell.
+
+// awaitTimes waits until something has been said a number of times.
+func (h *host) awaitTimes(line string, times int) {
+	h.t.Helper()
+	h.eventually(func() error {
+		said := slices.DeleteFunc(h.said(), func(l string) bool { return l != line })
+		if len(said) < times {
+			return fmt.Errorf("%q was said %d times, want %d", line, len(said), times)
+		}
+		return nil
+	})
+}
+
+// awaitSaid waits until something has been said.
+func (h *host) awaitSaid(line string) { h.t.Helper(); h.awaitTimes(line, 1) }
+
+// saying is a line of the log of a container.
+type saying struct {
+	at   time.Time
+	line string // "container: words"
+}
+
+// sayings returns what the containers of the pod have said in all of their lives, in order of time.
+func (h *host) sayings() []saying {
+	h.keepLogs()
+	files, err := filepath.Glob(filepath.Join(h.kept, "*"))
+	require.NoError(h.t, err)
+	var all []saying
+	for _, file := range files {
+		container, _, _ := strings.Cut(filepath.Base(file), "_")
+		text, err := os.ReadFile(file)
+		require.NoError(h.t, err)
+		for line := range strings.Lines(string(text)) {
+			f := strings.SplitN(strings.TrimSuffix(line, "\n"), " ", 4) // time, stream, tag, words
+			if len(f) < 4 || f[1] != "stdout" {
+				continue // being written, or what the shell has to say
+			}
+			at, err := time.Parse(time.RFC3339Nano, f[0])
+			require.NoError(h.t, err, "%s: %s", file, line)
+			all = append(all, saying{at, container + ": " + f[3]})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b saying) int { return a.at.Compare(b.at) })
+	return all
+}
+
+// keepLogs links to all logs that there are now.
+func (h *host) keepLogs() {
+	files, _ := filepath.Glob(filepath.Join(h.logs, "*", "*", "*.log"))
+	for _, file := range files {
+		dir, life := filepath.Split(file)
+		_ = os.Link(file, filepath.Join(h.kept, filepath.Base(dir)+"_"+life)) // which it may be already
+	}
+}
+
+// said returns what has been said, in order.
+func (h *host) said() []string {
+	var lines []string
+	for _, s := range h.sayings() {
+		lines = append(lines, s.line)
+	}
+	return lines
+}
+
+// when returns when a container first said something.
+func (h *host) when(line string) time.Time {
+	h.t.Helper()
+	for _, s := range h.sayings() {
+		if s.line == line {
+			return s.at
+		}
+	}
+	require.FailNow(h.t, "nobody said "+line, h.account())
+	return time.Time{}
+}
+
+// requireSaid checks that lines have been said in this order or soon are and, where the agent is not restarted, that
+// nothing else has.
+func (h *host) requireSaid(want ...string) {
+	h.t.Helper()
+	var said []string
+	h.eventually(func() error {
+		said = h.said()
+		rest := want
+		for _, line := range said {
+			if len(rest) > 0 && line == rest[0] {
+				rest = rest[1:]
+			}
+		}
+		if len(rest) > 0 {
+			return fmt.Errorf("not said, or not in this order: %q", rest)
+		}
+		return nil
+	})
+	if !h.restart {
+		require.Len(h.t, said, len(want), h.account())
+	}
+}
+
+// Pieces of scripts.
+const (
+	// lasting ends when it is asked to, and says so.
+	lasting = `trap 'echo term; exit 0' TERM; while :; do sleep 3600 & wait $!; done`
+	// deaf goes on when it is asked to end.
+	deaf = `trap 'echo term' TERM; while :; do sleep 3600 & wait $!; done`
+)
+
+// life is the beginning of a script that counts the lives of its container, in n, and says which one it is. A life whose
+// start is cut short does not count: the runtime ends it before it gets that far.
+func (h *host) life(container string) string {
+	pause := "sleep 0.1"
+	if h.restart {
+		pause = "sleep 1"
+	}
+	file := "$SHARED/life-" + container
+	return pause + "; n=$(($(cat " + file + " 2>/dev/null || echo 0) + 1)); echo $n > " + file + "; echo life $n; "
+}
+
+// awaitFile waits for a file that another container makes.
+func awaitFile(file string) string {
+	return "until [ -e $SHARED/" + file + " ]; do sleep 0.1; done; "
+}

@@ -1,0 +1,211 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/remote"
+)
+
+// startStories are about what is started, in which order, and how often.
+func startStories() []podStory {
+	return []podStory{
+		{
+			name: "an init container fails twice",
+			pod: func(h *host) *corev1.Pod {
+				pod := h.newPod(h.sh("main", "echo up"))
+				pod.Spec.RestartPolicy = corev1.RestartPolicyOnFailure
+				pod.Spec.InitContainers = []corev1.Container{
+					h.sh("setup", h.life("setup")+"[ $n -ge 3 ]"), h.sh("check", "echo up"),
+				}
+				return pod
+			},
+			end:  "Succeeded, setup: exited 0 x2, check: exited 0, main: exited 0",
+			said: []string{"setup: life 1", "setup: life 2", "setup: life 3", "check: up", "main: up"},
+		},
+		{
+			name: "an init container fails for good",
+			pod: func(h *host) *corev1.Pod {
+				pod := h.newPod(h.sh("main", "echo up"))
+				pod.Spec.RestartPolicy = corev1.RestartPolicyNever
+				pod.Spec.InitContainers = []corev1.Container{h.sh("setup", "echo no; exit 4")}
+				return pod
+			},
+			end:  "Failed, setup: exited 4, main: PodInitializing",
+			said: []string{"setup: no"},
+		},
+		sidecarStory(),
+		postStartStory(),
+		{
+			name: "rules restart by exit code",
+			pod: func(h *host) *corev1.Pod {
+				pod := h.newPod(
+					h.sh("listed", h.life("listed")+"[ $n = 1 ] && exit 42; exit 7"),
+					h.sh("unlisted", h.life("unlisted")+"[ $n = 1 ] && exit 7; exit 42"),
+				)
+				pod.Spec.RestartPolicy = corev1.RestartPolicyNever
+				for i, operator := range []corev1.ContainerRestartRuleOnExitCodesOperator{
+					corev1.ContainerRestartRuleOnExitCodesOpIn, corev1.ContainerRestartRuleOnExitCodesOpNotIn,
+				} {
+					addRule(&pod.Spec.Containers[i], corev1.ContainerRestartRuleActionRestart, operator)
+				}
+				return pod
+			},
+			end: "Failed, listed: exited 7 x1, unlisted: exited 42 x1",
+		},
+		restartAllStory(),
+		{
+			name: "a container is no longer alive",
+			pod: func(h *host) *corev1.Pod {
+				main := h.sh("main", h.life("main")+"touch $SHARED/started $SHARED/ready $SHARED/alive; "+
+					"[ $n = 1 ] && { sleep 2; rm $SHARED/ready $SHARED/alive; }; "+lasting)
+				main.StartupProbe, main.ReadinessProbe, main.LivenessProbe = h.exists("started"), h.exists("ready"), h.exists("alive")
+				return h.newPod(main)
+			},
+			tell: func(h *host) { h.awaitSaid("main: life 2") },
+			end:  "Running, main: ready x1",
+			said: []string{"main: life 1", "main: term", "main: life 2"},
+		},
+	}
+}
+
+// A sidecar starts before the job, is restarted beside it, and ends after it.
+func sidecarStory() podStory {
+	return podStory{
+		name: "a sidecar outlives the job",
+		pod: func(h *host) *corev1.Pod {
+			pod := h.newPod(h.sh("job", awaitFile("life-proxy")+"echo up; touch $SHARED/job; "+awaitFile("again")+"sleep 1; echo done"))
+			pod.Spec.RestartPolicy = corev1.RestartPolicyOnFailure
+			proxy := h.sh("proxy", h.life("proxy")+"[ $n = 1 ] && { "+awaitFile("job")+"exit 9; }; touch $SHARED/again; "+lasting)
+			proxy.RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
+			pod.Spec.InitContainers = []corev1.Container{proxy}
+			return pod
+		},
+		end:  "Succeeded, proxy: exited 0 x1, job: exited 0",
+		said: []string{"proxy: life 1", "job: up", "proxy: life 2", "job: done", "proxy: term"},
+	}
+}
+
+// postStartStory is that of a hook that fails once. A container whose agent ends before it has heard of that goes on
+// without, as with the kubelet.
+func postStartStory() podStory {
+	return podStory{
+		name: "a postStart hook fails",
+		pod: func(h *host) *corev1.Pod {
+			main := h.sh("main", "("+awaitFile("hello")+"echo hello) & echo up; "+lasting)
+			main.Lifecycle = &corev1.Lifecycle{
+				PostStart: h.hook("if [ -e $SHARED/failed ]; then touch $SHARED/hello; exit; fi; touch $SHARED/failed; echo no way >&2; exit 3"),
+			}
+			return h.newPod(main)
+		},
+		tell: func(h *host) {
+			if h.restart {
+				h.eventually(func() error {
+					if st := h.status(); describeStatus(st) != "Running, main: ready" && describeStatus(st) != "Running, main: ready x1" {
+						return fmt.Errorf("status is %q", describeStatus(st))
+					}
+					return nil
+				})
+				return
+			}
+			h.await("Running, main: ready x1")
+			require.Contains(h.t, h.errors(), "exited with 3: no way")
+			require.Contains(h.t, strings.Join(h.history(), "\n"), "main: PostStartHookError")
+			h.awaitSaid("main: hello")
+			h.requireSaid("main: up", "main: term", "main: up", "main: hello")
+		},
+	}
+}
+
+// One container asks for a restart of all by its exit code, init containers among them, and its pod does not end.
+func restartAllStory() podStory {
+	return podStory{
+		name: "one container restarts all",
+		pod: func(h *host) *corev1.Pod {
+			pod := h.newPod(
+				h.sh("main", h.life("main")+"touch $SHARED/main; "+deaf),
+				h.sh("watch", awaitFile("main")+h.life("watch")+"[ $n = 1 ] && exit 42; "+lasting),
+			)
+			pod.Spec.RestartPolicy = corev1.RestartPolicyNever
+			pod.Spec.InitContainers = []corev1.Container{h.sh("setup", h.life("setup")+"rm -f $SHARED/main")}
+			addRule(&pod.Spec.Containers[1], corev1.ContainerRestartRuleActionRestartAllContainers, corev1.ContainerRestartRuleOnExitCodesOpIn)
+			return pod
+		},
+		tell: func(h *host) {
+			h.awaitSaid("watch: life 2")
+			pod, err := h.observed(h.t.Context())
+			require.NoError(h.t, err)
+			require.Len(h.t, pod.Sandboxes, 1, "the sandbox stays")
+		},
+		end: "Running, setup: exited 0 x1, main: ready x1, watch: ready x1",
+		said: []string{
+			"setup: life 1", "main: life 1", "watch: life 1", "main: term", "setup: life 2", "main: life 2", "watch: life 2",
+		},
+	}
+}
+
+// cutShortStory is that of a pod that is not restarted and whose agent goes away while it starts the container. The
+// runtime has the container as exited then, but it is not the pod that has failed.
+func cutShortStory() podStory {
+	return podStory{
+		name: "a start is cut short",
+		via:  func(client *remote.Client) execRuntime { return &hasty{Client: client} },
+		pod: func(h *host) *corev1.Pod {
+			pod := h.newPod(h.sh("main", "sleep 0.3; echo up"))
+			pod.Spec.RestartPolicy = corev1.RestartPolicyNever
+			return pod
+		},
+		tell: func(h *host) {
+			h.await("Succeeded, main: exited 0")
+			require.True(h.t, h.rt.(*hasty).cut.Load())
+		},
+		end:  "Succeeded, main: exited 0",
+		said: []string{"main: up"},
+	}
+}
+
+// hasty is a runtime whose callers do not wait for the start of a container, until one was given up for that.
+type hasty struct {
+	*remote.Client
+	cut atomic.Bool
+}
+
+func (r *hasty) StartContainer(ctx context.Context, id string) error {
+	if r.cut.Load() {
+		return r.Client.StartContainer(ctx, id)
+	}
+	call, cancel := context.WithCancel(ctx)
+	defer cancel()
+	time.AfterFunc(5*time.Millisecond, cancel)
+	err := r.Client.StartContainer(call, id)
+	c, statusErr := r.ContainerStatus(ctx, id)
+	r.cut.Store(statusErr == nil && c.State == cri.ContainerExited && c.StartedAt.IsZero())
+	return err
+}
+
+// addRule gives a container that is not restarted a rule about exit code 42.
+func addRule(c *corev1.Container, do corev1.ContainerRestartRuleAction, on corev1.ContainerRestartRuleOnExitCodesOperator) {
+	c.RestartPolicy = new(corev1.ContainerRestartPolicyNever)
+	c.RestartPolicyRules = []corev1.ContainerRestartRule{{
+		Action:    do,
+		ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{Operator: on, Values: []int32{42}},
+	}}
+}
+
+// exists asks every second whether a file is there.
+func (h *host) exists(file string) *corev1.Probe {
+	return &corev1.Probe{
+		ProbeHandler:  corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"test", "-e", h.shared + "/" + file}}},
+		PeriodSeconds: 1, TimeoutSeconds: 10, FailureThreshold: 2,
+	}
+}
