@@ -58,7 +58,8 @@
 //   - [github.com/seed81659283/nodeagent/probe/grpcprobe]: asks over gRPC
 //   - [github.com/seed81659283/nodeagent/probe/podprobe]: the probes of a pod, and what their results mean for it
 //
-// The command examples/minimal wires these into an agent that runs static pods; start reading there.
+// The command examples/minimal wires these into an agent that runs static pods; start reading there. examples/agent is
+// the fuller one.
 //
 // Planned, not here yet: eviction, gc, cni, volume, nodestatus, nodeapi, device, nodetest.
 //

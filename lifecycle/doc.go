@@ -26,9 +26,10 @@
 // # What is in it and what is not yet
 //
 // Containers of every kind, init containers, sidecars and ephemeral ones too, with restart policies and rules,
-// CrashLoopBackOff, probes, hooks, changes of the spec, deadlines, grace periods that only get shorter, the order in which
-// sidecars end, termination messages, hosts files, sandboxes. Pods that need more (volumes that are no images, devices) are refused by
-// [Reconciler.Set] with an error that names the field; they are never run without it.
+// CrashLoopBackOff, pulls with secrets and back-off, probes, hooks, changes of the spec, in-place resize, deadlines, grace
+// periods that only get shorter, the order in which sidecars end, termination messages, hosts files, user namespaces,
+// images as volumes, sandboxes. Pods that need more (other volumes, devices) are refused by [Reconciler.Set] with an error
+// that names the field; they are never run without it.
 //
 // # Orphans
 //
