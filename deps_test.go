@@ -93,6 +93,7 @@ images/reference       max   0:
 # Leaves, shared by two packages or more.
 internal/...           max   0: SYS
 internal/cripb         max 115: cri GRPC
+internal/exetest       max   0: testing
 internal/lab           max   0: testing
 internal/script        max   0: testing
 

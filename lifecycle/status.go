@@ -77,7 +77,7 @@ func Status(pod *corev1.Pod, observed cri.Pod, in StatusInput) corev1.PodStatus 
 	all := slices.Concat(st.ContainerStatuses, st.InitContainerStatuses)
 	st.Phase = Phase(pod, all, in.Terminal, begun(pod, observed))
 	switch {
-	case in.Terminal && !terminal(st.Phase) && down(observed):
+	case in.Terminal && !in.Starting && !terminal(st.Phase) && down(observed):
 		st.Phase = corev1.PodFailed // it went before all of it had run
 	case !in.Terminal && terminal(st.Phase) && (in.Starting || made(pod, observed)):
 		st.Phase = corev1.PodRunning

@@ -18,6 +18,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/cgroups"
 	"github.com/seed81659283/nodeagent/cgroups/driver"
+	"github.com/seed81659283/nodeagent/internal/exetest"
 )
 
 // patience is the longest wait: in the kernels of hack/vm, where this test runs as well, a sandbox can take 20 seconds.
@@ -51,13 +52,13 @@ func resourcesYAML(name, resources string) string {
 // its requests; and nothing is left of it.
 func TestIntegrationCgroups(t *testing.T) {
 	n := newNode(t)
-	n.m.write("guaranteed.yaml", resourcesYAML("guaranteed", "{limits: {cpu: 500m, memory: 64Mi}}"))
-	n.m.write("burstable.yaml", resourcesYAML("burstable", "{requests: {cpu: 250m, memory: 32Mi}, limits: {cpu: 1, memory: 128Mi}}"))
-	n.m.write("besteffort.yaml", resourcesYAML("besteffort", "{}"))
+	n.m.Write("guaranteed.yaml", resourcesYAML("guaranteed", "{limits: {cpu: 500m, memory: 64Mi}}"))
+	n.m.Write("burstable.yaml", resourcesYAML("burstable", "{requests: {cpu: 250m, memory: 32Mi}, limits: {cpu: 1, memory: 128Mi}}"))
+	n.m.Write("besteffort.yaml", resourcesYAML("besteffort", "{}"))
 	orphan := cgroups.PodPath("", cgroups.Burstable, "0123-orphan")
 	require.NoError(t, n.cgroups.Apply(t.Context(), orphan, cgroups.Resources{}))
 
-	a := start(t, n.args...)
+	a := program.Start(t, n.args...)
 	containers := n.awaitRunning(patience, "guaranteed-n1", "burstable-n1", "besteffort-n1")
 	pods, err := n.pods()
 	require.NoError(t, err)
@@ -91,7 +92,7 @@ func TestIntegrationCgroups(t *testing.T) {
 
 		// The shell of the container has a child that is another one ten times a second.
 		var procs []int
-		eventually(t, patience, func() error {
+		exetest.Eventually(t, patience, func() error {
 			procs, err = n.cgroups.Procs(t.Context(), pod.Join(id))
 			if found := slices.Sorted(slices.Values(processesOf(t, id))); err == nil && !slices.Equal(found, procs) {
 				err = fmt.Errorf("cgroup.procs has %d, /proc %d", procs, found)
@@ -104,11 +105,11 @@ func TestIntegrationCgroups(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, inUnits(v2, 256), burstable.CPUShares, "the class has the sum of its pods' requests")
 
-	eventually(t, patience, func() error { return n.onlyPods(cgroups.Burstable, pods["burstable-n1"].UID) })
+	exetest.Eventually(t, patience, func() error { return n.onlyPods(cgroups.Burstable, pods["burstable-n1"].UID) })
 
 	// Another agent finds everything as it wants it, and touches nothing.
-	a.kill()
-	a = start(t, n.args...)
+	a.Kill()
+	a = program.Start(t, n.args...)
 	time.Sleep(2 * time.Second)
 	after := n.awaitRunning(patience, "guaranteed-n1", "burstable-n1", "besteffort-n1")
 	for name := range containers {
@@ -116,13 +117,13 @@ func TestIntegrationCgroups(t *testing.T) {
 	}
 
 	for _, name := range []string{"guaranteed", "burstable", "besteffort"} {
-		n.m.remove(name + ".yaml")
+		n.m.Remove(name + ".yaml")
 	}
 	n.awaitNothing(patience)
 	for _, class := range []cgroups.QOS{cgroups.Guaranteed, cgroups.Burstable, cgroups.BestEffort} {
-		eventually(t, patience, func() error { return n.onlyPods(class) })
+		exetest.Eventually(t, patience, func() error { return n.onlyPods(class) })
 	}
-	a.terminate(patience)
+	a.Terminate(patience)
 }
 
 // onlyPods returns an error unless the pods of a class that have a cgroup are these.

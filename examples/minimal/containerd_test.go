@@ -19,6 +19,7 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups/driver"
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/remote"
+	"github.com/seed81659283/nodeagent/internal/exetest"
 	"github.com/seed81659283/nodeagent/internal/lab"
 )
 
@@ -27,7 +28,7 @@ type node struct {
 	t      *testing.T
 	lab    *lab.Lab
 	client *remote.Client
-	m      manifests
+	m      exetest.Dir
 	args   []string // of the agent
 
 	cgroups *driver.Driver // on the root that kubepods is in
@@ -38,11 +39,12 @@ func newNode(t *testing.T) *node {
 	client, err := remote.Dial(l.Endpoint(), remote.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = client.Close() })
-	n := &node{t: t, lab: l, client: client, m: newManifests(t)}
+	n := &node{t: t, lab: l, client: client, m: exetest.NewDir(t)}
 	var root string
 	n.cgroups, root = newRoot(t, filepath.Base(l.StateDir()))
 	n.args = []string{
-		"-v", "-cri", l.Endpoint(), "-manifests", n.m.dir, "-logs", t.TempDir(), "-node", "n1", "-cgroup-root", root,
+		"-v", "-cri", l.Endpoint(), "-manifests", n.m.Path, "-logs", t.TempDir(), "-state", t.TempDir(), "-node", "n1",
+		"-cgroup-root", root,
 	}
 	return n
 }
@@ -76,7 +78,7 @@ func (n *node) running(pod string) (cri.Container, error) {
 func (n *node) awaitRunning(limit time.Duration, names ...string) map[string]cri.Container {
 	n.t.Helper()
 	found := map[string]cri.Container{}
-	eventually(n.t, limit, func() error {
+	exetest.Eventually(n.t, limit, func() error {
 		for _, name := range names {
 			c, err := n.running(name)
 			if err != nil {
@@ -119,15 +121,15 @@ func TestIntegrationThirtyPods(t *testing.T) {
 	var names []string
 	for i := range 30 {
 		name := fmt.Sprintf("pod%02d", i)
-		n.m.write(name+".yaml", podYAML(name, sleeper))
+		n.m.Write(name+".yaml", podYAML(name, sleeper))
 		names = append(names, name+"-n1")
 	}
-	a := start(t, n.args...)
+	a := program.Start(t, n.args...)
 	before := n.awaitRunning(90*time.Second, names...)
 
 	// A manifest that changes replaces its container, and no other.
-	n.m.write("pod00.yaml", podYAML("pod00", "echo changed; "+sleeper))
-	eventually(t, 20*time.Second, func() error {
+	n.m.Write("pod00.yaml", podYAML("pod00", "echo changed; "+sleeper))
+	exetest.Eventually(t, 20*time.Second, func() error {
 		c, err := n.running("pod00-n1")
 		if err == nil && c.ID == before["pod00-n1"].ID {
 			err = fmt.Errorf("still the old container")
@@ -136,8 +138,8 @@ func TestIntegrationThirtyPods(t *testing.T) {
 	})
 
 	// A manifest that goes takes its pod along, within its grace.
-	n.m.remove("pod01.yaml")
-	eventually(t, 10*time.Second, func() error {
+	n.m.Remove("pod01.yaml")
+	exetest.Eventually(t, 10*time.Second, func() error {
 		pods, err := n.pods()
 		if _, there := pods["pod01-n1"]; there {
 			err = fmt.Errorf("pod01 is still there")
@@ -147,7 +149,7 @@ func TestIntegrationThirtyPods(t *testing.T) {
 
 	// A container that is killed comes back as the next attempt.
 	n.kill(before["pod02-n1"])
-	eventually(t, 10*time.Second, func() error {
+	exetest.Eventually(t, 10*time.Second, func() error {
 		c, err := n.running("pod02-n1")
 		if err == nil && c.Attempt != 1 {
 			err = fmt.Errorf("attempt %d", c.Attempt)
@@ -161,18 +163,18 @@ func TestIntegrationThirtyPods(t *testing.T) {
 
 	for i := range 30 {
 		if i != 1 {
-			n.m.remove(fmt.Sprintf("pod%02d.yaml", i))
+			n.m.Remove(fmt.Sprintf("pod%02d.yaml", i))
 		}
 	}
 	n.awaitNothing(30 * time.Second)
-	a.terminate(10 * time.Second)
+	a.Terminate(10 * time.Second)
 }
 
 // awaitNothing waits until nothing is left of any pod: no sandbox, mount, network namespace, interface or address.
 // Kinds in except may stay.
 func (n *node) awaitNothing(limit time.Duration, except ...string) {
 	n.t.Helper()
-	eventually(n.t, limit, func() error {
+	exetest.Eventually(n.t, limit, func() error {
 		left, err := n.lab.Leftovers(within(n.t, 10*time.Second))
 		left = slices.DeleteFunc(left, func(l string) bool {
 			kind, _, _ := strings.Cut(l, " ")
@@ -192,26 +194,26 @@ func TestIntegrationAgentKilledAtRandom(t *testing.T) {
 	var steady []string
 	for i := range 6 {
 		name := fmt.Sprintf("steady%d", i)
-		n.m.write(name+".yaml", podYAML(name, sleeper))
+		n.m.Write(name+".yaml", podYAML(name, sleeper))
 		steady = append(steady, name+"-n1")
 	}
-	n.m.write("crash.yaml", podYAML("crash", "sleep 0.5; exit 1"))
-	n.m.write("job.yaml", podYAML("job", "sleep 3; exit 0", "  restartPolicy: OnFailure\n"))
+	n.m.Write("crash.yaml", podYAML("crash", "sleep 0.5; exit 1"))
+	n.m.Write("job.yaml", podYAML("job", "sleep 3; exit 0", "  restartPolicy: OnFailure\n"))
 	seen := newWatch(n)
 	for i := range 20 {
 		if i >= 5 && i < 11 {
 			name := fmt.Sprintf("late%d", i)
-			n.m.write(name+".yaml", podYAML(name, sleeper))
+			n.m.Write(name+".yaml", podYAML(name, sleeper))
 			steady = append(steady, name+"-n1")
 		}
-		a := start(t, n.args...)
+		a := program.Start(t, n.args...)
 		seen.until(time.Now().Add(time.Duration(rand.Float64() * float64(1500*time.Millisecond))))
-		a.kill()
+		a.Kill()
 	}
-	a := start(t, n.args...)
+	a := program.Start(t, n.args...)
 	n.awaitRunning(60*time.Second, steady...)
 	// The one that crashes goes on with its count and its back-off, which counts starts that were cut short too.
-	eventually(t, 90*time.Second, func() error {
+	exetest.Eventually(t, 90*time.Second, func() error {
 		seen.look()
 		if n := len(seen.lives["crash-n1"]); n < 3 {
 			return fmt.Errorf("crash has had %d lives", n)
@@ -227,14 +229,14 @@ func TestIntegrationAgentKilledAtRandom(t *testing.T) {
 		seen.requireOrder(pod)
 	}
 
-	names, err := filepath.Glob(filepath.Join(n.m.dir, "*.yaml"))
+	names, err := filepath.Glob(filepath.Join(n.m.Path, "*.yaml"))
 	require.NoError(t, err)
 	for _, name := range names {
-		n.m.remove(filepath.Base(name))
+		n.m.Remove(filepath.Base(name))
 	}
 	// containerd 2.4 can lose a shim when the caller of RunPodSandbox dies in the middle of it; no CRI call shows it.
-	n.awaitNothing(30*time.Second, "shim")
-	a.terminate(10 * time.Second)
+	n.awaitNothing(30*time.Second, "shim", "runc", "mount")
+	a.Terminate(10 * time.Second)
 }
 
 // watch records every container that it ever sees, past the agent.
@@ -313,7 +315,9 @@ func (w *watch) requireOrder(pod string) {
 	w.n.t.Helper()
 	var attempts []uint32
 	for _, c := range w.lives[pod] {
-		attempts = append(attempts, c.Attempt)
+		if !c.StartedAt.IsZero() { // a start that was cut short is made anew under its number
+			attempts = append(attempts, c.Attempt)
+		}
 	}
 	slices.Sort(attempts)
 	for i, a := range attempts {
@@ -327,11 +331,11 @@ func TestIntegrationRuntimeRestartUnderLoad(t *testing.T) {
 	var names []string
 	for i := range 15 {
 		name := fmt.Sprintf("pod%02d", i)
-		n.m.write(name+".yaml", podYAML(name, sleeper))
+		n.m.Write(name+".yaml", podYAML(name, sleeper))
 		names = append(names, name+"-n1")
 	}
-	a := start(t, n.args...)
-	eventually(t, 30*time.Second, func() error { // in the middle of it all
+	a := program.Start(t, n.args...)
+	exetest.Eventually(t, 30*time.Second, func() error { // in the middle of it all
 		pods, err := n.pods()
 		if err == nil && len(pods) < 5 {
 			err = fmt.Errorf("%d pods", len(pods))
@@ -347,7 +351,7 @@ func TestIntegrationRuntimeRestartUnderLoad(t *testing.T) {
 	require.NoError(t, n.lab.Kill(within(t, 30*time.Second)))
 	require.NoError(t, n.lab.Restart(within(t, 60*time.Second)))
 	n.kill(before[names[0]])
-	eventually(t, 30*time.Second, func() error {
+	exetest.Eventually(t, 30*time.Second, func() error {
 		c, err := n.running(names[0])
 		if err == nil && c.ID == before[names[0]].ID {
 			err = fmt.Errorf("not replaced")
@@ -359,9 +363,9 @@ func TestIntegrationRuntimeRestartUnderLoad(t *testing.T) {
 		require.Equal(t, before[name].ID, after[name].ID)
 	}
 	for i := range names {
-		n.m.remove(fmt.Sprintf("pod%02d.yaml", i))
+		n.m.Remove(fmt.Sprintf("pod%02d.yaml", i))
 	}
 	// containerd 2.4 can lose a shim that it was just starting when it died; no CRI call shows it.
 	n.awaitNothing(60*time.Second, "shim")
-	a.terminate(10 * time.Second)
+	a.Terminate(10 * time.Second)
 }

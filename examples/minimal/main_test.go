@@ -11,17 +11,19 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/internal/exetest"
 )
 
 // Without -cri the pods are plain processes: no root, no runtime, no images.
 func TestPodsAsProcesses(t *testing.T) {
-	m, state, logs := newManifests(t), t.TempDir(), t.TempDir()
-	args := []string{"-manifests", m.dir, "-state", state, "-logs", logs, "-node", "n1"}
-	m.write("web.yaml", podYAML("web", sleeper))
-	m.write("job.yaml", podYAML("job", "echo hello; exit 0", "  restartPolicy: Never\n"))
-	a := start(t, args...)
-	a.says(10*time.Second, "default/web-n1", "Running", "restarts=0")
-	a.says(10*time.Second, "default/job-n1", "Succeeded", "Completed exit=0")
+	m, state, logs := exetest.NewDir(t), t.TempDir(), t.TempDir()
+	args := []string{"-manifests", m.Path, "-state", state, "-logs", logs, "-node", "n1"}
+	m.Write("web.yaml", podYAML("web", sleeper))
+	m.Write("job.yaml", podYAML("job", "echo hello; exit 0", "  restartPolicy: Never\n"))
+	a := program.Start(t, args...)
+	a.Says(10*time.Second, "default/web-n1", "Running", "restarts=0")
+	a.Says(10*time.Second, "default/job-n1", "Succeeded", "Completed exit=0")
 	files, err := filepath.Glob(filepath.Join(logs, "default_job-n1_*", "main", "0.log"))
 	require.NoError(t, err)
 	require.Len(t, files, 1)
@@ -30,22 +32,22 @@ func TestPodsAsProcesses(t *testing.T) {
 	require.Contains(t, string(log), " stdout F hello\n")
 
 	// SIGTERM leaves the pods running; the next agent finds them as they are.
-	a.terminate(5 * time.Second)
-	a = start(t, append(args, "-stop-on-exit")...)
-	a.says(10*time.Second, "default/web-n1", "Running", "restarts=0")
-	a.says(10*time.Second, "default/job-n1", "Succeeded")
-	m.remove("job.yaml")
-	a.says(10*time.Second, "default/job-n1", "Gone")
-	a.terminate(20 * time.Second)
-	require.Contains(t, a.output(), "default/web-n1 Gone")
+	a.Terminate(5 * time.Second)
+	a = program.Start(t, append(args, "-stop-on-exit")...)
+	a.Says(10*time.Second, "default/web-n1", "Running", "restarts=0")
+	a.Says(10*time.Second, "default/job-n1", "Succeeded")
+	m.Remove("job.yaml")
+	a.Says(10*time.Second, "default/job-n1", "Gone")
+	a.Terminate(20 * time.Second)
+	require.Contains(t, a.Output(), "default/web-n1 Gone")
 }
 
 // One bad manifest is one clear error, and nobody else's business.
 func TestBadManifests(t *testing.T) {
-	m := newManifests(t)
-	m.write("good.yaml", podYAML("good", sleeper))
-	a := start(t, "-manifests", m.dir, "-state", t.TempDir(), "-logs", t.TempDir(), "-node", "n1", "-stop-on-exit")
-	a.says(10*time.Second, "default/good-n1", "Running")
+	m := exetest.NewDir(t)
+	m.Write("good.yaml", podYAML("good", sleeper))
+	a := program.Start(t, "-manifests", m.Path, "-state", t.TempDir(), "-logs", t.TempDir(), "-node", "n1", "-stop-on-exit")
+	a.Says(10*time.Second, "default/good-n1", "Running")
 	good := podYAML("bad", sleeper)
 	for _, tt := range []struct {
 		file, content string
@@ -56,38 +58,30 @@ func TestBadManifests(t *testing.T) {
 		{"text.yaml", "hello, world\n", []string{"text.yaml"}},
 		{"twin.yaml", podYAML("good", sleeper), []string{"twin.yaml", "good.yaml"}},
 		{"wrong.yaml", strings.Replace(good, "name: main", "name: Main_", 1), []string{"wrong.yaml:8", "spec.containers[0].name"}},
-		{"later.yaml", strings.Replace(good, "spec:", "spec:\n  initContainers: [{name: i, image: x}]", 1), []string{"later.yaml", "spec.initContainers"}},
+		{"later.yaml", strings.Replace(good, "spec:", "spec:\n  volumes: [{name: data, emptyDir: {}}]", 1), []string{"later.yaml", "spec.volumes"}},
 	} {
-		m.write(tt.file, tt.content)
-		a.says(10*time.Second, tt.says...)
+		m.Write(tt.file, tt.content)
+		a.Says(10*time.Second, tt.says...)
 	}
-	big := filepath.Join(m.dir, "big.yaml")
+	big := filepath.Join(m.Path, "big.yaml")
 	require.NoError(t, os.WriteFile(big, nil, 0o600))
 	require.NoError(t, os.Truncate(big, 10<<20+1))
-	a.says(30*time.Second, "big.yaml")
+	a.Says(30*time.Second, "big.yaml")
 
 	// A manifest that turns bad keeps its pod as it was.
-	m.write("good.yaml", "spec: [")
-	a.says(10*time.Second, "good.yaml:1")
-	require.NotContains(t, a.output(), "default/good-n1 Gone")
-	require.NotContains(t, a.output(), "default/good-n1 Pending restarts=1")
-	m.write("good.yaml", podYAML("good", sleeper))
-	m.write("more.yaml", podYAML("more", sleeper))
-	a.says(10*time.Second, "default/more-n1", "Running")
-	a.terminate(20 * time.Second)
+	m.Write("good.yaml", "spec: [")
+	a.Says(10*time.Second, "good.yaml:1")
+	require.NotContains(t, a.Output(), "default/good-n1 Gone")
+	require.NotContains(t, a.Output(), "default/good-n1 Pending ready=0/1 restarts=1")
+	m.Write("good.yaml", podYAML("good", sleeper))
+	m.Write("more.yaml", podYAML("more", sleeper))
+	a.Says(10*time.Second, "default/more-n1", "Running")
+	a.Terminate(20 * time.Second)
 }
 
 func TestWrongSocketIsSaidInSeconds(t *testing.T) {
-	m := newManifests(t)
-	begun := time.Now()
-	a := start(t, "-cri", "unix:///nonexistent/containerd.sock", "-manifests", m.dir)
-	select {
-	case <-a.done:
-	case <-time.After(10 * time.Second):
-		require.Fail(t, "the agent still runs")
-	}
-	require.Less(t, time.Since(begun), 10*time.Second)
-	require.Equal(t, 1, a.cmd.ProcessState.ExitCode())
-	eventually(t, time.Second, func() error { _, err := os.Stat("."); return err })
-	require.Contains(t, a.says(time.Second, "minimal:"), "/nonexistent/containerd.sock")
+	m := exetest.NewDir(t)
+	a := program.Start(t, "-cri", "unix:///nonexistent/containerd.sock", "-manifests", m.Path)
+	require.Equal(t, 1, a.Wait(10*time.Second))
+	require.Contains(t, a.Says(time.Second, "minimal:"), "/nonexistent/containerd.sock")
 }

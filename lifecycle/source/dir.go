@@ -30,6 +30,7 @@ const (
 // DirOptions tunes a [Dir]. The zero value is for production.
 type DirOptions struct {
 	NodeName string        // see Origin; empty: pods keep their names
+	Objects  bool          // see Origin
 	Period   time.Duration // between looks where the kernel reports no change; zero: DefaultPeriod
 	Settle   time.Duration // how long a file holds still before its change counts; zero: DefaultSettle
 	Logger   *slog.Logger  // nil discards
@@ -208,7 +209,7 @@ func (d *Dir) look(path string, f file, m *manifest, now time.Time) bool {
 	case err != nil:
 		m.fail(path, cause(err))
 	default:
-		m.take(data, Origin{Source: File, Location: path, NodeName: d.opts.NodeName, Seen: now})
+		m.take(data, Origin{Source: File, Location: path, NodeName: d.opts.NodeName, Objects: d.opts.Objects, Seen: now})
 		m.read = info
 	}
 	return true

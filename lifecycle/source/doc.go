@@ -51,4 +51,5 @@
 //   - A UID is made from the manifest as written, in canonical JSON, and not from the decoded object, so that it
 //     stays the same when defaults change. It is the same number of digits, with another value.
 //   - Mirror pods are not made.
+//   - With Origin.Objects pods may refer to config maps and secrets, for agents that have these without an API server.
 package source

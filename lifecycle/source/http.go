@@ -18,6 +18,7 @@ import (
 // HTTPOptions tunes an [HTTP]. The zero value is for production.
 type HTTPOptions struct {
 	NodeName string        // see Origin; empty: pods keep their names
+	Objects  bool          // see Origin
 	Header   http.Header   // of each request
 	Period   time.Duration // between requests; zero: DefaultPeriod
 	Timeout  time.Duration // of a request with its answer; zero: DefaultTimeout
@@ -72,7 +73,7 @@ func (h *HTTP) Fetch(ctx context.Context, now time.Time) Update {
 	defer cancel()
 	body, err := h.get(ctx)
 	if err == nil && !bytes.Equal(body, h.body) {
-		h.manifest.take(body, Origin{Source: URL, Location: h.name, NodeName: h.opts.NodeName, Seen: now})
+		h.manifest.take(body, Origin{Source: URL, Location: h.name, NodeName: h.opts.NodeName, Objects: h.opts.Objects, Seen: now})
 		h.body = body
 	}
 	h.last = merge(map[string]*manifest{h.name: &h.manifest}, []string{h.name})

@@ -189,7 +189,7 @@ func (p *parser) pod(raw []byte, path string) {
 	sum := p.origin.adopt(pod, raw)
 	podspec.Default(pod)
 	// One kind of error at a time, as one mistake often shows in several.
-	for _, check := range []func(*corev1.Pod) field.ErrorList{podspec.Validate, references, podspec.Unsupported} {
+	for _, check := range []func(*corev1.Pod) field.ErrorList{podspec.Validate, p.origin.references, podspec.Unsupported} {
 		if errs := check(pod); len(errs) > 0 {
 			for _, e := range errs {
 				p.fail(join(path, e.Field), errors.New(e.ErrorBody()))

@@ -152,3 +152,17 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// Where there are config maps and secrets without an API server, pods may refer to them, and still not to more.
+func TestObjects(t *testing.T) {
+	pod := strings.ReplaceAll(web, "spec:\n", "spec:\n  imagePullSecrets: [{name: pull}]\n")
+	_, errs := source.Parse([]byte(pod), source.Origin{Location: "f.yaml"})
+	require.Len(t, errs, 1)
+	require.ErrorContains(t, errs[0], "spec.imagePullSecrets: Forbidden: static pods may not reference secrets")
+	parseOne(t, pod, source.Origin{Location: "f.yaml", Objects: true})
+
+	pod = strings.ReplaceAll(pod, "spec:\n", "spec:\n  serviceAccountName: web\n")
+	_, errs = source.Parse([]byte(pod), source.Origin{Location: "f.yaml", Objects: true})
+	require.Len(t, errs, 1)
+	require.ErrorContains(t, errs[0], "spec.serviceAccountName: Forbidden: static pods may not reference service accounts")
+}

@@ -38,6 +38,7 @@ type Origin struct {
 	Location string    // path or address; errors name it, and UIDs are made of it
 	NodeName string    // pods are bound to it and named for it; empty: they keep their names
 	Seen     time.Time // when it was read
+	Objects  bool      // there are config maps and secrets, so pods may refer to them by name
 }
 
 // adopt makes a pod that was just decoded from raw a static pod of the node, and returns a sum of how it was written.
@@ -96,7 +97,7 @@ func canonical(raw []byte) []byte {
 
 // references returns an error for each object of the API server that a static pod refers to: there may be no API
 // server to get it from (pkg/api/pod/util.go, HasAPIObjectReference).
-func references(pod *corev1.Pod) field.ErrorList {
+func (o Origin) references(pod *corev1.Pod) field.ErrorList {
 	var errs field.ErrorList
 	spec, path := &pod.Spec, field.NewPath("spec")
 	refuse := func(set bool, path *field.Path, what string) {
@@ -104,18 +105,19 @@ func references(pod *corev1.Pod) field.ErrorList {
 			errs = append(errs, field.Forbidden(path, "static pods may not reference "+what))
 		}
 	}
+	object := func(set bool, path *field.Path, what string) { refuse(set && !o.Objects, path, what) }
 	refuse(spec.ServiceAccountName != "", path.Child("serviceAccountName"), "service accounts")
-	refuse(len(spec.ImagePullSecrets) > 0, path.Child("imagePullSecrets"), "secrets")
+	object(len(spec.ImagePullSecrets) > 0, path.Child("imagePullSecrets"), "secrets")
 	refuse(len(spec.ResourceClaims) > 0, path.Child("resourceClaims"), "resource claims")
 	container := func(c *corev1.Container, path *field.Path) {
 		for i, from := range c.EnvFrom {
-			refuse(from.ConfigMapRef != nil, path.Child("envFrom").Index(i).Child("configMapRef"), "config maps")
-			refuse(from.SecretRef != nil, path.Child("envFrom").Index(i).Child("secretRef"), "secrets")
+			object(from.ConfigMapRef != nil, path.Child("envFrom").Index(i).Child("configMapRef"), "config maps")
+			object(from.SecretRef != nil, path.Child("envFrom").Index(i).Child("secretRef"), "secrets")
 		}
 		for i, e := range c.Env {
 			if from := e.ValueFrom; from != nil {
-				refuse(from.ConfigMapKeyRef != nil, path.Child("env").Index(i).Child("valueFrom", "configMapKeyRef"), "config maps")
-				refuse(from.SecretKeyRef != nil, path.Child("env").Index(i).Child("valueFrom", "secretKeyRef"), "secrets")
+				object(from.ConfigMapKeyRef != nil, path.Child("env").Index(i).Child("valueFrom", "configMapKeyRef"), "config maps")
+				object(from.SecretKeyRef != nil, path.Child("env").Index(i).Child("valueFrom", "secretKeyRef"), "secrets")
 			}
 		}
 	}

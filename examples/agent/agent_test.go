@@ -1,0 +1,115 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/internal/exetest"
+)
+
+// program is the example.
+var program exetest.Program
+
+func TestMain(m *testing.M) { os.Exit(program.Main(m)) }
+
+// patience is the longest wait for something that happens at once on a machine with nothing else to do.
+const patience = 30 * time.Second
+
+// files are the directories of an agent, which outlive it.
+type files struct {
+	t                  *testing.T
+	manifests, objects exetest.Dir
+	state, logs        string
+}
+
+func newFiles(t *testing.T) files {
+	return files{t, exetest.NewDir(t), exetest.NewDir(t), t.TempDir(), t.TempDir()}
+}
+
+// start starts an agent on the files, with more fields in its config.
+func (f files) start(fields map[string]any) *exetest.Process {
+	f.t.Helper()
+	all := map[string]any{
+		"nodeName": "n1", "stateDir": f.state, "logDir": f.logs, "manifests": f.manifests.Path, "objects": f.objects.Path,
+	}
+	maps.Copy(all, fields)
+	text, err := json.Marshal(all) // which is YAML as well
+	require.NoError(f.t, err)
+	path := filepath.Join(f.t.TempDir(), "config.yaml")
+	require.NoError(f.t, os.WriteFile(path, text, 0o600))
+	return program.Start(f.t, "-config", path)
+}
+
+// log returns what a container of the pod has written to the log files that have not been rotated, one of each attempt.
+func (f files) log(pod, container string) string {
+	paths, err := filepath.Glob(filepath.Join(f.logs, "*_"+pod+"_*", container, "*.log"))
+	require.NoError(f.t, err)
+	var all strings.Builder
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // it is being rotated
+		}
+		require.NoError(f.t, err)
+		for line := range strings.Lines(string(text)) {
+			// time, stream, tag, and what was written
+			if fields := strings.SplitN(line, " ", 4); len(fields) == 4 {
+				all.WriteString(fields[3])
+			}
+		}
+	}
+	return all.String()
+}
+
+// awaitLog waits until a container has written all of the lines.
+func (f files) awaitLog(pod, container string, lines ...string) {
+	f.t.Helper()
+	exetest.Eventually(f.t, patience, func() error {
+		log := "\n" + f.log(pod, container)
+		for _, line := range lines {
+			if !strings.Contains(log, "\n"+line+"\n") {
+				return fmt.Errorf("no line %q in the log of %s/%s:%s", line, pod, container, log)
+			}
+		}
+		return nil
+	})
+}
+
+// podYAML is a pod of one container that runs a shell command. What follows is a part of the container.
+func podYAML(name, script string, more ...string) string {
+	return fmt.Sprintf(`apiVersion: v1
+kind: Pod
+metadata:
+  name: %s
+spec:
+  terminationGracePeriodSeconds: 2
+  containers:
+    - name: main
+      image: nodeagent.test/busybox:1
+      command: ["/bin/sh", "-c", %q]
+%s`, name, script, strings.Join(more, ""))
+}
+
+// sleeper ends when it is told to.
+const sleeper = "trap 'exit 0' TERM; while :; do sleep 0.1; done"
+
+// within returns a context for one call. It outlives the test for what is done when that has ended.
+func within(t *testing.T, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), d)
+	t.Cleanup(cancel)
+	return ctx
+}

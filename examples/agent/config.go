@@ -1,0 +1,109 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	"sigs.k8s.io/yaml"
+
+	"github.com/seed81659283/nodeagent/images/credential"
+	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+	"github.com/seed81659283/nodeagent/lifecycle/source"
+)
+
+// config is the YAML file of the agent. What is not in it has the defaults below; flags come before it.
+type config struct {
+	NodeName string       `json:"nodeName"` // empty: the host's
+	HostIPs  []netip.Addr `json:"hostIPs"`  // of the node, for pods on its network
+	Runtime  string       `json:"runtime"`  // such as unix:///run/containerd/containerd.sock; empty: plain processes
+	StateDir string       `json:"stateDir"` // empty: /var/lib/nodeagent
+
+	Manifests   string `json:"manifests"`   // directory or file
+	ManifestURL string `json:"manifestURL"` // asked every 20 s
+	Objects     string `json:"objects"`     // directory of config maps, secrets and services
+
+	CgroupRoot     string       `json:"cgroupRoot"` // of kubepods; empty: pods get no cgroup
+	ClusterDNS     []netip.Addr `json:"clusterDNS"`
+	ClusterDomain  string       `json:"clusterDomain"`
+	AllowedSysctls []string     `json:"allowedSysctls"`
+
+	DockerConfigs       []string                `json:"dockerConfigs"`       // files with credentials; the first that is there counts
+	CredentialPlugins   credential.PluginConfig `json:"credentialPlugins"`   // as in the kubelet's CredentialProviderConfig
+	CredentialPluginDir string                  `json:"credentialPluginDir"` // where they lie
+
+	ParallelStarts int               `json:"parallelStarts"` // zero: twice the processors
+	ParallelPulls  int               `json:"parallelPulls"`  // zero: 5
+	LogDir         string            `json:"logDir"`         // empty: /var/log/pods
+	LogMaxSize     resource.Quantity `json:"logMaxSize"`     // zero: 10Mi
+	LogMaxFiles    int               `json:"logMaxFiles"`    // zero: 5
+	StopOnExit     bool              `json:"stopOnExit"`     // take the pods down on SIGTERM and SIGINT
+	LogLevel       slog.Level        `json:"logLevel"`       // empty: INFO
+}
+
+// parse reads the flags and the file that they name.
+func parse(args []string) (c config, err error) {
+	var file string
+	f := flag.NewFlagSet("agent", flag.ExitOnError)
+	f.StringVar(&file, "config", "", "YAML file, see config.go")
+	f.StringVar(&c.NodeName, "node", "", "name of this node")
+	f.StringVar(&c.Runtime, "runtime", "", "endpoint of the container runtime (none: plain processes)")
+	f.StringVar(&c.Manifests, "manifests", "", "directory of pod manifests, or a single file")
+	f.StringVar(&c.StateDir, "state", "", "directory of the agent's own files")
+	_ = f.Parse(args) // it exits instead
+	if file != "" {
+		data, err := os.ReadFile(file)
+		fields := map[string]json.RawMessage{}
+		if err = cmp.Or(err, yaml.UnmarshalStrict(data, &fields)); err != nil {
+			return c, fmt.Errorf("%s: %w", file, err)
+		}
+		for name, value := range fields { // one by one, as decoding errors do not name the field
+			if err := yaml.UnmarshalStrict(fmt.Appendf(nil, "{%q: %s}", name, value), &c); err != nil {
+				return c, fmt.Errorf("%s: %s: %w", file, name, err)
+			}
+		}
+		_ = f.Parse(args) // once more: flags come before the file
+	}
+	return c, c.complete(cmp.Or(file, "flags"))
+}
+
+// complete fills in what is not set, and refuses what makes no sense. Errors say where the config is from.
+func (c *config) complete(from string) error {
+	host, err := os.Hostname()
+	c.NodeName = cmp.Or(c.NodeName, strings.ToLower(host))
+	c.StateDir = cmp.Or(c.StateDir, "/var/lib/nodeagent")
+	c.LogDir = cmp.Or(c.LogDir, podspec.DefaultLogRoot)
+	switch {
+	case c.NodeName == "":
+		return fmt.Errorf("%s: nodeName is not set, and the host has no name: %w", from, err)
+	case c.Manifests == "" && c.ManifestURL == "":
+		return fmt.Errorf("%s: neither manifests nor manifestURL is set: there would be nothing to run", from)
+	case c.ParallelStarts < 0 || c.ParallelPulls < 0 || c.LogMaxFiles < 0 || c.LogMaxSize.Sign() < 0:
+		return fmt.Errorf("%s: parallelStarts, parallelPulls, logMaxFiles and logMaxSize must not be negative", from)
+	}
+	return os.MkdirAll(c.StateDir, 0o700)
+}
+
+// state returns the path of something in the state directory.
+func (c *config) state(name string) string { return filepath.Join(c.StateDir, name) }
+
+// sources names where pods come from.
+func (c *config) sources() (names []string) {
+	if c.Manifests != "" {
+		names = append(names, source.File)
+	}
+	if c.ManifestURL != "" {
+		names = append(names, source.URL)
+	}
+	return names
+}

@@ -1,0 +1,246 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main_test
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/cgroups"
+	"github.com/seed81659283/nodeagent/cgroups/driver"
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/logs"
+	"github.com/seed81659283/nodeagent/cri/remote"
+	"github.com/seed81659283/nodeagent/internal/exetest"
+	"github.com/seed81659283/nodeagent/internal/lab"
+)
+
+// node is a containerd of the test's own, the files of an agent, and a cgroup for its pods.
+type node struct {
+	files
+	lab     *lab.Lab
+	client  *remote.Client
+	cgroups *driver.Driver // on the cgroup that kubepods is in
+	root    string         // its name
+}
+
+func newNode(t *testing.T) *node {
+	l := lab.StartPrivate(t)
+	client, err := remote.Dial(l.Endpoint(), remote.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	n := &node{files: newFiles(t), lab: l, client: client, root: "/nodeagent-test-agent-" + filepath.Base(l.StateDir())}
+	n.makeRoot()
+	return n
+}
+
+// makeRoot makes a cgroup that is removed with the test.
+func (n *node) makeRoot() {
+	whole, err := driver.Open(n.t.Context(), driver.Options{})
+	require.NoError(n.t, err)
+	root, err := cgroups.NewPath(strings.TrimPrefix(n.root, "/"))
+	require.NoError(n.t, err)
+	n.t.Cleanup(func() {
+		require.NoError(n.t, whole.Remove(within(n.t, 30*time.Second), root))
+		require.NoError(n.t, whole.Close())
+	})
+	require.NoError(n.t, whole.Apply(n.t.Context(), root, cgroups.Resources{}))
+	n.cgroups, err = driver.Open(n.t.Context(), driver.Options{Root: n.root})
+	require.NoError(n.t, err)
+	n.t.Cleanup(func() { _ = n.cgroups.Close() })
+}
+
+// start starts an agent on the node, with more fields in its config.
+func (n *node) start(fields map[string]any) *exetest.Process {
+	n.t.Helper()
+	all := map[string]any{"runtime": n.lab.Endpoint(), "cgroupRoot": n.root}
+	maps.Copy(all, fields)
+	return n.files.start(all)
+}
+
+// containers returns the containers of a pod that have ever run, as "name attempt state", by ID, and the pod's UID. A
+// start that was cut short by the death of the agent may leave a container that has not.
+func (n *node) containers(pod string) (ran map[string]string, uid string) {
+	ctx := within(n.t, 30*time.Second)
+	snap, err := n.client.List(ctx)
+	require.NoError(n.t, err)
+	ran = map[string]string{}
+	for p := range snap.Pods() {
+		if p.Name != pod {
+			continue
+		}
+		uid = p.UID
+		for _, c := range p.Containers {
+			c, err := n.client.ContainerStatus(ctx, c.ID)
+			require.NoError(n.t, err)
+			if !c.StartedAt.IsZero() {
+				ran[c.ID] = fmt.Sprintf("%s %d %s", c.Name, c.Attempt, c.State)
+			}
+		}
+	}
+	return ran, uid
+}
+
+// end takes down what runs on the node, and checks that nothing is left of it. Kinds in except may stay.
+func (n *node) end(a *exetest.Process, except ...string) {
+	n.t.Helper()
+	a.Kill()
+	a = n.start(map[string]any{"stopOnExit": true})
+	a.Says(patience, "msg=status")
+	require.Zero(n.t, a.Terminate(2*patience))
+	exetest.Eventually(n.t, patience, func() error {
+		left, err := n.lab.Leftovers(within(n.t, 10*time.Second))
+		left = slices.DeleteFunc(left, func(l string) bool {
+			kind, _, _ := strings.Cut(l, " ")
+			return slices.Contains(except, kind)
+		})
+		if err == nil && len(left) > 0 {
+			err = fmt.Errorf("left behind: %s", strings.Join(left, ", "))
+		}
+		return err
+	})
+}
+
+// whole is a pod of every kind of container, with all that this agent gives to one.
+const whole = `apiVersion: v1
+kind: Pod
+metadata: {name: whole, labels: {app: shop}}
+spec:
+  terminationGracePeriodSeconds: 2
+  hostAliases: [{ip: 192.0.2.9, hostnames: [db.example]}]
+  initContainers:
+    - name: prepare
+      image: nodeagent.test/busybox:1
+      command: [/bin/sh, -c, "echo prepared"]
+    - name: sidecar
+      image: nodeagent.test/busybox:1
+      restartPolicy: Always
+      command: [/bin/sh, -c, "echo beside; trap 'exit 0' TERM; while :; do sleep 0.1; done"]
+  containers:
+    - name: main
+      image: nodeagent.test/busybox:1
+      command: [/bin/sh, -c, "grep db.example /etc/hosts | tr -s '\\t' ' '; echo of $APP at $DB_SERVICE_HOST with $PASSWORD; grep nameserver /etc/resolv.conf; trap 'exit 0' TERM; while :; do sleep 0.1; done"]
+      env:
+        - {name: APP, valueFrom: {fieldRef: {fieldPath: "metadata.labels['app']"}}}
+        - {name: PASSWORD, valueFrom: {secretKeyRef: {name: db, key: password}}}
+      resources: {requests: {cpu: 100m, memory: 32Mi}, limits: {cpu: 200m, memory: 64Mi}}
+      readinessProbe: {exec: {command: ["true"]}, periodSeconds: 1}
+`
+
+const service = `apiVersion: v1
+kind: Service
+metadata: {name: db, namespace: default}
+spec: {clusterIP: 192.0.2.7, ports: [{port: 5432}]}
+`
+
+const secret = `apiVersion: v1
+kind: Secret
+metadata: {name: db, namespace: default}
+stringData: {password: hunter2}
+`
+
+// Everything that a pod asks for arrives, though its agent is killed at random moments meanwhile; and what has come to
+// run is not started again.
+func TestIntegrationWholePod(t *testing.T) {
+	n := newNode(t)
+	n.objects.Write("default/services/db.yaml", service)
+	n.objects.Write("default/secrets/db.yaml", secret)
+	n.manifests.Write("whole.yaml", whole)
+	n.manifests.Write("job.yaml", strings.Replace(podYAML("job", "echo all done > /dev/termination-log"), "spec:", "spec:\n  restartPolicy: Never", 1))
+	fields := map[string]any{"clusterDNS": []string{"192.0.2.10"}, "clusterDomain": "cluster.local"}
+	for range 6 {
+		a := n.start(fields)
+		time.Sleep(rand.N(1500 * time.Millisecond)) // the moment of the crash
+		a.Kill()
+	}
+	a := n.start(fields)
+	a.Says(2*patience, "pod=whole-n1 phase=Running", `summary="1/1 restarts=0`)
+	a.Says(patience, "pod=job-n1 phase=Succeeded", "Completed all done")
+	n.awaitLog("whole-n1", "prepare", "prepared")
+	n.awaitLog("whole-n1", "sidecar", "beside")
+	n.awaitLog("whole-n1", "main", "192.0.2.9 db.example", "of shop at 192.0.2.7 with hunter2", "nameserver 192.0.2.10")
+
+	before, uid := n.containers("whole-n1")
+	var main string
+	started := map[string]int{}
+	for id, c := range before {
+		name, _, _ := strings.Cut(c, " ")
+		started[name]++
+		if name == "main" {
+			main = id
+		}
+	}
+	require.Equal(t, 1, started["main"], "%q", before)
+	require.Equal(t, 1, started["sidecar"], "%q", before)
+	limits, err := n.cgroups.Limits(t.Context(), cgroups.PodPath("", cgroups.Burstable, uid).Join(main))
+	require.NoError(t, err)
+	shares := uint64(102)
+	if n.cgroups.Host().Mode == driver.V2 {
+		shares = cgroups.SharesReadBack(shares, cgroups.WeightLogQuadratic)
+	}
+	require.Equal(t, shares, limits.CPUShares)
+	require.EqualValues(t, 20000, limits.CPUQuota)
+	require.EqualValues(t, 64<<20, *limits.MemoryMax)
+	a.Kill()
+	for range 4 {
+		a := n.start(fields)
+		time.Sleep(rand.N(1500 * time.Millisecond))
+		a.Kill()
+	}
+	a = n.start(fields)
+	a.Says(patience, "pod=whole-n1 phase=Running", `summary="1/1 restarts=0`)
+	a.Says(patience, "pod=job-n1 phase=Succeeded")
+	after, _ := n.containers("whole-n1")
+	require.Equal(t, before, after)
+	// containerd 2.4 can lose a sandbox when the caller of RunPodSandbox dies in the middle of it; no CRI call shows it.
+	n.end(a, "shim", "runc", "mount")
+}
+
+// A container that writes 50 MB at once fills no disk.
+func TestIntegrationLogBurst(t *testing.T) {
+	n := newNode(t)
+	n.manifests.Write("burst.yaml", podYAML("burst", "yes 'one line of many, and of no matter' | head -c 50000000; echo; trap 'exit 0' TERM; while :; do echo over; sleep 0.1; done"))
+	a := n.start(map[string]any{"logMaxSize": "1Mi", "logMaxFiles": 3})
+	watch := n.watchLog("burst-n1")
+	exetest.Eventually(t, 2*patience, func() error {
+		watch.look()
+		if !strings.HasSuffix(n.log("burst-n1", "main"), "\nover\n") {
+			return fmt.Errorf("the burst is not over; seen so far: %d files", len(watch.seen))
+		}
+		return nil
+	})
+	budget := logs.Policy{MaxSize: 1 << 20, MaxFiles: 3}.Budget()
+	t.Logf("%d files seen, %d bytes at most, of which %d are the budget", len(watch.seen), watch.most, budget)
+	require.LessOrEqual(t, watch.most, budget+8<<20, "what is written in a fraction of a second")
+	require.NotContains(t, a.Output(), "level=ERROR")
+	n.end(a)
+}
+
+// A pod with users of its own sees its root as some other user of the host.
+func TestIntegrationUserNamespace(t *testing.T) {
+	n := newNode(t)
+	n.manifests.Write("users.yaml", strings.Replace(podYAML("users", "cat /proc/self/uid_map | tr -s ' '; "+sleeper), "spec:", "spec:\n  hostUsers: false", 1))
+	a := n.start(nil)
+	if !n.hasUserNamespaces() {
+		a.Says(patience, "spec.hostUsers", "the runtime has no user namespaces with handler")
+		a.Terminate(patience)
+		t.Skip("this kernel or runtime has no user namespaces for pods; the agent says so and names the field")
+	}
+	n.awaitLog("users-n1", "main", " 0 65536 65536")
+	n.end(a)
+}
+
+func (n *node) hasUserNamespaces() bool {
+	status, err := n.client.Status(within(n.t, 30*time.Second))
+	require.NoError(n.t, err)
+	return slices.ContainsFunc(status.Handlers, func(h cri.RuntimeHandler) bool { return h.Name == "" && h.UserNamespaces })
+}

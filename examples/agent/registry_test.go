@@ -1,0 +1,113 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main_test
+
+import (
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// password is what all of the registries here want, from the user "agent".
+const password = "hunter2-of-the-agent"
+
+// newRegistry puts a server that demands a password in front of the registry of the lab, and returns its host and port.
+func (n *node) newRegistry() string {
+	proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: n.lab.RegistryHost()})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if user, pass, ok := r.BasicAuth(); !ok || user != "agent" || pass != password {
+			w.Header().Set("WWW-Authenticate", `Basic realm="registry"`)
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	n.t.Cleanup(server.Close)
+	return strings.TrimPrefix(server.URL, "http://")
+}
+
+// dockerConfig holds the password for a registry.
+func dockerConfig(registry string) string {
+	auth := base64.StdEncoding.EncodeToString([]byte("agent:" + password))
+	return fmt.Sprintf(`{"auths": {%q: {"auth": %q}}}`, registry, auth)
+}
+
+// imagePod is a pod that pulls an image, whatever is on the node.
+func imagePod(name, image string) string {
+	return strings.Replace(podYAML(name, sleeper, "      imagePullPolicy: Always\n"), "nodeagent.test/busybox:1", image, 1)
+}
+
+// Images of registries that want a password are pulled with a secret of the pod, with what is found in a file of the
+// node, which may come later, and with what a plugin says. Without one the pod waits, with the reasons that users
+// know, and nobody sees a password.
+func TestIntegrationCredentials(t *testing.T) {
+	n, dir := newNode(t), t.TempDir()
+	file, plugins := filepath.Join(dir, "config.json"), filepath.Join(dir, "plugins")
+	bySecret, byFile, byPlugin, never := n.newRegistry(), n.newRegistry(), n.newRegistry(), n.newRegistry()
+	n.objects.Write("default/secrets/pull.yaml", fmt.Sprintf(`apiVersion: v1
+kind: Secret
+metadata: {name: pull, namespace: default}
+type: kubernetes.io/dockerconfigjson
+stringData: {.dockerconfigjson: %q}
+`, dockerConfig(bySecret)))
+	require.NoError(t, os.Mkdir(plugins, 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(plugins, "ask"), []byte(fmt.Sprintf(`#!/bin/sh
+cat > %s/asked
+echo '{"kind": "CredentialProviderResponse", "apiVersion": "credentialprovider.kubelet.k8s.io/v1",
+	"cacheKeyType": "Registry", "auth": {"%s": {"username": "agent", "password": "%s"}}}'
+`, dir, byPlugin, password)), 0o700))
+	fields := map[string]any{
+		"dockerConfigs":       []string{file},
+		"credentialPluginDir": plugins,
+		"credentialPlugins": map[string]any{"providers": []map[string]any{{
+			"name": "ask", "matchImages": []string{byPlugin}, "defaultCacheDuration": "1m",
+			"apiVersion": "credentialprovider.kubelet.k8s.io/v1",
+		}}},
+	}
+	n.manifests.Write("file.yaml", imagePod("file", byFile+"/busybox:1"))
+	// A pod that nothing happens in stays at its first reason; here another container ends meanwhile.
+	beside := "  containers:\n    - {name: beside, image: 'nodeagent.test/busybox:1', command: [/bin/sleep, '2']}\n"
+	n.manifests.Write("never.yaml", strings.Replace(imagePod("never", never+"/busybox:1"), "  containers:\n", beside, 1))
+	a := n.start(fields)
+	for _, pod := range []string{"file-n1", "never-n1"} {
+		a.Says(patience, "pod="+pod+" phase=Pending", "ErrImagePull")
+		a.Says(patience, "level=WARN", "pod="+pod, "ErrImagePull", "authorization failed")
+	}
+	a.Says(patience, "pod=never-n1 phase=Pending", "ImagePullBackOff")
+
+	// From here on the image is one that was pulled with a password, by whatever name.
+	n.manifests.Write("secret.yaml", strings.Replace(imagePod("secret", bySecret+"/busybox:1"), "spec:", "spec:\n  imagePullSecrets: [{name: pull}]", 1))
+	n.manifests.Write("plugin.yaml", imagePod("plugin", byPlugin+"/busybox:1"))
+	a.Says(patience, "pod=plugin-n1 phase=Running", `summary="1/1 restarts=0`)
+	a.Says(patience, "pod=secret-n1 phase=Running", `summary="1/1 restarts=0`)
+	asked, err := os.ReadFile(filepath.Join(dir, "asked"))
+	require.NoError(t, err)
+	require.Contains(t, string(asked), byPlugin+`/busybox"`)
+	require.NotContains(t, a.Output(), "pod=file-n1 phase=Running")
+
+	require.NoError(t, os.WriteFile(file, []byte(dockerConfig(byFile)), 0o600))
+	a.Says(2*patience, "pod=file-n1 phase=Running", `summary="1/1 restarts=0`) // after the back-off
+	require.NotContains(t, a.Output(), "pod=never-n1 phase=Running")
+	require.NotContains(t, a.Output(), password)
+
+	// The next agent pulls nothing for what runs, and knows no password that the last one did not write down.
+	before, _ := n.containers("file-n1")
+	a.Kill()
+	require.NoError(t, os.Remove(file))
+	a = n.start(fields)
+	a.Says(patience, "pod=file-n1 phase=Running", `summary="1/1 restarts=0`)
+	a.Says(patience, "pod=never-n1 phase=Pending", "ErrImagePull")
+	after, _ := n.containers("file-n1")
+	require.Equal(t, before, after)
+	n.end(a)
+}

@@ -1,0 +1,118 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package exetest_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/internal/exetest"
+)
+
+// program is the one in testdata, which does what its argument says.
+var program exetest.Program
+
+func TestMain(m *testing.M) {
+	if err := os.Chdir("testdata"); err != nil {
+		panic(err)
+	}
+	os.Exit(program.Main(m))
+}
+
+func TestProcess(t *testing.T) {
+	p := program.Start(t, "print", "one two", "three four")
+	require.Equal(t, "three four\n", p.Says(10*time.Second, "four", "three"))
+	require.Equal(t, 3, p.Wait(10*time.Second))
+	require.Equal(t, "one two\nthree four\n", p.Output(), "all of it, once the process has ended")
+}
+
+func TestEnds(t *testing.T) {
+	p := program.Start(t, "wait")
+	p.Says(10*time.Second, "waiting")
+	require.Equal(t, 4, p.Terminate(10*time.Second))
+	p.Kill() // it has ended; that is no matter
+
+	p = program.Start(t, "wait")
+	p.Says(10*time.Second, "waiting")
+	p.Kill()
+	require.Equal(t, -1, p.Wait(time.Second))
+}
+
+// failing is a test that is allowed to fail.
+type failing struct {
+	testing.TB
+
+	said     string
+	cleanups []func()
+}
+
+func (f *failing) Helper()          {}
+func (f *failing) Failed() bool     { return false }
+func (f *failing) Cleanup(c func()) { f.cleanups = append(f.cleanups, c) }
+func (f *failing) Errorf(format string, args ...any) {
+	f.said += fmt.Sprintf(format, args...)
+}
+
+func (f *failing) Fatalf(format string, args ...any) {
+	f.Errorf(format, args...)
+	runtime.Goexit()
+}
+
+// fails returns what a test says that fails in run.
+func fails(t *testing.T, run func(t testing.TB)) string {
+	f := &failing{TB: t}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		run(f)
+	}()
+	<-done
+	for _, c := range f.cleanups {
+		c()
+	}
+	return f.said
+}
+
+func TestFailures(t *testing.T) {
+	for want, run := range map[string]func(t testing.TB){
+		`after 50ms: no line with ["coming"]`: func(t testing.TB) {
+			program.Start(t, "wait").Says(50*time.Millisecond, "coming")
+		},
+		"the program does not end within 50ms": func(t testing.TB) {
+			program.Start(t, "wait").Wait(50 * time.Millisecond)
+		},
+		"the program has a data race:\nWARNING: DATA RACE\n": func(t testing.TB) {
+			program.Start(t, "print", "WARNING: DATA RACE").Wait(10 * time.Second)
+		},
+	} {
+		require.Equal(t, want, fails(t, run))
+	}
+}
+
+// A process that outlives the program and holds its output does not hold up the test.
+func TestLeavesAProcessBehind(t *testing.T) {
+	begun := time.Now()
+	p := program.Start(t, "leave", "6")
+	require.Zero(t, p.Wait(20*time.Second))
+	require.Less(t, time.Since(begun), 6*time.Second)
+}
+
+func TestDir(t *testing.T) {
+	d := exetest.NewDir(t)
+	d.Write("default/web.yaml", "a")
+	d.Write("default/web.yaml", "b")
+	content, err := os.ReadFile(filepath.Join(d.Path, "default", "web.yaml"))
+	require.NoError(t, err)
+	require.Equal(t, "b", string(content))
+	d.Remove("default/web.yaml")
+	left, err := os.ReadDir(filepath.Join(d.Path, "default"))
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
