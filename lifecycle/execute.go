@@ -78,6 +78,9 @@ func (w *worker) start(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a
 		sandbox.Annotations = map[string]string{}
 	}
 	sandbox.Annotations[AnnotationNetwork] = network(pod).String()
+	if a.Sandbox != nil {
+		sandbox.Annotations[AnnotationStarted] = a.Sandbox.Started.UTC().Format(time.RFC3339)
+	}
 	id := a.SandboxID
 	err = w.ensureCgroup(ctx, pod)
 	if err == nil && a.Sandbox != nil {
@@ -91,6 +94,9 @@ func (w *worker) start(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a
 	}
 	var errs []error
 	for _, s := range a.Start {
+		if err := ctx.Err(); err != nil {
+			return err // what is under way has become pointless
+		}
 		err := w.startContainer(ctx, pod, s, id, &sandbox, ips)
 		w.holdFor(s.Container.Name, ReasonRunError, err)
 		if err == nil {
@@ -203,6 +209,9 @@ func (w *worker) startCreated(ctx context.Context, pod *corev1.Pod, s Start, ips
 
 // runCreated starts a created container and runs its postStart hook. If that fails, the container is stopped like any other.
 func (w *worker) runCreated(ctx context.Context, pod *corev1.Pod, c *corev1.Container, id string, ips []string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	if err := w.r.runtime.StartContainer(ctx, id); err != nil {
 		return &StartError{Reason: ReasonRunError, Err: err}
 	}

@@ -58,7 +58,10 @@ func (a *Actions) Idle() bool {
 }
 
 // Sandbox is a sandbox to create.
-type Sandbox struct{ Attempt uint32 }
+type Sandbox struct {
+	Attempt uint32
+	Started time.Time // when the pod was taken on, for AnnotationStarted; zero: not known to the plan
+}
 
 // Kill is a container to stop.
 type Kill struct {

@@ -137,14 +137,23 @@ func begun(pod *corev1.Pod, observed cri.Pod) bool {
 	return (&Actions{SandboxID: newest.ID}).initialized(&s)
 }
 
-// startTime is when the agent took the pod on. It is kept; after a restart of the agent the first sandbox tells it.
+// AnnotationStarted carries the start time of a pod on its sandboxes, so that it does not move when one takes the place of
+// another: the deadline of the pod counts from there.
+const AnnotationStarted = "nodeagent/started"
+
+// startTime is when the agent took the pod on. It is kept; after a restart of the agent the sandboxes tell it.
 func startTime(previous *corev1.PodStatus, observed cri.Pod, now time.Time) *metav1.Time {
 	if previous.StartTime != nil {
 		return previous.StartTime
 	}
 	for i := range observed.Sandboxes {
-		if created := observed.Sandboxes[i].CreatedAt; !created.IsZero() && created.Before(now) {
-			now = created
+		s := &observed.Sandboxes[i]
+		began, err := time.Parse(time.RFC3339, s.Annotations[AnnotationStarted])
+		if err != nil {
+			began = s.CreatedAt
+		}
+		if !began.IsZero() && began.Before(now) {
+			now = began
 		}
 	}
 	t := metav1.NewTime(now).Rfc3339Copy()

@@ -172,6 +172,9 @@ func (w *worker) sync(ctx context.Context) (next time.Duration, gone bool) {
 		w.failures = 0
 		return w.due(a.Wake, now), false
 	}
+	if a.Sandbox != nil {
+		a.Sandbox.Started = w.status.StartTime.Time
+	}
 	noted, err := w.work(work, w.resize.now.Pod, observed, &a)
 	w.mu.Lock()
 	w.cancel = nil
