@@ -13,7 +13,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/seed81659283/nodeagent/internal/atomicfile"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
@@ -58,14 +57,18 @@ func (d podFiles) hosts(pod *corev1.Pod, ips []string, o podspec.Options) (strin
 	return path, replaceContent(path, content)
 }
 
-// replaceContent writes a file that others have mounted: what they see is the file, not the name.
+// replaceContent writes a file that containers have mounted: what they see is the file, not the name. They may have
+// written to it, so it is read only if it has the size that it is to have.
 func replaceContent(path string, content []byte) error {
-	if have, err := os.ReadFile(path); err == nil && string(have) == string(content) {
-		return nil
-	} else if err == nil {
-		return os.WriteFile(path, content, 0o644)
+	if info, err := os.Stat(path); err == nil && info.Size() == int64(len(content)) {
+		if have, err := os.ReadFile(path); err == nil && string(have) == string(content) {
+			return nil
+		}
 	}
-	return atomicfile.WriteFile(path, content, 0o644)
+	if err := os.WriteFile(path, content, 0o644); err != nil {
+		return err
+	}
+	return os.Chmod(path, 0o644) // whatever the umask
 }
 
 // lastWords returns the path of the file for the last words of one life of a container.

@@ -327,8 +327,7 @@ func (w *watch) requireConverged(pod *corev1.Pod, has cri.Pod) {
 		if l := live[c.Name]; l != nil {
 			serves++
 			require.Equal(w.t, c.Image, l.Image.UserSpecifiedImage, about)
-			young := strings.HasPrefix(c.Name, "work") && time.Since(l.StartedAt) < 10*time.Second // it comes and goes
-			require.True(w.t, st.Ready || young, "%s since %s, now %s: %s", c.Name, l.StartedAt, time.Now(), about)
+			require.True(w.t, st.Ready, "%s since %s, now %s: %s", c.Name, l.StartedAt, time.Now(), about)
 			continue
 		}
 		if t := st.State.Terminated; t == nil || mayRunAgain(pod, c, t.ExitCode) {

@@ -27,6 +27,7 @@ type worker struct {
 	notes chan struct{} // something changed
 
 	mu     sync.Mutex
+	given  *corev1.Pod        // as the source gave it last
 	pod    *corev1.Pod        // nil: only the runtime knows the pod
 	ending bool               // nobody wants it any more; never taken back
 	ended  bool               // its phase is Succeeded or Failed
@@ -53,7 +54,7 @@ type told struct {
 
 func newWorker(r *Reconciler, id cri.PodIdentity, pod *corev1.Pod) *worker {
 	return &worker{
-		r: r, id: id, pod: pod, ending: pod == nil,
+		r: r, id: id, pod: pod, given: pod, ending: pod == nil,
 		notes: make(chan struct{}, 1), held: map[string]Held{}, stopped: map[string]bool{},
 	}
 }
@@ -82,8 +83,9 @@ func (w *worker) over() bool {
 // update gives the worker the newest spec of its pod.
 func (w *worker) update(pod *corev1.Pod) {
 	w.mu.Lock()
-	same := w.pod == pod
+	same := w.given == pod
 	if !same && !w.ending {
+		w.given = pod
 		pod = shrinkGrace(w.pod, pod)
 		if w.cancel != nil && pod.DeletionTimestamp != nil &&
 			(w.pod.DeletionTimestamp == nil || Grace(pod) < Grace(w.pod)) {

@@ -56,6 +56,7 @@ type runtime interface {
 	cri.Runtime
 	cri.Execer
 	cri.LogReopener
+	Close() error
 }
 
 func main() {
@@ -79,8 +80,7 @@ func main() {
 func (a *agent) run(ctx context.Context) error {
 	parts, end := context.WithCancel(context.WithoutCancel(ctx))
 	var wg sync.WaitGroup
-	defer wg.Wait()
-	defer end()
+	defer func() { end(); wg.Wait(); _ = a.runtime.Close() }()
 	sets, err := a.store.Load() // before it is run
 	if err != nil {
 		a.log.Error("the pods last wanted are lost; what runs is left running", "error", err)

@@ -19,10 +19,12 @@ for tree in /sys/fs/cgroup /sys/fs/cgroup/*; do
 	if [ -e "$tree/cgroup.procs" ] && [ ! -L "$tree" ]; then trees+=("$tree"); fi
 	if [ -e /sys/fs/cgroup/cgroup.procs ]; then break; fi # cgroup v2 is one tree
 done
+state=$(mktemp -d)
 cleanup() {
+	rm -rf "$state"
 	for tree in "${trees[@]}"; do find "$tree/$root" -depth -type d -exec rmdir {} + || true; done
 }
 trap cleanup EXIT
 mkdir "${trees[@]/%//$root}"
 .lab/bin/bench -cri "$endpoint" -image nodeagent.test/busybox:1 \
-	-agent "minimal=.lab/bin/minimal -cri {cri} -manifests {manifests} -cgroup-root /$root" ${KUBELET:+-kubelet "$KUBELET"} "$@"
+	-agent "minimal=.lab/bin/minimal -cri {cri} -manifests {manifests} -state $state -cgroup-root /$root" ${KUBELET:+-kubelet "$KUBELET"} "$@"
