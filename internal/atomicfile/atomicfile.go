@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package atomicfile replaces files as a whole: a reader, and a machine that lost power, finds the old content or the
-// new one, never a mix. It locks nothing: of two writers at the same time the one that comes last wins.
+// Package atomicfile replaces files as a whole: a reader finds the old content or the new one, never a mix. It locks nothing: of two writers at the same time the one that comes last wins.
 package atomicfile
 
 import (
@@ -23,13 +22,23 @@ import (
 // new content is there and may be gone after a loss of power. A writer that is killed leaves a temporary file beside
 // path, whose name begins with a dot; see [Clean].
 func WriteFile(path string, data []byte, perm fs.FileMode) error {
-	if err := writeFile(path, data, perm); err != nil {
+	return named(path, writeFile(path, data, perm, true))
+}
+
+// Replace is WriteFile that does not wait for the disk, and costs a hundredth: a machine that loses power may come back
+// with the old content, an empty file or none. A process that is killed leaves the old or the new one.
+func Replace(path string, data []byte, perm fs.FileMode) error {
+	return named(path, writeFile(path, data, perm, false))
+}
+
+func named(path string, err error) error {
+	if err != nil {
 		return fmt.Errorf("replace %s: %w", path, err)
 	}
 	return nil
 }
 
-func writeFile(path string, data []byte, perm fs.FileMode) error {
+func writeFile(path string, data []byte, perm fs.FileMode, lasting bool) error {
 	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
 		return fmt.Errorf("it is no regular file: %s", info.Mode())
 	}
@@ -41,11 +50,14 @@ func writeFile(path string, data []byte, perm fs.FileMode) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(fill(f, data, perm), f.Close()); err != nil {
+	if err := errors.Join(fill(f, data, perm, lasting), f.Close()); err != nil {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
 	if err := os.Rename(f.Name(), path); err != nil {
 		return errors.Join(err, os.Remove(f.Name()))
+	}
+	if !lasting {
+		return nil
 	}
 	return syncDir(dir)
 }
@@ -53,13 +65,16 @@ func writeFile(path string, data []byte, perm fs.FileMode) error {
 // suffix ends the names of temporary files.
 const suffix = ".tmp"
 
-// fill writes a temporary file to the disk. It is private to the user until its content is there.
-func fill(f *os.File, data []byte, perm fs.FileMode) error {
+// fill writes a temporary file. It is private to the user until its content is there.
+func fill(f *os.File, data []byte, perm fs.FileMode, lasting bool) error {
 	if _, err := f.Write(data); err != nil {
 		return err
 	}
 	if err := f.Chmod(perm); err != nil {
 		return err
+	}
+	if !lasting {
+		return nil
 	}
 	return f.Sync()
 }

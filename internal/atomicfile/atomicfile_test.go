@@ -33,8 +33,9 @@ func names(t *testing.T, dir string) []string {
 func TestWriteFile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "state")
-	for _, content := range []string{"first", "a longer second one", "", "x"} {
-		require.NoError(t, atomicfile.WriteFile(path, []byte(content), 0o640))
+	for i, content := range []string{"first", "a longer second one", "", "x", "and once more"} {
+		write := []func(string, []byte, os.FileMode) error{atomicfile.WriteFile, atomicfile.Replace}[i%2]
+		require.NoError(t, write(path, []byte(content), 0o640))
 		got, err := os.ReadFile(path)
 		require.NoError(t, err)
 		assert.Equal(t, content, string(got))
