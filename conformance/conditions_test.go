@@ -45,13 +45,18 @@ var podConditions = conformance.Comparison[reported, map[corev1.PodConditionType
 		for _, gate := range []corev1.PodConditionType{"example.com/a", "example.com/b"}[:conformance.Pick(c, 0, 0, 1, 2)] {
 			in.Scene.Pod.Spec.ReadinessGates = append(in.Scene.Pod.Spec.ReadinessGates, corev1.PodReadinessGate{ConditionType: gate})
 		}
-		for _, kind := range []corev1.PodConditionType{corev1.PodInitialized, "example.com/a", "example.com/b"} {
-			if c.OneIn(2) {
-				in.Previous.Conditions = append(in.Previous.Conditions, corev1.PodCondition{
-					Type: kind, Status: conformance.Pick(c, corev1.ConditionTrue, corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown),
-				})
+		some := func(kinds ...corev1.PodConditionType) (list []corev1.PodCondition) {
+			for _, kind := range kinds {
+				if c.OneIn(2) {
+					list = append(list, corev1.PodCondition{
+						Type: kind, Status: conformance.Pick(c, corev1.ConditionTrue, corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown),
+					})
+				}
 			}
+			return list
 		}
+		in.Previous.Conditions = some(corev1.PodInitialized)
+		in.Scene.Pod.Status.Conditions = some("example.com/a", "example.com/b")
 		in.Previous.Phase = conformance.Pick(c, corev1.PodPending, corev1.PodRunning, corev1.PodRunning, corev1.PodSucceeded, corev1.PodFailed)
 		for _, spec := range in.Scene.specs() {
 			if c.OneIn(6) {
@@ -86,14 +91,6 @@ var podConditions = conformance.Comparison[reported, map[corev1.PodConditionType
 			}
 			return conditions
 		},
-	}, {
-		Name:   "no restart of all yet",
-		Reason: "a pod of which all containers may have to be restarted says so once they have to",
-		When:   func(in reported) bool { return !in.Scene.restartsAll() },
-		Want: func(_ reported, conditions map[corev1.PodConditionType]stated) map[corev1.PodConditionType]stated {
-			delete(conditions, corev1.AllContainersRestarting)
-			return conditions
-		},
 	}},
 }
 
@@ -120,7 +117,7 @@ func kubeletConditions(in reported) map[corev1.PodConditionType]stated {
 	list := []corev1.PodCondition{
 		status.GeneratePodReadyToStartContainersCondition(pod, in.Previous, seen),
 		status.GeneratePodInitializedCondition(pod, in.Previous, containers, st.Phase),
-		status.GeneratePodReadyCondition(pod, in.Previous, in.Previous.Conditions, containers, st.Phase),
+		status.GeneratePodReadyCondition(pod, in.Previous, pod.Status.Conditions, containers, st.Phase),
 		status.GenerateContainersReadyCondition(pod, in.Previous, containers, st.Phase),
 	}
 	if podutil.AllContainersCouldRestart(&pod.Spec) {

@@ -92,7 +92,7 @@ type place struct {
 // places lists all values below one, but for those that only a scheduler reads and what is in a volume that is no image.
 func places(path string, v reflect.Value) []place {
 	for _, skipped := range []string{
-		".Spec.Affinity", ".Spec.Tolerations", ".Spec.Topology", ".Spec.Scheduling", ".Spec.Eviction", ".Spec.ReadinessGates",
+		".Spec.Affinity", ".Spec.Tolerations", ".Spec.Topology", ".Spec.Scheduling", ".Spec.Eviction",
 		".Spec.ResourceClaims", ".Spec.Preemption", ".Spec.PriorityClass", ".Spec.ImagePullSecrets", ".Spec.DeprecatedServiceAccount",
 		".Claims", ".WindowsOptions",
 	} {

@@ -31,20 +31,15 @@ func conditions(
 		sandbox.Status, sandbox.Reason = corev1.ConditionFalse, reasonSandboxNotReady
 	}
 	ready := containersReady(pod, st)
+	out := foreign(pod, previous)
 	containers := ready
 	containers.Type = corev1.ContainersReady
 	own := []corev1.PodCondition{
-		sandbox, initialized(pod, st, previous), readyWithGates(pod, ready, previous), containers,
+		sandbox, initialized(pod, st, previous), readyWithGates(pod, ready, out), containers,
 		{Type: corev1.PodScheduled, Status: corev1.ConditionTrue},
 	}
-	if c, ok := allRestarting(pod, observed, st, previous); ok {
-		own = append(own, c)
-	}
-	var out []corev1.PodCondition
-	for _, p := range previous {
-		if findCondition(own, p.Type) == nil && p.Type != corev1.PodResizePending && p.Type != corev1.PodResizeInProgress {
-			out = append(out, p)
-		}
+	if mayRestartAll(&pod.Spec) {
+		own = append(own, allRestarting(pod, observed, st))
 	}
 	out = append(out, resizeConditions(pod, previous, in)...)
 	for _, c := range own {
@@ -87,11 +82,37 @@ func initialized(pod *corev1.Pod, st *corev1.PodStatus, previous []corev1.PodCon
 	return c
 }
 
-// allRestarting tells whether all containers are being restarted because one asked for it. A pod whose containers have
-// no rule that asks for it has no such condition.
-func allRestarting(
-	pod *corev1.Pod, observed cri.Pod, st *corev1.PodStatus, previous []corev1.PodCondition,
-) (corev1.PodCondition, bool) {
+// foreign returns the conditions of others, in the order that they are in. They are those of the pod object. An agent that
+// booted without its API server has a pod object without any, and takes those that it knew last.
+func foreign(pod *corev1.Pod, previous []corev1.PodCondition) (out []corev1.PodCondition) {
+	if len(pod.Status.Conditions) > 0 {
+		previous = pod.Status.Conditions
+	}
+	for _, c := range previous {
+		switch c.Type {
+		case corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.PodReady, corev1.ContainersReady,
+			corev1.PodScheduled, corev1.AllContainersRestarting, corev1.PodResizePending, corev1.PodResizeInProgress:
+		default:
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// mayRestartAll tells whether a container of the pod may ask for a restart of all.
+func mayRestartAll(pod *corev1.PodSpec) bool {
+	for c := range containersOf(pod) {
+		for i := range c.RestartPolicyRules {
+			if c.RestartPolicyRules[i].Action == corev1.ContainerRestartRuleActionRestartAllContainers {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// allRestarting tells whether all containers are being restarted because one asked for it.
+func allRestarting(pod *corev1.Pod, observed cri.Pod, st *corev1.PodStatus) corev1.PodCondition {
 	c := corev1.PodCondition{Type: corev1.AllContainersRestarting, Status: corev1.ConditionFalse}
 	_, fresh := round(pod, observed)
 	switch {
@@ -103,7 +124,7 @@ func allRestarting(
 		c.Status, c.Reason = corev1.ConditionTrue, "RestartAllContainersStarted"
 		c.Message = "a container exited in a way for which its rules ask for a restart of all"
 	}
-	return c, fresh || findCondition(previous, c.Type) != nil
+	return c
 }
 
 // containersReady tells whether every container is ready, as condition Ready before the gates.

@@ -3,7 +3,24 @@
 
 package lifecycle
 
-import corev1 "k8s.io/api/core/v1"
+import (
+	"iter"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// containersOf returns the containers of a pod: init containers, and those of the pod proper, but not ephemeral ones.
+func containersOf(pod *corev1.PodSpec) iter.Seq[*corev1.Container] {
+	return func(yield func(*corev1.Container) bool) {
+		for _, list := range [...][]corev1.Container{pod.InitContainers, pod.Containers} {
+			for i := range list {
+				if !yield(&list[i]) {
+					return
+				}
+			}
+		}
+	}
+}
 
 // sidecar tells whether an init container runs along with the others instead of ending before them.
 func sidecar(c *corev1.Container) bool {

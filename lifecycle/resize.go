@@ -4,7 +4,6 @@
 package lifecycle
 
 import (
-	"iter"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -67,7 +66,7 @@ type Resize struct {
 func PlanResize(s ResizeState) Resizing {
 	z := Resizing{Pod: s.Pod}
 	var differ []Resize // whether they run or not
-	for c := range resizable(&s.Pod.Spec) {
+	for c := range containersOf(&s.Pod.Spec) {
 		life := newestContainer(s.Observed.Containers, c.Name, nil)
 		if life == nil || life.State != cri.ContainerRunning && isInit(&s.Pod.Spec, c) && !sidecar(c) {
 			continue // an init container that does not run has had its turn
@@ -93,19 +92,6 @@ func PlanResize(s ResizeState) Resizing {
 		return Resizing{Pod: asBefore, Reason: reason, Message: message}
 	}
 	return z
-}
-
-// resizable returns the containers that can be resized: all but ephemeral ones, which have no resources.
-func resizable(pod *corev1.PodSpec) iter.Seq[*corev1.Container] {
-	return func(yield func(*corev1.Container) bool) {
-		for _, list := range [...][]corev1.Container{pod.InitContainers, pod.Containers} {
-			for i := range list {
-				if !yield(&list[i]) {
-					return
-				}
-			}
-		}
-	}
 }
 
 // refuse tells why the containers may not have what the spec asks for: not here, or not now.

@@ -116,7 +116,7 @@ func resourceKey(pod *corev1.Pod) string {
 	if r := pod.Spec.Resources; r != nil {
 		key.WriteString(noteSize(sizeOf(&corev1.PodSpec{}, &corev1.Container{Resources: *r})))
 	}
-	for c := range resizable(&pod.Spec) {
+	for c := range containersOf(&pod.Spec) {
 		key.WriteString(";" + c.Name + " " + noteSize(sizeOf(&pod.Spec, c)))
 	}
 	return key.String()

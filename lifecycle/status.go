@@ -4,6 +4,7 @@
 package lifecycle
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"time"
@@ -48,8 +49,8 @@ type StatusInput struct {
 	Resizing Resizing          // of the pod's resources; zero: they are those of the spec
 }
 
-// Status returns the status of a pod as an API user sees it. A phase of Succeeded or Failed in Previous is final.
-// Source: generateAPIPodStatus in pkg/kubelet/kubelet_pods.go and pkg/kubelet/status/generate.go.
+// Status returns the status of a pod as an API user sees it. A phase of Succeeded or Failed, in Previous or in the pod
+// object, is final. Conditions that are not an agent's are those of the pod object. Source: generateAPIPodStatus in pkg/kubelet/kubelet_pods.go and pkg/kubelet/status/generate.go.
 func Status(pod *corev1.Pod, observed cri.Pod, in StatusInput) corev1.PodStatus {
 	previous := pod.Status // what an earlier agent told the API server, if this one has said nothing yet
 	if in.Previous != nil {
@@ -59,8 +60,6 @@ func Status(pod *corev1.Pod, observed cri.Pod, in StatusInput) corev1.PodStatus 
 		ObservedGeneration: pod.Generation,
 		QOSClass:           qos.StatusClass(pod),
 		StartTime:          startTime(&previous, observed, in.Now),
-		Reason:             previous.Reason,
-		Message:            previous.Message,
 	}
 	for _, ip := range in.HostIPs {
 		st.HostIPs = append(st.HostIPs, corev1.HostIP{IP: ip.String()})
@@ -82,10 +81,16 @@ func Status(pod *corev1.Pod, observed cri.Pod, in StatusInput) corev1.PodStatus 
 	case !in.Terminal && terminal(st.Phase) && (in.Starting || made(pod, observed)):
 		st.Phase = corev1.PodRunning
 	}
-	if terminal(previous.Phase) {
+	switch deadline := Deadline(pod, st.StartTime); {
+	case terminal(pod.Status.Phase): // whoever told the API server
+		st.Phase = pod.Status.Phase
+	case terminal(previous.Phase):
 		st.Phase = previous.Phase
-	} else if end := Deadline(pod, st.StartTime); !end.IsZero() && !in.Now.Before(end) && !endedBefore(&st, end) {
+	case !deadline.IsZero() && !in.Now.Before(deadline) && !endedBefore(&st, deadline):
 		st.Phase, st.Reason, st.Message = corev1.PodFailed, ReasonDeadlineExceeded, messageDeadlineExceeded
+	}
+	if st.Reason == "" && st.Phase == previous.Phase {
+		st.Reason, st.Message = cmp.Or(previous.Reason, pod.Status.Reason), cmp.Or(previous.Message, pod.Status.Message)
 	}
 	st.Conditions = conditions(pod, observed, &st, previous.Conditions, &in)
 	return st

@@ -88,7 +88,9 @@ func (d *describer) life(c *corev1.Container, before *corev1.ContainerStatus) co
 		switch {
 		case older != nil:
 			st.LastTerminationState = d.state(older, nil)
-		case before != nil && before.ContainerID == st.ContainerID:
+		case before != nil && before.ContainerID != last.ID && before.State.Terminated != nil:
+			st.LastTerminationState = before.State
+		case before != nil:
 			st.LastTerminationState = before.LastTerminationState
 		}
 		if last.User != nil {

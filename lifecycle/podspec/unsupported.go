@@ -25,7 +25,6 @@ func Unsupported(pod *corev1.Pod) field.ErrorList {
 	}
 	refuse(hasVolumes(spec), "volumes", "volumes")
 	refuse(len(spec.ResourceClaims) > 0, "resourceClaims", "dynamic resource allocation")
-	refuse(len(spec.ReadinessGates) > 0, "readinessGates", "readiness gates")
 	refuse(len(spec.NodeSelector) > 0, "nodeSelector", "admission by the labels of the node")
 	refuse(requiresNode(spec.Affinity), "affinity", "admission by the labels of the node")
 	refuse(spec.OS != nil && spec.OS.Name == corev1.Windows, "os", "Windows")

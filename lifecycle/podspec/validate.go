@@ -75,6 +75,9 @@ func validateSpec(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 	if s.RuntimeClassName != nil {
 		errs = append(errs, invalid(path.Child("runtimeClassName"), *s.RuntimeClassName, validation.IsDNS1123Subdomain)...)
 	}
+	for i, gate := range s.ReadinessGates {
+		errs = append(errs, invalid(path.Child("readinessGates").Index(i).Child("conditionType"), string(gate.ConditionType), validation.IsQualifiedName)...)
+	}
 	if s.HostPID && isTrue(s.ShareProcessNamespace) {
 		errs = append(errs, field.Invalid(path.Child("shareProcessNamespace"), true, "cannot be set together with hostPID"))
 	}

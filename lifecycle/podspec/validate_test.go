@@ -88,6 +88,7 @@ func TestValidate(t *testing.T) {
 		"DNS option":           {"dnsConfig: {options: [{value: x}]}", "", "spec.dnsConfig.options[0].name: Required value"},
 		"hostname":             {"hostname: a.b", "", "spec.hostname: Invalid value"},
 		"subdomain":            {"subdomain: A", "", "spec.subdomain: Invalid value"},
+		"readiness gate":       {"readinessGates: [{conditionType: a b}]", "", "spec.readinessGates[0].conditionType: Invalid value"},
 		"override":             {"{hostnameOverride: a.b, hostNetwork: true}", "", "spec.hostnameOverride: Forbidden: may not be specified when hostNetwork"},
 		"deadline":             {"activeDeadlineSeconds: 0", "", "spec.activeDeadlineSeconds: Invalid value: 0"},
 		"shared PID and host":  {"{hostPID: true, shareProcessNamespace: true}", "", "spec.shareProcessNamespace: Invalid value"},
@@ -205,7 +206,6 @@ func TestUnsupported(t *testing.T) {
 	for _, test := range []struct{ spec, container, field string }{
 		{"volumes: [{name: v}]", "", "spec.volumes"},
 		{"resourceClaims: [{name: r}]", "", "spec.resourceClaims"},
-		{"readinessGates: [{conditionType: x}]", "", "spec.readinessGates"},
 		{"nodeSelector: {a: b}", "", "spec.nodeSelector"},
 		{"affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: []}}}", "", "spec.affinity"},
 		{"os: {name: windows}", "", "spec.os"},
