@@ -25,6 +25,7 @@ import (
 type tale struct {
 	pod    func() *corev1.Pod
 	script func(c *cri.ContainerConfig) critest.Script
+	probed bool    // its commands are too many to die at each
 	then   []event // in order
 	end    string  // the status in short, five minutes later; empty: nothing is left of the pod
 }
@@ -93,8 +94,11 @@ var tales = map[string]tale{
 		pod: podOf(corev1.RestartPolicyOnFailure, "sidecar", "work"), script: setsUp(0),
 		end: "Succeeded, proxy0: exited 0, setup1: exited 0, proxy2: exited 0, work: exited 0",
 	},
-	"probes and hooks": {
-		pod: podOf(corev1.RestartPolicyAlways, "probes", "serve"), script: setsUp(0), end: "Running, proxy0: ready, serve: ready",
+	"probes": {
+		pod: podOf(corev1.RestartPolicyAlways, "probes", "serve"), script: setsUp(0), probed: true, end: "Running, proxy0: ready, serve: ready",
+	},
+	"hooks": {
+		pod: podOf(corev1.RestartPolicyAlways, "hooks", "serve", "serve2"), script: setsUp(0), end: "Running, serve: ready, serve2: ready",
 	},
 	"a job fails once": {
 		pod: podOf(corev1.RestartPolicyOnFailure, "hooks", "work"),
@@ -143,13 +147,23 @@ func TestAgentDiesAtAnyCall(t *testing.T) {
 
 // tell plays a tale with an agent that dies at its nth call, or at none, and returns how many calls there were.
 func (s tale) tell(t *testing.T, n int, after bool) (calls int) {
-	rt := critest.New(critest.Options{Script: s.script})
+	var mu sync.Mutex           // guards calls, hellos, last and the agent
+	hellos := map[string]bool{} // lives of containers whose postStart hook has run
+	rt := critest.New(critest.Options{Script: func(c *cri.ContainerConfig) critest.Script {
+		script := s.script(c)
+		script.Exec = func(_ context.Context, cmd []string) (cri.ExecResult, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			hellos[fmt.Sprint(c.Labels[cri.LabelPodUID], "/", c.Name, "/", c.Attempt)] = cmd[0] == "hello"
+			return cri.ExecResult{}, nil
+		}
+		return script
+	}})
 	dir := t.TempDir()
-	var mu sync.Mutex // guards calls, last and the agent
 	var last *corev1.PodStatus
 	var agent *mortal
 	ask := func(ctx context.Context, op, _ string, call func(context.Context) error) error {
-		if op == "ExecSync" {
+		if op == "ExecSync" && s.probed {
 			return call(ctx)
 		}
 		mu.Lock()
@@ -168,14 +182,14 @@ func (s tale) tell(t *testing.T, n int, after bool) (calls int) {
 	status := func(_ *corev1.Pod, st *corev1.PodStatus) { mu.Lock(); defer mu.Unlock(); last = st }
 	pod := s.pod()
 	wanted := []*corev1.Pod{pod}
-	agent = start(t, rt, dir, ask, status)
+	agent = start(t, rt, dir, world{ask: ask, status: status})
 	agent.set(t, wanted)
 	pass := func(d time.Duration) {
 		for range d / (100 * time.Millisecond) {
 			time.Sleep(100 * time.Millisecond)
 			if agent.dead.Load() {
 				agent.stop()
-				agent = start(t, rt, dir, ask, status)
+				agent = start(t, rt, dir, world{ask: ask, status: status})
 				agent.set(t, wanted)
 			}
 		}
@@ -190,13 +204,18 @@ func (s tale) tell(t *testing.T, n int, after bool) (calls int) {
 		agent.set(t, wanted)
 	}
 	pass(5 * time.Minute)
+	snap, err := rt.List(t.Context())
+	require.NoError(t, err)
 	mu.Lock()
 	defer mu.Unlock()
+	for _, c := range snap.Containers {
+		if spec := find(s.pod().Spec.Containers, c.Name); c.State == cri.ContainerRunning && spec != nil && spec.Lifecycle != nil && spec.Lifecycle.PostStart != nil {
+			require.True(t, hellos[lifeOf(c.PodUID, c.Name, c.ID)], "%s runs, and its hook has not", c.ID)
+		}
+	}
 	if s.end != "" {
 		require.Equal(t, s.end, describeStatus(*last))
 	} else {
-		snap, err := rt.List(t.Context())
-		require.NoError(t, err)
 		require.Empty(t, snap.Sandboxes)
 		require.Empty(t, snap.Containers)
 		if n == 0 { // one that dies after its last call leaves its files to whoever collects those of unknown pods

@@ -8,10 +8,11 @@
 // # Model
 //
 // [Plan] is a pure function: a pod's spec, what the runtime has of it, and the time give the [Actions] that bring
-// the two together. [Status] and [Phase] are pure as well: they say how an API user sees the same state. Nothing is
-// remembered that is not in the runtime: restart counts, back-offs and grace periods are read back from attempts and
-// annotations, so an agent that is killed at any moment and started again goes on where it was, and touches no
-// container that runs as it should.
+// the two together. [Status] and [Phase] are pure as well: they say how an API user sees the same state. What can be read
+// back from the runtime is remembered nowhere else: attempts, back-offs and grace periods are in its objects and their
+// annotations. What no runtime tells is in record.json in the directory of the pod (Options.PodRoot): the status
+// published last, postStart hooks that have not ended, what a resize has brought about. So an agent that is killed at any
+// moment and started again goes on where it was, and touches no container that runs as it should.
 //
 // A [Reconciler] is the loop around them. It has one goroutine for each pod, which waits for an observation newer
 // than what it did last, plans, acts, publishes the status, and sleeps until something changes. A call that hangs
@@ -55,7 +56,9 @@
 //   - An ephemeral container waits for the container whose processes it is to see; the kubelet fails it until then.
 //   - A sidecar ends after every later sidecar that runs; in the kubelet after the next one, even if that does not run.
 //   - A change of resources that alters the QoS class of a pod is infeasible; it waits as PodResizePending.
-//   - What a resize has brought about is read from the runtime and an annotation, not from a checkpoint.
+//   - What the last agent said of a pod is kept on disk: a job of a manifest that has ended stays ended, and its restart
+//     counts stay, whatever becomes of its containers. The kubelet has what the API server has.
+//   - A postStart hook that an agent died in runs once more under the next; the kubelet leaves the container without it.
 //   - The status is brought up to date also while containers are being started or stopped, which the kubelet does for
 //     readiness alone.
 //   - Dead sandboxes, dead containers but the newest of each name, and the logs of pods that are gone are removed

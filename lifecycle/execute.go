@@ -11,6 +11,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -203,24 +204,44 @@ func (w *worker) configure(ctx context.Context, pod *corev1.Pod, s Start, l pods
 
 // startCreated starts a container that was created before, by this agent or by one that died in between.
 func (w *worker) startCreated(ctx context.Context, pod *corev1.Pod, s Start, ips []string) error {
+	if s.Running {
+		return w.postStart(ctx, pod, s.Container, s.CreatedID, ips)
+	}
 	w.log("start container", "container", s.Container.Name, "id", s.CreatedID, "attempt", s.Attempt, "created", "before")
 	return w.runCreated(ctx, pod, s.Container, s.CreatedID, ips)
 }
 
-// runCreated starts a created container and runs its postStart hook. If that fails, the container is stopped like any other.
+// runCreated starts a created container and runs its postStart hook.
 func (w *worker) runCreated(ctx context.Context, pod *corev1.Pod, c *corev1.Container, id string, ips []string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	hooked := c.Lifecycle != nil && c.Lifecycle.PostStart != nil
+	if hooked { // whatever becomes of the call, and of the agent
+		w.note(func(now *record) {
+			if !slices.Contains(now.Unhooked, id) {
+				now.Unhooked = append(slices.Clone(now.Unhooked), id)
+			}
+		})
+	}
 	if err := w.r.runtime.StartContainer(ctx, id); err != nil {
 		return &StartError{Reason: ReasonRunError, Err: err}
 	}
-	if c.Lifecycle == nil || c.Lifecycle.PostStart == nil {
+	if !hooked {
 		return nil
 	}
+	return w.postStart(ctx, pod, c, id, ips)
+}
+
+// postStart runs the postStart hook of a container that runs, at least once to its end. If it fails, the container is
+// stopped like any other.
+func (w *worker) postStart(ctx context.Context, pod *corev1.Pod, c *corev1.Container, id string, ips []string) error {
 	call := hook.Call{Pod: pod, Container: c, ContainerID: id, PodIP: w.hookAddress(pod, ips)}
 	err := w.r.hooks.Run(ctx, call, c.Lifecycle.PostStart)
 	if err == nil {
+		w.note(func(now *record) {
+			now.Unhooked = slices.DeleteFunc(slices.Clone(now.Unhooked), func(other string) bool { return other == id })
+		})
 		return nil
 	}
 	kill := Kill{ID: id, Name: c.Name, Grace: Grace(pod), Reason: "its postStart hook failed", PreStop: c.Lifecycle.PreStop}

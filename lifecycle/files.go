@@ -16,8 +16,8 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
-// podFiles is the directory of the files that an agent makes for a pod: the hosts file, and for each life of a container
-// one for its last words. An empty one is of an agent that makes none.
+// podFiles is the directory of the files that an agent makes for a pod: its record, the hosts file, and for each life of a
+// container one for its last words. An empty one is of an agent that makes none.
 type podFiles string
 
 // files returns the directory of the worker's pod.
@@ -32,6 +32,14 @@ func (w *worker) files() podFiles {
 // runtime, where anybody may have written them.
 func plainName(name string) bool {
 	return name != "" && name[0] != '.' && !strings.ContainsAny(name, "/\x00")
+}
+
+// record returns the path of the record of the pod, or nothing.
+func (d podFiles) record() string {
+	if d == "" {
+		return ""
+	}
+	return filepath.Join(string(d), recordName)
 }
 
 // hosts writes the hosts file of a pod and returns its path. As in the kubelet it is written anew for each container.

@@ -28,6 +28,8 @@ type State struct {
 	ResizePod bool
 	// Stopped has the dead sandboxes, by ID, whose network is known to be given back. Others are stopped once more.
 	Stopped map[string]bool
+	// Unhooked are the running containers, by ID, whose postStart hook has not run to its end, as when an agent dies in it.
+	Unhooked []string
 
 	round int // of the lives that count; see round.go
 }
@@ -81,6 +83,7 @@ type Start struct {
 	// CreatedID is a container that was created but never started, by an agent that died in between; starting it
 	// anew would be a restart that never happened. Empty: create one.
 	CreatedID string
+	Running   bool   // CreatedID runs, and only its postStart hook is to be run
 	CrashLoop string // value of AnnotationCrashLoop; empty on a first life
 	Round     int    // value of AnnotationRound
 	// Target is the ID of the container whose processes an ephemeral container sees; empty: its own, or the pod's.

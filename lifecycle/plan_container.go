@@ -73,11 +73,19 @@ func (a *Actions) planRunning(s *State, c *corev1.Container, live *cri.Container
 		}
 		return false
 	}
-	if a.planResize(s, live) {
-		return true
+	if !a.planResize(s, live) {
+		a.start(s, c)
+		return false
 	}
-	a.start(s, c)
-	return false
+	if slices.Contains(s.Unhooked, live.ID) {
+		a.hook(s, c, live)
+	}
+	return true
+}
+
+// hook plans the postStart hook of a container that runs.
+func (a *Actions) hook(s *State, c *corev1.Container, live *cri.Container) {
+	a.Start = append(a.Start, Start{Container: c, Attempt: live.Attempt, CreatedID: live.ID, Running: true, Round: s.round})
 }
 
 // planEphemeral starts ephemeral containers that never were. They run once, however far the pod has come, but not before

@@ -122,7 +122,14 @@ func (a *Actions) planSidecar(s *State, c *corev1.Container, live *cri.Container
 		a.killForProbe(s, live, failed)
 		return true, true
 	}
-	return !a.planResize(s, live), true
+	if !a.planResize(s, live) {
+		return true, true
+	}
+	if slices.Contains(s.Unhooked, live.ID) {
+		a.hook(s, c, live)
+		return false, false
+	}
+	return false, true
 }
 
 // initialized tells whether a regular container was made in the sandbox in use, so that the init containers are through.

@@ -54,8 +54,11 @@ type Options struct {
 	// Objects are the config maps, secrets and services that pods refer to. Nil: there are none.
 	Objects podspec.Objects
 	// PodRoot is the directory, made when needed, for what the agent makes for each pod: a hosts file and files for
-	// the last words of containers, all of which are mounted into them. Empty: they get neither, as it has to be
-	// with a runtime that cannot mount, and pods with host aliases are refused.
+	// the last words of containers, all of which are mounted into them, and record.json, with what the next agent could
+	// read nowhere else, such as the phase of a pod that has ended. It is this agent's alone: once all sources have
+	// reported, the directories of pods that nobody wants are removed, if they have a record. Empty: containers get
+	// neither file, as it has to be with a runtime that cannot mount, pods with host aliases are refused, and the next
+	// agent knows what the runtime and the API server tell it.
 	PodRoot string
 	// Probes asks the containers how they are. Nil: pods that have probes are refused.
 	Probes Probes
@@ -235,6 +238,7 @@ func (r *Reconciler) Run(ctx context.Context) error {
 			return nil
 		}
 	}
+	swept := false
 	for {
 		for _, w := range r.settle() {
 			wg.Go(func() {
@@ -242,6 +246,7 @@ func (r *Reconciler) Run(ctx context.Context) error {
 				r.retire(w)
 			})
 		}
+		swept = swept || r.sweep()
 		select {
 		case <-ctx.Done():
 			return nil

@@ -19,8 +19,8 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
-// resizeWork is what a worker knows of the resources of its pod. Nothing of it has to outlive the agent: another one
-// reads the containers anew, and at worst tells the runtime once more what it knows.
+// resizeWork is what a worker knows of the resources of its pod. What the runtime was told is in the pod's record; an agent
+// that has none reads the containers anew, and at worst tells the runtime once more what it knows.
 type resizeWork struct {
 	// Of the goroutine of the worker alone.
 	now        Resizing    // as of the last look
@@ -33,6 +33,34 @@ type resizeWork struct {
 	told  map[string]cgroups.Size // to the runtime, by container ID
 	sized string                  // key of the resources that the pod's cgroup is for; empty: not known
 	err   error                   // of the last attempt
+}
+
+// recall takes up what an earlier agent knew.
+func (z *resizeWork) recall(known record) {
+	z.sized = known.Sized
+	for id, note := range known.Sizes {
+		if size, ok := parseSize(note); ok {
+			z.tell(id, size)
+		}
+	}
+}
+
+// tell takes note of what the runtime was told.
+func (z *resizeWork) tell(id string, size cgroups.Size) {
+	if z.told == nil {
+		z.told = map[string]cgroups.Size{}
+	}
+	z.told[id] = size
+}
+
+// put puts down in a record what the runtime was told.
+func (z *resizeWork) put(now *record) {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	now.Sized, now.Sizes = z.sized, make(map[string]string, len(z.told))
+	for id, size := range z.told {
+		now.Sizes[id] = noteSize(size)
+	}
 }
 
 // lookAtResources decides what is to become of the resources of the pod, and keeps that for the plan and the status.
@@ -103,10 +131,11 @@ func (w *worker) resizePod(ctx context.Context, pod *corev1.Pod, a *Actions) err
 	err := r.run(ctx)
 	z := &w.resize
 	z.mu.Lock()
-	defer z.mu.Unlock()
 	if z.err = err; err == nil {
 		z.sized = resourceKey(pod)
 	}
+	z.mu.Unlock()
+	w.note(z.put)
 	return err
 }
 
@@ -262,10 +291,8 @@ func (r *resizer) ResizeContainer(ctx context.Context, name string, size cgroups
 	}
 	z := &r.w.resize
 	z.mu.Lock()
-	defer z.mu.Unlock()
-	if z.told == nil {
-		z.told = map[string]cgroups.Size{}
-	}
-	z.told[resize.ID] = size
+	z.tell(resize.ID, size)
+	z.mu.Unlock()
+	r.w.note(z.put)
 	return nil
 }

@@ -6,6 +6,7 @@ package lifecycle_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -32,8 +33,14 @@ type mortal struct {
 	ended      sync.WaitGroup
 }
 
-// start starts an agent. The runtime is asked through ask, and what is said of pods goes to status.
-func start(t *testing.T, rt *critest.Runtime, dir string, ask asker, status func(*corev1.Pod, *corev1.PodStatus)) *mortal {
+// world is what is around an agent.
+type world struct {
+	ask    asker                                // the runtime
+	status func(*corev1.Pod, *corev1.PodStatus) // hears what is said of pods
+	log    *slog.Logger                         // may be nil
+}
+
+func start(t *testing.T, rt *critest.Runtime, dir string, around world) *mortal {
 	t.Helper()
 	m := &mortal{}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -42,7 +49,7 @@ func start(t *testing.T, rt *critest.Runtime, dir string, ask asker, status func
 		if m.dead.Load() {
 			return errDead
 		}
-		return ask(ctx, op, id, call)
+		return around.ask(ctx, op, id, call)
 	}}
 	set := probe.NewSet(probe.Options{Store: filepath.Join(dir, "probes"), Rand: func() float64 { return 0 }, Hooks: probe.Hooks{
 		Changed: func(k probe.Key, _ probe.Value) { m.reconciler.Changed(k.PodUID) },
@@ -53,11 +60,11 @@ func start(t *testing.T, rt *critest.Runtime, dir string, ask asker, status func
 		}
 	}})
 	o := lifecycle.Options{
-		PodRoot: filepath.Join(dir, "pods"), Rand: func() float64 { return 0.5 },
+		PodRoot: filepath.Join(dir, "pods"), Rand: func() float64 { return 0.5 }, Logger: around.log,
 		Probes: podprobe.NewPods(set, podprobe.Options{Execer: podprobe.CRI(via)}),
 		Hooks: lifecycle.Hooks{Status: func(pod *corev1.Pod, st *corev1.PodStatus) {
 			if !m.dead.Load() {
-				status(pod, st)
+				around.status(pod, st)
 			}
 		}},
 	}

@@ -73,16 +73,12 @@ func (w *watch) wanted(pods []*corev1.Pod) {
 	}
 }
 
-// reboot prepares for another agent: pods of an API server have the status last published, and of others is not known how
-// often a container was restarted whose newest life the last agent took for one that had never run, and removed.
+// reboot prepares for another agent: pods of an API server have the status last published.
 func (w *watch) reboot(pods map[string]*corev1.Pod) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for name, pod := range pods {
-		r := w.records[string(pod.UID)]
-		if !w.api {
-			clear(r.restarts)
-		} else if r.status != nil {
+		if r := w.records[string(pod.UID)]; w.api && r.status != nil {
 			pod = pod.DeepCopy()
 			r.status.DeepCopyInto(&pod.Status)
 			pods[name] = pod
@@ -95,6 +91,12 @@ func (w *watch) succeeded(life, command string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.passed[life+"/"+command] = true
+}
+
+func (w *watch) has(passed string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.passed[passed]
 }
 
 func (w *watch) list() cri.Snapshot {
@@ -241,9 +243,7 @@ func (w *watch) status(pod *corev1.Pod, st *corev1.PodStatus) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r := w.records[string(pod.UID)]
-	// How the postStart hook of a container went is known to nobody but the agent that ran it, and the API server.
-	same := st.Phase == r.phase || !w.api && terminal(st.Phase)
-	assert.True(w.t, !terminal(r.phase) || same, "pod %s was %s and is %s", pod.UID, r.phase, st.Phase)
+	assert.True(w.t, !terminal(r.phase) || st.Phase == r.phase, "pod %s was %s and is %s", pod.UID, r.phase, st.Phase)
 	r.phase, r.status = st.Phase, st
 	for _, cs := range slices.Concat(st.InitContainerStatuses, st.ContainerStatuses, st.EphemeralContainerStatuses) {
 		assert.GreaterOrEqual(w.t, cs.RestartCount, r.restarts[cs.Name], "restarts of %s/%s", pod.UID, cs.Name)
@@ -279,6 +279,10 @@ func (w *watch) requireNoTwins() {
 		}
 	}
 }
+
+// probedAfter is when a container that nothing is wrong with has passed its hook and its probes: the startup probe is asked
+// every 2 s, and the readiness probe every 5 s after that.
+const probedAfter = 8 * time.Second
 
 // requireConverged requires of a pod that it is as its spec asks, when nothing goes wrong any more.
 func (w *watch) requireConverged(pod *corev1.Pod, has cri.Pod) {
@@ -327,6 +331,11 @@ func (w *watch) requireConverged(pod *corev1.Pod, has cri.Pod) {
 		if l := live[c.Name]; l != nil {
 			serves++
 			require.Equal(w.t, c.Image, l.Image.UserSpecifiedImage, about)
+			if time.Since(l.StartedAt) < probedAfter {
+				continue
+			}
+			hooked := c.Lifecycle == nil || c.Lifecycle.PostStart == nil || w.has(lifeOf(string(pod.UID), c.Name, l.ID)+"/hello")
+			require.True(w.t, hooked, "%s runs, and its hook has not: %s", c.Name, about)
 			require.True(w.t, st.Ready, "%s since %s, now %s: %s", c.Name, l.StartedAt, time.Now(), about)
 			continue
 		}

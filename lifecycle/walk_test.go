@@ -57,7 +57,7 @@ func TestRandomWalk(t *testing.T) {
 func walk(t *testing.T, seed uint64) {
 	w := &walker{
 		t: t, rnd: rand.New(rand.NewPCG(seed, 0)), dir: t.TempDir(),
-		pods: map[string]*corev1.Pod{}, watch: newWatch(t, seed%2 == 0),
+		pods: map[string]*corev1.Pod{}, watch: newWatch(t, seed%2 == 0), history: newHistory(t),
 	}
 	w.rt = critest.New(critest.Options{Script: w.script})
 	w.watch.rt = w.rt
@@ -73,6 +73,9 @@ func walk(t *testing.T, seed uint64) {
 			w.boot()
 		}
 		w.watch.requireNoTwins()
+		if t.Failed() {
+			t.FailNow()
+		}
 	}
 	w.heal()
 	time.Sleep(40 * time.Minute) // hung calls end, back-offs run out
@@ -93,8 +96,9 @@ type walker struct {
 	dir   string
 	agent *mortal
 	watch *watch
-	pods  map[string]*corev1.Pod // that are wanted, by name
-	made  int
+	*history
+	pods map[string]*corev1.Pod // that are wanted, by name
+	made int
 
 	mu     sync.Mutex // guards what is below: calls come from many goroutines
 	rnd    *rand.Rand
@@ -125,7 +129,11 @@ func (w *walker) boot() {
 	w.fuse = 0
 	w.mu.Unlock()
 	w.watch.reboot(w.pods)
-	w.agent = start(w.t, w.rt, w.dir, w.ask, w.watch.status)
+	w.add("BOOT")
+	w.agent = start(w.t, w.rt, w.dir, world{ask: w.ask, log: w.logger(), status: func(pod *corev1.Pod, st *corev1.PodStatus) {
+		w.add("STATUS %s %s", pod.UID, describeStatus(*st))
+		w.watch.status(pod, st)
+	}})
 	w.apply()
 }
 
@@ -147,6 +155,9 @@ func (w *walker) apply() {
 		pods = append(pods, w.pods[name])
 	}
 	w.watch.wanted(pods)
+	for _, pod := range pods {
+		w.add("WANTED %s deleted=%t %s", pod.UID, pod.DeletionTimestamp != nil, pod.Spec.RestartPolicy)
+	}
 	w.agent.set(w.t, pods)
 }
 
@@ -186,7 +197,7 @@ func (w *walker) step() {
 		w.mu.Unlock()
 	case n == 8 && w.chance(50):
 		w.rt.BreakStreams(errors.New("fault: the stream broke"))
-	case n == 8:
+	case n == 8: // a sandbox breaks
 		if sandboxes := w.watch.list().Sandboxes; len(sandboxes) > 0 {
 			_ = w.rt.Kill(sandboxes[w.intn(len(sandboxes))].ID, 0)
 		}
@@ -268,12 +279,15 @@ func (w *walker) ask(ctx context.Context, op, id string, call func(context.Conte
 	w.mu.Unlock()
 	checked := func(ctx context.Context) error {
 		w.watch.before(op, id)
-		return call(ctx)
+		err := call(ctx)
+		w.add("    %s %s: %v", op, id, err)
+		return err
 	}
 	if killed {
 		if w.chance(50) {
 			_ = checked(ctx) // it takes effect, and nobody hears of it
 		}
+		w.add("DEATH in %s %s", op, id)
 		w.agent.die()
 		return errDead
 	}
@@ -282,6 +296,7 @@ func (w *walker) ask(ctx context.Context, op, id string, call func(context.Conte
 	}
 	switch w.intn(4) {
 	case 0:
+		w.add("    %s %s: refused", op, id)
 		return errors.New("fault: refused")
 	case 1:
 		if err := checked(ctx); err != nil {
@@ -293,10 +308,11 @@ func (w *walker) ask(ctx context.Context, op, id string, call func(context.Conte
 		go func() {
 			time.Sleep(late)
 			w.watch.late(op, id)
-			_ = call(context.WithoutCancel(ctx))
+			w.add("    %s %s, late: %v", op, id, call(context.WithoutCancel(ctx)))
 		}()
 		return errors.New("fault: the call is late")
 	}
+	w.add("    %s %s hangs", op, id)
 	ctx, cancel := context.WithTimeout(ctx, 4*time.Minute)
 	defer cancel()
 	return critest.Hang(ctx)
@@ -318,8 +334,8 @@ func (w *walker) requireConverged() {
 	require.Empty(w.t, has, "nobody wants them")
 }
 
-// requireNothingLeft requires that nothing remains of pods in the runtime, and on disk nothing of those that were there
-// last. An agent that dies after the last call for a pod leaves its files to whoever collects those of unknown pods.
+// requireNothingLeft requires that nothing remains of pods in the runtime, and on disk nothing but the logs of pods that an
+// agent died over. They are left to whoever collects those of unknown pods.
 func (w *walker) requireNothingLeft(last map[string]*corev1.Pod) {
 	w.t.Helper()
 	snap := w.watch.list()
@@ -328,6 +344,8 @@ func (w *walker) requireNothingLeft(last map[string]*corev1.Pod) {
 	for _, pod := range last {
 		logs := podspec.LogDirectory(filepath.Join(w.dir, "logs"), cri.PodIdentity{UID: string(pod.UID), Name: pod.Name, Namespace: pod.Namespace})
 		require.NoDirExists(w.t, logs)
-		require.NoDirExists(w.t, filepath.Join(w.dir, "pods", string(pod.UID)))
 	}
+	entries, err := os.ReadDir(filepath.Join(w.dir, "pods"))
+	require.NoError(w.t, err)
+	require.Empty(w.t, entries)
 }

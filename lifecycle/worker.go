@@ -35,6 +35,7 @@ type worker struct {
 	held   map[string]Held    // why containers that should run do not
 
 	resize resizeWork
+	record recorder
 
 	// Of the goroutine alone.
 	lastSync time.Time // observations must be newer
@@ -53,10 +54,12 @@ type told struct {
 }
 
 func newWorker(r *Reconciler, id cri.PodIdentity, pod *corev1.Pod) *worker {
-	return &worker{
+	w := &worker{
 		r: r, id: id, pod: pod, given: pod, ending: pod == nil,
 		notes: make(chan struct{}, 1), held: map[string]Held{}, stopped: map[string]bool{},
 	}
+	w.record.path = w.files().record()
+	return w
 }
 
 // poke makes the worker look at its pod again.
@@ -127,6 +130,10 @@ func (w *worker) end() {
 
 // run syncs the pod whenever something changes or is due, until the pod is gone or ctx ends.
 func (w *worker) run(ctx context.Context) {
+	if err := w.record.load(); err != nil {
+		w.warn("pod record", "error", err)
+	}
+	w.resize.recall(w.record.get())
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -161,6 +168,9 @@ func (w *worker) sync(ctx context.Context) (next time.Duration, gone bool) {
 	w.mu.Unlock()
 
 	now := time.Now()
+	if ending {
+		w.note(func(now *record) { *now = record{} }) // a pod of the same UID, as an API server never has, begins anew
+	}
 	if ending && len(observed.Sandboxes) == 0 && len(observed.Containers) == 0 {
 		return w.gone(ctx, pod, observed)
 	}
@@ -231,6 +241,7 @@ func (w *worker) plan(ctx context.Context, pod *corev1.Pod, observed cri.Pod, en
 	if ending {
 		a = teardown(&s, w.grace(pod, observed))
 	} else {
+		s.Unhooked = w.unhooked(observed)
 		s.Pod, s.Resizes, s.ResizePod = w.resize.now.Pod, w.resize.now.Containers, w.mayLackLimits(observed)
 		if s.NoCgroup, err = w.lacksCgroup(ctx, s.Pod, observed); err != nil {
 			return a, err
@@ -310,8 +321,12 @@ func (w *worker) publish(ctx context.Context, pod *corev1.Pod, observed cri.Pod,
 		return
 	}
 	resizing := w.resizing(pod, observed, ending)
+	previous := w.status
+	if previous == nil {
+		previous = w.record.get().Status
+	}
 	st := Status(resizing.Pod, observed, StatusInput{
-		Now: time.Now(), Previous: w.status, Held: w.holding(), Messages: w.lastWords(ctx, observed), HostIPs: w.r.opts.Spec.HostIPs,
+		Now: time.Now(), Previous: previous, Held: w.holding(), Messages: w.lastWords(ctx, observed), HostIPs: w.r.opts.Spec.HostIPs,
 		Terminal: ending || pod.DeletionTimestamp != nil, Starting: w.starting, Probes: w.probeResults(), Resizing: resizing,
 	})
 	same := w.status != nil && reflect.DeepEqual(*w.status, st)
@@ -322,6 +337,9 @@ func (w *worker) publish(ctx context.Context, pod *corev1.Pod, observed cri.Pod,
 	}
 	if same {
 		return
+	}
+	if !ending {
+		w.note(func(now *record) { now.Status = &st; w.resize.put(now) }) // before anybody else hears of it
 	}
 	w.mu.Lock()
 	w.ended = terminal(st.Phase)

@@ -1,0 +1,298 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/critest"
+	"github.com/seed81659283/nodeagent/lifecycle"
+)
+
+// What an agent knows of a pod, and the next one can learn from nobody else.
+
+// lose makes the runtime forget a pod and all that ran in it.
+func lose(t *testing.T, rt *critest.Runtime, sandboxID string) {
+	t.Helper()
+	require.NoError(t, rt.StopSandbox(t.Context(), sandboxID))
+	require.NoError(t, rt.RemoveSandbox(t.Context(), sandboxID))
+	snap, err := rt.List(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, snap.Containers)
+}
+
+// A job of a manifest, whose status no API server keeps, is done once and for all.
+func TestEndedPodStaysEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{"main": critest.ExitAfter(time.Second, 0)})})
+		o := lifecycle.Options{PodRoot: t.TempDir()}
+		job := testPod("job")
+		job.Spec.RestartPolicy = corev1.RestartPolicyOnFailure
+		n := boot(t, rt, rt, o)
+		n.set(job)
+		time.Sleep(time.Minute)
+		n.requireStatus("job", "Succeeded, main: exited 0")
+		began := n.status("job").StartTime
+		n.stop()
+
+		lose(t, rt, "uid-job-0")
+		n = boot(t, rt, rt, o)
+		n.set(job)
+		time.Sleep(time.Minute)
+		n.requireStatus("job", "Succeeded, main: exited 0")
+		require.True(t, began.Equal(n.status("job").StartTime))
+		require.Equal(t, 1, ops(rt, "CreateContainer"))
+
+		n.set() // and again, as a pod of the same UID
+		time.Sleep(time.Minute)
+		n.set(job)
+		time.Sleep(time.Minute)
+		n.requireStatus("job", "Succeeded, main: exited 0")
+		require.Equal(t, 2, ops(rt, "CreateContainer"))
+	})
+}
+
+// What ran and is not there any more was lost, and counts as a restart.
+func TestRuntimeLosesAPodWhileNoAgentRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		o := lifecycle.Options{PodRoot: t.TempDir()}
+		n := boot(t, rt, rt, o)
+		n.set(testPod("a"))
+		time.Sleep(time.Second)
+		n.requireStatus("a", "Running, main: ready")
+		n.stop()
+
+		lose(t, rt, "uid-a-0")
+		n = boot(t, rt, rt, o)
+		n.set(testPod("a"))
+		time.Sleep(time.Second)
+		n.requireStatus("a", "Running, main: ready x1")
+		last := n.status("a").ContainerStatuses[0].LastTerminationState.Terminated
+		require.Equal(t, lifecycle.ReasonStatusUnknown, last.Reason)
+	})
+}
+
+// A hook that an agent did not see the end of runs once more.
+func TestAgentDiesInAPostStartHook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hooks := 0
+		rt := critest.New(critest.Options{Script: func(c *cri.ContainerConfig) critest.Script {
+			return critest.Script{Exec: func(ctx context.Context, _ []string) (cri.ExecResult, error) {
+				hooks++
+				if hooks == 1 {
+					return cri.ExecResult{}, critest.Hang(ctx)
+				}
+				return cri.ExecResult{}, nil
+			}}
+		}})
+		o := lifecycle.Options{PodRoot: t.TempDir()}
+		pod := testPod("a", "main", "second")
+		pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PostStart: command("hello")}
+		n := boot(t, rt, rt, o)
+		n.set(pod)
+		time.Sleep(time.Minute)
+		n.requireStatus("a", "Pending, main: ready, second: ContainerCreating")
+		n.stop()
+
+		n = boot(t, rt, rt, o)
+		n.set(pod)
+		time.Sleep(time.Minute)
+		n.requireStatus("a", "Running, main: ready, second: ready")
+		n.stop()
+
+		n = boot(t, rt, rt, o)
+		n.set(pod)
+		time.Sleep(time.Hour)
+		require.Equal(t, 2, hooks)
+		require.Equal(t, 2, ops(rt, "CreateContainer"))
+	})
+}
+
+// A request for memory is nothing that a runtime could tell.
+func TestResizeIsRemembered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		o := lifecycle.Options{PodRoot: t.TempDir()}
+		n := boot(t, rt, rt, o)
+		n.set(sizedPod(t, 1, "memory=32Mi/64Mi"))
+		time.Sleep(time.Second)
+		n.set(sizedPod(t, 2, "memory=48Mi/64Mi"))
+		time.Sleep(time.Second)
+		require.Equal(t, 1, ops(rt, "UpdateContainerResources"))
+		n.stop()
+
+		n = boot(t, rt, rt, o)
+		n.set(sizedPod(t, 2, "memory=48Mi/64Mi"))
+		time.Sleep(10 * time.Minute)
+		require.Equal(t, 1, ops(rt, "UpdateContainerResources"), "the next agent knows that it is done")
+		require.Equal(t, "memory=48Mi/64Mi", resizeOf(n.status("a")))
+	})
+}
+
+// What the pod has as a whole is in none of its containers.
+func TestPodIsResizedWhileNoAgentRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		tree := &sizedCgroups{podCgroups: podCgroups{has: map[string]bool{}}}
+		o := lifecycle.Options{PodRoot: t.TempDir(), Cgroups: tree}
+		sized := func(cpu string) *corev1.Pod {
+			pod := sizedPod(t, 1, "cpu=250m/500m")
+			pod.Spec.Resources = new(requirements(t, []string{"cpu=" + cpu}))
+			return pod
+		}
+		n := boot(t, rt, rt, o)
+		n.set(sized("500m/1"))
+		time.Sleep(time.Second)
+		require.Empty(t, tree.take())
+		n.stop()
+
+		n = boot(t, rt, rt, o)
+		n.set(sized("1/2"))
+		time.Sleep(10 * time.Minute)
+		require.Equal(t, []string{"a"}, tree.take(), "once")
+		n.stop()
+
+		n = boot(t, rt, rt, o)
+		n.set(sized("1/2"))
+		time.Sleep(10 * time.Minute)
+		require.Empty(t, tree.take())
+	})
+}
+
+// Nothing depends on a record but what it tells.
+func TestDamagedRecord(t *testing.T) {
+	for name, content := range map[string]string{"empty": "", "half": `{"version":1,"sta`, "of the future": `{"version":2}`} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				rt := critest.New(critest.Options{})
+				var log bytes.Buffer
+				o := lifecycle.Options{PodRoot: t.TempDir(), Logger: slog.New(slog.NewTextHandler(&log, nil))}
+				n := boot(t, rt, rt, o)
+				n.set(testPod("a"))
+				time.Sleep(time.Second)
+				n.stop()
+				path := filepath.Join(o.PodRoot, "uid-a", "record.json")
+				require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
+
+				n = boot(t, rt, rt, o)
+				n.set(testPod("a"))
+				time.Sleep(time.Second)
+				n.requireStatus("a", "Running, main: ready")
+				n.stop()
+				require.Equal(t, 1, ops(rt, "CreateContainer"))
+				require.Contains(t, log.String(), path)
+				data, err := os.ReadFile(path)
+				require.NoError(t, err)
+				require.Contains(t, string(data), `"phase":"Running"`, "it is whole again")
+			})
+		})
+	}
+}
+
+// A pod runs although nothing can be written about it.
+func TestRecordCannotBeWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{"main": critest.ExitAfter(time.Minute, 0)})})
+		var log bytes.Buffer
+		o := lifecycle.Options{PodRoot: t.TempDir(), Logger: slog.New(slog.NewTextHandler(&log, nil))}
+		path := filepath.Join(o.PodRoot, "uid-a", "record.json")
+		require.NoError(t, os.MkdirAll(path, 0o700))
+		pod := testPod("a")
+		pod.Spec.RestartPolicy = corev1.RestartPolicyNever
+		n := boot(t, rt, rt, o)
+		n.set(pod)
+		time.Sleep(2 * time.Minute)
+		n.requireStatus("a", "Succeeded, main: exited 0")
+		n.stop()
+		require.Contains(t, log.String(), path)
+	})
+}
+
+// Directories that an agent left are removed when it is known that nobody wants their pods.
+func TestDirectoriesOfFormerPods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		o := lifecycle.Options{PodRoot: t.TempDir(), Sources: []string{"test", "other"}}
+		for _, path := range []string{"uid-a/record.json", "former/record.json", "former/etc-hosts", "foreign/file"} {
+			path = filepath.Join(o.PodRoot, path)
+			require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+			require.NoError(t, os.WriteFile(path, []byte(`{"version":1}`), 0o600))
+		}
+		there := func() (names []string) {
+			entries, err := os.ReadDir(o.PodRoot)
+			require.NoError(t, err)
+			for _, e := range entries {
+				names = append(names, e.Name())
+			}
+			return names
+		}
+		n := boot(t, rt, rt, o)
+		n.set(testPod("a"))
+		time.Sleep(time.Minute)
+		require.Equal(t, []string{"foreign", "former", "uid-a"}, there(), "another source may yet want it")
+		require.NoError(t, n.reconciler.Set(lifecycle.PodSet{Source: "other"}))
+		time.Sleep(time.Minute)
+		require.Equal(t, []string{"foreign", "uid-a"}, there())
+	})
+}
+
+// What others say of a pod at the API server counts at any time.
+func TestStatusOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		n := boot(t, rt, rt, lifecycle.Options{PodRoot: t.TempDir()})
+		pod := testPod("a")
+		pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "example.com/served"}}
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}}
+		n.set(pod)
+		time.Sleep(time.Second)
+		assert.Equal(t, "False ReadinessGatesNotReady", conditionOf(n.status("a"), corev1.PodReady))
+
+		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: "example.com/served", Status: corev1.ConditionTrue})
+		n.set(pod)
+		time.Sleep(time.Second)
+		assert.Equal(t, "True ", conditionOf(n.status("a"), corev1.PodReady))
+		assert.Equal(t, "True ", conditionOf(n.status("a"), "example.com/served"))
+
+		pod.Status.Phase, pod.Status.Reason = corev1.PodFailed, "Evicted"
+		n.set(pod)
+		time.Sleep(time.Minute)
+		n.requireStatus("a", "Failed, Evicted, main: exited 143")
+	})
+}
+
+// An agent that boots without its API server does not take back what others said of a pod.
+func TestStatusOfOthersIsRemembered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		o := lifecycle.Options{PodRoot: t.TempDir()}
+		pod := testPod("a")
+		pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "example.com/served"}}
+		stored := pod.DeepCopy()
+		pod.Status.Conditions = []corev1.PodCondition{{Type: "example.com/served", Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()}}
+		n := boot(t, rt, rt, o)
+		n.set(pod)
+		time.Sleep(time.Second)
+		n.stop()
+
+		n = boot(t, rt, rt, o)
+		n.set(stored)
+		time.Sleep(time.Second)
+		assert.Equal(t, "True ", conditionOf(n.status("a"), corev1.PodReady))
+	})
+}
