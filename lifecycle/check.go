@@ -39,7 +39,7 @@ func (r *Reconciler) lacking(pod *corev1.Pod) (errs field.ErrorList) {
 			errs = append(errs, field.Forbidden(spec.Child("volumes").Index(i).Child("image"), "this agent's runtime has no images"))
 		}
 	}
-	if r.opts.PodRoot == "" && len(pod.Spec.HostAliases) > 0 {
+	if (r.opts.PodRoot == "" || r.opts.NoMounts) && len(pod.Spec.HostAliases) > 0 {
 		errs = append(errs, field.Forbidden(spec.Child("hostAliases"), "this agent makes no hosts files"))
 	}
 	errs = append(errs, podspec.ForbiddenSysctls(pod, r.opts.Sysctls)...)

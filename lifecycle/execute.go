@@ -68,25 +68,11 @@ func (w *worker) slot(ctx context.Context) (release func(), err error) {
 
 // start creates the sandbox, if one is planned, and starts containers in it, each independent of the others.
 func (w *worker) start(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a *Actions) error {
-	attempt, ips := w.sandboxInUse(observed, a)
-	sandbox, err := podspec.Sandbox(pod, attempt, w.r.opts.Spec)
+	sandbox, err := w.configureSandbox(pod, observed, a)
 	if err != nil {
 		return err
 	}
-	sandbox.Labels[LabelOwner] = w.r.opts.Owner
-	sandbox.Annotations = maps.Clone(sandbox.Annotations)
-	if sandbox.Annotations == nil {
-		sandbox.Annotations = map[string]string{}
-	}
-	sandbox.Annotations[AnnotationNetwork] = network(pod).String()
-	if a.Sandbox != nil {
-		sandbox.Annotations[AnnotationStarted] = a.Sandbox.Started.UTC().Format(time.RFC3339)
-	}
-	id := a.SandboxID
-	err = w.ensureCgroup(ctx, pod)
-	if err == nil && a.Sandbox != nil {
-		id, ips, err = w.runSandbox(ctx, &sandbox, a.SandboxChanged)
-	}
+	id, ips, err := w.ensureSandbox(ctx, pod, observed, a, &sandbox)
 	if err != nil {
 		for _, s := range a.Start {
 			w.holdFor(s.Container.Name, ReasonContainerCreating, err)
@@ -103,18 +89,66 @@ func (w *worker) start(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a
 		if err == nil {
 			continue
 		}
+		if ctx.Err() == nil {
+			w.alarm(startFailure(err), s.Container.Name, "%v", err)
+		}
 		errs = append(errs, fmt.Errorf("start container %s: %w", s.Container.Name, err))
 	}
 	return errors.Join(errs...)
 }
 
-// sandboxInUse returns the attempt of the sandbox that containers are started in, and its addresses if it exists.
-func (w *worker) sandboxInUse(observed cri.Pod, a *Actions) (attempt uint32, ips []string) {
-	if a.Sandbox != nil {
-		return a.Sandbox.Attempt, nil
+// startFailure returns the reason of the event for a container that was not started.
+func startFailure(err error) string {
+	if e, ok := errors.AsType[*StartError](err); ok && e.Reason == ReasonPostStartHookError {
+		return EventPostStartHookFailed
 	}
-	newest := newestSandbox(observed.Sandboxes)
-	return newest.Attempt, newest.IPs
+	return EventStartFailed
+}
+
+// configureSandbox makes the config of the sandbox that is planned, or of the one in use.
+func (w *worker) configureSandbox(pod *corev1.Pod, observed cri.Pod, a *Actions) (c cri.SandboxConfig, err error) {
+	var attempt uint32
+	if a.Sandbox != nil {
+		attempt = a.Sandbox.Attempt
+	} else {
+		attempt = newestSandbox(observed.Sandboxes).Attempt
+	}
+	if c, err = podspec.Sandbox(pod, attempt, w.r.opts.Spec); err != nil {
+		return c, err
+	}
+	c.Labels[LabelOwner] = w.r.opts.Owner
+	c.Annotations = maps.Clone(c.Annotations)
+	if c.Annotations == nil {
+		c.Annotations = map[string]string{}
+	}
+	c.Annotations[AnnotationNetwork] = network(pod).String()
+	if a.Sandbox != nil {
+		c.Annotations[AnnotationStarted] = a.Sandbox.Started.UTC().Format(time.RFC3339)
+	}
+	return c, nil
+}
+
+// ensureSandbox makes the cgroup of the pod and the sandbox, if one is planned. It returns the sandbox that containers are
+// started in, and its addresses.
+func (w *worker) ensureSandbox(
+	ctx context.Context, pod *corev1.Pod, observed cri.Pod, a *Actions, c *cri.SandboxConfig,
+) (id string, ips []string, err error) {
+	reason := EventCgroupFailed
+	err = w.ensureCgroup(ctx, pod)
+	switch {
+	case err == nil && a.Sandbox == nil:
+		return a.SandboxID, newestSandbox(observed.Sandboxes).IPs, nil
+	case err == nil:
+		reason = EventSandboxFailed
+		if c.Attempt > 0 {
+			w.tell(EventSandboxChanged, "", "the sandbox is replaced: %s", a.SandboxChanged)
+		}
+		id, ips, err = w.runSandbox(ctx, c, a.SandboxChanged)
+	}
+	if err != nil && ctx.Err() == nil {
+		w.alarm(reason, "", "%v", err)
+	}
+	return id, ips, err
 }
 
 func (w *worker) runSandbox(ctx context.Context, c *cri.SandboxConfig, why string) (id string, ips []string, err error) {
@@ -185,6 +219,7 @@ func (w *worker) startContainer(
 		return &StartError{Reason: ReasonCreateError, Err: err}
 	}
 	w.log("start container", "container", s.Container.Name, "id", id, "attempt", s.Attempt)
+	w.tell(EventCreated, s.Container.Name, "container created: %s", id)
 	return w.runCreated(ctx, pod, s.Container, id, ips)
 }
 
@@ -193,10 +228,10 @@ func (w *worker) configure(ctx context.Context, pod *corev1.Pod, s Start, l pods
 	if l.References, err = podspec.Resolve(ctx, pod, s.Container, w.r.opts.Objects, l.Volumes); err != nil {
 		return c, err
 	}
-	if l.HostsPath, err = w.files().hosts(pod, l.PodIPs, w.r.opts.Spec); err != nil {
+	if l.HostsPath, err = w.mounted().hosts(pod, l.PodIPs, w.r.opts.Spec); err != nil {
 		return c, err
 	}
-	if l.TerminationLogPath, err = w.files().makeLastWords(s.Container.Name, s.Attempt); err != nil {
+	if l.TerminationLogPath, err = w.mounted().makeLastWords(s.Container.Name, s.Attempt); err != nil {
 		return c, err
 	}
 	return podspec.Container(pod, s.Container, l, w.r.opts.Spec)
@@ -227,6 +262,7 @@ func (w *worker) runCreated(ctx context.Context, pod *corev1.Pod, c *corev1.Cont
 	if err := w.r.runtime.StartContainer(ctx, id); err != nil {
 		return &StartError{Reason: ReasonRunError, Err: err}
 	}
+	w.tell(EventStarted, c.Name, "container started: %s", id)
 	if !hooked {
 		return nil
 	}

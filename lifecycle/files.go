@@ -20,6 +20,14 @@ import (
 // container one for its last words. An empty one is of an agent that makes none.
 type podFiles string
 
+// mounted returns the directory of the worker's pod for files that containers have mounted.
+func (w *worker) mounted() podFiles {
+	if w.r.opts.NoMounts {
+		return ""
+	}
+	return w.files()
+}
+
 // files returns the directory of the worker's pod.
 func (w *worker) files() podFiles {
 	if w.r.opts.PodRoot == "" || !plainName(w.id.UID) {

@@ -53,13 +53,14 @@ type Options struct {
 	AdmitResize func(pod *corev1.Pod) error
 	// Objects are the config maps, secrets and services that pods refer to. Nil: there are none.
 	Objects podspec.Objects
-	// PodRoot is the directory, made when needed, for what the agent makes for each pod: a hosts file and files for
-	// the last words of containers, all of which are mounted into them, and record.json, with what the next agent could
-	// read nowhere else, such as the phase of a pod that has ended. It is this agent's alone: once all sources have
-	// reported, the directories of pods that nobody wants are removed, if they have a record. Empty: containers get
-	// neither file, as it has to be with a runtime that cannot mount, pods with host aliases are refused, and the next
-	// agent knows what the runtime and the API server tell it.
+	// PodRoot is the directory, made when needed, for what the agent makes for each pod: record.json, with what the next
+	// agent could read nowhere else, such as the phase of a pod that has ended; and, mounted into containers, a hosts file
+	// and files for their last words. It is this agent's alone: once all sources have reported, the directories of pods
+	// that nobody wants are removed, if they have a record. Empty: there is nothing of all that, pods with host aliases
+	// are refused, and the next agent knows what the runtime and the API server tell it.
 	PodRoot string
+	// NoMounts says that the runtime cannot mount, as cri/process cannot: containers get neither file of PodRoot.
+	NoMounts bool
 	// Probes asks the containers how they are. Nil: pods that have probes are refused.
 	Probes Probes
 	// Sysctls are those that pods may set beside the ones that touch no other pod; a star at the end of a name stands
@@ -88,6 +89,9 @@ type Options struct {
 type Hooks struct {
 	// Status is called when the status of a pod has changed. Both arguments must not be written to.
 	Status func(pod *corev1.Pod, status *corev1.PodStatus)
+	// Event is called for what is done to a pod and what goes wrong with it; for one pod one event after the other, but
+	// perhaps beside another hook. What goes wrong again and again is told each time that it is tried.
+	Event func(pod cri.PodIdentity, event Event)
 	// Gone is called when nothing of a pod is left.
 	Gone func(pod cri.PodIdentity)
 	// Error is called for each failed attempt to bring a pod to where it should be, with the wait before the next.

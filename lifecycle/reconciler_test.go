@@ -37,6 +37,7 @@ type node struct {
 	statuses  map[string]*corev1.PodStatus // newest by pod name
 	history   []string                     // "name phase reason" as it changed
 	readiness []string                     // "name status" of condition Ready, with each status
+	events    []string                     // "Reason container", and an exclamation mark after that of a warning
 	errs      []string
 	gone      []string
 }
@@ -61,6 +62,15 @@ func boot(t *testing.T, rt *critest.Runtime, via cri.Runtime, o lifecycle.Option
 			if len(n.history) == 0 || n.history[len(n.history)-1] != line {
 				n.history = append(n.history, line)
 			}
+		},
+		Event: func(_ cri.PodIdentity, e lifecycle.Event) {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			require.NotEmpty(t, e.Message)
+			if e.Type == corev1.EventTypeWarning {
+				e.Reason += "!"
+			}
+			n.events = append(n.events, strings.TrimSpace(e.Reason+" "+e.Container))
 		},
 		Gone: func(pod cri.PodIdentity) {
 			n.mu.Lock()

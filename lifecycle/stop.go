@@ -33,22 +33,24 @@ func (w *worker) stop(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a 
 			}
 		}
 		w.log("kill container", "container", k.Name, "id", k.ID, "grace", k.Grace, "reason", k.Reason)
+		w.tell(EventKilling, k.Name, "stopping container %s: %s", k.Name, k.Reason)
 		wg.Go(func() {
 			defer close(ended[i])
 			errs[i] = w.kill(ctx, w.hookCall(pod, observed, k), k, before)
 		})
 	}
 	wg.Wait()
-	if err := errors.Join(errs...); err != nil {
-		return err
-	}
+	err := errors.Join(errs...)
 	for _, id := range a.StopSandboxes {
-		if err := w.r.runtime.StopSandbox(ctx, id); err != nil {
-			return err
+		if err == nil {
+			err = w.r.runtime.StopSandbox(ctx, id)
+			w.stopped[id] = err == nil
 		}
-		w.stopped[id] = true
 	}
-	return nil
+	if err != nil && ctx.Err() == nil {
+		w.alarm(EventKillFailed, "", "%v", err)
+	}
+	return err
 }
 
 // kill stops one container: after its preStop hook, and when those that end before it have ended, or when there is no
@@ -69,6 +71,7 @@ func (w *worker) kill(ctx context.Context, call hook.Call, k Kill, before []chan
 			defer close(done)
 			if err := w.r.hooks.Run(hookCtx, call, k.PreStop); err != nil && ctx.Err() == nil {
 				w.warn("preStop hook", "container", k.Name, "id", k.ID, "error", err)
+				w.alarm(EventPreStopHookFailed, k.Name, "%v", err)
 			}
 		})
 		await(done, deadline)

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"reflect"
 	"slices"
 	"strconv"
 	"sync"
@@ -36,6 +35,7 @@ type worker struct {
 
 	resize resizeWork
 	record recorder
+	events sync.Mutex // held while one is told
 
 	// Of the goroutine alone.
 	lastSync time.Time // observations must be newer
@@ -313,40 +313,6 @@ func (w *worker) stoppedOf(observed cri.Pod) map[string]bool {
 		return !slices.ContainsFunc(observed.Sandboxes, func(s cri.Sandbox) bool { return s.ID == id && s.State != cri.SandboxReady })
 	})
 	return w.stopped
-}
-
-// publish tells the hook, and the probes, a status that differs from the last one.
-func (w *worker) publish(ctx context.Context, pod *corev1.Pod, observed cri.Pod, ending bool) {
-	if pod == nil {
-		return
-	}
-	resizing := w.resizing(pod, observed, ending)
-	previous := w.status
-	if previous == nil {
-		previous = w.record.get().Status
-	}
-	st := Status(resizing.Pod, observed, StatusInput{
-		Now: time.Now(), Previous: previous, Held: w.holding(), Messages: w.lastWords(ctx, observed), HostIPs: w.r.opts.Spec.HostIPs,
-		Terminal: ending || pod.DeletionTimestamp != nil, Starting: w.starting, Probes: w.probeResults(), Resizing: resizing,
-	})
-	same := w.status != nil && reflect.DeepEqual(*w.status, st)
-	w.status = &st
-	if told := (told{pod, ending}); !same || told != w.told {
-		w.syncProbes(pod, &st, ending)
-		w.told = told
-	}
-	if same {
-		return
-	}
-	if !ending {
-		w.note(func(now *record) { now.Status = &st; w.resize.put(now) }) // before anybody else hears of it
-	}
-	w.mu.Lock()
-	w.ended = terminal(st.Phase)
-	w.mu.Unlock()
-	if hook := w.r.opts.Hooks.Status; hook != nil {
-		hook(pod, &st)
-	}
 }
 
 // final tells whether the phase of the pod is one that it does not leave.

@@ -81,8 +81,7 @@ func parse(args []string) (c config, err error) {
 func (c *config) complete(from string) error {
 	host, err := os.Hostname()
 	c.NodeName = cmp.Or(c.NodeName, strings.ToLower(host))
-	c.StateDir = cmp.Or(c.StateDir, "/var/lib/nodeagent")
-	c.LogDir = cmp.Or(c.LogDir, podspec.DefaultLogRoot)
+	c.StateDir, c.LogDir = cmp.Or(c.StateDir, "/var/lib/nodeagent"), cmp.Or(c.LogDir, podspec.DefaultLogRoot)
 	switch {
 	case c.NodeName == "":
 		return fmt.Errorf("%s: nodeName is not set, and the host has no name: %w", from, err)

@@ -99,9 +99,9 @@ func (a *agent) run(ctx context.Context) error {
 	if !a.StopOnExit {
 		return nil
 	}
-	drain, cancel := context.WithTimeout(parts, 5*time.Minute)
+	ctx, cancel := context.WithTimeout(parts, 5*time.Minute)
 	defer cancel()
-	return a.Drain(drain)
+	return a.Drain(ctx)
 }
 
 // watch follows the sources until ctx ends.
@@ -159,9 +159,12 @@ func (a *agent) build(ctx context.Context) (err error) {
 	a.store = podstore.New(a.state("pods.store"), podstore.Options{Sources: a.sources(), Logger: a.log})
 	o := lifecycle.Options{
 		Sources: a.sources(), Parallel: a.ParallelStarts, Sysctls: a.AllowedSysctls, Logger: a.log, Probes: a.probes(),
-		Spec: podspec.Options{HostIPs: a.HostIPs, LogRoot: a.LogDir, ClusterDNS: a.ClusterDNS, ClusterDomain: a.ClusterDomain},
+		Spec:    podspec.Options{HostIPs: a.HostIPs, LogRoot: a.LogDir, ClusterDNS: a.ClusterDNS, ClusterDomain: a.ClusterDomain},
+		PodRoot: a.state("pods"), NoMounts: a.client == nil,
 		Hooks: lifecycle.Hooks{Status: func(pod *corev1.Pod, st *corev1.PodStatus) {
 			a.log.Info("status", "namespace", pod.Namespace, "pod", pod.Name, "phase", st.Phase, "summary", summary(st))
+		}, Event: func(pod cri.PodIdentity, e lifecycle.Event) {
+			a.log.Info("event", "namespace", pod.Namespace, "pod", pod.Name, "", e)
 		}},
 	}
 	if a.Objects != "" {
@@ -214,7 +217,7 @@ func (a *agent) contain(ctx context.Context, o *lifecycle.Options) error {
 	if err != nil {
 		return err
 	}
-	o.Spec.Handlers, o.PodRoot = status.Handlers, a.state("pods")
+	o.Spec.Handlers = status.Handlers
 	ranges, err := userns.New(o.PodRoot, userns.Options{})
 	if err != nil {
 		return err
@@ -256,8 +259,8 @@ func (a *agent) limit(ctx context.Context, o *lifecycle.Options) error {
 		return err
 	}
 	found := d.Host()
+	host.Logger, host.Node.HugepageSizes = a.log, found.HugepageSizes
 	host.Node.CgroupV1, host.Node.NoSwapController = found.Mode != driver.V2, !found.Has("swap")
-	host.Node.HugepageSizes, host.Logger = found.HugepageSizes, a.log
 	tree, err := podtree.New(d, a, host)
 	if err != nil {
 		return err

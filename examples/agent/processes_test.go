@@ -126,7 +126,8 @@ func TestSourcesAway(t *testing.T) {
 	require.NotContains(t, a.Output(), server.URL, "nobody waits for the server to fail")
 	a.Kill()
 
-	// The same with a directory that cannot be read in part, on a machine that knows of no pod.
+	// The same with a directory that cannot be read in part, and a runtime that knows of no pod. What ran was lost, and
+	// counts as a restart.
 	f.manifests.Write("web.yaml", "spec: [")
 	_, webKeeper := f.last("web-n1", 1)
 	kill(t, keeper)
@@ -137,8 +138,8 @@ func TestSourcesAway(t *testing.T) {
 	require.NoError(t, os.RemoveAll(filepath.Join(f.state, "processes")))
 	a = f.start(fields)
 	a.Says(patience, "level=ERROR", "web.yaml:1")
-	a.Says(patience, "pod=db-n1 phase=Running", `summary="1/1 restarts=0`)
-	a.Says(patience, "pod=web-n1 phase=Running", `summary="1/1 restarts=0`)
+	a.Says(patience, "pod=db-n1 phase=Running", `summary="1/1 restarts=2`)
+	a.Says(patience, "pod=web-n1 phase=Running", `summary="1/1 restarts=1`)
 	a.Kill()
 
 	// When a source is the only one and is back, it decides.

@@ -76,10 +76,8 @@ func (c config) run(ctx context.Context) error {
 	}})
 	o := lifecycle.Options{
 		Spec: podspec.Options{LogRoot: c.logs}, Sources: []string{source.File}, Logger: c.log,
+		PodRoot: filepath.Join(c.state, "pods"), NoMounts: c.endpoint == "", // plain processes have none
 		Hooks: lifecycle.Hooks{Status: printer(), Gone: func(pod cri.PodIdentity) { line(pod.Namespace, pod.Name, "Gone") }},
-	}
-	if c.endpoint != "" { // plain processes have no mounts
-		o.PodRoot = filepath.Join(c.state, "pods")
 	}
 	tree, err := c.openCgroups(ctx, runtime, &o)
 	if err != nil {

@@ -1,0 +1,158 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/critest"
+	"github.com/seed81659283/nodeagent/lifecycle"
+)
+
+// What somebody reads who asks at night what has been done to a pod.
+
+// requireEvents fails unless these are the events since the last time, one of a line.
+func (n *node) requireEvents(want string) {
+	n.t.Helper()
+	synctest.Wait()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	require.Equal(n.t, strings.Fields(want), strings.Fields(strings.Join(n.events, " ")), n.errs)
+	n.events = nil
+}
+
+func TestEventsOfAContainer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{"main": critest.ExitAfter(time.Second, 1)})})
+		n := boot(t, rt, rt, lifecycle.Options{PodRoot: t.TempDir()})
+		pod := testPod("a")
+		pod.Spec.InitContainers = []corev1.Container{sidecar("proxy")}
+		n.set(pod)
+		time.Sleep(500 * time.Millisecond)
+		n.requireEvents("Created proxy Started proxy Created main Started main")
+		time.Sleep(3 * time.Second)
+		n.requireEvents("Created main Started main BackOff! main")
+		time.Sleep(5 * time.Second)
+		n.requireEvents("")
+		time.Sleep(5 * time.Second)
+		n.requireEvents("Created main Started main BackOff! main")
+
+		require.NoError(t, rt.Kill("uid-a-0", 0))
+		time.Sleep(500 * time.Millisecond)
+		n.requireEvents("Killing proxy SandboxChanged Created proxy Started proxy BackOff! main")
+		n.set()
+		time.Sleep(time.Minute)
+		n.requireEvents("Killing proxy")
+	})
+}
+
+func TestEventsOfFailures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var broken atomic.Value
+		broken.Store("RunPodSandbox")
+		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script {
+			return critest.Script{Exec: func(context.Context, []string) (cri.ExecResult, error) {
+				return cri.ExecResult{ExitCode: 1}, nil
+			}}
+		}})
+		via := struct {
+			faulty
+			cri.Execer
+		}{faulty{&critest.Faults{Runtime: rt, Around: func(_ context.Context, op, _ string, call func() error) error {
+			if op == broken.Load() {
+				return errors.New("out of order")
+			}
+			return call()
+		}}, rt, rt}, rt}
+		n := boot(t, rt, via, lifecycle.Options{Rand: func() float64 { return 0 }})
+		pod := testPod("a")
+		pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: command("bye")}
+		n.set(pod)
+		time.Sleep(100 * time.Millisecond)
+		n.requireEvents("FailedCreatePodSandBox!")
+		broken.Store("CreateContainer")
+		time.Sleep(time.Second)
+		n.requireEvents("Failed! main Failed! main") // the second at once, since there is a sandbox now
+		broken.Store("StartContainer")
+		time.Sleep(5 * time.Second)
+		n.requireEvents("Created main Failed! main")
+		broken.Store("StopContainer")
+		time.Sleep(10 * time.Second)
+		n.requireEvents("Started main")
+		n.set()
+		time.Sleep(100 * time.Millisecond)
+		n.requireEvents("Killing main FailedPreStopHook! main FailedKillPod!")
+		broken.Store("")
+		time.Sleep(time.Minute)
+		n.requireEvents("Killing main FailedPreStopHook! main")
+	})
+}
+
+func TestEventsOfAHookAndADeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fail := true
+		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script {
+			return critest.Script{Exec: func(context.Context, []string) (cri.ExecResult, error) {
+				if fail {
+					fail = false
+					return cri.ExecResult{ExitCode: 1}, nil
+				}
+				return cri.ExecResult{}, nil
+			}}
+		}})
+		n := boot(t, rt, rt, lifecycle.Options{})
+		pod := testPod("a")
+		pod.Spec.ActiveDeadlineSeconds = new(int64(60))
+		pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PostStart: command("hello")}
+		n.set(pod)
+		time.Sleep(30 * time.Second)
+		n.requireEvents("Created main Started main FailedPostStartHook! main Created main Started main")
+		time.Sleep(time.Minute)
+		n.requireEvents("DeadlineExceeded Killing main")
+	})
+}
+
+func TestEventsOfAResize(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		via := &moody{Runtime: rt}
+		var full atomic.Bool
+		n := boot(t, rt, via, lifecycle.Options{AdmitResize: func(*corev1.Pod) error {
+			if full.Load() {
+				return errors.New("the node is full")
+			}
+			return nil
+		}})
+		n.set(sizedPod(t, 1, "cpu=250m/500m"))
+		time.Sleep(time.Second)
+		n.requireEvents("Created main Started main")
+		n.set(sizedPod(t, 2, "cpu=500m/1"))
+		time.Sleep(time.Second)
+		n.requireEvents("ResizeStarted ResizeCompleted")
+		via.bad.Store(true)
+		n.set(sizedPod(t, 3, "cpu=500m/2"))
+		time.Sleep(30 * time.Second)
+		n.requireEvents("ResizeStarted ResizeError!")
+		via.bad.Store(false)
+		time.Sleep(time.Minute)
+		n.requireEvents("ResizeCompleted")
+		full.Store(true)
+		n.set(sizedPod(t, 4, "cpu=500m/4"))
+		time.Sleep(10 * time.Minute)
+		n.requireEvents("ResizeDeferred!")
+		n.set(sizedPod(t, 5, ""))
+		time.Sleep(10 * time.Minute)
+		n.requireEvents("ResizeInfeasible!")
+	})
+}
