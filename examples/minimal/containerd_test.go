@@ -78,17 +78,20 @@ func (n *node) running(pod string) (cri.Container, error) {
 func (n *node) awaitRunning(limit time.Duration, names ...string) map[string]cri.Container {
 	n.t.Helper()
 	found := map[string]cri.Container{}
-	exetest.Eventually(n.t, limit, func() error {
-		for _, name := range names {
-			c, err := n.running(name)
-			if err != nil {
-				return err
-			}
-			found[name] = c
-		}
-		return nil
-	})
+	exetest.Eventually(n.t, limit, func() error { return n.allRunning(found, names) })
 	return found
+}
+
+// allRunning puts the running container of each pod into found, or says of which pod none is.
+func (n *node) allRunning(found map[string]cri.Container, names []string) error {
+	for _, name := range names {
+		c, err := n.running(name)
+		if err != nil {
+			return err
+		}
+		found[name] = c
+	}
+	return nil
 }
 
 // processesOf returns the processes of a container, through their cgroups.
@@ -211,7 +214,10 @@ func TestIntegrationAgentKilledAtRandom(t *testing.T) {
 		a.Kill()
 	}
 	a := program.Start(t, n.args...)
-	n.awaitRunning(60*time.Second, steady...)
+	exetest.Eventually(t, 60*time.Second, func() error {
+		seen.look() // a life that is over is removed when the next one is
+		return n.allRunning(map[string]cri.Container{}, steady)
+	})
 	// The one that crashes goes on with its count and its back-off, which counts starts that were cut short too.
 	exetest.Eventually(t, 90*time.Second, func() error {
 		seen.look()
