@@ -41,7 +41,12 @@ type Auth struct {
 }
 
 // String names the server and the user only.
-func (a Auth) String() string { return "credential of " + a.Username + " at " + a.ServerAddress }
+func (a Auth) String() string {
+	if a.ServerAddress == "" {
+		return "credential of " + a.Username
+	}
+	return "credential of " + a.Username + " at " + a.ServerAddress
+}
 
 // GoString is String, so that %#v hides the secrets too.
 func (a Auth) GoString() string { return a.String() }

@@ -43,7 +43,7 @@
 // come back. When ctx is cancelled the error is [context.Canceled], no *Error, and nothing is held against the image.
 // Passwords are in no error and no log, also when the runtime's own words hold one.
 //
-// # Differs from the kubelet:
+// # Differs from the kubelet
 //
 // The model is pkg/kubelet/images of Kubernetes 1.37, with its pullmanager.
 //

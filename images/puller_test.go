@@ -407,14 +407,15 @@ func TestNew(t *testing.T) {
 	assert.Panics(t, func() { _, _ = images.New(nil, rt, images.Options{}) })
 	assert.Panics(t, func() { _, _ = images.New(rt, nil, images.Options{}) })
 	for want, o := range map[string]images.Options{
-		`verify: "Sometimes" is none`:                {Verify: "Sometimes"},
-		`verify: AlwaysVerify needs records`:         {Verify: images.AlwaysVerify},
-		`allowlist: "r.io/app:v1" is neither`:        {Allowlist: []string{"r.io/app:v1"}},
-		`allowlist: "r.io/app*" is neither`:          {Allowlist: []string{"r.io/app*"}},
-		`allowlist: "r.io/*/app/*" is neither`:       {Allowlist: []string{"r.io/*/app/*"}},
-		`allowlist: "/*" is neither`:                 {Allowlist: []string{"/*"}},
-		`allowlist: "*" is neither`:                  {Allowlist: []string{"*"}},
-		`allowlist: " r.io/app" is neither`:          {Allowlist: []string{" r.io/app"}},
+		`verify: "Sometimes" is none`:        {Verify: "Sometimes"},
+		`verify: AlwaysVerify needs records`: {Verify: images.AlwaysVerify},
+		`allowlist: "r.io/app:v1": want`:     {Verify: images.NeverVerifyAllowlistedImages, Allowlist: []string{"r.io/app:v1"}},
+		`allowlist: "r.io/app*": want`:       {Verify: images.NeverVerifyAllowlistedImages, Allowlist: []string{"r.io/app*"}},
+		`allowlist: "r.io/*/app/*": want`:    {Verify: images.NeverVerifyAllowlistedImages, Allowlist: []string{"r.io/*/app/*"}},
+		`allowlist: "/*": want`:              {Verify: images.NeverVerifyAllowlistedImages, Allowlist: []string{"/*"}},
+		`allowlist: "*": want`:               {Verify: images.NeverVerifyAllowlistedImages, Allowlist: []string{"*"}},
+		`allowlist: " r.io/app": want`:       {Verify: images.NeverVerifyAllowlistedImages, Allowlist: []string{" r.io/app"}},
+		`allowlist: ["r.io/app"]: only NeverVerifyAllowlistedImages has one, and verify is NeverVerifyPreloadedImages`: {Allowlist: []string{"r.io/app"}},
 		`NeverVerifyAllowlistedImages needs records`: {Verify: images.NeverVerifyAllowlistedImages},
 	} {
 		_, err := images.New(rt, rt, o)

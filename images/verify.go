@@ -39,7 +39,11 @@ func newVerifier(policy Verify, allowlist []string) (verifier, error) {
 		v.policy = NeverVerifyPreloadedImages
 	case NeverVerify, NeverVerifyPreloadedImages, AlwaysVerify, NeverVerifyAllowlistedImages:
 	default:
-		return verifier{}, fmt.Errorf("verify: %q is none of the policies", policy)
+		return verifier{}, fmt.Errorf("verify: %q is none of %s, %s, %s and %s",
+			policy, NeverVerify, NeverVerifyPreloadedImages, NeverVerifyAllowlistedImages, AlwaysVerify)
+	}
+	if len(allowlist) > 0 && v.policy != NeverVerifyAllowlistedImages {
+		return verifier{}, fmt.Errorf("allowlist: %q: only %s has one, and verify is %s", allowlist, NeverVerifyAllowlistedImages, v.policy)
 	}
 	for _, p := range allowlist {
 		if prefix, ok := strings.CutSuffix(p, "*"); ok && len(prefix) > 1 &&
@@ -48,7 +52,7 @@ func newVerifier(policy Verify, allowlist []string) (verifier, error) {
 			continue
 		}
 		if ref, err := reference.Parse(p); err != nil || ref.Short != p {
-			return verifier{}, fmt.Errorf("allowlist: %q is neither the name of an image without tag and digest nor the beginning of one and /*", p)
+			return verifier{}, fmt.Errorf("allowlist: %q: want the name of an image without tag and digest, such as ghcr.io/team/app, or ghcr.io/team/*", p)
 		}
 		v.names = append(v.names, p)
 	}

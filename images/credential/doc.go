@@ -12,7 +12,8 @@
 // the executables that a [PluginConfig] names.
 //
 //	ring := &credential.Keyring{}
-//	err := ring.AddSecret(credential.Secret{Object: coordinates, Data: secret.Data[".dockerconfigjson"]})
+//	object := credential.Object{UID: string(secret.UID), Namespace: secret.Namespace, Name: secret.Name}
+//	err := ring.AddSecret(credential.Secret{Object: object, Data: secret.Data[".dockerconfigjson"]})
 //	for _, c := range ring.Lookup("ghcr.io/team/app") {
 //		try(c.Auth())
 //	}
@@ -35,7 +36,7 @@
 // What is wrong with a secret, a file or a plugin is named with the object and the field. A provider returns what it
 // did find beside the error.
 //
-// # Differs from the kubelet:
+// # Differs from the kubelet
 //
 // The model is pkg/credentialprovider of Kubernetes 1.37, with its secrets and plugin packages.
 //

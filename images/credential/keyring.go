@@ -100,7 +100,7 @@ func onHub(repository string) bool {
 }
 
 // String tells how many keys there are, and nothing of what they open.
-func (k *Keyring) String() string { return fmt.Sprintf("keyring of %d", len(k.entries)) }
+func (k *Keyring) String() string { return fmt.Sprintf("keyring of %d keys", len(k.entries)) }
 
 // GoString is String.
 func (k *Keyring) GoString() string { return k.String() }
