@@ -51,7 +51,7 @@
 // reported to [Hooks].Failed and tried again with back-off, from 100 ms to 10 s; other logs are not held up. When the
 // runtime cannot reopen a log, the file gets its name back.
 //
-// # Differs from the kubelet:
+// # Differs from the kubelet
 //
 // The model is pkg/kubelet/logs of Kubernetes 1.37 and pkg/logs of k8s.io/cri-client.
 //

@@ -43,9 +43,9 @@ const (
 	DockerJSON                   // an object with log, stream and time: the json-file driver of Docker
 )
 
-// What may be wrong with a line. Bad lines are skipped and reported; only people need to tell the causes apart.
+// What may be wrong with a line. The others are for people to tell apart, and not exported.
 var (
-	// ErrFormat says that a line is in no known format.
+	// ErrFormat says that a line, or all of a log, is in no known format.
 	ErrFormat = errors.New("unknown log format")
 
 	errTime   = errors.New("no RFC 3339 time at the start")

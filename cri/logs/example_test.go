@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/logs"
 )
 
@@ -36,17 +35,40 @@ func ExampleRead() {
 	// 2026-01-02T15:04:06.200000000Z second
 }
 
+// emptyLog stands in for a runtime, such as the client of package remote, and begins a log anew.
+type emptyLog struct{ path string }
+
+func (e emptyLog) ReopenContainerLog(context.Context, string) error {
+	return os.WriteFile(e.path, nil, 0o600)
+}
+
 func ExampleNewRotator() {
-	var runtime cri.LogReopener // such as the client of package remote
-	rotate := func(ctx context.Context, running []logs.Log) error {
-		r, err := logs.NewRotator(runtime, logs.RotatorOptions{Policy: logs.Policy{MaxSize: 1 << 20}})
-		if err != nil {
-			return err
-		}
-		r.Set(running) // and again whenever a container starts or ends
-		return r.Run(ctx)
+	dir, err := os.MkdirTemp("", "logs")
+	if err != nil {
+		log.Fatal(err)
 	}
-	_ = rotate
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "0.log")
+	if err := os.WriteFile(path, make([]byte, 2<<10), 0o600); err != nil {
+		log.Fatal(err)
+	}
+	ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
+	defer stop()
+	rotator, err := logs.NewRotator(emptyLog{path}, logs.RotatorOptions{
+		Policy: logs.Policy{MaxSize: 1 << 10},
+		Hooks: logs.Hooks{Rotated: func(l logs.Log, _ string, size int64) {
+			fmt.Println(l.ContainerID, "rotated at", size, "bytes")
+			stop()
+		}},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	rotator.Set([]logs.Log{{ContainerID: "web", Path: path}}) // and again whenever a container starts or ends
+	fmt.Println(rotator.Run(ctx))
+	// Output:
+	// web rotated at 2048 bytes
+	// <nil>
 }
 
 func ExamplePolicy_Plan() {

@@ -6,6 +6,7 @@ package logs
 import (
 	"cmp"
 	"maps"
+	"math"
 	"slices"
 	"time"
 )
@@ -36,9 +37,12 @@ func (p Policy) withDefaults() Policy {
 }
 
 // Budget is what the files of a log may hold together: MaxFiles times MaxSize, and an eighth of MaxSize for the ends
-// of lines by which files are larger than MaxSize.
+// of lines by which files are larger than MaxSize. Without a MaxSize it is the largest number there is.
 func (p Policy) Budget() int64 {
 	p = p.withDefaults()
+	if p.MaxSize < 0 {
+		return math.MaxInt64
+	}
 	return int64(p.MaxFiles)*p.MaxSize + p.MaxSize/8
 }
 

@@ -16,8 +16,8 @@ import (
 // ReadOptions says what of a log is read. The zero value is all of the current file. The first five fields are those
 // of PodLogOptions of the Kubernetes API.
 type ReadOptions struct {
-	// TailLines is how many lines of the file are read, from its end; a long line of the container takes several
-	// of them. Nil and negative numbers mean all. An unfinished line at the end is not counted: it is left out, and
+	// TailLines is how many lines are read, from the end of the current file or, with Rotated, of all files together;
+	// a long line of the container takes several of them. Nil and negative numbers mean all. An unfinished line at the end is not counted: it is left out, and
 	// when following it is read once it is whole.
 	TailLines *int64
 	// LimitBytes ends the reading after this many bytes of output, times included. Nil means no limit.
@@ -64,11 +64,11 @@ func Read(ctx context.Context, path string, stdout, stderr io.Writer, o ReadOpti
 	if err := o.validate(); err != nil {
 		return err
 	}
-	path, err := filepath.EvalSymlinks(path)
+	target, err := filepath.EvalSymlinks(path)
 	if err != nil {
-		return err
+		return fmt.Errorf("read log %s: %w", path, err)
 	}
-	c := newChain(path, o)
+	c := newChain(target, o)
 	defer c.close()
 	if err := c.open(ctx); err != nil {
 		return err

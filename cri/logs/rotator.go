@@ -19,6 +19,18 @@ type Log struct {
 	Path        string // absolute
 }
 
+// Running returns the logs of the containers that run, for [Rotator.Set]. One without a log has none.
+func Running(pods []cri.Pod) (logs []Log) {
+	for i := range pods {
+		for _, c := range pods[i].Containers {
+			if c.State == cri.ContainerRunning && c.LogPath != "" {
+				logs = append(logs, Log{ContainerID: c.ID, Path: c.LogPath})
+			}
+		}
+	}
+	return logs
+}
+
 // RotatorOptions configures a [Rotator]. The zero value is for production.
 type RotatorOptions struct {
 	// Policy is how much is kept.
@@ -66,7 +78,7 @@ func NewRotator(runtime cri.LogReopener, o RotatorOptions) (*Rotator, error) {
 	}
 	o.Policy = o.Policy.withDefaults()
 	if o.Policy.MaxFiles < 2 {
-		return nil, fmt.Errorf("invalid MaxFiles %d: must be at least 2", o.Policy.MaxFiles)
+		return nil, fmt.Errorf("MaxFiles %d: must be at least 2", o.Policy.MaxFiles)
 	}
 	if o.Workers <= 0 {
 		o.Workers = 4

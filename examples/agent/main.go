@@ -135,15 +135,7 @@ func (a *agent) changed(events []pleg.Event) {
 	for _, e := range events {
 		a.Changed(e.PodUID)
 	}
-	var running []logs.Log
-	for _, pod := range a.generator.Pods() {
-		for _, c := range pod.Containers {
-			if c.State == cri.ContainerRunning && c.LogPath != "" {
-				running = append(running, logs.Log{ContainerID: c.ID, Path: c.LogPath})
-			}
-		}
-	}
-	a.rotator.Set(running)
+	a.rotator.Set(logs.Running(a.generator.Pods()))
 }
 
 // build makes the parts and puts them together.
@@ -153,7 +145,7 @@ func (a *agent) build(ctx context.Context) (err error) {
 	}
 	policy := logs.Policy{MaxSize: a.LogMaxSize.Value(), MaxFiles: a.LogMaxFiles}
 	if a.rotator, err = logs.NewRotator(a.runtime, logs.RotatorOptions{Policy: policy, Logger: a.log}); err != nil {
-		return err
+		return fmt.Errorf("logMaxFiles: %w", err)
 	}
 	a.generator = pleg.New(a.runtime, pleg.Options{Logger: a.log, Sink: a.changed})
 	a.store = podstore.New(a.state("pods.store"), podstore.Options{Sources: a.sources(), Logger: a.log})
