@@ -7,6 +7,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -58,7 +60,7 @@ type Store struct {
 	written [sha256.Size]byte // sum of the pods in the file, once known
 }
 
-// New returns a Store for the file at path. It neither reads nor writes; see [Store.Load] and [Store.Run].
+// New returns a Store for the file at path, whose directory is made when needed. It neither reads nor writes; see [Store.Load] and [Store.Run]. It panics without a path.
 func New(path string, o Options) *Store {
 	if path == "" {
 		panic("podstore.New: no path")
@@ -166,6 +168,9 @@ func (s *Store) write() (pods, size int, err error) {
 	}
 	data, sum, err := encode(sets, time.Now())
 	if err != nil || sum == s.written {
+		return 0, 0, err
+	}
+	if err := os.MkdirAll(filepath.Dir(s.path), 0o700); err != nil {
 		return 0, 0, err
 	}
 	if err := atomicfile.WriteFile(s.path, data, 0o600); err != nil {

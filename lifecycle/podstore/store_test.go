@@ -150,7 +150,7 @@ func TestUpdate(t *testing.T) {
 		"trouble after a complete report": {{"a b", false, "a b"}, {"a", true, "a"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "pods")
+			path := filepath.Join(t.TempDir(), "state", "pods")
 			save(t, path, podstore.Set{Source: "s", Pods: newPods("a", "b", "c")}, podstore.Set{Source: "other", Pods: newPods("o")})
 			store := podstore.New(path, podstore.Options{})
 			_, err := store.Load()
@@ -252,6 +252,7 @@ func TestWritesThatFailAreTriedAgain(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "late")
 		path := filepath.Join(dir, "pods")
 		r := run(t, path)
+		require.NoError(t, os.WriteFile(dir, nil, 0o600))
 		r.Update(podstore.Set{Source: "s", Pods: newPods("a")})
 		time.Sleep(3 * time.Minute)
 		synctest.Wait()
@@ -260,17 +261,18 @@ func TestWritesThatFailAreTriedAgain(t *testing.T) {
 			want[i] *= time.Second
 		}
 		require.Equal(t, want, r.retries)
-		require.NoError(t, os.Mkdir(dir, 0o700))
+		require.NoError(t, os.Remove(dir))
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		require.Len(t, r.written, 1)
 		require.Equal(t, "a", uids(load(t, path)[0]))
 
 		require.NoError(t, os.RemoveAll(dir))
+		require.NoError(t, os.WriteFile(dir, nil, 0o600))
 		r.Update(podstore.Set{Source: "s", Pods: newPods("b")})
 		synctest.Wait()
 		require.Equal(t, append(want, time.Second), r.retries, "success has ended the row of failures")
-		require.ErrorContains(t, r.stop(), path, "what could not be written at the end is said")
+		require.ErrorContains(t, r.stop(), dir, "what could not be written at the end is said")
 	})
 }
 
