@@ -36,7 +36,10 @@
 //   - User and groups are the config's if the agent is root. A user without a group gets its own from the host's
 //     user database, never the agent's. NoNewPrivs is honoured.
 //   - The network is the host's: sandboxes have no address, and a container port is a port of the host. Host name
-//     and DNS settings have no effect.
+//     and DNS settings have no effect. Probes over the network need an address all the same: that of the node, from
+//     podspec.Options.HostIPs, such as 127.0.0.1.
+//   - So are its files: what a program writes to /dev/termination-log is in the host's, and nobody reads it. Pods that
+//     have last words leave them in their logs, with terminationMessagePolicy FallbackToLogsOnError.
 //   - A mount or device at its own path is there anyway. Elsewhere it is refused, as are image mounts, CDI devices,
 //     a TTY, user namespaces, sysctls, other users when the agent is not root, a host port that differs from the
 //     container's, and runtime handlers: the program would not find what its pod promised. The error wraps

@@ -25,7 +25,7 @@ import (
 // config is the YAML file of the agent. What is not in it has the defaults below; flags come before it.
 type config struct {
 	NodeName string       `json:"nodeName"` // empty: the host's
-	HostIPs  []netip.Addr `json:"hostIPs"`  // of the node, for pods on its network
+	HostIPs  []netip.Addr `json:"hostIPs"`  // of the node, for pods on its network; none: 127.0.0.1 for plain processes
 	Runtime  string       `json:"runtime"`  // such as unix:///run/containerd/containerd.sock; empty: plain processes
 	StateDir string       `json:"stateDir"` // empty: /var/lib/nodeagent
 
@@ -42,8 +42,8 @@ type config struct {
 	CredentialPlugins   credential.PluginConfig `json:"credentialPlugins"`   // as in the kubelet's CredentialProviderConfig
 	CredentialPluginDir string                  `json:"credentialPluginDir"` // where they lie
 
-	ParallelStarts int               `json:"parallelStarts"` // zero: twice the processors
-	ParallelPulls  int               `json:"parallelPulls"`  // zero: 5
+	ParallelStarts int               `json:"parallelStarts"` // zero or less: twice the processors
+	ParallelPulls  int               `json:"parallelPulls"`  // zero or less: 5
 	LogDir         string            `json:"logDir"`         // empty: /var/log/pods
 	LogMaxSize     resource.Quantity `json:"logMaxSize"`     // zero: 10Mi
 	LogMaxFiles    int               `json:"logMaxFiles"`    // zero: 5
@@ -61,6 +61,9 @@ func parse(args []string) (c config, err error) {
 	f.StringVar(&c.Manifests, "manifests", "", "directory of pod manifests, or a single file")
 	f.StringVar(&c.StateDir, "state", "", "directory of the agent's own files")
 	_ = f.Parse(args) // it exits instead
+	if f.NArg() > 0 {
+		return c, fmt.Errorf("%q is no flag, and nothing else is taken", f.Arg(0))
+	}
 	if file != "" {
 		data, err := os.ReadFile(file)
 		fields := map[string]json.RawMessage{}
@@ -87,8 +90,12 @@ func (c *config) complete(from string) error {
 		return fmt.Errorf("%s: nodeName is not set, and the host has no name: %w", from, err)
 	case c.Manifests == "" && c.ManifestURL == "":
 		return fmt.Errorf("%s: neither manifests nor manifestURL is set: there would be nothing to run", from)
-	case c.ParallelStarts < 0 || c.ParallelPulls < 0 || c.LogMaxFiles < 0 || c.LogMaxSize.Sign() < 0:
-		return fmt.Errorf("%s: parallelStarts, parallelPulls, logMaxFiles and logMaxSize must not be negative", from)
+	}
+	for _, path := range []*string{&c.StateDir, &c.LogDir} { // a runtime has another working directory
+		*path, _ = filepath.Abs(*path) // it stays as it is where there is none
+	}
+	if c.Runtime == "" && len(c.HostIPs) == 0 { // plain processes have the addresses of the host
+		c.HostIPs = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}
 	}
 	return os.MkdirAll(c.StateDir, 0o700)
 }

@@ -77,10 +77,6 @@ func TestBadConfigs(t *testing.T) {
 		"hostIPs: [nope]":      `FILE: hostIPs: error unmarshaling JSON: while decoding JSON: ParseAddr("nope"): unable to parse IP`,
 		"parallelPulls: many":  `FILE: parallelPulls: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal string into Go struct field config.parallelPulls of type int`,
 		"credentialPlugins: 1": `FILE: credentialPlugins: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal number into Go struct field config.credentialPlugins of type credential.PluginConfig`,
-		"parallelPulls: -1":    `FILE: parallelStarts, parallelPulls, logMaxFiles and logMaxSize must not be negative`,
-		"parallelStarts: -1":   `FILE: parallelStarts, parallelPulls, logMaxFiles and logMaxSize must not be negative`,
-		"logMaxFiles: -1":      `FILE: parallelStarts, parallelPulls, logMaxFiles and logMaxSize must not be negative`,
-		"logMaxSize: -10Mi":    `FILE: parallelStarts, parallelPulls, logMaxFiles and logMaxSize must not be negative`,
 	} {
 		dir := t.TempDir()
 		file := filepath.Join(dir, "agent.yaml")
@@ -96,4 +92,6 @@ func TestNothingToRun(t *testing.T) {
 	require.EqualError(t, err, "flags: neither manifests nor manifestURL is set: there would be nothing to run")
 	_, err = parse([]string{"-config", "missing.yaml", "-manifests", "/x"})
 	require.EqualError(t, err, "missing.yaml: open missing.yaml: no such file or directory")
+	_, err = parse([]string{"manifests"})
+	require.EqualError(t, err, `"manifests" is no flag, and nothing else is taken`)
 }

@@ -8,14 +8,13 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -28,13 +27,6 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/source"
 	"github.com/seed81659283/nodeagent/pleg"
 )
-
-// config is what the flags say.
-type config struct {
-	endpoint, manifests, node, state, logs, cgroupRoot string
-	stopPods                                           bool
-	log                                                *slog.Logger
-}
 
 func main() {
 	process.Main() // returns at once unless this program was started as the keeper of a process
@@ -53,16 +45,17 @@ func main() {
 	if *verbose {
 		c.log = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
-	if err := c.run(ctx); err != nil {
+	err := c.complete(flag.Args())
+	if err == nil {
+		err = c.run(ctx)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "minimal:", err)
 		os.Exit(1)
 	}
 }
 
 func (c config) run(ctx context.Context) error {
-	if c.manifests == "" {
-		return errors.New("-manifests is required")
-	}
 	runtime, closeRuntime, err := c.open(ctx)
 	if err != nil {
 		return err
@@ -78,6 +71,9 @@ func (c config) run(ctx context.Context) error {
 		Spec: podspec.Options{LogRoot: c.logs}, Sources: []string{source.File}, Logger: c.log,
 		PodRoot: filepath.Join(c.state, "pods"), NoMounts: c.endpoint == "", // plain processes have none
 		Hooks: lifecycle.Hooks{Status: printer(), Gone: func(pod cri.PodIdentity) { line(pod.Namespace, pod.Name, "Gone") }},
+	}
+	if c.endpoint == "" { // nor an address, but that of the host
+		o.Spec.HostIPs = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}
 	}
 	tree, err := c.openCgroups(ctx, runtime, &o)
 	if err != nil {
@@ -118,11 +114,6 @@ func (c config) run(ctx context.Context) error {
 		err = reconciler.Drain(drain)
 	}
 	return err
-}
-
-func hostname() string {
-	name, _ := os.Hostname()
-	return strings.ToLower(name)
 }
 
 // open returns the runtime of the endpoint, or the embedded one.

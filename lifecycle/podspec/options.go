@@ -21,9 +21,12 @@ const (
 // Options is what holds for every pod of a node. The zero value is a node without cluster DNS whose pods resolve
 // names as the host does.
 type Options struct {
-	HostIPs []netip.Addr // of the node: one, or one of each family with the preferred one first
+	// HostIPs are those of the node: one, or one of each family with the preferred one first. Without them pods on its
+	// network have no address, and no probe reaches them over it that does not name a host. With package process, where
+	// all pods are on it, 127.0.0.1 will do.
+	HostIPs []netip.Addr
 
-	LogRoot        string // parent of the pods' log directories; empty: DefaultLogRoot
+	LogRoot        string // parent of the pods' log directories, absolute; empty: DefaultLogRoot
 	SeccompRoot    string // where Localhost seccomp profiles lie; empty: DefaultSeccompRoot
 	SeccompDefault bool   // containers without a seccomp profile get the runtime's, not none
 
