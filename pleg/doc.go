@@ -40,7 +40,7 @@
 // the first good try. Meanwhile [Generator.Get] returns the error, [Generator.PodHealthy] names the call, and a pod
 // that hangs costs no other pod more than a second's wait for a free slot.
 //
-// # Differs from the kubelet:
+// # Differs from the kubelet
 //
 // The model is pkg/kubelet/pleg and pkg/kubelet/container/cache.go of Kubernetes 1.37.
 //

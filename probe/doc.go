@@ -50,7 +50,7 @@
 // others go on. A question that could not be put is tried three times in a row and then counts for nothing. A store
 // that fails is reported and tried again; the probes go on.
 //
-// # Differs from the kubelet:
+// # Differs from the kubelet
 //
 // The model is pkg/kubelet/prober and pkg/probe of Kubernetes 1.37. How each prober differs is said with its type.
 //

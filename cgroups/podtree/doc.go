@@ -44,7 +44,7 @@
 // Hooks.Enforced, and is tried again each Options.Period. An orphan that cannot be removed is in [Tree.Status], is told
 // to Hooks.Swept, and is tried again after 10 s, doubling to 5 minutes.
 //
-// # Differs from the kubelet:
+// # Differs from the kubelet
 //
 // The model is pkg/kubelet/cm (node_container_manager_linux.go, qos_container_manager_linux.go and
 // pod_container_manager_linux.go), the resize in pkg/kubelet/kuberuntime/kuberuntime_manager.go and
