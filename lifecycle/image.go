@@ -6,6 +6,7 @@ package lifecycle
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"time"
 
@@ -45,12 +46,9 @@ type Images struct {
 var _ ImageSource = Images{}
 
 // Ensure returns the image of a container, which it pulls where its policy says so. As in the kubelet, a secret that
-// does not exist is left out.
+// cannot be had is left out: the image may be there, or open to everybody. If it is not, the error names the secret.
 func (i Images) Ensure(ctx context.Context, pod *corev1.Pod, c *corev1.Container, sandbox *cri.SandboxConfig) (cri.Image, error) {
-	secrets, err := i.secrets(ctx, pod)
-	if err != nil {
-		return cri.Image{}, &StartError{Reason: images.ReasonErrImagePull, Err: err}
-	}
+	secrets, missing := i.secrets(ctx, pod)
 	image, err := i.Puller.Ensure(ctx, images.Request{
 		Pod: credential.Pod{
 			UID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name, ServiceAccount: pod.Spec.ServiceAccountName,
@@ -59,7 +57,11 @@ func (i Images) Ensure(ctx context.Context, pod *corev1.Pod, c *corev1.Container
 		Annotations: pod.Annotations, Secrets: secrets, Sandbox: sandbox,
 	})
 	if e, ok := errors.AsType[*images.Error](err); ok {
-		return cri.Image{}, &StartError{Reason: e.Reason, Err: e.Err, Retry: e.Retry}
+		cause := e.Err
+		if missing != nil {
+			cause = fmt.Errorf("%w (not tried: %w)", cause, missing)
+		}
+		return cri.Image{}, &StartError{Reason: e.Reason, Err: cause, Retry: e.Retry}
 	}
 	return image, err
 }
@@ -81,20 +83,23 @@ func defaultImages(rt cri.Runtime, o Options) ImageSource {
 // secretsTimeout is how long all secrets of a pod together are waited for.
 const secretsTimeout = 10 * time.Second
 
-// secrets returns the pull secrets of a pod.
-func (i Images) secrets(ctx context.Context, pod *corev1.Pod) (found []credential.Secret, err error) {
+// secrets returns the pull secrets of a pod that can be had. The error is the first of those that exist and cannot.
+func (i Images) secrets(ctx context.Context, pod *corev1.Pod) (found []credential.Secret, missing error) {
 	if i.Objects == nil {
 		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, secretsTimeout)
 	defer cancel()
 	for _, ref := range pod.Spec.ImagePullSecrets {
+		if ref.Name == "" {
+			continue // an API server takes it
+		}
 		s, err := i.Objects.Secret(ctx, pod.Namespace, ref.Name)
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
+		if err != nil {
+			if missing == nil && !errors.Is(err, fs.ErrNotExist) {
+				missing = err
+			}
 			continue
-		case err != nil:
-			return nil, err
 		}
 		secret := credential.Secret{Object: credential.Object{UID: string(s.UID), Namespace: s.Namespace, Name: s.Name}}
 		switch s.Type {
@@ -107,7 +112,7 @@ func (i Images) secrets(ctx context.Context, pod *corev1.Pod) (found []credentia
 		}
 		found = append(found, secret)
 	}
-	return found, nil
+	return found, missing
 }
 
 // retryAt returns when it makes sense to try again after an error that may join several; zero: at any time.
