@@ -169,14 +169,21 @@ func New(rt cri.Runtime, observer Observer, o Options) *Reconciler {
 
 // Set replaces what a source wants. It does not wait. Pods are not copied and must not be written to afterwards. A
 // pod that is invalid or that this version cannot run is refused, with an error that names it and the field; where a
-// pod of its UID is running, that one goes on as it was.
+// pod of its UID is running, that one goes on as it was. Of two pods with one name or UID the first counts.
 func (r *Reconciler) Set(set PodSet) error {
 	var errs []error
 	accepted := make([]*corev1.Pod, 0, len(set.Pods))
+	named := make(map[string]bool, 2*len(set.Pods))
 	r.mu.Lock()
 	for _, pod := range set.Pods {
+		name, uid := pod.Namespace+"/"+pod.Name, string(pod.UID)
+		if named[name] || named[uid] {
+			errs = append(errs, fmt.Errorf("pod %s: another pod of the set has its name, or its UID %s", name, uid))
+			continue
+		}
+		named[name], named[uid] = true, true
 		var runs *corev1.Pod // what is run under this UID, if anything
-		if w := r.workers[string(pod.UID)]; w != nil {
+		if w := r.workers[uid]; w != nil {
 			runs = w.spec()
 		}
 		if pod != runs {

@@ -352,6 +352,21 @@ type faulty struct {
 	cri.PodLister
 }
 
+func TestTwoPodsOfOneName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		n := boot(t, rt, rt, lifecycle.Options{})
+		first, sameName, sameUID := testPod("a"), testPod("a"), testPod("b")
+		sameName.UID, sameUID.UID = "another", first.UID
+		err := n.reconciler.Set(lifecycle.PodSet{Source: "test", Pods: []*corev1.Pod{first, sameName, sameUID}})
+		require.EqualError(t, err, "pod default/a: another pod of the set has its name, or its UID another\n"+
+			"pod default/b: another pod of the set has its name, or its UID uid-a")
+		time.Sleep(time.Minute)
+		n.requireStatus("a", "Running, main: ready")
+		require.Equal(t, 1, ops(rt, "RunPodSandbox"))
+	})
+}
+
 func TestAHungCallDelaysItsPodAlone(t *testing.T) {
 	for _, op := range []string{"RunPodSandbox", "CreateContainer", "StartContainer"} {
 		t.Run(op, func(t *testing.T) {
