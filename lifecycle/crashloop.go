@@ -4,6 +4,7 @@
 package lifecycle
 
 import (
+	"cmp"
 	"fmt"
 	"hash/fnv"
 	"strconv"
@@ -25,8 +26,9 @@ const (
 )
 
 // AnnotationCrashLoop carries the back-off of a container from one life to the next, so that a restart of the agent
-// does not forget it: "KEY DELAY UNIX-NANOSECONDS", where the delay is what the next exit will wait and the time is
-// when the restart was decided. It stands on every container that replaces an exited one.
+// does not forget it: "KEY DELAY UNIX-NANOSECONDS", where the key is a hash of the pod and of the container's name,
+// image and resources, the delay is what the next exit will wait and the time is when the restart was decided. It stands
+// on every container that replaces an exited one. One that cannot be read, or of another key, is no back-off.
 const AnnotationCrashLoop = "nodeagent/crash-loop"
 
 // crashLoop is the back-off state that a container was started with. The zero value is that of a first life.
@@ -69,11 +71,14 @@ func parseCrashLoop(s string) crashLoop {
 }
 
 // next decides when a container whose newest exited life is last may start again. Until that time the delay in force
-// is returned with it; when it may start now, until is zero and loop is the state for the new life.
-func (l crashLoop) next(key string, last *cri.Container, now time.Time) (loop crashLoop, until time.Time) {
+// is returned with it; when it may start now, until is zero and loop is the state for the new life. No delay is longer
+// than most, which is crashLoopMax if it is zero.
+func (l crashLoop) next(key string, last *cri.Container, now time.Time, most time.Duration) (loop crashLoop, until time.Time) {
+	most = cmp.Or(most, crashLoopMax)
 	if l.key != key || last.FinishedAt.Sub(l.begun) > crashLoopReset {
-		return crashLoop{key: key, delay: crashLoopInitial, begun: now}, time.Time{}
+		return crashLoop{key: key, delay: min(crashLoopInitial, most), begun: now}, time.Time{}
 	}
+	l.delay = min(l.delay, most)
 	ended := last.FinishedAt
 	if ended.Before(l.begun) { // the runtime does not know when; it must not cost the pause
 		ended = l.begun
@@ -81,5 +86,5 @@ func (l crashLoop) next(key string, last *cri.Container, now time.Time) (loop cr
 	if until := ended.Add(l.delay); now.Before(until) && !ended.After(now) {
 		return l, until
 	}
-	return crashLoop{key: key, delay: min(2*l.delay, crashLoopMax), begun: now}, time.Time{}
+	return crashLoop{key: key, delay: min(2*l.delay, most), begun: now}, time.Time{}
 }

@@ -4,7 +4,6 @@
 package lifecycle
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -29,11 +27,12 @@ func (w *worker) do(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a *A
 		return err
 	}
 	if a.Forget {
+		w.unlinkLogs(observed.Containers)
 		w.forget()
 	}
 	var errs []error
 	for _, id := range a.Remove {
-		errs = append(errs, w.r.runtime.RemoveContainer(ctx, id))
+		errs = append(errs, w.remove(ctx, observed, id))
 	}
 	errs = append(errs, w.resizePod(ctx, pod, a))
 	if a.Sandbox != nil || len(a.Start) > 0 {
@@ -83,6 +82,9 @@ func (w *worker) start(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a
 	for _, s := range a.Start {
 		if err := ctx.Err(); err != nil {
 			return err // what is under way has become pointless
+		}
+		if newestContainer(observed.Containers, s.Container.Name, nil) == nil {
+			s.Attempt = w.livesLogged(s.Container.Name)
 		}
 		err := w.startContainer(ctx, pod, s, id, &sandbox, ips)
 		w.holdFor(s.Container.Name, ReasonRunError, err)
@@ -220,7 +222,7 @@ func (w *worker) startContainer(
 	}
 	w.log("start container", "container", s.Container.Name, "id", id, "attempt", s.Attempt)
 	w.tell(EventCreated, s.Container.Name, "container created: %s", id)
-	return w.runCreated(ctx, pod, s.Container, id, ips)
+	return w.runCreated(ctx, pod, s, id, ips)
 }
 
 // configure makes the config of a container, with the files and the objects that it takes.
@@ -243,11 +245,12 @@ func (w *worker) startCreated(ctx context.Context, pod *corev1.Pod, s Start, ips
 		return w.postStart(ctx, pod, s.Container, s.CreatedID, ips)
 	}
 	w.log("start container", "container", s.Container.Name, "id", s.CreatedID, "attempt", s.Attempt, "created", "before")
-	return w.runCreated(ctx, pod, s.Container, s.CreatedID, ips)
+	return w.runCreated(ctx, pod, s, s.CreatedID, ips)
 }
 
 // runCreated starts a created container and runs its postStart hook.
-func (w *worker) runCreated(ctx context.Context, pod *corev1.Pod, c *corev1.Container, id string, ips []string) error {
+func (w *worker) runCreated(ctx context.Context, pod *corev1.Pod, s Start, id string, ips []string) error {
+	c := s.Container
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -263,6 +266,7 @@ func (w *worker) runCreated(ctx context.Context, pod *corev1.Pod, c *corev1.Cont
 		return &StartError{Reason: ReasonRunError, Err: err}
 	}
 	w.tell(EventStarted, c.Name, "container started: %s", id)
+	w.linkLog(c.Name, id, s.Attempt)
 	if !hooked {
 		return nil
 	}
@@ -280,15 +284,14 @@ func (w *worker) postStart(ctx context.Context, pod *corev1.Pod, c *corev1.Conta
 		})
 		return nil
 	}
-	kill := Kill{ID: id, Name: c.Name, Grace: Grace(pod), Reason: "its postStart hook failed", PreStop: c.Lifecycle.PreStop}
+	kill := Kill{ID: id, Name: c.Name, Grace: Grace(pod), Reason: "its postStart hook failed"}
+	kill.PreStop = preStop(pod, &cri.Container{Name: c.Name, State: cri.ContainerRunning})
 	return &StartError{Reason: ReasonPostStartHookError, Err: errors.Join(err, w.kill(ctx, call, kill, nil))}
 }
 
 // forget removes what the agent itself kept of the pod: its logs and its files.
 func (w *worker) forget() {
-	if plainName(w.id.Namespace) && plainName(w.id.Name) && plainName(w.id.UID) &&
-		!strings.Contains(w.id.Namespace+w.id.Name+w.id.UID, "_") { // which parts them in the name of the directory
-		dir := podspec.LogDirectory(cmp.Or(w.r.opts.Spec.LogRoot, podspec.DefaultLogRoot), w.id)
+	if dir := w.logDirectory(); dir != "" {
 		if err := os.RemoveAll(dir); err != nil {
 			w.warn("remove pod logs", "error", err)
 		}

@@ -14,12 +14,13 @@ import (
 	"github.com/seed81659283/nodeagent/probe/podprobe"
 )
 
-// State is what a [Plan] is made from: what is wanted, what is there, and the time.
+// State is what a [Plan] is made from: what is wanted, what is there, and the time. Pod and Now are required; the zero
+// value of anything else is a pod of which the runtime has nothing, and a node without probes, resizes and cgroups.
 type State struct {
-	Pod      *corev1.Pod
+	Pod      *corev1.Pod // has been through podspec.Default
 	Observed cri.Pod
 	Now      time.Time
-	Final    bool // the pod's phase is Succeeded or Failed: nothing is started any more
+	Final    bool // the phase that [Status] gives is Succeeded or Failed: nothing is started any more
 	// NoCgroup says that the pod's cgroup is missing. What runs all the same runs without limits, so it starts over.
 	NoCgroup bool
 	Probes   podprobe.Results // what the probes of the containers say; nil: nothing
@@ -30,6 +31,8 @@ type State struct {
 	Stopped map[string]bool
 	// Unhooked are the running containers, by ID, whose postStart hook has not run to its end, as when an agent dies in it.
 	Unhooked []string
+	// MaxRestartPeriod is the longest back-off of a container that keeps exiting. Zero means 5 minutes.
+	MaxRestartPeriod time.Duration
 
 	round int // of the lives that count; see round.go
 }
@@ -102,7 +105,7 @@ func (s *Start) annotations() map[string]string {
 	return a
 }
 
-// Waiting is a container that is held back.
+// Waiting is a container that CrashLoopBackOff holds back. [StatusInput] takes it as a [Held] of that reason.
 type Waiting struct {
 	Name    string
 	Until   time.Time
@@ -110,7 +113,9 @@ type Waiting struct {
 	Message string
 }
 
-// Plan decides what a pod needs next. It is pure: the same state gives the same actions. Source: computePodActions in
+// Plan decides what a pod needs next. It is pure: the same state gives the same actions. Whether the pod has ended is
+// for [Status] to say, which also knows its deadline: ask that first, hand on what it says as State.Final, and come
+// back at [Deadline] where that is before Actions.Wake. Source: computePodActions in
 // pkg/kubelet/kuberuntime/kuberuntime_manager.go.
 func Plan(s State) Actions {
 	if s.Pod.DeletionTimestamp != nil {

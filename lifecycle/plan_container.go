@@ -199,7 +199,7 @@ func (a *Actions) start(s *State, c *corev1.Container) {
 	case endedByOthers(s, c, dead):
 		start.CrashLoop = dead.Annotations[AnnotationCrashLoop]
 	default:
-		loop, until := parseCrashLoop(dead.Annotations[AnnotationCrashLoop]).next(crashLoopKey(s.Pod, c), dead, s.Now)
+		loop, until := parseCrashLoop(dead.Annotations[AnnotationCrashLoop]).next(crashLoopKey(s.Pod, c), dead, s.Now, s.MaxRestartPeriod)
 		if !until.IsZero() {
 			a.wait(s.Pod, c, loop.delay, until)
 			return

@@ -73,6 +73,12 @@ type Options struct {
 	Parallel int
 	// SlowAfter is when a start that hangs gives its place to the next pod; it goes on all the same. Zero means 10 s.
 	SlowAfter time.Duration
+	// MaxRestartPeriod is the longest back-off of a container that keeps exiting, at most 5 minutes, which zero means. One
+	// below 10 s is also the first.
+	MaxRestartPeriod time.Duration
+	// LogLinks is a directory, made when needed, of links to the logs of containers, named like those in
+	// /var/log/containers, which many a log shipper follows. Empty: there are none.
+	LogLinks string
 	// Resync is how often a pod is looked at although nothing has changed; up to half is added at random. Zero
 	// means 1 minute.
 	Resync time.Duration
@@ -140,6 +146,9 @@ func New(rt cri.Runtime, observer Observer, o Options) *Reconciler {
 	}
 	if o.SlowAfter <= 0 {
 		o.SlowAfter = 10 * time.Second
+	}
+	if o.MaxRestartPeriod <= 0 || o.MaxRestartPeriod > crashLoopMax {
+		o.MaxRestartPeriod = crashLoopMax
 	}
 	if o.Resync <= 0 {
 		o.Resync = time.Minute

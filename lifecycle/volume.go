@@ -32,6 +32,7 @@ func (w *worker) imageVolumes(
 		}
 		volumes[v.Name] = podspec.Volume{Image: &cri.ImageSpec{
 			Image: image.ID, UserSpecifiedImage: v.Image.Reference, RuntimeHandler: sandbox.RuntimeHandler,
+			Annotations: pod.Annotations,
 		}}
 	}
 	return volumes, nil

@@ -237,6 +237,7 @@ func (w *worker) work(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a 
 func (w *worker) plan(ctx context.Context, pod *corev1.Pod, observed cri.Pod, ending bool, now time.Time) (a Actions, err error) {
 	s := State{
 		Pod: pod, Observed: observed, Now: now, Final: w.final(), Probes: w.probeResults(), Stopped: w.stoppedOf(observed),
+		MaxRestartPeriod: w.r.opts.MaxRestartPeriod,
 	}
 	if ending {
 		a = teardown(&s, w.grace(pod, observed))

@@ -1,0 +1,124 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/critest"
+	"github.com/seed81659283/nodeagent/lifecycle"
+)
+
+// logging is a runtime whose containers have a log from their start on, and files rotated from it.
+func logging(rt *critest.Runtime) *critest.Faults {
+	f := &critest.Faults{Runtime: rt}
+	f.CreateContainerFunc = func(
+		ctx context.Context, next cri.Runtime, sandboxID string, c *cri.ContainerConfig, s *cri.SandboxConfig,
+	) (string, error) {
+		for _, rotated := range []string{"", ".20260102-150405.gz", ".20260102-150406"} {
+			if err := os.WriteFile(filepath.Join(s.LogDirectory, c.LogPath+rotated), []byte("x"), 0o600); err != nil {
+				return "", err
+			}
+		}
+		return next.CreateContainer(ctx, sandboxID, c, s)
+	}
+	return f
+}
+
+// logNames returns the names of the logs of the container main of the pod a.
+func logNames(t *testing.T, rt *critest.Runtime) (names []string) {
+	c, ok := rt.Container("a/main")
+	require.True(t, ok)
+	entries, err := os.ReadDir(filepath.Dir(c.LogPath))
+	require.NoError(t, err)
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// A container that is restarted for days does not fill the disk: its logs go with its lives.
+func TestLogsGoWithTheirContainers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script {
+			return critest.ExitAfter(11*time.Minute, 1)
+		}})
+		n := boot(t, rt, logging(rt), lifecycle.Options{})
+		n.set(testPod("a"))
+		time.Sleep(115 * time.Minute)
+		n.requireStatus("a", "Running, main: ready x10")
+		require.Equal(t, []string{
+			"10.log", "10.log.20260102-150405.gz", "10.log.20260102-150406",
+			"9.log", "9.log.20260102-150405.gz", "9.log.20260102-150406",
+		}, logNames(t, rt), "of the life that runs and of the one before")
+	})
+}
+
+// A runtime that loses its state does not write to old logs anew, and the restart count goes on from theirs.
+func TestRestartCountOfALostContainer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script {
+			return critest.ExitAfter(11*time.Minute, 1)
+		}})
+		n := boot(t, rt, logging(rt), lifecycle.Options{})
+		n.set(testPod("a"))
+		time.Sleep(40 * time.Minute)
+		n.requireStatus("a", "Running, main: ready x3")
+		lose(t, rt, "uid-a-0")
+		time.Sleep(time.Minute)
+		n.requireStatus("a", "Running, main: ready x4")
+		time.Sleep(11 * time.Minute)
+		n.requireStatus("a", "Running, main: ready x5")
+		c, _ := rt.Container("a/main")
+		require.Equal(t, "5.log", filepath.Base(c.LogPath))
+	})
+}
+
+// Those who ship logs follow links, which come and go with the containers.
+func TestLogLinks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script {
+			return critest.ExitAfter(11*time.Minute, 1)
+		}})
+		o := lifecycle.Options{LogLinks: filepath.Join(t.TempDir(), "containers")}
+		n := boot(t, rt, logging(rt), o)
+		links := func() (names []string) {
+			entries, err := os.ReadDir(o.LogLinks)
+			require.NoError(t, err)
+			for _, e := range entries {
+				names = append(names, e.Name())
+				_, err := os.Stat(filepath.Join(o.LogLinks, e.Name()))
+				require.NoError(t, err, "it leads to a log")
+			}
+			return names
+		}
+		n.set(testPod("a"))
+		time.Sleep(10 * time.Minute)
+		require.Equal(t, []string{"a_default_main-uid-a-main-0.log"}, links())
+		time.Sleep(20 * time.Minute)
+		require.Equal(t, []string{"a_default_main-uid-a-main-1.log", "a_default_main-uid-a-main-2.log"}, links())
+		n.set()
+		time.Sleep(time.Minute)
+		require.Empty(t, links())
+	})
+}
+
+// A back-off that never takes long is for those who wait for a test.
+func TestMaxRestartPeriod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.ExitAfter(0, 1) }})
+		n := boot(t, rt, rt, lifecycle.Options{MaxRestartPeriod: 2 * time.Second})
+		n.set(testPod("a"))
+		time.Sleep(21 * time.Second)
+		require.Equal(t, 12, ops(rt, "StartContainer"), "at 0, 0, 2, 4 and so on")
+	})
+}
