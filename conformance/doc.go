@@ -29,6 +29,10 @@
 // Probers are compared otherwise: each is asked about the same real server or command as the kubelet's, and a dialogue
 // in which the two are meant to differ says so by name, and fails when they no longer do.
 //
+// Hooks are run against the same real servers and the same runtime behind a socket, which keep a record of what they are
+// asked; that record is compared, and what the status of the container says. Pods with preStop hooks are ended in
+// virtual time, by the kubelet's manager and by a Reconciler.
+//
 // # The kubelet's own code
 //
 // Nothing of the kubelet is copied. Much of it is unexported, and methods on unexported types at that, which go:linkname

@@ -46,7 +46,11 @@
 //   - A handler ends when its context does, or after [Options].Timeout where that has no deadline. In the kubelet a
 //     server that never answers holds the start of a pod for ever.
 //   - An answer whose body has not ended by then is an error. Other faults of the body do not matter.
-//   - No connection is kept open after the answer, nor is more than 256 KiB of headers read.
-//   - Of the output of a command, errors have the first [MaxOutput] bytes.
+//   - No connection is kept open after the answer, so no request is sent twice because a kept one broke; nor is more than
+//     256 KiB of headers read.
+//   - A request that is sent again without TLS has no password in its URL either, and no redirect to an address with
+//     the words of that error in it brings it about.
+//   - Of the output of a command, errors have the first [MaxOutput] bytes, as valid UTF-8. An empty command is not tried.
+//   - A sleep of more seconds than a [time.Duration] holds lasts until its context ends, where the kubelet's wraps around.
 //   - For a pod on the network of its host the caller can give the address of the node; the kubelet fails the handler.
 package hook

@@ -56,7 +56,8 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// httpGet asks once, and once more without TLS, and without credentials, if the server turns out not to speak it.
+// httpGet asks once, and once more without TLS, and then without the header and the part of the URL that say who asks, if
+// the server turns out not to speak it.
 func (r *Runner) httpGet(ctx context.Context, c Call, action *corev1.HTTPGetAction) error {
 	req, err := newRequest(ctx, c, action)
 	if err != nil {
@@ -71,7 +72,7 @@ func (r *Runner) httpGet(ctx context.Context, c Call, action *corev1.HTTPGetActi
 		return err
 	}
 	plain := req.Clone(ctx)
-	plain.URL.Scheme = "http"
+	plain.URL.Scheme, plain.URL.User = "http", nil
 	plain.Header.Del("Authorization")
 	if send(client, plain) != nil {
 		return err // of the request that was asked for

@@ -225,13 +225,14 @@ func TestHTTPSFallsBack(t *testing.T) {
 		got = r
 		w.WriteHeader(http.StatusTeapot)
 	})
-	action.Scheme = corev1.URISchemeHTTPS
+	action.Scheme, action.Path = corev1.URISchemeHTTPS, "//user:secret@elsewhere/stop"
 	headers("Authorization", "secret", "X-A", "1", "Host", "shop.example")(action)
 	var messages []string
 	runner := hook.New(hook.Options{Hooks: hook.Hooks{HTTPFallback: func(c hook.Call, message string) {
 		messages = append(messages, c.Container.Name+": "+message)
 	}}})
 	require.NoError(t, request(t, runner, action))
+	assert.Equal(t, "/stop", got.URL.Path)
 	assert.Equal(t, "shop.example", got.Host)
 	assert.Equal(t, "1", got.Header.Get("X-A"))
 	assert.NotContains(t, got.Header, "Authorization")

@@ -86,7 +86,7 @@ func (r *Runner) Run(ctx context.Context, c Call, h *corev1.LifecycleHandler) er
 // sleep waits. A negative time is over at once.
 func (r *Runner) sleep(ctx context.Context, c Call, seconds int64) error {
 	const most = math.MaxInt64 / int64(time.Second)
-	timer := time.NewTimer(time.Duration(min(seconds, most)) * time.Second)
+	timer := time.NewTimer(time.Duration(min(max(seconds, 0), most)) * time.Second)
 	defer timer.Stop()
 	select {
 	case <-timer.C:

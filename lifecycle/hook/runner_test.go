@@ -182,7 +182,8 @@ func TestSleep(t *testing.T) {
 		"for ever":  {math.MaxInt64, 32 * time.Second, 32 * time.Second, true},
 		"unbounded": {math.MaxInt64, 0, time.Hour, true},
 		"none":      {0, 32 * time.Second, 0, false},
-		"negative":  {math.MinInt64 / 2, 32 * time.Second, 0, false},
+		"negative":  {-1, 32 * time.Second, 0, false},
+		"far below": {-math.MaxInt64/int64(time.Second) - 1, 32 * time.Second, 0, false}, // would wrap around
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
