@@ -117,9 +117,11 @@ type PodSet struct {
 // delays no other. Make one with [New].
 type Reconciler struct {
 	runtime   cri.Runtime
-	inspector cri.Inspector   // nil: the runtime has none
-	updater   cri.Updater     // likewise
-	stats     cri.StatsLister // likewise
+	inspector cri.Inspector      // nil: the runtime has none
+	updater   cri.Updater        // likewise
+	stats     cri.StatsLister    // likewise
+	reporter  cri.StatusReporter // likewise
+	name      string             // of the runtime, as the IDs of its containers are written; set before there is a worker
 	hooks     *hook.Runner
 	observer  Observer
 	opts      Options
@@ -166,8 +168,9 @@ func New(rt cri.Runtime, observer Observer, o Options) *Reconciler {
 	execer, _ := rt.(cri.Execer)
 	updater, _ := rt.(cri.Updater)
 	stats, _ := rt.(cri.StatsLister)
+	reporter, _ := rt.(cri.StatusReporter)
 	return &Reconciler{
-		runtime: rt, inspector: inspector, updater: updater, stats: stats, observer: observer, opts: o,
+		runtime: rt, inspector: inspector, updater: updater, stats: stats, reporter: reporter, observer: observer, opts: o,
 		hooks:   hook.New(hook.Options{Execer: execer}),
 		slots:   make(chan struct{}, o.Parallel),
 		kick:    make(chan struct{}, 1),
@@ -251,7 +254,11 @@ func (r *Reconciler) Run(ctx context.Context) error {
 	defer wg.Wait()
 	// Nothing can be decided before the runtime has been read once.
 	for {
-		if _, err := r.observer.NewerThan(ctx, "", time.Time{}); err == nil {
+		_, err := r.observer.NewerThan(ctx, "", time.Time{})
+		if err == nil {
+			err = r.meet(ctx)
+		}
+		if err == nil {
 			break
 		}
 		if !sleep(ctx, time.Second) {
@@ -273,6 +280,21 @@ func (r *Reconciler) Run(ctx context.Context) error {
 		case <-r.kick:
 		}
 	}
+}
+
+// meetTimeout is how long the runtime has to say who it is before it is asked again.
+const meetTimeout = 10 * time.Second
+
+// meet asks the runtime for its name.
+func (r *Reconciler) meet(ctx context.Context) error {
+	if r.reporter == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, meetTimeout)
+	defer cancel()
+	version, err := r.reporter.Version(ctx)
+	r.name = version.RuntimeName
+	return err
 }
 
 // wake makes Run look at the set of workers again.

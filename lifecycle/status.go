@@ -17,7 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// The reasons that a waiting container gives, as the kubelet's users know them. Package images has those about images.
+// The reasons that containers give, as the kubelet's users know them. Package images has those about images.
 const (
 	ReasonContainerCreating       = "ContainerCreating"
 	ReasonPodInitializing         = "PodInitializing"
@@ -30,7 +30,7 @@ const (
 	ReasonRestartingAllContainers = "RestartingAllContainers"
 )
 
-// The reason and the message of a pod that has been active for longer than it may.
+// ReasonDeadlineExceeded is why a pod has failed that was active for longer than it may.
 const (
 	ReasonDeadlineExceeded  = "DeadlineExceeded"
 	messageDeadlineExceeded = "the pod was active on the node for longer than spec.activeDeadlineSeconds"
@@ -40,6 +40,7 @@ const (
 type StatusInput struct {
 	Now      time.Time
 	Previous *corev1.PodStatus // as last returned for this pod; nil: that of the pod object
+	Runtime  string            // its name, before "://" and the ID of a container, such as containerd; empty: IDs stand alone
 	Held     map[string]Held   // by container name: of those that are to be started and do not run
 	Messages map[string]string // by container ID: what it left as its termination message
 	HostIPs  []netip.Addr      // of the node, the primary first
@@ -165,7 +166,9 @@ func startTime(previous *corev1.PodStatus, observed cri.Pod, now time.Time) *met
 	return &t
 }
 
-// podIPs returns the addresses of the pod's network namespace, which are the host's where it shares that.
+// podIPs returns the addresses of the pod's network namespace, which are the host's where it shares that: of however many
+// the runtime has, the first of the family of the node and the first of the other. Source: sortPodIPs in
+// pkg/kubelet/kubelet_pods.go.
 func podIPs(pod *corev1.Pod, observed cri.Pod, hostIPs []netip.Addr) []corev1.PodIP {
 	var out []corev1.PodIP
 	s := newestSandbox(observed.Sandboxes)
@@ -173,9 +176,18 @@ func podIPs(pod *corev1.Pod, observed cri.Pod, hostIPs []netip.Addr) []corev1.Po
 		for _, ip := range hostIPs {
 			out = append(out, corev1.PodIP{IP: ip.String()})
 		}
-	} else if s != nil {
-		for _, ip := range s.IPs {
-			out = append(out, corev1.PodIP{IP: ip})
+		return out
+	}
+	if s == nil {
+		return nil
+	}
+	first6 := len(hostIPs) > 0 && hostIPs[0].Is6()
+	for _, is6 := range [...]bool{first6, !first6} {
+		for _, text := range s.IPs {
+			if ip, err := netip.ParseAddr(text); err == nil && ip.Is6() == is6 {
+				out = append(out, corev1.PodIP{IP: ip.String()})
+				break
+			}
 		}
 	}
 	return out

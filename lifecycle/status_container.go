@@ -4,6 +4,7 @@
 package lifecycle
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -20,7 +21,7 @@ type describer struct {
 	observed cri.Pod
 	in       *StatusInput
 	round    int
-	begun    bool // a regular container was made, in whatever sandbox
+	begun    bool // a regular container was made since the last restart of all, in whatever sandbox
 }
 
 // describeContainers fills in the statuses of all containers: those of the pod proper and ephemeral ones by name, init
@@ -31,13 +32,15 @@ func describeContainers(st *corev1.PodStatus, pod *corev1.Pod, observed cri.Pod,
 	for i := range pod.Spec.Containers {
 		c := &pod.Spec.Containers[i]
 		cs := d.container(c, statusOf(previous.ContainerStatuses, c.Name))
-		d.begun = d.begun || cs.ContainerID != "" || newestContainer(observed.Containers, c.Name, nil) != nil
+		last := newestContainer(observed.Containers, c.Name, nil)
+		d.begun = d.begun || last != nil && roundOf(last) == d.round
 		st.ContainerStatuses = append(st.ContainerStatuses, cs)
 	}
 	for i := range pod.Spec.InitContainers {
 		c := &pod.Spec.InitContainers[i]
 		st.InitContainerStatuses = append(st.InitContainerStatuses, d.init(c, statusOf(previous.InitContainerStatuses, c.Name)))
 	}
+	d.round = 0 // a restart of all leaves ephemeral containers alone
 	for i := range pod.Spec.EphemeralContainers {
 		c := (*corev1.Container)(&pod.Spec.EphemeralContainers[i].EphemeralContainerCommon)
 		cs := d.life(c, statusOf(previous.EphemeralContainerStatuses, c.Name))
@@ -56,10 +59,13 @@ func (d *describer) container(c *corev1.Container, before *corev1.ContainerStatu
 	return st
 }
 
-// init describes an init container. One that the runtime has forgotten must have ended well if later ones have run.
+// init describes an init container. One that the runtime has forgotten must have ended well if later ones have run, unless
+// it is to run again.
 func (d *describer) init(c *corev1.Container, before *corev1.ContainerStatus) corev1.ContainerStatus {
 	st := d.container(c, before)
-	if st.State.Waiting != nil && d.begun && !sidecar(c) && newestContainer(d.observed.Containers, c.Name, nil) == nil {
+	_, held := d.in.Held[c.Name]
+	again := held && !d.in.Terminal
+	if st.State.Waiting != nil && d.begun && !sidecar(c) && !again && newestContainer(d.observed.Containers, c.Name, nil) == nil {
 		st.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
 			Reason: "Completed", Message: "the runtime does not have the container any more; later ones have run, so it ended well",
 		}}
@@ -75,47 +81,104 @@ func (d *describer) life(c *corev1.Container, before *corev1.ContainerStatus) co
 	if last == nil {
 		d.missing(&st, before)
 	} else {
-		if last.State != cri.ContainerCreated { // else a probe would say of it, once it runs, that it has failed
-			st.ContainerID = last.ID
-		}
-		st.RestartCount = d.restarts(c.Name, before)
-		st.ImageID = last.ImageRef
-		st.Resources, st.AllocatedResources = d.resources(c, last), c.Resources.Requests
-		st.State = d.state(last, before)
-		older := newestContainer(d.observed.Containers, c.Name, func(o *cri.Container) bool {
-			return o.ID != last.ID && o.State == cri.ContainerExited
-		})
-		switch {
-		case older != nil:
-			st.LastTerminationState = d.state(older, nil)
-		case before != nil && before.ContainerID != last.ID && before.State.Terminated != nil:
-			st.LastTerminationState = before.State
-		case before != nil:
-			st.LastTerminationState = before.LastTerminationState
-		}
-		if last.User != nil {
-			st.User = &corev1.ContainerUser{Linux: &corev1.LinuxContainerUser{
-				UID: last.User.UID, GID: last.User.GID, SupplementalGroups: last.User.SupplementalGroups,
-			}}
-		}
+		d.present(c, last, &st, before)
 	}
+	st.VolumeMounts = mountStatuses(c, last, before)
 	if !d.in.Terminal && (last == nil || last.State != cri.ContainerRunning) {
 		d.hold(&st, last)
 	}
 	return st
 }
 
+// present describes a container that the runtime has.
+func (d *describer) present(c *corev1.Container, last *cri.Container, st, before *corev1.ContainerStatus) {
+	if last.State != cri.ContainerCreated { // else a probe would say of it, once it runs, that it has failed
+		st.ContainerID = d.id(last)
+	}
+	st.RestartCount = d.restarts(last, before)
+	st.Image = cmp.Or(last.Image.UserSpecifiedImage, last.Image.Image, c.Image)
+	st.ImageID = last.ImageRef
+	st.Resources, st.AllocatedResources = d.resources(c, last), c.Resources.Requests
+	st.State = d.state(last, before)
+	older := newestContainer(d.observed.Containers, c.Name, func(o *cri.Container) bool {
+		return o.ID != last.ID && o.State == cri.ContainerExited
+	})
+	switch {
+	case older != nil:
+		st.LastTerminationState = d.state(older, nil)
+	case before != nil && before.State.Terminated != nil && !isOf(before, last):
+		st.LastTerminationState = before.State
+	case before != nil:
+		st.LastTerminationState = before.LastTerminationState
+	}
+	if last.User != nil {
+		st.User = &corev1.ContainerUser{Linux: &corev1.LinuxContainerUser{
+			UID: last.User.UID, GID: last.User.GID, SupplementalGroups: last.User.SupplementalGroups,
+		}}
+	}
+}
+
+// id is the ID of a container as API users know it.
+func (d *describer) id(c *cri.Container) string {
+	if d.in.Runtime == "" {
+		return c.ID
+	}
+	return d.in.Runtime + "://" + c.ID
+}
+
+// isOf tells whether a status is that of one life of a container.
+func isOf(st *corev1.ContainerStatus, c *cri.Container) bool {
+	id, ok := strings.CutSuffix(st.ContainerID, c.ID)
+	return ok && (id == "" || strings.HasSuffix(id, "://"))
+}
+
 // restarts returns how often a container was started again. It never falls: a life that was made and not started, and may
-// be replaced, does not count, and what was said before stands.
-func (d *describer) restarts(name string, before *corev1.ContainerStatus) (n int32) {
+// be replaced, does not count, and what was said before stands. A life that runs in the place of another counts also where
+// the runtime has forgotten how many there were.
+func (d *describer) restarts(last *cri.Container, before *corev1.ContainerStatus) (n int32) {
 	if before != nil {
 		n = before.RestartCount
+		if last.State == cri.ContainerRunning && before.ContainerID != "" && !isOf(before, last) {
+			n++
+		}
 	}
-	last := newestContainer(d.observed.Containers, name, func(c *cri.Container) bool { return c.State != cri.ContainerCreated })
-	if last != nil {
-		n = max(n, int32(last.Attempt))
+	ran := newestContainer(d.observed.Containers, last.Name, func(c *cri.Container) bool { return c.State != cri.ContainerCreated })
+	if ran != nil {
+		n = max(n, int32(ran.Attempt))
 	}
 	return n
+}
+
+// mountStatuses describes the mounts of a container. Whether those below a read-only one are read-only too is what became
+// of it in the container; before there is one, what its spec insists on.
+func mountStatuses(c *corev1.Container, last *cri.Container, before *corev1.ContainerStatus) []corev1.VolumeMountStatus {
+	if last == nil && before != nil && len(before.VolumeMounts) == len(c.VolumeMounts) {
+		return before.VolumeMounts // it may tell what became of the mounts of a container that is gone
+	}
+	var list []corev1.VolumeMountStatus
+	for i := range c.VolumeMounts {
+		m := &c.VolumeMounts[i]
+		st := corev1.VolumeMountStatus{Name: m.Name, MountPath: m.MountPath, ReadOnly: m.ReadOnly}
+		if m.ReadOnly {
+			mode := corev1.RecursiveReadOnlyDisabled
+			if m.RecursiveReadOnly != nil && recursive(m, last) {
+				mode = corev1.RecursiveReadOnlyEnabled
+			}
+			st.RecursiveReadOnly = &mode
+		}
+		list = append(list, st)
+	}
+	return list
+}
+
+// recursive tells whether the mounts below a read-only one are read-only too.
+func recursive(m *corev1.VolumeMount, c *cri.Container) bool {
+	if c == nil {
+		return *m.RecursiveReadOnly == corev1.RecursiveReadOnlyEnabled
+	}
+	return slices.ContainsFunc(c.Mounts, func(o cri.Mount) bool {
+		return o.RecursiveReadOnly && strings.TrimPrefix(o.ContainerPath, "/") == strings.TrimPrefix(m.MountPath, "/")
+	})
 }
 
 // hold shows why a container that is about to be started again does not run: its end moves to the last state.
@@ -152,18 +215,44 @@ func (d *describer) missing(st, before *corev1.ContainerStatus) {
 	st.LastTerminationState = before.LastTerminationState
 	switch {
 	case before.State.Terminated != nil:
-		st.State, st.ContainerID, st.ImageID = before.State, before.ContainerID, before.ImageID
+		*st = *before
 	case before.State.Running != nil:
 		lost := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
 			Reason: ReasonStatusUnknown, ExitCode: 137, ContainerID: before.ContainerID,
 			Message: "the container ran, and the runtime does not have it any more",
 		}}
 		if d.in.Terminal {
+			*st = *before
 			st.State = lost
 			return
 		}
 		st.LastTerminationState = lost
 		st.RestartCount++
+	}
+}
+
+// endUnseen gives each container of a pod that has ended an end, for nobody will see another one: that of a failure where
+// none was seen. Those whose turn had not come stay as they are. Source: TerminatePod in
+// pkg/kubelet/status/status_manager.go.
+func endUnseen(st *corev1.PodStatus) {
+	tried := st.InitContainerStatuses[:min(1, len(st.InitContainerStatuses))]
+	for i, s := range st.InitContainerStatuses {
+		if s.State.Waiting == nil || s.LastTerminationState.Terminated != nil {
+			tried = st.InitContainerStatuses[:i+1]
+		}
+	}
+	lists := [][]corev1.ContainerStatus{tried}
+	if c := findCondition(st.Conditions, corev1.PodInitialized); c.Status == corev1.ConditionTrue {
+		lists = append(lists, st.ContainerStatuses)
+	}
+	for _, list := range lists {
+		for i := range list {
+			if list[i].State.Terminated == nil {
+				list[i].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+					Reason: ReasonStatusUnknown, ExitCode: 137, Message: "the pod has ended, and the runtime does not have the container",
+				}}
+			}
+		}
 	}
 }
 
@@ -174,13 +263,13 @@ func (d *describer) state(c *cri.Container, before *corev1.ContainerStatus) core
 		return corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(c.StartedAt)}}
 	case cri.ContainerExited:
 		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-			ExitCode: c.ExitCode, Reason: c.Reason, Message: d.message(c), ContainerID: c.ID,
+			ExitCode: c.ExitCode, Reason: c.Reason, Message: d.message(c), ContainerID: d.id(c),
 			StartedAt: metav1.NewTime(c.StartedAt), FinishedAt: metav1.NewTime(c.FinishedAt),
 		}}
 	case cri.ContainerUnknown:
 		if before != nil && before.State.Running != nil {
 			return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-				Reason: ReasonStatusUnknown, ExitCode: 137, ContainerID: c.ID,
+				Reason: ReasonStatusUnknown, ExitCode: 137, ContainerID: d.id(c),
 				Message: "the runtime lost track of the container",
 			}}
 		}

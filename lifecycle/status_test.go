@@ -126,6 +126,94 @@ func TestStatusOfALostContainer(t *testing.T) {
 	})
 }
 
+// The runtime forgets containers that others remove. What was said of them stands.
+func TestStatusOfAForgottenContainer(t *testing.T) {
+	dead := life(3, cri.ContainerExited)
+	dead.ExitCode, dead.User = 5, &cri.ContainerUser{UID: 7}
+	before := lifecycle.Status(webPod(), observed(dead), lifecycle.StatusInput{Now: epoch})
+	st := lifecycle.Status(webPod(), observed(), lifecycle.StatusInput{Now: epoch, Previous: &before})
+	require.Equal(t, before.ContainerStatuses, st.ContainerStatuses)
+
+	t.Run("the next life counts, although the runtime takes it for the first", func(t *testing.T) {
+		st := lifecycle.Status(webPod(), observed(life(0, cri.ContainerRunning)), lifecycle.StatusInput{Now: epoch, Previous: &st})
+		require.Equal(t, int32(4), st.ContainerStatuses[0].RestartCount)
+		require.Equal(t, int32(5), st.ContainerStatuses[0].LastTerminationState.Terminated.ExitCode)
+		again := lifecycle.Status(webPod(), observed(life(0, cri.ContainerRunning)), lifecycle.StatusInput{Now: epoch, Previous: &st})
+		require.Equal(t, int32(4), again.ContainerStatuses[0].RestartCount, "once")
+	})
+}
+
+func TestStatusNamesTheRuntime(t *testing.T) {
+	bare := lifecycle.Status(webPod(), observed(life(0, cri.ContainerExited)), lifecycle.StatusInput{Now: epoch})
+	require.Equal(t, "w0", bare.ContainerStatuses[0].ContainerID)
+	st := lifecycle.Status(webPod(), observed(life(0, cri.ContainerExited)),
+		lifecycle.StatusInput{Now: epoch, Previous: &bare, Runtime: "containerd"})
+	c := st.ContainerStatuses[0]
+	require.Equal(t, "containerd://w0", c.ContainerID)
+	require.Equal(t, "containerd://w0", c.State.Terminated.ContainerID)
+	require.Nil(t, c.LastTerminationState.Terminated, "it is the same container")
+}
+
+// While a container runs on with a former image, its status says so.
+func TestStatusOfAFormerImage(t *testing.T) {
+	old := life(0, cri.ContainerRunning)
+	for want, image := range map[string]cri.ImageSpec{
+		"docker.io/library/busybox:0": {Image: "docker.io/library/busybox:0"},
+		"busybox:0":                   {Image: "sha256:0", UserSpecifiedImage: "busybox:0"},
+		"busybox:1":                   {}, // the runtime does not say
+	} {
+		old.Image = image
+		st := lifecycle.Status(webPod(), observed(old), lifecycle.StatusInput{Now: epoch})
+		require.Equal(t, want, st.ContainerStatuses[0].Image)
+	}
+}
+
+// Whether a mount is read-only with all below it is what became of it, not what was asked for.
+func TestStatusOfMounts(t *testing.T) {
+	pod, running := webPod(), life(0, cri.ContainerRunning)
+	pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{
+		{Name: "data", MountPath: "/data"},
+		{Name: "conf", MountPath: "conf", ReadOnly: true, RecursiveReadOnly: new(corev1.RecursiveReadOnlyIfPossible)},
+	}
+	running.Mounts = []cri.Mount{{ContainerPath: "/data"}, {ContainerPath: "/conf", ReadOnly: true, RecursiveReadOnly: true}}
+	mounts := func(mode corev1.RecursiveReadOnlyMode) []corev1.VolumeMountStatus {
+		return []corev1.VolumeMountStatus{
+			{Name: "data", MountPath: "/data"}, {Name: "conf", MountPath: "conf", ReadOnly: true, RecursiveReadOnly: &mode},
+		}
+	}
+	waits := lifecycle.Status(pod, observed(), lifecycle.StatusInput{Now: epoch})
+	require.Equal(t, mounts(corev1.RecursiveReadOnlyDisabled), waits.ContainerStatuses[0].VolumeMounts)
+	runs := lifecycle.Status(pod, observed(running), lifecycle.StatusInput{Now: epoch, Previous: &waits})
+	require.Equal(t, mounts(corev1.RecursiveReadOnlyEnabled), runs.ContainerStatuses[0].VolumeMounts)
+	gone := lifecycle.Status(pod, observed(), lifecycle.StatusInput{Now: epoch, Previous: &runs})
+	require.Equal(t, runs.ContainerStatuses[0].VolumeMounts, gone.ContainerStatuses[0].VolumeMounts)
+}
+
+// An init container that the runtime has forgotten has ended well if others have run since, unless it is to run again.
+func TestStatusOfAForgottenInitContainer(t *testing.T) {
+	pod := webPod()
+	pod.Spec.InitContainers = []corev1.Container{{Name: "setup", Image: "busybox:1"}}
+	in := lifecycle.StatusInput{Now: epoch}
+	st := lifecycle.Status(pod, observed(life(0, cri.ContainerExited)), in)
+	require.Equal(t, "Completed", st.InitContainerStatuses[0].State.Terminated.Reason)
+	require.True(t, st.InitContainerStatuses[0].Ready)
+
+	in.Held = map[string]lifecycle.Held{"setup": {Reason: "ImagePullBackOff"}}
+	st = lifecycle.Status(pod, observed(life(0, cri.ContainerExited)), in)
+	require.Equal(t, "ImagePullBackOff", st.InitContainerStatuses[0].State.Waiting.Reason)
+	require.False(t, st.InitContainerStatuses[0].Ready)
+}
+
+// A restart of all containers is none of those that somebody debugs the pod with.
+func TestStatusOfAnEphemeralContainerInARestartOfAll(t *testing.T) {
+	pod, web, debug := webPod(), life(1, cri.ContainerRunning), life(0, cri.ContainerExited)
+	pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug"}}}
+	web.Annotations = map[string]string{lifecycle.AnnotationRound: "1"}
+	debug.ID, debug.Name = "d0", "debug"
+	st := lifecycle.Status(pod, observed(web, debug), lifecycle.StatusInput{Now: epoch})
+	require.NotNil(t, st.EphemeralContainerStatuses[0].State.Terminated)
+}
+
 func TestStatusKeepsAFinalPhase(t *testing.T) {
 	previous := corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: "low on memory"}
 	st := lifecycle.Status(webPod(), observed(life(0, cri.ContainerRunning)),
@@ -151,5 +239,54 @@ func TestConditionsKeepTheirTimeAndThoseOfOthers(t *testing.T) {
 		case corev1.ContainersReady:
 			require.True(t, c.LastTransitionTime.Time.Equal(epoch), "it has not changed")
 		}
+	}
+}
+
+// Of a container that nobody will see the end of any more it is said that it failed, unless its turn had not come.
+func TestStatusOfContainersThatNeverEnded(t *testing.T) {
+	setup := func(name string) corev1.Container { return corev1.Container{Name: name} }
+	tests := map[string]struct {
+		init []corev1.Container
+		have []cri.Container
+		want string
+	}{
+		"nothing ran":               {want: "Failed, web: exited 137"},
+		"init containers, none ran": {init: []corev1.Container{setup("a"), setup("b")}, want: "Failed, a: exited 137, b: PodInitializing, web: PodInitializing"},
+		"the second of three was cut": {
+			init: []corev1.Container{setup("a"), setup("b"), setup("c")},
+			have: []cri.Container{{ID: "b", Name: "b", State: cri.ContainerExited, ExitCode: 143, SandboxID: "s0"}},
+			want: "Failed, a: exited 137, b: exited 143, c: PodInitializing, web: PodInitializing",
+		},
+		"the init container is through": {
+			init: []corev1.Container{setup("a")},
+			have: []cri.Container{{ID: "a", Name: "a", State: cri.ContainerExited, SandboxID: "s0"}},
+			want: "Failed, a: exited 0, web: exited 137",
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			pod := webPod()
+			pod.Spec.InitContainers = tt.init
+			gone := observed(tt.have...)
+			gone.Sandboxes[0].State = cri.SandboxNotReady
+			st := lifecycle.Status(pod, gone, lifecycle.StatusInput{Now: epoch, Terminal: true})
+			lifecycle.EndUnseen(&st)
+			require.Equal(t, tt.want, describeStatus(st))
+			again := lifecycle.Status(pod, cri.Pod{}, lifecycle.StatusInput{Now: epoch, Terminal: true, Previous: &st})
+			require.Equal(t, tt.want, describeStatus(again), "also when the runtime has forgotten all of it")
+		})
+	}
+}
+
+func TestStatusPicksTheAddresses(t *testing.T) {
+	for node, want := range map[string][]corev1.PodIP{
+		"192.0.2.1":   {{IP: "10.0.0.7"}, {IP: "fd00::7"}},
+		"2001:db8::1": {{IP: "fd00::7"}, {IP: "10.0.0.7"}},
+	} {
+		up := observed()
+		up.Sandboxes[0].IPs = []string{"fd00::7", "10.0.0.7", "10.0.0.8"}
+		st := lifecycle.Status(webPod(), up, lifecycle.StatusInput{Now: epoch, HostIPs: []netip.Addr{netip.MustParseAddr(node)}})
+		require.Equal(t, want, st.PodIPs)
+		require.Equal(t, want[0].IP, st.PodIP)
 	}
 }

@@ -260,6 +260,7 @@ func (w *watch) status(pod *corev1.Pod, st *corev1.PodStatus) {
 
 // lifeOf names a life of a container as the walker's commands do. An ID of critest has the attempt in it.
 func lifeOf(uid, name, id string) string {
+	id = strings.TrimPrefix(id, "critest://") // as statuses have it
 	attempt, _, _ := strings.Cut(strings.TrimPrefix(id, uid+"-"+name+"-"), "-")
 	return uid + "/" + name + "/" + attempt
 }

@@ -146,7 +146,7 @@ func TestRestartTouchesNothing(t *testing.T) {
 		n.report("file", "c")
 		require.Equal(t, "a b c", n.live())
 		for _, c := range n.rt.Calls()[calls:] {
-			require.Contains(t, []string{"List", "ListPod", "GetContainerEvents"}, c.Op, "the runtime is read, and no more")
+			require.Contains(t, []string{"List", "ListPod", "GetContainerEvents", "Version"}, c.Op, "the runtime is read, and no more")
 		}
 	})
 }

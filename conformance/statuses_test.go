@@ -1,0 +1,288 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package conformance_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/kubernetes/pkg/kubelet"
+	"k8s.io/kubernetes/pkg/kubelet/kuberuntime"
+
+	"github.com/seed81659283/nodeagent/conformance"
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/lifecycle"
+)
+
+func TestStatuses(t *testing.T) { run(t, statuses) }
+func FuzzStatuses(f *testing.F) { fuzz(f, statuses) }
+
+// described is a scene with what was said of its containers before, and why some of them were not started. They have no
+// probes.
+type described struct {
+	Scene     scene
+	Previous  *corev1.PodStatus
+	Held      map[string]lifecycle.Held
+	Recursive bool // the runtime can make mounts below read-only ones read-only too
+}
+
+// containerStatuses is what is said of the containers of a pod.
+type containerStatuses struct{ Init, Containers, Ephemeral []corev1.ContainerStatus }
+
+var statuses = conformance.Comparison[described, containerStatuses]{
+	Make:       newDescribed,
+	Kubelet:    kubeletStatuses,
+	Ours:       nodeagentStatuses,
+	Same:       func(kubelet, ours containerStatuses) bool { return equality.Semantic.DeepEqual(kubelet, ours) },
+	Exceptions: statusExceptions,
+}
+
+func nodeagentStatuses(in described) containerStatuses {
+	st := lifecycle.Status(in.Scene.Pod, in.Scene.Observed, lifecycle.StatusInput{
+		Now: sceneTime, Previous: in.Previous, Runtime: "stand-in", Held: in.Held, Terminal: in.Scene.Pod.DeletionTimestamp != nil,
+	})
+	return statusesOf(&st)
+}
+
+func kubeletStatuses(in described) containerStatuses {
+	ctx := context.Background()
+	r := newRuntimeOf(in.Scene)
+	parts := kuberuntime.ConformanceParts{Runtime: detailed{r}, Images: r, Kubelet: r, OS: r}
+	m, err := kuberuntime.NewConformanceManager(ctx, parts)
+	if err != nil {
+		panic(err)
+	}
+	k := kubelet.ConformanceStatus{
+		Pod: in.Scene.Pod, Seen: podStatus(ctx, m, in.Scene), Previous: *in.Previous, RecursiveReadOnly: in.Recursive,
+	}
+	for name, held := range in.Held {
+		k.Fail(name, held.Reason, held.Message)
+	}
+	return statusesOf(k.Status(ctx))
+}
+
+// statusesOf returns the statuses of the containers of a pod, without what each side says in words of its own.
+func statusesOf(st *corev1.PodStatus) containerStatuses {
+	out := containerStatuses{st.InitContainerStatuses, st.ContainerStatuses, st.EphemeralContainerStatuses}
+	for _, list := range [][]corev1.ContainerStatus{out.Init, out.Containers, out.Ephemeral} {
+		for i := range list {
+			for _, state := range []*corev1.ContainerState{&list[i].State, &list[i].LastTerminationState} {
+				*state = *state.DeepCopy()
+				if t := state.Terminated; t != nil && t.FinishedAt.IsZero() {
+					t.Message = "" // an end that nobody saw
+				}
+				if w := state.Waiting; w != nil && w.Reason == lifecycle.ReasonRestartingAllContainers {
+					w.Message = ""
+				}
+			}
+		}
+	}
+	return out
+}
+
+// detailed is a runtime that tells all about its containers.
+type detailed struct{ *runtimeOf }
+
+func (r detailed) ContainerStatus(ctx context.Context, id string, verbose bool) (*runtimeapi.ContainerStatusResponse, error) {
+	response, err := r.runtimeOf.ContainerStatus(ctx, id, verbose)
+	if err != nil {
+		return nil, err
+	}
+	c, st := r.find(id), response.Status
+	if c.StartedAt.IsZero() {
+		st.StartedAt = 0
+	}
+	st.Message = c.Message
+	if u := c.User; u != nil {
+		st.User = &runtimeapi.ContainerUser{Linux: &runtimeapi.LinuxContainerUser{
+			Uid: u.UID, Gid: u.GID, SupplementalGroups: u.SupplementalGroups,
+		}}
+	}
+	return response, nil
+}
+
+// newDescribed returns a scene with what may have been said of it before.
+func newDescribed(c *conformance.Choices) described {
+	in := described{Scene: newScene(c), Previous: &corev1.PodStatus{}, Held: map[string]lifecycle.Held{}, Recursive: c.OneIn(2)}
+	if c.OneIn(4) {
+		slices.Reverse(in.Scene.Pod.Spec.Containers)
+	}
+	for _, spec := range in.Scene.specs() {
+		spec.LivenessProbe, spec.StartupProbe = nil, nil
+		in.furnish(c, spec)
+	}
+	for i := range in.Scene.Observed.Containers {
+		in.detail(c, &in.Scene.Observed.Containers[i])
+	}
+	for _, list := range in.lists(&containerStatuses{}) {
+		for _, spec := range list.specs {
+			if !c.OneIn(6) {
+				*list.before = append(*list.before, in.said(c, spec))
+			}
+		}
+	}
+	if in.mayRestartAll() && c.OneIn(4) {
+		in.Previous.Conditions = []corev1.PodCondition{{Type: corev1.AllContainersRestarting, Status: corev1.ConditionTrue}}
+	}
+	in.hold(c)
+	return in
+}
+
+// hold says of some containers that are to be started why they were not. Of a pod that has been deleted meanwhile that is
+// out of date.
+func (in *described) hold(c *conformance.Choices) {
+	a := lifecycle.Plan(lifecycle.State{Pod: in.Scene.Pod, Observed: in.Scene.Observed, Now: sceneTime})
+	for _, waiting := range a.Waiting {
+		in.Held[waiting.Name] = lifecycle.Held{Reason: lifecycle.ReasonCrashLoopBackOff, Message: waiting.Message}
+	}
+	for _, spec := range in.Scene.specs() {
+		starts := slices.ContainsFunc(a.Start, func(s lifecycle.Start) bool { return s.Container.Name == spec.Name })
+		if (starts || in.Scene.Pod.DeletionTimestamp != nil) && c.OneIn(3) {
+			in.Held[spec.Name] = lifecycle.Held{Reason: conformance.Pick(c, "ErrImagePull", "RunContainerError"), Message: "no"}
+		}
+	}
+}
+
+// furnish gives a container resources and mounts.
+func (in *described) furnish(c *conformance.Choices, spec *corev1.Container) {
+	if c.OneIn(3) {
+		spec.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")}
+	}
+	if c.OneIn(3) {
+		spec.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi")}
+	}
+	for _, name := range []string{"data", "conf"}[:conformance.Pick(c, 0, 0, 0, 0, 1, 2)] {
+		m := corev1.VolumeMount{Name: name, MountPath: conformance.Pick(c, "/", "") + name, ReadOnly: c.OneIn(2)}
+		if m.ReadOnly {
+			m.RecursiveReadOnly = conformance.Pick(c, nil, new(corev1.RecursiveReadOnlyDisabled),
+				new(corev1.RecursiveReadOnlyIfPossible), new(corev1.RecursiveReadOnlyEnabled))
+		}
+		spec.VolumeMounts = append(spec.VolumeMounts, m)
+	}
+}
+
+// detail fills in what a runtime says of a container beside how far it has come.
+func (in *described) detail(c *conformance.Choices, life *cri.Container) {
+	life.Image = conformance.Pick(c, life.Image, cri.ImageSpec{Image: "registry.example/v1"})
+	if c.OneIn(16) {
+		life.Image = cri.ImageSpec{Image: "sha256:1", UserSpecifiedImage: "v1"}
+	}
+	life.ImageRef = conformance.Pick(c, "registry.example/v1@sha256:1", "sha256:1")
+	life.User = conformance.Pick(c, nil, &cri.ContainerUser{},
+		&cri.ContainerUser{UID: 1000, GID: 100, SupplementalGroups: []int64{100, 5}})
+	if life.State == cri.ContainerExited {
+		life.Message = conformance.Pick(c, "", "oh")
+		if c.OneIn(16) {
+			life.StartedAt, life.ExitCode, life.Reason = time.Time{}, 128, "StartError"
+		}
+	}
+	if spec := in.Scene.spec(life.Name); spec != nil {
+		for i := range spec.VolumeMounts {
+			m := &spec.VolumeMounts[i]
+			life.Mounts = append(life.Mounts, cri.Mount{
+				ContainerPath: "/" + m.Name, ReadOnly: m.ReadOnly, RecursiveReadOnly: in.recursive(m),
+			})
+		}
+	}
+}
+
+// recursive tells whether the mounts below a mount are read-only too, once it is there.
+func (in *described) recursive(m *corev1.VolumeMount) bool {
+	return in.Recursive && m.RecursiveReadOnly != nil && *m.RecursiveReadOnly != corev1.RecursiveReadOnlyDisabled
+}
+
+// mounts describes the mounts of a container that is there.
+func (in *described) mounts(spec *corev1.Container) (list []corev1.VolumeMountStatus) {
+	for i := range spec.VolumeMounts {
+		m := &spec.VolumeMounts[i]
+		st := corev1.VolumeMountStatus{Name: m.Name, MountPath: m.MountPath, ReadOnly: m.ReadOnly}
+		if in.recursive(m) {
+			st.RecursiveReadOnly = new(corev1.RecursiveReadOnlyEnabled)
+		} else if m.ReadOnly {
+			st.RecursiveReadOnly = new(corev1.RecursiveReadOnlyDisabled)
+		}
+		list = append(list, st)
+	}
+	return list
+}
+
+// said is what was said of a container before: of one of the lives that the runtime has, or of one that it has not.
+func (in *described) said(c *conformance.Choices, spec *corev1.Container) corev1.ContainerStatus {
+	lives := slices.DeleteFunc(slices.Clone(in.Scene.Observed.Containers), func(c cri.Container) bool { return c.Name != spec.Name })
+	life := cri.Container{ID: spec.Name + "-gone", State: cri.ContainerUnknown}
+	if i := c.Int(len(lives) + 1); i < len(lives) {
+		life = lives[len(lives)-1-i]
+	}
+	st := corev1.ContainerStatus{
+		Name: spec.Name, Image: spec.Image, RestartCount: int32(life.Attempt) + conformance.Pick[int32](c, 0, 0, 0, 1, 3),
+		VolumeMounts: in.mounts(spec),
+	}
+	if c.OneIn(3) {
+		st.LastTerminationState.Terminated = saidEnd(c, "before")
+	}
+	how := conformance.Pick(c, "running", "terminated", "waiting")
+	switch {
+	case life.State == cri.ContainerCreated:
+		how = "waiting"
+	case life.State == cri.ContainerRunning && how == "terminated":
+		how = "running"
+	}
+	if !in.Scene.ephemeral(spec.Name) {
+		st.Started = new(how == "running")
+	}
+	if how == "waiting" {
+		st.State.Waiting = &corev1.ContainerStateWaiting{Reason: conformance.Pick(c, "ContainerCreating", "CrashLoopBackOff")}
+		if life.State == cri.ContainerCreated || c.OneIn(2) {
+			return st // nothing had run
+		}
+	}
+	st.ContainerID, st.ImageID = "stand-in://"+life.ID, "sha256:0"
+	st.Resources, st.AllocatedResources = spec.Resources.DeepCopy(), spec.Resources.Requests.DeepCopy()
+	st.User = conformance.Pick(c, nil, &corev1.ContainerUser{Linux: &corev1.LinuxContainerUser{UID: 7}})
+	switch how {
+	case "running":
+		st.State.Running = &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(sceneTime.Add(-time.Hour))}
+		st.Ready = st.Started != nil && in.Scene.initial(spec.Name) == nil
+	case "terminated":
+		st.State.Terminated = saidEnd(c, life.ID)
+		st.Ready = in.Scene.initial(spec.Name) != nil && !sidecar(spec) && st.State.Terminated.ExitCode == 0
+	}
+	return st
+}
+
+func saidEnd(c *conformance.Choices, id string) *corev1.ContainerStateTerminated {
+	return &corev1.ContainerStateTerminated{
+		ContainerID: "stand-in://" + id, ExitCode: conformance.Pick[int32](c, 0, 0, 1, 42, 137), Reason: "Said",
+		StartedAt: metav1.NewTime(sceneTime.Add(-3 * time.Hour)), FinishedAt: metav1.NewTime(sceneTime.Add(-2 * time.Hour)),
+	}
+}
+
+func sidecar(c *corev1.Container) bool {
+	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
+}
+
+// listed is one list of statuses, with the containers it is about.
+type listed struct {
+	specs       []*corev1.Container
+	before, now *[]corev1.ContainerStatus
+}
+
+// lists returns the lists of the statuses of a pod.
+func (in *described) lists(now *containerStatuses) []listed {
+	pod := &in.Scene.Pod.Spec
+	init, regular := len(pod.InitContainers), len(pod.InitContainers)+len(pod.Containers)
+	all := in.Scene.specs()
+	return []listed{
+		{all[:init], &in.Previous.InitContainerStatuses, &now.Init},
+		{all[init:regular], &in.Previous.ContainerStatuses, &now.Containers},
+		{all[regular:], &in.Previous.EphemeralContainerStatuses, &now.Ephemeral},
+	}
+}
