@@ -68,6 +68,18 @@ func (w *worker) ensureCgroup(ctx context.Context, pod *corev1.Pod) error {
 	return w.r.opts.Cgroups.Ensure(ctx, pod)
 }
 
+// leave removes the cgroup of a pod that is over, although it is still wanted. Source: SyncTerminatedPod in
+// pkg/kubelet/kubelet.go.
+func (w *worker) leave(ctx context.Context, a *Actions, observed cri.Pod) error {
+	if over := a.Done && down(observed); !over || w.left {
+		w.left = over
+		return nil
+	}
+	err := w.removeCgroup(ctx)
+	w.left = err == nil
+	return err
+}
+
 // removeCgroup removes the cgroup of a pod of which the runtime has nothing left.
 func (w *worker) removeCgroup(ctx context.Context) error {
 	if w.r.opts.Cgroups == nil {

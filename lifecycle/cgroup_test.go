@@ -82,6 +82,27 @@ func TestCgroupIsThereBeforeTheSandboxAndGoesLast(t *testing.T) {
 	})
 }
 
+// A job that is done needs no cgroup, however long it is wanted.
+func TestCgroupOfAFinishedPodGoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{"job": critest.ExitAfter(time.Second, 0)})})
+		cgroups := &podCgroups{has: map[string]bool{}}
+		n := boot(t, rt, rt, lifecycle.Options{Cgroups: cgroups})
+		job := testPod("a", "job")
+		job.Spec.RestartPolicy = corev1.RestartPolicyNever
+		n.set(job)
+		time.Sleep(500 * time.Millisecond)
+		require.True(t, cgroups.has["uid-a"])
+		cgroups.fail(errors.New("busy"))
+		time.Sleep(5 * time.Second)
+		require.Contains(t, n.errors(), "busy")
+		cgroups.fail(nil)
+		time.Sleep(20 * time.Second)
+		require.Equal(t, corev1.PodSucceeded, n.phase("a"))
+		require.False(t, cgroups.has["uid-a"])
+	})
+}
+
 func TestPodStartsOverWhenItsCgroupIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})

@@ -7,22 +7,31 @@
 //
 // # Model
 //
-// [Plan] is a pure function: a pod's spec, what the runtime has of it, and the time give the [Actions] that bring
-// the two together. [Status] and [Phase] are pure as well: they say how an API user sees the same state. What can be read
-// back from the runtime is remembered nowhere else: attempts, back-offs and grace periods are in its objects and their
-// annotations. What no runtime tells is in record.json in the directory of the pod (Options.PodRoot): the status
-// published last, postStart hooks that have not ended, what a resize has brought about. So an agent that is killed at any
-// moment and started again goes on where it was, and touches no container that runs as it should.
+// [Plan] is a pure function: a pod's spec, what the runtime has of it, and the time give the [Actions] that bring the
+// two together. [Status] and [Phase] are pure as well: they say how an API user sees the same state. The status that a
+// Reconciler publishes differs in two ways, as that of the kubelet does: a final phase is held back while something of
+// the pod is up, and containers of which nobody will see the end any more are given one. What can be read back from the
+// runtime is remembered nowhere else: attempts, back-offs and grace periods are in its objects and their annotations.
+// What no runtime tells is in record.json in the directory of the pod (Options.PodRoot): the status published last,
+// postStart hooks that have not ended, what a resize has brought about. So an agent that is killed at any moment and
+// started again goes on where it was, and touches no container that runs as it should.
 //
 // A [Reconciler] is the loop around them. It has one goroutine for each pod, which waits for an observation newer
 // than what it did last, plans, acts, publishes the status, and sleeps until something changes. A call that hangs
 // delays its own pod only; the number of pods that are being started at once is bounded, and a start that takes
 // long lends its place to the next.
 //
-//	generator := pleg.New(runtime, pleg.Options{Sink: func(events []pleg.Event) { ... reconciler.Changed(uids...) }})
-//	reconciler := lifecycle.New(runtime, generator, lifecycle.Options{})
-//	reconciler.Set(lifecycle.PodSet{Source: "file", Pods: pods})
-//	reconciler.Run(ctx)
+//	var reconciler *lifecycle.Reconciler
+//	generator := pleg.New(runtime, pleg.Options{Sink: func(events []pleg.Event) {
+//		for _, e := range events {
+//			reconciler.Changed(e.PodUID)
+//		}
+//	}})
+//	reconciler = lifecycle.New(runtime, generator, lifecycle.Options{})
+//	err := reconciler.Set(lifecycle.PodSet{Source: "file", Pods: pods}) // now and whenever they change
+//	...
+//	wg.Go(func() { _ = generator.Run(ctx) })
+//	wg.Go(func() { _ = reconciler.Run(ctx) })
 //
 // # What is in it and what is not yet
 //
@@ -51,7 +60,11 @@
 //     one with code 128, which fails a pod that is not restarted.
 //   - Failed syncs are tried again sooner (the kubelet waits 10 to 15 s).
 //   - Orphans get the grace period that was noted when they were made; the kubelet gives them 2 s.
+//   - Where the grace period of a pod is shorter than 2 s, hooks and sidecars have 2 s all the same, and of a pod that
+//     is not deleted and has none no hook is run; in the kubelet a pod that ends has 1 s for them.
 //   - A running container whose name is no longer in the spec is stopped.
+//   - A container that cannot be stopped keeps its sandbox, and is killed at the sixth attempt; the kubelet stops the sandbox
+//     at the first.
 //   - A restart of all containers leaves the dead ones to be seen, and the container that asks for it too often waits for
 //     its back-off; the kubelet removes all of them and starts over at once.
 //   - An ephemeral container waits for the container whose processes it is to see; the kubelet fails it until then.
@@ -62,9 +75,16 @@
 //   - A postStart hook that an agent died in runs once more under the next; the kubelet leaves the container without it.
 //   - The status is brought up to date also while containers are being started or stopped, which the kubelet does for
 //     readiness alone.
-//   - Dead sandboxes, dead containers but the newest of each name, and the logs of pods that are gone are removed
-//     at once, not by a garbage collector.
+//   - Dead sandboxes, dead containers but the newest of each name with their logs, and the logs of pods that are gone are
+//     removed at once, not by a garbage collector.
+//   - The last state of a container is the last end that is known, and the restart count is how often it was started
+//     again; the kubelet may show a life without an end, miss a restart, and count one that never comes.
+//   - A container that was created and not started has no ID in its status, and one that could not be started has no start
+//     time; the kubelet says 1970.
+//   - An image is called what the pod called it where the runtime has kept that; the kubelet shows the ID of one without a tag.
+//   - Whether a mount is read-only with all below it is what the runtime says of it; the kubelet what it would ask for.
 //   - A deleted static pod ends as Succeeded or Failed like any other.
+//   - Nobody asks the runtime whether the network of the node is there: where it is not, a sandbox fails, and is tried again.
 //
 // Test kit: package critest has a runtime in memory and in virtual time.
 package lifecycle

@@ -4,6 +4,7 @@
 package lifecycle
 
 import (
+	"cmp"
 	"context"
 	"reflect"
 	"time"
@@ -27,11 +28,15 @@ func (w *worker) publish(ctx context.Context, pod *corev1.Pod, observed cri.Pod,
 		previous = &pod.Status
 	}
 	st := Status(resizing.Pod, observed, StatusInput{
-		Now: time.Now(), Previous: previous, Held: w.holding(), Messages: w.lastWords(ctx, observed), HostIPs: w.r.opts.Spec.HostIPs,
+		Now: time.Now(), Previous: previous, Runtime: w.r.name, Held: w.holding(), Messages: w.lastWords(ctx, observed), HostIPs: w.r.opts.Spec.HostIPs,
 		Terminal: ending || pod.DeletionTimestamp != nil, Starting: w.starting, Probes: w.probeResults(), Resizing: resizing,
 	})
-	same := w.status != nil && reflect.DeepEqual(*w.status, st)
-	w.status = &st
+	if terminal(st.Phase) && !w.starting && down(observed) {
+		endUnseen(&st)
+	}
+	shown := withhold(pod, observed, st, cmp.Or(w.phase, previous.Phase))
+	same := w.status != nil && w.phase == shown.Phase && reflect.DeepEqual(*w.status, st)
+	w.status, w.phase = &st, shown.Phase
 	if told := (told{pod, ending}); !same || told != w.told {
 		w.syncProbes(pod, &st, ending)
 		w.told = told
@@ -40,13 +45,23 @@ func (w *worker) publish(ctx context.Context, pod *corev1.Pod, observed cri.Pod,
 		return
 	}
 	if !ending {
-		w.note(func(now *record) { now.Status = &st; w.resize.put(now) }) // before anybody else hears of it
+		w.note(func(now *record) { now.Status = &shown; w.resize.put(now) }) // before anybody else hears of it
 	}
 	w.mu.Lock()
-	w.ended = terminal(st.Phase)
+	w.ended = terminal(shown.Phase)
 	w.mu.Unlock()
 	if hook := w.r.opts.Hooks.Status; hook != nil {
-		hook(pod, &st)
+		hook(pod, &shown)
 	}
 	w.emitChanges(previous, &st)
+}
+
+// withhold returns a status as others are to see it, who were told a phase before. By a final phase they take it that
+// nothing of the pod is in use any more, so they are not told while something of it is up. Source: mergePodStatus in
+// pkg/kubelet/status/status_manager.go.
+func withhold(pod *corev1.Pod, observed cri.Pod, st corev1.PodStatus, before corev1.PodPhase) corev1.PodStatus {
+	if terminal(st.Phase) && !terminal(pod.Status.Phase) && !terminal(before) && !down(observed) {
+		st.Phase, st.Reason, st.Message = cmp.Or(before, corev1.PodPending), "", ""
+	}
+	return st
 }

@@ -86,7 +86,30 @@ func (w *worker) kill(ctx context.Context, call hook.Call, k Kill, before []chan
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return w.r.runtime.StopContainer(ctx, k.ID, hook.Budget(k.Grace, hookTook, time.Since(waitBegan)))
+	return w.stopContainer(ctx, k.ID, hook.Budget(k.Grace, hookTook, time.Since(waitBegan)))
+}
+
+// patience is how often a runtime may fail to stop a container before that is killed.
+const patience = 5
+
+// stopContainer stops a container. One that cannot be asked to end is killed in the end, or its pod would never go: so
+// containerd 2.4 does where an image names no valid signal. The kubelet stops the sandbox instead, at once.
+func (w *worker) stopContainer(ctx context.Context, id string, grace time.Duration) error {
+	w.mu.Lock()
+	if w.refused[id] >= patience {
+		grace = 0
+	}
+	w.mu.Unlock()
+	err := w.r.runtime.StopContainer(ctx, id, grace)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case err == nil:
+		delete(w.refused, id)
+	case ctx.Err() == nil && !errors.Is(err, cri.ErrUnavailable):
+		w.refused[id]++
+	}
+	return err
 }
 
 // await waits until something is done, or returns false at the deadline.

@@ -245,6 +245,28 @@ func TestPostStartFails(t *testing.T) {
 	})
 }
 
+// A pod that has no time to end has none for its preStop hook either, also where its postStart hook has failed.
+func TestPostStartFailsWithoutGrace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ran []string
+		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script {
+			return critest.Script{Exec: func(_ context.Context, cmd []string) (cri.ExecResult, error) {
+				ran = append(ran, cmd[0])
+				return cri.ExecResult{ExitCode: 1}, nil
+			}}
+		}})
+		n := boot(t, rt, rt, lifecycle.Options{})
+		pod := testPod("a")
+		pod.Spec.TerminationGracePeriodSeconds = new(int64)
+		pod.Spec.RestartPolicy = corev1.RestartPolicyNever
+		pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PostStart: command("hello"), PreStop: command("bye")}
+		n.set(pod)
+		time.Sleep(time.Minute)
+		n.requireStatus("a", "Failed, main: exited 143")
+		require.Equal(t, []string{"hello"}, ran)
+	})
+}
+
 // A pod that is deleted while its image is pulled does not wait for the pull.
 func TestDeletedWhilePulling(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -276,7 +298,7 @@ func TestDeletedBeforeItRan(t *testing.T) {
 		pod.DeletionTimestamp = &metav1.Time{Time: time.Now()}
 		n.set(pod)
 		time.Sleep(10 * time.Second)
-		n.requireStatus("a", "Failed, main: ContainerCreating")
+		n.requireStatus("a", "Failed, main: exited 137")
 		sandboxes, containers := n.objects()
 		require.Zero(t, sandboxes+containers)
 	})
@@ -307,6 +329,34 @@ func TestGraceOnlyShrinks(t *testing.T) {
 	})
 }
 
+// A pod that is being taken down gets its grace period and its preStop hook once, whoever else wants it gone meanwhile.
+func TestTakenDownOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hooks := 0
+		script := critest.IgnoreTERM()
+		script.Exec = func(context.Context, []string) (cri.ExecResult, error) { hooks++; return cri.ExecResult{}, nil }
+		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return script }})
+		n := boot(t, rt, rt, lifecycle.Options{})
+		late, deleted := testPod("late"), testPod("deleted")
+		late.Spec.ActiveDeadlineSeconds = new(int64(10))
+		for _, pod := range []*corev1.Pod{late, deleted} {
+			pod.Spec.TerminationGracePeriodSeconds = new(int64(30))
+			pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"x"}}}}
+		}
+		n.set(late, deleted)
+		time.Sleep(10 * time.Second)
+		deleted.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+		n.set(late, deleted)
+		time.Sleep(20 * time.Second)
+		n.set()
+		time.Sleep(9 * time.Second)
+		assert.Empty(t, n.left())
+		time.Sleep(2 * time.Second)
+		assert.Equal(t, []string{"deleted", "late"}, n.left())
+		assert.Equal(t, 2, hooks)
+	})
+}
+
 // A pod that may be active for a minute has failed after a minute, for the next agent too.
 func TestDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -326,6 +376,38 @@ func TestDeadline(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		n.requireStatus("a", "Failed, DeadlineExceeded, main: exited 143")
 		assert.Equal(t, 1, ops(rt, "StartContainer"))
+	})
+}
+
+// A final phase says that others can have what the pod had, so nobody is told of it while a container takes its time to
+// end, not even by the next agent.
+func TestFinalPhaseWaitsForTheContainers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.IgnoreTERM() }})
+		root := t.TempDir()
+		n := boot(t, rt, rt, lifecycle.Options{PodRoot: root})
+		pod := testPod("a")
+		pod.Spec.ActiveDeadlineSeconds, pod.Spec.TerminationGracePeriodSeconds = new(int64(10)), new(int64(60))
+		n.set(pod)
+		requireActive := func(want int) {
+			t.Helper()
+			active, _ := n.reconciler.Active()
+			require.Len(t, active, want)
+		}
+		time.Sleep(20 * time.Second)
+		n.requireStatus("a", "Running, main: ready")
+		require.Equal(t, "False PodFailed", conditionOf(n.status("a"), corev1.PodReady), "it is not to be used any more")
+		requireActive(1)
+
+		n.stop()
+		n = boot(t, rt, rt, lifecycle.Options{PodRoot: root})
+		n.set(pod)
+		time.Sleep(59 * time.Second)
+		n.requireStatus("a", "Running, main: ready")
+		requireActive(1)
+		time.Sleep(2 * time.Second)
+		n.requireStatus("a", "Failed, DeadlineExceeded, main: exited 137")
+		requireActive(0)
 	})
 }
 

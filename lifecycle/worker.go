@@ -25,13 +25,15 @@ type worker struct {
 	id    cri.PodIdentity
 	notes chan struct{} // something changed
 
-	mu     sync.Mutex
-	given  *corev1.Pod        // as the source gave it last
-	pod    *corev1.Pod        // nil: only the runtime knows the pod
-	ending bool               // nobody wants it any more; never taken back
-	ended  bool               // its phase is Succeeded or Failed
-	cancel context.CancelFunc // of the work that ending makes pointless; nil: none under way
-	held   map[string]Held    // why containers that should run do not
+	mu      sync.Mutex
+	given   *corev1.Pod        // as the source gave it last
+	pod     *corev1.Pod        // nil: only the runtime knows the pod
+	ending  bool               // nobody wants it any more; never taken back
+	ended   bool               // its phase is Succeeded or Failed, and nothing of it is up
+	cancel  context.CancelFunc // of the work that ending makes pointless; nil: none under way
+	stops   bool               // that work takes the pod down
+	held    map[string]Held    // why containers that should run do not
+	refused map[string]int     // by container ID: how often in a row the runtime failed to stop it
 
 	resize resizeWork
 	record recorder
@@ -41,9 +43,11 @@ type worker struct {
 	lastSync time.Time // observations must be newer
 	failures int       // in a row
 	status   *corev1.PodStatus
+	phase    corev1.PodPhase   // as it was published, where that of the status is withheld
 	told     told              // with which the probes were told the status
 	messages map[string]string // of ended containers, by ID
 	stopped  map[string]bool   // dead sandboxes whose network is known to be given back
+	left     bool              // the pod is over, and its cgroup is removed
 	starting bool              // what was planned last ends with starting containers
 }
 
@@ -56,7 +60,7 @@ type told struct {
 func newWorker(r *Reconciler, id cri.PodIdentity, pod *corev1.Pod) *worker {
 	w := &worker{
 		r: r, id: id, pod: pod, given: pod, ending: pod == nil,
-		notes: make(chan struct{}, 1), held: map[string]Held{}, stopped: map[string]bool{},
+		notes: make(chan struct{}, 1), held: map[string]Held{}, refused: map[string]int{}, stopped: map[string]bool{},
 	}
 	w.record.path = w.files().record()
 	return w
@@ -91,7 +95,7 @@ func (w *worker) update(pod *corev1.Pod) {
 		w.given = pod
 		pod = shrinkGrace(w.pod, pod)
 		if w.cancel != nil && pod.DeletionTimestamp != nil &&
-			(w.pod.DeletionTimestamp == nil || Grace(pod) < Grace(w.pod)) {
+			(w.pod.DeletionTimestamp == nil && !w.stops || Grace(pod) < Grace(w.pod)) {
 			w.cancel() // what is under way takes too long, or has become pointless
 		}
 		w.pod = pod
@@ -114,12 +118,13 @@ func shrinkGrace(old, pod *corev1.Pod) *corev1.Pod {
 	return &shrunk
 }
 
-// end tells the worker that nobody wants its pod any more, and stops work that has become pointless.
+// end tells the worker that nobody wants its pod any more, and stops work that has become pointless. A pod that is being
+// taken down already does not get its grace period and its hooks once more.
 func (w *worker) end() {
 	w.mu.Lock()
 	first := !w.ending
 	w.ending = true
-	if w.cancel != nil {
+	if w.cancel != nil && !w.stops {
 		w.cancel()
 	}
 	w.mu.Unlock()
@@ -156,7 +161,7 @@ func (w *worker) sync(ctx context.Context) (next time.Duration, gone bool) {
 	w.starting = false
 	observed, err := w.observe(ctx)
 	if err != nil {
-		return w.failed(ctx, err), false
+		return w.failed(ctx, err, time.Time{}), false
 	}
 	w.mu.Lock()
 	pod, ending := w.pod, w.ending
@@ -177,19 +182,25 @@ func (w *worker) sync(ctx context.Context) (next time.Duration, gone bool) {
 	w.lookAtResources(pod, observed, ending)
 	a, err := w.plan(work, pod, observed, ending, now)
 	if err != nil {
-		return w.failed(ctx, err), false
+		return w.failed(ctx, err, time.Time{}), false
 	}
 	w.publish(ctx, pod, observed, ending)
 	if a.Idle() {
+		if err := w.leave(ctx, &a, observed); err != nil {
+			return w.failed(ctx, err, time.Time{}), false
+		}
 		w.failures = 0
 		return w.due(a.Wake, now), false
 	}
 	if a.Sandbox != nil {
 		a.Sandbox.Started = w.status.StartTime.Time
 	}
+	w.mu.Lock()
+	w.stops = a.Done
+	w.mu.Unlock()
 	noted, err := w.work(work, w.resize.now.Pod, observed, &a)
 	w.mu.Lock()
-	w.cancel = nil
+	w.cancel, w.stops = nil, false
 	w.mu.Unlock()
 	w.lastSync = time.Now()
 	w.r.observer.Relist(w.id.UID)
@@ -202,7 +213,15 @@ func (w *worker) sync(ctx context.Context) (next time.Duration, gone bool) {
 		}
 		w.lookAtResources(pod, observed, ending)
 		w.publish(ctx, pod, observed, ending)
-		return w.failed(ctx, err), false
+		due := a.Wake
+		if noted {
+			due = earlier(due, time.Now().Add(retryMost))
+		}
+		wait := w.failed(ctx, err, due)
+		if w.spec() != pod {
+			return 0, false // what failed may not be wanted any more
+		}
+		return wait, false
 	}
 	w.failures = 0
 	if ending || noted || len(a.Resize) > 0 || a.ResizePod {
@@ -264,7 +283,7 @@ func (w *worker) plan(ctx context.Context, pod *corev1.Pod, observed cri.Pod, en
 func (w *worker) gone(ctx context.Context, pod *corev1.Pod, observed cri.Pod) (next time.Duration, gone bool) {
 	w.publish(ctx, pod, observed, true)
 	if err := w.removeCgroup(ctx); err != nil {
-		return w.failed(ctx, err), false
+		return w.failed(ctx, err, time.Time{}), false
 	}
 	if w.r.opts.Probes != nil {
 		w.r.opts.Probes.Remove(w.id.UID)
@@ -335,8 +354,8 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// failed reports an error and returns how long to wait.
-func (w *worker) failed(ctx context.Context, err error) time.Duration {
+// failed reports an error and returns how long to wait: no longer than until something else is due, unless that is zero.
+func (w *worker) failed(ctx context.Context, err error, due time.Time) time.Duration {
 	if ctx.Err() != nil {
 		return 0
 	}
@@ -345,6 +364,9 @@ func (w *worker) failed(ctx context.Context, err error) time.Duration {
 	if at := retryAt(err); !at.IsZero() {
 		wait = max(time.Until(at), wait)
 	}
+	if !due.IsZero() {
+		wait = min(wait, max(time.Until(due), 0))
+	}
 	w.warn("pod sync", "error", err, "retry", wait)
 	if hook := w.r.opts.Hooks.Error; hook != nil {
 		hook(w.id, err, wait)
@@ -352,13 +374,18 @@ func (w *worker) failed(ctx context.Context, err error) time.Duration {
 	return wait
 }
 
+// The wait after a first failure, and the longest after several.
+const (
+	retryFirst = time.Second
+	retryMost  = 10 * time.Second
+)
+
 // retryDelay is the wait after a number of failures in a row: 1 s, doubling to 10 s, plus up to half at random. A
 // runtime that is away is asked every second or two, because nothing is wrong with the pod.
 func retryDelay(failures int, unavailable bool, random float64) time.Duration {
-	const first, most = time.Second, 10 * time.Second
-	d := first
+	d := retryFirst
 	if !unavailable {
-		d = min(first<<min(failures-1, 10), most)
+		d = min(retryFirst<<min(failures-1, 10), retryMost)
 	}
 	return d + time.Duration(random*float64(d)/2)
 }

@@ -1,0 +1,93 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/critest"
+	"github.com/seed81659283/nodeagent/lifecycle"
+)
+
+// slowFailure has all images but "missing", whose pull takes a while to fail and is then not tried for 5 minutes.
+type slowFailure time.Duration
+
+func (s slowFailure) Ensure(_ context.Context, _ *corev1.Pod, c *corev1.Container, _ *cri.SandboxConfig) (cri.Image, error) {
+	if c.Image != "missing" {
+		return cri.Image{ID: c.Image}, nil
+	}
+	time.Sleep(time.Duration(s))
+	return cri.Image{}, &lifecycle.StartError{Reason: "ErrImagePull", Err: errors.New("no"), Retry: time.Now().Add(5 * time.Minute)}
+}
+
+// A container that cannot be started for long holds up neither the deadline of its pod, nor the restart of another, nor
+// a change that mends it.
+func TestWhatIsDueBesideAFailure(t *testing.T) {
+	tests := map[string]struct {
+		pull   time.Duration
+		script func(*cri.ContainerConfig) critest.Script
+		change func(n *node, pod *corev1.Pod)
+		await  func(n *node) bool
+		within time.Duration
+	}{
+		"deadline": {
+			change: func(n *node, pod *corev1.Pod) { pod.Spec.ActiveDeadlineSeconds = new(int64(30)); n.set(pod) },
+			await:  func(n *node) bool { return n.phase("a") == corev1.PodFailed },
+			within: 31 * time.Second,
+		},
+		"crash loop of another": {
+			script: critest.ByName(map[string]critest.Script{"main": critest.ExitAfter(time.Second, 1)}),
+			await:  func(n *node) bool { return ops(n.rt, "StartContainer") == 4 }, // after 0, 1, 12 and 33 s
+			within: 35 * time.Second,
+		},
+		"death during the attempt": {
+			pull: 30 * time.Second,
+			script: func(c *cri.ContainerConfig) critest.Script {
+				if c.Attempt == 0 {
+					return critest.ExitAfter(10*time.Second, 1)
+				}
+				return critest.Script{}
+			},
+			await:  func(n *node) bool { return ops(n.rt, "StartContainer") == 2 },
+			within: 41 * time.Second,
+		},
+		"change during the attempt": {
+			pull: 30 * time.Second,
+			change: func(n *node, pod *corev1.Pod) {
+				time.Sleep(10 * time.Second)
+				pod.Spec.Containers[1].Image = "busybox"
+				n.set(pod)
+			},
+			await:  func(n *node) bool { return n.phase("a") == corev1.PodRunning },
+			within: 31 * time.Second,
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				rt := critest.New(critest.Options{Script: tt.script})
+				n := boot(t, rt, rt, lifecycle.Options{Images: slowFailure(tt.pull)})
+				pod := testPod("a", "main", "other")
+				pod.Spec.Containers[1].Image = "missing"
+				began := time.Now()
+				n.set(pod)
+				if tt.change != nil {
+					tt.change(n, pod)
+				}
+				for !tt.await(n) && time.Since(began) < time.Hour {
+					time.Sleep(100 * time.Millisecond)
+				}
+				assert.LessOrEqual(t, time.Since(began), tt.within)
+			})
+		})
+	}
+}

@@ -1,0 +1,43 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/critest"
+	"github.com/seed81659283/nodeagent/lifecycle"
+)
+
+// A container that cannot be asked to end, as one whose image names no valid signal, is killed in the end. While the
+// runtime is away it keeps its grace period.
+func TestContainerThatCannotBeStopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		f := &critest.Faults{Runtime: rt}
+		failure := cri.ErrUnavailable
+		f.StopContainerFunc = func(ctx context.Context, next cri.Runtime, id string, grace time.Duration) error {
+			if grace > 0 {
+				return failure
+			}
+			return next.StopContainer(ctx, id, grace)
+		}
+		n := boot(t, rt, f, lifecycle.Options{})
+		n.set(testPod("a"))
+		time.Sleep(time.Second)
+		n.set()
+		time.Sleep(time.Minute)
+		n.requireStatus("a", "Running, main: ready")
+		failure = errors.New("no such signal")
+		time.Sleep(2 * time.Minute)
+		require.Equal(t, []string{"a"}, n.left())
+	})
+}
