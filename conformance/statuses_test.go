@@ -34,8 +34,12 @@ type described struct {
 	Recursive bool // the runtime can make mounts below read-only ones read-only too
 }
 
-// containerStatuses is what is said of the containers of a pod.
-type containerStatuses struct{ Init, Containers, Ephemeral []corev1.ContainerStatus }
+// containerStatuses is what is said of the containers of a pod, and of what it has as a whole.
+type containerStatuses struct {
+	Init, Containers, Ephemeral []corev1.ContainerStatus
+	Resources                   *corev1.ResourceRequirements
+	Allocated                   corev1.ResourceList
+}
 
 var statuses = conformance.Comparison[described, containerStatuses]{
 	Make:       newDescribed,
@@ -71,7 +75,9 @@ func kubeletStatuses(in described) containerStatuses {
 
 // statusesOf returns the statuses of the containers of a pod, without what each side says in words of its own.
 func statusesOf(st *corev1.PodStatus) containerStatuses {
-	out := containerStatuses{st.InitContainerStatuses, st.ContainerStatuses, st.EphemeralContainerStatuses}
+	out := containerStatuses{
+		st.InitContainerStatuses, st.ContainerStatuses, st.EphemeralContainerStatuses, st.Resources, st.AllocatedResources,
+	}
 	for _, list := range [][]corev1.ContainerStatus{out.Init, out.Containers, out.Ephemeral} {
 		for i := range list {
 			for _, state := range []*corev1.ContainerState{&list[i].State, &list[i].LastTerminationState} {

@@ -83,6 +83,7 @@
 //     time; the kubelet says 1970.
 //   - An image is called what the pod called it where the runtime has kept that; the kubelet shows the ID of one without a tag.
 //   - Whether a mount is read-only with all below it is what the runtime says of it; the kubelet what it would ask for.
+//   - The resources in the status of a pod are what it is allocated, also while it runs, where the kubelet reads its cgroup.
 //   - A deleted static pod ends as Succeeded or Failed like any other.
 //   - Nobody asks the runtime whether the network of the node is there: where it is not, a sandbox fails, and is tried again.
 //

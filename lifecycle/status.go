@@ -61,7 +61,9 @@ func Status(pod *corev1.Pod, observed cri.Pod, in StatusInput) corev1.PodStatus 
 		ObservedGeneration: pod.Generation,
 		QOSClass:           qos.StatusClass(pod),
 		StartTime:          startTime(&previous, observed, in.Now),
+		AllocatedResources: qos.Requests(pod, qos.Options{}),
 	}
+	st.Resources = &corev1.ResourceRequirements{Requests: st.AllocatedResources, Limits: qos.Limits(pod, qos.Options{})}
 	for _, ip := range in.HostIPs {
 		st.HostIPs = append(st.HostIPs, corev1.HostIP{IP: ip.String()})
 	}
