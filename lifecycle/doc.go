@@ -70,6 +70,8 @@
 //   - An ephemeral container waits for the container whose processes it is to see; the kubelet fails it until then.
 //   - A sidecar ends after every later sidecar that runs; in the kubelet after the next one, even if that does not run.
 //   - A change of resources that alters the QoS class of a pod is infeasible; it waits as PodResizePending.
+//   - A container that no size slows down any more, as its request has become its limit, gets a memory.high of max; the
+//     kubelet leaves it slowed down where it was before.
 //   - What the last agent said of a pod is kept on disk: a job of a manifest that has ended stays ended, and its restart
 //     counts stay, whatever becomes of its containers. The kubelet has what the API server has.
 //   - A postStart hook that an agent died in runs once more under the next; the kubelet leaves the container without it.

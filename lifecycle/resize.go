@@ -29,6 +29,8 @@ type ResizeState struct {
 	// Told is what the runtime was told last of a container that runs, by its ID. Of one that is not in it, what it has
 	// is read from its annotation and from what the runtime says.
 	Told map[string]cgroups.Size
+	// Sized is what the pod as a whole has, as far as it is not the sum of its containers. Nil: what it asks for.
+	Sized *cgroups.Size
 	// Fixed says that the runtime cannot change a container that runs.
 	Fixed bool
 	// Admit says, with an error, why the node has no room for the pod as it is to be. Nil: it always has.
@@ -84,10 +86,15 @@ func PlanResize(s ResizeState) Resizing {
 			z.Containers = append(z.Containers, r)
 		}
 	}
-	if len(differ) == 0 {
+	whole := s.Pod.Spec.Resources != nil && s.Sized != nil && *s.Sized != sizeOfPod(s.Pod)
+	if len(differ) == 0 && !whole {
 		return z
 	}
 	asBefore := withSizes(s.Pod, differ)
+	if whole {
+		c := withSize(&corev1.Container{Resources: *s.Pod.Spec.Resources}, *s.Sized)
+		asBefore.Spec.Resources = &c.Resources
+	}
 	if reason, message := s.refuse(asBefore, differ); reason != "" {
 		return Resizing{Pod: asBefore, Reason: reason, Message: message}
 	}

@@ -70,6 +70,14 @@ func sizeOf(pod *corev1.PodSpec, c *corev1.Container) cgroups.Size {
 	}
 }
 
+// sizeOfPod returns what a pod is to have as a whole, zero where it does not say.
+func sizeOfPod(pod *corev1.Pod) cgroups.Size {
+	if pod.Spec.Resources == nil {
+		return cgroups.Size{}
+	}
+	return sizeOf(&corev1.PodSpec{}, &corev1.Container{Resources: *pod.Spec.Resources})
+}
+
 // withSize returns a container with the resources of a size.
 func withSize(c *corev1.Container, s cgroups.Size) corev1.Container {
 	sized := *c
@@ -141,16 +149,18 @@ func hasCPU(have *cri.Resources, s cgroups.Size) bool {
 		(have.CPUPeriod <= 0 || max(have.CPUQuota, 0) == cgroups.CPUQuota(s.CPULimit, uint64(have.CPUPeriod)))
 }
 
+// memoryHigh is the file with the point at which a container is slowed down.
+const memoryHigh = "memory.high"
+
 // hasMemory tells the same for memory. Of a request only what memory QoS makes of it can be told.
 func (s *ResizeState) hasMemory(c *corev1.Container, have *cri.Resources, size cgroups.Size) bool {
 	if max(have.MemoryLimit, 0) != size.MemoryLimit {
 		return false
 	}
 	protected := false
-	files := [...]string{"memory.min", "memory.low", "memory.high"}
+	files := [...]string{"memory.min", "memory.low", memoryHigh}
 	for _, file := range files {
-		value := have.Unified[file]
-		protected = protected || value != "" && value != "0"
+		protected = protected || set(have.Unified[file]) != ""
 	}
 	if !protected {
 		return true
@@ -161,9 +171,17 @@ func (s *ResizeState) hasMemory(c *corev1.Container, have *cri.Resources, size c
 		return false
 	}
 	for _, file := range files {
-		if value, ok := have.Unified[file]; ok && value != want.Unified[file] {
+		if value, ok := have.Unified[file]; ok && set(value) != set(want.Unified[file]) {
 			return false
 		}
 	}
 	return true
+}
+
+// set returns what a file of memory QoS says, or nothing where that is what it says by itself.
+func set(value string) string {
+	if value == "0" || value == "max" {
+		return ""
+	}
+	return value
 }

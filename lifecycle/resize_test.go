@@ -34,6 +34,7 @@ import (
 //	init NAME RESOURCES KEY...       the same for an init container; sidecar
 //	container ID RESOURCES KEY...    is made, and runs: name=NAME; exited; silent: the runtime says nothing of resources
 //	foreign ID                       it has no annotations of ours
+//	sized RESOURCES                  what the cgroup of the pod as a whole is for
 //	update ID RESOURCES              the runtime has given it others, and the agent has forgotten it
 //	told ID RESOURCES                the same, but the agent knows
 //	adjust ID SHARES                 a plugin of the runtime has made its shares others
@@ -54,6 +55,7 @@ type resizeScene struct {
 	*scene
 	node     qos.Node
 	told     map[string]cgroups.Size
+	sized    *cgroups.Size
 	fixed    bool
 	full     string
 	previous *corev1.PodStatus
@@ -68,6 +70,8 @@ func (s *resizeScene) do(out *strings.Builder, words []string) {
 		s.full = strings.Join(args, " ")
 	case "pod":
 		s.pod.Spec.Resources = new(requirements(s.t, args))
+	case "sized":
+		s.sized = new(size(s.t, args))
 	case "spec", "init":
 		c := corev1.Container{Name: args[0], Image: "busybox", Resources: requirements(s.t, args[1:])}
 		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
@@ -161,7 +165,7 @@ func (s *resizeScene) life(id string) *cri.Container {
 
 func (s *resizeScene) plan() lifecycle.Resizing {
 	state := lifecycle.ResizeState{
-		Pod: s.pod, Observed: s.obs, Spec: podspec.Options{Node: &s.node}, Told: s.told, Fixed: s.fixed,
+		Pod: s.pod, Observed: s.obs, Spec: podspec.Options{Node: &s.node}, Told: s.told, Sized: s.sized, Fixed: s.fixed,
 		Admit: func(*corev1.Pod) error {
 			if s.full != "" {
 				return errors.New(s.full)
@@ -176,6 +180,9 @@ func (s *resizeScene) look(out *strings.Builder) {
 	z := s.plan()
 	if z.Reason != "" {
 		fmt.Fprintf(out, "  %s: %s\n", z.Reason, z.Message)
+		if r := z.Pod.Spec.Resources; r != nil {
+			fmt.Fprintf(out, "  the pod keeps %s\n", amounts(r))
+		}
 		for _, c := range z.Pod.Spec.Containers {
 			fmt.Fprintf(out, "  %s keeps %s\n", c.Name, amounts(&c.Resources))
 		}

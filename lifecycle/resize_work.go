@@ -74,7 +74,7 @@ func (w *worker) lookAtResources(pod *corev1.Pod, observed cri.Pod, ending bool)
 	}
 	z.now = PlanResize(ResizeState{
 		Pod: pod, Observed: observed, Spec: w.r.opts.Spec, Told: w.toldSizes(observed),
-		Fixed: w.r.updater == nil, Admit: w.r.opts.AdmitResize,
+		Sized: z.sizedPod(), Fixed: w.r.updater == nil, Admit: w.r.opts.AdmitResize,
 	})
 	z.mu.Lock()
 	defer z.mu.Unlock()
@@ -114,6 +114,17 @@ func (w *worker) toldSizes(observed cri.Pod) map[string]cgroups.Size {
 	return maps.Clone(z.told)
 }
 
+// sizedPod returns what the pod's cgroup is for, where the pod has resources as a whole, or nil.
+func (z *resizeWork) sizedPod() *cgroups.Size {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	whole, _, _ := strings.Cut(z.sized, ";")
+	if size, ok := parseSize(whole); ok {
+		return &size
+	}
+	return nil
+}
+
 // mayLackLimits tells whether the cgroup of a pod may have limits for other resources than the pod now has.
 func (w *worker) mayLackLimits(observed cri.Pod) bool {
 	z := &w.resize
@@ -142,8 +153,8 @@ func (w *worker) resizePod(ctx context.Context, pod *corev1.Pod, a *Actions) err
 // resourceKey returns what tells the resources of a pod from others.
 func resourceKey(pod *corev1.Pod) string {
 	var key strings.Builder
-	if r := pod.Spec.Resources; r != nil {
-		key.WriteString(noteSize(sizeOf(&corev1.PodSpec{}, &corev1.Container{Resources: *r})))
+	if pod.Spec.Resources != nil {
+		key.WriteString(noteSize(sizeOfPod(pod)))
 	}
 	for c := range containersOf(&pod.Spec) {
 		key.WriteString(";" + c.Name + " " + noteSize(sizeOf(&pod.Spec, c)))
@@ -283,6 +294,9 @@ func (r *resizer) ResizeContainer(ctx context.Context, name string, size cgroups
 	}
 	if size.MemoryLimit == 0 && resize.From.MemoryLimit != 0 {
 		config.MemoryLimit = cgroups.Unlimited
+	}
+	if _, slow := config.Unified[memoryHigh]; !slow && config.Unified != nil {
+		config.Unified[memoryHigh] = "max" // likewise, and the container would be slowed down where it was before
 	}
 	r.w.log("resize container", "container", name, "id", resize.ID, "resources", noteSize(size))
 	note := map[string]string{AnnotationResources: noteSize(size)}

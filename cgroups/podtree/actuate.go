@@ -51,9 +51,9 @@ func (t *Tree) resize(ctx context.Context, pod *corev1.Pod, containers []cgroups
 	if err != nil {
 		return err
 	}
-	steps, err := PlanResize(PodResize{
-		From: from, To: ForPod(pod, t.opts.Node), MemoryUsage: usage, Containers: containers,
-	})
+	to := ForPod(pod, t.opts.Node)
+	liftMemory(&to, from)
+	steps, err := PlanResize(PodResize{From: from, To: to, MemoryUsage: usage, Containers: containers})
 	if err != nil {
 		return err
 	}
@@ -68,6 +68,24 @@ func (t *Tree) resize(ctx context.Context, pod *corev1.Pod, containers []cgroups
 		}
 	}
 	return nil
+}
+
+// liftMemory takes back what memory QoS has made of a pod's former size where it makes nothing of the new one: else a pod
+// whose request has become its limit would be slowed down where it was before.
+func liftMemory(to *cgroups.Resources, from cgroups.Resources) {
+	for _, f := range [...]struct {
+		to   **int64
+		from *int64
+		none int64
+	}{
+		{&to.MemoryMin, from.MemoryMin, 0},
+		{&to.MemoryLow, from.MemoryLow, 0},
+		{&to.MemoryHigh, from.MemoryHigh, cgroups.Unlimited},
+	} {
+		if *f.to == nil && f.from != nil {
+			*f.to = &f.none
+		}
+	}
 }
 
 // read returns the limits of a cgroup and the memory in use there.

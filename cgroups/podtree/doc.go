@@ -67,8 +67,9 @@
 //     pod is removed when it ends. One that fails waits for its back-off, and at most Options.Parallel are removed at
 //     the same time.
 //   - In a resize no limit is more than any limit, so that to add one is to shrink and is refused below what is in use;
-//     the kubelet takes it for growth. memory.min, memory.low and memory.high of the pod follow their requests; the
-//     kubelet writes them when the limit changes. A write that fails is taken back in the cgroup, too.
+//     the kubelet takes it for growth. memory.min, memory.low and memory.high of the pod follow their requests, and
+//     go where nothing is left of them; the kubelet writes them when the limit changes, and leaves a memory.high that the
+//     new size has none of. A write that fails is taken back in the cgroup, too.
 //   - Numbers that are too large for an int64 are the largest one; in the kubelet they overflow.
 //
 // Not here: CPU, memory and topology managers, so no pod has CPUs of its own; moving daemons into reserved cgroups; a

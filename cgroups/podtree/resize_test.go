@@ -13,11 +13,13 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/cgroups"
 	"github.com/seed81659283/nodeagent/cgroups/cgroupstest"
 	"github.com/seed81659283/nodeagent/cgroups/podtree"
 	"github.com/seed81659283/nodeagent/internal/script"
+	"github.com/seed81659283/nodeagent/qos"
 )
 
 // TestPlanResize runs the sections of testdata/resize.txt. A line is "pod KEY=FROM->TO ..." or "container NAME
@@ -260,6 +262,40 @@ func TestResize(t *testing.T) {
 		require.EqualError(t, err, "resize pod default/a: cannot decrease memory limits: attempting to set pod memory limit (536870912) below current usage (536870912)")
 		require.Empty(t, rt.told)
 	})
+}
+
+// What memory QoS made of the pod's former size goes with it.
+func TestResizeTakesBackMemoryQoS(t *testing.T) {
+	fake, rt := cgroupstest.New(cgroupstest.Options{}), &notedRuntime{}
+	o := options()
+	o.Node.Reservation, o.Node.ThrottlingFactor = qos.TieredReservation, new(0.5)
+	whole := func(request, limit string) *corev1.Pod {
+		pod := newPod("a", nil, nil)
+		pod.Spec.Resources = &corev1.ResourceRequirements{
+			Requests: list("cpu", "1", "memory", request), Limits: list("memory", limit),
+		}
+		return pod
+	}
+	pod := whole("1Gi", "2Gi")
+	tree, err := podtree.New(fake, pods(pod), o)
+	require.NoError(t, err)
+	require.NoError(t, tree.Setup(t.Context()))
+	require.NoError(t, tree.Ensure(t.Context(), pod))
+	r, err := fake.Limits(t.Context(), tree.Path(pod))
+	require.NoError(t, err)
+	require.EqualValues(t, 3<<29, *r.MemoryHigh)
+	require.EqualValues(t, 1<<30, *r.MemoryLow)
+
+	require.NoError(t, tree.Resize(t.Context(), whole("2Gi", "2Gi"), nil, rt))
+	r, err = fake.Limits(t.Context(), tree.Path(pod))
+	require.NoError(t, err)
+	require.EqualValues(t, cgroups.Unlimited, *r.MemoryHigh)
+	require.EqualValues(t, 2<<30, *r.MemoryLow)
+
+	require.NoError(t, tree.Resize(t.Context(), whole("0", "2Gi"), nil, rt))
+	r, err = fake.Limits(t.Context(), tree.Path(pod))
+	require.NoError(t, err)
+	require.Zero(t, *r.MemoryLow)
 }
 
 func TestResizeThatFails(t *testing.T) {
