@@ -56,6 +56,7 @@ test-vm: $(LAB)
 	echo "make: cgroup v2 in User Mode Linux"; \
 	go test -count=1 -timeout=$(TIMEOUT) -exec $(UML) ./cgroups/driver/... ./cgroups/podtree; \
 	go test -count=1 -timeout=$(TIMEOUT) -exec $(UML) -run='^TestIntegrationCgroups$$' ./examples/minimal; \
+	go test -count=1 -timeout=$(TIMEOUT) -exec $(UML) -run='^TestIntegrationResizeV2$$' ./lifecycle; \
 	echo "make: systemd as the driver of cgroups"; \
 	go test -count=1 -timeout=$(TIMEOUT) -exec $(CURDIR)/hack/vm/systemd.sh -run='^TestIntegrationSystemd' ./cgroups/driver/...; \
 	echo "make: cpuset, huge pages and PSI of cgroup v2 under qemu"; \

@@ -1,0 +1,410 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/seed81659283/nodeagent/cgroups"
+	"github.com/seed81659283/nodeagent/cgroups/driver"
+	"github.com/seed81659283/nodeagent/cgroups/podtree"
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/remote"
+	"github.com/seed81659283/nodeagent/internal/lab"
+	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+	"github.com/seed81659283/nodeagent/pleg"
+	"github.com/seed81659283/nodeagent/qos"
+)
+
+// v2Node is a node with containerd, cgroup v2 and memory QoS. Its agent can be killed, and the next one finds what is in
+// the runtime, in the cgroups and on disk. What became of the pods is read from the files of their cgroups and from
+// their statuses.
+type v2Node struct {
+	*lifecycle.Reconciler        // of the agent
+	kill                  func() // ends the agent as a crash would, and waits until its goroutines have returned
+
+	t       *testing.T
+	notes   *notes
+	runtime *notedRuntime
+	cgroups *notedCgroups
+	tree    podtree.Options
+	logs    string
+	podRoot string
+	pods    map[string]*corev1.Pod // that are wanted, by name
+
+	mu       sync.Mutex // guards what follows
+	statuses map[string]corev1.PodStatus
+}
+
+// notes is what was done to pods.
+type notes struct {
+	mu    sync.Mutex
+	lines []string
+	names map[string]string // of containers, "pod/container", by ID
+	looks map[string]int    // how often a pod was looked at, by UID
+}
+
+func (n *notes) add(what, name string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.lines = append(n.lines, what+" "+name)
+}
+
+// take returns what was done since the last time, each once and sorted.
+func (n *notes) take() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	lines := n.lines
+	n.lines = nil
+	slices.Sort(lines)
+	return slices.Compact(lines)
+}
+
+// forget begins to count anew how often pods are looked at.
+func (n *notes) forget() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.looks = map[string]int{}
+}
+
+// looked tells whether each of some pods was looked at three times.
+func (n *notes) looked(pods map[string]*corev1.Pod) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, pod := range pods {
+		if n.looks[string(pod.UID)] < 3 {
+			return false
+		}
+	}
+	return true
+}
+
+func (n *notes) name(id string) string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.names[id]
+}
+
+// notedRuntime notes what containerd is told to do to containers.
+type notedRuntime struct {
+	*remote.Client
+	*notes
+}
+
+func (r *notedRuntime) CreateContainer(
+	ctx context.Context, sandbox string, c *cri.ContainerConfig, s *cri.SandboxConfig,
+) (string, error) {
+	id, err := r.Client.CreateContainer(ctx, sandbox, c, s)
+	r.mu.Lock()
+	r.names[id] = s.Pod.Name + "/" + c.Name
+	r.mu.Unlock()
+	r.add("create", r.name(id))
+	return id, err
+}
+
+func (r *notedRuntime) StopContainer(ctx context.Context, id string, grace time.Duration) error {
+	r.add("stop", r.name(id))
+	return r.Client.StopContainer(ctx, id, grace)
+}
+
+func (r *notedRuntime) UpdateContainer(ctx context.Context, id string, c *cri.Resources, a map[string]string) error {
+	r.add("update", r.name(id))
+	return r.Client.UpdateContainer(ctx, id, c, a)
+}
+
+// notedCgroups notes what is written to the cgroups of pods, and refuses that while it is broken.
+type notedCgroups struct {
+	*driver.Driver
+	*notes
+	root   cgroups.Path
+	broken error
+}
+
+func (c *notedCgroups) Apply(ctx context.Context, p cgroups.Path, r cgroups.Resources) error {
+	uid, ok := cgroups.PodUID(c.root, p)
+	if !ok {
+		return c.Driver.Apply(ctx, p, r)
+	}
+	c.add("write", uid)
+	c.mu.Lock()
+	broken := c.broken
+	c.mu.Unlock()
+	if broken != nil {
+		return broken
+	}
+	return c.Driver.Apply(ctx, p, r)
+}
+
+// Children is asked for by each look at a pod: whether its cgroup is there.
+func (c *notedCgroups) Children(ctx context.Context, p cgroups.Path) ([]string, error) {
+	if uid, ok := cgroups.PodUID(c.root, p); ok {
+		c.mu.Lock()
+		c.looks[uid]++
+		c.mu.Unlock()
+	}
+	return c.Driver.Children(ctx, p)
+}
+
+func (c *notedCgroups) fail(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.broken = err
+}
+
+// newV2Node returns a node whose agent does not run yet.
+func newV2Node(t *testing.T) *v2Node {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("only root makes cgroups")
+	}
+	d, err := driver.Open(t.Context(), driver.Options{})
+	if err != nil {
+		t.Skipf("no cgroups to work on: %v", err)
+	}
+	t.Cleanup(func() { assert.NoError(t, d.Close()) })
+	if mode := d.Host().Mode; mode != driver.V2 {
+		t.Skipf("needs cgroup v2, has %s", mode)
+	}
+	known := &notes{names: map[string]string{}, looks: map[string]int{}}
+	n := &v2Node{
+		t: t, notes: known, logs: t.TempDir(), podRoot: t.TempDir(), pods: map[string]*corev1.Pod{},
+		cgroups: &notedCgroups{Driver: d, notes: known, root: cgroups.Path(fmt.Sprintf("nodeagent-resize-%d", os.Getpid()))},
+	}
+	require.NoError(t, d.Apply(t.Context(), n.cgroups.root, cgroups.Resources{}))
+	t.Cleanup(func() { assert.NoError(t, d.Remove(context.WithoutCancel(t.Context()), n.cgroups.root)) })
+	client, err := remote.Dial(lab.StartPrivate(t).Endpoint(), remote.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	n.runtime = &notedRuntime{client, known}
+	n.tree, err = podtree.HostOptions(os.DirFS("/proc"))
+	require.NoError(t, err)
+	n.tree.Root, n.tree.Node.NoSwapController = n.cgroups.root, !d.Host().Has("swap")
+	n.tree.Node.Reservation, n.tree.Node.ThrottlingFactor = qos.TieredReservation, new(0.9)
+	return n
+}
+
+// boot starts an agent.
+func (n *v2Node) boot() {
+	n.statuses = map[string]corev1.PodStatus{}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(n.t.Context()))
+	generator := pleg.New(n.runtime, pleg.Options{Sink: func(events []pleg.Event) {
+		for _, e := range events {
+			n.Changed(e.PodUID)
+		}
+	}})
+	tree, err := podtree.New(n.cgroups, n, n.tree)
+	require.NoError(n.t, err)
+	n.Reconciler = lifecycle.New(n.runtime, generator, n.options(tree))
+	require.NoError(n.t, tree.Setup(ctx))
+	n.tell()
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = generator.Run(ctx) })
+	wg.Go(func() { _ = tree.Run(ctx) })
+	wg.Go(func() { _ = n.Run(ctx) })
+	n.kill = sync.OnceFunc(func() { cancel(); wg.Wait() })
+	n.t.Cleanup(n.kill)
+}
+
+// options are those of an agent of a node that has 700m of CPU for a pod that is resized.
+func (n *v2Node) options(tree *podtree.Tree) lifecycle.Options {
+	return lifecycle.Options{
+		Cgroups: tree, PodRoot: n.podRoot, Resync: 300 * time.Millisecond,
+		AdmitResize: func(pod *corev1.Pod) error {
+			if cpu := qos.CPURequest(pod); cpu > 700 {
+				return fmt.Errorf("node has 700m of CPU, not %dm", cpu)
+			}
+			return nil
+		},
+		Spec: podspec.Options{
+			LogRoot: n.logs, Node: &n.tree.Node,
+			CgroupParent: func(pod *corev1.Pod) string {
+				name, err := n.cgroups.Name(tree.Path(pod))
+				assert.NoError(n.t, err)
+				return name
+			},
+		},
+		Hooks: lifecycle.Hooks{Status: func(pod *corev1.Pod, st *corev1.PodStatus) {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			n.statuses[pod.Name] = *st
+		}},
+	}
+}
+
+// tell tells the agent which pods are wanted.
+func (n *v2Node) tell() {
+	set := lifecycle.PodSet{Source: "test"}
+	for _, name := range slices.Sorted(maps.Keys(n.pods)) {
+		set.Pods = append(set.Pods, n.pods[name].DeepCopy())
+	}
+	require.NoError(n.t, n.Set(set))
+}
+
+// ask asks for a pod with resources, in the words of requirements: those of the pod as a whole, if there are any, and those
+// of its containers after their names. A pod comes to hold 8 MiB.
+func (n *v2Node) ask(name, whole string, containers ...string) {
+	n.t.Helper()
+	pod := testPod(name)
+	pod.Spec.HostNetwork, pod.Spec.Containers = true, nil
+	if whole != "" {
+		pod.Spec.Resources = new(requirements(n.t, strings.Fields(whole)))
+	}
+	for _, words := range containers {
+		f := strings.Fields(words)
+		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{
+			Name: f[0], Image: lab.BusyboxImage, Resources: requirements(n.t, f[1:]),
+			Command: []string{"sh", "-c", "head -c 8388608 /dev/zero >/dev/shm/held; " + lasting},
+		})
+	}
+	podspec.Default(pod)
+	if before := n.pods[name]; before != nil {
+		pod.Generation = before.Generation + 1
+	}
+	n.pods[name] = pod
+}
+
+// files returns what is in the files of the cgroups of the pods and their containers, a line for each. Memory that is not
+// protected, and that nobody is slowed down, is left out.
+func (n *v2Node) files() string {
+	var lines []string
+	top := filepath.Join(n.cgroups.Host().Dirs["memory"], string(n.cgroups.root))
+	require.NoError(n.t, filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) || err == nil && !d.IsDir() {
+			return nil // it may be gone by now
+		}
+		name, ok := strings.CutPrefix(filepath.Base(path), "poduid-")
+		if !ok {
+			name = n.notes.name(filepath.Base(path))
+		}
+		if name != "" {
+			lines = append(lines, name+" "+limits(path))
+		}
+		return err
+	}))
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+// limits returns what is in the files of a cgroup, the limits of CPU and memory first.
+func limits(dir string) string {
+	read := func(file string) string {
+		text, err := os.ReadFile(filepath.Join(dir, file))
+		if err != nil {
+			return err.Error()
+		}
+		word := strings.TrimSpace(string(text))
+		if bytes, err := strconv.ParseInt(word, 10, 64); err == nil && strings.HasPrefix(file, "memory.") {
+			word = resource.NewQuantity(bytes, resource.BinarySI).String()
+		}
+		return word
+	}
+	line := fmt.Sprintf("%s weight %s memory %s", read("cpu.max"), read("cpu.weight"), read("memory.max"))
+	for _, f := range []struct{ name, none string }{{"min", "0"}, {"low", "0"}, {"high", "max"}} {
+		if word := read("memory." + f.name); word != f.none {
+			line += " " + f.name + " " + word
+		}
+	}
+	return line
+}
+
+// told returns what the agent says of the pods and of their first containers' resources, a line for each.
+func (n *v2Node) told() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var lines []string
+	for _, name := range slices.Sorted(maps.Keys(n.statuses)) {
+		st := n.statuses[name]
+		lines = append(lines, name+" "+describeStatus(st)+", "+resizeOf(st))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// await waits until there are lines as wanted. How they are spaced does not count.
+func (n *v2Node) await(has func() string, want string) {
+	n.t.Helper()
+	var lines []string
+	for line := range strings.Lines(strings.TrimSpace(want)) {
+		lines = append(lines, strings.Join(strings.Fields(line), " "))
+	}
+	want = strings.Join(lines, "\n")
+	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		got := has()
+		if got == want || time.Now().After(deadline) {
+			require.Equal(n.t, want, got)
+			return
+		}
+	}
+}
+
+// awaitWords waits until the agent says all of these words, whatever else.
+func (n *v2Node) awaitWords(words ...string) {
+	n.t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		told := n.told()
+		if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(told, w) }) {
+			return
+		}
+		require.True(n.t, time.Now().Before(deadline), "not said: %q in:\n%s", words, told)
+	}
+}
+
+// awaitUse waits until a Burstable pod uses so much memory.
+func (n *v2Node) awaitUse(uid string, bytes uint64) {
+	n.t.Helper()
+	p := cgroups.PodPath(n.cgroups.root, cgroups.Burstable, uid)
+	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		s, err := n.cgroups.Stats(n.t.Context(), p)
+		require.NoError(n.t, err)
+		if s.Memory.Current >= bytes {
+			return
+		}
+		require.True(n.t, time.Now().Before(deadline), "uses %d bytes", s.Memory.Current)
+	}
+}
+
+// did fails unless just this was done since the last time.
+func (n *v2Node) did(want ...string) {
+	n.t.Helper()
+	require.Equal(n.t, want, n.notes.take())
+}
+
+// look waits until the agent has looked at each pod some times more.
+func (n *v2Node) look() {
+	n.t.Helper()
+	n.notes.forget()
+	for deadline := time.Now().Add(patience); !n.notes.looked(n.pods); time.Sleep(20 * time.Millisecond) {
+		require.True(n.t, time.Now().Before(deadline), "the agent does not look at its pods")
+	}
+}
+
+// lives returns which containers run, since when.
+func (n *v2Node) lives() (lives []string) {
+	snap, err := n.runtime.List(n.t.Context())
+	require.NoError(n.t, err)
+	for p := range snap.Pods() {
+		for _, c := range p.Containers {
+			lives = append(lives, fmt.Sprint(p.Name, "/", c.Name, " ", c.ID, " ", c.State, " ", c.CreatedAt))
+		}
+	}
+	slices.Sort(lives)
+	return lives
+}

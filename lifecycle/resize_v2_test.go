@@ -1,0 +1,221 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/critest"
+	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+	"github.com/seed81659283/nodeagent/qos"
+)
+
+// Pods that are resized in place have what they ask for in the files of cgroup v2, the status says so, and no container
+// is made anew. One agent after the other is killed meanwhile.
+func TestIntegrationResizeV2(t *testing.T) {
+	n := newV2Node(t)
+	n.start()
+	lives := n.lives()
+	require.Len(t, lives, 4)
+
+	n.grow()
+	n.shrink()
+	n.requestLimits()
+	n.refuse()
+	n.dieInTheMiddle()
+	n.sleepMeanwhile()
+
+	// Another agent has nothing to do.
+	files := n.files()
+	n.kill()
+	n.boot()
+	n.look()
+	n.did()
+	require.Equal(t, files, n.files())
+	require.Equal(t, lives, n.lives())
+}
+
+// start starts a Burstable pod, a Guaranteed one, and one with resources of its own.
+func (n *v2Node) start() {
+	n.ask("web", "", "main cpu=250m/500m memory=32Mi/64Mi")
+	n.ask("db", "", "main cpu=100m/100m memory=48Mi/48Mi")
+	n.ask("batch", "cpu=300m/1 memory=64Mi/128Mi", "app cpu=100m/200m memory=16Mi/32Mi", "helper")
+	n.boot()
+	n.await(n.told, `
+		batch Running, app: ready, helper: ready, cpu=100m/200m memory=16Mi/32Mi
+		db    Running, main: ready, cpu=100m/100m memory=48Mi/48Mi
+		web   Running, main: ready, cpu=250m/500m memory=32Mi/64Mi`)
+	n.await(n.files, `
+		batch        100000 100000 weight 40  memory 128Mi low 64Mi high 124516Ki
+		batch/app    20000 100000  weight 17  memory 32Mi  low 16Mi high 31128Ki
+		batch/helper 100000 100000 weight 100 memory 128Mi
+		db           10000 100000  weight 17  memory 48Mi  min 48Mi
+		db/main      10000 100000  weight 17  memory 48Mi  min 48Mi
+		web          50000 100000  weight 35  memory 64Mi  low 32Mi
+		web/main     50000 100000  weight 35  memory 64Mi  low 32Mi high 62256Ki`)
+	n.did("create batch/app", "create batch/helper", "create db/main", "create web/main",
+		"write uid-batch", "write uid-db", "write uid-web")
+}
+
+func (n *v2Node) grow() {
+	n.ask("web", "", "main cpu=500m/1 memory=64Mi/128Mi")
+	n.ask("db", "", "main cpu=200m/200m memory=64Mi/64Mi")
+	n.ask("batch", "cpu=600m/2 memory=96Mi/160Mi", "app cpu=100m/200m memory=16Mi/32Mi", "helper")
+	n.tell()
+	n.await(n.files, `
+		batch        200000 100000 weight 67  memory 160Mi low 96Mi high 157284Ki
+		batch/app    20000 100000  weight 17  memory 32Mi  low 16Mi high 31128Ki
+		batch/helper 200000 100000 weight 174 memory 160Mi          high 144Mi
+		db           20000 100000  weight 29  memory 64Mi  min 64Mi
+		db/main      20000 100000  weight 29  memory 64Mi  min 64Mi
+		web          100000 100000 weight 59  memory 128Mi low 64Mi
+		web/main     100000 100000 weight 59  memory 128Mi low 64Mi high 124516Ki`)
+	n.await(n.told, `
+		batch Running, app: ready, helper: ready, cpu=100m/200m memory=16Mi/32Mi
+		db    Running, main: ready, cpu=200m/200m memory=64Mi/64Mi
+		web   Running, main: ready, cpu=500m/1 memory=64Mi/128Mi`)
+	n.did("update batch/helper", "update db/main", "update web/main", "write uid-batch", "write uid-db", "write uid-web")
+}
+
+func (n *v2Node) shrink() {
+	n.ask("web", "", "main cpu=100m/200m memory=32Mi/40Mi")
+	n.ask("db", "", "main cpu=50m/50m memory=32Mi/32Mi")
+	n.ask("batch", "cpu=300m/1 memory=64Mi/128Mi", "app cpu=100m/200m memory=16Mi/24Mi", "helper")
+	n.tell()
+	n.await(n.files, `
+		batch        100000 100000 weight 40  memory 128Mi low 64Mi high 124516Ki
+		batch/app    20000 100000  weight 17  memory 24Mi  low 16Mi high 23756Ki
+		batch/helper 100000 100000 weight 100 memory 128Mi          high 117964Ki
+		db           5000 100000   weight 11  memory 32Mi  min 32Mi
+		db/main      5000 100000   weight 11  memory 32Mi  min 32Mi
+		web          20000 100000  weight 17  memory 40Mi  low 32Mi
+		web/main     20000 100000  weight 17  memory 40Mi  low 32Mi high 40140Ki`)
+	n.await(n.told, `
+		batch Running, app: ready, helper: ready, cpu=100m/200m memory=16Mi/24Mi
+		db    Running, main: ready, cpu=50m/50m memory=32Mi/32Mi
+		web   Running, main: ready, cpu=100m/200m memory=32Mi/40Mi`)
+	n.did("update batch/app", "update batch/helper", "update db/main", "update web/main",
+		"write uid-batch", "write uid-db", "write uid-web")
+}
+
+// requestLimits makes requests of memory the limits: what was slowed down is so no more.
+func (n *v2Node) requestLimits() {
+	n.ask("web", "", "main cpu=100m/200m memory=96Mi/96Mi")
+	n.ask("batch", "cpu=300m/1 memory=128Mi/128Mi", "app cpu=100m/200m memory=24Mi/24Mi", "helper")
+	n.tell()
+	n.await(n.files, `
+		batch        100000 100000 weight 40  memory 128Mi low 128Mi
+		batch/app    20000 100000  weight 17  memory 24Mi  low 24Mi
+		batch/helper 100000 100000 weight 100 memory 128Mi          high 117964Ki
+		db           5000 100000   weight 11  memory 32Mi  min 32Mi
+		db/main      5000 100000   weight 11  memory 32Mi  min 32Mi
+		web          20000 100000  weight 17  memory 96Mi  low 96Mi
+		web/main     20000 100000  weight 17  memory 96Mi  low 96Mi`)
+	n.await(n.told, `
+		batch Running, app: ready, helper: ready, cpu=100m/200m memory=24Mi/24Mi
+		db    Running, main: ready, cpu=50m/50m memory=32Mi/32Mi
+		web   Running, main: ready, cpu=100m/200m memory=96Mi/96Mi`)
+	n.did("update batch/app", "update web/main", "write uid-batch", "write uid-web")
+}
+
+// refuse asks for more CPU than the node has, for another class, and for less memory than is in use. Neither this agent
+// nor the next one does anything then.
+func (n *v2Node) refuse() {
+	n.awaitUse("uid-web", 8<<20)
+	files := n.files()
+	n.ask("web", "", "main cpu=100m/200m memory=1Mi/4Mi")
+	n.ask("db", "", "main cpu=50m/100m memory=32Mi/32Mi")
+	n.ask("batch", "cpu=900m/1 memory=128Mi/128Mi", "app cpu=100m/200m memory=24Mi/24Mi", "helper")
+	n.tell()
+	for range 2 {
+		n.awaitWords(
+			"batch Running, app: ready, helper: ready, cpu=100m/200m memory=24Mi/24Mi, "+
+				"PodResizePending Deferred: node has 700m of CPU, not 900m\n",
+			"db Running, main: ready, cpu=50m/50m memory=32Mi/32Mi, "+
+				"PodResizePending Infeasible: Pod QOS Class may not change as a result of resizing\n",
+			"web Running, main: ready, cpu=100m/200m memory=96Mi/96Mi, PodResizeInProgress Error: resize pod default/web: "+
+				"cannot decrease memory limits: attempting to set pod memory limit (4194304) below current usage (",
+			`attempting to set container "main" memory limit (4194304) below current usage (`)
+		n.kill()
+		n.did()
+		n.boot()
+	}
+	n.did()
+	require.Equal(n.t, files, n.files())
+}
+
+// dieInTheMiddle cannot write to the cgroup of a pod whose container has its share already. The next agent does what is
+// left.
+func (n *v2Node) dieInTheMiddle() {
+	n.cgroups.fail(errors.New("no space"))
+	n.ask("web", "", "main cpu=50m/100m memory=96Mi/96Mi")
+	n.ask("db", "", "main cpu=50m/50m memory=32Mi/32Mi")
+	n.ask("batch", "cpu=300m/1 memory=128Mi/128Mi", "app cpu=100m/200m memory=24Mi/24Mi", "helper")
+	n.tell()
+	n.awaitWords("web Running, main: ready, cpu=50m/100m memory=96Mi/96Mi, PodResizeInProgress Error: ", "no space")
+	n.kill()
+	n.did("update web/main", "write uid-web")
+	n.cgroups.fail(nil)
+	n.boot()
+	n.await(n.told, `
+		batch Running, app: ready, helper: ready, cpu=100m/200m memory=24Mi/24Mi
+		db    Running, main: ready, cpu=50m/50m memory=32Mi/32Mi
+		web   Running, main: ready, cpu=50m/100m memory=96Mi/96Mi`)
+	n.await(n.files, `
+		batch        100000 100000 weight 40  memory 128Mi low 128Mi
+		batch/app    20000 100000  weight 17  memory 24Mi  low 24Mi
+		batch/helper 100000 100000 weight 100 memory 128Mi          high 117964Ki
+		db           5000 100000   weight 11  memory 32Mi  min 32Mi
+		db/main      5000 100000   weight 11  memory 32Mi  min 32Mi
+		web          10000 100000  weight 11  memory 96Mi  low 96Mi
+		web/main     10000 100000  weight 11  memory 96Mi  low 96Mi`)
+	n.did("write uid-web")
+}
+
+// sleepMeanwhile asks for something while there is no agent.
+func (n *v2Node) sleepMeanwhile() {
+	n.kill()
+	n.ask("db", "", "main cpu=100m/100m memory=48Mi/48Mi")
+	n.boot()
+	n.await(n.told, `
+		batch Running, app: ready, helper: ready, cpu=100m/200m memory=24Mi/24Mi
+		db    Running, main: ready, cpu=100m/100m memory=48Mi/48Mi
+		web   Running, main: ready, cpu=50m/100m memory=96Mi/96Mi`)
+	n.did("update db/main", "write uid-db")
+}
+
+// With memory QoS a request that has become the limit is that of a container which nobody slows down, and an agent that
+// knows nothing of it sees that it is so.
+func TestResizeEndsThrottling(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		node := &qos.Node{
+			MemoryCapacity: 1 << 30, NoSwapController: true, Reservation: qos.TieredReservation, ThrottlingFactor: new(0.9),
+		}
+		n := boot(t, rt, rt, lifecycle.Options{Spec: podspec.Options{Node: node}})
+		n.set(sizedPod(t, 1, "cpu=100m/ memory=32Mi/64Mi"))
+		time.Sleep(time.Second)
+		c, _ := rt.Container("a/main")
+		require.Equal(t, "63750144", c.Resources.Unified["memory.high"])
+
+		pod := sizedPod(t, 2, "cpu=100m/ memory=64Mi/64Mi")
+		n.set(pod)
+		time.Sleep(time.Second)
+		c, _ = rt.Container("a/main")
+		require.Equal(t, "max", c.Resources.Unified["memory.high"])
+		require.Equal(t, "67108864", c.Resources.Unified["memory.low"])
+
+		z := lifecycle.PlanResize(lifecycle.ResizeState{
+			Pod: pod, Observed: cri.Pod{Containers: []cri.Container{c}}, Spec: podspec.Options{Node: node},
+		})
+		require.Empty(t, z.Containers)
+	})
+}
