@@ -39,7 +39,7 @@ func HasHash(c *corev1.Container, hash string) bool {
 
 // sum is the FNV-1a sum of the name and the image in JSON; the kubelet hashes a dump of the bytes, not the bytes.
 func sum(c *corev1.Container) uint32 {
-	d := dump{sum: 2166136261}
+	d := dump{sum: offset}
 	d.text("([]uint8)[")
 	d.json(`{"image":"`, c.Image)
 	d.json(`","name":"`, c.Name)
@@ -47,6 +47,12 @@ func sum(c *corev1.Container) uint32 {
 	d.text("]")
 	return d.sum
 }
+
+// The constants of FNV-1a with 32 bits.
+const (
+	offset = 2166136261
+	prime  = 16777619
+)
 
 // dump sums up a list of numbers as it is printed.
 type dump struct {
@@ -56,7 +62,7 @@ type dump struct {
 
 func (d *dump) text(s string) {
 	for i := range len(s) {
-		d.sum = (d.sum ^ uint32(s[i])) * 16777619
+		d.sum = (d.sum ^ uint32(s[i])) * prime
 	}
 }
 
@@ -73,18 +79,24 @@ func (d *dump) json(plain, quoted string) {
 	d.bytes(quoted)
 }
 
-// bytes adds the decimal numbers of bytes, with spaces between.
+// bytes adds the decimal numbers of bytes, with spaces between. Each look at a running container comes by here.
 func (d *dump) bytes(s string) {
-	var buf [3]byte
+	sum := d.sum
 	for i := range len(s) {
 		if d.begun {
-			d.text(" ")
+			sum = (sum ^ ' ') * prime
 		}
 		d.begun = true
-		for _, digit := range strconv.AppendUint(buf[:0], uint64(s[i]), 10) {
-			d.sum = (d.sum ^ uint32(digit)) * 16777619
+		b := uint32(s[i])
+		if b >= 100 {
+			sum = (sum ^ ('0' + b/100)) * prime
 		}
+		if b >= 10 {
+			sum = (sum ^ ('0' + b/10%10)) * prime
+		}
+		sum = (sum ^ ('0' + b%10)) * prime
 	}
+	d.sum = sum
 }
 
 // LogDirectory returns the directory of a pod's logs below the root.
