@@ -5,12 +5,15 @@ package lifecycle_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/cri"
@@ -90,4 +93,29 @@ func TestWhatIsDueBesideAFailure(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What an API server sends back of a status that was published is no reason to try again at once.
+func TestEchoOfAStatusIsNoChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		attempts := 0
+		f := &critest.Faults{Runtime: rt, RunSandboxFunc: func(context.Context, cri.Runtime, *cri.SandboxConfig) (string, error) {
+			attempts++
+			return "", fmt.Errorf("attempt %d failed", attempts)
+		}}
+		n := boot(t, rt, f, lifecycle.Options{Rand: func() float64 { return 0 }})
+		pod := sizedPod(t, 1, "cpu=0.5/1")
+		n.set(pod)
+		for range 600 {
+			time.Sleep(100 * time.Millisecond)
+			pod.Status = n.status("a")
+			sent, err := json.Marshal(pod)
+			require.NoError(t, err)
+			pod = &corev1.Pod{}
+			require.NoError(t, json.Unmarshal(sent, pod))
+			n.set(pod)
+		}
+		assert.LessOrEqual(t, attempts, 10, "after 1, 2, 4, 8 and then every 10 s")
+	})
 }

@@ -56,6 +56,20 @@ func (w *worker) publish(ctx context.Context, pod *corev1.Pod, observed cri.Pod,
 	w.emitChanges(previous, &st)
 }
 
+// republish publishes how the pod is now, and does nothing about it.
+func (w *worker) republish(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, observeTimeout)
+	defer cancel()
+	observed, err := w.read(ctx, time.Time{})
+	if err != nil || w.status == nil {
+		return // whoever does something about it publishes then
+	}
+	w.mu.Lock()
+	pod, ending := w.pod, w.ending
+	w.mu.Unlock()
+	w.publish(ctx, pod, observed, ending)
+}
+
 // withhold returns a status as others are to see it, who were told a phase before. By a final phase they take it that
 // nothing of the pod is in use any more, so they are not told while something of it is up. Source: mergePodStatus in
 // pkg/kubelet/status/status_manager.go.

@@ -73,12 +73,12 @@ func (w *watch) wanted(pods []*corev1.Pod) {
 	}
 }
 
-// reboot prepares for another agent: pods of an API server have the status last published.
-func (w *watch) reboot(pods map[string]*corev1.Pod) {
+// echo gives pods of an API server the status last published, which others might have changed.
+func (w *watch) echo(pods map[string]*corev1.Pod) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for name, pod := range pods {
-		if r := w.records[string(pod.UID)]; w.api && r.status != nil {
+		if r := w.records[string(pod.UID)]; w.api && r != nil && r.status != nil {
 			pod = pod.DeepCopy()
 			r.status.DeepCopyInto(&pod.Status)
 			pods[name] = pod

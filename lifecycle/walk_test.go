@@ -128,7 +128,6 @@ func (w *walker) boot() {
 	w.mu.Lock()
 	w.fuse = 0
 	w.mu.Unlock()
-	w.watch.reboot(w.pods)
 	w.add("BOOT")
 	w.agent = start(w.t, w.rt, w.dir, world{ask: w.ask, log: w.logger(), status: func(pod *corev1.Pod, st *corev1.PodStatus) {
 		w.add("STATUS %s %s", pod.UID, describeStatus(*st))
@@ -150,6 +149,7 @@ func (w *walker) heal() {
 
 // apply tells the agent what is wanted.
 func (w *walker) apply() {
+	w.watch.echo(w.pods)
 	pods := make([]*corev1.Pod, 0, len(w.pods))
 	for _, name := range slices.Sorted(maps.Keys(w.pods)) {
 		pods = append(pods, w.pods[name])

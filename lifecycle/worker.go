@@ -5,7 +5,6 @@ package lifecycle
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"strconv"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/lifecycle/hook"
@@ -24,6 +24,7 @@ type worker struct {
 	r     *Reconciler
 	id    cri.PodIdentity
 	notes chan struct{} // something changed
+	echo  chan struct{} // nothing but the status of the pod object changed
 
 	mu      sync.Mutex
 	given   *corev1.Pod        // as the source gave it last
@@ -60,16 +61,19 @@ type told struct {
 func newWorker(r *Reconciler, id cri.PodIdentity, pod *corev1.Pod) *worker {
 	w := &worker{
 		r: r, id: id, pod: pod, given: pod, ending: pod == nil,
-		notes: make(chan struct{}, 1), held: map[string]Held{}, refused: map[string]int{}, stopped: map[string]bool{},
+		notes: make(chan struct{}, 1), echo: make(chan struct{}, 1), held: map[string]Held{}, refused: map[string]int{}, stopped: map[string]bool{},
 	}
 	w.record.path = w.files().record()
 	return w
 }
 
 // poke makes the worker look at its pod again.
-func (w *worker) poke() {
+func (w *worker) poke() { nudge(w.notes) }
+
+// nudge leaves a note in a channel that has room for one, or has one already.
+func nudge(notes chan<- struct{}) {
 	select {
-	case w.notes <- struct{}{}:
+	case notes <- struct{}{}:
 	default:
 	}
 }
@@ -87,23 +91,34 @@ func (w *worker) over() bool {
 	return w.ended
 }
 
-// update gives the worker the newest spec of its pod.
+// update gives the worker the newest spec of its pod. A change of its status alone is mostly the echo of what was
+// published: what failed is not tried again for that.
 func (w *worker) update(pod *corev1.Pod) {
 	w.mu.Lock()
-	same := w.given == pod
-	if !same && !w.ending {
-		w.given = pod
-		pod = shrinkGrace(w.pod, pod)
-		if w.cancel != nil && pod.DeletionTimestamp != nil &&
-			(w.pod.DeletionTimestamp == nil && !w.stops || Grace(pod) < Grace(w.pod)) {
-			w.cancel() // what is under way takes too long, or has become pointless
-		}
-		w.pod = pod
+	defer w.mu.Unlock()
+	if w.given == pod || w.ending {
+		return
 	}
-	w.mu.Unlock()
-	if !same {
-		w.poke()
+	notes := w.echo
+	if !sameWish(w.given, pod) || terminal(pod.Status.Phase) && !w.ended {
+		notes = w.notes
 	}
+	w.given = pod
+	pod = shrinkGrace(w.pod, pod)
+	if w.cancel != nil && pod.DeletionTimestamp != nil &&
+		(w.pod.DeletionTimestamp == nil && !w.stops || Grace(pod) < Grace(w.pod)) {
+		w.cancel() // what is under way takes too long, or has become pointless
+	}
+	w.pod = pod
+	nudge(notes)
+}
+
+// sameWish tells whether two objects of a pod want the same.
+func sameWish(a, b *corev1.Pod) bool {
+	return a.Generation == b.Generation && a.DeletionTimestamp.Equal(b.DeletionTimestamp) &&
+		maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations) &&
+		equality.Semantic.DeepEqual(a.DeletionGracePeriodSeconds, b.DeletionGracePeriodSeconds) &&
+		equality.Semantic.DeepEqual(a.Spec, b.Spec)
 }
 
 // shrinkGrace returns a new spec of a pod with the grace period that it may end with: once a pod is deleted, it only gets
@@ -145,6 +160,9 @@ func (w *worker) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
+		case <-w.echo:
+			w.republish(ctx)
+			continue
 		case <-w.notes:
 		case <-timer.C:
 		}
@@ -173,7 +191,7 @@ func (w *worker) sync(ctx context.Context) (next time.Duration, gone bool) {
 	w.mu.Unlock()
 
 	now := time.Now()
-	if ending {
+	if ending && w.record.get().Status != nil {
 		w.note(func(now *record) { *now = record{} }) // a pod of the same UID, as an API server never has, begins anew
 	}
 	if ending && len(observed.Sandboxes) == 0 && len(observed.Containers) == 0 {
@@ -192,42 +210,39 @@ func (w *worker) sync(ctx context.Context) (next time.Duration, gone bool) {
 		w.failures = 0
 		return w.due(a.Wake, now), false
 	}
-	if a.Sandbox != nil {
-		a.Sandbox.Started = w.status.StartTime.Time
-	}
-	w.mu.Lock()
-	w.stops = a.Done
-	w.mu.Unlock()
-	noted, err := w.work(work, w.resize.now.Pod, observed, &a)
-	w.mu.Lock()
-	w.cancel, w.stops = nil, false
-	w.mu.Unlock()
-	w.lastSync = time.Now()
-	w.r.observer.Relist(w.id.UID)
+	noted, err := w.act(work, observed, &a)
 	switch {
 	case err != nil && work.Err() != nil:
 		return 0, false // it was cut short because something else is to be done
 	case err != nil:
-		if newest, err := w.read(ctx, time.Time{}); err == nil {
-			observed = newest // what was planned on may be older than what was published meanwhile
-		}
-		w.lookAtResources(pod, observed, ending)
-		w.publish(ctx, pod, observed, ending)
 		due := a.Wake
-		if noted {
+		if noted { // and not acted upon
 			due = earlier(due, time.Now().Add(retryMost))
 		}
-		wait := w.failed(ctx, err, due)
-		if w.spec() != pod {
-			return 0, false // what failed may not be wanted any more
-		}
-		return wait, false
+		return w.retryIn(ctx, pod, observed, ending, due, err), false
 	}
 	w.failures = 0
 	if ending || noted || len(a.Resize) > 0 || a.ResizePod {
 		return 0, false // look once more, whether all is gone, or at what has changed meanwhile
 	}
 	return w.due(a.Wake, now), false
+}
+
+// act does what is planned, and asks for a reading of what has come of it.
+func (w *worker) act(ctx context.Context, observed cri.Pod, a *Actions) (noted bool, err error) {
+	if a.Sandbox != nil {
+		a.Sandbox.Started = w.status.StartTime.Time
+	}
+	w.mu.Lock()
+	w.stops = a.Done
+	w.mu.Unlock()
+	noted, err = w.work(ctx, w.resize.now.Pod, observed, a)
+	w.mu.Lock()
+	w.cancel, w.stops = nil, false
+	w.mu.Unlock()
+	w.lastSync = time.Now()
+	w.r.observer.Relist(w.id.UID)
+	return noted, err
 }
 
 // work does what is planned. It may take as long as a pull or a grace period, and the status goes on being published
@@ -242,12 +257,9 @@ func (w *worker) work(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a 
 			return noted, err
 		case <-w.notes:
 			noted = true
-			w.mu.Lock()
-			pod, ending := w.pod, w.ending
-			w.mu.Unlock()
-			if observed, err := w.read(ctx, time.Time{}); err == nil {
-				w.publish(ctx, pod, observed, ending)
-			}
+			w.republish(ctx)
+		case <-w.echo:
+			w.republish(ctx)
 		}
 	}
 }
@@ -344,57 +356,4 @@ func (w *worker) deadline(pod *corev1.Pod) time.Time {
 		return time.Time{}
 	}
 	return Deadline(pod, w.status.StartTime)
-}
-
-// earlier returns the earlier of two times, of which zero is none.
-func earlier(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
-}
-
-// failed reports an error and returns how long to wait: no longer than until something else is due, unless that is zero.
-func (w *worker) failed(ctx context.Context, err error, due time.Time) time.Duration {
-	if ctx.Err() != nil {
-		return 0
-	}
-	w.failures++
-	wait := retryDelay(w.failures, errors.Is(err, cri.ErrUnavailable), w.r.opts.Rand())
-	if at := retryAt(err); !at.IsZero() {
-		wait = max(time.Until(at), wait)
-	}
-	if !due.IsZero() {
-		wait = min(wait, max(time.Until(due), 0))
-	}
-	w.warn("pod sync", "error", err, "retry", wait)
-	if hook := w.r.opts.Hooks.Error; hook != nil {
-		hook(w.id, err, wait)
-	}
-	return wait
-}
-
-// The wait after a first failure, and the longest after several.
-const (
-	retryFirst = time.Second
-	retryMost  = 10 * time.Second
-)
-
-// retryDelay is the wait after a number of failures in a row: 1 s, doubling to 10 s, plus up to half at random. A
-// runtime that is away is asked every second or two, because nothing is wrong with the pod.
-func retryDelay(failures int, unavailable bool, random float64) time.Duration {
-	d := retryFirst
-	if !unavailable {
-		d = min(retryFirst<<min(failures-1, 10), retryMost)
-	}
-	return d + time.Duration(random*float64(d)/2)
-}
-
-// due returns how long to wait when all went well.
-func (w *worker) due(wake, now time.Time) time.Duration {
-	d := w.r.opts.Resync + time.Duration(w.r.opts.Rand()*float64(w.r.opts.Resync)/2)
-	if !wake.IsZero() {
-		d = min(d, max(wake.Sub(now), 0))
-	}
-	return d
 }

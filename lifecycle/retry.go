@@ -1,0 +1,82 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+)
+
+// retryIn publishes what has become of a pod for which something failed, and returns how long to wait: not at all if
+// something else is wanted of it now, and no longer than until something else is due, unless that is zero.
+func (w *worker) retryIn(ctx context.Context, pod *corev1.Pod, observed cri.Pod, ending bool, due time.Time, err error) time.Duration {
+	if newest, err := w.read(ctx, time.Time{}); err == nil {
+		observed = newest // what was planned on may be older than what was published meanwhile
+	}
+	w.lookAtResources(pod, observed, ending)
+	w.publish(ctx, pod, observed, ending)
+	wait := w.failed(ctx, err, due)
+	if newest := w.spec(); newest != pod && !sameWish(newest, pod) {
+		return 0
+	}
+	return wait
+}
+
+// failed reports an error and returns how long to wait: no longer than until something else is due, unless that is zero.
+func (w *worker) failed(ctx context.Context, err error, due time.Time) time.Duration {
+	if ctx.Err() != nil {
+		return 0
+	}
+	w.failures++
+	wait := retryDelay(w.failures, errors.Is(err, cri.ErrUnavailable), w.r.opts.Rand())
+	if at := retryAt(err); !at.IsZero() {
+		wait = max(time.Until(at), wait)
+	}
+	if !due.IsZero() {
+		wait = min(wait, max(time.Until(due), 0))
+	}
+	w.warn("pod sync", "error", err, "retry", wait)
+	if hook := w.r.opts.Hooks.Error; hook != nil {
+		hook(w.id, err, wait)
+	}
+	return wait
+}
+
+// The wait after a first failure, and the longest after several.
+const (
+	retryFirst = time.Second
+	retryMost  = 10 * time.Second
+)
+
+// retryDelay is the wait after a number of failures in a row: 1 s, doubling to 10 s, plus up to half at random. A
+// runtime that is away is asked every second or two, because nothing is wrong with the pod.
+func retryDelay(failures int, unavailable bool, random float64) time.Duration {
+	d := retryFirst
+	if !unavailable {
+		d = min(retryFirst<<min(failures-1, 10), retryMost)
+	}
+	return d + time.Duration(random*float64(d)/2)
+}
+
+// due returns how long to wait when all went well.
+func (w *worker) due(wake, now time.Time) time.Duration {
+	d := w.r.opts.Resync + time.Duration(w.r.opts.Rand()*float64(w.r.opts.Resync)/2)
+	if !wake.IsZero() {
+		d = min(d, max(wake.Sub(now), 0))
+	}
+	return d
+}
+
+// earlier returns the earlier of two times, of which zero is none.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
