@@ -92,14 +92,15 @@ func TestCgroupOfAFinishedPodGoes(t *testing.T) {
 		job.Spec.RestartPolicy = corev1.RestartPolicyNever
 		n.set(job)
 		time.Sleep(500 * time.Millisecond)
-		require.True(t, cgroups.has["uid-a"])
+		has := func() bool { has, _ := cgroups.Exists(t.Context(), job); return has }
+		require.True(t, has())
 		cgroups.fail(errors.New("busy"))
 		time.Sleep(5 * time.Second)
 		require.Contains(t, n.errors(), "busy")
 		cgroups.fail(nil)
 		time.Sleep(20 * time.Second)
 		require.Equal(t, corev1.PodSucceeded, n.phase("a"))
-		require.False(t, cgroups.has["uid-a"])
+		require.False(t, has())
 	})
 }
 

@@ -61,12 +61,22 @@ func (h *host) sayings() []saying {
 	return all
 }
 
-// keepLogs links to all logs that there are now.
+// keepLogs links to all logs that there are now. Two of one name are those of a life whose start was cut short, and of the
+// one in its place.
 func (h *host) keepLogs() {
 	files, _ := filepath.Glob(filepath.Join(h.logs, "*", "*", "*.log"))
 	for _, file := range files {
 		dir, life := filepath.Split(file)
-		_ = os.Link(file, filepath.Join(h.kept, filepath.Base(dir)+"_"+life)) // which it may be already
+		log, _ := os.Stat(file)
+		for n := 0; log != nil; n++ {
+			link := filepath.Join(h.kept, fmt.Sprintf("%s_%s_%d", filepath.Base(dir), life, n))
+			kept, err := os.Stat(link)
+			if err == nil && !os.SameFile(kept, log) {
+				continue
+			}
+			_ = os.Link(file, link) // which it may be already
+			break
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ package lifecycle_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,10 +24,14 @@ func TestContainerThatCannotBeStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		f := &critest.Faults{Runtime: rt}
-		failure := cri.ErrUnavailable
+		var away atomic.Bool
+		away.Store(true)
 		f.StopContainerFunc = func(ctx context.Context, next cri.Runtime, id string, grace time.Duration) error {
-			if grace > 0 {
-				return failure
+			switch {
+			case away.Load():
+				return cri.ErrUnavailable
+			case grace > 0:
+				return errors.New("no such signal")
 			}
 			return next.StopContainer(ctx, id, grace)
 		}
@@ -36,7 +41,7 @@ func TestContainerThatCannotBeStopped(t *testing.T) {
 		n.set()
 		time.Sleep(time.Minute)
 		n.requireStatus("a", "Running, main: ready")
-		failure = errors.New("no such signal")
+		away.Store(false)
 		time.Sleep(2 * time.Minute)
 		require.Equal(t, []string{"a"}, n.left())
 	})
