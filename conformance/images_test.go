@@ -273,7 +273,10 @@ func (w *imageWalk) image() string {
 
 // start starts both agents on what is on their disks.
 func (w *imageWalk) start() {
-	allowlist := []string{"r.io/team/*", "busybox"}
+	var allowlist []string
+	if w.policy == string(images.NeverVerifyAllowlistedImages) {
+		allowlist = []string{"r.io/team/*", "busybox"}
+	}
 	user, password, _ := strings.Cut(w.nodeLogin, ":")
 
 	files, err := pullmanager.NewFSPullRecordsAccessor(klog.Background(), w.theirDir)
