@@ -117,7 +117,7 @@ func TestEventsOfAHookAndADeadline(t *testing.T) {
 		pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PostStart: command("hello")}
 		n.set(pod)
 		time.Sleep(30 * time.Second)
-		n.requireEvents("Created main Started main FailedPostStartHook! main Created main Started main")
+		n.requireEvents("Created main Started main FailedPostStartHook! main Killing main Created main Started main")
 		time.Sleep(time.Minute)
 		n.requireEvents("DeadlineExceeded Killing main")
 	})

@@ -91,20 +91,13 @@ func (w *worker) start(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a
 		if err == nil {
 			continue
 		}
-		if ctx.Err() == nil {
-			w.alarm(startFailure(err), s.Container.Name, "%v", err)
+		e, ok := errors.AsType[*StartError](err)
+		if told := ok && e.Reason == ReasonPostStartHookError; !told && ctx.Err() == nil {
+			w.alarm(EventStartFailed, s.Container.Name, "%v", err)
 		}
 		errs = append(errs, fmt.Errorf("start container %s: %w", s.Container.Name, err))
 	}
 	return errors.Join(errs...)
-}
-
-// startFailure returns the reason of the event for a container that was not started.
-func startFailure(err error) string {
-	if e, ok := errors.AsType[*StartError](err); ok && e.Reason == ReasonPostStartHookError {
-		return EventPostStartHookFailed
-	}
-	return EventStartFailed
 }
 
 // configureSandbox makes the config of the sandbox that is planned, or of the one in use.
@@ -283,6 +276,10 @@ func (w *worker) postStart(ctx context.Context, pod *corev1.Pod, c *corev1.Conta
 			now.Unhooked = slices.DeleteFunc(slices.Clone(now.Unhooked), func(other string) bool { return other == id })
 		})
 		return nil
+	}
+	if ctx.Err() == nil {
+		w.alarm(EventPostStartHookFailed, c.Name, "%v", err)
+		w.tell(EventKilling, c.Name, "stopping container %s: its postStart hook failed", c.Name)
 	}
 	kill := Kill{ID: id, Name: c.Name, Grace: Grace(pod), Reason: "its postStart hook failed"}
 	kill.PreStop = preStop(pod, &cri.Container{Name: c.Name, State: cri.ContainerRunning})

@@ -42,6 +42,9 @@ func (w *worker) publish(ctx context.Context, pod *corev1.Pod, observed cri.Pod,
 		w.told = told
 	}
 	if same {
+		if !w.record.isSaved() {
+			w.note(func(*record) {})
+		}
 		return
 	}
 	if !ending {

@@ -261,6 +261,9 @@ func (r *Reconciler) Run(ctx context.Context) error {
 		if err == nil {
 			break
 		}
+		if ctx.Err() == nil {
+			r.opts.Logger.Warn("runtime", "error", err, "retry", time.Second)
+		}
 		if !sleep(ctx, time.Second) {
 			return nil
 		}

@@ -39,13 +39,15 @@ const recordVersion = 1
 // recordName is the name of the file in the directory of a pod.
 const recordName = "record.json"
 
-// recorder keeps the record of a pod in a file, so that it outlives the agent. What cannot be written is kept in memory.
+// recorder keeps the record of a pod in a file, so that it outlives the agent. What cannot be written is kept in memory, and
+// written when the pod is looked at again.
 type recorder struct {
 	path string // empty: there is no file
 
 	mu      sync.Mutex
 	now     record
 	written []byte
+	unsaved bool // the last write failed
 }
 
 // load reads what an earlier agent knew. After an error, which says what is wrong with the file, nothing is known.
@@ -92,6 +94,13 @@ func (r *recorder) update(change func(now *record)) error {
 	if r.path == "" {
 		return nil
 	}
+	err := r.save()
+	r.unsaved = err != nil
+	return err
+}
+
+// save writes what is known, if that is not in the file.
+func (r *recorder) save() error {
 	r.now.Version = recordVersion
 	data, err := json.Marshal(&r.now)
 	if err != nil || bytes.Equal(data, r.written) {
@@ -109,6 +118,13 @@ func (r *recorder) update(change func(now *record)) error {
 	}
 	r.written = data
 	return nil
+}
+
+// isSaved tells whether all that is known is in the file, if there is one.
+func (r *recorder) isSaved() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !r.unsaved
 }
 
 // note changes the record of the pod. A pod is not held up by a disk that takes nothing.
