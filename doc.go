@@ -30,15 +30,18 @@
 //   - [github.com/seed81659283/nodeagent/lifecycle/podstore]: keeps the wanted pods on disk, for a start without
 //     network and API server
 //   - [github.com/seed81659283/nodeagent/lifecycle/source]: reads pods from a directory or an HTTP endpoint
-//
-// # Hold pods to their resources
-//
 //   - [github.com/seed81659283/nodeagent/lifecycle/userns]: ranges of user IDs for pods with user namespaces
+//
+// # Make images present
+//
 //   - [github.com/seed81659283/nodeagent/images]: makes images present: pull policy, back-off, limits, and who may use
 //     what was pulled with a secret
 //   - [github.com/seed81659283/nodeagent/images/credential]: pull secrets, docker configurations and credential
 //     provider plugins
 //   - [github.com/seed81659283/nodeagent/images/reference]: parses the names of images
+//
+// # Hold pods to their resources
+//
 //   - [github.com/seed81659283/nodeagent/qos]: what a pod is worth to its node: class, OOM score, requests and limits,
 //     memory protection, swap
 //   - [github.com/seed81659283/nodeagent/cgroups]: what a cgroup may use, its names, and what its files say
