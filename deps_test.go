@@ -86,7 +86,7 @@ lifecycle/objects      max  75: API sigs.k8s.io/yaml
 
 # Images: what is pulled, for whom, and with what.
 images                 max   0: cri images/credential images/reference images/internal/... internal/...
-images/credential      max   0: cri images/internal/... SYS
+images/credential      max   0: cri images/internal/... images/reference SYS
 images/internal/...    max   0:
 images/reference       max   0:
 

@@ -40,6 +40,9 @@
 //
 // The model is pkg/credentialprovider of Kubernetes 1.37, with its secrets and plugin packages.
 //
+//   - Docker Hub is the registry of a name that has none by the rules of github.com/distribution/reference. The kubelet
+//     goes by a dot or a colon alone, and offers the login of Docker Hub to "localhost/app" and "Registry/app" too.
+//   - A registry that is an IPv6 address without a port gets its credentials; in the kubelet none.
 //   - Credentials under one pattern keep an order; in the kubelet keys that mean the same are tried at random.
 //   - [Files] reads the file at each lookup, and not at most every five minutes, and looks nowhere but where it is
 //     told to.

@@ -9,6 +9,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/seed81659283/nodeagent/images/reference"
 )
 
 // errPattern leaves out the text: it is the key of an entry with a password.
@@ -64,9 +66,10 @@ func (k *Keyring) add(key string, c Credential) error {
 
 // Lookup returns the credentials for a repository, such as "docker.io/library/busybox", in the order in which they are
 // to be tried: those under longer keys with the same beginning come first. A repository of Docker Hub that nothing
-// matches gets those under "index.docker.io", which is how docker writes them.
+// matches gets those under "index.docker.io", which is how docker writes them. What the registry is, [reference.Split]
+// says: "busybox" is one of Docker Hub, "localhost/busybox" is not.
 func (k *Keyring) Lookup(repository string) []Credential {
-	target, err := parsePattern(repository)
+	target, registry, err := parseTarget(repository)
 	if err != nil {
 		return nil
 	}
@@ -76,7 +79,7 @@ func (k *Keyring) Lookup(repository string) []Credential {
 			found = append(found, e.credentials...)
 		}
 	}
-	if len(found) > 0 || !onHub(repository) {
+	if len(found) > 0 || registry != reference.DockerHub {
 		return found
 	}
 	for _, e := range k.entries {
@@ -85,18 +88,6 @@ func (k *Keyring) Lookup(repository string) []Credential {
 		}
 	}
 	return nil
-}
-
-// onHub reports whether a repository is one of Docker Hub: what stands before the slash is it, or no registry.
-func onHub(repository string) bool {
-	first, _, found := strings.Cut(repository, "/")
-	switch {
-	case first == "":
-		return false
-	case !found || first == "docker.io" || first == hubKey:
-		return true
-	}
-	return !strings.ContainsAny(first, ".:")
 }
 
 // String tells how many keys there are, and nothing of what they open.

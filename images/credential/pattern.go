@@ -8,6 +8,8 @@ import (
 	"net/url"
 	"path"
 	"strings"
+
+	"github.com/seed81659283/nodeagent/images/reference"
 )
 
 // pattern is a registry, with a port or without, and the beginning of a path in it. Labels of the host may have the
@@ -28,8 +30,18 @@ func parsePattern(s string) (pattern, error) {
 	host, port, err := net.SplitHostPort(u.Host)
 	if err != nil {
 		host, port = u.Host, "" // there is none
+		if strings.HasPrefix(host, "[") && strings.HasSuffix(host, "]") && strings.Contains(host, ":") {
+			host = host[1 : len(host)-1] // an IPv6 address, which path.Match would take for a class of characters
+		}
 	}
 	return pattern{labels: strings.Split(host, "."), port: port, path: u.Path}, nil
+}
+
+// parseTarget reads a repository and returns it with its registry, which is filled in where the repository names none.
+func parseTarget(repository string) (target pattern, registry string, err error) {
+	registry, rest := reference.Split(repository)
+	target, err = parsePattern(registry + "/" + rest)
+	return target, registry, err
 }
 
 // matches reports whether the pattern stands for a target. The port has to be the same, the host label by label, and

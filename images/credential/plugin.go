@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/seed81659283/nodeagent/images/internal/flight"
@@ -36,7 +35,7 @@ type identity struct {
 // provide returns what the plugin says about a repository: from the cache, from a run that is under way, or from one
 // of its own. Nothing, without an error, when the plugin is not to be asked.
 func (p *plugin) provide(ctx context.Context, repository string, pod Pod) (Config, Source, error) {
-	target, err := parsePattern(repository)
+	target, registry, err := parseTarget(repository)
 	if err != nil || !slices.ContainsFunc(p.match, func(m pattern) bool { return m.matches(target) }) {
 		return nil, Source{}, nil
 	}
@@ -48,7 +47,6 @@ func (p *plugin) provide(ctx context.Context, repository string, pod Pod) (Confi
 	if who.account != (Object{}) {
 		source = Source{Kind: FromServiceAccount, Object: who.account}
 	}
-	registry, _, _ := strings.Cut(repository, "/")
 	scope := p.scope(who)
 	if config, ok := p.cache.get(scope, repository, registry, time.Now()); ok {
 		return config, source, nil

@@ -39,7 +39,7 @@ func parse(s string) (Reference, error) {
 	if hasDigest && !isDigest(digest) {
 		return Reference{}, errors.New("digest is not sha256, sha384 or sha512 with its hexadecimal digits")
 	}
-	domain, rest := split(name)
+	domain, rest := Split(name)
 	path, tag, hasTag := strings.Cut(rest, ":")
 	if hasTag && !isTag(tag) {
 		return Reference{}, errors.New("tag is not valid")
@@ -61,18 +61,19 @@ func parse(s string) (Reference, error) {
 	return Reference{Short: short, Domain: domain, Path: path, Tag: tag, Digest: digest}, nil
 }
 
-// split divides a name into the registry, said or meant, and the rest.
-func split(name string) (domain, rest string) {
+// Split divides the name of an image into the registry, said or meant, and the rest: "localhost/app" is one of
+// localhost, and "team/app" one of [DockerHub]. It takes any string and does not check it; see [Parse].
+func Split(name string) (registry, rest string) {
 	first, rest, found := strings.Cut(name, "/")
 	switch {
 	case !found:
-		return hub, library + name
+		return DockerHub, library + name
 	case first == legacyHub:
-		first = hub
+		first = DockerHub
 	case first != "localhost" && !strings.ContainsAny(first, ".:") && strings.ToLower(first) == first:
-		return hub, name
+		return DockerHub, name
 	}
-	if first == hub && !strings.Contains(rest, "/") {
+	if first == DockerHub && !strings.Contains(rest, "/") {
 		rest = library + rest
 	}
 	return first, rest

@@ -11,9 +11,11 @@ import "strings"
 // DefaultTag is the tag that is meant when a name has neither a tag nor a digest.
 const DefaultTag = "latest"
 
-// hub is the registry of names that do not begin with one, and library the namespace of those without a namespace.
+// DockerHub is the registry of names that do not begin with one.
+const DockerHub = "docker.io"
+
+// legacyHub is its older name, and library the namespace in it of names without one.
 const (
-	hub       = "docker.io"
 	legacyHub = "index.docker.io"
 	library   = "library/"
 )
