@@ -20,9 +20,27 @@
 //		status.Waiting(e.Reason, e.Err.Error()) // and come back at e.Retry
 //	}
 //
-// A pull waits for one of Options.Parallel places, takes a token of the rate limit, and tries the credentials one
-// after the other: those of the pod's secrets, then those of Options.Providers. Without any it pulls as anybody. Pods
-// that want the same image at the same time with the same credentials share one pull.
+// A pull waits for one of Options.Parallel pull slots, then for the rate limit, both first come, first served, and tries
+// the credentials one after the other: those of the pod's secrets, then those of Options.Providers. Without any it is an
+// anonymous pull. Pods that want the same image at the same time with the same credentials share one pull.
+//
+// # Pulls that hang
+//
+// A pull that takes longer than Options.SlowAfter releases its pull slot and goes on, so that hung pulls cannot take all
+// slots; there are never more pulls than pods that want one. A pull that makes no progress for Options.PullTimeout, or
+// takes longer than Options.PullLimit in all, is ended. That is an ErrImagePull like any other, which back-off follows.
+//
+// The CRI reports no progress of a pull. What can be seen is whether the image file systems grow, and that is coarse:
+// containerd counts a layer when it is unpacked, not while it is fetched, and growth cannot be told apart by pulls. So a
+// pull may be taken for one that makes progress because another does, up to PullLimit; and one whose single layer takes
+// longer than PullTimeout to fetch is ended and tried again, where the runtime resumes it if it can. That is why the
+// defaults are long. Runtimes look closer: containerd's image_pull_progress_timeout is 5 minutes by default, and CRI-O's
+// pull_progress_timeout is to be set.
+//
+// Every other call has a deadline too: two minutes for questions to the runtime, five for a provider of credentials. A
+// call that does not return within 5 s of its end is abandoned: its caller gets an error, the same call is not made again
+// before it has returned, and with 100 of them outstanding no call is made. An image that an abandoned pull brings in the
+// end is recorded as what it is.
 //
 // # Who may use an image
 //
@@ -33,9 +51,9 @@
 //
 // # Concurrency
 //
-// All methods may be called from anywhere. There is no goroutine: a pull is made by the call that wants it, and ends
-// when the context of that call does; then another call that waits for the same image takes over. A pull has no time
-// limit of its own, as a slow network is no error: runtimes end one that makes no progress.
+// All methods may be called from anywhere. A pull is made by the call that wants it, and ends when the context of that
+// call does; then another call that waits for the same image takes over. The goroutines of a call end with it, but for
+// that of an abandoned call, which ends when the runtime returns.
 //
 // # Errors
 //
@@ -49,6 +67,11 @@
 //
 //   - Five images are pulled at once; the kubelet pulls one unless told otherwise. A pod whose context ends leaves the
 //     queue.
+//   - A pull that comes too early for the rate limit waits for its turn, up to Options.LimitWait; in the kubelet it fails
+//     into back-off. Less than zero is the kubelet's rule.
+//   - A pull that takes long releases its pull slot, and one without progress is ended; in the kubelet a pull takes as long
+//     as the runtime lets it, and holds up those behind it. Options.SlowAfter, PullTimeout and PullLimit below zero are
+//     the kubelet's rule.
 //   - Pods that want the same with the same credentials share one pull, which runs for the sandbox of one of them and
 //     costs one token of the rate limit. Each keeps its own back-off and is recorded with its own secret.
 //   - A pull that was cancelled does not count as a failure, and during a back-off no credentials are looked up.

@@ -7,7 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/seed81659283/nodeagent/cri"
@@ -22,6 +24,8 @@ type outcome struct {
 	attempts int
 	took     time.Duration
 	leader   *want // whose call made the pull
+	// abandoned: the runtime has not returned from the pull of the leader, and may still bring the image.
+	abandoned bool
 }
 
 // pull pulls an image, unless it is too early for that.
@@ -62,6 +66,9 @@ func (p *Puller) share(ctx context.Context, w *want, credentials []credential.Cr
 	out, err := p.flights.Do(ctx, flightKey(w, credentials), func(ctx context.Context) (outcome, error) {
 		return p.fetch(ctx, w, credentials)
 	})
+	if out.abandoned && out.leader == w {
+		return out, err // the record that the pull has begun stays until it returns
+	}
 	if out.ref == "" {
 		if err := p.records.end(w.Image); err != nil {
 			p.report(fmt.Errorf("record the end of the pull of image %q: %w", w.Image, err))
@@ -94,39 +101,62 @@ func flightKey(w *want, credentials []credential.Credential) string {
 // fetch has the runtime pull an image, when it is its turn.
 func (p *Puller) fetch(ctx context.Context, w *want, credentials []credential.Credential) (outcome, error) {
 	select {
-	case p.places <- struct{}{}:
-		defer func() { <-p.places }()
+	case p.slots <- struct{}{}:
 	case <-ctx.Done():
 		return outcome{}, ctx.Err()
 	}
-	began := time.Now()
-	if !p.admit(began) {
-		return outcome{}, errors.New("pull QPS exceeded")
+	release := sync.OnceFunc(func() { <-p.slots })
+	defer release()
+	if err := p.awaitToken(ctx); err != nil {
+		return outcome{}, err
 	}
-	out, err := p.try(ctx, w, credentials)
+	began := time.Now()
+	pulling, end := p.guarded(ctx, w, release)
+	out, err := p.try(pulling, w, credentials)
+	end()
 	out.took = time.Since(began)
 	if err != nil {
 		return out, err
 	}
-	out.image, err = p.images.ImageStatus(ctx, cri.ImageSpec{Image: out.ref, RuntimeHandler: w.RuntimeHandler})
+	out.image, err = p.inspect(ctx, cri.ImageSpec{Image: out.ref, RuntimeHandler: w.RuntimeHandler})
 	if err != nil {
 		return out, inspectError(w.Image, err)
 	}
 	return out, nil
 }
 
-// try pulls with one credential after the other, or with none when there are none.
-func (p *Puller) try(ctx context.Context, w *want, credentials []credential.Credential) (outcome, error) {
-	auths := []*cri.Auth{nil}
-	if len(credentials) > 0 {
-		auths = auths[:0]
-		for _, c := range credentials {
-			auths = append(auths, c.Auth())
+// guarded returns a context for a pull. It ends when the pull is to be ended, with the reason as its cause. A slow pull
+// releases its slot.
+func (p *Puller) guarded(ctx context.Context, w *want, release func()) (pulling context.Context, end func()) {
+	pulling, cancel := context.WithCancelCause(ctx)
+	slow := func() {
+		release()
+		p.opts.Logger.Warn("image pull is slow", "image", w.Image, "pod", w.Pod.Namespace+"/"+w.Pod.Name, "after", p.opts.SlowAfter)
+		if p.opts.Hooks.Slow != nil {
+			p.opts.Hooks.Slow(w.Request, p.opts.SlowAfter)
 		}
 	}
+	var guard sync.WaitGroup
+	guard.Go(func() { cancel(p.guard(pulling, slow)) })
+	return pulling, func() {
+		cancel(nil)
+		guard.Wait()
+	}
+}
+
+// try pulls with one credential after the other, or with none when there are none.
+func (p *Puller) try(ctx context.Context, w *want, credentials []credential.Credential) (outcome, error) {
+	shown := []*credential.Credential{nil}
+	if len(credentials) > 0 {
+		shown = shown[:0]
+		for i := range credentials {
+			shown = append(shown, &credentials[i])
+		}
+	}
+	out := outcome{leader: w}
 	var errs []error
-	for i, auth := range auths {
-		ref, err := p.runtime.PullImage(ctx, w.spec, auth, w.Sandbox)
+	for i, c := range shown {
+		ref, err := p.pullAs(ctx, w, c, &out)
 		if err == nil && ref == "" {
 			err = errors.New("the runtime does not say what it has pulled")
 		}
@@ -134,12 +164,50 @@ func (p *Puller) try(ctx context.Context, w *want, credentials []credential.Cred
 			used := min(i, len(credentials)-1) // -1 where there are none
 			return outcome{leader: w, ref: ref, used: used, attempts: i + 1}, nil
 		}
+		if up, ok := errors.AsType[*timeUp](context.Cause(ctx)); ok {
+			err = up // and not that the runtime was interrupted
+		}
 		errs = append(errs, err)
 		if ctx.Err() != nil {
 			break
 		}
 	}
-	return outcome{}, pullError(w.Image, errs, credentials)
+	return out, pullError(w.Image, errs, credentials)
+}
+
+// pullAs has the runtime pull an image with a credential, or with none. When the call is abandoned, the record that the
+// pull has begun stays until it returns.
+func (p *Puller) pullAs(ctx context.Context, w *want, c *credential.Credential, out *outcome) (ref string, err error) {
+	var auth *cri.Auth
+	key := []string{"PullImage", w.spec.Image, w.spec.RuntimeHandler}
+	if c != nil {
+		auth = c.Auth()
+		key = append(key, c.Hash())
+	}
+	return call(ctx, p, callee[string]{
+		name: "PullImage " + strconv.Quote(w.spec.Image),
+		key:  strings.Join(key, "\n"),
+		make: func(ctx context.Context) (string, error) { return p.runtime.PullImage(ctx, w.spec, auth, w.Sandbox) },
+		left: func() { out.abandoned = true },
+		late: func(ref string, err error) { p.late(context.WithoutCancel(ctx), w, c, ref, err) },
+	})
+}
+
+// late keeps the records of a pull that has returned after it was abandoned: what it has brought is not for every pod.
+func (p *Puller) late(ctx context.Context, w *want, c *credential.Credential, ref string, err error) {
+	if err != nil || ref == "" {
+		if err := p.records.end(w.Image); err != nil {
+			p.report(fmt.Errorf("record the end of the pull of image %q: %w", w.Image, err))
+		}
+		return
+	}
+	id := ref
+	if image, err := p.inspect(ctx, cri.ImageSpec{Image: ref, RuntimeHandler: w.RuntimeHandler}); err == nil {
+		id = image.ID
+	}
+	if err := p.records.succeed(w.Image, w.ref.Short, id, record(c), time.Now()); err != nil {
+		p.report(fmt.Errorf("record the pull of image %q: %w", w.Image, err))
+	}
 }
 
 // failed turns what went wrong into the error for one pod, and holds it against the image.
@@ -162,10 +230,4 @@ func (p *Puller) waiting(key backOffKey) (failure, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.backOff.waiting(key, time.Now())
-}
-
-func (p *Puller) admit(now time.Time) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.limit.take(now)
 }

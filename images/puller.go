@@ -4,10 +4,12 @@
 package images
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"sync"
 	"time"
 
@@ -22,6 +24,20 @@ type Options struct {
 	Parallel int     // pulls at the same time; zero means 5
 	QPS      float64 // pulls that may begin each second, in the long run; zero means 5, less is no limit
 	Burst    int     // pulls that may begin at once; zero means 10
+	// LimitWait is how long a pull waits for the rate limit, in its pull slot. One whose wait would be longer fails
+	// with "pull QPS exceeded". Zero means 1 minute; less is not at all, which is the kubelet's rule.
+	LimitWait time.Duration
+
+	// SlowAfter is when a pull that goes on releases its pull slot to the next one, so that pulls that hang cannot
+	// take all. Zero means 1 minute; less is never, which is the kubelet's rule.
+	SlowAfter time.Duration
+	// PullTimeout is how long a pull may go on while the image file systems do not grow, by what the runtime says of
+	// them. A runtime that says nothing of them is not held to it. Zero means 30 minutes; less is no limit, which is
+	// the kubelet's rule.
+	PullTimeout time.Duration
+	// PullLimit is how long a pull may take with all that it tries. Zero means 6 hours; less is no limit, which is the
+	// kubelet's rule.
+	PullLimit time.Duration
 
 	// Providers are asked for credentials in this order, after the secrets of the pod.
 	Providers []credential.Provider
@@ -40,13 +56,15 @@ type Options struct {
 
 // Puller makes images present.
 type Puller struct {
-	images  cri.Images
-	runtime cri.Puller
-	opts    Options
-	verify  verifier
-	records *records      // nil: none are kept
-	places  chan struct{} // one element for each pull
-	flights flight.Group[outcome]
+	images    cri.Images
+	runtime   cri.Puller
+	opts      Options
+	verify    verifier
+	records   *records      // nil: none are kept
+	slots     chan struct{} // one element for each pull that holds a slot
+	flights   flight.Group[outcome]
+	progress  progress
+	abandoned abandoned
 
 	mu      sync.Mutex // guards limit and backOff
 	limit   rateLimit
@@ -67,6 +85,10 @@ func New(images cri.Images, puller cri.Puller, o Options) (*Puller, error) {
 	if o.Burst <= 0 {
 		o.Burst = 10
 	}
+	o.LimitWait = cmp.Or(o.LimitWait, time.Minute)
+	o.SlowAfter = cmp.Or(o.SlowAfter, time.Minute)
+	o.PullTimeout = cmp.Or(o.PullTimeout, 30*time.Minute)
+	o.PullLimit = cmp.Or(o.PullLimit, 6*time.Hour)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -83,7 +105,7 @@ func New(images cri.Images, puller cri.Puller, o Options) (*Puller, error) {
 		opts:    o,
 		verify:  v,
 		records: newRecords(o.Records),
-		places:  make(chan struct{}, o.Parallel),
+		slots:   make(chan struct{}, o.Parallel),
 		limit:   rateLimit{perSecond: max(o.QPS, 0), burst: float64(o.Burst)},
 		backOff: make(backOff),
 	}, nil
@@ -123,7 +145,7 @@ func (p *Puller) ensure(ctx context.Context, r Request) (cri.Image, error) {
 	if r.Policy == PullAlways {
 		return p.pull(ctx, &w)
 	}
-	switch image, err := p.images.ImageStatus(ctx, w.spec); {
+	switch image, err := p.inspect(ctx, w.spec); {
 	case err == nil && p.mayUse(&w, image):
 		if p.opts.Hooks.Present != nil {
 			p.opts.Hooks.Present(r, image)
@@ -140,6 +162,17 @@ func (p *Puller) ensure(ctx context.Context, r Request) (cri.Image, error) {
 		}
 	}
 	return p.pull(ctx, &w)
+}
+
+// inspect asks the runtime for an image.
+func (p *Puller) inspect(ctx context.Context, spec cri.ImageSpec) (cri.Image, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return call(ctx, p, callee[cri.Image]{
+		name: "ImageStatus " + strconv.Quote(spec.Image),
+		key:  "ImageStatus\n" + spec.Image + "\n" + spec.RuntimeHandler,
+		make: func(ctx context.Context) (cri.Image, error) { return p.images.ImageStatus(ctx, spec) },
+	})
 }
 
 // mayUse decides whether a pod may use an image that is present.
@@ -181,14 +214,29 @@ func (p *Puller) credentials(ctx context.Context, r Request, ref reference.Refer
 		}
 	}
 	found := ring.Lookup(ref.Repository())
-	for _, provider := range p.opts.Providers {
-		more, err := provider.Credentials(ctx, ref.Repository(), r.Pod)
+	for i, provider := range p.opts.Providers {
+		more, err := p.ask(ctx, i, provider, ref.Repository(), r.Pod)
 		if err != nil {
 			p.report(err)
 		}
 		found = append(found, more...)
 	}
 	return found, errors.Join(unread...)
+}
+
+// ask asks one of Options.Providers.
+func (p *Puller) ask(
+	ctx context.Context, i int, provider credential.Provider, repository string, pod credential.Pod,
+) ([]credential.Credential, error) {
+	ctx, cancel := context.WithTimeout(ctx, providerTimeout)
+	defer cancel()
+	return call(ctx, p, callee[[]credential.Credential]{
+		name: fmt.Sprintf("credential provider %d of %d for %q", i+1, len(p.opts.Providers), repository),
+		key:  fmt.Sprintf("provider %d\n%s\n%s", i, repository, pod.UID),
+		make: func(ctx context.Context) ([]credential.Credential, error) {
+			return provider.Credentials(ctx, repository, pod)
+		},
+	})
 }
 
 // report is for what went wrong and did not decide.

@@ -209,11 +209,11 @@ func TestEnsureInParallel(t *testing.T) {
 	}
 }
 
-// Ten at once, then five each second.
+// Ten at once, then five each second. The kubelet's rule is to fail what comes too early.
 func TestEnsureRateByDefault(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Images: []cri.Image{}})
-		puller, err := images.New(rt, rt, images.Options{})
+		puller, err := images.New(rt, rt, images.Options{LimitWait: -1})
 		require.NoError(t, err)
 		pulled := 0
 		for i := range 20 {

@@ -37,7 +37,9 @@ func (p *Puller) Recover(ctx context.Context) error {
 	if len(begun) == 0 {
 		return err
 	}
-	present, listErr := p.images.ListImages(ctx)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	present, listErr := call(ctx, p, callee[[]cri.Image]{name: "ListImages", key: "ListImages", make: p.images.ListImages})
 	if listErr != nil {
 		return fmt.Errorf("recover pulls: %w", listErr)
 	}

@@ -27,7 +27,7 @@ import (
 // TestScenarios runs testdata/ensure/*.txt. What is indented below a line is what it leads to: the pulls that the
 // runtime was asked for, what was reported beside, and the answer. Lines:
 //
-//	options KEY=VALUE...                      verify, allowlist, records=no, qps, burst
+//	options KEY=VALUE...                      verify, allowlist, records=no, qps, burst, limitwait
 //	preloaded IMAGE...                        are there from the beginning
 //	registry PREFIX KEY=VALUE...              users=u:password,... or open to all; error=TEXT to the end of the line
 //	secret NAME REGISTRY USER:PASSWORD...     or "broken"; naming it again changes it
@@ -111,6 +111,10 @@ func (s *scene) options(args []string) {
 		case "burst":
 			_, err := fmt.Sscan(v, &s.opts.Burst)
 			require.NoError(s.t, err)
+		case "limitwait":
+			wait, err := time.ParseDuration(v)
+			require.NoError(s.t, err)
+			s.opts.LimitWait = wait
 		default:
 			s.t.Fatalf("options: unknown %q", arg)
 		}
@@ -185,7 +189,11 @@ func (s *scene) want(pod, image string, args []string) {
 			s.t.Fatalf("wants: unknown %q", arg)
 		}
 	}
+	began := time.Now()
 	got, err := s.puller.Ensure(s.t.Context(), r)
+	if waited := time.Since(began); waited > 0 {
+		s.print("after %v", waited)
+	}
 	if err == nil {
 		s.print("ready %s", got.RepoTags[0])
 		return

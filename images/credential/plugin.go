@@ -79,6 +79,8 @@ func (p *plugin) identify(ctx context.Context, pod Pod) (who identity, ask bool,
 	if pod.ServiceAccount == "" {
 		return who, !*a.RequireServiceAccount, nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, p.opts.Timeout)
+	defer cancel()
 	account, err := p.opts.Accounts.ServiceAccount(ctx, pod.Namespace, pod.ServiceAccount)
 	if err != nil {
 		return who, false, fmt.Errorf("service account %s/%s: %w", pod.Namespace, pod.ServiceAccount, err)

@@ -15,7 +15,7 @@ import (
 // PluginOptions tune [Plugins].
 type PluginOptions struct {
 	BinDir   string        // where the executables are
-	Timeout  time.Duration // of one run; zero means one minute
+	Timeout  time.Duration // of one run, and of asking Accounts before it; zero means one minute
 	Accounts Accounts      // for plugins with TokenAttributes; nil: there may be none
 }
 

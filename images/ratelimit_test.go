@@ -1,0 +1,125 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package images_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/critest"
+	"github.com/seed81659283/nodeagent/images"
+)
+
+// started is when pulls of images began.
+type started struct {
+	mu    sync.Mutex // guards all below
+	began time.Time
+	at    []time.Duration
+	names []string
+}
+
+func (s *started) pull(_ context.Context, i cri.ImageSpec, _ *cri.Auth) (cri.Image, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.at, s.names = append(s.at, time.Since(s.began)), append(s.names, i.Image)
+	return critest.NewImage(i.Image, 1), nil
+}
+
+func (s *started) puller(t *testing.T, o images.Options) *images.Puller {
+	t.Helper()
+	rt := critest.New(critest.Options{Images: []cri.Image{}, Pull: s.pull})
+	puller, err := images.New(rt, rt, o)
+	require.NoError(t, err)
+	s.began = time.Now()
+	return puller
+}
+
+// Keeps pods that want an image at once from failing into back-off because of a limit whose wait is known: 50 wait for
+// their turns, first come, first served, at the rate of the limit and no faster.
+func TestEnsureWaitsForTheRateLimit(t *testing.T) {
+	for _, parallel := range []int{1, 5, 50} {
+		synctest.Test(t, func(t *testing.T) {
+			var s started
+			puller := s.puller(t, images.Options{Parallel: parallel})
+			var wg sync.WaitGroup
+			var want []string
+			for i := range 50 {
+				want = append(want, fmt.Sprint("r.io/app:", i))
+				wg.Go(func() {
+					r := request(fmt.Sprint("p", i), fmt.Sprint("r.io/app:", i), "")
+					r.Policy = images.PullAlways
+					_, err := puller.Ensure(t.Context(), r)
+					assert.NoError(t, err)
+				})
+				synctest.Wait()
+			}
+			wg.Wait()
+			require.Equal(t, 8*time.Second, time.Since(s.began).Round(time.Microsecond), "(50-10)/5")
+			require.Equal(t, want, s.names)
+			for i, at := range s.at {
+				assert.GreaterOrEqual(t, at, time.Duration(i-9)*200*time.Millisecond, i)
+			}
+		})
+	}
+}
+
+// Keeps a pod that is deleted while it waits for the limit from costing the others its turn, and one whose time would be
+// up before its turn from waiting for nothing.
+func TestEnsureLeavesTheRateLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s started
+		puller := s.puller(t, images.Options{QPS: 1, Burst: 1, LimitWait: 3 * time.Second})
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		ask := func(ctx context.Context, image string, want error) {
+			wg.Go(func() {
+				_, err := puller.Ensure(ctx, request("p", image, ""))
+				if want == nil || want == context.Canceled {
+					assert.Equal(t, want, err)
+				} else {
+					assert.EqualError(t, err, want.Error())
+				}
+			})
+			synctest.Wait()
+		}
+		exceeded := errors.New("ErrImagePull: pull QPS exceeded")
+		ask(t.Context(), "r.io/app:0", nil)
+		ask(ctx, "r.io/app:1", context.Canceled)
+		ask(t.Context(), "r.io/app:2", nil)
+		ask(t.Context(), "r.io/app:3", nil)
+		began := time.Now()
+		ask(t.Context(), "r.io/app:4", exceeded) // in four seconds
+		impatient, stop := context.WithTimeout(t.Context(), time.Second)
+		defer stop()
+		ask(impatient, "r.io/app:5", exceeded)
+		require.Equal(t, began, time.Now())
+		cancel()
+		synctest.Wait()
+		ask(t.Context(), "r.io/app:6", nil) // the turn that has become free, behind those that had theirs
+		wg.Wait()
+		require.Equal(t, []time.Duration{0, 2 * time.Second, 3 * time.Second, 3 * time.Second}, s.at)
+	})
+}
+
+// Keeps limits that no clock can count to from being taken for none.
+func TestEnsureTinyRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s started
+		puller := s.puller(t, images.Options{QPS: 1e-300, Burst: 1})
+		_, err := puller.Ensure(t.Context(), request("p", "r.io/app:0", ""))
+		require.NoError(t, err)
+		_, err = puller.Ensure(t.Context(), request("p", "r.io/app:1", ""))
+		require.EqualError(t, err, "ErrImagePull: pull QPS exceeded")
+		require.Equal(t, s.began, time.Now())
+	})
+}
