@@ -19,7 +19,7 @@
 // A [Reconciler] is the loop around them. It has one goroutine for each pod, which waits for an observation newer
 // than what it did last, plans, acts, publishes the status, and sleeps until something changes. A call that hangs
 // delays its own pod only; the number of pods that are being started at once is bounded, and a start that takes
-// long lends its place to the next.
+// long, or that waits for an image, releases its start slot to the next.
 //
 //	var reconciler *lifecycle.Reconciler
 //	generator := pleg.New(runtime, pleg.Options{Sink: func(events []pleg.Event) {

@@ -36,12 +36,11 @@ func (w *worker) do(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a *A
 	}
 	errs = append(errs, w.resizePod(ctx, pod, a))
 	if a.Sandbox != nil || len(a.Start) > 0 {
-		release, err := w.slot(ctx)
-		if err != nil {
+		if err := w.takeSlot(ctx); err != nil {
 			return err
 		}
 		errs = append(errs, w.start(ctx, pod, observed, a))
-		release()
+		w.releaseSlot()
 	}
 	for _, id := range a.RemoveSandbox {
 		errs = append(errs, w.r.runtime.RemoveSandbox(ctx, id))
@@ -189,7 +188,7 @@ func (w *worker) startContainer(
 	launch := podspec.Launch{Attempt: s.Attempt, PodIPs: ips, Annotations: s.annotations(), TargetID: s.Target}
 	launch.Annotations[AnnotationResources] = noteSize(sizeOf(&pod.Spec, s.Container))
 	if w.r.opts.Images != nil {
-		image, err := w.r.opts.Images.Ensure(ctx, pod, s.Container, sandbox)
+		image, err := w.ensureImage(ctx, pod, s.Container, sandbox)
 		if err != nil {
 			return err
 		}

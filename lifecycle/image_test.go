@@ -6,6 +6,9 @@ package lifecycle_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,6 +18,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/critest"
+	"github.com/seed81659283/nodeagent/images"
 	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/lifecycle/objects"
 )
@@ -42,5 +46,149 @@ func TestSecretsThatCannotBeHad(t *testing.T) {
 		n.requireStatus("absent", "Pending, main: ErrImageNeverPull")
 		require.Equal(t, `Container image "absent:1" is not present with pull policy of Never (not tried: no network)`,
 			n.status("absent").ContainerStatuses[0].State.Waiting.Message)
+	})
+}
+
+// pulling is a pod whose image has to be pulled.
+func pulling(name, image string) *corev1.Pod {
+	pod := testPod(name)
+	pod.Spec.Containers[0].Image, pod.Spec.Containers[0].ImagePullPolicy = image, corev1.PullAlways
+	return pod
+}
+
+// runsWithin waits until all of these pods run, and returns how long that took.
+func (n *node) runsWithin(most time.Duration, names ...string) time.Duration {
+	n.t.Helper()
+	began := time.Now()
+	for _, name := range names {
+		for {
+			n.mu.Lock()
+			st := n.statuses[name]
+			n.mu.Unlock()
+			if st != nil && st.Phase == corev1.PodRunning {
+				break
+			}
+			require.Less(n.t, time.Since(began), most, "pod %s does not run: %v", name, st)
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	return time.Since(began)
+}
+
+// Keeps pods that pull at once from waiting for longer than the rate limit lets them: of 50 pods ten begin at once and
+// five each second, and none goes into back-off.
+func TestManyPodsPull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{Images: []cri.Image{}})
+		n := boot(t, rt, rt, lifecycle.Options{})
+		var pods []*corev1.Pod
+		var names []string
+		for i := range 50 {
+			pods = append(pods, pulling(fmt.Sprint("p", i), fmt.Sprint("r.io/app:", i)))
+			names = append(names, pods[i].Name)
+		}
+		n.set(pods...)
+		took := n.runsWithin(9*time.Second, names...)
+		require.GreaterOrEqual(t, took, 8*time.Second, "(50-10)/5")
+		require.Empty(t, n.errs)
+	})
+}
+
+// Keeps starts from being more at a time than Parallel says because pods whose images were pulled come back all at once,
+// also where a pull of the same pod failed before.
+func TestStartsAfterPullsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{
+			Images: []cri.Image{critest.NewImage("present:1", 1)},
+			Pull: func(_ context.Context, i cri.ImageSpec, _ *cri.Auth) (cri.Image, error) {
+				time.Sleep(2 * time.Second)
+				if strings.Contains(i.Image, "bad") {
+					return cri.Image{}, errors.New("no such image")
+				}
+				return critest.NewImage(i.Image, 1), nil
+			},
+		})
+		var creating, most atomic.Int32
+		f := &critest.Faults{Runtime: rt}
+		f.CreateContainerFunc = func(
+			ctx context.Context, next cri.Runtime, sandbox string, c *cri.ContainerConfig, s *cri.SandboxConfig,
+		) (string, error) {
+			if n := creating.Add(1); n > most.Load() {
+				most.Store(n)
+			}
+			defer creating.Add(-1)
+			time.Sleep(time.Second)
+			return next.CreateContainer(ctx, sandbox, c, s)
+		}
+		puller, err := images.New(rt, rt, images.Options{Parallel: 50, QPS: -1})
+		require.NoError(t, err)
+		n := boot(t, rt, f, lifecycle.Options{Parallel: 3, Images: lifecycle.Images{Puller: puller}})
+		var pods []*corev1.Pod
+		for i := range 12 {
+			pod := pulling(fmt.Sprint("p", i), fmt.Sprint("r.io/app:", i))
+			if i%2 == 0 {
+				pod = testPod(pod.Name, "bad", "main")
+				pod.Spec.Containers[0].Image = "r.io/bad:1"
+				pod.Spec.Containers[1].Image, pod.Spec.Containers[1].ImagePullPolicy = "present:1", corev1.PullIfNotPresent
+			}
+			pods = append(pods, pod)
+		}
+		n.set(pods...)
+		time.Sleep(9 * time.Second)
+		require.Equal(t, 12, ops(rt, "StartContainer"))
+		require.EqualValues(t, 3, most.Load())
+	})
+}
+
+// Keeps the status of a pod from saying ErrImagePull for the whole back-off, where users look for ImagePullBackOff.
+func TestBackOffIsShown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{
+			Images: []cri.Image{},
+			Pull: func(context.Context, cri.ImageSpec, *cri.Auth) (cri.Image, error) {
+				time.Sleep(2 * time.Second) // what the runtime does meanwhile is no reason to look again
+				return cri.Image{}, errors.New("registry says no")
+			},
+		})
+		n := boot(t, rt, rt, lifecycle.Options{Rand: func() float64 { return 0 }})
+		n.set(pulling("a", "r.io/app:1"))
+		time.Sleep(2500 * time.Millisecond)
+		n.requireStatus("a", "Pending, main: ErrImagePull")
+		time.Sleep(2 * time.Second)
+		n.requireStatus("a", "Pending, main: ImagePullBackOff")
+		require.Equal(t, 1, ops(rt, "PullImage"))
+		time.Sleep(8 * time.Second)
+		require.Equal(t, 2, ops(rt, "PullImage"), "ten seconds after the first has failed")
+	})
+}
+
+// Keeps pulls that hang from stopping the pulls of other pods, and the start of pods whose images are there.
+func TestHungPullsHoldUpNoPod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{
+			Images: []cri.Image{critest.NewImage("present:1", 1)},
+			Pull: func(ctx context.Context, i cri.ImageSpec, _ *cri.Auth) (cri.Image, error) {
+				if strings.Contains(i.Image, "hung") {
+					return cri.Image{}, critest.Hang(ctx)
+				}
+				return critest.NewImage(i.Image, 1), nil
+			},
+		})
+		n := boot(t, rt, rt, lifecycle.Options{})
+		var pods []*corev1.Pod
+		for i := range 10 {
+			pods = append(pods, pulling(fmt.Sprint("hung", i), fmt.Sprint("r.io/hung:", i)))
+		}
+		n.set(pods...)
+		time.Sleep(time.Second)
+		present := testPod("present")
+		present.Spec.Containers[0].Image, present.Spec.Containers[0].ImagePullPolicy = "present:1", corev1.PullIfNotPresent
+		pods = append(pods, pulling("good", "r.io/good:1"), present)
+		n.set(pods...)
+		n.runsWithin(500*time.Millisecond, "present")
+		n.runsWithin(2*time.Minute+time.Second, "good")
+		time.Sleep(40 * time.Minute)
+		n.requireStatus("hung9", "Pending, main: ImagePullBackOff")
+		require.Contains(t, n.status("hung9").ContainerStatuses[0].State.Waiting.Message, "it made no progress for 30m0s")
 	})
 }

@@ -26,7 +26,7 @@ func (w *worker) imageVolumes(
 			continue
 		}
 		wanted := &corev1.Container{Name: c.Name, Image: v.Image.Reference, ImagePullPolicy: v.Image.PullPolicy}
-		image, err := w.r.opts.Images.Ensure(ctx, pod, wanted, sandbox)
+		image, err := w.ensureImage(ctx, pod, wanted, sandbox)
 		if err != nil {
 			return nil, err
 		}

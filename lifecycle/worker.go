@@ -50,6 +50,10 @@ type worker struct {
 	stopped  map[string]bool   // dead sandboxes whose network is known to be given back
 	left     bool              // the pod is over, and its cgroup is removed
 	starting bool              // what was planned last ends with starting containers
+
+	// Of the goroutine that does what is planned.
+	releaseSlot func() // releases the start slot of the start that is under way
+	slotless    bool   // that was done, for a pull
 }
 
 // told is what the probes know of a pod beside its status.
