@@ -45,7 +45,9 @@
 //   - A registry that is an IPv6 address without a port gets its credentials; in the kubelet none.
 //   - Credentials under one pattern keep an order; in the kubelet keys that mean the same are tried at random.
 //   - [Files] reads the file at each lookup, and not at most every five minutes, and looks nowhere but where it is
-//     told to.
+//     told to. What is no plain file, or longer than 1 MiB, cannot be read.
+//   - PluginOptions.Timeout is also how long the API server is waited for that is asked for a token; in the kubelet that
+//     wait has no limit of its own.
 //   - A plugin is killed with its process group and may write 1 MiB. Only the plugin itself is in the kubelet, which
 //     then waits for as long as a child of it keeps the output open.
 //   - A plugin's run ends with the pull that asked for it; another pull that waits for the same takes over.

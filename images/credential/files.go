@@ -7,13 +7,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 )
 
 // Files is a [Provider] that reads docker configurations of the node: the first of these paths that is there and can
-// be read counts. A file of the name .dockercfg is in the old format. The kubelet's own list is config.json in
+// be read counts; one longer than 1 MiB cannot. A file of the name .dockercfg is in the old format. The kubelet's own list is config.json in
 // --root-dir, in the working directory, in ~/.docker and in /.docker, then .dockercfg in --root-dir, in the working
 // directory, in ~ and in /.
 type Files []string
@@ -38,9 +40,33 @@ func (f Files) Credentials(_ context.Context, repository string, _ Pod) ([]Crede
 	return nil, errors.Join(errs...)
 }
 
+// maxFile is how long a configuration may be, in bytes.
+const maxFile = 1 << 20
+
+// content reads a plain file of a bounded length. It does not wait for a pipe to be written to.
+func content(path string) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s: not a plain file", path)
+	}
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err == nil && len(data) > maxFile {
+		err = fmt.Errorf("%s: more than %d bytes", path, maxFile)
+	}
+	return data, err
+}
+
 // readFile returns nil when nothing of a file can be used, and an error beside the keyring when some of it cannot.
 func readFile(path string) (*Keyring, error) {
-	data, err := os.ReadFile(path)
+	data, err := content(path)
 	if err != nil {
 		return nil, err
 	}

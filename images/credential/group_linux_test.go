@@ -8,11 +8,13 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/seed81659283/nodeagent/images/credential"
 )
@@ -95,4 +97,21 @@ func TestPluginThatLeavesADaemon(t *testing.T) {
 	require.NoError(t, err)
 	assert.Len(t, found, 1)
 	assert.Less(t, time.Since(began), 20*time.Second)
+}
+
+// Keeps a pipe in the place of a configuration from holding every pull until somebody writes to it.
+func TestFilesDoNotWaitForAPipe(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "config.json")
+	require.NoError(t, unix.Mkfifo(pipe, 0o600))
+	done := make(chan error, 1)
+	go func() {
+		_, err := credential.Files{pipe}.Credentials(context.WithoutCancel(t.Context()), "r.io/x", credential.Pod{})
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		require.ErrorContains(t, err, pipe+": not a plain file")
+	case <-time.After(10 * time.Second):
+		t.Fatal("it waits")
+	}
 }

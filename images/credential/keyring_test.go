@@ -227,6 +227,7 @@ func TestFiles(t *testing.T) {
 	missing := path("missing.json", "")
 	broken := path("broken.json", `{`+password)
 	good := path("config.json", `{"auths":{"r.io":{"username":"new","password":"p"}}}`)
+	long := path("long.json", `{"auths":{"r.io":{"username":"long"}}}`+strings.Repeat(" ", 1<<20))
 	old := path(".dockercfg", `{"r.io":{"username":"old","password":"p"}}`)
 
 	for _, tt := range []struct {
@@ -241,6 +242,7 @@ func TestFiles(t *testing.T) {
 		{"the old format", credential.Files{old, good}, "old", ""},
 		{"one that cannot be read", credential.Files{broken, good}, "new", broken},
 		{"a directory", credential.Files{dir, good}, "new", dir},
+		{"one that is too long", credential.Files{long, good}, "new", long + ": more than 1048576 bytes"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			found, err := tt.files.Credentials(t.Context(), "r.io/x", credential.Pod{})

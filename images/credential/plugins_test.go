@@ -227,6 +227,27 @@ func (a accounts) Token(_ context.Context, r credential.TokenRequest) (string, e
 	return a.token(r)
 }
 
+// slowAccounts is an API server that does not answer.
+type slowAccounts struct{ accounts }
+
+func (slowAccounts) Token(ctx context.Context, _ credential.TokenRequest) (string, error) {
+	<-ctx.Done()
+	return "", ctx.Err()
+}
+
+// Keeps an API server that does not answer from holding a pull for ever.
+func TestTokenHasADeadline(t *testing.T) {
+	s := newStand(t, "answer", answer("Image", "", "r.io", password))
+	yes := true
+	s.spec.TokenAttributes = &credential.TokenAttributes{
+		ServiceAccountTokenAudience: "a", CacheType: credential.CacheToken, RequireServiceAccount: &yes,
+	}
+	s.accounts, s.timeout = slowAccounts{}, 50*time.Millisecond
+	_, err := s.plugins().Credentials(t.Context(), "r.io/x", credential.Pod{Namespace: "ns", ServiceAccount: "sa"})
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorContains(t, err, "token of service account ns/sa")
+}
+
 func TestPluginWithToken(t *testing.T) {
 	yes, no := true, false
 	token := "t0ken-for-"
