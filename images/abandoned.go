@@ -5,7 +5,6 @@ package images
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -31,15 +30,15 @@ type abandoned struct {
 	calls map[string]int
 }
 
-// check returns an error when a call is not to be made.
+// check returns an error when a call is not to be made. It is that of a deadline that has passed.
 func (a *abandoned) check(key string) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
 	case a.calls[key] > 0:
-		return errors.New("an earlier call has not returned although it was cancelled")
+		return &timeUp{"an earlier call has not returned although it was cancelled"}
 	case len(a.calls) >= maxAbandoned:
-		return fmt.Errorf("%d other calls have not returned although they were cancelled", len(a.calls))
+		return &timeUp{fmt.Sprintf("%d other calls have not returned although they were cancelled", len(a.calls))}
 	}
 	return nil
 }

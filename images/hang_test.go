@@ -38,6 +38,9 @@ type tarpit struct {
 	reported []string
 }
 
+// errDeaf is for usageErr: there is no answer, and the end of the context changes nothing about that.
+var errDeaf = errors.New("deaf")
+
 func newTarpit() *tarpit {
 	return &tarpit{
 		Runtime:  critest.New(critest.Options{Images: []cri.Image{}}),
@@ -86,6 +89,9 @@ func (p *tarpit) ImageUsage(ctx context.Context) (cri.ImageUsage, error) {
 	p.usages++
 	bytes, err := p.bytes, p.usageErr
 	p.mu.Unlock()
+	if errors.Is(err, errDeaf) {
+		<-p.released
+	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return cri.ImageUsage{}, critest.Hang(ctx)
 	}
@@ -193,6 +199,7 @@ func TestPullsEndWithoutProgress(t *testing.T) {
 		{name: "images are removed", grows: 1000 * minute, shrinks: true, want: 30 * minute, why: "made no progress for 30m0s"},
 		{name: "the runtime cannot say", usageErr: errors.New("unknown method"), want: 360 * minute, why: "took longer than 6h0m0s"},
 		{name: "the runtime does not answer", usageErr: context.DeadlineExceeded, want: 30 * minute, why: "made no progress for 30m0s"},
+		{name: "the runtime never answers", usageErr: errDeaf, want: 30 * minute, why: "made no progress for 30m0s"},
 		{name: "the runtime is not there", usageErr: cri.ErrUnavailable, want: 30 * minute, why: "made no progress for 30m0s"},
 		{name: "shorter", o: images.Options{PullTimeout: minute}, want: minute, why: "made no progress for 1m0s"},
 		{
@@ -221,6 +228,7 @@ func TestPullsEndWithoutProgress(t *testing.T) {
 				}()
 				e, took := ensure(t, puller, "r.io/hung:1")
 				cancel()
+				close(pit.released)
 				time.Sleep(time.Second)
 				require.ErrorContains(t, e, tt.why)
 				require.InDelta(t, tt.want, took, float64(minute+15*time.Second))

@@ -13,8 +13,8 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// usageTimeout is how long the runtime is waited for that is asked how much its images take.
-const usageTimeout = 10 * time.Second
+// usageTimeout is how long the runtime is waited for that is asked how much its images take. CRI-O counts all files.
+const usageTimeout = time.Minute
 
 // progress is what can be seen of pulls from outside: how much the image file systems hold. All pulls share it, as
 // nobody can tell whose growth it is.
@@ -86,7 +86,7 @@ func (p *Puller) observe(ctx context.Context) {
 // observeEvery is how often progress is looked for.
 func (p *Puller) observeEvery() time.Duration { return min(p.opts.PullTimeout/10, time.Minute) }
 
-// timeUp is why a pull was ended.
+// timeUp is why a pull was ended, or a call was not made.
 type timeUp struct{ text string }
 
 func (e *timeUp) Error() string { return e.text }
