@@ -131,6 +131,11 @@ func FuzzParse(f *testing.F) {
 		require.True(t, strings.HasSuffix(ref.Path, ref.Short[strings.LastIndex(ref.Short, "/")+1:]))
 		require.LessOrEqual(t, len(ref.Path), 255)
 
+		registry, rest := reference.Split(m[1])
+		require.Equal(t, ref.Repository(), registry+"/"+rest, "Split and Parse mean the same registry")
+		registry, rest = reference.Split(ref.Repository())
+		require.Equal(t, ref.Repository(), registry+"/"+rest, "nothing is left to fill in")
+
 		again, err := reference.Parse(ref.String())
 		require.NoError(t, err)
 		require.Equal(t, ref.String(), again.String())
