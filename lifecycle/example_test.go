@@ -36,11 +36,16 @@ func ExampleReconciler() {
 		}
 	}})
 	running := make(chan struct{})
+	var phase corev1.PodPhase
 	reconciler = lifecycle.New(runtime, generator, lifecycle.Options{
 		Spec: podspec.Options{LogRoot: logs},
 		Hooks: lifecycle.Hooks{Status: func(pod *corev1.Pod, st *corev1.PodStatus) {
-			fmt.Println(pod.Name, st.Phase)
-			if st.Phase == corev1.PodRunning {
+			if st.Phase == phase {
+				return // something else of it has changed, such as its address
+			}
+			phase = st.Phase
+			fmt.Println(pod.Name, phase)
+			if phase == corev1.PodRunning {
 				close(running)
 			}
 		}},
