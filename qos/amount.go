@@ -63,14 +63,15 @@ func equal(a, b *resource.Quantity) bool {
 	if whole && alsoWhole {
 		return x == y
 	}
-	if whole != alsoWhole && a.Sign() > 0 && b.Sign() > 0 && toBytes(a) != toBytes(b) {
+	if whole != alsoWhole && a.Sign() > 0 && b.Sign() > 0 && Value(a) != Value(b) {
 		return false
 	}
 	return a.Cmp(*b) == 0
 }
 
-// toBytes returns q rounded up to whole units, at most the largest int64.
-func toBytes(q *resource.Quantity) int64 {
+// Value returns q rounded up to whole units, and the largest int64 where it is more. The method of that name returns zero
+// or wraps around there.
+func Value(q *resource.Quantity) int64 {
 	if v, ok := q.AsInt64(); ok {
 		return v
 	}
@@ -80,8 +81,9 @@ func toBytes(q *resource.Quantity) int64 {
 	return scaled(q, 0)
 }
 
-// toMilli returns q rounded up to thousandths, at most the largest int64.
-func toMilli(q *resource.Quantity) int64 {
+// MilliValue returns q rounded up to thousandths, and the largest int64 where it is more. The method of that name returns
+// another number there, even one below zero.
+func MilliValue(q *resource.Quantity) int64 {
 	if v, ok := q.AsInt64(); ok && v <= math.MaxInt64/1000 && v >= math.MinInt64/1000 {
 		return v * 1000
 	}

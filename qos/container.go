@@ -81,13 +81,13 @@ func limitOf(pod *corev1.Pod, c *corev1.Container, name corev1.ResourceName) res
 // resources converts amounts to the units of the kernel (calculateLinuxResources).
 func (n Node) resources(cpuRequest, cpuLimit, memoryLimit *resource.Quantity) cri.Resources {
 	r := cri.Resources{
-		CPUShares:   int64(cgroups.CPUShares(toMilli(cpuRequest))),
-		MemoryLimit: toBytes(memoryLimit),
+		CPUShares:   int64(cgroups.CPUShares(MilliValue(cpuRequest))),
+		MemoryLimit: Value(memoryLimit),
 	}
 	if !n.NoCPUQuota {
 		period := n.cpuPeriod()
 		r.CPUPeriod = int64(period)
-		r.CPUQuota = cgroups.CPUQuota(toMilli(cpuLimit), period)
+		r.CPUQuota = cgroups.CPUQuota(MilliValue(cpuLimit), period)
 	}
 	if !n.CgroupV1 && (n.SingleProcessOOMKill == nil || !*n.SingleProcessOOMKill) {
 		setUnified(&r, "memory.oom.group", 1)

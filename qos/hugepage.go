@@ -56,7 +56,7 @@ func (n Node) limitHugepages(limits *[]cri.HugepageLimit, list corev1.ResourceLi
 			*limits = append(*limits, cri.HugepageLimit{PageSize: size})
 		}
 		q := list[name]
-		(*limits)[i].Limit = uint64(max(toBytes(&q), 0))
+		(*limits)[i].Limit = uint64(max(Value(&q), 0))
 	}
 	return nil
 }

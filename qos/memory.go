@@ -51,7 +51,7 @@ func (n Node) protect(r *cri.Resources, pod *corev1.Pod, c *corev1.Container) {
 		setUnified(r, "memory.low", request)
 	}
 	own := c.Resources.Limits[corev1.ResourceMemory]
-	limit := toBytes(&own)
+	limit := Value(&own)
 	if limit == 0 && r.MemoryLimit != 0 {
 		return // the limit is the pod's, whose cgroup slows down all of its containers
 	}

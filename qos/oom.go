@@ -82,12 +82,12 @@ func unclaimed(pod *corev1.Pod) int64 {
 	}
 	var claimed total
 	Options{}.ofContainers(&claimed, pod, corev1.ResourceMemory, specRequests)
-	return max(sum(toBytes(&own), -max(toBytes(&claimed.q), -math.MaxInt64)), 0) / int64(n)
+	return max(sum(Value(&own), -max(Value(&claimed.q), -math.MaxInt64)), 0) / int64(n)
 }
 
 func memoryRequest(c *corev1.Container) int64 {
 	q := c.Resources.Requests[corev1.ResourceMemory]
-	return toBytes(&q)
+	return Value(&q)
 }
 
 func leastRequest(containers []corev1.Container) int64 {

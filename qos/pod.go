@@ -57,7 +57,7 @@ func hugepages(pod *corev1.Pod) map[uint64]uint64 {
 	for _, name := range seen {
 		if size, ok := hugepageSize(name); ok {
 			t := Options{}.request(pod, name)
-			pages[size] = uint64(sum(int64(pages[size]), max(toBytes(&t.q), 0)))
+			pages[size] = uint64(sum(int64(pages[size]), max(Value(&t.q), 0)))
 		}
 	}
 	return pages
@@ -73,5 +73,5 @@ func hugepageSize(name corev1.ResourceName) (uint64, bool) {
 	if err != nil || q.Sign() <= 0 {
 		return 0, false
 	}
-	return uint64(toBytes(&q)), true
+	return uint64(Value(&q)), true
 }

@@ -105,13 +105,13 @@ func Request(pod *corev1.Pod, name corev1.ResourceName) resource.Quantity {
 // CPURequest returns the thousandths of a CPU that a pod requests, counted as in [Requests].
 func CPURequest(pod *corev1.Pod) int64 {
 	t := Options{}.request(pod, corev1.ResourceCPU)
-	return toMilli(&t.q)
+	return MilliValue(&t.q)
 }
 
 // MemoryRequest returns the bytes of memory that a pod requests, counted as in [Requests].
 func MemoryRequest(pod *corev1.Pod) int64 {
 	t := Options{}.request(pod, corev1.ResourceMemory)
-	return toBytes(&t.q)
+	return Value(&t.q)
 }
 
 // CPULimit returns the thousandths of a CPU that a pod is limited to, counted as in [Limits]. It is all that the pod
@@ -119,14 +119,14 @@ func MemoryRequest(pod *corev1.Pod) int64 {
 // itself has one.
 func CPULimit(pod *corev1.Pod) (milli int64, all bool) {
 	t := Options{}.limit(pod, corev1.ResourceCPU)
-	return toMilli(&t.q), allLimited(pod, corev1.ResourceCPU)
+	return MilliValue(&t.q), allLimited(pod, corev1.ResourceCPU)
 }
 
 // MemoryLimit returns the bytes of memory that a pod is limited to, and whether that is all it may use, as in
 // [CPULimit].
 func MemoryLimit(pod *corev1.Pod) (bytes int64, all bool) {
 	t := Options{}.limit(pod, corev1.ResourceMemory)
-	return toBytes(&t.q), allLimited(pod, corev1.ResourceMemory)
+	return Value(&t.q), allLimited(pod, corev1.ResourceMemory)
 }
 
 func allLimited(pod *corev1.Pod, name corev1.ResourceName) bool {

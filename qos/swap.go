@@ -23,7 +23,7 @@ func SwapLimit(pod *corev1.Pod, c *corev1.Container, n Node) (int64, error) {
 	if equal(&request, &limit) { // so are two that are absent
 		return 0, nil
 	}
-	bytes := toBytes(&request)
+	bytes := Value(&request)
 	if n.MemoryCapacity <= 0 {
 		return 0, fmt.Errorf("limit swap of container %q: memory capacity is %d bytes", c.Name, n.MemoryCapacity)
 	}
