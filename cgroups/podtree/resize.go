@@ -54,13 +54,13 @@ func PlanResize(r PodResize) ([]Step, error) {
 // users know from the conditions of pods.
 func checkResize(r PodResize) error {
 	var errs []error
-	check := func(what string, from, to, usage int64) {
-		if to < from && usage >= to {
+	check := func(what string, from, to uint64, usage int64) {
+		if to < from && usage >= 0 && uint64(usage) >= to {
 			errs = append(errs, fmt.Errorf("attempting to set %s memory limit (%d) below current usage (%d)", what, to, usage))
 		}
 	}
 	if from, to := r.From.MemoryMax, r.To.MemoryMax; from != nil && to != nil {
-		check("pod", bound(*from), bound(*to), r.MemoryUsage)
+		check("pod", uint64(bound(*from)), uint64(bound(*to)), r.MemoryUsage)
 	}
 	for _, c := range r.Containers {
 		check(fmt.Sprintf("container %q", c.Name), ceiling(c.From.MemoryLimit), ceiling(c.To.MemoryLimit), c.MemoryUsage)
@@ -174,12 +174,13 @@ func with(s cgroups.Size, resource corev1.ResourceName, other cgroups.Size) cgro
 	return s
 }
 
-// ceiling returns the limit of a container as a number that can be compared: no limit, zero, is the largest.
-func ceiling(limit int64) int64 {
-	if limit == 0 {
-		limit = cgroups.Unlimited
+// ceiling returns the limit of a container as a number that can be compared. No limit, zero, is more than any: whoever
+// asks for the largest number has to hear of it, or would ask again.
+func ceiling(limit int64) uint64 {
+	if limit <= 0 {
+		return math.MaxUint64
 	}
-	return bound(limit)
+	return uint64(limit)
 }
 
 // String says what the step does, such as "pod memory.max 2147483648" or "container web memory 1073741824/2147483648",
