@@ -186,7 +186,8 @@ func (w *worker) startContainer(
 		return w.startCreated(ctx, pod, s, ips)
 	}
 	launch := podspec.Launch{Attempt: s.Attempt, PodIPs: ips, Annotations: s.annotations(), TargetID: s.Target}
-	launch.Annotations[AnnotationResources] = noteSize(sizeOf(&pod.Spec, s.Container))
+	size := sizeOf(&pod.Spec, s.Container)
+	launch.Annotations[AnnotationResources] = noteSize(size)
 	if w.r.opts.Images != nil {
 		image, err := w.ensureImage(ctx, pod, s.Container, sandbox)
 		if err != nil {
@@ -212,6 +213,7 @@ func (w *worker) startContainer(
 	if err != nil {
 		return &StartError{Reason: ReasonCreateError, Err: err}
 	}
+	w.resize.created(id, size)
 	w.log("start container", "container", s.Container.Name, "id", id, "attempt", s.Attempt)
 	w.tell(EventCreated, s.Container.Name, "container created: %s", id)
 	return w.runCreated(ctx, pod, s, id, ips)

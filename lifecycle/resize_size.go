@@ -6,6 +6,8 @@ package lifecycle
 import (
 	"fmt"
 	"maps"
+	"math"
+	"os"
 	"strconv"
 	"strings"
 
@@ -15,6 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+	"github.com/seed81659283/nodeagent/qos"
 )
 
 // AnnotationResources carries the requests and limits that a container was made with, since a runtime does not tell
@@ -65,8 +68,8 @@ func sizeOf(pod *corev1.PodSpec, c *corev1.Container) cgroups.Size {
 	}
 	memoryRequest := c.Resources.Requests[corev1.ResourceMemory]
 	return cgroups.Size{
-		CPURequest: cpuRequest.MilliValue(), CPULimit: cpu.MilliValue(),
-		MemoryRequest: memoryRequest.Value(), MemoryLimit: memory.Value(),
+		CPURequest: qos.MilliValue(&cpuRequest), CPULimit: qos.MilliValue(&cpu),
+		MemoryRequest: qos.Value(&memoryRequest), MemoryLimit: qos.Value(&memory),
 	}
 }
 
@@ -131,10 +134,15 @@ func (s *ResizeState) inForceByRuntime(c *corev1.Container, have *cri.Resources,
 			size.CPURequest, size.CPULimit = fit.CPURequest, fit.CPULimit
 		}
 	}
+	first, second := born, to
+	if size.MemoryLimit == to.MemoryLimit && size.MemoryLimit != born.MemoryLimit {
+		first, second = to, born // where both are the same pages, the one that is told to the byte
+	}
 	switch {
-	case s.hasMemory(c, have, born):
-	case s.hasMemory(c, have, to):
-		size.MemoryRequest = to.MemoryRequest
+	case s.hasMemory(c, have, first):
+		size.MemoryRequest, size.MemoryLimit = first.MemoryRequest, first.MemoryLimit
+	case s.hasMemory(c, have, second):
+		size.MemoryRequest, size.MemoryLimit = second.MemoryRequest, second.MemoryLimit
 	case born.MemoryRequest == born.MemoryLimit && size.MemoryLimit != born.MemoryLimit:
 		size.MemoryRequest = size.MemoryLimit
 	case size.MemoryRequest == to.MemoryRequest && size.MemoryLimit == to.MemoryLimit:
@@ -154,7 +162,7 @@ const memoryHigh = "memory.high"
 
 // hasMemory tells the same for memory. Of a request only what memory QoS makes of it can be told.
 func (s *ResizeState) hasMemory(c *corev1.Container, have *cri.Resources, size cgroups.Size) bool {
-	if max(have.MemoryLimit, 0) != size.MemoryLimit {
+	if inPages(have.MemoryLimit) != inPages(size.MemoryLimit) {
 		return false
 	}
 	protected := false
@@ -177,6 +185,18 @@ func (s *ResizeState) hasMemory(c *corev1.Container, have *cri.Resources, size c
 	}
 	return true
 }
+
+// inPages returns a limit of memory as the kernel keeps it: rounded down to whole pages, or the largest number where it is
+// none, or as good as none. Source: page_counter_memparse in mm/page_counter.c.
+func inPages(limit int64) int64 {
+	if limit <= 0 || !bounds(limit) {
+		return math.MaxInt64
+	}
+	return limit - limit%int64(os.Getpagesize())
+}
+
+// bounds reports whether a limit of memory is one: nothing has so much that the largest of them could matter.
+func bounds(limit int64) bool { return limit <= 1<<62 }
 
 // set returns what a file of memory QoS says, or nothing where that is what it says by itself.
 func set(value string) string {

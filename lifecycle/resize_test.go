@@ -38,6 +38,7 @@ import (
 //	update ID RESOURCES              the runtime has given it others, and the agent has forgotten it
 //	told ID RESOURCES                the same, but the agent knows
 //	adjust ID SHARES                 a plugin of the runtime has made its shares others
+//	limit ID BYTES                   it says another limit of memory than it was given
 //	look                             what PlanResize says, and what Plan makes of it
 //	status                           of the containers, and the conditions
 func TestResizeScenarios(t *testing.T) {
@@ -99,6 +100,8 @@ func (s *resizeScene) do(out *strings.Builder, words []string) {
 		}
 	case "adjust":
 		s.life(args[0]).Resources.CPUShares = s.number(args[1])
+	case "limit":
+		s.life(args[0]).Resources.MemoryLimit = s.number(args[1])
 	case "look":
 		s.look(out)
 	case "status":

@@ -140,6 +140,9 @@ func (w *worker) resizePod(ctx context.Context, pod *corev1.Pod, a *Actions) err
 	}
 	r := &resizer{w: w, pod: pod, sandboxID: a.SandboxID, containers: a.Resize}
 	err := r.run(ctx)
+	if err == nil {
+		err = r.verify()
+	}
 	z := &w.resize
 	z.mu.Lock()
 	if z.err = err; err == nil {
@@ -160,6 +163,14 @@ func resourceKey(pod *corev1.Pod) string {
 		key.WriteString(";" + c.Name + " " + noteSize(sizeOf(&pod.Spec, c)))
 	}
 	return key.String()
+}
+
+// created takes note of what a container was created with. What the runtime then says of it may differ, by a plugin or by
+// how it rounds, and is no reason to resize the container, let alone to start it anew.
+func (z *resizeWork) created(id string, size cgroups.Size) {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	z.tell(id, size)
 }
 
 // resizer resizes one pod, once. It is the runtime's part in it.
@@ -204,10 +215,25 @@ func (r *resizer) run(ctx context.Context) error {
 	return nil
 }
 
-// lowers tells whether a container gets a limit of memory that is new or less than the one that it has.
+// verify returns an error where all has succeeded and the runtime was not told of a container. Without it the same would
+// be done again at once, and without end.
+func (r *resizer) verify() error {
+	z := &r.w.resize
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	var errs []error
+	for _, c := range r.containers {
+		if told, ok := z.told[c.ID]; !ok || told != c.To {
+			errs = append(errs, fmt.Errorf("resize container %s: the runtime was not told %s", c.Name, noteSize(c.To)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// lowers reports whether a container gets a limit of memory that is new or less than the one that it has.
 func (r *resizer) lowers(c cgroups.ContainerResize) bool {
 	from, to := c.From.MemoryLimit, c.To.MemoryLimit
-	return to != 0 && (from == 0 || to < from)
+	return to != 0 && bounds(to) && (from == 0 || to < from)
 }
 
 // measured returns the containers with the memory that they use, where that has to be known.

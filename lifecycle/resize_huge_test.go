@@ -1,0 +1,164 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/seed81659283/nodeagent/cgroups"
+	"github.com/seed81659283/nodeagent/cgroups/cgroupstest"
+	"github.com/seed81659283/nodeagent/cgroups/podtree"
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/critest"
+	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/qos"
+)
+
+// activePods is what a tree of cgroups asks about pods: nothing but that all may run.
+type activePods struct{}
+
+func (activePods) Active() ([]*corev1.Pod, bool) { return nil, false }
+func (activePods) MayRun(string) bool            { return true }
+
+// bootTree starts an agent whose pods have cgroups in memory.
+func bootTree(t *testing.T, mode cgroupstest.Mode) (*node, *critest.Runtime) {
+	t.Helper()
+	rt := critest.New(critest.Options{Usage: func(cri.Container) cri.ContainerStats {
+		return cri.ContainerStats{Memory: &cri.MemoryUsage{UsageBytes: new(uint64(1 * mib))}}
+	}})
+	o := podtree.Options{
+		Node:     qos.Node{CgroupV1: mode == cgroupstest.V1},
+		Capacity: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("8Gi")},
+	}
+	tree, err := podtree.New(cgroupstest.New(cgroupstest.Options{Mode: mode}), activePods{}, o)
+	require.NoError(t, err)
+	require.NoError(t, tree.Setup(t.Context()))
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- tree.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		assert.NoError(t, <-done)
+	})
+	return boot(t, rt, rt, lifecycle.Options{Cgroups: tree}), rt
+}
+
+// It keeps a limit that is as good as none, or one that the kernel rounds, from being written for ever: what is asked for
+// and what there is were never equal, and each look resized the pod once more.
+func TestResizeToAHugeLimitEnds(t *testing.T) {
+	const (
+		most  = "9223372036854775807"
+		most1 = "9223372036854775806"
+	)
+	for name, row := range map[string][2]string{
+		"memory, from none":          {"cpu=100m/200m memory=32Mi/", "cpu=100m/200m memory=32Mi/" + most},
+		"memory, to none":            {"cpu=100m/200m memory=32Mi/" + most, "cpu=100m/200m memory=32Mi/"},
+		"memory, from some":          {"cpu=100m/200m memory=32Mi/64Mi", "cpu=100m/200m memory=32Mi/" + most},
+		"memory, to some":            {"cpu=100m/200m memory=32Mi/" + most, "cpu=100m/200m memory=32Mi/64Mi"},
+		"memory, one byte less":      {"cpu=100m/200m memory=32Mi/" + most, "cpu=100m/200m memory=32Mi/" + most1},
+		"memory, less than a page":   {"cpu=100m/200m memory=32Mi/67108864", "cpu=100m/200m memory=32Mi/67108865"},
+		"memory, request":            {"cpu=100m/200m memory=32Mi/" + most, "cpu=100m/200m memory=" + most + "/" + most},
+		"CPU, from none":             {"cpu=100m/ memory=32Mi/64Mi", "cpu=100m/" + most + "m memory=32Mi/64Mi"},
+		"CPU, to none":               {"cpu=100m/" + most + "m memory=32Mi/64Mi", "cpu=100m/ memory=32Mi/64Mi"},
+		"CPU, from some":             {"cpu=100m/200m memory=32Mi/64Mi", "cpu=100m/" + most + "m memory=32Mi/64Mi"},
+		"CPU, more than fits":        {"cpu=100m/200m memory=32Mi/64Mi", "cpu=100m/" + most + " memory=32Mi/64Mi"},
+		"CPU, from none, than fits":  {"cpu=100m/ memory=32Mi/64Mi", "cpu=100m/" + most + " memory=32Mi/64Mi"},
+		"CPU, request":               {"cpu=100m/ memory=32Mi/64Mi", "cpu=" + most + "m/ memory=32Mi/64Mi"},
+		"both, from none":            {"cpu=100m/ memory=32Mi/", "cpu=100m/" + most + "m memory=32Mi/" + most},
+		"both, to none":              {"cpu=100m/" + most + "m memory=32Mi/" + most, "cpu=100m/ memory=32Mi/"},
+		"request of CPU above 256":   {"cpu=256/ memory=32Mi/", "cpu=300/ memory=32Mi/"},
+		"limit of CPU below the min": {"cpu=1m/1m memory=32Mi/", "cpu=1m/2m memory=32Mi/"},
+	} {
+		for mode, cgroup := range map[string]cgroupstest.Mode{"v1": cgroupstest.V1, "v2": cgroupstest.V2} {
+			t.Run(name+", "+mode, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					n, rt := bootTree(t, cgroup)
+					n.set(sizedPod(t, 1, row[0]))
+					time.Sleep(time.Second)
+					before := len(rt.Calls())
+					n.set(sizedPod(t, 2, row[1]))
+					time.Sleep(time.Minute)
+					assert.Empty(t, n.errors())
+					assert.LessOrEqual(t, ops(rt, "UpdateContainerResources"), 2, "memory, and CPU")
+					assert.Less(t, len(rt.Calls())-before, 100, "with the listings")
+					assert.NotContains(t, resizeOf(n.status("a")), "PodResize", "it is done")
+					sized := sizedPod(t, 2, row[1])
+					assert.Equal(t, amounts(&sized.Spec.Containers[0].Resources), resizeOf(n.status("a")))
+				})
+			})
+		}
+	}
+}
+
+// forgetfulCgroups are cgroups of pods that tell the runtime nothing of containers, and report success.
+type forgetfulCgroups struct{ sizedCgroups }
+
+func (c *forgetfulCgroups) Resize(ctx context.Context, pod *corev1.Pod, _ []cgroups.ContainerResize, rt cgroups.Resizer) error {
+	return c.sizedCgroups.Resize(ctx, pod, nil, rt)
+}
+
+// It keeps a resize that succeeds and does nothing from being done 6,000 times a minute, unseen.
+func TestResizeWithoutEffectBacksOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		tree := &forgetfulCgroups{sizedCgroups{podCgroups: podCgroups{has: map[string]bool{}}}}
+		n := boot(t, rt, rt, lifecycle.Options{Cgroups: tree})
+		n.set(sizedPod(t, 1, "cpu=250m/500m"))
+		time.Sleep(time.Second)
+		n.set(sizedPod(t, 2, "cpu=500m/1"))
+		time.Sleep(time.Minute)
+		asked := len(tree.take())
+		assert.GreaterOrEqual(t, asked, 4, "it is tried again")
+		assert.LessOrEqual(t, asked, 10, "after 1 s, doubling to 10 s")
+		assert.Equal(t, "cpu=250m/500m, PodResizeInProgress Error: resize container main: the runtime was not told "+
+			"cpu=500/1000 memory=0/0", resizeOf(n.status("a")))
+		assert.Contains(t, n.errors(), "resize container main: the runtime was not told cpu=500/1000 memory=0/0")
+	})
+}
+
+// It keeps a container whose resize policy is a restart from being started again and again, where the runtime says other
+// numbers of it than it was told: rounded ones, or those of a plugin.
+func TestContainerWithAdjustedResourcesKeepsRunning(t *testing.T) {
+	for name, adjust := range map[string]func(*cri.Resources){
+		"a plugin":        func(r *cri.Resources) { r.CPUShares, r.CPUQuota = 500, 12345 },
+		"whole pages":     func(r *cri.Resources) { r.MemoryLimit -= r.MemoryLimit % 4096 },
+		"no limit at all": func(r *cri.Resources) { r.MemoryLimit = -1 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				rt := critest.New(critest.Options{})
+				via := &adjusting{Runtime: rt, adjust: adjust}
+				n := boot(t, rt, via, lifecycle.Options{})
+				n.set(sizedPod(t, 1, "cpu=250m/500m memory=32Mi/67108865", corev1.ResourceCPU, corev1.ResourceMemory))
+				time.Sleep(10 * time.Minute)
+				assert.Equal(t, 1, ops(rt, "CreateContainer"))
+				assert.Zero(t, ops(rt, "UpdateContainerResources"))
+				assert.Empty(t, n.errors())
+			})
+		})
+	}
+}
+
+// adjusting is a runtime that makes other resources of those that a container is created with.
+type adjusting struct {
+	*critest.Runtime
+	adjust func(*cri.Resources)
+}
+
+func (a *adjusting) CreateContainer(
+	ctx context.Context, sandbox string, c *cri.ContainerConfig, s *cri.SandboxConfig,
+) (string, error) {
+	adjusted := *c
+	adjusted.Resources = new(*c.Resources)
+	a.adjust(adjusted.Resources)
+	return a.Runtime.CreateContainer(ctx, sandbox, &adjusted, s)
+}
