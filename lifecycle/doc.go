@@ -87,6 +87,9 @@
 //   - Whether a mount is read-only with all below it is what the runtime says of it; the kubelet what it would ask for.
 //   - The resources in the status of a pod are what it is allocated, also while it runs, where the kubelet reads its cgroup.
 //   - A deleted static pod ends as Succeeded or Failed like any other.
+//   - The addresses of a pod on the network of its host are kept for as long as its sandbox, across restarts of the agent, and
+//     its hooks may ask there; the kubelet takes those of the node anew with each new reading, and fails the hooks.
+//   - A resize after which the runtime was not told what a container is to have is an error, and is tried again later.
 //   - Nobody asks the runtime whether the network of the node is there: where it is not, a sandbox fails, and is tried again.
 //
 // Test kit: package critest has a runtime in memory and in virtual time.

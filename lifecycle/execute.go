@@ -77,6 +77,9 @@ func (w *worker) start(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a
 		}
 		return err
 	}
+	if pod.Spec.HostNetwork {
+		ips = w.hostAddresses(ips, a.podIPs)
+	}
 	var errs []error
 	for _, s := range a.Start {
 		if err := ctx.Err(); err != nil {
@@ -270,7 +273,7 @@ func (w *worker) runCreated(ctx context.Context, pod *corev1.Pod, s Start, id st
 // postStart runs the postStart hook of a container that runs, at least once to its end. If it fails, the container is
 // stopped like any other.
 func (w *worker) postStart(ctx context.Context, pod *corev1.Pod, c *corev1.Container, id string, ips []string) error {
-	call := hook.Call{Pod: pod, Container: c, ContainerID: id, PodIP: w.hookAddress(pod, ips)}
+	call := hook.Call{Pod: pod, Container: c, ContainerID: id, PodIP: hookAddress(ips)}
 	err := w.r.hooks.Run(ctx, call, c.Lifecycle.PostStart)
 	if err == nil {
 		w.note(func(now *record) {

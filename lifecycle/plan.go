@@ -54,6 +54,8 @@ type Actions struct {
 	Done           bool      // nothing runs and nothing is to be started, ever
 	Wake           time.Time // when to plan again although nothing has changed; zero: not by time
 	SandboxChanged string    // why the sandbox has to go, for logs; empty: it stays
+
+	podIPs []corev1.PodIP // of the pod, as its status says when this begins to be done
 }
 
 // Idle tells whether there is nothing to do now.

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 	"github.com/seed81659283/nodeagent/probe/podprobe"
 	"github.com/seed81659283/nodeagent/qos"
 )
@@ -70,7 +71,7 @@ func Status(pod *corev1.Pod, observed cri.Pod, in StatusInput) corev1.PodStatus 
 	if len(st.HostIPs) > 0 {
 		st.HostIP = st.HostIPs[0].IP
 	}
-	st.PodIPs = podIPs(pod, observed, in.HostIPs)
+	st.PodIPs = podIPs(pod, observed, &previous, &in)
 	if len(st.PodIPs) > 0 {
 		st.PodIP = st.PodIPs[0].IP
 	}
@@ -168,29 +169,21 @@ func startTime(previous *corev1.PodStatus, observed cri.Pod, now time.Time) *met
 	return &t
 }
 
-// podIPs returns the addresses of the pod's network namespace, which are the host's where it shares that: of however many
-// the runtime has, the first of the family of the node and the first of the other. Source: sortPodIPs in
-// pkg/kubelet/kubelet_pods.go.
-func podIPs(pod *corev1.Pod, observed cri.Pod, hostIPs []netip.Addr) []corev1.PodIP {
-	var out []corev1.PodIP
+// podIPs returns the addresses of the pod's network namespace, which are the host's where it shares that; see
+// [podspec.Addresses]. Addresses of the host are kept for as long as the sandbox that has them, and by a pod that has
+// terminated: after a restart of the node they may be others.
+func podIPs(pod *corev1.Pod, observed cri.Pod, previous *corev1.PodStatus, in *StatusInput) (out []corev1.PodIP) {
+	var ips []string
+	onHost, before := pod.Spec.HostNetwork, previous.PodIPs
 	s := newestSandbox(observed.Sandboxes)
-	if pod.Spec.HostNetwork || (s != nil && s.Namespaces.Network == cri.NamespaceNode) {
-		for _, ip := range hostIPs {
-			out = append(out, corev1.PodIP{IP: ip.String()})
-		}
-		return out
+	if s != nil {
+		ips, onHost = s.IPs, onHost || s.Namespaces.Network == cri.NamespaceNode
 	}
-	if s == nil {
-		return nil
+	if up := s != nil && s.State == cri.SandboxReady; !up && !in.Terminal && !terminal(previous.Phase) {
+		before = nil
 	}
-	first6 := len(hostIPs) > 0 && hostIPs[0].Is6()
-	for _, is6 := range [...]bool{first6, !first6} {
-		for _, text := range s.IPs {
-			if ip, err := netip.ParseAddr(text); err == nil && ip.Is6() == is6 {
-				out = append(out, corev1.PodIP{IP: ip.String()})
-				break
-			}
-		}
+	for _, ip := range podspec.Addresses(onHost, ips, before, in.HostIPs) {
+		out = append(out, corev1.PodIP{IP: ip.String()})
 	}
 	return out
 }

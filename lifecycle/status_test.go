@@ -74,7 +74,9 @@ func TestStatusOfARunningPod(t *testing.T) {
 func TestStatusOnTheHostNetworkHasTheHostsAddresses(t *testing.T) {
 	pod := webPod()
 	pod.Spec.HostNetwork = true
-	st := lifecycle.Status(pod, observed(), lifecycle.StatusInput{Now: epoch, HostIPs: []netip.Addr{netip.MustParseAddr("192.0.2.1")}})
+	up := observed()
+	up.Sandboxes[0].IPs = nil // as the runtime has none of its own there
+	st := lifecycle.Status(pod, up, lifecycle.StatusInput{Now: epoch, HostIPs: []netip.Addr{netip.MustParseAddr("192.0.2.1")}})
 	require.Equal(t, "192.0.2.1", st.PodIP)
 }
 
@@ -288,5 +290,65 @@ func TestStatusPicksTheAddresses(t *testing.T) {
 		st := lifecycle.Status(webPod(), up, lifecycle.StatusInput{Now: epoch, HostIPs: []netip.Addr{netip.MustParseAddr(node)}})
 		require.Equal(t, want, st.PodIPs)
 		require.Equal(t, want[0].IP, st.PodIP)
+	}
+}
+
+// It keeps an address that a plugin writes in its own way from being dropped, and the pod from having none.
+func TestStatusReadsAddressesAsTheKubelet(t *testing.T) {
+	up := observed()
+	up.Sandboxes[0].IPs = []string{"10.0.0.256", "010.000.0.01", "fd00::00007"}
+	st := lifecycle.Status(webPod(), up, lifecycle.StatusInput{Now: epoch})
+	require.Equal(t, []corev1.PodIP{{IP: "10.0.0.1"}, {IP: "fd00::7"}}, st.PodIPs)
+}
+
+// It keeps the address of a pod on the network of its host from changing under those who have been told it, and from
+// staying that of a node which has another one since it was restarted.
+func TestAddressesOfAPodOnTheHost(t *testing.T) {
+	nodes := func(ips ...string) (addrs []netip.Addr) {
+		for _, ip := range ips {
+			addrs = append(addrs, netip.MustParseAddr(ip))
+		}
+		return addrs
+	}
+	for name, row := range map[string]struct {
+		runtime, before []string
+		node            []netip.Addr
+		down, terminal  bool
+		phase           corev1.PodPhase
+		want            []string
+	}{
+		"those of the node":          {node: nodes("192.0.2.1", "2001:db8::1"), want: []string{"192.0.2.1", "2001:db8::1"}},
+		"not known":                  {},
+		"the runtime's come first":   {runtime: []string{"192.0.2.9"}, node: nodes("192.0.2.1"), before: []string{"192.0.2.1"}, want: []string{"192.0.2.9"}},
+		"and get the other family":   {runtime: []string{"192.0.2.9"}, node: nodes("192.0.2.1", "2001:db8::1"), want: []string{"192.0.2.9", "2001:db8::1"}},
+		"kept":                       {before: []string{"192.0.2.8"}, node: nodes("192.0.2.1"), want: []string{"192.0.2.8"}},
+		"kept, the node's not known": {before: []string{"192.0.2.8"}, want: []string{"192.0.2.8"}},
+		"the node gets dual stack":   {before: []string{"192.0.2.8"}, node: nodes("192.0.2.1", "2001:db8::1"), want: []string{"192.0.2.8", "2001:db8::1"}},
+		"a second of one family":     {before: []string{"192.0.2.8"}, node: nodes("2001:db8::1", "192.0.2.1"), want: []string{"192.0.2.8"}},
+		"both kept":                  {before: []string{"192.0.2.8", "2001:db8::8"}, node: nodes("192.0.2.1", "2001:db8::1"), want: []string{"192.0.2.8", "2001:db8::8"}},
+		"a new sandbox":              {down: true, before: []string{"192.0.2.8"}, node: nodes("192.0.2.1"), want: []string{"192.0.2.1"}},
+		"deleted":                    {down: true, terminal: true, before: []string{"192.0.2.8"}, node: nodes("192.0.2.1"), want: []string{"192.0.2.8"}},
+		"has succeeded":              {down: true, phase: corev1.PodSucceeded, before: []string{"192.0.2.8"}, node: nodes("192.0.2.1"), want: []string{"192.0.2.8"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod, up := webPod(), observed()
+			pod.Spec.HostNetwork = true
+			up.Sandboxes[0].IPs = row.runtime
+			if row.down {
+				up.Sandboxes[0].State = cri.SandboxNotReady
+			}
+			previous := corev1.PodStatus{Phase: row.phase}
+			for _, ip := range row.before {
+				previous.PodIPs = append(previous.PodIPs, corev1.PodIP{IP: ip})
+			}
+			st := lifecycle.Status(pod, up, lifecycle.StatusInput{
+				Now: epoch, HostIPs: row.node, Previous: &previous, Terminal: row.terminal,
+			})
+			var got []string
+			for _, ip := range st.PodIPs {
+				got = append(got, ip.IP)
+			}
+			require.Equal(t, row.want, got)
+		})
 	}
 }

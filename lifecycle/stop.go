@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/lifecycle/hook"
+	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
 // stop kills containers, all at the same time but for those that end after others, and then stops sandboxes.
@@ -36,7 +37,7 @@ func (w *worker) stop(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a 
 		w.tell(EventKilling, k.Name, "stopping container %s: %s", k.Name, k.Reason)
 		wg.Go(func() {
 			defer close(ended[i])
-			errs[i] = w.kill(ctx, w.hookCall(pod, observed, k), k, before)
+			errs[i] = w.kill(ctx, w.hookCall(pod, observed, k, a.podIPs), k, before)
 		})
 	}
 	wg.Wait()
@@ -124,7 +125,7 @@ func await(done <-chan struct{}, deadline *time.Timer) bool {
 }
 
 // hookCall says for which container a hook runs. What the spec does not know any more was noted when it was made.
-func (w *worker) hookCall(pod *corev1.Pod, observed cri.Pod, k Kill) hook.Call {
+func (w *worker) hookCall(pod *corev1.Pod, observed cri.Pod, k Kill, said []corev1.PodIP) hook.Call {
 	call := hook.Call{Pod: pod, ContainerID: k.ID, Container: &corev1.Container{Name: k.Name}}
 	var ips []string
 	if s := newestSandbox(observed.Sandboxes); s != nil {
@@ -134,7 +135,10 @@ func (w *worker) hookCall(pod *corev1.Pod, observed cri.Pod, k Kill) hook.Call {
 		if c := containerNamed(&pod.Spec, k.Name); c != nil {
 			call.Container = c
 		}
-		call.PodIP = w.hookAddress(pod, ips)
+		if pod.Spec.HostNetwork {
+			ips = w.hostAddresses(ips, said)
+		}
+		call.PodIP = hookAddress(ips)
 		return call
 	}
 	for i := range observed.Containers {
@@ -142,19 +146,24 @@ func (w *worker) hookCall(pod *corev1.Pod, observed cri.Pod, k Kill) hook.Call {
 			call.Pod, call.Container, _ = hook.Restore(c) // what cannot be read is left out
 		}
 	}
-	if len(ips) > 0 {
-		call.PodIP = ips[0]
-	}
+	call.PodIP = hookAddress(ips)
 	return call
 }
 
-// hookAddress returns the address that a hook asks at.
-func (w *worker) hookAddress(pod *corev1.Pod, ips []string) string {
-	switch host := w.r.opts.Spec.HostIPs; {
-	case pod.Spec.HostNetwork && len(host) > 0:
-		return host[0].String()
-	case len(ips) > 0:
-		return ips[0]
+// hookAddress returns the address that a hook asks at: the primary one of the pod.
+func hookAddress(ips []string) string {
+	for _, ip := range ips {
+		if addr, ok := podspec.ParseAddress(ip); ok {
+			return addr.String()
+		}
 	}
 	return ""
+}
+
+// hostAddresses returns the addresses of a pod on the network of its host, whose status said some before.
+func (w *worker) hostAddresses(ips []string, said []corev1.PodIP) (out []string) {
+	for _, ip := range podspec.Addresses(true, ips, said, w.r.opts.Spec.HostIPs) {
+		out = append(out, ip.String())
+	}
+	return out
 }

@@ -234,6 +234,9 @@ func (w *worker) sync(ctx context.Context) (next time.Duration, gone bool) {
 
 // act does what is planned, and asks for a reading of what has come of it.
 func (w *worker) act(ctx context.Context, observed cri.Pod, a *Actions) (noted bool, err error) {
+	if w.status != nil {
+		a.podIPs = w.status.PodIPs
+	}
 	if a.Sandbox != nil {
 		a.Sandbox.Started = w.status.StartTime.Time
 	}

@@ -40,7 +40,7 @@ func fieldValue(pod *corev1.Pod, name string, path *field.Path, l Launch, o Opti
 		}
 		return addresses(o.HostIPs, name == "status.hostIP"), nil
 	case "status.podIP", "status.podIPs":
-		return addresses(podAddresses(pod, l, o), name == "status.podIP"), nil
+		return addresses(Addresses(pod.Spec.HostNetwork, l.PodIPs, nil, o.HostIPs), name == "status.podIP"), nil
 	default:
 		return "", field.NotSupported(path, name, fieldPaths())
 	}
@@ -62,25 +62,6 @@ func subscript(path string) (name, key string, ok bool) {
 	}
 	name, key, ok = strings.Cut(s, "['")
 	return name, key, ok && name != ""
-}
-
-// podAddresses picks the addresses that a pod is told: the first of the node's preferred family, then the first of
-// the other.
-func podAddresses(pod *corev1.Pod, l Launch, o Options) []netip.Addr {
-	if pod.Spec.HostNetwork && len(l.PodIPs) == 0 {
-		return o.HostIPs
-	}
-	want6 := len(o.HostIPs) > 0 && o.HostIPs[0].Is6()
-	var picked []netip.Addr
-	for _, is6 := range []bool{want6, !want6} {
-		for _, s := range l.PodIPs {
-			if ip, err := netip.ParseAddr(s); err == nil && ip.Is6() == is6 {
-				picked = append(picked, ip)
-				break
-			}
-		}
-	}
-	return picked
 }
 
 func addresses(ips []netip.Addr, onlyFirst bool) string {

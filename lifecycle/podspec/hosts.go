@@ -17,7 +17,8 @@ import (
 const hostsPath = "/etc/hosts"
 
 // HostsFile returns what belongs into the hosts file of a pod, which its containers find at /etc/hosts if
-// [Launch].HostsPath says where it is. IPs are those of the sandbox, the primary one first, and node is the hosts file
+// [Launch].HostsPath says where it is. IPs are those of the sandbox, the primary one first, of which one that is no address
+// is left out, and node is the hosts file
 // of the node: a pod on the host's network gets that one, any other pod one with its own name. The host aliases of the
 // pod follow. The kubelet gives the file mode 0644 and writes it anew for each container (kubelet_pods.go,
 // ensureHostsFile).
@@ -43,7 +44,9 @@ func HostsFile(pod *corev1.Pod, ips []string, node []byte, o Options) ([]byte, e
 			names = host + "." + domain + "\t" + host
 		}
 		for _, ip := range ips {
-			fmt.Fprintf(&b, "%s\t%s\n", ip, names)
+			if addr, ok := ParseAddress(ip); ok {
+				fmt.Fprintf(&b, "%s\t%s\n", addr, names)
+			}
 		}
 	}
 	if len(pod.Spec.HostAliases) > 0 {

@@ -10,7 +10,7 @@ type Launch struct {
 	Attempt  uint32     // how often it was restarted
 	ImageRef string     // what to run, as the pull or the image's status gave it; empty: the name in the pod
 	Image    *cri.Image // the image, for its user; nil where the runtime holds no images
-	PodIPs   []string   // of the sandbox, in any order; none on the host's network, where the node's are taken
+	PodIPs   []string   // of the sandbox, in any order; where there are none on the host's network, the node's are taken
 	TargetID string     // of the container whose processes an ephemeral container sees, if it asks for one
 
 	// References are the objects that the container takes variables from, and the services that it is told of, from

@@ -1,0 +1,72 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle_test
+
+import (
+	"net/netip"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/critest"
+	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+)
+
+// It keeps the variables of a container on the network of its host from naming another address than the status does.
+func TestContainerIsToldTheAddressOfTheStatus(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var told []string
+		rt := critest.New(critest.Options{Script: func(c *cri.ContainerConfig) critest.Script {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, v := range c.Env {
+				if v.Name == "IPS" {
+					told = append(told, v.Value)
+				}
+			}
+			return critest.Script{}
+		}})
+		options := func(root string, ips ...string) lifecycle.Options {
+			o := lifecycle.Options{PodRoot: root}
+			for _, ip := range ips {
+				o.Spec.HostIPs = append(o.Spec.HostIPs, netip.MustParseAddr(ip))
+			}
+			return o
+		}
+		root := t.TempDir()
+		pod := testPod("a")
+		pod.Spec.HostNetwork = true
+		pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "IPS", ValueFrom: &corev1.EnvVarSource{
+			FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "status.podIPs"},
+		}}}
+		podspec.Default(pod)
+		n := boot(t, rt, rt, options(root, "192.0.2.1"))
+		n.set(pod)
+		time.Sleep(time.Second)
+		require.Equal(t, "192.0.2.1", n.status("a").PodIP)
+		n.stop()
+
+		n = boot(t, rt, rt, options(root, "192.0.2.2", "2001:db8::2")) // the node has got another address
+		n.set(pod)
+		time.Sleep(time.Second)
+		require.NoError(t, rt.Kill("a/main", 1))
+		time.Sleep(time.Minute)
+		require.Equal(t, []corev1.PodIP{{IP: "192.0.2.1"}, {IP: "2001:db8::2"}}, n.status("a").PodIPs)
+
+		require.NoError(t, rt.Kill("uid-a-0", 0)) // as after a restart of the node
+		time.Sleep(time.Minute)
+		require.Equal(t, []corev1.PodIP{{IP: "192.0.2.2"}, {IP: "2001:db8::2"}}, n.status("a").PodIPs)
+		mu.Lock()
+		defer mu.Unlock()
+		require.Equal(t, []string{"192.0.2.1", "192.0.2.1,2001:db8::2", "192.0.2.2,2001:db8::2"}, told)
+		require.Empty(t, n.errors())
+	})
+}
