@@ -48,9 +48,12 @@
 //
 // # Errors
 //
-// What is done to a pod and what goes wrong is told to Hooks.Event, by the names that the kubelet's events have. A failure
-// is told to Hooks.Error as well, shows as the reason of the waiting container, and is tried again after 1 s, doubling to
-// 10 s, plus up to half of it at random; every one to one and a half seconds while the runtime is away.
+// What is done to a pod and what goes wrong is told to Hooks.Event, by the names that the kubelet's events have. What a
+// failed hook printed is not in it, but in the log, in what Hooks.Error gets, and, as in the kubelet, in the message of the
+// waiting container: it may have secrets in it.
+//
+// A failure is told to Hooks.Error as well, shows as the reason of the waiting container, and is tried again after 1 s,
+// doubling to 10 s, plus up to half of it at random; every one to one and a half seconds while the runtime is away.
 //
 // # Differs from the kubelet
 //

@@ -4,6 +4,7 @@
 package lifecycle
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -95,7 +96,11 @@ func (w *worker) start(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a
 		}
 		e, ok := errors.AsType[*StartError](err)
 		if told := ok && e.Reason == ReasonPostStartHookError; !told && ctx.Err() == nil {
-			w.alarm(EventStartFailed, s.Container.Name, "%v", err)
+			id := s.CreatedID
+			if ok {
+				id = cmp.Or(e.id, id)
+			}
+			w.alarm(EventStartFailed, s.subject(id), "%v", err)
 		}
 		errs = append(errs, fmt.Errorf("start container %s: %w", s.Container.Name, err))
 	}
@@ -138,12 +143,12 @@ func (w *worker) ensureSandbox(
 	case err == nil:
 		reason = EventSandboxFailed
 		if c.Attempt > 0 {
-			w.tell(EventSandboxChanged, "", "the sandbox is replaced: %s", a.SandboxChanged)
+			w.tell(EventSandboxChanged, subject{}, "the sandbox is replaced: %s", a.SandboxChanged)
 		}
 		id, ips, err = w.runSandbox(ctx, c, a.SandboxChanged)
 	}
 	if err != nil && ctx.Err() == nil {
-		w.alarm(reason, "", "%v", err)
+		w.alarm(reason, subject{}, "%v", err)
 	}
 	return id, ips, err
 }
@@ -218,7 +223,7 @@ func (w *worker) startContainer(
 	}
 	w.resize.created(id, size)
 	w.log("start container", "container", s.Container.Name, "id", id, "attempt", s.Attempt)
-	w.tell(EventCreated, s.Container.Name, "container created: %s", id)
+	w.tell(EventCreated, s.subject(id), "container created: %s", id)
 	return w.runCreated(ctx, pod, s, id, ips)
 }
 
@@ -239,7 +244,7 @@ func (w *worker) configure(ctx context.Context, pod *corev1.Pod, s Start, l pods
 // startCreated starts a container that was created before, by this agent or by one that died in between.
 func (w *worker) startCreated(ctx context.Context, pod *corev1.Pod, s Start, ips []string) error {
 	if s.Running {
-		return w.postStart(ctx, pod, s.Container, s.CreatedID, ips)
+		return w.postStart(ctx, pod, s, s.CreatedID, ips)
 	}
 	w.log("start container", "container", s.Container.Name, "id", s.CreatedID, "attempt", s.Attempt, "created", "before")
 	return w.runCreated(ctx, pod, s, s.CreatedID, ips)
@@ -260,21 +265,22 @@ func (w *worker) runCreated(ctx context.Context, pod *corev1.Pod, s Start, id st
 		})
 	}
 	if err := w.r.runtime.StartContainer(ctx, id); err != nil {
-		return &StartError{Reason: ReasonRunError, Err: err}
+		return &StartError{Reason: ReasonRunError, Err: err, id: id}
 	}
-	w.tell(EventStarted, c.Name, "container started: %s", id)
+	w.tell(EventStarted, s.subject(id), "container started: %s", id)
 	w.linkLog(c.Name, id, s.Attempt)
 	if !hooked {
 		return nil
 	}
-	return w.postStart(ctx, pod, c, id, ips)
+	return w.postStart(ctx, pod, s, id, ips)
 }
 
 // postStart runs the postStart hook of a container that runs, at least once to its end. If it fails, the container is
 // stopped like any other.
-func (w *worker) postStart(ctx context.Context, pod *corev1.Pod, c *corev1.Container, id string, ips []string) error {
-	call := hook.Call{Pod: pod, Container: c, ContainerID: id, PodIP: hookAddress(ips)}
-	err := w.r.hooks.Run(ctx, call, c.Lifecycle.PostStart)
+func (w *worker) postStart(ctx context.Context, pod *corev1.Pod, s Start, id string, ips []string) error {
+	c := s.Container
+	call := hook.Call{Pod: pod, Container: c, ContainerID: id, Attempt: s.Attempt, PodIP: hookAddress(ips)}
+	err := w.hooks.Run(ctx, call, c.Lifecycle.PostStart)
 	if err == nil {
 		w.note(func(now *record) {
 			now.Unhooked = slices.DeleteFunc(slices.Clone(now.Unhooked), func(other string) bool { return other == id })
@@ -282,12 +288,12 @@ func (w *worker) postStart(ctx context.Context, pod *corev1.Pod, c *corev1.Conta
 		return nil
 	}
 	if ctx.Err() == nil {
-		w.alarm(EventPostStartHookFailed, c.Name, "%v", err)
-		w.tell(EventKilling, c.Name, "stopping container %s: its postStart hook failed", c.Name)
+		w.alarm(EventPostStartHookFailed, s.subject(id), hook.MessageFailedPostStartHook)
+		w.tell(EventKilling, s.subject(id), hook.MessageKillingPostStart)
 	}
 	kill := Kill{ID: id, Name: c.Name, Grace: Grace(pod), Reason: "its postStart hook failed"}
 	kill.PreStop = preStop(pod, &cri.Container{Name: c.Name, State: cri.ContainerRunning})
-	return &StartError{Reason: ReasonPostStartHookError, Err: errors.Join(err, w.kill(ctx, call, kill, nil))}
+	return &StartError{Reason: ReasonPostStartHookError, Err: errors.Join(err, w.kill(ctx, call, kill, nil)), id: id}
 }
 
 // forget removes what the agent itself kept of the pod: its logs and its files.

@@ -17,7 +17,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/cri"
-	"github.com/seed81659283/nodeagent/lifecycle/hook"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
@@ -122,7 +121,7 @@ type Reconciler struct {
 	stats     cri.StatsLister    // likewise
 	reporter  cri.StatusReporter // likewise
 	name      string             // of the runtime, as the IDs of its containers are written; set before there is a worker
-	hooks     *hook.Runner
+	execer    cri.Execer         // nil: commands of hooks fail
 	observer  Observer
 	opts      Options
 	slots     chan struct{}
@@ -170,8 +169,7 @@ func New(rt cri.Runtime, observer Observer, o Options) *Reconciler {
 	stats, _ := rt.(cri.StatsLister)
 	reporter, _ := rt.(cri.StatusReporter)
 	return &Reconciler{
-		runtime: rt, inspector: inspector, updater: updater, stats: stats, reporter: reporter, observer: observer, opts: o,
-		hooks:   hook.New(hook.Options{Execer: execer}),
+		runtime: rt, inspector: inspector, updater: updater, stats: stats, reporter: reporter, execer: execer, observer: observer, opts: o,
 		slots:   make(chan struct{}, o.Parallel),
 		kick:    make(chan struct{}, 1),
 		workers: map[string]*worker{},

@@ -38,6 +38,7 @@ type node struct {
 	history   []string                     // "name phase reason" as it changed
 	readiness []string                     // "name status" of condition Ready, with each status
 	events    []string                     // "Reason container", and an exclamation mark after that of a warning
+	told      []lifecycle.Event            // all of them, as they came
 	errs      []string
 	gone      []string
 }
@@ -67,6 +68,7 @@ func boot(t *testing.T, rt *critest.Runtime, via cri.Runtime, o lifecycle.Option
 			n.mu.Lock()
 			defer n.mu.Unlock()
 			require.NotEmpty(t, e.Message)
+			n.told = append(n.told, e)
 			if e.Type == corev1.EventTypeWarning {
 				e.Reason += "!"
 			}

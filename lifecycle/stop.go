@@ -34,7 +34,7 @@ func (w *worker) stop(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a 
 			}
 		}
 		w.log("kill container", "container", k.Name, "id", k.ID, "grace", k.Grace, "reason", k.Reason)
-		w.tell(EventKilling, k.Name, "stopping container %s: %s", k.Name, k.Reason)
+		w.tell(EventKilling, subjectOf(observed, k.Name, k.ID), "stopping container %s: %s", k.Name, k.Reason)
 		wg.Go(func() {
 			defer close(ended[i])
 			errs[i] = w.kill(ctx, w.hookCall(pod, observed, k, a.podIPs), k, before)
@@ -49,7 +49,7 @@ func (w *worker) stop(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a 
 		}
 	}
 	if err != nil && ctx.Err() == nil {
-		w.alarm(EventKillFailed, "", "%v", err)
+		w.alarm(EventKillFailed, subject{}, "%v", err)
 	}
 	return err
 }
@@ -70,9 +70,8 @@ func (w *worker) kill(ctx context.Context, call hook.Call, k Kill, before []chan
 		done := make(chan struct{})
 		hooked.Go(func() {
 			defer close(done)
-			if err := w.r.hooks.Run(hookCtx, call, k.PreStop); err != nil && ctx.Err() == nil {
-				w.warn("preStop hook", "container", k.Name, "id", k.ID, "error", err)
-				w.alarm(EventPreStopHookFailed, k.Name, "%v", err)
+			if err := w.hooks.Run(hookCtx, call, k.PreStop); err != nil && ctx.Err() == nil {
+				w.preStopFailed(call, err)
 			}
 		})
 		await(done, deadline)
@@ -88,6 +87,17 @@ func (w *worker) kill(ctx context.Context, call hook.Call, k Kill, before []chan
 		return err
 	}
 	return w.stopContainer(ctx, k.ID, hook.Budget(k.Grace, hookTook, time.Since(waitBegan)))
+}
+
+// preStopFailed tells of a preStop hook that failed. What it printed, and its exit code, go to the log alone.
+func (w *worker) preStopFailed(c hook.Call, err error) {
+	args := []any{"container", c.Container.Name, "id", c.ContainerID, "attempt", c.Attempt, "error", err}
+	if exit, ok := errors.AsType[*hook.ExitError](err); ok {
+		args = append(args, "exitCode", exit.Code)
+	}
+	w.warn("preStop hook", args...)
+	about := subject{name: c.Container.Name, id: c.ContainerID, attempt: c.Attempt}
+	w.alarm(EventPreStopHookFailed, about, hook.MessageFailedPreStopHook)
 }
 
 // patience is how often a runtime may fail to stop a container before that is killed.
@@ -126,7 +136,10 @@ func await(done <-chan struct{}, deadline *time.Timer) bool {
 
 // hookCall says for which container a hook runs. What the spec does not know any more was noted when it was made.
 func (w *worker) hookCall(pod *corev1.Pod, observed cri.Pod, k Kill, said []corev1.PodIP) hook.Call {
-	call := hook.Call{Pod: pod, ContainerID: k.ID, Container: &corev1.Container{Name: k.Name}}
+	call := hook.Call{
+		Pod: pod, ContainerID: k.ID, Container: &corev1.Container{Name: k.Name},
+		Attempt: subjectOf(observed, k.Name, k.ID).attempt,
+	}
 	var ips []string
 	if s := newestSandbox(observed.Sandboxes); s != nil {
 		ips = s.IPs

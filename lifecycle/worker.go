@@ -36,6 +36,7 @@ type worker struct {
 	held    map[string]Held    // why containers that should run do not
 	refused map[string]int     // by container ID: how often in a row the runtime failed to stop it
 
+	hooks  *hook.Runner
 	resize resizeWork
 	record recorder
 	events sync.Mutex // held while one is told
@@ -67,6 +68,7 @@ func newWorker(r *Reconciler, id cri.PodIdentity, pod *corev1.Pod) *worker {
 		r: r, id: id, pod: pod, given: pod, ending: pod == nil,
 		notes: make(chan struct{}, 1), echo: make(chan struct{}, 1), held: map[string]Held{}, refused: map[string]int{}, stopped: map[string]bool{},
 	}
+	w.hooks = hook.New(hook.Options{Execer: r.execer, Hooks: hook.Hooks{HTTPFallback: w.httpFallback}})
 	w.record.path = w.files().record()
 	return w
 }

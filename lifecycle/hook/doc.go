@@ -28,7 +28,7 @@
 //
 // What goes wrong with a handler is an [*Error]. Its text is what the kubelet writes into the status of a container whose
 // postStart handler failed, under [ReasonPostStartHookError]. Output and answers may have secrets in them, so
-// events have a fixed text instead; see [EventFailedPostStartHook].
+// events have a fixed text instead, which package lifecycle sends; see [EventFailedPostStartHook].
 //
 // # Concurrency
 //

@@ -42,6 +42,7 @@ type Call struct {
 	Pod         *corev1.Pod       // only its name, namespace and UID matter
 	Container   *corev1.Container // only its name and ports matter
 	ContainerID string            // as the runtime knows it
+	Attempt     uint32            // how often the container was restarted; for [Hooks] alone
 	PodIP       string            // the pod's first address; of a pod on the network of its host, the node's
 }
 

@@ -1,0 +1,157 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/critest"
+	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/hook"
+)
+
+// takeEvents returns the events since the last time.
+func (n *node) takeEvents() []lifecycle.Event {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	told := n.told
+	n.told = nil
+	return told
+}
+
+// describeEvent writes an event as "Reason container ID attempt", and the exit code where there is one.
+func describeEvent(e lifecycle.Event) string {
+	line := strings.TrimSpace(fmt.Sprintf("%s %s %s %d", e.Reason, e.Container, e.ContainerID, e.Attempt))
+	if e.ExitCode != nil {
+		line += fmt.Sprintf(" exit %d", *e.ExitCode)
+	}
+	return line
+}
+
+// It keeps whoever reads an event from having to guess which instance of a container it is about, and how that ended.
+func TestEventsNameTheContainerInstance(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{
+			"main":  critest.ExitAfter(time.Second, 3),
+			"proxy": {Exec: func(context.Context, []string) (cri.ExecResult, error) { return cri.ExecResult{ExitCode: 1}, nil }},
+		})})
+		n := boot(t, rt, rt, lifecycle.Options{PodRoot: t.TempDir()})
+		pod := testPod("a")
+		pod.Spec.InitContainers = []corev1.Container{sidecar("proxy")}
+		pod.Spec.InitContainers[0].Lifecycle = &corev1.Lifecycle{PreStop: command("bye")}
+		n.set(pod)
+		time.Sleep(15 * time.Second)
+		n.set()
+		time.Sleep(time.Minute)
+		var got []string
+		for _, e := range n.takeEvents() {
+			got = append(got, describeEvent(e))
+		}
+		assert.Equal(t, []string{
+			"Created proxy uid-a-proxy-0 0", "Started proxy uid-a-proxy-0 0",
+			"Created main uid-a-main-0 0", "Started main uid-a-main-0 0",
+			"Created main uid-a-main-1 1", "Started main uid-a-main-1 1",
+			"BackOff main uid-a-main-1 1 exit 3",
+			"Created main uid-a-main-2 2", "Started main uid-a-main-2 2",
+			"BackOff main uid-a-main-2 2 exit 3",
+			"Killing proxy uid-a-proxy-0 0", "FailedPreStopHook proxy uid-a-proxy-0 0",
+		}, got)
+	})
+}
+
+// It keeps what a handler prints, such as a password, out of events, which more people may read than the pod itself. The
+// log of the node has it, with the exit code.
+func TestEventsOfFailedHooksSayNothingOfTheirOutput(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script {
+			return critest.Script{Exec: func(context.Context, []string) (cri.ExecResult, error) {
+				return cri.ExecResult{Stdout: []byte("hunter2"), Stderr: []byte(strings.Repeat("hunter2", 1000)), ExitCode: 7}, nil
+			}}
+		}})
+		var log bytes.Buffer
+		n := boot(t, rt, rt, lifecycle.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		pod := testPod("a")
+		pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PostStart: command("echo", "$PASSWORD"), PreStop: command("echo", "$PASSWORD")}
+		n.set(pod)
+		time.Sleep(time.Second)
+		n.stop()
+		texts := map[string]string{}
+		for _, e := range n.takeEvents() {
+			assert.NotContains(t, e.Message, "hunter2", e.Reason)
+			assert.NotContains(t, e.LogValue().String(), "hunter2", e.Reason)
+			texts[e.Reason] = e.Message
+		}
+		assert.Equal(t, hook.MessageFailedPostStartHook, texts["FailedPostStartHook"])
+		assert.Equal(t, hook.MessageFailedPreStopHook, texts["FailedPreStopHook"])
+		assert.Equal(t, hook.MessageKillingPostStart, texts["Killing"])
+
+		assert.Contains(t, n.history, "a Pending PostStartHookError")
+		lines := strings.Split(log.String(), "\n")
+		i := slices.IndexFunc(lines, func(line string) bool { return strings.Contains(line, `msg="preStop hook"`) })
+		require.GreaterOrEqual(t, i, 0, "%s", lines)
+		assert.Contains(t, lines[i], "level=WARN")
+		assert.Contains(t, lines[i], "exitCode=7")
+		assert.Less(t, len(lines[i]), 8*hook.MaxOutput)
+	})
+}
+
+// It keeps the fallback of a hook to a request without TLS from going unseen.
+func TestHookFallsBackToHTTPAndSaysSo(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer server.Close()
+	host, port, err := net.SplitHostPort(server.Listener.Addr().String())
+	require.NoError(t, err)
+
+	rt := critest.New(critest.Options{})
+	n := boot(t, rt, rt, lifecycle.Options{})
+	pod := testPod("a")
+	pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PostStart: &corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{
+		Scheme: corev1.URISchemeHTTPS, Host: host, Port: intstr.Parse(port), Path: "/warm?token=hunter2",
+	}}}
+	n.set(pod)
+	var events []lifecycle.Event
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline) && len(events) < 3; time.Sleep(10 * time.Millisecond) {
+		events = append(events, n.takeEvents()...)
+	}
+	require.Len(t, events, 3)
+	e := events[2]
+	assert.Equal(t, "LifecycleHTTPFallback main uid-a-main-0 0", describeEvent(e))
+	assert.Equal(t, corev1.EventTypeWarning, e.Type)
+	assert.Equal(t, "request to HTTPS lifecycle hook "+net.JoinHostPort(host, port)+" got HTTP response, retry with HTTP succeeded", e.Message)
+}
+
+// It keeps fields that say nothing out of the log.
+func TestEventLogsWhatItKnows(t *testing.T) {
+	var log bytes.Buffer
+	logger := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}}))
+	logger.Info("event", "event", lifecycle.Event{Reason: "Killing", Message: "bye"})
+	logger.Info("event", "event", lifecycle.Event{
+		Reason: "BackOff", Message: "later", Container: "main", ContainerID: "c1", Attempt: 2, ExitCode: new(int32(137)),
+	})
+	assert.Equal(t, "level=INFO msg=event event.reason=Killing event.message=bye\n"+
+		"level=INFO msg=event event.reason=BackOff event.message=later event.container=main event.attempt=2 "+
+		"event.containerID=c1 event.exitCode=137\n", log.String())
+}

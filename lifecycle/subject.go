@@ -1,0 +1,47 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+)
+
+// subject is the container instance that an event is about. The zero value is the pod as a whole.
+type subject struct {
+	name, id string
+	attempt  uint32
+	exitCode *int32
+}
+
+// subject returns the container that is started. Its ID is known once it is created.
+func (s *Start) subject(id string) subject {
+	return subject{name: s.Container.Name, id: id, attempt: s.Attempt}
+}
+
+// subjectOf returns a container that the runtime has.
+func subjectOf(observed cri.Pod, name, id string) subject {
+	about := subject{name: name, id: id}
+	for i := range observed.Containers {
+		if c := &observed.Containers[i]; c.ID == id {
+			about.attempt = c.Attempt
+		}
+	}
+	return about
+}
+
+// exitOf returns the container instance whose exit its status tells last.
+func exitOf(c *corev1.ContainerStatus) subject {
+	about := subject{name: c.Name, attempt: uint32(max(c.RestartCount, 0))}
+	if t := c.LastTerminationState.Terminated; t != nil {
+		about.id, about.exitCode = t.ContainerID, new(t.ExitCode)
+		if _, id, found := strings.Cut(t.ContainerID, "://"); found {
+			about.id = id
+		}
+	}
+	return about
+}
