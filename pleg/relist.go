@@ -35,7 +35,7 @@ func (l *loop) relisted(r list) {
 // listFailed leaves everything as it is. The relists of pods that were left to the list are due again.
 func (l *loop) listFailed(err error) {
 	if !l.failed {
-		l.opts.Logger.Warn("listing the runtime fails", "err", err)
+		l.opts.Logger.Warn("listing the runtime fails", "error", err)
 	}
 	l.failed = true
 	for _, rec := range l.queue {
@@ -147,7 +147,7 @@ func (l *loop) finished(r result) {
 // spares the pod another listing.
 func (l *loop) retry(rec *record, r result) {
 	if l.health.fail(rec.uid, r.err) {
-		l.opts.Logger.Warn("pod cannot be inspected", "podUID", rec.uid, "err", r.err)
+		l.opts.Logger.Warn("pod cannot be inspected", "podUID", rec.uid, "error", r.err)
 	}
 	rec.reinspect = rec.reinspect || r.all || r.hasListed
 	if r.hasListed {

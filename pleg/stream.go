@@ -41,14 +41,14 @@ func (g *Generator) stream(ctx context.Context) {
 		g.inbox.ask(func(r *requests) { r.streaming = false })
 		call(g.opts.Hooks.StreamFailed, err)
 		if errors.Is(err, errors.ErrUnsupported) {
-			g.opts.Logger.Info("runtime does not stream events", "err", err, "period", g.opts.Period)
+			g.opts.Logger.Info("runtime does not stream events", "error", err, "period", g.opts.Period)
 			return
 		}
 		if time.Since(began) >= maxBackoff {
 			backoff = minBackoff
 		}
 		pause := time.Duration(float64(backoff) * (0.5 + g.opts.Rand()/2))
-		g.opts.Logger.Debug("event stream ended", "err", err, "reconnectIn", pause)
+		g.opts.Logger.Debug("event stream ended", "error", err, "reconnectIn", pause)
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():

@@ -78,7 +78,7 @@ func (s *closers) close(c io.Closer) {
 		s.slots <- struct{}{}
 		defer func() { <-s.slots }()
 		if err := c.Close(); err != nil {
-			s.logger.Warn("close prober", slog.Any("err", err))
+			s.logger.Warn("close prober", slog.Any("error", err))
 		}
 	})
 }

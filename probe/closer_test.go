@@ -230,7 +230,7 @@ func TestClosingDelaysNobody(t *testing.T) {
 			d.told(20*time.Second))
 		d.stop()
 		assert.Equal(t, time.Minute+time.Second, time.Since(d.start))
-		assert.Contains(t, log.String(), `msg="close prober" err="peer is gone"`)
+		assert.Contains(t, log.String(), `msg="close prober" error="peer is gone"`)
 	})
 }
 

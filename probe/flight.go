@@ -118,7 +118,7 @@ func (l *loop) probed(f *flight, a answer) {
 	k, took := f.entry.state.target.Key, time.Since(f.begun)
 	switch {
 	case a.err != nil:
-		l.opts.Logger.Warn("probe errored", slog.Any("probe", k), slog.Any("err", a.err))
+		l.opts.Logger.Warn("probe errored", slog.Any("probe", k), slog.Any("error", a.err))
 	case a.result.Outcome != Success:
 		l.opts.Logger.Debug("probe did not succeed", slog.Any("probe", k), slog.Any("outcome", a.result.Outcome),
 			slog.String("output", a.result.Output))

@@ -84,7 +84,7 @@ func (l *loop) close() {
 }
 
 func (l *loop) storeFailed(err error) {
-	l.opts.Logger.Error("probe store failed", slog.Any("err", err))
+	l.opts.Logger.Error("probe store failed", slog.Any("error", err))
 	if l.opts.Hooks.StoreFailed != nil {
 		l.opts.Hooks.StoreFailed(err)
 	}

@@ -29,6 +29,7 @@ func Rules() []Rule {
 		{"init", initFunctions},
 		{"globals", globals},
 		{"contexts", detachedContexts},
+		{"logkeys", logKeys},
 		{"constructors", startingConstructors},
 	}
 }

@@ -56,7 +56,7 @@ func (w *watch) renew(now time.Time) {
 		err = w.start(dir)
 	}
 	if err != nil {
-		w.logger.Warn("Cannot watch manifests, looking from time to time", "path", w.path, "err", err, "retryIn", w.retry)
+		w.logger.Warn("Cannot watch manifests, looking from time to time", "path", w.path, "error", err, "retryIn", w.retry)
 		w.retryAt = now.Add(w.retry)
 		w.retry = min(2*w.retry, w.period)
 		return
