@@ -103,7 +103,7 @@ func TestEventsOfFailedHooksSayNothingOfTheirOutput(t *testing.T) {
 		assert.Equal(t, hook.MessageFailedPreStopHook, texts["FailedPreStopHook"])
 		assert.Equal(t, hook.MessageKillingPostStart, texts["Killing"])
 
-		assert.Contains(t, n.history, "a Pending PostStartHookError")
+		assert.True(t, slices.ContainsFunc(n.history, func(line string) bool { return strings.HasSuffix(line, " PostStartHookError") }), n.history)
 		lines := strings.Split(log.String(), "\n")
 		i := slices.IndexFunc(lines, func(line string) bool { return strings.Contains(line, `msg="preStop hook"`) })
 		require.GreaterOrEqual(t, i, 0, "%s", lines)
