@@ -35,7 +35,7 @@ tests .:                        internal/repocheck
 tests internal/lab:             GRPC
 tests cri/remote:               cri/criserver
 tests cri/criserver:            cri/remote GRPC
-tests lifecycle:                pleg cri/remote cri/process cgroups/driver cgroups/podtree
+tests lifecycle:                pleg cri/remote cri/process cgroups/driver cgroups/cgroupstest cgroups/podtree
 tests hack/bench:               API YAML
 tests lifecycle/podspec:        YAML
 tests lifecycle/objects:        lifecycle/podspec
