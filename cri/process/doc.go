@@ -11,6 +11,8 @@
 //		...
 //		runtime, err := process.Open("/var/lib/agent", process.Options{})
 //
+// Tests that open it call [Main] first in TestMain. [Open] refuses a program that does not.
+//
 // # Model
 //
 // A sandbox is a record. A container is a process that leads its own session, kept by a shim: a second, small

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -67,19 +68,35 @@ var (
 	_ cri.Puller         = (*Runtime)(nil)
 )
 
+// mainCalled is true once this program would have become a shim if it had been started as one.
+var mainCalled atomic.Bool //nolint:gochecknoglobals // it says what the program does, of which there is one
+
+// errNoMain is what becomes of a program that would start itself, instead of a shim, for each container.
+var errNoMain = errors.New("this program cannot be executed as the shim of a container: " +
+	"call process.Main first in main, and in TestMain of tests")
+
 // Main makes the program a shim when it was started as one, and then does not return; otherwise it does nothing.
-// Every program that opens a [Runtime] must call it first in main, and every test binary first in TestMain.
+// Every program that opens a [Runtime] must call it first in main, and every test binary first in TestMain: without
+// that [Open] fails. A program that was started as a shim and has changed [os.Args] before the call ends with code 1.
 func Main() {
 	if len(os.Args) == 2 && os.Args[0] == shim.Name {
 		os.Exit(shim.Main(os.Args[1]))
 	}
+	if shim.Marked() {
+		fmt.Fprintf(os.Stderr, "started as a shim, but os.Args is %.128q: call process.Main before what changes it\n", os.Args)
+		os.Exit(1)
+	}
+	mainCalled.Store(true)
 }
 
 // Open opens the runtime whose state is in the directory root, and makes the directory where it is missing.
 // Containers that an earlier agent started there are found again, running or exited. Only one agent at a time may
-// have a root open.
+// have a root open. The error says so where the program has not called [Main]: nothing was touched then.
 func Open(root string, o Options) (*Runtime, error) {
 	root, err := filepath.Abs(root)
+	if err == nil && !mainCalled.Load() {
+		err = errNoMain
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open process runtime: %w", err)
 	}

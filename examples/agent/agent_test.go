@@ -18,13 +18,17 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed81659283/nodeagent/cri/process"
 	"github.com/seed81659283/nodeagent/internal/exetest"
 )
 
 // program is the example.
 var program exetest.Program
 
-func TestMain(m *testing.M) { os.Exit(program.Main(m)) }
+func TestMain(m *testing.M) {
+	process.Main() // which tests need that open the runtime of an agent
+	os.Exit(program.Main(m))
+}
 
 // patience is the longest wait for something that happens at once on a machine with nothing else to do.
 const patience = 30 * time.Second

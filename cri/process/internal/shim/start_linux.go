@@ -32,10 +32,16 @@ type started struct {
 	Error string
 }
 
+// marker is in the environment of a shim, and of nothing else: a program that has changed its arguments is known by it.
+const marker = "NODEAGENT_SHIM"
+
+// Marked reports whether this program was started as a shim, whatever its arguments are now.
+func Marked() bool { return os.Getenv(marker) != "" }
+
 // environment returns that of a shim; the container's is in its spec. It keeps the Go runtime small, and where the
 // program was built with the race detector, that from waiting a second at the end.
 func environment() []string {
-	return []string{"GOMAXPROCS=1", "GOGC=10", "GORACE=atexit_sleep_ms=0"}
+	return []string{"GOMAXPROCS=1", "GOGC=10", "GORACE=atexit_sleep_ms=0", marker + "=1"}
 }
 
 // Start starts a shim for a directory, and returns when the process in it runs. When ctx ends before, the shim is
@@ -112,7 +118,7 @@ func (h *Handle) await(ready io.Reader) (Run, error) {
 	var s started
 	if err := json.Unmarshal(data, &s); err != nil {
 		output, _ := os.ReadFile(filepath.Join(h.dir, logFile))
-		return Run{}, fmt.Errorf("shim ended without a report (does main call process.Main first?): %.512s",
+		return Run{}, fmt.Errorf("shim ended without a report (call process.Main first in main, and in TestMain of tests): %.512s",
 			strings.TrimSpace(string(output)))
 	}
 	if s.Error != "" {

@@ -1,0 +1,36 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package process_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/seed81659283/nodeagent/internal/exetest"
+)
+
+// forgetful is the program in testdata, which does not call process.Main as it should.
+var forgetful exetest.Program
+
+// A program that forgets process.Main must not start itself again and again until the machine is full.
+func TestProgramThatForgetsMain(t *testing.T) {
+	t.Chdir("testdata/forgetful")
+	for _, test := range []struct {
+		mode, starts string
+		words        []string // of the error
+	}{
+		{"never", "1", []string{"open process runtime", "call process.Main first in main, and in TestMain"}},
+		{"parent only", "2", []string{"StartContainer", "call process.Main first in main, and in TestMain"}},
+		{"changed arguments", "2", []string{"StartContainer", "process.Main", "os.Args"}},
+	} {
+		t.Run(test.mode, func(t *testing.T) {
+			p := forgetful.Start(t, test.mode)
+			p.Wait(time.Minute)
+			p.Says(time.Second, append([]string{"error:"}, test.words...)...)
+			p.Says(time.Second, "starts: "+test.starts+"\n")
+		})
+	}
+}
