@@ -218,9 +218,16 @@ func (r *Runtime) newID(words ...string) string {
 	}
 }
 
-// seconds rounds up to whole seconds, which is all that the CRI can say.
+// seconds rounds up to whole seconds, which is all that the CRI can say; what that leaves no room for is [Never].
 func seconds(d time.Duration) time.Duration {
-	return (max(d, 0) + time.Second - 1).Truncate(time.Second)
+	whole := max(d, 0).Truncate(time.Second)
+	switch {
+	case d <= whole:
+		return whole
+	case whole > Never-time.Second:
+		return Never
+	}
+	return whole + time.Second
 }
 
 // wait blocks until d has passed or ctx has ended.

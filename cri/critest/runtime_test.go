@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -89,6 +90,7 @@ func TestScriptIsStopped(t *testing.T) {
 		"takes more than that":    {critest.StopIn(5*time.Second, 0), "", 4 * time.Second, end{4 * time.Second, 137, "Error"}},
 		"ignores the signal":      {critest.IgnoreTERM(), "", 30 * time.Second, end{30 * time.Second, 137, "Error"}},
 		"grace is rounded up":     {critest.IgnoreTERM(), "", 1100 * time.Millisecond, end{2 * time.Second, 137, "Error"}},
+		"longest grace there is":  {critest.StopIn(5*time.Second, 0), "", math.MaxInt64, end{5 * time.Second, 0, "Completed"}}, // not one that has run out
 		"no grace":                {critest.StopIn(0, 0), "", 0, end{0, 137, "Error"}},
 		"ends by itself meantime": {critest.Script{Exit: &critest.Exit{After: 3 * time.Second, Code: 9}, Stop: &critest.Exit{After: critest.Never}}, "", time.Minute, end{3 * time.Second, 9, "Error"}},
 	} {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -349,7 +350,15 @@ func (r *Runtime) find(id string) (*container, error) {
 	return nil, cri.ErrNotFound
 }
 
-// seconds rounds up, as the CRI has it.
+// seconds rounds up, as the CRI has it. What is longer than whole seconds can say is the longest there is, what is
+// negative zero.
 func seconds(d time.Duration) time.Duration {
-	return (d + time.Second - 1).Truncate(time.Second)
+	whole := max(d, 0).Truncate(time.Second)
+	switch {
+	case d <= whole:
+		return whole
+	case whole > math.MaxInt64-time.Second:
+		return math.MaxInt64
+	}
+	return whole + time.Second
 }

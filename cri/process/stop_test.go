@@ -7,7 +7,9 @@ package process_test
 
 import (
 	"context"
+	"math"
 	"os"
+	"path/filepath"
 	"strconv"
 	"testing"
 	"time"
@@ -162,4 +164,24 @@ func TestStats(t *testing.T) {
 	stats, err := rt.ContainerStats(t.Context())
 	require.NoError(t, err)
 	assert.Empty(t, stats)
+}
+
+// The longest grace period and timeout there are must not be taken for ones that have run out.
+func TestLongestGraceAndTimeout(t *testing.T) {
+	rt := open(t, t.TempDir())
+	sandbox, _ := pod(t, rt)
+	for _, longest := range []time.Duration{math.MaxInt64, math.MaxInt64 - time.Second, math.MaxInt64 - time.Second + 1} {
+		c := shell(`trap 'sleep 0.2; exit 3' TERM; touch ready; while :; do sleep 0.05; done`)
+		c.Name, c.WorkingDir = strconv.FormatInt(int64(longest), 10), t.TempDir()
+		id := start(t, rt, sandbox, c)
+		eventually(t, "the container heeds the signal", func() bool {
+			_, err := os.Stat(filepath.Join(c.WorkingDir, "ready"))
+			return err == nil
+		})
+		result, err := rt.ExecSync(t.Context(), id, []string{"sh", "-c", "sleep 0.1; exit 4"}, longest)
+		require.NoError(t, err, "timeout %d", longest)
+		assert.Equal(t, 4, result.ExitCode)
+		require.NoError(t, rt.StopContainer(t.Context(), id, longest))
+		assert.EqualValues(t, 3, get(t, rt, id).ExitCode, "grace %d", longest)
+	}
 }

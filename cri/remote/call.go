@@ -74,10 +74,11 @@ func (o op) require(fields ...field) error {
 	return nil
 }
 
-// seconds rounds up to whole seconds, the unit of the protocol.
+// seconds rounds up to whole seconds, the unit of the protocol, but never to more than a runtime can turn back into a
+// [time.Duration]: containerd takes what overflows for a grace period that has run out.
 func seconds(d time.Duration) int64 {
 	s := int64(max(d, 0) / time.Second)
-	if d%time.Second > 0 {
+	if d%time.Second > 0 && s < math.MaxInt64/int64(time.Second) {
 		s++
 	}
 	return s

@@ -84,11 +84,12 @@ func TestTimeLimits(t *testing.T) {
 	}
 }
 
-// The protocol counts whole seconds. A fraction rounds up, so that no grace period is cut short.
+// The protocol counts whole seconds. A fraction rounds up, so that no grace period is cut short; the longest is still one
+// that a runtime can hold in a time.Duration, where a second more would be a grace period that has run out.
 func TestSecondsRoundUp(t *testing.T) {
 	for in, want := range map[time.Duration]int64{
 		0: 0, -1: 0, 1: 1, time.Second: 1, time.Second + 1: 2, 30 * time.Second: 30,
-		math.MaxInt64: math.MaxInt64/int64(time.Second) + 1,
+		math.MaxInt64: math.MaxInt64 / int64(time.Second),
 	} {
 		var stop, exec int64
 		c := dialStub(t, answers{
