@@ -23,6 +23,13 @@ const startTime = 30 * time.Second
 // killTime bounds the wait for a container to be gone after SIGKILL, beyond which its shim is killed too.
 const killTime = 15 * time.Second
 
+// What fails is tried again after firstPause, and then after twice as long each time, up to one of the others.
+const (
+	firstPause   = 50 * time.Millisecond
+	signalPause  = 1 * time.Second
+	examinePause = 30 * time.Second
+)
+
 // container is a container and, while it runs, the hold on its shim. The record is written as it was created.
 type container struct {
 	cri.Container // what changes over time is guarded by Runtime.mu
@@ -31,6 +38,10 @@ type container struct {
 	op   chan struct{} // holds one token, for whoever starts or removes the container
 	shim *shim.Handle  // nil unless running; guarded by Runtime.mu
 	gone bool          // removed; guarded by Runtime.mu
+
+	// Of a container in state unknown: when it is examined again, and the wait that led there. Guarded by Runtime.mu.
+	again time.Time
+	pause time.Duration
 }
 
 func (c *container) name() string {
@@ -50,24 +61,7 @@ func (r *Runtime) loadContainer(dir string, deadline time.Time) (*container, err
 		return nil, fmt.Errorf("record %s: not of this directory", filepath.Join(dir, recordFile))
 	}
 	c := &container{Container: record, dir: dir, op: make(chan struct{}, 1)}
-	handle, err := shim.Find(dir, deadline)
-	switch {
-	case err != nil:
-		r.log.Error("container has no usable shim", "container", c.ID, "error", err)
-		c.State = cri.ContainerUnknown
-	case handle != nil:
-		run, err := shim.ReadRun(dir)
-		if err != nil {
-			r.log.Error("container has no start record", "container", c.ID, "error", err)
-		}
-		c.shim, c.State, c.StartedAt = handle, cri.ContainerRunning, run.At
-	default:
-		exit, err := shim.Outcome(dir, mark(c.ID))
-		if errors.Is(err, os.ErrNotExist) {
-			break // never started
-		}
-		c.finish(exit, err)
-	}
+	_ = r.examine(c, deadline) // it is logged, and the state says it
 	return c, nil
 }
 
@@ -214,54 +208,103 @@ func (r *Runtime) stop(ctx context.Context, c *container, grace time.Duration) e
 		return err
 	}
 	c.unclaim()
-	r.mu.Lock()
-	handle, state := c.shim, c.State
-	r.mu.Unlock()
-	if state == cri.ContainerUnknown {
-		return errors.New("the container's shim neither starts its process nor ends")
-	}
-	if handle == nil {
-		return nil
+	handle, err := r.stoppable(c)
+	if handle == nil || err != nil {
+		return err
 	}
 	if err := r.end(ctx, c, handle, seconds(grace)); err != nil {
 		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.settle(c)
-	return nil
+	return r.settle(c)
+}
+
+// stoppable returns the shim of a container, nil where nothing runs.
+func (r *Runtime) stoppable(c *container) (*shim.Handle, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c.State != cri.ContainerUnknown || c.gone {
+		return c.shim, nil
+	}
+	if r.examine(c, time.Now()) == nil {
+		r.announce(c)
+		return c.shim, nil
+	}
+	// Its shim lives. What it runs is to be stopped even if it never says so.
+	handle, err := shim.Search(c.dir)
+	if err != nil {
+		return nil, err
+	}
+	c.shim, c.State = handle, cri.ContainerRunning
+	r.announce(c)
+	return handle, nil
 }
 
 // end signals and kills until the shim has ended.
 func (r *Runtime) end(ctx context.Context, c *container, handle *shim.Handle, grace time.Duration) error {
-	sig, err := parseSignal(c.StopSignal)
-	if err != nil {
-		return err
+	if grace > 0 {
+		sig, err := parseSignal(c.StopSignal)
+		if err != nil {
+			return err
+		}
+		if r.deliver(ctx, c, handle, int(sig), grace) {
+			if ended, err := waitFor(ctx, handle, grace); ended || err != nil {
+				return err
+			}
+		}
 	}
 	steps := []struct {
 		what string
 		do   func() error
-		wait time.Duration
 	}{
-		{"signal container", func() error { return handle.Signal(ctx, int(sig)) }, grace},
-		{"kill container", func() error { return handle.Kill(ctx) }, killTime},
+		{"kill container", func() error { return handle.Kill(ctx) }},
 		// Without its shim the container loses its exit code, but not its end.
-		{"kill shim", handle.KillShim, killTime},
-	}
-	if grace == 0 {
-		steps = steps[1:]
+		{"kill shim", handle.KillShim},
 	}
 	for _, step := range steps {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		err := step.do()
 		if err != nil && ctx.Err() == nil && !handle.Exited() {
 			r.log.Warn("cannot "+step.what, "container", c.ID, "error", err)
 			continue
 		}
-		if ended, err := waitFor(ctx, handle, step.wait); ended || err != nil {
+		if ended, err := waitFor(ctx, handle, killTime); ended || err != nil {
 			return err
 		}
 	}
 	return errors.New("the container survives SIGKILL")
+}
+
+// deliver sends the stop signal and reports whether it arrived. What cannot be sent, as without free descriptors, is
+// sent again, for as long as the container may take to end: it is not killed for what is no fault of its own.
+func (r *Runtime) deliver(ctx context.Context, c *container, handle *shim.Handle, sig int, grace time.Duration) bool {
+	ctx, cancel := context.WithTimeout(ctx, grace)
+	defer cancel()
+	for pause := firstPause; ; pause = min(2*pause, signalPause) {
+		err := handle.Signal(ctx, sig)
+		if err == nil || handle.Exited() {
+			return true
+		}
+		r.log.Warn("cannot signal container", "container", c.ID, "error", err)
+		if !sleep(ctx, pause) {
+			return false
+		}
+	}
+}
+
+// sleep waits, and reports whether ctx has not ended before.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
 }
 
 // waitFor waits for the end of a shim and says whether it came in time.

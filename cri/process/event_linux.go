@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/process/internal/shim"
 )
 
 // stream is one call of StreamEvents.
@@ -81,26 +82,43 @@ func (r *Runtime) streamEvents(ctx context.Context, fn func(cri.Event) error) er
 	}
 }
 
-// watch waits for the end of a container and makes it known.
+// watch waits for the end of a container and makes it known, or what becomes of one in state unknown.
 func (r *Runtime) watch(ctx context.Context, c *container) {
-	r.mu.Lock()
-	handle := c.shim
-	r.mu.Unlock()
-	if handle == nil {
-		return // known already
-	}
-	if err := handle.Wait(ctx); err != nil {
-		if ctx.Err() == nil {
-			r.log.Error("cannot wait for a container", "container", c.ID, "error", err)
+	for pause := firstPause; ; pause = min(2*pause, examinePause) {
+		handle, unknown := r.watched(c)
+		if handle == nil && !unknown {
+			return // known already
 		}
-		return
+		if handle != nil {
+			if err := handle.Wait(ctx); err != nil && ctx.Err() == nil {
+				r.log.Error("cannot wait for a container", "container", c.ID, "error", err)
+			}
+		}
+		if ctx.Err() != nil || r.settled(c, unknown) || !sleep(ctx, pause) {
+			return
+		}
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.settle(c)
 }
 
-// attach adds a stream and returns the containers that run.
+// watched returns the shim of a container that runs, or says that its state is unknown.
+func (r *Runtime) watched(c *container) (handle *shim.Handle, unknown bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return c.shim, c.State == cri.ContainerUnknown && !c.gone
+}
+
+// settled settles a container and says whether there is nothing more to wait for. One that was in state unknown and
+// runs is watched by whoever gets the event of that.
+func (r *Runtime) settled(c *container, unknown bool) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed || r.settle(c) != nil {
+		return r.closed
+	}
+	return c.State != cri.ContainerUnknown && (unknown || c.shim == nil)
+}
+
+// attach adds a stream and returns the containers that run or may run.
 func (r *Runtime) attach(s *stream) (running []*container, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -109,7 +127,7 @@ func (r *Runtime) attach(s *stream) (running []*container, err error) {
 	}
 	r.streams[s] = true
 	for _, c := range r.containers {
-		if c.shim != nil {
+		if c.shim != nil || c.State == cri.ContainerUnknown {
 			running = append(running, c)
 		}
 	}

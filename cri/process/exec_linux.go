@@ -117,7 +117,9 @@ func (r *Runtime) running(id string) (*shim.Handle, error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.settle(c)
+	if err := r.settle(c); err != nil {
+		return nil, err
+	}
 	if c.shim == nil {
 		return nil, errors.New("container is " + c.State.String() + ", not running")
 	}

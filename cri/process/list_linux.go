@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/seed81659283/nodeagent/cri"
-	"github.com/seed81659283/nodeagent/cri/process/internal/shim"
 )
 
 // List returns everything, details included, in order of creation.
@@ -41,27 +40,11 @@ func (r *Runtime) snapshot(ctx context.Context, want func(podUID string) bool) (
 	}
 	for _, c := range r.containers {
 		if want(c.PodUID) {
-			r.settle(c)
+			_ = r.settle(c) // what is not known now is asked for by the next list
 			s.Containers = append(s.Containers, c.Container)
 		}
 	}
 	return s, nil
-}
-
-// settle takes over the end of a container whose shim has ended. Every way to learn of an end leads here, so it is
-// told once. The caller holds mu.
-func (r *Runtime) settle(c *container) {
-	if c.shim == nil || !c.shim.Exited() {
-		return
-	}
-	exit, err := shim.Outcome(c.dir, mark(c.ID))
-	if err != nil {
-		r.log.Error("container ended without a record", "container", c.ID, "error", err)
-	}
-	c.shim.Close()
-	c.shim = nil
-	c.finish(exit, err)
-	r.emit(cri.EventStopped, c.ID, r.podOf(c), nil)
 }
 
 // podOf returns the identity of a container's pod. The caller holds mu.

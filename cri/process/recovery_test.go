@@ -177,11 +177,12 @@ func TestHalfWrittenState(t *testing.T) {
 
 	containers := filepath.Join(root, "containers")
 	require.NoError(t, os.Truncate(filepath.Join(containers, broken, "record.json"), 10))
-	for _, name := range []string{".beingmade", "empty", "zero"} {
+	empty, zero, file := strings.Repeat("0e", 16), strings.Repeat("00", 16), strings.Repeat("0f", 16)
+	for _, name := range []string{"." + strings.Repeat("01", 16), empty, zero} {
 		require.NoError(t, os.Mkdir(filepath.Join(containers, name), 0o700))
 	}
-	require.NoError(t, os.WriteFile(filepath.Join(containers, "zero", "record.json"), nil, 0o600))
-	require.NoError(t, os.WriteFile(filepath.Join(root, "sandboxes", "file"), nil, 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(containers, zero, "record.json"), nil, 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(root, "sandboxes", file), nil, 0o600))
 
 	rt = open(t, root)
 	snapshot, err := rt.List(t.Context())
@@ -192,6 +193,7 @@ func TestHalfWrittenState(t *testing.T) {
 	left, err := os.ReadDir(containers)
 	require.NoError(t, err)
 	assert.Len(t, left, 1, "unusable directories stay")
+	assert.NoFileExists(t, filepath.Join(root, "sandboxes", file))
 	assert.Empty(t, marked(t, "NODEAGENT_CONTAINER_ID="+broken), "nobody can stop this one any more")
 }
 

@@ -8,7 +8,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -178,7 +177,8 @@ func (r *Runtime) load() error {
 	return err
 }
 
-// eachDir calls load for every directory of a kind, and discards those that are unfinished or have no record.
+// eachDir calls load for every directory of a kind, and discards those that are unfinished or have no record. What has
+// another name than this package gives is somebody else's, and left alone.
 func (r *Runtime) eachDir(kind string, load func(dir string) error) error {
 	entries, err := os.ReadDir(filepath.Join(r.root, kind))
 	if err != nil {
@@ -186,12 +186,16 @@ func (r *Runtime) eachDir(kind string, load func(dir string) error) error {
 	}
 	for _, entry := range entries {
 		dir := filepath.Join(r.root, kind, entry.Name())
+		if !isID(strings.TrimPrefix(entry.Name(), unfinished)) {
+			r.log.Warn("leaving alone what is not of this runtime", "path", dir)
+			continue
+		}
 		err := errors.New("made or removed only in part")
 		if entry.IsDir() && !strings.HasPrefix(entry.Name(), unfinished) {
 			err = load(dir)
 		}
 		// A file that is there but cannot be read is the machine's trouble, and no reason to forget what runs.
-		if _, trouble := errors.AsType[*fs.PathError](err); trouble && !errors.Is(err, fs.ErrNotExist) {
+		if shim.IsTrouble(err) {
 			return err
 		}
 		if err != nil {
@@ -206,7 +210,14 @@ func (r *Runtime) eachDir(kind string, load func(dir string) error) error {
 
 // discard removes a directory whose record is lost, and kills what still runs for it.
 func discard(dir string) error {
-	if handle, err := shim.Find(dir, time.Now()); err == nil && handle != nil {
+	handle, err := shim.Find(dir, time.Now())
+	if err != nil {
+		handle, err = shim.Search(dir)
+	}
+	if err != nil {
+		return err
+	}
+	if handle != nil {
 		if err := handle.End(); err != nil {
 			return err
 		}
@@ -282,11 +293,20 @@ func (r *Runtime) release(name string) {
 	delete(r.names, name)
 }
 
+// idSize is the length of an ID before it is written in hexadecimal digits.
+const idSize = 16
+
 // newID returns an ID that no other sandbox or container has.
 func newID() string {
-	var id [16]byte
+	var id [idSize]byte
 	_, _ = rand.Read(id[:]) // never fails, as package rand says
 	return hex.EncodeToString(id[:])
+}
+
+// isID says whether newID can have made a name.
+func isID(name string) bool {
+	id, err := hex.DecodeString(name)
+	return err == nil && len(id) == idSize && name == hex.EncodeToString(id)
 }
 
 // fail names the call and the object in an error.

@@ -149,6 +149,12 @@ func HasEnv(pid int, entry string) bool {
 	return false
 }
 
+// HasArgs says whether a process shows exactly these arguments, the name of the program first.
+func HasArgs(pid int, args ...string) bool {
+	line, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
+	return err == nil && string(line) == strings.Join(args, "\x00")+"\x00"
+}
+
 // BootID returns what tells this boot of the machine from every other.
 func BootID() (string, error) {
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")

@@ -43,9 +43,11 @@ const callTimeout = 10 * time.Second
 // ErrEnded says that the process has ended and its shim takes no requests any more.
 var ErrEnded = errors.New("the container has exited")
 
-// Signal sends a signal to the process group. A process that has ended is success.
+// Signal sends a signal to the process group. A process that has ended is success. A shim that does not answer is waited
+// for until ctx ends: it takes the signal when it comes round, and must not find it twice.
 func (h *Handle) Signal(ctx context.Context, sig int) error {
-	return endedIsSuccess(h.order(ctx, request{Op: opSignal, Signal: sig}))
+	_, err := h.call(ctx, request{Op: opSignal, Signal: sig})
+	return endedIsSuccess(err)
 }
 
 // Kill kills the process and all its descendants; it does not wait for their end.
@@ -81,13 +83,15 @@ func (h *Handle) call(ctx context.Context, r request, fds ...int) (reply, error)
 	if err != nil && ctx.Err() != nil {
 		return reply{}, context.Cause(ctx)
 	}
-	if err != nil {
+	if err != nil && !scarce(err) {
 		// A shim closes its socket only by ending.
 		ending, cancel := context.WithTimeout(ctx, endTime)
 		defer cancel()
 		if h.Wait(ending) == nil {
 			return reply{}, ErrEnded
 		}
+	}
+	if err != nil {
 		return reply{}, fmt.Errorf("%s through shim: %w", r.Op, err)
 	}
 	if answer.Error != "" {

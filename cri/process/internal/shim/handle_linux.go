@@ -57,6 +57,9 @@ func readable(fd uintptr) bool {
 // Wait returns when the shim has ended, or with the cause of ctx.
 func (h *Handle) Wait(ctx context.Context) error {
 	file, err := h.pollable()
+	if scarce(err) {
+		return h.poll(ctx)
+	}
 	if file == nil || err != nil {
 		return err
 	}
@@ -72,6 +75,29 @@ func (h *Handle) Wait(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	return err
+}
+
+// pollPeriod is how often a shim is looked at while there is no descriptor to wait on.
+const pollPeriod = 20 * time.Millisecond
+
+// poll is Wait without a descriptor of its own.
+func (h *Handle) poll(ctx context.Context) error {
+	ticker := time.NewTicker(pollPeriod)
+	defer ticker.Stop()
+	for !h.Exited() {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-ticker.C:
+		}
+	}
+	return nil
+}
+
+// scarce reports whether an error says that this process or the machine is short of something, which it may have again
+// soon.
+func scarce(err error) bool {
+	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM) || errors.Is(err, unix.ENOBUFS)
 }
 
 // pollable returns the pidfd as a file of its own that the Go scheduler polls: no thread waits, and each waiter
@@ -132,11 +158,12 @@ func (h *Handle) Close() {
 }
 
 // Outcome returns how the process of a directory ended; its shim must be gone. When the shim ended without a
-// record, Outcome kills what it left and makes one; mark is an entry of the environment that no other container has. The error wraps [os.ErrNotExist] when the process never started.
+// record, Outcome kills what it left and makes one; mark is an entry of the environment that no other container has.
+// The error wraps [os.ErrNotExist] when the process never started. After one that [IsTrouble] knows it may be asked again.
 func Outcome(dir, mark string) (Exit, error) {
 	exit, err := Read[Exit](filepath.Join(dir, exitFile))
-	if err == nil {
-		return exit, nil
+	if err == nil || IsTrouble(err) {
+		return exit, err
 	}
 	run, err := ReadRun(dir)
 	if err != nil {

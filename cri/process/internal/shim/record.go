@@ -20,8 +20,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 )
 
@@ -95,10 +98,14 @@ func StartFailed(dir string, cause error) (Exit, error) {
 	return e, writeExit(dir, e)
 }
 
-// Read reads a JSON file.
+// maxRecord is the most that a record may hold, in bytes: four times what a request of the CRI may.
+const maxRecord = 64 << 20
+
+// Read reads a JSON file. An error that [IsTrouble] knows says nothing of its content; another one, that the file is
+// damaged or none of ours.
 func Read[T any](path string) (T, error) {
 	var v T
-	data, err := os.ReadFile(path)
+	data, err := readRegular(path)
 	if err != nil {
 		return v, err
 	}
@@ -108,14 +115,80 @@ func Read[T any](path string) (T, error) {
 	return v, nil
 }
 
+// readRegular reads a file of a bounded size. What a program has put in its place, such as a FIFO without a writer,
+// must not hold the agent up.
+func readRegular(path string) ([]byte, error) {
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("read %s: it is %s, not a regular file", path, info.Mode().Type())
+	case info.Size() > maxRecord:
+		return nil, fmt.Errorf("read %s: %d bytes, more than %d", path, info.Size(), maxRecord)
+	}
+	return io.ReadAll(io.LimitReader(file, maxRecord))
+}
+
+// IsTrouble reports whether an error is that of a machine which cannot read now, as one without free descriptors. It
+// is no reason to forget what runs, nor to believe that it has ended.
+func IsTrouble(err error) bool {
+	if errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
+	_, path := errors.AsType[*fs.PathError](err)
+	_, call := errors.AsType[*os.SyscallError](err)
+	return path || call
+}
+
 // Write replaces a JSON file in one step. After a power cut the file may be broken, and its directory is then of no
 // account.
-func Write(path string, v any) error { return write(path, v, false) }
+func Write(path string, v any) error { return write(path, v, nil) }
 
 // writeExit keeps the record of an end even through a power cut: a finished job must not run again.
-func writeExit(dir string, e Exit) error { return write(filepath.Join(dir, exitFile), e, true) }
+func writeExit(dir string, e Exit) error { return keepExit(dir, e, (*os.File).Sync) }
 
-func write(path string, v any, durable bool) error {
+// keepExit writes the record of an end and brings everything to the disk that it takes to find it there again, by sync:
+// its content before its name, the records beside it, which nobody has brought there so far, the names of all of them,
+// and the name of the directory.
+func keepExit(dir string, e Exit, sync func(*os.File) error) error {
+	if err := write(filepath.Join(dir, exitFile), e, sync); err != nil {
+		return err
+	}
+	records, err := filepath.Glob(filepath.Join(dir, "*.json"))
+	if err != nil {
+		return err
+	}
+	errs := make([]error, 0, len(records)+2)
+	for _, path := range append(records, dir, filepath.Dir(dir)) {
+		if filepath.Base(path) != exitFile {
+			errs = append(errs, syncPath(path, sync))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// syncPath brings a file or a directory to the disk. A file system that has no such call for directories does so by
+// itself.
+func syncPath(path string, sync func(*os.File) error) error {
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	if err := sync(file); err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, errors.ErrUnsupported) {
+		return err
+	}
+	return nil
+}
+
+// write replaces a JSON file, after sync where there is one.
+func write(path string, v any, sync func(*os.File) error) error {
 	data, err := json.Marshal(v)
 	if err != nil {
 		return err
@@ -126,8 +199,8 @@ func write(path string, v any, durable bool) error {
 		return err
 	}
 	_, err = file.Write(data)
-	if err == nil && durable {
-		err = file.Sync()
+	if err == nil && sync != nil {
+		err = sync(file)
 	}
 	if err := errors.Join(err, file.Close()); err != nil {
 		return err

@@ -10,20 +10,34 @@ import (
 	"net"
 	"os"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/seed81659283/nodeagent/cri/process/internal/procfs"
 )
 
-// serve takes requests until the shim ends.
+const (
+	// acceptPause is the wait after a request that could not be accepted, as without a free descriptor.
+	acceptPause = 100 * time.Millisecond
+	// requestTime is how long a client may take to say what it wants.
+	requestTime = 10 * time.Second
+)
+
+// serve takes requests until the shim ends. What keeps it from one is no reason to refuse the next: without requests
+// there is no stop signal.
 func (k *keeper) serve(listener *net.UnixListener) {
-	for {
+	for failing := false; ; {
 		conn, err := listener.AcceptUnix()
 		if err != nil {
-			fmt.Fprintln(os.Stderr, "accept:", err)
-			return
+			if !failing {
+				fmt.Fprintln(os.Stderr, "accept:", err)
+			}
+			failing = true
+			time.Sleep(acceptPause)
+			continue
 		}
+		failing = false
 		go func() {
 			defer conn.Close()
 			var answer reply
@@ -39,7 +53,9 @@ func (k *keeper) serve(listener *net.UnixListener) {
 
 // handle does what one client asks for.
 func (k *keeper) handle(conn *net.UnixConn) (code int, err error) {
+	_ = conn.SetReadDeadline(time.Now().Add(requestTime))
 	r, files, err := receive(conn)
+	_ = conn.SetReadDeadline(time.Time{})
 	defer func() {
 		for _, f := range files {
 			f.Close()

@@ -85,7 +85,7 @@ func spawn(dir string, report, lock *os.File) (*Handle, error) {
 		return nil, err
 	}
 	defer null.Close()
-	output, err := os.OpenFile(filepath.Join(dir, logFile), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	output, err := os.OpenFile(filepath.Join(dir, logFile), os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +117,7 @@ func (h *Handle) await(ready io.Reader) (Run, error) {
 	}
 	var s started
 	if err := json.Unmarshal(data, &s); err != nil {
-		output, _ := os.ReadFile(filepath.Join(h.dir, logFile))
+		output, _ := readRegular(filepath.Join(h.dir, logFile))
 		return Run{}, fmt.Errorf("shim ended without a report (call process.Main first in main, and in TestMain of tests): %.512s",
 			strings.TrimSpace(string(output)))
 	}
@@ -125,39 +125,4 @@ func (h *Handle) await(ready io.Reader) (Run, error) {
 		return Run{}, errors.New(s.Error)
 	}
 	return s.Run, nil
-}
-
-// Find returns the shim of a directory, or nil when none lives. A shim that is about to start its process is
-// waited for until the deadline.
-func Find(dir string, deadline time.Time) (*Handle, error) {
-	for {
-		if !locked(dir) {
-			return nil, nil
-		}
-		run, err := ReadRun(dir)
-		if err == nil {
-			fd, err := unix.PidfdOpen(run.Shim, 0)
-			// A lock that is still held says that the shim lives, so the descriptor is not that of a later process.
-			if err == nil && locked(dir) {
-				return newHandle(dir, run.Shim, fd), nil
-			}
-			if err == nil {
-				unix.Close(fd)
-			}
-		}
-		if time.Now().After(deadline) {
-			return nil, fmt.Errorf("find shim of %s: it lives but has not started its process", dir)
-		}
-		time.Sleep(2 * time.Millisecond)
-	}
-}
-
-// locked says whether a shim lives.
-func locked(dir string) bool {
-	lock, err := os.Open(filepath.Join(dir, lockFile))
-	if err != nil {
-		return false
-	}
-	defer lock.Close()
-	return errors.Is(unix.Flock(int(lock.Fd()), unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
 }

@@ -1,0 +1,118 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package shim
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// A machine that loses power right after a container has exited must not run a finished job again: the exit record is
+// on the disk, under its name, in a directory that is found and whose other records are whole.
+func TestExitSurvivesPowerLoss(t *testing.T) {
+	containers := t.TempDir()
+	dir := filepath.Join(containers, "id")
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	require.NoError(t, Write(filepath.Join(dir, "record.json"), "a container"))
+	require.NoError(t, Write(filepath.Join(dir, runFile), Run{PID: 7}))
+
+	var synced []string
+	named := false // the exit record had its name when the directory came to the disk
+	require.NoError(t, keepExit(dir, Exit{Code: 3}, func(f *os.File) error {
+		synced = append(synced, f.Name())
+		if f.Name() == dir {
+			_, err := os.Stat(filepath.Join(dir, exitFile))
+			named = err == nil
+		}
+		return f.Sync()
+	}))
+	assert.Equal(t, filepath.Join(dir, exitFile+".tmp"), synced[0], "the content comes before the name")
+	assert.ElementsMatch(t, []string{
+		filepath.Join(dir, exitFile+".tmp"), filepath.Join(dir, "record.json"), filepath.Join(dir, runFile), dir, containers,
+	}, synced)
+	assert.True(t, named)
+
+	broken := errors.New("the disk is broken")
+	err := keepExit(dir, Exit{Code: 3}, func(f *os.File) error {
+		if f.Name() == dir {
+			return broken
+		}
+		return nil
+	})
+	assert.ErrorIs(t, err, broken)
+}
+
+// What a program puts in place of a record neither holds the agent up nor fills its memory.
+func TestReadHostileFiles(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "record.json")
+	read := func() error {
+		done := make(chan error, 1)
+		go func() {
+			_, err := Read[Exit](path)
+			done <- err
+		}()
+		select {
+		case err := <-done:
+			return err
+		case <-time.After(10 * time.Second):
+			t.Fatal("reading does not end")
+			return nil
+		}
+	}
+	for name, put := range map[string]func() error{
+		"FIFO":      func() error { return unix.Mkfifo(path, 0o600) },
+		"device":    func() error { return os.Symlink("/dev/zero", path) },
+		"directory": func() error { return os.Mkdir(path, 0o700) },
+		"large": func() error {
+			return errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, 1<<40)) // of holes
+		},
+	} {
+		require.NoError(t, put(), name)
+		err := read()
+		assert.ErrorContains(t, err, path, name)
+		assert.False(t, IsTrouble(err), "%s: %v", name, err)
+		require.NoError(t, os.RemoveAll(path))
+	}
+	assert.ErrorIs(t, read(), os.ErrNotExist)
+}
+
+// While a record cannot be read, as without free descriptors, nobody knows how a container ended, and it must not be recorded as killed.
+func TestOutcomeWithoutDescriptors(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, Write(filepath.Join(dir, runFile), Run{Boot: "an earlier boot"}))
+	require.NoError(t, writeExit(dir, Exit{Code: 3}))
+	good := filepath.Join(dir, exitFile)
+	require.NoError(t, os.Rename(good, good+".good"))
+	require.NoError(t, os.Symlink(exitFile, good)) // a link to itself: this record alone cannot be read
+	_, err := Outcome(dir, "MARK=x")
+	require.ErrorIs(t, err, unix.ELOOP)
+	require.NoError(t, os.Rename(good+".good", good))
+
+	var before unix.Rlimit
+	require.NoError(t, unix.Prlimit(0, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 1, Max: limitMax(t)}, &before))
+	_, err = Outcome(dir, "MARK=x")
+	require.NoError(t, unix.Prlimit(0, unix.RLIMIT_NOFILE, &before, nil))
+	require.ErrorIs(t, err, unix.EMFILE)
+	assert.True(t, IsTrouble(err))
+
+	exit, err := Outcome(dir, "MARK=x")
+	require.NoError(t, err)
+	assert.EqualValues(t, 3, exit.Code)
+}
+
+func limitMax(t *testing.T) uint64 {
+	t.Helper()
+	var now unix.Rlimit
+	require.NoError(t, unix.Prlimit(0, unix.RLIMIT_NOFILE, nil, &now))
+	return now.Max
+}
