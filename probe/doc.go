@@ -39,7 +39,8 @@
 //
 // Run owns all goroutines and returns when they have ended. Hooks are called from its own, one at a time, with no lock
 // held. Everything else may be called from anywhere. A prober that does not return a second after its timeout is
-// reported with [ErrHung] and delays nobody, but Run waits for it.
+// reported with [ErrHung] and delays nobody, but Run waits for it. What a prober leaves behind on purpose, it says with
+// [Outlast]: that ends a second after Run's context, and Run waits for it, too.
 //
 // A prober that keeps something open, as those of grpcprobe do, is an [io.Closer], and the set closes it:
 // Target.Prober says when. That delays nobody either, but Run waits for it.

@@ -36,7 +36,7 @@ type entry struct {
 // loop is the state of Run. Only Run's goroutine touches it.
 type loop struct {
 	*Set
-	wg       sync.WaitGroup // of the calls of probers
+	wg       sync.WaitGroup // of the calls of probers, and of what they leave behind
 	answers  chan answer
 	closers  *closers
 	start    time.Time

@@ -53,7 +53,8 @@ type Result struct {
 // The context carries the timeout of the probe: a container that has not
 // answered when it ends has failed, which is a [Result]. The error says that the
 // question could not be put, for a reason that is not the container's; such a
-// probe counts for nothing. Probe may be called from several goroutines.
+// probe counts for nothing. Probe may be called from several goroutines. It leaves
+// nothing running behind, but for what [Outlast] knows of.
 type Prober interface {
 	Probe(ctx context.Context) (Result, error)
 }

@@ -122,12 +122,14 @@ func (s *Set) Results() map[Key]Value { return s.board.all() }
 // Status returns how the set does.
 func (s *Set) Status() Status { return s.board.status() }
 
-// Run probes until ctx ends, then returns nil as soon as every prober has returned and is closed. It is called once.
+// Run probes until ctx ends, then returns nil as soon as every prober has returned and is closed, and what they have left
+// behind has ended, which takes a second at most where it heeds its context ([Outlast]). It is called once.
 func (s *Set) Run(ctx context.Context) error {
 	l := newLoop(s)
 	defer l.close()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	ctx = l.letOutlast(ctx)
 	forget := time.NewTimer(forgetAfter)
 	defer forget.Stop()
 	timer := time.NewTimer(0)

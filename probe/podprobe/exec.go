@@ -24,8 +24,9 @@ const (
 //
 // Exec returns when its context ends. At a deadline the call to the runtime goes on without it, for ten seconds at most,
 // so that the runtime ends the command by its own clock, which has whole seconds: if the call is given up while
-// containerd 2.4 starts the command, containerd loses it, and it runs for ever. The kubelet waits for the runtime
-// instead, up to two minutes. A context without a deadline sets no limit, as timeoutSeconds 0 in the kubelet.
+// containerd 2.4 starts the command, containerd loses it, and it runs for ever. When a [probe.Set] ends, its Run waits for
+// such calls, and gives them up after a second: by then the runtime's clock has ended the command. The kubelet waits for
+// the runtime instead, up to two minutes. A context without a deadline sets no limit, as timeoutSeconds 0 in the kubelet.
 //
 // What a command leaves in the background belongs to its container and ends with it. While that holds the output open,
 // containerd does not answer, and the probe runs out of time; package process answers. Of a command that runs out of
@@ -59,9 +60,11 @@ func (e *execer) Exec(ctx context.Context, containerID string, command []string)
 	if deadline, ok := ctx.Deadline(); ok {
 		timeout = max(time.Until(deadline), 1) // zero would be no limit
 	}
-	call, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	outlast, returned := probe.Outlast(ctx)
+	call, cancel := context.WithCancel(outlast)
 	ended := make(chan execution, 1)
 	go func() {
+		defer returned()
 		defer cancel()
 		var x execution
 		x.result, x.err = e.runtime.ExecSync(call, containerID, command, timeout)

@@ -205,6 +205,37 @@ func TestCRICancelled(t *testing.T) {
 	})
 }
 
+// A call to the runtime that goes on after its deadline does not go on after the set has ended, nor hold it up for long.
+func TestCRILateCallsEndWithTheSet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var inside atomic.Int32
+		rt := execFunc(func(ctx context.Context, _ string, _ []string, _ time.Duration) (cri.ExecResult, error) {
+			inside.Add(1)
+			defer inside.Add(-1)
+			<-ctx.Done() // whatever its own clock says
+			return cri.ExecResult{}, ctx.Err()
+		})
+		p, err := probe.NewExec(podprobe.CRI(rt), probe.ExecConfig{ContainerID: "c1", Command: []string{"sleep"}})
+		require.NoError(t, err)
+		set := probe.NewSet(probe.Options{Rand: func() float64 { return 0 }})
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- set.Run(ctx) }()
+		require.NoError(t, set.Sync([]probe.Target{{
+			Key:         probe.Key{PodUID: "u1", Container: "c", Kind: probe.Liveness},
+			ContainerID: "c1", StartedAt: time.Now(), Running: true, Started: true,
+			Spec: probe.Spec{Period: 3 * time.Second}, Prober: p,
+		}}))
+		time.Sleep(8500 * time.Millisecond)
+		assert.EqualValues(t, 3, inside.Load(), "two calls are late, and one has just begun")
+		begun := time.Now()
+		stop()
+		require.NoError(t, <-done)
+		assert.Zero(t, inside.Load(), "calls go on after the set")
+		assert.Equal(t, time.Second, time.Since(begun))
+	})
+}
+
 func deadline(t *testing.T, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	t.Cleanup(cancel)

@@ -1,0 +1,64 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package probe_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/seed81659283/nodeagent/probe"
+)
+
+// A call that a prober leaves behind goes on while the set runs, and ends with it: Run returns neither before that, nor
+// long after its context has ended.
+func TestOutlast(t *testing.T) {
+	for name, test := range map[string]struct {
+		takes time.Duration // the call, from the timeout of the probe on
+		stop  time.Duration // when the set is stopped
+		want  time.Duration // when the call ends and Run returns
+	}{
+		"ends while the set runs":     {takes: 3 * time.Second, stop: 8 * time.Second, want: 8 * time.Second},
+		"ends soon after the set":     {takes: 3 * time.Second, stop: 3500 * time.Millisecond, want: 4 * time.Second},
+		"is cut short after a second": {takes: time.Minute, stop: 8 * time.Second, want: 9 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				returned := false
+				d := run(t, probe.Options{})
+				assert.NoError(t, d.set.Sync([]probe.Target{running("web", func(ctx context.Context) (probe.Result, error) {
+					call, ended := probe.Outlast(ctx)
+					go func() {
+						defer ended()
+						select {
+						case <-call.Done():
+						case <-time.After(time.Second + test.takes):
+						}
+						returned = true
+					}()
+					<-ctx.Done()
+					return no(ctx)
+				})}))
+				time.Sleep(test.stop)
+				d.stop()
+				assert.True(t, returned, "Run returns before the call")
+				assert.Equal(t, test.want, time.Since(d.start))
+			})
+		})
+	}
+}
+
+// Outside of a set nothing ends the call but its own end.
+func TestOutlastWithoutSet(t *testing.T) {
+	type key struct{}
+	ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "value"))
+	call, ended := probe.Outlast(ctx)
+	cancel()
+	assert.NoError(t, call.Err())
+	assert.Equal(t, "value", call.Value(key{}))
+	ended()
+}
