@@ -19,7 +19,7 @@
 //
 // [Set.Sync] and, for one pod, [Set.SyncPod] are level-triggered: they say all that is wanted, and how each container
 // is now. What an answer led to has to come back with them: when a startup probe has succeeded, the container's other
-// probes are asked once the targets say Started.
+// probes are asked once the targets say Started. A container without a target for a startup probe needs no such word.
 //
 // # Cost
 //

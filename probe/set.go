@@ -87,8 +87,12 @@ func accept(targets []Target, check func(*Target) error) ([]Target, error) {
 	var errs []error
 	seen := make(map[Key]struct{}, len(targets))
 	good := make([]Target, 0, len(targets))
+	startup := make(map[Key]struct{}) // of Startup targets, also those that are refused
 	for i := range targets {
 		t := &targets[i]
+		if t.Kind == Startup {
+			startup[t.Key] = struct{}{}
+		}
 		err := t.Validate()
 		if err == nil && check != nil {
 			err = check(t)
@@ -102,6 +106,12 @@ func accept(targets []Target, check func(*Target) error) ([]Target, error) {
 		}
 		seen[t.Key] = struct{}{}
 		good = append(good, *t)
+	}
+	for i := range good {
+		t := &good[i]
+		if _, waits := startup[Key{PodUID: t.PodUID, Container: t.Container, Kind: Startup}]; !waits {
+			t.Started = true // there is nothing to wait for
+		}
 	}
 	return good, errors.Join(errs...)
 }

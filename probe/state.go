@@ -50,9 +50,16 @@ func (s State) Due() time.Time {
 	return s.tick
 }
 
-// Observe returns the state after a look at the container.
+// Observe returns the state after a look at the container. It knows one probe alone: Target.Started is taken at its word,
+// also where the container has no startup probe.
 func (s State) Observe(t Target, past Past, now time.Time) State {
 	t.Spec = t.Spec.withDefaults()
+	if t.StartedAt.IsZero() && t.Running {
+		t.StartedAt = now
+		if s.target.Running && s.target.ContainerID == t.ContainerID {
+			t.StartedAt = s.target.StartedAt
+		}
+	}
 	wasOpen := s.open && t.ContainerID == s.value.ContainerID && t.Spec == s.target.Spec
 	s.target = t
 	if t.ContainerID != "" {

@@ -12,11 +12,17 @@ import (
 // Target is a probe that is wanted, and its container as it is now.
 type Target struct {
 	Key
-	ContainerID string    // of the newest container of that name; empty: there is none yet
-	StartedAt   time.Time // when it started
-	Running     bool      // else it is yet to run, or has ended, for good or not
-	Started     bool      // its startup probe has succeeded, or it runs and has none
-	Terminating bool      // its pod is being deleted: only readiness matters any more
+	ContainerID string // of the newest container of that name; empty: there is none yet
+	// StartedAt is when the container started. Zero is the time at which a target first says that it runs.
+	StartedAt time.Time
+	// Running says that the container runs. Otherwise it is yet to run, or has ended, for good or not: its probes wait,
+	// and its readiness and liveness are a Failure.
+	Running bool
+	// Started says that the startup probe of the container has succeeded: the others wait for that. It means nothing
+	// where a [Set] is given no target of kind Startup for the container: one without a startup probe has started once it
+	// runs.
+	Started     bool
+	Terminating bool // its pod is being deleted: only readiness matters any more
 	Spec        Spec
 	// Prober asks. A set owns the probers of the targets that it accepts: one that is an [io.Closer], and comparable as
 	// pointers are, it closes once, when no target has it any more or Run ends, and never during a call. Targets may

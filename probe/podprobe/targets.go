@@ -38,7 +38,7 @@ type Options struct {
 
 // Targets returns the probes of a pod, and an error for each that can never be asked. The status is the one that is
 // published: Started counts for containers that have a startup probe. A pod that has ended has no probes. A probe whose
-// numbers make no sense has no target.
+// numbers make no sense has no target, and neither have those that wait for it.
 //
 // Previous is what the last call returned for the same pod, nil for the first: the probers of containers that are still
 // there are taken over from it, with their connections.
@@ -55,6 +55,9 @@ func Targets(
 			t.Kind, t.Spec = kind, schedule(spec)
 			if err := t.Spec.Validate(); err != nil {
 				errs = append(errs, mistake(pod, c, kind, err))
+				if kind == probe.Startup && !t.Started {
+					break // the others would wait for it
+				}
 				continue
 			}
 			if status.PodIP == "" && needsIP(spec) {
