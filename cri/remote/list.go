@@ -20,15 +20,6 @@ func (c *Client) List(ctx context.Context) (cri.Snapshot, error) {
 	return c.list(ctx, "", &v1.ListPodSandboxRequest{}, &v1.ListContainersRequest{})
 }
 
-// ListPod returns the sandboxes and containers that carry the label [cri.LabelPodUID] with this UID.
-func (c *Client) ListPod(ctx context.Context, uid string) (cri.Pod, error) {
-	selector := map[string]string{cri.LabelPodUID: uid}
-	s, err := c.list(ctx, uid,
-		&v1.ListPodSandboxRequest{Filter: &v1.PodSandboxFilter{LabelSelector: selector}},
-		&v1.ListContainersRequest{Filter: &v1.ContainerFilter{LabelSelector: selector}})
-	return s.Pod(uid), err
-}
-
 // list asks for sandboxes and containers at the same time.
 func (c *Client) list(
 	ctx context.Context, id string, sandboxes *v1.ListPodSandboxRequest, containers *v1.ListContainersRequest,
