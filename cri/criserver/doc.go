@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package criserver serves any [cri.Runtime] as a CRI v1 runtime and image service over gRPC, so that crictl, the
-// kubelet and package remote can talk to it. It does not make the socket, holds no state of its own and decides
-// nothing: every call goes to the runtime.
+// kubelet and package remote can talk to it. It does not make the socket, holds no state of its own but the IDs that it
+// has seen, and decides nothing: every call goes to the runtime.
 //
 // # Model
 //
@@ -17,8 +17,12 @@
 // that is not there answers Unimplemented. Two are made up for: without a [cri.StatusReporter] the runtime is
 // ready, and without a [cri.Inspector] a status is taken from the list.
 //
-// List calls filter by ID, state, labels and sandbox. IDs are matched in full: prefixes, which crictl users type,
-// are not. Checkpoints, metrics and the stream variants of the list calls are Unimplemented, verbose information
+// List calls filter by ID, state, labels and sandbox. Wherever the ID of a sandbox or container is wanted, the beginning
+// of it is enough, as crictl's users type it, if no other begins so; an ID in full is always itself. A call with what
+// several begin with is InvalidArgument and says how many; a filter with it is one that nothing passes. An ID that the
+// server has not seen costs a list of the runtime.
+//
+// Checkpoints, metrics and the stream variants of the list calls are Unimplemented, verbose information
 // is not given, and UpdateRuntimeConfig (the pod CIDR) is accepted and ignored, as there is no network to set.
 //
 // # Events

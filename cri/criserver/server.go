@@ -29,6 +29,7 @@ type Server struct {
 	images      cri.Images
 	puller      cri.Puller
 	eventBuffer int
+	index       index
 
 	// What follows is the runtime itself where it has the capability, else nil.
 	inspector cri.Inspector
@@ -80,7 +81,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	g := grpc.NewServer(
 		grpc.MaxRecvMsgSize(maxMessageSize),
 		grpc.WaitForHandlers(true),
-		grpc.UnaryInterceptor(encodeUnaryError),
+		grpc.ChainUnaryInterceptor(encodeUnaryError, s.expandPrefixes),
 		grpc.StreamInterceptor(encodeStreamError),
 	)
 	v1.RegisterRuntimeServiceServer(g, &runtimeService{server: s})
