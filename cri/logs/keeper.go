@@ -98,7 +98,7 @@ func (k *keeper) step(ctx context.Context) (time.Duration, <-chan struct{}) {
 	}
 	if k.armed.fired == nil {
 		if k.armed, err = k.r.watch.arm(k.log.Path); err != nil {
-			k.r.o.Logger.Debug("log is polled", "path", k.log.Path, "error", err)
+			k.r.o.Logger.Debug("log is polled", append(k.log.attrs(), "error", err)...)
 			return pollPeriod, nil
 		}
 		return 0, nil // it may have been written to since the look
@@ -139,8 +139,7 @@ func (k *keeper) report(ctx context.Context, err error, retry time.Duration) {
 	if ctx.Err() != nil {
 		return // the error of being stopped
 	}
-	k.r.o.Logger.Warn("cannot rotate or compress log",
-		"containerID", k.log.ContainerID, "path", k.log.Path, "error", err, "retry", retry)
+	k.r.o.Logger.Warn("cannot rotate or compress log", append(k.log.attrs(), "error", err, "retry", retry)...)
 	if k.r.o.Hooks.Failed != nil {
 		k.r.o.Hooks.Failed(k.log, err, retry)
 	}

@@ -96,7 +96,6 @@ func (k *keeper) reopen(ctx context.Context, renamed string) error {
 	if _, missing := os.Lstat(k.log.Path); errors.Is(missing, fs.ErrNotExist) {
 		return errors.Join(err, os.Rename(renamed, k.log.Path))
 	}
-	k.r.o.Logger.Warn("log was reopened in spite of an error",
-		"containerID", k.log.ContainerID, "path", k.log.Path, "error", err)
+	k.r.o.Logger.Warn("log was reopened in spite of an error", append(k.log.attrs(), "error", err)...)
 	return nil
 }

@@ -16,7 +16,16 @@ import (
 // Log is the log file of a running container.
 type Log struct {
 	ContainerID string
-	Path        string // absolute
+	Path        string          // absolute
+	Pod         cri.PodIdentity // of the container, for people; may be zero
+	Container   string          // the name, for people; may be empty
+}
+
+// attrs returns what log lines say of a log.
+func (l Log) attrs() []any {
+	return []any{
+		"namespace", l.Pod.Namespace, "pod", l.Pod.Name, "container", l.Container, "containerID", l.ContainerID, "path", l.Path,
+	}
 }
 
 // Running returns the logs of the containers that run, for [Rotator.Set]. One without a log has none.
@@ -24,7 +33,7 @@ func Running(pods []cri.Pod) (logs []Log) {
 	for i := range pods {
 		for _, c := range pods[i].Containers {
 			if c.State == cri.ContainerRunning && c.LogPath != "" {
-				logs = append(logs, Log{ContainerID: c.ID, Path: c.LogPath})
+				logs = append(logs, Log{ContainerID: c.ID, Path: c.LogPath, Pod: pods[i].PodIdentity, Container: c.Name})
 			}
 		}
 	}
@@ -39,7 +48,7 @@ type RotatorOptions struct {
 	Workers int
 	// ReopenTimeout is how long the runtime may take to open a log anew. Zero means 10 s.
 	ReopenTimeout time.Duration
-	// Logger gets what goes wrong. Nil discards.
+	// Logger gets what goes wrong, with the pod and the container that it is about. Nil discards.
 	Logger *slog.Logger
 	// Hooks are told what happens.
 	Hooks Hooks

@@ -104,9 +104,12 @@ var small = logs.Policy{MaxSize: 1000, MaxFiles: 3}
 // The clock of a bubble starts at midnight of 2000-01-01, in UTC.
 func TestRunning(t *testing.T) {
 	require.Empty(t, logs.Running(nil))
-	require.Equal(t, []logs.Log{{ContainerID: "1", Path: "/a/0.log"}, {ContainerID: "4", Path: "/b/0.log"}}, logs.Running([]cri.Pod{
-		{Containers: []cri.Container{
-			{ID: "1", State: cri.ContainerRunning, LogPath: "/a/0.log"},
+	web := cri.PodIdentity{UID: "u", Name: "web", Namespace: "shop"}
+	require.Equal(t, []logs.Log{
+		{ContainerID: "1", Path: "/a/0.log", Pod: web, Container: "nginx"}, {ContainerID: "4", Path: "/b/0.log"},
+	}, logs.Running([]cri.Pod{
+		{PodIdentity: web, Containers: []cri.Container{
+			{ID: "1", Name: "nginx", State: cri.ContainerRunning, LogPath: "/a/0.log"},
 			{ID: "2", State: cri.ContainerExited, LogPath: "/a/1.log"},
 			{ID: "3", State: cri.ContainerRunning},
 		}},

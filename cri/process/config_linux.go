@@ -6,6 +6,7 @@ package process
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"os"
 	"os/user"
@@ -25,7 +26,8 @@ import (
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // judge refuses a config with unsupported fields, or only warns where the options say so.
-func (r *Runtime) judge(object string, unsupported []string) error {
+// Whose config it is, log says.
+func (r *Runtime) judge(log *slog.Logger, unsupported []string) error {
 	if len(unsupported) == 0 {
 		return nil
 	}
@@ -33,7 +35,7 @@ func (r *Runtime) judge(object string, unsupported []string) error {
 		return fmt.Errorf("%s: %w on a plain process", strings.Join(unsupported, "; "), errors.ErrUnsupported)
 	}
 	for _, field := range unsupported {
-		r.log.Warn("ignoring unsupported field", "object", object, "field", field)
+		log.Warn("ignoring unsupported field", "field", field)
 	}
 	return nil
 }

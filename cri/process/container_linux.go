@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"os"
 	"path/filepath"
@@ -35,9 +36,10 @@ type container struct {
 	cri.Container // what changes over time is guarded by Runtime.mu
 
 	dir  string
-	op   chan struct{} // holds one token, for whoever starts or removes the container
-	shim *shim.Handle  // nil unless running; guarded by Runtime.mu
-	gone bool          // removed; guarded by Runtime.mu
+	pod  cri.PodIdentity // whose it is, as far as its sandbox is known
+	op   chan struct{}   // holds one token, for whoever starts or removes the container
+	shim *shim.Handle    // nil unless running; guarded by Runtime.mu
+	gone bool            // removed; guarded by Runtime.mu
 
 	// Of a container in state unknown: when it is examined again, and the wait that led there. Guarded by Runtime.mu.
 	again time.Time
@@ -46,6 +48,11 @@ type container struct {
 
 func (c *container) name() string {
 	return fmt.Sprintf("%s_%s_%d", c.SandboxID, c.Name, c.Attempt)
+}
+
+// logAbout returns the logger for lines about a container.
+func (r *Runtime) logAbout(c *container) *slog.Logger {
+	return r.logOf(c.pod).With("container", c.Name, "containerID", c.ID)
 }
 
 // mark is the environment entry by which the processes of a container are known.
@@ -61,6 +68,7 @@ func (r *Runtime) loadContainer(dir string, deadline time.Time) (*container, err
 		return nil, fmt.Errorf("record %s: not of this directory", filepath.Join(dir, recordFile))
 	}
 	c := &container{Container: record, dir: dir, op: make(chan struct{}, 1)}
+	c.pod = r.podOf(c)
 	_ = r.examine(c, deadline) // it is logged, and the state says it
 	return c, nil
 }
@@ -89,10 +97,10 @@ func (r *Runtime) create(ctx context.Context, sandboxID string, config *cri.Cont
 	if err != nil {
 		return "", fmt.Errorf("sandbox %s: %w", sandboxID, err)
 	}
-	if err := r.judge("container "+config.Name, unsupportedContainer(config, os.Geteuid())); err != nil {
+	if err := r.judge(r.logOf(s.Pod).With("container", config.Name), unsupportedContainer(config, os.Geteuid())); err != nil {
 		return "", err
 	}
-	c := &container{Container: describe(config, s), op: make(chan struct{}, 1)}
+	c := &container{Container: describe(config, s), pod: s.Pod, op: make(chan struct{}, 1)}
 	spec, err := specOf(config, s.LogDirectory, mark(c.ID))
 	if err != nil {
 		return "", err
@@ -268,7 +276,7 @@ func (r *Runtime) end(ctx context.Context, c *container, handle *shim.Handle, gr
 		}
 		err := step.do()
 		if err != nil && ctx.Err() == nil && !handle.Exited() {
-			r.log.Warn("cannot "+step.what, "container", c.ID, "error", err)
+			r.logAbout(c).Warn("cannot "+step.what, "error", err)
 			continue
 		}
 		if ended, err := waitFor(ctx, handle, killTime); ended || err != nil {
@@ -288,7 +296,7 @@ func (r *Runtime) deliver(ctx context.Context, c *container, handle *shim.Handle
 		if err == nil || handle.Exited() {
 			return true
 		}
-		r.log.Warn("cannot signal container", "container", c.ID, "error", err)
+		r.logAbout(c).Warn("cannot signal container", "error", err)
 		if !sleep(ctx, pause) {
 			return false
 		}

@@ -91,7 +91,7 @@ func (r *Runtime) watch(ctx context.Context, c *container) {
 		}
 		if handle != nil {
 			if err := handle.Wait(ctx); err != nil && ctx.Err() == nil {
-				r.log.Error("cannot wait for a container", "container", c.ID, "error", err)
+				r.logAbout(c).Error("cannot wait for a container", "error", err)
 			}
 		}
 		if ctx.Err() != nil || r.settled(c, unknown) || !sleep(ctx, pause) {

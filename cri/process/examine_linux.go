@@ -23,7 +23,7 @@ func (r *Runtime) examine(c *container, deadline time.Time) error {
 	c.State = cri.ContainerUnknown
 	c.pause = min(max(2*c.pause, firstPause), examinePause)
 	c.again = time.Now().Add(c.pause)
-	r.log.Warn("container is in an unknown state", "container", c.ID, "error", err, "retry", c.pause)
+	r.logAbout(c).Warn("container is in an unknown state", "error", err, "retry", c.pause)
 	return err
 }
 
@@ -73,11 +73,11 @@ func (r *Runtime) settle(c *container) error {
 		exit, err = shim.StartFailed(c.dir, errors.New("its shim ended before it said that it had started a process"))
 	}
 	if shim.IsTrouble(err) {
-		r.log.Error("cannot read how a container ended", "container", c.ID, "error", err)
+		r.logAbout(c).Error("cannot read how a container ended", "error", err)
 		return err
 	}
 	if err != nil {
-		r.log.Error("container ended without a record", "container", c.ID, "error", err)
+		r.logAbout(c).Error("container ended without a record", "error", err)
 	}
 	c.shim.Close()
 	c.shim = nil
@@ -89,7 +89,7 @@ func (r *Runtime) settle(c *container) error {
 // announce tells that the state of a container is known again. The caller holds mu.
 func (r *Runtime) announce(c *container) {
 	c.pause = 0
-	r.log.Info("container is in a known state again", "container", c.ID, "state", c.State)
+	r.logAbout(c).Info("container is in a known state again", "state", c.State)
 	switch c.State {
 	case cri.ContainerRunning:
 		r.emit(cri.EventStarted, c.ID, r.podOf(c), c)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -42,6 +43,11 @@ func (s *sandbox) name() string {
 	return fmt.Sprintf("%s_%s_%s_%d", s.Pod.Name, s.Pod.Namespace, s.Pod.UID, s.Attempt)
 }
 
+// logOf returns the logger for lines about a pod.
+func (r *Runtime) logOf(pod cri.PodIdentity) *slog.Logger {
+	return r.log.With("namespace", pod.Namespace, "pod", pod.Name)
+}
+
 // RunSandbox records a sandbox. It makes no namespace and no network: the pod is on the host's.
 func (r *Runtime) RunSandbox(ctx context.Context, c *cri.SandboxConfig) (string, error) {
 	id, err := r.runSandbox(ctx, c)
@@ -52,7 +58,7 @@ func (r *Runtime) runSandbox(ctx context.Context, c *cri.SandboxConfig) (string,
 	if err := ctx.Err(); err != nil {
 		return "", context.Cause(ctx)
 	}
-	if err := r.judge("sandbox "+c.Pod.Name, unsupportedSandbox(c)); err != nil {
+	if err := r.judge(r.logOf(c.Pod), unsupportedSandbox(c)); err != nil {
 		return "", err
 	}
 	if c.LogDirectory != "" && !filepath.IsAbs(c.LogDirectory) {

@@ -6,6 +6,8 @@
 package process_test
 
 import (
+	"bytes"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
@@ -196,4 +198,27 @@ func TestStopUnknown(t *testing.T) {
 	assert.Equal(t, cri.ContainerExited, c.State)
 	assert.EqualValues(t, 3, c.ExitCode)
 	require.NoError(t, rt.RemoveContainer(t.Context(), id))
+}
+
+// Whoever reads of trouble with a container learns whose it is, and need not look for the pod of an ID.
+func TestLogLinesNamePodAndContainer(t *testing.T) {
+	var lines bytes.Buffer // written to under the lock of its handler, and read when all is done
+	rt, err := process.Open(t.TempDir(), process.Options{
+		IgnoreUnsupported: true, Logger: slog.New(slog.NewTextHandler(&lines, nil)),
+	})
+	require.NoError(t, err)
+	defer rt.Close()
+	sandbox, _ := pod(t, rt)
+	defer func() { require.NoError(t, rt.RemoveSandbox(t.Context(), sandbox)) }()
+	c := shell(`exec sleep 1000`)
+	c.Name, c.TTY = "web", true
+	id := start(t, rt, sandbox, c)
+	restore := withoutDescriptors(t, 0)
+	stopped := make(chan error, 1)
+	go func() { stopped <- rt.StopContainer(t.Context(), id, 20*time.Second) }()
+	time.Sleep(200 * time.Millisecond)
+	restore()
+	require.NoError(t, <-stopped)
+	assert.Contains(t, lines.String(), `msg="ignoring unsupported field" namespace=test pod=pod container=web field="tty true"`)
+	assert.Contains(t, lines.String(), `msg="cannot signal container" namespace=test pod=pod container=web containerID=`+id+" error=")
 }

@@ -1,0 +1,65 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package logs_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/logs"
+)
+
+// Whoever reads that a log cannot be rotated learns whose it is, and need not look for the pod of an ID.
+func TestLogLinesNamePodAndContainer(t *testing.T) {
+	var lines lockedBuffer
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	r, err := logs.NewRotator(refusing{}, logs.RotatorOptions{
+		Policy: small,
+		Logger: slog.New(slog.NewTextHandler(&lines, nil)),
+		Hooks:  logs.Hooks{Failed: func(logs.Log, error, time.Duration) { stop() }}, // which is called after the line
+	})
+	require.NoError(t, err)
+	path := filepath.Join(t.TempDir(), "0.log")
+	require.NoError(t, os.WriteFile(path, make([]byte, 2000), 0o600))
+	r.Set([]logs.Log{{
+		ContainerID: "id", Path: path, Pod: cri.PodIdentity{UID: "u", Name: "web", Namespace: "shop"}, Container: "nginx",
+	}})
+	require.NoError(t, r.Run(ctx))
+	assert.Contains(t, lines.String(), "namespace=shop pod=web container=nginx containerID=id path="+path)
+}
+
+// refusing is a runtime that cannot reopen a log.
+type refusing struct{}
+
+func (refusing) ReopenContainerLog(context.Context, string) error { return errors.New("not now") }
+
+// lockedBuffer is a buffer for several goroutines.
+type lockedBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
