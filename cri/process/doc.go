@@ -64,6 +64,14 @@
 //
 // # Errors
 //
-// As package cri has them. A command that cannot be started leaves its container exited with code 128 and reason
+// A stop signal that cannot be sent, because the agent has no descriptor free or the shim does not answer, is sent again
+// for as long as the grace period is; what comes after that is SIGKILL. The grace period begins when the signal has
+// arrived. A container of which an agent that starts can find neither a shim nor an end is in state Unknown; it is looked
+// at again, by lists and for event streams, after 50 ms to 30 s, and can be stopped.
+//
+// An exit record is on the disk before the container counts as exited, with all that it takes to find it there after a
+// loss of power. In the state directory, what has a name that this package does not give is left alone.
+//
+// Other errors are as package cri has them. A command that cannot be started leaves its container exited with code 128 and reason
 // "StartError".
 package process

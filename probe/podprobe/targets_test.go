@@ -339,22 +339,6 @@ func TestBroken(t *testing.T) {
 	}
 }
 
-// A container whose startup probe cannot be counted is not asked by its liveness probe before it has started: that would
-// kill what is still starting.
-func TestBrokenStartupProbe(t *testing.T) {
-	good, broken := tcpProbe(intstr.FromInt32(80)), tcpProbe(intstr.FromInt32(80))
-	broken.PeriodSeconds = -1
-	pod := newPod(corev1.Container{Name: "c", StartupProbe: broken, ReadinessProbe: good, LivenessProbe: good}, corev1.Container{Name: "d", LivenessProbe: good})
-	for started, want := range map[bool]int{false: 1, true: 3} {
-		pod.Status.ContainerStatuses[0].Started = &started
-		list, errs := podprobe.Targets(pod, &pod.Status, nil, podprobe.Options{})
-		require.Len(t, errs, 1)
-		assert.ErrorContains(t, errs[0], `container "c": startupProbe.field Period: -1s`)
-		assert.Len(t, list, want)
-		assert.Equal(t, "d", list[len(list)-1].Container)
-	}
-}
-
 // Probers stay with their container, and are made anew for another one or at another address.
 func TestTakeOver(t *testing.T) {
 	made := 0

@@ -1,0 +1,53 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podprobe_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/probe"
+	"github.com/seed81659283/nodeagent/probe/podprobe"
+)
+
+// A set that ends while the runtime has not ended a command yet leaves no call and no command behind, and ends soon.
+func execEndOfSet(t *testing.T, h execHost) {
+	b := h.start(t)
+	m := mark()
+	var inside atomic.Int32
+	counting := execFunc(func(ctx context.Context, id string, cmd []string, timeout time.Duration) (cri.ExecResult, error) {
+		inside.Add(1)
+		defer inside.Add(-1)
+		return h.runtime.ExecSync(ctx, id, cmd, timeout)
+	})
+	p, err := probe.NewExec(podprobe.CRI(counting), probe.ExecConfig{ContainerID: b.id, Command: []string{"sleep", m}})
+	require.NoError(t, err)
+	probed := make(chan probe.Result, 100)
+	set := probe.NewSet(probe.Options{Rand: func() float64 { return 0 }, Hooks: probe.Hooks{
+		Probed: func(_ probe.Key, r probe.Result, _ error, _ time.Duration) { probed <- r },
+	}})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- set.Run(ctx) }()
+	require.NoError(t, set.Sync([]probe.Target{{
+		Key:         probe.Key{PodUID: "u1", Container: "main", Kind: probe.Readiness},
+		ContainerID: b.id, StartedAt: time.Now(), Running: true, Started: true,
+		Spec: probe.Spec{Period: time.Hour, Timeout: 300 * time.Millisecond}, Prober: p,
+	}}))
+	assert.Equal(t, probe.Failure, receive(t, probed).Outcome)
+	assert.EqualValues(t, 1, inside.Load(), "the runtime counts in whole seconds")
+	began := time.Now()
+	cancel()
+	require.NoError(t, receive(t, done))
+	assert.Less(t, time.Since(began), 2*time.Second)
+	assert.Zero(t, inside.Load(), "a call outlives Run")
+	eventually(t, "the command is gone", func() bool { return sleepers(t, m) == 0 })
+}
