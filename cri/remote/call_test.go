@@ -341,10 +341,14 @@ func TestListAsksForOnePodByItsLabel(t *testing.T) {
 	c := dialStub(t, answers{
 		"ListPodSandbox": func(_ context.Context, q any) (any, error) {
 			sandboxes = q.(*v1.ListPodSandboxRequest).GetFilter().GetLabelSelector()
-			return &v1.ListPodSandboxResponse{}, nil
+			return &v1.ListPodSandboxResponse{Items: []*v1.PodSandbox{
+				{Id: "s1", Metadata: &v1.PodSandboxMetadata{Uid: "u1"}, Labels: sandboxes},
+			}}, nil
 		},
 		"ListContainers": func(_ context.Context, q any) (any, error) {
-			containers = q.(*v1.ListContainersRequest).GetFilter().GetLabelSelector()
+			if f := q.(*v1.ListContainersRequest).GetFilter(); f.GetPodSandboxId() != "s1" { // those in its sandbox come after
+				containers = f.GetLabelSelector()
+			}
 			return &v1.ListContainersResponse{}, nil
 		},
 	}, remote.Options{})
