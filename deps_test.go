@@ -30,7 +30,7 @@ named:  testing/... C unsafe
 
 tests:                          github.com/stretchr/testify/assert github.com/stretchr/testify/require
 tests:                          github.com/google/go-cmp/... golang.org/x/tools/txtar
-tests:                          cri/critest internal/lab internal/script
+tests:                          cri/critest internal/costtest internal/lab internal/script
 tests .:                        internal/repocheck
 tests internal/lab:             GRPC
 tests cri/remote:               cri/criserver
@@ -93,6 +93,7 @@ images/reference       max   0:
 # Leaves, shared by two packages or more.
 internal/...           max   0: SYS
 internal/cripb         max 115: cri GRPC
+internal/costtest      max   0: testing
 internal/exetest       max   0: testing
 internal/lab           max   0: testing
 internal/script        max   0: testing
