@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,6 +31,26 @@ func (s slowFailure) Ensure(_ context.Context, _ *corev1.Pod, c *corev1.Containe
 	}
 	time.Sleep(time.Duration(s))
 	return cri.Image{}, &lifecycle.StartError{Reason: "ErrImagePull", Err: errors.New("no"), Retry: time.Now().Add(5 * time.Minute)}
+}
+
+// A container whose variables grow without bound waits for a better config, beside others that run: it ended the agent.
+func TestVariablesThatGrow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		n := boot(t, rt, rt, lifecycle.Options{})
+		grows := testPod("grows")
+		grows.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "A0", Value: "0123456789"}}
+		for i := range 9 {
+			grows.Spec.Containers[0].Env = append(grows.Spec.Containers[0].Env, corev1.EnvVar{
+				Name: fmt.Sprintf("A%d", i+1), Value: strings.Repeat(fmt.Sprintf("$(A%d)", i), 10),
+			})
+		}
+		n.set(grows, testPod("good"))
+		time.Sleep(time.Second)
+		require.Equal(t, "CreateContainerConfigError", n.reason("grows"))
+		require.Contains(t, n.errors(), `spec.containers[0].env[5].value: Too long: variable "A5" may not be more than 131071 bytes`)
+		require.Equal(t, corev1.PodRunning, n.phase("good"))
+	})
 }
 
 // A container that cannot be started for long holds up neither the deadline of its pod, nor the restart of another, nor

@@ -15,8 +15,20 @@ import (
 // Container returns the config of a container of the pod. The pod has been through [Default], [Validate] and
 // [Unsupported], and c points into it.
 func Container(pod *corev1.Pod, c *corev1.Container, l Launch, o Options) (cri.ContainerConfig, error) {
-	path := containerPath(pod, c)
+	config, err := containerConfig(pod, c, containerPath(pod, c), l, o)
+	return config, conciseError(err)
+}
+
+func containerConfig(pod *corev1.Pod, c *corev1.Container, path *field.Path, l Launch, o Options) (cri.ContainerConfig, error) {
 	env, err := environment(pod, c, path, l, o)
+	if err != nil {
+		return cri.ContainerConfig{}, err
+	}
+	command, err := env.room.expand(c.Command, path.Child("command"), env.lookup)
+	if err != nil {
+		return cri.ContainerConfig{}, err
+	}
+	args, err := env.room.expand(c.Args, path.Child("args"), env.lookup)
 	if err != nil {
 		return cri.ContainerConfig{}, err
 	}
@@ -24,8 +36,8 @@ func Container(pod *corev1.Pod, c *corev1.Container, l Launch, o Options) (cri.C
 		Name:        c.Name,
 		Attempt:     l.Attempt,
 		Image:       cri.ImageSpec{Image: cmp.Or(l.ImageRef, c.Image), UserSpecifiedImage: c.Image},
-		Command:     expandAll(c.Command, env.lookup),
-		Args:        expandAll(c.Args, env.lookup),
+		Command:     command,
+		Args:        args,
 		WorkingDir:  c.WorkingDir,
 		Env:         env.list(),
 		CDIDevices:  l.CDIDevices,
@@ -56,13 +68,4 @@ func Container(pod *corev1.Pod, c *corev1.Container, l Launch, o Options) (cri.C
 // containerPath returns where a container is in its pod.
 func containerPath(pod *corev1.Pod, c *corev1.Container) *field.Path {
 	return find(&pod.Spec, c.Name).path
-}
-
-// expandAll expands a command. An empty one becomes nil, which leaves the choice to the image.
-func expandAll(words []string, env func(string) (string, bool)) []string {
-	var expanded []string
-	for _, w := range words {
-		expanded = append(expanded, Expand(w, env))
-	}
-	return expanded
 }

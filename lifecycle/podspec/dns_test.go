@@ -121,21 +121,3 @@ func FuzzParseResolvConf(f *testing.F) {
 		assert.LessOrEqual(t, len(again.Searches), len(c.Searches))
 	})
 }
-
-func FuzzExpand(f *testing.F) {
-	f.Add("$(A)-$$(A)-$(MISSING)$(", "v")
-	f.Fuzz(func(t *testing.T, s, value string) {
-		all := func(string) (string, bool) { return value, true }
-		none := func(string) (string, bool) { return "", false }
-		if !strings.Contains(s, "$") {
-			assert.Equal(t, s, podspec.Expand(s, all))
-		}
-		// Escaped, a string comes out as it went in.
-		assert.Equal(t, s, podspec.Expand(strings.ReplaceAll(s, "$", "$$"), all))
-		// Unknown references stay: only escapes get shorter.
-		assert.LessOrEqual(t, len(podspec.Expand(s, none)), len(s))
-		if !strings.Contains(s, "$$") {
-			assert.Equal(t, s, podspec.Expand(s, none))
-		}
-	})
-}

@@ -55,7 +55,10 @@
 //   - The name of a hugepage resource that is not a size is an error, not skipped.
 //   - Optional references are left out where there are no objects at all; the kubelet without an API server refuses
 //     them.
-//   - A file of variables is at most 1 MiB, and a link in it to an absolute path is refused, not followed in the
+//   - What a container is given is bounded while it is put together: [MaxArgument] for a variable or an argument,
+//     [MaxArguments] for all, and 4 KiB for a path in a volume. Linux would start no process with more; the kubelet
+//     puts it together however large it gets, and fails in the runtime.
+//   - A file of variables is at most 1 MiB, those of one container are 4 MiB together, and a link in it to an absolute path is refused, not followed in the
 //     volume.
 //   - Host aliases are an error where nobody provides a hosts file.
 //   - Paths within volumes are made and kept safe by Launch.SubPath, not by the package.

@@ -17,20 +17,55 @@ import (
 type variables struct {
 	names  []string
 	values map[string]string
-	node   []cri.EnvVar
+
+	node       []cri.EnvVar
+	nodeValues map[string]string // of node; the first of each name
+
+	files map[EnvFile]envFileValues // those that were parsed
+	room  room
+}
+
+// newVariables returns an environment with only what the node adds.
+func newVariables(node []cri.EnvVar) *variables {
+	v := &variables{
+		values: make(map[string]string), node: node, nodeValues: make(map[string]string, len(node)),
+		files: make(map[EnvFile]envFileValues), room: MaxArguments,
+	}
+	for _, e := range node {
+		if _, ok := v.nodeValues[e.Name]; !ok {
+			v.nodeValues[e.Name] = e.Value
+		}
+	}
+	return v
 }
 
 // lookup finds a variable for [Expand].
 func (v *variables) lookup(name string) (string, bool) {
-	if value, ok := v.values[name]; ok {
-		return value, true
+	value, ok := v.values[name]
+	if !ok {
+		value, ok = v.nodeValues[name]
 	}
-	for _, e := range v.node {
-		if e.Name == name {
-			return e.Value, true
-		}
+	return value, ok
+}
+
+// add sets a variable that stands at path, unless it is more than a process can be given.
+func (v *variables) add(path *field.Path, name, value string) error {
+	if err := v.take(path, name, len(value)); err != nil {
+		return err
 	}
-	return "", false
+	v.set(name, value)
+	return nil
+}
+
+// take makes room for a variable whose value has so many bytes.
+func (v *variables) take(path *field.Path, name string, size int) error {
+	switch whole := len(name) + len("=") + size; {
+	case whole >= MaxArgument:
+		return tooLong(path, "variable %s may not be more than %d bytes with its name", quote(name), MaxArgument-1)
+	case !v.room.take(whole):
+		return tooLong(path, "arguments and environment may not be more than %d bytes in all", MaxArguments)
+	}
+	return nil
 }
 
 func (v *variables) set(name, value string) {
@@ -56,25 +91,44 @@ func (v *variables) list() []cri.EnvVar {
 // environment evaluates a container's variables from first to last, each with those before it: those of whole objects,
 // then its own. Services come last (kubelet_pods.go, makeEnvironmentVariables).
 func environment(pod *corev1.Pod, c *corev1.Container, path *field.Path, l Launch, o Options) (*variables, error) {
-	v := &variables{values: make(map[string]string, len(c.Env)), node: append(slices.Clone(l.Env), serviceEnv(pod, l.References.Services)...)}
+	v := newVariables(append(slices.Clone(l.Env), serviceEnv(pod, l.References.Services)...))
 	for i := range c.EnvFrom {
 		if err := v.setAll(&c.EnvFrom[i], path.Child("envFrom").Index(i), l.References); err != nil {
 			return nil, err
 		}
 	}
-	for i, e := range c.Env {
-		value, set := Expand(e.Value, v.lookup), true
-		if e.Value == "" && e.ValueFrom != nil {
-			var err error
-			if value, set, err = valueFrom(pod, c, e.ValueFrom, path.Child("env").Index(i).Child("valueFrom"), l, o); err != nil {
+	for i := range c.Env {
+		if err := v.setOne(pod, c, i, path.Child("env").Index(i), l, o); err != nil {
+			return nil, err
+		}
+	}
+	for _, e := range v.node {
+		if _, ok := v.values[e.Name]; !ok {
+			if err := v.take(path.Child("env"), e.Name, len(e.Value)); err != nil {
 				return nil, err
 			}
 		}
-		if set {
-			v.set(e.Name, value)
-		}
 	}
 	return v, nil
+}
+
+// setOne sets the variable of the container with an index.
+func (v *variables) setOne(pod *corev1.Pod, c *corev1.Container, i int, path *field.Path, l Launch, o Options) error {
+	e := &c.Env[i]
+	if e.Value == "" && e.ValueFrom != nil {
+		path = path.Child("valueFrom")
+		value, set, err := v.valueFrom(pod, c, e.ValueFrom, path, l, o)
+		if err != nil || !set {
+			return err
+		}
+		return v.add(path, e.Name, value)
+	}
+	path = path.Child("value")
+	value, ok := expand(e.Value, MaxArgument, v.lookup)
+	if !ok {
+		return v.take(path, e.Name, MaxArgument)
+	}
+	return v.add(path, e.Name, value)
 }
 
 // setAll sets the variables of a whole config map or secret, in the order of their names.
@@ -85,17 +139,24 @@ func (v *variables) setAll(s *corev1.EnvFromSource, path *field.Path, r Referenc
 		if !ok {
 			return missing(path.Child("configMapRef", "name"), s.ConfigMapRef.Name, s.ConfigMapRef.Optional)
 		}
-		for _, key := range sorted(object.Data) {
-			v.set(s.Prefix+key, object.Data[key])
-		}
+		return addAll(v, path.Child("configMapRef"), s.Prefix, object.Data)
 	case s.SecretRef != nil:
 		object, ok := r.Secrets[s.SecretRef.Name]
 		if !ok {
 			return missing(path.Child("secretRef", "name"), s.SecretRef.Name, s.SecretRef.Optional)
 		}
-		for _, key := range sorted(object.Data) {
-			v.set(s.Prefix+key, string(object.Data[key]))
+		return addAll(v, path.Child("secretRef"), s.Prefix, object.Data)
+	}
+	return nil
+}
+
+// addAll sets the variables of a config map or secret at path.
+func addAll[T ~string | ~[]byte](v *variables, path *field.Path, prefix string, data map[string]T) error {
+	for _, key := range sorted(data) {
+		if err := v.take(path, prefix+key, len(data[key])); err != nil {
+			return err
 		}
+		v.set(prefix+key, string(data[key]))
 	}
 	return nil
 }
@@ -109,7 +170,7 @@ func missing(path *field.Path, name string, optional *bool) error {
 }
 
 // valueFrom returns the value that a source gives a variable, or that it stays unset, as an optional source lets it.
-func valueFrom(
+func (v *variables) valueFrom(
 	pod *corev1.Pod, c *corev1.Container, s *corev1.EnvVarSource, path *field.Path, l Launch, o Options,
 ) (value string, set bool, err error) {
 	switch {
@@ -141,7 +202,7 @@ func valueFrom(
 		}
 		return string(data), set, err
 	case s.FileKeyRef != nil:
-		return fileValue(s.FileKeyRef, path.Child("fileKeyRef"), l)
+		return v.fileValue(c, s.FileKeyRef, path.Child("fileKeyRef"), l)
 	default:
 		return "", false, field.Required(path, "must have a source")
 	}
@@ -149,19 +210,37 @@ func valueFrom(
 
 // fileValue returns a variable of a file in a volume. An empty one counts as missing. The file itself has to be there
 // even if the variable is optional.
-func fileValue(ref *corev1.FileKeySelector, path *field.Path, l Launch) (value string, set bool, err error) {
+func (v *variables) fileValue(c *corev1.Container, ref *corev1.FileKeySelector, path *field.Path, l Launch) (value string, set bool, err error) {
 	if _, ok := l.Volumes[ref.VolumeName]; !ok {
 		return "", false, field.NotFound(path.Child("volumeName"), ref.VolumeName)
 	}
-	data, ok := l.References.EnvFiles[EnvFile{ref.VolumeName, ref.Path}]
+	file := EnvFile{ref.VolumeName, ref.Path}
+	data, ok := l.References.EnvFiles[file]
 	if !ok {
 		return "", false, field.NotFound(path.Child("path"), ref.Path)
 	}
-	if value, err = ParseEnvFile(data, ref.Key); err != nil {
+	if _, ok := v.files[file]; !ok {
+		v.files[file] = parseEnvFile(data, keysOf(c, file))
+	}
+	if value, err = v.files[file].value(ref.Key); err != nil {
 		return "", false, field.Invalid(path.Child("path"), ref.Path, err.Error())
 	}
 	if value == "" {
 		return "", false, missing(path.Child("key"), ref.Key, ref.Optional)
 	}
 	return value, true, nil
+}
+
+// keysOf returns the variables that a container takes from a file.
+func keysOf(c *corev1.Container, file EnvFile) map[string]bool {
+	keys := make(map[string]bool)
+	for _, e := range c.Env {
+		if e.ValueFrom == nil || e.ValueFrom.FileKeyRef == nil {
+			continue
+		}
+		if ref := e.ValueFrom.FileKeyRef; file == (EnvFile{ref.VolumeName, ref.Path}) {
+			keys[ref.Key] = true
+		}
+	}
+	return keys
 }

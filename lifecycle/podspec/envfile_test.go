@@ -4,12 +4,17 @@
 package podspec_test
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 
+	"github.com/seed81659283/nodeagent/internal/costtest"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
@@ -52,11 +57,57 @@ func TestParseEnvFile(t *testing.T) {
 }
 
 // What is written by the rules is read as it was meant.
+// A file of variables is read once for all that a container takes from it, as a thousand of them would otherwise copy a
+// gigabyte.
+func TestManyVariablesOfOneFile(t *testing.T) {
+	data := []byte(strings.Repeat("FILL='"+strings.Repeat("x", 1000)+"'\n", 1000) + "A='a'\nA='again'\nB='b'\nbroken\nC='c'\n")
+	p := pod(t)
+	ref := func(key string) *corev1.EnvVarSource {
+		return &corev1.EnvVarSource{FileKeyRef: &corev1.FileKeySelector{VolumeName: "v", Path: "vars", Key: key, Optional: new(bool)}}
+	}
+	one := &p.Spec.Containers[0]
+	for i := range 1000 {
+		one.Env = append(one.Env, corev1.EnvVar{Name: fmt.Sprintf("V%d", i), ValueFrom: ref("AB"[i%2 : i%2+1])})
+	}
+	l := launch()
+	l.Volumes["v"] = podspec.Volume{HostPath: "/v"}
+	l.References.EnvFiles = map[podspec.EnvFile][]byte{{Volume: "v", Path: "vars"}: data}
+	costtest.Check(t, costtest.Limit{Bytes: 8 << 20}, func() {
+		c := container(t, p, l, podspec.Options{})
+		require.Len(t, c.Env, 1000)
+		assert.Equal(t, "b", c.Env[999].Value)
+		assert.Equal(t, "a", c.Env[998].Value)
+	})
+
+	one.Env = append(one.Env, corev1.EnvVar{Name: "LAST", ValueFrom: ref("C")})
+	_, err := podspec.Container(p, one, l, podspec.Options{})
+	assert.EqualError(t, err, `spec.containers[0].env[1000].valueFrom.fileKeyRef.path: Invalid value: "vars": line 1004: no equals sign`)
+}
+
+// Many files of variables cannot fill the memory of the agent, each of them within its own limit.
+func TestManyFilesOfVariables(t *testing.T) {
+	dir, p := t.TempDir(), pod(t)
+	one := &p.Spec.Containers[0]
+	for i := range 5 {
+		name := fmt.Sprint(i)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), make([]byte, 1<<20), 0o600))
+		one.Env = append(one.Env, corev1.EnvVar{Name: "V" + name, ValueFrom: &corev1.EnvVarSource{
+			FileKeyRef: &corev1.FileKeySelector{VolumeName: "v", Path: name, Key: "K"},
+		}})
+	}
+	_, err := podspec.Resolve(t.Context(), p, one, nil, map[string]podspec.Volume{"v": {HostPath: dir}})
+	assert.EqualError(t, err, "spec.containers[0].env[4].valueFrom: "+
+		"file 4 of volume v: want at most 4194304 bytes in all files that the container takes variables from")
+}
+
 func FuzzParseEnvFile(f *testing.F) {
 	f.Add("A='1'\n", "A", "2")
 	f.Add("B='x\ny' # z", "A", "1\n2")
 	f.Fuzz(func(t *testing.T, before, name, value string) {
-		if _, err := podspec.ParseEnvFile([]byte(before), name); err != nil {
+		var err error
+		data := []byte(before)
+		costtest.Check(t, costtest.Limit{Bytes: 1<<20 + 8*uint64(len(data))}, func() { _, err = podspec.ParseEnvFile(data, name) })
+		if err != nil {
 			return
 		}
 		if strings.ContainsAny(name, " \t\r\n=#'") || name == "" || strings.ContainsAny(value, "'\r") || len(value) > 1000 || len(name) > 1000 {

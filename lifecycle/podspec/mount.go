@@ -101,13 +101,16 @@ func subPath(m *corev1.VolumeMount, path *field.Path, env *variables) (string, e
 	}
 	path = path.Child("subPathExpr")
 	var missing []string
-	sub := Expand(m.SubPathExpr, func(name string) (string, bool) {
+	sub, fits := expand(m.SubPathExpr, maxPath-1, func(name string) (string, bool) {
 		value, _ := env.lookup(name)
 		if value == "" {
 			missing = append(missing, name)
 		}
 		return value, true
 	})
+	if !fits {
+		return "", tooLong(path, "may not be more than %d bytes once it is expanded", maxPath-1)
+	}
 	if len(missing) > 0 {
 		slices.Sort(missing)
 		return "", field.Invalid(path, m.SubPathExpr, "has no value for "+strings.Join(slices.Compact(missing), ", "))

@@ -222,7 +222,9 @@ func TestExpand(t *testing.T) {
 		"foo$$(foo)$(A)$(A)":    "foo$(foo)11",
 		"$(((((A))))":           "$(((((A))))",
 	} {
-		assert.Equal(t, want, podspec.Expand(in, func(n string) (string, bool) { v, ok := env[n]; return v, ok }), in)
+		got, err := podspec.Expand(in, func(n string) (string, bool) { v, ok := env[n]; return v, ok })
+		require.NoError(t, err, in)
+		assert.Equal(t, want, got, in)
 	}
 }
 

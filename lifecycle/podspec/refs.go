@@ -24,7 +24,8 @@ const (
 	// ResolveTimeout is how long [Resolve] waits for all objects together.
 	ResolveTimeout = 10 * time.Second
 
-	maxEnvFile = 1 << 20 // bytes
+	maxEnvFile  = 1 << 20 // bytes
+	maxEnvFiles = 4 << 20 // bytes of all files that one container takes variables from
 )
 
 // Objects is where the objects are that pods refer to. What it returns is not changed. An object that does not exist is
@@ -82,6 +83,7 @@ type resolver struct {
 	from    Objects
 	volumes map[string]Volume
 	found   References
+	read    int64 // bytes of files
 }
 
 func (r *resolver) container(ctx context.Context, c *corev1.Container, path *field.Path) error {
@@ -170,6 +172,10 @@ func (r *resolver) file(f EnvFile) error {
 	}
 	if !info.Mode().IsRegular() || info.Size() > maxEnvFile {
 		return fmt.Errorf("file %s of volume %s: want a plain file of at most %d bytes", f.Path, f.Volume, maxEnvFile)
+	}
+	if r.read += info.Size(); r.read > maxEnvFiles {
+		return fmt.Errorf("file %s of volume %s: want at most %d bytes in all files that the container takes variables from",
+			f.Path, f.Volume, maxEnvFiles)
 	}
 	data, err := io.ReadAll(io.LimitReader(file, maxEnvFile))
 	r.found.EnvFiles[f] = data

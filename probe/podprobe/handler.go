@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 	"github.com/seed81659283/nodeagent/probe"
@@ -99,9 +100,9 @@ func (h handler) exec(action *corev1.ExecAction) (probe.Prober, error) {
 		value, ok := environment[name]
 		return value, ok
 	}
-	command := make([]string, len(action.Command))
-	for i, arg := range action.Command {
-		command[i] = podspec.Expand(arg, lookup)
+	command, err := podspec.ExpandCommand(action.Command, field.NewPath("command"), lookup)
+	if err != nil {
+		return nil, err
 	}
 	return probe.NewExec(h.options.Execer, probe.ExecConfig{ContainerID: h.containerID, Command: command})
 }

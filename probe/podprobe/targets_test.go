@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/seed81659283/nodeagent/internal/costtest"
 	"github.com/seed81659283/nodeagent/probe"
 	"github.com/seed81659283/nodeagent/probe/podprobe"
 )
@@ -245,6 +247,27 @@ func TestExec(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, probe.Result{Outcome: probe.Success, Output: "fine"}, result)
 	assert.Equal(t, []string{"id-c", "sh", "-c", "x v $(B)", "$(A)", "<>", "$(A)"}, got)
+}
+
+// A command of a probe that grows with what it refers to is refused while it grows, not put together first.
+func TestExecIsBounded(t *testing.T) {
+	execer := probe.ExecFunc(func(context.Context, string, []string) ([]byte, int, error) { return nil, 0, nil })
+	big := strings.Repeat("$(A)", 100)
+	for want, command := range map[string][]string{
+		"exec: command[1]: Too long: may not be more than 131071 bytes": {"x", strings.Repeat(big, 100)},
+		"exec: command[0]: Too long: may not be more than 131071 bytes": {strings.Repeat(big, 1000)},
+		"exec: command[20]: Too long: arguments and environment":        slices.Repeat([]string{big}, 40),
+	} {
+		pod := newPod(corev1.Container{
+			Name: "c", Env: []corev1.EnvVar{{Name: "A", Value: strings.Repeat("x", 1000)}},
+			LivenessProbe: &corev1.Probe{PeriodSeconds: 10, ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: command}}},
+		})
+		costtest.Check(t, costtest.Limit{Bytes: 16 << 20}, func() {
+			_, errs := podprobe.Targets(pod, &pod.Status, nil, podprobe.Options{Execer: execer})
+			require.Len(t, errs, 1)
+			assert.ErrorContains(t, errs[0], `pod shop/web: container "c": livenessProbe.`+want)
+		})
+	}
 }
 
 func TestHTTP(t *testing.T) {
