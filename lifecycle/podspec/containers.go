@@ -57,10 +57,44 @@ func containers(spec *corev1.PodSpec) iter.Seq[listed] {
 
 // find returns the container of a name, whose Container is nil if the pod has none.
 func find(spec *corev1.PodSpec, name string) listed {
-	for c := range containers(spec) {
-		if c.Name == name {
-			return c
+	c := func(list string, i int, k kind, c *corev1.Container) listed {
+		return listed{c, k, field.NewPath("spec", list).Index(i)}
+	}
+	for i := range spec.InitContainers {
+		if spec.InitContainers[i].Name == name {
+			return c("initContainers", i, initContainer, &spec.InitContainers[i])
+		}
+	}
+	for i := range spec.Containers {
+		if spec.Containers[i].Name == name {
+			return c("containers", i, regularContainer, &spec.Containers[i])
+		}
+	}
+	for i := range spec.EphemeralContainers {
+		if e := &spec.EphemeralContainers[i].EphemeralContainerCommon; e.Name == name {
+			return c("ephemeralContainers", i, ephemeralContainer, (*corev1.Container)(e))
 		}
 	}
 	return listed{path: field.NewPath("spec", "containers").Key(name)}
+}
+
+// byName is what the parts of a pod refer to, for checks that look up many. The first of a name counts.
+type byName struct {
+	containers map[string]listed
+	volumes    map[string]*corev1.Volume
+}
+
+func index(spec *corev1.PodSpec) byName {
+	x := byName{make(map[string]listed), make(map[string]*corev1.Volume)}
+	for c := range containers(spec) {
+		if _, ok := x.containers[c.Name]; !ok {
+			x.containers[c.Name] = c
+		}
+	}
+	for i := range spec.Volumes {
+		if v := &spec.Volumes[i]; x.volumes[v.Name] == nil {
+			x.volumes[v.Name] = v
+		}
+	}
+	return x
 }

@@ -32,7 +32,7 @@ func ForbiddenSysctls(pod *corev1.Pod, allowed []string) field.ErrorList {
 			errs = append(errs, field.Forbidden(path.Index(i).Child("name"), name+" needs hostUsers false"))
 		}
 	}
-	return errs
+	return concise(errs)
 }
 
 // safeSysctls are those that belong to a namespace of the pod and cannot be used against another one.

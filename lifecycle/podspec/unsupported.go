@@ -31,7 +31,7 @@ func Unsupported(pod *corev1.Pod) field.ErrorList {
 	for c := range containers(spec) {
 		errs = append(errs, unsupportedContainer(c)...)
 	}
-	return errs
+	return concise(errs)
 }
 
 // hasVolumes says whether a pod has volumes that are no images.

@@ -19,11 +19,22 @@ import (
 // Validate returns what the API server would refuse in the fields that this package reads, and a UID that is missing
 // or not usable as a file name (pkg/apis/core/validation/validation.go). The pod has been through [Default]. Of a
 // volume only its name and an image are looked at, and that it has one source: the rest is up to whoever mounts it.
+//
+// No list or map may have more than [MaxEntries] entries, and a pod that has a longer one is not looked at further. Of
+// many errors the first hundred are returned, and what they quote is cut.
 func Validate(pod *corev1.Pod) field.ErrorList {
-	meta, spec := field.NewPath("metadata"), field.NewPath("spec")
+	errs := validateCounts(pod)
+	if len(errs) == 0 {
+		errs = validatePod(pod)
+	}
+	return concise(errs)
+}
+
+func validatePod(pod *corev1.Pod) field.ErrorList {
+	meta, spec, known := field.NewPath("metadata"), field.NewPath("spec"), index(&pod.Spec)
 	errs := apivalidation.ValidateObjectMeta(&pod.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, meta)
 	errs = append(errs, validateUID(string(pod.UID), meta.Child("uid"))...)
-	errs = append(errs, validateAppArmorAnnotations(pod, meta.Child("annotations"))...)
+	errs = append(errs, validateAppArmorAnnotations(pod, known, meta.Child("annotations"))...)
 	errs = append(errs, validateSpec(&pod.Spec, spec)...)
 	errs = append(errs, validateHostnames(&pod.Spec, spec)...)
 	errs = append(errs, validateDNS(&pod.Spec, spec.Child("dnsConfig"))...)
@@ -32,7 +43,7 @@ func Validate(pod *corev1.Pod) field.ErrorList {
 	errs = append(errs, validateHostUsers(&pod.Spec, spec)...)
 	errs = append(errs, validateHostAliases(pod.Spec.HostAliases, spec.Child("hostAliases"))...)
 	errs = append(errs, validateVolumes(pod.Spec.Volumes, spec.Child("volumes"))...)
-	return append(errs, validateContainers(pod)...)
+	return append(errs, validateContainers(pod, known)...)
 }
 
 func validateUID(uid string, path *field.Path) field.ErrorList {
@@ -132,6 +143,9 @@ func validateHostUsers(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 func validateHostAliases(aliases []corev1.HostAlias, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, a := range aliases {
+		if len(errs) > maxErrors {
+			break
+		}
 		path := path.Index(i)
 		errs = append(errs, validation.IsValidIPForLegacyField(path.Child("ip"), a.IP, true, nil)...)
 		for j, name := range a.Hostnames {

@@ -21,7 +21,7 @@ const (
 
 // validateContainers checks all containers of a pod. Names are unique over the three lists, ports of the host over the
 // regular containers only, as init containers run one after the other.
-func validateContainers(pod *corev1.Pod) field.ErrorList {
+func validateContainers(pod *corev1.Pod, known byName) field.ErrorList {
 	var errs field.ErrorList
 	if len(pod.Spec.Containers) == 0 {
 		errs = append(errs, field.Required(field.NewPath("spec", "containers"), ""))
@@ -32,7 +32,10 @@ func validateContainers(pod *corev1.Pod) field.ErrorList {
 			errs = append(errs, field.Duplicate(c.path.Child("name"), c.Name))
 		}
 		names[c.Name] = true
-		errs = append(errs, validateContainer(pod, c)...)
+		if len(errs) > maxErrors {
+			return errs // nobody reads more
+		}
+		errs = append(errs, validateContainer(pod, c, known)...)
 		switch c.kind {
 		case regularContainer:
 			errs = append(errs, validatePorts(c, pod.Spec.HostNetwork, hostPorts)...)
@@ -43,13 +46,13 @@ func validateContainers(pod *corev1.Pod) field.ErrorList {
 		}
 	}
 	for i := range pod.Spec.EphemeralContainers {
-		errs = append(errs, validateEphemeral(pod, i)...)
+		errs = append(errs, validateEphemeral(pod, i, known)...)
 	}
 	return errs
 }
 
 // validateContainer checks what all containers have.
-func validateContainer(pod *corev1.Pod, c listed) field.ErrorList {
+func validateContainer(pod *corev1.Pod, c listed, known byName) field.ErrorList {
 	var errs field.ErrorList
 	if c.Name == "" {
 		errs = append(errs, field.Required(c.path.Child("name"), ""))
@@ -66,10 +69,10 @@ func validateContainer(pod *corev1.Pod, c listed) field.ErrorList {
 		corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)...)
 	errs = append(errs, oneOf(c.path.Child("terminationMessagePolicy"), c.TerminationMessagePolicy,
 		corev1.TerminationMessageFallbackToLogsOnError, corev1.TerminationMessageReadFile)...)
-	errs = append(errs, validateEnv(pod, c)...)
+	errs = append(errs, validateEnv(c, known)...)
 	errs = append(errs, validateEnvFrom(c.EnvFrom, c.path.Child("envFrom"))...)
-	errs = append(errs, validateMounts(pod, c)...)
-	errs = append(errs, validateDevices(pod, c)...)
+	errs = append(errs, validateMounts(c, known)...)
+	errs = append(errs, validateDevices(c, known)...)
 	errs = append(errs, validateRequirements(&c.Resources, c.path.Child("resources"))...)
 	errs = append(errs, validateResizePolicy(pod, c)...)
 	return append(errs, validateContainerSecurity(c.SecurityContext, c.path.Child("securityContext"), pod.Spec.HostUsers == nil || *pod.Spec.HostUsers)...)
@@ -100,11 +103,11 @@ func validateInit(pod *corev1.Pod, c listed) field.ErrorList {
 
 // validateEphemeral checks what ephemeral containers have of their own, and that they have nothing that a pod could
 // come to rely on.
-func validateEphemeral(pod *corev1.Pod, i int) field.ErrorList {
+func validateEphemeral(pod *corev1.Pod, i int, known byName) field.ErrorList {
 	var errs field.ErrorList
 	c, path := &pod.Spec.EphemeralContainers[i], field.NewPath("spec", "ephemeralContainers").Index(i)
 	if name := c.TargetContainerName; name != "" {
-		if t := find(&pod.Spec, name); t.Container == nil || t.kind == ephemeralContainer {
+		if t := known.containers[name]; t.Container == nil || t.kind == ephemeralContainer {
 			errs = append(errs, field.NotFound(path.Child("targetContainerName"), name))
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-func validateEnv(pod *corev1.Pod, c listed) field.ErrorList {
+func validateEnv(c listed, known byName) field.ErrorList {
 	var errs field.ErrorList
 	for i, e := range c.Env {
 		path := c.path.Child("env").Index(i)
@@ -49,7 +49,7 @@ func validateEnv(pod *corev1.Pod, c listed) field.ErrorList {
 			r := e.ValueFrom.SecretKeyRef
 			errs = append(errs, validateKeyRef(r.Name, r.Key, path.Child("secretKeyRef"))...)
 		case e.ValueFrom.FileKeyRef != nil:
-			errs = append(errs, validateFileRef(&pod.Spec, e.ValueFrom.FileKeyRef, path.Child("fileKeyRef"))...)
+			errs = append(errs, validateFileRef(known, e.ValueFrom.FileKeyRef, path.Child("fileKeyRef"))...)
 		}
 	}
 	return errs
@@ -101,7 +101,7 @@ func validateKeyRef(name, key string, path *field.Path) field.ErrorList {
 
 // validateFileRef checks a reference to a variable in a file (KEP-3721). The file is in an empty directory: an earlier
 // container of the pod has written it.
-func validateFileRef(s *corev1.PodSpec, r *corev1.FileKeySelector, path *field.Path) field.ErrorList {
+func validateFileRef(known byName, r *corev1.FileKeySelector, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	required := func(name, value string, valid func(string) []string) {
 		if value == "" {
@@ -113,7 +113,7 @@ func validateFileRef(s *corev1.PodSpec, r *corev1.FileKeySelector, path *field.P
 	required("key", r.Key, validation.IsRelaxedEnvVarName)
 	required("volumeName", r.VolumeName, validation.IsDNS1123Label)
 	required("path", r.Path, noBacksteps)
-	switch v := volumeNamed(s, r.VolumeName); {
+	switch v := known.volumes[r.VolumeName]; {
 	case v == nil:
 		errs = append(errs, field.NotFound(path.Child("volumeName"), r.VolumeName))
 	case v.EmptyDir == nil:

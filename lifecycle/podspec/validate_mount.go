@@ -5,7 +5,6 @@ package podspec
 
 import (
 	"reflect"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -53,12 +52,15 @@ func sources(v corev1.VolumeSource) int {
 	return n
 }
 
-func validateMounts(pod *corev1.Pod, c listed) field.ErrorList {
+func validateMounts(c listed, known byName) field.ErrorList {
 	var errs field.ErrorList
 	paths := make(map[string]bool)
 	for i, m := range c.VolumeMounts {
+		if len(errs) > maxErrors {
+			break
+		}
 		path := c.path.Child("volumeMounts").Index(i)
-		v := volumeNamed(&pod.Spec, m.Name)
+		v := known.volumes[m.Name]
 		switch {
 		case m.Name == "":
 			errs = append(errs, field.Required(path.Child("name"), ""))
@@ -111,12 +113,14 @@ func validateMountModes(m corev1.VolumeMount, path *field.Path, privileged bool)
 
 func validateMountOptions(m corev1.VolumeMount, v *corev1.Volume, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
+	seen := make(map[string]bool)
 	for i, option := range m.BindMountOptions {
 		errs = append(errs, oneOf(path.Index(i), corev1.BindMountOption(option),
 			corev1.BindMountOptionNoDev, corev1.BindMountOptionNoExec, corev1.BindMountOptionNoSUID)...)
-		if slices.Contains(m.BindMountOptions[:i], option) {
+		if seen[option] {
 			errs = append(errs, field.Duplicate(path.Index(i), option))
 		}
+		seen[option] = true
 	}
 	if len(m.BindMountOptions) > 0 && v != nil && v.Image != nil {
 		errs = append(errs, field.Invalid(path, m.BindMountOptions, "may not be set for an image"))
@@ -125,7 +129,7 @@ func validateMountOptions(m corev1.VolumeMount, v *corev1.Volume, path *field.Pa
 }
 
 // validateDevices checks the block volumes of a container, which share names and paths with its mounts.
-func validateDevices(pod *corev1.Pod, c listed) field.ErrorList {
+func validateDevices(c listed, known byName) field.ErrorList {
 	var errs field.ErrorList
 	names, paths := make(map[string]bool), make(map[string]bool)
 	for _, m := range c.VolumeMounts {
@@ -133,7 +137,7 @@ func validateDevices(pod *corev1.Pod, c listed) field.ErrorList {
 	}
 	for i, d := range c.VolumeDevices {
 		path := c.path.Child("volumeDevices").Index(i)
-		switch v := volumeNamed(&pod.Spec, d.Name); {
+		switch v := known.volumes[d.Name]; {
 		case d.Name == "":
 			errs = append(errs, field.Required(path.Child("name"), ""))
 		case v == nil:
@@ -154,13 +158,4 @@ func validateDevices(pod *corev1.Pod, c listed) field.ErrorList {
 		names[d.Name], paths[d.DevicePath] = true, true
 	}
 	return errs
-}
-
-// volumeNamed returns the volume of a name, nil where the pod has none.
-func volumeNamed(s *corev1.PodSpec, name string) *corev1.Volume {
-	i := slices.IndexFunc(s.Volumes, func(v corev1.Volume) bool { return v.Name == name })
-	if i < 0 {
-		return nil
-	}
-	return &s.Volumes[i]
 }

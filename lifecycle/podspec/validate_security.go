@@ -150,14 +150,14 @@ func validateAppArmor(p *corev1.AppArmorProfile, path *field.Path) field.ErrorLi
 
 // validateAppArmorAnnotations checks the annotations that came before the field: a value that is not understood, or
 // that the field contradicts, would leave the container without the profile that someone meant it to have.
-func validateAppArmorAnnotations(pod *corev1.Pod, path *field.Path) field.ErrorList {
+func validateAppArmorAnnotations(pod *corev1.Pod, known byName, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, key := range sorted(pod.Annotations) {
 		name, ok := strings.CutPrefix(key, corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix)
 		if !ok {
 			continue
 		}
-		c := find(&pod.Spec, name)
+		c := known.containers[name]
 		if c.Container == nil {
 			errs = append(errs, field.Invalid(path.Key(key), name, "container not found"))
 			continue
