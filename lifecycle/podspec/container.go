@@ -49,6 +49,9 @@ func containerConfig(pod *corev1.Pod, c *corev1.Container, path *field.Path, l L
 		TTY:         c.TTY,
 		StopSignal:  cri.Signal(*orZero(orZero(c.Lifecycle).StopSignal)),
 	}
+	if err = checkListed(path, config.Labels, config.Annotations, MaxListed); err != nil {
+		return cri.ContainerConfig{}, err
+	}
 	if config.Mounts, err = mounts(pod, c, path, env, l, o); err != nil {
 		return cri.ContainerConfig{}, err
 	}

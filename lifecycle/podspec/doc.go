@@ -52,6 +52,12 @@
 //   - An image whose user the runtime does not tell is not taken for root: no user is asked for, and runAsNonRoot
 //     without runAsUser is an error.
 //   - A UID has to be usable as a file name, as the log directory is made of it.
+//   - No list or map of a pod has more than [MaxEntries] entries, a pod asks for at most 100 different resources, and at
+//     most 100 errors are returned, with what they quote cut. The API server bounds none of this but by the size of a
+//     request.
+//   - A hook is at most [MaxHook] large, the labels of a pod [MaxSandboxLabels], and what the manifest adds to the
+//     runtime's list of containers [MaxListed] per pod, so that the containers of 110 pods fit in an answer of 16 MiB.
+//     The annotations of a pod may have 256 KiB, as in the API server: more than 60 pods with that many do not fit.
 //   - The name of a hugepage resource that is not a size is an error, not skipped.
 //   - Optional references are left out where there are no objects at all; the kubelet without an API server refuses
 //     them.

@@ -59,6 +59,9 @@ func Sandbox(pod *corev1.Pod, attempt uint32, o Options) (cri.SandboxConfig, err
 		Overhead:       overhead,
 		Resources:      resources,
 	}
+	if err := checkListed(field.NewPath("metadata"), c.Labels, c.Annotations, maxAnnotations+MaxSandboxLabels); err != nil {
+		return cri.SandboxConfig{}, err
+	}
 	if o.CgroupParent != nil {
 		c.CgroupParent = o.CgroupParent(pod)
 	}

@@ -43,7 +43,8 @@ func validatePod(pod *corev1.Pod) field.ErrorList {
 	errs = append(errs, validateHostUsers(&pod.Spec, spec)...)
 	errs = append(errs, validateHostAliases(pod.Spec.HostAliases, spec.Child("hostAliases"))...)
 	errs = append(errs, validateVolumes(pod.Spec.Volumes, spec.Child("volumes"))...)
-	return append(errs, validateContainers(pod, known)...)
+	errs = append(errs, validateContainers(pod, known)...)
+	return append(errs, validateListed(pod, meta)...)
 }
 
 func validateUID(uid string, path *field.Path) field.ErrorList {
