@@ -187,8 +187,11 @@ func (a *TokenAttributes) validate() (errs []error) {
 	}
 	keys := slices.Sorted(slices.Values(slices.Concat(required, optional)))
 	for i, key := range keys {
-		if key == "" {
+		switch {
+		case key == "":
 			complain("annotation keys: one is empty")
+		case !isAnnotationKey(key):
+			complain("annotation keys: %q is not the key of an annotation, such as example.com/role", key)
 		}
 		if i > 0 && key == keys[i-1] {
 			complain("annotation keys: %q comes twice", key)

@@ -69,6 +69,8 @@ func TestParsePluginConfigRefuses(t *testing.T) {
 		{`"requireServiceAccount": true`, `"requireServiceAccount": false`, "requireServiceAccount is false"},
 		{`example.com/zone`, `example.com/role`, `"example.com/role" comes twice`},
 		{`"example.com/zone"`, `""`, "one is empty"},
+		{`example.com/zone`, `example.com/zone-`, `annotation keys: "example.com/zone-" is not the key`},
+		{`example.com/role`, `example.com-/role`, `annotation keys: "example.com-/role" is not the key`},
 	} {
 		broken := strings.Replace(whole, tt.old, tt.replacement, 1)
 		require.NotEqual(t, whole, broken)
