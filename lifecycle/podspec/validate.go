@@ -39,6 +39,7 @@ func validatePod(pod *corev1.Pod) field.ErrorList {
 	errs = append(errs, validateHostnames(&pod.Spec, spec)...)
 	errs = append(errs, validateDNS(&pod.Spec, spec.Child("dnsConfig"))...)
 	errs = append(errs, validatePodSecurity(&pod.Spec, spec)...)
+	errs = append(errs, validateNoWindows(&pod.Spec, spec)...)
 	errs = append(errs, validatePodResources(&pod.Spec, spec)...)
 	errs = append(errs, validateHostUsers(&pod.Spec, spec)...)
 	errs = append(errs, validateHostAliases(pod.Spec.HostAliases, spec.Child("hostAliases"))...)

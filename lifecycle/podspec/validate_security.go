@@ -40,9 +40,23 @@ func validatePodSecurity(s *corev1.PodSpec, spec *field.Path) field.ErrorList {
 	}
 	errs = append(errs, validateSysctls(s, path.Child("sysctls"))...)
 	errs = append(errs, validateSeccomp(sc.SeccompProfile, path.Child("seccompProfile"))...)
-	errs = append(errs, validateAppArmor(sc.AppArmorProfile, path.Child("appArmorProfile"))...)
-	if sc.WindowsOptions != nil {
-		errs = append(errs, field.Forbidden(path.Child("windowsOptions"), "cannot be set for a linux pod"))
+	return append(errs, validateAppArmor(sc.AppArmorProfile, path.Child("appArmorProfile"))...)
+}
+
+// validateNoWindows checks that a pod that says it is for Linux has no options for Windows. A pod that does not say so may
+// have them, and they do nothing.
+func validateNoWindows(s *corev1.PodSpec, path *field.Path) field.ErrorList {
+	if s.OS == nil || s.OS.Name != corev1.Linux {
+		return nil
+	}
+	var errs field.ErrorList
+	if orZero(s.SecurityContext).WindowsOptions != nil {
+		errs = append(errs, field.Forbidden(path.Child("securityContext", "windowsOptions"), "cannot be set for a linux pod"))
+	}
+	for c := range containers(s) {
+		if orZero(c.SecurityContext).WindowsOptions != nil {
+			errs = append(errs, field.Forbidden(c.path.Child("securityContext", "windowsOptions"), "cannot be set for a linux pod"))
+		}
 	}
 	return errs
 }
@@ -71,11 +85,7 @@ func validateContainerSecurity(sc *corev1.SecurityContext, path *field.Path, hos
 		}
 	}
 	errs = append(errs, validateSeccomp(sc.SeccompProfile, path.Child("seccompProfile"))...)
-	errs = append(errs, validateAppArmor(sc.AppArmorProfile, path.Child("appArmorProfile"))...)
-	if sc.WindowsOptions != nil {
-		errs = append(errs, field.Forbidden(path.Child("windowsOptions"), "cannot be set for a linux pod"))
-	}
-	return errs
+	return append(errs, validateAppArmor(sc.AppArmorProfile, path.Child("appArmorProfile"))...)
 }
 
 func validateIDs(user, group *int64, path *field.Path) field.ErrorList {
