@@ -16,7 +16,8 @@ const (
 	// MaxEntries is how many entries a list or a map of a pod may have, whatever they are.
 	MaxEntries = 1000
 
-	maxResources = 100 // different ones that a pod asks for, as each is added up over all containers
+	maxKey       = 1 << 10 // bytes of the key of a map; most have to be shorter
+	maxResources = 100     // different ones that a pod asks for, as each is added up over all containers
 )
 
 // validateCounts checks that no list of a pod is too long for its entries to be looked at one by one. The status is
@@ -73,9 +74,22 @@ func (w *listWalker) entries(v reflect.Value) {
 		}
 		return
 	}
+	if v.Kind() == reflect.Map {
+		w.keys(v)
+	}
 	if v.Kind() == reflect.Slice && composed(kind) {
 		for i := range v.Len() {
 			w.walk(v.Index(i), step{index: i})
+		}
+	}
+}
+
+// keys checks that no key of a map takes long to be matched with what it has to be.
+func (w *listWalker) keys(v reflect.Value) {
+	for it := v.MapRange(); it.Next(); {
+		if key := it.Key(); key.Kind() == reflect.String && key.Len() > maxKey {
+			w.errs = append(w.errs, tooLong(w.path(), "a key may not be more than %d bytes", maxKey))
+			return
 		}
 	}
 }

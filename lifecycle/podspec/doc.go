@@ -52,9 +52,11 @@
 //   - An image whose user the runtime does not tell is not taken for root: no user is asked for, and runAsNonRoot
 //     without runAsUser is an error.
 //   - A UID has to be usable as a file name, as the log directory is made of it.
-//   - No list or map of a pod has more than [MaxEntries] entries, a pod asks for at most 100 different resources, and at
-//     most 100 errors are returned, with what they quote cut. The API server bounds none of this but by the size of a
-//     request.
+//   - No list or map of a pod has more than [MaxEntries] entries and no key more than 1 KiB, a pod asks for at most 100
+//     different resources, and at most 100 errors are returned, with what they quote cut. The API server bounds none of
+//     this but by the size of a request.
+//   - The page size in the name of a resource has an exponent of at most two digits; to parse a larger one takes
+//     minutes.
 //   - A hook is at most [MaxHook] large, the labels of a pod [MaxSandboxLabels], and what the manifest adds to the
 //     runtime's list of containers [MaxListed] per pod, so that the containers of 110 pods fit in an answer of 16 MiB.
 //     The annotations of a pod may have 256 KiB, as in the API server: more than 60 pods with that many do not fit.

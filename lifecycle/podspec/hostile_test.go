@@ -208,6 +208,22 @@ func TestAThousandOfAnythingIsEnough(t *testing.T) {
 	}
 }
 
+// The name of a resource is a number, too, where it is one of huge pages: one with a large exponent took minutes.
+func TestHugePagesWithExponents(t *testing.T) {
+	for size, want := range map[string]bool{
+		"2e6": true, "1Ki": true, "20e-1": true, "1E2": true,
+		"1e-30000000": false, "1e30000000": false, "1E-300": false, strings.Repeat("9", 1000): false, "0.1": false,
+	} {
+		p := pod(t)
+		list := corev1.ResourceList{"cpu": quantity("1"), corev1.ResourceName("hugepages-" + size): quantity("4e18")}
+		p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Limits: list, Requests: list}
+		costtest.Check(t, costtest.Limit{}, func() {
+			refused := strings.Contains(fmt.Sprint(podspec.Validate(p).ToAggregate()), "must be a multiple of the page size")
+			assert.Equal(t, !want, refused, size[:min(len(size), 20)])
+		})
+	}
+}
+
 // Different resources are added up over all containers each, so that a pod may ask for no more than a machine has.
 func TestManyResources(t *testing.T) {
 	p := podWith(100, func(p *corev1.Pod, i int) {
@@ -221,12 +237,25 @@ func TestManyResources(t *testing.T) {
 		"spec.containers[100].resources.limits: Too many: 101: a pod may ask for at most 100 different resources")
 }
 
+// A key of a megabyte is refused before it is matched with anything.
+func TestLongKeys(t *testing.T) {
+	p, huge := pod(t), strings.Repeat("9", 1<<20)
+	p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceName(huge): quantity("1")}
+	p.Labels, p.Annotations = map[string]string{huge: ""}, map[string]string{huge: ""}
+	costtest.Check(t, costtest.Limit{Bytes: 1 << 20}, func() {
+		assert.EqualError(t, podspec.Validate(p).ToAggregate(), "[metadata.labels: Too long: a key may not be more than 1024 bytes, "+
+			"metadata.annotations: Too long: a key may not be more than 1024 bytes, "+
+			"spec.containers[0].resources.limits: Too long: a key may not be more than 1024 bytes]")
+	})
+}
+
 // An error does not repeat a value of a megabyte, nor are there more errors than anybody reads.
 func TestErrorsAreShort(t *testing.T) {
 	huge := strings.Repeat("X", 1<<20)
 	p := pod(t)
-	p.Name, p.UID, p.Labels = huge, types.UID(huge), map[string]string{huge: huge}
-	p.Annotations = map[string]string{corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix + huge: huge}
+	key := huge[:900]
+	p.Name, p.UID, p.Labels = huge, types.UID(huge), map[string]string{key: huge}
+	p.Annotations = map[string]string{corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix + key: huge}
 	p.Spec.Hostname, p.Spec.NodeName, p.Spec.RestartPolicy = huge, huge, corev1.RestartPolicy(huge)
 	p.Spec.DNSConfig = &corev1.PodDNSConfig{Searches: []string{huge}, Nameservers: []string{huge}}
 	c := &p.Spec.Containers[0]

@@ -113,6 +113,9 @@ func validateFileRef(known byName, r *corev1.FileKeySelector, path *field.Path) 
 	required("key", r.Key, validation.IsRelaxedEnvVarName)
 	required("volumeName", r.VolumeName, validation.IsDNS1123Label)
 	required("path", r.Path, noBacksteps)
+	if len(r.Path) >= maxPath {
+		errs = append(errs, field.TooLong(path.Child("path"), nil, maxPath-1)) // and it would be in each error of reading it
+	}
 	switch v := known.volumes[r.VolumeName]; {
 	case v == nil:
 		errs = append(errs, field.NotFound(path.Child("volumeName"), r.VolumeName))

@@ -136,6 +136,7 @@ func TestValidate(t *testing.T) {
 		"file, other volume":         {"volumes: [{name: v, hostPath: {path: /}}]", "env: [{name: A, valueFrom: {fileKeyRef: {volumeName: v, path: a, key: B}}}]", c + `env[0].valueFrom.fileKeyRef.volumeName: Invalid value: "v": must be of type emptyDir`},
 		"file, no path":              {"volumes: [{name: v}]", "env: [{name: A, valueFrom: {fileKeyRef: {volumeName: v, key: B}}}]", c + "env[0].valueFrom.fileKeyRef.path: Required value"},
 		"file, path":                 {"volumes: [{name: v}]", "env: [{name: A, valueFrom: {fileKeyRef: {volumeName: v, path: a/.., key: B}}}]", c + `env[0].valueFrom.fileKeyRef.path: Invalid value: "a/.."`},
+		"file, long path":            {"volumes: [{name: v}]", "env: [{name: A, valueFrom: {fileKeyRef: {volumeName: v, path: " + strings.Repeat("x", 4096) + ", key: B}}}]", c + "env[0].valueFrom.fileKeyRef.path: Too long: may not be more than 4095 bytes"},
 		"file, key":                  {"volumes: [{name: v}]", "env: [{name: A, valueFrom: {fileKeyRef: {volumeName: v, path: a, key: B=}}}]", c + `env[0].valueFrom.fileKeyRef.key: Invalid value: "B="`},
 		"objects":                    {"", "envFrom: [{prefix: a., configMapRef: {name: a}}, {secretRef: {name: b.c}}]", ""},
 		"objects, prefix":            {"", "envFrom: [{prefix: a=, configMapRef: {name: a}}]", c + `envFrom[0].prefix: Invalid value: "a="`},
