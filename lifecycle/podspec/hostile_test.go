@@ -80,7 +80,7 @@ func hostilePods() map[string]func(n int) *corev1.Pod {
 			})
 		},
 		"empty entries": func(n int) *corev1.Pod {
-			return podWith(n/4, func(p *corev1.Pod, _ int) {
+			return podWith(n/32, func(p *corev1.Pod, _ int) {
 				c := corev1.Container{
 					Env: make([]corev1.EnvVar, n), EnvFrom: make([]corev1.EnvFromSource, n), Ports: make([]corev1.ContainerPort, n),
 					VolumeMounts: make([]corev1.VolumeMount, n), VolumeDevices: make([]corev1.VolumeDevice, n),
