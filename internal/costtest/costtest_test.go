@@ -11,7 +11,7 @@ import (
 )
 
 // sink keeps the compiler from leaving out what the functions of the tests allocate.
-var sink []byte //nolint:gochecknoglobals // see above
+var sink []byte
 
 // A function that allocates more than it may fails, however little of it is left when it returns: a parser that makes
 // gigabytes of garbage is killed before anybody collects it.

@@ -54,7 +54,7 @@ func shorten(err *field.Error) {
 	case reflect.Slice:
 		size := 0
 		for i := range v.Len() {
-			if size += 1; v.Index(i).Kind() == reflect.String {
+			if size++; v.Index(i).Kind() == reflect.String {
 				size += v.Index(i).Len()
 			}
 		}

@@ -189,20 +189,20 @@ func TestAThousandOfAnythingIsEnough(t *testing.T) {
 			},
 		}
 	}
-	make := func(change func(*corev1.Pod)) field.ErrorList {
+	validate := func(change func(*corev1.Pod)) field.ErrorList {
 		p := pod(t)
 		p.Spec.Containers = append(p.Spec.Containers, corev1.Container{})
 		change(p)
 		return podspec.Validate(p)
 	}
 	for path, change := range many(podspec.MaxEntries + 1) {
-		errs := make(change)
+		errs := validate(change)
 		if assert.Len(t, errs, 1, path) {
 			assert.Equal(t, path+": Too many: 1001: must have at most 1000 items", errs[0].Error())
 		}
 	}
 	for path, change := range many(podspec.MaxEntries) {
-		for _, err := range make(change) {
+		for _, err := range validate(change) {
 			assert.NotEqual(t, path+": Too many: 1000: must have at most 1000 items", err.Error())
 		}
 	}
