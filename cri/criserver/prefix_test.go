@@ -320,8 +320,8 @@ func TestAllIDsOfTheProtocol(t *testing.T) {
 			continue
 		}
 		out := calls.Method(i).Call([]reflect.Value{reflect.ValueOf(t.Context()), request})
-		err, _ := out[1].Interface().(error)
-		stream, streams := out[0].Interface().(grpc.ClientStream)
+		err, _ := reflect.TypeAssert[error](out[1])
+		stream, streams := reflect.TypeAssert[grpc.ClientStream](out[0])
 		if streams && err == nil {
 			err = stream.RecvMsg(&v1.VersionResponse{}) // there is only an error to read
 		}

@@ -100,8 +100,8 @@ func TestListPodAgreesWithList(t *testing.T) {
 		all, err := client.List(t.Context())
 		require.NoError(t, err)
 		for _, uid := range append(uids, "unknown") {
-			want, got := all.Pod(uid), cri.Pod{}
-			got, err = client.ListPod(t.Context(), uid)
+			want := all.Pod(uid)
+			got, err := client.ListPod(t.Context(), uid)
 			require.NoError(t, err)
 			want.Time = got.Time
 			slices.SortFunc(got.Sandboxes, func(a, b cri.Sandbox) int { return cmp.Compare(a.ID, b.ID) })
