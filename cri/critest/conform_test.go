@@ -7,6 +7,7 @@ import (
 	"context"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -20,7 +21,10 @@ func TestRuntimeConforms(t *testing.T) {
 	for name, wrap := range map[string]func(*critest.Runtime) cri.Runtime{
 		"complete": func(rt *critest.Runtime) cri.Runtime { return rt },
 		"summary":  func(rt *critest.Runtime) cri.Runtime { return critest.Summary{Runtime: rt} },
-		"bare":     func(rt *critest.Runtime) cri.Runtime { return &critest.Faults{Runtime: rt} },
+		"intercepted": func(rt *critest.Runtime) cri.Runtime {
+			return &critest.Interceptor{Runtime: critest.Summary{Runtime: rt}, Latency: func(string, string) time.Duration { return 30 * time.Millisecond }}
+		},
+		"bare": func(rt *critest.Runtime) cri.Runtime { return &critest.Faults{Runtime: rt} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			critest.TestRuntime(t, critest.Fixture{

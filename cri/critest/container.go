@@ -98,16 +98,25 @@ func (r *Runtime) StartContainer(ctx context.Context, id string) (err error) {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	started, hook, err := r.start(ctx, id)
+	if err == nil && hook != nil {
+		hook(started)
+	}
+	return err
+}
+
+// start begins the script of a container, and returns the container as it is then, and its hook.
+func (r *Runtime) start(ctx context.Context, id string) (started cri.Container, hook func(cri.Container), err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := r.container(id)
 	switch {
 	case c == nil:
-		return cri.ErrNotFound
+		return started, nil, cri.ErrNotFound
 	case c.starting:
-		return errors.New("container is starting")
+		return started, nil, errors.New("container is starting")
 	case c.State != cri.ContainerCreated:
-		return errors.New("container is " + c.State.String())
+		return started, nil, errors.New("container is " + c.State.String())
 	}
 	c.starting = true
 	r.mu.Unlock()
@@ -116,20 +125,20 @@ func (r *Runtime) StartContainer(ctx context.Context, id string) (err error) {
 	c.starting = false
 	switch {
 	case c.gone:
-		return cri.ErrNotFound
+		return started, nil, cri.ErrNotFound
 	case err != nil:
-		return r.failStart(c, err)
+		return started, nil, r.failStart(c, err)
 	case c.script.StartError != nil:
-		return r.failStart(c, c.script.StartError)
+		return started, nil, r.failStart(c, c.script.StartError)
 	case r.sandbox(c.SandboxID).State != cri.SandboxReady:
-		return r.failStart(c, errNotReady)
+		return started, nil, r.failStart(c, errNotReady)
 	}
 	c.State, c.StartedAt = cri.ContainerRunning, time.Now()
 	if e := c.script.Exit; e != nil {
 		r.after(e.After, func() { r.exit(c, *e) })
 	}
 	r.publish(cri.EventStarted, id, c.pod)
-	return nil
+	return c.Container, c.script.Started, nil
 }
 
 // failStart ends a container that never ran. r.mu is held.

@@ -21,19 +21,22 @@
 // order in which it was planned, IDs are made of names, and lists are in order of creation: what a test sees does
 // not depend on maps or on the scheduler, as long as its own calls come in one order.
 //
-// [Runtime.Kill] and [Runtime.BreakStreams] do what nobody asked the runtime for; [Runtime.Calls] tells what it
-// was asked for. [Summary] offers the same runtime with the summary lists and the Inspector that containerd has.
+// [Runtime.Kill], [Runtime.KillWith] and [Runtime.BreakStreams] do what nobody asked the runtime for; [Runtime.Calls]
+// tells what it was asked for. [Summary] offers the same runtime with the summary lists and the Inspector that containerd has.
 //
 // # What it does not model
 //
 // Namespaces, cgroups, mounts, devices, security and DNS (accepted and ignored, though a network of its own gives
 // a sandbox an address that nothing answers at); processes inside a container; log files; streaming sessions;
-// registries and the normalisation of image names; disk usage; the time that calls take, unless a script or a
-// fault says so; recovery from a restart of the runtime.
+// registries and the normalisation of image names; disk usage; the time that calls take, unless a script, a fault or an
+// [Interceptor] says so; recovery from a restart of the runtime.
 //
 // # Faults
 //
 // [Faults] wraps any cri.Runtime and lets each call fail, hang, come late, lie, or take effect and lose its answer.
+// [Interceptor] wraps a runtime with all its capabilities, gives each call a time that it is under way, and lets it
+// go wrong in the same ways. An agent that is tested on a runtime which answers at once and never hangs has not been tested
+// on what it will run on: give its tests a Summary behind an Interceptor.
 //
 // # The suite
 //

@@ -22,8 +22,8 @@ import (
 // The funcs are called from the goroutines that make the calls and may not be changed while there are any: a fault
 // that comes and goes decides inside its func.
 //
-// A Faults is a cri.Runtime and nothing else, so that what it cannot fault it does not claim. Capabilities of the
-// wrapped runtime are passed on by embedding them beside it:
+// A Faults is a cri.Runtime and nothing else, so that what it cannot fault it does not claim; [Interceptor] faults
+// the capabilities too. Capabilities of the wrapped runtime are passed on by embedding them beside it:
 //
 //	struct {
 //		*critest.Faults

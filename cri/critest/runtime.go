@@ -142,7 +142,10 @@ func (r *Runtime) Container(ref string) (cri.Container, bool) {
 // Kill ends a container behind the agent's back, as a crash or somebody's SIGKILL does. ref is as in
 // [Runtime.Container], or the ID of a sandbox: that one then is not ready any more, while its containers go on
 // running until it is stopped.
-func (r *Runtime) Kill(ref string, code int32) error {
+func (r *Runtime) Kill(ref string, code int32) error { return r.KillWith(ref, Exit{Code: code}) }
+
+// KillWith is Kill with more to say of the end, such as the reason OOMKilled. After counts from now.
+func (r *Runtime) KillWith(ref string, e Exit) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if sb := r.sandbox(ref); sb != nil {
@@ -156,7 +159,11 @@ func (r *Runtime) Kill(ref string, code int32) error {
 	if c.State != cri.ContainerRunning {
 		return &cri.Error{Op: "Kill", ID: ref, Err: errors.New("container is " + c.State.String())}
 	}
-	r.exit(c, Exit{Code: code})
+	if e.After > 0 {
+		r.after(e.After, func() { r.exit(c, e) })
+		return nil
+	}
+	r.exit(c, e)
 	return nil
 }
 

@@ -16,7 +16,7 @@ const Never time.Duration = math.MaxInt64
 
 // Exit is an end of a container.
 type Exit struct {
-	After   time.Duration // since the start, or since the stop signal
+	After   time.Duration // since the start, since the stop signal, or since [Runtime.KillWith]
 	Code    int32
 	Reason  string // empty: Completed or Error, by the code
 	Message string
@@ -29,6 +29,10 @@ type Script struct {
 	StartError error         // why StartContainer fails; the container has then exited with 128 and StartError
 	Exit       *Exit         // its end if nobody stops it; nil: Never
 	Stop       *Exit         // its end after the stop signal; nil: at once, with 128 and the signal's number
+
+	// Started is called when the container has started, before StartContainer returns: what its program does first, or who
+	// watches it. It is called with no lock held, on the goroutine of that call, and may ask the runtime. Nil does nothing.
+	Started func(c cri.Container)
 
 	// Exec answers a command that is run inside the container; nil: every command succeeds and prints nothing.
 	// It is called with no lock held, and its context ends with the timeout of the command and with the

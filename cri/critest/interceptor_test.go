@@ -1,0 +1,203 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package critest_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/critest"
+)
+
+// capableCalls makes each call of a Capable runtime but the stream, on a sandbox and a container of it.
+func capableCalls(rt critest.Capable, sandbox, container string) map[string]func(ctx context.Context) error {
+	spec := cri.ImageSpec{Image: "busybox"}
+	drop := func(_ any, err error) error { return err }
+	config := &cri.SandboxConfig{Pod: cri.PodIdentity{UID: "other", Name: "other"}}
+	return map[string]func(ctx context.Context) error{
+		"List":             func(ctx context.Context) error { return drop(rt.List(ctx)) },
+		"ListPod":          func(ctx context.Context) error { return drop(rt.ListPod(ctx, "web")) },
+		"PodSandboxStatus": func(ctx context.Context) error { return drop(rt.SandboxStatus(ctx, sandbox)) },
+		"ContainerStatus":  func(ctx context.Context) error { return drop(rt.ContainerStatus(ctx, container)) },
+		"RunPodSandbox":    func(ctx context.Context) error { return drop(rt.RunSandbox(ctx, config)) },
+		"CreateContainer": func(ctx context.Context) error {
+			return drop(rt.CreateContainer(ctx, sandbox, &cri.ContainerConfig{Name: "second", Image: spec}, &cri.SandboxConfig{}))
+		},
+		"StartContainer": func(ctx context.Context) error {
+			return rt.StartContainer(ctx, strings.TrimSuffix(container, "app-0")+"second-0")
+		},
+		"ExecSync":           func(ctx context.Context) error { return drop(rt.ExecSync(ctx, container, []string{"true"}, 0)) },
+		"ReopenContainerLog": func(ctx context.Context) error { return rt.ReopenContainerLog(ctx, container) },
+		"UpdateContainerResources": func(ctx context.Context) error {
+			return rt.UpdateContainer(ctx, container, &cri.Resources{}, nil)
+		},
+		"UpdatePodSandboxResources": func(ctx context.Context) error {
+			return rt.UpdateSandbox(ctx, sandbox, &cri.Resources{}, &cri.Resources{})
+		},
+		"ListContainerStats":  func(ctx context.Context) error { return drop(rt.ContainerStats(ctx)) },
+		"ListPodSandboxStats": func(ctx context.Context) error { return drop(rt.SandboxStats(ctx)) },
+		"Version":             func(ctx context.Context) error { return drop(rt.Version(ctx)) },
+		"Status":              func(ctx context.Context) error { return drop(rt.Status(ctx)) },
+		"RuntimeConfig":       func(ctx context.Context) error { return drop(rt.CgroupDriver(ctx)) },
+		"ListImages":          func(ctx context.Context) error { return drop(rt.ListImages(ctx)) },
+		"ImageStatus":         func(ctx context.Context) error { return drop(rt.ImageStatus(ctx, spec)) },
+		"ImageFsInfo":         func(ctx context.Context) error { return drop(rt.ImageUsage(ctx)) },
+		"PullImage":           func(ctx context.Context) error { return drop(rt.PullImage(ctx, spec, nil, nil)) },
+		"RemoveImage":         func(ctx context.Context) error { return rt.RemoveImage(ctx, spec) },
+		"StopContainer":       func(ctx context.Context) error { return rt.StopContainer(ctx, container, 0) },
+		"RemoveContainer":     func(ctx context.Context) error { return rt.RemoveContainer(ctx, container) },
+		"StopPodSandbox":      func(ctx context.Context) error { return rt.StopSandbox(ctx, sandbox) },
+		"RemovePodSandbox":    func(ctx context.Context) error { return rt.RemoveSandbox(ctx, sandbox) },
+	}
+}
+
+// order is that in which all calls succeed.
+var order = []string{
+	"List", "ListPod", "PodSandboxStatus", "ContainerStatus", "RunPodSandbox", "CreateContainer", "StartContainer", "ExecSync",
+	"ReopenContainerLog", "UpdateContainerResources", "UpdatePodSandboxResources", "ListContainerStats", "ListPodSandboxStats",
+	"Version", "Status", "RuntimeConfig", "ListImages", "ImageStatus", "ImageFsInfo", "PullImage", "RemoveImage", "StopContainer",
+	"RemoveContainer", "StopPodSandbox", "RemovePodSandbox",
+}
+
+// A capability that an Interceptor passes by would be one that no test sees slow or failing.
+func TestInterceptorSeesEveryCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		var seen []string
+		refused := errors.New("refused")
+		refuse := false
+		via := &critest.Interceptor{
+			Runtime: critest.Summary{Runtime: rt},
+			Latency: func(string, string) time.Duration { return 2 * time.Second },
+			Around: func(ctx context.Context, op, _ string, call func(context.Context) error) error {
+				seen = append(seen, op)
+				if refuse {
+					return refused
+				}
+				return call(ctx)
+			},
+		}
+		sandbox, container := launch(t, rt, "web", "app")
+		calls := capableCalls(via, sandbox, container)
+		require.Len(t, calls, len(order))
+		for _, op := range order {
+			begin, before := time.Now(), len(rt.Calls())
+			require.NoError(t, calls[op](t.Context()), op)
+			require.Equal(t, 2*time.Second, time.Since(begin), op)
+			require.Len(t, rt.Calls(), before+1, op)
+
+			short, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+			require.ErrorIs(t, calls[op](short), context.DeadlineExceeded, op)
+			cancel()
+			require.Len(t, rt.Calls(), before+1, "%s takes no effect when its context ends on the way there", op)
+		}
+		refuse = true
+		for _, op := range order {
+			require.ErrorIs(t, calls[op](t.Context()), refused, op)
+		}
+		require.Equal(t, order, slices.Compact(slices.Clone(seen[:2*len(order)])))
+		require.Equal(t, order, seen[2*len(order):])
+	})
+}
+
+// A lost answer is one of a call that took effect.
+func TestInterceptorLosesTheAnswerOnTheWayBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		_, id := launch(t, rt, "web", "app")
+		via := &critest.Interceptor{Runtime: critest.Summary{Runtime: rt}, Latency: func(string, string) time.Duration { return 2 * time.Second }}
+		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+		defer cancel()
+		require.ErrorIs(t, via.StopContainer(ctx, id, 0), context.DeadlineExceeded)
+		c, _ := rt.Container(id)
+		require.Equal(t, cri.ContainerExited, c.State)
+	})
+}
+
+// An Around that makes no call and reports no error must not pass an empty result off as an answer.
+func TestInterceptorWithoutACall(t *testing.T) {
+	via := &critest.Interceptor{
+		Runtime: critest.Summary{Runtime: critest.New(critest.Options{})},
+		Around:  func(context.Context, string, string, func(context.Context) error) error { return nil },
+	}
+	_, err := via.List(t.Context())
+	require.EqualError(t, err, "List: the call was not made")
+}
+
+// Events that came the moment they were made would hide what an agent does before it hears of them.
+func TestInterceptorDelaysEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		via := &critest.Interceptor{Runtime: critest.Summary{Runtime: rt}, Latency: func(string, string) time.Duration { return 4 * time.Second }}
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		var late []time.Duration
+		wg.Go(func() {
+			err := via.StreamEvents(ctx, func(e cri.Event) error {
+				late = append(late, time.Since(e.Time))
+				return nil
+			})
+			assert.ErrorIs(t, err, context.Canceled)
+		})
+		time.Sleep(3 * time.Second)
+		launch(t, rt, "web", "app")
+		time.Sleep(time.Minute)
+		cancel()
+		wg.Wait()
+		require.Len(t, late, 4)
+		for _, d := range late {
+			require.Equal(t, 2*time.Second, d)
+		}
+	})
+}
+
+// An end that says no reason cannot stand for the kernel's OOM killer.
+func TestKillWithAReason(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		_, id := launch(t, rt, "web", "app")
+		require.NoError(t, rt.KillWith("web/app", critest.Exit{After: time.Second, Code: 137, Reason: "OOMKilled", Message: "out of memory"}))
+		c, _ := rt.Container(id)
+		require.Equal(t, cri.ContainerRunning, c.State)
+		time.Sleep(2 * time.Second)
+		c, _ = rt.Container(id)
+		require.Equal(t, cri.ContainerExited, c.State)
+		require.EqualValues(t, 137, c.ExitCode)
+		require.Equal(t, "OOMKilled", c.Reason)
+		require.Equal(t, "out of memory", c.Message)
+	})
+}
+
+// A test can put in place what a program does first, before anybody else acts on its start.
+func TestStartedHook(t *testing.T) {
+	var rt *critest.Runtime
+	var seen []string
+	rt = critest.New(critest.Options{Script: func(c *cri.ContainerConfig) critest.Script {
+		s := critest.Script{Started: func(c cri.Container) {
+			now, ok := rt.Container(c.ID) // no lock is held
+			assert.True(t, ok)
+			seen = append(seen, c.ID+" "+now.State.String())
+		}}
+		if c.Name == "broken" {
+			s.StartError = errors.New("no")
+		}
+		return s
+	}})
+	sandbox, id := launch(t, rt, "web", "app")
+	require.Equal(t, []string{id + " running"}, seen)
+	broken, err := rt.CreateContainer(t.Context(), sandbox, &cri.ContainerConfig{Name: "broken"}, &cri.SandboxConfig{})
+	require.NoError(t, err)
+	require.Error(t, rt.StartContainer(t.Context(), broken))
+	require.Len(t, seen, 1, "what does not start is not told")
+}
