@@ -30,8 +30,8 @@
 // # Errors
 //
 // An object that is not there is [ErrNotFound], a runtime that does not answer is [ErrUnavailable], a name that
-// is taken is [ErrAlreadyExists], a deadline is [context.DeadlineExceeded], and a capability that the other end
-// lacks is [errors.ErrUnsupported]. All are found with [errors.Is] on an [*Error], which also names the call
+// is taken is [ErrAlreadyExists], an answer that does not fit into a message is [ErrTooLarge], a deadline is
+// [context.DeadlineExceeded], and a capability that the other end lacks is [errors.ErrUnsupported]. All are found with [errors.Is] on an [*Error], which also names the call
 // and the object. Stopping or removing what is already stopped or gone is success, so that both can be repeated.
 //
 // The names and the meaning of fields are those of the CRI v1 protocol (k8s.io/cri-api, runtime/v1/api.proto).

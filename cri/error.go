@@ -13,6 +13,9 @@ var (
 	// ErrAlreadyExists says that another object holds the name: of a sandbox its pod and attempt, of a container
 	// its name and attempt within the pod. Runtimes keep a name reserved while an earlier call still works on it.
 	ErrAlreadyExists = errors.New("already exists")
+	// ErrTooLarge says that the answer is larger than a message between runtime and client may be, so that there is none. It
+	// stays so until there is less to say; where List fails with it, a [PodLister] still lists single pods.
+	ErrTooLarge = errors.New("answer is too large")
 )
 
 // Error is the error of one call to a runtime.

@@ -12,23 +12,30 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
+// keepBlank is how long an entry without objects is kept while no full relist succeeds.
+const keepBlank = time.Minute
+
 // cache holds each pod as last seen, and how new that is.
 type cache struct {
 	mu sync.Mutex // guards all fields
 
 	// global is the start of the last full relist: every pod is at least as new, but those marked behind.
 	global  time.Time
+	partial error // why there may be pods that are not here; nil after a full relist that succeeded
 	pods    map[string]*entry
 	waiting map[string]chan struct{} // by pod UID; closed when the pod may have become newer
 	blank   []string                 // pods whose entry says only that they were not there
 }
 
-// entry is one pod of the cache. An entry without objects stands for a pod that was listed but never inspected.
+// entry is one pod of the cache. An entry without objects stands for a pod that is not there, or that was listed but
+// never inspected.
 type entry struct {
 	pod    cri.Pod
+	listed cri.Pod   // what was listed last and is yet to be inspected, without details; counts where pod has no objects
 	err    error     // why the pod is older than it could be
 	seen   time.Time // the pod was like this at that time or later
 	behind bool      // a newer listing differs or may differ: global says nothing about this pod
+	noted  bool      // is in cache.blank
 }
 
 // lookup returns a pod with the time it is known to be valid for, and the error of its last inspection.
@@ -67,17 +74,42 @@ func (c *cache) newer(uid string, t time.Time) (p cri.Pod, changed <-chan struct
 	return p, ch, err
 }
 
-// all returns every pod that has an object, by UID.
-func (c *cache) all() []cri.Pod {
+// all returns every pod that has an object, by UID, and those that were listed and never inspected as they were listed.
+// The error says why these may not be all pods.
+func (c *cache) all() ([]cri.Pod, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	pods := make([]cri.Pod, 0, len(c.pods))
 	for _, uid := range slices.Sorted(maps.Keys(c.pods)) {
-		if p, _ := c.lookup(uid); !empty(p) {
+		p, _ := c.lookup(uid)
+		if empty(p) {
+			p = c.pods[uid].listed
+		}
+		if !empty(p) {
 			pods = append(pods, p)
 		}
 	}
-	return pods
+	return pods, c.partial
+}
+
+// fail notes why there is no newer listing, and drops entries of pods that were not there for a while: no listing will.
+func (c *cache) fail(err error, now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.partial = err
+	c.blank = slices.DeleteFunc(c.blank, func(uid string) bool {
+		e, ok := c.pods[uid]
+		switch {
+		case !ok:
+		case !e.blank():
+			e.noted = false
+		case now.Sub(e.seen) < keepBlank:
+			return false
+		default:
+			delete(c.pods, uid)
+		}
+		return true
+	})
 }
 
 // update changes the entry of a pod, made where there is none, and wakes those who wait for it.
@@ -90,7 +122,8 @@ func (c *cache) update(uid string, change func(*entry)) {
 		c.pods[uid] = e
 	}
 	change(e)
-	if e.blank() {
+	if e.blank() && !e.noted {
+		e.noted = true
 		c.blank = append(c.blank, uid)
 	}
 	if ch, ok := c.waiting[uid]; ok {
@@ -104,10 +137,12 @@ func (c *cache) update(uid string, change func(*entry)) {
 func (c *cache) advance(t time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.global = t
+	c.global, c.partial = t, nil
 	for _, uid := range c.blank {
 		if e, ok := c.pods[uid]; ok && e.blank() {
 			delete(c.pods, uid)
+		} else if ok {
+			e.noted = false
 		}
 	}
 	c.blank = c.blank[:0]
@@ -115,6 +150,15 @@ func (c *cache) advance(t time.Time) {
 		close(ch)
 	}
 	clear(c.waiting)
+}
+
+// setBehind marks a pod whose newest listing is yet to be looked into. A listing that does not have it says nothing: another
+// one under way may.
+func (e *entry) setBehind(listed cri.Pod) {
+	e.behind = true
+	if !empty(listed) {
+		e.listed = listed
+	}
 }
 
 func (e *entry) blank() bool { return empty(e.pod) && e.err == nil && !e.behind }

@@ -38,7 +38,13 @@
 // A list that fails leaves everything as it is and is tried again; [Generator.Healthy] complains once none has
 // succeeded for Options.Threshold. A pod that cannot be read holds back its own events and no others: they come with
 // the first good try. Meanwhile [Generator.Get] returns the error, [Generator.PodHealthy] names the call, and a pod
-// that hangs costs no other pod more than a second's wait for a free slot.
+// that hangs costs no other pod more than a second's wait for a free slot. [Generator.Pods] has it as it was listed, so that
+// who decides about what must not run, such as two pods of one name, or what nobody uses, does not take it for absent;
+// and until a full list has been read, and after one that failed, it says that there may be others.
+//
+// A runtime that holds more than fits into one answer cannot be listed ([cri.ErrTooLarge]). Then the generator is not
+// healthy, tries again each Options.SlowPeriod, and where the runtime is a [cri.PodLister] lists those pods one by one
+// that it knows or is asked for: these are followed as ever.
 //
 // # Differs from the kubelet
 //
@@ -59,6 +65,7 @@
 //     dead pod keeps. They are kept by sandbox, and go with it.
 //   - Every container state is counted in [Hooks].Counted with each relist; in the kubelet a state that no
 //     container is in any more keeps its last number. The duration of a relist does not include the inspections.
+//   - A runtime whose list is larger than an answer may be is followed pod by pod; the kubelet's relist fails for ever.
 //   - A state that the CRI does not define is unknown; the kubelet panics.
 //
 // ContainerChanged stays inside and sandboxes count as containers, as in the kubelet.

@@ -93,7 +93,7 @@ func New(l cri.Lister, o Options) *Generator {
 	g := &Generator{
 		opts:   o.withDefaults(),
 		lister: l,
-		cache:  cache{pods: make(map[string]*entry), waiting: make(map[string]chan struct{})},
+		cache:  cache{pods: make(map[string]*entry), waiting: make(map[string]chan struct{}), partial: errNoRelist},
 		health: health{pods: make(map[string]*attempt)},
 		inbox:  inbox{wake: make(chan struct{}, 1)},
 	}
@@ -152,8 +152,10 @@ func (g *Generator) NewerThan(ctx context.Context, uid string, t time.Time) (cri
 	}
 }
 
-// Pods returns every pod that the runtime has, as last seen, by UID.
-func (g *Generator) Pods() []cri.Pod { return g.cache.all() }
+// Pods returns every pod that the runtime has, as last seen, by UID: one that was listed and not inspected yet as it was
+// listed, without the fields that are marked "detail". With an error, which says why, there may be others: no full list has
+// been read yet, or the last one failed.
+func (g *Generator) Pods() ([]cri.Pod, error) { return g.cache.all() }
 
 // Relist asks for a relist of one pod and returns at once. Requests are never lost; those that come before the
 // work begins are one.
@@ -177,7 +179,7 @@ func (g *Generator) PodHealthy(uid string) error {
 // Status returns how the generator does.
 func (g *Generator) Status() Status {
 	s := Status{Threshold: g.opts.Threshold, Streaming: g.inbox.streaming()}
-	s.Relisted, s.Pods = g.health.all(time.Now())
+	s.Relisted, s.ListErr, s.Pods = g.health.all(time.Now())
 	return s
 }
 

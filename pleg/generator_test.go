@@ -72,6 +72,7 @@ func (c *chaos) run(l cri.Lister) {
 	wg.Go(func() { assert.NoError(c.t, g.Run(ctx)) })
 	for range 300 {
 		c.change()
+		c.complete(g)
 		switch c.rnd.IntN(6) {
 		case 0:
 			c.trouble()
@@ -96,7 +97,9 @@ func (c *chaos) run(l cri.Lister) {
 	want := statesOf(c.snapshot())
 	assert.Empty(c.t, cmp.Diff(want, c.told), "events add up to the runtime's states")
 	var listed cri.Snapshot
-	for _, p := range g.Pods() {
+	pods, err := g.Pods()
+	assert.NoError(c.t, err)
+	for _, p := range pods {
 		assert.NoError(c.t, g.PodHealthy(p.UID))
 		listed.Sandboxes = append(listed.Sandboxes, p.Sandboxes...)
 		listed.Containers = append(listed.Containers, p.Containers...)
@@ -105,6 +108,27 @@ func (c *chaos) run(l cri.Lister) {
 	assert.NoError(c.t, g.Healthy())
 	cancel()
 	wg.Wait()
+}
+
+// complete checks that no pod is missing in what is called complete: each that a full relist must have seen, and that is
+// still there, is known to be, also while nobody could look into it.
+func (c *chaos) complete(g *pleg.Generator) {
+	relisted := g.Status().Relisted
+	pods, err := g.Pods()
+	if err != nil {
+		return
+	}
+	assert.False(c.t, relisted.IsZero(), "complete, and never listed")
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for id, h := range c.history {
+		last := h[len(h)-1]
+		if last.state == gone || !last.at.Before(relisted) {
+			continue
+		}
+		known := slices.ContainsFunc(pods, func(p cri.Pod) bool { return p.UID == id[:1] })
+		assert.True(c.t, known, "%s is %q since %v, and its pod is missing in what is complete as of %v", id, last.state, last.at, relisted)
+	}
 }
 
 func (c *chaos) pick() string { return podUIDs[c.rnd.IntN(len(podUIDs))] }
@@ -155,7 +179,11 @@ func (c *chaos) trouble() {
 	call := []string{"List", "ListPod", "SandboxStatus", "ContainerStatus", "StreamEvents"}[c.rnd.IntN(5)]
 	switch c.rnd.IntN(6) {
 	case 0:
-		c.fault(call, func(context.Context) error { return errors.New("boom") })
+		boom := errors.New("boom")
+		if call == "List" && c.rnd.IntN(2) == 0 {
+			boom = cri.ErrTooLarge
+		}
+		c.fault(call, func(context.Context) error { return boom })
 	case 1:
 		c.fault(call, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
 	case 2:
@@ -222,7 +250,8 @@ func TestSinkAndHooksMayCallTheGenerator(t *testing.T) {
 			assert.Len(t, p.Containers, 1, where)
 			assert.NoError(t, g.Healthy(), where)
 			assert.NoError(t, g.PodHealthy("a"))
-			assert.Len(t, g.Pods(), 1)
+			pods, _ := g.Pods()
+			assert.Len(t, pods, 1)
 			seen = append(seen, where)
 		}
 		g = pleg.New(s.facade(false, true, false), pleg.Options{

@@ -43,6 +43,8 @@ type loop struct {
 	ended   time.Time
 	took    time.Duration
 	slow    time.Duration // to the next full relist while events are streamed
+
+	tooLarge bool // the last full list failed because it is larger than an answer may be
 }
 
 // list is the end of a full list.
@@ -109,6 +111,8 @@ func (l *loop) step(ctx context.Context) (next time.Time) {
 func (l *loop) due() time.Time {
 	wait := l.opts.Period
 	switch {
+	case l.tooLarge:
+		wait = l.slow // it costs the runtime much, and nothing is to be had
 	case l.asap && !l.failed:
 		wait = min(wait, max(fullGap, l.took))
 	case l.streams && !l.failed:

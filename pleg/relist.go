@@ -4,6 +4,8 @@
 package pleg
 
 import (
+	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -37,9 +39,27 @@ func (l *loop) listFailed(err error) {
 	if !l.failed {
 		l.opts.Logger.Warn("listing the runtime fails", "error", err)
 	}
-	l.failed = true
+	l.failed, l.tooLarge = true, errors.Is(err, cri.ErrTooLarge)
 	for _, rec := range l.queue {
 		rec.held = false
+	}
+	l.health.listFailed(err)
+	l.cache.fail(err, time.Now())
+	if l.tooLarge && l.podLister != nil {
+		l.listSingly()
+	}
+}
+
+// listSingly lists the pods that are known one by one, because there is no full list to be had.
+func (l *loop) listSingly() {
+	for _, rec := range slices.SortedFunc(maps.Values(l.records), byUID) {
+		switch {
+		case rec.busy || rec.want != nothing:
+		case empty(rec.told):
+			delete(l.records, rec.uid)
+		default:
+			l.enqueue(rec, relist)
+		}
 	}
 }
 
@@ -47,7 +67,7 @@ func (l *loop) listed(r list) {
 	if l.failed {
 		l.opts.Logger.Info("listing the runtime works again")
 	}
-	l.failed = false
+	l.failed, l.tooLarge = false, false
 	l.last = r.start
 	l.health.setRelisted(r.start)
 	l.index.sift(r.snap, l.record)
@@ -92,7 +112,8 @@ func (l *loop) group(s cri.Snapshot) {
 // an older time than the others.
 func (l *loop) compare(rec *record, r list) {
 	rec.podClock = r.clock
-	behind := func() { l.cache.update(rec.uid, func(e *entry) { e.behind = true }) }
+	listed := rec.pod
+	behind := func() { l.cache.update(rec.uid, func(e *entry) { e.setBehind(listed) }) }
 	switch {
 	case rec.busy:
 		rec.again = true
@@ -117,7 +138,7 @@ func (l *loop) compare(rec *record, r list) {
 		rec.reinspect = false
 		pod := carryOver(rec.pod, rec.told)
 		rec.pod = cri.Pod{}
-		l.settle(rec, pod, all, r.clock)
+		l.settle(rec, pod, cri.Pod{}, all, r.clock)
 	}
 }
 
@@ -131,11 +152,15 @@ func (l *loop) finished(r result) {
 	} else {
 		again := rec.again
 		rec.again = false
+		var newer cri.Pod
+		if rec.podClock > r.clock { // listed while the job was under way
+			newer = rec.pod
+		}
 		rec.pod = cri.Pod{}
 		if again {
 			l.enqueue(rec, relist)
 		}
-		l.settle(rec, r.pod, r.all, r.clock)
+		l.settle(rec, r.pod, newer, r.all, r.clock)
 	}
 	call(l.opts.Hooks.PodRelisted, PodRelist{
 		PodUID: rec.uid, Start: r.started, Duration: r.ended.Sub(r.started), Single: r.relist, Err: r.err,
@@ -152,6 +177,7 @@ func (l *loop) retry(rec *record, r result) {
 	rec.reinspect = rec.reinspect || r.all || r.hasListed
 	if r.hasListed {
 		l.cache.update(rec.uid, func(e *entry) {
+			e.setBehind(r.pod) // keeps what is known to be there
 			e.err, e.behind = r.err, false
 			if r.pod.Time.After(e.seen) {
 				e.seen = r.pod.Time
@@ -167,8 +193,9 @@ func (l *loop) retry(rec *record, r result) {
 	l.enqueue(rec, next)
 }
 
-// settle makes pod what is known of rec: in the cache, in the index, and by the events that tell the sink.
-func (l *loop) settle(rec *record, pod cri.Pod, reinspected bool, asked uint64) {
+// settle makes pod what is known of rec: in the cache, in the index, and by the events that tell the sink. A newer listing
+// that is yet to be inspected, if there is one, stays known.
+func (l *loop) settle(rec *record, pod, newer cri.Pod, reinspected bool, asked uint64) {
 	l.clock++
 	rec.asked, rec.closed = asked, l.clock
 	if l.health.succeed(rec.uid) {
@@ -185,7 +212,7 @@ func (l *loop) settle(rec *record, pod cri.Pod, reinspected bool, asked uint64) 
 		if news {
 			e.pod = pod
 		}
-		e.err, e.behind = nil, behind
+		e.err, e.behind, e.listed = nil, behind, newer
 		if pod.Time.After(e.seen) {
 			e.seen = pod.Time
 		}

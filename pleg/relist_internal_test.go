@@ -4,10 +4,12 @@
 package pleg
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -62,11 +64,19 @@ func (l *loop) take(s cri.Snapshot) {
 	l.relisted(list{snap: s, start: time.Now(), clock: l.clock})
 }
 
+// allPods returns the pods of a complete list.
+func allPods(t *testing.T, l *loop) []cri.Pod {
+	t.Helper()
+	pods, err := l.Pods()
+	require.NoError(t, err)
+	return pods
+}
+
 // What nothing has changed costs no allocation, in whatever order the runtime lists.
 func TestRelistUnchangedAllocatesNothing(t *testing.T) {
 	for _, stable := range []bool{true, false} {
 		l, snaps := loopOf(100, stable)
-		require.Len(t, l.Pods(), 100)
+		require.Len(t, allPods(t, l), 100)
 		i := 0
 		assert.Zero(t, testing.AllocsPerRun(20, func() {
 			i++
@@ -79,7 +89,7 @@ func TestRelistUnchangedAllocatesNothing(t *testing.T) {
 func TestLoopForgetsPods(t *testing.T) {
 	l, snaps := loopOf(100, true)
 	l.take(cri.Snapshot{})
-	assert.Empty(t, l.Pods())
+	assert.Empty(t, allPods(t, l))
 	l.take(cri.Snapshot{})
 	assert.Zero(t, len(l.index.byID))
 	assert.Zero(t, len(l.records))
@@ -87,8 +97,36 @@ func TestLoopForgetsPods(t *testing.T) {
 	assert.Zero(t, len(l.cache.blank))
 	assert.Zero(t, len(l.health.pods))
 	l.take(snaps[1])
-	assert.Len(t, l.Pods(), 100)
+	assert.Len(t, allPods(t, l), 100)
 }
+
+// While no list is to be had, pods that came and went must not pile up.
+func TestLoopForgetsPodsWithoutAList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, _ := loopOf(100, true)
+		l.podLister = podListerFunc(nil)
+		l.queue = nil
+		for i := range 1000 {
+			rec := l.record(fmt.Sprint("short", i))
+			l.settle(rec, cri.Pod{PodIdentity: cri.PodIdentity{UID: rec.uid}, Time: time.Now()}, cri.Pod{}, false, l.clock)
+			l.settle(rec, cri.Pod{PodIdentity: cri.PodIdentity{UID: rec.uid}, Time: time.Now()}, cri.Pod{}, false, l.clock)
+		}
+		require.Len(t, l.cache.blank, 1000)
+		time.Sleep(2 * keepBlank)
+		l.relisted(list{start: time.Now(), clock: l.clock, err: cri.ErrTooLarge})
+		pods, err := l.Pods()
+		require.ErrorIs(t, err, cri.ErrTooLarge)
+		assert.Len(t, pods, 100)
+		assert.Len(t, l.records, 100)
+		assert.Len(t, l.cache.pods, 100)
+		assert.Empty(t, l.cache.blank)
+		assert.Len(t, l.queue, 100, "those that are there are listed one by one")
+	})
+}
+
+type podListerFunc func(ctx context.Context, uid string) (cri.Pod, error)
+
+func (f podListerFunc) ListPod(ctx context.Context, uid string) (cri.Pod, error) { return f(ctx, uid) }
 
 func BenchmarkRelist1000(b *testing.B) {
 	for name, stable := range map[string]bool{"same-order": true, "other-order": false} {

@@ -134,6 +134,8 @@ func (s *scene) do(cmd string, args []string) error {
 		return err
 	case "fail":
 		s.fault(strings.Join(args, " "), func(context.Context) error { return errors.New("boom") })
+	case "large":
+		s.fault(strings.Join(args, " "), func(context.Context) error { return cri.ErrTooLarge })
 	case "hang":
 		s.fault(strings.Join(args, " "), func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
 	case "delay":
@@ -171,8 +173,12 @@ func (s *scene) ask(cmd, uid, when string) error {
 		})
 	case "pods":
 		var all []string
-		for _, p := range s.gen.Pods() {
+		pods, err := s.gen.Pods()
+		for _, p := range pods {
 			all = append(all, s.pod(p, nil))
+		}
+		if err != nil {
+			all = append(all, "perhaps others: "+err.Error())
 		}
 		s.log(anAnswer, "", "%s", strings.Join(all, "; "))
 	case "healthy":

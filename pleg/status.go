@@ -10,23 +10,37 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/seed81659283/nodeagent/cri"
 )
 
 // Status is how a [Generator] does.
 type Status struct {
 	Relisted  time.Time     // when the last full relist that succeeded began; zero before the first
+	ListErr   error         // why no full relist has succeeded since; nil if none has failed since
 	Threshold time.Duration // how old Relisted may be
 	Streaming bool          // the runtime's events are heard, full relists are rare
 	Pods      []PodError    // the pods in trouble, by UID
 }
 
-// Healthy returns nil if a full relist has succeeded and began no longer than Threshold before now. It says
-// nothing about single pods: one that cannot be inspected does not make the node unhealthy.
+// errNoRelist is why nothing is known at the beginning.
+var errNoRelist = errors.New("relist: none has succeeded yet")
+
+// Healthy returns nil if a full relist has succeeded and began no longer than Threshold before now, and the newest one was
+// not larger than an answer of the runtime may be, which does not pass by itself. It says nothing about single pods: one
+// that cannot be inspected does not make the node unhealthy.
 func (s Status) Healthy(now time.Time) error {
-	if s.Relisted.IsZero() {
-		return errors.New("relist: none has succeeded yet")
-	}
-	if age := now.Sub(s.Relisted); age > s.Threshold {
+	age := now.Sub(s.Relisted)
+	switch {
+	case errors.Is(s.ListErr, cri.ErrTooLarge):
+		return fmt.Errorf("relist: %w", s.ListErr)
+	case s.Relisted.IsZero() && s.ListErr != nil:
+		return fmt.Errorf("%w: %w", errNoRelist, s.ListErr)
+	case s.Relisted.IsZero():
+		return errNoRelist
+	case age > s.Threshold && s.ListErr != nil:
+		return fmt.Errorf("relist: the last success was %v ago, the limit is %v: %w", age, s.Threshold, s.ListErr)
+	case age > s.Threshold:
 		return fmt.Errorf("relist: the last success was %v ago, the limit is %v", age, s.Threshold)
 	}
 	return nil
@@ -56,6 +70,7 @@ func (e *PodError) Unwrap() error { return e.Err }
 type health struct {
 	mu       sync.Mutex // guards all fields
 	relisted time.Time
+	listErr  error // of the full relists since
 	pods     map[string]*attempt
 }
 
@@ -114,7 +129,13 @@ func (h *health) succeed(uid string) bool {
 func (h *health) setRelisted(t time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.relisted = t
+	h.relisted, h.listErr = t, nil
+}
+
+func (h *health) listFailed(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.listErr = err
 }
 
 // of returns the trouble of a pod, or nil.
@@ -136,7 +157,7 @@ func (h *health) trouble(uid string, now time.Time) *PodError {
 	return &PodError{PodUID: uid, Call: a.call + " " + a.id, Since: since, Err: a.err}
 }
 
-func (h *health) all(now time.Time) (relisted time.Time, pods []PodError) {
+func (h *health) all(now time.Time) (relisted time.Time, listErr error, pods []PodError) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, uid := range slices.Sorted(maps.Keys(h.pods)) {
@@ -144,5 +165,5 @@ func (h *health) all(now time.Time) (relisted time.Time, pods []PodError) {
 			pods = append(pods, *e)
 		}
 	}
-	return h.relisted, pods
+	return h.relisted, h.listErr, pods
 }

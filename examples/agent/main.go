@@ -135,7 +135,8 @@ func (a *agent) changed(events []pleg.Event) {
 	for _, e := range events {
 		a.Changed(e.PodUID)
 	}
-	a.rotator.Set(logs.Running(a.generator.Pods()))
+	pods, _ := a.generator.Pods() // those that are known will do
+	a.rotator.Set(logs.Running(pods))
 }
 
 // build makes the parts and puts them together.
