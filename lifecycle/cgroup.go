@@ -42,12 +42,16 @@ func (r *Reconciler) Active() (pods []*corev1.Pod, complete bool) {
 }
 
 // MayRun tells whether anything of a pod runs or may be about to run: a pod that is wanted or still ending, or one that
-// only the runtime knows, whoever made it.
+// only the runtime knows, whoever made it. As long as the runtime has not been listed to the end, any pod may.
 func (r *Reconciler) MayRun(uid string) bool {
 	r.mu.Lock()
 	known := r.workers[uid] != nil || r.wanted()[uid] != nil
 	r.mu.Unlock()
-	return known || slices.ContainsFunc(r.observer.Pods(), func(p cri.Pod) bool { return p.UID == uid })
+	if known {
+		return true
+	}
+	pods, err := r.observer.Pods()
+	return err != nil || slices.ContainsFunc(pods, func(p cri.Pod) bool { return p.UID == uid })
 }
 
 // lacksCgroup tells whether a pod of which something runs has no cgroup. Source: SyncPod in

@@ -31,8 +31,9 @@ type Observer interface {
 	NewerThan(ctx context.Context, uid string, t time.Time) (cri.Pod, error)
 	// Relist asks for a new reading of one pod, soon. It does not wait.
 	Relist(uid string)
-	// Pods returns every pod of the runtime.
-	Pods() []cri.Pod
+	// Pods returns every pod of the runtime, also those that it has only listed and could not look into yet. An error says
+	// why there may be others: the runtime has not been listed to the end, or the last list failed.
+	Pods() ([]cri.Pod, error)
 }
 
 // Options configures a [Reconciler]. The zero value is for production.
@@ -90,7 +91,7 @@ type Options struct {
 }
 
 // Hooks are called by the goroutine of a pod, for one pod one after the other, with no lock held. A hook that blocks
-// delays its pod. Any may be nil.
+// delays its pod. Any may be nil. Error is also called by the goroutine of [Reconciler.Run].
 type Hooks struct {
 	// Status is called when the status of a pod has changed. Both arguments must not be written to.
 	Status func(pod *corev1.Pod, status *corev1.PodStatus)
@@ -99,7 +100,8 @@ type Hooks struct {
 	Event func(pod cri.PodIdentity, event Event)
 	// Gone is called when nothing of a pod is left.
 	Gone func(pod cri.PodIdentity)
-	// Error is called for each failed attempt to bring a pod to where it should be, with the wait before the next.
+	// Error is called for each failed attempt to bring a pod to where it should be, with the wait before the next. The
+	// pod is the zero one where it concerns all of them, as when the runtime cannot be listed: that is told once a minute.
 	Error func(pod cri.PodIdentity, err error, retry time.Duration)
 }
 
@@ -132,6 +134,8 @@ type Reconciler struct {
 	workers  map[string]*worker // by pod UID
 	draining bool
 	drained  chan struct{} // closed when draining and no worker is left
+
+	partial complaint // of Run alone: that there may be pods that nobody knows of
 }
 
 // New returns a Reconciler that drives a runtime by what an observer sees of it. It starts nothing; see [Reconciler.Run].
@@ -231,7 +235,8 @@ func (r *Reconciler) Changed(uids ...string) {
 }
 
 // Drain takes every pod down and returns when none is left or ctx ends. Run must be running; what sources want from
-// now on is ignored.
+// now on is ignored. As long as the runtime has not been listed to the end there may be pods that nobody knows of, so it
+// waits for that, too; the error then says why it has not.
 func (r *Reconciler) Drain(ctx context.Context) error {
 	r.mu.Lock()
 	r.draining = true
@@ -241,6 +246,9 @@ func (r *Reconciler) Drain(ctx context.Context) error {
 	case <-r.drained:
 		return nil
 	case <-ctx.Done():
+		if _, err := r.observer.Pods(); err != nil {
+			return fmt.Errorf("drain: %w: there may be pods that are not known: %w", ctx.Err(), err)
+		}
 		return fmt.Errorf("drain: %w", ctx.Err())
 	}
 }
@@ -250,35 +258,29 @@ func (r *Reconciler) Drain(ctx context.Context) error {
 func (r *Reconciler) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	// Nothing can be decided before the runtime has been read once.
-	for {
-		_, err := r.observer.NewerThan(ctx, "", time.Time{})
-		if err == nil {
-			err = r.meet(ctx)
-		}
-		if err == nil {
-			break
-		}
-		if ctx.Err() == nil {
-			r.opts.Logger.Warn("runtime", "error", err, "retry", time.Second)
-		}
-		if !sleep(ctx, time.Second) {
-			return nil
-		}
+	if !r.begin(ctx) {
+		return nil
 	}
+	again := time.NewTimer(readingCheck)
+	defer again.Stop()
 	swept := false
 	for {
-		for _, w := range r.settle() {
+		workers, whole := r.settle()
+		for _, w := range workers {
 			wg.Go(func() {
 				w.run(ctx)
 				r.retire(w)
 			})
 		}
 		swept = swept || r.sweep()
+		if !whole { // what waits for a complete list is not told when there is one
+			again.Reset(readingCheck)
+		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-r.kick:
+		case <-again.C:
 		}
 	}
 }

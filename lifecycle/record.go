@@ -152,14 +152,19 @@ func (w *worker) unhooked(observed cri.Pod) []string {
 
 // sweep removes the directories of pods that nobody wants and the runtime does not have, which an agent leaves that dies
 // between its last call for a pod and its last look at it. What has no record was not made by an agent. It does so, and
-// returns true, once all that is wanted is known.
+// returns true, once all that is wanted is known, and all that the runtime has: also the directory of a pod that could not
+// be looked into, or that is another agent's, holds the IDs that its containers run with.
 func (r *Reconciler) sweep() bool {
+	observed, err := r.observer.Pods()
 	r.mu.Lock()
-	complete, known := r.complete(), r.wanted()
+	complete, known := r.complete() && err == nil, r.wanted()
 	for uid := range r.workers {
 		known[uid] = nil
 	}
 	r.mu.Unlock()
+	for i := range observed {
+		known[observed[i].UID] = nil
+	}
 	if !complete || r.opts.PodRoot == "" {
 		return complete
 	}
@@ -168,15 +173,11 @@ func (r *Reconciler) sweep() bool {
 		r.opts.Logger.Warn("pod directories", "error", err)
 	}
 	for _, e := range entries {
-		dir := filepath.Join(r.opts.PodRoot, e.Name())
-		if _, ok := known[e.Name()]; ok || !plainName(e.Name()) {
-			continue
-		}
-		if info, err := os.Lstat(filepath.Join(dir, recordName)); err != nil || !info.Mode().IsRegular() {
+		if _, ok := known[e.Name()]; ok || !r.isPodDir(e.Name()) {
 			continue
 		}
 		r.opts.Logger.Info("remove files of a former pod", "uid", e.Name())
-		if err := podFiles(dir).remove(); err != nil {
+		if err := podFiles(filepath.Join(r.opts.PodRoot, e.Name())).remove(); err != nil {
 			r.opts.Logger.Warn("remove files of a former pod", "uid", e.Name(), "error", err)
 		}
 	}

@@ -34,6 +34,7 @@ func (w *worker) failed(ctx context.Context, err error, due time.Time) time.Dura
 		return 0
 	}
 	w.failures++
+	w.inTrouble(err)
 	wait := retryDelay(w.failures, errors.Is(err, cri.ErrUnavailable), w.r.opts.Rand())
 	if at := retryAt(err); !at.IsZero() {
 		wait = max(time.Until(at), wait)

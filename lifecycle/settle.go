@@ -4,6 +4,8 @@
 package lifecycle
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/cri"
@@ -14,12 +16,16 @@ func (r *Reconciler) retire(w *worker) {
 	r.mu.Lock()
 	delete(r.workers, w.id.UID)
 	r.mu.Unlock()
+	close(w.retired)
 	r.wake()
 }
 
-// settle fits the set of workers to what is wanted and to what the runtime has, and returns the workers to start.
-func (r *Reconciler) settle() []*worker {
-	observed := r.observer.Pods()
+// settle fits the set of workers to what is wanted and to what the runtime has, and returns the workers to start. Without
+// the whole of what the runtime has, which it reports, nothing is taken for unwanted or gone.
+func (r *Reconciler) settle() (started []*worker, whole bool) {
+	observed, err := r.observer.Pods()
+	r.reportPartial(err)
+	whole = err == nil
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	wanted := r.wanted()
@@ -30,31 +36,33 @@ func (r *Reconciler) settle() []*worker {
 			w.end()
 		}
 	}
-	var started []*worker
-	names := make(map[string]bool, len(r.workers)) // that a pod still holds
+	names := make(map[string][]*worker, len(r.workers)) // that a pod still holds
 	for _, w := range r.workers {
-		names[w.id.Namespace+"/"+w.id.Name] = true
+		name := w.id.Namespace + "/" + w.id.Name
+		names[name] = append(names[name], w)
 	}
 	add := func(id cri.PodIdentity, pod *corev1.Pod) {
+		name := id.Namespace + "/" + id.Name
 		w := newWorker(r, id, pod)
+		if pod != nil {
+			w.after = slices.Clone(names[name]) // they go first
+		}
 		r.workers[id.UID] = w
-		names[id.Namespace+"/"+id.Name] = true
+		names[name] = append(names[name], w)
 		started = append(started, w)
 	}
-	for _, id := range r.orphans(observed, wanted) {
+	for _, id := range r.orphans(observed, wanted, whole) {
 		add(id, nil)
 	}
 	for _, pod := range r.inOrder(wanted) {
-		uid := string(pod.UID)
-		// A pod of the same name that is still ending goes first: they share a name in the world.
-		if r.workers[uid] == nil && !names[pod.Namespace+"/"+pod.Name] {
+		if uid := string(pod.UID); r.workers[uid] == nil {
 			add(cri.PodIdentity{UID: uid, Name: pod.Name, Namespace: pod.Namespace}, pod)
 		}
 	}
-	if r.draining && len(r.workers) == 0 {
+	if r.draining && len(r.workers) == 0 && whole {
 		r.closeDrained()
 	}
-	return started
+	return started, whole
 }
 
 func (r *Reconciler) closeDrained() {
@@ -95,9 +103,9 @@ func (r *Reconciler) inOrder(wanted map[string]*corev1.Pod) []*corev1.Pod {
 }
 
 // orphans returns the pods that only the runtime knows and that have to go: those that stand in the way of a wanted
-// pod of the same name, and, once every source has reported completely, all others.
-func (r *Reconciler) orphans(observed []cri.Pod, wanted map[string]*corev1.Pod) []cri.PodIdentity {
-	all := r.complete()
+// pod of the same name, and, once every source has reported completely and the runtime was listed to the end, all others.
+func (r *Reconciler) orphans(observed []cri.Pod, wanted map[string]*corev1.Pod, whole bool) []cri.PodIdentity {
+	all := whole && r.complete()
 	names := make(map[string]bool, len(wanted))
 	for _, pod := range wanted {
 		names[pod.Namespace+"/"+pod.Name] = true

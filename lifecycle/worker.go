@@ -26,6 +26,9 @@ type worker struct {
 	notes chan struct{} // something changed
 	echo  chan struct{} // nothing but the status of the pod object changed
 
+	after   []*worker     // of the same name, that go first; not written to after newWorker
+	retired chan struct{} // closed when nothing is left of the pod
+
 	mu      sync.Mutex
 	given   *corev1.Pod        // as the source gave it last
 	pod     *corev1.Pod        // nil: only the runtime knows the pod
@@ -35,6 +38,7 @@ type worker struct {
 	stops   bool               // that work takes the pod down
 	held    map[string]Held    // why containers that should run do not
 	refused map[string]int     // by container ID: how often in a row the runtime failed to stop it
+	trouble error              // what failed last; nil once it works
 
 	hooks  *hook.Runner
 	resize resizeWork
@@ -66,7 +70,7 @@ type told struct {
 func newWorker(r *Reconciler, id cri.PodIdentity, pod *corev1.Pod) *worker {
 	w := &worker{
 		r: r, id: id, pod: pod, given: pod, ending: pod == nil,
-		notes: make(chan struct{}, 1), echo: make(chan struct{}, 1), held: map[string]Held{}, refused: map[string]int{}, stopped: map[string]bool{},
+		notes: make(chan struct{}, 1), retired: make(chan struct{}), echo: make(chan struct{}, 1), held: map[string]Held{}, refused: map[string]int{}, stopped: map[string]bool{},
 	}
 	w.hooks = hook.New(hook.Options{Execer: r.execer, Hooks: hook.Hooks{HTTPFallback: w.httpFallback}})
 	w.record.path = w.files().record()
@@ -160,6 +164,9 @@ func (w *worker) run(ctx context.Context) {
 		w.warn("pod record", "error", err)
 	}
 	w.resize.recall(w.record.get())
+	if !w.await(ctx) {
+		return
+	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -213,7 +220,7 @@ func (w *worker) sync(ctx context.Context) (next time.Duration, gone bool) {
 		if err := w.leave(ctx, &a, observed); err != nil {
 			return w.failed(ctx, err, time.Time{}), false
 		}
-		w.failures = 0
+		w.recovered()
 		return w.due(a.Wake, now), false
 	}
 	noted, err := w.act(work, observed, &a)
@@ -227,7 +234,7 @@ func (w *worker) sync(ctx context.Context) (next time.Duration, gone bool) {
 		}
 		return w.retryIn(ctx, pod, observed, ending, due, err), false
 	}
-	w.failures = 0
+	w.recovered()
 	if ending || noted || len(a.Resize) > 0 || a.ResizePod {
 		return 0, false // look once more, whether all is gone, or at what has changed meanwhile
 	}

@@ -45,6 +45,7 @@ func encodeError(err error) error {
 		{cri.ErrNotFound, codes.NotFound},
 		{cri.ErrAlreadyExists, codes.AlreadyExists},
 		{cri.ErrUnavailable, codes.Unavailable},
+		{cri.ErrTooLarge, codes.ResourceExhausted},
 		{context.DeadlineExceeded, codes.DeadlineExceeded},
 		{context.Canceled, codes.Canceled},
 		{errors.ErrUnsupported, codes.Unimplemented},

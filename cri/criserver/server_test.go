@@ -10,6 +10,7 @@ import (
 	"net"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -406,4 +407,34 @@ func TestServeReportsABrokenListener(t *testing.T) {
 	err = criserver.New(critest.New(critest.Options{}), criserver.Options{}).Serve(t.Context(), l)
 	assert.ErrorContains(t, err, "serve CRI on "+l.Addr().String())
 	assert.Panics(t, func() { criserver.New(nil, criserver.Options{}) })
+}
+
+// A list that does not fit into a message must be told from one that fails for now, and single pods be listed all the same.
+func TestListThatIsTooLarge(t *testing.T) {
+	rt := critest.New(critest.Options{})
+	for _, uid := range []string{"a", "b", "c", "d", "e"} {
+		_, err := rt.RunSandbox(t.Context(), &cri.SandboxConfig{
+			Pod:         cri.PodIdentity{UID: uid, Name: uid, Namespace: "default"},
+			Labels:      map[string]string{cri.LabelPodUID: uid},
+			Annotations: map[string]string{"hooks": strings.Repeat("x", 4<<20)},
+		})
+		require.NoError(t, err)
+	}
+	client := serve(t, rt, criserver.Options{})
+	_, err := client.List(t.Context())
+	require.ErrorIs(t, err, cri.ErrTooLarge)
+	pod, err := client.ListPod(t.Context(), "c")
+	require.NoError(t, err)
+	require.Len(t, pod.Sandboxes, 1)
+
+	behind := cri.ListerFunc(func(context.Context) (cri.Snapshot, error) {
+		return cri.Snapshot{}, &cri.Error{Op: "List", Err: cri.ErrTooLarge} // of a runtime that is remote itself
+	})
+	client = serve(t, struct {
+		cri.Lister
+		cri.Sandboxes
+		cri.Containers
+	}{behind, rt, rt}, criserver.Options{})
+	_, err = client.List(t.Context())
+	require.ErrorIs(t, err, cri.ErrTooLarge)
 }

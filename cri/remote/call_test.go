@@ -133,6 +133,10 @@ func TestErrors(t *testing.T) {
 		{codes.Unknown, "pod web: name is reserved", cri.ErrAlreadyExists, "pod web: name is reserved"},
 		{codes.Unknown, "port 80 is reserved", nil, "port 80 is reserved"},
 		{codes.FailedPrecondition, message, nil, message},
+		{codes.ResourceExhausted, "grpc: received message larger than max (20 vs. 16)", cri.ErrTooLarge, "grpc: received message larger than max (20 vs. 16)"},
+		{codes.ResourceExhausted, "grpc: trying to send message larger than max (20 vs. 16)", cri.ErrTooLarge, "grpc: trying to send message larger than max (20 vs. 16)"},
+		{codes.ResourceExhausted, "answer is too large", cri.ErrTooLarge, "answer is too large"},
+		{codes.ResourceExhausted, "too many requests", nil, "too many requests"},
 	} {
 		t.Run(row.code.String()+" "+row.message, func(t *testing.T) {
 			c := dialStub(t, answers{"StartContainer": always(nil, status.Error(row.code, row.message))}, remote.Options{})
@@ -144,7 +148,7 @@ func TestErrors(t *testing.T) {
 			assert.Equal(t, "id", e.ID)
 			assert.Equal(t, row.code, status.Code(e.Err), "the code stays within")
 			for _, s := range []error{
-				cri.ErrNotFound, cri.ErrUnavailable, cri.ErrAlreadyExists,
+				cri.ErrNotFound, cri.ErrUnavailable, cri.ErrAlreadyExists, cri.ErrTooLarge,
 				context.DeadlineExceeded, context.Canceled, errors.ErrUnsupported,
 			} {
 				assert.Equal(t, errors.Is(row.is, s), errors.Is(err, s), s)

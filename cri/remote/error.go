@@ -70,6 +70,10 @@ func sentinel(s *status.Status) error {
 		return context.Canceled
 	case codes.Unimplemented:
 		return errors.ErrUnsupported
+	case codes.ResourceExhausted:
+		if isTooLarge(s.Message()) {
+			return cri.ErrTooLarge
+		}
 	case codes.Unknown, codes.FailedPrecondition:
 		if isReserved(s.Message()) {
 			return cri.ErrAlreadyExists
@@ -82,6 +86,12 @@ func sentinel(s *status.Status) error {
 // FailedPrecondition, containerd 1 and CRI-O Unknown.
 func isReserved(message string) bool {
 	return strings.Contains(message, `" is reserved for "`) || strings.Contains(message, "name is reserved")
+}
+
+// isTooLarge recognises an answer that one of the two ends found too large, for which gRPC has no code of its own: that of a
+// quota is the same. The second text is that of package criserver.
+func isTooLarge(message string) bool {
+	return strings.Contains(message, "larger than max") || strings.Contains(message, cri.ErrTooLarge.Error())
 }
 
 // goneIsFine makes success of what was to be stopped or removed and is not there.

@@ -1,0 +1,133 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/seed81659283/nodeagent/cri"
+)
+
+// EventSyncFailed is the reason of the event that a pod cannot be worked on. Source: pkg/kubelet/events/event.go.
+const EventSyncFailed = "FailedSync"
+
+// blockedPatience is how long a pod waits for another one of its name before it is looked what that one waits for itself.
+const blockedPatience = 5 * time.Second
+
+// await waits while another pod has the name of this one: they share a name in the world. It returns false when ctx ends
+// first.
+func (w *worker) await(ctx context.Context) bool {
+	if w.blocker() == nil {
+		return true
+	}
+	timer := time.NewTimer(blockedPatience)
+	defer timer.Stop()
+	tell := false
+	for b := w.blocker(); b != nil; b = w.blocker() {
+		w.reportBlocked(ctx, b, tell)
+		tell = false
+		select {
+		case <-ctx.Done():
+			return false
+		case <-b.retired:
+		case <-w.notes:
+		case <-w.echo:
+		case <-timer.C:
+			tell = true
+			timer.Reset(retryMost)
+		}
+	}
+	w.mu.Lock()
+	clear(w.held)
+	w.mu.Unlock()
+	return ctx.Err() == nil // when it ends the workers of others retire, too
+}
+
+// blocker returns the first pod that this one waits for, or nil. One that is not to run any more waits for none.
+func (w *worker) blocker() *worker {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ending || w.pod.DeletionTimestamp != nil {
+		return nil
+	}
+	for _, b := range w.after {
+		select {
+		case <-b.retired:
+		default:
+			return b
+		}
+	}
+	return nil
+}
+
+// reportBlocked publishes for whom the pod waits. If that one is in trouble, it is told to the hooks as well when it is
+// time to.
+func (w *worker) reportBlocked(ctx context.Context, b *worker, tell bool) {
+	err := fmt.Errorf("wait until pod %s/%s with UID %s, which has the same name, has terminated", b.id.Namespace, b.id.Name, b.id.UID)
+	trouble := w.r.troubleOf(b)
+	if trouble != nil {
+		err = fmt.Errorf("%w: %w", err, trouble)
+	}
+	w.publishBlocked(ctx, err)
+	if trouble == nil || !tell || ctx.Err() != nil {
+		return
+	}
+	w.alarm(EventSyncFailed, "", "%v", err)
+	w.warn("pod sync", "error", err, "retry", retryMost)
+	if hook := w.r.opts.Hooks.Error; hook != nil {
+		hook(w.id, err, retryMost)
+	}
+}
+
+// publishBlocked publishes that the containers wait, and why.
+func (w *worker) publishBlocked(ctx context.Context, why error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	observed, err := w.read(ctx, time.Time{})
+	if err != nil {
+		observed = cri.Pod{PodIdentity: w.id} // what is known of a pod that has not been started
+	}
+	w.mu.Lock()
+	pod := w.pod
+	reason := ReasonContainerCreating
+	for i := range pod.Spec.InitContainers {
+		w.held[pod.Spec.InitContainers[i].Name] = Held{Reason: reason, Message: why.Error()}
+	}
+	if len(pod.Spec.InitContainers) > 0 {
+		reason = ReasonPodInitializing
+	}
+	for i := range pod.Spec.Containers {
+		w.held[pod.Spec.Containers[i].Name] = Held{Reason: reason, Message: why.Error()}
+	}
+	w.mu.Unlock()
+	w.publish(ctx, pod, observed, false)
+}
+
+// troubleOf returns why a pod does not get on, as far as anybody knows: a reading of it that fails or hangs, or what
+// failed last.
+func (r *Reconciler) troubleOf(w *worker) error {
+	if observer, ok := r.observer.(interface{ PodHealthy(uid string) error }); ok {
+		if err := observer.PodHealthy(w.id.UID); err != nil {
+			return err
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.trouble
+}
+
+// inTrouble notes what failed last, or, without an error, that nothing did.
+func (w *worker) inTrouble(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.trouble = err
+}
+
+// recovered notes that all went well.
+func (w *worker) recovered() {
+	w.failures = 0
+	w.inTrouble(nil)
+}

@@ -1,0 +1,139 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/seed81659283/nodeagent/cri"
+)
+
+// Times of waiting for a complete list of the pods of the runtime.
+const (
+	readingCheck   = time.Second      // after how long it is looked again whether there is one
+	readingPatient = 10 * time.Second // after how long without one somebody is told, who is told again after the next
+	readingRemind  = time.Minute
+	recallTimeout  = 10 * time.Second // to read the pods of a former agent one by one
+)
+
+// begin waits until the runtime has been read once and has said who it is: nothing can be decided before. Where its list is
+// larger than an answer may be, single pods have to do. It returns false when ctx ends first.
+func (r *Reconciler) begin(ctx context.Context) bool {
+	var missing complaint
+	for {
+		err := r.firstReading(ctx)
+		if err == nil {
+			if err = r.meet(ctx); err == nil {
+				return true
+			}
+			if ctx.Err() == nil {
+				r.opts.Logger.Warn("runtime", "error", err, "retry", readingCheck)
+			}
+		}
+		if ctx.Err() == nil && missing.due(time.Now(), readingPatient) {
+			r.complain(fmt.Errorf("read the pods of the runtime, check that the runtime answers and that the observer runs: %w", err))
+		}
+		if !sleep(ctx, readingCheck) {
+			return false
+		}
+	}
+}
+
+// firstReading returns nil when the runtime has been read as far as it can be.
+func (r *Reconciler) firstReading(ctx context.Context) error {
+	short, cancel := context.WithTimeout(ctx, readingCheck)
+	defer cancel()
+	if _, err := r.observer.NewerThan(short, "", time.Time{}); err == nil {
+		return nil
+	}
+	_, err := r.observer.Pods()
+	if errors.Is(err, cri.ErrTooLarge) {
+		r.recall(ctx)
+		return nil
+	}
+	return err
+}
+
+// recall has the pods read that a former agent left a record of, where there is no list of all: one of them may have the
+// name of a pod that is wanted now.
+func (r *Reconciler) recall(ctx context.Context) {
+	if r.opts.PodRoot == "" {
+		return
+	}
+	entries, err := os.ReadDir(r.opts.PodRoot)
+	if err != nil {
+		return // whoever removes directories says it
+	}
+	ctx, cancel := context.WithTimeout(ctx, recallTimeout)
+	defer cancel()
+	var uids []string
+	for _, e := range entries {
+		if r.isPodDir(e.Name()) {
+			uids = append(uids, e.Name())
+			r.observer.Relist(e.Name())
+		}
+	}
+	for _, uid := range uids {
+		if _, err := r.observer.NewerThan(ctx, uid, time.Time{}); err != nil {
+			r.opts.Logger.Warn("read a former pod", "uid", uid, "error", err)
+		}
+	}
+}
+
+// isPodDir reports whether an agent made a directory below PodRoot for a pod.
+func (r *Reconciler) isPodDir(name string) bool {
+	if !plainName(name) {
+		return false
+	}
+	info, err := os.Lstat(filepath.Join(r.opts.PodRoot, name, recordName))
+	return err == nil && info.Mode().IsRegular()
+}
+
+// reportPartial tells that there may be pods that nobody knows of, because the runtime cannot be listed, and what comes of
+// that. A list that fails once or twice is the observer's to tell.
+func (r *Reconciler) reportPartial(err error) {
+	patience := readingRemind
+	if errors.Is(err, cri.ErrTooLarge) {
+		patience = 0
+	}
+	switch {
+	case err == nil:
+		r.partial = complaint{}
+	case !r.partial.due(time.Now(), patience):
+	case errors.Is(err, cri.ErrTooLarge):
+		r.complain(fmt.Errorf("list the pods of the runtime: %w: wanted pods are read one by one; orphaned pods, and the directories "+
+			"and cgroups of former ones, are left alone until the list fits: remove pods that nobody wants (crictl rmp), or make "+
+			"their annotations shorter", err))
+	default:
+		r.complain(fmt.Errorf("list the pods of the runtime, nothing that is not wanted is removed until it works: %w", err))
+	}
+}
+
+// complain tells of what concerns all pods.
+func (r *Reconciler) complain(err error) {
+	r.opts.Logger.Warn("runtime", "error", err)
+	if hook := r.opts.Hooks.Error; hook != nil {
+		hook(cri.PodIdentity{}, err, readingCheck)
+	}
+}
+
+// complaint is when something that goes on is told. The zero value has not begun.
+type complaint struct{ next time.Time }
+
+// due reports whether it is time to tell: when it has gone on for so long, and each readingRemind after that.
+func (c *complaint) due(now time.Time, patience time.Duration) bool {
+	if c.next.IsZero() {
+		c.next = now.Add(patience)
+	}
+	if now.Before(c.next) {
+		return false
+	}
+	c.next = now.Add(readingRemind)
+	return true
+}
