@@ -75,7 +75,7 @@ func (w *worker) reportBlocked(ctx context.Context, b *worker, tell bool) {
 	if trouble == nil || !tell || ctx.Err() != nil {
 		return
 	}
-	w.alarm(EventSyncFailed, "", "%v", err)
+	w.alarm(EventSyncFailed, subject{}, "%v", err)
 	w.warn("pod sync", "error", err, "retry", retryMost)
 	if hook := w.r.opts.Hooks.Error; hook != nil {
 		hook(w.id, err, retryMost)

@@ -1,0 +1,88 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle_test
+
+import (
+	"context"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/critest"
+	"github.com/seed81659283/nodeagent/lifecycle"
+)
+
+// A runtime that holds more than it can say at once must not keep wanted pods from running, nor pass for one that holds
+// nothing: what nobody can name is left alone, and somebody is told what to do.
+func TestRuntimeWhoseListIsTooLarge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var fits atomic.Bool
+		rt := critest.New(critest.Options{Script: func(c *cri.ContainerConfig) critest.Script {
+			if c.Labels[cri.LabelPodName] == "b" {
+				return critest.StopIn(8*time.Second, 0)
+			}
+			return critest.Script{}
+		}})
+		o := lifecycle.Options{PodRoot: t.TempDir()}
+		n := boot(t, rt, rt, o)
+		n.set(testPod("a"), testPod("b"), testPod("orphan"))
+		time.Sleep(time.Minute)
+		n.stop()
+
+		via := distant(rt, never)
+		via.Around = func(ctx context.Context, op, _ string, call func(context.Context) error) error {
+			if op == "List" && !fits.Load() {
+				return &cri.Error{Op: op, Err: cri.ErrTooLarge}
+			}
+			return call(ctx)
+		}
+		n = boot(t, rt, via, o)
+		b := testPod("b")
+		n.set(testPod("a"), edited(b, "uid-new"), testPod("c"))
+		for range 100 {
+			time.Sleep(100 * time.Millisecond)
+			old, _ := rt.Container("uid-b/main")
+			next, _ := rt.Container("uid-new/main")
+			require.False(t, old.State == cri.ContainerRunning && next.State == cri.ContainerRunning, "one of the two b's")
+		}
+		time.Sleep(time.Minute)
+		for _, name := range []string{"a", "b", "c"} {
+			n.requireStatus(name, "Running, main: ready")
+		}
+		c, _ := rt.Container("uid-a/main")
+		require.Zero(t, c.Attempt, "what ran goes on running")
+		_, ok := rt.Container("uid-b/main")
+		require.False(t, ok)
+		require.True(t, n.reconciler.MayRun("uid-nobody-knows"))
+		require.Contains(t, n.errors(), "list the pods of the runtime: List: answer is too large")
+		require.Contains(t, n.errors(), "crictl rmp")
+
+		require.NoError(t, rt.Kill("uid-a/main", 1))
+		time.Sleep(15 * time.Second)
+		c, _ = rt.Container("uid-a/main")
+		require.EqualValues(t, 1, c.Attempt, "it is restarted")
+		require.Equal(t, cri.ContainerRunning, c.State)
+
+		n.set(testPod("a"))
+		time.Sleep(time.Minute)
+		require.Subset(t, n.left(), []string{"b", "c"}, "pods that were wanted are taken down")
+		c, _ = rt.Container("uid-orphan/main")
+		require.Equal(t, cri.ContainerRunning, c.State)
+		require.DirExists(t, filepath.Join(o.PodRoot, "uid-orphan"))
+
+		fits.Store(true)
+		time.Sleep(time.Minute)
+		_, ok = rt.Container("uid-orphan/main")
+		require.False(t, ok, "it goes when it can be named")
+		require.NoDirExists(t, filepath.Join(o.PodRoot, "uid-orphan"))
+		require.NoError(t, n.reconciler.Drain(t.Context()))
+		sandboxes, containers := n.objects()
+		require.Zero(t, sandboxes+containers)
+	})
+}
