@@ -1,0 +1,158 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/seed81659283/nodeagent/cgroups"
+	"github.com/seed81659283/nodeagent/cgroups/cgroupstest"
+	"github.com/seed81659283/nodeagent/cgroups/podtree"
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/critest"
+	"github.com/seed81659283/nodeagent/lifecycle"
+)
+
+// kernel has the cgroups of a node, in memory, and a process in them for each container that was started. It outlives the
+// agents.
+type kernel struct {
+	t    *testing.T
+	tree *cgroupstest.Tree
+	rt   *critest.Runtime     // whose containers die with their processes
+	may  func(id string) bool // reports whether a container may be killed; nil: none may
+}
+
+func newKernel(t *testing.T) *kernel {
+	k := &kernel{t: t}
+	k.tree = cgroupstest.New(cgroupstest.Options{Killed: k.killed})
+	return k
+}
+
+// started puts the process of a container into the cgroup of its pod. One that was started when nobody expected it any more
+// may find none.
+func (k *kernel) started(c cri.Container) {
+	for _, class := range []cgroups.QOS{cgroups.Guaranteed, cgroups.Burstable, cgroups.BestEffort} {
+		pod := cgroups.PodPath("", class, c.PodUID)
+		if _, err := k.tree.Procs(context.Background(), pod); err != nil {
+			continue
+		}
+		p := pod.Join(c.ID)
+		if !assert.NoError(k.t, k.tree.Apply(context.Background(), p, cgroups.Resources{})) {
+			return
+		}
+		_, err := k.tree.Start(cgroupstest.Proc{Cgroup: p, Name: c.ID})
+		assert.NoError(k.t, err)
+	}
+}
+
+// killed lets a container end whose cgroup was removed, which must not happen to one that runs: it got neither its preStop
+// hook nor its grace period.
+func (k *kernel) killed(kill cgroupstest.Kill) {
+	c, ok := k.rt.Container(kill.Name)
+	if !ok || c.State != cri.ContainerRunning {
+		return
+	}
+	assert.True(k.t, k.may != nil && k.may(c.ID), "%s is killed by the clean-up of cgroups while it runs", c.ID)
+	_ = k.rt.KillWith(c.ID, critest.Exit{Code: 137})
+}
+
+// agentPods are the pods of an agent that is yet to be made.
+type agentPods struct {
+	reconciler atomic.Pointer[lifecycle.Reconciler]
+}
+
+func (a *agentPods) Active() ([]*corev1.Pod, bool) {
+	if r := a.reconciler.Load(); r != nil {
+		return r.Active()
+	}
+	return nil, false
+}
+
+func (a *agentPods) MayRun(uid string) bool {
+	r := a.reconciler.Load()
+	return r == nil || r.MayRun(uid)
+}
+
+// podtree returns the cgroups of pods for an agent, ready to run.
+func (k *kernel) podtree(t *testing.T) (*podtree.Tree, *agentPods) {
+	t.Helper()
+	pods := new(agentPods)
+	tree, err := podtree.New(k.tree, pods, podtree.Options{Capacity: corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("8Gi"),
+	}})
+	require.NoError(t, err)
+	require.NoError(t, tree.Setup(t.Context()))
+	return tree, pods
+}
+
+// A clean-up of cgroups that begins before the runtime was read, or while it says nothing of a pod, must not kill what has
+// run since before the agent was started. When it is known that nobody wants it, it gets its hook and its grace period.
+func TestCgroupsOfPodsThatRun(t *testing.T) {
+	for name, stuck := range map[string]func(op, id string) bool{
+		"calls take a while":  never,
+		"no list answers":     func(op, _ string) bool { return op == "List" },
+		"an inspection hangs": func(op, id string) bool { return op == "ContainerStatus" && strings.HasPrefix(id, "uid-a-") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				k := newKernel(t)
+				var said []string
+				k.rt = critest.New(critest.Options{Script: func(c *cri.ContainerConfig) critest.Script {
+					s := critest.StopIn(3*time.Second, 0)
+					s.Started = k.started
+					s.Exec = func(_ context.Context, cmd []string) (cri.ExecResult, error) {
+						said = append(said, fmt.Sprint(c.Labels[cri.LabelPodUID], cmd))
+						return cri.ExecResult{}, nil
+					}
+					return s
+				}})
+				agent := func(stuck func(op, id string) bool) *node {
+					tree, pods := k.podtree(t)
+					via := distant(k.rt, stuck)
+					n := boot(t, k.rt, via, lifecycle.Options{Cgroups: tree})
+					pods.reconciler.Store(n.reconciler)
+					ctx, cancel := context.WithCancel(t.Context())
+					done := make(chan struct{})
+					go func() { defer close(done); _ = tree.Run(ctx) }()
+					stop := n.stop
+					n.stop = func() { cancel(); <-done; stop() }
+					t.Cleanup(n.stop)
+					return n
+				}
+				pod := testPod("a")
+				pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: command("bye")}
+				n := agent(never)
+				n.set(pod)
+				time.Sleep(time.Minute)
+				n.requireStatus("a", "Running, main: ready")
+				n.stop()
+
+				var healed atomic.Bool
+				n = agent(func(op, id string) bool { return !healed.Load() && stuck(op, id) })
+				n.set()
+				time.Sleep(10 * time.Minute)
+				healed.Store(true)
+				time.Sleep(time.Minute)
+				sandboxes, containers := n.objects()
+				require.Zero(t, sandboxes+containers)
+				require.Equal(t, []string{"uid-a[bye]"}, said, "it ended as its spec says")
+				names, err := k.tree.Children(t.Context(), "kubepods/besteffort")
+				require.NoError(t, err)
+				require.Empty(t, names)
+				n.stop()
+			})
+		})
+	}
+}
