@@ -182,14 +182,15 @@ func (s tale) tell(t *testing.T, n int, after bool) (calls int) {
 	status := func(_ *corev1.Pod, st *corev1.PodStatus) { mu.Lock(); defer mu.Unlock(); last = st }
 	pod := s.pod()
 	wanted := []*corev1.Pod{pod}
-	agent = start(t, rt, dir, world{ask: ask, status: status})
+	around := world{ask: ask, status: status, latency: func(string, string) time.Duration { return 20 * time.Millisecond }}
+	agent = start(t, critest.Summary{Runtime: rt}, dir, around)
 	agent.set(t, wanted)
 	pass := func(d time.Duration) {
 		for range d / (100 * time.Millisecond) {
 			time.Sleep(100 * time.Millisecond)
 			if agent.dead.Load() {
 				agent.stop()
-				agent = start(t, rt, dir, world{ask: ask, status: status})
+				agent = start(t, critest.Summary{Runtime: rt}, dir, around)
 				agent.set(t, wanted)
 			}
 		}

@@ -7,8 +7,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/seed81659283/nodeagent/cri"
@@ -19,7 +21,6 @@ const (
 	readingCheck   = time.Second      // after how long it is looked again whether there is one
 	readingPatient = 10 * time.Second // after how long without one somebody is told, who is told again after the next
 	readingRemind  = time.Minute
-	recallTimeout  = 10 * time.Second // to read the pods of a former agent one by one
 )
 
 // begin waits until the runtime has been read once and has said who it is: nothing can be decided before. Where its list is
@@ -54,34 +55,32 @@ func (r *Reconciler) firstReading(ctx context.Context) error {
 	}
 	_, err := r.observer.Pods()
 	if errors.Is(err, cri.ErrTooLarge) {
-		r.recall(ctx)
+		r.recall()
 		return nil
 	}
 	return err
 }
 
-// recall has the pods read that a former agent left a record of, where there is no list of all: one of them may have the
-// name of a pod that is wanted now.
-func (r *Reconciler) recall(ctx context.Context) {
+// recall notes the pods that a former agent left a record of, where there is no list of all: one of them may have the name
+// of a pod that is wanted now.
+func (r *Reconciler) recall() {
 	if r.opts.PodRoot == "" {
 		return
 	}
 	entries, err := os.ReadDir(r.opts.PodRoot)
-	if err != nil {
-		return // whoever removes directories says it
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		r.opts.Logger.Warn("pod directories", "error", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, recallTimeout)
-	defer cancel()
-	var uids []string
 	for _, e := range entries {
-		if r.isPodDir(e.Name()) {
-			uids = append(uids, e.Name())
-			r.observer.Relist(e.Name())
+		if !r.isPodDir(e.Name()) {
+			continue
 		}
-	}
-	for _, uid := range uids {
-		if _, err := r.observer.NewerThan(ctx, uid, time.Time{}); err != nil {
-			r.opts.Logger.Warn("read a former pod", "uid", uid, "error", err)
+		was := recorder{path: podFiles(filepath.Join(r.opts.PodRoot, e.Name())).record()}
+		if err := was.load(); err != nil {
+			r.opts.Logger.Warn("pod record", "uid", e.Name(), "error", err)
+		}
+		if namespace, name, ok := strings.Cut(was.now.Pod, "/"); ok {
+			r.former = append(r.former, cri.PodIdentity{UID: e.Name(), Name: name, Namespace: namespace})
 		}
 	}
 }

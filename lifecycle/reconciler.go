@@ -135,7 +135,8 @@ type Reconciler struct {
 	draining bool
 	drained  chan struct{} // closed when draining and no worker is left
 
-	partial complaint // of Run alone: that there may be pods that nobody knows of
+	partial complaint         // of Run alone: that there may be pods that nobody knows of
+	former  []cri.PodIdentity // likewise: those that an earlier agent left a record of; only until the runtime can be listed
 }
 
 // New returns a Reconciler that drives a runtime by what an observer sees of it. It starts nothing; see [Reconciler.Run].

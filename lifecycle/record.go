@@ -23,6 +23,8 @@ import (
 // record is what is known of a pod and told neither by its spec nor by the runtime.
 type record struct {
 	Version int `json:"version"`
+	// Pod is the namespace and the name of the pod, with a slash between. Its UID is the name of the directory.
+	Pod string `json:"pod,omitempty"`
 	// Status is the one published last. Nil: none was, or nobody wanted the pod any more.
 	Status *corev1.PodStatus `json:"status,omitempty"`
 	// Unhooked are the containers, by ID, whose postStart hook is yet to run to its end.
@@ -43,6 +45,7 @@ const recordName = "record.json"
 // written when the pod is looked at again.
 type recorder struct {
 	path string // empty: there is no file
+	pod  string // as it is written
 
 	mu      sync.Mutex
 	now     record
@@ -101,7 +104,7 @@ func (r *recorder) update(change func(now *record)) error {
 
 // save writes what is known, if that is not in the file.
 func (r *recorder) save() error {
-	r.now.Version = recordVersion
+	r.now.Version, r.now.Pod = recordVersion, r.pod
 	data, err := json.Marshal(&r.now)
 	if err != nil || bytes.Equal(data, r.written) {
 		return err

@@ -25,7 +25,9 @@ func (r *Reconciler) retire(w *worker) {
 func (r *Reconciler) settle() (started []*worker, whole bool) {
 	observed, err := r.observer.Pods()
 	r.reportPartial(err)
-	whole = err == nil
+	if whole = err == nil; whole {
+		r.former = nil
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	wanted := r.wanted()
@@ -120,6 +122,15 @@ func (r *Reconciler) orphans(observed []cri.Pod, wanted map[string]*corev1.Pod, 
 			ids = append(ids, p.PodIdentity)
 		}
 	}
+	// Whether there is anything of a pod that was not listed is found out by its worker.
+	r.former = slices.DeleteFunc(r.former, func(id cri.PodIdentity) bool {
+		known := slices.ContainsFunc(observed, func(p cri.Pod) bool { return p.UID == id.UID })
+		if known || wanted[id.UID] != nil || r.workers[id.UID] != nil || !names[id.Namespace+"/"+id.Name] {
+			return false
+		}
+		ids = append(ids, id)
+		return true
+	})
 	return ids
 }
 

@@ -36,16 +36,20 @@ func TestRuntimeWhoseListIsTooLarge(t *testing.T) {
 		n.stop()
 
 		via := distant(rt, never)
-		via.Around = func(ctx context.Context, op, _ string, call func(context.Context) error) error {
-			if op == "List" && !fits.Load() {
+		began := time.Now()
+		via.Around = func(ctx context.Context, op, id string, call func(context.Context) error) error {
+			switch {
+			case op == "List" && !fits.Load():
 				return &cri.Error{Op: op, Err: cri.ErrTooLarge}
+			case op == "ListPod" && id == "uid-b" && time.Since(began) < 5*time.Second:
+				return critest.Hang(ctx)
 			}
 			return call(ctx)
 		}
 		n = boot(t, rt, via, o)
 		b := testPod("b")
 		n.set(testPod("a"), edited(b, "uid-new"), testPod("c"))
-		for range 100 {
+		for range 300 {
 			time.Sleep(100 * time.Millisecond)
 			old, _ := rt.Container("uid-b/main")
 			next, _ := rt.Container("uid-new/main")

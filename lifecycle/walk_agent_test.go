@@ -16,9 +16,11 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/seed81659283/nodeagent/cgroups/podtree"
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/critest"
 	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/userns"
 	"github.com/seed81659283/nodeagent/pleg"
 	"github.com/seed81659283/nodeagent/probe"
 	"github.com/seed81659283/nodeagent/probe/podprobe"
@@ -35,22 +37,36 @@ type mortal struct {
 
 // world is what is around an agent.
 type world struct {
-	ask    asker                                // the runtime
-	status func(*corev1.Pod, *corev1.PodStatus) // hears what is said of pods
-	log    *slog.Logger                         // may be nil
+	ask     asker                                // makes calls that change something or run inside
+	look    asker                                // makes all others but the stream of events; nil: they are made
+	latency func(op, id string) time.Duration    // of each call
+	whole   bool                                 // lists have all details, and the runtime has no Inspector
+	status  func(*corev1.Pod, *corev1.PodStatus) // hears what is said of pods
+	log     *slog.Logger                         // may be nil
+	kernel  *kernel                              // has cgroups for pods; may be nil
 }
 
-func start(t *testing.T, rt *critest.Runtime, dir string, around world) *mortal {
+func start(t *testing.T, rt critest.Capable, dir string, around world) *mortal {
 	t.Helper()
 	m := &mortal{}
 	ctx, cancel := context.WithCancel(t.Context())
 	m.die = func() { m.dead.Store(true); cancel() }
-	via := line{Runtime: rt, ask: func(ctx context.Context, op, id string, call func(context.Context) error) error {
-		if m.dead.Load() {
+	remote := &critest.Interceptor{Runtime: rt, Latency: around.latency}
+	remote.Around = func(ctx context.Context, op, id string, call func(context.Context) error) error {
+		switch {
+		case m.dead.Load():
 			return errDead
+		case changing[op]:
+			return around.ask(ctx, op, id, call)
+		case op == "GetContainerEvents" || around.look == nil:
+			return call(ctx)
 		}
-		return around.ask(ctx, op, id, call)
-	}}
+		return around.look(ctx, op, id, call)
+	}
+	var via runtimeOfWalk = remote
+	if around.whole {
+		via = struct{ runtimeOfWalk }{remote}
+	}
 	set := probe.NewSet(probe.Options{Store: filepath.Join(dir, "probes"), Rand: func() float64 { return 0 }, Hooks: probe.Hooks{
 		Changed: func(k probe.Key, _ probe.Value) { m.reconciler.Changed(k.PodUID) },
 	}})
@@ -69,10 +85,24 @@ func start(t *testing.T, rt *critest.Runtime, dir string, around world) *mortal 
 		}},
 	}
 	o.Spec.LogRoot = filepath.Join(dir, "logs")
+	ranges, err := userns.New(o.PodRoot, userns.Options{})
+	require.NoError(t, err)
+	o.Spec.UserNamespace, o.Spec.Handlers = ranges.Of, []cri.RuntimeHandler{{UserNamespaces: true}}
+	run := func(f func(context.Context) error) { m.ended.Go(func() { _ = f(ctx) }) }
+	var pods *agentPods
+	if around.kernel != nil {
+		var tree *podtree.Tree
+		tree, pods = around.kernel.podtree(t)
+		o.Cgroups = tree
+		defer run(tree.Run)
+	}
 	m.reconciler = lifecycle.New(via, generator, o)
-	m.ended.Go(func() { _ = generator.Run(ctx) })
-	m.ended.Go(func() { _ = set.Run(ctx) })
-	m.ended.Go(func() { _ = m.reconciler.Run(ctx) })
+	if pods != nil {
+		pods.reconciler.Store(m.reconciler)
+	}
+	run(generator.Run)
+	run(set.Run)
+	run(m.reconciler.Run)
 	t.Cleanup(m.stop)
 	return m
 }
@@ -90,63 +120,33 @@ func (m *mortal) set(t *testing.T, pods []*corev1.Pod) {
 
 var errDead = errors.New("the agent is dead")
 
-// asker makes a call to the runtime, or does not. id is that of the object, of the sandbox in CreateContainer, and the
-// UID of the pod in RunPodSandbox.
+// asker makes a call to the runtime, or does not: see critest.Interceptor.
 type asker func(ctx context.Context, op, id string, call func(context.Context) error) error
 
-// line is a runtime at the other end of a line: what changes something, and what runs inside, goes through ask.
-type line struct {
-	*critest.Runtime
-	ask asker
+// changing are the calls that change something, or run inside.
+var changing = map[string]bool{
+	"RunPodSandbox": true, "StopPodSandbox": true, "RemovePodSandbox": true, "CreateContainer": true, "StartContainer": true,
+	"StopContainer": true, "RemoveContainer": true, "ExecSync": true,
 }
 
-func (l line) RunSandbox(ctx context.Context, c *cri.SandboxConfig) (id string, err error) {
-	return answer(ctx, l, "RunPodSandbox", c.Pod.UID, func(ctx context.Context) (string, error) { return l.Runtime.RunSandbox(ctx, c) })
+// runtimeOfWalk is all that an Interceptor can do but the Inspector.
+type runtimeOfWalk interface {
+	cri.Runtime
+	cri.PodLister
+	cri.EventStreamer
+	cri.Execer
+	cri.Updater
+	cri.StatsLister
+	cri.StatusReporter
+	cri.Images
+	cri.Puller
 }
 
-func (l line) StopSandbox(ctx context.Context, id string) error {
-	return l.ask(ctx, "StopPodSandbox", id, func(ctx context.Context) error { return l.Runtime.StopSandbox(ctx, id) })
-}
+// detailed lists with all details, as a runtime without an Inspector does.
+type detailed struct{ critest.Summary }
 
-func (l line) RemoveSandbox(ctx context.Context, id string) error {
-	return l.ask(ctx, "RemovePodSandbox", id, func(ctx context.Context) error { return l.Runtime.RemoveSandbox(ctx, id) })
-}
+func (d detailed) List(ctx context.Context) (cri.Snapshot, error) { return d.Runtime.List(ctx) }
 
-func (l line) CreateContainer(ctx context.Context, sandboxID string, c *cri.ContainerConfig, s *cri.SandboxConfig) (string, error) {
-	return answer(ctx, l, "CreateContainer", sandboxID, func(ctx context.Context) (string, error) {
-		return l.Runtime.CreateContainer(ctx, sandboxID, c, s)
-	})
-}
-
-func (l line) StartContainer(ctx context.Context, id string) error {
-	return l.ask(ctx, "StartContainer", id, func(ctx context.Context) error { return l.Runtime.StartContainer(ctx, id) })
-}
-
-func (l line) StopContainer(ctx context.Context, id string, grace time.Duration) error {
-	return l.ask(ctx, "StopContainer", id, func(ctx context.Context) error { return l.Runtime.StopContainer(ctx, id, grace) })
-}
-
-func (l line) RemoveContainer(ctx context.Context, id string) error {
-	return l.ask(ctx, "RemoveContainer", id, func(ctx context.Context) error { return l.Runtime.RemoveContainer(ctx, id) })
-}
-
-func (l line) ExecSync(ctx context.Context, id string, cmd []string, timeout time.Duration) (cri.ExecResult, error) {
-	return answer(ctx, l, "ExecSync", id, func(ctx context.Context) (cri.ExecResult, error) {
-		return l.Runtime.ExecSync(ctx, id, cmd, timeout)
-	})
-}
-
-// answer makes a call that has a result, which is lost with an error. A call that comes late has nobody to answer to.
-func answer[T any](ctx context.Context, l line, op, id string, call func(context.Context) (T, error)) (T, error) {
-	result := make(chan T, 1)
-	err := l.ask(ctx, op, id, func(ctx context.Context) error {
-		r, err := call(ctx)
-		result <- r
-		return err
-	})
-	if err != nil {
-		var none T
-		return none, err
-	}
-	return <-result, nil
+func (d detailed) ListPod(ctx context.Context, uid string) (cri.Pod, error) {
+	return d.Runtime.ListPod(ctx, uid)
 }

@@ -29,7 +29,7 @@ type watch struct {
 	mu      sync.Mutex // guards what is below; not held while the runtime is asked
 	records map[string]*record
 	passed  map[string]bool // commands that succeeded inside a container: UID/name/attempt/command
-	belated map[string]bool // containers that started when nobody expected them any more
+	belated map[string]bool // containers that started when nobody expected them any more, and pods that got a sandbox so
 }
 
 // record is what is known of a pod, by its UID.
@@ -105,9 +105,36 @@ func (w *watch) list() cri.Snapshot {
 	return snap
 }
 
+// isBelated reports whether a container started when nobody expected it any more.
+func (w *watch) isBelated(id string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.belated[id]
+}
+
+// asked checks a call that an agent makes: that it wants what it may want. It takes effect later, if ever.
+func (w *watch) asked(op, id string) {
+	if op != "StartContainer" || w.t.Context().Err() != nil {
+		return
+	}
+	c, ok := w.rt.Container(id)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r := w.records[c.PodUID]
+	if !ok || c.State != cri.ContainerCreated || !assert.NotNil(w.t, r, "%s starts, and nobody ever wanted its pod", c.ID) {
+		return
+	}
+	now := time.Now()
+	assert.True(w.t, r.gone.IsZero() || r.gone.Equal(now), "%s starts, and nobody wants its pod", c.ID)
+	assert.True(w.t, r.deleted.IsZero() || r.deleted.Equal(now), "%s starts, and its pod is deleted", c.ID)
+	assert.True(w.t, specNames(r.pod)[c.Name], "%s starts, which the pod does not have", c.ID)
+	over := r.status != nil && terminal(r.phase) && r.status.Reason != lifecycle.ReasonDeadlineExceeded // which may pass meanwhile
+	assert.False(w.t, over, "%s starts in a pod that has %s", c.ID, r.phase)
+}
+
 // before checks a call that is about to take effect.
 func (w *watch) before(op, id string) {
-	if op == "ExecSync" || op == "RunPodSandbox" || op == "StopContainer" || w.t.Context().Err() != nil {
+	if op == "ExecSync" || op == "StopContainer" || w.t.Context().Err() != nil {
 		return
 	}
 	snap, _ := w.rt.List(w.t.Context())
@@ -117,6 +144,8 @@ func (w *watch) before(op, id string) {
 		return c.State == cri.ContainerRunning && c.SandboxID == id && !w.belated[c.ID]
 	}
 	switch op {
+	case "RunPodSandbox":
+		w.alone(&snap, id)
 	case "StopPodSandbox", "RemovePodSandbox":
 		i := slices.IndexFunc(snap.Containers, live)
 		assert.Negative(w.t, i, "%s %s while a container runs in it", op, id)
@@ -133,6 +162,11 @@ func (w *watch) before(op, id string) {
 
 // late takes note of a call that takes effect when the agent has given it up.
 func (w *watch) late(op, id string) {
+	if op == "RunPodSandbox" {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.belated[id] = true
+	}
 	if op != "StartContainer" {
 		return
 	}
@@ -157,12 +191,7 @@ func (w *watch) started(snap *cri.Snapshot, c *cri.Container) {
 	if !assert.NotNil(w.t, r, "%s starts, and nobody ever wanted its pod", c.ID) {
 		return
 	}
-	now := time.Now()
-	assert.True(w.t, r.gone.IsZero() || r.gone.Equal(now), "%s starts, and nobody wants its pod", c.ID)
-	assert.True(w.t, r.deleted.IsZero() || r.deleted.Equal(now), "%s starts, and its pod is deleted", c.ID)
-	assert.True(w.t, specNames(r.pod)[c.Name], "%s starts, which the pod does not have", c.ID)
-	over := r.status != nil && terminal(r.phase) && r.status.Reason != lifecycle.ReasonDeadlineExceeded // which may pass meanwhile
-	assert.False(w.t, over, "%s starts in a pod that has %s", c.ID, r.phase)
+	w.alone(snap, c.PodUID)
 	for i := range snap.Containers {
 		o := &snap.Containers[i]
 		twin := o.PodUID == c.PodUID && o.Name == c.Name && o.State == cri.ContainerRunning
@@ -173,6 +202,21 @@ func (w *watch) started(snap *cri.Snapshot, c *cri.Container) {
 		w.checkInitialized(snap, r, c)
 	}
 	r.live(c)
+}
+
+// alone checks that nothing runs of another pod that has the name of this one: an old version of its manifest.
+func (w *watch) alone(snap *cri.Snapshot, uid string) {
+	name := w.records[uid].pod.Name
+	for i := range snap.Containers {
+		c := &snap.Containers[i]
+		other := c.PodUID != uid && c.Labels[cri.LabelPodName] == name && c.State == cri.ContainerRunning
+		assert.False(w.t, other && !w.belated[c.ID], "pod %s starts beside %s, of the same name", uid, c.ID)
+	}
+	for i := range snap.Sandboxes {
+		s := &snap.Sandboxes[i]
+		other := s.Pod.UID != uid && s.Pod.Name == name && s.State == cri.SandboxReady
+		assert.False(w.t, other && !w.belated[s.Pod.UID], "pod %s starts beside sandbox %s, of the same name", uid, s.ID)
+	}
 }
 
 // checkAgain checks that a container which is not to run again does not.
@@ -270,6 +314,7 @@ func (w *watch) requireNoTwins() {
 	w.t.Helper()
 	live := map[string]string{}
 	snap := w.list()
+	w.requireOwnIDs(&snap)
 	for p := range snap.Pods() {
 		for _, c := range p.Containers {
 			if c.State == cri.ContainerRunning {
@@ -278,6 +323,25 @@ func (w *watch) requireNoTwins() {
 				live[key] = c.ID
 			}
 		}
+	}
+}
+
+// requireOwnIDs fails if two pods have the same user IDs on the host. A sandbox that nobody expected any more may have those of
+// another pod.
+func (w *watch) requireOwnIDs(snap *cri.Snapshot) {
+	w.t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	used := map[uint32]string{}
+	for i := range snap.Sandboxes {
+		s := &snap.Sandboxes[i]
+		user := s.Namespaces.User
+		if s.State != cri.SandboxReady || user == nil || user.Mode != cri.NamespacePod || w.belated[s.Pod.UID] {
+			continue
+		}
+		other := used[user.UIDs[0].HostID]
+		require.True(w.t, other == "" || other == s.Pod.UID, "pods %s and %s have the same IDs on the host", other, s.Pod.UID)
+		used[user.UIDs[0].HostID] = s.Pod.UID
 	}
 }
 

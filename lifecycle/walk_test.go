@@ -44,8 +44,10 @@ func walkSeeds(t *testing.T) uint64 {
 }
 
 // TestRandomWalk lets containers die, hooks and probes fail, calls fail, hang, come late or lose their answers, specs
-// change, sandboxes break, pods come and go, and agents die between any two calls. Each call and each status is held
-// against what must never be; and at the end, when the faults stop, everything is as the specs want it.
+// change, sandboxes break, pods come and go, and agents die between any two calls. Every call takes a while; the runtime
+// lists without details, mostly, and what it is asked about a pod, or about all, may fail or hang. Manifests change while
+// no agent runs. Each call, each status, and what is killed with its cgroup, is held against what must never be; and at
+// the end, when the faults stop, everything is as the specs want it.
 func TestRandomWalk(t *testing.T) {
 	for seed := range walkSeeds(t) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -57,10 +59,11 @@ func TestRandomWalk(t *testing.T) {
 func walk(t *testing.T, seed uint64) {
 	w := &walker{
 		t: t, rnd: rand.New(rand.NewPCG(seed, 0)), dir: t.TempDir(),
-		pods: map[string]*corev1.Pod{}, watch: newWatch(t, seed%2 == 0), history: newHistory(t),
+		pods: map[string]*corev1.Pod{}, watch: newWatch(t, seed%2 == 0), history: newHistory(t), whole: seed%5 == 4,
+		kernel: newKernel(t),
 	}
 	w.rt = critest.New(critest.Options{Script: w.script})
-	w.watch.rt = w.rt
+	w.watch.rt, w.kernel.rt, w.kernel.may = w.rt, w.rt, w.watch.isBelated
 	w.boot()
 	for range walkSteps {
 		w.step()
@@ -82,11 +85,26 @@ func walk(t *testing.T, seed uint64) {
 	w.requireConverged()
 
 	last := maps.Clone(w.pods)
-	clear(w.pods)
-	w.apply()
-	time.Sleep(5 * time.Minute)
+	if seed%3 == 1 {
+		w.drain()
+	} else {
+		clear(w.pods)
+		w.apply()
+		time.Sleep(5 * time.Minute)
+	}
 	w.requireNothingLeft(last)
 	w.agent.stop()
+}
+
+// drain lets a new agent take all pods down, from its first moment.
+func (w *walker) drain() {
+	w.agent.stop()
+	w.watch.wanted(nil)
+	w.start()
+	require.NoError(w.t, w.agent.reconciler.Drain(w.t.Context()))
+	snap := w.watch.list()
+	require.Empty(w.t, snap.Containers, "the drain has ended")
+	time.Sleep(time.Minute) // for the directories
 }
 
 // walker is a node and those who work against it.
@@ -97,14 +115,27 @@ type walker struct {
 	agent *mortal
 	watch *watch
 	*history
-	pods map[string]*corev1.Pod // that are wanted, by name
-	made int
+	pods   map[string]*corev1.Pod // that are wanted, by name
+	made   int
+	whole  bool // the runtime has no Inspector
+	kernel *kernel
 
 	mu     sync.Mutex // guards what is below: calls come from many goroutines
 	rnd    *rand.Rand
 	healed bool
 	fuse   int // calls until the agent dies; zero: it is not lit
+	outage outage
 }
+
+// outage is what the runtime does not answer about for a while.
+type outage struct {
+	pod   string // the UID of a pod whose objects cannot be read; empty: none
+	list  error  // what listing all fails with, or errHang; nil: nothing
+	until time.Time
+}
+
+// errHang stands for a call without an answer.
+var errHang = errors.New("fault: no answer")
 
 func (w *walker) intn(n int) int          { w.mu.Lock(); defer w.mu.Unlock(); return w.rnd.IntN(n) }
 func (w *walker) chance(percent int) bool { return w.intn(100) < percent }
@@ -120,20 +151,53 @@ func (w *walker) seconds(most int) time.Duration {
 	return time.Duration(w.intn(most*1000)) * time.Millisecond
 }
 
-// boot replaces the agent, as a crash and a restart do.
+// boot replaces the agent, as a crash and a restart do. Manifests may change while there is none.
 func (w *walker) boot() {
 	if w.agent != nil {
 		w.agent.stop()
 	}
+	for _, name := range slices.Sorted(maps.Keys(w.pods)) {
+		switch {
+		case !w.bad(20):
+		case w.chance(30):
+			delete(w.pods, name)
+		default:
+			w.newPod(name)
+		}
+	}
+	w.start()
+	w.apply()
+}
+
+// start starts an agent that is yet to be told what is wanted.
+func (w *walker) start() {
 	w.mu.Lock()
 	w.fuse = 0
 	w.mu.Unlock()
 	w.add("BOOT")
-	w.agent = start(w.t, w.rt, w.dir, world{ask: w.ask, log: w.logger(), status: func(pod *corev1.Pod, st *corev1.PodStatus) {
+	var rt critest.Capable = critest.Summary{Runtime: w.rt}
+	if w.whole {
+		rt = detailed{critest.Summary{Runtime: w.rt}}
+	}
+	checked := &critest.Interceptor{Runtime: rt, Around: w.checked}
+	around := world{ask: w.ask, look: w.look, latency: w.latency, whole: w.whole, log: w.logger(), kernel: w.kernel}
+	around.status = func(pod *corev1.Pod, st *corev1.PodStatus) {
 		w.add("STATUS %s %s", pod.UID, describeStatus(*st))
 		w.watch.status(pod, st)
-	}})
-	w.apply()
+	}
+	w.agent = start(w.t, checked, w.dir, around)
+}
+
+// newPod makes a new pod of a name, as an edited manifest is.
+func (w *walker) newPod(name string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.made++
+	pod := generatePod(w.rnd, name, fmt.Sprint(name, "-", w.made))
+	if chance(w.rnd, 30) {
+		pod.Spec.HostUsers = new(false)
+	}
+	w.pods[name] = pod
 }
 
 // heal stops all faults.
@@ -165,15 +229,12 @@ func (w *walker) apply() {
 func (w *walker) step() {
 	name := fmt.Sprint("p", w.intn(5))
 	pod := w.pods[name]
-	switch n := w.intn(14); {
+	switch n := w.intn(16); {
 	case n == 0:
 		delete(w.pods, name)
 		w.apply()
-	case n <= 2 || pod == nil: // a new pod of that name, as an edited manifest is
-		w.made++
-		w.mu.Lock()
-		w.pods[name] = generatePod(w.rnd, name, fmt.Sprint(name, "-", w.made))
-		w.mu.Unlock()
+	case n <= 2 || pod == nil:
+		w.newPod(name)
 		w.apply()
 	case n == 3: // another image for the same pod
 		w.change(pod, func(pod *corev1.Pod) {
@@ -205,6 +266,22 @@ func (w *walker) step() {
 		if containers := w.watch.list().Containers; len(containers) > 0 {
 			_ = w.rt.Kill(containers[w.intn(len(containers))].ID, w.exitCode())
 		}
+	case n == 14: // the runtime cannot say what has become of a pod
+		w.block(outage{pod: string(pod.UID)})
+	case n == 15 && w.chance(50): // or of all
+		w.block(outage{list: pick(w.rnd, []error{errHang, cri.ErrUnavailable, cri.ErrTooLarge})})
+	}
+}
+
+// block makes the runtime stuck for a while. The next agent may find it so.
+func (w *walker) block(s outage) {
+	s.until = time.Now().Add(w.seconds(60))
+	w.add("STUCK pod %q, list %v, until %.3f", s.pod, s.list, s.until.Sub(w.began).Seconds())
+	w.mu.Lock()
+	w.outage = s
+	w.mu.Unlock()
+	if w.chance(50) {
+		w.boot()
 	}
 }
 
@@ -221,7 +298,7 @@ func (w *walker) exitCode() int32 { return []int32{0, 1, 42, 88, 137}[w.intn(5)]
 
 // script says what a container does, by its name: see generatePod.
 func (w *walker) script(c *cri.ContainerConfig) critest.Script {
-	s := critest.Script{Exec: w.exec(c)}
+	s := critest.Script{Exec: w.exec(c), Started: w.kernel.started}
 	switch {
 	case strings.HasPrefix(c.Name, "setup"):
 		s.Exit = &critest.Exit{After: w.seconds(5)}
@@ -271,51 +348,101 @@ func (w *walker) exec(c *cri.ContainerConfig) critest.ExecFunc {
 	}
 }
 
+// latency is how long a call takes: little, mostly.
+func (w *walker) latency(string, string) time.Duration {
+	if w.bad(3) {
+		return w.seconds(3)
+	}
+	return time.Duration(w.intn(60)) * time.Millisecond
+}
+
+// belatedCall marks the context of a call that takes effect when nobody waits for it any more.
+type belatedCall struct{}
+
+// checked holds a call that takes effect now against what must never be.
+func (w *walker) checked(ctx context.Context, op, id string, call func(context.Context) error) error {
+	late := ctx.Value(belatedCall{}) != nil
+	switch {
+	case !changing[op]:
+		return call(ctx)
+	case late:
+		w.watch.late(op, id)
+	default:
+		w.watch.before(op, id)
+	}
+	err := call(ctx)
+	w.add("    %s %s, late=%t: %v", op, id, late, err)
+	return err
+}
+
 // ask makes a call, or lets it go wrong.
 func (w *walker) ask(ctx context.Context, op, id string, call func(context.Context) error) error {
+	w.watch.asked(op, id)
 	w.mu.Lock()
 	killed := w.fuse == 1
 	w.fuse = max(0, w.fuse-1)
 	w.mu.Unlock()
-	checked := func(ctx context.Context) error {
-		w.watch.before(op, id)
-		err := call(ctx)
-		w.add("    %s %s: %v", op, id, err)
-		return err
-	}
 	if killed {
 		if w.chance(50) {
-			_ = checked(ctx) // it takes effect, and nobody hears of it
+			_ = call(ctx) // it takes effect, and nobody hears of it
 		}
 		w.add("DEATH in %s %s", op, id)
 		w.agent.die()
 		return errDead
 	}
 	if !w.bad(15) {
-		return checked(ctx)
+		return call(ctx)
 	}
 	switch w.intn(4) {
 	case 0:
 		w.add("    %s %s: refused", op, id)
 		return errors.New("fault: refused")
 	case 1:
-		if err := checked(ctx); err != nil {
+		if err := call(ctx); err != nil {
 			return err
 		}
 		return errors.New("fault: the answer is lost")
-	case 2: // it takes effect when nobody waits for it any more
+	case 2:
 		late := w.seconds(30)
 		go func() {
 			time.Sleep(late)
-			w.watch.late(op, id)
-			w.add("    %s %s, late: %v", op, id, call(context.WithoutCancel(ctx)))
+			_ = call(context.WithValue(context.WithoutCancel(ctx), belatedCall{}, true))
 		}()
 		return errors.New("fault: the call is late")
 	}
+	return w.hang(ctx, op, id)
+}
+
+// look makes a call that reads, or lets it go wrong: all about what is stuck, and a few others. Images are always there.
+func (w *walker) look(ctx context.Context, op, id string, call func(context.Context) error) error {
+	w.mu.Lock()
+	s := w.outage
+	if w.healed || time.Now().After(s.until) {
+		s = outage{}
+	}
+	w.mu.Unlock()
+	inspects := op == "PodSandboxStatus" || op == "ContainerStatus"
+	switch {
+	case inspects && s.pod != "" && strings.HasPrefix(id, s.pod+"-"):
+		return w.hang(ctx, op, id)
+	case op == "List" && errors.Is(s.list, errHang):
+		return w.hang(ctx, op, id)
+	case op == "List" && s.list != nil:
+		return &cri.Error{Op: op, Err: s.list}
+	case strings.HasPrefix(op, "Image"), !w.bad(3):
+		return call(ctx)
+	case w.chance(50):
+		w.add("    %s %s: refused", op, id)
+		return errors.New("fault: refused")
+	}
+	return w.hang(ctx, op, id)
+}
+
+func (w *walker) hang(ctx context.Context, op, id string) error {
 	w.add("    %s %s hangs", op, id)
 	ctx, cancel := context.WithTimeout(ctx, 4*time.Minute)
 	defer cancel()
-	return critest.Hang(ctx)
+	return &cri.Error{Op: op, ID: id, Err: critest.Hang(ctx)}
 }
 
 // requireConverged requires of every pod that it is as its spec asks, and that there are no others.

@@ -73,7 +73,7 @@ func newWorker(r *Reconciler, id cri.PodIdentity, pod *corev1.Pod) *worker {
 		notes: make(chan struct{}, 1), retired: make(chan struct{}), echo: make(chan struct{}, 1), held: map[string]Held{}, refused: map[string]int{}, stopped: map[string]bool{},
 	}
 	w.hooks = hook.New(hook.Options{Execer: r.execer, Hooks: hook.Hooks{HTTPFallback: w.httpFallback}})
-	w.record.path = w.files().record()
+	w.record.path, w.record.pod = w.files().record(), id.Namespace+"/"+id.Name
 	return w
 }
 
