@@ -154,5 +154,5 @@ func TestIntegrationStoriesWithRestarts(t *testing.T) {
 }
 
 func allStories() []podStory {
-	return slices.Concat(startStories(), endStories(), specStories(), nodeStories(), imageStories(), []podStory{cutShortStory()})
+	return slices.Concat(startStories(), endStories(), specStories(), nodeStories(), imageStories(), []podStory{cutShortStory(), editedStory()})
 }

@@ -1,0 +1,49 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle_test
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/remote"
+)
+
+// busyRuntime takes a while to say what a container does, as one with many pods does.
+type busyRuntime struct{ *remote.Client }
+
+func (b busyRuntime) ContainerStatus(ctx context.Context, id string) (cri.Container, error) {
+	select {
+	case <-time.After(500 * time.Millisecond):
+		return b.Client.ContainerStatus(ctx, id)
+	case <-ctx.Done():
+		return cri.Container{}, ctx.Err()
+	}
+}
+
+// editedStory is about a static pod whose manifest changes while no agent runs: its two versions never run side by side.
+func editedStory() podStory {
+	return podStory{
+		name: "its manifest changes while no agent runs",
+		via:  func(c *remote.Client) execRuntime { return busyRuntime{c} },
+		pod: func(h *host) *corev1.Pod {
+			return h.newPod(h.sh("old", `trap 'sleep 2; echo gone; exit 0' TERM; echo up; while :; do sleep 3600 & wait $!; done`))
+		},
+		tell: func(h *host) {
+			h.awaitUp("old")
+			pod := h.newPod(h.sh("new", "echo up; "+lasting))
+			pod.UID += "-edited"
+			h.running.Lock()
+			defer h.running.Unlock()
+			h.stop()
+			h.set(pod)
+			h.boot()
+		},
+		end:  "Running, new: ready",
+		said: []string{"old: up", "old: gone", "new: up"},
+	}
+}
