@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/seed81659283/nodeagent/cri"
 )
 
@@ -46,11 +48,13 @@ func (w *worker) await(ctx context.Context) bool {
 	return ctx.Err() == nil // when it ends the workers of others retire, too
 }
 
-// blocker returns the first pod that this one waits for, or nil. One that is not to run any more waits for none.
+// blocker returns the first pod that this one waits for, or nil. One that is not to run, or has run to its end, waits for
+// none.
 func (w *worker) blocker() *worker {
+	last := w.record.get().Status
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.ending || w.pod.DeletionTimestamp != nil {
+	if w.ending || w.pod.DeletionTimestamp != nil || terminal(w.pod.Status.Phase) || last != nil && terminal(last.Phase) {
 		return nil
 	}
 	for _, b := range w.after {
@@ -82,28 +86,33 @@ func (w *worker) reportBlocked(ctx context.Context, b *worker, tell bool) {
 	}
 }
 
-// publishBlocked publishes that the containers wait, and why.
+// publishBlocked publishes that the containers wait, and why. Of a pod that cannot be read it says nothing.
 func (w *worker) publishBlocked(ctx context.Context, why error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	observed, err := w.read(ctx, time.Time{})
 	if err != nil {
-		observed = cri.Pod{PodIdentity: w.id} // what is known of a pod that has not been started
+		return
 	}
 	w.mu.Lock()
 	pod := w.pod
+	w.wait(pod.Spec.InitContainers, observed, ReasonContainerCreating, why)
 	reason := ReasonContainerCreating
-	for i := range pod.Spec.InitContainers {
-		w.held[pod.Spec.InitContainers[i].Name] = Held{Reason: reason, Message: why.Error()}
-	}
 	if len(pod.Spec.InitContainers) > 0 {
 		reason = ReasonPodInitializing
 	}
-	for i := range pod.Spec.Containers {
-		w.held[pod.Spec.Containers[i].Name] = Held{Reason: reason, Message: why.Error()}
-	}
+	w.wait(pod.Spec.Containers, observed, reason, why)
 	w.mu.Unlock()
 	w.publish(ctx, pod, observed, false)
+}
+
+// wait notes why containers that have not run yet do not. w.mu is held.
+func (w *worker) wait(containers []corev1.Container, observed cri.Pod, reason string, why error) {
+	for i := range containers {
+		if name := containers[i].Name; newestContainer(observed.Containers, name, nil) == nil {
+			w.held[name] = Held{Reason: reason, Message: why.Error()}
+		}
+	}
 }
 
 // troubleOf returns why a pod does not get on, as far as anybody knows: a reading of it that fails or hangs, or what

@@ -44,7 +44,17 @@
 // # Orphans
 //
 // A pod that only the runtime knows is taken down once every source has reported completely, if it carries the
-// agent's own [LabelOwner]. Others on the same runtime are left alone.
+// agent's own [LabelOwner]. Others on the same runtime are left alone. One that has the name of a wanted pod, such as the
+// former version of a manifest, is taken down first, and the wanted one waits: its status says for whom, and if the
+// runtime does not answer about that one, Hooks.Error and an event say which call it is.
+//
+// What is not known yet may be there, and may run. A pod that was listed and could not be looked into counts as one that
+// is there. As long as the [Observer] has no list of all, before its first and after one that failed, no orphaned pod
+// and no directory is removed, [Reconciler.MayRun] is true of every pod, and [Reconciler.Drain] does not return.
+//
+// A runtime may hold more than it can list ([cri.ErrTooLarge]). Wanted pods are then read and started one by one all the
+// same; a former pod of the same name is found by its record below Options.PodRoot, so without one it is not found.
+// Hooks.Error says once a minute what to do.
 //
 // # Errors
 //
@@ -62,6 +72,9 @@
 //   - A start that containerd gave up, because the agent died meanwhile, is no end of the container; in the kubelet it is
 //     one with code 128, which fails a pod that is not restarted.
 //   - Failed syncs are tried again sooner (the kubelet waits 10 to 15 s).
+//   - A pod that waits for another one of its name publishes for whom; the kubelet publishes nothing of it.
+//   - Where the pods of the runtime cannot be listed because there is too much to say, wanted pods are started all the same;
+//     the kubelet works on no pod.
 //   - Orphans get the grace period that was noted when they were made; the kubelet gives them 2 s.
 //   - Where the grace period of a pod is shorter than 2 s, hooks and sidecars have 2 s all the same, and of a pod that
 //     is not deleted and has none no hook is run; in the kubelet a pod that ends has 1 s for them.

@@ -160,6 +160,37 @@ func TestPodThatGoesWhileItWaits(t *testing.T) {
 	})
 }
 
+// A job that has ended must not be shown as waiting because another pod of its name has yet to go.
+func TestEndedPodWaitsForNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{"main": critest.ExitAfter(time.Second, 0)})})
+		o := lifecycle.Options{PodRoot: t.TempDir()}
+		job := testPod("a")
+		job.Spec.RestartPolicy = corev1.RestartPolicyNever
+		n := boot(t, rt, distant(rt, never), o)
+		n.set(job)
+		time.Sleep(time.Minute)
+		n.requireStatus("a", "Succeeded, main: exited 0")
+		n.stop()
+		_, err := rt.RunSandbox(t.Context(), &cri.SandboxConfig{
+			Pod:    cri.PodIdentity{UID: "uid-former", Name: "a", Namespace: "default"},
+			Labels: map[string]string{lifecycle.LabelOwner: "nodeagent"},
+		})
+		require.NoError(t, err)
+
+		via := distant(rt, func(op, id string) bool { return op == "PodSandboxStatus" && strings.HasPrefix(id, "uid-former") })
+		n = boot(t, rt, via, o)
+		n.set(job)
+		for range 60 {
+			time.Sleep(time.Second)
+			if n.phase("a") != "" {
+				n.requireStatus("a", "Succeeded, main: exited 0")
+			}
+		}
+		require.Equal(t, corev1.PodSucceeded, n.phase("a"))
+	})
+}
+
 // What the runtime has not been asked, or has not answered, may run: the clean-up of cgroups kills what it is told does not.
 func TestWhatIsNotKnownMayRun(t *testing.T) {
 	for name, stuck := range map[string]func(op, id string) bool{
