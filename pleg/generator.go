@@ -179,7 +179,7 @@ func (g *Generator) PodHealthy(uid string) error {
 // Status returns how the generator does.
 func (g *Generator) Status() Status {
 	s := Status{Threshold: g.opts.Threshold, Streaming: g.inbox.streaming()}
-	s.Relisted, s.ListErr, s.Pods = g.health.all(time.Now())
+	s.Relisted, s.Pods, s.ListErr = g.health.all(time.Now())
 	return s
 }
 

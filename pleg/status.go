@@ -157,7 +157,7 @@ func (h *health) trouble(uid string, now time.Time) *PodError {
 	return &PodError{PodUID: uid, Call: a.call + " " + a.id, Since: since, Err: a.err}
 }
 
-func (h *health) all(now time.Time) (relisted time.Time, listErr error, pods []PodError) {
+func (h *health) all(now time.Time) (relisted time.Time, pods []PodError, listErr error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, uid := range slices.Sorted(maps.Keys(h.pods)) {
@@ -165,5 +165,5 @@ func (h *health) all(now time.Time) (relisted time.Time, listErr error, pods []P
 			pods = append(pods, *e)
 		}
 	}
-	return h.relisted, h.listErr, pods
+	return h.relisted, pods, h.listErr
 }
