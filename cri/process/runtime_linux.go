@@ -17,10 +17,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/process/internal/shim"
+	"github.com/seed81659283/nodeagent/internal/dirlock"
 )
 
 // The layout of the state directory. A directory whose name begins with the prefix is being made or removed, and
@@ -33,10 +32,8 @@ const (
 	recordFile    = "record.json"
 )
 
-const (
-	lockTime = 1 * time.Second // for the last traces of an agent that was killed
-	openTime = 5 * time.Second // for shims that are just starting their process
-)
+// openTime is how long shims that are just starting their process are waited for.
+const openTime = 5 * time.Second
 
 var errClosed = errors.New("the runtime is closed")
 
@@ -45,7 +42,7 @@ type Runtime struct {
 	root    string
 	options Options
 	log     *slog.Logger
-	lock    *os.File
+	lock    *dirlock.Lock
 
 	mu         sync.Mutex // guards what follows, and what sandboxes and containers say is guarded by it
 	closed     bool
@@ -118,36 +115,15 @@ func (r *Runtime) open() error {
 			return err
 		}
 	}
-	lock, err := os.OpenFile(filepath.Join(r.root, rootLock), os.O_RDWR|os.O_CREATE, 0o600)
+	lock, err := dirlock.Take(r.root, rootLock)
 	if err != nil {
 		return err
 	}
-	if err = takeLock(lock); err == nil {
-		err = r.load()
-	}
-	if err != nil {
-		lock.Close()
-		return err
+	if err := r.load(); err != nil {
+		return errors.Join(err, lock.Release())
 	}
 	r.lock = lock
 	return nil
-}
-
-// takeLock makes this agent the only one. A child that an agent forked just when it was killed holds the lock until
-// it executes its program, so a taken lock is asked for again for a while.
-func takeLock(lock *os.File) error {
-	for deadline := time.Now().Add(lockTime); ; time.Sleep(5 * time.Millisecond) {
-		err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			return nil
-		}
-		if !errors.Is(err, unix.EWOULDBLOCK) {
-			return os.NewSyscallError("flock", err)
-		}
-		if time.Now().After(deadline) {
-			return errors.New("another agent has it open")
-		}
-	}
 }
 
 // load reads the state that an earlier agent left.
@@ -244,7 +220,7 @@ func (r *Runtime) Close() error {
 	for s := range r.streams {
 		s.wake()
 	}
-	return r.lock.Close()
+	return r.lock.Release()
 }
 
 // makeDir makes the directory of an object in one step: after a crash it is there with all its files, or not.

@@ -1,0 +1,29 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package process_test
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/cri/process"
+)
+
+// It keeps a second agent on one directory from starting, and whoever reads its error from looking for the first.
+func TestASecondAgentIsToldWhichProcessHasTheRoot(t *testing.T) {
+	root := t.TempDir()
+	first, err := process.Open(root, process.Options{})
+	require.NoError(t, err)
+	_, err = process.Open(root, process.Options{})
+	require.EqualError(t, err, fmt.Sprintf("open process runtime %s: process %d has it open", root, os.Getpid()))
+	require.NoError(t, first.Close())
+	second, err := process.Open(root, process.Options{})
+	require.NoError(t, err)
+	require.NoError(t, second.Close())
+}

@@ -1,0 +1,55 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dirlock_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/internal/dirlock"
+)
+
+// It keeps two agents from using one directory, and an operator from not knowing which two.
+func TestTheSecondIsToldWhoHasTheDirectory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		first, err := dirlock.Take(dir, "lock")
+		require.NoError(t, err)
+		_, err = dirlock.Take(dir, "lock")
+		var held *dirlock.HeldError
+		require.ErrorAs(t, err, &held)
+		assert.Equal(t, dirlock.HeldError{Dir: dir, PID: os.Getpid()}, *held)
+		assert.EqualError(t, err, fmt.Sprintf("process %d has it open", os.Getpid()))
+		require.NoError(t, first.Release())
+		second, err := dirlock.Take(dir, "lock")
+		require.NoError(t, err, "a lock that was released is free")
+		require.NoError(t, second.Release())
+	})
+}
+
+// It keeps a file that somebody else wrote from being read as a holder.
+func TestAHolderThatDidNotSignIsUnknown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		first, err := dirlock.Take(dir, "lock")
+		require.NoError(t, err)
+		for _, text := range []string{"", "-1", "x", "99999999999999999999999999"} {
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "lock"), []byte(text), 0o600))
+			_, err = dirlock.Take(dir, "lock")
+			assert.EqualError(t, err, "another process has it open")
+		}
+		require.NoError(t, first.Release())
+	})
+}
+
+func TestTakeInNoDirectory(t *testing.T) {
+	_, err := dirlock.Take(filepath.Join(t.TempDir(), "missing"), "lock")
+	require.ErrorIs(t, err, os.ErrNotExist)
+}
