@@ -21,7 +21,7 @@ func TestASecondAgentIsToldWhichProcessHasTheRoot(t *testing.T) {
 	first, err := process.Open(root, process.Options{})
 	require.NoError(t, err)
 	_, err = process.Open(root, process.Options{})
-	require.EqualError(t, err, fmt.Sprintf("open process runtime %s: process %d has it open", root, os.Getpid()))
+	require.EqualError(t, err, fmt.Sprintf("open process runtime %s: another agent has it open: process %d", root, os.Getpid()))
 	require.NoError(t, first.Close())
 	second, err := process.Open(root, process.Options{})
 	require.NoError(t, err)

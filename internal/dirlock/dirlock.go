@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package dirlock locks a directory, so that one program at a time uses it. The kernel holds the lock (flock) and
-// releases it when the program ends, however it ends. The lock keeps out only those that ask for it.
+// Package dirlock locks a directory, so that one agent at a time uses it. The kernel holds the lock (flock) and
+// releases it when the agent ends, however it ends. The lock keeps out only those that ask for it.
 package dirlock
 
 import (
@@ -27,9 +27,9 @@ type HeldError struct {
 // Error names the holder; whoever asked for the lock names the directory.
 func (e *HeldError) Error() string {
 	if e.PID == 0 {
-		return "another process has it open"
+		return "another agent has it open"
 	}
-	return fmt.Sprintf("process %d has it open", e.PID)
+	return fmt.Sprintf("another agent has it open: process %d", e.PID)
 }
 
 // Lock is a lock that is held.

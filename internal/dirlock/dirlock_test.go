@@ -26,7 +26,7 @@ func TestTheSecondIsToldWhoHasTheDirectory(t *testing.T) {
 		var held *dirlock.HeldError
 		require.ErrorAs(t, err, &held)
 		assert.Equal(t, dirlock.HeldError{Dir: dir, PID: os.Getpid()}, *held)
-		assert.EqualError(t, err, fmt.Sprintf("process %d has it open", os.Getpid()))
+		assert.EqualError(t, err, fmt.Sprintf("another agent has it open: process %d", os.Getpid()))
 		require.NoError(t, first.Release())
 		second, err := dirlock.Take(dir, "lock")
 		require.NoError(t, err, "a lock that was released is free")
@@ -43,7 +43,7 @@ func TestAHolderThatDidNotSignIsUnknown(t *testing.T) {
 		for _, text := range []string{"", "-1", "x", "99999999999999999999999999"} {
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "lock"), []byte(text), 0o600))
 			_, err = dirlock.Take(dir, "lock")
-			assert.EqualError(t, err, "another process has it open")
+			assert.EqualError(t, err, "another agent has it open")
 		}
 		require.NoError(t, first.Release())
 	})
