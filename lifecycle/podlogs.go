@@ -4,7 +4,6 @@
 package lifecycle
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,13 +18,14 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
-// logDirectory returns the directory of the pod's logs, or nothing where its name cannot be told from that of another.
+// logDirectory returns the directory of the pod's logs, or nothing where none are kept, or its name cannot be told from
+// that of another.
 func (w *worker) logDirectory() string {
-	if !plainName(w.id.Namespace) || !plainName(w.id.Name) || !plainName(w.id.UID) ||
+	if w.r.opts.Spec.LogRoot == "" || !plainName(w.id.Namespace) || !plainName(w.id.Name) || !plainName(w.id.UID) ||
 		strings.Contains(w.id.Namespace+w.id.Name+w.id.UID, "_") { // which parts them in the name of the directory
 		return ""
 	}
-	return podspec.LogDirectory(cmp.Or(w.r.opts.Spec.LogRoot, podspec.DefaultLogRoot), w.id)
+	return podspec.LogDirectory(w.r.opts.Spec.LogRoot, w.id)
 }
 
 // remove removes a dead container, and before that its logs, which nobody would know of any more.

@@ -7,15 +7,19 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/critest"
 	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+	"github.com/seed81659283/nodeagent/pleg"
 )
 
 // logging is a runtime whose containers have a log from their start on, and files rotated from it.
@@ -120,5 +124,28 @@ func TestMaxRestartPeriod(t *testing.T) {
 		n.set(testPod("a"))
 		time.Sleep(21 * time.Second)
 		require.Equal(t, 12, ops(rt, "StartContainer"), "at 0, 0, 2, 4 and so on")
+	})
+}
+
+// It keeps an agent that did not ask for logs, such as the test of somebody who tries the library, from writing to
+// /var/log/pods of its machine.
+func TestNobodyAskedForLogs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		generator := pleg.New(rt, pleg.Options{})
+		r := lifecycle.New(rt, generator, lifecycle.Options{})
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() { _ = generator.Run(ctx) })
+		wg.Go(func() { _ = r.Run(ctx) })
+		require.NoError(t, r.Set(lifecycle.PodSet{Source: "test", Pods: []*corev1.Pod{testPod("a")}}))
+		time.Sleep(time.Minute)
+		c, ok := rt.Container("a/main")
+		require.True(t, ok)
+		require.Equal(t, cri.ContainerRunning, c.State)
+		require.Empty(t, c.LogPath)
+		require.NoDirExists(t, podspec.LogDirectory(podspec.DefaultLogRoot, cri.PodIdentity{Namespace: "default", Name: "a", UID: "uid-a"}))
+		cancel()
+		wg.Wait()
 	})
 }

@@ -43,7 +43,7 @@ func containerConfig(pod *corev1.Pod, c *corev1.Container, path *field.Path, l L
 		CDIDevices:  l.CDIDevices,
 		Labels:      containerLabels(pod, c),
 		Annotations: containerAnnotations(pod, c, l),
-		LogPath:     LogPath(c.Name, l.Attempt),
+		LogPath:     o.logPath(c.Name, l.Attempt),
 		Stdin:       c.Stdin,
 		StdinOnce:   c.StdinOnce,
 		TTY:         c.TTY,

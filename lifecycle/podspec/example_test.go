@@ -22,7 +22,7 @@ func ExampleContainer() {
 	pod.Name, pod.Namespace, pod.UID = "web", "default", "1234"
 	podspec.Default(pod)
 	errs := append(podspec.Validate(pod), podspec.Unsupported(pod)...)
-	config, err := podspec.Container(pod, &pod.Spec.Containers[0], podspec.Launch{Image: &cri.Image{Username: "www"}}, podspec.Options{})
+	config, err := podspec.Container(pod, &pod.Spec.Containers[0], podspec.Launch{Image: &cri.Image{Username: "www"}}, podspec.Options{LogRoot: podspec.DefaultLogRoot})
 	fmt.Println(errs.ToAggregate(), err)
 	fmt.Println(config.Command, config.LogPath, config.Security.RunAsUsername)
 	// Output:

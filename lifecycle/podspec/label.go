@@ -109,6 +109,22 @@ func LogPath(container string, attempt uint32) string {
 	return filepath.Join(container, strconv.FormatUint(uint64(attempt), 10)+".log")
 }
 
+// logDirectory returns the directory of a pod's logs, or nothing where none are kept.
+func (o Options) logDirectory(pod *corev1.Pod) string {
+	if o.LogRoot == "" {
+		return ""
+	}
+	return LogDirectory(o.LogRoot, identity(pod))
+}
+
+// logPath returns the path of a container's log below the directory of the pod's logs, or nothing where none are kept.
+func (o Options) logPath(container string, attempt uint32) string {
+	if o.LogRoot == "" {
+		return ""
+	}
+	return LogPath(container, attempt)
+}
+
 func identity(pod *corev1.Pod) cri.PodIdentity {
 	return cri.PodIdentity{UID: string(pod.UID), Name: pod.Name, Namespace: pod.Namespace}
 }

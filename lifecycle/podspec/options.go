@@ -12,7 +12,8 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// The defaults of [Options], as in the kubelet's configuration.
+// Directories as in the kubelet's configuration. Only that of seccomp profiles, which is read and not written, is a
+// default of [Options]; logs have to be asked for.
 const (
 	DefaultLogRoot     = "/var/log/pods"
 	DefaultSeccompRoot = "/var/lib/kubelet/seccomp"
@@ -26,7 +27,9 @@ type Options struct {
 	// all pods are on it, 127.0.0.1 will do.
 	HostIPs []netip.Addr
 
-	LogRoot        string // parent of the pods' log directories, absolute; empty: DefaultLogRoot
+	// LogRoot is the parent of the pods' log directories, absolute. Empty: the output of containers is not kept, and
+	// nothing is written. DefaultLogRoot is where the tools of a node look.
+	LogRoot        string
 	SeccompRoot    string // where Localhost seccomp profiles lie; empty: DefaultSeccompRoot
 	SeccompDefault bool   // containers without a seccomp profile get the runtime's, not none
 

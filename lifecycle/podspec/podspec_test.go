@@ -51,7 +51,9 @@ func TestSandboxOfAPlainPod(t *testing.T) {
 	p := pod(t)
 	p.Labels = map[string]string{"app": "web", cri.LabelPodName: "other"}
 	p.Annotations = map[string]string{"a": "b"}
-	got, err := podspec.Sandbox(p, 3, podspec.Options{CgroupParent: func(p *corev1.Pod) string { return "/pods/" + string(p.UID) }})
+	got, err := podspec.Sandbox(p, 3, podspec.Options{
+		LogRoot: podspec.DefaultLogRoot, CgroupParent: func(p *corev1.Pod) string { return "/pods/" + string(p.UID) },
+	})
 	require.NoError(t, err)
 	want := cri.SandboxConfig{
 		Pod:          cri.PodIdentity{UID: "u1", Name: "web", Namespace: "default"},
@@ -73,6 +75,15 @@ func TestSandboxOfAPlainPod(t *testing.T) {
 	assert.Equal(t, map[string]string{"app": "web", cri.LabelPodName: "other"}, p.Labels, "the pod is left as it is")
 }
 
+// It keeps an agent that did not ask for logs, such as a test, from writing below /var/log.
+func TestNoLogRootIsNoLogs(t *testing.T) {
+	p := pod(t, "", "{}")
+	sandbox, err := podspec.Sandbox(p, 0, podspec.Options{})
+	require.NoError(t, err)
+	assert.Empty(t, sandbox.LogDirectory)
+	assert.Empty(t, container(t, p, podspec.Launch{Image: &cri.Image{}}, podspec.Options{}).LogPath)
+}
+
 func TestContainerOfAPlainPod(t *testing.T) {
 	p := pod(t, "", `{command: [run, $(A)], args: [$$A], env: [{name: A, value: b}], workingDir: /w, stdin: true, tty: true,
 		ports: [{containerPort: 80}]}`)
@@ -80,7 +91,7 @@ func TestContainerOfAPlainPod(t *testing.T) {
 	got := container(t, p, podspec.Launch{
 		Attempt: 2, ImageRef: "sha256:1", Image: &cri.Image{},
 		Annotations: map[string]string{"device": "d", podspec.AnnotationHash: "other"},
-	}, podspec.Options{})
+	}, podspec.Options{LogRoot: podspec.DefaultLogRoot})
 	want := cri.ContainerConfig{
 		Name:       "c",
 		Attempt:    2,

@@ -49,7 +49,7 @@ func Sandbox(pod *corev1.Pod, attempt uint32, o Options) (cri.SandboxConfig, err
 		Attempt:        attempt,
 		RuntimeHandler: handler,
 		Hostname:       host,
-		LogDirectory:   LogDirectory(cmp.Or(o.LogRoot, DefaultLogRoot), identity(pod)),
+		LogDirectory:   o.logDirectory(pod),
 		DNS:            dns,
 		Ports:          portMappings(pod, o),
 		Labels:         sandboxLabels(pod),
