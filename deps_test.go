@@ -76,7 +76,7 @@ probe/podprobe         max  75: cri probe lifecycle/podspec API
 probe/grpcprobe        max 115: probe GRPC
 
 # Pods.
-lifecycle              max  75: cgroups cri cri/logs images images/credential lifecycle/hook internal/atomicfile lifecycle/podspec probe probe/podprobe qos API
+lifecycle              max  75: cgroups cri cri/logs images images/credential lifecycle/hook internal/atomicfile internal/dirlock lifecycle/podspec probe probe/podprobe qos API
 lifecycle/podspec      max  75: cri qos API
 lifecycle/userns       max  75: cri internal/atomicfile API
 lifecycle/hook         max  75: cri lifecycle/podspec API

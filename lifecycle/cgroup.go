@@ -45,7 +45,7 @@ func (r *Reconciler) Active() (pods []*corev1.Pod, complete bool) {
 // only the runtime knows, whoever made it. As long as the runtime has not been listed to the end, any pod may.
 func (r *Reconciler) MayRun(uid string) bool {
 	r.mu.Lock()
-	known := r.workers[uid] != nil || r.wanted()[uid] != nil
+	known := r.workers[uid] != nil || r.wanted()[uid] != nil || r.refused()[uid]
 	r.mu.Unlock()
 	if known {
 		return true
@@ -86,7 +86,7 @@ func (w *worker) leave(ctx context.Context, a *Actions, observed cri.Pod) error 
 
 // removeCgroup removes the cgroup of a pod of which the runtime has nothing left.
 func (w *worker) removeCgroup(ctx context.Context) error {
-	if w.r.opts.Cgroups == nil {
+	if w.r.opts.Cgroups == nil || w.shared {
 		return nil
 	}
 	return w.r.opts.Cgroups.Remove(ctx, w.id.UID)

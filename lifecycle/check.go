@@ -5,6 +5,7 @@ package lifecycle
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -12,11 +13,13 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
-// check returns why a pod cannot be run, or nil.
-func (r *Reconciler) check(pod *corev1.Pod) error {
+// checkPod returns why a pod cannot be run, or nil.
+func (r *Reconciler) checkPod(pod *corev1.Pod) error {
 	errs := podspec.Validate(pod)
 	if pod.UID == "" {
-		errs = append(errs, field.Required(field.NewPath("metadata", "uid"), "it tells the pod from others of its name"))
+		uid := field.NewPath("metadata", "uid")
+		errs = slices.DeleteFunc(errs, func(e *field.Error) bool { return e.Field == uid.String() })
+		errs = append(errs, field.Required(uid, "package lifecycle/source makes pods that can be run, also of those that are built in code: source.Static"))
 	}
 	if len(errs) == 0 {
 		errs = append(podspec.Unsupported(pod), r.lacking(pod)...)

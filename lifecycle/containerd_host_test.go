@@ -311,8 +311,11 @@ func (h *host) awaitGone() {
 			return fmt.Errorf("the runtime has %d sandboxes and %d containers", len(p.Sandboxes), len(p.Containers))
 		}
 		for _, dir := range []string{h.logs, h.podRoot} {
-			if left, _ := os.ReadDir(dir); dir != "" && len(left) > 0 {
-				return fmt.Errorf("%s has %s", dir, left[0].Name())
+			left, _ := os.ReadDir(dir)
+			for _, e := range left {
+				if e.Name() != ".lock" { // the agent's own
+					return fmt.Errorf("%s has %s", dir, e.Name())
+				}
 			}
 		}
 		return nil

@@ -118,7 +118,7 @@ func (w *worker) configureSandbox(pod *corev1.Pod, observed cri.Pod, a *Actions)
 	if c, err = podspec.Sandbox(pod, attempt, w.r.opts.Spec); err != nil {
 		return c, err
 	}
-	c.Labels[LabelOwner] = w.r.opts.Owner
+	w.r.mark(c.Labels)
 	c.Annotations = maps.Clone(c.Annotations)
 	if c.Annotations == nil {
 		c.Annotations = map[string]string{}
@@ -211,7 +211,7 @@ func (w *worker) startContainer(
 	if err != nil {
 		return &StartError{Reason: ReasonCreateConfigError, Err: err}
 	}
-	config.Labels[LabelOwner] = w.r.opts.Owner
+	w.r.mark(config.Labels)
 	if sandbox.LogDirectory != "" && config.LogPath != "" {
 		if err := os.MkdirAll(filepath.Join(sandbox.LogDirectory, filepath.Dir(config.LogPath)), 0o755); err != nil {
 			return &StartError{Reason: ReasonCreateError, Err: err}
@@ -298,7 +298,7 @@ func (w *worker) postStart(ctx context.Context, pod *corev1.Pod, s Start, id str
 
 // forget removes what the agent itself kept of the pod: its logs and its files.
 func (w *worker) forget() {
-	if dir := w.logDirectory(); dir != "" {
+	if dir := w.logDirectory(); dir != "" && !w.shared {
 		if err := os.RemoveAll(dir); err != nil {
 			w.warn("remove pod logs", "error", err)
 		}

@@ -3,6 +3,14 @@
 
 package lifecycle
 
+import corev1 "k8s.io/api/core/v1"
+
+// BeforeCheck has something done before each validation of a pod, which may take as long as it likes.
+func BeforeCheck(r *Reconciler, do func(pod *corev1.Pod)) {
+	check := r.check
+	r.check = func(pod *corev1.Pod) error { do(pod); return check(pod) }
+}
+
 // CrashLoopKey is for the scenarios, which write annotations as an earlier agent would have.
 var CrashLoopKey = crashLoopKey
 

@@ -10,8 +10,8 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"runtime"
-	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,10 +19,6 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
-
-// LabelOwner marks the sandboxes and containers of an agent. Only what carries the agent's own mark is taken down as
-// an orphan, so that an agent on a shared runtime leaves the pods of others alone.
-const LabelOwner = "nodeagent/owner"
 
 // Observer tells what the runtime holds. *pleg.Generator is one.
 type Observer interface {
@@ -38,7 +34,10 @@ type Observer interface {
 
 // Options configures a [Reconciler]. The zero value is for production.
 type Options struct {
-	// Owner is written to LabelOwner. Empty means "nodeagent".
+	// Owner is written to LabelOwner. Empty: it is a random ID, which is kept in the file .owner in PodRoot from the first
+	// Run on; and without PodRoot there is none: sandboxes and containers are not marked, and no orphan is taken down.
+	// An agent that loses its PodRoot gets another ID, and its old pods are then another's: an owner that is named here
+	// is the same whatever becomes of the disk. No two agents of a runtime may be named alike.
 	Owner string
 	// Spec is what configs are made from beside the pod.
 	Spec podspec.Options
@@ -56,7 +55,7 @@ type Options struct {
 	// PodRoot is the directory, made when needed, for what the agent makes for each pod: record.json, with what the next
 	// agent could read nowhere else, such as the phase of a pod that has ended; and, mounted into containers, a hosts file
 	// and files for their last words. It is this agent's alone: once all sources have reported, the directories of pods
-	// that nobody wants are removed, if they have a record. Empty: there is nothing of all that, pods with host aliases
+	// that nobody wants are removed, if they have a record. Run locks it, and fails where another agent has. Empty: there is nothing of all that, pods with host aliases
 	// are refused, and the next agent knows what the runtime and the API server tell it.
 	PodRoot string
 	// NoMounts says that the runtime cannot mount, as cri/process cannot: containers get neither file of PodRoot.
@@ -105,15 +104,6 @@ type Hooks struct {
 	Error func(pod cri.PodIdentity, err error, retry time.Duration)
 }
 
-// PodSet is all pods that one source wants.
-type PodSet struct {
-	Source string
-	Pods   []*corev1.Pod
-	// Incomplete says that the source could not read all of its pods. Pods that it named before and does not name
-	// now are taken down all the same; pods that only the runtime knows are left alone until a complete set.
-	Incomplete bool
-}
-
 // Reconciler brings pods to where their specs want them, each on its own: a pod whose runtime calls hang or fail
 // delays no other. Make one with [New].
 type Reconciler struct {
@@ -127,26 +117,35 @@ type Reconciler struct {
 	observer  Observer
 	opts      Options
 	slots     chan struct{}
-	kick      chan struct{} // the set of workers may have to change
+	kick      chan struct{}           // the set of workers may have to change
+	owner     string                  // what is written to LabelOwner; set before there is a worker
+	invalid   error                   // what is wrong with the options
+	check     func(*corev1.Pod) error // why a pod cannot be run
+	running   atomic.Bool             // Run was called
+	ended     chan struct{}           // closed when Run has returned
 
-	mu       sync.Mutex
-	sources  []PodSet           // in the order in which they first reported
-	workers  map[string]*worker // by pod UID
-	draining bool
-	drained  chan struct{} // closed when draining and no worker is left
+	mu        sync.Mutex
+	sources   []wish             // in the order in which they first reported
+	claims    map[string]string  // by pod UID: the source whose pod it is
+	contested map[string]bool    // sources that want a UID that is another's
+	calls     map[string]*source // by source
+	called    uint64             // how often Set was called
+	workers   map[string]*worker // by pod UID
+	draining  bool
+	drained   chan struct{} // closed when draining and no worker is left
+	failed    error         // what Run returned
 
 	partial complaint         // of Run alone: that there may be pods that nobody knows of
 	former  []cri.PodIdentity // likewise: those that an earlier agent left a record of; only until the runtime can be listed
 }
 
 // New returns a Reconciler that drives a runtime by what an observer sees of it. It starts nothing; see [Reconciler.Run].
+// It panics without either. What is wrong with the options is an error of Run and Set: see [Options.Validate].
 func New(rt cri.Runtime, observer Observer, o Options) *Reconciler {
 	if rt == nil || observer == nil {
 		panic("lifecycle.New: nil runtime or observer")
 	}
-	if o.Owner == "" {
-		o.Owner = "nodeagent"
-	}
+	invalid := o.Validate()
 	if o.Parallel <= 0 {
 		o.Parallel = max(4, 2*runtime.GOMAXPROCS(0))
 	}
@@ -173,53 +172,18 @@ func New(rt cri.Runtime, observer Observer, o Options) *Reconciler {
 	updater, _ := rt.(cri.Updater)
 	stats, _ := rt.(cri.StatsLister)
 	reporter, _ := rt.(cri.StatusReporter)
-	return &Reconciler{
+	r := &Reconciler{
 		runtime: rt, inspector: inspector, updater: updater, stats: stats, reporter: reporter, execer: execer, observer: observer, opts: o,
 		slots:   make(chan struct{}, o.Parallel),
 		kick:    make(chan struct{}, 1),
 		workers: map[string]*worker{},
+		calls:   map[string]*source{},
 		drained: make(chan struct{}),
+		invalid: invalid,
+		ended:   make(chan struct{}),
 	}
-}
-
-// Set replaces what a source wants. It does not wait. Pods are not copied and must not be written to afterwards. A
-// pod that is invalid or that this version cannot run is refused, with an error that names it and the field; where a
-// pod of its UID is running, that one goes on as it was. Of two pods with one name or UID the first counts.
-func (r *Reconciler) Set(set PodSet) error {
-	var errs []error
-	accepted := make([]*corev1.Pod, 0, len(set.Pods))
-	named := make(map[string]bool, 2*len(set.Pods))
-	r.mu.Lock()
-	for _, pod := range set.Pods {
-		name, uid := pod.Namespace+"/"+pod.Name, string(pod.UID)
-		if named[name] || named[uid] {
-			errs = append(errs, fmt.Errorf("pod %s: another pod of the set has its name, or its UID %s", name, uid))
-			continue
-		}
-		named[name], named[uid] = true, true
-		var runs *corev1.Pod // what is run under this UID, if anything
-		if w := r.workers[uid]; w != nil {
-			runs = w.spec()
-		}
-		if pod != runs {
-			if err := r.check(pod); err != nil {
-				errs = append(errs, err)
-				pod = runs
-			}
-		}
-		if pod != nil {
-			accepted = append(accepted, pod)
-		}
-	}
-	set.Pods = accepted
-	if i := slices.IndexFunc(r.sources, func(s PodSet) bool { return s.Source == set.Source }); i >= 0 {
-		r.sources[i] = set
-	} else {
-		r.sources = append(r.sources, set)
-	}
-	r.mu.Unlock()
-	r.wake()
-	return errors.Join(errs...)
+	r.check = r.checkPod
+	return r
 }
 
 // Changed tells the Reconciler that the runtime's view of these pods has changed. It does not wait.
@@ -235,10 +199,13 @@ func (r *Reconciler) Changed(uids ...string) {
 	}
 }
 
-// Drain takes every pod down and returns when none is left or ctx ends. Run must be running; what sources want from
-// now on is ignored. As long as the runtime has not been listed to the end there may be pods that nobody knows of, so it
-// waits for that, too; the error then says why it has not.
+// Drain takes every pod down and returns when none is left or ctx ends. What sources want from now on is ignored. As long
+// as the runtime has not been listed to the end there may be pods that nobody knows of, so it waits for that, too; the
+// error then says why it has not. It returns an error at once when Run was not called, and as soon as Run has returned.
 func (r *Reconciler) Drain(ctx context.Context) error {
+	if !r.running.Load() {
+		return errors.New("drain: Reconciler.Run was not called, and nothing else takes pods down")
+	}
 	r.mu.Lock()
 	r.draining = true
 	r.mu.Unlock()
@@ -251,12 +218,24 @@ func (r *Reconciler) Drain(ctx context.Context) error {
 			return fmt.Errorf("drain: %w: there may be pods that are not known: %w", ctx.Err(), err)
 		}
 		return fmt.Errorf("drain: %w", ctx.Err())
+	case <-r.ended:
+		return errors.New("drain: Reconciler.Run has ended before all pods were taken down")
 	}
 }
 
-// Run drives pods until ctx ends, and then leaves them as they are. It is called once and returns nil when all that
-// it started has ended.
-func (r *Reconciler) Run(ctx context.Context) error {
+// Run drives pods until ctx ends, and then leaves them as they are. It returns nil when all that it started has ended. It
+// returns an error at once when the options are invalid, when another agent has locked PodRoot, when the owner that is
+// kept there cannot be read, and when it is called a second time.
+func (r *Reconciler) Run(ctx context.Context) (err error) {
+	if !r.running.CompareAndSwap(false, true) {
+		return errors.New("Reconciler.Run was called twice")
+	}
+	defer close(r.ended)
+	release, err := r.prepare()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, release()) }()
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	if !r.begin(ctx) {
@@ -284,6 +263,17 @@ func (r *Reconciler) Run(ctx context.Context) error {
 		case <-again.C:
 		}
 	}
+}
+
+// prepare checks the options and claims what is to be this agent's alone. Set is told what went wrong, too.
+func (r *Reconciler) prepare() (release func() error, err error) {
+	if err = r.invalid; err == nil {
+		release, err = r.claim()
+	}
+	r.mu.Lock()
+	r.failed = err
+	r.mu.Unlock()
+	return release, err
 }
 
 // meetTimeout is how long the runtime has to say who it is before it is asked again.

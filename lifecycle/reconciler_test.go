@@ -4,6 +4,7 @@
 package lifecycle_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,6 +48,7 @@ type node struct {
 func boot(t *testing.T, rt *critest.Runtime, via cri.Runtime, o lifecycle.Options) *node {
 	n := &node{t: t, rt: rt, statuses: map[string]*corev1.PodStatus{}}
 	o.Spec.LogRoot = t.TempDir()
+	o.Owner = cmp.Or(o.Owner, "test")
 	o.Hooks = lifecycle.Hooks{
 		Status: func(pod *corev1.Pod, st *corev1.PodStatus) {
 			n.mu.Lock()

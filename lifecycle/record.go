@@ -25,6 +25,8 @@ type record struct {
 	Version int `json:"version"`
 	// Pod is the namespace and the name of the pod, with a slash between. Its UID is the name of the directory.
 	Pod string `json:"pod,omitempty"`
+	// Source is the one whose pod it is. Empty: it is not known.
+	Source string `json:"source,omitempty"`
 	// Status is the one published last. Nil: none was, or nobody wanted the pod any more.
 	Status *corev1.PodStatus `json:"status,omitempty"`
 	// Unhooked are the containers, by ID, whose postStart hook is yet to run to its end.
@@ -44,8 +46,9 @@ const recordName = "record.json"
 // recorder keeps the record of a pod in a file, so that it outlives the agent. What cannot be written is kept in memory, and
 // written when the pod is looked at again.
 type recorder struct {
-	path string // empty: there is no file
-	pod  string // as it is written
+	path   string // empty: there is no file
+	pod    string // as it is written
+	source string // whose pod it is
 
 	mu      sync.Mutex
 	now     record
@@ -104,7 +107,7 @@ func (r *recorder) update(change func(now *record)) error {
 
 // save writes what is known, if that is not in the file.
 func (r *recorder) save() error {
-	r.now.Version, r.now.Pod = recordVersion, r.pod
+	r.now.Version, r.now.Pod, r.now.Source = recordVersion, r.pod, r.source
 	data, err := json.Marshal(&r.now)
 	if err != nil || bytes.Equal(data, r.written) {
 		return err
@@ -162,6 +165,9 @@ func (r *Reconciler) sweep() bool {
 	r.mu.Lock()
 	complete, known := r.complete() && err == nil, r.wanted()
 	for uid := range r.workers {
+		known[uid] = nil
+	}
+	for uid := range r.refused() {
 		known[uid] = nil
 	}
 	r.mu.Unlock()

@@ -238,14 +238,7 @@ func TestDirectoriesOfFormerPods(t *testing.T) {
 			require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
 			require.NoError(t, os.WriteFile(path, []byte(`{"version":1}`), 0o600))
 		}
-		there := func() (names []string) {
-			entries, err := os.ReadDir(o.PodRoot)
-			require.NoError(t, err)
-			for _, e := range entries {
-				names = append(names, e.Name())
-			}
-			return names
-		}
+		there := func() []string { return podDirs(t, o.PodRoot) }
 		n := boot(t, rt, rt, o)
 		n.set(testPod("a"))
 		time.Sleep(time.Minute)

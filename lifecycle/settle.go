@@ -32,7 +32,7 @@ func (r *Reconciler) settle() (started []*worker, whole bool) {
 	defer r.mu.Unlock()
 	wanted := r.wanted()
 	for uid, w := range r.workers {
-		if pod := wanted[uid]; pod != nil {
+		if pod := wanted[uid]; pod != nil && w.source == r.claims[uid] {
 			w.update(pod)
 		} else {
 			w.end()
@@ -48,6 +48,7 @@ func (r *Reconciler) settle() (started []*worker, whole bool) {
 		w := newWorker(r, id, pod)
 		if pod != nil {
 			w.after = slices.Clone(names[name]) // they go first
+			w.from(r.claims[id.UID])
 		}
 		r.workers[id.UID] = w
 		names[name] = append(names[name], w)
@@ -75,7 +76,7 @@ func (r *Reconciler) closeDrained() {
 	}
 }
 
-// wanted returns what the sources want, by UID; of two pods with one UID that of the earlier source.
+// wanted returns what the sources want, by UID; of two pods with one UID that of the source that was first.
 func (r *Reconciler) wanted() map[string]*corev1.Pod {
 	pods := map[string]*corev1.Pod{}
 	if r.draining {
@@ -83,7 +84,7 @@ func (r *Reconciler) wanted() map[string]*corev1.Pod {
 	}
 	for _, s := range r.sources {
 		for _, pod := range s.Pods {
-			if pods[string(pod.UID)] == nil {
+			if r.claims[string(pod.UID)] == s.Source {
 				pods[string(pod.UID)] = pod
 			}
 		}
@@ -112,13 +113,14 @@ func (r *Reconciler) orphans(observed []cri.Pod, wanted map[string]*corev1.Pod, 
 	for _, pod := range wanted {
 		names[pod.Namespace+"/"+pod.Name] = true
 	}
+	refused := r.refused()
 	var ids []cri.PodIdentity
 	for i := range observed {
 		p := &observed[i]
 		if wanted[p.UID] != nil || r.workers[p.UID] != nil || !r.owns(p) {
 			continue
 		}
-		if all || names[p.Namespace+"/"+p.Name] {
+		if all && !refused[p.UID] || names[p.Namespace+"/"+p.Name] {
 			ids = append(ids, p.PodIdentity)
 		}
 	}
@@ -152,19 +154,4 @@ func (r *Reconciler) complete() bool {
 		}
 	}
 	return len(done) > 0
-}
-
-// owns tells whether a pod of the runtime was made by an agent of the same name.
-func (r *Reconciler) owns(p *cri.Pod) bool {
-	for i := range p.Sandboxes {
-		if p.Sandboxes[i].Labels[LabelOwner] == r.opts.Owner {
-			return true
-		}
-	}
-	for i := range p.Containers {
-		if p.Containers[i].Labels[LabelOwner] == r.opts.Owner {
-			return true
-		}
-	}
-	return false
 }

@@ -472,7 +472,5 @@ func (w *walker) requireNothingLeft(last map[string]*corev1.Pod) {
 		logs := podspec.LogDirectory(filepath.Join(w.dir, "logs"), cri.PodIdentity{UID: string(pod.UID), Name: pod.Name, Namespace: pod.Namespace})
 		require.NoDirExists(w.t, logs)
 	}
-	entries, err := os.ReadDir(filepath.Join(w.dir, "pods"))
-	require.NoError(w.t, err)
-	require.Empty(w.t, entries)
+	require.Empty(w.t, podDirs(w.t, filepath.Join(w.dir, "pods")))
 }

@@ -21,10 +21,11 @@ import (
 
 // worker drives one pod. It has a goroutine of its own, so that whatever the pod waits for it waits for alone.
 type worker struct {
-	r     *Reconciler
-	id    cri.PodIdentity
-	notes chan struct{} // something changed
-	echo  chan struct{} // nothing but the status of the pod object changed
+	r      *Reconciler
+	id     cri.PodIdentity
+	notes  chan struct{} // something changed
+	source string        // whose pod it is; of the Reconciler
+	echo   chan struct{} // nothing but the status of the pod object changed
 
 	after   []*worker     // of the same name, that go first; not written to after newWorker
 	retired chan struct{} // closed when nothing is left of the pod
@@ -55,6 +56,7 @@ type worker struct {
 	stopped  map[string]bool   // dead sandboxes whose network is known to be given back
 	left     bool              // the pod is over, and its cgroup is removed
 	starting bool              // what was planned last ends with starting containers
+	shared   bool              // another agent has containers of the pod
 
 	// Of the goroutine that does what is planned.
 	releaseSlot func() // releases the start slot of the start that is under way
@@ -163,6 +165,7 @@ func (w *worker) run(ctx context.Context) {
 	if err := w.record.load(); err != nil {
 		w.warn("pod record", "error", err)
 	}
+	w.takeOver()
 	w.resize.recall(w.record.get())
 	if !w.await(ctx) {
 		return
@@ -196,6 +199,10 @@ func (w *worker) sync(ctx context.Context) (next time.Duration, gone bool) {
 	}
 	w.mu.Lock()
 	pod, ending := w.pod, w.ending
+	if observed, err = w.shareOut(observed, ending); err != nil {
+		w.mu.Unlock()
+		return w.failed(ctx, err, time.Time{}), false
+	}
 	work, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if !ending {

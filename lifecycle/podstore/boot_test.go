@@ -42,7 +42,7 @@ func boot(t *testing.T, rt *critest.Runtime, path string) *agent {
 			a.reconciler.Changed(e.PodUID)
 		}
 	}})
-	o := lifecycle.Options{Sources: []string{"api", "file"}}
+	o := lifecycle.Options{Owner: "test", Sources: []string{"api", "file"}}
 	o.Spec.LogRoot = t.TempDir()
 	a.reconciler = lifecycle.New(rt, generator, o)
 	a.store = podstore.New(path, podstore.Options{Sources: o.Sources})

@@ -1,0 +1,303 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/critest"
+	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/pleg"
+)
+
+// neighbour is one of several agents on a runtime, with the options that it was given and no others.
+type neighbour struct {
+	*lifecycle.Reconciler
+	stop func() error // ends the agent as a crash would, and returns what Run returned
+
+	mu   sync.Mutex
+	errs []string
+}
+
+func (n *neighbour) errors() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.errs
+}
+
+func join(t *testing.T, rt *critest.Runtime, o lifecycle.Options) *neighbour {
+	t.Helper()
+	n := &neighbour{}
+	o.Hooks.Error = func(pod cri.PodIdentity, err error, _ time.Duration) {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.errs = append(n.errs, pod.Name+": "+err.Error())
+	}
+	generator := pleg.New(rt, pleg.Options{Sink: func(events []pleg.Event) {
+		for _, e := range events {
+			n.Changed(e.PodUID)
+		}
+	}})
+	n.Reconciler = lifecycle.New(rt, generator, o)
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	var err error
+	wg.Go(func() { _ = generator.Run(ctx) })
+	wg.Go(func() { err = n.Run(ctx) })
+	n.stop = func() error { cancel(); wg.Wait(); return err }
+	t.Cleanup(func() { _ = n.stop() })
+	return n
+}
+
+func (n *neighbour) set(t *testing.T, pods ...*corev1.Pod) {
+	t.Helper()
+	require.NoError(t, n.Set(lifecycle.PodSet{Source: "test", Pods: pods}))
+}
+
+// owner returns the mark of a container, and whether it has one.
+func owner(t *testing.T, rt *critest.Runtime, name string) (string, bool) {
+	t.Helper()
+	c, ok := rt.Container(name)
+	require.True(t, ok)
+	mark, marked := c.Labels[lifecycle.LabelOwner]
+	return mark, marked
+}
+
+// It keeps two agents that were given nothing but their pods from destroying each other's.
+func TestTwoAgentsOnOneRuntime(t *testing.T) {
+	for name, options := range map[string]func(*testing.T) lifecycle.Options{
+		"without directories":   func(*testing.T) lifecycle.Options { return lifecycle.Options{} },
+		"with directories":      func(t *testing.T) lifecycle.Options { return lifecycle.Options{PodRoot: t.TempDir()} },
+		"with names":            func(t *testing.T) lifecycle.Options { return lifecycle.Options{Owner: filepath.Base(t.TempDir())} },
+		"one with a directory":  alternate("", "dir"),
+		"one with another name": alternate("a", "b"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				rt := critest.New(critest.Options{})
+				first, second := join(t, rt, options(t)), join(t, rt, options(t))
+				first.set(t, testPod("a"), testPod("b"))
+				second.set(t, testPod("c"), testPod("d"))
+				time.Sleep(2 * time.Minute)
+				require.Equal(t, 4, ops(rt, "StartContainer"), "nothing is started again")
+				require.Zero(t, ops(rt, "StopContainer"))
+				require.Empty(t, first.errors())
+				require.Empty(t, second.errors())
+			})
+		})
+	}
+}
+
+// alternate returns options that differ from one call to the next: the first agent has an owner, or nothing, and the
+// second a directory, or another owner.
+func alternate(first, second string) func(t *testing.T) lifecycle.Options {
+	calls := 0
+	return func(t *testing.T) lifecycle.Options {
+		calls++
+		switch {
+		case calls%2 == 1:
+			return lifecycle.Options{Owner: first}
+		case second == "dir":
+			return lifecycle.Options{PodRoot: t.TempDir()}
+		}
+		return lifecycle.Options{Owner: second}
+	}
+}
+
+// It keeps two agents that are given the same manifests from taking over each other's containers, one restart after the
+// other, and the second from being silent about why its pod does not run.
+func TestTwoAgentsWithOnePod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		dirs := []string{t.TempDir(), t.TempDir()}
+		first := join(t, rt, lifecycle.Options{PodRoot: dirs[0]})
+		first.set(t, testPod("a"), testPod("b"))
+		time.Sleep(time.Second)
+		mark, _ := owner(t, rt, "a/main")
+		second := join(t, rt, lifecycle.Options{PodRoot: dirs[1]})
+		second.set(t, testPod("a"))
+		time.Sleep(2 * time.Minute)
+		require.Equal(t, 2, ops(rt, "StartContainer"))
+		require.Zero(t, ops(rt, "StopContainer"))
+		require.Empty(t, first.errors())
+		require.NotEmpty(t, second.errors())
+		for _, e := range second.errors() {
+			require.Regexp(t, `^a: the runtime has containers of the pod that are another agent's: label nodeagent/owner is "`+mark+`", not "[0-9a-f]{16}"$`, e)
+		}
+
+		second.set(t) // it wants the pod no more
+		time.Sleep(time.Minute)
+		require.Zero(t, ops(rt, "StopContainer"), "and leaves what it has not made")
+
+		second.set(t, testPod("a"))
+		first.set(t, testPod("b"))
+		time.Sleep(time.Minute)
+		c, ok := rt.Container("a/main")
+		require.True(t, ok)
+		require.Equal(t, cri.ContainerRunning, c.State)
+		require.NotEqual(t, mark, c.Labels[lifecycle.LabelOwner], "the first has let go of it")
+		require.Equal(t, 3, ops(rt, "StartContainer"))
+	})
+}
+
+// It keeps what an agent makes while another one begins to run the same pod from being taken down with the other's.
+func TestAnAgentTakesDownItsOwnHalfOfAPod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		n := join(t, rt, lifecycle.Options{Owner: "mine"})
+		n.set(t, testPod("a"))
+		time.Sleep(time.Second)
+		theirs, err := rt.RunSandbox(t.Context(), &cri.SandboxConfig{
+			Pod: cri.PodIdentity{UID: "uid-a", Name: "a", Namespace: "default"}, Attempt: 7,
+			Labels: map[string]string{lifecycle.LabelOwner: "theirs"},
+		})
+		require.NoError(t, err)
+		time.Sleep(time.Minute)
+		require.NotEmpty(t, n.errors())
+		require.Zero(t, ops(rt, "StopContainer"), "a conflict is told, not fought over")
+		n.set(t)
+		time.Sleep(time.Minute)
+		snap, err := rt.List(t.Context())
+		require.NoError(t, err)
+		require.Len(t, snap.Sandboxes, 1)
+		require.Equal(t, theirs, snap.Sandboxes[0].ID)
+		require.Equal(t, cri.SandboxReady, snap.Sandboxes[0].State)
+		require.Empty(t, snap.Containers)
+	})
+}
+
+// It keeps a restart of an agent from being one of its pods: the owner is the same as long as PodRoot is there.
+func TestTheOwnerIsKeptInPodRoot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt, root := critest.New(critest.Options{}), filepath.Join(t.TempDir(), "state", "pods")
+		n := join(t, rt, lifecycle.Options{PodRoot: root})
+		n.set(t, testPod("a"), testPod("b"))
+		time.Sleep(time.Second)
+		mark, _ := owner(t, rt, "a/main")
+		require.Regexp(t, regexp.MustCompile(`^[0-9a-f]{16}$`), mark)
+		require.NoError(t, n.stop())
+
+		n = join(t, rt, lifecycle.Options{PodRoot: root})
+		n.set(t, testPod("a"))
+		time.Sleep(time.Minute)
+		again, _ := owner(t, rt, "a/main")
+		require.Equal(t, mark, again)
+		require.Equal(t, 2, ops(rt, "StartContainer"))
+		_, ok := rt.Container("b/main")
+		require.False(t, ok, "its orphan is taken down")
+		require.Empty(t, n.errors())
+	})
+}
+
+// It keeps an agent that cannot know what is its own from taking anything down.
+func TestAnAgentWithoutOwnerTakesDownNoOrphan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		n := join(t, rt, lifecycle.Options{})
+		labelled := testPod("a")
+		labelled.Labels = map[string]string{lifecycle.LabelOwner: "forged"}
+		n.set(t, labelled, testPod("b"))
+		time.Sleep(time.Second)
+		_, marked := owner(t, rt, "a/main")
+		require.False(t, marked, "whatever a manifest says")
+		require.NoError(t, n.stop())
+
+		n = join(t, rt, lifecycle.Options{})
+		n.set(t, labelled)
+		time.Sleep(time.Minute)
+		require.Equal(t, 2, ops(rt, "StartContainer"), "it goes on with what it is told to run")
+		require.Zero(t, ops(rt, "StopContainer"), "and leaves the rest")
+		n.set(t)
+		time.Sleep(time.Minute)
+		require.Equal(t, 1, ops(rt, "StopContainer"), "but what it ran it ends")
+	})
+}
+
+// It keeps two agents from writing the same records: the second ends at once and says where and who.
+func TestPodRootIsOneAgentsAlone(t *testing.T) {
+	for _, who := range []string{"", "somebody"} {
+		t.Run("owner "+who, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				rt, root := critest.New(critest.Options{}), t.TempDir()
+				first := join(t, rt, lifecycle.Options{PodRoot: root, Owner: who})
+				first.set(t, testPod("a"))
+				time.Sleep(time.Second)
+				began := time.Now()
+				second := lifecycle.New(rt, pleg.New(rt, pleg.Options{}), lifecycle.Options{PodRoot: root, Owner: who})
+				err := second.Run(t.Context())
+				require.EqualError(t, err, fmt.Sprintf("PodRoot %s: another agent has it open: process %d", root, os.Getpid()))
+				require.LessOrEqual(t, time.Since(began), 2*time.Second)
+				require.ErrorContains(t, second.Set(lifecycle.PodSet{Source: "test"}), err.Error(), "it is told to who forgot to look")
+				time.Sleep(time.Minute)
+				require.Equal(t, 1, ops(rt, "StartContainer"))
+				require.NoError(t, first.stop())
+			})
+		})
+	}
+}
+
+// It keeps an agent that has lost its mark from taking a new one in silence, or from taking down what may not be its own.
+func TestAnOwnerFileThatCannotBeRead(t *testing.T) {
+	damage := map[string]func(t *testing.T, path string){
+		"empty":    func(t *testing.T, path string) { write(t, path, "") },
+		"short":    func(t *testing.T, path string) { write(t, path, "0123") },
+		"foreign":  func(t *testing.T, path string) { write(t, path, "0123456789abcdeg\n") },
+		"long":     func(t *testing.T, path string) { write(t, path, fmt.Sprintf("%0100000d", 0)) },
+		"no file":  func(t *testing.T, path string) { require.NoError(t, os.Mkdir(path, 0o700)) },
+		"a device": func(t *testing.T, path string) { require.NoError(t, os.Symlink("/dev/zero", path)) },
+	}
+	for name, damage := range damage {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				rt, root := critest.New(critest.Options{}), t.TempDir()
+				n := join(t, rt, lifecycle.Options{PodRoot: root})
+				n.set(t, testPod("a"))
+				time.Sleep(time.Second)
+				require.NoError(t, n.stop())
+				path := filepath.Join(root, ".owner")
+				require.NoError(t, os.Remove(path))
+				damage(t, path)
+
+				n = join(t, rt, lifecycle.Options{PodRoot: root})
+				time.Sleep(time.Minute)
+				require.Zero(t, ops(rt, "StopContainer"))
+				err := n.stop()
+				assert.ErrorContains(t, err, path)
+				assert.ErrorContains(t, err, "owner")
+				assert.Less(t, len(err.Error()), 500)
+			})
+		})
+	}
+}
+
+// podDirs returns what is in PodRoot beside what the agent keeps of itself.
+func podDirs(t *testing.T, root string) (names []string) {
+	t.Helper()
+	entries, err := os.ReadDir(root)
+	require.NoError(t, err)
+	for _, e := range entries {
+		if name := e.Name(); name != ".lock" && name != ".owner" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+}

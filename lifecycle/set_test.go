@@ -1,0 +1,304 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/seed81659283/nodeagent/cri/critest"
+	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+	"github.com/seed81659283/nodeagent/pleg"
+)
+
+// changeable is a pod with something of everything that a change may be about.
+func changeable() *corev1.Pod {
+	pod := testPod("a", "main", "other")
+	pod.Labels = map[string]string{"app": "a"}
+	pod.Spec.InitContainers = []corev1.Container{initContainer("setup"), sidecar("proxy")}
+	pod.Spec.ActiveDeadlineSeconds = new(int64(1000))
+	pod.Spec.Tolerations = []corev1.Toleration{{Key: "k", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}}
+	for i := range pod.Spec.Containers {
+		pod.Spec.Containers[i].Resources = corev1.ResourceRequirements{
+			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")},
+			Limits:   corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceEphemeralStorage: resource.MustParse("1Gi")},
+		}
+	}
+	pod.Spec.Containers[0].ResizePolicy = []corev1.ContainerResizePolicy{{ResourceName: corev1.ResourceCPU, RestartPolicy: corev1.NotRequired}}
+	addEphemeral(pod, "other")
+	podspec.Default(pod)
+	return pod
+}
+
+// It keeps a change that nothing can follow from being ignored, or from ending the pod: Set says which field it is.
+func TestSetSaysWhichFieldMayNotChange(t *testing.T) {
+	main := func(pod *corev1.Pod) *corev1.Container { return &pod.Spec.Containers[0] }
+	for want, change := range map[string]func(pod *corev1.Pod){
+		"metadata.name":                      func(pod *corev1.Pod) { pod.Name = "b" },
+		"metadata.namespace":                 func(pod *corev1.Pod) { pod.Namespace = "other" },
+		"spec.restartPolicy":                 func(pod *corev1.Pod) { pod.Spec.RestartPolicy = corev1.RestartPolicyNever },
+		"spec.terminationGracePeriodSeconds": func(pod *corev1.Pod) { pod.Spec.TerminationGracePeriodSeconds = new(int64(1)) },
+		"spec.activeDeadlineSeconds":         func(pod *corev1.Pod) { pod.Spec.ActiveDeadlineSeconds = nil },
+		"spec.tolerations":                   func(pod *corev1.Pod) { pod.Spec.Tolerations = nil },
+		"spec.hostNetwork":                   func(pod *corev1.Pod) { pod.Spec.HostNetwork = true },
+		"spec.containers":                    func(pod *corev1.Pod) { pod.Spec.Containers = pod.Spec.Containers[1:] },
+		"spec.containers[0].name":            func(pod *corev1.Pod) { main(pod).Name = "first" },
+		"spec.containers[0].command":         func(pod *corev1.Pod) { main(pod).Command = []string{"sh"} },
+		"spec.containers[0].env":             func(pod *corev1.Pod) { main(pod).Env = []corev1.EnvVar{{Name: "A", Value: "b"}} },
+		"spec.containers[0].resources.limits": func(pod *corev1.Pod) {
+			main(pod).Resources.Limits[corev1.ResourceEphemeralStorage] = resource.MustParse("2Gi")
+		},
+		"spec.containers[0].resizePolicy[0].restartPolicy":  func(pod *corev1.Pod) { main(pod).ResizePolicy[0].RestartPolicy = corev1.RestartContainer },
+		"spec.initContainers[0].command":                    func(pod *corev1.Pod) { pod.Spec.InitContainers[0].Command = []string{"sh"} },
+		"spec.initContainers[1].restartPolicy":              func(pod *corev1.Pod) { pod.Spec.InitContainers[1].RestartPolicy = nil },
+		"spec.ephemeralContainers[0].command":               func(pod *corev1.Pod) { pod.Spec.EphemeralContainers[0].Command = []string{"sh"} },
+		"spec.ephemeralContainers[" + ephemeralName() + "]": func(pod *corev1.Pod) { pod.Spec.EphemeralContainers = nil },
+	} {
+		t.Run(want, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{"setup": critest.ExitAfter(time.Second, 0)})})
+				n := boot(t, rt, rt, lifecycle.Options{})
+				n.set(changeable())
+				time.Sleep(time.Minute)
+				starts, sandboxes := ops(rt, "StartContainer"), ops(rt, "RunPodSandbox")
+				require.Equal(t, corev1.PodRunning, n.phase("a"))
+
+				changed := changeable()
+				change(changed)
+				err := n.reconciler.Set(lifecycle.PodSet{Source: "test", Pods: []*corev1.Pod{changed, testPod("c")}})
+				var immutable *lifecycle.ImmutableError
+				require.ErrorAs(t, err, &immutable)
+				require.Equal(t, "default/a uid-a", immutable.Pod.Namespace+"/"+immutable.Pod.Name+" "+immutable.Pod.UID)
+				require.Len(t, immutable.Fields, 1)
+				require.Equal(t, want, immutable.Fields[0].Field)
+				var first *field.Error
+				require.ErrorAs(t, err, &first)
+				require.ErrorContains(t, err, "default/a")
+				require.ErrorContains(t, err, want)
+				require.NotContains(t, err.Error(), "default/c")
+
+				time.Sleep(time.Minute)
+				require.Equal(t, corev1.PodRunning, n.phase("a"), "it goes on as it was")
+				require.Equal(t, corev1.PodRunning, n.phase("c"), "and others are not held up")
+				require.Equal(t, starts+1, ops(rt, "StartContainer"))
+				require.Equal(t, sandboxes+1, ops(rt, "RunPodSandbox"))
+				require.Zero(t, ops(rt, "StopContainer"))
+				require.Error(t, n.reconciler.Set(lifecycle.PodSet{Source: "test", Pods: []*corev1.Pod{changed}}), "it is told each time")
+			})
+		})
+	}
+}
+
+func ephemeralName() string { return changeable().Spec.EphemeralContainers[0].Name }
+
+// It keeps what an API server lets pass from being refused.
+func TestSetFollowsWhatMayChange(t *testing.T) {
+	for name, change := range map[string]func(pod *corev1.Pod){
+		"image":      func(pod *corev1.Pod) { pod.Spec.Containers[0].Image = "busybox:2" },
+		"init image": func(pod *corev1.Pod) { pod.Spec.InitContainers[1].Image = "busybox:2" },
+		"resources": func(pod *corev1.Pod) {
+			pod.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("200m")
+			pod.Spec.Containers[0].Resources.Limits[corev1.ResourceCPU] = resource.MustParse("2")
+		},
+		"less time":   func(pod *corev1.Pod) { pod.Spec.ActiveDeadlineSeconds = new(int64(500)) },
+		"tolerations": func(pod *corev1.Pod) { pod.Spec.Tolerations[0].TolerationSeconds = new(int64(5)) },
+		"more of them": func(pod *corev1.Pod) {
+			pod.Spec.Tolerations = append(pod.Spec.Tolerations, corev1.Toleration{Key: "l", Operator: corev1.TolerationOpExists})
+		},
+		"labels":               func(pod *corev1.Pod) { pod.Labels, pod.Annotations = nil, map[string]string{"a": "b"} },
+		"deletion":             func(pod *corev1.Pod) { now := metav1.Now(); pod.DeletionTimestamp = &now },
+		"status":               func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodRunning },
+		"ephemeral containers": func(pod *corev1.Pod) { addEphemeral(pod, "other") },
+		"a notation": func(pod *corev1.Pod) {
+			pod.Spec.Containers[0].Resources.Limits[corev1.ResourceCPU] = resource.MustParse("1000m")
+		},
+		"an empty list": func(pod *corev1.Pod) { pod.Spec.Containers[0].Env = []corev1.EnvVar{} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			rt := critest.New(critest.Options{})
+			r := lifecycle.New(rt, pleg.New(rt, pleg.Options{}), lifecycle.Options{})
+			require.NoError(t, r.Set(lifecycle.PodSet{Source: "test", Pods: []*corev1.Pod{changeable()}}))
+			changed := changeable()
+			change(changed)
+			podspec.Default(changed)
+			require.NoError(t, r.Set(lifecycle.PodSet{Source: "test", Pods: []*corev1.Pod{changed}}))
+			pods, _ := r.Active()
+			require.Len(t, pods, 1)
+			require.True(t, equality.Semantic.DeepEqual(changed, pods[0]))
+		})
+	}
+}
+
+// It keeps a change of a pod that was given away from being seen a minute later, or only in part.
+func TestAPodThatIsChangedInPlaceIsSeenAtTheNextSet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		n := boot(t, rt, rt, lifecycle.Options{})
+		pods := []*corev1.Pod{testPod("a")}
+		require.NoError(t, n.reconciler.Set(lifecycle.PodSet{Source: "test", Pods: pods}))
+		time.Sleep(time.Second)
+		pods[0].Spec.Containers[0].Image = "busybox:2"
+		time.Sleep(10 * time.Minute)
+		require.Equal(t, 1, ops(rt, "StartContainer"), "the agent has a copy")
+		require.NoError(t, n.reconciler.Set(lifecycle.PodSet{Source: "test", Pods: pods}))
+		time.Sleep(time.Second)
+		c, _ := rt.Container("a/main")
+		require.Equal(t, "busybox:2", c.Image.UserSpecifiedImage)
+		pods[0].Spec.Containers[0].Command = []string{"sh"}
+		err := n.reconciler.Set(lifecycle.PodSet{Source: "test", Pods: pods})
+		require.ErrorContains(t, err, "spec.containers[0].command")
+	})
+}
+
+// It keeps one pod that is not there, or one without a UID, from taking the others with it.
+func TestSetOfPodsThatAreNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		n := boot(t, rt, rt, lifecycle.Options{})
+		nameless, second := testPod("b"), testPod("c")
+		nameless.UID, second.UID = "", ""
+		err := n.reconciler.Set(lifecycle.PodSet{Source: "test", Pods: []*corev1.Pod{nil, nameless, second, testPod("a"), nil}})
+		require.ErrorContains(t, err, `set of source "test": pod 0 is nil`)
+		require.ErrorContains(t, err, `set of source "test": pod 4 is nil`)
+		require.Equal(t, 2, strings.Count(err.Error(), "metadata.uid"), "once for each pod")
+		require.Equal(t, 2, strings.Count(err.Error(), "lifecycle/source"), "with what to do")
+		time.Sleep(time.Second)
+		require.Equal(t, corev1.PodRunning, n.phase("a"))
+	})
+}
+
+// It keeps a source that was misspelled from being taken, while the one that was meant is waited for.
+func TestSetOfAnUnknownSource(t *testing.T) {
+	rt := critest.New(critest.Options{})
+	r := lifecycle.New(rt, pleg.New(rt, pleg.Options{}), lifecycle.Options{Sources: []string{"file", "api"}})
+	err := r.Set(lifecycle.PodSet{Source: "fiel", Pods: []*corev1.Pod{testPod("a")}})
+	require.EqualError(t, err, `set of source "fiel": Options.Sources does not name it, but ["file" "api"]`)
+	pods, _ := r.Active()
+	require.Empty(t, pods)
+	require.NoError(t, r.Set(lifecycle.PodSet{Source: "file"}))
+}
+
+// It keeps a set that takes long to validate from holding up every pod of the node.
+func TestChangedDoesNotWaitForASlowSet(t *testing.T) {
+	rt := critest.New(critest.Options{})
+	entered, leave := make(chan struct{}), make(chan struct{})
+	r := lifecycle.New(rt, pleg.New(rt, pleg.Options{}), lifecycle.Options{Probes: nil})
+	slow := func() { close(entered); <-leave }
+	lifecycle.BeforeCheck(r, func(pod *corev1.Pod) {
+		if pod.Name == "slow" {
+			slow()
+		}
+	})
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer close(leave)
+	wg.Go(func() {
+		assert.NoError(t, r.Set(lifecycle.PodSet{Source: "test", Pods: []*corev1.Pod{testPod("slow")}}))
+	})
+	<-entered
+	done := make(chan struct{})
+	wg.Go(func() {
+		defer close(done)
+		r.Changed("uid-slow")
+		r.Active()
+		assert.NoError(t, r.Set(lifecycle.PodSet{Source: "other", Pods: []*corev1.Pod{testPod("b")}}))
+	})
+	select {
+	case <-done:
+	case <-time.After(10 * time.Second):
+		t.Error("it waits")
+	}
+}
+
+// It keeps an older set that took longer from undoing a newer one.
+func TestTheLaterOfTwoSetsCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		r := lifecycle.New(rt, pleg.New(rt, pleg.Options{}), lifecycle.Options{})
+		leave := make(chan struct{})
+		lifecycle.BeforeCheck(r, func(pod *corev1.Pod) {
+			if pod.Name == "slow" {
+				<-leave
+			}
+		})
+		set := func(names ...string) {
+			var pods []*corev1.Pod
+			for _, name := range names {
+				pods = append(pods, testPod(name))
+			}
+			go func() { assert.NoError(t, r.Set(lifecycle.PodSet{Source: "test", Pods: pods})) }()
+			time.Sleep(time.Second) // durably blocked, or done
+		}
+		set("slow", "a")
+		set("b")
+		set("c")
+		close(leave)
+		synctest.Wait()
+		pods, _ := r.Active()
+		require.Len(t, pods, 1)
+		require.Equal(t, "c", pods[0].Name)
+	})
+}
+
+func thousand() []*corev1.Pod {
+	pods := make([]*corev1.Pod, 1000)
+	for i := range pods {
+		pods[i] = changeable()
+		pods[i].Name, pods[i].UID = fmt.Sprint("p", i), types.UID(fmt.Sprint("uid-", i))
+		pods[i].Labels = map[string]string{"app": "a", "tier": "b", "index": fmt.Sprint(i)}
+	}
+	return pods
+}
+
+// It keeps a node with many pods from paying for those that are as they were.
+func TestSetOfUnchangedPodsAllocatesNothing(t *testing.T) {
+	rt := critest.New(critest.Options{})
+	r := lifecycle.New(rt, pleg.New(rt, pleg.Options{}), lifecycle.Options{})
+	require.NoError(t, r.Set(lifecycle.PodSet{Source: "test", Pods: thousand()}))
+	equal := thousand() // other objects that say the same
+	checks := 0
+	lifecycle.BeforeCheck(r, func(*corev1.Pod) { checks++ })
+	set := lifecycle.PodSet{Source: "test", Pods: equal}
+	assert.Zero(t, testing.AllocsPerRun(10, func() { _ = r.Set(set) }))
+	assert.Zero(t, checks, "nothing is validated")
+	equal[500].Spec.Containers[0].Image = "busybox:2"
+	require.NoError(t, r.Set(set))
+	assert.Equal(t, 1, checks, "but what has changed is")
+}
+
+// BenchmarkSetUnchanged gives the reconciler 1,000 pods that it has.
+func BenchmarkSetUnchanged(b *testing.B) {
+	rt := critest.New(critest.Options{})
+	for name, again := range map[string]func([]*corev1.Pod) []*corev1.Pod{
+		"same":  func(pods []*corev1.Pod) []*corev1.Pod { return pods },
+		"equal": func([]*corev1.Pod) []*corev1.Pod { return thousand() },
+	} {
+		b.Run(name, func(b *testing.B) {
+			r := lifecycle.New(rt, pleg.New(rt, pleg.Options{}), lifecycle.Options{})
+			pods := thousand()
+			require.NoError(b, r.Set(lifecycle.PodSet{Source: "test", Pods: pods}))
+			set := lifecycle.PodSet{Source: "test", Pods: again(pods)}
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := r.Set(set); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,59 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+)
+
+// Validate returns an error that names each field with a value that cannot work, such as a relative path or a negative
+// time. [Reconciler.Run] and [Reconciler.Set] return it too; a program that asks first can say which flag it is about.
+func (o Options) Validate() error {
+	var errs []error
+	wrong := func(name string, value any, must string) {
+		errs = append(errs, fmt.Errorf("field %s: %#v must be %s", name, value, must))
+	}
+	path := func(name, value string) {
+		if value != "" && !filepath.IsAbs(value) {
+			wrong(name, value, "an absolute path")
+		}
+	}
+	atLeastZero := func(name string, value time.Duration) {
+		if value < 0 {
+			errs = append(errs, fmt.Errorf("field %s: %s must not be negative", name, value))
+		}
+	}
+	path("PodRoot", o.PodRoot)
+	path("LogLinks", o.LogLinks)
+	path("Spec.LogRoot", o.Spec.LogRoot)
+	path("Spec.SeccompRoot", o.Spec.SeccompRoot)
+	if o.LogLinks != "" && o.Spec.LogRoot == "" {
+		wrong("LogLinks", o.LogLinks, "empty without Spec.LogRoot: there are no logs to link to")
+	}
+	atLeastZero("SlowAfter", o.SlowAfter)
+	atLeastZero("MaxRestartPeriod", o.MaxRestartPeriod)
+	atLeastZero("Resync", o.Resync)
+	if o.Parallel < 0 {
+		wrong("Parallel", o.Parallel, "at least 0")
+	}
+	for i, ip := range o.Spec.HostIPs {
+		if !ip.IsValid() {
+			wrong(fmt.Sprintf("Spec.HostIPs[%d]", i), ip.String(), "an IP address")
+		}
+	}
+	named := map[string]bool{}
+	for i, source := range o.Sources {
+		if source == "" || named[source] {
+			wrong(fmt.Sprintf("Sources[%d]", i), source, "a name that no other source has")
+		}
+		named[source] = true
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("lifecycle.Options: %w", err)
+	}
+	return nil
+}
