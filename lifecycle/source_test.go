@@ -1,0 +1,142 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/cri/critest"
+	"github.com/seed81659283/nodeagent/lifecycle"
+)
+
+// wants gives an agent the pods of one source.
+func (n *node) wants(source string, pods ...*corev1.Pod) error {
+	return n.reconciler.Set(lifecycle.PodSet{Source: source, Pods: pods})
+}
+
+// twins are two pods with one UID, of two sources.
+func twins() (file, api *corev1.Pod) {
+	file, api = testPod("a", "one"), testPod("a", "two")
+	api.Name = "b"
+	return file, api
+}
+
+var sources = lifecycle.Options{Sources: []string{"file", "api"}}
+
+// It keeps containers of one source's pod from being taken over as those of another's, and the second from waiting for
+// reasons that nobody knows.
+func TestOneUIDInTwoSources(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		n := boot(t, rt, rt, sources)
+		file, api := twins()
+		require.NoError(t, n.wants("api", api))
+		time.Sleep(time.Second)
+		const told = `pod default/a: source "file" wants its UID uid-a, which is a pod's of source "api"; it waits until that is gone`
+		require.EqualError(t, n.wants("file", file), told)
+		require.EqualError(t, n.wants("file", file), told, "each time")
+		require.NoError(t, n.wants("api", api), "the first is not told")
+		time.Sleep(time.Minute)
+		require.Equal(t, corev1.PodRunning, n.phase("b"))
+		require.Empty(t, n.phase("a"))
+		require.Equal(t, 1, ops(rt, "StartContainer"))
+
+		require.NoError(t, n.wants("api"))
+		time.Sleep(time.Minute)
+		requireTakenOver(t, rt)
+		require.Equal(t, corev1.PodRunning, n.phase("a"))
+		require.Equal(t, []string{"b"}, n.left())
+		require.NoError(t, n.wants("file", file), "it is not told any more")
+		require.Empty(t, n.errors())
+	})
+}
+
+// requireTakenOver checks that the old pod was taken down before anything of the new one was started.
+func requireTakenOver(t *testing.T, rt *critest.Runtime) {
+	t.Helper()
+	sandboxes, removed := 0, false
+	for _, c := range rt.Calls() {
+		switch c.Op {
+		case "RemovePodSandbox":
+			removed = true
+		case "RunPodSandbox":
+			sandboxes++
+			require.Equal(t, sandboxes == 2, removed)
+		}
+	}
+	require.Equal(t, 2, sandboxes)
+	_, old := rt.Container("b/two")
+	require.False(t, old)
+}
+
+// It keeps an agent that starts anew, and hears of the sources in another order, from taking over what it finds.
+func TestOneUIDInTwoSourcesAfterARestart(t *testing.T) {
+	for name, drop := range map[string]bool{"the other order": false, "dropped meanwhile": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				rt, o := critest.New(critest.Options{}), sources
+				o.PodRoot = t.TempDir()
+				n := boot(t, rt, rt, o)
+				file, api := twins()
+				require.NoError(t, n.wants("api", api))
+				time.Sleep(time.Minute)
+				n.stop()
+
+				n = boot(t, rt, rt, o)
+				require.NoError(t, n.wants("file", file))
+				if drop {
+					require.NoError(t, n.wants("api"))
+				} else {
+					require.Error(t, n.wants("api", api))
+				}
+				time.Sleep(time.Minute)
+				requireTakenOver(t, rt)
+				require.Equal(t, corev1.PodRunning, n.phase("a"))
+				n.stop()
+
+				n = boot(t, rt, rt, o)
+				require.NoError(t, n.wants("file", file))
+				time.Sleep(time.Minute)
+				require.Equal(t, 2, ops(rt, "StartContainer"), "from then on it is the file's")
+			})
+		})
+	}
+}
+
+// It keeps an agent that was started with fewer options from ending what runs: Set says that it goes on.
+func TestARefusedPodGoesOnAfterARestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		o := lifecycle.Options{PodRoot: t.TempDir(), Sysctls: []string{"net.core.somaxconn"}}
+		n := boot(t, rt, rt, o)
+		pod := testPod("a")
+		pod.Spec.SecurityContext = &corev1.PodSecurityContext{Sysctls: []corev1.Sysctl{{Name: "net.core.somaxconn", Value: "1"}}}
+		n.set(pod, testPod("b"))
+		time.Sleep(time.Second)
+		require.Equal(t, corev1.PodRunning, n.phase("a"))
+		n.stop()
+
+		o.Sysctls = nil
+		n = boot(t, rt, rt, o)
+		require.ErrorContains(t, n.wants("test", pod, testPod("b")), "default/a")
+		time.Sleep(10 * time.Minute)
+		require.Zero(t, ops(rt, "StopContainer"))
+		require.Contains(t, podDirs(t, o.PodRoot), "uid-a")
+		require.True(t, n.reconciler.MayRun("uid-a"))
+		require.Equal(t, 2, ops(rt, "StartContainer"))
+
+		require.NoError(t, n.wants("test", testPod("b")))
+		time.Sleep(time.Minute)
+		require.Equal(t, 1, ops(rt, "StopContainer"), "it goes when it is no longer wanted")
+		require.ErrorContains(t, n.wants("test", pod, testPod("b")), "default/a")
+		require.NoError(t, n.reconciler.Drain(t.Context()))
+		snap, _ := rt.List(t.Context())
+		require.Empty(t, snap.Containers)
+	})
+}
