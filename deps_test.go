@@ -57,10 +57,10 @@ cri/remote             max 115: cri internal/cripb GRPC
 cri/criserver          max 115: cri internal/cripb GRPC
 
 # Log files of containers.
-cri/logs               max   0: cri SYS
+cri/logs               max   0: cri internal/runonce SYS
 
 # Engines: no third-party package, and never each other.
-pleg                   max   0: cri
+pleg                   max   0: cri internal/runonce
 
 # Resources: what a pod may use, and the cgroups that hold it to that.
 cgroups                max   0: SYS
@@ -71,7 +71,7 @@ cgroups/podtree        max  75: cgroups qos API
 qos                    max  75: cgroups cri API
 
 # Probes: the engine and its probers know neither pods nor gRPC.
-probe                  max   0: SYS
+probe                  max   0: internal/runonce SYS
 probe/podprobe         max  75: cri probe lifecycle/podspec API
 probe/grpcprobe        max 115: probe GRPC
 
@@ -80,7 +80,7 @@ lifecycle              max  75: cgroups cri cri/logs images images/credential li
 lifecycle/podspec      max  75: cri qos API
 lifecycle/userns       max  75: cri internal/atomicfile API
 lifecycle/hook         max  75: cri lifecycle/podspec API
-lifecycle/podstore     max  75: internal/atomicfile API
+lifecycle/podstore     max  75: internal/atomicfile internal/runonce API
 lifecycle/source       max  80: lifecycle/podspec API YAML github.com/fsnotify/fsnotify
 lifecycle/objects      max  75: API sigs.k8s.io/yaml
 

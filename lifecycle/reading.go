@@ -18,8 +18,8 @@ import (
 
 // Times of waiting for a complete list of the pods of the runtime.
 const (
-	readingCheck   = time.Second      // after how long it is looked again whether there is one
-	readingPatient = 10 * time.Second // after how long without one somebody is told, who is told again after the next
+	readingCheck   = time.Second     // after how long it is looked again whether there is one
+	readingPatient = 8 * time.Second // after how long without one somebody is told, who is told again after the next
 	readingRemind  = time.Minute
 )
 
@@ -38,7 +38,7 @@ func (r *Reconciler) begin(ctx context.Context) bool {
 			}
 		}
 		if ctx.Err() == nil && missing.due(time.Now(), readingPatient) {
-			r.complain(fmt.Errorf("read the pods of the runtime, check that the runtime answers and that the observer runs: %w", err))
+			r.complain(fmt.Errorf("no reading of the runtime: is the Run of the observer running (pleg.Generator.Run), and does the runtime answer? %w", err))
 		}
 		if !sleep(ctx, readingCheck) {
 			return false

@@ -99,8 +99,10 @@ type Hooks struct {
 	Event func(pod cri.PodIdentity, event Event)
 	// Gone is called when nothing of a pod is left.
 	Gone func(pod cri.PodIdentity)
-	// Error is called for each failed attempt to bring a pod to where it should be, with the wait before the next. The
-	// pod is the zero one where it concerns all of them, as when the runtime cannot be listed: that is told once a minute.
+	// Error is called for each failed attempt to bring a pod to where it should be, with the wait before the next. With
+	// an empty identity it is about the agent: the runtime cannot be read or listed, or a part that the agent needs does
+	// not run or is not connected, such as the Run of the observer, its Sink, or the Run of the probes. That is told within
+	// 10 s, by the goroutine of Run or another one, and again each minute.
 	Error func(pod cri.PodIdentity, err error, retry time.Duration)
 }
 
@@ -122,6 +124,8 @@ type Reconciler struct {
 	invalid   error                   // what is wrong with the options
 	check     func(*corev1.Pod) error // why a pod cannot be run
 	running   atomic.Bool             // Run was called
+	changed   atomic.Bool             // Changed was called
+	acted     atomic.Bool             // something of a pod was started or stopped
 	ended     chan struct{}           // closed when Run has returned
 
 	mu        sync.Mutex
@@ -188,6 +192,7 @@ func New(rt cri.Runtime, observer Observer, o Options) *Reconciler {
 
 // Changed tells the Reconciler that the runtime's view of these pods has changed. It does not wait.
 func (r *Reconciler) Changed(uids ...string) {
+	r.changed.Store(true)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, uid := range uids {
@@ -238,6 +243,7 @@ func (r *Reconciler) Run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, release()) }()
 	var wg sync.WaitGroup
 	defer wg.Wait()
+	wg.Go(func() { r.watchWiring(ctx) })
 	if !r.begin(ctx) {
 		return nil
 	}

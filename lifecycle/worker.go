@@ -264,6 +264,9 @@ func (w *worker) act(ctx context.Context, observed cri.Pod, a *Actions) (noted b
 	w.cancel, w.stops = nil, false
 	w.mu.Unlock()
 	w.lastSync = time.Now()
+	if err == nil && (a.Sandbox != nil || len(a.Start)+len(a.Kill) > 0) {
+		w.r.acted.Store(true)
+	}
 	w.r.observer.Relist(w.id.UID)
 	return noted, err
 }

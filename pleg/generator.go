@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/runonce"
 )
 
 // Times that are not worth an option.
@@ -82,6 +83,7 @@ type Generator struct {
 	cache  cache
 	health health
 	inbox  inbox
+	guard  runonce.Guard
 }
 
 // New returns a Generator that follows the pods of l, which may also be a [cri.EventStreamer], a [cri.Inspector]
@@ -103,8 +105,13 @@ func New(l cri.Lister, o Options) *Generator {
 	return g
 }
 
-// Run follows the runtime until ctx ends, then returns nil. No error of the runtime ends it. It is called once.
+// Run follows the runtime until ctx ends, then returns nil. No error of the runtime ends it. A second call
+// returns an error at once.
 func (g *Generator) Run(ctx context.Context) error {
+	if err := g.guard.Begin(); err != nil {
+		return fmt.Errorf("pleg.Generator: %w", err)
+	}
+	defer g.guard.End()
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	ctx, cancel := context.WithCancel(ctx)

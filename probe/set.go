@@ -11,6 +11,8 @@ import (
 	"maps"
 	"math/rand/v2"
 	"time"
+
+	"github.com/seed81659283/nodeagent/internal/runonce"
 )
 
 // Options tune a [Set]. The zero value is right for production, but for Store.
@@ -35,6 +37,7 @@ type Set struct {
 	store *store
 	inbox inbox
 	board board
+	guard runonce.Guard
 }
 
 // NewSet returns a Set with nothing to probe. It reads the store, so that [Set.Result] knows from the start what an
@@ -63,6 +66,7 @@ func NewSet(o Options) *Set {
 // left out, as if they had not been there, and the others take effect.
 func (s *Set) Sync(targets []Target) error {
 	good, err := accept(targets, nil)
+	s.need(good)
 	s.inbox.ask(func(r *requests) { r.sync(good) })
 	return err
 }
@@ -77,8 +81,24 @@ func (s *Set) SyncPod(podUID string, targets []Target) error {
 		}
 		return nil
 	})
+	s.need(good)
 	s.inbox.ask(func(r *requests) { r.syncPod(podUID, good) })
 	return err
+}
+
+// need says that there are targets, for which somebody has to call Run.
+func (s *Set) need(targets []Target) {
+	if len(targets) > 0 {
+		s.guard.Need(func() { s.opts.Logger.Error("nothing is probed", slog.Any("error", runonce.ErrNotRun)) })
+	}
+}
+
+// Healthy returns an error when there are targets and Run is not running, so that nothing is probed.
+func (s *Set) Healthy() error {
+	if err := s.guard.Err(); err != nil {
+		return fmt.Errorf("probe.Set: %w", err)
+	}
+	return nil
 }
 
 // accept returns the targets that make sense and that check, if there is one, lets pass. The error joins those of the
@@ -133,8 +153,13 @@ func (s *Set) Results() map[Key]Value { return s.board.all() }
 func (s *Set) Status() Status { return s.board.status() }
 
 // Run probes until ctx ends, then returns nil as soon as every prober has returned and is closed, and what they have left
-// behind has ended, which takes a second at most where it heeds its context ([Outlast]). It is called once.
+// behind has ended, which takes a second at most where it heeds its context ([Outlast]). A second call returns an error at
+// once.
 func (s *Set) Run(ctx context.Context) error {
+	if err := s.guard.Begin(); err != nil {
+		return fmt.Errorf("probe.Set: %w", err)
+	}
+	defer s.guard.End()
 	l := newLoop(s)
 	defer l.close()
 	ctx, cancel := context.WithCancel(ctx)

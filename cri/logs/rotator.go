@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/runonce"
 )
 
 // Log is the log file of a running container.
@@ -60,7 +61,8 @@ type Hooks struct {
 	Rotated func(l Log, path string, size int64)
 	// Compressed is called when a rotated file has been compressed, with its new path and size.
 	Compressed func(l Log, path string, size int64)
-	// Failed is called for each failed attempt, with the wait before the next.
+	// Failed is called for each failed attempt, with the wait before the next; and once, with no log, when there are logs
+	// and Run was not called within 8 s.
 	Failed func(l Log, err error, retry time.Duration)
 }
 
@@ -73,7 +75,8 @@ type Rotator struct {
 	rotating chan struct{} // has an element for each log that is being rotated
 	packing  chan struct{} // has an element while a file is being compressed
 	polls    bool          // logs are not watched
-	watch    *fileWatch    // nil: logs are polled; set by Run before it starts goroutines
+	guard    runonce.Guard
+	watch    *fileWatch // nil: logs are polled; set by Run before it starts goroutines
 
 	mu   sync.Mutex // guards what follows
 	logs map[string]Log
@@ -114,6 +117,9 @@ func (r *Rotator) Set(list []Log) {
 	for _, l := range list {
 		logs[l.Path] = l
 	}
+	if len(logs) > 0 {
+		r.guard.Need(r.notRun)
+	}
 	r.mu.Lock()
 	r.logs = logs
 	r.mu.Unlock()
@@ -123,8 +129,22 @@ func (r *Rotator) Set(list []Log) {
 	}
 }
 
-// Run keeps the logs until ctx ends, and returns nil when all its goroutines have ended. It must not be called twice.
+// notRun tells that logs grow which nobody rotates.
+func (r *Rotator) notRun() {
+	err := fmt.Errorf("logs.Rotator: %w", runonce.ErrNotRun)
+	r.o.Logger.Error("logs are not rotated", "error", err)
+	if hook := r.o.Hooks.Failed; hook != nil {
+		hook(Log{}, err, 0)
+	}
+}
+
+// Run keeps the logs until ctx ends, and returns nil when all its goroutines have ended. A second call returns an error
+// at once.
 func (r *Rotator) Run(ctx context.Context) error {
+	if err := r.guard.Begin(); err != nil {
+		return fmt.Errorf("logs.Rotator: %w", err)
+	}
+	defer r.guard.End()
 	if r.o.Policy.MaxSize < 0 {
 		<-ctx.Done()
 		return nil

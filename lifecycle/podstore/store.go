@@ -6,16 +6,19 @@ package podstore
 import (
 	"context"
 	"crypto/sha256"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/internal/atomicfile"
+	"github.com/seed81659283/nodeagent/internal/runonce"
 )
 
 // Set is all pods that one source wants. It converts to a lifecycle.PodSet.
@@ -42,7 +45,8 @@ type Options struct {
 type Hooks struct {
 	// Written is called when the file has been replaced.
 	Written func(pods, bytes int)
-	// Error is called when Run could not write the file, with the wait before it tries again.
+	// Error is called when Run could not write the file, with the wait before it tries again; and once, with a wait of 0,
+	// when there is something to write and Run was not called within 8 s.
 	Error func(err error, retry time.Duration)
 }
 
@@ -51,6 +55,8 @@ type Store struct {
 	path    string
 	opts    Options
 	changed chan struct{} // there may be something to write
+	guard   runonce.Guard
+	flushed atomic.Bool // whoever calls Flush needs no Run
 
 	mu     sync.Mutex
 	sets   []Set                    // in the order in which the sources came; the slices in it are never changed
@@ -100,9 +106,22 @@ func (s *Store) Update(set Set) Set {
 
 // wake makes Run look whether there is something to write.
 func (s *Store) wake() {
+	s.guard.Need(s.notRun)
 	select {
 	case s.changed <- struct{}{}:
 	default:
+	}
+}
+
+// notRun tells that nobody writes what was given to be kept.
+func (s *Store) notRun() {
+	if s.flushed.Load() {
+		return
+	}
+	err := fmt.Errorf("podstore.Store %s: %w", s.path, runonce.ErrNotRun)
+	s.opts.Logger.Error("pods are not kept", "error", err)
+	if hook := s.opts.Hooks.Error; hook != nil {
+		hook(err, 0)
 	}
 }
 
@@ -121,9 +140,13 @@ func unnamed(pods, named []*corev1.Pod) []*corev1.Pod {
 	return rest
 }
 
-// Run writes the file whenever it has to change, until ctx ends. It is called once and returns nil, or why the last
-// changes could not be written.
+// Run writes the file whenever it has to change, until ctx ends. It returns nil, or why the last changes could
+// not be written. A second call returns an error at once.
 func (s *Store) Run(ctx context.Context) error {
+	if err := s.guard.Begin(); err != nil {
+		return fmt.Errorf("podstore.Store %s: %w", s.path, err)
+	}
+	defer s.guard.End()
 	failures := 0
 	for {
 		select {
@@ -149,6 +172,7 @@ func (s *Store) Run(ctx context.Context) error {
 
 // Flush writes the file now if it has to change, however short ago the last write was.
 func (s *Store) Flush() error {
+	s.flushed.Store(true)
 	pods, size, err := s.write()
 	if hook := s.opts.Hooks.Written; size > 0 && hook != nil {
 		hook(pods, size)

@@ -65,6 +65,9 @@ func (p *Pods) Remove(uid string) {
 	}
 }
 
+// Healthy returns an error when there are probes and the set does not run, so that nothing is asked.
+func (p *Pods) Healthy() error { return p.set.Healthy() }
+
 // Result returns what a probe has come to, if anything. It is a [Results].
 func (p *Pods) Result(k probe.Key) (probe.Value, bool) { return p.set.Result(k) }
 

@@ -1,0 +1,40 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package logs_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/cri/critest"
+	"github.com/seed81659283/nodeagent/cri/logs"
+)
+
+// It keeps a disk from filling with logs because of a Run that was forgotten, and two loops from rotating one log.
+func TestRunIsForgottenOrCalledTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told []error
+		r, err := logs.NewRotator(critest.New(critest.Options{}), logs.RotatorOptions{
+			Policy: logs.Policy{MaxSize: -1}, // without watches, which are no part of the bubble
+			Hooks:  logs.Hooks{Failed: func(_ logs.Log, err error, _ time.Duration) { told = append(told, err) }},
+		})
+		require.NoError(t, err)
+		r.Set(nil)
+		time.Sleep(time.Minute)
+		require.Empty(t, told, "there are no logs")
+		r.Set([]logs.Log{{ContainerID: "c", Path: "/none"}})
+		time.Sleep(10 * time.Second)
+		require.Len(t, told, 1)
+		require.EqualError(t, told[0], "logs.Rotator: Run is not running, and something waits for it")
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go func() { _ = r.Run(ctx) }()
+		synctest.Wait()
+		require.EqualError(t, r.Run(ctx), "logs.Rotator: Run was called twice")
+	})
+}

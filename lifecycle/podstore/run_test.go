@@ -1,0 +1,42 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podstore_test
+
+import (
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/internal/runonce"
+	"github.com/seed81659283/nodeagent/lifecycle/podstore"
+)
+
+// It keeps a store whose Run was forgotten from losing every pod in silence, and two from writing one file.
+func TestRunIsForgottenOrCalledTwice(t *testing.T) {
+	for _, flush := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			var told []error
+			s := podstore.New(filepath.Join(t.TempDir(), "pods"), podstore.Options{Hooks: podstore.Hooks{
+				Error: func(err error, _ time.Duration) { told = append(told, err) },
+			}})
+			s.Update(podstore.Set{Source: "file", Pods: newPods("a")})
+			if flush {
+				require.NoError(t, s.Flush())
+			}
+			time.Sleep(10 * time.Second)
+			if flush {
+				require.Empty(t, told, "whoever flushes needs no Run")
+			} else {
+				require.Len(t, told, 1)
+				require.ErrorIs(t, told[0], runonce.ErrNotRun)
+			}
+			go func() { _ = s.Run(t.Context()) }()
+			synctest.Wait()
+			require.ErrorIs(t, s.Run(t.Context()), runonce.ErrTwice)
+		})
+	}
+}

@@ -1,0 +1,81 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/seed81659283/nodeagent/cri"
+)
+
+const (
+	// wiringPeriod is how often the parts that a program has to connect are looked at. What is missing at two looks is
+	// told, so that it is told within 10 s.
+	wiringPeriod = 4 * time.Second
+	// wiringAgain is how long after that it is told again.
+	wiringAgain = time.Minute
+)
+
+// wiring finds parts that a program forgot to run or to connect. That the observer does not run is found by [Reconciler.begin].
+type wiring struct {
+	r *Reconciler
+
+	proven bool // Changed is called
+	silent bool // it was not, at the last look, although there was a reason
+
+	unhealthy bool // the probes were, at the last look
+	told      map[string]time.Time
+}
+
+// watchWiring tells what is missing until ctx ends.
+func (r *Reconciler) watchWiring(ctx context.Context) {
+	w := &wiring{r: r, told: map[string]time.Time{}}
+	for sleep(ctx, wiringPeriod) {
+		if !w.proven {
+			w.lookAtSink()
+		}
+		w.lookAtProbes()
+	}
+}
+
+// lookAtSink finds that what the observer sees is not passed on: the agent has changed something in the runtime, and
+// nobody has ever called Changed.
+func (w *wiring) lookAtSink() {
+	switch acted := w.r.acted.Load(); {
+	case w.r.changed.Load():
+		w.proven = true
+	case acted && w.silent:
+		w.tell("sink", errors.New("pods change, and Reconciler.Changed is not called: is the Sink of the observer set (pleg.Options.Sink), and does it pass on the events?"))
+	default:
+		w.silent = acted
+	}
+}
+
+// lookAtProbes finds that nobody runs the probes.
+func (w *wiring) lookAtProbes() {
+	probes, ok := w.r.opts.Probes.(interface{ Healthy() error })
+	if !ok {
+		return
+	}
+	err := probes.Healthy()
+	if err != nil && w.unhealthy {
+		w.tell("probes", fmt.Errorf("pods have probes that nobody runs: is the Run of the set of probes running (probe.Set.Run)? %w", err))
+	}
+	w.unhealthy = err != nil
+}
+
+// tell says what is missing, at most once in a while.
+func (w *wiring) tell(what string, err error) {
+	if last, before := w.told[what]; before && time.Since(last) < wiringAgain {
+		return
+	}
+	w.told[what] = time.Now()
+	w.r.opts.Logger.Error("agent is not connected", "error", err)
+	if hook := w.r.opts.Hooks.Error; hook != nil {
+		hook(cri.PodIdentity{}, err, wiringAgain)
+	}
+}

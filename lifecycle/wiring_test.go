@@ -1,0 +1,159 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"net/netip"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/critest"
+	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/pleg"
+	"github.com/seed81659283/nodeagent/probe"
+	"github.com/seed81659283/nodeagent/probe/podprobe"
+)
+
+// It keeps a part that was forgotten from being a pod that does not run, or that is seen late, for no reason at all.
+func TestForgottenPartsAreTold(t *testing.T) {
+	for name, forgotten := range map[string]string{
+		"nothing":   "",
+		"generator": "pleg.Generator.Run",
+		"sink":      "pleg.Options.Sink",
+		"probes":    "probe.Set.Run",
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var log bytes.Buffer
+				var told []string
+				var r *lifecycle.Reconciler
+				rt := critest.New(critest.Options{})
+				set := probe.NewSet(probe.Options{Hooks: probe.Hooks{Changed: func(k probe.Key, _ probe.Value) { r.Changed(k.PodUID) }}})
+				o := pleg.Options{Sink: func(events []pleg.Event) {
+					for _, e := range events {
+						r.Changed(e.PodUID)
+					}
+				}}
+				if name == "sink" {
+					o.Sink = nil
+				}
+				generator := pleg.New(rt, o)
+				r = lifecycle.New(rt, generator, lifecycle.Options{
+					Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError})),
+					Probes: podprobe.NewPods(set, podprobe.Options{Execer: podprobe.CRI(rt)}),
+					Hooks: lifecycle.Hooks{Error: func(pod cri.PodIdentity, err error, _ time.Duration) {
+						require.Zero(t, pod)
+						told = append(told, err.Error())
+					}},
+				})
+				ctx, cancel := context.WithCancel(t.Context())
+				var wg sync.WaitGroup
+				if name != "generator" {
+					wg.Go(func() { _ = generator.Run(ctx) })
+				}
+				if name != "probes" {
+					wg.Go(func() { _ = set.Run(ctx) })
+				}
+				wg.Go(func() { _ = r.Run(ctx) })
+				pod := testPod("a")
+				if name != "sink" { // whose probes would tell of the pod
+					pod.Spec.Containers[0].ReadinessProbe = asks("ready", 10)
+				}
+				require.NoError(t, r.Set(lifecycle.PodSet{Source: "test", Pods: []*corev1.Pod{pod}}))
+				time.Sleep(10 * time.Second)
+				synctest.Wait()
+				if forgotten == "" {
+					time.Sleep(10 * time.Minute)
+					synctest.Wait()
+					require.Empty(t, told)
+					require.Empty(t, log.String())
+				} else {
+					require.Len(t, told, 1)
+					require.Contains(t, told[0], forgotten)
+					require.Contains(t, log.String(), forgotten)
+					time.Sleep(2*time.Minute + 10*time.Second)
+					synctest.Wait()
+					require.GreaterOrEqual(t, len(told), 3, "it is told each minute")
+					require.LessOrEqual(t, len(told), 4)
+				}
+				cancel()
+				wg.Wait()
+			})
+		})
+	}
+}
+
+// It keeps a program that forgot Run, or whose Run has ended, from waiting for ever.
+func TestDrainWithoutRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		r := lifecycle.New(rt, pleg.New(rt, pleg.Options{}), lifecycle.Options{})
+		require.EqualError(t, r.Drain(t.Context()), "drain: Reconciler.Run was not called, and nothing else takes pods down")
+
+		hung := faulty{&critest.Faults{Runtime: rt, Around: func(ctx context.Context, op, _ string, call func() error) error {
+			if op == "StopContainer" {
+				return critest.Hang(ctx)
+			}
+			return call()
+		}}, rt, rt}
+		n := boot(t, rt, hung, lifecycle.Options{})
+		n.set(testPod("a"))
+		time.Sleep(time.Second)
+		go func() { time.Sleep(time.Minute); n.stop() }()
+		require.EqualError(t, n.reconciler.Drain(t.Context()), "drain: Reconciler.Run has ended before all pods were taken down")
+		n.stop()
+	})
+}
+
+// It keeps two loops from driving the same pods.
+func TestRunIsCalledTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		n := boot(t, rt, rt, lifecycle.Options{})
+		synctest.Wait()
+		require.EqualError(t, n.reconciler.Run(t.Context()), "Reconciler.Run was called twice")
+		n.set(testPod("a"))
+		time.Sleep(time.Minute)
+		require.Equal(t, 1, ops(rt, "StartContainer"))
+	})
+}
+
+// It keeps a path that is relative to somewhere from failing late, in another program, and a negative time from being
+// taken for the default.
+func TestOptionsThatCannotWork(t *testing.T) {
+	for want, change := range map[string]func(o *lifecycle.Options){
+		`field PodRoot: "pods" must be an absolute path`:            func(o *lifecycle.Options) { o.PodRoot = "pods" },
+		`field Spec.LogRoot: "logs" must be an absolute path`:       func(o *lifecycle.Options) { o.Spec.LogRoot = "logs" },
+		`field LogLinks: "./links" must be an absolute path`:        func(o *lifecycle.Options) { o.LogLinks, o.Spec.LogRoot = "./links", "/logs" },
+		`field LogLinks: "/links" must be empty without`:            func(o *lifecycle.Options) { o.LogLinks = "/links" },
+		`field Spec.SeccompRoot: "." must be an absolute path`:      func(o *lifecycle.Options) { o.Spec.SeccompRoot = "." },
+		"field SlowAfter: -1s must not be negative":                 func(o *lifecycle.Options) { o.SlowAfter = -time.Second },
+		"field MaxRestartPeriod: -1s must not be negative":          func(o *lifecycle.Options) { o.MaxRestartPeriod = -time.Second },
+		"field Resync: -1s must not be negative":                    func(o *lifecycle.Options) { o.Resync = -time.Second },
+		"field Parallel: -1 must be at least 0":                     func(o *lifecycle.Options) { o.Parallel = -1 },
+		`field Sources[1]: "a" must be a name that no other source`: func(o *lifecycle.Options) { o.Sources = []string{"a", "a"} },
+		`field Sources[0]: "" must be a name`:                       func(o *lifecycle.Options) { o.Sources = []string{""} },
+		`field Spec.HostIPs[0]: "invalid IP" must be an IP`:         func(o *lifecycle.Options) { o.Spec.HostIPs = make([]netip.Addr, 1) },
+	} {
+		t.Run(want, func(t *testing.T) {
+			var o lifecycle.Options
+			change(&o)
+			require.ErrorContains(t, o.Validate(), want)
+			rt := critest.New(critest.Options{})
+			r := lifecycle.New(rt, pleg.New(rt, pleg.Options{}), o)
+			require.ErrorContains(t, r.Set(lifecycle.PodSet{Source: "a"}), want)
+			require.ErrorContains(t, r.Run(t.Context()), want)
+		})
+	}
+	require.NoError(t, lifecycle.Options{}.Validate())
+}
