@@ -88,14 +88,20 @@ func (a *agent) run(ctx context.Context) error {
 	for _, set := range sets {
 		a.set(set)
 	}
+	running, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
 	for _, part := range a.parts {
 		wg.Go(func() {
 			if err := part(parts); err != nil {
 				a.log.Error("a part ended", "error", err)
+				fail(err) // as when another agent has the directory
 			}
 		})
 	}
-	a.watch(ctx)
+	a.watch(running)
+	if ctx.Err() == nil {
+		return context.Cause(running)
+	}
 	if !a.StopOnExit {
 		return nil
 	}

@@ -8,6 +8,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -96,11 +97,17 @@ func (c config) run(ctx context.Context) error {
 	defer wg.Wait()
 	defer end()
 	wg.Go(func() { _ = generator.Run(parts) })
-	wg.Go(func() { _ = reconciler.Run(parts) })
+	running, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	wg.Go(func() {
+		if err := reconciler.Run(parts); err != nil {
+			fail(err) // as when another agent has the directory
+		}
+	})
 	wg.Go(func() { tree.run(parts) })
 	wg.Go(func() { probes.run(parts) })
 	dir := source.NewDir(c.manifests, source.DirOptions{NodeName: c.node, Logger: c.log})
-	err = dir.Run(ctx, func(u source.Update) {
+	err = dir.Run(running, func(u source.Update) {
 		for _, err := range u.Errs {
 			fmt.Fprintln(os.Stderr, "minimal:", err)
 		}
@@ -108,6 +115,9 @@ func (c config) run(ctx context.Context) error {
 			fmt.Fprintln(os.Stderr, "minimal:", err)
 		}
 	})
+	if ctx.Err() == nil {
+		return errors.Join(err, context.Cause(running))
+	}
 	if err == nil && c.stopPods {
 		drain, cancel := context.WithTimeout(parts, 5*time.Minute)
 		defer cancel()

@@ -4,6 +4,7 @@
 package main_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed81659283/nodeagent/internal/dirlock"
 	"github.com/seed81659283/nodeagent/internal/exetest"
 )
 
@@ -84,4 +86,16 @@ func TestWrongSocketIsSaidInSeconds(t *testing.T) {
 	a := program.Start(t, "-cri", "unix:///nonexistent/containerd.sock", "-manifests", m.Path)
 	require.Equal(t, 1, a.Wait(10*time.Second))
 	require.Contains(t, a.Says(time.Second, "minimal:"), "/nonexistent/containerd.sock")
+}
+
+// It keeps two agents that were given one directory from starting: the second says which process has it.
+func TestSecondAgentOfADirectory(t *testing.T) {
+	m, state := exetest.NewDir(t), t.TempDir()
+	pods := filepath.Join(state, "pods")
+	require.NoError(t, os.Mkdir(pods, 0o750))
+	lock, err := dirlock.Take(pods, ".lock") // as an agent of another runtime does, whose processes are not here
+	require.NoError(t, err)
+	a := program.Start(t, "-manifests", m.Path, "-state", state, "-logs", t.TempDir(), "-node", "n1")
+	a.Says(10*time.Second, "minimal:", pods, fmt.Sprintf("process %d", os.Getpid()))
+	require.NoError(t, lock.Release())
 }
