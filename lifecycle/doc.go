@@ -27,11 +27,14 @@
 //			reconciler.Changed(e.PodUID)
 //		}
 //	}})
-//	reconciler = lifecycle.New(runtime, generator, lifecycle.Options{})
+//	reconciler = lifecycle.New(runtime, generator, lifecycle.Options{PodRoot: "/var/lib/agent/pods"})
 //	err := reconciler.Set(lifecycle.PodSet{Source: "file", Pods: pods}) // now and whenever they change
 //	...
 //	wg.Go(func() { _ = generator.Run(ctx) })
-//	wg.Go(func() { _ = reconciler.Run(ctx) })
+//	err = reconciler.Run(ctx) // at once, when the options cannot work or another agent has PodRoot
+//
+// A part that is forgotten (the Run of the generator, its Sink, the Run of the probes) is told to Hooks.Error and the log
+// within 10 s.
 //
 // # What is in it and what is not yet
 //
@@ -44,9 +47,10 @@
 // # Orphans
 //
 // A pod that only the runtime knows is taken down once every source has reported completely, if it carries the
-// agent's own [LabelOwner]. Others on the same runtime are left alone. One that has the name of a wanted pod, such as the
-// former version of a manifest, is taken down first, and the wanted one waits: its status says for whom, and if the
-// runtime does not answer about that one, Hooks.Error and an event say which call it is.
+// agent's own [LabelOwner]. Others on the same runtime are left alone. So is a pod that a source wants and Set refuses,
+// as one may that an agent with other options started. One that has the name of a wanted pod, such as the former version
+// of a manifest, is taken down first, and the wanted one waits: its status says for whom, and if the runtime does not
+// answer about that one, Hooks.Error and an event say which call it is.
 //
 // What is not known yet may be there, and may run. A pod that was listed and could not be looked into counts as one that
 // is there. As long as the [Observer] has no list of all, before its first and after one that failed, no orphaned pod
@@ -56,13 +60,26 @@
 // same; a former pod of the same name is found by its record below Options.PodRoot, so without one it is not found.
 // Hooks.Error says once a minute what to do.
 //
+// Whose a pod is says Options.Owner, or an ID that is kept in Options.PodRoot. Without either an agent takes down what it
+// ran itself, and no orphan; such agents on one runtime must not be given the same pods. Where the runtime has containers
+// of a wanted pod that carry another mark or none, another agent runs the pod: that is an error of the pod, told and
+// tried again, and nothing is done. An agent that has lost its PodRoot has a new ID and finds its own pods so; with an
+// Owner it does not. Cgroups carry no mark: two agents of one machine need different roots for them.
+//
+// # Sources
+//
+// A UID belongs to the source that wanted it first, for as long as it does. Set tells the others. When it gives the pod
+// up, that is taken down before a pod of the UID from another source is started: containers of one are never taken over
+// for the other. PodRoot remembers the source, as long as Options.Sources names it. So a pod that moves from one source
+// to another with its UID starts anew.
+//
 // # Errors
 //
 // What is done to a pod and what goes wrong is told to Hooks.Event, by the names that the kubelet's events have. What a
 // failed hook printed is not in it, but in the log, in what Hooks.Error gets, and, as in the kubelet, in the message of the
 // waiting container: it may have secrets in it.
 //
-// A failure is told to Hooks.Error as well, shows as the reason of the waiting container, and is tried again after 1 s,
+// A failure is told to Hooks.Error as well, with the identity of the pod, shows as the reason of the waiting container, and is tried again after 1 s,
 // doubling to 10 s, plus up to half of it at random; every one to one and a half seconds while the runtime is away.
 //
 // # Differs from the kubelet
@@ -71,6 +88,9 @@
 //   - A container that was created but never started is started; the kubelet creates another and counts a restart.
 //   - A start that containerd gave up, because the agent died meanwhile, is no end of the container; in the kubelet it is
 //     one with code 128, which fails a pod that is not restarted.
+//   - A change of a pod that an API server would refuse is refused by Set, with the field; the kubelet takes what it gets
+//     and mostly does nothing about it.
+//   - Logs are kept where Options.Spec.LogRoot says, and without it nowhere; the kubelet has /var/log/pods.
 //   - Failed syncs are tried again sooner (the kubelet waits 10 to 15 s).
 //   - A pod that waits for another one of its name publishes for whom; the kubelet publishes nothing of it.
 //   - Where the pods of the runtime cannot be listed because there is too much to say, wanted pods are started all the same;

@@ -90,7 +90,8 @@ type Options struct {
 }
 
 // Hooks are called by the goroutine of a pod, for one pod one after the other, with no lock held. A hook that blocks
-// delays its pod. Any may be nil. Error is also called by the goroutine of [Reconciler.Run].
+// delays its pod. Any may be nil. Error is also called by other goroutines of [Reconciler.Run]. The pods are the
+// Reconciler's own copies.
 type Hooks struct {
 	// Status is called when the status of a pod has changed. Both arguments must not be written to.
 	Status func(pod *corev1.Pod, status *corev1.PodStatus)
