@@ -19,6 +19,6 @@ func TestRunIsCalledTwice(t *testing.T) {
 		g := pleg.New(critest.New(critest.Options{}), pleg.Options{})
 		go func() { _ = g.Run(t.Context()) }()
 		synctest.Wait()
-		require.EqualError(t, g.Run(t.Context()), "pleg.Generator: Run was called twice")
+		require.EqualError(t, g.Run(t.Context()), "pleg.Generator: second call of Run")
 	})
 }

@@ -25,12 +25,12 @@ func TestRunIsForgottenOrCalledTwice(t *testing.T) {
 			Key: probe.Key{PodUID: "u", Container: "c", Kind: probe.Readiness}, ContainerID: "id", Running: true, Started: true,
 			Spec: probe.Spec{Period: time.Second, Timeout: time.Second, FailureThreshold: 1, SuccessThreshold: 1}, Prober: prober,
 		}}))
-		require.EqualError(t, s.Healthy(), "probe.Set: Run is not running, and something waits for it")
+		require.EqualError(t, s.Healthy(), "probe.Set: nobody runs it, and something waits for that")
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() { _ = s.Run(ctx) }()
 		synctest.Wait()
 		require.NoError(t, s.Healthy())
-		require.EqualError(t, s.Run(ctx), "probe.Set: Run was called twice")
+		require.EqualError(t, s.Run(ctx), "probe.Set: second call of Run")
 		cancel()
 		synctest.Wait()
 		require.Error(t, s.Healthy(), "it has ended")

@@ -15,8 +15,8 @@ const Wait = 8 * time.Second
 
 // Errors that callers may see.
 var (
-	ErrTwice  = errors.New("Run was called twice")
-	ErrNotRun = errors.New("Run is not running, and something waits for it")
+	ErrTwice  = errors.New("second call of Run")
+	ErrNotRun = errors.New("nobody runs it, and something waits for that")
 )
 
 // Guard watches over one Run. The zero value is ready.

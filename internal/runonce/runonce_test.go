@@ -4,6 +4,7 @@
 package runonce_test
 
 import (
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,10 +19,10 @@ func TestGuard(t *testing.T) {
 	for _, begin := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			var g runonce.Guard
-			told := 0
+			var told atomic.Int32
 			require.NoError(t, g.Err(), "nobody waits")
 			for range 3 {
-				g.Need(func() { told++ })
+				g.Need(func() { told.Add(1) })
 			}
 			require.ErrorIs(t, g.Err(), runonce.ErrNotRun)
 			time.Sleep(runonce.Wait - 1)
@@ -30,15 +31,15 @@ func TestGuard(t *testing.T) {
 				require.NoError(t, g.Err())
 				require.ErrorIs(t, g.Begin(), runonce.ErrTwice)
 				time.Sleep(time.Hour)
-				require.Zero(t, told)
+				require.Zero(t, told.Load())
 				g.End()
 				require.ErrorIs(t, g.Err(), runonce.ErrNotRun)
 				require.ErrorIs(t, g.Begin(), runonce.ErrTwice, "an end does not make it new")
 				return
 			}
-			require.Zero(t, told)
+			require.Zero(t, told.Load())
 			time.Sleep(time.Hour)
-			require.Equal(t, 1, told)
+			require.EqualValues(t, 1, told.Load())
 		})
 	}
 }

@@ -19,9 +19,9 @@ import (
 func TestRunIsForgottenOrCalledTwice(t *testing.T) {
 	for _, flush := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			var told []error
+			told := make(chan error, 9)
 			s := podstore.New(filepath.Join(t.TempDir(), "pods"), podstore.Options{Hooks: podstore.Hooks{
-				Error: func(err error, _ time.Duration) { told = append(told, err) },
+				Error: func(err error, _ time.Duration) { told <- err },
 			}})
 			s.Update(podstore.Set{Source: "file", Pods: newPods("a")})
 			if flush {
@@ -32,7 +32,7 @@ func TestRunIsForgottenOrCalledTwice(t *testing.T) {
 				require.Empty(t, told, "whoever flushes needs no Run")
 			} else {
 				require.Len(t, told, 1)
-				require.ErrorIs(t, told[0], runonce.ErrNotRun)
+				require.ErrorIs(t, <-told, runonce.ErrNotRun)
 			}
 			go func() { _ = s.Run(t.Context()) }()
 			synctest.Wait()
