@@ -1,0 +1,39 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hostile
+
+import "strings"
+
+// aliases returns manifests that are small and expand to much. The largest of them that a library takes are small, too.
+func aliases(size int) []Manifest {
+	long := strings.Repeat("x", min(size, 100_000))
+	uses := strings.Repeat("*a,", min(size/3, 10_000))
+	scalar := pod("alias-scalar", "  annotations:\n    a: &a "+long+"\n", "", "    args: ["+uses+"]\n")
+	lists := pod("alias-scalar-in-lists", "  annotations:\n    a: &a "+long+"\n", "",
+		"    args: ["+strings.Repeat("["+strings.Repeat("*a,", 500)+"],", 20)+"]\n")
+	escaped := pod("alias-escaped", "  annotations:\n    a: &a "+strings.Repeat("<", len(long))+"\n", "", "    args: ["+strings.Repeat("*a,", 100)+"]\n")
+	key := pod("alias-key", "  annotations:\n    a: &a "+long+"\n", "", "    x: ["+strings.Repeat("{*a : b},", min(size/9, 3_000))+"]\n")
+	merge := pod("alias-merge", "", "", "    x: &a {k: "+long+"}\n    y: ["+strings.Repeat("{<<: *a},", min(size/9, 3_000))+"]\n")
+
+	var levels strings.Builder
+	levels.WriteString(pod("alias-many-levels", "", "", "    l0: &l0 [x,x,x,x,x,x,x,x]\n"))
+	for i := range 60 {
+		name, before := "l"+letters(i+1), "l"+letters(i)
+		if i == 0 {
+			before = "l0"
+		}
+		levels.WriteString("    " + name + ": &" + name + " [" + strings.Repeat("*"+before+",", 8) + "]\n")
+	}
+	return []Manifest{
+		{Name: "alias-scalar", Text: []byte(scalar)},
+		{Name: "alias-scalar-in-lists", Text: []byte(lists)},
+		{Name: "alias-escaped", Text: []byte(escaped)},
+		{Name: "alias-key", Text: []byte(key)},
+		{Name: "alias-merge", Text: []byte(merge)},
+		{Name: "alias-many-levels", Text: []byte(levels.String())},
+	}
+}
+
+// letters writes a number so that no two numbers are written the same.
+func letters(n int) string { return strings.Repeat("i", n) }

@@ -1,0 +1,69 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hostile
+
+import (
+	"fmt"
+	"strings"
+)
+
+// many returns manifests of very many small things.
+func many(size int) []Manifest {
+	const container, mount = "{name: c%d, image: i}", "{name: v, mountPath: /%d}"
+	text := func(name, text string) Manifest { return Manifest{Name: name, Text: []byte(text)} }
+	repeat := func(name, head, element string) Manifest {
+		return text(name, head+strings.Repeat(element, max(2, (size-len(head))/len(element))))
+	}
+	list := func(name, indent, field, element string) Manifest {
+		head := pod(name, "", "", "")
+		if indent == "  " && field == "containers" {
+			head, _, _ = strings.Cut(head, "  containers:")
+		}
+		return text(name, head+indent+field+": ["+numbered(element+",", size-len(head))+"]\n")
+	}
+	head := "apiVersion: v1\nkind: PodList\nitems: ["
+	return []Manifest{
+		list("many-containers-empty", "  ", "containers", "{}"),
+		list("many-containers", "  ", "containers", container),
+		list("many-init-containers", "  ", "initContainers", container),
+		list("many-ephemeral-containers", "  ", "ephemeralContainers", container),
+		list("many-volumes", "  ", "volumes", "{name: v%d, emptyDir: {}}"),
+		list("many-mounts", "    ", "volumeMounts", mount),
+		list("many-env", "    ", "env", "{name: A%d, value: b}"),
+		list("many-args", "    ", "args", "a"),
+		list("many-ports", "    ", "ports", "{containerPort: %d}"),
+		list("many-lists", "    ", "args", "[]"),
+		list("many-pairs", "    ", "args", "a: b"),
+		text("many-items-empty", head+numbered("{},", size)+"]"),
+		text("many-items", head+numbered("{metadata: {name: p%d}, spec: {containers: [{name: c, image: i}], restartPolicy: Sometimes}},", size)+"]"),
+		text("many-json-containers", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"x"},"spec":{"containers":[`+
+			strings.TrimSuffix(numbered(`{"name":"c%d","image":"i"},`, size), ",")+"]}}"),
+		text("many-json-items", `{"apiVersion":"v1","kind":"PodList","items":[`+strings.TrimSuffix(numbered("1,", size), ",")+"]}"),
+		text("many-labels", pod("many-labels", "  labels: {"+numbered("l%d: v,", size)+"}\n", "", "")),
+		text("many-labels-of-a-wrong-type", pod("many-labels", "  labels: {"+numbered("l%d: v,", size)+"z: []}\n", "", "")),
+		text("many-unknown-fields", pod("many-unknown", "", "", numbered("    f%d: v\n", size))),
+		text("many-duplicate-fields", pod("many-duplicate", "", "", strings.Repeat("    image: v\n", size/13))),
+		repeat("many-separators", "", "---\n"),
+		repeat("many-documents", "", "---\na\n"),
+		repeat("many-comments", "", "#\n\n"),
+		repeat("many-comments-behind", "", "- a #\n"),
+		repeat("many-anchors", "", "- &a b\n"),
+		repeat("many-tags", "", "- !a b\n"),
+		repeat("many-questions", "", "? \n"),
+		text("many-pods", numbered("---\n"+pod("p%d", "", "  restartPolicy: Sometimes\n", ""), size)),
+	}
+}
+
+// numbered repeats a text that may have a %d in it.
+func numbered(element string, size int) string {
+	var b strings.Builder
+	for i := 0; b.Len()+len(element) < size || i < 2; i++ {
+		if strings.Contains(element, "%d") {
+			fmt.Fprintf(&b, element, i)
+			continue
+		}
+		b.WriteString(element)
+	}
+	return b.String()
+}

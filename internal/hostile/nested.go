@@ -1,0 +1,32 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hostile
+
+import "strings"
+
+// nested returns manifests with more levels than a stack should have: as many as fit, and as many as parsers take.
+func nested(size int) []Manifest {
+	var all []Manifest
+	for _, n := range []struct{ name, open, closed string }{
+		{"nested-lists", "[", "]"},
+		{"nested-objects", "{a: ", "}"},
+		{"nested-both", "[{a: ", "}]"},
+		{"nested-blocks", "- ", ""},
+		{"nested-keys", "? ", ""},
+		{"nested-pairs", "[a: ", "]"},
+		{"nested-json-lists", "[", "]"},
+		{"nested-json-objects", `{"a":`, "}"},
+	} {
+		for suffix, levels := range map[string]int{"": size, "-allowed": 9_900} {
+			levels = min(levels, size/len(n.open+n.closed))
+			deep := strings.Repeat(n.open, levels) + "1" + strings.Repeat(n.closed, levels)
+			text := pod("x", "", "", "    args:\n      "+deep+"\n")
+			if strings.Contains(n.name, "json") {
+				text = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"x"},"spec":` + deep + "}"
+			}
+			all = append(all, Manifest{Name: n.name + suffix, Text: []byte(text)})
+		}
+	}
+	return all
+}
