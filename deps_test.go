@@ -80,9 +80,9 @@ lifecycle              max  75: cgroups cri cri/logs images images/credential li
 lifecycle/podspec      max  75: cri qos API
 lifecycle/userns       max  75: cri internal/atomicfile API
 lifecycle/hook         max  75: cri lifecycle/podspec API
-lifecycle/podstore     max  75: internal/atomicfile internal/runonce API
-lifecycle/source       max  80: lifecycle/podspec API YAML github.com/fsnotify/fsnotify
-lifecycle/objects      max  75: API sigs.k8s.io/yaml
+lifecycle/podstore     max  75: internal/atomicfile internal/runonce internal/safeyaml API
+lifecycle/source       max  80: internal/safeyaml lifecycle/podspec API YAML github.com/fsnotify/fsnotify
+lifecycle/objects      max  75: internal/safeyaml API sigs.k8s.io/yaml
 
 # Images: what is pulled, for whom, and with what.
 images                 max   0: cri images/credential images/reference images/internal/... internal/...
@@ -96,6 +96,8 @@ internal/cripb         max 115: cri GRPC
 internal/costtest      max   0: testing
 internal/exetest       max   0: testing
 internal/lab           max   0: testing
+internal/safeyaml      max  75: API YAML
+internal/hostile       max   0:
 internal/script        max   0: testing
 
 # Commands. The benchmark shares no code with what it measures.
