@@ -8,13 +8,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"regexp"
 	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 	kyaml "sigs.k8s.io/yaml"
+
+	"github.com/seed81659283/nodeagent/internal/safeyaml"
 )
 
 // document is one of the documents of a manifest.
@@ -24,7 +25,7 @@ type document struct {
 }
 
 // split parts a manifest at its "---" lines, and leaves out documents without content. A line of that form is never
-// part of a value in YAML.
+// part of a value in YAML. It returns one document more than there may be at most.
 func split(data []byte) []document {
 	var docs []document
 	start, before, content := 0, 0, false
@@ -35,6 +36,9 @@ func split(data []byte) []document {
 	}
 	offset, n := 0, 0
 	for line := range bytes.Lines(data) {
+		if len(docs) > maxDocuments {
+			return docs
+		}
 		separator := bytes.HasPrefix(line, []byte("---")) && (len(line) == 3 || bytes.IndexByte([]byte(" \t\r\n"), line[3]) >= 0)
 		if separator && content {
 			end(offset)
@@ -53,31 +57,61 @@ func split(data []byte) []document {
 	return docs
 }
 
-// convert turns a document into JSON. YAML is read by the rules of the kubelet's library, in which yes, no, on and
-// off are booleans; a second parser only tells where things are.
+// convert turns a document into JSON that costs no more to decode than the budget allows. YAML is read by the rules of
+// the kubelet's library, in which yes, no, on and off are booleans; a second parser comes first, which bounds what the
+// document expands to and tells where things are.
 func (p *parser) convert(d document) ([]byte, bool) {
 	lines := bytes.Count(bytes.TrimSuffix(d.text, []byte("\n")), []byte("\n")) + 1
 	p.at = positions{before: d.before, lines: lines, root: &yaml.Node{}}
 	if json.Valid(d.text) {
+		if err := p.budget.JSON(d.text); err != nil {
+			p.failBounds(err)
+			return nil, false
+		}
 		// JSON allows tabs between values, where YAML does not. Inside of strings it allows none.
 		_ = yaml.Unmarshal(bytes.ReplaceAll(d.text, []byte("\t"), []byte(" ")), p.at.root)
 		return d.text, true
 	}
-	raw, err := kyaml.YAMLToJSON(d.text)
+	root, err := p.budget.YAML(d.text)
 	if err != nil {
+		p.failBounds(sameError(d.text, err))
+		return nil, false
+	}
+	p.at.root = root
+	raw, err := kyaml.YAMLToJSON(d.text)
+	if err == nil {
+		err = p.budget.JSON(raw)
+	}
+	if err != nil {
+		p.failBounds(err)
+		return nil, false
+	}
+	return raw, p.duplicates(p.at.root, nil) == 0
+}
+
+// sameError returns the error of the kubelet's library in place of that of the other parser, as its line is the better
+// one, where nothing in the text can expand.
+func sameError(text []byte, err error) error {
+	if _, ok := errors.AsType[*safeyaml.Error](err); ok || len(text) > 1<<20 || bytes.IndexByte(text, '*') >= 0 {
+		return err
+	}
+	if _, other := kyaml.YAMLToJSON(text); other != nil {
+		return other
+	}
+	return err
+}
+
+// failBounds reports why a document is not decoded: it is not YAML, or it is too much.
+func (p *parser) failBounds(err error) {
+	e, ok := errors.AsType[*safeyaml.Error](err)
+	switch {
+	case !ok:
 		p.failYAML(err)
-		return nil, false
+	case e.Line > 0:
+		p.report(p.at.before+min(e.Line, p.at.lines), e.Path, e.Err)
+	default:
+		p.fail(e.Path, e.Err)
 	}
-	dec := yaml.NewDecoder(bytes.NewReader(d.text))
-	if err := dec.Decode(p.at.root); err != nil {
-		p.failYAML(err)
-		return nil, false
-	}
-	if err := dec.Decode(&yaml.Node{}); !errors.Is(err, io.EOF) {
-		p.failYAML(errors.New(`more follows the end of the document, but no line "---"`))
-		return nil, false
-	}
-	return raw, p.duplicates(p.at.root, "") == 0
 }
 
 // failYAML reports an error of a YAML parser, which names a line of the document in its text.
@@ -96,29 +130,44 @@ func (p *parser) failYAML(err error) {
 	p.report(line, "", fmt.Errorf("parse YAML: %s", text))
 }
 
+// place is where a node is, from the inside out: a path is made of it only when there is an error to report.
+type place struct {
+	in   *place
+	name string // of a field, or an index in brackets
+}
+
+func (l *place) String() string {
+	if l == nil {
+		return ""
+	}
+	return join(l.in.String(), l.name)
+}
+
 // duplicates reports keys that a mapping has twice, and returns how many.
-func (p *parser) duplicates(n *yaml.Node, path string) int {
+func (p *parser) duplicates(n *yaml.Node, at *place) int {
 	found := 0
 	switch n.Kind {
 	case yaml.DocumentNode:
 		for _, c := range n.Content {
-			found += p.duplicates(c, path)
+			found += p.duplicates(c, at)
 		}
 	case yaml.SequenceNode:
 		for i, c := range n.Content {
-			found += p.duplicates(c, join(path, fmt.Sprintf("[%d]", i)))
+			found += p.duplicates(c, &place{in: at, name: "[" + strconv.Itoa(i) + "]"})
 		}
 	case yaml.MappingNode:
 		seen := make(map[string]int)
 		for i := 0; i+1 < len(n.Content); i += 2 {
 			key := n.Content[i]
-			at := join(path, key.Value)
+			field := &place{in: at, name: key.Value}
 			if first, ok := seen[key.Value]; ok && key.Kind == yaml.ScalarNode {
 				found++
-				p.report(p.at.before+key.Line, at, fmt.Errorf("duplicate field, first in line %d", p.at.before+first))
+				if !p.full() {
+					p.report(p.at.before+key.Line, field.String(), fmt.Errorf("duplicate field, first in line %d", p.at.before+first))
+				}
 			}
 			seen[key.Value] = key.Line
-			found += p.duplicates(n.Content[i+1], at)
+			found += p.duplicates(n.Content[i+1], field)
 		}
 	}
 	return found

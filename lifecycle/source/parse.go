@@ -13,17 +13,22 @@ import (
 	"slices"
 	"strings"
 
+	"go.yaml.in/yaml/v3"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
 
-	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+	"github.com/seed81659283/nodeagent/internal/safeyaml"
 )
 
 const (
-	maxSize   = 10 << 20 // the most that is read of a manifest, as in the kubelet
-	maxErrors = 100      // the most that are reported of a manifest
+	maxSize      = 10 << 20 // the most that is read of a manifest, as in the kubelet
+	maxErrors    = 100      // the most that are reported of a manifest
+	maxText      = 2_000    // bytes of an error, which may quote what is in the manifest
+	maxDocuments = 10_000   // of a manifest
+	documentCost = 15       // values of the budget, which a document costs even when it is empty
+	podCost      = 40       // values of the budget, which a pod costs even when it is small
+	maxTries     = 20_000   // of decoding a part of a pod to find the one that does not fit
 )
 
 // Parse returns the pods of a manifest as they are to run, and what is wrong with it. Both can be there at once: a
@@ -49,34 +54,61 @@ type entry struct {
 func (e entry) key() string { return e.pod.Namespace + "/" + e.pod.Name }
 
 func parse(data []byte, o Origin) ([]entry, []*Error) {
-	p := parser{origin: o}
-	docs := split(data)
-	if len(docs) == 0 {
-		return nil, []*Error{{File: o.Location, Line: 1, Err: errors.New("no object, only blanks and comments")}}
-	}
-	for _, d := range docs {
-		p.document(d)
-	}
+	p := parser{origin: o, budget: safeyaml.NewBudget(len(data)), tries: maxTries}
+	p.at.root = &yaml.Node{}
+	p.all(data)
 	return p.entries, p.errs
 }
 
 // parser collects what the documents of one manifest hold.
 type parser struct {
 	origin  Origin
-	at      positions // in the current document
+	budget  *safeyaml.Budget // what is left for the documents that follow
+	tries   int              // left to find what cannot be decoded
+	at      positions        // in the current document
 	entries []entry
 	errs    []*Error
 }
 
+func (p *parser) all(data []byte) {
+	switch docs := split(data); {
+	case len(data) > maxSize:
+		p.report(1, "", fmt.Errorf("%d bytes exceed the limit of %d", len(data), maxSize))
+	case len(docs) == 0:
+		p.report(1, "", errors.New("no object, only blanks and comments"))
+	case len(docs) > maxDocuments:
+		p.report(1, "", fmt.Errorf("more than %d documents", maxDocuments))
+	default:
+		for _, d := range docs {
+			if err := p.budget.Spend(documentCost); err != nil {
+				p.report(d.before+1, "", errors.Unwrap(err))
+				return
+			}
+			p.document(d)
+		}
+	}
+}
+
+// full reports whether no more errors are shown. To find where they are would then be in vain.
+func (p *parser) full() bool { return len(p.errs) > maxErrors }
+
 func (p *parser) fail(path string, err error) {
-	p.report(p.at.line(path), path, err)
+	if !p.full() {
+		p.report(p.at.line(path), path, err)
+	}
 }
 
 func (p *parser) report(line int, path string, err error) {
 	if len(p.errs) >= maxErrors {
 		path, err = "", errors.New("there are more errors than are shown")
 	}
-	if len(p.errs) <= maxErrors {
+	if text := err.Error(); len(text) > maxText {
+		err = errors.New(strings.ToValidUTF8(text[:maxText], "") + "...")
+	}
+	if len(path) > maxText {
+		path = strings.ToValidUTF8(path[:maxText], "") + "..."
+	}
+	if !p.full() {
 		p.errs = append(p.errs, &Error{File: p.origin.Location, Line: line, Field: path, Err: err})
 	}
 }
@@ -161,7 +193,7 @@ func (p *parser) kind(raw []byte, path, implied string) (string, bool) {
 func (p *parser) decode(raw []byte, path string, into any) bool {
 	strict, err := kjson.UnmarshalStrict(raw, into)
 	if err != nil {
-		where, cause := culprit(raw, reflect.TypeOf(into).Elem())
+		where, cause := p.culprit(raw, reflect.TypeOf(into).Elem())
 		p.fail(join(path, where), cause)
 		return false
 	}
@@ -176,8 +208,24 @@ func (p *parser) decode(raw []byte, path string, into any) bool {
 	return len(strict) == 0
 }
 
+// failAt reports an error about a part of an object.
+func (p *parser) failAt(path string, err error) {
+	if e, ok := errors.AsType[*safeyaml.Error](err); ok {
+		path, err = join(path, e.Path), e.Err
+	}
+	p.fail(path, err)
+}
+
 // pod takes a pod in, if it can run here.
 func (p *parser) pod(raw []byte, path string) {
+	err := p.budget.Spend(podCost)
+	if err == nil {
+		err = safeyaml.Quantities(raw, reflect.TypeFor[corev1.Pod]())
+	}
+	if err != nil {
+		p.failAt(path, err)
+		return
+	}
 	pod := &corev1.Pod{}
 	if !p.decode(raw, path, pod) {
 		return
@@ -186,29 +234,27 @@ func (p *parser) pod(raw []byte, path string) {
 		p.fail(join(path, "metadata.name"), errors.New("required"))
 		return
 	}
-	sum := p.origin.adopt(pod, raw)
-	podspec.Default(pod)
-	// One kind of error at a time, as one mistake often shows in several.
-	for _, check := range []func(*corev1.Pod) field.ErrorList{podspec.Validate, p.origin.references, podspec.Unsupported} {
-		if errs := check(pod); len(errs) > 0 {
-			for _, e := range errs {
-				p.fail(join(path, e.Field), errors.New(e.ErrorBody()))
-			}
-			return
-		}
+	sum, errs := p.origin.complete(pod, raw)
+	for _, e := range errs {
+		p.fail(join(path, e.Field), errors.New(e.ErrorBody()))
+	}
+	if len(errs) > 0 {
+		return
 	}
 	p.entries = append(p.entries, entry{pod: pod, sum: sum, line: p.at.line(join(path, "metadata.name"))})
 }
 
-// culprit finds the value in a JSON object that a type does not take, as decoding errors do not say where they are.
-func culprit(raw []byte, t reflect.Type) (string, error) {
+// culprit finds the value in a JSON object that a type does not take, as decoding errors do not say where they are. It
+// names what holds the value where there is too much to try.
+func (p *parser) culprit(raw []byte, t reflect.Type) (string, error) {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
 	var v any
 	if err := dec.Decode(&v); err != nil {
 		return "", err
 	}
-	path, err := descend(v, func(v any) error {
+	path, err := p.descend(v, func(v any) error {
+		p.tries--
 		b, err := json.Marshal(v)
 		if err != nil {
 			return err
@@ -222,13 +268,13 @@ func culprit(raw []byte, t reflect.Type) (string, error) {
 }
 
 // descend follows the children that fail to decode on their own, where what holds them would not fail without them.
-func descend(v any, decode func(any) error) (string, error) {
+func (p *parser) descend(v any, decode func(any) error) (string, error) {
 	switch v := v.(type) {
 	case map[string]any:
 		for _, key := range slices.Sorted(maps.Keys(v)) {
 			within := func(x any) error { return decode(map[string]any{key: x}) }
-			if within(v[key]) != nil && within(nil) == nil {
-				path, err := descend(v[key], within)
+			if p.tries > 0 && within(v[key]) != nil && within(nil) == nil {
+				path, err := p.descend(v[key], within)
 				if strings.ContainsAny(key, ".[]") {
 					key = "[" + key + "]"
 				}
@@ -238,8 +284,8 @@ func descend(v any, decode func(any) error) (string, error) {
 	case []any:
 		for i, x := range v {
 			within := func(x any) error { return decode([]any{x}) }
-			if within(x) != nil && within(nil) == nil {
-				path, err := descend(x, within)
+			if p.tries > 0 && within(x) != nil && within(nil) == nil {
+				path, err := p.descend(x, within)
 				return join(fmt.Sprintf("[%d]", i), path), err
 			}
 		}

@@ -16,6 +16,8 @@ import (
 	"golang.org/x/tools/txtar"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/seed81659283/nodeagent/internal/costtest"
+	"github.com/seed81659283/nodeagent/internal/hostile"
 	"github.com/seed81659283/nodeagent/lifecycle/source"
 )
 
@@ -132,8 +134,15 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Add([]byte(web + "---" + web))
 	f.Add([]byte("a: &a [*a]"))
+	for _, m := range hostile.All(10_000) {
+		f.Add(m.Text)
+	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		pods, errs := source.Parse(data, source.Origin{Source: source.File, Location: "f.yaml", NodeName: "n"})
+		var pods []*corev1.Pod
+		var errs []*source.Error
+		costtest.Check(t, costtest.Limit{}, func() {
+			pods, errs = source.Parse(data, source.Origin{Source: source.File, Location: "f.yaml", NodeName: "n"})
+		})
 		lines := strings.Count(string(data), "\n") + 1
 		for _, e := range errs {
 			assert.Equal(t, "f.yaml", e.File)

@@ -17,6 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
 // The sources of pods, as the kubelet names them.
@@ -37,8 +39,21 @@ type Origin struct {
 	Source   string    // File or URL
 	Location string    // path or address; errors name it, and UIDs are made of it
 	NodeName string    // pods are bound to it and named for it; empty: they keep their names
-	Seen     time.Time // when it was read
+	Seen     time.Time // when it was read; zero: the pods do not say
 	Objects  bool      // there are config maps and secrets, so pods may refer to them by name
+}
+
+// complete makes a pod that was just decoded from raw a static pod of the node with all defaults, and returns a sum of
+// how it was written, or all errors of the first kind that it has: one mistake often shows in several kinds.
+func (o Origin) complete(pod *corev1.Pod, raw []byte) (sum string, errs field.ErrorList) {
+	sum = o.adopt(pod, raw)
+	podspec.Default(pod)
+	for _, check := range []func(*corev1.Pod) field.ErrorList{podspec.Validate, o.references, podspec.Unsupported} {
+		if errs := check(pod); len(errs) > 0 {
+			return "", errs
+		}
+	}
+	return sum, nil
 }
 
 // adopt makes a pod that was just decoded from raw a static pod of the node, and returns a sum of how it was written.
@@ -63,8 +78,12 @@ func (o Origin) adopt(pod *corev1.Pod, raw []byte) string {
 		pod.Namespace = metav1.NamespaceDefault
 	}
 	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, AnnotationHash, string(pod.UID))
-	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, AnnotationSource, o.Source)
-	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, AnnotationSeen, o.Seen.Format(time.RFC3339Nano))
+	if o.Source != "" {
+		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, AnnotationSource, o.Source)
+	}
+	if !o.Seen.IsZero() {
+		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, AnnotationSeen, o.Seen.Format(time.RFC3339Nano))
+	}
 	if o.Source == File {
 		tolerateNoExecute(pod)
 	}
