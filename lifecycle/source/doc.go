@@ -19,6 +19,9 @@
 //		...
 //	})
 //
+// A program that builds its pods itself calls [Static] for each of them: it does for a pod what Parse does for those of
+// a manifest.
+//
 // What is wrong with one pod or one file never touches another. While a file has an error, the pods it held before
 // stay in the set, and what it states without error is followed. So does a directory that vanishes or a server that
 // fails: a pod leaves the set only when a manifest that can be read no longer has it. To take all pods away, empty the
@@ -46,6 +49,11 @@
 //   - Unknown and duplicate fields are errors.
 //   - All documents of a file count and may be lists; the kubelet reads the first one, and lists only over HTTP.
 //   - A pod with an error does not take the others of its list with it.
+//   - What a manifest may cost to decode is bounded, as whoever writes one is not trusted with the agent. A file may
+//     have 50,000 values (100,000 if it is larger than 1 MiB), in which each document counts as 15 values and each pod
+//     as 40 more, 10,000 documents, lists of 1,000 elements, 100 levels, keys of 1 KiB and strings of 2 MiB as they are
+//     in JSON. Aliases of YAML count as what they stand for, and its strings may not expand to more than twice the size
+//     of the file and 1 MiB. A quantity has 64 characters at most and an exponent between -100 and 100.
 //   - Of two pods with the same name or UID the one that is already there stays, or else the one whose file sorts
 //     first, and the other one is an error.
 //   - A UID is made from the manifest as written, in canonical JSON, and not from the decoded object, so that it

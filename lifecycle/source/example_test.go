@@ -12,6 +12,9 @@ import (
 	"path/filepath"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/seed81659283/nodeagent/lifecycle/source"
 )
 
@@ -41,6 +44,23 @@ spec:
 	// Output:
 	// default db-edge-1
 	// pods.yaml:8: spec.containers[0].imagee: unknown field
+}
+
+func ExampleStatic() {
+	pod, err := source.Static(&corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "nginx:1"}}},
+	}, source.Origin{NodeName: "edge-1"})
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(pod.Namespace, pod.Name, pod.UID, pod.Spec.RestartPolicy)
+
+	_, err = source.Static(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "db"}}, source.Origin{})
+	fmt.Println(err)
+	// Output:
+	// default web-edge-1 934a86da74fe6ecd67f266c10e2e07ef Always
+	// make static pod /db: spec.containers: Required value
 }
 
 func ExampleNewDir() {

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"slices"
@@ -36,11 +37,38 @@ const (
 
 // Origin is where a manifest comes from and for which node it is read.
 type Origin struct {
-	Source   string    // File or URL
+	Source   string    // File or URL; for [Static] also empty
 	Location string    // path or address; errors name it, and UIDs are made of it
 	NodeName string    // pods are bound to it and named for it; empty: they keep their names
 	Seen     time.Time // when it was read; zero: the pods do not say
 	Objects  bool      // there are config maps and secrets, so pods may refer to them by name
+}
+
+// Static returns a pod that a program has built as the sources of this package return those of a manifest: a copy with
+// a UID, the name and annotations of a static pod of the node, and defaults, if it can run. This is what
+// lifecycle.Reconciler.Set takes. An error names all fields that are wrong. The pod that is passed in is not changed.
+//
+// A pod without a UID gets one that is made of its content, its status aside, and of the origin: the same pod has the
+// same UID after a restart of the program, and one that was changed is another pod, which replaces the first. A field
+// that a newer version of the API types always writes changes it, too. Static is called with the pod as it was built:
+// it would name what it has returned for the node once more.
+func Static(pod *corev1.Pod, o Origin) (*corev1.Pod, error) {
+	switch {
+	case pod == nil:
+		return nil, errors.New("make static pod: it is nil")
+	case pod.Name == "":
+		return nil, errors.New("make static pod: metadata.name: required")
+	}
+	made := pod.DeepCopy()
+	made.Status = corev1.PodStatus{}
+	raw, err := json.Marshal(made)
+	if err != nil {
+		return nil, fmt.Errorf("make static pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	if _, errs := o.complete(made, raw); len(errs) > 0 {
+		return nil, fmt.Errorf("make static pod %s/%s: %w", pod.Namespace, pod.Name, errs.ToAggregate())
+	}
+	return made, nil
 }
 
 // complete makes a pod that was just decoded from raw a static pod of the node with all defaults, and returns a sum of

@@ -1,0 +1,87 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package source_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/seed81659283/nodeagent/lifecycle/source"
+)
+
+// built is a pod as a program writes it.
+func built() *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "nginx:1"}}},
+		Status:     corev1.PodStatus{Phase: corev1.PodRunning},
+	}
+}
+
+// A program that builds its pods would otherwise have to know what a manifest gets for free: without a UID nothing can
+// be run, and without defaults it is run differently.
+func TestStaticIsWhatAManifestBecomes(t *testing.T) {
+	origin := source.Origin{Source: source.File, Location: "/m/web.yaml", NodeName: "n1", Seen: time.Unix(1e9, 0)}
+	before := built()
+	pod, err := source.Static(before, origin)
+	require.NoError(t, err)
+	assert.Equal(t, built(), before, "the pod of the caller is not changed")
+
+	parsed := parseOne(t, web, origin)
+	pod.UID, pod.Annotations[source.AnnotationHash] = parsed.UID, string(parsed.UID)
+	assert.Equal(t, parsed, pod)
+}
+
+// A restart of the program must find its pods, and a change of one must replace it: the UID is all that tells.
+func TestStaticUID(t *testing.T) {
+	uidOf := func(change func(*corev1.Pod, *source.Origin)) string {
+		pod, o := built(), source.Origin{}
+		change(pod, &o)
+		made, err := source.Static(pod, o)
+		require.NoError(t, err)
+		assert.Equal(t, string(made.UID), made.Annotations[source.AnnotationHash])
+		return string(made.UID)
+	}
+	uid := uidOf(func(*corev1.Pod, *source.Origin) {})
+	// Pinned: another value would replace every pod of every node at an upgrade.
+	assert.Equal(t, "934a86da74fe6ecd67f266c10e2e07ef", uid)
+	assert.Equal(t, uid, uidOf(func(p *corev1.Pod, o *source.Origin) {
+		p.Status, o.Seen = corev1.PodStatus{Message: "x"}, time.Unix(1e9, 0)
+	}), "when it was made and its status do not count")
+	assert.NotEqual(t, uid, uidOf(func(p *corev1.Pod, _ *source.Origin) { p.Spec.Containers[0].Image = "nginx:2" }))
+	assert.NotEqual(t, uid, uidOf(func(p *corev1.Pod, _ *source.Origin) { p.Labels = map[string]string{"a": "b"} }))
+	assert.NotEqual(t, uid, uidOf(func(_ *corev1.Pod, o *source.Origin) { o.Location = "x" }))
+	assert.Equal(t, "abc-1", uidOf(func(p *corev1.Pod, _ *source.Origin) { p.UID = "abc-1" }))
+
+	made, err := source.Static(built(), source.Origin{})
+	require.NoError(t, err)
+	assert.Equal(t, map[string]string{source.AnnotationHash: uid}, made.Annotations, "of no source and no time")
+}
+
+// What cannot run is refused where it is built, with every field that is wrong.
+func TestStaticErrors(t *testing.T) {
+	_, err := source.Static(nil, source.Origin{})
+	require.EqualError(t, err, "make static pod: it is nil")
+	_, err = source.Static(&corev1.Pod{}, source.Origin{})
+	require.EqualError(t, err, "make static pod: metadata.name: required")
+
+	pod := built()
+	pod.Spec.Containers[0].Image, pod.Spec.RestartPolicy = "", "Sometimes"
+	_, err = source.Static(pod, source.Origin{})
+	require.ErrorContains(t, err, "make static pod /web: [")
+	require.ErrorContains(t, err, "spec.containers[0].image: Required value")
+	require.ErrorContains(t, err, "spec.restartPolicy: Unsupported value: \"Sometimes\"")
+
+	pod = built()
+	pod.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "pull"}}
+	_, err = source.Static(pod, source.Origin{})
+	require.ErrorContains(t, err, "spec.imagePullSecrets: Forbidden: static pods may not reference secrets")
+	_, err = source.Static(pod, source.Origin{Objects: true})
+	require.NoError(t, err)
+}
