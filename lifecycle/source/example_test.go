@@ -59,7 +59,7 @@ func ExampleStatic() {
 	_, err = source.Static(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "db"}}, source.Origin{})
 	fmt.Println(err)
 	// Output:
-	// default web-edge-1 934a86da74fe6ecd67f266c10e2e07ef Always
+	// default web-edge-1 b21734a203ae86941e1f74f4999f19ad Always
 	// make static pod /db: spec.containers: Required value
 }
 

@@ -60,6 +60,7 @@ func Static(pod *corev1.Pod, o Origin) (*corev1.Pod, error) {
 		return nil, errors.New("make static pod: metadata.name: required")
 	}
 	made := pod.DeepCopy()
+	made.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"} // which pods of a client do not have
 	made.Status = corev1.PodStatus{}
 	raw, err := json.Marshal(made)
 	if err != nil {
