@@ -39,6 +39,9 @@ func many(size int) []Manifest {
 		text("many-items", head+numbered("{metadata: {name: p%d}, spec: {containers: [{name: c, image: i}], restartPolicy: Sometimes}},", size)+"]"),
 		text("many-json-containers", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"x"},"spec":{"containers":[`+
 			strings.TrimSuffix(numbered(`{"name":"c%d","image":"i"},`, size), ",")+"]}}"),
+		text("many-json-pods-of-empty-containers", `{"apiVersion":"v1","kind":"PodList","items":[`+strings.TrimSuffix(numbered(
+			`{"metadata":{"name":"p%d"},"spec":{"containers":[{}`+strings.Repeat(",{}", 900)+"]}},", size), ",")+"]}"),
+		text("many-pods-of-empty-containers", head+numbered("{spec: {containers: ["+strings.Repeat("{},", 900)+"]}},", size)+"]"),
 		text("many-json-items", `{"apiVersion":"v1","kind":"PodList","items":[`+strings.TrimSuffix(numbered("1,", size), ",")+"]}"),
 		text("many-labels", pod("many-labels", "  labels: {"+numbered("l%d: v,", size)+"}\n", "", "")),
 		text("many-labels-of-a-wrong-type", pod("many-labels", "  labels: {"+numbered("l%d: v,", size)+"z: []}\n", "", "")),

@@ -17,6 +17,10 @@ const (
 	MaxNumber = 1 << 10  // bytes of a number
 )
 
+// inList is how many values an object costs as an element of a list, beside its own: there it becomes a struct, which
+// may have many fields that nobody has set.
+const inList = 3
+
 // marksPerValue bounds the characters in YAML that can begin a node, wherever they stand: in strings, too.
 const marksPerValue = 3
 
@@ -32,8 +36,8 @@ type Budget struct {
 }
 
 // NewBudget returns the budget of a file of a size in bytes. The values of YAML are lists, objects, keys, strings and
-// other scalars. Those of a document that is JSON are less costly, and keys are not counted. Strings may become a little
-// more than twice as long as the file.
+// other scalars, and an object in a list counts as four. Those of a document that is JSON are less costly, and keys are
+// not counted. Strings may become a little more than twice as long as the file.
 func NewBudget(size int) *Budget {
 	most := MaxValues
 	if size > 1<<20 {

@@ -17,6 +17,9 @@ func (b *Budget) JSON(raw []byte) error {
 	}
 	s := scanner{data: raw, enter: func(s *scanner) error {
 		b.values--
+		if n := len(s.path); n > 0 && s.path[n-1].key == nil && s.next() == '{' {
+			b.values -= inList
+		}
 		switch {
 		case b.values < 0:
 			return b.tooMany()

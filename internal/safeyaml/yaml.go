@@ -90,6 +90,9 @@ func (e *expansion) add(n *yaml.Node, depth int) error {
 		return &Error{Line: n.Line, Err: err}
 	}
 	for _, c := range n.Content {
+		if n.Kind == yaml.SequenceNode && c.Kind == yaml.MappingNode {
+			e.budget.nodes -= inList
+		}
 		if err := e.add(c, depth+1); err != nil {
 			return err
 		}

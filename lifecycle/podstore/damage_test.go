@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed81659283/nodeagent/internal/costtest"
 	"github.com/seed81659283/nodeagent/lifecycle/podstore"
 )
 
@@ -27,6 +28,11 @@ func file(lines string) string {
 }
 
 const line = `{"source":"s","pod":{"metadata":{"name":"a","namespace":"default","uid":"uid-a"},"spec":{}}}` + "\n"
+
+// podLine is a line with a pod that has these fields of a spec.
+func podLine(spec string) string {
+	return `{"source":"s","pod":{"metadata":{"name":"a","namespace":"default","uid":"uid-a"},"spec":{` + spec + "}}}\n"
+}
 
 // asides returns the files that have been put aside, the oldest first.
 func asides(t *testing.T, path string) []string {
@@ -53,6 +59,11 @@ func TestDamagedFileIsPutAside(t *testing.T) {
 		"edited":            {strings.Replace(good, "uid-a", "uid-b", 1), "the checksum does not match"},
 		"no JSON":           {file(line + "x\n"), "line 3: invalid character 'x'"},
 		"wrong type":        {file(`{"source":"s","pod":{"spec":[]}}` + "\n"), "line 2: json: cannot unmarshal array"},
+		"a long list":       {file(podLine(`"containers":[{}` + strings.Repeat(",{}", 1000) + "]")), "line 2: pod.spec.containers: a list of more than 1000 elements"},
+		"a deep list":       {file(podLine(`"a":` + strings.Repeat("[", 200) + strings.Repeat("]", 200))), "line 2: pod.spec.a[0][0]"},
+		"a slow quantity":   {file(line + podLine(`"overhead":{"cpu":"1e30000000"}`)), `line 3: pod.spec.overhead.cpu: quantity "1e30000000": the exponent must be`},
+		"a slow limit":      {file(podLine(`"CONTAINERS":[{"resources":{"limits":{"cpu":1e30000000}}}]`)), `line 2: pod.spec.CONTAINERS[0].resources.limits.cpu: quantity "1e30000000"`},
+		"many large lists":  {file(strings.Repeat(podLine(`"containers":[{}`+strings.Repeat(",{}", 900)+"]"), 200)), "line 112: more than 400000 values in the file"},
 		"no pod":            {file(line + `{"source":"s"}` + "\n"), "line 3: pod: it is missing"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -142,10 +153,21 @@ func FuzzLoad(f *testing.F) {
 	for _, content := range []string{"", file(""), file(line), file(line + "{}\n"), file("null\n"), file("{\"pod\":{\"spec\":1}}")} {
 		f.Add([]byte(content))
 	}
+	for _, spec := range []string{`"overhead":{"cpu":"1e30000000"}`, `"containers":[{},{},{}]`, `"a":[[[[[]]]]]`} {
+		f.Add([]byte(file(podLine(spec))))
+		f.Add([]byte(podLine(spec))) // which gets its sum below
+	}
 	path := filepath.Join(f.TempDir(), "pods")
 	f.Fuzz(func(t *testing.T, content []byte) {
+		if bytes.HasPrefix(content, []byte("{")) {
+			content = []byte(file(string(content)))
+		}
 		require.NoError(t, os.WriteFile(path, content, 0o600))
-		sets, err := podstore.New(path, podstore.Options{}).Load()
+		var sets []podstore.Set
+		var err error
+		costtest.Check(t, costtest.Limit{}, func() { // the second time it has been put aside
+			sets, err = podstore.New(path, podstore.Options{}).Load()
+		})
 		if err != nil {
 			require.ErrorIs(t, err, podstore.ErrCorrupt)
 			require.Empty(t, sets)

@@ -52,6 +52,10 @@
 // may hold passwords, in plain text: the file has the mode 0600, and it should lie in a directory that is the agent's
 // own. It is not made to be edited: the sum would not match.
 //
+// A file is bounded, as what an agent reads at its start must not stop it: 32 MiB, 400,000 values of JSON, lists of
+// 1,000 elements, strings of 2 MiB, and quantities with exponents between -100 and 100. A pod that is beyond that is
+// not stored, which [Hooks].Error is told; the others are.
+//
 // # Versions
 //
 // An agent reads the version it writes, and refuses others as it refuses damage. A version that follows gets the code

@@ -10,11 +10,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/internal/safeyaml"
 )
 
 // The first line of the file is magic, the version of the format, when it was written, and a sum of all that follows
@@ -38,22 +41,44 @@ type line struct {
 	Pod    *corev1.Pod `json:"pod"`
 }
 
-// encode returns the content of a file, and a sum of the pods in it.
-func encode(sets []Set, now time.Time) (data []byte, sum [sha256.Size]byte, err error) {
+// encoded is the content of a file.
+type encoded struct {
+	data    []byte
+	sum     [sha256.Size]byte // of the pods in it
+	pods    int
+	tooMuch []error // one for each pod that is not in it, as Load would not take it
+}
+
+// encode returns the content of a file with the pods of all sets.
+func encode(sets []Set, now time.Time) (e encoded, err error) {
 	var lines bytes.Buffer
 	enc := json.NewEncoder(&lines)
 	enc.SetEscapeHTML(false)
+	left := maxValues
 	for _, set := range sets {
 		for _, pod := range set.Pods {
 			bare := *pod
 			bare.ManagedFields = nil // who wrote which field is for the API server, and longer than the pod
+			start := lines.Len()
 			if err := enc.Encode(line{set.Source, &bare}); err != nil {
-				return nil, sum, fmt.Errorf("encode pod %s/%s: %w", pod.Namespace, pod.Name, err)
+				return e, fmt.Errorf("encode pod %s/%s: %w", pod.Namespace, pod.Name, err)
 			}
+			values, err := check(lines.Bytes()[start:], left)
+			if err == nil && lines.Len() > maxLines {
+				err = fmt.Errorf("the pods take more than %d bytes", maxLines)
+			}
+			if err != nil {
+				lines.Truncate(start)
+				e.tooMuch = append(e.tooMuch, fmt.Errorf("pod %s/%s is not stored: %w", pod.Namespace, pod.Name, err))
+				continue
+			}
+			left -= values
+			e.pods++
 		}
 	}
 	first := header(now.UTC().Format(time.RFC3339), lines.Bytes())
-	return slices.Concat([]byte(first), lines.Bytes()), sha256.Sum256(lines.Bytes()), nil
+	e.data, e.sum = slices.Concat([]byte(first), lines.Bytes()), sha256.Sum256(lines.Bytes())
+	return e, nil
 }
 
 // decode returns what a file holds: all of it, or none and why. Of arbitrary bytes it accepts only what encode has
@@ -64,7 +89,7 @@ func decode(data []byte) (sets []Set, sum [sha256.Size]byte, err error) {
 	}
 	rest, ok := bytes.CutPrefix(data, []byte(magic))
 	if !ok {
-		return nil, sum, fmt.Errorf("it begins with %.20q, want %q", data, magic)
+		return nil, sum, fmt.Errorf("it begins with %q, want %q", data[:min(len(data), 20)], magic)
 	}
 	first, lines, ok := bytes.Cut(rest, []byte("\n"))
 	if !ok {
@@ -83,13 +108,18 @@ func decode(data []byte) (sets []Set, sum [sha256.Size]byte, err error) {
 }
 
 func decodeLines(lines []byte) (sets []Set, err error) {
-	number := 1
+	number, left := 1, maxValues
 	for text := range bytes.Lines(lines) {
 		number++
 		var l line
-		if err := json.Unmarshal(text, &l); err != nil {
+		values, err := check(text, left)
+		if err == nil {
+			err = json.Unmarshal(text, &l)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("line %d: %w", number, err)
 		}
+		left -= values
 		if l.Pod == nil {
 			return nil, fmt.Errorf("line %d: pod: it is missing", number)
 		}
@@ -101,4 +131,17 @@ func decodeLines(lines []byte) (sets []Set, err error) {
 		sets[i].Pods = append(sets[i].Pods, l.Pod)
 	}
 	return sets, nil
+}
+
+// check returns an error for a line that costs more to decode than it may, or that has more than is left of the values
+// of the file, and how many values it has. The sum of a file is none that only an agent can write.
+func check(text []byte, left int) (values int, err error) {
+	b := safeyaml.NewBudget(len(text))
+	if err := b.JSON(text); err != nil {
+		return 0, err
+	}
+	if b.Spent() > left {
+		return 0, fmt.Errorf("more than %d values in the file", maxValues)
+	}
+	return b.Spent(), safeyaml.Quantities(text, reflect.TypeFor[line]())
 }

@@ -4,6 +4,7 @@
 package podstore
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -20,8 +21,12 @@ import (
 // ErrCorrupt says that the file is damaged or of another version. It has been put aside.
 var ErrCorrupt = errors.New("the file is damaged")
 
-// maxSize is how much of a file is read: many times what the pods of a node need.
-const maxSize = 256 << 20
+// The limits of a file are many times what the pods of a node need. Pods beyond them are not stored.
+const (
+	maxLines  = 32 << 20         // bytes of pods
+	maxSize   = maxLines + 1<<10 // bytes, with the first line
+	maxValues = 400_000          // of JSON, as package safeyaml counts them
+)
 
 // keep is how many damaged files are kept.
 const keep = 3
@@ -70,7 +75,14 @@ func read(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, maxSize))
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	// One buffer that is large enough, as one that grows takes several times as much.
+	data := bytes.NewBuffer(make([]byte, 0, min(info.Size(), maxSize)+bytes.MinRead))
+	_, err = data.ReadFrom(io.LimitReader(f, maxSize))
+	return data.Bytes(), err
 }
 
 // putAside renames a damaged file, removes the oldest of those before it, and returns what has become of it.

@@ -45,8 +45,9 @@ type Options struct {
 type Hooks struct {
 	// Written is called when the file has been replaced.
 	Written func(pods, bytes int)
-	// Error is called when Run could not write the file, with the wait before it tries again; and once, with a wait of 0,
-	// when there is something to write and Run was not called within 8 s.
+	// Error is called when Run could not write the file, with the wait before it tries again. The wait is zero for each pod
+	// that the file was written without, as it is too large; and once when there is something to write and Run was not
+	// called within 8 s.
 	Error func(err error, retry time.Duration)
 }
 
@@ -64,6 +65,7 @@ type Store struct {
 
 	writing sync.Mutex        // held for a write
 	written [sha256.Size]byte // sum of the pods in the file, once known
+	leftOut map[string]bool   // what has been said of pods that are not stored
 }
 
 // New returns a Store for the file at path, whose directory is made when needed. It neither reads nor writes; see [Store.Load] and [Store.Run]. It panics without a path.
@@ -173,35 +175,50 @@ func (s *Store) Run(ctx context.Context) error {
 // Flush writes the file now if it has to change, however short ago the last write was.
 func (s *Store) Flush() error {
 	s.flushed.Store(true)
-	pods, size, err := s.write()
-	if hook := s.opts.Hooks.Written; size > 0 && hook != nil {
-		hook(pods, size)
+	file, left, err := s.write()
+	for _, err := range left {
+		s.opts.Logger.Warn("write pods", "error", err)
+		if hook := s.opts.Hooks.Error; hook != nil {
+			hook(err, 0)
+		}
+	}
+	if hook := s.opts.Hooks.Written; len(file.data) > 0 && hook != nil {
+		hook(file.pods, len(file.data))
 	}
 	return err
 }
 
-// write returns the size of what it has written; zero: the file has these pods already.
-func (s *Store) write() (pods, size int, err error) {
+// write returns what it has written, which is nothing if the file has these pods already, and an error for each pod
+// that is newly left out.
+func (s *Store) write() (wrote encoded, left []error, err error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	s.mu.Lock()
 	sets := slices.Clone(s.sets)
 	s.mu.Unlock()
 	if len(sets) == 0 {
-		return 0, 0, nil // nothing is known, which is not the same as that nothing is wanted
+		return wrote, nil, nil // nothing is known, which is not the same as that nothing is wanted
 	}
-	data, sum, err := encode(sets, time.Now())
-	if err != nil || sum == s.written {
-		return 0, 0, err
+	file, err := encode(sets, time.Now())
+	if err != nil {
+		return wrote, nil, err
+	}
+	left = slices.DeleteFunc(slices.Clone(file.tooMuch), func(err error) bool { return s.leftOut[err.Error()] })
+	s.leftOut = make(map[string]bool, len(file.tooMuch))
+	for _, err := range file.tooMuch {
+		s.leftOut[err.Error()] = true
+	}
+	if file.sum == s.written {
+		return wrote, left, nil
 	}
 	if err := os.MkdirAll(filepath.Dir(s.path), 0o700); err != nil {
-		return 0, 0, err
+		return wrote, left, err
 	}
-	if err := atomicfile.WriteFile(s.path, data, 0o600); err != nil {
-		return 0, 0, err
+	if err := atomicfile.WriteFile(s.path, file.data, 0o600); err != nil {
+		return wrote, left, err
 	}
-	s.written = sum
-	return count(sets), len(data), nil
+	s.written = file.sum
+	return file, left, nil
 }
 
 // count returns the number of pods in all sets.

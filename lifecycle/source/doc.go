@@ -50,8 +50,8 @@
 //   - All documents of a file count and may be lists; the kubelet reads the first one, and lists only over HTTP.
 //   - A pod with an error does not take the others of its list with it.
 //   - What a manifest may cost to decode is bounded, as whoever writes one is not trusted with the agent. A file may
-//     have 50,000 values (100,000 if it is larger than 1 MiB), in which each document counts as 15 values and each pod
-//     as 40 more, 10,000 documents, lists of 1,000 elements, 100 levels, keys of 1 KiB and strings of 2 MiB as they are
+//     have 50,000 values (100,000 if it is larger than 1 MiB), in which each document counts as 15 values, each pod as
+//     40 more and each object in a list as 3 more, 10,000 documents, lists of 1,000 elements, 100 levels, keys of 1 KiB and strings of 2 MiB as they are
 //     in JSON. Aliases of YAML count as what they stand for, and its strings may not expand to more than twice the size
 //     of the file and 1 MiB. A quantity has 64 characters at most and an exponent between -100 and 100.
 //   - Of two pods with the same name or UID the one that is already there stays, or else the one whose file sorts

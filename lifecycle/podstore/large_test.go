@@ -1,0 +1,72 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podstore_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/internal/costtest"
+	"github.com/seed81659283/nodeagent/lifecycle/podstore"
+)
+
+// A pod that Load would refuse would cost the node all others at the next start without its sources: it is left out
+// of the file, and somebody is told, once.
+func TestPodsThatAreTooLargeAreNotStored(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pods")
+	var told []string
+	store := podstore.New(path, podstore.Options{Hooks: podstore.Hooks{Error: func(err error, retry time.Duration) {
+		assert.Zero(t, retry)
+		told = append(told, err.Error())
+	}}})
+	pods := newPods("a", "list", "string", "b")
+	pods[1].Spec.Containers = []corev1.Container{{Args: slices.Repeat([]string{"x"}, 1_001)}}
+	pods[2].Annotations = map[string]string{"a": strings.Repeat("x", 3<<20)}
+	store.Update(podstore.Set{Source: "s", Pods: pods})
+	require.NoError(t, store.Flush())
+	require.Len(t, told, 2)
+	assert.Contains(t, told[0], "is not stored: pod.spec.containers[0].args: a list of more than 1000 elements")
+	assert.Contains(t, told[1], "is not stored: pod.metadata.annotations.a: a string of 3145730 bytes, the limit is 2097152")
+	assert.Equal(t, "a b", uids(load(t, path)[0]))
+
+	store.Update(podstore.Set{Source: "s", Pods: append(newPods("c"), pods...)})
+	require.NoError(t, store.Flush())
+	assert.Len(t, told, 2)
+	assert.Equal(t, "c a b", uids(load(t, path)[0]))
+
+	for range 40 { // of a megabyte each
+		pods = append(pods, newPods("more")...)
+		pods[len(pods)-1].Annotations = map[string]string{"a": strings.Repeat("x", 1<<20)}
+	}
+	store.Update(podstore.Set{Source: "s", Pods: pods})
+	require.NoError(t, store.Flush())
+	assert.Contains(t, told[2], "is not stored: the pods take more than 33554432 bytes")
+	assert.Len(t, load(t, path)[0].Pods, 33)
+}
+
+// A file that is not from an agent, or whose pods became too many, is read within the memory that an agent has.
+func TestCostOfLoad(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pods")
+	content := file(strings.Repeat(podLine(`"containers":[{}`+strings.Repeat(",{}", 100)+"]"), 3_000))
+	require.Less(t, len(content), 2<<20)
+	costtest.Check(t, costtest.Limit{Bytes: 512 << 20, Time: 4 * time.Second}, func() {
+		require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
+		_, err := podstore.New(path, podstore.Options{}).Load()
+		require.ErrorIs(t, err, podstore.ErrCorrupt)
+	})
+	costtest.Check(t, costtest.Limit{}, func() {
+		require.NoError(t, os.WriteFile(path, nil, 0o600))
+		require.NoError(t, os.Truncate(path, 10<<30))
+		_, err := podstore.New(path, podstore.Options{}).Load()
+		require.Error(t, err)
+	})
+}
