@@ -15,7 +15,8 @@ import (
 )
 
 // YAML parses one document, and returns an error where it is not one, or more than one, or where it would expand to
-// more than is left of the budget. The errors of the parser are returned as they are.
+// more than is left of the budget. The errors of the parser are returned as they are. A text without any value is a node
+// of no kind.
 func (b *Budget) YAML(text []byte) (*yaml.Node, error) {
 	b.marks -= marks(text)
 	if b.marks < 0 {
@@ -23,7 +24,9 @@ func (b *Budget) YAML(text []byte) (*yaml.Node, error) {
 	}
 	root := &yaml.Node{}
 	dec := yaml.NewDecoder(bytes.NewReader(text))
-	if err := dec.Decode(root); err != nil {
+	if err := dec.Decode(root); errors.Is(err, io.EOF) {
+		return root, nil
+	} else if err != nil {
 		return nil, err
 	}
 	e := expansion{budget: b, anchored: make(map[*yaml.Node]weight)}

@@ -41,7 +41,7 @@ func FuzzYAML(f *testing.F) {
 			require.LessOrEqual(t, nodes(&tree), 3*marks(text)+4, "nodes are counted before there is memory for them")
 		}
 		b := NewBudget(len(text))
-		if _, err := b.YAML(text); err != nil {
+		if root, err := b.YAML(text); err != nil || root.IsZero() {
 			return
 		}
 		raw, err := kyaml.YAMLToJSON(text)
@@ -107,8 +107,11 @@ func TestYAMLErrors(t *testing.T) {
 		_, err := NewBudget(len(text)).YAML([]byte(text))
 		assert.ErrorContains(t, err, want)
 	}
+	root, err := NewBudget(0).YAML([]byte("# nothing\n"))
+	require.NoError(t, err)
+	assert.True(t, root.IsZero())
 	deep := strings.Repeat("[", MaxDepth) + strings.Repeat("]", MaxDepth)
-	_, err := NewBudget(0).YAML([]byte(deep))
+	_, err = NewBudget(0).YAML([]byte(deep))
 	assert.NoError(t, err)
 	_, err = NewBudget(0).YAML([]byte("a: &a [1]\nb: [*a, *a]\nc: {<<: {d: *a}}\n"))
 	assert.NoError(t, err)

@@ -6,6 +6,7 @@ package objects
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -20,6 +21,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/seed81659283/nodeagent/internal/safeyaml"
 )
 
 // The limits of a directory.
@@ -151,6 +154,9 @@ func (d *Dir) decode(m manifest, into metav1.Object) error {
 	if n := documents(data); n > 1 {
 		return errors.New("more than one document")
 	}
+	if err := bound(data); err != nil {
+		return m.redact(err)
+	}
 	var typ metav1.TypeMeta
 	if err := yaml.Unmarshal(data, &typ); err != nil {
 		return m.redact(err)
@@ -171,10 +177,23 @@ func (d *Dir) decode(m manifest, into metav1.Object) error {
 	return nil
 }
 
+// bound returns an error where a manifest is not one, or where it would cost more to decode than it may.
+func bound(data []byte) error {
+	b := safeyaml.NewBudget(len(data))
+	if json.Valid(data) {
+		return b.JSON(data)
+	}
+	_, err := b.YAML(data)
+	return err
+}
+
 // redact leaves of the error of a parser nothing but the line, if it is about a secret: parsers quote what they read.
 func (m manifest) redact(err error) error {
 	if m.kind != kindSecret {
 		return err
+	}
+	if e, ok := errors.AsType[*safeyaml.Error](err); ok {
+		return &safeyaml.Error{Line: e.Line, Err: e.Err} // which has nothing of the content but the path
 	}
 	line := regexp.MustCompile(`line \d+`).FindString(err.Error())
 	return errors.New(strings.TrimSuffix("not a valid manifest: "+line, ": "))

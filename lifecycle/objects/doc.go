@@ -18,6 +18,10 @@
 // What an API server refuses is refused here too: keys that are not file names, more data than fits into an object,
 // addresses that are none. The stringData of a secret becomes data.
 //
+// What a manifest may cost is bounded, too, as an agent reads it whenever a pod starts: 3 MiB, 50,000 values (100,000 if
+// it is larger than 1 MiB), lists of 1,000 elements, 100 levels, strings of 2 MiB as they are in JSON. Aliases of YAML
+// count as what they stand for. These limits are ours.
+//
 // # Concurrency
 //
 // All methods can be called at any time by several goroutines. The objects that they return are not to be changed.

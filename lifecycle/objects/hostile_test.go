@@ -1,0 +1,107 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package objects_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/internal/costtest"
+	"github.com/seed81659283/nodeagent/internal/hostile"
+	"github.com/seed81659283/nodeagent/lifecycle/objects"
+)
+
+// place puts a text in the place of an object of each kind, and returns what reads them all.
+func place(t testing.TB) (dir string, write func(t testing.TB, text []byte), read func() []error) {
+	dir = t.TempDir()
+	var files []string
+	for _, kind := range []string{"configmaps", "secrets", "services"} {
+		files = append(files, filepath.Join(dir, "shop", kind, "app.yaml"))
+		require.NoError(t, os.MkdirAll(filepath.Join(dir, "shop", kind), 0o755))
+	}
+	write = func(t testing.TB, text []byte) {
+		for _, file := range files {
+			require.NoError(t, os.WriteFile(file, text, 0o600))
+		}
+	}
+	read = func() []error {
+		d, ctx := objects.NewDir(dir), context.Background()
+		_, err1 := d.ConfigMap(ctx, "shop", "app")
+		_, err2 := d.Secret(ctx, "shop", "app")
+		_, err3 := d.Services(ctx, "shop")
+		return []error{err1, err2, err3}
+	}
+	return dir, write, read
+}
+
+// An object is read whenever a pod starts, so that one that takes gigabytes or minutes keeps all of them from running.
+func TestHostileObjects(t *testing.T) {
+	dir, write, read := place(t)
+	head := func(kind string) string { return "apiVersion: v1\nkind: " + kind + "\nmetadata: {name: app}\n" }
+	kinds := []string{"ConfigMap", "Secret", "Service"}
+	for i, m := range hostile.All(300_000) {
+		_, rest, _ := strings.Cut(string(m.Text), "kind: Pod\n")
+		write(t, []byte(strings.ReplaceAll(head(kinds[i%3])+rest, "metadata:\n", "data:\n")))
+		var errs []error
+		costtest.Check(t, costtest.Limit{}, func() { errs = read() })
+		for _, err := range errs { // where the bytes of the manifest are none of YAML, nothing may be left of it
+			if err != nil {
+				require.ErrorContains(t, err, dir, m.Name)
+			}
+		}
+		if errs[1] != nil {
+			assert.NotContains(t, errs[1].Error(), "xxxx", "what is in a secret")
+		}
+	}
+}
+
+// What is refused is named, of a secret as well, and nothing that is in it.
+func TestErrorsOfHostileObjects(t *testing.T) {
+	_, write, read := place(t)
+	write(t, []byte("apiVersion: v1\nkind: Secret\nmetadata: {name: app}\nstringData:\n  a: &a hunter2"+strings.Repeat("x", 10_000)+"\n  b: ["+strings.Repeat("*a,", 900)+"]\n"))
+	errs := read()
+	require.ErrorContains(t, errs[1], "secrets/app.yaml: line 6: more than 1074")
+	require.ErrorContains(t, errs[1], "bytes of strings, with aliases expanded")
+	write(t, []byte(`{"apiVersion":"v1","kind":"Secret","data":{"hunter2":[`+strings.Repeat("1,", 1_000)+"1]}}"))
+	errs = read()
+	require.ErrorContains(t, errs[0], "configmaps/app.yaml: data.hunter2: a list of more than 1000 elements")
+	require.ErrorContains(t, errs[1], "secrets/app.yaml: a list of more than 1000 elements")
+	require.NotContains(t, errs[1].Error(), "hunter2")
+}
+
+// A file full of text is no reason to refuse it.
+func TestLargeObject(t *testing.T) {
+	dir, write, _ := place(t)
+	text := strings.Repeat(`    {"some": ["json", 1, 2.5, "<xml/>"], "x": "`+strings.Repeat("y", 100)+`"},`+"\n", 6_500)
+	write(t, []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: app}\ndata:\n  b: 1\n  a: |\n"+text))
+	o, err := objects.NewDir(dir).ConfigMap(t.Context(), "shop", "app")
+	require.NoError(t, err)
+	assert.Greater(t, len(o.Data["a"]), 950_000)
+}
+
+func FuzzConfigMap(f *testing.F) {
+	_, write, read := place(f)
+	for _, m := range hostile.All(3_000) {
+		f.Add(m.Text)
+	}
+	f.Add([]byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: app}\ndata: {a: &a b, c: *a}\n"))
+	f.Add([]byte("apiVersion: v1\nkind: Secret\nmetadata: {name: app}\nstringData: {a: b}\ndata: {c: ZA==}\n"))
+	f.Add([]byte("apiVersion: v1\nkind: Service\nmetadata: {name: app}\nspec: {clusterIP: 192.0.2.7, ports: [{port: 1}]}\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		write(t, text)
+		costtest.Check(t, costtest.Limit{}, func() {
+			for _, err := range read() {
+				if err != nil {
+					require.Less(t, len(err.Error()), 20_000+2*len(text))
+				}
+			}
+		})
+	})
+}
