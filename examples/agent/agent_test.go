@@ -47,6 +47,12 @@ func newFiles(t *testing.T) files {
 // start starts an agent on the files, with more fields in its config.
 func (f files) start(fields map[string]any) *exetest.Process {
 	f.t.Helper()
+	return program.Start(f.t, "-config", f.config(fields))
+}
+
+// config writes the config of an agent on the files, with more fields, and returns its path.
+func (f files) config(fields map[string]any) string {
+	f.t.Helper()
 	all := map[string]any{
 		"nodeName": "n1", "stateDir": f.state, "logDir": f.logs, "manifests": f.manifests.Path, "objects": f.objects.Path,
 	}
@@ -55,7 +61,7 @@ func (f files) start(fields map[string]any) *exetest.Process {
 	require.NoError(f.t, err)
 	path := filepath.Join(f.t.TempDir(), "config.yaml")
 	require.NoError(f.t, os.WriteFile(path, text, 0o600))
-	return program.Start(f.t, "-config", path)
+	return path
 }
 
 // log returns what a container of the pod has written to the log files that have not been rotated, one of each attempt.

@@ -35,6 +35,15 @@ func (o *output) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
+// StartCommand starts a command that runs the program in a way of its own, such as in a cgroup. It ends with the test.
+func StartCommand(t testing.TB, cmd *exec.Cmd) *Process {
+	t.Helper()
+	return start(t, cmd)
+}
+
+// PID returns the number of the process.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
 func start(t testing.TB, cmd *exec.Cmd) *Process {
 	t.Helper()
 	p := &Process{t: t, cmd: cmd, done: make(chan struct{})}

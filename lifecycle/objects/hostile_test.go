@@ -51,7 +51,7 @@ func TestHostileObjects(t *testing.T) {
 		write(t, []byte(strings.ReplaceAll(head(kinds[i%3])+rest, "metadata:\n", "data:\n")))
 		var errs []error
 		costtest.Check(t, costtest.Limit{Bytes: 3 * costtest.DefaultBytes}, func() { errs = read() }) // three reads
-		for _, err := range errs { // where the bytes of the manifest are none of YAML, nothing may be left of it
+		for _, err := range errs {                                                                    // where the bytes of the manifest are none of YAML, nothing may be left of it
 			if err != nil {
 				require.ErrorContains(t, err, dir, m.Name)
 			}

@@ -229,11 +229,13 @@ func read(path string, info os.FileInfo) ([]byte, error) {
 	if info.Size() > maxSize {
 		return nil, fmt.Errorf("%d bytes exceed the limit of %d", info.Size(), maxSize)
 	}
-	data, err := io.ReadAll(io.LimitReader(f, maxSize+1))
-	if err != nil {
+	// No more than was there is read: some files of the kernel have no size, and block or never end.
+	data := make([]byte, info.Size())
+	_, err = io.ReadFull(f, data)
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return nil, err
 	}
-	if after, err := f.Stat(); err != nil || !same(info, after) || int64(len(data)) != info.Size() {
+	if after, statErr := f.Stat(); err != nil || statErr != nil || !same(info, after) {
 		return nil, errChanged
 	}
 	return data, nil

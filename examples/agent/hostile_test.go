@@ -1,0 +1,182 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main_test
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/internal/exetest"
+	"github.com/seed81659283/nodeagent/internal/hostile"
+)
+
+// The least machine that runs an agent with all of its manifests.
+const memoryLimit = 256 << 20
+
+// No manifest stops the agent: whatever lies beside it, a good pod runs within seconds, in the same process, which is
+// held to the memory of a small machine. Whoever wrote the other one reads its name in the log.
+func TestIntegrationHostileManifests(t *testing.T) {
+	group := newMemoryGroup(t)
+	f := newProcesses(t)
+	a := f.startIn(group)
+	var small []hostile.Manifest
+	for _, m := range hostile.All(10<<20 - 1) {
+		if small = append(small, m); len(m.Text) > 1<<20 || len(small) == 10 {
+			f.beside(a, small)
+			small = nil
+		}
+	}
+	f.beside(a, small)
+	f.besideFiles(a)
+	require.NoError(t, syscall.Kill(a.PID(), 0), "the agent has not ended")
+	require.Zero(t, group.kills(t), "nothing in the cgroup has been killed")
+	t.Logf("the most memory there was: %d MiB of %d", group.most(t)>>20, memoryLimit>>20)
+}
+
+// startIn starts an agent in a cgroup. It is built without the race detector, which takes more memory than all else.
+func (f files) startIn(group memoryGroup) *exetest.Process {
+	f.t.Helper()
+	path := filepath.Join(f.t.TempDir(), "agent")
+	out, err := exec.Command("go", "build", "-buildvcs=false", "-o", path, ".").CombinedOutput()
+	require.NoError(f.t, err, string(out))
+	return exetest.StartCommand(f.t, exec.Command("/bin/sh", "-c", `echo $$ > "$0/cgroup.procs" && exec "$@"`, string(group),
+		path, "-config", f.config(map[string]any{"stopOnExit": true})))
+}
+
+// beside puts manifests into the directory with a good one beside each, waits until all good pods run and all bad ones
+// are in the log, and takes them away.
+func (f files) beside(a *exetest.Process, bad []hostile.Manifest) {
+	f.t.Helper()
+	begun := time.Now()
+	var names []string
+	for _, m := range bad {
+		good := "good-" + strings.TrimSuffix(m.Name, ".yaml")
+		names = append(names, m.Name, good+".yaml")
+		f.manifests.Write(m.Name, string(m.Text))
+		f.manifests.Write(good+".yaml", podYAML(good, sleeper))
+	}
+	for i, m := range bad {
+		a.Says(patience, "pod=good-"+strings.TrimSuffix(m.Name, ".yaml")+"-n1 phase=Running", "1/1 restarts=0")
+		if !m.Fine {
+			a.Says(patience, "level=ERROR", names[2*i])
+		}
+	}
+	if took := time.Since(begun); took > 3*time.Second {
+		f.t.Logf("%s took %s", names[0], took)
+	}
+	for _, name := range names {
+		f.manifests.Remove(name)
+	}
+}
+
+// besideFiles does so with what is no file to be read, or one that is never at rest.
+func (f files) besideFiles(a *exetest.Process) {
+	f.t.Helper()
+	at := func(name string) string { return filepath.Join(f.manifests.Path, name) }
+	require.NoError(f.t, syscall.Mkfifo(at("pipe.yaml"), 0o600))
+	require.NoError(f.t, os.Symlink("loop.yaml", at("loop.yaml")))
+	require.NoError(f.t, os.Symlink("/nonexistent", at("nowhere.yaml")))
+	require.NoError(f.t, os.Symlink("/dev/zero", at("zeros.yaml")))
+	require.NoError(f.t, os.Symlink("/proc/kmsg", at("blocks.yaml")))
+	require.NoError(f.t, os.Mkdir(at("directory.yaml"), 0o700))
+	require.NoError(f.t, os.WriteFile(at("sparse.yaml"), nil, 0o600))
+	require.NoError(f.t, os.Truncate(at("sparse.yaml"), 10<<30))
+	require.NoError(f.t, os.WriteFile(at("secret.yaml"), []byte("a"), 0))
+	listener, err := net.Listen("unix", at("socket.yaml"))
+	require.NoError(f.t, err)
+	defer listener.Close()
+
+	done, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for text := strings.Repeat("x", 5<<20); ; text = text[:len(text)-1] {
+			_ = os.WriteFile(at("restless.yaml"), []byte(text), 0o600)
+			select {
+			case <-done:
+				return
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
+	}()
+	f.beside(a, []hostile.Manifest{{Name: "last.yaml", Text: []byte("spec: [")}})
+	for _, name := range []string{"loop.yaml", "nowhere.yaml", "sparse.yaml", "secret.yaml", "blocks.yaml"} {
+		a.Says(patience, "level=ERROR", name)
+	}
+	close(done)
+	<-stopped
+}
+
+// memoryGroup is the path of a cgroup with a limit of memory.
+type memoryGroup string
+
+// newMemoryGroup makes a cgroup, which is removed after the processes in it have ended.
+func newMemoryGroup(t *testing.T) memoryGroup {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("needs root, to make a cgroup")
+	}
+	const mount = "/sys/fs/cgroup"
+	name, files := fmt.Sprintf("nodeagent-hostile-%d", os.Getpid()), []string{"memory.swap.max", "memory.max"}
+	group := memoryGroup(filepath.Join(mount, name))
+	if _, err := os.Stat(filepath.Join(mount, "memory", "memory.limit_in_bytes")); err == nil {
+		group, files = memoryGroup(filepath.Join(mount, "memory", name)), []string{"memory.limit_in_bytes", "memory.memsw.limit_in_bytes"}
+	}
+	if err := os.Mkdir(string(group), 0o755); err != nil {
+		t.Skipf("needs a cgroup: %v", err)
+	}
+	t.Cleanup(func() { exetest.Eventually(t, patience, func() error { return os.Remove(string(group)) }) })
+	limited := 0
+	for _, file := range files {
+		value := fmt.Sprint(memoryLimit)
+		if strings.Contains(file, "swap") {
+			value = "0"
+		}
+		if os.WriteFile(filepath.Join(string(group), file), []byte(value), 0) == nil {
+			limited++
+		}
+	}
+	if limited == 0 {
+		t.Skip("needs the memory controller of cgroups")
+	}
+	return group
+}
+
+// number returns what follows a word in the first of the files that is there.
+func (g memoryGroup) number(t *testing.T, word string, files ...string) (n int) {
+	t.Helper()
+	for _, file := range files {
+		text, err := os.ReadFile(filepath.Join(string(g), file))
+		if err != nil {
+			continue
+		}
+		fields := append([]string{""}, strings.Fields(string(text))...)
+		_, err = fmt.Sscan(fields[slices.Index(fields, word)+1], &n)
+		require.NoError(t, err, file)
+		return n
+	}
+	require.Fail(t, "none of the files is there", files)
+	return 0
+}
+
+// kills returns how many processes the kernel has killed for their memory.
+func (g memoryGroup) kills(t *testing.T) int {
+	return g.number(t, "oom_kill", "memory.oom_control", "memory.events")
+}
+
+// most returns the most bytes that were in use, caches included.
+func (g memoryGroup) most(t *testing.T) int {
+	return g.number(t, "", "memory.max_usage_in_bytes", "memory.peak")
+}
