@@ -32,14 +32,16 @@ func TestIntegrationHostileManifests(t *testing.T) {
 	group := newMemoryGroup(t)
 	f := newProcesses(t)
 	a := f.startIn(group)
-	var small []hostile.Manifest
+	var some []hostile.Manifest
+	size := 0
 	for _, m := range hostile.All(10<<20 - 1) {
-		if small = append(small, m); len(m.Text) > 1<<20 || len(small) == 10 {
-			f.beside(a, small)
-			small = nil
+		some = append(some, m)
+		if size += len(m.Text); size > 40<<20 || len(some) == 15 {
+			f.beside(a, some)
+			some, size = nil, 0
 		}
 	}
-	f.beside(a, small)
+	f.beside(a, some)
 	f.besideFiles(a)
 	require.NoError(t, syscall.Kill(a.PID(), 0), "the agent has not ended")
 	require.Zero(t, group.kills(t), "nothing in the cgroup has been killed")

@@ -27,6 +27,9 @@ const (
 	DefaultTimeout = 10 * time.Second
 )
 
+// maxFiles is the most names that a directory may have. It is ours: the kubelet has no bound.
+const maxFiles = 10_000
+
 // DirOptions tunes a [Dir]. The zero value is for production.
 type DirOptions struct {
 	NodeName string        // see Origin; empty: pods keep their names
@@ -46,6 +49,7 @@ type Dir struct {
 	listed  bool // the path has been read since the start
 	pending bool // something has changed and not held still yet
 	ignored map[string]bool
+	kept    cost // of all files
 	last    Update
 }
 
@@ -103,8 +107,8 @@ func (d *Dir) Scan(now time.Time) Update {
 	}
 	d.pending = false
 	changed := !d.listed || len(d.last.Errs) > 0
-	for path, file := range found {
-		m := d.files[path]
+	for _, path := range slices.Sorted(maps.Keys(found)) { // the first come first where there is not room for all
+		file, m := found[path], d.files[path]
 		if m == nil {
 			m = &manifest{}
 			d.files[path] = m
@@ -124,6 +128,7 @@ func (d *Dir) Scan(now time.Time) Update {
 			d.pending = true
 			continue
 		}
+		d.kept = d.kept.minus(m.cost)
 		delete(d.files, path)
 		changed = true
 	}
@@ -151,11 +156,12 @@ func (d *Dir) list() (map[string]file, error) {
 	if info.Mode().IsRegular() {
 		return map[string]file{d.path: {info: info}}, nil
 	}
-	entries, err := os.ReadDir(d.path)
+	entries, err := readDir(d.path)
 	if err != nil {
 		return nil, fmt.Errorf("list manifests: %w", cause(err))
 	}
-	found := make(map[string]file, len(entries))
+	found, ignored := make(map[string]file, len(entries)), make(map[string]bool)
+	defer func() { d.ignored = ignored }()
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), ".") {
 			continue
@@ -167,6 +173,7 @@ func (d *Dir) list() (map[string]file, error) {
 			// Removed since it was listed.
 		case err == nil && !info.Mode().IsRegular():
 			d.ignore(path, info.Mode())
+			ignored[path] = true
 		default:
 			found[path] = file{info: info, err: err}
 		}
@@ -174,9 +181,25 @@ func (d *Dir) list() (map[string]file, error) {
 	return found, nil
 }
 
+// readDir returns what is in a directory.
+func readDir(path string) ([]fs.DirEntry, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	entries, err := f.ReadDir(maxFiles + 1)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	if len(entries) > maxFiles {
+		return nil, fmt.Errorf("more than %d files", maxFiles)
+	}
+	return entries, nil
+}
+
 func (d *Dir) ignore(path string, mode fs.FileMode) {
 	if !d.ignored[path] {
-		d.ignored[path] = true
 		d.opts.Logger.Info("Ignoring what is not a file among the manifests", "path", path, "mode", mode.String())
 	}
 }
@@ -209,8 +232,12 @@ func (d *Dir) look(path string, f file, m *manifest, now time.Time) bool {
 	case err != nil:
 		m.fail(path, cause(err))
 	default:
-		m.take(data, Origin{Source: File, Location: path, NodeName: d.opts.NodeName, Objects: d.opts.Objects, Seen: now})
-		m.read = info
+		origin := Origin{Source: File, Location: path, NodeName: d.opts.NodeName, Objects: d.opts.Objects, Seen: now}
+		others := d.kept.minus(m.cost)
+		if m.read = nil; m.take(data, origin, maxCost().minus(others)) {
+			m.read = info // or else again: other files may leave room
+		}
+		d.kept = others.plus(m.cost)
 	}
 	return true
 }

@@ -54,6 +54,7 @@
 //     40 more and each object in a list as 3 more, 10,000 documents, lists of 1,000 elements, 100 levels, keys of 1 KiB and strings of 2 MiB as they are
 //     in JSON. Aliases of YAML count as what they stand for, and its strings may not expand to more than twice the size
 //     of the file and 1 MiB. A quantity has 64 characters at most and an exponent between -100 and 100.
+//     The files of a directory may be 10,000, of 300,000 values and 32 MiB together; what does not fit is an error.
 //   - Of two pods with the same name or UID the one that is already there stays, or else the one whose file sorts
 //     first, and the other one is an error.
 //   - A UID is made from the manifest as written, in canonical JSON, and not from the decoded object, so that it

@@ -16,6 +16,7 @@ type manifest struct {
 	entries []entry  // the pods it holds; while it has errors, those it held before as well
 	errs    []*Error // of its last content, or of the attempt to read it
 	known   bool     // it has been read without error since the start
+	cost    cost     // of entries
 
 	// Of files only:
 	read   os.FileInfo // of the content in entries; nil: read it again
@@ -24,10 +25,25 @@ type manifest struct {
 	goneAt time.Time   // when it was first missed; zero while it is there
 }
 
-// take reads new content in. Pods that did not change keep their pointers, and while there are errors those that are
-// no longer found stay.
-func (m *manifest) take(data []byte, o Origin) {
-	entries, errs := parse(data, o)
+// cost is what it takes to keep what a manifest holds: values as package safeyaml counts them, and bytes of the text.
+type cost struct{ values, bytes int }
+
+func (c cost) plus(other cost) cost  { return cost{c.values + other.values, c.bytes + other.bytes} }
+func (c cost) minus(other cost) cost { return cost{c.values - other.values, c.bytes - other.bytes} }
+
+// maxCost returns the most that the manifests of a directory may cost together. It is ours: the kubelet has no bound.
+func maxCost() cost { return cost{values: 300_000, bytes: 32 << 20} }
+
+// take reads new content in, and reports whether it costs no more than room. Pods that did not change keep their
+// pointers, and while there are errors those that are no longer found stay.
+func (m *manifest) take(data []byte, o Origin, room cost) bool {
+	entries, errs, cost := parse(data, o)
+	fits := cost.values <= room.values && cost.bytes <= room.bytes
+	if !fits {
+		most := maxCost()
+		err := fmt.Errorf("the manifests have more than %d values or %d bytes together", most.values, most.bytes)
+		entries, errs, cost = nil, []*Error{{File: o.Location, Line: 1, Err: err}}, m.cost
+	}
 	before := make(map[string]entry, len(m.entries))
 	for _, old := range m.entries {
 		before[old.key()] = old
@@ -54,8 +70,9 @@ func (m *manifest) take(data []byte, o Origin) {
 			}
 		}
 	}
-	m.entries, m.errs = entries, errs
+	m.entries, m.errs, m.cost = entries, errs, cost
 	m.known = m.known || len(errs) == 0
+	return fits
 }
 
 // fail records that the content cannot be had.
@@ -109,13 +126,14 @@ func settle(claims []claim) map[string][]*Error {
 			what, field = "UID "+uid, "metadata.uid"
 			file, taken = uids[uid]
 		}
-		if c.won = !taken; taken {
+		if c.won = !taken; taken && len(duplicates[c.file]) < maxErrors {
 			duplicates[c.file] = append(duplicates[c.file], &Error{
 				File: c.file, Line: c.line, Field: field, Err: fmt.Errorf("duplicate: %s is in %s", what, file),
 			})
-			continue
 		}
-		names[name], uids[uid] = c.file, c.file
+		if !taken {
+			names[name], uids[uid] = c.file, c.file
+		}
 	}
 	return duplicates
 }

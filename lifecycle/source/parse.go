@@ -35,7 +35,7 @@ const (
 // pod is returned if it has no error itself. A manifest with an empty list holds no pods, one without any object is
 // an error.
 func Parse(data []byte, o Origin) ([]*corev1.Pod, []*Error) {
-	entries, errs := parse(data, o)
+	entries, errs, _ := parse(data, o)
 	var pods []*corev1.Pod
 	for _, e := range entries {
 		pods = append(pods, e.pod)
@@ -53,11 +53,12 @@ type entry struct {
 
 func (e entry) key() string { return e.pod.Namespace + "/" + e.pod.Name }
 
-func parse(data []byte, o Origin) ([]entry, []*Error) {
+// parse also returns what the manifest costs to keep.
+func parse(data []byte, o Origin) ([]entry, []*Error, cost) {
 	p := parser{origin: o, budget: safeyaml.NewBudget(len(data)), tries: maxTries}
 	p.at.root = &yaml.Node{}
 	p.all(data)
-	return p.entries, p.errs
+	return p.entries, p.errs, cost{values: p.budget.Spent(), bytes: len(data)}
 }
 
 // parser collects what the documents of one manifest hold.

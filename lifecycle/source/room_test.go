@@ -1,0 +1,63 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package source_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Many manifests, each of which is small enough, must not take the agent's memory together: what does not fit is
+// refused, what is there already stays, and it is taken when others leave room.
+func TestManifestsOfADirectoryAreBoundedTogether(t *testing.T) {
+	s := newScanner(t)
+	comment := "# " + strings.Repeat("x", 9<<20) + "\n"
+	for _, name := range []string{"a", "b", "c", "d"} {
+		s.write(name+".yaml", manifest(name, "i")+comment)
+	}
+	u := s.settled()
+	assert.Equal(t, "a=i b=i c=i", images(u))
+	assert.Equal(t, []string{filepath.Join(s.path, "d.yaml") + ":1: the manifests have more than 300000 values or 33554432 bytes together"}, texts(u, "-"))
+	assert.False(t, u.Complete)
+
+	s.write("a.yaml", manifest("a", "j")+comment)
+	assert.Equal(t, "a=j b=i c=i", images(s.settled()))
+	s.write("a.yaml", manifest("a", "k"))
+	s.settled()
+	u = s.settled()
+	assert.Equal(t, "a=k b=i c=i d=i", images(u))
+	assert.True(t, u.Complete)
+	require.NoError(t, os.Remove(filepath.Join(s.path, "b.yaml")))
+	s.write("e.yaml", manifest("e", "i")+comment)
+	s.settled()
+	assert.Equal(t, "a=k c=i d=i e=i", images(s.settled()))
+}
+
+// A directory of very many names is not listed, and the pods that were there stay.
+func TestDirectoryOfTooManyFiles(t *testing.T) {
+	s := newScanner(t)
+	s.write("a.yaml", manifest("a", "i"))
+	s.settled()
+	for i := range 10_000 {
+		require.NoError(t, os.WriteFile(filepath.Join(s.path, fmt.Sprintf(".%d", i)), nil, 0o600))
+	}
+	u := s.settled()
+	assert.Equal(t, "a=i", images(u))
+	assert.Equal(t, []string{s.path + ": list manifests: more than 10000 files"}, texts(u, "-"))
+}
+
+// A file of the same pods over and over gets as many errors as any other file, not one for each of them.
+func TestErrorsOfDuplicatesAreLimited(t *testing.T) {
+	s := newScanner(t)
+	s.write("a.yaml", strings.Repeat("---\n"+manifest("a", "i"), 300))
+	u := s.settled()
+	assert.Equal(t, "a=i", images(u))
+	assert.Len(t, u.Errs, 100)
+}
