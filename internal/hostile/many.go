@@ -12,8 +12,8 @@ import (
 func many(size int) []Manifest {
 	const container, mount = "{name: c%d, image: i}", "{name: v, mountPath: /%d}"
 	text := func(name, text string) Manifest { return Manifest{Name: name, Text: []byte(text)} }
-	repeat := func(name, head, element string) Manifest {
-		return text(name, head+strings.Repeat(element, max(2, (size-len(head))/len(element))))
+	repeat := func(name, element string) Manifest {
+		return text(name, strings.Repeat(element, max(2, size/len(element))))
 	}
 	list := func(name, indent, field, element string) Manifest {
 		head := pod(name, "", "", "")
@@ -47,13 +47,13 @@ func many(size int) []Manifest {
 		text("many-labels-of-a-wrong-type", pod("many-labels", "  labels: {"+numbered("l%d: v,", size)+"z: []}\n", "", "")),
 		text("many-unknown-fields", pod("many-unknown", "", "", numbered("    f%d: v\n", size))),
 		text("many-duplicate-fields", pod("many-duplicate", "", "", strings.Repeat("    image: v\n", size/13))),
-		repeat("many-separators", "", "---\n"),
-		repeat("many-documents", "", "---\na\n"),
-		repeat("many-comments", "", "#\n\n"),
-		repeat("many-comments-behind", "", "- a #\n"),
-		repeat("many-anchors", "", "- &a b\n"),
-		repeat("many-tags", "", "- !a b\n"),
-		repeat("many-questions", "", "? \n"),
+		repeat("many-separators", "---\n"),
+		repeat("many-documents", "---\na\n"),
+		repeat("many-comments", "#\n\n"),
+		repeat("many-comments-behind", "- a #\n"),
+		repeat("many-anchors", "- &a b\n"),
+		repeat("many-tags", "- !a b\n"),
+		repeat("many-questions", "? \n"),
 		text("many-pods", numbered("---\n"+pod("p%d", "", "  restartPolicy: Sometimes\n", ""), size)),
 	}
 }
