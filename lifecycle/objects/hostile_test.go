@@ -46,7 +46,7 @@ func TestHostileObjects(t *testing.T) {
 	dir, write, read := place(t)
 	head := func(kind string) string { return "apiVersion: v1\nkind: " + kind + "\nmetadata: {name: app}\n" }
 	kinds := []string{"ConfigMap", "Secret", "Service"}
-	for i, m := range hostile.All(300_000) {
+	for i, m := range hostile.All(100_000) {
 		_, rest, _ := strings.Cut(string(m.Text), "kind: Pod\n")
 		write(t, []byte(strings.ReplaceAll(head(kinds[i%3])+rest, "metadata:\n", "data:\n")))
 		var errs []error
