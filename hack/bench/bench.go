@@ -72,7 +72,13 @@ func (b *bench) take(ctx context.Context, s *sample, measure func(*trial)) error
 		sample: s,
 		work:   work,
 		labels: map[string]string{labelPodNamespace: namespace},
-		pods:   makePods(namespace, b.opts.image, b.imageID, s.Pods),
+		pods:   makePods(namespace, b.opts.image, b.imageID, s.Pods, b.opts.limits),
+	}
+	if b.opts.trace {
+		t.trace = &trace{}
+	}
+	if now, err := describeMachine(); err == nil {
+		s.Load = now.Load[0]
 	}
 	measure(t)
 	err = t.clean(ctx, namespace)
@@ -102,8 +108,12 @@ func (b *bench) progress(s *sample) {
 		subject = fmt.Sprintf("%s, %d at a time", subject, s.Parallel)
 	}
 	cell := func(m metric, decimals int) string { return figure(median(s.Values[m]), decimals) }
-	fmt.Fprintf(b.out, "repeat %d, %d pods, %s: running %s s, idle %s millicores, replaced %s s, gone %s s\n",
-		s.Repeat+1, s.Pods, subject, cell(startSeconds, 2), cell(idleMillicores, 1), cell(replaceSeconds, 3), cell(goneSeconds, 2))
+	fmt.Fprintf(b.out, "repeat %d, load %.1f, %d pods, %s: running %s s, first %s s, idle %s millicores, replaced %s s, gone %s s\n",
+		s.Repeat+1, s.Load, s.Pods, subject, cell(startSeconds, 2), cell(firstSeconds, 2), cell(idleMillicores, 1),
+		cell(replaceSeconds, 3), cell(goneSeconds, 2))
+	for _, p := range s.Phases {
+		p.print(b.out)
+	}
 	for _, problem := range s.Problems {
 		fmt.Fprintf(b.out, "  problem: %s\n", problem)
 	}

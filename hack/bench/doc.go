@@ -21,8 +21,9 @@
 //
 // For every repeat, every number of pods and every agent in turn, and then the floor:
 //
-//   - all running: from the start of the agent, with the manifests in place, to the start of the last container. The
-//     moment is the runtime's own StartedAt, so it does not depend on how often the harness looks.
+//   - all running: from the start of the agent, with the manifests in place, to the start of the last container; and
+//     first running, to that of the first. The moment is the runtime's own StartedAt, so it does not depend on how often
+//     the harness looks.
 //   - idle: after -settle, CPU time of the agent's session over -idle, in thousandths of a core, and its memory at the
 //     end of that. The harness sleeps meanwhile. The runtime's CPU in the same time is shown too, because an agent that
 //     polls spends most of its cost there; so is the whole machine's, which tells how quiet the machine was.
@@ -41,12 +42,22 @@
 // CreateContainer and StartContainer in a pod that is there; a second row has kill, death seen, create and start.
 // The floor's idle figures are those of a runtime that nobody talks to.
 //
+// The pods of agents have the limits of -limits. The floor has none, whatever an agent's pods have: a limit of CPU slows
+// down the runtime's own work in a pod, and that is a cost which an agent can avoid or not.
+//
+// # Where the time goes
+//
+// With -trace each measurement is followed by the CRI calls of its parts (starting, idle, replacing, stopping): how many,
+// and in which time, and for how long how many of them were under way. Agents then talk to the runtime through a proxy in
+// the harness, which costs about 0.1 ms of each call: figures of a run with -trace are not to be quoted. A quick look at
+// starts and replacements alone is -idle 0 -kills 5 -parallel 4 -repeat 1.
+//
 // # How to read the table
 //
 // Figures are medians over all repeats unless the row says otherwise; kills are pooled over the repeats. "x floor" is the
-// ratio to the floor, the last column compares agents of the same run. CPU figures have a resolution of one clock tick
-// (10 ms) in -idle: a third of a millicore in 30 s. The header has the load before the start: with other work on the
-// machine the figures are noise, and the harness says so. "harness" rows are what the harness itself took.
+// ratio to the floor (of the first pod: how much later it is), the last column compares agents of the same run. CPU figures have a resolution of one clock tick
+// (10 ms) in -idle: a third of a millicore in 30 s. The header has the load before the start, and each
+// measurement that before it: with other work on the machine the figures are noise, and the harness says so. "harness" rows are what the harness itself took.
 //
 // # What it leaves
 //

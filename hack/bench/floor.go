@@ -19,6 +19,8 @@ import (
 // measureFloor takes the figures that bare CRI calls reach, parallel pods at a time. Idle and replacements do not depend
 // on that: they are taken once per number of pods, where all says so.
 func (t *trial) measureFloor(ctx context.Context, parallel int, all bool) {
+	t.cri.trace = t.trace
+	defer func() { t.cri.trace = nil }() // before the pods are cleaned away
 	harness := ownCPU()
 	start := time.Now()
 	err := each(ctx, len(t.pods), parallel, func(i int) error { return t.startPod(ctx, t.pods[i]) })
@@ -32,14 +34,17 @@ func (t *trial) measureFloor(ctx context.Context, parallel int, all bool) {
 		t.sample.failed(err)
 		return
 	}
+	t.phase("starting")
 	if all {
 		t.sample.failed(t.idle(ctx, 0))
 		t.sample.failed(t.createQuietly(ctx, containers))
 		t.sample.failed(t.kill(ctx, containers, func(victim *runtimeapi.Container) error {
 			return t.replace(ctx, victim)
 		}))
+		t.phase("replacing")
 	}
 	t.sample.failed(t.stopAll(ctx, parallel))
+	t.phase("stopping")
 }
 
 // startPod makes the sandbox and the container of a pod.

@@ -26,7 +26,7 @@ func TestIntegrationFloor(t *testing.T) {
 	l := lab.StartPrivate(t)
 	opts := options{
 		endpoint: l.Endpoint(), image: lab.BusyboxImage, pods: []int{2}, parallel: []int{1, 0}, repeat: 1, kills: 1,
-		idle: time.Second, limit: 2 * time.Minute, json: filepath.Join(t.TempDir(), "out.json"),
+		idle: time.Second, limit: 2 * time.Minute, trace: true, json: filepath.Join(t.TempDir(), "out.json"),
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
@@ -39,6 +39,11 @@ func TestIntegrationFloor(t *testing.T) {
 	require.Len(t, record.Samples, 2)
 	for i, s := range record.Samples {
 		assert.Equal(t, i+1, s.Parallel)
+		assert.LessOrEqual(t, s.Values[firstSeconds][0], s.Values[startSeconds][0])
+		require.NotEmpty(t, s.Phases)
+		assert.Equal(t, "starting", s.Phases[0].Name)
+		assert.Equal(t, []int{2, 2, 2}, []int{s.Phases[0].Calls[0].Count, s.Phases[0].Calls[1].Count, s.Phases[0].Calls[2].Count},
+			"sandbox, create and start of two pods, and none of the harness's own looks")
 		for _, m := range []metric{startSeconds, goneSeconds, stoppedSeconds, removedSeconds} {
 			require.Len(t, s.Values[m], 1, m)
 			assert.Positive(t, s.Values[m][0], m)
@@ -78,7 +83,7 @@ func TestIntegrationPodsOfOthers(t *testing.T) {
 	cri, _, err := dialCRI(t.Context(), l.Endpoint())
 	require.NoError(t, err)
 	defer cri.conn.Close()
-	p := makePods(namespacePrefix+"earlier-1", lab.BusyboxImage, "", 1)[0]
+	p := makePods(namespacePrefix+"earlier-1", lab.BusyboxImage, "", 1, limits{})[0]
 	logs := t.TempDir()
 	require.NoError(t, os.MkdirAll(p.sandboxConfig(logs).GetLogDirectory(), 0o755))
 	_, err = cri.runtime.RunPodSandbox(t.Context(), &runtimeapi.RunPodSandboxRequest{Config: p.sandboxConfig(logs)})

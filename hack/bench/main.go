@@ -35,7 +35,10 @@ type options struct {
 	settle, idle                   time.Duration
 	limit, sandboxLimit, stopLimit time.Duration
 
+	limits limits // of the pods of agents
+
 	json         string
+	trace        bool
 	seed         uint64
 	force, clean bool
 }
@@ -58,7 +61,7 @@ func main() {
 
 // parseOptions reads the command line.
 func parseOptions(args []string, usage io.Writer) (options, error) {
-	opts := options{pods: []int{30, 100}, parallel: []int{1, 2, 4, 8, 16, 0}}
+	opts := options{pods: []int{30, 100}, parallel: []int{1, 2, 4, 8, 16, 0}, limits: limits{CPU: "100m", Memory: "32Mi"}}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(usage)
 	flags.StringVar(&opts.endpoint, "cri", "", "`endpoint` of the runtime, unix:///path")
@@ -78,10 +81,16 @@ func parseOptions(args []string, usage io.Writer) (options, error) {
 			opts.parallel, err = parseInts(text, 0)
 			return err
 		})
+	flags.Func("limits", "limits of the agents' pods, `CPU,MEMORY` or none (default 100m,32Mi); the floor has none",
+		func(text string) (err error) {
+			opts.limits, err = parseLimits(text)
+			return err
+		})
+	flags.BoolVar(&opts.trace, "trace", false, "print the CRI calls of each measurement; agents then call through a proxy")
 	flags.IntVar(&opts.repeat, "repeat", 3, "how often each subject is measured, in turn")
 	flags.IntVar(&opts.kills, "kills", 10, "containers to kill per measurement")
 	flags.DurationVar(&opts.settle, "settle", 10*time.Second, "time between the last start and the idle measurement")
-	flags.DurationVar(&opts.idle, "idle", 30*time.Second, "length of the idle measurement")
+	flags.DurationVar(&opts.idle, "idle", 30*time.Second, "length of the idle measurement; 0 is none, and no -settle")
 	flags.DurationVar(&opts.limit, "limit", 3*time.Minute, "deadline for pods to run, be replaced, or end")
 	flags.DurationVar(&opts.sandboxLimit, "sandbox-limit", 75*time.Second, "deadline for sandboxes to be removed after that")
 	flags.DurationVar(&opts.stopLimit, "stop-limit", 10*time.Second, "time an agent has to end at SIGTERM")
@@ -102,8 +111,8 @@ func (o options) complete(kubelet string, rest []string) (options, error) {
 		return o, fmt.Errorf("unexpected argument %q", rest[0])
 	case o.endpoint == "" || o.image == "":
 		return o, errors.New("-cri and -image are needed")
-	case o.repeat < 1 || o.kills < 0 || o.idle <= 0:
-		return o, errors.New("-repeat and -idle must be positive, -kills not negative")
+	case o.repeat < 1 || o.kills < 0 || o.idle < 0 || o.settle < 0:
+		return o, errors.New("-repeat must be positive, -kills, -idle and -settle not negative")
 	}
 	if kubelet != "" {
 		a, err := kubeletAgent(kubelet)

@@ -11,8 +11,10 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 	"text/template"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -31,10 +33,34 @@ type pod struct {
 	Namespace, Name, UID string
 	Image, ImageID       string
 	Labels, Env          map[string]string
+	Limits               limits
+}
+
+// limits are those of each container of an agent, as quantities; empty for none.
+type limits struct{ CPU, Memory string }
+
+// parseLimits reads CPU,MEMORY or none.
+func parseLimits(text string) (limits, error) {
+	if text == "none" {
+		return limits{}, nil
+	}
+	cpu, memory, found := strings.Cut(text, ",")
+	if !found {
+		return limits{}, fmt.Errorf("%q is neither CPU,MEMORY nor none", text)
+	}
+	for _, limit := range [][2]string{{"CPU", cpu}, {"memory", memory}} {
+		switch q, err := resource.ParseQuantity(limit[1]); {
+		case err != nil:
+			return limits{}, fmt.Errorf("%s limit %q: %w", limit[0], limit[1], err)
+		case q.Sign() <= 0:
+			return limits{}, fmt.Errorf("%s limit %q must be positive", limit[0], limit[1])
+		}
+	}
+	return limits{CPU: cpu, Memory: memory}, nil
 }
 
 // makePods returns n pods of a namespace, different in names, labels and environment as real ones are.
-func makePods(namespace, image, imageID string, n int) []pod {
+func makePods(namespace, image, imageID string, n int, l limits) []pod {
 	pods := make([]pod, n)
 	for i := range pods {
 		name := fmt.Sprintf("web-%03d", i)
@@ -44,6 +70,7 @@ func makePods(namespace, image, imageID string, n int) []pod {
 			UID:       fmt.Sprintf("%s-%s", namespace, name),
 			Image:     image,
 			ImageID:   imageID,
+			Limits:    l,
 			Labels: map[string]string{
 				"app":     fmt.Sprintf("shop-%d", i%7),
 				"tier":    [...]string{"front", "back", "data"}[i%3],
@@ -85,7 +112,9 @@ spec:
 {{- end}}
     resources:
       requests: {cpu: 5m, memory: 8Mi}
-      limits: {memory: 64Mi}
+{{- if .Pod.Limits.CPU}}
+      limits: {cpu: {{.Pod.Limits.CPU}}, memory: {{.Pod.Limits.Memory}}}
+{{- end}}
 `))
 
 // manifest is the pod as a static pod.
@@ -172,10 +201,10 @@ func (p pod) identity(labels map[string]string) map[string]string {
 	return all
 }
 
-// resources are those of the manifest.
+// resources are the requests of the manifest. Limits are what an agent is measured with: the floor has none.
 func (pod) resources() *runtimeapi.LinuxContainerResources {
 	return &runtimeapi.LinuxContainerResources{
-		CpuPeriod: 100000, CpuShares: 5, MemoryLimitInBytes: 64 << 20, OomScoreAdj: 999,
+		CpuPeriod: 100000, CpuShares: 5, OomScoreAdj: 999,
 	}
 }
 

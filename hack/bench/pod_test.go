@@ -17,7 +17,7 @@ import (
 
 // Every manifest is a valid pod to a strict decoder, and says the same as the configuration of the bare calls.
 func TestManifestSaysWhatTheFloorDoes(t *testing.T) {
-	for _, p := range makePods("ns", `odd"image:1`, "sha256:id", 8) {
+	for _, p := range makePods("ns", `odd"image:1`, "sha256:id", 8, limits{"100m", "32Mi"}) {
 		text, err := p.manifest()
 		require.NoError(t, err)
 		var decoded corev1.Pod
@@ -38,17 +38,21 @@ func TestManifestSaysWhatTheFloorDoes(t *testing.T) {
 		for _, env := range container.GetEnvs() {
 			assert.Contains(t, main.Env, corev1.EnvVar{Name: env.GetKey(), Value: string(env.GetValue())})
 		}
-		limit := main.Resources.Limits[corev1.ResourceMemory]
-		assert.Equal(t, limit.Value(), container.GetLinux().GetResources().GetMemoryLimitInBytes())
+		request := main.Resources.Requests[corev1.ResourceCPU]
+		assert.EqualValues(t, request.MilliValue()*1024/1000, container.GetLinux().GetResources().GetCpuShares())
+		assert.Equal(t, "100m", main.Resources.Limits.Cpu().String(), "agents are measured with limits")
+		assert.Equal(t, "32Mi", main.Resources.Limits.Memory().String())
+		assert.Zero(t, container.GetLinux().GetResources().GetMemoryLimitInBytes(), "and the floor without")
+		assert.Zero(t, container.GetLinux().GetResources().GetCpuQuota())
 		assert.EqualValues(t, graceSeconds, *decoded.Spec.TerminationGracePeriodSeconds)
 	}
 }
 
 func TestWriteManifests(t *testing.T) {
 	dir := t.TempDir()
-	require.NoError(t, writeManifests(dir, makePods("ns", "image", "id", 12)))
+	require.NoError(t, writeManifests(dir, makePods("ns", "image", "id", 12, limits{})))
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	assert.Len(t, entries, 12)
-	assert.ErrorIs(t, writeManifests(dir+"/absent", makePods("ns", "image", "id", 1)), os.ErrNotExist)
+	assert.ErrorIs(t, writeManifests(dir+"/absent", makePods("ns", "image", "id", 1, limits{})), os.ErrNotExist)
 }

@@ -24,29 +24,31 @@ type row struct {
 	scale    float64 // from the metric's unit to the label's
 	decimals int
 	ofAll    bool // the time of all pods, which depends on the floor's degree of parallelism
+	more     bool // compared by the difference, not by the ratio
 }
 
 // rows are all lines of the table.
 func rows() []row {
 	const mib = 1.0 / (1 << 20)
 	return []row{
-		{"all running, s", startSeconds, startSeconds, 0.5, 1, 2, true},
-		{"idle CPU, millicores", idleMillicores, "", 0.5, 1, 1, false},
-		{"runtime's CPU meanwhile, millicores", runtimeMillicores, runtimeMillicores, 0.5, 1, 1, false},
-		{"machine's CPU meanwhile, millicores", machineMillicores, machineMillicores, 0.5, 1, 1, false},
-		{"resident memory (RSS), MiB", residentBytes, "", 0.5, mib, 1, false},
-		{"  proportional (PSS), MiB", proportionalBytes, "", 0.5, mib, 1, false},
-		{"  anonymous, MiB", anonymousBytes, "", 0.5, mib, 1, false},
-		{"replaced, median, s (floor: create + start)", replaceSeconds, createStartSeconds, 0.5, 1, 3, false},
-		{"replaced, p90, s", replaceSeconds, createStartSeconds, 0.9, 1, 3, false},
-		{"replaced, max, s", replaceSeconds, createStartSeconds, 1, 1, 3, false},
-		{"replaced, median, s (floor: kill too)", replaceSeconds, replaceSeconds, 0.5, 1, 3, false},
-		{"containers gone, s", goneSeconds, goneSeconds, 0.5, 1, 2, true},
-		{"sandboxes stopped, s", stoppedSeconds, stoppedSeconds, 0.5, 1, 2, true},
-		{"sandboxes removed, s", removedSeconds, removedSeconds, 0.5, 1, 2, true},
-		{"binary, MiB", binaryBytes, "", 0.5, mib, 1, false},
-		{"harness while starting, millicores", harnessStarting, harnessStarting, 0.5, 1, 1, false},
-		{"harness while idle, millicores", harnessIdle, harnessIdle, 0.5, 1, 1, false},
+		{"all running, s", startSeconds, startSeconds, 0.5, 1, 2, true, false},
+		{"first running, s (and how much later)", firstSeconds, firstSeconds, 0.5, 1, 2, true, true},
+		{"idle CPU, millicores", idleMillicores, "", 0.5, 1, 1, false, false},
+		{"runtime's CPU meanwhile, millicores", runtimeMillicores, runtimeMillicores, 0.5, 1, 1, false, false},
+		{"machine's CPU meanwhile, millicores", machineMillicores, machineMillicores, 0.5, 1, 1, false, false},
+		{"resident memory (RSS), MiB", residentBytes, "", 0.5, mib, 1, false, false},
+		{"  proportional (PSS), MiB", proportionalBytes, "", 0.5, mib, 1, false, false},
+		{"  anonymous, MiB", anonymousBytes, "", 0.5, mib, 1, false, false},
+		{"replaced, median, s (floor: create + start)", replaceSeconds, createStartSeconds, 0.5, 1, 3, false, false},
+		{"replaced, p90, s", replaceSeconds, createStartSeconds, 0.9, 1, 3, false, false},
+		{"replaced, max, s", replaceSeconds, createStartSeconds, 1, 1, 3, false, false},
+		{"replaced, median, s (floor: kill too)", replaceSeconds, replaceSeconds, 0.5, 1, 3, false, false},
+		{"containers gone, s", goneSeconds, goneSeconds, 0.5, 1, 2, true, false},
+		{"sandboxes stopped, s", stoppedSeconds, stoppedSeconds, 0.5, 1, 2, true, false},
+		{"sandboxes removed, s", removedSeconds, removedSeconds, 0.5, 1, 2, true, false},
+		{"binary, MiB", binaryBytes, "", 0.5, mib, 1, false, false},
+		{"harness while starting, millicores", harnessStarting, harnessStarting, 0.5, 1, 1, false, false},
+		{"harness while idle, millicores", harnessIdle, harnessIdle, 0.5, 1, 1, false, false},
 	}
 }
 
@@ -132,7 +134,7 @@ func (r report) table(pods int) [][]string {
 		for _, a := range r.agents {
 			value := r.agent(a.Name, pods, w)
 			figures = append(figures, value)
-			line = append(line, figure(value, w.decimals), figure(value/floor, 2))
+			line = append(line, figure(value, w.decimals), w.compare(value, floor))
 		}
 		for i := range len(figures) - 1 {
 			line = append(line, figure(figures[i]/figures[len(figures)-1], 2))
@@ -140,6 +142,18 @@ func (r report) table(pods int) [][]string {
 		lines = append(lines, line)
 	}
 	return lines
+}
+
+// compare is the cell that says how a figure is to the floor's.
+func (w row) compare(value, floor float64) string {
+	if !w.more {
+		return figure(value/floor, 2)
+	}
+	cell := figure(value-floor, 2)
+	if value > floor {
+		cell = "+" + cell
+	}
+	return cell
 }
 
 // figure is a number as a cell, a dash when there is none.

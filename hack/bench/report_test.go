@@ -35,6 +35,9 @@ func run() report {
 		add(floorName, 8, repeat, startSeconds, seconds)
 	}
 	add(floorName, 1, 0, createStartSeconds, 0.05, 0.1, 0.2)
+	add(floorName, 8, 0, firstSeconds, 0.5)
+	add("minimal", 0, 0, firstSeconds, 0.6)
+	add("kubelet", 0, 0, firstSeconds, 0.25)
 	return r
 }
 
@@ -54,6 +57,7 @@ func TestTable(t *testing.T) {
 	assert.Equal(t, []string{"", "floor", "parallel", "minimal", "x floor", "kubelet", "x floor", "minimal/kubelet"}, table[0])
 	assert.Equal(t, []string{"all running, s", "2.00", "8", "2.20", "1.10", "4.40", "2.20", "0.50"},
 		lineOf(t, table, "all running"), "medians; the floor is the best degree's, not the best repeat")
+	assert.Equal(t, []string{"0.50", "8", "0.60", "+0.10", "0.25", "-0.25", "2.40"}, lineOf(t, table, "first running")[1:])
 	assert.Equal(t, []string{"0.100", "", "0.200", "2.00", "-", "-", "-"},
 		lineOf(t, table, "replaced, median, s (floor: create")[1:], "kills of all repeats are pooled")
 	assert.Equal(t, []string{"0.200", "", "0.300", "1.50", "-", "-", "-"}, lineOf(t, table, "replaced, max")[1:])

@@ -15,6 +15,7 @@ type metric string
 
 const (
 	startSeconds       metric = "start_s"        // all containers running, from the start of the agent
+	firstSeconds       metric = "first_s"        // the first of them
 	idleMillicores     metric = "idle_mcpu"      // CPU of the agent while nothing happens
 	runtimeMillicores  metric = "runtime_mcpu"   // CPU of the runtime meanwhile
 	machineMillicores  metric = "machine_mcpu"   // CPU of the whole machine meanwhile
@@ -40,6 +41,9 @@ type sample struct {
 	Pods     int    `json:"pods"`
 	Repeat   int    `json:"repeat"`
 	Parallel int    `json:"parallel,omitempty"` // of the floor
+
+	Load   float64 `json:"load"`             // of the last minute, before the measurement
+	Phases []phase `json:"phases,omitempty"` // with -trace
 
 	// Values has several values where one measurement gives several, as kills do.
 	Values map[metric][]float64 `json:"values"`

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -34,11 +35,32 @@ type trial struct {
 	work   string
 	labels map[string]string // that all its sandboxes and containers carry
 	pods   []pod
+	trace  *trace // nil without -trace
+}
+
+// phase ends a part of the measurement in the trace.
+func (t *trial) phase(name string) {
+	if t.trace == nil {
+		return
+	}
+	if calls := t.trace.take(); len(calls) > 0 {
+		t.sample.Phases = append(t.sample.Phases, newPhase(name, calls))
+	}
 }
 
 // measureAgent takes all figures of an agent.
 func (t *trial) measureAgent(ctx context.Context, a agent) {
 	p := paths{cri: t.cri.endpoint, manifests: filepath.Join(t.work, "manifests"), work: t.work}
+	if t.trace != nil {
+		socket := filepath.Join(t.work, "cri.sock")
+		proxy, err := startProxy(socket, t.cri.endpoint, t.trace)
+		if err != nil {
+			t.sample.failed(err)
+			return
+		}
+		defer func() { t.sample.failed(proxy.close()) }()
+		p.cri = "unix://" + socket
+	}
 	if info, err := os.Stat(a.Binary); err == nil {
 		t.sample.add(binaryBytes, float64(info.Size()))
 	}
@@ -60,11 +82,15 @@ func (t *trial) measureAgent(ctx context.Context, a agent) {
 		t.sample.failed(fmt.Errorf("%w; the agent's last words:\n%s", err, run.tail()))
 		return
 	}
+	t.phase("starting")
 	t.sample.failed(t.idle(ctx, run.pid()))
+	t.phase("idle")
 	t.sample.failed(t.sameContainers(ctx, containers))
 	t.sample.failed(t.kill(ctx, containers, nil))
+	t.phase("replacing")
 	t.sample.failed(run.alive())
 	t.sample.failed(t.tearDown(ctx, p.manifests))
+	t.phase("stopping")
 }
 
 // awaitAll waits until every pod has a running container, and records when the last of them started.
@@ -81,20 +107,26 @@ func (t *trial) awaitAll(ctx context.Context, start time.Time, alive func() erro
 	if err != nil {
 		return nil, fmt.Errorf("wait for all containers: %d of %d run: %w", len(containers), len(t.pods), err)
 	}
-	last := 0.0
+	first, last := math.Inf(1), 0.0
 	for _, c := range containers {
 		status, err := t.cri.status(ctx, c.GetId())
 		if err != nil {
 			return nil, err
 		}
-		last = max(last, since(start, status.GetStartedAt(), seen))
+		started := since(start, status.GetStartedAt(), seen)
+		first, last = min(first, started), max(last, started)
 	}
+	t.sample.add(firstSeconds, first)
 	t.sample.add(startSeconds, last)
 	return containers, nil
 }
 
-// idle measures what a session costs while nothing happens; with session 0, the runtime and the machine alone.
+// idle measures what a session costs while nothing happens; with session 0, the runtime and the machine alone. Without
+// -idle it is nothing at all.
 func (t *trial) idle(ctx context.Context, session int) error {
+	if t.opts.idle == 0 {
+		return nil
+	}
 	if err := sleep(ctx, t.opts.settle); err != nil {
 		return err
 	}

@@ -1,0 +1,116 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"path"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+)
+
+// proxy is a socket between an agent and the runtime, which hands on every call as it is and notes how long it takes. It
+// knows no messages: a call of CRI has one request and one answer or many, and both are bytes to it.
+type proxy struct {
+	server *grpc.Server
+	conn   *grpc.ClientConn
+	trace  *trace
+	done   chan struct{} // closed once nobody listens any more
+}
+
+// maxMessage is the largest message that is handed on, as for the kubelet.
+const maxMessage = 16 << 20
+
+// startProxy listens at a socket and connects to the endpoint.
+func startProxy(socket, endpoint string, t *trace) (*proxy, error) {
+	conn, err := grpc.NewClient(endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.ForceCodec(rawCodec{}), grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)))
+	if err != nil {
+		return nil, fmt.Errorf("connect to runtime %s: %w", endpoint, err)
+	}
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("listen for calls to trace: %w", err), conn.Close())
+	}
+	p := &proxy{conn: conn, trace: t, done: make(chan struct{})}
+	p.server = grpc.NewServer(grpc.ForceServerCodec(rawCodec{}), grpc.UnknownServiceHandler(p.forward),
+		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage))
+	go func() { // ends with close
+		defer close(p.done)
+		_ = p.server.Serve(listener) // which fails when it is stopped
+	}()
+	return p, nil
+}
+
+// close ends all calls that are under way.
+func (p *proxy) close() error {
+	p.server.Stop()
+	<-p.done
+	return p.conn.Close()
+}
+
+// forward hands on one call.
+func (p *proxy) forward(_ any, agent grpc.ServerStream) error {
+	method, _ := grpc.MethodFromServerStream(agent)
+	defer p.trace.begin(path.Base(method))()
+	ctx := agent.Context()
+	if sent, ok := metadata.FromIncomingContext(ctx); ok {
+		ctx = metadata.NewOutgoingContext(ctx, sent)
+	}
+	var message []byte
+	if err := agent.RecvMsg(&message); err != nil {
+		return err
+	}
+	runtime, err := p.conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, method)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(runtime.SendMsg(&message), runtime.CloseSend()); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	for {
+		if err := runtime.RecvMsg(&message); err != nil {
+			agent.SetTrailer(runtime.Trailer())
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return err // which has the status of the runtime
+		}
+		if err := agent.SendMsg(&message); err != nil {
+			return err
+		}
+	}
+}
+
+// rawCodec leaves messages as they are.
+type rawCodec struct{}
+
+// Marshal returns the bytes that v points to.
+func (rawCodec) Marshal(v any) ([]byte, error) {
+	message, ok := v.(*[]byte)
+	if !ok {
+		return nil, fmt.Errorf("marshal %T: not bytes", v)
+	}
+	return *message, nil
+}
+
+// Unmarshal makes v point to a copy of the bytes.
+func (rawCodec) Unmarshal(data []byte, v any) error {
+	message, ok := v.(*[]byte)
+	if !ok {
+		return fmt.Errorf("unmarshal %T: not bytes", v)
+	}
+	*message = append([]byte(nil), data...)
+	return nil
+}
+
+// Name is what the calls say of their messages, which are those of protocol buffers.
+func (rawCodec) Name() string { return "proto" }

@@ -1,0 +1,147 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"text/tabwriter"
+	"time"
+)
+
+// trace collects the CRI calls of a subject. Its methods may be called from any goroutine; those of a nil trace do
+// nothing, which is a run without -trace.
+type trace struct {
+	mu    sync.Mutex // guards all below
+	calls []call     // that have ended since the last phase
+}
+
+// call is one CRI call.
+type call struct {
+	method     string
+	start, end time.Time
+}
+
+// endless is the one call that lasts as long as the agent: it delays nothing and is not traced.
+const endless = "GetContainerEvents"
+
+// begin notes that a call begins, and returns what notes its end.
+func (t *trace) begin(method string) (end func()) {
+	if t == nil || method == endless {
+		return func() {}
+	}
+	start := time.Now()
+	return func() {
+		c := call{method, start, time.Now()}
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.calls = append(t.calls, c)
+	}
+}
+
+// take returns the calls that have ended since it was called last.
+func (t *trace) take() []call {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	calls := t.calls
+	t.calls = nil
+	return calls
+}
+
+// phase is the calls of one part of a measurement.
+type phase struct {
+	Name  string      `json:"name"`
+	Calls []callStats `json:"calls"`
+	// Under is the seconds in which a number of calls were under way, by that number, from the first to the last call:
+	// all calls, and those that start pods alone.
+	Under, Starting []float64
+}
+
+// callStats is all calls of one method.
+type callStats struct {
+	Method string `json:"method"`
+	Count  int    `json:"count"`
+	// In seconds.
+	Sum    float64 `json:"sum"`
+	Median float64 `json:"median"`
+	Max    float64 `json:"max"`
+}
+
+// newPhase sums calls up: those that took longest together come first.
+func newPhase(name string, calls []call) phase {
+	seconds := map[string][]float64{}
+	for _, c := range calls {
+		seconds[c.method] = append(seconds[c.method], c.end.Sub(c.start).Seconds())
+	}
+	p := phase{Name: name, Under: underWay(calls), Starting: underWay(slices.DeleteFunc(slices.Clone(calls), func(c call) bool {
+		return !slices.Contains([]string{"RunPodSandbox", "CreateContainer", "StartContainer"}, c.method)
+	}))}
+	for method, all := range seconds {
+		s := callStats{Method: method, Count: len(all), Median: median(all), Max: slices.Max(all)}
+		for _, one := range all {
+			s.Sum += one
+		}
+		p.Calls = append(p.Calls, s)
+	}
+	slices.SortFunc(p.Calls, func(a, b callStats) int {
+		return cmp.Or(cmp.Compare(b.Sum, a.Sum), cmp.Compare(a.Method, b.Method))
+	})
+	return p
+}
+
+// underWay returns for how many seconds how many of the calls were under way, from the start of the first to the end of
+// the last.
+func underWay(calls []call) []float64 {
+	type change struct {
+		at time.Time
+		by int
+	}
+	changes := make([]change, 0, 2*len(calls))
+	for _, c := range calls {
+		changes = append(changes, change{c.start, 1}, change{c.end, -1})
+	}
+	slices.SortFunc(changes, func(a, b change) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.by, b.by)) })
+	var seconds []float64
+	under := 0
+	for i, c := range changes {
+		under = max(under+c.by, 0) // a call that took no time at all ends before it begins
+		if i+1 == len(changes) {
+			break
+		}
+		for len(seconds) <= under {
+			seconds = append(seconds, 0)
+		}
+		seconds[under] += changes[i+1].at.Sub(c.at).Seconds()
+	}
+	return seconds
+}
+
+// print writes the phase as a table.
+func (p phase) print(out io.Writer) {
+	fmt.Fprintf(out, "  calls while %s:\n", p.Name)
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(table, "    %-24s\tcount\tsum, s\tmedian, ms\tmax, ms\t\n", "")
+	for _, c := range p.Calls {
+		fmt.Fprintf(table, "    %-24s\t%d\t%.3f\t%.1f\t%.1f\t\n", c.Method, c.Count, c.Sum, 1e3*c.Median, 1e3*c.Max)
+	}
+	table.Flush()
+	for _, line := range []struct {
+		label   string
+		seconds []float64
+	}{{"calls under way", p.Under}, {"starts under way", p.Starting}} {
+		var cells []string
+		for n, seconds := range line.seconds {
+			if seconds >= 0.0005 {
+				cells = append(cells, fmt.Sprintf("%d: %.3f", n, seconds))
+			}
+		}
+		fmt.Fprintf(out, "    s with n %s: %s\n", line.label, strings.Join(cells, ", "))
+	}
+}

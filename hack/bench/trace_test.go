@@ -1,0 +1,128 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// What a trace says is what the calls were: a wrong sum would send the search for lost time the wrong way.
+func TestPhaseSumsUpCalls(t *testing.T) {
+	start := time.Unix(1000, 0)
+	at := func(method string, from, to int) call {
+		return call{method, start.Add(time.Duration(from) * time.Millisecond), start.Add(time.Duration(to) * time.Millisecond)}
+	}
+	p := newPhase("starting", []call{
+		at("RunPodSandbox", 0, 500), at("RunPodSandbox", 100, 300), at("ListContainers", 200, 250),
+		at("StartContainer", 500, 600), at("RunPodSandbox", 900, 1000), at("Version", 1000, 1000),
+	})
+	assert.Equal(t, "starting", p.Name)
+	require.Len(t, p.Calls, 4)
+	assert.Equal(t, "RunPodSandbox", p.Calls[0].Method)
+	assert.Equal(t, 3, p.Calls[0].Count)
+	assert.InDelta(t, 0.8, p.Calls[0].Sum, 1e-9)
+	assert.InDelta(t, 0.2, p.Calls[0].Median, 1e-9)
+	assert.InDelta(t, 0.5, p.Calls[0].Max, 1e-9)
+	assert.InDeltaSlice(t, []float64{0.3, 0.5, 0.15, 0.05}, p.Under, 1e-9)
+	assert.InDeltaSlice(t, []float64{0.3, 0.5, 0.2}, p.Starting, 1e-9)
+
+	var out strings.Builder
+	p.print(&out)
+	assert.Regexp(t, `RunPodSandbox +3 +0.800 +200.0 +500.0`, out.String())
+	assert.Contains(t, out.String(), "s with n calls under way: 0: 0.300, 1: 0.500, 2: 0.150, 3: 0.050\n")
+	assert.Contains(t, out.String(), "s with n starts under way: 0: 0.300, 1: 0.500, 2: 0.200\n")
+	newPhase("idle", nil).print(&out)
+}
+
+// answers is a runtime of few words.
+type answers struct {
+	runtimeapi.UnimplementedRuntimeServiceServer
+}
+
+func (answers) Version(ctx context.Context, r *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
+	_, limited := ctx.Deadline()
+	return &runtimeapi.VersionResponse{RuntimeName: "said " + r.GetVersion(), Version: map[bool]string{true: "in time"}[limited]}, nil
+}
+
+func (answers) StopContainer(context.Context, *runtimeapi.StopContainerRequest) (*runtimeapi.StopContainerResponse, error) {
+	return nil, status.Error(codes.NotFound, "no such container")
+}
+
+func (answers) GetContainerEvents(
+	_ *runtimeapi.GetEventsRequest, events grpc.ServerStreamingServer[runtimeapi.ContainerEventResponse],
+) error {
+	for _, id := range []string{"a", "b"} {
+		if err := events.Send(&runtimeapi.ContainerEventResponse{ContainerId: id}); err != nil {
+			return err
+		}
+	}
+	<-events.Context().Done()
+	return nil
+}
+
+// An agent behind the proxy sees the runtime as it is, errors, deadlines and streams too: else a traced run would measure
+// another agent than one without.
+func TestProxyHandsOnCalls(t *testing.T) {
+	dir := t.TempDir()
+	listener, err := net.Listen("unix", filepath.Join(dir, "runtime.sock"))
+	require.NoError(t, err)
+	server := grpc.NewServer()
+	runtimeapi.RegisterRuntimeServiceServer(server, answers{})
+	go func() { _ = server.Serve(listener) }()
+	defer server.Stop()
+	traced := &trace{}
+	p, err := startProxy(filepath.Join(dir, "proxy.sock"), "unix://"+filepath.Join(dir, "runtime.sock"), traced)
+	require.NoError(t, err)
+
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cri, name, err := dialCRI(ctx, "unix://"+filepath.Join(dir, "proxy.sock"))
+	require.NoError(t, err)
+	defer cri.conn.Close()
+	assert.Equal(t, "said  ", name)
+	answer, err := cri.runtime.Version(ctx, &runtimeapi.VersionRequest{Version: "hello"})
+	require.NoError(t, err)
+	assert.Equal(t, "said hello", answer.GetRuntimeName())
+	assert.Equal(t, "in time", answer.GetVersion(), "the deadline of the call is handed on")
+	_, err = cri.runtime.StopContainer(ctx, &runtimeapi.StopContainerRequest{})
+	assert.Equal(t, codes.NotFound, status.Code(err))
+	assert.ErrorContains(t, err, "no such container")
+	events, err := cri.runtime.GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{})
+	require.NoError(t, err)
+	for _, id := range []string{"a", "b"} { // while the stream goes on
+		event, err := events.Recv()
+		require.NoError(t, err)
+		assert.Equal(t, id, event.GetContainerId())
+	}
+	require.NoError(t, p.close(), "which ends the stream")
+	_, err = events.Recv()
+	require.Error(t, err)
+
+	var methods []string
+	for _, c := range traced.take() {
+		methods = append(methods, c.method)
+	}
+	assert.Equal(t, []string{"Version", "Version", "StopContainer"}, methods, "the stream delays nothing and is left out")
+	assert.Empty(t, traced.take())
+}
+
+// A run without -trace traces nothing, and needs no check for it anywhere.
+func TestNoTrace(t *testing.T) {
+	var none *trace
+	none.begin("Version")()
+}
