@@ -52,12 +52,10 @@ func (w *worker) do(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a *A
 // slot waits for a place among the pods that are being started. A place that is held for longer than SlowAfter is
 // given up while the work goes on, so that calls that hang cannot take all places.
 func (w *worker) slot(ctx context.Context) (release func(), err error) {
-	select {
-	case w.r.slots <- struct{}{}:
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	if err := w.r.slots.acquire(ctx); err != nil {
+		return nil, err
 	}
-	free := sync.OnceFunc(func() { <-w.r.slots })
+	free := sync.OnceFunc(w.r.slots.release)
 	timer := time.AfterFunc(w.r.opts.SlowAfter, func() {
 		w.log("slow start", "after", w.r.opts.SlowAfter)
 		free()

@@ -1,0 +1,230 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// The number of starts grows only where that helps: while some wait and the CPU is idle; and never beyond its bounds.
+func TestPace(t *testing.T) {
+	for name, test := range map[string]struct {
+		p    pace
+		want int
+	}{
+		"idle CPU":                 {pace{Limit: 4, Least: 4, Most: 16, Waiting: 1, Idle: 0.5}, 6},
+		"just enough":              {pace{Limit: 6, Least: 4, Most: 16, Waiting: 1, Idle: 0.10}, 9},
+		"at most":                  {pace{Limit: 13, Least: 4, Most: 16, Waiting: 9, Idle: 1}, 16},
+		"at most already":          {pace{Limit: 16, Least: 4, Most: 16, Waiting: 9, Idle: 1}, 16},
+		"from one":                 {pace{Limit: 1, Least: 1, Most: 4, Waiting: 9, Idle: 1}, 2},
+		"well used":                {pace{Limit: 9, Least: 4, Most: 16, Waiting: 9, Idle: 0.05}, 9},
+		"busy":                     {pace{Limit: 9, Least: 4, Most: 16, Waiting: 9, Idle: 0}, 8},
+		"busy at least":            {pace{Limit: 4, Least: 4, Most: 16, Waiting: 9, Idle: 0}, 4},
+		"not known":                {pace{Limit: 9, Least: 4, Most: 16, Waiting: 9, Idle: -1}, 9},
+		"nobody waits":             {pace{Limit: 16, Least: 4, Most: 16, Waiting: 0, Idle: 1}, 4},
+		"nobody waits, and it may": {pace{Limit: 4, Least: 4, Most: 16, Waiting: 0, Idle: 1}, 4},
+	} {
+		assert.Equal(t, test.want, test.p.next(), name)
+	}
+}
+
+// fakeCPU is a machine that is idle for a share of the time, and counts who looks.
+type fakeCPU struct {
+	mu    sync.Mutex
+	idle  float64
+	looks int
+	err   error
+	sum   cpuTimes
+	at    time.Time
+}
+
+func (c *fakeCPU) read() (cpuTimes, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.looks++
+	c.pass()
+	return c.sum, c.err
+}
+
+// pass counts the time since the last change. The lock is held.
+func (c *fakeCPU) pass() {
+	if now := time.Now(); !c.at.IsZero() {
+		d := now.Sub(c.at)
+		c.sum.all += uint64(d)
+		c.sum.idle += uint64(c.idle * float64(d))
+	}
+	c.at = time.Now()
+}
+
+// set changes how idle the machine is, and returns how often it was looked at since the last time.
+func (c *fakeCPU) set(idle float64, err error) (looks int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pass()
+	c.idle, c.err = idle, err
+	looks, c.looks = c.looks, 0
+	return looks
+}
+
+// state returns how many slots are held, and how many starts wait.
+func (s *startSlots) state() (held, waiting int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.held, len(s.queue)
+}
+
+// A machine that waits more than it computes starts more pods at a time, a busy one as few as ever, and one on which
+// nothing waits is not looked at: an agent that polls costs CPU for nothing.
+func TestStartSlotsFollowTheMachine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cpu := &fakeCPU{}
+		s := newStartSlots(0, 2, cpu.read)
+		ctx, stop := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		defer stop()
+		wg.Go(func() { s.run(ctx) })
+		const starts = 40
+		for range starts {
+			wg.Go(func() { _ = s.acquire(ctx) })
+		}
+		check := func(after time.Duration, held int, why string) {
+			t.Helper()
+			time.Sleep(after)
+			synctest.Wait()
+			got, waiting := s.state()
+			require.Equal(t, held, got, why)
+			require.Equal(t, starts-held, waiting, why)
+		}
+		check(10*time.Millisecond, 4, "as many as a busy machine can do")
+		check(10*time.Second, 4, "which it stays")
+		cpu.set(0.5, nil)
+		check(paceEvery, 6, "half as many more")
+		check(paceEvery, 9, "")
+		cpu.set(0.05, nil)
+		check(10*time.Second, 9, "just right")
+		cpu.set(1, nil)
+		check(10*time.Second, 16, "and never more than this")
+		cpu.set(1, errors.New("no /proc"))
+		check(10*time.Second, 16, "what is not known takes no slot away from those that have it")
+		require.LessOrEqual(t, cpu.set(0, nil), 2, "and is not asked for again and again")
+
+		for range starts - 16 {
+			s.release()
+		}
+		synctest.Wait()
+		for range 16 {
+			s.release()
+		}
+		time.Sleep(time.Second)
+		cpu.set(1, nil)
+		time.Sleep(time.Hour)
+		require.Zero(t, cpu.set(1, nil), "nobody waits, and nobody looks")
+		held, waiting := s.state()
+		require.Zero(t, held)
+		require.Zero(t, waiting)
+		require.Equal(t, 4, s.limit, "the next burst begins where this one did")
+	})
+}
+
+// A bound that was asked for is kept, however idle the machine is.
+func TestStartSlotsAsAskedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cpu := &fakeCPU{idle: 1}
+		s := newStartSlots(3, 64, cpu.read)
+		ctx, stop := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		defer stop()
+		wg.Go(func() { s.run(ctx) })
+		for range 10 {
+			wg.Go(func() { _ = s.acquire(ctx) })
+		}
+		time.Sleep(time.Minute)
+		held, waiting := s.state()
+		require.Equal(t, []int{3, 7}, []int{held, waiting})
+		require.Zero(t, cpu.set(0, nil))
+	})
+}
+
+// A start that is called off takes no slot with it, whether it waits or was just given one: else they would run out.
+func TestStartSlotsOfThoseThatGiveUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStartSlots(1, 1, nil)
+		require.NoError(t, s.acquire(t.Context()))
+		first, giveUp := context.WithCancel(t.Context())
+		var order []string
+		var mu sync.Mutex
+		wait := func(ctx context.Context, name string) {
+			go func() {
+				if s.acquire(ctx) == nil {
+					mu.Lock()
+					order = append(order, name)
+					mu.Unlock()
+					s.release()
+				}
+			}()
+			synctest.Wait()
+		}
+		wait(first, "first")
+		wait(t.Context(), "second")
+		wait(t.Context(), "third")
+		giveUp()
+		synctest.Wait()
+		s.release()
+		synctest.Wait()
+		require.Equal(t, []string{"second", "third"}, order, "first come, first served")
+
+		require.NoError(t, s.acquire(t.Context()))
+		mine := make(chan struct{})
+		s.queue = append(s.queue, mine)
+		s.release()
+		<-mine
+		s.leave(mine) // as one whose context ended as it was given a slot
+		held, waiting := s.state()
+		require.Equal(t, []int{0, 0}, []int{held, waiting})
+	})
+}
+
+// What the kernel says of its CPUs is read as it means it, and what is no such thing is not taken for an idle machine.
+func TestParseCPUTimes(t *testing.T) {
+	got, err := parseCPUTimes([]byte("cpu  10 20 30 400 50 6 7 8 9 9\ncpu0 1 2 3 4\n"))
+	require.NoError(t, err)
+	assert.Equal(t, cpuTimes{idle: 400, all: 531}, got, "the time of guests is not counted twice")
+	got, err = parseCPUTimes([]byte("cpu 1 2 3 4"))
+	require.NoError(t, err)
+	assert.Equal(t, cpuTimes{idle: 4, all: 10}, got)
+	for _, text := range []string{"", "cpu", "cpu 1 2 3", "cpu0 1 2 3 4", "cpu 1 2 x 4", "cpu 18446744073709551615 1 0 0"} {
+		_, err := parseCPUTimes([]byte(text))
+		assert.Error(t, err, "%q", text)
+	}
+	now := cpuTimes{idle: 450, all: 700}
+	assert.InDelta(t, 0.25, now.idleSince(cpuTimes{idle: 400, all: 500}), 1e-9)
+	assert.Negative(t, now.idleSince(now), "no time has passed")
+	assert.Negative(t, now.idleSince(cpuTimes{idle: 500, all: 600}), "it went back")
+	assert.Negative(t, now.idleSince(cpuTimes{idle: 0, all: 600}), "more idle than time")
+
+	read, err := readCPUTimes()
+	require.NoError(t, err)
+	assert.Positive(t, read.all)
+	assert.LessOrEqual(t, read.idle, read.all)
+}
+
+// FuzzParseCPUTimes looks for a text that is taken for more idle time than there is.
+func FuzzParseCPUTimes(f *testing.F) {
+	f.Add([]byte("cpu  10 20 30 400 50 6 7 8 9 9\ncpu0 1 2 3 4\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		if got, err := parseCPUTimes(text); err == nil && got.idle > got.all {
+			t.Errorf("%+v", got)
+		}
+	})
+}
