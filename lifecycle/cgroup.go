@@ -18,8 +18,14 @@ import (
 type PodCgroups interface {
 	// Exists tells whether the cgroup of a pod is there.
 	Exists(ctx context.Context, pod *corev1.Pod) (bool, error)
-	// Ensure creates the cgroup of a pod with its limits, and leaves one that exists as it is.
+	// Ensure makes the cgroup of a pod ready for a start: it creates it with its limits, and leaves one in which something
+	// runs as it is. The CPU quota alone may be left out, or be lifted where it is in force, until Limit is called: what
+	// the runtime does in the cgroup to start a container is then not slowed down.
 	Ensure(ctx context.Context, pod *corev1.Pod) error
+	// Limit puts the CPU quota of a pod in force. It is called when the containers of a start run, at the latest
+	// Options.SlowAfter after the first of them, and once for each pod that a new agent finds running. One that is in
+	// force is success.
+	Limit(ctx context.Context, pod *corev1.Pod) error
 	// Resize gives the cgroup of a pod that runs the limits of its spec, and those of its containers that are named what
 	// they are to have, in an order in which nothing is ever less than what it holds. It tells the runtime, which gives
 	// the containers what is theirs, and goes on from where it was when it is called again after an error.
@@ -62,14 +68,6 @@ func (w *worker) lacksCgroup(ctx context.Context, pod *corev1.Pod, observed cri.
 	}
 	exists, err := w.r.opts.Cgroups.Exists(ctx, pod)
 	return !exists && err == nil, err
-}
-
-// ensureCgroup makes the cgroup of a pod before anything of it starts.
-func (w *worker) ensureCgroup(ctx context.Context, pod *corev1.Pod) error {
-	if w.r.opts.Cgroups == nil {
-		return nil
-	}
-	return w.r.opts.Cgroups.Ensure(ctx, pod)
 }
 
 // leave removes the cgroup of a pod that is over, although it is still wanted. Source: SyncTerminatedPod in

@@ -6,6 +6,8 @@ package lifecycle_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -19,11 +21,55 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle"
 )
 
-// podCgroups is a set of pods that have a cgroup. It fails while err is set.
+// podCgroups is a set of pods that have a cgroup, with or without their CPU quota. It fails while err is set.
 type podCgroups struct {
-	mu  sync.Mutex
-	has map[string]bool
-	err error
+	mu      sync.Mutex
+	has     map[string]bool
+	limited map[string]bool
+	writes  int   // of quotas
+	refuse  error // of quotas alone
+	err     error
+}
+
+// Limit is as that of a tree of cgroups: it makes none.
+func (c *podCgroups) Limit(ctx context.Context, pod *corev1.Pod) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	uid := string(pod.UID)
+	if !c.has[uid] {
+		return fmt.Errorf("cgroup of pod %s: %w", uid, fs.ErrNotExist)
+	}
+	c.writes++
+	if c.refuse != nil {
+		return c.refuse
+	}
+	c.quota(uid, true)
+	return nil
+}
+
+// quota notes whether a pod has its quota. The lock is held.
+func (c *podCgroups) quota(uid string, limited bool) {
+	if c.limited == nil {
+		c.limited = map[string]bool{}
+	}
+	c.limited[uid] = limited
+}
+
+// isLimited tells whether the quota of a pod is in force.
+func (c *podCgroups) isLimited(uid string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.has[uid] && c.limited[uid]
+}
+
+// written returns how often a quota was written.
+func (c *podCgroups) written() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.writes
 }
 
 func (c *podCgroups) Exists(_ context.Context, pod *corev1.Pod) (bool, error) {
@@ -43,6 +89,7 @@ func (c *podCgroups) set(uid string, has bool) error {
 	defer c.mu.Unlock()
 	if c.err == nil {
 		c.has[uid] = has
+		c.quota(uid, false)
 	}
 	return c.err
 }

@@ -159,6 +159,7 @@ func (s tale) tell(t *testing.T, n int, after bool) (calls int) {
 		return script
 	}})
 	dir := t.TempDir()
+	groups := &podCgroups{has: map[string]bool{}}
 	var last *corev1.PodStatus
 	var agent *mortal
 	ask := func(ctx context.Context, op, _ string, call func(context.Context) error) error {
@@ -181,7 +182,7 @@ func (s tale) tell(t *testing.T, n int, after bool) (calls int) {
 	status := func(_ *corev1.Pod, st *corev1.PodStatus) { mu.Lock(); defer mu.Unlock(); last = st }
 	pod := s.pod()
 	wanted := []*corev1.Pod{pod}
-	around := world{ask: ask, status: status, latency: func(string, string) time.Duration { return 20 * time.Millisecond }}
+	around := world{ask: ask, status: status, groups: groups, latency: func(string, string) time.Duration { return 20 * time.Millisecond }}
 	agent = start(t, critest.Summary{Runtime: rt}, dir, around)
 	agent.set(t, wanted)
 	pass := func(d time.Duration) {
@@ -209,6 +210,9 @@ func (s tale) tell(t *testing.T, n int, after bool) (calls int) {
 	mu.Lock()
 	defer mu.Unlock()
 	for _, c := range snap.Containers {
+		if c.State == cri.ContainerRunning {
+			require.True(t, groups.isLimited(c.PodUID), "%s runs, and the pod has no CPU quota", c.ID)
+		}
 		if spec := find(s.pod().Spec.Containers, c.Name); c.State == cri.ContainerRunning && spec != nil && spec.Lifecycle != nil && spec.Lifecycle.PostStart != nil {
 			require.True(t, hellos[lifeOf(c.PodUID, c.Name, c.ID)], "%s runs, and its hook has not", c.ID)
 		}

@@ -18,8 +18,11 @@
 //
 // A [Reconciler] is the loop around them. It has one goroutine for each pod, which waits for an observation newer
 // than what it did last, plans, acts, publishes the status, and sleeps until something changes. A call that hangs
-// delays its own pod only; the number of pods that are being started at once is bounded, and a start that takes
-// long, or that waits for an image, releases its start slot to the next.
+// delays its own pod only. The number of pods that are being started at once is bounded: by Options.Parallel or else by
+// what the machine can do, as it grows while starts wait and the CPU is idle, and goes back when none waits. A start that
+// takes long, or that waits for an image, releases its start slot to the next. The CPU quota of a pod's cgroup is in force
+// while no container of the pod is being started, see [PodCgroups]: at the latest Options.SlowAfter after the first of a
+// start runs, and an agent that dies before is followed by one that sees to it.
 //
 //	var reconciler *lifecycle.Reconciler
 //	generator := pleg.New(runtime, pleg.Options{Sink: func(events []pleg.Event) {
@@ -91,6 +94,9 @@
 //   - A change of a pod that an API server would refuse is refused by Set, with the field; the kubelet takes what it gets
 //     and mostly does nothing about it.
 //   - Logs are kept where Options.Spec.LogRoot says, and without it nowhere; the kubelet has /var/log/pods.
+//   - A small CPU limit does not slow a start down: the quota of the pod's cgroup comes into force when the containers run;
+//     in the kubelet before the sandbox is made. podtree.Options.QuotaFromStart is the kubelet's way.
+//   - As many pods are started at a time as keep the machine busy; the kubelet starts all at once.
 //   - Failed syncs are tried again sooner (the kubelet waits 10 to 15 s).
 //   - A pod that waits for another one of its name publishes for whom; the kubelet publishes nothing of it.
 //   - Where the pods of the runtime cannot be listed because there is too much to say, wanted pods are started all the same;

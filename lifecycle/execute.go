@@ -24,14 +24,14 @@ import (
 
 // do carries out a plan, in the order of Actions. A failure ends what builds on it and nothing else.
 func (w *worker) do(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a *Actions) error {
+	errs := []error{w.limitRunning(ctx, pod, observed, a)}
 	if err := w.stop(ctx, pod, observed, a); err != nil {
-		return err
+		return errors.Join(append(errs, err)...)
 	}
 	if a.Forget {
 		w.unlinkLogs(observed.Containers)
 		w.forget()
 	}
-	var errs []error
 	for _, id := range a.Remove {
 		errs = append(errs, w.remove(ctx, observed, id))
 	}
@@ -40,7 +40,7 @@ func (w *worker) do(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a *A
 		if err := w.takeSlot(ctx); err != nil {
 			return err
 		}
-		errs = append(errs, w.start(ctx, pod, observed, a))
+		errs = append(errs, w.start(ctx, pod, observed, a), w.limitStarted(ctx, pod))
 		w.releaseSlot()
 	}
 	for _, id := range a.RemoveSandbox {
@@ -134,7 +134,7 @@ func (w *worker) ensureSandbox(
 	ctx context.Context, pod *corev1.Pod, observed cri.Pod, a *Actions, c *cri.SandboxConfig,
 ) (id string, ips []string, err error) {
 	reason := EventCgroupFailed
-	err = w.ensureCgroup(ctx, pod)
+	err = w.ensureCgroup(ctx, pod, observed)
 	switch {
 	case err == nil && a.Sandbox == nil:
 		return a.SandboxID, newestSandbox(observed.Sandboxes).IPs, nil
@@ -215,6 +215,7 @@ func (w *worker) startContainer(
 			return &StartError{Reason: ReasonCreateError, Err: err}
 		}
 	}
+	w.raiseAgain(ctx, pod)
 	id, err := w.r.runtime.CreateContainer(ctx, sandboxID, &config, sandbox)
 	if err != nil {
 		return &StartError{Reason: ReasonCreateError, Err: err}
@@ -245,6 +246,7 @@ func (w *worker) startCreated(ctx context.Context, pod *corev1.Pod, s Start, ips
 		return w.postStart(ctx, pod, s, s.CreatedID, ips)
 	}
 	w.log("start container", "container", s.Container.Name, "id", s.CreatedID, "attempt", s.Attempt, "created", "before")
+	w.raiseAgain(ctx, pod)
 	return w.runCreated(ctx, pod, s, s.CreatedID, ips)
 }
 
@@ -262,6 +264,7 @@ func (w *worker) runCreated(ctx context.Context, pod *corev1.Pod, s Start, id st
 			}
 		})
 	}
+	nudge(w.quota.runs)
 	if err := w.r.runtime.StartContainer(ctx, id); err != nil {
 		return &StartError{Reason: ReasonRunError, Err: err, id: id}
 	}
@@ -270,6 +273,7 @@ func (w *worker) runCreated(ctx context.Context, pod *corev1.Pod, s Start, id st
 	if !hooked {
 		return nil
 	}
+	w.limitNow(ctx, pod) // a hook may take as long as it likes
 	return w.postStart(ctx, pod, s, id, ips)
 }
 

@@ -44,6 +44,7 @@ type world struct {
 	status  func(*corev1.Pod, *corev1.PodStatus) // hears what is said of pods
 	log     *slog.Logger                         // may be nil
 	kernel  *kernel                              // has cgroups for pods; may be nil
+	groups  lifecycle.PodCgroups                 // what it calls may be what it dies at; may be nil
 }
 
 func start(t *testing.T, rt critest.Capable, dir string, around world) *mortal {
@@ -84,6 +85,9 @@ func start(t *testing.T, rt critest.Capable, dir string, around world) *mortal {
 			}
 		}},
 	}
+	if around.groups != nil {
+		o.Cgroups = dyingCgroups{around.groups, remote.Around}
+	}
 	o.Spec.LogRoot = filepath.Join(dir, "logs")
 	ranges, err := userns.New(o.PodRoot, userns.Options{})
 	require.NoError(t, err)
@@ -118,6 +122,20 @@ func (m *mortal) set(t *testing.T, pods []*corev1.Pod) {
 	require.NoError(t, m.reconciler.Set(lifecycle.PodSet{Source: "test", Pods: pods}))
 }
 
+// dyingCgroups are the cgroups of an agent that can die as it writes to them.
+type dyingCgroups struct {
+	lifecycle.PodCgroups
+	ask asker
+}
+
+func (c dyingCgroups) Ensure(ctx context.Context, pod *corev1.Pod) error {
+	return c.ask(ctx, "Ensure", string(pod.UID), func(ctx context.Context) error { return c.PodCgroups.Ensure(ctx, pod) })
+}
+
+func (c dyingCgroups) Limit(ctx context.Context, pod *corev1.Pod) error {
+	return c.ask(ctx, "Limit", string(pod.UID), func(ctx context.Context) error { return c.PodCgroups.Limit(ctx, pod) })
+}
+
 var errDead = errors.New("the agent is dead")
 
 // asker makes a call to the runtime, or does not: see critest.Interceptor.
@@ -126,7 +144,7 @@ type asker func(ctx context.Context, op, id string, call func(context.Context) e
 // changing are the calls that change something, or run inside.
 var changing = map[string]bool{
 	"RunPodSandbox": true, "StopPodSandbox": true, "RemovePodSandbox": true, "CreateContainer": true, "StartContainer": true,
-	"StopContainer": true, "RemoveContainer": true, "ExecSync": true,
+	"StopContainer": true, "RemoveContainer": true, "ExecSync": true, "Ensure": true, "Limit": true,
 }
 
 // runtimeOfWalk is all that an Interceptor can do but the Inspector.

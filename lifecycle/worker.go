@@ -5,6 +5,7 @@ package lifecycle
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strconv"
@@ -43,6 +44,7 @@ type worker struct {
 
 	hooks  *hook.Runner
 	resize resizeWork
+	quota  quota
 	record recorder
 	events sync.Mutex // held while one is told
 
@@ -76,6 +78,7 @@ func newWorker(r *Reconciler, id cri.PodIdentity, pod *corev1.Pod) *worker {
 	}
 	w.hooks = hook.New(hook.Options{Execer: r.execer, Hooks: hook.Hooks{HTTPFallback: w.httpFallback}})
 	w.record.path, w.record.pod = w.files().record(), id.Namespace+"/"+id.Name
+	w.quota.runs = make(chan struct{}, 1)
 	return w
 }
 
@@ -224,7 +227,8 @@ func (w *worker) sync(ctx context.Context) (next time.Duration, gone bool) {
 	}
 	w.publish(ctx, pod, observed, ending)
 	if a.Idle() {
-		if err := w.leave(ctx, &a, observed); err != nil {
+		err := errors.Join(w.limitRunning(ctx, w.resize.now.Pod, observed, &a), w.leave(ctx, &a, observed))
+		if err != nil {
 			return w.failed(ctx, err, time.Time{}), false
 		}
 		w.recovered()
@@ -277,6 +281,7 @@ func (w *worker) work(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a 
 	w.starting = len(a.Start) > 0
 	done := make(chan error, 1)
 	go func() { done <- w.do(ctx, pod, observed, a) }()
+	var due <-chan time.Time // when the start that goes on is to have its quota
 	for {
 		select {
 		case err := <-done:
@@ -286,6 +291,11 @@ func (w *worker) work(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a 
 			w.republish(ctx)
 		case <-w.echo:
 			w.republish(ctx)
+		case <-w.quota.runs:
+			due = w.overdue(due)
+		case <-due:
+			due = nil
+			w.limitNow(ctx, pod)
 		}
 	}
 }

@@ -24,12 +24,29 @@
 //	...
 //	err = tree.Setup(ctx)         // once, before any pod is started
 //	go tree.Run(ctx)              // keeps the classes in step, removes orphans
-//	err = tree.Ensure(ctx, pod)   // before the sandbox of a pod
+//	err = tree.Ensure(ctx, pod)   // before the sandbox of a pod, and before a later start of a container
+//	err = tree.Limit(ctx, pod)    // when the containers of that start run
 //	err = tree.Remove(ctx, uid)   // when nothing of it is left
 //
 // The writer is a [cgroups.CgroupWriter] and [cgroups.Lister]. Where it is a [cgroups.Reader] as well, memory is not
 // limited below what is in use, and pods can be resized. Which numbers cpu.weight gets is the writer's choice, the same
 // at every level.
+//
+// # The CPU quota of a pod
+//
+// A runtime starts a container from within: runc's init joins the cgroup first, and then sets up namespaces and mounts. In
+// a pod of 100 millicores that work, some 30 ms of CPU time, is held back for 3 to 4 periods of 100 ms, in the sandbox and
+// again in each container. So [Tree.Ensure] leaves a quota of less than [StartCPUs] out, and [Tree.Limit] writes it when the
+// containers run; a later start of a container lifts it for as long as that takes. Everything else is in force from the
+// beginning: memory, PIDs, huge pages, CPU shares, and the quotas of the containers, which the runtime keeps. Those are set
+// when most of runc's init is over: measured with cgroupfs, a container of 100 millicores was held back in no period
+// of its start. While the quota is lifted the
+// containers can use no more than their own limits together, which is the same, unless the pod has a limit as a whole and
+// containers without one. A runtime with a kernel of its own for each pod has its machine in the pod's cgroup and the
+// containers inside: it may use more than its quota for the time of a start, and its containers may not. Pods without a
+// quota (BestEffort, those in which a container has no limit, all of a node with NoCPUQuota) have nothing to lift.
+//
+// Options.QuotaFromStart is the kubelet's way: the quota is written with the rest.
 //
 // # Concurrency
 //
@@ -59,6 +76,8 @@
 //     does it before it makes the cgroup of a pod.
 //   - Before all sources of pods have reported, shares and protection of memory only grow. A kubelet that restarts
 //     takes them from pods that it does not know yet.
+//   - A CPU quota that would slow a start down is in force only while no container of the pod is being started; the
+//     kubelet writes it with the other limits, before the sandbox. See Options.QuotaFromStart.
 //   - An empty cgroup of an existing pod gets its limits again: they are missing where an earlier attempt failed, which
 //     the kubelet logs and takes for success. One in which something runs is left alone in both.
 //   - With compressible enforcement nothing but CPU shares is written; the kubelet also forbids the cgroup huge pages,

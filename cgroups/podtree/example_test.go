@@ -30,7 +30,10 @@ func ExampleNew() {
 	if err := tree.Setup(ctx); err != nil {
 		fmt.Println(err)
 	}
-	if err := tree.Ensure(ctx, pod); err != nil {
+	if err := tree.Ensure(ctx, pod); err != nil { // before the sandbox of the pod
+		fmt.Println(err)
+	}
+	if err := tree.Limit(ctx, pod); err != nil { // when its containers run
 		fmt.Println(err)
 	}
 	for _, p := range []cgroups.Path{"kubepods", "kubepods/burstable", tree.Path(pod)} {

@@ -117,6 +117,8 @@ func TestIntegrationTree(t *testing.T) {
 	tree := start(t, h, p, o)
 	for _, pod := range []*corev1.Pod{guaranteed, burstable, bestEffort} {
 		require.NoError(t, tree.Ensure(t.Context(), pod))
+		assert.EqualValues(t, cgroups.Unlimited, h.limits(t, tree.Path(pod)).CPUQuota, "nothing slows down what starts it")
+		require.NoError(t, tree.Limit(t.Context(), pod))
 	}
 
 	kubepods := h.root.Join("kubepods")

@@ -36,6 +36,10 @@ type Options struct {
 	QOSReserved *int64
 	// Enforce names what is held to its share. Nil means EnforcePods alone; empty is EnforceNone.
 	Enforce []Enforcement
+	// QuotaFromStart has the CPU quota of a pod in force from the moment at which its cgroup is made, as in the kubelet.
+	// By default one that would slow a start down is in force only while no container is being started, see
+	// [Tree.Ensure].
+	QuotaFromStart bool
 	// SystemCgroup and KubeCgroup are what the reservations are enforced on. They must exist, and are never made.
 	SystemCgroup, KubeCgroup cgroups.Path
 

@@ -32,9 +32,11 @@ func (t *Tree) Exists(ctx context.Context, pod *corev1.Pod) (bool, error) {
 	return true, nil
 }
 
-// Ensure makes the cgroup of a pod and limits it. It is called before the pod's sandbox is made. A cgroup in which
-// something runs is left as it is: its limits are changed by [Tree.Resize]. Where the UID of a pod holds "pod" the
-// cgroup is made as well, but no sweep takes it for a pod's, see [cgroups.PodUID].
+// Ensure makes the cgroup of a pod and limits it. It is called before the pod's sandbox is made, and before a container
+// is started in it later. A cgroup in which something runs is left as it is: its limits are changed by [Tree.Resize]. But
+// a CPU quota of less than [StartCPUs] is left out or lifted until [Tree.Limit] is called, unless Options.QuotaFromStart
+// says otherwise. Where the UID of a pod holds "pod" the cgroup is made as well, but no sweep takes it for a pod's, see
+// [cgroups.PodUID].
 func (t *Tree) Ensure(ctx context.Context, pod *corev1.Pod) error {
 	err := t.ensure(ctx, pod)
 	if err != nil {
@@ -57,16 +59,58 @@ func (t *Tree) ensure(ctx context.Context, pod *corev1.Pod) error {
 		return err
 	}
 	defer release()
+	r := ForPod(pod, t.opts.Node)
+	raised := r.CPUQuota > 0 && cpus(r) < StartCPUs && !t.opts.QuotaFromStart
+	if raised {
+		r.CPUQuota = cgroups.Unlimited
+	}
 	op := OpUpdate
 	switch running, err := t.procs(ctx, p); {
 	case errors.Is(err, fs.ErrNotExist):
 		op = OpCreate
 	case err != nil:
 		return err
+	case len(running) > 0 && !raised:
+		return nil
 	case len(running) > 0:
+		r = cgroups.Resources{CPUQuota: r.CPUQuota, CPUPeriod: r.CPUPeriod}
+	}
+	return t.apply(ctx, op, p, r)
+}
+
+// StartCPUs is from how many CPUs a quota does not slow a start down: what a runtime does in the cgroup of a pod to start
+// a container, such as runc's init, keeps less than that busy.
+const StartCPUs = 1
+
+// Limit puts the CPU quota of a pod in force which [Tree.Ensure] left out or lifted for a start. It is called when the
+// containers of the start run, and for each pod that runs as the agent comes up, as the one before may have died in
+// between. One that is in force is not written again; a pod without a quota, or with one that the node does not enforce,
+// is success. So is one that was resized meanwhile, as long as pod has the new size.
+func (t *Tree) Limit(ctx context.Context, pod *corev1.Pod) error {
+	r := ForPod(pod, t.opts.Node)
+	if r.CPUQuota <= 0 {
 		return nil
 	}
-	return t.apply(ctx, op, p, ForPod(pod, t.opts.Node))
+	if err := t.limitCPU(ctx, pod, r); err != nil {
+		return fmt.Errorf("limit CPU of pod %s/%s to %d/%d: %w", pod.Namespace, pod.Name, r.CPUQuota, r.CPUPeriod, err)
+	}
+	return nil
+}
+
+func (t *Tree) limitCPU(ctx context.Context, pod *corev1.Pod, r cgroups.Resources) error {
+	if err := t.check(string(pod.UID)); err != nil {
+		return err
+	}
+	release, err := t.claims.take(ctx, string(pod.UID))
+	if err != nil {
+		return err
+	}
+	defer release()
+	p := t.Path(pod)
+	if err := t.exists(ctx, p); err != nil { // a write would make it, without its other limits
+		return err
+	}
+	return t.apply(ctx, OpUpdate, p, cgroups.Resources{CPUQuota: r.CPUQuota, CPUPeriod: r.CPUPeriod})
 }
 
 // Remove kills what runs in the cgroup of a pod and removes it, whatever class the pod has. It is called when nothing

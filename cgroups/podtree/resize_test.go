@@ -264,6 +264,38 @@ func TestResize(t *testing.T) {
 	})
 }
 
+// A pod that is resized while its quota is lifted has the new one, and after its containers: a kernel with cgroup v1
+// refuses a pod less than what a container of it has.
+func TestResizeWhileTheQuotaIsLifted(t *testing.T) {
+	for _, limit := range []string{"50m", "200m"} {
+		fake, rt := cgroupstest.New(cgroupstest.Options{Mode: cgroupstest.V1}), &notedRuntime{}
+		o := options()
+		o.Node.CgroupV1 = true
+		pod := newPod("a", list("cpu", "10m"), list("cpu", "100m", "memory", "1Gi"))
+		tree, err := podtree.New(fake, pods(pod), o)
+		require.NoError(t, err)
+		require.NoError(t, tree.Setup(t.Context()))
+		require.NoError(t, tree.Ensure(t.Context(), pod))
+		quota := func() int64 {
+			r, err := fake.Limits(t.Context(), tree.Path(pod))
+			require.NoError(t, err)
+			return r.CPUQuota
+		}
+		require.EqualValues(t, cgroups.Unlimited, quota())
+		resized := newPod("a", list("cpu", "10m"), list("cpu", limit, "memory", "1Gi"))
+		milli := resized.Spec.Containers[0].Resources.Limits.Cpu().MilliValue()
+		require.NoError(t, tree.Resize(t.Context(), resized, []cgroups.ContainerResize{{
+			Name: "main", From: cgroups.Size{CPURequest: 10, CPULimit: 100}, To: cgroups.Size{CPURequest: 10, CPULimit: milli},
+		}}, rt))
+		require.EqualValues(t, milli*100, quota())
+		require.Len(t, rt.told, 2)
+		require.Contains(t, rt.told[0], "container main")
+		require.Contains(t, rt.told[1], fmt.Sprintf("quota=%d", milli*100))
+		require.NoError(t, tree.Limit(t.Context(), resized))
+		require.EqualValues(t, milli*100, quota())
+	}
+}
+
 // What memory QoS made of the pod's former size goes with it.
 func TestResizeTakesBackMemoryQoS(t *testing.T) {
 	fake, rt := cgroupstest.New(cgroupstest.Options{}), &notedRuntime{}

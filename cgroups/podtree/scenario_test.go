@@ -190,6 +190,9 @@ func (s *scene) treeCommand(name string, args []string) {
 	case "ensure":
 		pod := s.pods.active[args[0]]
 		s.wg.Go(func() { s.answer("ensure "+args[0], s.tree.Ensure(s.ctx, pod)) })
+	case "limit":
+		pod := s.pods.active[args[0]]
+		s.wg.Go(func() { s.answer("limit "+args[0], s.tree.Limit(s.ctx, pod)) })
 	case "remove":
 		s.wg.Go(func() { s.answer("remove "+args[0], s.tree.Remove(s.ctx, args[0])) })
 	case "show":
@@ -319,6 +322,10 @@ func (s *scene) setting(arg string) {
 	key, value, _ := strings.Cut(arg, "=")
 	o := &s.opts
 	switch key {
+	case "quota-from-start":
+		s.opts.QuotaFromStart = true
+	case "no-quota":
+		s.opts.Node.NoCPUQuota = true
 	case "v1":
 		s.mode, o.Node.CgroupV1 = cgroupstest.V1, true
 	case "root":

@@ -77,7 +77,13 @@ func TestIntegrationCgroups(t *testing.T) {
 		require.NoError(t, err, name)
 		want.limits.CPUShares = inUnits(v2, want.limits.CPUShares)
 		require.Equal(t, want.limits.CPUShares, got.CPUShares, name)
-		require.Equal(t, want.limits.CPUQuota, got.CPUQuota, name)
+		exetest.Eventually(t, patience, func() error { // it is written when the container runs, and not before
+			got, err := n.cgroups.Limits(within(t, 10*time.Second), pod)
+			if err == nil && got.CPUQuota != want.limits.CPUQuota {
+				err = fmt.Errorf("quota of pod %s: %d, want %d", name, got.CPUQuota, want.limits.CPUQuota)
+			}
+			return err
+		})
 		require.Equal(t, want.limits.MemoryMax, got.MemoryMax, name)
 
 		id := containers[name].ID
@@ -123,6 +129,49 @@ func TestIntegrationCgroups(t *testing.T) {
 	for _, class := range []cgroups.QOS{cgroups.Guaranteed, cgroups.Burstable, cgroups.BestEffort} {
 		exetest.Eventually(t, patience, func() error { return n.onlyPods(class) })
 	}
+	a.Terminate(patience)
+}
+
+// A small limit of CPU slows down what the container does, and not its start: neither the first nor the one after a kill.
+// Where the quota of the pod is in force from the beginning, runc's own work in the pod uses it up dozens of times.
+func TestIntegrationSmallLimitDoesNotSlowTheStart(t *testing.T) {
+	n := newNode(t)
+	n.m.Write("small.yaml", podYAML("small", "trap 'exit 0' TERM; sleep 100000 & wait")+"      resources: {limits: {cpu: 20m, memory: 32Mi}}\n")
+	a := program.Start(t, n.args...)
+	first := n.awaitRunning(patience, "small-n1")["small-n1"]
+	pods, err := n.pods()
+	require.NoError(t, err)
+	pod := cgroups.PodPath("", cgroups.Guaranteed, pods["small-n1"].UID)
+	inForce := func() cgroups.CPUStat {
+		exetest.Eventually(t, patience, func() error {
+			limits, err := n.cgroups.Limits(within(t, 10*time.Second), pod)
+			if err == nil && limits.CPUQuota != 2000 {
+				err = fmt.Errorf("quota %d, want 2000", limits.CPUQuota)
+			}
+			return err
+		})
+		stats, err := n.cgroups.Stats(t.Context(), pod)
+		require.NoError(t, err)
+		return stats.CPU
+	}
+	require.LessOrEqual(t, inForce().Throttled, uint64(10))
+
+	time.Sleep(2 * time.Second) // what the shell still does in its little time
+	before := inForce().Throttled
+	procs, err := n.cgroups.Procs(t.Context(), pod.Join(first.ID))
+	require.NoError(t, err)
+	process, err := os.FindProcess(shell(t, procs))
+	require.NoError(t, err)
+	require.NoError(t, process.Kill())
+	exetest.Eventually(t, patience, func() error {
+		if next := n.awaitRunning(patience, "small-n1")["small-n1"]; next.ID == first.ID {
+			return fmt.Errorf("container %s is the first one still", next.ID)
+		}
+		return nil
+	})
+	require.LessOrEqual(t, inForce().Throttled-before, uint64(10))
+	n.m.Remove("small.yaml")
+	n.awaitNothing(patience)
 	a.Terminate(patience)
 }
 

@@ -1,0 +1,288 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/critest"
+	"github.com/seed81659283/nodeagent/lifecycle"
+)
+
+// throttled is a runtime that notes which of its calls found the quota of their pod in force.
+type throttled struct {
+	*critest.Runtime
+	cgroups *podCgroups
+	delay   func(op string) time.Duration // of each call that starts something; nil: none
+
+	mu    sync.Mutex
+	calls []string // "op", or "op throttled"
+}
+
+func (t *throttled) note(op string) {
+	t.mu.Lock()
+	if t.cgroups.isLimited("uid-a") {
+		op += " throttled"
+	}
+	t.calls = append(t.calls, op)
+	t.mu.Unlock()
+	if t.delay != nil {
+		time.Sleep(t.delay(op))
+	}
+}
+
+func (t *throttled) RunSandbox(ctx context.Context, c *cri.SandboxConfig) (string, error) {
+	t.note("RunPodSandbox")
+	return t.Runtime.RunSandbox(ctx, c)
+}
+
+func (t *throttled) CreateContainer(ctx context.Context, sandbox string, c *cri.ContainerConfig, s *cri.SandboxConfig) (string, error) {
+	t.note("CreateContainer " + c.Name)
+	return t.Runtime.CreateContainer(ctx, sandbox, c, s)
+}
+
+func (t *throttled) StartContainer(ctx context.Context, id string) error {
+	t.note("StartContainer")
+	return t.Runtime.StartContainer(ctx, id)
+}
+
+// take returns the calls since the last time.
+func (t *throttled) take() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	calls := t.calls
+	t.calls = nil
+	return calls
+}
+
+func newThrottled() *throttled {
+	return &throttled{Runtime: critest.New(critest.Options{}), cgroups: &podCgroups{has: map[string]bool{}}}
+}
+
+// The quota of a pod slows down no start, neither the first nor one after a kill, and holds at all other times; and a pod
+// that runs costs no further write.
+func TestQuotaIsInForceWhenContainersRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := newThrottled()
+		n := boot(t, rt.Runtime, rt, lifecycle.Options{Cgroups: rt.cgroups})
+		n.set(testPod("a", "x", "y"))
+		time.Sleep(time.Second)
+		require.Equal(t, corev1.PodRunning, n.phase("a"))
+		require.Equal(t, []string{"RunPodSandbox", "CreateContainer x", "StartContainer", "CreateContainer y", "StartContainer"}, rt.take())
+		require.True(t, rt.cgroups.isLimited("uid-a"))
+
+		time.Sleep(time.Minute)
+		writes := rt.cgroups.written()
+		require.NoError(t, rt.Kill("uid-a/x", 137))
+		time.Sleep(30 * time.Second)
+		require.Equal(t, []string{"CreateContainer x", "StartContainer"}, rt.take(), "lifted beside a container that runs")
+		require.True(t, rt.cgroups.isLimited("uid-a"))
+		require.Equal(t, writes+1, rt.cgroups.written())
+
+		time.Sleep(24 * time.Hour)
+		require.Equal(t, writes+1, rt.cgroups.written())
+	})
+}
+
+// The next agent puts in force what one that died in a start has left raised, once, and restarts nothing for it.
+func TestQuotaOfAnEarlierAgent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := newThrottled()
+		n := boot(t, rt.Runtime, rt, lifecycle.Options{Cgroups: rt.cgroups})
+		n.set(testPod("a"))
+		time.Sleep(time.Second)
+		n.stop()
+		rt.cgroups.mu.Lock()
+		rt.cgroups.limited["uid-a"] = false
+		rt.cgroups.mu.Unlock()
+		writes := rt.cgroups.written()
+		rt.take()
+
+		n = boot(t, rt.Runtime, rt, lifecycle.Options{Cgroups: rt.cgroups})
+		n.set(testPod("a"))
+		time.Sleep(time.Second)
+		require.True(t, rt.cgroups.isLimited("uid-a"))
+		time.Sleep(time.Hour)
+		require.Equal(t, writes+1, rt.cgroups.written())
+		require.Empty(t, rt.take())
+	})
+}
+
+// The same where the pod is deleted, and its containers take an hour to end.
+func TestQuotaOfAnEarlierAgentThatDiedBeforeADeletion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := newThrottled()
+		rt.Runtime = critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.StopIn(time.Hour, 0) }})
+		pod := testPod("a")
+		pod.Spec.TerminationGracePeriodSeconds = new(int64(7200))
+		n := boot(t, rt.Runtime, rt, lifecycle.Options{Cgroups: rt.cgroups})
+		n.set(pod)
+		time.Sleep(time.Second)
+		n.stop()
+		rt.cgroups.mu.Lock()
+		rt.cgroups.limited["uid-a"] = false
+		rt.cgroups.mu.Unlock()
+
+		n = boot(t, rt.Runtime, rt, lifecycle.Options{Cgroups: rt.cgroups})
+		pod = pod.DeepCopy()
+		pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = new(metav1.Now()), new(int64(7200))
+		n.set(pod)
+		time.Sleep(time.Second)
+		require.True(t, rt.cgroups.isLimited("uid-a"))
+	})
+}
+
+// A resize that cannot be done is no reason either to leave a pod without a quota, for as long as it cannot.
+func TestQuotaOfAnEarlierAgentBesideAResize(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		tree := &sizedCgroups{podCgroups: podCgroups{has: map[string]bool{}}}
+		n := boot(t, rt, rt, lifecycle.Options{Cgroups: tree})
+		n.set(sizedPod(t, 1, "cpu=500m/500m memory=64Mi/64Mi"))
+		time.Sleep(time.Second)
+		n.stop()
+		tree.mu.Lock()
+		tree.limited["uid-a"] = false
+		tree.mu.Unlock()
+		tree.lose(errors.New("memory is in use"))
+
+		n = boot(t, rt, rt, lifecycle.Options{Cgroups: tree})
+		n.set(sizedPod(t, 2, "cpu=400m/400m memory=96Mi/96Mi"))
+		time.Sleep(time.Second)
+		require.NotEmpty(t, tree.take())
+		require.Contains(t, n.errors(), "memory is in use")
+		require.True(t, tree.isLimited("uid-a"))
+	})
+}
+
+// A start that hangs or waits leaves what runs without its quota for Options.SlowAfter at most; what is started after that
+// is started without it again.
+func TestQuotaWaitsForNoSlowStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := newThrottled()
+		rt.delay = func(op string) time.Duration {
+			return map[string]time.Duration{"RunPodSandbox": time.Minute, "CreateContainer y": time.Minute}[op]
+		}
+		n := boot(t, rt.Runtime, rt, lifecycle.Options{Cgroups: rt.cgroups})
+		n.set(testPod("a", "x", "y", "z"))
+		time.Sleep(59 * time.Second)
+		require.False(t, rt.cgroups.isLimited("uid-a"), "nothing runs yet, and the sandbox is not slowed down")
+		time.Sleep(2 * time.Second)
+		require.False(t, rt.cgroups.isLimited("uid-a"), "x runs for a second")
+		time.Sleep(10 * time.Second)
+		require.True(t, rt.cgroups.isLimited("uid-a"), "and now for longer than a start may take")
+		time.Sleep(time.Minute)
+		require.Equal(t, []string{
+			"RunPodSandbox", "CreateContainer x", "StartContainer", "CreateContainer y", "StartContainer throttled",
+			"CreateContainer z", "StartContainer",
+		}, rt.take())
+		require.True(t, rt.cgroups.isLimited("uid-a"))
+	})
+}
+
+// A call that never comes back is no reason to run without a quota for ever.
+func TestQuotaOfAStartThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := newThrottled()
+		hang := make(chan struct{})
+		defer close(hang)
+		rt.delay = func(op string) time.Duration {
+			if strings.HasPrefix(op, "CreateContainer y") {
+				<-hang
+			}
+			return 0
+		}
+		n := boot(t, rt.Runtime, rt, lifecycle.Options{Cgroups: rt.cgroups})
+		n.set(testPod("a", "x", "y"))
+		time.Sleep(11 * time.Second)
+		require.True(t, rt.cgroups.isLimited("uid-a"))
+	})
+}
+
+// A postStart hook may take as long as it likes: the container runs, and has its quota.
+func TestQuotaIsInForceInAHook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := newThrottled()
+		var inHook atomic.Bool
+		rt.Runtime = critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script {
+			return critest.Script{Exec: func(context.Context, []string) (cri.ExecResult, error) {
+				inHook.Store(rt.cgroups.isLimited("uid-a"))
+				return cri.ExecResult{}, nil
+			}}
+		}})
+		pod := testPod("a", "x", "y")
+		pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PostStart: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"hello"}}}}
+		n := boot(t, rt.Runtime, rt, lifecycle.Options{Cgroups: rt.cgroups})
+		n.set(pod)
+		time.Sleep(10 * time.Second)
+		require.Equal(t, corev1.PodRunning, n.phase("a"))
+		require.True(t, inHook.Load())
+		require.Equal(t, []string{"RunPodSandbox", "CreateContainer x", "StartContainer", "CreateContainer y", "StartContainer"}, rt.take(),
+			"which slows down no container behind it")
+		require.True(t, rt.cgroups.isLimited("uid-a"))
+	})
+}
+
+// A start that fails leaves a pod with its quota, and a quota that cannot be written is told and tried again until it is.
+func TestQuotaOfAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := newThrottled()
+		var broken atomic.Bool
+		broken.Store(true)
+		faults := &critest.Faults{Runtime: rt, CreateContainerFunc: func(
+			ctx context.Context, next cri.Runtime, sandbox string, c *cri.ContainerConfig, s *cri.SandboxConfig,
+		) (string, error) {
+			if c.Name == "y" && broken.Load() {
+				return "", errors.New("no such device")
+			}
+			return next.CreateContainer(ctx, sandbox, c, s)
+		}}
+		n := boot(t, rt.Runtime, faults, lifecycle.Options{Cgroups: rt.cgroups})
+		n.set(testPod("a", "x", "y"))
+		time.Sleep(500 * time.Millisecond)
+		require.Contains(t, n.errors(), "no such device")
+		require.True(t, rt.cgroups.isLimited("uid-a"))
+
+		rt.cgroups.mu.Lock()
+		rt.cgroups.refuse = errors.New("cpu.max: read-only")
+		rt.cgroups.mu.Unlock()
+		broken.Store(false)
+		time.Sleep(time.Minute)
+		require.Equal(t, corev1.PodRunning, n.phase("a"))
+		require.Contains(t, n.errors(), "cpu.max: read-only")
+		require.False(t, rt.cgroups.isLimited("uid-a"))
+		require.Less(t, rt.cgroups.written(), 30, "and not in a hurry")
+		rt.cgroups.mu.Lock()
+		rt.cgroups.refuse = nil
+		rt.cgroups.mu.Unlock()
+		time.Sleep(20 * time.Second)
+		require.True(t, rt.cgroups.isLimited("uid-a"))
+	})
+}
+
+// An agent that is stopped in the middle of a start leaves no pod without its quota where it still can.
+func TestQuotaWhenTheAgentIsStopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := newThrottled()
+		rt.delay = func(string) time.Duration { return 3 * time.Second }
+		n := boot(t, rt.Runtime, rt, lifecycle.Options{Cgroups: rt.cgroups})
+		n.set(testPod("a", "x", "y"))
+		time.Sleep(10 * time.Second)
+		require.False(t, rt.cgroups.isLimited("uid-a"))
+		n.stop()
+		require.True(t, rt.cgroups.isLimited("uid-a"))
+	})
+}
