@@ -91,7 +91,7 @@ func (w *worker) limitStarted(ctx context.Context, pod *corev1.Pod) error {
 	w.quota.mu.Lock()
 	raised := w.quota.raised
 	w.quota.mu.Unlock()
-	if !raised {
+	if !raised || pod == nil {
 		return nil
 	}
 	return w.limit(ctx, pod)
@@ -112,8 +112,7 @@ func (w *worker) limitRunning(ctx context.Context, pod *corev1.Pod, observed cri
 	return w.limit(ctx, pod)
 }
 
-// overdue is when a start that goes on has its quota put in force: nil is never. It is asked anew whenever something runs
-// while the quota is raised.
+// overdue returns when a start that goes on has its quota put in force, now that something runs. What ran first decides.
 func (w *worker) overdue(due <-chan time.Time) <-chan time.Time {
 	if due != nil {
 		return due

@@ -279,6 +279,10 @@ func (w *worker) act(ctx context.Context, observed cri.Pod, a *Actions) (noted b
 // meanwhile. It tells whether anything was noted that has not been acted upon.
 func (w *worker) work(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a *Actions) (noted bool, err error) {
 	w.starting = len(a.Start) > 0
+	select {
+	case <-w.quota.runs: // of an earlier start
+	default:
+	}
 	done := make(chan error, 1)
 	go func() { done <- w.do(ctx, pod, observed, a) }()
 	var due <-chan time.Time // when the start that goes on is to have its quota

@@ -3,16 +3,25 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # Measures examples/minimal on the lab, which has to be up: hack/bench/run.sh [FLAG OF hack/bench]...
-# KUBELET=path measures that kubelet too (hack/bench/kubelet.sh builds one).
+# KUBELET=path measures that kubelet too (hack/bench/kubelet.sh builds one), and AGENTS="NAME=PATH ..." other builds of
+# examples/minimal, such as that of an earlier commit. VM=uml or VM=qemu does all of that in the kernel of hack/vm, which
+# has cgroup v2, on a lab of its own.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
+if [ -z "${IN_TEST_VM:-}" ]; then
+	for package in examples/minimal hack/bench; do
+		CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o ".lab/bin/$(basename "$package")" "./$package"
+	done
+fi
+if [ -n "${VM:-}" ] && [ -z "${IN_TEST_VM:-}" ]; then
+	export VM_MEM=${VM_MEM:-2048} VM_TIMEOUT=${VM_TIMEOUT:-3600}
+	exec "hack/vm/$VM" .lab/bin/lab exec hack/bench/run.sh "$@"
+fi
+
 endpoint=$(.lab/bin/lab status | awk '$1 == "endpoint" { print $2 }')
 [ -n "$endpoint" ] || { echo "run.sh: the lab is not up: make lab" >&2; exit 1; }
-for package in examples/minimal hack/bench; do
-	CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o ".lab/bin/$(basename "$package")" "./$package"
-done
-# The agent's kubepods goes into a cgroup of this run's own, in every hierarchy that is mounted.
+# The agents' kubepods goes into a cgroup of this run's own, in every hierarchy that is mounted.
 root=nodeagent-bench-$$
 trees=()
 for tree in /sys/fs/cgroup /sys/fs/cgroup/*; do
@@ -26,5 +35,8 @@ cleanup() {
 }
 trap cleanup EXIT
 mkdir "${trees[@]/%//$root}"
-.lab/bin/bench -cri "$endpoint" -image nodeagent.test/busybox:1 \
-	-agent "minimal=.lab/bin/minimal -cri {cri} -manifests {manifests} -state $state -cgroup-root /$root" ${KUBELET:+-kubelet "$KUBELET"} "$@"
+agents=()
+for agent in "minimal=.lab/bin/minimal" ${AGENTS:-}; do
+	agents+=(-agent "$agent -cri {cri} -manifests {manifests} -state $state -cgroup-root /$root")
+done
+.lab/bin/bench -cri "$endpoint" -image nodeagent.test/busybox:1 "${agents[@]}" ${KUBELET:+-kubelet "$KUBELET"} "$@"
