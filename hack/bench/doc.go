@@ -11,7 +11,8 @@
 //		-agent 'minimal=/tmp/minimal -cri {cri} -manifests {manifests}' -kubelet .lab/bin/kubelet \
 //		-n 30,100 -repeat 3 -json figures.json
 //
-// hack/bench/run.sh does that for examples/minimal on the containerd of this checkout's lab.
+// hack/bench/run.sh does that for examples/minimal on the containerd of this checkout's lab, and with VM=uml in a kernel
+// with cgroup v2 (hack/vm), which has one CPU and is several times slower.
 //
 // An agent is NAME=COMMAND, split at spaces (there is no quoting), with {cri} for the runtime's endpoint, {manifests}
 // for the directory of manifests and {work} for a scratch directory that is its own; it is started there. It has to label what it creates as
@@ -40,7 +41,9 @@
 // parallelism of -parallel; the best degree counts, by its median. No agent can be faster than the runtime, and how fast
 // that is depends on the machine and the day: quote ratios of one run, not seconds of two. The floor of a replacement is
 // CreateContainer and StartContainer in a pod that is there; a second row has kill, death seen, create and start.
-// The floor's idle figures are those of a runtime that nobody talks to.
+// How long the runtime takes to see that a container has died is in the second row alone, and in every figure of an agent:
+// containerd tells nobody before it has cleaned up behind the process. The floor's idle figures are those of a runtime that
+// nobody talks to.
 //
 // The pods of agents have the limits of -limits. The floor has none, whatever an agent's pods have: a limit of CPU slows
 // down the runtime's own work in a pod, and that is a cost which an agent can avoid or not.

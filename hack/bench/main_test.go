@@ -54,7 +54,7 @@ func TestParseOptionsErrors(t *testing.T) {
 		"negative idle time": {append(needed, "-idle", "-1s"), "-kills, -idle and -settle not negative"},
 		"half of the limits": {append(needed, "-limits", "100m"), `"100m" is neither CPU,MEMORY nor none`},
 		"limits of letters":  {append(needed, "-limits", "much,32Mi"), `CPU limit "much"`},
-		"limits of nothing":  {append(needed, "-limits", "100m,0"), `memory limit "0" must be positive`},
+		"limits of nothing":  {append(needed, "-limits", "100m,0"), `memory limit "0" must be a number of Ki, Mi or Gi`},
 		"an unknown flag":    {append(needed, "-fast"), "flag provided but not defined"},
 		"help is an own end": {[]string{"-h"}, flag.ErrHelp.Error()},
 	}

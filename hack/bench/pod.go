@@ -11,10 +11,10 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"text/template"
 
-	"k8s.io/apimachinery/pkg/api/resource"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -36,7 +36,7 @@ type pod struct {
 	Limits               limits
 }
 
-// limits are those of each container of an agent, as quantities; empty for none.
+// limits are those of each container of an agent, in the words of a manifest; empty for none.
 type limits struct{ CPU, Memory string }
 
 // parseLimits reads CPU,MEMORY or none.
@@ -48,13 +48,11 @@ func parseLimits(text string) (limits, error) {
 	if !found {
 		return limits{}, fmt.Errorf("%q is neither CPU,MEMORY nor none", text)
 	}
-	for _, limit := range [][2]string{{"CPU", cpu}, {"memory", memory}} {
-		switch q, err := resource.ParseQuantity(limit[1]); {
-		case err != nil:
-			return limits{}, fmt.Errorf("%s limit %q: %w", limit[0], limit[1], err)
-		case q.Sign() <= 0:
-			return limits{}, fmt.Errorf("%s limit %q must be positive", limit[0], limit[1])
-		}
+	if !regexp.MustCompile(`^[1-9][0-9]*m?$`).MatchString(cpu) {
+		return limits{}, fmt.Errorf("CPU limit %q must be a number of CPUs or of millicores, such as 100m", cpu)
+	}
+	if !regexp.MustCompile(`^[1-9][0-9]*[KMG]i$`).MatchString(memory) {
+		return limits{}, fmt.Errorf("memory limit %q must be a number of Ki, Mi or Gi", memory)
 	}
 	return limits{CPU: cpu, Memory: memory}, nil
 }
