@@ -5,6 +5,7 @@ package lifecycle
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -33,7 +34,7 @@ func readCPUTimes() (cpuTimes, error) {
 	defer f.Close()
 	var line [512]byte // the rest is of single processors
 	n, err := io.ReadFull(f, line[:])
-	if err != nil && err != io.ErrUnexpectedEOF {
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return cpuTimes{}, fmt.Errorf("read /proc/stat: %w", err)
 	}
 	return parseCPUTimes(line[:n])

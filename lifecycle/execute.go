@@ -215,7 +215,7 @@ func (w *worker) startContainer(
 			return &StartError{Reason: ReasonCreateError, Err: err}
 		}
 	}
-	w.raiseAgain(ctx, pod)
+	w.liftAgain(ctx, pod)
 	id, err := w.r.runtime.CreateContainer(ctx, sandboxID, &config, sandbox)
 	if err != nil {
 		return &StartError{Reason: ReasonCreateError, Err: err}
@@ -246,7 +246,7 @@ func (w *worker) startCreated(ctx context.Context, pod *corev1.Pod, s Start, ips
 		return w.postStart(ctx, pod, s, s.CreatedID, ips)
 	}
 	w.log("start container", "container", s.Container.Name, "id", s.CreatedID, "attempt", s.Attempt, "created", "before")
-	w.raiseAgain(ctx, pod)
+	w.liftAgain(ctx, pod)
 	return w.runCreated(ctx, pod, s, s.CreatedID, ips)
 }
 

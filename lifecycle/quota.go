@@ -5,6 +5,8 @@ package lifecycle
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"sync"
 	"time"
 
@@ -19,8 +21,8 @@ import (
 type quota struct {
 	mu      sync.Mutex // guards the two below, and is held while the cgroup is written
 	inForce bool
-	raised  bool          // by this worker, and not in force again
-	runs    chan struct{} // something runs, or may, while the quota is raised
+	lifted  bool          // by this worker, and not in force again
+	runs    chan struct{} // something runs, or may, while the quota is lifted
 }
 
 // limitTimeout ends an attempt to put a quota in force.
@@ -31,7 +33,7 @@ func (w *worker) ensureCgroup(ctx context.Context, pod *corev1.Pod, observed cri
 	if w.r.opts.Cgroups == nil {
 		return nil
 	}
-	if err := w.raise(ctx, pod); err != nil {
+	if err := w.lift(ctx, pod); err != nil {
 		return err
 	}
 	if running(observed) {
@@ -40,21 +42,20 @@ func (w *worker) ensureCgroup(ctx context.Context, pod *corev1.Pod, observed cri
 	return nil
 }
 
-// raise has the cgroup of a pod be there, with a quota that does not slow a start down.
-func (w *worker) raise(ctx context.Context, pod *corev1.Pod) error {
+// lift has the cgroup of a pod be there, with a quota that does not slow a start down.
+func (w *worker) lift(ctx context.Context, pod *corev1.Pod) error {
 	q := &w.quota
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if err := w.r.opts.Cgroups.Ensure(ctx, pod); err != nil {
-		return err
-	}
-	q.inForce, q.raised = false, true
-	return nil
+	known := q.inForce || q.lifted
+	err := w.r.opts.Cgroups.Ensure(ctx, pod)
+	q.inForce, q.lifted = false, err == nil || known // what failed may have been done all the same
+	return err
 }
 
-// raiseAgain does so for a container where the quota came into force since the start began. Without it the container
+// liftAgain does so for a container where the quota came into force since the start began. Without it the container
 // starts all the same, but slower.
-func (w *worker) raiseAgain(ctx context.Context, pod *corev1.Pod) {
+func (w *worker) liftAgain(ctx context.Context, pod *corev1.Pod) {
 	q := &w.quota
 	q.mu.Lock()
 	skip := w.r.opts.Cgroups == nil || !q.inForce
@@ -62,7 +63,7 @@ func (w *worker) raiseAgain(ctx context.Context, pod *corev1.Pod) {
 	if skip {
 		return
 	}
-	if err := w.raise(ctx, pod); err != nil {
+	if err := w.lift(ctx, pod); err != nil {
 		w.warn("lift the CPU quota of the pod", "error", err)
 	}
 	nudge(w.quota.runs)
@@ -82,16 +83,16 @@ func (w *worker) limit(ctx context.Context, pod *corev1.Pod) error {
 	if err := w.r.opts.Cgroups.Limit(ctx, pod); err != nil {
 		return err
 	}
-	q.inForce, q.raised = true, false
+	q.inForce, q.lifted = true, false
 	return nil
 }
 
-// limitStarted puts in force what a start has raised, whatever has become of it.
+// limitStarted puts in force what a start has lifted, whatever has become of it.
 func (w *worker) limitStarted(ctx context.Context, pod *corev1.Pod) error {
 	w.quota.mu.Lock()
-	raised := w.quota.raised
+	lifted := w.quota.lifted
 	w.quota.mu.Unlock()
-	if !raised || pod == nil {
+	if !lifted || pod == nil {
 		return nil
 	}
 	return w.limit(ctx, pod)
@@ -104,12 +105,16 @@ func (w *worker) limitNow(ctx context.Context, pod *corev1.Pod) {
 	}
 }
 
-// limitRunning puts in force what an agent that died in a start may have left raised, unless what is planned does so.
+// limitRunning puts in force what an agent that died in a start may have left lifted, before anything else, as that may
+// take long. A resize does so itself, and a pod without a cgroup starts over.
 func (w *worker) limitRunning(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a *Actions) error {
-	if pod == nil || !running(observed) || a.Sandbox != nil || len(a.Start) > 0 || len(a.Resize) > 0 || a.ResizePod {
+	if pod == nil || !running(observed) || len(a.Resize) > 0 || a.ResizePod {
 		return nil
 	}
-	return w.limit(ctx, pod)
+	if err := w.limit(ctx, pod); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 // overdue returns when a start that goes on has its quota put in force, now that something runs. What ran first decides.

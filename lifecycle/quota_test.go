@@ -97,7 +97,7 @@ func TestQuotaIsInForceWhenContainersRun(t *testing.T) {
 	})
 }
 
-// The next agent puts in force what one that died in a start has left raised, once, and restarts nothing for it.
+// The next agent puts in force what one that died in a start has left lifted, once, and restarts nothing for it.
 func TestQuotaOfAnEarlierAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := newThrottled()
@@ -141,6 +141,67 @@ func TestQuotaOfAnEarlierAgentThatDiedBeforeADeletion(t *testing.T) {
 		pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = new(metav1.Now()), new(int64(7200))
 		n.set(pod)
 		time.Sleep(time.Second)
+		require.True(t, rt.cgroups.isLimited("uid-a"))
+	})
+}
+
+// The same where a start has to wait until others are over.
+func TestQuotaOfAnEarlierAgentDoesNotWaitForASlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := newThrottled()
+		n := boot(t, rt.Runtime, rt, lifecycle.Options{Cgroups: rt.cgroups})
+		n.set(testPod("a", "x", "y"))
+		time.Sleep(time.Second)
+		n.stop()
+		rt.cgroups.mu.Lock()
+		rt.cgroups.limited["uid-a"] = false
+		rt.cgroups.mu.Unlock()
+		require.NoError(t, rt.Kill("uid-a/y", 137))
+
+		rt.delay = func(string) time.Duration { return 9 * time.Second }
+		n = boot(t, rt.Runtime, rt, lifecycle.Options{
+			Cgroups: rt.cgroups, Parallel: 1, Sources: []string{"test", "other"}, // so that a is no orphan before it is wanted
+		})
+		n.set(testPod("b"))
+		time.Sleep(time.Second)
+		rt.take()
+		n.set(testPod("b"), testPod("a", "x", "y"))
+		time.Sleep(time.Second)
+		require.Empty(t, rt.take(), "b is being started, and y waits")
+		require.True(t, rt.cgroups.isLimited("uid-a"))
+	})
+}
+
+// lostAnswers are cgroups in which Ensure does what it is asked for, and fails.
+type lostAnswers struct {
+	*podCgroups
+	lost atomic.Bool
+}
+
+func (l *lostAnswers) Ensure(ctx context.Context, pod *corev1.Pod) error {
+	err := l.podCgroups.Ensure(ctx, pod)
+	if l.lost.Load() {
+		return context.DeadlineExceeded
+	}
+	return err
+}
+
+// A quota that was lifted without anybody being told is put in force all the same.
+func TestQuotaThatWasLiftedUnseen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := newThrottled()
+		groups := &lostAnswers{podCgroups: rt.cgroups}
+		n := boot(t, rt.Runtime, rt, lifecycle.Options{Cgroups: groups})
+		n.set(testPod("a", "x", "y"))
+		time.Sleep(time.Minute)
+		groups.lost.Store(true)
+		require.NoError(t, rt.Kill("uid-a/y", 137))
+		time.Sleep(10 * time.Minute)
+		require.Contains(t, n.errors(), context.DeadlineExceeded.Error())
+		require.True(t, rt.cgroups.isLimited("uid-a"))
+		groups.lost.Store(false)
+		time.Sleep(time.Minute)
+		require.Equal(t, corev1.PodRunning, n.phase("a"))
 		require.True(t, rt.cgroups.isLimited("uid-a"))
 	})
 }

@@ -150,7 +150,7 @@ func (w *worker) resizePod(ctx context.Context, pod *corev1.Pod, a *Actions) err
 	}
 	z.mu.Unlock()
 	w.note(z.put)
-	if err != nil { // and perhaps for long: a quota that an earlier agent left raised does not wait for that
+	if err != nil { // and perhaps for long: a quota that an earlier agent left lifted does not wait for that
 		err = errors.Join(err, w.limit(ctx, pod))
 	}
 	return err
