@@ -60,8 +60,8 @@ func (t *Tree) ensure(ctx context.Context, pod *corev1.Pod) error {
 	}
 	defer release()
 	r := ForPod(pod, t.opts.Node)
-	raised := r.CPUQuota > 0 && cpus(r) < StartCPUs && !t.opts.QuotaFromStart
-	if raised {
+	lifted := r.CPUQuota > 0 && cpus(r) < StartCPUs && !t.opts.QuotaFromStart
+	if lifted {
 		r.CPUQuota = cgroups.Unlimited
 	}
 	op := OpUpdate
@@ -70,7 +70,7 @@ func (t *Tree) ensure(ctx context.Context, pod *corev1.Pod) error {
 		op = OpCreate
 	case err != nil:
 		return err
-	case len(running) > 0 && !raised:
+	case len(running) > 0 && !lifted:
 		return nil
 	case len(running) > 0:
 		r = cgroups.Resources{CPUQuota: r.CPUQuota, CPUPeriod: r.CPUPeriod}

@@ -165,6 +165,13 @@ func TestIntegrationSmallLimitDoesNotSlowTheStart(t *testing.T) {
 		require.Less(t, held, used/2)
 	}
 	unhindered(cgroups.CPUStat{}, inForce())
+	own := func(id string) { // which is the runtime's to set, and is told in the documentation of podtree
+		stats, err := n.cgroups.Stats(t.Context(), pod.Join(id))
+		require.NoError(t, err)
+		t.Logf("the quota of the container itself throttled %d periods of %d, after %v of CPU time",
+			stats.CPU.Throttled, stats.CPU.Periods, time.Duration(stats.CPU.Usage))
+	}
+	own(first.ID)
 
 	time.Sleep(2 * time.Second) // what the shell still does in its little time
 	before := inForce()
