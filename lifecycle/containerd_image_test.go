@@ -26,10 +26,7 @@ func imageStories() []podStory {
 			pod:  func(h *host) *corev1.Pod { return h.newPod(h.sh("main", h.life("main")+lasting)) },
 			tell: func(h *host) {
 				h.awaitSaid("main: life 1")
-				h.change(func(pod *corev1.Pod) {
-					pod.Spec.Containers[0].Image = h.registry + "/busybox:1"
-					pod.Spec.Containers[0].ImagePullPolicy = corev1.PullAlways
-				})
+				h.change(func(pod *corev1.Pod) { pod.Spec.Containers[0].Image = h.registry + "/busybox:1" })
 				h.awaitSaid("main: life 2")
 			},
 			end:  "Running, main: ready x1",

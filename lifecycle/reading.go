@@ -116,7 +116,7 @@ func (r *Reconciler) reportPartial(err error) {
 
 // complain tells of what concerns all pods.
 func (r *Reconciler) complain(err error) {
-	r.opts.Logger.Warn("runtime", "error", err)
+	r.opts.Logger.Error("runtime", "error", err)
 	if hook := r.opts.Hooks.Error; hook != nil {
 		hook(cri.PodIdentity{}, err, readingCheck)
 	}

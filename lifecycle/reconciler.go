@@ -126,6 +126,7 @@ type Reconciler struct {
 	invalid   error                   // what is wrong with the options
 	check     func(*corev1.Pod) error // why a pod cannot be run
 	running   atomic.Bool             // Run was called
+	begun     chan struct{}           // closed when Run was called
 	changed   atomic.Bool             // Changed was called
 	acted     atomic.Bool             // something of a pod was started or stopped
 	ended     chan struct{}           // closed when Run has returned
@@ -183,6 +184,7 @@ func New(rt cri.Runtime, observer Observer, o Options) *Reconciler {
 		calls:   map[string]*source{},
 		drained: make(chan struct{}),
 		invalid: invalid,
+		begun:   make(chan struct{}),
 		ended:   make(chan struct{}),
 	}
 	r.check = r.checkPod
@@ -205,10 +207,11 @@ func (r *Reconciler) Changed(uids ...string) {
 
 // Drain takes every pod down and returns when none is left or ctx ends. What sources want from now on is ignored. As long
 // as the runtime has not been listed to the end there may be pods that nobody knows of, so it waits for that, too; the
-// error then says why it has not. It returns an error at once when Run was not called, and as soon as Run has returned.
+// error then says why it has not. It returns an error when Run was not called, within a second for a program that is about
+// to, and as soon as Run has returned.
 func (r *Reconciler) Drain(ctx context.Context) error {
-	if !r.running.Load() {
-		return errors.New("drain: Reconciler.Run was not called, and nothing else takes pods down")
+	if err := r.awaitRun(ctx); err != nil {
+		return fmt.Errorf("drain: %w", err)
 	}
 	r.mu.Lock()
 	r.draining = true
@@ -227,6 +230,20 @@ func (r *Reconciler) Drain(ctx context.Context) error {
 	}
 }
 
+// awaitRun waits for a Run that another goroutine is about to call.
+func (r *Reconciler) awaitRun(ctx context.Context) error {
+	timer := time.NewTimer(time.Second)
+	defer timer.Stop()
+	select {
+	case <-r.begun:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return errors.New("Reconciler.Run was not called, and nothing else takes pods down")
+	}
+}
+
 // Run drives pods until ctx ends, and then leaves them as they are. It returns nil when all that it started has ended. It
 // returns an error at once when the options are invalid, when another agent has locked PodRoot, when the owner that is
 // kept there cannot be read, and when it is called a second time.
@@ -234,6 +251,7 @@ func (r *Reconciler) Run(ctx context.Context) (err error) {
 	if !r.running.CompareAndSwap(false, true) {
 		return errors.New("Reconciler.Run was called twice")
 	}
+	close(r.begun)
 	defer close(r.ended)
 	release, err := r.prepare()
 	if err != nil {
