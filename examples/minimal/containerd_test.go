@@ -4,6 +4,7 @@
 package main_test
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -110,13 +112,23 @@ func processesOf(t *testing.T, id string) []int {
 	return pids
 }
 
+// kill kills the first process of a container: the one whose parent is not of the container. It need not have the lowest
+// PID, as these begin anew when they run out.
 func (n *node) kill(c cri.Container) {
 	n.t.Helper()
 	pids := processesOf(n.t, c.ID)
-	require.NotEmpty(n.t, pids, "no process of container %s", c.ID)
-	process, err := os.FindProcess(slices.Min(pids))
-	require.NoError(n.t, err)
-	require.NoError(n.t, process.Kill())
+	i := slices.IndexFunc(pids, func(pid int) bool {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			return false // it has ended
+		}
+		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+		parent, err := strconv.Atoi(fields[1])
+		require.NoError(n.t, err)
+		return !slices.Contains(pids, parent)
+	})
+	require.GreaterOrEqual(n.t, i, 0, "no first process of container %s", c.ID)
+	require.NoError(n.t, syscall.Kill(pids[i], syscall.SIGKILL))
 }
 
 func TestIntegrationThirtyPods(t *testing.T) {

@@ -54,6 +54,11 @@ func TestIntegrationResize(t *testing.T) {
 	n.awaitLimits(pod, first, 256, 50000, 96<<20)
 	require.Equal(t, 1, strings.Count(a.Output(), "resize container"), a.Output())
 
+	n.m.Remove("resized.yaml") // what a resize restarts stays as it is for as long as a pod has its UID
+	n.awaitNothing(patience)
+	n.m.Write("resized.yaml", resizable("{requests: {cpu: 250m, memory: 32Mi}, limits: {cpu: 500m, memory: 96Mi}}", restart))
+	first = n.awaitRunning(patience, "resized-n1")["resized-n1"]
+	n.awaitLimits(pod, first, 256, 50000, 96<<20)
 	n.m.Write("resized.yaml", resizable("{requests: {cpu: 250m, memory: 32Mi}, limits: {cpu: 500m, memory: 128Mi}}", restart))
 	var second cri.Container
 	exetest.Eventually(t, patience, func() error {
