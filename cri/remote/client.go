@@ -37,6 +37,8 @@ type Client struct {
 	imageConn *conn // conn itself where there is one endpoint
 	timeout   time.Duration
 	timeouts  map[string]time.Duration
+
+	mislabelled mislabelled // as of the last List
 }
 
 // A client is every role of package cri.

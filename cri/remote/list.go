@@ -17,7 +17,11 @@ import (
 
 // List returns every sandbox and container of the runtime, without their details.
 func (c *Client) List(ctx context.Context) (cri.Snapshot, error) {
-	return c.list(ctx, "", &v1.ListPodSandboxRequest{}, &v1.ListContainersRequest{})
+	s, err := c.list(ctx, "", &v1.ListPodSandboxRequest{}, &v1.ListContainersRequest{})
+	if err == nil {
+		c.mislabelled.learn(&s)
+	}
+	return s, err
 }
 
 // list asks for sandboxes and containers at the same time.
