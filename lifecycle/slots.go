@@ -85,9 +85,10 @@ func (s *startSlots) grant() {
 	}
 }
 
-// paceEvery is how often the bound is looked at while a start waits: often enough for a burst of a second, and long enough
-// for the kernel's unit of CPU time, 10 ms, to be a small part of it.
-const paceEvery = 100 * time.Millisecond
+// paceEvery is how often the bound is looked at while a start waits: often enough for a burst of some seconds, and long
+// enough for the kernel's unit of CPU time, 10 ms, and the pauses of a single start to be a small part of it. Looking more
+// often than that made the first pods of a burst wait for those behind them.
+const paceEvery = 250 * time.Millisecond
 
 // run lets the bound follow the machine until ctx ends. It sleeps while no start waits.
 func (s *startSlots) run(ctx context.Context) {
@@ -138,11 +139,11 @@ type pace struct {
 
 // What share of idle CPU time lets the number of starts grow, and below which it shrinks.
 const (
-	idleToGrow   = 0.10
-	idleToShrink = 0.02
+	idleToGrow   = 0.25
+	idleToShrink = 0.05
 )
 
-// next returns how many starts are to be under way: half as many more while some wait and the CPU is idle, one less where
+// next returns how many starts are to be under way: a quarter more while some wait and the CPU is idle, one less where
 // it is busy all the time, as more starts then only slow each other down, and the least where none waits. Starts that are
 // under way go on.
 func (p pace) next() int {
@@ -150,7 +151,7 @@ func (p pace) next() int {
 	case p.Waiting == 0:
 		return p.Least
 	case p.Idle >= idleToGrow:
-		return min(p.Limit+max(p.Limit/2, 1), p.Most)
+		return min(p.Limit+max(p.Limit/4, 1), p.Most)
 	case p.Idle >= 0 && p.Idle < idleToShrink:
 		return max(p.Limit-1, p.Least)
 	}

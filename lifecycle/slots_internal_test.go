@@ -21,12 +21,12 @@ func TestPace(t *testing.T) {
 		p    pace
 		want int
 	}{
-		"idle CPU":                 {pace{Limit: 4, Least: 4, Most: 16, Waiting: 1, Idle: 0.5}, 6},
-		"just enough":              {pace{Limit: 6, Least: 4, Most: 16, Waiting: 1, Idle: 0.10}, 9},
+		"idle CPU":                 {pace{Limit: 4, Least: 4, Most: 16, Waiting: 1, Idle: 0.5}, 5},
+		"just enough":              {pace{Limit: 8, Least: 4, Most: 16, Waiting: 1, Idle: 0.25}, 10},
 		"at most":                  {pace{Limit: 13, Least: 4, Most: 16, Waiting: 9, Idle: 1}, 16},
 		"at most already":          {pace{Limit: 16, Least: 4, Most: 16, Waiting: 9, Idle: 1}, 16},
 		"from one":                 {pace{Limit: 1, Least: 1, Most: 4, Waiting: 9, Idle: 1}, 2},
-		"well used":                {pace{Limit: 9, Least: 4, Most: 16, Waiting: 9, Idle: 0.05}, 9},
+		"well used":                {pace{Limit: 9, Least: 4, Most: 16, Waiting: 9, Idle: 0.20}, 9},
 		"busy":                     {pace{Limit: 9, Least: 4, Most: 16, Waiting: 9, Idle: 0}, 8},
 		"busy at least":            {pace{Limit: 4, Least: 4, Most: 16, Waiting: 9, Idle: 0}, 4},
 		"not known":                {pace{Limit: 9, Least: 4, Most: 16, Waiting: 9, Idle: -1}, 9},
@@ -108,10 +108,10 @@ func TestStartSlotsFollowTheMachine(t *testing.T) {
 		check(10*time.Millisecond, 4, "as many as a busy machine can do")
 		check(10*time.Second, 4, "which it stays")
 		cpu.set(0.5, nil)
-		check(paceEvery, 6, "half as many more")
-		check(paceEvery, 9, "")
-		cpu.set(0.05, nil)
-		check(10*time.Second, 9, "just right")
+		check(paceEvery, 5, "a quarter more")
+		check(3*paceEvery, 8, "")
+		cpu.set(0.15, nil)
+		check(10*time.Second, 8, "just right")
 		cpu.set(1, nil)
 		check(10*time.Second, 16, "and never more than this")
 		cpu.set(1, errors.New("no /proc"))
