@@ -49,6 +49,19 @@ func (w *worker) failed(ctx context.Context, err error, due time.Time) time.Dura
 	return wait
 }
 
+// takeDownRounds is how often a pod is looked at again at once after all that takes it down has succeeded. Two are enough
+// for a runtime that does what it says.
+const takeDownRounds = 5
+
+// nextRound returns how long to wait before it is looked whether anything of a pod is left that was taken down. A runtime
+// that says it has done what it has not is asked again and again, but not without a pause.
+func (w *worker) nextRound() time.Duration {
+	if w.rounds <= takeDownRounds {
+		return 0
+	}
+	return retryDelay(w.rounds-takeDownRounds, false, w.r.opts.Rand())
+}
+
 // The wait after a first failure, and the longest after several.
 const (
 	retryFirst = time.Second

@@ -46,3 +46,32 @@ func TestContainerThatCannotBeStopped(t *testing.T) {
 		require.Equal(t, []string{"a"}, n.left())
 	})
 }
+
+// A runtime that says it has stopped and removed what goes on running is asked again with a back-off, not a hundred times a
+// second for as long as it says so.
+func TestRuntimeThatOnlySaysItStopsContainers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		var asked atomic.Int32
+		var lies atomic.Bool
+		lies.Store(true)
+		f := &critest.Faults{Runtime: rt, Around: func(_ context.Context, op, _ string, call func() error) error {
+			if lies.Load() && (op == "StopContainer" || op == "StopPodSandbox" || op == "RemovePodSandbox") {
+				asked.Add(1)
+				return nil
+			}
+			return call()
+		}}
+		n := boot(t, rt, f, lifecycle.Options{})
+		n.set(testPod("a"))
+		time.Sleep(time.Second)
+		n.set()
+		time.Sleep(time.Minute)
+		require.Positive(t, asked.Load())
+		require.LessOrEqual(t, asked.Load(), int32(3*(5+8)), "three calls, five times at once and eight with a back-off")
+		require.Empty(t, n.left())
+		lies.Store(false)
+		time.Sleep(15 * time.Second)
+		require.Equal(t, []string{"a"}, n.left())
+	})
+}

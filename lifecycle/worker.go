@@ -58,6 +58,7 @@ type worker struct {
 	stopped  map[string]bool   // dead sandboxes whose network is known to be given back
 	left     bool              // the pod is over, and its cgroup is removed
 	starting bool              // what was planned last ends with starting containers
+	rounds   int               // how often all that takes the pod down was done without an error
 	shared   bool              // another agent has containers of the pod
 
 	// Of the goroutine that does what is planned.
@@ -246,8 +247,12 @@ func (w *worker) sync(ctx context.Context) (next time.Duration, gone bool) {
 		return w.retryIn(ctx, pod, observed, ending, due, err), false
 	}
 	w.recovered()
-	if ending || noted || len(a.Resize) > 0 || a.ResizePod {
-		return 0, false // look once more, whether all is gone, or at what has changed meanwhile
+	if ending {
+		w.rounds++
+		return w.nextRound(), false // look once more, whether all is gone
+	}
+	if noted || len(a.Resize) > 0 || a.ResizePod {
+		return 0, false // look once more, at what has changed meanwhile
 	}
 	return w.due(a.Wake, now), false
 }
