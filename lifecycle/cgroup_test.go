@@ -58,7 +58,7 @@ func (c *podCgroups) quota(uid string, limited bool) {
 	c.limited[uid] = limited
 }
 
-// isLimited tells whether the quota of a pod is in force.
+// isLimited reports whether the quota of a pod is in force.
 func (c *podCgroups) isLimited(uid string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -82,8 +82,9 @@
 // failed hook printed is not in it, but in the log, in what Hooks.Error gets, and, as in the kubelet, in the message of the
 // waiting container: it may have secrets in it.
 //
-// A failure is told to Hooks.Error as well, with the identity of the pod, shows as the reason of the waiting container, and is tried again after 1 s,
-// doubling to 10 s, plus up to half of it at random; every one to one and a half seconds while the runtime is away.
+// A failure is told to Hooks.Error as well, with the identity of the pod, shows as the reason of the waiting container,
+// and is tried again after 1 s, doubling to 10 s, plus up to half of it at random; every one to one and a half seconds
+// while the runtime is away.
 //
 // # Differs from the kubelet
 //

@@ -19,8 +19,8 @@ import (
 // long as a pod has its UID. The pod goes on as it was.
 //
 // May change, as in an API server: the images of containers and init containers; CPU and memory of containers, init
-// containers and the pod; tolerations and ephemeral containers, which may be added; activeDeadlineSeconds, which may be set and get
-// less; labels, annotations, and other metadata, but for names; that the pod is deleted; the status. Source:
+// containers and the pod; tolerations and ephemeral containers, which may be added; activeDeadlineSeconds, which may be
+// set and get less; labels, annotations, and other metadata, but for names; that the pod is deleted; the status. Source:
 // ValidatePodUpdate, ValidatePodResize and ValidatePodEphemeralContainersUpdate in
 // pkg/apis/core/validation/validation.go.
 type ImmutableError struct {

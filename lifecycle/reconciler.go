@@ -54,9 +54,10 @@ type Options struct {
 	Objects podspec.Objects
 	// PodRoot is the directory, made when needed, for what the agent makes for each pod: record.json, with what the next
 	// agent could read nowhere else, such as the phase of a pod that has ended; and, mounted into containers, a hosts file
-	// and files for their last words. It is this agent's alone: once all sources have reported, the directories of pods
-	// that nobody wants are removed, if they have a record. Run locks it, and fails where another agent has. Empty: there is nothing of all that, pods with host aliases
-	// are refused, and the next agent knows what the runtime and the API server tell it.
+	// and files for their termination messages. It is this agent's alone: Run locks it, and fails where another agent has;
+	// once all sources have reported, the directories of pods that nobody wants are removed, if they have a record. Empty:
+	// there is nothing of all that, pods with host aliases are refused, and the next agent knows what the runtime and the
+	// API server tell it.
 	PodRoot string
 	// NoMounts says that the runtime cannot mount, as cri/process cannot: containers get neither file of PodRoot.
 	NoMounts bool

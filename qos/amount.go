@@ -81,7 +81,7 @@ func Value(q *resource.Quantity) int64 {
 	return scaled(q, 0)
 }
 
-// MilliValue returns q rounded up to thousandths, and the largest int64 where it is more. The method of that name returns
+// MilliValue returns q in millis (of CPU, millicores), rounded up, and the largest int64 where it is more. The method of that name returns
 // another number there, even one below zero.
 func MilliValue(q *resource.Quantity) int64 {
 	if v, ok := q.AsInt64(); ok && v <= math.MaxInt64/1000 && v >= math.MinInt64/1000 {

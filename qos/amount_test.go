@@ -15,7 +15,7 @@ import (
 
 // It keeps an amount that does not fit from becoming zero, which is no limit, or less than zero.
 func TestAmountsStayInBounds(t *testing.T) {
-	for text, want := range map[string][2]int64{ // units, thousandths
+	for text, want := range map[string][2]int64{ // units, millis
 		"0":                    {0, 0},
 		"1m":                   {1, 1},
 		"1500m":                {2, 1500},

@@ -35,7 +35,7 @@ type index struct {
 	made int
 }
 
-// knows says whether an ID is known in full.
+// knows reports whether an ID is known in full.
 func (x *index) knows(k kind, id string) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -287,7 +287,7 @@ func TestFiltersTakePrefixes(t *testing.T) {
 	assert.Len(t, all.GetStats(), 1)
 }
 
-// setIDs sets the IDs in a request or filter, and says whether there are any.
+// setIDs sets the IDs in a request or filter, and reports whether there are any.
 func setIDs(request reflect.Value, ids map[string]string) (found bool) {
 	for name, id := range ids {
 		if field := request.Elem().FieldByName(name); field.IsValid() {

@@ -107,7 +107,7 @@ func (r *Runtime) watched(c *container) (handle *shim.Handle, unknown bool) {
 	return c.shim, c.State == cri.ContainerUnknown && !c.gone
 }
 
-// settled settles a container and says whether there is nothing more to wait for. One that was in state unknown and
+// settled settles a container and reports whether there is nothing more to wait for. One that was in state unknown and
 // runs is watched by whoever gets the event of that.
 func (r *Runtime) settled(c *container, unknown bool) bool {
 	r.mu.Lock()

@@ -279,7 +279,7 @@ func newID() string {
 	return hex.EncodeToString(id[:])
 }
 
-// isID says whether newID can have made a name.
+// isID reports whether newID can have made a name.
 func isID(name string) bool {
 	id, err := hex.DecodeString(name)
 	return err == nil && len(id) == idSize && name == hex.EncodeToString(id)

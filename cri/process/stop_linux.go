@@ -141,7 +141,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// waitFor waits for the end of a shim and says whether it came in time.
+// waitFor waits for the end of a shim and reports whether it came in time.
 func waitFor(ctx context.Context, handle *shim.Handle, limit time.Duration) (ended bool, err error) {
 	timed, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

@@ -133,7 +133,7 @@ func (t Tree) Descendants(pid int) []Process {
 	return found
 }
 
-// HasEnv says whether a process was started with an environment entry. It sees no later change, nothing of
+// HasEnv reports whether a process was started with an environment entry. It sees no later change, nothing of
 // processes of other users unless it is root, and nothing of a process in the middle of exec, when the kernel shows
 // neither the old environment nor the new one: what must not be missed is asked for twice.
 func HasEnv(pid int, entry string) bool {
@@ -149,7 +149,7 @@ func HasEnv(pid int, entry string) bool {
 	return false
 }
 
-// HasArgs says whether a process shows exactly these arguments, the name of the program first.
+// HasArgs reports whether a process shows exactly these arguments, the name of the program first.
 func HasArgs(pid int, args ...string) bool {
 	line, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
 	return err == nil && string(line) == strings.Join(args, "\x00")+"\x00"

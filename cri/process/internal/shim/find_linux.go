@@ -94,7 +94,7 @@ func Search(dir string) (*Handle, error) {
 	return nil, fmt.Errorf("search shim of %s: it lives, but no process has its name", dir)
 }
 
-// locked says whether a shim lives. Its lock is a regular file in a directory.
+// locked reports whether a shim lives. Its lock is a regular file in a directory.
 func locked(dir string) (bool, error) {
 	lock, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
