@@ -84,8 +84,8 @@ const StartCPUs = 1
 
 // Limit puts the CPU quota of a pod in force which [Tree.Ensure] left out or lifted for a start. It is called when the
 // containers of the start run, and for each pod that runs as the agent comes up, as the one before may have died in
-// between. One that is in force is not written again; a pod without a quota, or with one that the node does not enforce,
-// is success. So is one that was resized meanwhile, as long as pod has the new size.
+// between. One that can be seen to be in force is not written again; a pod without a quota, or with one that the node does
+// not enforce, is success. So is one that was resized meanwhile, as long as pod has the new size.
 func (t *Tree) Limit(ctx context.Context, pod *corev1.Pod) error {
 	r := ForPod(pod, t.opts.Node)
 	if r.CPUQuota <= 0 {
@@ -110,7 +110,19 @@ func (t *Tree) limitCPU(ctx context.Context, pod *corev1.Pod, r cgroups.Resource
 	if err := t.exists(ctx, p); err != nil { // a write would make it, without its other limits
 		return err
 	}
+	if t.hasQuota(ctx, p, r) {
+		return nil
+	}
 	return t.apply(ctx, OpUpdate, p, cgroups.Resources{CPUQuota: r.CPUQuota, CPUPeriod: r.CPUPeriod})
+}
+
+// hasQuota reports whether a cgroup is known to have the quota of r.
+func (t *Tree) hasQuota(ctx context.Context, p cgroups.Path, r cgroups.Resources) bool {
+	if t.reader == nil {
+		return false
+	}
+	now, err := t.reader.Limits(ctx, p)
+	return err == nil && now.CPUQuota == r.CPUQuota && now.CPUPeriod == r.CPUPeriod
 }
 
 // Remove kills what runs in the cgroup of a pod and removes it, whatever class the pod has. It is called when nothing
