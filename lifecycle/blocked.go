@@ -115,7 +115,7 @@ func (w *worker) wait(containers []corev1.Container, observed cri.Pod, reason st
 	}
 }
 
-// troubleOf returns why a pod does not get on, as far as anybody knows: a reading of it that fails or hangs, or what
+// troubleOf returns why a pod does not get on, as far as that is known: a reading of it that fails or hangs, or what
 // failed last.
 func (r *Reconciler) troubleOf(w *worker) error {
 	if observer, ok := r.observer.(interface{ PodHealthy(uid string) error }); ok {

@@ -70,9 +70,9 @@ type Options struct {
 	// wants is taken down. Empty: the first complete set is enough.
 	Sources []string
 	// Parallel is how many pods are started at the same time. Zero means as many as the machine can do: twice the
-	// processors, at least 4, and while starts wait and a tenth of the CPU time is idle up to four times as many.
+	// processors, at least 4, and while starts wait and a quarter of the CPU time is idle up to four times as many.
 	Parallel int
-	// SlowAfter is when a start that hangs gives its place to the next pod; it goes on all the same. Zero means 10 s.
+	// SlowAfter is when a start that hangs releases its start slot to the next pod; it goes on all the same. Zero means 10 s.
 	SlowAfter time.Duration
 	// MaxRestartPeriod is the longest back-off of a container that keeps exiting, at most 5 minutes, which zero means. One
 	// below 10 s is also the first.
