@@ -153,10 +153,10 @@ func (c *cache) advance(t time.Time) {
 }
 
 // setBehind marks a pod whose newest listing is yet to be looked into. A listing that does not have it says nothing: another
-// one under way may.
+// one under way may. Nor does one that is older than what is known: a job that failed had begun with it.
 func (e *entry) setBehind(listed cri.Pod) {
 	e.behind = true
-	if !empty(listed) {
+	if !empty(listed) && !listed.Time.Before(e.listed.Time) {
 		e.listed = listed
 	}
 }
