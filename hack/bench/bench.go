@@ -15,8 +15,13 @@ import (
 	"time"
 )
 
-// rest is the time between two trials, in which the runtime ends what it does behind removed pods.
-const rest = 2 * time.Second
+// Between two trials the runtime and the kernel end what they do behind removed pods: network namespaces of a hundred pods
+// keep a machine busy for many seconds after the last call has returned.
+const (
+	rest       = time.Second     // the least pause, and the time over which the machine has to be at rest
+	restLimit  = 2 * time.Minute // after which the next trial begins all the same
+	atRestBusy = 0.15            // of one processor
+)
 
 // bench is one run of the harness.
 type bench struct {
@@ -31,28 +36,58 @@ type bench struct {
 	trials  int // namespaces made so far
 }
 
-// run takes all samples: every subject in turn, then again.
+// subject is what is measured side by side with others.
+type subject struct {
+	sample  sample
+	measure func(ctx context.Context, t *trial)
+}
+
+// subjects returns what is measured with a number of pods: the agents, and the floor by its degrees of parallelism.
+func (b *bench) subjects(pods int) (list []subject) {
+	for _, a := range b.opts.agents {
+		list = append(list, subject{
+			sample:  sample{Subject: a.Name, Pods: pods},
+			measure: func(ctx context.Context, t *trial) { t.measureAgent(ctx, a) },
+		})
+	}
+	for i, parallel := range b.opts.parallel {
+		if parallel == 0 {
+			parallel = pods
+		}
+		list = append(list, subject{
+			sample:  sample{Subject: floorName, Pods: pods, Parallel: parallel},
+			measure: func(ctx context.Context, t *trial) { t.measureFloor(ctx, parallel, i == 0) },
+		})
+	}
+	return list
+}
+
+// run takes all samples: every subject in turn, then again. Each repetition begins with another subject, so that none
+// always comes after the same one.
 func (b *bench) run(ctx context.Context) error {
 	for repeat := range b.opts.repeat {
 		for _, pods := range b.opts.pods {
-			for _, a := range b.opts.agents {
-				s := sample{Subject: a.Name, Pods: pods, Repeat: repeat}
-				if err := b.take(ctx, &s, func(t *trial) { t.measureAgent(ctx, a) }); err != nil {
-					return err
-				}
-			}
-			for i, parallel := range b.opts.parallel {
-				if parallel == 0 {
-					parallel = pods
-				}
-				s := sample{Subject: floorName, Pods: pods, Repeat: repeat, Parallel: parallel}
-				if err := b.take(ctx, &s, func(t *trial) { t.measureFloor(ctx, parallel, i == 0) }); err != nil {
+			subjects := b.subjects(pods)
+			for _, i := range order(len(subjects), repeat) {
+				next := subjects[i]
+				s := next.sample
+				s.Repeat = repeat
+				if err := b.take(ctx, &s, func(t *trial) { next.measure(ctx, t) }); err != nil {
 					return err
 				}
 			}
 		}
 	}
 	return nil
+}
+
+// order returns in which order n subjects are measured in a repeat.
+func order(n, repeat int) []int {
+	list := make([]int, n)
+	for i := range list {
+		list[i] = (repeat + i) % n
+	}
+	return list
 }
 
 // take runs one trial in a namespace and a directory of its own, cleans up behind it and records its sample. It returns
@@ -87,7 +122,27 @@ func (b *bench) take(ctx context.Context, s *sample, measure func(*trial)) error
 	if err != nil {
 		return err
 	}
-	return sleep(ctx, rest)
+	return awaitRest(ctx, procFS("/proc").machineCPU)
+}
+
+// awaitRest waits until the processors are at rest, as the time that they have spent tells, or for restLimit.
+func awaitRest(ctx context.Context, spent func() (time.Duration, error)) error {
+	for deadline := time.Now().Add(restLimit); ; {
+		before, err := spent()
+		if err != nil {
+			return err
+		}
+		if err := sleep(ctx, rest); err != nil {
+			return err
+		}
+		after, err := spent()
+		if err != nil {
+			return err
+		}
+		if float64(after-before) < atRestBusy*float64(rest) || time.Now().After(deadline) {
+			return nil
+		}
+	}
 }
 
 // clean removes all that a trial left.

@@ -20,7 +20,8 @@
 //
 // # What a measurement is
 //
-// For every repeat, every number of pods and every agent in turn, and then the floor:
+// For every repeat and every number of pods, every agent and the floor in turn, each repeat beginning with the next of them,
+// and each when the machine is at rest:
 //
 //   - all running: from the start of the agent, with the manifests in place, to the start of the last container; and
 //     first running, to that of the first. The moment is the runtime's own StartedAt, so it does not depend on how often
