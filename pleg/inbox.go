@@ -5,6 +5,7 @@ package pleg
 
 import (
 	"sync"
+	"time"
 
 	"github.com/seed81659283/nodeagent/cri"
 )
@@ -20,10 +21,10 @@ type inbox struct {
 
 // requests is the content of an inbox.
 type requests struct {
-	full      bool              // list everything
-	pods      map[string]bool   // by UID: list this pod, and inspect it whole where true
-	hints     map[hint]struct{} // what the runtime says has happened
-	streaming bool              // the event stream can be relied on
+	full      bool               // list everything
+	pods      map[string]bool    // by UID: list this pod, and inspect it whole where true
+	hints     map[hint]time.Time // what the runtime says has happened, and when it did last
+	streaming bool               // the event stream can be relied on
 }
 
 // hint is an event of the runtime, less what is not looked at.
@@ -75,9 +76,11 @@ func (b *inbox) relist(uid string, reinspect bool) {
 	})
 }
 
-func (r *requests) add(h hint) {
+func (r *requests) add(h hint, at time.Time) {
 	if r.hints == nil {
-		r.hints = make(map[hint]struct{})
+		r.hints = make(map[hint]time.Time)
 	}
-	r.hints[h] = struct{}{}
+	if last, ok := r.hints[h]; !ok || at.After(last) {
+		r.hints[h] = at
+	}
 }

@@ -39,6 +39,7 @@ type loop struct {
 	asap    bool      // a full relist is asked for
 	failed  bool      // the last one failed
 	streams bool      // the event stream can be relied on
+	began   time.Time // the start of the last one
 	last    time.Time // the start of the last one that succeeded
 	ended   time.Time
 	took    time.Duration
@@ -79,6 +80,7 @@ type record struct {
 	queued    bool      // is in loop.queue
 	held      bool      // wants a relist that the full one under way will do
 	notBefore time.Time // of the next job
+	began     time.Time // the start of the last job that lists the pod
 	busy      bool      // a job is under way
 	again     bool      // more is wanted after that job
 	reinspect bool      // the next job inspects all objects
@@ -125,8 +127,8 @@ func (l *loop) due() time.Time {
 func (l *loop) accept(r requests) {
 	l.asap = l.asap || r.full
 	l.streams = r.streaming
-	for h := range r.hints {
-		if uid := l.heed(h); uid != "" {
+	for h, at := range r.hints {
+		if uid := l.heed(h, at); uid != "" {
 			if r.pods == nil {
 				r.pods = make(map[string]bool)
 			}
@@ -142,10 +144,13 @@ func (l *loop) accept(r requests) {
 }
 
 // heed returns the pod that is to be listed because of an event, or "" if there is none.
-func (l *loop) heed(h hint) string {
+func (l *loop) heed(h hint, at time.Time) string {
 	k, uid := l.index.byID[h.id], h.uid
 	if uid == "" && k != nil {
 		uid = k.owner.uid
+	}
+	if l.covered(uid, at) {
+		return ""
 	}
 	underway := l.listing || l.jobs > 0
 	if rec, ok := l.records[uid]; ok {
@@ -172,9 +177,25 @@ func (l *loop) heed(h hint) string {
 	return uid
 }
 
+// covered reports whether a listing that began after an event tells what it is about: the last full one that succeeded, one
+// under way, or one of the pod. What fails is listed again. A runtime tells of something when it can be listed, by the clock
+// of this machine; if that is set back meanwhile, the next full relist finds what was missed. So a burst of events costs a
+// pod two listings, and an agent that starts does not list the pods of events that the runtime kept for it, mostly of pods
+// that are gone.
+func (l *loop) covered(uid string, at time.Time) bool {
+	if at.IsZero() {
+		return false
+	}
+	if at.Before(l.last) || l.listing && !l.failed && at.Before(l.began) {
+		return true
+	}
+	rec, ok := l.records[uid]
+	return ok && at.Before(rec.began)
+}
+
 // list starts a full list. Relists of pods that were asked for before it are left to it.
 func (l *loop) list(ctx context.Context, now time.Time) {
-	l.listing, l.asap = true, false
+	l.listing, l.asap, l.began = true, false, now
 	for _, rec := range l.queue {
 		rec.held = rec.want == relist
 	}
@@ -232,7 +253,7 @@ func (l *loop) start(ctx context.Context, rec *record, now time.Time) {
 	}
 	if j.relist {
 		l.clock++
-		j.clock = l.clock
+		j.clock, rec.began = l.clock, now
 	}
 	rec.want, rec.queued, rec.busy, rec.reinspect = nothing, false, true, false
 	rec.pod = cri.Pod{}

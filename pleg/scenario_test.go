@@ -231,12 +231,19 @@ func (s *scene) set(a []string) error {
 	return nil
 }
 
-// event is "event POD ID TYPE", POD is "-" where the runtime does not say.
+// event is "event POD ID TYPE [AGO]", POD is "-" where the runtime does not say.
 func (s *scene) event(a []string) error {
 	types := []string{"created", "started", "stopped", "deleted"}
 	e := cri.Event{ID: a[1], Type: cri.EventType(slices.Index(types, a[2])), Time: time.Now()}
 	if a[0] != "-" {
 		e.Pod.UID = a[0]
+	}
+	if len(a) > 3 {
+		ago, err := time.ParseDuration(a[3])
+		if err != nil {
+			return err
+		}
+		e.Time = e.Time.Add(-ago)
 	}
 	if s.emit(e) == 0 {
 		s.log(anAnswer, "", "the event is lost")

@@ -69,7 +69,7 @@ func (g *Generator) listen(ctx context.Context) error {
 	wg.Go(func() {
 		select {
 		case <-time.After(settleAfter):
-			g.connected(nil)
+			g.connected(nil, time.Time{})
 		case <-ctx.Done():
 		}
 	})
@@ -81,9 +81,9 @@ func (g *Generator) listen(ctx context.Context) error {
 		h := hint{uid: e.Pod.UID, id: e.ID, event: e.Type}
 		if first {
 			first = false
-			g.connected(&h)
+			g.connected(&h, e.Time)
 		} else {
-			g.inbox.ask(func(r *requests) { r.add(h) })
+			g.inbox.ask(func(r *requests) { r.add(h, e.Time) })
 		}
 		return nil
 	})
@@ -91,14 +91,14 @@ func (g *Generator) listen(ctx context.Context) error {
 
 // connected notes that the connection works, proven by its first event or, without one, taken for granted, and
 // asks for a full relist where that is news.
-func (g *Generator) connected(proof *hint) {
+func (g *Generator) connected(proof *hint, at time.Time) {
 	first := false
 	g.inbox.ask(func(r *requests) {
 		first = !r.streaming
 		r.full = r.full || first || proof != nil
 		r.streaming = true
 		if proof != nil {
-			r.add(*proof)
+			r.add(*proof, at)
 		}
 	})
 	if !first {
