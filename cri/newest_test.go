@@ -1,0 +1,34 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cri_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/cri"
+)
+
+// The highest attempt counts, whenever it was created and wherever it is listed; among equals the one created last.
+func TestNewest(t *testing.T) {
+	at := func(s int64) time.Time { return time.Unix(s, 0) }
+	p := cri.Pod{
+		Sandboxes: []cri.Sandbox{{ID: "s1", Attempt: 1, CreatedAt: at(3)}, {ID: "s2", Attempt: 2, CreatedAt: at(1)}, {ID: "s3", Attempt: 2, CreatedAt: at(2)}},
+		Containers: []cri.Container{
+			{ID: "c3", Name: "main", Attempt: 2, CreatedAt: at(2), State: cri.ContainerRunning},
+			{ID: "c2", Name: "main", Attempt: 2, CreatedAt: at(1), State: cri.ContainerExited},
+			{ID: "c1", Name: "main", Attempt: 1, CreatedAt: at(9), State: cri.ContainerExited},
+			{ID: "h1", Name: "helper", Attempt: 7},
+		},
+	}
+	require.Equal(t, "s3", p.NewestSandbox().ID)
+	require.Equal(t, "c3", p.NewestContainer("main").ID)
+	require.Equal(t, "h1", p.NewestContainer("helper").ID)
+	require.Nil(t, p.NewestContainer("other"))
+	require.Equal(t, "c2", p.NewestContainerWhere("main", func(c *cri.Container) bool { return c.State == cri.ContainerExited }).ID)
+	require.Nil(t, (&cri.Pod{}).NewestSandbox())
+	require.Zero(t, testing.AllocsPerRun(10, func() { p.NewestContainer("main"); p.NewestSandbox() }))
+}
