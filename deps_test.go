@@ -35,7 +35,9 @@ tests .:                        internal/repocheck
 tests internal/lab:             GRPC
 tests cri/remote:               cri/criserver
 tests cri/criserver:            cri/remote GRPC
-tests lifecycle:                pleg cri/remote cri/process cgroups/driver cgroups/cgroupstest cgroups/podtree
+tests lifecycle/plan:           lifecycle/internal/podtest cgroups qos
+tests lifecycle/podstatus:      lifecycle/internal/podtest
+tests lifecycle:                lifecycle/internal/podtest qos pleg cri/remote cri/process cgroups/driver cgroups/cgroupstest cgroups/podtree
 tests hack/bench:               API YAML
 tests lifecycle/podspec:        YAML
 tests lifecycle/objects:        lifecycle/podspec
@@ -68,16 +70,22 @@ cgroups/cgroupstest    max   0: cgroups testing
 cgroups/driver         max  40: cgroups cgroups/driver/internal/... SYS OCI
 cgroups/driver/internal/... max 40: cgroups SYS OCI
 cgroups/podtree        max  75: cgroups qos API
-qos                    max  75: cgroups cri API
+qos                    max  75: cgroups cri internal/containers API
 
 # Probes: the engine and its probers know neither pods nor gRPC.
 probe                  max   0: internal/runonce SYS
-probe/podprobe         max  75: cri probe lifecycle/podspec API
+probe/podprobe         max  75: cri internal/containers probe lifecycle/podspec API
 probe/grpcprobe        max 115: probe GRPC
 
 # Pods.
-lifecycle              max  75: cgroups cri cri/logs images images/credential lifecycle/hook internal/atomicfile internal/dirlock lifecycle/podspec probe probe/podprobe qos API
-lifecycle/podspec      max  75: cri qos API
+lifecycle              max  75: cgroups cri images images/credential lifecycle/hook internal/atomicfile internal/containers internal/dirlock lifecycle/plan lifecycle/poddir lifecycle/podspec lifecycle/podstatus lifecycle/podview lifecycle/resize probe probe/podprobe API
+lifecycle/plan         max  75: cri internal/containers lifecycle/hook lifecycle/podspec lifecycle/podstatus lifecycle/podview lifecycle/resize probe probe/podprobe API
+lifecycle/podstatus    max  75: cgroups cri internal/containers lifecycle/podspec lifecycle/podview lifecycle/resize probe/podprobe qos API
+lifecycle/resize       max  75: cgroups cri internal/containers lifecycle/podspec qos API
+lifecycle/podview      max  75: cri API
+lifecycle/poddir       max  75: cri cri/logs internal/atomicfile lifecycle/podspec lifecycle/podstatus API
+lifecycle/internal/podtest max 75: cgroups cri lifecycle/podspec API
+lifecycle/podspec      max  75: cri internal/containers qos API
 lifecycle/userns       max  75: cri internal/atomicfile API
 lifecycle/hook         max  75: cri lifecycle/podspec API
 lifecycle/podstore     max  75: internal/atomicfile internal/runonce internal/safeyaml API
@@ -93,6 +101,7 @@ images/reference       max   0:
 # Leaves, shared by two packages or more.
 internal/...           max   0: SYS
 internal/cripb         max 115: cri GRPC
+internal/containers    max  75: API
 internal/costtest      max   0: testing
 internal/exetest       max   0: testing
 internal/lab           max   0: testing

@@ -19,8 +19,12 @@
 //
 // # Run pods
 //
-//   - [github.com/seed81659283/nodeagent/lifecycle]: decides what to do next for a pod, does it, and reports status
-//     and phase
+//   - [github.com/seed81659283/nodeagent/lifecycle]: brings pods to where their specs want them, each on its own
+//   - [github.com/seed81659283/nodeagent/lifecycle/plan]: decides what a pod needs next
+//   - [github.com/seed81659283/nodeagent/lifecycle/podstatus]: phase, conditions and container states of a pod
+//   - [github.com/seed81659283/nodeagent/lifecycle/resize]: decides about other CPU and memory for a pod that runs
+//   - [github.com/seed81659283/nodeagent/lifecycle/podview]: what a runtime has of a pod, read by the pod's spec
+//   - [github.com/seed81659283/nodeagent/lifecycle/poddir]: what an agent keeps on disk for each pod
 //   - [github.com/seed81659283/nodeagent/lifecycle/podspec]: turns a pod into the configs of its sandbox and
 //     containers
 //   - [github.com/seed81659283/nodeagent/lifecycle/hook]: postStart and preStop handlers, and their share of the grace

@@ -15,7 +15,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/status"
 
 	"github.com/seed81659283/nodeagent/conformance"
-	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 	"github.com/seed81659283/nodeagent/probe"
 )
 
@@ -26,7 +26,7 @@ func FuzzConditions(f *testing.F) { fuzz(f, podConditions) }
 type reported struct {
 	Scene    scene
 	Previous *corev1.PodStatus
-	Held     map[string]lifecycle.Held
+	Held     map[string]podstatus.Waiting
 	Terminal bool
 }
 
@@ -39,7 +39,7 @@ type stated struct {
 
 var podConditions = conformance.Comparison[reported, map[corev1.PodConditionType]stated]{
 	Make: func(c *conformance.Choices) reported {
-		in := reported{Scene: newScene(c), Previous: &corev1.PodStatus{}, Held: map[string]lifecycle.Held{}}
+		in := reported{Scene: newScene(c), Previous: &corev1.PodStatus{}, Held: map[string]podstatus.Waiting{}}
 		in.Scene.Pod.Generation = 7
 		in.Terminal = in.Scene.Pod.DeletionTimestamp != nil
 		for _, gate := range []corev1.PodConditionType{"example.com/a", "example.com/b"}[:conformance.Pick(c, 0, 0, 1, 2)] {
@@ -60,7 +60,7 @@ var podConditions = conformance.Comparison[reported, map[corev1.PodConditionType
 		in.Previous.Phase = conformance.Pick(c, corev1.PodPending, corev1.PodRunning, corev1.PodRunning, corev1.PodSucceeded, corev1.PodFailed)
 		for _, spec := range in.Scene.specs() {
 			if c.OneIn(6) {
-				in.Held[spec.Name] = lifecycle.Held{Reason: lifecycle.ReasonCrashLoopBackOff}
+				in.Held[spec.Name] = podstatus.Waiting{Reason: podstatus.ReasonCrashLoopBackOff}
 			}
 		}
 		return in
@@ -102,8 +102,8 @@ var (
 
 // status is the status that nodeagent gives the pod.
 func (in reported) status() corev1.PodStatus {
-	return lifecycle.Status(in.Scene.Pod, in.Scene.Observed, lifecycle.StatusInput{
-		Now: sceneTime, Previous: in.Previous, Held: in.Held, Terminal: in.Terminal,
+	return podstatus.Of(in.Scene.Pod, in.Scene.Observed, podstatus.Input{
+		Now: sceneTime, Previous: in.Previous, Waiting: in.Held, Deleted: in.Terminal,
 		Probes: func(k probe.Key) (probe.Value, bool) { return in.Scene.probeResults(k) },
 	})
 }

@@ -19,7 +19,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/conformance"
 	"github.com/seed81659283/nodeagent/cri"
-	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/plan"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
@@ -142,11 +142,11 @@ func restarts(in crashes, decide func(scene, time.Time) (next map[string]string,
 
 func nodeagentRestarts(in crashes) told {
 	return restarts(in, func(s scene, now time.Time) (map[string]string, time.Time, string) {
-		a := lifecycle.Plan(lifecycle.State{Pod: s.Pod, Observed: s.Observed, Now: now})
-		if len(a.Waiting) == 1 {
-			return nil, a.Waiting[0].Until, a.Waiting[0].Message
+		a := plan.Plan(plan.State{Pod: s.Pod, Observed: s.Observed, Now: now})
+		if len(a.BackOff) == 1 {
+			return nil, a.BackOff[0].Until, a.BackOff[0].Message
 		}
-		return map[string]string{lifecycle.AnnotationCrashLoop: a.Start[0].CrashLoop}, time.Time{}, ""
+		return map[string]string{plan.AnnotationCrashLoop: a.Start[0].CrashLoop}, time.Time{}, ""
 	})
 }
 

@@ -14,7 +14,8 @@ import (
 	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
 
 	"github.com/seed81659283/nodeagent/conformance"
-	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
+	"github.com/seed81659283/nodeagent/lifecycle/podview"
 )
 
 func TestPhase(t *testing.T)         { run(t, phase) }
@@ -44,7 +45,7 @@ var phase = conformance.Comparison[summed, corev1.PodPhase]{
 	},
 	Kubelet: kubeletPhase,
 	Ours: func(in summed) corev1.PodPhase {
-		return lifecycle.Phase(in.Pod, in.Statuses, in.Terminal, in.Initialized)
+		return podstatus.Phase(in.Pod, in.Statuses, in.Terminal, in.Initialized)
 	},
 	Exceptions: []conformance.Exception[summed, corev1.PodPhase]{{
 		Name:   "restart of all",
@@ -74,7 +75,7 @@ func likeOurs(in summed, _ corev1.PodPhase) corev1.PodPhase {
 				end.Reason = ""
 			}
 			if end != nil && waitsForAll(&st) {
-				end.Reason = lifecycle.ReasonRestartingAllContainers
+				end.Reason = podstatus.ReasonRestartingAllContainers
 			}
 		}
 		in.Statuses = append(in.Statuses, st)
@@ -88,7 +89,7 @@ func kubeletPhase(in summed) corev1.PodPhase {
 
 // waitsForAll tells whether a container waits because all of its pod are restarted, as nodeagent says it.
 func waitsForAll(st *corev1.ContainerStatus) bool {
-	return st.State.Waiting != nil && st.State.Waiting.Reason == lifecycle.ReasonRestartingAllContainers
+	return st.State.Waiting != nil && st.State.Waiting.Reason == podstatus.ReasonRestartingAllContainers
 }
 
 // endsForAll tells whether a container has ended because all of its pod are restarted, as the kubelet says it.
@@ -97,7 +98,7 @@ func endsForAll(st *corev1.ContainerStatus) bool {
 	if end == nil && st.State.Waiting != nil {
 		end = st.LastTerminationState.Terminated
 	}
-	return end != nil && end.Reason == lifecycle.ReasonRestartingAllContainers
+	return end != nil && end.Reason == podstatus.ReasonRestartingAllContainers
 }
 
 // containerStatus returns the status of a container, in any state.
@@ -112,7 +113,7 @@ func containerStatus(c *conformance.Choices, name string) corev1.ContainerStatus
 	case 3, 4:
 		st.State.Terminated = terminated(c)
 	case 5, 6:
-		st.State.Waiting = &corev1.ContainerStateWaiting{Reason: conformance.Pick(c, lifecycle.ReasonCrashLoopBackOff, "", lifecycle.ReasonRestartingAllContainers)}
+		st.State.Waiting = &corev1.ContainerStateWaiting{Reason: conformance.Pick(c, podstatus.ReasonCrashLoopBackOff, "", podstatus.ReasonRestartingAllContainers)}
 	}
 	return st
 }
@@ -120,7 +121,7 @@ func containerStatus(c *conformance.Choices, name string) corev1.ContainerStatus
 func terminated(c *conformance.Choices) *corev1.ContainerStateTerminated {
 	end := &corev1.ContainerStateTerminated{ExitCode: conformance.Pick[int32](c, 0, 0, 1, 42, 137)}
 	if c.OneIn(6) {
-		end.Reason = lifecycle.ReasonRestartingAllContainers
+		end.Reason = podstatus.ReasonRestartingAllContainers
 	}
 	return end
 }
@@ -163,6 +164,6 @@ var shouldRestart = conformance.Comparison[exitOf, bool]{
 		return podutil.ContainerShouldRestart(in.Container, corev1.PodSpec{RestartPolicy: in.Policy}, in.Code)
 	},
 	Ours: func(in exitOf) bool {
-		return lifecycle.ShouldRestart(&corev1.PodSpec{RestartPolicy: in.Policy}, &in.Container, in.Code)
+		return podview.ShouldRestart(&corev1.PodSpec{RestartPolicy: in.Policy}, &in.Container, in.Code)
 	},
 }

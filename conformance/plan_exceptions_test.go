@@ -12,7 +12,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/conformance"
 	"github.com/seed81659283/nodeagent/cri"
-	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/plan"
 )
 
 // planExceptions are in the order in which they turn the kubelet's decision into ours.
@@ -112,7 +112,7 @@ var planExceptions = []conformance.Exception[scene, decision]{{
 	Want: func(s scene, d decision) decision {
 		for _, c := range s.lost() {
 			if d.stops(s) {
-				d.kill(c.ID, lifecycle.Grace(s.Pod), false)
+				d.kill(c.ID, plan.Grace(s.Pod), false)
 			} else if how, killed := d.Kills[c.ID]; killed {
 				d.Kills[c.ID] = strings.TrimSuffix(how, afterHook)
 			}
@@ -152,7 +152,7 @@ func (s scene) stop(d decision, list []cri.Container) decision {
 		case s.restartsAll() && !d.stops(s) && !s.ephemeral(c.Name):
 			d.kill(c.ID, 2*time.Second, false)
 		default:
-			d.kill(c.ID, lifecycle.Grace(s.Pod), s.hook(c))
+			d.kill(c.ID, plan.Grace(s.Pod), s.hook(c))
 		}
 	}
 	return d
@@ -163,7 +163,7 @@ func (s scene) ended() decision {
 	d := decision{Kills: map[string]string{}}
 	for _, c := range s.Observed.Containers {
 		if alive(c) {
-			d.kill(c.ID, lifecycle.Grace(s.Pod), s.hook(c))
+			d.kill(c.ID, plan.Grace(s.Pod), s.hook(c))
 		}
 	}
 	for _, sb := range s.Observed.Sandboxes {

@@ -18,11 +18,11 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/status"
 
 	"github.com/seed81659283/nodeagent/conformance"
-	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/plan"
 )
 
-func TestPlan(t *testing.T) { run(t, plan) }
-func FuzzPlan(f *testing.F) { fuzz(f, plan) }
+func TestPlan(t *testing.T) { run(t, plans) }
+func FuzzPlan(f *testing.F) { fuzz(f, plans) }
 
 // decision is what is done for a pod.
 type decision struct {
@@ -51,7 +51,7 @@ func (d *decision) kill(id string, grace time.Duration, hook bool) {
 	}
 }
 
-var plan = conformance.Comparison[scene, decision]{
+var plans = conformance.Comparison[scene, decision]{
 	Make:       newScene,
 	Kubelet:    kubeletPlans,
 	Ours:       nodeagentPlans,
@@ -60,7 +60,7 @@ var plan = conformance.Comparison[scene, decision]{
 
 func nodeagentPlans(s scene) decision {
 	d := decision{Kills: map[string]string{}}
-	a := lifecycle.Plan(lifecycle.State{Pod: s.Pod, Observed: s.Observed, Now: sceneTime, Probes: s.probeResults})
+	a := plan.Plan(plan.State{Pod: s.Pod, Observed: s.Observed, Now: sceneTime, Probes: s.probeResults})
 	for _, k := range a.Kill {
 		if _, twice := d.Kills[k.ID]; twice {
 			panic("killed twice: " + k.ID)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/conformance"
 	"github.com/seed81659283/nodeagent/cri"
-	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/plan"
 )
 
 func TestRemoval(t *testing.T) { run(t, removal) }
@@ -39,7 +39,7 @@ var removal = conformance.Comparison[scene, decision]{
 	},
 	Kubelet: kubeletPlans,
 	Ours: func(s scene) decision {
-		a := lifecycle.Plan(lifecycle.State{Pod: s.Pod, Observed: s.Observed, Now: sceneTime, Probes: s.probeResults})
+		a := plan.Plan(plan.State{Pod: s.Pod, Observed: s.Observed, Now: sceneTime, Probes: s.probeResults})
 		s.Observed.Containers = slices.DeleteFunc(slices.Clone(s.Observed.Containers), func(c cri.Container) bool {
 			return slices.Contains(a.Remove, c.ID)
 		})

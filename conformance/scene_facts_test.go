@@ -11,7 +11,7 @@ import (
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
 	"github.com/seed81659283/nodeagent/cri"
-	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/podview"
 )
 
 // specs returns all containers of the pod.
@@ -170,13 +170,13 @@ func (s scene) hook(c cri.Container) bool {
 func (s scene) over() bool {
 	return s.Pod.DeletionTimestamp == nil && !s.restartsAll() && !slices.ContainsFunc(s.Pod.Spec.Containers, func(c corev1.Container) bool {
 		last := s.newest(c.Name)
-		return last == nil || last.State != cri.ContainerExited || lifecycle.ShouldRestart(&s.Pod.Spec, &c, last.ExitCode)
+		return last == nil || last.State != cri.ContainerExited || podview.ShouldRestart(&s.Pod.Spec, &c, last.ExitCode)
 	})
 }
 
 // roundOf returns how many restarts of all containers the pod had when a container was made.
 func roundOf(c cri.Container) int {
-	n, _ := strconv.Atoi(c.Annotations[lifecycle.AnnotationRound])
+	n, _ := strconv.Atoi(c.Annotations[podview.AnnotationGeneration])
 	return n
 }
 

@@ -13,8 +13,8 @@ import (
 
 	"github.com/seed81659283/nodeagent/conformance"
 	"github.com/seed81659283/nodeagent/cri"
-	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+	"github.com/seed81659283/nodeagent/lifecycle/podview"
 	"github.com/seed81659283/nodeagent/probe"
 )
 
@@ -176,7 +176,7 @@ func (s *scene) lives(c *conformance.Choices, spec *corev1.Container, round int)
 			life.Annotations[podspec.AnnotationHash] = podspec.Hash(&corev1.Container{Name: spec.Name, Image: "v0"})
 		}
 		if i >= current && round > 0 {
-			life.Annotations[lifecycle.AnnotationRound] = strconv.Itoa(round)
+			life.Annotations[podview.AnnotationGeneration] = strconv.Itoa(round)
 		}
 		s.live(c, spec, &life, i == n-1, i < current)
 		s.Observed.Containers = append(s.Observed.Containers, life)

@@ -13,7 +13,8 @@ import (
 
 	"github.com/seed81659283/nodeagent/conformance"
 	"github.com/seed81659283/nodeagent/cri"
-	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
+	"github.com/seed81659283/nodeagent/lifecycle/podview"
 )
 
 // statusExceptions are in the order in which they turn what the kubelet says into what we say.
@@ -92,7 +93,7 @@ var statusExceptions = []conformance.Exception[described, containerStatuses]{{
 				a.now.State = in.waiting()
 			}
 			a.ends(func(end *corev1.ContainerStateTerminated) {
-				if end.Reason == lifecycle.ReasonStatusUnknown && end.ContainerID == "" {
+				if end.Reason == podstatus.ReasonStatusUnknown && end.ContainerID == "" {
 					end.ContainerID = a.now.ContainerID
 				}
 			})
@@ -108,7 +109,7 @@ var statusExceptions = []conformance.Exception[described, containerStatuses]{{
 				return
 			}
 			end := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-				Reason: lifecycle.ReasonStatusUnknown, ExitCode: 137, ContainerID: a.before.ContainerID,
+				Reason: podstatus.ReasonStatusUnknown, ExitCode: 137, ContainerID: a.before.ContainerID,
 			}}
 			if in.Scene.Pod.DeletionTimestamp == nil {
 				a.now.LastTerminationState, a.now.RestartCount = end, a.before.RestartCount+1
@@ -234,7 +235,7 @@ func (in described) held(a *about) bool {
 }
 
 // hold lets a container wait.
-func (a *about) hold(held lifecycle.Held) {
+func (a *about) hold(held podstatus.Waiting) {
 	if a.now.State.Terminated != nil {
 		a.now.LastTerminationState = a.now.State
 	}
@@ -244,9 +245,9 @@ func (a *about) hold(held lifecycle.Held) {
 
 // waiting is how a container waits that has not run yet.
 func (in described) waiting() corev1.ContainerState {
-	reason := lifecycle.ReasonContainerCreating
+	reason := podstatus.ReasonContainerCreating
 	if len(in.Scene.Pod.Spec.InitContainers) > 0 {
-		reason = lifecycle.ReasonPodInitializing
+		reason = podstatus.ReasonPodInitializing
 	}
 	return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}
 }
@@ -272,7 +273,7 @@ func (in described) restartedAll() containerStatuses {
 		}
 		if in.Scene.Pod.DeletionTimestamp == nil && a.last != nil && a.last.State != cri.ContainerRunning &&
 			!a.ephemeral && roundOf(*a.last) < in.Scene.startRound() {
-			a.hold(lifecycle.Held{Reason: lifecycle.ReasonRestartingAllContainers})
+			a.hold(podstatus.Waiting{Reason: podstatus.ReasonRestartingAllContainers})
 		}
 	})
 }
@@ -306,7 +307,7 @@ func (in described) inOneRound() described {
 	for i := range in.Scene.Observed.Containers {
 		c := &in.Scene.Observed.Containers[i]
 		c.Annotations = maps.Clone(c.Annotations)
-		delete(c.Annotations, lifecycle.AnnotationRound)
+		delete(c.Annotations, podview.AnnotationGeneration)
 	}
 	return in
 }

@@ -19,7 +19,8 @@ import (
 
 	"github.com/seed81659283/nodeagent/conformance"
 	"github.com/seed81659283/nodeagent/cri"
-	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/plan"
+	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
 func TestStatuses(t *testing.T) { run(t, statuses) }
@@ -30,7 +31,7 @@ func FuzzStatuses(f *testing.F) { fuzz(f, statuses) }
 type described struct {
 	Scene     scene
 	Previous  *corev1.PodStatus
-	Held      map[string]lifecycle.Held
+	Held      map[string]podstatus.Waiting
 	Recursive bool // the runtime can make mounts below read-only ones read-only too
 }
 
@@ -50,8 +51,8 @@ var statuses = conformance.Comparison[described, containerStatuses]{
 }
 
 func nodeagentStatuses(in described) containerStatuses {
-	st := lifecycle.Status(in.Scene.Pod, in.Scene.Observed, lifecycle.StatusInput{
-		Now: sceneTime, Previous: in.Previous, Runtime: "stand-in", Held: in.Held, Terminal: in.Scene.Pod.DeletionTimestamp != nil,
+	st := podstatus.Of(in.Scene.Pod, in.Scene.Observed, podstatus.Input{
+		Now: sceneTime, Previous: in.Previous, Runtime: "stand-in", Waiting: in.Held, Deleted: in.Scene.Pod.DeletionTimestamp != nil,
 	})
 	return statusesOf(&st)
 }
@@ -85,7 +86,7 @@ func statusesOf(st *corev1.PodStatus) containerStatuses {
 				if t := state.Terminated; t != nil && t.FinishedAt.IsZero() {
 					t.Message = "" // an end that nobody saw
 				}
-				if w := state.Waiting; w != nil && w.Reason == lifecycle.ReasonRestartingAllContainers {
+				if w := state.Waiting; w != nil && w.Reason == podstatus.ReasonRestartingAllContainers {
 					w.Message = ""
 				}
 			}
@@ -117,7 +118,7 @@ func (r detailed) ContainerStatus(ctx context.Context, id string, verbose bool) 
 
 // newDescribed returns a scene with what may have been said of it before.
 func newDescribed(c *conformance.Choices) described {
-	in := described{Scene: newScene(c), Previous: &corev1.PodStatus{}, Held: map[string]lifecycle.Held{}, Recursive: c.OneIn(2)}
+	in := described{Scene: newScene(c), Previous: &corev1.PodStatus{}, Held: map[string]podstatus.Waiting{}, Recursive: c.OneIn(2)}
 	if c.OneIn(4) {
 		slices.Reverse(in.Scene.Pod.Spec.Containers)
 	}
@@ -145,14 +146,14 @@ func newDescribed(c *conformance.Choices) described {
 // hold says of some containers that are to be started why they were not. Of a pod that has been deleted meanwhile that is
 // out of date.
 func (in *described) hold(c *conformance.Choices) {
-	a := lifecycle.Plan(lifecycle.State{Pod: in.Scene.Pod, Observed: in.Scene.Observed, Now: sceneTime})
-	for _, waiting := range a.Waiting {
-		in.Held[waiting.Name] = lifecycle.Held{Reason: lifecycle.ReasonCrashLoopBackOff, Message: waiting.Message}
+	a := plan.Plan(plan.State{Pod: in.Scene.Pod, Observed: in.Scene.Observed, Now: sceneTime})
+	for _, waiting := range a.BackOff {
+		in.Held[waiting.Name] = podstatus.Waiting{Reason: podstatus.ReasonCrashLoopBackOff, Message: waiting.Message}
 	}
 	for _, spec := range in.Scene.specs() {
-		starts := slices.ContainsFunc(a.Start, func(s lifecycle.Start) bool { return s.Container.Name == spec.Name })
+		starts := slices.ContainsFunc(a.Start, func(s plan.Start) bool { return s.Container.Name == spec.Name })
 		if (starts || in.Scene.Pod.DeletionTimestamp != nil) && c.OneIn(3) {
-			in.Held[spec.Name] = lifecycle.Held{Reason: conformance.Pick(c, "ErrImagePull", "RunContainerError"), Message: "no"}
+			in.Held[spec.Name] = podstatus.Waiting{Reason: conformance.Pick(c, "ErrImagePull", "RunContainerError"), Message: "no"}
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/conformance"
 	"github.com/seed81659283/nodeagent/cri"
-	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/plan"
 )
 
 func TestTerminationOrder(t *testing.T) { run(t, terminationOrder) }
@@ -42,7 +42,7 @@ var terminationOrder = conformance.Comparison[scene, waits]{
 	},
 	Ours: func(s scene) waits {
 		running, order := s.running(), map[string][]string{}
-		for _, k := range lifecycle.Teardown(s.Pod, s.Observed, time.Second).Kill {
+		for _, k := range plan.Teardown(plan.State{Pod: s.Pod, Observed: s.Observed}, time.Second).Kill {
 			if len(k.After) > 0 && slices.Contains(running, k.Name) {
 				order[k.Name] = k.After
 			}

@@ -16,6 +16,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/critest"
 	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/internal/podtest"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
@@ -42,7 +43,7 @@ func TestContainerIsToldTheAddressOfTheStatus(t *testing.T) {
 			return o
 		}
 		root := t.TempDir()
-		pod := testPod("a")
+		pod := podtest.Pod("a")
 		pod.Spec.HostNetwork = true
 		pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "IPS", ValueFrom: &corev1.EnvVarSource{
 			FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "status.podIPs"},

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
 // EventSyncFailed is the reason of the event that a pod cannot be worked on. Source: pkg/kubelet/events/event.go.
@@ -19,9 +20,9 @@ const EventSyncFailed = "FailedSync"
 // blockedPatience is how long a pod waits for another one of its name before it is looked what that one waits for itself.
 const blockedPatience = 5 * time.Second
 
-// await waits while another pod has the name of this one: they share a name in the world. It returns false when ctx ends
+// awaitOthers waits while another pod has the name of this one: they share a name in the world. It returns false when ctx ends
 // first.
-func (w *worker) await(ctx context.Context) bool {
+func (w *worker) awaitOthers(ctx context.Context) bool {
 	if w.blocker() == nil {
 		return true
 	}
@@ -42,19 +43,16 @@ func (w *worker) await(ctx context.Context) bool {
 			timer.Reset(retryMost)
 		}
 	}
-	w.mu.Lock()
-	clear(w.held)
-	w.mu.Unlock()
+	w.exec.waiting.replace(nil)
 	return ctx.Err() == nil // when it ends the workers of others retire, too
 }
 
 // blocker returns the first pod that this one waits for, or nil. One that is not to run, or has run to its end, waits for
 // none.
 func (w *worker) blocker() *worker {
-	last := w.record.get().Status
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.ending || w.pod.DeletionTimestamp != nil || terminal(w.pod.Status.Phase) || last != nil && terminal(last.Phase) {
+	last := w.record.Get().Status
+	pod, deleted := w.wanted()
+	if deleted || pod.DeletionTimestamp != nil || podstatus.Terminal(pod.Status.Phase) || last != nil && podstatus.Terminal(last.Phase) {
 		return nil
 	}
 	for _, b := range w.after {
@@ -79,11 +77,8 @@ func (w *worker) reportBlocked(ctx context.Context, b *worker, tell bool) {
 	if trouble == nil || !tell || ctx.Err() != nil {
 		return
 	}
-	w.alarm(EventSyncFailed, subject{}, "%v", err)
-	w.warn("pod sync", "error", err, "retry", retryMost)
-	if hook := w.r.opts.Hooks.Error; hook != nil {
-		hook(w.id, err, retryMost)
-	}
+	w.recordWarning(EventSyncFailed, subject{}, "%v", err)
+	w.syncFailed(err, retryMost)
 }
 
 // publishBlocked publishes that the containers wait, and why. Of a pod that cannot be read it says nothing.
@@ -94,23 +89,21 @@ func (w *worker) publishBlocked(ctx context.Context, why error) {
 	if err != nil {
 		return
 	}
-	w.mu.Lock()
-	pod := w.pod
-	w.wait(pod.Spec.InitContainers, observed, ReasonContainerCreating, why)
-	reason := ReasonContainerCreating
+	pod, _ := w.wanted()
+	w.setWaiting(pod.Spec.InitContainers, observed, podstatus.ReasonContainerCreating, why)
+	reason := podstatus.ReasonContainerCreating
 	if len(pod.Spec.InitContainers) > 0 {
-		reason = ReasonPodInitializing
+		reason = podstatus.ReasonPodInitializing
 	}
-	w.wait(pod.Spec.Containers, observed, reason, why)
-	w.mu.Unlock()
-	w.publish(ctx, pod, observed, false)
+	w.setWaiting(pod.Spec.Containers, observed, reason, why)
+	w.publishNow(ctx, pod, observed, false)
 }
 
-// wait notes why containers that have not run yet do not. w.mu is held.
-func (w *worker) wait(containers []corev1.Container, observed cri.Pod, reason string, why error) {
+// setWaiting notes why containers that have not run yet do not.
+func (w *worker) setWaiting(containers []corev1.Container, observed cri.Pod, reason string, why error) {
 	for i := range containers {
-		if name := containers[i].Name; newestContainer(observed.Containers, name, nil) == nil {
-			w.held[name] = Held{Reason: reason, Message: why.Error()}
+		if name := containers[i].Name; observed.NewestContainer(name) == nil {
+			w.exec.waiting.setReason(name, podstatus.Waiting{Reason: reason, Message: why.Error()})
 		}
 	}
 }
@@ -123,20 +116,5 @@ func (r *Reconciler) troubleOf(w *worker) error {
 			return err
 		}
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.trouble
-}
-
-// inTrouble notes what failed last, or, without an error, that nothing did.
-func (w *worker) inTrouble(err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.trouble = err
-}
-
-// recovered notes that all went well.
-func (w *worker) recovered() {
-	w.failures = 0
-	w.inTrouble(nil)
+	return w.lastTrouble()
 }

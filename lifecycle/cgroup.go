@@ -11,12 +11,14 @@ import (
 
 	"github.com/seed81659283/nodeagent/cgroups"
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/lifecycle/plan"
+	"github.com/seed81659283/nodeagent/lifecycle/podview"
 )
 
 // PodCgroups keeps the cgroups that hold whole pods to their limits. *podtree.Tree is one. The runtime gets their
 // names from podspec.Options.CgroupParent.
 type PodCgroups interface {
-	// Exists tells whether the cgroup of a pod is there.
+	// Exists reports whether the cgroup of a pod is there.
 	Exists(ctx context.Context, pod *corev1.Pod) (bool, error)
 	// Ensure makes the cgroup of a pod ready for a start: it creates it with its limits, and leaves one in which something
 	// runs as it is. The CPU quota alone may be left out, or be lifted where it is in force, until Limit is called: what
@@ -40,14 +42,14 @@ func (r *Reconciler) Active() (pods []*corev1.Pod, complete bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for uid, pod := range r.wanted() {
-		if w := r.workers[uid]; w == nil || !w.over() {
+		if w := r.workers[uid]; w == nil || !w.isTerminal() {
 			pods = append(pods, pod)
 		}
 	}
 	return pods, r.complete()
 }
 
-// MayRun tells whether anything of a pod runs or may be about to run: a pod that is wanted or still ending, or one that
+// MayRun reports whether anything of a pod runs or may be about to run: a pod that is wanted or still ending, or one that
 // only the runtime knows, whoever made it. As long as the runtime has not been listed to the end, any pod may.
 func (r *Reconciler) MayRun(uid string) bool {
 	r.mu.Lock()
@@ -60,32 +62,32 @@ func (r *Reconciler) MayRun(uid string) bool {
 	return err != nil || slices.ContainsFunc(pods, func(p cri.Pod) bool { return p.UID == uid })
 }
 
-// lacksCgroup tells whether a pod of which something runs has no cgroup. Source: SyncPod in
+// lacksCgroup reports whether a pod of which something runs has no cgroup. Source: SyncPod in
 // pkg/kubelet/kubelet.go.
-func (w *worker) lacksCgroup(ctx context.Context, pod *corev1.Pod, observed cri.Pod) (bool, error) {
-	if w.r.opts.Cgroups == nil || pod.DeletionTimestamp != nil || !running(observed) {
+func (x *executor) lacksCgroup(ctx context.Context, pod *corev1.Pod, observed cri.Pod) (bool, error) {
+	if x.r.opts.Cgroups == nil || pod.DeletionTimestamp != nil || !podview.Running(observed) {
 		return false, nil
 	}
-	exists, err := w.r.opts.Cgroups.Exists(ctx, pod)
+	exists, err := x.r.opts.Cgroups.Exists(ctx, pod)
 	return !exists && err == nil, err
 }
 
-// leave removes the cgroup of a pod that is over, although it is still wanted. Source: SyncTerminatedPod in
+// leave removes the cgroup of a pod that is terminal, although it is still wanted. Source: SyncTerminatedPod in
 // pkg/kubelet/kubelet.go.
-func (w *worker) leave(ctx context.Context, a *Actions, observed cri.Pod) error {
-	if over := a.Done && down(observed); !over || w.left {
-		w.left = over
+func (x *executor) leave(ctx context.Context, a *plan.Actions, observed cri.Pod) error {
+	if terminal := a.Done && podview.Terminated(observed); !terminal || x.pod.noCgroup {
+		x.pod.noCgroup = terminal
 		return nil
 	}
-	err := w.removeCgroup(ctx)
-	w.left = err == nil
+	err := x.removeCgroup(ctx)
+	x.pod.noCgroup = err == nil
 	return err
 }
 
 // removeCgroup removes the cgroup of a pod of which the runtime has nothing left.
-func (w *worker) removeCgroup(ctx context.Context) error {
-	if w.r.opts.Cgroups == nil || w.shared {
+func (x *executor) removeCgroup(ctx context.Context) error {
+	if x.r.opts.Cgroups == nil || x.pod.shared {
 		return nil
 	}
-	return w.r.opts.Cgroups.Remove(ctx, w.id.UID)
+	return x.r.opts.Cgroups.Remove(ctx, x.id.UID)
 }

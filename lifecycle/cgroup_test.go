@@ -19,6 +19,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/critest"
 	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/internal/podtest"
 )
 
 // podCgroups is a set of pods that have a cgroup, with or without their CPU quota. It fails while err is set.
@@ -105,7 +106,7 @@ func TestCgroupIsThereBeforeTheSandboxAndGoesLast(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		cgroups := &podCgroups{has: map[string]bool{}, err: errors.New("no room")}
 		n := boot(t, rt, rt, lifecycle.Options{Cgroups: cgroups})
-		n.set(testPod("a"))
+		n.set(podtest.Pod("a"))
 		time.Sleep(10 * time.Second)
 		require.Zero(t, ops(rt, "RunPodSandbox"), "nothing starts without")
 		require.Contains(t, n.errors(), "no room")
@@ -135,7 +136,7 @@ func TestCgroupOfAFinishedPodGoes(t *testing.T) {
 		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{"job": critest.ExitAfter(time.Second, 0)})})
 		cgroups := &podCgroups{has: map[string]bool{}}
 		n := boot(t, rt, rt, lifecycle.Options{Cgroups: cgroups})
-		job := testPod("a", "job")
+		job := podtest.Pod("a", "job")
 		job.Spec.RestartPolicy = corev1.RestartPolicyNever
 		n.set(job)
 		time.Sleep(500 * time.Millisecond)
@@ -156,7 +157,7 @@ func TestPodStartsOverWhenItsCgroupIsGone(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		cgroups := &podCgroups{has: map[string]bool{}}
 		n := boot(t, rt, rt, lifecycle.Options{Cgroups: cgroups})
-		n.set(testPod("a"))
+		n.set(podtest.Pod("a"))
 		time.Sleep(time.Minute)
 		require.Equal(t, 1, ops(rt, "RunPodSandbox"))
 
@@ -177,9 +178,9 @@ func TestActiveAndMayRun(t *testing.T) {
 		_, complete := n.reconciler.Active()
 		require.False(t, complete, "nobody has said anything yet")
 
-		job := testPod("job", "job")
+		job := podtest.Pod("job", "job")
 		job.Spec.RestartPolicy = corev1.RestartPolicyNever
-		n.set(testPod("a"), job)
+		n.set(podtest.Pod("a"), job)
 		pods, complete := n.reconciler.Active()
 		require.Len(t, pods, 2)
 		require.True(t, complete)

@@ -24,6 +24,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/internal/podtest"
 	"github.com/seed81659283/nodeagent/lifecycle/objects"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 	"github.com/seed81659283/nodeagent/lifecycle/userns"
@@ -211,7 +212,7 @@ func (h *host) history() []string {
 	defer h.mu.Unlock()
 	var lines []string
 	for _, st := range h.statuses {
-		lines = append(lines, describeStatus(st))
+		lines = append(lines, podtest.Describe(st))
 	}
 	return slices.Compact(lines)
 }
@@ -254,7 +255,7 @@ func (h *host) eventually(check func() error) {
 func (h *host) await(want string) {
 	h.t.Helper()
 	h.eventually(func() error {
-		if got := describeStatus(h.status()); got != want {
+		if got := podtest.Describe(h.status()); got != want {
 			return fmt.Errorf("status is %q, want %q", got, want)
 		}
 		return nil
@@ -340,5 +341,5 @@ func (h *host) sh(name, script string) corev1.Container {
 
 // hook returns a handler that runs a script in the container.
 func (h *host) hook(script string) *corev1.LifecycleHandler {
-	return command("sh", "-c", "SHARED="+h.shared+"; "+script)
+	return podtest.Exec("sh", "-c", "SHARED="+h.shared+"; "+script)
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/remote"
+	"github.com/seed81659283/nodeagent/lifecycle/internal/podtest"
 )
 
 // startStories are about what is started, in which order, and how often.
@@ -111,8 +112,8 @@ func postStartStory() podStory {
 		tell: func(h *host) {
 			if h.restart {
 				h.eventually(func() error {
-					if st := h.status(); describeStatus(st) != "Running, main: ready" && describeStatus(st) != "Running, main: ready x1" {
-						return fmt.Errorf("status is %q", describeStatus(st))
+					if st := h.status(); podtest.Describe(st) != "Running, main: ready" && podtest.Describe(st) != "Running, main: ready x1" {
+						return fmt.Errorf("status is %q", podtest.Describe(st))
 					}
 					return nil
 				})

@@ -17,6 +17,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/critest"
+	"github.com/seed81659283/nodeagent/lifecycle/internal/podtest"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
@@ -56,9 +57,9 @@ func removed() event {
 // podOf makes a pod of a kind of the benchmark's.
 func podOf(policy corev1.RestartPolicy, kind string, containers ...string) func() *corev1.Pod {
 	return func() *corev1.Pod {
-		pod := testPod("a", containers...)
+		pod := podtest.Pod("a", containers...)
 		pod.Spec.RestartPolicy = policy
-		kinds[kind](pod)
+		podtest.Kinds()[kind](pod)
 		podspec.Default(pod)
 		return pod
 	}
@@ -213,12 +214,12 @@ func (s tale) tell(t *testing.T, n int, after bool) (calls int) {
 		if c.State == cri.ContainerRunning {
 			require.True(t, groups.isLimited(c.PodUID), "%s runs, and the pod has no CPU quota", c.ID)
 		}
-		if spec := find(s.pod().Spec.Containers, c.Name); c.State == cri.ContainerRunning && spec != nil && spec.Lifecycle != nil && spec.Lifecycle.PostStart != nil {
+		if spec := podtest.Find(s.pod().Spec.Containers, c.Name); c.State == cri.ContainerRunning && spec != nil && spec.Lifecycle != nil && spec.Lifecycle.PostStart != nil {
 			require.True(t, hellos[lifeOf(c.PodUID, c.Name, c.ID)], "%s runs, and its hook has not", c.ID)
 		}
 	}
 	if s.end != "" {
-		require.Equal(t, s.end, describeStatus(*last))
+		require.Equal(t, s.end, podtest.Describe(*last))
 	} else {
 		require.Empty(t, snap.Sandboxes)
 		require.Empty(t, snap.Containers)

@@ -4,10 +4,7 @@
 package lifecycle
 
 import (
-	"fmt"
 	"log/slog"
-
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/lifecycle/hook"
 )
@@ -71,80 +68,3 @@ const (
 	EventResizeInfeasible    = "ResizeInfeasible"
 	EventResizeError         = "ResizeError"
 )
-
-// tell tells of something that was done.
-func (w *worker) tell(reason string, about subject, format string, args ...any) {
-	w.emit(about.event(corev1.EventTypeNormal, reason, fmt.Sprintf(format, args...)))
-}
-
-// alarm tells of something that went wrong.
-func (w *worker) alarm(reason string, about subject, format string, args ...any) {
-	w.emit(about.event(corev1.EventTypeWarning, reason, fmt.Sprintf(format, args...)))
-}
-
-func (s subject) event(kind, reason, message string) Event {
-	return Event{
-		Type: kind, Reason: reason, Message: message,
-		Container: s.name, ContainerID: s.id, Attempt: s.attempt, ExitCode: s.exitCode,
-	}
-}
-
-// httpFallback tells of a hook whose server does not speak the TLS that it was asked for.
-func (w *worker) httpFallback(c hook.Call, message string) {
-	w.alarm(EventHookHTTPFallback, subject{name: c.Container.Name, id: c.ContainerID, attempt: c.Attempt}, "%s", message)
-}
-
-func (w *worker) emit(e Event) {
-	told := w.r.opts.Hooks.Event
-	if told == nil {
-		return
-	}
-	w.events.Lock()
-	defer w.events.Unlock()
-	told(w.id, e)
-}
-
-// emitChanges tells what a status says that the one before did not.
-func (w *worker) emitChanges(before, after *corev1.PodStatus) {
-	if after.Reason == ReasonDeadlineExceeded && before.Reason != after.Reason {
-		w.tell(EventDeadlineExceeded, subject{}, "%s", after.Message)
-	}
-	for _, list := range [...][2][]corev1.ContainerStatus{
-		{before.InitContainerStatuses, after.InitContainerStatuses}, {before.ContainerStatuses, after.ContainerStatuses},
-	} {
-		for i := range list[1] {
-			c := &list[1][i]
-			if old := statusOf(list[0], c.Name); backsOff(c) && (old == nil || !backsOff(old)) {
-				w.alarm(EventBackOff, exitOf(c), "%s", c.State.Waiting.Message)
-			}
-		}
-	}
-	w.emitResize(before.Conditions, after.Conditions)
-}
-
-func backsOff(c *corev1.ContainerStatus) bool {
-	return c.State.Waiting != nil && c.State.Waiting.Reason == ReasonCrashLoopBackOff
-}
-
-// emitResize tells what became of a resize.
-func (w *worker) emitResize(before, after []corev1.PodCondition) {
-	was, is := findCondition(before, corev1.PodResizePending), findCondition(after, corev1.PodResizePending)
-	if is != nil && (was == nil || was.Reason != is.Reason) {
-		reason := EventResizeDeferred
-		if is.Reason == corev1.PodReasonInfeasible {
-			reason = EventResizeInfeasible
-		}
-		w.alarm(reason, subject{}, "%s", is.Message)
-	}
-	pending := is != nil
-	was, is = findCondition(before, corev1.PodResizeInProgress), findCondition(after, corev1.PodResizeInProgress)
-	switch {
-	case is != nil && was == nil:
-		w.tell(EventResizeStarted, subject{}, "the containers get the resources of generation %d", is.ObservedGeneration)
-	case is == nil && was != nil && !pending:
-		w.tell(EventResizeCompleted, subject{}, "the containers have the resources of generation %d", was.ObservedGeneration)
-	}
-	if is != nil && is.Reason == corev1.PodReasonError && (was == nil || was.Reason != is.Reason || was.Message != is.Message) {
-		w.alarm(EventResizeError, subject{}, "%s", is.Message)
-	}
-}

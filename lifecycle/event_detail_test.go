@@ -26,6 +26,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri/critest"
 	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/lifecycle/hook"
+	"github.com/seed81659283/nodeagent/lifecycle/internal/podtest"
 )
 
 // takeEvents returns the events since the last time.
@@ -54,9 +55,9 @@ func TestEventsNameTheContainerInstance(t *testing.T) {
 			"proxy": {Exec: func(context.Context, []string) (cri.ExecResult, error) { return cri.ExecResult{ExitCode: 1}, nil }},
 		})})
 		n := boot(t, rt, rt, lifecycle.Options{PodRoot: t.TempDir()})
-		pod := testPod("a")
-		pod.Spec.InitContainers = []corev1.Container{sidecar("proxy")}
-		pod.Spec.InitContainers[0].Lifecycle = &corev1.Lifecycle{PreStop: command("bye")}
+		pod := podtest.Pod("a")
+		pod.Spec.InitContainers = []corev1.Container{podtest.Sidecar("proxy")}
+		pod.Spec.InitContainers[0].Lifecycle = &corev1.Lifecycle{PreStop: podtest.Exec("bye")}
 		n.set(pod)
 		time.Sleep(15 * time.Second)
 		n.set()
@@ -88,8 +89,8 @@ func TestEventsOfFailedHooksSayNothingOfTheirOutput(t *testing.T) {
 		}})
 		var log bytes.Buffer
 		n := boot(t, rt, rt, lifecycle.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-		pod := testPod("a")
-		pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PostStart: command("echo", "$PASSWORD"), PreStop: command("echo", "$PASSWORD")}
+		pod := podtest.Pod("a")
+		pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PostStart: podtest.Exec("echo", "$PASSWORD"), PreStop: podtest.Exec("echo", "$PASSWORD")}
 		n.set(pod)
 		time.Sleep(time.Second)
 		n.stop()
@@ -122,7 +123,7 @@ func TestHookFallsBackToHTTPAndSaysSo(t *testing.T) {
 
 	rt := critest.New(critest.Options{})
 	n := boot(t, rt, rt, lifecycle.Options{})
-	pod := testPod("a")
+	pod := podtest.Pod("a")
 	pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PostStart: &corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{
 		Scheme: corev1.URISchemeHTTPS, Host: host, Port: intstr.Parse(port), Path: "/warm?token=hunter2",
 	}}}

@@ -18,6 +18,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/critest"
 	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/internal/podtest"
 )
 
 // What somebody reads who asks at night what has been done to a pod.
@@ -36,8 +37,8 @@ func TestEventsOfAContainer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{"main": critest.ExitAfter(time.Second, 1)})})
 		n := boot(t, rt, rt, lifecycle.Options{PodRoot: t.TempDir()})
-		pod := testPod("a")
-		pod.Spec.InitContainers = []corev1.Container{sidecar("proxy")}
+		pod := podtest.Pod("a")
+		pod.Spec.InitContainers = []corev1.Container{podtest.Sidecar("proxy")}
 		n.set(pod)
 		time.Sleep(500 * time.Millisecond)
 		n.requireEvents("Created proxy Started proxy Created main Started main")
@@ -76,8 +77,8 @@ func TestEventsOfFailures(t *testing.T) {
 			return call()
 		}}, rt, rt}, rt}
 		n := boot(t, rt, via, lifecycle.Options{Rand: func() float64 { return 0 }})
-		pod := testPod("a")
-		pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: command("bye")}
+		pod := podtest.Pod("a")
+		pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: podtest.Exec("bye")}
 		n.set(pod)
 		time.Sleep(100 * time.Millisecond)
 		n.requireEvents("FailedCreatePodSandBox!")
@@ -112,9 +113,9 @@ func TestEventsOfAHookAndADeadline(t *testing.T) {
 			}}
 		}})
 		n := boot(t, rt, rt, lifecycle.Options{})
-		pod := testPod("a")
+		pod := podtest.Pod("a")
 		pod.Spec.ActiveDeadlineSeconds = new(int64(60))
-		pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PostStart: command("hello")}
+		pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PostStart: podtest.Exec("hello")}
 		n.set(pod)
 		time.Sleep(30 * time.Second)
 		n.requireEvents("Created main Started main FailedPostStartHook! main Killing main Created main Started main")

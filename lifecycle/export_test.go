@@ -10,9 +10,3 @@ func BeforeCheck(r *Reconciler, do func(pod *corev1.Pod)) {
 	check := r.check
 	r.check = func(pod *corev1.Pod) error { do(pod); return check(pod) }
 }
-
-// CrashLoopKey is for the scenarios, which write annotations as an earlier agent would have.
-var CrashLoopKey = crashLoopKey
-
-// EndUnseen gives an end to the containers of a pod that has ended.
-var EndUnseen = endUnseen

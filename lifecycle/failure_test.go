@@ -20,6 +20,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/critest"
 	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/internal/podtest"
 )
 
 // slowFailure has all images but "missing", whose pull takes a while to fail and is then not tried for 5 minutes.
@@ -38,14 +39,14 @@ func TestVariablesThatGrow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		n := boot(t, rt, rt, lifecycle.Options{})
-		grows := testPod("grows")
+		grows := podtest.Pod("grows")
 		grows.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "A0", Value: "0123456789"}}
 		for i := range 9 {
 			grows.Spec.Containers[0].Env = append(grows.Spec.Containers[0].Env, corev1.EnvVar{
 				Name: fmt.Sprintf("A%d", i+1), Value: strings.Repeat(fmt.Sprintf("$(A%d)", i), 10),
 			})
 		}
-		n.set(grows, testPod("good"))
+		n.set(grows, podtest.Pod("good"))
 		time.Sleep(time.Second)
 		require.Equal(t, "CreateContainerConfigError", n.reason("grows"))
 		require.Contains(t, n.errors(), `spec.containers[0].env[5].value: Too long: variable "A5" may not be more than 131071 bytes`)
@@ -100,7 +101,7 @@ func TestWhatIsDueBesideAFailure(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				rt := critest.New(critest.Options{Script: tt.script})
 				n := boot(t, rt, rt, lifecycle.Options{Images: slowFailure(tt.pull)})
-				pod := testPod("a", "main", "other")
+				pod := podtest.Pod("a", "main", "other")
 				pod.Spec.Containers[1].Image = "missing"
 				began := time.Now()
 				n.set(pod)

@@ -72,36 +72,6 @@ func (i Images) Ensure(ctx context.Context, pod *corev1.Pod, c *corev1.Container
 	return image, err
 }
 
-// pullAfter is how long an image may take to be made present before that counts as a pull.
-const pullAfter = 100 * time.Millisecond
-
-// ensureImage makes an image present. A pull is no start: while it goes on, the start slot is another pod's, and the
-// start that follows waits for one again.
-func (w *worker) ensureImage(
-	ctx context.Context, pod *corev1.Pod, c *corev1.Container, sandbox *cri.SandboxConfig,
-) (cri.Image, error) {
-	timer := time.AfterFunc(pullAfter, w.releaseSlot)
-	image, err := w.r.opts.Images.Ensure(ctx, pod, c, sandbox)
-	w.slotless = !timer.Stop() || w.slotless
-	if err != nil || !w.slotless {
-		return image, err
-	}
-	w.releaseSlot() // in any case before there is another
-	if err := w.takeSlot(ctx); err != nil {
-		return cri.Image{}, err
-	}
-	return image, nil
-}
-
-// takeSlot waits for a start slot, which w.releaseSlot releases.
-func (w *worker) takeSlot(ctx context.Context) error {
-	release, err := w.slot(ctx)
-	if err == nil {
-		w.releaseSlot, w.slotless = release, false
-	}
-	return err
-}
-
 // defaultImages returns what makes the images of a runtime present, or nil where it has none.
 func defaultImages(rt cri.Runtime, o Options) ImageSource {
 	store, ok := rt.(cri.Images)

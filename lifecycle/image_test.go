@@ -20,6 +20,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri/critest"
 	"github.com/seed81659283/nodeagent/images"
 	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/internal/podtest"
 	"github.com/seed81659283/nodeagent/lifecycle/objects"
 )
 
@@ -35,7 +36,7 @@ func TestSecretsThatCannotBeHad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Images: []cri.Image{{ID: "sha256:1", RepoTags: []string{"present:1"}, Size: 1}}})
 		n := boot(t, rt, rt, lifecycle.Options{Objects: &unreachable{}})
-		present, absent := testPod("present"), testPod("absent")
+		present, absent := podtest.Pod("present"), podtest.Pod("absent")
 		for image, pod := range map[string]*corev1.Pod{"present:1": present, "absent:1": absent} {
 			pod.Spec.Containers[0].Image, pod.Spec.Containers[0].ImagePullPolicy = image, corev1.PullNever
 			pod.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{}, {Name: "login"}}
@@ -51,7 +52,7 @@ func TestSecretsThatCannotBeHad(t *testing.T) {
 
 // pulling is a pod whose image has to be pulled.
 func pulling(name, image string) *corev1.Pod {
-	pod := testPod(name)
+	pod := podtest.Pod(name)
 	pod.Spec.Containers[0].Image, pod.Spec.Containers[0].ImagePullPolicy = image, corev1.PullAlways
 	return pod
 }
@@ -127,7 +128,7 @@ func TestStartsAfterPullsAreBounded(t *testing.T) {
 		for i := range 12 {
 			pod := pulling(fmt.Sprint("p", i), fmt.Sprint("r.io/app:", i))
 			if i%2 == 0 {
-				pod = testPod(pod.Name, "bad", "main")
+				pod = podtest.Pod(pod.Name, "bad", "main")
 				pod.Spec.Containers[0].Image = "r.io/bad:1"
 				pod.Spec.Containers[1].Image, pod.Spec.Containers[1].ImagePullPolicy = "present:1", corev1.PullIfNotPresent
 			}
@@ -181,7 +182,7 @@ func TestHungPullsHoldUpNoPod(t *testing.T) {
 		}
 		n.set(pods...)
 		time.Sleep(time.Second)
-		present := testPod("present")
+		present := podtest.Pod("present")
 		present.Spec.Containers[0].Image, present.Spec.Containers[0].ImagePullPolicy = "present:1", corev1.PullIfNotPresent
 		pods = append(pods, pulling("good", "r.io/good:1"), present)
 		n.set(pods...)

@@ -23,6 +23,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/critest"
 	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/internal/podtest"
 )
 
 // kernel has the cgroups of a node, in memory, and a process in them for each container that was started. It outlives the
@@ -131,8 +132,8 @@ func TestCgroupsOfPodsThatRun(t *testing.T) {
 					t.Cleanup(n.stop)
 					return n
 				}
-				pod := testPod("a")
-				pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: command("bye")}
+				pod := podtest.Pod("a")
+				pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: podtest.Exec("bye")}
 				n := agent(never)
 				n.set(pod)
 				time.Sleep(time.Minute)

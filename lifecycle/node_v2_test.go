@@ -30,6 +30,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri/remote"
 	"github.com/seed81659283/nodeagent/internal/lab"
 	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/internal/podtest"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 	"github.com/seed81659283/nodeagent/pleg"
 	"github.com/seed81659283/nodeagent/qos"
@@ -263,15 +264,15 @@ func (n *v2Node) tell() {
 // of its containers after their names. A pod comes to hold 8 MiB.
 func (n *v2Node) ask(name, whole string, containers ...string) {
 	n.t.Helper()
-	pod := testPod(name)
+	pod := podtest.Pod(name)
 	pod.Spec.HostNetwork, pod.Spec.Containers = true, nil
 	if whole != "" {
-		pod.Spec.Resources = new(requirements(n.t, strings.Fields(whole)))
+		pod.Spec.Resources = new(podtest.Requirements(strings.Fields(whole)))
 	}
 	for _, words := range containers {
 		f := strings.Fields(words)
 		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{
-			Name: f[0], Image: lab.BusyboxImage, Resources: requirements(n.t, f[1:]),
+			Name: f[0], Image: lab.BusyboxImage, Resources: podtest.Requirements(f[1:]),
 			Command: []string{"sh", "-c", "head -c 8388608 /dev/zero >/dev/shm/held; " + lasting},
 		})
 	}
@@ -333,7 +334,7 @@ func (n *v2Node) told() string {
 	var lines []string
 	for _, name := range slices.Sorted(maps.Keys(n.statuses)) {
 		st := n.statuses[name]
-		lines = append(lines, name+" "+describeStatus(st)+", "+resizeOf(st))
+		lines = append(lines, name+" "+podtest.Describe(st)+", "+resizeOf(st))
 	}
 	return strings.Join(lines, "\n")
 }

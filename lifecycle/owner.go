@@ -143,13 +143,13 @@ func (r *Reconciler) own(p cri.Pod) cri.Pod {
 // shareOut returns what of a pod the worker may act upon. Where another agent runs a pod of this UID, that is nothing
 // but to take down what the worker itself has made: two agents that both bring the pod to where they want it would
 // never come to an end.
-func (w *worker) shareOut(observed cri.Pod, ending bool) (cri.Pod, error) {
+func (w *worker) shareOut(observed cri.Pod, deleted bool) (cri.Pod, error) {
 	owner, foreign := w.r.foreign(&observed)
-	w.shared = foreign
+	w.exec.pod.shared = foreign
 	switch {
 	case !foreign:
 		return observed, nil
-	case ending:
+	case deleted:
 		return w.r.own(observed), nil
 	}
 	return observed, fmt.Errorf("the runtime has containers of the pod that are another agent's: label %s is %.63q, not %q", LabelOwner, owner, w.r.owner)

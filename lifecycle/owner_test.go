@@ -21,6 +21,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/critest"
 	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/internal/podtest"
 	"github.com/seed81659283/nodeagent/pleg"
 )
 
@@ -90,8 +91,8 @@ func TestTwoAgentsOnOneRuntime(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				rt := critest.New(critest.Options{})
 				first, second := join(t, rt, options(t)), join(t, rt, options(t))
-				first.set(t, testPod("a"), testPod("b"))
-				second.set(t, testPod("c"), testPod("d"))
+				first.set(t, podtest.Pod("a"), podtest.Pod("b"))
+				second.set(t, podtest.Pod("c"), podtest.Pod("d"))
 				time.Sleep(2 * time.Minute)
 				require.Equal(t, 4, ops(rt, "StartContainer"), "nothing is started again")
 				require.Zero(t, ops(rt, "StopContainer"))
@@ -125,11 +126,11 @@ func TestTwoAgentsWithOnePod(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		dirs := []string{t.TempDir(), t.TempDir()}
 		first := join(t, rt, lifecycle.Options{PodRoot: dirs[0]})
-		first.set(t, testPod("a"), testPod("b"))
+		first.set(t, podtest.Pod("a"), podtest.Pod("b"))
 		time.Sleep(time.Second)
 		mark, _ := owner(t, rt, "a/main")
 		second := join(t, rt, lifecycle.Options{PodRoot: dirs[1]})
-		second.set(t, testPod("a"))
+		second.set(t, podtest.Pod("a"))
 		time.Sleep(2 * time.Minute)
 		require.Equal(t, 2, ops(rt, "StartContainer"))
 		require.Zero(t, ops(rt, "StopContainer"))
@@ -143,8 +144,8 @@ func TestTwoAgentsWithOnePod(t *testing.T) {
 		time.Sleep(time.Minute)
 		require.Zero(t, ops(rt, "StopContainer"), "and leaves what it has not made")
 
-		second.set(t, testPod("a"))
-		first.set(t, testPod("b"))
+		second.set(t, podtest.Pod("a"))
+		first.set(t, podtest.Pod("b"))
 		time.Sleep(time.Minute)
 		c, ok := rt.Container("a/main")
 		require.True(t, ok)
@@ -159,7 +160,7 @@ func TestAnAgentTakesDownItsOwnHalfOfAPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		n := join(t, rt, lifecycle.Options{Owner: "mine"})
-		n.set(t, testPod("a"))
+		n.set(t, podtest.Pod("a"))
 		time.Sleep(time.Second)
 		theirs, err := rt.RunSandbox(t.Context(), &cri.SandboxConfig{
 			Pod: cri.PodIdentity{UID: "uid-a", Name: "a", Namespace: "default"}, Attempt: 7,
@@ -185,14 +186,14 @@ func TestTheOwnerIsKeptInPodRoot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt, root := critest.New(critest.Options{}), filepath.Join(t.TempDir(), "state", "pods")
 		n := join(t, rt, lifecycle.Options{PodRoot: root})
-		n.set(t, testPod("a"), testPod("b"))
+		n.set(t, podtest.Pod("a"), podtest.Pod("b"))
 		time.Sleep(time.Second)
 		mark, _ := owner(t, rt, "a/main")
 		require.Regexp(t, regexp.MustCompile(`^[0-9a-f]{16}$`), mark)
 		require.NoError(t, n.stop())
 
 		n = join(t, rt, lifecycle.Options{PodRoot: root})
-		n.set(t, testPod("a"))
+		n.set(t, podtest.Pod("a"))
 		time.Sleep(time.Minute)
 		again, _ := owner(t, rt, "a/main")
 		require.Equal(t, mark, again)
@@ -208,9 +209,9 @@ func TestAnAgentWithoutOwnerTakesDownNoOrphan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		n := join(t, rt, lifecycle.Options{})
-		labelled := testPod("a")
+		labelled := podtest.Pod("a")
 		labelled.Labels = map[string]string{lifecycle.LabelOwner: "forged"}
-		n.set(t, labelled, testPod("b"))
+		n.set(t, labelled, podtest.Pod("b"))
 		time.Sleep(time.Second)
 		_, marked := owner(t, rt, "a/main")
 		require.False(t, marked, "whatever a manifest says")
@@ -234,7 +235,7 @@ func TestPodRootIsOneAgentsAlone(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				rt, root := critest.New(critest.Options{}), t.TempDir()
 				first := join(t, rt, lifecycle.Options{PodRoot: root, Owner: who})
-				first.set(t, testPod("a"))
+				first.set(t, podtest.Pod("a"))
 				time.Sleep(time.Second)
 				began := time.Now()
 				second := lifecycle.New(rt, pleg.New(rt, pleg.Options{}), lifecycle.Options{PodRoot: root, Owner: who})
@@ -265,7 +266,7 @@ func TestAnOwnerFileThatCannotBeRead(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				rt, root := critest.New(critest.Options{}), t.TempDir()
 				n := join(t, rt, lifecycle.Options{PodRoot: root})
-				n.set(t, testPod("a"))
+				n.set(t, podtest.Pod("a"))
 				time.Sleep(time.Second)
 				require.NoError(t, n.stop())
 				path := filepath.Join(root, ".owner")

@@ -18,6 +18,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/critest"
 	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/internal/podtest"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 	"github.com/seed81659283/nodeagent/pleg"
 )
@@ -57,7 +58,7 @@ func TestLogsGoWithTheirContainers(t *testing.T) {
 			return critest.ExitAfter(11*time.Minute, 1)
 		}})
 		n := boot(t, rt, logging(rt), lifecycle.Options{})
-		n.set(testPod("a"))
+		n.set(podtest.Pod("a"))
 		time.Sleep(115 * time.Minute)
 		n.requireStatus("a", "Running, main: ready x10")
 		require.Equal(t, []string{
@@ -74,7 +75,7 @@ func TestRestartCountOfALostContainer(t *testing.T) {
 			return critest.ExitAfter(11*time.Minute, 1)
 		}})
 		n := boot(t, rt, logging(rt), lifecycle.Options{})
-		n.set(testPod("a"))
+		n.set(podtest.Pod("a"))
 		time.Sleep(40 * time.Minute)
 		n.requireStatus("a", "Running, main: ready x3")
 		lose(t, rt, "uid-a-0")
@@ -105,7 +106,7 @@ func TestLogLinks(t *testing.T) {
 			}
 			return names
 		}
-		n.set(testPod("a"))
+		n.set(podtest.Pod("a"))
 		time.Sleep(10 * time.Minute)
 		require.Equal(t, []string{"a_default_main-uid-a-main-0.log"}, links())
 		time.Sleep(20 * time.Minute)
@@ -121,7 +122,7 @@ func TestMaxRestartPeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.ExitAfter(0, 1) }})
 		n := boot(t, rt, rt, lifecycle.Options{MaxRestartPeriod: 2 * time.Second})
-		n.set(testPod("a"))
+		n.set(podtest.Pod("a"))
 		time.Sleep(21 * time.Second)
 		require.Equal(t, 12, ops(rt, "StartContainer"), "at 0, 0, 2, 4 and so on")
 	})
@@ -138,7 +139,7 @@ func TestNobodyAskedForLogs(t *testing.T) {
 		var wg sync.WaitGroup
 		wg.Go(func() { _ = generator.Run(ctx) })
 		wg.Go(func() { _ = r.Run(ctx) })
-		require.NoError(t, r.Set(lifecycle.PodSet{Source: "test", Pods: []*corev1.Pod{testPod("a")}}))
+		require.NoError(t, r.Set(lifecycle.PodSet{Source: "test", Pods: []*corev1.Pod{podtest.Pod("a")}}))
 		time.Sleep(time.Minute)
 		c, ok := rt.Container("a/main")
 		require.True(t, ok)

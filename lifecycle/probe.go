@@ -8,10 +8,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/seed81659283/nodeagent/probe"
-	"github.com/seed81659283/nodeagent/probe/podprobe"
 )
 
-// Probes asks the containers of pods how they are. *podprobe.Pods is one. Whoever owns it tells the reconciler, with
+// Probes runs the liveness, readiness and startup probes of pods. *podprobe.Pods is one. Whoever owns it tells the reconciler, with
 // [Reconciler.Changed], when there is something new about a pod.
 type Probes interface {
 	// Sync says how a pod and its containers are now. It does not wait. The error names probes that can never be
@@ -23,24 +22,16 @@ type Probes interface {
 	Result(k probe.Key) (probe.Value, bool)
 }
 
-// probeResults returns what the probes of all pods have come to.
-func (w *worker) probeResults() podprobe.Results {
-	if w.r.opts.Probes == nil {
-		return nil
-	}
-	return w.r.opts.Probes.Result
-}
-
 // syncProbes tells the probes how the pod is, as it was published. Of a pod that nobody wants any more only readiness
 // matters.
-func (w *worker) syncProbes(pod *corev1.Pod, st *corev1.PodStatus, ending bool) {
+func (w *worker) syncProbes(pod *corev1.Pod, st *corev1.PodStatus, deleted bool) {
 	if w.r.opts.Probes == nil {
 		return
 	}
-	if ending && pod.DeletionTimestamp == nil {
-		deleted, now := *pod, metav1.Now()
-		deleted.DeletionTimestamp = &now
-		pod = &deleted
+	if deleted && pod.DeletionTimestamp == nil {
+		copied, now := *pod, metav1.Now()
+		copied.DeletionTimestamp = &now
+		pod = &copied
 	}
 	if err := w.r.opts.Probes.Sync(pod, st); err != nil {
 		w.warn("probes", "error", err)

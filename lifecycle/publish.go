@@ -7,56 +7,103 @@ import (
 	"cmp"
 	"context"
 	"reflect"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/lifecycle/plan"
+	"github.com/seed81659283/nodeagent/lifecycle/poddir"
+	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
+	"github.com/seed81659283/nodeagent/probe/podprobe"
 )
 
-// publish tells the hook, and the probes, a status that differs from the last one.
-func (w *worker) publish(ctx context.Context, pod *corev1.Pod, observed cri.Pod, ending bool) {
+// published is what was said of a pod last. The zero value has said nothing.
+type published struct {
+	status   *corev1.PodStatus // as decided
+	phase    corev1.PodPhase   // as others were told it, who hear of a terminal phase when nothing of the pod runs
+	probes   probesTold        // with which the probes were told the status
+	starting bool              // containers are being started: no exit is the last
+	messages map[string]string // termination messages, by container ID
+}
+
+// probesTold is what the probes know of a pod beside its status.
+type probesTold struct {
+	pod     *corev1.Pod
+	deleted bool
+}
+
+// podIPs returns the addresses that the status has.
+func (p *published) podIPs() []corev1.PodIP {
+	if p.status == nil {
+		return nil
+	}
+	return p.status.PodIPs
+}
+
+// statusState returns the part of what is decided from that a status is made from.
+func (w *worker) statusState(ctx context.Context, pod *corev1.Pod, observed cri.Pod, deleted bool) plan.State {
+	if pod == nil {
+		return plan.State{Observed: observed, Now: time.Now(), Deleted: deleted}
+	}
+	decision := w.resizer.decision(pod, observed, deleted)
+	return plan.State{
+		Pod: decision.Pod, Observed: observed, Now: time.Now(), Deleted: deleted, Resize: decision, Probes: w.probeResults(),
+		Previous: w.previous(pod), Runtime: w.r.name, Waiting: w.exec.waiting.get(),
+		Messages: w.terminationMessages(ctx, observed), HostIPs: w.r.opts.Spec.HostIPs,
+	}
+}
+
+// previous returns the status said last: by this agent, or by the one before, or what the API server has.
+func (w *worker) previous(pod *corev1.Pod) *corev1.PodStatus {
+	if w.published.status != nil {
+		return w.published.status
+	}
+	if st := w.record.Get().Status; st != nil {
+		return st
+	}
+	return &pod.Status
+}
+
+// publishNow makes the status of the pod as it is now, and publishes it.
+func (w *worker) publishNow(ctx context.Context, pod *corev1.Pod, observed cri.Pod, deleted bool) {
 	if pod == nil {
 		return
 	}
-	resizing := w.resizing(pod, observed, ending)
-	previous := w.status
-	if previous == nil {
-		previous = w.record.get().Status
+	s := w.statusState(ctx, pod, observed, deleted)
+	st := plan.Status(s, s.Waiting, w.published.starting)
+	w.publish(pod, observed, &st, deleted)
+}
+
+// publish tells the hook, and the probes, a status that differs from the last one. What others would take for the end of the
+// pod they are told when it is.
+func (w *worker) publish(pod *corev1.Pod, observed cri.Pod, st *corev1.PodStatus, deleted bool) {
+	if pod == nil {
+		return
 	}
-	if previous == nil {
-		previous = &pod.Status
-	}
-	st := Status(resizing.Pod, observed, StatusInput{
-		Now: time.Now(), Previous: previous, Runtime: w.r.name, Held: w.holding(), Messages: w.lastWords(ctx, observed), HostIPs: w.r.opts.Spec.HostIPs,
-		Terminal: ending || pod.DeletionTimestamp != nil, Starting: w.starting, Probes: w.probeResults(), Resizing: resizing,
-	})
-	if terminal(st.Phase) && !w.starting && down(observed) {
-		endUnseen(&st)
-	}
-	shown := withhold(pod, observed, st, cmp.Or(w.phase, previous.Phase))
-	same := w.status != nil && w.phase == shown.Phase && reflect.DeepEqual(*w.status, st)
-	w.status, w.phase = &st, shown.Phase
-	if told := (told{pod, ending}); !same || told != w.told {
-		w.syncProbes(pod, &st, ending)
-		w.told = told
+	p, previous := &w.published, w.previous(pod)
+	shown := podstatus.DeferTerminalPhase(pod, observed, *st, cmp.Or(p.phase, previous.Phase))
+	same := p.status != nil && p.phase == shown.Phase && reflect.DeepEqual(*p.status, *st)
+	p.status, p.phase = st, shown.Phase
+	if now := (probesTold{pod, deleted}); !same || now != p.probes {
+		w.syncProbes(pod, st, deleted)
+		p.probes = now
 	}
 	if same {
-		if !w.record.isSaved() {
-			w.note(func(*record) {})
+		if !w.record.Saved() {
+			w.note(w.record, func(*poddir.Record) {})
 		}
 		return
 	}
-	if !ending {
-		w.note(func(now *record) { now.Status = &shown; w.resize.put(now) }) // before anybody else hears of it
+	if !deleted {
+		w.note(w.record, func(now *poddir.Record) { now.Status = &shown; w.resizer.put(now) }) // before anybody else hears of it
 	}
-	w.mu.Lock()
-	w.ended = terminal(shown.Phase)
-	w.mu.Unlock()
+	w.setTerminal(podstatus.Terminal(shown.Phase))
 	if hook := w.r.opts.Hooks.Status; hook != nil {
 		hook(pod, &shown)
 	}
-	w.emitChanges(previous, &st)
+	w.statusChanged(previous, st)
 }
 
 // republish publishes how the pod is now, and does nothing about it.
@@ -64,21 +111,53 @@ func (w *worker) republish(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, observeTimeout)
 	defer cancel()
 	observed, err := w.read(ctx, time.Time{})
-	if err != nil || w.status == nil {
+	if err != nil || w.published.status == nil {
 		return // whoever does something about it publishes then
 	}
-	w.mu.Lock()
-	pod, ending := w.pod, w.ending
-	w.mu.Unlock()
-	w.publish(ctx, pod, observed, ending)
+	pod, deleted := w.wanted()
+	w.publishNow(ctx, pod, observed, deleted)
 }
 
-// withhold returns a status as others are to see it, who were told a phase before. By a final phase they take it that
-// nothing of the pod is in use any more, so they are not told while something of it is up. Source: mergePodStatus in
-// pkg/kubelet/status/status_manager.go.
-func withhold(pod *corev1.Pod, observed cri.Pod, st corev1.PodStatus, before corev1.PodPhase) corev1.PodStatus {
-	if terminal(st.Phase) && !terminal(pod.Status.Phase) && !terminal(before) && !down(observed) {
-		st.Phase, st.Reason, st.Message = cmp.Or(before, corev1.PodPending), "", ""
+// terminationMessages returns the termination messages of the containers that have exited, by ID. Each is read once.
+func (w *worker) terminationMessages(ctx context.Context, observed cri.Pod) map[string]string {
+	p := &w.published
+	if p.messages == nil {
+		p.messages = map[string]string{}
 	}
-	return st
+	for id := range p.messages {
+		if !slices.ContainsFunc(observed.Containers, func(c cri.Container) bool { return c.ID == id }) {
+			delete(p.messages, id)
+		}
+	}
+	for i := range observed.Containers {
+		c := &observed.Containers[i]
+		if _, known := p.messages[c.ID]; !known && c.State == cri.ContainerExited {
+			p.messages[c.ID] = w.exec.dir.Message(ctx, c)
+		}
+	}
+	return p.messages
+}
+
+// postStartPending returns the containers whose postStart hook is yet to run to its end, and forgets those that do not exist
+// any more.
+func (w *worker) postStartPending(observed cri.Pod) []string {
+	ids := w.record.Get().PostStartPending
+	gone := func(id string) bool {
+		return !slices.ContainsFunc(observed.Containers, func(c cri.Container) bool {
+			return c.ID == id && c.State != cri.ContainerExited
+		})
+	}
+	if slices.ContainsFunc(ids, gone) {
+		ids = slices.DeleteFunc(slices.Clone(ids), gone)
+		w.note(w.record, func(now *poddir.Record) { now.PostStartPending = ids })
+	}
+	return ids
+}
+
+// probeResults returns what the probes of all pods have come to.
+func (w *worker) probeResults() podprobe.Results {
+	if w.r.opts.Probes == nil {
+		return nil
+	}
+	return w.r.opts.Probes.Result
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/critest"
 	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/internal/podtest"
 )
 
 // throttled is a runtime that notes which of its calls found the quota of their pod in force.
@@ -78,7 +79,7 @@ func TestQuotaIsInForceWhenContainersRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := newThrottled()
 		n := boot(t, rt.Runtime, rt, lifecycle.Options{Cgroups: rt.cgroups})
-		n.set(testPod("a", "x", "y"))
+		n.set(podtest.Pod("a", "x", "y"))
 		time.Sleep(time.Second)
 		require.Equal(t, corev1.PodRunning, n.phase("a"))
 		require.Equal(t, []string{"RunPodSandbox", "CreateContainer x", "StartContainer", "CreateContainer y", "StartContainer"}, rt.take())
@@ -102,7 +103,7 @@ func TestQuotaOfAnEarlierAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := newThrottled()
 		n := boot(t, rt.Runtime, rt, lifecycle.Options{Cgroups: rt.cgroups})
-		n.set(testPod("a"))
+		n.set(podtest.Pod("a"))
 		time.Sleep(time.Second)
 		n.stop()
 		rt.cgroups.mu.Lock()
@@ -112,7 +113,7 @@ func TestQuotaOfAnEarlierAgent(t *testing.T) {
 		rt.take()
 
 		n = boot(t, rt.Runtime, rt, lifecycle.Options{Cgroups: rt.cgroups})
-		n.set(testPod("a"))
+		n.set(podtest.Pod("a"))
 		time.Sleep(time.Second)
 		require.True(t, rt.cgroups.isLimited("uid-a"))
 		time.Sleep(time.Hour)
@@ -126,7 +127,7 @@ func TestQuotaOfAnEarlierAgentThatDiedBeforeADeletion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := newThrottled()
 		rt.Runtime = critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.StopIn(time.Hour, 0) }})
-		pod := testPod("a")
+		pod := podtest.Pod("a")
 		pod.Spec.TerminationGracePeriodSeconds = new(int64(7200))
 		n := boot(t, rt.Runtime, rt, lifecycle.Options{Cgroups: rt.cgroups})
 		n.set(pod)
@@ -150,7 +151,7 @@ func TestQuotaOfAnEarlierAgentDoesNotWaitForASlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := newThrottled()
 		n := boot(t, rt.Runtime, rt, lifecycle.Options{Cgroups: rt.cgroups})
-		n.set(testPod("a", "x", "y"))
+		n.set(podtest.Pod("a", "x", "y"))
 		time.Sleep(time.Second)
 		n.stop()
 		rt.cgroups.mu.Lock()
@@ -162,10 +163,10 @@ func TestQuotaOfAnEarlierAgentDoesNotWaitForASlot(t *testing.T) {
 		n = boot(t, rt.Runtime, rt, lifecycle.Options{
 			Cgroups: rt.cgroups, Parallel: 1, Sources: []string{"test", "other"}, // so that a is no orphan before it is wanted
 		})
-		n.set(testPod("b"))
+		n.set(podtest.Pod("b"))
 		time.Sleep(time.Second)
 		rt.take()
-		n.set(testPod("b"), testPod("a", "x", "y"))
+		n.set(podtest.Pod("b"), podtest.Pod("a", "x", "y"))
 		time.Sleep(time.Second)
 		require.Empty(t, rt.take(), "b is being started, and y waits")
 		require.True(t, rt.cgroups.isLimited("uid-a"))
@@ -192,7 +193,7 @@ func TestQuotaThatWasLiftedUnseen(t *testing.T) {
 		rt := newThrottled()
 		groups := &lostAnswers{podCgroups: rt.cgroups}
 		n := boot(t, rt.Runtime, rt, lifecycle.Options{Cgroups: groups})
-		n.set(testPod("a", "x", "y"))
+		n.set(podtest.Pod("a", "x", "y"))
 		time.Sleep(time.Minute)
 		groups.lost.Store(true)
 		require.NoError(t, rt.Kill("uid-a/y", 137))
@@ -238,7 +239,7 @@ func TestQuotaWaitsForNoSlowStart(t *testing.T) {
 			return map[string]time.Duration{"RunPodSandbox": time.Minute, "CreateContainer y": time.Minute}[op]
 		}
 		n := boot(t, rt.Runtime, rt, lifecycle.Options{Cgroups: rt.cgroups})
-		n.set(testPod("a", "x", "y", "z"))
+		n.set(podtest.Pod("a", "x", "y", "z"))
 		time.Sleep(59 * time.Second)
 		require.False(t, rt.cgroups.isLimited("uid-a"), "nothing runs yet, and the sandbox is not slowed down")
 		time.Sleep(2 * time.Second)
@@ -267,7 +268,7 @@ func TestQuotaOfAStartThatHangs(t *testing.T) {
 			return 0
 		}
 		n := boot(t, rt.Runtime, rt, lifecycle.Options{Cgroups: rt.cgroups})
-		n.set(testPod("a", "x", "y"))
+		n.set(podtest.Pod("a", "x", "y"))
 		time.Sleep(11 * time.Second)
 		require.True(t, rt.cgroups.isLimited("uid-a"))
 	})
@@ -284,7 +285,7 @@ func TestQuotaIsInForceInAHook(t *testing.T) {
 				return cri.ExecResult{}, nil
 			}}
 		}})
-		pod := testPod("a", "x", "y")
+		pod := podtest.Pod("a", "x", "y")
 		pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PostStart: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"hello"}}}}
 		n := boot(t, rt.Runtime, rt, lifecycle.Options{Cgroups: rt.cgroups})
 		n.set(pod)
@@ -312,7 +313,7 @@ func TestQuotaOfAFailure(t *testing.T) {
 			return next.CreateContainer(ctx, sandbox, c, s)
 		}}
 		n := boot(t, rt.Runtime, faults, lifecycle.Options{Cgroups: rt.cgroups})
-		n.set(testPod("a", "x", "y"))
+		n.set(podtest.Pod("a", "x", "y"))
 		time.Sleep(500 * time.Millisecond)
 		require.Contains(t, n.errors(), "no such device")
 		require.True(t, rt.cgroups.isLimited("uid-a"))
@@ -340,7 +341,7 @@ func TestQuotaWhenTheAgentIsStopped(t *testing.T) {
 		rt := newThrottled()
 		rt.delay = func(string) time.Duration { return 3 * time.Second }
 		n := boot(t, rt.Runtime, rt, lifecycle.Options{Cgroups: rt.cgroups})
-		n.set(testPod("a", "x", "y"))
+		n.set(podtest.Pod("a", "x", "y"))
 		time.Sleep(10 * time.Second)
 		require.False(t, rt.cgroups.isLimited("uid-a"))
 		n.stop()

@@ -7,13 +7,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/lifecycle/poddir"
 )
 
 // Times of waiting for a complete list of the pods of the runtime.
@@ -67,31 +65,19 @@ func (r *Reconciler) recall() {
 	if r.opts.PodRoot == "" {
 		return
 	}
-	entries, err := os.ReadDir(r.opts.PodRoot)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	uids, err := poddir.Recorded(r.opts.PodRoot)
+	if err != nil {
 		r.opts.Logger.Warn("pod directories", "error", err)
 	}
-	for _, e := range entries {
-		if !r.isPodDir(e.Name()) {
-			continue
+	for _, uid := range uids {
+		was := poddir.NewRecorder(poddir.Of(r.opts.PodRoot, uid), "")
+		if err := was.Load(); err != nil {
+			r.opts.Logger.Warn("pod record", "uid", uid, "error", err)
 		}
-		was := recorder{path: podFiles(filepath.Join(r.opts.PodRoot, e.Name())).record()}
-		if err := was.load(); err != nil {
-			r.opts.Logger.Warn("pod record", "uid", e.Name(), "error", err)
-		}
-		if namespace, name, ok := strings.Cut(was.now.Pod, "/"); ok {
-			r.former = append(r.former, cri.PodIdentity{UID: e.Name(), Name: name, Namespace: namespace})
+		if namespace, name, ok := strings.Cut(was.Get().Pod, "/"); ok {
+			r.former = append(r.former, cri.PodIdentity{UID: uid, Name: name, Namespace: namespace})
 		}
 	}
-}
-
-// isPodDir reports whether an agent made a directory below PodRoot for a pod.
-func (r *Reconciler) isPodDir(name string) bool {
-	if !plainName(name) {
-		return false
-	}
-	info, err := os.Lstat(filepath.Join(r.opts.PodRoot, name, recordName))
-	return err == nil && info.Mode().IsRegular()
 }
 
 // reportPartial tells that there may be pods that nobody knows of, because the runtime cannot be listed, and what comes of

@@ -21,6 +21,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/critest"
 	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/internal/podtest"
 	"github.com/seed81659283/nodeagent/lifecycle/userns"
 )
 
@@ -79,7 +80,7 @@ func TestPodThatChangedWhileNoAgentRan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var rt *critest.Runtime
 		rt = critest.New(critest.Options{Script: alone(t, &rt)})
-		pod := testPod("a")
+		pod := podtest.Pod("a")
 		pod.Spec.TerminationGracePeriodSeconds = new(int64(30))
 		n := boot(t, rt, distant(rt, never), lifecycle.Options{})
 		n.set(pod)
@@ -105,7 +106,7 @@ func TestPodWhoseFormerSelfCannotBeRead(t *testing.T) {
 		var rt *critest.Runtime
 		rt = critest.New(critest.Options{Script: alone(t, &rt)})
 		n := boot(t, rt, distant(rt, never), lifecycle.Options{})
-		n.set(testPod("a"))
+		n.set(podtest.Pod("a"))
 		time.Sleep(time.Minute)
 		n.stop()
 
@@ -114,7 +115,7 @@ func TestPodWhoseFormerSelfCannotBeRead(t *testing.T) {
 			return !healed.Load() && op == "ContainerStatus" && strings.HasPrefix(id, "uid-a-")
 		})
 		n = boot(t, rt, via, lifecycle.Options{})
-		n.set(edited(testPod("a"), "uid-new"))
+		n.set(edited(podtest.Pod("a"), "uid-new"))
 		time.Sleep(10 * time.Second)
 		for what, says := range map[string]string{"Hooks.Error": n.errors(), "status": n.waits("a")} {
 			require.Contains(t, says, "default/a", what)
@@ -144,7 +145,7 @@ func TestPodThatGoesWhileItWaits(t *testing.T) {
 		var rt *critest.Runtime
 		rt = critest.New(critest.Options{Script: alone(t, &rt)})
 		n := boot(t, rt, distant(rt, never), lifecycle.Options{})
-		pod := testPod("a")
+		pod := podtest.Pod("a")
 		pod.Spec.TerminationGracePeriodSeconds = new(int64(30))
 		n.set(pod)
 		time.Sleep(time.Minute)
@@ -165,7 +166,7 @@ func TestEndedPodWaitsForNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{"main": critest.ExitAfter(time.Second, 0)})})
 		o := lifecycle.Options{PodRoot: t.TempDir()}
-		job := testPod("a")
+		job := podtest.Pod("a")
 		job.Spec.RestartPolicy = corev1.RestartPolicyNever
 		n := boot(t, rt, distant(rt, never), o)
 		n.set(job)
@@ -204,7 +205,7 @@ func TestWhatIsNotKnownMayRun(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				rt := critest.New(critest.Options{})
 				n := boot(t, rt, rt, lifecycle.Options{})
-				n.set(testPod("a"))
+				n.set(podtest.Pod("a"))
 				time.Sleep(time.Minute)
 				n.stop()
 
@@ -234,7 +235,7 @@ func TestDirectoriesOfPodsThatRun(t *testing.T) {
 			return o
 		}
 		apart := func(name string) *corev1.Pod {
-			pod := testPod(name)
+			pod := podtest.Pod(name)
 			pod.Spec.HostUsers = new(false)
 			return pod
 		}
@@ -306,7 +307,7 @@ func TestDrainBeforeTheRuntimeWasRead(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				rt := critest.New(critest.Options{})
 				n := boot(t, rt, rt, lifecycle.Options{})
-				n.set(testPod("a"), testPod("b"))
+				n.set(podtest.Pod("a"), podtest.Pod("b"))
 				time.Sleep(time.Minute)
 				n.stop()
 

@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/lifecycle/plan"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
@@ -157,8 +158,8 @@ func New(rt cri.Runtime, observer Observer, o Options) *Reconciler {
 	if o.SlowAfter <= 0 {
 		o.SlowAfter = 10 * time.Second
 	}
-	if o.MaxRestartPeriod <= 0 || o.MaxRestartPeriod > crashLoopMax {
-		o.MaxRestartPeriod = crashLoopMax
+	if o.MaxRestartPeriod <= 0 || o.MaxRestartPeriod > plan.MaxBackOff {
+		o.MaxRestartPeriod = plan.MaxBackOff
 	}
 	if o.Resync <= 0 {
 		o.Resync = time.Minute
@@ -277,7 +278,7 @@ func (r *Reconciler) Run(ctx context.Context) (err error) {
 				r.retire(w)
 			})
 		}
-		swept = swept || r.sweep()
+		swept = swept || r.removeOrphanDirs()
 		if !whole { // what waits for a complete list is not told when there is one
 			again.Reset(readingCheck)
 		}

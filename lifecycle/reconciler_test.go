@@ -17,13 +17,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/critest"
 	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/internal/podtest"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 	"github.com/seed81659283/nodeagent/pleg"
 )
 
@@ -54,11 +54,11 @@ func boot(t *testing.T, rt *critest.Runtime, via cri.Runtime, o lifecycle.Option
 			n.mu.Lock()
 			defer n.mu.Unlock()
 			n.statuses[pod.Name] = st
-			ready, _, _ := strings.Cut(conditionOf(*st, corev1.PodReady), " ")
+			ready, _, _ := strings.Cut(podtest.ConditionOf(*st, corev1.PodReady), " ")
 			n.readiness = append(n.readiness, pod.Name+" "+ready)
 			line := pod.Name + " " + string(st.Phase)
 			for _, c := range st.ContainerStatuses {
-				if c.State.Waiting != nil && c.State.Waiting.Reason != lifecycle.ReasonContainerCreating {
+				if c.State.Waiting != nil && c.State.Waiting.Reason != podstatus.ReasonContainerCreating {
 					line += " " + c.State.Waiting.Reason
 				}
 			}
@@ -155,38 +155,20 @@ func (n *node) objects() (sandboxes, containers int) {
 	return len(snap.Sandboxes), len(snap.Containers)
 }
 
-func testPod(name string, containers ...string) *corev1.Pod {
-	grace := int64(5)
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID("uid-" + name)},
-		Spec: corev1.PodSpec{
-			RestartPolicy: corev1.RestartPolicyAlways, TerminationGracePeriodSeconds: &grace,
-		},
-	}
-	if len(containers) == 0 {
-		containers = []string{"main"}
-	}
-	for _, c := range containers {
-		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: c, Image: "busybox"})
-	}
-	podspec.Default(pod)
-	return pod
-}
-
 func ops(rt *critest.Runtime, op string) int { return len(rt.Calls(op)) }
 
 func TestReconcilerRunsPodsAndTakesThemDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		n := boot(t, rt, rt, lifecycle.Options{})
-		n.set(testPod("a"), testPod("b", "one", "two"))
+		n.set(podtest.Pod("a"), podtest.Pod("b", "one", "two"))
 		time.Sleep(time.Second)
 		require.Equal(t, corev1.PodRunning, n.phase("a"))
 		require.Equal(t, corev1.PodRunning, n.phase("b"))
 		require.Equal(t, 2, ops(rt, "RunPodSandbox"))
 		require.Equal(t, 3, ops(rt, "StartContainer"))
 
-		n.set(testPod("a"))
+		n.set(podtest.Pod("a"))
 		time.Sleep(time.Second)
 		sandboxes, containers := n.objects()
 		require.Equal(t, 1, sandboxes)
@@ -203,7 +185,7 @@ func TestReconcilerHonoursTheGracePeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{"main": critest.IgnoreTERM()})})
 		n := boot(t, rt, rt, lifecycle.Options{})
-		n.set(testPod("a"))
+		n.set(podtest.Pod("a"))
 		time.Sleep(time.Second)
 		n.set()
 		time.Sleep(4900 * time.Millisecond)
@@ -223,14 +205,14 @@ func TestCrashLoopSurvivesTheAgent(t *testing.T) {
 			return critest.ExitAfter(time.Second, 1)
 		}})
 		n := boot(t, rt, rt, lifecycle.Options{})
-		n.set(testPod("a"))
+		n.set(podtest.Pod("a"))
 		time.Sleep(3 * time.Second) // first life 0-1 s, second 1-2 s, then 10 s of back-off
 		require.Equal(t, 2, ops(rt, "StartContainer"))
 		require.Equal(t, "a Running CrashLoopBackOff", n.last())
 		n.stop()
 
 		n = boot(t, rt, rt, lifecycle.Options{})
-		n.set(testPod("a"))
+		n.set(podtest.Pod("a"))
 		time.Sleep(8500 * time.Millisecond)
 		require.Equal(t, 2, ops(rt, "StartContainer"), "11.5 s: still waiting")
 		time.Sleep(time.Second)
@@ -252,7 +234,7 @@ func TestJobsEnd(t *testing.T) {
 			"ok": critest.ExitAfter(time.Minute, 0), "bad": critest.ExitAfter(time.Minute, 3),
 		})})
 		n := boot(t, rt, rt, lifecycle.Options{})
-		good, bad := testPod("good", "ok"), testPod("bad", "bad")
+		good, bad := podtest.Pod("good", "ok"), podtest.Pod("bad", "bad")
 		good.Spec.RestartPolicy, bad.Spec.RestartPolicy = corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever
 		n.set(good, bad)
 		time.Sleep(2 * time.Minute)
@@ -280,9 +262,9 @@ func TestChangedImageReplacesTheContainer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		n := boot(t, rt, rt, lifecycle.Options{})
-		n.set(testPod("a"))
+		n.set(podtest.Pod("a"))
 		time.Sleep(time.Second)
-		pod := testPod("a")
+		pod := podtest.Pod("a")
 		pod.Spec.Containers[0].Image = "busybox:2"
 		n.set(pod)
 		time.Sleep(time.Second)
@@ -299,12 +281,12 @@ func TestSuccessorWaitsForItsPredecessor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.IgnoreTERM() }})
 		n := boot(t, rt, rt, lifecycle.Options{})
-		n.set(testPod("a"))
+		n.set(podtest.Pod("a"))
 		time.Sleep(time.Second)
 		n.stop()
 
 		n = boot(t, rt, rt, lifecycle.Options{})
-		successor := testPod("a")
+		successor := podtest.Pod("a")
 		successor.UID = "uid-a-2"
 		require.NoError(t, n.reconciler.Set(lifecycle.PodSet{Source: "test", Pods: []*corev1.Pod{successor}, Incomplete: true}))
 		time.Sleep(4 * time.Second)
@@ -321,7 +303,7 @@ func TestOrphans(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.IgnoreTERM() }})
 		n := boot(t, rt, rt, lifecycle.Options{})
-		n.set(testPod("mine"))
+		n.set(podtest.Pod("mine"))
 		time.Sleep(time.Second)
 		n.stop()
 		_, err := rt.RunSandbox(t.Context(), &cri.SandboxConfig{
@@ -360,7 +342,7 @@ func TestTwoPodsOfOneName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		n := boot(t, rt, rt, lifecycle.Options{})
-		first, sameName, sameUID := testPod("a"), testPod("a"), testPod("b")
+		first, sameName, sameUID := podtest.Pod("a"), podtest.Pod("a"), podtest.Pod("b")
 		sameName.UID, sameUID.UID = "another", first.UID
 		err := n.reconciler.Set(lifecycle.PodSet{Source: "test", Pods: []*corev1.Pod{first, sameName, sameUID}})
 		require.EqualError(t, err, "pod default/a: another pod of the set has its name, or its UID another\n"+
@@ -387,10 +369,10 @@ func TestAHungCallDelaysItsPodAlone(t *testing.T) {
 				n := boot(t, rt, via, lifecycle.Options{Parallel: 2})
 				var pods []*corev1.Pod
 				for i := range 5 {
-					pods = append(pods, testPod(fmt.Sprintf("bad%d", i)))
+					pods = append(pods, podtest.Pod(fmt.Sprintf("bad%d", i)))
 				}
 				for i := range 20 {
-					pods = append(pods, testPod(fmt.Sprintf("good%d", i)))
+					pods = append(pods, podtest.Pod(fmt.Sprintf("good%d", i)))
 				}
 				n.set(pods...)
 				// Two places, five that hang: each gives its place back after 10 s.
@@ -415,9 +397,9 @@ func TestFailuresAreShownAndTriedAgain(t *testing.T) {
 			return cri.Image{}, errors.New("registry says no")
 		}})
 		n := boot(t, rt, rt, lifecycle.Options{Rand: func() float64 { return 0 }})
-		never := testPod("never")
+		never := podtest.Pod("never")
 		never.Spec.Containers[0].ImagePullPolicy = corev1.PullNever
-		n.set(testPod("a"), never)
+		n.set(podtest.Pod("a"), never)
 		time.Sleep(500 * time.Millisecond)
 		require.Equal(t, corev1.PodPending, n.phase("a"))
 		require.Contains(t, n.history, "a Pending ErrImagePull")
@@ -435,11 +417,11 @@ func TestSetRefusesWhatItCannotRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		n := boot(t, rt, rt, lifecycle.Options{})
-		n.set(testPod("a"))
+		n.set(podtest.Pod("a"))
 		time.Sleep(time.Second)
-		broken := testPod("a")
+		broken := podtest.Pod("a")
 		broken.Spec.Volumes = []corev1.Volume{{Name: "data"}}
-		err := n.reconciler.Set(lifecycle.PodSet{Source: "test", Pods: []*corev1.Pod{broken, testPod("b")}})
+		err := n.reconciler.Set(lifecycle.PodSet{Source: "test", Pods: []*corev1.Pod{broken, podtest.Pod("b")}})
 		require.ErrorContains(t, err, "default/a")
 		require.ErrorContains(t, err, "spec.volumes")
 		time.Sleep(time.Second)
@@ -447,7 +429,7 @@ func TestSetRefusesWhatItCannotRun(t *testing.T) {
 		require.Equal(t, corev1.PodRunning, n.phase("b"))
 		require.Empty(t, n.left())
 
-		nameless := testPod("c")
+		nameless := podtest.Pod("c")
 		nameless.UID = ""
 		require.ErrorContains(t, n.reconciler.Set(lifecycle.PodSet{Source: "more", Pods: []*corev1.Pod{nameless}}), "metadata.uid")
 	})
@@ -457,7 +439,7 @@ func TestDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		n := boot(t, rt, rt, lifecycle.Options{})
-		n.set(testPod("a"), testPod("b"))
+		n.set(podtest.Pod("a"), podtest.Pod("b"))
 		time.Sleep(time.Second)
 		require.NoError(t, n.reconciler.Drain(t.Context()))
 		sandboxes, containers := n.objects()

@@ -21,6 +21,8 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/critest"
 	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/internal/podtest"
+	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
 // What an agent knows of a pod, and the next one can learn from nobody else.
@@ -40,7 +42,7 @@ func TestEndedPodStaysEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{"main": critest.ExitAfter(time.Second, 0)})})
 		o := lifecycle.Options{PodRoot: t.TempDir()}
-		job := testPod("job")
+		job := podtest.Pod("job")
 		job.Spec.RestartPolicy = corev1.RestartPolicyOnFailure
 		n := boot(t, rt, rt, o)
 		n.set(job)
@@ -72,18 +74,18 @@ func TestRuntimeLosesAPodWhileNoAgentRuns(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		o := lifecycle.Options{PodRoot: t.TempDir()}
 		n := boot(t, rt, rt, o)
-		n.set(testPod("a"))
+		n.set(podtest.Pod("a"))
 		time.Sleep(time.Second)
 		n.requireStatus("a", "Running, main: ready")
 		n.stop()
 
 		lose(t, rt, "uid-a-0")
 		n = boot(t, rt, rt, o)
-		n.set(testPod("a"))
+		n.set(podtest.Pod("a"))
 		time.Sleep(time.Second)
 		n.requireStatus("a", "Running, main: ready x1")
 		last := n.status("a").ContainerStatuses[0].LastTerminationState.Terminated
-		require.Equal(t, lifecycle.ReasonStatusUnknown, last.Reason)
+		require.Equal(t, podstatus.ReasonStatusUnknown, last.Reason)
 	})
 }
 
@@ -101,8 +103,8 @@ func TestAgentDiesInAPostStartHook(t *testing.T) {
 			}}
 		}})
 		o := lifecycle.Options{PodRoot: t.TempDir()}
-		pod := testPod("a", "main", "second")
-		pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PostStart: command("hello")}
+		pod := podtest.Pod("a", "main", "second")
+		pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PostStart: podtest.Exec("hello")}
 		n := boot(t, rt, rt, o)
 		n.set(pod)
 		time.Sleep(time.Minute)
@@ -152,7 +154,7 @@ func TestPodIsResizedWhileNoAgentRuns(t *testing.T) {
 		o := lifecycle.Options{PodRoot: t.TempDir(), Cgroups: tree}
 		sized := func(cpu string) *corev1.Pod {
 			pod := sizedPod(t, 1, "cpu=250m/500m")
-			pod.Spec.Resources = new(requirements(t, []string{"cpu=" + cpu}))
+			pod.Spec.Resources = new(podtest.Requirements([]string{"cpu=" + cpu}))
 			return pod
 		}
 		n := boot(t, rt, rt, o)
@@ -183,14 +185,14 @@ func TestDamagedRecord(t *testing.T) {
 				var log bytes.Buffer
 				o := lifecycle.Options{PodRoot: t.TempDir(), Logger: slog.New(slog.NewTextHandler(&log, nil))}
 				n := boot(t, rt, rt, o)
-				n.set(testPod("a"))
+				n.set(podtest.Pod("a"))
 				time.Sleep(time.Second)
 				n.stop()
 				path := filepath.Join(o.PodRoot, "uid-a", "record.json")
 				require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 
 				n = boot(t, rt, rt, o)
-				n.set(testPod("a"))
+				n.set(podtest.Pod("a"))
 				time.Sleep(time.Second)
 				n.requireStatus("a", "Running, main: ready")
 				n.stop()
@@ -212,7 +214,7 @@ func TestRecordCannotBeWritten(t *testing.T) {
 		o := lifecycle.Options{PodRoot: t.TempDir(), Logger: slog.New(slog.NewTextHandler(&log, nil))}
 		path := filepath.Join(o.PodRoot, "uid-a", "record.json")
 		require.NoError(t, os.MkdirAll(path, 0o700))
-		pod := testPod("a")
+		pod := podtest.Pod("a")
 		pod.Spec.RestartPolicy = corev1.RestartPolicyNever
 		n := boot(t, rt, rt, o)
 		n.set(pod)
@@ -240,7 +242,7 @@ func TestDirectoriesOfFormerPods(t *testing.T) {
 		}
 		there := func() []string { return podDirs(t, o.PodRoot) }
 		n := boot(t, rt, rt, o)
-		n.set(testPod("a"))
+		n.set(podtest.Pod("a"))
 		time.Sleep(time.Minute)
 		require.Equal(t, []string{"foreign", "former", "uid-a"}, there(), "another source may yet want it")
 		require.NoError(t, n.reconciler.Set(lifecycle.PodSet{Source: "other"}))
@@ -254,18 +256,18 @@ func TestStatusOfOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		n := boot(t, rt, rt, lifecycle.Options{PodRoot: t.TempDir()})
-		pod := testPod("a")
+		pod := podtest.Pod("a")
 		pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "example.com/served"}}
 		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}}
 		n.set(pod)
 		time.Sleep(time.Second)
-		assert.Equal(t, "False ReadinessGatesNotReady", conditionOf(n.status("a"), corev1.PodReady))
+		assert.Equal(t, "False ReadinessGatesNotReady", podtest.ConditionOf(n.status("a"), corev1.PodReady))
 
 		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: "example.com/served", Status: corev1.ConditionTrue})
 		n.set(pod)
 		time.Sleep(time.Second)
-		assert.Equal(t, "True ", conditionOf(n.status("a"), corev1.PodReady))
-		assert.Equal(t, "True ", conditionOf(n.status("a"), "example.com/served"))
+		assert.Equal(t, "True ", podtest.ConditionOf(n.status("a"), corev1.PodReady))
+		assert.Equal(t, "True ", podtest.ConditionOf(n.status("a"), "example.com/served"))
 
 		pod.Status.Phase, pod.Status.Reason = corev1.PodFailed, "Evicted"
 		n.set(pod)
@@ -279,7 +281,7 @@ func TestStatusOfOthersIsRemembered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		o := lifecycle.Options{PodRoot: t.TempDir()}
-		pod := testPod("a")
+		pod := podtest.Pod("a")
 		pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "example.com/served"}}
 		stored := pod.DeepCopy()
 		pod.Status.Conditions = []corev1.PodCondition{{Type: "example.com/served", Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()}}
@@ -291,6 +293,6 @@ func TestStatusOfOthersIsRemembered(t *testing.T) {
 		n = boot(t, rt, rt, o)
 		n.set(stored)
 		time.Sleep(time.Second)
-		assert.Equal(t, "True ", conditionOf(n.status("a"), corev1.PodReady))
+		assert.Equal(t, "True ", podtest.ConditionOf(n.status("a"), corev1.PodReady))
 	})
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/critest"
 	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/internal/podtest"
 	"github.com/seed81659283/nodeagent/qos"
 )
 
@@ -92,7 +93,7 @@ func TestResizeToAHugeLimitEnds(t *testing.T) {
 					assert.Less(t, len(rt.Calls())-before, 100, "with the listings")
 					assert.NotContains(t, resizeOf(n.status("a")), "PodResize", "it is done")
 					sized := sizedPod(t, 2, row[1])
-					assert.Equal(t, amounts(&sized.Spec.Containers[0].Resources), resizeOf(n.status("a")))
+					assert.Equal(t, podtest.Amounts(&sized.Spec.Containers[0].Resources), resizeOf(n.status("a")))
 				})
 			})
 		}

@@ -21,6 +21,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/critest"
 	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/internal/podtest"
 )
 
 func (c *podCgroups) Resize(context.Context, *corev1.Pod, []cgroups.ContainerResize, cgroups.Resizer) error {
@@ -38,7 +39,7 @@ type sizedCgroups struct {
 
 func (c *sizedCgroups) Ensure(ctx context.Context, pod *corev1.Pod) error {
 	c.mu.Lock()
-	c.ensured = amounts(&pod.Spec.Containers[0].Resources)
+	c.ensured = podtest.Amounts(&pod.Spec.Containers[0].Resources)
 	c.mu.Unlock()
 	return c.podCgroups.Ensure(ctx, pod)
 }
@@ -46,7 +47,7 @@ func (c *sizedCgroups) Ensure(ctx context.Context, pod *corev1.Pod) error {
 func (c *sizedCgroups) Resize(ctx context.Context, pod *corev1.Pod, containers []cgroups.ContainerResize, rt cgroups.Resizer) error {
 	note := []string{pod.Name}
 	for _, r := range containers {
-		note = append(note, r.Name+" "+sizeText(r.To))
+		note = append(note, r.Name+" "+podtest.SizeText(r.To))
 	}
 	c.mu.Lock()
 	c.asked = append(c.asked, strings.Join(note, ", "))
@@ -88,10 +89,10 @@ func (c *sizedCgroups) lose(err error) {
 
 // sizedPod is a pod whose container has resources, in the words of requirements, and restarts for what is named.
 func sizedPod(t *testing.T, generation int64, words string, restart ...corev1.ResourceName) *corev1.Pod {
-	pod := testPod("a")
+	pod := podtest.Pod("a")
 	pod.Generation = generation
 	c := &pod.Spec.Containers[0]
-	c.Resources = requirements(t, strings.Fields(words))
+	c.Resources = podtest.Requirements(strings.Fields(words))
 	for _, name := range restart {
 		c.ResizePolicy = append(c.ResizePolicy, corev1.ContainerResizePolicy{ResourceName: name, RestartPolicy: corev1.RestartContainer})
 	}
@@ -102,7 +103,7 @@ func sizedPod(t *testing.T, generation int64, words string, restart ...corev1.Re
 func resizeOf(st corev1.PodStatus) string {
 	text := "none"
 	if len(st.ContainerStatuses) > 0 && st.ContainerStatuses[0].Resources != nil {
-		text = amounts(st.ContainerStatuses[0].Resources)
+		text = podtest.Amounts(st.ContainerStatuses[0].Resources)
 	}
 	for _, c := range st.Conditions {
 		if c.Type == corev1.PodResizePending || c.Type == corev1.PodResizeInProgress {
@@ -356,7 +357,7 @@ func TestResizeTellsTheSandbox(t *testing.T) {
 		n := boot(t, rt, via, lifecycle.Options{Cgroups: &sizedCgroups{podCgroups: podCgroups{has: map[string]bool{}}}})
 		pod := func(words string) *corev1.Pod {
 			p := sizedPod(t, 1, words)
-			p.Spec.Overhead = requirements(t, []string{"cpu=100m", "memory=16Mi"}).Requests
+			p.Spec.Overhead = podtest.Requirements([]string{"cpu=100m", "memory=16Mi"}).Requests
 			return p
 		}
 		n.set(pod("cpu=250m/500m memory=/32Mi"))

@@ -15,6 +15,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri/critest"
 	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+	"github.com/seed81659283/nodeagent/lifecycle/resize"
 	"github.com/seed81659283/nodeagent/qos"
 )
 
@@ -213,7 +214,7 @@ func TestResizeEndsThrottling(t *testing.T) {
 		require.Equal(t, "max", c.Resources.Unified["memory.high"])
 		require.Equal(t, "67108864", c.Resources.Unified["memory.low"])
 
-		z := lifecycle.PlanResize(lifecycle.ResizeState{
+		z := resize.Decide(resize.State{
 			Pod: pod, Observed: cri.Pod{Containers: []cri.Container{c}}, Spec: podspec.Options{Node: node},
 		})
 		require.Empty(t, z.Containers)

@@ -15,14 +15,14 @@ import (
 
 // retryIn publishes what has become of a pod for which something failed, and returns how long to wait: not at all if
 // something else is wanted of it now, and no longer than until something else is due, unless that is zero.
-func (w *worker) retryIn(ctx context.Context, pod *corev1.Pod, observed cri.Pod, ending bool, due time.Time, err error) time.Duration {
+func (w *worker) retryIn(ctx context.Context, pod *corev1.Pod, observed cri.Pod, deleted bool, due time.Time, err error) time.Duration {
 	if newest, err := w.read(ctx, time.Time{}); err == nil {
 		observed = newest // what was planned on may be older than what was published meanwhile
 	}
-	w.lookAtResources(pod, observed, ending)
-	w.publish(ctx, pod, observed, ending)
+	w.resizer.decide(pod, observed, deleted)
+	w.publishNow(ctx, pod, observed, deleted)
 	wait := w.failed(ctx, err, due)
-	if newest := w.spec(); newest != pod && !sameWish(newest, pod) {
+	if newest, _ := w.wanted(); newest != pod && !sameWish(newest, pod) {
 		return 0
 	}
 	return wait
@@ -33,33 +33,36 @@ func (w *worker) failed(ctx context.Context, err error, due time.Time) time.Dura
 	if ctx.Err() != nil {
 		return 0
 	}
-	w.failures++
-	w.inTrouble(err)
-	wait := retryDelay(w.failures, errors.Is(err, cri.ErrUnavailable), w.r.opts.Rand())
+	w.attempts.failures++
+	w.setTrouble(err)
+	wait := retryDelay(w.attempts.failures, errors.Is(err, cri.ErrUnavailable), w.r.opts.Rand())
 	if at := retryAt(err); !at.IsZero() {
 		wait = max(time.Until(at), wait)
 	}
 	if !due.IsZero() {
 		wait = min(wait, max(time.Until(due), 0))
 	}
-	w.warn("pod sync", "error", err, "retry", wait)
-	if hook := w.r.opts.Hooks.Error; hook != nil {
-		hook(w.id, err, wait)
-	}
+	w.syncFailed(err, wait)
 	return wait
 }
 
-// takeDownRounds is how often a pod is looked at again at once after all that takes it down has succeeded. Two are enough
-// for a runtime that does what it says.
-const takeDownRounds = 5
+// recovered notes that all went well.
+func (w *worker) recovered() {
+	w.attempts.failures = 0
+	w.setTrouble(nil)
+}
 
-// nextRound returns how long to wait before it is looked whether anything of a pod is left that was taken down. A runtime
+// takeDownsAtOnce is how often a pod is looked at again at once after all that takes it down has succeeded. Two are enough
+// for a runtime that does what it says.
+const takeDownsAtOnce = 5
+
+// nextTakeDown returns how long to wait before it is looked whether anything of a pod is left that was taken down. A runtime
 // that says it has done what it has not is asked again and again, but not without a pause.
-func (w *worker) nextRound() time.Duration {
-	if w.rounds <= takeDownRounds {
+func (w *worker) nextTakeDown() time.Duration {
+	if w.attempts.takeDowns <= takeDownsAtOnce {
 		return 0
 	}
-	return retryDelay(w.rounds-takeDownRounds, false, w.r.opts.Rand())
+	return retryDelay(w.attempts.takeDowns-takeDownsAtOnce, false, w.r.opts.Rand())
 }
 
 // The wait after a first failure, and the longest after several.

@@ -22,15 +22,16 @@ import (
 
 	"github.com/seed81659283/nodeagent/cri/critest"
 	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/internal/podtest"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 	"github.com/seed81659283/nodeagent/pleg"
 )
 
 // changeable is a pod with something of everything that a change may be about.
 func changeable() *corev1.Pod {
-	pod := testPod("a", "main", "other")
+	pod := podtest.Pod("a", "main", "other")
 	pod.Labels = map[string]string{"app": "a"}
-	pod.Spec.InitContainers = []corev1.Container{initContainer("setup"), sidecar("proxy")}
+	pod.Spec.InitContainers = []corev1.Container{podtest.Init("setup"), podtest.Sidecar("proxy")}
 	pod.Spec.ActiveDeadlineSeconds = new(int64(1000))
 	pod.Spec.Tolerations = []corev1.Toleration{{Key: "k", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}}
 	for i := range pod.Spec.Containers {
@@ -40,7 +41,7 @@ func changeable() *corev1.Pod {
 		}
 	}
 	pod.Spec.Containers[0].ResizePolicy = []corev1.ContainerResizePolicy{{ResourceName: corev1.ResourceCPU, RestartPolicy: corev1.NotRequired}}
-	addEphemeral(pod, "other")
+	podtest.AddEphemeral(pod, "other")
 	podspec.Default(pod)
 	return pod
 }
@@ -80,7 +81,7 @@ func TestSetSaysWhichFieldMayNotChange(t *testing.T) {
 
 				changed := changeable()
 				change(changed)
-				err := n.reconciler.Set(lifecycle.PodSet{Source: "test", Pods: []*corev1.Pod{changed, testPod("c")}})
+				err := n.reconciler.Set(lifecycle.PodSet{Source: "test", Pods: []*corev1.Pod{changed, podtest.Pod("c")}})
 				var immutable *lifecycle.ImmutableError
 				require.ErrorAs(t, err, &immutable)
 				require.Equal(t, "default/a uid-a", immutable.Pod.Namespace+"/"+immutable.Pod.Name+" "+immutable.Pod.UID)
@@ -123,7 +124,7 @@ func TestSetFollowsWhatMayChange(t *testing.T) {
 		"labels":               func(pod *corev1.Pod) { pod.Labels, pod.Annotations = nil, map[string]string{"a": "b"} },
 		"deletion":             func(pod *corev1.Pod) { now := metav1.Now(); pod.DeletionTimestamp = &now },
 		"status":               func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodRunning },
-		"ephemeral containers": func(pod *corev1.Pod) { addEphemeral(pod, "other") },
+		"ephemeral containers": func(pod *corev1.Pod) { podtest.AddEphemeral(pod, "other") },
 		"a notation": func(pod *corev1.Pod) {
 			pod.Spec.Containers[0].Resources.Limits[corev1.ResourceCPU] = resource.MustParse("1000m")
 		},
@@ -149,7 +150,7 @@ func TestAPodThatIsChangedInPlaceIsSeenAtTheNextSet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		n := boot(t, rt, rt, lifecycle.Options{})
-		pods := []*corev1.Pod{testPod("a")}
+		pods := []*corev1.Pod{podtest.Pod("a")}
 		require.NoError(t, n.reconciler.Set(lifecycle.PodSet{Source: "test", Pods: pods}))
 		time.Sleep(time.Second)
 		pods[0].Spec.Containers[0].Image = "busybox:2"
@@ -170,9 +171,9 @@ func TestSetOfPodsThatAreNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		n := boot(t, rt, rt, lifecycle.Options{})
-		nameless, second := testPod("b"), testPod("c")
+		nameless, second := podtest.Pod("b"), podtest.Pod("c")
 		nameless.UID, second.UID = "", ""
-		err := n.reconciler.Set(lifecycle.PodSet{Source: "test", Pods: []*corev1.Pod{nil, nameless, second, testPod("a"), nil}})
+		err := n.reconciler.Set(lifecycle.PodSet{Source: "test", Pods: []*corev1.Pod{nil, nameless, second, podtest.Pod("a"), nil}})
 		require.ErrorContains(t, err, `set of source "test": pod 0 is nil`)
 		require.ErrorContains(t, err, `set of source "test": pod 4 is nil`)
 		require.Equal(t, 2, strings.Count(err.Error(), "metadata.uid"), "once for each pod")
@@ -186,7 +187,7 @@ func TestSetOfPodsThatAreNone(t *testing.T) {
 func TestSetOfAnUnknownSource(t *testing.T) {
 	rt := critest.New(critest.Options{})
 	r := lifecycle.New(rt, pleg.New(rt, pleg.Options{}), lifecycle.Options{Sources: []string{"file", "api"}})
-	err := r.Set(lifecycle.PodSet{Source: "fiel", Pods: []*corev1.Pod{testPod("a")}})
+	err := r.Set(lifecycle.PodSet{Source: "fiel", Pods: []*corev1.Pod{podtest.Pod("a")}})
 	require.EqualError(t, err, `set of source "fiel": Options.Sources does not name it, but ["file" "api"]`)
 	pods, _ := r.Active()
 	require.Empty(t, pods)
@@ -208,7 +209,7 @@ func TestChangedDoesNotWaitForASlowSet(t *testing.T) {
 	defer wg.Wait()
 	defer close(leave)
 	wg.Go(func() {
-		assert.NoError(t, r.Set(lifecycle.PodSet{Source: "test", Pods: []*corev1.Pod{testPod("slow")}}))
+		assert.NoError(t, r.Set(lifecycle.PodSet{Source: "test", Pods: []*corev1.Pod{podtest.Pod("slow")}}))
 	})
 	<-entered
 	done := make(chan struct{})
@@ -216,7 +217,7 @@ func TestChangedDoesNotWaitForASlowSet(t *testing.T) {
 		defer close(done)
 		r.Changed("uid-slow")
 		r.Active()
-		assert.NoError(t, r.Set(lifecycle.PodSet{Source: "other", Pods: []*corev1.Pod{testPod("b")}}))
+		assert.NoError(t, r.Set(lifecycle.PodSet{Source: "other", Pods: []*corev1.Pod{podtest.Pod("b")}}))
 	})
 	select {
 	case <-done:
@@ -239,7 +240,7 @@ func TestTheLaterOfTwoSetsCounts(t *testing.T) {
 		set := func(names ...string) {
 			var pods []*corev1.Pod
 			for _, name := range names {
-				pods = append(pods, testPod(name))
+				pods = append(pods, podtest.Pod(name))
 			}
 			go func() { assert.NoError(t, r.Set(lifecycle.PodSet{Source: "test", Pods: pods})) }()
 			time.Sleep(time.Second) // durably blocked, or done

@@ -35,7 +35,7 @@ func (r *Reconciler) settle() (started []*worker, whole bool) {
 		if pod := wanted[uid]; pod != nil && w.source == r.claims[uid] {
 			w.update(pod)
 		} else {
-			w.end()
+			w.delete()
 		}
 	}
 	names := make(map[string][]*worker, len(r.workers)) // that a pod still holds

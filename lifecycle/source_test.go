@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/cri/critest"
 	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/internal/podtest"
 )
 
 // wants gives an agent the pods of one source.
@@ -22,7 +23,7 @@ func (n *node) wants(source string, pods ...*corev1.Pod) error {
 
 // twins are two pods with one UID, of two sources.
 func twins() (file, api *corev1.Pod) {
-	file, api = testPod("a", "one"), testPod("a", "two")
+	file, api = podtest.Pod("a", "one"), podtest.Pod("a", "two")
 	api.Name = "b"
 	return file, api
 }
@@ -115,26 +116,26 @@ func TestARefusedPodGoesOnAfterARestart(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		o := lifecycle.Options{PodRoot: t.TempDir(), Sysctls: []string{"net.core.somaxconn"}}
 		n := boot(t, rt, rt, o)
-		pod := testPod("a")
+		pod := podtest.Pod("a")
 		pod.Spec.SecurityContext = &corev1.PodSecurityContext{Sysctls: []corev1.Sysctl{{Name: "net.core.somaxconn", Value: "1"}}}
-		n.set(pod, testPod("b"))
+		n.set(pod, podtest.Pod("b"))
 		time.Sleep(time.Second)
 		require.Equal(t, corev1.PodRunning, n.phase("a"))
 		n.stop()
 
 		o.Sysctls = nil
 		n = boot(t, rt, rt, o)
-		require.ErrorContains(t, n.wants("test", pod, testPod("b")), "default/a")
+		require.ErrorContains(t, n.wants("test", pod, podtest.Pod("b")), "default/a")
 		time.Sleep(10 * time.Minute)
 		require.Zero(t, ops(rt, "StopContainer"))
 		require.Contains(t, podDirs(t, o.PodRoot), "uid-a")
 		require.True(t, n.reconciler.MayRun("uid-a"))
 		require.Equal(t, 2, ops(rt, "StartContainer"))
 
-		require.NoError(t, n.wants("test", testPod("b")))
+		require.NoError(t, n.wants("test", podtest.Pod("b")))
 		time.Sleep(time.Minute)
 		require.Equal(t, 1, ops(rt, "StopContainer"), "it goes when it is no longer wanted")
-		require.ErrorContains(t, n.wants("test", pod, testPod("b")), "default/a")
+		require.ErrorContains(t, n.wants("test", pod, podtest.Pod("b")), "default/a")
 		require.NoError(t, n.reconciler.Drain(t.Context()))
 		snap, _ := rt.List(t.Context())
 		require.Empty(t, snap.Containers)

@@ -12,12 +12,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/containers"
 	"github.com/seed81659283/nodeagent/lifecycle/hook"
+	"github.com/seed81659283/nodeagent/lifecycle/plan"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
-// stop kills containers, all at the same time but for those that end after others, and then stops sandboxes.
-func (w *worker) stop(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a *Actions) error {
+// stop kills containers, all at the same time but for those that terminate after others, and then stops sandboxes.
+func (x *executor) stop(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a *plan.Actions) error {
 	errs := make([]error, len(a.Kill))
 	ended := make([]chan struct{}, len(a.Kill))
 	for i := range a.Kill {
@@ -33,30 +35,30 @@ func (w *worker) stop(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a 
 				}
 			}
 		}
-		w.log("kill container", "container", k.Name, "id", k.ID, "grace", k.Grace, "reason", k.Reason)
-		w.tell(EventKilling, subjectOf(observed, k.Name, k.ID), "stopping container %s: %s", k.Name, k.Reason)
+		x.log("kill container", "container", k.Name, "id", k.ID, "grace", k.Grace, "reason", k.Reason)
+		x.recordEvent(EventKilling, subjectOf(observed, k.Name, k.ID), "stopping container %s: %s", k.Name, k.Reason)
 		wg.Go(func() {
 			defer close(ended[i])
-			errs[i] = w.kill(ctx, w.hookCall(pod, observed, k, a.podIPs), k, before)
+			errs[i] = x.kill(ctx, x.hookCall(pod, observed, k, x.pod.podIPs), k, before)
 		})
 	}
 	wg.Wait()
 	err := errors.Join(errs...)
 	for _, id := range a.StopSandboxes {
 		if err == nil {
-			err = w.r.runtime.StopSandbox(ctx, id)
-			w.stopped[id] = err == nil
+			err = x.r.runtime.StopSandbox(ctx, id)
+			x.pod.stopped[id] = err == nil
 		}
 	}
 	if err != nil && ctx.Err() == nil {
-		w.alarm(EventKillFailed, subject{}, "%v", err)
+		x.recordWarning(EventKillFailed, subject{}, "%v", err)
 	}
 	return err
 }
 
 // kill stops one container: after its preStop hook, and when those that end before it have ended, or when there is no
 // more time for either. Source: killContainer in pkg/kubelet/kuberuntime/kuberuntime_container.go.
-func (w *worker) kill(ctx context.Context, call hook.Call, k Kill, before []chan struct{}) error {
+func (x *executor) kill(ctx context.Context, call hook.Call, k plan.Kill, before []chan struct{}) error {
 	hookCtx, endHook := context.WithTimeout(ctx, k.Grace+hook.MinimumGrace)
 	var hooked sync.WaitGroup
 	defer hooked.Wait()
@@ -70,8 +72,8 @@ func (w *worker) kill(ctx context.Context, call hook.Call, k Kill, before []chan
 		done := make(chan struct{})
 		hooked.Go(func() {
 			defer close(done)
-			if err := w.hooks.Run(hookCtx, call, k.PreStop); err != nil && ctx.Err() == nil {
-				w.preStopFailed(call, err)
+			if err := x.hooks.Run(hookCtx, call, k.PreStop); err != nil && ctx.Err() == nil {
+				x.preStopFailed(call, err)
 			}
 		})
 		await(done, deadline)
@@ -86,39 +88,39 @@ func (w *worker) kill(ctx context.Context, call hook.Call, k Kill, before []chan
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return w.stopContainer(ctx, k.ID, hook.Budget(k.Grace, hookTook, time.Since(waitBegan)))
+	return x.stopContainer(ctx, k.ID, hook.Budget(k.Grace, hookTook, time.Since(waitBegan)))
 }
 
 // preStopFailed tells of a preStop hook that failed. What it printed, and its exit code, go to the log alone.
-func (w *worker) preStopFailed(c hook.Call, err error) {
+func (x *executor) preStopFailed(c hook.Call, err error) {
 	args := []any{"container", c.Container.Name, "id", c.ContainerID, "attempt", c.Attempt, "error", err}
 	if exit, ok := errors.AsType[*hook.ExitError](err); ok {
 		args = append(args, "exitCode", exit.Code)
 	}
-	w.warn("preStop hook", args...)
+	x.warn("preStop hook", args...)
 	about := subject{name: c.Container.Name, id: c.ContainerID, attempt: c.Attempt}
-	w.alarm(EventPreStopHookFailed, about, hook.MessageFailedPreStopHook)
+	x.recordWarning(EventPreStopHookFailed, about, hook.MessageFailedPreStopHook)
 }
 
-// patience is how often a runtime may fail to stop a container before that is killed.
-const patience = 5
+// maxStopFailures is how often a runtime may fail to stop a container before that is killed.
+const maxStopFailures = 5
 
 // stopContainer stops a container. One that cannot be asked to end is killed in the end, or its pod would never go: so
 // containerd 2.4 does where an image names no valid signal. The kubelet stops the sandbox instead, at once.
-func (w *worker) stopContainer(ctx context.Context, id string, grace time.Duration) error {
-	w.mu.Lock()
-	if w.refused[id] >= patience {
+func (x *executor) stopContainer(ctx context.Context, id string, grace time.Duration) error {
+	x.pod.mu.Lock()
+	if x.pod.failures[id] >= maxStopFailures {
 		grace = 0
 	}
-	w.mu.Unlock()
-	err := w.r.runtime.StopContainer(ctx, id, grace)
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	x.pod.mu.Unlock()
+	err := x.r.runtime.StopContainer(ctx, id, grace)
+	x.pod.mu.Lock()
+	defer x.pod.mu.Unlock()
 	switch {
 	case err == nil:
-		delete(w.refused, id)
+		delete(x.pod.failures, id)
 	case ctx.Err() == nil && !errors.Is(err, cri.ErrUnavailable):
-		w.refused[id]++
+		x.pod.failures[id]++
 	}
 	return err
 }
@@ -135,21 +137,21 @@ func await(done <-chan struct{}, deadline *time.Timer) bool {
 }
 
 // hookCall says for which container a hook runs. What the spec does not know any more was noted when it was made.
-func (w *worker) hookCall(pod *corev1.Pod, observed cri.Pod, k Kill, said []corev1.PodIP) hook.Call {
+func (x *executor) hookCall(pod *corev1.Pod, observed cri.Pod, k plan.Kill, said []corev1.PodIP) hook.Call {
 	call := hook.Call{
 		Pod: pod, ContainerID: k.ID, Container: &corev1.Container{Name: k.Name},
 		Attempt: subjectOf(observed, k.Name, k.ID).attempt,
 	}
 	var ips []string
-	if s := newestSandbox(observed.Sandboxes); s != nil {
+	if s := observed.NewestSandbox(); s != nil {
 		ips = s.IPs
 	}
 	if pod != nil {
-		if c := containerNamed(&pod.Spec, k.Name); c != nil {
+		if c := containers.Named(&pod.Spec, k.Name); c != nil {
 			call.Container = c
 		}
 		if pod.Spec.HostNetwork {
-			ips = w.hostAddresses(ips, said)
+			ips = x.hostAddresses(ips, said)
 		}
 		call.PodIP = hookAddress(ips)
 		return call
@@ -174,8 +176,8 @@ func hookAddress(ips []string) string {
 }
 
 // hostAddresses returns the addresses of a pod on the network of its host, whose status said some before.
-func (w *worker) hostAddresses(ips []string, said []corev1.PodIP) (out []string) {
-	for _, ip := range podspec.Addresses(true, ips, said, w.r.opts.Spec.HostIPs) {
+func (x *executor) hostAddresses(ips []string, said []corev1.PodIP) (out []string) {
+	for _, ip := range podspec.Addresses(true, ips, said, x.r.opts.Spec.HostIPs) {
 		out = append(out, ip.String())
 	}
 	return out

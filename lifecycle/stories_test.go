@@ -6,11 +6,9 @@ package lifecycle_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -25,6 +23,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/critest"
 	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/internal/podtest"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 	"github.com/seed81659283/nodeagent/probe"
 	"github.com/seed81659283/nodeagent/probe/podprobe"
@@ -32,19 +31,6 @@ import (
 
 // Stories of one pod, told in virtual time: what its containers do is scripted by their names, and what became of them
 // is read as an API user reads it.
-
-func initContainer(name string) corev1.Container {
-	return corev1.Container{Name: name, Image: "busybox"}
-}
-
-func sidecar(name string) corev1.Container {
-	always := corev1.ContainerRestartPolicyAlways
-	return corev1.Container{Name: name, Image: "busybox", RestartPolicy: &always}
-}
-
-func command(words ...string) *corev1.LifecycleHandler {
-	return &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: words}}
-}
 
 func (n *node) status(name string) corev1.PodStatus {
 	n.mu.Lock()
@@ -55,37 +41,11 @@ func (n *node) status(name string) corev1.PodStatus {
 	return corev1.PodStatus{}
 }
 
-// describe sums up a status: the phase, and each container with its state and how often it was restarted.
-func describeStatus(st corev1.PodStatus) string {
-	words := []string{string(st.Phase)}
-	if st.Reason != "" {
-		words = append(words, st.Reason)
-	}
-	for _, c := range slices.Concat(st.InitContainerStatuses, st.ContainerStatuses, st.EphemeralContainerStatuses) {
-		state := ""
-		switch {
-		case c.State.Running != nil:
-			if state = "running"; c.Ready {
-				state = "ready"
-			}
-		case c.State.Waiting != nil:
-			state = c.State.Waiting.Reason
-		case c.State.Terminated != nil:
-			state = fmt.Sprint("exited ", c.State.Terminated.ExitCode)
-		}
-		if c.RestartCount > 0 {
-			state += fmt.Sprint(" x", c.RestartCount)
-		}
-		words = append(words, c.Name+": "+state)
-	}
-	return strings.Join(words, ", ")
-}
-
 // requireStatus fails unless the status of a pod is, in short, as wanted.
 func (n *node) requireStatus(name, want string) {
 	n.t.Helper()
 	synctest.Wait()
-	require.Equal(n.t, want, describeStatus(n.status(name)), n.errors())
+	require.Equal(n.t, want, podtest.Describe(n.status(name)), n.errors())
 }
 
 // calls returns the calls of an operation on containers, by container name and in order.
@@ -111,14 +71,14 @@ func TestInitContainerFailsTwice(t *testing.T) {
 			return critest.Script{}
 		}})
 		n := boot(t, rt, rt, lifecycle.Options{})
-		pod := testPod("a")
-		pod.Spec.InitContainers = []corev1.Container{initContainer("setup"), initContainer("check")}
+		pod := podtest.Pod("a")
+		pod.Spec.InitContainers = []corev1.Container{podtest.Init("setup"), podtest.Init("check")}
 		n.set(pod)
 		time.Sleep(500 * time.Millisecond)
 		n.requireStatus("a", "Pending, setup: running, check: PodInitializing, main: PodInitializing")
 		time.Sleep(2 * time.Second) // it fails at 1 and 2 s, and waits for 10 s then
 		n.requireStatus("a", "Pending, setup: CrashLoopBackOff x1, check: PodInitializing, main: PodInitializing")
-		assert.Equal(t, "False ContainersNotInitialized", conditionOf(n.status("a"), corev1.PodInitialized))
+		assert.Equal(t, "False ContainersNotInitialized", podtest.ConditionOf(n.status("a"), corev1.PodInitialized))
 		time.Sleep(10 * time.Second)
 		n.requireStatus("a", "Pending, setup: running x2, check: PodInitializing, main: PodInitializing")
 		time.Sleep(time.Second)
@@ -126,7 +86,7 @@ func TestInitContainerFailsTwice(t *testing.T) {
 		require.NoError(t, rt.Kill("a/check", 0))
 		time.Sleep(time.Second)
 		n.requireStatus("a", "Running, setup: exited 0 x2, check: exited 0, main: ready")
-		assert.Equal(t, "True ", conditionOf(n.status("a"), corev1.PodInitialized))
+		assert.Equal(t, "True ", podtest.ConditionOf(n.status("a"), corev1.PodInitialized))
 	})
 }
 
@@ -134,9 +94,9 @@ func TestInitContainerFailsForGood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{"setup": critest.ExitAfter(time.Second, 1)})})
 		n := boot(t, rt, rt, lifecycle.Options{})
-		pod := testPod("a")
+		pod := podtest.Pod("a")
 		pod.Spec.RestartPolicy = corev1.RestartPolicyNever
-		pod.Spec.InitContainers = []corev1.Container{sidecar("proxy"), initContainer("setup")}
+		pod.Spec.InitContainers = []corev1.Container{podtest.Sidecar("proxy"), podtest.Init("setup")}
 		n.set(pod)
 		time.Sleep(time.Minute)
 		n.requireStatus("a", "Failed, proxy: exited 143, setup: exited 1, main: PodInitializing")
@@ -150,9 +110,9 @@ func TestSidecarOutlivesTheJob(t *testing.T) {
 			"main": critest.ExitAfter(time.Minute, 0), "proxy": critest.StopIn(time.Second, 0),
 		})})
 		n := boot(t, rt, rt, lifecycle.Options{})
-		pod := testPod("job")
+		pod := podtest.Pod("job")
 		pod.Spec.RestartPolicy = corev1.RestartPolicyOnFailure
-		pod.Spec.InitContainers = []corev1.Container{sidecar("proxy")}
+		pod.Spec.InitContainers = []corev1.Container{podtest.Sidecar("proxy")}
 		n.set(pod)
 		time.Sleep(time.Second)
 		n.requireStatus("job", "Running, proxy: ready, main: ready")
@@ -173,8 +133,8 @@ func TestSidecarsEndInReverse(t *testing.T) {
 			"main": critest.StopIn(time.Second, 0), "one": critest.StopIn(time.Second, 0), "two": critest.IgnoreTERM(),
 		})})
 		n := boot(t, rt, rt, lifecycle.Options{})
-		pod := testPod("a")
-		pod.Spec.InitContainers = []corev1.Container{sidecar("one"), sidecar("two")}
+		pod := podtest.Pod("a")
+		pod.Spec.InitContainers = []corev1.Container{podtest.Sidecar("one"), podtest.Sidecar("two")}
 		n.set(pod)
 		time.Sleep(time.Second)
 		n.set()
@@ -211,8 +171,8 @@ func TestPreStopLongerThanTheGracePeriod(t *testing.T) {
 			}
 			rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return script }})
 			n := boot(t, rt, rt, lifecycle.Options{})
-			pod := testPod("a")
-			pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: command("bye")}
+			pod := podtest.Pod("a")
+			pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: podtest.Exec("bye")}
 			n.set(pod)
 			time.Sleep(time.Second)
 			n.set()
@@ -233,8 +193,8 @@ func TestPostStartFails(t *testing.T) {
 		}}
 		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return script }})
 		n := boot(t, rt, rt, lifecycle.Options{Rand: func() float64 { return 0 }})
-		pod := testPod("a")
-		pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PostStart: command("hello")}
+		pod := podtest.Pod("a")
+		pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PostStart: podtest.Exec("hello")}
 		n.set(pod)
 		time.Sleep(5 * time.Second) // it was tried again at once, or after a second, by when its exit was noticed
 		n.requireStatus("a", "Running, main: CrashLoopBackOff x1")
@@ -256,10 +216,10 @@ func TestPostStartFailsWithoutGrace(t *testing.T) {
 			}}
 		}})
 		n := boot(t, rt, rt, lifecycle.Options{})
-		pod := testPod("a")
+		pod := podtest.Pod("a")
 		pod.Spec.TerminationGracePeriodSeconds = new(int64)
 		pod.Spec.RestartPolicy = corev1.RestartPolicyNever
-		pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PostStart: command("hello"), PreStop: command("bye")}
+		pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PostStart: podtest.Exec("hello"), PreStop: podtest.Exec("bye")}
 		n.set(pod)
 		time.Sleep(time.Minute)
 		n.requireStatus("a", "Failed, main: exited 143")
@@ -275,10 +235,10 @@ func TestDeletedWhilePulling(t *testing.T) {
 			return cri.Image{}, ctx.Err()
 		}})
 		n := boot(t, rt, rt, lifecycle.Options{})
-		n.set(testPod("gone"), testPod("deleted"))
+		n.set(podtest.Pod("gone"), podtest.Pod("deleted"))
 		time.Sleep(time.Minute)
 		n.requireStatus("gone", "Pending, main: ContainerCreating")
-		deleted := testPod("deleted")
+		deleted := podtest.Pod("deleted")
 		deleted.DeletionTimestamp = &metav1.Time{Time: time.Now()}
 		n.set(deleted)
 		time.Sleep(time.Second)
@@ -293,7 +253,7 @@ func TestDeletedBeforeItRan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		n := boot(t, rt, rt, lifecycle.Options{})
-		pod := testPod("a")
+		pod := podtest.Pod("a")
 		n.set(pod)
 		pod.DeletionTimestamp = &metav1.Time{Time: time.Now()}
 		n.set(pod)
@@ -310,11 +270,11 @@ func TestGraceOnlyShrinks(t *testing.T) {
 		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.IgnoreTERM() }})
 		n := boot(t, rt, rt, lifecycle.Options{})
 		with := func(seconds int64) *corev1.Pod {
-			pod := testPod("a")
+			pod := podtest.Pod("a")
 			pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &metav1.Time{Time: time.Now()}, &seconds
 			return pod
 		}
-		n.set(testPod("a"))
+		n.set(podtest.Pod("a"))
 		time.Sleep(time.Second)
 		n.set(with(600))
 		time.Sleep(time.Second)
@@ -337,7 +297,7 @@ func TestTakenDownOnce(t *testing.T) {
 		script.Exec = func(context.Context, []string) (cri.ExecResult, error) { hooks++; return cri.ExecResult{}, nil }
 		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return script }})
 		n := boot(t, rt, rt, lifecycle.Options{})
-		late, deleted := testPod("late"), testPod("deleted")
+		late, deleted := podtest.Pod("late"), podtest.Pod("deleted")
 		late.Spec.ActiveDeadlineSeconds = new(int64(10))
 		for _, pod := range []*corev1.Pod{late, deleted} {
 			pod.Spec.TerminationGracePeriodSeconds = new(int64(30))
@@ -362,7 +322,7 @@ func TestDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		n := boot(t, rt, rt, lifecycle.Options{})
-		pod := testPod("a")
+		pod := podtest.Pod("a")
 		limit := int64(60)
 		pod.Spec.ActiveDeadlineSeconds = &limit
 		n.set(pod)
@@ -386,7 +346,7 @@ func TestFinalPhaseWaitsForTheContainers(t *testing.T) {
 		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.IgnoreTERM() }})
 		root := t.TempDir()
 		n := boot(t, rt, rt, lifecycle.Options{PodRoot: root})
-		pod := testPod("a")
+		pod := podtest.Pod("a")
 		pod.Spec.ActiveDeadlineSeconds, pod.Spec.TerminationGracePeriodSeconds = new(int64(10)), new(int64(60))
 		n.set(pod)
 		requireActive := func(want int) {
@@ -396,7 +356,7 @@ func TestFinalPhaseWaitsForTheContainers(t *testing.T) {
 		}
 		time.Sleep(20 * time.Second)
 		n.requireStatus("a", "Running, main: ready")
-		require.Equal(t, "False PodFailed", conditionOf(n.status("a"), corev1.PodReady), "it is not to be used any more")
+		require.Equal(t, "False PodFailed", podtest.ConditionOf(n.status("a"), corev1.PodReady), "it is not to be used any more")
 		requireActive(1)
 
 		n.stop()
@@ -415,9 +375,9 @@ func TestEphemeralContainer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{"debug": critest.ExitAfter(time.Minute, 7)})})
 		n := boot(t, rt, rt, lifecycle.Options{})
-		n.set(testPod("a"))
+		n.set(podtest.Pod("a"))
 		time.Sleep(time.Second)
-		pod := testPod("a")
+		pod := podtest.Pod("a")
 		pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{
 			EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug", Image: "busybox"}, TargetContainerName: "main",
 		}}
@@ -434,10 +394,10 @@ func TestRestartAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{"setup": critest.ExitAfter(time.Second, 0)})})
 		n := boot(t, rt, rt, lifecycle.Options{})
-		pod := testPod("a", "main", "watch")
+		pod := podtest.Pod("a", "main", "watch")
 		never := corev1.ContainerRestartPolicyNever
 		pod.Spec.RestartPolicy = corev1.RestartPolicyNever
-		pod.Spec.InitContainers = []corev1.Container{initContainer("setup")}
+		pod.Spec.InitContainers = []corev1.Container{podtest.Init("setup")}
 		pod.Spec.Containers[1].RestartPolicy = &never
 		pod.Spec.Containers[1].RestartPolicyRules = []corev1.ContainerRestartRule{{
 			Action: corev1.ContainerRestartRuleActionRestartAllContainers,
@@ -451,7 +411,7 @@ func TestRestartAll(t *testing.T) {
 		require.NoError(t, rt.Kill("a/watch", 88))
 		time.Sleep(500 * time.Millisecond)
 		n.requireStatus("a", "Pending, setup: running x1, main: RestartingAllContainers, watch: RestartingAllContainers")
-		assert.Equal(t, "True ", conditionOf(n.status("a"), corev1.PodInitialized), "once initialized, a pod stays so")
+		assert.Equal(t, "True ", podtest.ConditionOf(n.status("a"), corev1.PodInitialized), "once initialized, a pod stays so")
 		time.Sleep(2 * time.Second)
 		n.requireStatus("a", "Running, setup: exited 0 x1, main: ready x1, watch: ready x1")
 		assert.Equal(t, 1, ops(rt, "RunPodSandbox"))
@@ -498,13 +458,6 @@ func bootProbing(t *testing.T, rt *critest.Runtime, store string) *node {
 	return n
 }
 
-func asks(word string, period int32) *corev1.Probe {
-	return &corev1.Probe{
-		ProbeHandler:  corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{word}}},
-		PeriodSeconds: period, FailureThreshold: 2, TimeoutSeconds: 1, SuccessThreshold: 1,
-	}
-}
-
 // A container is ready when its probe says so, restarted when it is no longer alive, and asked for neither before it has
 // started. A new agent takes all of that over without asking again.
 func TestProbes(t *testing.T) {
@@ -513,9 +466,9 @@ func TestProbes(t *testing.T) {
 		rt := critest.New(critest.Options{Script: h.script})
 		store := t.TempDir() + "/probes"
 		n := bootProbing(t, rt, store)
-		pod := testPod("a")
+		pod := podtest.Pod("a")
 		c := &pod.Spec.Containers[0]
-		c.StartupProbe, c.ReadinessProbe, c.LivenessProbe = asks("started", 10), asks("ready", 10), asks("alive", 10)
+		c.StartupProbe, c.ReadinessProbe, c.LivenessProbe = podtest.Probe("started", 10), podtest.Probe("ready", 10), podtest.Probe("alive", 10)
 		c.StartupProbe.FailureThreshold = 30
 		n.set(pod)
 		time.Sleep(time.Minute)
@@ -530,7 +483,7 @@ func TestProbes(t *testing.T) {
 		h.set("main ready", true)
 		time.Sleep(11 * time.Second)
 		n.requireStatus("a", "Running, main: ready")
-		assert.Equal(t, "True ", conditionOf(n.status("a"), corev1.PodReady))
+		assert.Equal(t, "True ", podtest.ConditionOf(n.status("a"), corev1.PodReady))
 
 		n.stop()
 		n = bootProbing(t, rt, store)
@@ -553,7 +506,7 @@ func TestProbes(t *testing.T) {
 		h.set("main ready", false)
 		time.Sleep(21 * time.Second)
 		n.requireStatus("a", "Running, main: running x1")
-		assert.Equal(t, "False ContainersNotReady", conditionOf(n.status("a"), corev1.PodReady))
+		assert.Equal(t, "False ContainersNotReady", podtest.ConditionOf(n.status("a"), corev1.PodReady))
 		assert.Empty(t, n.errors())
 	})
 }
@@ -568,11 +521,11 @@ func TestProbesOfAPodThatEnds(t *testing.T) {
 			return s
 		}})
 		n := bootProbing(t, rt, "")
-		pod := testPod("a")
+		pod := podtest.Pod("a")
 		grace := int64(60)
 		pod.Spec.TerminationGracePeriodSeconds = &grace
 		c := &pod.Spec.Containers[0]
-		c.ReadinessProbe, c.LivenessProbe = asks("ready", 2), asks("alive", 2)
+		c.ReadinessProbe, c.LivenessProbe = podtest.Probe("ready", 2), podtest.Probe("alive", 2)
 		n.set(pod)
 		time.Sleep(5 * time.Second)
 		n.requireStatus("a", "Running, main: ready")
@@ -597,9 +550,9 @@ func TestStartupOfASidecar(t *testing.T) {
 		h := &health{bad: map[string]bool{"proxy up": true}}
 		rt := critest.New(critest.Options{Script: h.script})
 		n := bootProbing(t, rt, "")
-		pod := testPod("a")
-		proxy := sidecar("proxy")
-		proxy.StartupProbe = asks("up", 1)
+		pod := podtest.Pod("a")
+		proxy := podtest.Sidecar("proxy")
+		proxy.StartupProbe = podtest.Probe("up", 1)
 		proxy.StartupProbe.FailureThreshold = 10
 		pod.Spec.InitContainers = []corev1.Container{proxy}
 		n.set(pod)
@@ -618,8 +571,8 @@ func TestProbesRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		n := boot(t, rt, rt, lifecycle.Options{})
-		pod := testPod("a")
-		pod.Spec.Containers[0].LivenessProbe = asks("alive", 1)
+		pod := podtest.Pod("a")
+		pod.Spec.Containers[0].LivenessProbe = podtest.Probe("alive", 1)
 		err := n.reconciler.Set(lifecycle.PodSet{Source: "test", Pods: []*corev1.Pod{pod}})
 		require.ErrorContains(t, err, "default/a")
 		require.ErrorContains(t, err, "spec.containers[0].livenessProbe")
@@ -638,7 +591,7 @@ func TestImageVolume(t *testing.T) {
 		}
 		rt := critest.New(critest.Options{Images: []cri.Image{}, Pull: pull})
 		n := boot(t, rt, rt, lifecycle.Options{})
-		pod := testPod("a", "main", "reader")
+		pod := podtest.Pod("a", "main", "reader")
 		pod.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
 			Image: &corev1.ImageVolumeSource{Reference: "registry.test/data:1"},
 		}}}
@@ -666,7 +619,7 @@ func TestFiles(t *testing.T) {
 		root := t.TempDir()
 		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{"main": critest.ExitAfter(time.Minute, 1)})})
 		n := boot(t, rt, rt, lifecycle.Options{PodRoot: root})
-		pod := testPod("a", "main", "b", "c", "d")
+		pod := podtest.Pod("a", "main", "b", "c", "d")
 		pod.Spec.RestartPolicy = corev1.RestartPolicyNever
 		pod.Spec.HostAliases = []corev1.HostAlias{{IP: "192.0.2.9", Hostnames: []string{"nine"}}}
 		n.set(pod)
@@ -710,7 +663,7 @@ func TestLacking(t *testing.T) {
 				p.Spec.SecurityContext = &corev1.PodSecurityContext{Sysctls: []corev1.Sysctl{{Name: "vm.swappiness", Value: "1"}}}
 			},
 		} {
-			pod := testPod("a")
+			pod := podtest.Pod("a")
 			change(pod)
 			podspec.Default(pod)
 			err := n.reconciler.Set(lifecycle.PodSet{Source: "test", Pods: []*corev1.Pod{pod}})

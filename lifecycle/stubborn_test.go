@@ -16,6 +16,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/critest"
 	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/internal/podtest"
 )
 
 // A container that cannot be asked to end, as one whose image names no valid signal, is killed in the end. While the
@@ -36,7 +37,7 @@ func TestContainerThatCannotBeStopped(t *testing.T) {
 			return next.StopContainer(ctx, id, grace)
 		}
 		n := boot(t, rt, f, lifecycle.Options{})
-		n.set(testPod("a"))
+		n.set(podtest.Pod("a"))
 		time.Sleep(time.Second)
 		n.set()
 		time.Sleep(time.Minute)
@@ -63,7 +64,7 @@ func TestRuntimeThatOnlySaysItStopsContainers(t *testing.T) {
 			return call()
 		}}
 		n := boot(t, rt, f, lifecycle.Options{})
-		n.set(testPod("a"))
+		n.set(podtest.Pod("a"))
 		time.Sleep(time.Second)
 		n.set()
 		time.Sleep(time.Minute)

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/lifecycle/plan"
 )
 
 // subject is the container instance that an event is about. The zero value is the pod as a whole.
@@ -18,8 +19,15 @@ type subject struct {
 	exitCode *int32
 }
 
-// subject returns the container that is started. Its ID is known once it is created.
-func (s *Start) subject(id string) subject {
+func (s subject) event(kind, reason, message string) Event {
+	return Event{
+		Type: kind, Reason: reason, Message: message,
+		Container: s.name, ContainerID: s.id, Attempt: s.attempt, ExitCode: s.exitCode,
+	}
+}
+
+// subjectOfStart returns the container that is started. Its ID is known once it is created.
+func subjectOfStart(s *plan.Start, id string) subject {
 	return subject{name: s.Container.Name, id: id, attempt: s.Attempt}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/critest"
 	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/internal/podtest"
 )
 
 // A runtime that holds more than it can say at once must not keep wanted pods from running, nor pass for one that holds
@@ -31,7 +32,7 @@ func TestRuntimeWhoseListIsTooLarge(t *testing.T) {
 		}})
 		o := lifecycle.Options{PodRoot: t.TempDir()}
 		n := boot(t, rt, rt, o)
-		n.set(testPod("a"), testPod("b"), testPod("orphan"))
+		n.set(podtest.Pod("a"), podtest.Pod("b"), podtest.Pod("orphan"))
 		time.Sleep(time.Minute)
 		n.stop()
 
@@ -47,8 +48,8 @@ func TestRuntimeWhoseListIsTooLarge(t *testing.T) {
 			return call(ctx)
 		}
 		n = boot(t, rt, via, o)
-		b := testPod("b")
-		n.set(testPod("a"), edited(b, "uid-new"), testPod("c"))
+		b := podtest.Pod("b")
+		n.set(podtest.Pod("a"), edited(b, "uid-new"), podtest.Pod("c"))
 		for range 300 {
 			time.Sleep(100 * time.Millisecond)
 			old, _ := rt.Container("uid-b/main")
@@ -73,7 +74,7 @@ func TestRuntimeWhoseListIsTooLarge(t *testing.T) {
 		require.EqualValues(t, 1, c.Attempt, "it is restarted")
 		require.Equal(t, cri.ContainerRunning, c.State)
 
-		n.set(testPod("a"))
+		n.set(podtest.Pod("a"))
 		time.Sleep(time.Minute)
 		require.Subset(t, n.left(), []string{"b", "c"}, "pods that were wanted are taken down")
 		c, _ = rt.Container("uid-orphan/main")

@@ -17,7 +17,9 @@ import (
 
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/critest"
-	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/internal/podtest"
+	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
+	"github.com/seed81659283/nodeagent/lifecycle/podview"
 )
 
 // watch holds each call and each status against what was wanted and what was before, over the lives of all agents.
@@ -127,8 +129,8 @@ func (w *watch) asked(op, id string) {
 	now := time.Now()
 	assert.True(w.t, r.gone.IsZero() || r.gone.Equal(now), "%s starts, and nobody wants its pod", c.ID)
 	assert.True(w.t, r.deleted.IsZero() || r.deleted.Equal(now), "%s starts, and its pod is deleted", c.ID)
-	assert.True(w.t, specNames(r.pod)[c.Name], "%s starts, which the pod does not have", c.ID)
-	over := r.status != nil && terminal(r.phase) && r.status.Reason != lifecycle.ReasonDeadlineExceeded // which may pass meanwhile
+	assert.True(w.t, podtest.SpecNames(r.pod)[c.Name], "%s starts, which the pod does not have", c.ID)
+	over := r.status != nil && terminal(r.phase) && r.status.Reason != podstatus.ReasonDeadlineExceeded // which may pass meanwhile
 	assert.False(w.t, over, "%s starts in a pod that has %s", c.ID, r.phase)
 }
 
@@ -198,7 +200,7 @@ func (w *watch) started(snap *cri.Snapshot, c *cri.Container) {
 		assert.False(w.t, twin, "%s starts beside %s", c.ID, o.ID)
 	}
 	w.checkAgain(snap, r, c)
-	if find(r.pod.Spec.Containers, c.Name) != nil {
+	if podtest.Find(r.pod.Spec.Containers, c.Name) != nil {
 		w.checkInitialized(snap, r, c)
 	}
 	r.live(c)
@@ -228,10 +230,10 @@ func (w *watch) checkAgain(snap *cri.Snapshot, r *record, c *cri.Container) {
 			last = o
 		}
 	}
-	if last == nil || last.SandboxID != c.SandboxID || roundOf(last) < roundOf(c) || last.Image.UserSpecifiedImage != c.Image.UserSpecifiedImage {
+	if last == nil || last.SandboxID != c.SandboxID || podview.GenerationOf(last) < podview.GenerationOf(c) || last.Image.UserSpecifiedImage != c.Image.UserSpecifiedImage {
 		return
 	}
-	spec := find(slices.Concat(r.pod.Spec.InitContainers, r.pod.Spec.Containers), c.Name)
+	spec := podtest.Find(slices.Concat(r.pod.Spec.InitContainers, r.pod.Spec.Containers), c.Name)
 	policy := r.pod.Spec.RestartPolicy
 	if spec != nil && spec.RestartPolicy != nil {
 		policy = corev1.RestartPolicy(*spec.RestartPolicy)
@@ -252,7 +254,7 @@ func mayRunAgain(pod *corev1.Pod, c *corev1.Container, code int32) bool {
 			return true
 		}
 	}
-	ends := find(pod.Spec.InitContainers, c.Name) != nil && !isSidecar(c)
+	ends := podtest.Find(pod.Spec.InitContainers, c.Name) != nil && !podtest.IsSidecar(c)
 	return policy == "Always" && !ends || policy != "Never" && code != 0
 }
 
@@ -268,7 +270,7 @@ func (w *watch) checkInitialized(snap *cri.Snapshot, r *record, c *cri.Container
 		passed := slices.ContainsFunc(snap.Containers, func(o cri.Container) bool {
 			return place(&o, o.Name) == place(c, spec.Name) && o.State == cri.ContainerExited && o.ExitCode == 0
 		})
-		if isSidecar(spec) {
+		if podtest.IsSidecar(spec) {
 			passed = slices.ContainsFunc(r.lives[place(c, spec.Name)], func(life string) bool {
 				return spec.StartupProbe == nil || w.passed[life+"/started"]
 			})
@@ -279,7 +281,7 @@ func (w *watch) checkInitialized(snap *cri.Snapshot, r *record, c *cri.Container
 
 // place names a container in the sandbox and the round of another one.
 func place(c *cri.Container, name string) string {
-	return fmt.Sprint(c.PodUID, "/", name, "/", c.SandboxID, "/", roundOf(c))
+	return fmt.Sprint(c.PodUID, "/", name, "/", c.SandboxID, "/", podview.GenerationOf(c))
 }
 
 // status checks a status that is published.
@@ -292,7 +294,7 @@ func (w *watch) status(pod *corev1.Pod, st *corev1.PodStatus) {
 	for _, cs := range slices.Concat(st.InitContainerStatuses, st.ContainerStatuses, st.EphemeralContainerStatuses) {
 		assert.GreaterOrEqual(w.t, cs.RestartCount, r.restarts[cs.Name], "restarts of %s/%s", pod.UID, cs.Name)
 		r.restarts[cs.Name] = cs.RestartCount
-		spec := find(slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers), cs.Name)
+		spec := podtest.Find(slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers), cs.Name)
 		if spec == nil {
 			continue
 		}
@@ -355,8 +357,8 @@ func (w *watch) requireConverged(pod *corev1.Pod, has cri.Pod) {
 	w.mu.Lock()
 	r := w.records[string(pod.UID)]
 	w.mu.Unlock()
-	about := story(func() string {
-		return fmt.Sprintf("pod %s %s\nhas%s\nstatus %s", pod.UID, asJSON(pod.Spec), describeObserved(has), asJSON(r.status))
+	about := podtest.Lazy(func() string {
+		return fmt.Sprintf("pod %s %s\nhas%s\nstatus %s", pod.UID, podtest.JSON(pod.Spec), podtest.DescribeObserved(has), podtest.JSON(r.status))
 	})
 	live := map[string]*cri.Container{}
 	for i := range has.Containers {
@@ -387,7 +389,7 @@ func (w *watch) requireConverged(pod *corev1.Pod, has cri.Pod) {
 	require.Equal(w.t, 1, ready, about)
 	for i := range pod.Spec.InitContainers {
 		c := &pod.Spec.InitContainers[i]
-		require.Equal(w.t, isSidecar(c), live[c.Name] != nil, "%s: %s", c.Name, about)
+		require.Equal(w.t, podtest.IsSidecar(c), live[c.Name] != nil, "%s: %s", c.Name, about)
 	}
 	serves := 0
 	for i := range pod.Spec.Containers {
@@ -419,7 +421,7 @@ func mayEnd(pod *corev1.Pod) bool {
 	once := func(c corev1.Container) bool {
 		return !mayRunAgain(pod, &c, 0) || !mayRunAgain(pod, &c, 1)
 	}
-	setup := func(c corev1.Container) bool { return !isSidecar(&c) && !mayRunAgain(pod, &c, 1) }
+	setup := func(c corev1.Container) bool { return !podtest.IsSidecar(&c) && !mayRunAgain(pod, &c, 1) }
 	return pod.Spec.ActiveDeadlineSeconds != nil || slices.ContainsFunc(pod.Spec.InitContainers, setup) ||
 		!slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return !once(c) })
 }

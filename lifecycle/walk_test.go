@@ -25,6 +25,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/critest"
+	"github.com/seed81659283/nodeagent/lifecycle/internal/podtest"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
@@ -140,7 +141,7 @@ var errHang = errors.New("fault: no answer")
 func (w *walker) intn(n int) int          { w.mu.Lock(); defer w.mu.Unlock(); return w.rnd.IntN(n) }
 func (w *walker) chance(percent int) bool { return w.intn(100) < percent }
 
-// bad tells whether something goes wrong this time.
+// bad reports whether something goes wrong this time.
 func (w *walker) bad(percent int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -182,7 +183,7 @@ func (w *walker) start() {
 	checked := &critest.Interceptor{Runtime: rt, Around: w.checked}
 	around := world{ask: w.ask, look: w.look, latency: w.latency, whole: w.whole, log: w.logger(), kernel: w.kernel}
 	around.status = func(pod *corev1.Pod, st *corev1.PodStatus) {
-		w.add("STATUS %s %s", pod.UID, describeStatus(*st))
+		w.add("STATUS %s %s", pod.UID, podtest.Describe(*st))
 		w.watch.status(pod, st)
 	}
 	w.agent = start(w.t, checked, w.dir, around)
@@ -193,8 +194,8 @@ func (w *walker) newPod(name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.made++
-	pod := generatePod(w.rnd, name, fmt.Sprint(name, "-", w.made))
-	if chance(w.rnd, 30) {
+	pod := podtest.Generate(w.rnd, name, fmt.Sprint(name, "-", w.made))
+	if podtest.Chance(w.rnd, 30) {
 		pod.Spec.HostUsers = new(false)
 	}
 	w.pods[name] = pod
@@ -242,7 +243,7 @@ func (w *walker) step() {
 			pod.Spec.Containers[w.intn(len(pod.Spec.Containers))].Image = fmt.Sprint("image:", w.made)
 		})
 	case n == 4 && w.chance(50):
-		w.change(pod, func(pod *corev1.Pod) { addEphemeral(pod, pod.Spec.Containers[0].Name) })
+		w.change(pod, func(pod *corev1.Pod) { podtest.AddEphemeral(pod, pod.Spec.Containers[0].Name) })
 	case n == 4 && w.watch.api: // deleted, or deleted once more with another grace period
 		w.change(pod, func(pod *corev1.Pod) {
 			if pod.DeletionTimestamp == nil {
@@ -269,7 +270,7 @@ func (w *walker) step() {
 	case n == 14: // the runtime cannot say what has become of a pod
 		w.block(outage{pod: string(pod.UID)})
 	case n == 15 && w.chance(50): // or of all
-		w.block(outage{list: pick(w.rnd, []error{errHang, cri.ErrUnavailable, cri.ErrTooLarge})})
+		w.block(outage{list: podtest.Pick(w.rnd, []error{errHang, cri.ErrUnavailable, cri.ErrTooLarge})})
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/critest"
 	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/internal/podtest"
 	"github.com/seed81659283/nodeagent/pleg"
 	"github.com/seed81659283/nodeagent/probe"
 	"github.com/seed81659283/nodeagent/probe/podprobe"
@@ -84,9 +85,9 @@ func TestForgottenPartsAreTold(t *testing.T) {
 					wg.Go(func() { _ = set.Run(ctx) })
 				}
 				wg.Go(func() { _ = r.Run(ctx) })
-				pod := testPod("a")
+				pod := podtest.Pod("a")
 				if name != "sink" { // whose probes would tell of the pod
-					pod.Spec.Containers[0].ReadinessProbe = asks("ready", 10)
+					pod.Spec.Containers[0].ReadinessProbe = podtest.Probe("ready", 10)
 				}
 				require.NoError(t, r.Set(lifecycle.PodSet{Source: "test", Pods: []*corev1.Pod{pod}}))
 				time.Sleep(10 * time.Second)
@@ -125,7 +126,7 @@ func TestDrainWithoutRun(t *testing.T) {
 			return call()
 		}}, rt, rt}
 		n := boot(t, rt, hung, lifecycle.Options{})
-		n.set(testPod("a"))
+		n.set(podtest.Pod("a"))
 		time.Sleep(time.Second)
 		go func() { time.Sleep(time.Minute); n.stop() }()
 		require.EqualError(t, n.reconciler.Drain(t.Context()), "drain: Reconciler.Run has ended before all pods were taken down")
@@ -140,7 +141,7 @@ func TestRunIsCalledTwice(t *testing.T) {
 		n := boot(t, rt, rt, lifecycle.Options{})
 		synctest.Wait()
 		require.EqualError(t, n.reconciler.Run(t.Context()), "Reconciler.Run was called twice")
-		n.set(testPod("a"))
+		n.set(podtest.Pod("a"))
 		time.Sleep(time.Minute)
 		require.Equal(t, 1, ops(rt, "StartContainer"))
 	})

@@ -9,6 +9,8 @@ import (
 	"math/bits"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/internal/containers"
 )
 
 // The scores of pkg/kubelet/qos/policy.go. The kernel adds a score to the thousandths of memory that a process uses
@@ -50,7 +52,7 @@ func OOMScoreAdj(pod *corev1.Pod, c *corev1.Container, memoryCapacity int64) (in
 		return bestEffortScore, nil
 	}
 	request := memoryRequest(c)
-	if isSidecar(c) && hasName(pod.Spec.InitContainers, c.Name) {
+	if containers.IsSidecar(c) && hasName(pod.Spec.InitContainers, c.Name) {
 		if len(pod.Spec.Containers) == 0 {
 			return 0, fmt.Errorf("score sidecar %q: pod %q has no regular container", c.Name, pod.Name)
 		}
@@ -96,11 +98,6 @@ func leastRequest(containers []corev1.Container) int64 {
 		least = min(least, memoryRequest(&containers[i]))
 	}
 	return least
-}
-
-// isSidecar says whether a container, if it is an init container, goes on to run beside the regular ones, KEP-753.
-func isSidecar(c *corev1.Container) bool {
-	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }
 
 func hasContainer(pod *corev1.Pod, name string) bool {

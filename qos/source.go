@@ -6,6 +6,8 @@ package qos
 import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/seed81659283/nodeagent/internal/containers"
 )
 
 // source is where the amounts of a container are taken from.
@@ -25,7 +27,7 @@ func (o Options) ofContainers(t *total, pod *corev1.Pod, name corev1.ResourceNam
 		q, ok := o.amount(t, from(pod, c), name)
 		switch {
 		case !ok: // no more than what runs by then
-		case isSidecar(c):
+		case containers.IsSidecar(c):
 			t.add(&q)
 			sidecars.add(&q)
 			peak.raise(&sidecars.q)

@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	podcontainers "github.com/seed81659283/nodeagent/internal/containers"
 )
 
 // kind is which of a pod's three lists a container stands in.
@@ -28,7 +30,7 @@ type listed struct {
 
 // sidecar says whether a container is an init container that keeps running beside those that follow it (KEP-753).
 func (c listed) sidecar() bool {
-	return c.kind == initContainer && c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
+	return c.kind == initContainer && podcontainers.IsSidecar(c.Container)
 }
 
 // containers yields all containers of a pod: init containers, regular ones, ephemeral ones.

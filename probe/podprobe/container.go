@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/seed81659283/nodeagent/internal/containers"
 	"github.com/seed81659283/nodeagent/probe"
 )
 
@@ -22,7 +23,7 @@ func probed(pod *corev1.PodSpec) iter.Seq[*corev1.Container] {
 			}
 		}
 		for i := range pod.InitContainers {
-			if c := &pod.InitContainers[i]; alwaysRestarts(c) && !yield(c) {
+			if c := &pod.InitContainers[i]; containers.IsSidecar(c) && !yield(c) {
 				return
 			}
 		}
@@ -58,21 +59,7 @@ func word(kind probe.Kind) string { return strings.ToLower(kind.String()) }
 
 // isSidecar reports whether c is an init container of the pod that runs along with its containers.
 func isSidecar(pod *corev1.PodSpec, c *corev1.Container) bool {
-	return isInit(pod, c) && alwaysRestarts(c)
-}
-
-func alwaysRestarts(c *corev1.Container) bool {
-	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
-}
-
-// isInit reports whether c is an init container of the pod. All containers of a pod have names of their own.
-func isInit(pod *corev1.PodSpec, c *corev1.Container) bool {
-	for i := range pod.InitContainers {
-		if pod.InitContainers[i].Name == c.Name {
-			return true
-		}
-	}
-	return false
+	return containers.IsInit(pod, c) && containers.IsSidecar(c)
 }
 
 // findStatus returns the status of a container that has an ID, nil if there is none.

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/seed81659283/nodeagent/internal/containers"
 	"github.com/seed81659283/nodeagent/probe"
 )
 
@@ -60,7 +61,7 @@ func Started(pod *corev1.Pod, c *corev1.Container, st, before *corev1.ContainerS
 //
 // The kubelet probes a container at once when it is found not to be ready: see [probe.Set.Trigger].
 func Ready(pod *corev1.Pod, c *corev1.Container, st, before *corev1.ContainerStatus, results Results) bool {
-	if isInit(&pod.Spec, c) && !alwaysRestarts(c) {
+	if containers.IsInit(&pod.Spec, c) && !containers.IsSidecar(c) {
 		return st.State.Terminated != nil && st.State.Terminated.ExitCode == 0
 	}
 	if !Started(pod, c, st, before, results) {

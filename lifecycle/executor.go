@@ -1,0 +1,175 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/lifecycle/hook"
+	"github.com/seed81659283/nodeagent/lifecycle/plan"
+	"github.com/seed81659283/nodeagent/lifecycle/poddir"
+)
+
+// executor does what is decided for one pod. Its methods are called by the goroutine of the worker or, while that waits for
+// them, by one that it has started.
+type executor struct {
+	*reporter
+	r       *Reconciler
+	record  *poddir.Recorder
+	dir     poddir.Dir  // of the pod's files; empty: none are made
+	mounts  poddir.Dir  // the same for files that containers have mounted
+	logs    poddir.Logs // of the pod
+	hooks   *hook.Runner
+	resizer *resizer
+	waiting waiting // why containers that should run do not
+	quota   quota
+	slot    slot
+	pod     left
+}
+
+// left is what an executor has left of a pod.
+type left struct {
+	stopped  map[string]bool // sandboxes that are not ready whose network is known to be torn down
+	failures map[string]int  // by container ID: how often in a row the runtime failed to stop it
+	mu       sync.Mutex      // guards failures
+	noCgroup bool            // the pod is terminal, and its cgroup is removed
+	shared   bool            // another agent has containers of the pod
+	podIPs   []corev1.PodIP  // as the status of the pod had them when what is under way began
+}
+
+// slot is the start slot of the start that is under way.
+type slot struct {
+	release func()
+	gone    bool // it was released, for a pull
+}
+
+func newExecutor(r *Reconciler, rep *reporter, record *poddir.Recorder, z *resizer) *executor {
+	x := &executor{
+		reporter: rep, r: r, record: record, resizer: z, dir: poddir.Of(r.opts.PodRoot, rep.id.UID),
+		logs: poddir.Logs{Root: r.opts.Spec.LogRoot, Links: r.opts.LogLinks, Pod: rep.id},
+		pod:  left{stopped: map[string]bool{}, failures: map[string]int{}},
+	}
+	if !r.opts.NoMounts {
+		x.mounts = x.dir
+	}
+	x.hooks = hook.New(hook.Options{Execer: r.execer, Hooks: hook.Hooks{HTTPFallback: x.httpFallback}})
+	x.quota.runs = make(chan struct{}, 1)
+	return x
+}
+
+// begin prepares for what is decided next, of a pod that has these addresses.
+func (x *executor) begin(podIPs []corev1.PodIP) {
+	x.pod.podIPs = podIPs
+	select {
+	case <-x.quota.runs: // of an earlier start
+	default:
+	}
+}
+
+// rest does what is due where nothing is to be done.
+func (x *executor) rest(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a *plan.Actions) error {
+	return errors.Join(x.limitRunning(ctx, pod, observed, a), x.leave(ctx, a, observed))
+}
+
+// do carries out what was decided, in the order of Actions. A failure ends what builds on it and nothing else.
+func (x *executor) do(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a *plan.Actions) error {
+	errs := []error{x.limitRunning(ctx, pod, observed, a)}
+	if err := x.stop(ctx, pod, observed, a); err != nil {
+		return errors.Join(append(errs, err)...)
+	}
+	if a.Forget {
+		x.unlinkLogs(observed.Containers)
+		x.forget()
+	}
+	for _, id := range a.Remove {
+		errs = append(errs, x.remove(ctx, observed, id))
+	}
+	errs = append(errs, x.resize(ctx, pod, a))
+	if a.Sandbox != nil || len(a.Start) > 0 {
+		if err := x.takeSlot(ctx); err != nil {
+			return err
+		}
+		errs = append(errs, x.start(ctx, pod, observed, a), x.limitStarted(ctx, pod))
+		x.slot.release()
+	}
+	for _, id := range a.RemoveSandbox {
+		errs = append(errs, x.r.runtime.RemoveSandbox(ctx, id))
+	}
+	return errors.Join(errs...)
+}
+
+// acquireSlot waits for a start slot. One that is held for longer than SlowAfter is released while the work goes on, so that
+// calls that hang cannot take all slots.
+func (x *executor) acquireSlot(ctx context.Context) (release func(), err error) {
+	if err := x.r.slots.acquire(ctx); err != nil {
+		return nil, err
+	}
+	free := sync.OnceFunc(x.r.slots.release)
+	timer := time.AfterFunc(x.r.opts.SlowAfter, func() {
+		x.log("slow start", "after", x.r.opts.SlowAfter)
+		free()
+	})
+	return func() { timer.Stop(); free() }, nil
+}
+
+// remove removes a container that has exited, and before that its logs, which nobody would know of any more.
+func (x *executor) remove(ctx context.Context, observed cri.Pod, id string) error {
+	i := slices.IndexFunc(observed.Containers, func(c cri.Container) bool { return c.ID == id })
+	if err := x.logs.Remove(observed, &observed.Containers[i]); err != nil {
+		return fmt.Errorf("remove logs of container %s: %w", id, err)
+	}
+	x.unlinkLogs(observed.Containers[i : i+1])
+	return x.r.runtime.RemoveContainer(ctx, id)
+}
+
+// forget removes what the agent itself kept of the pod: its logs and its files.
+func (x *executor) forget() {
+	if dir := x.logs.Directory(); dir != "" && !x.pod.shared {
+		if err := os.RemoveAll(dir); err != nil {
+			x.warn("remove pod logs", "error", err)
+		}
+	}
+	if err := x.dir.Remove(); err != nil {
+		x.warn("remove pod files", "error", err)
+	}
+}
+
+// unlinkLogs removes the links to the logs of containers.
+func (x *executor) unlinkLogs(containers []cri.Container) {
+	if err := x.logs.Unlink(containers); err != nil {
+		x.warn("remove link to log", "error", err)
+	}
+}
+
+// stoppedOf returns the sandboxes that are not ready and were stopped by this executor.
+func (x *executor) stoppedOf(observed cri.Pod) map[string]bool {
+	maps.DeleteFunc(x.pod.stopped, func(id string, _ bool) bool {
+		return !slices.ContainsFunc(observed.Sandboxes, func(s cri.Sandbox) bool { return s.ID == id && s.State != cri.SandboxReady })
+	})
+	return x.pod.stopped
+}
+
+// resize gives the pod and its running containers the resources that they are to have.
+func (x *executor) resize(ctx context.Context, pod *corev1.Pod, a *plan.Actions) error {
+	err := x.resizer.resize(ctx, pod, a)
+	if err != nil { // and perhaps for long: a quota that an earlier agent left lifted does not wait for that
+		err = errors.Join(err, x.limit(ctx, pod))
+	}
+	return err
+}
+
+// httpFallback tells of a hook whose server does not speak the TLS that it was asked for.
+func (x *executor) httpFallback(c hook.Call, message string) {
+	x.recordWarning(EventHookHTTPFallback, subject{name: c.Container.Name, id: c.ContainerID, attempt: c.Attempt}, "%s", message)
+}

@@ -1,0 +1,163 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podtest
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/seed81659283/nodeagent/cgroups"
+	"github.com/seed81659283/nodeagent/cri"
+)
+
+// Find returns the container of a name, or nil.
+func Find(specs []corev1.Container, name string) *corev1.Container {
+	i := slices.IndexFunc(specs, func(c corev1.Container) bool { return c.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &specs[i]
+}
+
+// Requirements reads "cpu=REQUEST/LIMIT memory=REQUEST/LIMIT" among other words.
+func Requirements(words []string) (r corev1.ResourceRequirements) {
+	for _, word := range words {
+		name, value, _ := strings.Cut(word, "=")
+		if name != "cpu" && name != "memory" {
+			continue
+		}
+		request, limit, _ := strings.Cut(value, "/")
+		for _, side := range []struct {
+			list *corev1.ResourceList
+			text string
+		}{{&r.Requests, request}, {&r.Limits, limit}} {
+			if side.text == "" {
+				continue
+			}
+			if *side.list == nil {
+				*side.list = corev1.ResourceList{}
+			}
+			(*side.list)[corev1.ResourceName(name)] = resource.MustParse(side.text)
+		}
+	}
+	return r
+}
+
+// Amounts writes requirements as the lines of a scenario do.
+func Amounts(r *corev1.ResourceRequirements) string {
+	side := func(list corev1.ResourceList, name corev1.ResourceName) string {
+		if q, ok := list[name]; ok {
+			return q.String()
+		}
+		return ""
+	}
+	text := ""
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+		if both := side(r.Requests, name) + "/" + side(r.Limits, name); both != "/" {
+			text += fmt.Sprintf(" %s=%s", name, both)
+		}
+	}
+	if text == "" {
+		return "nothing"
+	}
+	return text[1:]
+}
+
+// SizeText writes a size as the lines of a scenario do.
+func SizeText(s cgroups.Size) string {
+	memory := func(n int64) string { return resource.NewQuantity(n, resource.BinarySI).String() }
+	return fmt.Sprintf("cpu=%dm/%dm memory=%s/%s", s.CPURequest, s.CPULimit, memory(s.MemoryRequest), memory(s.MemoryLimit))
+}
+
+// ConditionOf returns the status and the reason of a condition.
+func ConditionOf(st corev1.PodStatus, t corev1.PodConditionType) string {
+	for _, c := range st.Conditions {
+		if c.Type == t {
+			return string(c.Status) + " " + c.Reason
+		}
+	}
+	return "absent"
+}
+
+// SpecNames returns the names of all containers of a pod.
+func SpecNames(pod *corev1.Pod) map[string]bool {
+	names := map[string]bool{}
+	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		names[c.Name] = true
+	}
+	for _, c := range pod.Spec.EphemeralContainers {
+		names[c.Name] = true
+	}
+	return names
+}
+
+// JSON writes a value as JSON.
+func JSON(v any) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
+
+// DescribeObserved writes what a runtime has of a pod, a line for each object.
+func DescribeObserved(p cri.Pod) (s string) {
+	for _, sb := range p.Sandboxes {
+		s += fmt.Sprintf("\n  sandbox %s attempt=%d %s ips=%v %v", sb.ID, sb.Attempt, sb.State, sb.IPs, sb.Annotations)
+	}
+	for _, c := range p.Containers {
+		s += fmt.Sprintf("\n  %s attempt=%d sandbox=%s %s code=%d %s %v", c.ID, c.Attempt, c.SandboxID, c.State, c.ExitCode, c.Reason, c.Annotations)
+	}
+	return s
+}
+
+// Lazy is what a failure is about, made up when there is one.
+type Lazy func() string
+
+// String makes it up.
+func (s Lazy) String() string { return s() }
+
+// Kinds are pods of which a node is full: each changes a plain one.
+func Kinds() map[string]func(pod *corev1.Pod) {
+	return map[string]func(pod *corev1.Pod){
+		"plain": func(*corev1.Pod) {},
+		"init containers": func(pod *corev1.Pod) {
+			pod.Spec.InitContainers = []corev1.Container{Init("setup0"), Init("setup1")}
+		},
+		"sidecar": func(pod *corev1.Pod) {
+			pod.Spec.InitContainers = []corev1.Container{Sidecar("proxy0"), Init("setup1"), Sidecar("proxy2")}
+		},
+		"probes": func(pod *corev1.Pod) {
+			proxy := Sidecar("proxy0")
+			proxy.StartupProbe, proxy.LivenessProbe = Probe("started", 1), Probe("alive", 10)
+			pod.Spec.InitContainers = []corev1.Container{proxy}
+			c := &pod.Spec.Containers[0]
+			c.StartupProbe, c.ReadinessProbe, c.LivenessProbe = Probe("started", 1), Probe("ready", 10), Probe("alive", 10)
+		},
+		"hooks": func(pod *corev1.Pod) {
+			pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PostStart: Exec("hello"), PreStop: Exec("bye")}
+		},
+		"rules": func(pod *corev1.Pod) {
+			c := &pod.Spec.Containers[0]
+			c.RestartPolicy = new(corev1.ContainerRestartPolicyNever)
+			c.RestartPolicyRules = []corev1.ContainerRestartRule{{
+				Action: corev1.ContainerRestartRuleActionRestartAllContainers,
+				ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{
+					Operator: corev1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{88},
+				},
+			}}
+		},
+		"ephemeral container": func(pod *corev1.Pod) { AddEphemeral(pod, "serve") },
+	}
+}
+
+// IsSidecar reports whether a container, if it is there and an init container, is restartable.
+func IsSidecar(c *corev1.Container) bool {
+	return c != nil && c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
+}

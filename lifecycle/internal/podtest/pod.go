@@ -1,0 +1,87 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package podtest has pods for the tests of package lifecycle and its rooms: plain ones, and generated ones with any of what
+// a decision depends on.
+package podtest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+)
+
+// Pod returns a pod with defaults, of containers with these names, or of one that is called main.
+func Pod(name string, containers ...string) *corev1.Pod {
+	grace := int64(5)
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID("uid-" + name)},
+		Spec: corev1.PodSpec{
+			RestartPolicy: corev1.RestartPolicyAlways, TerminationGracePeriodSeconds: &grace,
+		},
+	}
+	if len(containers) == 0 {
+		containers = []string{"main"}
+	}
+	for _, c := range containers {
+		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: c, Image: "busybox"})
+	}
+	podspec.Default(pod)
+	return pod
+}
+
+// Init returns an init container.
+func Init(name string) corev1.Container {
+	return corev1.Container{Name: name, Image: "busybox"}
+}
+
+// Sidecar returns a restartable init container.
+func Sidecar(name string) corev1.Container {
+	always := corev1.ContainerRestartPolicyAlways
+	return corev1.Container{Name: name, Image: "busybox", RestartPolicy: &always}
+}
+
+// Exec returns a hook that runs a command.
+func Exec(words ...string) *corev1.LifecycleHandler {
+	return &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: words}}
+}
+
+// Probe returns a probe that runs a command of one word, every so many seconds.
+func Probe(word string, period int32) *corev1.Probe {
+	return &corev1.Probe{
+		ProbeHandler:  corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{word}}},
+		PeriodSeconds: period, FailureThreshold: 2, TimeoutSeconds: 1, SuccessThreshold: 1,
+	}
+}
+
+// Describe sums up a status: the phase, and each container with its state and how often it was restarted.
+func Describe(st corev1.PodStatus) string {
+	words := []string{string(st.Phase)}
+	if st.Reason != "" {
+		words = append(words, st.Reason)
+	}
+	for _, c := range slices.Concat(st.InitContainerStatuses, st.ContainerStatuses, st.EphemeralContainerStatuses) {
+		state := ""
+		switch {
+		case c.State.Running != nil:
+			if state = "running"; c.Ready {
+				state = "ready"
+			}
+		case c.State.Waiting != nil:
+			state = c.State.Waiting.Reason
+		case c.State.Terminated != nil:
+			state = fmt.Sprint("exited ", c.State.Terminated.ExitCode)
+		}
+		if c.RestartCount > 0 {
+			state += fmt.Sprint(" x", c.RestartCount)
+		}
+		words = append(words, c.Name+": "+state)
+	}
+	return strings.Join(words, ", ")
+}

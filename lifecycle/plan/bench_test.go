@@ -1,0 +1,71 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plan_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/lifecycle/internal/podtest"
+	"github.com/seed81659283/nodeagent/lifecycle/plan"
+)
+
+// settledPod returns the state of a pod of a kind that is as it should be.
+func settledPod(tb testing.TB, kind string, i int) plan.State {
+	tb.Helper()
+	pod := podtest.Pod(fmt.Sprint("p", i), "serve", "serve2")
+	pod.UID = types.UID(fmt.Sprint("uid-", i))
+	podtest.Kinds()[kind](pod)
+	m := newModel(pod)
+	m.settle(tb, podtest.Lazy(func() string { return kind }))
+	return m.state()
+}
+
+// Nothing changes on most pods most of the time, and a plan for them is free.
+func TestPlanIdleAllocatesNothing(t *testing.T) {
+	for kind := range podtest.Kinds() {
+		t.Run(kind, func(t *testing.T) {
+			s := settledPod(t, kind, 0)
+			a := plan.Plan(s)
+			require.True(t, a.Idle() && !a.Done)
+			assert.Zero(t, testing.AllocsPerRun(100, func() { plan.Plan(s) }))
+		})
+	}
+	t.Run("ended", func(t *testing.T) {
+		s := settledPod(t, "sidecar", 0)
+		for i := range s.Observed.Containers {
+			s.Observed.Containers[i].State = cri.ContainerExited
+		}
+		s.Observed.Sandboxes[0].State = cri.SandboxNotReady
+		s.Previous, s.Stopped = &corev1.PodStatus{Phase: corev1.PodFailed}, map[string]bool{s.Observed.Sandboxes[0].ID: true}
+		a := plan.Plan(s)
+		require.True(t, a.Idle() && a.Done)
+		assert.Zero(t, testing.AllocsPerRun(100, func() { plan.Plan(s) }))
+	})
+}
+
+// BenchmarkPlanIdle plans for 1,000 pods of all kinds, none of which needs anything.
+func BenchmarkPlanIdle(b *testing.B) {
+	names := slices.Sorted(maps.Keys(podtest.Kinds()))
+	states := make([]plan.State, 1000)
+	for i := range states {
+		states[i] = settledPod(b, names[i%len(names)], i)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		for i := range states {
+			if a := plan.Plan(states[i]); !a.Idle() {
+				b.Fatal("not idle")
+			}
+		}
+	}
+}

@@ -1,0 +1,245 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/containers"
+	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+	"github.com/seed81659283/nodeagent/lifecycle/podview"
+	"github.com/seed81659283/nodeagent/probe"
+	"github.com/seed81659283/nodeagent/probe/podprobe"
+)
+
+// planContainers decides for each container of a pod with a sound sandbox.
+func (p *planner) planContainers() {
+	p.killEarlierGenerations()
+	p.planEphemeral()
+	switch p.planInit() {
+	case initFailed:
+		p.end()
+		return
+	case initPending:
+		p.killStrays()
+		return
+	}
+	p.out.ResizePod = p.ResizePod
+	kept := 0
+	before := len(p.out.Start) + len(p.out.BackOff)
+	for i := range p.Pod.Spec.Containers {
+		if p.planContainer(&p.Pod.Spec.Containers[i]) {
+			kept++
+		}
+	}
+	if kept == 0 && len(p.out.Start)+len(p.out.BackOff) == before {
+		p.end() // sidecars alone keep no pod alive
+		return
+	}
+	p.killStrays()
+}
+
+// planContainer decides for one regular container, and reports whether it runs on as it is.
+func (p *planner) planContainer(c *corev1.Container) (kept bool) {
+	last := p.view.Newest(c.Name)
+	switch {
+	case last == nil || last.State != cri.ContainerRunning:
+		if !shouldStart(p.Pod, c, last) {
+			return false
+		}
+		if last != nil && last.State == cri.ContainerUnknown {
+			// It may run after all, and two of one name must not.
+			p.kill(last, "the runtime lost track of it")
+		}
+		p.start(c)
+	case changed(c, last):
+		p.kill(last, "its definition changed")
+		p.start(c)
+	default:
+		return p.planRunning(c, last)
+	}
+	return false
+}
+
+// planRunning decides for a running container that is the one that the spec asks for.
+func (p *planner) planRunning(c *corev1.Container, live *cri.Container) (kept bool) {
+	if failed, must := p.failedProbe(c, live); must {
+		p.killForProbe(live, failed)
+		if failed.Restart {
+			p.start(c)
+		}
+		return false
+	}
+	if !p.planResize(live) {
+		p.start(c)
+		return false
+	}
+	if slices.Contains(p.PostStartPending, live.ID) {
+		p.hook(c, live)
+	}
+	return true
+}
+
+// hook plans the postStart hook of a container that runs.
+func (p *planner) hook(c *corev1.Container, live *cri.Container) {
+	p.out.Start = append(p.out.Start, Start{Container: c, Attempt: live.Attempt, CreatedID: live.ID, Running: true, Generation: p.view.Generation})
+}
+
+// planEphemeral starts ephemeral containers that never were. They run once, however far the pod has come, but not before
+// the container whose processes they are to see.
+func (p *planner) planEphemeral() {
+	for i := range p.Pod.Spec.EphemeralContainers {
+		e := &p.Pod.Spec.EphemeralContainers[i]
+		c := (*corev1.Container)(&e.EphemeralContainerCommon)
+		last := p.Observed.NewestContainer(c.Name)
+		if last != nil && last.State != cri.ContainerCreated {
+			continue
+		}
+		target := p.view.Newest(e.TargetContainerName)
+		if target == nil && e.TargetContainerName != "" {
+			continue
+		}
+		p.start(c)
+		if target != nil {
+			p.out.Start[len(p.out.Start)-1].Target = target.ID
+		}
+	}
+}
+
+// changed reports whether a running container is no longer the one that the spec asks for.
+func changed(want *corev1.Container, have *cri.Container) bool {
+	hash, ok := have.Annotations[podspec.AnnotationHash]
+	return ok && !podspec.HasHash(want, hash)
+}
+
+// failedProbe reports whether a running container has to be killed for what its probes say.
+func (p *planner) failedProbe(c *corev1.Container, live *cri.Container) (podprobe.Kill, bool) {
+	if !p.says(c.LivenessProbe, live, probe.Liveness, probe.Failure) && !p.says(c.StartupProbe, live, probe.Startup, probe.Failure) {
+		return podprobe.Kill{}, false
+	}
+	st := corev1.ContainerStatus{Name: c.Name, ContainerID: live.ID}
+	st.State.Running = &corev1.ContainerStateRunning{}
+	return podprobe.MustKill(p.Pod, c, &st, p.Probes)
+}
+
+// says reports whether a container has a probe, and that has come to an outcome. It allocates nothing.
+func (p *planner) says(spec *corev1.Probe, live *cri.Container, kind probe.Kind, outcome probe.Outcome) bool {
+	if spec == nil || p.Probes == nil {
+		return false
+	}
+	v, ok := p.Probes(probe.Key{PodUID: string(p.Pod.UID), Container: live.Name, Kind: kind})
+	return ok && v.ContainerID == live.ID && v.Outcome == outcome
+}
+
+// killStrays stops containers that the spec does not name any more, older instances of those it does, and what runs in another
+// sandbox than the one in use.
+func (p *planner) killStrays() {
+	for i := range p.Observed.Containers {
+		c := &p.Observed.Containers[i]
+		switch {
+		case c.State != cri.ContainerRunning && c.State != cri.ContainerUnknown || p.kills(c.ID):
+		case containers.Named(&p.Pod.Spec, c.Name) == nil:
+			p.kill(c, "the pod has no such container")
+		case p.Observed.NewestContainer(c.Name) != c:
+			p.kill(c, "a newer container of the same name exists")
+		case c.SandboxID != p.out.SandboxID:
+			p.kill(c, "it runs in a former sandbox")
+		}
+	}
+}
+
+// kills reports whether a container is among those to stop.
+func (p *planner) kills(id string) bool {
+	return slices.ContainsFunc(p.out.Kill, func(k Kill) bool { return k.ID == id })
+}
+
+func (p *planner) kill(c *cri.Container, reason string) {
+	p.out.Kill = append(p.out.Kill, Kill{ID: c.ID, Name: c.Name, Grace: Grace(p.Pod), Reason: reason, PreStop: PreStop(p.Pod, c)})
+}
+
+func (p *planner) killForProbe(c *cri.Container, failed podprobe.Kill) {
+	k := Kill{ID: c.ID, Name: c.Name, Grace: failed.Grace, Reason: failed.Message, PreStop: PreStop(p.Pod, c)}
+	if spec := containers.Named(&p.Pod.Spec, c.Name); spec.Lifecycle != nil && hasOwnGrace(spec, failed.Kind) {
+		k.PreStop = spec.Lifecycle.PreStop // also where the pod itself has no time for one
+	}
+	p.out.Kill = append(p.out.Kill, k)
+}
+
+// hasOwnGrace reports whether a probe of a container has a grace period of its own.
+func hasOwnGrace(c *corev1.Container, kind probe.Kind) bool {
+	p := c.LivenessProbe
+	if kind == probe.Startup {
+		p = c.StartupProbe
+	}
+	return p.TerminationGracePeriodSeconds != nil
+}
+
+// start plans the next instance of a container, now or when its back-off is over.
+func (p *planner) start(c *corev1.Container) {
+	start := Start{Container: c, Generation: p.view.Generation}
+	if last := p.Observed.NewestContainer(c.Name); last != nil {
+		start.Attempt = last.Attempt + 1
+		if last.State == cri.ContainerCreated {
+			// It never ran, so what starts now is not a restart: this one, or another in its place.
+			start.Attempt = last.Attempt
+			if p.out.Sandbox == nil && last.SandboxID == p.out.SandboxID && podview.GenerationOf(last) == p.view.Generation &&
+				!changed(c, last) && p.resizeOf(last) == nil {
+				start.CreatedID = last.ID
+				p.out.Start = append(p.out.Start, start)
+				return
+			}
+		}
+	}
+	dead := p.Observed.NewestContainerWhere(c.Name, exited)
+	switch {
+	case dead == nil || p.excused(c, dead):
+	case p.endedByOthers(c, dead):
+		start.CrashLoop = dead.Annotations[AnnotationCrashLoop]
+	default:
+		loop, until := parseCrashLoop(dead.Annotations[AnnotationCrashLoop]).next(crashLoopKey(p.Pod, c), dead, p.Now, p.MaxRestartPeriod)
+		if !until.IsZero() {
+			p.wait(p.Pod, c, loop.delay, until)
+			return
+		}
+		start.CrashLoop = loop.String()
+	}
+	p.out.Start = append(p.out.Start, start)
+}
+
+// excused reports whether an earlier instance does not count for the back-off: an init container runs once in each sandbox.
+func (p *planner) excused(c *corev1.Container, dead *cri.Container) bool {
+	return containers.IsInit(&p.Pod.Spec, c) && (p.out.Sandbox != nil || dead.SandboxID != p.out.SandboxID)
+}
+
+func (p *planner) wait(pod *corev1.Pod, c *corev1.Container, delay time.Duration, until time.Time) {
+	p.out.BackOff = append(p.out.BackOff, BackOff{
+		Name: c.Name, Until: until, Delay: delay,
+		Message: "back-off " + delay.String() + " restarting failed container=" + c.Name +
+			" pod=" + pod.Name + "_" + pod.Namespace + "(" + string(pod.UID) + ")",
+	})
+	if p.out.Wake.IsZero() || until.Before(p.out.Wake) {
+		p.out.Wake = until
+	}
+}
+
+// shouldStart reports whether a container that does not run is to be started. last is its newest instance, or nil.
+func shouldStart(pod *corev1.Pod, c *corev1.Container, last *cri.Container) bool {
+	if pod.DeletionTimestamp != nil {
+		return false
+	}
+	if last == nil {
+		return true
+	}
+	switch last.State {
+	case cri.ContainerRunning:
+		return false
+	case cri.ContainerExited:
+		return podview.ShouldRestart(&pod.Spec, c, last.ExitCode)
+	}
+	return true
+}

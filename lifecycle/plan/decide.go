@@ -1,0 +1,80 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
+	"github.com/seed81659283/nodeagent/lifecycle/podview"
+)
+
+// Decide returns what a pod needs next, and its status until that is done. The two depend on each other: why a container
+// waits follows from the actions, and a pod whose status has just become terminal is not started again. A pod that only
+// the runtime knows has no status.
+//
+// The phase is the one decided, which is not for others to see while something of the pod may run: see
+// [podstatus.DeferTerminalPhase].
+func Decide(s State) (Actions, corev1.PodStatus) {
+	if s.Pod == nil {
+		return Plan(s), corev1.PodStatus{}
+	}
+	terminal := s.Previous != nil && podstatus.Terminal(s.Previous.Phase)
+	a := plan(&s, terminal)
+	waiting := a.Waiting(s.Waiting)
+	st := Status(s, waiting, false)
+	if !terminal && podstatus.Terminal(st.Phase) { // as when it has just gone past its deadline
+		a = plan(&s, true)
+		st = Status(s, a.Waiting(s.Waiting), false)
+	}
+	if !podstatus.Terminal(st.Phase) {
+		a.Wake = earlier(a.Wake, podstatus.Deadline(s.Pod, st.StartTime))
+	}
+	return a, st
+}
+
+// Status returns the status of a pod with the given waiting reasons. While the actions that start containers are being
+// done, starting keeps a container that has exited from looking as if it were to stay so.
+func Status(s State, waiting map[string]podstatus.Waiting, starting bool) corev1.PodStatus {
+	st := podstatus.Of(s.Pod, s.Observed, podstatus.Input{
+		Now: s.Now, Previous: s.Previous, Runtime: s.Runtime, Waiting: waiting, Messages: s.Messages, HostIPs: s.HostIPs,
+		Deleted: s.Deleted || s.Pod.DeletionTimestamp != nil, Starting: starting, Probes: s.Probes, Resize: s.Resize,
+	})
+	if podstatus.Terminal(st.Phase) && !starting && podview.Terminated(s.Observed) {
+		podstatus.TerminateUnseen(&st)
+	}
+	return st
+}
+
+// Waiting returns why the containers that should run do not, from the reasons of starts that failed before: those that are
+// to be started again keep theirs, and those that wait for their back-off say so.
+func (a *Actions) Waiting(before map[string]podstatus.Waiting) map[string]podstatus.Waiting {
+	if len(before)+len(a.BackOff) == 0 {
+		return nil
+	}
+	now := maps.Clone(before)
+	maps.DeleteFunc(now, func(name string, w podstatus.Waiting) bool {
+		return w.Reason == podstatus.ReasonCrashLoopBackOff ||
+			!slices.ContainsFunc(a.Start, func(s Start) bool { return s.Container.Name == name })
+	})
+	for _, b := range a.BackOff {
+		if now == nil {
+			now = map[string]podstatus.Waiting{}
+		}
+		now[b.Name] = podstatus.Waiting{Reason: podstatus.ReasonCrashLoopBackOff, Message: b.Message}
+	}
+	return now
+}
+
+// earlier returns the earlier of two times, of which zero is none.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}

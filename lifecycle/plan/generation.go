@@ -1,0 +1,37 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/lifecycle/hook"
+	"github.com/seed81659283/nodeagent/lifecycle/podview"
+)
+
+// killEarlierGenerations ends what still runs from before the last restart of all containers, at once. Ephemeral containers
+// stay.
+func (p *planner) killEarlierGenerations() {
+	if p.view.Generation == 0 {
+		return
+	}
+	ephemeral := func(name string) bool {
+		return slices.ContainsFunc(p.Pod.Spec.EphemeralContainers, func(e corev1.EphemeralContainer) bool { return e.Name == name })
+	}
+	for i := range p.Observed.Containers {
+		c := &p.Observed.Containers[i]
+		if podview.GenerationOf(c) < p.view.Generation && (c.State == cri.ContainerRunning || c.State == cri.ContainerUnknown) && !ephemeral(c.Name) {
+			p.out.Kill = append(p.out.Kill, Kill{ID: c.ID, Name: c.Name, Grace: hook.MinimumGrace, Reason: "all containers are restarted"})
+		}
+	}
+}
+
+// endedByOthers reports whether a container of an earlier generation was stopped for the restart of all, which is no reason to let it
+// wait.
+func (p *planner) endedByOthers(c *corev1.Container, dead *cri.Container) bool {
+	return podview.GenerationOf(dead) < p.view.Generation && !podview.RestartsAll(c, dead)
+}

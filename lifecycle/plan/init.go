@@ -1,0 +1,143 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/containers"
+	"github.com/seed81659283/nodeagent/lifecycle/podview"
+	"github.com/seed81659283/nodeagent/probe"
+)
+
+// initProgress is how far the init containers of a pod are.
+type initProgress uint8
+
+const (
+	initDone    initProgress = iota // the regular containers may run
+	initPending                     // they may not yet
+	initFailed                      // they never will
+)
+
+// planInit starts the init container whose turn it is, and keeps sidecars running. It goes from the last one to the
+// first, because the runtime may have lost early ones that have ended: what comes later proves that they did. Source:
+// computeInitContainerActions in pkg/kubelet/kuberuntime/kuberuntime_container.go.
+func (p *planner) planInit() initProgress {
+	specs := p.Pod.Spec.InitContainers
+	if len(specs) == 0 {
+		return initDone
+	}
+	progress := initPending
+	passed := p.view.Initialized(p.out.SandboxID) // all that come before the container that is looked at have had their turn
+	if passed {
+		progress = initDone
+	}
+	var turns []int
+	for i := len(specs) - 1; i >= 0; i-- {
+		c := &specs[i]
+		last := p.view.InSandbox(c.Name, p.out.SandboxID)
+		if last == nil {
+			if passed && containers.IsSidecar(c) {
+				turns = append(turns, i)
+			}
+			continue
+		}
+		if passed && !containers.IsSidecar(c) {
+			continue
+		}
+		again, done, ok := p.planInitContainer(c, last)
+		if !ok {
+			return initFailed
+		}
+		if done && i == len(specs)-1 {
+			progress = initDone
+		} else if done && !passed {
+			turns = append(turns, i+1)
+		}
+		if again {
+			turns = append(turns, i)
+		}
+		passed = true
+	}
+	if !passed {
+		turns = append(turns, 0)
+	}
+	for _, i := range slices.Backward(turns) {
+		p.start(&specs[i])
+	}
+	return progress
+}
+
+// planInitContainer decides for one init container that there is: whether it starts again, whether the next one may
+// start, and whether the pod can still come to something.
+func (p *planner) planInitContainer(c *corev1.Container, last *cri.Container) (again, done, ok bool) {
+	switch last.State {
+	case cri.ContainerCreated:
+		return true, false, true
+	case cri.ContainerRunning:
+		if !containers.IsSidecar(c) {
+			p.planResize(last)
+			return false, false, true
+		}
+		again, done = p.planSidecar(c, last)
+		return again, done, true
+	case cri.ContainerExited:
+		switch {
+		case containers.IsSidecar(c):
+			return true, false, true
+		case last.ExitCode == 0 && last.Reason != reasonOOMKilled:
+			return false, true, true
+		}
+		again = podview.ShouldRestart(&p.Pod.Spec, c, last.ExitCode)
+		return again, false, again
+	}
+	// It may run after all. What it would have exited with is not known, so no rule can say what follows.
+	if !containers.IsSidecar(c) && !restartsUnseen(&p.Pod.Spec, c) {
+		return false, false, false
+	}
+	p.kill(last, "the runtime lost track of it")
+	return true, false, true
+}
+
+// reasonOOMKilled is the reason of a container that the kernel ended for its memory. An init container that lost a
+// process that way has failed, whatever it exits with.
+const reasonOOMKilled = "OOMKilled"
+
+// planSidecar decides for a running sidecar. The next init container waits for its startup probe, not for its liveness.
+func (p *planner) planSidecar(c *corev1.Container, live *cri.Container) (again, started bool) {
+	started = c.StartupProbe == nil || p.says(c.StartupProbe, live, probe.Startup, probe.Success)
+	failed, must := p.failedProbe(c, live)
+	switch {
+	case must && failed.Kind == probe.Startup:
+		p.killForProbe(live, failed)
+		return true, false
+	case !started:
+		return false, false
+	case changed(c, live):
+		p.kill(live, "its definition changed")
+		return true, true
+	case must:
+		p.killForProbe(live, failed)
+		return true, true
+	}
+	if !p.planResize(live) {
+		return true, true
+	}
+	if slices.Contains(p.PostStartPending, live.ID) {
+		p.hook(c, live)
+		return false, false
+	}
+	return false, true
+}
+
+// restartsUnseen reports whether a container is started again when nobody saw how it ended.
+func restartsUnseen(pod *corev1.PodSpec, c *corev1.Container) bool {
+	if c.RestartPolicy != nil {
+		return *c.RestartPolicy != corev1.ContainerRestartPolicyNever
+	}
+	return pod.RestartPolicy != corev1.RestartPolicyNever
+}

@@ -1,0 +1,175 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plan_test
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/lifecycle/internal/podtest"
+	"github.com/seed81659283/nodeagent/lifecycle/plan"
+	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+	"github.com/seed81659283/nodeagent/lifecycle/podview"
+	"github.com/seed81659283/nodeagent/probe"
+)
+
+// model is a runtime that does what plans say, without fault, and whose containers run until something ends them.
+type model struct {
+	pod      *corev1.Pod
+	observed cri.Pod
+	now      time.Time
+	final    bool
+	probes   map[probe.Key]probe.Value
+	stopped  map[string]bool // sandboxes, by plans
+	made     int
+}
+
+func newModel(pod *corev1.Pod) *model {
+	return &model{pod: pod, now: epoch, probes: map[probe.Key]probe.Value{}, stopped: map[string]bool{}}
+}
+
+func (m *model) state() plan.State {
+	s := plan.State{Pod: m.pod, Observed: m.observed, Now: m.now, Probes: m.result, Stopped: m.stopped}
+	if m.final {
+		s.Previous = &corev1.PodStatus{Phase: corev1.PodSucceeded}
+	}
+	return s
+}
+
+func (m *model) result(k probe.Key) (probe.Value, bool) {
+	v, ok := m.probes[k]
+	return v, ok
+}
+
+// settle plans and does until there is nothing to do any more, with init containers that pass and sidecars that start.
+func (m *model) settle(t testing.TB, about fmt.Stringer) {
+	t.Helper()
+	for range 40 {
+		pod, before := m.pod.DeepCopy(), cloneObserved(m.observed)
+		a := plan.Plan(m.state())
+		about := podtest.Lazy(func() string {
+			return fmt.Sprintf("%s\npod %s\nobserved%s\nplan %s", about, podtest.JSON(pod.Spec), podtest.DescribeObserved(before), describePlan(a))
+		})
+		require.True(t, reflect.DeepEqual(a, plan.Plan(m.state())), "the same state gives another plan: %s", about)
+		require.True(t, reflect.DeepEqual(before, m.observed) && reflect.DeepEqual(pod, m.pod), "a plan changes its input: %s", about)
+		m.check(t, &a, about)
+		m.apply(t, &a, about)
+		switch {
+		case !a.Idle():
+			m.now = m.now.Add(time.Second)
+		case !a.Wake.IsZero():
+			m.now = a.Wake
+		case !m.advance():
+			m.requireSettled(t, &a, about)
+			return
+		}
+	}
+	require.Fail(t, "there is always more to do", "%s\nthen%s\nplan %s", about, podtest.DescribeObserved(m.observed), describePlan(plan.Plan(m.state())))
+}
+
+// advance lets init containers end and sidecars start, and tells whether anything happened.
+func (m *model) advance() (moved bool) {
+	for i := range m.observed.Containers {
+		c := &m.observed.Containers[i]
+		spec := podtest.Find(m.pod.Spec.InitContainers, c.Name)
+		if spec == nil || c.State != cri.ContainerRunning {
+			continue
+		}
+		key := probe.Key{PodUID: string(m.pod.UID), Container: c.Name, Kind: probe.Startup}
+		switch {
+		case !podtest.IsSidecar(spec):
+			c.State, c.ExitCode, c.FinishedAt = cri.ContainerExited, 0, m.now
+			moved = true
+		case spec.StartupProbe != nil && m.probes[key] != (probe.Value{ContainerID: c.ID, Outcome: probe.Success}):
+			m.probes[key] = probe.Value{ContainerID: c.ID, Outcome: probe.Success}
+			moved = true
+		}
+	}
+	return moved
+}
+
+// apply does what a plan says, in the order that Actions documents.
+func (m *model) apply(t testing.TB, a *plan.Actions, about fmt.Stringer) {
+	t.Helper()
+	exit := func(c *cri.Container) {
+		c.State, c.ExitCode, c.FinishedAt = cri.ContainerExited, 137, m.now
+	}
+	for _, k := range a.Kill {
+		exit(m.container(k.ID))
+	}
+	for _, id := range a.StopSandboxes {
+		sb := m.sandbox(id)
+		sb.State, sb.IPs = cri.SandboxNotReady, nil
+		m.stopped[id] = true
+	}
+	for _, id := range a.Remove {
+		m.observed.Containers = slices.DeleteFunc(m.observed.Containers, func(c cri.Container) bool { return c.ID == id })
+	}
+	sandbox := a.SandboxID
+	if a.Sandbox != nil {
+		sandbox = m.newID("s")
+		for _, sb := range m.observed.Sandboxes {
+			require.NotEqual(t, sb.Attempt, a.Sandbox.Attempt, "the attempt is taken: %s", about)
+		}
+		m.observed.Sandboxes = append(m.observed.Sandboxes, cri.Sandbox{
+			ID: sandbox, Attempt: a.Sandbox.Attempt, CreatedAt: m.now, IPs: []string{"10.0.0.1"},
+		})
+	}
+	for _, s := range a.Start {
+		if s.CreatedID != "" {
+			c := m.container(s.CreatedID)
+			c.State, c.StartedAt = cri.ContainerRunning, m.now
+			continue
+		}
+		m.observed.Containers = append(m.observed.Containers, cri.Container{
+			ID: m.newID(s.Container.Name), SandboxID: sandbox, Name: s.Container.Name, Attempt: s.Attempt,
+			State: cri.ContainerRunning, CreatedAt: m.now, StartedAt: m.now, Annotations: map[string]string{
+				podspec.AnnotationHash: podspec.Hash(s.Container), plan.AnnotationCrashLoop: s.CrashLoop,
+				podview.AnnotationGeneration: fmt.Sprint(s.Generation),
+			},
+		})
+	}
+	for _, id := range a.RemoveSandbox {
+		m.observed.Sandboxes = slices.DeleteFunc(m.observed.Sandboxes, func(s cri.Sandbox) bool { return s.ID == id })
+		m.observed.Containers = slices.DeleteFunc(m.observed.Containers, func(c cri.Container) bool { return c.SandboxID == id })
+	}
+}
+
+func (m *model) newID(word string) string {
+	m.made++
+	return fmt.Sprint(word, "-new", m.made)
+}
+
+func (m *model) container(id string) *cri.Container {
+	i := slices.IndexFunc(m.observed.Containers, func(c cri.Container) bool { return c.ID == id })
+	if i < 0 {
+		return nil
+	}
+	return &m.observed.Containers[i]
+}
+
+func (m *model) sandbox(id string) *cri.Sandbox {
+	i := slices.IndexFunc(m.observed.Sandboxes, func(s cri.Sandbox) bool { return s.ID == id })
+	if i < 0 {
+		return nil
+	}
+	return &m.observed.Sandboxes[i]
+}
+
+// lives returns the lives of a container that satisfy keep.
+func (m *model) lives(name string, keep func(*cri.Container) bool) (lives []*cri.Container) {
+	for i := range m.observed.Containers {
+		if c := &m.observed.Containers[i]; c.Name == name && keep(c) {
+			lives = append(lives, c)
+		}
+	}
+	return lives
+}

@@ -1,0 +1,315 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plan_test
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/lifecycle/internal/podtest"
+	"github.com/seed81659283/nodeagent/lifecycle/plan"
+	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+	"github.com/seed81659283/nodeagent/lifecycle/podview"
+	"github.com/seed81659283/nodeagent/probe"
+)
+
+// TestPlanReachesAFixedPoint plans for generated pods on top of whatever a runtime may have of them, does what the plan
+// says, and plans again. No plan contradicts itself or the runtime, and before long there is nothing left to do.
+func TestPlanReachesAFixedPoint(t *testing.T) {
+	for seed := range uint64(5000) {
+		planToFixedPoint(t, seed)
+	}
+}
+
+func FuzzPlanReachesAFixedPoint(f *testing.F) {
+	f.Add(uint64(0))
+	f.Fuzz(func(t *testing.T, seed uint64) { planToFixedPoint(t, seed) })
+}
+
+func planToFixedPoint(t *testing.T, seed uint64) {
+	t.Helper()
+	rnd := rand.New(rand.NewPCG(seed, 1))
+	pod := podtest.Generate(rnd, "p", fmt.Sprint("uid-", seed))
+	m := newModel(pod)
+	m.disturb(rnd)
+	if rnd.IntN(10) == 0 {
+		pod.DeletionTimestamp = &metav1.Time{Time: epoch}
+	}
+	m.final = rnd.IntN(10) == 0
+	m.settle(t, podtest.Lazy(func() string { return fmt.Sprint("seed ", seed) }))
+}
+
+// mayRun tells whether a container runs, or may, for all that is known.
+func mayRun(c *cri.Container) bool {
+	return c.State == cri.ContainerRunning || c.State == cri.ContainerUnknown
+}
+
+// check holds a plan against the state that it was made for.
+func (m *model) check(t testing.TB, a *plan.Actions, about fmt.Stringer) {
+	t.Helper()
+	killed := m.checkKills(t, a, about)
+	for _, id := range a.StopSandboxes {
+		require.NotNil(t, m.sandbox(id), "stops a sandbox that is not there: %s", about)
+		for _, c := range m.observed.Containers {
+			require.False(t, c.SandboxID == id && mayRun(&c) && !killed[c.ID], "%s is not killed before its sandbox: %s", c.ID, about)
+		}
+	}
+	m.checkRemovals(t, a, killed, about)
+	m.checkSandbox(t, a, about)
+	m.checkStarts(t, a, killed, about)
+	if a.Done || m.final || m.pod.DeletionTimestamp != nil {
+		require.True(t, a.Done, about)
+		require.Nil(t, a.Sandbox, about)
+		require.Empty(t, a.Start, about)
+		require.Empty(t, a.BackOff, about)
+	}
+	var wake time.Time
+	for _, w := range a.BackOff {
+		require.True(t, w.Until.After(m.now), "waits for what is past: %s", about)
+		require.LessOrEqual(t, w.Delay, 5*time.Minute, about)
+		require.LessOrEqual(t, w.Until.Sub(m.now), w.Delay, "waits for longer than it says: %s", about)
+		if wake.IsZero() || w.Until.Before(wake) {
+			wake = w.Until
+		}
+	}
+	require.Equal(t, wake, a.Wake, about)
+}
+
+func (m *model) checkKills(t testing.TB, a *plan.Actions, about fmt.Stringer) (killed map[string]bool) {
+	t.Helper()
+	killed = map[string]bool{}
+	for _, k := range a.Kill {
+		c := m.container(k.ID)
+		require.NotNil(t, c, "kills what is not there: %s", about)
+		require.True(t, mayRun(c), "kills what does not run: %s", about)
+		require.Equal(t, c.Name, k.Name, about)
+		require.False(t, killed[k.ID], "kills %s twice: %s", k.ID, about)
+		require.GreaterOrEqual(t, k.Grace, 2*time.Second, about)
+		require.NotContains(t, k.After, k.Name, "waits for itself: %s", about)
+		killed[k.ID] = true
+	}
+	return killed
+}
+
+func (m *model) checkRemovals(t testing.TB, a *plan.Actions, killed map[string]bool, about fmt.Stringer) {
+	t.Helper()
+	for _, id := range a.Remove {
+		c := m.container(id)
+		require.NotNil(t, c, "removes what is not there: %s", about)
+		require.False(t, mayRun(c) && !killed[id], "removes what runs: %s", about)
+	}
+	for _, id := range a.RemoveSandbox {
+		sb := m.sandbox(id)
+		require.NotNil(t, sb, "removes what is not there: %s", about)
+		require.Equal(t, cri.SandboxNotReady, sb.State, about)
+		for _, c := range m.observed.Containers {
+			require.False(t, c.SandboxID == id && mayRun(&c), "a sandbox goes while %s runs: %s", c.ID, about)
+		}
+	}
+	if m.pod.DeletionTimestamp != nil {
+		return
+	}
+	for name := range podtest.SpecNames(m.pod) {
+		ended := m.lives(name, func(c *cri.Container) bool { return c.State == cri.ContainerExited })
+		if len(ended) == 0 {
+			continue
+		}
+		last := slices.MaxFunc(ended, func(a, b *cri.Container) int { return int(a.Attempt) - int(b.Attempt) })
+		require.NotContains(t, a.Remove, last.ID, "nobody would know how it ended: %s", about)
+		require.NotContains(t, a.RemoveSandbox, last.SandboxID, "nobody would know how it ended: %s", about)
+	}
+}
+
+// checkSandbox requires that whatever is started is started in the one sandbox that is ready.
+func (m *model) checkSandbox(t testing.TB, a *plan.Actions, about fmt.Stringer) {
+	t.Helper()
+	if len(a.Start) == 0 && a.Sandbox == nil {
+		return
+	}
+	for _, sb := range m.observed.Sandboxes {
+		if sb.State == cri.SandboxReady && (a.Sandbox != nil || sb.ID != a.SandboxID) {
+			require.Contains(t, a.StopSandboxes, sb.ID, "two sandboxes at a time: %s", about)
+		}
+	}
+	if a.Sandbox == nil {
+		sb := m.sandbox(a.SandboxID)
+		require.NotNil(t, sb, about)
+		require.Equal(t, cri.SandboxReady, sb.State, about)
+		require.NotContains(t, a.StopSandboxes, sb.ID, about)
+	}
+}
+
+func (m *model) checkStarts(t testing.TB, a *plan.Actions, killed map[string]bool, about fmt.Stringer) {
+	t.Helper()
+	seen := map[string]bool{}
+	for _, w := range a.BackOff {
+		require.False(t, seen[w.Name], "waits twice: %s", about)
+		seen[w.Name] = true
+	}
+	for _, s := range a.Start {
+		name := s.Container.Name
+		require.False(t, seen[name], "%s starts twice, or waits and starts: %s", name, about)
+		seen[name] = true
+		require.True(t, podtest.SpecNames(m.pod)[name], about)
+		for _, live := range m.lives(name, mayRun) {
+			require.True(t, killed[live.ID], "%s starts beside %s: %s", name, live.ID, about)
+		}
+		for _, c := range m.lives(name, func(c *cri.Container) bool { return c.Attempt >= s.Attempt }) {
+			require.True(t, c.ID == s.CreatedID || slices.Contains(a.Remove, c.ID), "the attempt of %s is taken by %s: %s", name, c.ID, about)
+		}
+		if s.CreatedID != "" {
+			c := m.container(s.CreatedID)
+			require.Equal(t, cri.ContainerCreated, c.State, about)
+			require.Equal(t, a.SandboxID, c.SandboxID, about)
+			require.Nil(t, a.Sandbox, about)
+			require.NotContains(t, a.Remove, c.ID, about)
+		}
+		if podtest.Find(m.pod.Spec.Containers, name) != nil {
+			m.requireInitialized(t, a, s.Generation, about)
+		}
+	}
+}
+
+// requireInitialized requires that every init container has ended well, and every sidecar was made, in the sandbox in
+// use and since the last restart of all, or that a regular container was, which proves it.
+func (m *model) requireInitialized(t testing.TB, a *plan.Actions, round int, about fmt.Stringer) {
+	t.Helper()
+	here := func(c *cri.Container) bool {
+		return a.Sandbox == nil && c.SandboxID == a.SandboxID && podview.GenerationOf(c) == round
+	}
+	for i := range m.pod.Spec.Containers {
+		if len(m.lives(m.pod.Spec.Containers[i].Name, here)) > 0 {
+			return
+		}
+	}
+	proven := false // by a later one
+	for i := range slices.Backward(m.pod.Spec.InitContainers) {
+		spec := &m.pod.Spec.InitContainers[i]
+		lives := m.lives(spec.Name, here)
+		passed := slices.ContainsFunc(lives, func(c *cri.Container) bool {
+			return podtest.IsSidecar(spec) || c.State == cri.ContainerExited && c.ExitCode == 0
+		})
+		require.True(t, passed || proven, "init container %s has not passed: %s", spec.Name, about)
+		proven = proven || len(lives) > 0
+	}
+}
+
+// requireSettled requires that a pod with nothing left to do is as its spec asks.
+func (m *model) requireSettled(t testing.TB, a *plan.Actions, about fmt.Stringer) {
+	t.Helper()
+	ready := 0
+	for _, sb := range m.observed.Sandboxes {
+		if sb.State == cri.SandboxReady {
+			ready++
+		}
+	}
+	if m.pod.DeletionTimestamp != nil {
+		require.Empty(t, m.observed.Sandboxes, about)
+		for _, c := range m.observed.Containers {
+			require.False(t, mayRun(&c), about)
+		}
+		return
+	}
+	if a.Done {
+		require.Zero(t, ready, about)
+		for _, c := range m.observed.Containers {
+			require.False(t, mayRun(&c), about)
+		}
+		return
+	}
+	require.Equal(t, 1, ready, about)
+	live := 0
+	for name := range podtest.SpecNames(m.pod) {
+		lives := m.lives(name, mayRun)
+		require.LessOrEqual(t, len(lives), 1, "%s: %s", name, about)
+		c := podtest.Find(m.pod.Spec.Containers, name)
+		if c != nil {
+			live += len(lives)
+		}
+		if always := c != nil && c.RestartPolicy == nil && m.pod.Spec.RestartPolicy == corev1.RestartPolicyAlways; always ||
+			podtest.IsSidecar(podtest.Find(m.pod.Spec.InitContainers, name)) {
+			require.Len(t, lives, 1, "%s: %s", name, about)
+		}
+	}
+	require.Positive(t, live, "a pod of which nothing runs is done: %s", about)
+}
+
+// disturb puts into the runtime what an agent may find there: leftovers of every age, state and round, and of
+// containers that nobody knows.
+func (m *model) disturb(rnd *rand.Rand) {
+	m.observed.UID, m.observed.Name, m.observed.Namespace = string(m.pod.UID), m.pod.Name, m.pod.Namespace
+	if rnd.IntN(10) == 0 {
+		return
+	}
+	for attempt := range uint32(rnd.IntN(4)) {
+		sb := cri.Sandbox{ID: fmt.Sprint("s", attempt), Attempt: attempt, CreatedAt: epoch, State: cri.SandboxNotReady}
+		if rnd.IntN(3) > 0 {
+			sb.State = cri.SandboxReady
+		}
+		if rnd.IntN(4) > 0 {
+			sb.IPs = []string{"10.0.0.1"}
+		}
+		if rnd.IntN(10) == 0 {
+			sb.Annotations = map[string]string{podview.AnnotationNetwork: "Node"}
+		}
+		m.observed.Sandboxes = append(m.observed.Sandboxes, sb)
+	}
+	names := append(slices.Sorted(maps.Keys(podtest.SpecNames(m.pod))), "stranger")
+	for range rnd.IntN(8) {
+		m.leftover(rnd, podtest.Pick(rnd, names))
+	}
+}
+
+// leftover adds one life of a container.
+func (m *model) leftover(rnd *rand.Rand, name string) {
+	attempt := uint32(rnd.IntN(4))
+	if len(m.lives(name, func(c *cri.Container) bool { return c.Attempt == attempt })) > 0 {
+		return
+	}
+	c := cri.Container{
+		ID: fmt.Sprint(name, attempt), Name: name, Attempt: attempt, SandboxID: fmt.Sprint("s", rnd.IntN(4)),
+		CreatedAt: epoch.Add(-time.Duration(rnd.IntN(1000)) * time.Second),
+		State: podtest.Pick(rnd, []cri.ContainerState{
+			cri.ContainerCreated, cri.ContainerRunning, cri.ContainerRunning, cri.ContainerExited, cri.ContainerExited, cri.ContainerUnknown,
+		}),
+		Annotations: map[string]string{podview.AnnotationGeneration: podtest.Pick(rnd, []string{"0", "0", "0", "1", "2", "x"})},
+	}
+	if c.State == cri.ContainerExited {
+		c.ExitCode, c.Reason = podtest.Pick(rnd, []int32{0, 0, 1, 42, 88, 137}), podtest.Pick(rnd, []string{"Completed", "Error", "OOMKilled"})
+		c.FinishedAt = podtest.Pick(rnd, []time.Time{{}, epoch, epoch.Add(-time.Hour), epoch.Add(time.Hour)})
+	}
+	spec := podtest.Find(slices.Concat(m.pod.Spec.InitContainers, m.pod.Spec.Containers), name)
+	if spec != nil {
+		c.Annotations[podspec.AnnotationHash] = podtest.Pick(rnd, []string{podspec.Hash(spec), podspec.Hash(spec), "0"})
+		loop := fmt.Sprintf("%s %ds %d", plan.CrashLoopKey(m.pod, spec), 10<<rnd.IntN(5), epoch.UnixNano())
+		c.Annotations[plan.AnnotationCrashLoop] = podtest.Pick(rnd, []string{"", loop, loop, "junk"})
+		for _, kind := range []probe.Kind{probe.Startup, probe.Liveness} {
+			m.probes[probe.Key{PodUID: string(m.pod.UID), Container: name, Kind: kind}] = probe.Value{
+				ContainerID: c.ID, Outcome: podtest.Pick(rnd, []probe.Outcome{probe.Unknown, probe.Success, probe.Success, probe.Failure}),
+			}
+		}
+	}
+	m.observed.Containers = append(m.observed.Containers, c)
+}
+
+func cloneObserved(p cri.Pod) cri.Pod {
+	p.Sandboxes, p.Containers = slices.Clone(p.Sandboxes), slices.Clone(p.Containers)
+	return p
+}
+
+func describePlan(a plan.Actions) string {
+	var out bytes.Buffer
+	describe(&out, a)
+	return out.String()
+}

@@ -1,0 +1,68 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/containers"
+)
+
+// planRemoval lists what has exited and tells nobody anything any more. Of each container its newest exited instance stays:
+// its exit code is the pod's status, its attempt the restart count, its back-off the next delay. The newest sandbox
+// stays, and every sandbox with a container that stays, since its removal would take the container along.
+func (p *planner) planRemoval() {
+	for i := range p.Observed.Containers {
+		if c := &p.Observed.Containers[i]; p.obsolete(c) {
+			p.out.Remove = append(p.out.Remove, c.ID)
+		}
+	}
+	newest := p.Observed.NewestSandbox()
+	for i := range p.Observed.Sandboxes {
+		if sb := &p.Observed.Sandboxes[i]; sb != newest && sb.State != cri.SandboxReady && !p.needed(sb) {
+			p.out.RemoveSandbox = append(p.out.RemoveSandbox, sb.ID)
+		}
+	}
+}
+
+// needed reports whether a sandbox holds a container that stays.
+func (p *planner) needed(sb *cri.Sandbox) bool {
+	for i := range p.Observed.Containers {
+		if c := &p.Observed.Containers[i]; c.SandboxID == sb.ID && !p.obsolete(c) {
+			return true
+		}
+	}
+	return false
+}
+
+// obsolete reports whether a container can go: it is dead, or was never started, and is not the newest exited one of a
+// name in the spec.
+func (p *planner) obsolete(c *cri.Container) bool {
+	switch c.State {
+	case cri.ContainerCreated:
+		return !p.adopts(c.ID)
+	case cri.ContainerExited:
+		return containers.Named(&p.Pod.Spec, c.Name) == nil || p.Observed.NewestContainerWhere(c.Name, exited) != c
+	}
+	return false
+}
+
+func (p *planner) adopts(id string) bool {
+	for i := range p.out.Start {
+		if p.out.Start[i].CreatedID == id {
+			return true
+		}
+	}
+	return false
+}
+
+func sandboxOf(sandboxes []cri.Sandbox, c *cri.Container) *cri.Sandbox {
+	for i := range sandboxes {
+		if sandboxes[i].ID == c.SandboxID {
+			return &sandboxes[i]
+		}
+	}
+	return nil
+}
+
+func exited(c *cri.Container) bool { return c.State == cri.ContainerExited }

@@ -1,0 +1,141 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/containers"
+	"github.com/seed81659283/nodeagent/lifecycle/hook"
+	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+)
+
+// Grace returns how long the containers of a pod may take to terminate: the deletion grace period, else that of the spec,
+// at least two seconds.
+func Grace(pod *corev1.Pod) time.Duration {
+	var seconds int64
+	switch {
+	case pod.DeletionGracePeriodSeconds != nil:
+		seconds = *pod.DeletionGracePeriodSeconds
+	case pod.Spec.TerminationGracePeriodSeconds != nil:
+		seconds = *pod.Spec.TerminationGracePeriodSeconds
+	}
+	const most = 1 << 32 // seconds; more would overflow a Duration
+	return max(time.Duration(min(seconds, most))*time.Second, hook.MinimumGrace)
+}
+
+// graceOf returns the grace period of a pod that is torn down: that of its spec or, where only the runtime knows the pod,
+// the longest that was noted on its containers when they were created.
+func graceOf(s *State) time.Duration {
+	if s.Pod != nil {
+		return Grace(s.Pod)
+	}
+	grace := hook.MinimumGrace
+	for i := range s.Observed.Containers {
+		noted := s.Observed.Containers[i].Annotations[podspec.AnnotationTerminationGracePeriod]
+		if seconds, err := strconv.ParseInt(noted, 10, 32); err == nil {
+			grace = max(grace, time.Duration(seconds)*time.Second)
+		}
+	}
+	return grace
+}
+
+// Teardown plans the end of a whole pod: what runs is stopped, and what has exited is removed, so that how its containers
+// exited can be seen in between. The pod may be nil, for one that only the runtime knows: then its containers are stopped
+// all at once, and their preStop hooks are those that were noted when they were created.
+func Teardown(s State, grace time.Duration) Actions {
+	p := planner{State: s, out: Actions{Done: true}}
+	p.stopPod(grace, "the pod is deleted")
+	ready := slices.ContainsFunc(s.Observed.Sandboxes, func(s cri.Sandbox) bool { return s.State == cri.SandboxReady })
+	if len(p.out.Kill) > 0 || ready {
+		return p.out
+	}
+	p.out.Forget = len(s.Observed.Containers)+len(s.Observed.Sandboxes) > 0
+	for i := range s.Observed.Containers {
+		if c := &s.Observed.Containers[i]; sandboxOf(s.Observed.Sandboxes, c) == nil {
+			p.out.Remove = append(p.out.Remove, c.ID)
+		}
+	}
+	for i := range s.Observed.Sandboxes {
+		p.out.RemoveSandbox = append(p.out.RemoveSandbox, s.Observed.Sandboxes[i].ID)
+	}
+	return p.out
+}
+
+// stopPod stops everything that runs and every sandbox. A sandbox that is not ready is stopped too: its network may
+// still be there.
+func (p *planner) stopPod(grace time.Duration, reason string) {
+	for i := range p.Observed.Containers {
+		c := &p.Observed.Containers[i]
+		if c.State == cri.ContainerRunning || c.State == cri.ContainerUnknown {
+			p.out.Kill = append(p.out.Kill, Kill{
+				ID: c.ID, Name: c.Name, Grace: grace, Reason: reason, PreStop: PreStop(p.Pod, c), After: p.endBefore(c),
+			})
+		}
+	}
+	for i := range p.Observed.Sandboxes {
+		if sb := &p.Observed.Sandboxes[i]; sb.State == cri.SandboxReady || !p.Stopped[sb.ID] {
+			p.out.StopSandboxes = append(p.out.StopSandboxes, sb.ID)
+		}
+	}
+}
+
+// endBefore names the running containers that terminate before a sidecar: the regular ones, and the sidecars that
+// started after it. Source: kuberuntime_termination_order.go in pkg/kubelet/kuberuntime.
+func (p *planner) endBefore(c *cri.Container) (names []string) {
+	if p.Pod == nil {
+		return nil
+	}
+	at := slices.IndexFunc(p.Pod.Spec.InitContainers, func(x corev1.Container) bool { return x.Name == c.Name })
+	if at < 0 || !containers.IsSidecar(&p.Pod.Spec.InitContainers[at]) {
+		return nil
+	}
+	add := func(specs []corev1.Container) {
+		for i := range specs {
+			last := p.Observed.NewestContainer(specs[i].Name)
+			if last != nil && last.State == cri.ContainerRunning {
+				names = append(names, last.Name)
+			}
+		}
+	}
+	add(p.Pod.Spec.Containers)
+	for i := len(p.Pod.Spec.InitContainers) - 1; i > at; i-- {
+		if containers.IsSidecar(&p.Pod.Spec.InitContainers[i]) {
+			add(p.Pod.Spec.InitContainers[i : i+1])
+		}
+	}
+	return names
+}
+
+// PreStop returns the hook that runs before a container is stopped, or nil. A grace period of zero leaves no time for
+// one. The hook of a container whose spec is gone was noted when it was made.
+func PreStop(pod *corev1.Pod, c *cri.Container) *corev1.LifecycleHandler {
+	if c.State != cri.ContainerRunning {
+		return nil
+	}
+	if pod == nil {
+		return notedPreStop(c)
+	}
+	spec := containers.Named(&pod.Spec, c.Name)
+	if spec == nil || spec.Lifecycle == nil {
+		return nil
+	}
+	if seconds := pod.Spec.TerminationGracePeriodSeconds; seconds != nil && *seconds == 0 && pod.DeletionGracePeriodSeconds == nil {
+		return nil
+	}
+	return spec.Lifecycle.PreStop
+}
+
+func notedPreStop(have *cri.Container) *corev1.LifecycleHandler {
+	_, c, _ := hook.Restore(have) // whatever else cannot be read, the container has to go
+	if c == nil || c.Lifecycle == nil {
+		return nil
+	}
+	return c.Lifecycle.PreStop
+}

@@ -1,0 +1,24 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package poddir owns what an agent keeps on disk for each pod: the record of what neither the spec nor the runtime tells,
+// the hosts file and the files of termination messages that containers have mounted, and the logs with the links to them.
+//
+// # Model
+//
+// A [Dir] is one directory below the agent's root, named by the UID of the pod. Its record.json makes it an agent's own:
+// what has none is never touched. A [Recorder] keeps the [Record] in memory and in that file. [Logs] are below a root of
+// their own, where the tools of a node look for them.
+//
+// What belongs here: every path below the directory of a pod, how it is written and how it is read. What does not: when it is
+// written or removed, which the caller decides.
+//
+// # Concurrency
+//
+// A Recorder may be used from any goroutine. Calls about one Dir or Logs must not overlap.
+//
+// # Errors
+//
+// What comes from a runtime or a container is hostile: a name that would lead out of the directory has no path, a termination
+// message is read up to its limit, and a record that cannot be read is an error after which nothing is known.
+package poddir

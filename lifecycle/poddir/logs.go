@@ -1,0 +1,130 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package poddir
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+)
+
+// Logs are the log files of one pod, and the links to them.
+type Logs struct {
+	Root  string // the directory of the logs of all pods; empty: none are kept
+	Links string // the directory of the links; empty: there are none
+	Pod   cri.PodIdentity
+}
+
+// Directory returns the directory of the pod's logs, or nothing where none are kept, or its name cannot be told from that of
+// another.
+func (l Logs) Directory() string {
+	if l.Root == "" || !PlainName(l.Pod.Namespace) || !PlainName(l.Pod.Name) || !PlainName(l.Pod.UID) ||
+		strings.Contains(l.Pod.Namespace+l.Pod.Name+l.Pod.UID, "_") { // which parts them in the name of the directory
+		return ""
+	}
+	return podspec.LogDirectory(l.Root, l.Pod)
+}
+
+// link returns the path of the link to the log of a container, or nothing where there are none. Source:
+// legacyLogSymlink in pkg/kubelet/kuberuntime/legacy.go.
+func (l Logs) link(container, id string) string {
+	if l.Links == "" || l.Directory() == "" || !PlainName(container) || !PlainName(id) {
+		return ""
+	}
+	const most, suffix = 255, ".log" // most is what the name of a file may have
+	name := l.Pod.Name + "_" + l.Pod.Namespace + "_" + container + "-" + id
+	return filepath.Join(l.Links, name[:min(len(name), most-len(suffix))]+suffix)
+}
+
+// Link makes the link to the log of a container that was started, if it has one.
+func (l Logs) Link(container, id string, attempt uint32) error {
+	link := l.link(container, id)
+	if link == "" {
+		return nil
+	}
+	log := filepath.Join(l.Directory(), podspec.LogPath(container, attempt))
+	if _, err := os.Lstat(log); err != nil {
+		return nil // a link to nothing is none
+	}
+	err := os.MkdirAll(l.Links, 0o755)
+	if err == nil {
+		err = os.Symlink(log, link)
+	}
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	return err
+}
+
+// Unlink removes the links to the logs of containers.
+func (l Logs) Unlink(containers []cri.Container) error {
+	var errs []error
+	for i := range containers {
+		if link := l.link(containers[i].Name, containers[i].ID); link != "" {
+			if err := os.Remove(link); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				errs = append(errs, err)
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Remove removes the log of a container that does not run, with what was rotated from it, unless another one writes to
+// the same. Source: removeContainerLog in pkg/kubelet/kuberuntime/kuberuntime_container.go.
+func (l Logs) Remove(observed cri.Pod, c *cri.Container) error {
+	dir := l.Directory()
+	shared := slices.ContainsFunc(observed.Containers, func(other cri.Container) bool {
+		return other.ID != c.ID && other.Name == c.Name && other.Attempt == c.Attempt
+	})
+	if dir == "" || !PlainName(c.Name) || c.State == cri.ContainerRunning || c.State == cri.ContainerUnknown || shared {
+		return nil
+	}
+	path := filepath.Join(dir, podspec.LogPath(c.Name, c.Attempt))
+	names, err := filesIn(filepath.Dir(path))
+	for _, name := range names {
+		if log := filepath.Base(path); name == log || strings.HasPrefix(name, log+".") {
+			err = errors.Join(err, os.Remove(filepath.Join(filepath.Dir(path), name)))
+		}
+	}
+	return err
+}
+
+// Attempts returns the attempt after the newest that there is a log of. A runtime that has forgotten all instances of a
+// container must not write to their logs again, and the restart count goes on. Source: calcRestartCountByLogDir in
+// pkg/kubelet/kuberuntime/kuberuntime_container.go.
+func (l Logs) Attempts(container string) (n uint32, err error) {
+	dir := l.Directory()
+	if dir == "" {
+		return 0, nil
+	}
+	names, err := filesIn(filepath.Join(dir, container))
+	for _, name := range names {
+		number, _, isLog := strings.Cut(name, ".log")
+		if attempt, err := strconv.ParseUint(number, 10, 30); isLog && err == nil {
+			n = max(n, uint32(attempt)+1)
+		}
+	}
+	return n, err
+}
+
+// filesIn returns the names of what is in a directory but for directories. One that is not there is empty.
+func filesIn(dir string) (names []string, err error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	for _, e := range entries {
+		if !e.IsDir() {
+			names = append(names, e.Name())
+		}
+	}
+	return names, err
+}

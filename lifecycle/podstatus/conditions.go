@@ -1,0 +1,189 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podstatus
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/seed81659283/nodeagent/internal/containers"
+	"github.com/seed81659283/nodeagent/lifecycle/podview"
+)
+
+// The reasons of conditions.
+const (
+	reasonPodCompleted       = "PodCompleted"
+	reasonPodFailed          = "PodFailed"
+	reasonContainersNotReady = "ContainersNotReady"
+	reasonNotInitialized     = "ContainersNotInitialized"
+	reasonSandboxNotReady    = "PodSandboxNotReady"
+)
+
+// conditions returns the conditions a node agent owns, in the kubelet's order, after those of others.
+func conditions(v *podview.View, st *corev1.PodStatus, previous []corev1.PodCondition, in *Input) []corev1.PodCondition {
+	pod := v.Pod
+	sandbox := corev1.PodCondition{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionTrue}
+	if v.SandboxChange().Create {
+		sandbox.Status, sandbox.Reason = corev1.ConditionFalse, reasonSandboxNotReady
+	}
+	ready := containersReady(pod, st)
+	out := foreign(pod, previous)
+	allReady := ready
+	allReady.Type = corev1.ContainersReady
+	own := []corev1.PodCondition{
+		sandbox, initializedCondition(pod, st, previous), readyWithGates(pod, ready, out), allReady,
+		{Type: corev1.PodScheduled, Status: corev1.ConditionTrue},
+	}
+	if mayRestartAll(&pod.Spec) {
+		own = append(own, allRestarting(v, st))
+	}
+	out = append(out, resizeConditions(pod, previous, in)...)
+	for _, c := range own {
+		c.ObservedGeneration = pod.Generation
+		c.LastTransitionTime = metav1.NewTime(in.Now).Rfc3339Copy()
+		if p := Condition(previous, c.Type); p != nil && p.Status == c.Status {
+			c.LastTransitionTime = p.LastTransitionTime
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+// initializedCondition reports whether the init containers are through. Once they were, restarts change nothing about it.
+func initializedCondition(pod *corev1.Pod, st *corev1.PodStatus, previous []corev1.PodCondition) corev1.PodCondition {
+	c := corev1.PodCondition{Type: corev1.PodInitialized, Status: corev1.ConditionTrue}
+	if st.Phase == corev1.PodSucceeded {
+		c.Reason = reasonPodCompleted
+		return c
+	}
+	var incomplete []string
+	for i := range pod.Spec.InitContainers {
+		spec := &pod.Spec.InitContainers[i]
+		s := Container(st.InitContainerStatuses, spec.Name)
+		if s == nil || containers.IsSidecar(spec) && (s.Started == nil || !*s.Started) || !containers.IsSidecar(spec) && !s.Ready {
+			incomplete = append(incomplete, spec.Name)
+		}
+	}
+	for i := range st.ContainerStatuses {
+		if s := &st.ContainerStatuses[i]; s.State.Running != nil || s.State.Terminated != nil {
+			return c
+		}
+	}
+	before := Condition(previous, corev1.PodInitialized)
+	if len(incomplete) == 0 || before != nil && before.Status == corev1.ConditionTrue {
+		return c
+	}
+	c.Status, c.Reason = corev1.ConditionFalse, reasonNotInitialized
+	c.Message = fmt.Sprintf("containers with incomplete status: %s", incomplete)
+	return c
+}
+
+// foreign returns the conditions of others, in the order that they are in. They are those of the pod object. An agent that
+// booted without its API server has a pod object without any, and takes those that it knew last.
+func foreign(pod *corev1.Pod, previous []corev1.PodCondition) (out []corev1.PodCondition) {
+	if len(pod.Status.Conditions) > 0 {
+		previous = pod.Status.Conditions
+	}
+	for _, c := range previous {
+		switch c.Type {
+		case corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.PodReady, corev1.ContainersReady,
+			corev1.PodScheduled, corev1.AllContainersRestarting, corev1.PodResizePending, corev1.PodResizeInProgress:
+		default:
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// mayRestartAll reports whether a container of the pod may ask for a restart of all.
+func mayRestartAll(pod *corev1.PodSpec) bool {
+	for c := range containers.All(pod) {
+		for i := range c.RestartPolicyRules {
+			if c.RestartPolicyRules[i].Action == corev1.ContainerRestartRuleActionRestartAllContainers {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// allRestarting reports whether all containers are being restarted because one asked for it.
+func allRestarting(v *podview.View, st *corev1.PodStatus) corev1.PodCondition {
+	c := corev1.PodCondition{Type: corev1.AllContainersRestarting, Status: corev1.ConditionFalse}
+	switch {
+	case st.Phase == corev1.PodSucceeded:
+		c.Reason = reasonPodCompleted
+	case st.Phase == corev1.PodFailed:
+		c.Reason = reasonPodFailed
+	case v.RestartsAll:
+		c.Status, c.Reason = corev1.ConditionTrue, "RestartAllContainersStarted"
+		c.Message = "a container exited in a way for which its rules ask for a restart of all"
+	}
+	return c
+}
+
+// containersReady reports whether every container is ready, as condition Ready before the gates.
+func containersReady(pod *corev1.Pod, st *corev1.PodStatus) corev1.PodCondition {
+	c := corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse}
+	switch st.Phase {
+	case corev1.PodSucceeded:
+		c.Reason = reasonPodCompleted
+		return c
+	case corev1.PodFailed:
+		c.Reason = reasonPodFailed
+		return c
+	}
+	var unready []string
+	for i := range pod.Spec.InitContainers {
+		if c := &pod.Spec.InitContainers[i]; containers.IsSidecar(c) {
+			if s := Container(st.InitContainerStatuses, c.Name); s == nil || !s.Ready {
+				unready = append(unready, c.Name)
+			}
+		}
+	}
+	for i := range pod.Spec.Containers {
+		if s := Container(st.ContainerStatuses, pod.Spec.Containers[i].Name); s == nil || !s.Ready {
+			unready = append(unready, pod.Spec.Containers[i].Name)
+		}
+	}
+	if len(unready) > 0 {
+		c.Reason, c.Message = reasonContainersNotReady, fmt.Sprintf("containers with unready status: %s", unready)
+		return c
+	}
+	c.Status = corev1.ConditionTrue
+	return c
+}
+
+// readyWithGates lowers Ready while a readiness gate of the pod is not True.
+func readyWithGates(pod *corev1.Pod, ready corev1.PodCondition, conditions []corev1.PodCondition) corev1.PodCondition {
+	if ready.Status != corev1.ConditionTrue {
+		return ready
+	}
+	var unmet []string
+	for _, gate := range pod.Spec.ReadinessGates {
+		switch c := Condition(conditions, gate.ConditionType); {
+		case c == nil:
+			unmet = append(unmet, fmt.Sprintf("readiness gate %q has no condition", gate.ConditionType))
+		case c.Status != corev1.ConditionTrue:
+			unmet = append(unmet, fmt.Sprintf("readiness gate %q is %s", gate.ConditionType, c.Status))
+		}
+	}
+	if len(unmet) > 0 {
+		ready.Status, ready.Reason, ready.Message = corev1.ConditionFalse, "ReadinessGatesNotReady", strings.Join(unmet, ", ")
+	}
+	return ready
+}
+
+// Condition returns the condition of a type, or nil.
+func Condition(conditions []corev1.PodCondition, t corev1.PodConditionType) *corev1.PodCondition {
+	for i := range conditions {
+		if conditions[i].Type == t {
+			return &conditions[i]
+		}
+	}
+	return nil
+}

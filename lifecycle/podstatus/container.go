@@ -1,0 +1,273 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podstatus
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/containers"
+	"github.com/seed81659283/nodeagent/lifecycle/podview"
+	"github.com/seed81659283/nodeagent/probe/podprobe"
+)
+
+// describer makes the statuses of the containers of a pod.
+type describer struct {
+	*podview.View
+	in         *Input
+	generation int  // restart-all; instances of an earlier one are started again
+	begun      bool // a regular container was created in that generation, in whatever sandbox
+}
+
+// describeContainers fills in the statuses of all containers: regular and ephemeral ones by name, init
+// containers in their order.
+func describeContainers(st *corev1.PodStatus, v *podview.View, previous *corev1.PodStatus, in *Input) {
+	d := describer{View: v, in: in, generation: v.Generation}
+	pod := v.Pod
+	for i := range pod.Spec.Containers {
+		c := &pod.Spec.Containers[i]
+		cs := d.container(c, Container(previous.ContainerStatuses, c.Name))
+		last := v.Observed.NewestContainer(c.Name)
+		d.begun = d.begun || last != nil && podview.GenerationOf(last) == d.generation
+		st.ContainerStatuses = append(st.ContainerStatuses, cs)
+	}
+	for i := range pod.Spec.InitContainers {
+		c := &pod.Spec.InitContainers[i]
+		st.InitContainerStatuses = append(st.InitContainerStatuses, d.init(c, Container(previous.InitContainerStatuses, c.Name)))
+	}
+	d.generation = 0 // a restart of all leaves ephemeral containers alone
+	for i := range pod.Spec.EphemeralContainers {
+		c := (*corev1.Container)(&pod.Spec.EphemeralContainers[i].EphemeralContainerCommon)
+		cs := d.instance(c, Container(previous.EphemeralContainerStatuses, c.Name))
+		st.EphemeralContainerStatuses = append(st.EphemeralContainerStatuses, cs)
+	}
+	byName := func(a, b corev1.ContainerStatus) int { return strings.Compare(a.Name, b.Name) }
+	slices.SortStableFunc(st.ContainerStatuses, byName)
+	slices.SortStableFunc(st.EphemeralContainerStatuses, byName)
+}
+
+// container describes a container with what its probes say.
+func (d *describer) container(c *corev1.Container, before *corev1.ContainerStatus) corev1.ContainerStatus {
+	st := d.instance(c, before)
+	started := podprobe.Started(d.Pod, c, &st, before, d.in.Probes)
+	st.Started, st.Ready = &started, podprobe.Ready(d.Pod, c, &st, before, d.in.Probes)
+	return st
+}
+
+// init describes an init container. One that the runtime has forgotten must have ended well if later ones have run, unless
+// it is to run again.
+func (d *describer) init(c *corev1.Container, before *corev1.ContainerStatus) corev1.ContainerStatus {
+	st := d.container(c, before)
+	_, waits := d.in.Waiting[c.Name]
+	again := waits && !d.in.Deleted
+	if st.State.Waiting != nil && d.begun && !containers.IsSidecar(c) && !again && d.Observed.NewestContainer(c.Name) == nil {
+		st.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+			Reason: "Completed", Message: "the runtime does not have the container any more; later ones have run, so it ended well",
+		}}
+		st.Ready = true
+	}
+	return st
+}
+
+// instance describes the newest instance of a container, with the one before as its last state.
+func (d *describer) instance(c *corev1.Container, before *corev1.ContainerStatus) corev1.ContainerStatus {
+	last := d.Observed.NewestContainer(c.Name)
+	st := corev1.ContainerStatus{Name: c.Name, Image: c.Image}
+	if last == nil {
+		d.missing(&st, before)
+	} else {
+		d.present(c, last, &st, before)
+	}
+	st.VolumeMounts = mountStatuses(c, last, before)
+	if !d.in.Deleted && (last == nil || last.State != cri.ContainerRunning) {
+		d.setWaiting(&st, last)
+	}
+	return st
+}
+
+// present describes a container that the runtime has.
+func (d *describer) present(c *corev1.Container, last *cri.Container, st, before *corev1.ContainerStatus) {
+	if last.State != cri.ContainerCreated { // else a probe would say of it, once it runs, that it has failed
+		st.ContainerID = d.id(last)
+	}
+	st.RestartCount = d.restarts(last, before)
+	st.Image = cmp.Or(last.Image.UserSpecifiedImage, last.Image.Image, c.Image)
+	st.ImageID = last.ImageRef
+	st.Resources, st.AllocatedResources = d.resources(c, last), c.Resources.Requests
+	st.State = d.state(last, before)
+	older := d.Observed.NewestContainerWhere(c.Name, func(o *cri.Container) bool {
+		return o.ID != last.ID && o.State == cri.ContainerExited
+	})
+	switch {
+	case older != nil:
+		st.LastTerminationState = d.state(older, nil)
+	case before != nil && before.State.Terminated != nil && !isOf(before, last):
+		st.LastTerminationState = before.State
+	case before != nil:
+		st.LastTerminationState = before.LastTerminationState
+	}
+	if last.User != nil {
+		st.User = &corev1.ContainerUser{Linux: &corev1.LinuxContainerUser{
+			UID: last.User.UID, GID: last.User.GID, SupplementalGroups: last.User.SupplementalGroups,
+		}}
+	}
+}
+
+// id is the ID of a container as API users know it.
+func (d *describer) id(c *cri.Container) string {
+	if d.in.Runtime == "" {
+		return c.ID
+	}
+	return d.in.Runtime + "://" + c.ID
+}
+
+// isOf reports whether a status is that of one instance of a container.
+func isOf(st *corev1.ContainerStatus, c *cri.Container) bool {
+	id, ok := strings.CutSuffix(st.ContainerID, c.ID)
+	return ok && (id == "" || strings.HasSuffix(id, "://"))
+}
+
+// restarts returns how often a container was started again. It never falls: an instance that was created and not started, and may
+// be replaced, does not count, and what was said before stands. An instance that runs in the place of another counts also where
+// the runtime has forgotten how many there were.
+func (d *describer) restarts(last *cri.Container, before *corev1.ContainerStatus) (n int32) {
+	if before != nil {
+		n = before.RestartCount
+		if last.State == cri.ContainerRunning && before.ContainerID != "" && !isOf(before, last) {
+			n++
+		}
+	}
+	ran := d.Observed.NewestContainerWhere(last.Name, func(c *cri.Container) bool { return c.State != cri.ContainerCreated })
+	if ran != nil {
+		n = max(n, int32(ran.Attempt))
+	}
+	return n
+}
+
+// mountStatuses describes the mounts of a container. Whether those below a read-only one are read-only too is what became
+// of it in the container; before there is one, what its spec insists on.
+func mountStatuses(c *corev1.Container, last *cri.Container, before *corev1.ContainerStatus) []corev1.VolumeMountStatus {
+	if last == nil && before != nil && len(before.VolumeMounts) == len(c.VolumeMounts) {
+		return before.VolumeMounts // it may tell what became of the mounts of a container that is gone
+	}
+	var list []corev1.VolumeMountStatus
+	for i := range c.VolumeMounts {
+		m := &c.VolumeMounts[i]
+		st := corev1.VolumeMountStatus{Name: m.Name, MountPath: m.MountPath, ReadOnly: m.ReadOnly}
+		if m.ReadOnly {
+			mode := corev1.RecursiveReadOnlyDisabled
+			if m.RecursiveReadOnly != nil && recursive(m, last) {
+				mode = corev1.RecursiveReadOnlyEnabled
+			}
+			st.RecursiveReadOnly = &mode
+		}
+		list = append(list, st)
+	}
+	return list
+}
+
+// recursive reports whether the mounts below a read-only one are read-only too.
+func recursive(m *corev1.VolumeMount, c *cri.Container) bool {
+	if c == nil {
+		return *m.RecursiveReadOnly == corev1.RecursiveReadOnlyEnabled
+	}
+	return slices.ContainsFunc(c.Mounts, func(o cri.Mount) bool {
+		return o.RecursiveReadOnly && strings.TrimPrefix(o.ContainerPath, "/") == strings.TrimPrefix(m.MountPath, "/")
+	})
+}
+
+// setWaiting shows why a container that is about to be started again does not run: its end moves to the last state.
+func (d *describer) setWaiting(st *corev1.ContainerStatus, last *cri.Container) {
+	why, ok := d.in.Waiting[st.Name]
+	if last != nil && podview.GenerationOf(last) < d.generation && !ok {
+		why.Reason, why.Message, ok = ReasonRestartingAllContainers, "a container asked for a restart of all", true
+	}
+	if !ok {
+		return
+	}
+	if st.State.Terminated != nil {
+		st.LastTerminationState = st.State
+	}
+	st.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: why.Reason, Message: why.Message}}
+}
+
+// waiting is the state of a container that has not run yet.
+func (d *describer) waiting() corev1.ContainerState {
+	reason := ReasonContainerCreating
+	if len(d.Pod.Spec.InitContainers) > 0 {
+		reason = ReasonPodInitializing
+	}
+	return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}
+}
+
+// missing describes a container that the runtime does not have: not yet, or, where it ran before, not any more.
+func (d *describer) missing(st, before *corev1.ContainerStatus) {
+	st.State = d.waiting()
+	if before == nil {
+		return
+	}
+	st.RestartCount = before.RestartCount
+	st.LastTerminationState = before.LastTerminationState
+	switch {
+	case before.State.Terminated != nil:
+		*st = *before
+	case before.State.Running != nil:
+		lost := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+			Reason: ReasonStatusUnknown, ExitCode: 137, ContainerID: before.ContainerID,
+			Message: "the container ran, and the runtime does not have it any more",
+		}}
+		if d.in.Deleted {
+			*st = *before
+			st.State = lost
+			return
+		}
+		st.LastTerminationState = lost
+		st.RestartCount++
+	}
+}
+
+// state translates one instance of a container. before is the status last given for its name, or nil.
+func (d *describer) state(c *cri.Container, before *corev1.ContainerStatus) corev1.ContainerState {
+	switch c.State {
+	case cri.ContainerRunning:
+		return corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(c.StartedAt)}}
+	case cri.ContainerExited:
+		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+			ExitCode: c.ExitCode, Reason: c.Reason, Message: d.message(c), ContainerID: d.id(c),
+			StartedAt: metav1.NewTime(c.StartedAt), FinishedAt: metav1.NewTime(c.FinishedAt),
+		}}
+	case cri.ContainerUnknown:
+		if before != nil && before.State.Running != nil {
+			return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+				Reason: ReasonStatusUnknown, ExitCode: 137, ContainerID: d.id(c),
+				Message: "the runtime lost track of the container",
+			}}
+		}
+	}
+	return d.waiting()
+}
+
+// message is what the runtime and the container say about its end.
+func (d *describer) message(c *cri.Container) string {
+	own := d.in.Messages[c.ID]
+	if c.Message == "" || own == "" {
+		return c.Message + own
+	}
+	return c.Message + ": " + own
+}
+
+// Container returns the status of the container of a name, or nil.
+func Container(statuses []corev1.ContainerStatus, name string) *corev1.ContainerStatus {
+	for i := range statuses {
+		if statuses[i].Name == name {
+			return &statuses[i]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,121 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podstatus
+
+import (
+	"github.com/seed81659283/nodeagent/internal/containers"
+	"github.com/seed81659283/nodeagent/lifecycle/podview"
+)
+
+import corev1 "k8s.io/api/core/v1"
+
+// Phase sums up the statuses of a pod's containers and init containers. deleted says that nothing will be started any
+// more whatever the restart policy, because the pod is deleted; initialized that a regular container was created
+// in the sandbox in use. Source: getPhase in pkg/kubelet/kubelet_pods.go.
+//
+// Differs from the kubelet: a deleted static pod ends as Succeeded or Failed like any other.
+func Phase(pod *corev1.Pod, statuses []corev1.ContainerStatus, deleted, initialized bool) corev1.PodPhase {
+	var n tally
+	for i := range pod.Spec.InitContainers {
+		c := &pod.Spec.InitContainers[i]
+		if st := Container(statuses, c.Name); containers.IsSidecar(c) {
+			n.addSidecar(st)
+		} else {
+			n.addInit(&pod.Spec, c, st)
+		}
+	}
+	for i := range pod.Spec.Containers {
+		c := &pod.Spec.Containers[i]
+		n.add(&pod.Spec, c, Container(statuses, c.Name))
+	}
+	switch {
+	case n.initFailed > 0:
+		return corev1.PodFailed
+	case n.initPending > 0, n.sidecarPending > 0 && !initialized, n.waiting > 0:
+		return corev1.PodPending
+	case n.unknown > 0:
+		return corev1.PodPending
+	case n.running > 0:
+		return corev1.PodRunning
+	case n.stopped == 0:
+		return corev1.PodPending
+	case !deleted && n.stopped != n.final:
+		return corev1.PodRunning // something will be started again
+	case n.stopped == n.succeeded:
+		return corev1.PodSucceeded
+	}
+	return corev1.PodFailed
+}
+
+// tally counts the containers of a pod by what they say about its phase.
+type tally struct {
+	unknown, running, waiting, stopped, final, succeeded int
+	sidecarPending, initPending, initFailed              int
+}
+
+// end returns how a container that does not run has ended, or nil if it never ran.
+func end(st *corev1.ContainerStatus) *corev1.ContainerStateTerminated {
+	if st.State.Terminated != nil {
+		return st.State.Terminated
+	}
+	return st.LastTerminationState.Terminated
+}
+
+// stays reports whether a container that has ended will not be started again.
+func stays(pod *corev1.PodSpec, c *corev1.Container, st *corev1.ContainerStatus) bool {
+	if w := st.State.Waiting; w != nil && w.Reason == ReasonRestartingAllContainers {
+		return false
+	}
+	return !podview.ShouldRestart(pod, c, end(st).ExitCode)
+}
+
+func (n *tally) addInit(pod *corev1.PodSpec, c *corev1.Container, st *corev1.ContainerStatus) {
+	switch {
+	case st == nil || st.State.Running != nil || st.State == corev1.ContainerState{} || end(st) == nil:
+		n.initPending++
+	case end(st).ExitCode != 0 && stays(pod, c, st):
+		n.initFailed++
+	}
+}
+
+// addSidecar counts a sidecar, which says nothing about the phase once it has run.
+func (n *tally) addSidecar(st *corev1.ContainerStatus) {
+	switch {
+	case st == nil:
+		n.unknown++
+	case st.State.Running != nil:
+		n.running++
+		if st.Started == nil || !*st.Started {
+			n.sidecarPending++
+		}
+	case st.State.Terminated != nil || st.State.Waiting != nil && end(st) != nil:
+	case st.State.Waiting != nil:
+		n.sidecarPending++
+		n.waiting++
+	default:
+		n.sidecarPending++
+		n.unknown++
+	}
+}
+
+func (n *tally) add(pod *corev1.PodSpec, c *corev1.Container, st *corev1.ContainerStatus) {
+	switch {
+	case st == nil:
+		n.unknown++
+	case st.State.Running != nil:
+		n.running++
+	case st.State.Terminated != nil || st.State.Waiting != nil && end(st) != nil:
+		n.stopped++
+		if t := st.State.Terminated; t != nil && t.ExitCode == 0 {
+			n.succeeded++
+		}
+		if stays(pod, c, st) {
+			n.final++
+		}
+	case st.State.Waiting != nil:
+		n.waiting++
+	default:
+		n.unknown++
+	}
+}

@@ -1,0 +1,92 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podstatus_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
+)
+
+// The states a container's status can be in, as rows of the tables below name them.
+var (
+	running   = corev1.ContainerStatus{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}
+	creating  = corev1.ContainerStatus{State: waiting}
+	waiting   = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{}}
+	exitedOK  = corev1.ContainerStatus{State: ended(0)}
+	exitedBad = corev1.ContainerStatus{State: ended(1)}
+	backOff   = corev1.ContainerStatus{State: waiting, LastTerminationState: ended(1)}
+	backOffOK = corev1.ContainerStatus{State: waiting, LastTerminationState: ended(0)}
+	nothing   = corev1.ContainerStatus{}
+)
+
+func ended(code int32) corev1.ContainerState {
+	return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code}}
+}
+
+func TestPhase(t *testing.T) {
+	const (
+		always    = corev1.RestartPolicyAlways
+		onFailure = corev1.RestartPolicyOnFailure
+		never     = corev1.RestartPolicyNever
+	)
+	type statuses = []corev1.ContainerStatus
+	for _, tt := range []struct {
+		name     string
+		policy   corev1.RestartPolicy
+		has      statuses
+		terminal bool
+		want     corev1.PodPhase
+	}{
+		{"nothing is known of a container", always, statuses{running, nothing}, false, corev1.PodPending},
+		{"one was never started", always, statuses{running, creating}, false, corev1.PodPending},
+		{"all run", always, statuses{running, running}, false, corev1.PodRunning},
+		{"one runs, one is held back", always, statuses{running, backOff}, false, corev1.PodRunning},
+		{"one runs, one has ended", never, statuses{running, exitedBad}, false, corev1.PodRunning},
+		{"Always: ended well, will be started again", always, statuses{exitedOK}, false, corev1.PodRunning},
+		{"Always: held back", always, statuses{backOff}, false, corev1.PodRunning},
+		{"Never: all well", never, statuses{exitedOK, exitedOK}, false, corev1.PodSucceeded},
+		{"Never: one failed", never, statuses{exitedOK, exitedBad}, false, corev1.PodFailed},
+		{"OnFailure: all well", onFailure, statuses{exitedOK}, false, corev1.PodSucceeded},
+		{"OnFailure: one will be started again", onFailure, statuses{exitedOK, exitedBad}, false, corev1.PodRunning},
+		{"OnFailure: one is held back", onFailure, statuses{exitedOK, backOff}, false, corev1.PodRunning},
+		{"OnFailure: waiting after success is not a success", onFailure, statuses{backOffOK}, false, corev1.PodFailed},
+		{"deleted: all well", always, statuses{exitedOK}, true, corev1.PodSucceeded},
+		{"deleted: one failed", always, statuses{exitedOK, exitedBad}, true, corev1.PodFailed},
+		{"deleted, but one runs", always, statuses{exitedOK, running}, true, corev1.PodRunning},
+		{"deleted before it started", always, statuses{creating}, true, corev1.PodPending},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			pod := &corev1.Pod{Spec: corev1.PodSpec{RestartPolicy: tt.policy}}
+			var has []corev1.ContainerStatus
+			for i, st := range tt.has {
+				st.Name = string(rune('a' + i))
+				pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: st.Name})
+				has = append(has, st)
+			}
+			require.Equal(t, tt.want, podstatus.Phase(pod, has, tt.terminal, false))
+		})
+	}
+}
+
+func TestPhaseHeedsContainerPolicies(t *testing.T) {
+	never := corev1.ContainerRestartPolicyNever
+	pod := &corev1.Pod{Spec: corev1.PodSpec{
+		RestartPolicy: corev1.RestartPolicyAlways,
+		Containers:    []corev1.Container{{Name: "a", RestartPolicy: &never}},
+	}}
+	st := exitedBad
+	st.Name = "a"
+	require.Equal(t, corev1.PodFailed, podstatus.Phase(pod, []corev1.ContainerStatus{st}, false, false))
+	pod.Spec.Containers[0].RestartPolicyRules = []corev1.ContainerRestartRule{{
+		Action: corev1.ContainerRestartRuleActionRestart,
+		ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{
+			Operator: corev1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{1},
+		},
+	}}
+	require.Equal(t, corev1.PodRunning, podstatus.Phase(pod, []corev1.ContainerStatus{st}, false, false))
+}

@@ -1,0 +1,349 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podstatus_test
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/lifecycle/internal/podtest"
+	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
+	"github.com/seed81659283/nodeagent/lifecycle/podview"
+)
+
+var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func webPod() *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "default", UID: "u1", Generation: 3},
+		Spec: corev1.PodSpec{
+			RestartPolicy: corev1.RestartPolicyAlways,
+			Containers:    []corev1.Container{{Name: "web", Image: "busybox:1"}},
+		},
+	}
+}
+
+func life(attempt uint32, state cri.ContainerState) cri.Container {
+	return cri.Container{
+		ID: "w" + string('0'+rune(attempt)), Name: "web", PodUID: "u1", SandboxID: "s0", Attempt: attempt, State: state,
+		ImageRef: "sha256:1", StartedAt: epoch.Add(time.Second), FinishedAt: epoch.Add(time.Minute),
+	}
+}
+
+func observed(containers ...cri.Container) cri.Pod {
+	return cri.Pod{
+		Sandboxes:  []cri.Sandbox{{ID: "s0", IPs: []string{"10.0.0.7", "fd00::7"}, CreatedAt: epoch}},
+		Containers: containers,
+	}
+}
+
+func TestStatusOfARunningPod(t *testing.T) {
+	st := podstatus.Of(webPod(), observed(life(2, cri.ContainerRunning)), podstatus.Input{
+		Now: epoch.Add(time.Hour), HostIPs: []netip.Addr{netip.MustParseAddr("192.0.2.1")},
+	})
+	require.Equal(t, corev1.PodRunning, st.Phase)
+	require.Equal(t, int64(3), st.ObservedGeneration)
+	require.Equal(t, "10.0.0.7", st.PodIP)
+	require.Equal(t, []corev1.PodIP{{IP: "10.0.0.7"}, {IP: "fd00::7"}}, st.PodIPs)
+	require.Equal(t, "192.0.2.1", st.HostIP)
+	require.True(t, st.StartTime.Time.Equal(epoch), "the first sandbox tells a new agent when the pod was started")
+	require.Equal(t, "True ", podtest.ConditionOf(st, corev1.PodReady))
+	require.Equal(t, "True ", podtest.ConditionOf(st, corev1.ContainersReady))
+	require.Equal(t, "True ", podtest.ConditionOf(st, corev1.PodInitialized))
+	require.Equal(t, "True ", podtest.ConditionOf(st, corev1.PodScheduled))
+	require.Equal(t, "True ", podtest.ConditionOf(st, corev1.PodReadyToStartContainers))
+	c := st.ContainerStatuses[0]
+	require.Equal(t, int32(2), c.RestartCount)
+	require.True(t, c.Ready)
+	require.True(t, *c.Started)
+	require.Equal(t, "sha256:1", c.ImageID)
+}
+
+func TestStatusOnTheHostNetworkHasTheHostsAddresses(t *testing.T) {
+	pod := webPod()
+	pod.Spec.HostNetwork = true
+	up := observed()
+	up.Sandboxes[0].IPs = nil // as the runtime has none of its own there
+	st := podstatus.Of(pod, up, podstatus.Input{Now: epoch, HostIPs: []netip.Addr{netip.MustParseAddr("192.0.2.1")}})
+	require.Equal(t, "192.0.2.1", st.PodIP)
+}
+
+// A container that is held back shows the reason as its state and its end as the last state, as kubectl prints it.
+func TestStatusOfAHeldContainer(t *testing.T) {
+	dead := life(0, cri.ContainerExited)
+	dead.ExitCode, dead.Reason = 3, "Error"
+	in := podstatus.Input{Now: epoch, Waiting: map[string]podstatus.Waiting{
+		"web": {Reason: podstatus.ReasonCrashLoopBackOff, Message: "back-off 10s"},
+	}}
+	st := podstatus.Of(webPod(), observed(dead), in)
+	c := st.ContainerStatuses[0]
+	require.Equal(t, "CrashLoopBackOff", c.State.Waiting.Reason)
+	require.Equal(t, int32(3), c.LastTerminationState.Terminated.ExitCode)
+	require.Equal(t, corev1.PodRunning, st.Phase)
+	require.Equal(t, "False ContainersNotReady", podtest.ConditionOf(st, corev1.PodReady))
+}
+
+func TestStatusShowsTheLifeBefore(t *testing.T) {
+	dead := life(0, cri.ContainerExited)
+	dead.ExitCode = 137
+	st := podstatus.Of(webPod(), observed(life(1, cri.ContainerRunning), dead), podstatus.Input{Now: epoch})
+	require.NotNil(t, st.ContainerStatuses[0].State.Running)
+	require.Equal(t, int32(137), st.ContainerStatuses[0].LastTerminationState.Terminated.ExitCode)
+
+	t.Run("also when it has been removed since", func(t *testing.T) {
+		again := podstatus.Of(webPod(), observed(life(1, cri.ContainerRunning)),
+			podstatus.Input{Now: epoch, Previous: &st})
+		require.Equal(t, int32(137), again.ContainerStatuses[0].LastTerminationState.Terminated.ExitCode)
+	})
+}
+
+// A container that ran and that the runtime lost has ended somehow: 137, and one restart more.
+func TestStatusOfALostContainer(t *testing.T) {
+	before := podstatus.Of(webPod(), observed(life(0, cri.ContainerRunning)), podstatus.Input{Now: epoch})
+	st := podstatus.Of(webPod(), observed(), podstatus.Input{Now: epoch, Previous: &before})
+	c := st.ContainerStatuses[0]
+	require.NotNil(t, c.State.Waiting)
+	require.Equal(t, "ContainerStatusUnknown", c.LastTerminationState.Terminated.Reason)
+	require.Equal(t, int32(137), c.LastTerminationState.Terminated.ExitCode)
+	require.Equal(t, int32(1), c.RestartCount)
+	require.Equal(t, corev1.PodRunning, st.Phase, "it ran, so the pod does not go back to Pending")
+
+	t.Run("of a deleted pod it is its end", func(t *testing.T) {
+		st := podstatus.Of(webPod(), observed(), podstatus.Input{Now: epoch, Previous: &before, Deleted: true})
+		require.Equal(t, int32(137), st.ContainerStatuses[0].State.Terminated.ExitCode)
+		require.Equal(t, int32(0), st.ContainerStatuses[0].RestartCount)
+		require.Equal(t, corev1.PodFailed, st.Phase)
+	})
+}
+
+// The runtime forgets containers that others remove. What was said of them stands.
+func TestStatusOfAForgottenContainer(t *testing.T) {
+	dead := life(3, cri.ContainerExited)
+	dead.ExitCode, dead.User = 5, &cri.ContainerUser{UID: 7}
+	before := podstatus.Of(webPod(), observed(dead), podstatus.Input{Now: epoch})
+	st := podstatus.Of(webPod(), observed(), podstatus.Input{Now: epoch, Previous: &before})
+	require.Equal(t, before.ContainerStatuses, st.ContainerStatuses)
+
+	t.Run("the next life counts, although the runtime takes it for the first", func(t *testing.T) {
+		st := podstatus.Of(webPod(), observed(life(0, cri.ContainerRunning)), podstatus.Input{Now: epoch, Previous: &st})
+		require.Equal(t, int32(4), st.ContainerStatuses[0].RestartCount)
+		require.Equal(t, int32(5), st.ContainerStatuses[0].LastTerminationState.Terminated.ExitCode)
+		again := podstatus.Of(webPod(), observed(life(0, cri.ContainerRunning)), podstatus.Input{Now: epoch, Previous: &st})
+		require.Equal(t, int32(4), again.ContainerStatuses[0].RestartCount, "once")
+	})
+}
+
+func TestStatusNamesTheRuntime(t *testing.T) {
+	bare := podstatus.Of(webPod(), observed(life(0, cri.ContainerExited)), podstatus.Input{Now: epoch})
+	require.Equal(t, "w0", bare.ContainerStatuses[0].ContainerID)
+	st := podstatus.Of(webPod(), observed(life(0, cri.ContainerExited)),
+		podstatus.Input{Now: epoch, Previous: &bare, Runtime: "containerd"})
+	c := st.ContainerStatuses[0]
+	require.Equal(t, "containerd://w0", c.ContainerID)
+	require.Equal(t, "containerd://w0", c.State.Terminated.ContainerID)
+	require.Nil(t, c.LastTerminationState.Terminated, "it is the same container")
+}
+
+// While a container runs on with a former image, its status says so.
+func TestStatusOfAFormerImage(t *testing.T) {
+	old := life(0, cri.ContainerRunning)
+	for want, image := range map[string]cri.ImageSpec{
+		"docker.io/library/busybox:0": {Image: "docker.io/library/busybox:0"},
+		"busybox:0":                   {Image: "sha256:0", UserSpecifiedImage: "busybox:0"},
+		"busybox:1":                   {}, // the runtime does not say
+	} {
+		old.Image = image
+		st := podstatus.Of(webPod(), observed(old), podstatus.Input{Now: epoch})
+		require.Equal(t, want, st.ContainerStatuses[0].Image)
+	}
+}
+
+// Whether a mount is read-only with all below it is what became of it, not what was asked for.
+func TestStatusOfMounts(t *testing.T) {
+	pod, running := webPod(), life(0, cri.ContainerRunning)
+	pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{
+		{Name: "data", MountPath: "/data"},
+		{Name: "conf", MountPath: "conf", ReadOnly: true, RecursiveReadOnly: new(corev1.RecursiveReadOnlyIfPossible)},
+	}
+	running.Mounts = []cri.Mount{{ContainerPath: "/data"}, {ContainerPath: "/conf", ReadOnly: true, RecursiveReadOnly: true}}
+	mounts := func(mode corev1.RecursiveReadOnlyMode) []corev1.VolumeMountStatus {
+		return []corev1.VolumeMountStatus{
+			{Name: "data", MountPath: "/data"}, {Name: "conf", MountPath: "conf", ReadOnly: true, RecursiveReadOnly: &mode},
+		}
+	}
+	waits := podstatus.Of(pod, observed(), podstatus.Input{Now: epoch})
+	require.Equal(t, mounts(corev1.RecursiveReadOnlyDisabled), waits.ContainerStatuses[0].VolumeMounts)
+	runs := podstatus.Of(pod, observed(running), podstatus.Input{Now: epoch, Previous: &waits})
+	require.Equal(t, mounts(corev1.RecursiveReadOnlyEnabled), runs.ContainerStatuses[0].VolumeMounts)
+	gone := podstatus.Of(pod, observed(), podstatus.Input{Now: epoch, Previous: &runs})
+	require.Equal(t, runs.ContainerStatuses[0].VolumeMounts, gone.ContainerStatuses[0].VolumeMounts)
+}
+
+// An init container that the runtime has forgotten has ended well if others have run since, unless it is to run again.
+func TestStatusOfAForgottenInitContainer(t *testing.T) {
+	pod := webPod()
+	pod.Spec.InitContainers = []corev1.Container{{Name: "setup", Image: "busybox:1"}}
+	in := podstatus.Input{Now: epoch}
+	st := podstatus.Of(pod, observed(life(0, cri.ContainerExited)), in)
+	require.Equal(t, "Completed", st.InitContainerStatuses[0].State.Terminated.Reason)
+	require.True(t, st.InitContainerStatuses[0].Ready)
+
+	in.Waiting = map[string]podstatus.Waiting{"setup": {Reason: "ImagePullBackOff"}}
+	st = podstatus.Of(pod, observed(life(0, cri.ContainerExited)), in)
+	require.Equal(t, "ImagePullBackOff", st.InitContainerStatuses[0].State.Waiting.Reason)
+	require.False(t, st.InitContainerStatuses[0].Ready)
+}
+
+// A restart of all containers is none of those that somebody debugs the pod with.
+func TestStatusOfAnEphemeralContainerInARestartOfAll(t *testing.T) {
+	pod, web, debug := webPod(), life(1, cri.ContainerRunning), life(0, cri.ContainerExited)
+	pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug"}}}
+	web.Annotations = map[string]string{podview.AnnotationGeneration: "1"}
+	debug.ID, debug.Name = "d0", "debug"
+	st := podstatus.Of(pod, observed(web, debug), podstatus.Input{Now: epoch})
+	require.NotNil(t, st.EphemeralContainerStatuses[0].State.Terminated)
+}
+
+func TestStatusKeepsAFinalPhase(t *testing.T) {
+	previous := corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: "low on memory"}
+	st := podstatus.Of(webPod(), observed(life(0, cri.ContainerRunning)),
+		podstatus.Input{Now: epoch, Previous: &previous})
+	require.Equal(t, corev1.PodFailed, st.Phase)
+	require.Equal(t, "Evicted", st.Reason)
+	require.Equal(t, "low on memory", st.Message)
+}
+
+func TestConditionsKeepTheirTimeAndThoseOfOthers(t *testing.T) {
+	first := podstatus.Of(webPod(), observed(life(0, cri.ContainerRunning)), podstatus.Input{Now: epoch})
+	first.Conditions = append(first.Conditions, corev1.PodCondition{Type: "example.com/gate", Status: corev1.ConditionFalse})
+	pod := webPod()
+	pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "example.com/gate"}}
+	second := podstatus.Of(pod, observed(life(0, cri.ContainerRunning)),
+		podstatus.Input{Now: epoch.Add(time.Hour), Previous: &first})
+	require.Equal(t, "False ReadinessGatesNotReady", podtest.ConditionOf(second, corev1.PodReady))
+	require.Equal(t, "False ", podtest.ConditionOf(second, "example.com/gate"))
+	for _, c := range second.Conditions {
+		switch c.Type {
+		case corev1.PodReady:
+			require.True(t, c.LastTransitionTime.Time.Equal(epoch.Add(time.Hour)), "it changed just now")
+		case corev1.ContainersReady:
+			require.True(t, c.LastTransitionTime.Time.Equal(epoch), "it has not changed")
+		}
+	}
+}
+
+// Of a container that nobody will see the end of any more it is said that it failed, unless its turn had not come.
+func TestStatusOfContainersThatNeverEnded(t *testing.T) {
+	setup := func(name string) corev1.Container { return corev1.Container{Name: name} }
+	tests := map[string]struct {
+		init []corev1.Container
+		have []cri.Container
+		want string
+	}{
+		"nothing ran":               {want: "Failed, web: exited 137"},
+		"init containers, none ran": {init: []corev1.Container{setup("a"), setup("b")}, want: "Failed, a: exited 137, b: PodInitializing, web: PodInitializing"},
+		"the second of three was cut": {
+			init: []corev1.Container{setup("a"), setup("b"), setup("c")},
+			have: []cri.Container{{ID: "b", Name: "b", State: cri.ContainerExited, ExitCode: 143, SandboxID: "s0"}},
+			want: "Failed, a: exited 137, b: exited 143, c: PodInitializing, web: PodInitializing",
+		},
+		"the init container is through": {
+			init: []corev1.Container{setup("a")},
+			have: []cri.Container{{ID: "a", Name: "a", State: cri.ContainerExited, SandboxID: "s0"}},
+			want: "Failed, a: exited 0, web: exited 137",
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			pod := webPod()
+			pod.Spec.InitContainers = tt.init
+			gone := observed(tt.have...)
+			gone.Sandboxes[0].State = cri.SandboxNotReady
+			st := podstatus.Of(pod, gone, podstatus.Input{Now: epoch, Deleted: true})
+			podstatus.TerminateUnseen(&st)
+			require.Equal(t, tt.want, podtest.Describe(st))
+			again := podstatus.Of(pod, cri.Pod{}, podstatus.Input{Now: epoch, Deleted: true, Previous: &st})
+			require.Equal(t, tt.want, podtest.Describe(again), "also when the runtime has forgotten all of it")
+		})
+	}
+}
+
+func TestStatusPicksTheAddresses(t *testing.T) {
+	for node, want := range map[string][]corev1.PodIP{
+		"192.0.2.1":   {{IP: "10.0.0.7"}, {IP: "fd00::7"}},
+		"2001:db8::1": {{IP: "fd00::7"}, {IP: "10.0.0.7"}},
+	} {
+		up := observed()
+		up.Sandboxes[0].IPs = []string{"fd00::7", "10.0.0.7", "10.0.0.8"}
+		st := podstatus.Of(webPod(), up, podstatus.Input{Now: epoch, HostIPs: []netip.Addr{netip.MustParseAddr(node)}})
+		require.Equal(t, want, st.PodIPs)
+		require.Equal(t, want[0].IP, st.PodIP)
+	}
+}
+
+// It keeps an address that a plugin writes in its own way from being dropped, and the pod from having none.
+func TestStatusReadsAddressesAsTheKubelet(t *testing.T) {
+	up := observed()
+	up.Sandboxes[0].IPs = []string{"10.0.0.256", "010.000.0.01", "fd00::00007"}
+	st := podstatus.Of(webPod(), up, podstatus.Input{Now: epoch})
+	require.Equal(t, []corev1.PodIP{{IP: "10.0.0.1"}, {IP: "fd00::7"}}, st.PodIPs)
+}
+
+// It keeps the address of a pod on the network of its host from changing under those who have been told it, and from
+// staying that of a node which has another one since it was restarted.
+func TestAddressesOfAPodOnTheHost(t *testing.T) {
+	nodes := func(ips ...string) (addrs []netip.Addr) {
+		for _, ip := range ips {
+			addrs = append(addrs, netip.MustParseAddr(ip))
+		}
+		return addrs
+	}
+	for name, row := range map[string]struct {
+		runtime, before []string
+		node            []netip.Addr
+		down, terminal  bool
+		phase           corev1.PodPhase
+		want            []string
+	}{
+		"those of the node":          {node: nodes("192.0.2.1", "2001:db8::1"), want: []string{"192.0.2.1", "2001:db8::1"}},
+		"not known":                  {},
+		"the runtime's come first":   {runtime: []string{"192.0.2.9"}, node: nodes("192.0.2.1"), before: []string{"192.0.2.1"}, want: []string{"192.0.2.9"}},
+		"and get the other family":   {runtime: []string{"192.0.2.9"}, node: nodes("192.0.2.1", "2001:db8::1"), want: []string{"192.0.2.9", "2001:db8::1"}},
+		"kept":                       {before: []string{"192.0.2.8"}, node: nodes("192.0.2.1"), want: []string{"192.0.2.8"}},
+		"kept, the node's not known": {before: []string{"192.0.2.8"}, want: []string{"192.0.2.8"}},
+		"the node gets dual stack":   {before: []string{"192.0.2.8"}, node: nodes("192.0.2.1", "2001:db8::1"), want: []string{"192.0.2.8", "2001:db8::1"}},
+		"a second of one family":     {before: []string{"192.0.2.8"}, node: nodes("2001:db8::1", "192.0.2.1"), want: []string{"192.0.2.8"}},
+		"both kept":                  {before: []string{"192.0.2.8", "2001:db8::8"}, node: nodes("192.0.2.1", "2001:db8::1"), want: []string{"192.0.2.8", "2001:db8::8"}},
+		"a new sandbox":              {down: true, before: []string{"192.0.2.8"}, node: nodes("192.0.2.1"), want: []string{"192.0.2.1"}},
+		"deleted":                    {down: true, terminal: true, before: []string{"192.0.2.8"}, node: nodes("192.0.2.1"), want: []string{"192.0.2.8"}},
+		"has succeeded":              {down: true, phase: corev1.PodSucceeded, before: []string{"192.0.2.8"}, node: nodes("192.0.2.1"), want: []string{"192.0.2.8"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod, up := webPod(), observed()
+			pod.Spec.HostNetwork = true
+			up.Sandboxes[0].IPs = row.runtime
+			if row.down {
+				up.Sandboxes[0].State = cri.SandboxNotReady
+			}
+			previous := corev1.PodStatus{Phase: row.phase}
+			for _, ip := range row.before {
+				previous.PodIPs = append(previous.PodIPs, corev1.PodIP{IP: ip})
+			}
+			st := podstatus.Of(pod, up, podstatus.Input{
+				Now: epoch, HostIPs: row.node, Previous: &previous, Deleted: row.terminal,
+			})
+			var got []string
+			for _, ip := range st.PodIPs {
+				got = append(got, ip.IP)
+			}
+			require.Equal(t, row.want, got)
+		})
+	}
+}

@@ -1,0 +1,57 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podview
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// ShouldRestart reports whether a container that exited with a code is started again, by the first matching rule of
+// the container, else the container's own policy, else the pod's. Rules count only beside a container policy; an
+// unknown policy counts as Always. Source: KEP-5307, pkg/api/v1/pod/util.go of the kubelet.
+func ShouldRestart(pod *corev1.PodSpec, c *corev1.Container, exitCode int32) bool {
+	if c.RestartPolicy != nil {
+		if ruleAction(c.RestartPolicyRules, exitCode) != "" {
+			return true
+		}
+		switch *c.RestartPolicy {
+		case corev1.ContainerRestartPolicyAlways:
+			return true
+		case corev1.ContainerRestartPolicyOnFailure:
+			return exitCode != 0
+		case corev1.ContainerRestartPolicyNever:
+			return false
+		}
+	}
+	switch pod.RestartPolicy {
+	case corev1.RestartPolicyOnFailure:
+		return exitCode != 0
+	case corev1.RestartPolicyNever:
+		return false
+	}
+	return true
+}
+
+// ruleAction returns what the first rule that matches the exit code asks for: a restart of the container or of all of
+// them, or nothing.
+func ruleAction(rules []corev1.ContainerRestartRule, exitCode int32) corev1.ContainerRestartRuleAction {
+	for i := range rules {
+		on := rules[i].ExitCodes
+		if on == nil {
+			continue
+		}
+		listed := slices.Contains(on.Values, exitCode)
+		if (on.Operator == corev1.ContainerRestartRuleOnExitCodesOpIn && listed) ||
+			(on.Operator == corev1.ContainerRestartRuleOnExitCodesOpNotIn && !listed) {
+			switch rules[i].Action {
+			case corev1.ContainerRestartRuleActionRestart, corev1.ContainerRestartRuleActionRestartAllContainers:
+				return rules[i].Action
+			}
+			return ""
+		}
+	}
+	return ""
+}

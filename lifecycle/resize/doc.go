@@ -1,0 +1,18 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package resize decides about the change of the CPU and memory of a pod that runs: which containers are to have other
+// resources than they have, whether that needs a restart, and whether it can be at all. It changes nothing itself.
+//
+// # Model
+//
+// [Decide] is a pure function. It compares the spec with what each container has in force: what the runtime was told last,
+// or what the container was created with, as its annotation tells, or what follows from what the runtime says of it. Where
+// the spec cannot be followed here, the [Decision] has the pod as it has been until now, and says why. Whether the node has
+// room is the caller's to ask, if [Decision.Resizes], and to hand in with [Decision.Deferred].
+//
+// What belongs here: sizes, how they are written, and the rules of KEP-1287. What does not: the order in which cgroups and
+// containers are written (package podtree), and calls to the runtime.
+//
+// All functions may be called from any goroutine; they keep nothing.
+package resize

@@ -1,0 +1,101 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package resize
+
+import (
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/seed81659283/nodeagent/cgroups"
+	"github.com/seed81659283/nodeagent/qos"
+)
+
+// AnnotationResources carries the requests and limits that a container was made with, since a runtime does not tell
+// all of them. It reads "cpu=250/500 memory=33554432/67108864": millicores, and bytes.
+const AnnotationResources = "nodeagent/resources"
+
+// FormatSize writes a size as AnnotationResources has it.
+func FormatSize(s cgroups.Size) string {
+	return fmt.Sprintf("cpu=%d/%d memory=%d/%d", s.CPURequest, s.CPULimit, s.MemoryRequest, s.MemoryLimit)
+}
+
+// ParseSize reads what FormatSize wrote. Anything else is no size.
+func ParseSize(text string) (s cgroups.Size, ok bool) {
+	cpu, memory, ok := strings.Cut(text, " ")
+	if !ok {
+		return s, false
+	}
+	for _, part := range [...]struct {
+		text, name     string
+		request, limit *int64
+	}{{cpu, "cpu=", &s.CPURequest, &s.CPULimit}, {memory, "memory=", &s.MemoryRequest, &s.MemoryLimit}} {
+		value, named := strings.CutPrefix(part.text, part.name)
+		request, limit, _ := strings.Cut(value, "/")
+		var errRequest, errLimit error
+		*part.request, errRequest = strconv.ParseInt(request, 10, 64)
+		*part.limit, errLimit = strconv.ParseInt(limit, 10, 64)
+		if !named || errRequest != nil || errLimit != nil || min(*part.request, *part.limit) < 0 {
+			return cgroups.Size{}, false
+		}
+	}
+	return s, true
+}
+
+// SizeOf returns what a container is to have. A limit that it lacks is that of its pod, and a request of CPU that it
+// lacks is its limit.
+func SizeOf(pod *corev1.PodSpec, c *corev1.Container) cgroups.Size {
+	limit := func(name corev1.ResourceName) resource.Quantity {
+		q := c.Resources.Limits[name]
+		if q.IsZero() && pod.Resources != nil {
+			q = pod.Resources.Limits[name]
+		}
+		return q
+	}
+	cpu, memory := limit(corev1.ResourceCPU), limit(corev1.ResourceMemory)
+	cpuRequest, ok := c.Resources.Requests[corev1.ResourceCPU]
+	if !ok {
+		cpuRequest = cpu
+	}
+	memoryRequest := c.Resources.Requests[corev1.ResourceMemory]
+	return cgroups.Size{
+		CPURequest: qos.MilliValue(&cpuRequest), CPULimit: qos.MilliValue(&cpu),
+		MemoryRequest: qos.Value(&memoryRequest), MemoryLimit: qos.Value(&memory),
+	}
+}
+
+// SizeOfPod returns what a pod is to have as a whole, zero where it does not say.
+func SizeOfPod(pod *corev1.Pod) cgroups.Size {
+	if pod.Spec.Resources == nil {
+		return cgroups.Size{}
+	}
+	return SizeOf(&corev1.PodSpec{}, &corev1.Container{Resources: *pod.Spec.Resources})
+}
+
+// WithSize returns a container with the resources of a size.
+func WithSize(c *corev1.Container, s cgroups.Size) corev1.Container {
+	sized := *c
+	r := &sized.Resources
+	r.Requests, r.Limits = maps.Clone(r.Requests), maps.Clone(r.Limits)
+	set := func(list *corev1.ResourceList, name corev1.ResourceName, there bool, q *resource.Quantity) {
+		if !there {
+			delete(*list, name)
+			return
+		}
+		if *list == nil {
+			*list = corev1.ResourceList{}
+		}
+		(*list)[name] = *q
+	}
+	// A request of zero beside a limit is one: without it the limit would be the request.
+	set(&r.Requests, corev1.ResourceCPU, s.CPURequest != 0 || s.CPULimit != 0, resource.NewMilliQuantity(s.CPURequest, resource.DecimalSI))
+	set(&r.Limits, corev1.ResourceCPU, s.CPULimit != 0, resource.NewMilliQuantity(s.CPULimit, resource.DecimalSI))
+	set(&r.Requests, corev1.ResourceMemory, s.MemoryRequest > 0, resource.NewQuantity(s.MemoryRequest, resource.BinarySI))
+	set(&r.Limits, corev1.ResourceMemory, s.MemoryLimit != 0, resource.NewQuantity(s.MemoryLimit, resource.BinarySI))
+	return sized
+}

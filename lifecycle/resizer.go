@@ -1,0 +1,182 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/cgroups"
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/containers"
+	"github.com/seed81659283/nodeagent/lifecycle/plan"
+	"github.com/seed81659283/nodeagent/lifecycle/poddir"
+	"github.com/seed81659283/nodeagent/lifecycle/podview"
+	"github.com/seed81659283/nodeagent/lifecycle/resize"
+)
+
+// resizer changes the resources of the containers of one pod while they run, and knows what they have. What the runtime was
+// told is in the pod's record; an agent that has none reads the containers anew, and at worst tells the runtime once more
+// what it knows.
+type resizer struct {
+	*reporter
+	r      *Reconciler
+	record *poddir.Recorder
+
+	// Of the goroutine of the worker alone.
+	now        resize.Decision // as of the last look
+	of         *corev1.Pod     // that was looked at
+	key        string          // of the resources that the pod is to have
+	keyOf      *corev1.Pod     // that it was made from
+	generation int64           // of the spec that first had them
+
+	mu    sync.Mutex              // guards all below
+	told  map[string]cgroups.Size // to the runtime, by container ID
+	sized string                  // key of the resources that the pod's cgroup is for; empty: not known
+	err   error                   // of the last attempt
+}
+
+// recall takes up what an earlier agent knew.
+func (z *resizer) recall(known poddir.Record) {
+	z.sized = known.Sized
+	for id, note := range known.Sizes {
+		if size, ok := resize.ParseSize(note); ok {
+			z.tell(id, size)
+		}
+	}
+}
+
+// tell takes note of what the runtime was told.
+func (z *resizer) tell(id string, size cgroups.Size) {
+	if z.told == nil {
+		z.told = map[string]cgroups.Size{}
+	}
+	z.told[id] = size
+}
+
+// put puts down in a record what the runtime was told.
+func (z *resizer) put(now *poddir.Record) {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	now.Sized, now.Sizes = z.sized, make(map[string]string, len(z.told))
+	for id, size := range z.told {
+		now.Sizes[id] = resize.FormatSize(size)
+	}
+}
+
+// decide decides what is to become of the resources of the pod, and keeps that for the actions and the status.
+func (z *resizer) decide(pod *corev1.Pod, observed cri.Pod, deleted bool) {
+	if z.of != pod {
+		z.now, z.of = resize.Decision{Pod: pod}, pod
+	}
+	if pod == nil || deleted || pod.DeletionTimestamp != nil {
+		return
+	}
+	z.now = resize.Decide(resize.State{
+		Pod: pod, Observed: observed, Spec: z.r.opts.Spec, Told: z.toldSizes(observed),
+		Sized: z.sizedPod(), Fixed: z.r.updater == nil,
+	})
+	if admit := z.r.opts.AdmitResize; admit != nil && z.now.Resizes() {
+		if err := admit(pod); err != nil {
+			z.now = z.now.Deferred(err.Error())
+		}
+	}
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	if z.now.Pod != z.keyOf {
+		z.keyOf = z.now.Pod
+		if key := resourceKey(z.keyOf); key != z.key {
+			z.key, z.generation, z.err = key, pod.Generation, nil
+		}
+	}
+	if z.sized == "" && !z.now.Changed {
+		z.sized = z.key
+	}
+	if len(z.now.Containers) == 0 && (z.sized == z.key || z.r.opts.Cgroups == nil) {
+		z.err = nil
+	}
+	if z.now.Generation = z.generation; z.err != nil {
+		z.now.Error = z.err.Error()
+	}
+}
+
+// decision returns what was decided last about the resources of a pod, as of the last look at it.
+func (z *resizer) decision(pod *corev1.Pod, observed cri.Pod, deleted bool) resize.Decision {
+	if z.of != pod {
+		z.decide(pod, observed, deleted)
+	}
+	return z.now
+}
+
+// toldSizes returns what the runtime was told of the containers that there are, and forgets the others.
+func (z *resizer) toldSizes(observed cri.Pod) map[string]cgroups.Size {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	maps.DeleteFunc(z.told, func(id string, _ cgroups.Size) bool {
+		return !slices.ContainsFunc(observed.Containers, func(c cri.Container) bool { return c.ID == id })
+	})
+	return maps.Clone(z.told)
+}
+
+// sizedPod returns what the pod's cgroup is for, where the pod has resources as a whole, or nil.
+func (z *resizer) sizedPod() *cgroups.Size {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	whole, _, _ := strings.Cut(z.sized, ";")
+	if size, ok := resize.ParseSize(whole); ok {
+		return &size
+	}
+	return nil
+}
+
+// mayLackLimits reports whether the cgroup of a pod may have limits for other resources than the pod now has.
+func (z *resizer) mayLackLimits(observed cri.Pod) bool {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	return z.r.opts.Cgroups != nil && z.r.updater != nil && z.now.Reason == "" && z.sized != z.key && podview.Running(observed)
+}
+
+// resize gives the pod and its running containers the resources that they are to have.
+func (z *resizer) resize(ctx context.Context, pod *corev1.Pod, a *plan.Actions) error {
+	if len(a.Resize) == 0 && !a.ResizePod {
+		return nil
+	}
+	r := &resizeCall{resizer: z, pod: pod, sandboxID: a.SandboxID, containers: a.Resize}
+	err := r.run(ctx)
+	if err == nil {
+		err = r.verify()
+	}
+	z.mu.Lock()
+	if z.err = err; err == nil {
+		z.sized = resourceKey(pod)
+	}
+	z.mu.Unlock()
+	z.note(z.record, z.put)
+	return err
+}
+
+// resourceKey returns what tells the resources of a pod from others.
+func resourceKey(pod *corev1.Pod) string {
+	var key strings.Builder
+	if pod.Spec.Resources != nil {
+		key.WriteString(resize.FormatSize(resize.SizeOfPod(pod)))
+	}
+	for c := range containers.All(&pod.Spec) {
+		key.WriteString(";" + c.Name + " " + resize.FormatSize(resize.SizeOf(&pod.Spec, c)))
+	}
+	return key.String()
+}
+
+// created takes note of what a container was created with. What the runtime then says of it may differ, by a plugin or by
+// how it rounds, and is no reason to resize the container, let alone to start it anew.
+func (z *resizer) created(id string, size cgroups.Size) {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	z.tell(id, size)
+}

@@ -1,0 +1,278 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/lifecycle/hook"
+	"github.com/seed81659283/nodeagent/lifecycle/plan"
+	"github.com/seed81659283/nodeagent/lifecycle/poddir"
+	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
+	"github.com/seed81659283/nodeagent/lifecycle/podview"
+	"github.com/seed81659283/nodeagent/lifecycle/resize"
+)
+
+// start creates the sandbox, if one is planned, and starts containers in it, each independent of the others.
+func (x *executor) start(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a *plan.Actions) error {
+	sandbox, err := x.configureSandbox(pod, observed, a)
+	if err != nil {
+		return err
+	}
+	id, ips, err := x.ensureSandbox(ctx, pod, observed, a, &sandbox)
+	if err != nil {
+		for _, s := range a.Start {
+			x.waiting.setError(s.Container.Name, podstatus.ReasonContainerCreating, err)
+		}
+		return err
+	}
+	if pod.Spec.HostNetwork {
+		ips = x.hostAddresses(ips, x.pod.podIPs)
+	}
+	var errs []error
+	for _, s := range a.Start {
+		if err := ctx.Err(); err != nil {
+			return err // what is under way has become pointless
+		}
+		if observed.NewestContainer(s.Container.Name) == nil {
+			s.Attempt = x.attemptsLogged(s.Container.Name)
+		}
+		err := x.startContainer(ctx, pod, s, id, &sandbox, ips)
+		x.waiting.setError(s.Container.Name, podstatus.ReasonRunError, err)
+		if err == nil {
+			continue
+		}
+		e, ok := errors.AsType[*StartError](err)
+		if told := ok && e.Reason == podstatus.ReasonPostStartHookError; !told && ctx.Err() == nil {
+			id := s.CreatedID
+			if ok {
+				id = cmp.Or(e.id, id)
+			}
+			x.recordWarning(EventStartFailed, subjectOfStart(&s, id), "%v", err)
+		}
+		errs = append(errs, fmt.Errorf("start container %s: %w", s.Container.Name, err))
+	}
+	return errors.Join(errs...)
+}
+
+// configureSandbox makes the config of the sandbox that is planned, or of the one in use.
+func (x *executor) configureSandbox(pod *corev1.Pod, observed cri.Pod, a *plan.Actions) (c cri.SandboxConfig, err error) {
+	var attempt uint32
+	if a.Sandbox != nil {
+		attempt = a.Sandbox.Attempt
+	} else {
+		attempt = observed.NewestSandbox().Attempt
+	}
+	if c, err = podspec.Sandbox(pod, attempt, x.r.opts.Spec); err != nil {
+		return c, err
+	}
+	x.r.mark(c.Labels)
+	c.Annotations = maps.Clone(c.Annotations)
+	if c.Annotations == nil {
+		c.Annotations = map[string]string{}
+	}
+	c.Annotations[podview.AnnotationNetwork] = podview.Network(pod).String()
+	if a.Sandbox != nil {
+		c.Annotations[podstatus.AnnotationStarted] = a.Sandbox.Started.UTC().Format(time.RFC3339)
+	}
+	return c, nil
+}
+
+// ensureSandbox makes the cgroup of the pod and the sandbox, if one is planned. It returns the sandbox that containers are
+// started in, and its addresses.
+func (x *executor) ensureSandbox(
+	ctx context.Context, pod *corev1.Pod, observed cri.Pod, a *plan.Actions, c *cri.SandboxConfig,
+) (id string, ips []string, err error) {
+	reason := EventCgroupFailed
+	err = x.ensureCgroup(ctx, pod, observed)
+	switch {
+	case err == nil && a.Sandbox == nil:
+		return a.SandboxID, observed.NewestSandbox().IPs, nil
+	case err == nil:
+		reason = EventSandboxFailed
+		if c.Attempt > 0 {
+			x.recordEvent(EventSandboxChanged, subject{}, "the sandbox is replaced: %s", a.SandboxChanged)
+		}
+		id, ips, err = x.runSandbox(ctx, c, a.SandboxChanged)
+	}
+	if err != nil && ctx.Err() == nil {
+		x.recordWarning(reason, subject{}, "%v", err)
+	}
+	return id, ips, err
+}
+
+func (x *executor) runSandbox(ctx context.Context, c *cri.SandboxConfig, why string) (id string, ips []string, err error) {
+	if c.LogDirectory != "" {
+		if err := os.MkdirAll(c.LogDirectory, 0o755); err != nil {
+			return "", nil, fmt.Errorf("log directory: %w", err)
+		}
+	}
+	x.log("run sandbox", "attempt", c.Attempt, "why", why)
+	id, err = x.r.runtime.RunSandbox(ctx, c)
+	if err != nil {
+		return "", nil, err
+	}
+	ips, err = x.addresses(ctx, id)
+	return id, ips, err
+}
+
+// addresses returns the addresses of a sandbox that was just created.
+func (x *executor) addresses(ctx context.Context, sandboxID string) ([]string, error) {
+	if x.r.inspector != nil {
+		s, err := x.r.inspector.SandboxStatus(ctx, sandboxID)
+		return s.IPs, err
+	}
+	snap, err := x.r.runtime.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i := range snap.Sandboxes {
+		if snap.Sandboxes[i].ID == sandboxID {
+			return snap.Sandboxes[i].IPs, nil
+		}
+	}
+	return nil, &cri.Error{Op: "List", ID: sandboxID, Err: cri.ErrNotFound}
+}
+
+// startContainer brings one container to life: image, create, start.
+func (x *executor) startContainer(
+	ctx context.Context, pod *corev1.Pod, s plan.Start, sandboxID string, sandbox *cri.SandboxConfig, ips []string,
+) error {
+	if s.CreatedID != "" {
+		return x.startCreated(ctx, pod, s, ips)
+	}
+	launch := podspec.Launch{Attempt: s.Attempt, PodIPs: ips, Annotations: s.Annotations(), TargetID: s.Target}
+	size := resize.SizeOf(&pod.Spec, s.Container)
+	launch.Annotations[resize.AnnotationResources] = resize.FormatSize(size)
+	if x.r.opts.Images != nil {
+		image, err := x.ensureImage(ctx, pod, s.Container, sandbox)
+		if err != nil {
+			return err
+		}
+		launch.Image, launch.ImageRef = &image, image.ID
+	}
+	var err error
+	if launch.Volumes, err = x.imageVolumes(ctx, pod, s.Container, sandbox); err != nil {
+		return err
+	}
+	config, err := x.configure(ctx, pod, s, launch)
+	if err != nil {
+		return &StartError{Reason: podstatus.ReasonCreateConfigError, Err: err}
+	}
+	x.r.mark(config.Labels)
+	if sandbox.LogDirectory != "" && config.LogPath != "" {
+		if err := os.MkdirAll(filepath.Join(sandbox.LogDirectory, filepath.Dir(config.LogPath)), 0o755); err != nil {
+			return &StartError{Reason: podstatus.ReasonCreateError, Err: err}
+		}
+	}
+	x.liftAgain(ctx, pod)
+	id, err := x.r.runtime.CreateContainer(ctx, sandboxID, &config, sandbox)
+	if err != nil {
+		return &StartError{Reason: podstatus.ReasonCreateError, Err: err}
+	}
+	x.resizer.created(id, size)
+	x.log("start container", "container", s.Container.Name, "id", id, "attempt", s.Attempt)
+	x.recordEvent(EventCreated, subjectOfStart(&s, id), "container created: %s", id)
+	return x.runCreated(ctx, pod, s, id, ips)
+}
+
+// configure makes the config of a container, with the files and the objects that it takes.
+func (x *executor) configure(ctx context.Context, pod *corev1.Pod, s plan.Start, l podspec.Launch) (c cri.ContainerConfig, err error) {
+	if l.References, err = podspec.Resolve(ctx, pod, s.Container, x.r.opts.Objects, l.Volumes); err != nil {
+		return c, err
+	}
+	if l.HostsPath, err = x.mounts.Hosts(pod, l.PodIPs, x.r.opts.Spec); err != nil {
+		return c, err
+	}
+	if l.TerminationLogPath, err = x.mounts.MakeMessageFile(s.Container.Name, s.Attempt); err != nil {
+		return c, err
+	}
+	return podspec.Container(pod, s.Container, l, x.r.opts.Spec)
+}
+
+// startCreated starts a container that was created before, by this agent or by one that died in between.
+func (x *executor) startCreated(ctx context.Context, pod *corev1.Pod, s plan.Start, ips []string) error {
+	if s.Running {
+		return x.postStart(ctx, pod, s, s.CreatedID, ips)
+	}
+	x.log("start container", "container", s.Container.Name, "id", s.CreatedID, "attempt", s.Attempt, "created", "before")
+	x.liftAgain(ctx, pod)
+	return x.runCreated(ctx, pod, s, s.CreatedID, ips)
+}
+
+// runCreated starts a created container and runs its postStart hook.
+func (x *executor) runCreated(ctx context.Context, pod *corev1.Pod, s plan.Start, id string, ips []string) error {
+	c := s.Container
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	hooked := c.Lifecycle != nil && c.Lifecycle.PostStart != nil
+	if hooked { // whatever becomes of the call, and of the agent
+		x.note(x.record, func(now *poddir.Record) {
+			if !slices.Contains(now.PostStartPending, id) {
+				now.PostStartPending = append(slices.Clone(now.PostStartPending), id)
+			}
+		})
+	}
+	nudge(x.quota.runs)
+	if err := x.r.runtime.StartContainer(ctx, id); err != nil {
+		return &StartError{Reason: podstatus.ReasonRunError, Err: err, id: id}
+	}
+	x.recordEvent(EventStarted, subjectOfStart(&s, id), "container started: %s", id)
+	x.linkLog(c.Name, id, s.Attempt)
+	if !hooked {
+		return nil
+	}
+	x.limitNow(ctx, pod) // a hook may take as long as it likes
+	return x.postStart(ctx, pod, s, id, ips)
+}
+
+// postStart runs the postStart hook of a container that runs, at least once to its end. If it fails, the container is
+// stopped like any other.
+func (x *executor) postStart(ctx context.Context, pod *corev1.Pod, s plan.Start, id string, ips []string) error {
+	c := s.Container
+	call := hook.Call{Pod: pod, Container: c, ContainerID: id, Attempt: s.Attempt, PodIP: hookAddress(ips)}
+	err := x.hooks.Run(ctx, call, c.Lifecycle.PostStart)
+	if err == nil {
+		x.note(x.record, func(now *poddir.Record) {
+			now.PostStartPending = slices.DeleteFunc(slices.Clone(now.PostStartPending), func(other string) bool { return other == id })
+		})
+		return nil
+	}
+	if ctx.Err() == nil {
+		x.recordWarning(EventPostStartHookFailed, subjectOfStart(&s, id), hook.MessageFailedPostStartHook)
+		x.recordEvent(EventKilling, subjectOfStart(&s, id), hook.MessageKillingPostStart)
+	}
+	kill := plan.Kill{ID: id, Name: c.Name, Grace: plan.Grace(pod), Reason: "its postStart hook failed"}
+	kill.PreStop = plan.PreStop(pod, &cri.Container{Name: c.Name, State: cri.ContainerRunning})
+	return &StartError{Reason: podstatus.ReasonPostStartHookError, Err: errors.Join(err, x.kill(ctx, call, kill, nil)), id: id}
+}
+
+// linkLog makes the link to the log of a container that was started.
+func (x *executor) linkLog(container, id string, attempt uint32) {
+	if err := x.logs.Link(container, id, attempt); err != nil {
+		x.warn("link log", "container", container, "error", err)
+	}
+}
+
+// attemptsLogged returns the attempt after the newest one of a container that there is a log of.
+func (x *executor) attemptsLogged(container string) uint32 {
+	n, err := x.logs.Attempts(container)
+	if err != nil {
+		x.warn("logs of a container", "container", container, "error", err)
+	}
+	return n
+}
