@@ -78,12 +78,13 @@ probe/podprobe         max  75: cri internal/containers probe lifecycle/podspec 
 probe/grpcprobe        max 115: probe GRPC
 
 # Pods.
-lifecycle              max  75: cgroups cri images images/credential lifecycle/hook internal/atomicfile internal/containers internal/dirlock lifecycle/plan lifecycle/poddir lifecycle/podspec lifecycle/podstatus lifecycle/podview lifecycle/resize probe probe/podprobe API
+lifecycle              max  75: cgroups cri images images/credential lifecycle/hook lifecycle/internal/startslots internal/atomicfile internal/containers internal/dirlock lifecycle/plan lifecycle/poddir lifecycle/podspec lifecycle/podstatus lifecycle/podview lifecycle/resize probe probe/podprobe API
 lifecycle/plan         max  75: cri internal/containers lifecycle/hook lifecycle/podspec lifecycle/podstatus lifecycle/podview lifecycle/resize probe probe/podprobe API
 lifecycle/podstatus    max  75: cgroups cri internal/containers lifecycle/podspec lifecycle/podview lifecycle/resize probe/podprobe qos API
 lifecycle/resize       max  75: cgroups cri internal/containers lifecycle/podspec qos API
 lifecycle/podview      max  75: cri API
 lifecycle/poddir       max  75: cri cri/logs internal/atomicfile lifecycle/podspec lifecycle/podstatus API
+lifecycle/internal/startslots max 0:
 lifecycle/internal/podtest max 75: cgroups cri lifecycle/podspec API
 lifecycle/podspec      max  75: cri internal/containers qos API
 lifecycle/userns       max  75: cri internal/atomicfile API

@@ -112,10 +112,10 @@ func (x *executor) do(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a 
 // acquireSlot waits for a start slot. One that is held for longer than SlowAfter is released while the work goes on, so that
 // calls that hang cannot take all slots.
 func (x *executor) acquireSlot(ctx context.Context) (release func(), err error) {
-	if err := x.r.slots.acquire(ctx); err != nil {
+	if err := x.r.slots.Acquire(ctx); err != nil {
 		return nil, err
 	}
-	free := sync.OnceFunc(x.r.slots.release)
+	free := sync.OnceFunc(x.r.slots.Release)
 	timer := time.AfterFunc(x.r.opts.SlowAfter, func() {
 		x.log("slow start", "after", x.r.opts.SlowAfter)
 		free()

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/lifecycle/internal/startslots"
 	"github.com/seed81659283/nodeagent/lifecycle/plan"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
@@ -122,7 +122,7 @@ type Reconciler struct {
 	execer    cri.Execer         // nil: commands of hooks fail
 	observer  Observer
 	opts      Options
-	slots     *startSlots
+	slots     *startslots.Slots
 	kick      chan struct{}           // the set of workers may have to change
 	owner     string                  // what is written to LabelOwner; set before there is a worker
 	invalid   error                   // what is wrong with the options
@@ -180,7 +180,7 @@ func New(rt cri.Runtime, observer Observer, o Options) *Reconciler {
 	reporter, _ := rt.(cri.StatusReporter)
 	r := &Reconciler{
 		runtime: rt, inspector: inspector, updater: updater, stats: stats, reporter: reporter, execer: execer, observer: observer, opts: o,
-		slots:   newStartSlots(o.Parallel, runtime.GOMAXPROCS(0), readCPUTimes),
+		slots:   startslots.New(o.Parallel),
 		kick:    make(chan struct{}, 1),
 		workers: map[string]*worker{},
 		calls:   map[string]*source{},
@@ -263,7 +263,7 @@ func (r *Reconciler) Run(ctx context.Context) (err error) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() { r.watchWiring(ctx) })
-	wg.Go(func() { r.slots.run(ctx) })
+	wg.Go(func() { r.slots.Run(ctx) })
 	if !r.begin(ctx) {
 		return nil
 	}

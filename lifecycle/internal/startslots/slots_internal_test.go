@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package lifecycle
+package startslots
 
 import (
 	"context"
@@ -76,7 +76,7 @@ func (c *fakeCPU) set(idle float64, err error) (looks int) {
 }
 
 // state returns how many slots are held, and how many starts wait.
-func (s *startSlots) state() (held, waiting int) {
+func (s *Slots) state() (held, waiting int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.held, len(s.queue)
@@ -87,15 +87,15 @@ func (s *startSlots) state() (held, waiting int) {
 func TestStartSlotsFollowTheMachine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cpu := &fakeCPU{}
-		s := newStartSlots(0, 2, cpu.read)
+		s := newSlots(0, 2, cpu.read)
 		ctx, stop := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		defer wg.Wait()
 		defer stop()
-		wg.Go(func() { s.run(ctx) })
+		wg.Go(func() { s.Run(ctx) })
 		const starts = 40
 		for range starts {
-			wg.Go(func() { _ = s.acquire(ctx) })
+			wg.Go(func() { _ = s.Acquire(ctx) })
 		}
 		check := func(after time.Duration, held int, why string) {
 			t.Helper()
@@ -119,11 +119,11 @@ func TestStartSlotsFollowTheMachine(t *testing.T) {
 		require.LessOrEqual(t, cpu.set(0, nil), 2, "and is not asked for again and again")
 
 		for range starts - 16 {
-			s.release()
+			s.Release()
 		}
 		synctest.Wait()
 		for range 16 {
-			s.release()
+			s.Release()
 		}
 		time.Sleep(time.Second)
 		cpu.set(1, nil)
@@ -140,14 +140,14 @@ func TestStartSlotsFollowTheMachine(t *testing.T) {
 func TestStartSlotsAsAskedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cpu := &fakeCPU{idle: 1}
-		s := newStartSlots(3, 64, cpu.read)
+		s := newSlots(3, 64, cpu.read)
 		ctx, stop := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		defer wg.Wait()
 		defer stop()
-		wg.Go(func() { s.run(ctx) })
+		wg.Go(func() { s.Run(ctx) })
 		for range 10 {
-			wg.Go(func() { _ = s.acquire(ctx) })
+			wg.Go(func() { _ = s.Acquire(ctx) })
 		}
 		time.Sleep(time.Minute)
 		held, waiting := s.state()
@@ -159,18 +159,18 @@ func TestStartSlotsAsAskedFor(t *testing.T) {
 // A start that is called off takes no slot with it, whether it waits or was just given one: else they would run out.
 func TestStartSlotsOfThoseThatGiveUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStartSlots(1, 1, nil)
-		require.NoError(t, s.acquire(t.Context()))
+		s := newSlots(1, 1, nil)
+		require.NoError(t, s.Acquire(t.Context()))
 		first, giveUp := context.WithCancel(t.Context())
 		var order []string
 		var mu sync.Mutex
 		wait := func(ctx context.Context, name string) {
 			go func() {
-				if s.acquire(ctx) == nil {
+				if s.Acquire(ctx) == nil {
 					mu.Lock()
 					order = append(order, name)
 					mu.Unlock()
-					s.release()
+					s.Release()
 				}
 			}()
 			synctest.Wait()
@@ -180,14 +180,14 @@ func TestStartSlotsOfThoseThatGiveUp(t *testing.T) {
 		wait(t.Context(), "third")
 		giveUp()
 		synctest.Wait()
-		s.release()
+		s.Release()
 		synctest.Wait()
 		require.Equal(t, []string{"second", "third"}, order, "first come, first served")
 
-		require.NoError(t, s.acquire(t.Context()))
+		require.NoError(t, s.Acquire(t.Context()))
 		mine := make(chan struct{})
 		s.queue = append(s.queue, mine)
-		s.release()
+		s.Release()
 		<-mine
 		s.leave(mine) // as one whose context ended as it was given a slot
 		held, waiting := s.state()

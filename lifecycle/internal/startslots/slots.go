@@ -1,18 +1,20 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package lifecycle
+// Package startslots bounds how many pods are started at the same time: by a number, or by what the machine can do, as it
+// grows while starts wait and the CPU is idle. It knows nothing of pods.
+package startslots
 
 import (
 	"context"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
 )
 
-// startSlots bounds how many pods are started at the same time. Whoever waits gets the next slot in the order in which it
-// came. Where there is an idle function, the bound follows the machine between least and most, as pace says.
-type startSlots struct {
+// Slots are what starts wait for. Whoever waits gets the next slot in the order in which it came. Where there is an idle function, the bound follows the machine between least and most, as pace says.
+type Slots struct {
 	least, most int
 	cpu         func() (cpuTimes, error) // nil: the bound is fixed
 	waits       chan struct{}            // a start waits
@@ -23,10 +25,13 @@ type startSlots struct {
 	queue []chan struct{} // of starts that wait; closed when they have a slot
 }
 
-// newStartSlots returns as many slots as are asked for or, for zero, at least as many as keep the processors busy where
+// New returns slots for the machine that the program runs on: as many as are asked for, or for zero as many as it can use.
+func New(parallel int) *Slots { return newSlots(parallel, runtime.GOMAXPROCS(0), readCPUTimes) }
+
+// newSlots returns as many slots as are asked for or, for zero, at least as many as keep the processors busy where
 // starts mostly compute, and at most four times as many, which do so where they mostly wait.
-func newStartSlots(parallel, processors int, cpu func() (cpuTimes, error)) *startSlots {
-	s := &startSlots{least: parallel, most: parallel, waits: make(chan struct{}, 1)}
+func newSlots(parallel, processors int, cpu func() (cpuTimes, error)) *Slots {
+	s := &Slots{least: parallel, most: parallel, waits: make(chan struct{}, 1)}
 	if parallel <= 0 {
 		s.least = max(4, 2*processors)
 		s.most, s.cpu = 4*s.least, cpu
@@ -35,8 +40,8 @@ func newStartSlots(parallel, processors int, cpu func() (cpuTimes, error)) *star
 	return s
 }
 
-// acquire waits for a slot.
-func (s *startSlots) acquire(ctx context.Context) error {
+// Acquire waits for a slot.
+func (s *Slots) Acquire(ctx context.Context) error {
 	s.mu.Lock()
 	if s.held < s.limit && len(s.queue) == 0 {
 		s.held++
@@ -46,7 +51,10 @@ func (s *startSlots) acquire(ctx context.Context) error {
 	mine := make(chan struct{})
 	s.queue = append(s.queue, mine)
 	s.mu.Unlock()
-	nudge(s.waits)
+	select {
+	case s.waits <- struct{}{}:
+	default:
+	}
 	select {
 	case <-mine:
 		return nil
@@ -57,7 +65,7 @@ func (s *startSlots) acquire(ctx context.Context) error {
 }
 
 // leave gives up a place in the queue, or the slot that was given to it meanwhile.
-func (s *startSlots) leave(mine chan struct{}) {
+func (s *Slots) leave(mine chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if i := slices.Index(s.queue, mine); i >= 0 {
@@ -68,8 +76,8 @@ func (s *startSlots) leave(mine chan struct{}) {
 	s.grant()
 }
 
-// release gives a slot back.
-func (s *startSlots) release() {
+// Release gives a slot back.
+func (s *Slots) Release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.held--
@@ -77,7 +85,7 @@ func (s *startSlots) release() {
 }
 
 // grant gives free slots to those that wait. The lock is held.
-func (s *startSlots) grant() {
+func (s *Slots) grant() {
 	for s.held < s.limit && len(s.queue) > 0 {
 		close(s.queue[0])
 		s.queue = s.queue[1:]
@@ -90,8 +98,8 @@ func (s *startSlots) grant() {
 // often than that made the first pods of a burst wait for those behind them.
 const paceEvery = 250 * time.Millisecond
 
-// run lets the bound follow the machine until ctx ends. It sleeps while no start waits.
-func (s *startSlots) run(ctx context.Context) {
+// Run lets the bound follow the machine until ctx ends. It sleeps while no start waits.
+func (s *Slots) Run(ctx context.Context) {
 	if s.cpu == nil {
 		return
 	}
@@ -103,8 +111,10 @@ func (s *startSlots) run(ctx context.Context) {
 		}
 		last, err := s.cpu()
 		for waiting := true; waiting && err == nil; {
-			if !sleep(ctx, paceEvery) {
+			select {
+			case <-ctx.Done():
 				return
+			case <-time.After(paceEvery):
 			}
 			var now cpuTimes
 			if now, err = s.cpu(); err == nil {
@@ -121,7 +131,7 @@ func (s *startSlots) run(ctx context.Context) {
 }
 
 // adjust makes one step of the bound, and reports whether starts wait all the same.
-func (s *startSlots) adjust(idle float64) (waiting bool) {
+func (s *Slots) adjust(idle float64) (waiting bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.limit = pace{Limit: s.limit, Least: s.least, Most: s.most, Waiting: len(s.queue), Idle: idle}.next()
