@@ -14,8 +14,8 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// EventSyncFailed is the reason of the event that a pod cannot be worked on. Source: pkg/kubelet/events/event.go.
-const EventSyncFailed = "FailedSync"
+// EventFailedSync is the reason of the event that a pod cannot be worked on. Source: pkg/kubelet/events/event.go.
+const EventFailedSync = "FailedSync"
 
 // blockedPatience is how long a pod waits for another one of its name before it is looked what that one waits for itself.
 const blockedPatience = 5 * time.Second
@@ -77,7 +77,7 @@ func (w *worker) reportBlocked(ctx context.Context, b *worker, tell bool) {
 	if trouble == nil || !tell || ctx.Err() != nil {
 		return
 	}
-	w.recordWarning(EventSyncFailed, subject{}, "%v", err)
+	w.recordWarning(EventFailedSync, subject{}, "%v", err)
 	w.syncFailed(err, retryMost)
 }
 

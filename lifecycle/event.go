@@ -27,7 +27,7 @@ type Event struct {
 	// Attempt is how often the container had been started again, as its restart count says. Zero: it was the first time,
 	// or it is about the pod as a whole.
 	Attempt uint32
-	// ExitCode is that of the container instance, where the event is about its exit ([EventBackOff]). Nil: it is not, or
+	// ExitCode is that of the container instance, where the event is about its exit ([EventBackOffStartContainer]). Nil: it is not, or
 	// nobody knows.
 	ExitCode *int32
 }
@@ -49,22 +49,22 @@ func (e Event) LogValue() slog.Value {
 
 // The reasons of events. Source: pkg/kubelet/events/event.go.
 const (
-	EventSandboxChanged      = "SandboxChanged"
-	EventSandboxFailed       = "FailedCreatePodSandBox"
-	EventCgroupFailed        = "FailedCreatePodContainer" // of the cgroup of the pod, whatever the name says
-	EventCreated             = "Created"
-	EventStarted             = "Started"
-	EventStartFailed         = "Failed"
-	EventBackOff             = "BackOff"
-	EventKilling             = "Killing"
-	EventKillFailed          = "FailedKillPod"
-	EventPostStartHookFailed = hook.EventFailedPostStartHook
-	EventPreStopHookFailed   = hook.EventFailedPreStopHook
-	EventHookHTTPFallback    = hook.EventLifecycleHTTPFallback // a server that was to speak TLS took the request without
-	EventDeadlineExceeded    = "DeadlineExceeded"
-	EventResizeStarted       = "ResizeStarted"
-	EventResizeCompleted     = "ResizeCompleted"
-	EventResizeDeferred      = "ResizeDeferred"
-	EventResizeInfeasible    = "ResizeInfeasible"
-	EventResizeError         = "ResizeError"
+	EventSandboxChanged             = "SandboxChanged"
+	EventFailedCreatePodSandBox     = "FailedCreatePodSandBox"
+	EventFailedToCreatePodContainer = "FailedCreatePodContainer" // of the cgroup of the pod, whatever the name says
+	EventCreatedContainer           = "Created"
+	EventStartedContainer           = "Started"
+	EventFailedToStartContainer     = "Failed"
+	EventBackOffStartContainer      = "BackOff"
+	EventKillingContainer           = "Killing"
+	EventFailedToKillPod            = "FailedKillPod"
+	EventFailedPostStartHook        = hook.EventFailedPostStartHook
+	EventFailedPreStopHook          = hook.EventFailedPreStopHook
+	EventLifecycleHTTPFallback      = hook.EventLifecycleHTTPFallback // a server that was to speak TLS took the request without
+	EventDeadlineExceeded           = "DeadlineExceeded"
+	EventResizeStarted              = "ResizeStarted"
+	EventResizeCompleted            = "ResizeCompleted"
+	EventResizeDeferred             = "ResizeDeferred"
+	EventResizeInfeasible           = "ResizeInfeasible"
+	EventResizeError                = "ResizeError"
 )

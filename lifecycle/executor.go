@@ -171,5 +171,5 @@ func (x *executor) resize(ctx context.Context, pod *corev1.Pod, a *plan.Actions)
 
 // httpFallback tells of a hook whose server does not speak the TLS that it was asked for.
 func (x *executor) httpFallback(c hook.Call, message string) {
-	x.recordWarning(EventHookHTTPFallback, subject{name: c.Container.Name, id: c.ContainerID, attempt: c.Attempt}, "%s", message)
+	x.recordWarning(EventLifecycleHTTPFallback, subject{name: c.Container.Name, id: c.ContainerID, attempt: c.Attempt}, "%s", message)
 }

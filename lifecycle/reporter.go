@@ -78,7 +78,7 @@ func (t *reporter) statusChanged(before, after *corev1.PodStatus) {
 		for i := range list[1] {
 			c := &list[1][i]
 			if old := podstatus.Container(list[0], c.Name); backsOff(c) && (old == nil || !backsOff(old)) {
-				t.recordWarning(EventBackOff, exitOf(c), "%s", c.State.Waiting.Message)
+				t.recordWarning(EventBackOffStartContainer, exitOf(c), "Back-off restarting failed container %s in pod %s_%s(%s)", c.Name, t.id.Name, t.id.Namespace, t.id.UID)
 			}
 		}
 	}
@@ -97,17 +97,17 @@ func (t *reporter) resizeChanged(before, after []corev1.PodCondition) {
 		if is.Reason == corev1.PodReasonInfeasible {
 			reason = EventResizeInfeasible
 		}
-		t.recordWarning(reason, subject{}, "%s", is.Message)
+		t.recordWarning(reason, subject{}, "Pod resize %s: %s", is.Reason, is.Message)
 	}
 	pending := is != nil
 	was, is = podstatus.Condition(before, corev1.PodResizeInProgress), podstatus.Condition(after, corev1.PodResizeInProgress)
 	switch {
 	case is != nil && was == nil:
-		t.recordEvent(EventResizeStarted, subject{}, "the containers get the resources of generation %d", is.ObservedGeneration)
+		t.recordEvent(EventResizeStarted, subject{}, "Pod resize started: generation %d", is.ObservedGeneration)
 	case is == nil && was != nil && !pending:
-		t.recordEvent(EventResizeCompleted, subject{}, "the containers have the resources of generation %d", was.ObservedGeneration)
+		t.recordEvent(EventResizeCompleted, subject{}, "Pod resize completed: generation %d", was.ObservedGeneration)
 	}
 	if is != nil && is.Reason == corev1.PodReasonError && (was == nil || was.Reason != is.Reason || was.Message != is.Message) {
-		t.recordWarning(EventResizeError, subject{}, "%s", is.Message)
+		t.recordWarning(EventResizeError, subject{}, "Pod resize error: %s", is.Message)
 	}
 }

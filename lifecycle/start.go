@@ -61,7 +61,7 @@ func (x *executor) start(ctx context.Context, pod *corev1.Pod, observed cri.Pod,
 			if ok {
 				id = cmp.Or(e.id, id)
 			}
-			x.recordWarning(EventStartFailed, subjectOfStart(&s, id), "%v", err)
+			x.recordWarning(EventFailedToStartContainer, subjectOfStart(&s, id), "Error: %v", err)
 		}
 		errs = append(errs, fmt.Errorf("start container %s: %w", s.Container.Name, err))
 	}
@@ -96,20 +96,20 @@ func (x *executor) configureSandbox(pod *corev1.Pod, observed cri.Pod, a *plan.A
 func (x *executor) ensureSandbox(
 	ctx context.Context, pod *corev1.Pod, observed cri.Pod, a *plan.Actions, c *cri.SandboxConfig,
 ) (id string, ips []string, err error) {
-	reason := EventCgroupFailed
+	reason, text := EventFailedToCreatePodContainer, "unable to ensure pod container exists: %v"
 	err = x.ensureCgroup(ctx, pod, observed)
 	switch {
 	case err == nil && a.Sandbox == nil:
 		return a.SandboxID, observed.NewestSandbox().IPs, nil
 	case err == nil:
-		reason = EventSandboxFailed
+		reason, text = EventFailedCreatePodSandBox, "Failed to create pod sandbox: %v"
 		if c.Attempt > 0 {
-			x.recordEvent(EventSandboxChanged, subject{}, "the sandbox is replaced: %s", a.SandboxChanged)
+			x.recordEvent(EventSandboxChanged, subject{}, "Pod sandbox changed, it will be killed and re-created.")
 		}
 		id, ips, err = x.runSandbox(ctx, c, a.SandboxChanged)
 	}
 	if err != nil && ctx.Err() == nil {
-		x.recordWarning(reason, subject{}, "%v", err)
+		x.recordWarning(reason, subject{}, text, err)
 	}
 	return id, ips, err
 }
@@ -185,7 +185,7 @@ func (x *executor) startContainer(
 	}
 	x.resizer.created(id, size)
 	x.log("start container", "container", s.Container.Name, "id", id, "attempt", s.Attempt)
-	x.recordEvent(EventCreated, subjectOfStart(&s, id), "container created: %s", id)
+	x.recordEvent(EventCreatedContainer, subjectOfStart(&s, id), "Container created")
 	return x.runCreated(ctx, pod, s, id, ips)
 }
 
@@ -231,7 +231,7 @@ func (x *executor) runCreated(ctx context.Context, pod *corev1.Pod, s plan.Start
 	if err := x.r.runtime.StartContainer(ctx, id); err != nil {
 		return &StartError{Reason: podstatus.ReasonRunError, Err: err, id: id}
 	}
-	x.recordEvent(EventStarted, subjectOfStart(&s, id), "container started: %s", id)
+	x.recordEvent(EventStartedContainer, subjectOfStart(&s, id), "Container started")
 	x.linkLog(c.Name, id, s.Attempt)
 	if !hooked {
 		return nil
@@ -253,8 +253,8 @@ func (x *executor) postStart(ctx context.Context, pod *corev1.Pod, s plan.Start,
 		return nil
 	}
 	if ctx.Err() == nil {
-		x.recordWarning(EventPostStartHookFailed, subjectOfStart(&s, id), hook.MessageFailedPostStartHook)
-		x.recordEvent(EventKilling, subjectOfStart(&s, id), hook.MessageKillingPostStart)
+		x.recordWarning(EventFailedPostStartHook, subjectOfStart(&s, id), hook.MessageFailedPostStartHook)
+		x.recordEvent(EventKillingContainer, subjectOfStart(&s, id), hook.MessageKillingPostStart)
 	}
 	kill := plan.Kill{ID: id, Name: c.Name, Grace: plan.Grace(pod), Reason: "its postStart hook failed"}
 	kill.PreStop = plan.PreStop(pod, &cri.Container{Name: c.Name, State: cri.ContainerRunning})

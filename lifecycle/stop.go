@@ -36,7 +36,7 @@ func (x *executor) stop(ctx context.Context, pod *corev1.Pod, observed cri.Pod, 
 			}
 		}
 		x.log("kill container", "container", k.Name, "id", k.ID, "grace", k.Grace, "reason", k.Reason)
-		x.recordEvent(EventKilling, subjectOf(observed, k.Name, k.ID), "stopping container %s: %s", k.Name, k.Reason)
+		x.recordEvent(EventKillingContainer, subjectOf(observed, k.Name, k.ID), "%s", k.EventMessage())
 		wg.Go(func() {
 			defer close(ended[i])
 			errs[i] = x.kill(ctx, x.hookCall(pod, observed, k, x.pod.podIPs), k, before)
@@ -51,7 +51,7 @@ func (x *executor) stop(ctx context.Context, pod *corev1.Pod, observed cri.Pod, 
 		}
 	}
 	if err != nil && ctx.Err() == nil {
-		x.recordWarning(EventKillFailed, subject{}, "%v", err)
+		x.recordWarning(EventFailedToKillPod, subject{}, "error killing pod: %v", err)
 	}
 	return err
 }
@@ -99,7 +99,7 @@ func (x *executor) preStopFailed(c hook.Call, err error) {
 	}
 	x.warn("preStop hook", args...)
 	about := subject{name: c.Container.Name, id: c.ContainerID, attempt: c.Attempt}
-	x.recordWarning(EventPreStopHookFailed, about, hook.MessageFailedPreStopHook)
+	x.recordWarning(EventFailedPreStopHook, about, hook.MessageFailedPreStopHook)
 }
 
 // maxStopFailures is how often a runtime may fail to stop a container before that is killed.

@@ -54,11 +54,11 @@ func (p *planner) planContainer(c *corev1.Container) (kept bool) {
 		}
 		if last != nil && last.State == cri.ContainerUnknown {
 			// It may run after all, and two of one name must not.
-			p.kill(last, "the runtime lost track of it")
+			p.kill(last, "the runtime lost track of it", `Container is in "unknown" state, try killing it before restart`)
 		}
 		p.start(c)
 	case changed(c, last):
-		p.kill(last, "its definition changed")
+		p.kill(last, "its definition changed", "Container "+c.Name+" definition changed, will be restarted")
 		p.start(c)
 	default:
 		return p.planRunning(c, last)
@@ -144,11 +144,11 @@ func (p *planner) killStrays() {
 		switch {
 		case c.State != cri.ContainerRunning && c.State != cri.ContainerUnknown || p.kills(c.ID):
 		case containers.Named(&p.Pod.Spec, c.Name) == nil:
-			p.kill(c, "the pod has no such container")
+			p.killStray(c, "the pod has no such container")
 		case p.Observed.NewestContainer(c.Name) != c:
-			p.kill(c, "a newer container of the same name exists")
+			p.killStray(c, "a newer container of the same name exists")
 		case c.SandboxID != p.out.SandboxID:
-			p.kill(c, "it runs in a former sandbox")
+			p.killStray(c, "it runs in a former sandbox")
 		}
 	}
 }
@@ -158,12 +158,20 @@ func (p *planner) kills(id string) bool {
 	return slices.ContainsFunc(p.out.Kill, func(k Kill) bool { return k.ID == id })
 }
 
-func (p *planner) kill(c *cri.Container, reason string) {
-	p.out.Kill = append(p.out.Kill, Kill{ID: c.ID, Name: c.Name, Grace: Grace(p.Pod), Reason: reason, PreStop: PreStop(p.Pod, c)})
+// kill stops a container, for a reason, with a message for the event.
+func (p *planner) kill(c *cri.Container, reason, message string) {
+	p.out.Kill = append(p.out.Kill, Kill{
+		ID: c.ID, Name: c.Name, Grace: Grace(p.Pod), Reason: reason, Message: message, PreStop: PreStop(p.Pod, c),
+	})
+}
+
+// killStray stops a container that the kubelet would leave running.
+func (p *planner) killStray(c *cri.Container, reason string) {
+	p.kill(c, reason, "Stopping container "+c.Name+": "+reason)
 }
 
 func (p *planner) killForProbe(c *cri.Container, failed podprobe.Kill) {
-	k := Kill{ID: c.ID, Name: c.Name, Grace: failed.Grace, Reason: failed.Message, PreStop: PreStop(p.Pod, c)}
+	k := Kill{ID: c.ID, Name: c.Name, Grace: failed.Grace, Reason: failed.Message, Message: failed.Message, PreStop: PreStop(p.Pod, c)}
 	if spec := containers.Named(&p.Pod.Spec, c.Name); spec.Lifecycle != nil && hasOwnGrace(spec, failed.Kind) {
 		k.PreStop = spec.Lifecycle.PreStop // also where the pod itself has no time for one
 	}

@@ -99,7 +99,7 @@ func (p *planner) planInitContainer(c *corev1.Container, last *cri.Container) (a
 	if !containers.IsSidecar(c) && !restartsUnseen(&p.Pod.Spec, c) {
 		return false, false, false
 	}
-	p.kill(last, "the runtime lost track of it")
+	p.kill(last, "the runtime lost track of it", `Init container is in "unknown" state, try killing it before restart`)
 	return true, false, true
 }
 
@@ -118,7 +118,7 @@ func (p *planner) planSidecar(c *corev1.Container, live *cri.Container) (again, 
 	case !started:
 		return false, false
 	case changed(c, live):
-		p.kill(live, "its definition changed")
+		p.kill(live, "its definition changed", "Init container "+c.Name+" definition changed")
 		return true, true
 	case must:
 		p.killForProbe(live, failed)

@@ -83,11 +83,21 @@ type Sandbox struct {
 type Kill struct {
 	ID, Name string
 	Grace    time.Duration // for the hook, the wait for others and the container itself, together
-	Reason   string
+	Reason   string        // for logs
+	Message  string        // of the event; empty: that the container is stopped
 	// PreStop runs first and takes of the grace period; nil: there is none.
 	PreStop *corev1.LifecycleHandler
 	// After names containers that are being stopped at the same time, and that end first as long as there is time.
 	After []string
+}
+
+// EventMessage returns the message of the event that says so. Source: killContainer in
+// pkg/kubelet/kuberuntime/kuberuntime_container.go.
+func (k *Kill) EventMessage() string {
+	if k.Message != "" {
+		return k.Message
+	}
+	return "Stopping container " + k.Name
 }
 
 // Start is a container to start.

@@ -16,7 +16,7 @@ func (p *planner) planResize(live *cri.Container) (kept bool) {
 		return true
 	}
 	if r.Restart {
-		p.kill(live, "its resize requires a restart")
+		p.kill(live, "its resize requires a restart", "Container "+live.Name+" resize requires restart")
 		return false
 	}
 	p.out.Resize = append(p.out.Resize, *r)

@@ -27,8 +27,8 @@ const (
 func conditions(v *podview.View, st *corev1.PodStatus, previous []corev1.PodCondition, in *Input) []corev1.PodCondition {
 	pod := v.Pod
 	sandbox := corev1.PodCondition{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionTrue}
-	if v.SandboxChange().Create {
-		sandbox.Status, sandbox.Reason = corev1.ConditionFalse, reasonSandboxNotReady
+	if change := v.SandboxChange(); change.Create {
+		sandbox.Status, sandbox.Reason, sandbox.Message = corev1.ConditionFalse, reasonSandboxNotReady, change.Why
 	}
 	ready := containersReady(pod, st)
 	out := foreign(pod, previous)
@@ -121,7 +121,7 @@ func allRestarting(v *podview.View, st *corev1.PodStatus) corev1.PodCondition {
 		c.Reason = reasonPodFailed
 	case v.RestartsAll:
 		c.Status, c.Reason = corev1.ConditionTrue, "RestartAllContainersStarted"
-		c.Message = "a container exited in a way for which its rules ask for a restart of all"
+		c.Message = "container exited with restart policy rule"
 	}
 	return c
 }
@@ -167,9 +167,9 @@ func readyWithGates(pod *corev1.Pod, ready corev1.PodCondition, conditions []cor
 	for _, gate := range pod.Spec.ReadinessGates {
 		switch c := Condition(conditions, gate.ConditionType); {
 		case c == nil:
-			unmet = append(unmet, fmt.Sprintf("readiness gate %q has no condition", gate.ConditionType))
+			unmet = append(unmet, fmt.Sprintf("corresponding condition of pod readiness gate %q does not exist.", gate.ConditionType))
 		case c.Status != corev1.ConditionTrue:
-			unmet = append(unmet, fmt.Sprintf("readiness gate %q is %s", gate.ConditionType, c.Status))
+			unmet = append(unmet, fmt.Sprintf("the status of pod readiness gate %q is not \"True\", but %s", gate.ConditionType, c.Status))
 		}
 	}
 	if len(unmet) > 0 {

@@ -17,6 +17,15 @@ import (
 	"github.com/seed81659283/nodeagent/probe/podprobe"
 )
 
+// Messages of container states, as the kubelet's users search for them. Source: pkg/kubelet/kubelet_pods.go.
+const (
+	messageInitForgotten = "Unable to get init container status from container runtime and pod has been initialized, treat it as exited normally"
+	messageLost          = "The container could not be located when the pod was deleted.  The container used to be Running"
+	messageNotLocated    = "The container could not be located when the pod was terminated"
+	// messageRestartsAll differs in one word: the kubelet's container is removed, ours stays to be seen.
+	messageRestartsAll = "The container is restarted because RestartAllContainers in place"
+)
+
 // describer makes the statuses of the containers of a pod.
 type describer struct {
 	*podview.View
@@ -68,7 +77,7 @@ func (d *describer) init(c *corev1.Container, before *corev1.ContainerStatus) co
 	again := waits && !d.in.Deleted
 	if st.State.Waiting != nil && d.begun && !containers.IsSidecar(c) && !again && d.Observed.NewestContainer(c.Name) == nil {
 		st.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-			Reason: "Completed", Message: "the runtime does not have the container any more; later ones have run, so it ended well",
+			Reason: "Completed", Message: messageInitForgotten,
 		}}
 		st.Ready = true
 	}
@@ -186,7 +195,7 @@ func recursive(m *corev1.VolumeMount, c *cri.Container) bool {
 func (d *describer) setWaiting(st *corev1.ContainerStatus, last *cri.Container) {
 	why, ok := d.in.Waiting[st.Name]
 	if last != nil && podview.GenerationOf(last) < d.generation && !ok {
-		why.Reason, why.Message, ok = ReasonRestartingAllContainers, "a container asked for a restart of all", true
+		why.Reason, why.Message, ok = ReasonRestartingAllContainers, messageRestartsAll, true
 	}
 	if !ok {
 		return
@@ -220,9 +229,10 @@ func (d *describer) missing(st, before *corev1.ContainerStatus) {
 	case before.State.Running != nil:
 		lost := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
 			Reason: ReasonStatusUnknown, ExitCode: 137, ContainerID: before.ContainerID,
-			Message: "the container ran, and the runtime does not have it any more",
+			Message: messageLost,
 		}}
 		if d.in.Deleted {
+			lost.Terminated.Message = messageNotLocated
 			*st = *before
 			st.State = lost
 			return
@@ -246,7 +256,7 @@ func (d *describer) state(c *cri.Container, before *corev1.ContainerStatus) core
 		if before != nil && before.State.Running != nil {
 			return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
 				Reason: ReasonStatusUnknown, ExitCode: 137, ContainerID: d.id(c),
-				Message: "the runtime lost track of the container",
+				Message: messageNotLocated,
 			}}
 		}
 	}

@@ -36,7 +36,7 @@ const (
 // ReasonDeadlineExceeded is why a pod has failed that was active for longer than it may.
 const (
 	ReasonDeadlineExceeded  = "DeadlineExceeded"
-	messageDeadlineExceeded = "the pod was active on the node for longer than spec.activeDeadlineSeconds"
+	messageDeadlineExceeded = "Pod was active on the node longer than the specified deadline"
 )
 
 // Waiting is why a container that should run does not.

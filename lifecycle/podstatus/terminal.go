@@ -40,7 +40,7 @@ func TerminateUnseen(st *corev1.PodStatus) {
 		for i := range list {
 			if list[i].State.Terminated == nil {
 				list[i].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-					Reason: ReasonStatusUnknown, ExitCode: 137, Message: "the pod has ended, and the runtime does not have the container",
+					Reason: ReasonStatusUnknown, ExitCode: 137, Message: messageNotLocated,
 				}}
 			}
 		}

@@ -9,6 +9,15 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
+// Why a pod needs a new sandbox, as the condition PodReadyToStartContainers has it. Source: pkg/kubelet/types/constants.go.
+const (
+	messageNoSandbox    = "no pod sandbox exists"
+	messageSeveralReady = "multiple pod sandboxes are ready and need to be reconciled"
+	messageNotReady     = "pod sandbox is not ready"
+	messageNetworkMode  = "network namespace mode changed and sandbox needs to be recreated"
+	messageNoAddress    = "pod sandbox has no IP address"
+)
+
 // SandboxChange is what has to happen to the sandbox of a pod.
 type SandboxChange struct {
 	Create  bool
@@ -21,7 +30,7 @@ type SandboxChange struct {
 func (v *View) SandboxChange() SandboxChange {
 	newest := v.Observed.NewestSandbox()
 	if newest == nil {
-		return SandboxChange{Create: true, Why: "no sandbox"}
+		return SandboxChange{Create: true, Why: messageNoSandbox}
 	}
 	ready := 0
 	for i := range v.Observed.Sandboxes {
@@ -34,13 +43,13 @@ func (v *View) SandboxChange() SandboxChange {
 	}
 	switch {
 	case ready > 1:
-		return again("several sandboxes are ready")
+		return again(messageSeveralReady)
 	case newest.State != cri.SandboxReady:
-		return again("the sandbox is not ready")
+		return again(messageNotReady)
 	case !askedFor(newest, Network(v.Pod)):
-		return again("the network namespace of the sandbox is of mode " + networkAsked(newest))
+		return again(messageNetworkMode)
 	case newest.Namespaces.Network == cri.NamespacePod && len(newest.IPs) == 0:
-		return again("the sandbox has no address")
+		return again(messageNoAddress)
 	}
 	return SandboxChange{Attempt: newest.Attempt, ID: newest.ID}
 }
@@ -63,12 +72,4 @@ func askedFor(s *cri.Sandbox, mode cri.NamespaceMode) bool {
 		return asked == mode.String()
 	}
 	return s.Namespaces.Network == mode
-}
-
-// networkAsked returns the mode that a sandbox was asked for, or else the one that it has.
-func networkAsked(s *cri.Sandbox) string {
-	if asked, ok := s.Annotations[AnnotationNetwork]; ok {
-		return asked
-	}
-	return s.Namespaces.Network.String()
 }
