@@ -42,7 +42,7 @@ test-root: $(LAB)
 	@echo "make: go test -race ./... with a containerd of its own"
 	@$(LAB) exec go test -race -count=1 -timeout=$(TIMEOUT) $$(go list ./... | grep -v /hack/vm$$)
 	@echo "make: what a hostile manifest may cost, without the race detector, which has its own price"
-	@go test -count=1 -timeout=$(TIMEOUT) ./internal/safeyaml ./lifecycle/objects ./lifecycle/podspec ./lifecycle/podstore ./lifecycle/source
+	@go test -count=1 -timeout=$(TIMEOUT) ./internal/expand ./internal/safeyaml ./lifecycle/objects ./lifecycle/podapi ./lifecycle/podenv ./lifecycle/podspec ./lifecycle/podstore ./lifecycle/source
 	@$(MAKE) --no-print-directory test-vm
 	@$(MAKE) --no-print-directory conformance
 

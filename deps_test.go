@@ -30,7 +30,7 @@ named:  testing/... C unsafe
 
 tests:                          github.com/stretchr/testify/assert github.com/stretchr/testify/require
 tests:                          github.com/google/go-cmp/... golang.org/x/tools/txtar
-tests:                          cri/critest internal/costtest internal/hostile internal/lab internal/script
+tests:                          cri/critest internal/costtest internal/hostile internal/lab internal/podtest internal/script
 tests .:                        internal/repocheck
 tests internal/lab:             GRPC
 tests cri/remote:               cri/criserver
@@ -39,9 +39,10 @@ tests lifecycle/plan:           lifecycle/internal/podtest cgroups qos
 tests lifecycle/podstatus:      lifecycle/internal/podtest
 tests lifecycle:                lifecycle/internal/podtest qos pleg cri/remote cri/process cgroups/driver cgroups/cgroupstest cgroups/podtree
 tests hack/bench:               API YAML
-tests lifecycle/podspec:        YAML
-tests lifecycle/objects:        lifecycle/podspec
-tests lifecycle/podstore:       cri lifecycle/podspec pleg
+tests lifecycle/podenv:         lifecycle/podapi
+tests lifecycle/podspec:        lifecycle/podapi
+tests lifecycle/objects:        lifecycle/podenv lifecycle/podspec
+tests lifecycle/podstore:       cri lifecycle/podapi pleg
 tests cgroups/driver:           cgroups/cgroupstest
 tests probe/podprobe:           cri/remote cri/process
 tests cgroups/podtree:          cgroups/cgroupstest cgroups/driver
@@ -74,23 +75,25 @@ qos                    max  75: cgroups cri internal/containers API
 
 # Probes: the engine and its probers know neither pods nor gRPC.
 probe                  max   0: internal/runonce SYS
-probe/podprobe         max  75: cri internal/containers probe lifecycle/podspec API
+probe/podprobe         max  75: cri internal/containers internal/expand probe API
 probe/grpcprobe        max 115: probe GRPC
 
 # Pods.
-lifecycle              max  75: cgroups cri images images/credential lifecycle/hook lifecycle/internal/startslots internal/atomicfile internal/containers internal/dirlock lifecycle/plan lifecycle/poddir lifecycle/podspec lifecycle/podstatus lifecycle/podview lifecycle/resize probe probe/podprobe API
+lifecycle              max  75: cgroups cri images images/credential lifecycle/hook lifecycle/internal/startslots internal/atomicfile internal/containers internal/dirlock internal/podip lifecycle/plan lifecycle/podapi lifecycle/poddir lifecycle/podenv lifecycle/podspec lifecycle/podstatus lifecycle/podview lifecycle/resize probe probe/podprobe API
 lifecycle/plan         max  75: cri internal/containers lifecycle/hook lifecycle/podspec lifecycle/podstatus lifecycle/podview lifecycle/resize probe probe/podprobe API
-lifecycle/podstatus    max  75: cgroups cri internal/containers lifecycle/podspec lifecycle/podview lifecycle/resize probe/podprobe qos API
+lifecycle/podstatus    max  75: cgroups cri internal/containers internal/podip lifecycle/podspec lifecycle/podview lifecycle/resize probe/podprobe qos API
 lifecycle/resize       max  75: cgroups cri internal/containers lifecycle/podspec qos API
 lifecycle/podview      max  75: cri API
 lifecycle/poddir       max  75: cri cri/logs internal/atomicfile lifecycle/podspec lifecycle/podstatus API
 lifecycle/internal/startslots max 0:
-lifecycle/internal/podtest max 75: cgroups cri lifecycle/podspec API
-lifecycle/podspec      max  75: cri internal/containers qos API
+lifecycle/internal/podtest max 75: cgroups cri lifecycle/podapi API
+lifecycle/podapi       max  75: cri internal/fielderr internal/optional internal/podfield qos API
+lifecycle/podenv       max  70: cri internal/expand internal/fielderr internal/optional internal/podfield internal/podip API
+lifecycle/podspec      max  70: cri internal/expand internal/fielderr internal/optional internal/podfield internal/podip lifecycle/podenv qos API
 lifecycle/userns       max  75: cri internal/atomicfile API
-lifecycle/hook         max  75: cri lifecycle/podspec API
+lifecycle/hook         max  70: cri lifecycle/podspec API
 lifecycle/podstore     max  75: internal/atomicfile internal/runonce internal/safeyaml API
-lifecycle/source       max  80: internal/safeyaml lifecycle/podspec API YAML github.com/fsnotify/fsnotify
+lifecycle/source       max  80: internal/safeyaml lifecycle/podapi API YAML github.com/fsnotify/fsnotify
 lifecycle/objects      max  75: internal/safeyaml API sigs.k8s.io/yaml
 
 # Images: what is pulled, for whom, and with what.
@@ -104,8 +107,13 @@ internal/...           max   0: SYS
 internal/cripb         max 115: cri GRPC
 internal/containers    max  75: API
 internal/costtest      max   0: testing
+internal/expand        max  75: internal/fielderr API
 internal/exetest       max   0: testing
+internal/fielderr      max  75: API
 internal/lab           max   0: testing
+internal/podfield      max  75: API
+internal/podip         max  75: API
+internal/podtest       max  80: lifecycle/podapi API sigs.k8s.io/yaml testing
 internal/safeyaml      max  75: API YAML
 internal/hostile       max   0:
 internal/script        max   0: testing

@@ -25,6 +25,10 @@
 //   - [github.com/seed81659283/nodeagent/lifecycle/resize]: decides about other CPU and memory for a pod that runs
 //   - [github.com/seed81659283/nodeagent/lifecycle/podview]: what a runtime has of a pod, read by the pod's spec
 //   - [github.com/seed81659283/nodeagent/lifecycle/poddir]: what an agent keeps on disk for each pod
+//   - [github.com/seed81659283/nodeagent/lifecycle/podapi]: defaults and validates a pod and judges its updates, as an API
+//     server does
+//   - [github.com/seed81659283/nodeagent/lifecycle/podenv]: the environment of a container: variables, references, the
+//     downward API
 //   - [github.com/seed81659283/nodeagent/lifecycle/podspec]: turns a pod into the configs of its sandbox and
 //     containers
 //   - [github.com/seed81659283/nodeagent/lifecycle/hook]: postStart and preStop handlers, and their share of the grace

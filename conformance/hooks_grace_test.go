@@ -24,6 +24,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri/critest"
 	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/lifecycle/hook"
+	"github.com/seed81659283/nodeagent/lifecycle/podapi"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 	"github.com/seed81659283/nodeagent/pleg"
 )
@@ -126,7 +127,7 @@ func newFarewell(c *conformance.Choices) farewell {
 		sidecar.RestartPolicy = &always
 		spec.InitContainers = append(spec.InitContainers, sidecar)
 	}
-	podspec.Default(f.Pod)
+	podapi.Default(f.Pod)
 	return f
 }
 

@@ -25,6 +25,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/seed81659283/nodeagent/conformance"
+	"github.com/seed81659283/nodeagent/lifecycle/podapi"
+	"github.com/seed81659283/nodeagent/lifecycle/podenv"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
@@ -72,8 +74,8 @@ var validate = conformance.Comparison[*corev1.Pod, verdict]{
 	},
 	Ours: func(pod *corev1.Pod) verdict {
 		pod = pod.DeepCopy()
-		podspec.Default(pod)
-		return verdict{Refused: len(podspec.Validate(pod)) > 0}
+		podapi.Default(pod)
+		return verdict{Refused: len(podapi.Validate(pod)) > 0}
 	},
 	Exceptions: []conformance.Exception[*corev1.Pod, verdict]{{
 		Name:   "Windows",
@@ -185,7 +187,7 @@ var envFile = conformance.Comparison[string, answer]{
 		return answer{Text: value, Refused: err != nil}
 	},
 	Ours: func(text string) answer {
-		value, err := podspec.ParseEnvFile([]byte(text), "A")
+		value, err := podenv.ParseEnvFile([]byte(text), "A")
 		return answer{Text: value, Refused: err != nil}
 	},
 }
@@ -212,7 +214,7 @@ var services = conformance.Comparison[*corev1.Service, map[string]string]{
 	Ours: func(s *corev1.Service) map[string]string {
 		pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c"}}}}
 		pod.Namespace = s.Namespace
-		launch := podspec.Launch{References: podspec.References{Services: []*corev1.Service{s}}}
+		launch := podspec.Launch{References: podenv.References{Services: []*corev1.Service{s}}}
 		config, err := podspec.Container(pod, &pod.Spec.Containers[0], launch, podspec.Options{})
 		if err != nil {
 			panic(err)

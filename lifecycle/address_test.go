@@ -17,7 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri/critest"
 	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/lifecycle/internal/podtest"
-	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+	"github.com/seed81659283/nodeagent/lifecycle/podapi"
 )
 
 // It keeps the variables of a container on the network of its host from naming another address than the status does.
@@ -48,7 +48,7 @@ func TestContainerIsToldTheAddressOfTheStatus(t *testing.T) {
 		pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "IPS", ValueFrom: &corev1.EnvVarSource{
 			FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "status.podIPs"},
 		}}}
-		podspec.Default(pod)
+		podapi.Default(pod)
 		n := boot(t, rt, rt, options(root, "192.0.2.1"))
 		n.set(pod)
 		time.Sleep(time.Second)

@@ -10,19 +10,19 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+	"github.com/seed81659283/nodeagent/lifecycle/podapi"
 )
 
 // checkPod returns why a pod cannot be run, or nil.
 func (r *Reconciler) checkPod(pod *corev1.Pod) error {
-	errs := podspec.Validate(pod)
+	errs := podapi.Validate(pod)
 	if pod.UID == "" {
 		uid := field.NewPath("metadata", "uid")
 		errs = slices.DeleteFunc(errs, func(e *field.Error) bool { return e.Field == uid.String() })
 		errs = append(errs, field.Required(uid, "package lifecycle/source makes pods that can be run, also of those that are built in code: source.Static"))
 	}
 	if len(errs) == 0 {
-		errs = append(podspec.Unsupported(pod), r.lacking(pod)...)
+		errs = append(podapi.Unsupported(pod), r.lacking(pod)...)
 	}
 	if len(errs) == 0 {
 		return nil
@@ -45,7 +45,7 @@ func (r *Reconciler) lacking(pod *corev1.Pod) (errs field.ErrorList) {
 	if (r.opts.PodRoot == "" || r.opts.NoMounts) && len(pod.Spec.HostAliases) > 0 {
 		errs = append(errs, field.Forbidden(spec.Child("hostAliases"), "this agent makes no hosts files"))
 	}
-	errs = append(errs, podspec.ForbiddenSysctls(pod, r.opts.Sysctls)...)
+	errs = append(errs, podapi.ForbiddenSysctls(pod, r.opts.Sysctls)...)
 	if own := pod.Spec.HostUsers; r.opts.Spec.UserNamespace == nil && own != nil && !*own {
 		errs = append(errs, field.Forbidden(spec.Child("hostUsers"), "this agent has no user namespaces"))
 	}

@@ -26,6 +26,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/lifecycle/internal/podtest"
 	"github.com/seed81659283/nodeagent/lifecycle/objects"
+	"github.com/seed81659283/nodeagent/lifecycle/podapi"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 	"github.com/seed81659283/nodeagent/lifecycle/userns"
 	"github.com/seed81659283/nodeagent/pleg"
@@ -168,7 +169,7 @@ func (h *host) tell() {
 // set makes a pod the one that is wanted; nil: none is.
 func (h *host) set(pod *corev1.Pod) {
 	if pod != nil {
-		podspec.Default(pod)
+		podapi.Default(pod)
 	}
 	h.mu.Lock()
 	h.pod = pod

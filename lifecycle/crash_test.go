@@ -18,7 +18,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/critest"
 	"github.com/seed81659283/nodeagent/lifecycle/internal/podtest"
-	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+	"github.com/seed81659283/nodeagent/lifecycle/podapi"
 )
 
 // tale is a pod, what its containers do, and what else happens at what time.
@@ -60,7 +60,7 @@ func podOf(policy corev1.RestartPolicy, kind string, containers ...string) func(
 		pod := podtest.Pod("a", containers...)
 		pod.Spec.RestartPolicy = policy
 		podtest.Kinds()[kind](pod)
-		podspec.Default(pod)
+		podapi.Default(pod)
 		return pod
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/cri/critest"
 	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/podapi"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 	"github.com/seed81659283/nodeagent/pleg"
 )
@@ -57,7 +58,7 @@ func ExampleReconciler() {
 		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default", UID: "1"},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "server", Image: "nginx"}}},
 	}
-	podspec.Default(pod)
+	podapi.Default(pod)
 	if err := reconciler.Set(lifecycle.PodSet{Source: "example", Pods: []*corev1.Pod{pod}}); err != nil {
 		fmt.Println(err)
 	}

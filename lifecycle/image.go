@@ -15,7 +15,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/images"
 	"github.com/seed81659283/nodeagent/images/credential"
-	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+	"github.com/seed81659283/nodeagent/lifecycle/podenv"
 )
 
 // ImageSource makes the image of a container present on the node. It may take as long as a pull takes; it ends
@@ -42,7 +42,7 @@ func (e *StartError) Unwrap() error { return e.Err }
 // Images is an [ImageSource] that pulls, with the secrets of the pod.
 type Images struct {
 	Puller  *images.Puller
-	Objects podspec.Objects // where the secrets are; nil: there are none
+	Objects podenv.Objects // where the secrets are; nil: there are none
 }
 
 var _ ImageSource = Images{}

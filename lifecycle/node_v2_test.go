@@ -31,6 +31,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lab"
 	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/lifecycle/internal/podtest"
+	"github.com/seed81659283/nodeagent/lifecycle/podapi"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 	"github.com/seed81659283/nodeagent/pleg"
 	"github.com/seed81659283/nodeagent/qos"
@@ -276,7 +277,7 @@ func (n *v2Node) ask(name, whole string, containers ...string) {
 			Command: []string{"sh", "-c", "head -c 8388608 /dev/zero >/dev/shm/held; " + lasting},
 		})
 	}
-	podspec.Default(pod)
+	podapi.Default(pod)
 	if before := n.pods[name]; before != nil {
 		pod.Generation = before.Generation + 1
 	}

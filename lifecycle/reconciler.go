@@ -18,6 +18,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/lifecycle/internal/startslots"
 	"github.com/seed81659283/nodeagent/lifecycle/plan"
+	"github.com/seed81659283/nodeagent/lifecycle/podenv"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
@@ -52,7 +53,7 @@ type Options struct {
 	// that the pod is looked at. Nil: there always is.
 	AdmitResize func(pod *corev1.Pod) error
 	// Objects are the config maps, secrets and services that pods refer to. Nil: there are none.
-	Objects podspec.Objects
+	Objects podenv.Objects
 	// PodRoot is the directory, made when needed, for what the agent makes for each pod: record.json, with what the next
 	// agent could read nowhere else, such as the phase of a pod that has ended; and, mounted into containers, a hosts file
 	// and files for their termination messages. It is this agent's alone: Run locks it, and fails where another agent has;

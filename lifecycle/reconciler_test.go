@@ -22,7 +22,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri/critest"
 	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/lifecycle/internal/podtest"
-	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+	"github.com/seed81659283/nodeagent/lifecycle/podapi"
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 	"github.com/seed81659283/nodeagent/pleg"
 )
@@ -107,7 +107,7 @@ func (n *node) set(pods ...*corev1.Pod) {
 	pods = slices.Clone(pods)
 	for i := range pods {
 		pods[i] = pods[i].DeepCopy() // the agent has the one before
-		podspec.Default(pods[i])
+		podapi.Default(pods[i])
 	}
 	require.NoError(n.t, n.reconciler.Set(lifecycle.PodSet{Source: "test", Pods: pods}))
 }

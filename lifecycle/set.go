@@ -10,7 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+	"github.com/seed81659283/nodeagent/lifecycle/podapi"
 )
 
 // PodSet is all pods that one source wants.
@@ -39,7 +39,7 @@ type source struct {
 // they were are only compared.
 //
 // A pod that is invalid or that this version cannot run is refused, with an error that names it and the field. So is a
-// change that a pod cannot follow, with an [*ImmutableError]. Where a pod of that UID runs, it goes on as it was, also
+// change that a pod cannot follow, with an [*podapi.ImmutableError]. Where a pod of that UID runs, it goes on as it was, also
 // when an earlier agent started it. Of two pods of a set with one name or UID the first counts, and of two sources that
 // want a pod of one UID the one that was first, for as long as it wants it; then its pod is taken down before the
 // other's is started. The others are told so, at each call.
@@ -104,7 +104,7 @@ func (w *wish) same(set *PodSet) bool {
 		return false
 	}
 	for i, pod := range set.Pods {
-		if pod == nil || !same(w.Pods[i], pod) {
+		if pod == nil || !podapi.Equal(w.Pods[i], pod) {
 			return false
 		}
 	}
@@ -154,8 +154,8 @@ func (r *Reconciler) acceptPod(old, pod *corev1.Pod) (*corev1.Pod, error) {
 		}
 		return pod, nil
 	}
-	valid := same(&old.ObjectMeta, &pod.ObjectMeta) && same(&old.Spec, &pod.Spec)
-	if valid && same(&old.Status, &pod.Status) {
+	valid := podapi.Equal(&old.ObjectMeta, &pod.ObjectMeta) && podapi.Equal(&old.Spec, &pod.Spec)
+	if valid && podapi.Equal(&old.Status, &pod.Status) {
 		return old, nil
 	}
 	pod = pod.DeepCopy()
@@ -166,8 +166,8 @@ func (r *Reconciler) acceptPod(old, pod *corev1.Pod) (*corev1.Pod, error) {
 		return old, err
 	}
 	defaulted := old.DeepCopy()
-	podspec.Default(defaulted) // an agent of an earlier version may have kept it, which knew fewer defaults
-	if err := immutable(defaulted, pod); err != nil {
+	podapi.Default(defaulted) // an agent of an earlier version may have kept it, which knew fewer defaults
+	if err := podapi.ValidateUpdate(defaulted, pod); err != nil {
 		return old, err
 	}
 	return pod, nil

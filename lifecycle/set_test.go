@@ -23,7 +23,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri/critest"
 	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/lifecycle/internal/podtest"
-	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+	"github.com/seed81659283/nodeagent/lifecycle/podapi"
 	"github.com/seed81659283/nodeagent/pleg"
 )
 
@@ -42,7 +42,7 @@ func changeable() *corev1.Pod {
 	}
 	pod.Spec.Containers[0].ResizePolicy = []corev1.ContainerResizePolicy{{ResourceName: corev1.ResourceCPU, RestartPolicy: corev1.NotRequired}}
 	podtest.AddEphemeral(pod, "other")
-	podspec.Default(pod)
+	podapi.Default(pod)
 	return pod
 }
 
@@ -82,7 +82,7 @@ func TestSetSaysWhichFieldMayNotChange(t *testing.T) {
 				changed := changeable()
 				change(changed)
 				err := n.reconciler.Set(lifecycle.PodSet{Source: "test", Pods: []*corev1.Pod{changed, podtest.Pod("c")}})
-				var immutable *lifecycle.ImmutableError
+				var immutable *podapi.ImmutableError
 				require.ErrorAs(t, err, &immutable)
 				require.Equal(t, "default/a uid-a", immutable.Pod.Namespace+"/"+immutable.Pod.Name+" "+immutable.Pod.UID)
 				require.Len(t, immutable.Fields, 1)
@@ -136,7 +136,7 @@ func TestSetFollowsWhatMayChange(t *testing.T) {
 			require.NoError(t, r.Set(lifecycle.PodSet{Source: "test", Pods: []*corev1.Pod{changeable()}}))
 			changed := changeable()
 			change(changed)
-			podspec.Default(changed)
+			podapi.Default(changed)
 			require.NoError(t, r.Set(lifecycle.PodSet{Source: "test", Pods: []*corev1.Pod{changed}}))
 			pods, _ := r.Active()
 			require.Len(t, pods, 1)

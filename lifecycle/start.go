@@ -20,6 +20,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/hook"
 	"github.com/seed81659283/nodeagent/lifecycle/plan"
 	"github.com/seed81659283/nodeagent/lifecycle/poddir"
+	"github.com/seed81659283/nodeagent/lifecycle/podenv"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 	"github.com/seed81659283/nodeagent/lifecycle/podview"
@@ -191,7 +192,7 @@ func (x *executor) startContainer(
 
 // configure makes the config of a container, with the files and the objects that it takes.
 func (x *executor) configure(ctx context.Context, pod *corev1.Pod, s plan.Start, l podspec.Launch) (c cri.ContainerConfig, err error) {
-	if l.References, err = podspec.Resolve(ctx, pod, s.Container, x.r.opts.Objects, l.Volumes); err != nil {
+	if l.References, err = podenv.Resolve(ctx, pod, s.Container, x.r.opts.Objects, podspec.HostPaths(l.Volumes)); err != nil {
 		return c, err
 	}
 	if l.HostsPath, err = x.mounts.Hosts(pod, l.PodIPs, x.r.opts.Spec); err != nil {

@@ -13,9 +13,9 @@ import (
 
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/internal/containers"
+	"github.com/seed81659283/nodeagent/internal/podip"
 	"github.com/seed81659283/nodeagent/lifecycle/hook"
 	"github.com/seed81659283/nodeagent/lifecycle/plan"
-	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
 // stop kills containers, all at the same time but for those that terminate after others, and then stops sandboxes.
@@ -168,7 +168,7 @@ func (x *executor) hookCall(pod *corev1.Pod, observed cri.Pod, k plan.Kill, said
 // hookAddress returns the address that a hook asks at: the primary one of the pod.
 func hookAddress(ips []string) string {
 	for _, ip := range ips {
-		if addr, ok := podspec.ParseAddress(ip); ok {
+		if addr, ok := podip.Parse(ip); ok {
 			return addr.String()
 		}
 	}
@@ -177,7 +177,7 @@ func hookAddress(ips []string) string {
 
 // hostAddresses returns the addresses of a pod on the network of its host, whose status said some before.
 func (x *executor) hostAddresses(ips []string, said []corev1.PodIP) (out []string) {
-	for _, ip := range podspec.Addresses(true, ips, said, x.r.opts.Spec.HostIPs) {
+	for _, ip := range podip.Addresses(true, ips, said, x.r.opts.Spec.HostIPs) {
 		out = append(out, ip.String())
 	}
 	return out

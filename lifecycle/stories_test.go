@@ -24,7 +24,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri/critest"
 	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/lifecycle/internal/podtest"
-	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+	"github.com/seed81659283/nodeagent/lifecycle/podapi"
 	"github.com/seed81659283/nodeagent/probe"
 	"github.com/seed81659283/nodeagent/probe/podprobe"
 )
@@ -665,7 +665,7 @@ func TestLacking(t *testing.T) {
 		} {
 			pod := podtest.Pod("a")
 			change(pod)
-			podspec.Default(pod)
+			podapi.Default(pod)
 			err := n.reconciler.Set(lifecycle.PodSet{Source: "test", Pods: []*corev1.Pod{pod}})
 			require.ErrorContains(t, err, "default/a")
 			require.ErrorContains(t, err, want)

@@ -26,6 +26,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/critest"
 	"github.com/seed81659283/nodeagent/lifecycle/internal/podtest"
+	"github.com/seed81659283/nodeagent/lifecycle/podapi"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
@@ -290,7 +291,7 @@ func (w *walker) block(s outage) {
 func (w *walker) change(pod *corev1.Pod, how func(pod *corev1.Pod)) {
 	pod = pod.DeepCopy()
 	how(pod)
-	podspec.Default(pod)
+	podapi.Default(pod)
 	w.pods[pod.Name] = pod
 	w.apply()
 }

@@ -9,7 +9,7 @@
 //
 // Both are sources of objects by namespace and name, and so fit where package podspec asks for one:
 //
-//	refs, err := podspec.Resolve(ctx, pod, container, objects.NewDir("/etc/agent/objects"), volumes)
+//	refs, err := podenv.Resolve(ctx, pod, container, objects.NewDir("/etc/agent/objects"), volumes)
 //
 // A [Dir] holds one manifest for each object, at <namespace>/<kind>/<name>.yaml, where the kind is configmaps, secrets
 // or services. Nothing is kept between two calls, so that a change of a file counts from the next call on. A file is

@@ -12,7 +12,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/lifecycle/plan"
-	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+	"github.com/seed81659283/nodeagent/lifecycle/podapi"
 )
 
 // Plan says what a pod needs next.
@@ -38,7 +38,7 @@ func ExampleDecide() {
 		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default", UID: "1"},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "server", Image: "nginx"}}},
 	}
-	podspec.Default(pod)
+	podapi.Default(pod)
 	begin := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	state := plan.State{Pod: pod, Now: begin, Observed: cri.Pod{
 		Sandboxes: []cri.Sandbox{{ID: "s", State: cri.SandboxReady, CreatedAt: begin}},

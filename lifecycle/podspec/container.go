@@ -10,25 +10,31 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/fielderr"
+	"github.com/seed81659283/nodeagent/internal/optional"
+	"github.com/seed81659283/nodeagent/internal/podfield"
+	"github.com/seed81659283/nodeagent/lifecycle/podenv"
 )
 
-// Container returns the config of a container of the pod. The pod has been through [Default], [Validate] and
-// [Unsupported], and c points into it.
+// Container returns the config of a container of the pod. The pod has been through podapi.Default, podapi.Validate and
+// podapi.Unsupported, and c points into it.
 func Container(pod *corev1.Pod, c *corev1.Container, l Launch, o Options) (cri.ContainerConfig, error) {
-	config, err := containerConfig(pod, c, containerPath(pod, c), l, o)
-	return config, conciseError(err)
+	env, err := podenv.New(pod, c, l.sources(o))
+	if err != nil {
+		return cri.ContainerConfig{}, err
+	}
+	config, err := containerConfig(pod, c, podfield.Find(&pod.Spec, c.Name).Path, env, l, o)
+	return config, fielderr.ShortOne(err)
 }
 
-func containerConfig(pod *corev1.Pod, c *corev1.Container, path *field.Path, l Launch, o Options) (cri.ContainerConfig, error) {
-	env, err := environment(pod, c, path, l, o)
+func containerConfig(
+	pod *corev1.Pod, c *corev1.Container, path *field.Path, env *podenv.Environment, l Launch, o Options,
+) (cri.ContainerConfig, error) {
+	command, err := env.Expand(c.Command, path.Child("command"))
 	if err != nil {
 		return cri.ContainerConfig{}, err
 	}
-	command, err := env.room.expand(c.Command, path.Child("command"), env.lookup)
-	if err != nil {
-		return cri.ContainerConfig{}, err
-	}
-	args, err := env.room.expand(c.Args, path.Child("args"), env.lookup)
+	args, err := env.Expand(c.Args, path.Child("args"))
 	if err != nil {
 		return cri.ContainerConfig{}, err
 	}
@@ -39,7 +45,7 @@ func containerConfig(pod *corev1.Pod, c *corev1.Container, path *field.Path, l L
 		Command:     command,
 		Args:        args,
 		WorkingDir:  c.WorkingDir,
-		Env:         env.list(),
+		Env:         env.List(),
 		CDIDevices:  l.CDIDevices,
 		Labels:      containerLabels(pod, c),
 		Annotations: containerAnnotations(pod, c, l),
@@ -47,9 +53,9 @@ func containerConfig(pod *corev1.Pod, c *corev1.Container, path *field.Path, l L
 		Stdin:       c.Stdin,
 		StdinOnce:   c.StdinOnce,
 		TTY:         c.TTY,
-		StopSignal:  cri.Signal(*orZero(orZero(c.Lifecycle).StopSignal)),
+		StopSignal:  cri.Signal(*optional.OrZero(optional.OrZero(c.Lifecycle).StopSignal)),
 	}
-	if err = checkListed(path, config.Labels, config.Annotations, MaxListed); err != nil {
+	if err = checkListed(path, config.Labels, config.Annotations, podfield.MaxListed); err != nil {
 		return cri.ContainerConfig{}, err
 	}
 	if config.Mounts, err = mounts(pod, c, path, env, l, o); err != nil {
@@ -68,7 +74,10 @@ func containerConfig(pod *corev1.Pod, c *corev1.Container, path *field.Path, l L
 	return config, nil
 }
 
-// containerPath returns where a container is in its pod.
-func containerPath(pod *corev1.Pod, c *corev1.Container) *field.Path {
-	return find(&pod.Spec, c.Name).path
+// checkListed checks what a container or a sandbox at path is about to be given, which the runtime lists.
+func checkListed(path *field.Path, labels, annotations map[string]string, limit int) error {
+	if podfield.MapSize(labels)+podfield.MapSize(annotations) > limit {
+		return fielderr.TooLong(path, "labels and annotations may not be more than %d bytes in all", limit)
+	}
+	return nil
 }

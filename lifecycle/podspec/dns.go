@@ -5,7 +5,6 @@ package podspec
 
 import (
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -15,15 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/podfield"
 )
 
-// The limits of a pod's DNS configuration, which are those of the resolvers in use (KEP-2595).
-const (
-	maxNameservers = 3
-	maxSearches    = 32
-	maxSearchChars = 2048
-	maxResolvConf  = 10 << 20 // bytes
-)
+const maxResolvConf = 10 << 20 // bytes
 
 // ParseResolvConf reads a resolv.conf(5). Name servers add up, the last search line counts, and of an option the last
 // value. The search domain "." is dropped and trailing dots are cut, so that a domain counts once however it is
@@ -174,17 +168,17 @@ func mergeOptions(base []string, extra []corev1.PodDNSConfigOption) []string {
 
 // limitDNS drops what a resolver would not take and warns about it.
 func limitDNS(pod *corev1.Pod, dns *cri.DNSConfig, o Options) {
-	if len(dns.Servers) > maxNameservers {
-		dns.Servers = dns.Servers[:maxNameservers]
+	if len(dns.Servers) > podfield.MaxNameservers {
+		dns.Servers = dns.Servers[:podfield.MaxNameservers]
 		o.warn(pod, "DNSConfigForming", "too many name servers, used are "+strings.Join(dns.Servers, " "))
 	}
 	all := len(dns.Searches)
-	dns.Searches = dns.Searches[:min(all, maxSearches)]
+	dns.Searches = dns.Searches[:min(all, podfield.MaxSearches)]
 	// A longer name makes some resolvers abort the process (glibc 2.28).
 	dns.Searches = slices.DeleteFunc(dns.Searches, func(s string) bool {
 		return len(s) > validation.DNS1123SubdomainMaxLength
 	})
-	for len(strings.Join(dns.Searches, " ")) > maxSearchChars {
+	for len(strings.Join(dns.Searches, " ")) > podfield.MaxSearchChars {
 		dns.Searches = dns.Searches[:len(dns.Searches)-1]
 	}
 	if len(dns.Searches) < all {
@@ -201,6 +195,3 @@ func unique(list []string) []string {
 		return len(seen) == n
 	})
 }
-
-// sorted yields the keys of a map in order, so that what is made from a map is the same every time.
-func sorted[M ~map[K]V, K ~string, V any](m M) []K { return slices.Sorted(maps.Keys(m)) }

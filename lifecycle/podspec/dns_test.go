@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/podtest"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
@@ -68,12 +69,12 @@ func TestDNS(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			assert.Empty(t, cmp.Diff(c.want, sandbox(t, pod(t, c.spec), c.options).DNS))
+			assert.Empty(t, cmp.Diff(c.want, sandbox(t, podtest.Pod(t, c.spec), c.options).DNS))
 		})
 	}
 	assert.Equal(t, []string{"corp", "svc.cluster.local"}, host.Searches, "the options are left as they are")
 
-	_, err := podspec.Sandbox(pod(t, "dnsConfig: {searches: [x]}"), 0, podspec.Options{})
+	_, err := podspec.Sandbox(podtest.Pod(t, "dnsConfig: {searches: [x]}"), 0, podspec.Options{})
 	assert.ErrorContains(t, err, "spec.dnsConfig: Forbidden: cannot be merged with the resolv.conf of the node, which is not known")
 }
 
@@ -84,7 +85,7 @@ func TestDNSLimits(t *testing.T) {
 		host.Searches = append(host.Searches, strings.Repeat("y", 60)+strconv.Itoa(10+i))
 	}
 	var reasons []string
-	dns := sandbox(t, pod(t, "dnsPolicy: Default"), podspec.Options{ResolvConf: host, Warn: func(p *corev1.Pod, reason, _ string) {
+	dns := sandbox(t, podtest.Pod(t, "dnsPolicy: Default"), podspec.Options{ResolvConf: host, Warn: func(p *corev1.Pod, reason, _ string) {
 		assert.Equal(t, "web", p.Name)
 		reasons = append(reasons, reason)
 	}}).DNS
@@ -97,7 +98,7 @@ func TestDNSLimits(t *testing.T) {
 	for i := range 20 {
 		host.Searches = append(host.Searches, strings.Repeat("z", 120)+strconv.Itoa(10+i)) // 122
 	}
-	dns = sandbox(t, pod(t, "dnsPolicy: Default"), podspec.Options{ResolvConf: host}).DNS
+	dns = sandbox(t, podtest.Pod(t, "dnsPolicy: Default"), podspec.Options{ResolvConf: host}).DNS
 	assert.Len(t, dns.Searches, 16, "16*122+15 = 1967, one more would be 2090")
 	assert.Len(t, host.Searches, 20)
 }

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/lifecycle/podapi"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
@@ -20,8 +21,8 @@ func ExampleContainer() {
 		Env:     []corev1.EnvVar{{Name: "PORT", Value: "8080"}},
 	}}}}
 	pod.Name, pod.Namespace, pod.UID = "web", "default", "1234"
-	podspec.Default(pod)
-	errs := append(podspec.Validate(pod), podspec.Unsupported(pod)...)
+	podapi.Default(pod)
+	errs := append(podapi.Validate(pod), podapi.Unsupported(pod)...)
 	config, err := podspec.Container(pod, &pod.Spec.Containers[0], podspec.Launch{Image: &cri.Image{Username: "www"}}, podspec.Options{LogRoot: podspec.DefaultLogRoot})
 	fmt.Println(errs.ToAggregate(), err)
 	fmt.Println(config.Command, config.LogPath, config.Security.RunAsUsername)

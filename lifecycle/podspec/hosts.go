@@ -11,16 +11,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/podip"
 )
 
 // hostsPath is where the C library of a container looks for names before it asks a server.
 const hostsPath = "/etc/hosts"
 
-// HostsFile returns what belongs into the hosts file of a pod, which its containers find at /etc/hosts if
-// [Launch].HostsPath says where it is. IPs are those of the sandbox, the primary one first, of which one that is no address
-// is left out, and node is the hosts file
-// of the node: a pod on the host's network gets that one, any other pod one with its own name. The host aliases of the
-// pod follow. The kubelet gives the file mode 0644 and writes it anew for each container (kubelet_pods.go,
+// HostsFile returns the content of the hosts file of a pod, which its containers find at /etc/hosts if [Launch].HostsPath
+// is its path. IPs are those of the sandbox, the primary one first; one that cannot be read is left out. Node is the hosts
+// file of the node, which a pod on the host's network gets; any other pod gets one with its own name. The host aliases of
+// the pod follow. The kubelet gives the file mode 0644 and writes it anew for each container (kubelet_pods.go,
 // ensureHostsFile).
 func HostsFile(pod *corev1.Pod, ips []string, node []byte, o Options) ([]byte, error) {
 	var b bytes.Buffer
@@ -44,7 +44,7 @@ func HostsFile(pod *corev1.Pod, ips []string, node []byte, o Options) ([]byte, e
 			names = host + "." + domain + "\t" + host
 		}
 		for _, ip := range ips {
-			if addr, ok := ParseAddress(ip); ok {
+			if addr, ok := podip.Parse(ip); ok {
 				fmt.Fprintf(&b, "%s\t%s\n", addr, names)
 			}
 		}

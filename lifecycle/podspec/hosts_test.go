@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/podtest"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
@@ -38,12 +39,12 @@ func TestHostsFile(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := podspec.HostsFile(pod(t, c.spec), c.ips, []byte("127.0.0.1 localhost node\n"), podspec.Options{ClusterDomain: "cluster.local"})
+			got, err := podspec.HostsFile(podtest.Pod(t, c.spec), c.ips, []byte("127.0.0.1 localhost node\n"), podspec.Options{ClusterDomain: "cluster.local"})
 			require.NoError(t, err)
 			assert.Equal(t, c.want, string(got))
 		})
 	}
-	_, err := podspec.HostsFile(pod(t, "hostname: a_b"), nil, nil, podspec.Options{})
+	_, err := podspec.HostsFile(podtest.Pod(t, "hostname: a_b"), nil, nil, podspec.Options{})
 	assert.ErrorContains(t, err, "spec.hostname: Invalid value")
 }
 
@@ -64,12 +65,21 @@ func TestHostsMount(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := podspec.Launch{PodIPs: c.ips, HostsPath: "/pods/u1/etc-hosts", Volumes: map[string]podspec.Volume{"v": {HostPath: "/v"}}}
-			assert.Equal(t, c.want, container(t, pod(t, c.spec, c.container), l, podspec.Options{}).Mounts)
+			assert.Equal(t, c.want, container(t, podtest.Pod(t, c.spec, c.container), l, podspec.Options{}).Mounts)
 		})
 	}
 
-	p := pod(t, "hostAliases: [{ip: 1.2.3.4, hostnames: [a]}]")
+	p := podtest.Pod(t, "hostAliases: [{ip: 1.2.3.4, hostnames: [a]}]")
 	_, err := podspec.Container(p, &p.Spec.Containers[0], podspec.Launch{PodIPs: ips}, podspec.Options{})
 	assert.EqualError(t, err, "spec.hostAliases: Forbidden: there is no hosts file to add them to")
-	assert.Empty(t, container(t, pod(t), podspec.Launch{PodIPs: ips}, podspec.Options{}).Mounts)
+	assert.Empty(t, container(t, podtest.Pod(t), podspec.Launch{PodIPs: ips}, podspec.Options{}).Mounts)
+}
+
+// It keeps the hosts file free of lines that the runtime's answer could smuggle in, and of addresses that no C library
+// reads.
+func TestHostsFileHasAddressesAlone(t *testing.T) {
+	got, err := podspec.HostsFile(podtest.Pod(t, ""), []string{"010.0.0.2", "10.0.0.3\n6.6.6.6\tbank", "fd00::0002"}, nil, podspec.Options{})
+	require.NoError(t, err)
+	assert.Contains(t, string(got), "fe00::2\tip6-allrouters\n10.0.0.2\tweb\nfd00::2\tweb\n")
+	assert.NotContains(t, string(got), "bank")
 }

@@ -27,11 +27,11 @@ const (
 	AnnotationDeletionGracePeriod      = "io.kubernetes.pod.deletionGracePeriod"
 )
 
-// Hash returns the hash that tells whether a container still runs what its pod asks for. Only its name and image
+// Hash returns the hash by which a running container is compared with what its pod asks for now. Only name and image
 // count: a change of anything else leaves a running container alone. The value equals the kubelet's.
 func Hash(c *corev1.Container) string { return strconv.FormatUint(uint64(sum(c)), 16) }
 
-// HasHash tells whether hash is that of the container. It allocates nothing.
+// HasHash reports whether hash is that of the container. It allocates nothing.
 func HasHash(c *corev1.Container, hash string) bool {
 	var buf [8]byte
 	return string(strconv.AppendUint(buf[:0], uint64(sum(c)), 16)) == hash

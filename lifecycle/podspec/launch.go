@@ -3,7 +3,10 @@
 
 package podspec
 
-import "github.com/seed81659283/nodeagent/cri"
+import (
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/lifecycle/podenv"
+)
 
 // Launch is what is known of a container only when it is about to be created.
 type Launch struct {
@@ -13,9 +16,8 @@ type Launch struct {
 	PodIPs   []string   // of the sandbox, in any order; where there are none on the host's network, the node's are taken
 	TargetID string     // of the container whose processes an ephemeral container sees, if it asks for one
 
-	// References are the objects that the container takes variables from, and the services that it is told of, from
-	// [Resolve].
-	References References
+	// References are the objects that the container takes variables from, and services, from [podenv.Resolve].
+	References podenv.References
 	// Env are variables that the node adds, such as those of devices. Those of the container win, and can refer to
 	// them.
 	Env []cri.EnvVar
@@ -26,13 +28,21 @@ type Launch struct {
 	Volumes map[string]Volume
 	// SubPath returns the path on the host of something within a volume, for the mount with that index. It has to see
 	// to it that the path does not lead out of the volume while the container is set up: what is inside belongs to the
-	// pod, symbolic links too. Its error is for the eyes of the pod's owner. Nil refuses such mounts.
+	// pod, symbolic links too. Its error becomes part of the pod's status. Nil refuses such mounts.
 	SubPath func(mount int, v Volume, subPath string) (hostPath string, err error)
 
 	HostsPath          string // of the file with what [HostsFile] returned; empty: the image's own is left
-	TerminationLogPath string // of the file for the container's last words; empty: none is mounted
+	TerminationLogPath string // of the file for the termination message; empty: none is mounted
 
 	Mounts     []cri.Mount  // those that devices need
 	Devices    []cri.Device // those that the container was given
 	CDIDevices []string     // likewise, by their qualified names
+}
+
+// sources returns what the variables of a container come from.
+func (l Launch) sources(o Options) podenv.Sources {
+	return podenv.Sources{
+		References: l.References, Volumes: HostPaths(l.Volumes), Node: l.Env,
+		PodIPs: l.PodIPs, HostIPs: o.HostIPs, Allocatable: o.Allocatable,
+	}
 }

@@ -5,62 +5,28 @@ package podspec_test
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/seed81659283/nodeagent/internal/costtest"
+	"github.com/seed81659283/nodeagent/internal/podtest"
+	"github.com/seed81659283/nodeagent/lifecycle/podapi"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
-func execHook(size int) *corev1.LifecycleHandler {
-	return &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{strings.Repeat("x", size)}}}
-}
-
-// A hook is an annotation of its container: four of 4.5 MB made the runtime's list larger than a message may be, and no
-// later agent could list anything.
-func TestLargeHooks(t *testing.T) {
-	header := []corev1.HTTPHeader{{Name: "X", Value: strings.Repeat("x", podspec.MaxHook)}}
-	get := &corev1.HTTPGetAction{Port: intstr.FromInt32(1), HTTPHeaders: header, Path: "/", Scheme: "HTTP"}
-	json := len(`{"exec":{"command":[""]}}`)
-	const path = "spec.containers[0].lifecycle."
-	const tooLong = ": Too long: may not be more than 65536 bytes as JSON"
-	for _, test := range []struct {
-		lifecycle corev1.Lifecycle
-		want      string
-	}{
-		{corev1.Lifecycle{PreStop: execHook(podspec.MaxHook - json)}, ""},
-		{corev1.Lifecycle{PreStop: execHook(podspec.MaxHook - json + 1)}, path + "preStop" + tooLong},
-		{corev1.Lifecycle{PreStop: execHook(4_500_000)}, path + "preStop" + tooLong},
-		{corev1.Lifecycle{PostStart: execHook(4_500_000)}, path + "postStart" + tooLong},
-		{corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{HTTPGet: get}}, path + "preStop" + tooLong},
-		{ // each of these letters has six as JSON
-			corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{strings.Repeat("<", 20_000)}}}},
-			path + "preStop" + tooLong,
-		},
-	} {
-		p := pod(t)
-		p.Spec.Containers[0].Lifecycle = &test.lifecycle
-		costtest.Check(t, costtest.Limit{Bytes: 4 << 20}, func() { assert.Equal(t, test.want, first(podspec.Validate(p))) })
-	}
-}
-
-// 110 pods cannot make the runtime's lists too large, however many hooks, ports and containers they have.
+// The configs of 110 pods that podapi.Validate takes fit in the runtime's lists, hooks and all.
 func TestWhatTheRuntimeLists(t *testing.T) {
-	const most = "images, ports, preStop hooks and termination message paths of all containers may not be more than 131072 bytes, as the runtime lists them"
-	p := pod(t)
+	p := podtest.Pod(t)
+	hook := &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{strings.Repeat("x", podapi.MaxHook-200)}}}
 	for i := range 2 {
-		c := named("h", i)
-		c.Lifecycle = &corev1.Lifecycle{PreStop: execHook(podspec.MaxHook - 200)}
+		c := corev1.Container{Name: fmt.Sprint("h", i), Image: "a", Lifecycle: &corev1.Lifecycle{PreStop: hook}}
 		p.Spec.Containers = append(p.Spec.Containers, c)
 	}
-	podspec.Default(p)
-	require.Empty(t, podspec.Validate(p))
+	podapi.Default(p)
+	require.Empty(t, podapi.Validate(p))
 	listed := 0
 	for i := range p.Spec.Containers {
 		c, err := podspec.Container(p, &p.Spec.Containers[i], podspec.Launch{}, podspec.Options{})
@@ -70,45 +36,24 @@ func TestWhatTheRuntimeLists(t *testing.T) {
 		}
 	}
 	assert.Less(t, 110*listed, 16<<20)
-
-	for name, change := range map[string]func(c *corev1.Container){
-		"hooks": func(c *corev1.Container) { c.Lifecycle = p.Spec.Containers[1].Lifecycle },
-		"ports": func(c *corev1.Container) {
-			c.Ports = slices.Repeat([]corev1.ContainerPort{{ContainerPort: 1, Protocol: "TCP"}}, 500)
-		},
-		"path":  func(c *corev1.Container) { c.TerminationMessagePath = strings.Repeat("x", 5000) },
-		"image": func(c *corev1.Container) { c.Image = strings.Repeat("x", 5000) },
-	} {
-		larger := p.DeepCopy()
-		change(&larger.Spec.Containers[0])
-		assert.Equal(t, "spec.containers[2]: Too long: "+most, first(podspec.Validate(larger)), name)
-	}
 }
 
-// A thousand plain containers are as many as the API allows here.
-func TestManyPlainContainersAreListed(t *testing.T) {
-	p := podWith(999, func(p *corev1.Pod, i int) { p.Spec.Containers = append(p.Spec.Containers, named("c", i)) })
-	assert.Empty(t, podspec.Validate(p))
-}
-
-// Labels and annotations of a pod go to its sandbox, and have an end as in the API server.
-func TestLargeLabelsAndAnnotations(t *testing.T) {
-	p := pod(t)
-	p.Annotations = map[string]string{"a": strings.Repeat("x", 256<<10-1)}
-	assert.Empty(t, podspec.Validate(p))
-	p.Annotations["a"] += "x"
-	assert.Equal(t, "metadata.annotations: Too long: may not be more than 262144 bytes", first(podspec.Validate(p)))
-
-	p.Annotations, p.Labels = nil, map[string]string{}
-	for i := range 1000 {
-		p.Labels[fmt.Sprintf("example.com/%063d", i)] = ""
-	}
-	assert.Equal(t, "metadata.labels: Too long: may not be more than 65536 bytes in all", first(podspec.Validate(p)))
+// What podapi.Validate counts of a container is what its config has: ports and the preStop hook as JSON.
+func TestValidateCountsWhatTheRuntimeLists(t *testing.T) {
+	p := podtest.Pod(t, "", "{ports: [{containerPort: 80, name: web}], lifecycle: {preStop: {exec: {command: ['<a>']}}}}")
+	c := &p.Spec.Containers[0]
+	config := container(t, p, podspec.Launch{}, podspec.Options{})
+	size := len(c.Image) + len(c.TerminationMessagePath) +
+		len(config.Annotations[podspec.AnnotationPorts]) + len(config.Annotations[podspec.AnnotationPreStopHandler])
+	c.TerminationMessagePath += strings.Repeat("x", podapi.MaxListed-size)
+	assert.Empty(t, podapi.Validate(p))
+	c.TerminationMessagePath += "x"
+	assert.Len(t, podapi.Validate(p), 1)
 }
 
 // What devices ask for, or a pod has that was not validated, is refused before the runtime is given it.
 func TestTooMuchToGiveTheRuntime(t *testing.T) {
-	p, huge := pod(t), strings.Repeat("x", 1<<20)
+	p, huge := podtest.Pod(t), strings.Repeat("x", 1<<20)
 	_, err := podspec.Container(p, &p.Spec.Containers[0], podspec.Launch{Annotations: map[string]string{"a": huge}}, podspec.Options{})
 	assert.EqualError(t, err, "spec.containers[0]: Too long: labels and annotations may not be more than 131072 bytes in all")
 	p.Annotations = map[string]string{"a": huge}

@@ -12,6 +12,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/expand"
+	"github.com/seed81659283/nodeagent/internal/fielderr"
+	"github.com/seed81659283/nodeagent/internal/optional"
+	"github.com/seed81659283/nodeagent/internal/podfield"
+	"github.com/seed81659283/nodeagent/lifecycle/podenv"
 )
 
 // Volume is a volume of a pod as it is on the node: a path, an image or a block device.
@@ -23,9 +28,19 @@ type Volume struct {
 	SELinuxRelabel bool           // the runtime is to give it the label of the container
 }
 
+// HostPaths returns the paths of volumes by their names, as [podenv.Resolve] takes them: empty for those of images and
+// block devices.
+func HostPaths(volumes map[string]Volume) map[string]string {
+	paths := make(map[string]string, len(volumes))
+	for name, v := range volumes {
+		paths[name] = v.HostPath
+	}
+	return paths
+}
+
 // mounts returns what is mounted into a container: what devices need, its volumes, the hosts file and the file for its
 // termination message, in this order (kubelet_pods.go and kuberuntime_container.go, makeMounts).
-func mounts(pod *corev1.Pod, c *corev1.Container, path *field.Path, env *variables, l Launch, o Options) ([]cri.Mount, error) {
+func mounts(pod *corev1.Pod, c *corev1.Container, path *field.Path, env *podenv.Environment, l Launch, o Options) ([]cri.Mount, error) {
 	all := slices.Clone(l.Mounts)
 	for i := range c.VolumeMounts {
 		m, err := volumeMount(pod, c, i, path.Child("volumeMounts").Index(i), env, l, o)
@@ -59,7 +74,7 @@ func mapMounts(mounts []cri.Mount, user *cri.UserNamespace) {
 	}
 }
 
-func volumeMount(pod *corev1.Pod, c *corev1.Container, i int, path *field.Path, env *variables, l Launch, o Options) (cri.Mount, error) {
+func volumeMount(pod *corev1.Pod, c *corev1.Container, i int, path *field.Path, env *podenv.Environment, l Launch, o Options) (cri.Mount, error) {
 	m := &c.VolumeMounts[i]
 	v, ok := l.Volumes[m.Name]
 	if !ok || v.HostPath == "" && v.Image == nil {
@@ -95,31 +110,31 @@ func volumeMount(pod *corev1.Pod, c *corev1.Container, i int, path *field.Path, 
 
 // subPath returns where in its volume a mount starts. A variable that is missing or empty would make it start elsewhere
 // than it is meant to, so that is an error.
-func subPath(m *corev1.VolumeMount, path *field.Path, env *variables) (string, error) {
+func subPath(m *corev1.VolumeMount, path *field.Path, env *podenv.Environment) (string, error) {
 	if m.SubPathExpr == "" {
-		return m.SubPath, check(path.Child("subPath"), m.SubPath, descending)
+		return m.SubPath, check(path.Child("subPath"), m.SubPath, podfield.Descending)
 	}
 	path = path.Child("subPathExpr")
 	var missing []string
-	sub, fits := expand(m.SubPathExpr, maxPath-1, func(name string) (string, bool) {
-		value, _ := env.lookup(name)
+	sub, fits := expand.String(m.SubPathExpr, podfield.MaxPath-1, func(name string) (string, bool) {
+		value, _ := env.Lookup(name)
 		if value == "" {
 			missing = append(missing, name)
 		}
 		return value, true
 	})
 	if !fits {
-		return "", tooLong(path, "may not be more than %d bytes once it is expanded", maxPath-1)
+		return "", fielderr.TooLong(path, "may not be more than %d bytes once it is expanded", podfield.MaxPath-1)
 	}
 	if len(missing) > 0 {
 		slices.Sort(missing)
 		return "", field.Invalid(path, m.SubPathExpr, "has no value for "+strings.Join(slices.Compact(missing), ", "))
 	}
-	return sub, check(path, sub, descending)
+	return sub, check(path, sub, podfield.Descending)
 }
 
 func propagation(m *corev1.VolumeMount, path *field.Path) (cri.Propagation, error) {
-	switch mode := *either(m.MountPropagation, new(corev1.MountPropagationNone)); mode {
+	switch mode := *optional.First(m.MountPropagation, new(corev1.MountPropagationNone)); mode {
 	case corev1.MountPropagationNone:
 		return cri.PropagationPrivate, nil
 	case corev1.MountPropagationHostToContainer:
@@ -127,13 +142,13 @@ func propagation(m *corev1.VolumeMount, path *field.Path) (cri.Propagation, erro
 	case corev1.MountPropagationBidirectional:
 		return cri.PropagationBidirectional, nil
 	default:
-		return 0, field.NotSupported(path, mode, propagationModes())
+		return 0, field.NotSupported(path, mode, podfield.PropagationModes())
 	}
 }
 
 // recursiveReadOnly decides whether mounts below a read-only one are read-only too (KEP-3857).
 func recursiveReadOnly(pod *corev1.Pod, m *corev1.VolumeMount, path *field.Path, o Options) (bool, error) {
-	mode := *either(m.RecursiveReadOnly, new(corev1.RecursiveReadOnlyDisabled))
+	mode := *optional.First(m.RecursiveReadOnly, new(corev1.RecursiveReadOnlyDisabled))
 	if mode == corev1.RecursiveReadOnlyDisabled {
 		return false, nil
 	}
@@ -151,19 +166,7 @@ func recursiveReadOnly(pod *corev1.Pod, m *corev1.VolumeMount, path *field.Path,
 		}
 		return true, nil
 	default:
-		return false, field.NotSupported(path, mode, recursiveModes())
-	}
-}
-
-func propagationModes() []corev1.MountPropagationMode {
-	return []corev1.MountPropagationMode{
-		corev1.MountPropagationBidirectional, corev1.MountPropagationHostToContainer, corev1.MountPropagationNone,
-	}
-}
-
-func recursiveModes() []corev1.RecursiveReadOnlyMode {
-	return []corev1.RecursiveReadOnlyMode{
-		corev1.RecursiveReadOnlyDisabled, corev1.RecursiveReadOnlyEnabled, corev1.RecursiveReadOnlyIfPossible,
+		return false, field.NotSupported(path, mode, podfield.RecursiveModes())
 	}
 }
 

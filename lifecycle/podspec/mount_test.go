@@ -12,9 +12,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/podtest"
+	"github.com/seed81659283/nodeagent/lifecycle/podapi"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
@@ -79,9 +80,9 @@ func TestMounts(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := pod(t, "volumes: [{name: v}, {name: ro}, {name: image, image: {reference: 'data:1'}}]",
+			p := podtest.Pod(t, "volumes: [{name: v}, {name: ro}, {name: image, image: {reference: 'data:1'}}]",
 				"{securityContext: {privileged: true}, env: [{name: NAME, value: web}], volumeMounts: [{"+c.mount+"}]}")
-			require.Empty(t, podspec.Validate(p))
+			require.Empty(t, podapi.Validate(p))
 			assert.Empty(t, cmp.Diff([]cri.Mount{c.want}, container(t, p, launch(), c.options).Mounts))
 		})
 	}
@@ -103,7 +104,7 @@ func TestMountsThatCannotBe(t *testing.T) {
 		"name: v, mountPath: /v, readOnly: true, recursiveReadOnly: X":                                               `recursiveReadOnly: Unsupported value: "X"`,
 		"{name: v, mountPath: /v, readOnly: true, recursiveReadOnly: IfPossible, mountPropagation: HostToContainer}": `recursiveReadOnly: Invalid value`,
 	} {
-		p := pod(t, "", "{env: [{name: EMPTY}, {name: UP, value: ..}, {name: ROOT, value: /}], volumeMounts: [{"+strings.Trim(mount, "{}")+"}]}")
+		p := podtest.Pod(t, "", "{env: [{name: EMPTY}, {name: UP, value: ..}, {name: ROOT, value: /}], volumeMounts: [{"+strings.Trim(mount, "{}")+"}]}")
 		_, err := podspec.Container(p, &p.Spec.Containers[0], launch(), podspec.Options{})
 		if assert.Error(t, err, mount) {
 			want = "spec.containers[0].volumeMounts[0]." + want
@@ -112,7 +113,7 @@ func TestMountsThatCannotBe(t *testing.T) {
 	}
 	l := launch()
 	l.SubPath = nil
-	p := pod(t, "", "volumeMounts: [{name: v, mountPath: /v, subPath: a}]")
+	p := podtest.Pod(t, "", "volumeMounts: [{name: v, mountPath: /v, subPath: a}]")
 	_, err := podspec.Container(p, &p.Spec.Containers[0], l, podspec.Options{})
 	assert.EqualError(t, err, "spec.containers[0].volumeMounts[0].subPath: Forbidden: paths within volumes are not supported on this node")
 }
@@ -121,7 +122,7 @@ func TestOrderOfMounts(t *testing.T) {
 	l := launch()
 	l.PodIPs, l.HostsPath, l.TerminationLogPath = []string{"10.0.0.2"}, "/pods/hosts", "/pods/c/1"
 	l.Mounts = []cri.Mount{{ContainerPath: "/driver", HostPath: "/opt/driver"}}
-	p := pod(t, "", "volumeMounts: [{name: v, mountPath: /b}, {name: ro, mountPath: /a}]")
+	p := podtest.Pod(t, "", "volumeMounts: [{name: v, mountPath: /b}, {name: ro, mountPath: /a}]")
 	assert.Empty(t, cmp.Diff([]cri.Mount{
 		{ContainerPath: "/driver", HostPath: "/opt/driver"},
 		{ContainerPath: "/b", HostPath: "/pods/v", SELinuxRelabel: true},
@@ -136,7 +137,7 @@ func TestDevices(t *testing.T) {
 	l := launch()
 	l.Devices = []cri.Device{{ContainerPath: "/dev/gpu", HostPath: "/dev/gpu0", Permissions: "rw"}}
 	l.CDIDevices = []string{"vendor.com/gpu=0"}
-	p := pod(t, "", "volumeDevices: [{name: block, devicePath: /dev/x}]")
+	p := podtest.Pod(t, "", "volumeDevices: [{name: block, devicePath: /dev/x}]")
 	c := container(t, p, l, podspec.Options{})
 	want := []cri.Device{l.Devices[0], {ContainerPath: "/dev/x", HostPath: "/dev/loop0", Permissions: "mrw"}}
 	assert.Equal(t, want, c.Devices)
@@ -148,63 +149,8 @@ func TestDevices(t *testing.T) {
 		"name: v, devicePath: /dev/x":    `spec.containers[0].volumeDevices[0].name: Not found: "v"`,
 		"name: block, devicePath: dev/x": `spec.containers[0].volumeDevices[0].devicePath: Invalid value: "dev/x": must be an absolute path`,
 	} {
-		p := pod(t, "", "volumeDevices: [{"+device+"}]")
+		p := podtest.Pod(t, "", "volumeDevices: [{"+device+"}]")
 		_, err := podspec.Container(p, &p.Spec.Containers[0], l, podspec.Options{})
 		assert.EqualError(t, err, want)
-	}
-}
-
-func TestDefaultVolumes(t *testing.T) {
-	v := pod(t, "volumes: [{name: a}, {name: b, image: {reference: i}}, {name: c, image: {reference: 'i:1'}}, {name: d, hostPath: {path: /}}]").Spec.Volumes
-	assert.NotNil(t, v[0].EmptyDir)
-	assert.Equal(t, corev1.PullAlways, v[1].Image.PullPolicy)
-	assert.Equal(t, corev1.PullIfNotPresent, v[2].Image.PullPolicy)
-	assert.Nil(t, v[3].EmptyDir)
-}
-
-func TestValidateVolumes(t *testing.T) {
-	const c = "spec.containers[0]."
-	for name, test := range map[string]struct{ volumes, container, want string }{
-		"valid":             {"{name: v}, {name: i, image: {reference: i}}", "volumeMounts: [{name: v, mountPath: /v}, {name: i, mountPath: /i}]", ""},
-		"no volume name":    {"{image: {reference: i}}", "", "spec.volumes[0].name: Required value"},
-		"volume name":       {"{name: A}", "", `spec.volumes[0].name: Invalid value: "A"`},
-		"volume twice":      {"{name: v}, {name: v}", "", `spec.volumes[1].name: Duplicate value: "v"`},
-		"two sources":       {"{name: v, emptyDir: {}, image: {reference: i}}", "", `spec.volumes[0]: Invalid value: "v": must have exactly one source`},
-		"no reference":      {"{name: v, image: {}}", "", "spec.volumes[0].image.reference: Required value"},
-		"pull policy":       {"{name: v, image: {reference: i, pullPolicy: X}}", "", "spec.volumes[0].image.pullPolicy: Unsupported value"},
-		"no such volume":    {"", "volumeMounts: [{name: v, mountPath: /v}]", c + `volumeMounts[0].name: Not found: "v"`},
-		"no mount name":     {"", "volumeMounts: [{mountPath: /v}]", c + "volumeMounts[0].name: Required value"},
-		"no mount path":     {"{name: v}", "volumeMounts: [{name: v}]", c + "volumeMounts[0].mountPath: Required value"},
-		"path twice":        {"{name: v}", "volumeMounts: [{name: v, mountPath: /v}, {name: v, mountPath: /v}]", c + `volumeMounts[1].mountPath: Invalid value: "/v": must be unique`},
-		"sub path":          {"{name: v}", "volumeMounts: [{name: v, mountPath: /v, subPath: /a}]", c + `volumeMounts[0].subPath: Invalid value: "/a": must be a relative path`},
-		"sub path up":       {"{name: v}", "volumeMounts: [{name: v, mountPath: /v, subPathExpr: a/../b}]", c + `volumeMounts[0].subPathExpr: Invalid value: "a/../b"`},
-		"both sub paths":    {"{name: v}", "volumeMounts: [{name: v, mountPath: /v, subPath: a, subPathExpr: b}]", c + `volumeMounts[0].subPathExpr: Invalid value: "b": may not be set beside subPath`},
-		"propagation":       {"{name: v}", "volumeMounts: [{name: v, mountPath: /v, mountPropagation: X}]", c + "volumeMounts[0].mountPropagation: Unsupported value"},
-		"shared":            {"{name: v}", "volumeMounts: [{name: v, mountPath: /v, mountPropagation: Bidirectional}]", c + "volumeMounts[0].mountPropagation: Forbidden"},
-		"recursive":         {"{name: v}", "volumeMounts: [{name: v, mountPath: /v, recursiveReadOnly: Enabled}]", c + "volumeMounts[0].recursiveReadOnly: Forbidden: needs readOnly"},
-		"recursive, slave":  {"{name: v}", "volumeMounts: [{name: v, mountPath: /v, readOnly: true, mountPropagation: HostToContainer, recursiveReadOnly: Enabled}]", c + "volumeMounts[0].recursiveReadOnly: Forbidden: needs mountPropagation None"},
-		"recursive, mode":   {"{name: v}", "volumeMounts: [{name: v, mountPath: /v, recursiveReadOnly: X}]", c + "volumeMounts[0].recursiveReadOnly: Unsupported value"},
-		"options":           {"{name: v}", "volumeMounts: [{name: v, mountPath: /v, bindMountOptions: [ro]}]", c + `volumeMounts[0].bindMountOptions[0]: Unsupported value: "ro"`},
-		"option twice":      {"{name: v}", "volumeMounts: [{name: v, mountPath: /v, bindMountOptions: [nodev, nodev]}]", c + `volumeMounts[0].bindMountOptions[1]: Duplicate value: "nodev"`},
-		"options of image":  {"{name: v, image: {reference: i}}", "volumeMounts: [{name: v, mountPath: /v, bindMountOptions: [nodev]}]", c + "volumeMounts[0].bindMountOptions: Invalid value"},
-		"device":            {"{name: v, persistentVolumeClaim: {claimName: x}}", "volumeDevices: [{name: v, devicePath: /dev/x}]", ""},
-		"device, no volume": {"", "volumeDevices: [{name: v, devicePath: /dev/x}]", c + `volumeDevices[0].name: Not found: "v"`},
-		"device, directory": {"{name: v}", "volumeDevices: [{name: v, devicePath: /dev/x}]", c + `volumeDevices[0].name: Invalid value: "v": must be of type`},
-		"device, no path":   {"{name: v, persistentVolumeClaim: {claimName: x}}", "volumeDevices: [{name: v}]", c + "volumeDevices[0].devicePath: Required value"},
-		"device, path up":   {"{name: v, persistentVolumeClaim: {claimName: x}}", "volumeDevices: [{name: v, devicePath: /dev/../x}]", c + `volumeDevices[0].devicePath: Invalid value: "/dev/../x"`},
-		"device and mount":  {"{name: v, persistentVolumeClaim: {claimName: x}}", "{volumeMounts: [{name: v, mountPath: /v}], volumeDevices: [{name: v, devicePath: /dev/x}]}", c + `volumeDevices[0].name: Invalid value: "v": must be unique`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			fragments := []string{"volumes: [" + test.volumes + "]", test.container}
-			if test.container == "" {
-				fragments = fragments[:1]
-			}
-			got := first(podspec.Validate(pod(t, fragments...)))
-			if test.want == "" {
-				assert.Empty(t, got)
-				return
-			}
-			assert.True(t, strings.HasPrefix(got, test.want), "got  %s\nwant %s", got, test.want)
-		})
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/optional"
 )
 
 // userIDs is how many IDs a pod with its own user namespace has at least: those that programs use (KEP-127).
@@ -21,7 +22,7 @@ func namespaces(pod *corev1.Pod, o Options) (cri.NamespaceOptions, error) {
 	switch {
 	case pod.Spec.HostPID:
 		n.PID = cri.NamespaceNode
-	case isTrue(pod.Spec.ShareProcessNamespace):
+	case optional.IsTrue(pod.Spec.ShareProcessNamespace):
 		n.PID = cri.NamespacePod
 	}
 	if pod.Spec.HostNetwork {

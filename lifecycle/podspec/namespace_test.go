@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/podtest"
+	"github.com/seed81659283/nodeagent/lifecycle/podapi"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
@@ -20,8 +22,8 @@ func ids(m cri.IDMapping, err error) func(*corev1.Pod) (cri.IDMapping, error) {
 }
 
 func TestUserNamespace(t *testing.T) {
-	p := pod(t, "hostUsers: false", "securityContext: {procMount: Unmasked}")
-	require.Empty(t, podspec.Validate(p))
+	p := podtest.Pod(t, "hostUsers: false", "securityContext: {procMount: Unmasked}")
+	require.Empty(t, podapi.Validate(p))
 	m := cri.IDMapping{HostID: 131072, Length: 65536}
 	o := podspec.Options{UserNamespace: ids(m, nil), Handlers: []cri.RuntimeHandler{{Name: "x"}, {UserNamespaces: true}}}
 	want := cri.NamespaceOptions{
@@ -63,7 +65,7 @@ func TestTargetOfAnEphemeralContainer(t *testing.T) {
 	of := func(p *corev1.Pod, i int) *corev1.Container {
 		return (*corev1.Container)(&p.Spec.EphemeralContainers[i].EphemeralContainerCommon)
 	}
-	p := pod(t, ephemeral)
+	p := podtest.Pod(t, ephemeral)
 	got, err := podspec.Container(p, of(p, 0), podspec.Launch{TargetID: "id1"}, podspec.Options{})
 	require.NoError(t, err)
 	assert.Equal(t, cri.NamespaceTarget, got.Security.Namespaces.PID)
@@ -75,14 +77,14 @@ func TestTargetOfAnEphemeralContainer(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, cri.NamespaceContainer, got.Security.Namespaces.PID)
 
-	p = pod(t, "{shareProcessNamespace: true, "+ephemeral+"}")
+	p = podtest.Pod(t, "{shareProcessNamespace: true, "+ephemeral+"}")
 	got, err = podspec.Container(p, of(p, 0), podspec.Launch{TargetID: "id1"}, podspec.Options{})
 	require.NoError(t, err)
 	assert.Equal(t, cri.NamespacePod, got.Security.Namespaces.PID, "all see all processes anyway")
 }
 
 func TestGroupsOfVolumes(t *testing.T) {
-	p := pod(t, "securityContext: {fsGroup: 1, supplementalGroups: [2]}")
+	p := podtest.Pod(t, "securityContext: {fsGroup: 1, supplementalGroups: [2]}")
 	o := podspec.Options{VolumeGroups: func(*corev1.Pod) []int64 { return []int64{3} }}
 	assert.Equal(t, []int64{1, 3, 2}, sandbox(t, p, o).Security.SupplementalGroups)
 	assert.Equal(t, []int64{1, 2, 3}, container(t, p, podspec.Launch{}, o).Security.SupplementalGroups)
@@ -90,7 +92,7 @@ func TestGroupsOfVolumes(t *testing.T) {
 
 func TestSandboxIsPrivilegedIfAnyContainerIs(t *testing.T) {
 	for _, list := range []string{"initContainers", "containers", "ephemeralContainers"} {
-		p := pod(t, list+": [{name: x, image: i, securityContext: {privileged: true}}]")
+		p := podtest.Pod(t, list+": [{name: x, image: i, securityContext: {privileged: true}}]")
 		assert.True(t, sandbox(t, p, podspec.Options{}).Security.Privileged, list)
 	}
 }

@@ -10,28 +10,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/podtest"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 	"github.com/seed81659283/nodeagent/qos"
 )
-
-// pod returns a valid pod with one container, changed by the fragments of YAML given: the first is of the spec, the
-// second of the container.
-func pod(t *testing.T, fragments ...string) *corev1.Pod {
-	t.Helper()
-	p := &corev1.Pod{}
-	p.Name, p.Namespace, p.UID = "web", "default", "u1"
-	p.Spec.Containers = []corev1.Container{{Name: "c", Image: "nginx:1"}}
-	for i, into := range []any{&p.Spec, &p.Spec.Containers[0]} {
-		if i < len(fragments) {
-			require.NoError(t, yaml.UnmarshalStrict([]byte(fragments[i]), into))
-		}
-	}
-	podspec.Default(p)
-	return p
-}
 
 func sandbox(t *testing.T, p *corev1.Pod, o podspec.Options) cri.SandboxConfig {
 	t.Helper()
@@ -48,7 +32,7 @@ func container(t *testing.T, p *corev1.Pod, l podspec.Launch, o podspec.Options)
 }
 
 func TestSandboxOfAPlainPod(t *testing.T) {
-	p := pod(t)
+	p := podtest.Pod(t)
 	p.Labels = map[string]string{"app": "web", cri.LabelPodName: "other"}
 	p.Annotations = map[string]string{"a": "b"}
 	got, err := podspec.Sandbox(p, 3, podspec.Options{
@@ -77,7 +61,7 @@ func TestSandboxOfAPlainPod(t *testing.T) {
 
 // It keeps an agent that did not ask for logs, such as a test, from writing below /var/log.
 func TestNoLogRootIsNoLogs(t *testing.T) {
-	p := pod(t, "", "{}")
+	p := podtest.Pod(t, "", "{}")
 	sandbox, err := podspec.Sandbox(p, 0, podspec.Options{})
 	require.NoError(t, err)
 	assert.Empty(t, sandbox.LogDirectory)
@@ -85,7 +69,7 @@ func TestNoLogRootIsNoLogs(t *testing.T) {
 }
 
 func TestContainerOfAPlainPod(t *testing.T) {
-	p := pod(t, "", `{command: [run, $(A)], args: [$$A], env: [{name: A, value: b}], workingDir: /w, stdin: true, tty: true,
+	p := podtest.Pod(t, "", `{command: [run, $(A)], args: [$$A], env: [{name: A, value: b}], workingDir: /w, stdin: true, tty: true,
 		ports: [{containerPort: 80}]}`)
 	p.DeletionGracePeriodSeconds = new(int64(5))
 	got := container(t, p, podspec.Launch{
@@ -154,13 +138,13 @@ func TestHostname(t *testing.T) {
 		"network of the host": {"web", "{hostNetwork: true, hostname: h}", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := pod(t, c.spec)
+			p := podtest.Pod(t, c.spec)
 			p.Name = c.pod
 			assert.Equal(t, c.want, sandbox(t, p, podspec.Options{ClusterDomain: "cluster.local"}).Hostname)
 		})
 	}
 
-	p := pod(t, "{subdomain: s, setHostnameAsFQDN: true}")
+	p := podtest.Pod(t, "{subdomain: s, setHostnameAsFQDN: true}")
 	p.Name = "a234567890123456789012345678901234567" // 37 + 28 = 65, with the rest of the name
 	_, err := podspec.Sandbox(p, 0, podspec.Options{ClusterDomain: "cluster.local"})
 	assert.ErrorContains(t, err, "spec.setHostnameAsFQDN")
@@ -171,7 +155,7 @@ func TestHostname(t *testing.T) {
 }
 
 func TestPortsOfTheSandbox(t *testing.T) {
-	p := pod(t, "", `ports:
+	p := podtest.Pod(t, "", `ports:
 - {containerPort: 80, hostPort: 8080}
 - {containerPort: 80, hostPort: 8080}
 - {containerPort: 80, hostPort: 8080, hostIP: 127.0.0.1}
@@ -192,7 +176,7 @@ func TestPortsOfTheSandbox(t *testing.T) {
 }
 
 func TestNamespacesAndSysctls(t *testing.T) {
-	p := pod(t, `{hostNetwork: true, hostIPC: true, shareProcessNamespace: true, securityContext: {sysctls: [
+	p := podtest.Pod(t, `{hostNetwork: true, hostIPC: true, shareProcessNamespace: true, securityContext: {sysctls: [
 		{name: net/ipv4/conf/eno2.100/rp_filter, value: "1"}, {name: kernel.shm_rmid_forced, value: "0"}]}}`)
 	c := sandbox(t, p, podspec.Options{})
 	want := cri.NamespaceOptions{
@@ -202,89 +186,14 @@ func TestNamespacesAndSysctls(t *testing.T) {
 	assert.Equal(t, want, c.Security.Namespaces)
 	assert.Equal(t, want, container(t, p, podspec.Launch{}, podspec.Options{}).Security.Namespaces)
 	assert.Equal(t, map[string]string{"net.ipv4.conf.eno2/100.rp_filter": "1", "kernel.shm_rmid_forced": "0"}, c.Sysctls)
-	assert.Equal(t, cri.NamespaceNode, sandbox(t, pod(t, "hostPID: true"), podspec.Options{}).Security.Namespaces.PID)
+	assert.Equal(t, cri.NamespaceNode, sandbox(t, podtest.Pod(t, "hostPID: true"), podspec.Options{}).Security.Namespaces.PID)
 }
 
 func TestRuntimeClass(t *testing.T) {
-	p := pod(t, "runtimeClassName: gvisor")
+	p := podtest.Pod(t, "runtimeClassName: gvisor")
 	assert.Equal(t, "runsc", sandbox(t, p, podspec.Options{RuntimeClasses: map[string]string{"gvisor": "runsc"}}).RuntimeHandler)
 	_, err := podspec.Sandbox(p, 0, podspec.Options{})
 	assert.EqualError(t, err, `spec.runtimeClassName: Not found: "gvisor"`)
-}
-
-func TestExpand(t *testing.T) {
-	env := map[string]string{"A": "1", "E": "", "REF": "$(A)", "a b": "space"}
-	for in, want := range map[string]string{
-		"":                      "",
-		"$":                     "$",
-		"x$":                    "x$",
-		"$(A)-$$(A)-$(MISSING)": "1-$(A)-$(MISSING)",
-		"$$$(A)":                "$1",
-		"$$$$(A)":               "$$(A)",
-		"$(E)":                  "",
-		"$(REF)":                "$(A)",
-		"$(A":                   "$(A",
-		"$($(A)":                "$($(A)",
-		"$(A$(A)":               "$(A$(A)",
-		"$(":                    "$(",
-		"$()":                   "$()",
-		"$(a b)":                "space",
-		"$A $ $é":               "$A $ $é",
-		"foo$$(foo)$(A)$(A)":    "foo$(foo)11",
-		"$(((((A))))":           "$(((((A))))",
-	} {
-		got, err := podspec.Expand(in, func(n string) (string, bool) { v, ok := env[n]; return v, ok })
-		require.NoError(t, err, in)
-		assert.Equal(t, want, got, in)
-	}
-}
-
-func TestEnvironment(t *testing.T) {
-	p := pod(t, "{nodeName: n1, serviceAccountName: sa}", `{resources: {limits: {cpu: 1500m}, requests: {memory: 1Mi}}, env: [
-		{name: Z, value: first}, {name: A, value: $(Z) $(SVC) $(LATER)}, {name: LATER, value: x}, {name: Z, value: last},
-		{name: EMPTY}, {name: SVC2, value: own},
-		{name: NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}},
-		{name: LABEL, valueFrom: {fieldRef: {fieldPath: "metadata.labels['app.io/x']"}}},
-		{name: NODE, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}},
-		{name: HOST, valueFrom: {fieldRef: {fieldPath: status.hostIP}}},
-		{name: IP, valueFrom: {fieldRef: {fieldPath: status.podIP}}},
-		{name: IPS, valueFrom: {fieldRef: {fieldPath: status.podIPs}}},
-		{name: CPU, valueFrom: {resourceFieldRef: {resource: limits.cpu}}},
-		{name: MILLI, valueFrom: {resourceFieldRef: {resource: limits.cpu, divisor: 1m}}},
-		{name: MEM, valueFrom: {resourceFieldRef: {resource: limits.memory, divisor: 1Mi}}},
-		{name: REQ, valueFrom: {resourceFieldRef: {resource: requests.memory, divisor: 1Gi, containerName: c}}}]}`)
-	p.Labels = map[string]string{"app.io/x": "label"}
-	o := podspec.Options{HostIPs: addrs("10.0.0.1", "fd00::1"), Allocatable: corev1.ResourceList{corev1.ResourceMemory: quantity("1025Ki")}}
-	got := container(t, p, podspec.Launch{
-		PodIPs: []string{"fd00::2", "10.0.0.2", "10.0.0.3"},
-		Env:    []cri.EnvVar{{Name: "SVC", Value: "s"}, {Name: "SVC2", Value: "s2"}},
-	}, o).Env
-	assert.Equal(t, []cri.EnvVar{
-		{Name: "Z", Value: "last"},
-		{Name: "A", Value: "first s $(LATER)"},
-		{Name: "LATER", Value: "x"},
-		{Name: "EMPTY", Value: ""},
-		{Name: "SVC2", Value: "own"},
-		{Name: "NAME", Value: "web"},
-		{Name: "LABEL", Value: "label"},
-		{Name: "NODE", Value: "n1"},
-		{Name: "HOST", Value: "10.0.0.1"},
-		{Name: "IP", Value: "10.0.0.2"},
-		{Name: "IPS", Value: "10.0.0.2,fd00::2"},
-		{Name: "CPU", Value: "2"},
-		{Name: "MILLI", Value: "1500"},
-		{Name: "MEM", Value: "2"},
-		{Name: "REQ", Value: "1"},
-		{Name: "SVC", Value: "s"},
-	}, got)
-
-	p = pod(t, "hostNetwork: true", "env: [{name: IPS, valueFrom: {fieldRef: {fieldPath: status.podIPs}}}]")
-	assert.Equal(t, "10.0.0.1,fd00::1", container(t, p, podspec.Launch{}, o).Env[0].Value)
-
-	p = pod(t, "", "env: [{name: IP, valueFrom: {fieldRef: {fieldPath: status.podIP}}}]")
-	six := podspec.Options{HostIPs: addrs("fd00::1", "10.0.0.1")}
-	assert.Equal(t, "fd00::2", container(t, p, podspec.Launch{PodIPs: []string{"10.0.0.2", "fd00::2"}}, six).Env[0].Value,
-		"the family that the node prefers comes first")
 }
 
 func TestResources(t *testing.T) {
@@ -319,7 +228,7 @@ func TestResources(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := pod(t, c.spec, "resources: {"+c.container+"}")
+			p := podtest.Pod(t, c.spec, "resources: {"+c.container+"}")
 			assert.Empty(t, cmp.Diff(c.want, *container(t, p, podspec.Launch{}, c.options).Resources))
 		})
 	}
@@ -327,7 +236,7 @@ func TestResources(t *testing.T) {
 
 // On a node that is known, the rest follows from it: OOM score, swap and memory QoS. Package qos tells how.
 func TestResourcesOnAKnownNode(t *testing.T) {
-	p := pod(t, "", "resources: {requests: {memory: 1Gi}, limits: {memory: 2Gi}}")
+	p := podtest.Pod(t, "", "resources: {requests: {memory: 1Gi}, limits: {memory: 2Gi}}")
 	r := container(t, p, podspec.Launch{}, podspec.Options{Node: &qos.Node{MemoryCapacity: 4 << 30, Reservation: qos.TieredReservation}}).Resources
 	assert.EqualValues(t, 750, r.OOMScoreAdj)
 	assert.Equal(t, map[string]string{
@@ -339,7 +248,7 @@ func TestResourcesOnAKnownNode(t *testing.T) {
 }
 
 func TestResourcesOfTheSandbox(t *testing.T) {
-	p := pod(t, "overhead: {cpu: 100m, memory: 1Mi}", "resources: {limits: {cpu: 1, memory: 64Mi}}")
+	p := podtest.Pod(t, "overhead: {cpu: 100m, memory: 1Mi}", "resources: {limits: {cpu: 1, memory: 64Mi}}")
 	p.Spec.Containers = append(p.Spec.Containers, p.Spec.Containers[0], corev1.Container{Name: "unlimited"})
 	c := sandbox(t, p, podspec.Options{})
 	assert.Equal(t, &cri.Resources{CPUShares: 2048, CPUQuota: 200000, CPUPeriod: 100000, MemoryLimit: 128 << 20}, c.Resources)

@@ -5,7 +5,6 @@ package podspec
 
 import (
 	"math"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -34,17 +33,4 @@ func Resources(pod *corev1.Pod, c *corev1.Container, o Options) (*cri.Resources,
 		r.OOMScoreAdj = 0
 	}
 	return &r, nil
-}
-
-// isContainerResource says whether a resource is one of those that Kubernetes itself gives to containers.
-func isContainerResource(name corev1.ResourceName) bool {
-	switch name {
-	case corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage:
-		return true
-	}
-	return isHugePages(name)
-}
-
-func isHugePages(name corev1.ResourceName) bool {
-	return strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
 }

@@ -15,16 +15,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/optional"
+	"github.com/seed81659283/nodeagent/internal/podfield"
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-const (
-	maxHostname = 63 // of a label; the kernel takes 64 with the terminating zero
-	maxFQDN     = 64
-)
+const maxHostname = 63 // of a label; the kernel takes 64 with the terminating zero
 
 // Sandbox returns the config of a pod's sandbox. Attempt is how many sandboxes the pod had before. The pod has been
-// through [Default], [Validate] and [Unsupported].
+// through podapi.Default, podapi.Validate and podapi.Unsupported.
 func Sandbox(pod *corev1.Pod, attempt uint32, o Options) (cri.SandboxConfig, error) {
 	handler, err := runtimeHandler(pod, o)
 	if err != nil {
@@ -59,7 +58,7 @@ func Sandbox(pod *corev1.Pod, attempt uint32, o Options) (cri.SandboxConfig, err
 		Overhead:       overhead,
 		Resources:      resources,
 	}
-	if err := checkListed(field.NewPath("metadata"), c.Labels, c.Annotations, maxAnnotations+MaxSandboxLabels); err != nil {
+	if err := checkListed(field.NewPath("metadata"), c.Labels, c.Annotations, podfield.MaxAnnotations+podfield.MaxSandboxLabels); err != nil {
 		return cri.SandboxConfig{}, err
 	}
 	if o.CgroupParent != nil {
@@ -86,13 +85,13 @@ func hostname(pod *corev1.Pod, o Options) (string, error) {
 		return "", nil
 	}
 	name, domain, err := hostAndDomain(pod, o)
-	if err != nil || domain == "" || !isTrue(pod.Spec.SetHostnameAsFQDN) {
+	if err != nil || domain == "" || !optional.IsTrue(pod.Spec.SetHostnameAsFQDN) {
 		return name, err
 	}
 	fqdn := name + "." + domain
-	if len(fqdn) > maxFQDN {
+	if len(fqdn) > podfield.MaxFQDN {
 		return "", field.Invalid(field.NewPath("spec", "setHostnameAsFQDN"), fqdn,
-			fmt.Sprintf("the name has %d characters, %d is the most the kernel takes", len(fqdn), maxFQDN))
+			fmt.Sprintf("the name has %d characters, %d is the most the kernel takes", len(fqdn), podfield.MaxFQDN))
 	}
 	return fqdn, nil
 }
@@ -184,14 +183,14 @@ func sandboxSecurity(pod *corev1.Pod, o Options) (cri.SandboxSecurity, error) {
 		// The pause process needs no more than the runtime's profile, whatever the containers run with.
 		Seccomp: &cri.SecurityProfile{Type: cri.ProfileRuntimeDefault},
 	}
-	for c := range containers(&pod.Spec) {
-		s.Privileged = s.Privileged || privileged(c.Container)
+	for c := range podfield.Containers(&pod.Spec) {
+		s.Privileged = s.Privileged || c.Privileged()
 	}
 	var err error
 	if s.Namespaces, err = namespaces(pod, o); err != nil {
 		return s, err
 	}
-	sc := orZero(pod.Spec.SecurityContext)
+	sc := optional.OrZero(pod.Spec.SecurityContext)
 	s.RunAsUser, s.RunAsGroup = sc.RunAsUser, sc.RunAsGroup
 	s.SELinux = selinux(sc.SELinuxOptions)
 	s.SupplementalGroups = slices.Concat(fsGroup(sc), o.volumeGroups(pod), sc.SupplementalGroups)
@@ -206,4 +205,15 @@ func check(path *field.Path, value string, valid func(string) []string) error {
 	return nil
 }
 
-func isTrue(b *bool) bool { return b != nil && *b }
+// sysctls returns the pod's sysctls with dots between their parts.
+func sysctls(pod *corev1.Pod) map[string]string {
+	sc := pod.Spec.SecurityContext
+	if sc == nil || len(sc.Sysctls) == 0 {
+		return nil
+	}
+	m := make(map[string]string, len(sc.Sysctls))
+	for _, s := range sc.Sysctls {
+		m[podfield.SysctlName(s.Name)] = s.Value
+	}
+	return m
+}

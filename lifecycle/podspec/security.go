@@ -14,12 +14,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/optional"
+	"github.com/seed81659283/nodeagent/internal/podfield"
 )
 
 // containerSecurity returns the security context that a container runs with: its own, with what it leaves open taken
 // from its pod (pkg/securitycontext, DetermineEffectiveSecurityContext).
 func containerSecurity(pod *corev1.Pod, c *corev1.Container, path *field.Path, l Launch, o Options) (cri.ContainerSecurity, error) {
-	podSC, sc := orZero(pod.Spec.SecurityContext), orZero(c.SecurityContext)
+	podSC, sc := optional.OrZero(pod.Spec.SecurityContext), optional.OrZero(c.SecurityContext)
 	var s cri.ContainerSecurity
 	var err error
 	if err = setUser(&s, podSC, sc, path, l); err != nil {
@@ -41,10 +43,10 @@ func containerSecurity(pod *corev1.Pod, c *corev1.Container, path *field.Path, l
 		return s, err
 	}
 	s.SupplementalGroups = slices.Concat(fsGroup(podSC), podSC.SupplementalGroups, o.volumeGroups(pod))
-	s.SELinux = selinux(either(sc.SELinuxOptions, podSC.SELinuxOptions))
+	s.SELinux = selinux(optional.First(sc.SELinuxOptions, podSC.SELinuxOptions))
 	s.Capabilities = capabilities(sc.Capabilities)
-	s.Privileged = isTrue(sc.Privileged)
-	s.ReadonlyRootfs = isTrue(sc.ReadOnlyRootFilesystem)
+	s.Privileged = optional.IsTrue(sc.Privileged)
+	s.ReadonlyRootfs = optional.IsTrue(sc.ReadOnlyRootFilesystem)
 	s.NoNewPrivs = sc.AllowPrivilegeEscalation != nil && !*sc.AllowPrivilegeEscalation
 	if sc.ProcMount == nil || *sc.ProcMount != corev1.UnmaskedProcMount {
 		s.MaskedPaths = maskedPaths(o)
@@ -56,8 +58,8 @@ func containerSecurity(pod *corev1.Pod, c *corev1.Container, path *field.Path, l
 // setUser decides whom a container runs as, and refuses root where the pod forbids it. An image that names no user
 // runs as root.
 func setUser(s *cri.ContainerSecurity, podSC *corev1.PodSecurityContext, sc *corev1.SecurityContext, path *field.Path, l Launch) error {
-	s.RunAsUser = either(sc.RunAsUser, podSC.RunAsUser)
-	s.RunAsGroup = either(sc.RunAsGroup, podSC.RunAsGroup)
+	s.RunAsUser = optional.First(sc.RunAsUser, podSC.RunAsUser)
+	s.RunAsGroup = optional.First(sc.RunAsGroup, podSC.RunAsGroup)
 	stated := s.RunAsUser != nil
 	if !stated && l.Image != nil {
 		switch {
@@ -69,7 +71,7 @@ func setUser(s *cri.ContainerSecurity, podSC *corev1.PodSecurityContext, sc *cor
 			s.RunAsUser = new(int64)
 		}
 	}
-	if !isTrue(either(sc.RunAsNonRoot, podSC.RunAsNonRoot)) {
+	if !optional.IsTrue(optional.First(sc.RunAsNonRoot, podSC.RunAsNonRoot)) {
 		return nil
 	}
 	path = path.Child("runAsNonRoot")
@@ -91,7 +93,7 @@ func setUser(s *cri.ContainerSecurity, podSC *corev1.PodSecurityContext, sc *cor
 }
 
 func seccomp(podSC *corev1.PodSecurityContext, sc *corev1.SecurityContext, path *field.Path, o Options) (*cri.SecurityProfile, error) {
-	profile := either(sc.SeccompProfile, podSC.SeccompProfile)
+	profile := optional.First(sc.SeccompProfile, podSC.SeccompProfile)
 	switch {
 	case profile == nil && o.SeccompDefault, profile != nil && profile.Type == corev1.SeccompProfileTypeRuntimeDefault:
 		return &cri.SecurityProfile{Type: cri.ProfileRuntimeDefault}, nil
@@ -110,7 +112,7 @@ func seccomp(podSC *corev1.PodSecurityContext, sc *corev1.SecurityContext, path 
 func appArmor(pod *corev1.Pod, c *corev1.Container, podSC *corev1.PodSecurityContext, sc *corev1.SecurityContext, path *field.Path) (*cri.SecurityProfile, error) {
 	profile := sc.AppArmorProfile
 	if profile == nil {
-		profile = either(annotatedAppArmor(pod.Annotations[corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix+c.Name]), podSC.AppArmorProfile)
+		profile = optional.First(podfield.AnnotatedAppArmor(pod.Annotations[corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix+c.Name]), podSC.AppArmorProfile)
 	}
 	if profile == nil {
 		return nil, nil
@@ -127,23 +129,8 @@ func appArmor(pod *corev1.Pod, c *corev1.Container, podSC *corev1.PodSecurityCon
 		}
 		return &cri.SecurityProfile{Type: cri.ProfileLocalhost, LocalhostRef: *profile.LocalhostProfile}, nil
 	default:
-		return nil, field.NotSupported(path.Child("type"), profile.Type, appArmorTypes())
+		return nil, field.NotSupported(path.Child("type"), profile.Type, podfield.AppArmorTypes())
 	}
-}
-
-// annotatedAppArmor reads the value of the annotation that came before the field; nil for any other value.
-func annotatedAppArmor(value string) *corev1.AppArmorProfile {
-	switch value {
-	case corev1.DeprecatedAppArmorBetaProfileRuntimeDefault:
-		return &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeRuntimeDefault}
-	case corev1.DeprecatedAppArmorBetaProfileNameUnconfined:
-		return &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeUnconfined}
-	}
-	name, ok := strings.CutPrefix(value, corev1.DeprecatedAppArmorBetaProfileNamePrefix)
-	if !ok {
-		return nil
-	}
-	return &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeLocalhost, LocalhostProfile: &name}
 }
 
 // maskedPaths are the files that hide in a container, as in runc's and Docker's defaults.
@@ -174,7 +161,7 @@ func groupsPolicy(sc *corev1.PodSecurityContext) (cri.GroupsPolicy, error) {
 		return cri.GroupsStrict, nil
 	}
 	return 0, field.NotSupported(field.NewPath("spec", "securityContext", "supplementalGroupsPolicy"),
-		*sc.SupplementalGroupsPolicy, groupsPolicies())
+		*sc.SupplementalGroupsPolicy, podfield.GroupsPolicies())
 }
 
 func selinux(o *corev1.SELinuxOptions) *cri.SELinux {
@@ -197,18 +184,3 @@ func capabilities(c *corev1.Capabilities) *cri.Capabilities {
 	}
 	return &cri.Capabilities{Add: names(c.Add), Drop: names(c.Drop)}
 }
-
-// either returns the first value that is set.
-func either[T any](a, b *T) *T {
-	if a != nil {
-		return a
-	}
-	return b
-}
-
-func privileged(c *corev1.Container) bool {
-	return c.SecurityContext != nil && isTrue(c.SecurityContext.Privileged)
-}
-
-// orZero returns a value to read from where there may be none.
-func orZero[T any](p *T) *T { return either(p, new(T)) }

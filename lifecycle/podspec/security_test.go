@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/podtest"
+	"github.com/seed81659283/nodeagent/lifecycle/podapi"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
@@ -27,7 +29,7 @@ func addrs(s ...string) []netip.Addr {
 func quantity(s string) resource.Quantity { return resource.MustParse(s) }
 
 func TestContainerOverridesThePodsSecurity(t *testing.T) {
-	p := pod(t, `securityContext: {runAsUser: 1, runAsGroup: 2, fsGroup: 3, supplementalGroups: [4, 5], supplementalGroupsPolicy: Strict,
+	p := podtest.Pod(t, `securityContext: {runAsUser: 1, runAsGroup: 2, fsGroup: 3, supplementalGroups: [4, 5], supplementalGroupsPolicy: Strict,
 		seLinuxOptions: {level: "s0:c1"}, seccompProfile: {type: RuntimeDefault}, appArmorProfile: {type: RuntimeDefault}}`)
 	got := container(t, p, podspec.Launch{Image: &cri.Image{UID: new(int64(9))}}, podspec.Options{}).Security
 	assert.Equal(t, new(int64(1)), got.RunAsUser)
@@ -42,7 +44,7 @@ func TestContainerOverridesThePodsSecurity(t *testing.T) {
 	assert.Equal(t, got.RunAsUser, s.RunAsUser)
 	assert.False(t, s.Privileged)
 
-	p = pod(t, "securityContext: {runAsUser: 1, seccompProfile: {type: RuntimeDefault}}", `securityContext: {runAsUser: 7, privileged: true,
+	p = podtest.Pod(t, "securityContext: {runAsUser: 1, seccompProfile: {type: RuntimeDefault}}", `securityContext: {runAsUser: 7, privileged: true,
 		readOnlyRootFilesystem: true, allowPrivilegeEscalation: false, procMount: Unmasked, capabilities: {add: [NET_ADMIN], drop: [ALL]},
 		seccompProfile: {type: Localhost, localhostProfile: a/b.json}, appArmorProfile: {type: Localhost, localhostProfile: prof}}`)
 	got = container(t, p, podspec.Launch{}, podspec.Options{}).Security
@@ -60,7 +62,7 @@ func TestContainerOverridesThePodsSecurity(t *testing.T) {
 }
 
 func TestSeccompAndAppArmorDefaults(t *testing.T) {
-	p := pod(t)
+	p := podtest.Pod(t)
 	s := container(t, p, podspec.Launch{}, podspec.Options{SeccompDefault: true, MaskedPaths: []string{"/x"}}).Security
 	assert.Equal(t, &cri.SecurityProfile{Type: cri.ProfileRuntimeDefault}, s.Seccomp)
 	assert.Contains(t, s.MaskedPaths, "/x")
@@ -82,7 +84,7 @@ func TestUserOfTheImage(t *testing.T) {
 		"image not known": {nil, nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := container(t, pod(t), podspec.Launch{Image: c.image}, podspec.Options{}).Security
+			s := container(t, podtest.Pod(t), podspec.Launch{Image: c.image}, podspec.Options{}).Security
 			assert.Equal(t, c.uid, s.RunAsUser)
 			assert.Equal(t, c.user, s.RunAsUsername)
 		})
@@ -106,7 +108,7 @@ func TestRunAsNonRoot(t *testing.T) {
 		"image is not known":   {want: "the user of the image is not known"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := pod(t, "securityContext: {runAsNonRoot: true, "+c.spec+"}", "securityContext: {"+c.container+"}")
+			p := podtest.Pod(t, "securityContext: {runAsNonRoot: true, "+c.spec+"}", "securityContext: {"+c.container+"}")
 			_, err := podspec.Container(p, &p.Spec.Containers[0], podspec.Launch{Image: c.image}, podspec.Options{})
 			if c.want == "" {
 				require.NoError(t, err)
@@ -119,7 +121,7 @@ func TestRunAsNonRoot(t *testing.T) {
 }
 
 func TestStopSignal(t *testing.T) {
-	p := pod(t, "os: {name: linux}", "lifecycle: {stopSignal: SIGRTMIN+3}")
-	assert.Empty(t, podspec.Validate(p))
+	p := podtest.Pod(t, "os: {name: linux}", "lifecycle: {stopSignal: SIGRTMIN+3}")
+	assert.Empty(t, podapi.Validate(p))
 	assert.Equal(t, cri.Signal("SIGRTMIN+3"), container(t, p, podspec.Launch{}, podspec.Options{}).StopSignal)
 }

@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/seed81659283/nodeagent/cri"
-	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+	"github.com/seed81659283/nodeagent/internal/podip"
 	"github.com/seed81659283/nodeagent/lifecycle/podview"
 	"github.com/seed81659283/nodeagent/lifecycle/resize"
 	"github.com/seed81659283/nodeagent/probe/podprobe"
@@ -164,7 +164,7 @@ func startTime(previous *corev1.PodStatus, observed cri.Pod, now time.Time) *met
 }
 
 // podIPs returns the addresses of the pod's network namespace, which are the host's where it shares that; see
-// [podspec.Addresses]. Addresses of the host are kept for as long as the sandbox that has them, and by a pod that has
+// [podip.Addresses]. Addresses of the host are kept for as long as the sandbox that has them, and by a pod that has
 // terminated: after a restart of the node they may be others.
 func podIPs(pod *corev1.Pod, observed cri.Pod, previous *corev1.PodStatus, in *Input) (out []corev1.PodIP) {
 	var ips []string
@@ -176,7 +176,7 @@ func podIPs(pod *corev1.Pod, observed cri.Pod, previous *corev1.PodStatus, in *I
 	if up := s != nil && s.State == cri.SandboxReady; !up && !in.Deleted && !Terminal(previous.Phase) {
 		before = nil
 	}
-	for _, ip := range podspec.Addresses(onHost, ips, before, in.HostIPs) {
+	for _, ip := range podip.Addresses(onHost, ips, before, in.HostIPs) {
 		out = append(out, corev1.PodIP{IP: ip.String()})
 	}
 	return out

@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+	"github.com/seed81659283/nodeagent/lifecycle/podapi"
 )
 
 // The sources of pods, as the kubelet names them.
@@ -76,8 +76,8 @@ func Static(pod *corev1.Pod, o Origin) (*corev1.Pod, error) {
 // how it was written, or all errors of the first kind that it has: one mistake often shows in several kinds.
 func (o Origin) complete(pod *corev1.Pod, raw []byte) (sum string, errs field.ErrorList) {
 	sum = o.adopt(pod, raw)
-	podspec.Default(pod)
-	for _, check := range []func(*corev1.Pod) field.ErrorList{podspec.Validate, o.references, podspec.Unsupported} {
+	podapi.Default(pod)
+	for _, check := range []func(*corev1.Pod) field.ErrorList{podapi.Validate, o.references, podapi.Unsupported} {
 		if errs := check(pod); len(errs) > 0 {
 			return "", errs
 		}

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+	"github.com/seed81659283/nodeagent/internal/expand"
 	"github.com/seed81659283/nodeagent/probe"
 )
 
@@ -100,7 +100,7 @@ func (h handler) exec(action *corev1.ExecAction) (probe.Prober, error) {
 		value, ok := environment[name]
 		return value, ok
 	}
-	command, err := podspec.ExpandCommand(action.Command, field.NewPath("command"), lookup)
+	command, err := expand.Command(action.Command, field.NewPath("command"), lookup)
 	if err != nil {
 		return nil, err
 	}

@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+	"github.com/seed81659283/nodeagent/lifecycle/podapi"
 )
 
 // Containers of generated pods are named after what they do: one that serves runs until it is stopped, one that works
@@ -47,7 +47,7 @@ func Generate(rnd *rand.Rand, name, uid string) *corev1.Pod {
 	if Chance(rnd, 10) {
 		AddEphemeral(pod, pod.Spec.Containers[0].Name)
 	}
-	podspec.Default(pod)
+	podapi.Default(pod)
 	return pod
 }
 

@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+	"github.com/seed81659283/nodeagent/lifecycle/podapi"
 )
 
 // Pod returns a pod with defaults, of containers with these names, or of one that is called main.
@@ -32,7 +32,7 @@ func Pod(name string, containers ...string) *corev1.Pod {
 	for _, c := range containers {
 		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: c, Image: "busybox"})
 	}
-	podspec.Default(pod)
+	podapi.Default(pod)
 	return pod
 }
 

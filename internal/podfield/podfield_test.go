@@ -1,0 +1,108 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podfield_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/internal/podfield"
+)
+
+// The walk and the search agree on where each container of the three lists stands.
+func TestContainers(t *testing.T) {
+	always := corev1.ContainerRestartPolicyAlways
+	e := corev1.EphemeralContainer{}
+	e.Name, e.RestartPolicy = "e", &always
+	spec := &corev1.PodSpec{
+		InitContainers:      []corev1.Container{{Name: "i"}, {Name: "s", RestartPolicy: &always}},
+		Containers:          []corev1.Container{{Name: "c", RestartPolicy: &always}},
+		EphemeralContainers: []corev1.EphemeralContainer{e},
+	}
+	var got []string
+	for c := range podfield.Containers(spec) {
+		got = append(got, c.Path.String())
+		found := podfield.Find(spec, c.Name)
+		assert.Same(t, c.Container, found.Container)
+		assert.Equal(t, c.Kind, found.Kind)
+		assert.Equal(t, c.Path.String(), found.Path.String())
+		assert.Equal(t, c.Name == "s", c.Sidecar(), c.Name)
+	}
+	assert.Equal(t, []string{
+		"spec.initContainers[0]", "spec.initContainers[1]", "spec.containers[0]", "spec.ephemeralContainers[0]",
+	}, got)
+	none := podfield.Find(spec, "x")
+	assert.Nil(t, none.Container)
+	assert.Equal(t, "spec.containers[x]", none.Path.String())
+	for c := range podfield.Containers(spec) {
+		assert.Equal(t, "i", c.Name)
+		break
+	}
+}
+
+func TestPrivileged(t *testing.T) {
+	for _, test := range []struct {
+		context *corev1.SecurityContext
+		want    bool
+	}{
+		{nil, false},
+		{&corev1.SecurityContext{}, false},
+		{&corev1.SecurityContext{Privileged: new(bool)}, false},
+		{&corev1.SecurityContext{Privileged: new(true)}, true},
+	} {
+		c := podfield.Container{Container: &corev1.Container{SecurityContext: test.context}}
+		assert.Equal(t, test.want, c.Privileged())
+	}
+}
+
+func TestSubscript(t *testing.T) {
+	for path, want := range map[string][2]string{
+		"metadata.labels['a']":      {"metadata.labels", "a"},
+		"metadata.labels['a']['b']": {"metadata.labels", "a']['b"},
+		"metadata.labels['']":       {"metadata.labels", ""},
+		"metadata.labels":           {},
+		"metadata.labels[a]":        {},
+		"['a']":                     {},
+	} {
+		name, key, ok := podfield.Subscript(path)
+		assert.Equal(t, want != [2]string{}, ok, path)
+		if ok {
+			assert.Equal(t, want, [2]string{name, key}, path)
+		}
+	}
+}
+
+func TestSysctlName(t *testing.T) {
+	for name, want := range map[string]string{
+		"net/ipv4/conf/eno2.100/rp_filter": "net.ipv4.conf.eno2/100.rp_filter",
+		"net.ipv4.conf.eno2/100.rp_filter": "net.ipv4.conf.eno2/100.rp_filter",
+		"kernel":                           "kernel",
+		"":                                 "",
+	} {
+		assert.Equal(t, want, podfield.SysctlName(name))
+	}
+}
+
+func TestPaths(t *testing.T) {
+	for path, want := range map[string][2]bool{ // descending, no back steps
+		"a/b": {true, true}, "a..b": {true, true}, "": {true, true},
+		"/a": {false, true}, "a/..": {false, false}, "..": {false, false},
+	} {
+		assert.Equal(t, want, [2]bool{len(podfield.Descending(path)) == 0, len(podfield.NoBacksteps(path)) == 0}, path)
+	}
+}
+
+func TestAnnotatedAppArmor(t *testing.T) {
+	for value, want := range map[string]*corev1.AppArmorProfile{
+		"runtime/default": {Type: corev1.AppArmorProfileTypeRuntimeDefault},
+		"unconfined":      {Type: corev1.AppArmorProfileTypeUnconfined},
+		"localhost/a":     {Type: corev1.AppArmorProfileTypeLocalhost, LocalhostProfile: new("a")},
+		"x":               nil,
+		"":                nil,
+	} {
+		assert.Equal(t, want, podfield.AnnotatedAppArmor(value), value)
+	}
+}

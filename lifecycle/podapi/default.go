@@ -1,0 +1,157 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podapi
+
+import (
+	"cmp"
+	"maps"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/seed81659283/nodeagent/internal/optional"
+	"github.com/seed81659283/nodeagent/internal/podfield"
+)
+
+// Default sets the defaults that the API server sets when a pod is created, for the fields that a node reads
+// (pkg/apis/core/v1/defaults.go). It is idempotent. The requests and limits of the pod as a whole are left as they are.
+func Default(pod *corev1.Pod) {
+	spec := &pod.Spec
+	spec.RestartPolicy = cmp.Or(spec.RestartPolicy, corev1.RestartPolicyAlways)
+	spec.DNSPolicy = cmp.Or(spec.DNSPolicy, corev1.DNSClusterFirst)
+	spec.SchedulerName = cmp.Or(spec.SchedulerName, corev1.DefaultSchedulerName)
+	spec.ServiceAccountName = cmp.Or(spec.ServiceAccountName, spec.DeprecatedServiceAccount)
+	spec.DeprecatedServiceAccount = spec.ServiceAccountName
+	if spec.SecurityContext == nil {
+		spec.SecurityContext = &corev1.PodSecurityContext{}
+	}
+	if spec.EnableServiceLinks == nil {
+		spec.EnableServiceLinks = new(corev1.DefaultEnableServiceLinks)
+	}
+	switch g := spec.TerminationGracePeriodSeconds; {
+	case g == nil:
+		spec.TerminationGracePeriodSeconds = new(int64(corev1.DefaultTerminationGracePeriodSeconds))
+	case *g < 0:
+		spec.TerminationGracePeriodSeconds = new(int64(1))
+	}
+	roundUp(spec.Overhead)
+	if spec.Resources != nil {
+		roundUp(spec.Resources.Limits)
+		roundUp(spec.Resources.Requests)
+	}
+	for i := range spec.Volumes {
+		defaultVolume(&spec.Volumes[i].VolumeSource)
+	}
+	for c := range podfield.Containers(spec) {
+		defaultContainer(c, spec.HostNetwork)
+	}
+}
+
+func defaultContainer(c podfield.Container, hostNetwork bool) {
+	c.ImagePullPolicy = cmp.Or(c.ImagePullPolicy, pullPolicy(c.Image))
+	c.TerminationMessagePath = cmp.Or(c.TerminationMessagePath, corev1.TerminationMessagePathDefault)
+	c.TerminationMessagePolicy = cmp.Or(c.TerminationMessagePolicy, corev1.TerminationMessageReadFile)
+	for i := range c.Ports {
+		p := &c.Ports[i]
+		p.Protocol = cmp.Or(p.Protocol, corev1.ProtocolTCP)
+		if hostNetwork && c.Kind != podfield.Ephemeral && p.HostPort == 0 {
+			p.HostPort = p.ContainerPort
+		}
+	}
+	for _, e := range c.Env {
+		from := optional.OrZero(e.ValueFrom)
+		if r := from.FieldRef; r != nil {
+			r.APIVersion = cmp.Or(r.APIVersion, "v1")
+		}
+		if r := from.FileKeyRef; r != nil && r.Optional == nil {
+			r.Optional = new(bool)
+		}
+	}
+	roundUp(c.Resources.Limits)
+	roundUp(c.Resources.Requests)
+	if c.Kind != podfield.Ephemeral {
+		defaultRequests(&c.Resources)
+	}
+	for _, p := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe, c.StartupProbe} {
+		if p != nil {
+			defaultProbe(p)
+		}
+	}
+	if c.Lifecycle != nil {
+		for _, hook := range []*corev1.LifecycleHandler{c.Lifecycle.PostStart, c.Lifecycle.PreStop} {
+			if hook != nil {
+				defaultHTTPGet(hook.HTTPGet)
+			}
+		}
+	}
+}
+
+func defaultProbe(p *corev1.Probe) {
+	p.TimeoutSeconds = cmp.Or(p.TimeoutSeconds, 1)
+	p.PeriodSeconds = cmp.Or(p.PeriodSeconds, 10)
+	p.SuccessThreshold = cmp.Or(p.SuccessThreshold, 1)
+	p.FailureThreshold = cmp.Or(p.FailureThreshold, 3)
+	defaultHTTPGet(p.HTTPGet)
+	if p.GRPC != nil && p.GRPC.Service == nil {
+		p.GRPC.Service = new(string)
+	}
+}
+
+func defaultHTTPGet(a *corev1.HTTPGetAction) {
+	if a != nil {
+		a.Path = cmp.Or(a.Path, "/")
+		a.Scheme = cmp.Or(a.Scheme, corev1.URISchemeHTTP)
+	}
+}
+
+// defaultVolume makes an empty directory of a volume without a source. The fields of other sources than images are
+// left to whoever mounts them.
+func defaultVolume(v *corev1.VolumeSource) {
+	switch {
+	case v.Image != nil:
+		v.Image.PullPolicy = cmp.Or(v.Image.PullPolicy, pullPolicy(v.Image.Reference))
+	case *v == corev1.VolumeSource{}:
+		v.EmptyDir = &corev1.EmptyDirVolumeSource{}
+	}
+}
+
+// defaultRequests makes a request of each limit that has none.
+func defaultRequests(r *corev1.ResourceRequirements) {
+	if r.Limits == nil {
+		return
+	}
+	requests := maps.Clone(r.Limits)
+	maps.Copy(requests, r.Requests)
+	r.Requests = requests
+}
+
+// roundUp rounds all quantities up to a multiple of 1/1000, the precision of the API.
+func roundUp(list corev1.ResourceList) {
+	for name, q := range list {
+		q.RoundUp(resource.Milli)
+		list[name] = q
+	}
+}
+
+// pullPolicy returns how an image is pulled whose policy is left open.
+func pullPolicy(image string) corev1.PullPolicy {
+	if imageTag(image) == "latest" {
+		return corev1.PullAlways
+	}
+	return corev1.PullIfNotPresent
+}
+
+// imageTag returns the tag of an image reference: "latest" where it has neither tag nor digest, "" where it has only
+// a digest or is empty.
+func imageTag(image string) string {
+	name, _, digested := strings.Cut(image, "@")
+	// A colon before the last slash belongs to the port of the registry.
+	base := name[strings.LastIndexByte(name, '/')+1:]
+	_, tag, tagged := strings.Cut(base, ":")
+	if !tagged && !digested && image != "" {
+		return "latest"
+	}
+	return tag
+}

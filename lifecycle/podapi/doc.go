@@ -1,0 +1,41 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package podapi does to a pod what an API server does before a kubelet sees it: it sets defaults, validates, and judges
+// updates. It says, too, which valid pods this version cannot run. What a pod is translated into is in package podspec,
+// and what the options of one agent lack is in package lifecycle.
+//
+// # Model
+//
+// All functions are pure, but that [Default] writes to the pod. A pod goes through three of them before anything runs:
+//
+//	podapi.Default(pod)
+//	errs := append(podapi.Validate(pod), podapi.Unsupported(pod)...)
+//
+// and later versions of it through a fourth, [ValidateUpdate]. [ForbiddenSysctls] is for those who decide which pods may
+// run on a node at all. [Equal] compares what an API object says.
+//
+// It belongs here what is decided about a manifest by itself. What needs to know the node, its runtime or other pods
+// does not.
+//
+// # Concurrency
+//
+// The functions may be called at the same time, as long as nobody writes to the pods meanwhile.
+//
+// # Errors
+//
+// Every error is a *field.Error, or has some in it, which names the field of the pod that is at fault and its value. At
+// most 100 are returned, with what they quote cut, so that they can be logged whatever is in the manifest.
+//
+// # Differences from the kubelet
+//
+// Defaults and validation are those of pkg/apis/core at 1.37.1 with its default feature gates. What a user must act on,
+// with the rest in DIFFERENCES.md:
+//
+//   - A UID is required and has to be usable as a file name, as directories are made of it: package source makes UIDs.
+//   - No list or map of a pod has more than [MaxEntries] entries, and no key more than 1 KiB.
+//   - A hook is at most [MaxHook] large, the labels of a pod [MaxSandboxLabels], and what the manifest adds to the
+//     runtime's list of containers [MaxListed], so that the containers of 110 pods fit in an answer of 16 MiB.
+//   - Volumes other than images, devices, resource claims and node selectors are refused by [Unsupported].
+//   - A pod for Windows is refused by [Unsupported], and not validated as such.
+package podapi

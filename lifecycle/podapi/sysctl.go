@@ -1,0 +1,79 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podapi
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/seed81659283/nodeagent/internal/fielderr"
+	"github.com/seed81659283/nodeagent/internal/optional"
+	"github.com/seed81659283/nodeagent/internal/podfield"
+)
+
+// ForbiddenSysctls returns an error for each sysctl of a pod that this node does not allow. Allowed without further ado
+// are those that touch no other pod, as of Linux 4.15; the list names others, and a star at the end of a name stands
+// for all that begin like it (pkg/kubelet/sysctl, where such a pod is not admitted for reason SysctlForbidden).
+func ForbiddenSysctls(pod *corev1.Pod, allowed []string) field.ErrorList {
+	var errs field.ErrorList
+	path := field.NewPath("spec", "securityContext", "sysctls")
+	allowed = append(safeSysctls(), allowed...)
+	for i, s := range optional.OrZero(pod.Spec.SecurityContext).Sysctls {
+		name := podfield.SysctlName(s.Name)
+		matches := func(pattern string) bool {
+			prefix, star := strings.CutSuffix(podfield.SysctlName(pattern), "*")
+			return prefix == name || star && strings.HasPrefix(name, prefix)
+		}
+		switch ownUsers := pod.Spec.HostUsers != nil && !*pod.Spec.HostUsers; {
+		case !slices.ContainsFunc(allowed, matches):
+			errs = append(errs, field.Forbidden(path.Index(i).Child("name"), name+" is not allowed on this node"))
+		case strings.HasPrefix(name, "user.") && !ownUsers:
+			errs = append(errs, field.Forbidden(path.Index(i).Child("name"), name+" needs hostUsers false"))
+		}
+	}
+	return fielderr.Short(errs)
+}
+
+// safeSysctls are those that belong to a namespace of the pod and cannot be used against another one.
+func safeSysctls() []string {
+	return []string{
+		"kernel.shm_rmid_forced", "net.ipv4.ip_local_port_range", "net.ipv4.ip_local_reserved_ports",
+		"net.ipv4.ip_unprivileged_port_start", "net.ipv4.ping_group_range", "net.ipv4.tcp_fin_timeout",
+		"net.ipv4.tcp_keepalive_intvl", "net.ipv4.tcp_keepalive_probes", "net.ipv4.tcp_keepalive_time",
+		"net.ipv4.tcp_notsent_lowat", "net.ipv4.tcp_rmem", "net.ipv4.tcp_slow_start_after_idle",
+		"net.ipv4.tcp_syncookies", "net.ipv4.tcp_wmem",
+	}
+}
+
+func validateSysctls(s *corev1.PodSpec, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	valid := regexp.MustCompile(`^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$`)
+	seen := make(map[string]bool)
+	for i, sysctl := range s.SecurityContext.Sysctls {
+		path := path.Index(i).Child("name")
+		switch name := podfield.SysctlName(sysctl.Name); {
+		case sysctl.Name == "":
+			errs = append(errs, field.Required(path, ""))
+		case len(sysctl.Name) > 253 || !valid.MatchString(sysctl.Name):
+			errs = append(errs, field.Invalid(path, sysctl.Name, "must have at most 253 characters and match regex "+valid.String()))
+		case seen[sysctl.Name]:
+			errs = append(errs, field.Duplicate(path, sysctl.Name))
+		case s.HostNetwork && strings.HasPrefix(name, "net."):
+			errs = append(errs, field.Invalid(path, sysctl.Name, "may not be specified when `hostNetwork` is true"))
+		case s.HostIPC && isIPCSysctl(name):
+			errs = append(errs, field.Invalid(path, sysctl.Name, "may not be specified when `hostIPC` is true"))
+		}
+		seen[sysctl.Name] = true
+	}
+	return errs
+}
+
+func isIPCSysctl(name string) bool {
+	return name == "kernel.sem" || strings.HasPrefix(name, "kernel.shm") || strings.HasPrefix(name, "kernel.msg") ||
+		strings.HasPrefix(name, "fs.mqueue.")
+}

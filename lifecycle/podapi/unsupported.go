@@ -1,0 +1,65 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podapi
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/seed81659283/nodeagent/internal/fielderr"
+	"github.com/seed81659283/nodeagent/internal/podfield"
+)
+
+// Unsupported returns an error for each field that is valid and set, and that this version cannot act on. Ignoring
+// it would run something else than the pod asks for. Fields that only matter to a scheduler are not among them, nor are
+// those whose effect comes after the start of a pod and is asked for by default (terminationMessagePath, requests and
+// limits of ephemeral-storage, resizePolicy).
+func Unsupported(pod *corev1.Pod) field.ErrorList {
+	var errs field.ErrorList
+	spec, path := &pod.Spec, field.NewPath("spec")
+	refuse := func(set bool, name, what string) {
+		if set {
+			errs = append(errs, unsupported(path.Child(name), what))
+		}
+	}
+	refuse(hasVolumes(spec), "volumes", "volumes")
+	refuse(len(spec.ResourceClaims) > 0, "resourceClaims", "dynamic resource allocation")
+	refuse(len(spec.NodeSelector) > 0, "nodeSelector", "admission by the labels of the node")
+	refuse(requiresNode(spec.Affinity), "affinity", "admission by the labels of the node")
+	refuse(spec.OS != nil && spec.OS.Name == corev1.Windows, "os", "Windows")
+	for c := range podfield.Containers(spec) {
+		errs = append(errs, unsupportedContainer(c)...)
+	}
+	return fielderr.Short(errs)
+}
+
+// hasVolumes reports whether a pod has volumes other than images.
+func hasVolumes(s *corev1.PodSpec) bool {
+	return slices.ContainsFunc(s.Volumes, func(v corev1.Volume) bool { return v.Image == nil })
+}
+
+func requiresNode(a *corev1.Affinity) bool {
+	return a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil
+}
+
+func unsupportedContainer(c podfield.Container) field.ErrorList {
+	var errs field.ErrorList
+	refuse := func(set bool, path *field.Path, what string) {
+		if set {
+			errs = append(errs, unsupported(path, what))
+		}
+	}
+	refuse(len(c.Resources.Claims) > 0, c.Path.Child("resources", "claims"), "dynamic resource allocation")
+	for _, name := range sorted(c.Resources.Limits) {
+		refuse(strings.Contains(string(name), "/"), c.Path.Child("resources", "limits").Key(string(name)), "devices")
+	}
+	return errs
+}
+
+func unsupported(path *field.Path, what string) *field.Error {
+	return field.Forbidden(path, "not supported by this version: "+what)
+}

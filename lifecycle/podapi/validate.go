@@ -1,0 +1,221 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podapi
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"regexp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/seed81659283/nodeagent/internal/fielderr"
+	"github.com/seed81659283/nodeagent/internal/optional"
+	"github.com/seed81659283/nodeagent/internal/podfield"
+)
+
+// Validate returns an error for each field in which the API server would refuse the pod, of the fields that a node
+// reads, and for a UID that is missing or not usable as a file name (pkg/apis/core/validation/validation.go). The pod
+// has been through [Default]. Of a volume only its name, its image and the number of its sources are checked: the rest
+// is up to whoever mounts it.
+//
+// No list or map may have more than [MaxEntries] entries, and a pod that has a longer one is not looked at further. Of
+// many errors the first hundred are returned, and what they quote is cut.
+func Validate(pod *corev1.Pod) field.ErrorList {
+	errs := validateCounts(pod)
+	if len(errs) == 0 {
+		errs = validatePod(pod)
+	}
+	return fielderr.Short(errs)
+}
+
+func validatePod(pod *corev1.Pod) field.ErrorList {
+	meta, spec, known := field.NewPath("metadata"), field.NewPath("spec"), index(&pod.Spec)
+	errs := apivalidation.ValidateObjectMeta(&pod.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, meta)
+	errs = append(errs, validateUID(string(pod.UID), meta.Child("uid"))...)
+	errs = append(errs, validateAppArmorAnnotations(pod, known, meta.Child("annotations"))...)
+	errs = append(errs, validateSpec(&pod.Spec, spec)...)
+	errs = append(errs, validateHostnames(&pod.Spec, spec)...)
+	errs = append(errs, validateDNS(&pod.Spec, spec.Child("dnsConfig"))...)
+	errs = append(errs, validatePodSecurity(&pod.Spec, spec)...)
+	errs = append(errs, validateNoWindows(&pod.Spec, spec)...)
+	errs = append(errs, validatePodResources(&pod.Spec, spec)...)
+	errs = append(errs, validateHostUsers(&pod.Spec, spec)...)
+	errs = append(errs, validateHostAliases(pod.Spec.HostAliases, spec.Child("hostAliases"))...)
+	errs = append(errs, validateVolumes(pod.Spec.Volumes, spec.Child("volumes"))...)
+	errs = append(errs, validateContainers(pod, known)...)
+	return append(errs, validateListed(pod, meta)...)
+}
+
+func validateUID(uid string, path *field.Path) field.ErrorList {
+	if uid == "" {
+		return field.ErrorList{field.Required(path, "")}
+	}
+	// No underscore either: it parts the UID from the name in the log directory.
+	if len(uid) > 63 || !regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?$`).MatchString(uid) {
+		return field.ErrorList{field.Invalid(path, uid, "must be at most 63 letters, digits and inner dashes")}
+	}
+	return nil
+}
+
+func validateSpec(s *corev1.PodSpec, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	errs = append(errs, oneOf(path.Child("restartPolicy"), s.RestartPolicy,
+		corev1.RestartPolicyAlways, corev1.RestartPolicyNever, corev1.RestartPolicyOnFailure)...)
+	errs = append(errs, oneOf(path.Child("dnsPolicy"), s.DNSPolicy,
+		corev1.DNSClusterFirst, corev1.DNSClusterFirstWithHostNet, corev1.DNSDefault, corev1.DNSNone)...)
+	if g := s.TerminationGracePeriodSeconds; g == nil {
+		errs = append(errs, field.Required(path.Child("terminationGracePeriodSeconds"), ""))
+	} else {
+		errs = append(errs, apivalidation.ValidateNonnegativeField(*g, path.Child("terminationGracePeriodSeconds"))...)
+	}
+	if d := s.ActiveDeadlineSeconds; d != nil && (*d < 1 || *d > math.MaxInt32) {
+		errs = append(errs, field.Invalid(path.Child("activeDeadlineSeconds"), *d, validation.InclusiveRangeError(1, math.MaxInt32)))
+	}
+	if s.OS != nil {
+		errs = append(errs, oneOf(path.Child("os", "name"), s.OS.Name, corev1.Linux, corev1.Windows)...)
+	}
+	if s.NodeName != "" {
+		errs = append(errs, invalid(path.Child("nodeName"), s.NodeName, validation.IsDNS1123Subdomain)...)
+		if len(s.SchedulingGates) > 0 {
+			errs = append(errs, field.Forbidden(path.Child("nodeName"), "cannot be set until all schedulingGates have been cleared"))
+		}
+	}
+	if s.ServiceAccountName != "" {
+		errs = append(errs, invalid(path.Child("serviceAccountName"), s.ServiceAccountName, validation.IsDNS1123Subdomain)...)
+	}
+	if s.RuntimeClassName != nil {
+		errs = append(errs, invalid(path.Child("runtimeClassName"), *s.RuntimeClassName, validation.IsDNS1123Subdomain)...)
+	}
+	for i, gate := range s.ReadinessGates {
+		errs = append(errs, invalid(path.Child("readinessGates").Index(i).Child("conditionType"), string(gate.ConditionType), validation.IsQualifiedName)...)
+	}
+	if s.HostPID && optional.IsTrue(s.ShareProcessNamespace) {
+		errs = append(errs, field.Invalid(path.Child("shareProcessNamespace"), true, "cannot be set together with hostPID"))
+	}
+	return errs
+}
+
+func validateHostnames(s *corev1.PodSpec, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if s.Hostname != "" {
+		errs = append(errs, invalid(path.Child("hostname"), s.Hostname, validation.IsDNS1123Label)...)
+	}
+	if s.Subdomain != "" {
+		errs = append(errs, invalid(path.Child("subdomain"), s.Subdomain, validation.IsDNS1123Label)...)
+	}
+	if s.HostnameOverride == nil {
+		return errs
+	}
+	path = path.Child("hostnameOverride")
+	if optional.IsTrue(s.SetHostnameAsFQDN) {
+		errs = append(errs, field.Forbidden(path, "may not be specified when setHostnameAsFQDN is true"))
+	}
+	if s.HostNetwork {
+		errs = append(errs, field.Forbidden(path, "may not be specified when hostNetwork is true"))
+	}
+	if len(*s.HostnameOverride) > podfield.MaxFQDN {
+		errs = append(errs, field.TooLong(path, *s.HostnameOverride, podfield.MaxFQDN))
+	}
+	return append(errs, invalid(path, *s.HostnameOverride, validation.IsDNS1123Subdomain)...)
+}
+
+// validateHostUsers checks that a pod with a user namespace shares no other namespace with the host, and no block
+// device, whose owner cannot be mapped.
+func validateHostUsers(s *corev1.PodSpec, path *field.Path) field.ErrorList {
+	if s.HostUsers == nil || *s.HostUsers {
+		return nil
+	}
+	var errs field.ErrorList
+	forbid := func(set bool, path *field.Path) {
+		if set {
+			errs = append(errs, field.Forbidden(path, "may not be set when hostUsers is false"))
+		}
+	}
+	forbid(s.HostNetwork, path.Child("hostNetwork"))
+	forbid(s.HostPID, path.Child("hostPID"))
+	forbid(s.HostIPC, path.Child("hostIPC"))
+	for c := range podfield.Containers(s) {
+		forbid(len(c.VolumeDevices) > 0, c.Path.Child("volumeDevices"))
+	}
+	return errs
+}
+
+func validateHostAliases(aliases []corev1.HostAlias, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, a := range aliases {
+		if len(errs) > fielderr.MaxErrors {
+			break
+		}
+		path := path.Index(i)
+		errs = append(errs, validation.IsValidIPForLegacyField(path.Child("ip"), a.IP, true, nil)...)
+		for j, name := range a.Hostnames {
+			errs = append(errs, invalid(path.Child("hostnames").Index(j), name, validation.IsDNS1123Subdomain)...)
+		}
+	}
+	return errs
+}
+
+func validateDNS(s *corev1.PodSpec, path *field.Path) field.ErrorList {
+	c := s.DNSConfig
+	if s.DNSPolicy == corev1.DNSNone && (c == nil || len(c.Nameservers) == 0) {
+		return field.ErrorList{field.Required(path.Child("nameservers"), "must provide at least one when dnsPolicy is None")}
+	}
+	if c == nil {
+		return nil
+	}
+	var errs field.ErrorList
+	if n := len(c.Nameservers); n > podfield.MaxNameservers {
+		errs = append(errs, field.TooMany(path.Child("nameservers"), n, podfield.MaxNameservers))
+	}
+	for i, ip := range c.Nameservers {
+		errs = append(errs, validation.IsValidIPForLegacyField(path.Child("nameservers").Index(i), ip, true, nil)...)
+	}
+	if n := len(c.Searches); n > podfield.MaxSearches {
+		errs = append(errs, field.TooMany(path.Child("searches"), n, podfield.MaxSearches))
+	}
+	if len(strings.Join(c.Searches, " ")) > podfield.MaxSearchChars {
+		errs = append(errs, field.Invalid(path.Child("searches"), c.Searches, fmt.Sprintf("must not have more than %d characters (including spaces)", podfield.MaxSearchChars)))
+	}
+	for i, s := range c.Searches {
+		if s != "." {
+			errs = append(errs, invalid(path.Child("searches").Index(i), strings.TrimSuffix(s, "."), validation.IsDNS1123SubdomainWithUnderscore)...)
+		}
+	}
+	for i, o := range c.Options {
+		if o.Name == "" {
+			errs = append(errs, field.Required(path.Child("options").Index(i).Child("name"), ""))
+		}
+	}
+	return errs
+}
+
+// oneOf checks a required field against its possible values.
+func oneOf[T ~string](path *field.Path, value T, valid ...T) field.ErrorList {
+	switch {
+	case value == "":
+		return field.ErrorList{field.Required(path, "")}
+	case !slices.Contains(valid, value):
+		return field.ErrorList{field.NotSupported(path, value, valid)}
+	}
+	return nil
+}
+
+// invalid returns an error for each message of a check.
+func invalid[T any](path *field.Path, value T, valid func(T) []string) field.ErrorList {
+	var errs field.ErrorList
+	for _, msg := range valid(value) {
+		errs = append(errs, field.Invalid(path, value, msg))
+	}
+	return errs
+}
+
+// sorted returns the keys of a map in order, so that the errors of a pod are the same every time.
+func sorted[M ~map[K]V, K ~string, V any](m M) []K { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,200 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podapi
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/seed81659283/nodeagent/internal/fielderr"
+	"github.com/seed81659283/nodeagent/internal/podfield"
+)
+
+// The most rules and exit codes in a container's restart policy (KEP-5307).
+const (
+	maxRestartRules = 20
+	maxExitCodes    = 255
+)
+
+// validateContainers checks all containers of a pod. Names are unique over the three lists, ports of the host over the
+// regular containers only, as init containers run one after the other.
+func validateContainers(pod *corev1.Pod, known byName) field.ErrorList {
+	var errs field.ErrorList
+	if len(pod.Spec.Containers) == 0 {
+		errs = append(errs, field.Required(field.NewPath("spec", "containers"), ""))
+	}
+	names, hostPorts := make(map[string]bool), make(map[string]bool)
+	for c := range podfield.Containers(&pod.Spec) {
+		if names[c.Name] && c.Name != "" {
+			errs = append(errs, field.Duplicate(c.Path.Child("name"), c.Name))
+		}
+		names[c.Name] = true
+		if len(errs) > fielderr.MaxErrors {
+			return errs // nobody reads more
+		}
+		errs = append(errs, validateContainer(pod, c, known)...)
+		switch c.Kind {
+		case podfield.Regular:
+			errs = append(errs, validatePorts(c, pod.Spec.HostNetwork, hostPorts)...)
+			errs = append(errs, validateLiving(pod, c)...)
+		case podfield.Init:
+			errs = append(errs, validatePorts(c, false, make(map[string]bool))...)
+			errs = append(errs, validateInit(pod, c)...)
+		}
+	}
+	for i := range pod.Spec.EphemeralContainers {
+		errs = append(errs, validateEphemeral(pod, i, known)...)
+	}
+	return errs
+}
+
+// validateContainer checks what all containers have.
+func validateContainer(pod *corev1.Pod, c podfield.Container, known byName) field.ErrorList {
+	var errs field.ErrorList
+	if c.Name == "" {
+		errs = append(errs, field.Required(c.Path.Child("name"), ""))
+	} else {
+		errs = append(errs, invalid(c.Path.Child("name"), c.Name, validation.IsDNS1123Label)...)
+	}
+	switch {
+	case c.Image == "":
+		errs = append(errs, field.Required(c.Path.Child("image"), ""))
+	case c.Image != strings.TrimSpace(c.Image):
+		errs = append(errs, field.Invalid(c.Path.Child("image"), c.Image, "must not have leading or trailing whitespace"))
+	}
+	errs = append(errs, oneOf(c.Path.Child("imagePullPolicy"), c.ImagePullPolicy,
+		corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)...)
+	errs = append(errs, oneOf(c.Path.Child("terminationMessagePolicy"), c.TerminationMessagePolicy,
+		corev1.TerminationMessageFallbackToLogsOnError, corev1.TerminationMessageReadFile)...)
+	errs = append(errs, validateEnv(c, known)...)
+	errs = append(errs, validateEnvFrom(c.EnvFrom, c.Path.Child("envFrom"))...)
+	errs = append(errs, validateMounts(c, known)...)
+	errs = append(errs, validateDevices(c, known)...)
+	errs = append(errs, validateRequirements(&c.Resources, c.Path.Child("resources"))...)
+	errs = append(errs, validateResizePolicy(pod, c)...)
+	return append(errs, validateContainerSecurity(c.SecurityContext, c.Path.Child("securityContext"), pod.Spec.HostUsers == nil || *pod.Spec.HostUsers)...)
+}
+
+// validateLiving checks what a container has that keeps running.
+func validateLiving(pod *corev1.Pod, c podfield.Container) field.ErrorList {
+	return slices.Concat(validateLifecycle(pod, c), validateProbes(c), validateRestartPolicy(c))
+}
+
+// validateInit checks an init container. Only one that keeps running has anything that goes with a running one.
+func validateInit(pod *corev1.Pod, c podfield.Container) field.ErrorList {
+	if c.Sidecar() {
+		return validateLiving(pod, c)
+	}
+	errs := validateRestartPolicy(c)
+	forbid := func(set bool, name string) {
+		if set {
+			errs = append(errs, field.Forbidden(c.Path.Child(name), "may not be set for init containers without restartPolicy Always"))
+		}
+	}
+	forbid(c.Lifecycle != nil, "lifecycle")
+	forbid(c.LivenessProbe != nil, "livenessProbe")
+	forbid(c.ReadinessProbe != nil, "readinessProbe")
+	forbid(c.StartupProbe != nil, "startupProbe")
+	return errs
+}
+
+// validateEphemeral checks what ephemeral containers have of their own, and that they have nothing that a pod could
+// come to rely on.
+func validateEphemeral(pod *corev1.Pod, i int, known byName) field.ErrorList {
+	var errs field.ErrorList
+	c, path := &pod.Spec.EphemeralContainers[i], field.NewPath("spec", "ephemeralContainers").Index(i)
+	if name := c.TargetContainerName; name != "" {
+		if t := known.containers[name]; t.Container == nil || t.Kind == podfield.Ephemeral {
+			errs = append(errs, field.NotFound(path.Child("targetContainerName"), name))
+		}
+	}
+	forbid := func(set bool, path *field.Path) {
+		if set {
+			errs = append(errs, field.Forbidden(path, "may not be set for ephemeral containers"))
+		}
+	}
+	forbid(len(c.Ports) > 0, path.Child("ports"))
+	forbid(c.Resources.Limits != nil || c.Resources.Requests != nil || c.Resources.Claims != nil, path.Child("resources"))
+	forbid(len(c.ResizePolicy) > 0, path.Child("resizePolicy"))
+	forbid(c.RestartPolicy != nil, path.Child("restartPolicy"))
+	forbid(len(c.RestartPolicyRules) > 0, path.Child("restartPolicyRules"))
+	forbid(c.Lifecycle != nil, path.Child("lifecycle"))
+	forbid(c.LivenessProbe != nil, path.Child("livenessProbe"))
+	forbid(c.ReadinessProbe != nil, path.Child("readinessProbe"))
+	forbid(c.StartupProbe != nil, path.Child("startupProbe"))
+	for j, m := range c.VolumeMounts {
+		forbid(m.SubPath != "", path.Child("volumeMounts").Index(j).Child("subPath"))
+		forbid(m.SubPathExpr != "", path.Child("volumeMounts").Index(j).Child("subPathExpr"))
+	}
+	return errs
+}
+
+// validatePorts checks the ports of a container. Used collects the ports of the host over several containers.
+func validatePorts(c podfield.Container, hostNetwork bool, used map[string]bool) field.ErrorList {
+	var errs field.ErrorList
+	names := make(map[string]bool)
+	for i, p := range c.Ports {
+		path := c.Path.Child("ports").Index(i)
+		if p.Name != "" {
+			errs = append(errs, invalid(path.Child("name"), p.Name, validation.IsValidPortName)...)
+			if names[p.Name] {
+				errs = append(errs, field.Duplicate(path.Child("name"), p.Name))
+			}
+			names[p.Name] = true
+		}
+		if p.ContainerPort == 0 {
+			errs = append(errs, field.Required(path.Child("containerPort"), ""))
+		} else {
+			errs = append(errs, invalid(path.Child("containerPort"), int(p.ContainerPort), validation.IsValidPortNum)...)
+		}
+		errs = append(errs, oneOf(path.Child("protocol"), p.Protocol, corev1.ProtocolSCTP, corev1.ProtocolTCP, corev1.ProtocolUDP)...)
+		if hostNetwork && p.HostPort != p.ContainerPort {
+			errs = append(errs, field.Invalid(path.Child("hostPort"), p.HostPort, "must match `containerPort` when `hostNetwork` is true"))
+		}
+		if p.HostPort == 0 {
+			continue
+		}
+		errs = append(errs, invalid(path.Child("hostPort"), int(p.HostPort), validation.IsValidPortNum)...)
+		key := fmt.Sprintf("%s/%s/%d", p.Protocol, p.HostIP, p.HostPort)
+		if used[key] {
+			errs = append(errs, field.Duplicate(path.Child("hostPort"), key))
+		}
+		used[key] = true
+	}
+	return errs
+}
+
+func validateRestartPolicy(c podfield.Container) field.ErrorList {
+	var errs field.ErrorList
+	rules := c.Path.Child("restartPolicyRules")
+	if c.RestartPolicy != nil {
+		errs = append(errs, oneOf(c.Path.Child("restartPolicy"), *c.RestartPolicy, corev1.ContainerRestartPolicyAlways,
+			corev1.ContainerRestartPolicyNever, corev1.ContainerRestartPolicyOnFailure)...)
+	} else if len(c.RestartPolicyRules) > 0 {
+		errs = append(errs, field.Required(c.Path.Child("restartPolicy"), "must specify restartPolicy when restart rules are used"))
+	}
+	if n := len(c.RestartPolicyRules); n > maxRestartRules {
+		errs = append(errs, field.TooMany(rules, n, maxRestartRules))
+	}
+	for i, r := range c.RestartPolicyRules {
+		path := rules.Index(i)
+		errs = append(errs, oneOf(path.Child("action"), r.Action,
+			corev1.ContainerRestartRuleActionRestart, corev1.ContainerRestartRuleActionRestartAllContainers)...)
+		if r.ExitCodes == nil {
+			errs = append(errs, field.Required(path.Child("exitCodes"), "must be specified"))
+			continue
+		}
+		errs = append(errs, oneOf(path.Child("exitCodes", "operator"), r.ExitCodes.Operator,
+			corev1.ContainerRestartRuleOnExitCodesOpIn, corev1.ContainerRestartRuleOnExitCodesOpNotIn)...)
+		if n := len(r.ExitCodes.Values); n > maxExitCodes {
+			errs = append(errs, field.TooMany(path.Child("exitCodes", "values"), n, maxExitCodes))
+		}
+	}
+	return errs
+}

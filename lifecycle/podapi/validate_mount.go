@@ -1,0 +1,165 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podapi
+
+import (
+	"reflect"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/seed81659283/nodeagent/internal/fielderr"
+	"github.com/seed81659283/nodeagent/internal/optional"
+	"github.com/seed81659283/nodeagent/internal/podfield"
+)
+
+func validateVolumes(volumes []corev1.Volume, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	names := make(map[string]bool)
+	for i, v := range volumes {
+		path := path.Index(i)
+		switch {
+		case v.Name == "":
+			errs = append(errs, field.Required(path.Child("name"), ""))
+		case names[v.Name]:
+			errs = append(errs, field.Duplicate(path.Child("name"), v.Name))
+		default:
+			errs = append(errs, invalid(path.Child("name"), v.Name, validation.IsDNS1123Label)...)
+		}
+		names[v.Name] = true
+		if n := sources(v.VolumeSource); n != 1 {
+			errs = append(errs, field.Invalid(path, v.Name, "must have exactly one source"))
+		}
+		if v.Image == nil {
+			continue
+		}
+		path = path.Child("image")
+		if v.Image.Reference == "" {
+			errs = append(errs, field.Required(path.Child("reference"), ""))
+		}
+		errs = append(errs, oneOf(path.Child("pullPolicy"), v.Image.PullPolicy,
+			corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)...)
+	}
+	return errs
+}
+
+// sources counts where a volume comes from. Each kind of source is a pointer.
+func sources(v corev1.VolumeSource) int {
+	n := 0
+	for i := range reflect.TypeFor[corev1.VolumeSource]().NumField() {
+		if !reflect.ValueOf(v).Field(i).IsNil() {
+			n++
+		}
+	}
+	return n
+}
+
+func validateMounts(c podfield.Container, known byName) field.ErrorList {
+	var errs field.ErrorList
+	paths := make(map[string]bool)
+	for i, m := range c.VolumeMounts {
+		if len(errs) > fielderr.MaxErrors {
+			break
+		}
+		path := c.Path.Child("volumeMounts").Index(i)
+		v := known.volumes[m.Name]
+		switch {
+		case m.Name == "":
+			errs = append(errs, field.Required(path.Child("name"), ""))
+		case v == nil:
+			errs = append(errs, field.NotFound(path.Child("name"), m.Name))
+		}
+		switch {
+		case m.MountPath == "":
+			errs = append(errs, field.Required(path.Child("mountPath"), ""))
+		case paths[m.MountPath]:
+			errs = append(errs, field.Invalid(path.Child("mountPath"), m.MountPath, "must be unique"))
+		}
+		paths[m.MountPath] = true
+		errs = append(errs, validateSubPath(m, path)...)
+		errs = append(errs, validateMountModes(m, path, c.Privileged())...)
+		errs = append(errs, validateMountOptions(m, v, path.Child("bindMountOptions"))...)
+	}
+	return errs
+}
+
+func validateSubPath(m corev1.VolumeMount, path *field.Path) field.ErrorList {
+	errs := invalid(path.Child("subPath"), m.SubPath, podfield.Descending)
+	errs = append(errs, invalid(path.Child("subPathExpr"), m.SubPathExpr, podfield.Descending)...)
+	if m.SubPath != "" && m.SubPathExpr != "" {
+		errs = append(errs, field.Invalid(path.Child("subPathExpr"), m.SubPathExpr, "may not be set beside subPath"))
+	}
+	return errs
+}
+
+func validateMountModes(m corev1.VolumeMount, path *field.Path, privileged bool) field.ErrorList {
+	var errs field.ErrorList
+	propagation := *optional.First(m.MountPropagation, new(corev1.MountPropagationNone))
+	errs = append(errs, oneOf(path.Child("mountPropagation"), propagation, podfield.PropagationModes()...)...)
+	if propagation == corev1.MountPropagationBidirectional && !privileged {
+		errs = append(errs, field.Forbidden(path.Child("mountPropagation"), "Bidirectional needs a privileged container"))
+	}
+	path = path.Child("recursiveReadOnly")
+	mode := *optional.First(m.RecursiveReadOnly, new(corev1.RecursiveReadOnlyDisabled))
+	errs = append(errs, oneOf(path, mode, podfield.RecursiveModes()...)...)
+	if mode == corev1.RecursiveReadOnlyEnabled || mode == corev1.RecursiveReadOnlyIfPossible {
+		if !m.ReadOnly {
+			errs = append(errs, field.Forbidden(path, "needs readOnly"))
+		}
+		if propagation != corev1.MountPropagationNone {
+			errs = append(errs, field.Forbidden(path, "needs mountPropagation None"))
+		}
+	}
+	return errs
+}
+
+func validateMountOptions(m corev1.VolumeMount, v *corev1.Volume, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	seen := make(map[string]bool)
+	for i, option := range m.BindMountOptions {
+		errs = append(errs, oneOf(path.Index(i), corev1.BindMountOption(option),
+			corev1.BindMountOptionNoDev, corev1.BindMountOptionNoExec, corev1.BindMountOptionNoSUID)...)
+		if seen[option] {
+			errs = append(errs, field.Duplicate(path.Index(i), option))
+		}
+		seen[option] = true
+	}
+	if len(m.BindMountOptions) > 0 && v != nil && v.Image != nil {
+		errs = append(errs, field.Invalid(path, m.BindMountOptions, "may not be set for an image"))
+	}
+	return errs
+}
+
+// validateDevices checks the block volumes of a container, which share names and paths with its mounts.
+func validateDevices(c podfield.Container, known byName) field.ErrorList {
+	var errs field.ErrorList
+	names, paths := make(map[string]bool), make(map[string]bool)
+	for _, m := range c.VolumeMounts {
+		names[m.Name], paths[m.MountPath] = true, true
+	}
+	for i, d := range c.VolumeDevices {
+		path := c.Path.Child("volumeDevices").Index(i)
+		switch v := known.volumes[d.Name]; {
+		case d.Name == "":
+			errs = append(errs, field.Required(path.Child("name"), ""))
+		case v == nil:
+			errs = append(errs, field.NotFound(path.Child("name"), d.Name))
+		case v.PersistentVolumeClaim == nil && v.Ephemeral == nil:
+			errs = append(errs, field.Invalid(path.Child("name"), d.Name, "must be of type persistentVolumeClaim or ephemeral"))
+		case names[d.Name]:
+			errs = append(errs, field.Invalid(path.Child("name"), d.Name, "must be unique among volumeMounts and volumeDevices"))
+		}
+		switch {
+		case d.DevicePath == "":
+			errs = append(errs, field.Required(path.Child("devicePath"), ""))
+		case paths[d.DevicePath]:
+			errs = append(errs, field.Invalid(path.Child("devicePath"), d.DevicePath, "must be unique among volumeMounts and volumeDevices"))
+		default:
+			errs = append(errs, invalid(path.Child("devicePath"), d.DevicePath, podfield.NoBacksteps)...)
+		}
+		names[d.Name], paths[d.DevicePath] = true, true
+	}
+	return errs
+}

@@ -1,0 +1,135 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podapi
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/seed81659283/nodeagent/internal/podfield"
+	"github.com/seed81659283/nodeagent/qos"
+)
+
+// validatePodResources checks what the pod states for itself, and that its containers fit in.
+func validatePodResources(s *corev1.PodSpec, path *field.Path) field.ErrorList {
+	errs := validateQuantities(s.Overhead, path.Child("overhead"))
+	if s.Resources == nil {
+		return errs
+	}
+	own := path.Child("resources")
+	for _, list := range []corev1.ResourceList{s.Resources.Limits, s.Resources.Requests} {
+		for _, name := range sorted(list) {
+			if name != corev1.ResourceCPU && name != corev1.ResourceMemory && !podfield.IsHugePages(name) {
+				errs = append(errs, field.NotSupported(own, name, []string{"cpu", "hugepages-", "memory"}))
+			}
+		}
+	}
+	errs = append(errs, validateRequirements(s.Resources, own)...)
+	for i := range s.Containers {
+		limits := path.Child("containers").Index(i).Child("resources", "limits")
+		for _, name := range sorted(s.Containers[i].Resources.Limits) {
+			limit := s.Containers[i].Resources.Limits[name]
+			if most, ok := s.Resources.Limits[name]; ok && limit.Cmp(most) > 0 {
+				errs = append(errs, field.Invalid(limits.Key(string(name)), limit.String(), "must be less than or equal to the pod's limit of "+most.String()))
+			}
+		}
+	}
+	sum := qos.Requests(&corev1.Pod{Spec: *s}, qos.Options{IgnorePodLevel: true, ExcludeOverhead: true})
+	for _, name := range sorted(sum) {
+		total := sum[name]
+		if whole, ok := s.Resources.Requests[name]; ok && total.Cmp(whole) > 0 {
+			errs = append(errs, field.Invalid(own.Child("requests").Key(string(name)), whole.String(), "must be greater than or equal to the containers' requests of "+total.String()))
+		}
+	}
+	return errs
+}
+
+// validateResizePolicy checks what a change of resources does to a container (KEP-1287). One that does not come back
+// must not be restarted for it.
+func validateResizePolicy(pod *corev1.Pod, c podfield.Container) field.ErrorList {
+	var errs field.ErrorList
+	seen := make(map[corev1.ResourceName]bool)
+	for i, p := range c.ResizePolicy {
+		path := c.Path.Child("resizePolicy").Index(i)
+		if seen[p.ResourceName] {
+			errs = append(errs, field.Duplicate(path.Child("resourceName"), p.ResourceName))
+		}
+		seen[p.ResourceName] = true
+		errs = append(errs, oneOf(path.Child("resourceName"), p.ResourceName, corev1.ResourceCPU, corev1.ResourceMemory)...)
+		path = path.Child("restartPolicy")
+		errs = append(errs, oneOf(path, p.RestartPolicy, corev1.NotRequired, corev1.RestartContainer)...)
+		switch {
+		case p.RestartPolicy == corev1.NotRequired:
+		case pod.Spec.RestartPolicy == corev1.RestartPolicyNever:
+			errs = append(errs, field.Invalid(path, p.RestartPolicy, "must be NotRequired when the pod's restartPolicy is Never"))
+		case c.Kind == podfield.Init && !c.Sidecar():
+			errs = append(errs, field.Invalid(path, p.RestartPolicy, "must be NotRequired for init containers without restartPolicy Always"))
+		}
+	}
+	return errs
+}
+
+// validateRequirements checks requests and limits of a container or of the pod.
+func validateRequirements(r *corev1.ResourceRequirements, path *field.Path) field.ErrorList {
+	limits, requests := path.Child("limits"), path.Child("requests")
+	errs := append(validateQuantities(r.Limits, limits), validateQuantities(r.Requests, requests)...)
+	hugePages := false
+	for _, name := range sorted(r.Requests) {
+		hugePages = hugePages || podfield.IsHugePages(name)
+		request, overcommit := r.Requests[name], !podfield.IsHugePages(name) && !strings.Contains(string(name), "/")
+		limit, limited := r.Limits[name]
+		switch {
+		case !limited && !overcommit:
+			errs = append(errs, field.Required(limits.Key(string(name)), "must be set for non overcommitable resources"))
+		case limited && !overcommit && request.Cmp(limit) != 0:
+			errs = append(errs, field.Invalid(requests.Key(string(name)), request.String(), "must be equal to the limit of "+limit.String()))
+		case limited && request.Cmp(limit) > 0:
+			errs = append(errs, field.Invalid(requests.Key(string(name)), request.String(), "must be less than or equal to the limit of "+limit.String()))
+		}
+	}
+	_, cpu := r.Requests[corev1.ResourceCPU]
+	_, memory := r.Requests[corev1.ResourceMemory]
+	if hugePages && !cpu && !memory {
+		errs = append(errs, field.Forbidden(path, "HugePages require cpu or memory"))
+	}
+	return errs
+}
+
+func validateQuantities(list corev1.ResourceList, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for _, name := range sorted(list) {
+		q, path := list[name], path.Key(string(name))
+		extended := strings.Contains(string(name), "/")
+		errs = append(errs, invalid(path, string(name), validation.IsQualifiedName)...)
+		if !extended && !podfield.IsContainerResource(name) {
+			errs = append(errs, field.Invalid(path, name, "must be a standard resource for containers"))
+		}
+		if q.Sign() < 0 {
+			errs = append(errs, field.Invalid(path, q.String(), apivalidation.IsNegativeErrorMsg))
+		}
+		if extended && q.MilliValue()%1000 != 0 {
+			errs = append(errs, field.Invalid(path, q.String(), "must be an integer"))
+		}
+		if podfield.IsHugePages(name) && !divisible(name, q) {
+			errs = append(errs, field.Invalid(path, q.String(), "must be a multiple of the page size"))
+		}
+	}
+	return errs
+}
+
+// divisible reports whether a quantity is a whole number of huge pages.
+func divisible(name corev1.ResourceName, q resource.Quantity) bool {
+	size := strings.TrimPrefix(string(name), corev1.ResourceHugePagesPrefix)
+	// To parse 1e-30000000 takes minutes, and no page has an exponent of three digits.
+	if i := strings.IndexAny(size, "eE"); len(size) > validation.LabelValueMaxLength || i >= 0 && len(size)-i > len("e-12") {
+		return false
+	}
+	page, err := resource.ParseQuantity(size)
+	return err == nil && page.Value() > 0 && page.MilliValue()%1000 == 0 && q.Value()%page.Value() == 0
+}

@@ -1,0 +1,184 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podapi
+
+import (
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/seed81659283/nodeagent/internal/optional"
+	"github.com/seed81659283/nodeagent/internal/podfield"
+)
+
+const maxProfileName = 4095 // PATH_MAX - 1
+
+func validatePodSecurity(s *corev1.PodSpec, spec *field.Path) field.ErrorList {
+	sc, path := s.SecurityContext, spec.Child("securityContext")
+	if sc == nil {
+		return nil
+	}
+	errs := validateIDs(sc.RunAsUser, sc.RunAsGroup, path)
+	if sc.FSGroup != nil {
+		errs = append(errs, invalid(path.Child("fsGroup"), *sc.FSGroup, validation.IsValidGroupID)...)
+	}
+	for i, gid := range sc.SupplementalGroups {
+		errs = append(errs, invalid(path.Child("supplementalGroups").Index(i), gid, validation.IsValidGroupID)...)
+	}
+	if p := sc.SupplementalGroupsPolicy; p != nil {
+		errs = append(errs, oneOf(path.Child("supplementalGroupsPolicy"), *p, podfield.GroupsPolicies()...)...)
+	}
+	if p := sc.FSGroupChangePolicy; p != nil {
+		errs = append(errs, oneOf(path.Child("fsGroupChangePolicy"), *p, corev1.FSGroupChangeAlways, corev1.FSGroupChangeOnRootMismatch)...)
+	}
+	if p := sc.SELinuxChangePolicy; p != nil {
+		errs = append(errs, oneOf(path.Child("seLinuxChangePolicy"), *p, corev1.SELinuxChangePolicyMountOption, corev1.SELinuxChangePolicyRecursive)...)
+	}
+	errs = append(errs, validateSysctls(s, path.Child("sysctls"))...)
+	errs = append(errs, validateSeccomp(sc.SeccompProfile, path.Child("seccompProfile"))...)
+	return append(errs, validateAppArmor(sc.AppArmorProfile, path.Child("appArmorProfile"))...)
+}
+
+// validateNoWindows checks that a pod that says it is for Linux has no options for Windows. A pod that does not say so may
+// have them, and they do nothing.
+func validateNoWindows(s *corev1.PodSpec, path *field.Path) field.ErrorList {
+	if s.OS == nil || s.OS.Name != corev1.Linux {
+		return nil
+	}
+	var errs field.ErrorList
+	if optional.OrZero(s.SecurityContext).WindowsOptions != nil {
+		errs = append(errs, field.Forbidden(path.Child("securityContext", "windowsOptions"), "cannot be set for a linux pod"))
+	}
+	for c := range podfield.Containers(s) {
+		if optional.OrZero(c.SecurityContext).WindowsOptions != nil {
+			errs = append(errs, field.Forbidden(c.Path.Child("securityContext", "windowsOptions"), "cannot be set for a linux pod"))
+		}
+	}
+	return errs
+}
+
+func validateContainerSecurity(sc *corev1.SecurityContext, path *field.Path, hostUsers bool) field.ErrorList {
+	if sc == nil {
+		return nil
+	}
+	errs := validateIDs(sc.RunAsUser, sc.RunAsGroup, path)
+	if m := sc.ProcMount; m != nil {
+		errs = append(errs, oneOf(path.Child("procMount"), *m, corev1.DefaultProcMount, corev1.UnmaskedProcMount)...)
+		if hostUsers && *m == corev1.UnmaskedProcMount {
+			errs = append(errs, field.Invalid(path.Child("procMount"), *m, "`hostUsers` must be false to use `Unmasked`"))
+		}
+	}
+	if a := sc.AllowPrivilegeEscalation; a != nil && !*a {
+		if optional.IsTrue(sc.Privileged) {
+			errs = append(errs, field.Invalid(path.Child("allowPrivilegeEscalation"), false, "cannot be false when `privileged` is true"))
+		}
+		if sc.Capabilities != nil && slices.Contains(sc.Capabilities.Add, "CAP_SYS_ADMIN") {
+			errs = append(errs, field.Invalid(path.Child("allowPrivilegeEscalation"), false, "cannot be false when CAP_SYS_ADMIN is added"))
+		}
+	}
+	errs = append(errs, validateSeccomp(sc.SeccompProfile, path.Child("seccompProfile"))...)
+	return append(errs, validateAppArmor(sc.AppArmorProfile, path.Child("appArmorProfile"))...)
+}
+
+func validateIDs(user, group *int64, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if user != nil {
+		errs = append(errs, invalid(path.Child("runAsUser"), *user, validation.IsValidUserID)...)
+	}
+	if group != nil {
+		errs = append(errs, invalid(path.Child("runAsGroup"), *group, validation.IsValidGroupID)...)
+	}
+	return errs
+}
+
+func validateSeccomp(p *corev1.SeccompProfile, path *field.Path) field.ErrorList {
+	if p == nil {
+		return nil
+	}
+	errs := oneOf(path.Child("type"), p.Type, corev1.SeccompProfileTypeLocalhost,
+		corev1.SeccompProfileTypeRuntimeDefault, corev1.SeccompProfileTypeUnconfined)
+	path = path.Child("localhostProfile")
+	switch local := p.Type == corev1.SeccompProfileTypeLocalhost; {
+	case local && p.LocalhostProfile == nil:
+		errs = append(errs, field.Required(path, "must be set when seccomp type is Localhost"))
+	case local:
+		errs = append(errs, invalid(path, *p.LocalhostProfile, podfield.Descending)...)
+	case p.LocalhostProfile != nil:
+		errs = append(errs, field.Invalid(path, *p.LocalhostProfile, "can only be set when seccomp type is Localhost"))
+	}
+	return errs
+}
+
+func validateAppArmor(p *corev1.AppArmorProfile, path *field.Path) field.ErrorList {
+	if p == nil {
+		return nil
+	}
+	errs := oneOf(path.Child("type"), p.Type, podfield.AppArmorTypes()...)
+	path = path.Child("localhostProfile")
+	name := optional.OrZero(p.LocalhostProfile)
+	switch local := p.Type == corev1.AppArmorProfileTypeLocalhost; {
+	case !local && p.LocalhostProfile != nil:
+		errs = append(errs, field.Invalid(path, *name, "can only be set when AppArmor type is Localhost"))
+	case local && strings.TrimSpace(*name) == "":
+		errs = append(errs, field.Required(path, "must be set when AppArmor type is Localhost"))
+	case strings.TrimSpace(*name) != *name:
+		errs = append(errs, field.Invalid(path, *name, "must not be padded with whitespace"))
+	case len(*name) > maxProfileName:
+		errs = append(errs, field.TooLong(path, *name, maxProfileName))
+	}
+	return errs
+}
+
+// validateAppArmorAnnotations checks the annotations that came before the field: a value that is not understood, or
+// that the field contradicts, would leave the container without the profile that someone meant it to have.
+func validateAppArmorAnnotations(pod *corev1.Pod, known byName, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for _, key := range sorted(pod.Annotations) {
+		name, ok := strings.CutPrefix(key, corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix)
+		if !ok {
+			continue
+		}
+		c := known.containers[name]
+		if c.Container == nil {
+			errs = append(errs, field.Invalid(path.Key(key), name, "container not found"))
+			continue
+		}
+		value := pod.Annotations[key]
+		annotated := podfield.AnnotatedAppArmor(value)
+		if value != "" && annotated == nil {
+			errs = append(errs, field.Invalid(path.Key(key), value, "invalid AppArmor profile"))
+		}
+		profile := optional.First(optional.OrZero(c.SecurityContext).AppArmorProfile, optional.OrZero(pod.Spec.SecurityContext).AppArmorProfile)
+		if profile != nil && !reflect.DeepEqual(profile, annotated) {
+			errs = append(errs, field.Forbidden(c.Path.Child("securityContext", "appArmorProfile"), "must not contradict the annotation "+key))
+		}
+	}
+	return errs
+}
+
+// validateStopSignal checks that the signal is one that the API knows, and that the pod says for which system it is.
+func validateStopSignal(pod *corev1.Pod, s corev1.Signal, path *field.Path) field.ErrorList {
+	switch {
+	case pod.Spec.OS == nil:
+		return field.ErrorList{field.Forbidden(path, "may not be set for containers with empty `spec.os.name`")}
+	case !isSignal(string(s)):
+		return field.ErrorList{field.Invalid(path, s, "must be the name of a signal, such as SIGTERM or SIGRTMIN+3")}
+	}
+	return nil
+}
+
+func isSignal(s string) bool {
+	if realtime := regexp.MustCompile(`^SIGRT(MIN(\+([1-9]|1[0-5]))?|MAX(-([1-9]|1[0-4]))?)$`); realtime.MatchString(s) {
+		return true
+	}
+	const names = " ABRT ALRM BUS CHLD CLD CONT FPE HUP ILL INT IO IOT KILL PIPE POLL PROF PWR QUIT SEGV STKFLT STOP SYS TERM" +
+		" TRAP TSTP TTIN TTOU URG USR1 USR2 VTALRM WINCH XCPU XFSZ "
+	name, ok := strings.CutPrefix(s, "SIG")
+	return ok && name != "" && !strings.Contains(name, " ") && strings.Contains(names, " "+name+" ")
+}

@@ -1,0 +1,115 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podenv
+
+import (
+	"net/netip"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/seed81659283/nodeagent/internal/podfield"
+	"github.com/seed81659283/nodeagent/internal/podip"
+)
+
+// fieldValue returns a field of the pod, for a variable of its containers.
+func fieldValue(pod *corev1.Pod, name string, path *field.Path, s *Sources) (string, error) {
+	if m, key, ok := podfield.Subscript(name); ok {
+		switch m {
+		case "metadata.labels":
+			return pod.Labels[key], nil
+		case "metadata.annotations":
+			return pod.Annotations[key], nil
+		}
+	}
+	switch name {
+	case "metadata.name":
+		return pod.Name, nil
+	case "metadata.namespace":
+		return pod.Namespace, nil
+	case "metadata.uid":
+		return string(pod.UID), nil
+	case "spec.nodeName", "spec.host":
+		return pod.Spec.NodeName, nil
+	case "spec.serviceAccountName":
+		return pod.Spec.ServiceAccountName, nil
+	case "status.hostIP", "status.hostIPs":
+		if len(s.HostIPs) == 0 {
+			return "", field.Invalid(path, name, "the address of the node is not known")
+		}
+		return addresses(s.HostIPs, name == "status.hostIP"), nil
+	case "status.podIP", "status.podIPs":
+		return addresses(podip.Addresses(pod.Spec.HostNetwork, s.PodIPs, nil, s.HostIPs), name == "status.podIP"), nil
+	default:
+		return "", field.NotSupported(path, name, podfield.FieldPaths())
+	}
+}
+
+func addresses(ips []netip.Addr, onlyFirst bool) string {
+	if onlyFirst && len(ips) > 1 {
+		ips = ips[:1]
+	}
+	var s []string
+	for _, ip := range ips {
+		s = append(s, ip.String())
+	}
+	return strings.Join(s, ",")
+}
+
+// resourceValue returns a request or limit of a container as a multiple of the divisor, rounded up.
+func resourceValue(pod *corev1.Pod, c *corev1.Container, ref *corev1.ResourceFieldSelector, path *field.Path, allocatable corev1.ResourceList) (string, error) {
+	source, defaulted := c, true
+	if ref.ContainerName != "" {
+		named := podfield.Find(&pod.Spec, ref.ContainerName)
+		if named.Container == nil || named.Kind == podfield.Ephemeral {
+			return "", field.NotFound(path.Child("containerName"), ref.ContainerName)
+		}
+		// Limits of init containers that are named have nothing to stand in for them.
+		source, defaulted = named.Container, named.Kind == podfield.Regular
+	}
+	kind, name, _ := strings.Cut(ref.Resource, ".")
+	resourceName := corev1.ResourceName(name)
+	if !podfield.IsContainerResource(resourceName) || kind != "limits" && kind != "requests" {
+		return "", field.NotSupported(path.Child("resource"), ref.Resource, podfield.ResourceFields())
+	}
+	quantity := source.Resources.Requests[resourceName]
+	if kind == "limits" {
+		quantity = source.Resources.Limits[resourceName]
+		if defaulted {
+			quantity = limitOrAllocatable(pod, source, resourceName, allocatable)
+		}
+	}
+	divisor := ref.Divisor
+	if divisor.Sign() <= 0 {
+		divisor = resource.MustParse("1")
+	}
+	value, by := quantity.Value(), divisor.Value()
+	if resourceName == corev1.ResourceCPU {
+		value, by = quantity.MilliValue(), divisor.MilliValue()
+	}
+	quotient := value / by
+	if value%by > 0 {
+		quotient++
+	}
+	return strconv.FormatInt(quotient, 10), nil
+}
+
+// limitOrAllocatable returns a container's limit, else the pod's, else what the node has to give
+// (kubelet_resources.go, defaultPodLimitsForDownwardAPI). Huge pages are never overcommitted and have no fallback.
+func limitOrAllocatable(pod *corev1.Pod, c *corev1.Container, name corev1.ResourceName, of corev1.ResourceList) resource.Quantity {
+	limit := c.Resources.Limits[name]
+	if !limit.IsZero() || podfield.IsHugePages(name) {
+		return limit
+	}
+	allocatable, known := of[name]
+	if r := pod.Spec.Resources; known && r != nil && name != corev1.ResourceEphemeralStorage {
+		if limit := r.Limits[name]; !limit.IsZero() {
+			return limit
+		}
+	}
+	return allocatable
+}
