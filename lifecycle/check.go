@@ -56,7 +56,7 @@ func (r *Reconciler) lacking(pod *corev1.Pod) (errs field.ErrorList) {
 func probed(list []corev1.Container, path *field.Path) (errs field.ErrorList) {
 	refuse := func(p *corev1.Probe, path *field.Path) {
 		if p != nil {
-			errs = append(errs, field.Forbidden(path, "this agent asks no probes"))
+			errs = append(errs, field.Forbidden(path, "this agent runs no probes"))
 		}
 	}
 	for i := range list {

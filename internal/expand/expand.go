@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package expand replaces references such as $(NAME) in commands, arguments and other text of a pod, in bounds of what
-// Linux lets a process have. What the names stand for is the caller's to say.
+// Linux lets a process have. It does not know where variables come from.
 package expand
 
 import (

@@ -14,9 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// How much one pod can make a log or an event say.
+// How much of one pod gets into a log or an event.
 const (
-	// MaxErrors is how many errors [Short] returns, beside one that says that there are more.
+	// MaxErrors is how many errors [Short] returns, beside one that there are more.
 	MaxErrors = 100
 
 	maxQuoted = 256  // bytes of a value that is quoted
@@ -24,7 +24,7 @@ const (
 )
 
 // Short returns the first errors of a list, with what they quote cut to a size that can be read. The errors of the list
-// are changed. It is called once for a list: what it has cut is not short enough to be left alone by a second call.
+// are changed. It is called once for a list, as a second call would cut it again.
 func Short(errs field.ErrorList) field.ErrorList {
 	if len(errs) > MaxErrors {
 		rest := field.Forbidden(field.NewPath(""), fmt.Sprintf("more than %d errors, of which the first are told", MaxErrors))

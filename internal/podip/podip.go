@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podip picks the addresses that a pod has in its status and tells its containers.
+// Package podip picks the addresses of a pod that are in its status and in the variables of its containers.
 package podip
 
 import (
@@ -11,11 +11,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Addresses returns which addresses a pod is said to have, the primary one first: of those that the runtime knows, in any
-// order and number, the first of the family of the node and the first of the other family. What is no address is left out.
+// Addresses returns the addresses of a pod, the primary one first: of those that the runtime knows, in any order and
+// number, the first of the family of the node and the first of the other family. What cannot be parsed is left out.
 //
-// A pod on the network of its host, for which the runtime knows none, keeps those that it was said to have before, and
-// has those of the node where there are none. It gets the node's second one where its own is of the other family and the
+// A pod on the network of its host, for which the runtime knows none, keeps those of its status before, and has those of
+// the node where there are none. It gets the node's second one where its own is of the other family and the
 // only one, as the node may have become dual stack. Source: sortPodIPs and generateAPIPodStatus in
 // pkg/kubelet/kubelet_pods.go.
 func Addresses(onHost bool, ips []string, before []corev1.PodIP, hostIPs []netip.Addr) []netip.Addr {

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package podapi does to a pod what an API server does before a kubelet sees it: it sets defaults, validates, and judges
-// updates. It says, too, which valid pods this version cannot run. What a pod is translated into is in package podspec,
-// and what the options of one agent lack is in package lifecycle.
+// updates. It also names what is valid and not supported by this version. Package podspec translates pods, and package
+// lifecycle refuses those that the options of its agent cannot run.
 //
 // # Model
 //
@@ -13,7 +13,7 @@
 //	errs := append(podapi.Validate(pod), podapi.Unsupported(pod)...)
 //
 // and later versions of it through a fourth, [ValidateUpdate]. [ForbiddenSysctls] is for those who decide which pods may
-// run on a node at all. [Equal] compares what an API object says.
+// run on a node at all. [Equal] compares API objects.
 //
 // It belongs here what is decided about a manifest by itself. What needs to know the node, its runtime or other pods
 // does not.
@@ -24,10 +24,10 @@
 //
 // # Errors
 //
-// Every error is a *field.Error, or has some in it, which names the field of the pod that is at fault and its value. At
-// most 100 are returned, with what they quote cut, so that they can be logged whatever is in the manifest.
+// Every error is a *field.Error, which names the field of the pod that is at fault and its value, or an [*ImmutableError],
+// which has some. At most 100 are returned, with what they quote cut, so that they can be logged whatever the manifest has.
 //
-// # Differences from the kubelet
+// # Differs from the API server
 //
 // Defaults and validation are those of pkg/apis/core at 1.37.1 with its default feature gates. What a user must act on,
 // with the rest in DIFFERENCES.md:

@@ -15,7 +15,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// ImmutableError says which fields of a pod have changed that may not while the pod keeps its UID.
+// ImmutableError names the fields of a pod that have changed and may not, while the pod keeps its UID.
 type ImmutableError struct {
 	Pod    cri.PodIdentity // as it was before the change
 	Fields field.ErrorList // at least one, and at most ten
@@ -116,7 +116,7 @@ func permitResources(old, resources *corev1.ResourceRequirements) {
 	}
 }
 
-// undo returns a list with what the old one says of a resource.
+// undo returns a list with the amount that the old one has of a resource.
 func undo(name corev1.ResourceName, old, list corev1.ResourceList) corev1.ResourceList {
 	amount, set := old[name]
 	if !set {

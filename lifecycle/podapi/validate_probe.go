@@ -81,7 +81,7 @@ func validateLifecycle(pod *corev1.Pod, c podfield.Container) field.ErrorList {
 	return errs
 }
 
-// handler is what a probe asks or a hook does: one of these.
+// handler is the action of a probe or of a hook: one of these.
 type handler struct {
 	Exec      *corev1.ExecAction
 	HTTPGet   *corev1.HTTPGetAction

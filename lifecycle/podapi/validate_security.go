@@ -45,7 +45,7 @@ func validatePodSecurity(s *corev1.PodSpec, spec *field.Path) field.ErrorList {
 	return append(errs, validateAppArmor(sc.AppArmorProfile, path.Child("appArmorProfile"))...)
 }
 
-// validateNoWindows checks that a pod that says it is for Linux has no options for Windows. A pod that does not say so may
+// validateNoWindows checks that a pod with spec.os linux has no options for Windows. A pod without spec.os may
 // have them, and they do nothing.
 func validateNoWindows(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 	if s.OS == nil || s.OS.Name != corev1.Linux {
@@ -162,7 +162,7 @@ func validateAppArmorAnnotations(pod *corev1.Pod, known byName, path *field.Path
 	return errs
 }
 
-// validateStopSignal checks that the signal is one that the API knows, and that the pod says for which system it is.
+// validateStopSignal checks that the signal is one that the API knows, and that the pod has spec.os.
 func validateStopSignal(pod *corev1.Pod, s corev1.Signal, path *field.Path) field.ErrorList {
 	switch {
 	case pod.Spec.OS == nil:

@@ -29,7 +29,7 @@
 // Those of New and Expand are *field.Error and name the field of the pod that is at fault and its value. Those of Resolve
 // name the field and wrap the cause.
 //
-// # Differences from the kubelet
+// # Differs from the kubelet
 //
 // The behaviour is that of pkg/kubelet/kubelet_pods.go at 1.37.1 with its default feature gates. What a user must act on,
 // with the rest in DIFFERENCES.md:

@@ -32,7 +32,7 @@ const (
 )
 
 // Objects is where the objects are that pods refer to. What it returns is not changed. An object that does not exist is
-// an error that wraps [fs.ErrNotExist]; any other error says that it cannot be known.
+// an error that wraps [fs.ErrNotExist]; any other error is that it cannot be known.
 type Objects interface {
 	// ConfigMap returns a config map.
 	ConfigMap(ctx context.Context, namespace, name string) (*corev1.ConfigMap, error)

@@ -47,7 +47,7 @@ func tooLarge(t *testing.T, p *corev1.Pod, l podspec.Launch) string {
 	return err.Error()
 }
 
-// A manifest of 866 bytes whose variables refer to each other ended the agent, which ran out of memory and was started
+// A manifest of 866 bytes whose variables refer to each other killed the agent, which ran out of memory and was started
 // with the same pod again. Now the container has no config, and the error names the variable.
 func TestVariablesThatGrow(t *testing.T) {
 	p := podtest.Pod(t)

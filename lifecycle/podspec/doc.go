@@ -40,7 +40,7 @@
 //
 // Every error is a *field.Error, which names the field of the pod that is at fault and its value.
 //
-// # Differences from the kubelet
+// # Differs from the kubelet
 //
 // The behaviour is that of kubelet 1.37.1 with its default feature gates (pkg/kubelet/kuberuntime,
 // pkg/kubelet/network/dns, pkg/kubelet/kubelet_pods.go, pkg/securitycontext). What a user must act on, with the rest in

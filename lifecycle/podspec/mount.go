@@ -24,7 +24,7 @@ type Volume struct {
 	HostPath       string         // of the directory or file
 	Image          *cri.ImageSpec // that the runtime mounts instead, always read-only; nil: HostPath
 	Device         string         // path of the block device, for volumeDevices
-	ReadOnly       bool           // the volume cannot be written, whatever its mounts say
+	ReadOnly       bool           // the volume cannot be written, also where its mounts are not read-only
 	SELinuxRelabel bool           // the runtime is to give it the label of the container
 }
 

@@ -62,7 +62,7 @@ type Options struct {
 	Allocatable corev1.ResourceList // stands in for limits that a resourceFieldRef asks for and the container lacks
 	MaskedPaths []string            // beside the usual ones: the kubelet adds each CPU's thermal_throttle in /sys
 
-	// Warn is told what is worth an event and yet no error; nil discards it. Reasons are those of the kubelet's events
+	// Warn is called for what makes an event and yet no error; nil discards it. Reasons are those of the kubelet's events
 	// where it has one: "DNSConfigForming" and "MissingClusterDNS".
 	Warn func(pod *corev1.Pod, reason, message string)
 }

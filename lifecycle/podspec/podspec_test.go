@@ -204,7 +204,7 @@ func TestResources(t *testing.T) {
 		want            cri.Resources
 	}{
 		"none":           {want: cri.Resources{CPUShares: 2, CPUPeriod: 100000}},
-		"one thousandth": {container: "requests: {cpu: 1m}", want: cri.Resources{CPUShares: 2, CPUPeriod: 100000}},
+		"one millicore":  {container: "requests: {cpu: 1m}", want: cri.Resources{CPUShares: 2, CPUPeriod: 100000}},
 		"request":        {container: "requests: {cpu: 250m}", want: cri.Resources{CPUShares: 256, CPUPeriod: 100000}},
 		"limit":          {container: "limits: {cpu: 500m, memory: 1Mi}", want: cri.Resources{CPUShares: 512, CPUQuota: 50000, CPUPeriod: 100000, MemoryLimit: mib}},
 		"least quota":    {container: "limits: {cpu: 5m}", want: cri.Resources{CPUShares: 5, CPUQuota: 1000, CPUPeriod: 100000}},
@@ -234,7 +234,7 @@ func TestResources(t *testing.T) {
 	}
 }
 
-// On a node that is known, the rest follows from it: OOM score, swap and memory QoS. Package qos tells how.
+// On a node that is known, the rest follows from it: OOM score, swap and memory QoS. See package qos.
 func TestResourcesOnAKnownNode(t *testing.T) {
 	p := podtest.Pod(t, "", "resources: {requests: {memory: 1Gi}, limits: {memory: 2Gi}}")
 	r := container(t, p, podspec.Launch{}, podspec.Options{Node: &qos.Node{MemoryCapacity: 4 << 30, Reservation: qos.TieredReservation}}).Resources
