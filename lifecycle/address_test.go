@@ -36,10 +36,12 @@ func TestContainerIsToldTheAddressOfTheStatus(t *testing.T) {
 			return critest.Script{}
 		}})
 		options := func(root string, ips ...string) lifecycle.Options {
-			o := lifecycle.Options{PodRoot: root}
+			var addrs []netip.Addr
 			for _, ip := range ips {
-				o.Spec.HostIPs = append(o.Spec.HostIPs, netip.MustParseAddr(ip))
+				addrs = append(addrs, netip.MustParseAddr(ip))
 			}
+			o := lifecycle.Options{PodRoot: root}
+			o.Spec.HostIPs = func() []netip.Addr { return addrs }
 			return o
 		}
 		root := t.TempDir()

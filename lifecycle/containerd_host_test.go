@@ -94,8 +94,8 @@ func (h *host) boot() {
 		Changed: func(k probe.Key, _ probe.Value) { r.Changed(k.PodUID) },
 	}})
 	o := podspec.Options{
-		LogRoot: h.logs, HostIPs: []netip.Addr{netip.MustParseAddr(hostAddress)}, ClusterDomain: "cluster.local",
-		Handlers: h.handlers,
+		LogRoot: h.logs, HostIPs: func() []netip.Addr { return []netip.Addr{netip.MustParseAddr(hostAddress)} }, ClusterDomain: "cluster.local",
+		Handlers: func() []cri.RuntimeHandler { return h.handlers },
 	}
 	if h.podRoot != "" {
 		ranges, err := userns.New(h.podRoot, userns.Options{})

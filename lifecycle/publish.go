@@ -51,7 +51,7 @@ func (w *worker) statusState(ctx context.Context, pod *corev1.Pod, observed cri.
 	return plan.State{
 		Pod: decision.Pod, Observed: observed, Now: time.Now(), Deleted: deleted, Resize: decision, Probes: w.probeResults(),
 		Previous: w.previous(pod), Runtime: w.r.name, Waiting: w.exec.waiting.get(),
-		Messages: w.terminationMessages(ctx, observed), HostIPs: w.r.opts.Spec.HostIPs,
+		Messages: w.terminationMessages(ctx, observed), HostIPs: w.r.opts.Spec.NodeIPs(),
 	}
 }
 

@@ -231,7 +231,8 @@ func TestDirectoriesOfPodsThatRun(t *testing.T) {
 		require.NoError(t, err)
 		options := func(owner string) lifecycle.Options {
 			o := lifecycle.Options{PodRoot: root, Owner: owner}
-			o.Spec.UserNamespace, o.Spec.Handlers = ranges.Of, []cri.RuntimeHandler{{UserNamespaces: true}}
+			o.Spec.UserNamespace = ranges.Of
+			o.Spec.Handlers = func() []cri.RuntimeHandler { return []cri.RuntimeHandler{{UserNamespaces: true}} }
 			return o
 		}
 		apart := func(name string) *corev1.Pod {

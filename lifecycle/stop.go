@@ -177,7 +177,7 @@ func hookAddress(ips []string) string {
 
 // hostAddresses returns the addresses of a pod on the network of its host, whose status said some before.
 func (x *executor) hostAddresses(ips []string, said []corev1.PodIP) (out []string) {
-	for _, ip := range podip.Addresses(true, ips, said, x.r.opts.Spec.HostIPs) {
+	for _, ip := range podip.Addresses(true, ips, said, x.r.opts.Spec.NodeIPs()) {
 		out = append(out, ip.String())
 	}
 	return out

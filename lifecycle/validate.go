@@ -40,9 +40,11 @@ func (o Options) Validate() error {
 	if o.Parallel < 0 {
 		wrong("Parallel", o.Parallel, "at least 0")
 	}
-	for i, ip := range o.Spec.HostIPs {
-		if !ip.IsValid() {
-			wrong(fmt.Sprintf("Spec.HostIPs[%d]", i), ip.String(), "an IP address")
+	if o.Spec.HostIPs != nil {
+		for i, ip := range o.Spec.HostIPs() {
+			if !ip.IsValid() {
+				wrong(fmt.Sprintf("Spec.HostIPs[%d]", i), ip.String(), "an IP address")
+			}
 		}
 	}
 	named := map[string]bool{}

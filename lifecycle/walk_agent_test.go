@@ -91,7 +91,8 @@ func start(t *testing.T, rt critest.Capable, dir string, around world) *mortal {
 	o.Spec.LogRoot = filepath.Join(dir, "logs")
 	ranges, err := userns.New(o.PodRoot, userns.Options{})
 	require.NoError(t, err)
-	o.Spec.UserNamespace, o.Spec.Handlers = ranges.Of, []cri.RuntimeHandler{{UserNamespaces: true}}
+	o.Spec.UserNamespace = ranges.Of
+	o.Spec.Handlers = func() []cri.RuntimeHandler { return []cri.RuntimeHandler{{UserNamespaces: true}} }
 	run := func(f func(context.Context) error) { m.ended.Go(func() { _ = f(ctx) }) }
 	var pods *agentPods
 	if around.kernel != nil {

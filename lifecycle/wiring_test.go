@@ -162,7 +162,7 @@ func TestOptionsThatCannotWork(t *testing.T) {
 		"field Parallel: -1 must be at least 0":                     func(o *lifecycle.Options) { o.Parallel = -1 },
 		`field Sources[1]: "a" must be a name that no other source`: func(o *lifecycle.Options) { o.Sources = []string{"a", "a"} },
 		`field Sources[0]: "" must be a name`:                       func(o *lifecycle.Options) { o.Sources = []string{""} },
-		`field Spec.HostIPs[0]: "invalid IP" must be an IP`:         func(o *lifecycle.Options) { o.Spec.HostIPs = make([]netip.Addr, 1) },
+		`field Spec.HostIPs[0]: "invalid IP" must be an IP`:         func(o *lifecycle.Options) { o.Spec.HostIPs = func() []netip.Addr { return make([]netip.Addr, 1) } },
 	} {
 		t.Run(want, func(t *testing.T) {
 			var o lifecycle.Options

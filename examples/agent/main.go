@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
 	"os/signal"
 	"sync"
@@ -158,7 +159,7 @@ func (a *agent) build(ctx context.Context) (err error) {
 	a.store = podstore.New(a.state("pods.store"), podstore.Options{Sources: a.sources(), Logger: a.log})
 	o := lifecycle.Options{
 		Sources: a.sources(), Parallel: a.ParallelStarts, Sysctls: a.AllowedSysctls, Logger: a.log, Probes: a.probes(),
-		Spec:    podspec.Options{HostIPs: a.HostIPs, LogRoot: a.LogDir, ClusterDNS: a.ClusterDNS, ClusterDomain: a.ClusterDomain},
+		Spec:    podspec.Options{HostIPs: func() []netip.Addr { return a.HostIPs }, LogRoot: a.LogDir, ClusterDNS: a.ClusterDNS, ClusterDomain: a.ClusterDomain},
 		PodRoot: a.state("pods"), NoMounts: a.client == nil,
 		Hooks: lifecycle.Hooks{Status: func(pod *corev1.Pod, st *corev1.PodStatus) {
 			a.log.Info("status", "namespace", pod.Namespace, "pod", pod.Name, "phase", st.Phase, "summary", summary(st))
@@ -216,7 +217,7 @@ func (a *agent) contain(ctx context.Context, o *lifecycle.Options) error {
 	if err != nil {
 		return err
 	}
-	o.Spec.Handlers = status.Handlers
+	o.Spec.Handlers = func() []cri.RuntimeHandler { return status.Handlers }
 	ranges, err := userns.New(o.PodRoot, userns.Options{})
 	if err != nil {
 		return err

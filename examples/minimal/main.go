@@ -74,7 +74,7 @@ func (c config) run(ctx context.Context) error {
 		Hooks: lifecycle.Hooks{Status: printer(), Gone: func(pod cri.PodIdentity) { line(pod.Namespace, pod.Name, "Gone") }},
 	}
 	if c.endpoint == "" { // nor an address, but that of the host
-		o.Spec.HostIPs = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}
+		o.Spec.HostIPs = func() []netip.Addr { return []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})} }
 	}
 	tree, err := c.openCgroups(ctx, runtime, &o)
 	if err != nil {

@@ -108,7 +108,7 @@ func baseDNS(pod *corev1.Pod, o Options) *cri.DNSConfig {
 		o.warn(pod, "MissingClusterDNS", fmt.Sprintf("no cluster DNS is configured, policy %s falls back to %s", policy, corev1.DNSDefault))
 	}
 	if o.NoResolvConf {
-		return &cri.DNSConfig{Servers: loopbacks(o.HostIPs), Searches: []string{"."}}
+		return &cri.DNSConfig{Servers: loopbacks(o.NodeIPs()), Searches: []string{"."}}
 	}
 	if o.ResolvConf == nil {
 		return nil

@@ -46,7 +46,7 @@ func TestDNS(t *testing.T) {
 		Searches: []string{"default.svc.cluster.local", "svc.cluster.local", "cluster.local", "corp"},
 		Options:  []string{"ndots:5"},
 	}
-	loopback := podspec.Options{NoResolvConf: true, HostIPs: addrs("fd00::1", "10.0.0.1"), ResolvConf: host}
+	loopback := podspec.Options{NoResolvConf: true, HostIPs: hostIPs("fd00::1", "10.0.0.1"), ResolvConf: host}
 	for name, c := range map[string]struct {
 		spec    string
 		options podspec.Options

@@ -25,7 +25,7 @@ func TestUserNamespace(t *testing.T) {
 	p := podtest.Pod(t, "hostUsers: false", "securityContext: {procMount: Unmasked}")
 	require.Empty(t, podapi.Validate(p))
 	m := cri.IDMapping{HostID: 131072, Length: 65536}
-	o := podspec.Options{UserNamespace: ids(m, nil), Handlers: []cri.RuntimeHandler{{Name: "x"}, {UserNamespaces: true}}}
+	o := podspec.Options{UserNamespace: ids(m, nil), Handlers: handlers(cri.RuntimeHandler{Name: "x"}, cri.RuntimeHandler{UserNamespaces: true})}
 	want := cri.NamespaceOptions{
 		PID:  cri.NamespaceContainer,
 		User: &cri.UserNamespace{Mode: cri.NamespacePod, UIDs: []cri.IDMapping{m}, GIDs: []cri.IDMapping{m}},
@@ -44,7 +44,7 @@ func TestUserNamespace(t *testing.T) {
 	assert.Equal(t, []cri.IDMapping{m}, container(t, p, l, o).Mounts[0].UIDMappings)
 	assert.Nil(t, l.Mounts[0].UIDMappings, "what was given is left as it is")
 
-	able := []cri.RuntimeHandler{{UserNamespaces: true}}
+	able := handlers(cri.RuntimeHandler{UserNamespaces: true})
 	for want, o := range map[string]podspec.Options{
 		"this node has no user namespaces":                           {Handlers: able},
 		`the runtime has no user namespaces with handler ""`:         {UserNamespace: ids(m, nil)},

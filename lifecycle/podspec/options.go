@@ -5,6 +5,7 @@ package podspec
 
 import (
 	"net/netip"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -20,12 +21,12 @@ const (
 )
 
 // Options is what holds for every pod of a node. The zero value is a node without cluster DNS whose pods resolve
-// names as the host does.
+// names as the host does. What may change while the agent runs is a func: each is called for every config and status,
+// from several goroutines, and must not block.
 type Options struct {
-	// HostIPs are those of the node: one, or one of each family with the preferred one first. Without them pods on its
-	// network have no address, and no probe reaches them over it that does not name a host. With package process, where
-	// all pods are on it, 127.0.0.1 will do.
-	HostIPs []netip.Addr
+	// HostIPs returns those of the node: one, or one of each family with the preferred one first. Nil or none: pods on its
+	// network have no address, and probes reach only those that name a host. For package process 127.0.0.1 will do.
+	HostIPs func() []netip.Addr
 
 	// LogRoot is the parent of the pods' log directories, absolute. Empty: the output of containers is not kept, and
 	// nothing is written. DefaultLogRoot is where the tools of a node look.
@@ -40,12 +41,12 @@ type Options struct {
 
 	// CgroupParent names the cgroup of a pod in the form of the runtime's driver; nil leaves it to the runtime.
 	CgroupParent func(pod *corev1.Pod) string
-	// RuntimeClasses maps spec.runtimeClassName to a handler of the runtime. A pod with a class that is not in it
-	// is an error.
-	RuntimeClasses map[string]string
-	// Handlers is what the handlers of the runtime can do, from [cri.StatusReporter]. One that is not in it can do
-	// nothing special.
-	Handlers []cri.RuntimeHandler
+	// RuntimeClasses returns the handler of the runtime for a spec.runtimeClassName, if there is one: without, the pod is
+	// an error. Nil: there are no classes.
+	RuntimeClasses func(class string) (handler string, ok bool)
+	// Handlers returns the features of the runtime's handlers, from [cri.StatusReporter]. Nil, or a handler that is not
+	// among them: it has none.
+	Handlers func() []cri.RuntimeHandler
 	SELinux  bool // the node enforces it: files that are mounted get the label of the container
 
 	// UserNamespace returns the IDs that the root of a pod and the others are on the host, for pods with hostUsers
@@ -67,15 +68,30 @@ type Options struct {
 	Warn func(pod *corev1.Pod, reason, message string)
 }
 
-// handler returns what the runtime handler of a pod can do.
+// NodeIPs returns the addresses that HostIPs returns, without those that are invalid, or none where it is nil.
+func (o Options) NodeIPs() []netip.Addr {
+	if o.HostIPs == nil {
+		return nil
+	}
+	ips := o.HostIPs()
+	invalid := func(ip netip.Addr) bool { return !ip.IsValid() }
+	if slices.ContainsFunc(ips, invalid) {
+		ips = slices.DeleteFunc(slices.Clone(ips), invalid)
+	}
+	return ips
+}
+
+// handler returns the features of the runtime handler of a pod.
 func (o Options) handler(pod *corev1.Pod) (cri.RuntimeHandler, error) {
 	name, err := runtimeHandler(pod, o)
 	if err != nil {
 		return cri.RuntimeHandler{}, err
 	}
-	for _, h := range o.Handlers {
-		if h.Name == name {
-			return h, nil
+	if o.Handlers != nil {
+		for _, h := range o.Handlers() {
+			if h.Name == name {
+				return h, nil
+			}
 		}
 	}
 	return cri.RuntimeHandler{Name: name}, nil

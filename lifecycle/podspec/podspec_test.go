@@ -191,9 +191,12 @@ func TestNamespacesAndSysctls(t *testing.T) {
 
 func TestRuntimeClass(t *testing.T) {
 	p := podtest.Pod(t, "runtimeClassName: gvisor")
-	assert.Equal(t, "runsc", sandbox(t, p, podspec.Options{RuntimeClasses: map[string]string{"gvisor": "runsc"}}).RuntimeHandler)
+	o := podspec.Options{RuntimeClasses: func(class string) (string, bool) { return "runsc", class == "gvisor" }}
+	assert.Equal(t, "runsc", sandbox(t, p, o).RuntimeHandler)
 	_, err := podspec.Sandbox(p, 0, podspec.Options{})
 	assert.EqualError(t, err, `spec.runtimeClassName: Not found: "gvisor"`)
+	_, err = podspec.Sandbox(podtest.Pod(t, "runtimeClassName: kata"), 0, o)
+	assert.EqualError(t, err, `spec.runtimeClassName: Not found: "kata"`)
 }
 
 func TestResources(t *testing.T) {
@@ -203,12 +206,12 @@ func TestResources(t *testing.T) {
 		options         podspec.Options
 		want            cri.Resources
 	}{
-		"none":           {want: cri.Resources{CPUShares: 2, CPUPeriod: 100000}},
-		"one millicore":  {container: "requests: {cpu: 1m}", want: cri.Resources{CPUShares: 2, CPUPeriod: 100000}},
-		"request":        {container: "requests: {cpu: 250m}", want: cri.Resources{CPUShares: 256, CPUPeriod: 100000}},
-		"limit":          {container: "limits: {cpu: 500m, memory: 1Mi}", want: cri.Resources{CPUShares: 512, CPUQuota: 50000, CPUPeriod: 100000, MemoryLimit: mib}},
-		"least quota":    {container: "limits: {cpu: 5m}", want: cri.Resources{CPUShares: 5, CPUQuota: 1000, CPUPeriod: 100000}},
-		"most shares":    {container: "requests: {cpu: 1000}", want: cri.Resources{CPUShares: 262144, CPUPeriod: 100000}},
+		"none":          {want: cri.Resources{CPUShares: 2, CPUPeriod: 100000}},
+		"one millicore": {container: "requests: {cpu: 1m}", want: cri.Resources{CPUShares: 2, CPUPeriod: 100000}},
+		"request":       {container: "requests: {cpu: 250m}", want: cri.Resources{CPUShares: 256, CPUPeriod: 100000}},
+		"limit":         {container: "limits: {cpu: 500m, memory: 1Mi}", want: cri.Resources{CPUShares: 512, CPUQuota: 50000, CPUPeriod: 100000, MemoryLimit: mib}},
+		"least quota":   {container: "limits: {cpu: 5m}", want: cri.Resources{CPUShares: 5, CPUQuota: 1000, CPUPeriod: 100000}},
+		"most shares":   {container: "requests: {cpu: 1000}", want: cri.Resources{CPUShares: 262144, CPUPeriod: 100000}},
 		"no quota": {
 			container: "limits: {cpu: 1}", options: podspec.Options{Node: &qos.Node{
 				MemoryCapacity: mib, CgroupV1: true, NoSwapController: true, NoCPUQuota: true,

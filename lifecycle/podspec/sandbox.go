@@ -72,11 +72,12 @@ func runtimeHandler(pod *corev1.Pod, o Options) (string, error) {
 	if class == nil {
 		return "", nil
 	}
-	handler, ok := o.RuntimeClasses[*class]
-	if !ok {
-		return "", field.NotFound(field.NewPath("spec", "runtimeClassName"), *class)
+	if o.RuntimeClasses != nil {
+		if handler, ok := o.RuntimeClasses(*class); ok {
+			return handler, nil
+		}
 	}
-	return handler, nil
+	return "", field.NotFound(field.NewPath("spec", "runtimeClassName"), *class)
 }
 
 // hostname returns the name that the kernel of the pod gets (kuberuntime_sandbox.go).

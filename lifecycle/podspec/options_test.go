@@ -1,0 +1,52 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podspec_test
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/podtest"
+	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+)
+
+func hostIPs(s ...string) func() []netip.Addr { return func() []netip.Addr { return addrs(s...) } }
+
+func handlers(list ...cri.RuntimeHandler) func() []cri.RuntimeHandler {
+	return func() []cri.RuntimeHandler { return list }
+}
+
+// What is invalid is not an address of the node, and what HostIPs returned is not written to.
+func TestNodeIPs(t *testing.T) {
+	assert.Empty(t, podspec.Options{}.NodeIPs())
+	assert.Equal(t, addrs("10.0.0.1"), podspec.Options{HostIPs: hostIPs("10.0.0.1")}.NodeIPs())
+	some := []netip.Addr{{}, netip.MustParseAddr("10.0.0.1")}
+	o := podspec.Options{HostIPs: func() []netip.Addr { return some }}
+	assert.Equal(t, addrs("10.0.0.1"), o.NodeIPs())
+	assert.False(t, some[0].IsValid())
+}
+
+// A container that is made after the node has got another address is told that one.
+func TestOptionsFollowTheNode(t *testing.T) {
+	node := addrs("10.0.0.1")
+	able := []cri.RuntimeHandler{}
+	o := podspec.Options{
+		HostIPs:       func() []netip.Addr { return node },
+		Handlers:      func() []cri.RuntimeHandler { return able },
+		UserNamespace: ids(cri.IDMapping{HostID: 131072, Length: 65536}, nil),
+	}
+	p := podtest.Pod(t, "", "env: [{name: IP, valueFrom: {fieldRef: {fieldPath: status.hostIP}}}]")
+	assert.Equal(t, "10.0.0.1", container(t, p, podspec.Launch{}, o).Env[0].Value)
+	node = addrs("10.0.0.2")
+	assert.Equal(t, "10.0.0.2", container(t, p, podspec.Launch{}, o).Env[0].Value)
+
+	isolated := podtest.Pod(t, "hostUsers: false")
+	_, err := podspec.Sandbox(isolated, 0, o)
+	assert.ErrorContains(t, err, "the runtime has no user namespaces")
+	able = []cri.RuntimeHandler{{UserNamespaces: true}}
+	assert.Equal(t, cri.NamespacePod, sandbox(t, isolated, o).Security.Namespaces.User.Mode)
+}
