@@ -35,7 +35,7 @@ tests .:                        internal/repocheck
 tests internal/lab:             GRPC
 tests cri/remote:               cri/criserver
 tests cri/criserver:            cri/remote GRPC
-tests lifecycle/plan:           lifecycle/internal/podtest cgroups qos
+tests lifecycle/plan:           lifecycle/internal/podtest lifecycle/podapi cgroups qos
 tests lifecycle/podstatus:      lifecycle/internal/podtest
 tests lifecycle:                lifecycle/internal/podtest qos pleg cri/remote cri/process cgroups/driver cgroups/cgroupstest cgroups/podtree
 tests hack/bench:               API YAML
