@@ -44,6 +44,7 @@ tests lifecycle/podspec:        lifecycle/podapi
 tests lifecycle/objects:        lifecycle/podenv lifecycle/podspec
 tests lifecycle/podstore:       cri lifecycle/podapi pleg
 tests cgroups/driver:           cgroups/cgroupstest
+tests probe:                    SYS
 tests probe/podprobe:           cri/remote cri/process
 tests cgroups/podtree:          cgroups/cgroupstest cgroups/driver
 
@@ -74,9 +75,10 @@ cgroups/podtree        max  75: cgroups qos API
 qos                    max  75: cgroups cri internal/containers API
 
 # Probes: the engine and its probers know neither pods nor gRPC.
-probe                  max   0: internal/runonce SYS
-probe/podprobe         max  75: cri internal/containers internal/expand probe API
-probe/grpcprobe        max 115: probe GRPC
+probe                  max   0: internal/probeconn internal/runonce
+probe/httpprobe        max   0: probe internal/probeconn SYS
+probe/grpcprobe        max 115: probe internal/probeconn GRPC
+probe/podprobe         max  75: cri internal/containers internal/expand probe probe/httpprobe API
 
 # Pods.
 lifecycle              max  75: cgroups cri images images/credential lifecycle/hook lifecycle/internal/startslots internal/atomicfile internal/containers internal/dirlock internal/podip lifecycle/plan lifecycle/podapi lifecycle/poddir lifecycle/podenv lifecycle/podspec lifecycle/podstatus lifecycle/podview lifecycle/resize probe probe/podprobe API

@@ -50,8 +50,8 @@
 //
 // # Hold pods to their resources
 //
-//   - [github.com/seed81659283/nodeagent/qos]: what a pod is worth to its node: class, OOM score, requests and limits,
-//     memory protection, swap
+//   - [github.com/seed81659283/nodeagent/qos]: QoS class, OOM score adjustment, effective requests and limits, memory
+//     protection and swap of a pod
 //   - [github.com/seed81659283/nodeagent/cgroups]: what a cgroup may use, its names, and what its files say
 //   - [github.com/seed81659283/nodeagent/cgroups/driver]: makes, limits, reads and removes the cgroups of this host,
 //     of v1 and v2, by files or through systemd
@@ -64,9 +64,10 @@
 //
 //   - [github.com/seed81659283/nodeagent/pleg]: compares what the runtime lists with what it listed before, and
 //     tells which pods changed
-//   - [github.com/seed81659283/nodeagent/probe]: asks containers over HTTP, TCP and exec whether they are well, counts
-//     thresholds, and remembers across restarts of the agent
-//   - [github.com/seed81659283/nodeagent/probe/grpcprobe]: asks over gRPC
+//   - [github.com/seed81659283/nodeagent/probe]: runs liveness, readiness and startup probes, counts thresholds, and
+//     remembers results across restarts of the agent; TCP and exec probers
+//   - [github.com/seed81659283/nodeagent/probe/httpprobe]: the prober for HTTP
+//   - [github.com/seed81659283/nodeagent/probe/grpcprobe]: the prober for gRPC health checks
 //   - [github.com/seed81659283/nodeagent/probe/podprobe]: the probes of a pod, and what their results mean for it
 //
 // The command examples/minimal wires these into an agent that runs static pods; start reading there. examples/agent is

@@ -32,6 +32,7 @@ import (
 	kubeletutil "k8s.io/kubernetes/pkg/kubelet/util"
 
 	ours "github.com/seed81659283/nodeagent/probe"
+	ourshttp "github.com/seed81659283/nodeagent/probe/httpprobe"
 	"github.com/seed81659283/nodeagent/probe/podprobe"
 )
 
@@ -172,7 +173,7 @@ func ourProber(fresh bool) func([]*corev1.Pod, *failures) func(context.Context) 
 				}
 			},
 		}})
-		options := podprobe.Options{Pool: ours.NewPool(ours.PoolOptions{}), FreshConnections: fresh}
+		options := podprobe.Options{Pool: ourshttp.NewPool(ourshttp.PoolOptions{}), FreshConnections: fresh}
 		return func(ctx context.Context) {
 			var all []ours.Target
 			for _, pod := range pods {

@@ -110,12 +110,12 @@ func TestProbeGRPCConnection(t *testing.T) {
 				`note that the frame header looked like an HTTP/1.1 header`),
 		},
 		{
-			name: "port 0", handler: grpcHandler(0, ""), timeout: 300 * time.Millisecond, always: true,
+			name: "port 0", handler: grpcHandler(0, ""), timeout: 300 * time.Millisecond,
 			meant: "a port that is none is found when the probe is made",
 			want:  probed{Outcome: "failure", Output: "grpc: field Port: 0 is not from 1 to 65535"},
 		},
 		{
-			name: "port 70000", handler: grpcHandler(70000, ""), timeout: 300 * time.Millisecond, always: true,
+			name: "port 70000", handler: grpcHandler(70000, ""), timeout: 300 * time.Millisecond,
 			meant: "a port that is none is found when the probe is made",
 			want:  probed{Outcome: "failure", Output: "grpc: field Port: 70000 is not from 1 to 65535"},
 		},

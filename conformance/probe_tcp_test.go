@@ -43,7 +43,7 @@ func TestProbeTCP(t *testing.T) {
 			meant: unasked, want: refused("Port: 65536 is not from 1 to 65535"),
 		},
 		{
-			name: "bad host", handler: tcp("a b", intstr.FromInt(open)), always: true,
+			name: "bad host", handler: tcp("a b", intstr.FromInt(open)),
 			meant: "a host that is none is found when the probe is made, where the kubelet looks it up each time",
 			want:  refused(`Host: "a b" is neither a name nor an IP address`),
 		},

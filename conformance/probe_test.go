@@ -22,6 +22,7 @@ import (
 
 	ours "github.com/seed81659283/nodeagent/probe"
 	oursgrpc "github.com/seed81659283/nodeagent/probe/grpcprobe"
+	ourshttp "github.com/seed81659283/nodeagent/probe/httpprobe"
 	"github.com/seed81659283/nodeagent/probe/podprobe"
 )
 
@@ -39,11 +40,9 @@ type dialogue struct {
 	ports   []corev1.ContainerPort // of the container
 	timeout time.Duration          // zero: longer than any server here takes
 
-	// meant says why ours answers otherwise, and want what: a difference that is meant has to be there. With the options
-	// of the kubelet there is none, unless always is set.
-	meant  string
-	want   probed
-	always bool
+	// meant says why ours answers otherwise, and want what: a difference that is meant has to be there.
+	meant string
+	want  probed
 }
 
 const loopback = "127.0.0.1"
@@ -56,22 +55,18 @@ func (d dialogue) run(t *testing.T) {
 	}
 	container := &corev1.Container{Name: "c", Ports: d.ports, ReadinessProbe: &corev1.Probe{ProbeHandler: d.handler, PeriodSeconds: 10}}
 	kubelet := comparable(d.kubelet(container))
-	strict, plain := comparable(d.ours(t, container, true)), comparable(d.ours(t, container, false))
 	want := kubelet
 	if d.meant != "" {
 		want = comparable(d.want)
-		if plain == kubelet {
+	}
+	for _, fresh := range []bool{false, true} {
+		ours := comparable(d.ours(t, container, fresh))
+		if d.meant != "" && ours == kubelet {
 			t.Errorf("no difference any more: %s", d.meant)
 		}
-	}
-	if diff := cmp.Diff(want, plain); diff != "" {
-		t.Errorf("the kubelet or what is meant instead (-) and nodeagent (+) differ:\n%s", diff)
-	}
-	if d.always {
-		kubelet = want
-	}
-	if diff := cmp.Diff(kubelet, strict); diff != "" {
-		t.Errorf("the kubelet (-) and nodeagent with the kubelet's options (+) differ:\n%s", diff)
+		if diff := cmp.Diff(want, ours); diff != "" {
+			t.Errorf("the kubelet or what is meant instead (-) and nodeagent (+) differ, fresh connections: %v\n%s", fresh, diff)
+		}
 	}
 }
 
@@ -120,17 +115,17 @@ func fromOurs(result ours.Result, err error) probed {
 	return probed{Outcome: result.Outcome.String(), Output: result.Output}
 }
 
-// ours asks by the prober that podprobe makes, twice: the second time connections are there already.
-func (d dialogue) ours(t *testing.T, c *corev1.Container, likeKubelet bool) (answer probed) {
+// ours asks by the prober that podprobe makes, twice: the second time connections are there already, unless they are to be
+// fresh, as the kubelet's are.
+func (d dialogue) ours(t *testing.T, c *corev1.Container, fresh bool) (answer probed) {
 	t.Helper()
-	pool := ours.NewPool(ours.PoolOptions{})
+	pool := ourshttp.NewPool(ourshttp.PoolOptions{})
 	defer pool.Close()
 	options := podprobe.Options{
-		Pool: pool, FreshConnections: likeKubelet, KubeletErrors: likeKubelet,
+		Pool: pool, FreshConnections: fresh,
 		GRPC: func(g podprobe.GRPC) (ours.Prober, error) {
 			return oursgrpc.New(oursgrpc.Config{
-				Host: g.Host, Port: g.Port, Service: g.Service, TLS: g.TLS,
-				NewConnection: likeKubelet, WaitForReady: likeKubelet,
+				Host: g.Host, Port: g.Port, Service: g.Service, TLS: g.TLS, FreshConnections: fresh,
 			})
 		},
 	}

@@ -73,7 +73,7 @@ func TestDroppedProbersAreClosed(t *testing.T) {
 		swept2.Spec.Period = 0
 		require.Error(t, d.set.Sync([]probe.Target{swept2, next}))
 		d.told(time.Second)
-		assert.Equal(t, "1 1 0 1", closed(), "with a target that makes no sense any more")
+		assert.Equal(t, "1 1 0 1", closed(), "with a target that is invalid now")
 		d.stop()
 		assert.Equal(t, "1 1 1 1", closed(), "when Run ends")
 	})
@@ -83,13 +83,13 @@ func TestDroppedProbersAreClosed(t *testing.T) {
 func TestProbersAreNotClosedInFlight(t *testing.T) {
 	for name, test := range map[string]struct {
 		takes time.Duration
-		after func(*diary) error
+		after func(*recorder) error
 	}{
-		"replaced":          {after: func(d *diary) error { return d.set.Sync([]probe.Target{running("a", yes)}) }},
-		"removed":           {after: func(d *diary) error { return d.set.SyncPod("u1", nil) }},
-		"removed when hung": {takes: time.Hour, after: func(d *diary) error { return d.set.Sync(nil) }},
-		"ended":             {after: func(d *diary) error { go d.stop(); return nil }},
-		"ended when hung":   {takes: time.Hour, after: func(d *diary) error { go d.stop(); return nil }},
+		"replaced":          {after: func(d *recorder) error { return d.set.Sync([]probe.Target{running("a", yes)}) }},
+		"removed":           {after: func(d *recorder) error { return d.set.SyncPod("u1", nil) }},
+		"removed when hung": {takes: time.Hour, after: func(d *recorder) error { return d.set.Sync(nil) }},
+		"ended":             {after: func(d *recorder) error { go d.stop(); return nil }},
+		"ended when hung":   {takes: time.Hour, after: func(d *recorder) error { go d.stop(); return nil }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

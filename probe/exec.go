@@ -72,13 +72,14 @@ func NewExec(execer Execer, c ExecConfig) (*Exec, error) {
 func (e *Exec) Probe(ctx context.Context) (Result, error) {
 	began := time.Now()
 	output, code, err := e.execer.Exec(ctx, e.config.ContainerID, slices.Clone(e.config.Command))
+	output = output[:min(len(output), MaxOutput)]
 	switch {
 	case err == nil && code == 0:
-		return result(Success, string(output[:min(len(output), MaxOutput)])), nil
+		return Result{Outcome: Success, Output: string(output)}, nil
 	case err == nil:
-		return result(Failure, string(output[:min(len(output), MaxOutput)])), nil
+		return Result{Outcome: Failure, Output: string(output)}, nil
 	case e.late(ctx, err):
-		return result(Failure, e.timeout(ctx, began)), nil
+		return NewResult(Failure, e.timeout(ctx, began)), nil
 	default:
 		return Result{}, fmt.Errorf("run %q in container %s: %w", e.config.Command, e.config.ContainerID, err)
 	}

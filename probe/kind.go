@@ -10,11 +10,11 @@ type Kind uint8
 
 // The kinds of probes.
 const (
-	// Startup tells when a container has started. Its other probes wait for that.
+	// Startup probes find out when a container has started. Its other probes wait for that.
 	Startup Kind = iota
-	// Readiness tells whether a container takes requests.
+	// Readiness probes find out whether a container takes requests.
 	Readiness
-	// Liveness tells when a container is beyond help and has to be restarted.
+	// Liveness probes find out when a container has to be restarted.
 	Liveness
 )
 

@@ -15,8 +15,8 @@ const MaxOutput = 10 << 10
 // Outcome is what a probe found.
 type Outcome uint8
 
-// The outcomes. A warning counts as a success and is worth an event; unknown is
-// the zero value, and counts as a failure when a prober returns it without an
+// The outcomes. A warning counts as a success, with an event; unknown is the zero
+// value, and counts as a failure when a prober returns it without an
 // error.
 const (
 	Unknown Outcome = iota
@@ -48,7 +48,12 @@ type Result struct {
 	Output  string // for people: at most [MaxOutput] bytes of the answer, or why it is a failure
 }
 
-// Prober asks a container how it is.
+// NewResult returns a result that keeps as much of the output as it may.
+func NewResult(o Outcome, output string) Result {
+	return Result{Outcome: o, Output: output[:min(len(output), MaxOutput)]}
+}
+
+// Prober runs one probe of a container: a question and its answer.
 //
 // The context carries the timeout of the probe: a container that has not
 // answered when it ends has failed, which is a [Result]. The error says that the

@@ -6,32 +6,11 @@ package probe_test
 import (
 	"context"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
-	"net/url"
-	"strconv"
+	"net"
 	"testing"
 
 	"github.com/seed81659283/nodeagent/probe"
 )
-
-func ExampleNewHTTP() {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "healthy") }))
-	defer server.Close()
-	u, _ := url.Parse(server.URL)
-	port, _ := strconv.Atoi(u.Port())
-
-	pool := probe.NewPool(probe.PoolOptions{})
-	defer pool.Close()
-	p, err := probe.NewHTTP(probe.HTTPConfig{Host: u.Hostname(), Port: port, Path: "/healthz", Pool: pool})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	r, err := p.Probe(context.Background())
-	fmt.Println(r.Outcome, r.Output, err)
-	// Output: success healthy <nil>
-}
 
 func ExampleNewTCP() {
 	_, err := probe.NewTCP(probe.TCPConfig{Host: "10.0.0.1", Port: 70000})
@@ -54,16 +33,24 @@ func ExampleNewExec() {
 }
 
 func BenchmarkProbers(b *testing.B) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") }))
-	b.Cleanup(server.Close)
-	c := at(b, server, "/")
-	fresh, _ := probe.NewHTTP(c)
-	c.Pool = pool(b)
-	kept, _ := probe.NewHTTP(c)
-	tcp, _ := probe.NewTCP(probe.TCPConfig{Host: c.Host, Port: c.Port})
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			conn.Close()
+		}
+	}()
+	tcp, _ := probe.NewTCP(probe.TCPConfig{Host: "127.0.0.1", Port: listener.Addr().(*net.TCPAddr).Port})
 	exec, _ := probe.NewExec(probe.ExecFunc(func(context.Context, string, []string) ([]byte, int, error) { return nil, 0, nil }),
 		probe.ExecConfig{ContainerID: "c", Command: []string{"true"}})
-	for name, p := range map[string]probe.Prober{"http/fresh": fresh, "http/kept": kept, "tcp": tcp, "exec": exec} {
+	for name, p := range map[string]probe.Prober{"tcp": tcp, "exec": exec} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

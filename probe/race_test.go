@@ -5,5 +5,5 @@
 
 package probe_test
 
-// raceEnabled tells whether the race detector is in.
+// raceEnabled reports whether the race detector is in.
 const raceEnabled = true

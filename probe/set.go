@@ -30,7 +30,7 @@ type Options struct {
 	Hooks  Hooks
 }
 
-// Set asks containers how they are, again and again. Its methods may be called from any goroutine, before, during
+// Set runs liveness, readiness and startup probes. Its methods may be called from any goroutine, before, during
 // and after Run.
 type Set struct {
 	opts  Options
@@ -62,7 +62,7 @@ func NewSet(o Options) *Set {
 }
 
 // Sync says all that is to be probed, in place of what was said before, and how the containers are now. It returns
-// before anything has been probed. The error joins those of targets that make no sense, or that come twice; they are
+// before anything has been probed. The error joins those of targets that are invalid, or that come twice; they are
 // left out, as if they had not been there, and the others take effect.
 func (s *Set) Sync(targets []Target) error {
 	good, err := accept(targets, nil)
@@ -101,7 +101,7 @@ func (s *Set) Healthy() error {
 	return nil
 }
 
-// accept returns the targets that make sense and that check, if there is one, lets pass. The error joins those of the
+// accept returns the targets that are valid and that check, if there is one, lets pass. The error joins those of the
 // others.
 func accept(targets []Target, check func(*Target) error) ([]Target, error) {
 	var errs []error

@@ -21,7 +21,7 @@ type Spec struct {
 	FailureThreshold int           // failures in a row that make a failure; zero means 3
 }
 
-// Validate returns an error that names the first field which makes no sense.
+// Validate returns an error that names the first field that is invalid.
 func (s Spec) Validate() error {
 	switch {
 	case s.InitialDelay < 0:

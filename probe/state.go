@@ -108,10 +108,10 @@ func (t *Target) seed(past Past) (o Outcome, ok bool) {
 	}
 }
 
-// settles tells whether there is nothing more to ask once a container has been found to be o.
+// settles reports whether there is nothing more to ask once a container has been found to be o.
 func (k Kind) settles(o Outcome) bool { return k == Startup || k == Liveness && o == Failure }
 
-// askable tells whether the container can be asked.
+// askable reports whether the container can be asked.
 func (s State) askable() bool {
 	t := &s.target
 	return t.ContainerID != "" && t.Running && !s.held &&

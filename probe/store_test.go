@@ -19,8 +19,8 @@ import (
 	"github.com/seed81659283/nodeagent/probe"
 )
 
-// life runs an agent with a store for a second and returns what it told. A minute passes before the next.
-func life(t *testing.T, path string, targets ...probe.Target) []string {
+// runAgent runs an agent with a store for a second and returns what it told. A minute passes before the next.
+func runAgent(t *testing.T, path string, targets ...probe.Target) []string {
 	d := run(t, probe.Options{Store: path, Rand: func() float64 { return 0.5 }})
 	require.NoError(t, d.set.Sync(targets))
 	lines := d.told(time.Second)
@@ -39,7 +39,7 @@ func TestStoreSurvivesTheAgent(t *testing.T) {
 		for _, target := range []*probe.Target{&a, &s, &l} {
 			target.Spec = probe.Spec{Period: 200 * time.Millisecond, FailureThreshold: 2}
 		}
-		assert.Len(t, life(t, path, a, s, l), 14, "everything is found out")
+		assert.Len(t, runAgent(t, path, a, s, l), 14, "everything is found out")
 
 		a.Spec.Period, a.Prober = 10*time.Second, probe.Func(no)
 		fail := func(target *probe.Target) { target.Prober = probe.Func(no) }
@@ -51,11 +51,11 @@ func TestStoreSurvivesTheAgent(t *testing.T) {
 			"0s s Startup s1 success",
 			"0s l Liveness l1 failure",
 			"0s b Readiness b1 failure",
-		}, life(t, path, a, s, l, b), "not ready is said of new containers only; what is settled is not asked again")
+		}, runAgent(t, path, a, s, l, b), "not ready is said of new containers only; what is settled is not asked again")
 
 		a.ContainerID = "a2"
 		a.StartedAt = time.Now()
-		assert.Equal(t, []string{"0s a Readiness a2 failure"}, life(t, path, a), "of another container nothing is known")
+		assert.Equal(t, []string{"0s a Readiness a2 failure"}, runAgent(t, path, a), "of another container nothing is known")
 	})
 }
 
@@ -65,9 +65,9 @@ func TestStoreForgetsWhatDidNotRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := running("a", yes)
 		a.Kind, a.Running = probe.Liveness, false
-		assert.Equal(t, []string{"0s a Liveness a1 failure"}, life(t, path, a))
+		assert.Equal(t, []string{"0s a Liveness a1 failure"}, runAgent(t, path, a))
 		a.Running, a.StartedAt = true, time.Now()
-		assert.Equal(t, []string{"0s a Liveness a1 success"}, life(t, path, a))
+		assert.Equal(t, []string{"0s a Liveness a1 success"}, runAgent(t, path, a))
 	})
 }
 
@@ -76,7 +76,7 @@ func TestStoreToleratesDamage(t *testing.T) {
 	written := filepath.Join(t.TempDir(), "probes")
 	var whole []byte
 	synctest.Test(t, func(t *testing.T) {
-		life(t, written, seeds(20)...)
+		runAgent(t, written, seeds(20)...)
 		var err error
 		whole, err = os.ReadFile(written)
 		require.NoError(t, err)
@@ -101,7 +101,7 @@ func TestStoreToleratesDamage(t *testing.T) {
 			require.NoError(t, os.WriteFile(path, c.content, 0o600))
 			synctest.Test(t, func(t *testing.T) {
 				time.Sleep(time.Hour)
-				lines := life(t, path, seeds(20)...)
+				lines := runAgent(t, path, seeds(20)...)
 				kept := 0
 				for _, line := range lines {
 					if strings.HasSuffix(line, "Liveness old success") {
@@ -112,7 +112,7 @@ func TestStoreToleratesDamage(t *testing.T) {
 				if c.kept < 20 && c.content != nil {
 					assert.Contains(t, strings.Join(lines, "\n"), "damaged lines")
 				}
-				assert.NotContains(t, strings.Join(life(t, path), "\n"), "damaged lines")
+				assert.NotContains(t, strings.Join(runAgent(t, path), "\n"), "damaged lines")
 			})
 		})
 	}
@@ -157,24 +157,24 @@ func TestStoreIsCompacted(t *testing.T) {
 func TestStoreForgetsPodsThatAreGone(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "probes")
 	synctest.Test(t, func(t *testing.T) {
-		life(t, path, seeds(3)...)
+		runAgent(t, path, seeds(3)...)
 		d := run(t, probe.Options{Store: path})
 		require.NoError(t, d.set.Sync(seeds(1)))
 		d.told(59 * time.Minute)
 		assert.Equal(t, 3, count(t, path))
 		d.told(2 * time.Minute)
 		d.stop()
-		assert.Len(t, life(t, path, seeds(3)...), 1)
+		assert.Len(t, runAgent(t, path, seeds(3)...), 1)
 
 		// What is no longer wanted is forgotten at once.
-		assert.Len(t, life(t, path, seeds(1)...), 1)
+		assert.Len(t, runAgent(t, path, seeds(1)...), 1)
 		d = run(t, probe.Options{Store: path})
 		require.NoError(t, d.set.Sync(seeds(1)))
 		d.told(0)
 		require.NoError(t, d.set.Sync(nil))
 		d.told(0)
 		d.stop()
-		assert.Empty(t, life(t, path, seeds(1)...))
+		assert.Empty(t, runAgent(t, path, seeds(1)...))
 	})
 }
 
@@ -214,7 +214,7 @@ func TestStoreIsKnownFromTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		target := running("a", yes)
 		target.Spec.Period = 200 * time.Millisecond
-		life(t, path, target)
+		runAgent(t, path, target)
 		want := probe.Value{ContainerID: target.ContainerID, Outcome: probe.Success}
 		d := rest(probe.Options{Store: path})
 		v, ok := d.set.Result(target.Key)

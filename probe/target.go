@@ -30,7 +30,7 @@ type Target struct {
 	Prober Prober
 }
 
-// Validate returns an error that names the probe and the field which makes no sense.
+// Validate returns an error that names the probe and the field that is invalid.
 func (t Target) Validate() error {
 	if err := t.validate(); err != nil {
 		return fmt.Errorf("%s: %w", t.Key, err)

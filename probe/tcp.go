@@ -7,6 +7,8 @@ import (
 	"context"
 	"net"
 	"strconv"
+
+	"github.com/seed81659283/nodeagent/internal/probeconn"
 )
 
 // TCPConfig says where a [TCP] connects to. Both fields are required.
@@ -24,7 +26,7 @@ var _ Prober = (*TCP)(nil)
 
 // NewTCP returns a prober of a port. The error names the field that is wrong and its value.
 func NewTCP(c TCPConfig) (*TCP, error) {
-	if err := checkAddress(c.Host, c.Port); err != nil {
+	if err := probeconn.CheckAddress(c.Host, c.Port); err != nil {
 		return nil, err
 	}
 	return &TCP{address: net.JoinHostPort(c.Host, strconv.Itoa(c.Port))}, nil
@@ -33,9 +35,12 @@ func NewTCP(c TCPConfig) (*TCP, error) {
 // Probe connects and closes the connection at once. A connection that is refused, or not there when ctx reaches its
 // deadline, is a failure. When ctx is cancelled, the error is its cause.
 func (t *TCP) Probe(ctx context.Context) (Result, error) {
-	conn, err := dial(ctx, "tcp", t.address)
+	conn, err := probeconn.Dial(ctx, "tcp", t.address)
 	if err != nil {
-		return unanswered(ctx, err)
+		if agent := probeconn.AgentError(ctx, err); agent != nil {
+			return Result{}, agent
+		}
+		return NewResult(Failure, err.Error()), nil
 	}
 	// The port has answered; how the connection ends changes nothing.
 	_ = conn.Close()

@@ -26,7 +26,7 @@ type worker struct {
 	onHold  bool
 }
 
-// doProbe tells whether it asked, and so used the answer.
+// doProbe reports whether it asked, and so used the answer.
 func (w *worker) doProbe(t probe.Target, waits bool, answer probe.Outcome, err bool) (asked bool) {
 	if t.ContainerID == "" {
 		return false
@@ -66,26 +66,26 @@ func (w *worker) doProbe(t probe.Target, waits bool, answer probe.Outcome, err b
 	return true
 }
 
-// TestStateFollowsTheKubelet plays 5,000 random lives.
+// TestStateFollowsTheKubelet plays 5,000 random sequences of events.
 func TestStateFollowsTheKubelet(t *testing.T) {
 	rnd := rand.NewChaCha8([32]byte{})
 	for range 5000 {
-		life := make([]byte, 3+60)
-		_, _ = rnd.Read(life)
-		follow(t, life[0], life[1], life[2], life[3:])
+		events := make([]byte, 3+60)
+		_, _ = rnd.Read(events)
+		follow(t, events[0], events[1], events[2], events[3:])
 	}
 }
 
-// FuzzStateFollowsTheKubelet looks for a life that 5,000 random ones do not have.
+// FuzzStateFollowsTheKubelet looks for a sequence of events that 5,000 random ones do not have.
 func FuzzStateFollowsTheKubelet(f *testing.F) {
 	f.Add(uint8(1), uint8(1), uint8(3), []byte("\x00\x81\x07\x07\x08\x08\x08\x07"))
 	f.Add(uint8(2), uint8(1), uint8(2), []byte("\x00\x11\x07\x08\x02\x08\x01\x08\x11\x08\x08\x03"))
 	f.Fuzz(follow)
 }
 
-// follow plays the life of a container to a State and to the kubelet's rules, which look whenever something has
+// follow plays the events of a container to a State and to the kubelet's rules, which look whenever something has
 // changed and ask whenever the State does. They always say the same, and what may not be asked is not due.
-func follow(t *testing.T, kind, success, failure uint8, life []byte) {
+func follow(t *testing.T, kind, success, failure uint8, events []byte) {
 	now := epoch
 	target := probe.Target{Key: probe.Key{PodUID: "u", Container: "c", Kind: probe.Kind(kind % 3)}}
 	target.Spec = probe.Spec{
@@ -98,7 +98,7 @@ func follow(t *testing.T, kind, success, failure uint8, life []byte) {
 	}
 	state := probe.NewState(now)
 	ids := "abcdefghijklmnop"
-	for _, step := range life {
+	for _, step := range events {
 		now = now.Add(time.Duration(step>>5) * 500 * time.Millisecond)
 		answer, err := probe.Failure, false
 		switch step & 15 {

@@ -36,6 +36,7 @@ import (
 	"github.com/seed81659283/nodeagent/pleg"
 	"github.com/seed81659283/nodeagent/probe"
 	"github.com/seed81659283/nodeagent/probe/grpcprobe"
+	"github.com/seed81659283/nodeagent/probe/httpprobe"
 	"github.com/seed81659283/nodeagent/probe/podprobe"
 )
 
@@ -199,7 +200,7 @@ func (a *agent) open(ctx context.Context) (err error) {
 
 // probes makes what asks containers how they are, and keeps what it finds for the next agent.
 func (a *agent) probes() *podprobe.Pods {
-	pool := probe.NewPool(probe.PoolOptions{})
+	pool := httpprobe.NewPool(httpprobe.PoolOptions{})
 	set := probe.NewSet(probe.Options{Store: a.state("probes"), Logger: a.log, Hooks: probe.Hooks{
 		Changed: func(k probe.Key, _ probe.Value) { a.Changed(k.PodUID) },
 	}})

@@ -12,6 +12,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/probe"
 	"github.com/seed81659283/nodeagent/probe/grpcprobe"
+	"github.com/seed81659283/nodeagent/probe/httpprobe"
 	"github.com/seed81659283/nodeagent/probe/podprobe"
 )
 
@@ -19,7 +20,7 @@ import (
 type podProbes struct {
 	*podprobe.Pods
 	set  *probe.Set
-	pool *probe.Pool
+	pool *httpprobe.Pool
 }
 
 // openProbes makes probes that keep what they find in the state directory, and tell changed of it.
@@ -28,7 +29,7 @@ func (c config) openProbes(rt cri.Runtime, changed func(podUID string)) (*podPro
 		return nil, err
 	}
 	p := &podProbes{
-		pool: probe.NewPool(probe.PoolOptions{}),
+		pool: httpprobe.NewPool(httpprobe.PoolOptions{}),
 		set: probe.NewSet(probe.Options{
 			Store: filepath.Join(c.state, "probes"), Logger: c.log,
 			Hooks: probe.Hooks{Changed: func(k probe.Key, _ probe.Value) { changed(k.PodUID) }},

@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/seed81659283/nodeagent/probe"
+	"github.com/seed81659283/nodeagent/probe/httpprobe"
 )
 
 func main() {
@@ -60,7 +61,7 @@ func run(ctx context.Context, servers []string, spec probe.Spec, store string, v
 			say(k, r.Outcome.String(), fmt.Sprintf("in %s: %.200q", took.Round(time.Microsecond), text))
 		}
 	}
-	pool := probe.NewPool(probe.PoolOptions{})
+	pool := httpprobe.NewPool(httpprobe.PoolOptions{})
 	defer pool.Close()
 	var targets []probe.Target
 	for _, server := range servers {
@@ -82,7 +83,7 @@ func run(ctx context.Context, servers []string, spec probe.Spec, store string, v
 }
 
 // parse turns what the user wrote into a prober.
-func parse(server string, pool *probe.Pool) (probe.Prober, error) {
+func parse(server string, pool *httpprobe.Pool) (probe.Prober, error) {
 	if command, ok := strings.CutPrefix(server, "exec:"); ok {
 		return probe.NewExec(probe.ExecFunc(execute), probe.ExecConfig{ContainerID: "host", Command: []string{"/bin/sh", "-c", command}})
 	}
@@ -96,7 +97,7 @@ func parse(server string, pool *probe.Pool) (probe.Prober, error) {
 	}
 	switch u.Scheme {
 	case "http", "https":
-		return probe.NewHTTP(probe.HTTPConfig{Scheme: u.Scheme, Host: u.Hostname(), Port: port, Path: u.RequestURI(), Pool: pool})
+		return httpprobe.New(httpprobe.Config{Scheme: u.Scheme, Host: u.Hostname(), Port: port, Path: u.RequestURI(), Pool: pool})
 	case "tcp":
 		return probe.NewTCP(probe.TCPConfig{Host: u.Hostname(), Port: port})
 	}

@@ -6,15 +6,15 @@ package grpcprobe
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"net"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/seed81659283/nodeagent/internal/probeconn"
 )
 
 const (
@@ -38,7 +38,7 @@ type connection struct {
 func (p *Prober) dial() (*connection, error) {
 	transport := insecure.NewCredentials()
 	if p.cfg.TLS {
-		// A probe says whether a container answers, not who it is: pods have certificates for names it cannot know.
+		// A probe reports whether a container answers, not who it is: pods have certificates for names it cannot know.
 		transport = credentials.NewTLS(&tls.Config{InsecureSkipVerify: true})
 	}
 	c, address := &connection{}, p.cfg.address()
@@ -65,7 +65,7 @@ func (p *Prober) dial() (*connection, error) {
 func (c *connection) connect(ctx context.Context, address string) (net.Conn, error) {
 	dialer := net.Dialer{KeepAlive: -1}
 	conn, err := dialer.DialContext(ctx, "tcp", address)
-	if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
+	if probeconn.OutOfFiles(err) {
 		c.shortage.Store(&err)
 	}
 	if tcp, ok := conn.(*net.TCPConn); ok {

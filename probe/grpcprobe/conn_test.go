@@ -39,7 +39,7 @@ func TestNewConnection(t *testing.T) {
 	l := listen(t, "127.0.0.1:0")
 	serve(t, l, healthy())
 	cfg := l.config()
-	cfg.NewConnection = true
+	cfg.FreshConnections = true
 	p := prober(t, cfg)
 	for range 3 {
 		assert.Equal(t, success(), ask(t, p, long))
@@ -141,7 +141,7 @@ func BenchmarkProbe(b *testing.B) {
 			l := listen(b, "127.0.0.1:0")
 			serve(b, l, healthy())
 			cfg := l.config()
-			cfg.NewConnection = fresh
+			cfg.FreshConnections = fresh
 			p := prober(b, cfg)
 			b.ReportAllocs()
 			for b.Loop() {

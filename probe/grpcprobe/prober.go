@@ -121,7 +121,7 @@ func (p *Prober) ask(ctx context.Context, conn *connection, timeout time.Duratio
 
 // release keeps a connection that answered, instead of the one another probe may have left, and closes any other.
 func (p *Prober) release(conn *connection, err error) {
-	if err == nil && !p.cfg.NewConnection {
+	if err == nil && !p.cfg.FreshConnections {
 		conn = p.swap(conn)
 	}
 	if conn != nil {
@@ -145,11 +145,9 @@ func (p *Prober) connect(ctx context.Context, conn *connection, timeout time.Dur
 		case connectivity.Idle:
 			conn.Connect()
 		case connectivity.TransientFailure:
-			if !p.cfg.WaitForReady {
-				// A call that does not wait ends here and now, with the reason.
-				if _, err := p.check(ctx, conn); status.Code(err) == codes.Unavailable {
-					return fmt.Sprintf("error: failed to connect service at %q: %s", p.cfg.address(), status.Convert(err).Message())
-				}
+			// A call that does not wait ends here and now, with the reason.
+			if _, err := p.check(ctx, conn); status.Code(err) == codes.Unavailable {
+				return fmt.Sprintf("error: failed to connect service at %q: %s", p.cfg.address(), status.Convert(err).Message())
 			}
 		}
 		if !conn.WaitForStateChange(ctx, state) {

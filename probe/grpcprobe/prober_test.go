@@ -130,17 +130,6 @@ func TestRefused(t *testing.T) {
 	assert.Regexp(t, `^error: failed to connect service at "`+address+`": .*connect: connection refused"$`, result.Output)
 }
 
-func TestRefusedButWaiting(t *testing.T) {
-	t.Parallel()
-	cfg := closed(t)
-	cfg.WaitForReady = true
-	start := time.Now()
-	result := ask(t, prober(t, cfg), 300*time.Millisecond)
-	assert.GreaterOrEqual(t, time.Since(start), 300*time.Millisecond, "the kubelet uses up the timeout")
-	assert.Equal(t, failure(fmt.Sprintf(
-		`timeout: failed to connect service "127.0.0.1:%d" within 300ms: context deadline exceeded`, cfg.Port)), result)
-}
-
 // A refusal does not hold up the next probe: there is no back-off between probes.
 func TestRefusedThenListening(t *testing.T) {
 	t.Parallel()

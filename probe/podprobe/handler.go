@@ -16,6 +16,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/internal/expand"
 	"github.com/seed81659283/nodeagent/probe"
+	"github.com/seed81659283/nodeagent/probe/httpprobe"
 )
 
 // handler makes the probers of one container.
@@ -31,16 +32,10 @@ func absent(context.Context) (probe.Result, error) {
 	return probe.Result{}, errors.New("there is no container to probe yet")
 }
 
-// discarded is a mistake that the kubelet keeps to itself. It sends off what has any other, and that fails.
-type discarded struct{ error }
-
-// broken is the prober of a probe that can never be asked.
-func (o Options) broken(err error) probe.Prober {
+// broken returns the prober of a probe that can never be asked. It fails with the reason.
+func broken(reason error) probe.Prober {
 	return probe.Func(func(context.Context) (probe.Result, error) {
-		if _, ok := errors.AsType[discarded](err); ok && o.KubeletErrors {
-			return probe.Result{}, err
-		}
-		return probe.Result{Outcome: probe.Failure, Output: err.Error()}, nil
+		return probe.NewResult(probe.Failure, reason.Error()), nil
 	})
 }
 
@@ -64,11 +59,11 @@ func (h handler) prober(p *corev1.Probe) (prober probe.Prober, err error) {
 		name = "grpc"
 		prober, err = h.grpc(p.GRPC)
 	default:
-		name, err = "handler", discarded{errors.New("is none of exec, httpGet, tcpSocket and grpc")}
+		name, err = "handler", errors.New("is none of exec, httpGet, tcpSocket and grpc")
 	}
 	if err != nil {
 		err = fmt.Errorf("%s: %w", name, err)
-		return h.options.broken(err), err
+		return broken(err), err
 	}
 	return newMade(prober, h.podIP), nil
 }
@@ -112,14 +107,14 @@ func (h handler) http(action *corev1.HTTPGetAction) (probe.Prober, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg := probe.HTTPConfig{
+	cfg := httpprobe.Config{
 		Host: cmp.Or(action.Host, h.podIP), Port: port, Scheme: string(action.Scheme), Path: action.Path,
-		Pool: h.options.Pool, FreshConnections: h.options.FreshConnections, DiscardBrokenBody: h.options.KubeletErrors,
+		Pool: h.options.Pool, FreshConnections: h.options.FreshConnections,
 	}
 	for _, header := range action.HTTPHeaders {
-		cfg.Header = append(cfg.Header, probe.Header{Name: header.Name, Value: header.Value})
+		cfg.Header = append(cfg.Header, httpprobe.Header{Name: header.Name, Value: header.Value})
 	}
-	return probe.NewHTTP(cfg)
+	return httpprobe.New(cfg)
 }
 
 func (h handler) tcp(action *corev1.TCPSocketAction) (probe.Prober, error) {
@@ -148,12 +143,12 @@ func (h handler) port(p intstr.IntOrString) (int, error) {
 	if p.Type == intstr.String {
 		i := slices.IndexFunc(h.container.Ports, func(port corev1.ContainerPort) bool { return port.Name == p.StrVal })
 		if i < 0 {
-			return 0, discarded{fmt.Errorf("field Port: %q names no port of the container", p.StrVal)}
+			return 0, fmt.Errorf("field Port: %q names no port of the container", p.StrVal)
 		}
 		port = int(h.container.Ports[i].ContainerPort)
 	}
 	if port < 1 || port > 65535 {
-		return 0, discarded{fmt.Errorf("field Port: %d is not from 1 to 65535", port)}
+		return 0, fmt.Errorf("field Port: %d is not from 1 to 65535", port)
 	}
 	return port, nil
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/seed81659283/nodeagent/probe"
 )
 
-// Results tells what a probe has come to, if anything. The method Result of a [probe.Set] is one. Nil knows nothing.
+// Results returns what a probe has come to, if anything. The method Result of a [probe.Set] is one. Nil knows nothing.
 type Results func(probe.Key) (probe.Value, bool)
 
 // decided returns what a probe says of the container that the status is of. A result of an earlier container, or one
@@ -37,7 +37,7 @@ func same(st, before *corev1.ContainerStatus) *corev1.ContainerStatus {
 	return before
 }
 
-// Started tells whether a container has started: it runs, and its startup probe has succeeded if it has one. Until there
+// Started reports whether a container has started: it runs, and its startup probe has succeeded if it has one. Until there
 // is a result, what was said before of the same container stands; before may be nil. Source: isContainerStarted in
 // pkg/kubelet/prober/prober_manager.go.
 func Started(pod *corev1.Pod, c *corev1.Container, st, before *corev1.ContainerStatus, results Results) bool {
@@ -54,7 +54,7 @@ func Started(pod *corev1.Pod, c *corev1.Container, st, before *corev1.ContainerS
 	return before != nil && before.Started != nil && *before.Started
 }
 
-// Ready tells whether a container that has [Started] takes requests: its readiness probe has succeeded, if it has one.
+// Ready reports whether a container that has [Started] takes requests: its readiness probe has succeeded, if it has one.
 // Until there is a result, what was said before of the same container stands; before may be nil. An init container that
 // is no sidecar is ready when it has ended well, started or not. Source: UpdatePodStatus in
 // pkg/kubelet/prober/prober_manager.go.
@@ -85,8 +85,8 @@ type Kill struct {
 	Grace   time.Duration
 }
 
-// MustKill tells whether a container has to be killed because of its probes. The policy of the container, else of the
-// pod, says whether it is started again; rules for exit codes are not asked, for it has not exited. Source:
+// MustKill reports whether a container has to be killed because of its probes. The policy of the container, else of the
+// pod, reports whether it is started again; rules for exit codes are not asked, for it has not exited. Source:
 // computePodActions and computeInitContainerActions in pkg/kubelet/kuberuntime.
 func MustKill(pod *corev1.Pod, c *corev1.Container, st *corev1.ContainerStatus, results Results) (Kill, bool) {
 	sidecar := isSidecar(&pod.Spec, c)
@@ -113,7 +113,7 @@ func MustKill(pod *corev1.Pod, c *corev1.Container, st *corev1.ContainerStatus, 
 	return Kill{}, false
 }
 
-// restarts tells whether a container that was killed for its probes is started again.
+// restarts reports whether a container that was killed for its probes is started again.
 func restarts(pod *corev1.Pod, c *corev1.Container) bool {
 	if c.RestartPolicy != nil {
 		return *c.RestartPolicy != corev1.ContainerRestartPolicyNever

@@ -74,10 +74,10 @@ func TestStartedAndReady(t *testing.T) {
 		"ready before it started":  {container: probedContainer(startup, readiness), found: found{readiness: probe.Success}},
 		"result of the one before": {container: probedContainer(readiness), found: found{readiness: probe.Success}, now: next, started: true},
 
-		"agent restarted":             {container: probedContainer(startup, readiness), before: before(true, true), started: true, ready: true},
-		"agent restarted, undecided":  {container: probedContainer(startup, readiness), before: before(true, true), found: found{startup: probe.Unknown, readiness: probe.Unknown}, started: true, ready: true},
-		"agent restarted, not ready":  {container: probedContainer(startup, readiness), before: before(true, false), started: true},
-		"agent restarted, other life": {container: probedContainer(startup, readiness), before: other},
+		"agent restarted":                 {container: probedContainer(startup, readiness), before: before(true, true), started: true, ready: true},
+		"agent restarted, undecided":      {container: probedContainer(startup, readiness), before: before(true, true), found: found{startup: probe.Unknown, readiness: probe.Unknown}, started: true, ready: true},
+		"agent restarted, not ready":      {container: probedContainer(startup, readiness), before: before(true, false), started: true},
+		"agent restarted, other instance": {container: probedContainer(startup, readiness), before: other},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := newPod(row.container)

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/probe"
+	"github.com/seed81659283/nodeagent/probe/httpprobe"
 )
 
 // GRPC says what a gRPC probe asks. It is what package grpcprobe wants to know.
@@ -28,17 +29,14 @@ type Options struct {
 	// GRPC makes the probers of gRPC probes, with grpcprobe.New for one. Nil makes each of them an error.
 	GRPC func(GRPC) (probe.Prober, error)
 	// Pool keeps the connections of HTTP probes. Nil gives each probe its own, opened and closed each time.
-	Pool *probe.Pool
+	Pool *httpprobe.Pool
 	// FreshConnections opens a connection for each HTTP probe, also with a Pool, as the kubelet does.
 	FreshConnections bool
-	// KubeletErrors throws away what the kubelet throws away: a port that has no such name or is no port, a missing
-	// handler, and an HTTP answer whose body breaks off count for nothing. Otherwise they are failures.
-	KubeletErrors bool
 }
 
 // Targets returns the probes of a pod, and an error for each that can never be asked. The status is the one that is
 // published: Started counts for containers that have a startup probe. A pod that has ended has no probes. A probe whose
-// numbers make no sense has no target, and neither have those that wait for it.
+// numbers are invalid has no target, and neither have those that wait for it.
 //
 // Previous is what the last call returned for the same pod, nil for the first: the probers of containers that are still
 // there are taken over from it, with their connections.

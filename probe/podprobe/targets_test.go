@@ -24,6 +24,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/internal/costtest"
 	"github.com/seed81659283/nodeagent/probe"
+	"github.com/seed81659283/nodeagent/probe/httpprobe"
 	"github.com/seed81659283/nodeagent/probe/podprobe"
 )
 
@@ -275,7 +276,7 @@ func TestHTTP(t *testing.T) {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { seen <- r }))
 	defer server.Close()
 	port := server.Listener.Addr().(*net.TCPAddr).Port
-	pool := probe.NewPool(probe.PoolOptions{})
+	pool := httpprobe.NewPool(httpprobe.PoolOptions{})
 	defer pool.Close()
 	pod := newPod(corev1.Container{
 		Name:  "c",
@@ -348,15 +349,6 @@ func TestBroken(t *testing.T) {
 				require.NoError(t, err)
 				assert.Equal(t, probe.Failure, result.Outcome)
 				assert.Contains(t, result.Output, want)
-			}
-			list, _ := podprobe.Targets(pod, &pod.Status, nil, podprobe.Options{KubeletErrors: true})
-			result, err := ask(t, list[0])
-			if strings.Contains(want, "field Port") || strings.HasPrefix(want, "handler") {
-				assert.ErrorContains(t, err, want)
-				assert.Zero(t, result)
-			} else {
-				assert.NoError(t, err)
-				assert.Equal(t, probe.Failure, result.Outcome)
 			}
 		})
 	}

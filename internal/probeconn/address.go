@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package probe
+package probeconn
 
 import (
 	"errors"
@@ -11,9 +11,9 @@ import (
 	"unicode"
 )
 
-// checkAddress returns an error that names the field, Host or Port, that nobody can connect to. Whether a name exists is
+// CheckAddress returns an error that names the field, Host or Port, that nobody can connect to. Whether a name exists is
 // for the resolver to say, so a host is refused only for what no name has in it.
-func checkAddress(host string, port int) error {
+func CheckAddress(host string, port int) error {
 	if port < 1 || port > 65535 {
 		return fmt.Errorf("field Port: %d is not from 1 to 65535", port)
 	}

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package probe
+package httpprobe
 
 import (
 	"net"
@@ -10,6 +10,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/seed81659283/nodeagent/internal/probeconn"
 )
 
 // keeper asks over connections that stay open, in the goroutine of its caller: net/http has two for each connection, and
@@ -42,7 +44,7 @@ func (k *keeper) RoundTrip(req *http.Request) (*http.Response, error) {
 	conn := k.take(address)
 	if conn == nil {
 		var err error
-		if conn, err = dial(ctx, "tcp", address); err != nil {
+		if conn, err = probeconn.Dial(ctx, "tcp", address); err != nil {
 			return nil, err
 		}
 	}

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package probe_test
+package httpprobe_test
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed81659283/nodeagent/probe"
+	"github.com/seed81659283/nodeagent/probe/httpprobe"
 )
 
 func TestHTTPSpeaksTLS(t *testing.T) {
@@ -29,12 +30,12 @@ func TestHTTPSpeaksTLS(t *testing.T) {
 
 	c := at(t, server, "/")
 	c.Host, c.Scheme = "localhost", "HTTPS"
-	c.Header = []probe.Header{{"Host", "www.example.com"}}
+	c.Header = []httpprobe.Header{{"Host", "www.example.com"}}
 	require.Equal(t, probe.Success, askHTTP(t, c, long).Outcome)
 	assert.Equal(t, "HTTP/2.0", protocol, "HTTP/2 is what this server likes best")
 	assert.Equal(t, "localhost", name, "the name in the handshake is that of the URL, not of the header")
 
-	c.Pool = probe.NewPool(probe.PoolOptions{DisableHTTP2: true})
+	c.Pool = httpprobe.NewPool(httpprobe.PoolOptions{DisableHTTP2: true})
 	t.Cleanup(c.Pool.Close)
 	require.Equal(t, probe.Success, askHTTP(t, c, long).Outcome)
 	assert.Equal(t, "HTTP/1.1", protocol)
@@ -75,7 +76,7 @@ func TestHTTPClosesConnectionsThatComeTooLate(t *testing.T) {
 	}}
 	server.StartTLS()
 	t.Cleanup(server.Close)
-	p, err := probe.NewHTTP(at(t, server, "/"))
+	p, err := httpprobe.New(at(t, server, "/"))
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {

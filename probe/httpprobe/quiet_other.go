@@ -3,7 +3,7 @@
 
 //go:build !unix
 
-package probe
+package httpprobe
 
 import "net"
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package probe_test
+package httpprobe_test
 
 import (
 	"context"
@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed81659283/nodeagent/probe"
+	"github.com/seed81659283/nodeagent/probe/httpprobe"
 )
 
 func TestHTTPJudgesTheStatus(t *testing.T) {
@@ -45,12 +46,8 @@ func TestHTTPJudgesTheStatus(t *testing.T) {
 		{500, probe.Failure, "HTTP probe failed with statuscode: 500"},
 		{999, probe.Failure, "HTTP probe failed with statuscode: 999"},
 	} {
-		for _, discard := range []bool{false, true} {
-			c := at(t, server, fmt.Sprintf("/?status=%d", test.status))
-			c.DiscardBrokenBody = discard
-			got := askHTTP(t, c, long)
-			assert.Equal(t, probe.Result{Outcome: test.outcome, Output: test.output}, got, "status %d", test.status)
-		}
+		got := askHTTP(t, at(t, server, fmt.Sprintf("/?status=%d", test.status)), long)
+		assert.Equal(t, probe.Result{Outcome: test.outcome, Output: test.output}, got, "status %d", test.status)
 	}
 }
 
@@ -96,7 +93,7 @@ func TestHTTPFollowsRedirectsToTheSameHost(t *testing.T) {
 		{"/elsewhere", probe.Warning, "Probe terminated redirects, Response body: <a href="},
 	} {
 		c := at(t, server, test.path)
-		c.Header = []probe.Header{{Name: "Host", Value: "www.example.com"}}
+		c.Header = []httpprobe.Header{{Name: "Host", Value: "www.example.com"}}
 		got := askHTTP(t, c, long)
 		assert.Equal(t, test.outcome, got.Outcome, "%s: %s", test.path, got.Output)
 		assert.Contains(t, got.Output, test.output, test.path)
@@ -178,37 +175,21 @@ func TestHTTPSeesASickServer(t *testing.T) {
 			io.Copy(io.Discard, conn)
 		}
 	})
-	for _, test := range []struct {
-		path, output string
-		discarded    bool // the kubelet gives no result
-	}{
-		{"/no-header", "(Client.Timeout exceeded while awaiting headers)", false},
-		{"/half-header", "(Client.Timeout exceeded while awaiting headers)", false},
-		{"/huge-header", "server response headers exceeded", false},
-		{"/no-body", "HTTP probe got statuscode 200 and no whole body: context deadline exceeded", true},
-		{"/no-body-404", "HTTP probe failed with statuscode: 404", true},
-		{"/cut", "HTTP probe got statuscode 200 and no whole body: unexpected EOF", true},
-		{"/reset", "connection reset by peer", false},
-		{"/garbage", "malformed HTTP status code", false},
-		{"/switch", "HTTP probe failed with statuscode: 101", false},
+	for _, test := range []struct{ path, output string }{
+		{"/no-header", "(Client.Timeout exceeded while awaiting headers)"},
+		{"/half-header", "(Client.Timeout exceeded while awaiting headers)"},
+		{"/huge-header", "server response headers exceeded"},
+		{"/no-body", "HTTP probe got statuscode 200 and no whole body: context deadline exceeded"},
+		{"/no-body-404", "HTTP probe failed with statuscode: 404"},
+		{"/cut", "HTTP probe got statuscode 200 and no whole body: unexpected EOF"},
+		{"/reset", "connection reset by peer"},
+		{"/garbage", "malformed HTTP status code"},
+		{"/switch", "HTTP probe failed with statuscode: 101"},
 	} {
 		t.Run(test.path, func(t *testing.T) {
-			c := at(t, server, test.path)
-			got := askHTTP(t, c, soon)
+			got := askHTTP(t, at(t, server, test.path), soon)
 			assert.Equal(t, probe.Failure, got.Outcome)
 			assert.Contains(t, got.Output, test.output)
-
-			c.DiscardBrokenBody = true
-			p, err := probe.NewHTTP(c)
-			require.NoError(t, err)
-			got, err = ask(t, p, soon)
-			if test.discarded {
-				require.ErrorContains(t, err, "read body: ")
-				assert.Equal(t, probe.Result{}, got)
-			} else {
-				require.NoError(t, err)
-				assert.Equal(t, probe.Failure, got.Outcome)
-			}
 		})
 	}
 }
@@ -241,7 +222,7 @@ func TestHTTPThatIsCancelledIsNobodysFailure(t *testing.T) {
 	})
 	stop := errors.New("the agent stops")
 	for _, path := range []string{"/header", "/body"} {
-		p, err := probe.NewHTTP(at(t, server, path))
+		p, err := httpprobe.New(at(t, server, path))
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancelCause(t.Context())
 		go func() {

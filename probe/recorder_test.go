@@ -16,8 +16,8 @@ import (
 	"github.com/seed81659283/nodeagent/probe"
 )
 
-// diary is a set, with what its hooks were told since the start.
-type diary struct {
+// recorder is a set, with what its hooks were told since the start.
+type recorder struct {
 	set   *probe.Set
 	start time.Time
 	stop  func() // ends Run and waits for it
@@ -27,15 +27,15 @@ type diary struct {
 }
 
 // run starts a set in a bubble. Its first probes are not spread.
-func run(t *testing.T, o probe.Options) *diary {
+func run(t *testing.T, o probe.Options) *recorder {
 	d := rest(o)
 	d.run(t)
 	return d
 }
 
 // rest returns a set that does not run yet.
-func rest(o probe.Options) *diary {
-	d := &diary{start: time.Now()}
+func rest(o probe.Options) *recorder {
+	d := &recorder{start: time.Now()}
 	if o.Rand == nil {
 		o.Rand = func() float64 { return 0 }
 	}
@@ -56,7 +56,7 @@ func rest(o probe.Options) *diary {
 	return d
 }
 
-func (d *diary) run(t *testing.T) {
+func (d *recorder) run(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() { assert.NoError(t, d.set.Run(ctx)) })
@@ -64,14 +64,14 @@ func (d *diary) run(t *testing.T) {
 	t.Cleanup(d.stop)
 }
 
-func (d *diary) note(format string, args ...any) {
+func (d *recorder) note(format string, args ...any) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.lines = append(d.lines, fmt.Sprintf("%s ", time.Since(d.start))+fmt.Sprintf(format, args...))
 }
 
 // told waits for d to pass and returns what has been noted since the last call.
-func (d *diary) told(wait time.Duration) []string {
+func (d *recorder) told(wait time.Duration) []string {
 	time.Sleep(wait)
 	synctest.Wait()
 	d.mu.Lock()

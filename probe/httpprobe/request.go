@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package probe
+package httpprobe
 
 import (
 	"cmp"
@@ -11,13 +11,15 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+
+	"github.com/seed81659283/nodeagent/internal/probeconn"
 )
 
 // UserAgent is what probes call themselves: the name of the kubelet that they behave like.
 const UserAgent = "kube-probe/1.37"
 
 // newRequest builds the request of a probe, as pkg/probe/http/request.go of the kubelet does.
-func newRequest(c HTTPConfig) (*http.Request, error) {
+func newRequest(c Config) (*http.Request, error) {
 	target, err := newURL(c)
 	if err != nil {
 		return nil, err
@@ -40,8 +42,8 @@ func newRequest(c HTTPConfig) (*http.Request, error) {
 
 // newURL reads the path as a reference, so that it may have a query, and puts the address in place of any that it
 // brings along. What is no reference is a path letter by letter.
-func newURL(c HTTPConfig) (*url.URL, error) {
-	if err := checkAddress(c.Host, c.Port); err != nil {
+func newURL(c Config) (*url.URL, error) {
+	if err := probeconn.CheckAddress(c.Host, c.Port); err != nil {
 		return nil, err
 	}
 	scheme := strings.ToLower(cmp.Or(c.Scheme, "http"))

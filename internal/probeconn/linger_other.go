@@ -3,7 +3,7 @@
 
 //go:build !linux
 
-package probe
+package probeconn
 
 import "net"
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package probe
+package httpprobe
 
 import (
 	"cmp"
@@ -9,6 +9,8 @@ import (
 	"errors"
 	"net/http"
 	"time"
+
+	"github.com/seed81659283/nodeagent/internal/probeconn"
 )
 
 const (
@@ -41,7 +43,7 @@ type PoolOptions struct {
 	DisableHTTP2 bool // speak HTTP/1.1 with every server, as the kubelet does where DISABLE_HTTP2 is in its environment
 }
 
-// Pool is what the HTTP probers of a node share: the connections that stay open between probes, for half a minute at most,
+// Pool is what the probers of a node share: the connections that stay open between probes, for half a minute at most,
 // and their number. Between probes it has no goroutine but those of connections over TLS. It may be used from several
 // goroutines.
 type Pool struct {
@@ -78,7 +80,7 @@ func (p *Pool) Close() {
 // at certificates, for they are rarely made for the address of a pod.
 func newTransport() *http.Transport {
 	t := &http.Transport{
-		DialContext:            dial,
+		DialContext:            probeconn.Dial,
 		DisableCompression:     true,
 		TLSClientConfig:        &tls.Config{InsecureSkipVerify: true},
 		TLSHandshakeTimeout:    handshakeLimit,

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package probe
+package httpprobe
 
 import (
 	"bufio"
@@ -20,7 +20,7 @@ func FuzzNewRequest(f *testing.F) {
 	f.Add("h", 93, "%zz\r\nHost: evil", "A", "b")
 	f.Add("h", 93, "http://user:secret@evil/x", "A", "b")
 	f.Fuzz(func(t *testing.T, host string, port int, path, name, value string) {
-		req, err := newRequest(HTTPConfig{Host: host, Port: port, Path: path, Header: []Header{{name, value}}})
+		req, err := newRequest(Config{Host: host, Port: port, Path: path, Header: []Header{{name, value}}})
 		if err != nil {
 			return
 		}
@@ -52,7 +52,7 @@ func TestNewURL(t *testing.T) {
 		{"h", "/%zz", "http://h:93/%25zz"},
 		{"fd00::1", "/", "http://[fd00::1]:93/"},
 	} {
-		u, err := newURL(HTTPConfig{Host: test.host, Port: 93, Path: test.path})
+		u, err := newURL(Config{Host: test.host, Port: 93, Path: test.path})
 		if err != nil || u.String() != test.want {
 			t.Errorf("%q: got %v, %v, want %s", test.path, u, err, test.want)
 		}

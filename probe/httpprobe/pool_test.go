@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package probe_test
+package httpprobe_test
 
 import (
 	"io"
@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed81659283/nodeagent/probe"
+	"github.com/seed81659283/nodeagent/probe/httpprobe"
 )
 
 // connections counts the connections that a server accepts.
@@ -62,7 +63,7 @@ func TestHTTPReusesConnections(t *testing.T) {
 			if !test.noPool {
 				c.Pool = pool(t)
 			}
-			p, err := probe.NewHTTP(c)
+			p, err := httpprobe.New(c)
 			require.NoError(t, err)
 			for i, n := range []int{4, 8} {
 				before := count.Load()
@@ -90,7 +91,7 @@ func TestHTTPAsksAgainWhenAReusedConnectionIsBroken(t *testing.T) {
 	})
 	c := at(t, server, "/")
 	c.Pool = pool(t)
-	p, err := probe.NewHTTP(c)
+	p, err := httpprobe.New(c)
 	require.NoError(t, err)
 	for range 6 {
 		got, err := ask(t, p, long)
@@ -104,7 +105,7 @@ func TestHTTPNoticesAServerThatAcceptsNoMoreConnections(t *testing.T) {
 	server, _ := connections(t, false, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok") })
 	c := at(t, server, "/")
 	c.Pool = pool(t)
-	p, err := probe.NewHTTP(c)
+	p, err := httpprobe.New(c)
 	require.NoError(t, err)
 	for range 2 { // one of its own, and one that stays open
 		got, err := ask(t, p, long)
@@ -132,7 +133,7 @@ func TestHTTPLeavesAConnectionThatHangs(t *testing.T) {
 	})
 	c := at(t, server, "/")
 	c.Pool = pool(t)
-	p, err := probe.NewHTTP(c)
+	p, err := httpprobe.New(c)
 	require.NoError(t, err)
 	for i, want := range []probe.Outcome{probe.Success, probe.Success, probe.Failure, probe.Success} {
 		hang.Store(i >= 2)
@@ -148,7 +149,7 @@ func TestHTTPLeavesAConnectionThatHangs(t *testing.T) {
 
 func TestHTTPConnectionsAreIdleInBoundedNumber(t *testing.T) {
 	var open atomic.Int32
-	p := probe.NewPool(probe.PoolOptions{MaxIdle: 2})
+	p := httpprobe.NewPool(httpprobe.PoolOptions{MaxIdle: 2})
 	t.Cleanup(p.Close)
 	for range 5 {
 		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok") }))
@@ -164,7 +165,7 @@ func TestHTTPConnectionsAreIdleInBoundedNumber(t *testing.T) {
 		t.Cleanup(server.Close)
 		c := at(t, server, "/")
 		c.Pool = p
-		prober, err := probe.NewHTTP(c)
+		prober, err := httpprobe.New(c)
 		require.NoError(t, err)
 		for range 2 {
 			_, err := ask(t, prober, long)

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package probe_test
+package httpprobe_test
 
 import (
 	"context"
@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed81659283/nodeagent/probe"
+	"github.com/seed81659283/nodeagent/probe/httpprobe"
 )
 
 // guests is a listener that counts the connections which are open.
@@ -69,19 +70,19 @@ func welcome(t *testing.T, open *atomic.Int32, secure, slow bool) *httptest.Serv
 }
 
 // everyKind returns probers of each kind for real servers.
-func everyKind(t *testing.T, open *atomic.Int32, pool *probe.Pool) (probers []probe.Prober) {
+func everyKind(t *testing.T, open *atomic.Int32, pool *httpprobe.Pool) (probers []probe.Prober) {
 	add := func(p probe.Prober, err error) {
 		require.NoError(t, err)
 		probers = append(probers, p)
 	}
 	plain := at(t, welcome(t, open, false, false), "/")
 	add(probe.NewTCP(probe.TCPConfig{Host: plain.Host, Port: plain.Port}))
-	add(probe.NewHTTP(plain))
+	add(httpprobe.New(plain))
 	plain.Pool = pool
-	add(probe.NewHTTP(plain))
-	for _, c := range []probe.HTTPConfig{at(t, welcome(t, open, true, false), "/"), at(t, welcome(t, open, false, true), "/")} {
+	add(httpprobe.New(plain))
+	for _, c := range []httpprobe.Config{at(t, welcome(t, open, true, false), "/"), at(t, welcome(t, open, false, true), "/")} {
 		c.Pool = pool
-		add(probe.NewHTTP(c))
+		add(httpprobe.New(c))
 	}
 	add(probe.NewExec(probe.ExecFunc(func(ctx context.Context, _ string, _ []string) ([]byte, int, error) {
 		<-ctx.Done()
@@ -93,14 +94,17 @@ func everyKind(t *testing.T, open *atomic.Int32, pool *probe.Pool) (probers []pr
 // A set that has ended, in the middle of its probes, has left nothing behind: no goroutine and no connection.
 func TestNothingIsLeft(t *testing.T) {
 	var open, answered atomic.Int32
-	pool := probe.NewPool(probe.PoolOptions{})
+	pool := httpprobe.NewPool(httpprobe.PoolOptions{})
 	var targets []probe.Target
 	for kind, prober := range everyKind(t, &open, pool) {
 		for i := range 60 {
-			target := running(fmt.Sprintf("c%d-%d", kind, i), nil)
-			target.Prober, target.Spec.Period = prober, 50*time.Millisecond
-			target.Spec.Timeout = time.Duration(1+i%2) * time.Second
-			targets = append(targets, target)
+			name := fmt.Sprintf("c%d-%d", kind, i)
+			targets = append(targets, probe.Target{
+				Key:         probe.Key{PodUID: "u1", Container: name, Kind: probe.Readiness},
+				ContainerID: name + "1", StartedAt: time.Now(), Running: true, Started: true,
+				Spec:   probe.Spec{Period: 50 * time.Millisecond, Timeout: time.Duration(1+i%2) * time.Second},
+				Prober: prober,
+			})
 		}
 	}
 	before := runtime.NumGoroutine()

@@ -1,0 +1,69 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package httpprobe_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/probe"
+	"github.com/seed81659283/nodeagent/probe/httpprobe"
+)
+
+// soon is a timeout that a probe is meant to reach, and long one that it is not.
+const (
+	soon = 150 * time.Millisecond
+	long = 10 * time.Second
+)
+
+// at returns the configuration of a probe of a test server.
+func at(t testing.TB, server *httptest.Server, path string) httpprobe.Config {
+	t.Helper()
+	u, err := url.Parse(server.URL)
+	require.NoError(t, err)
+	port, err := strconv.Atoi(u.Port())
+	require.NoError(t, err)
+	return httpprobe.Config{Scheme: u.Scheme, Host: u.Hostname(), Port: port, Path: path}
+}
+
+// pool returns a pool that is closed when the test ends.
+func pool(t testing.TB) *httpprobe.Pool {
+	t.Helper()
+	p := httpprobe.NewPool(httpprobe.PoolOptions{})
+	t.Cleanup(p.Close)
+	return p
+}
+
+// ask probes once.
+func ask(t testing.TB, p probe.Prober, timeout time.Duration) (probe.Result, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	defer cancel()
+	return p.Probe(ctx)
+}
+
+// askHTTP probes once by HTTP, and wants an answer.
+func askHTTP(t testing.TB, c httpprobe.Config, timeout time.Duration) probe.Result {
+	t.Helper()
+	p, err := httpprobe.New(c)
+	require.NoError(t, err)
+	r, err := ask(t, p, timeout)
+	require.NoError(t, err)
+	return r
+}
+
+// serve starts a server that answers with a function.
+func serve(t testing.TB, answer http.HandlerFunc) *httptest.Server {
+	t.Helper()
+	s := httptest.NewServer(answer)
+	t.Cleanup(s.Close)
+	return s
+}

@@ -1,0 +1,22 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package probe_test
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Who imports the engine links no HTTP client: that comes with package httpprobe.
+func TestNoHTTPComesAlong(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output()
+	require.NoError(t, err)
+	list := strings.Fields(string(out))
+	assert.Contains(t, list, "net")
+	assert.NotContains(t, list, "net/http")
+}
