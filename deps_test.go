@@ -55,23 +55,23 @@ tests cgroups/podtree:          cgroups/cgroupstest cgroups/driver
 cri                    max   0: SYS
 
 # Runtimes.
-cri/critest            max   0: cri testing
+cri/critest            max   0: cri internal/sleep testing
 cri/process/...        max   0: cri cri/process/internal/... internal/... SYS
 cri/remote             max 115: cri internal/cripb GRPC
 cri/criserver          max 115: cri internal/cripb GRPC
 
 # Log files of containers.
-cri/logs               max   0: cri internal/runonce SYS
+cri/logs               max   0: cri internal/backoff internal/runonce internal/sleep SYS
 
 # Engines: no third-party package, and never each other.
-pleg                   max   0: cri internal/runonce
+pleg                   max   0: cri internal/backoff internal/runonce internal/sleep
 
 # Resources: what a pod may use, and the cgroups that hold it to that.
 cgroups                max   0: SYS
 cgroups/cgroupstest    max   0: cgroups testing
-cgroups/driver         max  40: cgroups cgroups/driver/internal/... SYS OCI
-cgroups/driver/internal/... max 40: cgroups SYS OCI
-cgroups/podtree        max  75: cgroups qos API
+cgroups/driver         max  40: cgroups cgroups/driver/internal/... internal/backoff internal/sleep SYS OCI
+cgroups/driver/internal/... max 40: cgroups internal/backoff internal/sleep SYS OCI
+cgroups/podtree        max  75: cgroups qos internal/backoff API
 qos                    max  75: cgroups cri internal/containers API
 
 # Probes: the engine and its probers know neither pods nor gRPC.
@@ -93,9 +93,9 @@ lifecycle/podapi       max  75: cri internal/fielderr internal/optional internal
 lifecycle/podenv       max  70: cri internal/expand internal/fielderr internal/optional internal/podfield internal/podip API
 lifecycle/podspec      max  70: cri internal/expand internal/fielderr internal/optional internal/podfield internal/podip lifecycle/podenv qos API
 lifecycle/userns       max  75: cri internal/atomicfile API
-lifecycle/hook         max  70: cri lifecycle/podspec API
-lifecycle/podstore     max  75: internal/atomicfile internal/runonce internal/safeyaml API
-lifecycle/source       max  80: internal/safeyaml lifecycle/podapi API YAML github.com/fsnotify/fsnotify
+lifecycle/hook         max  70: cri lifecycle/podspec internal/sleep API
+lifecycle/podstore     max  75: internal/atomicfile internal/backoff internal/runonce internal/safeyaml internal/sleep API
+lifecycle/source       max  80: internal/backoff internal/safeyaml lifecycle/podapi API YAML github.com/fsnotify/fsnotify
 lifecycle/objects      max  75: internal/safeyaml API sigs.k8s.io/yaml
 
 # Images: what is pulled, for whom, and with what.

@@ -6,6 +6,8 @@ package images
 import (
 	"maps"
 	"time"
+
+	"github.com/seed81659283/nodeagent/internal/backoff"
 )
 
 // The back-off of an image that could not be pulled for a pod. It does not end with a pull that works: an image that
@@ -46,10 +48,8 @@ func (b backOff) waiting(k backOffKey, now time.Time) (failure, bool) {
 // fail takes note of a failure, and forgets those that have expired. It returns when to try again.
 func (b backOff) fail(k backOffKey, err *Error, now time.Time) (until time.Time) {
 	maps.DeleteFunc(b, func(_ backOffKey, f failure) bool { return f.expired(now) })
-	f := failure{at: now, delay: backOffInitial, err: err}
-	if last, ok := b[k]; ok {
-		f.delay = min(2*last.delay, backOffMax)
-	}
+	// Without a failure before it the last delay is zero.
+	f := failure{at: now, delay: backoff.Policy{First: backOffInitial, Max: backOffMax}.Next(b[k].delay), err: err}
 	b[k] = f
 	return f.until()
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
 // usageTimeout is how long the runtime is waited for that is asked how much its images take. CRI-O counts all files.
@@ -133,34 +134,10 @@ func (p *Puller) guard(ctx context.Context, slow func()) error {
 			if now.After(began) {
 				p.observe(ctx)
 			}
-			next = earlier(next, now.Add(every))
+			next = sleep.Earlier(next, now.Add(every))
 		}
-		if next = earlier(next, slowAt); !sleepUntil(ctx, next) {
+		if next = sleep.Earlier(next, slowAt); sleep.Until(ctx, next) != nil {
 			return nil
 		}
 	}
-}
-
-// sleepUntil waits for a time, zero being never, and reports whether it was reached before ctx ended.
-func sleepUntil(ctx context.Context, t time.Time) bool {
-	var due <-chan time.Time
-	if !t.IsZero() {
-		timer := time.NewTimer(time.Until(t))
-		defer timer.Stop()
-		due = timer.C
-	}
-	select {
-	case <-due:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-// earlier returns the earlier of two times, where zero is never.
-func earlier(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
 }

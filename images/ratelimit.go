@@ -8,6 +8,8 @@ import (
 	"errors"
 	"math"
 	"time"
+
+	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
 // errLimited is the kubelet's message for a pull that the rate limit does not let begin.
@@ -66,15 +68,11 @@ func (p *Puller) awaitToken(ctx context.Context) error {
 	if wait == 0 {
 		return nil
 	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
+	err := sleep.For(ctx, wait)
+	if err != nil {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.limit.giveBack()
-		return ctx.Err()
 	}
+	return err
 }

@@ -10,13 +10,15 @@ import (
 	"time"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/backoff"
+	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
 // How the event stream is kept up.
 const (
-	settleAfter = 500 * time.Millisecond // a stream this old without an event is taken to work
-	minBackoff  = 100 * time.Millisecond // the pause before the first reconnect; it doubles with each
-	maxBackoff  = 5 * time.Second        // the longest pause, and how long a stream lives to reset it
+	settleAfter  = 500 * time.Millisecond // a stream this old without an event is taken to work
+	minReconnect = 100 * time.Millisecond // the wait before the first reconnect; it doubles with each
+	maxReconnect = 5 * time.Second        // the longest wait, and how long a stream lives to reset it
 )
 
 var errStreamEnded = errors.New("the stream ended without an error")
@@ -28,7 +30,8 @@ var errStreamEnded = errors.New("the stream ended without an error")
 // the stream has begun, the relist sees all that came before, and the stream delivers the rest. Until the first of
 // the latter two, full relists keep the short period.
 func (g *Generator) stream(ctx context.Context) {
-	backoff := minBackoff
+	reconnect := backoff.Policy{First: minReconnect, Max: maxReconnect}
+	wait := reconnect.First
 	for {
 		began := time.Now()
 		err := g.listen(ctx)
@@ -44,17 +47,15 @@ func (g *Generator) stream(ctx context.Context) {
 			g.opts.Logger.Info("runtime does not stream events", "error", err, "period", g.opts.Period)
 			return
 		}
-		if time.Since(began) >= maxBackoff {
-			backoff = minBackoff
+		if time.Since(began) >= reconnect.Max {
+			wait = reconnect.First
 		}
-		pause := time.Duration(float64(backoff) * (0.5 + g.opts.Rand()/2))
+		pause := backoff.Jitter(wait, 0.5, 1, g.opts.Rand())
 		g.opts.Logger.Debug("event stream ended", "error", err, "reconnectIn", pause)
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
+		if sleep.For(ctx, pause) != nil {
 			return
 		}
-		backoff = min(2*backoff, maxBackoff)
+		wait = reconnect.Next(wait)
 		// As Run begins it lists anyway, so that only a reconnect has to ask for it.
 		g.inbox.ask(func(r *requests) { r.full = true })
 	}

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/seed81659283/nodeagent/cgroups"
+	"github.com/seed81659283/nodeagent/internal/backoff"
+	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
 // freeze stops or goes on with what runs in a cgroup and below, and waits until the kernel says that it did.
@@ -91,14 +93,13 @@ func (h *hierarchy) freezerState(dir string) (string, error) {
 func (s *shared) wait(ctx context.Context, done func() (bool, error)) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.timeout, fmt.Errorf("not done after %v: %w", s.timeout, context.DeadlineExceeded))
 	defer cancel()
-	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
+	again := backoff.Policy{First: time.Millisecond, Max: 50 * time.Millisecond}
+	for pause := again.First; ; pause = again.Next(pause) {
 		if ok, err := done(); ok || err != nil {
 			return err
 		}
-		select {
-		case <-ctx.Done():
+		if sleep.For(ctx, pause) != nil {
 			return context.Cause(ctx)
-		case <-time.After(pause):
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
 type container struct {
@@ -120,7 +121,7 @@ func (r *Runtime) start(ctx context.Context, id string) (started cri.Container, 
 	}
 	c.starting = true
 	r.mu.Unlock()
-	err = wait(ctx, c.script.StartAfter)
+	err = sleep.For(ctx, c.script.StartAfter)
 	r.mu.Lock()
 	c.starting = false
 	switch {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
 // Capable is a runtime with each capability of package cri that a [Summary] has.
@@ -119,7 +120,7 @@ func (i *Interceptor) StreamEvents(ctx context.Context, fn func(cri.Event) error
 	const op = "GetContainerEvents"
 	return i.intercept(ctx, op, "", func(ctx context.Context, _ string) error {
 		return i.Runtime.StreamEvents(ctx, func(e cri.Event) error {
-			if err := wait(ctx, time.Until(e.Time.Add(i.oneWay(op, "")))); err != nil {
+			if err := sleep.For(ctx, time.Until(e.Time.Add(i.oneWay(op, "")))); err != nil {
 				return err
 			}
 			return fn(e)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
 // ContainerStats measures the containers of the wrapped runtime.
@@ -87,11 +88,11 @@ func intercept[T any](ctx context.Context, i *Interceptor, op, id string, call f
 	result := make(chan T, 1)
 	do := func(ctx context.Context) error {
 		way := i.oneWay(op, id)
-		if err := wait(ctx, way); err != nil {
+		if err := sleep.For(ctx, way); err != nil {
 			return &cri.Error{Op: op, ID: id, Err: err}
 		}
 		r, err := call(ctx)
-		if lost := wait(ctx, way); lost != nil && err == nil && way > 0 {
+		if lost := sleep.For(ctx, way); lost != nil && err == nil && way > 0 {
 			err = &cri.Error{Op: op, ID: id, Err: lost}
 		}
 		if err == nil {

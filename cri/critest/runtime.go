@@ -237,21 +237,6 @@ func seconds(d time.Duration) time.Duration {
 	return whole + time.Second
 }
 
-// wait blocks until d has passed or ctx has ended.
-func wait(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
 func attempt(n uint32) string { return strconv.FormatUint(uint64(n), 10) }
 
 func podName(p cri.PodIdentity) string { return cmp.Or(p.Namespace, "-") + "/" + p.Name }

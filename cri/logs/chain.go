@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
 const (
@@ -287,12 +288,5 @@ func (c *chain) wait(ctx context.Context, d time.Duration) error {
 	if c.watch != nil {
 		return c.watch.wait(ctx, d)
 	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
+	return sleep.For(ctx, d)
 }

@@ -13,6 +13,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
 const (
@@ -42,7 +44,7 @@ func (k *keeper) pack(ctx context.Context) {
 			continue
 		}
 		k.report(ctx, err, longest)
-		if !sleep(ctx, longest) {
+		if sleep.For(ctx, longest) != nil {
 			return
 		}
 		k.soil()
@@ -62,17 +64,6 @@ func (k *keeper) settled(ctx context.Context) bool {
 		case <-t.C:
 			return true
 		}
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+
+	"github.com/seed81659283/nodeagent/internal/backoff"
 )
 
 const (
@@ -129,8 +131,8 @@ func (k *keeper) soil() {
 
 // failed reports an error and returns the wait before the next attempt.
 func (k *keeper) failed(ctx context.Context, err error) time.Duration {
-	wait := min(firstRetry<<min(k.failures, 10), longest)
 	k.failures++
+	wait := backoff.Policy{First: firstRetry, Max: longest}.After(k.failures)
 	k.report(ctx, err, wait)
 	return wait
 }

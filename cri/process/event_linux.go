@@ -10,6 +10,8 @@ import (
 
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/process/internal/shim"
+	"github.com/seed81659283/nodeagent/internal/backoff"
+	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
 // stream is one call of StreamEvents.
@@ -84,7 +86,8 @@ func (r *Runtime) streamEvents(ctx context.Context, fn func(cri.Event) error) er
 
 // watch waits for the end of a container and makes it known, or what becomes of one in state unknown.
 func (r *Runtime) watch(ctx context.Context, c *container) {
-	for pause := firstPause; ; pause = min(2*pause, examinePause) {
+	retry := backoff.Policy{First: firstPause, Max: examinePause}
+	for pause := retry.First; ; pause = retry.Next(pause) {
 		handle, unknown := r.watched(c)
 		if handle == nil && !unknown {
 			return // known already
@@ -94,7 +97,7 @@ func (r *Runtime) watch(ctx context.Context, c *container) {
 				r.logAbout(c).Error("cannot wait for a container", "error", err)
 			}
 		}
-		if ctx.Err() != nil || r.settled(c, unknown) || !sleep(ctx, pause) {
+		if ctx.Err() != nil || r.settled(c, unknown) || sleep.For(ctx, pause) != nil {
 			return
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/process/internal/shim"
+	"github.com/seed81659283/nodeagent/internal/backoff"
 )
 
 // examine finds out what became of a container that an earlier agent left. Where that cannot be told now, the container
@@ -21,7 +22,7 @@ func (r *Runtime) examine(c *container, deadline time.Time) error {
 		return nil
 	}
 	c.State = cri.ContainerUnknown
-	c.pause = min(max(2*c.pause, firstPause), examinePause)
+	c.pause = backoff.Policy{First: firstPause, Max: examinePause}.Next(c.pause)
 	c.again = time.Now().Add(c.pause)
 	r.logAbout(c).Warn("container is in an unknown state", "error", err, "retry", c.pause)
 	return err

@@ -11,6 +11,8 @@ import (
 
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/process/internal/shim"
+	"github.com/seed81659283/nodeagent/internal/backoff"
+	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
 // killTime bounds the wait for a container to be gone after SIGKILL, beyond which its shim is killed too.
@@ -117,27 +119,16 @@ func (r *Runtime) end(ctx context.Context, c *container, handle *shim.Handle, gr
 func (r *Runtime) deliver(ctx context.Context, c *container, handle *shim.Handle, sig int, grace time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
-	for pause := firstPause; ; pause = min(2*pause, signalPause) {
+	retry := backoff.Policy{First: firstPause, Max: signalPause}
+	for pause := retry.First; ; pause = retry.Next(pause) {
 		err := handle.Signal(ctx, sig)
 		if err == nil || handle.Exited() {
 			return true
 		}
 		r.logAbout(c).Warn("cannot signal container", "error", err)
-		if !sleep(ctx, pause) {
+		if sleep.For(ctx, pause) != nil {
 			return false
 		}
-	}
-}
-
-// sleep waits, and reports whether ctx has not ended before.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
 const defaultTimeout = time.Hour
@@ -87,15 +88,11 @@ func (r *Runner) Run(ctx context.Context, c Call, h *corev1.LifecycleHandler) er
 // sleep waits. A negative time is over at once.
 func (r *Runner) sleep(ctx context.Context, c Call, seconds int64) error {
 	const most = math.MaxInt64 / int64(time.Second)
-	timer := time.NewTimer(time.Duration(min(max(seconds, 0), most)) * time.Second)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
+	if sleep.For(ctx, time.Duration(min(max(seconds, 0), most))*time.Second) == nil {
 		return nil
-	case <-ctx.Done():
-		if r.opts.Hooks.SleepTerminated != nil {
-			r.opts.Hooks.SleepTerminated(c)
-		}
-		return errors.New("container terminated before sleep hook finished")
 	}
+	if r.opts.Hooks.SleepTerminated != nil {
+		r.opts.Hooks.SleepTerminated(c)
+	}
+	return errors.New("container terminated before sleep hook finished")
 }

@@ -18,7 +18,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/internal/atomicfile"
+	"github.com/seed81659283/nodeagent/internal/backoff"
 	"github.com/seed81659283/nodeagent/internal/runonce"
+	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
 // Set is all pods that one source wants. It converts to a lifecycle.PodSet.
@@ -159,7 +161,7 @@ func (s *Store) Run(ctx context.Context) error {
 		wait := s.opts.Interval
 		if err := s.Flush(); err != nil {
 			failures++
-			wait = retryDelay(failures)
+			wait = retryPolicy().After(failures)
 			s.wake()
 			s.opts.Logger.Warn("write pods", "error", err, "retry", wait)
 			if hook := s.opts.Hooks.Error; hook != nil {
@@ -168,7 +170,7 @@ func (s *Store) Run(ctx context.Context) error {
 		} else {
 			failures = 0
 		}
-		sleep(ctx, wait)
+		_ = sleep.For(ctx, wait)
 	}
 }
 
@@ -229,17 +231,5 @@ func count(sets []Set) (n int) {
 	return n
 }
 
-// retryDelay is the wait after a number of failures in a row: 1 s, doubling to 1 minute.
-func retryDelay(failures int) time.Duration {
-	return min(time.Second<<min(failures-1, 10), time.Minute)
-}
-
-// sleep waits for d or until ctx ends.
-func sleep(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
-	}
-}
+// retryPolicy is for a file that could not be written.
+func retryPolicy() backoff.Policy { return backoff.Policy{First: time.Second, Max: time.Minute} }

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+
+	"github.com/seed81659283/nodeagent/internal/backoff"
 )
 
 // firstRetry is the time until a watch that failed is tried again. It doubles with each failure, up to the period.
@@ -58,7 +60,7 @@ func (w *watch) renew(now time.Time) {
 	if err != nil {
 		w.logger.Warn("Cannot watch manifests, looking from time to time", "path", w.path, "error", err, "retryIn", w.retry)
 		w.retryAt = now.Add(w.retry)
-		w.retry = min(2*w.retry, w.period)
+		w.retry = backoff.Policy{First: firstRetry, Max: w.period}.Next(w.retry)
 		return
 	}
 	w.target, w.retry, w.retryAt = info, firstRetry, time.Time{}

@@ -15,6 +15,9 @@ import (
 	"time"
 
 	"github.com/godbus/dbus/v5"
+
+	"github.com/seed81659283/nodeagent/internal/backoff"
+	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
 const (
@@ -95,15 +98,14 @@ func (c *Client) Close() error {
 func (c *Client) do(ctx context.Context, f func(context.Context, *conn) error) error {
 	ctx, cancel := context.WithTimeout(ctx, c.opts.CallTimeout)
 	defer cancel()
-	for delay := firstDelay; ; delay = min(2*delay, maxDelay) {
+	retry := backoff.Policy{First: firstDelay, Max: maxDelay}
+	for delay := retry.First; ; delay = retry.Next(delay) {
 		retry, err := c.try(ctx, f)
 		if !retry {
 			return err
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%w; gave up: %w", err, ctx.Err())
-		case <-time.After(delay):
+		if ended := sleep.For(ctx, delay); ended != nil {
+			return fmt.Errorf("%w; gave up: %w", err, ended)
 		}
 	}
 }

@@ -12,6 +12,9 @@ import (
 	"time"
 
 	"github.com/godbus/dbus/v5"
+
+	"github.com/seed81659283/nodeagent/internal/backoff"
+	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
 // firstPoll is how long the result of a job may be overdue before the state of its unit is asked for. From time to time
@@ -91,15 +94,14 @@ var errCanceled = errors.New("job ended: canceled")
 func (c *Client) runJob(ctx context.Context, unit, want, method string, args func(*conn) []any) error {
 	ctx, cancel := context.WithTimeout(ctx, c.opts.JobTimeout)
 	defer cancel()
-	for delay := firstDelay; ; delay = min(2*delay, maxDelay) {
+	retry := backoff.Policy{First: firstDelay, Max: maxDelay}
+	for delay := retry.First; ; delay = retry.Next(delay) {
 		err := c.runOnce(ctx, unit, want, method, args)
 		if !errors.Is(err, errCanceled) {
 			return err
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%w; gave up: %w", err, ctx.Err())
-		case <-time.After(delay):
+		if ended := sleep.For(ctx, delay); ended != nil {
+			return fmt.Errorf("%w; gave up: %w", err, ended)
 		}
 	}
 }

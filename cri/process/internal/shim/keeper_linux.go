@@ -25,6 +25,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/cri/process/internal/crilog"
 	"github.com/seed81659283/nodeagent/cri/process/internal/procfs"
+	"github.com/seed81659283/nodeagent/internal/backoff"
 )
 
 const (
@@ -305,7 +306,8 @@ func (k *keeper) finish(run Run) error {
 // the time is up.
 func (k *keeper) killUntil(done <-chan struct{}, limit time.Duration) bool {
 	deadline := time.Now().Add(limit)
-	for pause := time.Millisecond; time.Now().Before(deadline); pause = min(2*pause, 50*time.Millisecond) {
+	again := backoff.Policy{First: time.Millisecond, Max: 50 * time.Millisecond}
+	for pause := again.First; time.Now().Before(deadline); pause = again.Next(pause) {
 		select {
 		case <-done:
 			return true

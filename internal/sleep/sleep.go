@@ -1,0 +1,45 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package sleep waits for a time unless a context ends first. What has to wake up for other reasons has a select of its
+// own.
+//
+// The zero time is never.
+package sleep
+
+import (
+	"context"
+	"time"
+)
+
+// For waits for d and returns nil, or returns the error of ctx if that ends first. It does not wait if d is zero or less.
+func For(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Until waits for a time like [For].
+func Until(ctx context.Context, at time.Time) error {
+	if at.IsZero() {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return For(ctx, time.Until(at))
+}
+
+// Earlier returns the earlier of two times.
+func Earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
