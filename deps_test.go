@@ -30,7 +30,7 @@ named:  testing/... C unsafe
 
 tests:                          github.com/stretchr/testify/assert github.com/stretchr/testify/require
 tests:                          github.com/google/go-cmp/... golang.org/x/tools/txtar
-tests:                          cri/critest internal/costtest internal/hostile internal/lab internal/podtest internal/script
+tests:                          cri/critest internal/costtest internal/hostile internal/lab internal/podtest internal/script internal/suite/suitetest
 tests .:                        internal/repocheck
 tests internal/lab:             GRPC
 tests cri/remote:               cri/criserver
@@ -55,7 +55,7 @@ tests cgroups/podtree:          cgroups/cgroupstest cgroups/driver
 cri                    max   0: SYS
 
 # Runtimes.
-cri/critest            max   0: cri internal/sleep testing
+cri/critest            max   0: cri internal/sleep internal/suite testing
 cri/process/...        max   0: cri cri/process/internal/... internal/... SYS
 cri/remote             max 115: cri internal/cripb GRPC
 cri/criserver          max 115: cri internal/cripb GRPC
@@ -68,7 +68,7 @@ pleg                   max   0: cri internal/backoff internal/runonce internal/s
 
 # Resources: what a pod may use, and the cgroups that hold it to that.
 cgroups                max   0: SYS
-cgroups/cgroupstest    max   0: cgroups testing
+cgroups/cgroupstest    max   0: cgroups internal/suite testing
 cgroups/driver         max  40: cgroups cgroups/driver/internal/... internal/backoff internal/sleep SYS OCI
 cgroups/driver/internal/... max 40: cgroups internal/backoff internal/sleep SYS OCI
 cgroups/podtree        max  75: cgroups qos internal/backoff API
@@ -119,6 +119,7 @@ internal/podtest       max  80: lifecycle/podapi API sigs.k8s.io/yaml testing
 internal/safeyaml      max  75: API YAML
 internal/hostile       max   0:
 internal/script        max   0: testing
+internal/suite/...     max   0: testing
 
 # Commands. The benchmark shares no code with what it measures.
 examples/... hack/...         : any

@@ -9,16 +9,14 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"os/exec"
 	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/seed81659283/nodeagent/cgroups"
 	"github.com/seed81659283/nodeagent/cgroups/cgroupstest"
+	"github.com/seed81659283/nodeagent/internal/suite/suitetest"
 )
 
 // mutantVariable names the mutant that TestMutant gives to the suite.
@@ -176,7 +174,7 @@ var mutants = map[string]struct {
 	"huge pages are lost": {"huge_page", "what is in force", limiting(func(r *cgroups.Resources) { maps.DeleteFunc(r.Hugetlb, always) })},
 	"cpusets are lost":    {"a_cpuset", "what is in force", limiting(func(r *cgroups.Resources) { r.CpusetMems = "" })},
 	"swap is lost":        {"a_swap", "what is in force", limiting(func(r *cgroups.Resources) { r.SwapMax = r.MemoryMax })},
-	"empty cgroups live":  {"stats_tell", "a process runs in it", counting(func(s *cgroups.Stats) { s.Events.Populated = true })},
+	"empty cgroups live":  {"stats_report", "a process runs in it", counting(func(s *cgroups.Stats) { s.Events.Populated = true })},
 	"kills are not told":  {"memory_over", "the OOM killer killed", counting(func(s *cgroups.Stats) { s.Memory.Events = cgroups.MemoryEvents{} })},
 	"usage is not told":   {"stats_of_a_parent", "what is used", counting(func(s *cgroups.Stats) { s.Memory.Current = 0 })},
 	"kill does nothing": {"kill_ends", "when nothing runs any more", func(tree *cgroupstest.Tree) cgroupstest.Target {
@@ -235,13 +233,7 @@ func TestSuiteFindsFaults(t *testing.T) {
 	for name, m := range mutants {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestMutant$/"+m.test)
-			cmd.Env = append(os.Environ(), mutantVariable+"="+name)
-			out, err := cmd.CombinedOutput()
-			var exit *exec.ExitError
-			require.ErrorAs(t, err, &exit, "the suite passes:\n%s", out)
-			require.Contains(t, string(out), `broken: "`)
-			require.Contains(t, string(out), m.broken)
+			suitetest.FindsFault(t, mutantVariable, name, m.test, m.broken)
 		})
 	}
 }
@@ -252,6 +244,6 @@ func TestMutant(t *testing.T) {
 		t.Skip("for TestSuiteFindsFaults")
 	}
 	f := fixture(cgroupstest.Options{HugepageSizes: []string{"2MB"}}, m.make)
-	f.Patience = 2 * time.Second
+	f.Timeout = 2 * time.Second
 	cgroupstest.TestDriver(t, f)
 }

@@ -17,7 +17,7 @@ type Fixture struct {
 	// closed by t.Cleanup, which also removes what a case that failed has left. A driver that is a [cgroups.Killer]
 	// or a [cgroups.Freezer] is checked as such.
 	New func(t *testing.T) Target
-	// Start runs a process in a cgroup of d, that lives until it is killed or the test ends. It holds so many bytes
+	// Start runs a process in a cgroup of d, that runs until it is killed or the test ends. It holds so many bytes
 	// of memory, or as many as it was given before it was killed, when Start returns. Nil leaves out what takes a
 	// process.
 	Start func(t *testing.T, d Target, p cgroups.Path, memory int64) (pid int)
@@ -28,14 +28,14 @@ type Fixture struct {
 	HugepageSizes []string              // that the host has and can limit
 	Swap          bool                  // the host can limit swap
 
-	Patience time.Duration // with which to wait for the host; zero is 30 s
+	Timeout time.Duration // how long to wait for the host; zero means 30 s
 }
 
 // TestDriver checks a driver against the documentation of package cgroups. It makes up to a hundred cgroups and takes a
 // few seconds on a real kernel. A failure names the sentence that is broken. What the driver or the host has not is
 // skipped.
 func TestDriver(t *testing.T, f Fixture) {
-	f.Patience = cmp.Or(f.Patience, 30*time.Second)
+	f.Timeout = cmp.Or(f.Timeout, 30*time.Second)
 	for _, c := range []struct {
 		name string
 		test func(t *trial)
@@ -69,7 +69,7 @@ func TestDriver(t *testing.T, f Fixture) {
 		{"processes are sorted and those below included", listProcs},
 		{"what is absent cannot be listed or read", listAbsent},
 
-		{"stats tell who lives", statsPopulated},
+		{"stats report processes", statsPopulated},
 		{"stats of a parent hold those of its children", statsMemory},
 		{"memory over the limit is an OOM kill", statsOOM},
 
@@ -85,6 +85,6 @@ func TestDriver(t *testing.T, f Fixture) {
 		{"apply and remove may race", writersRace},
 		{"cgroups are removed from all sides at once", removersRace},
 	} {
-		t.Run(c.name, func(t *testing.T) { c.test(&trial{T: t, f: f, d: f.New(t), ctx: t.Context()}) })
+		t.Run(c.name, func(t *testing.T) { c.test(newTrial(t, f)) })
 	}
 }

@@ -16,16 +16,16 @@ func applyMakes(t *trial) {
 	}
 	t.exists("b", false, ruleCreate)
 	t.apply("a/b/d", cgroups.Resources{})
-	t.hold(slices.Equal(t.children("a/b"), []string{"c", "d"}), ruleCreate, "a/b has the children %v, want c and d", t.children("a/b"))
+	t.Hold(slices.Equal(t.children("a/b"), []string{"c", "d"}), ruleCreate, "a/b has the children %v, want c and d", t.children("a/b"))
 }
 
 func applyRepeats(t *trial) {
 	t.need("cpu", "pids")
 	r := cgroups.Resources{CPUShares: 512, CPUQuota: 20_000, CPUPeriod: 50_000, PidsMax: new(int64(77))}
 	for range 3 {
-		t.succeed(t.d.Apply(t.ctx, "a", r), ruleAgain, "Apply")
+		t.Succeed(t.d.Apply(t.ctx, "a", r), ruleAgain, "Apply")
 		got := t.limits("a")
-		t.hold(got.CPUQuota == 20_000 && got.CPUPeriod == 50_000, ruleAgain, "cpu quota and period are %d and %d", got.CPUQuota, got.CPUPeriod)
+		t.Hold(got.CPUQuota == 20_000 && got.CPUPeriod == 50_000, ruleAgain, "cpu quota and period are %d and %d", got.CPUQuota, got.CPUPeriod)
 		t.number(got.PidsMax, 77, ruleAgain, "PidsMax")
 	}
 	r.PidsMax = new(int64(78))
@@ -42,13 +42,13 @@ func applyLeaves(t *trial) {
 	t.apply("a/below", cgroups.Resources{CPUShares: 2, PidsMax: new(int64(5))})
 	after := t.limits("a")
 	t.number(after.PidsMax, 78, ruleLeave, "PidsMax")
-	t.hold(before.CPUShares == after.CPUShares, ruleLeave, "CPUShares went from %d to %d", before.CPUShares, after.CPUShares)
-	t.hold(before.CPUQuota == after.CPUQuota, ruleLeave, "CPUQuota went from %d to %d", before.CPUQuota, after.CPUQuota)
-	t.hold(before.CPUPeriod == after.CPUPeriod, ruleLeave, "CPUPeriod went from %d to %d", before.CPUPeriod, after.CPUPeriod)
+	t.Hold(before.CPUShares == after.CPUShares, ruleLeave, "CPUShares went from %d to %d", before.CPUShares, after.CPUShares)
+	t.Hold(before.CPUQuota == after.CPUQuota, ruleLeave, "CPUQuota went from %d to %d", before.CPUQuota, after.CPUQuota)
+	t.Hold(before.CPUPeriod == after.CPUPeriod, ruleLeave, "CPUPeriod went from %d to %d", before.CPUPeriod, after.CPUPeriod)
 
 	t.apply("a", cgroups.Resources{CPUPeriod: 40_000})
 	after = t.limits("a")
-	t.hold(after.CPUQuota == 20_000 && after.CPUPeriod == 40_000, ruleLeave,
+	t.Hold(after.CPUQuota == 20_000 && after.CPUPeriod == 40_000, ruleLeave,
 		"after a period of 40000 alone, quota and period are %d and %d", after.CPUQuota, after.CPUPeriod)
 }
 
@@ -56,7 +56,7 @@ func applyNothing(t *trial) {
 	t.need("cpu", "pids")
 	t.apply("a", cgroups.Resources{})
 	got := t.limits("a")
-	t.hold(got.CPUQuota == cgroups.Unlimited, ruleLeave, "CPUQuota is %d in a new cgroup", got.CPUQuota)
+	t.Hold(got.CPUQuota == cgroups.Unlimited, ruleLeave, "CPUQuota is %d in a new cgroup", got.CPUQuota)
 	t.number(got.PidsMax, cgroups.Unlimited, ruleLeave, "PidsMax")
 }
 
@@ -69,7 +69,7 @@ func applyUnlimited(t *trial) {
 		CPUQuota: cgroups.Unlimited, MemoryMax: new(int64(cgroups.Unlimited)), PidsMax: new(int64(cgroups.Unlimited)),
 	})
 	got := t.limits("a")
-	t.hold(got.CPUQuota == cgroups.Unlimited, ruleUnlimited, "CPUQuota is %d", got.CPUQuota)
+	t.Hold(got.CPUQuota == cgroups.Unlimited, ruleUnlimited, "CPUQuota is %d", got.CPUQuota)
 	t.number(got.MemoryMax, cgroups.Unlimited, ruleUnlimited, "MemoryMax")
 	t.number(got.PidsMax, cgroups.Unlimited, ruleUnlimited, "PidsMax")
 }
@@ -118,6 +118,6 @@ func applyIgnores(t *trial) {
 		Unified: map[string]string{"memory.high": "8388608"},
 	})
 	got := t.limits("a")
-	t.hold(got.MemoryMin == nil && got.MemoryLow == nil && got.MemoryHigh == nil && got.OOMGroup == nil, ruleOnlyV2,
+	t.Hold(got.MemoryMin == nil && got.MemoryLow == nil && got.MemoryHigh == nil && got.OOMGroup == nil, ruleOnlyV2,
 		"v1 has the limits %v", got)
 }

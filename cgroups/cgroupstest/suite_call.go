@@ -59,7 +59,7 @@ func pathEscapes(t *trial) {
 		}
 	}
 	t.exists("a/b", true, ruleValidate)
-	t.hold(slices.Equal(t.children(""), []string{"a"}), ruleValidate, "the root has the children %v, want a alone", t.children(""))
+	t.Hold(slices.Equal(t.children(""), []string{"a"}), ruleValidate, "the root has the children %v, want a alone", t.children(""))
 }
 
 func contextEnded(t *trial) {
@@ -69,7 +69,7 @@ func contextEnded(t *trial) {
 	for _, c := range t.calls() {
 		err := c.call(ctx, "a")
 		t.refused(err, "a", ruleContext, c.name+" with a context that has ended")
-		t.hold(errors.Is(err, context.Canceled), ruleContext, "%s with a context that has ended: %v", c.name, err)
+		t.Hold(errors.Is(err, context.Canceled), ruleContext, "%s with a context that has ended: %v", c.name, err)
 	}
 	t.refused(t.d.Apply(ctx, "b", cgroups.Resources{}), "b", ruleContext, "Apply with a context that has ended")
 	t.exists("a", true, ruleContext)
@@ -91,8 +91,8 @@ func writersOfOne(t *trial) {
 		return nil
 	})
 	got := t.limits("a/b/c")
-	t.hold(got.PidsMax != nil && *got.PidsMax >= 100 && *got.PidsMax < 108, ruleConcurrent, "PidsMax is %v, want what one of them wrote", got.PidsMax)
-	t.hold(got.CPUQuota == 50_000, ruleConcurrent, "CPUQuota is %d, want what all of them wrote", got.CPUQuota)
+	t.Hold(got.PidsMax != nil && *got.PidsMax >= 100 && *got.PidsMax < 108, ruleConcurrent, "PidsMax is %v, want what one of them wrote", got.PidsMax)
+	t.Hold(got.CPUQuota == 50_000, ruleConcurrent, "CPUQuota is %d, want what all of them wrote", got.CPUQuota)
 }
 
 func writersOfSiblings(t *trial) {
@@ -106,7 +106,7 @@ func writersOfSiblings(t *trial) {
 		}
 		return nil
 	})
-	t.hold(len(t.children("a/b")) == writers*each, ruleConcurrent, "%d cgroups were made, want %d", len(t.children("a/b")), writers*each)
+	t.Hold(len(t.children("a/b")) == writers*each, ruleConcurrent, "%d cgroups were made, want %d", len(t.children("a/b")), writers*each)
 }
 
 func writersRace(t *trial) {

@@ -18,7 +18,7 @@ func limitShares(t *trial) {
 			want = cgroups.SharesFromWeight(cgroups.WeightFromShares(shares, t.f.WeightFormula), t.f.WeightFormula)
 		}
 		got := t.limits("a").CPUShares
-		t.hold(got == want, ruleShares, "CPUShares of %d read back as %d, want %d", shares, got, want)
+		t.Hold(got == want, ruleShares, "CPUShares of %d read back as %d, want %d", shares, got, want)
 	}
 }
 
@@ -37,7 +37,7 @@ func limitQuota(t *trial) {
 	} {
 		t.apply("a", cgroups.Resources{CPUQuota: c.quota, CPUPeriod: c.period})
 		got := t.limits("a")
-		t.hold(got.CPUQuota == c.quota && got.CPUPeriod == c.wantPeriod, rulePeriod,
+		t.Hold(got.CPUQuota == c.quota && got.CPUPeriod == c.wantPeriod, rulePeriod,
 			"quota %d in a period of %d read back as %d in %d", c.quota, c.period, got.CPUQuota, got.CPUPeriod)
 	}
 }
@@ -46,7 +46,7 @@ func limitCpuset(t *trial) {
 	t.need("cpuset")
 	t.apply("a/b", cgroups.Resources{CpusetCPUs: "0", CpusetMems: "0"})
 	got := t.limits("a/b")
-	t.hold(got.CpusetCPUs == "0" && got.CpusetMems == "0", ruleLimits, "CPUs 0 and nodes 0 read back as %q and %q", got.CpusetCPUs, got.CpusetMems)
+	t.Hold(got.CpusetCPUs == "0" && got.CpusetMems == "0", ruleLimits, "CPUs 0 and nodes 0 read back as %q and %q", got.CpusetCPUs, got.CpusetMems)
 }
 
 func limitMemory(t *trial) {
@@ -63,7 +63,7 @@ func limitMemory(t *trial) {
 		t.number(got.MemoryMin, 8*mib, ruleLimits, "MemoryMin")
 		t.number(got.MemoryLow, 16*mib, ruleLimits, "MemoryLow")
 		t.number(got.MemoryHigh, 32*mib, ruleLimits, "MemoryHigh")
-		t.hold(got.OOMGroup != nil && *got.OOMGroup, ruleLimits, "OOMGroup reads back as %v, want true", got.OOMGroup)
+		t.Hold(got.OOMGroup != nil && *got.OOMGroup, ruleLimits, "OOMGroup reads back as %v, want true", got.OOMGroup)
 	}
 	for _, to := range []int64{128 * mib, 32 * mib} {
 		t.apply("a", cgroups.Resources{MemoryMax: &to})
@@ -98,11 +98,11 @@ func limitHugetlb(t *trial) {
 	}
 	for _, size := range t.f.HugepageSizes {
 		page, err := cgroups.ParseHugepageSize(size)
-		t.succeed(err, ruleLimits, "ParseHugepageSize")
+		t.Succeed(err, ruleLimits, "ParseHugepageSize")
 		for _, bytes := range []int64{0, int64(2 * page), cgroups.Unlimited} {
 			t.apply("a", cgroups.Resources{Hugetlb: map[string]int64{size: bytes}})
 			got, ok := t.limits("a").Hugetlb[size]
-			t.hold(ok && got == bytes, ruleLimits, "Hugetlb %s", fmt.Sprintf("of %s is %d (set: %v), want %d", size, got, ok, bytes))
+			t.Hold(ok && got == bytes, ruleLimits, "Hugetlb %s", fmt.Sprintf("of %s is %d (set: %v), want %d", size, got, ok, bytes))
 		}
 	}
 }

@@ -20,19 +20,19 @@ func listChildren(t *trial) {
 		"": {"a", "a10", "a9", "b", "c", "pod1234-ab"}, "b": {"x", "y"}, "b/x": {"deep"}, "a": nil,
 	} {
 		got := t.children(p)
-		t.hold(slices.Equal(got, want), ruleChildren, "Children of %q are %v, want %v", string(p), got, want)
+		t.Hold(slices.Equal(got, want), ruleChildren, "Children of %q are %v, want %v", string(p), got, want)
 	}
 }
 
 func listProcs(t *trial) {
 	t.apply("a/b/c", cgroups.Resources{})
 	t.apply("a/d", cgroups.Resources{})
-	t.hold(len(t.procs("a")) == 0, ruleProcs, "Procs of empty cgroups are %v", t.procs("a"))
+	t.Hold(len(t.procs("a")) == 0, ruleProcs, "Procs of empty cgroups are %v", t.procs("a"))
 	one, two, three := t.start("a/d", 0), t.start("a/b/c", 0), t.start("a/d", 0)
 	for p, want := range map[cgroups.Path][]int{"": {one, two, three}, "a": {one, two, three}, "a/b": {two}, "a/d": {one, three}} {
 		slices.Sort(want)
 		got := t.procs(p)
-		t.hold(slices.Equal(got, want), ruleProcs, "Procs of %q are %v, want %v", string(p), got, want)
+		t.Hold(slices.Equal(got, want), ruleProcs, "Procs of %q are %v, want %v", string(p), got, want)
 	}
 }
 
@@ -49,7 +49,7 @@ func listAbsent(t *trial) {
 			}
 			err := c.call(t.ctx, p)
 			t.refused(err, p, rule, c.name+" of what is absent")
-			t.hold(errors.Is(err, fs.ErrNotExist), rule, "%s of what is absent: %v", c.name, err)
+			t.Hold(errors.Is(err, fs.ErrNotExist), rule, "%s of what is absent: %v", c.name, err)
 		}
 	}
 }
@@ -57,13 +57,13 @@ func listAbsent(t *trial) {
 func statsPopulated(t *trial) {
 	t.apply("a/b", cgroups.Resources{})
 	t.apply("a/c", cgroups.Resources{})
-	t.hold(!t.stats("a").Events.Populated, rulePopulated, "an empty cgroup is populated")
+	t.Hold(!t.stats("a").Events.Populated, rulePopulated, "an empty cgroup is populated")
 	t.start("a/b", 0)
 	for p, want := range map[cgroups.Path]bool{"a": true, "a/b": true, "a/c": false} {
 		s := t.stats(p)
-		t.hold(s.Events.Populated == want, rulePopulated, "cgroup %s is populated: %v, want %v", p, s.Events.Populated, want)
+		t.Hold(s.Events.Populated == want, rulePopulated, "cgroup %s is populated: %v, want %v", p, s.Events.Populated, want)
 		if slices.Contains(t.f.Controllers, "pids") {
-			t.hold(s.Pids.Current > 0 == want, ruleBelow, "cgroup %s has %d processes and threads", p, s.Pids.Current)
+			t.Hold(s.Pids.Current > 0 == want, ruleBelow, "cgroup %s has %d processes and threads", p, s.Pids.Current)
 		}
 	}
 }
@@ -74,7 +74,7 @@ func statsMemory(t *trial) {
 	t.apply("a/c", cgroups.Resources{MemoryMax: new(int64(256 * mib))})
 	t.start("a/b", 24*mib)
 	t.start("a/c", 24*mib)
-	t.until(ruleStats, func() (bool, string) {
+	t.Until(ruleStats, func() (bool, string) {
 		all, b, c := t.stats("a").Memory.Current, t.stats("a/b").Memory.Current, t.stats("a/c").Memory.Current
 		missing := fmt.Sprintf("a, a/b and a/c use %d, %d and %d bytes, want 48 MiB and twice 24 MiB at least", all, b, c)
 		return b >= 24*mib && c >= 24*mib && all >= 48*mib, missing
@@ -89,14 +89,14 @@ func statsOOM(t *trial) {
 	}
 	t.apply("a/b", r)
 	t.start("a/b", 128*mib)
-	t.until(ruleOOMKill, func() (bool, string) {
+	t.Until(ruleOOMKill, func() (bool, string) {
 		pids, kills := t.procs("a/b"), t.stats("a/b").Memory.Events.OOMKill
 		return len(pids) == 0 && kills > 0, fmt.Sprintf("the processes %v run, %d were killed", pids, kills)
 	})
 	s := t.stats("a/b")
-	t.hold(s.Memory.Events.Max > 0, ruleOOMKill, "the limit was hit %d times, want more", s.Memory.Events.Max)
+	t.Hold(s.Memory.Events.Max > 0, ruleOOMKill, "the limit was hit %d times, want more", s.Memory.Events.Max)
 	if t.f.Mode == V2 {
 		above := t.stats("a").Memory.Events
-		t.hold(above.OOMKill == s.Memory.Events.OOMKill, ruleBelow, "the parent counts %+v, the cgroup %+v", above, s.Memory.Events)
+		t.Hold(above.OOMKill == s.Memory.Events.OOMKill, ruleBelow, "the parent counts %+v, the cgroup %+v", above, s.Memory.Events)
 	}
 }

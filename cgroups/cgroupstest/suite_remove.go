@@ -11,11 +11,11 @@ import (
 
 func removeAbsent(t *trial) {
 	for _, p := range []cgroups.Path{"a", "a/b/c"} {
-		t.succeed(t.d.Remove(t.ctx, p), ruleRemoveGone, "Remove of what never was")
+		t.Succeed(t.d.Remove(t.ctx, p), ruleRemoveGone, "Remove of what never was")
 	}
 	t.apply("a", cgroups.Resources{})
 	for range 2 {
-		t.succeed(t.d.Remove(t.ctx, "a"), ruleRemoveGone, "Remove")
+		t.Succeed(t.d.Remove(t.ctx, "a"), ruleRemoveGone, "Remove")
 		t.exists("a", false, ruleRemove)
 	}
 }
@@ -26,9 +26,9 @@ func removeTree(t *trial) {
 	}
 	t.remove("a/b")
 	t.exists("a/b", false, ruleRemove)
-	t.hold(slices.Equal(t.children("a"), []string{"f"}), ruleRemove, "a has the children %v, want f alone", t.children("a"))
+	t.Hold(slices.Equal(t.children("a"), []string{"f"}), ruleRemove, "a has the children %v, want f alone", t.children("a"))
 	t.remove("a")
-	t.hold(len(t.children("")) == 0, ruleRemove, "the root has the children %v, want none", t.children(""))
+	t.Hold(len(t.children("")) == 0, ruleRemove, "the root has the children %v, want none", t.children(""))
 }
 
 func removeNeighbours(t *trial) {
@@ -37,8 +37,8 @@ func removeNeighbours(t *trial) {
 	}
 	pid := t.start("a/pod10", 0)
 	t.remove("a/pod1")
-	t.hold(slices.Equal(t.children("a"), []string{"pod1-b", "pod10"}), ruleRemove, "a has the children %v", t.children("a"))
-	t.hold(slices.Equal(t.procs("a/pod10"), []int{pid}), ruleRemove, "a/pod10 has the processes %v, want %d", t.procs("a/pod10"), pid)
+	t.Hold(slices.Equal(t.children("a"), []string{"pod1-b", "pod10"}), ruleRemove, "a has the children %v", t.children("a"))
+	t.Hold(slices.Equal(t.procs("a/pod10"), []int{pid}), ruleRemove, "a/pod10 has the processes %v, want %d", t.procs("a/pod10"), pid)
 }
 
 func removeKills(t *trial) {
@@ -49,17 +49,17 @@ func removeKills(t *trial) {
 	}
 	t.remove("a")
 	t.exists("a", false, ruleRemove)
-	t.hold(len(t.procs("")) == 0, ruleRemove, "the processes %v run on", t.procs(""))
+	t.Hold(len(t.procs("")) == 0, ruleRemove, "the processes %v run on", t.procs(""))
 }
 
 func removeFrozen(t *trial) {
 	f := t.freezer()
 	t.apply("a/b", cgroups.Resources{})
 	t.start("a/b", 0)
-	t.succeed(f.Freeze(t.ctx, "a"), ruleFreeze, "Freeze")
-	t.succeed(t.d.Remove(t.ctx, "a"), ruleFrozenKill, "Remove of what is frozen")
+	t.Succeed(f.Freeze(t.ctx, "a"), ruleFreeze, "Freeze")
+	t.Succeed(t.d.Remove(t.ctx, "a"), ruleFrozenKill, "Remove of what is frozen")
 	t.exists("a", false, ruleFrozenKill)
-	t.hold(len(t.procs("")) == 0, ruleFrozenKill, "the processes %v run on", t.procs(""))
+	t.Hold(len(t.procs("")) == 0, ruleFrozenKill, "the processes %v run on", t.procs(""))
 }
 
 func removeRoot(t *trial) {
@@ -75,7 +75,7 @@ func removeAnew(t *trial) {
 	t.apply("a/b", cgroups.Resources{})
 	got := t.limits("a/b")
 	t.number(got.PidsMax, cgroups.Unlimited, ruleCreate, "PidsMax of a new cgroup")
-	t.hold(got.CPUQuota == cgroups.Unlimited, ruleCreate, "CPUQuota of a new cgroup is %d", got.CPUQuota)
+	t.Hold(got.CPUQuota == cgroups.Unlimited, ruleCreate, "CPUQuota of a new cgroup is %d", got.CPUQuota)
 	s := t.stats("a/b")
-	t.hold(s.CPU.Usage == 0 && s.Memory.Events == cgroups.MemoryEvents{}, ruleNewCounts, "a new cgroup has used %d ns and seen %+v", s.CPU.Usage, s.Memory.Events)
+	t.Hold(s.CPU.Usage == 0 && s.Memory.Events == cgroups.MemoryEvents{}, ruleNewCounts, "a new cgroup has used %d ns and seen %+v", s.CPU.Usage, s.Memory.Events)
 }

@@ -36,20 +36,20 @@ func killKeeps(t *trial) {
 	t.start("a/b", 0)
 	t.start("a/b", 0)
 	other := t.start("a/c", 0)
-	t.succeed(k.Kill(t.ctx, "a/b"), ruleKill, "Kill")
+	t.Succeed(k.Kill(t.ctx, "a/b"), ruleKill, "Kill")
 	t.exists("a/b", true, ruleKill)
-	t.hold(len(t.procs("a/b")) == 0, ruleKill, "Kill has returned and the processes %v run", t.procs("a/b"))
-	t.hold(slices.Equal(t.procs("a"), []int{other}), ruleKill, "the neighbour has the processes %v, want %d", t.procs("a"), other)
-	t.succeed(k.Kill(t.ctx, "a"), ruleKill, "Kill of what runs below")
-	t.hold(len(t.procs("a")) == 0, ruleKill, "Kill has returned and the processes %v run", t.procs("a"))
-	t.succeed(k.Kill(t.ctx, "a"), ruleKill, "Kill of nothing")
+	t.Hold(len(t.procs("a/b")) == 0, ruleKill, "Kill has returned and the processes %v run", t.procs("a/b"))
+	t.Hold(slices.Equal(t.procs("a"), []int{other}), ruleKill, "the neighbour has the processes %v, want %d", t.procs("a"), other)
+	t.Succeed(k.Kill(t.ctx, "a"), ruleKill, "Kill of what runs below")
+	t.Hold(len(t.procs("a")) == 0, ruleKill, "Kill has returned and the processes %v run", t.procs("a"))
+	t.Succeed(k.Kill(t.ctx, "a"), ruleKill, "Kill of nothing")
 	t.start("a/b", 0) // and it can be used again
 }
 
 func killAbsent(t *trial) {
 	k := t.killer()
 	for _, p := range []cgroups.Path{"a", "a/b"} {
-		t.succeed(k.Kill(t.ctx, p), ruleKill, "Kill of what is absent")
+		t.Succeed(k.Kill(t.ctx, p), ruleKill, "Kill of what is absent")
 		t.exists(p, false, ruleKill)
 	}
 }
@@ -60,16 +60,16 @@ func freezeThaws(t *trial) {
 	t.apply("c", cgroups.Resources{})
 	pid := t.start("a/b", 0)
 	for range 2 {
-		t.succeed(f.Freeze(t.ctx, "a"), ruleFreeze, "Freeze")
+		t.Succeed(f.Freeze(t.ctx, "a"), ruleFreeze, "Freeze")
 		for p, want := range map[cgroups.Path]bool{"a": true, "a/b": true, "c": false} {
-			t.hold(t.stats(p).Events.Frozen == want, ruleFrozen, "cgroup %s is frozen: %v, want %v", p, !want, want)
+			t.Hold(t.stats(p).Events.Frozen == want, ruleFrozen, "cgroup %s is frozen: %v, want %v", p, !want, want)
 		}
 	}
-	t.hold(slices.Equal(t.procs("a"), []int{pid}), ruleFreeze, "a frozen cgroup has the processes %v, want %d", t.procs("a"), pid)
+	t.Hold(slices.Equal(t.procs("a"), []int{pid}), ruleFreeze, "a frozen cgroup has the processes %v, want %d", t.procs("a"), pid)
 	for range 2 {
-		t.succeed(f.Thaw(t.ctx, "a"), ruleThaw, "Thaw")
+		t.Succeed(f.Thaw(t.ctx, "a"), ruleThaw, "Thaw")
 		for _, p := range []cgroups.Path{"a", "a/b"} {
-			t.hold(!t.stats(p).Events.Frozen, ruleFrozen, "cgroup %s is frozen after Thaw", p)
+			t.Hold(!t.stats(p).Events.Frozen, ruleFrozen, "cgroup %s is frozen after Thaw", p)
 		}
 	}
 }
@@ -78,7 +78,7 @@ func freezeKills(t *trial) {
 	f, k := t.freezer(), t.killer()
 	t.apply("a/b", cgroups.Resources{})
 	t.start("a/b", 0)
-	t.succeed(f.Freeze(t.ctx, "a/b"), ruleFreeze, "Freeze")
-	t.succeed(k.Kill(t.ctx, "a"), ruleFrozenKill, "Kill of what is frozen")
-	t.hold(len(t.procs("a")) == 0, ruleKill, "Kill has returned and the processes %v run", t.procs("a"))
+	t.Succeed(f.Freeze(t.ctx, "a/b"), ruleFreeze, "Freeze")
+	t.Succeed(k.Kill(t.ctx, "a"), ruleFrozenKill, "Kill of what is frozen")
+	t.Hold(len(t.procs("a")) == 0, ruleKill, "Kill has returned and the processes %v run", t.procs("a"))
 }

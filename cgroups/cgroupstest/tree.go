@@ -160,7 +160,7 @@ func (n *node) below() []*proc {
 	return found
 }
 
-// isFrozen tells whether n or a cgroup above it is frozen.
+// isFrozen reports whether n or a cgroup above it is frozen.
 func (n *node) isFrozen() bool {
 	for c := range n.upwards() {
 		if c.frozen {

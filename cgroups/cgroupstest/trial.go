@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/seed81659283/nodeagent/cgroups"
+	"github.com/seed81659283/nodeagent/internal/suite"
 )
 
 const (
@@ -23,70 +24,60 @@ const (
 
 // trial is what one case works with. Its methods that fail the test name the rule that is broken.
 type trial struct {
-	*testing.T
+	*suite.Check
 	f   Fixture
 	d   Target
 	ctx context.Context
 }
 
-// hold fails the test when ok is false: the driver breaks the rule.
-func (t *trial) hold(ok bool, rule, format string, args ...any) {
-	t.Helper()
-	if !ok {
-		t.Fatalf(format+"\n\tbroken: %q", append(args, rule)...)
-	}
-}
-
-// succeed fails the test when a call failed that the rule lets succeed.
-func (t *trial) succeed(err error, rule, call string) {
-	t.Helper()
-	t.hold(err == nil, rule, "%s: %v", call, err)
+func newTrial(t *testing.T, f Fixture) *trial {
+	return &trial{Check: &suite.Check{T: t, Timeout: f.Timeout, Poll: poll}, f: f, d: f.New(t), ctx: t.Context()}
 }
 
 // refused fails the test unless a call failed with an error as package cgroups promises it.
 func (t *trial) refused(err error, p cgroups.Path, rule, call string) {
 	t.Helper()
-	t.hold(err != nil, rule, "%s succeeds", call)
+	t.Hold(err != nil, rule, "%s succeeds", call)
 	e, ok := errors.AsType[*cgroups.Error](err)
-	t.hold(ok && e.Op != "" && e.Path == p, ruleError, "%s: error %v is no *cgroups.Error of cgroup %q", call, err, string(p))
+	t.Hold(ok && e.Op != "" && e.Path == p, ruleError, "%s: error %v is no *cgroups.Error of cgroup %q", call, err, string(p))
 }
 
 // apply applies what has to work.
 func (t *trial) apply(p cgroups.Path, r cgroups.Resources) {
 	t.Helper()
-	t.succeed(t.d.Apply(t.ctx, p, r), ruleCreate, "Apply "+string(p))
+	t.Succeed(t.d.Apply(t.ctx, p, r), ruleCreate, "Apply "+string(p))
 }
 
 func (t *trial) remove(p cgroups.Path) {
 	t.Helper()
-	t.succeed(t.d.Remove(t.ctx, p), ruleRemove, "Remove "+string(p))
+	t.Succeed(t.d.Remove(t.ctx, p), ruleRemove, "Remove "+string(p))
 }
 
 func (t *trial) limits(p cgroups.Path) cgroups.Resources {
 	t.Helper()
 	r, err := t.d.Limits(t.ctx, p)
-	t.succeed(err, ruleLimits, "Limits "+string(p))
+	t.Succeed(err, ruleLimits, "Limits "+string(p))
 	return r
 }
 
 func (t *trial) stats(p cgroups.Path) cgroups.Stats {
 	t.Helper()
 	s, err := t.d.Stats(t.ctx, p)
-	t.succeed(err, ruleStats, "Stats "+string(p))
+	t.Succeed(err, ruleStats, "Stats "+string(p))
 	return s
 }
 
 func (t *trial) children(p cgroups.Path) []string {
 	t.Helper()
 	names, err := t.d.Children(t.ctx, p)
-	t.succeed(err, ruleChildren, "Children "+string(p))
+	t.Succeed(err, ruleChildren, "Children "+string(p))
 	return names
 }
 
 func (t *trial) procs(p cgroups.Path) []int {
 	t.Helper()
 	pids, err := t.d.Procs(t.ctx, p)
-	t.succeed(err, ruleProcs, "Procs "+string(p))
+	t.Succeed(err, ruleProcs, "Procs "+string(p))
 	return pids
 }
 
@@ -95,10 +86,10 @@ func (t *trial) exists(p cgroups.Path, want bool, rule string) {
 	t.Helper()
 	_, err := t.d.Children(t.ctx, p)
 	if want {
-		t.hold(err == nil, rule, "cgroup %s is not there: %v", p, err)
+		t.Hold(err == nil, rule, "cgroup %s is not there: %v", p, err)
 		return
 	}
-	t.hold(errors.Is(err, fs.ErrNotExist), rule, "cgroup %s is there, or not to be read: %v", p, err)
+	t.Hold(errors.Is(err, fs.ErrNotExist), rule, "cgroup %s is there, or not to be read: %v", p, err)
 }
 
 // start runs a process.
@@ -130,26 +121,14 @@ func (t *trial) needV2() {
 // number compares a limit that was read with what it should be.
 func (t *trial) number(got *int64, want int64, rule, name string) {
 	t.Helper()
-	t.hold(got != nil, rule, "%s is unset, want %d", name, want)
-	t.hold(*got == want, rule, "%s is %d, want %d", name, *got, want)
-}
-
-// until waits for a condition that comes with words for what is missing.
-func (t *trial) until(rule string, cond func() (ok bool, missing string)) {
-	t.Helper()
-	for begin := time.Now(); ; time.Sleep(poll) {
-		ok, missing := cond()
-		if ok {
-			return
-		}
-		t.hold(time.Since(begin) < t.f.Patience, rule, "after %v: %s", t.f.Patience, missing)
-	}
+	t.Hold(got != nil, rule, "%s is unset, want %d", name, want)
+	t.Hold(*got == want, rule, "%s is %d, want %d", name, *got, want)
 }
 
 // together calls f from several goroutines at once, each with its number, and fails with the first error.
 func (t *trial) together(n int, rule string, f func(ctx context.Context, i int) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.ctx, t.f.Patience)
+	ctx, cancel := context.WithTimeout(t.ctx, t.f.Timeout)
 	defer cancel()
 	errs := make([]error, n)
 	var wg sync.WaitGroup
@@ -161,5 +140,5 @@ func (t *trial) together(n int, rule string, f func(ctx context.Context, i int) 
 		})
 	}
 	wg.Wait()
-	t.succeed(errors.Join(errs...), rule, "all at once")
+	t.Succeed(errors.Join(errs...), rule, "all at once")
 }

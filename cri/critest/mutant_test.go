@@ -7,16 +7,14 @@ import (
 	"context"
 	"errors"
 	"os"
-	"os/exec"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/critest"
+	"github.com/seed81659283/nodeagent/internal/suite/suitetest"
 )
 
 // mutantVariable names the mutant that TestMutant gives to the suite.
@@ -198,13 +196,7 @@ func TestSuiteFindsFaults(t *testing.T) {
 	for name, m := range mutants {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestMutant$/"+m.test)
-			cmd.Env = append(os.Environ(), mutantVariable+"="+name)
-			out, err := cmd.CombinedOutput()
-			var exit *exec.ExitError
-			require.ErrorAs(t, err, &exit, "the suite passes:\n%s", out)
-			require.Contains(t, string(out), `broken: "`)
-			require.Contains(t, string(out), m.broken)
+			suitetest.FindsFault(t, mutantVariable, name, m.test, m.broken)
 		})
 	}
 }

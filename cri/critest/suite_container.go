@@ -18,28 +18,28 @@ func containerLifecycle(t *trial) {
 	sandbox := t.run(s)
 	id := t.create(sandbox, s, t.container(s, "main", forever(0)))
 	c := t.status(id)
-	t.hold(c.State == cri.ContainerCreated, ruleOneLife, "a container that was just created is %v", c.State)
-	t.hold(c.StartedAt.IsZero(), ruleStartedAt, "a created container has StartedAt %v", c.StartedAt)
-	t.hold(c.FinishedAt.IsZero(), ruleFinishedAt, "a created container has FinishedAt %v", c.FinishedAt)
+	t.Hold(c.State == cri.ContainerCreated, ruleOneLife, "a container that was just created is %v", c.State)
+	t.Hold(c.StartedAt.IsZero(), ruleStartedAt, "a created container has StartedAt %v", c.StartedAt)
+	t.Hold(c.FinishedAt.IsZero(), ruleFinishedAt, "a created container has FinishedAt %v", c.FinishedAt)
 
-	t.succeed(t.rt.StartContainer(t.ctx, id), ruleStart, "StartContainer")
+	t.Succeed(t.rt.StartContainer(t.ctx, id), ruleStart, "StartContainer")
 	c = t.status(id)
-	t.hold(c.State == cri.ContainerRunning, ruleStart, "a container that was just started is %v", c.State)
-	t.hold(!c.StartedAt.Before(c.CreatedAt), ruleStartedAt, "started at %v, before it was created at %v", c.StartedAt, c.CreatedAt)
-	t.hold(c.FinishedAt.IsZero(), ruleFinishedAt, "a running container has FinishedAt %v", c.FinishedAt)
+	t.Hold(c.State == cri.ContainerRunning, ruleStart, "a container that was just started is %v", c.State)
+	t.Hold(!c.StartedAt.Before(c.CreatedAt), ruleStartedAt, "started at %v, before it was created at %v", c.StartedAt, c.CreatedAt)
+	t.Hold(c.FinishedAt.IsZero(), ruleFinishedAt, "a running container has FinishedAt %v", c.FinishedAt)
 
-	t.succeed(t.rt.StopContainer(t.ctx, id, 0), ruleStop, "StopContainer")
+	t.Succeed(t.rt.StopContainer(t.ctx, id, 0), ruleStop, "StopContainer")
 	c = t.status(id)
-	t.hold(c.State == cri.ContainerExited, ruleStop, "StopContainer has returned and the container is %v", c.State)
-	t.hold(!c.FinishedAt.Before(c.StartedAt), ruleFinishedAt, "finished at %v, before it started at %v", c.FinishedAt, c.StartedAt)
-	t.hold(!c.FinishedAt.After(time.Now()), ruleFinishedAt, "finished at %v, which is in the future", c.FinishedAt)
+	t.Hold(c.State == cri.ContainerExited, ruleStop, "StopContainer has returned and the container is %v", c.State)
+	t.Hold(!c.FinishedAt.Before(c.StartedAt), ruleFinishedAt, "finished at %v, before it started at %v", c.FinishedAt, c.StartedAt)
+	t.Hold(!c.FinishedAt.After(time.Now()), ruleFinishedAt, "finished at %v, which is in the future", c.FinishedAt)
 
 	for range 2 {
-		t.succeed(t.rt.RemoveContainer(t.ctx, id), ruleRemoveGone, "RemoveContainer")
+		t.Succeed(t.rt.RemoveContainer(t.ctx, id), ruleRemoveGone, "RemoveContainer")
 		_, ok := t.find(id)
-		t.hold(!ok, ruleRemove, "List shows a container that was removed")
+		t.Hold(!ok, ruleRemove, "List shows a container that was removed")
 	}
-	t.succeed(t.rt.StopContainer(t.ctx, id, time.Second), ruleStopGone, "StopContainer of a removed container")
+	t.Succeed(t.rt.StopContainer(t.ctx, id, time.Second), ruleStopGone, "StopContainer of a removed container")
 }
 
 func containerAttempts(t *trial) {
@@ -53,7 +53,7 @@ func containerAttempts(t *trial) {
 	for _, c := range t.list(s.Pod.UID).Containers {
 		seen[c.Attempt] = true
 	}
-	t.hold(len(seen) == 2 && seen[0] && seen[1], ruleList, "List shows the attempts %v of a container that has 0 and 1", seen)
+	t.Hold(len(seen) == 2 && seen[0] && seen[1], ruleList, "List shows the attempts %v of a container that has 0 and 1", seen)
 }
 
 func containerName(t *trial) {
@@ -64,14 +64,14 @@ func containerName(t *trial) {
 	t.await(id)
 	_, err := t.tryCreate(sandbox, s, cfg)
 	t.fail(err, cri.ErrAlreadyExists, ruleExists, "CreateContainer of the same attempt, which has exited")
-	t.succeed(t.rt.RemoveContainer(t.ctx, id), ruleRemove, "RemoveContainer")
+	t.Succeed(t.rt.RemoveContainer(t.ctx, id), ruleRemove, "RemoveContainer")
 	again := t.create(sandbox, s, cfg)
-	t.hold(again != id, ruleCreate, "a new container has the ID of a removed one")
+	t.Hold(again != id, ruleCreate, "a new container has the ID of a removed one")
 }
 
 func containerUnknown(t *trial) {
-	t.succeed(t.rt.StopContainer(t.ctx, unknownID, time.Second), ruleStopGone, "StopContainer of an unknown ID")
-	t.succeed(t.rt.RemoveContainer(t.ctx, unknownID), ruleRemoveGone, "RemoveContainer of an unknown ID")
+	t.Succeed(t.rt.StopContainer(t.ctx, unknownID, time.Second), ruleStopGone, "StopContainer of an unknown ID")
+	t.Succeed(t.rt.RemoveContainer(t.ctx, unknownID), ruleRemoveGone, "RemoveContainer of an unknown ID")
 	t.fail(t.rt.StartContainer(t.ctx, unknownID), cri.ErrNotFound, ruleNotFound, "StartContainer of an unknown ID")
 	if i, ok := t.rt.(cri.Inspector); ok {
 		_, err := i.ContainerStatus(t.ctx, unknownID)
@@ -81,11 +81,11 @@ func containerUnknown(t *trial) {
 
 func containerStartsOnce(t *trial) {
 	id := t.single(forever(0))
-	t.hold(t.rt.StartContainer(t.ctx, id) != nil, ruleStart, "StartContainer of a running container succeeds")
-	t.succeed(t.rt.StopContainer(t.ctx, id, 0), ruleStop, "StopContainer")
-	t.hold(t.rt.StartContainer(t.ctx, id) != nil, ruleStart, "StartContainer of an exited container succeeds")
+	t.Hold(t.rt.StartContainer(t.ctx, id) != nil, ruleStart, "StartContainer of a running container succeeds")
+	t.Succeed(t.rt.StopContainer(t.ctx, id, 0), ruleStop, "StopContainer")
+	t.Hold(t.rt.StartContainer(t.ctx, id) != nil, ruleStart, "StartContainer of an exited container succeeds")
 	c := t.status(id)
-	t.hold(c.State == cri.ContainerExited, ruleOneLife, "an exited container is %v after StartContainer", c.State)
+	t.Hold(c.State == cri.ContainerExited, ruleOneLife, "an exited container is %v after StartContainer", c.State)
 }
 
 func containerExitCodes(t *trial) {
@@ -97,9 +97,9 @@ func containerExitCodes(t *trial) {
 	}
 	for id, code := range want {
 		c := t.await(id)
-		t.hold(c.ExitCode == code, ruleExitCode, "a container that exited with %d shows %d", code, c.ExitCode)
-		t.hold(c.Reason != "" && !strings.Contains(c.Reason, " "), ruleReason, "after exit code %d the reason is %q", code, c.Reason)
-		t.hold(!c.FinishedAt.Before(c.StartedAt), ruleFinishedAt, "finished at %v, before it started at %v", c.FinishedAt, c.StartedAt)
+		t.Hold(c.ExitCode == code, ruleExitCode, "a container that exited with %d shows %d", code, c.ExitCode)
+		t.Hold(c.Reason != "" && !strings.Contains(c.Reason, " "), ruleReason, "after exit code %d the reason is %q", code, c.Reason)
+		t.Hold(!c.FinishedAt.Before(c.StartedAt), ruleFinishedAt, "finished at %v, before it started at %v", c.FinishedAt, c.StartedAt)
 	}
 }
 
@@ -111,7 +111,7 @@ func containerSignals(t *trial) {
 		cfg := t.container(s, name, signals(signal))
 		cfg.Security.Namespaces.PID = cri.NamespaceNode
 		c := t.await(t.start(sandbox, s, cfg))
-		t.hold(c.ExitCode == int32(128+signal), ruleExitCode, "a container ended by signal %d shows exit code %d", signal, c.ExitCode)
+		t.Hold(c.ExitCode == int32(128+signal), ruleExitCode, "a container ended by signal %d shows exit code %d", signal, c.ExitCode)
 	}
 }
 
@@ -124,43 +124,43 @@ func containerCannotStart(t *trial) {
 	if err != nil {
 		return // found out early, which is as good
 	}
-	t.hold(t.rt.StartContainer(t.ctx, id) != nil, ruleStart, "StartContainer of a program that does not exist succeeds")
+	t.Hold(t.rt.StartContainer(t.ctx, id) != nil, ruleStart, "StartContainer of a program that does not exist succeeds")
 	c := t.status(id)
-	t.hold(c.State == cri.ContainerExited && c.ExitCode != 0, ruleOneLife,
+	t.Hold(c.State == cri.ContainerExited && c.ExitCode != 0, ruleOneLife,
 		"a container that could not start is %v with exit code %d, want exited and not 0", c.State, c.ExitCode)
 }
 
 func containerStop(t *trial) {
 	id := t.single(forever(7))
 	begin := time.Now()
-	t.succeed(t.rt.StopContainer(t.ctx, id, time.Minute), ruleStop, "StopContainer")
-	t.hold(time.Since(begin) < slack, ruleStop, "StopContainer took %v with a program that exits on SIGTERM", time.Since(begin))
+	t.Succeed(t.rt.StopContainer(t.ctx, id, time.Minute), ruleStop, "StopContainer")
+	t.Hold(time.Since(begin) < slack, ruleStop, "StopContainer took %v with a program that exits on SIGTERM", time.Since(begin))
 	c := t.status(id)
-	t.hold(c.State == cri.ContainerExited, ruleStop, "StopContainer has returned and the container is %v", c.State)
-	t.hold(c.ExitCode == 7, ruleExitCode, "a program that exits with 7 on SIGTERM shows %d", c.ExitCode)
-	t.succeed(t.rt.StopContainer(t.ctx, id, time.Minute), ruleStopGone, "StopContainer of an exited container")
+	t.Hold(c.State == cri.ContainerExited, ruleStop, "StopContainer has returned and the container is %v", c.State)
+	t.Hold(c.ExitCode == 7, ruleExitCode, "a program that exits with 7 on SIGTERM shows %d", c.ExitCode)
+	t.Succeed(t.rt.StopContainer(t.ctx, id, time.Minute), ruleStopGone, "StopContainer of an exited container")
 }
 
 func containerStopIgnored(t *trial) {
 	const grace = 1500 * time.Millisecond
 	id := t.single(stubborn())
 	begin := time.Now()
-	t.succeed(t.rt.StopContainer(t.ctx, id, grace), ruleStop, "StopContainer")
+	t.Succeed(t.rt.StopContainer(t.ctx, id, grace), ruleStop, "StopContainer")
 	took := time.Since(begin)
-	t.hold(took >= grace, ruleStopGrace, "killed after %v, with a grace of %v", took, grace)
-	t.hold(took < grace+slack, ruleStopGrace, "killed only after %v, with a grace of %v", took, grace)
+	t.Hold(took >= grace, ruleStopGrace, "killed after %v, with a grace of %v", took, grace)
+	t.Hold(took < grace+slack, ruleStopGrace, "killed only after %v, with a grace of %v", took, grace)
 	c := t.status(id)
-	t.hold(c.State == cri.ContainerExited, ruleStop, "StopContainer has returned and the container is %v", c.State)
-	t.hold(c.ExitCode == codeKilled, ruleExitCode, "a container killed after its grace shows exit code %d", c.ExitCode)
+	t.Hold(c.State == cri.ContainerExited, ruleStop, "StopContainer has returned and the container is %v", c.State)
+	t.Hold(c.ExitCode == codeKilled, ruleExitCode, "a container killed after its grace shows exit code %d", c.ExitCode)
 }
 
 func containerStopAtOnce(t *trial) {
 	id := t.single(forever(7))
 	begin := time.Now()
-	t.succeed(t.rt.StopContainer(t.ctx, id, 0), ruleStopGrace, "StopContainer without grace")
-	t.hold(time.Since(begin) < slack, ruleStopGrace, "StopContainer without grace took %v", time.Since(begin))
+	t.Succeed(t.rt.StopContainer(t.ctx, id, 0), ruleStopGrace, "StopContainer without grace")
+	t.Hold(time.Since(begin) < slack, ruleStopGrace, "StopContainer without grace took %v", time.Since(begin))
 	c := t.status(id)
-	t.hold(c.ExitCode == codeKilled, ruleStopGrace, "a container stopped without grace shows exit code %d, want %d", c.ExitCode, codeKilled)
+	t.Hold(c.ExitCode == codeKilled, ruleStopGrace, "a container stopped without grace shows exit code %d, want %d", c.ExitCode, codeKilled)
 }
 
 func containerStopCutShort(t *trial) {
@@ -169,13 +169,13 @@ func containerStopCutShort(t *trial) {
 	defer cancel()
 	begin := time.Now()
 	err := t.rt.StopContainer(ctx, id, 5*time.Minute)
-	t.hold(errors.Is(err, context.DeadlineExceeded), ruleDeadline, "StopContainer whose ctx ended: error is %v", err)
-	t.hold(time.Since(begin) < slack, ruleDeadline, "StopContainer returned %v after it began, its ctx ended after 0.5s", time.Since(begin))
+	t.Hold(errors.Is(err, context.DeadlineExceeded), ruleDeadline, "StopContainer whose ctx ended: error is %v", err)
+	t.Hold(time.Since(begin) < slack, ruleDeadline, "StopContainer returned %v after it began, its ctx ended after 0.5s", time.Since(begin))
 	c := t.status(id)
-	t.hold(c.State == cri.ContainerRunning, ruleStop, "a container is %v before its grace of 5m has passed", c.State)
+	t.Hold(c.State == cri.ContainerRunning, ruleStop, "a container is %v before its grace of 5m has passed", c.State)
 
-	t.succeed(t.rt.StopContainer(t.ctx, id, 0), ruleStopGrace, "StopContainer without grace, after one with grace was cut short")
-	t.hold(t.status(id).State == cri.ContainerExited, ruleStopGrace, "the container still runs")
+	t.Succeed(t.rt.StopContainer(t.ctx, id, 0), ruleStopGrace, "StopContainer without grace, after one with grace was cut short")
+	t.Hold(t.status(id).State == cri.ContainerExited, ruleStopGrace, "the container still runs")
 }
 
 func containerStopTwice(t *trial) {
@@ -185,18 +185,18 @@ func containerStopTwice(t *trial) {
 	defer wg.Wait()
 	wg.Go(func() { patient <- t.rt.StopContainer(t.ctx, id, 5*time.Minute) })
 	time.Sleep(200 * time.Millisecond) // for it to arrive first; the outcome is the same if it does not
-	t.succeed(t.rt.StopContainer(t.ctx, id, 0), ruleStopGrace, "StopContainer without grace, beside one with grace")
+	t.Succeed(t.rt.StopContainer(t.ctx, id, 0), ruleStopGrace, "StopContainer without grace, beside one with grace")
 	select {
 	case err := <-patient:
-		t.succeed(err, ruleStop, "StopContainer of a container that another one killed")
+		t.Succeed(err, ruleStop, "StopContainer of a container that another one killed")
 	case <-time.After(slack):
-		t.hold(false, ruleStop, "the container has exited and StopContainer has not returned %v later", slack)
+		t.Hold(false, ruleStop, "the container has exited and StopContainer has not returned %v later", slack)
 	}
 }
 
 func containerRemoveRunning(t *trial) {
 	id := t.single(stubborn())
-	t.succeed(t.rt.RemoveContainer(t.ctx, id), ruleRemove, "RemoveContainer of a running container")
+	t.Succeed(t.rt.RemoveContainer(t.ctx, id), ruleRemove, "RemoveContainer of a running container")
 	_, ok := t.find(id)
-	t.hold(!ok, ruleRemove, "List shows a container that was removed")
+	t.Hold(!ok, ruleRemove, "List shows a container that was removed")
 }

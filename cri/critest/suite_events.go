@@ -51,9 +51,9 @@ func (w *watch) add(e cri.Event) error {
 // canary makes and removes sandboxes until the stream shows one of them or has ended.
 func (w *watch) canary() {
 	w.t.Helper()
-	w.t.until(ruleEvents, func() (bool, string) {
+	w.t.Until(ruleEvents, func() (bool, string) {
 		id := w.t.run(w.t.pod())
-		w.t.succeed(w.t.rt.RemoveSandbox(w.t.ctx, id), ruleRemoveSandbox, "RemoveSandbox")
+		w.t.Succeed(w.t.rt.RemoveSandbox(w.t.ctx, id), ruleRemoveSandbox, "RemoveSandbox")
 		time.Sleep(100 * time.Millisecond)
 		_, ok := w.seen(id, cri.EventCreated)
 		return ok || len(w.ended) > 0, "StreamEvents reported none of the sandboxes that were made"
@@ -74,10 +74,10 @@ func (w *watch) seen(id string, typ cri.EventType) (cri.Event, bool) {
 // expect waits for an event.
 func (w *watch) expect(s *cri.SandboxConfig, id string, typ cri.EventType) {
 	w.t.Helper()
-	w.t.until(ruleEvents, func() (bool, string) {
+	w.t.Until(ruleEvents, func() (bool, string) {
 		e, ok := w.seen(id, typ)
 		if ok && e.Pod.UID != "" {
-			w.t.hold(e.Pod.UID == s.Pod.UID, ruleEvents, "event %v of %s is of pod %s, want %s", typ, id, e.Pod.UID, s.Pod.UID)
+			w.t.Hold(e.Pod.UID == s.Pod.UID, ruleEvents, "event %v of %s is of pod %s, want %s", typ, id, e.Pod.UID, s.Pod.UID)
 		}
 		return ok, "StreamEvents reported no event " + typ.String() + " of " + id
 	})
@@ -93,23 +93,23 @@ func eventsOrder(t *trial) {
 	id := t.create(sandbox, s, t.container(s, "main", forever(0)))
 	w.expect(s, id, cri.EventCreated)
 	_, early := w.seen(id, cri.EventStarted)
-	t.hold(!early, ruleEvents, "event started of a container that was only created")
-	t.succeed(t.rt.StartContainer(t.ctx, id), ruleStart, "StartContainer")
+	t.Hold(!early, ruleEvents, "event started of a container that was only created")
+	t.Succeed(t.rt.StartContainer(t.ctx, id), ruleStart, "StartContainer")
 	w.expect(s, id, cri.EventStarted)
-	t.succeed(t.rt.StopContainer(t.ctx, id, 0), ruleStop, "StopContainer")
+	t.Succeed(t.rt.StopContainer(t.ctx, id, 0), ruleStop, "StopContainer")
 	w.expect(s, id, cri.EventStopped)
-	t.succeed(t.rt.RemoveContainer(t.ctx, id), ruleRemove, "RemoveContainer")
+	t.Succeed(t.rt.RemoveContainer(t.ctx, id), ruleRemove, "RemoveContainer")
 	w.expect(s, id, cri.EventDeleted)
 
 	job := t.start(sandbox, s, t.container(s, "job", exits(0, 3)))
 	w.expect(s, job, cri.EventStopped)
 	c := t.status(job)
-	t.hold(c.State == cri.ContainerExited && c.ExitCode == 3, ruleEvents,
+	t.Hold(c.State == cri.ContainerExited && c.ExitCode == 3, ruleEvents,
 		"after the event stopped the container is %v with exit code %d, want exited with 3", c.State, c.ExitCode)
 
-	t.succeed(t.rt.StopSandbox(t.ctx, sandbox), ruleStopSandbox, "StopSandbox")
+	t.Succeed(t.rt.StopSandbox(t.ctx, sandbox), ruleStopSandbox, "StopSandbox")
 	w.expect(s, sandbox, cri.EventStopped)
-	t.succeed(t.rt.RemoveSandbox(t.ctx, sandbox), ruleRemoveSandbox, "RemoveSandbox")
+	t.Succeed(t.rt.RemoveSandbox(t.ctx, sandbox), ruleRemoveSandbox, "RemoveSandbox")
 	w.expect(s, sandbox, cri.EventDeleted)
 }
 
@@ -117,7 +117,7 @@ func eventsEnd(t *trial) {
 	w := t.watch()
 	w.cancel()
 	err := w.end()
-	t.hold(errors.Is(err, context.Canceled), ruleEventsEnd, "StreamEvents whose ctx was cancelled returns %v", err)
+	t.Hold(errors.Is(err, context.Canceled), ruleEventsEnd, "StreamEvents whose ctx was cancelled returns %v", err)
 
 	w = t.watch()
 	enough := errors.New("enough")
@@ -126,7 +126,7 @@ func eventsEnd(t *trial) {
 	w.mu.Unlock()
 	w.canary()
 	err = w.end()
-	t.hold(errors.Is(err, enough), ruleEventsEnd, "StreamEvents whose callback failed returns %v", err)
+	t.Hold(errors.Is(err, enough), ruleEventsEnd, "StreamEvents whose callback failed returns %v", err)
 }
 
 // end waits until StreamEvents has returned.
@@ -134,8 +134,8 @@ func (w *watch) end() (err error) {
 	w.t.Helper()
 	select {
 	case err = <-w.ended:
-	case <-time.After(patience):
-		w.t.hold(false, ruleEventsEnd, "StreamEvents has not returned")
+	case <-time.After(waitTimeout):
+		w.t.Hold(false, ruleEventsEnd, "StreamEvents has not returned")
 	}
 	return err
 }

@@ -24,9 +24,9 @@ func execResult(t *trial) {
 	id := t.single(forever(0))
 	for _, code := range []int{0, 3} {
 		res, err := e.ExecSync(t.ctx, id, answers(code).argv(t.f.Shell), 0)
-		t.succeed(err, ruleExecCode, "ExecSync")
-		t.hold(res.ExitCode == code, ruleExecCode, "ExecSync of a command that exits with %d returns %d", code, res.ExitCode)
-		t.hold(string(res.Stdout) == "out\n" && string(res.Stderr) == "err\n", ruleExec,
+		t.Succeed(err, ruleExecCode, "ExecSync")
+		t.Hold(res.ExitCode == code, ruleExecCode, "ExecSync of a command that exits with %d returns %d", code, res.ExitCode)
+		t.Hold(string(res.Stdout) == "out\n" && string(res.Stderr) == "err\n", ruleExec,
 			"ExecSync returns stdout %q and stderr %q, want %q and %q", res.Stdout, res.Stderr, "out\n", "err\n")
 	}
 }
@@ -38,14 +38,14 @@ func execTimeout(t *trial) {
 	begin := time.Now()
 	_, err := e.ExecSync(t.ctx, id, lingers(mark).argv(t.f.Shell), time.Second)
 	t.fail(err, context.DeadlineExceeded, ruleExecTimeout, "ExecSync of a command that runs out of time")
-	t.hold(time.Since(begin) >= time.Second, ruleExecTimeout, "ExecSync gave up after %v, with a timeout of 1s", time.Since(begin))
-	t.hold(time.Since(begin) < time.Second+slack, ruleExecTimeout, "ExecSync took %v, with a timeout of 1s", time.Since(begin))
-	t.until(ruleExecTimeout, func() (bool, string) {
+	t.Hold(time.Since(begin) >= time.Second, ruleExecTimeout, "ExecSync gave up after %v, with a timeout of 1s", time.Since(begin))
+	t.Hold(time.Since(begin) < time.Second+slack, ruleExecTimeout, "ExecSync took %v, with a timeout of 1s", time.Since(begin))
+	t.Until(ruleExecTimeout, func() (bool, string) {
 		res, err := e.ExecSync(t.ctx, id, finds(mark).argv(t.f.Shell), 0)
-		t.succeed(err, ruleExec, "ExecSync")
+		t.Succeed(err, ruleExec, "ExecSync")
 		return res.ExitCode != 0, "a command that ran out of time still runs"
 	})
-	t.hold(t.status(id).State == cri.ContainerRunning, ruleExecTimeout, "the timeout of a command ended its container")
+	t.Hold(t.status(id).State == cri.ContainerRunning, ruleExecTimeout, "the timeout of a command ended its container")
 }
 
 func execUnknown(t *trial) {
@@ -55,5 +55,5 @@ func execUnknown(t *trial) {
 	id := t.single(exits(0, 0))
 	t.await(id)
 	_, err = e.ExecSync(t.ctx, id, answers(0).argv(t.f.Shell), 0)
-	t.hold(err != nil, ruleExec, "ExecSync in an exited container succeeds")
+	t.Hold(err != nil, ruleExec, "ExecSync in an exited container succeeds")
 }

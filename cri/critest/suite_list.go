@@ -22,31 +22,31 @@ func listFields(t *trial) {
 
 	before := time.Now()
 	snap, err := t.rt.List(t.ctx)
-	t.succeed(err, ruleList, "List")
-	t.hold(!snap.Time.Before(before) && !snap.Time.After(time.Now()), ruleListTime,
+	t.Succeed(err, ruleList, "List")
+	t.Hold(!snap.Time.Before(before) && !snap.Time.After(time.Now()), ruleListTime,
 		"Snapshot.Time is %v, want it between %v and %v", snap.Time, before, time.Now())
 
 	pod := snap.Pod(s.Pod.UID)
-	t.hold(len(pod.Sandboxes) == 1 && len(pod.Containers) == 1, ruleList,
+	t.Hold(len(pod.Sandboxes) == 1 && len(pod.Containers) == 1, ruleList,
 		"List shows %d sandboxes and %d containers of a pod that has 1 and 1", len(pod.Sandboxes), len(pod.Containers))
 	sb, c := pod.Sandboxes[0], pod.Containers[0]
-	t.hold(sb.ID == sandbox && sb.Pod == s.Pod, ruleList, "the sandbox is %s of pod %v, want %s of %v", sb.ID, sb.Pod, sandbox, s.Pod)
+	t.Hold(sb.ID == sandbox && sb.Pod == s.Pod, ruleList, "the sandbox is %s of pod %v, want %s of %v", sb.ID, sb.Pod, sandbox, s.Pod)
 	t.same("labels of the sandbox", sb.Labels, s.Labels)
 	t.same("annotations of the sandbox", sb.Annotations, s.Annotations)
 
-	t.hold(c.ID == id && c.SandboxID == sandbox && c.PodUID == s.Pod.UID && c.Name == "main", ruleList,
+	t.Hold(c.ID == id && c.SandboxID == sandbox && c.PodUID == s.Pod.UID && c.Name == "main", ruleList,
 		"the container is %s %q in sandbox %s of pod %s", c.ID, c.Name, c.SandboxID, c.PodUID)
 	t.same("labels of the container", c.Labels, cfg.Labels)
 	t.same("annotations of the container", c.Annotations, cfg.Annotations)
-	t.hold(c.Image.Image == t.f.Image, ruleList, "the container's image is %q, want %q as asked for", c.Image.Image, t.f.Image)
-	t.hold(t.f.Image == "" || c.ImageRef != "", ruleList, "the container has no ImageRef")
+	t.Hold(c.Image.Image == t.f.Image, ruleList, "the container's image is %q, want %q as asked for", c.Image.Image, t.f.Image)
+	t.Hold(t.f.Image == "" || c.ImageRef != "", ruleList, "the container has no ImageRef")
 }
 
 // same checks that all of want is there; a runtime may add keys of its own.
 func (t *trial) same(what string, got, want map[string]string) {
 	t.Helper()
 	for key, value := range want {
-		t.hold(got[key] == value, ruleList, "%s: %s is %q, want %q", what, key, got[key], value)
+		t.Hold(got[key] == value, ruleList, "%s: %s is %q, want %q", what, key, got[key], value)
 	}
 }
 
@@ -63,14 +63,14 @@ func listPod(t *trial) {
 	t.run(other)
 
 	pod, err := lister.ListPod(t.ctx, s.Pod.UID)
-	t.succeed(err, ruleListPod, "ListPod")
-	t.hold(pod.PodIdentity == s.Pod, ruleListPod, "ListPod returns pod %v, want %v", pod.PodIdentity, s.Pod)
+	t.Succeed(err, ruleListPod, "ListPod")
+	t.Hold(pod.PodIdentity == s.Pod, ruleListPod, "ListPod returns pod %v, want %v", pod.PodIdentity, s.Pod)
 	got, want := words(pod), words(t.list(s.Pod.UID))
-	t.hold(got == want, ruleListPod, "ListPod returns %s, List %s", got, want)
+	t.Hold(got == want, ruleListPod, "ListPod returns %s, List %s", got, want)
 
 	pod, err = lister.ListPod(t.ctx, unknownID)
-	t.succeed(err, ruleListPodNil, "ListPod of an unknown pod")
-	t.hold(len(pod.Sandboxes)+len(pod.Containers) == 0, ruleListPodNil, "ListPod of an unknown pod returns %s", words(pod))
+	t.Succeed(err, ruleListPodNil, "ListPod of an unknown pod")
+	t.Hold(len(pod.Sandboxes)+len(pod.Containers) == 0, ruleListPodNil, "ListPod of an unknown pod returns %s", words(pod))
 }
 
 func listReopened(t *trial) {
@@ -86,10 +86,10 @@ func listReopened(t *trial) {
 
 	t.reopen()
 	got := words(t.list(s.Pod.UID))
-	t.hold(got == want, ruleList, "after the runtime was reopened List shows %s, before %s", got, want)
-	t.succeed(t.rt.StopContainer(t.ctx, running, time.Minute), ruleStop, "StopContainer after the runtime was reopened")
+	t.Hold(got == want, ruleList, "after the runtime was reopened List shows %s, before %s", got, want)
+	t.Succeed(t.rt.StopContainer(t.ctx, running, time.Minute), ruleStop, "StopContainer after the runtime was reopened")
 	c := t.status(running)
-	t.hold(c.ExitCode == 7, ruleExitCode, "a program that exits with 7 on SIGTERM shows %d", c.ExitCode)
+	t.Hold(c.ExitCode == 7, ruleExitCode, "a program that exits with 7 on SIGTERM shows %d", c.ExitCode)
 }
 
 func listManyAtOnce(t *trial) {
@@ -105,7 +105,7 @@ func listManyAtOnce(t *trial) {
 		})
 	}
 	wg.Wait()
-	t.succeed(errors.Join(errs...), ruleConcurrent, "pods made and removed at the same time")
+	t.Succeed(errors.Join(errs...), ruleConcurrent, "pods made and removed at the same time")
 }
 
 // onePod takes a pod through its life. It runs beside others, so it returns its failure.

@@ -22,13 +22,13 @@ func containerChildren(t *trial) {
 	s := t.pod()
 	cfg := t.container(s, "main", forks())
 	id := t.start(t.run(s), s, cfg)
-	t.succeed(t.rt.StopContainer(t.ctx, id, 10*time.Second), ruleStop, "StopContainer")
+	t.Succeed(t.rt.StopContainer(t.ctx, id, 10*time.Second), ruleStop, "StopContainer")
 	c := t.status(id)
-	t.hold(c.ExitCode == 0, ruleExitCode, "a program that exits with 0 on SIGTERM shows %d", c.ExitCode)
+	t.Hold(c.ExitCode == 0, ruleExitCode, "a program that exits with 0 on SIGTERM shows %d", c.ExitCode)
 
 	path := filepath.Join(s.LogDirectory, cfg.LogPath)
 	last := int64(-1)
-	t.until(ruleStop, func() (bool, string) {
+	t.Until(ruleStop, func() (bool, string) {
 		info, err := os.Stat(path)
 		if err != nil {
 			t.Fatal(err)
@@ -52,13 +52,13 @@ func containerLog(t *trial) {
 	id := t.start(t.run(s), s, cfg)
 	t.await(id)
 	path := filepath.Join(s.LogDirectory, cfg.LogPath)
-	t.hold(t.status(id).LogPath == path, ruleLogPath, "LogPath is %q, want %q", t.status(id).LogPath, path)
+	t.Hold(t.status(id).LogPath == path, ruleLogPath, "LogPath is %q, want %q", t.status(id).LogPath, path)
 
 	want := map[string]string{
 		"stdout": "out 1\n\nvariable argument\n" + strings.Repeat("x", 50000) + "end\n",
 		"stderr": "err 1\n",
 	}
-	t.until(ruleLogPath, func() (bool, string) {
+	t.Until(ruleLogPath, func() (bool, string) {
 		data, err := os.ReadFile(path)
 		if err != nil {
 			return false, err.Error()
@@ -93,12 +93,12 @@ func containerLogReopened(t *trial) {
 			t.Fatal(err)
 		}
 	}
-	t.succeed(r.ReopenContainerLog(t.ctx, id), ruleReopen, "ReopenContainerLog")
+	t.Succeed(r.ReopenContainerLog(t.ctx, id), ruleReopen, "ReopenContainerLog")
 	if t.f.Logs {
 		t.awaitLines(path, 10)
 	}
-	t.succeed(t.rt.StopContainer(t.ctx, id, 0), ruleStop, "StopContainer")
-	t.hold(r.ReopenContainerLog(t.ctx, id) != nil, ruleReopenRunning, "ReopenContainerLog of an exited container succeeds")
+	t.Succeed(t.rt.StopContainer(t.ctx, id, 0), ruleStop, "StopContainer")
+	t.Hold(r.ReopenContainerLog(t.ctx, id) != nil, ruleReopenRunning, "ReopenContainerLog of an exited container succeeds")
 	t.fail(r.ReopenContainerLog(t.ctx, unknownID), cri.ErrNotFound, ruleNotFound, "ReopenContainerLog of an unknown container")
 	if !t.f.Logs {
 		return
@@ -110,18 +110,18 @@ func containerLogReopened(t *trial) {
 			t.Fatal(err)
 		}
 		streams, err := readLog(string(data), begin)
-		t.succeed(err, ruleLogPath, "read "+file)
+		t.Succeed(err, ruleLogPath, "read "+file)
 		numbers = append(numbers, strings.Fields(streams["stdout"])...)
 	}
 	for i, n := range numbers[1:] { // after "ready"
-		t.hold(n == strconv.Itoa(i), ruleReopen, "line %d of the two logs together is %q, want %d", i, n, i)
+		t.Hold(n == strconv.Itoa(i), ruleReopen, "line %d of the two logs together is %q, want %d", i, n, i)
 	}
 }
 
 // awaitLines waits until a log has some lines.
 func (t *trial) awaitLines(path string, want int) {
 	t.Helper()
-	t.until(ruleReopen, func() (bool, string) {
+	t.Until(ruleReopen, func() (bool, string) {
 		data, err := os.ReadFile(path)
 		n := strings.Count(string(data), "\n")
 		return n >= want, fmt.Sprintf("%s has %d lines of a container that goes on printing: %s", path, n, errorText(err))

@@ -18,38 +18,38 @@ func sandboxLifecycle(t *trial) {
 	before := time.Now()
 	id := t.run(s)
 	sb := t.sandbox(s, id)
-	t.hold(sb.State == cri.SandboxReady, ruleRunSandbox, "a sandbox that was just run is %v", sb.State)
-	t.hold(!sb.CreatedAt.Before(before.Add(-time.Second)) && !sb.CreatedAt.After(time.Now()), ruleRunSandbox,
+	t.Hold(sb.State == cri.SandboxReady, ruleRunSandbox, "a sandbox that was just run is %v", sb.State)
+	t.Hold(!sb.CreatedAt.Before(before.Add(-time.Second)) && !sb.CreatedAt.After(time.Now()), ruleRunSandbox,
 		"CreatedAt is %v, want a time between %v and %v", sb.CreatedAt, before, time.Now())
 
 	for range 2 {
-		t.succeed(t.rt.StopSandbox(t.ctx, id), ruleStopSandboxGone, "StopSandbox")
+		t.Succeed(t.rt.StopSandbox(t.ctx, id), ruleStopSandboxGone, "StopSandbox")
 		t.awaitNotReady(s, id)
 	}
 	for range 2 {
-		t.succeed(t.rt.RemoveSandbox(t.ctx, id), ruleRemoveGone, "RemoveSandbox")
-		t.hold(len(t.list(s.Pod.UID).Sandboxes) == 0, ruleRemoveSandbox, "List shows a sandbox that was removed")
+		t.Succeed(t.rt.RemoveSandbox(t.ctx, id), ruleRemoveGone, "RemoveSandbox")
+		t.Hold(len(t.list(s.Pod.UID).Sandboxes) == 0, ruleRemoveSandbox, "List shows a sandbox that was removed")
 	}
-	t.succeed(t.rt.StopSandbox(t.ctx, id), ruleStopSandboxGone, "StopSandbox of a removed sandbox")
+	t.Succeed(t.rt.StopSandbox(t.ctx, id), ruleStopSandboxGone, "StopSandbox of a removed sandbox")
 }
 
 func sandboxAttempts(t *trial) {
 	s := t.pod()
 	first := t.run(s)
-	t.succeed(t.rt.StopSandbox(t.ctx, first), ruleStopSandbox, "StopSandbox")
+	t.Succeed(t.rt.StopSandbox(t.ctx, first), ruleStopSandbox, "StopSandbox")
 	t.awaitNotReady(s, first)
 	s.Attempt = 1
 	second := t.run(s)
-	t.hold(first != second, ruleRunSandbox, "two sandboxes have the ID %s", first)
+	t.Hold(first != second, ruleRunSandbox, "two sandboxes have the ID %s", first)
 
 	sandboxes := t.list(s.Pod.UID).Sandboxes
-	t.hold(len(sandboxes) == 2, ruleList, "List shows %d sandboxes of a pod that has 2", len(sandboxes))
+	t.Hold(len(sandboxes) == 2, ruleList, "List shows %d sandboxes of a pod that has 2", len(sandboxes))
 	for _, sb := range sandboxes {
 		attempt, state := uint32(0), cri.SandboxNotReady
 		if sb.ID == second {
 			attempt, state = 1, cri.SandboxReady
 		}
-		t.hold(sb.Attempt == attempt && sb.State == state, ruleList,
+		t.Hold(sb.Attempt == attempt && sb.State == state, ruleList,
 			"sandbox %s is attempt %d and %v, want %d and %v", sb.ID, sb.Attempt, sb.State, attempt, state)
 	}
 }
@@ -59,19 +59,19 @@ func sandboxName(t *trial) {
 	id := t.run(s)
 	_, err := t.tryRun(s)
 	t.fail(err, cri.ErrAlreadyExists, ruleExists, "RunSandbox of the same attempt")
-	t.succeed(t.rt.StopSandbox(t.ctx, id), ruleStopSandbox, "StopSandbox")
+	t.Succeed(t.rt.StopSandbox(t.ctx, id), ruleStopSandbox, "StopSandbox")
 	_, err = t.tryRun(s)
 	t.fail(err, cri.ErrAlreadyExists, ruleExists, "RunSandbox of the same attempt, which is stopped")
-	t.succeed(t.rt.RemoveSandbox(t.ctx, id), ruleRemoveSandbox, "RemoveSandbox")
+	t.Succeed(t.rt.RemoveSandbox(t.ctx, id), ruleRemoveSandbox, "RemoveSandbox")
 	again := t.run(s)
-	t.hold(again != id, ruleRunSandbox, "a new sandbox has the ID of a removed one")
+	t.Hold(again != id, ruleRunSandbox, "a new sandbox has the ID of a removed one")
 }
 
 func sandboxAddress(t *trial) {
 	host := t.pod()
 	host.Hostname, host.Security.Namespaces.Network = "", cri.NamespaceNode
 	ips := t.sandbox(host, t.run(host)).IPs
-	t.hold(len(ips) == 0, ruleIPs, "a sandbox on the host's network has the addresses %q", ips)
+	t.Hold(len(ips) == 0, ruleIPs, "a sandbox on the host's network has the addresses %q", ips)
 	if !t.f.IsolatedNetwork {
 		return
 	}
@@ -80,11 +80,11 @@ func sandboxAddress(t *trial) {
 	for range 2 {
 		s := t.pod()
 		ips := t.sandbox(s, t.run(s)).IPs
-		t.hold(len(ips) > 0, ruleIPs, "a sandbox with a network of its own has no address")
+		t.Hold(len(ips) > 0, ruleIPs, "a sandbox with a network of its own has no address")
 		for _, ip := range ips {
 			_, err := netip.ParseAddr(ip)
-			t.hold(err == nil, ruleIPs, "address %q: %v", ip, err)
-			t.hold(!seen[ip], ruleIPs, "two sandboxes have the address %s", ip)
+			t.Hold(err == nil, ruleIPs, "address %q: %v", ip, err)
+			t.Hold(!seen[ip], ruleIPs, "two sandboxes have the address %s", ip)
 			seen[ip] = true
 		}
 	}
@@ -100,14 +100,14 @@ func sandboxStopKills(t *trial) {
 		t.start(id, s, t.container(s, "stubborn", stubborn())),
 	}
 	begin := time.Now()
-	t.succeed(t.rt.StopSandbox(t.ctx, id), ruleStopSandbox, "StopSandbox")
-	t.hold(time.Since(begin) < slack, ruleStopSandbox, "StopSandbox took %v: it has no grace to give", time.Since(begin))
+	t.Succeed(t.rt.StopSandbox(t.ctx, id), ruleStopSandbox, "StopSandbox")
+	t.Hold(time.Since(begin) < slack, ruleStopSandbox, "StopSandbox took %v: it has no grace to give", time.Since(begin))
 	for _, c := range running {
 		c := t.await(c)
-		t.hold(c.ExitCode == codeKilled, ruleExitCode, "container %s exited with %d, want %d", c.Name, c.ExitCode, codeKilled)
+		t.Hold(c.ExitCode == codeKilled, ruleExitCode, "container %s exited with %d, want %d", c.Name, c.ExitCode, codeKilled)
 	}
 	c := t.status(done)
-	t.hold(c.ExitCode == 3, ruleExitCode, "a container that had exited with 3 now shows %d", c.ExitCode)
+	t.Hold(c.ExitCode == 3, ruleExitCode, "a container that had exited with 3 now shows %d", c.ExitCode)
 }
 
 func sandboxRemoveRemoves(t *trial) {
@@ -117,15 +117,15 @@ func sandboxRemoveRemoves(t *trial) {
 	t.start(id, s, t.container(s, "running", stubborn()))
 	t.await(t.start(id, s, t.container(s, "exited", exits(0, 0))))
 
-	t.succeed(t.rt.RemoveSandbox(t.ctx, id), ruleRemoveSandbox, "RemoveSandbox that was not stopped")
+	t.Succeed(t.rt.RemoveSandbox(t.ctx, id), ruleRemoveSandbox, "RemoveSandbox that was not stopped")
 	pod := t.list(s.Pod.UID)
-	t.hold(len(pod.Sandboxes)+len(pod.Containers) == 0, ruleRemoveSandbox,
+	t.Hold(len(pod.Sandboxes)+len(pod.Containers) == 0, ruleRemoveSandbox,
 		"List still shows %d sandboxes and %d containers", len(pod.Sandboxes), len(pod.Containers))
 }
 
 func sandboxUnknown(t *trial) {
-	t.succeed(t.rt.StopSandbox(t.ctx, unknownID), ruleStopSandboxGone, "StopSandbox of an unknown ID")
-	t.succeed(t.rt.RemoveSandbox(t.ctx, unknownID), ruleRemoveGone, "RemoveSandbox of an unknown ID")
+	t.Succeed(t.rt.StopSandbox(t.ctx, unknownID), ruleStopSandboxGone, "StopSandbox of an unknown ID")
+	t.Succeed(t.rt.RemoveSandbox(t.ctx, unknownID), ruleRemoveGone, "RemoveSandbox of an unknown ID")
 	s := t.pod()
 	_, err := t.tryCreate(unknownID, s, t.container(s, "main", forever(0)))
 	t.fail(err, cri.ErrNotFound, ruleNotFound, "CreateContainer in an unknown sandbox")
@@ -139,21 +139,21 @@ func sandboxStopped(t *trial) {
 	s := t.pod()
 	sandbox := t.run(s)
 	id := t.create(sandbox, s, t.container(s, "early", forever(0)))
-	t.succeed(t.rt.StopSandbox(t.ctx, sandbox), ruleStopSandbox, "StopSandbox")
+	t.Succeed(t.rt.StopSandbox(t.ctx, sandbox), ruleStopSandbox, "StopSandbox")
 	t.awaitNotReady(s, sandbox)
 	err := t.rt.StartContainer(t.ctx, id)
-	t.hold(err != nil, ruleSandboxState, "StartContainer in a stopped sandbox succeeds")
+	t.Hold(err != nil, ruleSandboxState, "StartContainer in a stopped sandbox succeeds")
 
 	if id, err = t.tryCreate(sandbox, s, t.container(s, "late", forever(0))); err == nil {
 		err = t.rt.StartContainer(t.ctx, id)
 	}
-	t.hold(err != nil, ruleSandboxState, "CreateContainer and StartContainer in a stopped sandbox succeed")
+	t.Hold(err != nil, ruleSandboxState, "CreateContainer and StartContainer in a stopped sandbox succeed")
 }
 
 // awaitNotReady waits until a stopped sandbox says so.
 func (t *trial) awaitNotReady(s *cri.SandboxConfig, id string) {
 	t.Helper()
-	t.until(ruleStopSandbox, func() (bool, string) {
+	t.Until(ruleStopSandbox, func() (bool, string) {
 		state := t.sandbox(s, id).State
 		return state == cri.SandboxNotReady, "a stopped sandbox is " + state.String()
 	})

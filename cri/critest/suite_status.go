@@ -15,18 +15,18 @@ func status(t *trial) {
 		t.Skip("the runtime is no cri.StatusReporter")
 	}
 	v, err := r.Version(t.ctx)
-	t.succeed(err, ruleVersion, "Version")
-	t.hold(v.Version == "0.1.0" && v.RuntimeAPIVersion == "v1" && v.RuntimeName != "" && v.RuntimeVersion != "", ruleVersion,
+	t.Succeed(err, ruleVersion, "Version")
+	t.Hold(v.Version == "0.1.0" && v.RuntimeAPIVersion == "v1" && v.RuntimeName != "" && v.RuntimeVersion != "", ruleVersion,
 		`Version returns %+v, want version "0.1.0", API version "v1" and a name and version of the runtime`, v)
 	s, err := r.Status(t.ctx)
-	t.succeed(err, ruleConditions, "Status")
+	t.Succeed(err, ruleConditions, "Status")
 	for _, typ := range []string{cri.ConditionRuntimeReady, cri.ConditionNetworkReady} {
 		c, ok := s.Condition(typ)
-		t.hold(ok, ruleConditions, "Status reports no condition %s", typ)
-		t.hold(c.Status, ruleConditions, "condition %s is false: %s: %s", typ, c.Reason, c.Message)
+		t.Hold(ok, ruleConditions, "Status reports no condition %s", typ)
+		t.Hold(c.Status, ruleConditions, "condition %s is false: %s: %s", typ, c.Reason, c.Message)
 	}
 	_, err = r.CgroupDriver(t.ctx)
-	t.succeed(err, ruleConditions, "CgroupDriver")
+	t.Succeed(err, ruleConditions, "CgroupDriver")
 }
 
 // stats leaves SandboxStats out: containerd fails it for all where one sandbox has no cgroup parent.
@@ -36,9 +36,9 @@ func stats(t *trial) {
 		t.Skip("the runtime is no cri.StatsLister")
 	}
 	id := t.single(forever(0))
-	t.until(ruleStats, func() (bool, string) {
+	t.Until(ruleStats, func() (bool, string) {
 		all, err := l.ContainerStats(t.ctx)
-		t.succeed(err, ruleStats, "ContainerStats")
+		t.Succeed(err, ruleStats, "ContainerStats")
 		return slices.ContainsFunc(all, func(s cri.ContainerStats) bool { return s.ID == id && s.Name == "main" }),
 			"ContainerStats does not show running container " + id
 	})

@@ -17,17 +17,18 @@ import (
 	"time"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/suite"
 )
 
 const (
-	patience = 60 * time.Second      // for anything to happen on a busy machine
-	poll     = 20 * time.Millisecond // between looks
-	slack    = 20 * time.Second      // how much later than due something may happen
+	waitTimeout = 60 * time.Second      // for anything to happen on a busy machine
+	poll        = 20 * time.Millisecond // between looks
+	slack       = 20 * time.Second      // how much later than due something may happen
 )
 
 // trial is what one case works with. Its methods that fail the test name the rule that is broken.
 type trial struct {
-	*testing.T
+	*suite.Check
 	f    Fixture
 	rt   cri.Runtime
 	ctx  context.Context
@@ -38,7 +39,7 @@ type trial struct {
 }
 
 func newTrial(t *testing.T, f Fixture) *trial {
-	tr := &trial{T: t, f: f, rt: f.New(t), ctx: t.Context(), pods: map[string]bool{}}
+	tr := &trial{Check: &suite.Check{T: t, Timeout: waitTimeout, Poll: poll}, f: f, rt: f.New(t), ctx: t.Context(), pods: map[string]bool{}}
 	if f.Logs {
 		tr.logs = t.TempDir() // before clear, to be removed after it
 	}
@@ -54,7 +55,7 @@ func (t *trial) reopen() {
 
 // clear removes the sandboxes of all pods that the case made, those included that a failed RunSandbox left behind.
 func (t *trial) clear() {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ctx), patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ctx), waitTimeout)
 	defer cancel()
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -73,26 +74,12 @@ func (t *trial) clear() {
 	clear(t.pods)
 }
 
-// hold fails the test when ok is false: the runtime breaks the rule.
-func (t *trial) hold(ok bool, rule, format string, args ...any) {
-	t.Helper()
-	if !ok {
-		t.Fatalf(format+"\n\tbroken: %q", append(args, rule)...)
-	}
-}
-
-// succeed fails the test when a call failed that the rule lets succeed.
-func (t *trial) succeed(err error, rule, call string) {
-	t.Helper()
-	t.hold(err == nil, rule, "%s: %v", call, err)
-}
-
 // fail fails the test unless err is want, in the form that package cri promises.
 func (t *trial) fail(err, want error, rule, call string) {
 	t.Helper()
-	t.hold(errors.Is(err, want), rule, "%s: error is %v, want one that is %q", call, err, want)
+	t.Hold(errors.Is(err, want), rule, "%s: error is %v, want one that is %q", call, err, want)
 	e, ok := errors.AsType[*cri.Error](err)
-	t.hold(ok && e.Op != "", ruleError, "%s: error %v is no *cri.Error that names the call", call, err)
+	t.Hold(ok && e.Op != "", ruleError, "%s: error %v is no *cri.Error that names the call", call, err)
 }
 
 // pod returns the config of a sandbox of a new pod.
@@ -172,8 +159,8 @@ func (t *trial) tryRun(s *cri.SandboxConfig) (id string, err error) {
 func (t *trial) run(s *cri.SandboxConfig) string {
 	t.Helper()
 	id, err := t.tryRun(s)
-	t.succeed(err, ruleRunSandbox, "RunSandbox")
-	t.hold(id != "", ruleRunSandbox, "RunSandbox returned an empty ID")
+	t.Succeed(err, ruleRunSandbox, "RunSandbox")
+	t.Hold(id != "", ruleRunSandbox, "RunSandbox returned an empty ID")
 	return id
 }
 
@@ -213,8 +200,8 @@ func (t *trial) unchanged(cfg any, call func() error) error {
 func (t *trial) create(sandbox string, s *cri.SandboxConfig, c *cri.ContainerConfig) string {
 	t.Helper()
 	id, err := t.tryCreate(sandbox, s, c)
-	t.succeed(err, ruleCreate, "CreateContainer")
-	t.hold(id != "", ruleCreate, "CreateContainer returned an empty ID")
+	t.Succeed(err, ruleCreate, "CreateContainer")
+	t.Hold(id != "", ruleCreate, "CreateContainer returned an empty ID")
 	return id
 }
 
@@ -222,7 +209,7 @@ func (t *trial) create(sandbox string, s *cri.SandboxConfig, c *cri.ContainerCon
 func (t *trial) start(sandbox string, s *cri.SandboxConfig, c *cri.ContainerConfig) string {
 	t.Helper()
 	id := t.create(sandbox, s, c)
-	t.succeed(t.rt.StartContainer(t.ctx, id), ruleStart, "StartContainer")
+	t.Succeed(t.rt.StartContainer(t.ctx, id), ruleStart, "StartContainer")
 	if !strings.Contains(c.Command[2], "echo ready") {
 		return id
 	}
@@ -231,7 +218,7 @@ func (t *trial) start(sandbox string, s *cri.SandboxConfig, c *cri.ContainerConf
 		return id
 	}
 	path := filepath.Join(s.LogDirectory, c.LogPath)
-	t.until(ruleLogPath, func() (bool, string) {
+	t.Until(ruleLogPath, func() (bool, string) {
 		log, err := os.ReadFile(path)
 		return strings.Contains(string(log), "ready"), path + " shows nothing of what the container printed: " + errorText(err)
 	})
@@ -245,22 +232,10 @@ func (t *trial) single(p program) string {
 	return t.start(t.run(s), s, t.container(s, "main", p))
 }
 
-// until waits for a condition that comes with words for what is missing.
-func (t *trial) until(rule string, cond func() (ok bool, missing string)) {
-	t.Helper()
-	for begin := time.Now(); ; time.Sleep(poll) {
-		ok, missing := cond()
-		if ok {
-			return
-		}
-		t.hold(time.Since(begin) < patience, rule, "after %v: %s", patience, missing)
-	}
-}
-
 // await waits until a container has exited.
 func (t *trial) await(id string) (c cri.Container) {
 	t.Helper()
-	t.until(ruleOneLife, func() (bool, string) {
+	t.Until(ruleOneLife, func() (bool, string) {
 		c = t.status(id)
 		return c.State == cri.ContainerExited, "container " + id + " is " + c.State.String() + ", want exited"
 	})
@@ -271,7 +246,7 @@ func (t *trial) await(id string) (c cri.Container) {
 func (t *trial) list(uid string) cri.Pod {
 	t.Helper()
 	snap, err := t.rt.List(t.ctx)
-	t.succeed(err, ruleList, "List")
+	t.Succeed(err, ruleList, "List")
 	return snap.Pod(uid)
 }
 
@@ -279,7 +254,7 @@ func (t *trial) list(uid string) cri.Pod {
 func (t *trial) find(id string) (cri.Container, bool) {
 	t.Helper()
 	snap, err := t.rt.List(t.ctx)
-	t.succeed(err, ruleList, "List")
+	t.Succeed(err, ruleList, "List")
 	for _, c := range snap.Containers {
 		if c.ID == id {
 			return c, true
@@ -293,11 +268,11 @@ func (t *trial) status(id string) cri.Container {
 	t.Helper()
 	if i, ok := t.rt.(cri.Inspector); ok {
 		c, err := i.ContainerStatus(t.ctx, id)
-		t.succeed(err, ruleStatus, "ContainerStatus")
+		t.Succeed(err, ruleStatus, "ContainerStatus")
 		return c
 	}
 	c, ok := t.find(id)
-	t.hold(ok, ruleList, "List does not show container %s", id)
+	t.Hold(ok, ruleList, "List does not show container %s", id)
 	return c
 }
 
@@ -306,7 +281,7 @@ func (t *trial) sandbox(s *cri.SandboxConfig, id string) cri.Sandbox {
 	t.Helper()
 	if i, ok := t.rt.(cri.Inspector); ok {
 		sb, err := i.SandboxStatus(t.ctx, id)
-		t.succeed(err, ruleStatus, "SandboxStatus")
+		t.Succeed(err, ruleStatus, "SandboxStatus")
 		return sb
 	}
 	for _, sb := range t.list(s.Pod.UID).Sandboxes {
@@ -314,7 +289,7 @@ func (t *trial) sandbox(s *cri.SandboxConfig, id string) cri.Sandbox {
 			return sb
 		}
 	}
-	t.hold(false, ruleList, "List does not show sandbox %s", id)
+	t.Hold(false, ruleList, "List does not show sandbox %s", id)
 	return cri.Sandbox{}
 }
 

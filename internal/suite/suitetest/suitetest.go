@@ -1,0 +1,95 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package suitetest tests conformance suites: each of their rules is documented, and each finds faults.
+package suitetest
+
+import (
+	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// Documented finds the rules of a suite, which are the string constants of a file, word for word in the comments of Go
+// files. A rule begins with what it is about and a colon, which is not looked for. There are at least so many.
+func Documented(t *testing.T, rules, files string, atLeast int) {
+	t.Helper()
+	paths, err := filepath.Glob(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc strings.Builder
+	for _, path := range paths {
+		f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, group := range f.Comments {
+			doc.WriteString(strings.Join(strings.Fields(group.Text()), " ") + "\n")
+		}
+	}
+	found := constants(t, rules)
+	if len(found) < atLeast {
+		t.Errorf("%s has %d rules, not at least %d", rules, len(found), atLeast)
+	}
+	for name, rule := range found {
+		_, sentence, ok := strings.Cut(rule, ": ")
+		if !ok {
+			t.Errorf("%s does not say what it is about", name)
+		}
+		if !strings.Contains(doc.String(), sentence) {
+			t.Errorf("%s: %q is not in the documentation", name, sentence)
+		}
+	}
+}
+
+// constants returns the string constants of a file.
+func constants(t *testing.T, file string) map[string]string {
+	t.Helper()
+	f, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]string{}
+	ast.Inspect(f, func(n ast.Node) bool {
+		v, ok := n.(*ast.ValueSpec)
+		if !ok {
+			return true
+		}
+		for i, name := range v.Names {
+			literal, ok := v.Values[i].(*ast.BasicLit)
+			if !ok {
+				t.Fatalf("%s of %s is no literal", name.Name, file)
+			}
+			if found[name.Name], err = strconv.Unquote(literal.Value); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return true
+	})
+	return found
+}
+
+// FindsFault runs TestMutant of this test binary in a process of its own, since it is to fail, with the name of a mutant
+// in the environment. It looks for words of the rule that the mutant breaks in what the case says.
+func FindsFault(t *testing.T, variable, mutant, testCase, broken string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestMutant$/"+testCase)
+	cmd.Env = append(os.Environ(), variable+"="+mutant)
+	out, err := cmd.CombinedOutput()
+	if _, ok := errors.AsType[*exec.ExitError](err); !ok {
+		t.Fatalf("the suite passes (%v):\n%s", err, out)
+	}
+	for _, want := range []string{`broken: "`, broken} {
+		if !strings.Contains(string(out), want) {
+			t.Fatalf("the suite does not say %q:\n%s", want, out)
+		}
+	}
+}
