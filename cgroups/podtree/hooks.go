@@ -20,8 +20,8 @@ type Hooks struct {
 	// Protected is called when the memory that is kept for pods changes, in bytes: for Guaranteed pods
 	// (kubelet_memory_qos_node_memory_min_bytes) and for Burstable pods (kubelet_memory_qos_node_memory_low_bytes).
 	Protected func(guaranteed, burstable int64)
-	// Swept is called when a cgroup without a pod was removed, was shrunk because of its volumes, or was not.
-	Swept func(Orphan)
+	// Orphan is called when the cgroup of an orphaned pod was removed, was shrunk because of its volumes, or was not.
+	Orphan func(Orphan)
 	// Resized is called after each [Tree.Resize] (kubelet_pod_resize_duration_milliseconds).
 	Resized func(uid string, d time.Duration, err error)
 }
@@ -53,8 +53,8 @@ type Status struct {
 	Cgroups []Outcome
 	// Orphans is the cgroups without a pod that are still there, sorted by path.
 	Orphans []Orphan
-	// SweepErr is why orphans could not be looked for the last time.
-	SweepErr error
+	// OrphanErr is why orphans could not be looked for the last time.
+	OrphanErr error
 }
 
 // Outcome is how the last write to a cgroup went.
@@ -64,7 +64,7 @@ type Outcome struct {
 	Since time.Time // when it began to be so
 }
 
-// Orphan is the cgroup of a pod that is no more.
+// Orphan is the cgroup of an orphaned pod, of which nothing runs and nothing is about to run.
 type Orphan struct {
 	UID      string
 	Path     cgroups.Path

@@ -52,7 +52,7 @@ func openHost(t *testing.T) host {
 
 func (h host) options(t *testing.T) podtree.Options {
 	t.Helper()
-	o := podtree.Options{Root: h.root, Capacity: list("cpu", "2", "memory", "1Gi"), SweepPeriod: 100 * time.Millisecond}
+	o := podtree.Options{Root: h.root, Capacity: list("cpu", "2", "memory", "1Gi"), OrphanPeriod: 100 * time.Millisecond}
 	o.Reserved.System = list("cpu", "500m", "memory", "256Mi", "pid", "100")
 	o.Node.HugepageSizes = h.Host().HugepageSizes
 	o.Node.CgroupV1 = h.Host().Mode != driver.V2

@@ -43,14 +43,14 @@ type Options struct {
 	// SystemCgroup and KubeCgroup are what the reservations are enforced on. They must exist, and are never made.
 	SystemCgroup, KubeCgroup cgroups.Path
 
-	// HasVolumes tells whether volumes of a pod are still mounted: then its cgroup stays, so that what they hold in
+	// HasVolumes reports whether volumes of a pod are still mounted: then its cgroup stays, so that what they hold in
 	// memory is not charged to its parent. Nil means never.
 	HasVolumes func(uid string) bool
 
 	// Period is how often everything is written anew, where it differs. Zero means 1 minute.
 	Period time.Duration
-	// SweepPeriod is how often cgroups without a pod are looked for. Zero means 10 s.
-	SweepPeriod time.Duration
+	// OrphanPeriod is how often the cgroups of orphaned pods are looked for. Zero means 10 s.
+	OrphanPeriod time.Duration
 	// Timeout ends a call to the writer. Zero means 30 s.
 	Timeout time.Duration
 	// Parallel is how many orphans are removed at the same time. Zero means 16.
@@ -72,8 +72,8 @@ func (o Options) withDefaults() Options {
 	if o.Period <= 0 {
 		o.Period = time.Minute
 	}
-	if o.SweepPeriod <= 0 {
-		o.SweepPeriod = 10 * time.Second
+	if o.OrphanPeriod <= 0 {
+		o.OrphanPeriod = 10 * time.Second
 	}
 	if o.Timeout <= 0 {
 		o.Timeout = 30 * time.Second

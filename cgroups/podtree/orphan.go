@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed81659283/nodeagent/cgroups"
+	"github.com/seed81659283/nodeagent/internal/backoff"
 )
 
 // Found is the cgroup of a pod that was found in the tree.
@@ -24,9 +25,9 @@ type Attempt struct {
 	Retry    time.Time // not before
 }
 
-// SweepState is what a sweep is decided on. What was found must have been read before the pods were asked for: a pod
+// OrphanState is what [PlanOrphans] decides on. What was found must have been read before the pods were asked for: a pod
 // that comes in between is then known.
-type SweepState struct {
+type OrphanState struct {
 	Found      []Found
 	Attempts   map[cgroups.Path]Attempt // of those that were found before
 	Complete   bool                     // every source of pods has said what it wants
@@ -35,18 +36,18 @@ type SweepState struct {
 	Now        time.Time
 }
 
-// Sweep is what to do about cgroups without a pod. Those that have failed least often come first.
-type Sweep struct {
+// OrphanPlan is what to do about the cgroups of orphaned pods. Those that have failed least often come first.
+type OrphanPlan struct {
 	Remove  []Found
 	Shrink  []Found // to the least CPU shares: their volumes are still mounted
 	Waiting []Found // for the end of their back-off, or for what is being done
 	Wake    time.Time
 }
 
-// PlanSweep decides what to do about the cgroups that were found. The cgroup of a pod that may run is never touched,
+// PlanOrphans decides what to do about the cgroups that were found. The cgroup of a pod that may run is never touched,
 // nor any as long as not all pods are known. Wake is when the next back-off ends, zero for none.
-func PlanSweep(s SweepState) Sweep {
-	var plan Sweep
+func PlanOrphans(s OrphanState) OrphanPlan {
+	var plan OrphanPlan
 	if !s.Complete {
 		return plan
 	}
@@ -75,7 +76,7 @@ func PlanSweep(s SweepState) Sweep {
 	return plan
 }
 
-// retryDelay is the wait after a number of failures in a row: 10 s, doubling to 5 minutes.
-func retryDelay(failures int) time.Duration {
-	return min(10*time.Second<<min(failures-1, 5), 5*time.Minute)
+// retryPolicy is for cgroups that could not be removed.
+func retryPolicy() backoff.Policy {
+	return backoff.Policy{First: 10 * time.Second, Max: 5 * time.Minute}
 }

@@ -17,7 +17,7 @@ import (
 // errNotReady is the error of what needs Setup first.
 var errNotReady = errors.New("the pod cgroups are not set up")
 
-// Exists tells whether the cgroup of a pod is there.
+// Exists reports whether the cgroup of a pod is there.
 func (t *Tree) Exists(ctx context.Context, pod *corev1.Pod) (bool, error) {
 	err := t.check(string(pod.UID))
 	if err == nil {
@@ -35,7 +35,7 @@ func (t *Tree) Exists(ctx context.Context, pod *corev1.Pod) (bool, error) {
 // Ensure makes the cgroup of a pod and limits it. It is called before the pod's sandbox is made, and before a container
 // is started in it later. A cgroup in which something runs is left as it is: its limits are changed by [Tree.Resize]. But
 // a CPU quota of less than [StartCPUs] is left out or lifted until [Tree.Limit] is called, unless Options.QuotaFromStart
-// says otherwise. Where the UID of a pod holds "pod" the cgroup is made as well, but no sweep takes it for a pod's, see
+// says otherwise. Where the UID of a pod holds "pod" the cgroup is made as well, but it is never taken for that of an orphaned pod, see
 // [cgroups.PodUID].
 func (t *Tree) Ensure(ctx context.Context, pod *corev1.Pod) error {
 	err := t.ensure(ctx, pod)

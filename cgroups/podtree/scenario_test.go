@@ -83,7 +83,7 @@ func play(t *testing.T, text string) string {
 	}
 	s.opts.Hooks = podtree.Hooks{
 		Enforced: func(p cgroups.Path, err error) { s.log(aWrite, "enforced %s: %v", p, cmp.Or(err, errors.New("ok"))) },
-		Swept: func(o podtree.Orphan) {
+		Orphan: func(o podtree.Orphan) {
 			if o.Err != nil {
 				s.log(anOrphan, "orphan %s: %v, again in %v", o.Path, o.Err, time.Until(o.Retry))
 			}
@@ -172,7 +172,7 @@ func (s *scene) treeCommand(name string, args []string) {
 		err = s.fake.SetCache(cgroups.Path(args[0]), amount(args[1]))
 	case "setup":
 		err = s.tree.Setup(s.ctx)
-	case "ready": // the two that any story begins with, which have stories of their own
+	case "ready": // the two that any scenario begins with, which have scenarios of their own
 		require.NoError(s.t, s.tree.Setup(s.ctx))
 		s.treeCommand("run", nil)
 		synctest.Wait()
@@ -298,8 +298,8 @@ func (s *scene) orphans() {
 	for _, o := range st.Orphans {
 		s.log(aWrite, "%s volumes=%v failures=%d: %v", o.Path, o.Volumes, o.Failures, cmp.Or(o.Err, errors.New("none")))
 	}
-	if st.SweepErr != nil {
-		s.log(aWrite, "not looked for: %v", st.SweepErr)
+	if st.OrphanErr != nil {
+		s.log(aWrite, "not looked for: %v", st.OrphanErr)
 	} else if len(st.Orphans) == 0 {
 		s.log(aWrite, "none")
 	}

@@ -23,13 +23,13 @@ type Cgroups interface {
 	cgroups.Lister
 }
 
-// Pods tells which pods there are. Its methods are called from several goroutines.
+// Pods is who knows which pods there are. Its methods are called from several goroutines.
 type Pods interface {
-	// Active returns the pods whose requests count: those that are wanted or ending, without those that have ended.
+	// Active returns the pods whose requests count: those that are wanted or terminating, without those in a terminal phase.
 	// It is complete when every source of pods has said what it wants; until then no cgroup is taken for an orphan's.
 	Active() (pods []*corev1.Pod, complete bool)
-	// MayRun tells whether anything of a pod runs or may be about to run: a pod of a source, one that is ending, one
-	// that only the container runtime knows. It must be true before Ensure is called for a pod.
+	// MayRun reports whether anything of a pod runs or may be about to run: a pod of a source, one that is
+	// terminating, one that only the container runtime still has. It must be true before Ensure is called for a pod.
 	MayRun(uid string) bool
 }
 
@@ -85,7 +85,7 @@ func (t *Tree) Changed() {
 func (t *Tree) Status() Status {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return Status{Ready: t.ready, Cgroups: slices.Clone(t.outcomes), Orphans: t.listOrphans(), SweepErr: t.lookErr}
+	return Status{Ready: t.ready, Cgroups: slices.Clone(t.outcomes), Orphans: t.listOrphans(), OrphanErr: t.lookErr}
 }
 
 // Run keeps the cgroups of the classes in step with the pods and removes orphans, until ctx ends. It is called once,
@@ -93,12 +93,12 @@ func (t *Tree) Status() Status {
 func (t *Tree) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	wg.Go(func() { t.keep(ctx) })
-	wg.Go(func() { t.sweep(ctx) })
+	wg.Go(func() { t.removeOrphans(ctx) })
 	wg.Wait()
 	return nil
 }
 
-// isReady tells whether Setup has succeeded.
+// isReady reports whether Setup has succeeded.
 func (t *Tree) isReady() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -87,7 +87,7 @@ func TestHooksTellEachWrite(t *testing.T) {
 }
 
 // A pod that comes while cgroups are listed is not in the list or is known: its cgroup is never an orphan's.
-func TestSweepAsksForPodsAfterItHasListed(t *testing.T) {
+func TestOrphansPodsAreAskedForAfterTheList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := cgroupstest.New(cgroupstest.Options{})
 		p := pods()
@@ -116,7 +116,7 @@ type lateRunner struct{ asked atomic.Int32 }
 func (*lateRunner) Active() ([]*corev1.Pod, bool) { return nil, true }
 func (l *lateRunner) MayRun(string) bool          { return l.asked.Add(1) > 1 }
 
-func TestSweepAsksOnceMoreBeforeItRemoves(t *testing.T) {
+func TestOrphansAreCheckedOnceMoreBeforeRemoval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := cgroupstest.New(cgroupstest.Options{})
 		require.NoError(t, fake.Apply(t.Context(), "kubepods/poda", cgroups.Resources{}))
@@ -130,7 +130,7 @@ func TestSweepAsksOnceMoreBeforeItRemoves(t *testing.T) {
 	})
 }
 
-func TestSweepLooksForVolumesOnceMore(t *testing.T) {
+func TestOrphansVolumesAreCheckedOnceMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := cgroupstest.New(cgroupstest.Options{})
 		require.NoError(t, fake.Apply(t.Context(), "kubepods/poda", cgroups.Resources{}))
@@ -250,7 +250,7 @@ func live(t *testing.T, tree *podtree.Tree, p *podSet, name string) {
 			delete(p.active, name)
 			p.others[name] = true
 		})
-		_ = tree.Remove(t.Context(), name) // what fails is left to the sweep
+		_ = tree.Remove(t.Context(), name) // what fails is left to the removal of orphans
 		p.change(func() { delete(p.others, name) })
 		tree.Changed()
 	}
@@ -305,14 +305,14 @@ func number(s string) *big.Int {
 	return n
 }
 
-// FuzzPlanSweep checks that nothing is done to a pod that may run, that is waiting or being worked on, and that each of
+// FuzzPlanOrphans checks that nothing is done to a pod that may run, that is waiting or being worked on, and that each of
 // the others is dealt with once.
-func FuzzPlanSweep(f *testing.F) {
+func FuzzPlanOrphans(f *testing.F) {
 	f.Add(uint64(1), uint8(20), true)
 	f.Fuzz(func(t *testing.T, seed uint64, n uint8, complete bool) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		now := time.Unix(1000, 0)
-		s := podtree.SweepState{Complete: complete, Now: now, Attempts: map[cgroups.Path]podtree.Attempt{}}
+		s := podtree.OrphanState{Complete: complete, Now: now, Attempts: map[cgroups.Path]podtree.Attempt{}}
 		mayRun, volumes := map[string]bool{}, map[string]bool{}
 		for i := range n {
 			uid := fmt.Sprint(i)
@@ -325,7 +325,7 @@ func FuzzPlanSweep(f *testing.F) {
 		}
 		s.MayRun = func(uid string) bool { return mayRun[uid] }
 		s.HasVolumes = func(uid string) bool { return volumes[uid] }
-		plan := podtree.PlanSweep(s)
+		plan := podtree.PlanOrphans(s)
 		seen := map[cgroups.Path]string{}
 		for what, list := range map[string][]podtree.Found{"remove": plan.Remove, "shrink": plan.Shrink, "wait": plan.Waiting} {
 			for _, f := range list {

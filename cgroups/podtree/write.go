@@ -38,7 +38,7 @@ func (t *Tree) write(ctx context.Context, u Update) error {
 	return err
 }
 
-// overuse tells whether all was written but a memory limit that does not fit.
+// overuse reports whether all was written but a memory limit that does not fit.
 func overuse(err error) bool {
 	_, ok := errors.AsType[*OveruseError](err)
 	return ok

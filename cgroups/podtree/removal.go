@@ -16,8 +16,8 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-// sweep looks for orphans again and again. What hangs while it is removed delays nothing but itself.
-func (t *Tree) sweep(ctx context.Context) {
+// removeOrphans looks for the cgroups of orphaned pods again and again. What hangs while it is removed delays nothing but itself.
+func (t *Tree) removeOrphans(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	slots := make(chan struct{}, t.opts.Parallel)
@@ -37,12 +37,12 @@ func (t *Tree) sweep(ctx context.Context) {
 		t.lookErr = err
 		t.mu.Unlock()
 		for _, f := range plan.Remove {
-			wg.Go(func() { t.settle(ctx, slots, f, false) })
+			wg.Go(func() { t.removeOrphan(ctx, slots, f, false) })
 		}
 		for _, f := range plan.Shrink {
-			wg.Go(func() { t.settle(ctx, slots, f, true) })
+			wg.Go(func() { t.removeOrphan(ctx, slots, f, true) })
 		}
-		wait := t.opts.SweepPeriod
+		wait := t.opts.OrphanPeriod
 		if !plan.Wake.IsZero() {
 			wait = min(wait, max(time.Until(plan.Wake), 0))
 		}
@@ -52,10 +52,10 @@ func (t *Tree) sweep(ctx context.Context) {
 
 // look lists the cgroups of pods, asks for the pods, in this order, and plans. What is planned to be done is busy from
 // now on; what is no orphan any more is forgotten.
-func (t *Tree) look(ctx context.Context) (Sweep, error) {
+func (t *Tree) look(ctx context.Context) (OrphanPlan, error) {
 	found, err := t.find(ctx)
 	if err != nil {
-		return Sweep{}, err
+		return OrphanPlan{}, err
 	}
 	_, complete := t.pods.Active()
 	attempts := map[cgroups.Path]Attempt{}
@@ -64,7 +64,7 @@ func (t *Tree) look(ctx context.Context) (Sweep, error) {
 		attempts[p] = o.attempt
 	}
 	t.mu.Unlock()
-	plan := PlanSweep(SweepState{
+	plan := PlanOrphans(OrphanState{
 		Found: found, Attempts: attempts, Complete: complete,
 		MayRun: t.pods.MayRun, HasVolumes: t.opts.HasVolumes, Now: time.Now(),
 	})
@@ -109,8 +109,8 @@ func (t *Tree) find(ctx context.Context) ([]Found, error) {
 	return found, nil
 }
 
-// settle removes or shrinks the cgroup of a pod that is no more, and notes how it went.
-func (t *Tree) settle(ctx context.Context, slots chan struct{}, f Found, shrink bool) {
+// removeOrphan removes or shrinks the cgroup of an orphaned pod, and notes how it went.
+func (t *Tree) removeOrphan(ctx context.Context, slots chan struct{}, f Found, shrink bool) {
 	select {
 	case slots <- struct{}{}:
 		defer func() { <-slots }()
@@ -135,12 +135,12 @@ func (t *Tree) settle(ctx context.Context, slots chan struct{}, f Found, shrink 
 		err = t.remove(ctx, f.Path)
 	}
 	if ctx.Err() == nil {
-		t.settled(f, shrink, err)
+		t.recordRemoval(f, shrink, err)
 	}
 }
 
-// settled notes how work on an orphan went, and tells it.
-func (t *Tree) settled(f Found, shrink bool, err error) {
+// recordRemoval notes how work on an orphan went, and calls the hook.
+func (t *Tree) recordRemoval(f Found, shrink bool, err error) {
 	t.mu.Lock()
 	o := t.orphans[f.Path]
 	o.attempt.Busy = false
@@ -149,7 +149,7 @@ func (t *Tree) settled(f Found, shrink bool, err error) {
 		o.attempt.Failures = 0
 	} else {
 		o.attempt.Failures++
-		o.attempt.Retry = time.Now().Add(retryDelay(o.attempt.Failures))
+		o.attempt.Retry = time.Now().Add(retryPolicy().After(o.attempt.Failures))
 	}
 	told := o.public(f.Path)
 	if err == nil && !shrink {
@@ -157,12 +157,12 @@ func (t *Tree) settled(f Found, shrink bool, err error) {
 	}
 	t.mu.Unlock()
 	if err != nil {
-		t.opts.Logger.Warn("cgroup of a pod that is no more", "uid", f.UID, "cgroup", f.Path.Cgroupfs(),
+		t.opts.Logger.Warn("cannot remove the cgroup of an orphaned pod", "uid", f.UID, "cgroup", f.Path.Cgroupfs(),
 			"volumes", shrink, "error", err, "retry", told.Retry)
 	} else if !shrink {
-		t.opts.Logger.Info("removed the cgroup of a pod that is no more", "uid", f.UID, "cgroup", f.Path.Cgroupfs())
+		t.opts.Logger.Info("removed the cgroup of an orphaned pod", "uid", f.UID, "cgroup", f.Path.Cgroupfs())
 	}
-	if hook := t.opts.Hooks.Swept; hook != nil {
+	if hook := t.opts.Hooks.Orphan; hook != nil {
 		hook(told)
 	}
 }
