@@ -5,9 +5,7 @@ package driver_test
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
-	"os"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -176,37 +174,6 @@ func TestIntegrationPressureIsMeasured(t *testing.T) {
 		m := stats(t, d, squeezed).Memory
 		return m.Pressure != nil && m.Pressure.Full.Total > 0 && m.Events.High > 0
 	})
-}
-
-func TestIntegrationOOMScoreAdj(t *testing.T) {
-	d := open(t)
-	score := func(pid int) string {
-		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid))
-		require.NoError(t, err)
-		return strings.TrimSpace(string(text))
-	}
-	for class, adj := range map[string]int{"besteffort": 1000, "burstable": 872, "guaranteed": -997} {
-		p := cgroups.Path(class)
-		require.NoError(t, d.Apply(t.Context(), p, cgroups.Resources{}))
-		a, b := start(t, d, p, "sleep"), start(t, d, p, "sleep")
-		err := driver.SetOOMScoreAdj(t.Context(), a.Process.Pid, adj)
-		if errors.Is(err, fs.ErrPermission) && adj < 0 {
-			t.Log("without CAP_SYS_RESOURCE no score below that of the parent: ", err)
-			continue
-		}
-		require.NoError(t, err)
-		assert.Equal(t, strconv.Itoa(adj), score(a.Process.Pid))
-		require.NoError(t, d.SetOOMScoreAdj(t.Context(), p, adj))
-		assert.Equal(t, strconv.Itoa(adj), score(b.Process.Pid))
-	}
-	assert.Error(t, driver.SetOOMScoreAdj(t.Context(), -1, 0))
-	assert.Error(t, driver.SetOOMScoreAdj(t.Context(), os.Getpid(), 1001))
-	begin := time.Now()
-	assert.ErrorIs(t, driver.SetOOMScoreAdj(t.Context(), 1<<22+1, 0), fs.ErrNotExist)
-	assert.Less(t, time.Since(begin), 90*time.Millisecond, "no second try")
-	require.NoError(t, d.Apply(t.Context(), "empty", cgroups.Resources{}))
-	assert.ErrorContains(t, d.SetOOMScoreAdj(t.Context(), "empty", 0), "empty")
-	assert.ErrorIs(t, d.SetOOMScoreAdj(t.Context(), "absent", 0), fs.ErrNotExist)
 }
 
 func TestIntegrationTheCallerIsNotKilled(t *testing.T) {
