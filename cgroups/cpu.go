@@ -22,7 +22,7 @@ const (
 	milliPerCPU  = 1000
 )
 
-// CPUShares returns the cpu.shares of a CPU request in thousandths of a CPU: milli×1024/1000, rounded down and held
+// CPUShares returns the cpu.shares of a CPU request in millicores: milli×1024/1000, rounded down and held
 // between [MinShares] and [MaxShares]. No request is 2 shares, not the kernel's default of 1024 (MilliCPUToShares in
 // pkg/kubelet/cm/helpers_linux.go).
 //
@@ -43,7 +43,7 @@ func SharesToMilli(shares uint64) int64 {
 	return saturate(whole*milliPerCPU + (rest*milliPerCPU+sharesPerCPU-1)/sharesPerCPU)
 }
 
-// CPUQuota returns how many microseconds of CPU time a limit in thousandths of a CPU allows in each period of so many
+// CPUQuota returns how many microseconds of CPU time a limit in millicores allows in each period of so many
 // microseconds: milli×period/1000, rounded down, and at least [MinQuota]. No limit is 0, which sets no quota. A period
 // of zero is [DefaultPeriod] (MilliCPUToQuota in pkg/kubelet/cm/helpers_linux.go).
 //

@@ -33,7 +33,7 @@ func ExamplePath_Systemd() {
 func ExampleForPod() {
 	r := cgroups.ForPod(cgroups.PodResources{
 		QOS:        cgroups.Burstable,
-		CPURequest: 250, // thousandths
+		CPURequest: 250, // millicores
 		CPULimit:   500, CPULimited: true,
 		MemoryLimit: 256 << 20, MemoryLimited: true,
 	}, cgroups.PodOptions{})

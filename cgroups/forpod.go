@@ -8,7 +8,7 @@ import "math"
 // PodResources is what a pod asks for, summed over its containers. Package qos computes it from a pod.
 type PodResources struct {
 	QOS         QOS
-	CPURequest  int64 // thousandths of a CPU, the overhead of the pod included
+	CPURequest  int64 // millicores, the overhead of the pod included
 	CPULimit    int64 // likewise
 	MemoryLimit int64 // bytes, likewise
 

@@ -12,7 +12,7 @@ import (
 // Path names a cgroup below the root of its tree in a form that no driver changes: components joined by "/", such as
 // "kubepods/burstable/pod1234-ab". The zero value is the root.
 //
-// A Path is text and may hold anything; [Path.Validate] tells whether it names a cgroup. What takes a Path from
+// A Path is text and may hold anything; [Path.Validate] reports whether it names a cgroup. What takes a Path from
 // outside validates it, so that no ".." leaves the tree.
 type Path string
 

@@ -71,7 +71,8 @@ type Puller struct {
 	backOff backOff
 }
 
-// New returns a puller. It panics when one of the roles is missing; the error is about Options.Verify and Allowlist.
+// New returns a puller that looks for images with one interface of a runtime and pulls with the other. It panics if either
+// is nil; the error is about Options.Verify and Allowlist.
 func New(images cri.Images, puller cri.Puller, o Options) (*Puller, error) {
 	if images == nil || puller == nil {
 		panic("images: New: nil runtime")

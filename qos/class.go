@@ -88,7 +88,7 @@ func classOfOne(list corev1.ResourceList) corev1.PodQOSClass {
 	return corev1.PodQOSBestEffort
 }
 
-// podLevel says whether the pod has resources of its own: an amount, be it zero, of a resource that counts there
+// podLevel reports whether the pod has resources of its own: an amount, be it zero, of a resource that counts there
 // (IsPodLevelResourcesSet in component-helpers).
 func podLevel(pod *corev1.Pod) bool {
 	r := pod.Spec.Resources
@@ -114,7 +114,7 @@ func hasPodLevel(list corev1.ResourceList) bool {
 	return false
 }
 
-// isPodLevel says whether a pod can have this resource beside its containers, KEP-2837.
+// isPodLevel reports whether a pod can have this resource beside its containers, KEP-2837.
 func isPodLevel(name corev1.ResourceName) bool {
 	return name == corev1.ResourceCPU || name == corev1.ResourceMemory || isHugepages(name)
 }

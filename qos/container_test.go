@@ -35,9 +35,9 @@ func TestContainerResources(t *testing.T) {
 		node           func(*qos.Node)
 		want           cri.Resources
 	}{
-		"none":           {want: cri.Resources{CPUShares: 2, CPUPeriod: 100000, OOMScoreAdj: 1000}},
-		"one thousandth": {container: []string{"cpu=1m"}, want: cri.Resources{CPUShares: 2, CPUPeriod: 100000, OOMScoreAdj: 999}},
-		"request":        {container: []string{"cpu=250m"}, want: cri.Resources{CPUShares: 256, CPUPeriod: 100000, OOMScoreAdj: 999}},
+		"none":          {want: cri.Resources{CPUShares: 2, CPUPeriod: 100000, OOMScoreAdj: 1000}},
+		"one millicore": {container: []string{"cpu=1m"}, want: cri.Resources{CPUShares: 2, CPUPeriod: 100000, OOMScoreAdj: 999}},
+		"request":       {container: []string{"cpu=250m"}, want: cri.Resources{CPUShares: 256, CPUPeriod: 100000, OOMScoreAdj: 999}},
 		"request of zero beside a limit": {
 			container: []string{"cpu=0/1"},
 			want:      cri.Resources{CPUShares: 2, CPUQuota: 100000, CPUPeriod: 100000, OOMScoreAdj: 999},

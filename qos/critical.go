@@ -13,27 +13,27 @@ const (
 	nodeCritical     = "system-node-critical"
 )
 
-// IsStatic says whether the pod comes from a file or an HTTP endpoint: its annotation kubernetes.io/config.source names
+// IsStatic reports whether the pod comes from a file or an HTTP endpoint: its annotation kubernetes.io/config.source names
 // a source other than "api".
 func IsStatic(pod *corev1.Pod) bool {
 	source, ok := pod.Annotations[sourceAnnotation]
 	return ok && source != sourceAPI
 }
 
-// IsMirror says whether the pod stands in the API server for a static pod: it has the annotation
+// IsMirror reports whether the pod stands in the API server for a static pod: it has the annotation
 // kubernetes.io/config.mirror, whatever its value.
 func IsMirror(pod *corev1.Pod) bool {
 	_, ok := pod.Annotations[corev1.MirrorPodAnnotationKey]
 	return ok
 }
 
-// IsCritical says whether the node should keep the pod when it evicts others: a static or mirror pod, or one of
+// IsCritical reports whether the node should keep the pod when it evicts others: a static or mirror pod, or one of
 // priority 2000000000 and above.
 func IsCritical(pod *corev1.Pod) bool {
 	return pod.Spec.Priority != nil && *pod.Spec.Priority >= criticalPriority || IsStatic(pod) || IsMirror(pod)
 }
 
-// IsNodeCritical says whether the node cannot work without the pod: it is critical and of the priority class
+// IsNodeCritical reports whether the node cannot work without the pod: it is critical and of the priority class
 // system-node-critical. Neither of the two is enough alone.
 func IsNodeCritical(pod *corev1.Pod) bool {
 	return pod.Spec.PriorityClassName == nodeCritical && IsCritical(pod)

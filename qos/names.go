@@ -5,7 +5,7 @@ package qos
 
 import corev1 "k8s.io/api/core/v1"
 
-// moreRequests says whether a pod may request anything beside cpu and memory, of which so many entries were found in
+// moreRequests reports whether a pod may request anything beside cpu and memory, of which so many entries were found in
 // its lists. Most pods do not, and need not be searched.
 func (o Options) moreRequests(pod *corev1.Pod, found int) bool {
 	if o.UseStatus || len(o.NonMissing) > 0 {

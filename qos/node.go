@@ -64,5 +64,5 @@ func (n Node) pageSize() int64 {
 	return cmp.Or(n.PageSize, int64(os.Getpagesize()))
 }
 
-// tiered says whether requests for memory are protected; cgroup v1 has no means to.
+// tiered reports whether requests for memory are protected; cgroup v1 has no means to.
 func (n Node) tiered() bool { return !n.CgroupV1 && n.Reservation == TieredReservation }

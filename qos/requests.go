@@ -102,7 +102,7 @@ func Request(pod *corev1.Pod, name corev1.ResourceName) resource.Quantity {
 	return request
 }
 
-// CPURequest returns the thousandths of a CPU that a pod requests, counted as in [Requests].
+// CPURequest returns the millicores that a pod requests, counted as in [Requests].
 func CPURequest(pod *corev1.Pod) int64 {
 	t := Options{}.request(pod, corev1.ResourceCPU)
 	return MilliValue(&t.q)
@@ -114,7 +114,7 @@ func MemoryRequest(pod *corev1.Pod) int64 {
 	return Value(&t.q)
 }
 
-// CPULimit returns the thousandths of a CPU that a pod is limited to, counted as in [Limits]. It is all that the pod
+// CPULimit returns the millicores that a pod is limited to, counted as in [Limits]. It is all that the pod
 // may use only if all is true: every container, init containers included, has a limit that is not zero, or the pod
 // itself has one.
 func CPULimit(pod *corev1.Pod) (milli int64, all bool) {

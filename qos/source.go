@@ -88,7 +88,7 @@ func unlessInfeasible(pod *corev1.Pod, spec corev1.ResourceList) corev1.Resource
 	return spec
 }
 
-// infeasible says whether the pod waits for a resize that its node can never grant.
+// infeasible reports whether the pod waits for a resize that its node can never grant.
 func infeasible(pod *corev1.Pod) bool {
 	for i := range pod.Status.Conditions {
 		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodResizePending {

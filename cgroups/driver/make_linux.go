@@ -16,7 +16,7 @@ import (
 const attempts = 5
 
 // makeAgain makes a cgroup again where somebody removed it, or one above it, meanwhile. What they make of it in turn
-// may lack controllers and CPUs for a moment, so that only time tells whether a file is missing for good.
+// may lack controllers and CPUs for a moment, so that only time reports whether a file is missing for good.
 func makeAgain(ctx context.Context, once func() error) error {
 	for n := 1; ; n++ {
 		err := once()

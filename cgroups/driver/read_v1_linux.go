@@ -103,7 +103,7 @@ func (r *reader) blkio(s *cgroups.Stats) {
 	}
 }
 
-// events finds out what v2 has a file for. One hierarchy tells who lives: a container is in all of them.
+// events finds out what v2 has a file for. One hierarchy is enough to find out which processes there are: a container is in all of them.
 func (t *v1) events(dir string, e *cgroups.CgroupEvents) error {
 	pids, err := cmp.Or(t.of("pids"), t.all[0]).procsBelow(dir)
 	if err != nil {

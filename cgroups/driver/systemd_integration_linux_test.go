@@ -71,7 +71,7 @@ const (
 	realPodDir = "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1234_ab.slice"
 )
 
-// The life of a pod: what the kernel holds is what was asked for the moment that Apply returns, and stays so when systemd
+// A pod from its first Apply to its Remove: what the kernel holds is what was asked for the moment that Apply returns, and stays so when systemd
 // reads its units again and executes itself anew.
 func TestIntegrationSystemdPod(t *testing.T) {
 	d := openReal(t)

@@ -20,9 +20,9 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups/driver/internal/systemd/systemdtest"
 )
 
-// diary is a tree of plain directories. It keeps what is done to it in one list with the calls of systemd, since the
+// recorder is a tree of plain directories. It keeps what is done to it in one list with the calls of systemd, since the
 // order of both is what matters.
-type diary struct {
+type recorder struct {
 	tree
 	dir     string
 	entries []string
@@ -30,49 +30,49 @@ type diary struct {
 	killErr error
 }
 
-func (d *diary) note(format string, args ...any) {
+func (d *recorder) note(format string, args ...any) {
 	d.entries = append(d.entries, fmt.Sprintf(format, args...))
 }
 
 // read returns what has been noted since the last time.
-func (d *diary) read() []string {
+func (d *recorder) read() []string {
 	entries := d.entries
 	d.entries = nil
 	return entries
 }
 
-func (d *diary) apply(_ context.Context, dir string, r cgroups.Resources) error {
+func (d *recorder) apply(_ context.Context, dir string, r cgroups.Resources) error {
 	d.note("files: apply %s quota=%d", filepath.Base(dir), r.CPUQuota)
 	return os.MkdirAll(filepath.Join(d.dir, dir), 0o755)
 }
 
-func (d *diary) kill(_ context.Context, dir string) error {
+func (d *recorder) kill(_ context.Context, dir string) error {
 	d.note("files: kill %s", filepath.Base(dir))
 	return d.killErr
 }
 
-func (d *diary) remove(_ context.Context, dir string) error {
+func (d *recorder) remove(_ context.Context, dir string) error {
 	d.note("files: remove %s", filepath.Base(dir))
 	return os.RemoveAll(filepath.Join(d.dir, dir))
 }
 
-func (d *diary) limits(dir string) (cgroups.Resources, error) {
+func (d *recorder) limits(dir string) (cgroups.Resources, error) {
 	if _, err := os.Stat(filepath.Join(d.dir, dir)); err != nil {
 		return cgroups.Resources{}, fs.ErrNotExist
 	}
 	return d.limit, nil
 }
 
-func (d *diary) close() error { return nil }
+func (d *recorder) close() error { return nil }
 
 // withSystemd returns a driver's units below a root, on a systemd that makes the directories of slices, as real ones do.
-func withSystemd(t *testing.T, root cgroups.Path) (*units, *diary, *systemdtest.Systemd) {
+func withSystemd(t *testing.T, root cgroups.Path) (*units, *recorder, *systemdtest.Systemd) {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "s")
 	server, err := systemdtest.Start(socket, false)
 	require.NoError(t, err)
 	t.Cleanup(server.Close)
-	d := &diary{dir: t.TempDir()}
+	d := &recorder{dir: t.TempDir()}
 	n := names{root: root, systemd: true}
 	server.Observe(func(method, unit string) {
 		d.note("systemd: %s %s", method, unit)

@@ -113,8 +113,8 @@ func (c *conn) greet(ctx context.Context, s Socket) error {
 // askVersion asks again and again, since systemd behind its own socket may not notice the first question: what it reads
 // together with the end of authentication waits for the next message to come (seen with systemd 252).
 func (c *conn) askVersion(ctx context.Context) (text string, err error) {
-	for patience := firstDelay; ; patience *= 2 {
-		attempt, cancel := context.WithTimeout(ctx, patience)
+	for timeout := firstDelay; ; timeout *= 2 {
+		attempt, cancel := context.WithTimeout(ctx, timeout)
 		err = c.get(attempt, managerPath, manager, "Version", &text)
 		cancel()
 		if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {

@@ -34,7 +34,7 @@ func TestIntegrationSystemd(t *testing.T) {
 			require.NoError(t, err)
 			t.Log("systemd", version)
 
-			t.Run("life", func(t *testing.T) { testRealLife(t, client) })
+			t.Run("units", func(t *testing.T) { testRealUnits(t, client) })
 			t.Run("outage", func(t *testing.T) { testRealOutage(t, client) })
 			t.Run("leftovers", func(t *testing.T) { testRealLeftovers(t, client) })
 			t.Run("many", func(t *testing.T) { testRealMany(t, client) })
@@ -92,7 +92,7 @@ func systemctl(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-func testRealLife(t *testing.T, client *systemd.Client) {
+func testRealUnits(t *testing.T, client *systemd.Client) {
 	const pod = cgroups.Path("real/burstable/pod1234-ab")
 	mib := func(n int64) *int64 { n <<= 20; return &n }
 	pids, none := int64(42), int64(0)

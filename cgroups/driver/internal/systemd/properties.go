@@ -28,7 +28,7 @@ func property(name string, value any) Property {
 	return Property{Name: name, Value: dbus.MakeVariant(value)}
 }
 
-// equals tells whether a unit has the property already. A set of CPUs may come with zeros behind it.
+// equals reports whether a unit has the property already. A set of CPUs may come with zeros behind it.
 func (p Property) equals(is dbus.Variant) bool {
 	if want, ok := p.Value.Value().([]byte); ok {
 		got, ok := is.Value().([]byte)

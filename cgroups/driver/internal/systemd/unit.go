@@ -213,7 +213,7 @@ func unitPath(name string) dbus.ObjectPath {
 	return dbus.ObjectPath(path.String())
 }
 
-// isError tells whether systemd answered with an error of a name.
+// isError reports whether systemd answered with an error of a name.
 func isError(err error, name string) bool {
 	answer, ok := errors.AsType[dbus.Error](err)
 	return ok && answer.Name == name
