@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cgroups is the vocabulary of cgroups on a node: paths and names, limits, usage, the conversions between the
-// numbers of Kubernetes and those of the kernel, and parsers for the kernel's files. It touches no file itself and
-// imports only the standard library; package driver writes and reads the kernel's trees of v1 and v2, directly or
+// Package cgroups has the types and interfaces for cgroups on a node: paths and names, limits, usage, the conversions
+// between the numbers of Kubernetes and those of the kernel, and parsers for the kernel's files. It touches no file itself
+// and imports only the standard library; package driver writes and reads the kernel's trees of v1 and v2, directly or
 // through systemd, package podtree lays out the cgroups of pods, and package cgroupstest is a tree in memory.
 //
 // # Model
@@ -19,7 +19,7 @@
 //
 // # Units
 //
-// Requests and limits of CPU are in thousandths of a CPU, as resource.Quantity has them. The kernel counts a share of
+// Requests and limits of CPU are in millicores. The kernel counts a share of
 // the CPU in cpu.shares, and a limit as a quota of microseconds in each period. [Resources] holds the kernel's numbers,
 // in those of v1 where the two versions differ: 1 CPU is 1024 shares, and a writer for v2 makes them a weight by a
 // [WeightFormula]. Limits are signed, with [Unlimited] for none; usage is unsigned. Memory is in bytes. CPU time is in
@@ -60,32 +60,28 @@
 //
 // # Concurrency
 //
-// Everything here is a value or a pure function. The roles may be used by several goroutines, see their documentation.
+// Everything here is a value or a pure function. What implements the interfaces may be used by several goroutines, see
+// their documentation.
 //
 // # Errors
 //
 // The error of a parser names the kind of file, the line and the text, and comes with a result to throw away. What
-// writers and readers return is an [*Error]; [errors.Is] with [io/fs.ErrNotExist] tells that the cgroup is not there.
+// writers and readers return is an [*Error]; [errors.Is] with [io/fs.ErrNotExist] finds out that the cgroup is not there.
 //
 // # Differs from the kubelet
 //
-// The numbers are those of kubelet 1.37, except that:
-//   - products that do not fit into 64 bits give the largest value, where the kubelet's overflow, and [SharesToMilli]
-//     is exact where the kubelet's is rounded to a float64;
-//   - a period of zero is the default one, where the kubelet gives the least quota, or divides by zero;
-//   - every quota below zero is none, where the kubelet knows only -1;
-//   - a weight or shares outside their range are taken for its end, where the kubelet's formula wraps around;
-//   - the default [WeightFormula] is the one of today's runtimes, so that a pod and its containers are weighed alike;
-//   - [PodUID] looks at the parents of a cgroup, not only at its depth, and takes no pod without a UID;
-//   - [ParseCgroupfs] and [ParseSystemd] refuse names that have no exact way back, where the kubelet takes any;
-//   - a name that cannot be is an error, where the kubelet panics or hands it on, and "_" is one only for systemd,
-//     which also has others: an "@", a space, more than 255 bytes;
-//   - a page of zero bytes has no name, where the kubelet's is "0PB".
+// The numbers are those of kubelet 1.37. DIFFERENCES.md has the whole list. What a user has to know:
+//
+//   - The default [WeightFormula] is that of today's runtimes, so that a pod and its containers are weighed alike.
+//   - Products that do not fit into 64 bits give the largest value, where the kubelet's overflow.
+//   - Names that cannot be are errors, where the kubelet panics or hands them on to systemd.
 //
 // # When not to use it
 //
 // It knows the controllers that a node agent needs for pods. Devices, RDMA, network classes and limits of block
 // devices are left to the container runtime, or to Resources.Unified.
 //
-// The test kit is package cgroupstest.
+// # Test kit
+//
+// Package cgroupstest has a tree in memory, faults, and the conformance suite for drivers.
 package cgroups

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package images makes the image of a container present on the node: by the pull policy, with the credentials that
-// fit, with a back-off when it fails, and only for pods that may have it. It removes no image, and knows pods by name
-// only; what a pod's pull secrets hold is handed to it.
+// match, with a back-off after a failure, and only for pods that may use it. It removes no image, and knows pods by name
+// only; what a pod's pull secrets contain is handed to it.
 //
 // # Model
 //
@@ -28,26 +28,26 @@
 //
 // A pull that takes longer than Options.SlowAfter releases its pull slot and goes on, so that hung pulls cannot take all
 // slots; there are never more pulls than pods that want one. A pull that makes no progress for Options.PullTimeout, or
-// takes longer than Options.PullLimit in all, is ended. That is an ErrImagePull like any other, which back-off follows.
+// takes longer than Options.PullLimit in all, is stopped. That is an ErrImagePull like any other, which back-off follows.
 //
 // The CRI reports no progress of a pull. What can be seen is whether the image file systems grow, and that is coarse:
 // containerd counts a layer when it is unpacked, not while it is fetched, and growth cannot be told apart by pulls. So a
 // pull may be taken for one that makes progress because another does, up to PullLimit; and one whose single layer takes
-// longer than PullTimeout to fetch is ended and tried again, where the runtime resumes it if it can. That is why the
+// longer than PullTimeout to fetch is stopped and tried again, where the runtime resumes it if it can. That is why the
 // defaults are long. Runtimes look closer: containerd's image_pull_progress_timeout is 5 minutes by default, and CRI-O's
 // pull_progress_timeout is to be set.
 //
-// Every other call has a deadline too: two minutes for questions to the runtime, five for a provider of credentials. A
-// call that does not return within 5 s of its end is abandoned: its caller gets an error, the same call is not made again
-// before it has returned, and with 100 of them outstanding no call is made. An image that an abandoned pull brings in the
-// end is recorded as what it is.
+// Every other call has a deadline too: two minutes for the runtime, five for a provider of credentials. A call that does
+// not return within 5 s of its deadline is abandoned: its caller gets an error, the same call is not made again before it
+// has returned, and with 100 of them outstanding no call is made. An image that an abandoned pull brings in the end is
+// recorded as what it is.
 //
 // # Who may use an image
 //
-// An image that one pod has pulled with a secret is not for a pod without one, though it lies on the disk (KEP-2535).
+// An image that one pod has pulled with a secret is not for a pod without one, though it is on the disk (KEP-2535).
 // What was pulled with which secret is recorded in the directory Options.Records, in the files and the format of the
-// kubelet (kubelet.config.k8s.io/v1beta1), so that a node can change agents. [Verify] says which images that is looked
-// up for. A pod that may not have the image pulls it, to show that it may.
+// kubelet (kubelet.config.k8s.io/v1beta1), so that a node can change agents. [Verify] says for which images the records
+// are looked up. A pod that may not use the image pulls it, to show that it may.
 //
 // # Concurrency
 //
@@ -57,34 +57,26 @@
 //
 // # Errors
 //
-// An [*Error] has the reason that users know from the status of a container, such as ErrImagePull, and says when to
-// come back. When ctx is cancelled the error is [context.Canceled], no *Error, and nothing is held against the image.
-// Passwords are in no error and no log, also when the runtime's own words hold one.
+// An [*Error] has the reason that users know from the status of a container, such as ErrImagePull, and the time to come
+// back. When ctx is cancelled the error is [context.Canceled], no *Error, and does not count as a failure of the image.
+// Passwords are in no error and no log, also when the runtime's own error contains one.
 //
 // # Differs from the kubelet
 //
-// The model is pkg/kubelet/images of Kubernetes 1.37, with its pullmanager.
+// The model is pkg/kubelet/images of Kubernetes 1.37, with its pullmanager. DIFFERENCES.md has the whole list. What a
+// user has to know:
 //
-//   - Five images are pulled at once; the kubelet pulls one unless told otherwise. A pod whose context ends leaves the
-//     queue.
-//   - A pull that comes too early for the rate limit waits for its turn, up to Options.LimitWait; in the kubelet it fails
-//     into back-off. Less than zero is the kubelet's rule.
-//   - A pull that takes long releases its pull slot, and one without progress is ended; in the kubelet a pull takes as long
-//     as the runtime lets it, and holds up those behind it. Options.SlowAfter, PullTimeout and PullLimit below zero are
-//     the kubelet's rule.
-//   - Pods that want the same with the same credentials share one pull, which runs for the sandbox of one of them and
-//     costs one token of the rate limit. Each keeps its own back-off and is recorded with its own secret.
-//   - A pull that was cancelled does not count as a failure, and during a back-off no credentials are looked up.
-//   - A pull secret that cannot be read is left out, and named in the error if the pull fails. In the kubelet it is
-//     the error.
-//   - Images that need no verification whatever the records say, by policy or list, are used although the records
-//     cannot be read; the kubelet pulls them.
-//   - A pulled image is recorded under the ID that the runtime gives it when it is asked for it, not under the answer
-//     of the pull, as that ID is what the image is found by.
+//   - Five images are pulled at once; the kubelet pulls one unless told otherwise.
+//   - A pull that comes too early for the rate limit waits, up to Options.LimitWait; in the kubelet it fails into back-off.
+//   - A slow pull releases its pull slot, and one without progress is stopped; see Options.SlowAfter and PullTimeout.
+//   - A pull secret that cannot be read is left out, and named in the error if the pull fails.
 //   - Without Options.Records nothing is verified.
-//   - [Puller.Recover] finds the image of a record that a dead agent left also by its short name.
 //
 // # When not to use it
 //
-// To delete images, or for a runtime without images: see packages gc and process.
+// To delete images, or for a runtime without images, such as package process.
+//
+// # Test kit
+//
+// Package critest has a runtime with images; its Options.Pull is the registry.
 package images

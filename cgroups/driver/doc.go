@@ -58,16 +58,18 @@
 //
 // # Differs from the kubelet
 //
-//   - Controllers are enabled from Options.Root down, and Options.Root has to exist; the kubelet begins at the mount.
+// DIFFERENCES.md has the whole list. What a user has to know:
+//
+//   - Options.Root has to exist, and controllers are enabled from there down; the kubelet begins at the mount.
 //   - Remove kills with cgroup.kill and with deadlines, where the kubelet signals each process, five times at most.
 //   - Apply fails where a limit fails; the kubelet goes on after failures to set what it has just created.
 //   - CPU shares become a weight by the formula of today's runtimes, unless Options.WeightFormula says otherwise.
-//   - A pod cgroup of v1 need not exist in all hierarchies to be listed, read or removed.
-//   - v1 is supported without an opt-in.
 //
 // # When not to use it
 //
 // For the cgroups of containers: their runtime makes those, with devices and namespaces, below that of the pod.
 //
-// Tests of code that uses a driver take the tree in memory of package cgroupstest, whose TestDriver this one passes.
+// # Test kit
+//
+// Package cgroupstest has a tree in memory for tests of code that uses a driver, and the suite that this one passes.
 package driver

@@ -14,7 +14,7 @@
 //	kubepods/besteffort/pod<uid>
 //
 // What to write is decided by pure functions: [Reserved] has the arithmetic of a node, [Plan] and [PlanReserved] say
-// what the upper cgroups get, [ForPod] what a pod's, [PlanSweep] which cgroups have lost their pod, and [PlanResize]
+// what the upper cgroups get, [ForPod] what a pod's, [PlanOrphans] which cgroups are those of orphaned pods, and [PlanResize]
 // in which order a running pod is resized. A [Tree] does it.
 //
 //	tree, err := podtree.New(driver, pods, podtree.Options{
@@ -60,37 +60,20 @@
 //
 // Errors name the pod or the cgroup. What could not be enforced is in [Tree.Status] with its reason, is told to
 // Hooks.Enforced, and is tried again each Options.Period. An orphan that cannot be removed is in [Tree.Status], is told
-// to Hooks.Swept, and is tried again after 10 s, doubling to 5 minutes.
+// to Hooks.Orphan, and is tried again after 10 s, doubling to 5 minutes.
 //
 // # Differs from the kubelet
 //
 // The model is pkg/kubelet/cm (node_container_manager_linux.go, qos_container_manager_linux.go and
 // pod_container_manager_linux.go), the resize in pkg/kubelet/kuberuntime/kuberuntime_manager.go and
-// cleanupOrphanedPodCgroups in pkg/kubelet/kubelet_pods.go of Kubernetes 1.37.
+// cleanupOrphanedPodCgroups in pkg/kubelet/kubelet_pods.go of Kubernetes 1.37. DIFFERENCES.md has the whole list. What a
+// user has to know:
 //
-//   - A memory limit of kubepods or of a reserved cgroup is not written while more is in use, page cache that was not
-//     used lately apart: on cgroup v2 the write would kill. The kubelet writes, and tries again only where that fails.
-//     With qosReserved it likewise limits a class to what is in use after the write has failed, here before.
-//   - The upper cgroups are brought to all of their limits every period, not until the first success. Their huge pages
-//     are unlimited from the start; in the kubelet those of kubepods are allocatable until the first update.
-//   - Shares follow the pods in the background, as soon as a pod comes or goes, and no pod waits for that. The kubelet
-//     does it before it makes the cgroup of a pod.
-//   - Before all sources of pods have reported, shares and protection of memory only grow. A kubelet that restarts
-//     takes them from pods that it does not know yet.
-//   - A CPU quota that would slow a start down is in force only while no container of the pod is being started; the
-//     kubelet writes it with the other limits, before the sandbox. See Options.QuotaFromStart.
-//   - An empty cgroup of an existing pod gets its limits again: they are missing where an earlier attempt failed, which
-//     the kubelet logs and takes for success. One in which something runs is left alone in both.
-//   - With compressible enforcement nothing but CPU shares is written; the kubelet also forbids the cgroup huge pages,
-//     and so does its lowering of the shares of an orphan with volumes.
-//   - A pod cgroup is told by its whole path, not by its depth. Orphans are looked for every 10 s, not 2 s: normally a
-//     pod is removed when it ends. One that fails waits for its back-off, and at most Options.Parallel are removed at
-//     the same time.
-//   - In a resize no limit is more than any limit, so that to add one is to shrink and is refused below what is in use;
-//     the kubelet takes it for growth. memory.min, memory.low and memory.high of the pod follow their requests, and
-//     go where nothing is left of them; the kubelet writes them when the limit changes, and leaves a memory.high that the
-//     new size has none of. A write that fails is taken back in the cgroup, too.
-//   - Numbers that are too large for an int64 are the largest one; in the kubelet they overflow.
+//   - A small CPU quota is in force only while no container of the pod is being started; see Options.QuotaFromStart.
+//   - A memory limit of kubepods or of a reserved cgroup is not written while more is in use; [Tree.Status] says so.
+//   - Shares of the classes follow the pods in the background, and no pod waits for that.
+//   - In a resize no limit is more than any limit, so that to add one is to shrink and is refused below what is in use.
+//   - Orphaned pods' cgroups are removed every 10 s, not every 2 s, and with a back-off.
 //
 // Not here: CPU, memory and topology managers, so no pod has CPUs of its own; moving daemons into reserved cgroups; a
 // tree without classes (cgroupsPerQOS false).
@@ -98,5 +81,8 @@
 // # When not to use it
 //
 // Where another agent keeps kubepods: two agents take each other's pods for orphans, unless each has a Root of its own.
-// Package cgroupstest has a tree in memory to test with.
+//
+// # Test kit
+//
+// Package cgroupstest has a tree in memory.
 package podtree

@@ -38,17 +38,14 @@
 //
 // # Differs from the kubelet
 //
-// The model is pkg/credentialprovider of Kubernetes 1.37, with its secrets and plugin packages.
+// The model is pkg/credentialprovider of Kubernetes 1.37, with its secrets and plugin packages. DIFFERENCES.md has the
+// whole list. What a user has to know:
 //
-//   - Docker Hub is the registry of a name that has none by the rules of github.com/distribution/reference. The kubelet
-//     goes by a dot or a colon alone, and offers the login of Docker Hub to "localhost/app" and "Registry/app" too.
-//   - A registry that is an IPv6 address without a port gets its credentials; in the kubelet none.
-//   - Credentials under one pattern keep an order; in the kubelet keys that mean the same are tried at random.
-//   - [Files] reads the file at each lookup, and not at most every five minutes, and looks nowhere but where it is
-//     told to. What is no plain file, or longer than 1 MiB, cannot be read.
-//   - PluginOptions.Timeout is also how long the API server is waited for that is asked for a token; in the kubelet that
-//     wait has no limit of its own.
-//   - A plugin is killed with its process group and may write 1 MiB. Only the plugin itself is in the kubelet, which
-//     then waits for as long as a child of it keeps the output open.
-//   - A plugin's run ends with the pull that asked for it; another pull that waits for the same takes over.
+//   - The login of Docker Hub is not offered to "localhost/app" and "Registry/app".
+//   - [Files] reads the file at each lookup, looks nowhere but where it is told to, and refuses more than 1 MiB.
+//   - A plugin is killed with its process group and may write 1 MiB.
+//
+// # Test kit
+//
+// There is none: a [Provider] has one method, and a [Keyring] is filled by hand.
 package credential
