@@ -22,8 +22,7 @@ const (
 // DefaultPolicy returns the policy of a container that names none: [PullAlways] for the tag "latest", said or meant,
 // and [PullIfNotPresent] for everything else. Source: pkg/apis/core/v1/defaults.go.
 func DefaultPolicy(image string) Policy {
-	ref, err := reference.Parse(image)
-	if err == nil && (ref.Tag == reference.DefaultTag || ref.Tag == "" && ref.Digest == "") {
+	if reference.IsLatest(image) {
 		return PullAlways
 	}
 	return PullIfNotPresent

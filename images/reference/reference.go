@@ -61,3 +61,11 @@ func (r Reference) suffix() string {
 	}
 	return b.String()
 }
+
+// IsLatest reports whether the name of an image, as it stands in a pod, has the tag [DefaultTag], said or meant. A name
+// that cannot be parsed has none. Such an image is pulled Always where a pod says nothing of its pull policy.
+// Source: SetDefaults_Container in pkg/apis/core/v1/defaults.go of Kubernetes.
+func IsLatest(image string) bool {
+	r, err := Parse(image)
+	return err == nil && (r.Tag == DefaultTag || r.Tag == "" && r.Digest == "")
+}

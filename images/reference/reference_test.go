@@ -144,3 +144,13 @@ func FuzzParse(f *testing.F) {
 		require.Equal(t, ref.String(), tagged.String())
 	})
 }
+
+func TestIsLatest(t *testing.T) {
+	digest := "@sha256:" + strings.Repeat("0", 64)
+	for image, want := range map[string]bool{
+		"busybox": true, "busybox:latest": true, "ghcr.io:5000/team/app": true, "busybox:latest" + digest: true,
+		"busybox:1": false, "busybox" + digest: false, "ghcr.io:5000/team/app:v1": false, "": false, "Upper:latest": false,
+	} {
+		assert.Equal(t, want, reference.IsLatest(image), image)
+	}
+}
