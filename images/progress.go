@@ -18,7 +18,7 @@ import (
 const usageTimeout = time.Minute
 
 // progress is what can be seen of pulls from outside: how much the image file systems hold. All pulls share it, as
-// nobody can tell whose growth it is.
+// it cannot be told whose growth it is.
 type progress struct {
 	mu      sync.Mutex // guards all below
 	reading bool
@@ -26,7 +26,7 @@ type progress struct {
 	first   bool      // there is none before it that it could be compared with
 	bytes   uint64
 	inodes  uint64
-	grew    time.Time // when there was progress, or nobody could tell
+	grew    time.Time // when there was progress, or it could not be told
 }
 
 // begin reports whether it is time for another reading; when it is, end follows.

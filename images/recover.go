@@ -14,7 +14,7 @@ import (
 )
 
 // Recover settles the pulls that an earlier agent did not live to see the end of. An image that is there by now is
-// recorded as pulled with credentials that nobody knows, so that a pod has to show its own; for the others, and until
+// recorded as pulled with credentials that are not known, so that a pod has to show its own; for the others, and until
 // Recover is called, the mark that a pull has begun stands for the same. It is called once, before the first Ensure.
 // Records that cannot be read are part of the error, and the others are settled.
 func (p *Puller) Recover(ctx context.Context) error {

@@ -14,7 +14,7 @@ import (
 const maxClosing = 64
 
 // closerOf returns a prober that is to be closed when it is no longer needed, or nil. What cannot be compared is never
-// closed, for nobody can tell whether it is still needed.
+// closed, for it cannot be found out whether it is still needed.
 func closerOf(p Prober) io.Closer {
 	if c, ok := p.(io.Closer); ok && reflect.ValueOf(p).Comparable() {
 		return c
@@ -22,58 +22,58 @@ func closerOf(p Prober) io.Closer {
 	return nil
 }
 
-// closers are the probers that are to be closed, with the number of entries and flights that hold each: several may
+// closers are the probers that are to be closed, with the number of entries and flights that use each: several may
 // share one. Closing may take a while, so it has goroutines of its own. The methods are for Run's.
 type closers struct {
 	logger *slog.Logger
-	held   map[io.Closer]int
-	idle   []io.Closer    // may be held by nobody any more
+	uses   map[io.Closer]int
+	idle   []io.Closer    // may have no user any more
 	slots  chan struct{}  // full while maxClosing are being closed
 	wg     sync.WaitGroup // of those that are being closed or wait for a slot
 }
 
 func newClosers(logger *slog.Logger) *closers {
-	return &closers{logger: logger, held: make(map[io.Closer]int), slots: make(chan struct{}, maxClosing)}
+	return &closers{logger: logger, uses: make(map[io.Closer]int), slots: make(chan struct{}, maxClosing)}
 }
 
-// hold keeps a prober from being closed; nil is none.
-func (s *closers) hold(c io.Closer) {
+// retain keeps a prober from being closed; nil is none.
+func (s *closers) retain(c io.Closer) {
 	if c != nil {
-		s.held[c]++
+		s.uses[c]++
 	}
 }
 
-// release takes a hold back.
+// release takes a retain back.
 func (s *closers) release(c io.Closer) {
 	if c == nil {
 		return
 	}
-	if s.held[c]--; s.held[c] == 0 {
+	if s.uses[c]--; s.uses[c] == 0 {
 		s.idle = append(s.idle, c)
 	}
 }
 
-// closeIdle closes what was released and is held by nobody. It comes after all that is to be done at a time, in which a
+// closeIdle closes what was released and has no user. It comes after all that is to be done at a time, in which a
 // prober may go from one target to another.
 func (s *closers) closeIdle() {
 	for _, c := range s.idle {
-		if n, ok := s.held[c]; ok && n == 0 {
+		if n, ok := s.uses[c]; ok && n == 0 {
 			s.close(c)
 		}
 	}
 	s.idle = nil
 }
 
-// closeAll closes all that is held and returns when it is closed, as is everything that was released before.
+// closeAll closes all that is in use and returns when it is closed, as is everything that was released before.
 func (s *closers) closeAll() {
-	for c := range s.held {
+	for c := range s.uses {
 		s.close(c)
 	}
 	s.wg.Wait()
 }
 
 func (s *closers) close(c io.Closer) {
-	delete(s.held, c)
+	delete(s.uses, c)
 	s.wg.Go(func() {
 		s.slots <- struct{}{}
 		defer func() { <-s.slots }()

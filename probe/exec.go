@@ -38,7 +38,7 @@ type ExecConfig struct {
 	Command     []string // the program and its arguments; no shell looks at them
 }
 
-// Exec asks by running a command in the container: exit code zero is a success.
+// Exec probes by running a command in the container: exit code zero is a success.
 type Exec struct {
 	execer Execer
 	config ExecConfig

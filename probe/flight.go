@@ -13,10 +13,10 @@ import (
 // ErrHung is the error of a probe whose prober has not returned a second after its context ended.
 var ErrHung = errors.New("prober does not return")
 
-// flight is a probe that is being asked: up to [maxAttempts] calls of the prober, one after the other.
+// flight is a probe that is being made: up to [maxAttempts] calls of the prober, one after the other.
 type flight struct {
 	entry       *entry
-	containerID string // of the container that is asked
+	containerID string // of the container that is probed
 	prober      Prober
 	begun       time.Time
 	attempts    int
@@ -45,7 +45,7 @@ func (l *loop) launchWaiting(ctx context.Context, now time.Time) {
 		e.state = e.state.Begin(now)
 		t := &e.state.target
 		e.flight = &flight{entry: e, containerID: t.ContainerID, prober: t.Prober, begun: now}
-		l.closers.hold(closerOf(t.Prober))
+		l.closers.retain(closerOf(t.Prober))
 		l.status.InFlight++
 		l.attempt(ctx, e.flight)
 	}
@@ -104,7 +104,7 @@ func (l *loop) hung(e *entry) {
 	l.probed(e.flight, answer{err: ErrHung})
 }
 
-// abandon ends the flight of an entry whose container is gone or is not to be asked any more.
+// abandon ends the flight of an entry whose container is gone or is not to be probed any more.
 func (l *loop) abandon(e *entry) {
 	e.flight.cancel()
 	if !e.flight.deadline.IsZero() {
@@ -113,7 +113,7 @@ func (l *loop) abandon(e *entry) {
 	e.flight = nil
 }
 
-// probed tells what a probe came to.
+// probed reports what a probe came to.
 func (l *loop) probed(f *flight, a answer) {
 	k, took := f.entry.state.target.Key, time.Since(f.begun)
 	switch {

@@ -27,10 +27,10 @@ type Hooks struct {
 // Status is how a [Set] does.
 type Status struct {
 	Probes   int // wanted
-	InFlight int // being answered, at most Options.Parallel
+	InFlight int // at most Options.Parallel
 	Waiting  int // due, but Options.Parallel others are in flight
-	// Hung are those whose prober has not returned a second after its timeout. They are not asked again until it
-	// returns, and keep no other probe from being asked.
+	// Hung are those whose prober has not returned a second after its timeout. They are not run again until it
+	// returns, and keep no other probe from running.
 	Hung    int
 	Delayed uint64 // probes that had to wait, since the start
 }

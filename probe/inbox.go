@@ -45,7 +45,7 @@ func (r *requests) syncPod(uid string, targets []Target) {
 	r.pods[uid] = targets
 }
 
-// drop remembers the probers of targets that nobody wants any more.
+// drop remembers the probers of targets that are no longer wanted.
 func (r *requests) drop(targets []Target) {
 	for i := range targets {
 		c := closerOf(targets[i].Prober)

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// maxAttempts is how often a probe is tried that cannot put its question. Source: maxProbeRetries in
+	// maxAttempts is how often a probe is tried whose prober returns an error. Source: maxProbeRetries in
 	// pkg/kubelet/prober/prober.go.
 	maxAttempts = 3
 	// hungAfter is how long after its timeout a prober is given up.
@@ -30,7 +30,7 @@ type entry struct {
 	since   time.Time     // when it began to wait
 	due     time.Time     // of the next probe, or, with a flight, when that has hung; zero: neither
 	index   int           // in the schedule; -1: not there
-	round   uint64        // of the sync that wanted it last
+	sync    uint64        // the number of the sync that wanted it last
 }
 
 // loop is the state of Run. Only Run's goroutine touches it.
@@ -40,7 +40,7 @@ type loop struct {
 	answers  chan answer
 	closers  *closers
 	start    time.Time
-	round    uint64 // of the last sync
+	syncs    uint64 // how many there were
 	entries  map[Key]*entry
 	pods     map[string][]*entry // the same, by UID
 	schedule schedule
@@ -62,7 +62,7 @@ func newLoop(s *Set) *loop {
 	return l
 }
 
-// forgetUnclaimed forgets what an earlier agent has found of containers that nobody has mentioned since.
+// forgetUnclaimed forgets the results of an earlier agent for containers that no target has named since.
 func (l *loop) forgetUnclaimed() {
 	for _, k := range l.store.forgetUnclaimed() {
 		if e := l.entries[k]; e == nil || !e.state.said {
@@ -78,7 +78,7 @@ func (l *loop) close() {
 	r := l.inbox.take() // what came too late
 	r.sync(nil)
 	for c := range r.dropped {
-		l.closers.hold(c)
+		l.closers.retain(c)
 	}
 	l.closers.closeAll()
 }
@@ -126,22 +126,22 @@ func (l *loop) sync(r requests) {
 	if r.synced {
 		l.want(r.targets)
 		for uid := range l.pods {
-			l.sweep(uid)
+			l.removeUnwanted(uid)
 		}
 	}
 	for uid, targets := range r.pods {
 		l.want(targets)
-		l.sweep(uid)
+		l.removeUnwanted(uid)
 	}
 	for c := range r.dropped {
-		l.closers.hold(c)
+		l.closers.retain(c)
 		l.closers.release(c)
 	}
 }
 
-// want begins a round: it makes entries of targets, or takes in what is new of them.
+// want is the first half of a sync: it makes entries of targets, or takes in what is new of them.
 func (l *loop) want(targets []Target) {
-	l.round++
+	l.syncs++
 	now := time.Now()
 	for _, t := range targets {
 		e := l.entries[t.Key]
@@ -150,9 +150,9 @@ func (l *loop) want(targets []Target) {
 			l.entries[t.Key] = e
 			l.pods[t.PodUID] = append(l.pods[t.PodUID], e)
 		}
-		e.round = l.round
+		e.sync = l.syncs
 		if old, c := closerOf(e.state.target.Prober), closerOf(t.Prober); c != old {
-			l.closers.hold(c)
+			l.closers.retain(c)
 			l.closers.release(old)
 		}
 		past := Past{AgentStart: l.start, Known: l.store.known(t.Key, t.ContainerID)}
@@ -164,11 +164,11 @@ func (l *loop) want(targets []Target) {
 	}
 }
 
-// sweep removes the entries of a pod that the present round does not want.
-func (l *loop) sweep(uid string) {
+// removeUnwanted is the second half: it removes the entries of a pod that the targets did not name.
+func (l *loop) removeUnwanted(uid string) {
 	before := l.pods[uid]
 	wanted := slices.DeleteFunc(before, func(e *entry) bool {
-		if e.round == l.round {
+		if e.sync == l.syncs {
 			return false
 		}
 		l.remove(e)
@@ -181,7 +181,7 @@ func (l *loop) sweep(uid string) {
 	}
 }
 
-// firstProbe returns when a new target may be asked. After the start of the agent there are many of them, and their
+// firstProbe returns when a new target may be probed. After the start of the agent there are many of them, and their
 // probes are spread over their period. Source: worker.run in pkg/kubelet/prober/worker.go.
 func (l *loop) firstProbe(t Target, now time.Time) time.Time {
 	if period := t.Spec.Period; now.Sub(l.start) < period {
@@ -206,7 +206,7 @@ func (l *loop) remove(e *entry) {
 	}
 }
 
-// change moves an entry to its next state and tells what is new.
+// change moves an entry to its next state and reports what is new.
 func (l *loop) change(e *entry, next State) {
 	was, had := e.state.Value()
 	e.state = next

@@ -42,7 +42,7 @@ func (o Outcome) String() string {
 	}
 }
 
-// Result is the answer of one probe.
+// Result is what one probe found.
 type Result struct {
 	Outcome Outcome
 	Output  string // for people: at most [MaxOutput] bytes of the answer, or why it is a failure
@@ -53,11 +53,11 @@ func NewResult(o Outcome, output string) Result {
 	return Result{Outcome: o, Output: output[:min(len(output), MaxOutput)]}
 }
 
-// Prober runs one probe of a container: a question and its answer.
+// Prober probes one container.
 //
 // The context carries the timeout of the probe: a container that has not
 // answered when it ends has failed, which is a [Result]. The error says that the
-// question could not be put, for a reason that is not the container's; such a
+// probe could not be made, for a reason that is not the container's; such a
 // probe counts for nothing. Probe may be called from several goroutines. It leaves
 // nothing running behind, but for what [Outlast] knows of.
 type Prober interface {

@@ -60,16 +60,16 @@ func (m *moody) Probe(ctx context.Context) (probe.Result, error) {
 }
 
 // Whatever has happened, the limit holds meanwhile, and once it is calm every probe is back on its ticks.
-func TestChaos(t *testing.T) {
+func TestRandomOperations(t *testing.T) {
 	for seed := range uint64(30) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "probes")
-			synctest.Test(t, func(t *testing.T) { chaos(t, rand.New(&dice{pcg: rand.NewPCG(seed, 1)}), path) })
+			synctest.Test(t, func(t *testing.T) { randomOperations(t, rand.New(&dice{pcg: rand.NewPCG(seed, 1)}), path) })
 		})
 	}
 }
 
-func chaos(t *testing.T, rnd *rand.Rand, path string) {
+func randomOperations(t *testing.T, rnd *rand.Rand, path string) {
 	d := run(t, probe.Options{Parallel: 3, Store: path, Rand: rnd.Float64})
 	mood := &moody{rnd: rnd}
 	all := make([]probe.Target, 8)

@@ -137,7 +137,7 @@ func accept(targets []Target, check func(*Target) error) ([]Target, error) {
 }
 
 // Trigger asks for a probe now instead of after the rest of the period, and returns at once. It means nothing for a
-// container that is not to be asked at the moment.
+// container that is not to be probed at the moment.
 func (s *Set) Trigger(k Key) {
 	s.inbox.ask(func(r *requests) { r.trigger(k) })
 }

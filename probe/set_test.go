@@ -143,9 +143,9 @@ func TestNothingToSayAnyMore(t *testing.T) {
 	})
 }
 
-// The way of a container with all three probes, from the start to its restart, where the agent feeds back what it is
+// A container with all three probes, from the start to its restart, where the agent feeds back what it is
 // told.
-func TestLifeOfAContainer(t *testing.T) {
+func TestContainerFromStartToRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := run(t, probe.Options{})
 		well := time.Now().Add(12 * time.Second)

@@ -11,7 +11,7 @@ import (
 // MinPeriod is the shortest period of a probe, and the longest that one waits to begin together with others.
 const MinPeriod = 10 * time.Millisecond
 
-// Spec says when to ask and how to count. Period is required; zero of any other field is the default of the Kubernetes
+// Spec says when to probe and how to count. Period is required; zero of any other field is the default of the Kubernetes
 // API.
 type Spec struct {
 	InitialDelay     time.Duration // from the start of the container to its first probe; zero: none

@@ -10,7 +10,7 @@ import "time"
 const adoptedAge = 10 * time.Second
 
 // State is a probe as it stands: what its container has been found to be, what counts towards a change, and when to
-// ask next. It is a value, and its methods are pure: they return the state that follows. Begin with [NewState].
+// probe next. It is a value, and its methods are pure: they return the state that follows. Begin with [NewState].
 //
 // Source: worker.doProbe in pkg/kubelet/prober/worker.go.
 type State struct {
@@ -18,9 +18,9 @@ type State struct {
 	value  Value  // of the newest container
 	said   bool   // there is a value
 	down   bool   // value says that the container does not run, which no probe has found
-	held   bool   // value is final for this container: it is not asked any more
-	open   bool   // the container can be asked
-	// last and run are the answer that came last and how often it came in a row. A new container does not reset
+	onHold bool   // value is final for this container: it is not probed any more
+	open   bool   // the container can be probed
+	// last and run are the result that came last and how often it came in a row. A new container does not reset
 	// them: two failures before a crash count towards the threshold of what comes after it.
 	last Outcome
 	run  int
@@ -35,7 +35,7 @@ type Past struct {
 	Known      Outcome   // what the earlier agent had found; Unknown: nothing
 }
 
-// NewState returns the state of a probe that can be asked for the first time at a given time, and every period from
+// NewState returns the state of a probe that can be made for the first time at a given time, and every period from
 // there.
 func NewState(first time.Time) State { return State{last: Success, first: first, tick: first} }
 
@@ -65,26 +65,26 @@ func (s State) Observe(t Target, past Past, now time.Time) State {
 	if t.ContainerID != "" {
 		s = s.judge(past)
 	}
-	if s.open = s.askable(); s.open && !wasOpen {
+	if s.open = s.canProbe(); s.open && !wasOpen {
 		s.tick = s.opening(now)
 	}
 	return s
 }
 
-// judge returns the state with what can be said of the container without asking it.
+// judge returns the state with what can be said of the container without a probe.
 func (s State) judge(past Past) State {
 	t := &s.target
 	if t.ContainerID != s.value.ContainerID || s.down && t.Running {
 		s.value.ContainerID = t.ContainerID
 		s.value.Outcome, s.said = t.seed(past)
-		s.down, s.held = false, past.Known != Unknown && t.Kind.settles(past.Known)
+		s.down, s.onHold = false, past.Known != Unknown && t.Kind.settles(past.Known)
 	}
 	switch {
-	case s.held:
+	case s.onHold:
 	case !t.Running:
 		s.value.Outcome, s.said, s.down = Failure, true, true
 	case t.Terminating && t.Kind != Readiness:
-		s.value.Outcome, s.said = Success, true // nobody is to act on a failure any more
+		s.value.Outcome, s.said = Success, true // a failure has no consequence any more
 	}
 	return s
 }
@@ -108,19 +108,19 @@ func (t *Target) seed(past Past) (o Outcome, ok bool) {
 	}
 }
 
-// settles reports whether there is nothing more to ask once a container has been found to be o.
+// settles reports whether a container is not probed any more once it has been found to be o.
 func (k Kind) settles(o Outcome) bool { return k == Startup || k == Liveness && o == Failure }
 
-// askable reports whether the container can be asked.
-func (s State) askable() bool {
+// canProbe reports whether the container can be probed.
+func (s State) canProbe() bool {
 	t := &s.target
-	return t.ContainerID != "" && t.Running && !s.held &&
+	return t.ContainerID != "" && t.Running && !s.onHold &&
 		(t.Kind == Readiness || !t.Terminating) &&
 		t.Started == (t.Kind != Startup)
 }
 
-// opening returns the time of the first probe of a container that can be asked from now on. Readiness is asked at
-// once, as somebody is waiting for it. For the others an early first probe would be an early failure that counts:
+// opening returns the time of the first probe of a container that can be probed from now on. Readiness is probed
+// at once, as somebody is waiting for it. For the others an early first probe would be an early failure that counts:
 // they stay on the grid.
 func (s State) opening(now time.Time) time.Time {
 	at := s.earliest(now)
@@ -130,15 +130,15 @@ func (s State) opening(now time.Time) time.Time {
 	return later(onGrid(s.tick, at, s.target.Spec.Period), s.first)
 }
 
-// earliest returns the first time from now on at which the container may be asked. A start that lies in the future,
-// by a clock that was wrong, makes nobody wait for longer than the initial delay.
+// earliest returns the first time from now on at which the container may be probed. A start that lies in the future,
+// by a clock that was wrong, makes no probe wait for longer than the initial delay.
 func (s State) earliest(now time.Time) time.Time {
 	delay := s.target.Spec.InitialDelay
 	return later(now.Add(max(0, min(delay, s.target.StartedAt.Add(delay).Sub(now)))), s.first)
 }
 
 // Trigger returns the state with a probe due now instead of at the next tick; the ticks go on from here. Nothing
-// changes while the container cannot be asked.
+// changes while the container cannot be probed.
 func (s State) Trigger(now time.Time) State {
 	if s.open {
 		s.tick = s.earliest(now)
@@ -152,8 +152,8 @@ func (s State) Begin(now time.Time) State {
 	return s
 }
 
-// Answer returns the state after an answer of the container that was observed last. A warning is a success and
-// unknown a failure. Nothing changes when the container cannot be asked any more.
+// Answer returns the state after a result of the container that was observed last. A warning is a success and
+// unknown a failure. Nothing changes when the container cannot be probed any more.
 func (s State) Answer(o Outcome) State {
 	if !s.open {
 		return s
@@ -173,7 +173,7 @@ func (s State) Answer(o Outcome) State {
 	}
 	s.value.Outcome, s.said = o, true
 	if s.target.Kind.settles(o) {
-		s.held, s.open, s.run = true, false, 0
+		s.onHold, s.open, s.run = true, false, 0
 	}
 	return s
 }

@@ -125,15 +125,15 @@ func TestRequestsPileUp(t *testing.T) {
 }
 
 // However requests come, one by one or in piles, what was said last of each pod is what is probed.
-func TestLastWordHolds(t *testing.T) {
+func TestLastRequestHolds(t *testing.T) {
 	for seed := range uint64(50) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { lastWord(t, rand.New(rand.NewPCG(seed, 2))) })
+			synctest.Test(t, func(t *testing.T) { lastRequest(t, rand.New(rand.NewPCG(seed, 2))) })
 		})
 	}
 }
 
-func lastWord(t *testing.T, rnd *rand.Rand) {
+func lastRequest(t *testing.T, rnd *rand.Rand) {
 	d := run(t, probe.Options{})
 	said := make(map[string][]probe.Target) // by pod
 	some := func(pod string) (targets []probe.Target) {

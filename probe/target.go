@@ -15,7 +15,7 @@ type Target struct {
 	ContainerID string // of the newest container of that name; empty: there is none yet
 	// StartedAt is when the container started. Zero is the time at which a target first says that it runs.
 	StartedAt time.Time
-	// Running says that the container runs. Otherwise it is yet to run, or has ended, for good or not: its probes wait,
+	// Running says that the container runs. Otherwise it is yet to run, or has terminated, for good or not: its probes wait,
 	// and its readiness and liveness are a Failure.
 	Running bool
 	// Started says that the startup probe of the container has succeeded: the others wait for that. It means nothing
@@ -24,7 +24,7 @@ type Target struct {
 	Started     bool
 	Terminating bool // its pod is being deleted: only readiness matters any more
 	Spec        Spec
-	// Prober asks. A set owns the probers of the targets that it accepts: one that is an [io.Closer], and comparable as
+	// Prober makes the probe. A set owns the probers of the targets that it accepts: one that is an [io.Closer], and comparable as
 	// pointers are, it closes once, when no target has it any more or Run ends, and never during a call. Targets may
 	// share a prober, and the same value in the next Sync is the same prober. One that was dropped must not come back.
 	Prober Prober

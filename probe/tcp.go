@@ -17,7 +17,7 @@ type TCPConfig struct {
 	Port int    // 1 to 65535
 }
 
-// TCP asks whether a port accepts a connection, and says nothing over it.
+// TCP probes whether a port accepts a connection, and sends nothing over it.
 type TCP struct {
 	address string
 }

@@ -44,7 +44,7 @@ type Node struct {
 
 	Swap                 Swap        // zero: NoSwap
 	Reservation          Reservation // zero: MemoryReservationNone
-	ThrottlingFactor     *float64    // above 0 and at most 1: memoryThrottlingFactor; nil: nobody is slowed down
+	ThrottlingFactor     *float64    // above 0 and at most 1: memoryThrottlingFactor; nil: no container is slowed down
 	SingleProcessOOMKill *bool       // nil: true on cgroup v1, and false on v2, where the OOM killer takes a whole container
 
 	CPUPeriod    time.Duration // of the CFS quota; zero: 100 ms

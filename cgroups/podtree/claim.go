@@ -16,7 +16,7 @@ type claims struct {
 	held map[string]chan struct{} // by UID; closed when it is given back
 }
 
-// take waits until nobody else works on a pod.
+// take waits until no other call works on a pod.
 func (c *claims) take(ctx context.Context, uid string) (release func(), err error) {
 	for {
 		c.mu.Lock()

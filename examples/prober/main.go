@@ -1,12 +1,12 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Prober asks servers whether they are ready, as a kubelet would ask containers, and prints a line whenever an answer
-// counts. It needs nothing else of nodeagent, and no container:
+// Prober runs readiness probes of servers, as a kubelet does of containers, and prints a line whenever a result changes.
+// It needs nothing else of nodeagent, and no container:
 //
 //	prober -period 2s http://localhost:8080/healthz tcp://[::1]:5432 "exec:test -e /run/ready"
 //
-// With -store it starts with what it knew when it ended.
+// With -store it starts with the results that it had when it ended.
 package main
 
 import (
@@ -33,8 +33,8 @@ func main() {
 	flag.DurationVar(&spec.Timeout, "timeout", time.Second, "how long a server may take")
 	flag.IntVar(&spec.FailureThreshold, "failures", 3, "failures in a row that count")
 	flag.IntVar(&spec.SuccessThreshold, "successes", 1, "successes in a row that count")
-	store := flag.String("store", "", "file that keeps what is known (none: in memory)")
-	verbose := flag.Bool("v", false, "print every answer")
+	store := flag.String("store", "", "file that keeps the results (none: in memory)")
+	verbose := flag.Bool("v", false, "print every result")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()

@@ -31,7 +31,7 @@ type keeper struct {
 
 var _ http.RoundTripper = (*keeper)(nil)
 
-// idleConn is a connection that nobody uses.
+// idleConn is a connection that is not in use.
 type idleConn struct {
 	net.Conn
 	address string
@@ -121,7 +121,7 @@ func (k *keeper) put(conn net.Conn, address string) bool {
 	return true
 }
 
-// closeIdle closes the connections that nobody has used after a time.
+// closeIdle closes the connections that have not been used after a time.
 func (k *keeper) closeIdle(after time.Time) {
 	k.mu.Lock()
 	n := 0
@@ -139,5 +139,5 @@ func (k *keeper) closeIdle(after time.Time) {
 	}
 }
 
-// CloseIdleConnections closes what nobody uses.
+// CloseIdleConnections closes what is not in use.
 func (k *keeper) CloseIdleConnections() { k.closeIdle(time.Now()) }

@@ -24,7 +24,7 @@ const (
 //
 // Exec returns when its context ends. At a deadline the call to the runtime goes on without it, for ten seconds at most,
 // so that the runtime ends the command by its own clock, which has whole seconds: if the call is given up while
-// containerd 2.4 starts the command, containerd loses it, and it runs for ever. When a [probe.Set] ends, its Run waits for
+// containerd 2.4 starts the command, containerd loses it, and it runs without end. When a [probe.Set] ends, its Run waits for
 // such calls, and gives them up after a second: by then the runtime's clock has ended the command. The kubelet waits for
 // the runtime instead, up to two minutes. A context without a deadline sets no limit, as timeoutSeconds 0 in the kubelet.
 //

@@ -27,12 +27,12 @@ type handler struct {
 	options     Options
 }
 
-// absent is the prober of a container that is not there, or has no address, yet. Nobody asks it.
+// absent is the prober of a container that is not there, or has no address, yet. It is never called.
 func absent(context.Context) (probe.Result, error) {
 	return probe.Result{}, errors.New("there is no container to probe yet")
 }
 
-// broken returns the prober of a probe that can never be asked. It fails with the reason.
+// broken returns the prober of a probe that can never be made. It fails with the reason.
 func broken(reason error) probe.Prober {
 	return probe.Func(func(context.Context) (probe.Result, error) {
 		return probe.NewResult(probe.Failure, reason.Error()), nil

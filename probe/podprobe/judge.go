@@ -56,7 +56,7 @@ func Started(pod *corev1.Pod, c *corev1.Container, st, before *corev1.ContainerS
 
 // Ready reports whether a container that has [Started] takes requests: its readiness probe has succeeded, if it has one.
 // Until there is a result, what was said before of the same container stands; before may be nil. An init container that
-// is no sidecar is ready when it has ended well, started or not. Source: UpdatePodStatus in
+// is no sidecar is ready when it has terminated with exit code 0, started or not. Source: UpdatePodStatus in
 // pkg/kubelet/prober/prober_manager.go.
 //
 // The kubelet probes a container at once when it is found not to be ready: see [probe.Set.Trigger].
@@ -77,7 +77,7 @@ func Ready(pod *corev1.Pod, c *corev1.Container, st, before *corev1.ContainerSta
 	return before != nil && before.Ready
 }
 
-// Kill is why a container has to end, and how.
+// Kill is why a container has to be killed, and how.
 type Kill struct {
 	Kind    probe.Kind // of the probe that failed
 	Message string     // of the kubelet's event
@@ -86,7 +86,7 @@ type Kill struct {
 }
 
 // MustKill reports whether a container has to be killed because of its probes. The policy of the container, else of the
-// pod, reports whether it is started again; rules for exit codes are not asked, for it has not exited. Source:
+// pod, reports whether it is started again; rules for exit codes do not apply, for it has not exited. Source:
 // computePodActions and computeInitContainerActions in pkg/kubelet/kuberuntime.
 func MustKill(pod *corev1.Pod, c *corev1.Container, st *corev1.ContainerStatus, results Results) (Kill, bool) {
 	sidecar := isSidecar(&pod.Spec, c)
@@ -121,10 +121,10 @@ func restarts(pod *corev1.Pod, c *corev1.Container) bool {
 	return pod.Spec.RestartPolicy != corev1.RestartPolicyNever
 }
 
-// minimumGrace is what every container gets to end by itself (minimumGracePeriodInSeconds in pkg/kubelet/kuberuntime).
+// minimumGrace is what every container gets to terminate by itself (minimumGracePeriodInSeconds in pkg/kubelet/kuberuntime).
 const minimumGrace = 2
 
-// GracePeriod returns how long a container may take to end after its liveness or startup probe p has failed: what the
+// GracePeriod returns how long a container may take to terminate after its liveness or startup probe p has failed: what the
 // deletion of the pod says, else p, else the pod, but at least two seconds. The probe counts only in a pod that says
 // something. Source: setTerminationGracePeriod in pkg/kubelet/kuberuntime/kuberuntime_container.go.
 func GracePeriod(pod *corev1.Pod, p *corev1.Probe) time.Duration {

@@ -23,7 +23,7 @@ type Pods struct {
 	targets map[string][]probe.Target // by UID, as last handed over
 }
 
-// NewPods returns a Pods that has its probes asked by a set, which is nobody else's.
+// NewPods returns a Pods whose probes are run by a set, which has no other user.
 func NewPods(set *probe.Set, o Options) *Pods {
 	if set == nil {
 		panic("podprobe.NewPods: nil set")
@@ -32,7 +32,7 @@ func NewPods(set *probe.Set, o Options) *Pods {
 }
 
 // Sync says how a pod and its containers are now; the status is the one that is published. The error joins those of
-// probes that can never be asked. The others take effect. As in the kubelet, a container that has started and is not
+// probes that can never be made. The others take effect. As in the kubelet, a container that has started and is not
 // ready is probed at once.
 func (p *Pods) Sync(pod *corev1.Pod, status *corev1.PodStatus) error {
 	uid := string(pod.UID)
@@ -53,8 +53,8 @@ func (p *Pods) Sync(pod *corev1.Pod, status *corev1.PodStatus) error {
 	return errors.Join(errs...)
 }
 
-// Remove ends the probes of a pod and forgets what they have found. It is for pods of which nothing runs any more, not
-// for the end of the agent, whose successor wants to know.
+// Remove ends the probes of a pod and forgets their results. It is for pods of which nothing runs any more, not for the
+// end of the agent: the next one begins with the results.
 func (p *Pods) Remove(uid string) {
 	p.mu.Lock()
 	_, known := p.targets[uid]
@@ -65,7 +65,7 @@ func (p *Pods) Remove(uid string) {
 	}
 }
 
-// Healthy returns an error when there are probes and the set does not run, so that nothing is asked.
+// Healthy returns an error when there are probes and the set does not run, so that nothing is probed.
 func (p *Pods) Healthy() error { return p.set.Healthy() }
 
 // Result returns what a probe has come to, if anything. It is a [Results].

@@ -34,8 +34,8 @@ type Options struct {
 	FreshConnections bool
 }
 
-// Targets returns the probes of a pod, and an error for each that can never be asked. The status is the one that is
-// published: Started counts for containers that have a startup probe. A pod that has ended has no probes. A probe whose
+// Targets returns the probes of a pod, and an error for each that can never be made. The status is the one that is
+// published: Started counts for containers that have a startup probe. A pod in a terminal phase has no probes. A probe whose
 // numbers are invalid has no target, and neither have those that wait for it.
 //
 // Previous is what the last call returned for the same pod, nil for the first: the probers of containers that are still
@@ -123,7 +123,7 @@ func takeOver(previous []probe.Target, t probe.Target, podIP string) probe.Probe
 func observe(pod *corev1.Pod, c *corev1.Container, st *corev1.ContainerStatus) probe.Target {
 	t := probe.Target{
 		Key: probe.Key{PodUID: string(pod.UID), Container: c.Name},
-		// A sidecar is probed until the containers it serves are gone.
+		// A sidecar is probed until the regular containers have terminated.
 		Terminating: pod.DeletionTimestamp != nil && !isSidecar(&pod.Spec, c),
 	}
 	if st == nil {
@@ -137,7 +137,7 @@ func observe(pod *corev1.Pod, c *corev1.Container, st *corev1.ContainerStatus) p
 	return t
 }
 
-// schedule translates when to ask and how to count. What is zero has the API's default in both, but for the period,
+// schedule translates when to probe and how to count. What is zero has the API's default in both, but for the period,
 // which has to be there.
 func schedule(p *corev1.Probe) probe.Spec {
 	return probe.Spec{
