@@ -22,7 +22,7 @@ import (
 //	probe KIND KEY=VALUE...                       delay=10s period=10s success=1 failure=3 first=TIME; a new probe
 //	spec KEY=VALUE...                             change it
 //	agent TIME [OUTCOME]                          a new agent starts, and knows this of the container
-//	TIME container ID STATE [at=TIME] FLAG...     STATE waiting, running or ended (waiting and ended are one); FLAG started, terminating
+//	TIME container ID STATE [at=TIME] FLAG...     STATE waiting, running or terminated (waiting and terminated are one); FLAG started, terminating
 //	TIME no container
 //	TIME ask OUTCOME                              or "error": the question cannot be put
 //	TIME begin, TIME answer OUTCOME               the same in two steps
@@ -130,7 +130,7 @@ func (s *scene) setContainer(id string, args []string, now time.Time) {
 	for _, arg := range args {
 		k, v, _ := strings.Cut(arg, "=")
 		switch k {
-		case "waiting", "ended":
+		case "waiting", "terminated":
 		case "running":
 			t.Running = true
 		case "started":

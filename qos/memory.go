@@ -17,7 +17,7 @@ import (
 // is protected itself, so each gets the sum of what its pods request.
 //
 // With [MemoryReservationNone] the values are zero, which takes back what an earlier configuration has set. On cgroup v1 nothing
-// is set. Pods that have ended are not to be among the pods.
+// is set. Pods in a terminal phase are not to be among the pods.
 func TierMemory(pods []*corev1.Pod, n Node) (root, burstable cgroups.Resources) {
 	if n.CgroupV1 {
 		return root, burstable

@@ -31,7 +31,7 @@ const (
 // What a command leaves in the background belongs to its container and ends with it. While that holds the output open,
 // containerd does not answer, and the probe runs out of time; package process answers. Of a command that runs out of
 // time containerd leaves what it has started, too. More than 16 MiB of output are an error of containerd, which cannot
-// send them. A command whose container ends has exit code 137, or is an error.
+// send them. A command whose container terminates has exit code 137, or is an error.
 func CRI(runtime cri.Execer) probe.Execer {
 	if runtime == nil {
 		panic("podprobe: CRI needs a runtime")

@@ -98,7 +98,7 @@ func TestPods(t *testing.T) {
 	})
 }
 
-// A pod that has ended has no probes any more, also where nobody says Remove.
+// A pod in a terminal phase has no probes any more, also without a call of Remove.
 func TestPodsEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := startHealth(t)

@@ -56,7 +56,7 @@ func running(name string) *corev1.ContainerStatus {
 	}
 }
 
-// exited is the status of a container that has ended with a code.
+// exited is the status of a container that has terminated with an exit code.
 func exited(name string, code int32) *corev1.ContainerStatus {
 	return &corev1.ContainerStatus{
 		Name: name, ContainerID: "containerd://id-" + name,

@@ -88,7 +88,7 @@ func ensure(t *testing.T, client *systemd.Client, s systemd.Slice) error {
 }
 
 // Whoever made a slice is told, so that it can be checked where systemd has put it.
-func TestEnsureTellsWhetherItStarted(t *testing.T) {
+func TestEnsureReportsWhetherItStarted(t *testing.T) {
 	_, client := start(t)
 	started, err := client.Ensure(t.Context(), burstable(t, 1000))
 	require.NoError(t, err)
