@@ -34,22 +34,17 @@ func (in listInput) kubelet() componentresource.PodResourcesOptions {
 	return componentresource.PodResourcesOptions{
 		UseStatusResources: in.Options.UseStatus,
 		InPlacePodLevelResourcesVerticalScalingEnabled: in.Options.UseStatus,
-		ExcludeOverhead:             in.Options.ExcludeOverhead,
-		SkipPodLevelResources:       in.Options.IgnorePodLevel,
-		NonMissingContainerRequests: in.Options.NonMissing,
+		ExcludeOverhead:       in.Options.ExcludeOverhead,
+		SkipPodLevelResources: in.Options.IgnorePodLevel,
 	}
 }
 
 func makeList(c *conformance.Choices) listInput {
-	in := listInput{Pod: conformance.Pod(c), Options: qos.Options{
+	return listInput{Pod: conformance.Pod(c), Options: qos.Options{
 		UseStatus:       c.OneIn(3),
 		ExcludeOverhead: c.OneIn(3),
 		IgnorePodLevel:  c.OneIn(4),
 	}}
-	if c.OneIn(4) {
-		in.Options.NonMissing = corev1.ResourceList{"cpu": conformance.CPU(c), "memory": conformance.Bytes(c)}
-	}
-	return in
 }
 
 var requests = conformance.Comparison[listInput, corev1.ResourceList]{

@@ -73,11 +73,11 @@ func (o Options) podLimit(t *total, pod *corev1.Pod, name corev1.ResourceName) {
 // over the containers.
 func (o Options) containerRequest(t *total, pod *corev1.Pod, name corev1.ResourceName) {
 	if !o.UseStatus {
-		o.ofContainers(t, pod, name, specRequests)
+		ofContainers(t, pod, name, specRequests)
 		return
 	}
 	if !infeasible(pod) {
-		o.ofContainers(t, pod, name, specRequests)
+		ofContainers(t, pod, name, specRequests)
 	}
 	s := &pod.Status
 	if s.AllocatedResources != nil && s.Resources != nil && s.Resources.Requests != nil {
@@ -86,26 +86,25 @@ func (o Options) containerRequest(t *total, pod *corev1.Pod, name corev1.Resourc
 		return
 	}
 	var actuated, allocated total
-	o.ofContainers(&actuated, pod, name, actuatedRequests)
+	ofContainers(&actuated, pod, name, actuatedRequests)
 	t.raiseTotal(&actuated)
-	o.ofContainers(&allocated, pod, name, allocatedRequests)
+	ofContainers(&allocated, pod, name, allocatedRequests)
 	t.raiseTotal(&allocated)
 }
 
 func (o Options) containerLimit(t *total, pod *corev1.Pod, name corev1.ResourceName) {
-	o.NonMissing = nil
 	if !o.UseStatus {
-		o.ofContainers(t, pod, name, specLimits)
+		ofContainers(t, pod, name, specLimits)
 		return
 	}
 	if !infeasible(pod) {
-		o.ofContainers(t, pod, name, specLimits)
+		ofContainers(t, pod, name, specLimits)
 	}
 	if s := pod.Status.Resources; s != nil && s.Limits != nil {
 		t.raiseFrom(s.Limits, name)
 		return
 	}
 	var actuated total
-	o.ofContainers(&actuated, pod, name, actuatedLimits)
+	ofContainers(&actuated, pod, name, actuatedLimits)
 	t.raiseTotal(&actuated)
 }

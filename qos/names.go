@@ -8,7 +8,7 @@ import corev1 "k8s.io/api/core/v1"
 // moreRequests reports whether a pod may request anything beside cpu and memory, of which so many entries were found in
 // its lists. Most pods do not, and need not be searched.
 func (o Options) moreRequests(pod *corev1.Pod, found int) bool {
-	if o.UseStatus || len(o.NonMissing) > 0 {
+	if o.UseStatus {
 		return true
 	}
 	entries := 0
@@ -39,9 +39,6 @@ func (o Options) moreLimits(pod *corev1.Pod, found int) bool {
 // some of them more than once.
 func (o Options) otherRequests(pod *corev1.Pod, count func(corev1.ResourceName)) {
 	eachContainer(pod, func(c *corev1.Container) { others(c.Resources.Requests, count) })
-	if len(o.NonMissing) > 0 {
-		others(o.NonMissing, count)
-	}
 	if r := pod.Spec.Resources; r != nil {
 		others(r.Requests, count)
 	}

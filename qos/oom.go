@@ -83,7 +83,7 @@ func unclaimed(pod *corev1.Pod) int64 {
 		return 0
 	}
 	var claimed total
-	Options{}.ofContainers(&claimed, pod, corev1.ResourceMemory, specRequests)
+	ofContainers(&claimed, pod, corev1.ResourceMemory, specRequests)
 	return max(sum(Value(&own), -max(Value(&claimed.q), -math.MaxInt64)), 0) / int64(n)
 }
 

@@ -17,9 +17,6 @@ type Options struct {
 	// UseStatus counts what the pod has beside what its spec asks for, and takes the greater. In a resize the status
 	// lags behind, and the node has to bear both; the spec of a resize that is infeasible counts for nothing.
 	UseStatus bool
-
-	// NonMissing stands in for each request that a container does not state; limits are not affected.
-	NonMissing corev1.ResourceList
 }
 
 // Requests returns what a pod requests (PodRequests in k8s.io/component-helpers/resource).
@@ -84,7 +81,7 @@ func listOf(cpu, memory *total) corev1.ResourceList {
 func Request(pod *corev1.Pod, name corev1.ResourceName) resource.Quantity {
 	var t total
 	if !podLevel(pod) {
-		Options{}.ofContainers(&t, pod, name, specRequests)
+		ofContainers(&t, pod, name, specRequests)
 	} else if isPodLevel(name) {
 		t.addFrom(pod.Spec.Resources.Requests, name)
 	}

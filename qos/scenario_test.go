@@ -247,7 +247,7 @@ func listed(list corev1.ResourceList) string {
 	return cmp.Or(strings.Join(all, " "), "none")
 }
 
-// options reads the words of a question; an amount is what stands in for a missing one.
+// options reads the words of a question.
 func options(args []string) (o qos.Options) {
 	for _, arg := range args {
 		switch arg {
@@ -258,7 +258,7 @@ func options(args []string) (o qos.Options) {
 		case "with-status":
 			o.UseStatus = true
 		default:
-			o.NonMissing = amounts([]string{arg}).Requests
+			panic("unexpected argument " + arg)
 		}
 	}
 	return o

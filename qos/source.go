@@ -15,16 +15,16 @@ type source func(pod *corev1.Pod, c *corev1.Container) corev1.ResourceList
 
 // ofContainers sets t, which is empty, to the most that the containers take of a resource at any time: the sum over
 // regular containers and sidecars, or an init container with the sidecars that run by then, KEP-753.
-func (o Options) ofContainers(t *total, pod *corev1.Pod, name corev1.ResourceName, from source) {
+func ofContainers(t *total, pod *corev1.Pod, name corev1.ResourceName, from source) {
 	for i := range pod.Spec.Containers {
-		if q, ok := o.amount(t, from(pod, &pod.Spec.Containers[i]), name); ok {
+		if q, ok := amount(t, from(pod, &pod.Spec.Containers[i]), name); ok {
 			t.add(&q)
 		}
 	}
 	var sidecars, peak total
 	for i := range pod.Spec.InitContainers {
 		c := &pod.Spec.InitContainers[i]
-		q, ok := o.amount(t, from(pod, c), name)
+		q, ok := amount(t, from(pod, c), name)
 		switch {
 		case !ok: // no more than what runs by then
 		case containers.IsSidecar(c):
@@ -42,12 +42,10 @@ func (o Options) ofContainers(t *total, pod *corev1.Pod, name corev1.ResourceNam
 	t.raiseTotal(&peak)
 }
 
-// amount returns what a list has of a resource, or what stands in for it, and counts for t the lists that have it.
-func (o Options) amount(t *total, list corev1.ResourceList, name corev1.ResourceName) (q resource.Quantity, ok bool) {
+// amount returns what a list has of a resource, and counts for t the lists that have it.
+func amount(t *total, list corev1.ResourceList, name corev1.ResourceName) (q resource.Quantity, ok bool) {
 	if q, ok = list[name]; ok {
 		t.found++
-	} else if len(o.NonMissing) > 0 {
-		q, ok = o.NonMissing[name]
 	}
 	return q, ok
 }
