@@ -89,7 +89,7 @@ lifecycle/podview      max  75: cri API
 lifecycle/poddir       max  75: cri cri/logs internal/atomicfile lifecycle/podspec lifecycle/podstatus API
 lifecycle/internal/startslots max 0:
 lifecycle/internal/podtest max 75: cgroups cri lifecycle/podapi API
-lifecycle/podapi       max  75: cri internal/fielderr internal/optional internal/podfield qos API
+lifecycle/podapi       max  75: cri images/reference internal/fielderr internal/optional internal/podfield qos API
 lifecycle/podenv       max  70: cri internal/expand internal/fielderr internal/optional internal/podfield internal/podip API
 lifecycle/podspec      max  70: cri internal/expand internal/fielderr internal/optional internal/podfield internal/podip lifecycle/podenv qos API
 lifecycle/userns       max  75: cri internal/atomicfile API

@@ -6,11 +6,11 @@ package podapi
 import (
 	"cmp"
 	"maps"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/seed81659283/nodeagent/images/reference"
 	"github.com/seed81659283/nodeagent/internal/optional"
 	"github.com/seed81659283/nodeagent/internal/podfield"
 )
@@ -137,21 +137,8 @@ func roundUp(list corev1.ResourceList) {
 
 // pullPolicy returns how an image is pulled whose policy is left open.
 func pullPolicy(image string) corev1.PullPolicy {
-	if imageTag(image) == "latest" {
+	if reference.IsLatest(image) {
 		return corev1.PullAlways
 	}
 	return corev1.PullIfNotPresent
-}
-
-// imageTag returns the tag of an image reference: "latest" where it has neither tag nor digest, "" where it has only
-// a digest or is empty.
-func imageTag(image string) string {
-	name, _, digested := strings.Cut(image, "@")
-	// A colon before the last slash belongs to the port of the registry.
-	base := name[strings.LastIndexByte(name, '/')+1:]
-	_, tag, tagged := strings.Cut(base, ":")
-	if !tagged && !digested && image != "" {
-		return "latest"
-	}
-	return tag
 }

@@ -52,15 +52,17 @@ func TestDefaultOfTheThreeLists(t *testing.T) {
 }
 
 func TestDefaultPullPolicy(t *testing.T) {
+	digest := "@sha256:" + strings.Repeat("01", 32)
 	for image, want := range map[string]corev1.PullPolicy{
-		"nginx":                      corev1.PullAlways,
-		"nginx:latest":               corev1.PullAlways,
-		"localhost:5000/nginx":       corev1.PullAlways,
-		"localhost:5000/nginx:1":     corev1.PullIfNotPresent,
-		"nginx:1":                    corev1.PullIfNotPresent,
-		"nginx@sha256:0123":          corev1.PullIfNotPresent,
-		"nginx:latest@sha256:0123":   corev1.PullAlways,
-		"localhost:5000/a@sha256:01": corev1.PullIfNotPresent,
+		"nginx":                     corev1.PullAlways,
+		"nginx:latest":              corev1.PullAlways,
+		"localhost:5000/nginx":      corev1.PullAlways,
+		"localhost:5000/nginx:1":    corev1.PullIfNotPresent,
+		"nginx:1":                   corev1.PullIfNotPresent,
+		"nginx" + digest:            corev1.PullIfNotPresent,
+		"nginx:latest" + digest:     corev1.PullAlways,
+		"localhost:5000/a" + digest: corev1.PullIfNotPresent,
+		"nginx:latest@sha256:0123":  corev1.PullIfNotPresent, // no name of an image, as for the API server
 	} {
 		assert.Equal(t, want, podtest.Pod(t, "", "image: "+image).Spec.Containers[0].ImagePullPolicy, image)
 	}
