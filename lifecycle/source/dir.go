@@ -18,6 +18,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/seed81659283/nodeagent/internal/backoff"
 )
 
 // The defaults of [DirOptions] and [HTTPOptions]. The period and the timeout are the kubelet's.
@@ -84,7 +86,7 @@ func (d *Dir) Run(ctx context.Context, sink func(Update)) error {
 			return nil
 		}
 		if d.pending {
-			delay = min(2*delay, max(time.Second, d.opts.Settle))
+			delay = backoff.Policy{First: d.opts.Settle, Max: max(time.Second, d.opts.Settle)}.Next(delay)
 			continue
 		}
 		delay = d.opts.Settle
