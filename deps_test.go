@@ -37,7 +37,7 @@ tests cri/remote:               cri/criserver
 tests cri/criserver:            cri/remote GRPC
 tests lifecycle/plan:           lifecycle/internal/podtest lifecycle/podapi cgroups qos
 tests lifecycle/podstatus:      lifecycle/internal/podtest
-tests lifecycle:                lifecycle/internal/podtest qos pleg cri/remote cri/process cgroups/driver cgroups/cgroupstest cgroups/podtree
+tests lifecycle:                lifecycle/internal/podtest lifecycle/resize cgroups images/credential qos pleg cri/remote cri/process cgroups/driver cgroups/cgroupstest cgroups/podtree
 tests hack/bench:               API YAML
 tests lifecycle/podenv:         lifecycle/podapi
 tests lifecycle/podspec:        lifecycle/podapi
@@ -81,7 +81,8 @@ probe/grpcprobe        max 115: probe internal/probeconn GRPC
 probe/podprobe         max  75: cri internal/containers internal/expand probe probe/httpprobe API
 
 # Pods.
-lifecycle              max  75: cgroups cri images images/credential lifecycle/hook lifecycle/internal/startslots internal/atomicfile internal/containers internal/dirlock internal/podip lifecycle/plan lifecycle/podapi lifecycle/poddir lifecycle/podenv lifecycle/podspec lifecycle/podstatus lifecycle/podview lifecycle/resize probe probe/podprobe API
+lifecycle              max  75: cri images internal/atomicfile internal/dirlock lifecycle/executor lifecycle/internal/startslots lifecycle/plan lifecycle/podapi lifecycle/poddir lifecycle/podenv lifecycle/podspec lifecycle/podstatus lifecycle/podview probe probe/podprobe API
+lifecycle/executor     max  75: cgroups cri images images/credential internal/containers internal/podip lifecycle/hook lifecycle/internal/startslots lifecycle/plan lifecycle/poddir lifecycle/podenv lifecycle/podspec lifecycle/podstatus lifecycle/podview lifecycle/resize API
 lifecycle/plan         max  75: cri internal/containers lifecycle/hook lifecycle/podspec lifecycle/podstatus lifecycle/podview lifecycle/resize probe probe/podprobe API
 lifecycle/podstatus    max  75: cgroups cri internal/containers internal/podip lifecycle/podspec lifecycle/podview lifecycle/resize probe/podprobe qos API
 lifecycle/resize       max  75: cgroups cri internal/containers lifecycle/podspec qos API

@@ -21,6 +21,7 @@
 //
 //   - [github.com/seed81659283/nodeagent/lifecycle]: brings pods to where their specs want them, each on its own
 //   - [github.com/seed81659283/nodeagent/lifecycle/plan]: decides what a pod needs next
+//   - [github.com/seed81659283/nodeagent/lifecycle/executor]: does what was decided, through a runtime
 //   - [github.com/seed81659283/nodeagent/lifecycle/podstatus]: phase, conditions and container states of a pod
 //   - [github.com/seed81659283/nodeagent/lifecycle/resize]: decides about other CPU and memory for a pod that runs
 //   - [github.com/seed81659283/nodeagent/lifecycle/podview]: what a runtime has of a pod, read by the pod's spec

@@ -11,14 +11,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/lifecycle/executor"
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// EventFailedSync is the reason of the event that a pod cannot be worked on. Source: pkg/kubelet/events/event.go.
-const EventFailedSync = "FailedSync"
-
-// blockedPatience is how long a pod waits for another one of its name before it is looked what that one waits for itself.
-const blockedPatience = 5 * time.Second
+// blockedReport is after how long of waiting for another pod of its name a pod tells what that one waits for itself.
+const blockedReport = 5 * time.Second
 
 // awaitOthers waits while another pod has the name of this one: they share a name in the world. It returns false when ctx ends
 // first.
@@ -26,7 +24,7 @@ func (w *worker) awaitOthers(ctx context.Context) bool {
 	if w.blocker() == nil {
 		return true
 	}
-	timer := time.NewTimer(blockedPatience)
+	timer := time.NewTimer(blockedReport)
 	defer timer.Stop()
 	tell := false
 	for b := w.blocker(); b != nil; b = w.blocker() {
@@ -43,7 +41,7 @@ func (w *worker) awaitOthers(ctx context.Context) bool {
 			timer.Reset(retryMost)
 		}
 	}
-	w.exec.waiting.replace(nil)
+	w.exec.Waiting.Replace(nil)
 	return ctx.Err() == nil // when it ends the workers of others retire, too
 }
 
@@ -77,8 +75,8 @@ func (w *worker) reportBlocked(ctx context.Context, b *worker, tell bool) {
 	if trouble == nil || !tell || ctx.Err() != nil {
 		return
 	}
-	w.recordWarning(EventFailedSync, subject{}, "%v", err)
-	w.syncFailed(err, retryMost)
+	w.exec.RecordWarning(executor.EventFailedSync, executor.Subject{}, "%v", err)
+	w.exec.SyncFailed(err, retryMost)
 }
 
 // publishBlocked publishes that the containers wait, and why. Of a pod that cannot be read it says nothing.
@@ -103,7 +101,7 @@ func (w *worker) publishBlocked(ctx context.Context, why error) {
 func (w *worker) setWaiting(containers []corev1.Container, observed cri.Pod, reason string, why error) {
 	for i := range containers {
 		if name := containers[i].Name; observed.NewestContainer(name) == nil {
-			w.exec.waiting.setReason(name, podstatus.Waiting{Reason: reason, Message: why.Error()})
+			w.exec.Waiting.SetReason(name, podstatus.Waiting{Reason: reason, Message: why.Error()})
 		}
 	}
 }

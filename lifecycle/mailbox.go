@@ -124,7 +124,7 @@ func (m *mailbox) begin(ctx context.Context) (work context.Context, done func(),
 	}, m.pod, m.deleted
 }
 
-// setStops says whether the work that is under way takes the pod down.
+// setStops notes whether the work that is under way takes the pod down.
 func (m *mailbox) setStops(stops bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

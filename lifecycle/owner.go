@@ -145,7 +145,7 @@ func (r *Reconciler) own(p cri.Pod) cri.Pod {
 // never come to an end.
 func (w *worker) shareOut(observed cri.Pod, deleted bool) (cri.Pod, error) {
 	owner, foreign := w.r.foreign(&observed)
-	w.exec.pod.shared = foreign
+	w.exec.SetShared(foreign)
 	switch {
 	case !foreign:
 		return observed, nil

@@ -47,10 +47,10 @@ func (w *worker) statusState(ctx context.Context, pod *corev1.Pod, observed cri.
 	if pod == nil {
 		return plan.State{Observed: observed, Now: time.Now(), Deleted: deleted}
 	}
-	decision := w.resizer.decision(pod, observed, deleted)
+	decision := w.exec.Resizer.Decision(pod, observed, deleted)
 	return plan.State{
 		Pod: decision.Pod, Observed: observed, Now: time.Now(), Deleted: deleted, Resize: decision, Probes: w.probeResults(),
-		Previous: w.previous(pod), Runtime: w.r.name, Waiting: w.exec.waiting.get(),
+		Previous: w.previous(pod), Runtime: w.r.name, Waiting: w.exec.Waiting.Get(),
 		Messages: w.terminationMessages(ctx, observed), HostIPs: w.r.opts.Spec.NodeIPs(),
 	}
 }
@@ -92,18 +92,18 @@ func (w *worker) publish(pod *corev1.Pod, observed cri.Pod, st *corev1.PodStatus
 	}
 	if same {
 		if !w.record.Saved() {
-			w.note(w.record, func(*poddir.Record) {})
+			w.exec.Note(w.record, func(*poddir.Record) {})
 		}
 		return
 	}
 	if !deleted {
-		w.note(w.record, func(now *poddir.Record) { now.Status = &shown; w.resizer.put(now) }) // before anybody else hears of it
+		w.exec.Note(w.record, func(now *poddir.Record) { now.Status = &shown; w.exec.Resizer.Put(now) }) // before anybody else hears of it
 	}
 	w.setTerminal(podstatus.Terminal(shown.Phase))
 	if hook := w.r.opts.Hooks.Status; hook != nil {
 		hook(pod, &shown)
 	}
-	w.statusChanged(previous, st)
+	w.exec.StatusChanged(previous, st)
 }
 
 // republish publishes how the pod is now, and does nothing about it.
@@ -132,7 +132,7 @@ func (w *worker) terminationMessages(ctx context.Context, observed cri.Pod) map[
 	for i := range observed.Containers {
 		c := &observed.Containers[i]
 		if _, known := p.messages[c.ID]; !known && c.State == cri.ContainerExited {
-			p.messages[c.ID] = w.exec.dir.Message(ctx, c)
+			p.messages[c.ID] = w.exec.TerminationMessage(ctx, c)
 		}
 	}
 	return p.messages
@@ -149,7 +149,7 @@ func (w *worker) postStartPending(observed cri.Pod) []string {
 	}
 	if slices.ContainsFunc(ids, gone) {
 		ids = slices.DeleteFunc(slices.Clone(ids), gone)
-		w.note(w.record, func(now *poddir.Record) { now.PostStartPending = ids })
+		w.exec.Note(w.record, func(now *poddir.Record) { now.PostStartPending = ids })
 	}
 	return ids
 }

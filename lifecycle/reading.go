@@ -17,7 +17,7 @@ import (
 // Times of waiting for a complete list of the pods of the runtime.
 const (
 	readingCheck   = time.Second     // after how long it is looked again whether there is one
-	readingPatient = 8 * time.Second // after how long without one somebody is told, who is told again after the next
+	readingReport = 8 * time.Second // after how long without one somebody is told, who is told again after the next
 	readingRemind  = time.Minute
 )
 
@@ -35,7 +35,7 @@ func (r *Reconciler) begin(ctx context.Context) bool {
 				r.opts.Logger.Warn("runtime", "error", err, "retry", readingCheck)
 			}
 		}
-		if ctx.Err() == nil && missing.due(time.Now(), readingPatient) {
+		if ctx.Err() == nil && missing.due(time.Now(), readingReport) {
 			r.complain(fmt.Errorf("no reading of the runtime: is the Run of the observer running (pleg.Generator.Run), and does the runtime answer? %w", err))
 		}
 		if !sleep(ctx, readingCheck) {

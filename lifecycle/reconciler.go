@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/lifecycle/executor"
 	"github.com/seed81659283/nodeagent/lifecycle/internal/startslots"
 	"github.com/seed81659283/nodeagent/lifecycle/plan"
 	"github.com/seed81659283/nodeagent/lifecycle/podenv"
@@ -55,7 +56,7 @@ type Options struct {
 	// Objects are the config maps, secrets and services that pods refer to. Nil: there are none.
 	Objects podenv.Objects
 	// PodRoot is the directory, made when needed, for what the agent makes for each pod: record.json, with what the next
-	// agent could read nowhere else, such as the phase of a pod that has ended; and, mounted into containers, a hosts file
+	// agent could read nowhere else, such as the phase of a pod that has terminated; and, mounted into containers, a hosts file
 	// and files for their termination messages. It is this agent's alone: Run locks it, and fails where another agent has;
 	// once all sources have reported, the directories of pods that nobody wants are removed, if they have a record. Empty:
 	// there is nothing of all that, pods with host aliases are refused, and the next agent knows what the runtime and the
@@ -114,25 +115,22 @@ type Hooks struct {
 // Reconciler brings pods to where their specs want them, each on its own: a pod whose runtime calls hang or fail
 // delays no other. Make one with [New].
 type Reconciler struct {
-	runtime   cri.Runtime
-	inspector cri.Inspector      // nil: the runtime has none
-	updater   cri.Updater        // likewise
-	stats     cri.StatsLister    // likewise
-	reporter  cri.StatusReporter // likewise
-	name      string             // of the runtime, as the IDs of its containers are written; set before there is a worker
-	execer    cri.Execer         // nil: commands of hooks fail
-	observer  Observer
-	opts      Options
-	slots     *startslots.Slots
-	kick      chan struct{}           // the set of workers may have to change
-	owner     string                  // what is written to LabelOwner; set before there is a worker
-	invalid   error                   // what is wrong with the options
-	check     func(*corev1.Pod) error // why a pod cannot be run
-	running   atomic.Bool             // Run was called
-	begun     chan struct{}           // closed when Run was called
-	changed   atomic.Bool             // Changed was called
-	acted     atomic.Bool             // something of a pod was started or stopped
-	ended     chan struct{}           // closed when Run has returned
+	runtime  cri.Runtime
+	node     *executor.Node     // what the executors of all pods share
+	reporter cri.StatusReporter // nil: the runtime is none
+	name     string             // of the runtime, as the IDs of its containers are written; set before there is a worker
+	observer Observer
+	opts     Options
+	slots    *startslots.Slots
+	kick     chan struct{}           // the set of workers may have to change
+	owner    string                  // what is written to LabelOwner; set before there is a worker
+	invalid  error                   // what is wrong with the options
+	check    func(*corev1.Pod) error // why a pod cannot be run
+	running  atomic.Bool             // Run was called
+	begun    chan struct{}           // closed when Run was called
+	changed  atomic.Bool             // Changed was called
+	acted    atomic.Bool             // something of a pod was started or stopped
+	ended    chan struct{}           // closed when Run has returned
 
 	mu        sync.Mutex
 	sources   []wish             // in the order in which they first reported
@@ -174,13 +172,9 @@ func New(rt cri.Runtime, observer Observer, o Options) *Reconciler {
 	if o.Images == nil {
 		o.Images = defaultImages(rt, o)
 	}
-	inspector, _ := rt.(cri.Inspector)
-	execer, _ := rt.(cri.Execer)
-	updater, _ := rt.(cri.Updater)
-	stats, _ := rt.(cri.StatsLister)
 	reporter, _ := rt.(cri.StatusReporter)
 	r := &Reconciler{
-		runtime: rt, inspector: inspector, updater: updater, stats: stats, reporter: reporter, execer: execer, observer: observer, opts: o,
+		runtime: rt, reporter: reporter, observer: observer, opts: o,
 		slots:   startslots.New(o.Parallel),
 		kick:    make(chan struct{}, 1),
 		workers: map[string]*worker{},
@@ -190,6 +184,11 @@ func New(rt cri.Runtime, observer Observer, o Options) *Reconciler {
 		begun:   make(chan struct{}),
 		ended:   make(chan struct{}),
 	}
+	r.node = executor.Node{
+		Runtime: rt, Spec: o.Spec, Images: o.Images, Cgroups: o.Cgroups, Objects: o.Objects, AdmitResize: o.AdmitResize,
+		PodRoot: o.PodRoot, NoMounts: o.NoMounts, LogLinks: o.LogLinks, Slots: r.slots, SlowAfter: o.SlowAfter,
+		Mark: r.mark, Logger: o.Logger, Event: o.Hooks.Event, Error: o.Hooks.Error,
+	}.Prepare()
 	r.check = r.checkPod
 	return r
 }
@@ -272,7 +271,7 @@ func (r *Reconciler) Run(ctx context.Context) (err error) {
 	defer again.Stop()
 	swept := false
 	for {
-		workers, whole := r.settle()
+		workers, whole := r.syncWorkers()
 		for _, w := range workers {
 			wg.Go(func() {
 				w.run(ctx)

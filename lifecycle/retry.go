@@ -19,7 +19,7 @@ func (w *worker) retryIn(ctx context.Context, pod *corev1.Pod, observed cri.Pod,
 	if newest, err := w.read(ctx, time.Time{}); err == nil {
 		observed = newest // what was planned on may be older than what was published meanwhile
 	}
-	w.resizer.decide(pod, observed, deleted)
+	w.exec.Resizer.Decide(pod, observed, deleted)
 	w.publishNow(ctx, pod, observed, deleted)
 	wait := w.failed(ctx, err, due)
 	if newest, _ := w.wanted(); newest != pod && !sameWish(newest, pod) {
@@ -42,7 +42,7 @@ func (w *worker) failed(ctx context.Context, err error, due time.Time) time.Dura
 	if !due.IsZero() {
 		wait = min(wait, max(time.Until(due), 0))
 	}
-	w.syncFailed(err, wait)
+	w.exec.SyncFailed(err, wait)
 	return wait
 }
 
@@ -96,4 +96,25 @@ func earlier(a, b time.Time) time.Time {
 		return b
 	}
 	return a
+}
+
+// retryAt returns when it makes sense to try again after an error that may join several; zero: at any time.
+func retryAt(err error) time.Time {
+	switch x := err.(type) { //nolint:errorlint // each layer is looked at
+	case *StartError:
+		return x.Retry
+	case interface{ Unwrap() []error }:
+		var first time.Time
+		for _, err := range x.Unwrap() {
+			at := retryAt(err)
+			if at.IsZero() {
+				return at
+			}
+			first = earlier(first, at)
+		}
+		return first
+	case interface{ Unwrap() error }:
+		return retryAt(x.Unwrap())
+	}
+	return time.Time{}
 }

@@ -209,7 +209,7 @@ func (r *Reconciler) claimUIDs(name string) (errs []error) {
 			case holder != s.Source:
 				r.contested[s.Source] = true
 				if s.Source == name {
-					errs = append(errs, fmt.Errorf("pod %s/%s: source %q wants its UID %s, which is a pod's of source %q; it waits until that is gone",
+					errs = append(errs, fmt.Errorf("pod %s/%s: source %q wants its UID %s, which is a pod's of source %q; it waits until that is removed",
 						pod.Namespace, pod.Name, name, uid, holder))
 				}
 			}

@@ -39,7 +39,7 @@ func TestOneUIDInTwoSources(t *testing.T) {
 		file, api := twins()
 		require.NoError(t, n.wants("api", api))
 		time.Sleep(time.Second)
-		const told = `pod default/a: source "file" wants its UID uid-a, which is a pod's of source "api"; it waits until that is gone`
+		const told = `pod default/a: source "file" wants its UID uid-a, which is a pod's of source "api"; it waits until that is removed`
 		require.EqualError(t, n.wants("file", file), told)
 		require.EqualError(t, n.wants("file", file), told, "each time")
 		require.NoError(t, n.wants("api", api), "the first is not told")

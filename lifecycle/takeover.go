@@ -20,6 +20,6 @@ func (w *worker) takeOver() {
 		return
 	}
 	w.record.KeepSource(was) // until nothing is left of it, whenever the agent dies
-	w.log("pod of another source has this UID, and is taken down first", "source", w.source, "other", was)
+	w.exec.Log("pod of another source has this UID, and is taken down first", "source", w.source, "other", was)
 	w.delete()
 }

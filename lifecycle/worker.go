@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/lifecycle/executor"
 	"github.com/seed81659283/nodeagent/lifecycle/plan"
 	"github.com/seed81659283/nodeagent/lifecycle/poddir"
 	"github.com/seed81659283/nodeagent/lifecycle/podview"
@@ -19,11 +20,10 @@ import (
 // and sleeps until something changes. It has a goroutine of its own, so that whatever the pod waits for it waits for alone.
 type worker struct {
 	mailbox
-	*reporter
-	r       *Reconciler
-	record  *poddir.Recorder
-	exec    *executor
-	resizer *resizer
+	r      *Reconciler
+	id     cri.PodIdentity
+	record *poddir.Recorder
+	exec   *executor.Executor
 
 	source  string        // whose pod it is; of the Reconciler
 	after   []*worker     // of the same name, that go first; not written to after newWorker
@@ -42,22 +42,20 @@ type attempts struct {
 }
 
 func newWorker(r *Reconciler, id cri.PodIdentity, pod *corev1.Pod) *worker {
-	rep := &reporter{id: id, opts: &r.opts}
 	record := poddir.NewRecorder(poddir.Of(r.opts.PodRoot, id.UID), id.Namespace+"/"+id.Name)
-	z := &resizer{r: r, reporter: rep, record: record}
 	return &worker{
-		mailbox: newMailbox(pod), reporter: rep, r: r, record: record, resizer: z, retired: make(chan struct{}),
-		exec: newExecutor(r, rep, record, z),
+		mailbox: newMailbox(pod), r: r, id: id, record: record, exec: executor.New(executor.NewReporter(r.node, id), record),
+		retired: make(chan struct{}),
 	}
 }
 
 // run syncs the pod whenever something changes or is due, until nothing is left of the pod or ctx ends.
 func (w *worker) run(ctx context.Context) {
 	if err := w.record.Load(); err != nil {
-		w.warn("pod record", "error", err)
+		w.exec.Warn("pod record", "error", err)
 	}
 	w.takeOver()
-	w.resizer.recall(w.record.Get())
+	w.exec.Resizer.Recall(w.record.Get())
 	if !w.awaitOthers(ctx) {
 		return
 	}
@@ -95,21 +93,21 @@ func (w *worker) sync(ctx context.Context) (next time.Duration, gone bool) {
 		return w.failed(ctx, err, time.Time{}), false
 	}
 	if deleted && w.record.Get().Status != nil {
-		w.note(w.record, func(now *poddir.Record) { *now = poddir.Record{} }) // a pod of the same UID, as an API server never has, begins anew
+		w.exec.Note(w.record, func(now *poddir.Record) { *now = poddir.Record{} }) // a pod of the same UID, as an API server never has, begins anew
 	}
 	if deleted && len(observed.Sandboxes) == 0 && len(observed.Containers) == 0 {
 		return w.gone(ctx, pod, observed)
 	}
-	w.resizer.decide(pod, observed, deleted)
+	w.exec.Resizer.Decide(pod, observed, deleted)
 	s, err := w.state(work, pod, observed, deleted)
 	if err != nil {
 		return w.failed(ctx, err, time.Time{}), false
 	}
 	a, st := plan.Decide(s)
-	w.exec.waiting.replace(a.Waiting(s.Waiting))
+	w.exec.Waiting.Replace(a.Waiting(s.Waiting))
 	w.publish(pod, observed, &st, deleted)
 	if a.Idle() {
-		if err := w.exec.rest(ctx, s.Pod, observed, &a); err != nil {
+		if err := w.exec.Rest(ctx, s.Pod, observed, &a); err != nil {
 			return w.failed(ctx, err, time.Time{}), false
 		}
 		w.recovered()
@@ -155,9 +153,9 @@ func (w *worker) act(ctx, work context.Context, s plan.State, a *plan.Actions, p
 // meanwhile. It reports whether anything was noted that has not been acted upon.
 func (w *worker) execute(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a *plan.Actions) (noted bool, err error) {
 	w.published.starting = len(a.Start) > 0
-	w.exec.begin(w.published.podIPs())
+	w.exec.Begin(w.published.podIPs())
 	done := make(chan error, 1)
-	go func() { done <- w.exec.do(ctx, pod, observed, a) }()
+	go func() { done <- w.exec.Do(ctx, pod, observed, a) }()
 	var due <-chan time.Time // when the start that goes on is to have its quota
 	for {
 		select {
@@ -168,11 +166,11 @@ func (w *worker) execute(ctx context.Context, pod *corev1.Pod, observed cri.Pod,
 			w.republish(ctx)
 		case <-w.echo:
 			w.republish(ctx)
-		case <-w.exec.quota.runs:
-			due = w.exec.quotaDue(due)
+		case <-w.exec.QuotaLifted():
+			due = w.exec.QuotaDue(due)
 		case <-due:
 			due = nil
-			w.exec.limitNow(ctx, pod)
+			w.exec.LimitNow(ctx, pod)
 		}
 	}
 }
@@ -180,27 +178,27 @@ func (w *worker) execute(ctx context.Context, pod *corev1.Pod, observed cri.Pod,
 // state returns what is decided from.
 func (w *worker) state(ctx context.Context, pod *corev1.Pod, observed cri.Pod, deleted bool) (s plan.State, err error) {
 	s = w.statusState(ctx, pod, observed, deleted)
-	s.Stopped, s.MaxRestartPeriod = w.exec.stoppedOf(observed), w.r.opts.MaxRestartPeriod
+	s.Stopped, s.MaxRestartPeriod = w.exec.Stopped(observed), w.r.opts.MaxRestartPeriod
 	if deleted {
 		return s, nil
 	}
 	s.PostStartPending = w.postStartPending(observed)
-	s.ResizePod = w.resizer.mayLackLimits(observed)
-	s.NoCgroup, err = w.exec.lacksCgroup(ctx, s.Pod, observed)
+	s.ResizePod = w.exec.Resizer.MayLackLimits(observed)
+	s.NoCgroup, err = w.exec.LacksCgroup(ctx, s.Pod, observed)
 	return s, err
 }
 
 // gone ends the work on a pod of which the runtime has nothing left.
 func (w *worker) gone(ctx context.Context, pod *corev1.Pod, observed cri.Pod) (next time.Duration, gone bool) {
 	w.publishNow(ctx, pod, observed, true)
-	if err := w.exec.removeCgroup(ctx); err != nil {
+	if err := w.exec.RemoveCgroup(ctx); err != nil {
 		return w.failed(ctx, err, time.Time{}), false
 	}
 	if w.r.opts.Probes != nil {
 		w.r.opts.Probes.Remove(w.id.UID)
 	}
-	w.exec.forget()
-	w.log("pod is gone")
+	w.exec.Forget()
+	w.exec.Log("pod is gone")
 	if hook := w.r.opts.Hooks.Gone; hook != nil {
 		hook(w.id)
 	}

@@ -206,7 +206,7 @@ func (p *planner) start(c *corev1.Container) {
 	dead := p.Observed.NewestContainerWhere(c.Name, exited)
 	switch {
 	case dead == nil || p.excused(c, dead):
-	case p.endedByOthers(c, dead):
+	case p.stoppedForRestart(c, dead):
 		start.CrashLoop = dead.Annotations[AnnotationCrashLoop]
 	default:
 		loop, until := parseCrashLoop(dead.Annotations[AnnotationCrashLoop]).next(crashLoopKey(p.Pod, c), dead, p.Now, p.MaxRestartPeriod)

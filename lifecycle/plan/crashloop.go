@@ -25,13 +25,13 @@ const (
 	crashLoopReset   = 10 * time.Minute
 )
 
-// AnnotationCrashLoop carries the back-off of a container from one life to the next, so that a restart of the agent
+// AnnotationCrashLoop carries the back-off of a container from one instance to the next, so that a restart of the agent
 // does not forget it: "KEY DELAY UNIX-NANOSECONDS", where the key is a hash of the pod and of the container's name,
 // image and resources, the delay is what the next exit will wait and the time is when the restart was decided. It stands
 // on every container that replaces an exited one. One that cannot be read, or of another key, is no back-off.
 const AnnotationCrashLoop = "nodeagent/crash-loop"
 
-// crashLoop is the back-off state that a container was started with. The zero value is that of a first life.
+// crashLoop is the back-off state that a container was started with. The zero value is that of a first start.
 type crashLoop struct {
 	key   string
 	delay time.Duration
@@ -52,7 +52,7 @@ func (l crashLoop) String() string {
 	return fmt.Sprintf("%s %s %d", l.key, l.delay, l.begun.UnixNano())
 }
 
-// parseCrashLoop reads the annotation. What does not parse is a first life: a runtime that mangles annotations costs
+// parseCrashLoop reads the annotation. What does not parse is a first start: a runtime that mangles annotations costs
 // a restart too early, never a container that does not come back.
 func parseCrashLoop(s string) crashLoop {
 	f := strings.Fields(s)
@@ -70,8 +70,8 @@ func parseCrashLoop(s string) crashLoop {
 	return crashLoop{key: f[0], delay: min(delay, MaxBackOff), begun: time.Unix(0, begun)}
 }
 
-// next decides when a container whose newest exited life is last may start again. Until that time the delay in force
-// is returned with it; when it may start now, until is zero and loop is the state for the new life. No delay is longer
+// next decides when a container whose newest exited instance is last may start again. Until that time the delay in force
+// is returned with it; when it may start now, until is zero and loop is the state for the new instance. No delay is longer
 // than most, which is MaxBackOff if it is zero.
 func (l crashLoop) next(key string, last *cri.Container, now time.Time, most time.Duration) (loop crashLoop, until time.Time) {
 	most = cmp.Or(most, MaxBackOff)

@@ -30,8 +30,8 @@ func (p *planner) killEarlierGenerations() {
 	}
 }
 
-// endedByOthers reports whether a container of an earlier generation was stopped for the restart of all, which is no reason to let it
-// wait.
-func (p *planner) endedByOthers(c *corev1.Container, dead *cri.Container) bool {
+// stoppedForRestart reports whether a container of an earlier generation was stopped for the restart of all, which is no
+// reason to let it wait.
+func (p *planner) stoppedForRestart(c *corev1.Container, dead *cri.Container) bool {
 	return podview.GenerationOf(dead) < p.view.Generation && !podview.RestartsAll(c, dead)
 }

@@ -24,7 +24,7 @@ const (
 )
 
 // planInit starts the init container whose turn it is, and keeps sidecars running. It goes from the last one to the
-// first, because the runtime may have lost early ones that have ended: what comes later proves that they did. Source:
+// first, because the runtime may have lost early ones that have exited: what comes later proves that they did. Source:
 // computeInitContainerActions in pkg/kubelet/kuberuntime/kuberuntime_container.go.
 func (p *planner) planInit() initProgress {
 	specs := p.Pod.Spec.InitContainers
@@ -134,7 +134,7 @@ func (p *planner) planSidecar(c *corev1.Container, live *cri.Container) (again, 
 	return false, true
 }
 
-// restartsUnseen reports whether a container is started again when nobody saw how it ended.
+// restartsUnseen reports whether a container is started again when nobody saw how it exited.
 func restartsUnseen(pod *corev1.PodSpec, c *corev1.Container) bool {
 	if c.RestartPolicy != nil {
 		return *c.RestartPolicy != corev1.ContainerRestartPolicyNever

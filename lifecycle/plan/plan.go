@@ -158,7 +158,7 @@ func plan(s *State, terminal bool) Actions {
 		change = podview.SandboxChange{Create: true, Attempt: change.Attempt + 1, Why: "the cgroup of the pod is missing"}
 	}
 	switch {
-	case p.terminal || p.over():
+	case p.terminal || p.completed():
 		p.end()
 	case change.Create:
 		p.planSandbox(change)
@@ -170,8 +170,8 @@ func plan(s *State, terminal bool) Actions {
 	return p.out
 }
 
-// over reports whether every regular container of the pod has exited and none is to be started again.
-func (p *planner) over() bool {
+// completed reports whether every regular container of the pod has exited and none is to be started again.
+func (p *planner) completed() bool {
 	for i := range p.Pod.Spec.Containers {
 		c := &p.Pod.Spec.Containers[i]
 		last := p.view.Newest(c.Name)

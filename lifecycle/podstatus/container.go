@@ -69,7 +69,7 @@ func (d *describer) container(c *corev1.Container, before *corev1.ContainerStatu
 	return st
 }
 
-// init describes an init container. One that the runtime has forgotten must have ended well if later ones have run, unless
+// init describes an init container. One that the runtime has forgotten must have succeeded if later ones have run, unless
 // it is to run again.
 func (d *describer) init(c *corev1.Container, before *corev1.ContainerStatus) corev1.ContainerStatus {
 	st := d.container(c, before)

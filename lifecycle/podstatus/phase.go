@@ -54,27 +54,27 @@ type tally struct {
 	sidecarPending, initPending, initFailed              int
 }
 
-// end returns how a container that does not run has ended, or nil if it never ran.
-func end(st *corev1.ContainerStatus) *corev1.ContainerStateTerminated {
+// exit returns how a container that does not run has exited, or nil if it never ran.
+func exit(st *corev1.ContainerStatus) *corev1.ContainerStateTerminated {
 	if st.State.Terminated != nil {
 		return st.State.Terminated
 	}
 	return st.LastTerminationState.Terminated
 }
 
-// stays reports whether a container that has ended will not be started again.
+// stays reports whether a container that has exited will not be started again.
 func stays(pod *corev1.PodSpec, c *corev1.Container, st *corev1.ContainerStatus) bool {
 	if w := st.State.Waiting; w != nil && w.Reason == ReasonRestartingAllContainers {
 		return false
 	}
-	return !podview.ShouldRestart(pod, c, end(st).ExitCode)
+	return !podview.ShouldRestart(pod, c, exit(st).ExitCode)
 }
 
 func (n *tally) addInit(pod *corev1.PodSpec, c *corev1.Container, st *corev1.ContainerStatus) {
 	switch {
-	case st == nil || st.State.Running != nil || st.State == corev1.ContainerState{} || end(st) == nil:
+	case st == nil || st.State.Running != nil || st.State == corev1.ContainerState{} || exit(st) == nil:
 		n.initPending++
-	case end(st).ExitCode != 0 && stays(pod, c, st):
+	case exit(st).ExitCode != 0 && stays(pod, c, st):
 		n.initFailed++
 	}
 }
@@ -89,7 +89,7 @@ func (n *tally) addSidecar(st *corev1.ContainerStatus) {
 		if st.Started == nil || !*st.Started {
 			n.sidecarPending++
 		}
-	case st.State.Terminated != nil || st.State.Waiting != nil && end(st) != nil:
+	case st.State.Terminated != nil || st.State.Waiting != nil && exit(st) != nil:
 	case st.State.Waiting != nil:
 		n.sidecarPending++
 		n.waiting++
@@ -105,7 +105,7 @@ func (n *tally) add(pod *corev1.PodSpec, c *corev1.Container, st *corev1.Contain
 		n.unknown++
 	case st.State.Running != nil:
 		n.running++
-	case st.State.Terminated != nil || st.State.Waiting != nil && end(st) != nil:
+	case st.State.Terminated != nil || st.State.Waiting != nil && exit(st) != nil:
 		n.stopped++
 		if t := st.State.Terminated; t != nil && t.ExitCode == 0 {
 			n.succeeded++

@@ -14,7 +14,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/resize"
 )
 
-// resizeConditions returns the conditions of a resize that is held back or goes on. Both are True or not there. Source:
+// resizeConditions returns the conditions of a resize that is pending or in progress. Both are True or not there. Source:
 // pkg/kubelet/status/status_manager.go.
 func resizeConditions(pod *corev1.Pod, previous []corev1.PodCondition, in *Input) []corev1.PodCondition {
 	z := &in.Resize

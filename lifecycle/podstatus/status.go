@@ -51,7 +51,7 @@ type Input struct {
 	Messages map[string]string  // by container ID: what it left as its termination message
 	HostIPs  []netip.Addr       // of the node, the primary first
 	Deleted  bool               // nothing of the pod will be started
-	Starting bool               // containers are about to be started, also such as would stay as they ended: no end is final
+	Starting bool               // containers are about to be started, also such as would stay as they exited: no phase is terminal
 	Probes   podprobe.Results   // of the containers; nil: none, and containers with probes are not ready
 	Resize   resize.Decision    // of the pod's resources; zero: they are those of the spec
 }
@@ -97,7 +97,7 @@ func Of(pod *corev1.Pod, observed cri.Pod, in Input) corev1.PodStatus {
 		st.Phase = pod.Status.Phase
 	case Terminal(previous.Phase):
 		st.Phase = previous.Phase
-	case !deadline.IsZero() && !in.Now.Before(deadline) && !endedBefore(&st, deadline):
+	case !deadline.IsZero() && !in.Now.Before(deadline) && !completedBefore(&st, deadline):
 		st.Phase, st.Reason, st.Message = corev1.PodFailed, ReasonDeadlineExceeded, messageDeadlineExceeded
 	}
 	if st.Reason == "" && st.Phase == previous.Phase {
@@ -124,8 +124,8 @@ func made(pod *corev1.Pod, observed cri.Pod) bool {
 	})
 }
 
-// endedBefore reports whether a pod had ended by itself before its deadline, which an agent may see only later.
-func endedBefore(st *corev1.PodStatus, deadline time.Time) bool {
+// completedBefore reports whether a pod had completed by itself before its deadline, which an agent may see only later.
+func completedBefore(st *corev1.PodStatus, deadline time.Time) bool {
 	return Terminal(st.Phase) && !slices.ContainsFunc(st.ContainerStatuses, func(c corev1.ContainerStatus) bool {
 		return c.State.Terminated != nil && !c.State.Terminated.FinishedAt.Time.Before(deadline)
 	})

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package lifecycle
+package executor
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 )
 
 // stop kills containers, all at the same time but for those that terminate after others, and then stops sandboxes.
-func (x *executor) stop(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a *plan.Actions) error {
+func (x *Executor) stop(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a *plan.Actions) error {
 	errs := make([]error, len(a.Kill))
 	ended := make([]chan struct{}, len(a.Kill))
 	for i := range a.Kill {
@@ -35,8 +35,8 @@ func (x *executor) stop(ctx context.Context, pod *corev1.Pod, observed cri.Pod, 
 				}
 			}
 		}
-		x.log("kill container", "container", k.Name, "id", k.ID, "grace", k.Grace, "reason", k.Reason)
-		x.recordEvent(EventKillingContainer, subjectOf(observed, k.Name, k.ID), "%s", k.EventMessage())
+		x.Log("kill container", "container", k.Name, "id", k.ID, "grace", k.Grace, "reason", k.Reason)
+		x.RecordEvent(EventKillingContainer, subjectOf(observed, k.Name, k.ID), "%s", k.EventMessage())
 		wg.Go(func() {
 			defer close(ended[i])
 			errs[i] = x.kill(ctx, x.hookCall(pod, observed, k, x.pod.podIPs), k, before)
@@ -46,19 +46,19 @@ func (x *executor) stop(ctx context.Context, pod *corev1.Pod, observed cri.Pod, 
 	err := errors.Join(errs...)
 	for _, id := range a.StopSandboxes {
 		if err == nil {
-			err = x.r.runtime.StopSandbox(ctx, id)
+			err = x.node.Runtime.StopSandbox(ctx, id)
 			x.pod.stopped[id] = err == nil
 		}
 	}
 	if err != nil && ctx.Err() == nil {
-		x.recordWarning(EventFailedToKillPod, subject{}, "error killing pod: %v", err)
+		x.RecordWarning(EventFailedToKillPod, Subject{}, "error killing pod: %v", err)
 	}
 	return err
 }
 
-// kill stops one container: after its preStop hook, and when those that end before it have ended, or when there is no
+// kill stops one container: after its preStop hook, and when those that terminate before it have terminated, or when there is no
 // more time for either. Source: killContainer in pkg/kubelet/kuberuntime/kuberuntime_container.go.
-func (x *executor) kill(ctx context.Context, call hook.Call, k plan.Kill, before []chan struct{}) error {
+func (x *Executor) kill(ctx context.Context, call hook.Call, k plan.Kill, before []chan struct{}) error {
 	hookCtx, endHook := context.WithTimeout(ctx, k.Grace+hook.MinimumGrace)
 	var hooked sync.WaitGroup
 	defer hooked.Wait()
@@ -92,14 +92,14 @@ func (x *executor) kill(ctx context.Context, call hook.Call, k plan.Kill, before
 }
 
 // preStopFailed tells of a preStop hook that failed. What it printed, and its exit code, go to the log alone.
-func (x *executor) preStopFailed(c hook.Call, err error) {
+func (x *Executor) preStopFailed(c hook.Call, err error) {
 	args := []any{"container", c.Container.Name, "id", c.ContainerID, "attempt", c.Attempt, "error", err}
 	if exit, ok := errors.AsType[*hook.ExitError](err); ok {
 		args = append(args, "exitCode", exit.Code)
 	}
-	x.warn("preStop hook", args...)
-	about := subject{name: c.Container.Name, id: c.ContainerID, attempt: c.Attempt}
-	x.recordWarning(EventFailedPreStopHook, about, hook.MessageFailedPreStopHook)
+	x.Warn("preStop hook", args...)
+	about := Subject{name: c.Container.Name, id: c.ContainerID, attempt: c.Attempt}
+	x.RecordWarning(EventFailedPreStopHook, about, hook.MessageFailedPreStopHook)
 }
 
 // maxStopFailures is how often a runtime may fail to stop a container before that is killed.
@@ -107,13 +107,13 @@ const maxStopFailures = 5
 
 // stopContainer stops a container. One that cannot be asked to end is killed in the end, or its pod would never go: so
 // containerd 2.4 does where an image names no valid signal. The kubelet stops the sandbox instead, at once.
-func (x *executor) stopContainer(ctx context.Context, id string, grace time.Duration) error {
+func (x *Executor) stopContainer(ctx context.Context, id string, grace time.Duration) error {
 	x.pod.mu.Lock()
 	if x.pod.failures[id] >= maxStopFailures {
 		grace = 0
 	}
 	x.pod.mu.Unlock()
-	err := x.r.runtime.StopContainer(ctx, id, grace)
+	err := x.node.Runtime.StopContainer(ctx, id, grace)
 	x.pod.mu.Lock()
 	defer x.pod.mu.Unlock()
 	switch {
@@ -137,7 +137,7 @@ func await(done <-chan struct{}, deadline *time.Timer) bool {
 }
 
 // hookCall says for which container a hook runs. What the spec does not know any more was noted when it was made.
-func (x *executor) hookCall(pod *corev1.Pod, observed cri.Pod, k plan.Kill, said []corev1.PodIP) hook.Call {
+func (x *Executor) hookCall(pod *corev1.Pod, observed cri.Pod, k plan.Kill, said []corev1.PodIP) hook.Call {
 	call := hook.Call{
 		Pod: pod, ContainerID: k.ID, Container: &corev1.Container{Name: k.Name},
 		Attempt: subjectOf(observed, k.Name, k.ID).attempt,
@@ -176,8 +176,8 @@ func hookAddress(ips []string) string {
 }
 
 // hostAddresses returns the addresses of a pod on the network of its host, whose status said some before.
-func (x *executor) hostAddresses(ips []string, said []corev1.PodIP) (out []string) {
-	for _, ip := range podip.Addresses(true, ips, said, x.r.opts.Spec.NodeIPs()) {
+func (x *Executor) hostAddresses(ips []string, said []corev1.PodIP) (out []string) {
+	for _, ip := range podip.Addresses(true, ips, said, x.node.Spec.NodeIPs()) {
 		out = append(out, ip.String())
 	}
 	return out

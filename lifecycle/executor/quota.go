@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package lifecycle
+package executor
 
 import (
 	"context"
@@ -31,8 +31,8 @@ type quota struct {
 const limitTimeout = 30 * time.Second
 
 // ensureCgroup makes the cgroup of a pod ready for a start. What runs there already runs without its quota from now on.
-func (x *executor) ensureCgroup(ctx context.Context, pod *corev1.Pod, observed cri.Pod) error {
-	if x.r.opts.Cgroups == nil {
+func (x *Executor) ensureCgroup(ctx context.Context, pod *corev1.Pod, observed cri.Pod) error {
+	if x.node.Cgroups == nil {
 		return nil
 	}
 	if err := x.lift(ctx, pod); err != nil {
@@ -45,44 +45,44 @@ func (x *executor) ensureCgroup(ctx context.Context, pod *corev1.Pod, observed c
 }
 
 // lift has the cgroup of a pod be there, with a quota that does not slow a start down.
-func (x *executor) lift(ctx context.Context, pod *corev1.Pod) error {
+func (x *Executor) lift(ctx context.Context, pod *corev1.Pod) error {
 	q := &x.quota
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	known := q.inForce || q.lifted
-	err := x.r.opts.Cgroups.Ensure(ctx, pod)
+	err := x.node.Cgroups.Ensure(ctx, pod)
 	q.inForce, q.lifted = false, err == nil || known // what failed may have been done all the same
 	return err
 }
 
 // liftAgain does so for a container where the quota came into force since the start began. Without it the container
 // starts all the same, but slower.
-func (x *executor) liftAgain(ctx context.Context, pod *corev1.Pod) {
+func (x *Executor) liftAgain(ctx context.Context, pod *corev1.Pod) {
 	q := &x.quota
 	q.mu.Lock()
-	skip := x.r.opts.Cgroups == nil || !q.inForce
+	skip := x.node.Cgroups == nil || !q.inForce
 	q.mu.Unlock()
 	if skip {
 		return
 	}
 	if err := x.lift(ctx, pod); err != nil {
-		x.warn("lift the CPU quota of the pod", "error", err)
+		x.Warn("lift the CPU quota of the pod", "error", err)
 	}
 	nudge(x.quota.runs)
 }
 
 // limit puts the quota of a pod in force unless it is known to be. It does so also where ctx has ended: what was started
 // goes on.
-func (x *executor) limit(ctx context.Context, pod *corev1.Pod) error {
+func (x *Executor) limit(ctx context.Context, pod *corev1.Pod) error {
 	q := &x.quota
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if x.r.opts.Cgroups == nil || q.inForce {
+	if x.node.Cgroups == nil || q.inForce {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limitTimeout)
 	defer cancel()
-	if err := x.r.opts.Cgroups.Limit(ctx, pod); err != nil {
+	if err := x.node.Cgroups.Limit(ctx, pod); err != nil {
 		return err
 	}
 	q.inForce, q.lifted = true, false
@@ -90,7 +90,7 @@ func (x *executor) limit(ctx context.Context, pod *corev1.Pod) error {
 }
 
 // limitStarted puts in force what a start has lifted, whatever has become of it.
-func (x *executor) limitStarted(ctx context.Context, pod *corev1.Pod) error {
+func (x *Executor) limitStarted(ctx context.Context, pod *corev1.Pod) error {
 	x.quota.mu.Lock()
 	lifted := x.quota.lifted
 	x.quota.mu.Unlock()
@@ -100,16 +100,16 @@ func (x *executor) limitStarted(ctx context.Context, pod *corev1.Pod) error {
 	return x.limit(ctx, pod)
 }
 
-// limitNow does so in the middle of a start. What fails is tried again when the start is over.
-func (x *executor) limitNow(ctx context.Context, pod *corev1.Pod) {
+// LimitNow does so in the middle of a start. What fails is tried again when the start is over.
+func (x *Executor) LimitNow(ctx context.Context, pod *corev1.Pod) {
 	if err := x.limitStarted(ctx, pod); err != nil {
-		x.warn("limit the CPU of the pod", "error", err)
+		x.Warn("limit the CPU of the pod", "error", err)
 	}
 }
 
 // limitRunning puts in force what an agent that died in a start may have left lifted, before anything else, as that may
 // take long. A resize does so itself, and a pod without a cgroup starts over.
-func (x *executor) limitRunning(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a *plan.Actions) error {
+func (x *Executor) limitRunning(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a *plan.Actions) error {
 	if pod == nil || !podview.Running(observed) || len(a.Resize) > 0 || a.ResizePod {
 		return nil
 	}
@@ -119,10 +119,21 @@ func (x *executor) limitRunning(ctx context.Context, pod *corev1.Pod, observed c
 	return nil
 }
 
-// quotaDue returns when a start that goes on has its quota put in force, now that something runs. What ran first decides.
-func (x *executor) quotaDue(due <-chan time.Time) <-chan time.Time {
+// QuotaDue returns when a start that goes on has its quota put in force, now that something runs. What ran first decides.
+func (x *Executor) QuotaDue(due <-chan time.Time) <-chan time.Time {
 	if due != nil {
 		return due
 	}
-	return time.After(x.r.opts.SlowAfter)
+	return time.After(x.node.SlowAfter)
+}
+
+// QuotaLifted receives when something runs, or may, while the quota of the pod is lifted.
+func (x *Executor) QuotaLifted() <-chan struct{} { return x.quota.runs }
+
+// nudge leaves a note in a channel that has room for one, or has one already.
+func nudge(notes chan<- struct{}) {
+	select {
+	case notes <- struct{}{}:
+	default:
+	}
 }

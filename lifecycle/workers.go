@@ -11,7 +11,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// retire forgets a worker whose pod is gone.
+// retire forgets a worker of whose pod nothing is left.
 func (r *Reconciler) retire(w *worker) {
 	r.mu.Lock()
 	delete(r.workers, w.id.UID)
@@ -20,9 +20,9 @@ func (r *Reconciler) retire(w *worker) {
 	r.wake()
 }
 
-// settle fits the set of workers to what is wanted and to what the runtime has, and returns the workers to start. Without
-// the whole of what the runtime has, which it reports, nothing is taken for unwanted or gone.
-func (r *Reconciler) settle() (started []*worker, whole bool) {
+// syncWorkers fits the set of workers to what is wanted and to what the runtime has, and returns the workers to start. Without
+// the whole of what the runtime has, which it reports, nothing is taken for unwanted or removed.
+func (r *Reconciler) syncWorkers() (started []*worker, whole bool) {
 	observed, err := r.observer.Pods()
 	r.reportPartial(err)
 	if whole = err == nil; whole {
@@ -136,7 +136,7 @@ func (r *Reconciler) orphans(observed []cri.Pod, wanted map[string]*corev1.Pod, 
 	return ids
 }
 
-// complete tells whether all that is wanted is known.
+// complete reports whether all that is wanted is known.
 func (r *Reconciler) complete() bool {
 	if r.draining {
 		return true

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package lifecycle
+package executor
 
 import (
 	"errors"
@@ -11,28 +11,28 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// waiting is why the containers of a pod that should run do not, by name.
-type waiting struct {
+// Waiting is why the containers of a pod that should run do not, by name.
+type Waiting struct {
 	mu      sync.Mutex // guards reasons
 	reasons map[string]podstatus.Waiting
 }
 
-// get returns a copy of all reasons.
-func (w *waiting) get() map[string]podstatus.Waiting {
+// Get returns a copy of all reasons.
+func (w *Waiting) Get() map[string]podstatus.Waiting {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return maps.Clone(w.reasons)
 }
 
-// replace makes these the reasons.
-func (w *waiting) replace(reasons map[string]podstatus.Waiting) {
+// Replace makes these the reasons.
+func (w *Waiting) Replace(reasons map[string]podstatus.Waiting) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.reasons = reasons
 }
 
 // setError notes why a container was not started, or, without an error, that it was.
-func (w *waiting) setError(name, reason string, err error) {
+func (w *Waiting) setError(name, reason string, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err == nil {
@@ -46,15 +46,15 @@ func (w *waiting) setError(name, reason string, err error) {
 	w.put(name, why)
 }
 
-// setReason notes why a container is not started.
-func (w *waiting) setReason(name string, why podstatus.Waiting) {
+// SetReason notes why a container is not started.
+func (w *Waiting) SetReason(name string, why podstatus.Waiting) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.put(name, why)
 }
 
 // put notes a reason. The lock is held.
-func (w *waiting) put(name string, why podstatus.Waiting) {
+func (w *Waiting) put(name string, why podstatus.Waiting) {
 	if w.reasons == nil {
 		w.reasons = map[string]podstatus.Waiting{}
 	}

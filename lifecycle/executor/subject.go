@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package lifecycle
+package executor
 
 import (
 	"strings"
@@ -12,14 +12,14 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/plan"
 )
 
-// subject is the container instance that an event is about. The zero value is the pod as a whole.
-type subject struct {
+// Subject is the container instance that an event is about. The zero value is the pod as a whole.
+type Subject struct {
 	name, id string
 	attempt  uint32
 	exitCode *int32
 }
 
-func (s subject) event(kind, reason, message string) Event {
+func (s Subject) event(kind, reason, message string) Event {
 	return Event{
 		Type: kind, Reason: reason, Message: message,
 		Container: s.name, ContainerID: s.id, Attempt: s.attempt, ExitCode: s.exitCode,
@@ -27,13 +27,13 @@ func (s subject) event(kind, reason, message string) Event {
 }
 
 // subjectOfStart returns the container that is started. Its ID is known once it is created.
-func subjectOfStart(s *plan.Start, id string) subject {
-	return subject{name: s.Container.Name, id: id, attempt: s.Attempt}
+func subjectOfStart(s *plan.Start, id string) Subject {
+	return Subject{name: s.Container.Name, id: id, attempt: s.Attempt}
 }
 
 // subjectOf returns a container that the runtime has.
-func subjectOf(observed cri.Pod, name, id string) subject {
-	about := subject{name: name, id: id}
+func subjectOf(observed cri.Pod, name, id string) Subject {
+	about := Subject{name: name, id: id}
 	for i := range observed.Containers {
 		if c := &observed.Containers[i]; c.ID == id {
 			about.attempt = c.Attempt
@@ -43,8 +43,8 @@ func subjectOf(observed cri.Pod, name, id string) subject {
 }
 
 // exitOf returns the container instance whose exit its status tells last.
-func exitOf(c *corev1.ContainerStatus) subject {
-	about := subject{name: c.Name, attempt: uint32(max(c.RestartCount, 0))}
+func exitOf(c *corev1.ContainerStatus) Subject {
+	about := Subject{name: c.Name, attempt: uint32(max(c.RestartCount, 0))}
 	if t := c.LastTerminationState.Terminated; t != nil {
 		about.id, about.exitCode = t.ContainerID, new(t.ExitCode)
 		if _, id, found := strings.Cut(t.ContainerID, "://"); found {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package lifecycle
+package executor
 
 import (
 	"context"
@@ -21,7 +21,7 @@ import (
 
 // resizeCall resizes one pod, once. It is the runtime's part in it.
 type resizeCall struct {
-	*resizer
+	*Resizer
 	pod        *corev1.Pod
 	sandboxID  string
 	containers []resize.Container
@@ -32,7 +32,7 @@ var _ cgroups.Resizer = (*resizeCall)(nil)
 
 // run resizes the pod with its cgroup or, where the runtime keeps that, the containers alone.
 func (r *resizeCall) run(ctx context.Context) error {
-	sandbox, err := podspec.Sandbox(r.pod, 0, r.r.opts.Spec)
+	sandbox, err := podspec.Sandbox(r.pod, 0, r.node.Spec)
 	if err != nil {
 		return err
 	}
@@ -41,8 +41,8 @@ func (r *resizeCall) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if r.r.opts.Cgroups != nil {
-		return r.r.opts.Cgroups.Resize(ctx, r.pod, containers, r)
+	if r.node.Cgroups != nil {
+		return r.node.Cgroups.Resize(ctx, r.pod, containers, r)
 	}
 	for _, c := range containers {
 		if r.lowers(c) && c.MemoryUsage >= c.To.MemoryLimit {
@@ -106,12 +106,12 @@ func (r *resizeCall) measured(ctx context.Context) ([]cgroups.ContainerResize, e
 }
 
 // memoryUsage returns the bytes that the running containers of the runtime use, by ID.
-func (z *resizer) memoryUsage(ctx context.Context) (map[string]int64, error) {
+func (z *Resizer) memoryUsage(ctx context.Context) (map[string]int64, error) {
 	usage := map[string]int64{}
-	if z.r.stats == nil {
+	if z.node.stats == nil {
 		return usage, nil
 	}
-	stats, err := z.r.stats.ContainerStats(ctx)
+	stats, err := z.node.stats.ContainerStats(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +145,7 @@ func (r *resizeCall) ResizeSandbox(ctx context.Context, limits cgroups.Resources
 // updateSandbox does without what a runtime does not have: it is for those that size machines by it. containerd 2.2 says
 // that it has not in words alone.
 func (r *resizeCall) updateSandbox(ctx context.Context, c *cri.Resources) error {
-	err := r.r.updater.UpdateSandbox(ctx, r.sandboxID, r.overhead, c)
+	err := r.node.updater.UpdateSandbox(ctx, r.sandboxID, r.overhead, c)
 	if errors.Is(err, errors.ErrUnsupported) || err != nil && strings.Contains(err.Error(), "not implemented") {
 		return nil
 	}
@@ -156,7 +156,7 @@ func (r *resizeCall) updateSandbox(ctx context.Context, c *cri.Resources) error 
 func (r *resizeCall) ResizeContainer(ctx context.Context, name string, size cgroups.Size) error {
 	resized := r.containers[slices.IndexFunc(r.containers, func(c resize.Container) bool { return c.Name == name })]
 	c := resize.WithSize(containers.Named(&r.pod.Spec, name), size)
-	config, err := podspec.Resources(r.pod, &c, r.r.opts.Spec)
+	config, err := podspec.Resources(r.pod, &c, r.node.Spec)
 	if err != nil {
 		return err
 	}
@@ -169,14 +169,14 @@ func (r *resizeCall) ResizeContainer(ctx context.Context, name string, size cgro
 	if _, slow := config.Unified[resize.MemoryHigh]; !slow && config.Unified != nil {
 		config.Unified[resize.MemoryHigh] = "max" // likewise, and the container would be slowed down where it was before
 	}
-	r.log("resize container", "container", name, "id", resized.ID, "resources", resize.FormatSize(size))
+	r.Log("resize container", "container", name, "id", resized.ID, "resources", resize.FormatSize(size))
 	note := map[string]string{resize.AnnotationResources: resize.FormatSize(size)}
-	if err := r.r.updater.UpdateContainer(ctx, resized.ID, config, note); err != nil {
+	if err := r.node.updater.UpdateContainer(ctx, resized.ID, config, note); err != nil {
 		return err
 	}
 	r.mu.Lock()
 	r.tell(resized.ID, size)
 	r.mu.Unlock()
-	r.note(r.record, r.put)
+	r.Note(r.record, r.Put)
 	return nil
 }

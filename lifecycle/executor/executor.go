@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package lifecycle
+package executor
 
 import (
 	"context"
@@ -21,18 +21,17 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/poddir"
 )
 
-// executor does what is decided for one pod. Its methods are called by the goroutine of the worker or, while that waits for
+// Executor does what is decided for one pod. Its methods are called by the goroutine of the worker or, while that waits for
 // them, by one that it has started.
-type executor struct {
-	*reporter
-	r       *Reconciler
+type Executor struct {
+	*Reporter
 	record  *poddir.Recorder
 	dir     poddir.Dir  // of the pod's files; empty: none are made
 	mounts  poddir.Dir  // the same for files that containers have mounted
 	logs    poddir.Logs // of the pod
 	hooks   *hook.Runner
-	resizer *resizer
-	waiting waiting // why containers that should run do not
+	Resizer *Resizer
+	Waiting Waiting // why containers that should run do not
 	quota   quota
 	slot    slot
 	pod     left
@@ -54,22 +53,24 @@ type slot struct {
 	gone    bool // it was released, for a pull
 }
 
-func newExecutor(r *Reconciler, rep *reporter, record *poddir.Recorder, z *resizer) *executor {
-	x := &executor{
-		reporter: rep, r: r, record: record, resizer: z, dir: poddir.Of(r.opts.PodRoot, rep.id.UID),
-		logs: poddir.Logs{Root: r.opts.Spec.LogRoot, Links: r.opts.LogLinks, Pod: rep.id},
+// New returns the executor of one pod.
+func New(rep *Reporter, record *poddir.Recorder) *Executor {
+	node := rep.node
+	x := &Executor{
+		Reporter: rep, record: record, Resizer: &Resizer{Reporter: rep, record: record}, dir: poddir.Of(node.PodRoot, rep.id.UID),
+		logs: poddir.Logs{Root: node.Spec.LogRoot, Links: node.LogLinks, Pod: rep.id},
 		pod:  left{stopped: map[string]bool{}, failures: map[string]int{}},
 	}
-	if !r.opts.NoMounts {
+	if !node.NoMounts {
 		x.mounts = x.dir
 	}
-	x.hooks = hook.New(hook.Options{Execer: r.execer, Hooks: hook.Hooks{HTTPFallback: x.httpFallback}})
+	x.hooks = hook.New(hook.Options{Execer: node.execer, Hooks: hook.Hooks{HTTPFallback: x.httpFallback}})
 	x.quota.runs = make(chan struct{}, 1)
 	return x
 }
 
-// begin prepares for what is decided next, of a pod that has these addresses.
-func (x *executor) begin(podIPs []corev1.PodIP) {
+// Begin prepares for what is decided next, of a pod that has these addresses.
+func (x *Executor) Begin(podIPs []corev1.PodIP) {
 	x.pod.podIPs = podIPs
 	select {
 	case <-x.quota.runs: // of an earlier start
@@ -77,20 +78,20 @@ func (x *executor) begin(podIPs []corev1.PodIP) {
 	}
 }
 
-// rest does what is due where nothing is to be done.
-func (x *executor) rest(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a *plan.Actions) error {
+// Rest does what is due where nothing is to be done.
+func (x *Executor) Rest(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a *plan.Actions) error {
 	return errors.Join(x.limitRunning(ctx, pod, observed, a), x.leave(ctx, a, observed))
 }
 
-// do carries out what was decided, in the order of Actions. A failure ends what builds on it and nothing else.
-func (x *executor) do(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a *plan.Actions) error {
+// Do carries out what was decided, in the order of Actions. A failure ends what builds on it and nothing else.
+func (x *Executor) Do(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a *plan.Actions) error {
 	errs := []error{x.limitRunning(ctx, pod, observed, a)}
 	if err := x.stop(ctx, pod, observed, a); err != nil {
 		return errors.Join(append(errs, err)...)
 	}
 	if a.Forget {
 		x.unlinkLogs(observed.Containers)
-		x.forget()
+		x.Forget()
 	}
 	for _, id := range a.Remove {
 		errs = append(errs, x.remove(ctx, observed, id))
@@ -104,56 +105,56 @@ func (x *executor) do(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a 
 		x.slot.release()
 	}
 	for _, id := range a.RemoveSandbox {
-		errs = append(errs, x.r.runtime.RemoveSandbox(ctx, id))
+		errs = append(errs, x.node.Runtime.RemoveSandbox(ctx, id))
 	}
 	return errors.Join(errs...)
 }
 
 // acquireSlot waits for a start slot. One that is held for longer than SlowAfter is released while the work goes on, so that
 // calls that hang cannot take all slots.
-func (x *executor) acquireSlot(ctx context.Context) (release func(), err error) {
-	if err := x.r.slots.Acquire(ctx); err != nil {
+func (x *Executor) acquireSlot(ctx context.Context) (release func(), err error) {
+	if err := x.node.Slots.Acquire(ctx); err != nil {
 		return nil, err
 	}
-	free := sync.OnceFunc(x.r.slots.Release)
-	timer := time.AfterFunc(x.r.opts.SlowAfter, func() {
-		x.log("slow start", "after", x.r.opts.SlowAfter)
+	free := sync.OnceFunc(x.node.Slots.Release)
+	timer := time.AfterFunc(x.node.SlowAfter, func() {
+		x.Log("slow start", "after", x.node.SlowAfter)
 		free()
 	})
 	return func() { timer.Stop(); free() }, nil
 }
 
 // remove removes a container that has exited, and before that its logs, which nobody would know of any more.
-func (x *executor) remove(ctx context.Context, observed cri.Pod, id string) error {
+func (x *Executor) remove(ctx context.Context, observed cri.Pod, id string) error {
 	i := slices.IndexFunc(observed.Containers, func(c cri.Container) bool { return c.ID == id })
 	if err := x.logs.Remove(observed, &observed.Containers[i]); err != nil {
 		return fmt.Errorf("remove logs of container %s: %w", id, err)
 	}
 	x.unlinkLogs(observed.Containers[i : i+1])
-	return x.r.runtime.RemoveContainer(ctx, id)
+	return x.node.Runtime.RemoveContainer(ctx, id)
 }
 
-// forget removes what the agent itself kept of the pod: its logs and its files.
-func (x *executor) forget() {
+// Forget removes what the agent itself kept of the pod: its logs and its files.
+func (x *Executor) Forget() {
 	if dir := x.logs.Directory(); dir != "" && !x.pod.shared {
 		if err := os.RemoveAll(dir); err != nil {
-			x.warn("remove pod logs", "error", err)
+			x.Warn("remove pod logs", "error", err)
 		}
 	}
 	if err := x.dir.Remove(); err != nil {
-		x.warn("remove pod files", "error", err)
+		x.Warn("remove pod files", "error", err)
 	}
 }
 
 // unlinkLogs removes the links to the logs of containers.
-func (x *executor) unlinkLogs(containers []cri.Container) {
+func (x *Executor) unlinkLogs(containers []cri.Container) {
 	if err := x.logs.Unlink(containers); err != nil {
-		x.warn("remove link to log", "error", err)
+		x.Warn("remove link to log", "error", err)
 	}
 }
 
-// stoppedOf returns the sandboxes that are not ready and were stopped by this executor.
-func (x *executor) stoppedOf(observed cri.Pod) map[string]bool {
+// Stopped returns the sandboxes that are not ready and were stopped by this executor.
+func (x *Executor) Stopped(observed cri.Pod) map[string]bool {
 	maps.DeleteFunc(x.pod.stopped, func(id string, _ bool) bool {
 		return !slices.ContainsFunc(observed.Sandboxes, func(s cri.Sandbox) bool { return s.ID == id && s.State != cri.SandboxReady })
 	})
@@ -161,8 +162,8 @@ func (x *executor) stoppedOf(observed cri.Pod) map[string]bool {
 }
 
 // resize gives the pod and its running containers the resources that they are to have.
-func (x *executor) resize(ctx context.Context, pod *corev1.Pod, a *plan.Actions) error {
-	err := x.resizer.resize(ctx, pod, a)
+func (x *Executor) resize(ctx context.Context, pod *corev1.Pod, a *plan.Actions) error {
+	err := x.Resizer.resize(ctx, pod, a)
 	if err != nil { // and perhaps for long: a quota that an earlier agent left lifted does not wait for that
 		err = errors.Join(err, x.limit(ctx, pod))
 	}
@@ -170,6 +171,14 @@ func (x *executor) resize(ctx context.Context, pod *corev1.Pod, a *plan.Actions)
 }
 
 // httpFallback tells of a hook whose server does not speak the TLS that it was asked for.
-func (x *executor) httpFallback(c hook.Call, message string) {
-	x.recordWarning(EventLifecycleHTTPFallback, subject{name: c.Container.Name, id: c.ContainerID, attempt: c.Attempt}, "%s", message)
+func (x *Executor) httpFallback(c hook.Call, message string) {
+	x.RecordWarning(EventLifecycleHTTPFallback, Subject{name: c.Container.Name, id: c.ContainerID, attempt: c.Attempt}, "%s", message)
+}
+
+// SetShared notes whether another agent has containers of the pod: its logs and its cgroup are then left alone.
+func (x *Executor) SetShared(shared bool) { x.pod.shared = shared }
+
+// TerminationMessage returns the termination message of a container that has exited.
+func (x *Executor) TerminationMessage(ctx context.Context, c *cri.Container) string {
+	return x.dir.Message(ctx, c)
 }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package lifecycle
+package executor
 
 import (
 	"context"
@@ -72,20 +72,6 @@ func (i Images) Ensure(ctx context.Context, pod *corev1.Pod, c *corev1.Container
 	return image, err
 }
 
-// defaultImages returns what makes the images of a runtime present, or nil where it has none.
-func defaultImages(rt cri.Runtime, o Options) ImageSource {
-	store, ok := rt.(cri.Images)
-	puller, pulls := rt.(cri.Puller)
-	if !ok || !pulls {
-		return nil
-	}
-	p, err := images.New(store, puller, images.Options{Logger: o.Logger})
-	if err != nil {
-		panic(err) // it is about options that are not set
-	}
-	return Images{Puller: p, Objects: o.Objects}
-}
-
 // secretsTimeout is how long all secrets of a pod together are waited for.
 const secretsTimeout = 10 * time.Second
 
@@ -119,25 +105,4 @@ func (i Images) secrets(ctx context.Context, pod *corev1.Pod) (found []credentia
 		found = append(found, secret)
 	}
 	return found, missing
-}
-
-// retryAt returns when it makes sense to try again after an error that may join several; zero: at any time.
-func retryAt(err error) time.Time {
-	switch x := err.(type) { //nolint:errorlint // each layer is looked at
-	case *StartError:
-		return x.Retry
-	case interface{ Unwrap() []error }:
-		var first time.Time
-		for _, err := range x.Unwrap() {
-			at := retryAt(err)
-			if at.IsZero() {
-				return at
-			}
-			first = earlier(first, at)
-		}
-		return first
-	case interface{ Unwrap() error }:
-		return retryAt(x.Unwrap())
-	}
-	return time.Time{}
 }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package lifecycle
+package executor
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 
 // imageVolumes makes the images present that a container mounts, and returns them by the names of their volumes. What
 // cannot be pulled holds up the containers that mount it and no other (KEP-4639).
-func (x *executor) imageVolumes(
+func (x *Executor) imageVolumes(
 	ctx context.Context, pod *corev1.Pod, c *corev1.Container, sandbox *cri.SandboxConfig,
 ) (map[string]podspec.Volume, error) {
 	volumes := map[string]podspec.Volume{}
@@ -44,11 +44,11 @@ const pullAfter = 100 * time.Millisecond
 
 // ensureImage makes an image present. A pull is no start: while it goes on, the start slot is another pod's, and the
 // start that follows waits for one again.
-func (x *executor) ensureImage(
+func (x *Executor) ensureImage(
 	ctx context.Context, pod *corev1.Pod, c *corev1.Container, sandbox *cri.SandboxConfig,
 ) (cri.Image, error) {
 	timer := time.AfterFunc(pullAfter, x.slot.release)
-	image, err := x.r.opts.Images.Ensure(ctx, pod, c, sandbox)
+	image, err := x.node.Images.Ensure(ctx, pod, c, sandbox)
 	x.slot.gone = !timer.Stop() || x.slot.gone
 	if err != nil || !x.slot.gone {
 		return image, err
@@ -61,7 +61,7 @@ func (x *executor) ensureImage(
 }
 
 // takeSlot waits for a start slot, which x.slot.release releases.
-func (x *executor) takeSlot(ctx context.Context) error {
+func (x *Executor) takeSlot(ctx context.Context) error {
 	release, err := x.acquireSlot(ctx)
 	if err == nil {
 		x.slot = slot{release: release}

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package lifecycle
+package executor
 
 import (
 	"context"
@@ -21,12 +21,11 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/resize"
 )
 
-// resizer changes the resources of the containers of one pod while they run, and knows what they have. What the runtime was
+// Resizer changes the resources of the containers of one pod while they run, and knows what they have. What the runtime was
 // told is in the pod's record; an agent that has none reads the containers anew, and at worst tells the runtime once more
 // what it knows.
-type resizer struct {
-	*reporter
-	r      *Reconciler
+type Resizer struct {
+	*Reporter
 	record *poddir.Recorder
 
 	// Of the goroutine of the worker alone.
@@ -42,8 +41,8 @@ type resizer struct {
 	err   error                   // of the last attempt
 }
 
-// recall takes up what an earlier agent knew.
-func (z *resizer) recall(known poddir.Record) {
+// Recall takes up what an earlier agent knew.
+func (z *Resizer) Recall(known poddir.Record) {
 	z.sized = known.Sized
 	for id, note := range known.Sizes {
 		if size, ok := resize.ParseSize(note); ok {
@@ -53,15 +52,15 @@ func (z *resizer) recall(known poddir.Record) {
 }
 
 // tell takes note of what the runtime was told.
-func (z *resizer) tell(id string, size cgroups.Size) {
+func (z *Resizer) tell(id string, size cgroups.Size) {
 	if z.told == nil {
 		z.told = map[string]cgroups.Size{}
 	}
 	z.told[id] = size
 }
 
-// put puts down in a record what the runtime was told.
-func (z *resizer) put(now *poddir.Record) {
+// Put puts down in a record what the runtime was told.
+func (z *Resizer) Put(now *poddir.Record) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	now.Sized, now.Sizes = z.sized, make(map[string]string, len(z.told))
@@ -70,8 +69,8 @@ func (z *resizer) put(now *poddir.Record) {
 	}
 }
 
-// decide decides what is to become of the resources of the pod, and keeps that for the actions and the status.
-func (z *resizer) decide(pod *corev1.Pod, observed cri.Pod, deleted bool) {
+// Decide decides what is to become of the resources of the pod, and keeps that for the actions and the status.
+func (z *Resizer) Decide(pod *corev1.Pod, observed cri.Pod, deleted bool) {
 	if z.of != pod {
 		z.now, z.of = resize.Decision{Pod: pod}, pod
 	}
@@ -79,10 +78,10 @@ func (z *resizer) decide(pod *corev1.Pod, observed cri.Pod, deleted bool) {
 		return
 	}
 	z.now = resize.Decide(resize.State{
-		Pod: pod, Observed: observed, Spec: z.r.opts.Spec, Told: z.toldSizes(observed),
-		Sized: z.sizedPod(), Fixed: z.r.updater == nil,
+		Pod: pod, Observed: observed, Spec: z.node.Spec, Told: z.toldSizes(observed),
+		Sized: z.sizedPod(), Fixed: z.node.updater == nil,
 	})
-	if admit := z.r.opts.AdmitResize; admit != nil && z.now.Resizes() {
+	if admit := z.node.AdmitResize; admit != nil && z.now.Resizes() {
 		if err := admit(pod); err != nil {
 			z.now = z.now.Deferred(err.Error())
 		}
@@ -98,7 +97,7 @@ func (z *resizer) decide(pod *corev1.Pod, observed cri.Pod, deleted bool) {
 	if z.sized == "" && !z.now.Changed {
 		z.sized = z.key
 	}
-	if len(z.now.Containers) == 0 && (z.sized == z.key || z.r.opts.Cgroups == nil) {
+	if len(z.now.Containers) == 0 && (z.sized == z.key || z.node.Cgroups == nil) {
 		z.err = nil
 	}
 	if z.now.Generation = z.generation; z.err != nil {
@@ -106,16 +105,16 @@ func (z *resizer) decide(pod *corev1.Pod, observed cri.Pod, deleted bool) {
 	}
 }
 
-// decision returns what was decided last about the resources of a pod, as of the last look at it.
-func (z *resizer) decision(pod *corev1.Pod, observed cri.Pod, deleted bool) resize.Decision {
+// Decision returns what was decided last about the resources of a pod, as of the last look at it.
+func (z *Resizer) Decision(pod *corev1.Pod, observed cri.Pod, deleted bool) resize.Decision {
 	if z.of != pod {
-		z.decide(pod, observed, deleted)
+		z.Decide(pod, observed, deleted)
 	}
 	return z.now
 }
 
 // toldSizes returns what the runtime was told of the containers that there are, and forgets the others.
-func (z *resizer) toldSizes(observed cri.Pod) map[string]cgroups.Size {
+func (z *Resizer) toldSizes(observed cri.Pod) map[string]cgroups.Size {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	maps.DeleteFunc(z.told, func(id string, _ cgroups.Size) bool {
@@ -125,7 +124,7 @@ func (z *resizer) toldSizes(observed cri.Pod) map[string]cgroups.Size {
 }
 
 // sizedPod returns what the pod's cgroup is for, where the pod has resources as a whole, or nil.
-func (z *resizer) sizedPod() *cgroups.Size {
+func (z *Resizer) sizedPod() *cgroups.Size {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	whole, _, _ := strings.Cut(z.sized, ";")
@@ -135,19 +134,19 @@ func (z *resizer) sizedPod() *cgroups.Size {
 	return nil
 }
 
-// mayLackLimits reports whether the cgroup of a pod may have limits for other resources than the pod now has.
-func (z *resizer) mayLackLimits(observed cri.Pod) bool {
+// MayLackLimits reports whether the cgroup of a pod may have limits for other resources than the pod now has.
+func (z *Resizer) MayLackLimits(observed cri.Pod) bool {
 	z.mu.Lock()
 	defer z.mu.Unlock()
-	return z.r.opts.Cgroups != nil && z.r.updater != nil && z.now.Reason == "" && z.sized != z.key && podview.Running(observed)
+	return z.node.Cgroups != nil && z.node.updater != nil && z.now.Reason == "" && z.sized != z.key && podview.Running(observed)
 }
 
 // resize gives the pod and its running containers the resources that they are to have.
-func (z *resizer) resize(ctx context.Context, pod *corev1.Pod, a *plan.Actions) error {
+func (z *Resizer) resize(ctx context.Context, pod *corev1.Pod, a *plan.Actions) error {
 	if len(a.Resize) == 0 && !a.ResizePod {
 		return nil
 	}
-	r := &resizeCall{resizer: z, pod: pod, sandboxID: a.SandboxID, containers: a.Resize}
+	r := &resizeCall{Resizer: z, pod: pod, sandboxID: a.SandboxID, containers: a.Resize}
 	err := r.run(ctx)
 	if err == nil {
 		err = r.verify()
@@ -157,7 +156,7 @@ func (z *resizer) resize(ctx context.Context, pod *corev1.Pod, a *plan.Actions) 
 		z.sized = resourceKey(pod)
 	}
 	z.mu.Unlock()
-	z.note(z.record, z.put)
+	z.Note(z.record, z.Put)
 	return err
 }
 
@@ -175,7 +174,7 @@ func resourceKey(pod *corev1.Pod) string {
 
 // created takes note of what a container was created with. What the runtime then says of it may differ, by a plugin or by
 // how it rounds, and is no reason to resize the container, let alone to start it anew.
-func (z *resizer) created(id string, size cgroups.Size) {
+func (z *Resizer) created(id string, size cgroups.Size) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	z.tell(id, size)

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package lifecycle
+package executor
 
 import (
 	"cmp"
@@ -28,7 +28,7 @@ import (
 )
 
 // start creates the sandbox, if one is planned, and starts containers in it, each independent of the others.
-func (x *executor) start(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a *plan.Actions) error {
+func (x *Executor) start(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a *plan.Actions) error {
 	sandbox, err := x.configureSandbox(pod, observed, a)
 	if err != nil {
 		return err
@@ -36,7 +36,7 @@ func (x *executor) start(ctx context.Context, pod *corev1.Pod, observed cri.Pod,
 	id, ips, err := x.ensureSandbox(ctx, pod, observed, a, &sandbox)
 	if err != nil {
 		for _, s := range a.Start {
-			x.waiting.setError(s.Container.Name, podstatus.ReasonContainerCreating, err)
+			x.Waiting.setError(s.Container.Name, podstatus.ReasonContainerCreating, err)
 		}
 		return err
 	}
@@ -52,7 +52,7 @@ func (x *executor) start(ctx context.Context, pod *corev1.Pod, observed cri.Pod,
 			s.Attempt = x.attemptsLogged(s.Container.Name)
 		}
 		err := x.startContainer(ctx, pod, s, id, &sandbox, ips)
-		x.waiting.setError(s.Container.Name, podstatus.ReasonRunError, err)
+		x.Waiting.setError(s.Container.Name, podstatus.ReasonRunError, err)
 		if err == nil {
 			continue
 		}
@@ -62,7 +62,7 @@ func (x *executor) start(ctx context.Context, pod *corev1.Pod, observed cri.Pod,
 			if ok {
 				id = cmp.Or(e.id, id)
 			}
-			x.recordWarning(EventFailedToStartContainer, subjectOfStart(&s, id), "Error: %v", err)
+			x.RecordWarning(EventFailedToStartContainer, subjectOfStart(&s, id), "Error: %v", err)
 		}
 		errs = append(errs, fmt.Errorf("start container %s: %w", s.Container.Name, err))
 	}
@@ -70,17 +70,17 @@ func (x *executor) start(ctx context.Context, pod *corev1.Pod, observed cri.Pod,
 }
 
 // configureSandbox makes the config of the sandbox that is planned, or of the one in use.
-func (x *executor) configureSandbox(pod *corev1.Pod, observed cri.Pod, a *plan.Actions) (c cri.SandboxConfig, err error) {
+func (x *Executor) configureSandbox(pod *corev1.Pod, observed cri.Pod, a *plan.Actions) (c cri.SandboxConfig, err error) {
 	var attempt uint32
 	if a.Sandbox != nil {
 		attempt = a.Sandbox.Attempt
 	} else {
 		attempt = observed.NewestSandbox().Attempt
 	}
-	if c, err = podspec.Sandbox(pod, attempt, x.r.opts.Spec); err != nil {
+	if c, err = podspec.Sandbox(pod, attempt, x.node.Spec); err != nil {
 		return c, err
 	}
-	x.r.mark(c.Labels)
+	x.node.Mark(c.Labels)
 	c.Annotations = maps.Clone(c.Annotations)
 	if c.Annotations == nil {
 		c.Annotations = map[string]string{}
@@ -94,7 +94,7 @@ func (x *executor) configureSandbox(pod *corev1.Pod, observed cri.Pod, a *plan.A
 
 // ensureSandbox makes the cgroup of the pod and the sandbox, if one is planned. It returns the sandbox that containers are
 // started in, and its addresses.
-func (x *executor) ensureSandbox(
+func (x *Executor) ensureSandbox(
 	ctx context.Context, pod *corev1.Pod, observed cri.Pod, a *plan.Actions, c *cri.SandboxConfig,
 ) (id string, ips []string, err error) {
 	reason, text := EventFailedToCreatePodContainer, "unable to ensure pod container exists: %v"
@@ -105,24 +105,24 @@ func (x *executor) ensureSandbox(
 	case err == nil:
 		reason, text = EventFailedCreatePodSandBox, "Failed to create pod sandbox: %v"
 		if c.Attempt > 0 {
-			x.recordEvent(EventSandboxChanged, subject{}, "Pod sandbox changed, it will be killed and re-created.")
+			x.RecordEvent(EventSandboxChanged, Subject{}, "Pod sandbox changed, it will be killed and re-created.")
 		}
 		id, ips, err = x.runSandbox(ctx, c, a.SandboxChanged)
 	}
 	if err != nil && ctx.Err() == nil {
-		x.recordWarning(reason, subject{}, text, err)
+		x.RecordWarning(reason, Subject{}, text, err)
 	}
 	return id, ips, err
 }
 
-func (x *executor) runSandbox(ctx context.Context, c *cri.SandboxConfig, why string) (id string, ips []string, err error) {
+func (x *Executor) runSandbox(ctx context.Context, c *cri.SandboxConfig, why string) (id string, ips []string, err error) {
 	if c.LogDirectory != "" {
 		if err := os.MkdirAll(c.LogDirectory, 0o755); err != nil {
 			return "", nil, fmt.Errorf("log directory: %w", err)
 		}
 	}
-	x.log("run sandbox", "attempt", c.Attempt, "why", why)
-	id, err = x.r.runtime.RunSandbox(ctx, c)
+	x.Log("run sandbox", "attempt", c.Attempt, "why", why)
+	id, err = x.node.Runtime.RunSandbox(ctx, c)
 	if err != nil {
 		return "", nil, err
 	}
@@ -131,12 +131,12 @@ func (x *executor) runSandbox(ctx context.Context, c *cri.SandboxConfig, why str
 }
 
 // addresses returns the addresses of a sandbox that was just created.
-func (x *executor) addresses(ctx context.Context, sandboxID string) ([]string, error) {
-	if x.r.inspector != nil {
-		s, err := x.r.inspector.SandboxStatus(ctx, sandboxID)
+func (x *Executor) addresses(ctx context.Context, sandboxID string) ([]string, error) {
+	if x.node.inspector != nil {
+		s, err := x.node.inspector.SandboxStatus(ctx, sandboxID)
 		return s.IPs, err
 	}
-	snap, err := x.r.runtime.List(ctx)
+	snap, err := x.node.Runtime.List(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -148,8 +148,8 @@ func (x *executor) addresses(ctx context.Context, sandboxID string) ([]string, e
 	return nil, &cri.Error{Op: "List", ID: sandboxID, Err: cri.ErrNotFound}
 }
 
-// startContainer brings one container to life: image, create, start.
-func (x *executor) startContainer(
+// startContainer creates and starts one container, with its image.
+func (x *Executor) startContainer(
 	ctx context.Context, pod *corev1.Pod, s plan.Start, sandboxID string, sandbox *cri.SandboxConfig, ips []string,
 ) error {
 	if s.CreatedID != "" {
@@ -158,7 +158,7 @@ func (x *executor) startContainer(
 	launch := podspec.Launch{Attempt: s.Attempt, PodIPs: ips, Annotations: s.Annotations(), TargetID: s.Target}
 	size := resize.SizeOf(&pod.Spec, s.Container)
 	launch.Annotations[resize.AnnotationResources] = resize.FormatSize(size)
-	if x.r.opts.Images != nil {
+	if x.node.Images != nil {
 		image, err := x.ensureImage(ctx, pod, s.Container, sandbox)
 		if err != nil {
 			return err
@@ -173,89 +173,89 @@ func (x *executor) startContainer(
 	if err != nil {
 		return &StartError{Reason: podstatus.ReasonCreateConfigError, Err: err}
 	}
-	x.r.mark(config.Labels)
+	x.node.Mark(config.Labels)
 	if sandbox.LogDirectory != "" && config.LogPath != "" {
 		if err := os.MkdirAll(filepath.Join(sandbox.LogDirectory, filepath.Dir(config.LogPath)), 0o755); err != nil {
 			return &StartError{Reason: podstatus.ReasonCreateError, Err: err}
 		}
 	}
 	x.liftAgain(ctx, pod)
-	id, err := x.r.runtime.CreateContainer(ctx, sandboxID, &config, sandbox)
+	id, err := x.node.Runtime.CreateContainer(ctx, sandboxID, &config, sandbox)
 	if err != nil {
 		return &StartError{Reason: podstatus.ReasonCreateError, Err: err}
 	}
-	x.resizer.created(id, size)
-	x.log("start container", "container", s.Container.Name, "id", id, "attempt", s.Attempt)
-	x.recordEvent(EventCreatedContainer, subjectOfStart(&s, id), "Container created")
+	x.Resizer.created(id, size)
+	x.Log("start container", "container", s.Container.Name, "id", id, "attempt", s.Attempt)
+	x.RecordEvent(EventCreatedContainer, subjectOfStart(&s, id), "Container created")
 	return x.runCreated(ctx, pod, s, id, ips)
 }
 
 // configure makes the config of a container, with the files and the objects that it takes.
-func (x *executor) configure(ctx context.Context, pod *corev1.Pod, s plan.Start, l podspec.Launch) (c cri.ContainerConfig, err error) {
-	if l.References, err = podenv.Resolve(ctx, pod, s.Container, x.r.opts.Objects, podspec.HostPaths(l.Volumes)); err != nil {
+func (x *Executor) configure(ctx context.Context, pod *corev1.Pod, s plan.Start, l podspec.Launch) (c cri.ContainerConfig, err error) {
+	if l.References, err = podenv.Resolve(ctx, pod, s.Container, x.node.Objects, podspec.HostPaths(l.Volumes)); err != nil {
 		return c, err
 	}
-	if l.HostsPath, err = x.mounts.Hosts(pod, l.PodIPs, x.r.opts.Spec); err != nil {
+	if l.HostsPath, err = x.mounts.Hosts(pod, l.PodIPs, x.node.Spec); err != nil {
 		return c, err
 	}
 	if l.TerminationLogPath, err = x.mounts.MakeMessageFile(s.Container.Name, s.Attempt); err != nil {
 		return c, err
 	}
-	return podspec.Container(pod, s.Container, l, x.r.opts.Spec)
+	return podspec.Container(pod, s.Container, l, x.node.Spec)
 }
 
 // startCreated starts a container that was created before, by this agent or by one that died in between.
-func (x *executor) startCreated(ctx context.Context, pod *corev1.Pod, s plan.Start, ips []string) error {
+func (x *Executor) startCreated(ctx context.Context, pod *corev1.Pod, s plan.Start, ips []string) error {
 	if s.Running {
 		return x.postStart(ctx, pod, s, s.CreatedID, ips)
 	}
-	x.log("start container", "container", s.Container.Name, "id", s.CreatedID, "attempt", s.Attempt, "created", "before")
+	x.Log("start container", "container", s.Container.Name, "id", s.CreatedID, "attempt", s.Attempt, "created", "before")
 	x.liftAgain(ctx, pod)
 	return x.runCreated(ctx, pod, s, s.CreatedID, ips)
 }
 
 // runCreated starts a created container and runs its postStart hook.
-func (x *executor) runCreated(ctx context.Context, pod *corev1.Pod, s plan.Start, id string, ips []string) error {
+func (x *Executor) runCreated(ctx context.Context, pod *corev1.Pod, s plan.Start, id string, ips []string) error {
 	c := s.Container
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	hooked := c.Lifecycle != nil && c.Lifecycle.PostStart != nil
 	if hooked { // whatever becomes of the call, and of the agent
-		x.note(x.record, func(now *poddir.Record) {
+		x.Note(x.record, func(now *poddir.Record) {
 			if !slices.Contains(now.PostStartPending, id) {
 				now.PostStartPending = append(slices.Clone(now.PostStartPending), id)
 			}
 		})
 	}
 	nudge(x.quota.runs)
-	if err := x.r.runtime.StartContainer(ctx, id); err != nil {
+	if err := x.node.Runtime.StartContainer(ctx, id); err != nil {
 		return &StartError{Reason: podstatus.ReasonRunError, Err: err, id: id}
 	}
-	x.recordEvent(EventStartedContainer, subjectOfStart(&s, id), "Container started")
+	x.RecordEvent(EventStartedContainer, subjectOfStart(&s, id), "Container started")
 	x.linkLog(c.Name, id, s.Attempt)
 	if !hooked {
 		return nil
 	}
-	x.limitNow(ctx, pod) // a hook may take as long as it likes
+	x.LimitNow(ctx, pod) // a hook may take as long as it likes
 	return x.postStart(ctx, pod, s, id, ips)
 }
 
 // postStart runs the postStart hook of a container that runs, at least once to its end. If it fails, the container is
 // stopped like any other.
-func (x *executor) postStart(ctx context.Context, pod *corev1.Pod, s plan.Start, id string, ips []string) error {
+func (x *Executor) postStart(ctx context.Context, pod *corev1.Pod, s plan.Start, id string, ips []string) error {
 	c := s.Container
 	call := hook.Call{Pod: pod, Container: c, ContainerID: id, Attempt: s.Attempt, PodIP: hookAddress(ips)}
 	err := x.hooks.Run(ctx, call, c.Lifecycle.PostStart)
 	if err == nil {
-		x.note(x.record, func(now *poddir.Record) {
+		x.Note(x.record, func(now *poddir.Record) {
 			now.PostStartPending = slices.DeleteFunc(slices.Clone(now.PostStartPending), func(other string) bool { return other == id })
 		})
 		return nil
 	}
 	if ctx.Err() == nil {
-		x.recordWarning(EventFailedPostStartHook, subjectOfStart(&s, id), hook.MessageFailedPostStartHook)
-		x.recordEvent(EventKillingContainer, subjectOfStart(&s, id), hook.MessageKillingPostStart)
+		x.RecordWarning(EventFailedPostStartHook, subjectOfStart(&s, id), hook.MessageFailedPostStartHook)
+		x.RecordEvent(EventKillingContainer, subjectOfStart(&s, id), hook.MessageKillingPostStart)
 	}
 	kill := plan.Kill{ID: id, Name: c.Name, Grace: plan.Grace(pod), Reason: "its postStart hook failed"}
 	kill.PreStop = plan.PreStop(pod, &cri.Container{Name: c.Name, State: cri.ContainerRunning})
@@ -263,17 +263,17 @@ func (x *executor) postStart(ctx context.Context, pod *corev1.Pod, s plan.Start,
 }
 
 // linkLog makes the link to the log of a container that was started.
-func (x *executor) linkLog(container, id string, attempt uint32) {
+func (x *Executor) linkLog(container, id string, attempt uint32) {
 	if err := x.logs.Link(container, id, attempt); err != nil {
-		x.warn("link log", "container", container, "error", err)
+		x.Warn("link log", "container", container, "error", err)
 	}
 }
 
 // attemptsLogged returns the attempt after the newest one of a container that there is a log of.
-func (x *executor) attemptsLogged(container string) uint32 {
+func (x *Executor) attemptsLogged(container string) uint32 {
 	n, err := x.logs.Attempts(container)
 	if err != nil {
-		x.warn("logs of a container", "container", container, "error", err)
+		x.Warn("logs of a container", "container", container, "error", err)
 	}
 	return n
 }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package lifecycle
+package executor
 
 import (
 	"log/slog"
@@ -61,6 +61,7 @@ const (
 	EventFailedPostStartHook        = hook.EventFailedPostStartHook
 	EventFailedPreStopHook          = hook.EventFailedPreStopHook
 	EventLifecycleHTTPFallback      = hook.EventLifecycleHTTPFallback // a server that was to speak TLS took the request without
+	EventFailedSync                 = "FailedSync"                    // the pod cannot be worked on
 	EventDeadlineExceeded           = "DeadlineExceeded"
 	EventResizeStarted              = "ResizeStarted"
 	EventResizeCompleted            = "ResizeCompleted"

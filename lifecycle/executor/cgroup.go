@@ -1,11 +1,10 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package lifecycle
+package executor
 
 import (
 	"context"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -36,58 +35,32 @@ type PodCgroups interface {
 	Remove(ctx context.Context, uid string) error
 }
 
-// Active returns the pods whose requests count: those that are wanted and have not ended. It is complete when every
-// source has said all that it wants.
-func (r *Reconciler) Active() (pods []*corev1.Pod, complete bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for uid, pod := range r.wanted() {
-		if w := r.workers[uid]; w == nil || !w.isTerminal() {
-			pods = append(pods, pod)
-		}
-	}
-	return pods, r.complete()
-}
-
-// MayRun reports whether anything of a pod runs or may be about to run: a pod that is wanted or still ending, or one that
-// only the runtime knows, whoever made it. As long as the runtime has not been listed to the end, any pod may.
-func (r *Reconciler) MayRun(uid string) bool {
-	r.mu.Lock()
-	known := r.workers[uid] != nil || r.wanted()[uid] != nil || r.refused()[uid]
-	r.mu.Unlock()
-	if known {
-		return true
-	}
-	pods, err := r.observer.Pods()
-	return err != nil || slices.ContainsFunc(pods, func(p cri.Pod) bool { return p.UID == uid })
-}
-
-// lacksCgroup reports whether a pod of which something runs has no cgroup. Source: SyncPod in
+// LacksCgroup reports whether a pod of which something runs has no cgroup. Source: SyncPod in
 // pkg/kubelet/kubelet.go.
-func (x *executor) lacksCgroup(ctx context.Context, pod *corev1.Pod, observed cri.Pod) (bool, error) {
-	if x.r.opts.Cgroups == nil || pod.DeletionTimestamp != nil || !podview.Running(observed) {
+func (x *Executor) LacksCgroup(ctx context.Context, pod *corev1.Pod, observed cri.Pod) (bool, error) {
+	if x.node.Cgroups == nil || pod.DeletionTimestamp != nil || !podview.Running(observed) {
 		return false, nil
 	}
-	exists, err := x.r.opts.Cgroups.Exists(ctx, pod)
+	exists, err := x.node.Cgroups.Exists(ctx, pod)
 	return !exists && err == nil, err
 }
 
 // leave removes the cgroup of a pod that is terminal, although it is still wanted. Source: SyncTerminatedPod in
 // pkg/kubelet/kubelet.go.
-func (x *executor) leave(ctx context.Context, a *plan.Actions, observed cri.Pod) error {
+func (x *Executor) leave(ctx context.Context, a *plan.Actions, observed cri.Pod) error {
 	if terminal := a.Done && podview.Terminated(observed); !terminal || x.pod.noCgroup {
 		x.pod.noCgroup = terminal
 		return nil
 	}
-	err := x.removeCgroup(ctx)
+	err := x.RemoveCgroup(ctx)
 	x.pod.noCgroup = err == nil
 	return err
 }
 
-// removeCgroup removes the cgroup of a pod of which the runtime has nothing left.
-func (x *executor) removeCgroup(ctx context.Context) error {
-	if x.r.opts.Cgroups == nil || x.pod.shared {
+// RemoveCgroup removes the cgroup of a pod of which the runtime has nothing left.
+func (x *Executor) RemoveCgroup(ctx context.Context) error {
+	if x.node.Cgroups == nil || x.pod.shared {
 		return nil
 	}
-	return x.r.opts.Cgroups.Remove(ctx, x.id.UID)
+	return x.node.Cgroups.Remove(ctx, x.id.UID)
 }

@@ -1,0 +1,49 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package executor
+
+import (
+	"log/slog"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/lifecycle/internal/startslots"
+	"github.com/seed81659283/nodeagent/lifecycle/podenv"
+	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+)
+
+// Node is what the executors of all pods share. Its fields are those of lifecycle.Options with their defaults.
+type Node struct {
+	Runtime     cri.Runtime
+	Spec        podspec.Options
+	Images      ImageSource                 // nil: no image is looked at
+	Cgroups     PodCgroups                  // nil: the runtime makes them
+	Objects     podenv.Objects              // nil: there are none
+	AdmitResize func(pod *corev1.Pod) error // nil: there is always room
+	PodRoot     string
+	NoMounts    bool
+	LogLinks    string
+	Slots       *startslots.Slots
+	SlowAfter   time.Duration
+	Mark        func(labels map[string]string) // writes whose a sandbox or a container is
+	Logger      *slog.Logger
+	Event       func(pod cri.PodIdentity, event Event)                    // may be nil
+	Error       func(pod cri.PodIdentity, err error, retry time.Duration) // may be nil
+
+	inspector cri.Inspector   // nil: the runtime has none
+	updater   cri.Updater     // likewise
+	stats     cri.StatsLister // likewise
+	execer    cri.Execer      // nil: commands of hooks fail
+}
+
+// Prepare finds out what the runtime can do, and returns the node.
+func (n Node) Prepare() *Node {
+	n.inspector, _ = n.Runtime.(cri.Inspector)
+	n.updater, _ = n.Runtime.(cri.Updater)
+	n.stats, _ = n.Runtime.(cri.StatsLister)
+	n.execer, _ = n.Runtime.(cri.Execer)
+	return &n
+}
