@@ -31,9 +31,8 @@ type Options struct {
 	// SlowAfter is when a pull that goes on releases its pull slot to the next one, so that pulls that hang cannot
 	// take all. Zero means 1 minute; less is never, which is the kubelet's rule.
 	SlowAfter time.Duration
-	// PullTimeout is how long a pull may go on while the image file systems do not grow, by what the runtime says of
-	// them. A runtime that says nothing of them is not held to it. Zero means 30 minutes; less is no limit, which is
-	// the kubelet's rule.
+	// PullTimeout is how long a pull may go on while the image file systems do not grow, where the runtime reports them.
+	// Zero means 30 minutes; less is no limit, which is the kubelet's rule.
 	PullTimeout time.Duration
 	// PullLimit is how long a pull may take with all that it tries. Zero means 6 hours; less is no limit, which is the
 	// kubelet's rule.

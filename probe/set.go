@@ -17,12 +17,11 @@ import (
 
 // Options tune a [Set]. The zero value is right for production, but for Store.
 type Options struct {
-	// Parallel is how many probes may be in flight; zero means 256. The others wait their turn, in the order in
-	// which they became due. A probe takes at most its timeout, so that n containers that never answer take n
-	// times timeout/period of it.
+	// Parallel is how many probes may be in flight; zero means 256. The others wait, in the order in which they became
+	// due. A container that never answers takes timeout/period of a place.
 	Parallel int
-	// Store is the path of a file, in an existing directory, that keeps what was found for the next agent. Empty:
-	// it is forgotten. A probe that is no longer wanted is forgotten there too: an agent that ends does not say so.
+	// Store is the path of a file, in an existing directory, that keeps results for the next agent. Empty keeps none. The
+	// result of a probe that is no longer wanted goes: an agent that stops leaves its targets as they are.
 	Store string
 
 	Rand   func() float64 // in [0,1), for the jitter after the start; nil means math/rand/v2

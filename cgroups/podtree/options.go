@@ -26,8 +26,8 @@ type Options struct {
 	// MaxPIDs is how many processes the node can have, see the function of that name. Zero leaves kubepods without
 	// a limit of its own.
 	MaxPIDs int64
-	// CPUs is written to kubepods and the reserved cgroups as their cpuset, such as "0-3". The kubelet writes all
-	// CPUs where no CPU manager hands them out, so that systemd keeps the controller on. Empty leaves it alone.
+	// CPUs is written to kubepods and the reserved cgroups as their cpuset, such as "0-3". Empty leaves it alone. The
+	// kubelet writes all CPUs, so that systemd keeps the controller on.
 	CPUs string
 	// Reserved is what pods may not use.
 	Reserved Reserved
@@ -36,15 +36,14 @@ type Options struct {
 	QOSReserved *int64
 	// Enforce names what is held to its share. Nil means EnforcePods alone; empty is EnforceNone.
 	Enforce []Enforcement
-	// QuotaFromStart has the CPU quota of a pod in force from the moment at which its cgroup is made, as in the kubelet.
-	// By default one that would slow a start down is in force only while no container is being started, see
-	// [Tree.Ensure].
+	// QuotaFromStart writes the CPU quota of a pod when its cgroup is made, as the kubelet does. By default a small one is
+	// in force only while no container is being started, see [Tree.Ensure].
 	QuotaFromStart bool
 	// SystemCgroup and KubeCgroup are what the reservations are enforced on. They must exist, and are never made.
 	SystemCgroup, KubeCgroup cgroups.Path
 
-	// HasVolumes reports whether volumes of a pod are still mounted: then its cgroup stays, so that what they hold in
-	// memory is not charged to its parent. Nil means never.
+	// HasVolumes reports whether volumes of a pod are still mounted: then its cgroup stays, so that their memory is not
+	// charged to its parent. Nil means never.
 	HasVolumes func(uid string) bool
 
 	// Period is how often everything is written anew, where it differs. Zero means 1 minute.
