@@ -49,7 +49,7 @@ func anyAmount(pod *corev1.Pod, such func(corev1.ResourceName, resource.Quantity
 	return false
 }
 
-// manyCPUs reports whether a pod has to do with more CPUs than the kubelet can multiply: thousandths by 1024 for the
+// manyCPUs reports whether a pod has to do with more CPUs than the kubelet can multiply: millicores by 1024 for the
 // shares and by the period for the quota.
 func manyCPUs(pod *corev1.Pod) bool {
 	return anyAmount(pod, func(name corev1.ResourceName, q resource.Quantity) bool {

@@ -96,7 +96,7 @@ var quotaToMilli = conformance.Comparison[quotaInput, int64]{
 	Ours:    func(in quotaInput) int64 { return cgroups.QuotaToMilli(in.Value, uint64(in.Period)) },
 	Exceptions: []conformance.Exception[quotaInput, int64]{{
 		Name:   "overflow",
-		Reason: "a quota too long to count in thousandths of a CPU is the largest number, where the kubelet's product wraps around",
+		Reason: "a quota too long to count in millicores is the largest number, where the kubelet's product wraps around",
 		When:   func(in quotaInput) bool { return overflows(in.Value, cm.MilliCPUToCPU) },
 		Want:   func(in quotaInput, _ int64) int64 { return scaled(max(in.Value, 0), cm.MilliCPUToCPU, in.Period) },
 	}, {

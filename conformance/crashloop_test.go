@@ -26,7 +26,7 @@ import (
 func TestCrashLoop(t *testing.T) { run(t, crashLoop) }
 func FuzzCrashLoop(f *testing.F) { fuzz(f, crashLoop) }
 
-// crash is one life of a container, and what follows.
+// crash is one instance of a container, and what follows its exit.
 type crash struct {
 	Ran   time.Duration
 	Code  int32
@@ -34,7 +34,7 @@ type crash struct {
 	Image string          // that the pod asks for from then on
 }
 
-// crashes are lives of one container, each of which begins when the back-off lets it.
+// crashes are instances of one container, each of which is started when the back-off allows it.
 type crashes []crash
 
 // told is what was decided when, line by line.
@@ -100,8 +100,8 @@ func pause(c *conformance.Choices) time.Duration {
 	return d
 }
 
-// restarts plays lives of a container. decide is asked about a pod at a time: it starts the container, with annotations
-// for its next life, or tells until when it waits and why.
+// restarts plays the restarts of a container. decide is asked about a pod at a time: it starts the container, with annotations
+// for its next instance, or returns until when it waits and why.
 func restarts(in crashes, decide func(scene, time.Time) (next map[string]string, until time.Time, message string)) (log told) {
 	pod := &corev1.Pod{}
 	pod.Name, pod.Namespace, pod.UID = "p", "default", "u1"
@@ -112,14 +112,14 @@ func restarts(in crashes, decide func(scene, time.Time) (next map[string]string,
 	s.Observed.Sandboxes = []cri.Sandbox{{ID: "s0", CreatedAt: sceneTime, IPs: []string{"10.0.0.1"}}}
 	now, annotations := sceneTime, map[string]string{}
 	for i, one := range in {
-		life := cri.Container{
+		instance := cri.Container{
 			ID: "web-" + strconv.Itoa(i), Name: "web", PodUID: "u1", SandboxID: "s0", Attempt: uint32(i), Annotations: annotations,
 			State: cri.ContainerExited, ExitCode: one.Code, CreatedAt: now, StartedAt: now, FinishedAt: now.Add(one.Ran),
 		}
-		life.Annotations[podspec.AnnotationHash] = podspec.Hash(&pod.Spec.Containers[0])
-		life.Annotations[podspec.AnnotationRestartCount] = strconv.Itoa(i)
-		s.Observed.Containers = slices.DeleteFunc(append(s.Observed.Containers, life), func(c cri.Container) bool { return int(c.Attempt) < i })
-		now = life.FinishedAt
+		instance.Annotations[podspec.AnnotationHash] = podspec.Hash(&pod.Spec.Containers[0])
+		instance.Annotations[podspec.AnnotationRestartCount] = strconv.Itoa(i)
+		s.Observed.Containers = slices.DeleteFunc(append(s.Observed.Containers, instance), func(c cri.Container) bool { return int(c.Attempt) < i })
+		now = instance.FinishedAt
 		pod.Spec.Containers[0].Image = one.Image
 		for look := 0; ; look++ {
 			if look < len(one.Looks) {

@@ -55,7 +55,7 @@ func TestHookGrace(t *testing.T) {
 			Ours:       func(f farewell) farewells { return nodeagentSaysFarewell(f, logs) },
 			Exceptions: farewellExceptions,
 		}
-		comparison.Run(t, flags.AtMost(2_000)) // each is the whole life of a pod
+		comparison.Run(t, flags.AtMost(2_000)) // each is a pod from its start to its end
 		stillThere(t, comparison, 200)
 	})
 }
@@ -148,25 +148,25 @@ func duration(c *conformance.Choices) time.Duration {
 	return conformance.Pick(c, 0, s, 2*s, 3*s, 5*s, 7*s, 12*s, 29*s, time.Hour, 300*ms, 900*ms, 1900*ms, 4500*ms)
 }
 
-// diary is what was done to the containers of one pod.
-type diary struct {
+// journal is what was done to the containers of one pod.
+type journal struct {
 	began time.Time
 
 	mu    sync.Mutex
 	pages farewells
 }
 
-func newDiary() *diary { return &diary{began: time.Now(), pages: farewells{}} }
+func newJournal() *journal { return &journal{began: time.Now(), pages: farewells{}} }
 
 // noteHook notes that the hook of a container runs.
-func (d *diary) noteHook(name string) {
+func (d *journal) noteHook(name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.pages[name] = ended{Hook: metav1.Duration{Duration: time.Since(d.began)}}
 }
 
 // noteStop notes that a container is stopped.
-func (d *diary) noteStop(name string, at time.Time, grace time.Duration) {
+func (d *journal) noteStop(name string, at time.Time, grace time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	e, hooked := d.pages[name]
@@ -180,7 +180,7 @@ func (d *diary) noteStop(name string, at time.Time, grace time.Duration) {
 // mortal is a runtime whose containers take their time to end.
 type mortal struct {
 	*runtimeOf
-	*diary
+	*journal
 	farewell farewell
 }
 
@@ -219,7 +219,7 @@ func kubeletSaysFarewell(f farewell) farewells {
 	for _, c := range s.specs() {
 		s.Observed.Containers = append(s.Observed.Containers, cri.Container{ID: c.Name + "-0", Name: c.Name, SandboxID: "s0", State: cri.ContainerRunning})
 	}
-	r := mortal{runtimeOf: newRuntimeOf(s), diary: newDiary(), farewell: f}
+	r := mortal{runtimeOf: newRuntimeOf(s), journal: newJournal(), farewell: f}
 	m, err := kuberuntime.NewConformanceManager(ctx, kuberuntime.ConformanceParts{Runtime: r, Images: r, Puller: r, Kubelet: r, OS: r, Hooks: r})
 	if err != nil {
 		panic(err)
@@ -237,7 +237,7 @@ func nodeagentSaysFarewell(f farewell, logs string) farewells {
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel()
-	var d *diary
+	var d *journal
 	rt := critest.New(critest.Options{Script: func(c *cri.ContainerConfig) critest.Script {
 		return critest.Script{
 			Stop: &critest.Exit{After: f.Stop[c.Name]},
@@ -268,7 +268,7 @@ func nodeagentSaysFarewell(f farewell, logs string) farewells {
 	set(pod)
 	await(rt, "StartContainer", len(pod.Spec.Containers)+len(pod.Spec.InitContainers))
 	time.Sleep(time.Second) // the last start has been seen
-	d = newDiary()
+	d = newJournal()
 	if f.Pod.DeletionTimestamp != nil {
 		set(f.Pod)
 	} else {

@@ -35,7 +35,7 @@ import (
 	"github.com/seed81659283/nodeagent/images/credential"
 )
 
-// TestImages walks at random: pods want images, secrets change, registries go down and come back, time passes, the
+// TestImages is a random-operations test: pods want images, secrets change, registries go down and come back, time passes, the
 // agent starts anew, images are removed. After every step the kubelet and the puller have said the same, asked the
 // runtime for the same pulls with the same logins, and have the same bytes in their records.
 func TestImages(t *testing.T) {
@@ -43,7 +43,7 @@ func TestImages(t *testing.T) {
 	for seed := range uint64(40) {
 		theirs, ours := t.TempDir(), t.TempDir()
 		synctest.Test(t, func(t *testing.T) {
-			w := newImageWalk(t, seed, theirs, ours)
+			w := newImageScenario(t, seed, theirs, ours)
 			for range 300 {
 				w.step()
 				said[w.ensure()]++
@@ -225,8 +225,8 @@ func (s pullSecret) both() (corev1.Secret, credential.Secret) {
 	return theirs, ours
 }
 
-// imageWalk is two agents on nodes that are alike.
-type imageWalk struct {
+// imageScenario is two agents on nodes that are alike.
+type imageScenario struct {
 	t                  *testing.T
 	rand               *rand.Rand
 	seed               uint64
@@ -241,9 +241,9 @@ type imageWalk struct {
 	puller  *images.Puller
 }
 
-func newImageWalk(t *testing.T, seed uint64, theirDir, ourDir string) *imageWalk {
+func newImageScenario(t *testing.T, seed uint64, theirDir, ourDir string) *imageScenario {
 	t.Helper()
-	w := &imageWalk{t: t, rand: rand.New(rand.NewPCG(seed, 1)), seed: seed, theirDir: theirDir, ourDir: ourDir}
+	w := &imageScenario{t: t, rand: rand.New(rand.NewPCG(seed, 1)), seed: seed, theirDir: theirDir, ourDir: ourDir}
 	w.policy = w.pick("NeverVerify", "NeverVerifyPreloadedImages", "NeverVerifyPreloadedImages",
 		"NeverVerifyAllowlistedImages", "AlwaysVerify")
 	w.theirShelf = newShelf("r.io/app:v2", "docker.io/library/busybox:latest")
@@ -256,23 +256,23 @@ func newImageWalk(t *testing.T, seed uint64, theirDir, ourDir string) *imageWalk
 	return w
 }
 
-func (w *imageWalk) pick(list ...string) string { return list[w.rand.IntN(len(list))] }
+func (w *imageScenario) pick(list ...string) string { return list[w.rand.IntN(len(list))] }
 
-func (w *imageWalk) login() string { return w.pick("u:p", "v:q", "w:r") }
+func (w *imageScenario) login() string { return w.pick("u:p", "v:q", "w:r") }
 
-func (w *imageWalk) key() string {
+func (w *imageScenario) key() string {
 	return w.pick("https://index.docker.io/v1/", "docker.io", "r.io", "r.io/team", "https://r.io/v2/app", "*.s.io:5000",
 		"a.s.io", "*.io", "r.*", "r.io/te", "open.io", "a.*.io:5000/x")
 }
 
-func (w *imageWalk) image() string {
+func (w *imageScenario) image() string {
 	return w.pick("busybox", "busybox:latest", "docker.io/library/busybox:latest", "r.io/team/app:v1", "r.io/app:v1",
 		"r.io/app:v2", "a.s.io:5000/x:y", "open.io/z:1", "nowhere.io/z:1", "NO_NAME",
 		"r.io/app:v1@sha256:"+strings.Repeat("0123456789abcdef", 4))
 }
 
 // start starts both agents on what is on their disks.
-func (w *imageWalk) start() {
+func (w *imageScenario) start() {
 	var allowlist []string
 	if w.policy == string(images.NeverVerifyAllowlistedImages) {
 		allowlist = []string{"r.io/team/*", "busybox"}
@@ -305,7 +305,7 @@ func (w *imageWalk) start() {
 	w.must(w.puller.Recover(w.t.Context()))
 }
 
-func (w *imageWalk) must(err error) {
+func (w *imageScenario) must(err error) {
 	w.t.Helper()
 	if err != nil {
 		w.t.Fatalf("seed %d: %v", w.seed, err)
@@ -313,7 +313,7 @@ func (w *imageWalk) must(err error) {
 }
 
 // step lets time pass, and now and then something else happen.
-func (w *imageWalk) step() {
+func (w *imageScenario) step() {
 	time.Sleep(time.Duration(w.rand.IntN(20_000)) * time.Millisecond)
 	switch w.rand.IntN(30) {
 	case 0:
@@ -332,7 +332,7 @@ func (w *imageWalk) step() {
 }
 
 // remove removes an image and its record. At a full second, as the kubelet compares that with what it has rounded.
-func (w *imageWalk) remove(name string) {
+func (w *imageScenario) remove(name string) {
 	delete(w.theirShelf.present, name)
 	delete(w.shelf.present, name)
 	time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second)))
@@ -347,7 +347,7 @@ func (w *imageWalk) remove(name string) {
 }
 
 // ensure asks both for an image and returns the reason why there is none.
-func (w *imageWalk) ensure() (reason string) {
+func (w *imageScenario) ensure() (reason string) {
 	pod, image := w.pick("a", "b", "c"), w.image()
 	policy := w.pick("Always", "IfNotPresent", "IfNotPresent", "IfNotPresent", "Never")
 	var theirs []corev1.Secret
@@ -383,14 +383,14 @@ func (w *imageWalk) ensure() (reason string) {
 	return reason
 }
 
-func (w *imageWalk) compareRecords() {
+func (w *imageScenario) compareRecords() {
 	theirs, ours := w.files(w.theirDir), w.files(w.ourDir)
 	if !maps.Equal(theirs, ours) {
 		w.t.Fatalf("seed %d: records\nkubelet: %v\nours:    %v", w.seed, theirs, ours)
 	}
 }
 
-func (w *imageWalk) files(dir string) map[string]string {
+func (w *imageScenario) files(dir string) map[string]string {
 	content := map[string]string{}
 	paths, err := filepath.Glob(filepath.Join(dir, "image_manager", "*", "*"))
 	w.must(err)

@@ -39,7 +39,7 @@ type runtimeOf struct {
 	now    time.Time
 	record decision
 	hooked map[string]bool   // container IDs whose preStop hook ran
-	gone   map[string]uint32 // by name: the number of the next life, as the log files of removed ones tell it
+	gone   map[string]uint32 // by name: the attempt of the next instance, as the log files of removed ones tell it
 }
 
 // newRuntimeOf returns a runtime that has the pod of a scene, without what a restart of all containers has removed.
@@ -48,7 +48,7 @@ func newRuntimeOf(s scene) *runtimeOf {
 	r.record.Kills = map[string]string{}
 	r.pod.Sandboxes, r.pod.Containers = slices.Clone(s.Observed.Sandboxes), slices.Clone(s.Observed.Containers)
 	r.pod.Containers = slices.DeleteFunc(r.pod.Containers, func(c cri.Container) bool {
-		former := roundOf(c) < s.round() && !s.ephemeral(c.Name)
+		former := generationOf(c) < s.generation() && !s.ephemeral(c.Name)
 		if former {
 			r.gone[c.Name] = c.Attempt + 1
 		}
@@ -229,7 +229,7 @@ func (r *runtimeOf) CreateContainer(
 	return c.ID, nil
 }
 
-// named returns the lives of a container.
+// named returns the instances of a container.
 func (r *runtimeOf) named(name string) []cri.Container {
 	return slices.DeleteFunc(slices.Clone(r.pod.Containers), func(c cri.Container) bool { return c.Name != name })
 }

@@ -87,12 +87,12 @@ func kubeletPhase(in summed) corev1.PodPhase {
 	return kubelet.ConformancePhase(context.Background(), in.Pod, in.Statuses, in.Terminal, in.Initialized)
 }
 
-// waitsForAll tells whether a container waits because all of its pod are restarted, as nodeagent says it.
+// waitsForAll reports whether a container waits because all of its pod are restarted, as nodeagent says it.
 func waitsForAll(st *corev1.ContainerStatus) bool {
 	return st.State.Waiting != nil && st.State.Waiting.Reason == podstatus.ReasonRestartingAllContainers
 }
 
-// endsForAll tells whether a container has ended because all of its pod are restarted, as the kubelet says it.
+// endsForAll reports whether a container has ended because all of its pod are restarted, as the kubelet says it.
 func endsForAll(st *corev1.ContainerStatus) bool {
 	end := st.State.Terminated
 	if end == nil && st.State.Waiting != nil {

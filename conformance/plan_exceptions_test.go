@@ -18,7 +18,7 @@ import (
 // planExceptions are in the order in which they turn the kubelet's decision into ours.
 var planExceptions = []conformance.Exception[scene, decision]{{
 	Name:   "work is over",
-	Reason: "a pod whose containers have all ended for good is stopped at once, where the kubelet may make it a new sandbox first",
+	Reason: "a pod whose containers have all terminated, and are not restarted, is stopped at once, where the kubelet may make it a new sandbox first",
 	When:   scene.over,
 	Want:   func(s scene, _ decision) decision { return s.ended() },
 }, {
@@ -40,7 +40,7 @@ var planExceptions = []conformance.Exception[scene, decision]{{
 	Name:   "nothing has run",
 	Reason: "a pod with policy Never of which nothing ever ran gets another sandbox, also if containers were created",
 	When: func(s scene) bool {
-		return s.Pod.Spec.RestartPolicy == corev1.RestartPolicyNever && s.Pod.DeletionTimestamp == nil && s.hasCreated() && !s.ranInRound()
+		return s.Pod.Spec.RestartPolicy == corev1.RestartPolicyNever && s.Pod.DeletionTimestamp == nil && s.hasCreated() && !s.ranInGeneration()
 	},
 	Want: func(s scene, d decision) decision {
 		if !d.stops(s) || d.Sandbox != "" {
@@ -58,7 +58,7 @@ var planExceptions = []conformance.Exception[scene, decision]{{
 	},
 }, {
 	Name:   "never started",
-	Reason: "a container that was created and never started is no life of its own: it is started, or another takes its number",
+	Reason: "a container that was created and never started is no instance of its own: it is started, or another takes its attempt",
 	When:   scene.hasCreated,
 	Want: func(s scene, d decision) decision {
 		for i := range d.Starts {
@@ -92,7 +92,7 @@ var planExceptions = []conformance.Exception[scene, decision]{{
 	Want:   func(_ scene, d decision) decision { return d.withoutHooks() },
 }, {
 	Name:   "two of a name",
-	Reason: "of two running lives of one container the older is stopped, where the kubelet looks at the newer alone",
+	Reason: "of two running instances of one container the older is stopped, where the kubelet looks at the newer alone",
 	When:   func(s scene) bool { return len(s.twins()) > 0 },
 	Want:   func(s scene, d decision) decision { return s.stop(d, s.twins()) },
 }, {
@@ -131,7 +131,7 @@ var planExceptions = []conformance.Exception[scene, decision]{{
 	},
 }}
 
-// stops tells whether all that there is of the pod is stopped.
+// stops reports whether all that there is of the pod is stopped.
 func (d decision) stops(s scene) bool {
 	return len(d.StopSandboxes) > 0 || len(s.Observed.Sandboxes) == 0
 }

@@ -44,7 +44,7 @@ func FuzzServices(f *testing.F) { fuzz(f, services) }
 //go:embed testdata/pod.yaml
 var fullPod []byte
 
-// verdict says whether a pod, after defaults, is refused.
+// verdict reports whether a pod, after defaults, is refused.
 type verdict struct{ Refused bool }
 
 var validate = conformance.Comparison[*corev1.Pod, verdict]{

@@ -32,7 +32,7 @@ var removal = conformance.Comparison[scene, decision]{
 		}
 		for _, spec := range s.specs() {
 			for i := range spec.RestartPolicyRules {
-				spec.RestartPolicyRules[i].Action = corev1.ContainerRestartRuleActionRestart // that of all comes before another life
+				spec.RestartPolicyRules[i].Action = corev1.ContainerRestartRuleActionRestart // that of all comes before another instance
 			}
 		}
 		return s

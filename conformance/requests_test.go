@@ -96,7 +96,7 @@ var request = conformance.Comparison[requestInput, resource.Quantity]{
 	Same: sameQuantity,
 }
 
-// amounts are what the cgroup of a pod is made of: thousandths of a CPU and bytes, overhead included. Whether every
+// amounts are what the cgroup of a pod is made of: millicores and bytes, overhead included. Whether every
 // container has a limit shows in the cgroup.
 type amounts struct{ CPURequest, MemoryRequest, CPULimit, MemoryLimit int64 }
 

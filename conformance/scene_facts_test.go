@@ -38,13 +38,13 @@ func (s scene) spec(name string) *corev1.Container {
 	return nil
 }
 
-// noGrace tells whether a pod has a grace period of zero.
+// noGrace reports whether a pod has a grace period of zero.
 func (s scene) noGrace() bool {
 	seconds := s.Pod.Spec.TerminationGracePeriodSeconds
 	return s.Pod.DeletionGracePeriodSeconds == nil && seconds != nil && *seconds == 0
 }
 
-// last returns the last life of a container.
+// last returns the last instance of a container.
 func (s scene) last(name string) (last *cri.Container) {
 	for i := range s.Observed.Containers {
 		if c := &s.Observed.Containers[i]; c.Name == name {
@@ -54,10 +54,10 @@ func (s scene) last(name string) (last *cri.Container) {
 	return last
 }
 
-// newest returns the last life of a container that counts.
+// newest returns the last instance of a container in the current restart-all generation.
 func (s scene) newest(name string) (last *cri.Container) {
 	for i := range s.Observed.Containers {
-		if c := &s.Observed.Containers[i]; c.Name == name && roundOf(*c) == s.round() {
+		if c := &s.Observed.Containers[i]; c.Name == name && generationOf(*c) == s.generation() {
 			last = c
 		}
 	}
@@ -78,24 +78,24 @@ func (s scene) hasCreated() bool {
 	return slices.ContainsFunc(s.Observed.Containers, func(c cri.Container) bool { return c.State == cri.ContainerCreated })
 }
 
-// ran tells whether any container ever ran.
+// ran reports whether any container ever ran.
 func (s scene) ran() bool {
 	return slices.ContainsFunc(s.Observed.Containers, func(c cri.Container) bool { return c.State != cri.ContainerCreated })
 }
 
-// ranInRound tells whether any container ran since the last restart of all containers.
-func (s scene) ranInRound() bool {
+// ranInGeneration reports whether any container ran since the last restart of all containers.
+func (s scene) ranInGeneration() bool {
 	return !s.restartsAll() && slices.ContainsFunc(s.Observed.Containers, func(c cri.Container) bool {
-		return c.State != cri.ContainerCreated && roundOf(c) == s.round()
+		return c.State != cri.ContainerCreated && generationOf(c) == s.generation()
 	})
 }
 
-// formerTarget returns the target of an ephemeral container that is to be started, if it is one of a former round.
+// formerTarget returns the target of an ephemeral container that is to be started, if it is one of a former generation.
 func (s scene) formerTarget() *cri.Container {
 	for _, e := range s.Pod.Spec.EphemeralContainers {
 		target := s.last(e.TargetContainerName)
 		if last := s.last(e.Name); target != nil && (last == nil || last.State == cri.ContainerCreated) &&
-			(roundOf(*target) < s.round() || s.restartsAll()) {
+			(generationOf(*target) < s.generation() || s.restartsAll()) {
 			return target
 		}
 	}
@@ -112,12 +112,12 @@ func (s scene) lost() (list []cri.Container) {
 	return list
 }
 
-// alive tells whether a container runs, or may.
+// alive reports whether a container runs, or may.
 func alive(c cri.Container) bool {
 	return c.State == cri.ContainerRunning || c.State == cri.ContainerUnknown
 }
 
-// restartsAll tells whether a container has asked for a restart of all.
+// restartsAll reports whether a container has asked for a restart of all.
 func (s scene) restartsAll() bool {
 	return slices.ContainsFunc(slices.Concat(s.Pod.Spec.InitContainers, s.Pod.Spec.Containers), func(c corev1.Container) bool {
 		last := s.newest(c.Name)
@@ -139,7 +139,7 @@ func (s scene) unnamed() (list []cri.Container) {
 	return list
 }
 
-// twins returns what runs although there is a later life of it.
+// twins returns what runs although there is a later instance of it.
 func (s scene) twins() (list []cri.Container) {
 	for _, c := range s.Observed.Containers {
 		if alive(c) && s.spec(c.Name) != nil && s.last(c.Name).ID != c.ID {
@@ -160,13 +160,13 @@ func (s scene) astray() (list []cri.Container) {
 	return list
 }
 
-// hook tells whether a hook runs before a container is stopped.
+// hook reports whether a hook runs before a container is stopped.
 func (s scene) hook(c cri.Container) bool {
 	spec := s.spec(c.Name)
 	return c.State == cri.ContainerRunning && spec != nil && spec.Lifecycle != nil && !s.noGrace()
 }
 
-// over tells whether every container of the pod proper has ended for good.
+// over reports whether every regular container has terminated and is not restarted.
 func (s scene) over() bool {
 	return s.Pod.DeletionTimestamp == nil && !s.restartsAll() && !slices.ContainsFunc(s.Pod.Spec.Containers, func(c corev1.Container) bool {
 		last := s.newest(c.Name)
@@ -174,16 +174,16 @@ func (s scene) over() bool {
 	})
 }
 
-// roundOf returns how many restarts of all containers the pod had when a container was made.
-func roundOf(c cri.Container) int {
+// generationOf returns the restart-all generation that a container was created in: how many restarts of all there had been.
+func generationOf(c cri.Container) int {
 	n, _ := strconv.Atoi(c.Annotations[podview.AnnotationGeneration])
 	return n
 }
 
-// round is that of the lives that count.
-func (s scene) round() (n int) {
+// generation is the current restart-all generation.
+func (s scene) generation() (n int) {
 	for _, c := range s.Observed.Containers {
-		n = max(n, roundOf(c))
+		n = max(n, generationOf(c))
 	}
 	return n
 }

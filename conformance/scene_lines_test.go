@@ -109,7 +109,7 @@ func containerLine(c *cri.Container) string {
 	if !podspec.HasHash(&corev1.Container{Name: c.Name, Image: c.Image.Image}, c.Annotations[podspec.AnnotationHash]) {
 		line += " image=v0"
 	}
-	if n := roundOf(*c); n > 0 {
+	if n := generationOf(*c); n > 0 {
 		line += fmt.Sprint(" round=", n)
 	}
 	return line

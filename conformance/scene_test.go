@@ -42,20 +42,20 @@ func (s scene) probeResults(k probe.Key) (probe.Value, bool) {
 	return probe.Value{}, false
 }
 
-// newScene returns a pod in any state that its life can bring it to, and in some that it cannot.
+// newScene returns a pod in any state that it can come to, and in some that it cannot.
 func newScene(c *conformance.Choices) scene {
 	s := scene{Pod: scenePod(c), Probes: map[string]probe.Outcome{}}
 	s.Observed.PodIdentity = cri.PodIdentity{UID: string(s.Pod.UID), Name: s.Pod.Name, Namespace: s.Pod.Namespace}
 	s.sandboxes(c)
-	round := 0
+	generation := 0
 	if c.OneIn(8) {
-		round = conformance.Pick(c, 1, 2)
+		generation = conformance.Pick(c, 1, 2)
 	}
 	for _, spec := range s.specs() {
-		s.lives(c, spec, round)
+		s.instances(c, spec, generation)
 	}
 	if c.OneIn(10) {
-		s.lives(c, &corev1.Container{Name: "former", Image: "v1"}, round)
+		s.instances(c, &corev1.Container{Name: "former", Image: "v1"}, generation)
 	}
 	return s
 }
@@ -155,50 +155,50 @@ func (s *scene) sandboxes(c *conformance.Choices) {
 	}
 }
 
-// lives fills in the lives of one container: of earlier restarts of all containers, and of the last, whose round it is.
-func (s *scene) lives(c *conformance.Choices, spec *corev1.Container, round int) {
+// instances fills in the instances of one container: of earlier restart-all generations, and of the current one.
+func (s *scene) instances(c *conformance.Choices, spec *corev1.Container, generation int) {
 	n := conformance.Pick(c, 1, 1, 1, 0, 2, 3)
-	current := 0 // the first life of the round
-	if round > 0 {
+	current := 0 // the first instance of the generation
+	if generation > 0 {
 		current = c.Int(n + 1)
 	}
-	sandbox := 0 // never an earlier one than that of the life before
+	sandbox := 0 // never an earlier one than that of the instance before
 	for i := range n {
 		if last := len(s.Observed.Sandboxes) - 1; last > sandbox && (i < n-1 && c.OneIn(3) || i == n-1 && !c.OneIn(4)) {
 			sandbox = conformance.Pick(c, last, last, sandbox+1)
 		}
-		life := cri.Container{
+		instance := cri.Container{
 			ID: spec.Name + "-" + strconv.Itoa(i), Name: spec.Name, PodUID: s.Observed.UID, SandboxID: "s" + strconv.Itoa(sandbox),
 			Attempt: uint32(i), CreatedAt: sceneTime.Add(time.Duration(i-20) * time.Minute), Image: cri.ImageSpec{Image: spec.Image},
 			Annotations: map[string]string{podspec.AnnotationHash: podspec.Hash(spec), podspec.AnnotationRestartCount: strconv.Itoa(i)},
 		}
 		if c.OneIn(8) {
-			life.Annotations[podspec.AnnotationHash] = podspec.Hash(&corev1.Container{Name: spec.Name, Image: "v0"})
+			instance.Annotations[podspec.AnnotationHash] = podspec.Hash(&corev1.Container{Name: spec.Name, Image: "v0"})
 		}
-		if i >= current && round > 0 {
-			life.Annotations[podview.AnnotationGeneration] = strconv.Itoa(round)
+		if i >= current && generation > 0 {
+			instance.Annotations[podview.AnnotationGeneration] = strconv.Itoa(generation)
 		}
-		s.live(c, spec, &life, i == n-1, i < current)
-		s.Observed.Containers = append(s.Observed.Containers, life)
+		s.progress(c, spec, &instance, i == n-1, i < current)
+		s.Observed.Containers = append(s.Observed.Containers, instance)
 	}
 }
 
-// live says how far a life has come. Those of former rounds are over.
-func (s *scene) live(c *conformance.Choices, spec *corev1.Container, life *cri.Container, newest, former bool) {
-	life.State = conformance.Pick(c, cri.ContainerRunning, cri.ContainerRunning, cri.ContainerRunning, cri.ContainerExited,
+// progress says how far an instance has come. Those of former generations have exited.
+func (s *scene) progress(c *conformance.Choices, spec *corev1.Container, instance *cri.Container, newest, former bool) {
+	instance.State = conformance.Pick(c, cri.ContainerRunning, cri.ContainerRunning, cri.ContainerRunning, cri.ContainerExited,
 		cri.ContainerExited, cri.ContainerExited, cri.ContainerCreated, cri.ContainerUnknown)
 	if former || !newest && !c.OneIn(16) {
-		life.State = cri.ContainerExited
+		instance.State = cri.ContainerExited
 	}
-	if life.State != cri.ContainerCreated {
-		life.StartedAt = life.CreatedAt.Add(time.Second)
+	if instance.State != cri.ContainerCreated {
+		instance.StartedAt = instance.CreatedAt.Add(time.Second)
 	}
-	if life.State == cri.ContainerExited {
-		life.FinishedAt = life.CreatedAt.Add(30 * time.Second)
-		life.ExitCode = conformance.Pick[int32](c, 0, 0, 1, 42, 137)
-		life.Reason = conformance.Pick(c, "", "", "", "OOMKilled")
+	if instance.State == cri.ContainerExited {
+		instance.FinishedAt = instance.CreatedAt.Add(30 * time.Second)
+		instance.ExitCode = conformance.Pick[int32](c, 0, 0, 1, 42, 137)
+		instance.Reason = conformance.Pick(c, "", "", "", "OOMKilled")
 	}
-	if life.State != cri.ContainerRunning || !newest {
+	if instance.State != cri.ContainerRunning || !newest {
 		return
 	}
 	for _, kind := range []probe.Kind{probe.Liveness, probe.Startup} {
@@ -206,7 +206,7 @@ func (s *scene) live(c *conformance.Choices, spec *corev1.Container, life *cri.C
 		outcome := conformance.Pick(c, probe.Success, probe.Success, probe.Failure, probe.Unknown)
 		has := kind == probe.Liveness && spec.LivenessProbe != nil || kind == probe.Startup && spec.StartupProbe != nil
 		if has && asked {
-			s.Probes[fmt.Sprint(life.ID, " ", kind)] = outcome
+			s.Probes[fmt.Sprint(instance.ID, " ", kind)] = outcome
 		}
 	}
 }

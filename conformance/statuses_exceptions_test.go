@@ -25,7 +25,7 @@ var statusExceptions = []conformance.Exception[described, containerStatuses]{{
 	Want:   func(in described, _ containerStatuses) containerStatuses { return in.restartedAll() },
 }, {
 	Name:   "only ends are last states",
-	Reason: "the last state is the last end that is known, where the kubelet takes the life before, which may have none",
+	Reason: "the last state is the last end that is known, where the kubelet takes the instance before, which may have none",
 	When: func(in described) bool {
 		return len(in.onlyEnds().Scene.Observed.Containers) < len(in.Scene.Observed.Containers)
 	},
@@ -52,7 +52,7 @@ var statusExceptions = []conformance.Exception[described, containerStatuses]{{
 	},
 }, {
 	Name:   "never started",
-	Reason: "a container that was created and never started is no life of its own: it has no ID yet and does not count, and why it waits is said",
+	Reason: "a container that was created and never started is no instance of its own: it has no ID yet and does not count, and why it waits is said",
 	When:   func(in described) bool { return in.Scene.hasCreated() },
 	Want: func(in described, now containerStatuses) containerStatuses {
 		return in.each(now, func(a *about) {
@@ -63,9 +63,9 @@ var statusExceptions = []conformance.Exception[described, containerStatuses]{{
 			if a.before != nil {
 				a.now.RestartCount = a.before.RestartCount
 			}
-			for _, life := range a.lives {
-				if life.State != cri.ContainerCreated {
-					a.now.RestartCount = max(a.now.RestartCount, int32(life.Attempt))
+			for _, instance := range a.instances {
+				if instance.State != cri.ContainerCreated {
+					a.now.RestartCount = max(a.now.RestartCount, int32(instance.Attempt))
 				}
 			}
 			if w := a.now.State.Waiting; w.Reason == "" {
@@ -123,7 +123,7 @@ var statusExceptions = []conformance.Exception[described, containerStatuses]{{
 		})
 	},
 }, {
-	Name:   "another life",
+	Name:   "another instance",
 	Reason: "a container that runs in the place of another was started once more, also if the end of that was not seen",
 	When:   func(described) bool { return true },
 	Want: func(in described, now containerStatuses) containerStatuses {
@@ -188,7 +188,7 @@ var statusExceptions = []conformance.Exception[described, containerStatuses]{{
 type about struct {
 	spec               *corev1.Container
 	before, now        *corev1.ContainerStatus
-	lives              []cri.Container
+	instances          []cri.Container
 	last               *cri.Container
 	initial, ephemeral bool
 }
@@ -204,7 +204,7 @@ func (in described) each(now containerStatuses, edit func(*about)) containerStat
 			}
 			for _, c := range in.Scene.Observed.Containers {
 				if c.Name == a.now.Name {
-					a.lives = append(a.lives, c)
+					a.instances = append(a.instances, c)
 				}
 			}
 			edit(&a)
@@ -213,7 +213,7 @@ func (in described) each(now containerStatuses, edit func(*about)) containerStat
 	return now
 }
 
-// inferred tells whether an init container is said to have ended well because others have run since.
+// inferred reports whether an init container is said to have ended well because others have run since.
 func (a *about) inferred() bool {
 	return a.initial && a.last == nil && a.now.State.Terminated != nil && (a.before == nil || a.before.State.Terminated == nil)
 }
@@ -228,7 +228,7 @@ func (a *about) ends(edit func(*corev1.ContainerStateTerminated)) {
 	}
 }
 
-// held tells whether it is said of a container why it does not run.
+// held reports whether it is said of a container why it does not run.
 func (in described) held(a *about) bool {
 	_, ok := in.Held[a.spec.Name]
 	return ok && in.Scene.Pod.DeletionTimestamp == nil && (a.last == nil || a.last.State != cri.ContainerRunning)
@@ -252,41 +252,41 @@ func (in described) waiting() corev1.ContainerState {
 	return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}
 }
 
-// begun tells whether a regular container was made since the last restart of all.
+// begun reports whether a regular container was made since the last restart of all.
 func (in described) begun() bool {
 	return slices.ContainsFunc(in.Scene.Pod.Spec.Containers, func(c corev1.Container) bool {
 		last := in.Scene.last(c.Name)
-		return last != nil && roundOf(*last) == in.Scene.startRound()
+		return last != nil && generationOf(*last) == in.Scene.startGeneration()
 	})
 }
 
-// mayRestartAll tells whether the pod may have started over, or may.
+// mayRestartAll reports whether the pod may have started over, or may.
 func (in described) mayRestartAll() bool {
-	return podutil.AllContainersCouldRestart(&in.Scene.Pod.Spec) || in.Scene.round() > 0
+	return podutil.AllContainersCouldRestart(&in.Scene.Pod.Spec) || in.Scene.generation() > 0
 }
 
 // restartedAll is what the kubelet would say if it had not removed the containers of a pod that starts over.
 func (in described) restartedAll() containerStatuses {
-	return in.each(kubeletStatuses(in.inOneRound()), func(a *about) {
+	return in.each(kubeletStatuses(in.inOneGeneration()), func(a *about) {
 		if a.inferred() && !in.begun() {
 			a.now.State, a.now.Ready = in.waiting(), false
 		}
 		if in.Scene.Pod.DeletionTimestamp == nil && a.last != nil && a.last.State != cri.ContainerRunning &&
-			!a.ephemeral && roundOf(*a.last) < in.Scene.startRound() {
+			!a.ephemeral && generationOf(*a.last) < in.Scene.startGeneration() {
 			a.hold(podstatus.Waiting{Reason: podstatus.ReasonRestartingAllContainers})
 		}
 	})
 }
 
-// startRound is that of the containers that are started.
-func (s scene) startRound() int {
+// startGeneration is that of the containers that are started.
+func (s scene) startGeneration() int {
 	if s.restartsAll() {
-		return s.round() + 1
+		return s.generation() + 1
 	}
-	return s.round()
+	return s.generation()
 }
 
-// onlyEnds returns a scene without the lives that have no end although others came after.
+// onlyEnds returns a scene without the instances that have no end although others came after.
 func (in described) onlyEnds() described {
 	in.Scene.Observed.Containers = slices.DeleteFunc(slices.Clone(in.Scene.Observed.Containers), func(c cri.Container) bool {
 		return c.State != cri.ContainerExited && c.ID != in.Scene.last(c.Name).ID
@@ -294,8 +294,8 @@ func (in described) onlyEnds() described {
 	return in
 }
 
-// inOneRound returns a scene in which nobody has ever asked for a restart of all.
-func (in described) inOneRound() described {
+// inOneGeneration returns a scene in which nobody has ever asked for a restart of all.
+func (in described) inOneGeneration() described {
 	in.Scene.Pod, in.Previous = in.Scene.Pod.DeepCopy(), in.Previous.DeepCopy()
 	in.Previous.Conditions = nil
 	for _, c := range in.Scene.specs() {

@@ -177,31 +177,31 @@ func (in *described) furnish(c *conformance.Choices, spec *corev1.Container) {
 }
 
 // detail fills in what a runtime says of a container beside how far it has come.
-func (in *described) detail(c *conformance.Choices, life *cri.Container) {
-	life.Image = conformance.Pick(c, life.Image, cri.ImageSpec{Image: "registry.example/v1"})
+func (in *described) detail(c *conformance.Choices, instance *cri.Container) {
+	instance.Image = conformance.Pick(c, instance.Image, cri.ImageSpec{Image: "registry.example/v1"})
 	if c.OneIn(16) {
-		life.Image = cri.ImageSpec{Image: "sha256:1", UserSpecifiedImage: "v1"}
+		instance.Image = cri.ImageSpec{Image: "sha256:1", UserSpecifiedImage: "v1"}
 	}
-	life.ImageRef = conformance.Pick(c, "registry.example/v1@sha256:1", "sha256:1")
-	life.User = conformance.Pick(c, nil, &cri.ContainerUser{},
+	instance.ImageRef = conformance.Pick(c, "registry.example/v1@sha256:1", "sha256:1")
+	instance.User = conformance.Pick(c, nil, &cri.ContainerUser{},
 		&cri.ContainerUser{UID: 1000, GID: 100, SupplementalGroups: []int64{100, 5}})
-	if life.State == cri.ContainerExited {
-		life.Message = conformance.Pick(c, "", "oh")
+	if instance.State == cri.ContainerExited {
+		instance.Message = conformance.Pick(c, "", "oh")
 		if c.OneIn(16) {
-			life.StartedAt, life.ExitCode, life.Reason = time.Time{}, 128, "StartError"
+			instance.StartedAt, instance.ExitCode, instance.Reason = time.Time{}, 128, "StartError"
 		}
 	}
-	if spec := in.Scene.spec(life.Name); spec != nil {
+	if spec := in.Scene.spec(instance.Name); spec != nil {
 		for i := range spec.VolumeMounts {
 			m := &spec.VolumeMounts[i]
-			life.Mounts = append(life.Mounts, cri.Mount{
+			instance.Mounts = append(instance.Mounts, cri.Mount{
 				ContainerPath: "/" + m.Name, ReadOnly: m.ReadOnly, RecursiveReadOnly: in.recursive(m),
 			})
 		}
 	}
 }
 
-// recursive tells whether the mounts below a mount are read-only too, once it is there.
+// recursive reports whether the mounts below a mount are read-only too, once it is there.
 func (in *described) recursive(m *corev1.VolumeMount) bool {
 	return in.Recursive && m.RecursiveReadOnly != nil && *m.RecursiveReadOnly != corev1.RecursiveReadOnlyDisabled
 }
@@ -221,15 +221,15 @@ func (in *described) mounts(spec *corev1.Container) (list []corev1.VolumeMountSt
 	return list
 }
 
-// said is what was said of a container before: of one of the lives that the runtime has, or of one that it has not.
+// said is what was said of a container before: of one of the instances that the runtime has, or of one that it has not.
 func (in *described) said(c *conformance.Choices, spec *corev1.Container) corev1.ContainerStatus {
-	lives := slices.DeleteFunc(slices.Clone(in.Scene.Observed.Containers), func(c cri.Container) bool { return c.Name != spec.Name })
-	life := cri.Container{ID: spec.Name + "-gone", State: cri.ContainerUnknown}
-	if i := c.Int(len(lives) + 1); i < len(lives) {
-		life = lives[len(lives)-1-i]
+	instances := slices.DeleteFunc(slices.Clone(in.Scene.Observed.Containers), func(c cri.Container) bool { return c.Name != spec.Name })
+	instance := cri.Container{ID: spec.Name + "-gone", State: cri.ContainerUnknown}
+	if i := c.Int(len(instances) + 1); i < len(instances) {
+		instance = instances[len(instances)-1-i]
 	}
 	st := corev1.ContainerStatus{
-		Name: spec.Name, Image: spec.Image, RestartCount: int32(life.Attempt) + conformance.Pick[int32](c, 0, 0, 0, 1, 3),
+		Name: spec.Name, Image: spec.Image, RestartCount: int32(instance.Attempt) + conformance.Pick[int32](c, 0, 0, 0, 1, 3),
 		VolumeMounts: in.mounts(spec),
 	}
 	if c.OneIn(3) {
@@ -237,9 +237,9 @@ func (in *described) said(c *conformance.Choices, spec *corev1.Container) corev1
 	}
 	how := conformance.Pick(c, "running", "terminated", "waiting")
 	switch {
-	case life.State == cri.ContainerCreated:
+	case instance.State == cri.ContainerCreated:
 		how = "waiting"
-	case life.State == cri.ContainerRunning && how == "terminated":
+	case instance.State == cri.ContainerRunning && how == "terminated":
 		how = "running"
 	}
 	if !in.Scene.ephemeral(spec.Name) {
@@ -247,11 +247,11 @@ func (in *described) said(c *conformance.Choices, spec *corev1.Container) corev1
 	}
 	if how == "waiting" {
 		st.State.Waiting = &corev1.ContainerStateWaiting{Reason: conformance.Pick(c, "ContainerCreating", "CrashLoopBackOff")}
-		if life.State == cri.ContainerCreated || c.OneIn(2) {
+		if instance.State == cri.ContainerCreated || c.OneIn(2) {
 			return st // nothing had run
 		}
 	}
-	st.ContainerID, st.ImageID = "stand-in://"+life.ID, "sha256:0"
+	st.ContainerID, st.ImageID = "stand-in://"+instance.ID, "sha256:0"
 	st.Resources, st.AllocatedResources = spec.Resources.DeepCopy(), spec.Resources.Requests.DeepCopy()
 	st.User = conformance.Pick(c, nil, &corev1.ContainerUser{Linux: &corev1.LinuxContainerUser{UID: 7}})
 	switch how {
@@ -259,7 +259,7 @@ func (in *described) said(c *conformance.Choices, spec *corev1.Container) corev1
 		st.State.Running = &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(sceneTime.Add(-time.Hour))}
 		st.Ready = st.Started != nil && in.Scene.initial(spec.Name) == nil
 	case "terminated":
-		st.State.Terminated = saidEnd(c, life.ID)
+		st.State.Terminated = saidEnd(c, instance.ID)
 		st.Ready = in.Scene.initial(spec.Name) != nil && !sidecar(spec) && st.State.Terminated.ExitCode == 0
 	}
 	return st
