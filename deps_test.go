@@ -51,7 +51,7 @@ tests cgroups/podtree:          cgroups/cgroupstest cgroups/driver
 # The map has no code.
 .                      max   0:
 
-# Vocabulary: the standard library and x/sys.
+# Types and interfaces: the standard library and x/sys.
 cri                    max   0: SYS
 
 # Runtimes.
@@ -66,7 +66,7 @@ cri/logs               max   0: cri internal/backoff internal/runonce internal/s
 # Engines: no third-party package, and never each other.
 pleg                   max   0: cri internal/backoff internal/runonce internal/sleep
 
-# Resources: what a pod may use, and the cgroups that hold it to that.
+# Resources: what a pod may use, and the cgroups that enforce it.
 cgroups                max   0: SYS
 cgroups/cgroupstest    max   0: cgroups internal/suite testing
 cgroups/driver         max  40: cgroups cgroups/driver/internal/... internal/backoff internal/sleep SYS OCI
@@ -124,7 +124,8 @@ internal/suite/...     max   0: testing
 
 # Commands. The benchmark shares no code with what it measures.
 examples/... hack/...         : any
-hack/bench                    : internal/lab GRPC
+hack/bench                    : internal/lab hack/bench/internal/... GRPC
+hack/bench/internal/...       : GRPC
 
 # Planned: what they may import is settled before they are written.
 gc                     max   0: cri

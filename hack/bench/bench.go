@@ -13,6 +13,8 @@ import (
 	"math/rand/v2"
 	"os"
 	"time"
+
+	"github.com/seed81659283/nodeagent/hack/bench/internal/trace"
 )
 
 // Between two trials the runtime and the kernel end what they do behind removed pods: network namespaces of a hundred pods
@@ -110,7 +112,7 @@ func (b *bench) take(ctx context.Context, s *sample, measure func(*trial)) error
 		pods:   makePods(namespace, b.opts.image, b.imageID, s.Pods, b.opts.limits),
 	}
 	if b.opts.trace {
-		t.trace = &trace{}
+		t.trace = &trace.Trace{}
 	}
 	if now, err := describeMachine(); err == nil {
 		s.Load = now.Load[0]
@@ -156,7 +158,7 @@ func (t *trial) clean(ctx context.Context, namespace string) error {
 	return nil
 }
 
-// progress prints a line per sample, so that a long run shows life and an aborted one is not lost.
+// progress prints a line per sample, so that a long run shows progress and an aborted one is not lost.
 func (b *bench) progress(s *sample) {
 	subject := s.Subject
 	if s.Parallel > 0 {
@@ -167,7 +169,7 @@ func (b *bench) progress(s *sample) {
 		s.Repeat+1, s.Load, s.Pods, subject, cell(startSeconds, 2), cell(firstSeconds, 2), cell(idleMillicores, 1),
 		cell(replaceSeconds, 3), cell(goneSeconds, 2))
 	for _, p := range s.Phases {
-		p.print(b.out)
+		p.Print(b.out)
 	}
 	for _, problem := range s.Problems {
 		fmt.Fprintf(b.out, "  problem: %s\n", problem)

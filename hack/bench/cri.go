@@ -23,6 +23,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/seed81659283/nodeagent/hack/bench/internal/trace"
 )
 
 // Labels that the kubelet puts on all sandboxes and containers (pkg/kubelet/types/labels.go).
@@ -42,7 +44,7 @@ type criClient struct {
 	runtime  runtimeapi.RuntimeServiceClient
 	image    runtimeapi.ImageServiceClient
 	endpoint string
-	trace    *trace // of the calls that are measured; nil: none are traced
+	trace    *trace.Trace // of the calls that are measured; nil: none are traced
 }
 
 // watches reports whether the harness makes a call to watch, so that it is no part of the floor.
@@ -66,7 +68,7 @@ func dialCRI(ctx context.Context, endpoint string) (*criClient, string, error) {
 			ctx, cancel := context.WithTimeout(ctx, callTimeout)
 			defer cancel()
 			if !watches(path.Base(method)) {
-				defer c.trace.begin(path.Base(method))()
+				defer c.trace.Begin(path.Base(method))()
 			}
 			return invoke(ctx, method, req, reply, conn, opts...)
 		}))

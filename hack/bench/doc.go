@@ -26,7 +26,7 @@
 //   - all running: from the start of the agent, with the manifests in place, to the start of the last container; and
 //     first running, to that of the first. The moment is the runtime's own StartedAt, so it does not depend on how often
 //     the harness looks.
-//   - idle: after -settle, CPU time of the agent's session over -idle, in thousandths of a core, and its memory at the
+//   - idle: after -settle, CPU time of the agent's session over -idle, in millicores, and its memory at the
 //     end of that. The harness sleeps meanwhile. The runtime's CPU in the same time is shown too, because an agent that
 //     polls spends most of its cost there; so is the whole machine's, which tells how quiet the machine was.
 //   - replaced: from SIGKILL of a container's first process to StartedAt of its replacement. The gaps between kills are

@@ -73,7 +73,7 @@ func TestIntegrationBrokenAgents(t *testing.T) {
 	var out strings.Builder
 	err := measure(t.Context(), opts, &out)
 	assert.EqualError(t, err, "2 problems, see above")
-	assert.Contains(t, out.String(), "0 of 2 run: agent ended by itself (exit status 3); the agent's last words:\nno such flag")
+	assert.Contains(t, out.String(), "0 of 2 run: agent ended by itself (exit status 3); the agent's last output:\nno such flag")
 	assert.Contains(t, out.String(), "0 of 2 run: not within the deadline")
 }
 

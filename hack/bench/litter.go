@@ -87,7 +87,7 @@ func removeMade(dirs []string) {
 	}
 }
 
-// kubeletRuns tells whether another kubelet serves device plugins on this machine: a second one would take its socket.
+// kubeletRuns reports whether another kubelet serves device plugins on this machine: a second one would take its socket.
 func kubeletRuns() bool {
 	conn, err := net.DialTimeout("unix", filepath.Join(devicePlugins, "kubelet.sock"), time.Second)
 	if err != nil {

@@ -8,6 +8,8 @@ package main
 import (
 	"fmt"
 	"strings"
+
+	"github.com/seed81659283/nodeagent/hack/bench/internal/trace"
 )
 
 // metric names a figure in samples.
@@ -42,8 +44,8 @@ type sample struct {
 	Repeat   int    `json:"repeat"`
 	Parallel int    `json:"parallel,omitempty"` // of the floor
 
-	Load   float64 `json:"load"`             // of the last minute, before the measurement
-	Phases []phase `json:"phases,omitempty"` // with -trace
+	Load   float64       `json:"load"`             // of the last minute, before the measurement
+	Phases []trace.Phase `json:"phases,omitempty"` // with -trace
 
 	// Values has several values where one measurement gives several, as kills do.
 	Values map[metric][]float64 `json:"values"`

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/seed81659283/nodeagent/hack/bench/internal/trace"
 )
 
 // How often the harness looks at the runtime. Moments of starts come from the runtime itself, so only what has no such
@@ -35,7 +37,7 @@ type trial struct {
 	work   string
 	labels map[string]string // that all its sandboxes and containers carry
 	pods   []pod
-	trace  *trace // nil without -trace
+	trace  *trace.Trace // nil without -trace
 }
 
 // phase ends a part of the measurement in the trace.
@@ -43,8 +45,8 @@ func (t *trial) phase(name string) {
 	if t.trace == nil {
 		return
 	}
-	if calls := t.trace.take(); len(calls) > 0 {
-		t.sample.Phases = append(t.sample.Phases, newPhase(name, calls))
+	if calls := t.trace.Take(); len(calls) > 0 {
+		t.sample.Phases = append(t.sample.Phases, trace.NewPhase(name, calls))
 	}
 }
 
@@ -53,12 +55,12 @@ func (t *trial) measureAgent(ctx context.Context, a agent) {
 	p := paths{cri: t.cri.endpoint, manifests: filepath.Join(t.work, "manifests"), work: t.work}
 	if t.trace != nil {
 		socket := filepath.Join(t.work, "cri.sock")
-		proxy, err := startProxy(socket, t.cri.endpoint, t.trace)
+		proxy, err := trace.StartProxy(socket, t.cri.endpoint, t.trace)
 		if err != nil {
 			t.sample.failed(err)
 			return
 		}
-		defer func() { t.sample.failed(proxy.close()) }()
+		defer func() { t.sample.failed(proxy.Close()) }()
 		p.cri = "unix://" + socket
 	}
 	if info, err := os.Stat(a.Binary); err == nil {
@@ -79,7 +81,7 @@ func (t *trial) measureAgent(ctx context.Context, a agent) {
 	containers, err := t.awaitAll(ctx, run.start, run.alive)
 	t.sample.add(harnessStarting, millicores(ownCPU()-harness, time.Since(run.start)))
 	if err != nil {
-		t.sample.failed(fmt.Errorf("%w; the agent's last words:\n%s", err, run.tail()))
+		t.sample.failed(fmt.Errorf("%w; the agent's last output:\n%s", err, run.tail()))
 		return
 	}
 	t.phase("starting")

@@ -1,9 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux
-
-package main
+package trace
 
 import (
 	"errors"
@@ -17,20 +15,20 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// proxy is a socket between an agent and the runtime, which hands on every call as it is and notes how long it takes. It
+// Proxy is a socket between an agent and the runtime, which hands on every call as it is and notes how long it takes. It
 // knows no messages: a call of CRI has one request and one answer or many, and both are bytes to it.
-type proxy struct {
+type Proxy struct {
 	server *grpc.Server
 	conn   *grpc.ClientConn
-	trace  *trace
+	trace  *Trace
 	done   chan struct{} // closed once nobody listens any more
 }
 
 // maxMessage is the largest message that is handed on, as for the kubelet.
 const maxMessage = 16 << 20
 
-// startProxy listens at a socket and connects to the endpoint.
-func startProxy(socket, endpoint string, t *trace) (*proxy, error) {
+// StartProxy listens at a socket and connects to the endpoint.
+func StartProxy(socket, endpoint string, t *Trace) (*Proxy, error) {
 	conn, err := grpc.NewClient(endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.ForceCodec(rawCodec{}), grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)))
 	if err != nil {
@@ -40,27 +38,27 @@ func startProxy(socket, endpoint string, t *trace) (*proxy, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("listen for calls to trace: %w", err), conn.Close())
 	}
-	p := &proxy{conn: conn, trace: t, done: make(chan struct{})}
+	p := &Proxy{conn: conn, trace: t, done: make(chan struct{})}
 	p.server = grpc.NewServer(grpc.ForceServerCodec(rawCodec{}), grpc.UnknownServiceHandler(p.forward),
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage))
-	go func() { // ends with close
+	go func() { // ends with Close
 		defer close(p.done)
 		_ = p.server.Serve(listener) // which fails when it is stopped
 	}()
 	return p, nil
 }
 
-// close ends all calls that are under way.
-func (p *proxy) close() error {
+// Close ends all calls that are under way.
+func (p *Proxy) Close() error {
 	p.server.Stop()
 	<-p.done
 	return p.conn.Close()
 }
 
 // forward hands on one call.
-func (p *proxy) forward(_ any, agent grpc.ServerStream) error {
+func (p *Proxy) forward(_ any, agent grpc.ServerStream) error {
 	method, _ := grpc.MethodFromServerStream(agent)
-	defer p.trace.begin(path.Base(method))()
+	defer p.trace.Begin(path.Base(method))()
 	ctx := agent.Context()
 	if sent, ok := metadata.FromIncomingContext(ctx); ok {
 		ctx = metadata.NewOutgoingContext(ctx, sent)

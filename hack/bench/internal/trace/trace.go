@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux
-
-package main
+// Package trace measures the CRI calls of a subject of the benchmark: which, how long, and how many at a time. It makes no
+// calls of its own and judges nothing; a [Proxy] passes on those of an agent, and the benchmark notes its own.
+package trace
 
 import (
 	"cmp"
@@ -16,38 +16,38 @@ import (
 	"time"
 )
 
-// trace collects the CRI calls of a subject. Its methods may be called from any goroutine; those of a nil trace do
+// Trace collects the CRI calls of a subject. Its methods may be called from any goroutine; those of a nil Trace do
 // nothing, which is a run without -trace.
-type trace struct {
+type Trace struct {
 	mu    sync.Mutex // guards all below
-	calls []call     // that have ended since the last phase
+	calls []Call     // that have ended since the last phase
 }
 
-// call is one CRI call.
-type call struct {
-	method     string
-	start, end time.Time
+// Call is one CRI call.
+type Call struct {
+	Method     string
+	Start, End time.Time
 }
 
 // endless is the one call that lasts as long as the agent: it delays nothing and is not traced.
 const endless = "GetContainerEvents"
 
-// begin notes that a call begins, and returns what notes its end.
-func (t *trace) begin(method string) (end func()) {
+// Begin notes that a call begins, and returns what notes its end.
+func (t *Trace) Begin(method string) (end func()) {
 	if t == nil || method == endless {
 		return func() {}
 	}
 	start := time.Now()
 	return func() {
-		c := call{method, start, time.Now()}
+		c := Call{method, start, time.Now()}
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		t.calls = append(t.calls, c)
 	}
 }
 
-// take returns the calls that have ended since it was called last.
-func (t *trace) take() []call {
+// Take returns the calls that have ended since it was called last.
+func (t *Trace) Take() []Call {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	calls := t.calls
@@ -55,17 +55,17 @@ func (t *trace) take() []call {
 	return calls
 }
 
-// phase is the calls of one part of a measurement.
-type phase struct {
+// Phase is the calls of one part of a measurement.
+type Phase struct {
 	Name  string      `json:"name"`
-	Calls []callStats `json:"calls"`
+	Calls []CallStats `json:"calls"`
 	// Under is the seconds in which a number of calls were under way, by that number, from the first to the last call:
 	// all calls, and those that start pods alone.
 	Under, Starting []float64
 }
 
-// callStats is all calls of one method.
-type callStats struct {
+// CallStats is all calls of one method.
+type CallStats struct {
 	Method string `json:"method"`
 	Count  int    `json:"count"`
 	// In seconds.
@@ -74,23 +74,23 @@ type callStats struct {
 	Max    float64 `json:"max"`
 }
 
-// newPhase sums calls up: those that took longest together come first.
-func newPhase(name string, calls []call) phase {
+// NewPhase sums calls up: those that took longest together come first.
+func NewPhase(name string, calls []Call) Phase {
 	seconds := map[string][]float64{}
 	for _, c := range calls {
-		seconds[c.method] = append(seconds[c.method], c.end.Sub(c.start).Seconds())
+		seconds[c.Method] = append(seconds[c.Method], c.End.Sub(c.Start).Seconds())
 	}
-	p := phase{Name: name, Under: underWay(calls), Starting: underWay(slices.DeleteFunc(slices.Clone(calls), func(c call) bool {
-		return !slices.Contains([]string{"RunPodSandbox", "CreateContainer", "StartContainer"}, c.method)
+	p := Phase{Name: name, Under: underWay(calls), Starting: underWay(slices.DeleteFunc(slices.Clone(calls), func(c Call) bool {
+		return !slices.Contains([]string{"RunPodSandbox", "CreateContainer", "StartContainer"}, c.Method)
 	}))}
 	for method, all := range seconds {
-		s := callStats{Method: method, Count: len(all), Median: median(all), Max: slices.Max(all)}
+		s := CallStats{Method: method, Count: len(all), Median: median(all), Max: slices.Max(all)}
 		for _, one := range all {
 			s.Sum += one
 		}
 		p.Calls = append(p.Calls, s)
 	}
-	slices.SortFunc(p.Calls, func(a, b callStats) int {
+	slices.SortFunc(p.Calls, func(a, b CallStats) int {
 		return cmp.Or(cmp.Compare(b.Sum, a.Sum), cmp.Compare(a.Method, b.Method))
 	})
 	return p
@@ -98,14 +98,14 @@ func newPhase(name string, calls []call) phase {
 
 // underWay returns for how many seconds how many of the calls were under way, from the start of the first to the end of
 // the last.
-func underWay(calls []call) []float64 {
+func underWay(calls []Call) []float64 {
 	type change struct {
 		at time.Time
 		by int
 	}
 	changes := make([]change, 0, 2*len(calls))
 	for _, c := range calls {
-		changes = append(changes, change{c.start, 1}, change{c.end, -1})
+		changes = append(changes, change{c.Start, 1}, change{c.End, -1})
 	}
 	slices.SortFunc(changes, func(a, b change) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.by, b.by)) })
 	var seconds []float64
@@ -123,8 +123,8 @@ func underWay(calls []call) []float64 {
 	return seconds
 }
 
-// print writes the phase as a table.
-func (p phase) print(out io.Writer) {
+// Print writes the phase as a table.
+func (p Phase) Print(out io.Writer) {
 	fmt.Fprintf(out, "  calls while %s:\n", p.Name)
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(table, "    %-24s\tcount\tsum, s\tmedian, ms\tmax, ms\t\n", "")
@@ -144,4 +144,10 @@ func (p phase) print(out io.Writer) {
 		}
 		fmt.Fprintf(out, "    s with n %s: %s\n", line.label, strings.Join(cells, ", "))
 	}
+}
+
+// median returns the median of values, of which there is at least one.
+func median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	return (sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2
 }

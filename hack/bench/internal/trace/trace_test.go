@@ -1,9 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux
-
-package main
+package trace_test
 
 import (
 	"context"
@@ -17,17 +15,20 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/seed81659283/nodeagent/hack/bench/internal/trace"
 )
 
 // What a trace says is what the calls were: a wrong sum would send the search for lost time the wrong way.
 func TestPhaseSumsUpCalls(t *testing.T) {
 	start := time.Unix(1000, 0)
-	at := func(method string, from, to int) call {
-		return call{method, start.Add(time.Duration(from) * time.Millisecond), start.Add(time.Duration(to) * time.Millisecond)}
+	at := func(method string, from, to int) trace.Call {
+		return trace.Call{Method: method, Start: start.Add(time.Duration(from) * time.Millisecond), End: start.Add(time.Duration(to) * time.Millisecond)}
 	}
-	p := newPhase("starting", []call{
+	p := trace.NewPhase("starting", []trace.Call{
 		at("RunPodSandbox", 0, 500), at("RunPodSandbox", 100, 300), at("ListContainers", 200, 250),
 		at("StartContainer", 500, 600), at("RunPodSandbox", 900, 1000), at("Version", 1000, 1000),
 	})
@@ -42,14 +43,14 @@ func TestPhaseSumsUpCalls(t *testing.T) {
 	assert.InDeltaSlice(t, []float64{0.3, 0.5, 0.2}, p.Starting, 1e-9)
 
 	var out strings.Builder
-	p.print(&out)
+	p.Print(&out)
 	assert.Regexp(t, `RunPodSandbox +3 +0.800 +200.0 +500.0`, out.String())
 	assert.Contains(t, out.String(), "s with n calls under way: 0: 0.300, 1: 0.500, 2: 0.150, 3: 0.050\n")
 	assert.Contains(t, out.String(), "s with n starts under way: 0: 0.300, 1: 0.500, 2: 0.200\n")
-	newPhase("idle", nil).print(&out)
+	trace.NewPhase("idle", nil).Print(&out)
 }
 
-// answers is a runtime of few words.
+// answers is a runtime with three calls.
 type answers struct {
 	runtimeapi.UnimplementedRuntimeServiceServer
 }
@@ -85,44 +86,44 @@ func TestProxyHandsOnCalls(t *testing.T) {
 	runtimeapi.RegisterRuntimeServiceServer(server, answers{})
 	go func() { _ = server.Serve(listener) }()
 	defer server.Stop()
-	traced := &trace{}
-	p, err := startProxy(filepath.Join(dir, "proxy.sock"), "unix://"+filepath.Join(dir, "runtime.sock"), traced)
+	traced := &trace.Trace{}
+	p, err := trace.StartProxy(filepath.Join(dir, "proxy.sock"), "unix://"+filepath.Join(dir, "runtime.sock"), traced)
 	require.NoError(t, err)
 
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	cri, name, err := dialCRI(ctx, "unix://"+filepath.Join(dir, "proxy.sock"))
+	conn, err := grpc.NewClient("unix://"+filepath.Join(dir, "proxy.sock"), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
-	defer cri.conn.Close()
-	assert.Equal(t, "said  ", name)
-	answer, err := cri.runtime.Version(ctx, &runtimeapi.VersionRequest{Version: "hello"})
+	defer conn.Close()
+	cri := runtimeapi.NewRuntimeServiceClient(conn)
+	answer, err := cri.Version(ctx, &runtimeapi.VersionRequest{Version: "hello"})
 	require.NoError(t, err)
 	assert.Equal(t, "said hello", answer.GetRuntimeName())
 	assert.Equal(t, "in time", answer.GetVersion(), "the deadline of the call is handed on")
-	_, err = cri.runtime.StopContainer(ctx, &runtimeapi.StopContainerRequest{})
+	_, err = cri.StopContainer(ctx, &runtimeapi.StopContainerRequest{})
 	assert.Equal(t, codes.NotFound, status.Code(err))
 	assert.ErrorContains(t, err, "no such container")
-	events, err := cri.runtime.GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{})
+	events, err := cri.GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{})
 	require.NoError(t, err)
 	for _, id := range []string{"a", "b"} { // while the stream goes on
 		event, err := events.Recv()
 		require.NoError(t, err)
 		assert.Equal(t, id, event.GetContainerId())
 	}
-	require.NoError(t, p.close(), "which ends the stream")
+	require.NoError(t, p.Close(), "which ends the stream")
 	_, err = events.Recv()
 	require.Error(t, err)
 
 	var methods []string
-	for _, c := range traced.take() {
-		methods = append(methods, c.method)
+	for _, c := range traced.Take() {
+		methods = append(methods, c.Method)
 	}
-	assert.Equal(t, []string{"Version", "Version", "StopContainer"}, methods, "the stream delays nothing and is left out")
-	assert.Empty(t, traced.take())
+	assert.Equal(t, []string{"Version", "StopContainer"}, methods, "the stream delays nothing and is left out")
+	assert.Empty(t, traced.Take())
 }
 
 // A run without -trace traces nothing, and needs no check for it anywhere.
 func TestNoTrace(t *testing.T) {
-	var none *trace
-	none.begin("Version")()
+	var none *trace.Trace
+	none.Begin("Version")()
 }
