@@ -5,7 +5,7 @@ package cri
 
 import "time"
 
-// Container is one life of a container as the runtime has it. A restart is a new Container with a higher Attempt.
+// Container is a container instance as the runtime has it. A restart is a new Container with a higher Attempt.
 type Container struct {
 	ID          string
 	SandboxID   string

@@ -27,7 +27,7 @@ type Sandboxes interface {
 	// RunSandbox creates and starts a sandbox and returns its ID. When it fails, the runtime may have left a
 	// sandbox in state [SandboxNotReady] that a later List shows.
 	RunSandbox(ctx context.Context, c *SandboxConfig) (id string, err error)
-	// StopSandbox kills what still runs in the sandbox and gives its network back. It may be repeated; a sandbox
+	// StopSandbox kills what still runs in the sandbox and tears down its network. It may be repeated; a sandbox
 	// that is gone is success.
 	StopSandbox(ctx context.Context, id string) error
 	// RemoveSandbox removes the sandbox and every container in it, by force if they run. A sandbox that is gone

@@ -17,7 +17,7 @@ const (
 // String returns "ready" or "notready".
 func (s SandboxState) String() string { return name(s, "ready", "notready") }
 
-// ContainerState is where a container is in its one life: created, running, exited.
+// ContainerState is the state of a container instance: created, running, exited.
 type ContainerState uint8
 
 // The states of a container.

@@ -1,22 +1,23 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pleg follows the pods of a container runtime: it says what changed, keeps each pod as last seen, and tells
-// how new that is. It changes nothing in the runtime and knows nothing of what should run.
+// Package pleg generates pod lifecycle events: it lists a container runtime, compares the list with the one before, and
+// reports what changed. It keeps the last state of each pod and the time of that state. It changes nothing in the runtime
+// and does not know which pods are desired.
 //
 // # Model
 //
-// [Diff] is the heart: two snapshots of a runtime in, the events between them out. A [Generator] lists the runtime
-// again and again (a full relist) and hands the events to Options.Sink. Around a full relist:
+// [Diff] is pure: two snapshots of a runtime in, the events between them out. A [Generator] lists the runtime
+// periodically (a full relist), compares, and passes the events to Options.Sink. Around a full relist:
 //
-//   - Only what changed is looked at. Where the runtime is a [cri.Inspector], the objects of a pod that changed
-//     their state are read in full, several pods at a time; the details of the others are carried over.
-//   - Where it is a [cri.EventStreamer], an event is a hint that lists its pod at once, and full relists become
-//     rare. While the stream is down they are as frequent as without it, and each connection begins with some.
-//   - Where it is a [cri.PodLister], a pod is listed alone; else a full relist stands in.
+//   - Only pods that changed are inspected. Where the runtime is a [cri.Inspector], the objects whose state changed are
+//     read in full, several pods at a time; the details of all others are carried over.
+//   - Where the runtime is a [cri.EventStreamer], an event makes the generator list that pod at once, and full relists
+//     become rare. While the stream is down they are as frequent as without it, and each new connection begins with some.
+//   - Where the runtime is a [cri.PodLister], one pod is listed alone; otherwise a full relist takes its place.
 //
-// Events say where to look; [Generator.Get] shows what is there. Who needs the state after something it did itself
-// asks for [Generator.NewerThan] the time of it.
+// Events say which pod to look at; [Generator.Get] returns its state. A caller that needs a state newer than its own last
+// action calls [Generator.NewerThan] with the time of that action.
 //
 //	g := pleg.New(runtime, pleg.Options{Sink: func(events []pleg.Event) {
 //		for _, e := range events {
@@ -25,53 +26,46 @@
 //	}})
 //	err := g.Run(ctx)
 //
-// A container that comes and goes between two looks is never seen.
+// A container that is created and removed between two relists is never seen.
+//
+// What belongs here: listing, comparing, following the event stream, and the cache of pod states. What does not: deciding
+// what to do about a change (package lifecycle), and resource usage.
 //
 // # Concurrency
 //
-// Run owns all goroutines and returns when they have ended. The sink and most hooks are called from its own, with no
-// lock held; while they run, nothing else moves, and so nothing is dropped. All methods may be called from anywhere.
-// Pods that are returned share memory with the cache: read, do not write.
+// Run owns all goroutines and returns when they have ended. The sink and most hooks are called from Run's goroutine, with
+// no lock held. Until they return, no other relist is evaluated, so no event is dropped. All methods may be called from
+// any goroutine. Returned pods share memory with the cache: read them, do not write to them.
 //
 // # Errors
 //
-// A list that fails leaves everything as it is and is tried again; [Generator.Healthy] complains once none has
-// succeeded for Options.Threshold. A pod that cannot be read holds back its own events and no others: they come with
-// the first good try. Meanwhile [Generator.Get] returns the error, [Generator.PodHealthy] names the call, and a pod
-// that hangs costs no other pod more than a second's wait for a free slot. [Generator.Pods] has it as it was listed, so that
-// who decides about what must not run, such as two pods of one name, or what nobody uses, does not take it for absent;
-// and until a full list has been read, and after one that failed, it says that there may be others.
+// A list that fails changes nothing and is repeated; [Generator.Healthy] returns an error once none has succeeded for
+// Options.Threshold. A pod that cannot be inspected delays its own events only: they follow with the first inspection that
+// succeeds. Until then [Generator.Get] returns the error and [Generator.PodHealthy] names the call. A pod whose calls hang
+// delays the others by at most one second, the wait for a free slot. [Generator.Pods] still contains such a pod as it was
+// listed, so that a caller who looks for pods of the same name, or for unused resources, does not take it for absent. Until
+// a full list has been read, and after one that failed, Pods also returns an error: there may be more pods.
 //
-// A runtime that holds more than fits into one answer cannot be listed ([cri.ErrTooLarge]). Then the generator is not
-// healthy, tries again each Options.SlowPeriod, and where the runtime is a [cri.PodLister] lists those pods one by one
-// that it knows or is asked for: these are followed as ever.
+// A runtime whose list does not fit into one answer ([cri.ErrTooLarge]) cannot be listed. The generator is then unhealthy
+// and repeats the list each Options.SlowPeriod. Where the runtime is a [cri.PodLister], the pods that the generator knows
+// or is asked for are listed one by one and followed as usual.
 //
 // # Differs from the kubelet
 //
-// The model is pkg/kubelet/pleg and pkg/kubelet/container/cache.go of Kubernetes 1.37.
+// The model is pkg/kubelet/pleg and pkg/kubelet/container/cache.go of Kubernetes 1.37. A user has to know:
 //
-//   - Events of the runtime trigger relists for starts, stops and deletions, not for stops alone; the stream is reconnected for
-//     ever, with back-off, instead of five times without; and while it works full relists are 10 s apart, not 1 s.
-//   - Pods are inspected in parallel and apart from the full relist, with 10 s for each (the kubelet: 2 min
-//     for each call): a hung pod is an error of that pod, where it stops the kubelet's only loop.
-//   - Events are never dropped (the kubelet drops them when 1,000 wait) and requests for relists neither (200):
-//     there is no counter of discarded events.
-//   - [Generator.NewerThan] means strictly newer, also for those who wait, asks for the relist it waits for, and
-//     ends with its context. The kubelet wakes waiters at exactly the time, asks for nothing, and waits for ever.
-//   - [Generator.Reinspect] asks for a relist, too, since full ones may be rare.
-//   - What an inspection finds counts at once: a container listed as running and read as exited has died, and one that
-//     is gone when it is read is no part of the pod. The kubelet tells these events with the next relist.
-//   - The last good state of a pod stays beside the error of a failed inspection, and with it the addresses that a
-//     dead pod keeps. They are kept by sandbox, and go with it.
-//   - Every container state is counted in [Hooks].Counted with each relist; in the kubelet a state that no
-//     container is in any more keeps its last number. The duration of a relist does not include the inspections.
-//   - A runtime whose list is larger than an answer may be is followed pod by pod; the kubelet's relist fails for ever.
-//   - A state that the CRI does not define is unknown; the kubelet panics.
+//   - A pod whose inspection fails or hangs is an error of that pod alone, with a timeout of 10 s; call
+//     [Generator.PodHealthy]. In the kubelet it blocks the only loop.
+//   - [Generator.NewerThan] waits for a state that is strictly newer, and until its context ends; give it a deadline.
+//   - [Generator.Pods] returns an error while there may be pods that are not in its list; remove nothing then.
+//   - Events are never dropped: a sink that blocks stops the generator. The kubelet drops events when 1,000 wait.
+//   - With an event stream full relists are 10 s apart. An event that the runtime does not send is noticed that late.
 //
-// ContainerChanged stays inside and sandboxes count as containers, as in the kubelet.
+// All others are in DIFFERENCES.md. ContainerChanged is not reported and sandboxes count as containers, as in the kubelet.
 //
 // # When not to use it
 //
-// For the usage of containers, and to find out what to do next: see package lifecycle. Package critest has a runtime
-// to test with.
+// For resource usage of containers, and to decide what to do next: see package lifecycle.
+//
+// Test kit: package critest has a runtime in memory and in virtual time.
 package pleg

@@ -15,7 +15,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/runonce"
 )
 
-// Times that are not worth an option.
+// Times that are not options.
 const (
 	// podGap is the least time between the starts of two relists of one pod. The first of a burst of events is
 	// acted on at once; starting a container makes about four events within some ten milliseconds, and a
@@ -38,9 +38,8 @@ type Options struct {
 	PodTimeout  time.Duration // to list and inspect one pod; zero means 10 s
 	Parallel    int           // pods listed or inspected at the same time, hung ones aside; zero means 8
 
-	// Sink is called with the events of each relist, from Run's goroutine with no lock held. The cache already
-	// shows what the events are about. Until Sink returns nothing else happens, so that no event is ever
-	// dropped; it must not call NewerThan. The slice is the sink's to keep. Nil discards the events.
+	// Sink is called with the events of each relist, after the cache has the new state; see "Concurrency" in the package
+	// documentation. It must not call NewerThan. The slice is the sink's to keep. Nil discards the events.
 	Sink func([]Event)
 
 	Rand   func() float64 // in [0,1), safe for concurrent use, for jitter; nil means math/rand/v2

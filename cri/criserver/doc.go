@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package criserver serves any [cri.Runtime] as a CRI v1 runtime and image service over gRPC, so that crictl, the
-// kubelet and package remote can talk to it. It does not make the socket, holds no state of its own but the IDs that it
-// has seen, and decides nothing: every call goes to the runtime.
+// Package criserver serves any [cri.Runtime] as a CRI v1 runtime and image service over gRPC, for crictl, the kubelet and
+// package remote. It does not create the socket, keeps no state except the IDs that it has seen, and decides nothing: every
+// call goes to the runtime.
 //
 // # Model
 //
@@ -13,25 +13,31 @@
 //	}
 //	return criserver.New(runtime, criserver.Options{}).Serve(ctx, l)
 //
-// Optional capabilities of package cri are found by assertion when the server is made. A call that needs one
-// that is not there answers Unimplemented. Two are made up for: without a [cri.StatusReporter] the runtime is
-// ready, and without a [cri.Inspector] a status is taken from the list.
+// Optional capabilities of package cri are found by assertion when the server is made. A call that needs a missing one is
+// answered with Unimplemented, with two exceptions: without a [cri.StatusReporter] the runtime is reported as ready, and
+// without a [cri.Inspector] a status is taken from the list.
 //
-// List calls filter by ID, state, labels and sandbox. Wherever the ID of a sandbox or container is wanted, the beginning
-// of it is enough, as crictl's users type it, if no other begins so; an ID in full is always itself. A call with what
-// several begin with is InvalidArgument and says how many; a filter with it is one that nothing passes. An ID that the
-// server has not seen costs a list of the runtime.
+// List calls filter by ID, state, labels and sandbox. Wherever the ID of a sandbox or container is expected, a prefix of it
+// is enough if it is unique, as users of crictl expect; a full ID always stands for itself. A call with an ambiguous prefix
+// is InvalidArgument and says how many IDs match; a filter with one matches nothing. An ID that the server has not seen
+// costs a list of the runtime.
 //
-// Checkpoints, metrics and the stream variants of the list calls are Unimplemented, verbose information
-// is not given, and UpdateRuntimeConfig (the pod CIDR) is accepted and ignored, as there is no network to set.
+// Checkpoints, metrics and the stream variants of the list calls are Unimplemented, verbose information is not given, and
+// UpdateRuntimeConfig (the pod CIDR) is accepted and ignored, as there is no network to configure.
 //
-// # Events
+// What belongs here: the server side of the protocol. What does not: conversions (internal/cripb), who may connect (the
+// permissions of the socket), and any state of pods.
 //
-// Every client of the event stream has a buffer of its own. One that falls behind by more than that gets what is
-// in the buffer and then ResourceExhausted: it knows that it has missed something, and others are not held up.
+// # Concurrency
+//
+// Serve owns all goroutines and returns when they have ended. Every client of the event stream has a buffer of its own. A
+// client that falls behind by more than that gets what is in the buffer and then ResourceExhausted: it knows that it has
+// missed events, and other clients are not delayed.
 //
 // # Errors
 //
-// Errors of package cri become the gRPC codes they were made from, with the cause as the message. Any other error
-// is Unknown, as containerd has it. A request without a part that the protocol requires is InvalidArgument.
+// Errors of package cri become the gRPC codes that they were made from, with the cause as the message. Any other error is
+// Unknown, as in containerd. A request without a part that the protocol requires is InvalidArgument.
+//
+// Test kit: package critest has runtimes in memory to serve, and the conformance suite, which passes through this server.
 package criserver

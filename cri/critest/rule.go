@@ -6,7 +6,7 @@ package critest
 // The sentences of package cri's documentation that the suite holds a runtime to, with the name of what they
 // document in front. A test of this package finds each of them there.
 const (
-	ruleConcurrent = "cri: Every method of every role may be called from many goroutines at once."
+	ruleConcurrent = "cri: Every method of every interface may be called from many goroutines at once."
 	ruleConfig     = "cri: A config handed to a runtime is neither kept nor changed."
 	ruleNotFound   = "cri: An object that is not there is [ErrNotFound]"
 	ruleDeadline   = "cri: a deadline is [context.DeadlineExceeded]"
@@ -21,7 +21,7 @@ const (
 	ruleStatus     = "Inspector: returns the container with all fields, or [ErrNotFound]."
 
 	ruleRunSandbox      = "Sandboxes: RunSandbox creates and starts a sandbox and returns its ID."
-	ruleStopSandbox     = "Sandboxes: StopSandbox kills what still runs in the sandbox and gives its network back."
+	ruleStopSandbox     = "Sandboxes: StopSandbox kills what still runs in the sandbox and tears down its network."
 	ruleStopSandboxGone = "Sandboxes: It may be repeated; a sandbox that is gone is success."
 	ruleRemoveSandbox   = "Sandboxes: RemoveSandbox removes the sandbox and every container in it, by force if they run."
 	ruleSandboxState    = "SandboxState: is whether a sandbox can hold running containers."
@@ -34,7 +34,7 @@ const (
 	ruleStopGone   = "Containers: A container that is gone or has exited is success."
 	ruleRemove     = "Containers: RemoveContainer removes a container, by force if it runs."
 	ruleRemoveGone = "Containers: One that is gone is success."
-	ruleOneLife    = "ContainerState: where a container is in its one life: created, running, exited."
+	ruleOneLife    = "ContainerState: is the state of a container instance: created, running, exited."
 	ruleExitCode   = "Container.ExitCode: valid in state ContainerExited; 128+n where signal n ended it"
 	ruleReason     = "Container.Reason: one word, such as Completed, Error or OOMKilled"
 	ruleStartedAt  = "Container.StartedAt: zero before it started"

@@ -16,9 +16,8 @@ import (
 // ReadOptions says what of a log is read. The zero value is all of the current file. The first five fields are those
 // of PodLogOptions of the Kubernetes API.
 type ReadOptions struct {
-	// TailLines is how many lines are read, from the end of the current file or, with Rotated, of all files together;
-	// a long line of the container takes several of them. Nil and negative numbers mean all. An unfinished line at the end is not counted: it is left out, and
-	// when following it is read once it is whole.
+	// TailLines is how many lines are read, from the end of the current file or, with Rotated, of all files together; see
+	// "Lines" in the package documentation. Nil and negative numbers mean all.
 	TailLines *int64
 	// LimitBytes ends the reading after this many bytes of output, times included. Nil means no limit.
 	LimitBytes *int64
@@ -29,9 +28,8 @@ type ReadOptions struct {
 	// Follow goes on with what is written later, also to the files after this one, until the container does not
 	// run or ctx ends.
 	Follow bool
-	// Running tells Follow whether the container runs. It is asked at the end of the file, at most once a second.
-	// An answer of [cri.ErrUnavailable] counts as yes; another error ends the reading. Nil means that it always
-	// runs.
+	// Running reports to Follow whether the container runs, at most once a second. [cri.ErrUnavailable] counts as running,
+	// any other error ends the reading. Nil means that it always runs.
 	Running func(context.Context) (bool, error)
 	// Rotated begins with the oldest rotated file instead of the current one.
 	Rotated bool

@@ -25,7 +25,7 @@ func (c *Client) RunSandbox(ctx context.Context, config *cri.SandboxConfig) (str
 	return r.GetPodSandboxId(), o.require(field{"pod_sandbox_id", r.GetPodSandboxId() != ""})
 }
 
-// StopSandbox kills what runs in the sandbox and gives its network back.
+// StopSandbox kills what runs in the sandbox and tears down its network.
 func (c *Client) StopSandbox(ctx context.Context, id string) error {
 	_, err := call(ctx, c, op{name: "StopPodSandbox", id: id}, c.runtime.StopPodSandbox,
 		&v1.StopPodSandboxRequest{PodSandboxId: id})

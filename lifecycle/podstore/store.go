@@ -47,9 +47,8 @@ type Options struct {
 type Hooks struct {
 	// Written is called when the file has been replaced.
 	Written func(pods, bytes int)
-	// Error is called when Run could not write the file, with the wait before it tries again. The wait is zero for each pod
-	// that the file was written without, as it is too large; and once when there is something to write and Run was not
-	// called within 8 s.
+	// Error is called when Run could not write the file, with the wait before the next attempt. The wait is zero for a pod
+	// that is too large to be stored, and once if Run is not called within 8 s although there is something to write.
 	Error func(err error, retry time.Duration)
 }
 

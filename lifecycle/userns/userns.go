@@ -1,16 +1,6 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package userns gives each pod that has a user namespace a range of user and group IDs of the host, which no other pod
-// of the node has. It makes no namespace; the runtime does.
-//
-//	ranges, err := userns.New("/var/lib/agent/pods", userns.Options{})
-//	options := podspec.Options{UserNamespace: ranges.Of}
-//
-// A range is noted in the file "userns" of the pod's directory, in the form of the kubelet (with its default of 65,536
-// IDs for each pod), and belongs to the pod until that is removed: nothing is kept in memory, so an agent that is
-// started anew gives nobody a range that is taken.
-// Source: pkg/kubelet/userns/userns_manager.go, KEP-127.
 package userns
 
 import (
