@@ -25,7 +25,7 @@ demo: $(LAB)
 	@timeout --signal=TERM --kill-after=30s $(DEMOTIME) .lab/bin/minimal -manifests examples/minimal/manifests \
 		-state $(CURDIR)/.lab/demo/state -logs $(CURDIR)/.lab/demo/logs -stop-on-exit || test $$? = 124
 
-# A hundred thousand steps of pods whose containers die, calls fail, specs change and agents are killed: some minutes.
+# A hundred thousand random operations on pods: containers die, calls fail, specs change, agents are killed. Some minutes.
 walk:
 	@NODEAGENT_WALKS=500 go test -count=1 -timeout=60m -run='^TestRandomWalk$$' ./lifecycle
 

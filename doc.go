@@ -6,8 +6,8 @@
 //
 // # Talk to a container runtime
 //
-//   - [github.com/seed81659283/nodeagent/cri]: sandboxes, containers and images as plain structs, and the roles a
-//     runtime plays
+//   - [github.com/seed81659283/nodeagent/cri]: sandboxes, containers and images as plain structs, and the
+//     interfaces of a runtime
 //   - [github.com/seed81659283/nodeagent/cri/remote]: the gRPC client of containerd and CRI-O
 //   - [github.com/seed81659283/nodeagent/cri/process]: the embedded runtime: a container is a process group of the
 //     host, without a daemon, without images and without isolation

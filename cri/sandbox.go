@@ -76,7 +76,7 @@ type PortMapping struct {
 	HostIP        string // empty: every address
 }
 
-// NamespaceMode says whose namespace something lives in.
+// NamespaceMode says whose namespace something is in.
 type NamespaceMode uint8
 
 // The modes of a namespace.
@@ -133,7 +133,7 @@ type SELinux struct {
 	User, Role, Type, Level string
 }
 
-// GroupsPolicy says whether the groups of the image's user count.
+// GroupsPolicy decides whether the groups of the image's user count.
 type GroupsPolicy uint8
 
 // The policies for supplemental groups.

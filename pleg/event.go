@@ -42,7 +42,7 @@ func (t EventType) String() string {
 	return "EventType(" + strconv.Itoa(int(t)) + ")"
 }
 
-// Event is one change in the life of a pod.
+// Event is one change of a pod.
 type Event struct {
 	PodUID string
 	ID     string // of the container or sandbox; empty for PodSync

@@ -96,10 +96,10 @@ func (r *runtimeService) UpdatePodSandboxResources(
 	return &v1.UpdatePodSandboxResourcesResponse{}, err
 }
 
-// matches says whether a value is the one that a filter wants; an empty one wants all.
+// matches reports whether a value is the one that a filter wants; an empty one wants all.
 func matches(want, have string) bool { return want == "" || want == have }
 
-// matchesLabels says whether labels have everything that a selector wants.
+// matchesLabels reports whether labels have everything that a selector wants.
 func matchesLabels(selector, labels map[string]string) bool {
 	for k, want := range selector {
 		if have, ok := labels[k]; !ok || have != want {

@@ -22,7 +22,7 @@ type Exit struct {
 	Message string
 }
 
-// Script is one life of a container. The zero Script runs until it is stopped, and then dies of the stop signal at
+// Script is what a container instance does. The zero Script runs until it is stopped, and then dies of the stop signal at
 // once.
 type Script struct {
 	StartAfter time.Duration // how long StartContainer takes

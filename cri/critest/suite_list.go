@@ -108,7 +108,7 @@ func listManyAtOnce(t *trial) {
 	t.Succeed(errors.Join(errs...), ruleConcurrent, "pods made and removed at the same time")
 }
 
-// onePod takes a pod through its life. It runs beside others, so it returns its failure.
+// onePod takes a pod from its creation to its removal. It runs beside others, so it returns its failure.
 func (t *trial) onePod(s *cri.SandboxConfig) error {
 	sandbox, err := t.tryRun(s)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// containerChildren looks for life in the log: nothing else is visible of a process inside every runtime.
+// containerChildren looks for output in the log: nothing else is visible of a process inside every runtime.
 func containerChildren(t *trial) {
 	if !t.f.Logs {
 		t.Skip("Fixture.Logs is false")

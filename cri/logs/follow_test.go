@@ -65,20 +65,20 @@ func follow(t *testing.T, path string, o logs.ReadOptions) (*screen, func() erro
 	}
 }
 
-// life is whether a container runs.
-type life struct {
+// status is whether a container runs.
+type status struct {
 	mu   sync.Mutex // guards what follows
 	over bool
 	err  error
 }
 
-func (l *life) running(context.Context) (bool, error) {
+func (l *status) running(context.Context) (bool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return !l.over, l.err
 }
 
-func (l *life) set(over bool, err error) {
+func (l *status) set(over bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.over, l.err = over, err
@@ -93,7 +93,7 @@ func numbers(from, to int) string {
 }
 
 func TestFollow(t *testing.T) {
-	c, l := newContainer(t, filepath.Join(t.TempDir(), "0.log")), new(life)
+	c, l := newContainer(t, filepath.Join(t.TempDir(), "0.log")), new(status)
 	c.print(t, 5)
 	s, wait := follow(t, c.path, logs.ReadOptions{TailLines: new(int64(2)), Running: l.running})
 	s.shows(t, numbers(3, 5))
@@ -116,7 +116,7 @@ func TestFollow(t *testing.T) {
 }
 
 func TestFollowContainerThatHasEnded(t *testing.T) {
-	c, l := newContainer(t, filepath.Join(t.TempDir(), "0.log")), &life{over: true}
+	c, l := newContainer(t, filepath.Join(t.TempDir(), "0.log")), &status{over: true}
 	c.print(t, 5)
 	start := time.Now()
 	s, wait := follow(t, c.path, logs.ReadOptions{Running: l.running})
@@ -127,7 +127,7 @@ func TestFollowContainerThatHasEnded(t *testing.T) {
 
 func TestFollowWithoutRuntime(t *testing.T) {
 	c := newContainer(t, filepath.Join(t.TempDir(), "0.log"))
-	l := &life{err: &cri.Error{Op: "ContainerStatus", ID: "c", Err: cri.ErrUnavailable}}
+	l := &status{err: &cri.Error{Op: "ContainerStatus", ID: "c", Err: cri.ErrUnavailable}}
 	s, wait := follow(t, c.path, logs.ReadOptions{Running: l.running})
 	c.print(t, 5)
 	s.shows(t, numbers(0, 5))
@@ -251,7 +251,7 @@ func TestFollowerFallsBehind(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c := newContainer(t, filepath.Join(t.TempDir(), "0.log"))
-			l, s, done := new(life), &slow{block: make(chan struct{}, 1)}, make(chan error, 1)
+			l, s, done := new(status), &slow{block: make(chan struct{}, 1)}, make(chan error, 1)
 			c.print(t, 10)
 			go func() {
 				done <- logs.Read(t.Context(), c.path, s, nil, logs.ReadOptions{Follow: true, Running: l.running})

@@ -170,7 +170,7 @@ func TestFollowBurst(t *testing.T) {
 	b := &burst{dir: t.TempDir()}
 	b.container = newContainer(t, filepath.Join(b.dir, "0.log"))
 	b.run(t, logs.Policy{MaxSize: 50_000, MaxFiles: 20})
-	l := new(life)
+	l := new(status)
 	s, wait := follow(t, b.path, logs.ReadOptions{Running: l.running})
 	for b.reopened() < 20 {
 		b.print(t, 100)

@@ -166,7 +166,7 @@ func (r *Runtime) start(ctx context.Context, c *container) error {
 	return nil
 }
 
-// startable says whether a container may start, and returns its pod.
+// startable reports whether a container may start, and returns its pod.
 func (r *Runtime) startable(c *container) (cri.PodIdentity, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -214,7 +214,7 @@ func (r *Runtime) remove(ctx context.Context, c *container) error {
 	}
 }
 
-// forget removes a container that does not run, and says whether it did.
+// forget removes a container that does not run, and reports whether it did.
 func (r *Runtime) forget(c *container) (bool, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -41,7 +41,7 @@ type Client struct {
 	mislabelled mislabelled // as of the last List
 }
 
-// A client is every role of package cri.
+// A client is every interface of package cri.
 var (
 	_ cri.Runtime        = (*Client)(nil)
 	_ cri.Images         = (*Client)(nil)
@@ -100,7 +100,7 @@ func (c *Client) Close() error {
 	return err
 }
 
-// isCall says whether the CRI has a unary call of this name.
+// isCall reports whether the CRI has a unary call of this name.
 func isCall(name string) bool {
 	named := func(m grpc.MethodDesc) bool { return m.MethodName == name }
 	return slices.ContainsFunc(v1.RuntimeService_ServiceDesc.Methods, named) ||

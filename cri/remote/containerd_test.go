@@ -21,7 +21,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lab"
 )
 
-const patience = 30 * time.Second
+const waitLimit = 30 * time.Second
 
 // TestIntegrationContainerd runs the suite that every runtime passes against containerd.
 func TestIntegrationContainerd(t *testing.T) {
@@ -69,7 +69,7 @@ func startPod(t *testing.T, client *remote.Client, script string) realPod {
 	p.sandbox, err = client.RunSandbox(t.Context(), p.config)
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), waitLimit)
 		defer cancel()
 		assert.NoError(t, client.StopSandbox(ctx, p.sandbox))
 		assert.NoError(t, client.RemoveSandbox(ctx, p.sandbox))
@@ -171,11 +171,11 @@ func TestIntegrationContainerdEvents(t *testing.T) {
 			assert.Equal(t, p.config.Pod, e.Pod.PodIdentity)
 			require.Len(t, e.Pod.Containers, 1)
 			assert.Equal(t, p.sandbox, e.Pod.Containers[0].SandboxID)
-			assert.WithinDuration(t, time.Now(), e.Time, patience)
+			assert.WithinDuration(t, time.Now(), e.Time, waitLimit)
 			cancel()
 			assert.ErrorIs(t, <-ended, context.Canceled)
 			return
-		case <-time.After(patience):
+		case <-time.After(waitLimit):
 			require.Fail(t, "no event of the container's end")
 		}
 	}
@@ -194,12 +194,12 @@ func TestIntegrationContainerdStats(t *testing.T) {
 				require.NotNil(t, s.Memory.WorkingSetBytes)
 				assert.Positive(t, *s.CPU.UsageCoreNanoSeconds)
 				assert.Positive(t, *s.Memory.WorkingSetBytes)
-				assert.WithinDuration(t, time.Now(), s.CPU.Time, patience)
+				assert.WithinDuration(t, time.Now(), s.CPU.Time, waitLimit)
 				return
 			}
 		}
 		assert.Fail(t, "no stats of the container")
-	}, patience, 100*time.Millisecond)
+	}, waitLimit, 100*time.Millisecond)
 	all, err := p.client.SandboxStats(t.Context())
 	require.NoError(t, err)
 	for _, s := range all {
@@ -222,10 +222,10 @@ func TestIntegrationContainerdReopensLogs(t *testing.T) {
 		return info.Size()
 	}
 	grows := func() bool { return size(p.logPath) > 0 }
-	require.Eventually(t, grows, patience, 10*time.Millisecond)
+	require.Eventually(t, grows, waitLimit, 10*time.Millisecond)
 	require.NoError(t, os.Rename(p.logPath, p.logPath+".old"))
 	require.NoError(t, p.client.ReopenContainerLog(t.Context(), p.container))
-	require.Eventually(t, grows, patience, 10*time.Millisecond)
+	require.Eventually(t, grows, waitLimit, 10*time.Millisecond)
 
 	require.NoError(t, p.client.StopContainer(t.Context(), p.container, 0))
 	assert.Error(t, p.client.ReopenContainerLog(t.Context(), p.container), "of a container that has exited")
@@ -301,5 +301,5 @@ func TestIntegrationContainerdRestarts(t *testing.T) {
 	require.Eventually(t, func() bool {
 		s, err := client.List(context.Background())
 		return err == nil && len(s.Pod(p.config.Pod.UID).Containers) == 1
-	}, patience, 50*time.Millisecond)
+	}, waitLimit, 50*time.Millisecond)
 }

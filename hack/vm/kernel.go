@@ -38,7 +38,7 @@ const prepareTimeout = 10 * time.Minute
 type kernel struct {
 	kind string // "uml" or "qemu"
 	dir  string
-	// Debian packages, and a program of each that tells whether it is there.
+	// Debian packages, and a program of each by which its presence is known.
 	tools    []string
 	programs []string
 	// early are the modules without which the root cannot be mounted, or that nothing asks for by name.

@@ -162,7 +162,7 @@ func (k kernel) testTimeout(t *testing.T) {
 	assert.Contains(t, r.stderr, "vm: the VM was ended after VM_TIMEOUT, 2s; end of its console:\n")
 }
 
-// A kernel that panics leaves its last words.
+// A kernel that panics leaves its last output.
 func (k kernel) testCrash(t *testing.T) {
 	r := run(t, k.command(t, nil, "sh", "-c", "echo begun; echo 1 >/proc/sys/kernel/sysrq; echo c >/proc/sysrq-trigger; sleep 1000"))
 	assert.Equal(t, 125, r.status)

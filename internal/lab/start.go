@@ -53,7 +53,7 @@ func Use(ctx context.Context, home string) (l *Lab, release func(), err error) {
 func StartPrivate(t testing.TB) *Lab {
 	t.Helper()
 	home := homeFor(t)
-	if err := sweep(t.Context(), home); err != nil {
+	if err := removeLeftovers(t.Context(), home); err != nil {
 		t.Fatal(err)
 	}
 	name := "private-" + strings.ToLower(rand.Text()[:8])
@@ -111,25 +111,25 @@ func usePath(home, name string) string { return filepath.Join(home, "use", name+
 
 // DownAll stops the shared lab, and every private one whose test process is gone.
 func DownAll(ctx context.Context, home string) error {
-	return errors.Join(newLab(home, MainName).Down(ctx), sweep(ctx, home))
+	return errors.Join(newLab(home, MainName).Down(ctx), removeLeftovers(ctx, home))
 }
 
 // DownUnused stops the shared lab unless it was started by [Up] or somebody uses it, and every private one whose
 // test process is gone.
 func DownUnused(ctx context.Context, home string) error {
-	swept := sweep(ctx, home)
+	removed := removeLeftovers(ctx, home)
 	use, err := tryAcquire(usePath(home, MainName), false)
 	if errors.Is(err, errLocked) {
-		return swept // its watcher ends it after its last user
+		return removed // its watcher ends it after its last user
 	}
 	if err != nil {
-		return errors.Join(swept, err)
+		return errors.Join(removed, err)
 	}
-	return errors.Join(swept, newLab(home, MainName).downIfOnDemand(ctx), use.Close())
+	return errors.Join(removed, newLab(home, MainName).downIfOnDemand(ctx), use.Close())
 }
 
-// sweep removes private labs that a test process left behind when it died.
-func sweep(ctx context.Context, home string) error {
+// removeLeftovers removes private labs that a test process left behind when it died.
+func removeLeftovers(ctx context.Context, home string) error {
 	names, err := Instances(home)
 	if err != nil {
 		return err

@@ -24,14 +24,14 @@ const (
 )
 
 // newClient returns a client for HTTP/1 that goes straight to the container: no proxy, and no look at certificates, for
-// they are rarely made for the address of a pod. Its connections end with life. Those of net/http alone would outlive
+// they are rarely made for the address of a pod. Its connections end with alive. Those of net/http alone would outlive
 // their request for as long as they are in the making, and nothing bounds that.
-func newClient(life context.Context) *http.Client {
+func newClient(alive context.Context) *http.Client {
 	t := &http.Transport{
 		DialContext: func(_ context.Context, network, address string) (net.Conn, error) {
-			conn, err := new(net.Dialer).DialContext(life, network, address)
+			conn, err := new(net.Dialer).DialContext(alive, network, address)
 			if err == nil {
-				context.AfterFunc(life, func() { conn.Close() })
+				context.AfterFunc(alive, func() { conn.Close() })
 			}
 			return conn, err
 		},
@@ -64,9 +64,9 @@ func (r *Runner) httpGet(ctx context.Context, c Call, action *corev1.HTTPGetActi
 		return err
 	}
 	// Not cut off with ctx, so that the error is that of ctx and not of a connection that is closed.
-	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	alive, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
-	client := newClient(life)
+	client := newClient(alive)
 	err = send(client, req)
 	if !errors.Is(err, http.ErrSchemeMismatch) {
 		return err

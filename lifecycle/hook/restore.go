@@ -17,7 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
-// Restore returns what is needed to stop a container whose pod only the runtime knows: the identity and the grace periods
+// Restore returns what is needed to stop a container of an orphaned pod: the identity and the grace periods
 // of the pod, the name, the ports and the preStop handler of the container. Nothing else is filled in. What cannot be read
 // is left out, and the error names it; the container can be stopped all the same. Source:
 // restoreSpecsFromContainerLabels in pkg/kubelet/kuberuntime/kuberuntime_container.go.

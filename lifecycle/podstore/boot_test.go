@@ -111,19 +111,19 @@ func (a *agent) restart() *agent {
 	return boot(a.t, a.rt, a.path)
 }
 
-// story runs a test on a node with the pods a and b of the API server and c of a file.
-func story(t *testing.T, tell func(t *testing.T, n *agent)) {
+// scenario runs a test on a node with the pods a and b of the API server and c of a file.
+func scenario(t *testing.T, run func(t *testing.T, n *agent)) {
 	synctest.Test(t, func(t *testing.T) {
 		n := boot(t, critest.New(critest.Options{}), filepath.Join(t.TempDir(), "pods"))
 		n.report("api", "a b")
 		n.report("file", "c")
 		require.Equal(t, "a b c", n.live())
-		tell(t, n)
+		run(t, n)
 	})
 }
 
 func TestPodsRunWithoutTheirSources(t *testing.T) {
-	story(t, func(t *testing.T, n *agent) {
+	scenario(t, func(t *testing.T, n *agent) {
 		n = n.reboot()
 		require.NoError(t, n.loadErr)
 		require.Equal(t, "a b c", n.live(), "no source has spoken")
@@ -139,7 +139,7 @@ func TestPodsRunWithoutTheirSources(t *testing.T) {
 }
 
 func TestRestartTouchesNothing(t *testing.T) {
-	story(t, func(t *testing.T, n *agent) {
+	scenario(t, func(t *testing.T, n *agent) {
 		calls := len(n.rt.Calls())
 		n = n.restart()
 		n.report("api", "a b")
@@ -152,7 +152,7 @@ func TestRestartTouchesNothing(t *testing.T) {
 }
 
 func TestDamagedFileLeavesPodsRunning(t *testing.T) {
-	story(t, func(t *testing.T, n *agent) {
+	scenario(t, func(t *testing.T, n *agent) {
 		n.stop()
 		require.NoError(t, os.Truncate(n.path, 300))
 		n = boot(t, n.rt, n.path)
@@ -170,7 +170,7 @@ func TestDamagedFileLeavesPodsRunning(t *testing.T) {
 }
 
 func TestManifestThatCannotBeReadAtBoot(t *testing.T) {
-	story(t, func(t *testing.T, n *agent) {
+	scenario(t, func(t *testing.T, n *agent) {
 		n.report("file", "c d e")
 		n = n.reboot()
 		n.report("file", "c/edited incomplete")

@@ -90,7 +90,7 @@ func (d *Dir) Run(ctx context.Context, sink func(Update)) error {
 			continue
 		}
 		delay = d.opts.Settle
-		if !sleep(ctx, w.patience(time.Now()), w.changed) {
+		if !sleep(ctx, w.untilLook(time.Now()), w.changed) {
 			return nil
 		}
 	}
@@ -206,7 +206,7 @@ func (d *Dir) ignore(path string, mode fs.FileMode) {
 	}
 }
 
-// look reads a file if it has changed and holds still, and says whether anything is new.
+// look reads a file if it has changed and holds still, and reports whether anything is new.
 func (d *Dir) look(path string, f file, m *manifest, now time.Time) bool {
 	if f.err != nil {
 		m.fail(path, cause(f.err))
@@ -270,7 +270,7 @@ func read(path string, info os.FileInfo) ([]byte, error) {
 	return data, nil
 }
 
-// same says whether a file has the same content, as far as can be told without reading it.
+// same reports whether a file has the same content, as far as can be told without reading it.
 func same(a, b os.FileInfo) bool {
 	return a != nil && os.SameFile(a, b) && a.ModTime().Equal(b.ModTime()) && a.Size() == b.Size()
 }
@@ -283,7 +283,7 @@ func cause(err error) error {
 	return err
 }
 
-// sleep waits for a time, or until wake is ready, and says whether ctx still holds.
+// sleep waits for a time, or until wake is ready, and reports whether ctx still holds.
 func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

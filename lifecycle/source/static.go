@@ -192,7 +192,7 @@ func (o Origin) references(pod *corev1.Pod) field.ErrorList {
 	return errs
 }
 
-// projectsObjects tells whether a volume has anything in it that comes from an API server.
+// projectsObjects reports whether a volume has anything in it that comes from an API server.
 func projectsObjects(p *corev1.ProjectedVolumeSource) bool {
 	return slices.ContainsFunc(p.Sources, func(s corev1.VolumeProjection) bool { return s.DownwardAPI == nil })
 }

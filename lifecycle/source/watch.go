@@ -102,8 +102,8 @@ func (w *watch) start(dir string) error {
 	return nil
 }
 
-// patience returns how long to wait for a change before looking anyway.
-func (w *watch) patience(now time.Time) time.Duration {
+// untilLook returns how long to wait for a change before looking anyway.
+func (w *watch) untilLook(now time.Time) time.Duration {
 	if w.watcher != nil {
 		return w.period
 	}

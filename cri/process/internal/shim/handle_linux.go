@@ -36,7 +36,7 @@ func newHandle(dir string, pid, pidfd int) *Handle {
 // PID returns the process ID of the shim, valid until Exited is true.
 func (h *Handle) PID() int { return h.pid }
 
-// Exited says whether the shim has ended, and so whether [Outcome] knows how the process ended. A closed handle is
+// Exited reports whether the shim has ended, and so whether [Outcome] knows how the process ended. A closed handle is
 // that of a shim that has ended.
 func (h *Handle) Exited() bool {
 	h.mu.RLock()
@@ -44,7 +44,7 @@ func (h *Handle) Exited() bool {
 	return h.pidfd < 0 || readable(uintptr(h.pidfd))
 }
 
-// readable says whether a descriptor has something to read; a pidfd has when its process ended.
+// readable reports whether a descriptor has something to read; a pidfd has when its process ended.
 func readable(fd uintptr) bool {
 	for {
 		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
@@ -176,18 +176,18 @@ func Outcome(dir, mark string) (Exit, error) {
 	}
 	if run.Boot == boot {
 		exit.Message = "its shim was killed, and the container with it"
-		sweep(run, mark)
+		killLeftovers(run, mark)
 	} else {
 		exit.Message = "the machine was started anew"
 	}
 	return exit, writeExit(dir, exit)
 }
 
-// sweep kills what a killed shim left: its process, which the kernel has killed already unless it changed its
+// killLeftovers kills what a killed shim left: its process, which the kernel has killed already unless it changed its
 // credentials, and everything that has the container's mark in its environment. A process that hides the mark
 // escapes; only a cgroup could hold it. One round that finds nothing is not enough: a process may be in the middle of
 // exec, or may have forked and ended while the list was read.
-func sweep(run Run, mark string) {
+func killLeftovers(run Run, mark string) {
 	_ = procfs.Kill(procfs.Process{PID: run.PID, Start: run.Start})
 	clean := 0
 	for range 100 {
