@@ -31,6 +31,7 @@ func Rules() []Rule {
 		{"contexts", detachedContexts},
 		{"logkeys", logKeys},
 		{"constructors", startingConstructors},
+		{"differences", differences},
 	}
 }
 

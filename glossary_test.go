@@ -1,0 +1,86 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeagent_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/internal/repocheck"
+)
+
+// glossary has words that this repository once had for what Kubernetes has a word for. Whoever knows Kubernetes must look
+// nothing up. The form is in the documentation of repocheck.Glossary.
+const glossary = `
+# Predicates.
+(tell|say)s? whether                       => reports whether
+
+# Pods and containers.
+last words                                 => termination message
+(pod|container)s? proper                   => regular container
+(life|lives) of (a|one|the|its|every|each) container => container instance
+(newest|earlier|former|next|previous|older) (life|lives) => container instance, attempt
+unhooked                                   => postStart pending
+pods? that (is|are) no more                => orphaned pod
+pods? (that )?only the runtime knows       => orphaned pod
+(give|gives|gave|giving) (its|the|their) network back => tears down the network
+lends? its (place|slot)                    => releases its start slot
+patience                                   => maxStopFailures, a limit, or a timeout
+
+# Resources.
+thousandths of (a|an|one) (cpu|core)       => millicores
+(pod|container) is worth                   => QoS class, OOM score adjustment, effective requests
+
+# Probes and images.
+ask(s|ed|ing)? containers .{0,24}(how they are|whether they are well) => runs liveness, readiness and startup probes
+pulls? as anybody                          => anonymous pull
+
+# Code.
+vocabular(y|ies)                           => types and interfaces
+make(s|ing)? no sense                      => is invalid, must be
+is no flag                                 => unexpected argument
+
+# Tests.
+(story|stories|tale|tales|diary|diaries)   => scenario
+random walks?                              => random-operations test
+`
+
+// toBeCleaned returns the packages that may still have such words, more differences in their comments than a user must act
+// on, and more lines than a package may have. A package that is clean is taken off the list.
+func toBeCleaned() []string {
+	return strings.Fields(`
+		lifecycle lifecycle/podspec
+		probe probe/podprobe probe/grpcprobe
+		images images/credential
+		cgroups cgroups/driver cgroups/driver/internal/systemd cgroups/podtree cgroups/cgroupstest
+		qos
+		cri/critest
+		examples/agent examples/minimal
+	`)
+}
+
+func TestGlossary(t *testing.T) {
+	g, err := repocheck.ParseGlossary(glossary)
+	require.NoError(t, err)
+	s, err := repocheck.ParseSizes(sizes)
+	require.NoError(t, err)
+	tree := load(t)
+	complaints := g.Check(tree, "glossary_test.go")
+	others, _ := repocheck.Except(complaints, toBeCleaned()...)
+	report(t, others)
+
+	complaints = append(complaints, s.Check(tree)...)
+	for _, rule := range repocheck.Rules() {
+		if rule.Name == "differences" {
+			complaints = append(complaints, rule.Check(tree)...)
+		}
+	}
+	_, dirty := repocheck.Except(complaints, toBeCleaned()...)
+	for _, dir := range toBeCleaned() {
+		assert.NotEmpty(t, dirty[dir], "%s is clean", dir)
+	}
+}
