@@ -36,7 +36,7 @@ thousandths of (a|an|one) (cpu|core)       => millicores
 (pod|container) is worth                   => QoS class, OOM score adjustment, effective requests
 
 # Probes and images.
-ask(s|ed|ing)? containers .{0,24}(how they are|whether they are well) => runs liveness, readiness and startup probes
+containers how they are                    => runs liveness, readiness and startup probes
 pulls? as anybody                          => anonymous pull
 
 # Code.
