@@ -69,7 +69,7 @@ func TestGlossary(t *testing.T) {
 	s, err := repocheck.ParseSizes(sizes)
 	require.NoError(t, err)
 	tree := load(t)
-	complaints := g.Check(tree, "glossary_test.go")
+	complaints := g.Check(tree, "glossary_test.go", "CHANGELOG.md") // which has the names that were
 	others, _ := repocheck.Except(complaints, toBeCleaned()...)
 	report(t, others)
 
