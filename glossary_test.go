@@ -53,13 +53,14 @@ random walks?                              => random-operations test
 // on, and more lines than a package may have. A package that is clean is taken off the list.
 func toBeCleaned() []string {
 	return strings.Fields(`
-		lifecycle lifecycle/podspec
+		lifecycle lifecycle/plan lifecycle/poddir lifecycle/podstatus
 		probe probe/podprobe probe/grpcprobe
 		images images/credential
 		cgroups cgroups/driver cgroups/driver/internal/systemd cgroups/podtree cgroups/cgroupstest
 		qos
 		cri/critest
 		examples/agent examples/minimal
+		conformance
 	`)
 }
 

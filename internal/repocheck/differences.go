@@ -32,9 +32,9 @@ var (
 )
 
 // differences wants the package comment to list no more differences than a user has to act on, and all others to be in
-// the file beside it, one line each, with the conformance case that pins it or the reason why none does.
+// the file beside it, one line each, with the conformance case that pins it or the reason why none does. Each difference
+// that package conformance names is in one of these files.
 func differences(t *Tree) (found []Complaint) {
-	cases := t.conformanceCases()
 	comments := map[string]*File{} // by directory: the file with the package comment
 	sources := map[string]bool{}   // directories that hold a package
 	for f := range t.source(func(f *File) bool { return !f.Test() }) {
@@ -43,7 +43,7 @@ func differences(t *Tree) (found []Complaint) {
 			comments[f.Dir()] = f
 		}
 	}
-	listed := map[string]bool{}
+	cases, listed, named := t.conformanceCases(), map[string]bool{}, map[string]bool{}
 	for i := range t.Files {
 		f := &t.Files[i]
 		if path.Base(f.Path) != differencesFile {
@@ -53,8 +53,9 @@ func differences(t *Tree) (found []Complaint) {
 		if !sources[f.Dir()] {
 			found = append(found, Complaint{Path: f.Path, Text: "lists the differences of no package"})
 		}
-		found = append(found, unpinned(f, cases)...)
+		found = append(found, unpinned(f, cases, named)...)
 	}
+	found = append(found, t.unnamed(named)...)
 	for f := range t.source(func(f *File) bool { return comments[f.Dir()] == f }) {
 		n := countDifferences(f.Go.Doc.Text())
 		if n > maxDifferences {
@@ -67,8 +68,8 @@ func differences(t *Tree) (found []Complaint) {
 	return found
 }
 
-// unpinned returns the lines of a list of differences that do not end as they have to.
-func unpinned(f *File, cases map[string]bool) (found []Complaint) {
+// unpinned returns the lines of a list of differences that do not end as they have to, and notes the cases that are named.
+func unpinned(f *File, cases, named map[string]bool) (found []Complaint) {
 	number := 0
 	for line := range strings.Lines(f.Text) {
 		number++
@@ -82,6 +83,7 @@ func unpinned(f *File, cases map[string]bool) (found []Complaint) {
 			continue
 		}
 		test, name := end[1], end[2]
+		named[underscored(name)] = true
 		if test != "" && !cases[test] {
 			found = append(found, Complaint{f.Path, number, fmt.Sprintf("%s has no test %s", conformanceDir, test)})
 		}
@@ -90,6 +92,40 @@ func unpinned(f *File, cases map[string]bool) (found []Complaint) {
 		}
 	}
 	return found
+}
+
+// unnamed returns the differences that package conformance names and no list does: the values with a name and a reason.
+func (t *Tree) unnamed(named map[string]bool) (found []Complaint) {
+	for f := range t.source(func(f *File) bool { return f.Test() && f.Dir() == conformanceDir }) {
+		ast.Inspect(f.Go, func(n ast.Node) bool {
+			list, ok := n.(*ast.CompositeLit)
+			if !ok {
+				return true
+			}
+			name, ok := literalField(list, "Name")
+			if _, exception := literalField(list, "Reason"); ok && exception && !named[underscored(name)] {
+				found = append(found, t.at(f, list.Pos(), "%q is in no %s", name, differencesFile))
+			}
+			return true
+		})
+	}
+	return found
+}
+
+// literalField returns the string that a composite literal gives a field.
+func literalField(list *ast.CompositeLit, field string) (text string, ok bool) {
+	for _, element := range list.Elts {
+		pair, isPair := element.(*ast.KeyValueExpr)
+		if !isPair {
+			continue
+		}
+		key, isName := pair.Key.(*ast.Ident)
+		if value := stringLiteral(pair.Value); isName && key.Name == field && value != nil {
+			text, err := strconv.Unquote(value.Value)
+			return text, err == nil
+		}
+	}
+	return "", false
 }
 
 // conformanceCases returns the names of the tests in package conformance, and behind a slash those of their cases: every
