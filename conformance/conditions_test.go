@@ -24,8 +24,8 @@ func FuzzConditions(f *testing.F) { fuzz(f, podConditions) }
 type reported struct {
 	Scene    scene
 	Previous *corev1.PodStatus
-	Held     map[string]podstatus.Waiting
-	Terminal bool
+	Waiting  map[string]podstatus.Waiting
+	Deleted  bool
 }
 
 // stated is what a condition says, but since when.
@@ -37,9 +37,9 @@ type stated struct {
 
 var podConditions = conformance.Comparison[reported, map[corev1.PodConditionType]stated]{
 	Make: func(c *conformance.Choices) reported {
-		in := reported{Scene: newScene(c), Previous: &corev1.PodStatus{}, Held: map[string]podstatus.Waiting{}}
+		in := reported{Scene: newScene(c), Previous: &corev1.PodStatus{}, Waiting: map[string]podstatus.Waiting{}}
 		in.Scene.Pod.Generation = 7
-		in.Terminal = in.Scene.Pod.DeletionTimestamp != nil
+		in.Deleted = in.Scene.Pod.DeletionTimestamp != nil
 		for _, gate := range []corev1.PodConditionType{"example.com/a", "example.com/b"}[:conformance.Pick(c, 0, 0, 1, 2)] {
 			in.Scene.Pod.Spec.ReadinessGates = append(in.Scene.Pod.Spec.ReadinessGates, corev1.PodReadinessGate{ConditionType: gate})
 		}
@@ -58,7 +58,7 @@ var podConditions = conformance.Comparison[reported, map[corev1.PodConditionType
 		in.Previous.Phase = conformance.Pick(c, corev1.PodPending, corev1.PodRunning, corev1.PodRunning, corev1.PodSucceeded, corev1.PodFailed)
 		for _, spec := range in.Scene.specs() {
 			if c.OneIn(6) {
-				in.Held[spec.Name] = podstatus.Waiting{Reason: podstatus.ReasonCrashLoopBackOff}
+				in.Waiting[spec.Name] = podstatus.Waiting{Reason: podstatus.ReasonCrashLoopBackOff}
 			}
 		}
 		return in
@@ -85,7 +85,7 @@ var podConditions = conformance.Comparison[reported, map[corev1.PodConditionType
 // status is the status that nodeagent gives the pod.
 func (in reported) status() corev1.PodStatus {
 	return podstatus.Of(in.Scene.Pod, in.Scene.Observed, podstatus.Input{
-		Now: sceneTime, Previous: in.Previous, Waiting: in.Held, Deleted: in.Terminal,
+		Now: sceneTime, Previous: in.Previous, Waiting: in.Waiting, Deleted: in.Deleted,
 		Probes: func(k probe.Key) (probe.Value, bool) { return in.Scene.probeResults(k) },
 	})
 }

@@ -176,6 +176,6 @@ func kubeletRestarts(in crashes, housekeeping bool) told {
 				return nil, until, x.Message
 			}
 		}
-		panic("neither started nor held back")
+		panic("neither started nor in back-off")
 	})
 }

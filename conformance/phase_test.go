@@ -25,14 +25,14 @@ func FuzzShouldRestart(f *testing.F) { fuzz(f, shouldRestart) }
 
 // summed is what a phase is summed up from.
 type summed struct {
-	Pod                   *corev1.Pod
-	Statuses              []corev1.ContainerStatus
-	Terminal, Initialized bool
+	Pod                  *corev1.Pod
+	Statuses             []corev1.ContainerStatus
+	Deleted, Initialized bool
 }
 
 var phase = conformance.Comparison[summed, corev1.PodPhase]{
 	Make: func(c *conformance.Choices) summed {
-		in := summed{Pod: scenePod(c), Terminal: c.OneIn(3), Initialized: c.OneIn(2)}
+		in := summed{Pod: scenePod(c), Deleted: c.OneIn(3), Initialized: c.OneIn(2)}
 		if c.OneIn(6) {
 			in.Pod.Annotations = map[string]string{kubetypes.ConfigSourceAnnotationKey: kubetypes.FileSource}
 		}
@@ -45,7 +45,7 @@ var phase = conformance.Comparison[summed, corev1.PodPhase]{
 	},
 	Kubelet: kubeletPhase,
 	Ours: func(in summed) corev1.PodPhase {
-		return podstatus.Phase(in.Pod, in.Statuses, in.Terminal, in.Initialized)
+		return podstatus.Phase(in.Pod, in.Statuses, in.Deleted, in.Initialized)
 	},
 	Exceptions: []conformance.Exception[summed, corev1.PodPhase]{{
 		Name:   "restart of all",
@@ -57,7 +57,7 @@ var phase = conformance.Comparison[summed, corev1.PodPhase]{
 	}, {
 		Name:   "static pod",
 		Reason: "a deleted static pod ends as Succeeded or Failed like any other",
-		When:   func(in summed) bool { return in.Terminal && kubetypes.IsStaticPod(in.Pod) },
+		When:   func(in summed) bool { return in.Deleted && kubetypes.IsStaticPod(in.Pod) },
 		Want:   likeOurs,
 	}},
 }
@@ -84,7 +84,7 @@ func likeOurs(in summed, _ corev1.PodPhase) corev1.PodPhase {
 }
 
 func kubeletPhase(in summed) corev1.PodPhase {
-	return kubelet.ConformancePhase(context.Background(), in.Pod, in.Statuses, in.Terminal, in.Initialized)
+	return kubelet.ConformancePhase(context.Background(), in.Pod, in.Statuses, in.Deleted, in.Initialized)
 }
 
 // waitsForAll reports whether a container waits because all of its pod are restarted, as nodeagent says it.

@@ -36,18 +36,18 @@ var statusExceptions = []conformance.Exception[described, containerStatuses]{{
 		return kubeletStatuses(in)
 	},
 }, {
-	Name:   "held",
+	Name:   "waiting reason",
 	Reason: "a container that is to be started again and cannot be says why, also an init container that had ended well, which is then not ready",
-	When:   func(in described) bool { return len(in.Held) > 0 },
+	When:   func(in described) bool { return len(in.Waiting) > 0 },
 	Want: func(in described, now containerStatuses) containerStatuses {
 		return in.each(now, func(a *about) {
-			if !in.held(a) {
+			if !in.isWaiting(a) {
 				return
 			}
 			if a.inferred() {
 				a.now.State = in.waiting()
 			}
-			a.hold(in.Held[a.spec.Name])
+			a.setWaiting(in.Waiting[a.spec.Name])
 		})
 	},
 }, {
@@ -79,7 +79,7 @@ var statusExceptions = []conformance.Exception[described, containerStatuses]{{
 	When:   func(in described) bool { return len(in.Scene.lost()) > 0 },
 	Want: func(in described, now containerStatuses) containerStatuses {
 		return in.each(now, func(a *about) {
-			if a.initial && !sidecar(a.spec) && a.last == nil && a.now.State.Waiting != nil && in.begun() && !in.held(a) {
+			if a.initial && !sidecar(a.spec) && a.last == nil && a.now.State.Waiting != nil && in.begun() && !in.isWaiting(a) {
 				a.now.State, a.now.Ready = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed"}}, true
 			}
 			if a.last == nil || a.last.State != cri.ContainerUnknown {
@@ -228,19 +228,19 @@ func (a *about) ends(edit func(*corev1.ContainerStateTerminated)) {
 	}
 }
 
-// held reports whether it is said of a container why it does not run.
-func (in described) held(a *about) bool {
-	_, ok := in.Held[a.spec.Name]
+// isWaiting reports whether a container has a waiting reason.
+func (in described) isWaiting(a *about) bool {
+	_, ok := in.Waiting[a.spec.Name]
 	return ok && in.Scene.Pod.DeletionTimestamp == nil && (a.last == nil || a.last.State != cri.ContainerRunning)
 }
 
-// hold lets a container wait.
-func (a *about) hold(held podstatus.Waiting) {
+// setWaiting gives a container a waiting reason.
+func (a *about) setWaiting(w podstatus.Waiting) {
 	if a.now.State.Terminated != nil {
 		a.now.LastTerminationState = a.now.State
 	}
 	a.now.Ready = false
-	a.now.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: held.Reason, Message: held.Message}}
+	a.now.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: w.Reason, Message: w.Message}}
 }
 
 // waiting is how a container waits that has not run yet.
@@ -273,7 +273,7 @@ func (in described) restartedAll() containerStatuses {
 		}
 		if in.Scene.Pod.DeletionTimestamp == nil && a.last != nil && a.last.State != cri.ContainerRunning &&
 			!a.ephemeral && generationOf(*a.last) < in.Scene.startGeneration() {
-			a.hold(podstatus.Waiting{Reason: podstatus.ReasonRestartingAllContainers})
+			a.setWaiting(podstatus.Waiting{Reason: podstatus.ReasonRestartingAllContainers})
 		}
 	})
 }

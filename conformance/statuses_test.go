@@ -31,7 +31,7 @@ func FuzzStatuses(f *testing.F) { fuzz(f, statuses) }
 type described struct {
 	Scene     scene
 	Previous  *corev1.PodStatus
-	Held      map[string]podstatus.Waiting
+	Waiting   map[string]podstatus.Waiting
 	Recursive bool // the runtime can make mounts below read-only ones read-only too
 }
 
@@ -52,7 +52,7 @@ var statuses = conformance.Comparison[described, containerStatuses]{
 
 func nodeagentStatuses(in described) containerStatuses {
 	st := podstatus.Of(in.Scene.Pod, in.Scene.Observed, podstatus.Input{
-		Now: sceneTime, Previous: in.Previous, Runtime: "stand-in", Waiting: in.Held, Deleted: in.Scene.Pod.DeletionTimestamp != nil,
+		Now: sceneTime, Previous: in.Previous, Runtime: "stand-in", Waiting: in.Waiting, Deleted: in.Scene.Pod.DeletionTimestamp != nil,
 	})
 	return statusesOf(&st)
 }
@@ -68,8 +68,8 @@ func kubeletStatuses(in described) containerStatuses {
 	k := kubelet.ConformanceStatus{
 		Pod: in.Scene.Pod, Seen: podStatus(ctx, m, in.Scene), Previous: *in.Previous, RecursiveReadOnly: in.Recursive,
 	}
-	for name, held := range in.Held {
-		k.Fail(name, held.Reason, held.Message)
+	for name, w := range in.Waiting {
+		k.Fail(name, w.Reason, w.Message)
 	}
 	return statusesOf(k.Status(ctx))
 }
@@ -118,7 +118,7 @@ func (r detailed) ContainerStatus(ctx context.Context, id string, verbose bool) 
 
 // newDescribed returns a scene with what may have been said of it before.
 func newDescribed(c *conformance.Choices) described {
-	in := described{Scene: newScene(c), Previous: &corev1.PodStatus{}, Held: map[string]podstatus.Waiting{}, Recursive: c.OneIn(2)}
+	in := described{Scene: newScene(c), Previous: &corev1.PodStatus{}, Waiting: map[string]podstatus.Waiting{}, Recursive: c.OneIn(2)}
 	if c.OneIn(4) {
 		slices.Reverse(in.Scene.Pod.Spec.Containers)
 	}
@@ -139,21 +139,21 @@ func newDescribed(c *conformance.Choices) described {
 	if in.mayRestartAll() && c.OneIn(4) {
 		in.Previous.Conditions = []corev1.PodCondition{{Type: corev1.AllContainersRestarting, Status: corev1.ConditionTrue}}
 	}
-	in.hold(c)
+	in.setWaiting(c)
 	return in
 }
 
-// hold says of some containers that are to be started why they were not. Of a pod that has been deleted meanwhile that is
-// out of date.
-func (in *described) hold(c *conformance.Choices) {
+// setWaiting gives waiting reasons to some containers that are to be started. Of a pod that has been deleted meanwhile they
+// are out of date.
+func (in *described) setWaiting(c *conformance.Choices) {
 	a := plan.Plan(plan.State{Pod: in.Scene.Pod, Observed: in.Scene.Observed, Now: sceneTime})
 	for _, waiting := range a.BackOff {
-		in.Held[waiting.Name] = podstatus.Waiting{Reason: podstatus.ReasonCrashLoopBackOff, Message: waiting.Message}
+		in.Waiting[waiting.Name] = podstatus.Waiting{Reason: podstatus.ReasonCrashLoopBackOff, Message: waiting.Message}
 	}
 	for _, spec := range in.Scene.specs() {
 		starts := slices.ContainsFunc(a.Start, func(s plan.Start) bool { return s.Container.Name == spec.Name })
 		if (starts || in.Scene.Pod.DeletionTimestamp != nil) && c.OneIn(3) {
-			in.Held[spec.Name] = podstatus.Waiting{Reason: conformance.Pick(c, "ErrImagePull", "RunContainerError"), Message: "no"}
+			in.Waiting[spec.Name] = podstatus.Waiting{Reason: conformance.Pick(c, "ErrImagePull", "RunContainerError"), Message: "no"}
 		}
 	}
 }
