@@ -54,13 +54,7 @@ random walks?                              => random-operations test
 func toBeCleaned() []string {
 	return strings.Fields(`
 		lifecycle lifecycle/plan lifecycle/poddir lifecycle/podstatus
-		probe probe/podprobe probe/grpcprobe
-		images images/credential
-		cgroups cgroups/driver cgroups/driver/internal/systemd cgroups/podtree cgroups/cgroupstest
-		qos
-		cri/critest
 		examples/agent examples/minimal
-		conformance
 	`)
 }
 
