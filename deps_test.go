@@ -64,7 +64,7 @@ cri/criserver          max 115: cri internal/cripb GRPC
 cri/logs               max   0: cri internal/backoff internal/runonce internal/sleep SYS
 
 # Engines: no third-party package, and never each other.
-pleg                   max   0: cri internal/backoff internal/runonce internal/sleep
+pleg                   max   0: cri internal/backoff internal/listener internal/runonce internal/sleep
 
 # Resources: what a pod may use, and the cgroups that enforce it.
 cgroups                max   0: SYS
@@ -75,7 +75,7 @@ cgroups/podtree        max  75: cgroups qos internal/backoff API
 qos                    max  75: cgroups cri internal/containers API
 
 # Probes: the engine and its probers know neither pods nor gRPC.
-probe                  max   0: internal/probeconn internal/runonce
+probe                  max   0: internal/listener internal/probeconn internal/runonce
 probe/httpprobe        max   0: probe internal/probeconn SYS
 probe/grpcprobe        max 115: probe internal/probeconn GRPC
 probe/podprobe         max  75: cri internal/containers internal/expand probe probe/httpprobe API

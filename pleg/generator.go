@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/listener"
 	"github.com/seed81659283/nodeagent/internal/runonce"
 )
 
@@ -79,10 +80,11 @@ type Generator struct {
 	inspector cri.Inspector
 	podLister cri.PodLister
 
-	cache  cache
-	health health
-	inbox  inbox
-	guard  runonce.Guard
+	cache     cache
+	health    health
+	inbox     inbox
+	guard     runonce.Guard
+	listeners listener.List
 }
 
 // New returns a Generator that follows the pods of l, which may also be a [cri.EventStreamer], a [cri.Inspector]
@@ -135,6 +137,11 @@ func (g *Generator) Run(ctx context.Context) error {
 		timer.Reset(time.Until(l.step(ctx)))
 	}
 }
+
+// Notify has fn called with the UIDs of the pods that the events of a relist are about, each once and in order, from Run's
+// goroutine with no lock held, after Options.Sink returns and on the terms of that. It may be called at any time and more
+// than once: each fn is added to those before, hears of later relists only, and is never removed. It panics if fn is nil.
+func (g *Generator) Notify(fn func(uids ...string)) { g.listeners.Add(fn) }
 
 // Get returns a pod as last seen: Time tells at what time or later it was like this, zero if it was never seen. A
 // pod the runtime does not have is a Pod without sandboxes and containers. The error is that of the last

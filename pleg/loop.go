@@ -291,7 +291,7 @@ func (l *loop) record(uid string) *record {
 	return rec
 }
 
-// deliver gives the events of a relist to the sink.
+// deliver gives the events of a relist to the sink, and their pods to those who listen.
 func (l *loop) deliver() {
 	if len(l.events) == 0 {
 		return
@@ -299,9 +299,25 @@ func (l *loop) deliver() {
 	events := l.events
 	l.events = nil
 	slices.SortStableFunc(events, byPod)
+	pods := l.podsOf(events) // the events are the sink's to keep, and to change
 	if l.opts.Sink != nil {
 		l.opts.Sink(events)
 	}
+	if len(pods) > 0 {
+		l.listeners.Call(pods...)
+	}
+}
+
+// podsOf returns the UIDs of sorted events, for those who listen; none where nobody does.
+func (l *loop) podsOf(events []Event) []string {
+	if l.listeners.Empty() {
+		return nil
+	}
+	uids := make([]string, len(events))
+	for i, e := range events {
+		uids[i] = e.PodUID
+	}
+	return slices.Compact(uids)
 }
 
 func byUID(a, b *record) int { return cmp.Compare(a.uid, b.uid) }

@@ -228,6 +228,9 @@ func (l *loop) change(e *entry, next State) {
 	if l.opts.Hooks.Changed != nil {
 		l.opts.Hooks.Changed(k, is)
 	}
+	if !l.listeners.Empty() {
+		l.listeners.Call(k.PodUID)
+	}
 }
 
 // reschedule sets when something is to happen to an entry next. One that waits for its turn keeps its place, unless it

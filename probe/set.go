@@ -12,6 +12,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/seed81659283/nodeagent/internal/listener"
 	"github.com/seed81659283/nodeagent/internal/runonce"
 )
 
@@ -37,6 +38,8 @@ type Set struct {
 	inbox inbox
 	board board
 	guard runonce.Guard
+
+	listeners listener.List
 }
 
 // NewSet returns a Set with nothing to probe. It reads the store, so that [Set.Result] knows from the start what an
@@ -147,6 +150,11 @@ func (s *Set) Result(k Key) (Value, bool) { return s.board.get(k) }
 
 // Results returns everything that [Set.Result] knows.
 func (s *Set) Results() map[Key]Value { return s.board.all() }
+
+// Notify has fn called with the UID of the pod whenever there is something new to say of one of its containers, right after
+// and on the terms of Hooks.Changed. It may be called at any time and more than once: each fn is added to those before,
+// hears of later changes only, and is never removed. It panics if fn is nil.
+func (s *Set) Notify(fn func(podUIDs ...string)) { s.listeners.Add(fn) }
 
 // Status returns how the set does.
 func (s *Set) Status() Status { return s.board.status() }

@@ -71,6 +71,9 @@ func (p *Pods) Healthy() error { return p.set.Healthy() }
 // Result returns what a probe has come to, if anything. It is a [Results].
 func (p *Pods) Result(k probe.Key) (probe.Value, bool) { return p.set.Result(k) }
 
+// Notify has fn called with the UID of a pod when a result of one of its probes has changed: [probe.Set.Notify].
+func (p *Pods) Notify(fn func(uids ...string)) { p.set.Notify(fn) }
+
 func (p *Pods) get(uid string) []probe.Target {
 	p.mu.Lock()
 	defer p.mu.Unlock()

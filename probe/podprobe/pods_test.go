@@ -129,3 +129,22 @@ func TestPodsBadProbe(t *testing.T) {
 		assert.True(t, h.ready())
 	})
 }
+
+// Those who listen hear of a pod when a result of it changes, and not with each probe.
+func TestPodsNotify(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := startHealth(t)
+		var heard []string
+		h.pods.Notify(func(uids ...string) { heard = append(heard, uids...) })
+		require.NoError(t, h.pods.Sync(h.pod, &h.pod.Status))
+		synctest.Wait()
+		heard = nil // of the result that there is before the first probe, and of that
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		assert.Empty(t, heard)
+		h.outcome.Store(int32(probe.Success))
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		assert.Equal(t, []string{"u1"}, heard)
+	})
+}
