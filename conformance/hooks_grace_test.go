@@ -248,13 +248,11 @@ func nodeagentSaysFarewell(f farewell, logs string) farewells {
 			},
 		}
 	}})
-	var reconciler *lifecycle.Reconciler
-	generator := pleg.New(rt, pleg.Options{Sink: func(events []pleg.Event) {
-		for _, e := range events {
-			reconciler.Changed(e.PodUID)
-		}
-	}})
-	reconciler = lifecycle.New(rt, generator, lifecycle.Options{Spec: podspec.Options{LogRoot: logs}})
+	generator := pleg.New(rt, pleg.Options{})
+	reconciler, err := lifecycle.New(rt, generator, lifecycle.Options{Spec: podspec.Options{LogRoot: logs}})
+	if err != nil {
+		panic(err)
+	}
 	running.Go(func() { _ = generator.Run(ctx) })
 	running.Go(func() { _ = reconciler.Run(ctx) })
 

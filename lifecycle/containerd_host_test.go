@@ -84,15 +84,8 @@ func newHost(t *testing.T, rt execRuntime, story string, restart bool) *host {
 // boot starts an agent.
 func (h *host) boot() {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(h.t.Context()))
-	var r *lifecycle.Reconciler
-	generator := pleg.New(h.rt, pleg.Options{Sink: func(events []pleg.Event) {
-		for _, e := range events {
-			r.Changed(e.PodUID)
-		}
-	}})
-	probes := probe.NewSet(probe.Options{Store: h.store, Hooks: probe.Hooks{
-		Changed: func(k probe.Key, _ probe.Value) { r.Changed(k.PodUID) },
-	}})
+	generator := pleg.New(h.rt, pleg.Options{})
+	probes := probe.NewSet(probe.Options{Store: h.store})
 	o := podspec.Options{
 		LogRoot: h.logs, HostIPs: func() []netip.Addr { return []netip.Addr{netip.MustParseAddr(hostAddress)} }, ClusterDomain: "cluster.local",
 		Handlers: func() []cri.RuntimeHandler { return h.handlers },
@@ -102,7 +95,7 @@ func (h *host) boot() {
 		assert.NoError(h.t, err)
 		o.UserNamespace = ranges.Of
 	}
-	r = lifecycle.New(h.rt, generator, lifecycle.Options{
+	r := newReconciler(h.t, h.rt, generator, lifecycle.Options{
 		Owner:   h.name,
 		Spec:    o,
 		PodRoot: h.podRoot,

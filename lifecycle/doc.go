@@ -24,20 +24,16 @@
 // while no container of the pod is being started, see [PodCgroups]: at the latest Options.SlowAfter after the first of a
 // start runs, and an agent that dies before is followed by one that sees to it.
 //
-//	var reconciler *lifecycle.Reconciler
-//	generator := pleg.New(runtime, pleg.Options{Sink: func(events []pleg.Event) {
-//		for _, e := range events {
-//			reconciler.Changed(e.PodUID)
-//		}
-//	}})
-//	reconciler = lifecycle.New(runtime, generator, lifecycle.Options{PodRoot: "/var/lib/agent/pods"})
-//	err := reconciler.Set(lifecycle.PodSet{Source: "file", Pods: pods}) // now and whenever they change
+//	generator := pleg.New(runtime, pleg.Options{})
+//	reconciler, err := lifecycle.New(runtime, generator, lifecycle.Options{PodRoot: "/var/lib/agent/pods"})
+//	...
+//	err = reconciler.Set(lifecycle.PodSet{Source: "file", Pods: pods}) // now and whenever they change
 //	...
 //	wg.Go(func() { _ = generator.Run(ctx) })
-//	err = reconciler.Run(ctx) // at once, when the options cannot work or another agent has PodRoot
+//	err = reconciler.Run(ctx) // at once, when another agent has PodRoot
 //
-// A part that is forgotten (the Run of the generator, its Sink, the Run of the probes) is told to Hooks.Error and the log
-// within 10 s.
+// A part that is forgotten (the Run of the generator, that of the probes, the calls of [Reconciler.Changed] where the
+// Observer is no [Notifier]) is told to Hooks.Error and the log within 10 s.
 //
 // # What is in it and what is not yet
 //

@@ -208,14 +208,10 @@ func newV2Node(t *testing.T) *v2Node {
 func (n *v2Node) boot() {
 	n.statuses = map[string]corev1.PodStatus{}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(n.t.Context()))
-	generator := pleg.New(n.runtime, pleg.Options{Sink: func(events []pleg.Event) {
-		for _, e := range events {
-			n.Changed(e.PodUID)
-		}
-	}})
+	generator := pleg.New(n.runtime, pleg.Options{})
 	tree, err := podtree.New(n.cgroups, n, n.tree)
 	require.NoError(n.t, err)
-	n.Reconciler = lifecycle.New(n.runtime, generator, n.options(tree))
+	n.Reconciler = newReconciler(n.t, n.runtime, generator, n.options(tree))
 	require.NoError(n.t, tree.Setup(ctx))
 	n.tell()
 	var wg sync.WaitGroup

@@ -48,12 +48,8 @@ func join(t *testing.T, rt *critest.Runtime, o lifecycle.Options) *neighbour {
 		defer n.mu.Unlock()
 		n.errs = append(n.errs, pod.Name+": "+err.Error())
 	}
-	generator := pleg.New(rt, pleg.Options{Sink: func(events []pleg.Event) {
-		for _, e := range events {
-			n.Changed(e.PodUID)
-		}
-	}})
-	n.Reconciler = lifecycle.New(rt, generator, o)
+	generator := pleg.New(rt, pleg.Options{})
+	n.Reconciler = newReconciler(t, rt, generator, o)
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	var err error
@@ -238,7 +234,7 @@ func TestPodRootIsOneAgentsAlone(t *testing.T) {
 				first.set(t, podtest.Pod("a"))
 				time.Sleep(time.Second)
 				began := time.Now()
-				second := lifecycle.New(rt, pleg.New(rt, pleg.Options{}), lifecycle.Options{PodRoot: root, Owner: who})
+				second := newReconciler(t, rt, pleg.New(rt, pleg.Options{}), lifecycle.Options{PodRoot: root, Owner: who})
 				err := second.Run(t.Context())
 				require.EqualError(t, err, fmt.Sprintf("PodRoot %s: another agent has it open: process %d", root, os.Getpid()))
 				require.LessOrEqual(t, time.Since(began), 2*time.Second)

@@ -134,7 +134,7 @@ func TestNobodyAskedForLogs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		generator := pleg.New(rt, pleg.Options{})
-		r := lifecycle.New(rt, generator, lifecycle.Options{})
+		r := newReconciler(t, rt, generator, lifecycle.Options{})
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		wg.Go(func() { _ = generator.Run(ctx) })

@@ -10,8 +10,8 @@ import (
 	"github.com/seed81659283/nodeagent/probe"
 )
 
-// Probes runs the liveness, readiness and startup probes of pods. *podprobe.Pods is one. Whoever owns it tells the reconciler, with
-// [Reconciler.Changed], when there is something new about a pod.
+// Probes runs the liveness, readiness and startup probes of pods. *podprobe.Pods is one. Whoever owns one that is no
+// [Notifier] calls [Reconciler.Changed] when a result has changed.
 type Probes interface {
 	// Sync says how a pod and its containers are now. It does not wait. The error names probes that can never be
 	// asked; the others are.

@@ -23,7 +23,8 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
-// Observer tells what the runtime holds. *pleg.Generator is one.
+// Observer tells what the runtime holds. *pleg.Generator is one. One that is a [Notifier] says by itself what has changed;
+// whoever runs another one calls [Reconciler.Changed].
 type Observer interface {
 	// NewerThan waits for a reading of the pod that began after t and returns it, or the error of that reading. A
 	// pod that the runtime does not have is a Pod without sandboxes and containers.
@@ -107,8 +108,8 @@ type Hooks struct {
 	Gone func(pod cri.PodIdentity)
 	// Error is called for each failed attempt to bring a pod to where it should be, with the wait before the next. With
 	// an empty identity it is about the agent: the runtime cannot be read or listed, or a part that the agent needs does
-	// not run or is not connected, such as the Run of the observer, its Sink, or the Run of the probes. That is told within
-	// 10 s, by the goroutine of Run or another one, and again each minute.
+	// not run or is not connected, such as the Run of the observer or of the probes. That is told within 10 s, by the
+	// goroutine of Run or another one, and again each minute.
 	Error func(pod cri.PodIdentity, err error, retry time.Duration)
 }
 
@@ -124,11 +125,10 @@ type Reconciler struct {
 	slots    *startslots.Slots
 	kick     chan struct{}           // the set of workers may have to change
 	owner    string                  // what is written to LabelOwner; set before there is a worker
-	invalid  error                   // what is wrong with the options
 	check    func(*corev1.Pod) error // why a pod cannot be run
 	running  atomic.Bool             // Run was called
 	begun    chan struct{}           // closed when Run was called
-	changed  atomic.Bool             // Changed was called
+	changed  atomic.Bool             // Changed was called, or the observer calls it
 	acted    atomic.Bool             // something of a pod was started or stopped
 	ended    chan struct{}           // closed when Run has returned
 
@@ -148,12 +148,15 @@ type Reconciler struct {
 }
 
 // New returns a Reconciler that drives a runtime by what an observer sees of it. It starts nothing; see [Reconciler.Run].
-// It panics without either. What is wrong with the options is an error of Run and Set: see [Options.Validate].
-func New(rt cri.Runtime, observer Observer, o Options) *Reconciler {
+// An observer and probes that are a [Notifier] tell it what has changed, without more ado. The error is that of
+// [Options.Validate]. It panics if the runtime or the observer is nil.
+func New(rt cri.Runtime, observer Observer, o Options) (*Reconciler, error) {
 	if rt == nil || observer == nil {
 		panic("lifecycle.New: nil runtime or observer")
 	}
-	invalid := o.Validate()
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
 	if o.SlowAfter <= 0 {
 		o.SlowAfter = 10 * time.Second
 	}
@@ -180,7 +183,6 @@ func New(rt cri.Runtime, observer Observer, o Options) *Reconciler {
 		workers: map[string]*worker{},
 		calls:   map[string]*source{},
 		drained: make(chan struct{}),
-		invalid: invalid,
 		begun:   make(chan struct{}),
 		ended:   make(chan struct{}),
 	}
@@ -190,12 +192,19 @@ func New(rt cri.Runtime, observer Observer, o Options) *Reconciler {
 		Mark: r.mark, Logger: o.Logger, Event: o.Hooks.Event, Error: o.Hooks.Error,
 	}.Prepare()
 	r.check = r.checkPod
-	return r
+	r.connect()
+	return r, nil
 }
 
-// Changed tells the Reconciler that the runtime's view of these pods has changed. It does not wait.
+// Changed tells the Reconciler that the runtime's view of these pods has changed, or what their probes have found. It does
+// not wait. Only what is no [Notifier] needs it.
 func (r *Reconciler) Changed(uids ...string) {
 	r.changed.Store(true)
+	r.wakePods(uids...)
+}
+
+// wakePods has the workers of pods look at them again.
+func (r *Reconciler) wakePods(uids ...string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, uid := range uids {
@@ -247,8 +256,8 @@ func (r *Reconciler) awaitRun(ctx context.Context) error {
 }
 
 // Run drives pods until ctx ends, and then leaves them as they are. It returns nil when all that it started has ended. It
-// returns an error at once when the options are invalid, when another agent has locked PodRoot, when the owner that is
-// kept there cannot be read, and when it is called a second time.
+// returns an error at once when another agent has locked PodRoot, when the owner that is kept there cannot be read, and
+// when it is called a second time.
 func (r *Reconciler) Run(ctx context.Context) (err error) {
 	if !r.running.CompareAndSwap(false, true) {
 		return errors.New("Reconciler.Run was called twice")
@@ -291,11 +300,9 @@ func (r *Reconciler) Run(ctx context.Context) (err error) {
 	}
 }
 
-// prepare checks the options and claims what is to be this agent's alone. Set is told what went wrong, too.
+// prepare claims what is to be this agent's alone. Set is told what went wrong, too.
 func (r *Reconciler) prepare() (release func() error, err error) {
-	if err = r.invalid; err == nil {
-		release, err = r.claim()
-	}
+	release, err = r.claim()
 	r.mu.Lock()
 	r.failed = err
 	r.mu.Unlock()

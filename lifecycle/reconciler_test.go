@@ -87,12 +87,8 @@ func boot(t *testing.T, rt *critest.Runtime, via cri.Runtime, o lifecycle.Option
 			n.errs = append(n.errs, err.Error())
 		},
 	}
-	generator := pleg.New(via, pleg.Options{Sink: func(events []pleg.Event) {
-		for _, e := range events {
-			n.reconciler.Changed(e.PodUID)
-		}
-	}})
-	n.reconciler = lifecycle.New(via, generator, o)
+	generator := pleg.New(via, pleg.Options{})
+	n.reconciler = newReconciler(t, via, generator, o)
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = generator.Run(ctx) })

@@ -44,8 +44,7 @@ type source struct {
 // want a pod of one UID the one that was first, for as long as it wants it; then its pod is taken down before the
 // other's is started. The others are told so, at each call.
 //
-// A source that Options.Sources does not name is refused as a whole, and so is every set when Run has failed or the
-// options are invalid.
+// A source that Options.Sources does not name is refused as a whole, and so is every set when Run has failed.
 func (r *Reconciler) Set(set PodSet) error {
 	src, call, err := r.enter(set.Source)
 	if err != nil {
@@ -67,9 +66,6 @@ func (r *Reconciler) Set(set PodSet) error {
 
 // enter checks whether a source may say anything, and gives its call a number.
 func (r *Reconciler) enter(name string) (*source, uint64, error) {
-	if r.invalid != nil {
-		return nil, 0, fmt.Errorf("set of source %q: %w", name, r.invalid)
-	}
 	if len(r.opts.Sources) > 0 && !slices.Contains(r.opts.Sources, name) {
 		return nil, 0, fmt.Errorf("set of source %q: Options.Sources does not name it, but %q", name, r.opts.Sources)
 	}

@@ -132,7 +132,7 @@ func TestSetFollowsWhatMayChange(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			rt := critest.New(critest.Options{})
-			r := lifecycle.New(rt, pleg.New(rt, pleg.Options{}), lifecycle.Options{})
+			r := newReconciler(t, rt, pleg.New(rt, pleg.Options{}), lifecycle.Options{})
 			require.NoError(t, r.Set(lifecycle.PodSet{Source: "test", Pods: []*corev1.Pod{changeable()}}))
 			changed := changeable()
 			change(changed)
@@ -186,7 +186,7 @@ func TestSetOfPodsThatAreNone(t *testing.T) {
 // It keeps a source that was misspelled from being taken, while the one that was meant is waited for.
 func TestSetOfAnUnknownSource(t *testing.T) {
 	rt := critest.New(critest.Options{})
-	r := lifecycle.New(rt, pleg.New(rt, pleg.Options{}), lifecycle.Options{Sources: []string{"file", "api"}})
+	r := newReconciler(t, rt, pleg.New(rt, pleg.Options{}), lifecycle.Options{Sources: []string{"file", "api"}})
 	err := r.Set(lifecycle.PodSet{Source: "fiel", Pods: []*corev1.Pod{podtest.Pod("a")}})
 	require.EqualError(t, err, `set of source "fiel": Options.Sources does not name it, but ["file" "api"]`)
 	pods, _ := r.Active()
@@ -198,7 +198,7 @@ func TestSetOfAnUnknownSource(t *testing.T) {
 func TestChangedDoesNotWaitForASlowSet(t *testing.T) {
 	rt := critest.New(critest.Options{})
 	entered, leave := make(chan struct{}), make(chan struct{})
-	r := lifecycle.New(rt, pleg.New(rt, pleg.Options{}), lifecycle.Options{Probes: nil})
+	r := newReconciler(t, rt, pleg.New(rt, pleg.Options{}), lifecycle.Options{Probes: nil})
 	slow := func() { close(entered); <-leave }
 	lifecycle.BeforeCheck(r, func(pod *corev1.Pod) {
 		if pod.Name == "slow" {
@@ -230,7 +230,7 @@ func TestChangedDoesNotWaitForASlowSet(t *testing.T) {
 func TestTheLaterOfTwoSetsCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
-		r := lifecycle.New(rt, pleg.New(rt, pleg.Options{}), lifecycle.Options{})
+		r := newReconciler(t, rt, pleg.New(rt, pleg.Options{}), lifecycle.Options{})
 		leave := make(chan struct{})
 		lifecycle.BeforeCheck(r, func(pod *corev1.Pod) {
 			if pod.Name == "slow" {
@@ -269,7 +269,7 @@ func thousand() []*corev1.Pod {
 // It keeps a node with many pods from paying for those that are as they were.
 func TestSetOfUnchangedPodsAllocatesNothing(t *testing.T) {
 	rt := critest.New(critest.Options{})
-	r := lifecycle.New(rt, pleg.New(rt, pleg.Options{}), lifecycle.Options{})
+	r := newReconciler(t, rt, pleg.New(rt, pleg.Options{}), lifecycle.Options{})
 	require.NoError(t, r.Set(lifecycle.PodSet{Source: "test", Pods: thousand()}))
 	equal := thousand() // other objects that say the same
 	checks := 0
@@ -290,7 +290,7 @@ func BenchmarkSetUnchanged(b *testing.B) {
 		"equal": func([]*corev1.Pod) []*corev1.Pod { return thousand() },
 	} {
 		b.Run(name, func(b *testing.B) {
-			r := lifecycle.New(rt, pleg.New(rt, pleg.Options{}), lifecycle.Options{})
+			r := newReconciler(b, rt, pleg.New(rt, pleg.Options{}), lifecycle.Options{})
 			pods := thousand()
 			require.NoError(b, r.Set(lifecycle.PodSet{Source: "test", Pods: pods}))
 			set := lifecycle.PodSet{Source: "test", Pods: again(pods)}

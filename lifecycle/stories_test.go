@@ -444,12 +444,9 @@ func (h *health) script(c *cri.ContainerConfig) critest.Script {
 
 // bootProbing starts an agent that asks probes by commands, and keeps what it finds in a file.
 func bootProbing(t *testing.T, rt *critest.Runtime, store string) *node {
-	var n *node
-	set := probe.NewSet(probe.Options{Store: store, Rand: func() float64 { return 0 }, Hooks: probe.Hooks{
-		Changed: func(k probe.Key, _ probe.Value) { n.reconciler.Changed(k.PodUID) },
-	}})
+	set := probe.NewSet(probe.Options{Store: store, Rand: func() float64 { return 0 }})
 	ctx, cancel := context.WithCancel(t.Context())
-	n = boot(t, rt, rt, lifecycle.Options{Probes: podprobe.NewPods(set, podprobe.Options{Execer: podprobe.CRI(rt)})})
+	n := boot(t, rt, rt, lifecycle.Options{Probes: podprobe.NewPods(set, podprobe.Options{Execer: podprobe.CRI(rt)})})
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = set.Run(ctx) })
 	stop := n.stop

@@ -11,7 +11,7 @@ import (
 )
 
 // Validate returns an error that names each field with a value that cannot work, such as a relative path or a negative
-// time. [Reconciler.Run] and [Reconciler.Set] return it too; a program that asks first can say which flag it is about.
+// time. [New] returns it too; a program that asks first can say which flag it is about.
 func (o Options) Validate() error {
 	var errs []error
 	wrong := func(name string, value any, must string) {

@@ -68,14 +68,8 @@ func start(t *testing.T, rt critest.Capable, dir string, around world) *mortal {
 	if around.whole {
 		via = struct{ runtimeOfWalk }{remote}
 	}
-	set := probe.NewSet(probe.Options{Store: filepath.Join(dir, "probes"), Rand: func() float64 { return 0 }, Hooks: probe.Hooks{
-		Changed: func(k probe.Key, _ probe.Value) { m.reconciler.Changed(k.PodUID) },
-	}})
-	generator := pleg.New(via, pleg.Options{Sink: func(events []pleg.Event) {
-		for _, e := range events {
-			m.reconciler.Changed(e.PodUID)
-		}
-	}})
+	set := probe.NewSet(probe.Options{Store: filepath.Join(dir, "probes"), Rand: func() float64 { return 0 }})
+	generator := pleg.New(via, pleg.Options{})
 	o := lifecycle.Options{
 		PodRoot: filepath.Join(dir, "pods"), Rand: func() float64 { return 0.5 }, Logger: around.log,
 		Probes: podprobe.NewPods(set, podprobe.Options{Execer: podprobe.CRI(via)}),
@@ -101,7 +95,7 @@ func start(t *testing.T, rt critest.Capable, dir string, around world) *mortal {
 		o.Cgroups = tree
 		defer run(tree.Run)
 	}
-	m.reconciler = lifecycle.New(via, generator, o)
+	m.reconciler = newReconciler(t, via, generator, o)
 	if pods != nil {
 		pods.reconciler.Store(m.reconciler)
 	}

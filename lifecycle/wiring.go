@@ -20,11 +20,29 @@ const (
 	wiringAgain = time.Minute
 )
 
+// Notifier says of which pods there is something new. *pleg.Generator and *podprobe.Pods are ones; an [Observer] and
+// [Probes] need not be.
+type Notifier interface {
+	// Notify has fn called with the UIDs of pods of which there is something new, from then on. It does not wait.
+	Notify(fn func(uids ...string))
+}
+
+// connect has the reconciler told of what is new by those who can.
+func (r *Reconciler) connect() {
+	if n, ok := r.observer.(Notifier); ok {
+		n.Notify(r.wakePods)
+		r.changed.Store(true)
+	}
+	if n, ok := r.opts.Probes.(Notifier); ok {
+		n.Notify(r.wakePods)
+	}
+}
+
 // wiring finds parts that a program forgot to run or to connect. That the observer does not run is found by [Reconciler.begin].
 type wiring struct {
 	r *Reconciler
 
-	proven bool // Changed is called
+	proven bool // Changed is called, or the observer calls it
 	silent bool // it was not, at the last look, although there was a reason
 
 	unhealthy bool // the probes were, at the last look
@@ -36,20 +54,20 @@ func (r *Reconciler) watchWiring(ctx context.Context) {
 	w := &wiring{r: r, told: map[string]time.Time{}}
 	for sleep(ctx, wiringPeriod) {
 		if !w.proven {
-			w.lookAtSink()
+			w.lookAtChanges()
 		}
 		w.lookAtProbes()
 	}
 }
 
-// lookAtSink finds that what the observer sees is not passed on: the agent has changed something in the runtime, and
-// nobody has ever called Changed.
-func (w *wiring) lookAtSink() {
+// lookAtChanges finds that what an observer sees that is no [Notifier] is not passed on: the agent has changed something in
+// the runtime, and nobody has ever called Changed.
+func (w *wiring) lookAtChanges() {
 	switch acted := w.r.acted.Load(); {
 	case w.r.changed.Load():
 		w.proven = true
 	case acted && w.silent:
-		w.tell("sink", errors.New("pods change, and Reconciler.Changed is not called: is the Sink of the observer set (pleg.Options.Sink), and does it pass on the events?"))
+		w.tell("changes", errors.New("pods change, and Reconciler.Changed is not called: the observer has no Notify, so whoever runs it has to pass on what it sees"))
 	default:
 		w.silent = acted
 	}

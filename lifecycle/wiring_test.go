@@ -49,26 +49,21 @@ func TestForgottenPartsAreTold(t *testing.T) {
 	for name, forgotten := range map[string]string{
 		"nothing":   "",
 		"generator": "pleg.Generator.Run",
-		"sink":      "pleg.Options.Sink",
+		"changes":   "Reconciler.Changed",
 		"probes":    "probe.Set.Run",
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var log logBuffer
 				var hook logBuffer
-				var r *lifecycle.Reconciler
 				rt := critest.New(critest.Options{})
-				set := probe.NewSet(probe.Options{Hooks: probe.Hooks{Changed: func(k probe.Key, _ probe.Value) { r.Changed(k.PodUID) }}})
-				o := pleg.Options{Sink: func(events []pleg.Event) {
-					for _, e := range events {
-						r.Changed(e.PodUID)
-					}
-				}}
-				if name == "sink" {
-					o.Sink = nil
+				set := probe.NewSet(probe.Options{})
+				generator := pleg.New(rt, pleg.Options{})
+				var observer lifecycle.Observer = generator
+				if name == "changes" {
+					observer = struct{ lifecycle.Observer }{generator} // it has no Notify
 				}
-				generator := pleg.New(rt, o)
-				r = lifecycle.New(rt, generator, lifecycle.Options{
+				r := newReconciler(t, rt, observer, lifecycle.Options{
 					Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError})),
 					Probes: podprobe.NewPods(set, podprobe.Options{Execer: podprobe.CRI(rt)}),
 					Hooks: lifecycle.Hooks{Error: func(pod cri.PodIdentity, err error, _ time.Duration) {
@@ -86,9 +81,7 @@ func TestForgottenPartsAreTold(t *testing.T) {
 				}
 				wg.Go(func() { _ = r.Run(ctx) })
 				pod := podtest.Pod("a")
-				if name != "sink" { // whose probes would tell of the pod
-					pod.Spec.Containers[0].ReadinessProbe = podtest.Probe("ready", 10)
-				}
+				pod.Spec.Containers[0].ReadinessProbe = podtest.Probe("ready", 10) // whose result is no word of the observer
 				require.NoError(t, r.Set(lifecycle.PodSet{Source: "test", Pods: []*corev1.Pod{pod}}))
 				time.Sleep(10 * time.Second)
 				synctest.Wait()
@@ -116,7 +109,7 @@ func TestForgottenPartsAreTold(t *testing.T) {
 func TestDrainWithoutRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
-		r := lifecycle.New(rt, pleg.New(rt, pleg.Options{}), lifecycle.Options{})
+		r := newReconciler(t, rt, pleg.New(rt, pleg.Options{}), lifecycle.Options{})
 		require.EqualError(t, r.Drain(t.Context()), "drain: Reconciler.Run was not called, and nothing else takes pods down")
 
 		hung := faulty{&critest.Faults{Runtime: rt, Around: func(ctx context.Context, op, _ string, call func() error) error {
@@ -169,9 +162,8 @@ func TestOptionsThatCannotWork(t *testing.T) {
 			change(&o)
 			require.ErrorContains(t, o.Validate(), want)
 			rt := critest.New(critest.Options{})
-			r := lifecycle.New(rt, pleg.New(rt, pleg.Options{}), o)
-			require.ErrorContains(t, r.Set(lifecycle.PodSet{Source: "a"}), want)
-			require.ErrorContains(t, r.Run(t.Context()), want)
+			_, err := lifecycle.New(rt, pleg.New(rt, pleg.Options{}), o)
+			require.ErrorContains(t, err, want)
 		})
 	}
 	require.NoError(t, lifecycle.Options{}.Validate())

@@ -138,11 +138,8 @@ func (a *agent) set(s podstore.Set) {
 	}
 }
 
-// changed passes on what the runtime says has happened.
-func (a *agent) changed(events []pleg.Event) {
-	for _, e := range events {
-		a.Changed(e.PodUID)
-	}
+// rotate has the logs of what runs now rotated.
+func (a *agent) rotate(...string) {
 	pods, _ := a.generator.Pods() // those that are known will do
 	a.rotator.Set(logs.Running(pods))
 }
@@ -156,7 +153,8 @@ func (a *agent) build(ctx context.Context) (err error) {
 	if a.rotator, err = logs.NewRotator(a.runtime, logs.RotatorOptions{Policy: policy, Logger: a.log}); err != nil {
 		return fmt.Errorf("logMaxFiles: %w", err)
 	}
-	a.generator = pleg.New(a.runtime, pleg.Options{Logger: a.log, Sink: a.changed})
+	a.generator = pleg.New(a.runtime, pleg.Options{Logger: a.log})
+	a.generator.Notify(a.rotate)
 	a.store = podstore.New(a.state("pods.store"), podstore.Options{Sources: a.sources(), Logger: a.log})
 	o := lifecycle.Options{
 		Sources: a.sources(), Parallel: a.ParallelStarts, Sysctls: a.AllowedSysctls, Logger: a.log, Probes: a.probes(),
@@ -176,7 +174,9 @@ func (a *agent) build(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	a.Reconciler = lifecycle.New(a.runtime, a.generator, o)
+	if a.Reconciler, err = lifecycle.New(a.runtime, a.generator, o); err != nil {
+		return err
+	}
 	a.parts = append(a.parts, a.generator.Run, a.Run, a.rotator.Run, a.store.Run)
 	if tree, ok := o.Cgroups.(*podtree.Tree); ok {
 		a.parts = append(a.parts, tree.Run)
@@ -201,9 +201,7 @@ func (a *agent) open(ctx context.Context) (err error) {
 // probes makes what asks containers how they are, and keeps what it finds for the next agent.
 func (a *agent) probes() *podprobe.Pods {
 	pool := httpprobe.NewPool(httpprobe.PoolOptions{})
-	set := probe.NewSet(probe.Options{Store: a.state("probes"), Logger: a.log, Hooks: probe.Hooks{
-		Changed: func(k probe.Key, _ probe.Value) { a.Changed(k.PodUID) },
-	}})
+	set := probe.NewSet(probe.Options{Store: a.state("probes"), Logger: a.log})
 	a.parts = append(a.parts, func(ctx context.Context) error { defer pool.Close(); return set.Run(ctx) })
 	return podprobe.NewPods(set, podprobe.Options{
 		Pool: pool, Execer: podprobe.CRI(a.runtime), GRPC: func(g podprobe.GRPC) (probe.Prober, error) {

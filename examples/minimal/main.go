@@ -62,12 +62,7 @@ func (c config) run(ctx context.Context) error {
 		return err
 	}
 	defer closeRuntime()
-	var reconciler *lifecycle.Reconciler
-	generator := pleg.New(runtime, pleg.Options{Logger: c.log, Sink: func(events []pleg.Event) {
-		for _, e := range events {
-			reconciler.Changed(e.PodUID)
-		}
-	}})
+	generator := pleg.New(runtime, pleg.Options{Logger: c.log})
 	o := lifecycle.Options{
 		Spec: podspec.Options{LogRoot: c.logs}, Sources: []string{source.File}, Logger: c.log,
 		PodRoot: filepath.Join(c.state, "pods"), NoMounts: c.endpoint == "", // plain processes have none
@@ -81,12 +76,15 @@ func (c config) run(ctx context.Context) error {
 		return fmt.Errorf("pod cgroups: %w", err)
 	}
 	defer tree.close()
-	probes, err := c.openProbes(runtime, func(podUID string) { reconciler.Changed(podUID) })
+	probes, err := c.openProbes(runtime)
 	if err != nil {
 		return fmt.Errorf("probes: %w", err)
 	}
 	o.Probes = probes
-	reconciler = lifecycle.New(runtime, generator, o)
+	reconciler, err := lifecycle.New(runtime, generator, o)
+	if err != nil {
+		return err
+	}
 	if err := tree.setup(ctx, reconciler); err != nil {
 		return fmt.Errorf("pod cgroups: %w", err)
 	}

@@ -23,17 +23,14 @@ type podProbes struct {
 	pool *httpprobe.Pool
 }
 
-// openProbes makes probes that keep what they find in the state directory, and tell changed of it.
-func (c config) openProbes(rt cri.Runtime, changed func(podUID string)) (*podProbes, error) {
+// openProbes makes probes that keep what they find in the state directory.
+func (c config) openProbes(rt cri.Runtime) (*podProbes, error) {
 	if err := os.MkdirAll(c.state, 0o700); err != nil {
 		return nil, err
 	}
 	p := &podProbes{
 		pool: httpprobe.NewPool(httpprobe.PoolOptions{}),
-		set: probe.NewSet(probe.Options{
-			Store: filepath.Join(c.state, "probes"), Logger: c.log,
-			Hooks: probe.Hooks{Changed: func(k probe.Key, _ probe.Value) { changed(k.PodUID) }},
-		}),
+		set:  probe.NewSet(probe.Options{Store: filepath.Join(c.state, "probes"), Logger: c.log}),
 	}
 	o := podprobe.Options{Pool: p.pool, GRPC: func(g podprobe.GRPC) (probe.Prober, error) {
 		return grpcprobe.New(grpcprobe.Config{Host: g.Host, Port: g.Port, Service: g.Service, TLS: g.TLS})

@@ -37,14 +37,12 @@ type agent struct {
 // boot starts an agent with the two sources "api" and "file", neither of which has spoken yet.
 func boot(t *testing.T, rt *critest.Runtime, path string) *agent {
 	a := &agent{t: t, path: path, rt: rt}
-	generator := pleg.New(rt, pleg.Options{Sink: func(events []pleg.Event) {
-		for _, e := range events {
-			a.reconciler.Changed(e.PodUID)
-		}
-	}})
+	generator := pleg.New(rt, pleg.Options{})
 	o := lifecycle.Options{Owner: "test", Sources: []string{"api", "file"}}
 	o.Spec.LogRoot = t.TempDir()
-	a.reconciler = lifecycle.New(rt, generator, o)
+	var err error
+	a.reconciler, err = lifecycle.New(rt, generator, o)
+	require.NoError(t, err)
 	a.store = podstore.New(path, podstore.Options{Sources: o.Sources})
 	sets, err := a.store.Load()
 	a.loadErr = err

@@ -12,7 +12,8 @@
 // the file. A [Set] has the fields of a lifecycle.PodSet and converts to one:
 //
 //	sources := []string{source.File, "api"}
-//	reconciler := lifecycle.New(runtime, observer, lifecycle.Options{Sources: sources})
+//	reconciler, err := lifecycle.New(runtime, observer, lifecycle.Options{Sources: sources})
+//	...
 //	store := podstore.New("/var/lib/agent/pods", podstore.Options{Sources: sources})
 //	sets, err := store.Load()
 //	if err != nil {
