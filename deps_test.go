@@ -33,6 +33,7 @@ tests:                          github.com/google/go-cmp/... golang.org/x/tools/
 tests:                          cri/critest internal/costtest internal/hostile internal/lab internal/podtest internal/script internal/suite/suitetest
 tests .:                        internal/repocheck
 tests internal/lab:             GRPC
+tests cri/process:              cri/logs
 tests cri/remote:               cri/criserver
 tests cri/criserver:            cri/remote GRPC
 tests lifecycle/plan:           lifecycle/internal/podtest lifecycle/podapi cgroups qos
