@@ -1,0 +1,83 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Pleg prints what happens to the pods of a runtime, one line for each pod lifecycle event, whoever runs them:
+//
+//	pleg -cri unix:///run/containerd/containerd.sock
+//	10:42:01 ContainerStarted default/web server running
+//	10:42:09 ContainerDied default/web server exited 137
+//
+// The first lines are what is there. It changes nothing.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/remote"
+	"github.com/seed81659283/nodeagent/pleg"
+)
+
+func main() {
+	endpoint := flag.String("cri", "unix:///run/containerd/containerd.sock", "endpoint of the container runtime")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	if err := watch(ctx, *endpoint); err != nil {
+		fmt.Fprintln(os.Stderr, "pleg:", err)
+		os.Exit(1)
+	}
+}
+
+// watch prints events until ctx ends.
+func watch(ctx context.Context, endpoint string) error {
+	runtime, err := remote.Dial(endpoint, remote.Options{})
+	if err != nil {
+		return err
+	}
+	defer runtime.Close()
+	if err := runtime.Check(ctx); err != nil { // Dial does not connect, and a Generator waits for its runtime
+		return err
+	}
+	var generator *pleg.Generator
+	generator = pleg.New(runtime, pleg.Options{Sink: func(events []pleg.Event) {
+		for _, e := range events {
+			pod, _ := generator.Get(e.PodUID) // as last seen
+			fmt.Println(time.Now().Format(time.TimeOnly), e.Type, name(pod, e.PodUID), describe(pod, e.ID))
+		}
+	}})
+	return generator.Run(ctx)
+}
+
+// name is the name of a pod, or its UID when nothing is left of it.
+func name(pod cri.Pod, uid string) string {
+	if pod.Name == "" {
+		return uid
+	}
+	return pod.Namespace + "/" + pod.Name
+}
+
+// describe says which container or sandbox of a pod an ID is, and what has become of it.
+func describe(pod cri.Pod, id string) string {
+	for _, s := range pod.Sandboxes {
+		if s.ID == id {
+			return "sandbox " + s.State.String()
+		}
+	}
+	for _, c := range pod.Containers {
+		switch {
+		case c.ID != id:
+		case c.State == cri.ContainerExited:
+			return fmt.Sprint(c.Name, " exited ", c.ExitCode)
+		default:
+			return c.Name + " " + c.State.String()
+		}
+	}
+	return id
+}
