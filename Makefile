@@ -57,7 +57,7 @@ test-vm: $(LAB)
 	go test -race -count=1 -timeout=$(TIMEOUT) ./hack/vm; \
 	echo "make: cgroup v2 in User Mode Linux"; \
 	go test -count=1 -timeout=$(TIMEOUT) -exec $(UML) ./cgroups/driver/... ./cgroups/podtree; \
-	go test -count=1 -timeout=$(TIMEOUT) -exec $(UML) -run='^TestIntegrationCgroups$$' ./examples/minimal; \
+	go test -count=1 -timeout=$(TIMEOUT) -exec $(UML) -run='^TestIntegrationCgroups$$' ./examples/agent; \
 	go test -count=1 -timeout=$(TIMEOUT) -exec $(UML) -run='^TestIntegrationResizeV2$$' ./lifecycle; \
 	echo "make: systemd as the driver of cgroups"; \
 	go test -count=1 -timeout=$(TIMEOUT) -exec $(CURDIR)/hack/vm/systemd.sh -run='^TestIntegrationSystemd' ./cgroups/driver/...; \

@@ -71,8 +71,17 @@
 //   - [github.com/seed81659283/nodeagent/probe/grpcprobe]: the prober for gRPC health checks
 //   - [github.com/seed81659283/nodeagent/probe/podprobe]: the probes of a pod, and what their results mean for it
 //
-// The command examples/minimal wires these into an agent that runs static pods; start reading there. examples/agent is
-// the fuller one.
+// # Where to start reading
+//
+// The command examples/minimal wires these into an agent that runs static pods, on one screen; examples/agent is the fuller
+// one. The commands examples/pleg, prober, qos, logs and runtime show one idea each. The documentation of the packages has
+// runnable examples:
+//
+//   - pods built in code: [github.com/seed81659283/nodeagent/lifecycle], example of Reconciler
+//   - a node in memory, for a test: the same package, example NodeInMemory
+//   - an agent with two runtimes: the same package, example TwoRuntimes
+//   - a pod by bare calls of a runtime: [github.com/seed81659283/nodeagent/cri], example of Runtime
+//   - a runtime without a daemon: [github.com/seed81659283/nodeagent/cri/process], example of Open
 //
 // Planned, not here yet: eviction, gc, cni, volume, nodestatus, nodeapi, device, nodetest.
 //

@@ -37,6 +37,28 @@ func ExampleNew() {
 	// StopContainer default/web/stubborn grace=1s
 }
 
+// What a container does is a script: here it says that it has started, and is evicted, in a reason of its own, after 5 ms.
+func ExampleScript() {
+	rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script {
+		return critest.Script{
+			Started: func(c cri.Container) { fmt.Println(c.Name, c.State) },
+			Exit:    &critest.Exit{After: 5 * time.Millisecond, Code: 137, Reason: "Evicted", Message: "out of disk"},
+		}
+	}})
+	ctx := context.Background()
+	s := &cri.SandboxConfig{Pod: cri.PodIdentity{UID: "u1", Name: "web", Namespace: "default"}}
+	sandbox, _ := rt.RunSandbox(ctx, s)
+	id, _ := rt.CreateContainer(ctx, sandbox, &cri.ContainerConfig{Name: "app"}, s)
+	_ = rt.StartContainer(ctx, id)
+	time.Sleep(time.Second)
+
+	c, _ := rt.Container("web/app")
+	fmt.Println(c.Name, c.State, c.ExitCode, c.Reason, c.Message)
+	// Output:
+	// app running
+	// app exited 137 Evicted out of disk
+}
+
 // A start whose answer is lost has taken effect all the same. The event stream is passed on beside the faults.
 func ExampleFaults() {
 	rt := critest.New(critest.Options{})

@@ -30,8 +30,8 @@ func TestMain(m *testing.M) {
 	os.Exit(program.Main(m))
 }
 
-// patience is the longest wait for something that happens at once on a machine with nothing else to do.
-const patience = 30 * time.Second
+// timeout is the longest wait for something that happens at once on a machine with nothing else to do.
+const timeout = 30 * time.Second
 
 // files are the directories of an agent, which outlive it.
 type files struct {
@@ -88,7 +88,7 @@ func (f files) log(pod, container string) string {
 // awaitLog waits until a container has written all of the lines.
 func (f files) awaitLog(pod, container string, lines ...string) {
 	f.t.Helper()
-	exetest.Eventually(f.t, patience, func() error {
+	exetest.Eventually(f.t, timeout, func() error {
 		log := "\n" + f.log(pod, container)
 		for _, line := range lines {
 			if !strings.Contains(log, "\n"+line+"\n") {

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/netip"
 	"os"
@@ -19,8 +20,10 @@ import (
 
 	"github.com/seed81659283/nodeagent/images/credential"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
-	"github.com/seed81659283/nodeagent/lifecycle/source"
 )
+
+// maxConfig is how many bytes the file may have.
+const maxConfig = 1 << 20
 
 // config is the YAML file of the agent. What is not in it has the defaults below; flags come before it.
 type config struct {
@@ -62,10 +65,10 @@ func parse(args []string) (c config, err error) {
 	f.StringVar(&c.StateDir, "state", "", "directory of the agent's own files")
 	_ = f.Parse(args) // it exits instead
 	if f.NArg() > 0 {
-		return c, fmt.Errorf("%q is no flag, and nothing else is taken", f.Arg(0))
+		return c, fmt.Errorf("unexpected argument %q", f.Arg(0))
 	}
 	if file != "" {
-		data, err := os.ReadFile(file)
+		data, err := readConfig(file)
 		fields := map[string]json.RawMessage{}
 		if err = cmp.Or(err, yaml.UnmarshalStrict(data, &fields)); err != nil {
 			return c, fmt.Errorf("%s: %w", file, err)
@@ -80,7 +83,21 @@ func parse(args []string) (c config, err error) {
 	return c, c.complete(cmp.Or(file, "flags"))
 }
 
-// complete fills in what is not set, and refuses what makes no sense. Errors say where the config is from.
+// readConfig reads a file that is no larger than maxConfig, so that some other file does not take all memory.
+func readConfig(path string) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	data, err := io.ReadAll(io.LimitReader(file, maxConfig+1))
+	if err == nil && len(data) > maxConfig {
+		err = fmt.Errorf("must not be larger than %d bytes", maxConfig)
+	}
+	return data, err
+}
+
+// complete fills in what is not set, and refuses what is invalid. Errors say where the config is from.
 func (c *config) complete(from string) error {
 	host, err := os.Hostname()
 	c.NodeName = cmp.Or(c.NodeName, strings.ToLower(host))
@@ -102,14 +119,3 @@ func (c *config) complete(from string) error {
 
 // state returns the path of something in the state directory.
 func (c *config) state(name string) string { return filepath.Join(c.StateDir, name) }
-
-// sources names where pods come from.
-func (c *config) sources() (names []string) {
-	if c.Manifests != "" {
-		names = append(names, source.File)
-	}
-	if c.ManifestURL != "" {
-		names = append(names, source.URL)
-	}
-	return names
-}

@@ -93,5 +93,14 @@ func TestNothingToRun(t *testing.T) {
 	_, err = parse([]string{"-config", "missing.yaml", "-manifests", "/x"})
 	require.EqualError(t, err, "missing.yaml: open missing.yaml: no such file or directory")
 	_, err = parse([]string{"manifests"})
-	require.EqualError(t, err, `"manifests" is no flag, and nothing else is taken`)
+	require.EqualError(t, err, `unexpected argument "manifests"`)
+}
+
+// A file without an end is refused, not read.
+func TestConfigIsBounded(t *testing.T) {
+	if _, err := os.Stat("/dev/zero"); err != nil {
+		t.Skip("needs /dev/zero: ", err)
+	}
+	_, err := parse([]string{"-config", "/dev/zero"})
+	require.EqualError(t, err, "/dev/zero: must not be larger than 1048576 bytes")
 }

@@ -5,9 +5,7 @@ package main_test
 
 import (
 	"fmt"
-	"maps"
 	"math/rand/v2"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -19,96 +17,8 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups/driver"
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/logs"
-	"github.com/seed81659283/nodeagent/cri/remote"
 	"github.com/seed81659283/nodeagent/internal/exetest"
-	"github.com/seed81659283/nodeagent/internal/lab"
 )
-
-// node is a containerd of the test's own, the files of an agent, and a cgroup for its pods.
-type node struct {
-	files
-	lab     *lab.Lab
-	client  *remote.Client
-	cgroups *driver.Driver // on the cgroup that kubepods is in
-	root    string         // its name
-}
-
-func newNode(t *testing.T) *node {
-	l := lab.StartPrivate(t)
-	client, err := remote.Dial(l.Endpoint(), remote.Options{})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = client.Close() })
-	n := &node{files: newFiles(t), lab: l, client: client, root: "/nodeagent-test-agent-" + filepath.Base(l.StateDir())}
-	n.makeRoot()
-	return n
-}
-
-// makeRoot makes a cgroup that is removed with the test.
-func (n *node) makeRoot() {
-	whole, err := driver.Open(n.t.Context(), driver.Options{})
-	require.NoError(n.t, err)
-	root, err := cgroups.NewPath(strings.TrimPrefix(n.root, "/"))
-	require.NoError(n.t, err)
-	n.t.Cleanup(func() {
-		require.NoError(n.t, whole.Remove(within(n.t, 30*time.Second), root))
-		require.NoError(n.t, whole.Close())
-	})
-	require.NoError(n.t, whole.Apply(n.t.Context(), root, cgroups.Resources{}))
-	n.cgroups, err = driver.Open(n.t.Context(), driver.Options{Root: n.root})
-	require.NoError(n.t, err)
-	n.t.Cleanup(func() { _ = n.cgroups.Close() })
-}
-
-// start starts an agent on the node, with more fields in its config.
-func (n *node) start(fields map[string]any) *exetest.Process {
-	n.t.Helper()
-	all := map[string]any{"runtime": n.lab.Endpoint(), "cgroupRoot": n.root}
-	maps.Copy(all, fields)
-	return n.files.start(all)
-}
-
-// containers returns the containers of a pod that have ever run, as "name attempt state", by ID, and the pod's UID. A
-// start that was cut short by the death of the agent may leave a container that has not.
-func (n *node) containers(pod string) (ran map[string]string, uid string) {
-	ctx := within(n.t, 30*time.Second)
-	snap, err := n.client.List(ctx)
-	require.NoError(n.t, err)
-	ran = map[string]string{}
-	for p := range snap.Pods() {
-		if p.Name != pod {
-			continue
-		}
-		uid = p.UID
-		for _, c := range p.Containers {
-			c, err := n.client.ContainerStatus(ctx, c.ID)
-			require.NoError(n.t, err)
-			if !c.StartedAt.IsZero() {
-				ran[c.ID] = fmt.Sprintf("%s %d %s", c.Name, c.Attempt, c.State)
-			}
-		}
-	}
-	return ran, uid
-}
-
-// end takes down what runs on the node, and checks that nothing is left of it. Kinds in except may stay.
-func (n *node) end(a *exetest.Process, except ...string) {
-	n.t.Helper()
-	a.Kill()
-	a = n.start(map[string]any{"stopOnExit": true})
-	a.Says(patience, "msg=status")
-	require.Zero(n.t, a.Terminate(2*patience))
-	exetest.Eventually(n.t, patience, func() error {
-		left, err := n.lab.Leftovers(within(n.t, 10*time.Second))
-		left = slices.DeleteFunc(left, func(l string) bool {
-			kind, _, _ := strings.Cut(l, " ")
-			return slices.Contains(except, kind)
-		})
-		if err == nil && len(left) > 0 {
-			err = fmt.Errorf("left behind: %s", strings.Join(left, ", "))
-		}
-		return err
-	})
-}
 
 // whole is a pod of every kind of container, with all that this agent gives to one.
 const whole = `apiVersion: v1
@@ -163,8 +73,8 @@ func TestIntegrationWholePod(t *testing.T) {
 		a.Kill()
 	}
 	a := n.start(fields)
-	a.Says(2*patience, "pod=whole-n1 phase=Running", `summary="1/1 restarts=0`)
-	a.Says(patience, "pod=job-n1 phase=Succeeded", "Completed all done")
+	a.Says(2*timeout, "pod=whole-n1 phase=Running", `summary="1/1 restarts=0`)
+	a.Says(timeout, "pod=job-n1 phase=Succeeded", "Completed all done")
 	n.awaitLog("whole-n1", "prepare", "prepared")
 	n.awaitLog("whole-n1", "sidecar", "beside")
 	n.awaitLog("whole-n1", "main", "192.0.2.9 db.example", "of shop at 192.0.2.7 with hunter2", "nameserver 192.0.2.10")
@@ -197,8 +107,8 @@ func TestIntegrationWholePod(t *testing.T) {
 		a.Kill()
 	}
 	a = n.start(fields)
-	a.Says(patience, "pod=whole-n1 phase=Running", `summary="1/1 restarts=0`)
-	a.Says(patience, "pod=job-n1 phase=Succeeded")
+	a.Says(timeout, "pod=whole-n1 phase=Running", `summary="1/1 restarts=0`)
+	a.Says(timeout, "pod=job-n1 phase=Succeeded")
 	after, _ := n.containers("whole-n1")
 	require.Equal(t, before, after)
 	// containerd 2.4 can lose a sandbox when the caller of RunPodSandbox dies in the middle of it; no CRI call shows it.
@@ -211,7 +121,7 @@ func TestIntegrationLogBurst(t *testing.T) {
 	n.manifests.Write("burst.yaml", podYAML("burst", "yes 'one line of many, and of no matter' | head -c 50000000; echo; trap 'exit 0' TERM; while :; do echo over; sleep 0.1; done"))
 	a := n.start(map[string]any{"logMaxSize": "1Mi", "logMaxFiles": 3})
 	watch := n.watchLog("burst-n1")
-	exetest.Eventually(t, 2*patience, func() error {
+	exetest.Eventually(t, 2*timeout, func() error {
 		watch.look()
 		if !strings.HasSuffix(n.log("burst-n1", "main"), "\nover\n") {
 			return fmt.Errorf("the burst is not over; seen so far: %d files", len(watch.seen))
@@ -231,8 +141,8 @@ func TestIntegrationUserNamespace(t *testing.T) {
 	n.manifests.Write("users.yaml", strings.Replace(podYAML("users", "cat /proc/self/uid_map | tr -s ' '; "+sleeper), "spec:", "spec:\n  hostUsers: false", 1))
 	a := n.start(nil)
 	if !n.hasUserNamespaces() {
-		a.Says(patience, "spec.hostUsers", "the runtime has no user namespaces with handler")
-		a.Terminate(patience)
+		a.Says(timeout, "spec.hostUsers", "the runtime has no user namespaces with handler")
+		a.Terminate(timeout)
 		t.Skip("this kernel or runtime has no user namespaces for pods; the agent says so and names the field")
 	}
 	n.awaitLog("users-n1", "main", " 0 65536 65536")
@@ -243,4 +153,59 @@ func (n *node) hasUserNamespaces() bool {
 	status, err := n.client.Status(within(n.t, 30*time.Second))
 	require.NoError(n.t, err)
 	return slices.ContainsFunc(status.Handlers, func(h cri.RuntimeHandler) bool { return h.Name == "" && h.UserNamespaces })
+}
+
+// Thirty pods run, and follow what is done to their manifests and containers.
+func TestIntegrationThirtyPods(t *testing.T) {
+	n := newNode(t)
+	var names []string
+	for i := range 30 {
+		name := fmt.Sprintf("pod%02d", i)
+		n.manifests.Write(name+".yaml", podYAML(name, sleeper))
+		names = append(names, name+"-n1")
+	}
+	a := n.start(nil)
+	before := n.awaitRunning(90*time.Second, names...)
+
+	// A manifest that changes replaces its container, and no other.
+	n.manifests.Write("pod00.yaml", podYAML("pod00", "echo changed; "+sleeper))
+	exetest.Eventually(t, 20*time.Second, func() error {
+		c, err := n.running("pod00-n1")
+		if err == nil && c.ID == before["pod00-n1"].ID {
+			err = fmt.Errorf("still the old container")
+		}
+		return err
+	})
+
+	// A manifest that goes takes its pod along, within its grace.
+	n.manifests.Remove("pod01.yaml")
+	exetest.Eventually(t, 10*time.Second, func() error {
+		pods, err := n.pods()
+		if _, there := pods["pod01-n1"]; there {
+			err = fmt.Errorf("pod01 is still there")
+		}
+		return err
+	})
+
+	// A container that is killed comes back as the next attempt.
+	n.kill(before["pod02-n1"])
+	exetest.Eventually(t, 10*time.Second, func() error {
+		c, err := n.running("pod02-n1")
+		if err == nil && c.Attempt != 1 {
+			err = fmt.Errorf("attempt %d", c.Attempt)
+		}
+		return err
+	})
+	after := n.awaitRunning(time.Second, names[3:]...)
+	for _, name := range names[3:] {
+		require.Equal(t, before[name].ID, after[name].ID, "nobody asked %s to restart", name)
+	}
+
+	for i := range 30 {
+		if i != 1 {
+			n.manifests.Remove(fmt.Sprintf("pod%02d.yaml", i))
+		}
+	}
+	n.awaitNothing(30 * time.Second)
+	a.Terminate(10 * time.Second)
 }

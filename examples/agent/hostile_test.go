@@ -71,9 +71,9 @@ func (f files) beside(a *exetest.Process, bad []hostile.Manifest) {
 		f.manifests.Write(good+".yaml", podYAML(good, sleeper))
 	}
 	for i, m := range bad {
-		a.Says(patience, "pod=good-"+strings.TrimSuffix(m.Name, ".yaml")+"-n1 phase=Running", "1/1 restarts=0")
+		a.Says(timeout, "pod=good-"+strings.TrimSuffix(m.Name, ".yaml")+"-n1 phase=Running", "1/1 restarts=0")
 		if !m.Fine {
-			a.Says(patience, "level=ERROR", names[2*i])
+			a.Says(timeout, "level=ERROR", names[2*i])
 		}
 	}
 	if took := time.Since(begun); took > 3*time.Second {
@@ -115,7 +115,7 @@ func (f files) besideFiles(a *exetest.Process) {
 	}()
 	f.beside(a, []hostile.Manifest{{Name: "last.yaml", Text: []byte("spec: [")}})
 	for _, name := range []string{"loop.yaml", "nowhere.yaml", "sparse.yaml", "secret.yaml", "blocks.yaml"} {
-		a.Says(patience, "level=ERROR", name)
+		a.Says(timeout, "level=ERROR", name)
 	}
 	close(done)
 	<-stopped
@@ -139,7 +139,7 @@ func newMemoryGroup(t *testing.T) memoryGroup {
 	if err := os.Mkdir(string(group), 0o755); err != nil {
 		t.Skipf("needs a cgroup: %v", err)
 	}
-	t.Cleanup(func() { exetest.Eventually(t, patience, func() error { return os.Remove(string(group)) }) })
+	t.Cleanup(func() { exetest.Eventually(t, timeout, func() error { return os.Remove(string(group)) }) })
 	limited := 0
 	for _, file := range files {
 		value := fmt.Sprint(memoryLimit)

@@ -57,7 +57,7 @@ var announcement = regexp.MustCompile(`process (\d+) kept by (\d+)\n`)
 // and the one that keeps it.
 func (f files) last(pod string, starts int) (pid, keeper int) {
 	f.t.Helper()
-	exetest.Eventually(f.t, patience, func() error {
+	exetest.Eventually(f.t, timeout, func() error {
 		found := announcement.FindAllStringSubmatch(f.log(pod, "main"), -1)
 		if len(found) != starts {
 			return fmt.Errorf("%s has been started %d times, want %d", pod, len(found), starts)
@@ -81,7 +81,7 @@ func gone(pid int) error {
 func kill(t *testing.T, pid int) {
 	t.Helper()
 	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
-	exetest.Eventually(t, patience, func() error { return gone(pid) })
+	exetest.Eventually(t, timeout, func() error { return gone(pid) })
 }
 
 // An agent whose sources are away runs what it was told last: what still runs is left alone, what was killed meanwhile
@@ -104,7 +104,7 @@ func TestSourcesAway(t *testing.T) {
 	a := f.start(fields)
 	web, _ := f.last("web-n1", 1)
 	db, keeper := f.last("db-n1", 1)
-	exetest.Eventually(t, patience, func() error { // the file is written at most once in a while
+	exetest.Eventually(t, timeout, func() error { // the file is written at most once in a while
 		text, err := os.ReadFile(filepath.Join(f.state, "pods.store"))
 		if err == nil && bytes.Count(text, []byte("\n")) != 3 {
 			err = fmt.Errorf("the stored pods are\n%s", text)
@@ -118,11 +118,11 @@ func TestSourcesAway(t *testing.T) {
 	away := f.manifests.Path + ".away"
 	require.NoError(t, os.Rename(f.manifests.Path, away))
 	kill(t, keeper)
-	exetest.Eventually(t, patience, func() error { return gone(db) })
+	exetest.Eventually(t, timeout, func() error { return gone(db) })
 	a = f.start(fields)
 	db, keeper = f.last("db-n1", 2)
-	a.Says(patience, "pod=db-n1 phase=Running", `summary="1/1 restarts=1`)
-	a.Says(patience, "pod=web-n1 phase=Running", `summary="1/1 restarts=0`)
+	a.Says(timeout, "pod=db-n1 phase=Running", `summary="1/1 restarts=1`)
+	a.Says(timeout, "pod=web-n1 phase=Running", `summary="1/1 restarts=0`)
 	require.NotContains(t, a.Output(), server.URL, "nobody waits for the server to fail")
 	a.Kill()
 
@@ -133,13 +133,13 @@ func TestSourcesAway(t *testing.T) {
 	kill(t, keeper)
 	kill(t, webKeeper)
 	for _, pid := range []int{web, db} {
-		exetest.Eventually(t, patience, func() error { return gone(pid) })
+		exetest.Eventually(t, timeout, func() error { return gone(pid) })
 	}
 	require.NoError(t, os.RemoveAll(filepath.Join(f.state, "processes")))
 	a = f.start(fields)
-	a.Says(patience, "level=ERROR", "web.yaml:1")
-	a.Says(patience, "pod=db-n1 phase=Running", `summary="1/1 restarts=2`)
-	a.Says(patience, "pod=web-n1 phase=Running", `summary="1/1 restarts=1`)
+	a.Says(timeout, "level=ERROR", "web.yaml:1")
+	a.Says(timeout, "pod=db-n1 phase=Running", `summary="1/1 restarts=2`)
+	a.Says(timeout, "pod=web-n1 phase=Running", `summary="1/1 restarts=1`)
 	a.Kill()
 
 	// When a source is the only one and is back, it decides.
@@ -147,12 +147,12 @@ func TestSourcesAway(t *testing.T) {
 	require.NoError(t, os.Rename(away, f.manifests.Path))
 	f.manifests.Write("web.yaml", podYAML("other", announced))
 	a = f.start(map[string]any{"stopOnExit": true})
-	a.Says(patience, "pod=other-n1 phase=Running")
+	a.Says(timeout, "pod=other-n1 phase=Running")
 	other, _ := f.last("other-n1", 1)
-	exetest.Eventually(t, patience, func() error { return f.onlyPod("other-n1") })
+	exetest.Eventually(t, timeout, func() error { return f.onlyPod("other-n1") })
 
 	// And what is to be taken down on exit is.
-	require.Zero(t, a.Terminate(patience))
+	require.Zero(t, a.Terminate(timeout))
 	require.NoError(t, gone(other))
 	require.NoError(t, f.onlyPod(""))
 }
@@ -188,7 +188,7 @@ func TestDamagedStore(t *testing.T) {
 	web, _ := f.last("web-n1", 1)
 	store := filepath.Join(f.state, "pods.store")
 	var text []byte
-	exetest.Eventually(t, patience, func() (err error) {
+	exetest.Eventually(t, timeout, func() (err error) {
 		if text, err = os.ReadFile(store); err == nil && !bytes.Contains(text, []byte("web-n1")) {
 			err = fmt.Errorf("the store has no web-n1")
 		}
@@ -201,8 +201,8 @@ func TestDamagedStore(t *testing.T) {
 	f.manifests.Write("more.yaml", podYAML("more", announced))
 
 	a = f.start(nil)
-	a.Says(patience, "level=ERROR", "the pods last wanted are lost; what runs is left running", store)
-	a.Says(patience, "level=ERROR", "web.yaml:1")
+	a.Says(timeout, "level=ERROR", "the pods last wanted are lost; what runs is left running", store)
+	a.Says(timeout, "level=ERROR", "web.yaml:1")
 	f.last("more-n1", 1) // so the rest of the directory is followed
 	aside, err := filepath.Glob(store + ".corrupt-*")
 	require.NoError(t, err)
@@ -214,7 +214,7 @@ func TestDamagedStore(t *testing.T) {
 	require.NoError(t, syscall.Kill(web, 0), "it runs")
 
 	f.manifests.Write("web.yaml", podYAML("web", announced))
-	a.Says(patience, "pod=web-n1 phase=Running", `summary="1/1 restarts=0`)
+	a.Says(timeout, "pod=web-n1 phase=Running", `summary="1/1 restarts=0`)
 	f.last("web-n1", 1)
 	require.Equal(t, 1, strings.Count(a.Output(), "are lost"))
 	a.Kill()
@@ -235,17 +235,17 @@ spec: {clusterIP: 192.0.2.7, ports: [{port: 5432}]}
 `, marks)))
 	fields := map[string]any{"stopOnExit": true}
 	a := f.start(fields)
-	a.Says(patience, "pod=web-n1 phase=Running", `summary="0/1 restarts=0`)
+	a.Says(timeout, "pod=web-n1 phase=Running", `summary="0/1 restarts=0`)
 	f.awaitLog("web-n1", "main", "db is at 192.0.2.7:5432")
 	mark := func(name string) { require.NoError(t, os.WriteFile(filepath.Join(marks, name), nil, 0o600)) }
 	mark("ready")
-	a.Says(patience, "pod=web-n1 phase=Running", `summary="1/1 restarts=0`)
+	a.Says(timeout, "pod=web-n1 phase=Running", `summary="1/1 restarts=0`)
 	a.Kill()
 	a = f.start(fields)
-	a.Says(patience, "pod=web-n1 phase=Running", `summary="1/1 restarts=0`)
+	a.Says(timeout, "pod=web-n1 phase=Running", `summary="1/1 restarts=0`)
 	require.NotContains(t, a.Output(), `summary="0/1`, "what was ready did not stop being so")
 	mark("sick")
-	a.Says(patience, "pod=web-n1 phase=Running", `summary="1/1 restarts=1`)
+	a.Says(timeout, "pod=web-n1 phase=Running", `summary="1/1 restarts=1`)
 
 	f.objects.Write("default/configmaps/words.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: words, namespace: default}\ndata: {GREETING: hello}\n")
 	f.manifests.Write("env.yaml", podYAML("env", "echo $GREETING; "+sleeper, "      envFrom: [{configMapRef: {name: words}}]\n"))
@@ -253,8 +253,8 @@ spec: {clusterIP: 192.0.2.7, ports: [{port: 5432}]}
 
 	// Manifests have no API server behind them, so they may not ask for what only that has.
 	f.manifests.Write("account.yaml", strings.Replace(podYAML("account", sleeper), "spec:", "spec:\n  serviceAccountName: shop", 1))
-	a.Says(patience, "level=ERROR", "account.yaml", "spec.serviceAccountName", "static pods may not reference service accounts")
-	require.Zero(t, a.Terminate(patience))
+	a.Says(timeout, "level=ERROR", "account.yaml", "spec.serviceAccountName", "static pods may not reference service accounts")
+	require.Zero(t, a.Terminate(timeout))
 }
 
 // A log is rotated under its writer: its files are named as documented and never hold more than they may.
@@ -267,7 +267,7 @@ func TestLogRotation(t *testing.T) {
 	f.manifests.Write("fast.yaml", podYAML("fast", `while :; do for i in 1 2 3 4 5 6 7 8 9; do for j in 1 2 3 4 5 6 7 8 9; do echo "`+line+`"; done; done; sleep 0.005; done`))
 	a := f.start(map[string]any{"logMaxSize": "64Ki", "logMaxFiles": 3, "stopOnExit": true})
 	slow, fast := f.watchLog("slow-n1"), f.watchLog("fast-n1")
-	exetest.Eventually(t, patience, func() error {
+	exetest.Eventually(t, timeout, func() error {
 		slow.look()
 		fast.look()
 		if len(slow.seen) < 6 || len(fast.seen) < 12 || !slow.compressed {
@@ -280,5 +280,5 @@ func TestLogRotation(t *testing.T) {
 	require.LessOrEqual(t, slow.most, budget+64<<10)
 	require.LessOrEqual(t, fast.most, budget+512<<10, "what is written in a quarter of a second")
 	require.NotContains(t, a.Output(), "level=ERROR")
-	require.Zero(t, a.Terminate(patience))
+	require.Zero(t, a.Terminate(timeout))
 }

@@ -1,14 +1,13 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Minimal runs the pods of a directory of manifests and prints a line for each change of a pod. With -cri it drives
-// containerd or CRI-O, without it runs the pods as plain processes of this machine. When it is stopped the pods go
-// on, and the next start finds them again; -stop-on-exit takes them down.
+// Minimal is an agent on one screen: [agent.run]. It runs the pods of a directory of manifests and prints a line for each
+// change of a pod. With -cri it drives containerd or CRI-O, without it runs the pods as plain processes of this machine.
+// When it is stopped the pods go on, and the next start finds them again; -stop-on-exit takes them down.
 package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -16,9 +15,12 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/process"
@@ -27,118 +29,122 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 	"github.com/seed81659283/nodeagent/lifecycle/source"
 	"github.com/seed81659283/nodeagent/pleg"
+	"github.com/seed81659283/nodeagent/probe"
+	"github.com/seed81659283/nodeagent/probe/podprobe"
 )
+
+// agent is what the flags say, and what was printed last.
+type agent struct {
+	endpoint, manifests, node, state, logs string
+	stopPods                               bool
+	log                                    *slog.Logger
+	last                                   sync.Map // the line of each pod, by UID
+}
+
+// run is the agent, until ctx ends.
+func (a *agent) run(ctx context.Context) error {
+	o := lifecycle.Options{PodRoot: filepath.Join(a.state, "pods"), Sources: []string{source.File}, Logger: a.log}
+	o.Spec.LogRoot = a.logs
+	o.Hooks.Status = a.status
+	o.Hooks.Gone = func(pod cri.PodIdentity) {
+		fmt.Println(time.Now().Format(time.TimeOnly), pod.Namespace+"/"+pod.Name, "Gone")
+	}
+	runtime, err := a.open(ctx, &o) // runs containers
+	if err != nil {
+		return err
+	}
+	generator := pleg.New(runtime, pleg.Options{Logger: a.log})                                   // notices what happens to them
+	probes := probe.NewSet(probe.Options{Store: filepath.Join(a.state, "probes"), Logger: a.log}) // runs their probes
+	o.Probes = podprobe.NewPods(probes, podprobe.Options{Execer: podprobe.CRI(runtime)})
+	reconciler, err := lifecycle.New(runtime, generator, o) // decides what is to be done for each pod, and does it
+	if err != nil {
+		return err
+	}
+	dir := source.NewDir(a.manifests, source.DirOptions{NodeName: a.node, Logger: a.log}) // says which pods are wanted
+
+	parts, end := context.WithCancel(context.WithoutCancel(ctx)) // they go on while pods are taken down
+	wanted, fail := context.WithCancelCause(ctx)
+	var wg sync.WaitGroup
+	defer func() { end(); wg.Wait(); _ = runtime.Close() }()
+	wg.Go(func() { _ = generator.Run(parts) })
+	wg.Go(func() { _ = probes.Run(parts) })
+	wg.Go(func() { fail(reconciler.Run(parts)) }) // at once, if another agent uses the directory
+	_ = dir.Run(wanted, func(u source.Update) {
+		set := lifecycle.PodSet{Source: source.File, Pods: u.Pods, Incomplete: !u.Complete}
+		for _, err := range u.Errs {
+			fmt.Fprintln(os.Stderr, "minimal:", err)
+		}
+		if err := reconciler.Set(set); err != nil {
+			fmt.Fprintln(os.Stderr, "minimal:", err)
+		}
+	})
+	switch {
+	case ctx.Err() == nil:
+		return context.Cause(wanted) // the error of the reconciler
+	case a.stopPods:
+		drain, cancel := context.WithTimeout(parts, 5*time.Minute)
+		defer cancel()
+		return reconciler.Drain(drain)
+	}
+	return nil
+}
+
+// runtime is what both runtimes can do.
+type runtime interface {
+	cri.Runtime
+	cri.Execer
+	Close() error
+}
+
+// open returns the runtime of the endpoint, or the embedded one.
+func (a *agent) open(ctx context.Context, o *lifecycle.Options) (runtime, error) {
+	if a.endpoint == "" { // plain processes have no mounts, and the address of the host
+		o.NoMounts, o.Spec.HostIPs = true, func() []netip.Addr { return []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})} }
+		return process.Open(a.state, process.Options{Logger: a.log})
+	}
+	client, err := remote.Dial(a.endpoint, remote.Options{})
+	if err != nil {
+		return nil, err
+	}
+	return client, client.Check(ctx) // Dial does not connect
+}
 
 func main() {
 	process.Main() // returns at once unless this program was started as the keeper of a process
-	c := config{log: slog.New(slog.DiscardHandler)}
-	flag.StringVar(&c.endpoint, "cri", "", "runtime, such as unix:///run/containerd/containerd.sock (none: plain processes)")
-	flag.StringVar(&c.manifests, "manifests", "", "directory of pod manifests, or a single file")
-	flag.StringVar(&c.node, "node", hostname(), "name of this node")
-	flag.StringVar(&c.state, "state", "/var/lib/nodeagent", "directory of what probes found, files of pods, and plain processes")
-	flag.StringVar(&c.logs, "logs", podspec.DefaultLogRoot, "directory of the pods' logs")
-	flag.StringVar(&c.cgroupRoot, "cgroup-root", "/", "cgroup that kubepods is made in, with -cri (empty: pods get no cgroup)")
-	flag.BoolVar(&c.stopPods, "stop-on-exit", false, "take the pods down on SIGTERM and SIGINT")
-	verbose := flag.Bool("v", false, "log what is done")
+	a := &agent{log: slog.New(slog.DiscardHandler)}
+	host, _ := os.Hostname()
+	flag.StringVar(&a.endpoint, "cri", "", "runtime, such as unix:///run/containerd/containerd.sock (none: plain processes)")
+	flag.StringVar(&a.manifests, "manifests", "", "directory of pod manifests, or a single file")
+	flag.StringVar(&a.node, "node", strings.ToLower(host), "name of this node")
+	flag.StringVar(&a.state, "state", "/var/lib/nodeagent", "directory of the agent's own files")
+	flag.StringVar(&a.logs, "logs", podspec.DefaultLogRoot, "directory of the pods' logs")
+	flag.BoolVar(&a.stopPods, "stop-on-exit", false, "take the pods down on SIGTERM and SIGINT")
+	flag.BoolFunc("v", "log what is done", func(string) error { a.log = slog.Default(); return nil })
 	flag.Parse()
+	if a.manifests == "" || flag.NArg() > 0 {
+		fmt.Fprintf(os.Stderr, "minimal: -manifests is required; unexpected arguments: %q\n", flag.Args())
+		os.Exit(2)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	if *verbose {
-		c.log = slog.New(slog.NewTextHandler(os.Stderr, nil))
-	}
-	err := c.complete(flag.Args())
-	if err == nil {
-		err = c.run(ctx)
-	}
-	if err != nil {
+	if err := a.run(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "minimal:", err)
 		os.Exit(1)
 	}
 }
 
-func (c config) run(ctx context.Context) error {
-	runtime, closeRuntime, err := c.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer closeRuntime()
-	generator := pleg.New(runtime, pleg.Options{Logger: c.log})
-	o := lifecycle.Options{
-		Spec: podspec.Options{LogRoot: c.logs}, Sources: []string{source.File}, Logger: c.log,
-		PodRoot: filepath.Join(c.state, "pods"), NoMounts: c.endpoint == "", // plain processes have none
-		Hooks: lifecycle.Hooks{Status: printer(), Gone: func(pod cri.PodIdentity) { line(pod.Namespace, pod.Name, "Gone") }},
-	}
-	if c.endpoint == "" { // nor an address, but that of the host
-		o.Spec.HostIPs = func() []netip.Addr { return []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})} }
-	}
-	tree, err := c.openCgroups(ctx, runtime, &o)
-	if err != nil {
-		return fmt.Errorf("pod cgroups: %w", err)
-	}
-	defer tree.close()
-	probes, err := c.openProbes(runtime)
-	if err != nil {
-		return fmt.Errorf("probes: %w", err)
-	}
-	o.Probes = probes
-	reconciler, err := lifecycle.New(runtime, generator, o)
-	if err != nil {
-		return err
-	}
-	if err := tree.setup(ctx, reconciler); err != nil {
-		return fmt.Errorf("pod cgroups: %w", err)
-	}
-
-	// The parts outlive ctx where the pods have to be taken down first.
-	parts, end := context.WithCancel(context.WithoutCancel(ctx))
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	defer end()
-	wg.Go(func() { _ = generator.Run(parts) })
-	running, fail := context.WithCancelCause(ctx)
-	defer fail(nil)
-	wg.Go(func() {
-		if err := reconciler.Run(parts); err != nil {
-			fail(err) // as when another agent has the directory
+// status prints a line when what a user would look at has changed.
+func (a *agent) status(pod *corev1.Pod, st *corev1.PodStatus) {
+	now := string(st.Phase) + " " + st.Reason
+	for _, c := range st.ContainerStatuses {
+		now += fmt.Sprintf(" %s: ready=%t restarts=%d", c.Name, c.Ready, c.RestartCount)
+		if w, t := c.State.Waiting, c.State.Terminated; w != nil {
+			now += " " + w.Reason + " " + w.Message
+		} else if t != nil {
+			now += fmt.Sprintf(" %s exit=%d", t.Reason, t.ExitCode)
 		}
-	})
-	wg.Go(func() { tree.run(parts) })
-	wg.Go(func() { probes.run(parts) })
-	dir := source.NewDir(c.manifests, source.DirOptions{NodeName: c.node, Logger: c.log})
-	err = dir.Run(running, func(u source.Update) {
-		for _, err := range u.Errs {
-			fmt.Fprintln(os.Stderr, "minimal:", err)
-		}
-		if err := reconciler.Set(lifecycle.PodSet{Source: source.File, Pods: u.Pods, Incomplete: !u.Complete}); err != nil {
-			fmt.Fprintln(os.Stderr, "minimal:", err)
-		}
-	})
-	if ctx.Err() == nil {
-		return errors.Join(err, context.Cause(running))
 	}
-	if err == nil && c.stopPods {
-		drain, cancel := context.WithTimeout(parts, 5*time.Minute)
-		defer cancel()
-		err = reconciler.Drain(drain)
+	if before, _ := a.last.Swap(pod.UID, now); before != now {
+		fmt.Println(time.Now().Format(time.TimeOnly), pod.Namespace+"/"+pod.Name, now)
 	}
-	return err
-}
-
-// open returns the runtime of the endpoint, or the embedded one.
-func (c config) open(ctx context.Context) (cri.Runtime, func(), error) {
-	if c.endpoint == "" {
-		runtime, err := process.Open(c.state, process.Options{Logger: c.log})
-		if err != nil {
-			return nil, nil, err
-		}
-		return runtime, func() { _ = runtime.Close() }, nil
-	}
-	client, err := remote.Dial(c.endpoint, remote.Options{})
-	if err != nil {
-		return nil, nil, err
-	}
-	if err := client.Check(ctx); err != nil {
-		return nil, nil, err
-	}
-	return client, func() { _ = client.Close() }, nil
 }

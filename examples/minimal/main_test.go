@@ -74,7 +74,7 @@ func TestBadManifests(t *testing.T) {
 	m.Write("good.yaml", "spec: [")
 	a.Says(10*time.Second, "good.yaml:1")
 	require.NotContains(t, a.Output(), "default/good-n1 Gone")
-	require.NotContains(t, a.Output(), "default/good-n1 Pending ready=0/1 restarts=1")
+	require.NotContains(t, a.Output(), "restarts=1")
 	m.Write("good.yaml", podYAML("good", sleeper))
 	m.Write("more.yaml", podYAML("more", sleeper))
 	a.Says(10*time.Second, "default/more-n1", "Running")

@@ -8,10 +8,10 @@
 // measures, judges nothing but what can be seen there, and says nothing about correctness.
 //
 //	go run ./hack/bench -cri unix:///run/containerd/containerd.sock -image nodeagent.test/busybox:1 \
-//		-agent 'minimal=/tmp/minimal -cri {cri} -manifests {manifests}' -kubelet .lab/bin/kubelet \
+//		-agent 'agent=/tmp/agent -runtime {cri} -manifests {manifests}' -kubelet .lab/bin/kubelet \
 //		-n 30,100 -repeat 3 -json figures.json
 //
-// hack/bench/run.sh does that for examples/minimal on the containerd of this checkout's lab, and with VM=uml in a kernel
+// hack/bench/run.sh does that for examples/agent on the containerd of this checkout's lab, and with VM=uml in a kernel
 // with cgroup v2 (hack/vm), which has one CPU and is several times slower.
 //
 // An agent is NAME=COMMAND, split at spaces (there is no quoting), with {cri} for the runtime's endpoint, {manifests}

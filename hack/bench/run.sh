@@ -2,15 +2,15 @@
 # SPDX-FileCopyrightText: The nodeagent Authors
 # SPDX-License-Identifier: Apache-2.0
 
-# Measures examples/minimal on the lab, which has to be up: hack/bench/run.sh [FLAG OF hack/bench]...
+# Measures examples/agent on the lab, which has to be up: hack/bench/run.sh [FLAG OF hack/bench]...
 # KUBELET=path measures that kubelet too (hack/bench/kubelet.sh builds one), and AGENTS="NAME=PATH ..." other builds of
-# examples/minimal, such as that of an earlier commit. VM=uml or VM=qemu does all of that in the kernel of hack/vm, which
+# examples/agent, such as that of an earlier commit. VM=uml or VM=qemu does all of that in the kernel of hack/vm, which
 # has cgroup v2, on a lab of its own.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 if [ -z "${IN_TEST_VM:-}" ]; then
-	for package in examples/minimal hack/bench; do
+	for package in examples/agent hack/bench; do
 		CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o ".lab/bin/$(basename "$package")" "./$package"
 	done
 fi
@@ -35,8 +35,10 @@ cleanup() {
 }
 trap cleanup EXIT
 mkdir "${trees[@]/%//$root}"
+# Pods get cgroups, and a log of every status is not what is measured.
+printf 'cgroupRoot: /%s\nlogLevel: WARN\n' "$root" >"$state/agent.yaml"
 agents=()
-for agent in "minimal=.lab/bin/minimal" ${AGENTS:-}; do
-	agents+=(-agent "$agent -cri {cri} -manifests {manifests} -state $state -cgroup-root /$root")
+for agent in "agent=.lab/bin/agent" ${AGENTS:-}; do
+	agents+=(-agent "$agent -config $state/agent.yaml -runtime {cri} -manifests {manifests} -state $state/node")
 done
 .lab/bin/bench -cri "$endpoint" -image nodeagent.test/busybox:1 "${agents[@]}" ${KUBELET:+-kubelet "$KUBELET"} "$@"

@@ -4,7 +4,6 @@
 package main_test
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -21,27 +20,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/exetest"
 )
 
-// patience is the longest wait: in the kernels of hack/vm, where this test runs as well, a sandbox can take 20 seconds.
-const patience = 2 * time.Minute
-
-// newRoot makes a cgroup for a test to keep kubepods in, and returns a driver on it and its name.
-func newRoot(t *testing.T, name string) (*driver.Driver, string) {
-	whole, err := driver.Open(t.Context(), driver.Options{})
-	require.NoError(t, err)
-	root, err := cgroups.NewPath("nodeagent-test-" + name)
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 30*time.Second)
-		defer cancel()
-		require.NoError(t, whole.Remove(ctx, root))
-		require.NoError(t, whole.Close())
-	})
-	require.NoError(t, whole.Apply(t.Context(), root, cgroups.Resources{}))
-	d, err := driver.Open(t.Context(), driver.Options{Root: root.Cgroupfs()})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = d.Close() })
-	return d, root.Cgroupfs()
-}
+// vmTimeout is the longest wait of the tests that run in the kernels of hack/vm as well, where a sandbox can take 20 seconds.
+const vmTimeout = 2 * time.Minute
 
 // resourcesYAML is a pod of one container that has the resources given.
 func resourcesYAML(name, resources string) string {
@@ -52,14 +32,14 @@ func resourcesYAML(name, resources string) string {
 // its requests; and nothing is left of it.
 func TestIntegrationCgroups(t *testing.T) {
 	n := newNode(t)
-	n.m.Write("guaranteed.yaml", resourcesYAML("guaranteed", "{limits: {cpu: 500m, memory: 64Mi}}"))
-	n.m.Write("burstable.yaml", resourcesYAML("burstable", "{requests: {cpu: 250m, memory: 32Mi}, limits: {cpu: 1, memory: 128Mi}}"))
-	n.m.Write("besteffort.yaml", resourcesYAML("besteffort", "{}"))
+	n.manifests.Write("guaranteed.yaml", resourcesYAML("guaranteed", "{limits: {cpu: 500m, memory: 64Mi}}"))
+	n.manifests.Write("burstable.yaml", resourcesYAML("burstable", "{requests: {cpu: 250m, memory: 32Mi}, limits: {cpu: 1, memory: 128Mi}}"))
+	n.manifests.Write("besteffort.yaml", resourcesYAML("besteffort", "{}"))
 	orphan := cgroups.PodPath("", cgroups.Burstable, "0123-orphan")
 	require.NoError(t, n.cgroups.Apply(t.Context(), orphan, cgroups.Resources{}))
 
-	a := program.Start(t, n.args...)
-	containers := n.awaitRunning(patience, "guaranteed-n1", "burstable-n1", "besteffort-n1")
+	a := n.start(nil)
+	containers := n.awaitRunning(vmTimeout, "guaranteed-n1", "burstable-n1", "besteffort-n1")
 	pods, err := n.pods()
 	require.NoError(t, err)
 	v2 := n.cgroups.Host().Mode == driver.V2
@@ -77,7 +57,7 @@ func TestIntegrationCgroups(t *testing.T) {
 		require.NoError(t, err, name)
 		want.limits.CPUShares = inUnits(v2, want.limits.CPUShares)
 		require.Equal(t, want.limits.CPUShares, got.CPUShares, name)
-		exetest.Eventually(t, patience, func() error { // it is written when the container runs, and not before
+		exetest.Eventually(t, vmTimeout, func() error { // it is written when the container runs, and not before
 			got, err := n.cgroups.Limits(within(t, 10*time.Second), pod)
 			if err == nil && got.CPUQuota != want.limits.CPUQuota {
 				err = fmt.Errorf("quota of pod %s: %d, want %d", name, got.CPUQuota, want.limits.CPUQuota)
@@ -98,7 +78,7 @@ func TestIntegrationCgroups(t *testing.T) {
 
 		// The shell of the container has a child that is another one ten times a second.
 		var procs []int
-		exetest.Eventually(t, patience, func() error {
+		exetest.Eventually(t, vmTimeout, func() error {
 			procs, err = n.cgroups.Procs(t.Context(), pod.Join(id))
 			if found := slices.Sorted(slices.Values(processesOf(t, id))); err == nil && !slices.Equal(found, procs) {
 				err = fmt.Errorf("cgroup.procs has %d, /proc %d", procs, found)
@@ -111,39 +91,39 @@ func TestIntegrationCgroups(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, inUnits(v2, 256), burstable.CPUShares, "the class has the sum of its pods' requests")
 
-	exetest.Eventually(t, patience, func() error { return n.onlyPods(cgroups.Burstable, pods["burstable-n1"].UID) })
+	exetest.Eventually(t, vmTimeout, func() error { return n.onlyPods(cgroups.Burstable, pods["burstable-n1"].UID) })
 
 	// Another agent finds everything as it wants it, and touches nothing.
 	a.Kill()
-	a = program.Start(t, n.args...)
+	a = n.start(nil)
 	time.Sleep(2 * time.Second)
-	after := n.awaitRunning(patience, "guaranteed-n1", "burstable-n1", "besteffort-n1")
+	after := n.awaitRunning(vmTimeout, "guaranteed-n1", "burstable-n1", "besteffort-n1")
 	for name := range containers {
 		require.Equal(t, containers[name].ID, after[name].ID)
 	}
 
 	for _, name := range []string{"guaranteed", "burstable", "besteffort"} {
-		n.m.Remove(name + ".yaml")
+		n.manifests.Remove(name + ".yaml")
 	}
-	n.awaitNothing(patience)
+	n.awaitNothing(vmTimeout)
 	for _, class := range []cgroups.QOS{cgroups.Guaranteed, cgroups.Burstable, cgroups.BestEffort} {
-		exetest.Eventually(t, patience, func() error { return n.onlyPods(class) })
+		exetest.Eventually(t, vmTimeout, func() error { return n.onlyPods(class) })
 	}
-	a.Terminate(patience)
+	a.Terminate(vmTimeout)
 }
 
 // A small limit of CPU slows down what the container does, and not its start: neither the first nor the one after a kill.
 // Where the quota of the pod is in force from the beginning, runc's own work in the pod uses it up dozens of times.
 func TestIntegrationSmallLimitDoesNotSlowTheStart(t *testing.T) {
 	n := newNode(t)
-	n.m.Write("small.yaml", podYAML("small", "trap 'exit 0' TERM; sleep 100000 & wait")+"      resources: {limits: {cpu: 20m, memory: 32Mi}}\n")
-	a := program.Start(t, n.args...)
-	first := n.awaitRunning(patience, "small-n1")["small-n1"]
+	n.manifests.Write("small.yaml", podYAML("small", "trap 'exit 0' TERM; sleep 100000 & wait")+"      resources: {limits: {cpu: 20m, memory: 32Mi}}\n")
+	a := n.start(nil)
+	first := n.awaitRunning(vmTimeout, "small-n1")["small-n1"]
 	pods, err := n.pods()
 	require.NoError(t, err)
 	pod := cgroups.PodPath("", cgroups.Guaranteed, pods["small-n1"].UID)
 	inForce := func() cgroups.CPUStat {
-		exetest.Eventually(t, patience, func() error {
+		exetest.Eventually(t, vmTimeout, func() error {
 			limits, err := n.cgroups.Limits(within(t, 10*time.Second), pod)
 			if err == nil && limits.CPUQuota != 2000 {
 				err = fmt.Errorf("quota %d, want 2000", limits.CPUQuota)
@@ -180,16 +160,16 @@ func TestIntegrationSmallLimitDoesNotSlowTheStart(t *testing.T) {
 	process, err := os.FindProcess(shell(t, procs))
 	require.NoError(t, err)
 	require.NoError(t, process.Kill())
-	exetest.Eventually(t, patience, func() error {
-		if next := n.awaitRunning(patience, "small-n1")["small-n1"]; next.ID == first.ID {
+	exetest.Eventually(t, vmTimeout, func() error {
+		if next := n.awaitRunning(vmTimeout, "small-n1")["small-n1"]; next.ID == first.ID {
 			return fmt.Errorf("container %s is the first one still", next.ID)
 		}
 		return nil
 	})
 	unhindered(before, inForce())
-	n.m.Remove("small.yaml")
-	n.awaitNothing(patience)
-	a.Terminate(patience)
+	n.manifests.Remove("small.yaml")
+	n.awaitNothing(vmTimeout)
+	a.Terminate(vmTimeout)
 }
 
 // onlyPods returns an error unless the pods of a class that have a cgroup are these.

@@ -1,0 +1,66 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"os"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/cgroups/driver"
+	"github.com/seed81659283/nodeagent/cgroups/podtree"
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/userns"
+)
+
+// isolate gives pods the cgroups and the user namespaces that the runtime can put them in.
+func (a *agent) isolate(ctx context.Context, o *lifecycle.Options) error {
+	status, err := a.client.Status(ctx)
+	if err != nil {
+		return err
+	}
+	o.Spec.Handlers = func() []cri.RuntimeHandler { return status.Handlers }
+	ranges, err := userns.New(o.PodRoot, userns.Options{})
+	if err != nil {
+		return err
+	}
+	o.Spec.UserNamespace = ranges.Of
+	if a.CgroupRoot == "" {
+		return nil
+	}
+	return a.limit(ctx, o)
+}
+
+// limit makes the cgroups of pods, named as the runtime takes them, for a node that is the whole machine.
+func (a *agent) limit(ctx context.Context, o *lifecycle.Options) error {
+	names, err := a.client.CgroupDriver(ctx)
+	if err != nil {
+		return err
+	}
+	host, err := podtree.HostOptions(os.DirFS("/proc"))
+	if err != nil {
+		return err
+	}
+	d, err := driver.Open(ctx, driver.Options{Root: a.CgroupRoot, Systemd: names == cri.CgroupDriverSystemd, Logger: a.log})
+	if err != nil {
+		return err
+	}
+	found := d.Host()
+	host.Logger, host.Node.HugepageSizes = a.log, found.HugepageSizes
+	host.Node.CgroupV1, host.Node.NoSwapController = found.Mode != driver.V2, !found.Has("swap")
+	tree, err := podtree.New(d, a, host) // a has the reconciler by the time that it is asked
+	if err != nil {
+		return err
+	}
+	a.setUp = tree.Setup
+	a.parts = append(a.parts, tree.Run)
+	o.Cgroups, o.Spec.Node = tree, &host.Node
+	o.Spec.CgroupParent = func(pod *corev1.Pod) string {
+		name, _ := d.Name(tree.Path(pod)) // Ensure has refused what has no name
+		return name
+	}
+	return nil
+}

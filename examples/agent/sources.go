@@ -1,0 +1,61 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"sync"
+
+	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/podstore"
+	"github.com/seed81659283/nodeagent/lifecycle/source"
+)
+
+// sources names where pods come from.
+func (c *config) sources() (names []string) {
+	if c.Manifests != "" {
+		names = append(names, source.File)
+	}
+	if c.ManifestURL != "" {
+		names = append(names, source.URL)
+	}
+	return names
+}
+
+// load runs what the sources wanted last, until they say something. The store is loaded before it is run.
+func (a *agent) load() {
+	sets, err := a.store.Load()
+	if err != nil {
+		a.log.Error("the pods last wanted are lost; what runs is left running", "error", err)
+	}
+	for _, set := range sets {
+		a.set(set)
+	}
+}
+
+// watch follows the sources until ctx ends.
+func (a *agent) watch(ctx context.Context) {
+	run := map[string]func(context.Context, func(source.Update)) error{
+		source.File: source.NewDir(a.Manifests, source.DirOptions{NodeName: a.NodeName, Objects: a.Objects != "", Logger: a.log}).Run,
+		source.URL:  source.NewHTTP(a.ManifestURL, source.HTTPOptions{NodeName: a.NodeName, Objects: a.Objects != ""}).Run,
+	}
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for _, name := range a.sources() {
+		wg.Go(func() {
+			_ = run[name](ctx, func(u source.Update) {
+				for _, err := range u.Errs {
+					a.log.Error("manifest", "error", err)
+				}
+				a.set(a.store.Update(podstore.Set{Source: name, Pods: u.Pods, Incomplete: !u.Complete}))
+			})
+		})
+	}
+}
+
+func (a *agent) set(s podstore.Set) {
+	if err := a.Set(lifecycle.PodSet(s)); err != nil {
+		a.log.Error("pods", "error", err)
+	}
+}
