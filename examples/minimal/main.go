@@ -44,8 +44,7 @@ type agent struct {
 // run is the agent, until ctx ends.
 func (a *agent) run(ctx context.Context) error {
 	o := lifecycle.Options{PodRoot: filepath.Join(a.state, "pods"), Sources: []string{source.File}, Logger: a.log}
-	o.Spec.LogRoot = a.logs
-	o.Hooks.Status = a.status
+	o.Spec.LogRoot, o.Hooks.Status = a.logs, a.status
 	o.Hooks.Gone = func(pod cri.PodIdentity) {
 		fmt.Println(time.Now().Format(time.TimeOnly), pod.Namespace+"/"+pod.Name, "Gone")
 	}
@@ -135,16 +134,17 @@ func main() {
 
 // status prints a line when what a user would look at has changed.
 func (a *agent) status(pod *corev1.Pod, st *corev1.PodStatus) {
-	now := string(st.Phase) + " " + st.Reason
+	now := &strings.Builder{}
+	fmt.Fprint(now, st.Phase, " ", st.Reason)
 	for _, c := range st.ContainerStatuses {
-		now += fmt.Sprintf(" %s: ready=%t restarts=%d", c.Name, c.Ready, c.RestartCount)
+		fmt.Fprintf(now, " %s: ready=%t restarts=%d", c.Name, c.Ready, c.RestartCount)
 		if w, t := c.State.Waiting, c.State.Terminated; w != nil {
-			now += " " + w.Reason + " " + w.Message
+			fmt.Fprint(now, " ", w.Reason, " ", w.Message)
 		} else if t != nil {
-			now += fmt.Sprintf(" %s exit=%d", t.Reason, t.ExitCode)
+			fmt.Fprintf(now, " %s exit=%d", t.Reason, t.ExitCode)
 		}
 	}
-	if before, _ := a.last.Swap(pod.UID, now); before != now {
+	if before, _ := a.last.Swap(pod.UID, now.String()); before != now.String() {
 		fmt.Println(time.Now().Format(time.TimeOnly), pod.Namespace+"/"+pod.Name, now)
 	}
 }
