@@ -54,7 +54,6 @@ random walks?                              => random-operations test
 func toBeCleaned() []string {
 	return strings.Fields(`
 		lifecycle lifecycle/plan lifecycle/poddir lifecycle/podstatus
-		examples/agent examples/minimal
 	`)
 }
 
