@@ -82,9 +82,9 @@ probe/grpcprobe        max 115: probe internal/probeconn GRPC
 probe/podprobe         max  75: cri internal/containers internal/expand probe probe/httpprobe API
 
 # Pods.
-lifecycle              max  75: cri images internal/atomicfile internal/dirlock lifecycle/executor lifecycle/internal/startslots lifecycle/plan lifecycle/podapi lifecycle/poddir lifecycle/podenv lifecycle/podspec lifecycle/podstatus lifecycle/podview probe probe/podprobe API
+lifecycle              max  75: cri images internal/atomicfile internal/backoff internal/dirlock internal/sleep lifecycle/executor lifecycle/internal/startslots lifecycle/plan lifecycle/podapi lifecycle/poddir lifecycle/podenv lifecycle/podspec lifecycle/podstatus lifecycle/podview probe probe/podprobe API
 lifecycle/executor     max  75: cgroups cri images images/credential internal/containers internal/podip lifecycle/hook lifecycle/internal/startslots lifecycle/plan lifecycle/poddir lifecycle/podenv lifecycle/podspec lifecycle/podstatus lifecycle/podview lifecycle/resize API
-lifecycle/plan         max  75: cri internal/containers lifecycle/hook lifecycle/podspec lifecycle/podstatus lifecycle/podview lifecycle/resize probe probe/podprobe API
+lifecycle/plan         max  75: cri internal/containers internal/sleep lifecycle/hook lifecycle/podspec lifecycle/podstatus lifecycle/podview lifecycle/resize probe probe/podprobe API
 lifecycle/podstatus    max  75: cgroups cri internal/containers internal/podip lifecycle/podspec lifecycle/podview lifecycle/resize probe/podprobe qos API
 lifecycle/resize       max  75: cgroups cri internal/containers lifecycle/podspec qos API
 lifecycle/podview      max  75: cri API
@@ -115,7 +115,7 @@ internal/expand        max  75: internal/fielderr API
 internal/exetest       max   0: testing
 internal/fielderr      max  75: API
 internal/lab           max   0: testing
-internal/podfield      max  75: API
+internal/podfield      max  75: internal/containers API
 internal/podip         max  75: API
 internal/podtest       max  80: lifecycle/podapi API sigs.k8s.io/yaml testing
 internal/safeyaml      max  75: API YAML

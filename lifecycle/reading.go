@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/sleep"
 	"github.com/seed81659283/nodeagent/lifecycle/poddir"
 )
 
@@ -38,7 +39,7 @@ func (r *Reconciler) begin(ctx context.Context) bool {
 		if ctx.Err() == nil && missing.due(time.Now(), readingReport) {
 			r.complain(fmt.Errorf("no reading of the runtime: is the Run of the observer running (pleg.Generator.Run), and does the runtime answer? %w", err))
 		}
-		if !sleep(ctx, readingCheck) {
+		if sleep.For(ctx, readingCheck) != nil {
 			return false
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/backoff"
+	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
 // retryIn publishes what has become of a pod for which something failed, and returns how long to wait: not at all if
@@ -74,11 +76,11 @@ const (
 // retryDelay is the wait after a number of failures in a row: 1 s, doubling to 10 s, plus up to half at random. A
 // runtime that is away is asked every second or two, because nothing is wrong with the pod.
 func retryDelay(failures int, unavailable bool, random float64) time.Duration {
-	d := retryFirst
-	if !unavailable {
-		d = min(retryFirst<<min(failures-1, 10), retryMost)
+	if unavailable {
+		failures = 1
 	}
-	return d + time.Duration(random*float64(d)/2)
+	wait := backoff.Policy{First: retryFirst, Max: retryMost}.After(failures)
+	return backoff.Jitter(wait, 1, 1.5, random)
 }
 
 // due returns how long to wait when all went well.
@@ -88,14 +90,6 @@ func (w *worker) due(wake, now time.Time) time.Duration {
 		d = min(d, max(wake.Sub(now), 0))
 	}
 	return d
-}
-
-// earlier returns the earlier of two times, of which zero is none.
-func earlier(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
 }
 
 // retryAt returns when it makes sense to try again after an error that may join several; zero: at any time.
@@ -110,7 +104,7 @@ func retryAt(err error) time.Time {
 			if at.IsZero() {
 				return at
 			}
-			first = earlier(first, at)
+			first = sleep.Earlier(first, at)
 		}
 		return first
 	case interface{ Unwrap() error }:

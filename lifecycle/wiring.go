@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
 const (
@@ -52,7 +53,7 @@ type wiring struct {
 // watchWiring tells what is missing until ctx ends.
 func (r *Reconciler) watchWiring(ctx context.Context) {
 	w := &wiring{r: r, told: map[string]time.Time{}}
-	for sleep(ctx, wiringPeriod) {
+	for sleep.For(ctx, wiringPeriod) == nil {
 		if !w.proven {
 			w.lookAtChanges()
 		}

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/sleep"
 	"github.com/seed81659283/nodeagent/lifecycle/executor"
 	"github.com/seed81659283/nodeagent/lifecycle/plan"
 	"github.com/seed81659283/nodeagent/lifecycle/poddir"
@@ -134,7 +135,7 @@ func (w *worker) act(ctx, work context.Context, s plan.State, a *plan.Actions, p
 	case err != nil:
 		due := a.Wake
 		if noted { // and not acted upon
-			due = earlier(due, time.Now().Add(retryMost))
+			due = sleep.Earlier(due, time.Now().Add(retryMost))
 		}
 		return w.retryIn(ctx, pod, s.Observed, s.Deleted, due, err)
 	}

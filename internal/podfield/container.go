@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/seed81659283/nodeagent/internal/containers"
 )
 
 // Kind is which of a pod's three lists a container stands in.
@@ -29,7 +31,7 @@ type Container struct {
 
 // Sidecar reports whether a container is an init container that keeps running beside those that follow it (KEP-753).
 func (c Container) Sidecar() bool {
-	return c.Kind == Init && c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
+	return c.Kind == Init && containers.IsSidecar(c.Container)
 }
 
 // Privileged reports whether a container is privileged.

@@ -6,10 +6,10 @@ package plan
 import (
 	"maps"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/seed81659283/nodeagent/internal/sleep"
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 	"github.com/seed81659283/nodeagent/lifecycle/podview"
 )
@@ -33,7 +33,7 @@ func Decide(s State) (Actions, corev1.PodStatus) {
 		st = Status(s, a.Waiting(s.Waiting), false)
 	}
 	if !podstatus.Terminal(st.Phase) {
-		a.Wake = earlier(a.Wake, podstatus.Deadline(s.Pod, st.StartTime))
+		a.Wake = sleep.Earlier(a.Wake, podstatus.Deadline(s.Pod, st.StartTime))
 	}
 	return a, st
 }
@@ -69,12 +69,4 @@ func (a *Actions) Waiting(before map[string]podstatus.Waiting) map[string]podsta
 		now[b.Name] = podstatus.Waiting{Reason: podstatus.ReasonCrashLoopBackOff, Message: b.Message}
 	}
 	return now
-}
-
-// earlier returns the earlier of two times, of which zero is none.
-func earlier(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
 }
