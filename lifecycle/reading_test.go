@@ -329,3 +329,62 @@ func TestDrainBeforeTheRuntimeWasRead(t *testing.T) {
 		})
 	}
 }
+
+// torn is an observer with two readings of one orphaned pod: a list that has it, and an inspection that began before the
+// list and ended after it, which does not. Only a third one, after five seconds, brings them together.
+type torn struct {
+	inspected, listed time.Time
+	asked             atomic.Int64
+}
+
+func (o *torn) NewerThan(ctx context.Context, uid string, t time.Time) (cri.Pod, error) {
+	p := cri.Pod{PodIdentity: cri.PodIdentity{UID: uid}, Time: o.inspected}
+	switch {
+	case uid == "":
+		return p, nil
+	case o.asked.Add(1) > 100:
+		return p, critest.Hang(ctx)
+	case p.Time.After(t):
+		return p, nil
+	}
+	time.Sleep(time.Until(o.listed.Add(5 * time.Second)))
+	p.Time = time.Now()
+	return p, nil
+}
+
+func (o *torn) Relist(string) {}
+
+func (o *torn) Pods() ([]cri.Pod, error) {
+	if time.Since(o.listed) >= 5*time.Second {
+		return nil, nil
+	}
+	id := cri.PodIdentity{UID: "uid", Name: "orphan", Namespace: "default"}
+	return []cri.Pod{{
+		PodIdentity: id, Time: o.listed,
+		Sandboxes: []cri.Sandbox{{ID: "s", Pod: id, Labels: map[string]string{lifecycle.LabelOwner: "me"}}},
+	}}, nil
+}
+
+// A reading of an orphaned pod that is older than the list which has it says nothing about it. Taken for its end, it made
+// the agent give up the pod and take it up again, as fast as it could, until the next reading.
+func TestOrphanedPodThatAnOlderReadingDoesNotHave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Now()
+		o := &torn{inspected: now, listed: now.Add(time.Millisecond)}
+		time.Sleep(2 * time.Millisecond)
+		var gone atomic.Int64
+		r, err := lifecycle.New(critest.New(critest.Options{}), o, lifecycle.Options{
+			Owner: "me", Hooks: lifecycle.Hooks{Gone: func(cri.PodIdentity) { gone.Add(1) }},
+		})
+		require.NoError(t, err)
+		require.NoError(t, r.Set(lifecycle.PodSet{Source: "file"}))
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- r.Run(ctx) }()
+		time.Sleep(10 * time.Second)
+		assert.EqualValues(t, 1, o.asked.Load(), "readings that it took")
+		assert.EqualValues(t, 1, gone.Load(), "times that the pod was gone")
+		cancel()
+		require.NoError(t, <-done)
+	})
+}

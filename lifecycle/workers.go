@@ -5,6 +5,7 @@ package lifecycle
 
 import (
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -43,9 +44,12 @@ func (r *Reconciler) syncWorkers() (started []*worker, whole bool) {
 		name := w.id.Namespace + "/" + w.id.Name
 		names[name] = append(names[name], w)
 	}
-	add := func(id cri.PodIdentity, pod *corev1.Pod) {
+	add := func(id cri.PodIdentity, pod *corev1.Pod, listed time.Time) {
 		name := id.Namespace + "/" + id.Name
 		w := newWorker(r, id, pod)
+		if !listed.IsZero() {
+			w.lastSync = listed.Add(-1) // an older reading, without the pod, would end the worker, and the list begin another
+		}
 		if pod != nil {
 			w.after = slices.Clone(names[name]) // they go first
 			w.from(r.claims[id.UID])
@@ -54,12 +58,12 @@ func (r *Reconciler) syncWorkers() (started []*worker, whole bool) {
 		names[name] = append(names[name], w)
 		started = append(started, w)
 	}
-	for _, id := range r.orphans(observed, wanted, whole) {
-		add(id, nil)
+	for _, p := range r.orphans(observed, wanted, whole) {
+		add(p.PodIdentity, nil, p.Time)
 	}
 	for _, pod := range r.inOrder(wanted) {
 		if uid := string(pod.UID); r.workers[uid] == nil {
-			add(cri.PodIdentity{UID: uid, Name: pod.Name, Namespace: pod.Namespace}, pod)
+			add(cri.PodIdentity{UID: uid, Name: pod.Name, Namespace: pod.Namespace}, pod, time.Time{})
 		}
 	}
 	if r.draining && len(r.workers) == 0 && whole {
@@ -107,21 +111,20 @@ func (r *Reconciler) inOrder(wanted map[string]*corev1.Pod) []*corev1.Pod {
 
 // orphans returns the pods that only the runtime knows and that have to go: those that stand in the way of a wanted
 // pod of the same name, and, once every source has reported completely and the runtime was listed to the end, all others.
-func (r *Reconciler) orphans(observed []cri.Pod, wanted map[string]*corev1.Pod, whole bool) []cri.PodIdentity {
+func (r *Reconciler) orphans(observed []cri.Pod, wanted map[string]*corev1.Pod, whole bool) (orphans []cri.Pod) {
 	all := whole && r.complete()
 	names := make(map[string]bool, len(wanted))
 	for _, pod := range wanted {
 		names[pod.Namespace+"/"+pod.Name] = true
 	}
 	refused := r.refused()
-	var ids []cri.PodIdentity
 	for i := range observed {
 		p := &observed[i]
 		if wanted[p.UID] != nil || r.workers[p.UID] != nil || !r.owns(p) {
 			continue
 		}
 		if all && !refused[p.UID] || names[p.Namespace+"/"+p.Name] {
-			ids = append(ids, p.PodIdentity)
+			orphans = append(orphans, *p)
 		}
 	}
 	// Whether there is anything of a pod that was not listed is found out by its worker.
@@ -130,10 +133,10 @@ func (r *Reconciler) orphans(observed []cri.Pod, wanted map[string]*corev1.Pod, 
 		if known || wanted[id.UID] != nil || r.workers[id.UID] != nil || !names[id.Namespace+"/"+id.Name] {
 			return false
 		}
-		ids = append(ids, id)
+		orphans = append(orphans, cri.Pod{PodIdentity: id})
 		return true
 	})
-	return ids
+	return orphans
 }
 
 // complete reports whether all that is wanted is known.
