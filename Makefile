@@ -27,7 +27,7 @@ demo: $(LAB)
 
 # A hundred thousand random operations on pods: containers die, calls fail, specs change, agents are killed. Some minutes.
 walk:
-	@NODEAGENT_WALKS=500 go test -count=1 -timeout=60m -run='^TestRandomWalk$$' ./lifecycle
+	@NODEAGENT_WALKS=500 go test -count=1 -timeout=60m -run='^TestRandomOperations$$' ./lifecycle
 
 # Every test. As root with a containerd that is started for it; otherwise what needs no root.
 test:

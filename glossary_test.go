@@ -53,7 +53,6 @@ random walks?                              => random-operations test
 // on, and more lines than a package may have. A package that is clean is taken off the list.
 func toBeCleaned() []string {
 	return strings.Fields(`
-		lifecycle lifecycle/plan lifecycle/poddir lifecycle/podstatus
 	`)
 }
 

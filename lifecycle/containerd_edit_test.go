@@ -25,9 +25,9 @@ func (b busyRuntime) ContainerStatus(ctx context.Context, id string) (cri.Contai
 	}
 }
 
-// editedStory is about a static pod whose manifest changes while no agent runs: its two versions never run side by side.
-func editedStory() podStory {
-	return podStory{
+// editedScenario is about a static pod whose manifest changes while no agent runs: its two versions never run side by side.
+func editedScenario() podScenario {
+	return podScenario{
 		name: "its manifest changes while no agent runs",
 		via:  func(c *remote.Client) execRuntime { return busyRuntime{c} },
 		pod: func(h *host) *corev1.Pod {

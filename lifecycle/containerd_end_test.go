@@ -10,9 +10,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// endStories are about how pods end, and how long that takes.
-func endStories() []podStory {
-	return []podStory{
+// endScenarios are about how pods end, and how long that takes.
+func endScenarios() []podScenario {
+	return []podScenario{
 		{
 			name: "a job that nobody may restart fails",
 			pod: func(h *host) *corev1.Pod {
@@ -54,7 +54,7 @@ func endStories() []podStory {
 				h.awaitOnce("Failed, main: exited 137")
 			},
 		},
-		preStopStory(),
+		preStopScenario(),
 		{
 			name: "sidecars end in reverse",
 			pod: func(h *host) *corev1.Pod {
@@ -76,13 +76,13 @@ func endStories() []podStory {
 					"main: term", "main: end", "two: term", "two: end", "one: term", "one: end")
 			},
 		},
-		orphanStory(),
+		orphanScenario(),
 	}
 }
 
-// preStopStory is that of a hook that takes longer than the pod has. The container then has two seconds of its own.
-func preStopStory() podStory {
-	return podStory{
+// preStopScenario is that of a hook that takes longer than the pod has. The container then has two seconds of its own.
+func preStopScenario() podScenario {
+	return podScenario{
 		name: "preStop takes longer than the grace period",
 		pod: func(h *host) *corev1.Pod {
 			return h.newPod(h.ends("touch $SHARED/bye; sleep 3600"))
@@ -98,9 +98,9 @@ func preStopStory() podStory {
 	}
 }
 
-// orphanStory is that of a pod that only the runtime knows: its hook runs all the same.
-func orphanStory() podStory {
-	return podStory{
+// orphanScenario is that of a orphaned pod: its hook runs all the same.
+func orphanScenario() podScenario {
+	return podScenario{
 		name: "nobody knows the pod",
 		pod: func(h *host) *corev1.Pod {
 			return h.newPod(h.ends("touch $SHARED/bye; sleep 1"))

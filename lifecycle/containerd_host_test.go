@@ -34,8 +34,8 @@ import (
 	"github.com/seed81659283/nodeagent/probe/podprobe"
 )
 
-// patience is the longest wait for something that happens on a real runtime, which others keep busy.
-const patience = 2 * time.Minute
+// waitLimit is the longest wait for something that happens on a real runtime, which others keep busy.
+const waitLimit = 2 * time.Minute
 
 // hostAddress is what the node is told that its address is.
 const hostAddress = "192.0.2.7"
@@ -73,10 +73,10 @@ type host struct {
 	errs       []string
 }
 
-// newHost returns a node with an agent that does not run yet. The name of the story is that of its pod.
-func newHost(t *testing.T, rt execRuntime, story string, restart bool) *host {
+// newHost returns a node with an agent that does not run yet. The name of the scenario is that of its pod.
+func newHost(t *testing.T, rt execRuntime, scenario string, restart bool) *host {
 	return &host{
-		t: t, rt: rt, name: strings.ReplaceAll(strings.ToLower(story), " ", "-"), restart: restart,
+		t: t, rt: rt, name: strings.ReplaceAll(strings.ToLower(scenario), " ", "-"), restart: restart,
 		logs: t.TempDir(), kept: t.TempDir(), store: filepath.Join(t.TempDir(), "probes"),
 	}
 }
@@ -232,14 +232,14 @@ func (h *host) account() string {
 // eventually asks until there is no error, and fails with the last one when the time is up.
 func (h *host) eventually(check func() error) {
 	h.t.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(waitLimit)
 	for {
 		err := check()
 		if err == nil {
 			return
 		}
 		if time.Now().After(deadline) {
-			require.NoError(h.t, err, "after %s: %s", patience, h.account())
+			require.NoError(h.t, err, "after %s: %s", waitLimit, h.account())
 		}
 		time.Sleep(50 * time.Millisecond)
 	}

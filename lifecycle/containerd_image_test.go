@@ -18,9 +18,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// imageStories are about images that come from registries.
-func imageStories() []podStory {
-	return []podStory{
+// imageScenarios are about images that come from registries.
+func imageScenarios() []podScenario {
+	return []podScenario{
 		{
 			name: "another image replaces the container",
 			pod:  func(h *host) *corev1.Pod { return h.newPod(h.sh("main", h.life("main")+lasting)) },
@@ -46,16 +46,16 @@ func imageStories() []podStory {
 				h.awaitOnce("Pending, missing: ImagePullBackOff, never: ErrImageNeverPull")
 			},
 		},
-		credentialStory(),
-		pullStory(),
+		credentialScenario(),
+		pullScenario(),
 	}
 }
 
-// credentialStory is that of an image that a registry gives to nobody but the owner of a secret that is not there yet.
-func credentialStory() podStory {
+// credentialScenario is that of an image that a registry gives to nobody but the owner of a secret that is not there yet.
+func credentialScenario() podScenario {
 	const password = "sesame"
 	var address string
-	return podStory{
+	return podScenario{
 		name: "an image with credentials",
 		pod: func(h *host) *corev1.Pod {
 			registry := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
@@ -94,10 +94,10 @@ func credentialStory() podStory {
 	}
 }
 
-// pullStory is that of a pod that goes while its image is pulled from a registry that never answers.
-func pullStory() podStory {
+// pullScenario is that of a pod that goes while its image is pulled from a registry that never answers.
+func pullScenario() podScenario {
 	asked, left := make(chan struct{}, 100), make(chan struct{}, 100)
-	return podStory{
+	return podScenario{
 		name: "deleted while pulling",
 		pod: func(h *host) *corev1.Pod {
 			server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

@@ -132,7 +132,7 @@ const (
 	deaf = `trap 'echo term' TERM; while :; do sleep 3600 & wait $!; done`
 )
 
-// life is the beginning of a script that counts the lives of its container, in n, and says which one it is. A life whose
+// life is the beginning of a script that counts the instances of its container, in n, and says which one it is. A life whose
 // start is cut short does not count: the runtime ends it before it gets that far.
 func (h *host) life(container string) string {
 	pause := "sleep 0.1"

@@ -21,9 +21,9 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// specStories are about what containers find when they run: users, variables, files, and what they leave behind.
-func specStories() []podStory {
-	return []podStory{
+// specScenarios are about what containers find when they run: users, variables, files, and what they leave behind.
+func specScenarios() []podScenario {
+	return []podScenario{
 		{
 			name: "root is not wanted",
 			pod: func(h *host) *corev1.Pod {
@@ -84,13 +84,13 @@ func specStories() []podStory {
 			said: []string{"main: web", "main: 1", "main: 10.1.2.3\tfoo.local\tbar.local", "main: fc00::1\tsix"},
 		},
 		{
-			name: "last words",
-			pod:  lastWordsPod,
+			name: "termination message",
+			pod:  terminationMessagePod,
 			tell: func(h *host) {
 				h.await("Failed, file: exited 0, log: exited 1, path: exited 1")
-				h.requireLastWords("file", strings.Repeat("b", 4096))
-				h.requireLastWords("log", logLines(121, 200))
-				h.requireLastWords("path", "mine")
+				h.requireTerminationMessage("file", strings.Repeat("b", 4096))
+				h.requireTerminationMessage("log", logLines(121, 200))
+				h.requireTerminationMessage("path", "mine")
 			},
 			end: "Failed, file: exited 0, log: exited 1, path: exited 1",
 		},
@@ -132,9 +132,9 @@ func envPod(h *host) *corev1.Pod {
 	return pod
 }
 
-// lastWordsPod leaves more words than a status has room for, in a file, in the log, and in a file of another name
+// terminationMessagePod leaves more words than a status has room for, in a file, in the log, and in a file of another name
 // as another user.
-func lastWordsPod(h *host) *corev1.Pod {
+func terminationMessagePod(h *host) *corev1.Pod {
 	file := h.sh("file", `{ printf %904s | tr ' ' a; printf %4096s | tr ' ' b; } > /dev/termination-log`)
 	log := h.sh("log", `i=0; while [ $i -lt 200 ]; do i=$((i + 1)); echo line $i; done; exit 1`)
 	log.TerminationMessagePolicy = corev1.TerminationMessageFallbackToLogsOnError
@@ -147,9 +147,9 @@ func lastWordsPod(h *host) *corev1.Pod {
 	return pod
 }
 
-// nodeStories are about namespaces that a pod shares, and about what others do to it.
-func nodeStories() []podStory {
-	return []podStory{
+// nodeScenarios are about namespaces that a pod shares, and about what others do to it.
+func nodeScenarios() []podScenario {
+	return []podScenario{
 		{
 			name: "network of the host",
 			pod: func(h *host) *corev1.Pod {
@@ -194,7 +194,7 @@ func nodeStories() []podStory {
 			end:  "Running, main: ready, other: ready, debug: exited 7",
 			said: []string{"debug: sees it", "debug: sleep 424242 "},
 		},
-		userStory(),
+		userScenario(),
 		{
 			name: "the sandbox dies",
 			pod: func(h *host) *corev1.Pod {
@@ -216,9 +216,9 @@ func nodeStories() []podStory {
 	}
 }
 
-// userStory is that of a pod whose root is somebody else on the host, and whose files are its own all the same.
-func userStory() podStory {
-	return podStory{
+// userScenario is that of a pod whose root is somebody else on the host, and whose files are its own all the same.
+func userScenario() podScenario {
+	return podScenario{
 		name: "users of its own",
 		pod: func(h *host) *corev1.Pod {
 			if !slices.ContainsFunc(h.handlers, func(r cri.RuntimeHandler) bool { return r.Name == "" && r.UserNamespaces }) {
@@ -265,8 +265,8 @@ func killProcess(t *testing.T, id string) {
 	require.FailNow(t, "no process of "+id)
 }
 
-// requireLastWords checks what a status has as the last words of a container.
-func (h *host) requireLastWords(container, want string) {
+// requireTerminationMessage checks what a status has as the termination message of a container.
+func (h *host) requireTerminationMessage(container, want string) {
 	h.t.Helper()
 	assert.Equal(h.t, want, h.end(container).Message, "of %s", container)
 }

@@ -18,9 +18,9 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/internal/podtest"
 )
 
-// startStories are about what is started, in which order, and how often.
-func startStories() []podStory {
-	return []podStory{
+// startScenarios are about what is started, in which order, and how often.
+func startScenarios() []podScenario {
+	return []podScenario{
 		{
 			name: "an init container fails twice",
 			pod: func(h *host) *corev1.Pod {
@@ -45,8 +45,8 @@ func startStories() []podStory {
 			end:  "Failed, setup: exited 4, main: PodInitializing",
 			said: []string{"setup: no"},
 		},
-		sidecarStory(),
-		postStartStory(),
+		sidecarScenario(),
+		postStartScenario(),
 		{
 			name: "rules restart by exit code",
 			pod: func(h *host) *corev1.Pod {
@@ -64,7 +64,7 @@ func startStories() []podStory {
 			},
 			end: "Failed, listed: exited 7 x1, unlisted: exited 42 x1",
 		},
-		restartAllStory(),
+		restartAllScenario(),
 		{
 			name: "a container is no longer alive",
 			pod: func(h *host) *corev1.Pod {
@@ -81,8 +81,8 @@ func startStories() []podStory {
 }
 
 // A sidecar starts before the job, is restarted beside it, and ends after it.
-func sidecarStory() podStory {
-	return podStory{
+func sidecarScenario() podScenario {
+	return podScenario{
 		name: "a sidecar outlives the job",
 		pod: func(h *host) *corev1.Pod {
 			pod := h.newPod(h.sh("job", awaitFile("life-proxy")+"echo up; touch $SHARED/job; "+awaitFile("again")+"sleep 1; echo done"))
@@ -97,10 +97,10 @@ func sidecarStory() podStory {
 	}
 }
 
-// postStartStory is that of a hook that fails once. A container whose agent ends before it has heard of that goes on
+// postStartScenario is that of a hook that fails once. A container whose agent ends before it has heard of that goes on
 // without, as with the kubelet.
-func postStartStory() podStory {
-	return podStory{
+func postStartScenario() podScenario {
+	return podScenario{
 		name: "a postStart hook fails",
 		pod: func(h *host) *corev1.Pod {
 			main := h.sh("main", "("+awaitFile("hello")+"echo hello) & echo up; "+lasting)
@@ -129,8 +129,8 @@ func postStartStory() podStory {
 }
 
 // One container asks for a restart of all by its exit code, init containers among them, and its pod does not end.
-func restartAllStory() podStory {
-	return podStory{
+func restartAllScenario() podScenario {
+	return podScenario{
 		name: "one container restarts all",
 		pod: func(h *host) *corev1.Pod {
 			pod := h.newPod(
@@ -155,10 +155,10 @@ func restartAllStory() podStory {
 	}
 }
 
-// cutShortStory is that of a pod that is not restarted and whose agent goes away while it starts the container. The
+// cutShortScenario is that of a pod that is not restarted and whose agent goes away while it starts the container. The
 // runtime has the container as exited then, but it is not the pod that has failed.
-func cutShortStory() podStory {
-	return podStory{
+func cutShortScenario() podScenario {
+	return podScenario{
 		name: "a start is cut short",
 		via:  func(client *remote.Client) execRuntime { return &hasty{Client: client} },
 		pod: func(h *host) *corev1.Pod {

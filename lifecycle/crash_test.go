@@ -21,8 +21,8 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podapi"
 )
 
-// tale is a pod, what its containers do, and what else happens at what time.
-type tale struct {
+// scenario is a pod, what its containers do, and what else happens at what time.
+type scenario struct {
 	pod    func() *corev1.Pod
 	script func(c *cri.ContainerConfig) critest.Script
 	probed bool    // its commands are too many to die at each
@@ -80,7 +80,7 @@ func setsUp(failures uint32) func(c *cri.ContainerConfig) critest.Script {
 	}
 }
 
-var tales = map[string]tale{
+var scenarios = map[string]scenario{
 	"runs": {pod: podOf(corev1.RestartPolicyAlways, "plain", "serve", "serve2"), script: setsUp(0), end: "Running, serve: ready, serve2: ready"},
 	"init container fails twice": {
 		pod: podOf(corev1.RestartPolicyAlways, "init containers", "serve"), script: setsUp(2),
@@ -126,18 +126,18 @@ var tales = map[string]tale{
 	"removed": {pod: podOf(corev1.RestartPolicyAlways, "sidecar", "serve"), script: setsUp(0), then: []event{removed()}},
 }
 
-// TestAgentDiesAtAnyCall tells each tale again and again, and kills the agent before or after each of the calls that it
+// TestAgentDiesAtAnyCall tells each scenario again and again, and kills the agent before or after each of the calls that it
 // makes to the runtime, one more each time. The next agent brings it to the same end.
 func TestAgentDiesAtAnyCall(t *testing.T) {
-	for name, tale := range tales {
+	for name, scenario := range scenarios {
 		t.Run(name, func(t *testing.T) {
 			total := 0
-			synctest.Test(t, func(t *testing.T) { total = tale.tell(t, 0, false) })
+			synctest.Test(t, func(t *testing.T) { total = scenario.tell(t, 0, false) })
 			require.Positive(t, total)
 			for n := 1; n <= total; n++ {
 				for _, after := range []bool{false, true} {
 					t.Run(fmt.Sprint("call ", n, " after ", after), func(t *testing.T) {
-						synctest.Test(t, func(t *testing.T) { tale.tell(t, n, after) })
+						synctest.Test(t, func(t *testing.T) { scenario.tell(t, n, after) })
 					})
 				}
 			}
@@ -145,8 +145,8 @@ func TestAgentDiesAtAnyCall(t *testing.T) {
 	}
 }
 
-// tell plays a tale with an agent that dies at its nth call, or at none, and returns how many calls there were.
-func (s tale) tell(t *testing.T, n int, after bool) (calls int) {
+// tell plays a scenario with an agent that dies at its nth call, or at none, and returns how many calls there were.
+func (s scenario) tell(t *testing.T, n int, after bool) (calls int) {
 	var mu sync.Mutex           // guards calls, hellos, last and the agent
 	hellos := map[string]bool{} // lives of containers whose postStart hook has run
 	rt := critest.New(critest.Options{Script: func(c *cri.ContainerConfig) critest.Script {

@@ -88,7 +88,7 @@ func (n *notes) forget() {
 	n.looks = map[string]int{}
 }
 
-// looked tells whether each of some pods was looked at three times.
+// looked reports whether each of some pods was looked at three times.
 func (n *notes) looked(pods map[string]*corev1.Pod) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -344,7 +344,7 @@ func (n *v2Node) await(has func() string, want string) {
 		lines = append(lines, strings.Join(strings.Fields(line), " "))
 	}
 	want = strings.Join(lines, "\n")
-	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(waitLimit); ; time.Sleep(20 * time.Millisecond) {
 		got := has()
 		if got == want || time.Now().After(deadline) {
 			require.Equal(n.t, want, got)
@@ -356,7 +356,7 @@ func (n *v2Node) await(has func() string, want string) {
 // awaitWords waits until the agent says all of these words, whatever else.
 func (n *v2Node) awaitWords(words ...string) {
 	n.t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(waitLimit); ; time.Sleep(20 * time.Millisecond) {
 		told := n.told()
 		if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(told, w) }) {
 			return
@@ -369,7 +369,7 @@ func (n *v2Node) awaitWords(words ...string) {
 func (n *v2Node) awaitUse(uid string, bytes uint64) {
 	n.t.Helper()
 	p := cgroups.PodPath(n.cgroups.root, cgroups.Burstable, uid)
-	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(waitLimit); ; time.Sleep(20 * time.Millisecond) {
 		s, err := n.cgroups.Stats(n.t.Context(), p)
 		require.NoError(n.t, err)
 		if s.Memory.Current >= bytes {
@@ -389,7 +389,7 @@ func (n *v2Node) did(want ...string) {
 func (n *v2Node) look() {
 	n.t.Helper()
 	n.notes.forget()
-	for deadline := time.Now().Add(patience); !n.notes.looked(n.pods); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(waitLimit); !n.notes.looked(n.pods); time.Sleep(20 * time.Millisecond) {
 		require.True(n.t, time.Now().Before(deadline), "the agent does not look at its pods")
 	}
 }

@@ -16,15 +16,15 @@ import (
 	"github.com/seed81659283/nodeagent/cri/process"
 )
 
-// The stories about starts and ends as plain processes of this machine, without a daemon and without root, each once
+// The scenarios about starts and ends as plain processes of this machine, without a daemon and without root, each once
 // undisturbed and once with an agent that ends and starts anew.
-func TestProcessStories(t *testing.T) {
+func TestProcessScenarios(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute, most of it waiting")
 	}
 	places := make(chan struct{}, 8)
 	var wg sync.WaitGroup
-	for _, s := range slices.Concat(startStories(), endStories()) {
+	for _, s := range slices.Concat(startScenarios(), endScenarios()) {
 		for _, restart := range []bool{false, true} {
 			places <- struct{}{}
 			wg.Go(func() {

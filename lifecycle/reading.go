@@ -17,9 +17,9 @@ import (
 
 // Times of waiting for a complete list of the pods of the runtime.
 const (
-	readingCheck   = time.Second     // after how long it is looked again whether there is one
+	readingCheck  = time.Second     // after how long it is looked again whether there is one
 	readingReport = 8 * time.Second // after how long without one somebody is told, who is told again after the next
-	readingRemind  = time.Minute
+	readingRemind = time.Minute
 )
 
 // begin waits until the runtime has been read once and has said who it is: nothing can be decided before. Where its list is
@@ -84,14 +84,14 @@ func (r *Reconciler) recall() {
 // reportPartial tells that there may be pods that nobody knows of, because the runtime cannot be listed, and what comes of
 // that. A list that fails once or twice is the observer's to tell.
 func (r *Reconciler) reportPartial(err error) {
-	patience := readingRemind
+	after := readingRemind
 	if errors.Is(err, cri.ErrTooLarge) {
-		patience = 0
+		after = 0
 	}
 	switch {
 	case err == nil:
 		r.partial = complaint{}
-	case !r.partial.due(time.Now(), patience):
+	case !r.partial.due(time.Now(), after):
 	case errors.Is(err, cri.ErrTooLarge):
 		r.complain(fmt.Errorf("list the pods of the runtime: %w: wanted pods are read one by one; orphaned pods, and the directories "+
 			"and cgroups of former ones, are left alone until the list fits: remove pods that nobody wants (crictl rmp), or make "+
@@ -113,9 +113,9 @@ func (r *Reconciler) complain(err error) {
 type complaint struct{ next time.Time }
 
 // due reports whether it is time to tell: when it has gone on for so long, and each readingRemind after that.
-func (c *complaint) due(now time.Time, patience time.Duration) bool {
+func (c *complaint) due(now time.Time, after time.Duration) bool {
 	if c.next.IsZero() {
-		c.next = now.Add(patience)
+		c.next = now.Add(after)
 	}
 	if now.Before(c.next) {
 		return false

@@ -65,7 +65,7 @@ type Options struct {
 	PodRoot string
 	// NoMounts says that the runtime cannot mount, as cri/process cannot: containers get neither file of PodRoot.
 	NoMounts bool
-	// Probes asks the containers how they are. Nil: pods that have probes are refused.
+	// Probes runs the liveness, readiness and startup probes. Nil: pods that have probes are refused.
 	Probes Probes
 	// Sysctls are those that pods may set beside the ones that touch no other pod; a star at the end of a name stands
 	// for all that begin like it.

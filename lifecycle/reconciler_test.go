@@ -238,7 +238,7 @@ func TestJobsEnd(t *testing.T) {
 		require.Equal(t, corev1.PodFailed, n.phase("bad"))
 		snap, _ := rt.List(t.Context())
 		for _, sb := range snap.Sandboxes {
-			require.Equal(t, cri.SandboxNotReady, sb.State, "a finished pod gives its network back")
+			require.Equal(t, cri.SandboxNotReady, sb.State, "a finished pod tears down the network")
 		}
 		stops := ops(rt, "StopPodSandbox")
 		time.Sleep(time.Hour)

@@ -18,7 +18,7 @@ type PodSet struct {
 	Source string
 	Pods   []*corev1.Pod
 	// Incomplete says that the source could not read all of its pods. Pods that it named before and does not name
-	// now are taken down all the same; pods that only the runtime knows are left alone until a complete set.
+	// now are taken down all the same; orphaned pods are left alone until a complete set.
 	Incomplete bool
 }
 

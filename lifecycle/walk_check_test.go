@@ -181,7 +181,7 @@ func (w *watch) late(op, id string) {
 	}
 }
 
-// live takes note of a life of a container.
+// live takes note of a container instance.
 func (r *record) live(c *cri.Container) {
 	here := place(c, c.Name)
 	r.lives[here] = append(r.lives[here], lifeOf(c.PodUID, c.Name, c.ID))
@@ -243,7 +243,7 @@ func (w *watch) checkAgain(snap *cri.Snapshot, r *record, c *cri.Container) {
 	assert.True(w.t, again, "%s starts although %s exited with %d", c.ID, last.ID, last.ExitCode)
 }
 
-// mayRunAgain tells whether a container that has exited may be started again in the sandbox that it ran in.
+// mayRunAgain reports whether a container that has exited may be started again in the sandbox that it ran in.
 func mayRunAgain(pod *corev1.Pod, c *corev1.Container, code int32) bool {
 	policy := string(pod.Spec.RestartPolicy)
 	if c.RestartPolicy != nil {
@@ -304,7 +304,7 @@ func (w *watch) status(pod *corev1.Pod, st *corev1.PodStatus) {
 	}
 }
 
-// lifeOf names a life of a container as the walker's commands do. An ID of critest has the attempt in it.
+// lifeOf names a container instance as the walker's commands do. An ID of critest has the attempt in it.
 func lifeOf(uid, name, id string) string {
 	id = strings.TrimPrefix(id, "critest://") // as statuses have it
 	attempt, _, _ := strings.Cut(strings.TrimPrefix(id, uid+"-"+name+"-"), "-")
@@ -416,7 +416,7 @@ func (w *watch) requireConverged(pod *corev1.Pod, has cri.Pod) {
 
 func terminal(p corev1.PodPhase) bool { return p == corev1.PodSucceeded || p == corev1.PodFailed }
 
-// mayEnd tells whether a pod can come to an end without being deleted.
+// mayEnd reports whether a pod can come to an end without being deleted.
 func mayEnd(pod *corev1.Pod) bool {
 	once := func(c corev1.Container) bool {
 		return !mayRunAgain(pod, &c, 0) || !mayRunAgain(pod, &c, 1)
@@ -426,7 +426,7 @@ func mayEnd(pod *corev1.Pod) bool {
 		!slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return !once(c) })
 }
 
-// stuck tells whether a pod that is never restarted has lost its sandbox, with containers that would still have to run.
+// stuck reports whether a pod that is never restarted has lost its sandbox, with containers that would still have to run.
 // As with the kubelet it gets no other one, and never ends.
 func stuck(pod *corev1.Pod, has cri.Pod) bool {
 	return pod.Spec.RestartPolicy == corev1.RestartPolicyNever && len(has.Sandboxes) > 0 &&

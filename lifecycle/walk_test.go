@@ -45,12 +45,12 @@ func walkSeeds(t *testing.T) uint64 {
 	return 15
 }
 
-// TestRandomWalk lets containers die, hooks and probes fail, calls fail, hang, come late or lose their answers, specs
+// TestRandomOperations lets containers die, hooks and probes fail, calls fail, hang, come late or lose their answers, specs
 // change, sandboxes break, pods come and go, and agents die between any two calls. Every call takes a while; the runtime
 // lists without details, mostly, and what it is asked about a pod, or about all, may fail or hang. Manifests change while
 // no agent runs. Each call, each status, and what is killed with its cgroup, is held against what must never be; and at
 // the end, when the faults stop, everything is as the specs want it.
-func TestRandomWalk(t *testing.T) {
+func TestRandomOperations(t *testing.T) {
 	for seed := range walkSeeds(t) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { walk(t, seed) })

@@ -109,8 +109,7 @@ func (r *Reconciler) inOrder(wanted map[string]*corev1.Pod) []*corev1.Pod {
 	return pods
 }
 
-// orphans returns the pods that only the runtime knows and that have to go: those that stand in the way of a wanted
-// pod of the same name, and, once every source has reported completely and the runtime was listed to the end, all others.
+// orphans returns the orphaned pods that have to go: those that stand in the way of a wanted pod of the same name, and, once every source has reported completely and the runtime was listed to the end, all others.
 func (r *Reconciler) orphans(observed []cri.Pod, wanted map[string]*corev1.Pod, whole bool) (orphans []cri.Pod) {
 	all := whole && r.complete()
 	names := make(map[string]bool, len(wanted))

@@ -15,8 +15,8 @@ import (
 )
 
 // Decide returns what a pod needs next, and its status until that is done. The two depend on each other: why a container
-// waits follows from the actions, and a pod whose status has just become terminal is not started again. A pod that only
-// the runtime knows has no status.
+// waits follows from the actions, and a pod whose status has just become terminal is not started again. An orphaned pod has no
+// status.
 //
 // The phase is the one decided, which is not for others to see while something of the pod may run: see
 // [podstatus.DeferTerminalPhase].

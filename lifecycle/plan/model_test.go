@@ -75,7 +75,7 @@ func (m *model) settle(t testing.TB, about fmt.Stringer) {
 	require.Fail(t, "there is always more to do", "%s\nthen%s\nplan %s", about, podtest.DescribeObserved(m.observed), describePlan(plan.Plan(m.state())))
 }
 
-// advance lets init containers end and sidecars start, and tells whether anything happened.
+// advance lets init containers end and sidecars start, and reports whether anything happened.
 func (m *model) advance() (moved bool) {
 	for i := range m.observed.Containers {
 		c := &m.observed.Containers[i]
@@ -164,7 +164,7 @@ func (m *model) sandbox(id string) *cri.Sandbox {
 	return &m.observed.Sandboxes[i]
 }
 
-// lives returns the lives of a container that satisfy keep.
+// lives returns the container instances that satisfy keep.
 func (m *model) lives(name string, keep func(*cri.Container) bool) (lives []*cri.Container) {
 	for i := range m.observed.Containers {
 		if c := &m.observed.Containers[i]; c.Name == name && keep(c) {

@@ -50,7 +50,7 @@ func planToFixedPoint(t *testing.T, seed uint64) {
 	m.settle(t, podtest.Lazy(func() string { return fmt.Sprint("seed ", seed) }))
 }
 
-// mayRun tells whether a container runs, or may, for all that is known.
+// mayRun reports whether a container runs, or may, for all that is known.
 func mayRun(c *cri.Container) bool {
 	return c.State == cri.ContainerRunning || c.State == cri.ContainerUnknown
 }
@@ -271,7 +271,7 @@ func (m *model) disturb(rnd *rand.Rand) {
 	}
 }
 
-// leftover adds one life of a container.
+// leftover adds one container instance.
 func (m *model) leftover(rnd *rand.Rand, name string) {
 	attempt := uint32(rnd.IntN(4))
 	if len(m.lives(name, func(c *cri.Container) bool { return c.Attempt == attempt })) > 0 {

@@ -29,7 +29,7 @@ type Record struct {
 	// Status is the one published last. Nil: none was, or nobody wanted the pod any more.
 	Status *corev1.PodStatus `json:"status,omitempty"`
 	// PostStartPending are the containers, by ID, whose postStart hook is yet to run to its end.
-	PostStartPending []string `json:"unhooked,omitempty"`
+	PostStartPending []string `json:"postStartPending,omitempty"`
 	// Sizes are the resources that the runtime was told of containers, by ID, as resize.AnnotationResources has them.
 	Sizes map[string]string `json:"sizes,omitempty"`
 	// Sized is the key of the resources that the pod's cgroup is for. Empty: it is not known.

@@ -131,7 +131,7 @@ func TestStatusOfAForgottenContainer(t *testing.T) {
 	st := podstatus.Of(webPod(), observed(), podstatus.Input{Now: epoch, Previous: &before})
 	require.Equal(t, before.ContainerStatuses, st.ContainerStatuses)
 
-	t.Run("the next life counts, although the runtime takes it for the first", func(t *testing.T) {
+	t.Run("the next instance counts, although the runtime takes it for the first", func(t *testing.T) {
 		st := podstatus.Of(webPod(), observed(life(0, cri.ContainerRunning)), podstatus.Input{Now: epoch, Previous: &st})
 		require.Equal(t, int32(4), st.ContainerStatuses[0].RestartCount)
 		require.Equal(t, int32(5), st.ContainerStatuses[0].LastTerminationState.Terminated.ExitCode)

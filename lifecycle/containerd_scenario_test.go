@@ -19,8 +19,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lab"
 )
 
-// podStory is one of a pod, from its first day to where it stays or is no more.
-type podStory struct {
+// podScenario is one of a pod, from its first day to where it stays or is no more.
+type podScenario struct {
 	name string
 	// via is what the agent talks to instead of the runtime; nil: the runtime.
 	via func(*remote.Client) execRuntime
@@ -34,8 +34,8 @@ type podStory struct {
 	said []string
 }
 
-// run tells a story to its end, and then takes the pod away.
-func (s *podStory) run(h *host) {
+// run tells a scenario to its end, and then takes the pod away.
+func (s *podScenario) run(h *host) {
 	h.boot()
 	h.t.Cleanup(func() { h.stop() })
 	h.t.Cleanup(h.clear)
@@ -60,7 +60,7 @@ func (s *podStory) run(h *host) {
 	h.awaitGone()
 }
 
-// clear takes the pod of a story that went wrong away, as far as that is possible.
+// clear takes the pod of a scenario that went wrong away, as far as that is possible.
 func (h *host) clear() {
 	if !h.t.Failed() {
 		return
@@ -83,9 +83,9 @@ func (h *host) disturbed() (end func()) {
 	return func() { cancel(); wg.Wait() }
 }
 
-// tellAll tells stories to their ends on a containerd of their own, some at a time, each to an agent of its own that sees
+// tellAll tells scenarios to their ends on a containerd of their own, some at a time, each to an agent of its own that sees
 // the pods of the others and leaves them alone.
-func tellAll(t *testing.T, restart bool, stories []podStory) *lab.Lab {
+func tellAll(t *testing.T, restart bool, scenarios []podScenario) *lab.Lab {
 	l := lab.StartPrivate(t)
 	client, err := remote.Dial(l.Endpoint(), remote.Options{})
 	require.NoError(t, err)
@@ -95,7 +95,7 @@ func tellAll(t *testing.T, restart bool, stories []podStory) *lab.Lab {
 	const atOnce = 6
 	places := make(chan struct{}, atOnce)
 	var wg sync.WaitGroup
-	for _, s := range stories {
+	for _, s := range scenarios {
 		places <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-places }()
@@ -120,10 +120,10 @@ func tellAll(t *testing.T, restart bool, stories []podStory) *lab.Lab {
 func requireNothingLeft(t *testing.T, l *lab.Lab, except ...string) {
 	t.Helper()
 	if t.Failed() {
-		return // as a story that ended badly leaves its pod
+		return // as a scenario that ended badly leaves its pod
 	}
 	var left []string
-	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(waitLimit); ; time.Sleep(50 * time.Millisecond) {
 		var err error
 		if left, err = l.Leftovers(t.Context()); err == nil {
 			left = slices.DeleteFunc(left, func(line string) bool {
@@ -142,17 +142,17 @@ func requireNothingLeft(t *testing.T, l *lab.Lab, except ...string) {
 }
 
 // What a pod goes through in its life, on containerd and as it is told in virtual time elsewhere.
-func TestIntegrationStories(t *testing.T) {
-	requireNothingLeft(t, tellAll(t, false, allStories()))
+func TestIntegrationScenarios(t *testing.T) {
+	requireNothingLeft(t, tellAll(t, false, allScenarios()))
 }
 
-// The same stories come to the same ends when the agent ends and starts anew at any moment of them.
-func TestIntegrationStoriesWithRestarts(t *testing.T) {
+// The same scenarios come to the same ends when the agent ends and starts anew at any moment of them.
+func TestIntegrationScenariosWithRestarts(t *testing.T) {
 	// containerd 2.4 can lose a shim, and what runs in it, when the caller of RunPodSandbox or StartContainer dies in the
 	// middle of it; no CRI call shows it.
-	requireNothingLeft(t, tellAll(t, true, allStories()), "shim", "runc", "mount")
+	requireNothingLeft(t, tellAll(t, true, allScenarios()), "shim", "runc", "mount")
 }
 
-func allStories() []podStory {
-	return slices.Concat(startStories(), endStories(), specStories(), nodeStories(), imageStories(), []podStory{cutShortStory(), editedStory()})
+func allScenarios() []podScenario {
+	return slices.Concat(startScenarios(), endScenarios(), specScenarios(), nodeScenarios(), imageScenarios(), []podScenario{cutShortScenario(), editedScenario()})
 }

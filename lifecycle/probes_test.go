@@ -1,0 +1,181 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/critest"
+	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/internal/podtest"
+	"github.com/seed81659283/nodeagent/probe"
+	"github.com/seed81659283/nodeagent/probe/podprobe"
+)
+
+// health is what the containers of a pod answer to the commands of their probes, by container and command.
+type health struct {
+	mu  sync.Mutex
+	bad map[string]bool
+}
+
+func (h *health) set(what string, good bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.bad[what] = !good
+}
+
+func (h *health) script(c *cri.ContainerConfig) critest.Script {
+	name := c.Name
+	return critest.Script{Exec: func(_ context.Context, cmd []string) (cri.ExecResult, error) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if h.bad[name+" "+cmd[0]] {
+			return cri.ExecResult{ExitCode: 1}, nil
+		}
+		return cri.ExecResult{}, nil
+	}}
+}
+
+// bootProbing starts an agent that asks probes by commands, and keeps what it finds in a file.
+func bootProbing(t *testing.T, rt *critest.Runtime, store string) *node {
+	set := probe.NewSet(probe.Options{Store: store, Rand: func() float64 { return 0 }})
+	ctx, cancel := context.WithCancel(t.Context())
+	n := boot(t, rt, rt, lifecycle.Options{Probes: podprobe.NewPods(set, podprobe.Options{Execer: podprobe.CRI(rt)})})
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = set.Run(ctx) })
+	stop := n.stop
+	n.stop = func() { stop(); cancel(); wg.Wait() }
+	t.Cleanup(n.stop)
+	return n
+}
+
+// A container is ready when its probe says so, restarted when it is no longer alive, and asked for neither before it has
+// started. A new agent takes all of that over without asking again.
+func TestProbes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &health{bad: map[string]bool{"main started": true, "main ready": true, "main alive": true}}
+		rt := critest.New(critest.Options{Script: h.script})
+		store := t.TempDir() + "/probes"
+		n := bootProbing(t, rt, store)
+		pod := podtest.Pod("a")
+		c := &pod.Spec.Containers[0]
+		c.StartupProbe, c.ReadinessProbe, c.LivenessProbe = podtest.Probe("started", 10), podtest.Probe("ready", 10), podtest.Probe("alive", 10)
+		c.StartupProbe.FailureThreshold = 30
+		n.set(pod)
+		time.Sleep(time.Minute)
+		n.requireStatus("a", "Running, main: running")
+		assert.False(t, *n.status("a").ContainerStatuses[0].Started)
+
+		h.set("main started", true)
+		h.set("main alive", true)
+		time.Sleep(11 * time.Second)
+		n.requireStatus("a", "Running, main: running")
+		assert.True(t, *n.status("a").ContainerStatuses[0].Started)
+		h.set("main ready", true)
+		time.Sleep(11 * time.Second)
+		n.requireStatus("a", "Running, main: ready")
+		assert.Equal(t, "True ", podtest.ConditionOf(n.status("a"), corev1.PodReady))
+
+		n.stop()
+		n = bootProbing(t, rt, store)
+		asked := ops(rt, "ExecSync")
+		n.set(pod)
+		time.Sleep(5 * time.Second)
+		n.requireStatus("a", "Running, main: ready")
+		for _, line := range n.readiness {
+			assert.Equal(t, "a True", line, "at no time it was not")
+		}
+		time.Sleep(time.Minute)
+		assert.Equal(t, 1, ops(rt, "StartContainer"))
+		assert.LessOrEqual(t, ops(rt, "ExecSync")-asked, 14, "two kinds of probes in 65 s: the startup probe has had its say")
+
+		h.set("main alive", false)
+		time.Sleep(25 * time.Second)
+		n.requireStatus("a", "Running, main: ready x1")
+		h.set("main alive", true)
+
+		h.set("main ready", false)
+		time.Sleep(21 * time.Second)
+		n.requireStatus("a", "Running, main: running x1")
+		assert.Equal(t, "False ContainersNotReady", podtest.ConditionOf(n.status("a"), corev1.PodReady))
+		assert.Empty(t, n.errors())
+	})
+}
+
+// Readiness goes on being asked while a pod ends, liveness does not.
+func TestProbesOfAPodThatEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &health{bad: map[string]bool{}}
+		rt := critest.New(critest.Options{Script: func(c *cri.ContainerConfig) critest.Script {
+			s := h.script(c)
+			s.Stop = &critest.Exit{After: critest.Never}
+			return s
+		}})
+		n := bootProbing(t, rt, "")
+		pod := podtest.Pod("a")
+		grace := int64(60)
+		pod.Spec.TerminationGracePeriodSeconds = &grace
+		c := &pod.Spec.Containers[0]
+		c.ReadinessProbe, c.LivenessProbe = podtest.Probe("ready", 2), podtest.Probe("alive", 2)
+		n.set(pod)
+		time.Sleep(5 * time.Second)
+		n.requireStatus("a", "Running, main: ready")
+		n.set()
+		time.Sleep(time.Second)
+		h.set("main ready", false)
+		h.set("main alive", false)
+		time.Sleep(50 * time.Second)
+		n.requireStatus("a", "Running, main: running")
+		time.Sleep(20 * time.Second)
+		require.Equal(t, []string{"a"}, n.left())
+		assert.Equal(t, 1, ops(rt, "StartContainer"))
+		before := ops(rt, "ExecSync")
+		time.Sleep(time.Minute)
+		assert.Equal(t, before, ops(rt, "ExecSync"))
+	})
+}
+
+// A sidecar that has not started keeps the rest of the pod waiting.
+func TestStartupOfASidecar(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &health{bad: map[string]bool{"proxy up": true}}
+		rt := critest.New(critest.Options{Script: h.script})
+		n := bootProbing(t, rt, "")
+		pod := podtest.Pod("a")
+		proxy := podtest.Sidecar("proxy")
+		proxy.StartupProbe = podtest.Probe("up", 1)
+		proxy.StartupProbe.FailureThreshold = 10
+		pod.Spec.InitContainers = []corev1.Container{proxy}
+		n.set(pod)
+		time.Sleep(5 * time.Second)
+		n.requireStatus("a", "Pending, proxy: running, main: PodInitializing")
+		time.Sleep(7 * time.Second)
+		n.requireStatus("a", "Pending, proxy: running x1, main: PodInitializing")
+		h.set("proxy up", true)
+		time.Sleep(2 * time.Second)
+		n.requireStatus("a", "Running, proxy: ready x1, main: ready")
+	})
+}
+
+// An agent that asks no probes says so, instead of running a pod that is never ready.
+func TestProbesRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		n := boot(t, rt, rt, lifecycle.Options{})
+		pod := podtest.Pod("a")
+		pod.Spec.Containers[0].LivenessProbe = podtest.Probe("alive", 1)
+		err := n.reconciler.Set(lifecycle.PodSet{Source: "test", Pods: []*corev1.Pod{pod}})
+		require.ErrorContains(t, err, "default/a")
+		require.ErrorContains(t, err, "spec.containers[0].livenessProbe")
+	})
+}
