@@ -4,6 +4,7 @@
 package lifecycle
 
 import (
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,6 +23,28 @@ func (r *Reconciler) Active() (pods []*corev1.Pod, complete bool) {
 		}
 	}
 	return pods, r.complete()
+}
+
+// PodState is a pod that a [Reconciler] works on.
+type PodState struct {
+	Pod     cri.PodIdentity
+	Spec    *corev1.Pod       // as its source gave it last; nil: the pod is orphaned. It must not be written to
+	Status  *corev1.PodStatus // as Hooks.Status was told it last; nil: nothing yet. It must not be written to
+	Deleted bool              // no source wants it any more, and it is being taken down
+}
+
+// Pods returns the pods that are wanted or being taken down, by UID: the level, where Hooks.Status is the edge. A pod whose
+// worker has yet to begin is not among them.
+func (r *Reconciler) Pods() []PodState {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	pods := make([]PodState, 0, len(r.workers))
+	for _, uid := range slices.Sorted(maps.Keys(r.workers)) {
+		w := r.workers[uid]
+		pod, deleted := w.wanted()
+		pods = append(pods, PodState{Pod: w.id, Spec: pod, Status: w.status(), Deleted: deleted})
+	}
+	return pods
 }
 
 // MayRun reports whether anything of a pod runs or may be about to run: a pod that is wanted or still terminating, or one that

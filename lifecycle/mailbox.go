@@ -22,14 +22,14 @@ type mailbox struct {
 	notes chan struct{} // something changed
 	echo  chan struct{} // nothing but the status of the pod object changed
 
-	mu       sync.Mutex         // guards all below
-	given    *corev1.Pod        // as the source gave it last
-	pod      *corev1.Pod        // the same, with a grace period that only gets shorter; nil: only the runtime knows the pod
-	deleted  bool               // no source wants it any more; never taken back
-	terminal bool               // its phase is terminal, and nothing of it runs
-	cancel   context.CancelFunc // of the work that a deletion makes pointless; nil: none under way
-	stops    bool               // that work takes the pod down
-	trouble  error              // what failed last; nil once it works
+	mu      sync.Mutex         // guards all below
+	given   *corev1.Pod        // as the source gave it last
+	pod     *corev1.Pod        // the same, with a grace period that only gets shorter; nil: only the runtime knows the pod
+	deleted bool               // no source wants it any more; never taken back
+	shown   *corev1.PodStatus  // as others were told it last; nil: nothing yet
+	cancel  context.CancelFunc // of the work that a deletion makes pointless; nil: none under way
+	stops   bool               // that work takes the pod down
+	trouble error              // what failed last; nil once it works
 }
 
 func newMailbox(pod *corev1.Pod) mailbox {
@@ -56,18 +56,24 @@ func (m *mailbox) wanted() (pod *corev1.Pod, deleted bool) {
 	return m.pod, m.deleted
 }
 
-// isTerminal reports whether the pod has terminated and will not start again.
-func (m *mailbox) isTerminal() bool {
+// status returns the status of the pod as others were told it last, or nil.
+func (m *mailbox) status() *corev1.PodStatus {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.terminal
+	return m.shown
 }
 
-// setTerminal notes whether the pod has terminated and will not start again.
-func (m *mailbox) setTerminal(terminal bool) {
+// setStatus notes the status of the pod as others are told it.
+func (m *mailbox) setStatus(shown *corev1.PodStatus) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.terminal = terminal
+	m.shown = shown
+}
+
+// isTerminal reports whether the pod has terminated, nothing of it runs, and it will not start again.
+func (m *mailbox) isTerminal() bool {
+	st := m.status()
+	return st != nil && podstatus.Terminal(st.Phase)
 }
 
 // update gives the worker the newest spec of its pod. A change of its status alone is mostly the echo of what was
@@ -79,7 +85,7 @@ func (m *mailbox) update(pod *corev1.Pod) {
 		return
 	}
 	notes := m.echo
-	if !sameWish(m.given, pod) || podstatus.Terminal(pod.Status.Phase) && !m.terminal {
+	if !sameWish(m.given, pod) || podstatus.Terminal(pod.Status.Phase) && (m.shown == nil || !podstatus.Terminal(m.shown.Phase)) {
 		notes = m.notes
 	}
 	m.given = pod

@@ -99,7 +99,7 @@ func (w *worker) publish(pod *corev1.Pod, observed cri.Pod, st *corev1.PodStatus
 	if !deleted {
 		w.exec.Note(w.record, func(now *poddir.Record) { now.Status = &shown; w.exec.Resizer.Put(now) }) // before anybody else hears of it
 	}
-	w.setTerminal(podstatus.Terminal(shown.Phase))
+	w.setStatus(&shown)
 	if hook := w.r.opts.Hooks.Status; hook != nil {
 		hook(pod, &shown)
 	}

@@ -106,6 +106,11 @@ type Hooks struct {
 	Event func(pod cri.PodIdentity, event Event)
 	// Gone is called when nothing of a pod is left.
 	Gone func(pod cri.PodIdentity)
+	// Left is called when nothing of a pod runs or will, and its cgroup is removed, although a source still wants it: its
+	// resources are another's to have. Each agent says so once.
+	Left func(pod cri.PodIdentity)
+	// Refused is called by Set for each pod that it refuses, and for each update of one, at each call.
+	Refused func(err *RefusedError)
 	// Error is called for each failed attempt to bring a pod to where it should be, with the wait before the next. With
 	// an empty identity it is about the agent: the runtime cannot be read or listed, or a part that the agent needs does
 	// not run or is not connected, such as the Run of the observer or of the probes. That is told within 10 s, by the

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/lifecycle/podapi"
 )
 
@@ -20,6 +21,35 @@ type PodSet struct {
 	// Incomplete says that the source could not read all of its pods. Pods that it named before and does not name
 	// now are taken down all the same; orphaned pods are left alone until a complete set.
 	Incomplete bool
+}
+
+// RefusedError is why [Reconciler.Set] did not take a pod, or an update of one. errors.As finds each in what Set returns.
+type RefusedError struct {
+	Pod    cri.PodIdentity
+	Source string
+	Err    error // such as a [*podapi.ImmutableError]
+}
+
+// Error returns the text of the cause, which names the pod.
+func (e *RefusedError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *RefusedError) Unwrap() error { return e.Err }
+
+// refused returns the error for a pod that a source does not get.
+func refused(source string, pod *corev1.Pod, err error) *RefusedError {
+	return &RefusedError{
+		Pod:    cri.PodIdentity{UID: string(pod.UID), Name: pod.Name, Namespace: pod.Namespace},
+		Source: source, Err: err,
+	}
+}
+
+// tellRefused tells the hook that a pod is refused. No lock is held.
+func (r *Reconciler) tellRefused(err *RefusedError) error {
+	if hook := r.opts.Hooks.Refused; hook != nil {
+		hook(err)
+	}
+	return err
 }
 
 // wish is what a source wants. It is replaced, and never written to once it is among those of the Reconciler.
@@ -61,7 +91,10 @@ func (r *Reconciler) Set(set PodSet) error {
 		return nil
 	}
 	next, errs := r.accept(&before, set)
-	return errors.Join(append(errs, r.commit(next)...)...)
+	for _, refused := range r.commit(next) {
+		errs = append(errs, r.tellRefused(refused))
+	}
+	return errors.Join(errs...)
 }
 
 // enter checks whether a source may say anything, and gives its call a number.
@@ -123,13 +156,14 @@ func (r *Reconciler) accept(before *wish, set PodSet) (next wish, errs []error) 
 		}
 		name, uid := pod.Namespace+"/"+pod.Name, string(pod.UID)
 		if named[name] || named[uid] {
-			errs = append(errs, fmt.Errorf("pod %s: another pod of the set has its name, or its UID %s", name, uid))
+			errs = append(errs, r.tellRefused(refused(set.Source, pod,
+				fmt.Errorf("pod %s: another pod of the set has its name, or its UID %s", name, uid))))
 			continue
 		}
 		named[name], named[uid] = true, uid != ""
 		accepted, err := r.acceptPod(known[uid], pod)
 		if err != nil {
-			errs = append(errs, err)
+			errs = append(errs, r.tellRefused(refused(set.Source, pod, err)))
 		}
 		switch {
 		case accepted != nil:
@@ -170,7 +204,7 @@ func (r *Reconciler) acceptPod(old, pod *corev1.Pod) (*corev1.Pod, error) {
 }
 
 // commit makes a wish the one of its source, and returns an error for each UID that is another source's.
-func (r *Reconciler) commit(next wish) []error {
+func (r *Reconciler) commit(next wish) []*RefusedError {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if i := slices.IndexFunc(r.sources, func(s wish) bool { return s.Source == next.Source }); i >= 0 {
@@ -185,7 +219,7 @@ func (r *Reconciler) commit(next wish) []error {
 
 // claimUIDs finds out whose each UID is: its source's for as long as that wants it, then that of the first other one. It
 // returns an error for each that a source wants and does not get.
-func (r *Reconciler) claimUIDs(name string) (errs []error) {
+func (r *Reconciler) claimUIDs(name string) (errs []*RefusedError) {
 	before := r.claims
 	r.claims, r.contested = make(map[string]string, len(before)), map[string]bool{}
 	for _, s := range r.sources { // those that keep what they have
@@ -205,8 +239,9 @@ func (r *Reconciler) claimUIDs(name string) (errs []error) {
 			case holder != s.Source:
 				r.contested[s.Source] = true
 				if s.Source == name {
-					errs = append(errs, fmt.Errorf("pod %s/%s: source %q wants its UID %s, which is a pod's of source %q; it waits until that is removed",
-						pod.Namespace, pod.Name, name, uid, holder))
+					errs = append(errs, refused(name, pod, fmt.Errorf(
+						"pod %s/%s: source %q wants its UID %s, which is a pod's of source %q; it waits until that is removed",
+						pod.Namespace, pod.Name, name, uid, holder)))
 				}
 			}
 		}

@@ -108,8 +108,12 @@ func (w *worker) sync(ctx context.Context) (next time.Duration, gone bool) {
 	w.exec.Waiting.Replace(a.Waiting(s.Waiting))
 	w.publish(pod, observed, &st, deleted)
 	if a.Idle() {
-		if err := w.exec.Rest(ctx, s.Pod, observed, &a); err != nil {
+		left, err := w.exec.Rest(ctx, s.Pod, observed, &a)
+		if err != nil {
 			return w.failed(ctx, err, time.Time{}), false
+		}
+		if hook := w.r.opts.Hooks.Left; left && hook != nil && !deleted {
+			hook(w.id)
 		}
 		w.recovered()
 		return w.due(a.Wake, s.Now), false

@@ -45,16 +45,16 @@ func (x *Executor) LacksCgroup(ctx context.Context, pod *corev1.Pod, observed cr
 	return !exists && err == nil, err
 }
 
-// leave removes the cgroup of a pod that is terminal, although it is still wanted. Source: SyncTerminatedPod in
-// pkg/kubelet/kubelet.go.
-func (x *Executor) leave(ctx context.Context, a *plan.Actions, observed cri.Pod) error {
+// leave removes the cgroup of a pod that is terminal, although it is still wanted, and reports whether it has done so now.
+// Source: SyncTerminatedPod in pkg/kubelet/kubelet.go.
+func (x *Executor) leave(ctx context.Context, a *plan.Actions, observed cri.Pod) (left bool, err error) {
 	if terminal := a.Done && podview.Terminated(observed); !terminal || x.pod.noCgroup {
 		x.pod.noCgroup = terminal
-		return nil
+		return false, nil
 	}
-	err := x.RemoveCgroup(ctx)
+	err = x.RemoveCgroup(ctx)
 	x.pod.noCgroup = err == nil
-	return err
+	return err == nil, err
 }
 
 // RemoveCgroup removes the cgroup of a pod of which the runtime has nothing left.

@@ -78,9 +78,12 @@ func (x *Executor) Begin(podIPs []corev1.PodIP) {
 	}
 }
 
-// Rest does what is due where nothing is to be done.
-func (x *Executor) Rest(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a *plan.Actions) error {
-	return errors.Join(x.limitRunning(ctx, pod, observed, a), x.leave(ctx, a, observed))
+// Rest does what is due where nothing is to be done. It reports whether that gave back the last of what the pod had, because
+// it has terminated.
+func (x *Executor) Rest(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a *plan.Actions) (left bool, err error) {
+	limitErr := x.limitRunning(ctx, pod, observed, a)
+	left, err = x.leave(ctx, a, observed)
+	return left, errors.Join(limitErr, err)
 }
 
 // Do carries out what was decided, in the order of Actions. A failure ends what builds on it and nothing else.

@@ -1,0 +1,154 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/critest"
+	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/internal/podtest"
+	"github.com/seed81659283/nodeagent/lifecycle/podapi"
+	"github.com/seed81659283/nodeagent/pleg"
+)
+
+// run runs a reconciler and its generator on a runtime until the test is over or end is called.
+func run(t *testing.T, rt *critest.Runtime, o lifecycle.Options) (r *lifecycle.Reconciler, end func()) {
+	generator := pleg.New(rt, pleg.Options{})
+	r, err := lifecycle.New(rt, generator, o)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 2)
+	go func() { done <- generator.Run(ctx) }()
+	go func() { done <- r.Run(ctx) }()
+	return r, func() {
+		cancel()
+		require.NoError(t, errors.Join(<-done, <-done))
+	}
+}
+
+// What a pod had is another's to have once it has terminated, although the pod is still wanted: an API server is told so, and
+// told once by each agent. It is not told while a container still runs, nor for a pod that nobody wants.
+func TestLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{Script: func(c *cri.ContainerConfig) critest.Script {
+			if c.Name == "work" {
+				return critest.ExitAfter(2*time.Second, 0)
+			}
+			return critest.Script{}
+		}})
+		var mu sync.Mutex
+		var left []string
+		options := func() lifecycle.Options {
+			return lifecycle.Options{Owner: "me", Hooks: lifecycle.Hooks{
+				Left: func(id cri.PodIdentity) {
+					mu.Lock()
+					defer mu.Unlock()
+					left = append(left, id.Name)
+				},
+			}}
+		}
+		told := func() []string {
+			mu.Lock()
+			defer mu.Unlock()
+			return slices.Clone(left)
+		}
+		job := podtest.Pod("job", "work")
+		job.Spec.RestartPolicy = corev1.RestartPolicyNever
+		both := podtest.Pod("both", "work", "serve")
+		both.Spec.RestartPolicy = corev1.RestartPolicyNever
+		wanted := lifecycle.PodSet{Source: "file", Pods: []*corev1.Pod{job, both, podtest.Pod("web", "serve")}}
+
+		r, end := run(t, rt, options())
+		require.NoError(t, r.Set(wanted))
+		time.Sleep(time.Second)
+		require.Empty(t, told())
+		time.Sleep(2 * time.Minute)
+		require.Equal(t, []string{"job"}, told())
+		end()
+
+		r, end = run(t, rt, options())
+		require.NoError(t, r.Set(wanted))
+		time.Sleep(2 * time.Minute)
+		require.Equal(t, []string{"job", "job"}, told())
+		require.NoError(t, r.Set(lifecycle.PodSet{Source: "file"}))
+		time.Sleep(2 * time.Minute)
+		require.Equal(t, []string{"job", "job"}, told())
+		end()
+	})
+}
+
+// Whoever missed what Hooks.Status was told reads how the pods are.
+func TestPodsIsTheLevel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.StopIn(3*time.Second, 0) }})
+		var told sync.Map // by name
+		r, end := run(t, rt, lifecycle.Options{Owner: "me", Hooks: lifecycle.Hooks{
+			Status: func(pod *corev1.Pod, st *corev1.PodStatus) { told.Store(pod.Name, st) },
+		}})
+		require.Empty(t, r.Pods())
+		require.NoError(t, r.Set(lifecycle.PodSet{Source: "file", Pods: []*corev1.Pod{podtest.Pod("b"), podtest.Pod("a")}}))
+		time.Sleep(10 * time.Second)
+		pods := r.Pods()
+		require.Len(t, pods, 2)
+		for i, name := range []string{"a", "b"} {
+			assert.Equal(t, name, pods[i].Pod.Name)
+			assert.Equal(t, corev1.PodRunning, pods[i].Status.Phase)
+			last, _ := told.Load(name)
+			assert.Same(t, last, pods[i].Status)
+			assert.False(t, pods[i].Deleted)
+		}
+
+		require.NoError(t, r.Set(lifecycle.PodSet{Source: "file", Pods: []*corev1.Pod{podtest.Pod("a")}}))
+		time.Sleep(time.Second)
+		pods = r.Pods()
+		require.Len(t, pods, 2)
+		assert.True(t, pods[1].Deleted, "b is being taken down")
+		time.Sleep(time.Minute)
+		require.Len(t, r.Pods(), 1)
+		end()
+	})
+}
+
+// A source learns of each pod that it does not get what is wrong with it, by type and by hook.
+func TestRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var hooked []*lifecycle.RefusedError
+		r, end := run(t, critest.New(critest.Options{}), lifecycle.Options{Owner: "me", Hooks: lifecycle.Hooks{
+			Refused: func(err *lifecycle.RefusedError) { hooked = append(hooked, err) },
+		}})
+		bad, good := podtest.Pod("bad"), podtest.Pod("good")
+		bad.Spec.Containers[0].Image = ""
+		err := r.Set(lifecycle.PodSet{Source: "file", Pods: []*corev1.Pod{bad, good}})
+		refused, ok := errors.AsType[*lifecycle.RefusedError](err)
+		require.True(t, ok, "%v", err)
+		require.Equal(t, cri.PodIdentity{UID: "uid-bad", Name: "bad", Namespace: "default"}, refused.Pod)
+		require.Equal(t, "file", refused.Source)
+		require.Equal(t, []*lifecycle.RefusedError{refused}, hooked)
+
+		changed := good.DeepCopy()
+		changed.Spec.HostNetwork = true
+		err = r.Set(lifecycle.PodSet{Source: "file", Pods: []*corev1.Pod{changed}})
+		_, ok = errors.AsType[*podapi.ImmutableError](err)
+		require.True(t, ok, "%v", err)
+		require.Len(t, hooked, 2)
+
+		err = r.Set(lifecycle.PodSet{Source: "api", Pods: []*corev1.Pod{good}})
+		require.ErrorContains(t, err, `pod default/good: source "api" wants its UID uid-good`)
+		require.Len(t, hooked, 3)
+		require.Equal(t, "api", hooked[2].Source)
+		end()
+	})
+}
