@@ -83,12 +83,12 @@ probe/podprobe         max  75: cri internal/containers internal/expand probe pr
 
 # Pods.
 lifecycle              max  75: cri images internal/atomicfile internal/backoff internal/dirlock internal/sleep lifecycle/executor lifecycle/internal/startslots lifecycle/plan lifecycle/podapi lifecycle/poddir lifecycle/podenv lifecycle/podspec lifecycle/podstatus lifecycle/podview probe probe/podprobe API
-lifecycle/executor     max  75: cgroups cri images images/credential internal/containers internal/podip lifecycle/hook lifecycle/internal/startslots lifecycle/plan lifecycle/poddir lifecycle/podenv lifecycle/podspec lifecycle/podstatus lifecycle/podview lifecycle/resize API
+lifecycle/executor     max  75: cgroups cri images images/credential internal/containers internal/podip internal/rmtree lifecycle/hook lifecycle/internal/startslots lifecycle/plan lifecycle/poddir lifecycle/podenv lifecycle/podspec lifecycle/podstatus lifecycle/podview lifecycle/resize API
 lifecycle/plan         max  75: cri internal/containers internal/sleep lifecycle/hook lifecycle/podspec lifecycle/podstatus lifecycle/podview lifecycle/resize probe probe/podprobe API
 lifecycle/podstatus    max  75: cgroups cri internal/containers internal/podip lifecycle/podspec lifecycle/podview lifecycle/resize probe/podprobe qos API
 lifecycle/resize       max  75: cgroups cri internal/containers lifecycle/podspec qos API
 lifecycle/podview      max  75: cri API
-lifecycle/poddir       max  75: cri cri/logs internal/atomicfile lifecycle/podspec lifecycle/podstatus API
+lifecycle/poddir       max  75: cri cri/logs internal/atomicfile internal/rmtree lifecycle/podspec lifecycle/podstatus API
 lifecycle/internal/startslots max 0:
 lifecycle/internal/podtest max 75: cgroups cri lifecycle/podapi API
 lifecycle/podapi       max  75: cri images/reference internal/fielderr internal/optional internal/podfield qos API

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"sync"
 	"time"
@@ -16,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/rmtree"
 	"github.com/seed81659283/nodeagent/lifecycle/hook"
 	"github.com/seed81659283/nodeagent/lifecycle/plan"
 	"github.com/seed81659283/nodeagent/lifecycle/poddir"
@@ -140,7 +140,7 @@ func (x *Executor) remove(ctx context.Context, observed cri.Pod, id string) erro
 // Forget removes what the agent itself kept of the pod: its logs and its files.
 func (x *Executor) Forget() {
 	if dir := x.logs.Directory(); dir != "" && !x.pod.shared {
-		if err := os.RemoveAll(dir); err != nil {
+		if err := rmtree.Remove(dir); err != nil {
 			x.Warn("remove pod logs", "error", err)
 		}
 	}

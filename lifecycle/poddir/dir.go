@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/seed81659283/nodeagent/internal/rmtree"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
@@ -102,10 +103,10 @@ func (d Dir) MakeMessageFile(container string, attempt uint32) (string, error) {
 	return path, os.Chmod(path, 0o666) // whatever the umask and the user of the container
 }
 
-// Remove removes all of it.
+// Remove removes all of it but what is mounted there, which is an error.
 func (d Dir) Remove() error {
 	if d == "" {
 		return nil
 	}
-	return os.RemoveAll(string(d))
+	return rmtree.Remove(string(d))
 }
