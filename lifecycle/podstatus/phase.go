@@ -4,11 +4,11 @@
 package podstatus
 
 import (
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/seed81659283/nodeagent/internal/containers"
 	"github.com/seed81659283/nodeagent/lifecycle/podview"
 )
-
-import corev1 "k8s.io/api/core/v1"
 
 // Phase sums up the statuses of a pod's containers and init containers. deleted says that nothing will be started any
 // more whatever the restart policy, because the pod is deleted; initialized that a regular container was created

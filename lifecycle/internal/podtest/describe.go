@@ -57,16 +57,16 @@ func Amounts(r *corev1.ResourceRequirements) string {
 		}
 		return ""
 	}
-	text := ""
+	var words []string
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 		if both := side(r.Requests, name) + "/" + side(r.Limits, name); both != "/" {
-			text += fmt.Sprintf(" %s=%s", name, both)
+			words = append(words, string(name)+"="+both)
 		}
 	}
-	if text == "" {
+	if len(words) == 0 {
 		return "nothing"
 	}
-	return text[1:]
+	return strings.Join(words, " ")
 }
 
 // SizeText writes a size as the lines of a scenario do.
