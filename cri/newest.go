@@ -19,15 +19,15 @@ func (p *Pod) NewestSandbox() *Sandbox {
 // NewestContainer returns the newest instance of the container of a name: that with the highest attempt, the one created
 // last of equals, or nil where there is none. It points into p.
 func (p *Pod) NewestContainer(name string) *Container {
-	return p.NewestContainerWhere(name, func(*Container) bool { return true })
+	return p.NewestContainerWhere(name, nil)
 }
 
-// NewestContainerWhere returns the newest one of the instances that a function keeps.
+// NewestContainerWhere returns the newest one of the instances that a function keeps; nil keeps all.
 func (p *Pod) NewestContainerWhere(name string, keep func(*Container) bool) *Container {
 	var newest *Container
 	for i := range p.Containers {
 		c := &p.Containers[i]
-		if c.Name != name || !keep(c) {
+		if c.Name != name || keep != nil && !keep(c) {
 			continue
 		}
 		if newest == nil || c.Attempt > newest.Attempt || (c.Attempt == newest.Attempt && c.CreatedAt.After(newest.CreatedAt)) {
