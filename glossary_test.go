@@ -4,10 +4,8 @@
 package nodeagent_test
 
 import (
-	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed81659283/nodeagent/internal/repocheck"
@@ -49,31 +47,8 @@ is no flag                                 => unexpected argument
 random walks?                              => random-operations test
 `
 
-// toBeCleaned returns the packages that may still have such words, more differences in their comments than a user must act
-// on, and more lines than a package may have. A package that is clean is taken off the list.
-func toBeCleaned() []string {
-	return strings.Fields(`
-	`)
-}
-
 func TestGlossary(t *testing.T) {
 	g, err := repocheck.ParseGlossary(glossary)
 	require.NoError(t, err)
-	s, err := repocheck.ParseSizes(sizes)
-	require.NoError(t, err)
-	tree := load(t)
-	complaints := g.Check(tree, "glossary_test.go", "CHANGELOG.md") // which has the names that were
-	others, _ := repocheck.Except(complaints, toBeCleaned()...)
-	report(t, others)
-
-	complaints = append(complaints, s.Check(tree)...)
-	for _, rule := range repocheck.Rules() {
-		if rule.Name == "differences" {
-			complaints = append(complaints, rule.Check(tree)...)
-		}
-	}
-	_, dirty := repocheck.Except(complaints, toBeCleaned()...)
-	for _, dir := range toBeCleaned() {
-		assert.NotEmpty(t, dirty[dir], "%s is clean", dir)
-	}
+	report(t, g.Check(load(t), "glossary_test.go", "CHANGELOG.md")) // which has the names that were
 }

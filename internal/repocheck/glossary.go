@@ -133,20 +133,3 @@ func split(name string) string {
 // wordStart is where one word of a name ends and another begins: before a capital that follows no capital, and before the
 // last of several capitals.
 var wordStart = regexp.MustCompile(`([a-z0-9])([A-Z])|([A-Z])([A-Z][a-z])`)
-
-// Except splits complaints: those about the packages that are named and their files, by package, and all others.
-func Except(complaints []Complaint, packages ...string) (others []Complaint, excepted map[string][]Complaint) {
-	excepted = map[string][]Complaint{}
-	for _, c := range complaints {
-		dir := c.Path
-		if !slices.Contains(packages, dir) {
-			dir = path.Dir(c.Path)
-		}
-		if slices.Contains(packages, dir) {
-			excepted[dir] = append(excepted[dir], c)
-		} else {
-			others = append(others, c)
-		}
-	}
-	return others, excepted
-}

@@ -68,9 +68,3 @@ func TestParseGlossaryNamesTheLine(t *testing.T) {
 		assert.EqualError(t, err, "parse glossary: "+tt.want)
 	}
 }
-
-func TestExcept(t *testing.T) {
-	others, excepted := repocheck.Except([]repocheck.Complaint{{Path: "wall/a.go"}, {Path: "wall/door/a.go"}, {Path: "wall"}}, "wall", "roof")
-	assert.Equal(t, []repocheck.Complaint{{Path: "wall/door/a.go"}}, others)
-	assert.Equal(t, map[string][]repocheck.Complaint{"wall": {{Path: "wall/a.go"}, {Path: "wall"}}}, excepted)
-}
