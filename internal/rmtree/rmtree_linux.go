@@ -81,12 +81,17 @@ func (t *tree) remove(parent int, name, path string, depth int) error {
 
 // move moves a directory to the top of the tree, which is read again as something in it was removed.
 func (t *tree) move(parent int, name, path string) error {
-	t.moved++
-	to := fmt.Sprintf(".rmtree-%d", t.moved)
-	if err := unix.Renameat2(parent, name, t.top, to, unix.RENAME_NOREPLACE); err != nil {
-		return &os.PathError{Op: "rename", Path: path, Err: err}
+	for {
+		t.moved++
+		err := unix.Renameat2(parent, name, t.top, fmt.Sprintf(".rmtree-%d", t.moved), unix.RENAME_NOREPLACE)
+		switch {
+		case errors.Is(err, unix.EEXIST): // left by a removal that a mount stopped, or made by somebody else
+		case err != nil:
+			return &os.PathError{Op: "rename", Path: path, Err: err}
+		default:
+			return nil
+		}
 	}
-	return nil
 }
 
 // leaf returns why an entry that is no directory cannot be removed: a file may be mounted on it.

@@ -50,7 +50,8 @@ func TestRemove(t *testing.T) {
 // A container nests directories as deep as it likes. Each level that is open takes a descriptor, and a path has an end.
 func TestRemoveWhatIsDeep(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "root")
-	require.NoError(t, os.Mkdir(root, 0o755))
+	write(t, filepath.Join(root, ".rmtree-1/taken"))
+	require.NoError(t, os.Mkdir(filepath.Join(root, ".rmtree-2"), 0o000))
 	fd, err := unix.Open(root, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	require.NoError(t, err)
 	const name = "a-directory-whose-name-is-long-enough-for-a-path-of-more-than-4096-bytes"
