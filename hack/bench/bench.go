@@ -98,6 +98,12 @@ func (b *bench) take(ctx context.Context, s *sample, measure func(*trial)) error
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
+	if err := b.settle(ctx); err != nil {
+		return err
+	}
+	if err := awaitRest(ctx, procFS("/proc").machineCPU); err != nil {
+		return err
+	}
 	work, err := os.MkdirTemp("", "bench-")
 	if err != nil {
 		return err

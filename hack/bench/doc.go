@@ -21,7 +21,8 @@
 // # What a measurement is
 //
 // For every repeat and every number of pods, every agent and the floor in turn, each repeat beginning with the next of them,
-// and each when the machine is at rest:
+// and each when the machine is at rest, has let go of the memory cgroups of removed pods (which slow down whatever comes
+// after them), and has run one pod:
 //
 //   - all running: from the start of the agent, with the manifests in place, to the start of the last container; and
 //     first running, to that of the first. The moment is the runtime's own StartedAt, so it does not depend on how often
