@@ -23,9 +23,8 @@ type Options struct {
 	// runtime's lock held; nil gives every container the zero Script.
 	Script func(c *cri.ContainerConfig) Script
 
-	// Images are those that the runtime holds at the start; see [NewImage]. Nil stands for a runtime that holds
-	// every image, so that tests which are not about images need not name any. Otherwise a container whose image
-	// is neither here nor pulled cannot be created.
+	// Images are those that the runtime holds at the start; see [NewImage]. Nil: it holds every image, so that tests which
+	// are not about images need not name any.
 	Images []cri.Image
 	// Pull fetches an image, takes as long as it likes, and may fail; nil: every pull succeeds at once. It is
 	// called with no lock held and must return when ctx ends.

@@ -26,6 +26,7 @@ func Rules() []Rule {
 		{"paths", machinePaths},
 		{"packagecomment", packageComments},
 		{"exporteddocs", exportedDocs},
+		{"optiondocs", optionDocs},
 		{"init", initFunctions},
 		{"globals", globals},
 		{"contexts", detachedContexts},

@@ -49,9 +49,8 @@ type Options struct {
 	Handlers func() []cri.RuntimeHandler
 	SELinux  bool // the node enforces it: files that are mounted get the label of the container
 
-	// UserNamespace returns the IDs that the root of a pod and the others are on the host, for pods with hostUsers
-	// false. It is asked for the sandbox and for each container, and gives a pod the same range every time and no
-	// other pod an overlapping one. Nil is a node without user namespaces.
+	// UserNamespace returns the IDs on the host of a pod with hostUsers false: the same range every time, and none that
+	// overlaps another pod's. Nil is a node without user namespaces.
 	UserNamespace func(pod *corev1.Pod) (cri.IDMapping, error)
 	// VolumeGroups returns the supplemental groups that the volumes of a pod ask for. Nil: none.
 	VolumeGroups func(pod *corev1.Pod) []int64
