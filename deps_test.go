@@ -36,9 +36,10 @@ tests internal/lab:             GRPC
 tests cri/process:              cri/logs
 tests cri/remote:               cri/criserver
 tests cri/criserver:            cri/remote GRPC
+tests lifecycle/internal/mailbox: lifecycle/internal/podtest
 tests lifecycle/plan:           lifecycle/internal/podtest lifecycle/podapi cgroups qos
 tests lifecycle/podstatus:      lifecycle/internal/podtest
-tests lifecycle:                lifecycle/internal/podtest lifecycle/resize cgroups images/credential qos pleg cri/remote cri/process cgroups/driver cgroups/cgroupstest cgroups/podtree
+tests lifecycle:                lifecycle/internal/podtest lifecycle/lifecycletest lifecycle/resize cgroups images/credential qos pleg cri/remote cri/process cgroups/driver cgroups/cgroupstest cgroups/podtree
 tests hack/bench:               API YAML
 tests lifecycle/podenv:         lifecycle/podapi
 tests lifecycle/podspec:        lifecycle/podapi
@@ -82,14 +83,17 @@ probe/grpcprobe        max 115: probe internal/probeconn GRPC
 probe/podprobe         max  75: cri internal/containers internal/expand probe probe/httpprobe API
 
 # Pods.
-lifecycle              max  75: cri images internal/atomicfile internal/backoff internal/dirlock internal/sleep lifecycle/executor lifecycle/internal/startslots lifecycle/plan lifecycle/podapi lifecycle/poddir lifecycle/podenv lifecycle/podspec lifecycle/podstatus lifecycle/podview probe probe/podprobe API
+lifecycle              max  75: cri images internal/backoff internal/fielderr internal/sleep lifecycle/executor lifecycle/internal/mailbox lifecycle/internal/startslots lifecycle/internal/turns lifecycle/plan lifecycle/podapi lifecycle/poddir lifecycle/podenv lifecycle/podspec lifecycle/podstatus lifecycle/podview probe probe/podprobe API
 lifecycle/executor     max  75: cgroups cri images images/credential internal/containers internal/podip internal/rmtree lifecycle/hook lifecycle/internal/startslots lifecycle/plan lifecycle/poddir lifecycle/podenv lifecycle/podspec lifecycle/podstatus lifecycle/podview lifecycle/resize API
 lifecycle/plan         max  75: cri internal/containers internal/sleep lifecycle/hook lifecycle/podspec lifecycle/podstatus lifecycle/podview lifecycle/resize probe probe/podprobe API
 lifecycle/podstatus    max  75: cgroups cri internal/containers internal/podip lifecycle/podspec lifecycle/podview lifecycle/resize probe/podprobe qos API
 lifecycle/resize       max  75: cgroups cri internal/containers lifecycle/podspec qos API
 lifecycle/podview      max  75: cri API
-lifecycle/poddir       max  75: cri cri/logs internal/atomicfile internal/rmtree lifecycle/podspec lifecycle/podstatus API
+lifecycle/poddir       max  75: cri cri/logs internal/atomicfile internal/backoff internal/dirlock internal/rmtree lifecycle/podspec lifecycle/podstatus API
 lifecycle/internal/startslots max 0:
+lifecycle/internal/turns max 0:
+lifecycle/internal/mailbox max 75: lifecycle/plan lifecycle/podstatus API
+lifecycle/lifecycletest max 75: lifecycle lifecycle/podspec API
 lifecycle/internal/podtest max 75: cgroups cri lifecycle/podapi API
 lifecycle/podapi       max  75: cri images/reference internal/fielderr internal/optional internal/podfield qos API
 lifecycle/podenv       max  70: cri internal/expand internal/fielderr internal/optional internal/podfield internal/podip API

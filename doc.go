@@ -20,6 +20,7 @@
 // # Run pods
 //
 //   - [github.com/seed81659283/nodeagent/lifecycle]: brings pods to where their specs want them, each on its own
+//   - [github.com/seed81659283/nodeagent/lifecycle/lifecycletest]: stand-ins for the volumes of pods, for tests
 //   - [github.com/seed81659283/nodeagent/lifecycle/plan]: decides what a pod needs next
 //   - [github.com/seed81659283/nodeagent/lifecycle/executor]: does what was decided, through a runtime
 //   - [github.com/seed81659283/nodeagent/lifecycle/podstatus]: phase, conditions and container states of a pod

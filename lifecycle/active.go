@@ -12,17 +12,31 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// Active returns the pods whose requests count: those that are wanted and have not terminated. It is complete when every
-// source has said all that it wants.
+// Active returns the pods whose requests count, with the resources that they are allocated: those that are wanted and admitted,
+// or may be, are not held back and have not terminated. It is complete when every source has said all that it wants.
 func (r *Reconciler) Active() (pods []*corev1.Pod, complete bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for uid, pod := range r.wanted() {
-		if w := r.workers[uid]; w == nil || !w.isTerminal() {
+		switch w := r.workers[uid]; {
+		case w == nil:
 			pods = append(pods, pod)
+		case w.counts():
+			pods = append(pods, w.allocatedPod())
 		}
 	}
 	return pods, r.complete()
+}
+
+// allocatedPod returns the pod with the resources that it has.
+func (w *worker) allocatedPod() *corev1.Pod {
+	pod, _ := w.Wanted()
+	w.told.mu.Lock()
+	defer w.told.mu.Unlock()
+	if a := w.allocated; a != nil && a.UID == pod.UID && a.Generation == pod.Generation {
+		return a
+	}
+	return pod
 }
 
 // PodState is a pod that a [Reconciler] works on.
@@ -41,7 +55,7 @@ func (r *Reconciler) Pods() []PodState {
 	pods := make([]PodState, 0, len(r.workers))
 	for _, uid := range slices.Sorted(maps.Keys(r.workers)) {
 		w := r.workers[uid]
-		pod, deleted := w.wanted()
+		pod, deleted := w.Wanted()
 		pods = append(pods, PodState{Pod: w.id, Spec: pod, Status: w.status(), Deleted: deleted})
 	}
 	return pods

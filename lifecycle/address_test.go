@@ -40,7 +40,7 @@ func TestContainerIsToldTheAddressOfTheStatus(t *testing.T) {
 			for _, ip := range ips {
 				addrs = append(addrs, netip.MustParseAddr(ip))
 			}
-			o := lifecycle.Options{PodRoot: root}
+			o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: root}}
 			o.Spec.HostIPs = func() []netip.Addr { return addrs }
 			return o
 		}

@@ -34,8 +34,8 @@ func (w *worker) awaitOthers(ctx context.Context) bool {
 		case <-ctx.Done():
 			return false
 		case <-b.retired:
-		case <-w.notes:
-		case <-w.echo:
+		case <-w.Notes:
+		case <-w.Echo:
 		case <-timer.C:
 			tell = true
 			timer.Reset(retryMost)
@@ -49,10 +49,15 @@ func (w *worker) awaitOthers(ctx context.Context) bool {
 // none.
 func (w *worker) blocker() *worker {
 	last := w.record.Get().Status
-	pod, deleted := w.wanted()
-	if deleted || pod.DeletionTimestamp != nil || podstatus.Terminal(pod.Status.Phase) || last != nil && podstatus.Terminal(last.Phase) {
+	pod, deleted := w.Wanted()
+	if deleted || w.EvictionAsked() || w.record.Get().Eviction != nil || pod.DeletionTimestamp != nil || podstatus.Terminal(pod.Status.Phase) || last != nil && podstatus.Terminal(last.Phase) {
 		return nil
 	}
+	return w.namesake()
+}
+
+// namesake returns the first pod that has the name of this one and was there before it, or nil.
+func (w *worker) namesake() *worker {
 	for _, b := range w.after {
 		select {
 		case <-b.retired:
@@ -87,7 +92,7 @@ func (w *worker) publishBlocked(ctx context.Context, why error) {
 	if err != nil {
 		return
 	}
-	pod, _ := w.wanted()
+	pod, _ := w.Wanted()
 	w.setWaiting(pod.Spec.InitContainers, observed, podstatus.ReasonContainerCreating, why)
 	reason := podstatus.ReasonContainerCreating
 	if len(pod.Spec.InitContainers) > 0 {

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/seed81659283/nodeagent/internal/fielderr"
 	"github.com/seed81659283/nodeagent/lifecycle/podapi"
 )
 
@@ -22,7 +23,7 @@ func (r *Reconciler) checkPod(pod *corev1.Pod) error {
 		errs = append(errs, field.Required(uid, "package lifecycle/source makes pods that can be run, also of those that are built in code: source.Static"))
 	}
 	if len(errs) == 0 {
-		errs = append(podapi.Unsupported(pod), r.lacking(pod)...)
+		errs = append(podapi.Unsupported(pod), fielderr.Short(r.lacking(pod))...)
 	}
 	if len(errs) == 0 {
 		return nil
@@ -38,11 +39,17 @@ func (r *Reconciler) lacking(pod *corev1.Pod) (errs field.ErrorList) {
 		errs = append(errs, probed(pod.Spec.Containers, spec.Child("containers"))...)
 	}
 	for i := range pod.Spec.Volumes {
-		if r.opts.Images == nil && pod.Spec.Volumes[i].Image != nil {
-			errs = append(errs, field.Forbidden(spec.Child("volumes").Index(i).Child("image"), "this agent's runtime has no images"))
+		switch v, path := &pod.Spec.Volumes[i], spec.Child("volumes").Index(i); {
+		case v.Image != nil && r.opts.Images == nil:
+			errs = append(errs, field.Forbidden(path.Child("image"), "this agent's runtime has no images"))
+		case v.Image == nil && r.opts.Volumes == nil:
+			errs = append(errs, field.Forbidden(path, "this agent has no volumes but images"))
 		}
 	}
-	if (r.opts.PodRoot == "" || r.opts.NoMounts) && len(pod.Spec.HostAliases) > 0 {
+	if r.opts.Volumes != nil {
+		errs = append(errs, r.opts.Volumes.Check(pod)...)
+	}
+	if (r.opts.Dirs.Pods == "" || r.opts.NoMounts) && len(pod.Spec.HostAliases) > 0 {
 		errs = append(errs, field.Forbidden(spec.Child("hostAliases"), "this agent makes no hosts files"))
 	}
 	errs = append(errs, podapi.ForbiddenSysctls(pod, r.opts.Sysctls)...)

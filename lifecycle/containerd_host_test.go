@@ -98,7 +98,7 @@ func (h *host) boot() {
 	r := newReconciler(h.t, h.rt, generator, lifecycle.Options{
 		Owner:   h.name,
 		Spec:    o,
-		PodRoot: h.podRoot,
+		Dirs:    lifecycle.Dirs{Pods: h.podRoot},
 		Objects: &h.objects,
 		Probes:  podprobe.NewPods(probes, podprobe.Options{Execer: podprobe.CRI(h.rt)}),
 		Hooks: lifecycle.Hooks{

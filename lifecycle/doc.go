@@ -13,29 +13,29 @@
 // orphaned pods, and how many pods start at a time.
 //
 // What can be read back from the runtime is remembered nowhere else: attempts, back-offs and grace periods are in its objects
-// and their annotations. What no runtime tells is in record.json in the directory of the pod (Options.PodRoot). So an agent
+// and their annotations. What no runtime tells is in record.json in the directory of the pod (Options.Dirs.Pods). So an agent
 // that is killed at any moment and started again continues where it was, and touches no container that runs as it should.
 //
 //	generator := pleg.New(runtime, pleg.Options{})
-//	reconciler, err := lifecycle.New(runtime, generator, lifecycle.Options{PodRoot: "/var/lib/agent/pods"})
+//	reconciler, err := lifecycle.New(runtime, generator, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: "/var/lib/agent/pods"}})
 //	...
 //	err = reconciler.Set(lifecycle.PodSet{Source: "file", Pods: pods}) // now and whenever they change
 //	...
 //	wg.Go(func() { _ = generator.Run(ctx) })
-//	err = reconciler.Run(ctx) // at once, when another agent has PodRoot
+//	err = reconciler.Run(ctx) // at once, when another agent has Dirs.Pods
 //
 // A part that is forgotten (the Run of the generator, that of the probes, the calls of [Reconciler.Changed] where the
 // Observer is no [Notifier]) is told to Hooks.Error and the log within 10 s.
 //
-// Pods that need what this version does not have (volumes but images, devices) are refused by [Reconciler.Set] with an error
+// Pods that need what this version does not have (devices), or what the options leave out, are refused by [Reconciler.Set] with an error
 // that names the field; they are never run without it.
 //
 // # Starts
 //
-// The number of pods that are started at the same time is bounded: by Options.Parallel or else by what the machine can do, as
+// The number of pods that are started at the same time is bounded: by Options.Pacing.Parallel or else by what the machine can do, as
 // it grows while starts wait and the CPU is idle. A start that takes long, or that waits for an image, releases its start
 // slot. The CPU quota of a pod's cgroup is in force while no container of the pod is being started, see [PodCgroups]: at the
-// latest Options.SlowAfter after the first of a start runs.
+// latest Options.Pacing.SlowAfter after the first of a start runs.
 //
 // # Orphaned pods
 //
@@ -49,15 +49,30 @@
 // [Reconciler.Drain] does not return. A runtime may hold more than it can list ([cri.ErrTooLarge]): wanted pods are then read
 // and started one by one all the same, and Hooks.Error says once a minute what to do.
 //
-// The owner of a pod is Options.Owner, or an ID that is kept in Options.PodRoot. Without either an agent takes down what it
+// The owner of a pod is Options.Owner, or an ID that is kept in Options.Dirs.Pods. Without either an agent takes down what it
 // ran itself, and no orphaned pod. Where the runtime has containers of a wanted pod that carry another mark or none, another
 // agent runs the pod: that is an error of the pod, and nothing is done. Cgroups carry no mark: two agents of one machine need
 // different roots for them.
 //
+// # Admission
+//
+// [Options.Admit] decides whether a pod runs on this node at all. Each pod is asked about once, the oldest first, before
+// anything is made of it; the answer is kept with what else is known of the pod. A rejected pod fails, and nothing is made.
+//
+// # Eviction
+//
+// [Reconciler.Evict] ends a pod that is still wanted, or holds it back for a while. It outlives the agent.
+//
+// # Volumes
+//
+// What a pod has beside its containers is made by [Options.Volumes]: it is ready before the sandbox is created, and is given
+// back when nothing of the pod runs, before the directory and the cgroup of the pod are removed. One that hangs delays its pod,
+// which has no start slot meanwhile; one that is not given back keeps the pod known.
+//
 // # Sources
 //
 // A UID belongs to the source that wanted it first, for as long as it does. Set tells the others. When it gives the pod
-// up, that is taken down before a pod of the UID from another source is started. PodRoot remembers the source, as long as
+// up, that is taken down before a pod of the UID from another source is started. Dirs.Pods remembers the source, as long as
 // Options.Sources names it. So a pod that moves from one source to another with its UID starts anew.
 //
 // # Concurrency
@@ -83,5 +98,5 @@
 //   - The CPU quota of a pod's cgroup is in force once its containers run; in the kubelet before the sandbox is created.
 //     podtree.Options.QuotaFromStart is the kubelet's way.
 //
-// Test kit: package critest has a runtime in memory and in virtual time.
+// Test kit: package critest has a runtime in memory and in virtual time, lifecycletest the volumes of pods.
 package lifecycle

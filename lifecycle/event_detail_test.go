@@ -54,7 +54,7 @@ func TestEventsNameTheContainerInstance(t *testing.T) {
 			"main":  critest.ExitAfter(time.Second, 3),
 			"proxy": {Exec: func(context.Context, []string) (cri.ExecResult, error) { return cri.ExecResult{ExitCode: 1}, nil }},
 		})})
-		n := boot(t, rt, rt, lifecycle.Options{PodRoot: t.TempDir()})
+		n := boot(t, rt, rt, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}})
 		pod := podtest.Pod("a")
 		pod.Spec.InitContainers = []corev1.Container{podtest.Sidecar("proxy")}
 		pod.Spec.InitContainers[0].Lifecycle = &corev1.Lifecycle{PreStop: podtest.Exec("bye")}

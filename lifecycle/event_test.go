@@ -36,7 +36,7 @@ func (n *node) requireEvents(want string) {
 func TestEventsOfAContainer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{"main": critest.ExitAfter(time.Second, 1)})})
-		n := boot(t, rt, rt, lifecycle.Options{PodRoot: t.TempDir()})
+		n := boot(t, rt, rt, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}})
 		pod := podtest.Pod("a")
 		pod.Spec.InitContainers = []corev1.Container{podtest.Sidecar("proxy")}
 		n.set(pod)
@@ -76,7 +76,7 @@ func TestEventsOfFailures(t *testing.T) {
 			}
 			return call()
 		}}, rt, rt}, rt}
-		n := boot(t, rt, via, lifecycle.Options{Rand: func() float64 { return 0 }})
+		n := boot(t, rt, via, lifecycle.Options{Pacing: lifecycle.Pacing{Rand: func() float64 { return 0 }}})
 		pod := podtest.Pod("a")
 		pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: podtest.Exec("bye")}
 		n.set(pod)

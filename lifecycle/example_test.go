@@ -68,8 +68,8 @@ func Example_nodeInMemory() {
 	generator := pleg.New(runtime, pleg.Options{})
 	statuses := make(chan corev1.ContainerStatus, 100)
 	reconciler, err := lifecycle.New(runtime, generator, lifecycle.Options{
-		MaxRestartPeriod: 10 * time.Millisecond, // the back-off of a node begins with 10 s
-		Hooks:            lifecycle.Hooks{Status: func(_ *corev1.Pod, st *corev1.PodStatus) { statuses <- st.ContainerStatuses[0] }},
+		Pacing: lifecycle.Pacing{MaxRestartPeriod: 10 * time.Millisecond}, // the back-off of a node begins with 10 s
+		Hooks:  lifecycle.Hooks{Status: func(_ *corev1.Pod, st *corev1.PodStatus) { statuses <- st.ContainerStatuses[0] }},
 	})
 	if err != nil {
 		fmt.Println(err)
@@ -129,7 +129,7 @@ func TestNodeInVirtualTime(t *testing.T) {
 }
 
 // Two runtimes in one agent, such as containerd and plain processes: each has a generator and a reconciler, and whoever
-// hands over the pods says which one runs them. Each needs a PodRoot or an Owner of its own, too.
+// hands over the pods says which one runs them. Each needs a Dirs.Pods or an Owner of its own, too.
 func Example_twoRuntimes() {
 	runs := make(chan string, 100)
 	ctx, stop := context.WithCancel(context.Background())

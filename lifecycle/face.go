@@ -17,6 +17,10 @@ type (
 	ImageSource = executor.ImageSource
 	// Images is an [ImageSource] that pulls, with the secrets of the pod.
 	Images = executor.Images
+	// PodResources are what a pod has on its node beside its sandbox and containers, such as volumes.
+	PodResources = executor.PodResources
+	// ContainerStart is an attempt to start a container.
+	ContainerStart = executor.ContainerStart
 	// PodCgroups keeps the cgroups that hold whole pods to their limits. *podtree.Tree is one.
 	PodCgroups = executor.PodCgroups
 	// StartError is why a container was not started, with the reason for its status.

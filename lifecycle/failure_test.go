@@ -126,7 +126,7 @@ func TestEchoOfAStatusIsNoChange(t *testing.T) {
 			attempts++
 			return "", fmt.Errorf("attempt %d failed", attempts)
 		}}
-		n := boot(t, rt, f, lifecycle.Options{Rand: func() float64 { return 0 }})
+		n := boot(t, rt, f, lifecycle.Options{Pacing: lifecycle.Pacing{Rand: func() float64 { return 0 }}})
 		pod := sizedPod(t, 1, "cpu=0.5/1")
 		n.set(pod)
 		for range 600 {

@@ -65,7 +65,7 @@ func TestFiles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		root := t.TempDir()
 		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{"main": critest.ExitAfter(time.Minute, 1)})})
-		n := boot(t, rt, rt, lifecycle.Options{PodRoot: root})
+		n := boot(t, rt, rt, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: root}})
 		pod := podtest.Pod("a", "main", "b", "c", "d")
 		pod.Spec.RestartPolicy = corev1.RestartPolicyNever
 		pod.Spec.HostAliases = []corev1.HostAlias{{IP: "192.0.2.9", Hostnames: []string{"nine"}}}

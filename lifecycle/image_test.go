@@ -123,7 +123,7 @@ func TestStartsAfterPullsAreBounded(t *testing.T) {
 		}
 		puller, err := images.New(rt, rt, images.Options{Parallel: 50, QPS: -1})
 		require.NoError(t, err)
-		n := boot(t, rt, f, lifecycle.Options{Parallel: 3, Images: lifecycle.Images{Puller: puller}})
+		n := boot(t, rt, f, lifecycle.Options{Pacing: lifecycle.Pacing{Parallel: 3}, Images: lifecycle.Images{Puller: puller}})
 		var pods []*corev1.Pod
 		for i := range 12 {
 			pod := pulling(fmt.Sprint("p", i), fmt.Sprint("r.io/app:", i))
@@ -151,7 +151,7 @@ func TestBackOffIsShown(t *testing.T) {
 				return cri.Image{}, errors.New("registry says no")
 			},
 		})
-		n := boot(t, rt, rt, lifecycle.Options{Rand: func() float64 { return 0 }})
+		n := boot(t, rt, rt, lifecycle.Options{Pacing: lifecycle.Pacing{Rand: func() float64 { return 0 }}})
 		n.set(pulling("a", "r.io/app:1"))
 		time.Sleep(2500 * time.Millisecond)
 		n.requireStatus("a", "Pending, main: ErrImagePull")

@@ -225,7 +225,7 @@ func (n *v2Node) boot() {
 // options are those of an agent of a node that has 700m of CPU for a pod that is resized.
 func (n *v2Node) options(tree *podtree.Tree) lifecycle.Options {
 	return lifecycle.Options{
-		Cgroups: tree, PodRoot: n.podRoot, Resync: 300 * time.Millisecond,
+		Cgroups: tree, Dirs: lifecycle.Dirs{Pods: n.podRoot}, Pacing: lifecycle.Pacing{Resync: 300 * time.Millisecond},
 		AdmitResize: func(pod *corev1.Pod) error {
 			if cpu := qos.CPURequest(pod); cpu > 700 {
 				return fmt.Errorf("node has 700m of CPU, not %dm", cpu)

@@ -4,81 +4,24 @@
 package lifecycle
 
 import (
-	"crypto/rand"
-	"encoding/hex"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
-	"regexp"
 
 	"github.com/seed81659283/nodeagent/cri"
-	"github.com/seed81659283/nodeagent/internal/atomicfile"
-	"github.com/seed81659283/nodeagent/internal/dirlock"
+	"github.com/seed81659283/nodeagent/lifecycle/poddir"
 )
 
 // LabelOwner marks the sandboxes and containers of an agent. Only what carries the agent's own mark is taken down as
 // an orphan, so that an agent on a shared runtime leaves the pods of others alone.
 const LabelOwner = "nodeagent/owner"
 
-// Files of PodRoot beside the directories of pods. No pod has such a UID.
-const (
-	lockName  = ".lock"
-	ownerName = ".owner"
-)
-
-// claim makes PodRoot this agent's alone, until release is called, and finds out what its pods are marked with.
+// claim makes Dirs.Pods this agent's alone, until release is called, and finds out what its pods are marked with.
 func (r *Reconciler) claim() (release func() error, err error) {
 	r.owner = r.opts.Owner
-	root := r.opts.PodRoot
-	if root == "" {
+	if r.opts.Dirs.Pods == "" {
 		return func() error { return nil }, nil
 	}
-	if err := os.MkdirAll(root, 0o750); err != nil {
-		return nil, fmt.Errorf("PodRoot: %w", err)
-	}
-	lock, err := dirlock.Take(root, lockName)
-	if err != nil {
-		return nil, fmt.Errorf("PodRoot %s: %w", root, err)
-	}
-	if r.owner == "" {
-		if r.owner, err = keptOwner(filepath.Join(root, ownerName)); err != nil {
-			return nil, errors.Join(fmt.Errorf("owner of pods: %w", err), lock.Release())
-		}
-	}
-	return lock.Release, nil
-}
-
-// keptOwner returns the owner that a file names. Where there is no file it makes up an owner and writes it: the file is
-// on the disk before anything is marked.
-func keptOwner(path string) (string, error) {
-	if err := atomicfile.Clean(path); err != nil {
-		return "", err
-	}
-	info, err := os.Lstat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		var id [8]byte
-		rand.Read(id[:]) // which never fails
-		owner := hex.EncodeToString(id[:])
-		return owner, atomicfile.WriteFile(path, []byte(owner+"\n"), 0o600)
-	case err != nil:
-		return "", err
-	case !info.Mode().IsRegular():
-		return "", fmt.Errorf("%s: it is no regular file: %s", path, info.Mode())
-	case info.Size() > 100:
-		return "", fmt.Errorf("%s: it has %d bytes, not 16 hexadecimal digits", path, info.Size())
-	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return "", err
-	}
-	kept := regexp.MustCompile(`^([0-9a-f]{16})\n?$`).FindSubmatch(data)
-	if kept == nil {
-		return "", fmt.Errorf("%s: %.32q is not 16 hexadecimal digits", path, data)
-	}
-	return string(kept[1]), nil
+	r.owner, release, err = poddir.Claim(r.opts.Dirs.Pods, r.owner)
+	return release, err
 }
 
 // mark writes to the labels of a sandbox or a container whose it is.

@@ -77,8 +77,10 @@ func owner(t *testing.T, rt *critest.Runtime, name string) (string, bool) {
 // It keeps two agents that were given nothing but their pods from destroying each other's.
 func TestTwoAgentsOnOneRuntime(t *testing.T) {
 	for name, options := range map[string]func(*testing.T) lifecycle.Options{
-		"without directories":   func(*testing.T) lifecycle.Options { return lifecycle.Options{} },
-		"with directories":      func(t *testing.T) lifecycle.Options { return lifecycle.Options{PodRoot: t.TempDir()} },
+		"without directories": func(*testing.T) lifecycle.Options { return lifecycle.Options{} },
+		"with directories": func(t *testing.T) lifecycle.Options {
+			return lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}}
+		},
 		"with names":            func(t *testing.T) lifecycle.Options { return lifecycle.Options{Owner: filepath.Base(t.TempDir())} },
 		"one with a directory":  alternate("", "dir"),
 		"one with another name": alternate("a", "b"),
@@ -109,7 +111,7 @@ func alternate(first, second string) func(t *testing.T) lifecycle.Options {
 		case calls%2 == 1:
 			return lifecycle.Options{Owner: first}
 		case second == "dir":
-			return lifecycle.Options{PodRoot: t.TempDir()}
+			return lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}}
 		}
 		return lifecycle.Options{Owner: second}
 	}
@@ -121,11 +123,11 @@ func TestTwoAgentsWithOnePod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		dirs := []string{t.TempDir(), t.TempDir()}
-		first := join(t, rt, lifecycle.Options{PodRoot: dirs[0]})
+		first := join(t, rt, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: dirs[0]}})
 		first.set(t, podtest.Pod("a"), podtest.Pod("b"))
 		time.Sleep(time.Second)
 		mark, _ := owner(t, rt, "a/main")
-		second := join(t, rt, lifecycle.Options{PodRoot: dirs[1]})
+		second := join(t, rt, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: dirs[1]}})
 		second.set(t, podtest.Pod("a"))
 		time.Sleep(2 * time.Minute)
 		require.Equal(t, 2, ops(rt, "StartContainer"))
@@ -177,18 +179,18 @@ func TestAnAgentTakesDownItsOwnHalfOfAPod(t *testing.T) {
 	})
 }
 
-// It keeps a restart of an agent from being one of its pods: the owner is the same as long as PodRoot is there.
-func TestTheOwnerIsKeptInPodRoot(t *testing.T) {
+// It keeps a restart of an agent from being one of its pods: the owner is the same as long as Dirs.Pods is there.
+func TestTheOwnerIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt, root := critest.New(critest.Options{}), filepath.Join(t.TempDir(), "state", "pods")
-		n := join(t, rt, lifecycle.Options{PodRoot: root})
+		n := join(t, rt, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: root}})
 		n.set(t, podtest.Pod("a"), podtest.Pod("b"))
 		time.Sleep(time.Second)
 		mark, _ := owner(t, rt, "a/main")
 		require.Regexp(t, regexp.MustCompile(`^[0-9a-f]{16}$`), mark)
 		require.NoError(t, n.stop())
 
-		n = join(t, rt, lifecycle.Options{PodRoot: root})
+		n = join(t, rt, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: root}})
 		n.set(t, podtest.Pod("a"))
 		time.Sleep(time.Minute)
 		again, _ := owner(t, rt, "a/main")
@@ -225,18 +227,18 @@ func TestAnAgentWithoutOwnerTakesDownNoOrphan(t *testing.T) {
 }
 
 // It keeps two agents from writing the same records: the second ends at once and says where and who.
-func TestPodRootIsOneAgentsAlone(t *testing.T) {
+func TestDirectoryOfPodsIsOneAgentsAlone(t *testing.T) {
 	for _, who := range []string{"", "somebody"} {
 		t.Run("owner "+who, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				rt, root := critest.New(critest.Options{}), t.TempDir()
-				first := join(t, rt, lifecycle.Options{PodRoot: root, Owner: who})
+				first := join(t, rt, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: root}, Owner: who})
 				first.set(t, podtest.Pod("a"))
 				time.Sleep(time.Second)
 				began := time.Now()
-				second := newReconciler(t, rt, pleg.New(rt, pleg.Options{}), lifecycle.Options{PodRoot: root, Owner: who})
+				second := newReconciler(t, rt, pleg.New(rt, pleg.Options{}), lifecycle.Options{Dirs: lifecycle.Dirs{Pods: root}, Owner: who})
 				err := second.Run(t.Context())
-				require.EqualError(t, err, fmt.Sprintf("PodRoot %s: another agent has it open: process %d", root, os.Getpid()))
+				require.EqualError(t, err, fmt.Sprintf("directory of pods %s: another agent has it open: process %d", root, os.Getpid()))
 				require.LessOrEqual(t, time.Since(began), 2*time.Second)
 				require.ErrorContains(t, second.Set(lifecycle.PodSet{Source: "test"}), err.Error(), "it is told to who forgot to look")
 				time.Sleep(time.Minute)
@@ -261,7 +263,7 @@ func TestAnOwnerFileThatCannotBeRead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				rt, root := critest.New(critest.Options{}), t.TempDir()
-				n := join(t, rt, lifecycle.Options{PodRoot: root})
+				n := join(t, rt, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: root}})
 				n.set(t, podtest.Pod("a"))
 				time.Sleep(time.Second)
 				require.NoError(t, n.stop())
@@ -269,7 +271,7 @@ func TestAnOwnerFileThatCannotBeRead(t *testing.T) {
 				require.NoError(t, os.Remove(path))
 				damage(t, path)
 
-				n = join(t, rt, lifecycle.Options{PodRoot: root})
+				n = join(t, rt, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: root}})
 				time.Sleep(time.Minute)
 				require.Zero(t, ops(rt, "StopContainer"))
 				err := n.stop()
@@ -281,7 +283,7 @@ func TestAnOwnerFileThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// podDirs returns what is in PodRoot beside what the agent keeps of itself.
+// podDirs returns what is in Dirs.Pods beside what the agent keeps of itself.
 func podDirs(t *testing.T, root string) (names []string) {
 	t.Helper()
 	entries, err := os.ReadDir(root)

@@ -94,14 +94,14 @@ func TestLogLinks(t *testing.T) {
 		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script {
 			return critest.ExitAfter(11*time.Minute, 1)
 		}})
-		o := lifecycle.Options{LogLinks: filepath.Join(t.TempDir(), "containers")}
+		o := lifecycle.Options{Dirs: lifecycle.Dirs{LogLinks: filepath.Join(t.TempDir(), "containers")}}
 		n := boot(t, rt, logging(rt), o)
 		links := func() (names []string) {
-			entries, err := os.ReadDir(o.LogLinks)
+			entries, err := os.ReadDir(o.Dirs.LogLinks)
 			require.NoError(t, err)
 			for _, e := range entries {
 				names = append(names, e.Name())
-				_, err := os.Stat(filepath.Join(o.LogLinks, e.Name()))
+				_, err := os.Stat(filepath.Join(o.Dirs.LogLinks, e.Name()))
 				require.NoError(t, err, "it leads to a log")
 			}
 			return names
@@ -121,7 +121,7 @@ func TestLogLinks(t *testing.T) {
 func TestMaxRestartPeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.ExitAfter(0, 1) }})
-		n := boot(t, rt, rt, lifecycle.Options{MaxRestartPeriod: 2 * time.Second})
+		n := boot(t, rt, rt, lifecycle.Options{Pacing: lifecycle.Pacing{MaxRestartPeriod: 2 * time.Second}})
 		n.set(podtest.Pod("a"))
 		time.Sleep(21 * time.Second)
 		require.Equal(t, 12, ops(rt, "StartContainer"), "at 0, 0, 2, 4 and so on")

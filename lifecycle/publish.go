@@ -48,10 +48,13 @@ func (w *worker) statusState(ctx context.Context, pod *corev1.Pod, observed cri.
 		return plan.State{Observed: observed, Now: time.Now(), Deleted: deleted}
 	}
 	decision := w.exec.Resizer.Decision(pod, observed, deleted)
+	w.setAllocated(decision.Pod)
+	known := w.record.Get()
 	return plan.State{
 		Pod: decision.Pod, Observed: observed, Now: time.Now(), Deleted: deleted, Resize: decision, Probes: w.probeResults(),
 		Previous: w.previous(pod), Runtime: w.r.name, Waiting: w.exec.Waiting.Get(),
 		Messages: w.terminationMessages(ctx, observed), HostIPs: w.r.opts.Spec.NodeIPs(),
+		Eviction: known.Eviction, HeldUntil: known.Holds.Until, HeldFor: known.Holds.Reason, Rejection: known.Rejection,
 	}
 }
 
@@ -97,7 +100,11 @@ func (w *worker) publish(pod *corev1.Pod, observed cri.Pod, st *corev1.PodStatus
 		return
 	}
 	if !deleted {
-		w.exec.Note(w.record, func(now *poddir.Record) { now.Status = &shown; w.exec.Resizer.Put(now) }) // before anybody else hears of it
+		w.exec.Note(w.record, func(now *poddir.Record) { // before anybody else hears of it
+			now.Status = &shown
+			now.AdmissionPending = w.admission() == admissionPending && now.Eviction == nil && now.Rejection == nil
+			w.exec.Resizer.Put(now)
+		})
 	}
 	w.setStatus(&shown)
 	if hook := w.r.opts.Hooks.Status; hook != nil {
@@ -114,7 +121,7 @@ func (w *worker) republish(ctx context.Context) {
 	if err != nil || w.published.status == nil {
 		return // whoever does something about it publishes then
 	}
-	pod, deleted := w.wanted()
+	pod, deleted := w.Wanted()
 	w.publishNow(ctx, pod, observed, deleted)
 }
 

@@ -161,7 +161,7 @@ func TestQuotaOfAnEarlierAgentDoesNotWaitForASlot(t *testing.T) {
 
 		rt.delay = func(string) time.Duration { return 9 * time.Second }
 		n = boot(t, rt.Runtime, rt, lifecycle.Options{
-			Cgroups: rt.cgroups, Parallel: 1, Sources: []string{"test", "other"}, // so that a is no orphan before it is wanted
+			Cgroups: rt.cgroups, Pacing: lifecycle.Pacing{Parallel: 1}, Sources: []string{"test", "other"}, // so that a is no orphan before it is wanted
 		})
 		n.set(podtest.Pod("b"))
 		time.Sleep(time.Second)
@@ -230,7 +230,7 @@ func TestQuotaOfAnEarlierAgentBesideAResize(t *testing.T) {
 	})
 }
 
-// A start that hangs or waits leaves what runs without its quota for Options.SlowAfter at most; what is started after that
+// A start that hangs or waits leaves what runs without its quota for Options.Pacing.SlowAfter at most; what is started after that
 // is started without it again.
 func TestQuotaWaitsForNoSlowStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -60,24 +60,23 @@ func (r *Reconciler) firstReading(ctx context.Context) error {
 	return err
 }
 
-// recall notes the pods that a former agent left a record of, where there is no list of all: one of them may have the name
-// of a pod that is wanted now.
+// recall notes the pods that a former agent left a record of: where there is no list of all, one of them may have the name
+// of a pod that is wanted now; where there is one, those that are not in it have nothing but files.
 func (r *Reconciler) recall() {
-	if r.opts.PodRoot == "" {
+	if r.opts.Dirs.Pods == "" {
 		return
 	}
-	uids, err := poddir.Recorded(r.opts.PodRoot)
+	uids, err := poddir.Recorded(r.opts.Dirs.Pods)
 	if err != nil {
 		r.opts.Logger.Warn("pod directories", "error", err)
 	}
 	for _, uid := range uids {
-		was := poddir.NewRecorder(poddir.Of(r.opts.PodRoot, uid), "")
+		was := poddir.NewRecorder(poddir.Of(r.opts.Dirs.Pods, uid), "")
 		if err := was.Load(); err != nil {
 			r.opts.Logger.Warn("pod record", "uid", uid, "error", err)
 		}
-		if namespace, name, ok := strings.Cut(was.Get().Pod, "/"); ok {
-			r.former = append(r.former, cri.PodIdentity{UID: uid, Name: name, Namespace: namespace})
-		}
+		namespace, name, _ := strings.Cut(was.Get().Pod, "/")
+		r.former = append(r.former, cri.PodIdentity{UID: uid, Name: name, Namespace: namespace})
 	}
 }
 

@@ -165,7 +165,7 @@ func TestPodThatGoesWhileItWaits(t *testing.T) {
 func TestEndedPodWaitsForNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{"main": critest.ExitAfter(time.Second, 0)})})
-		o := lifecycle.Options{PodRoot: t.TempDir()}
+		o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}}
 		job := podtest.Pod("a")
 		job.Spec.RestartPolicy = corev1.RestartPolicyNever
 		n := boot(t, rt, distant(rt, never), o)
@@ -230,7 +230,7 @@ func TestDirectoriesOfPodsThatRun(t *testing.T) {
 		ranges, err := userns.New(root, userns.Options{})
 		require.NoError(t, err)
 		options := func(owner string) lifecycle.Options {
-			o := lifecycle.Options{PodRoot: root, Owner: owner}
+			o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: root}, Owner: owner}
 			o.Spec.UserNamespace = ranges.Of
 			o.Spec.Handlers = func() []cri.RuntimeHandler { return []cri.RuntimeHandler{{UserNamespaces: true}} }
 			return o
@@ -280,8 +280,8 @@ func TestDirectoriesOfPodsThatRun(t *testing.T) {
 func TestDirectoriesBeforeTheRuntimeWasRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
-		o := lifecycle.Options{PodRoot: t.TempDir()}
-		path := filepath.Join(o.PodRoot, "former", "record.json")
+		o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}}
+		path := filepath.Join(o.Dirs.Pods, "former", "record.json")
 		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
 		require.NoError(t, os.WriteFile(path, []byte(`{"version":1}`), 0o600))
 		var fails atomic.Bool

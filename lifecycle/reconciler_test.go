@@ -362,7 +362,7 @@ func TestAHungCallDelaysItsPodAlone(t *testing.T) {
 					}
 					return call()
 				}}, rt, rt}
-				n := boot(t, rt, via, lifecycle.Options{Parallel: 2})
+				n := boot(t, rt, via, lifecycle.Options{Pacing: lifecycle.Pacing{Parallel: 2}})
 				var pods []*corev1.Pod
 				for i := range 5 {
 					pods = append(pods, podtest.Pod(fmt.Sprintf("bad%d", i)))
@@ -392,7 +392,7 @@ func TestFailuresAreShownAndTriedAgain(t *testing.T) {
 		rt := critest.New(critest.Options{Images: []cri.Image{}, Pull: func(context.Context, cri.ImageSpec, *cri.Auth) (cri.Image, error) {
 			return cri.Image{}, errors.New("registry says no")
 		}})
-		n := boot(t, rt, rt, lifecycle.Options{Rand: func() float64 { return 0 }})
+		n := boot(t, rt, rt, lifecycle.Options{Pacing: lifecycle.Pacing{Rand: func() float64 { return 0 }}})
 		never := podtest.Pod("never")
 		never.Spec.Containers[0].ImagePullPolicy = corev1.PullNever
 		n.set(podtest.Pod("a"), never)

@@ -41,7 +41,7 @@ func lose(t *testing.T, rt *critest.Runtime, sandboxID string) {
 func TestEndedPodStaysEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{"main": critest.ExitAfter(time.Second, 0)})})
-		o := lifecycle.Options{PodRoot: t.TempDir()}
+		o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}}
 		job := podtest.Pod("job")
 		job.Spec.RestartPolicy = corev1.RestartPolicyOnFailure
 		n := boot(t, rt, rt, o)
@@ -72,7 +72,7 @@ func TestEndedPodStaysEnded(t *testing.T) {
 func TestRuntimeLosesAPodWhileNoAgentRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
-		o := lifecycle.Options{PodRoot: t.TempDir()}
+		o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}}
 		n := boot(t, rt, rt, o)
 		n.set(podtest.Pod("a"))
 		time.Sleep(time.Second)
@@ -102,7 +102,7 @@ func TestAgentDiesInAPostStartHook(t *testing.T) {
 				return cri.ExecResult{}, nil
 			}}
 		}})
-		o := lifecycle.Options{PodRoot: t.TempDir()}
+		o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}}
 		pod := podtest.Pod("a", "main", "second")
 		pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PostStart: podtest.Exec("hello")}
 		n := boot(t, rt, rt, o)
@@ -129,7 +129,7 @@ func TestAgentDiesInAPostStartHook(t *testing.T) {
 func TestResizeIsRemembered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
-		o := lifecycle.Options{PodRoot: t.TempDir()}
+		o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}}
 		n := boot(t, rt, rt, o)
 		n.set(sizedPod(t, 1, "memory=32Mi/64Mi"))
 		time.Sleep(time.Second)
@@ -151,7 +151,7 @@ func TestPodIsResizedWhileNoAgentRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		tree := &sizedCgroups{podCgroups: podCgroups{has: map[string]bool{}}}
-		o := lifecycle.Options{PodRoot: t.TempDir(), Cgroups: tree}
+		o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}, Cgroups: tree}
 		sized := func(cpu string) *corev1.Pod {
 			pod := sizedPod(t, 1, "cpu=250m/500m")
 			pod.Spec.Resources = new(podtest.Requirements([]string{"cpu=" + cpu}))
@@ -183,12 +183,12 @@ func TestDamagedRecord(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				rt := critest.New(critest.Options{})
 				var log bytes.Buffer
-				o := lifecycle.Options{PodRoot: t.TempDir(), Logger: slog.New(slog.NewTextHandler(&log, nil))}
+				o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}, Logger: slog.New(slog.NewTextHandler(&log, nil))}
 				n := boot(t, rt, rt, o)
 				n.set(podtest.Pod("a"))
 				time.Sleep(time.Second)
 				n.stop()
-				path := filepath.Join(o.PodRoot, "uid-a", "record.json")
+				path := filepath.Join(o.Dirs.Pods, "uid-a", "record.json")
 				require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 
 				n = boot(t, rt, rt, o)
@@ -211,8 +211,8 @@ func TestRecordCannotBeWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{"main": critest.ExitAfter(time.Minute, 0)})})
 		var log bytes.Buffer
-		o := lifecycle.Options{PodRoot: t.TempDir(), Logger: slog.New(slog.NewTextHandler(&log, nil))}
-		path := filepath.Join(o.PodRoot, "uid-a", "record.json")
+		o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+		path := filepath.Join(o.Dirs.Pods, "uid-a", "record.json")
 		require.NoError(t, os.MkdirAll(path, 0o700))
 		pod := podtest.Pod("a")
 		pod.Spec.RestartPolicy = corev1.RestartPolicyNever
@@ -234,13 +234,13 @@ func TestRecordCannotBeWritten(t *testing.T) {
 func TestDirectoriesOfFormerPods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
-		o := lifecycle.Options{PodRoot: t.TempDir(), Sources: []string{"test", "other"}}
+		o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}, Sources: []string{"test", "other"}}
 		for _, path := range []string{"uid-a/record.json", "former/record.json", "former/etc-hosts", "foreign/file"} {
-			path = filepath.Join(o.PodRoot, path)
+			path = filepath.Join(o.Dirs.Pods, path)
 			require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
 			require.NoError(t, os.WriteFile(path, []byte(`{"version":1}`), 0o600))
 		}
-		there := func() []string { return podDirs(t, o.PodRoot) }
+		there := func() []string { return podDirs(t, o.Dirs.Pods) }
 		n := boot(t, rt, rt, o)
 		n.set(podtest.Pod("a"))
 		time.Sleep(time.Minute)
@@ -255,7 +255,7 @@ func TestDirectoriesOfFormerPods(t *testing.T) {
 func TestStatusOfOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
-		n := boot(t, rt, rt, lifecycle.Options{PodRoot: t.TempDir()})
+		n := boot(t, rt, rt, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}})
 		pod := podtest.Pod("a")
 		pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "example.com/served"}}
 		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}}
@@ -280,7 +280,7 @@ func TestStatusOfOthers(t *testing.T) {
 func TestStatusOfOthersIsRemembered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
-		o := lifecycle.Options{PodRoot: t.TempDir()}
+		o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}}
 		pod := podtest.Pod("a")
 		pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "example.com/served"}}
 		stored := pod.DeepCopy()

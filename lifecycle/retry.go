@@ -13,6 +13,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/internal/backoff"
 	"github.com/seed81659283/nodeagent/internal/sleep"
+	"github.com/seed81659283/nodeagent/lifecycle/internal/mailbox"
 )
 
 // retryIn publishes what has become of a pod for which something failed, and returns how long to wait: not at all if
@@ -24,7 +25,7 @@ func (w *worker) retryIn(ctx context.Context, pod *corev1.Pod, observed cri.Pod,
 	w.exec.Resizer.Decide(pod, observed, deleted)
 	w.publishNow(ctx, pod, observed, deleted)
 	wait := w.failed(ctx, err, due)
-	if newest, _ := w.wanted(); newest != pod && !sameWish(newest, pod) {
+	if newest, _ := w.Wanted(); newest != pod && !mailbox.Same(newest, pod) {
 		return 0
 	}
 	return wait
@@ -37,7 +38,7 @@ func (w *worker) failed(ctx context.Context, err error, due time.Time) time.Dura
 	}
 	w.attempts.failures++
 	w.setTrouble(err)
-	wait := retryDelay(w.attempts.failures, errors.Is(err, cri.ErrUnavailable), w.r.opts.Rand())
+	wait := retryDelay(w.attempts.failures, errors.Is(err, cri.ErrUnavailable), w.r.opts.Pacing.Rand())
 	if at := retryAt(err); !at.IsZero() {
 		wait = max(time.Until(at), wait)
 	}
@@ -64,7 +65,7 @@ func (w *worker) nextTakeDown() time.Duration {
 	if w.attempts.takeDowns <= takeDownsAtOnce {
 		return 0
 	}
-	return retryDelay(w.attempts.takeDowns-takeDownsAtOnce, false, w.r.opts.Rand())
+	return retryDelay(w.attempts.takeDowns-takeDownsAtOnce, false, w.r.opts.Pacing.Rand())
 }
 
 // The wait after a first failure, and the longest after several.
@@ -85,7 +86,7 @@ func retryDelay(failures int, unavailable bool, random float64) time.Duration {
 
 // due returns how long to wait when all went well.
 func (w *worker) due(wake, now time.Time) time.Duration {
-	d := w.r.opts.Resync + time.Duration(w.r.opts.Rand()*float64(w.r.opts.Resync)/2)
+	d := w.r.opts.Pacing.Resync + time.Duration(w.r.opts.Pacing.Rand()*float64(w.r.opts.Pacing.Resync)/2)
 	if !wake.IsZero() {
 		d = min(d, max(wake.Sub(now), 0))
 	}

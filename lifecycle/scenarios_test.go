@@ -184,7 +184,7 @@ func TestPostStartFails(t *testing.T) {
 			return cri.ExecResult{ExitCode: 3, Stderr: []byte("no way")}, nil
 		}}
 		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return script }})
-		n := boot(t, rt, rt, lifecycle.Options{Rand: func() float64 { return 0 }})
+		n := boot(t, rt, rt, lifecycle.Options{Pacing: lifecycle.Pacing{Rand: func() float64 { return 0 }}})
 		pod := podtest.Pod("a")
 		pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PostStart: podtest.Exec("hello")}
 		n.set(pod)
@@ -337,7 +337,7 @@ func TestFinalPhaseWaitsForTheContainers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.IgnoreTERM() }})
 		root := t.TempDir()
-		n := boot(t, rt, rt, lifecycle.Options{PodRoot: root})
+		n := boot(t, rt, rt, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: root}})
 		pod := podtest.Pod("a")
 		pod.Spec.ActiveDeadlineSeconds, pod.Spec.TerminationGracePeriodSeconds = new(int64(10)), new(int64(60))
 		n.set(pod)
@@ -352,7 +352,7 @@ func TestFinalPhaseWaitsForTheContainers(t *testing.T) {
 		requireActive(1)
 
 		n.stop()
-		n = boot(t, rt, rt, lifecycle.Options{PodRoot: root})
+		n = boot(t, rt, rt, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: root}})
 		n.set(pod)
 		time.Sleep(59 * time.Second)
 		n.requireStatus("a", "Running, main: ready")

@@ -82,7 +82,7 @@ func TestOneUIDInTwoSourcesAfterARestart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				rt, o := critest.New(critest.Options{}), sources
-				o.PodRoot = t.TempDir()
+				o.Dirs.Pods = t.TempDir()
 				n := boot(t, rt, rt, o)
 				file, api := twins()
 				require.NoError(t, n.wants("api", api))
@@ -114,7 +114,7 @@ func TestOneUIDInTwoSourcesAfterARestart(t *testing.T) {
 func TestARefusedPodGoesOnAfterARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
-		o := lifecycle.Options{PodRoot: t.TempDir(), Sysctls: []string{"net.core.somaxconn"}}
+		o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}, Sysctls: []string{"net.core.somaxconn"}}
 		n := boot(t, rt, rt, o)
 		pod := podtest.Pod("a")
 		pod.Spec.SecurityContext = &corev1.PodSecurityContext{Sysctls: []corev1.Sysctl{{Name: "net.core.somaxconn", Value: "1"}}}
@@ -128,7 +128,7 @@ func TestARefusedPodGoesOnAfterARestart(t *testing.T) {
 		require.ErrorContains(t, n.wants("test", pod, podtest.Pod("b")), "default/a")
 		time.Sleep(10 * time.Minute)
 		require.Zero(t, ops(rt, "StopContainer"))
-		require.Contains(t, podDirs(t, o.PodRoot), "uid-a")
+		require.Contains(t, podDirs(t, o.Dirs.Pods), "uid-a")
 		require.True(t, n.reconciler.MayRun("uid-a"))
 		require.Equal(t, 2, ops(rt, "StartContainer"))
 

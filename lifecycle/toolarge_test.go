@@ -30,7 +30,7 @@ func TestRuntimeWhoseListIsTooLarge(t *testing.T) {
 			}
 			return critest.Script{}
 		}})
-		o := lifecycle.Options{PodRoot: t.TempDir()}
+		o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}}
 		n := boot(t, rt, rt, o)
 		n.set(podtest.Pod("a"), podtest.Pod("b"), podtest.Pod("orphan"))
 		time.Sleep(time.Minute)
@@ -79,13 +79,13 @@ func TestRuntimeWhoseListIsTooLarge(t *testing.T) {
 		require.Subset(t, n.left(), []string{"b", "c"}, "pods that were wanted are taken down")
 		c, _ = rt.Container("uid-orphan/main")
 		require.Equal(t, cri.ContainerRunning, c.State)
-		require.DirExists(t, filepath.Join(o.PodRoot, "uid-orphan"))
+		require.DirExists(t, filepath.Join(o.Dirs.Pods, "uid-orphan"))
 
 		fits.Store(true)
 		time.Sleep(time.Minute)
 		_, ok = rt.Container("uid-orphan/main")
 		require.False(t, ok, "it goes when it can be named")
-		require.NoDirExists(t, filepath.Join(o.PodRoot, "uid-orphan"))
+		require.NoDirExists(t, filepath.Join(o.Dirs.Pods, "uid-orphan"))
 		require.NoError(t, n.reconciler.Drain(t.Context()))
 		sandboxes, containers := n.objects()
 		require.Zero(t, sandboxes+containers)

@@ -27,18 +27,18 @@ func (o Options) Validate() error {
 			errs = append(errs, fmt.Errorf("field %s: %s must not be negative", name, value))
 		}
 	}
-	path("PodRoot", o.PodRoot)
-	path("LogLinks", o.LogLinks)
+	path("Dirs.Pods", o.Dirs.Pods)
+	path("Dirs.LogLinks", o.Dirs.LogLinks)
 	path("Spec.LogRoot", o.Spec.LogRoot)
 	path("Spec.SeccompRoot", o.Spec.SeccompRoot)
-	if o.LogLinks != "" && o.Spec.LogRoot == "" {
-		wrong("LogLinks", o.LogLinks, "empty without Spec.LogRoot: there are no logs to link to")
+	if o.Dirs.LogLinks != "" && o.Spec.LogRoot == "" {
+		wrong("Dirs.LogLinks", o.Dirs.LogLinks, "empty without Spec.LogRoot: there are no logs to link to")
 	}
-	atLeastZero("SlowAfter", o.SlowAfter)
-	atLeastZero("MaxRestartPeriod", o.MaxRestartPeriod)
-	atLeastZero("Resync", o.Resync)
-	if o.Parallel < 0 {
-		wrong("Parallel", o.Parallel, "at least 0")
+	atLeastZero("Pacing.SlowAfter", o.Pacing.SlowAfter)
+	atLeastZero("Pacing.MaxRestartPeriod", o.Pacing.MaxRestartPeriod)
+	atLeastZero("Pacing.Resync", o.Pacing.Resync)
+	if o.Pacing.Parallel < 0 {
+		wrong("Pacing.Parallel", o.Pacing.Parallel, "at least 0")
 	}
 	if o.Spec.HostIPs != nil {
 		for i, ip := range o.Spec.HostIPs() {

@@ -45,6 +45,8 @@ type world struct {
 	log     *slog.Logger                         // may be nil
 	kernel  *kernel                              // has cgroups for pods; may be nil
 	groups  lifecycle.PodCgroups                 // what it calls may be what it dies at; may be nil
+	volumes lifecycle.PodResources               // likewise
+	admit   lifecycle.Admit                      // may be nil
 }
 
 func start(t *testing.T, rt critest.Capable, dir string, around world) *mortal {
@@ -71,7 +73,7 @@ func start(t *testing.T, rt critest.Capable, dir string, around world) *mortal {
 	set := probe.NewSet(probe.Options{Store: filepath.Join(dir, "probes"), Rand: func() float64 { return 0 }})
 	generator := pleg.New(via, pleg.Options{})
 	o := lifecycle.Options{
-		PodRoot: filepath.Join(dir, "pods"), Rand: func() float64 { return 0.5 }, Logger: around.log,
+		Dirs: lifecycle.Dirs{Pods: filepath.Join(dir, "pods")}, Pacing: lifecycle.Pacing{Rand: func() float64 { return 0.5 }}, Logger: around.log,
 		Probes: podprobe.NewPods(set, podprobe.Options{Execer: podprobe.CRI(via)}),
 		Hooks: lifecycle.Hooks{Status: func(pod *corev1.Pod, st *corev1.PodStatus) {
 			if !m.dead.Load() {
@@ -82,8 +84,12 @@ func start(t *testing.T, rt critest.Capable, dir string, around world) *mortal {
 	if around.groups != nil {
 		o.Cgroups = dyingCgroups{around.groups, remote.Around}
 	}
+	if around.volumes != nil {
+		o.Volumes = dyingVolumes{around.volumes, remote.Around}
+	}
+	o.Admit = around.admit
 	o.Spec.LogRoot = filepath.Join(dir, "logs")
-	ranges, err := userns.New(o.PodRoot, userns.Options{})
+	ranges, err := userns.New(o.Dirs.Pods, userns.Options{})
 	require.NoError(t, err)
 	o.Spec.UserNamespace = ranges.Of
 	o.Spec.Handlers = func() []cri.RuntimeHandler { return []cri.RuntimeHandler{{UserNamespaces: true}} }
@@ -131,6 +137,20 @@ func (c dyingCgroups) Limit(ctx context.Context, pod *corev1.Pod) error {
 	return c.ask(ctx, "Limit", string(pod.UID), func(ctx context.Context) error { return c.PodCgroups.Limit(ctx, pod) })
 }
 
+// dyingVolumes are the volumes of an agent that can die as it makes them or gives them back.
+type dyingVolumes struct {
+	lifecycle.PodResources
+	ask asker
+}
+
+func (v dyingVolumes) Prepare(ctx context.Context, pod *corev1.Pod) error {
+	return v.ask(ctx, "Prepare", string(pod.UID), func(ctx context.Context) error { return v.PodResources.Prepare(ctx, pod) })
+}
+
+func (v dyingVolumes) Release(ctx context.Context, uid string) error {
+	return v.ask(ctx, "Release", uid, func(ctx context.Context) error { return v.PodResources.Release(ctx, uid) })
+}
+
 var errDead = errors.New("the agent is dead")
 
 // asker makes a call to the runtime, or does not: see critest.Interceptor.
@@ -139,7 +159,7 @@ type asker func(ctx context.Context, op, id string, call func(context.Context) e
 // changing are the calls that change something, or run inside.
 var changing = map[string]bool{
 	"RunPodSandbox": true, "StopPodSandbox": true, "RemovePodSandbox": true, "CreateContainer": true, "StartContainer": true,
-	"StopContainer": true, "RemoveContainer": true, "ExecSync": true, "Ensure": true, "Limit": true,
+	"StopContainer": true, "RemoveContainer": true, "ExecSync": true, "Ensure": true, "Limit": true, "Prepare": true, "Release": true,
 }
 
 // runtimeOfWalk is all that an Interceptor can do but the Inspector.

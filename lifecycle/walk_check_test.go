@@ -18,6 +18,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/critest"
 	"github.com/seed81659283/nodeagent/lifecycle/internal/podtest"
+	"github.com/seed81659283/nodeagent/lifecycle/lifecycletest"
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 	"github.com/seed81659283/nodeagent/lifecycle/podview"
 )
@@ -31,12 +32,14 @@ type watch struct {
 	mu      sync.Mutex // guards what is below; not held while the runtime is asked
 	records map[string]*record
 	passed  map[string]bool // commands that succeeded inside a container: UID/name/attempt/command
+	volumes lifecycletest.Resources
 	belated map[string]bool // containers that started when nobody expected them any more, and pods that got a sandbox so
 }
 
 // record is what is known of a pod, by its UID.
 type record struct {
 	pod      *corev1.Pod
+	ended    bool      // somebody has rejected or evicted it, or tried to
 	deleted  time.Time // when the agent was told so; zero: it is not
 	gone     time.Time // when nobody wanted it any more; zero: it is wanted
 	phase    corev1.PodPhase
@@ -194,6 +197,7 @@ func (w *watch) started(snap *cri.Snapshot, c *cri.Container) {
 		return
 	}
 	w.alone(snap, c.PodUID)
+	assert.Contains(w.t, w.volumes.Held(), c.PodUID, "%s starts without its volumes", c.ID)
 	for i := range snap.Containers {
 		o := &snap.Containers[i]
 		twin := o.PodUID == c.PodUID && o.Name == c.Name && o.State == cri.ContainerRunning
@@ -380,7 +384,7 @@ func (w *watch) requireConverged(pod *corev1.Pod, has cri.Pod) {
 	case terminal(r.phase):
 		require.Empty(w.t, live, about)
 		require.Zero(w.t, ready, about)
-		require.True(w.t, mayEnd(pod), "it may not end: %s", about)
+		require.True(w.t, mayEnd(pod) || r.ended, "it may not end: %s", about)
 		return
 	case stuck(pod, has):
 		return

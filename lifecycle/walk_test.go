@@ -48,7 +48,7 @@ func walkSeeds(t *testing.T) uint64 {
 // TestRandomOperations lets containers die, hooks and probes fail, calls fail, hang, come late or lose their answers, specs
 // change, sandboxes break, pods come and go, and agents die between any two calls. Every call takes a while; the runtime
 // lists without details, mostly, and what it is asked about a pod, or about all, may fail or hang. Manifests change while
-// no agent runs. Each call, each status, and what is killed with its cgroup, is held against what must never be; and at
+// no agent runs. Volumes fail, pods are evicted, and some are not admitted. Each call, each status, and what is killed with its cgroup, is held against what must never be; and at
 // the end, when the faults stop, everything is as the specs want it.
 func TestRandomOperations(t *testing.T) {
 	for seed := range walkSeeds(t) {
@@ -66,6 +66,7 @@ func walk(t *testing.T, seed uint64) {
 	}
 	w.rt = critest.New(critest.Options{Script: w.script})
 	w.watch.rt, w.kernel.rt, w.kernel.may = w.rt, w.rt, w.watch.isBelated
+	w.watch.volumes.Fault = w.watch.volumeCall
 	w.boot()
 	for range walkSteps {
 		w.step()
@@ -182,7 +183,10 @@ func (w *walker) start() {
 		rt = detailed{critest.Summary{Runtime: w.rt}}
 	}
 	checked := &critest.Interceptor{Runtime: rt, Around: w.checked}
-	around := world{ask: w.ask, look: w.look, latency: w.latency, whole: w.whole, log: w.logger(), kernel: w.kernel}
+	around := world{
+		ask: w.ask, look: w.look, latency: w.latency, whole: w.whole, log: w.logger(), kernel: w.kernel,
+		volumes: &w.watch.volumes, admit: w.admit,
+	}
 	around.status = func(pod *corev1.Pod, st *corev1.PodStatus) {
 		w.add("STATUS %s %s", pod.UID, podtest.Describe(*st))
 		w.watch.status(pod, st)
@@ -264,6 +268,8 @@ func (w *walker) step() {
 		if sandboxes := w.watch.list().Sandboxes; len(sandboxes) > 0 {
 			_ = w.rt.Kill(sandboxes[w.intn(len(sandboxes))].ID, 0)
 		}
+	case n == 12:
+		w.evict(pod)
 	case n <= 11:
 		if containers := w.watch.list().Containers; len(containers) > 0 {
 			_ = w.rt.Kill(containers[w.intn(len(containers))].ID, w.exitCode())
@@ -405,6 +411,9 @@ func (w *walker) ask(ctx context.Context, op, id string, call func(context.Conte
 		}
 		return errors.New("fault: the answer is lost")
 	case 2:
+		if op == "Prepare" || op == "Release" {
+			return errors.New("fault: no such server") // whoever makes volumes ends with its context
+		}
 		late := w.seconds(30)
 		go func() {
 			time.Sleep(late)
@@ -475,4 +484,5 @@ func (w *walker) requireNothingLeft(last map[string]*corev1.Pod) {
 		require.NoDirExists(w.t, logs)
 	}
 	require.Empty(w.t, podDirs(w.t, filepath.Join(w.dir, "pods")))
+	require.Empty(w.t, w.watch.volumes.Held())
 }

@@ -144,15 +144,15 @@ func TestRunIsCalledTwice(t *testing.T) {
 // taken for the default.
 func TestOptionsThatCannotWork(t *testing.T) {
 	for want, change := range map[string]func(o *lifecycle.Options){
-		`field PodRoot: "pods" must be an absolute path`:            func(o *lifecycle.Options) { o.PodRoot = "pods" },
+		`field Dirs.Pods: "pods" must be an absolute path`:          func(o *lifecycle.Options) { o.Dirs.Pods = "pods" },
 		`field Spec.LogRoot: "logs" must be an absolute path`:       func(o *lifecycle.Options) { o.Spec.LogRoot = "logs" },
-		`field LogLinks: "./links" must be an absolute path`:        func(o *lifecycle.Options) { o.LogLinks, o.Spec.LogRoot = "./links", "/logs" },
-		`field LogLinks: "/links" must be empty without`:            func(o *lifecycle.Options) { o.LogLinks = "/links" },
+		`field Dirs.LogLinks: "./links" must be an absolute path`:   func(o *lifecycle.Options) { o.Dirs.LogLinks, o.Spec.LogRoot = "./links", "/logs" },
+		`field Dirs.LogLinks: "/links" must be empty without`:       func(o *lifecycle.Options) { o.Dirs.LogLinks = "/links" },
 		`field Spec.SeccompRoot: "." must be an absolute path`:      func(o *lifecycle.Options) { o.Spec.SeccompRoot = "." },
-		"field SlowAfter: -1s must not be negative":                 func(o *lifecycle.Options) { o.SlowAfter = -time.Second },
-		"field MaxRestartPeriod: -1s must not be negative":          func(o *lifecycle.Options) { o.MaxRestartPeriod = -time.Second },
-		"field Resync: -1s must not be negative":                    func(o *lifecycle.Options) { o.Resync = -time.Second },
-		"field Parallel: -1 must be at least 0":                     func(o *lifecycle.Options) { o.Parallel = -1 },
+		"field Pacing.SlowAfter: -1s must not be negative":          func(o *lifecycle.Options) { o.Pacing.SlowAfter = -time.Second },
+		"field Pacing.MaxRestartPeriod: -1s must not be negative":   func(o *lifecycle.Options) { o.Pacing.MaxRestartPeriod = -time.Second },
+		"field Pacing.Resync: -1s must not be negative":             func(o *lifecycle.Options) { o.Pacing.Resync = -time.Second },
+		"field Pacing.Parallel: -1 must be at least 0":              func(o *lifecycle.Options) { o.Pacing.Parallel = -1 },
 		`field Sources[1]: "a" must be a name that no other source`: func(o *lifecycle.Options) { o.Sources = []string{"a", "a"} },
 		`field Sources[0]: "" must be a name`:                       func(o *lifecycle.Options) { o.Sources = []string{""} },
 		`field Spec.HostIPs[0]: "invalid IP" must be an IP`:         func(o *lifecycle.Options) { o.Spec.HostIPs = func() []netip.Addr { return make([]netip.Addr, 1) } },

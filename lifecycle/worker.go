@@ -12,6 +12,8 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/internal/sleep"
 	"github.com/seed81659283/nodeagent/lifecycle/executor"
+	"github.com/seed81659283/nodeagent/lifecycle/internal/mailbox"
+	"github.com/seed81659283/nodeagent/lifecycle/internal/turns"
 	"github.com/seed81659283/nodeagent/lifecycle/plan"
 	"github.com/seed81659283/nodeagent/lifecycle/poddir"
 	"github.com/seed81659283/nodeagent/lifecycle/podview"
@@ -20,15 +22,17 @@ import (
 // worker drives one pod: it reads what the runtime has of it, decides what it needs, has that done, publishes its status,
 // and sleeps until something changes. It has a goroutine of its own, so that whatever the pod waits for it waits for alone.
 type worker struct {
-	mailbox
+	*mailbox.Mailbox
+	told
 	r      *Reconciler
 	id     cri.PodIdentity
 	record *poddir.Recorder
 	exec   *executor.Executor
 
-	source  string        // whose pod it is; of the Reconciler
-	after   []*worker     // of the same name, that go first; not written to after newWorker
-	retired chan struct{} // closed when nothing is left of the pod
+	source  string                     // whose pod it is; of the Reconciler
+	after   []*worker                  // of the same name, that go first; not written to after newWorker
+	retired chan struct{}              // closed when nothing is left of the pod
+	ticket  *turns.Ticket[*corev1.Pod] // for admission; nil: nobody is asked
 
 	// Of the goroutine alone.
 	published published
@@ -43,9 +47,9 @@ type attempts struct {
 }
 
 func newWorker(r *Reconciler, id cri.PodIdentity, pod *corev1.Pod) *worker {
-	record := poddir.NewRecorder(poddir.Of(r.opts.PodRoot, id.UID), id.Namespace+"/"+id.Name)
+	record := poddir.NewRecorder(poddir.Of(r.opts.Dirs.Pods, id.UID), id.Namespace+"/"+id.Name)
 	return &worker{
-		mailbox: newMailbox(pod), r: r, id: id, record: record, exec: executor.New(executor.NewReporter(r.node, id), record),
+		Mailbox: mailbox.New(pod), r: r, id: id, record: record, exec: executor.New(executor.NewReporter(r.node, id), record),
 		retired: make(chan struct{}),
 	}
 }
@@ -57,6 +61,7 @@ func (w *worker) run(ctx context.Context) {
 	}
 	w.takeOver()
 	w.exec.Resizer.Recall(w.record.Get())
+	w.recallAdmission()
 	if !w.awaitOthers(ctx) {
 		return
 	}
@@ -66,10 +71,10 @@ func (w *worker) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-w.echo:
+		case <-w.Echo:
 			w.republish(ctx)
 			continue
-		case <-w.notes:
+		case <-w.Notes:
 		case <-timer.C:
 		}
 		next, gone := w.sync(ctx)
@@ -88,7 +93,7 @@ func (w *worker) sync(ctx context.Context) (next time.Duration, gone bool) {
 	if err != nil {
 		return w.failed(ctx, err, time.Time{}), false
 	}
-	work, done, pod, deleted := w.begin(ctx)
+	work, done, pod, deleted := w.Begin(ctx)
 	defer done()
 	if observed, err = w.shareOut(observed, deleted); err != nil {
 		return w.failed(ctx, err, time.Time{}), false
@@ -99,6 +104,12 @@ func (w *worker) sync(ctx context.Context) (next time.Duration, gone bool) {
 	if deleted && len(observed.Sandboxes) == 0 && len(observed.Containers) == 0 {
 		return w.gone(ctx, pod, observed)
 	}
+	if !deleted {
+		w.noteEviction(pod)
+		if err := w.mayRun(work, pod, observed); err != nil {
+			return w.cutShortOr(ctx, work, err), false
+		}
+	}
 	w.exec.Resizer.Decide(pod, observed, deleted)
 	s, err := w.state(work, pod, observed, deleted)
 	if err != nil {
@@ -107,12 +118,15 @@ func (w *worker) sync(ctx context.Context) (next time.Duration, gone bool) {
 	a, st := plan.Decide(s)
 	w.exec.Waiting.Replace(a.Waiting(s.Waiting))
 	w.publish(pod, observed, &st, deleted)
+	if a.Done && podview.Terminated(observed) {
+		w.Settle()
+	}
 	if a.Idle() {
 		left, err := w.exec.Rest(ctx, s.Pod, observed, &a)
 		if err != nil {
 			return w.failed(ctx, err, time.Time{}), false
 		}
-		if hook := w.r.opts.Hooks.Left; left && hook != nil && !deleted {
+		if hook := w.r.opts.Hooks.Left; left && hook != nil && !deleted && !s.Eviction.Holds(pod) {
 			hook(w.id)
 		}
 		w.recovered()
@@ -121,12 +135,20 @@ func (w *worker) sync(ctx context.Context) (next time.Duration, gone bool) {
 	return w.act(ctx, work, s, &a, pod), false
 }
 
+// cutShortOr returns when to sync again after an error: at once where the work was ended because something else is wanted.
+func (w *worker) cutShortOr(ctx, work context.Context, err error) time.Duration {
+	if ctx.Err() == nil && work.Err() != nil {
+		return 0
+	}
+	return w.failed(ctx, err, time.Time{})
+}
+
 // act has done what was decided, asks for a reading of what has come of it, and returns when to sync again.
 func (w *worker) act(ctx, work context.Context, s plan.State, a *plan.Actions, pod *corev1.Pod) (next time.Duration) {
 	if a.Sandbox != nil {
 		a.Sandbox.Started = w.published.status.StartTime.Time
 	}
-	w.setStops(a.Done)
+	w.SetStops(a.Done)
 	noted, err := w.execute(work, s.Pod, s.Observed, a)
 	w.lastSync = time.Now()
 	if err == nil && (a.Sandbox != nil || len(a.Start)+len(a.Kill) > 0) {
@@ -166,10 +188,10 @@ func (w *worker) execute(ctx context.Context, pod *corev1.Pod, observed cri.Pod,
 		select {
 		case err := <-done:
 			return noted, err
-		case <-w.notes:
+		case <-w.Notes:
 			noted = true
 			w.republish(ctx)
-		case <-w.echo:
+		case <-w.Echo:
 			w.republish(ctx)
 		case <-w.exec.QuotaLifted():
 			due = w.exec.QuotaDue(due)
@@ -183,7 +205,7 @@ func (w *worker) execute(ctx context.Context, pod *corev1.Pod, observed cri.Pod,
 // state returns what is decided from.
 func (w *worker) state(ctx context.Context, pod *corev1.Pod, observed cri.Pod, deleted bool) (s plan.State, err error) {
 	s = w.statusState(ctx, pod, observed, deleted)
-	s.Stopped, s.MaxRestartPeriod = w.exec.Stopped(observed), w.r.opts.MaxRestartPeriod
+	s.Stopped, s.MaxRestartPeriod = w.exec.Stopped(observed), w.r.opts.Pacing.MaxRestartPeriod
 	if deleted {
 		return s, nil
 	}
@@ -196,7 +218,11 @@ func (w *worker) state(ctx context.Context, pod *corev1.Pod, observed cri.Pod, d
 // gone ends the work on a pod of which the runtime has nothing left.
 func (w *worker) gone(ctx context.Context, pod *corev1.Pod, observed cri.Pod) (next time.Duration, gone bool) {
 	w.publishNow(ctx, pod, observed, true)
-	if err := w.exec.RemoveCgroup(ctx); err != nil {
+	err := w.exec.Release(ctx)
+	if err == nil {
+		err = w.exec.RemoveCgroup(ctx)
+	}
+	if err != nil {
 		return w.failed(ctx, err, time.Time{}), false
 	}
 	if w.r.opts.Probes != nil {

@@ -17,6 +17,9 @@ func (r *Reconciler) retire(w *worker) {
 	r.mu.Lock()
 	delete(r.workers, w.id.UID)
 	r.mu.Unlock()
+	if w.ticket != nil {
+		w.ticket.Withdraw()
+	}
 	close(w.retired)
 	r.wake()
 }
@@ -28,15 +31,19 @@ func (r *Reconciler) syncWorkers() (started []*worker, whole bool) {
 	r.reportPartial(err)
 	if whole = err == nil; whole {
 		r.former = nil
+		if !r.swept && r.allKnown() {
+			r.swept = true
+			r.recall()
+		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	wanted := r.wanted()
 	for uid, w := range r.workers {
 		if pod := wanted[uid]; pod != nil && w.source == r.claims[uid] {
-			w.update(pod)
+			w.Update(pod, w.isTerminal())
 		} else {
-			w.delete()
+			w.Delete()
 		}
 	}
 	names := make(map[string][]*worker, len(r.workers)) // that a pod still holds
@@ -50,6 +57,7 @@ func (r *Reconciler) syncWorkers() (started []*worker, whole bool) {
 		if !listed.IsZero() {
 			w.lastSync = listed.Add(-1) // an older reading, without the pod, would end the worker, and the list begin another
 		}
+		w.expectAdmission(pod)
 		if pod != nil {
 			w.after = slices.Clone(names[name]) // they go first
 			w.from(r.claims[id.UID])
@@ -109,7 +117,11 @@ func (r *Reconciler) inOrder(wanted map[string]*corev1.Pod) []*corev1.Pod {
 	return pods
 }
 
-// orphans returns the orphaned pods that have to go: those that stand in the way of a wanted pod of the same name, and, once every source has reported completely and the runtime was listed to the end, all others.
+// orphans returns the orphaned pods that have to go: those that stand in the way of a wanted pod of the same name, and, once
+// every source has reported completely and the runtime was listed to the end, all others. So do the directories of pods that
+// neither is wanted nor has anything in the runtime, as an agent leaves them that dies between its last call for a pod and its
+// last look at it. What has no record was not made by an agent. The directory of a pod that could not be looked into, or that
+// is another agent's, stays: it holds the IDs that its containers run with.
 func (r *Reconciler) orphans(observed []cri.Pod, wanted map[string]*corev1.Pod, whole bool) (orphans []cri.Pod) {
 	all := whole && r.complete()
 	names := make(map[string]bool, len(wanted))
@@ -126,10 +138,13 @@ func (r *Reconciler) orphans(observed []cri.Pod, wanted map[string]*corev1.Pod, 
 			orphans = append(orphans, *p)
 		}
 	}
-	// Whether there is anything of a pod that was not listed is found out by its worker.
+	// Whether there is anything of a pod that was not listed is found out by its worker, which removes what is on disk.
 	r.former = slices.DeleteFunc(r.former, func(id cri.PodIdentity) bool {
 		known := slices.ContainsFunc(observed, func(p cri.Pod) bool { return p.UID == id.UID })
-		if known || wanted[id.UID] != nil || r.workers[id.UID] != nil || !names[id.Namespace+"/"+id.Name] {
+		if known || wanted[id.UID] != nil || r.workers[id.UID] != nil {
+			return false
+		}
+		if (!all || refused[id.UID]) && !names[id.Namespace+"/"+id.Name] {
 			return false
 		}
 		orphans = append(orphans, cri.Pod{PodIdentity: id})
@@ -138,7 +153,14 @@ func (r *Reconciler) orphans(observed []cri.Pod, wanted map[string]*corev1.Pod, 
 	return orphans
 }
 
-// complete reports whether all that is wanted is known.
+// allKnown reports whether all that is wanted is known.
+func (r *Reconciler) allKnown() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.complete()
+}
+
+// complete reports whether all that is wanted is known. The lock is held.
 func (r *Reconciler) complete() bool {
 	if r.draining {
 		return true

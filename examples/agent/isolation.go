@@ -23,7 +23,7 @@ func (a *agent) isolate(ctx context.Context, o *lifecycle.Options) error {
 		return err
 	}
 	o.Spec.Handlers = func() []cri.RuntimeHandler { return status.Handlers }
-	ranges, err := userns.New(o.PodRoot, userns.Options{})
+	ranges, err := userns.New(o.Dirs.Pods, userns.Options{})
 	if err != nil {
 		return err
 	}

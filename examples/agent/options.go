@@ -18,11 +18,11 @@ import (
 // options are what the config says of how pods run, and where it is told what becomes of them.
 func (a *agent) options() lifecycle.Options {
 	o := lifecycle.Options{
-		Sources: a.sources(), Parallel: a.ParallelStarts, Sysctls: a.AllowedSysctls, Logger: a.log,
+		Sources: a.sources(), Pacing: lifecycle.Pacing{Parallel: a.ParallelStarts}, Sysctls: a.AllowedSysctls, Logger: a.log,
 		Spec: podspec.Options{
 			HostIPs: func() []netip.Addr { return a.HostIPs }, LogRoot: a.LogDir, ClusterDNS: a.ClusterDNS, ClusterDomain: a.ClusterDomain,
 		},
-		PodRoot: a.state("pods"), NoMounts: a.client == nil,
+		Dirs: lifecycle.Dirs{Pods: a.state("pods")}, NoMounts: a.client == nil,
 		Hooks: lifecycle.Hooks{Status: func(pod *corev1.Pod, st *corev1.PodStatus) {
 			a.log.Info("status", "namespace", pod.Namespace, "pod", pod.Name, "phase", st.Phase, "summary", summary(st))
 		}, Event: func(pod cri.PodIdentity, e lifecycle.Event) {

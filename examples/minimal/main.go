@@ -43,7 +43,7 @@ type agent struct {
 
 // run is the agent, until ctx ends.
 func (a *agent) run(ctx context.Context) error {
-	o := lifecycle.Options{PodRoot: filepath.Join(a.state, "pods"), Sources: []string{source.File}, Logger: a.log}
+	o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: filepath.Join(a.state, "pods")}, Sources: []string{source.File}, Logger: a.log}
 	o.Spec.LogRoot, o.Hooks.Status = a.logs, a.status
 	o.Hooks.Gone = func(pod cri.PodIdentity) {
 		fmt.Println(time.Now().Format(time.TimeOnly), pod.Namespace+"/"+pod.Name, "Gone")

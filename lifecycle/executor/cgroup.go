@@ -24,7 +24,7 @@ type PodCgroups interface {
 	// the runtime does in the cgroup to start a container is then not slowed down.
 	Ensure(ctx context.Context, pod *corev1.Pod) error
 	// Limit puts the CPU quota of a pod in force. It is called when the containers of a start run, at the latest
-	// Options.SlowAfter after the first of them, and once for each pod that a new agent finds running. One that is in
+	// Options.Pacing.SlowAfter after the first of them, and once for each pod that a new agent finds running. One that is in
 	// force is success.
 	Limit(ctx context.Context, pod *corev1.Pod) error
 	// Resize gives the cgroup of a pod that runs the limits of its spec, and those of its containers that are named what
@@ -45,15 +45,17 @@ func (x *Executor) LacksCgroup(ctx context.Context, pod *corev1.Pod, observed cr
 	return !exists && err == nil, err
 }
 
-// leave removes the cgroup of a pod that is terminal, although it is still wanted, and reports whether it has done so now.
-// Source: SyncTerminatedPod in pkg/kubelet/kubelet.go.
+// leave gives back the resources and the cgroup of a pod that is terminal or held back, although it is still wanted, and
+// reports whether it has done so now. Source: SyncTerminatedPod in pkg/kubelet/kubelet.go.
 func (x *Executor) leave(ctx context.Context, a *plan.Actions, observed cri.Pod) (left bool, err error) {
-	if terminal := a.Done && podview.Terminated(observed); !terminal || x.pod.noCgroup {
-		x.pod.noCgroup = terminal
+	if ended := a.Done && podview.Terminated(observed); !ended || x.pod.released {
+		x.pod.released = ended
 		return false, nil
 	}
-	err = x.RemoveCgroup(ctx)
-	x.pod.noCgroup = err == nil
+	if err = x.Release(ctx); err == nil {
+		err = x.RemoveCgroup(ctx)
+	}
+	x.pod.released = err == nil
 	return err == nil, err
 }
 

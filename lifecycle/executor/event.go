@@ -50,6 +50,7 @@ func (e Event) LogValue() slog.Value {
 // The reasons of events. Source: pkg/kubelet/events/event.go.
 const (
 	EventSandboxChanged             = "SandboxChanged"
+	EventFailedMountVolume          = "FailedMount"
 	EventFailedCreatePodSandBox     = "FailedCreatePodSandBox"
 	EventFailedToCreatePodContainer = "FailedCreatePodContainer" // of the cgroup of the pod, whatever the name says
 	EventCreatedContainer           = "Created"

@@ -42,7 +42,7 @@ type left struct {
 	stopped  map[string]bool // sandboxes that are not ready whose network is known to be torn down
 	failures map[string]int  // by container ID: how often in a row the runtime failed to stop it
 	mu       sync.Mutex      // guards failures
-	noCgroup bool            // the pod is terminal, and its cgroup is removed
+	released bool            // nothing of the pod is to run, and its resources and its cgroup are given back
 	shared   bool            // another agent has containers of the pod
 	podIPs   []corev1.PodIP  // as the status of the pod had them when what is under way began
 }
@@ -93,6 +93,9 @@ func (x *Executor) Do(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a 
 		return errors.Join(append(errs, err)...)
 	}
 	if a.Forget {
+		if err := x.Release(ctx); err != nil {
+			return errors.Join(append(errs, err)...)
+		}
 		x.unlinkLogs(observed.Containers)
 		x.Forget()
 	}
@@ -101,16 +104,25 @@ func (x *Executor) Do(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a 
 	}
 	errs = append(errs, x.resize(ctx, pod, a))
 	if a.Sandbox != nil || len(a.Start) > 0 {
-		if err := x.takeSlot(ctx); err != nil {
-			return err
-		}
-		errs = append(errs, x.start(ctx, pod, observed, a), x.limitStarted(ctx, pod))
-		x.slot.release()
+		errs = append(errs, x.prepareAndStart(ctx, pod, observed, a))
 	}
 	for _, id := range a.RemoveSandbox {
 		errs = append(errs, x.node.Runtime.RemoveSandbox(ctx, id))
 	}
 	return errors.Join(errs...)
+}
+
+// prepareAndStart starts what is to be started once the resources of the pod are ready: that takes no start slot.
+func (x *Executor) prepareAndStart(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a *plan.Actions) error {
+	x.pod.released = false
+	if err := x.prepare(ctx, pod, a); err != nil {
+		return err
+	}
+	if err := x.takeSlot(ctx); err != nil {
+		return err
+	}
+	defer func() { x.slot.release() }() // a pull has perhaps taken another one
+	return errors.Join(x.start(ctx, pod, observed, a), x.limitStarted(ctx, pod))
 }
 
 // acquireSlot waits for a start slot. One that is held for longer than SlowAfter is released while the work goes on, so that

@@ -29,8 +29,6 @@ type StartError struct {
 	Reason string // such as ErrImagePull or RunContainerError
 	Err    error
 	Retry  time.Time // before then nothing but the same is to be expected; zero: at any time
-
-	id string // of the container, where it was created
 }
 
 // Error returns "Reason: cause".

@@ -21,6 +21,7 @@ type Node struct {
 	Spec        podspec.Options
 	Images      ImageSource                 // nil: no image is looked at
 	Cgroups     PodCgroups                  // nil: the runtime makes them
+	Volumes     PodResources                // nil: no pod has any
 	Objects     podenv.Objects              // nil: there are none
 	AdmitResize func(pod *corev1.Pod) error // nil: there is always room
 	PodRoot     string
@@ -32,6 +33,7 @@ type Node struct {
 	Logger      *slog.Logger
 	Event       func(pod cri.PodIdentity, event Event)                    // may be nil
 	Error       func(pod cri.PodIdentity, err error, retry time.Duration) // may be nil
+	Started     func(pod cri.PodIdentity, start ContainerStart)           // may be nil
 
 	inspector cri.Inspector   // nil: the runtime has none
 	updater   cri.Updater     // likewise

@@ -4,7 +4,6 @@
 package executor
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,18 +50,16 @@ func (x *Executor) start(ctx context.Context, pod *corev1.Pod, observed cri.Pod,
 		if observed.NewestContainer(s.Container.Name) == nil {
 			s.Attempt = x.attemptsLogged(s.Container.Name)
 		}
-		err := x.startContainer(ctx, pod, s, id, &sandbox, ips)
+		began := time.Now()
+		containerID, err := x.startContainer(ctx, pod, s, id, &sandbox, ips)
+		x.tellStarted(ContainerStart{Container: s.Container.Name, ID: containerID, Attempt: s.Attempt, Took: time.Since(began), Err: err})
 		x.Waiting.setError(s.Container.Name, podstatus.ReasonRunError, err)
 		if err == nil {
 			continue
 		}
 		e, ok := errors.AsType[*StartError](err)
 		if told := ok && e.Reason == podstatus.ReasonPostStartHookError; !told && ctx.Err() == nil {
-			id := s.CreatedID
-			if ok {
-				id = cmp.Or(e.id, id)
-			}
-			x.RecordWarning(EventFailedToStartContainer, subjectOfStart(&s, id), "Error: %v", err)
+			x.RecordWarning(EventFailedToStartContainer, subjectOfStart(&s, containerID), "Error: %v", err)
 		}
 		errs = append(errs, fmt.Errorf("start container %s: %w", s.Container.Name, err))
 	}
@@ -148,12 +145,28 @@ func (x *Executor) addresses(ctx context.Context, sandboxID string) ([]string, e
 	return nil, &cri.Error{Op: "List", ID: sandboxID, Err: cri.ErrNotFound}
 }
 
-// startContainer creates and starts one container, with its image.
+// ContainerStart is an attempt to start a container, or to run the postStart hook that an earlier one still owes it.
+type ContainerStart struct {
+	Container string
+	ID        string // empty: the container was not created
+	Attempt   uint32
+	Took      time.Duration // with its image, and its postStart hook
+	Err       error         // nil: it runs; often a [*StartError]
+}
+
+func (x *Executor) tellStarted(s ContainerStart) {
+	if hook := x.node.Started; hook != nil {
+		hook(x.id, s)
+	}
+}
+
+// startContainer creates and starts one container, with its image. It returns the ID of what it has created, also where that
+// did not start.
 func (x *Executor) startContainer(
 	ctx context.Context, pod *corev1.Pod, s plan.Start, sandboxID string, sandbox *cri.SandboxConfig, ips []string,
-) error {
+) (id string, err error) {
 	if s.CreatedID != "" {
-		return x.startCreated(ctx, pod, s, ips)
+		return s.CreatedID, x.startCreated(ctx, pod, s, ips)
 	}
 	launch := podspec.Launch{Attempt: s.Attempt, PodIPs: ips, Annotations: s.Annotations(), TargetID: s.Target}
 	size := resize.SizeOf(&pod.Spec, s.Container)
@@ -161,37 +174,39 @@ func (x *Executor) startContainer(
 	if x.node.Images != nil {
 		image, err := x.ensureImage(ctx, pod, s.Container, sandbox)
 		if err != nil {
-			return err
+			return "", err
 		}
 		launch.Image, launch.ImageRef = &image, image.ID
 	}
-	var err error
 	if launch.Volumes, err = x.imageVolumes(ctx, pod, s.Container, sandbox); err != nil {
-		return err
+		return "", err
 	}
 	config, err := x.configure(ctx, pod, s, launch)
 	if err != nil {
-		return &StartError{Reason: podstatus.ReasonCreateConfigError, Err: err}
+		return "", &StartError{Reason: podstatus.ReasonCreateConfigError, Err: err}
 	}
 	x.node.Mark(config.Labels)
 	if sandbox.LogDirectory != "" && config.LogPath != "" {
 		if err := os.MkdirAll(filepath.Join(sandbox.LogDirectory, filepath.Dir(config.LogPath)), 0o755); err != nil {
-			return &StartError{Reason: podstatus.ReasonCreateError, Err: err}
+			return "", &StartError{Reason: podstatus.ReasonCreateError, Err: err}
 		}
 	}
 	x.liftAgain(ctx, pod)
-	id, err := x.node.Runtime.CreateContainer(ctx, sandboxID, &config, sandbox)
+	id, err = x.node.Runtime.CreateContainer(ctx, sandboxID, &config, sandbox)
 	if err != nil {
-		return &StartError{Reason: podstatus.ReasonCreateError, Err: err}
+		return "", &StartError{Reason: podstatus.ReasonCreateError, Err: err}
 	}
 	x.Resizer.created(id, size)
 	x.Log("start container", "container", s.Container.Name, "id", id, "attempt", s.Attempt)
 	x.RecordEvent(EventCreatedContainer, subjectOfStart(&s, id), "Container created")
-	return x.runCreated(ctx, pod, s, id, ips)
+	return id, x.runCreated(ctx, pod, s, id, ips)
 }
 
 // configure makes the config of a container, with the files and the objects that it takes.
 func (x *Executor) configure(ctx context.Context, pod *corev1.Pod, s plan.Start, l podspec.Launch) (c cri.ContainerConfig, err error) {
+	if err = x.addResources(ctx, pod, s.Container, &l); err != nil {
+		return c, err
+	}
 	if l.References, err = podenv.Resolve(ctx, pod, s.Container, x.node.Objects, podspec.HostPaths(l.Volumes)); err != nil {
 		return c, err
 	}
@@ -230,7 +245,7 @@ func (x *Executor) runCreated(ctx context.Context, pod *corev1.Pod, s plan.Start
 	}
 	nudge(x.quota.runs)
 	if err := x.node.Runtime.StartContainer(ctx, id); err != nil {
-		return &StartError{Reason: podstatus.ReasonRunError, Err: err, id: id}
+		return &StartError{Reason: podstatus.ReasonRunError, Err: err}
 	}
 	x.RecordEvent(EventStartedContainer, subjectOfStart(&s, id), "Container started")
 	x.linkLog(c.Name, id, s.Attempt)
@@ -259,7 +274,7 @@ func (x *Executor) postStart(ctx context.Context, pod *corev1.Pod, s plan.Start,
 	}
 	kill := plan.Kill{ID: id, Name: c.Name, Grace: plan.Grace(pod), Reason: "its postStart hook failed"}
 	kill.PreStop = plan.PreStop(pod, &cri.Container{Name: c.Name, State: cri.ContainerRunning})
-	return &StartError{Reason: podstatus.ReasonPostStartHookError, Err: errors.Join(err, x.kill(ctx, call, kill, nil)), id: id}
+	return &StartError{Reason: podstatus.ReasonPostStartHookError, Err: errors.Join(err, x.kill(ctx, call, kill, nil))}
 }
 
 // linkLog makes the link to the log of a container that was started.

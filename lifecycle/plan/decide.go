@@ -24,7 +24,7 @@ func Decide(s State) (Actions, corev1.PodStatus) {
 	if s.Pod == nil {
 		return Plan(s), corev1.PodStatus{}
 	}
-	terminal := s.Previous != nil && podstatus.Terminal(s.Previous.Phase)
+	terminal := s.ended()
 	a := plan(&s, terminal)
 	waiting := a.Waiting(s.Waiting)
 	st := Status(s, waiting, false)
@@ -35,15 +35,22 @@ func Decide(s State) (Actions, corev1.PodStatus) {
 	if !podstatus.Terminal(st.Phase) {
 		a.Wake = sleep.Earlier(a.Wake, podstatus.Deadline(s.Pod, st.StartTime))
 	}
+	if s.Eviction.Holds(s.Pod) && s.HeldUntil.After(s.Now) {
+		a.Wake = sleep.Earlier(a.Wake, s.HeldUntil)
+	}
 	return a, st
 }
 
 // Status returns the status of a pod with the given waiting reasons. While the actions that start containers are being
 // done, starting keeps a container that has exited from looking as if it were to stay so.
 func Status(s State, waiting map[string]podstatus.Waiting, starting bool) corev1.PodStatus {
+	if s.Rejection != nil {
+		return s.Rejection.Status(s.Pod)
+	}
 	st := podstatus.Of(s.Pod, s.Observed, podstatus.Input{
 		Now: s.Now, Previous: s.Previous, Runtime: s.Runtime, Waiting: waiting, Messages: s.Messages, HostIPs: s.HostIPs,
 		Deleted: s.Deleted || s.Pod.DeletionTimestamp != nil, Starting: starting, Probes: s.Probes, Resize: s.Resize,
+		Eviction: s.Eviction, HeldFor: s.HeldFor,
 	})
 	if podstatus.Terminal(st.Phase) && !starting && podview.Terminated(s.Observed) {
 		podstatus.TerminateUnseen(&st)

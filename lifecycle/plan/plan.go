@@ -37,6 +37,13 @@ type State struct {
 	// PostStartPending are the running containers, by ID, whose postStart hook has not run to its end, as when an agent dies
 	// in it.
 	PostStartPending []string
+	// Eviction is why the pod is ended or held back although it is wanted. Nil: it is not.
+	Eviction *podstatus.Eviction
+	// HeldUntil is when a pod that is held back may be admitted anew, and HeldFor the reason of the last time that it was.
+	HeldUntil time.Time
+	HeldFor   string
+	// Rejection is why the pod is not to run here: nothing is made for it. Nil: it was not rejected.
+	Rejection *podstatus.Rejection
 	// MaxRestartPeriod is the longest back-off of a container that keeps exiting. Zero means 5 minutes.
 	MaxRestartPeriod time.Duration
 
@@ -137,7 +144,7 @@ type BackOff struct {
 // planner makes the actions of one state.
 type planner struct {
 	State
-	terminal bool // the phase of the pod is terminal: nothing is started any more
+	terminal bool // the phase of the pod is terminal, or will be: nothing is started any more
 	view     podview.View
 	out      Actions
 }
@@ -145,7 +152,12 @@ type planner struct {
 // Plan returns what a pod needs next. A phase in State.Previous that is terminal is never left; whether another one is to
 // become terminal is for [Decide] to say. Source: computePodActions in pkg/kubelet/kuberuntime/kuberuntime_manager.go.
 func Plan(s State) Actions {
-	return plan(&s, s.Previous != nil && podstatus.Terminal(s.Previous.Phase))
+	return plan(&s, s.ended())
+}
+
+// ended reports whether nothing of the pod is started any more, whatever its containers do.
+func (s *State) ended() bool {
+	return s.Previous != nil && podstatus.Terminal(s.Previous.Phase) || s.Eviction != nil || s.Rejection != nil
 }
 
 func plan(s *State, terminal bool) Actions {
@@ -226,5 +238,9 @@ func (p *planner) finished(c *corev1.Container) bool {
 // end stops everything, for good.
 func (p *planner) end() {
 	p.out = Actions{Done: true}
-	p.stopPod(Grace(p.Pod), "its work is done")
+	reason := "its work is done"
+	if p.Eviction != nil {
+		reason = "the pod is evicted: " + p.Eviction.Reason
+	}
+	p.stopPod(graceOf(&p.State), reason)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/containers"
 	"github.com/seed81659283/nodeagent/lifecycle/hook"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
 // Grace returns how long the containers of a pod may take to terminate: the deletion grace period, else that of the spec,
@@ -30,11 +31,22 @@ func Grace(pod *corev1.Pod) time.Duration {
 	return max(time.Duration(min(seconds, most))*time.Second, hook.MinimumGrace)
 }
 
+// evictionGrace returns how long the containers of a pod may take to terminate that is perhaps evicted: as long as the
+// eviction says, where it does, and no longer than the deletion of the pod. Source: calculateEffectiveGracePeriod in
+// pkg/kubelet/pod_workers.go.
+func evictionGrace(pod *corev1.Pod, e *podstatus.Eviction) time.Duration {
+	own := Grace(pod)
+	if e == nil || e.Grace == 0 || pod.DeletionGracePeriodSeconds != nil && own <= e.Grace {
+		return own
+	}
+	return max(e.Grace, hook.MinimumGrace)
+}
+
 // graceOf returns the grace period of a pod that is torn down: that of its spec or, where only the runtime knows the pod,
 // the longest that was noted on its containers when they were created.
 func graceOf(s *State) time.Duration {
 	if s.Pod != nil {
-		return Grace(s.Pod)
+		return evictionGrace(s.Pod, s.Eviction)
 	}
 	grace := hook.MinimumGrace
 	for i := range s.Observed.Containers {

@@ -4,7 +4,6 @@
 package podapi
 
 import (
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,7 +25,6 @@ func Unsupported(pod *corev1.Pod) field.ErrorList {
 			errs = append(errs, unsupported(path.Child(name), what))
 		}
 	}
-	refuse(hasVolumes(spec), "volumes", "volumes")
 	refuse(len(spec.ResourceClaims) > 0, "resourceClaims", "dynamic resource allocation")
 	refuse(len(spec.NodeSelector) > 0, "nodeSelector", "admission by the labels of the node")
 	refuse(requiresNode(spec.Affinity), "affinity", "admission by the labels of the node")
@@ -35,11 +33,6 @@ func Unsupported(pod *corev1.Pod) field.ErrorList {
 		errs = append(errs, unsupportedContainer(c)...)
 	}
 	return fielderr.Short(errs)
-}
-
-// hasVolumes reports whether a pod has volumes other than images.
-func hasVolumes(s *corev1.PodSpec) bool {
-	return slices.ContainsFunc(s.Volumes, func(v corev1.Volume) bool { return v.Image == nil })
 }
 
 func requiresNode(a *corev1.Affinity) bool {

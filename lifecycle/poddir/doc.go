@@ -7,8 +7,8 @@
 // # Model
 //
 // A [Dir] is one directory below the agent's root, named by the UID of the pod. Its record.json makes it an agent's own:
-// what has none is never touched. A [Recorder] keeps the [Record] in memory and in that file. [Logs] are below a root of
-// their own, where the tools of a node look for them.
+// what has none is never touched. [Claim] makes the root one agent's. A [Recorder] keeps the [Record] in memory and in that
+// file. [Logs] are below a root of their own, where the tools of a node look for them.
 //
 // What belongs here: every path below the directory of a pod, how it is written and how it is read. What does not: when it is
 // written or removed, which the caller decides.

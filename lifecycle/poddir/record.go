@@ -12,10 +12,12 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/internal/atomicfile"
+	"github.com/seed81659283/nodeagent/internal/backoff"
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
@@ -34,6 +36,30 @@ type Record struct {
 	Sizes map[string]string `json:"sizes,omitempty"`
 	// Sized is the key of the resources that the pod's cgroup is for. Empty: it is not known.
 	Sized string `json:"sized,omitempty"`
+	// AdmissionPending says that the pod was not admitted yet. A pod with a record that does not say so was.
+	AdmissionPending bool `json:"admissionPending,omitempty"`
+	// Rejection is why the pod was not admitted. Nil: it was, or was not asked about.
+	Rejection *podstatus.Rejection `json:"rejection,omitempty"`
+	// Eviction is why the pod is ended or held back although its source wants it. Nil: it is not.
+	Eviction *podstatus.Eviction `json:"eviction,omitempty"`
+	// Holds are those that the pod has been through, in a row.
+	Holds Holds `json:"holds,omitzero"`
+}
+
+// Holds is how often a pod was evicted and held back, for the back-off of the next time.
+type Holds struct {
+	Count  int       `json:"count"`
+	Until  time.Time `json:"until"`            // when it may be admitted anew, the last time
+	Reason string    `json:"reason,omitempty"` // of the last of them
+}
+
+// Next returns what becomes of it when the pod is held back once more, for as long as a policy says; it begins
+// anew when the pod was left alone for reset.
+func (h Holds) Next(now time.Time, wait backoff.Policy, reset time.Duration) Holds {
+	if h.Count > 0 && now.Sub(h.Until) > reset {
+		h.Count = 0
+	}
+	return Holds{Count: h.Count + 1, Until: now.Add(wait.After(h.Count + 1)), Reason: h.Reason}
 }
 
 // recordVersion is the one version of records so far. Others are left out of account.

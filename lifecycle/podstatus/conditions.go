@@ -31,7 +31,7 @@ func conditions(v *podview.View, st *corev1.PodStatus, previous []corev1.PodCond
 		sandbox.Status, sandbox.Reason, sandbox.Message = corev1.ConditionFalse, reasonSandboxNotReady, change.Why
 	}
 	ready := containersReady(pod, st)
-	out := foreign(pod, previous)
+	out := evictionConditions(v, st, foreign(pod, previous), previous, in)
 	allReady := ready
 	allReady.Type = corev1.ContainersReady
 	own := []corev1.PodCondition{

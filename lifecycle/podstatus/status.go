@@ -54,6 +54,8 @@ type Input struct {
 	Starting bool               // containers are about to be started, also such as would stay as they exited: no phase is terminal
 	Probes   podprobe.Results   // of the containers; nil: none, and containers with probes are not ready
 	Resize   resize.Decision    // of the pod's resources; zero: they are those of the spec
+	Eviction *Eviction          // why the pod is ended or held back; nil: it is not evicted
+	HeldFor  string             // the reason of the last time that it was held back; empty: it never was
 }
 
 // Of returns the status of a pod as an API user sees it. A terminal phase, in Previous or in the pod object, is never left.
@@ -97,11 +99,16 @@ func Of(pod *corev1.Pod, observed cri.Pod, in Input) corev1.PodStatus {
 		st.Phase = pod.Status.Phase
 	case Terminal(previous.Phase):
 		st.Phase = previous.Phase
+	case in.Eviction != nil:
+		in.evicted(&st, pod, observed)
 	case !deadline.IsZero() && !in.Now.Before(deadline) && !completedBefore(&st, deadline):
 		st.Phase, st.Reason, st.Message = corev1.PodFailed, ReasonDeadlineExceeded, messageDeadlineExceeded
 	}
 	if st.Reason == "" && st.Phase == previous.Phase {
 		st.Reason, st.Message = cmp.Or(previous.Reason, pod.Status.Reason), cmp.Or(previous.Message, pod.Status.Message)
+	}
+	if in.Eviction == nil && !Terminal(st.Phase) && in.HeldFor != "" && st.Reason == in.HeldFor {
+		st.Reason, st.Message = "", "" // which is no longer so
 	}
 	st.Conditions = conditions(&view, &st, previous.Conditions, &in)
 	return st

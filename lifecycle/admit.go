@@ -1,0 +1,131 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/lifecycle/executor"
+	"github.com/seed81659283/nodeagent/lifecycle/internal/turns"
+	"github.com/seed81659283/nodeagent/lifecycle/poddir"
+	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
+)
+
+// Rejection is the answer of [Admit] that a pod is not to run on this node.
+type Rejection = podstatus.Rejection
+
+// admitTimeout is how long one answer may take.
+const admitTimeout = 10 * time.Second
+
+// admission is what is known of whether a pod may run.
+type admission int
+
+// A pod of which it is not known yet whether an earlier agent has admitted it counts as one that runs.
+const (
+	admissionUnknown admission = iota
+	admissionPending
+	admitted
+)
+
+// older is the order in which pods are admitted. Source: podsByCreationTime in pkg/kubelet/kubelet_pods.go.
+func older(a, b *corev1.Pod) bool {
+	if a.CreationTimestamp.Equal(&b.CreationTimestamp) {
+		return a.Namespace+"/"+a.Name < b.Namespace+"/"+b.Name
+	}
+	return a.CreationTimestamp.Before(&b.CreationTimestamp)
+}
+
+// expectAdmission announces a pod that may have to be admitted. It is called before the worker runs.
+func (w *worker) expectAdmission(pod *corev1.Pod) {
+	if w.r.opts.Admit == nil || pod == nil {
+		w.setAdmission(admitted)
+		return
+	}
+	w.ticket = w.r.admissions.Expect(pod)
+}
+
+// recallAdmission finds out whether an earlier agent has admitted the pod, as far as its record tells.
+func (w *worker) recallAdmission() {
+	if w.ticket == nil {
+		return
+	}
+	known := w.record.Get()
+	pod, deleted := w.Wanted()
+	switch {
+	case known.Rejection != nil || known.Eviction.Holds(pod):
+		w.setAdmission(admissionPending) // its resources are others' to have
+		w.ticket.Withdraw()
+	case known.Version != 0 && !known.AdmissionPending, deleted, pod.DeletionTimestamp != nil, podstatus.Terminal(pod.Status.Phase):
+		w.setAdmission(admitted)
+		w.ticket.Withdraw()
+	default:
+		w.setAdmission(admissionPending)
+		if w.blocker() != nil {
+			w.ticket.Withdraw() // for now
+		}
+	}
+}
+
+// admit reports whether the pod may run, or else why not: it asks unless that is known. What is in the runtime was
+// admitted once, by whomever.
+func (w *worker) admit(ctx context.Context, pod *corev1.Pod, observed cri.Pod) error {
+	if w.admission() == admitted {
+		return nil
+	}
+	if len(observed.Sandboxes)+len(observed.Containers) > 0 || pod.DeletionTimestamp != nil || podstatus.Terminal(pod.Status.Phase) {
+		w.ticket.Withdraw()
+		w.setAdmission(admitted)
+		return nil
+	}
+	err := w.ask(ctx, pod, func() { w.setAdmission(admitted) })
+	if rejection, ok := errors.AsType[*Rejection](err); ok {
+		w.reject(rejection)
+		return nil
+	}
+	return err
+}
+
+// ask has the pod admitted in its turn. What has to be known of it when the next is asked about is done by then.
+func (w *worker) ask(ctx context.Context, pod *corev1.Pod, then func()) error {
+	done, err := w.ticket.Wait(ctx)
+	if err != nil {
+		return fmt.Errorf("wait for admission: %w", err)
+	}
+	defer done()
+	ctx, cancel := context.WithTimeout(ctx, admitTimeout)
+	defer cancel()
+	if err := w.r.opts.Admit(ctx, pod, w.r.othersThan(w)); err != nil {
+		return fmt.Errorf("admit pod: %w", err)
+	}
+	then()
+	return nil
+}
+
+// reject notes that the pod is not to run, before anybody hears of it. It goes on not to count.
+func (w *worker) reject(why *Rejection) {
+	w.exec.Note(w.record, func(now *poddir.Record) { now.Rejection = why })
+	w.exec.Log("pod is rejected", "reason", why.Reason, "message", why.Message)
+	w.exec.RecordWarning(why.StatusReason(), executor.Subject{}, "%s", why.Message)
+}
+
+// othersThan returns the pods whose resources count beside those of one that is to be admitted.
+func (r *Reconciler) othersThan(asks *worker) (pods []*corev1.Pod) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for uid := range r.wanted() {
+		if w := r.workers[uid]; w != nil && w != asks && w.counts() {
+			pods = append(pods, w.allocatedPod())
+		}
+	}
+	return pods
+}
+
+// newAdmissions returns the queue of pods that are to be admitted.
+func newAdmissions() *turns.Queue[*corev1.Pod] { return turns.New(older) }

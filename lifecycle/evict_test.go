@@ -1,0 +1,267 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/critest"
+	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/internal/podtest"
+)
+
+// Evictions: somebody else than the source ends a pod, and the pod says why.
+
+// lowOnMemory is an eviction as the node's own pressure asks for it.
+func lowOnMemory(grace time.Duration) lifecycle.Eviction {
+	return lifecycle.Eviction{
+		Reason: "Evicted", Message: "The node was low on resource: memory. ", Grace: grace,
+		Conditions: []corev1.PodCondition{{
+			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonTerminationByKubelet,
+			Message: "The node was low on resource: memory. ",
+		}},
+	}
+}
+
+// disrupted returns condition DisruptionTarget of a pod, in short, or "absent".
+func (n *node) disrupted(name string) string {
+	return podtest.ConditionOf(n.status(name), corev1.DisruptionTarget)
+}
+
+func TestEvictedPodFailsOnceItIsDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.StopIn(3*time.Second, 0) }})
+		n := boot(t, rt, rt, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}})
+		n.set(podtest.Pod("a"), podtest.Pod("b"))
+		time.Sleep(time.Second)
+		done := make(chan error, 1)
+		go func() { done <- n.reconciler.Evict(t.Context(), "uid-a", lowOnMemory(4*time.Second)) }()
+		time.Sleep(2 * time.Second)
+		n.requireStatus("a", "Running, main: ready")
+		require.Equal(t, "absent", n.disrupted("a"), "nobody is told before its end")
+		require.Empty(t, done)
+		time.Sleep(2 * time.Second)
+		require.NoError(t, <-done)
+		n.requireStatus("a", "Failed, Evicted, main: exited 0")
+		require.Equal(t, "The node was low on resource: memory. ", n.status("a").Message)
+		require.Equal(t, "True TerminationByKubelet", n.disrupted("a"))
+		stopped, by := calls(rt, "StopContainer")
+		require.Equal(t, []string{"main"}, stopped)
+		require.Equal(t, 4*time.Second, by["main"].Grace)
+
+		time.Sleep(time.Hour)
+		n.requireStatus("a", "Failed, Evicted, main: exited 0")
+		n.requireStatus("b", "Running, main: ready")
+		require.Equal(t, 2, ops(rt, "StartContainer"), "it is not started again")
+		require.NoError(t, n.reconciler.Evict(t.Context(), "uid-a", lifecycle.Eviction{Reason: "Preempting"}), "there is nothing to do")
+		n.requireStatus("a", "Failed, Evicted, main: exited 0")
+	})
+}
+
+// Whatever its containers exited with, and although it was deleted meanwhile, an evicted pod has failed.
+func TestEvictionOutlivesTheAgent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.StopIn(3*time.Second, 0) }})
+		o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}}
+		n := boot(t, rt, rt, o)
+		n.set(podtest.Pod("a"))
+		time.Sleep(time.Second)
+		go func() { _ = n.reconciler.Evict(t.Context(), "uid-a", lowOnMemory(0)) }()
+		time.Sleep(time.Second)
+		n.requireStatus("a", "Running, main: ready")
+		n.stop() // in the middle of it
+
+		n = boot(t, rt, rt, o)
+		n.set(podtest.Pod("a"))
+		time.Sleep(time.Minute)
+		n.requireStatus("a", "Failed, Evicted, main: exited 0")
+		require.Equal(t, "True TerminationByKubelet", n.disrupted("a"))
+		n.stop()
+
+		n = boot(t, rt, rt, o)
+		n.set(podtest.Pod("a"))
+		time.Sleep(time.Minute)
+		n.requireStatus("a", "Failed, Evicted, main: exited 0")
+		require.Equal(t, "True TerminationByKubelet", n.disrupted("a"))
+		require.Equal(t, 1, ops(rt, "StartContainer"))
+	})
+}
+
+// An eviction ends what has become pointless: a pull, a start that hangs, the wait for another pod.
+func TestEvictionOfAPodThatStarts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		f := &critest.Faults{Runtime: rt, CreateContainerFunc: func(
+			ctx context.Context, next cri.Runtime, id string, c *cri.ContainerConfig, s *cri.SandboxConfig,
+		) (string, error) {
+			return "", critest.Hang(ctx)
+		}}
+		n := boot(t, rt, f, lifecycle.Options{})
+		n.set(podtest.Pod("a"))
+		time.Sleep(time.Minute)
+		began := time.Now()
+		require.NoError(t, n.reconciler.Evict(t.Context(), "uid-a", lowOnMemory(time.Second)))
+		require.Less(t, time.Since(began), 5*time.Second)
+		n.requireStatus("a", "Failed, Evicted, main: exited 137")
+	})
+}
+
+// Of two evictions the first gives the reason, and the shorter time counts; a deletion gives no time back.
+func TestEvictionsOfOnePod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.IgnoreTERM() }})
+		n := boot(t, rt, rt, lifecycle.Options{})
+		pod := podtest.Pod("a")
+		pod.Spec.TerminationGracePeriodSeconds = new(int64(60))
+		n.set(pod)
+		time.Sleep(time.Second)
+		began := time.Now()
+		done := make(chan error, 2)
+		go func() { done <- n.reconciler.Evict(t.Context(), "uid-a", lowOnMemory(0)) }()
+		time.Sleep(10 * time.Second)
+		go func() {
+			done <- n.reconciler.Evict(t.Context(), "uid-a", lifecycle.Eviction{Reason: "Preempting", Grace: 3 * time.Second})
+		}()
+		require.NoError(t, errors.Join(<-done, <-done))
+		require.InDelta(t, 13, time.Since(began).Seconds(), 1)
+		n.requireStatus("a", "Failed, Evicted, main: exited 137")
+	})
+}
+
+// Who evicts a pod that does not get down hears why when the time is over, and the eviction goes on.
+func TestEvictionThatTakesTooLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		stuck := true
+		f := &critest.Faults{Runtime: rt, StopContainerFunc: func(ctx context.Context, next cri.Runtime, id string, grace time.Duration) error {
+			if stuck {
+				return errors.New("the shim does not answer")
+			}
+			return next.StopContainer(ctx, id, grace)
+		}}
+		n := boot(t, rt, f, lifecycle.Options{})
+		n.set(podtest.Pod("a"))
+		time.Sleep(time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		err := n.reconciler.Evict(ctx, "uid-a", lowOnMemory(0))
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorContains(t, err, "evict pod default/a: ")
+		require.ErrorContains(t, err, "the shim does not answer")
+		stuck = false
+		time.Sleep(time.Minute)
+		n.requireStatus("a", "Failed, Evicted, main: exited 143")
+	})
+}
+
+func TestEvictionsThatAreNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		n := boot(t, rt, rt, lifecycle.Options{})
+		n.set(podtest.Pod("a"))
+		time.Sleep(time.Second)
+		ctx := t.Context()
+		err := n.reconciler.Evict(ctx, "uid-b", lowOnMemory(0))
+		require.ErrorIs(t, err, cri.ErrNotFound)
+		require.EqualError(t, err, "evict pod uid-b: not found: no source wants it, and it is not being taken down")
+		require.EqualError(t, n.reconciler.Evict(ctx, "uid-a", lifecycle.Eviction{}), "evict pod uid-a: Eviction.Reason: required")
+		require.EqualError(t, n.reconciler.Evict(ctx, "uid-a", lowOnMemory(-time.Second)),
+			"evict pod uid-a: Eviction.Grace: -1s must not be negative")
+		n.stop()
+		require.ErrorContains(t, n.reconciler.Evict(ctx, "uid-a", lowOnMemory(0)), "Reconciler.Run has ended")
+	})
+}
+
+// A pod that is held back waits with a reason, has nothing meanwhile, and comes back: later each time that it has to go again.
+func TestPodThatIsHeldBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}}
+		n := boot(t, rt, rt, o)
+		n.set(podtest.Pod("a"))
+		time.Sleep(time.Second)
+		held := lifecycle.Eviction{Reason: "Evicted", Message: "low on memory", Hold: true}
+		for i, wait := range []time.Duration{10 * time.Second, 20 * time.Second, 40 * time.Second} {
+			require.NoError(t, n.reconciler.Evict(t.Context(), "uid-a", held))
+			n.requireStatus("a", "Pending, Evicted, "+strings.TrimSuffix("main: exited 143 x"+string(rune('0'+i)), " x0"))
+			pods, _ := n.reconciler.Active()
+			require.Empty(t, pods, "its resources are others' to have")
+			if i == 1 { // an agent that is killed makes no difference
+				n.stop()
+				n = boot(t, rt, rt, o)
+				n.set(podtest.Pod("a"))
+			}
+			time.Sleep(wait - 100*time.Millisecond)
+			require.Equal(t, i+1, ops(rt, "StartContainer"))
+			time.Sleep(time.Second)
+			require.Equal(t, i+2, ops(rt, "StartContainer"))
+			require.Equal(t, corev1.PodRunning, n.phase("a"))
+			require.Empty(t, n.status("a").Reason)
+			pods, _ = n.reconciler.Active()
+			require.Len(t, pods, 1)
+		}
+	})
+}
+
+// As long as the pod is not admitted, it stays held back.
+func TestHeldPodIsAdmittedAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		pressure := false
+		n := boot(t, rt, rt, lifecycle.Options{Admit: func(context.Context, *corev1.Pod, []*corev1.Pod) error {
+			if pressure {
+				return &lifecycle.Rejection{Reason: "Evicted", Message: "The node had condition: [MemoryPressure]. "}
+			}
+			return nil
+		}})
+		once := podtest.Pod("once")
+		once.Spec.RestartPolicy = corev1.RestartPolicyNever
+		n.set(podtest.Pod("a"), once)
+		time.Sleep(time.Second)
+		pressure = true
+		for _, uid := range []string{"uid-a", "uid-once"} {
+			require.NoError(t, n.reconciler.Evict(t.Context(), uid, lifecycle.Eviction{Reason: "Evicted", Hold: true}))
+		}
+		n.requireStatus("once", "Failed, Evicted, main: exited 143") // it would not start again
+		time.Sleep(5 * time.Minute)
+		n.requireStatus("a", "Pending, Evicted, main: exited 143")
+		pressure = false
+		time.Sleep(5 * time.Minute)
+		n.requireStatus("a", "Running, main: ready x1")
+		require.Equal(t, 3, ops(rt, "StartContainer"))
+	})
+}
+
+// The pods that wait for it have the name of an evicted pod only when it is gone: it is still wanted.
+func TestEvictedPodThatIsNoLongerWanted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.IgnoreTERM() }})
+		n := boot(t, rt, rt, lifecycle.Options{})
+		pod := podtest.Pod("a")
+		pod.Spec.TerminationGracePeriodSeconds = new(int64(600))
+		n.set(pod)
+		time.Sleep(time.Second)
+		done := make(chan error, 1)
+		go func() { done <- n.reconciler.Evict(t.Context(), "uid-a", lowOnMemory(5*time.Second)) }()
+		time.Sleep(time.Second)
+		n.set()
+		require.NoError(t, <-done)
+		time.Sleep(10 * time.Second)
+		require.Equal(t, []string{"a"}, n.left())
+		grace := rt.Calls("StopContainer")[0].Grace
+		assert.Equal(t, 5*time.Second, grace)
+		assert.Len(t, slices.Compact(rt.Calls("StartContainer")), 1)
+	})
+}

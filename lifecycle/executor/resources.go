@@ -1,0 +1,78 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package executor
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/seed81659283/nodeagent/lifecycle/plan"
+	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
+)
+
+// PodResources are what a pod has on its node beside its sandbox and containers, such as volumes. Calls for one pod come one
+// after the other; those for several do not wait for each other. All end when ctx does: a call that hangs delays its pod.
+// Package lifecycletest has one in memory.
+type PodResources interface {
+	// Check returns an error for each field of a valid pod that asks for something that cannot be had. It is quick and asks
+	// nobody.
+	Check(pod *corev1.Pod) field.ErrorList
+	// Prepare makes ready what a pod needs, and returns when it is. It is called before the sandbox and before each start of
+	// containers, and is quick where nothing is left to do. What it has made when it fails is given back by Release.
+	Prepare(ctx context.Context, pod *corev1.Pod) error
+	// Container adds what a container gets of it to what its config is made from, before each start and after Prepare.
+	Container(ctx context.Context, pod *corev1.Pod, c *corev1.Container, l *podspec.Launch) error
+	// Release gives back all that the pod of a UID has. Nothing of the pod runs. It is called when the pod has terminated,
+	// and before its directory and its cgroup are removed: also for an orphaned pod, of which perhaps only the record in
+	// its directory is left, and for one that has nothing, which is success. After an error it is called again, and the
+	// pod stays known.
+	Release(ctx context.Context, uid string) error
+}
+
+// releaseTimeout is how long a Release may take before it is called again.
+const releaseTimeout = 2 * time.Minute
+
+// prepare makes the resources of a pod ready for a start. Source: SyncPod in pkg/kubelet/kubelet.go.
+func (x *Executor) prepare(ctx context.Context, pod *corev1.Pod, a *plan.Actions) error {
+	if x.node.Volumes == nil {
+		return nil
+	}
+	err := x.node.Volumes.Prepare(ctx, pod)
+	if err == nil {
+		return nil
+	}
+	for _, s := range a.Start {
+		x.Waiting.setError(s.Container.Name, podstatus.ReasonContainerCreating, err)
+	}
+	if ctx.Err() == nil {
+		x.RecordWarning(EventFailedMountVolume, Subject{}, "Unable to attach or mount volumes: %v", err)
+	}
+	return fmt.Errorf("prepare volumes: %w", err)
+}
+
+// addResources adds what a container gets of the pod's resources to what it is launched with.
+func (x *Executor) addResources(ctx context.Context, pod *corev1.Pod, c *corev1.Container, l *podspec.Launch) error {
+	if x.node.Volumes == nil {
+		return nil
+	}
+	return x.node.Volumes.Container(ctx, pod, c, l)
+}
+
+// Release gives back the resources of a pod of which nothing runs.
+func (x *Executor) Release(ctx context.Context) error {
+	if x.node.Volumes == nil || x.pod.shared { // another agent runs the pod
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
+	defer cancel()
+	if err := x.node.Volumes.Release(ctx, x.id.UID); err != nil {
+		return fmt.Errorf("release volumes: %w", err)
+	}
+	return nil
+}

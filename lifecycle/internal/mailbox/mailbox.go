@@ -1,0 +1,195 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package mailbox has what others want of the worker of a pod: the pod as its source gave it last, an eviction, and notes that
+// something has changed. What is under way when that makes it pointless ends.
+package mailbox
+
+import (
+	"context"
+	"maps"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/seed81659283/nodeagent/lifecycle/plan"
+	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
+)
+
+// Mailbox is what others want of a worker: the pod as its source gave it last, and notes that something has changed. What
+// is under way when that makes it pointless ends.
+type Mailbox struct {
+	Notes chan struct{} // something changed
+	Echo  chan struct{} // nothing but the status of the pod object changed
+
+	mu      sync.Mutex         // guards all below
+	given   *corev1.Pod        // as the source gave it last
+	pod     *corev1.Pod        // the same, with a grace period that only gets shorter; nil: only the runtime knows the pod
+	deleted bool               // no source wants it any more; never taken back
+	cancel  context.CancelFunc // of the work that a deletion or an eviction makes pointless; nil: none under way
+	stops   bool               // that work takes the pod down
+	evicted eviction
+}
+
+// eviction is what was asked for of a pod that is to be evicted.
+type eviction struct {
+	asked   *podstatus.Eviction // and not taken up yet; nil: none
+	grace   time.Duration       // the shortest that was asked for; zero: that of the pod
+	settled chan struct{}       // closed when nothing of the pod is up; nil: nobody waits
+}
+
+// New returns the mailbox of a pod; nil: only the runtime knows it.
+func New(pod *corev1.Pod) *Mailbox {
+	return &Mailbox{
+		Notes: make(chan struct{}, 1), Echo: make(chan struct{}, 1), given: pod, pod: pod, deleted: pod == nil,
+	}
+}
+
+// Poke makes the worker look at its pod again.
+func (m *Mailbox) Poke() { nudge(m.Notes) }
+
+// nudge leaves a note in a channel that has room for one, or has one already.
+func nudge(notes chan<- struct{}) {
+	select {
+	case notes <- struct{}{}:
+	default:
+	}
+}
+
+// Wanted returns the newest spec of the pod, and whether no source wants it any more.
+func (m *Mailbox) Wanted() (pod *corev1.Pod, deleted bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.pod, m.deleted
+}
+
+// Update gives the worker the newest spec of its pod. A change of its status alone is mostly the echo of what was
+// published: what failed is not tried again for that. terminal says that others know that the pod has terminated.
+func (m *Mailbox) Update(pod *corev1.Pod, terminal bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.given == pod || m.deleted {
+		return
+	}
+	notes := m.Echo
+	if !Same(m.given, pod) || podstatus.Terminal(pod.Status.Phase) && !terminal {
+		notes = m.Notes
+	}
+	m.given = pod
+	pod = shrinkGrace(m.pod, pod)
+	if m.cancel != nil && pod.DeletionTimestamp != nil &&
+		(m.pod.DeletionTimestamp == nil && !m.stops || plan.Grace(pod) < plan.Grace(m.pod)) {
+		m.cancel() // what is under way takes too long, or has become pointless
+	}
+	m.pod = pod
+	nudge(notes)
+}
+
+// Delete says that nobody wants the pod any more, and stops work that has become pointless. A pod that is being taken down
+// already does not get its grace period and its hooks once more.
+func (m *Mailbox) Delete() {
+	m.mu.Lock()
+	first := !m.deleted
+	m.deleted = true
+	if m.cancel != nil && !m.stops {
+		m.cancel()
+	}
+	m.mu.Unlock()
+	if first {
+		m.Poke()
+	}
+}
+
+// Evict asks for an eviction, and stops work that has become pointless. What it returns is closed when nothing of the pod is up.
+func (m *Mailbox) Evict(e podstatus.Eviction) <-chan struct{} {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := &m.evicted
+	shorter := e.Grace > 0 && (out.grace == 0 || e.Grace < out.grace)
+	if out.asked == nil || shorter {
+		out.asked = &e
+	}
+	if shorter {
+		out.grace = e.Grace
+	}
+	if m.cancel != nil && (!m.stops || shorter) {
+		m.cancel()
+	}
+	if out.settled == nil {
+		out.settled = make(chan struct{})
+	}
+	nudge(m.Notes)
+	return out.settled
+}
+
+// TakeEviction returns the eviction that was asked for since it was called last, or nil.
+func (m *Mailbox) TakeEviction() *podstatus.Eviction {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	asked := m.evicted.asked
+	m.evicted.asked = nil
+	return asked
+}
+
+// EvictionAsked reports whether an eviction was asked for and is yet to be taken up.
+func (m *Mailbox) EvictionAsked() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.evicted.asked != nil
+}
+
+// Settle tells those who wait for it that nothing of the pod is up.
+func (m *Mailbox) Settle() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if out := &m.evicted; out.asked == nil && out.settled != nil {
+		close(out.settled)
+		out.settled, out.grace = nil, 0
+	}
+}
+
+// Begin returns what is wanted, and a context for the work on it, which ends when a deletion makes the work pointless. End
+// it with done.
+func (m *Mailbox) Begin(ctx context.Context) (work context.Context, done func(), pod *corev1.Pod, deleted bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	work, cancel := context.WithCancel(ctx)
+	if !m.deleted {
+		m.cancel = cancel
+	}
+	return work, func() {
+		cancel()
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.cancel, m.stops = nil, false
+	}, m.pod, m.deleted
+}
+
+// SetStops notes whether the work that is under way takes the pod down.
+func (m *Mailbox) SetStops(stops bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.stops = stops
+}
+
+// Same reports whether two objects of a pod want the same.
+func Same(a, b *corev1.Pod) bool {
+	return a.Generation == b.Generation && a.DeletionTimestamp.Equal(b.DeletionTimestamp) &&
+		maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations) &&
+		equality.Semantic.DeepEqual(a.DeletionGracePeriodSeconds, b.DeletionGracePeriodSeconds) &&
+		equality.Semantic.DeepEqual(a.Spec, b.Spec)
+}
+
+// shrinkGrace returns a new spec of a pod with the grace period that it may terminate with: once a pod is deleted, it only gets
+// less time, never more.
+func shrinkGrace(old, pod *corev1.Pod) *corev1.Pod {
+	if old == nil || old.DeletionTimestamp == nil || pod.DeletionTimestamp == nil || plan.Grace(pod) <= plan.Grace(old) {
+		return pod
+	}
+	shrunk := *pod
+	seconds := int64(plan.Grace(old) / time.Second)
+	shrunk.DeletionGracePeriodSeconds = &seconds
+	return &shrunk
+}

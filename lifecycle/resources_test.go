@@ -1,0 +1,245 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/critest"
+	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/internal/podtest"
+	"github.com/seed81659283/nodeagent/lifecycle/lifecycletest"
+	"github.com/seed81659283/nodeagent/lifecycle/podview"
+)
+
+// What a pod has beside its containers: it is there before the sandbox, and until nothing runs.
+
+// volumePod returns a pod whose container mounts a volume.
+func volumePod(name string) *corev1.Pod {
+	pod := podtest.Pod(name)
+	pod.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+	pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}
+	return pod
+}
+
+// opsOf returns the operations on a pod's resources, in order.
+func opsOf(r *lifecycletest.Resources, uid string) (ops []string) {
+	for _, c := range r.Calls() {
+		if c.UID == uid {
+			ops = append(ops, c.Op)
+		}
+	}
+	return ops
+}
+
+// watched returns resources that fail the test when they are prepared after the sandbox or given back before the end.
+func watched(t *testing.T, rt *critest.Runtime) *lifecycletest.Resources {
+	return &lifecycletest.Resources{Fault: func(ctx context.Context, c lifecycletest.Call) error {
+		observed, err := rt.ListPod(ctx, c.UID)
+		assert.NoError(t, err)
+		switch c.Op {
+		case "Prepare":
+			assert.Equal(t, len(observed.Containers) > 0, len(observed.Sandboxes) > 0, "before the sandbox")
+		case "Release":
+			assert.True(t, podview.Terminated(observed), "after all has terminated")
+		}
+		return nil
+	}}
+}
+
+func TestVolumesAreThereWhileAPodRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mounts []cri.Mount
+		rt := critest.New(critest.Options{Script: func(c *cri.ContainerConfig) critest.Script {
+			mounts = c.Mounts
+			return critest.Script{}
+		}})
+		volumes := watched(t, rt)
+		o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}, Volumes: volumes}
+		n := boot(t, rt, rt, o)
+		n.set(volumePod("a"))
+		time.Sleep(time.Second)
+		n.requireStatus("a", "Running, main: ready")
+		require.Equal(t, "/volumes/uid-a/data", mounts[0].HostPath)
+		require.Equal(t, []string{"Prepare", "Container"}, opsOf(volumes, "uid-a"))
+
+		require.NoError(t, rt.Kill("a/main", 1))
+		time.Sleep(time.Second)
+		require.Equal(t, []string{"Prepare", "Container", "Prepare", "Container"}, opsOf(volumes, "uid-a"), "so at each start")
+
+		n.set()
+		time.Sleep(10 * time.Second)
+		require.Equal(t, []string{"a"}, n.left())
+		require.Empty(t, volumes.Held())
+		require.Empty(t, n.errors())
+	})
+}
+
+// A pod that waits for its volumes says for which, has no start slot, and goes on by itself.
+func TestVolumesThatAreNotReady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		fails := 3
+		volumes := &lifecycletest.Resources{Fault: func(ctx context.Context, c lifecycletest.Call) error {
+			switch {
+			case c.Op == "Prepare" && c.UID == "uid-hangs":
+				return critest.Hang(ctx)
+			case c.Op == "Prepare" && c.UID == "uid-fails" && fails > 0:
+				fails--
+				return errors.New(`volume "data": no such server`)
+			}
+			return nil
+		}}
+		n := boot(t, rt, rt, lifecycle.Options{Volumes: volumes, Pacing: lifecycle.Pacing{Parallel: 1}})
+		n.set(volumePod("hangs"), volumePod("fails"), volumePod("good"))
+		time.Sleep(500 * time.Millisecond)
+		n.requireStatus("good", "Running, main: ready")
+		require.Contains(t, n.errors(), `prepare volumes: volume "data": no such server`)
+		require.Contains(t, n.events, "FailedMount!")
+		waits := n.status("fails").ContainerStatuses[0].State.Waiting
+		require.Equal(t, "ContainerCreating", waits.Reason)
+		require.Equal(t, `volume "data": no such server`, waits.Message)
+		time.Sleep(time.Minute)
+		n.requireStatus("fails", "Running, main: ready")
+		n.requireStatus("hangs", "Pending, main: ContainerCreating")
+
+		n.set()
+		time.Sleep(time.Minute)
+		require.Equal(t, []string{"fails", "good", "hangs"}, n.left())
+		require.Empty(t, volumes.Held())
+	})
+}
+
+// What cannot be given back keeps the pod known, and its name taken.
+func TestVolumesThatAreNotGivenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		stuck := true
+		volumes := &lifecycletest.Resources{Fault: func(ctx context.Context, c lifecycletest.Call) error {
+			if c.Op == "Release" && stuck {
+				return errors.New("device is busy")
+			}
+			return nil
+		}}
+		dir := t.TempDir()
+		n := boot(t, rt, rt, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: dir}, Volumes: volumes})
+		n.set(volumePod("a"))
+		time.Sleep(time.Second)
+		n.set()
+		time.Sleep(time.Minute)
+		require.Empty(t, n.left())
+		require.Contains(t, n.errors(), "release volumes: device is busy")
+		require.Contains(t, podDirs(t, dir), "uid-a", "the record stays until all is given back")
+		stuck = false
+		time.Sleep(time.Minute)
+		require.Equal(t, []string{"a"}, n.left())
+		require.Empty(t, podDirs(t, dir))
+	})
+}
+
+// A job that is done has given back its volumes before anybody hears that its resources can be had.
+func TestVolumesOfAJob(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{"main": critest.ExitAfter(time.Second, 0)})})
+		volumes := watched(t, rt)
+		var held [][]string
+		r, end := run(t, rt, lifecycle.Options{Owner: "me", Volumes: volumes, Hooks: lifecycle.Hooks{
+			Left: func(cri.PodIdentity) { held = append(held, volumes.Held()) },
+		}})
+		job := volumePod("job")
+		job.Spec.RestartPolicy = corev1.RestartPolicyNever
+		require.NoError(t, r.Set(lifecycle.PodSet{Source: "file", Pods: []*corev1.Pod{job}}))
+		time.Sleep(time.Hour)
+		end()
+		require.Len(t, held, 1)
+		require.Empty(t, held[0])
+		require.Equal(t, []string{"Prepare", "Container", "Release"}, opsOf(volumes, "uid-job"), "and is left alone")
+	})
+}
+
+// An agent that dies leaves volumes behind: of a pod that runs, and of one that has no more than them. The next gives them back
+// when nobody wants the pods.
+func TestVolumesOfOrphanedPods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		volumes := &lifecycletest.Resources{}
+		volumes.Fault = func(ctx context.Context, c lifecycletest.Call) error {
+			if c.Op == "Prepare" && c.UID == "uid-early" {
+				return critest.Hang(ctx)
+			}
+			return nil
+		}
+		dir := t.TempDir()
+		o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: dir}, Volumes: volumes}
+		n := boot(t, rt, rt, o)
+		n.set(volumePod("early"), volumePod("runs"), volumePod("wanted"))
+		time.Sleep(time.Second)
+		n.stop()
+		require.Equal(t, []string{"uid-early", "uid-runs", "uid-wanted"}, volumes.Held())
+
+		n = boot(t, rt, rt, o)
+		time.Sleep(time.Minute)
+		require.Len(t, volumes.Held(), 3, "nobody has said what is wanted")
+		n.set(volumePod("wanted"))
+		time.Sleep(time.Minute)
+		require.Equal(t, []string{"uid-wanted"}, volumes.Held())
+		require.Equal(t, []string{"uid-wanted"}, podDirs(t, dir))
+		require.Equal(t, []string{"early", "runs"}, n.left())
+	})
+}
+
+// Pods that need what an agent does not have are refused, with the field.
+func TestVolumesAreRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		without := boot(t, rt, rt, lifecycle.Options{})
+		err := without.reconciler.Set(lifecycle.PodSet{Source: "test", Pods: []*corev1.Pod{volumePod("a")}})
+		require.ErrorContains(t, err, "pod default/a: spec.volumes[0]: Forbidden: this agent has no volumes but images")
+		without.stop()
+
+		with := boot(t, rt, rt, lifecycle.Options{Volumes: &lifecycletest.Resources{Refuse: func(pod *corev1.Pod) field.ErrorList {
+			return field.ErrorList{field.Forbidden(field.NewPath("spec", "volumes").Index(0).Child("emptyDir", "medium"), "no huge pages")}
+		}}})
+		err = with.reconciler.Set(lifecycle.PodSet{Source: "test", Pods: []*corev1.Pod{volumePod("a")}})
+		require.ErrorContains(t, err, "spec.volumes[0].emptyDir.medium: Forbidden: no huge pages")
+		time.Sleep(time.Minute)
+		require.Zero(t, ops(rt, "RunPodSandbox"))
+	})
+}
+
+// Each attempt to start a container is told, with what became of it.
+func TestStartedIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{Script: critest.FailFirst(1, critest.FailStart(errors.New("no such program")))})
+		var starts []lifecycle.ContainerStart
+		r, end := run(t, rt, lifecycle.Options{Owner: "me", Hooks: lifecycle.Hooks{
+			Started: func(pod cri.PodIdentity, s lifecycle.ContainerStart) {
+				assert.Equal(t, "a", pod.Name)
+				starts = append(starts, s)
+			},
+		}})
+		require.NoError(t, r.Set(lifecycle.PodSet{Source: "file", Pods: []*corev1.Pod{podtest.Pod("a")}}))
+		time.Sleep(time.Minute)
+		end()
+		require.NotEmpty(t, starts)
+		last := starts[len(starts)-1]
+		require.ErrorContains(t, starts[0].Err, "no such program")
+		require.NoError(t, last.Err)
+		require.Equal(t, "main", last.Container)
+		require.NotEqual(t, starts[0].ID, last.ID)
+		require.True(t, slices.ContainsFunc(rt.Calls("StartContainer"), func(c critest.Call) bool { return strings.HasSuffix(c.ID, last.ID) }))
+	})
+}

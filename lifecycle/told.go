@@ -1,0 +1,79 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle
+
+import (
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
+)
+
+// told is what a worker lets others know of its pod.
+type told struct {
+	mu        sync.Mutex        // guards all below
+	shown     *corev1.PodStatus // as others were told it last; nil: nothing yet
+	allocated *corev1.Pod       // with the resources that it has; nil: those of its spec
+	admitted  admission
+	trouble   error // what failed last; nil once it works
+}
+
+// status returns the status of the pod as others were told it last, or nil.
+func (t *told) status() *corev1.PodStatus {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.shown
+}
+
+// setStatus notes the status of the pod as others are told it.
+func (t *told) setStatus(shown *corev1.PodStatus) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.shown = shown
+}
+
+// isTerminal reports whether the pod has terminated, nothing of it runs, and it will not start again.
+func (t *told) isTerminal() bool {
+	st := t.status()
+	return st != nil && podstatus.Terminal(st.Phase)
+}
+
+// admission returns what is known of whether the pod may run.
+func (t *told) admission() admission {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.admitted
+}
+
+// setAdmission notes whether the pod may run.
+func (t *told) setAdmission(a admission) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.admitted = a
+}
+
+// counts reports whether the resources of the pod are not others' to have.
+func (t *told) counts() bool { return t.admission() != admissionPending && !t.isTerminal() }
+
+// setAllocated notes the pod with the resources that it has.
+func (t *told) setAllocated(pod *corev1.Pod) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.allocated = pod
+}
+
+// setTrouble notes what failed last, or, without an error, that nothing did.
+func (t *told) setTrouble(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.trouble = err
+}
+
+// lastTrouble returns what failed last, or nil.
+func (t *told) lastTrouble() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.trouble
+}

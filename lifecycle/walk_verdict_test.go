@@ -1,0 +1,86 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/lifecycletest"
+)
+
+// What others than the source have to say about the pods of a walk: admission, evictions and volumes.
+
+// admit lets a pod in, mostly.
+func (w *walker) admit(_ context.Context, pod *corev1.Pod, others []*corev1.Pod) error {
+	w.watch.admitted(pod, others)
+	switch {
+	case w.bad(10):
+		return errors.New("fault: who knows")
+	case w.bad(3):
+		w.add("REJECTED %s", pod.UID)
+		w.watch.ends(pod)
+		return &lifecycle.Rejection{Reason: "OutOfpods", Message: "no room"}
+	}
+	return nil
+}
+
+// evict ends a pod from elsewhere, while other things happen.
+func (w *walker) evict(pod *corev1.Pod) {
+	e := lifecycle.Eviction{Reason: "Evicted", Message: "low on memory", Grace: w.seconds(20), Hold: w.chance(50)}
+	uid, agent := string(pod.UID), w.agent
+	w.add("EVICT %s %+v", uid, e)
+	w.watch.ends(pod)
+	ctx, cancel := context.WithTimeout(w.t.Context(), time.Duration(1+w.intn(300))*time.Second)
+	agent.ended.Go(func() {
+		defer cancel()
+		err := agent.reconciler.Evict(ctx, uid, e)
+		w.add("EVICTED %s %v", uid, err)
+		if err == nil && !e.Hold && !agent.dead.Load() {
+			w.watch.requireDown(uid)
+		}
+	})
+}
+
+// ends takes note of a pod that is to end whatever its containers do.
+func (w *watch) ends(pod *corev1.Pod) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.records[string(pod.UID)].ended = true
+}
+
+// volumeCall checks that volumes are not given back while something runs.
+func (w *watch) volumeCall(_ context.Context, c lifecycletest.Call) error {
+	if c.Op == "Release" && w.t.Context().Err() == nil {
+		w.requireDown(c.UID)
+	}
+	return nil
+}
+
+// requireDown checks that no container of a pod runs that somebody expects.
+func (w *watch) requireDown(uid string) {
+	snap := w.list()
+	for i := range snap.Containers {
+		c := &snap.Containers[i]
+		assert.True(w.t, c.PodUID != uid || c.State != cri.ContainerRunning || w.isBelated(c.ID), "%s runs", c.ID)
+	}
+}
+
+// admitted checks that a pod which is asked about has nothing yet.
+func (w *watch) admitted(pod *corev1.Pod, others []*corev1.Pod) {
+	snap := w.list()
+	for i := range snap.Containers {
+		c := &snap.Containers[i]
+		held := c.State != cri.ContainerRunning
+		assert.True(w.t, c.PodUID != string(pod.UID) || held || w.isBelated(c.ID), "%s runs, and its pod is asked about", c.ID)
+	}
+	assert.False(w.t, slices.ContainsFunc(others, func(o *corev1.Pod) bool { return o.UID == pod.UID }), "beside itself")
+}
