@@ -21,6 +21,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/script"
 	"github.com/seed81659283/nodeagent/lifecycle/plan"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 	"github.com/seed81659283/nodeagent/lifecycle/podview"
 	"github.com/seed81659283/nodeagent/probe"
 )
@@ -28,7 +29,7 @@ import (
 // TestPlanScenarios runs testdata/plan/*.txt. A scenario describes a pod and what the runtime has of it, line by
 // line, and asks for plans; what is indented below a "plan" line is the plan. Lines:
 //
-//	pod KEY=VALUE...                       restart=Always grace=30 hostNetwork deleted[=SECONDS] final
+//	pod KEY=VALUE...                       restart=Always grace=30 hostNetwork deleted[=SECONDS] final evicted[=GRACE] rejected
 //	spec NAME KEY=VALUE...                 image=I restart=Never rule=In:42,43:Restart startup liveness=GRACE prestop
 //	init NAME KEY=VALUE...                 the same for an init container; restart=Always makes it a sidecar
 //	ephemeral NAME KEY=VALUE...            the same for an ephemeral container; target=NAME
@@ -47,6 +48,9 @@ type scene struct {
 	obs  cri.Pod
 	fin  bool
 	bare bool // without a cgroup
+
+	evicted  *podstatus.Eviction
+	rejected *podstatus.Rejection
 
 	probes map[probe.Key]probe.Value
 }
@@ -90,6 +94,7 @@ func play(t *testing.T, script string) string {
 		case "plan":
 			describe(&out, plan.Plan(plan.State{
 				Pod: s.pod, Observed: s.obs, Now: epoch.Add(s.duration(f[1])), Previous: s.previous(), NoCgroup: s.bare,
+				Eviction: s.evicted, Rejection: s.rejected,
 				Probes: func(k probe.Key) (probe.Value, bool) { v, ok := s.probes[k]; return v, ok },
 			}))
 		case "teardown":
@@ -128,6 +133,13 @@ func (s *scene) setPod(args []string) {
 			}
 		case "final":
 			s.fin = true
+		case "evicted":
+			s.evicted = &podstatus.Eviction{Reason: "Evicted"}
+			if v != "" {
+				s.evicted.Grace = s.duration(v)
+			}
+		case "rejected":
+			s.rejected = &podstatus.Rejection{Reason: "OutOfpods"}
 		case "cgroup":
 			s.bare = v == "missing"
 		default:

@@ -1,0 +1,82 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podstatus_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/lifecycle/internal/podtest"
+	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
+)
+
+// What an eviction and a rejection make of a status: nothing while the pod is up, and then its phase and why.
+func TestVerdicts(t *testing.T) {
+	up := cri.Pod{Sandboxes: []cri.Sandbox{{ID: "s"}}, Containers: []cri.Container{{ID: "c", SandboxID: "s", Name: "main", State: cri.ContainerRunning}}}
+	down := cri.Pod{Sandboxes: []cri.Sandbox{{ID: "s", State: cri.SandboxNotReady}}, Containers: []cri.Container{
+		{ID: "c", SandboxID: "s", Name: "main", State: cri.ContainerExited, ExitCode: 143},
+	}}
+	eviction := func(hold bool) *podstatus.Eviction {
+		return &podstatus.Eviction{Reason: "Evicted", Message: "low", Hold: hold, Conditions: []corev1.PodCondition{
+			{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "TerminationByKubelet"},
+		}}
+	}
+	running := &corev1.PodStatus{Phase: corev1.PodRunning}
+	tests := map[string]struct {
+		observed  cri.Pod
+		in        podstatus.Input
+		policy    corev1.RestartPolicy
+		want      string // phase and reason
+		disrupted bool
+	}{
+		"evicted and up":          {up, podstatus.Input{Eviction: eviction(false), Previous: running}, "Always", "Running ", false},
+		"evicted and down":        {down, podstatus.Input{Eviction: eviction(false), Previous: running}, "Always", "Failed Evicted", true},
+		"held and up":             {up, podstatus.Input{Eviction: eviction(true), Previous: running}, "Always", "Running ", false},
+		"held and down":           {down, podstatus.Input{Eviction: eviction(true), Previous: running}, "Always", "Pending Evicted", false},
+		"held, but never starts":  {down, podstatus.Input{Eviction: eviction(true), Previous: running}, "Never", "Failed Evicted", true},
+		"evicted after its end":   {down, podstatus.Input{Eviction: eviction(false), Previous: &corev1.PodStatus{Phase: corev1.PodSucceeded}}, "Never", "Succeeded ", false},
+		"no longer held":          {down, podstatus.Input{HeldFor: "Evicted", Previous: &corev1.PodStatus{Phase: corev1.PodRunning, Reason: "Evicted"}}, "Always", "Running ", false},
+		"another reason is kept":  {up, podstatus.Input{HeldFor: "Evicted", Previous: &corev1.PodStatus{Phase: corev1.PodRunning, Reason: "NodeLost"}}, "Always", "Running NodeLost", false},
+		"past its deadline first": {down, podstatus.Input{Eviction: eviction(false), Previous: &corev1.PodStatus{Phase: corev1.PodFailed, Reason: "DeadlineExceeded"}}, "Always", "Failed DeadlineExceeded", false},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			pod := podtest.Pod("a")
+			pod.Spec.RestartPolicy = tt.policy
+			tt.in.Now = time.Unix(1000, 0)
+			st := podstatus.Of(pod, tt.observed, tt.in)
+			shown := podstatus.DeferTerminalPhase(pod, tt.observed, st, tt.in.Previous.Phase)
+			assert.Equal(t, tt.want, string(shown.Phase)+" "+shown.Reason)
+			target := podstatus.Condition(shown.Conditions, corev1.DisruptionTarget)
+			assert.Equal(t, tt.disrupted, target != nil)
+			if target != nil {
+				assert.Equal(t, metav1.Unix(1000, 0).UTC(), target.LastTransitionTime.UTC())
+			}
+		})
+	}
+}
+
+// The condition of an eviction takes the place of one that was there, and its time is that of the change.
+func TestConditionOfAnEviction(t *testing.T) {
+	pod := podtest.Pod("a")
+	before := corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "PreemptionByScheduler", LastTransitionTime: metav1.Unix(1, 0)}
+	pod.Status.Conditions = []corev1.PodCondition{before}
+	st := podstatus.Of(pod, cri.Pod{}, podstatus.Input{Now: time.Unix(1000, 0), Eviction: &podstatus.Eviction{
+		Reason: "Evicted", Conditions: []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "TerminationByKubelet"}},
+	}})
+	assert.Equal(t, "True TerminationByKubelet", podtest.ConditionOf(st, corev1.DisruptionTarget))
+	assert.Equal(t, int64(1), podstatus.Condition(st.Conditions, corev1.DisruptionTarget).LastTransitionTime.Unix())
+}
+
+func TestRejection(t *testing.T) {
+	r := &podstatus.Rejection{Reason: "OutOfcpu", Message: "too little"}
+	assert.EqualError(t, r, "OutOfcpu: too little")
+	assert.Equal(t, "Pod was rejected: too little", r.Status(podtest.Pod("a")).Message)
+	assert.Equal(t, "UnexpectedAdmissionError", (&podstatus.Rejection{}).StatusReason())
+}
