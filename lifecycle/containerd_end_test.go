@@ -6,8 +6,11 @@ package lifecycle_test
 import (
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/lifecycle"
 )
 
 // endScenarios are about how pods end, and how long that takes.
@@ -77,7 +80,40 @@ func endScenarios() []podScenario {
 			},
 		},
 		orphanScenario(),
+		evictionScenario(),
 	}
+}
+
+// evictionScenario is that of a pod that somebody else ends, who is told when it is down. Agents that die meanwhile go on
+// with it, where they have a directory to find it in.
+func evictionScenario() podScenario {
+	return podScenario{
+		name: "the pod is evicted",
+		pod: func(h *host) *corev1.Pod {
+			return h.newPod(h.sh("main", "echo up; "+deaf))
+		},
+		tell: func(h *host) {
+			h.awaitUp("main")
+			if h.restart && h.podRoot == "" {
+				return
+			}
+			h.evict(lifecycle.Eviction{Reason: "Evicted", Message: "low on memory", Grace: 3 * time.Second})
+			h.awaitOnce("Failed, Evicted, main: exited 137")
+			h.requireSaid("main: up", "main: term")
+			h.requireBetween(3, h.when("main: term"), h.end("main").FinishedAt.Time)
+		},
+	}
+}
+
+// evict has the pod evicted, by whatever agent there is.
+func (h *host) evict(e lifecycle.Eviction) {
+	h.t.Helper()
+	require.EventuallyWithT(h.t, func(t *assert.CollectT) {
+		h.mu.Lock()
+		r, uid := h.reconciler, string(h.pod.UID)
+		h.mu.Unlock()
+		assert.NoError(t, r.Evict(h.t.Context(), uid, e), h.account())
+	}, waitLimit, 100*time.Millisecond)
 }
 
 // preStopScenario is that of a hook that takes longer than the pod has. The container then has two seconds of its own.
