@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -49,6 +50,13 @@ func (g *gate) admit(_ context.Context, pod *corev1.Pod, others []*corev1.Pod) e
 	return nil
 }
 
+// questions returns what was asked so far.
+func (g *gate) questions() []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Clone(g.asked)
+}
+
 // aged returns a pod that was created so many hours ago.
 func aged(name string, hours int) *corev1.Pod {
 	pod := podtest.Pod(name)
@@ -64,7 +72,7 @@ func TestTheOldestPodIsAdmittedFirst(t *testing.T) {
 		n := boot(t, rt, rt, o)
 		n.set(aged("young", 1), aged("old", 3), aged("middle", 2))
 		time.Sleep(time.Minute)
-		require.Equal(t, []string{"old beside", "middle beside old", "young beside middle old"}, g.asked)
+		require.Equal(t, []string{"old beside", "middle beside old", "young beside middle old"}, g.questions())
 		require.Equal(t, corev1.PodStatus{
 			Phase: corev1.PodFailed, Reason: "OutOfpods", QOSClass: corev1.PodQOSBestEffort,
 			Message: "Pod was rejected: Node didn't have enough resource: pods",
@@ -78,15 +86,16 @@ func TestTheOldestPodIsAdmittedFirst(t *testing.T) {
 
 		require.NoError(t, rt.Kill("old/main", 1))
 		time.Sleep(time.Hour)
-		require.Len(t, g.asked, 3, "each is asked about once, also after a restart of a container")
+		require.Len(t, g.questions(), 3, "each is asked about once, also after a restart of a container")
 		require.Equal(t, corev1.PodFailed, n.phase("young"))
 
 		n.stop() // nor does the next agent ask, whose node is smaller
-		g.room = 0
+		g = &gate{}
+		o.Admit = g.admit
 		n = boot(t, rt, rt, o)
 		n.set(aged("young", 1), aged("old", 3), aged("middle", 2), aged("oldest", 4))
 		time.Sleep(time.Minute)
-		require.Equal(t, []string{"oldest beside middle old"}, g.asked[3:])
+		require.Equal(t, []string{"oldest beside middle old"}, g.questions())
 		require.Equal(t, corev1.PodRunning, n.phase("old"))
 		require.Equal(t, "OutOfpods", n.status("young").Reason)
 	})
@@ -106,7 +115,7 @@ func TestWhatRunsIsNotAskedAbout(t *testing.T) {
 		done.Status.Phase = corev1.PodSucceeded
 		n.set(podtest.Pod("a"), done)
 		time.Sleep(time.Minute)
-		require.Empty(t, g.asked)
+		require.Empty(t, g.questions())
 		require.Equal(t, corev1.PodRunning, n.phase("a"))
 	})
 }
@@ -115,29 +124,32 @@ func TestWhatRunsIsNotAskedAbout(t *testing.T) {
 func TestAdmissionThatCannotBeAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
-		var fault error = errors.New("the node object is not known yet")
-		asked := 0
+		var known atomic.Bool
+		var asked atomic.Int32
 		o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}, Admit: func(ctx context.Context, pod *corev1.Pod, _ []*corev1.Pod) error {
-			asked++
-			if fault == nil && pod.Name == "hangs" {
+			asked.Add(1)
+			switch {
+			case !known.Load():
+				return errors.New("the node object is not known yet")
+			case pod.Name == "hangs":
 				return critest.Hang(ctx)
 			}
-			return fault
+			return nil
 		}}
 		n := boot(t, rt, rt, o)
 		n.set(podtest.Pod("a"))
 		time.Sleep(30 * time.Second)
 		require.Contains(t, n.errors(), "admit pod: the node object is not known yet")
 		require.Zero(t, ops(rt, "RunPodSandbox"))
-		require.Greater(t, asked, 2)
-		require.Less(t, asked, 10)
+		require.Greater(t, asked.Load(), int32(2))
+		require.Less(t, asked.Load(), int32(10))
 		n.stop()
 
 		n = boot(t, rt, rt, o)
 		n.set(podtest.Pod("a"))
 		time.Sleep(time.Second)
 		require.Zero(t, ops(rt, "RunPodSandbox"))
-		fault = nil
+		known.Store(true)
 		time.Sleep(time.Minute)
 		require.Equal(t, corev1.PodRunning, n.phase("a"))
 
@@ -157,10 +169,13 @@ func TestAdmissionThatCannotBeAsked(t *testing.T) {
 func TestOthersHaveWhatTheyAreAllocated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
+		var mu sync.Mutex
 		var got []string
 		n := boot(t, rt, rt, lifecycle.Options{
 			AdmitResize: func(*corev1.Pod) error { return errors.New("no room") },
 			Admit: func(_ context.Context, _ *corev1.Pod, others []*corev1.Pod) error {
+				mu.Lock()
+				defer mu.Unlock()
 				for _, o := range others {
 					got = append(got, o.Spec.Containers[0].Resources.Requests.Cpu().String())
 				}
@@ -173,7 +188,9 @@ func TestOthersHaveWhatTheyAreAllocated(t *testing.T) {
 		time.Sleep(time.Second)
 		n.set(sizedPod(t, 2, "cpu=0.7/1"), podtest.Pod("b"))
 		time.Sleep(time.Second)
+		mu.Lock()
 		assert.Equal(t, []string{"500m"}, got)
+		mu.Unlock()
 		pods, _ := n.reconciler.Active()
 		for _, pod := range pods {
 			if pod.Name == "a" {
@@ -196,9 +213,9 @@ func TestAdmissionOfAPodThatWaitsForItsName(t *testing.T) {
 		n.set(next, podtest.Pod("b"))
 		time.Sleep(500 * time.Millisecond)
 		require.Equal(t, corev1.PodRunning, n.phase("b"))
-		require.Equal(t, []string{"a beside", "b beside"}, g.asked)
+		require.Equal(t, []string{"a beside", "b beside"}, g.questions())
 		time.Sleep(time.Minute)
-		require.Equal(t, []string{"a beside", "b beside", "a beside b"}, g.asked)
+		require.Equal(t, []string{"a beside", "b beside", "a beside b"}, g.questions())
 		require.Equal(t, corev1.PodRunning, n.phase("a"))
 	})
 }

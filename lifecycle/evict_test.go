@@ -8,6 +8,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -144,9 +145,9 @@ func TestEvictionsOfOnePod(t *testing.T) {
 func TestEvictionThatTakesTooLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
-		stuck := true
+		var mended atomic.Bool
 		f := &critest.Faults{Runtime: rt, StopContainerFunc: func(ctx context.Context, next cri.Runtime, id string, grace time.Duration) error {
-			if stuck {
+			if !mended.Load() {
 				return errors.New("the shim does not answer")
 			}
 			return next.StopContainer(ctx, id, grace)
@@ -160,7 +161,7 @@ func TestEvictionThatTakesTooLong(t *testing.T) {
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorContains(t, err, "evict pod default/a: ")
 		require.ErrorContains(t, err, "the shim does not answer")
-		stuck = false
+		mended.Store(true)
 		time.Sleep(time.Minute)
 		n.requireStatus("a", "Failed, Evicted, main: exited 143")
 	})
@@ -219,9 +220,9 @@ func TestPodThatIsHeldBack(t *testing.T) {
 func TestHeldPodIsAdmittedAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
-		pressure := false
+		var pressure atomic.Bool
 		n := boot(t, rt, rt, lifecycle.Options{Admit: func(context.Context, *corev1.Pod, []*corev1.Pod) error {
-			if pressure {
+			if pressure.Load() {
 				return &lifecycle.Rejection{Reason: "Evicted", Message: "The node had condition: [MemoryPressure]. "}
 			}
 			return nil
@@ -230,14 +231,14 @@ func TestHeldPodIsAdmittedAnew(t *testing.T) {
 		once.Spec.RestartPolicy = corev1.RestartPolicyNever
 		n.set(podtest.Pod("a"), once)
 		time.Sleep(time.Second)
-		pressure = true
+		pressure.Store(true)
 		for _, uid := range []string{"uid-a", "uid-once"} {
 			require.NoError(t, n.reconciler.Evict(t.Context(), uid, lifecycle.Eviction{Reason: "Evicted", Hold: true}))
 		}
 		n.requireStatus("once", "Failed, Evicted, main: exited 143") // it would not start again
 		time.Sleep(5 * time.Minute)
 		n.requireStatus("a", "Pending, Evicted, main: exited 143")
-		pressure = false
+		pressure.Store(false)
 		time.Sleep(5 * time.Minute)
 		n.requireStatus("a", "Running, main: ready x1")
 		require.Equal(t, 3, ops(rt, "StartContainer"))

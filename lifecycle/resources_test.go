@@ -8,6 +8,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,7 +39,7 @@ func volumePod(name string) *corev1.Pod {
 // opsOf returns the operations on a pod's resources, in order.
 func opsOf(r *lifecycletest.Resources, uid string) (ops []string) {
 	for _, c := range r.Calls() {
-		if c.UID == uid {
+		if c.UID == uid && c.Op != "Update" {
 			ops = append(ops, c.Op)
 		}
 	}
@@ -127,9 +128,9 @@ func TestVolumesThatAreNotReady(t *testing.T) {
 func TestVolumesThatAreNotGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
-		stuck := true
+		var mended atomic.Bool
 		volumes := &lifecycletest.Resources{Fault: func(ctx context.Context, c lifecycletest.Call) error {
-			if c.Op == "Release" && stuck {
+			if c.Op == "Release" && !mended.Load() {
 				return errors.New("device is busy")
 			}
 			return nil
@@ -143,7 +144,7 @@ func TestVolumesThatAreNotGivenBack(t *testing.T) {
 		require.Empty(t, n.left())
 		require.Contains(t, n.errors(), "release volumes: device is busy")
 		require.Contains(t, podDirs(t, dir), "uid-a", "the record stays until all is given back")
-		stuck = false
+		mended.Store(true)
 		time.Sleep(time.Minute)
 		require.Equal(t, []string{"a"}, n.left())
 		require.Empty(t, podDirs(t, dir))
@@ -198,6 +199,39 @@ func TestVolumesOfOrphanedPods(t *testing.T) {
 		require.Equal(t, []string{"uid-wanted"}, volumes.Held())
 		require.Equal(t, []string{"uid-wanted"}, podDirs(t, dir))
 		require.Equal(t, []string{"early", "runs"}, n.left())
+	})
+}
+
+// Volumes that show labels are told of other labels, and of each pod by an agent that finds it running.
+func TestVolumesAreToldOfChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		volumes := &lifecycletest.Resources{}
+		updates := func() (n int) {
+			synctest.Wait()
+			for _, c := range volumes.Calls() {
+				if c.Op == "Update" {
+					n++
+				}
+			}
+			return n
+		}
+		o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}, Volumes: volumes}
+		n := boot(t, rt, rt, o)
+		n.set(volumePod("a"))
+		time.Sleep(time.Hour)
+		require.Equal(t, 1, updates())
+		pod := volumePod("a")
+		pod.Labels = map[string]string{"color": "red"}
+		n.set(pod)
+		time.Sleep(time.Second)
+		require.Equal(t, 2, updates())
+		n.stop()
+
+		n = boot(t, rt, rt, o)
+		n.set(pod)
+		time.Sleep(time.Hour)
+		require.Equal(t, 3, updates())
 	})
 }
 

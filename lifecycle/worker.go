@@ -109,6 +109,7 @@ func (w *worker) sync(ctx context.Context) (next time.Duration, gone bool) {
 		if err := w.mayRun(work, pod, observed); err != nil {
 			return w.cutShortOr(ctx, work, err), false
 		}
+		w.exec.Update(pod)
 	}
 	w.exec.Resizer.Decide(pod, observed, deleted)
 	s, err := w.state(work, pod, observed, deleted)

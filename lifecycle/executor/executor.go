@@ -43,6 +43,7 @@ type left struct {
 	failures map[string]int  // by container ID: how often in a row the runtime failed to stop it
 	mu       sync.Mutex      // guards failures
 	released bool            // nothing of the pod is to run, and its resources and its cgroup are given back
+	told     *corev1.Pod     // as its resources were told last that it is wanted
 	shared   bool            // another agent has containers of the pod
 	podIPs   []corev1.PodIP  // as the status of the pod had them when what is under way began
 }

@@ -28,6 +28,9 @@ type PodResources interface {
 	Prepare(ctx context.Context, pod *corev1.Pod) error
 	// Container adds what a container gets of it to what its config is made from, before each start and after Prepare.
 	Container(ctx context.Context, pod *corev1.Pod, c *corev1.Container, l *podspec.Launch) error
+	// Update says that a pod which is wanted has a new object, such as other labels, or a new agent. What it has is brought up
+	// to date. It does not wait.
+	Update(pod *corev1.Pod)
 	// Release gives back all that the pod of a UID has. Nothing of the pod runs. It is called when the pod has terminated,
 	// and before its directory and its cgroup are removed: also for an orphaned pod, of which perhaps only the record in
 	// its directory is left, and for one that has nothing, which is success. After an error it is called again, and the
@@ -54,6 +57,14 @@ func (x *Executor) prepare(ctx context.Context, pod *corev1.Pod, a *plan.Actions
 		x.RecordWarning(EventFailedMountVolume, Subject{}, "Unable to attach or mount volumes: %v", err)
 	}
 	return fmt.Errorf("prepare volumes: %w", err)
+}
+
+// Update tells the resources of a pod how it is wanted now.
+func (x *Executor) Update(pod *corev1.Pod) {
+	if x.node.Volumes != nil && pod != x.pod.told {
+		x.node.Volumes.Update(pod)
+		x.pod.told = pod
+	}
 }
 
 // addResources adds what a container gets of the pod's resources to what it is launched with.

@@ -24,7 +24,7 @@ import (
 
 // Call is a call of a [Resources].
 type Call struct {
-	Op        string // Prepare, Container or Release
+	Op        string // Prepare, Container, Update or Release
 	UID       string // of the pod
 	Container string // its name, for Container
 }
@@ -62,6 +62,13 @@ func (r *Resources) Prepare(ctx context.Context, pod *corev1.Pod) error {
 	r.held[uid] = true
 	r.mu.Unlock()
 	return r.call(ctx, Call{Op: "Prepare", UID: uid})
+}
+
+// Update takes note that the pod has changed.
+func (r *Resources) Update(pod *corev1.Pod) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.calls = append(r.calls, Call{Op: "Update", UID: string(pod.UID)})
 }
 
 // Container adds a path for each volume of the pod but for images. That of a pod that was not prepared is an error.

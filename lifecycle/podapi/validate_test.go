@@ -216,7 +216,6 @@ func TestValidateMetadata(t *testing.T) {
 func TestUnsupported(t *testing.T) {
 	const c = "spec.containers[0]."
 	for _, test := range []struct{ spec, container, field string }{
-		{"volumes: [{name: v}]", "", "spec.volumes"},
 		{"resourceClaims: [{name: r}]", "", "spec.resourceClaims"},
 		{"nodeSelector: {a: b}", "", "spec.nodeSelector"},
 		{"affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: []}}}", "", "spec.affinity"},
