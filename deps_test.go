@@ -83,7 +83,7 @@ probe/grpcprobe        max 115: probe internal/probeconn GRPC
 probe/podprobe         max  75: cri internal/containers internal/expand probe probe/httpprobe API
 
 # Pods.
-lifecycle              max  75: cri images internal/backoff internal/fielderr internal/sleep lifecycle/executor lifecycle/internal/mailbox lifecycle/internal/startslots lifecycle/internal/turns lifecycle/plan lifecycle/podapi lifecycle/poddir lifecycle/podenv lifecycle/podspec lifecycle/podstatus lifecycle/podview probe probe/podprobe API
+lifecycle              max  75: cri images internal/backoff internal/fielderr internal/sleep lifecycle/executor lifecycle/internal/mailbox lifecycle/internal/startslots lifecycle/internal/turns lifecycle/plan lifecycle/podapi lifecycle/poddir lifecycle/podenv lifecycle/podset lifecycle/podspec lifecycle/podstatus lifecycle/podview probe probe/podprobe API
 lifecycle/executor     max  75: cgroups cri images images/credential internal/containers internal/podip internal/rmtree lifecycle/hook lifecycle/internal/startslots lifecycle/plan lifecycle/poddir lifecycle/podenv lifecycle/podspec lifecycle/podstatus lifecycle/podview lifecycle/resize API
 lifecycle/plan         max  75: cri internal/containers internal/sleep lifecycle/hook lifecycle/podspec lifecycle/podstatus lifecycle/podview lifecycle/resize probe probe/podprobe API
 lifecycle/podstatus    max  75: cgroups cri internal/containers internal/podip lifecycle/podspec lifecycle/podview lifecycle/resize probe/podprobe qos API
@@ -98,10 +98,11 @@ lifecycle/internal/podtest max 75: cgroups cri lifecycle/podapi API
 lifecycle/podapi       max  75: cri images/reference internal/fielderr internal/optional internal/podfield qos API
 lifecycle/podenv       max  70: cri internal/expand internal/fielderr internal/optional internal/podfield internal/podip API
 lifecycle/podspec      max  70: cri internal/expand internal/fielderr internal/optional internal/podfield internal/podip lifecycle/podenv qos API
+lifecycle/podset       max  65: API
 lifecycle/userns       max  75: cri internal/atomicfile API
 lifecycle/hook         max  70: cri lifecycle/podspec internal/sleep API
-lifecycle/podstore     max  75: internal/atomicfile internal/backoff internal/runonce internal/safeyaml internal/sleep API
-lifecycle/source       max  80: internal/backoff internal/safeyaml lifecycle/podapi API YAML github.com/fsnotify/fsnotify
+lifecycle/podstore     max  75: internal/atomicfile internal/backoff internal/runonce internal/safeyaml internal/sleep lifecycle/podset API
+lifecycle/source       max  80: internal/backoff internal/safeyaml lifecycle/podapi lifecycle/podset API YAML github.com/fsnotify/fsnotify
 lifecycle/objects      max  75: internal/safeyaml API sigs.k8s.io/yaml
 
 # Images: what is pulled, for whom, and with what.

@@ -37,6 +37,7 @@
 //     period
 //   - [github.com/seed81659283/nodeagent/lifecycle/objects]: config maps, secrets and services, in memory or in a
 //     directory
+//   - [github.com/seed81659283/nodeagent/lifecycle/podset]: what a source of pods wants, and what several want together
 //   - [github.com/seed81659283/nodeagent/lifecycle/podstore]: keeps the wanted pods on disk, for a start without
 //     network and API server
 //   - [github.com/seed81659283/nodeagent/lifecycle/source]: reads pods from a directory or an HTTP endpoint

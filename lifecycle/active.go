@@ -17,15 +17,16 @@ import (
 func (r *Reconciler) Active() (pods []*corev1.Pod, complete bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for uid, pod := range r.wanted() {
-		switch w := r.workers[uid]; {
+	wanted := r.wanted()
+	for pod := range wanted.Pods() {
+		switch w := r.workers[string(pod.UID)]; {
 		case w == nil:
 			pods = append(pods, pod)
 		case w.counts():
 			pods = append(pods, w.allocatedPod())
 		}
 	}
-	return pods, r.complete()
+	return pods, wanted.Complete()
 }
 
 // allocatedPod returns the pod with the resources that it has.
@@ -65,9 +66,9 @@ func (r *Reconciler) Pods() []PodState {
 // only the runtime knows, whoever made it. As long as the runtime has not been listed to the end, any pod may.
 func (r *Reconciler) MayRun(uid string) bool {
 	r.mu.Lock()
-	known := r.workers[uid] != nil || r.wanted()[uid] != nil || r.refused()[uid]
+	wanted, known := r.wanted(), r.workers[uid] != nil
 	r.mu.Unlock()
-	if known {
+	if known || wanted.Pod(uid) != nil || wanted.Refused(uid) {
 		return true
 	}
 	pods, err := r.observer.Pods()

@@ -119,8 +119,8 @@ func (w *worker) reject(why *Rejection) {
 func (r *Reconciler) othersThan(asks *worker) (pods []*corev1.Pod) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for uid := range r.wanted() {
-		if w := r.workers[uid]; w != nil && w != asks && w.counts() {
+	for pod := range r.wanted().Pods() {
+		if w := r.workers[string(pod.UID)]; w != nil && w != asks && w.counts() {
 			pods = append(pods, w.allocatedPod())
 		}
 	}

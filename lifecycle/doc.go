@@ -8,9 +8,9 @@
 //
 // A [Reconciler] has one goroutine for each pod, which waits for an observation newer than what it did last, decides, acts,
 // publishes the status, and sleeps until something changes. A call that hangs delays its own pod only. The parts are rooms of
-// their own: package plan decides, podstatus words the status, executor does what was decided, podapi validates, and poddir
-// keeps what is on disk. What belongs here is what several pods have to do with each other: sources, names and UIDs, owners,
-// orphaned pods, and how many pods start at a time.
+// their own: package plan decides, podstatus words the status, executor does what was decided, podapi validates, podset
+// merges what several sources want, and poddir keeps what is on disk. What belongs here is what several pods have to do with
+// each other: names, owners, orphaned pods, and how many pods start at a time.
 //
 // What can be read back from the runtime is remembered nowhere else: attempts, back-offs and grace periods are in its objects
 // and their annotations. What no runtime tells is in record.json in the directory of the pod (Options.Dirs.Pods). So an agent
@@ -71,9 +71,11 @@
 //
 // # Sources
 //
-// A UID belongs to the source that wanted it first, for as long as it does. Set tells the others. When it gives the pod
-// up, that is taken down before a pod of the UID from another source is started. Dirs.Pods remembers the source, as long as
-// Options.Sources names it. So a pod that moves from one source to another with its UID starts anew.
+// A [PodSet] is all that one source wants, and the type that packages source and podstore have, too. What several sources
+// want is merged by package podset: a UID belongs to the source that wanted it first, for as long as it does. Set tells the
+// others. When it gives the pod up, that is taken down before a pod of the UID from another source is started. Dirs.Pods
+// remembers the source, as long as Options.Sources names it. So a pod that moves from one source to another with its UID
+// starts anew.
 //
 // # Concurrency
 //

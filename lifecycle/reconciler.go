@@ -20,6 +20,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/internal/startslots"
 	"github.com/seed81659283/nodeagent/lifecycle/internal/turns"
 	"github.com/seed81659283/nodeagent/lifecycle/plan"
+	"github.com/seed81659283/nodeagent/lifecycle/podset"
 )
 
 // Observer tells what the runtime holds. *pleg.Generator is one. One that is a [Notifier] says by itself what has changed;
@@ -55,16 +56,14 @@ type Reconciler struct {
 	acted      atomic.Bool               // something of a pod was started or stopped
 	ended      chan struct{}             // closed when Run has returned
 
-	mu        sync.Mutex
-	sources   []wish             // in the order in which they first reported
-	claims    map[string]string  // by pod UID: the source whose pod it is
-	contested map[string]bool    // sources that want a UID that is another's
-	calls     map[string]*source // by source
-	called    uint64             // how often Set was called
-	workers   map[string]*worker // by pod UID
-	draining  bool
-	drained   chan struct{} // closed when draining and no worker is left
-	failed    error         // what Run returned
+	mu       sync.Mutex
+	merged   *podset.Merge      // what the sources want together
+	calls    map[string]*source // by source
+	called   uint64             // how often Set was called
+	workers  map[string]*worker // by pod UID
+	draining bool
+	drained  chan struct{} // closed when draining and no worker is left
+	failed   error         // what Run returned
 
 	partial complaint         // of Run alone: that there may be pods that nobody knows of
 	former  []cri.PodIdentity // likewise: those that an earlier agent left a record of, and that are yet to be looked at
@@ -106,6 +105,7 @@ func New(rt cri.Runtime, observer Observer, o Options) (*Reconciler, error) {
 		slots:      startslots.New(o.Pacing.Parallel),
 		kick:       make(chan struct{}, 1),
 		workers:    map[string]*worker{},
+		merged:     podset.NewMerge(o.Sources...),
 		calls:      map[string]*source{},
 		drained:    make(chan struct{}),
 		begun:      make(chan struct{}),

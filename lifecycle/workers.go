@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/lifecycle/podset"
 )
 
 // retire forgets a worker of whose pod nothing is left.
@@ -40,7 +41,7 @@ func (r *Reconciler) syncWorkers() (started []*worker, whole bool) {
 	defer r.mu.Unlock()
 	wanted := r.wanted()
 	for uid, w := range r.workers {
-		if pod := wanted[uid]; pod != nil && w.source == r.claims[uid] {
+		if pod := wanted.Pod(uid); pod != nil && w.source == wanted.Holder(uid) {
 			w.Update(pod, w.isTerminal())
 		} else {
 			w.Delete()
@@ -60,7 +61,7 @@ func (r *Reconciler) syncWorkers() (started []*worker, whole bool) {
 		w.expectAdmission(pod)
 		if pod != nil {
 			w.after = slices.Clone(names[name]) // they go first
-			w.from(r.claims[id.UID])
+			w.from(wanted.Holder(id.UID))
 		}
 		r.workers[id.UID] = w
 		names[name] = append(names[name], w)
@@ -69,7 +70,7 @@ func (r *Reconciler) syncWorkers() (started []*worker, whole bool) {
 	for _, p := range r.orphans(observed, wanted, whole) {
 		add(p.PodIdentity, nil, p.Time)
 	}
-	for _, pod := range r.inOrder(wanted) {
+	for pod := range wanted.Pods() {
 		if uid := string(pod.UID); r.workers[uid] == nil {
 			add(cri.PodIdentity{UID: uid, Name: pod.Name, Namespace: pod.Namespace}, pod, time.Time{})
 		}
@@ -88,63 +89,33 @@ func (r *Reconciler) closeDrained() {
 	}
 }
 
-// wanted returns what the sources want, by UID; of two pods with one UID that of the source that was first.
-func (r *Reconciler) wanted() map[string]*corev1.Pod {
-	pods := map[string]*corev1.Pod{}
-	if r.draining {
-		return pods
-	}
-	for _, s := range r.sources {
-		for _, pod := range s.Pods {
-			if r.claims[string(pod.UID)] == s.Source {
-				pods[string(pod.UID)] = pod
-			}
-		}
-	}
-	return pods
-}
-
-// inOrder returns pods in the order in which the sources gave them.
-func (r *Reconciler) inOrder(wanted map[string]*corev1.Pod) []*corev1.Pod {
-	pods := make([]*corev1.Pod, 0, len(wanted))
-	for _, s := range r.sources {
-		for _, pod := range s.Pods {
-			if wanted[string(pod.UID)] == pod {
-				pods = append(pods, pod)
-			}
-		}
-	}
-	return pods
-}
-
 // orphans returns the orphaned pods that have to go: those that stand in the way of a wanted pod of the same name, and, once
 // every source has reported completely and the runtime was listed to the end, all others. So do the directories of pods that
 // neither is wanted nor has anything in the runtime, as an agent leaves them that dies between its last call for a pod and its
 // last look at it. What has no record was not made by an agent. The directory of a pod that could not be looked into, or that
 // is another agent's, stays: it holds the IDs that its containers run with.
-func (r *Reconciler) orphans(observed []cri.Pod, wanted map[string]*corev1.Pod, whole bool) (orphans []cri.Pod) {
-	all := whole && r.complete()
-	names := make(map[string]bool, len(wanted))
-	for _, pod := range wanted {
+func (r *Reconciler) orphans(observed []cri.Pod, wanted *podset.Merge, whole bool) (orphans []cri.Pod) {
+	all := whole && wanted.Complete()
+	names := map[string]bool{}
+	for pod := range wanted.Pods() {
 		names[pod.Namespace+"/"+pod.Name] = true
 	}
-	refused := r.refused()
 	for i := range observed {
 		p := &observed[i]
-		if wanted[p.UID] != nil || r.workers[p.UID] != nil || !r.owns(p) {
+		if wanted.Pod(p.UID) != nil || r.workers[p.UID] != nil || !r.owns(p) {
 			continue
 		}
-		if all && !refused[p.UID] || names[p.Namespace+"/"+p.Name] {
+		if all && !wanted.Refused(p.UID) || names[p.Namespace+"/"+p.Name] {
 			orphans = append(orphans, *p)
 		}
 	}
 	// Whether there is anything of a pod that was not listed is found out by its worker, which removes what is on disk.
 	r.former = slices.DeleteFunc(r.former, func(id cri.PodIdentity) bool {
 		known := slices.ContainsFunc(observed, func(p cri.Pod) bool { return p.UID == id.UID })
-		if known || wanted[id.UID] != nil || r.workers[id.UID] != nil {
+		if known || wanted.Pod(id.UID) != nil || r.workers[id.UID] != nil {
 			return false
 		}
-		if (!all || refused[id.UID]) && !names[id.Namespace+"/"+id.Name] {
+		if (!all || wanted.Refused(id.UID)) && !names[id.Namespace+"/"+id.Name] {
 			return false
 		}
 		orphans = append(orphans, cri.Pod{PodIdentity: id})
@@ -157,25 +128,5 @@ func (r *Reconciler) orphans(observed []cri.Pod, wanted map[string]*corev1.Pod, 
 func (r *Reconciler) allKnown() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.complete()
-}
-
-// complete reports whether all that is wanted is known. The lock is held.
-func (r *Reconciler) complete() bool {
-	if r.draining {
-		return true
-	}
-	done := map[string]bool{}
-	for _, s := range r.sources {
-		if s.Incomplete {
-			return false
-		}
-		done[s.Source] = true
-	}
-	for _, name := range r.opts.Sources {
-		if !done[name] {
-			return false
-		}
-	}
-	return len(done) > 0
+	return r.wanted().Complete()
 }

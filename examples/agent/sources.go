@@ -8,7 +8,6 @@ import (
 	"sync"
 
 	"github.com/seed81659283/nodeagent/lifecycle"
-	"github.com/seed81659283/nodeagent/lifecycle/podstore"
 	"github.com/seed81659283/nodeagent/lifecycle/source"
 )
 
@@ -48,14 +47,14 @@ func (a *agent) watch(ctx context.Context) {
 				for _, err := range u.Errs {
 					a.log.Error("manifest", "error", err)
 				}
-				a.set(a.store.Update(podstore.Set{Source: name, Pods: u.Pods, Incomplete: !u.Complete}))
+				a.set(a.store.Update(u.Set))
 			})
 		})
 	}
 }
 
-func (a *agent) set(s podstore.Set) {
-	if err := a.Set(lifecycle.PodSet(s)); err != nil {
+func (a *agent) set(s lifecycle.PodSet) {
+	if err := a.Set(s); err != nil {
 		a.log.Error("pods", "error", err)
 	}
 }

@@ -69,11 +69,10 @@ func (a *agent) run(ctx context.Context) error {
 	wg.Go(func() { _ = probes.Run(parts) })
 	wg.Go(func() { fail(reconciler.Run(parts)) }) // at once, if another agent uses the directory
 	_ = dir.Run(wanted, func(u source.Update) {
-		set := lifecycle.PodSet{Source: source.File, Pods: u.Pods, Incomplete: !u.Complete}
 		for _, err := range u.Errs {
 			fmt.Fprintln(os.Stderr, "minimal:", err)
 		}
-		if err := reconciler.Set(set); err != nil {
+		if err := reconciler.Set(u.Set); err != nil {
 			fmt.Fprintln(os.Stderr, "minimal:", err)
 		}
 	})

@@ -19,6 +19,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/critest"
 	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/podset"
 	"github.com/seed81659283/nodeagent/lifecycle/podstore"
 	"github.com/seed81659283/nodeagent/pleg"
 )
@@ -47,7 +48,7 @@ func boot(t *testing.T, rt *critest.Runtime, path string) *agent {
 	sets, err := a.store.Load()
 	a.loadErr = err
 	for _, set := range sets {
-		require.NoError(t, a.reconciler.Set(lifecycle.PodSet(set)))
+		require.NoError(t, a.reconciler.Set(set))
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
@@ -69,12 +70,12 @@ func (a *agent) report(source, pods string) {
 	a.t.Helper()
 	words := strings.Fields(pods)
 	n := len(words)
-	set := podstore.Set{Source: source, Incomplete: n > 0 && words[n-1] == "incomplete"}
+	set := podset.Set{Source: source, Incomplete: n > 0 && words[n-1] == "incomplete"}
 	if set.Incomplete {
 		words = words[:n-1]
 	}
 	set.Pods = newPods(words...)
-	require.NoError(a.t, a.reconciler.Set(lifecycle.PodSet(a.store.Update(set))))
+	require.NoError(a.t, a.reconciler.Set(a.store.Update(set)))
 	time.Sleep(time.Minute)
 }
 

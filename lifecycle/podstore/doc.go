@@ -9,7 +9,7 @@
 //
 // A [Store] is between the sources of pods and the reconciler. Before any source has reported, [Store.Load] returns the
 // last set of each. [Store.Update] takes the current set of a source and returns the set to run for it. [Store.Run] writes
-// the file. A [Set] has the fields of a lifecycle.PodSet and converts to one:
+// the file:
 //
 //	sources := []string{source.File, "api"}
 //	reconciler, err := lifecycle.New(runtime, observer, lifecycle.Options{Sources: sources})
@@ -20,13 +20,12 @@
 //		log.Print(err) // go on: see "Errors"
 //	}
 //	for _, set := range sets {
-//		err := reconciler.Set(lifecycle.PodSet(set))
+//		err := reconciler.Set(set)
 //		...
 //	}
 //	wg.Go(func() { _ = store.Run(ctx) })
 //	dir.Run(ctx, func(u source.Update) {
-//		set := store.Update(podstore.Set{Source: source.File, Pods: u.Pods, Incomplete: !u.Complete})
-//		err := reconciler.Set(lifecycle.PodSet(set))
+//		err := reconciler.Set(store.Update(u.Set))
 //		...
 //	})
 //

@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/internal/safeyaml"
+	"github.com/seed81659283/nodeagent/lifecycle/podset"
 )
 
 // The first line of the file is magic, the version of the format, when it was written, and a sum of all that follows
@@ -50,7 +51,7 @@ type encoded struct {
 }
 
 // encode returns the content of a file with the pods of all sets.
-func encode(sets []Set, now time.Time) (e encoded, err error) {
+func encode(sets []podset.Set, now time.Time) (e encoded, err error) {
 	var lines bytes.Buffer
 	enc := json.NewEncoder(&lines)
 	enc.SetEscapeHTML(false)
@@ -83,7 +84,7 @@ func encode(sets []Set, now time.Time) (e encoded, err error) {
 
 // decode returns what a file holds: all of it, or none and why. Of arbitrary bytes it accepts only what encode has
 // written, as the sum covers every byte.
-func decode(data []byte) (sets []Set, sum [sha256.Size]byte, err error) {
+func decode(data []byte) (sets []podset.Set, sum [sha256.Size]byte, err error) {
 	if len(data) == 0 {
 		return nil, sum, errors.New("it is empty")
 	}
@@ -107,7 +108,7 @@ func decode(data []byte) (sets []Set, sum [sha256.Size]byte, err error) {
 	return sets, sha256.Sum256(lines), err
 }
 
-func decodeLines(lines []byte) (sets []Set, err error) {
+func decodeLines(lines []byte) (sets []podset.Set, err error) {
 	number, left := 1, maxValues
 	for text := range bytes.Lines(lines) {
 		number++
@@ -123,10 +124,10 @@ func decodeLines(lines []byte) (sets []Set, err error) {
 		if l.Pod == nil {
 			return nil, fmt.Errorf("line %d: pod: it is missing", number)
 		}
-		i := slices.IndexFunc(sets, func(set Set) bool { return set.Source == l.Source })
+		i := slices.IndexFunc(sets, func(set podset.Set) bool { return set.Source == l.Source })
 		if i < 0 {
 			i = len(sets)
-			sets = append(sets, Set{Source: l.Source, Incomplete: true})
+			sets = append(sets, podset.Set{Source: l.Source, Incomplete: true})
 		}
 		sets[i].Pods = append(sets[i].Pods, l.Pod)
 	}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/seed81659283/nodeagent/internal/atomicfile"
+	"github.com/seed81659283/nodeagent/lifecycle/podset"
 )
 
 // ErrCorrupt says that the file is damaged or of another version. It has been put aside.
@@ -33,7 +34,7 @@ const keep = 3
 
 // Load returns what each source last wanted. It is called once, before Update and Run. The package documentation says
 // what becomes of a file that is missing, damaged or out of reach.
-func (s *Store) Load() ([]Set, error) {
+func (s *Store) Load() ([]podset.Set, error) {
 	if err := atomicfile.Clean(s.path); err != nil {
 		s.opts.Logger.Warn("remove temporary files", "error", err)
 	}

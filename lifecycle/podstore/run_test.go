@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed81659283/nodeagent/internal/runonce"
+	"github.com/seed81659283/nodeagent/lifecycle/podset"
 	"github.com/seed81659283/nodeagent/lifecycle/podstore"
 )
 
@@ -23,7 +24,7 @@ func TestRunIsForgottenOrCalledTwice(t *testing.T) {
 			s := podstore.New(filepath.Join(t.TempDir(), "pods"), podstore.Options{Hooks: podstore.Hooks{
 				Error: func(err error, _ time.Duration) { told <- err },
 			}})
-			s.Update(podstore.Set{Source: "file", Pods: newPods("a")})
+			s.Update(podset.Set{Source: "file", Pods: newPods("a")})
 			if flush {
 				require.NoError(t, s.Flush())
 			}

@@ -21,15 +21,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/backoff"
 	"github.com/seed81659283/nodeagent/internal/runonce"
 	"github.com/seed81659283/nodeagent/internal/sleep"
+	"github.com/seed81659283/nodeagent/lifecycle/podset"
 )
-
-// Set is all pods that one source wants. It converts to a lifecycle.PodSet.
-type Set struct {
-	Source string
-	Pods   []*corev1.Pod
-	// Incomplete says that the source could not read all of its pods.
-	Incomplete bool
-}
 
 // Options configures a [Store]. The zero value is for production.
 type Options struct {
@@ -61,7 +54,7 @@ type Store struct {
 	flushed atomic.Bool // whoever calls Flush needs no Run
 
 	mu     sync.Mutex
-	sets   []Set                    // in the order in which the sources came; the slices in it are never changed
+	sets   []podset.Set             // in the order in which the sources came; the slices in it are never changed
 	loaded map[string][]*corev1.Pod // by source: of the file, not named by their source since and not given up
 
 	writing sync.Mutex        // held for a write
@@ -85,7 +78,7 @@ func New(path string, o Options) *Store {
 
 // Update replaces what a source wants, and returns what is to be run for it: the same, and while the source has not
 // reported completely, the pods that the file had for it and that it has not named yet. It does not wait for the disk.
-func (s *Store) Update(set Set) Set {
+func (s *Store) Update(set podset.Set) podset.Set {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if set.Incomplete {
@@ -94,7 +87,7 @@ func (s *Store) Update(set Set) Set {
 		delete(s.loaded, set.Source)
 	}
 	set.Pods = slices.Concat(set.Pods, s.loaded[set.Source])
-	i := slices.IndexFunc(s.sets, func(other Set) bool { return other.Source == set.Source })
+	i := slices.IndexFunc(s.sets, func(other podset.Set) bool { return other.Source == set.Source })
 	if i >= 0 && slices.Equal(s.sets[i].Pods, set.Pods) {
 		return set
 	}
@@ -223,7 +216,7 @@ func (s *Store) write() (wrote encoded, left []error, err error) {
 }
 
 // count returns the number of pods in all sets.
-func count(sets []Set) (n int) {
+func count(sets []podset.Set) (n int) {
 	for _, set := range sets {
 		n += len(set.Pods)
 	}

@@ -101,9 +101,9 @@ func (d *Dir) Run(ctx context.Context, sink func(Update)) error {
 func (d *Dir) Scan(now time.Time) Update {
 	found, err := d.list()
 	if err != nil {
-		u := merge(d.files, d.order())
+		u := merge(File, d.files, d.order())
 		u.Errs = append([]*Error{{File: d.path, Err: err}}, u.Errs...)
-		u.Complete = u.Complete && d.listed
+		u.Incomplete = u.Incomplete || !d.listed
 		d.pending, d.last = false, u
 		return u
 	}
@@ -136,7 +136,7 @@ func (d *Dir) Scan(now time.Time) Update {
 	}
 	d.listed = true
 	if changed {
-		d.last = merge(d.files, d.order())
+		d.last = merge(File, d.files, d.order())
 	}
 	return d.last
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/seed81659283/nodeagent/lifecycle/podset"
 	"github.com/seed81659283/nodeagent/lifecycle/source"
 )
 
@@ -87,7 +88,7 @@ func TestScanReadsRegularFilesInOrder(t *testing.T) {
 	u := s.scan()
 	assert.Equal(t, "a=i b=i", images(u), "files of before the start count at once")
 	assert.Empty(t, u.Errs)
-	assert.True(t, u.Complete)
+	assert.False(t, u.Incomplete)
 	assert.Equal(t, u.Pods, s.scan().Pods)
 	assert.Same(t, u.Pods[0], s.scan().Pods[0])
 }
@@ -147,7 +148,7 @@ func TestFileMovedAwayForAMomentKeepsItsPod(t *testing.T) {
 	assert.Equal(t, "a=i", images(s.scan()), "the time begins anew")
 	u := s.settled()
 	assert.Empty(t, u.Pods)
-	assert.True(t, u.Complete)
+	assert.False(t, u.Incomplete)
 }
 
 func TestBadFileKeepsItsPodsAndTouchesNoOther(t *testing.T) {
@@ -172,20 +173,20 @@ func TestBadFileKeepsItsPodsAndTouchesNoOther(t *testing.T) {
 			u := s.settled()
 			assert.Equal(t, "a=good b=better", images(u))
 			assert.Equal(t, []string{bad.want}, texts(u, s.path))
-			assert.True(t, u.Complete, "what the file held is known")
+			assert.False(t, u.Incomplete, "what the file held is known")
 			assert.Same(t, before.Pods[0], u.Pods[0])
 
 			s.restart()
 			u = s.settled()
 			assert.Equal(t, "b=better", images(u))
 			assert.Equal(t, []string{bad.want}, texts(u, s.path))
-			assert.False(t, u.Complete, "what the file held is not known any more")
+			assert.True(t, u.Incomplete, "what the file held is not known any more")
 
 			s.write("a.yaml", manifest("a", "fixed"))
 			u = s.settled()
 			assert.Equal(t, "a=fixed b=better", images(u))
 			assert.Empty(t, u.Errs)
-			assert.True(t, u.Complete)
+			assert.False(t, u.Incomplete)
 		})
 	}
 }
@@ -208,7 +209,7 @@ func TestUnreadableFile(t *testing.T) {
 	require.NoError(t, os.Symlink("nowhere", path))
 	u := s.settled()
 	assert.Equal(t, []string{"a.yaml: stat: no such file or directory"}, texts(u, s.path))
-	assert.False(t, u.Complete)
+	assert.True(t, u.Incomplete)
 	s.write("nowhere", manifest("a", "i"))
 	u = s.settled()
 	assert.Equal(t, "a=i", images(u))
@@ -249,10 +250,10 @@ func TestVanishedDirectoryKeepsPodsAndEmptyOneRemovesThem(t *testing.T) {
 	assert.Equal(t, "a=i", images(u))
 	assert.Equal(t, []string{s.path + ": look at manifests: stat: no such file or directory"}, texts(u, "-"))
 	assert.ErrorIs(t, u.Errs[0], os.ErrNotExist)
-	assert.True(t, u.Complete)
+	assert.False(t, u.Incomplete)
 
 	s.restart()
-	assert.False(t, s.scan().Complete)
+	assert.True(t, s.scan().Incomplete)
 
 	s = newScanner(t)
 	s.write("a.yaml", manifest("a", "i"))
@@ -263,7 +264,7 @@ func TestVanishedDirectoryKeepsPodsAndEmptyOneRemovesThem(t *testing.T) {
 	u = s.settled()
 	assert.Empty(t, u.Pods)
 	assert.Empty(t, u.Errs)
-	assert.True(t, u.Complete)
+	assert.False(t, u.Incomplete)
 }
 
 func TestFileWithTimeInTheFuture(t *testing.T) {
@@ -271,7 +272,7 @@ func TestFileWithTimeInTheFuture(t *testing.T) {
 	s.write("a.yaml", manifest("a", "i"))
 	future := s.now.Add(24 * time.Hour)
 	require.NoError(t, os.Chtimes(filepath.Join(s.path, "a.yaml"), future, future))
-	assert.False(t, s.scan().Complete)
+	assert.True(t, s.scan().Incomplete)
 	assert.Equal(t, "a=i", images(s.settled()))
 }
 
@@ -283,7 +284,7 @@ type follower struct {
 }
 
 func follow(t *testing.T, path string) *follower {
-	f := &follower{T: t}
+	f := &follower{T: t, last: source.Update{Set: podset.Set{Incomplete: true}}}
 	d := source.NewDir(path, source.DirOptions{Settle: 20 * time.Millisecond, Period: time.Minute})
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
@@ -305,7 +306,7 @@ func (f *follower) sees(want string) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		assert.Equal(c, want, images(f.last))
-		assert.True(c, f.last.Complete)
+		assert.False(c, f.last.Incomplete)
 	}, 10*time.Second, 5*time.Millisecond)
 }
 

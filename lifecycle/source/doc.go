@@ -15,7 +15,7 @@
 //		for _, e := range u.Errs {
 //			log.Print(e) // /etc/manifests/web.yaml:12: spec.containers[0].imagee: unknown field
 //		}
-//		err := reconciler.Set(lifecycle.PodSet{Source: source.File, Pods: u.Pods, Incomplete: !u.Complete})
+//		err := reconciler.Set(u.Set)
 //		...
 //	})
 //
@@ -28,8 +28,8 @@
 // directory or serve an empty PodList.
 //
 // Nothing is remembered across a restart of the agent. A file that is invalid when the agent starts holds pods that are not
-// known, and some of them may be running. [Update].Complete is false then: the consumer of the set must not stop a running
-// pod that no source has named, until every source is complete.
+// known, and some of them may be running. The set is incomplete then: its consumer must not stop a running pod that no
+// source has named, until every source is complete.
 //
 // A change counts when the file has not changed for DirOptions.Settle. This keeps half-written files, and files that an
 // editor moves away for a moment, from affecting their pods. A writer that pauses for longer in the middle of a file can

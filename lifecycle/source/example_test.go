@@ -75,7 +75,7 @@ func ExampleNewDir() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	_ = source.NewDir(dir, source.DirOptions{}).Run(ctx, func(u source.Update) {
-		if u.Complete {
+		if !u.Incomplete {
 			fmt.Println(len(u.Pods), "pod,", len(u.Errs), "errors")
 			cancel()
 		}

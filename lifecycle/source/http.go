@@ -76,7 +76,7 @@ func (h *HTTP) Fetch(ctx context.Context, now time.Time) Update {
 		h.manifest.take(body, Origin{Source: URL, Location: h.name, NodeName: h.opts.NodeName, Objects: h.opts.Objects, Seen: now}, maxCost())
 		h.taken = sum
 	}
-	h.last = merge(map[string]*manifest{h.name: &h.manifest}, []string{h.name})
+	h.last = merge(URL, map[string]*manifest{h.name: &h.manifest}, []string{h.name})
 	if err != nil {
 		h.last.Errs = append([]*Error{{File: h.name, Err: err}}, h.last.Errs...)
 	}

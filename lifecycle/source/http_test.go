@@ -38,7 +38,7 @@ func TestFetch(t *testing.T) {
 	check := func(u source.Update, pods string, complete bool, errs ...string) {
 		t.Helper()
 		assert.Equal(t, pods, images(u))
-		assert.Equal(t, complete, u.Complete)
+		assert.Equal(t, complete, !u.Incomplete)
 		assert.Equal(t, errs, texts(u, server.URL))
 	}
 

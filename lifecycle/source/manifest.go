@@ -9,6 +9,8 @@ import (
 	"os"
 	"slices"
 	"time"
+
+	"github.com/seed81659283/nodeagent/lifecycle/podset"
 )
 
 // manifest is what is known of one file or address.
@@ -86,13 +88,13 @@ type claim struct {
 	file string
 }
 
-// merge makes one set of all manifests, in the order given.
-func merge(manifests map[string]*manifest, order []string) Update {
+// merge makes one set of all manifests of a source, in the order given.
+func merge(source string, manifests map[string]*manifest, order []string) Update {
 	var claims []claim
-	u := Update{Complete: true}
+	u := Update{Set: podset.Set{Source: source}}
 	for _, file := range order {
 		m := manifests[file]
-		u.Complete = u.Complete && m.known
+		u.Incomplete = u.Incomplete || !m.known
 		for i := range m.entries {
 			claims = append(claims, claim{entry: &m.entries[i], file: file})
 		}

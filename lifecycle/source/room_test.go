@@ -25,7 +25,7 @@ func TestManifestsOfADirectoryAreBoundedTogether(t *testing.T) {
 	u := s.settled()
 	assert.Equal(t, "a=i b=i c=i", images(u))
 	assert.Equal(t, []string{filepath.Join(s.path, "d.yaml") + ":1: the manifests have more than 300000 values or 33554432 bytes together"}, texts(u, "-"))
-	assert.False(t, u.Complete)
+	assert.True(t, u.Incomplete)
 
 	s.write("a.yaml", manifest("a", "j")+comment)
 	assert.Equal(t, "a=j b=i c=i", images(s.settled()))
@@ -33,7 +33,7 @@ func TestManifestsOfADirectoryAreBoundedTogether(t *testing.T) {
 	s.settled()
 	u = s.settled()
 	assert.Equal(t, "a=k b=i c=i d=i", images(u))
-	assert.True(t, u.Complete)
+	assert.False(t, u.Incomplete)
 	require.NoError(t, os.Remove(filepath.Join(s.path, "b.yaml")))
 	s.write("e.yaml", manifest("e", "i")+comment)
 	s.settled()

@@ -7,22 +7,21 @@ import (
 	"fmt"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
+	"github.com/seed81659283/nodeagent/lifecycle/podset"
 )
 
 // Update is all that a source wants to run, and all that is wrong with it.
 type Update struct {
-	// Pods are the pods of all manifests, by file name and then by position. They are shared and must not be changed.
-	Pods []*corev1.Pod
+	// Set has the pods of all manifests, by file name and then by position. They are shared and must not be changed. Its
+	// source is [File] or [URL]; an agent that has two of a kind changes it. It is incomplete as long as some manifest has not
+	// been read without error since the start: a pod that runs on the node and that no source has named may be meant to run.
+	podset.Set
 	// Errs are the errors that hold now, by file name and then by line. They stay until they are fixed.
 	Errs []*Error
-	// Complete says that Pods is all there is. It is false as long as some manifest has not been read without error
-	// since the start: a pod that runs on the node and that no source has named may be meant to run.
-	Complete bool
 }
 
 func (u Update) equal(other Update) bool {
-	return u.Complete == other.Complete && slices.Equal(u.Pods, other.Pods) &&
+	return u.Incomplete == other.Incomplete && slices.Equal(u.Pods, other.Pods) &&
 		slices.EqualFunc(u.Errs, other.Errs, func(a, b *Error) bool { return a.Error() == b.Error() })
 }
 

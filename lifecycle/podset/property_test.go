@@ -1,0 +1,195 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podset_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/lifecycle/podset"
+)
+
+// TestMergeOfRandomSets has three sources want what they like, one after the other, and holds each merge against the model
+// and the one before it.
+func TestMergeOfRandomSets(t *testing.T) {
+	for seed := range uint64(1000) {
+		mergeRandomSets(t, seed)
+	}
+}
+
+func FuzzMergeOfRandomSets(f *testing.F) {
+	f.Add(uint64(0))
+	f.Fuzz(mergeRandomSets)
+}
+
+func mergeRandomSets(t *testing.T, seed uint64) {
+	rnd := rand.New(rand.NewPCG(seed, 1))
+	m := &model{T: t, seed: seed, named: allSources()[:rnd.IntN(len(allSources())+1)]}
+	merge := podset.NewMerge(m.named...)
+	for range 20 {
+		set := randomSet(rnd)
+		before, was := merge, m.picture(merge)
+		next, refusals := merge.With(set)
+		m.require(m.picture(before) == was, "a merge changes with the next")
+		merge = next
+		m.checkStable(before, merge, set)
+		m.set(set)
+		m.check(merge, set, refusals)
+	}
+}
+
+func allSources() []string { return []string{"file", "http", "api"} }
+func allUIDs() []string    { return []string{"a", "b", "c", "d"} }
+
+// randomSet returns some of the pods, in any order, of any source; those that are left out may be refused.
+func randomSet(rnd *rand.Rand) (set podset.Accepted) {
+	set.Source = allSources()[rnd.IntN(len(allSources()))]
+	set.Incomplete = rnd.IntN(4) == 0
+	for _, i := range rnd.Perm(len(allUIDs())) {
+		switch uid := allUIDs()[i]; rnd.IntN(4) {
+		case 0, 1:
+			set.Pods = append(set.Pods, newPod(uid+"/"+set.Source))
+		case 2:
+			set.Refused = append(set.Refused, uid)
+		}
+	}
+	return set
+}
+
+// model is a slow way to say what sources want together.
+type model struct {
+	*testing.T
+	seed  uint64
+	named []string
+	order []string                   // of the sources
+	last  map[string]podset.Accepted // by source
+	owner map[string]string          // by UID
+}
+
+func (m *model) require(ok bool, format string, args ...any) {
+	m.Helper()
+	if !ok {
+		require.Fail(m, fmt.Sprintf(format, args...), "seed %d", m.seed)
+	}
+}
+
+// wanted returns the pod that a source wants with a UID, or nil.
+func (m *model) wanted(source, uid string) *corev1.Pod {
+	for _, pod := range m.last[source].Pods {
+		if string(pod.UID) == uid {
+			return pod
+		}
+	}
+	return nil
+}
+
+// set takes what a source wants.
+func (m *model) set(set podset.Accepted) {
+	if m.last == nil {
+		m.last, m.owner = map[string]podset.Accepted{}, map[string]string{}
+	}
+	if _, known := m.last[set.Source]; !known {
+		m.order = append(m.order, set.Source)
+	}
+	m.last[set.Source] = set
+	for _, uid := range allUIDs() {
+		if owner, owned := m.owner[uid]; owned && m.wanted(owner, uid) != nil {
+			continue
+		}
+		delete(m.owner, uid)
+		for _, source := range slices.Backward(m.order) {
+			if m.wanted(source, uid) != nil {
+				m.owner[uid] = source // the first of them is the last that is written
+			}
+		}
+	}
+}
+
+// complete reports whether all that is wanted is known.
+func (m *model) complete() bool {
+	for _, name := range m.named {
+		if _, reported := m.last[name]; !reported {
+			return false
+		}
+	}
+	for _, set := range m.last {
+		if set.Incomplete {
+			return false
+		}
+	}
+	return true
+}
+
+// check holds a merge, and what was refused of the last set, against the model.
+func (m *model) check(merge *podset.Merge, set podset.Accepted, refusals []podset.Refusal) {
+	m.Helper()
+	var pods []*corev1.Pod
+	refused := map[string]bool{}
+	for _, source := range m.order {
+		contested := false
+		for _, pod := range m.last[source].Pods {
+			if m.owner[string(pod.UID)] == source {
+				pods = append(pods, pod)
+			} else {
+				contested = true
+			}
+		}
+		for _, uid := range m.last[source].Refused {
+			refused[uid] = true
+		}
+		m.require(merge.Contested(source) == contested, "contested %s: %t", source, !contested)
+		of, reported := merge.Of(source)
+		m.require(reported && slices.Equal(of.Pods, m.last[source].Pods), "%s wants %v", source, of)
+	}
+	m.require(slices.Equal(slices.Collect(merge.Pods()), pods), "the pods are %s", m.picture(merge))
+	for _, uid := range allUIDs() {
+		owner := m.owner[uid]
+		m.require(merge.Holder(uid) == owner, "%s is of %q, not of %q", uid, merge.Holder(uid), owner)
+		m.require(merge.Pod(uid) == m.wanted(owner, uid), "%s is another pod", uid)
+		m.require(merge.Refused(uid) == refused[uid], "refused %s: %t", uid, !refused[uid])
+	}
+	m.require(merge.Complete() == m.complete(), "complete: %t", merge.Complete())
+	var lost []*corev1.Pod
+	for _, pod := range set.Pods {
+		if m.owner[string(pod.UID)] != set.Source {
+			lost = append(lost, pod)
+		}
+	}
+	told := []*corev1.Pod{}
+	for _, r := range refusals {
+		m.require(r.Err != nil, "a refusal without an error")
+		told = append(told, r.Pod)
+	}
+	m.require(slices.Equal(lost, told), "%d pods are not given, %d are told", len(lost), len(told))
+}
+
+// checkStable checks that nobody loses a UID that it goes on wanting.
+func (m *model) checkStable(before, after *podset.Merge, set podset.Accepted) {
+	m.Helper()
+	for _, uid := range allUIDs() {
+		holder := before.Holder(uid)
+		dropped := holder == set.Source && !slices.ContainsFunc(set.Pods, func(pod *corev1.Pod) bool { return string(pod.UID) == uid })
+		m.require(holder == "" || dropped || after.Holder(uid) == holder, "%s goes from %s to %s", uid, holder, after.Holder(uid))
+	}
+}
+
+// picture returns all that a merge says.
+func (m *model) picture(merge *podset.Merge) (s string) {
+	for pod := range merge.Pods() {
+		s += fmt.Sprintf("%s=%p ", pod.UID, pod)
+	}
+	for _, uid := range allUIDs() {
+		s += fmt.Sprint(uid, " ", merge.Holder(uid), " ", merge.Refused(uid), " ")
+	}
+	for _, source := range allSources() {
+		set, reported := merge.Of(source)
+		s += fmt.Sprintf("%s %p %t %t ", source, set.Pods, reported, merge.Contested(source))
+	}
+	return s + fmt.Sprint(merge.Complete())
+}

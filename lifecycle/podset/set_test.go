@@ -1,0 +1,72 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podset_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/lifecycle/podset"
+)
+
+// The judge is handed what the source wanted with the same UID, and its word counts: also for another pod than it was given.
+func TestAcceptAsksTheJudge(t *testing.T) {
+	a, b := newPod("a"), newPod("b")
+	before := podset.Accepted{Set: podset.Set{Source: "file", Pods: []*corev1.Pod{a, b}}}
+	changed, added, bad := newPod("a/changed"), newPod("c"), newPod("d")
+	asked := map[*corev1.Pod]*corev1.Pod{}
+	invalid := errors.New("invalid")
+	next, refusals := podset.Accept(before, podset.Set{Source: "file", Pods: []*corev1.Pod{changed, added, bad}, Incomplete: true},
+		func(old, pod *corev1.Pod) (*corev1.Pod, error) {
+			asked[pod] = old
+			switch pod {
+			case changed:
+				return old, invalid
+			case bad:
+				return nil, invalid
+			}
+			return pod, nil
+		})
+	assert.Equal(t, map[*corev1.Pod]*corev1.Pod{changed: a, added: nil, bad: nil}, asked)
+	assert.Equal(t, podset.Accepted{
+		Set:     podset.Set{Source: "file", Pods: []*corev1.Pod{a, added}, Incomplete: true},
+		Refused: []string{"d"},
+	}, next)
+	assert.Equal(t, []podset.Refusal{{Pod: changed, Err: invalid}, {Pod: bad, Err: invalid}}, refusals)
+	assert.Equal(t, []*corev1.Pod{a, b}, before.Pods, "what was wanted before is not written to")
+}
+
+// A UID is no name: one that reads like the name of another pod does not keep that from its source.
+func TestAUIDThatReadsLikeAName(t *testing.T) {
+	odd, b := newPod("x"), newPod("b")
+	odd.UID = "default/b"
+	next, refusals := podset.Accept(podset.Accepted{}, podset.Set{Pods: []*corev1.Pod{odd, b}},
+		func(_, pod *corev1.Pod) (*corev1.Pod, error) { return pod, nil })
+	require.Empty(t, refusals)
+	assert.Len(t, next.Pods, 2)
+}
+
+func TestNothing(t *testing.T) {
+	m := podset.Nothing()
+	assert.True(t, m.Complete())
+	assert.Nil(t, m.Pod("a"))
+	assert.Empty(t, m.Holder("a"))
+	assert.False(t, m.Refused("a"))
+	for pod := range m.Pods() {
+		t.Error(pod)
+	}
+}
+
+func TestBeforeAnySourceHasReported(t *testing.T) {
+	for _, m := range []*podset.Merge{podset.NewMerge(), podset.NewMerge("file")} {
+		assert.False(t, m.Complete())
+		_, reported := m.Of("file")
+		assert.False(t, reported)
+		assert.False(t, m.Contested("file"))
+	}
+}
