@@ -95,8 +95,8 @@ lifecycle/internal/turns max 0:
 lifecycle/internal/mailbox max 75: lifecycle/plan lifecycle/podstatus API
 lifecycle/lifecycletest max 75: lifecycle lifecycle/podspec API
 lifecycle/internal/podtest max 75: cgroups cri lifecycle/podapi API
-lifecycle/podapi       max  75: cri images/reference internal/fielderr internal/optional internal/podfield qos API
-lifecycle/podenv       max  70: cri internal/expand internal/fielderr internal/optional internal/podfield internal/podip API
+lifecycle/podapi       max  75: cri images/reference internal/containers internal/fielderr internal/optional internal/podfield qos API
+lifecycle/podenv       max  70: cri internal/containers internal/expand internal/fielderr internal/optional internal/podfield internal/podip API
 lifecycle/podspec      max  70: cri internal/expand internal/fielderr internal/optional internal/podfield internal/podip lifecycle/podenv qos API
 lifecycle/podset       max  65: API
 lifecycle/userns       max  75: cri internal/atomicfile API

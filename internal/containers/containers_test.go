@@ -4,6 +4,7 @@
 package containers_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -12,31 +13,74 @@ import (
 	"github.com/seed81659283/nodeagent/internal/containers"
 )
 
-func TestContainersOfAPod(t *testing.T) {
-	pod := corev1.PodSpec{
-		InitContainers: []corev1.Container{{Name: "setup"}, {Name: "proxy", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}},
-		Containers:     []corev1.Container{{Name: "main"}, {Name: "helper"}},
-		EphemeralContainers: []corev1.EphemeralContainer{
-			{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug", Image: "shell"}},
-		},
+// newPod returns a pod with containers of each kind. A regular container may have the restart policy that makes an init
+// container a sidecar.
+func newPod() *corev1.PodSpec {
+	always := corev1.ContainerRestartPolicyAlways
+	debug := corev1.EphemeralContainerCommon{Name: "debug", Image: "shell", RestartPolicy: &always}
+	return &corev1.PodSpec{
+		InitContainers:      []corev1.Container{{Name: "setup"}, {Name: "proxy", RestartPolicy: &always}},
+		Containers:          []corev1.Container{{Name: "main", RestartPolicy: &always}, {Name: "helper"}},
+		EphemeralContainers: []corev1.EphemeralContainer{{EphemeralContainerCommon: debug}},
 	}
+}
+
+// The walk and the search agree on where each container of the three lists stands.
+func TestAll(t *testing.T) {
+	pod := newPod()
+	var got []string
+	for c := range containers.All(pod) {
+		got = append(got, fmt.Sprint(c.Name, " ", c.Kind, " ", c.Index))
+		assert.Equal(t, c, containers.Find(pod, c.Name))
+		assert.Same(t, c.Container, containers.Named(pod, c.Name))
+		assert.Equal(t, c.Name == "proxy", c.Sidecar(), c.Name)
+		assert.Equal(t, c.Kind == containers.Init, containers.IsInit(pod, c.Container), c.Name)
+	}
+	assert.Equal(t, []string{"setup 0 0", "proxy 0 1", "main 1 0", "helper 1 1", "debug 2 0"}, got)
+	assert.Same(t, &pod.InitContainers[1], containers.Named(pod, "proxy"))
+	assert.Same(t, &pod.Containers[0], containers.Named(pod, "main"))
+	assert.Equal(t, "shell", containers.Named(pod, "debug").Image)
+}
+
+func TestNotEphemeral(t *testing.T) {
 	var names []string
-	for c := range containers.All(&pod) {
+	for c := range containers.NotEphemeral(newPod()) {
 		names = append(names, c.Name)
 	}
 	assert.Equal(t, []string{"setup", "proxy", "main", "helper"}, names)
-	for c := range containers.All(&pod) {
-		assert.Equal(t, "setup", c.Name, "it ends when the loop does")
+}
+
+func TestAWalkEndsWhenTheLoopDoes(t *testing.T) {
+	pod := newPod()
+	for _, end := range []string{"setup", "main", "debug"} {
+		last := ""
+		for c := range containers.All(pod) {
+			last = c.Name
+			if last == end {
+				break
+			}
+		}
+		assert.Equal(t, end, last)
+	}
+	for c := range containers.NotEphemeral(pod) {
+		assert.Equal(t, "setup", c.Name)
 		break
 	}
+}
 
-	assert.Same(t, &pod.InitContainers[1], containers.Named(&pod, "proxy"))
-	assert.Same(t, &pod.Containers[0], containers.Named(&pod, "main"))
-	assert.Equal(t, "shell", containers.Named(&pod, "debug").Image)
-	assert.Nil(t, containers.Named(&pod, "other"))
+func TestNoSuchContainer(t *testing.T) {
+	pod := newPod()
+	assert.Zero(t, containers.Find(pod, "other"))
+	assert.Nil(t, containers.Named(pod, "other"))
+	assert.False(t, containers.IsInit(pod, &corev1.Container{Name: "other"}))
+	assert.True(t, containers.IsInit(pod, &corev1.Container{Name: "setup"}), "the name counts")
+}
 
-	assert.True(t, containers.IsInit(&pod, &corev1.Container{Name: "setup"}))
-	assert.False(t, containers.IsInit(&pod, &pod.Containers[0]))
-	assert.False(t, containers.IsSidecar(&pod.InitContainers[0]))
-	assert.True(t, containers.IsSidecar(&pod.InitContainers[1]))
+func TestWalksAllocateNothing(t *testing.T) {
+	pod := newPod()
+	assert.Zero(t, testing.AllocsPerRun(100, func() {
+		for c := range containers.NotEphemeral(pod) {
+			_ = containers.Named(pod, c.Name)
+		}
+	}))
 }

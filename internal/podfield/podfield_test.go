@@ -9,34 +9,28 @@ import (
 	"github.com/stretchr/testify/assert"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/seed81659283/nodeagent/internal/containers"
 	"github.com/seed81659283/nodeagent/internal/podfield"
 )
 
-// The walk and the search agree on where each container of the three lists stands.
+// The walk and the search agree on the path of each container of the three lists.
 func TestContainers(t *testing.T) {
-	always := corev1.ContainerRestartPolicyAlways
 	e := corev1.EphemeralContainer{}
-	e.Name, e.RestartPolicy = "e", &always
+	e.Name = "e"
 	spec := &corev1.PodSpec{
-		InitContainers:      []corev1.Container{{Name: "i"}, {Name: "s", RestartPolicy: &always}},
-		Containers:          []corev1.Container{{Name: "c", RestartPolicy: &always}},
+		InitContainers:      []corev1.Container{{Name: "i"}, {Name: "s"}},
+		Containers:          []corev1.Container{{Name: "c"}},
 		EphemeralContainers: []corev1.EphemeralContainer{e},
 	}
 	var got []string
 	for c := range podfield.Containers(spec) {
 		got = append(got, c.Path.String())
-		found := podfield.Find(spec, c.Name)
-		assert.Same(t, c.Container, found.Container)
-		assert.Equal(t, c.Kind, found.Kind)
-		assert.Equal(t, c.Path.String(), found.Path.String())
-		assert.Equal(t, c.Name == "s", c.Sidecar(), c.Name)
+		assert.Equal(t, c.Path.String(), podfield.PathOf(spec, c.Name).String())
 	}
 	assert.Equal(t, []string{
 		"spec.initContainers[0]", "spec.initContainers[1]", "spec.containers[0]", "spec.ephemeralContainers[0]",
 	}, got)
-	none := podfield.Find(spec, "x")
-	assert.Nil(t, none.Container)
-	assert.Equal(t, "spec.containers[x]", none.Path.String())
+	assert.Equal(t, "spec.containers[x]", podfield.PathOf(spec, "x").String())
 	for c := range podfield.Containers(spec) {
 		assert.Equal(t, "i", c.Name)
 		break
@@ -53,7 +47,7 @@ func TestPrivileged(t *testing.T) {
 		{&corev1.SecurityContext{Privileged: new(bool)}, false},
 		{&corev1.SecurityContext{Privileged: new(true)}, true},
 	} {
-		c := podfield.Container{Container: &corev1.Container{SecurityContext: test.context}}
+		c := podfield.Container{Container: containers.Container{Container: &corev1.Container{SecurityContext: test.context}}}
 		assert.Equal(t, test.want, c.Privileged())
 	}
 }

@@ -166,7 +166,7 @@ func resourceKey(pod *corev1.Pod) string {
 	if pod.Spec.Resources != nil {
 		key.WriteString(resize.FormatSize(resize.SizeOfPod(pod)))
 	}
-	for c := range containers.All(&pod.Spec) {
+	for c := range containers.NotEphemeral(&pod.Spec) {
 		key.WriteString(";" + c.Name + " " + resize.FormatSize(resize.SizeOf(&pod.Spec, c)))
 	}
 	return key.String()

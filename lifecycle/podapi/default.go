@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/seed81659283/nodeagent/images/reference"
+	"github.com/seed81659283/nodeagent/internal/containers"
 	"github.com/seed81659283/nodeagent/internal/optional"
 	"github.com/seed81659283/nodeagent/internal/podfield"
 )
@@ -56,7 +57,7 @@ func defaultContainer(c podfield.Container, hostNetwork bool) {
 	for i := range c.Ports {
 		p := &c.Ports[i]
 		p.Protocol = cmp.Or(p.Protocol, corev1.ProtocolTCP)
-		if hostNetwork && c.Kind != podfield.Ephemeral && p.HostPort == 0 {
+		if hostNetwork && c.Kind != containers.Ephemeral && p.HostPort == 0 {
 			p.HostPort = p.ContainerPort
 		}
 	}
@@ -71,7 +72,7 @@ func defaultContainer(c podfield.Container, hostNetwork bool) {
 	}
 	roundUp(c.Resources.Limits)
 	roundUp(c.Resources.Requests)
-	if c.Kind != podfield.Ephemeral {
+	if c.Kind != containers.Ephemeral {
 		defaultRequests(&c.Resources)
 	}
 	for _, p := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe, c.StartupProbe} {

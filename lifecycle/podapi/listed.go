@@ -36,7 +36,7 @@ func validateListed(pod *corev1.Pod, path *field.Path) field.ErrorList {
 		if errs := validateHooks(c); len(errs) > 0 {
 			return errs
 		}
-		if size += listedSize(c.Container); size > MaxListed {
+		if size += listedSize(c.Container.Container); size > MaxListed {
 			return field.ErrorList{fielderr.TooLong(c.Path, "images, ports, preStop hooks and termination message paths of all containers may not be "+
 				"more than %d bytes, as the runtime lists them", MaxListed)}
 		}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/seed81659283/nodeagent/internal/containers"
 	"github.com/seed81659283/nodeagent/internal/fielderr"
 	"github.com/seed81659283/nodeagent/internal/podfield"
 )
@@ -40,10 +41,10 @@ func validateContainers(pod *corev1.Pod, known byName) field.ErrorList {
 		}
 		errs = append(errs, validateContainer(pod, c, known)...)
 		switch c.Kind {
-		case podfield.Regular:
+		case containers.Regular:
 			errs = append(errs, validatePorts(c, pod.Spec.HostNetwork, hostPorts)...)
 			errs = append(errs, validateLiving(pod, c)...)
-		case podfield.Init:
+		case containers.Init:
 			errs = append(errs, validatePorts(c, false, make(map[string]bool))...)
 			errs = append(errs, validateInit(pod, c)...)
 		}
@@ -110,7 +111,7 @@ func validateEphemeral(pod *corev1.Pod, i int, known byName) field.ErrorList {
 	var errs field.ErrorList
 	c, path := &pod.Spec.EphemeralContainers[i], field.NewPath("spec", "ephemeralContainers").Index(i)
 	if name := c.TargetContainerName; name != "" {
-		if t := known.containers[name]; t.Container == nil || t.Kind == podfield.Ephemeral {
+		if t, ok := known.containers[name]; !ok || t.Kind == containers.Ephemeral {
 			errs = append(errs, field.NotFound(path.Child("targetContainerName"), name))
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/seed81659283/nodeagent/internal/containers"
 	"github.com/seed81659283/nodeagent/internal/podfield"
 	"github.com/seed81659283/nodeagent/qos"
 )
@@ -68,7 +69,7 @@ func validateResizePolicy(pod *corev1.Pod, c podfield.Container) field.ErrorList
 		case p.RestartPolicy == corev1.NotRequired:
 		case pod.Spec.RestartPolicy == corev1.RestartPolicyNever:
 			errs = append(errs, field.Invalid(path, p.RestartPolicy, "must be NotRequired when the pod's restartPolicy is Never"))
-		case c.Kind == podfield.Init && !c.Sidecar():
+		case c.Kind == containers.Init && !c.Sidecar():
 			errs = append(errs, field.Invalid(path, p.RestartPolicy, "must be NotRequired for init containers without restartPolicy Always"))
 		}
 	}

@@ -144,8 +144,8 @@ func validateAppArmorAnnotations(pod *corev1.Pod, known byName, path *field.Path
 		if !ok {
 			continue
 		}
-		c := known.containers[name]
-		if c.Container == nil {
+		c, ok := known.containers[name]
+		if !ok {
 			errs = append(errs, field.Invalid(path.Key(key), name, "container not found"))
 			continue
 		}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/seed81659283/nodeagent/internal/containers"
 	"github.com/seed81659283/nodeagent/internal/podfield"
 	"github.com/seed81659283/nodeagent/internal/podip"
 )
@@ -64,12 +65,12 @@ func addresses(ips []netip.Addr, onlyFirst bool) string {
 func resourceValue(pod *corev1.Pod, c *corev1.Container, ref *corev1.ResourceFieldSelector, path *field.Path, allocatable corev1.ResourceList) (string, error) {
 	source, defaulted := c, true
 	if ref.ContainerName != "" {
-		named := podfield.Find(&pod.Spec, ref.ContainerName)
-		if named.Container == nil || named.Kind == podfield.Ephemeral {
+		named := containers.Find(&pod.Spec, ref.ContainerName)
+		if named.Container == nil || named.Kind == containers.Ephemeral {
 			return "", field.NotFound(path.Child("containerName"), ref.ContainerName)
 		}
 		// Limits of init containers that are named have nothing to stand in for them.
-		source, defaulted = named.Container, named.Kind == podfield.Regular
+		source, defaulted = named.Container, named.Kind == containers.Regular
 	}
 	kind, name, _ := strings.Cut(ref.Resource, ".")
 	resourceName := corev1.ResourceName(name)

@@ -47,7 +47,7 @@ type Environment struct {
 // own. Services come last (kubelet_pods.go, makeEnvironmentVariables). The error is a *field.Error.
 func New(pod *corev1.Pod, c *corev1.Container, s Sources) (*Environment, error) {
 	e := newEnvironment(append(slices.Clone(s.Node), serviceEnv(pod, s.References.Services)...))
-	if err := e.fill(pod, c, podfield.Find(&pod.Spec, c.Name).Path, &s); err != nil {
+	if err := e.fill(pod, c, podfield.PathOf(&pod.Spec, c.Name), &s); err != nil {
 		return nil, fielderr.ShortOne(err)
 	}
 	return e, nil

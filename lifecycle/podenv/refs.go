@@ -71,7 +71,7 @@ func Resolve(ctx context.Context, pod *corev1.Pod, c *corev1.Container, from Obj
 			EnvFiles:   make(map[EnvFile][]byte),
 		},
 	}
-	if err := r.container(ctx, c, podfield.Find(&pod.Spec, c.Name).Path); err != nil {
+	if err := r.container(ctx, c, podfield.PathOf(&pod.Spec, c.Name)); err != nil {
 		return References{}, err
 	}
 	if err := r.services(ctx); err != nil {

@@ -23,7 +23,7 @@ func Container(pod *corev1.Pod, c *corev1.Container, l Launch, o Options) (cri.C
 	if err != nil {
 		return cri.ContainerConfig{}, err
 	}
-	config, err := containerConfig(pod, c, podfield.Find(&pod.Spec, c.Name).Path, env, l, o)
+	config, err := containerConfig(pod, c, podfield.PathOf(&pod.Spec, c.Name), env, l, o)
 	return config, fielderr.ShortOne(err)
 }
 

@@ -101,7 +101,7 @@ func foreign(pod *corev1.Pod, previous []corev1.PodCondition) (out []corev1.PodC
 
 // mayRestartAll reports whether a container of the pod may ask for a restart of all.
 func mayRestartAll(pod *corev1.PodSpec) bool {
-	for c := range containers.All(pod) {
+	for c := range containers.NotEphemeral(pod) {
 		for i := range c.RestartPolicyRules {
 			if c.RestartPolicyRules[i].Action == corev1.ContainerRestartRuleActionRestartAllContainers {
 				return true

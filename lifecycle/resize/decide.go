@@ -69,7 +69,7 @@ type Container struct {
 func Decide(s State) Decision {
 	z := Decision{Pod: s.Pod}
 	var differ []Container // whether they run or not
-	for c := range containers.All(&s.Pod.Spec) {
+	for c := range containers.NotEphemeral(&s.Pod.Spec) {
 		have := s.Observed.NewestContainer(c.Name)
 		if have == nil || have.State != cri.ContainerRunning && containers.IsInit(&s.Pod.Spec, c) && !containers.IsSidecar(c) {
 			continue // an init container that does not run has had its turn
