@@ -124,7 +124,7 @@ func (c *chain) openAfter(prev string) error {
 
 // openFile goes on in another file.
 func (c *chain) openFile(path string, r rotated, prev string) error {
-	file, err := os.Open(path)
+	file, err := openRegular(path)
 	if err != nil {
 		return err
 	}
