@@ -58,49 +58,47 @@ func (d Dir) Hosts(pod *corev1.Pod, ips []string, o podspec.Options) (string, er
 	if err != nil {
 		return "", err
 	}
-	if err := os.MkdirAll(string(d), 0o750); err != nil {
+	root, err := d.make()
+	if err != nil {
 		return "", err
 	}
-	path := filepath.Join(string(d), "etc-hosts")
-	return path, replaceContent(path, content)
+	defer root.Close()
+	const name = "etc-hosts"
+	return filepath.Join(string(d), name), replaceContent(root, name, content, 0o644)
 }
 
-// replaceContent writes a file that containers have mounted: what they see is the file, not the name. They may have
-// written to it, so it is read only if it has the size that it is to have.
-func replaceContent(path string, content []byte) error {
-	if info, err := os.Stat(path); err == nil && info.Size() == int64(len(content)) {
-		if have, err := os.ReadFile(path); err == nil && string(have) == string(content) {
-			return nil
-		}
+// make makes the directory, if it is not there, and opens it.
+func (d Dir) make() (*os.Root, error) {
+	if err := os.MkdirAll(string(d), 0o750); err != nil {
+		return nil, err
 	}
-	if err := os.WriteFile(path, content, 0o644); err != nil {
-		return err
-	}
-	return os.Chmod(path, 0o644) // whatever the umask
+	return os.OpenRoot(string(d))
 }
 
-// messageFile returns the path of the file for the termination message of a container instance.
+// messageFile returns the path of the file for the termination message of a container instance, below the directory.
 func (d Dir) messageFile(container string, attempt uint32) string {
 	if d == "" || !PlainName(container) {
 		return ""
 	}
-	return filepath.Join(string(d), "containers", container, strconv.FormatUint(uint64(attempt), 10))
+	return filepath.Join("containers", container, strconv.FormatUint(uint64(attempt), 10))
 }
 
 // MakeMessageFile makes the file for the termination message of a container instance, empty and for anybody to write, and
 // returns its path.
 func (d Dir) MakeMessageFile(container string, attempt uint32) (string, error) {
-	path := d.messageFile(container, attempt)
-	if path == "" {
+	name := d.messageFile(container, attempt)
+	if name == "" {
 		return "", nil
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+	root, err := d.make()
+	if err != nil {
 		return "", err
 	}
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
+	defer root.Close()
+	if err := root.MkdirAll(filepath.Dir(name), 0o750); err != nil {
 		return "", err
 	}
-	return path, os.Chmod(path, 0o666) // whatever the umask and the user of the container
+	return filepath.Join(string(d), name), replaceContent(root, name, nil, 0o666) // whatever the user of the container
 }
 
 // Remove removes all of it but what is mounted there, which is an error.

@@ -19,6 +19,12 @@
 //
 // # Errors
 //
-// What comes from a runtime or a container is hostile: a name that would lead out of the directory has no path, a termination
-// message is read up to its limit, and a record that cannot be read is an error after which nothing is known.
+// What comes from a runtime or a container is hostile. A name that would lead out of the directory has no path. A file is
+// opened only if it is a regular one, and a link below the directory, or below the logs, does not lead out of them: what a
+// container has put there is replaced where an agent writes, and is nothing where it reads. A termination message and a
+// record are read up to a limit. After a record that cannot be read, which is an error, nothing is known.
+//
+// # Test kit
+//
+// A Dir, a Recorder and Logs below testing.T.TempDir. What a container may do to their files is in hostile_linux_test.go.
 package poddir

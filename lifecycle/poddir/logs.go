@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
@@ -80,18 +81,22 @@ func (l Logs) Unlink(containers []cri.Container) error {
 // Remove removes the log of a container that does not run, with what was rotated from it, unless another one writes to
 // the same. Source: removeContainerLog in pkg/kubelet/kuberuntime/kuberuntime_container.go.
 func (l Logs) Remove(observed cri.Pod, c *cri.Container) error {
-	dir := l.Directory()
 	shared := slices.ContainsFunc(observed.Containers, func(other cri.Container) bool {
 		return other.ID != c.ID && other.Name == c.Name && other.Attempt == c.Attempt
 	})
-	if dir == "" || !PlainName(c.Name) || c.State == cri.ContainerRunning || c.State == cri.ContainerUnknown || shared {
+	if l.Directory() == "" || !PlainName(c.Name) || c.State == cri.ContainerRunning || c.State == cri.ContainerUnknown || shared {
 		return nil
 	}
-	path := filepath.Join(dir, podspec.LogPath(c.Name, c.Attempt))
-	names, err := filesIn(filepath.Dir(path))
+	root, err := os.OpenRoot(l.Root)
+	if err != nil {
+		return unlessMissing(err)
+	}
+	defer root.Close()
+	path := filepath.Join(filepath.Base(l.Directory()), podspec.LogPath(c.Name, c.Attempt))
+	names, err := filesIn(root, filepath.Dir(path))
 	for _, name := range names {
 		if log := filepath.Base(path); name == log || strings.HasPrefix(name, log+".") {
-			err = errors.Join(err, os.Remove(filepath.Join(filepath.Dir(path), name)))
+			err = errors.Join(err, root.Remove(filepath.Join(filepath.Dir(path), name)))
 		}
 	}
 	return err
@@ -101,11 +106,15 @@ func (l Logs) Remove(observed cri.Pod, c *cri.Container) error {
 // container must not write to their logs again, and the restart count goes on. Source: calcRestartCountByLogDir in
 // pkg/kubelet/kuberuntime/kuberuntime_container.go.
 func (l Logs) Attempts(container string) (n uint32, err error) {
-	dir := l.Directory()
-	if dir == "" {
+	if l.Directory() == "" || !PlainName(container) {
 		return 0, nil
 	}
-	names, err := filesIn(filepath.Join(dir, container))
+	root, err := os.OpenRoot(l.Root)
+	if err != nil {
+		return 0, unlessMissing(err)
+	}
+	defer root.Close()
+	names, err := filesIn(root, filepath.Join(filepath.Base(l.Directory()), container))
 	for _, name := range names {
 		number, _, isLog := strings.Cut(name, ".log")
 		if attempt, err := strconv.ParseUint(number, 10, 30); isLog && err == nil {
@@ -115,16 +124,26 @@ func (l Logs) Attempts(container string) (n uint32, err error) {
 	return n, err
 }
 
-// filesIn returns the names of what is in a directory but for directories. One that is not there is empty.
-func filesIn(dir string) (names []string, err error) {
-	entries, err := os.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+// filesIn returns the names of what is in a directory of logs but for directories. One that is not there is empty. A link
+// that leads out of the logs of the node is an error: a container that has them mounted can put one there.
+func filesIn(root *os.Root, dir string) (names []string, err error) {
+	f, err := root.OpenFile(dir, os.O_RDONLY|syscall.O_NONBLOCK, 0) // which waits for no pipe
+	if err != nil {
+		return nil, unlessMissing(err)
 	}
+	defer f.Close()
+	entries, err := f.ReadDir(-1)
 	for _, e := range entries {
 		if !e.IsDir() {
 			names = append(names, e.Name())
 		}
 	}
 	return names, err
+}
+
+func unlessMissing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }

@@ -31,15 +31,7 @@ const (
 // and failed without one, at the end of its log.
 func (d Dir) Message(ctx context.Context, c *cri.Container) string {
 	message := tail{max: maxMessage}
-	if path := d.messageFile(c.Name, c.Attempt); path != "" {
-		if f, err := os.Open(path); err == nil {
-			if info, err := f.Stat(); err == nil && info.Size() > maxMessage {
-				_, _ = f.Seek(-maxMessage, io.SeekEnd)
-			}
-			_, _ = io.Copy(&message, io.LimitReader(f, maxMessage))
-			_ = f.Close()
-		}
-	}
+	d.readMessage(c, &message)
 	policy := c.Annotations[podspec.AnnotationTerminationMessagePolicy]
 	if len(message.data) > 0 || policy != string(corev1.TerminationMessageFallbackToLogsOnError) ||
 		c.ExitCode == 0 || c.Reason == reasonCannotRun || c.LogPath == "" {
@@ -49,9 +41,34 @@ func (d Dir) Message(ctx context.Context, c *cri.Container) string {
 	lines := int64(maxMessageLines)
 	ctx, cancel := context.WithTimeout(ctx, messageLogTimeout)
 	defer cancel()
+	if info, err := os.Lstat(c.LogPath); err != nil || !info.Mode().IsRegular() {
+		return "" // a container that has the logs of the node mounted can put a link to any file there
+	}
 	// What has been read before an error is better than nothing.
 	_ = logs.Read(ctx, c.LogPath, &message, &message, logs.ReadOptions{TailLines: &lines})
 	return string(message.data)
+}
+
+// readMessage reads the end of the file of a container instance, if it is there and what it was made as.
+func (d Dir) readMessage(c *cri.Container, message *tail) {
+	name := d.messageFile(c.Name, c.Attempt)
+	if name == "" {
+		return
+	}
+	root, err := os.OpenRoot(string(d))
+	if err != nil {
+		return
+	}
+	defer root.Close()
+	f, err := openRegular(root, name, os.O_RDONLY)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err == nil && info.Size() > maxMessage {
+		_, _ = f.Seek(-maxMessage, io.SeekEnd)
+	}
+	_, _ = io.Copy(message, io.LimitReader(f, maxMessage))
 }
 
 // tail keeps the last bytes of what is written to it.

@@ -65,6 +65,9 @@ func (h Holds) Next(now time.Time, wait backoff.Policy, reset time.Duration) Hol
 // recordVersion is the one version of records so far. Others are left out of account.
 const recordVersion = 1
 
+// maxRecord is how many bytes of a record are read: a status of an API server has fewer.
+const maxRecord = 4 << 20
+
 // recordName is the name of the file in the directory of a pod.
 const recordName = "record.json"
 
@@ -101,7 +104,7 @@ func (r *Recorder) Load() error {
 	if err := atomicfile.Clean(r.path); err != nil {
 		return err
 	}
-	data, err := os.ReadFile(r.path)
+	data, err := readFile(r.path, maxRecord)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	} else if err != nil {
