@@ -1,12 +1,6 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podview reads what a runtime has of a pod by the pod's spec: which container instances count, whether the sandbox
-// is the one that the pod needs, whether the init containers are through, and which containers are started again. It
-// decides nothing (package plan does) and words nothing (package podstatus does); both rest on it, so that they never
-// read the same pod in two ways.
-//
-// All of it is pure and without state, and may be called from any goroutine.
 package podview
 
 import (
