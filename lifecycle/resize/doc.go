@@ -14,5 +14,11 @@
 // What belongs here: sizes, how they are written, and the rules of KEP-1287. What does not: the order in which cgroups and
 // containers are written (package podtree), and calls to the runtime.
 //
-// All functions may be called from any goroutine; they keep nothing.
+// All functions may be called from any goroutine; they keep nothing. There are no errors: why something cannot be is in the
+// decision, with the reason and the message of the condition that says so, and an annotation that is no size is none.
+//
+// # Test kit
+//
+// A [State] is a plain struct: the tests of this package write it down, one case in a line or two. Decisions with what a plan
+// and a status make of them are scenarios in lifecycle/plan/testdata/resize.
 package resize
