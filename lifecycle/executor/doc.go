@@ -24,4 +24,9 @@
 //
 // An error of a start is a [*StartError] with the reason that the status shows. What is cut short, because its context ends,
 // is told to nobody.
+//
+// # Test kit
+//
+// The runtime is a critest.Summary behind a critest.Interceptor, in a testing/synctest bubble. scene_test.go makes a pod, its
+// node and its executor of that, and the other tests say what is called, and when.
 package executor
