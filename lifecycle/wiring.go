@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
@@ -28,7 +30,13 @@ type Notifier interface {
 	Notify(fn func(uids ...string))
 }
 
-// connect has the reconciler told of what is new by those who can.
+// Follower is a [PodCgroups] that has to know which pods there are. *podtree.Tree is one; a PodCgroups need not be.
+type Follower interface {
+	// Follow has active and mayRun asked, from then on: [Reconciler.Active] and [Reconciler.MayRun]. It does not wait.
+	Follow(active func() (pods []*corev1.Pod, complete bool), mayRun func(uid string) bool)
+}
+
+// connect has the reconciler told of what is new, and asked for its pods, by those who can.
 func (r *Reconciler) connect() {
 	if n, ok := r.observer.(Notifier); ok {
 		n.Notify(r.wakePods)
@@ -36,6 +44,9 @@ func (r *Reconciler) connect() {
 	}
 	if n, ok := r.opts.Probes.(Notifier); ok {
 		n.Notify(r.wakePods)
+	}
+	if f, ok := r.opts.Cgroups.(Follower); ok {
+		f.Follow(r.Active, r.MayRun)
 	}
 }
 

@@ -17,13 +17,17 @@
 // what the upper cgroups get, [ForPod] what a pod's, [PlanOrphans] which cgroups are those of orphaned pods, and [PlanResize]
 // in which order a running pod is resized. A [Tree] does it.
 //
-//	tree, err := podtree.New(driver, pods, podtree.Options{
+//	tree, err := podtree.New(driver, nil, podtree.Options{
 //		Capacity: capacity,
 //		Reserved: podtree.Reserved{System: system, Kube: kube},
 //	})
+//	reconciler, err := lifecycle.New(runtime, observer, lifecycle.Options{Cgroups: tree}) // whose pods the tree follows
 //	...
 //	err = tree.Setup(ctx)         // once, before any pod is started
 //	go tree.Run(ctx)              // keeps the classes in step, removes orphans
+//
+// The reconciler calls the rest:
+//
 //	err = tree.Ensure(ctx, pod)   // before the sandbox of a pod, and before a later start of a container
 //	err = tree.Limit(ctx, pod)    // when the containers of that start run
 //	err = tree.Remove(ctx, uid)   // when nothing of it is left

@@ -51,10 +51,14 @@ type Tree struct {
 }
 
 // New returns a Tree on the cgroups of a node. It starts nothing and writes nothing; see [Tree.Setup] and [Tree.Run].
-// The error is that of [Options.Validate].
+// Pods is nil for a tree that a lifecycle.Reconciler is made with, which has the tree [Tree.Follow] it. The error is that of
+// [Options.Validate].
 func New(w Cgroups, pods Pods, o Options) (*Tree, error) {
-	if w == nil || pods == nil {
-		panic("podtree.New: nil cgroups or pods")
+	if w == nil {
+		panic("podtree.New: nil cgroups")
+	}
+	if pods == nil {
+		pods = new(followed)
 	}
 	if err := o.Validate(); err != nil {
 		return nil, fmt.Errorf("pod cgroups: %w", err)

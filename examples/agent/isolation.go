@@ -51,7 +51,7 @@ func (a *agent) limit(ctx context.Context, o *lifecycle.Options) error {
 	found := d.Host()
 	host.Logger, host.Node.HugepageSizes = a.log, found.HugepageSizes
 	host.Node.CgroupV1, host.Node.NoSwapController = found.Mode != driver.V2, !found.Has("swap")
-	tree, err := podtree.New(d, a, host) // a has the reconciler by the time that it is asked
+	tree, err := podtree.New(d, nil, host) // the reconciler has it follow its pods
 	if err != nil {
 		return err
 	}

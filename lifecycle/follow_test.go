@@ -1,0 +1,44 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/cri/critest"
+	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/internal/podtest"
+)
+
+// followers are cgroups of pods that have to know which pods there are.
+type followers struct {
+	podCgroups
+	active func() ([]*corev1.Pod, bool)
+	mayRun func(uid string) bool
+}
+
+func (f *followers) Follow(active func() ([]*corev1.Pod, bool), mayRun func(uid string) bool) {
+	f.active, f.mayRun = active, mayRun
+}
+
+// It keeps a program from having to hand the reconciler to the cgroups that the reconciler is made with.
+func TestCgroupsFollowTheReconciler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		groups := &followers{podCgroups: podCgroups{has: map[string]bool{}}}
+		n := boot(t, rt, rt, lifecycle.Options{Cgroups: groups})
+		n.set(podtest.Pod("a"))
+		time.Sleep(time.Second)
+		pods, complete := groups.active()
+		require.Len(t, pods, 1)
+		require.True(t, complete)
+		require.True(t, groups.mayRun("uid-a"))
+		require.False(t, groups.mayRun("uid-b"))
+	})
+}
