@@ -20,7 +20,9 @@ import (
 //	}
 //
 // The funcs are called from the goroutines that make the calls and may not be changed while there are any: a fault
-// that comes and goes decides inside its func.
+// that comes and goes decides inside its func. Around is called before the func of a call. Its op is the CRI's name of the
+// call, or "List"; its id is that of the object, or the UID of the pod in RunPodSandbox and of the sandbox in CreateContainer.
+// When the call succeeded and Around returns an error, the caller gets no result.
 //
 // A Faults is a cri.Runtime and nothing else, so that what it cannot fault it does not claim; [Interceptor] faults
 // the capabilities too. Capabilities of the wrapped runtime are passed on by embedding them beside it:
@@ -33,9 +35,7 @@ import (
 type Faults struct {
 	Runtime cri.Runtime // the wrapped runtime
 
-	// Around is called for every call, before the func of its own; call makes it. op is the CRI's name of the
-	// call, or "List"; id is that of the object, or the UID of the pod in RunPodSandbox and of the sandbox in
-	// CreateContainer. When call succeeded and Around returns an error, the caller gets no result.
+	// Around is called for every call, which call makes. Nil makes each call.
 	Around func(ctx context.Context, op, id string, call func() error) error
 
 	ListFunc            func(ctx context.Context, next cri.Runtime) (cri.Snapshot, error)

@@ -44,15 +44,17 @@ type Capable interface {
 // RunPodSandbox and ListPod, of the sandbox in CreateContainer, the name of the image in calls about images, and empty
 // where a call is about no object. What a user of the runtime should not find is hidden by a struct that embeds only some of
 // the interfaces.
+//
+// A call is under way for half of its Latency before the wrapped runtime is called, and for half of it after. A context that
+// ends on the way there keeps the call from taking effect; on the way back it loses the answer. Events arrive half a latency
+// after they were made. Around may also make a call later, and with another context; when it returns an error, the caller gets
+// no result.
 type Interceptor struct {
 	Runtime Capable // the wrapped runtime
 
-	// Latency is how long a call is under way, half of it before and half of it after the wrapped runtime is called. A
-	// context that ends on the way there keeps the call from taking effect; on the way back it loses the answer. Events
-	// arrive half a latency after they were made. Nil, and what is not positive, is no time.
+	// Latency is how long a call is under way. Nil, and what is not positive, is no time.
 	Latency func(op, id string) time.Duration
-	// Around makes the call, or does not, and may change or replace its error; when it returns an error, the caller gets no
-	// result. The call may also be made later and with another context. Nil makes each call.
+	// Around makes the call, or does not, and may change or replace its error. Nil makes each call.
 	Around func(ctx context.Context, op, id string, call func(context.Context) error) error
 }
 
