@@ -194,8 +194,8 @@ func FuzzLoad(f *testing.F) {
 	f.Add(`{"version":2}`)
 	f.Add(`{"version":1,"status":null}`)
 	f.Add("{")
+	d := poddir.Of(f.TempDir(), "uid-a")
 	f.Fuzz(func(t *testing.T, content string) {
-		d := poddir.Of(t.TempDir(), "uid-a")
 		write(t, recordOf(d), content)
 		r := poddir.NewRecorder(d, "default/a")
 		if err := r.Load(); err != nil {
