@@ -87,6 +87,20 @@ func TestFiles(t *testing.T) {
 	}
 }
 
+// A runtime that cannot be asked for one sandbox tells its address in the list.
+func TestAddressWithoutAnInspector(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		root := t.TempDir()
+		s := newScene(t, podtest.Pod("a"), setting{node: func(n *executor.Node) { n.PodRoot = root }})
+		s.node.Runtime = struct{ cri.Runtime }{s.rt}
+		s.begin()
+		s.up("main")
+		hosts, err := os.ReadFile(filepath.Join(root, "uid-a/etc-hosts"))
+		require.NoError(t, err)
+		require.Contains(t, string(hosts), s.observed().Sandboxes[0].IPs[0]+"\ta\n")
+	})
+}
+
 // The reasons that others note beside those of starts stay until the start is tried again.
 func TestWaiting(t *testing.T) {
 	var w executor.Waiting

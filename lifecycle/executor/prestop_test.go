@@ -97,6 +97,23 @@ func TestPreStopOfASidecar(t *testing.T) {
 	})
 }
 
+// A hook that takes all of the grace period leaves no time to wait for others.
+func TestPreStopOfASidecarTakesAllTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, podtest.Pod("a", "main", "side", "proxy"), setting{scripts: map[string]critest.Script{
+			"main": critest.IgnoreTERM(), "side": critest.IgnoreTERM(), "proxy": {Exec: takes(time.Hour, 0)},
+		}})
+		s.up("main", "side", "proxy")
+		proxy := kill("proxy", 5*time.Second, "main", "side")
+		proxy.PreStop = podtest.Exec("bye")
+		require.NoError(t, s.do(t.Context(), plan.Actions{Kill: []plan.Kill{kill("main", time.Minute), kill("side", time.Minute), proxy}}))
+		s.requireCallsOf([]string{
+			"0s StopContainer uid-a-main-0 1m0s", "0s StopContainer uid-a-side-0 1m0s", "0s ExecSync uid-a-proxy-0",
+			"5s StopContainer uid-a-proxy-0 2s",
+		})
+	})
+}
+
 // A hook gets as long as the container, and does not outlive the call: whoever comes after it finds no handler of before.
 func TestPreStopDoesNotOutliveTheContainer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

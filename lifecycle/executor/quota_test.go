@@ -31,10 +31,11 @@ type podCgroups struct {
 }
 
 func (c *podCgroups) ask(ctx context.Context, method string) error {
-	c.s.note(method)
 	if err := ctx.Err(); err != nil {
+		c.s.note(method + ", cut short")
 		return err
 	}
+	c.s.note(method)
 	return c.fails[method]
 }
 

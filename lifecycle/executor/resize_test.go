@@ -191,11 +191,17 @@ func TestResizeThatFails(t *testing.T) {
 		require.EqualValues(t, 2, d.Generation)
 		require.Len(t, d.Containers, 1, "it is to be tried again")
 
-		s.pod = sizedPod(3, "cpu=250m/500m")
+		s.pod = sizedPod(3, "cpu=500m/1")
+		s.pod.Labels = map[string]string{"other": "change"}
+		d = decision()
+		require.Equal(t, "resize container main: out of order", d.Error)
+		require.EqualValues(t, 2, d.Generation, "the one that asked for it")
+
+		s.pod = sizedPod(4, "cpu=250m/500m")
 		d = decision()
 		require.Empty(t, d.Error)
 		require.Empty(t, d.Containers)
-		require.EqualValues(t, 3, d.Generation)
+		require.EqualValues(t, 4, d.Generation)
 	})
 }
 

@@ -6,6 +6,8 @@ package executor_test
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -81,6 +83,21 @@ func TestSlotIsReleasedWhileAStartIsSlow(t *testing.T) {
 		s.requireCalls("0s RunPodSandbox uid-a", "0s CreateContainer main", "0s StartContainer uid-a-main-0",
 			"30s CreateContainer side", "30s StartContainer uid-a-side-0") // which does not wait for another slot
 		require.Equal(t, 10*time.Second, taken())
+	})
+}
+
+// One that was over in time is not said to be slow.
+func TestQuickStartIsNotLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		s := newScene(t, podtest.Pod("a"), setting{
+			scripts: map[string]critest.Script{"main": {StartAfter: 9 * time.Second}},
+			node:    func(n *executor.Node) { n.Logger = slog.New(slog.NewTextHandler(&log, nil)) },
+		})
+		s.up("main")
+		time.Sleep(time.Minute)
+		require.Contains(t, log.String(), "start container")
+		require.NotContains(t, log.String(), "slow start")
 	})
 }
 
