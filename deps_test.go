@@ -42,7 +42,7 @@ tests lifecycle/podstatus:      lifecycle/internal/podtest
 tests lifecycle/poddir:         lifecycle/internal/podtest SYS
 tests lifecycle/podview:        lifecycle/internal/podtest
 tests lifecycle/resize:         lifecycle/internal/podtest
-tests lifecycle/executor:       lifecycle/internal/podtest
+tests lifecycle/executor:       lifecycle/internal/podtest lifecycle/lifecycletest
 tests lifecycle:                lifecycle/internal/podtest lifecycle/lifecycletest lifecycle/resize cgroups images/credential qos pleg cri/remote cri/process cgroups/driver cgroups/cgroupstest cgroups/podtree
 tests hack/bench:               API YAML
 tests lifecycle/podenv:         lifecycle/podapi
