@@ -12,6 +12,12 @@
 // [Resizer] changes the resources of containers that run. A [Reporter] is how a pod is told about: the log, the events, the
 // errors.
 //
+//	x := executor.New(executor.NewReporter(node.Prepare(), id), record) // for as long as the pod is there
+//	...
+//	actions, status := plan.Decide(state)
+//	x.Begin(status.PodIPs)
+//	err := x.Do(ctx, pod, observed, &actions) // or, where there is nothing to do, x.Rest
+//
 // What belongs here: each call to the runtime and everything around it. A third runtime needs nothing here: it is a
 // cri.Runtime. What does not: rules, statuses, sources, and the loop of a pod.
 //

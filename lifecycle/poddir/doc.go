@@ -10,6 +10,12 @@
 // what has none is never touched. [Claim] makes the root one agent's. A [Recorder] keeps the [Record] in memory and in that
 // file. [Logs] are below a root of their own, where the tools of a node look for them.
 //
+//	dir := poddir.Of(root, uid)
+//	record := poddir.NewRecorder(dir, "default/web")
+//	err := record.Load()
+//	path, err := dir.MakeMessageFile("web", attempt) // which the container is given
+//	message := dir.Message(ctx, container)           // when it has exited
+//
 // What belongs here: every path below the directory of a pod, how it is written and how it is read. What does not: when it is
 // written or removed, which the caller decides.
 //

@@ -12,7 +12,8 @@
 // [AsUnstarted]), and what no reading is needed for are functions of the spec ([ShouldRestart]).
 //
 //	view := podview.New(pod, observed)
-//	if last := view.Newest("web"); last != nil && podview.ShouldRestart(&pod.Spec, c, last.ExitCode) {
+//	if last := view.Newest(c.Name); last != nil && last.State == cri.ContainerExited {
+//		again = podview.ShouldRestart(&pod.Spec, c, last.ExitCode)
 //	}
 //
 // What belongs here: what can be told from a spec and a reading, and is asked in more than one place. What does not: anything

@@ -11,6 +11,11 @@
 // the spec cannot be followed here, the [Decision] has the pod as it has been until now, and says why. Whether the node has
 // room is the caller's to ask, if [Decision.Resizes], and to hand in with [Decision.Deferred].
 //
+//	d := resize.Decide(resize.State{Pod: pod, Observed: observed})
+//	if d.Resizes() && !fits(d.Pod) {
+//		d = d.Deferred("the node has 1 CPU left")
+//	}
+//
 // What belongs here: sizes, how they are written, and the rules of KEP-1287. What does not: the order in which cgroups and
 // containers are written (package podtree), and calls to the runtime.
 //
