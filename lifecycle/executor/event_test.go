@@ -46,7 +46,7 @@ func TestEvents(t *testing.T) {
 }
 
 // backsOff is the status of a container that waits in CrashLoopBackOff after its instance of an attempt.
-func backsOff(name string, attempt int32, exitCode int32) corev1.ContainerStatus {
+func backsOff(name string, attempt, exitCode int32) corev1.ContainerStatus {
 	return corev1.ContainerStatus{
 		Name: name, RestartCount: attempt, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
 		LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{

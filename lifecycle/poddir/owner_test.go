@@ -50,9 +50,11 @@ func TestClaim(t *testing.T) {
 // is free again.
 func TestClaimOfADamagedDirectory(t *testing.T) {
 	for name, damage := range map[string]func(path string) error{
-		"empty":     func(path string) error { return os.WriteFile(path, nil, 0o600) },
-		"half":      func(path string) error { return os.WriteFile(path, []byte("01234567"), 0o600) },
-		"two":       func(path string) error { return os.WriteFile(path, []byte("0123456789abcdef\n0123456789abcdef\n"), 0o600) },
+		"empty": func(path string) error { return os.WriteFile(path, nil, 0o600) },
+		"half":  func(path string) error { return os.WriteFile(path, []byte("01234567"), 0o600) },
+		"two": func(path string) error {
+			return os.WriteFile(path, []byte("0123456789abcdef\n0123456789abcdef\n"), 0o600)
+		},
 		"long":      func(path string) error { return os.WriteFile(path, []byte(strings.Repeat("0", 1<<20)), 0o600) },
 		"directory": func(path string) error { return os.Mkdir(path, 0o700) },
 		"link":      func(path string) error { return os.Symlink("/dev/zero", path) },
