@@ -131,16 +131,12 @@ func (k *keeper) setPacking(name string, stop context.CancelFunc) {
 
 // compress replaces a file with its compressed form, which has its name only when it is whole and on disk.
 func (k *keeper) compress(ctx context.Context, from, to string) (size int64, err error) {
-	source, err := os.Open(from)
+	source, info, err := openUnlinked(from)
 	if err != nil {
 		return 0, err
 	}
 	defer source.Close()
-	info, err := source.Stat()
-	if err != nil {
-		return 0, err
-	}
-	target, err := os.OpenFile(from+temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, info.Mode().Perm())
+	target, err := createAnew(from+temporary, info.Mode().Perm())
 	if err != nil {
 		return 0, err
 	}

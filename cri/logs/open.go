@@ -4,7 +4,9 @@
 package logs
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"syscall"
 )
@@ -25,4 +27,29 @@ func openRegular(path string) (*os.File, error) {
 		return nil, err
 	}
 	return file, nil
+}
+
+// openUnlinked opens a file beside a log, which is no link: that could lead to any file of the host.
+func openUnlinked(path string) (*os.File, fs.FileInfo, error) {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	file, err := openRegular(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	if opened, err := file.Stat(); err != nil || !os.SameFile(info, opened) {
+		file.Close() // read only
+		return nil, nil, errors.Join(fmt.Errorf("read log %s: it is a link, or was replaced", path), err)
+	}
+	return file, info, nil
+}
+
+// createAnew creates a file beside a log in the place of what an earlier agent has left there, or somebody else.
+func createAnew(path string, mode fs.FileMode) (*os.File, error) {
+	if err := ignoreMissing(os.Remove(path)); err != nil {
+		return nil, err
+	}
+	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 }
