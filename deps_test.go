@@ -24,13 +24,14 @@ YAML    = sigs.k8s.io/yaml sigs.k8s.io/json go.yaml.in/yaml/v3
 GRPC    = google.golang.org/grpc/... google.golang.org/protobuf/... k8s.io/cri-api/...
 CLUSTER = k8s.io/client-go/...
 OCI     = github.com/opencontainers/cgroups/... github.com/coreos/go-systemd/v22/dbus github.com/godbus/dbus/v5
+CNI     = github.com/containernetworking/cni/...
 
 ban:    k8s.io/kubernetes/... k8s.io/klog/... k8s.io/component-base/... github.com/google/cadvisor/...
 named:  testing/... C unsafe
 
 tests:                          github.com/stretchr/testify/assert github.com/stretchr/testify/require
 tests:                          github.com/google/go-cmp/... golang.org/x/tools/txtar
-tests:                          cri/critest internal/costtest internal/hostile internal/lab internal/podtest internal/script internal/suite/suitetest
+tests:                          cri/critest internal/costtest internal/hostile internal/isolated internal/lab internal/podtest internal/script internal/suite/suitetest
 tests .:                        internal/repocheck
 tests internal/lab:             GRPC
 tests cri/process:              cri/logs
@@ -53,6 +54,8 @@ tests cgroups/driver:           cgroups/cgroupstest
 tests probe:                    SYS
 tests probe/podprobe:           cri/remote cri/process
 tests cgroups/podtree:          cgroups/cgroupstest cgroups/driver
+tests cni:                      cni/cnitest API SYS
+tests cni/netns internal/isolated: SYS
 
 # The map has no code.
 .                      max   0:
@@ -115,6 +118,11 @@ images/credential      max   0: cri images/internal/... images/reference SYS
 images/internal/...    max   0:
 images/reference       max   0:
 
+# The network of pods.
+cni                    max  23: cni/netns internal/atomicfile internal/dirlock internal/sleep SYS CNI
+cni/netns              max   0: SYS
+cni/cnitest            max   0: testing
+
 # Leaves, shared by two packages or more.
 internal/...           max   0: SYS
 internal/cripb         max 115: cri GRPC
@@ -140,7 +148,6 @@ hack/bench/internal/...       : GRPC
 # Planned: what they may import is settled before they are written.
 gc                     max   0: cri
 eviction               max   0: internal/...
-cni                           : github.com/containernetworking/cni/...
 volume                        : API internal/...
 volume/csi                    : volume API GRPC
 device                        : GRPC

@@ -51,6 +51,12 @@
 //     provider plugins
 //   - [github.com/seed81659283/nodeagent/images/reference]: parses the names of images
 //
+// # Connect pods
+//
+//   - [github.com/seed81659283/nodeagent/cni]: sets up and tears down the network of pod sandboxes with CNI plugins
+//   - [github.com/seed81659283/nodeagent/cni/netns]: makes network namespaces that last
+//   - [github.com/seed81659283/nodeagent/cni/cnitest]: scripted CNI plugins that record how they are called
+//
 // # Hold pods to their resources
 //
 //   - [github.com/seed81659283/nodeagent/qos]: QoS class, OOM score adjustment, effective requests and limits, memory
@@ -76,7 +82,7 @@
 // # Where to start reading
 //
 // The command examples/minimal wires these into an agent that runs static pods, on one screen; examples/agent is the fuller
-// one. The commands examples/pleg, prober, qos, logs and runtime show one idea each. The documentation of the packages has
+// one. The commands examples/pleg, prober, qos, logs, runtime and cni show one idea each. The documentation of the packages has
 // runnable examples:
 //
 //   - pods built in code: [github.com/seed81659283/nodeagent/lifecycle], example of Reconciler
@@ -85,7 +91,7 @@
 //   - a pod by bare calls of a runtime: [github.com/seed81659283/nodeagent/cri], example of Runtime
 //   - a runtime without a daemon: [github.com/seed81659283/nodeagent/cri/process], example of Open
 //
-// Planned, not here yet: eviction, gc, cni, volume, nodestatus, nodeapi, device, nodetest.
+// Planned, not here yet: eviction, gc, volume, nodestatus, nodeapi, device, nodetest.
 //
 // Desired state is k8s.io/api/core/v1; observed state is package cri; packages share nothing else. ARCHITECTURE.md
 // in the repository shows who may import whom.

@@ -1,0 +1,58 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cni_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/containernetworking/cni/libcni"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/cni"
+	"github.com/seed81659283/nodeagent/cni/netns"
+)
+
+// BenchmarkSetupAndTeardown is a network namespace with an ADD and a DEL of a bridge, by libcni alone and by Pods, in turn.
+// The ratio is what Pods takes more.
+func BenchmarkSetupAndTeardown(b *testing.B) {
+	n := newRealNode(b, bridged("1.0.0", range4), "bridge", "host-local")
+	p := n.open()
+	bare := libcni.NewCNIConfigWithCacheDir(n.opts.PluginDirs, b.TempDir(), nil)
+	config, err := libcni.NetworkConfFromBytes(p.Config().Networks[0].Config())
+	require.NoError(b, err)
+	spaces := netns.New(b.TempDir())
+	b.Cleanup(func() { unmountAll(b, spaces.Path("")) })
+	var theirs, ours time.Duration
+	for b.Loop() {
+		began := time.Now()
+		path, err := spaces.Create("bare")
+		require.NoError(b, err)
+		rt := &libcni.RuntimeConf{ContainerID: "bare", NetNS: path, IfName: "eth0"}
+		_, err = bare.AddNetworkList(b.Context(), config, rt)
+		require.NoError(b, err)
+		require.NoError(b, bare.DelNetworkList(b.Context(), config, rt))
+		require.NoError(b, spaces.Remove("bare"))
+		theirs += time.Since(began)
+
+		began = time.Now()
+		_, err = p.Setup(b.Context(), pod("ours"))
+		require.NoError(b, err)
+		require.NoError(b, p.Teardown(b.Context(), "ours"))
+		ours += time.Since(began)
+	}
+	b.ReportMetric(float64(theirs.Nanoseconds())/float64(b.N), "libcni-ns/op")
+	b.ReportMetric(float64(ours.Nanoseconds())/float64(b.N), "pods-ns/op")
+	b.ReportMetric(float64(ours)/float64(theirs), "ratio")
+}
+
+// BenchmarkLoad is a look at a directory of three files, which each set-up begins with.
+func BenchmarkLoad(b *testing.B) {
+	d := cni.NewDir("testdata/conf")
+	for b.Loop() {
+		if c := d.Load(); len(c.Networks) != 3 {
+			b.Fatal(c)
+		}
+	}
+}

@@ -1,0 +1,174 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cnitest
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Plugins is a directory of scripted plugins.
+type Plugins struct {
+	Dir string // for the options of whoever runs plugins
+
+	t testing.TB
+}
+
+// Names of the files in a directory of plugins.
+const (
+	scriptFile = ".script.json"
+	callsFile  = ".calls.jsonl"
+)
+
+// script is the answers by plugin and command, such as "bridge ADD".
+type script map[string][]Answer
+
+// Call is one call of a plugin.
+type Call struct {
+	Plugin      string
+	Command     string // such as "ADD"
+	ContainerID string
+	Netns       string
+	Interface   string
+	Args        string          // CNI_ARGS
+	Path        string          // CNI_PATH
+	Config      json.RawMessage // what it was given on its standard input
+	PID         int
+	Child       int // PID of the child that it has started; zero: none
+}
+
+// String returns the plugin and the command.
+func (c Call) String() string { return c.Plugin + " " + c.Command }
+
+// Field returns a field of the configuration, such as "prevResult" or "runtimeConfig", as JSON; empty: it is not there.
+func (c Call) Field(name string) string {
+	var fields map[string]json.RawMessage
+	_ = json.Unmarshal(c.Config, &fields)
+	return string(fields[name])
+}
+
+// New makes a directory with plugins of these names. It is removed when the test ends. On systems other than Linux the test
+// is skipped.
+func New(t testing.TB, names ...string) *Plugins {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("scripted plugins are processes of Linux")
+	}
+	p := &Plugins{Dir: t.TempDir(), t: t}
+	p.write(script{})
+	for _, name := range names {
+		p.Install(name)
+	}
+	return p
+}
+
+// Install adds a plugin.
+func (p *Plugins) Install(name string) {
+	p.t.Helper()
+	self, err := os.Executable()
+	if err == nil {
+		err = os.Symlink(self, filepath.Join(p.Dir, name))
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// Uninstall removes a plugin.
+func (p *Plugins) Uninstall(name string) {
+	p.t.Helper()
+	if err := os.Remove(filepath.Join(p.Dir, name)); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// Script sets what a plugin answers to a command from now on. Without answers it is what it does without a script.
+func (p *Plugins) Script(plugin, command string, answers ...Answer) {
+	p.t.Helper()
+	s, err := readScript(p.Dir)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	s[plugin+" "+command] = answers
+	p.write(s)
+}
+
+// write replaces the script as a whole, as plugins may be reading it.
+func (p *Plugins) write(s script) {
+	p.t.Helper()
+	data, err := json.Marshal(s)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	path := filepath.Join(p.Dir, scriptFile)
+	if err := os.WriteFile(path+".new", data, 0o600); err != nil {
+		p.t.Fatal(err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func readScript(dir string) (script, error) {
+	data, err := os.ReadFile(filepath.Join(dir, scriptFile))
+	if err != nil {
+		return nil, err
+	}
+	s := script{}
+	return s, json.Unmarshal(data, &s)
+}
+
+// Calls returns the calls so far of these commands, or of all.
+func (p *Plugins) Calls(commands ...string) []Call {
+	p.t.Helper()
+	data, err := os.ReadFile(filepath.Join(p.Dir, callsFile))
+	if err != nil && !os.IsNotExist(err) {
+		p.t.Fatal(err)
+	}
+	calls, err := parseCalls(data)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return slices.DeleteFunc(calls, func(c Call) bool {
+		return len(commands) > 0 && !slices.Contains(commands, c.Command)
+	})
+}
+
+// Said returns the calls so far as text, such as "bridge ADD, portmap ADD".
+func (p *Plugins) Said(commands ...string) string {
+	p.t.Helper()
+	var words []string
+	for _, c := range p.Calls(commands...) {
+		words = append(words, c.String())
+	}
+	return strings.Join(words, ", ")
+}
+
+// Forget forgets the calls so far.
+func (p *Plugins) Forget() {
+	p.t.Helper()
+	if err := os.Remove(filepath.Join(p.Dir, callsFile)); err != nil && !os.IsNotExist(err) {
+		p.t.Fatal(err)
+	}
+}
+
+func parseCalls(data []byte) ([]Call, error) {
+	var calls []Call
+	for line := range strings.Lines(string(data)) {
+		if !strings.HasSuffix(line, "\n") { // it is being written
+			break
+		}
+		var c Call
+		if err := json.Unmarshal([]byte(line), &c); err != nil {
+			return nil, err
+		}
+		calls = append(calls, c)
+	}
+	return calls, nil
+}

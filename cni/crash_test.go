@@ -1,0 +1,78 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cni_test
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/cni"
+	"github.com/seed81659283/nodeagent/cni/cnitest"
+)
+
+// agentEnv has the node of a test binary that is an agent.
+const agentEnv = "CNI_TEST_AGENT"
+
+// agent is what an agent is told of its node.
+type agent struct{ Dir, Conf, Netns, Plugins string }
+
+// runAgent sets up a sandbox and tears it down, if this process is an agent. It is killed on the way.
+func runAgent() {
+	text, ok := os.LookupEnv(agentEnv)
+	if !ok {
+		return
+	}
+	var a agent
+	if err := json.Unmarshal([]byte(text), &a); err != nil {
+		panic(err)
+	}
+	p, err := cni.Open(a.Dir, cni.Options{ConfDir: a.Conf, NetnsDir: a.Netns, PluginDirs: []string{a.Plugins}})
+	if err != nil {
+		panic(err)
+	}
+	if _, err := p.Setup(context.Background(), pod("1")); err != nil {
+		panic(err)
+	}
+	if err := p.Teardown(context.Background(), "1"); err != nil {
+		panic(err)
+	}
+	os.Exit(0)
+}
+
+// An agent that is killed at any call of a plugin leaves nothing that the next one does not find.
+func TestIntegrationKilledAgent(t *testing.T) {
+	for step, call := range [][2]string{{"a", "ADD"}, {"b", "ADD"}, {"c", "ADD"}, {"c", "DEL"}, {"b", "DEL"}, {"a", "DEL"}} {
+		t.Run(call[1]+" of "+call[0], func(t *testing.T) {
+			n := newNode(t)
+			n.plugins.Script(call[0], call[1], cnitest.Hangs(cnitest.NoChild), cnitest.Passes())
+			text, err := json.Marshal(agent{Dir: n.dir, Conf: n.opts.ConfDir, Netns: n.opts.NetnsDir, Plugins: n.plugins.Dir})
+			require.NoError(t, err)
+			cmd := exec.CommandContext(t.Context(), os.Args[0])
+			cmd.Env = append(os.Environ(), agentEnv+"="+string(text))
+			require.NoError(t, cmd.Start())
+			deadline := time.Now().Add(30 * time.Second)
+			for len(n.plugins.Calls("ADD", "DEL")) <= step {
+				require.True(t, time.Now().Before(deadline), "the agent does not come to %s %s", call[1], call[0])
+				time.Sleep(time.Millisecond)
+			}
+			require.NoError(t, cmd.Process.Kill())
+			_ = cmd.Wait()
+			require.NotEmpty(t, n.files()["record"])
+
+			p := n.open()
+			require.NoError(t, os.RemoveAll(filepath.Join(n.opts.ConfDir, "10-net.conflist")))
+			require.NoError(t, p.Retain(t.Context(), nil))
+			n.empty()
+			said := n.plugins.Calls("DEL")
+			require.Equal(t, "a DEL", said[len(said)-1].String())
+		})
+	}
+}

@@ -1,0 +1,38 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cni
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A file that is just being written does not make another network that of the pods.
+func TestHalfAFile(t *testing.T) {
+	dir := t.TempDir()
+	path, now := filepath.Join(dir, "1.conflist"), time.Now()
+	write := func(content string, age time.Duration) {
+		require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
+		require.NoError(t, os.Chtimes(path, now.Add(-age), now.Add(-age)))
+	}
+	d := NewDir(dir)
+	write(`{"name":`, 0)
+	_, err := d.load(path, now)
+	require.Error(t, err, "there was no good one")
+
+	write(`{"name":"n","plugins":[{"type":"a"}]}`, 0)
+	require.Len(t, d.Load().Networks, 1)
+	for age, bad := range map[time.Duration]bool{0: false, settle / 2: false, settle: true, time.Hour: true, -time.Hour: true} {
+		write(`{"name":`, age)
+		n, err := d.load(path, now)
+		require.Equal(t, bad, err != nil, "age %v", age)
+		if !bad {
+			require.Equal(t, "n", n.Name)
+		}
+	}
+}

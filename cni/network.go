@@ -1,0 +1,165 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cni
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/containernetworking/cni/libcni"
+	"github.com/containernetworking/cni/pkg/version"
+)
+
+const (
+	maxConfig  = 1 << 20 // bytes of a configuration file
+	maxPlugins = 64      // of a network
+	maxName    = 100     // bytes of a network's name, which is part of a file name
+)
+
+// validName matches the names of networks and the IDs of containers.
+var validName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.\-]*$`)
+
+// Network is a list of plugins that attach a container to a network. It is not changed once it is made.
+type Network struct {
+	Name    string
+	Version string   // of the CNI specification; empty means 0.1.0
+	File    string   // where it was read; empty: it was not read from a file
+	Plugins []Plugin // in the order of ADD
+
+	list *libcni.NetworkConfigList
+}
+
+// Plugin is one of the plugins of a network.
+type Plugin struct {
+	Type         string
+	Capabilities []string // what it wants to be told, sorted
+}
+
+// Config returns the configuration of the network with all of its plugins, as JSON. It may hold secrets. The caller
+// must not change it.
+func (n *Network) Config() []byte { return n.list.Bytes }
+
+// Capability reports whether a plugin of the network wants to be told about a capability.
+func (n *Network) Capability(capability string) bool {
+	return slices.ContainsFunc(n.Plugins, func(p Plugin) bool { return slices.Contains(p.Capabilities, capability) })
+}
+
+// ParseNetwork reads a configuration list: the content of a .conflist file. Plugins that are in files of their own are
+// not in it; see [Dir].
+func ParseNetwork(data []byte) (*Network, error) {
+	list, err := parseList(data)
+	if err != nil {
+		return nil, err
+	}
+	return newNetwork(list)
+}
+
+// ParsePlugin reads the configuration of a single plugin, the content of a .conf file, as a network of that plugin alone.
+func ParsePlugin(data []byte) (*Network, error) {
+	if err := checkSize(data); err != nil {
+		return nil, err
+	}
+	plugin, err := libcni.NetworkPluginConfFromBytes(data)
+	if err != nil {
+		return nil, err
+	}
+	whole, err := json.Marshal(map[string]any{
+		"name": plugin.Network.Name, "cniVersion": plugin.Network.CNIVersion, "plugins": []json.RawMessage{data},
+	})
+	if err != nil {
+		return nil, err
+	}
+	list, err := libcni.NetworkConfFromBytes(whole)
+	if err != nil {
+		return nil, err
+	}
+	return newNetwork(list)
+}
+
+func parseList(data []byte) (*libcni.NetworkConfigList, error) {
+	if err := checkSize(data); err != nil {
+		return nil, err
+	}
+	return libcni.NetworkConfFromBytes(data)
+}
+
+func checkSize(data []byte) error {
+	if len(data) > maxConfig {
+		return fmt.Errorf("%d bytes exceed the limit of %d", len(data), maxConfig)
+	}
+	return nil
+}
+
+// newNetwork checks what libcni leaves to the first ADD.
+func newNetwork(list *libcni.NetworkConfigList) (*Network, error) {
+	switch known := version.All.SupportedVersions(); {
+	case !validName.MatchString(list.Name) || len(list.Name) > maxName:
+		return nil, fmt.Errorf("name: %.*q must have up to %d letters, digits, dots, dashes and underscores", maxName, list.Name, maxName)
+	case list.CNIVersion != "" && !slices.Contains(known, list.CNIVersion):
+		return nil, fmt.Errorf("cniVersion: %.20q is none of %s", list.CNIVersion, strings.Join(known, ", "))
+	case len(list.Plugins) == 0:
+		return nil, errors.New("plugins: there is none")
+	case len(list.Plugins) > maxPlugins:
+		return nil, fmt.Errorf("plugins: %d of them exceed the limit of %d", len(list.Plugins), maxPlugins)
+	}
+	n := &Network{Name: list.Name, Version: list.CNIVersion, list: list}
+	for i, p := range list.Plugins {
+		if !validName.MatchString(p.Network.Type) || len(p.Network.Type) > maxName {
+			return nil, fmt.Errorf("plugins[%d].type: %.*q is no file name", i, maxName, p.Network.Type)
+		}
+		caps := maps.Clone(p.Network.Capabilities)
+		maps.DeleteFunc(caps, func(_ string, wanted bool) bool { return !wanted })
+		n.Plugins = append(n.Plugins, Plugin{Type: p.Network.Type, Capabilities: slices.Sorted(maps.Keys(caps))})
+	}
+	return n, nil
+}
+
+// withPlugins adds plugins that are in files of their own to a list, so that it is whole and needs no file any more: what
+// attaches a container is what detaches it.
+func withPlugins(list *libcni.NetworkConfigList, more [][]byte) (*libcni.NetworkConfigList, error) {
+	if len(more) == 0 {
+		return list, nil
+	}
+	var whole map[string]json.RawMessage
+	if err := json.Unmarshal(list.Bytes, &whole); err != nil {
+		return nil, err
+	}
+	var plugins []json.RawMessage
+	for _, p := range list.Plugins {
+		plugins = append(plugins, p.Bytes)
+	}
+	for _, p := range more {
+		plugins = append(plugins, p)
+	}
+	data, err := json.Marshal(plugins)
+	if err != nil {
+		return nil, err
+	}
+	whole["plugins"], whole["loadOnlyInlinedPlugins"] = data, json.RawMessage("true")
+	if data, err = json.Marshal(whole); err != nil {
+		return nil, err
+	}
+	return parseList(data)
+}
+
+// Choose returns the networks that pods are attached to, out of those of a node in their order: the one of that name, or
+// the first where the name is empty, and those that follow it, up to count in all.
+func Choose(networks []*Network, name string, count int) ([]*Network, error) {
+	first := 0
+	if name != "" {
+		first = slices.IndexFunc(networks, func(n *Network) bool { return n.Name == name })
+	}
+	if first < 0 || first >= len(networks) {
+		if name != "" {
+			return nil, fmt.Errorf("%w: none is called %q", ErrNoNetwork, name)
+		}
+		return nil, ErrNoNetwork
+	}
+	return networks[first:min(len(networks), first+max(1, count))], nil
+}

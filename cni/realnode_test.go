@@ -1,0 +1,153 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cni_test
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/cni"
+	"github.com/seed81659283/nodeagent/cni/netns"
+	"github.com/seed81659283/nodeagent/internal/lab"
+)
+
+// realNode is a node with the plugins of the CNI project. Its host is the network namespace of the tests.
+type realNode struct {
+	*node
+	leases string // a file for each address that is in use
+}
+
+const bridge = `{"type":"bridge","bridge":"cnitest0","isGateway":true,"ipam":{"type":"host-local","dataDir":"LEASES","ranges":[%s]}}`
+
+const (
+	range4 = `[{"subnet":"10.213.0.0/16"}]`
+	range6 = `[{"subnet":"fd00:213::/64"}]`
+)
+
+// newRealNode returns a node with one network; "LEASES" in it stands for the directory of host-local.
+func newRealNode(t testing.TB, config string, plugins ...string) *realNode {
+	needsRoot(t)
+	dir := lab.PluginDir(t, plugins...)
+	n := &realNode{node: newNode(t), leases: t.TempDir()}
+	n.opts.PluginDirs = []string{dir}
+	n.write("10-net.conflist", strings.ReplaceAll(config, "LEASES", n.leases))
+	before := links(t)
+	t.Cleanup(func() {
+		if bridge, err := net.InterfaceByName("cnitest0"); err == nil {
+			require.NoError(t, exec.Command("ip", "link", "delete", bridge.Name).Run())
+		}
+		require.Equal(t, before, links(t))
+	})
+	return n
+}
+
+// links returns the names of the host's interfaces.
+func links(t testing.TB) []string {
+	t.Helper()
+	all, err := net.Interfaces()
+	require.NoError(t, err)
+	var names []string
+	for _, i := range all {
+		names = append(names, i.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// nothingLeft wants no address, interface, namespace or file to be left, but for the bridge.
+func (n *realNode) nothingLeft() {
+	n.t.Helper()
+	n.empty()
+	require.Empty(n.t, n.addresses())
+	require.Empty(n.t, slices.DeleteFunc(links(n.t), func(name string) bool { return !strings.HasPrefix(name, "veth") && !strings.HasPrefix(name, "bwp") }))
+}
+
+// addresses returns those that are in use.
+func (n *realNode) addresses() []string {
+	n.t.Helper()
+	files, err := filepath.Glob(filepath.Join(n.leases, "net", "*"))
+	require.NoError(n.t, err)
+	return slices.DeleteFunc(files, func(file string) bool {
+		_, err := netip.ParseAddr(strings.ReplaceAll(filepath.Base(file), "_", ":"))
+		return err != nil
+	})
+}
+
+// command runs a program of the host and returns what it prints.
+func command(t testing.TB, name string, args ...string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		t.Skipf("%s is missing", name)
+	}
+	out, err := exec.CommandContext(t.Context(), path, args...).CombinedOutput()
+	require.NoError(t, err, string(out))
+	return string(out)
+}
+
+// listen answers connections to a port of a pod with "hello", until the test ends.
+func listen(t testing.TB, s *cni.PodStatus, ip netip.Addr, port uint16) {
+	t.Helper()
+	var l net.Listener
+	require.NoError(t, netns.Do(s.Netns, func() (err error) {
+		l, err = net.Listen("tcp", netip.AddrPortFrom(ip, port).String())
+		return err
+	}))
+	var served sync.WaitGroup
+	served.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = io.WriteString(c, "hello")
+			c.Close()
+		}
+	})
+	t.Cleanup(func() {
+		l.Close()
+		served.Wait()
+	})
+}
+
+// hello connects and reads.
+func hello(address string) error {
+	c, err := net.DialTimeout("tcp", address, 10*time.Second)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+	said, err := io.ReadAll(c)
+	if err == nil && string(said) != "hello" {
+		err = fmt.Errorf("it said %q", said)
+	}
+	return err
+}
+
+// helloFrom connects from a pod, or from the host.
+func helloFrom(t testing.TB, s *cni.PodStatus, address string) {
+	t.Helper()
+	if s == nil {
+		require.NoError(t, hello(address))
+		return
+	}
+	require.NoError(t, netns.Do(s.Netns, func() error { return hello(address) }))
+}
+
+// bridged is a network of a bridge and of plugins that follow it.
+func bridged(version, ranges string, more ...string) string {
+	return list("net", version, append([]string{fmt.Sprintf(bridge, ranges)}, more...)...)
+}
