@@ -1,0 +1,28 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package dirent reads the entries of an open directory one block at a time, with their types, and without a string for
+// each: package os makes all three of them. It is for walks over directories that somebody else writes to and that may
+// have any number of entries. It opens nothing.
+package dirent
+
+// Type is what a directory says that an entry is. The zero value says that the file system does not know.
+type Type uint8
+
+// Types of entries, those of getdents64.
+const (
+	Unknown   Type = 0
+	Directory Type = 4
+	Regular   Type = 8
+	Link      Type = 10
+)
+
+// BufferSize is a good size for the buffer of [Next]. The smallest that works is 280 bytes.
+const BufferSize = 32 << 10
+
+// Next reads as many entries of a directory as fit into buf and calls f with each but "." and "..". The name is in buf, so
+// that it is f's until f returns. At the end of the directory, Next returns false; until then, the descriptor remembers
+// where to go on.
+func Next(dir int, buf []byte, f func(name []byte, t Type)) (more bool, err error) {
+	return next(dir, buf, f)
+}

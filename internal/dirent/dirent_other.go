@@ -1,0 +1,15 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !linux
+
+package dirent
+
+import (
+	"errors"
+	"fmt"
+)
+
+func next(int, []byte, func([]byte, Type)) (bool, error) {
+	return false, fmt.Errorf("getdents: %w", errors.ErrUnsupported)
+}
