@@ -1,0 +1,67 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package mounttest runs the tests of a package in a mount namespace of their own, so that they may mount and unmount, on
+// any goroutine, and the host sees none of it: the namespace ends with the process, and what is still mounted with it. It
+// takes root; without, tests that call [Need] are skipped and the others run as usual.
+//
+//	func TestMain(m *testing.M) { mounttest.Main(m) }
+//
+//	func TestTmpfs(t *testing.T) {
+//		mounttest.Need(t)
+//		...
+//	}
+package mounttest
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// inside is the variable that says that a process has a mount namespace of its own.
+const inside = "NODEAGENT_MOUNTTEST"
+
+// Main runs the tests and ends the process. As root on Linux it runs the test binary again, in a new mount namespace in
+// which every mount is private. A fuzzer has to own its workers, so that it runs where it is.
+func Main(m *testing.M) {
+	if os.Geteuid() == 0 && os.Getenv(inside) == "" && !fuzzing(os.Args[1:]) {
+		if code, ok := again(); ok {
+			os.Exit(code)
+		}
+	}
+	os.Exit(m.Run())
+}
+
+// fuzzing reports whether a test binary is to look for new inputs, or is a worker that does.
+func fuzzing(args []string) bool {
+	for _, arg := range args {
+		if strings.HasPrefix(arg, "-test.fuzz=") || arg == "-test.fuzzworker" {
+			return true
+		}
+	}
+	return false
+}
+
+// Need skips a test that has no mount namespace of its own.
+func Need(t testing.TB) {
+	t.Helper()
+	if os.Getenv(inside) == "" {
+		t.Skip("mounts take root, and a mount namespace of their own")
+	}
+}
+
+// DeadFUSE mounts a FUSE file system on a directory which nobody serves: whoever asks it for anything waits. It returns a
+// function that lets all of them go with an error, which the end of the test calls too.
+func DeadFUSE(t testing.TB, target string) (abort func()) {
+	t.Helper()
+	Need(t)
+	return deadFUSE(t, target)
+}
+
+// Blocked runs f, and returns when f has returned or waits in the kernel, for something like a file system that does not
+// answer. The channel is closed when f has returned.
+func Blocked(t testing.TB, f func()) (returned <-chan struct{}) {
+	t.Helper()
+	return blocked(t, f)
+}

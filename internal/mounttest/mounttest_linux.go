@@ -1,0 +1,95 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package mounttest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// again runs this program with the same arguments in a mount namespace of its own and returns its exit code.
+func again() (code int, ok bool) {
+	runtime.LockOSThread() // the child ends with the thread that started it
+	defer runtime.UnlockOSThread()
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Args = os.Args
+	cmd.Env = append(os.Environ(), inside+"=1")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		return 0, false // not allowed to: the tests say so
+	}
+	err := cmd.Wait()
+	if exit, isExit := errors.AsType[*exec.ExitError](err); isExit {
+		fmt.Fprintln(os.Stderr, "mounttest:", exit)
+		return max(exit.ExitCode(), 1), true
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "mounttest:", err)
+		return 1, true
+	}
+	return 0, true
+}
+
+func deadFUSE(t testing.TB, target string) (abort func()) {
+	t.Helper()
+	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Skip("this kernel has no FUSE: ", err)
+	}
+	data := fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", fd)
+	if err := unix.Mount("dead", target, "fuse", unix.MS_NOSUID|unix.MS_NODEV, data); err != nil {
+		_ = unix.Close(fd)
+		t.Fatal(err)
+	}
+	abort = sync.OnceFunc(func() { _ = unix.Close(fd) })
+	t.Cleanup(func() {
+		abort()
+		_ = unix.Unmount(target, unix.MNT_DETACH)
+	})
+	return abort
+}
+
+func blocked(t testing.TB, f func()) (returned <-chan struct{}) {
+	t.Helper()
+	thread, done := make(chan int, 1), make(chan struct{})
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		defer close(done)
+		thread <- unix.Gettid()
+		f()
+	}()
+	file := fmt.Sprintf("/proc/self/task/%d/syscall", <-thread)
+	for deadline := time.Now().Add(10 * time.Second); ; runtime.Gosched() {
+		select {
+		case <-done:
+			return done
+		default:
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Skip("this kernel does not say what a thread waits for: ", err)
+		}
+		// A thread that runs has no number; one that Go has put to sleep waits for a futex.
+		number, _, _ := strings.Cut(string(text), " ")
+		if n, err := strconv.Atoi(strings.TrimSpace(number)); err == nil && n >= 0 && n != unix.SYS_FUTEX {
+			return done
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("it neither returns nor waits")
+		}
+	}
+}

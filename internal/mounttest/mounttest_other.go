@@ -1,0 +1,22 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !linux
+
+package mounttest
+
+import "testing"
+
+func again() (code int, ok bool) { return 0, false }
+
+func deadFUSE(t testing.TB, _ string) (abort func()) {
+	t.Helper()
+	t.Skip("not Linux")
+	return nil
+}
+
+func blocked(t testing.TB, _ func()) <-chan struct{} {
+	t.Helper()
+	t.Skip("not Linux")
+	return nil
+}
