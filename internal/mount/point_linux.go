@@ -1,0 +1,103 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package mount
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+func isMountPoint(path string) (bool, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return false, err
+	}
+	if path == "/" {
+		return true, nil
+	}
+	parent, name := filepath.Split(path)
+	dir, err := unix.Open(parent, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false, err
+	}
+	defer unix.Close(dir)
+	mounted, err := crossesMount(dir, name)
+	if lacking(err) {
+		return listed(dir, name)
+	}
+	return mounted, err
+}
+
+// crossesMount reports whether the way from a directory to an entry of it leads to another mount. The kernel is told not
+// to go there (Linux 5.6), so that nobody asks what is mounted: statx would, for the attribute that says it.
+func crossesMount(dir int, name string) (bool, error) {
+	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_XDEV}
+	fd, err := unix.Openat2(dir, name, &how)
+	if errors.Is(err, unix.EXDEV) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return false, unix.Close(fd)
+}
+
+// listed reports the same from the table of mounts, which takes longer the more there are.
+func listed(dir int, name string) (bool, error) {
+	parent, err := os.Readlink(fdPath(dir))
+	if err != nil {
+		return false, err
+	}
+	path := filepath.Join(parent, name)
+	table, err := Table()
+	if err != nil {
+		return false, err
+	}
+	for i := range table {
+		if table[i].Point == path {
+			return true, nil
+		}
+	}
+	var st unix.Stat_t
+	return false, unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW)
+}
+
+func makeShared(dir string) error {
+	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	path, err := os.Readlink(fdPath(fd))
+	_ = unix.Close(fd)
+	if err != nil {
+		return err
+	}
+	table, err := Table()
+	if err != nil {
+		return err
+	}
+	on, ok := holding(table, path)
+	switch {
+	case ok && on.Shared():
+		return nil
+	case !ok || on.Point != path:
+		if err := bind(path, path, BindOptions{Recursive: true}); err != nil {
+			return err
+		}
+	}
+	return unix.Mount("", path, "", unix.MS_SHARED|unix.MS_REC, "")
+}
+
+// holding returns the mount that a path is on: the last of those with the longest path that leads there.
+func holding(table []Info, path string) (on Info, ok bool) {
+	for i := range table {
+		if within(path, table[i].Point) && (!ok || len(table[i].Point) >= len(on.Point)) {
+			on, ok = table[i], true
+		}
+	}
+	return on, ok
+}

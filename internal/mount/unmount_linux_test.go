@@ -1,0 +1,185 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package mount
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/seed81659283/nodeagent/internal/mounttest"
+)
+
+func requireUnmounted(t *testing.T, path string) {
+	t.Helper()
+	mounted, err := IsMountPoint(path)
+	require.NoError(t, err)
+	require.False(t, mounted, "%s is still mounted", path)
+}
+
+func TestUnmount(t *testing.T) {
+	d := dirs(t, "target", "plain")
+	u := new(Unmounter)
+	for range 3 { // on top of each other
+		require.NoError(t, Tmpfs(d[0], TmpfsOptions{}))
+	}
+	require.NoError(t, u.Unmount(t.Context(), d[0]))
+	requireUnmounted(t, d[0])
+	require.NoError(t, u.Unmount(t.Context(), d[0]), "not mounted")
+	require.NoError(t, u.Unmount(t.Context(), filepath.Join(d[0], "absent")))
+	require.NoError(t, u.Unmount(t.Context(), filepath.Join(d[0], "absent/below")))
+
+	// The end of a path is no link to be followed: what it leads to stays mounted.
+	link := filepath.Join(d[1], "link")
+	require.NoError(t, Tmpfs(d[0], TmpfsOptions{}))
+	require.NoError(t, os.Symlink(d[0], link))
+	require.NoError(t, u.Unmount(t.Context(), link))
+	mounted, err := IsMountPoint(d[0])
+	require.NoError(t, err)
+	require.True(t, mounted)
+	require.Empty(t, u.Pending())
+}
+
+// Somebody has a file open: after two times Grace the name is taken away, and the file is still there for its user.
+func TestUnmountBusy(t *testing.T) {
+	d := dirs(t, "target")
+	require.NoError(t, Tmpfs(d[0], TmpfsOptions{}))
+	f, err := os.Create(filepath.Join(d[0], "open"))
+	require.NoError(t, err)
+	defer f.Close()
+
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	err = new(Unmounter).Unmount(ctx, d[0])
+	require.ErrorIs(t, err, unix.EBUSY)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+
+	u := &Unmounter{Grace: 20 * time.Millisecond}
+	require.NoError(t, u.Unmount(t.Context(), d[0]))
+	requireUnmounted(t, d[0])
+	_, err = f.WriteString("still there")
+	require.NoError(t, err)
+}
+
+// A file system that nobody serves, and that somebody waits for, is forced: its user is let go.
+func TestUnmountDead(t *testing.T) {
+	for _, noForce := range []bool{false, true} {
+		d := dirs(t, "dead")
+		abort := mounttest.DeadFUSE(t, d[0])
+		returned := mounttest.Blocked(t, func() { _, _ = os.ReadDir(d[0]) })
+		u := &Unmounter{Grace: 50 * time.Millisecond, NoForce: noForce}
+		require.NoError(t, u.Unmount(t.Context(), d[0]))
+		requireUnmounted(t, d[0])
+		if noForce {
+			abort()
+		}
+		<-returned
+	}
+}
+
+// kernel is a kernel whose calls hang until they are let go. Only a lazy unmount does something.
+type kernel struct {
+	mu    sync.Mutex
+	calls []int // flags
+	hang  map[int]chan struct{}
+}
+
+func (k *kernel) unmount(target string, flags int) error {
+	k.mu.Lock()
+	k.calls = append(k.calls, flags)
+	hang := k.hang[flags]
+	k.mu.Unlock()
+	if hang != nil {
+		<-hang
+		return unix.EINVAL
+	}
+	return unix.Unmount(target, flags)
+}
+
+func TestUnmountHangs(t *testing.T) {
+	d := dirs(t, "target")
+	const plain, force, lazy = unix.UMOUNT_NOFOLLOW, unix.UMOUNT_NOFOLLOW | unix.MNT_FORCE, unix.UMOUNT_NOFOLLOW | unix.MNT_DETACH
+	synctest.Test(t, func(t *testing.T) {
+		require.NoError(t, Tmpfs(d[0], TmpfsOptions{}))
+		k := &kernel{hang: map[int]chan struct{}{plain: make(chan struct{}), force: make(chan struct{}), lazy: make(chan struct{})}}
+		u := &Unmounter{call: k.unmount}
+		start := time.Now()
+		require.ErrorIs(t, u.Unmount(t.Context(), d[0]), ErrNoAnswer)
+		require.Equal(t, 3*defaultGrace, time.Since(start))
+		synctest.Wait()
+		require.Equal(t, []int{plain, force, lazy}, k.calls)
+		require.Equal(t, []string{d[0]}, u.Pending())
+
+		require.ErrorIs(t, u.Unmount(t.Context(), d[0]), ErrNoAnswer)
+		synctest.Wait()
+		require.Len(t, k.calls, 3, "no call is made a second time while the first hangs")
+
+		k.mu.Lock()
+		wait := k.hang[lazy]
+		delete(k.hang, lazy)
+		k.mu.Unlock()
+		close(wait)
+		synctest.Wait()
+		start = time.Now()
+		require.NoError(t, u.Unmount(t.Context(), d[0]))
+		require.Equal(t, 2*defaultGrace, time.Since(start))
+		requireUnmounted(t, d[0])
+		require.Equal(t, []string{d[0]}, u.Pending())
+
+		close(k.hang[plain])
+		close(k.hang[force])
+		synctest.Wait()
+		require.Empty(t, u.Pending())
+	})
+}
+
+// What hangs in the kernel may be out of the tree of mounts already, which is all that was asked for.
+func TestUnmountHangsAfterwards(t *testing.T) {
+	d := dirs(t, "target")
+	synctest.Test(t, func(t *testing.T) {
+		require.NoError(t, Tmpfs(d[0], TmpfsOptions{}))
+		var calls []int
+		release := make(chan struct{})
+		u := &Unmounter{call: func(target string, flags int) error {
+			calls = append(calls, flags)
+			err := unix.Unmount(target, flags)
+			<-release
+			return err
+		}}
+		require.NoError(t, u.Unmount(t.Context(), d[0]))
+		synctest.Wait()
+		require.Len(t, calls, 1)
+		require.Equal(t, []string{d[0]}, u.Pending())
+		close(release)
+		synctest.Wait()
+		require.Empty(t, u.Pending())
+	})
+}
+
+// A mount that is used for a moment only is waited for.
+func TestUnmountSoon(t *testing.T) {
+	d := dirs(t, "target")
+	synctest.Test(t, func(t *testing.T) {
+		require.NoError(t, Tmpfs(d[0], TmpfsOptions{}))
+		var calls []int
+		u := &Unmounter{call: func(target string, flags int) error {
+			if calls = append(calls, flags); len(calls) < 5 {
+				return unix.EBUSY
+			}
+			return unix.Unmount(target, flags)
+		}}
+		start := time.Now()
+		require.NoError(t, u.Unmount(t.Context(), d[0]))
+		require.Equal(t, 15*busyFirst, time.Since(start))
+		require.Equal(t, slices.Repeat([]int{unix.UMOUNT_NOFOLLOW}, 5), calls)
+	})
+}
