@@ -1,0 +1,154 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package atomicwriter
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+)
+
+// Limits of a payload.
+const (
+	// MaxFiles is how many files a payload may have.
+	MaxFiles = 100_000
+	// MaxBytes is how many bytes they may have together: sixty-four times what an object of the API may have.
+	MaxBytes = 64 << 20
+	// MaxDepth is how many elements a path may have.
+	MaxDepth = 128
+
+	maxPath = 4096 // bytes of a path
+	maxName = 255  // bytes of an element
+)
+
+// entry is a file or a directory of a payload.
+type entry struct {
+	name     string
+	file     *File
+	children []entry // of a directory, by name
+	owner    *int64  // of the file, or of the first one below that has an owner
+}
+
+// item is a file with its clean path.
+type item struct {
+	path string
+	file *File
+}
+
+// parse turns a payload into a tree.
+func parse(payload map[string]File) ([]entry, error) {
+	if len(payload) > MaxFiles {
+		return nil, fmt.Errorf("payload of %d files, not at most %d", len(payload), MaxFiles)
+	}
+	items := make([]item, 0, len(payload))
+	files := make([]File, 0, len(payload))
+	total := 0
+	for name, file := range payload {
+		if err := checkPath(name); err != nil {
+			return nil, fmt.Errorf("path %s: %w", short(name), err)
+		}
+		if file.Mode&^fs.ModePerm != 0 {
+			return nil, fmt.Errorf("path %s: mode %v has more than permission bits", short(name), file.Mode)
+		}
+		if total += len(file.Data); total > MaxBytes {
+			return nil, fmt.Errorf("payload of more than %d bytes", MaxBytes)
+		}
+		files = append(files, file)
+		items = append(items, item{path.Clean(name), &files[len(files)-1]})
+	}
+	slices.SortFunc(items, func(a, b item) int { return comparePaths(a.path, b.path) })
+	return group(items, 0)
+}
+
+// short returns a path for an error.
+func short(name string) string {
+	if len(name) > maxName {
+		return fmt.Sprintf("%q...", name[:maxName])
+	}
+	return fmt.Sprintf("%q", name)
+}
+
+// checkPath reports what is wrong with one path.
+func checkPath(name string) error {
+	switch {
+	case name == "":
+		return errors.New("must not be empty")
+	case len(name) > maxPath:
+		return fmt.Errorf("must not be longer than %d bytes", maxPath)
+	case path.IsAbs(name):
+		return errors.New("must be relative")
+	case strings.IndexByte(name, 0) >= 0:
+		return errors.New("must not contain a zero byte")
+	}
+	for element := range strings.SplitSeq(name, "/") {
+		switch {
+		case element == "..":
+			return errors.New("must not contain '..'")
+		case len(element) > maxName:
+			return fmt.Errorf("elements must not be longer than %d bytes", maxName)
+		}
+	}
+	clean := path.Clean(name)
+	switch {
+	case clean == ".":
+		return errors.New("must name a file")
+	case strings.HasPrefix(clean, ".."):
+		return errors.New("must not begin with '..'")
+	case strings.Count(clean, "/") >= MaxDepth:
+		return fmt.Errorf("must not have more than %d elements", MaxDepth)
+	}
+	return nil
+}
+
+// comparePaths orders clean paths by their elements, so that what is in a directory comes right after its name.
+func comparePaths(a, b string) int {
+	for i := range min(len(a), len(b)) {
+		switch {
+		case a[i] == b[i]:
+		case a[i] == '/':
+			return -1
+		case b[i] == '/':
+			return 1
+		default:
+			return cmp.Compare(a[i], b[i])
+		}
+	}
+	return cmp.Compare(len(a), len(b))
+}
+
+// group makes the entries of one directory out of its files, whose paths are sorted and have their first skip bytes in
+// common.
+func group(items []item, skip int) ([]entry, error) {
+	var entries []entry
+	for len(items) > 0 {
+		name, _, nested := strings.Cut(items[0].path[skip:], "/")
+		if n := len(entries); n > 0 && entries[n-1].name == name {
+			return nil, fmt.Errorf("path %s: another file is a directory of it, or has the same path", short(items[0].path))
+		}
+		if !nested {
+			entries = append(entries, entry{name: name, file: items[0].file, owner: items[0].file.Owner})
+			items = items[1:]
+			continue
+		}
+		prefix, n := items[0].path[:skip+len(name)+1], 1
+		for n < len(items) && strings.HasPrefix(items[n].path, prefix) {
+			n++
+		}
+		children, err := group(items[:n], len(prefix))
+		if err != nil {
+			return nil, err
+		}
+		dir := entry{name: name, children: children}
+		if i := slices.IndexFunc(children, func(e entry) bool { return e.owner != nil }); i >= 0 {
+			dir.owner = children[i].owner
+		}
+		entries = append(entries, dir)
+		items = items[n:]
+	}
+	return entries, nil
+}
