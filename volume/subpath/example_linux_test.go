@@ -1,0 +1,36 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package subpath_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/seed81659283/nodeagent/volume/subpath"
+)
+
+// A container has made a link out of its volume, and asks for it as a subPath.
+func ExamplePrepare() {
+	volume, err := os.MkdirTemp("", "example")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer os.RemoveAll(volume)
+	if err := os.Symlink("/etc", filepath.Join(volume, "config")); err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	_, err = subpath.Prepare(context.Background(), subpath.Request{
+		Volume:  volume,
+		SubPath: "config/ssl",
+		Target:  filepath.Join(volume, "never-made"),
+	})
+	fmt.Println(err, errors.Is(err, subpath.ErrOutside))
+	// Output: subPath "config/ssl": leads out of the volume true
+}

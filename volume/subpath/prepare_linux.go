@@ -1,0 +1,141 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package subpath
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed81659283/nodeagent/internal/mount"
+)
+
+// maxStale is how many stale binds on one target are detached.
+const maxStale = 100
+
+// prepare is Prepare of a subPath that has been checked.
+func prepare(ctx context.Context, r Request) error {
+	failed := func(op string, err error) error { return &Error{SubPath: r.SubPath, Op: op, Err: pathless(err)} }
+	if err := ctx.Err(); err != nil {
+		return failed("open the volume", err)
+	}
+	v, err := openVolume(r.Volume)
+	if err != nil {
+		return failed("open the volume", err)
+	}
+	defer v.close()
+	source, err := v.open(r.SubPath)
+	switch {
+	case errors.Is(err, ErrOutside):
+		return &Error{SubPath: r.SubPath, Err: err}
+	case err != nil:
+		return failed("open", err)
+	}
+	defer unix.Close(source)
+	if err := ctx.Err(); err != nil {
+		return failed("bind", err)
+	}
+	bound, err := detachOthers(source, r.Target)
+	switch {
+	case err != nil:
+		return failed("unmount what is on the target", err)
+	case bound:
+		return nil
+	}
+	if err := makeTarget(source, r.Target); err != nil {
+		return failed("make the target", err)
+	}
+	if err := mount.BindFD(source, r.Target, mount.BindOptions{}); err != nil {
+		_ = os.Remove(r.Target)
+		return failed("bind", err)
+	}
+	return nil
+}
+
+// pathless returns what the kernel said, without the paths that an error has for the operator.
+func pathless(err error) error {
+	if errno, ok := errors.AsType[syscall.Errno](err); ok {
+		return errno
+	}
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errors.ErrUnsupported) {
+		return err
+	}
+	return errors.New("internal error")
+}
+
+// detachOthers reports whether the target is a bind of a file, and detaches all that is mounted there until it is: binds of
+// what a container has replaced since, or of a file system whose server is gone. It does so lazily, as such a server would
+// not answer.
+func detachOthers(source int, target string) (bound bool, err error) {
+	for range maxStale {
+		mounted, err := mount.IsMountPoint(target)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return false, nil
+		case err != nil:
+			return false, err
+		case !mounted:
+			return false, nil
+		case sameFile(source, target):
+			return true, nil
+		}
+		if err := unix.Unmount(target, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
+			return false, err
+		}
+	}
+	return false, unix.EBUSY
+}
+
+// sameFile reports whether a file is mounted on a target. A server is not asked for news; one that does not answer has no
+// file that is the same.
+func sameFile(source int, target string) bool {
+	fd, err := unix.Open(target, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	const flags, mask = unix.AT_EMPTY_PATH | unix.AT_STATX_DONT_SYNC, unix.STATX_TYPE | unix.STATX_INO
+	var a, b unix.Statx_t
+	if unix.Statx(source, "", flags, mask, &a) != nil || unix.Statx(fd, "", flags, mask, &b) != nil {
+		return false
+	}
+	return a.Ino == b.Ino && a.Dev_major == b.Dev_major && a.Dev_minor == b.Dev_minor && a.Mode&unix.S_IFMT == b.Mode&unix.S_IFMT
+}
+
+// makeTarget makes what a file or directory can be bound on: a directory for a directory and a file for anything else. A
+// target that is left from something of the other kind is replaced.
+func makeTarget(source int, target string) error {
+	if err := os.MkdirAll(filepath.Dir(target), 0o750); err != nil {
+		return err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(source, &st); err != nil {
+		return err
+	}
+	isDir := st.Mode&unix.S_IFMT == unix.S_IFDIR
+	switch info, err := os.Lstat(target); {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return err
+	case isDir && info.IsDir() || !isDir && info.Mode().IsRegular():
+		return nil
+	default:
+		if err := os.Remove(target); err != nil {
+			return err
+		}
+	}
+	if isDir {
+		return os.Mkdir(target, 0o750)
+	}
+	f, err := os.OpenFile(target, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o640)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}

@@ -1,0 +1,136 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package subpath
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// raceTime is how long a container races against the agent: 2 s, or NODEAGENT_RACE.
+func raceTime(t *testing.T) time.Duration {
+	t.Helper()
+	text := os.Getenv("NODEAGENT_RACE")
+	if text == "" {
+		return 2 * time.Second
+	}
+	d, err := time.ParseDuration(text)
+	require.NoError(t, err)
+	return d
+}
+
+// attack replaces the directory "a/b" of a volume by links that lead out of it, and back, until stop is closed.
+func (h *host) attack(stop <-chan struct{}) *sync.WaitGroup {
+	h.t.Helper()
+	outside := filepath.Join(h.root, "outside")
+	h.do("dir a/b/c; dir ROOT/outside/c; link link ROOT/outside; link up ../../outside")
+	path := func(name string) string { return filepath.Join(h.volume, name) }
+	var attackers sync.WaitGroup
+	attackers.Go(func() {
+		for links := []string{"link", "up"}; ; links[0], links[1] = links[1], links[0] {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			_ = unix.Renameat2(unix.AT_FDCWD, path("a/b"), unix.AT_FDCWD, path(links[0]), unix.RENAME_EXCHANGE)
+			_ = unix.Renameat2(unix.AT_FDCWD, path("a/b"), unix.AT_FDCWD, path(links[0]), unix.RENAME_EXCHANGE)
+			_ = os.Remove(path("a/new"))
+			_ = os.Symlink(outside, path("a/new"))
+			_ = os.Remove(path("a/new"))
+		}
+	})
+	return &attackers
+}
+
+// escapes opens subPaths of the volume as long as the race lasts, or until one has led out of it, and reports whether one
+// has: to what was opened, or to a directory that was made.
+func (h *host) escapes(d time.Duration, open func(subPath string) (unix.Stat_t, error)) (escaped bool, opened int) {
+	h.t.Helper()
+	stop := make(chan struct{})
+	attackers := h.attack(stop)
+	defer attackers.Wait()
+	defer close(stop)
+	var outside unix.Stat_t
+	require.NoError(h.t, unix.Stat(filepath.Join(h.root, "outside/c"), &outside))
+	for end := time.Now().Add(d); time.Now().Before(end); {
+		for _, subPath := range []string{"a/b/c", "a/new/made"} {
+			st, err := open(subPath)
+			if err != nil {
+				continue
+			}
+			opened++
+			made, err := os.ReadDir(filepath.Join(h.root, "outside"))
+			require.NoError(h.t, err)
+			if st.Ino == outside.Ino || len(made) > 1 {
+				return true, opened
+			}
+		}
+	}
+	return false, opened
+}
+
+// bound returns what is at the target.
+func (h *host) bound(err error) (st unix.Stat_t, _ error) {
+	if err == nil {
+		err = unix.Lstat(h.target(), &st)
+	}
+	return st, err
+}
+
+// TestRace lets a container replace directories by links in a tight loop. Nothing leads out of the volume.
+func TestRace(t *testing.T) {
+	h := newHost(t)
+	escaped, opened := h.escapes(raceTime(t)/2, func(subPath string) (unix.Stat_t, error) {
+		_, err := h.prepare(subPath)
+		return h.bound(err)
+	})
+	require.False(t, escaped)
+	require.Positive(t, opened)
+	h.requireClean()
+}
+
+// The same, element by element.
+func TestRaceWalk(t *testing.T) {
+	h := newHost(t)
+	escaped, opened := h.escapes(raceTime(t)/2, func(subPath string) (st unix.Stat_t, err error) {
+		v, err := openVolume(h.volume)
+		require.NoError(t, err)
+		defer v.close()
+		v.slow = true
+		fd, err := v.open(subPath)
+		if err != nil {
+			return st, err
+		}
+		defer unix.Close(fd)
+		return st, unix.Fstat(fd, &st)
+	})
+	require.False(t, escaped)
+	require.Positive(t, opened)
+}
+
+// TestRaceNaive shows that the race is one: whoever checks a path and then uses it is led out of the volume.
+func TestRaceNaive(t *testing.T) {
+	h := newHost(t)
+	require.NoError(t, os.MkdirAll(h.target(), 0o755))
+	escaped, _ := h.escapes(30*time.Second, func(subPath string) (unix.Stat_t, error) {
+		path := filepath.Join(h.volume, subPath)
+		if real, err := filepath.EvalSymlinks(path); err == nil && !strings.HasPrefix(real, h.volume) {
+			return unix.Stat_t{}, os.ErrPermission
+		}
+		if err := os.MkdirAll(path, 0o755); err != nil {
+			return unix.Stat_t{}, err
+		}
+		_ = unix.Unmount(h.target(), unix.MNT_DETACH)
+		return h.bound(unix.Mount(path, h.target(), "", unix.MS_BIND, ""))
+	})
+	require.True(t, escaped, "the naive twin did not escape: the race tests nothing")
+}
