@@ -1,0 +1,33 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fsgroup_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/seed81659283/nodeagent/volume/fsgroup"
+)
+
+// A volume for a pod whose fsGroup is, here, the group of this process.
+func Example() {
+	dir, err := os.MkdirTemp("", "example")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer os.RemoveAll(dir)
+	file := filepath.Join(dir, "data")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	err = fsgroup.Apply(context.Background(), dir, int64(os.Getgid()), fsgroup.Options{Policy: fsgroup.OnRootMismatch})
+	info, _ := os.Stat(file)
+	fmt.Println(info.Mode(), err)
+	// Output: -rw-rw---- <nil>
+}

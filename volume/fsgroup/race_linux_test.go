@@ -1,0 +1,100 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fsgroup
+
+import (
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// raceTime is how long a container races against the agent: 2 s, or NODEAGENT_RACE.
+func raceTime(t *testing.T) time.Duration {
+	t.Helper()
+	text := os.Getenv("NODEAGENT_RACE")
+	if text == "" {
+		return 2 * time.Second
+	}
+	d, err := time.ParseDuration(text)
+	require.NoError(t, err)
+	return d
+}
+
+// attack replaces a file and a directory of a volume by links that lead out of it, and back, until the function that it
+// returns is called.
+func attack(t *testing.T, root, outside string) (stop func()) {
+	t.Helper()
+	file(t, 0o600, root, "file")
+	file(t, 0o600, root, "dir/f")
+	require.NoError(t, os.Symlink(filepath.Join(outside, "f"), filepath.Join(root, "link")))
+	require.NoError(t, os.Symlink(outside, filepath.Join(root, "linkdir")))
+	quit := make(chan struct{})
+	var attackers sync.WaitGroup
+	for name, link := range map[string]string{"file": "link", "dir": "linkdir"} {
+		attackers.Go(func() {
+			for {
+				select {
+				case <-quit:
+					return
+				default:
+				}
+				_ = unix.Renameat2(unix.AT_FDCWD, filepath.Join(root, name), unix.AT_FDCWD, filepath.Join(root, link), unix.RENAME_EXCHANGE)
+				_ = unix.Chmod(filepath.Join(root, "dir/f"), 0o600) // so that there is something to do
+			}
+		})
+	}
+	return func() {
+		close(quit)
+		attackers.Wait()
+	}
+}
+
+// escapes walks a volume under attack for as long, or until a walk has led out of it, and reports whether it has.
+func escapes(t *testing.T, d time.Duration, walk func(root string, gid int64)) bool {
+	t.Helper()
+	needRoot(t)
+	top := t.TempDir()
+	outside, root := dir(t, 0o700, top, "outside"), dir(t, 0o755, top, "root")
+	secret := file(t, 0o600, outside, "f")
+	defer attack(t, root, outside)()
+	gid := int64(group)
+	for end := time.Now().Add(d); time.Now().Before(end); gid++ {
+		walk(root, gid)
+		var st unix.Stat_t
+		require.NoError(t, unix.Stat(secret, &st))
+		// Mode 0600 is what the attacker gives it by its link; a walk gives it more, or another group.
+		if st.Gid != 7 || st.Mode&0o7777 != 0o600 || is(t, outside) != "0700 0" {
+			return true
+		}
+	}
+	return false
+}
+
+// TestRace lets a container replace files by links in a tight loop. Nothing outside of the volume is changed.
+func TestRace(t *testing.T) {
+	require.False(t, escapes(t, raceTime(t), func(root string, gid int64) {
+		_ = Apply(t.Context(), root, gid, Options{})
+	}))
+}
+
+// TestRaceNaive shows that the race is one: a walk by paths, as the kubelet's, is led out of the volume.
+func TestRaceNaive(t *testing.T) {
+	require.True(t, escapes(t, 30*time.Second, func(root string, gid int64) {
+		_ = filepath.Walk(root, func(path string, info os.FileInfo, err error) error {
+			if err != nil {
+				return nil
+			}
+			_ = os.Lchown(path, -1, int(gid))
+			if info.Mode()&os.ModeSymlink == 0 {
+				_ = os.Chmod(path, info.Mode()|0o660)
+			}
+			return nil
+		})
+	}), "the naive twin did not escape: the race tests nothing")
+}
