@@ -32,6 +32,7 @@ named:  testing/... C unsafe
 tests:                          github.com/stretchr/testify/assert github.com/stretchr/testify/require
 tests:                          github.com/google/go-cmp/... golang.org/x/tools/txtar
 tests:                          cri/critest internal/costtest internal/hostile internal/isolated internal/lab internal/podtest internal/script internal/suite/suitetest
+tests:                          cri/critest internal/costtest internal/hostile internal/lab internal/mounttest internal/podtest internal/script internal/suite/suitetest
 tests .:                        internal/repocheck
 tests internal/lab:             GRPC
 tests cri/process:              cri/logs
@@ -122,6 +123,10 @@ images/reference       max   0:
 cni                    max  23: cni/netns internal/atomicfile internal/dirlock internal/sleep SYS CNI
 cni/netns              max   0: SYS
 cni/cnitest            max   0: testing
+# Volumes: leaves that know no pods.
+volume/atomicwriter    max   0: internal/dirent internal/rmtree SYS
+volume/fsgroup         max   0: internal/dirent SYS
+volume/subpath         max   0: internal/mount SYS
 
 # Leaves, shared by two packages or more.
 internal/...           max   0: SYS
@@ -132,6 +137,8 @@ internal/expand        max  75: internal/fielderr API
 internal/exetest       max   0: testing
 internal/fielderr      max  75: API
 internal/lab           max   0: testing
+internal/mount         max   0: internal/backoff SYS
+internal/mounttest     max   0: testing SYS
 internal/podfield      max  75: internal/containers API
 internal/podip         max  75: API
 internal/podtest       max  80: lifecycle/podapi API sigs.k8s.io/yaml testing

@@ -43,6 +43,13 @@
 //   - [github.com/seed81659283/nodeagent/lifecycle/source]: reads pods from a directory or an HTTP endpoint
 //   - [github.com/seed81659283/nodeagent/lifecycle/userns]: ranges of user IDs for pods with user namespaces
 //
+// # Give pods their files
+//
+//   - [github.com/seed81659283/nodeagent/volume/atomicwriter]: writes a set of files so that a reader sees the old set or the
+//     new one
+//   - [github.com/seed81659283/nodeagent/volume/subpath]: binds a part of a volume that no link in it leads out of
+//   - [github.com/seed81659283/nodeagent/volume/fsgroup]: gives the files of a volume to the group of a pod
+//
 // # Make images present
 //
 //   - [github.com/seed81659283/nodeagent/images]: makes images present: pull policy, back-off, limits, and who may use
