@@ -1,0 +1,305 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package conformance_test
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	volumeutil "k8s.io/kubernetes/pkg/volume/util"
+
+	"github.com/seed81659283/nodeagent/conformance"
+	"github.com/seed81659283/nodeagent/volume/atomicwriter"
+)
+
+// What is in a directory after each of several writes of generated payloads, by the kubelet's writer and by ours.
+func TestAtomicWriter(t *testing.T) { atomicWrites.Run(t, flags.AtMost(2_000)) } // each is some twenty files
+func FuzzAtomicWriter(f *testing.F) { fuzz(f, atomicWrites) }
+
+// payloads are written one after the other into the same directory.
+type payloads []map[string]projected
+
+// projected is a file.
+type projected struct {
+	Content string
+	Mode    uint32
+	Owner   *int64
+}
+
+// written is what a directory holds after a write.
+type written struct {
+	Refused bool
+	Perms   int // how often permissions were set
+	Data    map[string]string
+	Links   map[string]string
+	Debris  int // names of the writer that lead nowhere
+}
+
+var atomicWrites = conformance.Comparison[payloads, []written]{
+	Make:    newPayloads,
+	Kubelet: func(in payloads) []written { return writeAll(in, kubeletWrite) },
+	Ours:    func(in payloads) []written { return writeAll(in, ourWrite) },
+	Exceptions: []conformance.Exception[payloads, []written]{{
+		Name:   "names of the writer",
+		Reason: "a path that is clean only after its first element has gone may be one of the writer's own names in the kubelet",
+		When: func(in payloads) bool {
+			return in.has(func(name string) bool { return strings.HasPrefix(path.Clean(name), "..") })
+		},
+	}, {
+		Name:   "two names of one file",
+		Reason: "the kubelet writes one of the two, at random",
+		When:   payloads.twoNames,
+	}, {
+		Name:   "a file in place of a directory",
+		Reason: "the kubelet fails to read the old version, now and each time after",
+		When:   payloads.otherKind,
+	}, {
+		Name:   "debris of a failed write",
+		Reason: "the kubelet leaves it where it is",
+		When:   func(payloads) bool { return true },
+		Want: func(_ payloads, kubelet []written) []written {
+			for i := range kubelet {
+				kubelet[i].Debris = 0
+			}
+			return kubelet
+		},
+	}},
+}
+
+func (in payloads) has(is func(name string) bool) bool {
+	for _, payload := range in {
+		for name := range payload {
+			if is(name) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// twoNames reports whether a payload has a file under two names.
+func (in payloads) twoNames() bool {
+	for _, payload := range in {
+		clean := map[string]bool{}
+		for name := range payload {
+			clean[path.Clean(name)] = true
+		}
+		if len(clean) < len(payload) {
+			return true
+		}
+	}
+	return false
+}
+
+// otherKind reports whether a path is a file in one payload and a directory in another.
+func (in payloads) otherKind() bool {
+	return in.has(func(name string) bool {
+		return in.has(func(other string) bool { return strings.HasPrefix(path.Clean(other), path.Clean(name)+"/") })
+	})
+}
+
+func newPayloads(c *conformance.Choices) payloads {
+	in := make(payloads, 1+c.Int(4))
+	for i := range in {
+		in[i] = map[string]projected{}
+		var owner *int64
+		if os.Geteuid() == 0 && c.OneIn(4) {
+			owner = new(int64(1000 + c.Int(2)))
+		}
+		for range c.Int(6) {
+			name := conformance.Pick(c, "a", "b", "c-d", "dir/x", "dir/y", "dir/deep/z", "dir2/x", "a/..b", "...")
+			if c.OneIn(16) {
+				name = conformance.Pick(c, "./e", "e//f", "e/", "a/b", "dir", "..bad", "../up", "dir/../a", "/abs", "", ".", "./..data", strings.Repeat("n", 256))
+			}
+			in[i][name] = projected{
+				Content: conformance.Pick(c, "", "1", "2", "22", strings.Repeat("long", 10_000)),
+				Mode:    conformance.Pick[uint32](c, 0o644, 0o600, 0o400, 0o777, 0),
+				Owner:   owner,
+			}
+		}
+	}
+	return in
+}
+
+// writeAll writes one payload after the other.
+func writeAll(in payloads, write func(dir string, payload map[string]projected, perms func()) error) (all []written) {
+	dir, err := os.MkdirTemp("", "atomicwriter")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+	for _, payload := range in {
+		var w written
+		w.Refused = write(dir, payload, func() { w.Perms++ }) != nil
+		if w.Refused {
+			w.Perms = 0 // of a version that was given up
+		}
+		w.read(dir)
+		all = append(all, w)
+	}
+	return all
+}
+
+func kubeletWrite(dir string, payload map[string]projected, perms func()) error {
+	w, err := volumeutil.NewAtomicWriter(dir, "conformance")
+	if err != nil {
+		return err
+	}
+	files := map[string]volumeutil.FileProjection{}
+	for name, f := range payload {
+		files[name] = volumeutil.FileProjection{Data: []byte(f.Content), Mode: int32(f.Mode), FsUser: f.Owner}
+	}
+	return w.Write(files, func(string) error {
+		perms()
+		return nil
+	})
+}
+
+func ourWrite(dir string, payload map[string]projected, perms func()) error {
+	files := map[string]atomicwriter.File{}
+	for name, f := range payload {
+		files[name] = atomicwriter.File{Data: []byte(f.Content), Mode: fs.FileMode(f.Mode), Owner: f.Owner}
+	}
+	_, err := atomicwriter.Write(dir, files, atomicwriter.Options{SetPerms: func(string) error {
+		perms()
+		return nil
+	}})
+	return err
+}
+
+// read reads what a directory holds, with one name for all versions.
+func (w *written) read(dir string) {
+	w.Data, w.Links = map[string]string{}, map[string]string{}
+	version, err := os.Readlink(filepath.Join(dir, "..data"))
+	entries, readErr := os.ReadDir(dir)
+	if readErr != nil {
+		panic(readErr)
+	}
+	for _, e := range entries {
+		switch name := e.Name(); {
+		case err == nil && (name == "..data" || name == version):
+		case strings.HasPrefix(name, ".."):
+			w.Debris++
+		default:
+			target, err := os.Readlink(filepath.Join(dir, name))
+			if err != nil {
+				target = err.Error()
+			}
+			w.Links[name] = fmt.Sprint(target, " of ", owner(filepath.Join(dir, name)))
+		}
+	}
+	if err != nil {
+		return
+	}
+	root := filepath.Join(dir, version)
+	_ = filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			panic(err)
+		}
+		info, err := e.Info()
+		if err != nil {
+			panic(err)
+		}
+		content := ""
+		if !e.IsDir() {
+			data, err := os.ReadFile(path)
+			if err != nil {
+				panic(err)
+			}
+			content = string(data)
+		}
+		w.Data[strings.TrimPrefix(path, root)] = fmt.Sprintf("%v of %d: %.20q, %d bytes", info.Mode(), owner(path), content, len(content))
+		return nil
+	})
+}
+
+func owner(path string) uint32 {
+	info, err := os.Lstat(path)
+	if err != nil {
+		panic(err)
+	}
+	return info.Sys().(*syscall.Stat_t).Uid
+}
+
+// turns returns two payloads of a volume with as many files of 1 KiB.
+func turns(files int) (both [2]map[string]projected) {
+	for i := range both {
+		both[i] = map[string]projected{}
+		for n := range files {
+			both[i][fmt.Sprintf("file-%d", n)] = projected{Content: strings.Repeat(fmt.Sprint(i), 1024), Mode: 0o644}
+		}
+	}
+	return both
+}
+
+// atomicWriters are both sides, on a directory of their own.
+var atomicWriters = []struct {
+	name  string
+	write func(dir string, payload map[string]projected, perms func()) error
+}{{"kubelet", kubeletWrite}, {"ours", ourWrite}}
+
+func BenchmarkAtomicWriter(b *testing.B) {
+	for _, files := range []int{3, 100} {
+		for _, changed := range []bool{false, true} {
+			for _, side := range atomicWriters {
+				b.Run(fmt.Sprintf("files=%d/changed=%v/%s", files, changed, side.name), func(b *testing.B) {
+					writeAgain(b, files, changed, side.write)
+				})
+			}
+		}
+	}
+}
+
+// writeAgain measures writes of the same payload, or of two in turns.
+func writeAgain(b *testing.B, files int, changed bool, write func(string, map[string]projected, func()) error) {
+	dir, both := b.TempDir(), turns(files)
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		payload := both[0]
+		if changed {
+			payload = both[i%2]
+		}
+		if err := write(dir, payload, func() {}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// An unchanged payload takes at most half of the kubelet's time, and a changed one no more than it.
+func TestAtomicWriterSpeed(t *testing.T) {
+	if !*speed {
+		t.Skip("without -speed")
+	}
+	for _, files := range []int{3, 100} {
+		for _, changed := range []bool{false, true} {
+			limit := map[bool]float64{false: 0.5, true: 1}[changed]
+			ratio := fastest(func(side int) testing.BenchmarkResult {
+				return testing.Benchmark(func(b *testing.B) { writeAgain(b, files, changed, atomicWriters[side].write) })
+			})
+			fmt.Printf("AtomicWriter, %3d files, changed %-5v: %.2f of the kubelet's time\n", files, changed, ratio)
+			if ratio > limit {
+				t.Errorf("%d files, changed %v: %.2f of the kubelet's time, not at most %v", files, changed, ratio, limit)
+			}
+		}
+	}
+}
+
+// fastest measures both sides in turns and returns our time as a share of the kubelet's, of the quickest of each.
+func fastest(measure func(side int) testing.BenchmarkResult) float64 {
+	var best [2]float64
+	for range 5 {
+		for side := range best {
+			if ns := perOp(measure(side)); best[side] == 0 || ns < best[side] {
+				best[side] = ns
+			}
+		}
+	}
+	return best[1] / best[0]
+}

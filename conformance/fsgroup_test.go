@@ -1,0 +1,207 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package conformance_test
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/kubernetes/pkg/volume"
+
+	"github.com/seed81659283/nodeagent/conformance"
+	"github.com/seed81659283/nodeagent/volume/fsgroup"
+)
+
+// Modes and groups of a generated tree after the kubelet's walk and after ours.
+func TestFSGroup(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("giving files away takes root")
+	}
+	groupWalks.Run(t, flags.AtMost(2_000)) // each is some ten files
+}
+
+// tree is a volume and what its pod asks for.
+type tree struct {
+	Files    []treeFile // the first is the root
+	GID      int64
+	ReadOnly bool
+	Policy   string
+}
+
+// treeFile is an entry of a tree.
+type treeFile struct {
+	Path string
+	Kind string // "dir", "file", "link" or "pipe"
+	Mode uint32
+	GID  int
+}
+
+var groupWalks = conformance.Comparison[tree, map[string]string]{
+	Make: func(c *conformance.Choices) tree {
+		in := tree{GID: 1000, ReadOnly: c.OneIn(3), Policy: conformance.Pick(c, "", "Always", "OnRootMismatch", "OnRootMismatch", "Other")}
+		dirs := []string{"."}
+		file := func(path, kind string) {
+			in.Files = append(in.Files, treeFile{path, kind, conformance.Pick[uint32](c, 0o644, 0o2770, 0o2775, 0o600, 0o660, 0o755, 0, 0o777, 0o4755, 0o2750, 0o1777, 0o6711), conformance.Pick(c, 0, 1000, 7)})
+		}
+		file(".", "dir")
+		for i := range c.Int(10) {
+			path := filepath.Join(dirs[c.Int(len(dirs))], strconv.Itoa(i))
+			kind := conformance.Pick(c, "file", "dir", "link", "file", "pipe")
+			if file(path, kind); kind == "dir" {
+				dirs = append(dirs, path)
+			}
+		}
+		return in
+	},
+	Kubelet: func(in tree) map[string]string { return in.walked(kubeletWalk) },
+	Ours:    func(in tree) map[string]string { return in.walked(ourWalk) },
+}
+
+// walked makes a tree, walks it, and returns what became of it, and of what a link of it leads to.
+func (in tree) walked(walk func(root string, in tree) error) map[string]string {
+	top, err := os.MkdirTemp("", "fsgroup")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(top)
+	root, outside := filepath.Join(top, "volume"), filepath.Join(top, "outside")
+	must(os.WriteFile(outside, nil, 0o600))
+	for _, f := range in.Files {
+		f.make(filepath.Join(root, f.Path), outside)
+	}
+	for _, f := range in.Files {
+		must(os.Lchown(filepath.Join(root, f.Path), -1, f.GID))
+		if f.Kind != "link" {
+			must(syscall.Chmod(filepath.Join(root, f.Path), f.Mode))
+		}
+	}
+	found := map[string]string{"error": fmt.Sprint(walk(root, in))}
+	must(filepath.WalkDir(top, func(path string, _ fs.DirEntry, err error) error {
+		var st syscall.Stat_t
+		must(syscall.Lstat(path, &st))
+		found[path[len(top):]] = fmt.Sprintf("%o of %d", st.Mode, st.Gid)
+		return err
+	}))
+	return found
+}
+
+func (f treeFile) make(path, outside string) {
+	switch f.Kind {
+	case "dir":
+		must(os.Mkdir(path, 0o700))
+	case "file":
+		must(os.WriteFile(path, nil, 0o600))
+	case "link":
+		must(os.Symlink(outside, path))
+	default:
+		must(syscall.Mkfifo(path, 0o600))
+	}
+}
+
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+// volumeMounter is what the kubelet's walk wants to know about a volume.
+type volumeMounter struct {
+	volume.Mounter
+	readOnly bool
+}
+
+func (m volumeMounter) GetAttributes() volume.Attributes {
+	return volume.Attributes{ReadOnly: m.readOnly}
+}
+
+func kubeletWalk(root string, in tree) error {
+	var policy *corev1.PodFSGroupChangePolicy
+	if in.Policy != "" {
+		policy = new(corev1.PodFSGroupChangePolicy(in.Policy))
+	}
+	return volume.NewVolumeOwnership(volumeMounter{readOnly: in.ReadOnly}, root, &in.GID, policy, nil).ChangePermissions()
+}
+
+func ourWalk(root string, in tree) error {
+	return fsgroup.Apply(context.Background(), root, in.GID, fsgroup.Options{ReadOnly: in.ReadOnly, Policy: fsgroup.Policy(in.Policy)})
+}
+
+// groupWalkers are both sides.
+var groupWalkers = []struct {
+	name string
+	walk func(root string, in tree) error
+}{{"kubelet", kubeletWalk}, {"ours", ourWalk}}
+
+// groupFiles is how many files the walks are measured with: 5,000, or NODEAGENT_FSGROUP_FILES.
+func groupFiles(tb testing.TB) int {
+	tb.Helper()
+	if text := os.Getenv("NODEAGENT_FSGROUP_FILES"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		return n
+	}
+	return 5_000
+}
+
+// walkAgain measures walks of a volume: those that change each file, or those that find all as it should be.
+func walkAgain(b *testing.B, files int, changed bool, walk func(string, tree) error) {
+	if os.Geteuid() != 0 {
+		b.Skip("giving files away takes root")
+	}
+	root := b.TempDir()
+	for i := range files {
+		dir := filepath.Join(root, strconv.Itoa(i/100))
+		if i%100 == 0 {
+			must(os.Mkdir(dir, 0o755))
+		}
+		must(os.WriteFile(filepath.Join(dir, strconv.Itoa(i)), nil, 0o644))
+	}
+	in := tree{GID: 1000}
+	must(walk(root, in))
+	for b.Loop() {
+		if changed {
+			in.GID++
+		}
+		if err := walk(root, in); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkFSGroup(b *testing.B) {
+	files := groupFiles(b)
+	for _, changed := range []bool{true, false} {
+		for _, side := range groupWalkers {
+			b.Run(fmt.Sprintf("files=%d/changed=%v/%s", files, changed, side.name), func(b *testing.B) {
+				walkAgain(b, files, changed, side.walk)
+			})
+		}
+	}
+}
+
+// A walk that changes each file takes at most 0.6 of the kubelet's time, and one that changes none 0.3.
+func TestFSGroupSpeed(t *testing.T) {
+	if !*speed {
+		t.Skip("without -speed")
+	}
+	files := groupFiles(t)
+	for changed, limit := range map[bool]float64{true: 0.6, false: 0.3} {
+		ratio := fastest(func(side int) testing.BenchmarkResult {
+			return testing.Benchmark(func(b *testing.B) { walkAgain(b, files, changed, groupWalkers[side].walk) })
+		})
+		fmt.Printf("fsGroup, %d files, changed %-5v: %.2f of the kubelet's time\n", files, changed, ratio)
+		if ratio > limit {
+			t.Errorf("changed %v: %.2f of the kubelet's time, not at most %v", changed, ratio, limit)
+		}
+	}
+}
