@@ -153,24 +153,32 @@ func groupFiles(tb testing.TB) int {
 	return 5_000
 }
 
-// walkAgain measures walks of a volume: those that change each file, or those that find all as it should be.
-func walkAgain(b *testing.B, files int, changed bool, walk func(string, tree) error) {
+// walkAgain measures walks of a volume: the first, which changes each file, or a second one, which finds all as it should
+// be.
+func walkAgain(b *testing.B, files int, first bool, walk func(string, tree) error) {
 	if os.Geteuid() != 0 {
 		b.Skip("giving files away takes root")
 	}
 	root := b.TempDir()
+	var paths []string
 	for i := range files {
 		dir := filepath.Join(root, strconv.Itoa(i/100))
 		if i%100 == 0 {
 			must(os.Mkdir(dir, 0o755))
 		}
-		must(os.WriteFile(filepath.Join(dir, strconv.Itoa(i)), nil, 0o644))
+		paths = append(paths, filepath.Join(dir, strconv.Itoa(i)))
+		must(os.WriteFile(paths[i], nil, 0o644))
 	}
 	in := tree{GID: 1000}
 	must(walk(root, in))
 	for b.Loop() {
-		if changed {
-			in.GID++
+		if first {
+			b.StopTimer()
+			for _, path := range paths {
+				must(os.Chmod(path, 0o644))
+				must(os.Chown(path, -1, 0))
+			}
+			b.StartTimer()
 		}
 		if err := walk(root, in); err != nil {
 			b.Fatal(err)
@@ -180,28 +188,28 @@ func walkAgain(b *testing.B, files int, changed bool, walk func(string, tree) er
 
 func BenchmarkFSGroup(b *testing.B) {
 	files := groupFiles(b)
-	for _, changed := range []bool{true, false} {
+	for _, first := range []bool{true, false} {
 		for _, side := range groupWalkers {
-			b.Run(fmt.Sprintf("files=%d/changed=%v/%s", files, changed, side.name), func(b *testing.B) {
-				walkAgain(b, files, changed, side.walk)
+			b.Run(fmt.Sprintf("files=%d/first=%v/%s", files, first, side.name), func(b *testing.B) {
+				walkAgain(b, files, first, side.walk)
 			})
 		}
 	}
 }
 
-// A walk that changes each file takes at most 0.6 of the kubelet's time, and one that changes none 0.3.
+// The first walk, which changes each file, takes at most 0.6 of the kubelet's time, and a second one 0.3.
 func TestFSGroupSpeed(t *testing.T) {
 	if !*speed {
 		t.Skip("without -speed")
 	}
 	files := groupFiles(t)
-	for changed, limit := range map[bool]float64{true: 0.6, false: 0.3} {
+	for first, limit := range map[bool]float64{true: 0.6, false: 0.3} {
 		ratio := fastest(func(side int) testing.BenchmarkResult {
-			return testing.Benchmark(func(b *testing.B) { walkAgain(b, files, changed, groupWalkers[side].walk) })
+			return testing.Benchmark(func(b *testing.B) { walkAgain(b, files, first, groupWalkers[side].walk) })
 		})
-		fmt.Printf("fsGroup, %d files, changed %-5v: %.2f of the kubelet's time\n", files, changed, ratio)
+		fmt.Printf("fsGroup, %d files, first walk %-5v: %.2f of the kubelet's time\n", files, first, ratio)
 		if ratio > limit {
-			t.Errorf("changed %v: %.2f of the kubelet's time, not at most %v", changed, ratio, limit)
+			t.Errorf("first walk %v: %.2f of the kubelet's time, not at most %v", first, ratio, limit)
 		}
 	}
 }

@@ -17,12 +17,15 @@ const (
 	Link      Type = 10
 )
 
-// BufferSize is a good size for the buffer of [Next]. The smallest that works is 280 bytes.
+// BufferSize is a good size for the buffer of [Next]. The smallest that works is [MaxRecord].
 const BufferSize = 32 << 10
 
+// MaxRecord is how many bytes of a buffer one entry takes at most.
+const MaxRecord = 280
+
 // Next reads as many entries of a directory as fit into buf and calls f with each but "." and "..". The name is in buf, so
-// that it is f's until f returns. At the end of the directory, Next returns false; until then, the descriptor remembers
-// where to go on.
-func Next(dir int, buf []byte, f func(name []byte, t Type)) (more bool, err error) {
+// that it is f's until f returns. The descriptor remembers where to go on. Next returns how many bytes of buf were used: at
+// the end of the directory none, and before that usually all that one more entry would not fit into.
+func Next(dir int, buf []byte, f func(name []byte, t Type)) (used int, err error) {
 	return next(dir, buf, f)
 }

@@ -16,15 +16,15 @@ import (
 // the record in two, and the type.
 const nameAt = 19
 
-func next(dir int, buf []byte, f func(name []byte, t Type)) (more bool, err error) {
+func next(dir int, buf []byte, f func(name []byte, t Type)) (used int, err error) {
 	n, err := unix.Getdents(dir, buf)
 	for errors.Is(err, unix.EINTR) {
 		n, err = unix.Getdents(dir, buf)
 	}
 	if err != nil {
-		return false, os.NewSyscallError("getdents", err)
+		return 0, os.NewSyscallError("getdents", err)
 	}
-	return n > 0, parse(buf[:n], f)
+	return n, parse(buf[:n], f)
 }
 
 // parse goes through records of the kernel.

@@ -27,9 +27,10 @@ func TestNext(t *testing.T) {
 	require.NoError(t, err)
 	defer unix.Close(fd)
 	got, blocks := map[string]Type{}, 0
-	for more := true; more; blocks++ {
-		more, err = Next(fd, make([]byte, 4096), func(name []byte, typ Type) { got[string(name)] = typ })
+	for used := 1; used > 0; blocks++ {
+		used, err = Next(fd, make([]byte, 4096), func(name []byte, typ Type) { got[string(name)] = typ })
 		require.NoError(t, err)
+		require.LessOrEqual(t, used, 4096)
 	}
 	for name, typ := range got {
 		if typ == Unknown { // a file system that keeps no types

@@ -10,6 +10,6 @@ import (
 	"fmt"
 )
 
-func next(int, []byte, func([]byte, Type)) (bool, error) {
-	return false, fmt.Errorf("getdents: %w", errors.ErrUnsupported)
+func next(int, []byte, func([]byte, Type)) (int, error) {
+	return 0, fmt.Errorf("getdents: %w", errors.ErrUnsupported)
 }

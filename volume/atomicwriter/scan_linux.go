@@ -15,7 +15,7 @@ import (
 )
 
 // bufferSize is how much of a directory or a file is read at once.
-const bufferSize = 16 << 10
+const bufferSize = 8 << 10
 
 // maxStale is how much debris, and how many links that may be stale, one write looks after. A container that may write to
 // the directory can make any number; the next write goes on.
@@ -35,23 +35,31 @@ func (w *writer) scan() (*listing, error) {
 	if target, ok := readLink(w.dir, dataName, w.buf); ok && isVersion(target) {
 		found.current = target
 	}
-	for more := true; more; {
-		var err error
-		more, err = dirent.Next(w.dir, w.buf, func(name []byte, t dirent.Type) { w.note(found, name, t) })
+	missing := len(w.entries)
+	for {
+		used, err := dirent.Next(w.dir, w.buf, func(name []byte, t dirent.Type) {
+			if w.note(found, name, t) {
+				missing--
+			}
+		})
 		if err != nil {
 			return nil, err
 		}
+		if used == 0 || missing <= 0 && w.partial(used) {
+			return found, nil
+		}
 	}
-	return found, nil
 }
 
-// note adds one name to a listing.
-func (w *writer) note(found *listing, name []byte, t dirent.Type) {
-	if i, ok := slices.BinarySearchFunc(w.entries, name, func(e entry, name []byte) int {
-		return strings.Compare(e.name, string(name))
-	}); ok {
+// partial reports whether a block of a directory that has all that was looked for is the last one, which a file system
+// says by leaving room for another entry. There may be more where it answers in parts; that waits for the next write.
+func (w *writer) partial(used int) bool { return used <= len(w.buf)-dirent.MaxRecord }
+
+// note adds one name to a listing, and reports whether it is one of the payload.
+func (w *writer) note(found *listing, name []byte, t dirent.Type) (expected bool) {
+	if i, ok := search(w.entries, name); ok {
 		found.present[i] = true
-		return
+		return true
 	}
 	link := t == dirent.Link || t == dirent.Unknown
 	switch s := string(name); {
@@ -63,6 +71,14 @@ func (w *writer) note(found *listing, name []byte, t dirent.Type) {
 	case link && s != found.current && len(found.others) < maxStale:
 		found.others = append(found.others, s)
 	}
+	return false
+}
+
+// search returns the entry with a name.
+func search(entries []entry, name []byte) (int, bool) {
+	return slices.BinarySearchFunc(entries, name, func(e entry, name []byte) int {
+		return strings.Compare(e.name, string(name))
+	})
 }
 
 // holds reports whether a version is the payload: the same files with the same content, and nothing else. What cannot be
@@ -78,23 +94,47 @@ func (w *writer) holds(version string) bool {
 
 // sameDir compares a directory with its part of the payload, and goes no deeper than that.
 func (w *writer) sameDir(dir int, entries []entry) bool {
-	count := 0
-	for more := true; more; {
-		var err error
-		more, err = dirent.Next(dir, w.buf, func([]byte, dirent.Type) { count++ })
-		if err != nil || count > len(entries) {
+	missing, same, unsure := len(entries), true, false
+	for {
+		used, err := dirent.Next(dir, w.buf, func(name []byte, t dirent.Type) {
+			i, ok := search(entries, name)
+			same = same && ok && (t == dirent.Unknown || t == entries[i].kind())
+			unsure = unsure || t == dirent.Unknown
+			missing--
+		})
+		if err != nil || !same || missing < 0 {
 			return false
 		}
+		if used == 0 || missing == 0 && w.partial(used) {
+			break
+		}
 	}
-	if count != len(entries) {
+	if missing > 0 {
 		return false
 	}
 	for i := range entries {
-		if e := &entries[i]; e.file != nil && !w.sameFile(dir, e) || e.file == nil && !w.sameChild(dir, e) {
+		switch e := &entries[i]; {
+		case e.file == nil && !w.sameChild(dir, e):
+			return false
+		case e.file != nil && (unsure && !isRegular(dir, e.name) || !w.sameFile(dir, e)):
 			return false
 		}
 	}
 	return true
+}
+
+// isRegular reports whether an entry of a directory is a regular file.
+func isRegular(dir int, name string) bool {
+	var st unix.Stat_t
+	return unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG
+}
+
+// kind returns what a directory says that an entry is.
+func (e *entry) kind() dirent.Type {
+	if e.file == nil {
+		return dirent.Directory
+	}
+	return dirent.Regular
 }
 
 func (w *writer) sameChild(dir int, e *entry) bool {
@@ -106,31 +146,26 @@ func (w *writer) sameChild(dir int, e *entry) bool {
 	return w.sameDir(child, e.children)
 }
 
-// sameFile compares a file with its content. It is looked at before it is opened, as opening a device does something, and
-// not read if its size is another.
+// sameFile compares a file with its content. It is a regular one: opening a device may do something.
 func (w *writer) sameFile(dir int, e *entry) bool {
-	var st unix.Stat_t
-	err := unix.Fstatat(dir, e.name, &st, unix.AT_SYMLINK_NOFOLLOW)
-	if err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size != int64(len(e.file.Data)) {
-		return false
-	}
-	if st.Size == 0 {
-		return true
-	}
 	fd, err := unix.Openat(dir, e.name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return false
 	}
 	defer unix.Close(fd)
-	for want := e.file.Data; len(want) > 0; {
-		n, err := unix.Read(fd, w.buf[:min(len(w.buf), len(want))])
+	want := e.file.Data
+	for {
+		n, err := unix.Read(fd, w.buf)
 		switch {
 		case errors.Is(err, unix.EINTR):
-		case err != nil || n <= 0 || !bytes.Equal(w.buf[:n], want[:n]):
+			continue
+		case err != nil || n > len(want) || !bytes.Equal(w.buf[:n], want[:n]):
 			return false
-		default:
-			want = want[n:]
+		}
+		want = want[n:]
+		// What is less than the buffer is the end of a file of this length, which nobody writes to.
+		if n == 0 || len(want) == 0 && n < len(w.buf) {
+			return len(want) == 0
 		}
 	}
-	return true
 }

@@ -44,7 +44,7 @@ func (w *walk) apply(ctx context.Context, path string, o Options) error {
 			return err
 		}
 	}
-	w.change(root, &st, nil, ".")
+	w.change(opened(root), &st, nil, ".")
 	if failed := w.failed; failed.Files > 0 {
 		return &failed
 	}
@@ -57,8 +57,12 @@ func (w *walk) below(ctx context.Context, root int, slow func(int)) error {
 	if err != nil {
 		return err
 	}
+	top, err := w.hold(nil, "", fd)
+	if err != nil {
+		return err
+	}
 	w.files.Add(1)
-	w.push(task{dir: w.opened(nil, "", fd)})
+	w.push(task{dir: top})
 	stop := context.AfterFunc(ctx, func() { w.stop(ctx.Err()) })
 	defer stop()
 

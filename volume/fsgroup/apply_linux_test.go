@@ -37,8 +37,8 @@ func needRoot(t *testing.T) {
 	}
 }
 
-// file makes a file with a mode as the kernel has it, and the group 7.
-func file(t *testing.T, mode uint32, elements ...string) string {
+// putFile makes a file with a mode as the kernel has it, and the group 7.
+func putFile(t *testing.T, mode uint32, elements ...string) string {
 	t.Helper()
 	path := filepath.Join(elements...)
 	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
@@ -48,8 +48,8 @@ func file(t *testing.T, mode uint32, elements ...string) string {
 	return path
 }
 
-// dir makes a directory.
-func dir(t *testing.T, mode uint32, elements ...string) string {
+// putDir makes a directory.
+func putDir(t *testing.T, mode uint32, elements ...string) string {
 	t.Helper()
 	path := filepath.Join(elements...)
 	require.NoError(t, os.MkdirAll(path, 0o700))
@@ -81,7 +81,7 @@ func TestModes(t *testing.T) {
 	} {
 		for _, readOnly := range []bool{false, true} {
 			root := t.TempDir()
-			f, d := file(t, test.mode, root, "deep/f"), dir(t, test.mode, root, "deep/d")
+			f, d := putFile(t, test.mode, root, "deep/f"), putDir(t, test.mode, root, "deep/d")
 			require.NoError(t, Apply(t.Context(), root, group, Options{ReadOnly: readOnly}))
 			wantFile, wantDir := test.file, test.dir
 			if readOnly {
@@ -97,7 +97,7 @@ func TestModes(t *testing.T) {
 func TestLinks(t *testing.T) {
 	needRoot(t)
 	top := t.TempDir()
-	outside, root := file(t, 0o600, top, "outside/f"), dir(t, 0o755, top, "root")
+	outside, root := putFile(t, 0o600, top, "outside/f"), putDir(t, 0o755, top, "root")
 	require.NoError(t, os.Symlink(outside, filepath.Join(root, "link")))
 	require.NoError(t, os.Symlink(filepath.Dir(outside), filepath.Join(root, "linkdir")))
 	require.NoError(t, os.Symlink("nowhere", filepath.Join(root, "dangling")))
@@ -124,7 +124,7 @@ func TestNothingToDo(t *testing.T) {
 	needRoot(t)
 	root := t.TempDir()
 	for i := range 50 {
-		file(t, 0o600, root, "a/b", fmt.Sprint(i))
+		putFile(t, 0o600, root, "a/b", fmt.Sprint(i))
 		require.NoError(t, os.Symlink("x", filepath.Join(root, fmt.Sprint("link", i))))
 	}
 	require.NoError(t, Apply(t.Context(), root, group, Options{}))
@@ -165,7 +165,7 @@ func TestOnRootMismatch(t *testing.T) {
 		{mode: 0o0750, gid: group, readOnly: true, walked: true},
 	} {
 		root := t.TempDir()
-		f := file(t, 0o600, root, "f")
+		f := putFile(t, 0o600, root, "f")
 		require.NoError(t, unix.Chown(root, -1, test.gid))
 		require.NoError(t, unix.Chmod(root, test.mode))
 		require.NoError(t, Apply(t.Context(), root, group, Options{ReadOnly: test.readOnly, Policy: OnRootMismatch}))
@@ -175,24 +175,76 @@ func TestOnRootMismatch(t *testing.T) {
 			require.NotEqual(t, "0600 7", is(t, f))
 		}
 	}
-	f := file(t, 0o660, t.TempDir(), "f")
+	f := putFile(t, 0o660, t.TempDir(), "f")
 	require.NoError(t, Apply(t.Context(), f, group, Options{Policy: OnRootMismatch}))
 	require.Equal(t, "0660 1000", is(t, f), "no directory")
+}
+
+// Where only the agent writes a file is changed by its name, and where others do it is opened. The result is the same.
+func TestGuarded(t *testing.T) {
+	needRoot(t)
+	for _, mode := range []uint32{0o755, 0o775, 0o757} {
+		root := t.TempDir()
+		d := putDir(t, mode, root, "d")
+		plain, setuid := putFile(t, 0o600, d, "plain"), putFile(t, 0o4755, d, "setuid")
+		require.NoError(t, os.Symlink("/etc/hostname", filepath.Join(d, "link")))
+		before := is(t, "/etc/hostname")
+		require.NoError(t, Apply(t.Context(), root, group, Options{}))
+		require.Equal(t, "0660 1000", is(t, plain))
+		require.Equal(t, "4775 1000", is(t, setuid))
+		require.Equal(t, "0777 1000", is(t, filepath.Join(d, "link")))
+		require.Equal(t, before, is(t, "/etc/hostname"))
+	}
+	var st unix.Statx_t
+	st.Mode = unix.S_IFDIR | 0o755
+	st.Uid = uint32(os.Geteuid())
+	require.True(t, guarded(&st))
+	st.Uid++
+	require.False(t, guarded(&st), "of somebody else")
+}
+
+// What kernels before 6.6 have.
+func TestChmodOpen(t *testing.T) {
+	root := t.TempDir()
+	path, link := filepath.Join(root, "f"), filepath.Join(root, "link")
+	require.NoError(t, os.WriteFile(path, nil, 0o600))
+	require.NoError(t, os.Symlink(path, link))
+	dir, err := unix.Open(root, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	require.NoError(t, err)
+	defer unix.Close(dir)
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW, 0)
+	require.NoError(t, err)
+	defer unix.Close(fd)
+	for _, f := range []file{opened(fd), {dir, "f", unix.AT_SYMLINK_NOFOLLOW}} {
+		for _, chmod := range []func(uint32) error{f.chmod, f.chmodOpen} {
+			require.NoError(t, os.Chmod(path, 0))
+			require.NoError(t, chmod(0o640))
+			info, err := os.Stat(path)
+			require.NoError(t, err)
+			require.Equal(t, fs.FileMode(0o640), info.Mode())
+		}
+	}
+	f := file{dir, "link", unix.AT_SYMLINK_NOFOLLOW}
+	require.ErrorIs(t, f.chmodOpen(0o777), unix.ELOOP)
+	require.Error(t, f.chmod(0o777))
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	require.Equal(t, fs.FileMode(0o640), info.Mode())
 }
 
 // What is mounted in the volume is of somebody else.
 func TestMounts(t *testing.T) {
 	mounttest.Need(t)
 	top := t.TempDir()
-	other, root := dir(t, 0o700, top, "other"), dir(t, 0o755, top, "root")
-	kept := file(t, 0o600, other, "kept")
+	other, root := putDir(t, 0o700, top, "other"), putDir(t, 0o755, top, "root")
+	kept := putFile(t, 0o600, other, "kept")
 	bind := func(from, to string) {
 		require.NoError(t, unix.Mount(from, to, "", unix.MS_BIND, ""))
 		t.Cleanup(func() { require.NoError(t, unix.Unmount(to, unix.MNT_DETACH)) })
 	}
 	bind(root, root) // the volume itself is a mount
-	bind(other, dir(t, 0o755, root, "a/dir"))
-	bind(kept, file(t, 0o600, root, "a/file"))
+	bind(other, putDir(t, 0o755, root, "a/dir"))
+	bind(kept, putFile(t, 0o600, root, "a/file"))
 	require.NoError(t, Apply(t.Context(), root, group, Options{}))
 	require.Equal(t, "0600 7", is(t, kept))
 	require.Equal(t, "0700 0", is(t, other))
@@ -204,7 +256,7 @@ func TestMounts(t *testing.T) {
 	defer unix.Close(parent)
 	_, err = openAndCompare(parent, "dir", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW)
 	require.ErrorIs(t, err, unix.EXDEV)
-	dir(t, 0o755, root, "a/plain")
+	putDir(t, 0o755, root, "a/plain")
 	fd, err := openAndCompare(parent, "plain", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW)
 	require.NoError(t, err)
 	require.NoError(t, unix.Close(fd))
@@ -215,12 +267,12 @@ func TestShapes(t *testing.T) {
 	needRoot(t)
 	root := t.TempDir()
 	for i := range 3000 {
-		file(t, 0o600, root, "flat", fmt.Sprintf("a-name-that-takes-some-room-in-a-block-%d", i))
+		putFile(t, 0o600, root, "flat", fmt.Sprintf("a-name-that-takes-some-room-in-a-block-%d", i))
 	}
 	for i := range 600 {
-		file(t, 0o600, root, "wide", fmt.Sprint(i), "f")
+		putFile(t, 0o600, root, "wide", fmt.Sprint(i), "f")
 	}
-	file(t, 0o600, root, strings.Repeat("d/", 900), "f")
+	putFile(t, 0o600, root, strings.Repeat("d/", 900), "f")
 	require.NoError(t, Apply(t.Context(), root, group, Options{}))
 	count := 0
 	require.NoError(t, filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
@@ -247,7 +299,7 @@ func descriptors(t *testing.T) int {
 func TestTooManyOpen(t *testing.T) {
 	needRoot(t)
 	root := t.TempDir()
-	file(t, 0o600, root, "a/b/f")
+	putFile(t, 0o600, root, "a/b/f")
 	before := descriptors(t)
 	w := newWalk(wanted{gid: group})
 	w.open = maxOpen - 1
@@ -276,7 +328,7 @@ func TestCancel(t *testing.T) {
 	needRoot(t)
 	root := t.TempDir()
 	for i := range 2000 {
-		file(t, 0o600, root, fmt.Sprint(i%50), fmt.Sprint(i))
+		putFile(t, 0o600, root, fmt.Sprint(i%50), fmt.Sprint(i))
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	before := descriptors(t)
@@ -301,7 +353,7 @@ func TestFilesThatFail(t *testing.T) {
 	needRoot(t)
 	root := t.TempDir()
 	for i := range 20 {
-		path := file(t, 0o600, root, "d", fmt.Sprint(i))
+		path := putFile(t, 0o600, root, "d", fmt.Sprint(i))
 		if i%2 == 0 {
 			continue
 		}
@@ -337,7 +389,7 @@ func TestSlow(t *testing.T) {
 	needRoot(t)
 	root := t.TempDir()
 	for i := range 10 {
-		file(t, 0o600, root, fmt.Sprint(i))
+		putFile(t, 0o600, root, fmt.Sprint(i))
 	}
 	synctest.Test(t, func(t *testing.T) {
 		w := newWalk(wanted{gid: group})

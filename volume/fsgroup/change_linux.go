@@ -12,7 +12,7 @@ import (
 )
 
 // fields are what a walk wants to know about a file.
-const fields = unix.STATX_TYPE | unix.STATX_MODE | unix.STATX_GID
+const fields = unix.STATX_TYPE | unix.STATX_MODE | unix.STATX_UID | unix.STATX_GID
 
 // stat looks at an open file.
 func stat(fd int) (st unix.Statx_t, err error) {
@@ -60,20 +60,14 @@ func openAndCompare(dir int, name string, flags int) (int, error) {
 
 // entry changes one entry of a directory, and reports whether it had to. Unless that is likely, it looks before it opens.
 func (w *walk) entry(dir *directory, name string, likely bool) (changed bool) {
-	if !likely {
+	if !likely || dir.guarded {
 		var st unix.Statx_t
 		err := unix.Statx(dir.fd, name, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, fields, &st)
-		switch {
-		case errors.Is(err, unix.ENOENT):
+		if !w.concerns(dir, name, &st, err) {
 			return false
-		case err != nil:
-			w.fail(dir, name, err)
-			return false
-		case kind(&st) == unix.S_IFDIR: // the directory did not say so
-			w.push(task{dir, name})
-			return false
-		case mounted(&st) || w.right(&st):
-			return false
+		}
+		if dir.guarded {
+			return w.change(file{dir.fd, name, unix.AT_SYMLINK_NOFOLLOW}, &st, dir, name)
 		}
 	}
 	fd, err := unix.Openat(dir.fd, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
@@ -86,17 +80,23 @@ func (w *walk) entry(dir *directory, name string, likely bool) (changed bool) {
 	}
 	defer unix.Close(fd)
 	st, err := stat(fd)
+	return w.concerns(dir, name, &st, err) && w.change(opened(fd), &st, dir, name)
+}
+
+// concerns reports whether an entry that was looked at is to be changed. A directory that was not said to be one is opened
+// later.
+func (w *walk) concerns(dir *directory, name string, st *unix.Statx_t, err error) bool {
 	switch {
+	case errors.Is(err, unix.ENOENT):
+		return false
 	case err != nil:
 		w.fail(dir, name, err)
 		return false
-	case kind(&st) == unix.S_IFDIR:
+	case kind(st) == unix.S_IFDIR:
 		w.push(task{dir, name})
 		return false
-	case mounted(&st):
-		return false
 	}
-	return w.change(fd, &st, dir, name)
+	return !mounted(st) && !w.right(st)
 }
 
 // right reports whether a file is as it should be.
@@ -104,16 +104,31 @@ func (w *walk) right(st *unix.Statx_t) bool {
 	return w.want.right(st.Gid, uint32(st.Mode), kind(st) == unix.S_IFDIR, kind(st) == unix.S_IFLNK)
 }
 
-// change changes an open file as far as it is not right, and reports whether it was not. It goes on after an error, as the
-// mode may be changed where the group may not.
-func (w *walk) change(fd int, st *unix.Statx_t, dir *directory, name string) (changed bool) {
+// guarded reports whether nobody but this user can replace an entry of a directory. There a file is changed by its name after
+// a look at it, which takes two system calls less than to open it. A container that runs as the same user may replace it,
+// which gives the mode of one of its files to another one: no link is followed.
+func guarded(st *unix.Statx_t) bool { return int(st.Uid) == unix.Geteuid() && st.Mode&0o022 == 0 }
+
+// file is a file to change: an open one, or an entry of a directory that is guarded.
+type file struct {
+	fd    int
+	name  string
+	flags int
+}
+
+// opened returns a file that is open.
+func opened(fd int) file { return file{fd, "", unix.AT_EMPTY_PATH} }
+
+// change changes a file as far as it is not right, and reports whether it was not. It goes on after an error, as the mode
+// may be changed where the group may not.
+func (w *walk) change(f file, st *unix.Statx_t, dir *directory, name string) (changed bool) {
 	if w.right(st) {
 		return false
 	}
 	setGroup := st.Gid != w.want.gid
 	var errs []error
 	if setGroup {
-		if err := unix.Fchownat(fd, "", -1, int(w.want.gid), unix.AT_EMPTY_PATH); err != nil {
+		if err := unix.Fchownat(f.fd, f.name, -1, int(w.want.gid), f.flags); err != nil {
 			errs = append(errs, fmt.Errorf("chown: %w", err))
 		}
 	}
@@ -121,7 +136,7 @@ func (w *walk) change(fd int, st *unix.Statx_t, dir *directory, name string) (ch
 		had := uint32(st.Mode) & bitsAll
 		mode := w.want.mode(had, kind(st) == unix.S_IFDIR)
 		if mode != had || setGroup && had&bitsSetID != 0 { // which another group takes away
-			if err := chmod(fd, mode); err != nil {
+			if err := f.chmod(mode); err != nil {
 				errs = append(errs, fmt.Errorf("chmod: %w", err))
 			}
 		}
@@ -132,13 +147,33 @@ func (w *walk) change(fd int, st *unix.Statx_t, dir *directory, name string) (ch
 	return true
 }
 
-// chmod changes the mode of a file that is open in any way, which fchmod does not do with O_PATH (fchmodat2 of Linux 6.6).
-func chmod(fd int, mode uint32) error {
-	err := unix.Fchmodat(fd, "", mode, unix.AT_EMPTY_PATH)
+// chmod changes the mode of a file, and of no link (fchmodat2 of Linux 6.6).
+func (f file) chmod(mode uint32) error {
+	err := unix.Fchmodat(f.fd, f.name, mode, f.flags)
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EPERM) {
-		return unix.Chmod("/proc/self/fd/"+strconv.Itoa(fd), mode)
+		return f.chmodOpen(mode)
 	}
 	return err
+}
+
+// chmodOpen is chmod for older kernels, which change a file that is open by its name below /proc alone.
+func (f file) chmodOpen(mode uint32) error {
+	if f.name != "" {
+		fd, err := unix.Openat(f.fd, f.name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		f = opened(fd)
+	}
+	st, err := stat(f.fd)
+	if err != nil {
+		return err
+	}
+	if kind(&st) == unix.S_IFLNK {
+		return unix.ELOOP
+	}
+	return unix.Chmod("/proc/self/fd/"+strconv.Itoa(f.fd), mode)
 }
 
 // fail notes that a file could not be changed.

@@ -16,8 +16,8 @@
 //		Slow:   func(files int) { log.Print("still changing the group: ", files) },
 //	})
 //
-// Containers may be changing the volume at the same time. Every change is made to a file that is open, so that a file that
-// is replaced by a link meanwhile leads nowhere.
+// Containers may be changing the volume at the same time. A file is opened before it is changed where others may write to
+// its directory, so that a file that is replaced by a link meanwhile leads nowhere.
 //
 // # Concurrency
 //

@@ -30,8 +30,8 @@ func raceTime(t *testing.T) time.Duration {
 // returns is called.
 func attack(t *testing.T, root, outside string) (stop func()) {
 	t.Helper()
-	file(t, 0o600, root, "file")
-	file(t, 0o600, root, "dir/f")
+	putFile(t, 0o600, root, "file")
+	putFile(t, 0o600, root, "dir/f")
 	require.NoError(t, os.Symlink(filepath.Join(outside, "f"), filepath.Join(root, "link")))
 	require.NoError(t, os.Symlink(outside, filepath.Join(root, "linkdir")))
 	quit := make(chan struct{})
@@ -60,8 +60,8 @@ func escapes(t *testing.T, d time.Duration, walk func(root string, gid int64)) b
 	t.Helper()
 	needRoot(t)
 	top := t.TempDir()
-	outside, root := dir(t, 0o700, top, "outside"), dir(t, 0o755, top, "root")
-	secret := file(t, 0o600, outside, "f")
+	outside, root := putDir(t, 0o700, top, "outside"), putDir(t, 0o755, top, "root")
+	secret := putFile(t, 0o600, outside, "f")
 	defer attack(t, root, outside)()
 	gid := int64(group)
 	for end := time.Now().Add(d); time.Now().Before(end); gid++ {

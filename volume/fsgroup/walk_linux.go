@@ -49,12 +49,15 @@ type task struct {
 	name string // of the subdirectory; "": the directory itself
 }
 
-// directory is open as long as there are tasks for it.
+// directory is open as long as there are tasks for it. Then it is changed itself: others may replace its entries from then
+// on.
 type directory struct {
-	parent *directory
-	name   string
-	fd     int
-	tasks  atomic.Int32
+	parent  *directory // nil: it is the root of the volume
+	name    string
+	fd      int
+	st      unix.Statx_t
+	guarded bool
+	tasks   atomic.Int32
 }
 
 // path returns the path of an entry in the volume, for an error.
@@ -76,18 +79,26 @@ func newWalk(want wanted) *walk {
 	return w
 }
 
-// opened returns a directory that is open.
-func (w *walk) opened(parent *directory, name string, fd int) *directory {
+// hold returns a directory for its descriptor, which is the walk's from now on.
+func (w *walk) hold(parent *directory, name string, fd int) (*directory, error) {
+	st, err := stat(fd)
+	if err != nil {
+		_ = unix.Close(fd)
+		return nil, err
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.open++
-	return &directory{parent: parent, name: name, fd: fd}
+	return &directory{parent: parent, name: name, fd: fd, st: st, guarded: guarded(&st)}, nil
 }
 
-// release ends a task for a directory.
+// release ends a task for a directory. With the last one the directory is changed, but for the root, and closed.
 func (w *walk) release(d *directory) {
 	if d.tasks.Add(-1) > 0 {
 		return
+	}
+	if d.parent != nil && !w.stopped() {
+		w.change(opened(d.fd), &d.st, d.parent, d.name)
 	}
 	_ = unix.Close(d.fd)
 	w.mu.Lock()
@@ -173,7 +184,7 @@ func (w *walk) run(t task, buf []byte) {
 	w.block(dir, buf)
 }
 
-// enter opens a subdirectory and changes it. What is mounted there, or has been removed or replaced, is left out.
+// enter opens a subdirectory. What is mounted there, or has been removed or replaced, is left out.
 func (w *walk) enter(parent *directory, name string) *directory {
 	w.mu.Lock()
 	tooMany := w.open >= maxOpen
@@ -190,14 +201,12 @@ func (w *walk) enter(parent *directory, name string) *directory {
 		w.stop(fmt.Errorf("open %s: %w", parent.path(name), err))
 		return nil
 	}
-	st, err := stat(fd)
+	dir, err := w.hold(parent, name, fd)
 	if err != nil {
-		_ = unix.Close(fd)
 		w.stop(fmt.Errorf("stat %s: %w", parent.path(name), err))
 		return nil
 	}
-	w.change(fd, &st, parent, name)
-	return w.opened(parent, name, fd)
+	return dir
 }
 
 // block reads the next entries of a directory and changes those that are no directories. A directory that is small is read
@@ -207,8 +216,7 @@ func (w *walk) block(dir *directory, buf []byte) {
 	var names []string
 	more := true
 	for more && len(tasks)+len(names) < blockSize {
-		var err error
-		more, err = dirent.Next(dir.fd, buf, func(name []byte, t dirent.Type) {
+		used, err := dirent.Next(dir.fd, buf, func(name []byte, t dirent.Type) {
 			if t == dirent.Directory {
 				tasks = append(tasks, task{dir, string(name)})
 			} else {
@@ -219,6 +227,7 @@ func (w *walk) block(dir *directory, buf []byte) {
 			w.stop(fmt.Errorf("read %s: %w", dir.path("."), err))
 			return
 		}
+		more = used > 0
 	}
 	w.files.Add(int64(len(tasks) + len(names)))
 	if more {
