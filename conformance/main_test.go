@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/seed81659283/nodeagent/conformance"
+	"github.com/seed81659283/nodeagent/internal/mounttest"
 )
 
 var flags = conformance.NewFlags(flag.CommandLine)
@@ -26,7 +27,7 @@ func TestMain(m *testing.M) {
 	if err := utilfeature.DefaultMutableFeatureGate.Set("QOSReserved=true"); err != nil {
 		panic(err)
 	}
-	m.Run()
+	mounttest.Main(m) // some of what is compared mounts
 }
 
 // run compares generated inputs.

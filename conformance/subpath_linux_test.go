@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -18,17 +17,13 @@ import (
 	"k8s.io/mount-utils"
 
 	"github.com/seed81659283/nodeagent/conformance"
+	"github.com/seed81659283/nodeagent/internal/mounttest"
 	"github.com/seed81659283/nodeagent/volume/subpath"
 )
 
 // Where a generated subPath of a generated volume leads, or that it is refused, and which directories are made for it.
 func TestSubPath(t *testing.T) {
-	runtime.LockOSThread() // and never unlocked: the thread ends with the test, and its mounts with it
-	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
-		t.Skip("mounts take root: ", err)
-	}
-	must(unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
-	// One after the other, on this thread.
+	mounttest.Need(t)
 	met := map[string]int{}
 	for i := range 1_000 {
 		in := newSubPathVolume(conformance.NewChoices(conformance.RandomBytes(1, uint64(i))))
@@ -169,4 +164,59 @@ func ourSubPath(volume, subPath, pod string) (string, error) {
 		return err
 	}))
 	return found, nil
+}
+
+// subPaths are both sides, from a volume to a bind and back.
+var subPaths = []struct {
+	name           string
+	prepare, clean func(volume, pod string) error
+}{
+	{"kubelet", func(volume, pod string) error {
+		_, _, err := kubeletsubpath.New(mount.New("")).PrepareSafeSubpath(kubeletsubpath.Subpath{
+			Path: filepath.Join(volume, "a/b"), VolumeName: "data", VolumePath: volume, PodDir: pod, ContainerName: "c",
+		})
+		return err
+	}, func(_, pod string) error { return kubeletsubpath.New(mount.New("")).CleanSubPaths(pod, "data") }},
+	{"ours", func(volume, pod string) error {
+		_, err := subpath.Prepare(context.Background(), subpath.Request{
+			Volume: volume, SubPath: "a/b", Target: filepath.Join(pod, "volume-subpaths/data/c/0"),
+		})
+		return err
+	}, func(_, pod string) error {
+		return subpath.Clean(context.Background(), filepath.Join(pod, "volume-subpaths"))
+	}},
+}
+
+// bindAgain measures a subPath from a volume to a bind and back.
+func bindAgain(b *testing.B, side int) {
+	mounttest.Need(b)
+	volume, pod := b.TempDir(), b.TempDir()
+	must(os.MkdirAll(filepath.Join(volume, "a/b"), 0o755))
+	for b.Loop() {
+		must(subPaths[side].prepare(volume, pod))
+		must(subPaths[side].clean(volume, pod))
+	}
+	if entries, err := os.ReadDir(pod); err != nil || len(entries) > 0 {
+		b.Fatal("left: ", entries, err)
+	}
+}
+
+func BenchmarkSubPath(b *testing.B) {
+	for side := range subPaths {
+		b.Run(subPaths[side].name, func(b *testing.B) { bindAgain(b, side) })
+	}
+}
+
+// A bind and its end take at most a tenth of the kubelet's time, which runs mount(8) and umount(8).
+func TestSubPathSpeed(t *testing.T) {
+	if !*speed {
+		t.Skip("without -speed")
+	}
+	ratio := fastest(func(side int) testing.BenchmarkResult {
+		return testing.Benchmark(func(b *testing.B) { bindAgain(b, side) })
+	})
+	fmt.Printf("subPath, prepare and clean: %.2f of the kubelet's time\n", ratio)
+	if ratio > 0.1 {
+		t.Errorf("subPath: %.2f of the kubelet's time, not at most 0.1", ratio)
+	}
 }
