@@ -142,7 +142,7 @@ func TestTmpfs(t *testing.T) {
 	require.NoError(t, Tmpfs(d[0], TmpfsOptions{Size: 1 << 20, NoSwap: true, Mode: 0o750 | fs.ModeSetgid, Attrs: NoDev | NoSuid}))
 	var st unix.Statfs_t
 	require.NoError(t, unix.Statfs(d[0], &st))
-	require.EqualValues(t, 1<<20, int64(st.Blocks)*int64(st.Bsize))
+	require.EqualValues(t, 1<<20, st.Blocks*uint64(st.Bsize))
 	info, err := os.Stat(d[0])
 	require.NoError(t, err)
 	require.Equal(t, 0o750|fs.ModeSetgid|fs.ModeDir, info.Mode())

@@ -72,7 +72,7 @@ func dieAt(t *testing.T, dir string, payload map[string]File, n int) (died bool)
 	entries, err := parse(payload)
 	require.NoError(t, err)
 	defer func() {
-		if r := recover(); r != nil && r != errDead {
+		if r := recover(); r != nil && r != any(errDead) { //nolint:errorlint // the very value
 			panic(r)
 		}
 	}()
@@ -90,16 +90,16 @@ func dieAt(t *testing.T, dir string, payload map[string]File, n int) (died bool)
 
 // requireOneOf requires that a reader finds one of two payloads. A link may lead nowhere, and one may be missing, but none
 // leads to what is not of the payload.
-func requireOneOf(t *testing.T, dir string, old, new map[string]File) {
+func requireOneOf(t *testing.T, dir string, older, newer map[string]File) {
 	t.Helper()
 	if _, err := os.Lstat(filepath.Join(dir, dataName)); errors.Is(err, fs.ErrNotExist) {
-		require.Nil(t, old)
+		require.Nil(t, older)
 		require.Empty(t, view(t, dir))
 		return
 	}
 	found := current(t, dir)
-	if !maps.Equal(found, want(old)) {
-		require.Equal(t, want(new), found)
+	if !maps.Equal(found, want(older)) {
+		require.Equal(t, want(newer), found)
 	}
 	for path, content := range view(t, dir) {
 		if content != "-> nothing" {

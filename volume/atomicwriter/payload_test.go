@@ -48,7 +48,7 @@ func TestValidate(t *testing.T) {
 		{"a a/", "has the same path"},
 	} {
 		payload := map[string]atomicwriter.File{}
-		for _, path := range strings.Fields(test.paths) {
+		for path := range strings.FieldsSeq(test.paths) {
 			payload[path] = atomicwriter.File{Mode: 0o644}
 		}
 		err := atomicwriter.Validate(payload)

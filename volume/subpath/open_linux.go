@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -41,8 +42,8 @@ func openVolume(path string) (*volume, error) {
 		return nil, err
 	}
 	v.mode = st.Mode & 0o7777
-	if real, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd)); err == nil && real != v.paths[0] {
-		v.paths = append(v.paths, real)
+	if resolved, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd)); err == nil && resolved != v.paths[0] {
+		v.paths = append(v.paths, resolved)
 	}
 	return v, nil
 }
@@ -157,9 +158,8 @@ func (w *walk) take() (int, error) {
 
 // add puts the elements of a path before what is still to go.
 func (w *walk) add(path string, own bool) {
-	elements := strings.Split(path, "/")
-	for i := len(elements) - 1; i >= 0; i-- {
-		if e := elements[i]; e != "" && e != "." {
+	for _, e := range slices.Backward(strings.Split(path, "/")) {
+		if e != "" && e != "." {
 			w.todo = append(w.todo, step{e, own})
 		}
 	}

@@ -328,13 +328,13 @@ func TestPrepareCorrupted(t *testing.T) {
 func TestVolumes(t *testing.T) {
 	h := newHost(t)
 	h.do("dir a; link ROOT/link VOLUME; link l ROOT/link/a")
-	real := h.volume
+	directory := h.volume
 	h.volume = filepath.Join(h.root, "link")
 	_, err := h.prepare("l")
 	require.NoError(t, err, "an absolute link by the name that was asked for")
-	h.requireBound(filepath.Join(real, "a"))
+	h.requireBound(filepath.Join(directory, "a"))
 
-	h.volume = real
+	h.volume = directory
 	require.NoError(t, mount.Tmpfs(h.volume, mount.TmpfsOptions{}))
 	h.do("dir inner")
 	require.NoError(t, mount.Tmpfs(filepath.Join(h.volume, "inner"), mount.TmpfsOptions{}))
@@ -349,7 +349,7 @@ func TestVolumes(t *testing.T) {
 	require.EqualError(t, err, `subPath "a": open the volume: no such file or directory`)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = Prepare(ctx, Request{Volume: real, SubPath: "a", Target: h.target()})
+	_, err = Prepare(ctx, Request{Volume: directory, SubPath: "a", Target: h.target()})
 	require.ErrorIs(t, err, context.Canceled)
 }
 

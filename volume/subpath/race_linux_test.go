@@ -123,7 +123,7 @@ func TestRaceNaive(t *testing.T) {
 	require.NoError(t, os.MkdirAll(h.target(), 0o755))
 	escaped, _ := h.escapes(30*time.Second, func(subPath string) (unix.Stat_t, error) {
 		path := filepath.Join(h.volume, subPath)
-		if real, err := filepath.EvalSymlinks(path); err == nil && !strings.HasPrefix(real, h.volume) {
+		if resolved, err := filepath.EvalSymlinks(path); err == nil && !strings.HasPrefix(resolved, h.volume) {
 			return unix.Stat_t{}, os.ErrPermission
 		}
 		if err := os.MkdirAll(path, 0o755); err != nil {
