@@ -72,7 +72,7 @@ func dieAt(t *testing.T, dir string, payload map[string]File, n int) (died bool)
 	entries, err := parse(payload)
 	require.NoError(t, err)
 	defer func() {
-		if r := recover(); r != nil && r != any(errDead) { //nolint:errorlint // the very value
+		if r := recover(); r != nil && r != any(errDead) {
 			panic(r)
 		}
 	}()
