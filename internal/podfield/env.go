@@ -17,6 +17,11 @@ func FieldPaths() []string {
 	}
 }
 
+// VolumeFieldPaths are the fields that a file of a volume may show, beside single labels and annotations.
+func VolumeFieldPaths() []string {
+	return []string{"metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"}
+}
+
 // Subscript splits metadata.labels['key'] into its two parts.
 func Subscript(path string) (name, key string, ok bool) {
 	s, ok := strings.CutSuffix(path, "']")

@@ -107,17 +107,6 @@ func defaultHTTPGet(a *corev1.HTTPGetAction) {
 	}
 }
 
-// defaultVolume makes an empty directory of a volume without a source. The fields of other sources than images are
-// left to whoever mounts them.
-func defaultVolume(v *corev1.VolumeSource) {
-	switch {
-	case v.Image != nil:
-		v.Image.PullPolicy = cmp.Or(v.Image.PullPolicy, pullPolicy(v.Image.Reference))
-	case *v == corev1.VolumeSource{}:
-		v.EmptyDir = &corev1.EmptyDirVolumeSource{}
-	}
-}
-
 // defaultRequests makes a request of each limit that has none.
 func defaultRequests(r *corev1.ResourceRequirements) {
 	if r.Limits == nil {

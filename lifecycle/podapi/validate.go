@@ -23,8 +23,8 @@ import (
 
 // Validate returns an error for each field in which the API server would refuse the pod, of the fields that a node
 // reads, and for a UID that is missing or not usable as a file name (pkg/apis/core/validation/validation.go). The pod
-// has been through [Default]. Of a volume only its name, its image and the number of its sources are checked: the rest
-// is up to whoever mounts it.
+// has been through [Default]. Of a volume that comes from elsewhere than the node or an object, such as one of a claim,
+// only the name and the number of its sources are checked.
 //
 // No list or map may have more than [MaxEntries] entries, and a pod that has a longer one is not looked at further. Of
 // many errors the first hundred are returned, and what they quote is cut.

@@ -58,17 +58,22 @@ func validateEnv(c podfield.Container, known byName) field.ErrorList {
 }
 
 func validateFieldRef(r *corev1.ObjectFieldSelector, path *field.Path) field.ErrorList {
+	if r.APIVersion == "v1" && r.FieldPath == "spec.host" { // an old name of spec.nodeName
+		return nil
+	}
+	return validateFieldOf(r, path, podfield.FieldPaths())
+}
+
+// validateFieldOf checks a reference to one of several fields of the pod, or to one of its labels or annotations.
+func validateFieldOf(r *corev1.ObjectFieldSelector, path *field.Path, fields []string) field.ErrorList {
 	if r.APIVersion != "v1" {
 		return field.ErrorList{field.NotSupported(path.Child("apiVersion"), r.APIVersion, []string{"v1"})}
 	}
 	path = path.Child("fieldPath")
-	if r.FieldPath == "spec.host" { // an old name of spec.nodeName
-		return nil
-	}
 	name, key, ok := podfield.Subscript(r.FieldPath)
 	switch {
 	case !ok:
-		return oneOf(path, r.FieldPath, podfield.FieldPaths()...)
+		return oneOf(path, r.FieldPath, fields...)
 	case name == "metadata.annotations":
 		return invalid(path, strings.ToLower(key), validation.IsQualifiedName)
 	case name == "metadata.labels":

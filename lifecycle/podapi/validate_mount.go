@@ -4,57 +4,13 @@
 package podapi
 
 import (
-	"reflect"
-
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/seed81659283/nodeagent/internal/fielderr"
 	"github.com/seed81659283/nodeagent/internal/optional"
 	"github.com/seed81659283/nodeagent/internal/podfield"
 )
-
-func validateVolumes(volumes []corev1.Volume, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	names := make(map[string]bool)
-	for i, v := range volumes {
-		path := path.Index(i)
-		switch {
-		case v.Name == "":
-			errs = append(errs, field.Required(path.Child("name"), ""))
-		case names[v.Name]:
-			errs = append(errs, field.Duplicate(path.Child("name"), v.Name))
-		default:
-			errs = append(errs, invalid(path.Child("name"), v.Name, validation.IsDNS1123Label)...)
-		}
-		names[v.Name] = true
-		if n := sources(v.VolumeSource); n != 1 {
-			errs = append(errs, field.Invalid(path, v.Name, "must have exactly one source"))
-		}
-		if v.Image == nil {
-			continue
-		}
-		path = path.Child("image")
-		if v.Image.Reference == "" {
-			errs = append(errs, field.Required(path.Child("reference"), ""))
-		}
-		errs = append(errs, oneOf(path.Child("pullPolicy"), v.Image.PullPolicy,
-			corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)...)
-	}
-	return errs
-}
-
-// sources counts where a volume comes from. Each kind of source is a pointer.
-func sources(v corev1.VolumeSource) int {
-	n := 0
-	for i := range reflect.TypeFor[corev1.VolumeSource]().NumField() {
-		if !reflect.ValueOf(v).Field(i).IsNil() {
-			n++
-		}
-	}
-	return n
-}
 
 func validateMounts(c podfield.Container, known byName) field.ErrorList {
 	var errs field.ErrorList

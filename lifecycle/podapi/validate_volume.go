@@ -1,0 +1,279 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podapi
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/seed81659283/nodeagent/internal/fielderr"
+	"github.com/seed81659283/nodeagent/internal/optional"
+	"github.com/seed81659283/nodeagent/internal/podfield"
+)
+
+func validateVolumes(volumes []corev1.Volume, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	names := make(map[string]bool)
+	for i := range volumes {
+		v, path := &volumes[i], path.Index(i)
+		switch {
+		case v.Name == "":
+			errs = append(errs, field.Required(path.Child("name"), ""))
+		case names[v.Name]:
+			errs = append(errs, field.Duplicate(path.Child("name"), v.Name))
+		default:
+			errs = append(errs, invalid(path.Child("name"), v.Name, validation.IsDNS1123Label)...)
+		}
+		names[v.Name] = true
+		if n := sources(v.VolumeSource); n != 1 {
+			errs = append(errs, field.Invalid(path, v.Name, "must have exactly one source"))
+		}
+		if errs = append(errs, validateSource(v, path)...); len(errs) > fielderr.MaxErrors {
+			break
+		}
+	}
+	return errs
+}
+
+// sources counts where a volume comes from. Each kind of source is a pointer.
+func sources(v corev1.VolumeSource) int {
+	n := 0
+	for i := range reflect.TypeFor[corev1.VolumeSource]().NumField() {
+		if !reflect.ValueOf(v).Field(i).IsNil() {
+			n++
+		}
+	}
+	return n
+}
+
+// validateSource checks where a volume comes from, if that is one of the kinds that this version acts on.
+func validateSource(v *corev1.Volume, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if s := v.Image; s != nil {
+		path := path.Child("image")
+		if s.Reference == "" {
+			errs = append(errs, field.Required(path.Child("reference"), ""))
+		}
+		errs = append(errs, oneOf(path.Child("pullPolicy"), s.PullPolicy, corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)...)
+	}
+	if s := v.EmptyDir; s != nil && s.SizeLimit != nil && s.SizeLimit.Sign() < 0 {
+		errs = append(errs, field.Forbidden(path.Child("emptyDir", "sizeLimit"), "must be a valid resource quantity"))
+	}
+	if s := v.HostPath; s != nil {
+		errs = append(errs, validateHostPath(s, path.Child("hostPath"))...)
+	}
+	if s := v.ConfigMap; s != nil {
+		path := path.Child("configMap")
+		errs = append(errs, required(path.Child("name"), s.Name)...)
+		errs = append(errs, validateMode(path.Child("defaultMode"), s.DefaultMode)...)
+		errs = append(errs, validateItems(s.Items, path.Child("items"), nil)...)
+	}
+	if s := v.Secret; s != nil {
+		path := path.Child("secret")
+		errs = append(errs, required(path.Child("secretName"), s.SecretName)...)
+		errs = append(errs, validateMode(path.Child("defaultMode"), s.DefaultMode)...)
+		errs = append(errs, validateItems(s.Items, path.Child("items"), nil)...)
+	}
+	if s := v.DownwardAPI; s != nil {
+		path := path.Child("downwardAPI")
+		errs = append(errs, validateMode(path.Child("defaultMode"), s.DefaultMode)...)
+		errs = append(errs, validateDownwardFiles(s.Items, path.Child("items"), nil)...)
+	}
+	if s := v.Projected; s != nil {
+		errs = append(errs, validateProjected(s, path.Child("projected"))...)
+	}
+	return errs
+}
+
+func required(path *field.Path, value string) field.ErrorList {
+	if value == "" {
+		return field.ErrorList{field.Required(path, "")}
+	}
+	return nil
+}
+
+func validateHostPath(s *corev1.HostPathVolumeSource, path *field.Path) field.ErrorList {
+	if s.Path == "" {
+		return field.ErrorList{field.Required(path.Child("path"), "")}
+	}
+	errs := invalid(path.Child("path"), s.Path, podfield.NoBacksteps)
+	if t := *optional.OrZero(s.Type); t != corev1.HostPathUnset {
+		errs = append(errs, oneOf(path.Child("type"), t, corev1.HostPathDirectoryOrCreate, corev1.HostPathDirectory,
+			corev1.HostPathFileOrCreate, corev1.HostPathFile, corev1.HostPathSocket, corev1.HostPathCharDev, corev1.HostPathBlockDev)...)
+	}
+	return errs
+}
+
+func validateMode(path *field.Path, mode *int32) field.ErrorList {
+	if mode != nil && (*mode < 0 || *mode > 0o777) {
+		return field.ErrorList{field.Invalid(path, *mode, "must be a number between 0 and 0777 (octal), both inclusive")}
+	}
+	return nil
+}
+
+// paths are those that the sources of a projected volume have named. The nil map is for a volume of one source.
+type paths map[string]bool
+
+// validateFilePath checks the path of a file in a volume.
+func validateFilePath(at string, path *field.Path, taken paths) field.ErrorList {
+	if at == "" {
+		return field.ErrorList{field.Required(path, "")}
+	}
+	errs := invalid(path, at, podfield.Descending)
+	if strings.HasPrefix(at, "..") && len(errs) == 0 {
+		errs = append(errs, field.Invalid(path, at, "must not start with '..'"))
+	}
+	if taken[at] {
+		errs = append(errs, field.Invalid(path, at, "conflicting duplicate paths"))
+	}
+	if taken != nil {
+		taken[at] = true
+	}
+	return errs
+}
+
+// validateItems checks which keys of an object become which files.
+func validateItems(items []corev1.KeyToPath, path *field.Path, taken paths) field.ErrorList {
+	var errs field.ErrorList
+	for i, item := range items {
+		path := path.Index(i)
+		errs = append(errs, required(path.Child("key"), item.Key)...)
+		errs = append(errs, validateFilePath(item.Path, path.Child("path"), taken)...)
+		if errs = append(errs, validateMode(path.Child("mode"), item.Mode)...); len(errs) > fielderr.MaxErrors {
+			break
+		}
+	}
+	return errs
+}
+
+// validateDownwardFiles checks which fields of the pod become which files.
+func validateDownwardFiles(items []corev1.DownwardAPIVolumeFile, path *field.Path, taken paths) field.ErrorList {
+	var errs field.ErrorList
+	for i := range items {
+		item, path := &items[i], path.Index(i)
+		errs = append(errs, validateFilePath(item.Path, path.Child("path"), taken)...)
+		switch {
+		case item.FieldRef != nil && item.ResourceFieldRef != nil:
+			errs = append(errs, field.Invalid(path, "resource", "fieldRef and resourceFieldRef can not be specified simultaneously"))
+		case item.FieldRef != nil:
+			errs = append(errs, validateFieldOf(item.FieldRef, path.Child("fieldRef"), podfield.VolumeFieldPaths())...)
+		case item.ResourceFieldRef != nil:
+			errs = append(errs, required(path.Child("resourceFieldRef", "containerName"), item.ResourceFieldRef.ContainerName)...)
+			errs = append(errs, validateResourceRef(item.ResourceFieldRef, path.Child("resourceFieldRef"))...)
+		default:
+			errs = append(errs, field.Required(path, "one of fieldRef and resourceFieldRef is required"))
+		}
+		if errs = append(errs, validateMode(path.Child("mode"), item.Mode)...); len(errs) > fielderr.MaxErrors {
+			break
+		}
+	}
+	return errs
+}
+
+func validateProjected(s *corev1.ProjectedVolumeSource, path *field.Path) field.ErrorList {
+	errs := validateMode(path.Child("defaultMode"), s.DefaultMode)
+	taken := paths{}
+	for i := range s.Sources {
+		if errs = append(errs, validateProjection(&s.Sources[i], path.Child("sources").Index(i), taken)...); len(errs) > fielderr.MaxErrors {
+			break
+		}
+	}
+	return errs
+}
+
+func validateProjection(s *corev1.VolumeProjection, path *field.Path, taken paths) field.ErrorList {
+	var errs field.ErrorList
+	n := 0
+	if s.ConfigMap != nil {
+		n++
+		path := path.Child("configMap")
+		errs = append(errs, required(path.Child("name"), s.ConfigMap.Name)...)
+		errs = append(errs, validateItems(s.ConfigMap.Items, path.Child("items"), taken)...)
+	}
+	if s.Secret != nil {
+		n++
+		path := path.Child("secret")
+		errs = append(errs, required(path.Child("name"), s.Secret.Name)...)
+		errs = append(errs, validateItems(s.Secret.Items, path.Child("items"), taken)...)
+	}
+	if s.DownwardAPI != nil {
+		n++
+		errs = append(errs, validateDownwardFiles(s.DownwardAPI.Items, path.Child("downwardAPI", "items"), taken)...)
+	}
+	if s.ServiceAccountToken != nil {
+		n++
+		errs = append(errs, validateToken(s.ServiceAccountToken, path.Child("serviceAccountToken"))...)
+	}
+	if s.ClusterTrustBundle != nil {
+		n++
+		errs = append(errs, validateTrustBundle(s.ClusterTrustBundle, path.Child("clusterTrustBundle"), taken)...)
+	}
+	if s.PodCertificate != nil {
+		n++
+		errs = append(errs, validateCertificate(s.PodCertificate, path.Child("podCertificate"), taken)...)
+	}
+	if n != 1 {
+		errs = append(errs, field.Invalid(path, "", fmt.Sprintf("must have exactly one source, has %d", n)))
+	}
+	return errs
+}
+
+// validateToken checks a service account token. Its path may be that of another source, which it replaces.
+func validateToken(s *corev1.ServiceAccountTokenProjection, path *field.Path) field.ErrorList {
+	errs := validateFilePath(s.Path, path.Child("path"), nil)
+	path = path.Child("expirationSeconds")
+	switch {
+	case s.ExpirationSeconds == nil:
+		errs = append(errs, field.Required(path, ""))
+	case *s.ExpirationSeconds < 600:
+		errs = append(errs, field.Invalid(path, *s.ExpirationSeconds, "may not specify a duration less than 10 minutes"))
+	case *s.ExpirationSeconds > 1<<32:
+		errs = append(errs, field.Invalid(path, *s.ExpirationSeconds, "may not specify a duration larger than 2^32 seconds"))
+	}
+	return errs
+}
+
+func validateTrustBundle(s *corev1.ClusterTrustBundleProjection, path *field.Path, taken paths) field.ErrorList {
+	errs := validateFilePath(s.Path, path.Child("path"), taken)
+	switch {
+	case s.Name != nil && s.SignerName != nil:
+		errs = append(errs, field.Invalid(path, "", "only one of name and signerName may be used"))
+	case s.Name != nil:
+		errs = append(errs, required(path.Child("name"), *s.Name)...)
+		if s.LabelSelector != nil {
+			errs = append(errs, field.Invalid(path.Child("labelSelector"), "", "labelSelector must be unset if name is specified"))
+		}
+	case s.SignerName != nil:
+		errs = append(errs, required(path.Child("signerName"), *s.SignerName)...)
+	default:
+		errs = append(errs, field.Required(path, "either name or signerName must be specified"))
+	}
+	return errs
+}
+
+func validateCertificate(s *corev1.PodCertificateProjection, path *field.Path, taken paths) field.ErrorList {
+	errs := required(path.Child("signerName"), s.SignerName)
+	errs = append(errs, oneOf(path.Child("keyType"), s.KeyType, "RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519")...)
+	if seconds := s.MaxExpirationSeconds; seconds != nil && *seconds < 3600 {
+		errs = append(errs, field.Invalid(path.Child("maxExpirationSeconds"), *seconds, "if provided, maxExpirationSeconds must be >= 3600"))
+	}
+	n := 0
+	for _, file := range []struct{ name, at string }{
+		{"credentialBundlePath", s.CredentialBundlePath}, {"keyPath", s.KeyPath}, {"certificateChainPath", s.CertificateChainPath},
+	} {
+		if file.at != "" {
+			n++
+			errs = append(errs, validateFilePath(file.at, path.Child(file.name), taken)...)
+		}
+	}
+	if n == 0 {
+		errs = append(errs, field.Required(path, "specify at least one of credentialBundlePath, keyPath, and certificateChainPath"))
+	}
+	return errs
+}
