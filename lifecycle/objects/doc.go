@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package objects holds the config maps, secrets and services that pods refer to, for agents that do not get them from an
-// API server: [Memory] keeps those that it was given, [Dir] reads them from a directory. It does not watch for changes and
-// does not decide which pod may see what.
+// API server: [Memory] keeps those that it was given, [Dir] reads them from a directory. It does not decide which pod may see
+// what.
 //
 // # Model
 //
@@ -14,6 +14,9 @@
 // A [Dir] holds one manifest for each object, at <namespace>/<kind>/<name>.yaml, where the kind is configmaps, secrets or
 // services. Nothing is cached between two calls, so a change of a file counts from the next call on. Replace a file by
 // renaming another one, or a reader can see half of it.
+//
+// Whoever shows objects for longer, as volumes do, is told of changes by [Dir.Watch] and [Memory.Watch]: which object may be another
+// now, not how. A notice too many is possible, a lost one is not, but for the time in which nobody watches.
 //
 // An object that an API server refuses is refused here too: keys that are not file names, more data than fits into an
 // object, invalid addresses. The stringData of a secret becomes data.

@@ -17,34 +17,50 @@ type Memory struct {
 	configMaps table[*corev1.ConfigMap]
 	secrets    table[*corev1.Secret]
 	services   table[*corev1.Service]
+	watchers   watchers
 }
 
 // PutConfigMap takes a copy of a config map, in place of the one of its name. An error says why it is not valid.
 func (m *Memory) PutConfigMap(o *corev1.ConfigMap) error {
 	o = o.DeepCopy()
-	return m.configMaps.put(kindConfigMap, o.Namespace, o.Name, o, validateConfigMap(o))
+	err := m.configMaps.put(kindConfigMap, o.Namespace, o.Name, o, validateConfigMap(o))
+	m.watchers.tell(KindConfigMap, o.Namespace, o.Name)
+	return err
 }
 
 // PutSecret takes a copy of a secret, in place of the one of its name. An error says why it is not valid.
 func (m *Memory) PutSecret(o *corev1.Secret) error {
 	o = o.DeepCopy()
-	return m.secrets.put(kindSecret, o.Namespace, o.Name, o, validateSecret(o))
+	err := m.secrets.put(kindSecret, o.Namespace, o.Name, o, validateSecret(o))
+	m.watchers.tell(KindSecret, o.Namespace, o.Name)
+	return err
 }
 
 // PutService takes a copy of a service, in place of the one of its name. An error says why it is not valid.
 func (m *Memory) PutService(o *corev1.Service) error {
 	o = o.DeepCopy()
-	return m.services.put(kindService, o.Namespace, o.Name, o, validateService(o))
+	err := m.services.put(kindService, o.Namespace, o.Name, o, validateService(o))
+	m.watchers.tell(KindService, o.Namespace, o.Name)
+	return err
 }
 
 // DeleteConfigMap forgets a config map, if it is there.
-func (m *Memory) DeleteConfigMap(namespace, name string) { m.configMaps.drop(namespace, name) }
+func (m *Memory) DeleteConfigMap(namespace, name string) {
+	m.configMaps.drop(namespace, name)
+	m.watchers.tell(KindConfigMap, namespace, name)
+}
 
 // DeleteSecret forgets a secret, if it is there.
-func (m *Memory) DeleteSecret(namespace, name string) { m.secrets.drop(namespace, name) }
+func (m *Memory) DeleteSecret(namespace, name string) {
+	m.secrets.drop(namespace, name)
+	m.watchers.tell(KindSecret, namespace, name)
+}
 
 // DeleteService forgets a service, if it is there.
-func (m *Memory) DeleteService(namespace, name string) { m.services.drop(namespace, name) }
+func (m *Memory) DeleteService(namespace, name string) {
+	m.services.drop(namespace, name)
+	m.watchers.tell(KindService, namespace, name)
+}
 
 // ConfigMap returns a config map.
 func (m *Memory) ConfigMap(_ context.Context, namespace, name string) (*corev1.ConfigMap, error) {
