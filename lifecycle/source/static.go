@@ -180,19 +180,21 @@ func (o Origin) references(pod *corev1.Pod) field.ErrorList {
 	}
 	for i, v := range spec.Volumes {
 		path := path.Child("volumes").Index(i)
-		refuse(v.ConfigMap != nil, path.Child("configMap"), "config maps")
-		refuse(v.Secret != nil, path.Child("secret"), "secrets")
+		object(v.ConfigMap != nil, path.Child("configMap"), "config maps")
+		object(v.Secret != nil, path.Child("secret"), "secrets")
 		refuse(v.PersistentVolumeClaim != nil, path.Child("persistentVolumeClaim"), "persistent volume claims")
 		refuse(v.Ephemeral != nil, path.Child("ephemeral"), "persistent volume claims")
 		refuse(v.CSI != nil, path.Child("csi"), "CSI drivers")
 		if v.Projected != nil {
-			refuse(projectsObjects(v.Projected), path.Child("projected"), "objects of the API server")
+			refuse(o.projectsObjects(v.Projected), path.Child("projected"), "objects of the API server")
 		}
 	}
 	return errs
 }
 
-// projectsObjects reports whether a volume has anything in it that comes from an API server.
-func projectsObjects(p *corev1.ProjectedVolumeSource) bool {
-	return slices.ContainsFunc(p.Sources, func(s corev1.VolumeProjection) bool { return s.DownwardAPI == nil })
+// projectsObjects reports whether a volume has anything in it that only an API server has.
+func (o Origin) projectsObjects(p *corev1.ProjectedVolumeSource) bool {
+	return slices.ContainsFunc(p.Sources, func(s corev1.VolumeProjection) bool {
+		return s.DownwardAPI == nil && (!o.Objects || s.ConfigMap == nil && s.Secret == nil)
+	})
 }
