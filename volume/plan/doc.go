@@ -1,0 +1,36 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package plan decides which volume of which pod is set up, brought up to date or torn down next. It does no I/O, keeps no
+// state of its own and knows no plugin: a loop executes what it returns.
+//
+// # Model
+//
+// A [State] has a [Volume] for each volume of each pod: what is desired, and how far it is. [Plan] compares the two and
+// returns the steps that are due, teardowns first, and when to ask again. [Volume.Begin] and [Volume.End] note that a step
+// has begun and what came of it:
+//
+//	actions, wake := plan.Plan(&state, time.Now())
+//	for _, a := range actions {
+//		a.Volume.Begin(a.Step, time.Now())
+//		err := do(a)
+//		a.Volume.End(err, time.Now())
+//	}
+//
+// A volume has one step at a time. A step that fails is tried again after a back-off of 500 ms, which doubles up to 2m2s; the
+// back-off of one kind of step does not delay another kind. A failed step leaves a volume that may be there in part, which is
+// torn down like any other; an error that is a [Final] says that nothing is left.
+//
+// The number of steps at a time is bounded. A step that takes long counts no longer, so that those that hang do not keep
+// others from beginning.
+//
+// It belongs here when a step is taken. How it is taken, and what its deadline is, does not.
+//
+// # Concurrency
+//
+// Whoever owns a State calls Plan, Begin and End from one goroutine, or under one lock.
+//
+// # Errors
+//
+// There are none: every State has a plan.
+package plan
