@@ -1,0 +1,134 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package token
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// MaxTokens is how many tokens a [Cache] keeps: one for each volume of all pods of a large node. What is over that is asked for
+// each time.
+const MaxTokens = 10_000
+
+// Request says which token is wanted.
+type Request struct {
+	Namespace, ServiceAccount string
+	Audience                  string // empty: that of the issuer
+	Seconds                   int64  // how long it is to be valid; zero: 3600
+	Pod, PodUID               string // that it is bound to
+}
+
+// DefaultSeconds is how long a token is valid for which nobody says how long.
+const DefaultSeconds = 3600
+
+// Token is a token of a service account.
+type Token struct {
+	Value   string
+	Expires time.Time
+}
+
+// Issuer makes tokens.
+type Issuer interface {
+	// Token returns a new token.
+	Token(ctx context.Context, r Request) (Token, error)
+}
+
+// IssuerFunc is a function that is an [Issuer].
+type IssuerFunc func(ctx context.Context, r Request) (Token, error)
+
+// Token calls the function.
+func (f IssuerFunc) Token(ctx context.Context, r Request) (Token, error) { return f(ctx, r) }
+
+var _ Issuer = IssuerFunc(nil)
+
+// When a token is due.
+const (
+	maxAge    = 24 * time.Hour
+	maxJitter = 10 * time.Second
+	cleanUp   = time.Minute // between two times at which expired tokens are dropped
+)
+
+// Due reports whether a new token is to be had in place of t, which is valid for so many seconds in all. The random number is
+// from 0 to 1 and takes up to 10 whole seconds off, 1 excluded.
+func Due(t Token, seconds int64, random float64, now time.Time) bool {
+	jitter := time.Duration(random*maxJitter.Seconds()) * time.Second
+	issued := t.Expires.Add(-time.Duration(seconds) * time.Second)
+	lastFifth := time.Duration(seconds*20/100) * time.Second
+	return now.After(issued.Add(maxAge-jitter)) || now.After(t.Expires.Add(-lastFifth-jitter))
+}
+
+// Cache keeps tokens. Make one with [NewCache].
+type Cache struct {
+	from Issuer
+	rand func() float64
+
+	mu      sync.Mutex // guards what follows
+	tokens  map[Request]Token
+	cleaned time.Time
+}
+
+// NewCache returns a cache of tokens. A nil rand is that of math/rand/v2. It panics if there is no issuer.
+func NewCache(from Issuer, random func() float64) *Cache {
+	if from == nil {
+		panic("token: nil Issuer")
+	}
+	if random == nil {
+		random = rand.Float64
+	}
+	return &Cache{from: from, rand: random, tokens: map[Request]Token{}}
+}
+
+// Get returns a token that is valid.
+func (c *Cache) Get(ctx context.Context, r Request) (string, error) {
+	if r.Seconds <= 0 {
+		r.Seconds = DefaultSeconds
+	}
+	old, ok := c.find(r)
+	if ok && !Due(old, r.Seconds, c.rand(), time.Now()) {
+		return old.Value, nil
+	}
+	fresh, err := c.from.Token(ctx, r)
+	switch {
+	case err == nil:
+		c.keep(r, fresh)
+		return fresh.Value, nil
+	case !ok:
+		return "", fmt.Errorf("token of service account %s/%s: %w", r.Namespace, r.ServiceAccount, err)
+	case time.Now().After(old.Expires):
+		return "", fmt.Errorf("token of service account %s/%s expired and refresh failed: %w", r.Namespace, r.ServiceAccount, err)
+	default:
+		return old.Value, nil
+	}
+}
+
+// Forget drops the tokens of a pod.
+func (c *Cache) Forget(podUID string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.DeleteFunc(c.tokens, func(r Request, _ Token) bool { return r.PodUID == podUID })
+}
+
+func (c *Cache) find(r Request) (Token, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if now := time.Now(); now.Sub(c.cleaned) >= cleanUp {
+		c.cleaned = now
+		maps.DeleteFunc(c.tokens, func(other Request, t Token) bool { return other != r && now.After(t.Expires) })
+	}
+	t, ok := c.tokens[r]
+	return t, ok
+}
+
+func (c *Cache) keep(r Request, t Token) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, known := c.tokens[r]; known || len(c.tokens) < MaxTokens {
+		c.tokens[r] = t
+	}
+}
