@@ -50,6 +50,10 @@ tests hack/bench:               API YAML
 tests lifecycle/podenv:         lifecycle/podapi
 tests lifecycle/podspec:        lifecycle/podapi
 tests lifecycle/objects:        lifecycle/podenv lifecycle/podspec
+tests volume:                   internal/mount internal/mounttest lifecycle/objects lifecycle/podspec volume/intree volume/volumetest
+tests volume/intree:            internal/mounttest lifecycle/objects volume/volumetest
+tests volume/payload:           YAML
+tests volume/volumetest:        volume/intree
 tests lifecycle/podstore:       cri lifecycle/podapi pleg
 tests cgroups/driver:           cgroups/cgroupstest
 tests probe:                    SYS
@@ -112,6 +116,17 @@ lifecycle/hook         max  70: cri lifecycle/podspec internal/sleep API
 lifecycle/podstore     max  75: internal/atomicfile internal/backoff internal/runonce internal/safeyaml internal/sleep lifecycle/podset API
 lifecycle/source       max  80: internal/backoff internal/safeyaml lifecycle/podapi lifecycle/podset API YAML github.com/fsnotify/fsnotify
 lifecycle/objects      max  75: internal/safeyaml API sigs.k8s.io/yaml
+lifecycle/podstore     max  75: internal/atomicfile internal/backoff internal/runonce internal/safeyaml internal/sleep API
+lifecycle/source       max  80: internal/backoff internal/safeyaml lifecycle/podapi API YAML github.com/fsnotify/fsnotify
+lifecycle/objects      max  80: internal/safeyaml API sigs.k8s.io/yaml github.com/fsnotify/fsnotify
+
+# Volumes: the engine knows no plugin, and what decides does no I/O.
+volume                 max  75: internal/atomicfile internal/backoff internal/fielderr internal/podfield internal/runonce internal/sleep lifecycle/podspec volume/plan volume/subpath API
+volume/plan            max   0: internal/backoff internal/sleep
+volume/payload         max  75: internal/containers internal/optional internal/podfield volume/atomicwriter API
+volume/token           max   0:
+volume/intree          max  75: internal/containers internal/mount internal/optional internal/podfield internal/rmtree qos volume volume/atomicwriter volume/fsgroup volume/payload volume/plan volume/token API SYS
+volume/volumetest      max  75: internal/suite volume API testing
 
 # Images: what is pulled, for whom, and with what.
 images                 max   0: cri images/credential images/reference images/internal/... internal/...
@@ -156,6 +171,7 @@ hack/bench/internal/...       : GRPC
 gc                     max   0: cri
 eviction               max   0: internal/...
 volume                        : API internal/...
+cni                           : github.com/containernetworking/cni/...
 volume/csi                    : volume API GRPC
 device                        : GRPC
 nodestatus nodestatus/cert    : API CLUSTER

@@ -43,8 +43,17 @@
 //   - [github.com/seed81659283/nodeagent/lifecycle/source]: reads pods from a directory or an HTTP endpoint
 //   - [github.com/seed81659283/nodeagent/lifecycle/userns]: ranges of user IDs for pods with user namespaces
 //
-// # Give pods their files
+// # Give pods their volumes
 //
+//   - [github.com/seed81659283/nodeagent/volume]: sets up, updates and tears down the volumes of pods, also after an agent
+//     was killed
+//   - [github.com/seed81659283/nodeagent/volume/plan]: decides which step of which volume is next
+//   - [github.com/seed81659283/nodeagent/volume/intree]: emptyDir, hostPath, configMap, secret, downwardAPI and projected
+//     volumes
+//   - [github.com/seed81659283/nodeagent/volume/payload]: which files such a volume has
+//   - [github.com/seed81659283/nodeagent/volume/token]: keeps service account tokens, and renews them in time
+//   - [github.com/seed81659283/nodeagent/volume/volumetest]: a plugin in memory, faults, and the suite that every plugin
+//     passes
 //   - [github.com/seed81659283/nodeagent/volume/atomicwriter]: writes a set of files so that a reader sees the old set or the
 //     new one
 //   - [github.com/seed81659283/nodeagent/volume/subpath]: binds a part of a volume that no link in it leads out of

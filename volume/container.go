@@ -1,0 +1,74 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/internal/fielderr"
+	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+	"github.com/seed81659283/nodeagent/volume/plan"
+	"github.com/seed81659283/nodeagent/volume/subpath"
+)
+
+// subPathDir is where paths within volumes are mounted, below the directory of a pod.
+const subPathDir = "volume-subpaths"
+
+// Container adds the volumes that a container mounts to what is known of it when it is created: those that are set up, which
+// Prepare has to have said before. Volumes that are there already, those of images, stay. Paths within volumes are mounted when
+// the config of the container is made, before ctx ends.
+func (v *Volumes) Container(ctx context.Context, pod *corev1.Pod, c *corev1.Container, l *podspec.Launch) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	p := v.pods[string(pod.UID)]
+	volumes := maps.Clone(l.Volumes)
+	if volumes == nil {
+		volumes = make(map[string]podspec.Volume, len(c.VolumeMounts))
+	}
+	for i := range c.VolumeMounts {
+		name := c.VolumeMounts[i].Name
+		vol := source(pod, name)
+		if vol == nil || vol.Image != nil {
+			continue // podspec says what is wrong
+		}
+		var e *entry
+		if p != nil {
+			e = p.find(name)
+		}
+		if e == nil || e.Phase != plan.Ready || e.Desired != plan.Mounted {
+			return fmt.Errorf("volume %s of container %s: it is not set up", fielderr.Quote(name), c.Name)
+		}
+		volumes[name] = podspec.Volume{HostPath: e.mount.HostPath, ReadOnly: e.mount.ReadOnly, SELinuxRelabel: e.mount.SELinuxRelabel}
+	}
+	l.Volumes = volumes
+	if p == nil {
+		return nil
+	}
+	l.SubPath = func(mount int, at podspec.Volume, path string) (string, error) {
+		return subPath(ctx, p.dir, c, mount, at, path)
+	}
+	return nil
+}
+
+// subPath mounts a path within a volume and returns where. The error is part of the status of the pod: it has no paths of the
+// host.
+func subPath(ctx context.Context, podDir string, c *corev1.Container, mount int, at podspec.Volume, path string) (string, error) {
+	if mount < 0 || mount >= len(c.VolumeMounts) {
+		return "", errors.New("there is no such mount")
+	}
+	name := c.VolumeMounts[mount].Name
+	if !plainName(name) || !plainName(c.Name) {
+		return "", errors.New("a name is no file name")
+	}
+	return subpath.Prepare(ctx, subpath.Request{
+		Volume: at.HostPath, SubPath: path, Target: filepath.Join(podDir, subPathDir, name, c.Name, strconv.Itoa(mount)),
+	})
+}

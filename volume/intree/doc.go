@@ -1,0 +1,42 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package intree has the plugins for volumes that need nothing but the node itself, which the kubelet calls in-tree: emptyDir,
+// hostPath, configMap, secret, downwardAPI and projected. It decides neither when a volume is set up nor for whom: see package
+// volume.
+//
+// # Model
+//
+// [Plugins] returns them by their names, for volume.Options:
+//
+//	plugins := intree.Plugins(intree.Options{Objects: objects.NewDir("/etc/agent/objects")})
+//	volumes, err := volume.New(volume.Options{Root: root, Plugins: plugins})
+//
+// An emptyDir is a directory, a tmpfs or a hugetlbfs. The others but hostPath are directories that package atomicwriter
+// replaces as a whole, those of config maps on the disk, the rest on a tmpfs. Their files are from package payload. Where other
+// volumes are mounted below one of them, it has directories for them. hostPath leaves nothing on disk.
+//
+// The files get the fsGroup of the pod from package fsgroup.
+//
+// Teardown unmounts and then removes, and never removes what is mounted in a volume: what a container has mounted there for the
+// host to see is unmounted.
+//
+// What belongs here: plugins that need neither a server nor a driver. Which files a volume has does not.
+//
+// # Concurrency
+//
+// The plugins may be used from several goroutines, for one volume one at a time.
+//
+// # Errors
+//
+// An error says what was done and wraps the cause. None has the contents of a secret in it.
+//
+// # Differs from the kubelet
+//
+// The behaviour is that of pkg/volume/{emptydir,hostpath,configmap,secret,downwardapi,projected} at 1.37.1. What a user must act
+// on, with the rest in DIFFERENCES.md:
+//
+//   - Projected and downwardAPI volumes need no API server, unless a source of them does.
+//   - An update that fails leaves the files as they were. The kubelet removes the volume.
+//   - A pod certificate, a trust bundle or a token without a source for it in the Options is refused when the pod is accepted.
+package intree

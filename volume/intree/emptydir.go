@@ -1,0 +1,163 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package intree
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/seed81659283/nodeagent/internal/mount"
+	"github.com/seed81659283/nodeagent/qos"
+	"github.com/seed81659283/nodeagent/volume"
+	"github.com/seed81659283/nodeagent/volume/fsgroup"
+	"github.com/seed81659283/nodeagent/volume/plan"
+)
+
+// emptyDir makes directories, tmpfs and hugetlbfs that pods find empty.
+type emptyDir struct {
+	*node
+}
+
+// Check refuses media that do not exist, and huge pages that the pod does not ask for.
+func (d *emptyDir) Check(pod *corev1.Pod, v *corev1.Volume, path *field.Path) field.ErrorList {
+	path = path.Child("medium")
+	switch medium := v.EmptyDir.Medium; {
+	case medium == corev1.StorageMediumDefault || medium == corev1.StorageMediumMemory:
+	case isHugePages(medium):
+		if _, err := pageSize(pod, medium); err != nil {
+			return field.ErrorList{field.Invalid(path, medium, err.Error())}
+		}
+	default:
+		return field.ErrorList{field.NotSupported(path, medium, []corev1.StorageMedium{corev1.StorageMediumMemory, corev1.StorageMediumHugePages})}
+	}
+	return nil
+}
+
+// SetUp makes the directory, once: what containers do with it is theirs.
+func (d *emptyDir) SetUp(ctx context.Context, v volume.Volume) (volume.Mount, error) {
+	m := volume.Mount{HostPath: v.Dir, SELinuxRelabel: true}
+	medium, ready := v.Source.EmptyDir.Medium, readyFile(v)
+	if done, err := isReady(ready, v.Dir, medium); done || err != nil {
+		return m, err
+	}
+	mounted, err := d.filesystem(v, medium)
+	if err != nil {
+		return m, &plan.Final{Err: err}
+	}
+	if err := makeDir(v.Dir); err != nil {
+		return m, err
+	}
+	if mounted != nil {
+		if err := mountOnce(ctx, v.Dir, mounted); err != nil {
+			return m, err
+		}
+	}
+	if gid := fsGroup(v.Pod); gid != nil {
+		// The containers may still be able to use it: the kubelet goes on, too.
+		_ = fsgroup.Apply(ctx, v.Dir, *gid, fsgroup.Options{Slow: slow(v)})
+	}
+	if err := ctx.Err(); err != nil {
+		return m, err
+	}
+	return m, setReady(ready)
+}
+
+// filesystem returns how to mount what is wanted on a directory; nil for the directory itself.
+func (d *emptyDir) filesystem(v volume.Volume, medium corev1.StorageMedium) (func(ctx context.Context, dir string) error, error) {
+	switch {
+	case medium == corev1.StorageMediumDefault:
+		return nil, nil
+	case medium == corev1.StorageMediumMemory:
+		return tmpfs(d.memorySize(v.Pod, v.Source.EmptyDir)), nil
+	case isHugePages(medium):
+		size, err := pageSize(v.Pod, medium)
+		if err != nil {
+			return nil, err
+		}
+		return func(_ context.Context, dir string) error { return mount.Hugetlbfs(dir, size, 0) }, nil
+	default:
+		return nil, fmt.Errorf("unknown storage medium %q", medium)
+	}
+}
+
+// TearDown unmounts and removes the directory.
+func (d *emptyDir) TearDown(ctx context.Context, v volume.Volume) error {
+	ready := readyFile(v)
+	for _, path := range []string{ready, filepath.Dir(ready)} {
+		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	if err := d.remove(ctx, v); err != nil {
+		return err
+	}
+	// Of the last one of a pod nothing is left. As long as there are others, these are not empty.
+	_ = os.Remove(filepath.Dir(filepath.Dir(ready)))
+	_ = os.Remove(filepath.Join(v.PodDir, "plugins"))
+	return nil
+}
+
+// Usage measures the file system of a volume that has its own, and else what is in the directory.
+func (d *emptyDir) Usage(ctx context.Context, v volume.Volume) (volume.Usage, error) {
+	return usage(ctx, v.Dir)
+}
+
+// memorySize returns how large a tmpfs may be: the least of what the node has for pods, of the limit of the pod, and of the limit of
+// the volume. Zero is no limit.
+func (n *node) memorySize(pod *corev1.Pod, source *corev1.EmptyDirVolumeSource) int64 {
+	size := int64(0)
+	least := func(limit int64) {
+		if limit > 0 && (size == 0 || limit < size) {
+			size = limit
+		}
+	}
+	memory := n.allocatable()[corev1.ResourceMemory]
+	least(memory.Value())
+	if limit, all := qos.MemoryLimit(pod); all {
+		least(limit)
+	}
+	if source != nil && source.SizeLimit != nil {
+		least(source.SizeLimit.Value())
+	}
+	return size
+}
+
+// readyFile returns the file that says that an emptyDir was set up, so that it is not done again, with permissions that a
+// container may have changed.
+func readyFile(v volume.Volume) string {
+	return filepath.Join(v.PodDir, "plugins", "kubernetes.io~empty-dir", v.Name, "ready")
+}
+
+// isReady reports whether an emptyDir was set up and is still there: after a reboot a tmpfs is not.
+func isReady(ready, dir string, medium corev1.StorageMedium) (bool, error) {
+	if _, err := os.Lstat(ready); err != nil {
+		return false, ignoreMissing(err)
+	}
+	if medium == corev1.StorageMediumDefault {
+		_, err := os.Lstat(dir)
+		return err == nil, ignoreMissing(err)
+	}
+	mounted, err := mount.IsMountPoint(dir)
+	return mounted, ignoreMissing(err)
+}
+
+func setReady(path string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+		return err
+	}
+	return os.WriteFile(path, nil, 0o644)
+}
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,211 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package intree_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/seed81659283/nodeagent/internal/mounttest"
+	"github.com/seed81659283/nodeagent/internal/podtest"
+	"github.com/seed81659283/nodeagent/volume"
+	"github.com/seed81659283/nodeagent/volume/intree"
+)
+
+func stat(t *testing.T, path string) (st unix.Stat_t) {
+	t.Helper()
+	require.NoError(t, unix.Lstat(path, &st))
+	return st
+}
+
+func size(t *testing.T, path string) (kind, bytes int64) {
+	t.Helper()
+	var st unix.Statfs_t
+	require.NoError(t, unix.Statfs(path, &st))
+	return st.Type, int64(st.Blocks) * st.Bsize
+}
+
+func TestEmptyDirOnDisk(t *testing.T) {
+	old := unix.Umask(0o077)
+	defer unix.Umask(old)
+	n := newNode(t)
+	v := n.volume(volume.EmptyDir, podtest.Pod(t, "volumes: [{name: v}]"))
+	m := n.setUp(v)
+	assert.Equal(t, volume.Mount{HostPath: v.Dir, SELinuxRelabel: true}, m)
+	assert.EqualValues(t, unix.S_IFDIR|0o777, stat(t, v.Dir).Mode, "whatever the umask")
+	require.FileExists(t, filepath.Join(v.PodDir, "plugins/kubernetes.io~empty-dir/v/ready"))
+
+	require.NoError(t, os.Remove(v.Dir))
+	n.setUp(v)
+	require.DirExists(t, v.Dir, "somebody has removed it")
+	n.tearDown(v)
+	require.NoDirExists(t, filepath.Join(v.PodDir, "plugins"))
+}
+
+func TestEmptyDirGroup(t *testing.T) {
+	mounttest.Need(t)
+	n := newNode(t)
+	for _, medium := range []string{"{}", "{medium: Memory}"} {
+		v := n.volume(volume.EmptyDir, podtest.Pod(t, "{securityContext: {fsGroup: 1234}, volumes: [{name: v, emptyDir: "+medium+"}]}"))
+		n.setUp(v)
+		st := stat(t, v.Dir)
+		assert.EqualValues(t, 1234, st.Gid)
+		assert.EqualValues(t, unix.S_ISGID|0o777, st.Mode&(unix.S_ISGID|0o777), medium)
+		n.tearDown(v)
+	}
+}
+
+// The size of a tmpfs is the least of what the node has, the limit of the pod and that of the volume.
+func TestEmptyDirInMemory(t *testing.T) {
+	mounttest.Need(t)
+	const limited = "containers: [{name: c, image: i, resources: {limits: {memory: 1Mi}}}]"
+	for name, c := range map[string]struct {
+		node, spec string
+		want       int64
+	}{
+		"volume":              {"8Mi", "volumes: [{name: v, emptyDir: {medium: Memory, sizeLimit: 2Mi}}]", 2 << 20},
+		"pod":                 {"8Mi", "{volumes: [{name: v, emptyDir: {medium: Memory, sizeLimit: 2Mi}}], " + limited + "}", 1 << 20},
+		"node":                {"512Ki", "{volumes: [{name: v, emptyDir: {medium: Memory, sizeLimit: 2Mi}}], " + limited + "}", 512 << 10},
+		"one without a limit": {"8Mi", "{volumes: [{name: v, emptyDir: {medium: Memory}}], initContainers: [{name: i, image: i}], " + limited + "}", 8 << 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			n.options.Allocatable = func() corev1.ResourceList {
+				return corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(c.node)}
+			}
+			n.plugins = intree.Plugins(n.options)
+			v := n.volume(volume.EmptyDir, podtest.Pod(t, c.spec))
+			n.setUp(v)
+			kind, bytes := size(t, v.Dir)
+			assert.EqualValues(t, unix.TMPFS_MAGIC, kind)
+			assert.Equal(t, c.want, bytes)
+			n.tearDown(v)
+		})
+	}
+}
+
+// After a reboot the file that says ready is there, and the tmpfs is not.
+func TestEmptyDirAfterReboot(t *testing.T) {
+	mounttest.Need(t)
+	n := newNode(t)
+	v := n.volume(volume.EmptyDir, podtest.Pod(t, "volumes: [{name: v, emptyDir: {medium: Memory}}]"))
+	n.setUp(v)
+	require.NoError(t, unix.Unmount(v.Dir, 0))
+	n.setUp(v)
+	kind, _ := size(t, v.Dir)
+	assert.EqualValues(t, unix.TMPFS_MAGIC, kind)
+	n.tearDown(v)
+}
+
+func TestHugePages(t *testing.T) {
+	const (
+		two  = "{requests: {hugepages-2Mi: 4Mi, memory: 1Mi, cpu: 1}}"
+		both = "{requests: {hugepages-2Mi: 4Mi, hugepages-1Gi: 1Gi, memory: 1Mi, cpu: 1}}"
+	)
+	for name, c := range map[string]struct{ medium, resources, want string }{
+		"one size":              {"HugePages", two, ""},
+		"two sizes":             {"HugePages", both, "multiple huge page sizes"},
+		"no size":               {"HugePages", "{}", "no resource request for huge pages"},
+		"a size of two":         {"HugePages-1Gi", both, ""},
+		"a size nobody asks of": {"HugePages-1Gi", two, "no resource request for huge pages"},
+		"no number":             {"HugePages-x", two, "not a size"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := podtest.Pod(t, "{volumes: [{name: v, emptyDir: {medium: "+c.medium+"}}], containers: [{name: c, image: i, resources: "+c.resources+"}]}")
+			errs := newNode(t).plugins[volume.EmptyDir].(volume.Checker).Check(p, &p.Spec.Volumes[0], field.NewPath("v"))
+			if c.want == "" {
+				assert.Empty(t, errs)
+				return
+			}
+			require.Len(t, errs, 1)
+			assert.Contains(t, errs[0].Error(), c.want)
+			assert.Equal(t, "v.medium", errs[0].Field)
+		})
+	}
+}
+
+func TestHugePagesAreMounted(t *testing.T) {
+	mounttest.Need(t)
+	if _, err := os.Stat("/sys/kernel/mm/hugepages/hugepages-2048kB"); err != nil {
+		t.Skip("the kernel has no huge pages of 2 MiB")
+	}
+	n := newNode(t)
+	v := n.volume(volume.EmptyDir, podtest.Pod(t, "{volumes: [{name: v, emptyDir: {medium: HugePages}}], containers: [{name: c, image: i, resources: {requests: {hugepages-2Mi: 4Mi}}}]}"))
+	n.setUp(v)
+	kind, _ := size(t, v.Dir)
+	assert.EqualValues(t, unix.HUGETLBFS_MAGIC, kind)
+	n.setUp(v)
+	n.tearDown(v)
+}
+
+func TestUnknownMedium(t *testing.T) {
+	n := newNode(t)
+	p := podtest.Pod(t, "volumes: [{name: v, emptyDir: {medium: Floppy}}]")
+	require.Len(t, n.plugins[volume.EmptyDir].(volume.Checker).Check(p, &p.Spec.Volumes[0], field.NewPath("v")), 1)
+	v := n.volume(volume.EmptyDir, p)
+	_, err := n.plugins[volume.EmptyDir].SetUp(t.Context(), v)
+	require.ErrorContains(t, err, `unknown storage medium "Floppy"`)
+	require.NoDirExists(t, v.Dir)
+}
+
+// What a container has mounted in a volume is unmounted with it, and its data stays.
+func TestTearDownLeavesWhatIsMounted(t *testing.T) {
+	mounttest.Need(t)
+	n := newNode(t)
+	data := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(data, "kept"), nil, 0o600))
+	for _, known := range []bool{true, false} {
+		v := n.volume(volume.EmptyDir, podtest.Pod(t, "volumes: [{name: v}]"))
+		n.setUp(v)
+		inside := filepath.Join(v.Dir, "a/b")
+		require.NoError(t, os.MkdirAll(inside, 0o755))
+		require.NoError(t, unix.Mount(data, inside, "", unix.MS_BIND, ""))
+		if !known {
+			v.Pod, v.Source = nil, nil
+		}
+		n.tearDown(v)
+		require.FileExists(t, filepath.Join(data, "kept"))
+	}
+}
+
+func TestUsage(t *testing.T) {
+	mounttest.Need(t)
+	n := newNode(t)
+	for _, medium := range []string{"{}", "{medium: Memory, sizeLimit: 8Mi}"} {
+		v := n.volume(volume.EmptyDir, podtest.Pod(t, "volumes: [{name: v, emptyDir: "+medium+"}]"))
+		n.setUp(v)
+		usager := n.plugins[volume.EmptyDir].(volume.Usager)
+		before, err := usager.Usage(t.Context(), v)
+		require.NoError(t, err)
+		require.NoError(t, os.MkdirAll(filepath.Join(v.Dir, "a/b"), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(v.Dir, "a/b/file"), make([]byte, 1<<20), 0o600))
+		require.NoError(t, os.Link(filepath.Join(v.Dir, "a/b/file"), filepath.Join(v.Dir, "again")))
+		require.NoError(t, os.Symlink("/", filepath.Join(v.Dir, "link")))
+		after, err := usager.Usage(t.Context(), v)
+		require.NoError(t, err)
+		used := after.UsedBytes - before.UsedBytes
+		assert.GreaterOrEqual(t, used, uint64(1<<20), medium)
+		assert.Less(t, used, uint64(3<<19), "a file of two names counts once: %s", medium)
+		assert.Contains(t, []uint64{4, 5}, after.UsedInodes-before.UsedInodes, "a tmpfs counts names: %s", medium)
+		assert.NotZero(t, after.CapacityBytes)
+
+		other := filepath.Join(v.Dir, "mounted")
+		require.NoError(t, os.Mkdir(other, 0o755))
+		require.NoError(t, unix.Mount("tmpfs", other, "tmpfs", 0, "size=1m"))
+		require.NoError(t, os.WriteFile(filepath.Join(other, "file"), make([]byte, 1<<19), 0o600))
+		again, err := usager.Usage(t.Context(), v)
+		require.NoError(t, err)
+		assert.Less(t, again.UsedBytes-after.UsedBytes, uint64(1<<19), "what is mounted does not count: %s", medium)
+		v.Pod = nil
+		n.tearDown(v)
+	}
+}

@@ -1,0 +1,102 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package intree
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/internal/optional"
+	"github.com/seed81659283/nodeagent/volume/payload"
+	"github.com/seed81659283/nodeagent/volume/token"
+)
+
+// fetch collects what one volume is made of.
+type fetch struct {
+	*node
+	tokens *token.Cache
+	pod    *corev1.Pod
+	volume *corev1.Volume
+}
+
+// inputs returns what the volume is made of. What does not exist is left out, and package payload knows which volumes can do
+// without.
+func (f *fetch) inputs(ctx context.Context) (in payload.Inputs, err error) {
+	in.Allocatable = f.allocatable()
+	in.ConfigMaps, in.Secrets = map[string]*corev1.ConfigMap{}, map[string]*corev1.Secret{}
+	for want := range payload.Wants(f.volume) {
+		if f.Objects == nil {
+			break
+		}
+		switch want.Kind {
+		case payload.ConfigMap:
+			err = get(ctx, f, in.ConfigMaps, want.Name, Objects.ConfigMap)
+		case payload.Secret:
+			err = get(ctx, f, in.Secrets, want.Name, Objects.Secret)
+		}
+		if err != nil {
+			return in, err
+		}
+	}
+	if f.volume.Projected == nil {
+		return in, nil
+	}
+	in.Tokens, in.TrustBundles, in.Certificates = map[int]string{}, map[int][]byte{}, map[int]payload.Certificate{}
+	for i := range f.volume.Projected.Sources {
+		if err := f.projected(ctx, i, &f.volume.Projected.Sources[i], &in); err != nil {
+			return in, fmt.Errorf("source %d: %w", i, err)
+		}
+	}
+	return in, nil
+}
+
+// get fetches an object once, however often the volume names it.
+func get[T any](ctx context.Context, f *fetch, found map[string]*T, name string, fetch func(Objects, context.Context, string, string) (*T, error)) error {
+	if _, ok := found[name]; ok {
+		return nil
+	}
+	object, err := fetch(f.Objects, ctx, f.pod.Namespace, name)
+	switch {
+	case err == nil:
+		found[name] = object
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	return nil
+}
+
+// projected gets what one source of a projected volume asks for beside objects.
+func (f *fetch) projected(ctx context.Context, i int, s *corev1.VolumeProjection, in *payload.Inputs) error {
+	switch {
+	case s.ServiceAccountToken != nil && f.tokens != nil:
+		text, err := f.tokens.Get(ctx, token.Request{
+			Namespace: f.pod.Namespace, ServiceAccount: f.pod.Spec.ServiceAccountName, Audience: s.ServiceAccountToken.Audience,
+			Seconds: *optional.OrZero(s.ServiceAccountToken.ExpirationSeconds), Pod: f.pod.Name, PodUID: string(f.pod.UID),
+		})
+		if err != nil {
+			return err
+		}
+		in.Tokens[i] = text
+	case s.ClusterTrustBundle != nil && f.TrustBundles != nil:
+		bundle, err := f.TrustBundles.TrustBundle(ctx, s.ClusterTrustBundle)
+		if err != nil {
+			if optional.IsTrue(s.ClusterTrustBundle.Optional) && errors.Is(err, fs.ErrNotExist) {
+				return nil
+			}
+			return fmt.Errorf("cluster trust bundle: %w", err)
+		}
+		in.TrustBundles[i] = bundle
+	case s.PodCertificate != nil && f.Certificates != nil:
+		c, err := f.Certificates.Certificate(ctx, f.pod, f.volume.Name, i)
+		if err != nil {
+			return fmt.Errorf("pod certificate: %w", err)
+		}
+		in.Certificates[i] = c
+	}
+	return nil
+}

@@ -1,0 +1,117 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package intree
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/seed81659283/nodeagent/internal/optional"
+	"github.com/seed81659283/nodeagent/internal/podfield"
+	"github.com/seed81659283/nodeagent/volume"
+	"github.com/seed81659283/nodeagent/volume/plan"
+)
+
+// hostPath gives pods files and directories of the host. It leaves nothing on disk but what the type asks it to make.
+type hostPath struct{}
+
+// Check refuses paths that lead back, and types that do not exist.
+func (hostPath) Check(_ *corev1.Pod, v *corev1.Volume, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for _, message := range podfield.NoBacksteps(v.HostPath.Path) {
+		errs = append(errs, field.Invalid(path.Child("path"), v.HostPath.Path, message))
+	}
+	if t := *optional.OrZero(v.HostPath.Type); !slices.Contains(hostPathTypes(), t) {
+		errs = append(errs, field.NotSupported(path.Child("type"), t, hostPathTypes()))
+	}
+	return errs
+}
+
+func hostPathTypes() []corev1.HostPathType {
+	return []corev1.HostPathType{
+		corev1.HostPathUnset, corev1.HostPathDirectoryOrCreate, corev1.HostPathDirectory, corev1.HostPathFileOrCreate,
+		corev1.HostPathFile, corev1.HostPathSocket, corev1.HostPathCharDev, corev1.HostPathBlockDev,
+	}
+}
+
+// SetUp checks that there is what the type says, and makes it where the type says so.
+func (hostPath) SetUp(ctx context.Context, v volume.Volume) (volume.Mount, error) {
+	path, typ := v.Source.HostPath.Path, *optional.OrZero(v.Source.HostPath.Type)
+	if wrong := podfield.NoBacksteps(path); len(wrong) > 0 {
+		return volume.Mount{}, &plan.Final{Err: fmt.Errorf("invalid HostPath %.256q: %s", path, wrong[0])}
+	}
+	m := volume.Mount{HostPath: path}
+	if typ == corev1.HostPathUnset {
+		return m, nil
+	}
+	// Who serves the path may be dead.
+	if err := answered(ctx, func() error { return checkType(path, typ) }); err != nil {
+		return volume.Mount{}, &plan.Final{Err: err}
+	}
+	return m, nil
+}
+
+// TearDown leaves the host's files alone.
+func (hostPath) TearDown(context.Context, volume.Volume) error { return nil }
+
+// checkType returns an error if a path is not of a type. What is missing is made first, where the type says so.
+func checkType(path string, typ corev1.HostPathType) error {
+	info, err := os.Stat(path)
+	if missing := os.IsNotExist(err); missing {
+		switch typ {
+		case corev1.HostPathDirectoryOrCreate:
+			return os.MkdirAll(path, 0o755)
+		case corev1.HostPathFileOrCreate:
+			return makeFile(path)
+		}
+	}
+	words := map[corev1.HostPathType]string{
+		corev1.HostPathDirectoryOrCreate: "directory", corev1.HostPathDirectory: "directory",
+		corev1.HostPathFileOrCreate: "file", corev1.HostPathFile: "file", corev1.HostPathSocket: "socket file",
+		corev1.HostPathCharDev: "character device", corev1.HostPathBlockDev: "block device",
+	}
+	want, ok := words[typ]
+	switch {
+	case !ok:
+		return fmt.Errorf("%.64s is an invalid volume type", typ)
+	case err != nil:
+		return fmt.Errorf("hostPath type check failed: %s is not a %s, unable to determine its type: %w", path, want, err)
+	case typeOf(info.Mode()) != strings.TrimSuffix(string(typ), "OrCreate"):
+		return fmt.Errorf("hostPath type check failed: %s is not a %s, it's a %s", path, want, typeOf(info.Mode()))
+	}
+	return nil
+}
+
+// typeOf returns the type of a path in the words of the API.
+func typeOf(m fs.FileMode) string {
+	switch {
+	case m.IsDir():
+		return string(corev1.HostPathDirectory)
+	case m.IsRegular():
+		return string(corev1.HostPathFile)
+	case m&fs.ModeSocket != 0:
+		return string(corev1.HostPathSocket)
+	case m&fs.ModeCharDevice != 0:
+		return string(corev1.HostPathCharDev)
+	case m&fs.ModeDevice != 0:
+		return string(corev1.HostPathBlockDev)
+	default:
+		return "file of an unknown type"
+	}
+}
+
+func makeFile(path string) error {
+	f, err := os.OpenFile(path, os.O_CREATE, 0o644)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}

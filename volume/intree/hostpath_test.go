@@ -1,0 +1,99 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package intree_test
+
+import (
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/seed81659283/nodeagent/internal/mounttest"
+	"github.com/seed81659283/nodeagent/internal/podtest"
+	"github.com/seed81659283/nodeagent/volume"
+)
+
+func TestHostPathTypes(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir) // the path of a socket has to be short
+	require.NoError(t, os.Mkdir("dir", 0o755))
+	require.NoError(t, os.WriteFile("file", nil, 0o600))
+	require.NoError(t, os.Symlink("dir", "link"))
+	l, err := net.Listen("unix", "socket")
+	require.NoError(t, err)
+	defer l.Close()
+	for name, c := range map[string]struct{ path, kind, want string }{
+		"any":                      {"dir", "", ""},
+		"any, missing":             {"none", "", ""},
+		"directory":                {"dir", "Directory", ""},
+		"directory, by a link":     {"link", "Directory", ""},
+		"file":                     {"file", "File", ""},
+		"socket":                   {"socket", "Socket", ""},
+		"character device":         {"/dev/null", "CharDevice", ""},
+		"no directory":             {"file", "Directory", "is not a directory, it's a File"},
+		"no file":                  {"dir", "File", "is not a file, it's a Directory"},
+		"no socket":                {"file", "Socket", "is not a socket file, it's a File"},
+		"no character device":      {"file", "CharDevice", "is not a character device, it's a File"},
+		"no block device":          {"/dev/null", "BlockDevice", "is not a block device, it's a CharDevice"},
+		"missing directory":        {"none", "Directory", "is not a directory, unable to determine its type"},
+		"made directory":           {"new/a/b", "DirectoryOrCreate", ""},
+		"directory there":          {"dir", "DirectoryOrCreate", ""},
+		"directory, but a file":    {"file", "DirectoryOrCreate", "is not a directory"},
+		"made file":                {"new-file", "FileOrCreate", ""},
+		"made file without parent": {"none/file", "FileOrCreate", "no such file or directory"},
+		"way back":                 {"dir/../file", "", "'..'"},
+		"unknown":                  {"dir", "Door", "Door is an invalid volume type"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			path := c.path
+			if !filepath.IsAbs(path) {
+				path = dir + "/" + path
+			}
+			p := podtest.Pod(t, "volumes: [{name: v, hostPath: {path: "+path+", type: '"+c.kind+"'}}]")
+			v := n.volume(volume.HostPath, p)
+			m, err := n.plugins[volume.HostPath].SetUp(t.Context(), v)
+			require.NoDirExists(t, v.Dir)
+			if c.want != "" {
+				require.ErrorContains(t, err, c.want)
+				return
+			}
+			require.NoError(t, err)
+			assert.Equal(t, volume.Mount{HostPath: path}, m)
+			n.tearDown(v)
+			if filepath.Base(c.path) != "none" {
+				_, err := os.Stat(path)
+				require.NoError(t, err, "what is on the host stays")
+			}
+		})
+	}
+}
+
+func TestHostPathCheck(t *testing.T) {
+	p := podtest.Pod(t, "volumes: [{name: v, hostPath: {path: /a/../b, type: Door}}]")
+	errs := newNode(t).plugins[volume.HostPath].(volume.Checker).Check(p, &p.Spec.Volumes[0], field.NewPath("v"))
+	require.Len(t, errs, 2)
+	assert.Equal(t, "v.path", errs[0].Field)
+	assert.Equal(t, "v.type", errs[1].Field)
+}
+
+// Nobody serves the path: the call ends with its context.
+func TestHostPathThatDoesNotAnswer(t *testing.T) {
+	mounttest.Need(t)
+	dir := t.TempDir()
+	mounttest.DeadFUSE(t, dir)
+	n := newNode(t)
+	v := n.volume(volume.HostPath, podtest.Pod(t, "volumes: [{name: v, hostPath: {path: "+dir+"/x, type: Directory}}]"))
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err := n.plugins[volume.HostPath].SetUp(ctx, v)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorContains(t, err, "does not answer")
+}

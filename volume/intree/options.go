@@ -1,0 +1,91 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package intree
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/internal/mount"
+	"github.com/seed81659283/nodeagent/volume"
+	"github.com/seed81659283/nodeagent/volume/payload"
+	"github.com/seed81659283/nodeagent/volume/token"
+)
+
+// Objects is where the objects are that volumes show. An object that does not exist is an error that wraps fs.ErrNotExist; any
+// other error is that it cannot be known. Package objects has some.
+type Objects interface {
+	// ConfigMap returns a config map, which is not changed.
+	ConfigMap(ctx context.Context, namespace, name string) (*corev1.ConfigMap, error)
+	// Secret returns a secret with all of it in Data, which is not changed.
+	Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error)
+}
+
+// TrustBundles is where cluster trust bundles are.
+type TrustBundles interface {
+	// TrustBundle returns the certificates of what a source asks for, as PEM: by its name, or those of a signer. Nothing found is
+	// an error that wraps fs.ErrNotExist.
+	TrustBundle(ctx context.Context, source *corev1.ClusterTrustBundleProjection) ([]byte, error)
+}
+
+// Certificates is who gets certificates for pods and renews them.
+type Certificates interface {
+	// Certificate returns what the source of a projected volume with that index asks for.
+	Certificate(ctx context.Context, pod *corev1.Pod, volume string, source int) (payload.Certificate, error)
+}
+
+// Options say where plugins have from what volumes show. A pod that asks for what is nil is refused.
+type Options struct {
+	Objects      Objects
+	Tokens       token.Issuer
+	TrustBundles TrustBundles
+	Certificates Certificates
+	// Allocatable returns the resources that the node has for pods. The memory of a tmpfs is bounded by it, and it stands for
+	// limits that containers do not have. Nil: they are not known.
+	Allocatable func() corev1.ResourceList
+}
+
+// node is what the plugins share.
+type node struct {
+	Options
+	unmounter mount.Unmounter
+}
+
+func (n *node) allocatable() corev1.ResourceList {
+	if n.Allocatable == nil {
+		return nil
+	}
+	return n.Allocatable()
+}
+
+// Plugins returns the plugins by their names.
+func Plugins(o Options) map[string]volume.Plugin {
+	n := &node{Options: o}
+	files := func(memory bool) *written { return &written{node: n, memory: memory} }
+	projected := files(true)
+	if o.Tokens != nil {
+		projected.tokens = token.NewCache(o.Tokens, nil)
+	}
+	return map[string]volume.Plugin{
+		volume.EmptyDir:    &emptyDir{n},
+		volume.HostPath:    hostPath{},
+		volume.ConfigMap:   files(false),
+		volume.Secret:      files(true),
+		volume.DownwardAPI: files(true),
+		volume.Projected:   projected,
+	}
+}
+
+var (
+	_ volume.Plugin    = (*emptyDir)(nil)
+	_ volume.Checker   = (*emptyDir)(nil)
+	_ volume.Usager    = (*emptyDir)(nil)
+	_ volume.Plugin    = hostPath{}
+	_ volume.Checker   = hostPath{}
+	_ volume.Plugin    = (*written)(nil)
+	_ volume.Checker   = (*written)(nil)
+	_ volume.Refresher = (*written)(nil)
+	_ volume.Usager    = (*written)(nil)
+)

@@ -1,0 +1,310 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package volume_test
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/seed81659283/nodeagent/internal/mount"
+	"github.com/seed81659283/nodeagent/internal/mounttest"
+	"github.com/seed81659283/nodeagent/internal/podtest"
+	"github.com/seed81659283/nodeagent/lifecycle/objects"
+	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+	"github.com/seed81659283/nodeagent/volume"
+	"github.com/seed81659283/nodeagent/volume/intree"
+)
+
+// With these in its environment the test binary is an agent that sets volumes up and tears them down until it is killed.
+const (
+	envRoot = "VOLUME_TEST_ROOT"
+	envSeed = "VOLUME_TEST_SEED"
+)
+
+func TestMain(m *testing.M) {
+	if root := os.Getenv(envRoot); root != "" {
+		err := churn(root)
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	mounttest.Main(m)
+}
+
+// number returns how often something is done: as many times as the environment says, or the least that finds something.
+func number(t testing.TB, variable string, least int) int {
+	t.Helper()
+	text := os.Getenv(variable)
+	if text == "" {
+		return least
+	}
+	n, err := strconv.Atoi(text)
+	require.NoError(t, err)
+	return n
+}
+
+// volumes are five volumes of as many kinds, and a container that mounts them.
+const volumes = `{securityContext: {fsGroup: 1234}, volumes: [{name: cache}, {name: memory, emptyDir: {medium: Memory, sizeLimit: 1Mi}},
+	{name: config, configMap: {name: app}}, {name: key, secret: {secretName: key}},
+	{name: all, projected: {sources: [{downwardAPI: {items: [{path: labels, fieldRef: {fieldPath: metadata.labels}}]}}, {configMap: {name: app}}]}}],
+	containers: [{name: c, image: i, volumeMounts: [{name: cache, mountPath: /cache, subPath: a/b}, {name: memory, mountPath: /memory},
+	{name: config, mountPath: /config}, {name: key, mountPath: /key}, {name: all, mountPath: /all}]}]}`
+
+// podOf returns a pod with the five volumes.
+func podOf(t testing.TB, uid string) *corev1.Pod {
+	p := podtest.Pod(t, volumes)
+	p.Name, p.UID = "pod-"+uid, types.UID(uid)
+	return p
+}
+
+func objectsOf() (*objects.Memory, error) {
+	m := &objects.Memory{}
+	meta := metav1.ObjectMeta{Namespace: "default", Name: "app"}
+	if err := m.PutConfigMap(&corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"a": "1"}}); err != nil {
+		return nil, err
+	}
+	meta.Name = "key"
+	return m, m.PutSecret(&corev1.Secret{ObjectMeta: meta, Data: map[string][]byte{"k": []byte("s3cret")}})
+}
+
+// local returns options of an agent with the plugins that need nothing but the node.
+func local(root string, m *objects.Memory) volume.Options {
+	return volume.Options{Root: root, Plugins: intree.Plugins(intree.Options{Objects: m}), Watcher: m}
+}
+
+// left returns what is on disk below a root, and what is mounted there.
+func left(t *testing.T, root string) (paths []string) {
+	t.Helper()
+	require.NoError(t, filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
+		if path != root {
+			paths = append(paths, path)
+		}
+		return err
+	}))
+	table, err := mount.Table()
+	require.NoError(t, err)
+	for _, m := range mount.Below(table, root) {
+		paths = append(paths, "mounted: "+m.Point)
+	}
+	return paths
+}
+
+// Pods of five volumes come and go, several at a time, and leave nothing.
+func TestPodsLeaveNothing(t *testing.T) {
+	mounttest.Need(t)
+	m, err := objectsOf()
+	require.NoError(t, err)
+	root := t.TempDir()
+	a := start(t, local(root, m))
+	n := number(t, "VOLUME_TEST_PODS", 50)
+	each(n, func(i int) {
+		p := podOf(t, fmt.Sprint("u", i))
+		launch := podspec.Launch{}
+		if !assert.NoError(t, a.Prepare(t.Context(), p)) || !assert.NoError(t, a.Container(t.Context(), p, &p.Spec.Containers[0], &launch)) {
+			return
+		}
+		_, err := podspec.Container(p, &p.Spec.Containers[0], launch, podspec.Options{})
+		assert.NoError(t, err)
+	})
+	table, err := mount.Table()
+	require.NoError(t, err)
+	assert.Len(t, mount.Below(table, root), 4*n, "two tmpfs for files, one for the container, and a path within a volume")
+	each(n, func(i int) { assert.NoError(t, a.Release(t.Context(), fmt.Sprint("u", i))) })
+	assert.Empty(t, left(t, root))
+	assert.Empty(t, a.Pods())
+	assert.Empty(t, a.seen())
+}
+
+// each calls fn for each number below n, 16 at a time.
+func each(n int, fn func(i int)) {
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, 16)
+	for i := range n {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			fn(i)
+		})
+	}
+	wg.Wait()
+}
+
+// What a container sees: the files of objects, also after they change, and a path within a volume.
+func TestContainer(t *testing.T) {
+	mounttest.Need(t)
+	m, err := objectsOf()
+	require.NoError(t, err)
+	root := t.TempDir()
+	a := start(t, local(root, m))
+	p := podOf(t, "u1")
+	require.NoError(t, a.Prepare(t.Context(), p))
+	var launch podspec.Launch
+	require.NoError(t, a.Container(t.Context(), p, &p.Spec.Containers[0], &launch))
+	c, err := podspec.Container(p, &p.Spec.Containers[0], launch, podspec.Options{})
+	require.NoError(t, err)
+	host := map[string]string{}
+	for _, mount := range c.Mounts {
+		host[mount.ContainerPath] = mount.HostPath
+		assert.Equal(t, mount.ContainerPath != "/cache" && mount.ContainerPath != "/memory", mount.ReadOnly, mount.ContainerPath)
+	}
+	assert.Equal(t, filepath.Join(root, "u1/volume-subpaths/cache/c/0"), host["/cache"])
+	require.NoError(t, os.WriteFile(filepath.Join(host["/cache"], "file"), nil, 0o600))
+	require.FileExists(t, filepath.Join(root, "u1/volumes/kubernetes.io~empty-dir/cache/a/b/file"))
+	read := func(path string) string { data, _ := os.ReadFile(path); return string(data) }
+	assert.Equal(t, "s3cret", read(host["/key"]+"/k"))
+	require.NoError(t, m.PutConfigMap(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "app"}, Data: map[string]string{"a": "2"}}))
+	until(t, func() bool { return read(host["/config"]+"/a") == "2" && read(host["/all"]+"/a") == "2" })
+	p = p.DeepCopy()
+	p.Labels = map[string]string{"color": "blue"}
+	a.Update(p)
+	until(t, func() bool { return read(host["/all"]+"/labels") == `color="blue"` })
+	usage, err := a.Usage(t.Context(), "u1")
+	require.NoError(t, err)
+	assert.Len(t, usage, 5)
+	assert.EqualValues(t, 1<<20, usage["memory"].CapacityBytes)
+	require.NoError(t, a.Release(t.Context(), "u1"))
+	assert.Empty(t, left(t, root))
+}
+
+// until waits for what another goroutine is to do.
+func until(t *testing.T, cond func() bool) {
+	t.Helper()
+	for !cond() {
+		require.NoError(t, t.Context().Err())
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// An agent that is killed at any moment leaves what the next one can set up again and tear down.
+func TestKilledAgent(t *testing.T) {
+	mounttest.Need(t)
+	root := t.TempDir()
+	rounds := number(t, "VOLUME_TEST_KILLS", 8)
+	m, err := objectsOf()
+	require.NoError(t, err)
+	found := 0
+	for round := range rounds {
+		cmd := exec.CommandContext(t.Context(), os.Args[0])
+		cmd.Env = append(os.Environ(), envRoot+"="+root, envSeed+"="+strconv.Itoa(round))
+		cmd.Stderr = os.Stderr
+		out, err := cmd.StdoutPipe()
+		require.NoError(t, err)
+		require.NoError(t, cmd.Start())
+		_, err = out.Read(make([]byte, 1))
+		require.NoError(t, err, "it has begun")
+		time.Sleep(rand.N(60 * time.Millisecond)) // anywhere: a kill has no moment of its own
+		require.NoError(t, cmd.Process.Kill())
+		_ = cmd.Wait()
+
+		a := start(t, local(root, m))
+		uids := a.Pods()
+		found += len(uids)
+		for i, uid := range uids {
+			if i%2 == 0 {
+				require.NoError(t, a.Prepare(t.Context(), podOf(t, uid)))
+			}
+			require.NoError(t, a.Release(t.Context(), uid))
+		}
+		a.stop()
+		assert.Empty(t, a.reported())
+		require.Empty(t, left(t, root))
+	}
+	t.Logf("%d pods were left in %d rounds", found, rounds)
+	assert.NotZero(t, found, "no agent was killed in the middle of something")
+}
+
+// churn is an agent whose pods come and go, until it is killed.
+func churn(root string) error {
+	m, err := objectsOf()
+	if err != nil {
+		return err
+	}
+	v, err := volume.New(local(root, m))
+	if err != nil {
+		return err
+	}
+	go func() { _ = v.Run(context.Background()) }()
+	fmt.Println("begun")
+	failed := make(chan error)
+	for i := range 8 {
+		go func() {
+			for round := 0; ; round++ {
+				uid := fmt.Sprintf("u%d-%d", i, round)
+				p := podOf(&testing.B{}, uid)
+				var launch podspec.Launch
+				err := v.Prepare(context.Background(), p)
+				if err == nil {
+					err = v.Container(context.Background(), p, &p.Spec.Containers[0], &launch)
+				}
+				if err == nil {
+					_, err = podspec.Container(p, &p.Spec.Containers[0], launch, podspec.Options{})
+				}
+				if err == nil {
+					err = v.Release(context.Background(), uid)
+				}
+				if err != nil {
+					failed <- err
+				}
+			}
+		}()
+	}
+	return <-failed
+}
+
+// A file system that nobody serves delays its pod alone, whose error says which volume it is, and the release of it ends.
+func TestDeadFileSystem(t *testing.T) {
+	mounttest.Need(t)
+	m, err := objectsOf()
+	require.NoError(t, err)
+	root, dead := t.TempDir(), t.TempDir()
+	mounttest.DeadFUSE(t, dead)
+	o := local(root, m)
+	o.Timeout, o.Slow, o.Parallel = time.Second, 50*time.Millisecond, 2
+	a := start(t, o)
+	p := podtest.Pod(t, "volumes: [{name: v, hostPath: {path: "+dead+"/x, type: Directory}}]", "volumeMounts: [{name: v, mountPath: /v}]")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- a.Prepare(ctx, p) }()
+	each(20, func(i int) { assert.NoError(t, a.Prepare(t.Context(), podOf(t, fmt.Sprint("x", i)))) })
+	const why = "no answer within 1s: the file system does not answer"
+	until(t, func() bool { err := a.Waiting(string(p.UID)); return err != nil && strings.Contains(err.Error(), why) })
+	cancel()
+	require.ErrorContains(t, <-done, `set up volume "v": `+why)
+	require.NoError(t, a.Release(t.Context(), string(p.UID)))
+	each(20, func(i int) { assert.NoError(t, a.Release(t.Context(), fmt.Sprint("x", i))) })
+	assert.Empty(t, left(t, root))
+	assert.Contains(t, strings.Join(a.seen(), "\n"), `FailedMount: MountVolume.SetUp failed for volume "v" : no answer`)
+}
+
+// BenchmarkUpAndDown is a pod with five volumes that comes and goes.
+func BenchmarkUpAndDown(b *testing.B) {
+	m, err := objectsOf()
+	require.NoError(b, err)
+	v, err := volume.New(local(b.TempDir(), m))
+	require.NoError(b, err)
+	go func() { _ = v.Run(b.Context()) }()
+	i := 0
+	for b.Loop() {
+		i++
+		uid := fmt.Sprint("u", i)
+		require.NoError(b, v.Prepare(b.Context(), podOf(b, uid)))
+		require.NoError(b, v.Release(b.Context(), uid))
+	}
+}

@@ -1,0 +1,180 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package volume
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/seed81659283/nodeagent/internal/atomicfile"
+)
+
+// The limits of a record.
+const (
+	maxRecord = 4 << 20 // bytes
+	maxUIDs   = 100_000 // directories below the root
+)
+
+const (
+	recordName    = "volumes.json"
+	recordVersion = 1
+)
+
+// record is what is on disk about the volumes of a pod.
+type record struct {
+	Version int              `json:"version"`
+	UID     string           `json:"uid"`
+	Pod     string           `json:"pod"` // namespace/name
+	Volumes []recordedVolume `json:"volumes"`
+}
+
+// recordedVolume is a volume that is set up, or was to be.
+type recordedVolume struct {
+	Name   string `json:"name"`
+	Plugin string `json:"plugin"`
+	Dir    string `json:"dir"` // below the directory of the pod
+}
+
+// plainName reports whether a name can be one element of a path.
+func plainName(name string) bool {
+	return name != "" && len(name) <= 255 && name[0] != '.' && !strings.ContainsAny(name, "/\x00")
+}
+
+// volumeDir returns where a volume is below the directory of its pod. Plugins have names with a slash.
+func volumeDir(plugin, name string) string {
+	return filepath.Join("volumes", strings.ReplaceAll(plugin, "/", "~"), name)
+}
+
+// readRecord reads the record in the directory of a pod. One that does not exist is an error that wraps [fs.ErrNotExist].
+func readRecord(dir string) (r record, err error) {
+	path := filepath.Join(dir, recordName)
+	info, err := os.Lstat(path)
+	if err != nil {
+		return r, err
+	}
+	if !info.Mode().IsRegular() {
+		return r, fmt.Errorf("%s: not a plain file", path)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return r, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxRecord+1))
+	if err == nil {
+		r, err = parseRecord(data, filepath.Base(dir))
+	}
+	if err != nil {
+		return r, fmt.Errorf("%s: %w", path, err)
+	}
+	return r, nil
+}
+
+// parseRecord reads a record. Of the volumes in one without an error each has a place of its own in the directory of the pod.
+func parseRecord(data []byte, uid string) (r record, err error) {
+	if len(data) > maxRecord {
+		return r, fmt.Errorf("more than %d bytes", maxRecord)
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	if err := d.Decode(&r); err != nil {
+		return r, fmt.Errorf("not a record: %w", err)
+	}
+	switch {
+	case d.More():
+		return r, errors.New("something follows the record")
+	case r.Version != recordVersion:
+		return r, fmt.Errorf("version %d is not %d", r.Version, recordVersion)
+	case r.UID != uid:
+		return r, fmt.Errorf("it is of pod %.256q, the directory is of %.256q", r.UID, uid)
+	}
+	seen := map[string]bool{}
+	for _, v := range r.Volumes {
+		switch {
+		case !plainName(v.Name) || v.Plugin == "":
+			return r, fmt.Errorf("volume %.256q of plugin %.256q has no valid name", v.Name, v.Plugin)
+		case seen[v.Name]:
+			return r, fmt.Errorf("volume %q is there twice", v.Name)
+		case v.Dir != volumeDir(v.Plugin, v.Name) || !plainName(filepath.Base(filepath.Dir(v.Dir))):
+			return r, fmt.Errorf("volume %q: directory %.256q is not where its plugin has it", v.Name, v.Dir)
+		}
+		seen[v.Name] = true
+	}
+	return r, nil
+}
+
+// write writes a record into the directory of a pod.
+func (r record) write(dir string) error {
+	r.Version = recordVersion
+	data, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return err
+	}
+	return atomicfile.Replace(filepath.Join(dir, recordName), data, 0o600)
+}
+
+// removeRecord removes what the package itself has made in the directory of a pod whose volumes are torn down: directories, if
+// nothing is in them, and last the record.
+func removeRecord(dir string, r record) error {
+	subpaths := filepath.Join(dir, subPathDir)
+	for _, v := range r.Volumes {
+		_ = os.Remove(filepath.Join(subpaths, v.Name))
+		_ = os.Remove(filepath.Join(dir, filepath.Dir(v.Dir)))
+	}
+	_ = os.Remove(subpaths)
+	_ = os.Remove(filepath.Join(dir, "volumes"))
+	path := filepath.Join(dir, recordName)
+	if err := atomicfile.Clean(path); err != nil {
+		return err
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	_ = os.Remove(dir) // which has files of others in it, as a rule
+	return nil
+}
+
+// readRecords reads the records of all pods below a root, and those that cannot be read by their UIDs.
+func readRecords(root string) (records []record, damaged map[string]error, err error) {
+	damaged = map[string]error{}
+	d, err := os.Open(root)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, damaged, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	defer d.Close()
+	names, err := d.Readdirnames(maxUIDs)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, nil, err
+	}
+	for _, uid := range names {
+		if !plainName(uid) {
+			continue
+		}
+		r, err := readRecord(filepath.Join(root, uid))
+		switch {
+		case err == nil:
+			records = append(records, r)
+		case errors.Is(err, fs.ErrNotExist):
+			// An agent that died before it wrote one leaves a temporary file, or an empty directory.
+			_ = atomicfile.Clean(filepath.Join(root, uid, recordName))
+			_ = os.Remove(filepath.Join(root, uid))
+		case isNotDir(err):
+		default:
+			damaged[uid] = err
+		}
+	}
+	return records, damaged, nil
+}

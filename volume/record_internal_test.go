@@ -1,0 +1,67 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package volume
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const good = `{"version":1,"uid":"u1","pod":"default/web","volumes":[{"name":"x","plugin":"kubernetes.io/empty-dir","dir":"volumes/kubernetes.io~empty-dir/x"}]}`
+
+func TestRecord(t *testing.T) {
+	r, err := parseRecord([]byte(good), "u1")
+	require.NoError(t, err)
+	dir := filepath.Join(t.TempDir(), "u1")
+	require.NoError(t, r.write(dir))
+	again, err := readRecord(dir)
+	require.NoError(t, err)
+	assert.Equal(t, r, again)
+	require.NoError(t, removeRecord(dir, r))
+	require.NoError(t, removeRecord(dir, r))
+	assert.NoDirExists(t, dir)
+}
+
+func TestDamagedRecords(t *testing.T) {
+	for name, text := range map[string]string{
+		"empty":           "",
+		"cut off":         good[:len(good)-1],
+		"two":             good + good,
+		"another version": strings.Replace(good, `"version":1`, `"version":2`, 1),
+		"another pod":     strings.Replace(good, `"u1"`, `"u2"`, 1),
+		"no name":         strings.Replace(good, `"name":"x"`, `"name":""`, 1),
+		"no plugin":       strings.Replace(good, "kubernetes.io/empty-dir", "", 1),
+		"another place":   strings.Replace(good, "volumes/", "../u2/volumes/", 1),
+		"a plugin of two": strings.ReplaceAll(strings.ReplaceAll(good, "kubernetes.io/empty-dir", "..//.."), "kubernetes.io~empty-dir", "..~~.."),
+		"too much":        `{"version":1,"uid":"` + strings.Repeat("x", maxRecord) + `"}`,
+	} {
+		_, err := parseRecord([]byte(text), "u1")
+		require.Error(t, err, name)
+		assert.Less(t, len(err.Error()), 1000, name)
+	}
+}
+
+// Whatever is in a record, each volume of one that is accepted is at a place of its own below the directory of the pod.
+func FuzzRecord(f *testing.F) {
+	f.Add([]byte(good))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r, err := parseRecord(data, "u1")
+		if err != nil {
+			return
+		}
+		seen := map[string]bool{}
+		for _, v := range r.Volumes {
+			dir := filepath.Join("/pods/u1", v.Dir)
+			rest, below := strings.CutPrefix(dir, "/pods/u1/volumes/")
+			if !below || strings.Count(rest, "/") != 1 || seen[v.Name] {
+				t.Errorf("volume %q at %q", v.Name, dir)
+			}
+			seen[v.Name] = true
+		}
+	})
+}

@@ -1,0 +1,198 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/internal/runonce"
+	"github.com/seed81659283/nodeagent/volume/plan"
+)
+
+// Volumes are the volumes of the pods of a node. Make one with [New].
+type Volumes struct {
+	opts  Options
+	guard runonce.Guard
+	wake  chan struct{} // something may be due
+
+	mu      sync.Mutex // guards what follows
+	pods    map[string]*podState
+	damaged map[string]error // by UID: why the record of the pod cannot be read
+	state   plan.State
+}
+
+// podState is what is known of the volumes of a pod.
+type podState struct {
+	uid, dir string
+	name     string      // namespace/name
+	spec     *corev1.Pod // nil: an earlier agent had it, and nobody has said anything about it so far
+	volumes  []*entry
+	changed  chan struct{} // closed when a step has ended, and replaced
+
+	recording sync.Mutex // held while the record is written or removed
+	recorded  record
+}
+
+// entry is a volume of a pod.
+type entry struct {
+	plan.Volume
+	kind  string // the plugin, by its name
+	dir   string // below that of the pod
+	mount Mount  // once it was set up
+	err   error  // of the step that has failed last; nil after one that succeeded
+
+	cancel context.CancelFunc // ends the step under way; nil: there is none
+}
+
+// New returns the volumes that earlier agents have set up below Options.Root, which are left alone for the time being. It starts
+// nothing. An error says which field of the options is invalid, or that the root cannot be read.
+func New(o Options) (*Volumes, error) {
+	if err := o.validate(); err != nil {
+		return nil, err
+	}
+	records, damaged, err := readRecords(o.Root)
+	if err != nil {
+		return nil, fmt.Errorf("volume: read records: %w", err)
+	}
+	v := &Volumes{
+		opts: o, wake: make(chan struct{}, 1), pods: map[string]*podState{}, damaged: damaged,
+		state: plan.State{Parallel: o.Parallel, Slow: o.Slow},
+	}
+	slices.SortFunc(records, func(a, b record) int { return strings.Compare(a.UID, b.UID) })
+	for _, r := range records {
+		p := v.newPod(r.UID, r.Pod)
+		p.recorded = r
+		for _, known := range r.Volumes {
+			e := v.add(p, known)
+			e.Phase, e.Recovered = plan.Uncertain, true
+		}
+		v.pods[r.UID] = p
+	}
+	return v, nil
+}
+
+func (v *Volumes) newPod(uid, name string) *podState {
+	return &podState{uid: uid, name: name, dir: filepath.Join(v.opts.Root, uid), changed: make(chan struct{})}
+}
+
+// add adds a volume to a pod.
+func (v *Volumes) add(p *podState, r recordedVolume) *entry {
+	e := &entry{Volume: plan.Volume{Pod: p.uid, Name: r.Name}, kind: r.Plugin, dir: r.Dir}
+	p.volumes = append(p.volumes, e)
+	v.state.Volumes = append(v.state.Volumes, &e.Volume)
+	return e
+}
+
+// find returns a volume of a pod, or nil.
+func (p *podState) find(name string) *entry {
+	for _, e := range p.volumes {
+		if e.Name == name {
+			return e
+		}
+	}
+	return nil
+}
+
+// notify wakes those who wait for a volume of the pod.
+func (p *podState) notify() {
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+// Pods returns the UIDs of the pods of which something is known, those with a damaged record too: whoever starts releases
+// those that nobody wants any more.
+func (v *Volumes) Pods() []string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	uids := make([]string, 0, len(v.pods)+len(v.damaged))
+	for uid := range v.pods {
+		uids = append(uids, uid)
+	}
+	for uid := range v.damaged {
+		uids = append(uids, uid)
+	}
+	slices.Sort(uids)
+	return slices.Compact(uids)
+}
+
+// poke lets Run look at what is due.
+func (v *Volumes) poke() {
+	select {
+	case v.wake <- struct{}{}:
+	default: // it will look anyway
+	}
+}
+
+// left is what a pod waits for, as errors.
+func (p *podState) left(want plan.Phase, now time.Time) (errs []error) {
+	for _, e := range p.volumes {
+		if e.Phase == want || want == plan.Ready && e.Desired != plan.Mounted {
+			continue
+		}
+		step := plan.SetUp
+		if want == plan.Absent {
+			step = plan.TearDown
+		}
+		err := e.err
+		switch {
+		case e.Step != plan.None && err == nil:
+			err = fmt.Errorf("%s is under way for %v", e.Step, now.Sub(e.Since).Round(time.Second))
+		case err == nil:
+			err = errors.New("it has not begun")
+		}
+		errs = append(errs, named(step, e.Name, err))
+	}
+	return errs
+}
+
+// named returns an error that names a step and a volume.
+func named(s plan.Step, name string, err error) error {
+	if known, ok := errors.AsType[*Error](err); ok {
+		return known
+	}
+	return &Error{Step: s, Volume: name, Err: err}
+}
+
+// wait returns when all volumes of a pod that are to be in a phase are, or with why they are not when ctx ends or too much time
+// has passed.
+func (v *Volumes) wait(ctx context.Context, p *podState, want plan.Phase) error {
+	deadline := time.NewTimer(v.opts.Wait)
+	defer deadline.Stop()
+	for {
+		v.mu.Lock()
+		left, changed := p.left(want, time.Now()), p.changed
+		v.mu.Unlock()
+		if len(left) == 0 {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", ctx.Err(), join(v.why(left)))
+		case <-deadline.C:
+			return fmt.Errorf("timed out after %v: %w", v.opts.Wait, join(v.why(left)))
+		}
+	}
+}
+
+// why adds to what is missing that nobody works at it.
+func (v *Volumes) why(left []error) []error {
+	if v.guard.Err() != nil {
+		return append([]error{errNotRun}, left...)
+	}
+	return left
+}
+
+// isNotDir reports whether a path leads through something that is no directory.
+func isNotDir(err error) bool { return errors.Is(err, syscall.ENOTDIR) }

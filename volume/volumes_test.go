@@ -1,0 +1,381 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package volume_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+	"github.com/seed81659283/nodeagent/volume"
+	"github.com/seed81659283/nodeagent/volume/plan"
+	"github.com/seed81659283/nodeagent/volume/volumetest"
+)
+
+// agent is Volumes that run.
+type agent struct {
+	*volume.Volumes
+	t    *testing.T
+	stop func()
+
+	mu     sync.Mutex // guards what follows
+	events []string
+	errs   []string
+}
+
+// start starts an agent, which stop ends.
+func start(t *testing.T, o volume.Options) *agent {
+	t.Helper()
+	a := &agent{t: t}
+	o.Rand = func() float64 { return 0 }
+	o.Hooks.Event = func(pod *corev1.Pod, typ, reason, message string) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.events = append(a.events, fmt.Sprintf("%s %s %s: %s", pod.Name, typ, reason, message))
+	}
+	o.Hooks.Error = func(err error) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.errs = append(a.errs, err.Error())
+	}
+	var err error
+	a.Volumes, err = volume.New(o)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- a.Run(ctx) }()
+	a.stop = sync.OnceFunc(func() {
+		cancel()
+		require.NoError(t, <-done)
+	})
+	t.Cleanup(a.stop)
+	return a
+}
+
+func (a *agent) seen() (events []string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return append(events, a.events...)
+}
+
+func (a *agent) reported() (errs []string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return append(errs, a.errs...)
+}
+
+// pod returns a pod whose one container mounts config maps of those names.
+func pod(uid string, volumes ...string) *corev1.Pod {
+	p := &corev1.Pod{}
+	p.Name, p.Namespace, p.UID = "pod-"+uid, "default", types.UID(uid)
+	c := corev1.Container{Name: "c"}
+	for _, name := range volumes {
+		v := corev1.Volume{Name: name}
+		v.ConfigMap = &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: name}}
+		p.Spec.Volumes = append(p.Spec.Volumes, v)
+		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: name, MountPath: "/" + name})
+	}
+	p.Spec.Containers = []corev1.Container{c}
+	return p
+}
+
+func memory(root string, m volume.Plugin) volume.Options {
+	return volume.Options{Root: root, Plugins: map[string]volume.Plugin{volume.ConfigMap: m}}
+}
+
+func TestPrepareAndRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		root, m := t.TempDir(), &volumetest.Memory{}
+		a := start(t, memory(root, m))
+		p := pod("u1", "a", "b")
+		p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "unused", VolumeSource: p.Spec.Volumes[0].VolumeSource})
+		require.Empty(t, a.Check(p))
+		require.NoError(t, a.Prepare(t.Context(), p))
+		assert.Equal(t, []string{"u1/a", "u1/b"}, m.Volumes())
+		require.NoError(t, a.Prepare(t.Context(), p))
+		assert.Len(t, m.Calls(), 2, "nothing is to be done")
+		require.NoError(t, a.Waiting("u1"))
+		require.FileExists(t, filepath.Join(root, "u1", "volumes.json"))
+
+		launch := podspec.Launch{Volumes: map[string]podspec.Volume{"image": {}}}
+		require.NoError(t, a.Container(t.Context(), p, &p.Spec.Containers[0], &launch))
+		assert.Equal(t, map[string]podspec.Volume{
+			"image": {}, "a": {HostPath: filepath.Join(root, "u1/volumes/kubernetes.io~configmap/a")},
+			"b": {HostPath: filepath.Join(root, "u1/volumes/kubernetes.io~configmap/b")},
+		}, launch.Volumes)
+
+		require.NoError(t, a.Release(t.Context(), "u1"))
+		assert.Empty(t, m.Volumes())
+		require.NoError(t, a.Release(t.Context(), "u1"))
+		assert.NoDirExists(t, filepath.Join(root, "u1"))
+		assert.Empty(t, a.Pods())
+		require.Error(t, a.Container(t.Context(), p, &p.Spec.Containers[0], &launch))
+
+		require.NoError(t, a.Prepare(t.Context(), pod("u2")), "a pod without volumes")
+		assert.Empty(t, a.Pods())
+	})
+}
+
+// An agent that starts knows what earlier ones have set up, and does nothing about it until it is told.
+func TestRestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		root, m := t.TempDir(), &volumetest.Memory{}
+		a := start(t, memory(root, m))
+		for _, uid := range []string{"u1", "u2", "u3"} {
+			require.NoError(t, a.Prepare(t.Context(), pod(uid, "x")))
+		}
+		a.stop()
+
+		a = start(t, memory(root, m))
+		assert.Equal(t, []string{"u1", "u2", "u3"}, a.Pods())
+		synctest.Wait()
+		assert.Len(t, m.Calls(), 3)
+		require.NoError(t, a.Release(t.Context(), "u1"))
+		require.NoError(t, a.Prepare(t.Context(), pod("u2", "x")))
+		a.Update(pod("u3", "x"))
+		synctest.Wait()
+		assert.Equal(t, []string{"tear down u1/x", "set up u2/x", "set up u3/x"}, m.Calls()[3:])
+		assert.Equal(t, []string{"u2/x", "u3/x"}, m.Volumes())
+	})
+}
+
+// The error says which volume is missing and why, and so do the events. The volume is tried again meanwhile.
+func TestFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &volumetest.Memory{}
+		fault := errors.New("configmap \"a\" not found")
+		var mu sync.Mutex
+		f := &volumetest.Faulty{Plugin: m, SetUpFault: func(_ context.Context, v volume.Volume) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if v.Name == "a" {
+				return fault
+			}
+			return nil
+		}}
+		a := start(t, memory(t.TempDir(), f))
+		p := pod("u1", "a", "b")
+		began := time.Now()
+		err := a.Prepare(t.Context(), p)
+		require.EqualError(t, err, `volumes of pod default/pod-u1: timed out after 2m3s: set up volume "a": configmap "a" not found`)
+		assert.Equal(t, 123*time.Second, time.Since(began))
+		require.EqualError(t, a.Waiting("u1"), `set up volume "a": configmap "a" not found`)
+		assert.Equal(t, []string{"u1/b"}, m.Volumes())
+		want := `pod-u1 Warning FailedMount: MountVolume.SetUp failed for volume "a" : configmap "a" not found`
+		assert.Len(t, a.seen(), 8, "0.5 s, doubled each time, are 63.5 s after 7 failures and 127.5 s after 8")
+		assert.Equal(t, want, a.seen()[0])
+
+		mu.Lock()
+		fault = nil
+		mu.Unlock()
+		require.NoError(t, a.Prepare(t.Context(), p))
+		assert.Equal(t, 127500*time.Millisecond, time.Since(began))
+		require.NoError(t, a.Release(t.Context(), "u1"))
+		assert.Empty(t, m.Volumes())
+	})
+}
+
+// A plugin that does not answer delays its pod, whose error says so, and no other. Release ends what has become pointless.
+func TestHang(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &volumetest.Memory{}
+		f := &volumetest.Faulty{Plugin: m, SetUpFault: func(ctx context.Context, v volume.Volume) error {
+			if v.Name == "hangs" {
+				return volumetest.Hang(ctx, v)
+			}
+			return nil
+		}}
+		o := memory(t.TempDir(), f)
+		o.Parallel = 2
+		a := start(t, o)
+		var wg sync.WaitGroup
+		for i := range 5 {
+			wg.Go(func() {
+				err := a.Prepare(t.Context(), pod(fmt.Sprint("hung", i), "hangs"))
+				assert.ErrorContains(t, err, `set up volume "hangs": `)
+			})
+		}
+		time.Sleep(time.Second)
+		began := time.Now()
+		for i := range 50 {
+			require.NoError(t, a.Prepare(t.Context(), pod(fmt.Sprint("u", i), "x")))
+		}
+		assert.Less(t, time.Since(began), 30*time.Second, "a step that hangs counts for 10 s")
+		wg.Wait()
+		assert.Contains(t, a.Waiting("hung0").Error(), "no answer within 2m0s")
+
+		began = time.Now()
+		for i := range 5 {
+			require.NoError(t, a.Release(t.Context(), fmt.Sprint("hung", i)))
+		}
+		assert.Zero(t, time.Since(began))
+	})
+}
+
+// A teardown that fails keeps the pod known.
+func TestTeardownFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &volumetest.Memory{}
+		var fault error = errors.New("device busy")
+		var mu sync.Mutex
+		f := &volumetest.Faulty{Plugin: m, TearDownFault: func(context.Context, volume.Volume) error {
+			mu.Lock()
+			defer mu.Unlock()
+			return fault
+		}}
+		root := t.TempDir()
+		a := start(t, memory(root, f))
+		require.NoError(t, a.Prepare(t.Context(), pod("u1", "x")))
+		err := a.Release(t.Context(), "u1")
+		require.EqualError(t, err, `release volumes of pod default/pod-u1: timed out after 2m3s: tear down volume "x": device busy`)
+		assert.Equal(t, []string{"u1"}, a.Pods())
+		require.FileExists(t, filepath.Join(root, "u1", "volumes.json"))
+
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		require.ErrorIs(t, a.Release(ctx, "u1"), context.DeadlineExceeded)
+		mu.Lock()
+		fault = nil
+		mu.Unlock()
+		require.NoError(t, a.Release(t.Context(), "u1"))
+		require.NoDirExists(t, filepath.Join(root, "u1"))
+	})
+}
+
+// watcher tells of what is put into it.
+type watcher struct {
+	changed func(kind, namespace, name string)
+	ready   chan struct{}
+	fail    chan error
+}
+
+func (w *watcher) Watch(ctx context.Context, changed func(kind, namespace, name string)) error {
+	w.changed = changed
+	w.ready <- struct{}{}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case err := <-w.fail:
+		return err
+	}
+}
+
+// Volumes are brought up to date when an object changes, when their pod does, and every minute.
+func TestRefresh(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, w := &volumetest.Memory{}, &watcher{ready: make(chan struct{}, 10), fail: make(chan error)}
+		o := memory(t.TempDir(), m)
+		o.Watcher = w
+		a := start(t, o)
+		<-w.ready
+		p := pod("u1", "a", "b")
+		require.NoError(t, a.Prepare(t.Context(), p))
+		calls := func() int { synctest.Wait(); return len(m.Calls()) }
+		require.Equal(t, 2, calls())
+		w.changed("ConfigMap", "default", "a")
+		require.Equal(t, 3, calls())
+		w.changed("ConfigMap", "other", "a")
+		w.changed("ConfigMap", "default", "c")
+		require.Equal(t, 3, calls())
+		time.Sleep(61 * time.Second)
+		require.Equal(t, 5, calls(), "the safety net")
+
+		a.Update(p)
+		require.Equal(t, 5, calls(), "nothing has changed")
+		p = p.DeepCopy()
+		p.Labels = map[string]string{"a": "b"}
+		a.Update(p)
+		require.Equal(t, 7, calls())
+
+		w.fail <- errors.New("out of watches")
+		require.Equal(t, 9, calls(), "nobody knows what was missed")
+		<-w.ready
+	})
+}
+
+// A record that cannot be read is named, and nothing of its pod is removed. Others work, and the pod itself when it is wanted.
+func TestDamagedRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		root, m := t.TempDir(), &volumetest.Memory{}
+		dir := filepath.Join(root, "u1", "volumes", "kubernetes.io~configmap", "x")
+		require.NoError(t, os.MkdirAll(dir, 0o750))
+		file := filepath.Join(root, "u1", "volumes.json")
+		require.NoError(t, os.WriteFile(file, []byte("{"), 0o600))
+		a := start(t, memory(root, m))
+		synctest.Wait()
+		require.Len(t, a.reported(), 1)
+		assert.Contains(t, a.reported()[0], file)
+		assert.Equal(t, []string{"u1"}, a.Pods())
+		require.ErrorContains(t, a.Release(t.Context(), "u1"), file)
+		require.DirExists(t, dir)
+		require.NoError(t, a.Prepare(t.Context(), pod("u2", "x")))
+
+		require.NoError(t, a.Prepare(t.Context(), pod("u1", "x")))
+		require.NoError(t, a.Release(t.Context(), "u1"))
+		require.NoFileExists(t, file)
+	})
+}
+
+func TestNotRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v, err := volume.New(memory(t.TempDir(), &volumetest.Memory{}))
+		require.NoError(t, err)
+		require.ErrorContains(t, v.Prepare(t.Context(), pod("u1", "x")), "Volumes.Run is not running")
+	})
+}
+
+func TestRunTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := start(t, memory(t.TempDir(), &volumetest.Memory{}))
+		synctest.Wait()
+		require.Error(t, a.Run(t.Context()))
+	})
+}
+
+func TestInvalidOptions(t *testing.T) {
+	for name, o := range map[string]volume.Options{
+		"Root":     {},
+		"Plugins":  {Root: "/x", Plugins: map[string]volume.Plugin{volume.NFS: nil}},
+		"Slow":     {Root: "/x", Slow: -1},
+		"Parallel": {Root: "/x", Parallel: -1},
+	} {
+		_, err := volume.New(o)
+		require.ErrorContains(t, err, "volume: field "+name)
+	}
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	_, err := volume.New(volume.Options{Root: file})
+	require.ErrorContains(t, err, "read records")
+}
+
+// The hook sees each step.
+func TestStepHook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var steps []string
+		o := memory(t.TempDir(), &volumetest.Memory{})
+		o.Hooks.Step = func(plugin string, step plan.Step, _ time.Duration, err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			steps = append(steps, fmt.Sprint(plugin, " ", step, " ", err))
+		}
+		a := start(t, o)
+		require.NoError(t, a.Prepare(t.Context(), pod("u1", "x")))
+		require.NoError(t, a.Release(t.Context(), "u1"))
+		a.stop()
+		assert.Equal(t, []string{"kubernetes.io/configmap set up <nil>", "kubernetes.io/configmap tear down <nil>"}, steps)
+	})
+}
