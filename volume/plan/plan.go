@@ -26,21 +26,30 @@ type Action struct {
 // Teardowns come first, so that what is given up is free before it is taken again, then volumes that pods wait for, then
 // those that are brought up to date. Steps that end are a reason to ask again.
 func Plan(s *State, now time.Time) (actions []Action, wake time.Time) {
+	due := false
+	for _, v := range s.Volumes {
+		switch step, at := v.next(); {
+		case step == None:
+		case at.After(now):
+			wake = sleep.Earlier(wake, at)
+		default:
+			due = true
+		}
+	}
+	if !due {
+		return nil, wake
+	}
 	free, freed := s.free(now)
 	for _, kind := range [...]Step{TearDown, SetUp, Remount} {
 		for _, v := range s.Volumes {
 			step, at := v.next()
 			switch {
-			case step != kind:
-			case at.After(now):
-				wake = sleep.Earlier(wake, at)
+			case step != kind || at.After(now):
 			case free > 0:
 				free--
 				actions = append(actions, Action{v, step})
-			default: // until one of those under way, or of those that begin now, takes long
-				if len(actions) > 0 {
-					freed = sleep.Earlier(freed, now.Add(s.Slow))
-				}
+				freed = sleep.Earlier(freed, now.Add(s.Slow)) // when the first of those that keep others waiting stops to count
+			default:
 				wake = sleep.Earlier(wake, freed)
 			}
 		}

@@ -1,0 +1,105 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package volumetest_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/seed81659283/nodeagent/internal/podtest"
+	"github.com/seed81659283/nodeagent/internal/suite/suitetest"
+	"github.com/seed81659283/nodeagent/volume"
+	"github.com/seed81659283/nodeagent/volume/intree"
+	"github.com/seed81659283/nodeagent/volume/volumetest"
+)
+
+// mutantVariable names the mutant that TestMutant gives to the suite.
+const mutantVariable = "VOLUMETEST_MUTANT"
+
+// emptyDir is the plugin that mutants are made of: a directory, which takes no root.
+func emptyDir() volume.Plugin { return intree.Plugins(intree.Options{})[volume.EmptyDir] }
+
+// mutants are plugins that break one sentence each.
+var mutants = map[string]struct {
+	test   string // the case that finds it
+	broken string // words of the sentence
+	plugin func() volume.Plugin
+}{
+	"empties what is there": {"SetUpTwice", "leaves alone what is right", func() volume.Plugin {
+		return &volumetest.Faulty{Plugin: emptyDir(), SetUpFault: func(ctx context.Context, v volume.Volume) error {
+			return emptyDir().TearDown(ctx, v)
+		}}
+	}},
+	"repairs permissions": {"SetUpTwice", "leaves alone what is right", func() volume.Plugin {
+		return &volumetest.Faulty{Plugin: emptyDir(), SetUpDone: func(v volume.Volume, err error) error {
+			return errors.Join(err, os.Chmod(v.Dir, 0o777))
+		}}
+	}},
+	"leaves the directory": {"TearDownByRecord", "TearDown removes a volume", func() volume.Plugin {
+		return &volumetest.Faulty{Plugin: emptyDir(), TearDownFault: func(context.Context, volume.Volume) error { return errStop }}
+	}},
+	"needs the pod": {"TearDownByRecord", "TearDown removes a volume", func() volume.Plugin {
+		return &volumetest.Faulty{Plugin: emptyDir(), TearDownFault: func(_ context.Context, v volume.Volume) error {
+			if v.Pod == nil {
+				return errors.New("which pod?")
+			}
+			return nil
+		}}
+	}},
+	"misses what is absent": {"TearDownAbsent", "One that is absent is success", func() volume.Plugin {
+		return &volumetest.Faulty{Plugin: emptyDir(), TearDownFault: func(_ context.Context, v volume.Volume) error {
+			_, err := os.Lstat(v.Dir)
+			return err
+		}}
+	}},
+	"leaves what is half written": {"TearDownPartial", "there may be something left", func() volume.Plugin {
+		return &volumetest.Faulty{Plugin: emptyDir(), TearDownFault: func(_ context.Context, v volume.Volume) error {
+			if _, err := os.Lstat(filepath.Join(v.Dir, "half")); err == nil {
+				return errors.New("not ready")
+			}
+			return nil
+		}}
+	}},
+	"calls the end something else": {"Canceled", "with its error", func() volume.Plugin {
+		return &volumetest.Faulty{Plugin: emptyDir(), SetUpFault: func(ctx context.Context, _ volume.Volume) error {
+			if ctx.Err() != nil {
+				return errors.New("it did not work")
+			}
+			return nil
+		}}
+	}},
+}
+
+// errStop keeps a plugin from being called.
+var errStop = errors.New("stop")
+
+func subject(plugin volume.Plugin) func(t *testing.T) volumetest.Subject {
+	return func(t *testing.T) volumetest.Subject {
+		return volumetest.Subject{Plugin: plugin, Name: volume.EmptyDir, Pod: podtest.Pod(t, "volumes: [{name: v}]")}
+	}
+}
+
+func TestEmptyDirPasses(t *testing.T) { volumetest.TestPlugin(t, subject(emptyDir())) }
+
+// TestMutant is the suite on one mutant, in a process of its own.
+func TestMutant(t *testing.T) {
+	name := os.Getenv(mutantVariable)
+	if name == "" {
+		t.Skip("it is run by TestSuiteFindsFaults")
+	}
+	volumetest.TestPlugin(t, subject(mutants[name].plugin()))
+}
+
+func TestSuiteFindsFaults(t *testing.T) {
+	for name, m := range mutants {
+		t.Run(name, func(t *testing.T) { suitetest.FindsFault(t, mutantVariable, name, m.test, m.broken) })
+	}
+}
+
+func TestRulesAreDocumented(t *testing.T) {
+	suitetest.Documented(t, "suite.go", "../*.go", 5)
+}
