@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Agent runs the pods of a node: those of a directory of manifests and of an HTTP endpoint, in containerd, CRI-O or as
-// plain processes, with cgroups, probes, pull secrets, config maps, log rotation, and a copy on disk of what it was told
+// plain processes, with cgroups, volumes, probes, pull secrets, config maps, log rotation, and a copy on disk of what it was told
 // last, which it runs when it starts without its sources. When it is stopped the pods go on.
 package main
 
@@ -76,6 +76,9 @@ func (a *agent) build(ctx context.Context) (err error) {
 			return err
 		}
 		if err := a.isolate(ctx, &o); err != nil {
+			return err
+		}
+		if err := a.mount(&o); err != nil {
 			return err
 		}
 	}
