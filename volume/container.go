@@ -22,36 +22,31 @@ import (
 // subPathDir is where paths within volumes are mounted, below the directory of a pod.
 const subPathDir = "volume-subpaths"
 
-// Container adds the volumes that a container mounts to what is known of it when it is created: those that are set up, which
-// Prepare has to have said before. Volumes that are there already, those of images, stay. Paths within volumes are mounted when
-// the config of the container is made, before ctx ends.
+// Container adds the volumes of a pod to what is known of a container when it is created: all that are set up, as a container can
+// take variables from files in volumes that it does not mount. What it mounts has to be among them, which Prepare sees to.
+// Volumes that are there already, those of images, stay. Paths within volumes are mounted when the config of the container is made,
+// before ctx ends.
 func (v *Volumes) Container(ctx context.Context, pod *corev1.Pod, c *corev1.Container, l *podspec.Launch) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	p := v.pods[string(pod.UID)]
-	volumes := maps.Clone(l.Volumes)
-	if volumes == nil {
-		volumes = make(map[string]podspec.Volume, len(c.VolumeMounts))
+	if p == nil {
+		p = &podState{} // it has no volumes
+	}
+	volumes := make(map[string]podspec.Volume, len(l.Volumes)+len(p.volumes))
+	maps.Copy(volumes, l.Volumes)
+	for _, e := range p.volumes {
+		if e.Phase == plan.Ready && e.Desired == plan.Mounted {
+			volumes[e.Name] = podspec.Volume{HostPath: e.mount.HostPath, ReadOnly: e.mount.ReadOnly, SELinuxRelabel: e.mount.SELinuxRelabel}
+		}
 	}
 	for i := range c.VolumeMounts {
 		name := c.VolumeMounts[i].Name
-		vol := source(pod, name)
-		if vol == nil || vol.Image != nil {
-			continue // podspec says what is wrong
-		}
-		var e *entry
-		if p != nil {
-			e = p.find(name)
-		}
-		if e == nil || e.Phase != plan.Ready || e.Desired != plan.Mounted {
+		if _, ok := volumes[name]; !ok && source(pod, name) != nil {
 			return fmt.Errorf("volume %s of container %s: it is not set up", fielderr.Quote(name), c.Name)
 		}
-		volumes[name] = podspec.Volume{HostPath: e.mount.HostPath, ReadOnly: e.mount.ReadOnly, SELinuxRelabel: e.mount.SELinuxRelabel}
 	}
 	l.Volumes = volumes
-	if p == nil {
-		return nil
-	}
 	l.SubPath = func(mount int, at podspec.Volume, path string) (string, error) {
 		return subPath(ctx, p.dir, c, mount, at, path)
 	}
@@ -61,7 +56,7 @@ func (v *Volumes) Container(ctx context.Context, pod *corev1.Pod, c *corev1.Cont
 // subPath mounts a path within a volume and returns where. The error is part of the status of the pod: it has no paths of the
 // host.
 func subPath(ctx context.Context, podDir string, c *corev1.Container, mount int, at podspec.Volume, path string) (string, error) {
-	if mount < 0 || mount >= len(c.VolumeMounts) {
+	if mount < 0 || mount >= len(c.VolumeMounts) || podDir == "" {
 		return "", errors.New("there is no such mount")
 	}
 	name := c.VolumeMounts[mount].Name

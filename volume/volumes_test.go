@@ -117,12 +117,16 @@ func TestPrepareAndRelease(t *testing.T) {
 			"b": {HostPath: filepath.Join(root, "u1/volumes/kubernetes.io~configmap/b")},
 		}, launch.Volumes)
 
+		other := podspec.Launch{}
+		require.NoError(t, a.Container(t.Context(), p, &corev1.Container{Name: "d"}, &other))
+		assert.Len(t, other.Volumes, 2, "variables come from files in volumes that a container does not mount")
+
 		require.NoError(t, a.Release(t.Context(), "u1"))
 		assert.Empty(t, m.Volumes())
 		require.NoError(t, a.Release(t.Context(), "u1"))
 		assert.NoDirExists(t, filepath.Join(root, "u1"))
 		assert.Empty(t, a.Pods())
-		require.Error(t, a.Container(t.Context(), p, &p.Spec.Containers[0], &launch))
+		require.Error(t, a.Container(t.Context(), p, &p.Spec.Containers[0], &podspec.Launch{}))
 
 		require.NoError(t, a.Prepare(t.Context(), pod("u2")), "a pod without volumes")
 		assert.Empty(t, a.Pods())

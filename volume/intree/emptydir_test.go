@@ -177,6 +177,19 @@ func TestTearDownLeavesWhatIsMounted(t *testing.T) {
 	}
 }
 
+// What a container has mounted in a volume and does not serve any more ends with the volume, too.
+func TestTearDownOfDeadFileSystem(t *testing.T) {
+	mounttest.Need(t)
+	n := newNode(t)
+	v := n.volume(volume.EmptyDir, podtest.Pod(t, "volumes: [{name: v}]",
+		"{securityContext: {privileged: true}, volumeMounts: [{name: v, mountPath: /v, mountPropagation: Bidirectional}]}"))
+	n.setUp(v)
+	dead := filepath.Join(v.Dir, "dead")
+	require.NoError(t, os.Mkdir(dead, 0o755))
+	mounttest.DeadFUSE(t, dead)
+	n.tearDown(v)
+}
+
 func TestUsage(t *testing.T) {
 	mounttest.Need(t)
 	n := newNode(t)
