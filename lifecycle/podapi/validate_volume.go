@@ -4,7 +4,6 @@
 package podapi
 
 import (
-	"fmt"
 	"reflect"
 	"strings"
 
@@ -17,11 +16,11 @@ import (
 	"github.com/seed81659283/nodeagent/internal/podfield"
 )
 
-func validateVolumes(volumes []corev1.Volume, path *field.Path) field.ErrorList {
+func validateVolumes(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	names := make(map[string]bool)
-	for i := range volumes {
-		v, path := &volumes[i], path.Index(i)
+	for i := range spec.Volumes {
+		v, path := &spec.Volumes[i], path.Index(i)
 		switch {
 		case v.Name == "":
 			errs = append(errs, field.Required(path.Child("name"), ""))
@@ -34,8 +33,23 @@ func validateVolumes(volumes []corev1.Volume, path *field.Path) field.ErrorList 
 		if n := sources(v.VolumeSource); n != 1 {
 			errs = append(errs, field.Invalid(path, v.Name, "must have exactly one source"))
 		}
+		if spec.ServiceAccountName == "" {
+			errs = append(errs, validateNoTokens(v, path)...)
+		}
 		if errs = append(errs, validateSource(v, path)...); len(errs) > fielderr.MaxErrors {
 			break
+		}
+	}
+	return errs
+}
+
+// validateNoTokens refuses tokens of no service account.
+func validateNoTokens(v *corev1.Volume, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, s := range optional.OrZero(v.Projected).Sources {
+		if s.ServiceAccountToken != nil {
+			errs = append(errs, field.Forbidden(path.Child("projected", "sources").Index(i).Child("serviceAccountToken"),
+				"must not be specified when serviceAccountName is not set"))
 		}
 	}
 	return errs
@@ -218,8 +232,8 @@ func validateProjection(s *corev1.VolumeProjection, path *field.Path, taken path
 		n++
 		errs = append(errs, validateCertificate(s.PodCertificate, path.Child("podCertificate"), taken)...)
 	}
-	if n != 1 {
-		errs = append(errs, field.Invalid(path, "", fmt.Sprintf("must have exactly one source, has %d", n)))
+	if n > 1 { // none is one without files
+		errs = append(errs, field.Forbidden(path, "may not specify more than 1 volume type"))
 	}
 	return errs
 }

@@ -60,8 +60,8 @@ func TestValidateVolumeSources(t *testing.T) {
 		"projected":                 {"projected: {sources: [{configMap: {name: a}}, {secret: {name: a}}, {downwardAPI: {}}, {serviceAccountToken: {path: t}}, {clusterTrustBundle: {path: b, name: a}}]}", ""},
 		"projected, no sources":     {"projected: {}", ""},
 		"projected, mode":           {"projected: {defaultMode: 01000}", "projected.defaultMode: Invalid value"},
-		"source, none":              {"projected: {sources: [{}]}", sources + "[0]: Invalid value"},
-		"source, two":               {"projected: {sources: [{configMap: {name: a}, secret: {name: a}}]}", sources + "[0]: Invalid value"},
+		"source, none":              {"projected: {sources: [{}]}", ""},
+		"source, two":               {"projected: {sources: [{configMap: {name: a}, secret: {name: a}}]}", sources + "[0]: Forbidden"},
 		"source, no name":           {"projected: {sources: [{configMap: {}}]}", sources + "[0].configMap.name: Required value"},
 		"path twice":                {"projected: {sources: [{configMap: {name: a, items: [{key: a, path: a}]}}, {secret: {name: a, items: [{key: a, path: a}]}}]}", sources + "[1].secret.items[0].path: Invalid value"},
 		"token, path twice":         {"projected: {sources: [{configMap: {name: a, items: [{key: a, path: a}]}}, {serviceAccountToken: {path: a}}]}", ""},
@@ -80,7 +80,7 @@ func TestValidateVolumeSources(t *testing.T) {
 		"certificate, short":        {"projected: {sources: [{podCertificate: {signerName: a, keyType: ED25519, keyPath: a, maxExpirationSeconds: 60}}]}", sources + "[0].podCertificate.maxExpirationSeconds: Invalid value"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := first(podapi.Validate(podtest.Pod(t, "volumes: [{name: v, "+test.source+"}]")))
+			got := first(podapi.Validate(podtest.Pod(t, "{serviceAccountName: app, volumes: [{name: v, "+test.source+"}]}")))
 			if test.want == "" {
 				assert.Empty(t, got)
 				return
@@ -88,4 +88,10 @@ func TestValidateVolumeSources(t *testing.T) {
 			assert.True(t, strings.HasPrefix(got, "spec.volumes[0]."+test.want), "got  %s\nwant %s", got, test.want)
 		})
 	}
+}
+
+func TestTokenOfNoServiceAccount(t *testing.T) {
+	p := podtest.Pod(t, "volumes: [{name: v, projected: {sources: [{serviceAccountToken: {path: t}}]}}]")
+	want := "spec.volumes[0].projected.sources[0].serviceAccountToken: Forbidden: must not be specified when serviceAccountName is not set"
+	assert.Equal(t, want, first(podapi.Validate(p)))
 }
