@@ -41,10 +41,10 @@ func mountPoints(name string, spec *corev1.PodSpec) []string {
 // below returns the paths that are below another one, relative to it and without those that are below one of them.
 func below(at string, sorted []string) []string {
 	var found []string
-	prefix := strings.TrimSuffix(at, "/") + "/"
+	prefix := at + "/" // nothing is below a volume that is mounted at the root
 	for _, other := range sorted {
 		rest, ok := strings.CutPrefix(other, prefix)
-		if !ok || rest == "" || slices.ContainsFunc(found, func(outer string) bool { return strings.HasPrefix(rest, outer+"/") }) {
+		if !ok || slices.ContainsFunc(found, func(outer string) bool { return strings.HasPrefix(rest, outer+"/") }) {
 			continue
 		}
 		found = append(found, rest)
