@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/seed81659283/nodeagent/internal/containers"
 	"github.com/seed81659283/nodeagent/internal/fielderr"
 	"github.com/seed81659283/nodeagent/internal/podfield"
 )
@@ -63,7 +64,7 @@ func sourceOf(v *corev1.Volume) string {
 // used returns the names of the volumes that containers of a pod mount. Others are not set up.
 func used(spec *corev1.PodSpec) map[string]bool {
 	names := make(map[string]bool, len(spec.Volumes))
-	for c := range podfield.Containers(spec) {
+	for c := range containers.All(spec) {
 		for i := range c.VolumeMounts {
 			names[c.VolumeMounts[i].Name] = true
 		}

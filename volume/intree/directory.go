@@ -11,9 +11,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/seed81659283/nodeagent/internal/containers"
 	"github.com/seed81659283/nodeagent/internal/mount"
 	"github.com/seed81659283/nodeagent/internal/optional"
-	"github.com/seed81659283/nodeagent/internal/podfield"
 	"github.com/seed81659283/nodeagent/internal/rmtree"
 	"github.com/seed81659283/nodeagent/volume"
 )
@@ -83,7 +83,7 @@ func mountsInside(v volume.Volume) bool {
 	if v.Pod == nil {
 		return true
 	}
-	for c := range podfield.Containers(&v.Pod.Spec) {
+	for c := range containers.All(&v.Pod.Spec) {
 		for i := range c.VolumeMounts {
 			m := &c.VolumeMounts[i]
 			if m.Name == v.Name && *optional.OrZero(m.MountPropagation) == corev1.MountPropagationBidirectional {

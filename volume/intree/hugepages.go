@@ -34,7 +34,7 @@ func pageSize(pod *corev1.Pod, medium corev1.StorageMedium) (int64, error) {
 	if pod.Spec.Resources != nil {
 		add(pod.Spec.Resources.Requests)
 	}
-	for c := range containers.All(&pod.Spec) {
+	for c := range containers.NotEphemeral(&pod.Spec) {
 		add(c.Resources.Requests)
 	}
 	text, sized := strings.CutPrefix(string(medium), string(corev1.StorageMediumHugePagesPrefix))

@@ -12,7 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/seed81659283/nodeagent/internal/podfield"
+	"github.com/seed81659283/nodeagent/internal/containers"
 )
 
 // mountPoints returns the directories that a volume needs because containers mount other volumes below it, which the runtime
@@ -20,7 +20,7 @@ import (
 // getNestedMountpoints).
 func mountPoints(name string, spec *corev1.PodSpec) []string {
 	var found []string
-	for c := range podfield.Containers(spec) {
+	for c := range containers.All(spec) {
 		var all, mine []string
 		for _, m := range c.VolumeMounts {
 			at := path.Clean("/" + m.MountPath)

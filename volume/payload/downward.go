@@ -82,7 +82,7 @@ func formatMap(m map[string]string) string {
 // a limit can use what the node has to give; huge pages are never overcommitted and have no fallback.
 func resourceValue(spec *corev1.PodSpec, ref *corev1.ResourceFieldSelector, allocatable corev1.ResourceList) (string, error) {
 	var c *corev1.Container
-	for each := range containers.All(spec) {
+	for each := range containers.NotEphemeral(spec) {
 		if each.Name == ref.ContainerName {
 			c = each
 		}

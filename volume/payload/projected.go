@@ -8,8 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/seed81659283/nodeagent/internal/containers"
 	"github.com/seed81659283/nodeagent/internal/optional"
-	"github.com/seed81659283/nodeagent/internal/podfield"
 )
 
 // projected adds the files of one source of a projected volume.
@@ -72,7 +72,7 @@ func (b *builder) private(at string, data []byte) {
 // image (pkg/volume/util, FsUserFrom).
 func user(spec *corev1.PodSpec) *int64 {
 	var one *int64
-	for c := range podfield.Containers(spec) {
+	for c := range containers.All(spec) {
 		u := optional.First(optional.OrZero(c.SecurityContext).RunAsUser, optional.OrZero(spec.SecurityContext).RunAsUser)
 		if u == nil || one != nil && *one != *u {
 			return nil
