@@ -31,8 +31,7 @@ named:  testing/... C unsafe
 
 tests:                          github.com/stretchr/testify/assert github.com/stretchr/testify/require
 tests:                          github.com/google/go-cmp/... golang.org/x/tools/txtar
-tests:                          cri/critest internal/costtest internal/hostile internal/isolated internal/lab internal/podtest internal/script internal/suite/suitetest
-tests:                          cri/critest internal/costtest internal/hostile internal/lab internal/mounttest internal/podtest internal/script internal/suite/suitetest
+tests:                          cri/critest internal/costtest internal/hostile internal/isolated internal/lab internal/mounttest internal/podtest internal/script internal/suite/suitetest
 tests .:                        internal/repocheck
 tests internal/lab:             GRPC
 tests cri/process:              cri/logs
@@ -115,9 +114,6 @@ lifecycle/userns       max  75: cri internal/atomicfile API
 lifecycle/hook         max  70: cri lifecycle/podspec internal/sleep API
 lifecycle/podstore     max  75: internal/atomicfile internal/backoff internal/runonce internal/safeyaml internal/sleep lifecycle/podset API
 lifecycle/source       max  80: internal/backoff internal/safeyaml lifecycle/podapi lifecycle/podset API YAML github.com/fsnotify/fsnotify
-lifecycle/objects      max  75: internal/safeyaml API sigs.k8s.io/yaml
-lifecycle/podstore     max  75: internal/atomicfile internal/backoff internal/runonce internal/safeyaml internal/sleep API
-lifecycle/source       max  80: internal/backoff internal/safeyaml lifecycle/podapi API YAML github.com/fsnotify/fsnotify
 lifecycle/objects      max  80: internal/safeyaml API sigs.k8s.io/yaml github.com/fsnotify/fsnotify
 
 # Volumes: the engine knows no plugin, and what decides does no I/O.
@@ -138,6 +134,7 @@ images/reference       max   0:
 cni                    max  23: cni/netns internal/atomicfile internal/dirlock internal/sleep SYS CNI
 cni/netns              max   0: SYS
 cni/cnitest            max   0: testing
+
 # Volumes: leaves that know no pods.
 volume/atomicwriter    max   0: internal/dirent internal/rmtree SYS
 volume/fsgroup         max   0: internal/dirent SYS
@@ -170,8 +167,6 @@ hack/bench/internal/...       : GRPC
 # Planned: what they may import is settled before they are written.
 gc                     max   0: cri
 eviction               max   0: internal/...
-volume                        : API internal/...
-cni                           : github.com/containernetworking/cni/...
 volume/csi                    : volume API GRPC
 device                        : GRPC
 nodestatus nodestatus/cert    : API CLUSTER

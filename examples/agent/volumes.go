@@ -28,11 +28,6 @@ func (a *agent) mount(o *lifecycle.Options) error {
 		return err
 	}
 	o.Volumes = volumes
-	status := o.Hooks.Status
-	o.Hooks.Status = func(pod *corev1.Pod, st *corev1.PodStatus) {
-		volumes.Update(pod) // an agent that was started again keeps the files of its pods up to date
-		status(pod, st)
-	}
 	a.parts = append(a.parts, volumes.Run)
 	return nil
 }
