@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -32,7 +33,7 @@ func (v *Volumes) Prepare(ctx context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-// Waiting returns why a pod waits for its volumes, or nil where it does not.
+// Waiting returns what a pod waits for and why, one error for each volume, or nil where it does not wait.
 func (v *Volumes) Waiting(uid string) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -40,12 +41,7 @@ func (v *Volumes) Waiting(uid string) error {
 	if p == nil {
 		return nil
 	}
-	var errs []error
-	for _, e := range p.volumes {
-		if e.Desired == plan.Mounted && e.Phase != plan.Ready && e.err != nil {
-			errs = append(errs, e.err)
-		}
-	}
+	errs := p.left(plan.Ready, time.Now())
 	if len(errs) == 0 {
 		return nil
 	}
