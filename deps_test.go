@@ -150,7 +150,7 @@ internal/exetest       max   0: testing
 internal/fielderr      max  75: API
 internal/lab           max   0: testing
 internal/mount         max   0: internal/backoff SYS
-internal/mounttest     max   0: testing SYS
+internal/mounttest     max   0: internal/isolated testing SYS
 internal/podfield      max  75: internal/containers API
 internal/podip         max  75: API
 internal/podtest       max  80: lifecycle/podapi API sigs.k8s.io/yaml testing

@@ -23,7 +23,7 @@ import (
 func TestMain(m *testing.M) {
 	cnitest.Main()
 	runAgent()
-	os.Exit(isolated.Run(m.Run))
+	os.Exit(isolated.Run(isolated.Mounts|isolated.Network, m.Run))
 }
 
 // needsRoot skips a test that makes network namespaces where that is not possible.

@@ -24,7 +24,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/isolated"
 )
 
-func TestMain(m *testing.M) { os.Exit(isolated.Run(m.Run)) }
+func TestMain(m *testing.M) { os.Exit(isolated.Run(isolated.Mounts|isolated.Network, m.Run)) }
 
 // newDir returns a directory for namespaces, in which nothing is mounted when the test ends.
 func newDir(t *testing.T) (*netns.Dir, string) {

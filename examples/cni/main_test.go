@@ -24,7 +24,7 @@ import (
 var program exetest.Program
 
 func TestMain(m *testing.M) {
-	os.Exit(isolated.Run(func() int { return program.Main(m) }))
+	os.Exit(isolated.Run(isolated.Mounts|isolated.Network, func() int { return program.Main(m) }))
 }
 
 const config = `{"name":"example","cniVersion":"1.0.0","plugins":[

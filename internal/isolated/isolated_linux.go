@@ -8,27 +8,36 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 
 	"golang.org/x/sys/unix"
 )
 
-// Run starts this program again in namespaces of its own, and returns its exit code. There, and where the user is not
-// root, who alone can make namespaces, it returns what run does.
-func Run(run func() int) int {
-	if os.Geteuid() != 0 || os.Getenv(Inside) != "" {
-		return run()
-	}
-	cmd := exec.Command(os.Args[0], os.Args[1:]...)
+// again runs this program with the same arguments in namespaces of its own and returns its exit code, or that it may not.
+func again(k Kind) (code int, ok bool) {
+	runtime.LockOSThread() // the child ends with the thread that started it
+	defer runtime.UnlockOSThread()
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Args = os.Args
 	cmd.Env = append(os.Environ(), Inside+"=1")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.SysProcAttr = &unix.SysProcAttr{Unshareflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS, Pdeathsig: unix.SIGKILL}
-	err := cmd.Run()
-	if ended, ok := errors.AsType[*exec.ExitError](err); ok {
-		return max(1, ended.ExitCode())
+	cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
+	if k&Mounts != 0 {
+		cmd.SysProcAttr.Unshareflags |= unix.CLONE_NEWNS
+	}
+	if k&Network != 0 {
+		cmd.SysProcAttr.Unshareflags |= unix.CLONE_NEWNET
+	}
+	if err := cmd.Start(); err != nil {
+		return 0, false // the tests say what they lack
+	}
+	err := cmd.Wait()
+	if ended, is := errors.AsType[*exec.ExitError](err); is {
+		return max(1, ended.ExitCode()), true
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "namespaces for the tests:", err)
-		return 1
+		return 1, true
 	}
-	return 0
+	return 0, true
 }

@@ -17,9 +17,9 @@ import (
 
 func TestMain(m *testing.M) {
 	if os.Getenv(exitEnv) != "" {
-		os.Exit(isolated.Run(func() int { return 42 }))
+		os.Exit(isolated.Run(isolated.Mounts|isolated.Network, func() int { return 42 }))
 	}
-	os.Exit(isolated.Run(m.Run))
+	os.Exit(isolated.Run(isolated.Mounts|isolated.Network, m.Run))
 }
 
 // exitEnv makes the test binary end with an exit code.

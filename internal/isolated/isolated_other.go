@@ -5,5 +5,5 @@
 
 package isolated
 
-// Run returns what run does: this system has no namespaces.
-func Run(run func() int) int { return run() }
+// again returns that this system has no namespaces.
+func again(Kind) (code int, ok bool) { return 0, false }

@@ -15,38 +15,18 @@ package mounttest
 
 import (
 	"os"
-	"strings"
 	"testing"
+
+	"github.com/seed81659283/nodeagent/internal/isolated"
 )
 
-// inside is the variable that says that a process has a mount namespace of its own.
-const inside = "NODEAGENT_MOUNTTEST"
-
-// Main runs the tests and ends the process. As root on Linux it runs the test binary again, in a new mount namespace in
-// which every mount is private. A fuzzer has to own its workers, so that it runs where it is.
-func Main(m *testing.M) {
-	if os.Geteuid() == 0 && os.Getenv(inside) == "" && !fuzzing(os.Args[1:]) {
-		if code, ok := again(); ok {
-			os.Exit(code)
-		}
-	}
-	os.Exit(m.Run())
-}
-
-// fuzzing reports whether a test binary is to look for new inputs, or is a worker that does.
-func fuzzing(args []string) bool {
-	for _, arg := range args {
-		if strings.HasPrefix(arg, "-test.fuzz=") || arg == "-test.fuzzworker" {
-			return true
-		}
-	}
-	return false
-}
+// Main runs the tests and ends the process, as [isolated.Run] does.
+func Main(m *testing.M) { os.Exit(isolated.Run(isolated.Mounts, m.Run)) }
 
 // Need skips a test that has no mount namespace of its own.
 func Need(t testing.TB) {
 	t.Helper()
-	if os.Getenv(inside) == "" {
+	if os.Getenv(isolated.Inside) == "" {
 		t.Skip("mounts take root, and a mount namespace of their own")
 	}
 }

@@ -4,44 +4,17 @@
 package mounttest
 
 import (
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"runtime"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
-
-// again runs this program with the same arguments in a mount namespace of its own and returns its exit code.
-func again() (code int, ok bool) {
-	runtime.LockOSThread() // the child ends with the thread that started it
-	defer runtime.UnlockOSThread()
-	cmd := exec.Command("/proc/self/exe")
-	cmd.Args = os.Args
-	cmd.Env = append(os.Environ(), inside+"=1")
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
-		return 0, false // not allowed to: the tests say so
-	}
-	err := cmd.Wait()
-	if exit, isExit := errors.AsType[*exec.ExitError](err); isExit {
-		fmt.Fprintln(os.Stderr, "mounttest:", exit)
-		return max(exit.ExitCode(), 1), true
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "mounttest:", err)
-		return 1, true
-	}
-	return 0, true
-}
 
 func deadFUSE(t testing.TB, target string) (abort func()) {
 	t.Helper()

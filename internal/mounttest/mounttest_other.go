@@ -7,8 +7,6 @@ package mounttest
 
 import "testing"
 
-func again() (code int, ok bool) { return 0, false }
-
 func deadFUSE(t testing.TB, _ string) (abort func()) {
 	t.Helper()
 	t.Skip("not Linux")
