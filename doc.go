@@ -107,7 +107,7 @@
 //   - a pod by bare calls of a runtime: [github.com/seed81659283/nodeagent/cri], example of Runtime
 //   - a runtime without a daemon: [github.com/seed81659283/nodeagent/cri/process], example of Open
 //
-// Planned, not here yet: eviction, gc, volume, nodestatus, nodeapi, device, nodetest.
+// Planned, not here yet: eviction, gc, nodestatus, nodeapi, device, nodetest.
 //
 // Desired state is k8s.io/api/core/v1; observed state is package cri; packages share nothing else. ARCHITECTURE.md
 // in the repository shows who may import whom.
