@@ -33,6 +33,9 @@
 // asked; that record is compared, and what the status of the container says. Pods with preStop hooks are ended in
 // virtual time, by the kubelet's manager and by a Reconciler.
 //
+// Payloads, trees and subPaths of volumes are written, walked and bound twice, by the kubelet's code and by ours, and what is
+// on disk then is compared. As root, all tests run in a mount namespace of their own.
+//
 // # The kubelet's own code
 //
 // Nothing of the kubelet is copied. Much of it is unexported, and methods on unexported types at that, which go:linkname

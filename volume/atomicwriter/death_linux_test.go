@@ -10,11 +10,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 )
 
 // updates are pairs of payloads, an older and a newer one.
@@ -167,130 +165,6 @@ func TestSetPermsFails(t *testing.T) {
 	require.ErrorIs(t, err, fault)
 	require.False(t, changed)
 	requireClean(t, dir, old)
-}
-
-// TestDebris begins with what a crash, the kubelet's included, or a container that may write has made of the directory.
-func TestDebris(t *testing.T) {
-	const stale = "..2020_01_02_03_04_05.1"
-	for _, test := range []struct {
-		name string
-		make func(t *testing.T, dir, outside string)
-	}{
-		{"next link", func(t *testing.T, dir, _ string) { symlink(t, stale, dir, nextName) }},
-		{"next link out", func(t *testing.T, dir, outside string) { symlink(t, outside, dir, nextName) }},
-		{"next directory", func(t *testing.T, dir, _ string) { put(t, dir, nextName+"/x") }},
-		{"next file", func(t *testing.T, dir, _ string) { put(t, dir, nextName) }},
-		{"stale version", func(t *testing.T, dir, _ string) { put(t, dir, stale+"/secret/deep") }},
-		{"stale version is a link", func(t *testing.T, dir, outside string) { symlink(t, outside, dir, stale) }},
-		{"link in a stale version", func(t *testing.T, dir, outside string) {
-			put(t, dir, stale+"/x")
-			symlink(t, outside, dir, stale+"/out")
-		}},
-		{"link to a file that is no more", func(t *testing.T, dir, _ string) { symlink(t, dataName+"/gone", dir, "gone") }},
-		{"data leads out", func(t *testing.T, dir, outside string) { relink(t, outside, dir) }},
-		{"data leads up", func(t *testing.T, dir, _ string) { relink(t, "../outside", dir) }},
-		{"data leads to itself", func(t *testing.T, dir, _ string) { relink(t, dataName, dir) }},
-		{"data leads nowhere", func(t *testing.T, dir, _ string) { relink(t, stale, dir) }},
-		{"data leads to a link", func(t *testing.T, dir, outside string) {
-			symlink(t, outside, dir, stale)
-			relink(t, stale, dir)
-		}},
-		{"data is a directory", func(t *testing.T, dir, _ string) {
-			require.NoError(t, os.Remove(filepath.Join(dir, dataName)))
-			put(t, dir, dataName+"/a")
-		}},
-		{"data is a file", func(t *testing.T, dir, _ string) {
-			require.NoError(t, os.Remove(filepath.Join(dir, dataName)))
-			put(t, dir, dataName)
-		}},
-		{"a file is a link to the same content", func(t *testing.T, dir, outside string) { replace(t, outside+"/same", dir) }},
-		{"a file is a pipe", func(t *testing.T, dir, _ string) {
-			require.NoError(t, os.Remove(filepath.Join(dir, dataName, "a")))
-			require.NoError(t, unix.Mkfifo(filepath.Join(dir, dataName, "a"), 0o644))
-		}},
-		{"a file is a directory", func(t *testing.T, dir, _ string) {
-			require.NoError(t, os.Remove(filepath.Join(dir, dataName, "a")))
-			put(t, dir, dataName+"/a/deep")
-		}},
-		{"a file is too many", func(t *testing.T, dir, _ string) { put(t, dir, dataName+"/more") }},
-		{"a file is missing", func(t *testing.T, dir, _ string) { require.NoError(t, os.Remove(filepath.Join(dir, dataName, "a"))) }},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			top := t.TempDir()
-			dir, outside := filepath.Join(top, "volume"), filepath.Join(top, "outside")
-			require.NoError(t, os.Mkdir(dir, 0o755))
-			put(t, outside, "kept")
-			require.NoError(t, os.WriteFile(filepath.Join(outside, "same"), []byte("1"), 0o644))
-			payload := files("a=1", "dir/b=2")
-			_, err := Write(dir, payload, Options{})
-			require.NoError(t, err)
-			before, err := os.Readlink(filepath.Join(dir, dataName))
-			require.NoError(t, err)
-
-			test.make(t, dir, outside)
-			changed, err := Write(dir, payload, Options{})
-			require.NoError(t, err)
-			after, err := os.Readlink(filepath.Join(dir, dataName))
-			require.NoError(t, err)
-			require.Equal(t, changed, before != after)
-			requireClean(t, dir, payload)
-			requireNames(t, outside, "kept", "same")
-		})
-	}
-}
-
-func symlink(t *testing.T, target, dir, name string) {
-	t.Helper()
-	require.NoError(t, os.Symlink(target, filepath.Join(dir, name)))
-}
-
-// relink lets the link to the current version lead elsewhere. The version itself becomes debris.
-func relink(t *testing.T, target, dir string) {
-	t.Helper()
-	require.NoError(t, os.Remove(filepath.Join(dir, dataName)))
-	symlink(t, target, dir, dataName)
-}
-
-// replace replaces a file of the current version by a link.
-func replace(t *testing.T, target, dir string) {
-	t.Helper()
-	require.NoError(t, os.Remove(filepath.Join(dir, dataName, "a")))
-	symlink(t, target, dir, dataName+"/a")
-}
-
-func put(t *testing.T, dir, name string) {
-	t.Helper()
-	path := filepath.Join(dir, name)
-	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
-	require.NoError(t, os.WriteFile(path, []byte("secret"), 0o600))
-}
-
-// More debris than one write looks after goes in several.
-func TestMuchDebris(t *testing.T) {
-	dir := prepared(t, files("a=1"))
-	for i := range maxStale + 10 {
-		put(t, dir, "..2020_01_02_03_04_05."+strconv.Itoa(i))
-		symlink(t, dataName+"/"+strconv.Itoa(i), dir, strconv.Itoa(i))
-	}
-	for range 2 {
-		changed, err := Write(dir, files("a=1"), Options{})
-		require.NoError(t, err)
-		require.False(t, changed)
-	}
-	requireClean(t, dir, files("a=1"))
-}
-
-// Links and directories that are not the writer's are left alone: those of a container, and mount points of other volumes.
-func TestOthersStay(t *testing.T) {
-	dir := prepared(t, files("a=1", "b=2"))
-	symlink(t, "..data/elsewhere", dir, "link")
-	symlink(t, "/etc", dir, "absolute")
-	put(t, dir, "nested/mount")
-	_, err := Write(dir, files("a=2"), Options{})
-	require.NoError(t, err)
-	version, err := os.Readlink(filepath.Join(dir, dataName))
-	require.NoError(t, err)
-	requireNames(t, dir, version, dataName, "a", "absolute", "link", "nested")
 }
 
 // FuzzWrite writes a file with any path. Either it is refused, or it is found where the path says, and nothing is anywhere

@@ -5,7 +5,6 @@ package atomicwriter
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -256,67 +255,4 @@ func TestIsVersion(t *testing.T) {
 	} {
 		require.Equal(t, is, isVersion(name), name)
 	}
-}
-
-// Readers in a tight loop: all files that a reader finds by one look at "..data" are of the same version.
-func TestReadersSeeNoMix(t *testing.T) {
-	dir := t.TempDir()
-	payload := func(version int) map[string]File {
-		p := map[string]File{}
-		for i := range 5 {
-			p[fmt.Sprintf("f%d", i)] = File{Data: fmt.Appendf(nil, "%d", version), Mode: 0o644}
-			p[fmt.Sprintf("d%d/f", i)] = p[fmt.Sprintf("f%d", i)]
-		}
-		return p
-	}
-	_, err := Write(dir, payload(0), Options{})
-	require.NoError(t, err)
-	stop, reads := make(chan struct{}), make(chan int)
-	go func() {
-		n := 0
-		defer func() { reads <- n }()
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-			}
-			n += readOnce(t, filepath.Join(dir, dataName))
-		}
-	}()
-	for version := range 100 {
-		_, err := Write(dir, payload(version+1), Options{})
-		require.NoError(t, err)
-	}
-	close(stop)
-	t.Log(<-reads, "versions read")
-}
-
-// readOnce reads all files of a version and returns 1, or 0 if it was removed meanwhile.
-func readOnce(t *testing.T, data string) int {
-	root, err := os.OpenRoot(data)
-	if err != nil {
-		t.Error(err) // there is always a current version
-		return 0
-	}
-	defer root.Close()
-	first := ""
-	for i := range 5 {
-		for _, name := range []string{fmt.Sprintf("f%d", i), fmt.Sprintf("d%d/f", i)} {
-			text, err := root.ReadFile(name)
-			if errors.Is(err, fs.ErrNotExist) {
-				return 0
-			}
-			if err != nil {
-				t.Error(err)
-			}
-			if first == "" {
-				first = string(text)
-			}
-			if string(text) != first {
-				t.Errorf("%s is of version %q, others of %q", name, text, first)
-			}
-		}
-	}
-	return 1
 }

@@ -4,8 +4,6 @@
 package fsgroup
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -180,88 +178,6 @@ func TestOnRootMismatch(t *testing.T) {
 	require.Equal(t, "0660 1000", is(t, f), "no directory")
 }
 
-// Where only the agent writes a file is changed by its name, and where others do it is opened. The result is the same.
-func TestGuarded(t *testing.T) {
-	needRoot(t)
-	for _, mode := range []uint32{0o755, 0o775, 0o757} {
-		root := t.TempDir()
-		d := putDir(t, mode, root, "d")
-		plain, setuid := putFile(t, 0o600, d, "plain"), putFile(t, 0o4755, d, "setuid")
-		require.NoError(t, os.Symlink("/etc/hostname", filepath.Join(d, "link")))
-		before := is(t, "/etc/hostname")
-		require.NoError(t, Apply(t.Context(), root, group, Options{}))
-		require.Equal(t, "0660 1000", is(t, plain))
-		require.Equal(t, "4775 1000", is(t, setuid))
-		require.Equal(t, "0777 1000", is(t, filepath.Join(d, "link")))
-		require.Equal(t, before, is(t, "/etc/hostname"))
-	}
-	var st unix.Statx_t
-	st.Mode = unix.S_IFDIR | 0o755
-	st.Uid = uint32(os.Geteuid())
-	require.True(t, guarded(&st))
-	st.Uid++
-	require.False(t, guarded(&st), "of somebody else")
-}
-
-// What kernels before 6.6 have.
-func TestChmodOpen(t *testing.T) {
-	root := t.TempDir()
-	path, link := filepath.Join(root, "f"), filepath.Join(root, "link")
-	require.NoError(t, os.WriteFile(path, nil, 0o600))
-	require.NoError(t, os.Symlink(path, link))
-	dir, err := unix.Open(root, unix.O_RDONLY|unix.O_DIRECTORY, 0)
-	require.NoError(t, err)
-	defer unix.Close(dir)
-	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW, 0)
-	require.NoError(t, err)
-	defer unix.Close(fd)
-	for _, f := range []file{opened(fd), {dir, "f", unix.AT_SYMLINK_NOFOLLOW}} {
-		for _, chmod := range []func(uint32) error{f.chmod, f.chmodOpen} {
-			require.NoError(t, os.Chmod(path, 0))
-			require.NoError(t, chmod(0o640))
-			info, err := os.Stat(path)
-			require.NoError(t, err)
-			require.Equal(t, fs.FileMode(0o640), info.Mode())
-		}
-	}
-	f := file{dir, "link", unix.AT_SYMLINK_NOFOLLOW}
-	require.ErrorIs(t, f.chmodOpen(0o777), unix.ELOOP)
-	require.Error(t, f.chmod(0o777))
-	info, err := os.Stat(path)
-	require.NoError(t, err)
-	require.Equal(t, fs.FileMode(0o640), info.Mode())
-}
-
-// What is mounted in the volume is of somebody else.
-func TestMounts(t *testing.T) {
-	mounttest.Need(t)
-	top := t.TempDir()
-	other, root := putDir(t, 0o700, top, "other"), putDir(t, 0o755, top, "root")
-	kept := putFile(t, 0o600, other, "kept")
-	bind := func(from, to string) {
-		require.NoError(t, unix.Mount(from, to, "", unix.MS_BIND, ""))
-		t.Cleanup(func() { require.NoError(t, unix.Unmount(to, unix.MNT_DETACH)) })
-	}
-	bind(root, root) // the volume itself is a mount
-	bind(other, putDir(t, 0o755, root, "a/dir"))
-	bind(kept, putFile(t, 0o600, root, "a/file"))
-	require.NoError(t, Apply(t.Context(), root, group, Options{}))
-	require.Equal(t, "0600 7", is(t, kept))
-	require.Equal(t, "0700 0", is(t, other))
-	require.Equal(t, "2770 1000", is(t, filepath.Join(root, "a")))
-
-	// And without openat2.
-	parent, err := unix.Open(filepath.Join(root, "a"), unix.O_RDONLY|unix.O_DIRECTORY, 0)
-	require.NoError(t, err)
-	defer unix.Close(parent)
-	_, err = openAndCompare(parent, "dir", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW)
-	require.ErrorIs(t, err, unix.EXDEV)
-	putDir(t, 0o755, root, "a/plain")
-	fd, err := openAndCompare(parent, "plain", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW)
-	require.NoError(t, err)
-	require.NoError(t, unix.Close(fd))
-}
-
 // A wide tree, a deep one and a large directory, with each entry changed once.
 func TestShapes(t *testing.T) {
 	needRoot(t)
@@ -293,88 +209,6 @@ func descriptors(t *testing.T) int {
 	entries, err := os.ReadDir("/proc/self/fd")
 	require.NoError(t, err)
 	return len(entries)
-}
-
-// As many directories are open as may be: the walk ends, with nothing open, and the root is not right.
-func TestTooManyOpen(t *testing.T) {
-	needRoot(t)
-	root := t.TempDir()
-	putFile(t, 0o600, root, "a/b/f")
-	before := descriptors(t)
-	w := newWalk(wanted{gid: group})
-	w.open = maxOpen - 1
-	err := w.apply(t.Context(), root, Options{})
-	require.ErrorIs(t, err, unix.EMFILE)
-	require.EqualError(t, err, "open a: too many open files")
-	require.NotContains(t, is(t, root), "1000")
-	require.Equal(t, maxOpen-1, w.open)
-	require.LessOrEqual(t, descriptors(t), before)
-}
-
-// An error has a path of bounded length.
-func TestPath(t *testing.T) {
-	var d *directory
-	require.Equal(t, "f", d.path("f"))
-	d = &directory{}
-	for range 10_000 {
-		d = &directory{parent: d, name: "dir"}
-	}
-	path := d.path("f")
-	require.Less(t, len(path), 4200)
-	require.True(t, strings.HasPrefix(path, ".../dir/") && strings.HasSuffix(path, "dir/f"))
-}
-
-func TestCancel(t *testing.T) {
-	needRoot(t)
-	root := t.TempDir()
-	for i := range 2000 {
-		putFile(t, 0o600, root, fmt.Sprint(i%50), fmt.Sprint(i))
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	before := descriptors(t)
-	w := newWalk(wanted{gid: group})
-	w.before = func(string) {
-		if w.files.Load() > 200 {
-			cancel()
-		}
-	}
-	err := w.apply(ctx, root, Options{})
-	require.ErrorIs(t, err, context.Canceled)
-	require.NotContains(t, is(t, root), "1000", "the next walk under OnRootMismatch starts over")
-	require.LessOrEqual(t, descriptors(t), before)
-	require.ErrorIs(t, Apply(ctx, root, group, Options{}), context.Canceled)
-
-	require.NoError(t, Apply(t.Context(), root, group, Options{Policy: OnRootMismatch}))
-	require.Equal(t, "2775 1000", is(t, root))
-}
-
-// Files that may not be changed, here immutable ones, are counted; the others are changed, and so is the root.
-func TestFilesThatFail(t *testing.T) {
-	needRoot(t)
-	root := t.TempDir()
-	for i := range 20 {
-		path := putFile(t, 0o600, root, "d", fmt.Sprint(i))
-		if i%2 == 0 {
-			continue
-		}
-		f, err := os.Open(path)
-		require.NoError(t, err)
-		defer f.Close()
-		if err := unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, immutable); err != nil {
-			t.Skip("this file system has no immutable files: ", err)
-		}
-		defer func() { require.NoError(t, unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, 0)) }()
-	}
-	err := Apply(t.Context(), root, group, Options{})
-	files, ok := errors.AsType[*FilesError](err)
-	require.True(t, ok, "%v", err)
-	require.Equal(t, 10, files.Files)
-	require.Len(t, files.Errs, maxErrs)
-	require.ErrorIs(t, err, unix.EPERM)
-	require.Contains(t, files.Errs[0].Error(), "d/")
-	require.Equal(t, "0660 1000", is(t, filepath.Join(root, "d/2")))
-	require.Equal(t, "0600 7", is(t, filepath.Join(root, "d/1")))
-	require.Equal(t, "2775 1000", is(t, root))
 }
 
 func TestErrors(t *testing.T) {

@@ -1,0 +1,86 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package conformance_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// turns returns two payloads of a volume with as many files of 1 KiB.
+func turns(files int) (both [2]map[string]projected) {
+	for i := range both {
+		both[i] = map[string]projected{}
+		for n := range files {
+			both[i][fmt.Sprintf("file-%d", n)] = projected{Content: strings.Repeat(fmt.Sprint(i), 1024), Mode: 0o644}
+		}
+	}
+	return both
+}
+
+// atomicWriters are both sides, on a directory of their own.
+var atomicWriters = []struct {
+	name  string
+	write func(dir string, payload map[string]projected, perms func()) error
+}{{"kubelet", kubeletWrite}, {"ours", ourWrite}}
+
+func BenchmarkAtomicWriter(b *testing.B) {
+	for _, files := range []int{3, 100} {
+		for _, changed := range []bool{false, true} {
+			for _, side := range atomicWriters {
+				b.Run(fmt.Sprintf("files=%d/changed=%v/%s", files, changed, side.name), func(b *testing.B) {
+					writeAgain(b, files, changed, side.write)
+				})
+			}
+		}
+	}
+}
+
+// writeAgain measures writes of the same payload, or of two in turns.
+func writeAgain(b *testing.B, files int, changed bool, write func(string, map[string]projected, func()) error) {
+	dir, both := b.TempDir(), turns(files)
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		payload := both[0]
+		if changed {
+			payload = both[i%2]
+		}
+		if err := write(dir, payload, func() {}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// An unchanged payload takes at most half of the kubelet's time, and a changed one no more than it.
+func TestAtomicWriterSpeed(t *testing.T) {
+	if !*speed {
+		t.Skip("without -speed")
+	}
+	for _, files := range []int{3, 100} {
+		for _, changed := range []bool{false, true} {
+			limit := map[bool]float64{false: 0.5, true: 1}[changed]
+			ratio := fastest(func(side int) testing.BenchmarkResult {
+				return testing.Benchmark(func(b *testing.B) { writeAgain(b, files, changed, atomicWriters[side].write) })
+			})
+			fmt.Printf("AtomicWriter, %3d files, changed %-5v: %.2f of the kubelet's time\n", files, changed, ratio)
+			if ratio > limit {
+				t.Errorf("%d files, changed %v: %.2f of the kubelet's time, not at most %v", files, changed, ratio, limit)
+			}
+		}
+	}
+}
+
+// fastest measures both sides in turns and returns our time as a share of the kubelet's, of the quickest of each.
+func fastest(measure func(side int) testing.BenchmarkResult) float64 {
+	var best [2]float64
+	for range 5 {
+		for side := range best {
+			if ns := perOp(measure(side)); best[side] == 0 || ns < best[side] {
+				best[side] = ns
+			}
+		}
+	}
+	return best[1] / best[0]
+}

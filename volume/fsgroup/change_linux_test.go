@@ -1,0 +1,98 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fsgroup
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/seed81659283/nodeagent/internal/mounttest"
+)
+
+// Where only the agent writes a file is changed by its name, and where others do it is opened. The result is the same.
+func TestGuarded(t *testing.T) {
+	needRoot(t)
+	for _, mode := range []uint32{0o755, 0o775, 0o757} {
+		root := t.TempDir()
+		d := putDir(t, mode, root, "d")
+		plain, setuid := putFile(t, 0o600, d, "plain"), putFile(t, 0o4755, d, "setuid")
+		require.NoError(t, os.Symlink("/etc/hostname", filepath.Join(d, "link")))
+		before := is(t, "/etc/hostname")
+		require.NoError(t, Apply(t.Context(), root, group, Options{}))
+		require.Equal(t, "0660 1000", is(t, plain))
+		require.Equal(t, "4775 1000", is(t, setuid))
+		require.Equal(t, "0777 1000", is(t, filepath.Join(d, "link")))
+		require.Equal(t, before, is(t, "/etc/hostname"))
+	}
+	var st unix.Statx_t
+	st.Mode = unix.S_IFDIR | 0o755
+	st.Uid = uint32(os.Geteuid())
+	require.True(t, guarded(&st))
+	st.Uid++
+	require.False(t, guarded(&st), "of somebody else")
+}
+
+// What kernels before 6.6 have.
+func TestChmodOpen(t *testing.T) {
+	root := t.TempDir()
+	path, link := filepath.Join(root, "f"), filepath.Join(root, "link")
+	require.NoError(t, os.WriteFile(path, nil, 0o600))
+	require.NoError(t, os.Symlink(path, link))
+	dir, err := unix.Open(root, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	require.NoError(t, err)
+	defer unix.Close(dir)
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW, 0)
+	require.NoError(t, err)
+	defer unix.Close(fd)
+	for _, f := range []file{opened(fd), {dir, "f", unix.AT_SYMLINK_NOFOLLOW}} {
+		for _, chmod := range []func(uint32) error{f.chmod, f.chmodOpen} {
+			require.NoError(t, os.Chmod(path, 0))
+			require.NoError(t, chmod(0o640))
+			info, err := os.Stat(path)
+			require.NoError(t, err)
+			require.Equal(t, fs.FileMode(0o640), info.Mode())
+		}
+	}
+	f := file{dir, "link", unix.AT_SYMLINK_NOFOLLOW}
+	require.ErrorIs(t, f.chmodOpen(0o777), unix.ELOOP)
+	require.Error(t, f.chmod(0o777))
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	require.Equal(t, fs.FileMode(0o640), info.Mode())
+}
+
+// What is mounted in the volume is of somebody else.
+func TestMounts(t *testing.T) {
+	mounttest.Need(t)
+	top := t.TempDir()
+	other, root := putDir(t, 0o700, top, "other"), putDir(t, 0o755, top, "root")
+	kept := putFile(t, 0o600, other, "kept")
+	bind := func(from, to string) {
+		require.NoError(t, unix.Mount(from, to, "", unix.MS_BIND, ""))
+		t.Cleanup(func() { require.NoError(t, unix.Unmount(to, unix.MNT_DETACH)) })
+	}
+	bind(root, root) // the volume itself is a mount
+	bind(other, putDir(t, 0o755, root, "a/dir"))
+	bind(kept, putFile(t, 0o600, root, "a/file"))
+	require.NoError(t, Apply(t.Context(), root, group, Options{}))
+	require.Equal(t, "0600 7", is(t, kept))
+	require.Equal(t, "0700 0", is(t, other))
+	require.Equal(t, "2770 1000", is(t, filepath.Join(root, "a")))
+
+	// And without openat2.
+	parent, err := unix.Open(filepath.Join(root, "a"), unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	require.NoError(t, err)
+	defer unix.Close(parent)
+	_, err = openAndCompare(parent, "dir", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+	require.ErrorIs(t, err, unix.EXDEV)
+	putDir(t, 0o755, root, "a/plain")
+	fd, err := openAndCompare(parent, "plain", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+	require.NoError(t, err)
+	require.NoError(t, unix.Close(fd))
+}

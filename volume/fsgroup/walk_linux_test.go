@@ -1,0 +1,99 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fsgroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// As many directories are open as may be: the walk ends, with nothing open, and the root is not right.
+func TestTooManyOpen(t *testing.T) {
+	needRoot(t)
+	root := t.TempDir()
+	putFile(t, 0o600, root, "a/b/f")
+	before := descriptors(t)
+	w := newWalk(wanted{gid: group})
+	w.open = maxOpen - 1
+	err := w.apply(t.Context(), root, Options{})
+	require.ErrorIs(t, err, unix.EMFILE)
+	require.EqualError(t, err, "open a: too many open files")
+	require.NotContains(t, is(t, root), "1000")
+	require.Equal(t, maxOpen-1, w.open)
+	require.LessOrEqual(t, descriptors(t), before)
+}
+
+// An error has a path of bounded length.
+func TestPath(t *testing.T) {
+	var d *directory
+	require.Equal(t, "f", d.path("f"))
+	d = &directory{}
+	for range 10_000 {
+		d = &directory{parent: d, name: "dir"}
+	}
+	path := d.path("f")
+	require.Less(t, len(path), 4200)
+	require.True(t, strings.HasPrefix(path, ".../dir/") && strings.HasSuffix(path, "dir/f"))
+}
+
+func TestCancel(t *testing.T) {
+	needRoot(t)
+	root := t.TempDir()
+	for i := range 2000 {
+		putFile(t, 0o600, root, fmt.Sprint(i%50), fmt.Sprint(i))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	before := descriptors(t)
+	w := newWalk(wanted{gid: group})
+	w.before = func(string) {
+		if w.files.Load() > 200 {
+			cancel()
+		}
+	}
+	err := w.apply(ctx, root, Options{})
+	require.ErrorIs(t, err, context.Canceled)
+	require.NotContains(t, is(t, root), "1000", "the next walk under OnRootMismatch starts over")
+	require.LessOrEqual(t, descriptors(t), before)
+	require.ErrorIs(t, Apply(ctx, root, group, Options{}), context.Canceled)
+
+	require.NoError(t, Apply(t.Context(), root, group, Options{Policy: OnRootMismatch}))
+	require.Equal(t, "2775 1000", is(t, root))
+}
+
+// Files that may not be changed, here immutable ones, are counted; the others are changed, and so is the root.
+func TestFilesThatFail(t *testing.T) {
+	needRoot(t)
+	root := t.TempDir()
+	for i := range 20 {
+		path := putFile(t, 0o600, root, "d", fmt.Sprint(i))
+		if i%2 == 0 {
+			continue
+		}
+		f, err := os.Open(path)
+		require.NoError(t, err)
+		defer f.Close()
+		if err := unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, immutable); err != nil {
+			t.Skip("this file system has no immutable files: ", err)
+		}
+		defer func() { require.NoError(t, unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, 0)) }()
+	}
+	err := Apply(t.Context(), root, group, Options{})
+	files, ok := errors.AsType[*FilesError](err)
+	require.True(t, ok, "%v", err)
+	require.Equal(t, 10, files.Files)
+	require.Len(t, files.Errs, maxErrs)
+	require.ErrorIs(t, err, unix.EPERM)
+	require.Contains(t, files.Errs[0].Error(), "d/")
+	require.Equal(t, "0660 1000", is(t, filepath.Join(root, "d/2")))
+	require.Equal(t, "0600 7", is(t, filepath.Join(root, "d/1")))
+	require.Equal(t, "2775 1000", is(t, root))
+}
