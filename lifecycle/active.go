@@ -32,12 +32,7 @@ func (r *Reconciler) Active() (pods []*corev1.Pod, complete bool) {
 // allocatedPod returns the pod with the resources that it has.
 func (w *worker) allocatedPod() *corev1.Pod {
 	pod, _ := w.Wanted()
-	w.told.mu.Lock()
-	defer w.told.mu.Unlock()
-	if a := w.allocated; a != nil && a.UID == pod.UID && a.Generation == pod.Generation {
-		return a
-	}
-	return pod
+	return w.withAllocated(pod)
 }
 
 // PodState is a pod that a [Reconciler] works on.

@@ -64,6 +64,16 @@ func (t *told) setAllocated(pod *corev1.Pod) {
 	t.allocated = pod
 }
 
+// withAllocated returns a pod with the resources that it has, as far as they were noted of this version of it.
+func (t *told) withAllocated(pod *corev1.Pod) *corev1.Pod {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if a := t.allocated; a != nil && a.UID == pod.UID && a.Generation == pod.Generation {
+		return a
+	}
+	return pod
+}
+
 // setTrouble notes what failed last, or, without an error, that nothing did.
 func (t *told) setTrouble(err error) {
 	t.mu.Lock()

@@ -60,7 +60,7 @@ func TestBadManifests(t *testing.T) {
 		{"text.yaml", "hello, world\n", []string{"text.yaml"}},
 		{"twin.yaml", podYAML("good", sleeper), []string{"twin.yaml", "good.yaml"}},
 		{"wrong.yaml", strings.Replace(good, "name: main", "name: Main_", 1), []string{"wrong.yaml:8", "spec.containers[0].name"}},
-		{"later.yaml", strings.Replace(good, "spec:", "spec:\n  volumes: [{name: data, emptyDir: {}}]", 1), []string{"later.yaml", "spec.volumes"}},
+		{"later.yaml", strings.Replace(good, "spec:", "spec:\n  volumes: [{name: data, emptyDir: {}}]", 1), []string{"default/bad-n1", "spec.volumes"}},
 	} {
 		m.Write(tt.file, tt.content)
 		a.Says(10*time.Second, tt.says...)
