@@ -22,6 +22,7 @@ import (
 // published is what was said of a pod last. The zero value has said nothing.
 type published struct {
 	status   *corev1.PodStatus // as decided
+	former   *corev1.PodStatus // as the agent before told it, of a pod whose record is cleared
 	phase    corev1.PodPhase   // as others were told it, who hear of a terminal phase when nothing of the pod runs
 	probes   probesTold        // with which the probes were told the status
 	starting bool              // containers are being started: no exit is the last
@@ -63,8 +64,10 @@ func (w *worker) previous(pod *corev1.Pod) *corev1.PodStatus {
 	if w.published.status != nil {
 		return w.published.status
 	}
-	if st := w.record.Get().Status; st != nil {
-		return st
+	for _, st := range []*corev1.PodStatus{w.record.Get().Status, w.published.former} {
+		if st != nil {
+			return st
+		}
 	}
 	return &pod.Status
 }

@@ -9,6 +9,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,6 +25,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/lifecycle/internal/podtest"
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
+	"github.com/seed81659283/nodeagent/pleg"
 )
 
 // What an agent knows of a pod, and the next one can learn from nobody else.
@@ -294,5 +297,57 @@ func TestStatusOfOthersIsRemembered(t *testing.T) {
 		n.set(stored)
 		time.Sleep(time.Second)
 		assert.Equal(t, "True ", podtest.ConditionOf(n.status("a"), corev1.PodReady))
+	})
+}
+
+// unread is an observer that has no reading of a pod before it may.
+type unread struct {
+	*pleg.Generator
+	may chan struct{}
+}
+
+func (o *unread) NewerThan(ctx context.Context, uid string, t time.Time) (cri.Pod, error) {
+	if uid != "" {
+		select {
+		case <-o.may:
+		case <-ctx.Done():
+			return cri.Pod{}, ctx.Err()
+		}
+	}
+	return o.Generator.NewerThan(ctx, uid, t)
+}
+
+// A terminal phase stays what it was, also if the next agent hears that nobody wants the pod before it has looked at it.
+func TestAPodThatIsDeletedBeforeItIsReadKeepsItsPhase(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.StopIn(time.Second, 0) }})
+		o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}}
+		n := boot(t, rt, rt, o)
+		n.set(podtest.Pod("a"))
+		time.Sleep(time.Second)
+		require.NoError(t, n.reconciler.Evict(t.Context(), "uid-a", lowOnMemory(0)))
+		n.requireStatus("a", "Failed, Evicted, main: exited 0")
+		n.stop()
+
+		observer := &unread{Generator: pleg.New(rt, pleg.Options{}), may: make(chan struct{})}
+		var told []string
+		o.Owner = "test"
+		o.Hooks.Status = func(_ *corev1.Pod, st *corev1.PodStatus) { told = append(told, string(st.Phase)+" "+st.Reason) }
+		r := newReconciler(t, rt, observer, o)
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() { _ = observer.Run(ctx) })
+		wg.Go(func() { _ = r.Run(ctx) })
+		require.NoError(t, r.Set(lifecycle.PodSet{Source: "test", Pods: []*corev1.Pod{podtest.Pod("a")}}))
+		time.Sleep(time.Second)
+		require.NoError(t, r.Set(lifecycle.PodSet{Source: "test"}))
+		time.Sleep(time.Second)
+		require.Empty(t, told)
+		close(observer.may)
+		time.Sleep(time.Minute)
+		require.Empty(t, r.Pods())
+		require.Equal(t, []string{"Failed Evicted"}, slices.Compact(told))
+		cancel()
+		wg.Wait()
 	})
 }

@@ -98,8 +98,8 @@ func (w *worker) sync(ctx context.Context) (next time.Duration, gone bool) {
 	if observed, err = w.shareOut(observed, deleted); err != nil {
 		return w.failed(ctx, err, time.Time{}), false
 	}
-	if deleted && w.record.Get().Status != nil {
-		w.exec.Note(w.record, func(now *poddir.Record) { *now = poddir.Record{} }) // a pod of the same UID, as an API server never has, begins anew
+	if deleted {
+		w.clearRecord()
 	}
 	if deleted && len(observed.Sandboxes) == 0 && len(observed.Containers) == 0 {
 		return w.gone(ctx, pod, observed)
@@ -142,6 +142,19 @@ func (w *worker) cutShortOr(ctx, work context.Context, err error) time.Duration 
 		return 0
 	}
 	return w.failed(ctx, err, time.Time{})
+}
+
+// clearRecord has the next pod of this UID, as an API server never has one, begin anew. The status that was told last still
+// counts for this one.
+func (w *worker) clearRecord() {
+	was := w.record.Get()
+	if was.Status == nil {
+		return
+	}
+	if was.Source == w.source { // or else it is about another pod
+		w.published.former = was.Status
+	}
+	w.exec.Note(w.record, func(now *poddir.Record) { *now = poddir.Record{} })
 }
 
 // act has done what was decided, asks for a reading of what has come of it, and returns when to sync again.
