@@ -59,6 +59,8 @@ test-vm: $(LAB)
 	go test -count=1 -timeout=$(TIMEOUT) -exec $(UML) ./cgroups/driver/... ./cgroups/podtree; \
 	go test -count=1 -timeout=$(TIMEOUT) -exec $(UML) -run='^TestIntegrationCgroups$$' ./examples/agent; \
 	go test -count=1 -timeout=$(TIMEOUT) -exec $(UML) -run='^TestIntegrationResizeV2$$' ./lifecycle; \
+	echo "make: mounts, and what becomes of files in volumes, on an older kernel"; \
+	go test -count=1 -timeout=$(TIMEOUT) -exec $(UML) ./internal/mount ./volume/atomicwriter ./volume/fsgroup ./volume/subpath; \
 	echo "make: systemd as the driver of cgroups"; \
 	go test -count=1 -timeout=$(TIMEOUT) -exec $(CURDIR)/hack/vm/systemd.sh -run='^TestIntegrationSystemd' ./cgroups/driver/...; \
 	echo "make: cpuset, huge pages and PSI of cgroup v2 under qemu"; \

@@ -56,15 +56,17 @@ func TestUnmountBusy(t *testing.T) {
 	f, err := os.Create(filepath.Join(d[0], "open"))
 	require.NoError(t, err)
 	defer f.Close()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		err := new(Unmounter).Unmount(ctx, d[0])
+		require.ErrorIs(t, err, unix.EBUSY)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
 
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	err = new(Unmounter).Unmount(ctx, d[0])
-	require.ErrorIs(t, err, unix.EBUSY)
-	require.ErrorIs(t, err, context.DeadlineExceeded)
-
-	u := &Unmounter{Grace: 20 * time.Millisecond}
-	require.NoError(t, u.Unmount(t.Context(), d[0]))
+		start := time.Now()
+		require.NoError(t, new(Unmounter).Unmount(t.Context(), d[0]))
+		require.Equal(t, 2*defaultGrace, time.Since(start))
+	})
 	requireUnmounted(t, d[0])
 	_, err = f.WriteString("still there")
 	require.NoError(t, err)
@@ -76,8 +78,12 @@ func TestUnmountDead(t *testing.T) {
 		d := dirs(t, "dead")
 		abort := mounttest.DeadFUSE(t, d[0])
 		returned := mounttest.Blocked(t, func() { _, _ = os.ReadDir(d[0]) })
-		u := &Unmounter{Grace: 50 * time.Millisecond, NoForce: noForce}
-		require.NoError(t, u.Unmount(t.Context(), d[0]))
+		synctest.Test(t, func(t *testing.T) {
+			u := &Unmounter{NoForce: noForce}
+			start := time.Now()
+			require.NoError(t, u.Unmount(t.Context(), d[0]))
+			require.LessOrEqual(t, time.Since(start), 2*defaultGrace)
+		})
 		requireUnmounted(t, d[0])
 		if noForce {
 			abort()

@@ -182,13 +182,13 @@ func TestOnRootMismatch(t *testing.T) {
 func TestShapes(t *testing.T) {
 	needRoot(t)
 	root := t.TempDir()
-	for i := range 3000 {
+	for i := range 1200 {
 		putFile(t, 0o600, root, "flat", fmt.Sprintf("a-name-that-takes-some-room-in-a-block-%d", i))
 	}
-	for i := range 600 {
+	for i := range 200 {
 		putFile(t, 0o600, root, "wide", fmt.Sprint(i), "f")
 	}
-	putFile(t, 0o600, root, strings.Repeat("d/", 900), "f")
+	putFile(t, 0o600, root, strings.Repeat("d/", 600), "f")
 	require.NoError(t, Apply(t.Context(), root, group, Options{}))
 	count := 0
 	require.NoError(t, filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
@@ -200,7 +200,7 @@ func TestShapes(t *testing.T) {
 		require.Equal(t, want, is(t, path), path)
 		return err
 	}))
-	require.Equal(t, 1+1+3000+1+600*2+900+1, count)
+	require.Equal(t, 1+1+1200+1+200*2+600+1, count)
 	require.Less(t, descriptors(t), 30)
 }
 

@@ -48,7 +48,7 @@ func TestPath(t *testing.T) {
 func TestCancel(t *testing.T) {
 	needRoot(t)
 	root := t.TempDir()
-	for i := range 2000 {
+	for i := range 1000 {
 		putFile(t, 0o600, root, fmt.Sprint(i%50), fmt.Sprint(i))
 	}
 	ctx, cancel := context.WithCancel(t.Context())
