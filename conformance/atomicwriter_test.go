@@ -23,8 +23,8 @@ import (
 func TestAtomicWriter(t *testing.T) { atomicWrites.Run(t, flags.AtMost(2_000)) } // each is some twenty files
 func FuzzAtomicWriter(f *testing.F) { fuzz(f, atomicWrites) }
 
-// payloads are written one after the other into the same directory.
-type payloads []map[string]projected
+// series are payloads that are written one after the other into the same directory.
+type series []map[string]projected
 
 // projected is a file.
 type projected struct {
@@ -42,29 +42,29 @@ type written struct {
 	Debris  int // names of the writer that lead nowhere
 }
 
-var atomicWrites = conformance.Comparison[payloads, []written]{
+var atomicWrites = conformance.Comparison[series, []written]{
 	Make:    newPayloads,
-	Kubelet: func(in payloads) []written { return writeAll(in, kubeletWrite) },
-	Ours:    func(in payloads) []written { return writeAll(in, ourWrite) },
-	Exceptions: []conformance.Exception[payloads, []written]{{
+	Kubelet: func(in series) []written { return writeAll(in, kubeletWrite) },
+	Ours:    func(in series) []written { return writeAll(in, ourWrite) },
+	Exceptions: []conformance.Exception[series, []written]{{
 		Name:   "names of the writer",
 		Reason: "a path that is clean only after its first element has gone may be one of the writer's own names in the kubelet",
-		When: func(in payloads) bool {
+		When: func(in series) bool {
 			return in.has(func(name string) bool { return strings.HasPrefix(path.Clean(name), "..") })
 		},
 	}, {
 		Name:   "two names of one file",
 		Reason: "the kubelet writes one of the two, at random",
-		When:   payloads.twoNames,
+		When:   series.twoNames,
 	}, {
 		Name:   "a file in place of a directory",
 		Reason: "the kubelet fails to read the old version, now and each time after",
-		When:   payloads.otherKind,
+		When:   series.otherKind,
 	}, {
 		Name:   "debris of a failed write",
 		Reason: "the kubelet leaves it where it is",
-		When:   func(payloads) bool { return true },
-		Want: func(_ payloads, kubelet []written) []written {
+		When:   func(series) bool { return true },
+		Want: func(_ series, kubelet []written) []written {
 			for i := range kubelet {
 				kubelet[i].Debris = 0
 			}
@@ -73,7 +73,7 @@ var atomicWrites = conformance.Comparison[payloads, []written]{
 	}},
 }
 
-func (in payloads) has(is func(name string) bool) bool {
+func (in series) has(is func(name string) bool) bool {
 	for _, payload := range in {
 		for name := range payload {
 			if is(name) {
@@ -85,7 +85,7 @@ func (in payloads) has(is func(name string) bool) bool {
 }
 
 // twoNames reports whether a payload has a file under two names.
-func (in payloads) twoNames() bool {
+func (in series) twoNames() bool {
 	for _, payload := range in {
 		clean := map[string]bool{}
 		for name := range payload {
@@ -99,14 +99,14 @@ func (in payloads) twoNames() bool {
 }
 
 // otherKind reports whether a path is a file in one payload and a directory in another.
-func (in payloads) otherKind() bool {
+func (in series) otherKind() bool {
 	return in.has(func(name string) bool {
 		return in.has(func(other string) bool { return strings.HasPrefix(path.Clean(other), path.Clean(name)+"/") })
 	})
 }
 
-func newPayloads(c *conformance.Choices) payloads {
-	in := make(payloads, 1+c.Int(4))
+func newPayloads(c *conformance.Choices) series {
+	in := make(series, 1+c.Int(4))
 	for i := range in {
 		in[i] = map[string]projected{}
 		var owner *int64
@@ -128,8 +128,8 @@ func newPayloads(c *conformance.Choices) payloads {
 	return in
 }
 
-// writeAll writes one payload after the other.
-func writeAll(in payloads, write func(dir string, payload map[string]projected, perms func()) error) (all []written) {
+// writeAll series one payload after the other.
+func writeAll(in series, write func(dir string, payload map[string]projected, perms func()) error) (all []written) {
 	dir, err := os.MkdirTemp("", "atomicwriter")
 	if err != nil {
 		panic(err)
