@@ -35,8 +35,8 @@ type Options struct {
 	Hooks  Hooks
 }
 
-// Hooks are called when something happens. Any may be nil. They are called from the goroutines of Run, must not block and may be
-// called at the same time.
+// Hooks are called when something happens. Any may be nil. They are called from the goroutines of Run, those about one volume one
+// after the other, must not block and may be called at the same time.
 type Hooks struct {
 	// Event is an event about a pod, as the kubelet records it.
 	Event func(pod *corev1.Pod, eventType, reason, message string)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -66,7 +67,7 @@ func (v *Volumes) want(pod *corev1.Pod) (*podState, error) {
 		return nil, err
 	}
 	if len(fresh) > 0 {
-		r := record{UID: uid, Pod: p.name, Volumes: append(p.recorded.Volumes[:len(p.recorded.Volumes):len(p.recorded.Volumes)], fresh...)}
+		r := record{UID: uid, Pod: p.name, Volumes: append(slices.Clip(p.recorded.Volumes), fresh...)}
 		if err := r.write(p.dir); err != nil {
 			return nil, fmt.Errorf("write record: %w", err)
 		}

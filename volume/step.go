@@ -34,13 +34,13 @@ func (s *step) run(ctx context.Context) {
 		canceled = errors.Is(ended, context.Canceled) // nobody wants it any more, or the agent ends
 		err = &Error{Step: s.kind, Volume: s.volume.Name, Err: err}
 	}
-	s.note(mount, err)
 	if hook := s.v.opts.Hooks.Step; hook != nil {
 		hook(s.volume.Plugin, s.kind, time.Since(s.began), err)
 	}
 	if err != nil && !canceled {
 		s.tell(err)
 	}
+	s.note(mount, err) // last, so that the hooks about a volume come in order
 	s.v.poke()
 }
 

