@@ -22,14 +22,23 @@ func (w *writer) allow(call string) error {
 	return w.before(call)
 }
 
-func (w *writer) mkdir(dir int, name string) error {
+func (w *writer) mkdir(dir int, name string, mode uint32) error {
 	if err := w.allow("mkdirat"); err != nil {
 		return err
 	}
-	return os.NewSyscallError("mkdirat", unix.Mkdirat(dir, name, 0o700))
+	return os.NewSyscallError("mkdirat", unix.Mkdirat(dir, name, mode))
 }
 
-func (w *writer) chmod(fd int, mode uint32) error {
+// setMode gives what was made with a mode just that, if the umask has taken something of it away. A look costs less than a
+// change.
+func (w *writer) setMode(fd int, mode uint32) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return os.NewSyscallError("fstat", err)
+	}
+	if st.Mode&0o7777 == mode {
+		return nil
+	}
 	if err := w.allow("fchmod"); err != nil {
 		return err
 	}
@@ -72,13 +81,13 @@ func (w *writer) removeTree(name string) error {
 	return rmtree.Remove(filepath.Join(w.path, name))
 }
 
-// writeFile writes a file that is not there. Until its content is complete nobody else may read it.
+// writeFile writes a file that is not there.
 func (w *writer) writeFile(dir int, e *entry) (err error) {
 	if err := w.allow("openat"); err != nil {
 		return err
 	}
 	const flags = unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL | unix.O_NOFOLLOW | unix.O_CLOEXEC
-	fd, err := unix.Openat(dir, e.name, flags, 0o600)
+	fd, err := unix.Openat(dir, e.name, flags, uint32(e.file.Mode))
 	if err != nil {
 		return os.NewSyscallError("openat", err)
 	}
@@ -110,7 +119,7 @@ func (w *writer) writeFile(dir int, e *entry) (err error) {
 			return os.NewSyscallError("fchown", err)
 		}
 	}
-	return w.chmod(fd, uint32(e.file.Mode))
+	return w.setMode(fd, uint32(e.file.Mode))
 }
 
 // openDir opens a directory that is an entry of another one, and no link to one.

@@ -90,12 +90,12 @@ func (w *writer) publish() error {
 	return err
 }
 
-// newVersion makes the directory of a version.
+// newVersion makes the directory of a version, which nobody else may enter yet.
 func (w *writer) newVersion() (name string, err error) {
 	prefix := time.Now().UTC().Format(versionLayout)
 	for range 100 {
 		name = prefix + strconv.FormatUint(uint64(rand.Uint32()), 10)
-		if err = w.mkdir(w.dir, name); !errors.Is(err, unix.EEXIST) {
+		if err = w.mkdir(w.dir, name, 0o700); !errors.Is(err, unix.EEXIST) {
 			return name, err
 		}
 	}
@@ -121,11 +121,9 @@ func (w *writer) fill(name string) error {
 	return nil
 }
 
-// fillDir writes files and directories into an empty directory. Its depth is that of the payload.
+// fillDir writes files and directories into an empty directory, and lets others enter it then. Its depth is that of the
+// payload.
 func (w *writer) fillDir(dir int, entries []entry) error {
-	if err := w.chmod(dir, 0o755); err != nil {
-		return err
-	}
 	for i := range entries {
 		e := &entries[i]
 		if e.file != nil {
@@ -134,7 +132,7 @@ func (w *writer) fillDir(dir int, entries []entry) error {
 			}
 			continue
 		}
-		if err := w.mkdir(dir, e.name); err != nil {
+		if err := w.mkdir(dir, e.name, 0o755); err != nil {
 			return err
 		}
 		child, err := openDir(dir, e.name)
@@ -147,7 +145,7 @@ func (w *writer) fillDir(dir int, entries []entry) error {
 			return err
 		}
 	}
-	return nil
+	return w.setMode(dir, 0o755)
 }
 
 // exchange makes a version the current one.
