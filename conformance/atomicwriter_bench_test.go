@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// turns returns two payloads of a volume with as many files of 1 KiB.
-func turns(files int) (both [2]map[string]projected) {
+// twoPayloads returns two payloads of a volume with as many files of 1 KiB.
+func twoPayloads(files int) (both [2]map[string]projected) {
 	for i := range both {
 		both[i] = map[string]projected{}
 		for n := range files {
@@ -40,7 +40,7 @@ func BenchmarkAtomicWriter(b *testing.B) {
 
 // writeAgain measures writes of the same payload, or of two in turns.
 func writeAgain(b *testing.B, files int, changed bool, write func(string, map[string]projected, func()) error) {
-	dir, both := b.TempDir(), turns(files)
+	dir, both := b.TempDir(), twoPayloads(files)
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		payload := both[0]
@@ -61,7 +61,7 @@ func TestAtomicWriterSpeed(t *testing.T) {
 	for _, files := range []int{3, 100} {
 		for _, changed := range []bool{false, true} {
 			limit := map[bool]float64{false: 0.5, true: 1}[changed]
-			ratio := fastest(func(side int) testing.BenchmarkResult {
+			ratio := fastest(20, func(side int) testing.BenchmarkResult {
 				return testing.Benchmark(func(b *testing.B) { writeAgain(b, files, changed, atomicWriters[side].write) })
 			})
 			fmt.Printf("AtomicWriter, %3d files, changed %-5v: %.2f of the kubelet's time\n", files, changed, ratio)
@@ -72,10 +72,10 @@ func TestAtomicWriterSpeed(t *testing.T) {
 	}
 }
 
-// fastest measures both sides in turns and returns our time as a share of the kubelet's, of the quickest of each.
-func fastest(measure func(side int) testing.BenchmarkResult) float64 {
+// fastest measures both sides in so many turns and returns our time as a share of the kubelet's, of the quickest of each.
+func fastest(turns int, measure func(side int) testing.BenchmarkResult) float64 {
 	var best [2]float64
-	for range 5 {
+	for range turns {
 		for side := range best {
 			if ns := perOp(measure(side)); best[side] == 0 || ns < best[side] {
 				best[side] = ns

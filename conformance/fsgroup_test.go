@@ -204,7 +204,7 @@ func TestFSGroupSpeed(t *testing.T) {
 	}
 	files := groupFiles(t)
 	for first, limit := range map[bool]float64{true: 0.6, false: 0.3} {
-		ratio := fastest(func(side int) testing.BenchmarkResult {
+		ratio := fastest(5, func(side int) testing.BenchmarkResult {
 			return testing.Benchmark(func(b *testing.B) { walkAgain(b, files, first, groupWalkers[side].walk) })
 		})
 		fmt.Printf("fsGroup, %d files, first walk %-5v: %.2f of the kubelet's time\n", files, first, ratio)
