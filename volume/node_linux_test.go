@@ -19,6 +19,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -291,6 +292,34 @@ func TestDeadFileSystem(t *testing.T) {
 	each(20, func(i int) { assert.NoError(t, a.Release(t.Context(), fmt.Sprint("x", i))) })
 	assert.Empty(t, left(t, root))
 	assert.Contains(t, strings.Join(a.seen(), "\n"), `FailedMount: MountVolume.SetUp failed for volume "v" : no answer`)
+}
+
+// What is mounted in a volume is seen where the directory of the pods is mounted, too, as by a container.
+func TestSharedRoot(t *testing.T) {
+	mounttest.Need(t)
+	m, err := objectsOf()
+	require.NoError(t, err)
+	root, seen := filepath.Join(t.TempDir(), "pods"), t.TempDir()
+	o := local(root, m)
+	o.Shared = true
+	for range 2 { // a second agent finds it shared
+		a := start(t, o)
+		require.NoError(t, a.Prepare(t.Context(), podOf(t, "u1")))
+		a.stop()
+	}
+	defer func() { require.NoError(t, unix.Unmount(root, unix.MNT_DETACH)) }()
+	require.NoError(t, unix.Mount(root, seen, "", unix.MS_BIND, ""))
+	defer func() { require.NoError(t, unix.Unmount(seen, unix.MNT_DETACH)) }()
+	a := start(t, o)
+	require.NoError(t, a.Prepare(t.Context(), podOf(t, "u2")))
+	const memory = "u2/volumes/kubernetes.io~empty-dir/memory"
+	require.NoError(t, os.WriteFile(filepath.Join(root, memory, "file"), nil, 0o600))
+	require.FileExists(t, filepath.Join(seen, memory, "file"))
+	require.NoError(t, a.Release(t.Context(), "u1"))
+	require.NoError(t, a.Release(t.Context(), "u2"))
+	table, err := mount.Table()
+	require.NoError(t, err)
+	assert.Len(t, mount.Below(table, root), 1, "it is bound over itself once")
 }
 
 // BenchmarkUpAndDown is a pod with five volumes that comes and goes.

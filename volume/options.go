@@ -19,6 +19,9 @@ import (
 type Options struct {
 	// Root is where the directories of the pods are, such as /var/lib/kubelet/pods. It has no symbolic links in it.
 	Root string
+	// Shared makes Root a shared mount when Run begins, unless it is on one, as the kubelet does: mountPropagation needs that. It
+	// takes root, and stays.
+	Shared bool
 	// Plugins are by the names in this package, such as [EmptyDir]. A volume whose plugin is not there is refused.
 	Plugins map[string]Plugin
 	// Watcher notices changed objects. Nil: they are seen when volumes are brought up to date anyway.

@@ -5,6 +5,7 @@ package volume
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
@@ -13,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/internal/backoff"
+	"github.com/seed81659283/nodeagent/internal/mount"
 	"github.com/seed81659283/nodeagent/internal/sleep"
 	"github.com/seed81659283/nodeagent/volume/plan"
 	"github.com/seed81659283/nodeagent/volume/subpath"
@@ -25,6 +27,9 @@ func (v *Volumes) Run(ctx context.Context) error {
 		return err
 	}
 	defer v.guard.End()
+	if err := v.share(); err != nil {
+		return err
+	}
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	v.mu.Lock()
@@ -49,6 +54,21 @@ func (v *Volumes) Run(ctx context.Context) error {
 			timer.Reset(max(time.Until(wake), 0))
 		}
 	}
+}
+
+// share makes the root a shared mount, if that is asked for.
+func (v *Volumes) share() error {
+	if !v.opts.Shared {
+		return nil
+	}
+	err := os.MkdirAll(v.opts.Root, 0o750)
+	if err == nil {
+		err = mount.MakeShared(v.opts.Root)
+	}
+	if err != nil {
+		return fmt.Errorf("volume: %w", err)
+	}
+	return nil
 }
 
 // report tells of what is wrong with no volume in particular.

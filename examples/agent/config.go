@@ -36,6 +36,8 @@ type config struct {
 	ManifestURL string `json:"manifestURL"` // asked every 20 s
 	Objects     string `json:"objects"`     // directory of config maps, secrets and services
 
+	SharedMounts bool `json:"sharedMounts"` // for mountPropagation, where the root of the host is no shared mount
+
 	CgroupRoot     string       `json:"cgroupRoot"` // of kubepods; empty: pods get no cgroup
 	ClusterDNS     []netip.Addr `json:"clusterDNS"`
 	ClusterDomain  string       `json:"clusterDomain"`

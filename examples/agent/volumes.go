@@ -14,7 +14,7 @@ import (
 
 // mount gives pods volumes that need nothing but this node and the directory of objects, in which a change is seen at once.
 func (a *agent) mount(o *lifecycle.Options) error {
-	plugins, opts := intree.Options{}, volume.Options{Root: o.Dirs.Pods, Logger: a.log}
+	plugins, opts := intree.Options{}, volume.Options{Root: o.Dirs.Pods, Shared: a.SharedMounts, Logger: a.log}
 	if a.Objects != "" {
 		dir := objects.NewDir(a.Objects)
 		plugins.Objects, opts.Watcher = dir, dir
