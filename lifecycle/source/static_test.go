@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/seed81659283/nodeagent/internal/podtest"
 	"github.com/seed81659283/nodeagent/lifecycle/source"
 )
 
@@ -84,4 +85,35 @@ func TestStaticErrors(t *testing.T) {
 	require.ErrorContains(t, err, "spec.imagePullSecrets: Forbidden: static pods may not reference secrets")
 	_, err = source.Static(pod, source.Origin{Objects: true})
 	require.NoError(t, err)
+}
+
+// Static pods may mount what is an object where there are objects, and never what only an API server has.
+func TestVolumesOfStaticPods(t *testing.T) {
+	for name, c := range map[string]struct{ volume, without, with string }{
+		"emptyDir":    {"emptyDir: {}", "", ""},
+		"hostPath":    {"hostPath: {path: /x}", "", ""},
+		"downwardAPI": {"downwardAPI: {items: [{path: f, fieldRef: {fieldPath: metadata.name}}]}", "", ""},
+		"configMap":   {"configMap: {name: c}", "static pods may not reference config maps", ""},
+		"secret":      {"secret: {secretName: s}", "static pods may not reference secrets", ""},
+		"projected":   {"projected: {sources: [{configMap: {name: c}}, {secret: {name: s}}, {downwardAPI: {}}]}", "static pods may not reference objects of the API server", ""},
+		"token":       {"projected: {sources: [{clusterTrustBundle: {name: b, path: p}}]}", "static pods may not reference objects of the API server", "static pods may not reference objects of the API server"},
+		"claim":       {"persistentVolumeClaim: {claimName: c}", "static pods may not reference persistent volume claims", "static pods may not reference persistent volume claims"},
+		"CSI":         {"csi: {driver: d}", "static pods may not reference CSI drivers", "static pods may not reference CSI drivers"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, objects := range []bool{false, true} {
+				want := c.without
+				if objects {
+					want = c.with
+				}
+				pod := podtest.Pod(t, "volumes: [{name: v, "+c.volume+"}]")
+				_, err := source.Static(pod, source.Origin{Objects: objects})
+				if want == "" {
+					require.NoError(t, err)
+				} else {
+					require.ErrorContains(t, err, want)
+				}
+			}
+		})
+	}
 }
