@@ -71,7 +71,8 @@ type Object struct {
 
 // Refresher is a [Plugin] whose volumes are brought up to date while they are in use, by SetUp.
 type Refresher interface {
-	// Shows reports whether a volume shows an object. The object of kind "Pod" is the metadata of the pod itself.
+	// Shows reports whether a volume shows an object. The object of kind "Pod" is the metadata of the pod itself. It is pure and
+	// quick: a lock is held.
 	Shows(pod *corev1.Pod, v *corev1.Volume, o Object) bool
 }
 

@@ -1,0 +1,95 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package volume_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/volume"
+	"github.com/seed81659283/nodeagent/volume/volumetest"
+)
+
+// dying is a plugin that stops for good at one of its steps, before or after what it does, until its agent is gone.
+type dying struct {
+	*volumetest.Memory
+	left    int // steps until then
+	reached chan struct{}
+}
+
+// point is a moment at which the agent can die.
+func (d *dying) point(ctx context.Context) error {
+	d.left--
+	if d.left != 0 {
+		return nil
+	}
+	close(d.reached)
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (d *dying) SetUp(ctx context.Context, v volume.Volume) (volume.Mount, error) {
+	if err := d.point(ctx); err != nil {
+		return volume.Mount{}, err
+	}
+	m, err := d.Memory.SetUp(ctx, v)
+	if err == nil {
+		err = d.point(ctx)
+	}
+	return m, err
+}
+
+func (d *dying) TearDown(ctx context.Context, v volume.Volume) error {
+	if err := d.point(ctx); err != nil {
+		return err
+	}
+	if err := d.Memory.TearDown(ctx, v); err != nil {
+		return err
+	}
+	return d.point(ctx)
+}
+
+// An agent dies at each step of a pod's volumes. The next one makes all of what is wanted, and leaves nothing of what is not.
+func TestDeathAtEachStep(t *testing.T) {
+	const points = 8 // two volumes, up and down, before and after
+	for n := 1; n <= points; n++ {
+		for _, wanted := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%d, wanted=%v", n, wanted), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					root, d := t.TempDir(), &dying{Memory: &volumetest.Memory{}, left: n, reached: make(chan struct{})}
+					o := memory(root, d)
+					o.Parallel = 1
+					a, p := start(t, o), pod("u1", "x", "y")
+					ctx, cancel := context.WithCancel(t.Context())
+					defer cancel()
+					go func() {
+						if a.Prepare(ctx, p) == nil {
+							_ = a.Release(ctx, "u1")
+						}
+					}()
+					<-d.reached
+					a.stop()
+					cancel()
+
+					a = start(t, memory(root, d.Memory))
+					if wanted {
+						require.NoError(t, a.Prepare(t.Context(), p))
+						assert.Equal(t, []string{"u1/x", "u1/y"}, d.Volumes())
+					}
+					require.NoError(t, a.Release(t.Context(), "u1"))
+					assert.Empty(t, d.Volumes())
+					left, err := os.ReadDir(root)
+					require.NoError(t, err)
+					assert.Empty(t, left)
+				})
+			})
+		}
+	}
+}
