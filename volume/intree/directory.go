@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -21,13 +22,25 @@ import (
 // fsGroup returns the group that the files of a pod's volumes belong to, or nil.
 func fsGroup(pod *corev1.Pod) *int64 { return optional.OrZero(pod.Spec.SecurityContext).FSGroup }
 
-// slow returns what tells that a change of the group of files takes long.
+// slow returns what tells that a change of the group of files takes long, and from then on how far it is.
 func slow(v volume.Volume) func(files int) {
+	told := false
+	dir, err := filepath.Rel(filepath.Dir(v.PodDir), v.Dir)
+	if err != nil {
+		dir = v.Name
+	}
 	return func(files int) {
-		v.Warn(volume.ReasonPermissionChange, fmt.Sprintf(
-			"Setting volume ownership for volume %q is taking longer than expected, consider using OnRootMismatch: %d files so far", v.Name, files))
+		text := fmt.Sprintf("Setting volume ownership for %s, processed %d files.", dir, files)
+		if !told {
+			text = fmt.Sprintf("Setting volume ownership for %s is taking longer than expected, consider using OnRootMismatch - %s", dir, aboutPolicy)
+		}
+		told = true
+		v.Warn(volume.ReasonPermissionChange, text)
 	}
 }
+
+// aboutPolicy is where Kubernetes explains fsGroupChangePolicy.
+const aboutPolicy = "https://kubernetes.io/docs/tasks/configure-pod-container/security-context/#configure-volume-permission-and-ownership-change-policy-for-pods"
 
 // makeDir makes the directory of a volume that anybody may write to, whatever the umask.
 func makeDir(dir string) error {
