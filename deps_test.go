@@ -117,7 +117,7 @@ lifecycle/source       max  80: internal/backoff internal/safeyaml lifecycle/pod
 lifecycle/objects      max  80: internal/safeyaml API sigs.k8s.io/yaml github.com/fsnotify/fsnotify
 
 # Volumes: the engine knows no plugin, and what decides does no I/O.
-volume                 max  75: internal/atomicfile internal/backoff internal/containers internal/fielderr internal/mount internal/podfield internal/runonce internal/sleep lifecycle/podspec volume/plan volume/subpath API
+volume                 max  75: internal/atomicfile internal/backoff internal/containers internal/fielderr internal/listener internal/mount internal/podfield internal/runonce internal/sleep lifecycle/podspec volume/plan volume/subpath API
 volume/plan            max   0: internal/backoff internal/sleep
 volume/payload         max  75: internal/containers internal/optional internal/podfield volume/atomicwriter API
 volume/token           max   0:

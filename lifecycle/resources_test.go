@@ -89,6 +89,39 @@ func TestVolumesAreThereWhileAPodRuns(t *testing.T) {
 	})
 }
 
+// notifying are resources that say when a pod has them after all.
+type notifying struct {
+	*lifecycletest.Resources
+	tell func(uids ...string)
+}
+
+func (n *notifying) Notify(fn func(uids ...string)) { n.tell = fn }
+
+// A pod goes on as soon as its volumes are there, whatever its back-off.
+func TestVolumesThatAreReadyLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		var ready atomic.Bool
+		volumes := &notifying{Resources: &lifecycletest.Resources{Fault: func(_ context.Context, c lifecycletest.Call) error {
+			if c.Op == "Prepare" && !ready.Load() {
+				return errors.New("no such config map")
+			}
+			return nil
+		}}}
+		n := boot(t, rt, rt, lifecycle.Options{Volumes: volumes})
+		n.set(volumePod("a"))
+		tries := func() int { return len(opsOf(volumes.Resources, "uid-a")) }
+		time.Sleep(time.Minute)
+		for before := tries(); tries() == before; { // so that it has just been tried
+			time.Sleep(100 * time.Millisecond)
+		}
+		ready.Store(true)
+		volumes.tell("uid-a")
+		time.Sleep(time.Second)
+		n.requireStatus("a", "Running, main: ready")
+	})
+}
+
 // A pod that waits for its volumes says for which, has no start slot, and goes on by itself.
 func TestVolumesThatAreNotReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

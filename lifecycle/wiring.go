@@ -23,8 +23,8 @@ const (
 	wiringAgain = time.Minute
 )
 
-// Notifier says of which pods there is something new. *pleg.Generator and *podprobe.Pods are ones; an [Observer] and
-// [Probes] need not be.
+// Notifier says of which pods there is something new. *pleg.Generator, *podprobe.Pods and *volume.Volumes are ones; an
+// [Observer], [Probes] and [PodResources] need not be.
 type Notifier interface {
 	// Notify has fn called with the UIDs of pods of which there is something new, from then on. It does not wait.
 	Notify(fn func(uids ...string))
@@ -43,6 +43,9 @@ func (r *Reconciler) connect() {
 		r.changed.Store(true)
 	}
 	if n, ok := r.opts.Probes.(Notifier); ok {
+		n.Notify(r.wakePods)
+	}
+	if n, ok := r.opts.Volumes.(Notifier); ok {
 		n.Notify(r.wakePods)
 	}
 	if f, ok := r.opts.Cgroups.(Follower); ok {

@@ -22,7 +22,8 @@
 //
 // Package plan decides which step of which volume is next: one at a time for each volume, a bounded number for the node,
 // teardowns first, with a back-off after a failure. A step has a deadline. One that hangs delays its pod alone, and the error of
-// Prepare says which volume the pod waits for, and why.
+// Prepare says which volume the pod waits for, and why. The volume is tried again all the same, and [Volumes.Notify] tells when it
+// is there.
 //
 // Volumes that show objects of the cluster, those of a plugin that is a [Refresher], are brought up to date when
 // [Options].Watcher says that an object has changed, when [Volumes.Update] says that the pod has, and every minute anyway. An

@@ -29,6 +29,9 @@ func (v *Volumes) Prepare(ctx context.Context, pod *corev1.Pod) error {
 	v.guard.Need(nil)
 	v.poke()
 	if err := v.wait(ctx, p, plan.Ready); err != nil {
+		v.mu.Lock()
+		p.gaveUp = true
+		v.mu.Unlock()
 		return fmt.Errorf("volumes of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 	return nil
@@ -81,7 +84,7 @@ func (v *Volumes) want(pod *corev1.Pod) (*podState, error) {
 		return nil, nil
 	}
 	v.pods[uid] = p
-	p.spec = pod
+	p.spec, p.gaveUp = pod, false
 	for _, r := range fresh {
 		v.add(p, r)
 	}

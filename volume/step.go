@@ -40,8 +40,11 @@ func (s *step) run(ctx context.Context) {
 	if err != nil && !canceled {
 		s.tell(err)
 	}
-	s.note(mount, err) // last, so that the hooks about a volume come in order
+	ready := s.note(mount, err) // after the hooks, so that those about a volume come in order
 	s.v.poke()
+	if ready {
+		s.v.ready.Call(s.pod.uid)
+	}
 }
 
 // take calls the plugin.
@@ -65,8 +68,8 @@ func (s *step) take(ctx context.Context) (Mount, error) {
 	return plugin.SetUp(ctx, s.volume)
 }
 
-// note puts what has come of the step into the state.
-func (s *step) note(mount Mount, err error) {
+// note puts what has come of the step into the state. It reports whether a pod is ready that nobody waits for any more.
+func (s *step) note(mount Mount, err error) (ready bool) {
 	v, e := s.v, s.entry
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -83,6 +86,9 @@ func (s *step) note(mount Mount, err error) {
 		e.RefreshAt = now.Add(backoff.Jitter(v.opts.Refresh, 1, 1.5, v.opts.Rand()))
 	}
 	s.pod.notify()
+	ready = s.pod.gaveUp && s.kind == plan.SetUp && len(s.pod.left(plan.Ready, now)) == 0
+	s.pod.gaveUp = s.pod.gaveUp && !ready
+	return ready
 }
 
 // tell reports a failure. The cause alone is in the event, in the kubelet's words.

@@ -16,6 +16,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/seed81659283/nodeagent/internal/listener"
 	"github.com/seed81659283/nodeagent/internal/runonce"
 	"github.com/seed81659283/nodeagent/volume/plan"
 )
@@ -25,6 +26,7 @@ type Volumes struct {
 	opts  Options
 	guard runonce.Guard
 	wake  chan struct{} // something may be due
+	ready listener.List
 
 	mu      sync.Mutex // guards what follows
 	pods    map[string]*podState
@@ -39,6 +41,7 @@ type podState struct {
 	spec     *corev1.Pod // nil: an earlier agent had it, and nobody has said anything about it so far
 	volumes  []*entry
 	changed  chan struct{} // closed when a step has ended, and replaced
+	gaveUp   bool          // a Prepare of it, since its volumes were last set up
 
 	recording sync.Mutex // held while the record is written or removed
 	recorded  record
@@ -109,6 +112,10 @@ func (p *podState) notify() {
 	close(p.changed)
 	p.changed = make(chan struct{})
 }
+
+// Notify has fn called with the UID of a pod whose volumes are set up after a Prepare has given up: the next one returns at once.
+// It is called with no lock held, from the goroutines of Run.
+func (v *Volumes) Notify(fn func(uids ...string)) { v.ready.Add(fn) }
 
 // Pods returns the UIDs of the pods of which something is known, those with a damaged record too: whoever starts releases
 // those that nobody wants any more.

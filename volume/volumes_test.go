@@ -185,8 +185,13 @@ func TestFailure(t *testing.T) {
 		mu.Lock()
 		fault = nil
 		mu.Unlock()
+		ready := make(chan string, 10)
+		a.Notify(func(uids ...string) { ready <- uids[0] })
+		require.Equal(t, "u1", <-ready, "who gave up is told")
+		assert.Equal(t, 127500*time.Millisecond, time.Since(began))
 		require.NoError(t, a.Prepare(t.Context(), p))
 		assert.Equal(t, 127500*time.Millisecond, time.Since(began))
+		assert.Empty(t, ready)
 		require.NoError(t, a.Release(t.Context(), "u1"))
 		assert.Empty(t, m.Volumes())
 	})

@@ -116,6 +116,7 @@ func TestIntegrationMissingConfigMap(t *testing.T) {
 		"spec:", "spec:\n  volumes: [{name: config, configMap: {name: app}}]", 1))
 	a := n.start(nil)
 	a.Says(timeout, "FailedMount", `configmap \"app\" not found`)
+	a.Says(timeout, "Unable to attach or mount volumes")
 	n.objects.Write("default/configmaps/app.yaml", fmt.Sprintf(config, "red"))
 	n.awaitRunning(timeout, "late-n1")
 	n.end(a)
