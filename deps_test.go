@@ -49,7 +49,7 @@ tests hack/bench:               API YAML
 tests lifecycle/podenv:         lifecycle/podapi
 tests lifecycle/podspec:        lifecycle/podapi
 tests lifecycle/objects:        lifecycle/podenv lifecycle/podspec
-tests volume:                   internal/mount internal/mounttest lifecycle/objects lifecycle/podspec volume/intree volume/volumetest
+tests volume:                   internal/mount internal/mounttest lifecycle/objects lifecycle/podspec volume/intree volume/volumetest SYS
 tests volume/intree:            internal/mounttest lifecycle/objects volume/volumetest
 tests volume/payload:           YAML
 tests volume/volumetest:        volume/intree
