@@ -14,8 +14,24 @@ import (
 	"github.com/seed81659283/nodeagent/internal/dirent"
 )
 
-// bufferSize is how much of a directory or a file is read at once.
-const bufferSize = 8 << 10
+// Sizes of what is read at once of a directory or a file.
+const (
+	minBuffer = 4 << 10
+	maxBuffer = 64 << 10
+)
+
+// bufferSize returns the size for a payload: what its largest file takes, and a byte that it must not have.
+func bufferSize(entries []entry) int {
+	size := minBuffer
+	for i := range entries {
+		if e := &entries[i]; e.file != nil {
+			size = max(size, len(e.file.Data)+1)
+		} else {
+			size = max(size, bufferSize(e.children))
+		}
+	}
+	return min(size, maxBuffer)
+}
 
 // maxStale is how much debris, and how many links that may be stale, one write looks after. A container that may write to
 // the directory can make any number; the next write goes on.

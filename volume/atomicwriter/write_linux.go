@@ -34,7 +34,7 @@ func write(path string, entries []entry, o Options, before func(call string) err
 		return false, &os.PathError{Op: "open", Path: path, Err: err}
 	}
 	defer unix.Close(dir)
-	w := &writer{path: path, dir: dir, entries: entries, opts: o, buf: make([]byte, bufferSize), before: before}
+	w := &writer{path: path, dir: dir, entries: entries, opts: o, buf: make([]byte, bufferSize(entries)), before: before}
 	changed, err = w.write()
 	if err != nil {
 		err = fmt.Errorf("write payload into %s: %w", path, err)
