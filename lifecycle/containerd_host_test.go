@@ -225,8 +225,22 @@ func (h *host) account() string {
 		has = append(has, fmt.Sprint(c.Name, " ", c.Attempt, ": ", c.State, " ", c.ExitCode, " ", c.Reason, " ", c.Message))
 	}
 	list := func(lines []string) string { return "\n  " + strings.Join(lines, "\n  ") }
-	return fmt.Sprintf("%s\nstatuses:%s\ncontainers said:%s\nthe runtime has: %v%s\nerrors:\n%s",
-		h.name, list(h.history()), list(h.said()), err, list(has), h.errors())
+	return fmt.Sprintf("%s\nstatuses:%s\nterminations:%s\ncontainers said:%s\nthe runtime has: %v%s\nerrors:\n%s",
+		h.name, list(h.history()), list(h.terminations()), list(h.said()), err, list(has), h.errors())
+}
+
+// terminations returns how the containers of the pod have exited, and what the runtime said about it.
+func (h *host) terminations() (lines []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, st := range h.statuses {
+		for _, c := range slices.Concat(st.InitContainerStatuses, st.ContainerStatuses) {
+			if t := c.State.Terminated; t != nil {
+				lines = append(lines, fmt.Sprintf("%s exited %d, %s: started %s, %q", c.Name, t.ExitCode, t.Reason, t.StartedAt, t.Message))
+			}
+		}
+	}
+	return slices.Compact(lines)
 }
 
 // eventually asks until there is no error, and fails with the last one when the time is up.

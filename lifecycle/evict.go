@@ -51,8 +51,6 @@ func (r *Reconciler) Evict(ctx context.Context, uid string, e Eviction) error {
 	select {
 	case <-w.Evict(e):
 		return nil
-	case <-w.retired:
-		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("evict pod %s/%s: %w", w.id.Namespace, w.id.Name, errors.Join(ctx.Err(), r.troubleOf(w)))
 	case <-r.ended:

@@ -167,6 +167,21 @@ func TestEvictionThatTakesTooLong(t *testing.T) {
 	})
 }
 
+// An agent that ends in an eviction has not ended the pod, and says so.
+func TestEvictionThatTheAgentDoesNotFinish(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.IgnoreTERM() }})
+		n := boot(t, rt, rt, lifecycle.Options{})
+		n.set(podtest.Pod("a"))
+		time.Sleep(time.Second)
+		done := make(chan error, 1)
+		go func() { done <- n.reconciler.Evict(t.Context(), "uid-a", lowOnMemory(0)) }()
+		time.Sleep(time.Second)
+		n.stop()
+		require.EqualError(t, <-done, "evict pod default/a: Reconciler.Run has ended before the pod was down")
+	})
+}
+
 func TestEvictionsThatAreNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})

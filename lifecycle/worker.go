@@ -243,6 +243,7 @@ func (w *worker) gone(ctx context.Context, pod *corev1.Pod, observed cri.Pod) (n
 		w.r.opts.Probes.Remove(w.id.UID)
 	}
 	w.exec.Forget()
+	w.End()
 	w.exec.Log("pod is gone")
 	if hook := w.r.opts.Hooks.Gone; hook != nil {
 		hook(w.id)

@@ -38,6 +38,7 @@ type eviction struct {
 	asked   *podstatus.Eviction // and not taken up yet; nil: none
 	grace   time.Duration       // the shortest that was asked for; zero: that of the pod
 	settled chan struct{}       // closed when nothing of the pod is up; nil: nobody waits
+	gone    bool                // nothing of the pod is left
 }
 
 // New returns the mailbox of a pod; nil: only the runtime knows it.
@@ -117,11 +118,28 @@ func (m *Mailbox) Evict(e podstatus.Eviction) <-chan struct{} {
 	if m.cancel != nil && (!m.stops || shorter) {
 		m.cancel()
 	}
-	if out.settled == nil {
-		out.settled = make(chan struct{})
+	settled := out.settled
+	if settled == nil {
+		settled = make(chan struct{})
 	}
+	if out.gone {
+		close(settled)
+		return settled
+	}
+	out.settled = settled
 	nudge(m.Notes)
-	return out.settled
+	return settled
+}
+
+// End tells those who wait for it that nothing of the pod is left, also those who ask from now on.
+func (m *Mailbox) End() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.evicted.gone, m.evicted.asked = true, nil
+	if settled := m.evicted.settled; settled != nil {
+		close(settled)
+		m.evicted.settled = nil
+	}
 }
 
 // TakeEviction returns the eviction that was asked for since it was called last, or nil.

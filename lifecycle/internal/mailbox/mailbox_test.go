@@ -120,4 +120,9 @@ func TestEvictionIsSettled(t *testing.T) {
 	<-first
 	<-second
 	require.False(t, m.EvictionAsked())
+
+	third := m.Evict(podstatus.Eviction{Reason: "Evicted"})
+	m.End()
+	<-third
+	<-m.Evict(podstatus.Eviction{Reason: "Evicted"})
 }
