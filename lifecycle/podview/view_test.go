@@ -168,7 +168,11 @@ func TestAsUnstarted(t *testing.T) {
 		c         cri.Container
 		unstarted bool
 	}{
-		"cut short":                      {instance("main", 0, cri.ContainerExited, message(why)), true},
+		"cut short": {instance("main", 0, cri.ContainerExited, message(why)), true},
+		"the shim was killed": {instance("main", 0, cri.ContainerExited, message(
+			"failed to create containerd task: failed to start shim: shim killed after context canceled: signal: killed")), true},
+		"the runtime was killed as it said what it can do": {instance("main", 0, cri.ContainerExited, message(
+			`failed to create containerd task: failed to run [/bin/containerd-shim-runc-v2 -info]: signal: killed (stderr: "")`)), true},
 		"a program that does not exist":  {instance("main", 0, cri.ContainerExited, message("exec: no such file")), false},
 		"one that ran":                   {instance("main", 0, cri.ContainerExited, message(why), ran), false},
 		"one that runs":                  {instance("main", 0, cri.ContainerRunning, message(why)), false},
