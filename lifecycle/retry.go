@@ -36,9 +36,9 @@ func (w *worker) failed(ctx context.Context, err error, due time.Time) time.Dura
 	if ctx.Err() != nil {
 		return 0
 	}
-	w.attempts.failures++
+	w.progress.failures++
 	w.setTrouble(err)
-	wait := retryDelay(w.attempts.failures, errors.Is(err, cri.ErrUnavailable), w.r.opts.Pacing.Rand())
+	wait := retryDelay(w.progress.failures, errors.Is(err, cri.ErrUnavailable), w.r.opts.Pacing.Rand())
 	if at := retryAt(err); !at.IsZero() {
 		wait = max(time.Until(at), wait)
 	}
@@ -51,7 +51,7 @@ func (w *worker) failed(ctx context.Context, err error, due time.Time) time.Dura
 
 // recovered notes that all went well.
 func (w *worker) recovered() {
-	w.attempts.failures = 0
+	w.progress.failures = 0
 	w.setTrouble(nil)
 }
 
@@ -62,10 +62,10 @@ const takeDownsAtOnce = 5
 // nextTakeDown returns how long to wait before it is looked whether anything of a pod is left that was taken down. A runtime
 // that says it has done what it has not is asked again and again, but not without a pause.
 func (w *worker) nextTakeDown() time.Duration {
-	if w.attempts.takeDowns <= takeDownsAtOnce {
+	if w.progress.takeDowns <= takeDownsAtOnce {
 		return 0
 	}
-	return retryDelay(w.attempts.takeDowns-takeDownsAtOnce, false, w.r.opts.Pacing.Rand())
+	return retryDelay(w.progress.takeDowns-takeDownsAtOnce, false, w.r.opts.Pacing.Rand())
 }
 
 // The wait after a first failure, and the longest after several.

@@ -36,14 +36,14 @@ type worker struct {
 
 	// Of the goroutine alone.
 	published published
-	lastSync  time.Time // observations must be newer
-	attempts  attempts
+	progress  progress
 }
 
-// attempts counts what is done in vain.
-type attempts struct {
-	failures  int // syncs that failed in a row
-	takeDowns int // how often all that takes the pod down was done without an error
+// progress is how far a worker has come with its pod.
+type progress struct {
+	lastSync  time.Time // observations must be newer
+	failures  int       // syncs that failed in a row
+	takeDowns int       // how often all that takes the pod down was done without an error
 }
 
 func newWorker(r *Reconciler, id cri.PodIdentity, pod *corev1.Pod) *worker {
@@ -164,7 +164,7 @@ func (w *worker) act(ctx, work context.Context, s plan.State, a *plan.Actions, p
 	}
 	w.SetStops(a.Done)
 	noted, err := w.execute(work, s.Pod, s.Observed, a)
-	w.lastSync = time.Now()
+	w.progress.lastSync = time.Now()
 	if err == nil && (a.Sandbox != nil || len(a.Start)+len(a.Kill) > 0) {
 		w.r.acted.Store(true)
 	}
@@ -181,7 +181,7 @@ func (w *worker) act(ctx, work context.Context, s plan.State, a *plan.Actions, p
 	}
 	w.recovered()
 	if s.Deleted {
-		w.attempts.takeDowns++
+		w.progress.takeDowns++
 		return w.nextTakeDown() // look once more, whether all is gone
 	}
 	if noted || len(a.Resize) > 0 || a.ResizePod {
@@ -258,7 +258,7 @@ const observeTimeout = time.Minute
 func (w *worker) observe(ctx context.Context) (cri.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, observeTimeout)
 	defer cancel()
-	return w.read(ctx, w.lastSync)
+	return w.read(ctx, w.progress.lastSync)
 }
 
 // read returns a reading of the pod that is newer than t.

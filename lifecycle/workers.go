@@ -56,7 +56,7 @@ func (r *Reconciler) syncWorkers() (started []*worker, whole bool) {
 		name := id.Namespace + "/" + id.Name
 		w := newWorker(r, id, pod)
 		if !listed.IsZero() {
-			w.lastSync = listed.Add(-1) // an older reading, without the pod, would end the worker, and the list begin another
+			w.progress.lastSync = listed.Add(-1) // an older reading, without the pod, would end the worker, and the list begin another
 		}
 		w.expectAdmission(pod)
 		if pod != nil {

@@ -30,4 +30,6 @@
 // # What belongs in it
 //
 // Namespaces as such. What is in them is for CNI plugins, and what is known about them for package cni.
+//
+// Test kit: none; a test as root runs in namespaces of its own, as those of this package do.
 package netns

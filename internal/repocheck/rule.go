@@ -25,6 +25,7 @@ func Rules() []Rule {
 		{"names", vagueNames},
 		{"paths", machinePaths},
 		{"packagecomment", packageComments},
+		{"testkits", testKits},
 		{"exporteddocs", exportedDocs},
 		{"optiondocs", optionDocs},
 		{"init", initFunctions},

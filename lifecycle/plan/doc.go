@@ -19,4 +19,6 @@
 // reads a file or a clock, or words a status.
 //
 // All functions may be called from any goroutine; they keep nothing.
+//
+// Test kit: none is needed, as all of it is pure.
 package plan

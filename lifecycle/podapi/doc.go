@@ -38,4 +38,6 @@
 //     runtime's list of containers [MaxListed], so that the containers of 110 pods fit in an answer of 16 MiB.
 //   - Volumes other than images, devices, resource claims and node selectors are refused by [Unsupported].
 //   - A pod for Windows is refused by [Unsupported], and not validated as such.
+//
+// Test kit: none is needed, as all of it is pure.
 package podapi

@@ -39,4 +39,6 @@
 //   - A file of variables is at most 1 MiB, and those of one container 4 MiB together.
 //   - A link to an absolute path in a volume is refused where a file of variables is read.
 //   - Optional references are left out where there are no Objects at all.
+//
+// Test kit: package objects has objects in memory; the rest is pure.
 package podenv

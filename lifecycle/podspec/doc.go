@@ -52,4 +52,6 @@
 //   - Paths within volumes are made and kept safe by Launch.SubPath, not by the package.
 //   - An image whose user the runtime does not tell is not taken for root: no user is asked for, and runAsNonRoot without
 //     runAsUser is an error.
+//
+// Test kit: none is needed, as all of it is pure.
 package podspec

@@ -39,4 +39,6 @@
 //   - Projected and downwardAPI volumes need no API server, unless a source of them does.
 //   - An update that fails leaves the files as they were. The kubelet removes the volume.
 //   - A pod certificate, a trust bundle or a token without a source for it in the Options is refused when the pod is accepted.
+//
+// Test kit: package volumetest has the suite that every plugin passes.
 package intree

@@ -33,4 +33,6 @@
 // # Errors
 //
 // There are none: every State has a plan.
+//
+// Test kit: none is needed, as all of it is pure.
 package plan

@@ -29,4 +29,6 @@
 // # Differs from the kubelet
 //
 // The behaviour is that of pkg/kubelet/token at 1.37.1, but that the cache is bounded: it keeps [MaxTokens].
+//
+// Test kit: none is needed. An [IssuerFunc] will do, and the time is that of package time, also in a bubble of testing/synctest.
 package token
