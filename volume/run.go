@@ -6,6 +6,7 @@ package volume
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"sync"
@@ -33,7 +34,7 @@ func (v *Volumes) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	v.mu.Lock()
-	damaged := v.damaged
+	damaged := maps.Clone(v.damaged)
 	v.mu.Unlock()
 	for _, err := range damaged {
 		v.report(err)

@@ -100,9 +100,7 @@ func (x *Executor) Do(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a 
 		x.unlinkLogs(observed.Containers)
 		x.Forget()
 	}
-	for _, id := range a.Remove {
-		errs = append(errs, x.remove(ctx, observed, id))
-	}
+	errs = append(errs, x.removeContainers(ctx, observed, a))
 	errs = append(errs, x.resize(ctx, pod, a))
 	if a.Sandbox != nil || len(a.Start) > 0 {
 		errs = append(errs, x.prepareAndStart(ctx, pod, observed, a))
@@ -140,13 +138,40 @@ func (x *Executor) acquireSlot(ctx context.Context) (release func(), err error) 
 	return func() { timer.Stop(); free() }, nil
 }
 
+// removeContainers removes containers that nobody needs. One that is to be replaced by another of its attempt, and cannot be
+// removed, keeps its name in the runtime: the other one is the next attempt then. So containerd 2.4 leaves a container whose
+// start was abandoned just after its task was made.
+func (x *Executor) removeContainers(ctx context.Context, observed cri.Pod, a *plan.Actions) error {
+	var errs []error
+	for _, id := range a.Remove {
+		err := x.remove(ctx, observed, id)
+		if err == nil {
+			continue
+		}
+		errs = append(errs, err)
+		old := containerOf(observed, id)
+		for i := range a.Start {
+			if s := &a.Start[i]; s.CreatedID == "" && s.Container.Name == old.Name && s.Attempt == old.Attempt {
+				s.Attempt++
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// containerOf returns a container that the runtime has.
+func containerOf(observed cri.Pod, id string) *cri.Container {
+	i := slices.IndexFunc(observed.Containers, func(c cri.Container) bool { return c.ID == id })
+	return &observed.Containers[i]
+}
+
 // remove removes a container that has exited, and before that its logs, which nobody would know of any more.
 func (x *Executor) remove(ctx context.Context, observed cri.Pod, id string) error {
-	i := slices.IndexFunc(observed.Containers, func(c cri.Container) bool { return c.ID == id })
-	if err := x.logs.Remove(observed, &observed.Containers[i]); err != nil {
+	c := containerOf(observed, id)
+	if err := x.logs.Remove(observed, c); err != nil {
 		return fmt.Errorf("remove logs of container %s: %w", id, err)
 	}
-	x.unlinkLogs(observed.Containers[i : i+1])
+	x.unlinkLogs([]cri.Container{*c})
 	return x.node.Runtime.RemoveContainer(ctx, id)
 }
 

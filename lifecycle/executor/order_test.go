@@ -97,6 +97,19 @@ func TestOrder(t *testing.T) {
 	}
 }
 
+// A container that cannot be removed keeps its name: what was to take its place is the next attempt.
+func TestContainerThatCannotBeRemoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, podtest.Pod("a"), setting{})
+		s.up("main")
+		require.NoError(t, s.rt.Kill("a/main", 128))
+		s.breaks("RemoveContainer", errors.New("cannot delete running task"))
+		again := plan.Actions{Remove: []string{"uid-a-main-0"}, SandboxID: "uid-a-0", Start: []plan.Start{{Container: &s.pod.Spec.Containers[0]}}}
+		require.ErrorContains(t, s.do(t.Context(), again), "cannot delete running task")
+		s.requireCalls("0s RemoveContainer uid-a-main-0", "0s CreateContainer main", "0s StartContainer uid-a-main-1")
+	})
+}
+
 // The files of a pod go before the runtime forgets it: an agent that dies in between finds them by what the runtime has.
 func TestForget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
