@@ -140,7 +140,7 @@ func (h *host) life(container string) string {
 		pause = "sleep 1"
 	}
 	file := "$SHARED/life-" + container
-	return pause + "; n=$(($(cat " + file + " 2>/dev/null || echo 0) + 1)); echo $n > " + file + "; echo life $n; "
+	return pause + "; n=$(($(cat " + file + " 2>/dev/null || echo 0) + 1)); echo life $n; echo $n > " + file + "; "
 }
 
 // awaitFile waits for a file that another container makes.
