@@ -19,6 +19,7 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/containernetworking/cni/pkg/version"
 
+	"github.com/seed81659283/nodeagent/internal/plugincmd"
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
@@ -99,22 +100,22 @@ func runRetrying(ctx context.Context, path string, stdin []byte, environ []strin
 
 // run runs a plugin once. What the plugin says about its failure is a [types.Error].
 func run(ctx context.Context, path string, stdin []byte, environ []string) ([]byte, error) {
-	stdout, stderr := capped{max: maxOutput}, capped{max: maxStderr, drop: true}
+	stdout, stderr := plugincmd.Output{Max: maxOutput}, plugincmd.Output{Max: maxStderr, Drop: true}
 	cmd := exec.CommandContext(ctx, path)
 	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = environ, bytes.NewReader(stdin), &stdout, &stderr
 	cmd.WaitDelay = holdDelay
-	err := runGroup(cmd)
+	err := plugincmd.Run(cmd, true)
 	switch {
 	case err == nil || errors.Is(err, exec.ErrWaitDelay) && ctx.Err() == nil:
 		// Who stays behind with the output open does not spoil a complete answer.
-		return stdout.held, nil
+		return stdout.Held, nil
 	case ctx.Err() != nil:
-		return nil, fmt.Errorf("plugin %s was killed: %w%s", filepath.Base(path), context.Cause(ctx), quoted(stderr.held))
-	case stdout.over:
+		return nil, fmt.Errorf("plugin %s was killed: %w%s", filepath.Base(path), context.Cause(ctx), quoted(stderr.Held))
+	case stdout.Over:
 		return nil, fmt.Errorf("plugin %s: %w", filepath.Base(path), errTooLong)
 	}
 	if ended, ok := errors.AsType[*exec.ExitError](err); ok {
-		return nil, pluginError(ended, stdout.held, stderr.held)
+		return nil, pluginError(ended, stdout.Held, stderr.Held)
 	}
 	return nil, err // it was not started
 }
@@ -149,23 +150,5 @@ func quoted(stderr []byte) string {
 	return ""
 }
 
-// errTooLong is why a plugin's output is closed, which ends the plugin in another way.
+// errTooLong is why a plugin was ended.
 var errTooLong = fmt.Errorf("it prints more than %d bytes", maxOutput)
-
-// capped holds so much of what is written to it and no more. It drops the rest, or fails.
-type capped struct {
-	held []byte
-	max  int
-	drop bool
-	over bool
-}
-
-func (c *capped) Write(p []byte) (int, error) {
-	room := c.max - len(c.held)
-	if len(p) > room && !c.drop {
-		c.over = true
-		return 0, errTooLong
-	}
-	c.held = append(c.held, p[:min(len(p), room)]...)
-	return len(p), nil
-}

@@ -13,6 +13,8 @@ import (
 	"os/exec"
 	"strings"
 	"time"
+
+	"github.com/seed81659283/nodeagent/internal/plugincmd"
 )
 
 const (
@@ -71,7 +73,7 @@ func (p *plugin) run(ctx context.Context, repository string, who identity) (resp
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.opts.Timeout)
 	defer cancel()
-	stdout, stderr := capped{max: maxAnswer}, capped{max: maxStderr, drop: true}
+	stdout, stderr := plugincmd.Output{Max: maxAnswer}, plugincmd.Output{Max: maxStderr, Drop: true}
 	cmd := exec.CommandContext(ctx, p.path, p.spec.Args...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(append(question, '\n')), &stdout, &stderr
 	cmd.Env = os.Environ()
@@ -80,20 +82,20 @@ func (p *plugin) run(ctx context.Context, repository string, who identity) (resp
 	}
 	cmd.WaitDelay = time.Second // for whoever left the process group and holds the output open
 	// Who stays behind with the output open does not spoil a complete answer.
-	if err := runGroup(cmd); err != nil && !errors.Is(err, exec.ErrWaitDelay) {
+	if err := plugincmd.Run(cmd, false); err != nil && !errors.Is(err, exec.ErrWaitDelay) {
 		switch {
 		case ctx.Err() != nil:
 			err = ctx.Err()
-		case stdout.over:
+		case stdout.Over:
 			err = errTooLong
 		}
-		said := strings.TrimSpace(string(stderr.held))
+		said := strings.TrimSpace(string(stderr.Held))
 		if who.token != "" {
 			said = strings.ReplaceAll(said, who.token, "[token]")
 		}
 		return response{}, fmt.Errorf("run: %w: %q", err, said)
 	}
-	return p.decode(stdout.held)
+	return p.decode(stdout.Held)
 }
 
 // decode reads an answer. The text of a JSON error would be a piece of it.
@@ -114,23 +116,5 @@ func (p *plugin) decode(data []byte) (r response, err error) {
 	return r, nil
 }
 
-// errTooLong is why a plugin's output is closed, which ends the plugin in another way.
+// errTooLong is why a plugin was ended.
 var errTooLong = fmt.Errorf("the answer is longer than %d bytes", maxAnswer)
-
-// capped holds so much of what is written to it and no more. It drops the rest, or fails.
-type capped struct {
-	held []byte
-	max  int
-	drop bool
-	over bool
-}
-
-func (c *capped) Write(p []byte) (int, error) {
-	room := c.max - len(c.held)
-	if len(p) > room && !c.drop {
-		c.over = true
-		return 0, errTooLong
-	}
-	c.held = append(c.held, p[:min(len(p), room)]...)
-	return len(p), nil
-}

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package credential
+package plugincmd
 
 import (
 	"errors"
@@ -12,11 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// runGroup runs a command in a process group of its own, and kills the group when the command has ended or its context
-// has.
-func runGroup(cmd *exec.Cmd) error {
+// Run runs a command in a process group of its own, and kills the group when the context of the command ends before it. What
+// a command that has ended leaves running in its group is killed, too, unless it may stay, as the server of a plugin.
+func Run(cmd *exec.Cmd, stay bool) error {
 	var mu sync.Mutex // guards ended
-	ended := false    // the group has been killed, and its number may belong to another
+	ended := false    // the number of the group may belong to another
 	kill := func() error {
 		mu.Lock()
 		defer mu.Unlock()
@@ -31,7 +31,9 @@ func runGroup(cmd *exec.Cmd) error {
 		return err
 	}
 	if awaitExit(cmd.Process.Pid) == nil {
-		_ = kill()
+		if !stay {
+			_ = kill()
+		}
 		mu.Lock()
 		ended = true
 		mu.Unlock()

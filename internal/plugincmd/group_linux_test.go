@@ -1,0 +1,73 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plugincmd_test
+
+import (
+	"context"
+	"errors"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/seed81659283/nodeagent/internal/plugincmd"
+)
+
+// shell runs a script that prints the ID of a child which goes on, and returns that ID.
+func shell(ctx context.Context, t *testing.T, script string, stay bool) (child int, err error) {
+	t.Helper()
+	out := plugincmd.Output{Max: 100}
+	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", "sleep 600 >/dev/null & echo $!; "+script)
+	cmd.Stdout, cmd.WaitDelay = &out, 10*time.Second
+	err = plugincmd.Run(cmd, stay)
+	child, parseErr := strconv.Atoi(strings.TrimSpace(string(out.Held)))
+	require.NoError(t, parseErr)
+	t.Cleanup(func() { _ = unix.Kill(child, unix.SIGKILL) })
+	return child, err
+}
+
+// runs reports whether a process is there. Who takes over orphans may take a moment to forget one that has ended.
+func runs(pid int) bool { return !errors.Is(unix.Kill(pid, 0), unix.ESRCH) }
+
+// What a command leaves running ends with it, unless it may stay.
+func TestChildren(t *testing.T) {
+	child, err := shell(t.Context(), t, "exit 3", false)
+	require.EqualError(t, err, "exit status 3")
+	require.Eventually(t, func() bool { return !runs(child) }, 10*time.Second, 10*time.Millisecond)
+
+	child, err = shell(t.Context(), t, "exit 0", true)
+	require.NoError(t, err)
+	require.True(t, runs(child))
+}
+
+// All of the group ends with the context.
+func TestContext(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	child, err := shell(ctx, t, "wait", true)
+	require.Error(t, err)
+	require.Eventually(t, func() bool { return !runs(child) }, 10*time.Second, 10*time.Millisecond)
+}
+
+func TestOutput(t *testing.T) {
+	keep, drop := plugincmd.Output{Max: 5}, plugincmd.Output{Max: 5, Drop: true}
+	for _, o := range []*plugincmd.Output{&keep, &drop} {
+		n, err := o.Write([]byte("1234"))
+		require.NoError(t, err)
+		require.Equal(t, 4, n)
+	}
+	_, err := keep.Write([]byte("56"))
+	require.EqualError(t, err, "more than 5 bytes")
+	assert.True(t, keep.Over)
+	assert.Equal(t, "1234", string(keep.Held))
+	n, err := drop.Write([]byte("56"))
+	require.NoError(t, err)
+	assert.Equal(t, 2, n)
+	assert.Equal(t, "12345", string(drop.Held))
+}
