@@ -7,13 +7,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/seed81659283/nodeagent/internal/atomicfile"
+	"github.com/seed81659283/nodeagent/internal/plainfile"
 )
 
 const (
@@ -120,17 +120,12 @@ func (s records) read(sandbox string) (*record, error) {
 	if err := checkID(sandbox); err != nil {
 		return nil, err
 	}
-	f, err := os.Open(s.path(sandbox))
-	if err != nil {
+	data, err := plainfile.Read(s.path(sandbox), maxRecord)
+	switch {
+	case errors.Is(err, plainfile.ErrIrregular), errors.Is(err, plainfile.ErrTooLarge):
+		return nil, &damagedError{s.path(sandbox), errors.Unwrap(err)}
+	case err != nil:
 		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxRecord+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(data) > maxRecord {
-		return nil, &damagedError{s.path(sandbox), fmt.Errorf("more than %d bytes", maxRecord)}
 	}
 	r, err := parseRecord(data, sandbox)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/seed81659283/nodeagent/internal/atomicfile"
+	"github.com/seed81659283/nodeagent/internal/plainfile"
 )
 
 // The limits of a record.
@@ -56,23 +57,11 @@ func volumeDir(plugin, name string) string {
 // readRecord reads the record in the directory of a pod. One that does not exist is an error that wraps [fs.ErrNotExist].
 func readRecord(dir string) (r record, err error) {
 	path := filepath.Join(dir, recordName)
-	info, err := os.Lstat(path)
+	data, err := plainfile.Read(path, maxRecord)
 	if err != nil {
 		return r, err
 	}
-	if !info.Mode().IsRegular() {
-		return r, fmt.Errorf("%s: not a plain file", path)
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return r, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxRecord+1))
-	if err == nil {
-		r, err = parseRecord(data, filepath.Base(dir))
-	}
-	if err != nil {
+	if r, err = parseRecord(data, filepath.Base(dir)); err != nil {
 		return r, fmt.Errorf("%s: %w", path, err)
 	}
 	return r, nil

@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/logs"
+	"github.com/seed81659283/nodeagent/internal/plainfile"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
@@ -60,7 +61,7 @@ func (d Dir) readMessage(c *cri.Container, message *tail) {
 		return
 	}
 	defer root.Close()
-	f, err := openRegular(root, name, os.O_RDONLY)
+	f, err := plainfile.Open(root, name, os.O_RDONLY)
 	if err != nil {
 		return
 	}

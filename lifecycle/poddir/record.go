@@ -18,6 +18,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/internal/atomicfile"
 	"github.com/seed81659283/nodeagent/internal/backoff"
+	"github.com/seed81659283/nodeagent/internal/plainfile"
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
@@ -104,7 +105,7 @@ func (r *Recorder) Load() error {
 	if err := atomicfile.Clean(r.path); err != nil {
 		return err
 	}
-	data, err := readFile(r.path, maxRecord)
+	data, err := plainfile.Read(r.path, maxRecord)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	} else if err != nil {
