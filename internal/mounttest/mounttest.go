@@ -16,6 +16,7 @@ package mounttest
 import (
 	"os"
 	"testing"
+	"time"
 
 	"github.com/seed81659283/nodeagent/internal/isolated"
 )
@@ -44,4 +45,18 @@ func DeadFUSE(t testing.TB, target string) (abort func()) {
 func Blocked(t testing.TB, f func()) (returned <-chan struct{}) {
 	t.Helper()
 	return blocked(t, f)
+}
+
+// RaceTime is how long a test lets a container race against an agent: 2 s, or what NODEAGENT_RACE says.
+func RaceTime(t testing.TB) time.Duration {
+	t.Helper()
+	text := os.Getenv("NODEAGENT_RACE")
+	if text == "" {
+		return 2 * time.Second
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		t.Fatal("NODEAGENT_RACE: ", err)
+	}
+	return d
 }

@@ -4,9 +4,11 @@
 package podfield
 
 import (
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 // FieldPaths are the fields that a variable may refer to, beside single labels and annotations.
@@ -47,6 +49,23 @@ func IsContainerResource(name corev1.ResourceName) bool {
 		return true
 	}
 	return IsHugePages(name)
+}
+
+// Quotient returns a quantity of a resource as a multiple of a divisor, rounded up: of CPU in millicores on both sides. A
+// divisor that is not positive counts as 1. Source: convertResourceCPUToString in pkg/api/v1/resource/helpers.go.
+func Quotient(name corev1.ResourceName, quantity, divisor resource.Quantity) string {
+	if divisor.Sign() <= 0 {
+		divisor = resource.MustParse("1")
+	}
+	value, by := quantity.Value(), divisor.Value()
+	if name == corev1.ResourceCPU {
+		value, by = quantity.MilliValue(), divisor.MilliValue()
+	}
+	quotient := value / by
+	if value%by > 0 {
+		quotient++
+	}
+	return strconv.FormatInt(quotient, 10)
 }
 
 // IsHugePages reports whether a resource is one of huge pages.

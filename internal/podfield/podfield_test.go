@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/seed81659283/nodeagent/internal/containers"
 	"github.com/seed81659283/nodeagent/internal/podfield"
@@ -98,5 +99,19 @@ func TestAnnotatedAppArmor(t *testing.T) {
 		"":                nil,
 	} {
 		assert.Equal(t, want, podfield.AnnotatedAppArmor(value), value)
+	}
+}
+
+func TestQuotient(t *testing.T) {
+	for _, tt := range []struct{ name, quantity, divisor, want string }{
+		{"cpu", "1500m", "0", "2"},
+		{"cpu", "1500m", "1m", "1500"},
+		{"memory", "1Gi", "1Mi", "1024"},
+		{"memory", "1025Ki", "1Mi", "2"},
+		{"memory", "0", "1Mi", "0"},
+		{"memory", "5", "-1", "5"},
+	} {
+		got := podfield.Quotient(corev1.ResourceName(tt.name), resource.MustParse(tt.quantity), resource.MustParse(tt.divisor))
+		assert.Equal(t, tt.want, got, "%s of %s by %s", tt.name, tt.quantity, tt.divisor)
 	}
 }

@@ -5,7 +5,6 @@ package podenv
 
 import (
 	"net/netip"
-	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -84,19 +83,7 @@ func resourceValue(pod *corev1.Pod, c *corev1.Container, ref *corev1.ResourceFie
 			quantity = limitOrAllocatable(pod, source, resourceName, allocatable)
 		}
 	}
-	divisor := ref.Divisor
-	if divisor.Sign() <= 0 {
-		divisor = resource.MustParse("1")
-	}
-	value, by := quantity.Value(), divisor.Value()
-	if resourceName == corev1.ResourceCPU {
-		value, by = quantity.MilliValue(), divisor.MilliValue()
-	}
-	quotient := value / by
-	if value%by > 0 {
-		quotient++
-	}
-	return strconv.FormatInt(quotient, 10), nil
+	return podfield.Quotient(resourceName, quantity, ref.Divisor), nil
 }
 
 // limitOrAllocatable returns a container's limit, else the pod's, else what the node has to give

@@ -12,19 +12,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
-)
 
-// raceTime is how long a container races against the agent: 2 s, or NODEAGENT_RACE.
-func raceTime(t *testing.T) time.Duration {
-	t.Helper()
-	text := os.Getenv("NODEAGENT_RACE")
-	if text == "" {
-		return 2 * time.Second
-	}
-	d, err := time.ParseDuration(text)
-	require.NoError(t, err)
-	return d
-}
+	"github.com/seed81659283/nodeagent/internal/mounttest"
+)
 
 // attack replaces a file and a directory of a volume by links that lead out of it, and back, until the function that it
 // returns is called.
@@ -78,7 +68,7 @@ func escapes(t *testing.T, d time.Duration, walk func(root string, gid int64)) b
 
 // TestRace lets a container replace files by links in a tight loop. Nothing outside of the volume is changed.
 func TestRace(t *testing.T) {
-	require.False(t, escapes(t, raceTime(t), func(root string, gid int64) {
+	require.False(t, escapes(t, mounttest.RaceTime(t), func(root string, gid int64) {
 		_ = Apply(t.Context(), root, gid, Options{})
 	}))
 }

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/seed81659283/nodeagent/internal/containers"
 	"github.com/seed81659283/nodeagent/internal/podfield"
@@ -102,17 +101,5 @@ func resourceValue(spec *corev1.PodSpec, ref *corev1.ResourceFieldSelector, allo
 			quantity = allocatable[name]
 		}
 	}
-	divisor := ref.Divisor
-	if divisor.Sign() <= 0 {
-		divisor = resource.MustParse("1")
-	}
-	value, by := quantity.Value(), divisor.Value()
-	if name == corev1.ResourceCPU {
-		value, by = quantity.MilliValue(), divisor.MilliValue()
-	}
-	quotient := value / by
-	if value%by > 0 {
-		quotient++
-	}
-	return strconv.FormatInt(quotient, 10), nil
+	return podfield.Quotient(name, quantity, ref.Divisor), nil
 }

@@ -13,19 +13,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
-)
 
-// raceTime is how long a container races against the agent: 2 s, or NODEAGENT_RACE.
-func raceTime(t *testing.T) time.Duration {
-	t.Helper()
-	text := os.Getenv("NODEAGENT_RACE")
-	if text == "" {
-		return 2 * time.Second
-	}
-	d, err := time.ParseDuration(text)
-	require.NoError(t, err)
-	return d
-}
+	"github.com/seed81659283/nodeagent/internal/mounttest"
+)
 
 // attack replaces the directory "a/b" of a volume by links that lead out of it, and back, until stop is closed.
 func (h *host) attack(stop <-chan struct{}) *sync.WaitGroup {
@@ -89,7 +79,7 @@ func (h *host) bound(err error) (st unix.Stat_t, _ error) {
 // TestRace lets a container replace directories by links in a tight loop. Nothing leads out of the volume.
 func TestRace(t *testing.T) {
 	h := newHost(t)
-	escaped, opened := h.escapes(raceTime(t)/2, func(subPath string) (unix.Stat_t, error) {
+	escaped, opened := h.escapes(mounttest.RaceTime(t)/2, func(subPath string) (unix.Stat_t, error) {
 		_, err := h.prepare(subPath)
 		return h.bound(err)
 	})
@@ -101,7 +91,7 @@ func TestRace(t *testing.T) {
 // The same, element by element.
 func TestRaceWalk(t *testing.T) {
 	h := newHost(t)
-	escaped, opened := h.escapes(raceTime(t)/2, func(subPath string) (st unix.Stat_t, err error) {
+	escaped, opened := h.escapes(mounttest.RaceTime(t)/2, func(subPath string) (st unix.Stat_t, err error) {
 		v, err := openVolume(h.volume)
 		require.NoError(t, err)
 		defer v.close()
