@@ -34,6 +34,7 @@ tests:                          github.com/google/go-cmp/... golang.org/x/tools/
 tests:                          cri/critest internal/costtest internal/hostile internal/isolated internal/lab internal/mounttest internal/podtest internal/script internal/suite/suitetest
 tests .:                        internal/repocheck
 tests internal/lab:             GRPC
+tests images/credential:         SYS
 tests cri/process:              cri/logs
 tests cri/remote:               cri/criserver
 tests cri/criserver:            cri/remote GRPC
@@ -94,15 +95,16 @@ probe/grpcprobe        max 115: probe internal/probeconn GRPC
 probe/podprobe         max  75: cri internal/containers internal/expand probe probe/httpprobe API
 
 # Pods.
-lifecycle              max  75: cri images internal/backoff internal/fielderr internal/sleep lifecycle/executor lifecycle/internal/mailbox lifecycle/internal/startslots lifecycle/internal/turns lifecycle/plan lifecycle/podapi lifecycle/poddir lifecycle/podenv lifecycle/podset lifecycle/podspec lifecycle/podstatus lifecycle/podview probe probe/podprobe API
+lifecycle              max  75: cri images internal/backoff internal/fielderr internal/sleep lifecycle/executor lifecycle/internal/callout lifecycle/internal/mailbox lifecycle/internal/startslots lifecycle/internal/turns lifecycle/plan lifecycle/podapi lifecycle/poddir lifecycle/podenv lifecycle/podset lifecycle/podspec lifecycle/podstatus lifecycle/podview probe probe/podprobe API
 lifecycle/executor     max  75: cgroups cri images images/credential internal/containers internal/podip internal/rmtree lifecycle/hook lifecycle/internal/startslots lifecycle/plan lifecycle/poddir lifecycle/podenv lifecycle/podspec lifecycle/podstatus lifecycle/podview lifecycle/resize API
 lifecycle/plan         max  75: cri internal/containers internal/sleep lifecycle/hook lifecycle/podspec lifecycle/podstatus lifecycle/podview lifecycle/resize probe probe/podprobe API
 lifecycle/podstatus    max  75: cgroups cri internal/containers internal/podip lifecycle/podspec lifecycle/podview lifecycle/resize probe/podprobe qos API
 lifecycle/resize       max  75: cgroups cri internal/containers lifecycle/podspec qos API
 lifecycle/podview      max  75: cri API
-lifecycle/poddir       max  75: cri cri/logs internal/atomicfile internal/backoff internal/dirlock internal/rmtree lifecycle/podspec lifecycle/podstatus API
+lifecycle/poddir       max  75: cri cri/logs internal/atomicfile internal/backoff internal/dirlock internal/plainfile internal/rmtree lifecycle/podspec lifecycle/podstatus API
 lifecycle/internal/startslots max 0:
 lifecycle/internal/turns max 0:
+lifecycle/internal/callout max 0:
 lifecycle/internal/mailbox max 75: lifecycle/plan lifecycle/podstatus API
 lifecycle/lifecycletest max 75: lifecycle lifecycle/podspec API
 lifecycle/internal/podtest max 75: cgroups cri lifecycle/podapi API
@@ -117,7 +119,7 @@ lifecycle/source       max  80: internal/backoff internal/safeyaml lifecycle/pod
 lifecycle/objects      max  80: internal/safeyaml API sigs.k8s.io/yaml github.com/fsnotify/fsnotify
 
 # Volumes: the engine knows no plugin, and what decides does no I/O.
-volume                 max  75: internal/atomicfile internal/backoff internal/containers internal/fielderr internal/listener internal/mount internal/podfield internal/runonce internal/sleep lifecycle/podspec volume/plan volume/subpath API
+volume                 max  75: internal/atomicfile internal/backoff internal/containers internal/fielderr internal/plainfile internal/listener internal/mount internal/podfield internal/runonce internal/sleep lifecycle/podspec volume/plan volume/subpath API
 volume/plan            max   0: internal/backoff internal/sleep
 volume/payload         max  75: internal/containers internal/optional internal/podfield volume/atomicwriter API
 volume/token           max   0:
@@ -126,12 +128,12 @@ volume/volumetest      max  75: internal/suite volume API testing
 
 # Images: what is pulled, for whom, and with what.
 images                 max   0: cri images/credential images/reference images/internal/... internal/...
-images/credential      max   0: cri images/internal/... images/reference SYS
+images/credential      max   0: cri images/internal/... images/reference internal/plugincmd
 images/internal/...    max   0:
 images/reference       max   0:
 
 # The network of pods.
-cni                    max  23: cni/netns internal/atomicfile internal/dirlock internal/sleep SYS CNI
+cni                    max  23: cni/netns internal/atomicfile internal/dirlock internal/plainfile internal/plugincmd internal/sleep SYS CNI
 cni/netns              max   0: SYS
 cni/cnitest            max   0: testing
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/lifecycle/executor"
+	"github.com/seed81659283/nodeagent/lifecycle/internal/callout"
 	"github.com/seed81659283/nodeagent/lifecycle/internal/turns"
 	"github.com/seed81659283/nodeagent/lifecycle/poddir"
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
@@ -94,19 +95,25 @@ func (w *worker) admit(ctx context.Context, pod *corev1.Pod, observed cri.Pod) e
 
 // ask has the pod admitted in its turn. What has to be known of it when the next is asked about is done by then.
 func (w *worker) ask(ctx context.Context, pod *corev1.Pod, then func()) error {
+	if q := w.progress.question; q != nil && len(q) == 0 {
+		return errAdmitHangs
+	}
 	done, err := w.ticket.Wait(ctx)
 	if err != nil {
 		return fmt.Errorf("wait for admission: %w", err)
 	}
 	defer done()
-	ctx, cancel := context.WithTimeout(ctx, admitTimeout)
-	defer cancel()
-	if err := w.r.opts.Admit(ctx, pod, w.r.othersThan(w)); err != nil {
+	others := w.r.othersThan(w)
+	w.progress.question, err = callout.Do(ctx, admitTimeout, func(ctx context.Context) error { return w.r.opts.Admit(ctx, pod, others) })
+	if err != nil {
 		return fmt.Errorf("admit pod: %w", err)
 	}
 	then()
 	return nil
 }
+
+// errAdmitHangs is told about a pod for as long as an Admit that was called for it has not returned.
+var errAdmitHangs = errors.New("admit pod: Options.Admit does not return although its context has ended: the pod waits until it does")
 
 // reject notes that the pod is not to run, before anybody hears of it. It goes on not to count.
 func (w *worker) reject(why *Rejection) {

@@ -165,6 +165,32 @@ func TestAdmissionThatCannotBeAsked(t *testing.T) {
 	})
 }
 
+// An Admit that does not end with its context holds up the pod that it was asked about and no other, and is told.
+func TestAdmissionThatNeverReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		var asked atomic.Int32
+		release := make(chan struct{})
+		n := boot(t, rt, rt, lifecycle.Options{Admit: func(_ context.Context, pod *corev1.Pod, _ []*corev1.Pod) error {
+			if pod.Name == "hangs" && asked.Add(1) == 1 {
+				<-release
+			}
+			return nil
+		}})
+		n.set(aged("hangs", 5), podtest.Pod("b"))
+		time.Sleep(20 * time.Second)
+		require.Equal(t, corev1.PodRunning, n.phase("b"))
+		time.Sleep(10 * time.Minute)
+		require.Equal(t, int32(1), asked.Load())
+		require.Contains(t, n.errors(), "Options.Admit does not return")
+		require.Empty(t, n.phase("hangs"))
+		close(release)
+		time.Sleep(time.Minute)
+		require.Equal(t, corev1.PodRunning, n.phase("hangs"))
+		require.Equal(t, int32(2), asked.Load(), "what came late is no answer")
+	})
+}
+
 // A pod counts with what it has, not with what it asks for and does not get.
 func TestOthersHaveWhatTheyAreAllocated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -125,5 +125,6 @@ type Hooks struct {
 // written to, nor the pod.
 //
 // A [*Rejection] fails the pod with its reason. Another error is one of asking: the pod waits, and Admit is asked again. A
-// call has 10 s; while it lasts no other pod is admitted.
+// call has 10 s; while it lasts no other pod is admitted. One that does not return then is told to Hooks.Error, and not asked
+// about that pod again until it has.
 type Admit func(ctx context.Context, pod *corev1.Pod, others []*corev1.Pod) error

@@ -5,6 +5,8 @@ package lifecycle
 
 import (
 	"fmt"
+	"iter"
+	"slices"
 
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/lifecycle/poddir"
@@ -33,18 +35,26 @@ func (r *Reconciler) mark(labels map[string]string) {
 	labels[LabelOwner] = r.owner
 }
 
-// owns reports whether anything of a pod of the runtime was made by this agent, or one before it.
-func (r *Reconciler) owns(p *cri.Pod) bool {
-	if r.owner == "" {
-		return false // nobody knows
-	}
-	for i := range p.Sandboxes {
-		if p.Sandboxes[i].Labels[LabelOwner] == r.owner {
-			return true
+// marks yields whose the sandboxes and containers of a pod of the runtime are.
+func marks(p *cri.Pod) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for i := range p.Sandboxes {
+			if !yield(p.Sandboxes[i].Labels[LabelOwner]) {
+				return
+			}
+		}
+		for i := range p.Containers {
+			if !yield(p.Containers[i].Labels[LabelOwner]) {
+				return
+			}
 		}
 	}
-	for i := range p.Containers {
-		if p.Containers[i].Labels[LabelOwner] == r.owner {
+}
+
+// owns reports whether anything of a pod of the runtime was made by this agent, or one before it.
+func (r *Reconciler) owns(p *cri.Pod) bool {
+	for owner := range marks(p) {
+		if r.owner != "" && owner == r.owner { // without one nobody knows
 			return true
 		}
 	}
@@ -53,13 +63,8 @@ func (r *Reconciler) owns(p *cri.Pod) bool {
 
 // foreign returns the mark of another agent, or of none, that something of a pod of the runtime has.
 func (r *Reconciler) foreign(p *cri.Pod) (owner string, found bool) {
-	for i := range p.Sandboxes {
-		if owner := p.Sandboxes[i].Labels[LabelOwner]; owner != r.owner {
-			return owner, true
-		}
-	}
-	for i := range p.Containers {
-		if owner := p.Containers[i].Labels[LabelOwner]; owner != r.owner {
+	for owner := range marks(p) {
+		if owner != r.owner {
 			return owner, true
 		}
 	}
@@ -68,18 +73,8 @@ func (r *Reconciler) foreign(p *cri.Pod) (owner string, found bool) {
 
 // own returns what this agent has made of a pod.
 func (r *Reconciler) own(p cri.Pod) cri.Pod {
-	sandboxes, containers := p.Sandboxes, p.Containers
-	p.Sandboxes, p.Containers = nil, nil
-	for i := range sandboxes {
-		if sandboxes[i].Labels[LabelOwner] == r.owner {
-			p.Sandboxes = append(p.Sandboxes, sandboxes[i])
-		}
-	}
-	for i := range containers {
-		if containers[i].Labels[LabelOwner] == r.owner {
-			p.Containers = append(p.Containers, containers[i])
-		}
-	}
+	p.Sandboxes = slices.DeleteFunc(slices.Clone(p.Sandboxes), func(s cri.Sandbox) bool { return s.Labels[LabelOwner] != r.owner })
+	p.Containers = slices.DeleteFunc(slices.Clone(p.Containers), func(c cri.Container) bool { return c.Labels[LabelOwner] != r.owner })
 	return p
 }
 

@@ -157,6 +157,24 @@ func TestVolumesThatAreNotReady(t *testing.T) {
 	})
 }
 
+// A Prepare has a deadline: without an answer the pod says so and asks again.
+func TestVolumesThatNeverAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		volumes := &lifecycletest.Resources{Fault: func(ctx context.Context, c lifecycletest.Call) error {
+			if c.Op == "Prepare" {
+				return critest.Hang(ctx)
+			}
+			return nil
+		}}
+		n := boot(t, rt, rt, lifecycle.Options{Volumes: volumes})
+		n.set(volumePod("a"))
+		time.Sleep(5 * time.Minute)
+		require.Contains(t, n.errors(), "prepare volumes: context deadline exceeded")
+		require.GreaterOrEqual(t, len(opsOf(volumes, "uid-a")), 2)
+	})
+}
+
 // What cannot be given back keeps the pod known, and its name taken.
 func TestVolumesThatAreNotGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -41,9 +41,10 @@ type worker struct {
 
 // progress is how far a worker has come with its pod.
 type progress struct {
-	lastSync  time.Time // observations must be newer
-	failures  int       // syncs that failed in a row
-	takeDowns int       // how often all that takes the pod down was done without an error
+	lastSync  time.Time    // observations must be newer
+	failures  int          // syncs that failed in a row
+	takeDowns int          // how often all that takes the pod down was done without an error
+	question  <-chan error // the answer of an Admit that did not end with its context; nil: there was none
 }
 
 func newWorker(r *Reconciler, id cri.PodIdentity, pod *corev1.Pod) *worker {
@@ -109,7 +110,6 @@ func (w *worker) sync(ctx context.Context) (next time.Duration, gone bool) {
 		if err := w.mayRun(work, pod, observed); err != nil {
 			return w.cutShortOr(ctx, work, err), false
 		}
-		w.exec.Update(pod)
 	}
 	w.exec.Resizer.Decide(pod, observed, deleted)
 	s, err := w.state(work, pod, observed, deleted)
@@ -119,7 +119,9 @@ func (w *worker) sync(ctx context.Context) (next time.Duration, gone bool) {
 	a, st := plan.Decide(s)
 	w.exec.Waiting.Replace(a.Waiting(s.Waiting))
 	w.publish(pod, observed, &st, deleted)
-	if a.Done && podview.Terminated(observed) {
+	if !a.Done {
+		w.exec.Update(pod)
+	} else if podview.Terminated(observed) {
 		w.Settle()
 	}
 	if a.Idle() {

@@ -18,7 +18,7 @@ import (
 
 // PodResources are what a pod has on its node beside its sandbox and containers, such as volumes. Calls for one pod come one
 // after the other; those for several do not wait for each other. All end when ctx does: a call that hangs delays its pod.
-// Package lifecycletest has one in memory.
+// A Prepare and a Release have some two minutes, and are called again. Package lifecycletest has one in memory.
 type PodResources interface {
 	// Check returns an error for each field of a valid pod that asks for something that cannot be had. It is quick and asks
 	// nobody.
@@ -38,15 +38,20 @@ type PodResources interface {
 	Release(ctx context.Context, uid string) error
 }
 
-// releaseTimeout is how long a Release may take before it is called again.
-const releaseTimeout = 2 * time.Minute
+// How long a Prepare and a Release may take before they are called again.
+const (
+	prepareTimeout = 2*time.Minute + 10*time.Second // volume.Options.Wait, which says more, is 2 m 3 s
+	releaseTimeout = 2 * time.Minute
+)
 
 // prepare makes the resources of a pod ready for a start. Source: SyncPod in pkg/kubelet/kubelet.go.
 func (x *Executor) prepare(ctx context.Context, pod *corev1.Pod, a *plan.Actions) error {
 	if x.node.Volumes == nil {
 		return nil
 	}
-	err := x.node.Volumes.Prepare(ctx, pod)
+	limited, cancel := context.WithTimeout(ctx, prepareTimeout)
+	defer cancel()
+	err := x.node.Volumes.Prepare(limited, pod)
 	if err == nil {
 		return nil
 	}
