@@ -14,10 +14,15 @@ import (
 	"testing"
 )
 
+// BuiltEnv is the environment variable that names a build of the program to use instead of a new one, for kernels in which the go
+// command takes minutes.
+const BuiltEnv = "NODEAGENT_PROGRAM"
+
 // Program is the main package of the working directory. The zero value is ready for use.
 type Program struct {
 	once sync.Once
 	dir  string // holds what was built
+	path string
 	err  error
 }
 
@@ -38,16 +43,18 @@ func (p *Program) Start(t testing.TB, args ...string) *Process {
 	if p.err != nil {
 		t.Fatal(p.err)
 	}
-	return start(t, exec.Command(p.path(), args...))
+	return start(t, exec.Command(p.path, args...))
 }
 
-func (p *Program) path() string { return filepath.Join(p.dir, "program") }
-
 func (p *Program) build() {
+	if p.path = os.Getenv(BuiltEnv); p.path != "" {
+		return
+	}
 	if p.dir, p.err = os.MkdirTemp("", "exetest"); p.err != nil {
 		return
 	}
-	args := []string{"build", "-buildvcs=false", "-o", p.path()}
+	p.path = filepath.Join(p.dir, "program")
+	args := []string{"build", "-buildvcs=false", "-o", p.path}
 	if watched() {
 		args = append(args, "-race")
 	}
