@@ -59,7 +59,7 @@ func writeFile(path string, data []byte, perm fs.FileMode, lasting bool) error {
 	if !lasting {
 		return nil
 	}
-	return syncDir(dir)
+	return SyncDir(dir)
 }
 
 // suffix ends the names of temporary files.
@@ -79,9 +79,9 @@ func fill(f *os.File, data []byte, perm fs.FileMode, lasting bool) error {
 	return f.Sync()
 }
 
-// syncDir brings the names in a directory to the disk. Windows does so by itself, and some network file systems have
+// SyncDir brings the names in a directory to the disk. Windows does so by itself, and some network file systems have
 // no such call.
-func syncDir(dir string) error {
+func SyncDir(dir string) error {
 	if runtime.GOOS == "windows" {
 		return nil
 	}

@@ -56,6 +56,24 @@ func Take(dir, name string) (*Lock, error) {
 	return &Lock{file: f}, nil
 }
 
+// Held reports whether somebody has such a lock at this moment, in this process or in another one. It does not wait, and where there
+// is no such file nobody has it.
+func Held(dir, name string) (bool, error) {
+	f, err := os.OpenFile(filepath.Join(dir, name), os.O_RDWR, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer f.Close() // that releases it again
+	err = try(f)
+	if errors.Is(err, errTaken) {
+		return true, nil
+	}
+	return false, err
+}
+
 // Release gives the lock back.
 func (l *Lock) Release() error { return l.file.Close() }
 

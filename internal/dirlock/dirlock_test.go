@@ -49,6 +49,27 @@ func TestAHolderThatDidNotSignIsUnknown(t *testing.T) {
 	})
 }
 
+// Who only looks is not kept waiting, and takes nothing.
+func TestHeld(t *testing.T) {
+	dir := t.TempDir()
+	for _, want := range []bool{false, true, false} {
+		var lock *dirlock.Lock
+		var err error
+		if want {
+			lock, err = dirlock.Take(dir, "lock")
+			require.NoError(t, err)
+		}
+		held, err := dirlock.Held(dir, "lock")
+		require.NoError(t, err)
+		require.Equal(t, want, held)
+		if want {
+			require.NoError(t, lock.Release())
+		}
+	}
+	_, err := dirlock.Held(string([]byte{0}), "lock")
+	require.Error(t, err)
+}
+
 func TestTakeInNoDirectory(t *testing.T) {
 	_, err := dirlock.Take(filepath.Join(t.TempDir(), "missing"), "lock")
 	require.ErrorIs(t, err, os.ErrNotExist)

@@ -1,0 +1,54 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package objectwatch is the list of functions that are told which objects of a cluster have changed. It does not queue
+// anything: what happens while a function is not on the list is not told to it.
+package objectwatch
+
+import (
+	"context"
+	"sync"
+)
+
+// List is the functions. The zero value has none. Its methods may be called from any goroutine, also by the functions.
+type List struct {
+	mu   sync.Mutex // guards what follows
+	last int
+	all  map[int]func(kind, namespace, name string)
+}
+
+// Tell calls every function, with no lock held, from the goroutine of the caller.
+func (l *List) Tell(kind, namespace, name string) {
+	l.mu.Lock()
+	all := make([]func(kind, namespace, name string), 0, len(l.all))
+	for _, fn := range l.all {
+		all = append(all, fn)
+	}
+	l.mu.Unlock()
+	for _, fn := range all {
+		fn(kind, namespace, name)
+	}
+}
+
+// Watch has a function on the list until ctx ends, with whose end it returns nil.
+func (l *List) Watch(ctx context.Context, changed func(kind, namespace, name string)) error {
+	defer l.add(changed)()
+	<-ctx.Done()
+	return nil
+}
+
+func (l *List) add(fn func(kind, namespace, name string)) (remove func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.all == nil {
+		l.all = map[int]func(kind, namespace, name string){}
+	}
+	l.last++
+	id := l.last
+	l.all[id] = fn
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.all, id)
+	}
+}

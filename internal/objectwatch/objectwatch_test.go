@@ -1,0 +1,47 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package objectwatch_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/internal/objectwatch"
+)
+
+// Who watches is told for as long as it does, and may itself tell.
+func TestList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var l objectwatch.List
+		l.Tell("Secret", "shop", "nobody")
+		var mu sync.Mutex
+		var told []string
+		ctx, cancel := context.WithCancel(t.Context())
+		for range 2 {
+			go func() {
+				assert.NoError(t, l.Watch(ctx, func(kind, namespace, name string) {
+					mu.Lock()
+					told = append(told, kind+" "+namespace+"/"+name)
+					first := len(told) == 1
+					mu.Unlock()
+					if first {
+						l.Tell("ConfigMap", "shop", "c")
+					}
+				}))
+			}()
+		}
+		synctest.Wait()
+		l.Tell("Secret", "shop", "s")
+		require.ElementsMatch(t, []string{"Secret shop/s", "Secret shop/s", "ConfigMap shop/c", "ConfigMap shop/c"}, told)
+		cancel()
+		synctest.Wait()
+		l.Tell("Secret", "shop", "late")
+		require.Len(t, told, 4)
+	})
+}
