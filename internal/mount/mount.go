@@ -82,6 +82,29 @@ func Hugetlbfs(target string, pageSize int64, attrs Attr) error {
 	return failed("mount hugetlbfs", target, hugetlbfs(target, pageSize, attrs))
 }
 
+// AttrsOf returns the attributes that are among mount options.
+func AttrsOf(options []string) (a Attr) {
+	for _, o := range options {
+		switch o {
+		case "ro":
+			a |= ReadOnly
+		case "nosuid":
+			a |= NoSuid
+		case "nodev":
+			a |= NoDev
+		case "noexec":
+			a |= NoExec
+		}
+	}
+	return a
+}
+
+// Disk mounts the file system of a block device on a directory. The options are those of mount(8): what it passes on to the kernel
+// as flags is, what it keeps for itself is left out, and all others are for the file system.
+func Disk(source, target, kind string, options []string) error {
+	return failed("mount "+kind, target, disk(source, target, kind, options))
+}
+
 // IsMountPoint reports whether something is mounted at a path, a bind of the same file system included. It asks only the
 // directory that the path is in, never what is mounted, so that a server that is gone does not matter. It does not follow
 // a link. Where nothing is at the path the error is fs.ErrNotExist.

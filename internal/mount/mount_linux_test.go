@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -17,7 +18,10 @@ import (
 	"github.com/seed81659283/nodeagent/internal/mounttest"
 )
 
-func TestMain(m *testing.M) { mounttest.Main(m) }
+func TestMain(m *testing.M) {
+	runtime.GOMAXPROCS(1) // for the race detector beside synctest (golang/go#78156)
+	mounttest.Main(m)
+}
 
 // dirs makes directories below a new one, and unmounts what is left there at the end.
 func dirs(t *testing.T, names ...string) []string {

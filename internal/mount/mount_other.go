@@ -17,6 +17,8 @@ func tmpfs(string, TmpfsOptions) error { return errors.ErrUnsupported }
 
 func hugetlbfs(string, int64, Attr) error { return errors.ErrUnsupported }
 
+func disk(string, string, string, []string) error { return errors.ErrUnsupported }
+
 func isMountPoint(string) (bool, error) { return false, errors.ErrUnsupported }
 
 func makeShared(string) error { return errors.ErrUnsupported }

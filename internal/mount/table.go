@@ -163,3 +163,23 @@ func within(path, dir string) bool {
 	rest, ok := strings.CutPrefix(path, strings.TrimSuffix(dir, "/"))
 	return ok && (rest == "" || rest[0] == '/')
 }
+
+// Others returns the mounts that show what is mounted on top at a path, or a part of it, and are neither there nor below it. Other
+// directories of the same file system do not count.
+func Others(table []Info, path string) (others []Info) {
+	at := -1
+	for i := range table {
+		if table[i].Point == path {
+			at = i
+		}
+	}
+	if at < 0 {
+		return nil
+	}
+	for i := range table {
+		if table[i].Dev == table[at].Dev && within(table[i].Root, table[at].Root) && !within(table[i].Point, path) {
+			others = append(others, table[i])
+		}
+	}
+	return others
+}

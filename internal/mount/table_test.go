@@ -82,6 +82,35 @@ func TestBelow(t *testing.T) {
 	require.False(t, table[2].Shared())
 }
 
+func TestOthers(t *testing.T) {
+	table, err := mount.ParseTable(strings.NewReader(`1 0 8:1 / / rw - ext4 disk rw
+2 1 8:1 /srv/a /stage/bind rw - ext4 disk rw
+3 1 8:1 /srv/a /pods/1/bind rw - ext4 disk rw
+4 1 8:1 /srv/a/sub /pods/2/sub rw - ext4 disk rw
+5 1 8:1 /srv/ab /pods/3/namesake rw - ext4 disk rw
+6 1 0:9 /one /stage/one rw - nfs4 server:/one rw
+7 1 0:9 /two /stage/two rw - nfs4 server:/two rw
+8 1 8:2 / /stage/disk rw - ext4 under rw
+9 1 8:3 / /stage/disk rw - ext4 top rw
+10 9 8:3 / /stage/disk/below rw - ext4 top rw
+11 1 8:2 / /pods/4/under rw - ext4 under rw
+12 1 8:3 /dir /pods/4/top rw - ext4 top rw
+`))
+	require.NoError(t, err)
+	for path, want := range map[string][]int{
+		"/stage/bind": {3, 4}, "/pods/2/sub": nil, // the whole file system does not count, nor do its other directories
+		"/stage/one": nil, "/stage/two": nil, // two exports of one superblock
+		"/stage/disk": {12}, // what is on top
+		"/nowhere":    nil,
+	} {
+		var got []int
+		for _, m := range mount.Others(table, path) {
+			got = append(got, m.ID)
+		}
+		require.Equal(t, want, got, path)
+	}
+}
+
 func FuzzParseTable(f *testing.F) {
 	f.Add("36 35 98:0 /mnt1 /mnt2 ro master:1 - ext3 /dev/root rw\n")
 	f.Add("1 2 0:1 /\\040 /tab\\011 rw - tmpfs  rw\n")

@@ -40,6 +40,14 @@ func DeadFUSE(t testing.TB, target string) (abort func()) {
 	return deadFUSE(t, target)
 }
 
+// LoopDevice returns a block device of so many bytes, which is empty, and gone at the end of the test. Where there are no loop devices
+// the test is skipped.
+func LoopDevice(t testing.TB, size int64) string {
+	t.Helper()
+	Need(t)
+	return loopDevice(t, size)
+}
+
 // Blocked runs f, and returns when f has returned or waits in the kernel, for something like a file system that does not
 // answer. The channel is closed when f has returned.
 func Blocked(t testing.TB, f func()) (returned <-chan struct{}) {

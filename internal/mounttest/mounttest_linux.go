@@ -46,7 +46,7 @@ func blocked(t testing.TB, f func()) (returned <-chan struct{}) {
 		f()
 	}()
 	file := fmt.Sprintf("/proc/self/task/%d/syscall", <-thread)
-	for deadline := time.Now().Add(10 * time.Second); ; runtime.Gosched() {
+	for deadline := time.Now().Add(time.Minute); ; runtime.Gosched() {
 		select {
 		case <-done:
 			return done

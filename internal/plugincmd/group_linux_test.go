@@ -39,7 +39,7 @@ func runs(pid int) bool { return !errors.Is(unix.Kill(pid, 0), unix.ESRCH) }
 func TestChildren(t *testing.T) {
 	child, err := shell(t.Context(), t, "exit 3", false)
 	require.EqualError(t, err, "exit status 3")
-	require.Eventually(t, func() bool { return !runs(child) }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return !runs(child) }, time.Minute, 10*time.Millisecond)
 
 	child, err = shell(t.Context(), t, "exit 0", true)
 	require.NoError(t, err)
@@ -52,7 +52,7 @@ func TestContext(t *testing.T) {
 	defer cancel()
 	child, err := shell(ctx, t, "wait", true)
 	require.Error(t, err)
-	require.Eventually(t, func() bool { return !runs(child) }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return !runs(child) }, time.Minute, 10*time.Millisecond)
 }
 
 func TestOutput(t *testing.T) {
