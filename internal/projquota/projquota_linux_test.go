@@ -1,0 +1,84 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build amd64 || arm64
+
+package projquota_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/seed81659283/nodeagent/internal/mounttest"
+	"github.com/seed81659283/nodeagent/internal/projquota"
+)
+
+func TestMain(m *testing.M) { mounttest.Main(m) }
+
+// TestIntegrationQuota is on a kernel that has project quotas, as those of hack/vm have; where there are none it is about that.
+func TestIntegrationQuota(t *testing.T) {
+	root, has := mounttest.QuotaFS(t)
+	var p projquota.Projects
+	dir := filepath.Join(root, "v")
+	require.NoError(t, os.Mkdir(dir, 0o777))
+	require.NoError(t, os.Chmod(dir, 0o777))
+	if !has {
+		require.ErrorIs(t, p.Limit(dir, 1<<20), errors.ErrUnsupported)
+		_, err := projquota.UsageOf(dir)
+		require.ErrorIs(t, err, errors.ErrUnsupported)
+		assert.Zero(t, projquota.Of(dir))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "large"), make([]byte, 2<<20), 0o600))
+		require.Empty(t, os.Getenv("IN_TEST_VM"), "the kernels of hack/vm have quotas")
+		return
+	}
+	require.NoError(t, p.Limit(dir, 1<<20))
+	id := projquota.Of(dir)
+	require.GreaterOrEqual(t, id, uint32(projquota.FirstID))
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "a/b"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "a/b/file"), make([]byte, 512<<10), 0o600))
+	u, err := projquota.UsageOf(dir)
+	require.NoError(t, err)
+	assert.EqualValues(t, 1<<20, u.Limit)
+	assert.InDelta(t, 512<<10, u.Bytes, 32<<10)
+	assert.EqualValues(t, 4, u.Inodes)
+
+	require.ErrorIs(t, mounttest.WriteLimited(t, filepath.Join(dir, "large"), 1<<20), unix.EDQUOT)
+	require.NoError(t, os.Remove(filepath.Join(dir, "large")))
+	require.NoError(t, p.Limit(dir, 4<<20), "another limit for what is there")
+	require.NoError(t, mounttest.WriteLimited(t, filepath.Join(dir, "large"), 1<<20))
+	assert.Equal(t, id, projquota.Of(dir))
+	assert.Zero(t, projquota.Of(filepath.Join(dir, "a")), "a project that a directory has from its parent is not its own")
+
+	other := filepath.Join(root, "w")
+	require.NoError(t, os.Mkdir(other, 0o777))
+	same := projquota.Projects{Rand: func() uint32 { return id }}
+	require.NoError(t, same.Limit(other, 1<<20))
+	assert.NotEqual(t, id, projquota.Of(other), "an ID that is taken is left alone")
+
+	require.NoError(t, os.RemoveAll(dir))
+	require.NoError(t, projquota.Release(root, id))
+	require.NoError(t, os.Mkdir(dir, 0o777))
+	require.NoError(t, same.Limit(dir, 1<<20))
+	assert.Equal(t, id, projquota.Of(dir), "and is free again")
+
+	full := filepath.Join(root, "full")
+	require.NoError(t, os.Mkdir(full, 0o777))
+	require.NoError(t, os.WriteFile(filepath.Join(full, "file"), nil, 0o600))
+	require.ErrorIs(t, p.Limit(full, 1<<20), errors.ErrUnsupported, "what is there would not count")
+	link := filepath.Join(root, "link")
+	require.NoError(t, os.Symlink(dir, link))
+	require.Error(t, p.Limit(link, 1<<20), "no link is followed")
+}
+
+// Projects of others are not touched.
+func TestReleaseOfOthers(t *testing.T) {
+	for _, id := range []uint32{0, 1, projquota.FirstID - 1, 1 << 31} {
+		require.NoError(t, projquota.Release("/nowhere", id))
+	}
+}
