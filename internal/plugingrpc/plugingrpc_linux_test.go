@@ -1,0 +1,138 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plugingrpc_test
+
+import (
+	"context"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/emptypb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/seed81659283/nodeagent/internal/plugingrpc"
+)
+
+// listen listens at a path that may be longer than the address of a socket.
+func listen(t *testing.T, path string) net.Listener {
+	t.Helper()
+	dir, err := os.Open(filepath.Dir(path))
+	require.NoError(t, err)
+	defer dir.Close()
+	t.Chdir(filepath.Dir(path))
+	l, err := net.Listen("unix", filepath.Base(path))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+// serve answers every call with a string of so many bytes.
+func serve(t *testing.T, l net.Listener, size int) *grpc.Server {
+	t.Helper()
+	g := grpc.NewServer(grpc.UnknownServiceHandler(func(_ any, s grpc.ServerStream) error {
+		if err := s.RecvMsg(&emptypb.Empty{}); err != nil {
+			return err
+		}
+		return s.SendMsg(wrapperspb.String(strings.Repeat("x", size)))
+	}))
+	var wg sync.WaitGroup
+	wg.Go(func() { assert.NoError(t, g.Serve(l)) })
+	t.Cleanup(func() { g.Stop(); wg.Wait() })
+	return g
+}
+
+func ask(ctx context.Context, c *grpc.ClientConn) (int, error) {
+	answer := &wrapperspb.StringValue{}
+	err := c.Invoke(ctx, "/plugin/Ask", &emptypb.Empty{}, answer)
+	return len(answer.GetValue()), err
+}
+
+func TestConnect(t *testing.T) {
+	path := filepath.Join(t.TempDir(), strings.Repeat("long", 40))
+	require.NoError(t, os.Mkdir(path, 0o700))
+	path = filepath.Join(path, "csi.sock")
+	g := serve(t, listen(t, path), 1000)
+	c, err := plugingrpc.Connect(t.Context(), path)
+	require.NoError(t, err)
+	defer c.Close()
+	n, err := ask(t.Context(), c)
+	require.NoError(t, err)
+	require.Equal(t, 1000, n)
+
+	// The plugin is started again. The connection does not go over to the new one.
+	g.Stop()
+	serve(t, listen(t, path), 2000)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	_, err = ask(ctx, c)
+	require.Equal(t, codes.Unavailable, status.Code(err), "%v", err)
+}
+
+// What a server sends is bounded.
+func TestLargeAnswer(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	serve(t, listen(t, path), plugingrpc.MaxMessage+1)
+	c, err := plugingrpc.Connect(t.Context(), path)
+	require.NoError(t, err)
+	defer c.Close()
+	_, err = ask(t.Context(), c)
+	require.Equal(t, codes.ResourceExhausted, status.Code(err), "%v", err)
+}
+
+func TestNoServer(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	serve(t, listen(t, at("real")), 1)
+	require.NoError(t, os.Symlink(at("real"), at("link")))
+	require.NoError(t, os.WriteFile(at("file"), nil, 0o600))
+	l := listen(t, at("dead"))
+	l.(*net.UnixListener).SetUnlinkOnClose(false)
+	require.NoError(t, l.Close())
+	for path, want := range map[string]string{
+		at("none"): fs.ErrNotExist.Error(), at("link"): "no socket", at("file"): "no socket", at("dead"): "connection refused",
+		"relative": "absolute path", at("../x") + "/../y": "absolute path", at("x\x00"): "absolute path", "/" + strings.Repeat("x", 5000): "more than",
+		dir: "no socket",
+	} {
+		_, err := plugingrpc.Connect(t.Context(), path)
+		want = strings.Replace(want, "file does not exist", "no such file or directory", 1)
+		assert.ErrorContains(t, err, want, "%q", path)
+	}
+}
+
+// A server that accepts and says nothing, and one that talks of something else, hold nobody up for longer than they may.
+func TestMuteServer(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	l := listen(t, path)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	_, err := plugingrpc.Connect(ctx, path)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = c.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n"))
+			_ = c.Close()
+		}
+	})
+	_, err = plugingrpc.Connect(t.Context(), path)
+	require.ErrorContains(t, err, "it is no gRPC server")
+	require.NoError(t, l.Close())
+}
