@@ -1,0 +1,92 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package nodeselector reports whether the terms of a node selector match a node. Pods and persistent volumes have such terms.
+package nodeselector
+
+import (
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+)
+
+// nameField is the only field of a node that a term can ask for.
+const nameField = "metadata.name"
+
+// Match reports whether one of the terms matches a node of that name with those labels. A term without any requirement matches
+// nothing, and one that cannot be understood is an error only if none matches. With an empty name fields are not looked at.
+// Source: LazyErrorNodeSelector in k8s.io/component-helpers/scheduling/corev1/nodeaffinity.
+func Match(terms []corev1.NodeSelectorTerm, name string, node map[string]string) (bool, error) {
+	var errs []error
+	for i := range terms {
+		if len(terms[i].MatchExpressions) == 0 && len(terms[i].MatchFields) == 0 {
+			continue
+		}
+		matches, err := termMatches(&terms[i], name, node)
+		switch {
+		case err != nil:
+			errs = append(errs, fmt.Errorf("nodeSelectorTerms[%d]: %w", i, err))
+		case matches:
+			return true, nil
+		}
+	}
+	return false, errors.Join(errs...)
+}
+
+// termMatches looks at all requirements of a term: one that cannot be understood is an error whatever the others say.
+func termMatches(term *corev1.NodeSelectorTerm, name string, node map[string]string) (bool, error) {
+	matches := true
+	for _, f := range term.MatchFields {
+		switch {
+		case f.Operator != corev1.NodeSelectorOpIn && f.Operator != corev1.NodeSelectorOpNotIn:
+			return false, fmt.Errorf("operator %.64q of field %.256q is not supported", f.Operator, f.Key)
+		case len(f.Values) != 1:
+			return false, fmt.Errorf("field %.256q: must have one element in values", f.Key)
+		}
+		if name != "" {
+			matches = matches && (fieldOf(f.Key, name) == f.Values[0]) == (f.Operator == corev1.NodeSelectorOpIn)
+		}
+	}
+	for _, e := range term.MatchExpressions {
+		op, ok := operator(e.Operator)
+		if !ok {
+			return false, fmt.Errorf("operator %.64q of label %.256q is not supported", e.Operator, e.Key)
+		}
+		r, err := labels.NewRequirement(e.Key, op, e.Values)
+		if err != nil {
+			return false, err
+		}
+		matches = matches && r.Matches(labels.Set(node))
+	}
+	return matches, nil
+}
+
+// fieldOf returns the value of a field of a node. Every field but one is empty.
+func fieldOf(key, name string) string {
+	if key == nameField {
+		return name
+	}
+	return ""
+}
+
+// operator returns the operator of a selector of labels that has the same meaning.
+func operator(op corev1.NodeSelectorOperator) (selection.Operator, bool) {
+	switch op {
+	case corev1.NodeSelectorOpIn:
+		return selection.In, true
+	case corev1.NodeSelectorOpNotIn:
+		return selection.NotIn, true
+	case corev1.NodeSelectorOpExists:
+		return selection.Exists, true
+	case corev1.NodeSelectorOpDoesNotExist:
+		return selection.DoesNotExist, true
+	case corev1.NodeSelectorOpGt:
+		return selection.GreaterThan, true
+	case corev1.NodeSelectorOpLt:
+		return selection.LessThan, true
+	}
+	return "", false
+}
