@@ -1,0 +1,48 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeapi
+
+import (
+	"crypto/tls"
+	"fmt"
+	"io"
+	"os"
+)
+
+// maxFile bounds a file of a certificate, a key or a token.
+const maxFile = 1 << 20
+
+// fileCertificate reads the client certificate of two files, or of one that holds both, for each new connection: who
+// rotates it only closes the connections. Links are followed, as the kubelet's current certificate is one.
+func fileCertificate(certFile, keyFile string) func() (*tls.Certificate, error) {
+	return func() (*tls.Certificate, error) {
+		cert, err := readFile(certFile)
+		if err != nil {
+			return nil, fmt.Errorf("read client certificate: %w", err)
+		}
+		key, err := readFile(keyFile)
+		if err != nil {
+			return nil, fmt.Errorf("read client key: %w", err)
+		}
+		pair, err := tls.X509KeyPair(cert, key)
+		if err != nil {
+			return nil, fmt.Errorf("client certificate %s with key %s: %w", certFile, keyFile, err)
+		}
+		return &pair, nil
+	}
+}
+
+// readFile reads a file of limited size.
+func readFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err == nil && len(b) > maxFile {
+		err = fmt.Errorf("%s is larger than %d bytes", path, maxFile)
+	}
+	return b, err
+}

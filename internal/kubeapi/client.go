@@ -1,0 +1,218 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeapi
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport"
+	"k8s.io/client-go/util/flowcontrol"
+
+	"github.com/seed81659283/nodeagent/internal/sleep"
+)
+
+// Options change a client. The zero value is ready.
+type Options struct {
+	// UserAgent names the agent to the API server, unless the config does. Empty means "nodeagent".
+	UserAgent string
+	// QPS and Burst are the budget of requests, watches apart. Zero means 50 a second and 100 at once.
+	QPS   float32
+	Burst int
+	// Timeout bounds a request, from its turn in the budget to its answer. Zero means 10 s.
+	Timeout time.Duration
+	// Certificate returns the client certificate of each new connection. Nil means that of the config.
+	Certificate func() (*tls.Certificate, error)
+	// Logger gets what client-go has to say, at its levels. Nil discards it.
+	Logger *slog.Logger
+}
+
+// Defaults of [Options].
+const (
+	DefaultQPS     = 50
+	DefaultBurst   = 100
+	DefaultTimeout = 10 * time.Second
+)
+
+// Client talks to one API server. It is safe for concurrent use.
+type Client struct {
+	config  *rest.Config // a copy, without what this package does itself
+	options Options
+	log     logr.Logger
+	strict  bool // a request that fails without an answer closes every connection
+
+	codec  runtime.NegotiatedSerializer
+	params runtime.ParameterCodec
+	http   *http.Client
+	dialer *dialer
+	rest   map[schema.GroupVersion]*rest.RESTClient
+}
+
+// New returns a client on a copy of config. It sends nothing. An error says what of the config is invalid.
+func New(config *rest.Config, o Options) (*Client, error) {
+	if config == nil {
+		return nil, errors.New("kubeapi: config is nil: want the rest.Config of an API server")
+	}
+	if config.Host == "" {
+		return nil, errors.New("kubeapi: config.Host is empty: want the address of an API server")
+	}
+	if o.QPS < 0 || o.Burst < 0 || o.Timeout < 0 {
+		return nil, fmt.Errorf("kubeapi: options QPS %v, Burst %d, Timeout %s: must not be negative", o.QPS, o.Burst, o.Timeout)
+	}
+	o.UserAgent = orElse(o.UserAgent, "nodeagent")
+	o.QPS, o.Burst, o.Timeout = orElse(o.QPS, DefaultQPS), orElse(o.Burst, DefaultBurst), orElse(o.Timeout, DefaultTimeout)
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	copied := rest.CopyConfig(config)
+	copied.UserAgent = orElse(copied.UserAgent, o.UserAgent)
+	copied.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(o.QPS, o.Burst)
+	copied.WarningHandlerWithContext, copied.WarningHandler = nil, rest.NoWarnings{}
+	copied.Timeout = 0 // each request has a deadline of its own
+	copied.ContentType = runtime.ContentTypeProtobuf
+	copied.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	return connect(copied, o, false)
+}
+
+// Heartbeats returns a client of the same server with connections of its own and no budget, for requests that must not
+// wait behind others. A request of it that gets no answer closes its connections, so that the next has a new one.
+func (c *Client) Heartbeats() (*Client, error) {
+	config := rest.CopyConfig(c.config)
+	config.RateLimiter = flowcontrol.NewFakeAlwaysRateLimiter()
+	return connect(config, c.options, true)
+}
+
+// Reset closes all connections, watches included: the next request makes a new one, with the certificate of that time.
+// Of a config with a Transport of its own only those are closed that nothing uses.
+func (c *Client) Reset() {
+	c.dialer.closeAll()
+	closeIdle(c.http.Transport)
+}
+
+// connect makes what a client keeps for its life.
+func connect(config *rest.Config, o Options, strict bool) (*Client, error) {
+	scheme, err := newScheme()
+	if err != nil {
+		return nil, fmt.Errorf("kubeapi: %w", err)
+	}
+	c := &Client{
+		config: config, options: o, log: logr.FromSlogHandler(o.Logger.Handler()), strict: strict,
+		codec:  serializer.NewCodecFactory(scheme).WithoutConversion(),
+		params: runtime.NewParameterCodec(scheme),
+		dialer: newDialer(config.Dial),
+		rest:   map[schema.GroupVersion]*rest.RESTClient{},
+	}
+	tripper, err := c.transport()
+	if err != nil {
+		return nil, fmt.Errorf("kubeapi: connect to %s: %w", config.Host, err)
+	}
+	c.http = &http.Client{Transport: tripper}
+	for _, gv := range scheme.PrioritizedVersionsAllGroups() {
+		if err := c.addGroup(gv); err != nil {
+			return nil, fmt.Errorf("kubeapi: group %s: %w", gv, err)
+		}
+	}
+	return c, nil
+}
+
+func (c *Client) addGroup(gv schema.GroupVersion) error {
+	config := rest.CopyConfig(c.config)
+	config.GroupVersion, config.NegotiatedSerializer = &gv, c.codec
+	config.APIPath = "/apis"
+	if gv.Group == "" {
+		config.APIPath = "/api"
+	}
+	client, err := rest.RESTClientForConfigAndClient(config, c.http)
+	if err != nil {
+		return err
+	}
+	c.rest[gv] = client
+	return nil
+}
+
+// transport is client-go's, with connections of this client only, and files of credentials that are read when they are used.
+func (c *Client) transport() (http.RoundTripper, error) {
+	config := rest.CopyConfig(c.config)
+	var wrap []transport.WrapperFunc
+	if path := config.BearerTokenFile; path != "" {
+		config.BearerTokenFile, config.BearerToken = "", ""
+		wrap = append(wrap, func(next http.RoundTripper) http.RoundTripper { return &tokenFile{path: path, next: next} })
+	}
+	certificate := c.options.Certificate
+	if certificate == nil && config.CertFile != "" && len(config.CertData) == 0 {
+		certificate = fileCertificate(config.CertFile, orElse(config.KeyFile, config.CertFile))
+	}
+	if config.Transport == nil {
+		config.Dial = c.dialer.DialContext
+	}
+	if certificate != nil {
+		config.CertFile, config.KeyFile, config.CertData, config.KeyData = "", "", nil, nil
+	}
+	tc, err := config.TransportConfig()
+	if err != nil {
+		return nil, err
+	}
+	if certificate != nil {
+		tc.TLS.GetCertHolder = &transport.GetCertHolder{GetCert: certificate}
+	}
+	wrap = append(wrap, func(next http.RoundTripper) http.RoundTripper { return guard{next} })
+	for _, w := range wrap {
+		tc.Wrap(w)
+	}
+	return transport.New(tc)
+}
+
+// try runs a request until it has an answer other than "later", for as long as its deadline allows. What the server asks
+// to wait is waited, unless the deadline is sooner: then the caller gets the error at once, and with it what was asked.
+func (c *Client) try(ctx context.Context, request func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(logr.NewContext(ctx, c.log), c.options.Timeout)
+	defer cancel()
+	for {
+		begin := time.Now()
+		err := request(ctx)
+		if err == nil {
+			return nil
+		}
+		c.suspect(ctx, err, begin)
+		wait, asked := RetryAfter(err)
+		if deadline, _ := ctx.Deadline(); !asked || time.Until(deadline) <= wait {
+			return err
+		}
+		if sleep.For(ctx, max(wait, minRetry)) != nil {
+			return err
+		}
+	}
+}
+
+// minRetry keeps a server that asks to come back at once from being asked without end.
+const minRetry = 100 * time.Millisecond
+
+// suspect closes connections that a request without an answer may have died on.
+func (c *Client) suspect(ctx context.Context, err error, begin time.Time) {
+	switch {
+	case !errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil: // it had an answer, or its connection is closed
+	case c.strict:
+		c.Reset()
+	default:
+		c.dialer.closeSilent(begin)
+	}
+}
+
+func orElse[T comparable](v, otherwise T) T {
+	var zero T
+	if v == zero {
+		return otherwise
+	}
+	return v
+}

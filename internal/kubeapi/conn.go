@@ -1,0 +1,101 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeapi
+
+import (
+	"context"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// dialTimeout bounds the name server and the connection together.
+const dialTimeout = 10 * time.Second
+
+type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
+
+// dialer remembers the connections that it made, so that they can be closed.
+type dialer struct {
+	dial dialFunc
+
+	mu    sync.Mutex
+	conns map[*conn]struct{}
+}
+
+// newDialer returns a dialer on dial; nil means package net's.
+func newDialer(dial dialFunc) *dialer {
+	if dial == nil {
+		dial = (&net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}).DialContext
+	}
+	return &dialer{dial: dial, conns: map[*conn]struct{}{}}
+}
+
+// DialContext makes a connection within [dialTimeout].
+func (d *dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	raw, err := d.dial(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	c := &conn{Conn: raw, forget: d.forget}
+	c.heard.Store(time.Now().UnixNano())
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.conns[c] = struct{}{}
+	return c, nil
+}
+
+func (d *dialer) forget(c *conn) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.conns, c)
+}
+
+// closeSilent closes the connections that have been silent since a time.
+func (d *dialer) closeSilent(since time.Time) {
+	for _, c := range d.list() {
+		if c.heard.Load() < since.UnixNano() {
+			_ = c.Close() // what waits on it learns of it
+		}
+	}
+}
+
+// closeAll closes every connection.
+func (d *dialer) closeAll() {
+	for _, c := range d.list() {
+		_ = c.Close() // what waits on it learns of it
+	}
+}
+
+func (d *dialer) list() []*conn {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	list := make([]*conn, 0, len(d.conns))
+	for c := range d.conns {
+		list = append(list, c)
+	}
+	return list
+}
+
+// conn knows when something was last heard on it.
+type conn struct {
+	net.Conn
+	forget func(*conn)
+	heard  atomic.Int64 // Unix nanoseconds
+}
+
+func (c *conn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if n > 0 {
+		c.heard.Store(time.Now().UnixNano())
+	}
+	return n, err
+}
+
+func (c *conn) Close() error {
+	c.forget(c)
+	return c.Conn.Close()
+}

@@ -1,0 +1,304 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeapi_test
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/seed81659283/nodeagent/internal/kubeapi"
+	"github.com/seed81659283/nodeagent/internal/runonce"
+	"github.com/seed81659283/nodeagent/lifecycle/apisource/apisourcetest"
+)
+
+type (
+	options = kubeapi.StoreOptions[*corev1.ConfigMap]
+	server  = apisourcetest.Server
+	fault   = apisourcetest.Fault
+	match   = apisourcetest.Match
+)
+
+// with prepares a server with config maps of value 1.
+func with(names ...string) func(*server) {
+	return func(s *server) {
+		for _, name := range names {
+			if err := put(s, name, "1"); err != nil {
+				panic(err)
+			}
+		}
+	}
+}
+
+func TestStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := keep(t, options{}, with("a"))
+		synctest.Wait()
+		require.True(t, k.Synced())
+		assert.Equal(t, []string{"shop/a"}, k.heard())
+		k.put(t, "b", "1")
+		k.put(t, "a", "2")
+		require.NoError(t, k.server.Remove(&corev1.ConfigMap{ObjectMeta: named("b")}))
+		synctest.Wait()
+		assert.Equal(t, []string{"shop/b", "shop/a", "shop/b"}, k.heard())
+		assert.Equal(t, "2", k.value("a"))
+		assert.Len(t, k.List(), 1)
+		time.Sleep(11 * time.Minute)
+		assert.Equal(t, 1, k.count("list"), "bookmarks keep the watch alive")
+		require.ErrorIs(t, k.Run(t.Context()), runonce.ErrTwice)
+		k.stop()
+		assert.Equal(t, "2", k.value("a"))
+	})
+}
+
+// A deletion that no watch told of is seen at the next list of the API server's store, after 12 minutes at most; what is the
+// same keeps its pointer.
+func TestRelist(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := keep(t, options{}, with("a", "phantom"))
+		synctest.Wait()
+		k.heard()
+		before, _ := k.Get("shop/a")
+		require.NoError(t, k.server.Lose(&corev1.ConfigMap{ObjectMeta: named("phantom")}))
+		time.Sleep(11 * time.Minute)
+		require.Equal(t, "1", k.value("phantom"))
+		time.Sleep(time.Minute + time.Second)
+		assert.Equal(t, []string{"shop/phantom"}, k.heard())
+		after, _ := k.Get("shop/a")
+		assert.Same(t, before, after)
+		for _, r := range k.server.Requests(match{Verb: "list"}) {
+			assert.NotContains(t, r.Query, "resourceVersion=")
+		}
+	})
+}
+
+// A periodic list that fails does not stop the watch, and is made up for.
+func TestFailedRelist(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := keep(t, options{}, with("a", "phantom"))
+		synctest.Wait()
+		require.NoError(t, k.server.Lose(&corev1.ConfigMap{ObjectMeta: named("phantom")}))
+		k.server.Inject(fault{Match: match{Verb: "list"}, Times: 2, Code: http.StatusInternalServerError})
+		time.Sleep(12*time.Minute + 5*time.Second)
+		require.Equal(t, 1, k.failed())
+		k.put(t, "a", "2")
+		synctest.Wait()
+		require.Equal(t, "2", k.value("a"))
+		require.Equal(t, "1", k.value("phantom"))
+		time.Sleep(2*time.Minute + 5*time.Second)
+		require.Empty(t, k.value("phantom"))
+		require.Equal(t, 2, k.failed())
+	})
+}
+
+// While the API server is away the store keeps what it has, and asks seldom.
+func TestStoreOutage(t *testing.T) {
+	for name, f := range map[string]fault{
+		"500": {Code: http.StatusInternalServerError}, "hang": {Hang: true}, "cut": {Cut: true}, "403": {Code: http.StatusForbidden},
+		"429": {Code: http.StatusTooManyRequests, RetryAfter: 5 * time.Second}, "503": {Code: http.StatusServiceUnavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				k := keep(t, options{}, with("a"))
+				synctest.Wait()
+				remove := k.server.Inject(f)
+				k.server.CutAll()
+				k.put(t, "a", "2")
+				time.Sleep(10 * time.Minute)
+				assert.Equal(t, "1", k.value("a"))
+				assert.Less(t, k.count("list")+k.count("watch"), 130, "requests in ten minutes")
+				assert.Positive(t, k.failed())
+				remove()
+				time.Sleep(61 * time.Second)
+				assert.Equal(t, "2", k.value("a"))
+				require.NoError(t, k.Status().Err)
+			})
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		k := keep(t, options{}, with("a"))
+		synctest.Wait()
+		k.server.SetAway(true)
+		k.put(t, "a", "2")
+		time.Sleep(2 * time.Minute)
+		assert.Equal(t, "1", k.value("a"))
+		require.Error(t, k.Status().Err)
+		k.server.SetAway(false)
+		time.Sleep(31 * time.Second)
+		assert.Equal(t, "2", k.value("a"))
+		require.NoError(t, k.Status().Err)
+	})
+}
+
+// A store begins as soon as the API server answers, and does not ask before it is to.
+func TestFirstList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := keep(t, options{}, func(s *server) {
+			with("a")(s)
+			s.Inject(fault{Match: match{Verb: "list"}, Times: 1, Code: http.StatusTooManyRequests, RetryAfter: 40 * time.Second})
+		})
+		time.Sleep(39 * time.Second)
+		require.False(t, k.Synced())
+		require.Equal(t, 1, k.count("list"))
+		time.Sleep(2 * time.Second)
+		require.True(t, k.Synced())
+		require.Equal(t, 1, k.failed())
+	})
+}
+
+// A watch that is refused with Retry-After is not asked for before that, and nothing is listed for it.
+func TestBusyWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := keep(t, options{}, with("a"))
+		time.Sleep(2 * time.Second)
+		k.server.Inject(fault{Match: match{Verb: "watch"}, Times: 1, Code: http.StatusTooManyRequests, RetryAfter: 20 * time.Second})
+		k.server.CutAll()
+		k.put(t, "a", "2")
+		time.Sleep(19 * time.Second)
+		require.Equal(t, 2, k.count("watch"))
+		time.Sleep(17 * time.Second)
+		require.Equal(t, 3, k.count("watch"))
+		require.Equal(t, "2", k.value("a"))
+		require.Equal(t, 1, k.count("list"))
+	})
+}
+
+// Watches that end once a second cost about one request a second, and lose nothing.
+func TestCutWatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := keep(t, options{}, with())
+		for i := range 60 {
+			k.put(t, "a", fmt.Sprint(i))
+			time.Sleep(time.Second)
+			k.server.CutAll()
+		}
+		time.Sleep(31 * time.Second)
+		assert.Equal(t, "59", k.value("a"))
+		assert.LessOrEqual(t, k.count("list")+k.count("watch"), 95)
+	})
+}
+
+// A watch that the server ends, however it does that, is no failure and no news.
+func TestCutWatchIsNoFailure(t *testing.T) {
+	for name, f := range map[string]fault{
+		"while it waits":      {CutAfter: 10 * time.Second},
+		"at once":             {CutAfter: time.Nanosecond},
+		"before it has begun": {Cut: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var log strings.Builder
+				k := keepLogged(t, options{}, with("a"), slog.New(slog.NewTextHandler(&log, nil)))
+				f.Match = match{Verb: "watch"}
+				f.Times = 3
+				k.server.Inject(f)
+				k.server.CutAll()
+				time.Sleep(time.Minute)
+				k.put(t, "a", "2")
+				time.Sleep(15 * time.Second)
+				k.stop()
+				assert.Equal(t, "2", k.value("a"))
+				assert.Empty(t, k.errors)
+				assert.Empty(t, log.String())
+			})
+		})
+	}
+}
+
+// A watch that fails is told once.
+func TestFailedWatch(t *testing.T) {
+	for want, f := range map[string]fault{
+		"the watch has not begun within 30s": {Hang: true},
+		"injected":                           {Code: http.StatusInternalServerError},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			k := keep(t, options{}, with("a"))
+			synctest.Wait()
+			f.Match, f.Times = match{Verb: "watch"}, 1
+			k.server.Inject(f)
+			k.server.CutAll()
+			time.Sleep(time.Minute)
+			k.stop()
+			require.Len(t, k.errors, 1)
+			assert.ErrorContains(t, k.errors[0], want)
+		})
+	}
+}
+
+// A watch whose connection is dead says nothing: it is given up after 3 minutes and resumed. One that does not begin is after 30 s.
+func TestSilentWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := keep(t, options{}, with())
+		synctest.Wait()
+		k.deafen(true)
+		k.put(t, "a", "1")
+		time.Sleep(time.Second)
+		k.deafen(false)
+		time.Sleep(3*time.Minute + 2*time.Second)
+		assert.Equal(t, "1", k.value("a"))
+		assert.Equal(t, 1, k.count("list"))
+		assert.Equal(t, 2, k.count("watch"))
+
+		k.server.Inject(fault{Match: match{Verb: "watch"}, Times: 1, Hang: true})
+		k.server.CutAll()
+		k.put(t, "a", "2")
+		time.Sleep(40 * time.Second)
+		assert.Equal(t, "2", k.value("a"))
+	})
+}
+
+// A version that the API server has forgotten leads to a list.
+func TestExpired(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := keep(t, options{}, with("a"))
+		synctest.Wait()
+		k.server.SetAway(true)
+		require.NoError(t, k.server.Remove(&corev1.ConfigMap{ObjectMeta: named("a")}))
+		k.put(t, "b", "1")
+		k.server.Compact()
+		k.server.SetAway(false)
+		k.server.Inject(fault{Match: match{Verb: "list"}, Times: 1, Err: apierrors.NewResourceExpired("too old")})
+		time.Sleep(35 * time.Second)
+		assert.Empty(t, k.value("a"))
+		assert.Equal(t, "1", k.value("b"))
+		assert.LessOrEqual(t, k.count("list"), 4)
+	})
+}
+
+func TestStoreBounds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := keep(t, options{MaxObjects: 1}, with("a", "b"))
+		synctest.Wait()
+		require.ErrorIs(t, k.Status().Err, kubeapi.ErrTooLarge)
+		require.False(t, k.Synced())
+		require.NoError(t, k.server.Remove(&corev1.ConfigMap{ObjectMeta: named("b")}))
+		time.Sleep(5 * time.Second)
+		require.True(t, k.Synced())
+		k.put(t, "c", "1")
+		synctest.Wait()
+		require.ErrorIs(t, k.Status().Err, kubeapi.ErrTooLarge)
+		require.Equal(t, 1, k.Len())
+	})
+}
+
+func TestMisuse(t *testing.T) {
+	s := apisourcetest.NewServer(apisourcetest.Options{})
+	client, err := kubeapi.New(s.Config(), kubeapi.Options{})
+	require.NoError(t, err)
+	r := kubeapi.In(client, kubeapi.ConfigMaps, "shop")
+	require.ErrorContains(t, kubeapi.NewTable(r, kubeapi.TableOptions[*corev1.ConfigMap, string]{}).Run(t.Context()), "TableOptions.Transform")
+	var none kubeapi.Resource[*corev1.ConfigMap]
+	require.ErrorContains(t, kubeapi.NewStore(none, options{}).Run(t.Context()), "want that of In")
+	_, err = none.Get(t.Context(), "a")
+	require.ErrorContains(t, err, "want that of In")
+}

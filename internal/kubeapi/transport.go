@@ -1,0 +1,181 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeapi
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Limits of what is read of one answer, in bytes, after decompression. An event of a watch is limited to 16 MiB by
+// client-go's framer.
+const (
+	MaxObject = 8 << 20  // an object; the API server takes none larger than 3 MiB
+	MaxList   = 64 << 20 // a page of a list
+)
+
+// Limits of a watch.
+const (
+	watchHeaders = 30 * time.Second // until it has begun
+	watchSilence = 3 * time.Minute  // without an event or a bookmark, of which a server sends one a minute
+)
+
+// limitKey is the key of the limit of an answer in the context of its request, where that is not [MaxObject].
+type limitKey struct{}
+
+// guard is a round tripper that bounds size and silence of answers.
+type guard struct {
+	next http.RoundTripper
+}
+
+// WrappedRoundTripper is how client-go finds the transport.
+func (g guard) WrappedRoundTripper() http.RoundTripper { return g.next }
+
+func (g guard) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Query().Get("watch") == "true" {
+		return g.watch(r)
+	}
+	response, err := g.next.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	limit, ok := r.Context().Value(limitKey{}).(int64)
+	if !ok {
+		limit = MaxObject
+	}
+	response.Body = &limited{ReadCloser: response.Body, left: limit, limit: limit}
+	return response, nil
+}
+
+// watch gives up a watch that does not begin, and one that says nothing for too long.
+func (g guard) watch(r *http.Request) (*http.Response, error) {
+	ctx, cancel := context.WithCancel(r.Context())
+	timer := time.AfterFunc(watchHeaders, cancel)
+	response, err := g.next.RoundTrip(r.WithContext(ctx))
+	late := !timer.Stop() && r.Context().Err() == nil
+	if late && err == nil {
+		_ = response.Body.Close() // the context has ended it already
+	}
+	if late {
+		err = fmt.Errorf("the watch has not begun within %s: %w", watchHeaders, context.DeadlineExceeded)
+	}
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	response.Body = &watched{ReadCloser: response.Body, cancel: cancel, timer: time.AfterFunc(watchSilence, cancel)}
+	return response, nil
+}
+
+// limited is a body of limited size.
+type limited struct {
+	io.ReadCloser
+	left, limit int64
+}
+
+func (l *limited) Read(b []byte) (int, error) {
+	if int64(len(b)) > l.left+1 {
+		b = b[:l.left+1]
+	}
+	n, err := l.ReadCloser.Read(b)
+	if l.left -= int64(n); l.left < 0 {
+		return n, fmt.Errorf("%w: more than %d bytes", ErrTooLarge, l.limit)
+	}
+	return n, err
+}
+
+// watched is the body of a watch. However its connection ends, the watch just ends: it goes on where it was, and nothing has
+// to be listed.
+type watched struct {
+	io.ReadCloser
+	cancel context.CancelFunc
+	timer  *time.Timer
+	once   sync.Once
+}
+
+func (w *watched) Read(b []byte) (int, error) {
+	n, err := w.ReadCloser.Read(b)
+	if n > 0 {
+		w.timer.Reset(watchSilence)
+	}
+	if err != nil {
+		err = io.EOF
+	}
+	return n, err
+}
+
+func (w *watched) Close() error {
+	w.once.Do(func() {
+		w.timer.Stop()
+		w.cancel()
+	})
+	return w.ReadCloser.Close()
+}
+
+// tokenFile adds the token in a file to requests.
+type tokenFile struct {
+	path string
+	next http.RoundTripper
+
+	mu    sync.Mutex
+	token string
+	read  time.Time
+}
+
+// tokenPeriod is how old what was read of a token's file may be.
+const tokenPeriod = 10 * time.Second
+
+// WrappedRoundTripper is how client-go finds the transport.
+func (t *tokenFile) WrappedRoundTripper() http.RoundTripper { return t.next }
+
+func (t *tokenFile) RoundTrip(r *http.Request) (*http.Response, error) {
+	token, err := t.current(time.Now())
+	if err != nil {
+		return nil, err
+	}
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+token)
+	return t.next.RoundTrip(r)
+}
+
+// current returns the token. A file that is unreadable for a moment leaves the last one in use.
+func (t *tokenFile) current(now time.Time) (string, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.token != "" && now.Sub(t.read) < tokenPeriod {
+		return t.token, nil
+	}
+	b, err := readFile(t.path)
+	if err != nil && t.token == "" {
+		return "", fmt.Errorf("read token: %w", err)
+	}
+	if token := strings.TrimSpace(string(b)); token != "" {
+		t.token = token
+	}
+	if t.token == "" {
+		return "", fmt.Errorf("read token: %s is empty", t.path)
+	}
+	t.read = now
+	return t.token, nil
+}
+
+// closeIdle closes the connections of a transport that nothing uses, if it can.
+func closeIdle(t http.RoundTripper) {
+	for t != nil {
+		if c, ok := t.(interface{ CloseIdleConnections() }); ok {
+			c.CloseIdleConnections()
+			return
+		}
+		w, ok := t.(interface{ WrappedRoundTripper() http.RoundTripper })
+		if !ok {
+			return
+		}
+		t = w.WrappedRoundTripper()
+	}
+}
