@@ -1,0 +1,106 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package correlator_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/seed81659283/nodeagent/internal/correlator"
+)
+
+var start = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+
+// event is one of a pod, as a recorder makes it.
+func event(pod, message string, at time.Time) *corev1.Event {
+	t := metav1.Time{Time: at}
+	return &corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{Name: fmt.Sprintf("%s.%x", pod, at.UnixNano()), Namespace: "default"},
+		InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: "default", Name: pod, UID: types.UID(pod)},
+		Type:           corev1.EventTypeWarning, Reason: "Failed", Message: message, Count: 1, FirstTimestamp: t, LastTimestamp: t,
+	}
+}
+
+func TestTheSameEventIsCounted(t *testing.T) {
+	c := correlator.New()
+	first := c.Correlate(event("web", "x", start), start)
+	assert.Nil(t, first.Patch)
+	assert.EqualValues(t, 1, first.Event.Count)
+
+	again := event("web", "x", start.Add(time.Minute))
+	second := c.Correlate(again, start.Add(time.Minute))
+	assert.JSONEq(t, `{"count":2,"lastTimestamp":"2026-05-01T12:01:00Z","message":"x"}`, string(second.Patch))
+	assert.Equal(t, first.Event.Name, second.Event.Name)
+	assert.Equal(t, start, second.Event.FirstTimestamp.Time)
+	assert.EqualValues(t, 1, again.Count, "what is handed in is not changed")
+
+	other := c.Correlate(event("db", "x", start), start)
+	assert.Nil(t, other.Patch, "another object")
+}
+
+func TestTheTenthMessageStandsForTheRest(t *testing.T) {
+	c := correlator.New()
+	at := start
+	for i := range 9 {
+		r := c.Correlate(event("web", fmt.Sprint("message ", i), at), at)
+		assert.Nil(t, r.Patch)
+		assert.NotContains(t, r.Event.Message, "combined")
+		at = at.Add(5 * time.Minute)
+	}
+	tenth := c.Correlate(event("web", "message 9", at), at)
+	assert.Equal(t, "(combined from similar events): message 9", tenth.Event.Message)
+	assert.EqualValues(t, 1, tenth.Event.Count)
+	assert.Nil(t, tenth.Patch)
+	more := c.Correlate(event("web", "message 10", at), at)
+	assert.Equal(t, tenth.Event.Name, more.Event.Name)
+	assert.Contains(t, string(more.Patch), `"count":2`)
+	assert.Contains(t, string(more.Patch), "similar events): message 10")
+	known := c.Correlate(event("web", "message 3", at), at)
+	assert.Contains(t, string(known.Patch), `"count":2`)
+	assert.Contains(t, string(known.Patch), `"message":"message 3"`)
+
+	at = at.Add(correlator.SimilarWithin + time.Nanosecond)
+	assert.Equal(t, "message 11", c.Correlate(event("web", "message 11", at), at).Event.Message, "a group that is silent begins anew")
+}
+
+func TestAnObjectIsCutShort(t *testing.T) {
+	c := correlator.New()
+	send := func(kind, pod string, at time.Time) bool {
+		e := event(pod, "x", at)
+		e.Type = kind
+		return !c.Correlate(e, at).Skip
+	}
+	for range correlator.Burst {
+		require.True(t, send(corev1.EventTypeWarning, "web", start))
+	}
+	assert.False(t, send(corev1.EventTypeWarning, "web", start))
+	assert.True(t, send(corev1.EventTypeNormal, "web", start), "another type")
+	assert.True(t, send(corev1.EventTypeWarning, "db", start), "another object")
+	assert.False(t, send(corev1.EventTypeWarning, "web", start.Add(correlator.Refill-time.Second)))
+	assert.True(t, send(corev1.EventTypeWarning, "web", start.Add(correlator.Refill)))
+	assert.False(t, send(corev1.EventTypeWarning, "web", start.Add(correlator.Refill)))
+	r := c.Correlate(event("web", "x", start.Add(3*correlator.Refill)), start.Add(3*correlator.Refill))
+	assert.EqualValues(t, correlator.Burst+5, r.Event.Count, "what was not sent is counted")
+}
+
+// What is said of many objects, or in long messages, does not fill the memory: the oldest is forgotten.
+func TestMemoryIsBounded(t *testing.T) {
+	c := correlator.New()
+	long := strings.Repeat("x", 1<<10)
+	c.Correlate(event("first", "x", start), start)
+	for i := range correlator.Remembered {
+		c.Correlate(event(fmt.Sprint("pod-", i), long, start), start)
+	}
+	assert.Nil(t, c.Correlate(event("first", "x", start), start).Patch, "it was forgotten")
+	last := c.Correlate(event(fmt.Sprint("pod-", correlator.Remembered-1), long, start), start)
+	assert.Contains(t, string(last.Patch), `"count":2`)
+}
