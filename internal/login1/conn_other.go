@@ -1,0 +1,43 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !linux
+
+package login1
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"time"
+)
+
+// Conn is a connection to logind, of which there is none here.
+type Conn struct{}
+
+// Dial returns an error that wraps errors.ErrUnsupported.
+func Dial(context.Context, Options) (*Conn, error) { return nil, unsupported() }
+
+func unsupported() error {
+	return fmt.Errorf("connect to logind on %s: %w", runtime.GOOS, errors.ErrUnsupported)
+}
+
+// Close does nothing.
+func (*Conn) Close() {}
+
+// InhibitDelayMax returns an error that wraps errors.ErrUnsupported.
+func (*Conn) InhibitDelayMax(context.Context) (time.Duration, error) { return 0, unsupported() }
+
+// PreparingForShutdown returns an error that wraps errors.ErrUnsupported.
+func (*Conn) PreparingForShutdown(context.Context) (bool, error) { return false, unsupported() }
+
+// Inhibit returns an error that wraps errors.ErrUnsupported.
+func (*Conn) Inhibit(context.Context, string, string) (*os.File, error) { return nil, unsupported() }
+
+// Reload returns an error that wraps errors.ErrUnsupported.
+func (*Conn) Reload(context.Context) error { return unsupported() }
+
+// Watch returns an error that wraps errors.ErrUnsupported.
+func (*Conn) Watch(context.Context, func(bool)) error { return unsupported() }

@@ -1,0 +1,111 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package login1_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/internal/login1"
+	"github.com/seed81659283/nodeagent/internal/login1/login1test"
+)
+
+// start returns a logind and a connection to it.
+func start(t *testing.T) (*login1test.Logind, *login1.Conn) {
+	t.Helper()
+	socket := filepath.Join(t.TempDir(), "bus")
+	logind, err := login1test.Start(socket)
+	require.NoError(t, err)
+	t.Cleanup(logind.Close)
+	conn, err := login1.Dial(t.Context(), login1.Options{Socket: socket, Timeout: 5 * time.Second})
+	require.NoError(t, err)
+	t.Cleanup(conn.Close)
+	return logind, conn
+}
+
+func TestInhibit(t *testing.T) {
+	logind, conn := start(t)
+	lock, err := conn.Inhibit(t.Context(), "kubelet", "pods stop")
+	require.NoError(t, err)
+	assert.Equal(t, 1, logind.Held())
+	assert.Contains(t, logind.Calls(), "Inhibit shutdown kubelet pods stop delay")
+	logind.HangUp()
+	assert.Equal(t, 1, logind.Held(), "it outlives the connection")
+	require.NoError(t, lock.Close())
+	require.Eventually(t, func() bool { return logind.Held() == 0 }, time.Minute, time.Millisecond)
+}
+
+func TestDelay(t *testing.T) {
+	logind, conn := start(t)
+	logind.ConfigDir = filepath.Join(t.TempDir(), "logind.conf.d")
+	delay, err := conn.InhibitDelayMax(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 5*time.Second, delay)
+	require.NoError(t, login1.Override(logind.ConfigDir, 36500*time.Millisecond))
+	require.NoError(t, conn.Reload(t.Context()))
+	delay, err = conn.InhibitDelayMax(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, 37*time.Second, delay)
+	assert.Contains(t, logind.Calls(), "KillUnit systemd-logind.service all 1")
+	text, err := os.ReadFile(filepath.Join(logind.ConfigDir, "99-kubelet.conf"))
+	require.NoError(t, err)
+	assert.Contains(t, string(text), "[Login]\nInhibitDelayMaxSec=37\n")
+}
+
+// What counts is what logind says when it is asked; a signal that is not true changes nothing.
+func TestWatch(t *testing.T) {
+	logind, conn := start(t)
+	said := make(chan bool, 8)
+	ended := make(chan error, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	go func() { ended <- conn.Watch(ctx, func(shutdown bool) { said <- shutdown }) }()
+	require.False(t, <-said)
+	logind.Signal(true)
+	logind.Shutdown()
+	require.True(t, <-said)
+	logind.Cancel()
+	require.False(t, <-said)
+	assert.Empty(t, said)
+	logind.HangUp()
+	assert.Error(t, <-ended, "the connection is lost")
+}
+
+func TestErrors(t *testing.T) {
+	logind, conn := start(t)
+	logind.Deny("Inhibit", true)
+	_, err := conn.Inhibit(t.Context(), "kubelet", "")
+	assert.EqualError(t, err, "inhibit shutdown: Permission denied")
+	logind.Deny("KillUnit", true)
+	assert.EqualError(t, conn.Reload(t.Context()), "reload logind: Permission denied")
+
+	logind.Mute("Get", true)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err = conn.InhibitDelayMax(ctx)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	assert.NoError(t, conn.Watch(ctx, func(bool) { t.Error("nothing is known") }))
+
+	_, err = login1.Dial(t.Context(), login1.Options{Socket: filepath.Join(t.TempDir(), "none")})
+	require.ErrorIs(t, err, os.ErrNotExist)
+	assert.ErrorContains(t, err, "connect to logind by ")
+	assert.ErrorContains(t, login1.Override(filepath.Join(os.DevNull, "dir"), time.Second), "override InhibitDelayMaxSec: ")
+}
+
+// A bus that accepts and says nothing is given up in time.
+func TestSilentBus(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "bus")
+	logind, err := login1test.Start(socket)
+	require.NoError(t, err)
+	defer logind.Close()
+	logind.Mute("AddMatch", true)
+	_, err = login1.Dial(t.Context(), login1.Options{Socket: socket, Timeout: 50 * time.Millisecond})
+	assert.ErrorIs(t, err, context.DeadlineExceeded)
+}
