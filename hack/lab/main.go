@@ -3,8 +3,8 @@
 
 //go:build linux
 
-// Command lab prepares and runs the containerd that the tests use. `make lab` and `make test` call it; package
-// internal/lab says what a lab is.
+// Command lab prepares and runs the containerd that the tests use, and a control plane for people. `make lab` and `make test` call
+// it; packages internal/lab and internal/controlplane say what they are.
 package main
 
 import (
@@ -30,11 +30,17 @@ const usage = `usage: lab COMMAND
   deps [PKG...]    install the Debian packages that are missing, of those named or of all (root)
   tools            build the tools of tools/go.mod into .lab/bin, and the test images into .lab/images
   lint-tools       build the tools of tools/lint/go.mod into .lab/bin
+  cluster-tools    build the control plane that tools/cluster/go.mod pins into .lab/bin, and its images into .lab/images,
+                   and the metrics-server that tools/metrics/go.mod pins
   up               start the lab, or find it running
   status           say what runs
   restart          kill -9 containerd and start it again on the same state
   down             stop the lab and remove all that it made but the tools
   exec CMD ARG...  up, run the command with ` + lab.RequiredEnv + `=required, down
+  controlplane up|down|status
+                   a control plane of what cluster-tools has built, for people: etcd, API server, scheduler, controller manager
+  controlplane node NAME
+                   write a kubeconfig for the node of that name, and print its path
   watch NAME       end a lab that was started on demand when its last user has gone
 `
 
@@ -75,9 +81,11 @@ func run(ctx context.Context, args []string) error {
 		}
 		return installPackages(ctx, packages)
 	case "tools":
-		return errors.Join(buildTools(ctx, home, "tools"), buildImages(ctx, home))
+		return errors.Join(toolset{folder: "tools", tags: toolTags}.build(ctx, home), buildImages(ctx, home))
 	case "lint-tools":
-		return buildTools(ctx, home, "tools/lint")
+		return toolset{folder: "tools/lint", tags: toolTags}.build(ctx, home)
+	case "cluster-tools":
+		return buildCluster(ctx, home)
 	case "up":
 		return up(ctx, home)
 	case "status":
@@ -90,6 +98,8 @@ func run(ctx context.Context, args []string) error {
 		return l.Restart(ctx)
 	case "down":
 		return lab.DownAll(ctx, home)
+	case "controlplane":
+		return controlPlane(ctx, home, args[1:])
 	case "exec":
 		return execute(ctx, home, args[1:])
 	case "watch":

@@ -61,25 +61,35 @@ func installPackages(ctx context.Context, wanted []string) error {
 // need libraries.
 const toolTags = "seccomp,no_btrfs,no_devmapper,no_zfs"
 
-// buildTools installs the tools that the module in a folder pins into .lab/bin, unless they are there already.
-func buildTools(ctx context.Context, home, folder string) error {
-	dir, bin := filepath.Join(filepath.Dir(home), folder), filepath.Join(home, "bin")
-	key, err := toolsKey(dir)
+// toolset is the tools that the module in a folder pins.
+type toolset struct {
+	folder string
+	tags   string // of the build
+	static bool   // they run in images without libraries
+}
+
+// build installs the tools into .lab/bin, unless they are there already.
+func (s toolset) build(ctx context.Context, home string) error {
+	dir, bin := filepath.Join(filepath.Dir(home), s.folder), filepath.Join(home, "bin")
+	key, err := s.key(dir)
 	if err != nil {
 		return err
 	}
-	stamp := filepath.Join(bin, "."+strings.ReplaceAll(folder, "/", "-"))
+	stamp := filepath.Join(bin, "."+strings.ReplaceAll(s.folder, "/", "-"))
 	if b, err := os.ReadFile(stamp); err == nil && string(b) == key {
 		return nil
 	}
 	began := time.Now()
-	say("build what %s/go.mod pins into %s: seconds when cached, minutes when not", folder, bin)
+	say("build what %s/go.mod pins into %s: seconds when cached, minutes when not", s.folder, bin)
 	ldflags, err := versionFlags(ctx, dir)
 	if err != nil {
 		return err
 	}
-	cmd := command(ctx, dir, "go", "install", "-trimpath", "-tags", toolTags, "-ldflags", ldflags, "tool")
+	cmd := command(ctx, dir, "go", "install", "-trimpath", "-tags", s.tags, "-ldflags", ldflags, "tool")
 	cmd.Env = append(os.Environ(), "GOBIN="+bin, "CGO_ENABLED=1")
+	if s.static {
+		cmd.Env = append(cmd.Env, "CGO_ENABLED=0")
+	}
 	if err := runCommand(cmd); err != nil {
 		return err
 	}
@@ -87,10 +97,10 @@ func buildTools(ctx context.Context, home, folder string) error {
 	return os.WriteFile(stamp, []byte(key), 0o644)
 }
 
-// toolsKey changes with whatever changes the binaries.
-func toolsKey(dir string) (string, error) {
+// key changes with whatever changes the binaries.
+func (s toolset) key(dir string) (string, error) {
 	sum := sha256.New()
-	fmt.Fprintln(sum, runtime.Version(), runtime.GOARCH, toolTags)
+	fmt.Fprintln(sum, runtime.Version(), runtime.GOARCH, s.tags)
 	for _, name := range []string{"go.mod", "go.sum"} {
 		b, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil {
@@ -104,9 +114,11 @@ func toolsKey(dir string) (string, error) {
 // versionFlags gives those tools their versions that take them from the linker.
 func versionFlags(ctx context.Context, dir string) (string, error) {
 	flags := []string{"-s", "-w"}
+	kubernetes := "k8s.io/component-base/version.git"
 	for _, v := range []struct{ module, variable string }{
 		{"github.com/containerd/containerd/v2", "github.com/containerd/containerd/v2/version.Version"},
 		{"github.com/containernetworking/plugins", "github.com/containernetworking/plugins/pkg/utils/buildversion.BuildVersion"},
+		{"k8s.io/kubernetes", kubernetes + "Version"},
 	} {
 		// A module that is not among the requirements lists as itself with no version.
 		cmd := exec.CommandContext(ctx, "go", "list", "-m", "-e", "-f", "{{.Version}}", v.module)
@@ -118,6 +130,12 @@ func versionFlags(ctx context.Context, dir string) (string, error) {
 		if version := strings.TrimSpace(string(out)); version != "" {
 			flags = append(flags, "-X", v.variable+"="+version)
 		}
+	}
+	// Programs of Kubernetes want the parts of their version as well.
+	if _, version, ok := strings.Cut(strings.Join(flags, " "), kubernetes+"Version=v"); ok {
+		major, rest, _ := strings.Cut(version, ".")
+		minor, _, _ := strings.Cut(rest, ".")
+		flags = append(flags, "-X", kubernetes+"Major="+major, "-X", kubernetes+"Minor="+minor)
 	}
 	return strings.Join(flags, " "), nil
 }

@@ -153,7 +153,7 @@ func (k kernel) testMuchOutput(t *testing.T) {
 func (k kernel) testLeftBehind(t *testing.T) {
 	began := time.Now()
 	assert.Equal(t, "done\n", k.sh(t, "setsid sleep 1000 & echo done"))
-	assert.Less(t, time.Since(began), 35*time.Second, "waited for a process to close its output")
+	assert.Less(t, time.Since(began), 2*time.Minute, "waited for a process to close its output")
 }
 
 func (k kernel) testTimeout(t *testing.T) {
@@ -315,7 +315,7 @@ func (n pidNamespace) processes() (pids []int) {
 // requireGone waits until no process of a VM is left, and looks for anything else.
 func (n pidNamespace) requireGone(t *testing.T) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); len(n.processes()) > 0; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); len(n.processes()) > 0; time.Sleep(10 * time.Millisecond) {
 		require.True(t, time.Now().Before(deadline), "still there: %v", n.processes())
 	}
 	job, err := filepath.Abs("../../.lab/vm/job")

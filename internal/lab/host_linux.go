@@ -46,8 +46,12 @@ func reap(pid int) {
 	_, _ = syscall.Wait4(pid, &status, syscall.WNOHANG, nil)
 }
 
-// processesOf returns the processes that run the executable with the argument.
+// processesOf returns the processes that run the executable with the argument. A link to it is as good: checkouts may share what
+// was built.
 func processesOf(exe, arg string) []process {
+	if target, err := filepath.EvalSymlinks(exe); err == nil {
+		exe = target
+	}
 	dirs, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
 		return nil

@@ -6,6 +6,9 @@ package lab
 import (
 	"net"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
 
@@ -85,7 +88,7 @@ func TestStopKillsAfterTheGrace(t *testing.T) {
 	require.Eventually(t, func() bool {
 		b, _ := os.ReadFile(log)
 		return len(b) > 0
-	}, 10*time.Second, 10*time.Millisecond)
+	}, time.Minute, 10*time.Millisecond)
 	require.NoError(t, p.stop(t.Context(), 50*time.Millisecond))
 	assert.False(t, p.alive())
 }
@@ -109,4 +112,23 @@ func TestExclusiveLockWaitsForSharedOnes(t *testing.T) {
 	last, err := tryAcquire(usePath(home, "x"), false)
 	require.NoError(t, err)
 	require.NoError(t, last.Close())
+}
+
+// The programs of a checkout may be links to those of another. What runs from them ends with the lab all the same.
+func TestProcessesOfALink(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("processes are found in /proc")
+	}
+	program, err := exec.LookPath("sleep")
+	require.NoError(t, err)
+	link := filepath.Join(t.TempDir(), "tool")
+	require.NoError(t, os.Symlink(program, link))
+	cmd := exec.Command(link, "1234.5")
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	require.Eventually(t, func() bool { return len(processesOf(link, "1234.5")) == 1 }, time.Minute, 10*time.Millisecond)
+	require.Empty(t, processesOf(link, "1234.6"), "another argument is somebody else's")
 }

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	upTimeout   = 60 * time.Second // for all of Up; it takes about a second
+	upTimeout   = 3 * time.Minute  // for all of Up; it takes about a second
 	stopGrace   = 10 * time.Second // of containerd and the registry
 	logTailSize = 4 << 10
 )
@@ -204,12 +204,8 @@ func (l *Lab) awaitRegistry(ctx context.Context) error {
 
 // loadImages gives both images to containerd, and busybox to the registry as well.
 func (l *Lab) loadImages(ctx context.Context) error {
-	for _, name := range []string{"pause", "busybox"} {
-		_, err := l.output(ctx, "ctr", "--address", l.socket(), "--namespace", "k8s.io",
-			"images", "import", "--local", "--snapshotter", l.rec.Snapshotter, l.imagePath(name))
-		if err != nil {
-			return err
-		}
+	if err := l.Import(ctx, "pause", "busybox"); err != nil {
+		return err
 	}
 	// The flag makes crane use HTTP; its answer is the name with the digest.
 	pushed, err := l.output(ctx, "crane", "push", "--insecure", l.imagePath("busybox"), l.RegistryImage())
@@ -217,6 +213,18 @@ func (l *Lab) loadImages(ctx context.Context) error {
 		return err
 	}
 	l.rec.RegistryDigest = strings.TrimSpace(pushed)
+	return nil
+}
+
+// Import loads images into containerd, by the names of their archives in .lab/images.
+func (l *Lab) Import(ctx context.Context, names ...string) error {
+	for _, name := range names {
+		_, err := l.output(ctx, "ctr", "--address", l.socket(), "--namespace", "k8s.io",
+			"images", "import", "--local", "--snapshotter", l.rec.Snapshotter, l.imagePath(name))
+		if err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

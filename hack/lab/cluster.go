@@ -1,0 +1,66 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/seed81659283/nodeagent/internal/controlplane"
+)
+
+// buildCluster builds the parts of a control plane and an image of each, and a metrics-server, as package controlplane expects them.
+func buildCluster(ctx context.Context, home string) error {
+	if err := (toolset{folder: "tools/cluster", static: true}).build(ctx, home); err != nil {
+		return err
+	}
+	bin := filepath.Join(home, "bin")
+	// The program of etcd is the root of its module, and is installed under the name of that. No new one: nothing was built.
+	if err := os.Rename(filepath.Join(bin, "server"), filepath.Join(bin, controlplane.Etcd)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Join(home, "images"), 0o755); err != nil {
+		return err
+	}
+	for name, image := range controlplane.Images() {
+		if err := clusterImage(ctx, home, name, image); err != nil {
+			return fmt.Errorf("make image %s: %w", image, err)
+		}
+	}
+	// Of a module of its own: its Kubernetes is older than that of the control plane.
+	return toolset{folder: "tools/metrics", static: true}.build(ctx, home)
+}
+
+// clusterImage writes an image of one program, unless it is newer than that. Kubectl has a shell around it, to be called by.
+func clusterImage(ctx context.Context, home, name, image string) error {
+	archive, program := filepath.Join(home, "images", name+".tar"), filepath.Join(home, "bin", name)
+	built, err := os.Stat(program)
+	if err != nil {
+		return err
+	}
+	if made, err := os.Stat(archive); err == nil && made.ModTime().After(built.ModTime()) {
+		return nil
+	}
+	data, err := os.ReadFile(program)
+	if err != nil {
+		return err
+	}
+	var files []entry
+	if name == controlplane.Kubectl {
+		if files, err = busyboxFiles(ctx); err != nil {
+			return err
+		}
+	} else {
+		files = []entry{{name: "bin/", mode: 0o755}}
+	}
+	files = append(files, entry{name: "bin/" + name, mode: 0o755, data: data})
+	say("write image %s", image)
+	return writeImage(archive, image, map[string]any{"Cmd": []string{name}, "Env": []string{"PATH=/bin"}}, files)
+}

@@ -1,0 +1,99 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controlplane
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// auditName is the audit log, in the directory of a plane.
+const auditName = "audit.log"
+
+// auditPolicy has a line for each request, when it has been answered, without what was sent: a watch when it begins.
+const auditPolicy = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules: [{level: Metadata}]
+`
+
+// Request is a line of the audit log.
+type Request struct {
+	User, UserAgent       string
+	Verb                  string // such as get, list, watch, patch
+	Resource, Subresource string // such as pods and status
+	Namespace, Name       string
+	Code                  int       // of the answer
+	Time                  time.Time // when the API server got it
+}
+
+// writeAudit writes the policy, and returns the flags of the API server.
+func (p *Plane) writeAudit() ([]string, error) {
+	policy := filepath.Join(p.dir, "audit.yaml")
+	if err := os.WriteFile(policy, []byte(auditPolicy), 0o600); err != nil {
+		return nil, err
+	}
+	return flags("audit-policy-file", policy, "audit-log-path", filepath.Join(p.dir, auditName), "audit-log-mode", "blocking"), nil
+}
+
+// Requests returns the requests that the API server has answered so far, of those that came at or after a moment, in the order in
+// which they were answered. A watch counts once, when it begins. Options.Audit has to be set.
+func (p *Plane) Requests(since time.Time) ([]Request, error) {
+	text, err := os.ReadFile(filepath.Join(p.dir, auditName))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("read requests: Options.Audit is not set: %w", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return parseAudit(text, since)
+}
+
+// auditEvent is what is read of a line. See https://kubernetes.io/docs/reference/config-api/apiserver-audit.v1.
+type auditEvent struct {
+	Stage     string    `json:"stage"`
+	Verb      string    `json:"verb"`
+	UserAgent string    `json:"userAgent"`
+	Received  time.Time `json:"requestReceivedTimestamp"`
+	User      struct {
+		Username string `json:"username"`
+	} `json:"user"`
+	Object struct {
+		Resource    string `json:"resource"`
+		Subresource string `json:"subresource"`
+		Namespace   string `json:"namespace"`
+		Name        string `json:"name"`
+	} `json:"objectRef"`
+	Response struct {
+		Code int `json:"code"`
+	} `json:"responseStatus"`
+}
+
+// parseAudit reads an audit log. The last line may not be written whole yet.
+func parseAudit(text []byte, since time.Time) ([]Request, error) {
+	var requests []Request
+	for line := range bytes.Lines(text) {
+		if !bytes.HasSuffix(line, []byte("\n")) {
+			break
+		}
+		var e auditEvent
+		if err := json.Unmarshal(line, &e); err != nil {
+			return nil, fmt.Errorf("parse audit log: %w", err)
+		}
+		// A watch has a line when it begins and another one when it ends.
+		if e.Received.Before(since) || e.Verb == "watch" && e.Stage == "ResponseComplete" {
+			continue
+		}
+		requests = append(requests, Request{
+			User: e.User.Username, UserAgent: e.UserAgent, Verb: e.Verb, Resource: e.Object.Resource, Subresource: e.Object.Subresource,
+			Namespace: e.Object.Namespace, Name: e.Object.Name, Code: e.Response.Code, Time: e.Received,
+		})
+	}
+	return requests, nil
+}

@@ -1,0 +1,51 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controlplane
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A watch counts when it begins and not when it ends, what came before does not count, and a line that is being written is left for
+// the next look.
+func TestParseAudit(t *testing.T) {
+	line := func(second int, stage, verb string) string {
+		return fmt.Sprintf(`{"stage":%q,"verb":%q,"user":{"username":"u"},"userAgent":"a","objectRef":{"resource":"pods","subresource":"status",`+
+			`"namespace":"n","name":"p"},"responseStatus":{"code":200},"requestReceivedTimestamp":"2026-01-01T00:00:%02d.000000Z"}`, stage, verb, second)
+	}
+	text := line(1, "ResponseComplete", "get") + "\n" + line(2, "ResponseStarted", "watch") + "\n" + line(2, "ResponseComplete", "watch") + "\n" +
+		line(3, "ResponseComplete", "patch") + "\n" + line(4, "ResponseComplete", "get")
+	since := time.Date(2026, 1, 1, 0, 0, 2, 0, time.UTC)
+	watch := Request{
+		User: "u", UserAgent: "a", Verb: "watch", Resource: "pods", Subresource: "status", Namespace: "n", Name: "p", Code: 200, Time: since,
+	}
+	patch := watch
+	patch.Verb, patch.Time = "patch", since.Add(time.Second)
+	got, err := parseAudit([]byte(text), since)
+	require.NoError(t, err)
+	require.Equal(t, []Request{watch, patch}, got)
+	_, err = parseAudit([]byte("{\n"), since)
+	require.ErrorContains(t, err, "parse audit log")
+	_, err = (&Plane{dir: t.TempDir()}).Requests(since)
+	require.ErrorContains(t, err, "Options.Audit is not set")
+}
+
+// A record that is none is an error, and no control plane that is not there.
+func TestOpenDamaged(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, recordName), []byte("{"), 0o600))
+	_, err := Open(dir)
+	require.ErrorContains(t, err, "parse "+filepath.Join(dir, recordName))
+	require.NotErrorIs(t, err, os.ErrNotExist)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, recordName), []byte(`{"pid":7}`), 0o600))
+	_, err = Open(dir)
+	require.ErrorIs(t, err, os.ErrNotExist)
+	require.ErrorContains(t, err, "process 7 has ended")
+}

@@ -1,0 +1,164 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controlplane
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"time"
+)
+
+// validity is how long certificates are valid: longer than a control plane is up, also one that people use. They begin an hour ago, for clocks that differ.
+const validity = 365 * 24 * time.Hour
+
+// authority is a certificate authority.
+type authority struct {
+	cert *x509.Certificate
+	key  crypto.Signer
+	pem  []byte // of cert
+}
+
+// pair is a certificate and its key, both as PEM.
+type pair struct{ cert, key []byte }
+
+// makeAuthority makes an authority of that name.
+func makeAuthority(name string) (*authority, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	template := &x509.Certificate{
+		Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+	}
+	der, err := sign(template, template, key.Public(), key)
+	if err != nil {
+		return nil, err
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, err
+	}
+	return &authority{cert: cert, key: key, pem: encode("CERTIFICATE", der)}, nil
+}
+
+// readAuthority reads an authority that kubeadm has made.
+func readAuthority(certFile, keyFile string) (*authority, error) {
+	text, err := os.ReadFile(certFile)
+	if err != nil {
+		return nil, err
+	}
+	block, _ := pem.Decode(text)
+	if block == nil {
+		return nil, fmt.Errorf("read %s: it is not PEM", certFile)
+	}
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", certFile, err)
+	}
+	key, err := tls.LoadX509KeyPair(certFile, keyFile)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", keyFile, err)
+	}
+	signer, ok := key.PrivateKey.(crypto.Signer)
+	if !ok {
+		return nil, fmt.Errorf("read %s: a %T does not sign", keyFile, key.PrivateKey)
+	}
+	return &authority{cert: cert, key: signer, pem: text}, nil
+}
+
+// keyPEM returns the key of an authority that [makeAuthority] has made.
+func (a *authority) keyPEM() ([]byte, error) {
+	key, ok := a.key.(*ecdsa.PrivateKey)
+	if !ok {
+		return nil, fmt.Errorf("encode key of %q: it is a %T", a.cert.Subject.CommonName, a.key)
+	}
+	return encodeKey(key)
+}
+
+// client makes a certificate that the API server takes for the user in these groups.
+func (a *authority) client(user string, groups ...string) (pair, error) {
+	return a.clientUntil(time.Now().Add(validity), user, groups...)
+}
+
+// clientUntil makes one that expires at a time.
+func (a *authority) clientUntil(end time.Time, user string, groups ...string) (pair, error) {
+	return a.issue(&x509.Certificate{
+		Subject: pkix.Name{CommonName: user, Organization: groups}, NotAfter: end,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	})
+}
+
+// server makes a certificate for a server on loopback.
+func (a *authority) server(name string) (pair, error) {
+	return a.issue(&x509.Certificate{
+		Subject:     pkix.Name{CommonName: name},
+		DNSNames:    []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", MetricsServer + ".kube-system.svc"},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.ParseIP(firstServiceIP)},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	})
+}
+
+func (a *authority) issue(template *x509.Certificate) (pair, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return pair{}, err
+	}
+	template.KeyUsage = x509.KeyUsageDigitalSignature
+	der, err := sign(template, a.cert, key.Public(), a.key)
+	if err != nil {
+		return pair{}, err
+	}
+	keyPEM, err := encodeKey(key)
+	return pair{cert: encode("CERTIFICATE", der), key: keyPEM}, err
+}
+
+// sign fills in what all certificates have, and signs.
+func sign(template, parent *x509.Certificate, public crypto.PublicKey, key crypto.Signer) ([]byte, error) {
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	if template.NotAfter.IsZero() {
+		template.NotAfter = now.Add(validity)
+	}
+	template.SerialNumber, template.NotBefore = serial, now.Add(-2*time.Hour)
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, public, key)
+	if err != nil {
+		return nil, fmt.Errorf("sign certificate of %q: %w", template.Subject.CommonName, err)
+	}
+	return der, nil
+}
+
+// signingKey makes the key that signs the tokens of service accounts. The API server wants the public one beside it.
+func signingKey() (private, public []byte, err error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, err
+	}
+	private, err = encodeKey(key)
+	der, publicErr := x509.MarshalPKIXPublicKey(key.Public())
+	return private, encode("PUBLIC KEY", der), errors.Join(err, publicErr)
+}
+
+func encodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
+	der, err := x509.MarshalECPrivateKey(key)
+	return encode("EC PRIVATE KEY", der), err
+}
+
+func encode(kind string, der []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
+}

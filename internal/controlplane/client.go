@@ -1,0 +1,130 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controlplane
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// Bounds of a call.
+const (
+	callTimeout = 30 * time.Second
+	maxAnswer   = 64 << 20
+)
+
+// Client makes calls to an API server. Get one from [Access].
+type Client struct {
+	url, token string
+	http       *http.Client
+}
+
+// StatusError is an answer of the API server other than success.
+type StatusError struct {
+	Code    int    // such as http.StatusConflict
+	Reason  string // such as AlreadyExists; empty: the answer was no Status object
+	Message string
+}
+
+// Error has all that the API server said.
+func (e *StatusError) Error() string {
+	return strings.TrimSpace(fmt.Sprintf("%d %s %s", e.Code, e.Reason, e.Message))
+}
+
+// Code returns the HTTP status of an error that is or wraps a [*StatusError], and zero for any other.
+func Code(err error) int {
+	if status, ok := errors.AsType[*StatusError](err); ok {
+		return status.Code
+	}
+	return 0
+}
+
+func newClient(url string, config *tls.Config, token string) *Client {
+	transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true, IdleConnTimeout: time.Minute}
+	return &Client{url: url, token: token, http: &http.Client{Transport: transport, Timeout: callTimeout}}
+}
+
+// Do makes one call. What is sent is in, as JSON, unless it is nil; a []byte is sent as it is. What is answered goes into out,
+// unless that is nil; a *[]byte gets it as it is. A PATCH is a JSON merge patch.
+func (c *Client) Do(ctx context.Context, method, path string, in, out any) error {
+	body, err := encodeBody(in)
+	if err != nil {
+		return fmt.Errorf("%s %s: %w", method, path, err)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, c.url+path, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Accept", "application/json, */*")
+	req.Header.Set("Content-Type", "application/json")
+	if method == http.MethodPatch {
+		req.Header.Set("Content-Type", "application/merge-patch+json")
+	}
+	if c.token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return err // it names method and address
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	if err == nil && len(answer) > maxAnswer {
+		err = fmt.Errorf("the answer is larger than %d bytes", maxAnswer)
+	}
+	if err == nil {
+		err = decodeAnswer(resp.StatusCode, answer, out)
+	}
+	if err != nil {
+		return fmt.Errorf("%s %s: %w", method, path, err)
+	}
+	return nil
+}
+
+func encodeBody(in any) ([]byte, error) {
+	switch in := in.(type) {
+	case nil:
+		return nil, nil
+	case []byte:
+		return in, nil
+	default:
+		return json.Marshal(in)
+	}
+}
+
+func decodeAnswer(code int, answer []byte, out any) error {
+	if code < 200 || code > 299 {
+		status := &StatusError{Code: code}
+		if json.Unmarshal(answer, status) != nil || status.Message == "" {
+			status.Message = string(answer[:min(len(answer), 1<<10)])
+		}
+		status.Code = code
+		return status
+	}
+	switch out := out.(type) {
+	case nil:
+		return nil
+	case *[]byte:
+		*out = answer
+		return nil
+	default:
+		return json.Unmarshal(answer, out)
+	}
+}
+
+// Ready asks the API server whether it is ready, and returns what it said if it is not.
+func (c *Client) Ready(ctx context.Context) error {
+	return c.Do(ctx, http.MethodGet, "/readyz?verbose", nil, nil)
+}
+
+// Close closes connections that nobody uses.
+func (c *Client) Close() { c.http.CloseIdleConnections() }

@@ -1,0 +1,124 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controlplane
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strconv"
+)
+
+// MetricsServer is the program that answers `kubectl top`. It is no part of Kubernetes and has versions of its own: that of
+// tools/metrics/go.mod.
+const MetricsServer = "metrics-server"
+
+const (
+	metricsUser = "metrics-server"
+	rbac        = "rbac.authorization.k8s.io"
+	rbacPath    = "/apis/" + rbac + "/v1"
+)
+
+// frontProxy makes the authority and the certificate by which the API server tells those behind it who has asked, and returns
+// the flags for that.
+func (p *Plane) frontProxy() ([]string, error) {
+	const user = "front-proxy-client"
+	authority, err := makeAuthority("front-proxy-ca")
+	if err != nil {
+		return nil, err
+	}
+	caKey, err := authority.keyPEM()
+	if err != nil {
+		return nil, err
+	}
+	ca, _, err := pair{authority.pem, caKey}.write(p.dir, "front-proxy-ca")
+	if err != nil {
+		return nil, err
+	}
+	client, err := authority.client(user)
+	if err != nil {
+		return nil, err
+	}
+	cert, key, err := client.write(p.dir, user)
+	return flags(
+		"requestheader-client-ca-file", ca, "requestheader-allowed-names", user,
+		"requestheader-username-headers", "X-Remote-User", "requestheader-group-headers", "X-Remote-Group",
+		"requestheader-extra-headers-prefix", "X-Remote-Extra-", "proxy-client-cert-file", cert, "proxy-client-key-file", key,
+	), err
+}
+
+// StartMetricsServer runs a metrics-server that asks all nodes every ten seconds, and has the API server ask it. It may do what
+// the metrics-server of a cluster may, and no more, and it asks only nodes that serve with a certificate of the cluster. It is called
+// once; [Plane.Close] ends what it started. When it returns there are no values yet: those of a container take two rounds.
+func (p *Plane) StartMetricsServer(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, DefaultTimeout)
+	defer cancel()
+	ports, err := freePorts(1)
+	if err != nil {
+		return err
+	}
+	config, err := p.Kubeconfig(metricsUser)
+	if err != nil {
+		return err
+	}
+	for _, o := range p.metricsObjects(ports[0]) {
+		if err := p.Admin().Do(ctx, http.MethodPost, o.path, o.object, nil); err != nil {
+			return fmt.Errorf("prepare %s: %w", MetricsServer, err)
+		}
+	}
+	for _, role := range []string{"system:auth-delegator", "system:metrics-server"} {
+		if err := p.Bind(ctx, role, "User", metricsUser); err != nil {
+			return err
+		}
+	}
+	part := p.program(MetricsServer, flags(
+		"kubeconfig", config, "authentication-kubeconfig", config, "authorization-kubeconfig", config,
+		"bind-address", "127.0.0.1", "secure-port", strconv.Itoa(ports[0]),
+		"tls-cert-file", filepath.Join(p.dir, "server.crt"), "tls-private-key-file", filepath.Join(p.dir, "server.key"),
+		"kubelet-use-node-status-port", "true", "kubelet-preferred-address-types", "InternalIP", "kubelet-certificate-authority", filepath.Join(p.dir, "ca.crt"),
+		"metric-resolution", "10s", "kubelet-request-timeout", "5s",
+	))
+	part.healthy = p.healthy("https", ports[0], "/livez")
+	p.parts = append(p.parts, part)
+	return p.run(ctx, part)
+}
+
+// posted is an object and where it is created.
+type posted struct {
+	path   string
+	object map[string]any
+}
+
+// metricsObjects are what the API server finds a metrics-server on loopback by, and what that may do beyond the roles that every
+// cluster has. No endpoint may be on loopback, but the service may be another name for it.
+func (p *Plane) metricsObjects(port int) []posted {
+	const namespace = "kube-system"
+	named := func(name string) map[string]any { return map[string]any{"name": name} }
+	return []posted{
+		{rbacPath + "/clusterroles", map[string]any{
+			"apiVersion": rbac + "/v1", "kind": "ClusterRole", "metadata": named("system:metrics-server"),
+			"rules": []any{
+				map[string]any{"apiGroups": []string{""}, "resources": []string{"nodes/metrics"}, "verbs": []string{"get"}},
+				map[string]any{"apiGroups": []string{""}, "resources": []string{"pods", "nodes"}, "verbs": []string{"get", "list", "watch"}},
+			},
+		}},
+		{rbacPath + "/namespaces/" + namespace + "/rolebindings", map[string]any{
+			"apiVersion": rbac + "/v1", "kind": "RoleBinding", "metadata": named("metrics-server-auth-reader"),
+			"roleRef":  map[string]any{"apiGroup": rbac, "kind": "Role", "name": "extension-apiserver-authentication-reader"},
+			"subjects": []any{map[string]any{"apiGroup": rbac, "kind": "User", "name": metricsUser}},
+		}},
+		{"/api/v1/namespaces/" + namespace + "/services", map[string]any{
+			"apiVersion": "v1", "kind": "Service", "metadata": named(MetricsServer),
+			"spec": map[string]any{"type": "ExternalName", "externalName": "localhost"},
+		}},
+		{"/apis/apiregistration.k8s.io/v1/apiservices", map[string]any{
+			"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": named("v1beta1.metrics.k8s.io"),
+			"spec": map[string]any{
+				"group": "metrics.k8s.io", "version": "v1beta1", "groupPriorityMinimum": 100, "versionPriority": 100, "caBundle": p.CA(),
+				"service": map[string]any{"name": MetricsServer, "namespace": namespace, "port": port},
+			},
+		}},
+	}
+}

@@ -1,0 +1,189 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controlplane_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/internal/controlplane"
+)
+
+// object is as much of an object as these tests look at.
+type object struct {
+	APIVersion string `json:"apiVersion,omitempty"`
+	Kind       string `json:"kind,omitempty"`
+	Metadata   struct {
+		Name      string            `json:"name,omitempty"`
+		Namespace string            `json:"namespace,omitempty"`
+		UID       string            `json:"uid,omitempty"`
+		Labels    map[string]string `json:"labels,omitempty"`
+	} `json:"metadata"`
+	Data   map[string]string `json:"data,omitempty"`
+	Spec   map[string]any    `json:"spec,omitempty"`
+	Status map[string]any    `json:"status,omitempty"`
+}
+
+// named returns an object to be created.
+func named(kind, name string) *object {
+	o := &object{APIVersion: "v1", Kind: kind}
+	o.Metadata.Name = name
+	return o
+}
+
+const (
+	configMaps = "/api/v1/namespaces/default/configmaps"
+	reviews    = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+)
+
+func whoami(ctx context.Context, c *controlplane.Client) (any, error) {
+	review := object{APIVersion: "authentication.k8s.io/v1", Kind: "SelfSubjectReview"}
+	err := c.Do(ctx, http.MethodPost, reviews, &review, &review)
+	info, _ := review.Status["userInfo"].(map[string]any)
+	return info["username"], err
+}
+
+// One control plane for all that takes one that runs, as it takes seconds to start. The order matters: the
+// first makes the node that a later one schedules to, and the last kills the API server.
+func TestPlane(t *testing.T) {
+	p := controlplane.Start(t, controlplane.Options{ControllerManager: true, Scheduler: true, Audit: true})
+	for _, c := range []struct {
+		name string
+		test func(*testing.T, *controlplane.Plane)
+	}{{"clients", testClients}, {"tokens", testTokens}, {"kubeconfig", testKubeconfig}, {"schedules", testSchedules}, {"requests", testRequests}, {"metrics", testMetrics}, {"restart", testRestart}} {
+		t.Run(c.name, func(t *testing.T) { c.test(t, p) })
+	}
+}
+
+// The API server knows its clients by their certificates, and a node may do what a node may. What is wrong it says.
+func testClients(t *testing.T, p *controlplane.Plane) {
+	ctx := t.Context()
+	require.NoError(t, p.Admin().Ready(ctx))
+	config := named("ConfigMap", "twice")
+	require.NoError(t, p.Admin().Do(ctx, http.MethodPost, configMaps, config, nil))
+	err := p.Admin().Do(ctx, http.MethodPost, configMaps, config, nil)
+	require.ErrorContains(t, err, `409 AlreadyExists configmaps "twice" already exists`)
+	require.Equal(t, http.StatusConflict, controlplane.Code(err))
+
+	node, err := p.Client("system:node:n1", "system:nodes")
+	require.NoError(t, err)
+	who, err := whoami(ctx, node)
+	require.NoError(t, err)
+	require.Equal(t, "system:node:n1", who)
+	require.NoError(t, node.Do(ctx, http.MethodPost, "/api/v1/nodes", named("Node", "n1"), nil))
+	err = node.Do(ctx, http.MethodPost, "/api/v1/nodes", named("Node", "n2"), nil)
+	require.Equal(t, http.StatusForbidden, controlplane.Code(err), "%v", err)
+}
+
+func testTokens(t *testing.T, p *controlplane.Plane) {
+	ctx := t.Context()
+	_, err := whoami(ctx, p.Bearer("no token"))
+	require.Equal(t, http.StatusUnauthorized, controlplane.Code(err), "%v", err)
+	const accounts = "/api/v1/namespaces/default/serviceaccounts"
+	require.NoError(t, p.Admin().Do(ctx, http.MethodPost, accounts, named("ServiceAccount", "app"), nil))
+	request := &object{APIVersion: "authentication.k8s.io/v1", Kind: "TokenRequest", Spec: map[string]any{"audiences": []string{}}}
+	require.NoError(t, p.Admin().Do(ctx, http.MethodPost, accounts+"/app/token", request, request))
+	token, _ := request.Status["token"].(string)
+	who, err := whoami(ctx, p.Bearer(token))
+	require.NoError(t, err)
+	require.Equal(t, "system:serviceaccount:default:app", who)
+
+	var account object
+	require.NoError(t, p.Admin().Do(ctx, http.MethodGet, accounts+"/app", nil, &account))
+	for expires, code := range map[time.Duration]int{time.Hour: 0, -time.Hour: http.StatusUnauthorized} {
+		signed, err := p.ServiceAccountToken("default", "app", account.Metadata.UID, time.Now().Add(expires))
+		require.NoError(t, err)
+		_, err = whoami(ctx, p.Bearer(signed))
+		require.Equal(t, code, controlplane.Code(err), "a token that expires in %v: %v", expires, err)
+	}
+}
+
+// A kubeconfig is one that other programs read.
+func testKubeconfig(t *testing.T, p *controlplane.Plane) {
+	kubectl := filepath.Join(controlplane.Programs(t, controlplane.Kubectl), controlplane.Kubectl)
+	config, err := p.Kubeconfig("somebody", "system:masters")
+	require.NoError(t, err)
+	out, err := exec.CommandContext(t.Context(), kubectl, "--kubeconfig", config, "auth", "whoami", "-o", "jsonpath={.status.userInfo.username}").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Equal(t, "somebody", string(out))
+}
+
+// With the controller manager there are service accounts, and with the scheduler a pod gets a node.
+func testSchedules(t *testing.T, p *controlplane.Plane) {
+	ctx := t.Context()
+	ready := map[string]any{"status": map[string]any{"capacity": map[string]string{"cpu": "2", "memory": "4Gi", "pods": "10"}}}
+	require.NoError(t, p.Admin().Do(ctx, http.MethodPatch, "/api/v1/nodes/n1/status", ready, nil))
+	pod := named("Pod", "scheduled")
+	pod.Spec = map[string]any{
+		"containers":  []any{map[string]any{"name": "main", "image": "nodeagent.test/busybox:1"}},
+		"tolerations": []any{map[string]any{"operator": "Exists"}}, // nobody says that the node is ready
+	}
+	require.NoError(t, p.Admin().Do(ctx, http.MethodPost, "/api/v1/namespaces/default/pods", pod, nil))
+	require.Eventually(t, func() bool {
+		err := p.Admin().Do(ctx, http.MethodGet, "/api/v1/namespaces/default/pods/scheduled", nil, pod)
+		return err == nil && pod.Spec["nodeName"] == "n1"
+	}, 30*time.Second, 50*time.Millisecond)
+	require.Equal(t, "default", pod.Spec["serviceAccountName"])
+}
+
+// The API server lists the API of a metrics-server as its own, and has that know who asks.
+func testMetrics(t *testing.T, p *controlplane.Plane) {
+	controlplane.Programs(t, controlplane.MetricsServer)
+	ctx := t.Context()
+	require.NoError(t, p.StartMetricsServer(ctx))
+	const api = "/apis/metrics.k8s.io/v1beta1"
+	var pods struct {
+		Kind  string `json:"kind"`
+		Items []any  `json:"items"`
+	}
+	require.Eventually(t, func() bool { return p.Admin().Do(ctx, http.MethodGet, api+"/pods", nil, &pods) == nil }, 30*time.Second, 50*time.Millisecond)
+	require.Equal(t, "PodMetricsList", pods.Kind)
+	require.Empty(t, pods.Items, "no node has been asked")
+	nobody, err := p.Client("nobody")
+	require.NoError(t, err)
+	err = nobody.Do(ctx, http.MethodGet, api+"/pods", nil, nil)
+	require.Equal(t, http.StatusForbidden, controlplane.Code(err), "%v", err)
+}
+
+// After a crash the API server has all that it had.
+func testRestart(t *testing.T, p *controlplane.Plane) {
+	ctx := t.Context()
+	config := named("ConfigMap", "kept")
+	config.Data = map[string]string{"color": "red"}
+	require.NoError(t, p.Admin().Do(ctx, http.MethodPost, configMaps, config, nil))
+	require.NoError(t, p.Kill(controlplane.APIServer))
+	require.Error(t, p.Admin().Ready(ctx))
+	require.NoError(t, p.Restart(ctx, controlplane.Etcd))
+	require.NoError(t, p.Restart(ctx, controlplane.APIServer))
+	var kept object
+	require.NoError(t, p.Admin().Do(ctx, http.MethodGet, configMaps+"/kept", nil, &kept))
+	require.Equal(t, config.Data, kept.Data)
+	require.ErrorContains(t, p.Kill(controlplane.Kubectl), "no kubectl: it is asked for in Options")
+}
+
+// A flag that the API server does not know is an error with its own words, at once.
+func TestPlaneFails(t *testing.T) {
+	programs := controlplane.Programs(t, controlplane.Etcd, controlplane.APIServer)
+	began := time.Now()
+	_, err := controlplane.Up(t.Context(), programs, t.TempDir(), controlplane.Options{APIServerArgs: []string{"--no-such-flag"}})
+	require.ErrorContains(t, err, "kube-apiserver ended")
+	require.ErrorContains(t, err, "unknown flag: --no-such-flag")
+	require.Less(t, time.Since(began), controlplane.DefaultTimeout/2)
+}
+
+func ExampleImages() {
+	images := controlplane.Images()
+	fmt.Println(images[controlplane.Etcd])
+	fmt.Println(images[controlplane.APIServer])
+	// Output:
+	// nodeagent.test/etcd:3.7.0-0
+	// nodeagent.test/kube-apiserver:v1.37.1
+}

@@ -1,0 +1,11 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controlplane
+
+import "syscall"
+
+// endWithParent has the kernel kill a process when the thread that started it ends.
+func endWithParent() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+}

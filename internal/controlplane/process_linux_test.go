@@ -1,0 +1,77 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controlplane
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// childEnv makes a test binary start a program in the directory that it names, say which process that is, and wait to be killed.
+const childEnv = "CONTROLPLANE_TEST_CHILD"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(childEnv); dir != "" {
+		p := sleeper(dir, "1000")
+		if err := p.start(); err != nil {
+			panic(err)
+		}
+		os.Stdout.WriteString(strconv.Itoa(p.process.Pid) + "\n")
+		select {}
+	}
+	os.Exit(m.Run())
+}
+
+func sleeper(dir string, args ...string) *program {
+	return &program{name: "sleep", path: "sleep", dir: dir, args: args, healthy: func(context.Context) error { return errors.New("asleep") }}
+}
+
+// A process does not outlive the test that started it, not even one that is killed.
+func TestEndsWithParent(t *testing.T) {
+	child := exec.CommandContext(t.Context(), os.Args[0])
+	child.Env = append(os.Environ(), childEnv+"="+t.TempDir())
+	out, err := child.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, child.Start())
+	line, err := bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err)
+	pid, err := strconv.Atoi(strings.TrimSpace(line))
+	require.NoError(t, err)
+	require.NoError(t, syscall.Kill(pid, 0), "it runs")
+	require.NoError(t, child.Process.Kill())
+	_ = child.Wait() // it was killed
+	require.Eventually(t, func() bool {
+		stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+		return err != nil || strings.Contains(string(stat), "(sleep) Z") // nobody may have collected it yet
+	}, time.Minute, 10*time.Millisecond)
+}
+
+// Whoever waits for a process that has ended, or that never is ready, learns so with the end of its log.
+func TestAwait(t *testing.T) {
+	p := sleeper(t.TempDir(), "no number")
+	require.NoError(t, p.start())
+	err := p.await(t.Context())
+	require.ErrorAs(t, err, new(*endedError))
+	require.ErrorContains(t, err, "sleep ended; the end of its log:\nsleep: invalid time interval")
+	require.NoError(t, p.kill(), "it has ended already")
+	require.NoError(t, p.kill())
+
+	p = sleeper(t.TempDir(), "1000")
+	require.NoError(t, p.start())
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	require.ErrorContains(t, p.await(ctx), "wait for sleep: asleep")
+	require.NoError(t, p.kill())
+	require.ErrorContains(t, (&program{name: "none", path: "/does/not/exist", dir: t.TempDir()}).start(), "start none: ")
+}

@@ -1,0 +1,184 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controlplane
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/seed81659283/nodeagent/internal/dirlock"
+)
+
+// Names in the directory of a [Standing].
+const (
+	recordName = "plane.json"
+	lockName   = "lock"
+	usersName  = "users"
+)
+
+// Standing is a control plane that one process serves and others use: see [Serve] and [Open].
+type Standing struct {
+	*Access
+
+	dir string
+	rec record
+}
+
+// record is what the process that serves a control plane tells the others.
+type record struct {
+	URL string         `json:"url"`
+	PID int            `json:"pid"` // of the process that serves it
+	Dir string         `json:"dir"` // of the plane
+	Own map[string]int `json:"own"` // process IDs of the parts, by program
+}
+
+// Serve runs a control plane until ctx ends, or until one of its parts does, which is an error. Meanwhile other processes find it
+// by [Open]. The directory is its own: what an earlier one has left there is removed first, and all but logs when it ends. A second
+// call for a directory fails. Bootstrap tokens work as in a cluster of kubeadm, and the audit log is written.
+func Serve(ctx context.Context, bin, dir string, o Options) (err error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	lock, err := dirlock.Take(dir, lockName)
+	if err != nil {
+		return fmt.Errorf("serve control plane in %s: %w", dir, err)
+	}
+	defer func() { err = errors.Join(err, lock.Release()) }()
+	for _, name := range []string{recordName, usersName, "plane"} {
+		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+	o.Audit = true
+	p, err := Up(ctx, bin, filepath.Join(dir, "plane"), o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(filepath.Join(dir, recordName)), p.Close()) }()
+	if err := p.AllowBootstrap(ctx); err != nil {
+		return err
+	}
+	if err := p.publish(dir); err != nil {
+		return err
+	}
+	return p.wait(ctx)
+}
+
+// publish writes the record, whole or not at all.
+func (p *Plane) publish(dir string) error {
+	rec := record{URL: p.url, PID: os.Getpid(), Dir: p.dir, Own: map[string]int{}}
+	for _, part := range p.parts {
+		rec.Own[part.name] = part.process.Pid
+	}
+	text, err := json.MarshalIndent(rec, "", "\t")
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(dir, recordName)
+	if err := os.WriteFile(path+".tmp", text, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(path+".tmp", path)
+}
+
+// wait returns nil when ctx ends, and an error when a part has.
+func (p *Plane) wait(ctx context.Context) error {
+	ended := make(chan *program, len(p.parts))
+	for _, part := range p.parts {
+		go func() { // it ends with the part, which Close ends
+			<-part.ended
+			ended <- part
+		}()
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case part := <-ended:
+		return &endedError{fmt.Errorf("%s ended%s", part.name, part.tail())}
+	}
+}
+
+// Open returns the control plane that a process serves in a directory. Where none does the error is [fs.ErrNotExist].
+func Open(dir string) (*Standing, error) {
+	text, err := os.ReadFile(filepath.Join(dir, recordName))
+	if err != nil {
+		return nil, fmt.Errorf("open control plane: %w", err)
+	}
+	s := &Standing{dir: dir}
+	if err := json.Unmarshal(text, &s.rec); err != nil {
+		return nil, fmt.Errorf("open control plane: parse %s: %w", filepath.Join(dir, recordName), err)
+	}
+	// Its process may have been killed, and then the record tells of nothing.
+	held, err := dirlock.Held(dir, lockName)
+	if err == nil && !held {
+		err = fmt.Errorf("process %d has ended: %w", s.rec.PID, fs.ErrNotExist)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open control plane: %w", err)
+	}
+	ca, err := readAuthority(filepath.Join(s.rec.Dir, "ca.crt"), filepath.Join(s.rec.Dir, "ca.key"))
+	if err != nil {
+		return nil, fmt.Errorf("open control plane: %w", err)
+	}
+	s.Access = &Access{url: s.rec.URL, ca: ca, dir: filepath.Join(dir, usersName)}
+	if err := os.MkdirAll(s.Access.dir, 0o700); err != nil {
+		return nil, err
+	}
+	return s, s.open()
+}
+
+// PIDs returns the process IDs of the parts, by program.
+func (s *Standing) PIDs() map[string]int { return maps.Clone(s.rec.Own) }
+
+// LogPath returns the log file of a part.
+func (s *Standing) LogPath(name string) string { return filepath.Join(s.rec.Dir, name+".log") }
+
+// AuditPath returns the audit log of the API server.
+func (s *Standing) AuditPath() string { return filepath.Join(s.rec.Dir, auditName) }
+
+// AdminConfig writes a kubeconfig that may do anything, and returns its path, which is always the same.
+func (s *Standing) AdminConfig() (string, error) { return s.config("admin", "admin", "system:masters") }
+
+// NodeConfig writes a kubeconfig for the node of that name, and returns its path, which is always the same.
+func (s *Standing) NodeConfig(name string) (string, error) {
+	if !filepath.IsLocal(name) || filepath.Base(name) != name {
+		return "", fmt.Errorf("write kubeconfig of node %q: it is no name of a node", name)
+	}
+	return s.config("node-"+name, "system:node:"+name, "system:nodes")
+}
+
+func (s *Standing) config(name, user string, groups ...string) (string, error) {
+	base := filepath.Join(s.dir, usersName, name)
+	return base + ".conf", s.writeConfig(base, s.url, user, groups...)
+}
+
+// Stop ends the control plane, and waits until nobody serves it any more.
+func (s *Standing) Stop(ctx context.Context) error {
+	process, err := os.FindProcess(s.rec.PID)
+	if err == nil {
+		err = process.Signal(syscall.SIGTERM)
+	}
+	if err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("stop control plane: end process %d: %w", s.rec.PID, err)
+	}
+	for {
+		held, err := dirlock.Held(s.dir, lockName)
+		if err != nil || !held {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("stop control plane: wait for process %d: %w", s.rec.PID, ctx.Err())
+		case <-time.After(poll):
+		}
+	}
+}

@@ -1,0 +1,112 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controlplane_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/internal/controlplane"
+)
+
+// serveEnv makes this test binary serve a control plane in the directory that it names, until it gets SIGTERM.
+const serveEnv = "CONTROLPLANE_TEST_SERVE"
+
+// server is another process that serves a control plane.
+func server(t *testing.T, bin, dir string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "-test.run=^TestServe$")
+	cmd.Env = append(os.Environ(), serveEnv+"="+dir, "CONTROLPLANE_TEST_BIN="+bin)
+	var log bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &log, &log
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if t.Failed() {
+			t.Logf("the process that serves said: %s", &log)
+		}
+	})
+	return cmd
+}
+
+// TestServe is that process.
+func TestServe(t *testing.T) {
+	dir := os.Getenv(serveEnv)
+	if dir == "" {
+		_, err := controlplane.Open(filepath.Join(t.TempDir(), "none"))
+		require.ErrorIs(t, err, fs.ErrNotExist)
+		return
+	}
+	ctx, stop := signal.NotifyContext(t.Context(), syscall.SIGTERM)
+	defer stop()
+	require.NoError(t, controlplane.Serve(ctx, os.Getenv("CONTROLPLANE_TEST_BIN"), dir, controlplane.Options{}))
+}
+
+// A control plane that another process serves is found, used, watched, and stopped; it does not outlive that process.
+func TestStanding(t *testing.T) {
+	bin, dir := controlplane.Programs(t, controlplane.Etcd, controlplane.APIServer), t.TempDir()
+	cmd := server(t, bin, dir)
+	s := opened(t, dir)
+	require.ErrorContains(t, controlplane.Serve(t.Context(), bin, dir, controlplane.Options{}), "another agent has it open")
+	require.NoError(t, s.Admin().Ready(t.Context()))
+	_, err := s.BootstrapToken(t.Context())
+	require.NoError(t, err)
+	for _, name := range []string{"", "..", "a/b", "../x"} {
+		_, err := s.NodeConfig(name)
+		require.ErrorContains(t, err, "it is no name of a node", name)
+	}
+	first, err := s.NodeConfig("n1")
+	require.NoError(t, err)
+	again, err := s.NodeConfig("n1")
+	require.NoError(t, err)
+	require.Equal(t, first, again)
+	require.FileExists(t, first)
+	require.FileExists(t, s.AuditPath())
+	require.FileExists(t, s.LogPath(controlplane.Etcd))
+
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	require.NoError(t, s.Stop(ctx))
+	require.NoError(t, cmd.Wait(), "the process that served it has ended well")
+	_, err = controlplane.Open(dir)
+	require.ErrorIs(t, err, fs.ErrNotExist)
+
+	cmd = server(t, bin, dir) // on what the one before has left
+	s = opened(t, dir)
+	require.NoError(t, cmd.Process.Kill())
+	require.Error(t, cmd.Wait())
+	_, err = controlplane.Open(dir)
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	for name, pid := range s.PIDs() {
+		require.Eventually(t, func() bool { return !runs(pid) }, 10*time.Second, 10*time.Millisecond, name)
+	}
+}
+
+// runs reports whether a process runs. Nobody may have collected one that has ended.
+func runs(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err == nil && !bytes.Contains(stat, []byte(") Z "))
+}
+
+func opened(t *testing.T, dir string) (s *controlplane.Standing) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		var err error
+		s, err = controlplane.Open(dir)
+		return err == nil
+	}, controlplane.DefaultTimeout, 100*time.Millisecond)
+	return s
+}

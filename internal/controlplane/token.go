@@ -1,0 +1,67 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controlplane
+
+import (
+	"crypto/ecdsa"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// tokenKeyName is the key that tokens of service accounts are signed with, in the directory of a plane.
+const tokenKeyName = "sa.key"
+
+// ServiceAccountToken signs a token of a service account with the key of the API server, which itself issues none that expires within
+// ten minutes: one that is to have expired already comes from here. The UID is that of the ServiceAccount.
+func (p *Plane) ServiceAccountToken(namespace, name, uid string, expires time.Time) (string, error) {
+	path := filepath.Join(p.dir, tokenKeyName)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	block, _ := pem.Decode(text)
+	if block == nil {
+		return "", fmt.Errorf("read %s: it is not PEM", path)
+	}
+	key, err := x509.ParseECPrivateKey(block.Bytes)
+	if err != nil {
+		return "", fmt.Errorf("read %s: %w", path, err)
+	}
+	issued := expires.Add(-time.Hour)
+	if now := time.Now(); issued.After(now) {
+		issued = now
+	}
+	return signToken(key, map[string]any{
+		"iss": issuer, "aud": []string{issuer}, "sub": "system:serviceaccount:" + namespace + ":" + name,
+		"iat": issued.Unix(), "nbf": issued.Unix(), "exp": expires.Unix(),
+		"kubernetes.io": map[string]any{"namespace": namespace, "serviceaccount": map[string]string{"name": name, "uid": uid}},
+	})
+}
+
+// signToken makes a JSON Web Token with the algorithm ES256 of RFC 7518, section 3.4.
+func signToken(key *ecdsa.PrivateKey, claims map[string]any) (string, error) {
+	payload, err := json.Marshal(claims)
+	if err != nil {
+		return "", err
+	}
+	encode := base64.RawURLEncoding.EncodeToString
+	text := encode([]byte(`{"alg":"ES256"}`)) + "." + encode(payload)
+	digest := sha256.Sum256([]byte(text))
+	r, s, err := ecdsa.Sign(rand.Reader, key, digest[:])
+	if err != nil {
+		return "", err
+	}
+	signature := make([]byte, 64)
+	r.FillBytes(signature[:32])
+	s.FillBytes(signature[32:])
+	return text + "." + encode(signature), nil
+}

@@ -1,0 +1,66 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controlplane
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+)
+
+// Event is what a watch tells.
+type Event struct {
+	Type   string          `json:"type"` // ADDED, MODIFIED, DELETED, BOOKMARK or ERROR
+	Object json.RawMessage `json:"object"`
+}
+
+// Watch calls fn for each change of the objects at a path, such as /api/v1/pods, those that are there already at first. It returns
+// nil when ctx ends, and otherwise says why the watch ended, which API servers let happen at any time; fn ends it by an error.
+// A watch has no deadline but that of ctx.
+func (c *Client) Watch(ctx context.Context, path string, fn func(Event) error) error {
+	separator := "?"
+	if strings.Contains(path, "?") {
+		separator = "&"
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.url+path+separator+"watch=true", nil)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Accept", "application/json")
+	if c.token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	unlimited := *c.http
+	unlimited.Timeout = 0
+	resp, err := unlimited.Do(req)
+	if err != nil {
+		return quiet(ctx, err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		answer, err := io.ReadAll(io.LimitReader(resp.Body, 1<<10))
+		return fmt.Errorf("watch %s: %w", path, errors.Join(decodeAnswer(resp.StatusCode, answer, nil), err))
+	}
+	for events := json.NewDecoder(resp.Body); ; {
+		var e Event
+		if err := events.Decode(&e); err != nil {
+			return quiet(ctx, fmt.Errorf("watch %s: %w", path, err))
+		}
+		if err := fn(e); err != nil {
+			return err
+		}
+	}
+}
+
+// quiet returns nil for an error that is the end of ctx.
+func quiet(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
