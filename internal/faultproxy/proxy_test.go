@@ -1,0 +1,228 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package faultproxy_test
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/internal/faultproxy"
+)
+
+// rig is a server that says what it is asked, a proxy before it, and a client of the proxy.
+type rig struct {
+	*faultproxy.Proxy
+	t      *testing.T
+	served atomic.Int32
+	client *http.Client
+}
+
+func newRig(t *testing.T) *rig {
+	r := &rig{t: t}
+	server := httptest.NewUnstartedServer(http.HandlerFunc(r.serve))
+	server.EnableHTTP2 = true
+	server.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	roots := x509.NewCertPool()
+	roots.AddCert(server.Certificate())
+	own := server.TLS.Certificates[0]
+	r.Proxy = faultproxy.Start(t, faultproxy.Options{Target: server.URL, Roots: roots, Server: own, Client: own})
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true}
+	t.Cleanup(transport.CloseIdleConnections)
+	r.client = &http.Client{Transport: transport}
+	return r
+}
+
+// serve streams a line each time that it is cut out of a wait, for a watch, and else says what it was asked.
+func (r *rig) serve(w http.ResponseWriter, req *http.Request) {
+	r.served.Add(1)
+	if req.URL.Query().Get("watch") == "true" {
+		fmt.Fprintln(w, "begun")
+		w.(http.Flusher).Flush()
+		<-req.Context().Done()
+		return
+	}
+	fmt.Fprint(w, req.Method, " ", req.URL.Path, " ", req.Header.Get("Authorization"))
+}
+
+// send makes a request, which waits for a while at most.
+func (r *rig) send(method, path string) (*http.Response, error) {
+	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
+	r.t.Cleanup(cancel)
+	req, err := http.NewRequestWithContext(ctx, method, r.URL()+path, http.NoBody)
+	require.NoError(r.t, err)
+	req.Header.Set("Authorization", "Bearer secret")
+	return r.client.Do(req)
+}
+
+func (r *rig) body(method, path string) string {
+	r.t.Helper()
+	resp, err := r.send(method, path)
+	require.NoError(r.t, err)
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	require.NoError(r.t, err)
+	return string(text)
+}
+
+const (
+	pathStatus = "/api/v1/namespaces/shop/pods/web/status"
+	pathNodes  = "/api/v1/nodes"
+)
+
+// A request comes out as it goes in, but for who sends it, and is counted by what it does.
+func TestPasses(t *testing.T) {
+	r := newRig(t)
+	for path, m := range map[string]faultproxy.Match{
+		pathStatus: {Verb: "patch", Resource: "pods", Subresource: "status"},
+		"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/n1": {Verb: "patch", Resource: "leases", Subresource: "-"},
+		"/api/v1/namespaces/shop": {Verb: "patch", Resource: "namespaces"},
+		"/version":                {Verb: "PATCH", Resource: "-"},
+	} {
+		require.Equal(t, "PATCH "+path+" ", r.body(http.MethodPatch, path))
+		require.Equal(t, 1, r.Count(m), "%s", path)
+	}
+	for method, verb := range map[string]string{http.MethodPost: "create", http.MethodPut: "update", http.MethodDelete: "delete", http.MethodGet: "list"} {
+		r.body(method, pathNodes)
+		require.Equal(t, 1, r.Count(faultproxy.Match{Verb: verb, Resource: "nodes"}), verb)
+	}
+	require.Equal(t, 8, r.Count(faultproxy.Match{}))
+}
+
+// A fault is for the requests that it matches, and no longer than it is asked for.
+func TestFaults(t *testing.T) {
+	r := newRig(t)
+	remove := r.Inject(faultproxy.Fault{
+		Match: faultproxy.Match{Verb: "patch", Namespace: "shop", Path: "/api/v1"}, Code: http.StatusTooManyRequests, RetryAfter: 3 * time.Second,
+	})
+	resp, err := r.send(http.MethodPatch, pathStatus)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	require.Equal(t, http.StatusTooManyRequests, resp.StatusCode)
+	require.Equal(t, "3", resp.Header.Get("Retry-After"))
+	var status struct {
+		Kind, Reason string
+		Details      struct{ RetryAfterSeconds int }
+	}
+	require.NoError(t, json.NewDecoder(resp.Body).Decode(&status))
+	require.Equal(t, "Status TooManyRequests 3", fmt.Sprint(status.Kind, " ", status.Reason, " ", status.Details.RetryAfterSeconds))
+	require.Zero(t, r.served.Load())
+	require.Contains(t, r.body(http.MethodGet, pathStatus), "GET")
+	remove()
+	require.Contains(t, r.body(http.MethodPatch, pathStatus), "PATCH")
+
+	remove = r.Inject(faultproxy.Fault{Cut: true})
+	_, err = r.send(http.MethodGet, pathNodes) //nolint:bodyclose // There is none.
+	require.Error(t, err)
+	remove()
+	r.Inject(faultproxy.Fault{Delay: 50 * time.Millisecond})
+	began := time.Now()
+	require.Contains(t, r.body(http.MethodGet, pathNodes), "GET")
+	require.GreaterOrEqual(t, time.Since(began), 50*time.Millisecond)
+	r.Inject(faultproxy.Fault{Hang: true})
+	r.hangs()
+}
+
+// hangs checks that there is no answer.
+func (r *rig) hangs() {
+	r.t.Helper()
+	served := r.served.Load()
+	ctx, cancel := context.WithTimeout(r.t.Context(), 100*time.Millisecond)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.URL()+pathNodes, http.NoBody)
+	require.NoError(r.t, err)
+	_, err = r.client.Do(req) //nolint:bodyclose // There is none.
+	require.ErrorIs(r.t, err, context.DeadlineExceeded)
+	require.Equal(r.t, served, r.served.Load())
+}
+
+// watch begins a watch, and returns what reads the rest of it.
+func (r *rig) watch() func() error {
+	r.t.Helper()
+	resp, err := r.send(http.MethodGet, pathNodes+"?watch=true")
+	require.NoError(r.t, err)
+	r.t.Cleanup(func() { _ = resp.Body.Close() })
+	lines := bufio.NewReader(resp.Body)
+	line, err := lines.ReadString('\n')
+	require.NoError(r.t, err)
+	require.Equal(r.t, "begun\n", line)
+	return func() error {
+		_, err := lines.ReadString('\n')
+		return err
+	}
+}
+
+// Watches are streams that can be cut, while others go on.
+func TestCutWatches(t *testing.T) {
+	r := newRig(t)
+	rest := r.watch()
+	require.Equal(t, 1, r.CutWatches())
+	require.Error(t, rest())
+	require.Equal(t, 1, r.Count(faultproxy.Match{Verb: "watch", Resource: "nodes"}))
+	require.Contains(t, r.body(http.MethodGet, pathNodes), "GET")
+}
+
+// While the proxy is away nobody connects, and who is connected loses it.
+func TestAway(t *testing.T) {
+	r := newRig(t)
+	rest := r.watch()
+	r.SetAway(true)
+	require.Error(t, rest())
+	_, err := r.send(http.MethodGet, pathNodes) //nolint:bodyclose // There is none.
+	require.Error(t, err)
+	require.Equal(t, 2, r.Connections())
+	r.SetAway(false)
+	require.Contains(t, r.body(http.MethodGet, pathNodes), "GET")
+}
+
+// What is in a black hole hangs, and a connection that was in it is lost for good; a new one is not.
+func TestBlackHole(t *testing.T) {
+	r := newRig(t)
+	require.Contains(t, r.body(http.MethodGet, pathNodes), "GET")
+	r.SetBlackHole(true)
+	r.hangs()
+	r.SetBlackHole(false)
+	r.hangs()
+	other := r.client.Transport.(*http.Transport).Clone()
+	t.Cleanup(other.CloseIdleConnections)
+	r.client.Transport = other
+	require.Contains(t, r.body(http.MethodGet, pathNodes), "GET")
+}
+
+func TestInvalidTarget(t *testing.T) {
+	f := &fatal{TB: t}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		faultproxy.Start(f, faultproxy.Options{Target: "http://127.0.0.1:1"})
+	}()
+	<-done
+	require.Contains(t, f.said, "must be https://HOST:PORT")
+}
+
+// fatal is a test that is allowed to fail.
+type fatal struct {
+	testing.TB
+	said string
+}
+
+func (f *fatal) Helper() {}
+func (f *fatal) Fatal(args ...any) {
+	f.said = fmt.Sprint(args...)
+	runtime.Goexit()
+}
