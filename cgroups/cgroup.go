@@ -58,7 +58,7 @@ type Freezer interface {
 
 // Error is what a cgroup operation returns: what was done to which cgroup, and why it was not.
 type Error struct {
-	Op   string // "apply", "remove", "kill", "freeze", "thaw", "list" or "read"
+	Op   string // "apply", "remove", "kill", "freeze", "thaw", "list", "read", "reclaim" or "watch"
 	Path Path
 	File string // of the cgroup, such as "memory.max"; empty where no file is to blame
 	Err  error

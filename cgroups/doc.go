@@ -10,8 +10,8 @@
 //
 // A [Path] names a cgroup below the root of a tree, independent of the version and the driver. [Resources] is what it
 // may use and [Stats] is what it uses, each in one form for v1 and v2. A [CgroupWriter] makes the tree look as it is
-// told; [Lister] and [Reader] say how it looks; [Killer] and [Freezer] are capabilities of some writers, found with a
-// type assertion. A [Size] is what a container has of what can be changed while it runs, and a [Resizer] is who changes
+// told; [Lister] and [Reader] say how it looks; [Killer], [Freezer], [Reclaimer], [Sampler] and [Watcher] are
+// capabilities of some, found with a type assertion. A [Size] is what a container has of what can be changed while it runs, and a [Resizer] is who changes
 // it when a pod is resized.
 //
 //	pod := cgroups.PodPath("", cgroups.Burstable, uid)
@@ -47,6 +47,8 @@
 //	Memory.Swap     memory.swap.current  memory.stat
 //	Memory.Stat     memory.stat          memory.stat
 //	Memory.Events   memory.events        memory.failcnt, memory.oom_control
+//	Memory.Max      memory.max           memory.limit_in_bytes
+//	Memory.SwapMax  memory.swap.max      memory.memsw.limit_in_bytes, without the memory
 //	Pids.Current    pids.current         pids.current
 //	Pids.Refused    pids.events          pids.events
 //	IO.Devices      io.stat              blkio.throttle.io_service_bytes, io_serviced

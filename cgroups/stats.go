@@ -30,6 +30,18 @@ type CPUStat struct {
 	BurstTime     uint64 // nanoseconds of CPU time above the quota
 
 	Pressure *Pressure // cpu.pressure; nil where the kernel does not tell
+
+	// Limit is how CPU time is shared out, which only a [Sampler] reads that is asked for it. Nil: not asked, or the cgroup has no such
+	// files.
+	Limit *CPULimit
+}
+
+// CPULimit is how CPU time is shared out to a cgroup, in the words of its version of cgroups. What it has no file for is zero.
+type CPULimit struct {
+	Weight uint64 // cpu.weight of v2
+	Shares uint64 // cpu.shares of v1
+	Period uint64 // microseconds
+	Quota  int64  // microseconds of CPU time in each period, [Unlimited] for no quota
 }
 
 // MemoryStats is the memory in use, in bytes.
@@ -37,6 +49,12 @@ type MemoryStats struct {
 	Current uint64 // memory.current, page cache included; memory.usage_in_bytes
 	Peak    uint64 // the most that Current was: memory.peak, memory.max_usage_in_bytes
 	Swap    uint64 // memory.swap.current: swap alone, in v1 too
+
+	// Max and SwapMax are the limits, [Unlimited] for none, which only a [Sampler] reads that is asked for them. Nil: not
+	// asked, or the cgroup has no such file. SwapMax is that of swap alone.
+	Max, SwapMax *int64
+	// Min is what is kept from reclaim: memory.min, on v1 memory.soft_limit_in_bytes. It is read and nil as Max is.
+	Min *int64
 
 	Stat   MemoryStat
 	Events MemoryEvents
@@ -55,6 +73,12 @@ type PidsStats struct {
 	Current uint64
 	Peak    uint64 // the most that Current was: pids.peak
 	Refused uint64 // forks that a limit refused: "max" in pids.events
+
+	// Max is the limit, [Unlimited] for none, which only a [Sampler] reads that is asked for it. Nil: not asked, or the cgroup has no
+	// such file.
+	Max *int64
+
+	Procs []int // processes of this very cgroup, which only a [Sampler] reads that is asked for them
 }
 
 // IOStats is the traffic with block devices.

@@ -8,7 +8,7 @@
 // # The tree
 //
 // [New] returns a [Tree], which is a driver: it implements [cgroups.CgroupWriter], [cgroups.Lister],
-// [cgroups.Reader], [cgroups.Killer] and [cgroups.Freezer]. What happens in its cgroups is said by the test or the
+// [cgroups.Reader], [cgroups.Killer], [cgroups.Freezer], [cgroups.Sampler], [cgroups.Reclaimer] and [cgroups.Watcher]. What happens in its cgroups is said by the test or the
 // simulation, and the tree answers as a kernel does:
 //
 //	tree := cgroupstest.New(cgroupstest.Options{
@@ -33,14 +33,17 @@
 // # What it does not model
 //
 //   - CPU: nothing is scheduled. Time, throttling and pressure are what [Tree.AddCPU] and [Tree.SetPressure] say.
-//   - Memory: swap (its limit is kept, and nothing is ever swapped), the kernel's own memory, memory shared by
-//     processes, active page cache, the delay by memory.high, memory that stays where a process moved away from.
+//   - Memory: what is swapped does not come back unless its process lets go of it, and memory.min and memory.low protect
+//     cache alone; the kernel's own memory, memory shared by processes, cache that becomes active or inactive unless
+//     the test says so, the delay by memory.high, memory that stays where a process moved away from.
 //     Cache is taken in order of names, where a kernel takes some from each. One SetMemory counts as one try at a
 //     limit, where a kernel tries dozens of times: the events max and high are fewer, those of the OOM killer equal.
 //   - Processes: threads, parents, moving to another cgroup, zombies, and a death that takes time.
 //   - Files: those it does not know (io.max, cpu.idle) are kept and given back in Unified, without effect. cpuset is
 //     kept without a look at the machine's CPUs. All controllers are there, and the same in every cgroup; V1 has one
 //     tree for all of them.
+//   - Triggers of pressure have no window: they fire when enough time was lost since they fired last.
+//   - Scopes of systemd: all cgroups have a path.
 //   - Threaded cgroups, delegation, namespaces, limits on depth and number, a kernel's memory.stat beyond sums.
 //
 // # Faults

@@ -23,7 +23,9 @@ func (t *Tree) Remove(ctx context.Context, p cgroups.Path) error {
 			return syscall.EBUSY
 		}
 		t.killAll(n)
+		t.removed(n)
 		n.parent.cache += n.usage.cache
+		n.parent.active += n.usage.active
 		for size, h := range n.usage.hugetlb {
 			n.addHugetlb(size, -int64(h.Current), 0)
 		}

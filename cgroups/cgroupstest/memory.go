@@ -45,6 +45,9 @@ func (n *node) addCache(bytes int64) {
 	for c := range n.upwards() {
 		c.usage.cache += bytes
 	}
+	if n.active > n.cache {
+		n.addActive(n.cache - n.active)
+	}
 	n.charge(bytes)
 }
 
@@ -62,17 +65,17 @@ func (n *node) room() (bytes int64, full *node) {
 // grow lets a process take memory as a kernel does that hands out pages one by one: as long as they fit, they are
 // taken; then the cgroup that is full gives back cache, and at last somebody dies.
 func (t *Tree) grow(pr *proc, want int64) error {
-	t.throttle(pr.node, want-pr.memory)
-	for !pr.dead && pr.memory < want {
+	t.throttle(pr.node, want-pr.holds())
+	for !pr.dead && pr.holds() < want {
 		room, full := pr.node.room()
-		step := min(want-pr.memory, max(room, 0))
+		step := min(want-pr.holds(), max(room, 0))
 		pr.memory += step
 		pr.node.charge(step)
-		if pr.memory == want {
+		if pr.holds() == want {
 			break
 		}
 		t.count(full, func(e *cgroups.MemoryEvents) { e.Max++ })
-		if t.reclaim(full, want-pr.memory) == 0 && !t.outOfMemory(full) {
+		if t.reclaim(full, want-pr.holds()) == 0 && !t.outOfMemory(full) {
 			return syscall.ENOMEM
 		}
 	}
@@ -90,12 +93,20 @@ func (t *Tree) throttle(n *node, more int64) {
 	}
 }
 
-// reclaim takes up to so many bytes of cache from n and what is below, and returns how many it got: first from what
-// memory.low does not protect, then from all but memory.min.
-func (t *Tree) reclaim(n *node, bytes int64) int64 {
+// reclaim takes up to so many bytes from n and what is below, and returns how many it got: first the inactive cache that
+// memory.low does not protect, then the active one, then all cache but what memory.min protects, and at last it swaps.
+func (t *Tree) reclaim(n *node, bytes int64) (got int64) {
 	bytes = t.pages(bytes)
-	got := t.shrink(n, bytes, 0, noLimit, false)
-	return got + t.shrink(n, bytes-got, 0, noLimit, true)
+	for _, pass := range []pass{{}, {active: true}, {active: true, pressed: true}} {
+		got += t.shrink(n, bytes-got, 0, noLimit, pass)
+	}
+	return got + t.swapOut(n, bytes-got)
+}
+
+// pass is what a walk over the cgroups takes.
+type pass struct {
+	active  bool // also cache that was used lately
+	pressed bool // also what memory.low protects
 }
 
 // protected returns how much of its memory n asks to keep; pressed, no more than memory.min.
@@ -109,25 +120,29 @@ func (n *node) protected(pressed bool) float64 {
 
 // shrink takes up to so many bytes of cache from n and then from its children in order of their names. It leaves
 // keep bytes to n. The children are protected by share bytes together: where they ask for more, each in proportion.
-func (t *Tree) shrink(n *node, bytes, keep, share int64, pressed bool) (got int64) {
+func (t *Tree) shrink(n *node, bytes, keep, share int64, pass pass) (got int64) {
 	bytes = min(bytes, n.usage.memory-keep)
 	if bytes <= 0 || n.usage.cache == 0 {
 		return 0
 	}
-	if got = min(bytes, n.cache); got > 0 {
+	cache := n.cache
+	if !pass.active {
+		cache -= n.active
+	}
+	if got = min(bytes, cache); got > 0 {
 		n.addCache(-got)
-		if pressed && n.limits.memoryLow > 0 {
+		if pass.pressed && n.limits.memoryLow > 0 {
 			t.count(n, func(e *cgroups.MemoryEvents) { e.Low++ })
 		}
 	}
 	var asked float64
 	for _, c := range n.children {
-		asked += c.protected(pressed)
+		asked += c.protected(pass.pressed)
 	}
 	scale := min(1, float64(share)/max(1, asked))
 	for _, c := range n.sorted() {
-		keep := int64(c.protected(pressed) * scale)
-		got += t.shrink(c, bytes-got, keep, keep, pressed)
+		keep := int64(c.protected(pass.pressed) * scale)
+		got += t.shrink(c, bytes-got, keep, keep, pass)
 	}
 	return got
 }

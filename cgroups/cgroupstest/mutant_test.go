@@ -100,9 +100,7 @@ var mutants = map[string]struct {
 			if busy.Add(1) > 1 {
 				return errors.New("busy")
 			}
-			for range 1000 { // long enough to be met
-				_, _ = next.Children(ctx, "")
-			}
+			time.Sleep(20 * time.Millisecond) // long enough to be met, on one processor too
 			return next.Apply(ctx, p, r)
 		})
 	}()},
@@ -181,6 +179,10 @@ var mutants = map[string]struct {
 		return lazy{tree}
 	}},
 	"freeze does nothing": {"freeze_stops", "are stopped", func(tree *cgroupstest.Tree) cgroupstest.Target { return lazy{tree} }},
+	"samples have all":    {"a_sample_has", "zero for all others", func(tree *cgroupstest.Tree) cgroupstest.Target { return generous{tree} }},
+	"leaves are ignored":  {"a_leaf_is", "below p, see Leaves", func(tree *cgroupstest.Tree) cgroupstest.Target { return rooted{tree} }},
+	"reclaim boasts":      {"reclaim_takes", "where there is no more", func(tree *cgroupstest.Tree) cgroupstest.Target { return boasting{tree} }},
+	"watch is deaf":       {"watch_tells", "one of the triggers fires", func(tree *cgroupstest.Tree) cgroupstest.Target { return deaf{tree} }},
 }
 
 func always[K, V any](K, V) bool { return true }
@@ -190,6 +192,39 @@ type lazy struct{ *cgroupstest.Tree }
 
 func (lazy) Kill(_ context.Context, p cgroups.Path) error   { return p.Validate() }
 func (lazy) Freeze(_ context.Context, p cgroups.Path) error { return p.Validate() }
+
+// generous is a driver that samples more than it is asked for.
+type generous struct{ *cgroupstest.Tree }
+
+func (g generous) Sample(ctx context.Context, p cgroups.Path, leaf string, _ cgroups.Parts) (cgroups.Stats, error) {
+	return g.Tree.Sample(ctx, p, leaf, cgroups.PartAll)
+}
+
+// rooted is a driver that samples the cgroup that a leaf is in.
+type rooted struct{ *cgroupstest.Tree }
+
+func (r rooted) Sample(ctx context.Context, p cgroups.Path, leaf string, parts cgroups.Parts) (cgroups.Stats, error) {
+	if _, err := r.Tree.Sample(ctx, p, leaf, parts); err != nil {
+		return cgroups.Stats{}, err
+	}
+	return r.Tree.Sample(ctx, p, "", parts)
+}
+
+// boasting is a driver that says it freed what it was asked for.
+type boasting struct{ *cgroupstest.Tree }
+
+func (b boasting) Reclaim(ctx context.Context, p cgroups.Path, bytes uint64) (uint64, error) {
+	_, err := b.Tree.Reclaim(ctx, p, bytes)
+	return bytes, err
+}
+
+// deaf is a driver whose triggers never fire.
+type deaf struct{ *cgroupstest.Tree }
+
+func (deaf) Watch(ctx context.Context, _ cgroups.Path, _ []cgroups.Trigger, _ func(cgroups.Trigger)) error {
+	<-ctx.Done()
+	return nil
+}
 
 func faulty(set func(*cgroupstest.Faults)) func(*cgroupstest.Tree) cgroupstest.Target {
 	return func(tree *cgroupstest.Tree) cgroupstest.Target {

@@ -85,7 +85,7 @@ func (t *Tree) victim(full *node) *proc {
 	var most int64
 	for n := range full.all() {
 		for _, pr := range n.procs {
-			points := pr.memory/t.opts.PageSize + int64(pr.adj)*perPoint
+			points := pr.holds()/t.opts.PageSize + int64(pr.adj)*perPoint
 			better := chosen == nil || points > most || points == most && pr.pid > chosen.pid
 			if pr.adj != minAdj && better {
 				chosen, most = pr, points

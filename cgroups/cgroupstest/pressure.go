@@ -25,6 +25,7 @@ func (t *Tree) SetPressure(p cgroups.Path, resource string, pressure cgroups.Pre
 		for c := range n.upwards() {
 			c.pressed = true
 		}
+		t.pressed()
 		return nil
 	})
 }

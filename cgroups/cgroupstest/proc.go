@@ -17,24 +17,29 @@ type Proc struct {
 	Cgroup      cgroups.Path // where it runs
 	Name        string       // for whoever reads; means nothing to the tree
 	OOMScoreAdj int          // from -1000, which the OOM killer never takes, to 1000
-	Memory      int64        // bytes, in whole pages
+	Memory      int64        // bytes in memory, in whole pages
+	Swapped     int64        // bytes in swap; means nothing to Start
 }
 
 // proc is a process that runs.
 type proc struct {
-	pid    int
-	name   string
-	adj    int
-	memory int64
-	node   *node
-	index  int // in node.procs
-	dead   bool
+	pid     int
+	name    string
+	adj     int
+	memory  int64
+	swapped int64
+	node    *node
+	index   int // in node.procs
+	dead    bool
 }
 
 // public returns the process for others to see.
 func (pr *proc) public() Proc {
-	return Proc{PID: pr.pid, Cgroup: pr.node.path(), Name: pr.name, OOMScoreAdj: pr.adj, Memory: pr.memory}
+	return Proc{PID: pr.pid, Cgroup: pr.node.path(), Name: pr.name, OOMScoreAdj: pr.adj, Memory: pr.memory, Swapped: pr.swapped}
 }
+
+// holds returns what the process has in memory and in swap.
+func (pr *proc) holds() int64 { return pr.memory + pr.swapped }
 
 // Start starts a process and returns its PID; p.PID does not count. As in a kernel it fails with EAGAIN where a
 // pids.max is reached, with EBUSY in a cgroup of V2 that has children, and with ENOMEM where there is nobody to kill
@@ -75,7 +80,7 @@ func (t *Tree) Exit(pid int) error {
 	})
 }
 
-// SetMemory lets a process hold so many bytes, no matter how much it held. Where a memory.max is in the way, page
+// SetMemory lets a process hold so many bytes, swapped ones included, no matter how much it held. Where a memory.max is in the way, page
 // cache goes first; then the OOM killer chooses among the processes below that limit, until there is room. The error
 // wraps ESRCH where the process is gone, be it that it was chosen itself, and ENOMEM where nobody can be killed: it
 // then holds as much as there is. A frozen process takes no more than it has, without an error.
@@ -85,9 +90,11 @@ func (t *Tree) SetMemory(pid int, bytes int64) error {
 	}
 	return t.with(pid, func(pr *proc) error {
 		want := t.pages(bytes)
-		if want <= pr.memory {
-			pr.node.charge(want - pr.memory)
-			pr.memory = want
+		if want <= pr.holds() {
+			less := min(pr.holds()-want, pr.memory)
+			pr.node.charge(-less)
+			pr.memory -= less
+			pr.addSwap(want - pr.holds())
 			return nil
 		}
 		if pr.node.isFrozen() {
@@ -192,6 +199,7 @@ func (t *Tree) fork(n *node, p Proc) *proc {
 // end takes a process away with all that it holds.
 func (t *Tree) end(pr *proc) {
 	pr.node.charge(-pr.memory)
+	pr.addSwap(-pr.swapped)
 	delete(t.procs, pr.pid)
 	n := pr.node
 	last := n.procs[len(n.procs)-1]

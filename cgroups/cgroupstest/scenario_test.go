@@ -47,7 +47,7 @@ func (s *scene) say(format string, args ...any) {
 	fmt.Fprintln(s.out, strings.TrimSpace("> "+fmt.Sprintf(format, args...)))
 }
 
-// make is "tree [v1] [memory=BYTES] [hugepages=SIZE]".
+// make is "tree [v1] [memory=BYTES] [swap=BYTES] [hugepages=SIZE]".
 func (s *scene) make(args []string) {
 	o := cgroupstest.Options{Killed: s.killed}
 	for _, arg := range args {
@@ -58,6 +58,8 @@ func (s *scene) make(args []string) {
 			o.WeightFormula = cgroups.WeightLinear
 		case "memory":
 			o.Memory = s.bytes(value)
+		case "swap":
+			o.Swap = s.bytes(value)
 		case "hugepages":
 			o.HugepageSizes = append(o.HugepageSizes, value)
 		}
@@ -101,6 +103,12 @@ func (s *scene) do(cmd string, args []string) error {
 		return s.stats(p)
 	case "cache":
 		return s.tree.SetCache(p, s.bytes(args[1]))
+	case "active":
+		return s.tree.SetActiveCache(p, s.bytes(args[1]))
+	case "reclaim":
+		freed, err := s.tree.Reclaim(ctx, p, uint64(s.bytes(args[1])))
+		s.say("freed %s", mebi(freed))
+		return err
 	case "cpu":
 		d, err := time.ParseDuration(args[1])
 		require.NoError(s.t, err)
@@ -140,7 +148,11 @@ func (s *scene) process(cmd string, args []string) (err error) {
 		err = s.tree.Exit(s.pids[name])
 	case "proc":
 		if p, ok := s.tree.Proc(s.pids[name]); ok {
-			s.say("%s has %s in %s", name, mebi(p.Memory), p.Cgroup.Cgroupfs())
+			swapped := ""
+			if p.Swapped > 0 {
+				swapped = " and " + mebi(p.Swapped) + " in swap"
+			}
+			s.say("%s has %s%s in %s", name, mebi(p.Memory), swapped, p.Cgroup.Cgroupfs())
 		} else {
 			s.say("%s is gone", name)
 		}
@@ -257,6 +269,8 @@ func (s *scene) stats(p cgroups.Path) error {
 	add("memory", mebi(st.Memory.Current))
 	add("peak", mebi(st.Memory.Peak))
 	add("cache", mebi(st.Memory.Stat.File))
+	add("active", mebi(st.Memory.Stat.ActiveFile))
+	add("swap", mebi(st.Memory.Swap))
 	e := st.Memory.Events
 	for i, n := range []uint64{e.Low, e.High, e.Max, e.OOM, e.OOMKill, e.OOMGroupKill} {
 		add([]string{"low", "high", "max", "oom", "oom_kill", "oom_group_kill"}[i], fmt.Sprint(n))

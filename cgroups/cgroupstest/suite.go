@@ -78,6 +78,13 @@ func TestDriver(t *testing.T, f Fixture) {
 		{"freeze stops all below until thaw", freezeThaws},
 		{"what is frozen can be killed", freezeKills},
 
+		{"a sample has what was asked for", sampleParts},
+		{"a leaf is sampled", sampleLeaf},
+		{"what is absent cannot be sampled", sampleAbsent},
+		{"reclaim takes no more than there is", reclaimBounded},
+		{"watch tells of memory events", watchEvents},
+		{"watch ends with its context or its cgroup", watchEnds},
+
 		{"a path that leaves the tree is refused", pathEscapes},
 		{"a context that has ended stops every call", contextEnded},
 		{"writers of one cgroup do not fail each other", writersOfOne},

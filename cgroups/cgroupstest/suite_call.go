@@ -48,6 +48,21 @@ func (t *trial) calls() []operation {
 	if f, ok := t.d.(cgroups.Freezer); ok {
 		all = append(all, operation{"Freeze", true, false, f.Freeze}, operation{"Thaw", true, false, f.Thaw})
 	}
+	if s, ok := t.d.(cgroups.Sampler); ok {
+		all = append(all, operation{"Sample", false, true, func(ctx context.Context, p cgroups.Path) error {
+			_, err := s.Sample(ctx, p, "", cgroups.PartAll)
+			return err
+		}}, operation{"Leaves", false, false, func(ctx context.Context, p cgroups.Path) error {
+			_, err := s.Leaves(ctx, p)
+			return err
+		}})
+	}
+	if r, ok := t.d.(cgroups.Reclaimer); ok {
+		all = append(all, operation{"Reclaim", true, false, func(ctx context.Context, p cgroups.Path) error {
+			_, err := r.Reclaim(ctx, p, 4096)
+			return err
+		}})
+	}
 	return all
 }
 

@@ -40,6 +40,7 @@ type Options struct {
 	Mode          Mode                  // zero is V2
 	WeightFormula cgroups.WeightFormula // how CPUShares become cpu.weight in V2
 	Memory        int64                 // bytes that the machine has; zero: no end of it
+	Swap          int64                 // bytes of swap that the machine has; zero: none
 	PageSize      int64                 // bytes, to which memory is counted; zero is 4096
 	HugepageSizes []string              // that the machine has, such as "2MB"
 
@@ -57,12 +58,18 @@ type Tree struct {
 	procs   map[int]*proc
 	lastPID int
 	kills   []Kill // that Options.Killed has not been told yet
+
+	watchers []*watcher // in the order in which they began
 }
 
 var (
 	_ Target          = (*Tree)(nil)
 	_ cgroups.Killer  = (*Tree)(nil)
 	_ cgroups.Freezer = (*Tree)(nil)
+
+	_ cgroups.Sampler   = (*Tree)(nil)
+	_ cgroups.Reclaimer = (*Tree)(nil)
+	_ cgroups.Watcher   = (*Tree)(nil)
 )
 
 // New returns a tree that has nothing but its root.
@@ -86,6 +93,7 @@ type node struct {
 	frozen   bool    // it was told to freeze; what is above may be frozen all the same
 	limits   limits
 	cache    int64            // bytes of page cache of this very cgroup
+	active   int64            // of them, those that were used lately
 	hugetlb  map[string]int64 // bytes of huge pages of this very cgroup
 	pressure pressures        // nil where nothing was said
 	pressed  bool             // something was said of the pressure here or below

@@ -14,6 +14,8 @@ import (
 type usage struct {
 	memory, memoryPeak int64
 	cache              int64 // part of memory
+	active             int64 // part of cache
+	swap               int64
 	pids, pidsPeak     int64
 	refused            uint64
 	memoryEvents       cgroups.MemoryEvents
@@ -111,6 +113,7 @@ func (n *node) addHugetlb(size string, bytes int64, refused uint64) {
 func (t *Tree) count(n *node, f func(e *cgroups.MemoryEvents)) {
 	for c := range n.upwards() {
 		f(&c.usage.memoryEvents)
+		t.counted(c)
 		if t.opts.Mode == V1 {
 			break
 		}
@@ -136,10 +139,10 @@ func (t *Tree) stats(n *node) cgroups.Stats {
 		Pids: cgroups.PidsStats{Current: uint64(u.pids), Peak: uint64(u.pidsPeak), Refused: u.refused},
 		IO:   cgroups.IOStats{Devices: slices.Clone(u.devices)},
 		Memory: cgroups.MemoryStats{
-			Current: uint64(u.memory), Peak: uint64(u.memoryPeak), Events: u.memoryEvents,
+			Current: uint64(u.memory), Peak: uint64(u.memoryPeak), Swap: uint64(u.swap), Events: u.memoryEvents,
 			Stat: cgroups.MemoryStat{
 				Anon: uint64(u.memory - u.cache), ActiveAnon: uint64(u.memory - u.cache),
-				File: uint64(u.cache), InactiveFile: uint64(u.cache),
+				File: uint64(u.cache), ActiveFile: uint64(u.active), InactiveFile: uint64(u.cache - u.active),
 			},
 		},
 		Events: cgroups.CgroupEvents{Populated: u.pids > 0, Frozen: n.isFrozen()},

@@ -20,7 +20,10 @@ import (
 
 // v1 is the trees of cgroup v1, with that of v2 beside them on a hybrid host. Limits are written by the subsystems of
 // opencontainers/cgroups, which know the order that the kernel wants and the files that some kernels lack.
-type v1 struct{ shared }
+type v1 struct {
+	*shared
+	top bool // the root of the driver is that of the mounts
+}
 
 func (t *v1) apply(ctx context.Context, dir string, r cgroups.Resources) error {
 	return makeAgain(ctx, func() error { return t.applyOnce(dir, r) })

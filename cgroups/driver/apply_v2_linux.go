@@ -18,7 +18,7 @@ import (
 
 // v2 is the single tree of cgroup v2.
 type v2 struct {
-	shared
+	*shared
 	h           *hierarchy
 	controllers string // cgroup.controllers of the root
 	formula     cgroups.WeightFormula

@@ -28,6 +28,9 @@
 // cgroup.kill, or stops them with the freezer and signals each where the kernel has no such file, and takes the cgroups
 // below first. What does not die within Options.Timeout is named in the error with its state.
 //
+// Sample reads the files that are asked for and no others, of the scopes and services of systemd too. Reclaim takes
+// memory back in steps, between which it can be ended. Watch waits for pressure and for events of memory.
+//
 // # What the host lacks
 //
 // [Host] says what Open found. Limits of "cpuset", "hugetlb", "memory" and "swap" are skipped on a host without, which

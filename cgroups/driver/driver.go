@@ -54,6 +54,9 @@ var (
 	_ cgroups.Reader       = (*Driver)(nil)
 	_ cgroups.Killer       = (*Driver)(nil)
 	_ cgroups.Freezer      = (*Driver)(nil)
+	_ cgroups.Sampler      = (*Driver)(nil)
+	_ cgroups.Reclaimer    = (*Driver)(nil)
+	_ cgroups.Watcher      = (*Driver)(nil)
 )
 
 // Open looks at the host and returns a driver for its cgroups. It makes none and changes none. Where the host has no
@@ -212,7 +215,7 @@ func (d *Driver) Limits(ctx context.Context, p cgroups.Path) (r cgroups.Resource
 // Stats returns what is used, see [cgroups.Reader].
 func (d *Driver) Stats(ctx context.Context, p cgroups.Path) (s cgroups.Stats, err error) {
 	err = d.do(ctx, "read", p, func(dir string) error {
-		s, err = d.tree.stats(dir)
+		s, err = d.tree.sample(dir, cgroups.PartAll&^(cgroups.PartMemoryLimit|cgroups.PartPidsLimit|cgroups.PartProcs))
 		return err
 	})
 	return s, err
@@ -241,6 +244,11 @@ func (d *Driver) do(ctx context.Context, op string, p cgroups.Path, step func(di
 		}
 		return step(dir)
 	}()
+	return failed(op, p, err)
+}
+
+// failed says in an error what was done to which cgroup.
+func failed(op string, p cgroups.Path, err error) error {
 	if err == nil {
 		return nil
 	}

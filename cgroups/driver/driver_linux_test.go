@@ -248,3 +248,20 @@ func TestIntegrationNameIsThatOfTheRuntime(t *testing.T) {
 	_, err = d.Name("../x")
 	assert.Error(t, err)
 }
+
+// The directories of a cgroup are where the kernel has it, before it is made as well.
+func TestIntegrationDirs(t *testing.T) {
+	d := open(t)
+	before, err := d.Dirs(pod)
+	require.NoError(t, err)
+	require.NoError(t, d.Apply(t.Context(), pod, cgroups.Resources{}))
+	dirs, err := d.Dirs(pod)
+	require.NoError(t, err)
+	require.Equal(t, before, dirs)
+	require.NotEmpty(t, dirs)
+	for _, dir := range dirs {
+		require.FileExists(t, dir+"/cgroup.procs")
+	}
+	_, err = d.Dirs("a/../b")
+	require.ErrorContains(t, err, `component ".."`)
+}

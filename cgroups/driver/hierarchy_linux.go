@@ -170,14 +170,6 @@ func (h *hierarchy) walk(dir string, visit func(h *hierarchy, dir string) error)
 	return first
 }
 
-// join names what is in a directory, which is empty for the root.
-func join(dir, name string) string {
-	if dir == "" {
-		return name
-	}
-	return dir + "/" + name
-}
-
 // retry does again what a signal broke off: the Go runtime sends itself some.
 func retry(call func() (int, error)) (int, error) {
 	for {

@@ -87,3 +87,12 @@ func (h *hierarchy) procs(dir string) ([]int, error) {
 	}
 	return pids, nil
 }
+
+// dirs returns the directories of a cgroup in all hierarchies.
+func (s *shared) dirs(dir string) []string {
+	all := make([]string, 0, len(s.all))
+	for _, h := range s.all {
+		all = append(all, h.path(dir))
+	}
+	return all
+}

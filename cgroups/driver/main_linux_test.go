@@ -214,7 +214,7 @@ func begin(t testing.TB, d *driver.Driver, p cgroups.Path, cmd *exec.Cmd) *worke
 // eventually asks until the answer is yes.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
 		require.True(t, time.Now().Before(end), what)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -16,11 +17,12 @@ import (
 const attempts = 5
 
 // makeAgain makes a cgroup again where somebody removed it, or one above it, meanwhile. What they make of it in turn
-// may lack controllers and CPUs for a moment, so that only time reports whether a file is missing for good.
+// may lack controllers and CPUs for a moment, so that only time reports whether a file is missing for good. Other shares than
+// were written, which are valid, are those of a cgroup that was made anew.
 func makeAgain(ctx context.Context, once func() error) error {
 	for n := 1; ; n++ {
 		err := once()
-		if err == nil || !absent(err) && !errors.Is(err, errNoCPUs) {
+		if err == nil || !absent(err) && !errors.Is(err, errNoCPUs) && !strings.Contains(err.Error(), "allowed cpu-shares is") {
 			return err
 		}
 		if n == attempts {

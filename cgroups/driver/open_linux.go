@@ -11,6 +11,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	oci "github.com/opencontainers/cgroups"
@@ -23,6 +24,7 @@ type shared struct {
 	host    Host
 	timeout time.Duration
 	all     []*hierarchy
+	readers sync.Pool // of *reader
 }
 
 // openTree opens the hierarchies of the host at a directory below each mount.
@@ -35,7 +37,7 @@ func openTree(rootDir string, o Options) (tree, Host, error) {
 	if err != nil {
 		return nil, Host{}, err
 	}
-	s := shared{timeout: o.Timeout, host: Host{Mode: mode, Dirs: map[string]string{}, HugepageSizes: slices.Clone(oci.HugePageSizes())}}
+	s := &shared{timeout: o.Timeout, host: Host{Mode: mode, Dirs: map[string]string{}, HugepageSizes: slices.Clone(oci.HugePageSizes())}}
 	if _, err := os.Stat("/proc/pressure"); err == nil {
 		s.host.Pressure = true
 	}
@@ -48,7 +50,7 @@ func openTree(rootDir string, o Options) (tree, Host, error) {
 	if mode == V2 {
 		return &v2{shared: s, h: s.all[0], controllers: strings.Join(s.all[0].controllers, " ") + "\n", formula: o.WeightFormula}, s.host, nil
 	}
-	return &v1{shared: s}, s.host, nil
+	return &v1{shared: s, top: rootDir == ""}, s.host, nil
 }
 
 // open opens the root in each mount. On v1 it may be absent in some: their controllers are not the driver's.

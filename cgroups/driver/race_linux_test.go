@@ -195,7 +195,7 @@ func TestIntegrationWhatCannotDieIsNamed(t *testing.T) {
 	for op, do := range map[string]func(context.Context, cgroups.Path) error{"kill": d.Kill, "remove": d.Remove} {
 		begin := time.Now()
 		err := do(t.Context(), pod)
-		assert.Less(t, time.Since(begin), 3*time.Second)
+		assert.Less(t, time.Since(begin), 9*time.Second, "the default is longer")
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
 		assert.ErrorContains(t, err, op+" cgroup /kubepods/burstable/pod1: ")
 		assert.ErrorContains(t, err, fmt.Sprintf("%d (exe)", w.Process.Pid))

@@ -21,10 +21,7 @@ func (t *v1) limits(dir string) (cgroups.Resources, error) {
 	f.in(t.of("cpuset"))
 	r.CpusetCPUs, r.CpusetMems = f.list("cpuset.cpus"), f.list("cpuset.mems")
 	f.in(t.of("memory"))
-	r.MemoryMax = f.limit("memory.limit_in_bytes")
-	if r.SwapMax = f.limit("memory.memsw.limit_in_bytes"); r.SwapMax != nil && *r.SwapMax >= 0 && r.MemoryMax != nil {
-		*r.SwapMax -= max(0, *r.MemoryMax)
-	}
+	r.MemoryMax, r.SwapMax = f.memoryLimits()
 	r.PidsMax = f.in(t.of("pids")).limit("pids.max")
 	if f.in(t.of("hugetlb")); f.h != nil {
 		r.Hugetlb = f.hugetlb(t.host.HugepageSizes, ".limit_in_bytes")
@@ -35,47 +32,118 @@ func (t *v1) limits(dir string) (cgroups.Resources, error) {
 // done returns the error of a reader. Whether a cgroup is absent, where the driver has few controllers, any hierarchy
 // tells.
 func (t *v1) done(f *reader) error {
-	if f.err == nil && !slices.ContainsFunc(t.all, func(h *hierarchy) bool { return h.exists(f.dir) }) {
-		return fs.ErrNotExist
+	if f.err == nil && !f.read {
+		return t.exists(f.dir)
 	}
 	return f.err
 }
 
-func (t *v1) stats(dir string) (cgroups.Stats, error) {
-	var s cgroups.Stats
-	f := newReader(dir).in(t.of("cpu"))
-	get(f, "cpu.stat", cgroups.ParseCPUStat, &s.CPU)
-	f.in(t.of("cpuacct"))
-	get(f, "cpuacct.usage", cgroups.ParseCounter, &s.CPU.Usage)
-	get(f, "cpuacct.stat", func(text []byte) (_ uint64, err error) {
-		s.CPU.User, s.CPU.System, err = cgroups.ParseCPUAcctStat(text)
-		return 0, err
-	}, new(uint64))
-	f.in(t.of("memory"))
-	get(f, "memory.oom_control", cgroups.ParseMemoryEvents, &s.Memory.Events)
-	get(f, "memory.usage_in_bytes", cgroups.ParseCounter, &s.Memory.Current)
-	get(f, "memory.max_usage_in_bytes", cgroups.ParseCounter, &s.Memory.Peak)
-	f.failures(&s.Memory.Events)
-	get(f, "memory.stat", cgroups.ParseMemoryStat, &s.Memory.Stat)
-	s.Memory.Swap = s.Memory.Stat.Swap
-	f.in(t.of("pids"))
-	get(f, "pids.current", cgroups.ParseCounter, &s.Pids.Current)
-	get(f, "pids.peak", cgroups.ParseCounter, &s.Pids.Peak)
-	get(f, "pids.events", cgroups.ParsePidsEvents, &s.Pids.Refused)
-	f.in(t.of("blkio"))
-	f.blkio(&s)
-	f.in(t.of("hugetlb"))
-	for _, size := range t.host.HugepageSizes {
-		var h cgroups.HugetlbStats
-		if get(f, "hugetlb."+size+".usage_in_bytes", cgroups.ParseCounter, &h.Current) {
-			get(f, "hugetlb."+size+".failcnt", cgroups.ParseCounter, &h.Refused)
-			s.Hugetlb = with(s.Hugetlb, size, h)
-		}
+// exists returns an error for a cgroup that is in no hierarchy.
+func (t *v1) exists(dir string) error {
+	if !slices.ContainsFunc(t.all, func(h *hierarchy) bool { return h.exists(dir) }) {
+		return fs.ErrNotExist
 	}
-	if err := t.done(f); err != nil {
+	return nil
+}
+
+// sample reads the files of the selected parts in the hierarchies that have them.
+func (t *v1) sample(dir string, parts cgroups.Parts) (cgroups.Stats, error) {
+	var s cgroups.Stats
+	f := t.reader(dir)
+	defer t.release(f)
+	if parts.Has(cgroups.PartCPU) {
+		f.in(t.of("cpu"))
+		get(f, "cpu.stat", cgroups.ParseCPUStat, &s.CPU)
+		f.at(t.of("cpuacct"))
+		get(f, "cpuacct.usage", cgroups.ParseCounter, &s.CPU.Usage)
+		get(f, "cpuacct.stat", func(text []byte) (_ uint64, err error) {
+			s.CPU.User, s.CPU.System, err = cgroups.ParseCPUAcctStat(text)
+			return 0, err
+		}, new(uint64))
+	}
+	if parts.Has(cgroups.PartCPULimit) {
+		f.at(t.of("cpu")).cpuLimit(&s.CPU)
+	}
+	if parts&partsMemory != 0 {
+		f.at(t.of("memory")).memory(parts, &s.Memory)
+	}
+	f.in(t.of("pids"))
+	f.pids(parts, &s.Pids)
+	if parts.Has(cgroups.PartProcs) {
+		f.in(cmp.Or(t.of("pids"), t.all[0])).procs(&s.Pids.Procs)
+	}
+	if parts.Has(cgroups.PartIO) {
+		f.in(t.of("blkio")).blkio(&s)
+	}
+	f.in(t.of("hugetlb"))
+	if parts.Has(cgroups.PartHugetlb) {
+		f.pages(t.host.HugepageSizes, &s)
+	}
+	if err := t.done(f); err != nil || !parts.Has(cgroups.PartEvents) {
 		return s, err
 	}
 	return s, t.events(dir, &s.Events)
+}
+
+// partsMemory are read in the hierarchy of memory.
+const partsMemory = cgroups.PartMemory | cgroups.PartMemoryLimit | cgroups.PartMemoryPeak | cgroups.PartMemoryEvents | cgroups.PartSwap | cgroups.PartMemoryMin
+
+// memory reads what v1 counts of memory. Swap is in the same file as its use.
+func (r *reader) memory(parts cgroups.Parts, m *cgroups.MemoryStats) {
+	if parts.Has(cgroups.PartMemoryEvents) {
+		get(r, "memory.oom_control", cgroups.ParseMemoryEvents, &m.Events)
+		r.failures(&m.Events)
+	}
+	if parts.Has(cgroups.PartMemory) {
+		get(r, "memory.usage_in_bytes", cgroups.ParseCounter, &m.Current)
+	}
+	if parts.Has(cgroups.PartMemoryPeak) {
+		get(r, "memory.max_usage_in_bytes", cgroups.ParseCounter, &m.Peak)
+	}
+	if parts&(cgroups.PartMemory|cgroups.PartSwap) != 0 {
+		var stat cgroups.MemoryStat
+		get(r, "memory.stat", cgroups.ParseMemoryStat, &stat)
+		m.Swap = stat.Swap
+		if parts.Has(cgroups.PartMemory) {
+			m.Stat = stat
+		}
+	}
+	if parts.Has(cgroups.PartMemoryLimit) {
+		m.Max, m.SwapMax = r.memoryLimits()
+	}
+	if parts.Has(cgroups.PartMemoryMin) {
+		m.Min = r.limit("memory.soft_limit_in_bytes")
+	}
+}
+
+// cpuLimit reads how CPU time is shared out.
+func (r *reader) cpuLimit(c *cgroups.CPUStat) {
+	l := cgroups.CPULimit{Quota: cgroups.Unlimited}
+	if get(r, "cpu.shares", cgroups.ParseCounter, &l.Shares) {
+		c.Limit = &l
+	}
+	get(r, "cpu.cfs_period_us", cgroups.ParseCounter, &l.Period)
+	get(r, "cpu.cfs_quota_us", cgroups.ParseValue, &l.Quota)
+}
+
+// memoryLimits returns the limits of memory and of swap, which v1 counts together.
+func (r *reader) memoryLimits() (memory, swap *int64) {
+	memory = r.limit("memory.limit_in_bytes")
+	if swap = r.limit("memory.memsw.limit_in_bytes"); swap != nil && *swap >= 0 && memory != nil {
+		*swap -= max(0, *memory)
+	}
+	return memory, swap
+}
+
+// pages reads what is used of huge pages.
+func (r *reader) pages(sizes []string, s *cgroups.Stats) {
+	for _, size := range sizes {
+		var h cgroups.HugetlbStats
+		if get(r, "hugetlb."+size+".usage_in_bytes", cgroups.ParseCounter, &h.Current) {
+			get(r, "hugetlb."+size+".failcnt", cgroups.ParseCounter, &h.Refused)
+			s.Hugetlb = with(s.Hugetlb, size, h)
+		}
+	}
 }
 
 // failures counts how often a limit of memory was met. Not each kernel counts that for v1, but none kills before.

@@ -43,34 +43,36 @@ func (t *v2) limits(dir string) (cgroups.Resources, error) {
 	return r, f.done()
 }
 
-func (t *v2) stats(dir string) (cgroups.Stats, error) {
+// sample reads the files of the selected parts from a handle on the cgroup, so that its path is walked once.
+func (t *v2) sample(dir string, parts cgroups.Parts) (cgroups.Stats, error) {
 	var s cgroups.Stats
-	f := newReader(dir).in(t.h)
-	get(f, "cgroup.events", cgroups.ParseCgroupEvents, &s.Events)
-	get(f, "cpu.stat", cgroups.ParseCPUStat, &s.CPU) // also without the controller
+	f := t.reader(dir).at(t.h)
+	defer t.release(f)
+	if parts.Has(cgroups.PartEvents) {
+		get(f, "cgroup.events", cgroups.ParseCgroupEvents, &s.Events)
+	}
+	if parts.Has(cgroups.PartCPU) {
+		get(f, "cpu.stat", cgroups.ParseCPUStat, &s.CPU) // also without the controller
+	}
+	if parts.Has(cgroups.PartCPULimit) && t.host.Has("cpu") {
+		f.cpuWeight(&s.CPU)
+	}
 	if t.host.Pressure {
-		s.CPU.Pressure = f.pressure("cpu.pressure")
-		s.Memory.Pressure = f.pressure("memory.pressure")
-		s.IO.Pressure = f.pressure("io.pressure")
+		t.samplePressure(f, parts, &s)
 	}
 	if t.host.Has("memory") {
-		get(f, "memory.current", cgroups.ParseCounter, &s.Memory.Current)
-		get(f, "memory.peak", cgroups.ParseCounter, &s.Memory.Peak)
-		get(f, "memory.stat", cgroups.ParseMemoryStat, &s.Memory.Stat)
-		get(f, "memory.events", cgroups.ParseMemoryEvents, &s.Memory.Events)
+		t.sampleMemory(f, parts, &s.Memory)
 	}
-	if t.host.Has(swap) {
-		get(f, "memory.swap.current", cgroups.ParseCounter, &s.Memory.Swap)
+	if parts.Has(cgroups.PartProcs) {
+		f.procs(&s.Pids.Procs)
 	}
 	if t.host.Has("pids") {
-		get(f, "pids.current", cgroups.ParseCounter, &s.Pids.Current)
-		get(f, "pids.peak", cgroups.ParseCounter, &s.Pids.Peak)
-		get(f, "pids.events", cgroups.ParsePidsEvents, &s.Pids.Refused)
+		f.pids(parts, &s.Pids)
 	}
-	if t.host.Has("io") {
+	if parts.Has(cgroups.PartIO) && t.host.Has("io") {
 		get(f, "io.stat", cgroups.ParseIOStat, &s.IO.Devices)
 	}
-	if t.host.Has("hugetlb") {
+	if parts.Has(cgroups.PartHugetlb) && t.host.Has("hugetlb") {
 		for _, size := range t.host.HugepageSizes {
 			var h cgroups.HugetlbStats
 			if get(f, "hugetlb."+size+".current", cgroups.ParseCounter, &h.Current) {
@@ -80,4 +82,56 @@ func (t *v2) stats(dir string) (cgroups.Stats, error) {
 		}
 	}
 	return s, f.done()
+}
+
+func (t *v2) samplePressure(f *reader, parts cgroups.Parts, s *cgroups.Stats) {
+	if parts.Has(cgroups.PartCPUPressure) {
+		s.CPU.Pressure = f.pressure("cpu.pressure")
+	}
+	if parts.Has(cgroups.PartMemoryPressure) {
+		s.Memory.Pressure = f.pressure("memory.pressure")
+	}
+	if parts.Has(cgroups.PartIOPressure) {
+		s.IO.Pressure = f.pressure("io.pressure")
+	}
+}
+
+func (t *v2) sampleMemory(f *reader, parts cgroups.Parts, m *cgroups.MemoryStats) {
+	if parts.Has(cgroups.PartMemory) {
+		counted := get(f, "memory.current", cgroups.ParseCounter, &m.Current)
+		if get(f, "memory.stat", cgroups.ParseMemoryStat, &m.Stat) && !counted {
+			m.Current = m.Stat.Anon + m.Stat.File // the top has no other count
+		}
+	}
+	if parts.Has(cgroups.PartMemoryLimit) {
+		if m.Max = f.limit("memory.max"); t.host.Has(swap) {
+			m.SwapMax = f.limit("memory.swap.max")
+		}
+	}
+	if parts.Has(cgroups.PartMemoryMin) {
+		m.Min = f.limit("memory.min")
+	}
+	if parts.Has(cgroups.PartMemoryPeak) {
+		get(f, "memory.peak", cgroups.ParseCounter, &m.Peak)
+	}
+	if parts.Has(cgroups.PartMemoryEvents) {
+		get(f, "memory.events", cgroups.ParseMemoryEvents, &m.Events)
+	}
+	if parts.Has(cgroups.PartSwap) && t.host.Has(swap) {
+		if !get(f, "memory.swap.current", cgroups.ParseCounter, &m.Swap) && f.dir == "" && !f.h.existsFile("", "memory.current") {
+			f.machineSwap("/proc/meminfo", &m.Swap)
+		}
+	}
+}
+
+// cpuWeight reads how CPU time is shared out, which nobody does at the top.
+func (r *reader) cpuWeight(c *cgroups.CPUStat) {
+	l := cgroups.CPULimit{Quota: cgroups.Unlimited}
+	if get(r, "cpu.weight", cgroups.ParseCounter, &l.Weight) {
+		c.Limit = &l
+	}
+	get(r, "cpu.max", func(text []byte) (_ uint64, err error) {
+		l.Quota, l.Period, err = cgroups.ParseCPUMax(text)
+		return 0, err
+	}, new(uint64))
 }

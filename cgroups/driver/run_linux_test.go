@@ -64,7 +64,7 @@ func TestIntegrationMemoryInUse(t *testing.T) {
 	// A limit below what is in use is in force at once, or is refused: it does not block.
 	begin := time.Now()
 	err = d.Apply(t.Context(), pod, cgroups.Resources{MemoryMax: new(int64(16 << 20)), SwapMax: new(int64(0))})
-	assert.Less(t, time.Since(begin), 10*time.Second)
+	assert.Less(t, time.Since(begin), time.Minute)
 	if d.Host().Mode == driver.V2 {
 		assert.NoError(t, err)
 	} else {

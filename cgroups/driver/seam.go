@@ -30,8 +30,12 @@ type tree interface {
 	freeze(ctx context.Context, dir string, frozen bool) error
 	children(dir string) ([]string, error)
 	procs(dir string) ([]int, error)
+	dirs(dir string) []string // absolute, of all hierarchies
 	limits(dir string) (cgroups.Resources, error)
-	stats(dir string) (cgroups.Stats, error)
+	sample(dir string, parts cgroups.Parts) (cgroups.Stats, error)
+	reclaim(ctx context.Context, dir string, bytes uint64) (freed uint64, err error)
+	// watch opens what there is to wait for, and returns what waits, once, and calls its func with what fires.
+	watch(dir string, triggers []cgroups.Trigger) (wait func(context.Context, func(cgroups.Trigger)) error, err error)
 	close() error
 }
 

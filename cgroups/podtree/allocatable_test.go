@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/cgroups/podtree"
+	"github.com/seed81659283/nodeagent/eviction/threshold"
 )
 
 // equalLists compares quantities by their number.
@@ -25,14 +26,14 @@ func equalLists(t *testing.T, want, got corev1.ResourceList) {
 	}
 }
 
-func threshold(t *testing.T, s string) podtree.Threshold {
+func keepFree(t *testing.T, s string) threshold.Value {
 	t.Helper()
 	if s == "" {
-		return podtree.Threshold{}
+		return threshold.Value{}
 	}
-	h, err := podtree.ParseThreshold(s)
+	v, err := threshold.ParseValue(s)
 	require.NoError(t, err)
-	return h
+	return v
 }
 
 func TestReservation(t *testing.T) {
@@ -107,7 +108,7 @@ func TestReservation(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			r := podtree.Reserved{
 				System: tc.system, Kube: tc.kube,
-				MemoryAvailable: threshold(t, tc.memory), NodeFSAvailable: threshold(t, tc.nodefs),
+				MemoryAvailable: keepFree(t, tc.memory), NodeFSAvailable: keepFree(t, tc.nodefs),
 			}
 			before := tc.capacity.DeepCopy()
 			equalLists(t, tc.want, r.Reservation(tc.capacity))
@@ -129,7 +130,7 @@ func TestReservedValidate(t *testing.T) {
 		{"all of it is reserved", podtree.Reserved{System: list("cpu", "1"), Kube: list("cpu", "1", "memory", "10Gi")}, ""},
 		{
 			"more than there is",
-			podtree.Reserved{System: list("memory", "10Gi"), MemoryAvailable: threshold(t, "100Mi")},
+			podtree.Reserved{System: list("memory", "10Gi"), MemoryAvailable: keepFree(t, "100Mi")},
 			"reserve memory 10340Mi: the node has 10Gi",
 		},
 		{
@@ -169,18 +170,6 @@ func TestParseReserved(t *testing.T) {
 	} {
 		_, err := podtree.ParseReserved(map[string]string{tc.key: tc.value})
 		require.ErrorContains(t, err, tc.want)
-	}
-}
-
-func TestParseThreshold(t *testing.T) {
-	assert.Equal(t, podtree.Threshold{Fraction: 0.05}, threshold(t, "5%"))
-	assert.Equal(t, podtree.Threshold{Fraction: 0.055}, threshold(t, "5.5%"))
-	assert.Equal(t, podtree.Threshold{}, threshold(t, "0%"))
-	assert.Equal(t, podtree.Threshold{}, threshold(t, "100%"))
-	assert.EqualValues(t, 100<<20, threshold(t, "100Mi").Quantity.Value())
-	for _, s := range []string{"", "%", "-1%", "101%", "5%%", "NaN%", "0", "-1Mi", "much"} {
-		_, err := podtree.ParseThreshold(s)
-		require.Error(t, err, s)
 	}
 }
 

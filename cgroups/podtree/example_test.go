@@ -13,6 +13,7 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 	"github.com/seed81659283/nodeagent/cgroups/cgroupstest"
 	"github.com/seed81659283/nodeagent/cgroups/podtree"
+	"github.com/seed81659283/nodeagent/eviction/threshold"
 )
 
 func ExampleNew() {
@@ -50,7 +51,7 @@ func ExampleReserved_Allocatable() {
 	reserved := podtree.Reserved{
 		System: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")},
 	}
-	reserved.MemoryAvailable, _ = podtree.ParseThreshold("100Mi")
+	reserved.MemoryAvailable, _ = threshold.ParseValue("100Mi")
 	capacity := corev1.ResourceList{
 		corev1.ResourceMemory:                  resource.MustParse("8Gi"),
 		corev1.ResourceHugePagesPrefix + "2Mi": resource.MustParse("2Gi"),

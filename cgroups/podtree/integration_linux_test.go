@@ -177,7 +177,7 @@ func TestIntegrationTree(t *testing.T) {
 		require.Eventually(t, func() bool {
 			_, err := h.Children(t.Context(), orphan)
 			return err != nil
-		}, 10*time.Second, 10*time.Millisecond)
+		}, time.Minute, 10*time.Millisecond)
 	})
 }
 

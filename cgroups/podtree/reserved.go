@@ -68,49 +68,6 @@ func (r Reserved) Validate(capacity corev1.ResourceList) error {
 	return errors.Join(errs...)
 }
 
-// Threshold is how much of a resource hard eviction keeps free: a quantity, or where that is nil a fraction of the
-// capacity. The zero value keeps nothing.
-type Threshold struct {
-	Quantity *resource.Quantity
-	// Fraction is 0.05 for 5%. It has the precision in which the kubelet computes: 5% of 10Gi are 536870920 bytes.
-	Fraction float32
-}
-
-// ParseThreshold reads a quantity such as "100Mi" or a percentage such as "5%". As in the kubelet "0%" and "100%" keep
-// nothing.
-func ParseThreshold(s string) (Threshold, error) {
-	if number, ok := strings.CutSuffix(s, "%"); ok {
-		percent, err := strconv.ParseFloat(number, 32)
-		if err != nil {
-			return Threshold{}, fmt.Errorf("eviction threshold %q: %w", s, err)
-		}
-		fraction := float32(percent) / 100
-		if !(fraction >= 0 && fraction <= 1) {
-			return Threshold{}, fmt.Errorf("eviction threshold %q: not between 0%% and 100%%", s)
-		}
-		if number == "0" || number == "100" {
-			fraction = 0
-		}
-		return Threshold{Fraction: fraction}, nil
-	}
-	q, err := resource.ParseQuantity(s)
-	if err != nil {
-		return Threshold{}, fmt.Errorf("eviction threshold %q: %w", s, err)
-	}
-	if q.Sign() <= 0 {
-		return Threshold{}, fmt.Errorf("eviction threshold %q: not positive", s)
-	}
-	return Threshold{Quantity: &q}, nil
-}
-
-// of returns how much of a capacity is kept free.
-func (t Threshold) of(capacity resource.Quantity) resource.Quantity {
-	if t.Quantity != nil {
-		return t.Quantity.DeepCopy()
-	}
-	return *resource.NewQuantity(int64(float64(capacity.Value())*float64(t.Fraction)), resource.BinarySI)
-}
-
 // ParseQOSReserved reads which percentage of the memory requests of a class is kept from the classes below it, as the
 // kubelet's qosReserved has it: {"memory": "50%"}. It returns nil for an empty map.
 func ParseQOSReserved(m map[string]string) (percent *int64, err error) {

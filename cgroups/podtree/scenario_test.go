@@ -354,7 +354,7 @@ func (s *scene) setting(arg string) {
 	case "system", "kube":
 		s.reserve(key, value)
 	case "eviction":
-		o.Reserved.MemoryAvailable = threshold(s.t, value)
+		o.Reserved.MemoryAvailable = keepFree(s.t, value)
 	case "parallel":
 		n, err := strconv.Atoi(value)
 		require.NoError(s.t, err)

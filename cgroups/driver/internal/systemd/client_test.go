@@ -212,7 +212,7 @@ func TestClose(t *testing.T) {
 	server.Inject("StopUnit", systemdtest.NoEnd)
 	stopped := make(chan error)
 	go func() { stopped <- client.Stop(t.Context(), "kubepods-burstable.slice") }()
-	require.Eventually(t, func() bool { return server.Unit("kubepods-burstable.slice").Job != 0 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return server.Unit("kubepods-burstable.slice").Job != 0 }, time.Minute, time.Millisecond)
 	require.NoError(t, client.Close())
 	require.NoError(t, client.Close())
 	assert.ErrorIs(t, <-stopped, net.ErrClosed, "who waits for a job is told")

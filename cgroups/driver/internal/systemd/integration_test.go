@@ -66,7 +66,7 @@ func realFile(t *testing.T, path cgroups.Path, file string) string {
 // eventuallyFile waits for a value: systemd answers before it writes what was changed.
 func eventuallyFile(t *testing.T, path cgroups.Path, file, want string) {
 	t.Helper()
-	assert.Eventually(t, func() bool { return realFile(t, path, file) == want }, 5*time.Second, 5*time.Millisecond,
+	assert.Eventually(t, func() bool { return realFile(t, path, file) == want }, time.Minute, 5*time.Millisecond,
 		"%s is not %s", file, want)
 }
 
@@ -81,7 +81,7 @@ func realSlices(t *testing.T) []string {
 			}
 		}
 		return len(names) == 0
-	}, 5*time.Second, 50*time.Millisecond)
+	}, time.Minute, 50*time.Millisecond)
 	return names
 }
 

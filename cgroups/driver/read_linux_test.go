@@ -1,0 +1,46 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package driver
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Swap that cannot be read is not swap that nobody uses.
+func TestMachineSwap(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "meminfo")
+	read := func(text string) (n uint64, err error) {
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		r := newReader("")
+		r.machineSwap(file, &n)
+		return n, r.done()
+	}
+	for text, want := range map[string]uint64{
+		"MemTotal: 8 kB\nSwapTotal:    2048 kB\nSwapFree:   1024 kB\n": 1 << 20,
+		"MemTotal: 8 kB\n":                  0,
+		"SwapTotal: 1 kB\nSwapFree: 2 kB\n": 0,
+	} {
+		n, err := read(text)
+		assert.NoError(t, err, text)
+		assert.Equal(t, want, n, text)
+	}
+	_, err := read("SwapTotal: 2048 kB\nSwapFree: many kB\n")
+	assert.ErrorIs(t, err, strconv.ErrSyntax)
+	require.NoError(t, os.Remove(file))
+	var n uint64
+	r := newReader("")
+	r.machineSwap(file, &n)
+	err = failed("read", "", r.done())
+	assert.ErrorIs(t, err, errors.ErrUnsupported)
+	assert.NotErrorIs(t, err, fs.ErrNotExist, "the cgroup is there")
+	assert.ErrorContains(t, err, file)
+}

@@ -1,0 +1,304 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package driver_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/seed81659283/nodeagent/cgroups"
+	"github.com/seed81659283/nodeagent/cgroups/driver"
+)
+
+// The top of the tree has the memory of the machine, on v2 too, where it has no memory.current.
+func TestIntegrationTheTopHasMemory(t *testing.T) {
+	root(t) // skips where there is nothing to work on
+	d := openAt(t, driver.Options{Optional: []string{"cpu", "pids"}})
+	needs(t, d, "memory")
+	s, err := d.Sample(t.Context(), "", "", cgroups.PartMemory|cgroups.PartMemoryLimit|cgroups.PartSwap)
+	require.NoError(t, err)
+	assert.Greater(t, s.Memory.Current, uint64(1<<20))
+	assert.GreaterOrEqual(t, s.Memory.Current, s.Memory.WorkingSet())
+	assert.Equal(t, s.Memory.Current > 0, stats(t, d, "").Memory.Current > 0)
+	if d.Host().Mode == driver.V2 {
+		assert.Equal(t, s.Memory.Stat.Anon+s.Memory.Stat.File, s.Memory.Current)
+		assert.Nil(t, s.Memory.Max)
+	}
+}
+
+// A scope of systemd is a directory with a name that no path has.
+func TestIntegrationALeafWithoutAPathIsSampled(t *testing.T) {
+	d := open(t)
+	needs(t, d, "memory")
+	require.NoError(t, d.Apply(t.Context(), pod+"/sandbox", cgroups.Resources{})) // so that the pod hands out controllers
+	const leaf = "cri-containerd-0a_1b@x.scope"
+	for _, dir := range dirs(d, pod) {
+		require.NoError(t, os.Mkdir(filepath.Join(dir, leaf), 0o755))
+	}
+	leaves, err := d.Leaves(t.Context(), pod)
+	require.NoError(t, err)
+	assert.Equal(t, []string{leaf, "sandbox"}, leaves)
+	s, err := d.Sample(t.Context(), pod, leaf, cgroups.PartAll)
+	require.NoError(t, err)
+	assert.EqualValues(t, cgroups.Unlimited, *s.Memory.Max)
+	_, err = d.Sample(t.Context(), pod, "absent.scope", cgroups.PartMemory)
+	assert.ErrorIs(t, err, fs.ErrNotExist)
+	assert.ErrorContains(t, err, `leaf "absent.scope"`)
+}
+
+// What is removed while it is read is absent, and not a cgroup that uses nothing.
+func TestIntegrationASampleOfWhatIsRemovedIsAnError(t *testing.T) {
+	d := open(t)
+	require.NoError(t, d.Apply(t.Context(), pod, cgroups.Resources{})) // those above hand out controllers from now on
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			_ = d.Apply(ctx, pod, cgroups.Resources{MemoryMax: new(int64(64 << 20))})
+			_ = d.Remove(ctx, pod)
+		}
+	}()
+	found, absent := 0, 0
+	for end := time.Now().Add(500 * time.Millisecond); time.Now().Before(end); {
+		s, err := d.Sample(t.Context(), pod, "", cgroups.PartMemory|cgroups.PartMemoryLimit|cgroups.PartPids)
+		if err == nil {
+			found++
+			if d.Host().Mode == driver.V2 { // v1 has a hierarchy after the other removed
+				assert.Equal(t, d.Host().Has("memory"), s.Memory.Max != nil, "it was there as a whole")
+			}
+			continue
+		}
+		absent++
+		require.ErrorIs(t, err, fs.ErrNotExist)
+	}
+	t.Logf("%d times there, %d times absent", found, absent)
+	cancel()
+	<-done
+}
+
+// cached looks for files that are not there, and reads others of this machine, in a cgroup until it has so many bytes of
+// slabs and page cache that can be reclaimed. In qemu no file has page cache.
+func cached(t *testing.T, d *driver.Driver, p cgroups.Path, bytes uint64) {
+	t.Helper()
+	perl(t, d, p, `-e "/sys/kernel/absent$_" for 1..80000; my $n = 0; for my $f (glob "/usr/lib/*/lib*.so* /usr/bin/* /usr/sbin/*") {
+		next if -l $f or !-f $f or !open my $h, "<", $f;
+		while (my $r = read $h, my $b, 1 << 16) { $n += $r }
+		last if $n > 40 << 20;
+	} sleep 1000`)
+	eventually(t, "cache", func() bool {
+		s, err := d.Sample(t.Context(), p, "", cgroups.PartMemory)
+		m := s.Memory.Stat
+		return err == nil && m.InactiveFile+m.ActiveFile+m.SlabReclaimable >= bytes
+	})
+}
+
+func TestIntegrationReclaimTakesCaches(t *testing.T) {
+	d := open(t)
+	needs(t, d, "v2", "memory")
+	require.NoError(t, d.Apply(t.Context(), pod, cgroups.Resources{}))
+	cached(t, d, pod, 12<<20)
+	before, err := d.Sample(t.Context(), pod, "", cgroups.PartMemory)
+	require.NoError(t, err)
+	freed, err := d.Reclaim(t.Context(), pod, 4<<20)
+	if errors.Is(err, errors.ErrUnsupported) {
+		t.Skip("needs memory.reclaim")
+	}
+	require.NoError(t, err)
+	// Of slabs that go the kernel does not always tell who asked for them.
+	assert.LessOrEqual(t, freed, uint64(4<<20))
+	after, err := d.Sample(t.Context(), pod, "", cgroups.PartMemory)
+	require.NoError(t, err)
+	const charged = 1 << 20 // what the kernel charges to a cgroup in advance, for each CPU, is not exact
+	assert.GreaterOrEqual(t, before.Memory.Current+charged, after.Memory.Current+4<<20)
+	t.Logf("%d MiB before, %d MiB after", before.Memory.Current>>20, after.Memory.Current>>20)
+
+	freed, err = d.Reclaim(t.Context(), pod, 1<<40)
+	require.NoError(t, err, "less than asked is no error")
+	assert.Less(t, freed, uint64(1<<30))
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	freed, err = d.Reclaim(ctx, pod, 1<<40)
+	assert.ErrorIs(t, err, context.Canceled)
+	assert.Zero(t, freed)
+	_, err = d.Reclaim(t.Context(), "absent", 4096)
+	assert.ErrorIs(t, err, fs.ErrNotExist)
+}
+
+func TestIntegrationReclaimOfV1IsUnsupported(t *testing.T) {
+	d := open(t)
+	needs(t, d, "v1")
+	require.NoError(t, d.Apply(t.Context(), pod, cgroups.Resources{}))
+	_, err := d.Reclaim(t.Context(), pod, 4096)
+	assert.ErrorIs(t, err, errors.ErrUnsupported)
+	_, err = d.Reclaim(t.Context(), "absent", 4096)
+	assert.ErrorIs(t, err, fs.ErrNotExist)
+}
+
+func TestIntegrationATriggerOfPressureFires(t *testing.T) {
+	d := open(t)
+	needs(t, d, "pressure", "memory")
+	require.NoError(t, d.Apply(t.Context(), pod, cgroups.Resources{MemoryHigh: new(int64(8 << 20)), SwapMax: new(int64(0))}))
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	trigger := cgroups.Trigger{File: "memory.pressure", Stall: 50 * time.Millisecond, Window: 2 * time.Second}
+	fired := 0
+	start(t, d, pod, "memory 64")
+	begin := time.Now()
+	require.NoError(t, d.Watch(ctx, pod, []cgroups.Trigger{{File: "memory.events"}, trigger}, func(which cgroups.Trigger) {
+		if which == trigger {
+			fired++
+			cancel()
+		}
+	}))
+	assert.Equal(t, 1, fired)
+	t.Logf("fired %v after the start", time.Since(begin))
+}
+
+// On v1 there is no pressure but that of the machine.
+func TestIntegrationWatchOfV1(t *testing.T) {
+	d := open(t)
+	needs(t, d, "v1")
+	trigger := []cgroups.Trigger{{File: "memory.pressure", Stall: 2 * time.Second, Window: 2 * time.Second}} // for anybody
+	err := d.Watch(t.Context(), "", trigger, func(cgroups.Trigger) {})
+	assert.ErrorIs(t, err, errors.ErrUnsupported, "its root is not that of the machine")
+	top := openAt(t, driver.Options{Optional: []string{"cpu", "pids"}})
+	if !top.Host().Pressure {
+		return
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	assert.NoError(t, top.Watch(ctx, "", trigger, func(cgroups.Trigger) {}))
+	assert.ErrorIs(t, top.Watch(t.Context(), "", []cgroups.Trigger{{File: "memory.events"}}, func(cgroups.Trigger) {}), errors.ErrUnsupported)
+}
+
+func TestIntegrationWatchOutlivesTheDriver(t *testing.T) {
+	d := open(t)
+	needs(t, d, "v2", "memory")
+	require.NoError(t, d.Apply(t.Context(), pod, cgroups.Resources{}))
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() {
+		ended <- d.Watch(ctx, pod, []cgroups.Trigger{{File: "memory.events"}}, func(cgroups.Trigger) {})
+	}()
+	time.Sleep(20 * time.Millisecond) // Watch has begun, most likely; else it finds the driver closed
+	require.NoError(t, d.Close(), "nobody waits for a Watch")
+	cancel()
+	if err := <-ended; err != nil {
+		assert.ErrorIs(t, err, fs.ErrClosed)
+	}
+	assert.ErrorIs(t, d.Watch(t.Context(), pod, []cgroups.Trigger{{File: "memory.events"}}, nil), fs.ErrClosed)
+}
+
+// sampled is what a summary reads of a container.
+const sampled = cgroups.PartCPU | cgroups.PartMemory | cgroups.PartMemoryLimit | cgroups.PartSwap | cgroups.PartPids
+
+// files are those that a sample opens, by controller, with v1's in the order of its hierarchies.
+func files(d *driver.Driver) map[string][]string {
+	if d.Host().Mode == driver.V2 {
+		return map[string][]string{"memory": {"cpu.stat", "memory.current", "memory.stat", "memory.max", "memory.swap.max", "memory.swap.current", "pids.current"}}
+	}
+	return map[string][]string{
+		"cpu": {"cpu.stat"}, "cpuacct": {"cpuacct.usage", "cpuacct.stat"}, "pids": {"pids.current"},
+		"memory": {"memory.usage_in_bytes", "memory.stat", "memory.limit_in_bytes", "memory.memsw.limit_in_bytes"},
+	}
+}
+
+// A sample of 500 cgroups takes at most 1.3 times what it takes to open, read and close the same files. They are read a few
+// at a time, in turn, and the fastest of several rounds counts on both sides, so that a busy machine does not matter.
+func TestIntegrationCostOfSamples(t *testing.T) {
+	d := open(t)
+	needs(t, d, "memory")
+	n := 500
+	if os.Getenv("IN_TEST_VM") != "" { // where they take half a minute to make
+		n = 100
+	}
+	var paths []cgroups.Path
+	var names []string
+	for i := range n {
+		p := cgroups.Path(fmt.Sprintf("kubepods/burstable/pod%08d-ab12/0123456789abcdef0123456789abcdef0123456789abcdef0123456789%06d", i/2, i))
+		require.NoError(t, d.Apply(t.Context(), p, cgroups.Resources{}))
+		paths = append(paths, p)
+		for controller, files := range files(d) {
+			for _, file := range files {
+				if dir := d.Host().Dirs[controller]; dir != "" {
+					names = append(names, filepath.Join(dir, string(p), file))
+				}
+			}
+		}
+	}
+	const chunk = 10
+	bare, ours := make([]time.Duration, n/chunk), make([]time.Duration, n/chunk)
+	fastest := func(d *time.Duration, begin time.Time) {
+		if took := time.Since(begin); *d == 0 || took < *d {
+			*d = took
+		}
+	}
+	sum := func(all []time.Duration) (total time.Duration) {
+		for _, d := range all {
+			total += d
+		}
+		return total
+	}
+	buf := make([]byte, 64<<10)
+	ratio := 2.
+	for round := 0; round < 5 || round < 30 && ratio >= 1.3; round++ {
+		for i := range n / chunk {
+			begin := time.Now()
+			for _, name := range names[i*len(names)/(n/chunk) : (i+1)*len(names)/(n/chunk)] {
+				open1(t, name, buf)
+			}
+			fastest(&bare[i], begin)
+			begin = time.Now()
+			for _, p := range paths[i*chunk : (i+1)*chunk] {
+				_, err := d.Sample(t.Context(), p, "", sampled)
+				require.NoError(t, err)
+			}
+			fastest(&ours[i], begin)
+		}
+		ratio = sum(ours).Seconds() / sum(bare).Seconds()
+	}
+	t.Logf("%d files: bare %v, sampled %v, ratio %.2f", len(names), sum(bare), sum(ours), ratio)
+	assert.Less(t, ratio, 1.3)
+}
+
+// open1 opens, reads to the end and closes one file, if there is one.
+func open1(t *testing.T, name string, buf []byte) {
+	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	require.NoError(t, err)
+	for n := 1; n > 0 && err == nil; {
+		n, err = unix.Read(fd, buf)
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		require.NoError(t, err)
+	}
+	unix.Close(fd)
+}
+
+func BenchmarkIntegrationSample(b *testing.B) {
+	d := openAt(b, driver.Options{Root: root(b)})
+	require.NoError(b, d.Apply(b.Context(), pod, limited()))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := d.Sample(b.Context(), pod, "", sampled); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,68 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package driver
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/seed81659283/nodeagent/cgroups"
+)
+
+// unifiedCgroup makes a cgroup in the tree of v2, which a host in hybrid mode has too, and returns its directory.
+func unifiedCgroup(t *testing.T) string {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("needs root")
+	}
+	mountinfo, err := os.ReadFile("/proc/self/mountinfo")
+	require.NoError(t, err)
+	for _, m := range parseMounts(string(mountinfo)) {
+		if !m.v2 {
+			continue
+		}
+		dir := filepath.Join(m.dir, fmt.Sprintf("nodeagent-test-watch-%d", os.Getpid()))
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Skip("no cgroup of our own: ", err)
+		}
+		t.Cleanup(func() { assert.NoError(t, unix.Rmdir(dir)) })
+		return dir
+	}
+	t.Skip("needs cgroup v2")
+	return ""
+}
+
+// The kernel drops a trigger when pressure is switched off, and reports that as if the trigger had fired, again and again.
+func TestIntegrationPressureIsSwitchedOff(t *testing.T) {
+	dir := unifiedCgroup(t)
+	file := filepath.Join(dir, "cgroup.pressure")
+	if _, err := os.Stat(file); err != nil {
+		t.Skip("needs pressure (PSI) that can be switched off: ", err)
+	}
+	h, err := openHierarchy(dir, nil)
+	require.NoError(t, err)
+	defer h.close()
+	trigger := cgroups.Trigger{File: "memory.pressure", Stall: 2 * time.Second, Window: 2 * time.Second}
+	wait, err := (&v2{h: h}).watch("", []cgroups.Trigger{trigger})
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(file, []byte("0"), 0))
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	fired := 0
+	err = failed("watch", "a", wait(ctx, func(cgroups.Trigger) {
+		fired++
+		cancel()
+	}))
+	require.ErrorIs(t, err, unix.EIO)
+	require.EqualError(t, err, "watch cgroup /a: memory.pressure: poll: the kernel has dropped the trigger: input/output error")
+	require.Zero(t, fired)
+}
