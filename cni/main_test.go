@@ -23,6 +23,7 @@ import (
 func TestMain(m *testing.M) {
 	cnitest.Main()
 	runAgent()
+	runtime.GOMAXPROCS(1) // for the race detector beside synctest (golang/go#78156)
 	os.Exit(isolated.Run(isolated.Mounts|isolated.Network, m.Run))
 }
 

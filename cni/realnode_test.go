@@ -124,12 +124,12 @@ func listen(t testing.TB, s *cni.PodStatus, ip netip.Addr, port uint16) {
 
 // hello connects and reads.
 func hello(address string) error {
-	c, err := net.DialTimeout("tcp", address, 10*time.Second)
+	c, err := net.DialTimeout("tcp", address, time.Minute)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(time.Minute))
 	said, err := io.ReadAll(c)
 	if err == nil && string(said) != "hello" {
 		err = fmt.Errorf("it said %q", said)

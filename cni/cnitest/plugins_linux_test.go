@@ -105,7 +105,7 @@ func TestHang(t *testing.T) {
 				cmd.Env = append(os.Environ(), "CNI_COMMAND=ADD")
 				cmd.Stdin = strings.NewReader("{}")
 				require.NoError(t, cmd.Start())
-				require.Eventually(t, func() bool { return len(p.Calls()) == 1 }, 10*time.Second, time.Millisecond)
+				require.Eventually(t, func() bool { return len(p.Calls()) == 1 }, time.Minute, time.Millisecond)
 				c = p.Calls()[0]
 				require.NoError(t, syscall.Kill(c.PID, 0))
 				require.Equal(t, child != cnitest.NoChild, c.Child != 0)
@@ -120,7 +120,7 @@ func TestHang(t *testing.T) {
 				require.Eventually(t, func() bool {
 					stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", c.Child))
 					return err != nil || bytes.Contains(stat, []byte(") Z "))
-				}, 10*time.Second, time.Millisecond)
+				}, time.Minute, time.Millisecond)
 			}
 		})
 	}
