@@ -16,6 +16,8 @@ var (
 	// ErrTooLarge says that the answer is larger than a message between runtime and client may be, so that there is none. It
 	// stays so until there is less to say; where List fails with it, a [PodLister] still lists single pods.
 	ErrTooLarge = errors.New("answer is too large")
+	// ErrTooMany says that the runtime has too many sessions or requests open; later it may take this one.
+	ErrTooMany = errors.New("too many requests")
 )
 
 // Error is the error of one call to a runtime.

@@ -27,7 +27,7 @@
 // # What it does not model
 //
 // Namespaces, cgroups, mounts, devices, security and DNS (accepted and ignored, though a network of its own gives
-// a sandbox an address that nothing answers at); processes inside a container; log files; streaming sessions;
+// a sandbox an address that nothing answers at); processes inside a container; log files; what of a session its script does not play;
 // registries and the normalisation of image names; disk usage; the time that calls take, unless a script, a fault or an
 // [Interceptor] says so; recovery from a restart of the runtime.
 //

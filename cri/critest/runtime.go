@@ -33,6 +33,9 @@ type Options struct {
 	// PodCIDR is where sandboxes with a network of their own get addresses from; the zero value is 10.88.0.0/16.
 	PodCIDR netip.Prefix
 
+	// Port plays the ports of sandboxes; nil: every connection is refused. It is called with no lock held.
+	Port PortFunc
+
 	// Usage measures a running container; nil: nothing is reported. ID, name, attempt, labels and annotations are
 	// filled in. It is called with the runtime's lock held.
 	Usage func(c cri.Container) cri.ContainerStats

@@ -38,6 +38,10 @@ type Script struct {
 	// It is called with no lock held, and its context ends with the timeout of the command and with the
 	// container. It must return when its context ends.
 	Exec ExecFunc
+	// Session plays a command on the streams of a session, under the same conditions; nil: Exec answers.
+	Session SessionFunc
+	// Attach plays the process for a client that is attached; nil: it reads and writes nothing.
+	Attach AttachFunc
 }
 
 // ExitAfter is a container that exits by itself.

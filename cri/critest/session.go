@@ -1,0 +1,167 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package critest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"time"
+
+	"github.com/seed81659283/nodeagent/cri"
+)
+
+// SessionFunc plays a command on the streams of a session. It must return when its context ends, which it does with the
+// session and with the container.
+type SessionFunc func(ctx context.Context, cmd []string, s cri.Session) (exitCode int, err error)
+
+// AttachFunc plays the process of a container for one client, under the same conditions.
+type AttachFunc func(ctx context.Context, s cri.Session) error
+
+// PortFunc plays a port of a sandbox. conn is closed when it returns, and when its context ends.
+type PortFunc func(ctx context.Context, s cri.Sandbox, port int32, conn io.ReadWriteCloser) error
+
+var (
+	_ cri.SessionRunner = (*Runtime)(nil)
+	_ cri.Checkpointer  = (*Runtime)(nil)
+	_ cri.PodCIDRSetter = (*Runtime)(nil)
+)
+
+// RunExec plays the container's script: Session, or else what Exec answers.
+func (r *Runtime) RunExec(ctx context.Context, containerID string, cmd []string, s cri.Session) (code int, err error) {
+	ended, err := r.session(ctx, "Exec", containerID, func(ctx context.Context, script Script) error {
+		if script.Session != nil {
+			code, err = script.Session(ctx, cmd, s)
+			return err
+		}
+		if script.Exec == nil {
+			return nil
+		}
+		res, err := script.Exec(ctx, cmd)
+		if err != nil {
+			return err
+		}
+		code = res.ExitCode
+		return errors.Join(output(s.Stdout, res.Stdout), output(s.Stderr, res.Stderr))
+	})
+	if ended {
+		code = codeKilled
+	}
+	return code, err
+}
+
+func output(w io.Writer, data []byte) error {
+	if w == nil || len(data) == 0 {
+		return nil
+	}
+	_, err := w.Write(data)
+	return err
+}
+
+// RunAttach plays the container's script, or waits for the container's end.
+func (r *Runtime) RunAttach(ctx context.Context, containerID string, s cri.Session) error {
+	_, err := r.session(ctx, "Attach", containerID, func(ctx context.Context, script Script) error {
+		if script.Attach == nil {
+			return Hang(ctx)
+		}
+		return script.Attach(ctx, s)
+	})
+	return err
+}
+
+// session plays something inside a container, and reports whether the container ended before it did.
+func (r *Runtime) session(ctx context.Context, op, id string, play func(context.Context, Script) error) (ended bool, err error) {
+	call := r.begin(Call{Op: op, ID: id})
+	defer r.end(call, &err)
+	if ctx.Err() != nil {
+		return false, context.Cause(ctx)
+	}
+	inside, cancel := context.WithCancel(ctx)
+	defer cancel()
+	c, err := r.enter(id, call, cancel)
+	if err != nil {
+		return false, err
+	}
+	err = play(inside, c.script)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(c.execs, call)
+	switch {
+	case ctx.Err() != nil:
+		return false, context.Cause(ctx)
+	case inside.Err() != nil:
+		return true, nil
+	}
+	return false, err
+}
+
+// RunPortForward plays Options.Port.
+func (r *Runtime) RunPortForward(ctx context.Context, sandboxID string, port int32, conn io.ReadWriteCloser) (err error) {
+	defer conn.Close()
+	call := r.begin(Call{Op: "PortForward", ID: sandboxID})
+	defer r.end(call, &err)
+	s, err := r.readySandbox(sandboxID)
+	switch {
+	case err != nil:
+		return err
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case r.opts.Port == nil:
+		return fmt.Errorf("port %d: connection refused", port)
+	}
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+	if err := r.opts.Port(ctx, s, port, conn); ctx.Err() == nil {
+		return err
+	}
+	return context.Cause(ctx)
+}
+
+func (r *Runtime) readySandbox(id string) (cri.Sandbox, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	sb := r.sandbox(id)
+	switch {
+	case sb == nil:
+		return cri.Sandbox{}, cri.ErrNotFound
+	case sb.State != cri.SandboxReady:
+		return cri.Sandbox{}, errNotReady
+	}
+	return sb.Sandbox, nil
+}
+
+// Checkpoint succeeds for a running container; there is no archive.
+func (r *Runtime) Checkpoint(ctx context.Context, containerID, _ string, _ time.Duration) (err error) {
+	call := r.begin(Call{Op: "CheckpointContainer", ID: containerID})
+	defer r.end(call, &err)
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, err = r.running(containerID)
+	return err
+}
+
+// SetPodCIDRs gives later sandboxes addresses of the first range.
+func (r *Runtime) SetPodCIDRs(ctx context.Context, cidrs []netip.Prefix) (err error) {
+	call := r.begin(Call{Op: "UpdateRuntimeConfig"})
+	defer r.end(call, &err)
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	for _, cidr := range cidrs {
+		if !cidr.IsValid() {
+			return fmt.Errorf("pod CIDR %v is invalid", cidr)
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(cidrs) > 0 {
+		r.opts.PodCIDR, r.lastAddr = cidrs[0], cidrs[0].Masked().Addr()
+	}
+	return nil
+}

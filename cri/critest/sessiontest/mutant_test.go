@@ -1,0 +1,193 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package sessiontest_test
+
+import (
+	"context"
+	"io"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/critest/sessiontest"
+	"github.com/seed81659283/nodeagent/cri/process"
+	"github.com/seed81659283/nodeagent/internal/suite/suitetest"
+)
+
+// mutantVariable names the mutant that TestMutant gives to the suite.
+const mutantVariable = "SESSIONTEST_MUTANT"
+
+// mutant is a runner that breaks one sentence.
+type mutant struct {
+	cri.SessionRunner
+	exec    func(ctx context.Context, next cri.SessionRunner, id string, cmd []string, s cri.Session) (int, error)
+	attach  func(ctx context.Context, next cri.SessionRunner, id string, s cri.Session) error
+	forward func(ctx context.Context, next cri.SessionRunner, id string, port int32, conn io.ReadWriteCloser) error
+}
+
+func (m mutant) RunExec(ctx context.Context, id string, cmd []string, s cri.Session) (int, error) {
+	if m.exec == nil {
+		return m.SessionRunner.RunExec(ctx, id, cmd, s)
+	}
+	return m.exec(ctx, m.SessionRunner, id, cmd, s)
+}
+
+func (m mutant) RunAttach(ctx context.Context, id string, s cri.Session) error {
+	if m.attach == nil {
+		return m.SessionRunner.RunAttach(ctx, id, s)
+	}
+	return m.attach(ctx, m.SessionRunner, id, s)
+}
+
+func (m mutant) RunPortForward(ctx context.Context, id string, port int32, conn io.ReadWriteCloser) error {
+	if m.forward == nil {
+		return m.SessionRunner.RunPortForward(ctx, id, port, conn)
+	}
+	return m.forward(ctx, m.SessionRunner, id, port, conn)
+}
+
+// first lets a writer have only its first bytes.
+type first struct {
+	to   io.Writer
+	left int
+}
+
+func (f *first) Write(p []byte) (int, error) {
+	n := min(f.left, len(p))
+	f.left -= n
+	if _, err := f.to.Write(p[:n]); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// mutants break one sentence each, which the case of the name finds.
+var mutants = map[string]struct {
+	test, broken string
+	mutant
+}{
+	"output is cut": {"exec/slow_client", "however slowly that goes", mutant{
+		exec: func(ctx context.Context, next cri.SessionRunner, id string, cmd []string, s cri.Session) (int, error) {
+			s.Stdout = &first{s.Stdout, 50_000}
+			return next.RunExec(ctx, id, cmd, s)
+		},
+	}},
+	"a code is an error": {"exec/exit_codes", "a non-zero exit code is a result", mutant{
+		exec: func(ctx context.Context, next cri.SessionRunner, id string, cmd []string, s cri.Session) (int, error) {
+			code, err := next.RunExec(ctx, id, cmd, s)
+			if err == nil && code != 0 {
+				err = io.ErrUnexpectedEOF
+			}
+			return code, err
+		},
+	}},
+	"commands outlive their clients": {"exec/client_leaves", "killed with what it started", mutant{
+		exec: func(ctx context.Context, next cri.SessionRunner, id string, cmd []string, s cri.Session) (int, error) {
+			done := make(chan struct{})
+			var code int
+			var err error
+			go func() {
+				code, err = next.RunExec(context.WithoutCancel(ctx), id, cmd, s)
+				close(done)
+			}()
+			select {
+			case <-done:
+				return code, err
+			case <-ctx.Done():
+				return 0, context.Cause(ctx)
+			}
+		},
+	}},
+	"the end of ctx has no cause": {"exec/client_leaves", "the error is the cause of ctx", mutant{
+		exec: func(ctx context.Context, next cri.SessionRunner, id string, cmd []string, s cri.Session) (int, error) {
+			code, err := next.RunExec(ctx, id, cmd, s)
+			if ctx.Err() != nil {
+				err = ctx.Err()
+			}
+			return code, err
+		},
+	}},
+	"no terminal": {"exec/terminal", "TTY gives the command a terminal", mutant{
+		exec: func(ctx context.Context, next cri.SessionRunner, id string, cmd []string, s cri.Session) (int, error) {
+			if s.TTY {
+				_, err := io.WriteString(s.Stdout, "terminal\n")
+				return 5, err
+			}
+			return next.RunExec(ctx, id, cmd, s)
+		},
+	}},
+	"stdin has no end": {"exec/no_stdin", "nil: empty", mutant{
+		exec: func(ctx context.Context, next cri.SessionRunner, id string, cmd []string, s cri.Session) (int, error) {
+			if s.Stdin == nil {
+				s.Stdin = &endless{}
+			}
+			return next.RunExec(ctx, id, cmd, s)
+		},
+	}},
+	"an end is an error": {"attach/end", "It returns nil when the container has ended", mutant{
+		attach: func(ctx context.Context, next cri.SessionRunner, id string, s cri.Session) error {
+			if err := next.RunAttach(ctx, id, s); err != nil {
+				return err
+			}
+			return io.EOF
+		},
+	}},
+	"a connection stays open": {"forward/refused", "It closes conn.", mutant{
+		forward: func(ctx context.Context, next cri.SessionRunner, id string, port int32, conn io.ReadWriteCloser) error {
+			err := next.RunPortForward(ctx, id, port, open{conn, conn})
+			_, _ = io.WriteString(conn, "still here")
+			return err
+		},
+	}},
+}
+
+// endless yields one line where there is none.
+type endless struct{ said bool }
+
+func (e *endless) Read(p []byte) (int, error) {
+	if e.said {
+		return 0, io.EOF
+	}
+	e.said = true
+	return copy(p, "something\n"), nil
+}
+
+// open is a connection that does not close.
+type open struct {
+	io.Reader
+	io.Writer
+}
+
+func (open) Close() error { return nil }
+
+// TestSuiteFindsFaults gives runners with one fault each to the suite, in a process of their own since they fail, and looks
+// for the sentence that they break.
+func TestSuiteFindsFaults(t *testing.T) {
+	for name, m := range mutants {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			suitetest.FindsFault(t, mutantVariable, name, m.test, m.broken)
+		})
+	}
+}
+
+func TestMutant(t *testing.T) {
+	m, ok := mutants[os.Getenv(mutantVariable)]
+	if !ok {
+		t.Skip("for TestSuiteFindsFaults")
+	}
+	sessiontest.TestSessions(t, sessiontest.Fixture{New: func(t *testing.T) (cri.Runtime, cri.SessionRunner) {
+		rt, err := process.Open(t.TempDir(), process.Options{})
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, rt.Close()) })
+		one := m.mutant
+		one.SessionRunner = rt
+		return rt, one
+	}})
+}

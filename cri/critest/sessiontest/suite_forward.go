@@ -1,0 +1,111 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sessiontest
+
+import (
+	"bytes"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/seed81659283/nodeagent/cri"
+)
+
+// echo answers what is written to it, on a port of the host until the end of the test.
+func (t *trial) echo() int32 {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatalf("listen: %v", err)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			wg.Go(func() {
+				defer conn.Close()
+				_, _ = io.Copy(conn, conn)
+			})
+		}
+	})
+	t.Cleanup(func() {
+		l.Close()
+		wg.Wait()
+	})
+	return int32(l.Addr().(*net.TCPAddr).Port)
+}
+
+// forward connects to a port, and returns the client's end.
+func (t *trial) forward(port int32) (client net.Conn, done chan error) {
+	client, conn := net.Pipe()
+	done = make(chan error, 1)
+	go func() { done <- t.run.RunPortForward(t.ctx, t.sandbox, port, conn) }()
+	return client, done
+}
+
+func forwardData(t *trial) {
+	client, done := t.forward(t.echo())
+	data := make([]byte, 1<<20)
+	_, _ = rand.Read(data)
+	go func() { _, _ = client.Write(data) }()
+	back := make([]byte, len(data))
+	_, err := io.ReadFull(client, back)
+	t.Succeed(err, ruleForward, "read what is echoed")
+	t.Hold(bytes.Equal(data, back), ruleForward, "what comes back differs")
+	client.Close()
+	select {
+	case <-done:
+	case <-time.After(waitTime):
+		t.Hold(false, ruleForward, "RunPortForward does not return when its client has gone")
+	}
+}
+
+func forwardMany(t *trial) {
+	port := t.echo()
+	var wg sync.WaitGroup
+	for i := range 20 {
+		wg.Go(func() {
+			client, done := t.forward(port)
+			for j := range 5 {
+				line := fmt.Sprintln("line", i, j)
+				_, err := io.WriteString(client, line)
+				back := make([]byte, len(line))
+				if err == nil {
+					_, err = io.ReadFull(client, back)
+				}
+				if err != nil || string(back) != line {
+					t.Errorf("connection %d: %q came back as %q: %v\n\tbroken: %q", i, line, back, err, ruleForward)
+				}
+			}
+			client.Close()
+			<-done
+		})
+	}
+	wg.Wait()
+}
+
+func forwardRefused(t *trial) {
+	l, err := (&net.ListenConfig{}).Listen(t.ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatalf("listen: %v", err)
+	}
+	port := int32(l.Addr().(*net.TCPAddr).Port)
+	l.Close()
+	client, done := t.forward(port)
+	_, err = client.Read(make([]byte, 1))
+	t.Hold(err != nil, ruleForwardEnd, "there is something to read of a port that nobody listens on")
+	t.Hold(<-done != nil, ruleForward, "a port that nobody listens on is no error")
+	client, conn := net.Pipe()
+	err = t.run.RunPortForward(t.ctx, noID, port, conn)
+	t.Hold(errors.Is(err, cri.ErrNotFound), ruleNotFound, "RunPortForward to an unknown sandbox: %v", err)
+	_, err = client.Read(make([]byte, 1))
+	t.Hold(err != nil, ruleForwardEnd, "the connection is open after an error")
+}
