@@ -46,6 +46,7 @@ func encodeError(err error) error {
 		{cri.ErrAlreadyExists, codes.AlreadyExists},
 		{cri.ErrUnavailable, codes.Unavailable},
 		{cri.ErrTooLarge, codes.ResourceExhausted},
+		{cri.ErrTooMany, codes.ResourceExhausted},
 		{context.DeadlineExceeded, codes.DeadlineExceeded},
 		{context.Canceled, codes.Canceled},
 		{errors.ErrUnsupported, codes.Unimplemented},

@@ -17,13 +17,18 @@
 // answered with Unimplemented, with two exceptions: without a [cri.StatusReporter] the runtime is reported as ready, and
 // without a [cri.Inspector] a status is taken from the list.
 //
+// Streaming calls are answered with the URLs of a [cri.Streamer], which is the runtime itself or that of the options; the latter
+// is asked only for containers that run and sandboxes that are ready. Package streaming makes one of a runtime that is a
+// [cri.SessionRunner], so that crictl and the kubelet can exec, attach and forward ports into it. ExecSync needs a [cri.Execer] or a [cri.SessionRunner].
+//
 // List calls filter by ID, state, labels and sandbox. Wherever the ID of a sandbox or container is expected, a prefix of it
 // is enough if it is unique, as users of crictl expect; a full ID always stands for itself. A call with an ambiguous prefix
 // is InvalidArgument and says how many IDs match; a filter with one matches nothing. An ID that the server has not seen
 // costs a list of the runtime.
 //
-// Checkpoints, metrics and the stream variants of the list calls are Unimplemented, verbose information is not given, and
-// UpdateRuntimeConfig (the pod CIDR) is accepted and ignored, as there is no network to configure.
+// Metrics, checkpoints of pods and the stream variants of the list calls are Unimplemented, and verbose information is not
+// given. UpdateRuntimeConfig (the pod CIDR) is accepted and ignored where the runtime is no [cri.PodCIDRSetter]: it has no
+// network to configure.
 //
 // What belongs here: the server side of the protocol. What does not: conversions (internal/cripb), who may connect (the
 // permissions of the socket), and any state of pods.

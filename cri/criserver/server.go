@@ -18,9 +18,10 @@ import (
 
 // Options are the settings of a [Server]. The zero value is right for production.
 type Options struct {
-	Images      cri.Images // nil: the runtime itself, if it is one
-	Puller      cri.Puller // nil: the runtime itself, if it is one
-	EventBuffer int        // events that a client may fall behind; zero: 256
+	Images      cri.Images   // nil: the runtime itself, if it is one
+	Puller      cri.Puller   // nil: the runtime itself, if it is one
+	Streamer    cri.Streamer // nil: the runtime itself, if it is one; package streaming makes one of a [cri.SessionRunner]
+	EventBuffer int          // events that a client may fall behind; zero: 256
 }
 
 // Server serves one runtime.
@@ -29,17 +30,20 @@ type Server struct {
 	images      cri.Images
 	puller      cri.Puller
 	eventBuffer int
+	asksFirst   bool // whether a container runs, before its URL is made
 	index       index
 
 	// What follows is the runtime itself where it has the capability, else nil.
 	inspector cri.Inspector
 	events    cri.EventStreamer
 	execer    cri.Execer
-	streamer  cri.Streamer
+	streamer  cri.Streamer // or that of the options
 	logs      cri.LogReopener
 	updater   cri.Updater
 	stats     cri.StatsLister
 	reporter  cri.StatusReporter
+	cidrs     cri.PodCIDRSetter
+	freezer   cri.Checkpointer
 }
 
 const (
@@ -66,12 +70,21 @@ func New(rt cri.Runtime, o Options) *Server {
 	}
 	s.inspector, _ = rt.(cri.Inspector)
 	s.events, _ = rt.(cri.EventStreamer)
-	s.execer, _ = rt.(cri.Execer)
+	if s.execer, _ = rt.(cri.Execer); s.execer == nil {
+		if runner, ok := rt.(cri.SessionRunner); ok {
+			s.execer = sessionExecer{runner}
+		}
+	}
 	s.streamer, _ = rt.(cri.Streamer)
+	if o.Streamer != nil {
+		s.streamer, s.asksFirst = o.Streamer, true
+	}
 	s.logs, _ = rt.(cri.LogReopener)
 	s.updater, _ = rt.(cri.Updater)
 	s.stats, _ = rt.(cri.StatsLister)
 	s.reporter, _ = rt.(cri.StatusReporter)
+	s.cidrs, _ = rt.(cri.PodCIDRSetter)
+	s.freezer, _ = rt.(cri.Checkpointer)
 	return s
 }
 

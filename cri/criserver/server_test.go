@@ -280,6 +280,7 @@ func TestErrorsGetTheirCode(t *testing.T) {
 		{fmt.Errorf("look for c: %w", cri.ErrNotFound), "NotFound desc = look for c: not found"},
 		{cri.ErrAlreadyExists, "AlreadyExists desc = already exists"},
 		{cri.ErrUnavailable, "Unavailable desc = runtime unavailable"},
+		{cri.ErrTooMany, "ResourceExhausted desc = too many requests"},
 		{context.DeadlineExceeded, "DeadlineExceeded desc = context deadline exceeded"},
 		{context.Canceled, "Canceled desc = context canceled"},
 		{errors.ErrUnsupported, "Unimplemented desc = unsupported operation"},
@@ -437,4 +438,28 @@ func TestListThatIsTooLarge(t *testing.T) {
 	}{behind, rt, rt}, criserver.Options{})
 	_, err = client.List(t.Context())
 	require.ErrorIs(t, err, cri.ErrTooLarge)
+}
+
+// Checkpoints and pod CIDRs go to a runtime that has a use for them.
+func TestCheckpointAndPodCIDR(t *testing.T) {
+	rt := critest.New(critest.Options{})
+	client, _, _ := start(t, rt, criserver.Options{})
+	set := func(cidr string) error {
+		_, err := client.UpdateRuntimeConfig(t.Context(), &v1.UpdateRuntimeConfigRequest{
+			RuntimeConfig: &v1.RuntimeConfig{NetworkConfig: &v1.NetworkConfig{PodCidr: cidr}},
+		})
+		return err
+	}
+	require.NoError(t, set("10.9.0.0/24, fd00::/64"))
+	require.NoError(t, set(""))
+	assert.Equal(t, codes.InvalidArgument, status.Code(set("10.9.0.0")))
+	id, err := rt.RunSandbox(t.Context(), &cri.SandboxConfig{Pod: cri.PodIdentity{UID: "third"}})
+	require.NoError(t, err)
+	s, err := client.PodSandboxStatus(t.Context(), &v1.PodSandboxStatusRequest{PodSandboxId: id})
+	require.NoError(t, err)
+	assert.Equal(t, "10.9.0.1", s.GetStatus().GetNetwork().GetIp())
+	_, err = client.CheckpointContainer(t.Context(), &v1.CheckpointContainerRequest{ContainerId: "x"})
+	assert.Equal(t, codes.NotFound, status.Code(err))
+	_, err = client.CheckpointContainer(t.Context(), &v1.CheckpointContainerRequest{ContainerId: "none"})
+	assert.Equal(t, codes.NotFound, status.Code(err))
 }

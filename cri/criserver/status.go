@@ -5,7 +5,11 @@ package criserver
 
 import (
 	"context"
+	"net/netip"
+	"strings"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	v1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/seed81659283/nodeagent/cri"
@@ -54,9 +58,22 @@ func (r *runtimeService) RuntimeConfig(
 	return cripb.EncodeCgroupDriver(d), nil
 }
 
-// UpdateRuntimeConfig takes the pod CIDR and does nothing with it, like a runtime whose CNI config has its own.
+// UpdateRuntimeConfig hands the pod CIDR on. Without somebody who takes it, it does nothing, like a runtime whose CNI config
+// has its own.
 func (r *runtimeService) UpdateRuntimeConfig(
-	context.Context, *v1.UpdateRuntimeConfigRequest,
+	ctx context.Context, q *v1.UpdateRuntimeConfigRequest,
 ) (*v1.UpdateRuntimeConfigResponse, error) {
-	return &v1.UpdateRuntimeConfigResponse{}, nil
+	text := q.GetRuntimeConfig().GetNetworkConfig().GetPodCidr()
+	if r.server.cidrs == nil || text == "" {
+		return &v1.UpdateRuntimeConfigResponse{}, nil
+	}
+	var cidrs []netip.Prefix
+	for part := range strings.SplitSeq(text, ",") {
+		cidr, err := netip.ParsePrefix(strings.TrimSpace(part))
+		if err != nil {
+			return nil, status.Errorf(codes.InvalidArgument, "runtime_config.network_config.pod_cidr: %v", err)
+		}
+		cidrs = append(cidrs, cidr)
+	}
+	return &v1.UpdateRuntimeConfigResponse{}, r.server.cidrs.SetPodCIDRs(ctx, cidrs)
 }
