@@ -30,11 +30,20 @@ func call[Q, A any](
 		ctx, cancel = context.WithTimeout(ctx, d)
 		defer cancel()
 	}
+	began := time.Now()
 	answer, err := rpc(ctx, request)
+	c.tell(o, began, err)
 	if err != nil {
 		return answer, o.fail(err)
 	}
 	return answer, nil
+}
+
+// tell tells of a call that has ended.
+func (c *Client) tell(o op, began time.Time, err error) {
+	if c.called != nil {
+		c.called(o.name, time.Since(began), err)
+	}
 }
 
 // limit returns how long a call may take; zero is for ever.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"net/netip"
 	"sync"
 	"testing"
 	"time"
@@ -390,4 +391,31 @@ func TestUnknownStopSignal(t *testing.T) {
 	c := dial(t, "/does/not/matter", remote.Options{})
 	_, err := c.CreateContainer(t.Context(), "s", &cri.ContainerConfig{Name: "main", StopSignal: "SIGNOPE"}, nil)
 	assert.EqualError(t, err, `CreateContainer main: stop signal "SIGNOPE": unknown`)
+}
+
+func TestCheckpoint(t *testing.T) {
+	var got *v1.CheckpointContainerRequest
+	c := dialStub(t, answers{"CheckpointContainer": func(_ context.Context, q any) (any, error) {
+		got = q.(*v1.CheckpointContainerRequest)
+		return &v1.CheckpointContainerResponse{}, nil
+	}}, remote.Options{})
+	require.NoError(t, c.Checkpoint(t.Context(), "c", "/var/x.tar", 1500*time.Millisecond))
+	assert.Equal(t, "c", got.GetContainerId())
+	assert.Equal(t, "/var/x.tar", got.GetLocation())
+	assert.EqualValues(t, 2, got.GetTimeout())
+
+	err := dialStub(t, answers{}, remote.Options{}).Checkpoint(t.Context(), "c", "/var/x.tar", 0)
+	require.ErrorIs(t, err, errors.ErrUnsupported)
+	require.ErrorContains(t, err, "CheckpointContainer c: ")
+}
+
+// The field has one string: both families, with a comma between them, as the kubelet sends them.
+func TestSetPodCIDRs(t *testing.T) {
+	var got string
+	c := dialStub(t, answers{"UpdateRuntimeConfig": func(_ context.Context, q any) (any, error) {
+		got = q.(*v1.UpdateRuntimeConfigRequest).GetRuntimeConfig().GetNetworkConfig().GetPodCidr()
+		return &v1.UpdateRuntimeConfigResponse{}, nil
+	}}, remote.Options{})
+	require.NoError(t, c.SetPodCIDRs(t.Context(), []netip.Prefix{netip.MustParsePrefix("10.1.2.0/24"), netip.MustParsePrefix("fd00::/64")}))
+	assert.Equal(t, "10.1.2.0/24,fd00::/64", got)
 }

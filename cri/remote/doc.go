@@ -6,8 +6,9 @@
 //
 // # Model
 //
-// A [Client] is a [cri.Runtime] and also has [cri.Images], [cri.Puller] and every optional capability of package cri. A
-// call that the runtime does not implement fails with [errors.ErrUnsupported].
+// A [Client] is a [cri.Runtime] and also has [cri.Images], [cri.Puller] and every optional capability of package cri
+// but [cri.SessionRunner]: of sessions it returns the URL. A call that the runtime does not implement fails with
+// [errors.ErrUnsupported].
 //
 //	client, err := remote.Dial("unix:///run/containerd/containerd.sock", remote.Options{})
 //	if err != nil {

@@ -74,6 +74,7 @@ func sentinel(s *status.Status) error {
 		if isTooLarge(s.Message()) {
 			return cri.ErrTooLarge
 		}
+		return cri.ErrTooMany
 	case codes.Unknown, codes.FailedPrecondition:
 		if isReserved(s.Message()) {
 			return cri.ErrAlreadyExists

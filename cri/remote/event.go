@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	v1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -21,7 +22,9 @@ func (c *Client) StreamEvents(ctx context.Context, fn func(cri.Event) error) err
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	o := op{name: "GetContainerEvents"}
+	began := time.Now()
 	stream, err := c.runtime.GetContainerEvents(ctx, &v1.GetEventsRequest{})
+	c.tell(o, began, err)
 	if err != nil {
 		return o.fail(c.conn.translate(err))
 	}

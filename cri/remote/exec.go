@@ -59,6 +59,15 @@ func (c *Client) PortForward(ctx context.Context, sandboxID string, ports []int3
 	return sessionURL(o, r, err)
 }
 
+// Checkpoint has the runtime write an archive of a container. It may take its timeout longer than other calls. A runtime
+// that cannot, as containerd without CRIU, says so itself.
+func (c *Client) Checkpoint(ctx context.Context, containerID, location string, timeout time.Duration) error {
+	o := op{name: "CheckpointContainer", id: containerID, extra: timeout}
+	_, err := call(ctx, c, o, c.runtime.CheckpointContainer,
+		&v1.CheckpointContainerRequest{ContainerId: containerID, Location: location, Timeout: seconds(timeout)})
+	return err
+}
+
 func sessionURL(o op, r interface{ GetUrl() string }, err error) (string, error) {
 	if err != nil {
 		return "", err
