@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed81659283/nodeagent/cri"
@@ -63,19 +62,7 @@ func numbered(root string, i int) *cri.ContainerConfig {
 // open opens a runtime for the time of a test. What runs in it at the end is removed.
 func open(t *testing.T, root string) *process.Runtime {
 	t.Helper()
-	rt, err := process.Open(root, process.Options{})
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		if snapshot, err := rt.List(ctx); err == nil { // it fails where the test has closed it
-			for _, s := range snapshot.Sandboxes {
-				assert.NoError(t, rt.RemoveSandbox(ctx, s.ID))
-			}
-		}
-		rt.Close()
-	})
-	return rt
+	return openWith(t, root, process.Options{})
 }
 
 // pod runs a sandbox with a log directory.
@@ -132,7 +119,7 @@ func exited(t *testing.T, rt *process.Runtime, id string) cri.Container {
 // eventually polls until something is so.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !is(); time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !is(); time.Sleep(2 * time.Millisecond) {
 		require.True(t, time.Now().Before(deadline), "timed out: %s", what)
 	}
 }

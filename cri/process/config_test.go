@@ -39,7 +39,6 @@ func TestContainerConfigRefused(t *testing.T) {
 			c.Devices = []cri.Device{{HostPath: "/dev/null", ContainerPath: "/dev/x"}}
 		}, []string{"devices[0]", "/dev/null", "/dev/x"}},
 		{"CDI", func(c *cri.ContainerConfig) { c.CDIDevices = []string{"v.com/c=n"} }, []string{"cdi_devices", "v.com/c=n"}},
-		{"tty", func(c *cri.ContainerConfig) { c.TTY = true }, []string{"tty"}},
 		{"user namespace", func(c *cri.ContainerConfig) {
 			c.Security.Namespaces.User = &cri.UserNamespace{Mode: cri.NamespacePod}
 		}, []string{"user namespace"}},

@@ -13,16 +13,25 @@ import (
 	"slices"
 	"time"
 
+	"github.com/seed81659283/nodeagent/cgroups"
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/process/internal/shim"
+	"github.com/seed81659283/nodeagent/cri/process/internal/translate"
 )
 
 // startTime bounds the wait for a process to be started, whatever the caller allows.
 const startTime = 30 * time.Second
 
-// container is a container and, while it runs, the hold on its shim. The record is written as it was created.
+// containerRecord is what is written of a container, as it was created.
+type containerRecord struct {
+	cri.Container                   // what changes over time is guarded by Runtime.mu
+	Cgroup        cgroups.Path      // empty: that of the agent
+	Limits        cgroups.Resources // of the cgroup
+}
+
+// container is a container and, while it runs, the hold on its shim.
 type container struct {
-	cri.Container // what changes over time is guarded by Runtime.mu
+	containerRecord
 
 	dir  string
 	pod  cri.PodIdentity // whose it is, as far as its sandbox is known
@@ -49,14 +58,14 @@ func mark(id string) string { return "NODEAGENT_CONTAINER_ID=" + id }
 
 // loadContainer reads a container back and finds its shim.
 func (r *Runtime) loadContainer(dir string, deadline time.Time) (*container, error) {
-	record, err := shim.Read[cri.Container](filepath.Join(dir, recordFile))
+	record, err := shim.Read[containerRecord](filepath.Join(dir, recordFile))
 	if err != nil {
 		return nil, err
 	}
 	if record.ID != filepath.Base(dir) {
 		return nil, fmt.Errorf("record %s: not of this directory", filepath.Join(dir, recordFile))
 	}
-	c := &container{Container: record, dir: dir, op: make(chan struct{}, 1)}
+	c := &container{containerRecord: record, dir: dir, op: make(chan struct{}, 1)}
 	c.pod = r.podOf(c)
 	_ = r.examine(c, deadline) // it is logged, and the state says it
 	return c, nil
@@ -86,23 +95,24 @@ func (r *Runtime) create(ctx context.Context, sandboxID string, config *cri.Cont
 	if err != nil {
 		return "", fmt.Errorf("sandbox %s: %w", sandboxID, err)
 	}
-	if err := r.judge(r.logOf(s.Pod).With("container", config.Name), unsupportedContainer(config, os.Geteuid())); err != nil {
+	unsupported := unsupportedContainer(config, os.Geteuid(), r.options.Mounts)
+	if err := r.judge(r.logOf(s.Pod).With("container", config.Name), unsupported); err != nil {
 		return "", err
 	}
-	c := &container{Container: describe(config, s), pod: s.Pod, op: make(chan struct{}, 1)}
-	spec, err := specOf(config, s.LogDirectory, mark(c.ID))
+	c := &container{containerRecord: containerRecord{Container: describe(config, s)}, pod: s.Pod, op: make(chan struct{}, 1)}
+	spec, err := r.specOf(config, s, c)
 	if err != nil {
 		return "", err
 	}
 	c.LogPath = spec.Log
 	if spec.User != nil {
-		c.User = containerUser(spec.User)
+		c.User = translate.User(spec.User)
 	}
 	if err := r.reserve(c.name()); err != nil {
 		return "", err
 	}
 	c.dir, err = r.makeDir(containersDir, c.ID, func(dir string) error {
-		return errors.Join(shim.WriteSpec(dir, spec), shim.Write(filepath.Join(dir, recordFile), c.Container))
+		return errors.Join(shim.WriteSpec(dir, spec), shim.Write(filepath.Join(dir, recordFile), c.containerRecord))
 	})
 	if err == nil {
 		if err = r.add(c, s); err != nil {
@@ -149,7 +159,7 @@ func (r *Runtime) start(ctx context.Context, c *container) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
-	handle, run, err := shim.Start(ctx, c.dir)
+	handle, run, err := r.launch(ctx, c)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err != nil {
@@ -164,6 +174,14 @@ func (r *Runtime) start(ctx context.Context, c *container) error {
 	c.shim, c.State, c.StartedAt = handle, cri.ContainerRunning, run.At
 	r.emit(cri.EventStarted, c.ID, pod, c)
 	return nil
+}
+
+// launch starts the shim of a container, in a cgroup that is limited before.
+func (r *Runtime) launch(ctx context.Context, c *container) (*shim.Handle, shim.Run, error) {
+	if err := r.applyLimits(ctx, c); err != nil {
+		return nil, shim.Run{}, err
+	}
+	return shim.Start(ctx, c.dir)
 }
 
 // startable reports whether a container may start, and returns its pod.
@@ -206,7 +224,7 @@ func (r *Runtime) remove(ctx context.Context, c *container) error {
 		if err := c.claim(ctx); err != nil {
 			return err
 		}
-		done, err := r.forget(c)
+		done, err := r.forget(ctx, c)
 		c.unclaim()
 		if done || err != nil {
 			return err
@@ -215,14 +233,18 @@ func (r *Runtime) remove(ctx context.Context, c *container) error {
 }
 
 // forget removes a container that does not run, and reports whether it did.
-func (r *Runtime) forget(c *container) (bool, error) {
+func (r *Runtime) forget(ctx context.Context, c *container) (bool, error) {
+	if r.runs(c) {
+		return false, nil // started since it was stopped
+	}
+	// It is claimed, so that it does not start meanwhile.
+	if err := r.removeCgroup(ctx, c); err != nil {
+		return false, err
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if c.gone {
 		return true, nil
-	}
-	if c.shim != nil {
-		return false, nil // started since it was stopped
 	}
 	if err := removeDir(c.dir); err != nil {
 		return false, err
@@ -232,6 +254,12 @@ func (r *Runtime) forget(c *container) (bool, error) {
 	delete(r.names, c.name())
 	r.emit(cri.EventDeleted, c.ID, r.podOf(c), nil)
 	return true, nil
+}
+
+func (r *Runtime) runs(c *container) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return c.shim != nil
 }
 
 // claim takes the right to start or remove the container.

@@ -218,7 +218,7 @@ func TestEventOfAdoptedContainer(t *testing.T) {
 	run, err := shim.ReadRun(filepath.Join(root, "containers", id))
 	require.NoError(t, err)
 	killed := make(chan time.Time, 1)
-	time.AfterFunc(50*time.Millisecond, func() {
+	time.AfterFunc(time.Second, func() { // nothing says when the stream has begun
 		killed <- time.Now()
 		unix.Kill(run.PID, unix.SIGKILL)
 	})

@@ -49,6 +49,9 @@ type Runtime struct {
 	names      map[string]bool // taken by sandboxes and containers, and by those being created
 	sandboxes  []*sandbox      // in order of creation
 	containers []*container    // in order of creation
+	pending    map[string]bool // IDs of sandboxes whose network is being set up
+	retained   bool            // networks that are left over have been torn down
+	retaining  chan struct{}   // closed when that is over; nil: nobody does it now
 	streams    map[*stream]bool
 }
 
@@ -93,6 +96,9 @@ func Open(root string, o Options) (*Runtime, error) {
 	if err == nil && !mainCalled.Load() {
 		err = errNoMain
 	}
+	if err == nil {
+		err = o.check(os.Geteuid())
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open process runtime: %w", err)
 	}
@@ -101,6 +107,7 @@ func Open(root string, o Options) (*Runtime, error) {
 		options: o,
 		log:     o.logger(),
 		names:   make(map[string]bool),
+		pending: make(map[string]bool),
 		streams: make(map[*stream]bool),
 	}
 	if err := r.open(); err != nil {

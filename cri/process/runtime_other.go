@@ -19,6 +19,7 @@ type Runtime struct {
 	cri.PodLister
 	cri.EventStreamer
 	cri.Execer
+	cri.SessionRunner
 	cri.LogReopener
 	cri.StatsLister
 	cri.StatusReporter

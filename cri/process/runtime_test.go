@@ -15,6 +15,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/critest"
 	"github.com/seed81659283/nodeagent/cri/process"
+	"github.com/seed81659283/nodeagent/internal/isolated"
 )
 
 func TestMain(m *testing.M) {
@@ -22,7 +23,14 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[0] == agentName {
 		os.Exit(agentMain(os.Args[1]))
 	}
-	os.Exit(forgetful.Main(m)) // which runs the tests
+	if len(os.Args) == 3 && os.Args[0] == isolatedAgentName {
+		os.Exit(isolatedAgentMain(os.Args[1], os.Args[2]))
+	}
+	if len(os.Args) == 3 && os.Args[0] == sessionAgentName {
+		os.Exit(sessionAgentMain(os.Args[1], os.Args[2]))
+	}
+	// Mounts, interfaces and what else a test leaves go with the namespaces.
+	os.Exit(isolated.Run(isolated.Mounts|isolated.Network, func() int { return forgetful.Main(m) }))
 }
 
 func TestRuntime(t *testing.T) {

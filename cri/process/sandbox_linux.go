@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -16,13 +17,21 @@ import (
 
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/process/internal/shim"
+	"github.com/seed81659283/nodeagent/cri/process/internal/translate"
 )
 
 // sandbox is a record of a pod: nothing runs for it. The record is written as it is.
 type sandbox struct {
-	cri.Sandbox         // State is guarded by Runtime.mu
+	cri.Sandbox         // State and IPs are guarded by Runtime.mu
 	LogDirectory string // absolute, or empty
 
+	Network      *SandboxNetwork   // of its own, until it is torn down; nil: the host's; guarded by Runtime.mu
+	Hostname     string            // of containers; empty: the host's
+	Sysctls      map[string]string // of the network namespace
+	CgroupParent string
+	ResolvConf   bool // there is a file with the DNS settings
+
+	resolv   string // while it is made
 	dir      string
 	stopping bool // no container may start any more; guarded by Runtime.mu
 }
@@ -34,6 +43,9 @@ func loadSandbox(dir string) (*sandbox, error) {
 	}
 	if s == nil || s.ID != filepath.Base(dir) {
 		return nil, fmt.Errorf("record %s: not of this directory", filepath.Join(dir, recordFile))
+	}
+	if s.Network != nil && !s.Network.lives() {
+		s.State = cri.SandboxNotReady // the machine was started anew; what the plugins keep is torn down when it is stopped
 	}
 	s.dir, s.stopping = dir, s.State != cri.SandboxReady
 	return s, nil
@@ -48,7 +60,7 @@ func (r *Runtime) logOf(pod cri.PodIdentity) *slog.Logger {
 	return r.log.With("namespace", pod.Namespace, "pod", pod.Name)
 }
 
-// RunSandbox records a sandbox. It makes no namespace and no network: the pod is on the host's.
+// RunSandbox records a sandbox, after its network is set up where it has one.
 func (r *Runtime) RunSandbox(ctx context.Context, c *cri.SandboxConfig) (string, error) {
 	id, err := r.runSandbox(ctx, c)
 	return id, fail("RunPodSandbox", c.Pod.Name, err)
@@ -58,7 +70,7 @@ func (r *Runtime) runSandbox(ctx context.Context, c *cri.SandboxConfig) (string,
 	if err := ctx.Err(); err != nil {
 		return "", context.Cause(ctx)
 	}
-	if err := r.judge(r.logOf(c.Pod), unsupportedSandbox(c)); err != nil {
+	if err := r.judge(r.logOf(c.Pod), unsupportedSandbox(c, r.options.Network != nil)); err != nil {
 		return "", err
 	}
 	if c.LogDirectory != "" && !filepath.IsAbs(c.LogDirectory) {
@@ -79,27 +91,66 @@ func (r *Runtime) runSandbox(ctx context.Context, c *cri.SandboxConfig) (string,
 			},
 		},
 		LogDirectory: c.LogDirectory,
+		CgroupParent: c.CgroupParent,
+		ResolvConf:   r.options.Mounts && c.DNS != nil,
+	}
+	if c.DNS != nil {
+		var err error
+		if s.resolv, err = translate.ResolvConf(c.DNS); err != nil {
+			return "", err
+		}
 	}
 	if err := r.reserve(s.name()); err != nil {
 		return "", err
 	}
-	dir, err := r.makeDir(sandboxesDir, s.ID, func(dir string) error {
-		return shim.Write(filepath.Join(dir, recordFile), s)
-	})
-	if err != nil {
+	if err := r.addSandbox(ctx, s, c); err != nil {
 		r.release(s.name())
 		return "", err
 	}
-	s.dir = dir
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.sandboxes = append(r.sandboxes, s)
-	r.emit(cri.EventCreated, s.ID, s.Pod, nil)
-	r.emit(cri.EventStarted, s.ID, s.Pod, nil)
 	return s.ID, nil
 }
 
-// StopSandbox kills the containers of a sandbox, all at once and without grace.
+// addSandbox sets up a sandbox and makes it known.
+func (r *Runtime) addSandbox(ctx context.Context, s *sandbox, c *cri.SandboxConfig) (err error) {
+	r.mu.Lock()
+	r.pending[s.ID] = true
+	r.mu.Unlock()
+	defer func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.pending, s.ID)
+		if err == nil {
+			r.sandboxes = append(r.sandboxes, s)
+			r.emit(cri.EventCreated, s.ID, s.Pod, nil)
+			r.emit(cri.EventStarted, s.ID, s.Pod, nil)
+		}
+	}()
+	if err := r.setUpNetwork(ctx, s, c); err != nil {
+		return err
+	}
+	s.dir, err = r.makeDir(sandboxesDir, s.ID, func(dir string) error {
+		if s.ResolvConf {
+			if err := writeForAll(filepath.Join(dir, resolvConfFile), s.resolv); err != nil {
+				return err
+			}
+		}
+		return shim.Write(filepath.Join(dir, recordFile), s)
+	})
+	if err != nil && s.Network != nil {
+		err = errors.Join(err, r.undoNetwork(ctx, s.ID))
+	}
+	return err
+}
+
+// writeForAll writes a file that containers of any user may read.
+func writeForAll(path, text string) error {
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		return err
+	}
+	return os.Chmod(path, 0o644) // whatever the mask of the agent is
+}
+
+// StopSandbox kills the containers of a sandbox, all at once and without grace, and tears down its network.
 func (r *Runtime) StopSandbox(ctx context.Context, id string) error {
 	s, err := r.findSandbox(id)
 	if errors.Is(err, cri.ErrNotFound) {
@@ -125,18 +176,24 @@ func (r *Runtime) stopSandbox(ctx context.Context, s *sandbox) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
+	if err := r.tearDownNetwork(ctx, s); err != nil {
+		return err
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if s.State == cri.SandboxNotReady {
+	if s.State == cri.SandboxNotReady && s.Network == nil {
 		return nil
 	}
 	stopped := *s
-	stopped.State = cri.SandboxNotReady
+	stopped.State, stopped.Network, stopped.IPs = cri.SandboxNotReady, nil, nil
 	if err := shim.Write(filepath.Join(s.dir, recordFile), &stopped); err != nil {
 		return err
 	}
-	s.State = cri.SandboxNotReady
-	r.emit(cri.EventStopped, s.ID, s.Pod, nil)
+	told := s.State == cri.SandboxNotReady // as when the machine was started anew
+	s.State, s.Network, s.IPs = cri.SandboxNotReady, nil, nil
+	if !told {
+		r.emit(cri.EventStopped, s.ID, s.Pod, nil)
+	}
 	return nil
 }
 

@@ -19,18 +19,22 @@ func (r *Runtime) Version(context.Context) (cri.Version, error) {
 	}, nil
 }
 
-// Status says that the runtime and the network, which is the host's, are ready.
-func (r *Runtime) Status(context.Context) (cri.Status, error) {
+// Status says that the runtime is ready, and the network where it does not say why not. That of the host is.
+func (r *Runtime) Status(ctx context.Context) (cri.Status, error) {
+	network := cri.Condition{Type: cri.ConditionNetworkReady, Status: true}
+	if readier, ok := r.options.Network.(NetworkReadier); ok {
+		if err := readier.Ready(ctx); err != nil {
+			network = cri.Condition{Type: cri.ConditionNetworkReady, Reason: "NetworkPluginNotReady", Message: err.Error()}
+		}
+	}
 	return cri.Status{
-		Conditions: []cri.Condition{
-			{Type: cri.ConditionRuntimeReady, Status: true},
-			{Type: cri.ConditionNetworkReady, Status: true},
-		},
-		Handlers: []cri.RuntimeHandler{{}},
+		Conditions: []cri.Condition{{Type: cri.ConditionRuntimeReady, Status: true}, network},
+		Handlers:   []cri.RuntimeHandler{{RecursiveReadOnlyMounts: r.options.Mounts}},
+		Features:   cri.RuntimeFeatures{MountOptions: r.options.Mounts},
 	}, nil
 }
 
-// CgroupDriver returns cgroupfs. It does not matter: containers stay in the agent's cgroup.
+// CgroupDriver returns cgroupfs. Without Options.Cgroups it does not matter: containers stay in the agent's cgroup.
 func (r *Runtime) CgroupDriver(context.Context) (cri.CgroupDriver, error) {
 	return cri.CgroupDriverCgroupfs, nil
 }

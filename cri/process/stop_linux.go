@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/process/internal/shim"
+	"github.com/seed81659283/nodeagent/cri/process/internal/translate"
 	"github.com/seed81659283/nodeagent/internal/backoff"
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
@@ -80,7 +81,7 @@ func (r *Runtime) stoppable(c *container) (*shim.Handle, error) {
 // end signals and kills until the shim has ended.
 func (r *Runtime) end(ctx context.Context, c *container, handle *shim.Handle, grace time.Duration) error {
 	if grace > 0 {
-		sig, err := parseSignal(c.StopSignal)
+		sig, err := translate.Signal(c.StopSignal)
 		if err != nil {
 			return err
 		}

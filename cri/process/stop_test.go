@@ -99,7 +99,7 @@ func TestStopTwice(t *testing.T) {
 	began := time.Now()
 	require.NoError(t, rt.StopContainer(t.Context(), id, 0))
 	require.NoError(t, <-slow)
-	assert.Less(t, time.Since(began), 10*time.Second)
+	assert.Less(t, time.Since(began), 40*time.Second)
 }
 
 // A sandbox that is stopped while containers start has none that runs afterwards.

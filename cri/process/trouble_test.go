@@ -126,7 +126,7 @@ func TestStopWhileShimHangsForEver(t *testing.T) {
 	require.NoError(t, unix.Kill(shimOf(t, root, id), unix.SIGSTOP))
 	began := time.Now()
 	require.NoError(t, rt.StopContainer(t.Context(), id, time.Second))
-	assert.Less(t, time.Since(began), 16*time.Second)
+	assert.Less(t, time.Since(began), time.Minute)
 	assert.EqualValues(t, 137, get(t, rt, id).ExitCode)
 	assert.Empty(t, marked(t, "NODEAGENT_CONTAINER_ID="+id))
 }
@@ -162,7 +162,7 @@ func TestUnknownIsExaminedAgain(t *testing.T) {
 		select {
 		case e := <-events:
 			return e
-		case <-time.After(20 * time.Second):
+		case <-time.After(time.Minute):
 			require.FailNow(t, "no event")
 			return cri.Event{}
 		}
@@ -211,7 +211,7 @@ func TestLogLinesNamePodAndContainer(t *testing.T) {
 	sandbox, _ := pod(t, rt)
 	defer func() { require.NoError(t, rt.RemoveSandbox(t.Context(), sandbox)) }()
 	c := shell(`exec sleep 1000`)
-	c.Name, c.TTY = "web", true
+	c.Name, c.CDIDevices = "web", []string{"v.com/c=n"}
 	id := start(t, rt, sandbox, c)
 	restore := withoutDescriptors(t, 0)
 	stopped := make(chan error, 1)
@@ -219,6 +219,6 @@ func TestLogLinesNamePodAndContainer(t *testing.T) {
 	time.Sleep(200 * time.Millisecond)
 	restore()
 	require.NoError(t, <-stopped)
-	assert.Contains(t, lines.String(), `msg="ignoring unsupported field" namespace=test pod=pod container=web field="tty true"`)
+	assert.Contains(t, lines.String(), `msg="ignoring unsupported field" namespace=test pod=pod container=web field="cdi_devices [\"v.com/c=n\"]"`)
 	assert.Contains(t, lines.String(), `msg="cannot signal container" namespace=test pod=pod container=web containerID=`+id+" error=")
 }

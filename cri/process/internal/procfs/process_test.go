@@ -97,7 +97,7 @@ func TestHasEnv(t *testing.T) {
 		cmd.Wait()
 	}()
 	// Start returns in the middle of exec, when the process has no environment yet.
-	require.Eventually(t, func() bool { return procfs.HasEnv(cmd.Process.Pid, "B=2") }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return procfs.HasEnv(cmd.Process.Pid, "B=2") }, time.Minute, time.Millisecond)
 	assert.False(t, procfs.HasEnv(cmd.Process.Pid, "B="))
 	all, err := procfs.All()
 	require.NoError(t, err)

@@ -177,6 +177,9 @@ func Outcome(dir, mark string) (Exit, error) {
 	if run.Boot == boot {
 		exit.Message = "its shim was killed, and the container with it"
 		killLeftovers(run, mark)
+		if spec, err := ReadSpec(dir); err == nil {
+			_ = endCgroups(spec.Cgroups, outcomeTime) // what is left is told when the container is removed
+		}
 	} else {
 		exit.Message = "the machine was started anew"
 	}
@@ -185,7 +188,7 @@ func Outcome(dir, mark string) (Exit, error) {
 
 // killLeftovers kills what a killed shim left: its process, which the kernel has killed already unless it changed its
 // credentials, and everything that has the container's mark in its environment. A process that hides the mark
-// escapes; only a cgroup could hold it. One round that finds nothing is not enough: a process may be in the middle of
+// escapes, unless a cgroup holds it. One round that finds nothing is not enough: a process may be in the middle of
 // exec, or may have forked and ended while the list was read.
 func killLeftovers(run Run, mark string) {
 	_ = procfs.Kill(procfs.Process{PID: run.PID, Start: run.Start})

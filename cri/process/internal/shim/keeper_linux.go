@@ -13,11 +13,12 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"runtime"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -31,6 +32,7 @@ import (
 const (
 	leftoverTime = 10 * time.Second // for what the process leaves behind to die of SIGKILL
 	drainTime    = 2 * time.Second  // for the last output when something unkillable still holds the pipes
+	farewellTime = 1 * time.Second  // for clients to be told
 )
 
 // keeper is the shim at work.
@@ -39,9 +41,15 @@ type keeper struct {
 	spec   Spec
 	log    *crilog.Writer // nil: output is dropped
 	output sync.WaitGroup
-	forks  chan func()   // run by the main thread, whose death the kernel tells to what it forked
-	ended  chan struct{} // closed when the process has ended
-	gone   chan struct{} // closed when no child is left
+	hub    hub    // passes output on to clients
+	input  *input // of the process; nil: it has none
+
+	sessions atomic.Int64  // that were begun
+	thread   *thread       // forks
+	oom      *oomScore     // of what is forked
+	group    int           // descriptor of the cgroup of v2 to fork into, -1 without
+	ended    chan struct{} // closed when the process has ended
+	gone     chan struct{} // closed when no child is left
 
 	mu     sync.Mutex // held while children are forked and reaped, so that a pid means what it says
 	main   int        // pid of the process, until over
@@ -53,7 +61,6 @@ type keeper struct {
 
 // Main is the life of a shim. It returns the exit code of the program.
 func Main(dir string) int {
-	runtime.LockOSThread()
 	unix.Umask(0o022)
 	closeOnExec(readyFD)
 	// Whoever stops the agent with all its processes means the containers, which get the signal as well; the shim
@@ -61,15 +68,18 @@ func Main(dir string) int {
 	signal.Notify(make(chan os.Signal, 1), unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM)
 
 	k := &keeper{
-		dir:   dir,
-		forks: make(chan func()),
-		ended: make(chan struct{}),
-		gone:  make(chan struct{}),
-		execs: make(map[int]chan syscall.WaitStatus),
+		dir:    dir,
+		thread: newThread(),
+		group:  -1,
+		ended:  make(chan struct{}),
+		gone:   make(chan struct{}),
+		execs:  make(map[int]chan syscall.WaitStatus),
 	}
 	ready := os.NewFile(readyFD, "ready")
 	run, err := k.begin()
 	if err != nil {
+		k.thread.end()
+		_ = endCgroups(k.spec.Cgroups, cgroupTime)
 		_, _ = StartFailed(dir, err)
 		_ = json.NewEncoder(ready).Encode(started{Error: err.Error()})
 		return 1
@@ -77,7 +87,7 @@ func Main(dir string) int {
 	_ = json.NewEncoder(ready).Encode(started{Run: run}) // an agent that died meanwhile finds the record
 	ready.Close()
 	go debug.FreeOSMemory() // what the packages of the embedding program allocated before main
-	k.keep()
+	<-k.ended
 	if err := k.finish(run); err != nil {
 		fmt.Fprintln(os.Stderr, "record exit:", err)
 		return 1
@@ -113,14 +123,6 @@ func (k *keeper) begin() (run Run, err error) {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return run, os.NewSyscallError("prctl", err)
 	}
-	if k.spec.NoNewPrivs {
-		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-			return run, os.NewSyscallError("prctl", err)
-		}
-	}
-	if err := os.Chdir(k.spec.Dir); err != nil {
-		return run, fmt.Errorf("enter working directory: %w", err)
-	}
 	if k.spec.Log != "" {
 		if k.log, err = crilog.Open(k.spec.Log); err != nil {
 			return run, fmt.Errorf("open log: %w", err)
@@ -128,6 +130,9 @@ func (k *keeper) begin() (run Run, err error) {
 	}
 	listener, err := listen(k.dir)
 	if err != nil {
+		return run, err
+	}
+	if k.thread.do(func() { err = k.enter() }); err != nil {
 		return run, err
 	}
 	if err := k.start(); err != nil {
@@ -158,72 +163,38 @@ func listen(dir string) (*net.UnixListener, error) {
 
 // start forks the process.
 func (k *keeper) start() error {
-	stdin, err := k.stdin()
-	if err != nil {
-		return err
+	files, err := k.files()
+	if err == nil {
+		k.main, err = k.fork(k.spec.Argv, files, nil)
 	}
-	defer unix.Close(stdin)
-	stdout, err := k.pipe("stdout")
-	if err != nil {
-		return err
-	}
-	defer unix.Close(stdout)
-	stderr, err := k.pipe("stderr")
-	if err != nil {
-		return err
-	}
-	defer unix.Close(stderr)
-	k.main, err = k.fork(k.spec.Argv, stdin, stdout, stderr)
+	files.close()
 	return err
 }
 
-// stdin returns a descriptor that yields nothing: now, or ever.
-func (k *keeper) stdin() (int, error) {
-	if !k.spec.Stdin {
-		return unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	}
-	var ends [2]int
-	err := unix.Pipe2(ends[:], unix.O_CLOEXEC) // the other end stays open to the end of the shim
-	return ends[0], err
-}
-
-// pipe returns the end that the process writes to, and copies from the other one into the log.
-func (k *keeper) pipe(stream string) (int, error) {
-	if k.log == nil {
-		return unix.Open(os.DevNull, unix.O_WRONLY|unix.O_CLOEXEC, 0)
-	}
-	var ends [2]int
-	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
-		return -1, os.NewSyscallError("pipe2", err)
-	}
-	// Only this end: the process expects descriptors that block.
-	if err := unix.SetNonblock(ends[0], true); err != nil {
-		return -1, os.NewSyscallError("fcntl", err)
-	}
-	from := os.NewFile(uintptr(ends[0]), stream)
-	k.output.Go(func() {
-		if err := k.log.Copy(stream, from); err != nil {
-			fmt.Fprintln(os.Stderr, "copy output:", err)
-		}
-		from.Close()
+// fork starts a program as the leader of a session, where the container is.
+func (k *keeper) fork(argv []string, files stdio, env []string) (pid int, err error) {
+	k.thread.do(func() {
+		k.oom.during(func() { pid, err = k.forkHere(argv, files, env) })
 	})
-	return ends[1], nil
+	return pid, err
 }
 
-// fork starts a program as the leader of a session. It must run on the main thread: the kernel kills the program
-// when the thread that forked it ends, which the main thread does only with the shim.
-func (k *keeper) fork(argv []string, stdin, stdout, stderr int) (int, error) {
+// forkHere is fork on the thread for it.
+func (k *keeper) forkHere(argv []string, files stdio, env []string) (int, error) {
 	path, err := k.lookPath(argv[0])
 	if err != nil {
 		return 0, err
 	}
-	sys := &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
+	sys := &syscall.SysProcAttr{
+		Setsid: true, Setctty: files.tty, Pdeathsig: syscall.SIGKILL,
+		UseCgroupFD: k.group >= 0, CgroupFD: k.group,
+	}
 	if u := k.spec.User; u != nil {
 		sys.Credential = &syscall.Credential{Uid: u.UID, Gid: u.GID, Groups: u.Groups}
 	}
 	pid, err := syscall.ForkExec(path, argv, &syscall.ProcAttr{
-		Env:   k.spec.Env,
-		Files: []uintptr{uintptr(stdin), uintptr(stdout), uintptr(stderr)},
+		Env:   slices.Concat(k.spec.Env, env),
+		Files: []uintptr{uintptr(files.in), uintptr(files.out), uintptr(files.err)},
 		Sys:   sys,
 	})
 	if err != nil {
@@ -242,18 +213,6 @@ func (k *keeper) lookPath(name string) (string, error) {
 		}
 	}
 	return exec.LookPath(name)
-}
-
-// keep forks what the container wants to run, until its process has ended.
-func (k *keeper) keep() {
-	for {
-		select {
-		case fork := <-k.forks:
-			fork()
-		case <-k.ended:
-			return
-		}
-	}
 }
 
 // reap waits for children: the process, commands run beside it, and what they orphaned.
@@ -298,6 +257,14 @@ func (k *keeper) finish(run Run) error {
 	select {
 	case <-drained:
 	case <-time.After(drainTime):
+	}
+	k.hub.close(farewellTime)
+	k.thread.end()
+	if oomKilled(k.spec.Cgroups) {
+		exit.Reason = ReasonOOMKilled
+	}
+	if err := endCgroups(k.spec.Cgroups, cgroupTime); err != nil {
+		fmt.Fprintln(os.Stderr, "end cgroups:", err)
 	}
 	return writeExit(k.dir, exit)
 }

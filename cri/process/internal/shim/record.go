@@ -12,7 +12,7 @@
 //	lock        locked (flock) for as long as the shim lives; the kernel unlocks it whatever ends the shim
 //	run.json    the process has started; written by the shim
 //	exit.json   the process has ended; written by the shim or, when the shim was killed, by the agent
-//	shim.sock   takes requests: signal, kill, reopen the log, exec
+//	shim.sock   takes requests: signal, kill, reopen the log, exec, and since protocol 2 run and attach
 //	shim.log    what the shim itself prints, empty unless it crashes
 package shim
 
@@ -26,6 +26,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"github.com/seed81659283/nodeagent/cri/process/internal/mountns"
 )
 
 const (
@@ -43,9 +45,21 @@ type Spec struct {
 	Env        []string // all of it: nothing is inherited
 	Dir        string
 	Log        string // absolute path of the log file; empty: output is dropped
-	Stdin      bool   // stdin stays open and never yields anything; otherwise it is empty
+	Stdin      bool   // stdin stays open and yields what clients send; otherwise it is empty
+	StdinOnce  bool   // stdin ends with the first client that has sent to it
+	TTY        bool   // a terminal is stdin, stdout and stderr
 	User       *User  // nil: the agent's
 	NoNewPrivs bool
+
+	Netns    string            // path of the network namespace; empty: the host's
+	Sysctls  map[string]string // of that namespace, such as net.ipv4.ip_forward
+	Hostname string            // in a UTS namespace of its own; empty: the host's
+
+	MountNamespace bool // there is one, with Mounts in it
+	Mounts         []mountns.Mount
+
+	Cgroups     []string // directories, one in each hierarchy, that are there when it starts and go with it
+	OOMScoreAdj *int     // nil: the shim's
 }
 
 // User is who the process runs as.
@@ -77,7 +91,8 @@ const (
 	ReasonCompleted  = "Completed"
 	ReasonError      = "Error"
 	ReasonStartError = "StartError"
-	ReasonUnknown    = "Unknown" // the shim ended before it could say
+	ReasonOOMKilled  = "OOMKilled" // some process of it was, whatever the code is
+	ReasonUnknown    = "Unknown"   // the shim ended before it could say
 )
 
 // Codes of an [Exit] that no process returned.
@@ -88,6 +103,9 @@ const (
 
 // WriteSpec puts a spec into a directory.
 func WriteSpec(dir string, s Spec) error { return Write(filepath.Join(dir, specFile), s) }
+
+// ReadSpec returns the spec of a directory.
+func ReadSpec(dir string) (Spec, error) { return Read[Spec](filepath.Join(dir, specFile)) }
 
 // ReadRun returns the record that the process was started.
 func ReadRun(dir string) (Run, error) { return Read[Run](filepath.Join(dir, runFile)) }

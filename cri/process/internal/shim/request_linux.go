@@ -40,7 +40,7 @@ func (k *keeper) serve(listener *net.UnixListener) {
 		failing = false
 		go func() {
 			defer conn.Close()
-			var answer reply
+			answer := reply{Version: protocol}
 			if code, err := k.handle(conn); err != nil {
 				answer.Error = err.Error()
 			} else {
@@ -54,15 +54,15 @@ func (k *keeper) serve(listener *net.UnixListener) {
 // handle does what one client asks for.
 func (k *keeper) handle(conn *net.UnixConn) (code int, err error) {
 	_ = conn.SetReadDeadline(time.Now().Add(requestTime))
-	r, files, err := receive(conn)
+	var r request
+	fds, _, err := readWith(conn, &r)
 	_ = conn.SetReadDeadline(time.Time{})
-	defer func() {
-		for _, f := range files {
-			f.Close()
-		}
-	}()
+	defer func() { closeAll(fds) }()
 	if err != nil {
 		return 0, err
+	}
+	if r.Version > protocol {
+		return 0, fmt.Errorf("request %q takes protocol %d, and this shim has %d", r.Op, r.Version, protocol)
 	}
 	switch r.Op {
 	case opSignal:
@@ -80,10 +80,14 @@ func (k *keeper) handle(conn *net.UnixConn) (code int, err error) {
 		}
 		return 0, k.log.Reopen()
 	case opExec:
-		if len(files) != 2 || len(r.Argv) == 0 {
+		if len(fds) != 2 || len(r.Argv) == 0 {
 			return 0, errors.New("exec wants a command and two descriptors")
 		}
-		return k.exec(conn, r.Argv, files[0], files[1])
+		return k.exec(conn, r.Argv, &fds)
+	case opRun:
+		return k.run(conn, r, &fds)
+	case opAttach:
+		return 0, k.attach(conn, r, &fds)
 	}
 	return 0, fmt.Errorf("unknown request %q", r.Op)
 }
@@ -101,57 +105,55 @@ func (k *keeper) signal(s unix.Signal) error {
 	return nil
 }
 
-// exec runs a command until it ends, or kills it when the client leaves.
-func (k *keeper) exec(conn net.Conn, argv []string, stdout, stderr *os.File) (int, error) {
-	pid, status, err := k.forkExec(argv, stdout, stderr)
+// exec runs a command until it ends, or kills it when the client leaves. It takes the descriptors for stdout and stderr.
+func (k *keeper) exec(conn net.Conn, argv []string, fds *[]int) (int, error) {
+	null, err := unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return 0, err
 	}
-	// The command alone holds them now, so the client sees their end with it.
-	stdout.Close()
-	stderr.Close()
+	*fds = append(*fds, null)
+	pid, status, err := k.forkExec(argv, stdio{in: null, out: (*fds)[0], err: (*fds)[1]}, nil)
+	if err != nil {
+		return 0, err
+	}
+	return k.await(conn, status, fds, func() { k.killExec(pid) })
+}
+
+// await waits for a command, which alone has its descriptors from now on, so that the client sees their end with it. It kills
+// the command when the client leaves.
+func (k *keeper) await(conn net.Conn, status chan syscall.WaitStatus, fds *[]int, kill func()) (int, error) {
+	closeAll(*fds)
+	*fds = nil
 	left := make(chan struct{})
 	go func() {
-		_, _ = conn.Read(make([]byte, 1)) // the client sends nothing more
+		_, _ = conn.Read(make([]byte, 1)) // the client sends nothing more before the command has ended
 		close(left)
 	}()
 	select {
 	case s := <-status:
+		_ = conn.SetReadDeadline(time.Now())
+		<-left // so that nobody else reads
+		_ = conn.SetReadDeadline(time.Time{})
 		return int(code(s)), nil
 	case <-left:
-		k.killExec(pid)
+		kill()
 		return 0, errors.New("killed: the client left")
 	}
 }
 
-// forkExec forks on the main thread and registers the child with the reaper.
-func (k *keeper) forkExec(argv []string, stdout, stderr *os.File) (pid int, status chan syscall.WaitStatus, err error) {
-	status = make(chan syscall.WaitStatus, 1)
-	done := make(chan struct{})
-	fork := func() {
-		defer close(done)
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		if k.over {
-			err = ErrEnded
-			return
-		}
-		null, openErr := unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-		if err = openErr; err != nil {
-			return
-		}
-		defer unix.Close(null)
-		if pid, err = k.fork(argv, null, int(stdout.Fd()), int(stderr.Fd())); err == nil {
-			k.execs[pid] = status
-		}
-	}
-	select {
-	case k.forks <- fork:
-		<-done
-		return pid, status, err
-	case <-k.ended:
+// forkExec forks a command and registers it with the reaper. env is added to that of the container.
+func (k *keeper) forkExec(argv []string, files stdio, env []string) (pid int, status chan syscall.WaitStatus, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.over {
 		return 0, nil, ErrEnded
 	}
+	if pid, err = k.fork(argv, files, env); err != nil {
+		return 0, nil, err
+	}
+	status = make(chan syscall.WaitStatus, 1)
+	k.execs[pid] = status
+	return pid, status, nil
 }
 
 // killExec kills a command that still runs, its process group, and its other descendants.

@@ -1,0 +1,57 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package process
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/cgroups"
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/process/internal/shim"
+)
+
+// places says where cgroups are, and has none.
+type places struct {
+	Cgroups
+	dirs []string
+}
+
+func (p places) Dirs(cgroups.Path) ([]string, error) { return p.dirs, nil }
+
+// What is recorded of a container stays what it was created with, whatever becomes of the config.
+func TestConfineCopiesResources(t *testing.T) {
+	r := &Runtime{options: Options{Cgroups: places{}}}
+	config := func() *cri.Resources {
+		return &cri.Resources{
+			MemoryLimit: 100, Unified: map[string]string{"memory.high": "1"}, HugepageLimits: []cri.HugepageLimit{{PageSize: "2MB", Limit: 7}},
+		}
+	}
+	in := config()
+	var c container
+	require.NoError(t, r.confine(&c, &sandbox{}, in, &shim.Spec{}))
+	in.MemoryLimit, in.Unified["memory.high"], in.HugepageLimits[0].Limit = 5, "2", 8
+	require.Equal(t, config(), c.Resources)
+	require.Equal(t, "1", c.Limits.Unified["memory.high"])
+	require.EqualValues(t, 100, *c.Limits.MemoryMax)
+}
+
+// A cgroup that is there is not forgotten because nobody can remove it.
+func TestRemoveCgroupWithoutTree(t *testing.T) {
+	dir := t.TempDir()
+	cgroup := filepath.Join(dir, "cgroup")
+	c := container{dir: dir}
+	r := &Runtime{}
+	require.NoError(t, r.removeCgroup(t.Context(), &c), "it has none")
+	c.Cgroup = "pods/c"
+	require.ErrorContains(t, r.removeCgroup(t.Context(), &c), "Options.Cgroups is nil", "nobody knows where it is")
+	require.NoError(t, shim.WriteSpec(dir, shim.Spec{Cgroups: []string{filepath.Join(dir, "absent"), cgroup}}))
+	require.NoError(t, r.removeCgroup(t.Context(), &c))
+	require.NoError(t, os.Mkdir(cgroup, 0o700))
+	require.EqualError(t, r.removeCgroup(t.Context(), &c),
+		"cgroup pods/c: Options.Cgroups is nil: open the runtime with the one that the container was created with")
+}

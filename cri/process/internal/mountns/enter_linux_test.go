@@ -1,0 +1,388 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package mountns_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/seed81659283/nodeagent/cri/process/internal/mountns"
+	"github.com/seed81659283/nodeagent/internal/mounttest"
+)
+
+func TestMain(m *testing.M) { mounttest.Main(m) }
+
+// inside calls f on a thread in a namespace with mounts. The thread ends with it.
+func inside(t *testing.T, mounts []mountns.Mount, f func()) error {
+	t.Helper()
+	mounttest.Need(t)
+	scratch := t.TempDir()
+	result := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		err := mountns.Enter(mounts, scratch)
+		if err == nil {
+			f()
+		}
+		result <- err
+	}()
+	return <-result
+}
+
+// tree makes files and directories, which have a slash at the end, below a new directory. What is in a file is its name.
+func tree(t *testing.T, names ...string) string {
+	t.Helper()
+	root := t.TempDir()
+	for _, name := range names {
+		path := filepath.Join(root, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		if strings.HasSuffix(name, "/") {
+			require.NoError(t, os.MkdirAll(path, 0o755))
+		} else {
+			require.NoError(t, os.WriteFile(path, []byte(name), 0o600))
+		}
+	}
+	return root
+}
+
+// listing is all that is below a directory.
+func listing(t *testing.T, root string) (names []string) {
+	t.Helper()
+	require.NoError(t, filepath.WalkDir(root, func(path string, _ os.DirEntry, err error) error {
+		names = append(names, path)
+		return err
+	}))
+	return names
+}
+
+func assertContent(t *testing.T, want, path string) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if assert.NoError(t, err) {
+		assert.Equal(t, want, string(data))
+	}
+}
+
+// What is on the host stays as it is, whatever is mounted where.
+func TestMountPoints(t *testing.T) {
+	mounttest.Need(t)
+	host := tree(t, "etc/hosts", "etc/other", "etc/dir/file", "data/", "vol/a", "vol/sub/", "file", "deep/one/")
+	require.NoError(t, os.Symlink("etc", filepath.Join(host, "link")))
+	require.NoError(t, os.Symlink("other", filepath.Join(host, "etc/link")))
+	require.NoError(t, unix.Mkfifo(filepath.Join(host, "etc/fifo"), 0o600))
+	before := listing(t, host)
+	at := func(path string) string { return filepath.Join(host, path) }
+	vol, file := at("vol"), at("file")
+	for _, test := range []struct {
+		name   string
+		mounts []mountns.Mount
+		check  func()
+	}{
+		{"none", nil, func() { assertContent(t, "etc/hosts", at("etc/hosts")) }},
+		{"on what is there", []mountns.Mount{{Source: vol, Target: at("data")}, {Source: file, Target: at("etc/hosts")}}, func() {
+			assertContent(t, "vol/a", at("data/a"))
+			assertContent(t, "file", at("etc/hosts"))
+		}},
+		{"through a link of the host", []mountns.Mount{{Source: file, Target: at("link/hosts")}}, func() {
+			assertContent(t, "file", at("etc/hosts"))
+		}},
+		{"a missing file", []mountns.Mount{{Source: file, Target: at("etc/new")}}, func() {
+			assertContent(t, "file", at("etc/new"))
+			assertContent(t, "etc/hosts", at("etc/hosts"))
+			assertContent(t, "etc/dir/file", at("etc/dir/file"))
+			assertContent(t, "etc/other", at("etc/link"))
+			info, err := os.Stat(at("etc/fifo"))
+			if assert.NoError(t, err) {
+				assert.Equal(t, os.ModeNamedPipe, info.Mode().Type())
+			}
+		}},
+		{"missing directories", []mountns.Mount{
+			{Source: vol, Target: at("x/y/z")}, {Source: file, Target: at("x/file")}, {Source: file, Target: at("deep/one/two/three")},
+		}, func() {
+			assertContent(t, "vol/a", at("x/y/z/a"))
+			assertContent(t, "file", at("x/file"))
+			assertContent(t, "file", at("deep/one/two/three"))
+			assertContent(t, "etc/hosts", at("etc/hosts"))
+		}},
+		{"below the root", []mountns.Mount{
+			{Source: vol, Target: "/procnet-test/data"}, {Source: file, Target: at("etc/new")}, {Source: file, Target: "/procnet-test-file"},
+		}, func() {
+			assertContent(t, "vol/a", "/procnet-test/data/a")
+			assertContent(t, "file", "/procnet-test-file")
+			assertContent(t, "file", at("etc/new"))
+			assertContent(t, "etc/hosts", at("etc/hosts"))
+			assert.FileExists(t, "/proc/self/stat")
+		}},
+		{"one in another, in any order", []mountns.Mount{
+			{Source: file, Target: at("x/data/sub/f")}, {Source: vol, Target: at("x/data")}, {Source: file, Target: at("x/data/b")},
+		}, func() {
+			assertContent(t, "vol/a", at("x/data/a"))
+			assertContent(t, "file", at("x/data/sub/f"))
+			assertContent(t, "file", at("x/data/b"))
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			require.NoError(t, inside(t, test.mounts, test.check))
+			assertContent(t, "etc/hosts", at("etc/hosts"))
+			assert.NoDirExists(t, "/procnet-test")
+			_ = os.Remove(at("vol/b")) // mount points in a volume are made in it
+			_ = os.Remove(at("vol/sub/f"))
+			assert.Equal(t, before, listing(t, host))
+		})
+	}
+}
+
+// A directory of the host that is copied looks as before, and what is written below its entries is written on the host.
+func TestCopiedDirectory(t *testing.T) {
+	mounttest.Need(t)
+	host := tree(t, "dir/sub/", "dir/file", "src")
+	dir := filepath.Join(host, "dir")
+	require.NoError(t, os.Chmod(dir, os.ModeSticky|0o770))
+	require.NoError(t, os.Chown(dir, 12, 34))
+	require.NoError(t, unix.Mount("tmpfs", filepath.Join(dir, "sub"), "tmpfs", 0, ""))
+	t.Cleanup(func() { _ = unix.Unmount(filepath.Join(dir, "sub"), unix.MNT_DETACH) })
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "sub/below"), []byte("below"), 0o600))
+	mounts := []mountns.Mount{{Source: filepath.Join(host, "src"), Target: filepath.Join(dir, "new")}}
+	require.NoError(t, inside(t, mounts, func() {
+		var st unix.Stat_t
+		if assert.NoError(t, unix.Stat(dir, &st)) {
+			assert.Equal(t, []uint32{unix.S_IFDIR | 0o1770, 12, 34}, []uint32{st.Mode, st.Uid, st.Gid})
+		}
+		assertContent(t, "below", filepath.Join(dir, "sub/below"))
+		assert.NoError(t, os.WriteFile(filepath.Join(dir, "file"), []byte("changed"), 0o600))
+		assert.NoError(t, os.WriteFile(filepath.Join(dir, "sub/added"), []byte("added"), 0o600))
+		assert.NoError(t, os.WriteFile(filepath.Join(dir, "mine"), nil, 0o600))
+	}))
+	assertContent(t, "changed", filepath.Join(dir, "file"))
+	assertContent(t, "added", filepath.Join(dir, "sub/added"))
+	assert.NoFileExists(t, filepath.Join(dir, "mine"))
+	assert.NoFileExists(t, filepath.Join(dir, "new"))
+}
+
+// A file system that does not answer, somewhere in a directory that is copied, holds nobody up.
+func TestCopiedDirectoryWithDeadServer(t *testing.T) {
+	mounttest.Need(t)
+	host := tree(t, "dir/dead/", "dir/file", "src")
+	mounttest.DeadFUSE(t, filepath.Join(host, "dir/dead"))
+	mounts := []mountns.Mount{{Source: filepath.Join(host, "src"), Target: filepath.Join(host, "dir/new")}}
+	entered := make(chan error, 1)
+	go func() {
+		entered <- inside(t, mounts, func() { assertContent(t, "src", filepath.Join(host, "dir/new")) })
+	}()
+	select {
+	case err := <-entered:
+		require.NoError(t, err)
+	case <-time.After(10 * time.Second):
+		t.Fatal("it waits for the server")
+	}
+}
+
+func TestAttributes(t *testing.T) {
+	mounttest.Need(t)
+	host := tree(t, "src/below/", "src/file", "at/")
+	src, at := filepath.Join(host, "src"), filepath.Join(host, "at")
+	require.NoError(t, unix.Mount("tmpfs", src+"/below", "tmpfs", 0, ""))
+	t.Cleanup(func() { _ = unix.Unmount(src+"/below", unix.MNT_DETACH) })
+	write := func(name string) error { return os.WriteFile(filepath.Join(at, name), []byte("x"), 0o700) }
+	for _, test := range []struct {
+		mount     mountns.Mount
+		top, deep error
+	}{
+		{mountns.Mount{}, nil, nil},
+		{mountns.Mount{ReadOnly: true}, unix.EROFS, nil},
+		{mountns.Mount{ReadOnly: true, Recursive: true}, unix.EROFS, unix.EROFS},
+	} {
+		test.mount.Source, test.mount.Target = src, at
+		require.NoError(t, inside(t, []mountns.Mount{test.mount}, func() {
+			assert.ErrorIs(t, write("file"), test.top)
+			assert.ErrorIs(t, write("below/file"), test.deep)
+		}))
+	}
+	m := mountns.Mount{Source: src, Target: at, NoExec: true, NoDev: true, NoSuid: true}
+	require.NoError(t, inside(t, []mountns.Mount{m}, func() {
+		var st unix.Statfs_t
+		if assert.NoError(t, unix.Statfs(at, &st)) {
+			want := int64(unix.ST_NOEXEC | unix.ST_NODEV | unix.ST_NOSUID)
+			assert.Equal(t, want, st.Flags&want)
+		}
+	}))
+}
+
+// Mounts of the host come and go in a namespace as well, but nothing comes back unless it shall.
+func TestPropagation(t *testing.T) {
+	mounttest.Need(t)
+	host := tree(t, "src/sub/", "at/", "other/")
+	src, at, other := filepath.Join(host, "src"), filepath.Join(host, "at"), filepath.Join(host, "other")
+	for _, p := range []mountns.Propagation{mountns.Slave, mountns.Shared} {
+		err := inside(t, []mountns.Mount{{Source: src, Target: at, Propagation: p}}, func() {})
+		require.ErrorContains(t, err, fmt.Sprintf("mount %s at %s: propagation %s needs a source on a shared mount", src, at, p))
+	}
+	for _, dir := range []string{src, other} {
+		require.NoError(t, unix.Mount(dir, dir, "", unix.MS_BIND, ""))
+		require.NoError(t, unix.Mount("", dir, "", unix.MS_SHARED, ""))
+		t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	}
+	file := func(dir string) bool { _, err := os.Stat(filepath.Join(dir, "file")); return err == nil }
+	tmpfs := func(dir string) {
+		assert.NoError(t, unix.Mount("tmpfs", dir, "tmpfs", 0, ""))
+		assert.NoError(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
+	}
+	for _, test := range []struct {
+		p             mountns.Propagation
+		comes, leaves bool
+	}{{mountns.Private, false, false}, {mountns.Slave, true, false}, {mountns.Shared, true, true}} {
+		t.Run("to "+string(test.p), func(t *testing.T) {
+			host, container, done := make(chan bool), make(chan bool), make(chan error) // whose turn it is
+			go func() {
+				done <- inside(t, []mountns.Mount{{Source: src, Target: at, Propagation: test.p}}, func() {
+					host <- true
+					<-container
+					assert.Equal(t, test.comes, file(at+"/sub"))
+					assert.True(t, file(other), "what is mounted on the host appears at its own place")
+					host <- true
+					<-container
+					assert.False(t, file(other), "what is unmounted on the host goes")
+					assert.False(t, file(at+"/sub"))
+					tmpfs(at + "/sub")
+					host <- true
+					<-container
+				})
+			}()
+			<-host
+			tmpfs(src + "/sub")
+			tmpfs(other)
+			container <- true
+			<-host
+			require.NoError(t, unix.Unmount(other, 0))
+			require.NoError(t, unix.Unmount(src+"/sub", 0))
+			container <- true
+			<-host
+			assert.Equal(t, test.leaves, file(src+"/sub"))
+			container <- true
+			require.NoError(t, <-done)
+			_ = unix.Unmount(src+"/sub", unix.MNT_DETACH)
+		})
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	mounttest.Need(t)
+	host := tree(t, "dir/", "file", "vol/sub/", "vol/f", "many/", "shared/dir/")
+	at := func(path string) string { return filepath.Join(host, path) }
+	require.NoError(t, os.Symlink("/etc", at("vol/link")))
+	require.NoError(t, os.Symlink("loop", at("loop")))
+	require.NoError(t, os.Symlink("absent/../x", at("dangling")))
+	require.NoError(t, unix.Mount(at("shared"), at("shared"), "", unix.MS_BIND, ""))
+	require.NoError(t, unix.Mount("", at("shared"), "", unix.MS_SHARED, ""))
+	t.Cleanup(func() { _ = unix.Unmount(at("shared"), unix.MNT_DETACH) })
+	for i := range 1001 {
+		require.NoError(t, os.WriteFile(at(fmt.Sprint("many/", i)), nil, 0o600))
+	}
+	vol := mountns.Mount{Source: at("vol"), Target: at("dir")}
+	readOnly := vol
+	readOnly.ReadOnly = true
+	for _, test := range []struct {
+		name   string
+		mounts []mountns.Mount
+		want   string
+	}{
+		{"a file on a directory", []mountns.Mount{{Source: at("file"), Target: at("dir")}}, "mount point is a directory, source is a file"},
+		{"a directory on a file", []mountns.Mount{{Source: at("dir"), Target: at("file")}}, "mount point is a file, source is a directory"},
+		{"below a file", []mountns.Mount{{Source: at("dir"), Target: at("file/x/y")}}, `element "x": not a directory`},
+		{"a loop", []mountns.Mount{{Source: at("dir"), Target: at("loop/x")}}, `element "loop": too many levels`},
+		{"a link through nothing", []mountns.Mount{{Source: at("dir"), Target: at("dangling")}}, `leads through "absent"`},
+		{"a link in a volume", []mountns.Mount{vol, {Source: at("file"), Target: at("dir/link/passwd")}}, "is a link in the mount at " + at("dir")},
+		{
+			"missing in a read-only volume",
+			[]mountns.Mount{readOnly, {Source: at("file"), Target: at("dir/new")}},
+			`mount point "new" is missing in the mount at ` + at("dir") + ": make it: read-only",
+		},
+		{"a large directory", []mountns.Mount{{Source: at("file"), Target: at("many/new")}}, "more than 1000 entries"},
+		{"in a shared mount", []mountns.Mount{
+			{Source: at("shared"), Target: at("dir"), Propagation: mountns.Shared}, {Source: at("vol"), Target: at("dir/dir")},
+		}, "would show it to the host"},
+		{"a source below a file", []mountns.Mount{{Source: at("file/x"), Target: at("dir")}}, "open source: not a directory"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			err := inside(t, test.mounts, func() {})
+			require.ErrorContains(t, err, test.want)
+			last := test.mounts[len(test.mounts)-1]
+			require.ErrorContains(t, err, "mount "+last.Source+" at "+last.Target)
+		})
+	}
+}
+
+// A directory is made where a host path is missing, as runtimes do.
+func TestMissingSource(t *testing.T) {
+	mounttest.Need(t)
+	host := tree(t, "at/")
+	source := filepath.Join(host, "a/b")
+	require.NoError(t, inside(t, []mountns.Mount{{Source: source, Target: filepath.Join(host, "at")}}, func() {
+		assert.NoError(t, os.WriteFile(filepath.Join(host, "at/file"), []byte("file"), 0o600))
+	}))
+	assertContent(t, "file", filepath.Join(source, "file"))
+}
+
+// What must exist, such as a device, is not made.
+func TestMissingSourceThatMustExist(t *testing.T) {
+	mounttest.Need(t)
+	host := tree(t, "at")
+	source := filepath.Join(host, "a/b")
+	err := inside(t, []mountns.Mount{{Source: source, Target: filepath.Join(host, "at"), MustExist: true}}, func() {})
+	require.ErrorIs(t, err, os.ErrNotExist)
+	require.ErrorContains(t, err, "mount "+source+" at "+filepath.Join(host, "at")+": open source: ")
+	require.NoDirExists(t, filepath.Join(host, "a"))
+}
+
+// A pod swaps a directory of its volume for a link again and again, while a mount point is made below it. It is never made
+// where the link leads.
+func TestMountPointRace(t *testing.T) {
+	mounttest.Need(t)
+	host := tree(t, "vol/real/", "at/", "file", "outside/")
+	at := func(path string) string { return filepath.Join(host, path) }
+	stop, done := make(chan bool), make(chan bool)
+	var swaps atomic.Int64
+	go func() {
+		defer close(done)
+		for ; ; swaps.Add(1) {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			_ = os.Rename(at("vol/real"), at("vol/away"))
+			_ = os.Symlink(at("outside"), at("vol/real"))
+			_ = os.Remove(at("vol/real"))
+			_ = os.Rename(at("vol/away"), at("vol/real"))
+		}
+	}()
+	made, links := 0, 0
+	for end := time.Now().Add(mounttest.RaceTime(t)); time.Now().Before(end); {
+		mounts := []mountns.Mount{{Source: at("vol"), Target: at("at")}, {Source: at("file"), Target: at("at/real/new/deep")}}
+		err := inside(t, mounts, func() {})
+		if err == nil {
+			made++
+		} else if strings.Contains(err.Error(), "is a link") {
+			links++
+		}
+		entries, err := os.ReadDir(at("outside"))
+		require.NoError(t, err)
+		require.Empty(t, entries, "after %d swaps", swaps.Load())
+		_ = os.RemoveAll(at("vol/real/new"))
+	}
+	close(stop)
+	<-done
+	require.NotZero(t, made)
+	require.NotZero(t, links)
+}

@@ -1,0 +1,11 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !linux
+
+package mountns
+
+import "errors"
+
+// Enter returns [errors.ErrUnsupported]: there are no mount namespaces.
+func Enter([]Mount, string) error { return errors.ErrUnsupported }

@@ -1,0 +1,65 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package pty makes pseudo-terminals. A descriptor of one is closed by whoever it was returned to.
+package pty
+
+import (
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// Open makes a pseudo-terminal. The master does not block; the slave does, as a program expects of its terminal, and does
+// not become the terminal of this process. Uid owns the slave; a negative one leaves it to this process.
+func Open(uid int) (master, slave int, err error) {
+	master, err = unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return -1, -1, &os.PathError{Op: "open", Path: "/dev/ptmx", Err: err}
+	}
+	slave, err = openSlave(master, uid)
+	if err != nil {
+		_ = unix.Close(master)
+		return -1, -1, err
+	}
+	return master, slave, nil
+}
+
+func openSlave(master, uid int) (int, error) {
+	if err := unix.IoctlSetPointerInt(master, unix.TIOCSPTLCK, 0); err != nil {
+		return -1, fmt.Errorf("unlock terminal: %w", err)
+	}
+	n, err := unix.IoctlGetInt(master, unix.TIOCGPTN)
+	if err != nil {
+		return -1, fmt.Errorf("name terminal: %w", err)
+	}
+	path := fmt.Sprint("/dev/pts/", n)
+	slave, err := unix.Open(path, unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	if uid >= 0 {
+		if err := unix.Fchown(slave, uid, -1); err != nil {
+			_ = unix.Close(slave)
+			return -1, &os.PathError{Op: "chown", Path: path, Err: err}
+		}
+	}
+	return slave, nil
+}
+
+// Resize sets the size of a terminal, in characters, by its master. Programs on it get SIGWINCH.
+func Resize(master *os.File, width, height uint16) error {
+	conn, err := master.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	err = conn.Control(func(fd uintptr) {
+		failed = unix.IoctlSetWinsize(int(fd), unix.TIOCSWINSZ, &unix.Winsize{Row: height, Col: width})
+	})
+	if err == nil {
+		err = failed
+	}
+	return err
+}

@@ -1,0 +1,56 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shim
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/seed81659283/nodeagent/cri/process/internal/procfs"
+)
+
+// A container may have made cgroups below its own, which are in the way of it. Directories stand for them here.
+func TestEndCgroupsRemovesThoseBelow(t *testing.T) {
+	root := t.TempDir()
+	var dirs []string
+	for _, name := range []string{"a", "b", "absent"} {
+		dirs = append(dirs, filepath.Join(root, name))
+	}
+	require.NoError(t, os.MkdirAll(filepath.Join(dirs[0], "x/y/z"), 0o700))
+	require.NoError(t, os.MkdirAll(filepath.Join(dirs[0], "x/other"), 0o700))
+	require.NoError(t, os.MkdirAll(filepath.Join(dirs[1], strings.Repeat("d/", maxCgroups-1)), 0o700))
+	begin := time.Now()
+	require.NoError(t, endCgroups(dirs, 2*time.Minute))
+	assert.Less(t, time.Since(begin), time.Minute)
+	entries, err := os.ReadDir(root)
+	require.NoError(t, err)
+	assert.Empty(t, entries)
+
+	deep := filepath.Join(root, "deep")
+	require.NoError(t, os.MkdirAll(filepath.Join(deep, strings.Repeat("d/", maxCgroups+1)), 0o700))
+	require.ErrorIs(t, endCgroups([]string{deep}, 50*time.Millisecond), unix.ENOTEMPTY, "it is left to whoever removes the container")
+}
+
+// What cannot be removed does not hold up whoever asks how a container ended.
+func TestOutcomeDoesNotWaitForCgroups(t *testing.T) {
+	dir, stuck := t.TempDir(), t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(stuck, "file"), nil, 0o600)) // as if something ran in it
+	boot, err := procfs.BootID()
+	require.NoError(t, err)
+	require.NoError(t, WriteSpec(dir, Spec{Cgroups: []string{stuck}}))
+	require.NoError(t, Write(filepath.Join(dir, runFile), Run{Boot: boot, PID: math.MaxInt32, Start: math.MaxInt64}))
+	begin := time.Now()
+	exit, err := Outcome(dir, "MARK=x")
+	require.NoError(t, err)
+	assert.Equal(t, ReasonUnknown, exit.Reason)
+	assert.Less(t, time.Since(begin), cgroupTime/2)
+}

@@ -1,0 +1,119 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shim
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed81659283/nodeagent/cri/process/internal/mountns"
+)
+
+// enter puts the thread where its container shall be. It runs on the thread.
+func (k *keeper) enter() (err error) {
+	if k.spec.NoNewPrivs {
+		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+			return os.NewSyscallError("prctl", err)
+		}
+	}
+	if k.group, err = joinCgroups(k.spec.Cgroups); err != nil {
+		return err
+	}
+	if k.oom, err = newOOMScore(k.spec.OOMScoreAdj); err != nil {
+		return err
+	}
+	if err := enterNetwork(k.spec.Netns, k.spec.Sysctls); err != nil {
+		return err
+	}
+	if k.spec.Hostname != "" {
+		if err := enterUTS(k.spec.Hostname); err != nil {
+			return fmt.Errorf("set host name %q: %w", k.spec.Hostname, err)
+		}
+	}
+	if k.spec.MountNamespace {
+		if err := mountns.Enter(k.spec.Mounts, k.dir); err != nil {
+			return err
+		}
+	}
+	if err := unix.Chdir(k.spec.Dir); err != nil {
+		return fmt.Errorf("enter working directory: %w", &os.PathError{Op: "chdir", Path: k.spec.Dir, Err: err})
+	}
+	return nil
+}
+
+// enterNetwork enters a network namespace and sets its kernel parameters.
+func enterNetwork(path string, sysctls map[string]string) error {
+	if path == "" {
+		return nil
+	}
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return fmt.Errorf("enter network namespace: %w", &os.PathError{Op: "open", Path: path, Err: err})
+	}
+	defer unix.Close(fd)
+	if err := unix.Setns(fd, unix.CLONE_NEWNET); err != nil {
+		return fmt.Errorf("enter network namespace %s: %w", path, err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(sysctls)) {
+		file := filepath.Join("/proc/sys", strings.ReplaceAll(name, ".", "/"))
+		if err := os.WriteFile(file, []byte(sysctls[name]), 0o600); err != nil {
+			return fmt.Errorf("set sysctl %s to %q: %w", name, sysctls[name], err)
+		}
+	}
+	return nil
+}
+
+func enterUTS(hostname string) error {
+	if err := unix.Unshare(unix.CLONE_NEWUTS); err != nil {
+		return os.NewSyscallError("unshare", err)
+	}
+	return os.NewSyscallError("sethostname", unix.Sethostname([]byte(hostname)))
+}
+
+// oomScore sets the OOM score adjustment that what is forked inherits: it may fork in turn before anybody could set its own.
+type oomScore struct {
+	file *os.File // that of the shim
+	own  string
+	adj  string
+}
+
+// newOOMScore returns nil where nothing is to be set.
+func newOOMScore(adj *int) (*oomScore, error) {
+	if adj == nil {
+		return nil, nil
+	}
+	file, err := os.OpenFile("/proc/self/oom_score_adj", os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	own := make([]byte, 16)
+	n, err := file.Read(own)
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return &oomScore{file: file, own: string(own[:n]), adj: fmt.Sprintln(*adj)}, nil
+}
+
+// during calls f with the score set. Who may not lower it leaves it.
+func (o *oomScore) during(f func()) {
+	if o == nil {
+		f()
+		return
+	}
+	_, err := o.file.WriteAt([]byte(o.adj), 0)
+	f()
+	if err == nil {
+		_, err = o.file.WriteAt([]byte(o.own), 0)
+	}
+	if err != nil && !os.IsPermission(err) {
+		fmt.Fprintln(os.Stderr, "set OOM score adjustment:", err)
+	}
+}

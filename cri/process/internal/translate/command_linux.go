@@ -1,0 +1,88 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package translate
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/process/internal/shim"
+)
+
+// defaultPath is the PATH of a container whose config has none.
+const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// Command returns what a shim has to run, on the host and without limits. mark is an entry of its environment.
+func Command(c *cri.ContainerConfig, logDir, mark string) (shim.Spec, error) {
+	s := shim.Spec{
+		Argv:       slices.Concat(c.Command, c.Args),
+		Dir:        c.WorkingDir,
+		Stdin:      c.Stdin,
+		StdinOnce:  c.StdinOnce,
+		TTY:        c.TTY,
+		NoNewPrivs: c.Security.NoNewPrivs,
+	}
+	if len(s.Argv) == 0 || s.Argv[0] == "" {
+		return s, fmt.Errorf("container %q has no command, and there is no image to take one from: set command", c.Name)
+	}
+	if i := slices.IndexFunc(s.Argv, hasNUL); i >= 0 {
+		return s, fmt.Errorf("argument %d %q: holds a zero byte", i, s.Argv[i])
+	}
+	if s.Dir == "" {
+		s.Dir = "/"
+	}
+	if !filepath.IsAbs(s.Dir) {
+		return s, fmt.Errorf("working_dir %q: not an absolute path", c.WorkingDir)
+	}
+	if _, err := Signal(c.StopSignal); err != nil {
+		return s, err
+	}
+	var err error
+	if s.Env, err = environ(c.Env, mark); err != nil {
+		return s, err
+	}
+	if c.TTY && !slices.ContainsFunc(s.Env, func(entry string) bool { return strings.HasPrefix(entry, "TERM=") }) {
+		s.Env = append(s.Env, "TERM=xterm")
+	}
+	if logDir != "" && c.LogPath != "" {
+		if !filepath.IsLocal(c.LogPath) {
+			return s, fmt.Errorf("log_path %q: not a path below the log directory", c.LogPath)
+		}
+		s.Log = filepath.Join(logDir, c.LogPath)
+	}
+	s.User, err = userOf(c.Security)
+	return s, err
+}
+
+// environ returns the whole environment of a container. Of a name that comes twice the later value counts.
+func environ(vars []cri.EnvVar, mark string) ([]string, error) {
+	env := []string{"PATH=" + defaultPath}
+	index := map[string]int{"PATH": 0}
+	for i, v := range vars {
+		if v.Name == "" || strings.Contains(v.Name, "=") || hasNUL(v.Name) {
+			return nil, fmt.Errorf("envs[%d]: %q is not a name", i, v.Name)
+		}
+		if hasNUL(v.Value) {
+			return nil, fmt.Errorf("envs[%d]: the value of %s holds a zero byte", i, v.Name)
+		}
+		entry := v.Name + "=" + v.Value
+		if at, ok := index[v.Name]; ok {
+			env[at] = entry
+			continue
+		}
+		index[v.Name] = len(env)
+		env = append(env, entry)
+	}
+	name, _, _ := strings.Cut(mark, "=")
+	if at, ok := index[name]; ok {
+		env[at] = mark
+		return env, nil
+	}
+	return append(env, mark), nil
+}
+
+func hasNUL(s string) bool { return strings.Contains(s, "\x00") }

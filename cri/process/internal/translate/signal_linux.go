@@ -1,0 +1,50 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package translate
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed81659283/nodeagent/cri"
+)
+
+// The real-time signals as glibc numbers them; it keeps two for itself.
+const (
+	sigRTMin = 34
+	sigRTMax = 64
+)
+
+// Signal returns the number of a signal such as "SIGTERM" or "SIGRTMIN+3"; empty is SIGTERM.
+func Signal(s cri.Signal) (unix.Signal, error) {
+	if s == "" {
+		return unix.SIGTERM, nil
+	}
+	if n := unix.SignalNum(string(s)); n != 0 {
+		return n, nil
+	}
+	for _, base := range []struct {
+		name string
+		num  int
+	}{{"SIGRTMIN", sigRTMin}, {"SIGRTMAX", sigRTMax}} {
+		offset, ok := strings.CutPrefix(string(s), base.name)
+		if !ok {
+			continue
+		}
+		n := 0
+		if offset != "" {
+			var err error
+			if n, err = strconv.Atoi(offset); err != nil {
+				break
+			}
+		}
+		if n += base.num; n >= sigRTMin && n <= sigRTMax {
+			return unix.Signal(n), nil
+		}
+	}
+	return 0, fmt.Errorf("stop_signal %q: no such signal", s)
+}

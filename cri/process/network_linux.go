@@ -1,0 +1,115 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed81659283/nodeagent/cri"
+)
+
+// undoTime bounds the teardown of a network whose sandbox could not be recorded.
+const undoTime = 30 * time.Second
+
+// setUpNetwork sets up the network of a new sandbox, unless that is on the host's.
+func (r *Runtime) setUpNetwork(ctx context.Context, s *sandbox, c *cri.SandboxConfig) error {
+	if r.options.Network == nil || c.Security.Namespaces.Network == cri.NamespaceNode {
+		return nil
+	}
+	err := r.retainNetworks(ctx)
+	if ctx.Err() != nil {
+		return fmt.Errorf("set up network: %w", context.Cause(ctx))
+	}
+	if err != nil {
+		r.log.Warn("cannot tear down networks of sandboxes that are gone", "error", err)
+	}
+	n, err := r.options.Network.Setup(ctx, s.ID, c)
+	if err == nil && (!filepath.IsAbs(n.Netns) || len(n.IPs) == 0) {
+		err = errors.Join(fmt.Errorf("namespace %q and %d addresses: Setup must return an absolute path and an address", n.Netns, len(n.IPs)),
+			r.undoNetwork(ctx, s.ID))
+	}
+	if err != nil {
+		return fmt.Errorf("set up network: %w", err)
+	}
+	s.Network, s.Namespaces.Network = &n, cri.NamespacePod
+	for _, ip := range n.IPs {
+		s.IPs = append(s.IPs, ip.String())
+	}
+	s.Hostname, s.Sysctls = c.Hostname, maps.Clone(c.Sysctls)
+	return nil
+}
+
+// undoNetwork tears down the network of a sandbox that nobody gets to know, also when ctx has ended.
+func (r *Runtime) undoNetwork(ctx context.Context, id string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
+	defer cancel()
+	return r.options.Network.Teardown(ctx, id)
+}
+
+// retainNetworks has leftovers of an earlier agent torn down, once. Who calls meanwhile waits until that is over, because
+// the list does not have its sandbox. After an error the next call does it again.
+func (r *Runtime) retainNetworks(ctx context.Context) error {
+	r.mu.Lock()
+	if r.retained {
+		r.mu.Unlock()
+		return nil
+	}
+	if others := r.retaining; others != nil {
+		r.mu.Unlock()
+		select {
+		case <-others:
+			return nil // its caller reports the error, if there is one
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	done := make(chan struct{})
+	defer close(done)
+	r.retaining = done
+	valid := make([]string, 0, len(r.sandboxes)+len(r.pending))
+	for _, s := range r.sandboxes {
+		if s.Network != nil {
+			valid = append(valid, s.ID)
+		}
+	}
+	for id := range r.pending {
+		valid = append(valid, id)
+	}
+	r.mu.Unlock()
+	err := r.options.Network.Retain(ctx, valid)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.retained, r.retaining = err == nil, nil
+	return err
+}
+
+// tearDownNetwork tears down the network of a sandbox that is stopped.
+func (r *Runtime) tearDownNetwork(ctx context.Context, s *sandbox) error {
+	r.mu.Lock()
+	network := s.Network
+	r.mu.Unlock()
+	if network == nil {
+		return nil
+	}
+	if r.options.Network == nil {
+		return fmt.Errorf("tear down network %s: Options.Network is nil: open the runtime with the one that set it up", network.Netns)
+	}
+	if err := r.options.Network.Teardown(ctx, s.ID); err != nil {
+		return fmt.Errorf("tear down network: %w", err)
+	}
+	return nil
+}
+
+// lives reports whether the network namespace is there. It is not after the machine was started anew.
+func (n *SandboxNetwork) lives() bool {
+	var st unix.Statfs_t
+	return unix.Statfs(n.Netns, &st) == nil && st.Type == unix.NSFS_MAGIC
+}
