@@ -49,6 +49,12 @@
 // kubelet (kubelet.config.k8s.io/v1beta1), so that a node can change agents. [Verify] says for which images the records
 // are looked up. A pod that may not use the image pulls it, to show that it may.
 //
+// # Beside somebody who removes images
+//
+// [Puller.Hold] keeps an image from before Ensure until its container is created. Whoever removes images, such as package gc, asks
+// [Puller.Claim] right before each removal, and [Puller.Pulled] whether an image comes from a registry; afterwards [Puller.Prune]
+// removes the records of what is gone. An Ensure that finds an image which is being removed waits, and pulls it again.
+//
 // # Concurrency
 //
 // All methods may be called from anywhere. A pull is made by the call that wants it, and ends when the context of that
@@ -74,7 +80,7 @@
 //
 // # When not to use it
 //
-// To delete images, or for a runtime without images, such as package process.
+// To decide which images go, which is for package gc, or for a runtime without images, such as package process.
 //
 // # Test kit
 //

@@ -64,6 +64,7 @@ type Puller struct {
 	flights   flight.Group[outcome]
 	progress  progress
 	abandoned abandoned
+	holds     holds
 
 	mu      sync.Mutex // guards limit and backOff
 	limit   rateLimit
@@ -121,9 +122,11 @@ type want struct {
 }
 
 // Ensure returns the image that a container names, present on the node and allowed to the pod. It may take as long as
-// a pull takes. The error is an [*Error], unless ctx was cancelled.
+// a pull takes. The error is an [*Error], unless ctx was cancelled. What keeps the image there until the container is
+// created is [Puller.Hold].
 func (p *Puller) Ensure(ctx context.Context, r Request) (cri.Image, error) {
-	image, err := p.ensure(ctx, r)
+	defer p.Hold(r.Image)()
+	image, err := p.ensureHeld(ctx, r)
 	if e, ok := errors.AsType[*Error](err); ok && p.opts.Hooks.Failed != nil {
 		p.opts.Hooks.Failed(r, e)
 	}

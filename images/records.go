@@ -131,6 +131,15 @@ func (s *records) read(id string) (r pulledRecord, found bool, err error) {
 	return r, true, nil
 }
 
+// has reports whether there is a record of an image. What it says does not matter: an agent has pulled the image.
+func (s *records) has(id string) bool {
+	if s == nil {
+		return false
+	}
+	info, err := os.Lstat(recordFile(s.pulled, id))
+	return err == nil && info.Mode().IsRegular()
+}
+
 // lookup returns what an image was pulled with under a name, and whether an agent has pulled it at all. It looks for
 // the intent first: a pull that ends in between has its record by then.
 func (s *records) lookup(image, short, id string) (c recordedCredentials, pulled bool, err error) {

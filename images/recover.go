@@ -31,7 +31,7 @@ func (p *Puller) Recover(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		begun[identity(ref)] = append(begun[identity(ref)], i.Image)
+		begun[ref.Identity()] = append(begun[ref.Identity()], i.Image)
 		return nil
 	})
 	if len(begun) == 0 {
@@ -49,7 +49,7 @@ func (p *Puller) Recover(ctx context.Context) error {
 			if parseErr != nil {
 				continue // it is in no intent either
 			}
-			for _, as := range begun[identity(ref)] {
+			for _, as := range begun[ref.Identity()] {
 				if err := p.records.settle(as, image.ID, time.Now()); err != nil {
 					p.report(fmt.Errorf("recover the pull of image %q: %w", as, err))
 				}
@@ -57,14 +57,6 @@ func (p *Puller) Recover(ctx context.Context) error {
 		}
 	}
 	return err
-}
-
-// identity returns what a reference means to a runtime: where there is a digest, the tag is for people.
-func identity(ref reference.Reference) string {
-	if ref.Digest != "" {
-		ref.Tag = ""
-	}
-	return ref.String()
 }
 
 // settle turns an intent into a record without credentials.

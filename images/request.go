@@ -31,6 +31,7 @@ func DefaultPolicy(image string) Policy {
 // Request is what a container needs.
 type Request struct {
 	Pod            credential.Pod
+	Container      string // its name, for hooks; may be empty
 	Image          string // as it stands in the container
 	Policy         Policy
 	RuntimeHandler string            // whose images are meant; empty: the default's

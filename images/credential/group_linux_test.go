@@ -37,9 +37,9 @@ func gone(pid int) bool {
 	return bytes.HasPrefix(state, []byte("Z"))
 }
 
-func within(t *testing.T, d time.Duration, what string, ok func() bool) {
+func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	require.Eventually(t, ok, d, 5*time.Millisecond, what)
+	require.Eventually(t, ok, time.Minute, 5*time.Millisecond, what)
 }
 
 // A plugin that hangs is killed at its timeout, with its child that holds the output open.
@@ -49,9 +49,9 @@ func TestPluginThatHangs(t *testing.T) {
 	began := time.Now()
 	_, err := s.plugins().Credentials(t.Context(), "r.io/x", credential.Pod{})
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	assert.Less(t, time.Since(began), 10*time.Second)
+	assert.Less(t, time.Since(began), time.Minute)
 	require.NotZero(t, s.child())
-	within(t, 10*time.Second, "the child of the plugin lives", func() bool { return gone(s.child()) })
+	eventually(t, "the child of the plugin lives", func() bool { return gone(s.child()) })
 }
 
 // A plugin whose pull is no longer wanted is killed at once.
@@ -64,15 +64,15 @@ func TestPluginIsCancelled(t *testing.T) {
 		_, err := p.Credentials(ctx, "r.io/x", credential.Pod{})
 		done <- err
 	}()
-	within(t, 30*time.Second, "the plugin does not run", func() bool { return s.child() != 0 })
+	eventually(t, "the plugin does not run", func() bool { return s.child() != 0 })
 	cancel()
 	select {
 	case err := <-done:
 		require.ErrorIs(t, err, context.Canceled)
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("the call does not return")
 	}
-	within(t, 10*time.Second, "the child of the plugin lives", func() bool { return gone(s.child()) })
+	eventually(t, "the child of the plugin lives", func() bool { return gone(s.child()) })
 }
 
 // A plugin that answers and leaves a child behind is believed; the child is killed.
@@ -82,8 +82,8 @@ func TestPluginThatLeavesAChild(t *testing.T) {
 	found, err := s.plugins().Credentials(t.Context(), "r.io/x", credential.Pod{})
 	require.NoError(t, err)
 	assert.Len(t, found, 1)
-	assert.Less(t, time.Since(began), 20*time.Second)
-	within(t, 10*time.Second, "the child of the plugin lives", func() bool { return gone(s.child()) })
+	assert.Less(t, time.Since(began), time.Minute)
+	eventually(t, "the child of the plugin lives", func() bool { return gone(s.child()) })
 }
 
 // A child that has left the process group is out of reach; its hold on the output does not keep the call.
@@ -96,7 +96,7 @@ func TestPluginThatLeavesADaemon(t *testing.T) {
 	defer func() { _ = daemon.Kill() }()
 	require.NoError(t, err)
 	assert.Len(t, found, 1)
-	assert.Less(t, time.Since(began), 20*time.Second)
+	assert.Less(t, time.Since(began), time.Minute)
 }
 
 // Keeps a pipe in the place of a configuration from holding every pull until somebody writes to it.

@@ -50,6 +50,24 @@ func (r Reference) String() string { return r.Repository() + r.suffix() }
 // not filled in: what a short name means is for the runtime to say.
 func (r Reference) Tagged() string { return r.Short + r.suffix() }
 
+// Identity returns what the reference means to a runtime, in full: where there is a digest, the tag is for people.
+func (r Reference) Identity() string {
+	if r.Digest != "" {
+		r.Tag = ""
+	}
+	return r.String()
+}
+
+// Identity returns what two names of one image have in common, such as "busybox" and "docker.io/library/busybox:latest". What
+// is no reference, such as an ID, stays as it is.
+func Identity(name string) string {
+	ref, err := Parse(name)
+	if err != nil {
+		return name
+	}
+	return ref.Identity()
+}
+
 func (r Reference) suffix() string {
 	var b strings.Builder
 	switch {
