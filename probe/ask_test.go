@@ -14,7 +14,7 @@ import (
 // soon is a timeout that a probe is meant to reach, and long one that it is not.
 const (
 	soon = 150 * time.Millisecond
-	long = 10 * time.Second
+	long = time.Minute
 )
 
 // ask probes once.

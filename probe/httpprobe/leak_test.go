@@ -121,7 +121,7 @@ func TestNothingIsLeft(t *testing.T) {
 	wg.Wait()
 	pool.Close()
 	// A goroutine of testify's Eventually would be counted.
-	for deadline := time.Now().Add(10 * time.Second); open.Load() > 0 || runtime.NumGoroutine() > before; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); open.Load() > 0 || runtime.NumGoroutine() > before; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			stacks := make([]byte, 1<<20)
 			t.Fatalf("connections: %d, goroutines: %d, before %d:\n%s",
