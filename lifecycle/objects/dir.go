@@ -44,14 +44,14 @@ func NewDir(root string) *Dir { return &Dir{root: root} }
 // ConfigMap reads a config map.
 func (d *Dir) ConfigMap(ctx context.Context, namespace, name string) (*corev1.ConfigMap, error) {
 	o := &corev1.ConfigMap{}
-	err := d.read(ctx, manifest{kindConfigMap, "ConfigMap", namespace, name}, o, func() error { return validateConfigMap(o) })
+	err := d.read(ctx, manifest{kindConfigMap, "v1", "ConfigMap", namespace, name}, o, func() error { return validateConfigMap(o) })
 	return orNil(o, err)
 }
 
 // Secret reads a secret.
 func (d *Dir) Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
 	o := &corev1.Secret{}
-	err := d.read(ctx, manifest{kindSecret, "Secret", namespace, name}, o, func() error { return validateSecret(o) })
+	err := d.read(ctx, manifest{kindSecret, "v1", "Secret", namespace, name}, o, func() error { return validateSecret(o) })
 	return orNil(o, err)
 }
 
@@ -66,7 +66,7 @@ func (d *Dir) Services(ctx context.Context, namespace string) ([]*corev1.Service
 	var list []*corev1.Service
 	for _, name := range names {
 		o := &corev1.Service{}
-		err := d.read(ctx, manifest{kindService, "Service", namespace, name}, o, func() error { return validateService(o) })
+		err := d.read(ctx, manifest{kindService, "v1", "Service", namespace, name}, o, func() error { return validateService(o) })
 		switch {
 		case errors.Is(err, fs.ErrNotExist): // removed in between
 		case err != nil:
@@ -118,11 +118,12 @@ func (d *Dir) services(namespace string) ([]string, error) {
 // manifest is a file that holds one object.
 type manifest struct {
 	kind            kind
+	apiVersion      string
 	apiKind         string
-	namespace, name string
+	namespace, name string // no namespace: the object is of the whole cluster
 }
 
-// path returns where the manifest is below the root, such as default/configmaps/app.yaml.
+// path returns where the manifest is below the root, such as default/configmaps/app.yaml or persistentvolumes/disk.yaml.
 func (m manifest) path() string {
 	return path.Join(m.namespace, strings.ToLower(m.apiKind)+"s", m.name+extension)
 }
@@ -131,7 +132,7 @@ func (m manifest) path() string {
 func (d *Dir) read(ctx context.Context, m manifest, into metav1.Object, validate func() error) error {
 	err := ctx.Err()
 	if err == nil {
-		err = validateNames(m.namespace, m.name)
+		err = m.kind.validateNames(m.namespace, m.name)
 	}
 	if err == nil {
 		err = d.decode(m, into)
@@ -161,8 +162,8 @@ func (d *Dir) decode(m manifest, into metav1.Object) error {
 	if err := yaml.Unmarshal(data, &typ); err != nil {
 		return m.redact(err)
 	}
-	if typ.APIVersion != "v1" || typ.Kind != m.apiKind {
-		return fmt.Errorf("want a v1 %s, got apiVersion %q and kind %q", m.apiKind, typ.APIVersion, typ.Kind)
+	if typ.APIVersion != m.apiVersion || typ.Kind != m.apiKind {
+		return fmt.Errorf("want a %s %s, got apiVersion %q and kind %q", m.apiVersion, m.apiKind, typ.APIVersion, typ.Kind)
 	}
 	if err := yaml.UnmarshalStrict(data, into); err != nil {
 		return m.redact(err)

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package objects holds the config maps, secrets and services that pods refer to, for agents that do not get them from an
+// Package objects holds the config maps, secrets, services, claims and volumes that pods refer to, for agents that do not get them from an
 // API server: [Memory] keeps those that it was given, [Dir] reads them from a directory. It does not decide which pod may see
 // what.
 //
@@ -11,8 +11,10 @@
 //
 //	refs, err := podenv.Resolve(ctx, pod, container, objects.NewDir("/etc/agent/objects"), volumes)
 //
-// A [Dir] holds one manifest for each object, at <namespace>/<kind>/<name>.yaml, where the kind is configmaps, secrets or
-// services. Nothing is cached between two calls, so a change of a file counts from the next call on. Replace a file by
+// A [Dir] holds one manifest for each object, at <namespace>/<kind>/<name>.yaml, where the kind is configmaps, secrets,
+// services or persistentvolumeclaims. Those of the whole cluster are at persistentvolumes/<name>.yaml and
+// csidrivers/<name>.yaml. A claim that names its volume is bound, without a status too. Nothing is cached between two
+// calls, so a change of a file counts from the next call on. Replace a file by
 // renaming another one, or a reader can see half of it.
 //
 // Whoever shows objects for longer, as volumes do, is told of changes by [Dir.Watch] and [Memory.Watch]: which object may be another

@@ -5,8 +5,8 @@ package objects
 
 // Error is the error of reading one object, or of listing the services of a namespace.
 type Error struct {
-	Kind      string // "config map", "secret" or "service"
-	Namespace string
+	Kind      string // such as "config map", "secret", "service" or "persistent volume claim"
+	Namespace string // empty: the object is of the whole cluster
 	Name      string // empty: all of the namespace
 	File      string // empty: not from a file
 	Err       error
@@ -15,8 +15,11 @@ type Error struct {
 // Error returns "read kind namespace/name from file: cause".
 func (e *Error) Error() string {
 	s := "read " + e.Kind + " " + e.Namespace + "/" + e.Name
-	if e.Name == "" {
+	switch {
+	case e.Name == "":
 		s = "list " + e.Kind + "s of namespace " + e.Namespace
+	case e.Namespace == "":
+		s = "read " + e.Kind + " " + e.Name
 	}
 	if e.File != "" {
 		s += " from " + e.File

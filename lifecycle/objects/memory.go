@@ -10,6 +10,9 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/seed81659283/nodeagent/internal/objectwatch"
 )
 
 // Memory is a set of objects that its owner changes. The zero value is an empty one.
@@ -17,14 +20,17 @@ type Memory struct {
 	configMaps table[*corev1.ConfigMap]
 	secrets    table[*corev1.Secret]
 	services   table[*corev1.Service]
-	watchers   watchers
+	claims     table[*corev1.PersistentVolumeClaim]
+	volumes    table[*corev1.PersistentVolume]
+	csiDrivers table[*storagev1.CSIDriver]
+	watchers   objectwatch.List
 }
 
 // PutConfigMap takes a copy of a config map, in place of the one of its name. An error says why it is not valid.
 func (m *Memory) PutConfigMap(o *corev1.ConfigMap) error {
 	o = o.DeepCopy()
 	err := m.configMaps.put(kindConfigMap, o.Namespace, o.Name, o, validateConfigMap(o))
-	m.watchers.tell(KindConfigMap, o.Namespace, o.Name)
+	m.watchers.Tell(KindConfigMap, o.Namespace, o.Name)
 	return err
 }
 
@@ -32,7 +38,7 @@ func (m *Memory) PutConfigMap(o *corev1.ConfigMap) error {
 func (m *Memory) PutSecret(o *corev1.Secret) error {
 	o = o.DeepCopy()
 	err := m.secrets.put(kindSecret, o.Namespace, o.Name, o, validateSecret(o))
-	m.watchers.tell(KindSecret, o.Namespace, o.Name)
+	m.watchers.Tell(KindSecret, o.Namespace, o.Name)
 	return err
 }
 
@@ -40,26 +46,26 @@ func (m *Memory) PutSecret(o *corev1.Secret) error {
 func (m *Memory) PutService(o *corev1.Service) error {
 	o = o.DeepCopy()
 	err := m.services.put(kindService, o.Namespace, o.Name, o, validateService(o))
-	m.watchers.tell(KindService, o.Namespace, o.Name)
+	m.watchers.Tell(KindService, o.Namespace, o.Name)
 	return err
 }
 
 // DeleteConfigMap forgets a config map, if it is there.
 func (m *Memory) DeleteConfigMap(namespace, name string) {
 	m.configMaps.drop(namespace, name)
-	m.watchers.tell(KindConfigMap, namespace, name)
+	m.watchers.Tell(KindConfigMap, namespace, name)
 }
 
 // DeleteSecret forgets a secret, if it is there.
 func (m *Memory) DeleteSecret(namespace, name string) {
 	m.secrets.drop(namespace, name)
-	m.watchers.tell(KindSecret, namespace, name)
+	m.watchers.Tell(KindSecret, namespace, name)
 }
 
 // DeleteService forgets a service, if it is there.
 func (m *Memory) DeleteService(namespace, name string) {
 	m.services.drop(namespace, name)
-	m.watchers.tell(KindService, namespace, name)
+	m.watchers.Tell(KindService, namespace, name)
 }
 
 // ConfigMap returns a config map.
@@ -85,7 +91,7 @@ type table[T any] struct {
 
 // put stores an object, unless there is something wrong with it.
 func (t *table[T]) put(k kind, namespace, name string, o T, wrong error) error {
-	if err := validateNames(namespace, name); err != nil {
+	if err := k.validateNames(namespace, name); err != nil {
 		wrong = err
 	}
 	if wrong != nil {

@@ -19,7 +19,21 @@ const (
 	kindConfigMap kind = "config map"
 	kindSecret    kind = "secret"
 	kindService   kind = "service"
+	kindClaim     kind = "persistent volume claim"
+	kindPV        kind = "persistent volume"
+	kindCSIDriver kind = "CSI driver"
 )
+
+// ofCluster reports whether objects of a kind are in no namespace.
+func (k kind) ofCluster() bool { return k == kindPV || k == kindCSIDriver }
+
+// validateNames checks what becomes part of a path.
+func (k kind) validateNames(namespace, name string) error {
+	if !k.ofCluster() {
+		return validateNames(namespace, name)
+	}
+	return validateNames("default", name)
+}
 
 // validateNames checks what becomes part of a path.
 func validateNames(namespace, name string) error {

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 
 	"github.com/fsnotify/fsnotify"
 )
@@ -20,6 +19,9 @@ const (
 	KindConfigMap = "ConfigMap"
 	KindSecret    = "Secret"
 	KindService   = "Service"
+	KindClaim     = "PersistentVolumeClaim"
+	KindPV        = "PersistentVolume"
+	KindCSIDriver = "CSIDriver"
 )
 
 // MaxWatched is how many directories [Dir.Watch] watches: of all namespaces and kinds.
@@ -28,47 +30,10 @@ const MaxWatched = 1000
 // errReplaced is why a watch ends when its directory is no more: another one may have its name by now.
 var errReplaced = errors.New("the directory was removed or renamed")
 
-// watchers are functions that are told of changed objects. The zero value has none.
-type watchers struct {
-	mu   sync.Mutex // guards what follows
-	last int
-	all  map[int]func(kind, namespace, name string)
-}
-
-func (w *watchers) tell(kind, namespace, name string) {
-	w.mu.Lock()
-	var all []func(kind, namespace, name string)
-	for _, fn := range w.all {
-		all = append(all, fn)
-	}
-	w.mu.Unlock()
-	for _, fn := range all {
-		fn(kind, namespace, name)
-	}
-}
-
-func (w *watchers) add(fn func(kind, namespace, name string)) (remove func()) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.all == nil {
-		w.all = map[int]func(kind, namespace, name string){}
-	}
-	w.last++
-	id := w.last
-	w.all[id] = fn
-	return func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		delete(w.all, id)
-	}
-}
-
 // Watch calls changed with the kind, the namespace and the name of each object that is put or deleted, until ctx ends, with whose
 // end it returns nil. It is called from the goroutine that changes the object.
 func (m *Memory) Watch(ctx context.Context, changed func(kind, namespace, name string)) error {
-	defer m.watchers.add(changed)()
-	<-ctx.Done()
-	return nil
+	return m.watchers.Watch(ctx, changed)
 }
 
 // Watch calls changed with the kind, the namespace and the name of each object whose file is written, renamed or removed, until
@@ -179,16 +144,36 @@ func (w *dirWatch) event(e fsnotify.Event) error {
 			return err
 		}
 	}
+	if kind := clusterKinds()[parts[0]]; kind != "" {
+		w.object(kind, "", parts[len(parts)-1])
+		return nil
+	}
 	w.changed("", parts[0], "")
 	return nil
 }
 
+// clusterKinds returns the kinds of objects that are in no namespace, by their directories.
+func clusterKinds() map[string]string {
+	return map[string]string{"persistentvolumes": KindPV, "csidrivers": KindCSIDriver}
+}
+
 // file tells of the object whose file has changed, if it is the file of one.
 func (w *dirWatch) file(parts []string) {
-	kinds := map[string]string{"configmaps": KindConfigMap, "secrets": KindSecret, "services": KindService}
-	kind, known := kinds[parts[1]]
-	name, manifest := strings.CutSuffix(parts[2], extension)
-	if known && manifest && name != "" && name[0] != '.' {
-		w.changed(kind, parts[0], name)
+	kinds := map[string]string{
+		"configmaps": KindConfigMap, "secrets": KindSecret, "services": KindService, "persistentvolumeclaims": KindClaim,
+	}
+	if kind, known := kinds[parts[1]]; known {
+		w.object(kind, parts[0], parts[2])
+	}
+}
+
+// object tells of an object whose file has changed. The directory of objects of the cluster may be new, with some in it.
+func (w *dirWatch) object(kind, namespace, file string) {
+	name, manifest := strings.CutSuffix(file, extension)
+	switch {
+	case manifest && name != "" && name[0] != '.':
+		w.changed(kind, namespace, name)
+	case clusterKinds()[file] == kind:
+		w.changed(kind, "", "")
 	}
 }

@@ -1,0 +1,64 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package objects
+
+import (
+	"context"
+	"fmt"
+
+	storagev1 "k8s.io/api/storage/v1"
+)
+
+// CSIDriver reads what a cluster would know of a CSI driver, at csidrivers/NAME.yaml.
+func (d *Dir) CSIDriver(ctx context.Context, name string) (*storagev1.CSIDriver, error) {
+	o := &storagev1.CSIDriver{}
+	err := d.read(ctx, manifest{kindCSIDriver, "storage.k8s.io/v1", "CSIDriver", "", name}, o, func() error { return validateCSIDriver(o) })
+	return orNil(o, err)
+}
+
+// PutCSIDriver takes a copy of a CSI driver, in place of the one of its name. An error says why it is not valid.
+func (m *Memory) PutCSIDriver(o *storagev1.CSIDriver) error {
+	o = o.DeepCopy()
+	err := m.csiDrivers.put(kindCSIDriver, "", o.Name, o, validateCSIDriver(o))
+	m.watchers.Tell(KindCSIDriver, "", o.Name)
+	return err
+}
+
+// DeleteCSIDriver forgets a CSI driver, if it is there.
+func (m *Memory) DeleteCSIDriver(name string) {
+	m.csiDrivers.drop("", name)
+	m.watchers.Tell(KindCSIDriver, "", name)
+}
+
+// CSIDriver returns a CSI driver.
+func (m *Memory) CSIDriver(_ context.Context, name string) (*storagev1.CSIDriver, error) {
+	return m.csiDrivers.get(kindCSIDriver, "", name)
+}
+
+// validateCSIDriver checks what volumes are made by.
+func validateCSIDriver(o *storagev1.CSIDriver) error {
+	for i, mode := range o.Spec.VolumeLifecycleModes {
+		if mode != storagev1.VolumeLifecyclePersistent && mode != storagev1.VolumeLifecycleEphemeral {
+			return fmt.Errorf("spec.volumeLifecycleModes[%d] %q: want Persistent or Ephemeral", i, mode)
+		}
+	}
+	if p := o.Spec.FSGroupPolicy; p != nil {
+		switch *p {
+		case storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy, storagev1.FileFSGroupPolicy, storagev1.NoneFSGroupPolicy:
+		default:
+			return fmt.Errorf("spec.fsGroupPolicy %q: want ReadWriteOnceWithFSType, File or None", *p)
+		}
+	}
+	audiences := map[string]bool{}
+	for i, r := range o.Spec.TokenRequests {
+		if audiences[r.Audience] {
+			return fmt.Errorf("spec.tokenRequests[%d].audience %q is there twice", i, r.Audience)
+		}
+		audiences[r.Audience] = true
+		if s := r.ExpirationSeconds; s != nil && (*s < 600 || *s > 1<<32) {
+			return fmt.Errorf("spec.tokenRequests[%d].expirationSeconds %d: want 600 to %d", i, *s, int64(1)<<32)
+		}
+	}
+	return nil
+}
