@@ -44,6 +44,8 @@ type State struct {
 	HeldFor   string
 	// Rejection is why the pod is not to run here: nothing is made for it. Nil: it was not rejected.
 	Rejection *podstatus.Rejection
+	// Trim says that what a pod has left that has terminated or is held back is to go from the runtime, too. Its status has to be kept elsewhere.
+	Trim bool
 	// MaxRestartPeriod is the longest back-off of a container that keeps exiting. Zero means 5 minutes.
 	MaxRestartPeriod time.Duration
 

@@ -29,7 +29,7 @@ import (
 // TestPlanScenarios runs testdata/plan/*.txt. A scenario describes a pod and what the runtime has of it, line by
 // line, and asks for plans; what is indented below a "plan" line is the plan. Lines:
 //
-//	pod KEY=VALUE...                       restart=Always grace=30 hostNetwork deleted[=SECONDS] final evicted[=GRACE] rejected
+//	pod KEY=VALUE...                       restart=Always grace=30 hostNetwork deleted[=SECONDS] final trimmed evicted[=GRACE] rejected
 //	spec NAME KEY=VALUE...                 image=I restart=Never rule=In:42,43:Restart startup liveness=GRACE prestop
 //	init NAME KEY=VALUE...                 the same for an init container; restart=Always makes it a sidecar
 //	ephemeral NAME KEY=VALUE...            the same for an ephemeral container; target=NAME
@@ -47,6 +47,7 @@ type scene struct {
 	pod  *corev1.Pod
 	obs  cri.Pod
 	fin  bool
+	trim bool
 	bare bool // without a cgroup
 
 	evicted  *podstatus.Eviction
@@ -94,7 +95,7 @@ func play(t *testing.T, script string) string {
 		case "plan":
 			describe(&out, plan.Plan(plan.State{
 				Pod: s.pod, Observed: s.obs, Now: epoch.Add(s.duration(f[1])), Previous: s.previous(), NoCgroup: s.bare,
-				Eviction: s.evicted, Rejection: s.rejected,
+				Eviction: s.evicted, Rejection: s.rejected, Trim: s.trim,
 				Probes: func(k probe.Key) (probe.Value, bool) { v, ok := s.probes[k]; return v, ok },
 			}))
 		case "teardown":
@@ -133,6 +134,8 @@ func (s *scene) setPod(args []string) {
 			}
 		case "final":
 			s.fin = true
+		case "trimmed":
+			s.trim = true
 		case "evicted":
 			s.evicted = &podstatus.Eviction{Reason: "Evicted"}
 			if v != "" {

@@ -6,11 +6,14 @@ package plan
 import (
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/internal/containers"
+	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
+	"github.com/seed81659283/nodeagent/lifecycle/podview"
 )
 
 // planRemoval lists what has exited and tells nobody anything any more. Of each container its newest exited instance stays:
 // its exit code is the pod's status, its attempt the restart count, its back-off the next delay. The newest sandbox
-// stays, and every sandbox with a container that stays, since its removal would take the container along.
+// stays, and every sandbox with a container that stays, since its removal would take the container along. Of a pod that has
+// terminated or is held back, and is trimmed, nothing stays.
 func (p *planner) planRemoval() {
 	for i := range p.Observed.Containers {
 		if c := &p.Observed.Containers[i]; p.obsolete(c) {
@@ -19,10 +22,17 @@ func (p *planner) planRemoval() {
 	}
 	newest := p.Observed.NewestSandbox()
 	for i := range p.Observed.Sandboxes {
-		if sb := &p.Observed.Sandboxes[i]; sb != newest && sb.State != cri.SandboxReady && !p.needed(sb) {
+		if sb := &p.Observed.Sandboxes[i]; (sb != newest || p.trims()) && sb.State != cri.SandboxReady && !p.needed(sb) {
 			p.out.RemoveSandbox = append(p.out.RemoveSandbox, sb.ID)
 		}
 	}
+}
+
+// trims reports whether nothing of the pod is to stay in the runtime: others know that it has terminated or is held back, and nothing
+// of it runs.
+func (p *planner) trims() bool {
+	return p.Trim && p.Previous != nil && podview.Terminated(p.Observed) &&
+		(podstatus.Terminal(p.Previous.Phase) || podstatus.TellsHold(p.Previous, p.Eviction, p.Pod))
 }
 
 // needed reports whether a sandbox holds a container that stays.
@@ -42,7 +52,7 @@ func (p *planner) obsolete(c *cri.Container) bool {
 	case cri.ContainerCreated:
 		return !p.adopts(c.ID)
 	case cri.ContainerExited:
-		return containers.Named(&p.Pod.Spec, c.Name) == nil || p.Observed.NewestContainerWhere(c.Name, exited) != c
+		return p.trims() || containers.Named(&p.Pod.Spec, c.Name) == nil || p.Observed.NewestContainerWhere(c.Name, exited) != c
 	}
 	return false
 }

@@ -31,6 +31,11 @@ func defaultVolume(v *corev1.VolumeSource) {
 		defaultMode(&v.DownwardAPI.DefaultMode)
 		defaultDownwardFiles(v.DownwardAPI.Items)
 	}
+	if v.Ephemeral != nil && v.Ephemeral.VolumeClaimTemplate != nil {
+		if mode := &v.Ephemeral.VolumeClaimTemplate.Spec.VolumeMode; *mode == nil {
+			*mode = new(corev1.PersistentVolumeFilesystem)
+		}
+	}
 	if v.Projected == nil {
 		return
 	}

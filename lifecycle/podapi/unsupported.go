@@ -26,17 +26,11 @@ func Unsupported(pod *corev1.Pod) field.ErrorList {
 		}
 	}
 	refuse(len(spec.ResourceClaims) > 0, "resourceClaims", "dynamic resource allocation")
-	refuse(len(spec.NodeSelector) > 0, "nodeSelector", "admission by the labels of the node")
-	refuse(requiresNode(spec.Affinity), "affinity", "admission by the labels of the node")
 	refuse(spec.OS != nil && spec.OS.Name == corev1.Windows, "os", "Windows")
 	for c := range podfield.Containers(spec) {
 		errs = append(errs, unsupportedContainer(c)...)
 	}
 	return fielderr.Short(errs)
-}
-
-func requiresNode(a *corev1.Affinity) bool {
-	return a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil
 }
 
 func unsupportedContainer(c podfield.Container) field.ErrorList {

@@ -50,6 +50,7 @@ func validatePod(pod *corev1.Pod) field.ErrorList {
 	errs = append(errs, validateHostUsers(&pod.Spec, spec)...)
 	errs = append(errs, validateHostAliases(pod.Spec.HostAliases, spec.Child("hostAliases"))...)
 	errs = append(errs, validateVolumes(&pod.Spec, spec.Child("volumes"))...)
+	errs = append(errs, validateClaimNames(pod, spec.Child("volumes"))...)
 	errs = append(errs, validateContainers(pod, known)...)
 	return append(errs, validateListed(pod, meta)...)
 }

@@ -217,8 +217,6 @@ func TestUnsupported(t *testing.T) {
 	const c = "spec.containers[0]."
 	for _, test := range []struct{ spec, container, field string }{
 		{"resourceClaims: [{name: r}]", "", "spec.resourceClaims"},
-		{"nodeSelector: {a: b}", "", "spec.nodeSelector"},
-		{"affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: []}}}", "", "spec.affinity"},
 		{"os: {name: windows}", "", "spec.os"},
 		{"", "resources: {claims: [{name: r}]}", c + "resources.claims"},
 		{"initContainers: [{name: i, resources: {claims: [{name: r}]}}]", "", "spec.initContainers[0].resources.claims"},

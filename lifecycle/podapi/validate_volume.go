@@ -102,7 +102,7 @@ func validateSource(v *corev1.Volume, path *field.Path) field.ErrorList {
 	if s := v.Projected; s != nil {
 		errs = append(errs, validateProjected(s, path.Child("projected"))...)
 	}
-	return errs
+	return append(errs, validateStorage(v, path)...)
 }
 
 func required(path *field.Path, value string) field.ErrorList {

@@ -106,5 +106,9 @@ func (d Dir) Remove() error {
 	if d == "" {
 		return nil
 	}
-	return rmtree.Remove(string(d))
+	err := rmtree.Remove(string(d))
+	if root := filepath.Dir(string(d)); spareKept(root) {
+		_ = fillSpare(root) // from the room that there is now; less of it is no error of this pod
+	}
+	return err
 }

@@ -19,6 +19,9 @@
 // What belongs here: every path below the directory of a pod, how it is written and how it is read. What does not: when it is
 // written or removed, which the caller decides.
 //
+// Below a root that is claimed there are 16 spare files of 32 KiB. On a disk that is full to the last block, or has no inode left, they
+// become the records of pods that are evicted or have terminated, of which the next agent has to know.
+//
 // # Concurrency
 //
 // A Recorder may be used from any goroutine. Calls about one Dir or Logs must not overlap.

@@ -33,6 +33,7 @@ func Claim(root, named string) (owner string, release func() error, err error) {
 	if err != nil {
 		return "", nil, fmt.Errorf("directory of pods %s: %w", root, err)
 	}
+	_ = fillSpare(root) // on a disk that is full already there are fewer, or none
 	if named != "" {
 		return named, lock.Release, nil
 	}

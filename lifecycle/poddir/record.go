@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -83,6 +84,7 @@ type Recorder struct {
 	now     Record
 	written []byte
 	unsaved bool // the last write failed
+	spent   bool // a spare file was used
 }
 
 // NewRecorder returns the recorder of a pod, which is named as "namespace/name". It reads nothing: see [Recorder.Load].
@@ -158,11 +160,30 @@ func (r *Recorder) save() error {
 	if st := r.now.Status; st != nil && podstatus.Terminal(st.Phase) {
 		write = atomicfile.WriteFile
 	}
-	if err := write(r.path, data, 0o600); err != nil {
+	root := filepath.Dir(filepath.Dir(r.path))
+	err = write(r.path, data, 0o600)
+	if err != nil && fullDisk(err) && r.now.mustLast() {
+		if spare := writeInto(root, r.path, data); spare != nil {
+			return errors.Join(err, spare)
+		}
+		r.spent = true
+	} else if err != nil {
 		return err
+	} else if r.spent { // there is room again
+		r.spent = fillSpare(root) != nil
 	}
 	r.written = data
 	return nil
+}
+
+// mustLast reports whether a pod ends, or is over: an agent that did not know that would run it again.
+func (r *Record) mustLast() bool {
+	return r.Eviction != nil || r.Status != nil && podstatus.Terminal(r.Status.Phase)
+}
+
+// fullDisk reports whether a disk, or the quota of a user, has no room.
+func fullDisk(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
 // Saved reports whether all that is known is in the file, if there is one.

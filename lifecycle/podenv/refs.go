@@ -21,6 +21,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/internal/optional"
 	"github.com/seed81659283/nodeagent/internal/podfield"
+	"github.com/seed81659283/nodeagent/qos"
 )
 
 const (
@@ -31,6 +32,9 @@ const (
 	maxEnvFiles = 4 << 20 // bytes of all files that one container takes variables from
 )
 
+// ErrServicesUnknown is wrapped by the error of [Objects].Services as long as no API server has been heard of them.
+var ErrServicesUnknown = errors.New("services have not been read yet")
+
 // Objects is where the objects are that pods refer to. What it returns is not changed. An object that does not exist is
 // an error that wraps [fs.ErrNotExist]; any other error is that it cannot be known.
 type Objects interface {
@@ -38,7 +42,8 @@ type Objects interface {
 	ConfigMap(ctx context.Context, namespace, name string) (*corev1.ConfigMap, error)
 	// Secret returns a secret, with all of it in Data.
 	Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error)
-	// Services returns all services of a namespace, in any order.
+	// Services returns all services of a namespace, in any order. A static pod does without them where the error wraps
+	// [ErrServicesUnknown]: the API server itself may be one.
 	Services(ctx context.Context, namespace string) ([]*corev1.Service, error)
 }
 
@@ -144,6 +149,9 @@ func (r *resolver) services(ctx context.Context) error {
 	}
 	for _, ns := range namespaces {
 		services, err := r.from.Services(ctx, ns)
+		if errors.Is(err, ErrServicesUnknown) && qos.IsStatic(r.pod) {
+			return nil
+		}
 		if err != nil {
 			return fmt.Errorf("services of namespace %s: %w", ns, err)
 		}

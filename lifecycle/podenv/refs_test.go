@@ -93,6 +93,21 @@ func TestResolveErrors(t *testing.T) {
 	}
 }
 
+// A static pod starts without the services that nobody has read yet, as one of them may be what they are read from.
+func TestResolveForStaticPods(t *testing.T) {
+	p := podtest.Pod(t, "", "name: c")
+	s := &shelf{err: fmt.Errorf("list: %w", podenv.ErrServicesUnknown)}
+	_, err := podenv.Resolve(t.Context(), p, &p.Spec.Containers[0], s, nil)
+	require.ErrorIs(t, err, podenv.ErrServicesUnknown)
+	p.Annotations = map[string]string{"kubernetes.io/config.source": "file"}
+	got, err := podenv.Resolve(t.Context(), p, &p.Spec.Containers[0], s, nil)
+	require.NoError(t, err)
+	assert.Empty(t, got.Services)
+	s.err = errors.New("cannot be read")
+	_, err = podenv.Resolve(t.Context(), p, &p.Spec.Containers[0], s, nil)
+	require.EqualError(t, err, "services of namespace default: cannot be read", "another error is one")
+}
+
 func TestResolveReadsEnvFiles(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "volume"), 0o755))

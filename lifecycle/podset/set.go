@@ -21,7 +21,7 @@ type Set struct {
 // Accepted is what [Accept] leaves of a set: no two of its pods have one name or one UID.
 type Accepted struct {
 	Set
-	Refused []string // UIDs of pods that cannot be run: nothing is started for them, and what runs is not an orphan
+	Refused []string // UIDs of pods that cannot be run and are not deleted: nothing is started for them, and what runs is not an orphan
 }
 
 // Refusal is a pod that its source does not get, or not as the source gave it.
@@ -58,9 +58,18 @@ func Accept(before Accepted, set Set, judge func(old, pod *corev1.Pod) (*corev1.
 		switch {
 		case accepted != nil:
 			next.Pods = append(next.Pods, accepted)
-		case uid != "":
+		case uid != "" && pod.DeletionTimestamp == nil: // what runs of one that is deleted is an orphan
 			next.Refused = append(next.Refused, uid)
 		}
 	}
 	return next, refusals
+}
+
+// Older reports whether a pod comes before another one where the oldest is first. Source: podsByCreationTime in
+// pkg/kubelet/kubelet_pods.go.
+func Older(a, b *corev1.Pod) bool {
+	if a.CreationTimestamp.Equal(&b.CreationTimestamp) {
+		return a.Namespace+"/"+a.Name < b.Namespace+"/"+b.Name
+	}
+	return a.CreationTimestamp.Before(&b.CreationTimestamp)
 }

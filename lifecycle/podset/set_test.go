@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/seed81659283/nodeagent/lifecycle/podset"
 )
@@ -49,6 +50,17 @@ func TestAUIDThatReadsLikeAName(t *testing.T) {
 		func(_, pod *corev1.Pod) (*corev1.Pod, error) { return pod, nil })
 	require.Empty(t, refusals)
 	assert.Len(t, next.Pods, 2)
+}
+
+// What runs of a pod that cannot be run stays until the pod is deleted; then it is taken down as an orphan.
+func TestARefusedPodThatIsDeleted(t *testing.T) {
+	pod, deleted := newPod("a"), newPod("b")
+	deleted.DeletionTimestamp = new(metav1.Now())
+	next, refusals := podset.Accept(podset.Accepted{}, podset.Set{Pods: []*corev1.Pod{pod, deleted}},
+		func(_, _ *corev1.Pod) (*corev1.Pod, error) { return nil, errors.New("invalid") })
+	assert.Len(t, refusals, 2)
+	assert.Equal(t, []string{"a"}, next.Refused)
+	assert.Empty(t, next.Pods)
 }
 
 func TestNothing(t *testing.T) {

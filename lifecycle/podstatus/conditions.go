@@ -23,6 +23,17 @@ const (
 	reasonSandboxNotReady    = "PodSandboxNotReady"
 )
 
+// Owned reports whether a condition is one that a node agent owns, whether the pod has it now or not. What has another type is
+// somebody else's, and stays as it is: a new condition has to be here.
+func Owned(t corev1.PodConditionType) bool {
+	switch t {
+	case corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.PodReady, corev1.ContainersReady, corev1.PodScheduled,
+		corev1.AllContainersRestarting, corev1.PodResizePending, corev1.PodResizeInProgress:
+		return true
+	}
+	return false
+}
+
 // conditions returns the conditions a node agent owns, in the kubelet's order, after those of others.
 func conditions(v *podview.View, st *corev1.PodStatus, previous []corev1.PodCondition, in *Input) []corev1.PodCondition {
 	pod := v.Pod
@@ -38,7 +49,7 @@ func conditions(v *podview.View, st *corev1.PodStatus, previous []corev1.PodCond
 		sandbox, initializedCondition(pod, st, previous), readyWithGates(pod, ready, out), allReady,
 		{Type: corev1.PodScheduled, Status: corev1.ConditionTrue},
 	}
-	if mayRestartAll(&pod.Spec) {
+	if MayRestartAll(&pod.Spec) {
 		own = append(own, allRestarting(v, st))
 	}
 	out = append(out, resizeConditions(pod, previous, in)...)
@@ -89,18 +100,15 @@ func foreign(pod *corev1.Pod, previous []corev1.PodCondition) (out []corev1.PodC
 		previous = pod.Status.Conditions
 	}
 	for _, c := range previous {
-		switch c.Type {
-		case corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.PodReady, corev1.ContainersReady,
-			corev1.PodScheduled, corev1.AllContainersRestarting, corev1.PodResizePending, corev1.PodResizeInProgress:
-		default:
+		if !Owned(c.Type) {
 			out = append(out, c)
 		}
 	}
 	return out
 }
 
-// mayRestartAll reports whether a container of the pod may ask for a restart of all.
-func mayRestartAll(pod *corev1.PodSpec) bool {
+// MayRestartAll reports whether a container of the pod may ask for a restart of all.
+func MayRestartAll(pod *corev1.PodSpec) bool {
 	for c := range containers.NotEphemeral(pod) {
 		for i := range c.RestartPolicyRules {
 			if c.RestartPolicyRules[i].Action == corev1.ContainerRestartRuleActionRestartAllContainers {
@@ -126,15 +134,22 @@ func allRestarting(v *podview.View, st *corev1.PodStatus) corev1.PodCondition {
 	return c
 }
 
+// TerminalReason returns why a pod in a terminal phase is not ready, as its conditions say it; empty in any other phase.
+func TerminalReason(phase corev1.PodPhase) string {
+	switch phase {
+	case corev1.PodSucceeded:
+		return reasonPodCompleted
+	case corev1.PodFailed:
+		return reasonPodFailed
+	}
+	return ""
+}
+
 // containersReady reports whether every container is ready, as condition Ready before the gates.
 func containersReady(pod *corev1.Pod, st *corev1.PodStatus) corev1.PodCondition {
 	c := corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse}
-	switch st.Phase {
-	case corev1.PodSucceeded:
-		c.Reason = reasonPodCompleted
-		return c
-	case corev1.PodFailed:
-		c.Reason = reasonPodFailed
+	if Terminal(st.Phase) {
+		c.Reason = TerminalReason(st.Phase)
 		return c
 	}
 	var unready []string

@@ -172,11 +172,15 @@ func startTime(previous *corev1.PodStatus, observed cri.Pod, now time.Time) *met
 
 // podIPs returns the addresses of the pod's network namespace, which are the host's where it shares that; see
 // [podip.Addresses]. Addresses of the host are kept for as long as the sandbox that has them, and by a pod that has
-// terminated: after a restart of the node they may be others.
+// terminated: after a restart of the node they may be others. A pod that has terminated keeps its own when its sandbox
+// is gone, or has lost them.
 func podIPs(pod *corev1.Pod, observed cri.Pod, previous *corev1.PodStatus, in *Input) (out []corev1.PodIP) {
 	var ips []string
 	onHost, before := pod.Spec.HostNetwork, previous.PodIPs
 	s := observed.NewestSandbox()
+	if (s == nil || len(s.IPs) == 0) && Terminal(previous.Phase) {
+		return before
+	}
 	if s != nil {
 		ips, onHost = s.IPs, onHost || s.Namespaces.Network == cri.NamespaceNode
 	}

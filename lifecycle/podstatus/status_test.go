@@ -16,6 +16,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/internal/podtest"
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 	"github.com/seed81659283/nodeagent/lifecycle/podview"
+	"github.com/seed81659283/nodeagent/lifecycle/resize"
 )
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -237,6 +238,19 @@ func TestConditionsKeepTheirTimeAndThoseOfOthers(t *testing.T) {
 			require.True(t, c.LastTransitionTime.Time.Equal(epoch), "it has not changed")
 		}
 	}
+}
+
+// A status is written to the pod object, and comes back with it: each condition stays one.
+func TestConditionsAreNotRepeated(t *testing.T) {
+	pod := webPod()
+	pod.Spec.Containers[0].RestartPolicyRules = []corev1.ContainerRestartRule{{Action: corev1.ContainerRestartRuleActionRestartAllContainers}}
+	in := podstatus.Input{Now: epoch, Resize: resize.Decision{Reason: corev1.PodReasonDeferred, Error: "no room"}}
+	first := podstatus.Of(pod, observed(life(0, cri.ContainerRunning)), in)
+	require.Len(t, first.Conditions, 8, "all that a node agent may own")
+
+	pod.Status, in.Previous = first, &first
+	second := podstatus.Of(pod, observed(life(0, cri.ContainerRunning)), in)
+	require.ElementsMatch(t, first.Conditions, second.Conditions)
 }
 
 // Of a container that nobody will see the end of any more it is said that it failed, unless its turn had not come.

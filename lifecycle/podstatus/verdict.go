@@ -5,6 +5,7 @@ package podstatus
 
 import (
 	"cmp"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -35,6 +36,11 @@ func (e *Eviction) Holds(pod *corev1.Pod) bool {
 	return e != nil && e.Hold && pod.Spec.RestartPolicy == corev1.RestartPolicyAlways
 }
 
+// TellsHold reports whether a status says that an eviction holds the pod back, as it does once nothing of the pod runs.
+func TellsHold(st *corev1.PodStatus, e *Eviction, pod *corev1.Pod) bool {
+	return e.Holds(pod) && st.Phase == corev1.PodPending && st.Reason == e.Reason
+}
+
 // Rejection is why a pod is not to run on this node. It fails with this reason, and nothing is made for it.
 type Rejection struct {
 	Reason  string `json:"reason"` // such as "OutOfcpu"; empty: [ReasonUnexpectedAdmissionError]
@@ -50,10 +56,18 @@ func (r *Rejection) Error() string { return r.StatusReason() + ": " + r.Message 
 // StatusReason returns the reason of the pod's status and of the event.
 func (r *Rejection) StatusReason() string { return cmp.Or(r.Reason, ReasonUnexpectedAdmissionError) }
 
+// rejectedPrefix begins the message of a rejected pod. Source: rejectPod in pkg/kubelet/kubelet.go.
+const rejectedPrefix = "Pod was rejected: "
+
+// Rejected reports whether a status is that of a pod that was rejected.
+func Rejected(st *corev1.PodStatus) bool {
+	return st.Phase == corev1.PodFailed && strings.HasPrefix(st.Message, rejectedPrefix)
+}
+
 // Status returns the status of the rejected pod, which has nothing else. Source: rejectPod in pkg/kubelet/kubelet.go.
 func (r *Rejection) Status(pod *corev1.Pod) corev1.PodStatus {
 	return corev1.PodStatus{
-		QOSClass: qos.StatusClass(pod), Phase: corev1.PodFailed, Reason: r.StatusReason(), Message: "Pod was rejected: " + r.Message,
+		QOSClass: qos.StatusClass(pod), Phase: corev1.PodFailed, Reason: r.StatusReason(), Message: rejectedPrefix + r.Message,
 	}
 }
 

@@ -115,7 +115,8 @@ func TestFewDamagedFilesAreKept(t *testing.T) {
 		require.Equal(t, []string{base + "200.000000000Z", base + "300.000000000Z", base + "400.000000000Z"}, asides(t, path))
 
 		for _, aside := range asides(t, path) {
-			require.NoError(t, os.Rename(aside, strings.Replace(aside, "2000", "2026", 1)))
+			later := filepath.Join(filepath.Dir(aside), strings.Replace(filepath.Base(aside), "2000", "2026", 1))
+			require.NoError(t, os.Rename(aside, later))
 		}
 		require.NoError(t, os.WriteFile(path, []byte("past"), 0o600))
 		_, err := podstore.New(path, podstore.Options{}).Load()

@@ -109,7 +109,16 @@ func (d *Decision) Resizes() bool { return d.Before != nil && d.Reason == "" }
 
 // Deferred returns the decision for a node that has no room for the pod now, and why.
 func (d *Decision) Deferred(message string) Decision {
-	return Decision{Pod: d.Before, Before: d.Before, Reason: corev1.PodReasonDeferred, Message: message}
+	return d.pending(corev1.PodReasonDeferred, message)
+}
+
+// Infeasible returns the decision for a node that never has room for the pod, and why.
+func (d *Decision) Infeasible(message string) Decision {
+	return d.pending(corev1.PodReasonInfeasible, message)
+}
+
+func (d *Decision) pending(reason, message string) Decision {
+	return Decision{Pod: d.Before, Before: d.Before, Reason: reason, Message: message}
 }
 
 // refuse returns why the containers may not have what the spec asks for, on this node.

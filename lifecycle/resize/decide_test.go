@@ -221,6 +221,10 @@ func TestDeferred(t *testing.T) {
 	require.Empty(t, deferred.Containers)
 	require.Equal(t, "Deferred: the node is full", deferred.Reason+": "+deferred.Message)
 	require.Equal(t, "cpu=250m/500m", podtest.Amounts(&deferred.Pod.Spec.Containers[0].Resources))
+
+	infeasible := d.Infeasible("the node is small")
+	require.Equal(t, "Infeasible: the node is small", infeasible.Reason+": "+infeasible.Message)
+	require.Equal(t, deferred.Pod, infeasible.Pod)
 }
 
 // A pod as a whole that may not have what its spec asks for keeps what its cgroup is for.

@@ -1,0 +1,121 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podapi
+
+import (
+	"fmt"
+	"path"
+	"reflect"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// validateStorage checks the sources of volumes that keep their data when a pod ends, or that have a claim.
+func validateStorage(v *corev1.Volume, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if s := v.PersistentVolumeClaim; s != nil {
+		errs = append(errs, required(path.Child("persistentVolumeClaim", "claimName"), s.ClaimName)...)
+	}
+	if s := v.Ephemeral; s != nil {
+		path := path.Child("ephemeral", "volumeClaimTemplate")
+		if s.VolumeClaimTemplate == nil {
+			errs = append(errs, field.Required(path, ""))
+		} else {
+			errs = append(errs, validateTemplate(s.VolumeClaimTemplate, path)...)
+		}
+	}
+	if s := v.NFS; s != nil {
+		errs = append(errs, validateNFS(s, path.Child("nfs"))...)
+	}
+	return errs
+}
+
+func validateNFS(s *corev1.NFSVolumeSource, at *field.Path) field.ErrorList {
+	errs := required(at.Child("server"), s.Server)
+	errs = append(errs, required(at.Child("path"), s.Path)...)
+	if !path.IsAbs(s.Path) {
+		errs = append(errs, field.Invalid(at.Child("path"), s.Path, "must be an absolute path"))
+	}
+	return errs
+}
+
+// validateTemplate checks what a claim is made from.
+func validateTemplate(t *corev1.PersistentVolumeClaimTemplate, path *field.Path) field.ErrorList {
+	meta := path.Child("metadata")
+	errs := apivalidation.ValidateAnnotations(t.Annotations, meta.Child("annotations"))
+	errs = append(errs, metavalidation.ValidateLabels(t.Labels, meta.Child("labels"))...)
+	rest := t.ObjectMeta
+	rest.Labels, rest.Annotations = nil, nil
+	if !reflect.ValueOf(rest).IsZero() {
+		errs = append(errs, field.Forbidden(meta, "can have labels and annotations alone"))
+	}
+	return append(errs, validateClaimSpec(&t.Spec, path.Child("spec"))...)
+}
+
+func validateClaimSpec(s *corev1.PersistentVolumeClaimSpec, path *field.Path) field.ErrorList {
+	errs := validateAccessModes(s.AccessModes, path.Child("accessModes"))
+	if s.Selector != nil {
+		errs = append(errs, metavalidation.ValidateLabelSelector(s.Selector, metavalidation.LabelSelectorValidationOptions{}, path.Child("selector"))...)
+	}
+	size, storage := s.Resources.Requests[corev1.ResourceStorage], path.Child("resources").Key(string(corev1.ResourceStorage))
+	switch _, ok := s.Resources.Requests[corev1.ResourceStorage]; {
+	case !ok:
+		errs = append(errs, field.Required(storage, ""))
+	case size.Sign() <= 0:
+		errs = append(errs, field.Invalid(storage, size.String(), "must be greater than zero"))
+	}
+	for name, class := range map[string]*string{"storageClassName": s.StorageClassName, "volumeAttributesClassName": s.VolumeAttributesClassName} {
+		if class != nil && *class != "" {
+			errs = append(errs, invalid(path.Child(name), *class, validation.IsDNS1123Subdomain)...)
+		}
+	}
+	if s.VolumeMode != nil {
+		errs = append(errs, oneOf(path.Child("volumeMode"), *s.VolumeMode, corev1.PersistentVolumeBlock, corev1.PersistentVolumeFilesystem)...)
+	}
+	return errs
+}
+
+func validateAccessModes(modes []corev1.PersistentVolumeAccessMode, path *field.Path) field.ErrorList {
+	if len(modes) == 0 {
+		return field.ErrorList{field.Required(path, "at least 1 access mode is required")}
+	}
+	valid := []corev1.PersistentVolumeAccessMode{corev1.ReadOnlyMany, corev1.ReadWriteMany, corev1.ReadWriteOnce, corev1.ReadWriteOncePod}
+	var errs field.ErrorList
+	once, others := false, false
+	for _, m := range modes {
+		switch {
+		case m == corev1.ReadWriteOncePod:
+			once = true
+		case slices.Contains(valid, m):
+			others = true
+		default:
+			errs = append(errs, field.NotSupported(path, m, valid))
+		}
+	}
+	if once && others {
+		errs = append(errs, field.Forbidden(path, "may not use ReadWriteOncePod with other access modes"))
+	}
+	return errs
+}
+
+// validateClaimNames checks the names of the claims that are made for the ephemeral volumes of a pod.
+func validateClaimNames(pod *corev1.Pod, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i := range pod.Spec.Volumes {
+		v := &pod.Spec.Volumes[i]
+		if v.Ephemeral == nil || pod.Name == "" || v.Name == "" {
+			continue
+		}
+		name := pod.Name + "-" + v.Name
+		for _, msg := range validation.IsDNS1123Subdomain(name) {
+			errs = append(errs, field.Invalid(path.Index(i).Child("name"), v.Name, fmt.Sprintf("PVC name %q: %v", name, msg)))
+		}
+	}
+	return errs
+}
