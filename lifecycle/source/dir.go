@@ -36,6 +36,7 @@ const maxFiles = 10_000
 type DirOptions struct {
 	NodeName string        // see Origin; empty: pods keep their names
 	Objects  bool          // see Origin
+	Tokens   bool          // see Origin
 	Period   time.Duration // between looks where the kernel reports no change; zero: DefaultPeriod
 	Settle   time.Duration // how long a file holds still before its change counts; zero: DefaultSettle
 	Logger   *slog.Logger  // nil discards
@@ -234,7 +235,7 @@ func (d *Dir) look(path string, f file, m *manifest, now time.Time) bool {
 	case err != nil:
 		m.fail(path, cause(err))
 	default:
-		origin := Origin{Source: File, Location: path, NodeName: d.opts.NodeName, Objects: d.opts.Objects, Seen: now}
+		origin := Origin{Source: File, Location: path, NodeName: d.opts.NodeName, Objects: d.opts.Objects, Tokens: d.opts.Tokens, Seen: now}
 		others := d.kept.minus(m.cost)
 		if m.read = nil; m.take(data, origin, maxCost().minus(others)) {
 			m.read = info // or else again: other files may leave room

@@ -241,6 +241,30 @@ func TestDuplicates(t *testing.T) {
 	assert.Equal(t, []string{"b.yaml:4: metadata.uid: duplicate: UID u1 is in a.yaml"}, texts(u, s.path))
 }
 
+// While one of two files is changing, nobody knows yet whether both want the pod.
+func TestPodThatMovesToAnotherFileIsNoDuplicate(t *testing.T) {
+	s := newScanner(t)
+	s.write("f4.yaml", manifest("a", "i1"))
+	s.settled()
+	s.write("f0.yaml", manifest("a", "i2"))
+	s.scan()
+	s.now = s.now.Add(source.DefaultSettle)
+	s.write("f4.yaml", manifest("b", "i33"))
+	u := s.scan()
+	assert.Equal(t, "a=i1", images(u))
+	assert.Empty(t, u.Errs, "f0.yaml is read, and f4.yaml does not hold still yet")
+	u = s.settled()
+	assert.Equal(t, "a=i2 b=i33", images(u))
+	assert.Empty(t, u.Errs)
+
+	s.write("f0.yaml", manifest("b", "i4"))
+	assert.Empty(t, s.scan().Errs)
+	assert.Equal(t, []string{"f0.yaml:4: metadata.name: duplicate: pod default/b is in f4.yaml"}, texts(s.settled(), s.path))
+	require.NoError(t, os.Remove(filepath.Join(s.path, "f4.yaml")))
+	assert.Empty(t, s.scan().Errs, "it may come back")
+	assert.Equal(t, "b=i4", images(s.settled()))
+}
+
 func TestVanishedDirectoryKeepsPodsAndEmptyOneRemovesThem(t *testing.T) {
 	s := newScanner(t)
 	s.write("a.yaml", manifest("a", "i"))
@@ -307,7 +331,7 @@ func (f *follower) sees(want string) {
 		defer f.mu.Unlock()
 		assert.Equal(c, want, images(f.last))
 		assert.False(c, f.last.Incomplete)
-	}, 10*time.Second, 5*time.Millisecond)
+	}, time.Minute, 5*time.Millisecond)
 }
 
 // The period is a minute here, so it is the kernel that tells.

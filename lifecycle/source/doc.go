@@ -19,6 +19,8 @@
 //		...
 //	})
 //
+// A [Handler] serves the files of a directory over HTTP and takes new ones, for agents that are handed their pods that way.
+//
 // A program that builds its pods in code calls [Static] for each of them: it does for a pod what Parse does for those of a
 // manifest.
 //

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -72,7 +73,7 @@ func ExampleNewDir() {
 	if err := os.WriteFile(filepath.Join(dir, "web.yaml"), []byte(manifest("web", "nginx")), 0o644); err != nil {
 		panic(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	_ = source.NewDir(dir, source.DirOptions{}).Run(ctx, func(u source.Update) {
 		if !u.Incomplete {
@@ -81,6 +82,25 @@ func ExampleNewDir() {
 		}
 	})
 	// Output: 1 pod, 0 errors
+}
+
+func ExampleNewHandler() {
+	dir, err := os.MkdirTemp("", "manifests")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+	h := source.NewHandler(dir, source.HandlerOptions{NodeName: "edge-1"})
+	put := func(name, manifest string) {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodPut, "/"+name, strings.NewReader(manifest)))
+		fmt.Print(w.Code, " ", w.Body.String()[:min(w.Body.Len(), 70)], "\n")
+	}
+	put("web.yaml", manifest("web", "nginx"))
+	put("db.yaml", "apiVersion: v1\nkind: Pods\n")
+	// Output:
+	// 201 {"name":"web.yaml","pods":[{"kind":"Pod","apiVersion":"v1","metadata":
+	// 422 db.yaml:2: kind: want Pod, PodList or List, got "Pods"
 }
 
 func ExampleNewHTTP() {

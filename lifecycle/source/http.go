@@ -19,6 +19,7 @@ import (
 type HTTPOptions struct {
 	NodeName string        // see Origin; empty: pods keep their names
 	Objects  bool          // see Origin
+	Tokens   bool          // see Origin
 	Header   http.Header   // of each request
 	Period   time.Duration // between requests; zero: DefaultPeriod
 	Timeout  time.Duration // of a request with its answer; zero: DefaultTimeout
@@ -73,7 +74,9 @@ func (h *HTTP) Fetch(ctx context.Context, now time.Time) Update {
 	defer cancel()
 	body, err := h.get(ctx)
 	if sum := sha256.Sum256(body); err == nil && sum != h.taken {
-		h.manifest.take(body, Origin{Source: URL, Location: h.name, NodeName: h.opts.NodeName, Objects: h.opts.Objects, Seen: now}, maxCost())
+		h.manifest.take(body, Origin{
+			Source: URL, Location: h.name, NodeName: h.opts.NodeName, Objects: h.opts.Objects, Tokens: h.opts.Tokens, Seen: now,
+		}, maxCost())
 		h.taken = sum
 	}
 	h.last = merge(URL, map[string]*manifest{h.name: &h.manifest}, []string{h.name})

@@ -82,10 +82,16 @@ func (m *manifest) fail(location string, err error) {
 	m.errs, m.read = []*Error{{File: location, Err: err}}, nil
 }
 
+// changing reports whether entries are soon those of other content, which does not hold still yet.
+func (m *manifest) changing() bool {
+	return !m.goneAt.IsZero() || m.read != nil && !same(m.read, m.seen)
+}
+
 // claim is a pod that a manifest wants in the set.
 type claim struct {
 	*entry
-	file string
+	file     string
+	changing bool // of the file
 }
 
 // merge makes one set of all manifests of a source, in the order given.
@@ -96,7 +102,7 @@ func merge(source string, manifests map[string]*manifest, order []string) Update
 		m := manifests[file]
 		u.Incomplete = u.Incomplete || !m.known
 		for i := range m.entries {
-			claims = append(claims, claim{entry: &m.entries[i], file: file})
+			claims = append(claims, claim{entry: &m.entries[i], file: file, changing: m.changing()})
 		}
 	}
 	duplicates := settle(claims)
@@ -114,27 +120,28 @@ func merge(source string, manifests map[string]*manifest, order []string) Update
 }
 
 // settle decides who gets a name and a UID, as both are unique in a set: a pod that was in the last set comes first,
-// then the order counts. It returns an error for each of the others, by file.
+// then the order counts. It returns an error for each of the others, by file, unless either of the two is changing: a pod may
+// have been taken out of one file and put into the other.
 func settle(claims []claim) map[string][]*Error {
 	byRight := slices.Clone(claims)
 	slices.SortStableFunc(byRight, func(a, b claim) int { return cmp.Compare(rank(a.won), rank(b.won)) })
-	names, uids := make(map[string]string), make(map[string]string)
+	names, uids := make(map[string]claim), make(map[string]claim)
 	duplicates := make(map[string][]*Error)
 	for _, c := range byRight {
 		name, uid := c.key(), string(c.pod.UID)
 		what, field := "pod "+name, "metadata.name"
-		file, taken := names[name]
+		other, taken := names[name]
 		if !taken {
 			what, field = "UID "+uid, "metadata.uid"
-			file, taken = uids[uid]
+			other, taken = uids[uid]
 		}
-		if c.won = !taken; taken && len(duplicates[c.file]) < maxErrors {
+		if c.won = !taken; taken && !c.changing && !other.changing && len(duplicates[c.file]) < maxErrors {
 			duplicates[c.file] = append(duplicates[c.file], &Error{
-				File: c.file, Line: c.line, Field: field, Err: fmt.Errorf("duplicate: %s is in %s", what, file),
+				File: c.file, Line: c.line, Field: field, Err: fmt.Errorf("duplicate: %s is in %s", what, other.file),
 			})
 		}
 		if !taken {
-			names[name], uids[uid] = c.file, c.file
+			names[name], uids[uid] = c, c
 		}
 	}
 	return duplicates

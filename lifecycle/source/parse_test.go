@@ -175,3 +175,35 @@ func TestObjects(t *testing.T) {
 	require.Len(t, errs, 1)
 	require.ErrorContains(t, errs[0], "spec.serviceAccountName: Forbidden: static pods may not reference service accounts")
 }
+
+// Where tokens can be had, a pod names its service account and mounts the volume that an API server would give it.
+func TestTokens(t *testing.T) {
+	pod := strings.ReplaceAll(web, "spec:\n", `spec:
+  serviceAccountName: web
+  volumes:
+    - name: kube-api-access
+      projected:
+        sources:
+          - {serviceAccountToken: {path: token, expirationSeconds: 3607}}
+          - {configMap: {name: kube-root-ca.crt, items: [{key: ca.crt, path: ca.crt}]}}
+          - {downwardAPI: {items: [{path: namespace, fieldRef: {fieldPath: metadata.namespace}}]}}
+`)
+	for name, c := range map[string]struct {
+		origin source.Origin
+		want   []string
+	}{
+		"neither": {source.Origin{}, []string{"spec.serviceAccountName", "spec.volumes[0].projected"}},
+		"objects": {source.Origin{Objects: true}, []string{"spec.serviceAccountName", "spec.volumes[0].projected"}},
+		"tokens":  {source.Origin{Tokens: true}, []string{"spec.volumes[0].projected"}},
+		"both":    {source.Origin{Objects: true, Tokens: true}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.origin.Location = "f.yaml"
+			_, errs := source.Parse([]byte(pod), c.origin)
+			require.Len(t, errs, len(c.want))
+			for i, field := range c.want {
+				require.ErrorContains(t, errs[i], field+": Forbidden: static pods may not reference")
+			}
+		})
+	}
+}

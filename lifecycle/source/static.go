@@ -41,7 +41,8 @@ type Origin struct {
 	Location string    // path or address; errors name it, and UIDs are made of it
 	NodeName string    // pods are bound to it and named for it; empty: they keep their names
 	Seen     time.Time // when it was read; zero: the pods do not say
-	Objects  bool      // there are config maps and secrets, so pods may refer to them by name
+	Objects  bool      // there are config maps, secrets, claims and CSI drivers, so pods may refer to them by name
+	Tokens   bool      // there are tokens of service accounts, so pods may name one and project its token
 }
 
 // Static returns a pod that a program has built as the sources of this package return those of a manifest: a copy with
@@ -154,7 +155,7 @@ func (o Origin) references(pod *corev1.Pod) field.ErrorList {
 		}
 	}
 	object := func(set bool, path *field.Path, what string) { refuse(set && !o.Objects, path, what) }
-	refuse(spec.ServiceAccountName != "", path.Child("serviceAccountName"), "service accounts")
+	refuse(spec.ServiceAccountName != "" && !o.Tokens, path.Child("serviceAccountName"), "service accounts")
 	object(len(spec.ImagePullSecrets) > 0, path.Child("imagePullSecrets"), "secrets")
 	refuse(len(spec.ResourceClaims) > 0, path.Child("resourceClaims"), "resource claims")
 	container := func(c *corev1.Container, path *field.Path) {
@@ -182,9 +183,9 @@ func (o Origin) references(pod *corev1.Pod) field.ErrorList {
 		path := path.Child("volumes").Index(i)
 		object(v.ConfigMap != nil, path.Child("configMap"), "config maps")
 		object(v.Secret != nil, path.Child("secret"), "secrets")
-		refuse(v.PersistentVolumeClaim != nil, path.Child("persistentVolumeClaim"), "persistent volume claims")
-		refuse(v.Ephemeral != nil, path.Child("ephemeral"), "persistent volume claims")
-		refuse(v.CSI != nil, path.Child("csi"), "CSI drivers")
+		object(v.PersistentVolumeClaim != nil, path.Child("persistentVolumeClaim"), "persistent volume claims")
+		object(v.Ephemeral != nil, path.Child("ephemeral"), "persistent volume claims")
+		object(v.CSI != nil, path.Child("csi"), "CSI drivers")
 		if v.Projected != nil {
 			refuse(o.projectsObjects(v.Projected), path.Child("projected"), "objects of the API server")
 		}
@@ -192,9 +193,16 @@ func (o Origin) references(pod *corev1.Pod) field.ErrorList {
 	return errs
 }
 
-// projectsObjects reports whether a volume has anything in it that only an API server has.
+// projectsObjects reports whether a volume has anything in it that only an API server has, and that there is no other source of.
 func (o Origin) projectsObjects(p *corev1.ProjectedVolumeSource) bool {
 	return slices.ContainsFunc(p.Sources, func(s corev1.VolumeProjection) bool {
-		return s.DownwardAPI == nil && (!o.Objects || s.ConfigMap == nil && s.Secret == nil)
+		switch {
+		case s.DownwardAPI != nil:
+			return false
+		case s.ServiceAccountToken != nil:
+			return !o.Tokens
+		default:
+			return !o.Objects || s.ConfigMap == nil && s.Secret == nil
+		}
 	})
 }

@@ -97,8 +97,9 @@ func TestVolumesOfStaticPods(t *testing.T) {
 		"secret":      {"secret: {secretName: s}", "static pods may not reference secrets", ""},
 		"projected":   {"projected: {sources: [{configMap: {name: c}}, {secret: {name: s}}, {downwardAPI: {}}]}", "static pods may not reference objects of the API server", ""},
 		"token":       {"projected: {sources: [{clusterTrustBundle: {name: b, path: p}}]}", "static pods may not reference objects of the API server", "static pods may not reference objects of the API server"},
-		"claim":       {"persistentVolumeClaim: {claimName: c}", "static pods may not reference persistent volume claims", "static pods may not reference persistent volume claims"},
-		"CSI":         {"csi: {driver: d}", "static pods may not reference CSI drivers", "static pods may not reference CSI drivers"},
+		"claim":       {"persistentVolumeClaim: {claimName: c}", "static pods may not reference persistent volume claims", ""},
+		"ephemeral":   {"ephemeral: {volumeClaimTemplate: {spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Mi}}}}}", "static pods may not reference persistent volume claims", ""},
+		"CSI":         {"csi: {driver: d}", "static pods may not reference CSI drivers", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, objects := range []bool{false, true} {
