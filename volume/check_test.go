@@ -20,7 +20,7 @@ import (
 func TestCheckEverySource(t *testing.T) {
 	v, err := volume.New(volume.Options{Root: t.TempDir(), Plugins: intree.Plugins(intree.Options{})})
 	require.NoError(t, err)
-	accepted := map[string]bool{"emptyDir": true, "hostPath": true, "configMap": true, "secret": true, "downwardAPI": true, "projected": true, "image": true}
+	accepted := map[string]bool{"emptyDir": true, "hostPath": true, "configMap": true, "secret": true, "downwardAPI": true, "projected": true, "image": true, "nfs": true}
 	removed := 0
 	typ := reflect.TypeFor[corev1.VolumeSource]()
 	for i := range typ.NumField() {

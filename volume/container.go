@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/internal/fielderr"
+	"github.com/seed81659283/nodeagent/internal/podvolume"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 	"github.com/seed81659283/nodeagent/volume/plan"
 	"github.com/seed81659283/nodeagent/volume/subpath"
@@ -35,27 +36,39 @@ func (v *Volumes) Container(ctx context.Context, pod *corev1.Pod, c *corev1.Cont
 	}
 	volumes := make(map[string]podspec.Volume, len(l.Volumes)+len(p.volumes))
 	maps.Copy(volumes, l.Volumes)
+	on := make(map[string]string, len(p.volumes))
 	for _, e := range p.volumes {
-		if e.Phase == plan.Ready && e.Desired == plan.Mounted {
-			volumes[e.Name] = podspec.Volume{HostPath: e.mount.HostPath, ReadOnly: e.mount.ReadOnly, SELinuxRelabel: e.mount.SELinuxRelabel}
+		for _, name := range e.names() {
+			on[name] = e.recorded.spec()
+			if e.Phase == plan.Ready && e.Desired == plan.Mounted {
+				volumes[name] = e.launched(podvolume.Find(pod, name))
+			}
 		}
 	}
-	for i := range c.VolumeMounts {
-		name := c.VolumeMounts[i].Name
-		if _, ok := volumes[name]; !ok && source(pod, name) != nil {
+	for name := range podvolume.UsedBy(c) {
+		if _, ok := volumes[name]; !ok && podvolume.Find(pod, name) != nil {
 			return fmt.Errorf("volume %s of container %s: it is not set up", fielderr.Quote(name), c.Name)
 		}
 	}
 	l.Volumes = volumes
 	l.SubPath = func(mount int, at podspec.Volume, path string) (string, error) {
-		return subPath(ctx, p.dir, c, mount, at, path)
+		return v.subPath(ctx, p.dir, on, c, mount, at, path)
 	}
 	return nil
 }
 
+// launched returns a volume that is set up as containers get it. The pod may have a claim under several names, read-only under some.
+func (e *entry) launched(vol *corev1.Volume) podspec.Volume {
+	ro := e.mount.ReadOnly || vol != nil && podvolume.ReadOnly(vol)
+	if e.recorded.Block {
+		return podspec.Volume{Device: e.mount.HostPath, ReadOnly: ro}
+	}
+	return podspec.Volume{HostPath: e.mount.HostPath, ReadOnly: ro, SELinuxRelabel: e.mount.SELinuxRelabel}
+}
+
 // subPath mounts a path within a volume and returns where. The error is part of the status of the pod: it has no paths of the
-// host.
-func subPath(ctx context.Context, podDir string, c *corev1.Container, mount int, at podspec.Volume, path string) (string, error) {
+// host. It does not wait for a file system that does not answer for longer than a step of a volume may.
+func (v *Volumes) subPath(ctx context.Context, podDir string, on map[string]string, c *corev1.Container, mount int, at podspec.Volume, path string) (string, error) {
 	if mount < 0 || mount >= len(c.VolumeMounts) || podDir == "" {
 		return "", errors.New("there is no such mount")
 	}
@@ -63,7 +76,20 @@ func subPath(ctx context.Context, podDir string, c *corev1.Container, mount int,
 	if !plainName(name) || !plainName(c.Name) {
 		return "", errors.New("a name is no file name")
 	}
-	return subpath.Prepare(ctx, subpath.Request{
-		Volume: at.HostPath, SubPath: path, Target: filepath.Join(podDir, subPathDir, name, c.Name, strconv.Itoa(mount)),
+	if spec, ok := on[name]; ok {
+		name = spec
+	}
+	r := subpath.Request{Volume: at.HostPath, SubPath: path, Target: filepath.Join(podDir, subPathDir, name, c.Name, strconv.Itoa(mount))}
+	ctx, cancel := context.WithTimeout(ctx, v.opts.Timeout)
+	defer cancel()
+	found := make(chan string, 1)
+	err := v.calls.Do(ctx, r.Target, func() error {
+		target, err := subpath.Prepare(ctx, r)
+		found <- target
+		return err
 	})
+	if err != nil {
+		return "", err
+	}
+	return <-found, nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/volume"
 	"github.com/seed81659283/nodeagent/volume/volumetest"
@@ -88,6 +89,78 @@ func TestDeathAtEachStep(t *testing.T) {
 					left, err := os.ReadDir(root)
 					require.NoError(t, err)
 					assert.Empty(t, left)
+				})
+			})
+		}
+	}
+}
+
+// dyingShared is a plugin whose volumes are staged, that stops for good at one of its steps.
+type dyingShared struct {
+	*volumetest.Shared
+	*dying
+}
+
+func (d dyingShared) SetUp(ctx context.Context, v volume.Volume) (m volume.Mount, err error) {
+	return m, d.around(ctx, func() error { m, err = d.Shared.SetUp(ctx, v); return err })
+}
+
+func (d dyingShared) TearDown(ctx context.Context, v volume.Volume) error {
+	return d.around(ctx, func() error { return d.Shared.TearDown(ctx, v) })
+}
+
+func (d dyingShared) Shows(*corev1.Pod, *corev1.Volume, volume.Object) bool { return false }
+
+func (d dyingShared) Stage(ctx context.Context, v volume.Volume) error {
+	return d.around(ctx, func() error { return d.Shared.Stage(ctx, v) })
+}
+
+func (d dyingShared) Unstage(ctx context.Context, v volume.Volume) error {
+	return d.around(ctx, func() error { return d.Shared.Unstage(ctx, v) })
+}
+
+// around is a call before and after which the agent can die.
+func (d dyingShared) around(ctx context.Context, call func() error) error {
+	if err := d.point(ctx); err != nil {
+		return err
+	}
+	if err := call(); err != nil {
+		return err
+	}
+	return d.point(ctx)
+}
+
+// An agent dies at each step of two pods that share a claim. The next one leaves nothing, and unstages nothing that is used.
+func TestDeathAtEachSharedStep(t *testing.T) {
+	const points = 12 // two volumes and a device, up and down, before and after
+	for n := 1; n <= points; n++ {
+		for _, wanted := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%d, wanted=%v", n, wanted), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					root, s := t.TempDir(), newStorage()
+					d := dyingShared{s.Shared, &dying{left: n, reached: make(chan struct{})}}
+					o := s.with(root, d)
+					a, first, second := start(t, o), claiming("u1", "db"), claiming("u2", "db")
+					ctx, cancel := context.WithCancel(t.Context())
+					defer cancel()
+					go func() {
+						if a.Prepare(ctx, first) == nil && a.Prepare(ctx, second) == nil && a.Release(ctx, "u1") == nil {
+							_ = a.Release(ctx, "u2")
+						}
+					}()
+					<-d.reached
+					a.stop()
+					cancel()
+
+					a = start(t, s.options(root))
+					if wanted {
+						require.NoError(t, a.Prepare(t.Context(), second))
+						assert.Equal(t, []string{"pv1"}, s.Staged())
+						assert.Contains(t, s.Volumes(), "u2/v-db")
+					}
+					require.NoError(t, a.Release(t.Context(), "u1"))
+					require.NoError(t, a.Release(t.Context(), "u2"))
+					s.nothing(t, root)
 				})
 			})
 		}

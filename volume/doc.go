@@ -25,6 +25,14 @@
 // Prepare says which volume the pod waits for, and why. The volume is tried again all the same, and [Volumes.Notify] tells when it
 // is there.
 //
+// A volume with a claim is what the claim is bound to, of which [Options].Claims has the objects. What pods share of it is a [Device],
+// which a [Stager] makes ready once for the node, after an [Attacher] has found it attached, and an [Expander] lets grow. On a node that
+// enforces SELinux, [Options].SELinux, a [SELinuxMounter] mounts it with the label of its containers: one label at a time, so that a pod
+// with another one waits. Package claim has the rules.
+//
+// A call of a plugin that does not return with its context is given up after 5 s. Neither Run nor Release waits for it; the volume is torn
+// down meanwhile, and once more when the call has returned.
+//
 // Volumes that show objects of the cluster, those of a plugin that is a [Refresher], are brought up to date when
 // [Options].Watcher says that an object has changed, when [Volumes.Update] says that the pod has, and every minute anyway. An
 // update that fails leaves the volume as it was.
@@ -32,10 +40,13 @@
 // # On disk
 //
 // The layout is the kubelet's: a volume is at Root/UID/volumes/PLUGIN/NAME, where the plugin's name has a tilde for its slash, and
-// a path within a volume is mounted at Root/UID/volume-subpaths/NAME/CONTAINER/INDEX. Beside them is volumes.json, the record of
+// a path within a volume is mounted at Root/UID/volume-subpaths/NAME/CONTAINER/INDEX. NAME is that of the PV for a volume with a claim.
+// A block device is a link at Root/UID/volumeDevices/PLUGIN/NAME. Beside them is volumes.json, the record of
 // the pod: what a teardown needs. It is written before the first volume is set up and removed after the last is torn down, so an
 // agent that starts knows all that earlier ones have made. It leaves that alone until Prepare, Update or Release of the pod is
-// called, and then sets it up again, which changes nothing that is right, or tears it down.
+// called, and then sets it up again, which changes nothing that is right, or tears it down. Where its objects cannot be had then, a
+// plugin can say with a [plan.Outdated] that it is usable as it is. A claim that nobody can be asked about is taken as the record has it,
+// if the volume is mounted still or has no [Device]; what is no longer mounted of a device waits for an answer, as another node may have it.
 //
 // A record that cannot be read is an error of Release that names the file. Nothing of that pod is removed. Prepare writes it anew.
 //
@@ -54,8 +65,7 @@
 //
 // # Differs from the kubelet
 //
-// The behaviour is that of pkg/kubelet/volumemanager at 1.37.1 for volumes that are neither attached nor staged. What a user must
-// act on, with the rest in DIFFERENCES.md:
+// The behaviour is that of pkg/kubelet/volumemanager at 1.37.1. What a user must act on, with the rest in DIFFERENCES.md:
 //
 //   - A volume whose plugin is not there is refused by [Volumes.Check], when the pod is accepted.
 //   - What was set up is known from records. Directories without one are left alone.

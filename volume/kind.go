@@ -4,15 +4,12 @@
 package volume
 
 import (
-	"reflect"
-	"strings"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/seed81659283/nodeagent/internal/containers"
 	"github.com/seed81659283/nodeagent/internal/fielderr"
 	"github.com/seed81659283/nodeagent/internal/podfield"
+	"github.com/seed81659283/nodeagent/internal/podvolume"
 )
 
 // imageSource is the field of a volume that the runtime mounts.
@@ -22,7 +19,7 @@ const imageSource = "image"
 func pluginNames() map[string]string {
 	return map[string]string{
 		"emptyDir": EmptyDir, "hostPath": HostPath, "configMap": ConfigMap, "secret": Secret, "downwardAPI": DownwardAPI,
-		"projected": Projected, "nfs": NFS, "iscsi": ISCSI, "fc": FC, "csi": CSI,
+		"projected": Projected, "nfs": NFS, "iscsi": ISCSI, "fc": FC, "csi": CSI, "local": Local,
 	}
 }
 
@@ -37,50 +34,11 @@ func removedSources() map[string]string {
 	}
 }
 
-// sourceOf returns the field that says where a volume comes from, or "" where none does.
-func sourceOf(v *corev1.Volume) string {
-	switch { // the usual ones
-	case v.ConfigMap != nil:
-		return "configMap"
-	case v.EmptyDir != nil:
-		return "emptyDir"
-	case v.HostPath != nil:
-		return "hostPath"
-	case v.Projected != nil:
-		return "projected"
-	case v.Secret != nil:
-		return "secret"
-	}
-	sources := reflect.ValueOf(&v.VolumeSource).Elem()
-	for i := range sources.NumField() {
-		if !sources.Field(i).IsNil() {
-			name, _, _ := strings.Cut(sources.Type().Field(i).Tag.Get("json"), ",")
-			return name
-		}
-	}
-	return ""
-}
-
-// used returns the names of the volumes that containers of a pod mount. Others are not set up.
-func used(spec *corev1.PodSpec) map[string]bool {
-	names := make(map[string]bool, len(spec.Volumes))
-	for c := range containers.All(spec) {
-		for i := range c.VolumeMounts {
-			names[c.VolumeMounts[i].Name] = true
-		}
-	}
-	return names
-}
-
-// source returns the volume of a pod with that name, or nil.
-func source(pod *corev1.Pod, name string) *corev1.Volume {
-	for i := range pod.Spec.Volumes {
-		if pod.Spec.Volumes[i].Name == name {
-			return &pod.Spec.Volumes[i]
-		}
-	}
-	return nil
-}
+// The fields of volumes with a claim.
+const (
+	claimSource     = "persistentVolumeClaim"
+	ephemeralSource = "ephemeral"
+)
 
 // Check returns an error for each field of a pod that asks for a volume that cannot be had. It is pure and quick.
 func (v *Volumes) Check(pod *corev1.Pod) field.ErrorList {
@@ -90,7 +48,7 @@ func (v *Volumes) Check(pod *corev1.Pod) field.ErrorList {
 		errs = append(errs, v.check(pod, &pod.Spec.Volumes[i], path.Index(i))...)
 	}
 	for c := range podfield.Containers(&pod.Spec) {
-		if len(c.VolumeDevices) > 0 {
+		if len(c.VolumeDevices) > 0 && v.opts.Claims == nil {
 			errs = append(errs, unsupported(c.Path.Child("volumeDevices"), "block volumes"))
 		}
 	}
@@ -98,9 +56,12 @@ func (v *Volumes) Check(pod *corev1.Pod) field.ErrorList {
 }
 
 func (v *Volumes) check(pod *corev1.Pod, vol *corev1.Volume, path *field.Path) field.ErrorList {
-	name := sourceOf(vol)
-	if name == imageSource {
+	name := podvolume.SourceOf(vol)
+	switch {
+	case name == imageSource:
 		return nil
+	case (name == claimSource || name == ephemeralSource) && v.opts.Claims != nil:
+		return nil // which plugin that takes is known when the claim is
 	}
 	path = path.Child(name)
 	if instead, ok := removedSources()[name]; ok {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -45,6 +46,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+	runtime.GOMAXPROCS(1) // for the race detector beside synctest (golang/go#78156)
 	mounttest.Main(m)
 }
 
@@ -179,6 +181,10 @@ func TestContainer(t *testing.T) {
 	require.NoError(t, err)
 	assert.Len(t, usage, 5)
 	assert.EqualValues(t, 1<<20, usage["memory"].CapacityBytes)
+	places := a.Places("u1")
+	assert.Equal(t, volume.Place{Plugin: volume.EmptyDir, Path: filepath.Join(root, "u1/volumes/kubernetes.io~empty-dir/cache")}, places["cache"])
+	assert.Equal(t, "s3cret", read(places["key"].Path+"/k"))
+	assert.Empty(t, a.Places("u2"))
 	require.NoError(t, a.Release(t.Context(), "u1"))
 	assert.Empty(t, left(t, root))
 }

@@ -12,22 +12,26 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/seed81659283/nodeagent/internal/podvolume"
+	"github.com/seed81659283/nodeagent/volume/claim"
 	"github.com/seed81659283/nodeagent/volume/plan"
 )
 
-// Prepare returns when all volumes are set up that the containers of a pod mount. It is idempotent, and quick where nothing is
+// Prepare returns when all volumes are set up that the containers of a pod use. It is idempotent, and quick where nothing is
 // to be done. The error says which volumes are missing, and why; they are tried again until Release is called, so that a later
-// call may find them.
+// call may find them. A claim that the pod cannot use ends it at once; the other volumes are set up all the same.
 func (v *Volumes) Prepare(ctx context.Context, pod *corev1.Pod) error {
-	p, err := v.want(pod)
+	p, err := v.want(ctx, pod)
+	if p != nil {
+		v.guard.Need(nil)
+		v.poke()
+	}
 	if err != nil {
 		return fmt.Errorf("volumes of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 	if p == nil {
 		return nil
 	}
-	v.guard.Need(nil)
-	v.poke()
 	if err := v.wait(ctx, p, plan.Ready); err != nil {
 		v.mu.Lock()
 		p.gaveUp = true
@@ -52,25 +56,24 @@ func (v *Volumes) Waiting(uid string) error {
 	return join(errs)
 }
 
-// want notes which volumes a pod is to have, in its record first. It returns nil for a pod without any.
-func (v *Volumes) want(pod *corev1.Pod) (*podState, error) {
+// want notes which volumes a pod is to have, in its record first. It returns nil for a pod without any. The error is about volumes that
+// it cannot have; the others are noted.
+func (v *Volumes) want(ctx context.Context, pod *corev1.Pod) (*podState, error) {
 	uid := string(pod.UID)
 	if !plainName(uid) {
 		return nil, fmt.Errorf("UID %.256q is no file name", uid)
 	}
-	names := used(&pod.Spec)
+	names := podvolume.Used(&pod.Spec)
 	p := v.pod(pod, len(names) > 0)
 	if p == nil {
 		return nil, nil
 	}
 	p.recording.Lock()
 	defer p.recording.Unlock()
-	fresh, err := v.unrecorded(p, pod, names)
-	if err != nil {
-		return nil, err
-	}
-	if len(fresh) > 0 {
-		r := record{UID: uid, Pod: p.name, Volumes: append(slices.Clip(p.recorded.Volumes), fresh...)}
+	defer v.unreserve(p)
+	all, refused := v.unrecorded(ctx, p, pod, names)
+	if all.changed {
+		r := record{UID: uid, Pod: p.name, Volumes: all.volumes}
 		if err := r.write(p.dir); err != nil {
 			return nil, fmt.Errorf("write record: %w", err)
 		}
@@ -78,25 +81,41 @@ func (v *Volumes) want(pod *corev1.Pod) (*podState, error) {
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	delete(v.damaged, uid)
+	delete(v.claims, uid)
+	if refused != nil {
+		v.claims[uid] = pod
+	}
+	if refused == nil || all.changed {
+		delete(v.damaged, uid)
+	}
 	if len(p.recorded.Volumes) == 0 { // those of images alone
 		delete(v.pods, uid)
-		return nil, nil
+		return nil, refused
 	}
 	v.pods[uid] = p
+	v.wantAll(p, pod, all, names)
+	return p, refused
+}
+
+// wantAll notes what is desired of the volumes in the record of a pod.
+func (v *Volumes) wantAll(p *podState, pod *corev1.Pod, all recordable, names map[string]bool) {
 	p.spec, p.gaveUp = pod, false
-	for _, r := range fresh {
-		v.add(p, r)
-	}
-	for _, e := range p.volumes {
+	for _, r := range p.recorded.Volumes {
+		e := p.find(r.Name)
+		if e == nil {
+			e = v.add(p, r)
+		}
+		e.recorded.Also = r.Also
+		if c := all.claimed[r.Name]; c != nil {
+			e.claimed = c
+		}
 		switch {
-		case !names[e.Name]: // the record is of another version of the pod
+		case !e.usedBy(names): // the record is of another version of the pod
 			e.Desired = plan.Unmounted
 		case e.Desired != plan.Mounted:
 			e.Desired, e.err = plan.Mounted, nil
 		}
 	}
-	return p, nil
 }
 
 // pod returns what is known of a pod. One that is new is there from then on, if it has volumes.
@@ -111,29 +130,80 @@ func (v *Volumes) pod(pod *corev1.Pod, volumes bool) *podState {
 	return p
 }
 
-// unrecorded returns the volumes that the containers of a pod mount and that are not in its record.
-func (v *Volumes) unrecorded(p *podState, pod *corev1.Pod, names map[string]bool) (fresh []recordedVolume, err error) {
+// recordable is what the record of a pod has in it.
+type recordable struct {
+	volumes []recordedVolume
+	changed bool                // there is more in it than is recorded
+	claimed map[string]*claimed // of what was added, by its name
+}
+
+// add adds a volume. One that is there already, as the pod has the same claim twice, gets one more name. A volume of a pod whose name is
+// that of the PV of another one would have its directory, and is an error.
+func (r *recordable) add(pod *corev1.Pod, vol recordedVolume, c *claimed) error {
+	for i := range r.volumes {
+		known := &r.volumes[i]
+		switch {
+		case known.Dir != vol.Dir:
+		case !sameClaim(pod, known.Name, vol.Name):
+			return fmt.Errorf("volume %q has its directory, %s", known.Name, known.Dir)
+		default:
+			known.Also = append(slices.Clip(known.Also), vol.Name)
+			r.changed = true
+			return nil
+		}
+	}
+	vol.keep(c)
+	r.volumes = append(r.volumes, vol)
+	r.claimed[vol.Name] = c
+	r.changed = true
+	return nil
+}
+
+// sameClaim reports whether two volumes of a pod have the same claim.
+func sameClaim(pod *corev1.Pod, a, b string) bool {
+	first, second := podvolume.Find(pod, a), podvolume.Find(pod, b)
+	if first == nil || second == nil {
+		return false
+	}
+	one, ok := claim.Of(pod, first)
+	other, okToo := claim.Of(pod, second)
+	return ok && okToo && one == other
+}
+
+// unrecorded returns the record of a pod with the volumes that its containers use and that are not in it. The error is about those that
+// the pod cannot have.
+func (v *Volumes) unrecorded(ctx context.Context, p *podState, pod *corev1.Pod, names map[string]bool) (recordable, error) {
+	ctx, cancel := context.WithTimeout(ctx, v.opts.Timeout)
+	defer cancel()
+	all := recordable{volumes: slices.Clone(p.recorded.Volumes), claimed: map[string]*claimed{}}
 	names = maps.Clone(names)
 	for _, r := range p.recorded.Volumes {
-		delete(names, r.Name)
+		for _, name := range append([]string{r.Name}, r.Also...) {
+			delete(names, name)
+		}
 	}
+	var errs []error
 	for i := range pod.Spec.Volumes {
 		vol := &pod.Spec.Volumes[i]
-		if !names[vol.Name] {
+		if !names[vol.Name] || podvolume.SourceOf(vol) == imageSource { // which the runtime mounts
 			continue
 		}
 		delete(names, vol.Name)
-		name := sourceOf(vol)
-		if name == imageSource {
-			continue // which the runtime mounts
+		r, c, err := v.record(ctx, pod, vol)
+		if err == nil {
+			err = v.reserve(p, r)
 		}
-		plugin := pluginNames()[name]
-		if _, ok := v.opts.Plugins[plugin]; !ok || !plainName(vol.Name) {
-			return nil, &Error{plan.SetUp, vol.Name, fmt.Errorf("there is no plugin for %s volumes", name)}
+		if err == nil {
+			err = all.add(pod, r, c)
 		}
-		fresh = append(fresh, recordedVolume{vol.Name, plugin, volumeDir(plugin, vol.Name)})
+		if err != nil {
+			errs = append(errs, &Error{plan.SetUp, vol.Name, err})
+		}
 	}
-	return fresh, nil
+	if len(errs) > 0 {
+		return all, join(errs)
+	}
+	return all, nil
 }
 
 // Update says that a pod whose volumes are set up has changed, such as its labels, or that an agent which was started again
@@ -148,9 +218,9 @@ func (v *Volumes) Update(pod *corev1.Pod) {
 	before := p.spec
 	p.spec = pod
 	same := before != nil && maps.Equal(before.Labels, pod.Labels) && maps.Equal(before.Annotations, pod.Annotations)
-	names := used(&pod.Spec)
+	names := podvolume.Used(&pod.Spec)
 	for _, e := range p.volumes {
-		if e.Desired == plan.Unknown && names[e.Name] {
+		if e.Desired == plan.Unknown && e.usedBy(names) {
 			e.Desired = plan.Mounted
 		}
 		if !same && v.shows(p, e, Object{Kind: KindPod, Namespace: pod.Namespace, Name: pod.Name}) {
@@ -165,19 +235,7 @@ func (v *Volumes) Update(pod *corev1.Pod) {
 // pod of which only the record is left. It returns when that is done, nil also where there is nothing. After an error it is
 // called again: the teardown goes on meanwhile.
 func (v *Volumes) Release(ctx context.Context, uid string) error {
-	v.mu.Lock()
-	p, damaged := v.pods[uid], v.damaged[uid]
-	if p != nil {
-		for _, e := range p.volumes {
-			if e.Desired != plan.Unmounted {
-				e.Desired, e.err = plan.Unmounted, nil
-			}
-			if e.Step == plan.SetUp || e.Step == plan.Remount {
-				e.cancel() // it has become pointless
-			}
-		}
-	}
-	v.mu.Unlock()
+	p, damaged := v.unwant(uid)
 	switch {
 	case damaged != nil:
 		return fmt.Errorf("release volumes of pod %s: record: %w", uid, damaged)
@@ -186,32 +244,96 @@ func (v *Volumes) Release(ctx context.Context, uid string) error {
 	}
 	v.guard.Need(nil)
 	v.poke()
-	if err := v.wait(ctx, p, plan.Absent); err != nil {
-		return fmt.Errorf("release volumes of pod %s: %w", p.name, err)
+	shares := v.shares(p)
+	for done := false; !done; {
+		err := v.wait(ctx, p, plan.Absent)
+		if err == nil {
+			done, err = v.forget(p)
+		}
+		if err != nil {
+			return fmt.Errorf("release volumes of pod %s: %w", p.name, err)
+		}
 	}
-	if err := v.forget(p); err != nil {
-		return fmt.Errorf("release volumes of pod %s: %w", p.name, err)
+	if !shares {
+		return nil
+	}
+	if uids := v.refused(); len(uids) > 0 {
+		v.ready.Call(uids...)
 	}
 	return nil
 }
 
-// forget removes the record of a pod whose volumes are torn down, unless they are wanted again.
-func (v *Volumes) forget(p *podState) error {
+// shares reports whether a pod has a volume with a device, which others may be refused as long as it is in use.
+func (v *Volumes) shares(p *podState) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return slices.ContainsFunc(p.volumes, func(e *entry) bool { return e.device != nil })
+}
+
+// refused returns the pods that cannot have one of their volumes so far.
+func (v *Volumes) refused() []string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return slices.Collect(maps.Keys(v.claims))
+}
+
+// unwant notes that a pod is to have no volumes, and ends what has become pointless.
+func (v *Volumes) unwant(uid string) (p *podState, damaged error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	delete(v.claims, uid)
+	p = v.pods[uid]
+	if p == nil {
+		return nil, v.damaged[uid]
+	}
+	for _, e := range p.volumes {
+		if e.Desired != plan.Unmounted {
+			e.Desired, e.err = plan.Unmounted, nil
+		}
+		if e.Step == plan.SetUp || e.Step == plan.Remount {
+			e.cancel()
+		}
+		if d := e.device; d != nil && d.Step == plan.Stage && v.unwanted(d) {
+			d.cancel()
+		}
+	}
+	return p, v.damaged[uid]
+}
+
+// forget removes the record of a pod whose volumes are torn down, unless they are wanted again. It reports false where there is
+// something to wait for still: it has become the last one of a device.
+func (v *Volumes) forget(p *podState) (done bool, err error) {
 	p.recording.Lock()
 	defer p.recording.Unlock()
 	v.mu.Lock()
 	for _, e := range p.volumes {
-		if e.Desired != plan.Unmounted || e.Phase != plan.Absent || e.Step != plan.None {
+		switch {
+		case e.Desired != plan.Unmounted || e.Phase != plan.Absent || e.Step != plan.None:
 			v.mu.Unlock()
-			return nil
+			return true, nil
+		case e.device != nil && e.device.last(p):
+			v.mu.Unlock()
+			return false, nil
+		}
+	}
+	for _, e := range p.volumes {
+		if e.device != nil {
+			v.drop(p, e.device) // so that no other pod takes this record for one that stays
 		}
 	}
 	v.mu.Unlock()
-	if err := removeRecord(p.dir, p.recorded); err != nil {
-		return fmt.Errorf("remove record: %w", err)
-	}
+	err = removeRecord(p.dir, p.recorded)
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	if err != nil {
+		for _, e := range p.volumes {
+			if e.device != nil {
+				e.device = v.hold(p, e.recorded)
+				e.Device = &e.device.Device
+			}
+		}
+		return false, fmt.Errorf("remove record: %w", err)
+	}
 	gone := make(map[*plan.Volume]bool, len(p.volumes))
 	for _, e := range p.volumes {
 		gone[&e.Volume] = true
@@ -221,7 +343,7 @@ func (v *Volumes) forget(p *podState) error {
 	if v.pods[p.uid] == p {
 		delete(v.pods, p.uid)
 	}
-	return nil
+	return true, nil
 }
 
 // deleteAll returns the volumes without those that are gone.

@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/seed81659283/nodeagent/internal/atomicfile"
 	"github.com/seed81659283/nodeagent/internal/plainfile"
 )
@@ -22,6 +24,7 @@ import (
 const (
 	maxRecord = 4 << 20 // bytes
 	maxUIDs   = 100_000 // directories below the root
+	maxLabel  = 4 << 10 // bytes of an SELinux label
 )
 
 const (
@@ -39,19 +42,40 @@ type record struct {
 
 // recordedVolume is a volume that is set up, or was to be.
 type recordedVolume struct {
-	Name   string `json:"name"`
-	Plugin string `json:"plugin"`
-	Dir    string `json:"dir"` // below the directory of the pod
+	Name   string   `json:"name"`
+	Also   []string `json:"also,omitempty"` // other names of it in the pod, which has the same claim several times
+	Plugin string   `json:"plugin"`
+	Dir    string   `json:"dir"` // below the directory of the pod
+	Block  bool     `json:"block,omitempty"`
+	Device *Device  `json:"device,omitempty"`
+	// SELinuxLabel is what it is mounted with, whatever its driver says later; empty: with none.
+	SELinuxLabel string `json:"seLinuxLabel,omitempty"`
+	// Claim and PV are what it was made of at first: see recall.
+	Claim *corev1.PersistentVolumeClaim `json:"claim,omitempty"`
+	PV    *corev1.PersistentVolume      `json:"persistentVolume,omitempty"`
 }
+
+// spec returns the name of a volume on disk.
+func (v *recordedVolume) spec() string { return filepath.Base(v.Dir) }
 
 // plainName reports whether a name can be one element of a path.
 func plainName(name string) bool {
 	return name != "" && len(name) <= 255 && name[0] != '.' && !strings.ContainsAny(name, "/\x00")
 }
 
+// The directories of volumes, and of the links to block devices, below that of a pod.
+const (
+	volumesDir = "volumes"
+	devicesDir = "volumeDevices"
+)
+
 // volumeDir returns where a volume is below the directory of its pod. Plugins have names with a slash.
-func volumeDir(plugin, name string) string {
-	return filepath.Join("volumes", strings.ReplaceAll(plugin, "/", "~"), name)
+func volumeDir(plugin, spec string, block bool) string {
+	dir := volumesDir
+	if block {
+		dir = devicesDir
+	}
+	return filepath.Join(dir, strings.ReplaceAll(plugin, "/", "~"), spec)
 }
 
 // readRecord reads the record in the directory of a pod. One that does not exist is an error that wraps [fs.ErrNotExist].
@@ -84,19 +108,51 @@ func parseRecord(data []byte, uid string) (r record, err error) {
 	case r.UID != uid:
 		return r, fmt.Errorf("it is of pod %.256q, the directory is of %.256q", r.UID, uid)
 	}
-	seen := map[string]bool{}
-	for _, v := range r.Volumes {
-		switch {
-		case !plainName(v.Name) || v.Plugin == "":
-			return r, fmt.Errorf("volume %.256q of plugin %.256q has no valid name", v.Name, v.Plugin)
-		case seen[v.Name]:
-			return r, fmt.Errorf("volume %q is there twice", v.Name)
-		case v.Dir != volumeDir(v.Plugin, v.Name) || !plainName(filepath.Base(filepath.Dir(v.Dir))):
-			return r, fmt.Errorf("volume %q: directory %.256q is not where its plugin has it", v.Name, v.Dir)
+	seen, dirs := map[string]bool{}, map[string]bool{}
+	for i := range r.Volumes {
+		v := &r.Volumes[i]
+		if err := v.validate(); err != nil {
+			return r, err
 		}
-		seen[v.Name] = true
+		for _, name := range append([]string{v.Name}, v.Also...) {
+			if seen[name] {
+				return r, fmt.Errorf("volume %q is there twice", name)
+			}
+			seen[name] = true
+		}
+		if dirs[v.Dir] {
+			return r, fmt.Errorf("volume %q: directory %q is there twice", v.Name, v.Dir)
+		}
+		dirs[v.Dir] = true
 	}
 	return r, nil
+}
+
+// validate returns an error for a volume that is not where its plugin has it.
+func (v *recordedVolume) validate() error {
+	for _, name := range append([]string{v.Name}, v.Also...) {
+		if !plainName(name) || v.Plugin == "" {
+			return fmt.Errorf("volume %.256q of plugin %.256q has no valid name", name, v.Plugin)
+		}
+	}
+	if v.Dir != volumeDir(v.Plugin, v.spec(), v.Block) || !plainName(v.spec()) || !plainName(filepath.Base(filepath.Dir(v.Dir))) {
+		return fmt.Errorf("volume %q: directory %.256q is not where its plugin has it", v.Name, v.Dir)
+	}
+	if err := v.validateKept(); err != nil {
+		return err
+	}
+	if len(v.SELinuxLabel) > maxLabel {
+		return fmt.Errorf("volume %q: its SELinux label has more than %d bytes", v.Name, maxLabel)
+	}
+	if v.Block && (v.Device == nil || v.Device.MapDir == "") {
+		return fmt.Errorf("volume %q: nothing says where its block device is bound", v.Name)
+	}
+	if v.Device != nil {
+		if err := v.Device.validate(); err != nil {
+			return fmt.Errorf("volume %q: %w", v.Name, err)
+		}
+	}
+	return nil
 }
 
 // write writes a record into the directory of a pod.
@@ -117,11 +173,12 @@ func (r record) write(dir string) error {
 func removeRecord(dir string, r record) error {
 	subpaths := filepath.Join(dir, subPathDir)
 	for _, v := range r.Volumes {
-		_ = os.Remove(filepath.Join(subpaths, v.Name))
+		_ = os.Remove(filepath.Join(subpaths, v.spec()))
 		_ = os.Remove(filepath.Join(dir, filepath.Dir(v.Dir)))
 	}
 	_ = os.Remove(subpaths)
-	_ = os.Remove(filepath.Join(dir, "volumes"))
+	_ = os.Remove(filepath.Join(dir, volumesDir))
+	_ = os.Remove(filepath.Join(dir, devicesDir))
 	path := filepath.Join(dir, recordName)
 	if err := atomicfile.Clean(path); err != nil {
 		return err

@@ -29,16 +29,24 @@ func TestRecord(t *testing.T) {
 
 func TestDamagedRecords(t *testing.T) {
 	for name, text := range map[string]string{
-		"empty":           "",
-		"cut off":         good[:len(good)-1],
-		"two":             good + good,
-		"another version": strings.Replace(good, `"version":1`, `"version":2`, 1),
-		"another pod":     strings.Replace(good, `"u1"`, `"u2"`, 1),
-		"no name":         strings.Replace(good, `"name":"x"`, `"name":""`, 1),
-		"no plugin":       strings.Replace(good, "kubernetes.io/empty-dir", "", 1),
-		"another place":   strings.Replace(good, "volumes/", "../u2/volumes/", 1),
-		"a plugin of two": strings.ReplaceAll(strings.ReplaceAll(good, "kubernetes.io/empty-dir", "..//.."), "kubernetes.io~empty-dir", "..~~.."),
-		"too much":        `{"version":1,"uid":"` + strings.Repeat("x", maxRecord) + `"}`,
+		"empty":                            "",
+		"cut off":                          good[:len(good)-1],
+		"two":                              good + good,
+		"another version":                  strings.Replace(good, `"version":1`, `"version":2`, 1),
+		"another pod":                      strings.Replace(good, `"u1"`, `"u2"`, 1),
+		"no name":                          strings.Replace(good, `"name":"x"`, `"name":""`, 1),
+		"no plugin":                        strings.Replace(good, "kubernetes.io/empty-dir", "", 1),
+		"another place":                    strings.Replace(good, "volumes/", "../u2/volumes/", 1),
+		"a plugin of two":                  strings.ReplaceAll(strings.ReplaceAll(good, "kubernetes.io/empty-dir", "..//.."), "kubernetes.io~empty-dir", "..~~.."),
+		"a name twice":                     strings.Replace(good, `"name":"x"`, `"name":"x","also":["x"]`, 1),
+		"no other name":                    strings.Replace(good, `"name":"x"`, `"name":"x","also":[".."]`, 1),
+		"no device name":                   strings.Replace(good, `"name":"x"`, `"name":"x","device":{"name":""}`, 1),
+		"device outside":                   strings.Replace(good, `"name":"x"`, `"name":"x","device":{"name":"d","dir":"../x"}`, 1),
+		"device anywhere":                  strings.Replace(good, `"name":"x"`, `"name":"x","device":{"name":"d","mapDir":"/x"}`, 1),
+		"device, long":                     strings.Replace(good, `"name":"x"`, `"name":"x","device":{"name":"d","data":{"k":"`+strings.Repeat("x", maxDeviceData)+`"}}`, 1),
+		"no device":                        strings.Replace(strings.Replace(good, `"name":"x"`, `"name":"x","block":true`, 1), "volumes/", "volumeDevices/", 1),
+		"a block device where volumes are": strings.Replace(good, `"name":"x"`, `"name":"x","block":true,"device":{"name":"d","mapDir":"m"}`, 1),
+		"too much":                         `{"version":1,"uid":"` + strings.Repeat("x", maxRecord) + `"}`,
 	} {
 		_, err := parseRecord([]byte(text), "u1")
 		require.Error(t, err, name)
@@ -49,6 +57,7 @@ func TestDamagedRecords(t *testing.T) {
 // Whatever is in a record, each volume of one that is accepted is at a place of its own below the directory of the pod.
 func FuzzRecord(f *testing.F) {
 	f.Add([]byte(good))
+	f.Add([]byte(`{"version":1,"uid":"u1","volumes":[{"name":"x","also":["y"],"plugin":"a/b","dir":"volumeDevices/a~b/z","block":true,"device":{"name":"d","dir":"s","mapDir":"m","data":{"k":"v"}}}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		r, err := parseRecord(data, "u1")
 		if err != nil {
@@ -58,10 +67,20 @@ func FuzzRecord(f *testing.F) {
 		for _, v := range r.Volumes {
 			dir := filepath.Join("/pods/u1", v.Dir)
 			rest, below := strings.CutPrefix(dir, "/pods/u1/volumes/")
-			if !below || strings.Count(rest, "/") != 1 || seen[v.Name] {
+			if v.Block {
+				rest, below = strings.CutPrefix(dir, "/pods/u1/volumeDevices/")
+			}
+			if !below || strings.Count(rest, "/") != 1 || seen[dir] {
 				t.Errorf("volume %q at %q", v.Name, dir)
 			}
-			seen[v.Name] = true
+			seen[dir] = true
+			if d := v.Device; d != nil {
+				for _, dir := range []string{d.Dir, d.MapDir} {
+					if at := filepath.Join("/plugins", dir); at != "/plugins" && !strings.HasPrefix(at, "/plugins/") {
+						t.Errorf("device of volume %q at %q", v.Name, at)
+					}
+				}
+			}
 		}
 	})
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/internal/backoff"
 	"github.com/seed81659283/nodeagent/internal/mount"
+	"github.com/seed81659283/nodeagent/internal/podvolume"
 	"github.com/seed81659283/nodeagent/internal/sleep"
 	"github.com/seed81659283/nodeagent/volume/plan"
 	"github.com/seed81659283/nodeagent/volume/subpath"
@@ -87,14 +88,12 @@ func (v *Volumes) begin(ctx context.Context, wg *sync.WaitGroup) (wake time.Time
 	now := time.Now()
 	actions, wake := plan.Plan(&v.state, now)
 	for _, a := range actions {
-		p := v.pods[a.Volume.Pod]
-		e := p.find(a.Volume.Name)
-		e.Begin(a.Step, now)
-		s := &step{v: v, pod: p, entry: e, kind: a.Step, began: now, volume: v.volume(p, e)}
-		stepCtx, cancel := context.WithTimeout(ctx, v.opts.Timeout)
-		e.cancel = cancel
+		s := v.step(a)
+		a.Begin(now)
+		stepCtx, cancel := context.WithCancelCause(ctx)
+		*s.cancel = func() { cancel(context.Canceled) }
 		wg.Go(func() {
-			defer cancel()
+			defer cancel(nil)
 			s.run(stepCtx)
 		})
 	}
@@ -104,20 +103,42 @@ func (v *Volumes) begin(ctx context.Context, wg *sync.WaitGroup) (wake time.Time
 // volume returns a volume as plugins see it.
 func (v *Volumes) volume(p *podState, e *entry) Volume {
 	vol := Volume{
-		Pod: p.spec, UID: p.uid, Name: e.Name, Plugin: e.kind, PodDir: p.dir, Dir: filepath.Join(p.dir, e.dir),
+		Pod: p.spec, UID: p.uid, Name: e.Name, Spec: e.recorded.spec(), Plugin: e.recorded.Plugin,
+		PodDir: p.dir, Dir: filepath.Join(p.dir, e.recorded.Dir), PluginDir: v.opts.PluginDir,
+		Block: e.recorded.Block, SELinuxLabel: e.recorded.SELinuxLabel, Update: e.Phase == plan.Ready, Recovered: e.Recovered,
 		Warn: func(string, string) {},
 	}
+	if d := e.device; d != nil {
+		vol.Device, vol.StagingDir, vol.DevicePath = d.spec, v.stagingDir(&d.spec), d.path
+		vol.Shared, vol.Recovered = v.sharedWith(p, d), e.Recovered || d.Recovered
+	}
 	if pod := p.spec; pod != nil {
-		vol.Source = source(pod, e.Name)
-		vol.Warn = func(reason, message string) { v.event(pod, reason, message) }
+		vol.Source = e.source(pod)
+		vol.ReadOnly = e.readOnly(pod)
+		vol.Warn = func(reason, message string) { v.event(pod, corev1.EventTypeWarning, reason, message) }
+		vol.fill(e.claimed)
 	}
 	return vol
 }
 
-// event records a warning about a pod.
-func (v *Volumes) event(pod *corev1.Pod, reason, message string) {
+// readOnly reports whether a pod has a volume read-only, under all of its names.
+func (e *entry) readOnly(pod *corev1.Pod) bool {
+	found := false
+	for _, name := range e.names() {
+		if vol := podvolume.Find(pod, name); vol != nil {
+			if !podvolume.ReadOnly(vol) {
+				return false
+			}
+			found = true
+		}
+	}
+	return found
+}
+
+// event records an event about a pod.
+func (v *Volumes) event(pod *corev1.Pod, eventType, reason, message string) {
 	if hook := v.opts.Hooks.Event; hook != nil && pod != nil {
-		hook(pod, corev1.EventTypeWarning, reason, message)
+		hook(pod, eventType, reason, message)
 	}
 }
 
@@ -145,33 +166,68 @@ func (v *Volumes) watch(ctx context.Context) {
 
 // changed has volumes brought up to date that show an object, and tries those again that wait for it.
 func (v *Volumes) changed(kind, namespace, name string) {
+	o := Object{Kind: kind, Namespace: namespace, Name: name}
+	if uids := v.stale(o); len(uids) > 0 {
+		v.ready.Call(uids...)
+	}
+}
+
+// stale notes that an object has changed. It returns the pods that wait for it to be one which they can use.
+func (v *Volumes) stale(o Object) (waiting []string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	o := Object{Kind: kind, Namespace: namespace, Name: name}
-	found := false
+	found := v.retry(o)
 	for _, p := range v.pods {
-		if p.spec == nil || namespace != "" && p.spec.Namespace != namespace {
+		if p.spec == nil || o.Namespace != "" && p.spec.Namespace != o.Namespace {
 			continue
 		}
 		for _, e := range p.volumes {
-			if v.shows(p, e, o) {
+			if v.shows(p, e, o) || e.claimed.is(o) {
 				e.Stale, found = true, true
 				e.Retry()
+				if e.device != nil {
+					e.device.Retry()
+				}
 			}
 		}
 	}
 	if found {
 		v.poke()
 	}
+	for uid, pod := range v.claims {
+		if waitsFor(pod, o) {
+			waiting = append(waiting, uid)
+		}
+	}
+	return waiting
+}
+
+// retry has what waits for an object tried again at once, and reports whether something does.
+func (v *Volumes) retry(o Object) (found bool) {
+	waits := func(kind string, p *plan.Progress) {
+		if w, ok := v.opts.Plugins[kind].(Waiter); ok && p.Failures > 0 && w.WaitsFor(o) {
+			p.Retry()
+			found = true
+		}
+	}
+	for _, p := range v.pods {
+		for _, e := range p.volumes {
+			waits(e.recorded.Plugin, &e.Progress)
+		}
+	}
+	for _, d := range v.devices {
+		waits(d.kind, &d.Progress)
+	}
+	return found
 }
 
 // shows reports whether a volume shows an object.
 func (v *Volumes) shows(p *podState, e *entry, o Object) bool {
-	r, ok := v.opts.Plugins[e.kind].(Refresher)
+	r, ok := v.opts.Plugins[e.recorded.Plugin].(Refresher)
 	if !ok || p.spec == nil {
 		return false
 	}
-	vol := source(p.spec, e.Name)
+	vol := e.source(p.spec)
 	return vol != nil && r.Shows(p.spec, vol, o)
 }
 
@@ -180,5 +236,5 @@ func prepareParents(vol Volume) error { return os.MkdirAll(filepath.Dir(vol.Dir)
 
 // cleanSubPaths unmounts the paths within a volume.
 func cleanSubPaths(ctx context.Context, vol Volume) error {
-	return subpath.Clean(ctx, filepath.Join(vol.PodDir, subPathDir, vol.Name))
+	return subpath.Clean(ctx, filepath.Join(vol.PodDir, subPathDir, vol.Spec))
 }

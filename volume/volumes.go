@@ -17,6 +17,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/internal/listener"
+	"github.com/seed81659283/nodeagent/internal/nowait"
+	"github.com/seed81659283/nodeagent/internal/podvolume"
 	"github.com/seed81659283/nodeagent/internal/runonce"
 	"github.com/seed81659283/nodeagent/volume/plan"
 )
@@ -28,10 +30,15 @@ type Volumes struct {
 	wake  chan struct{} // something may be due
 	ready listener.List
 
-	mu      sync.Mutex // guards what follows
-	pods    map[string]*podState
-	damaged map[string]error // by UID: why the record of the pod cannot be read
-	state   plan.State
+	mu       sync.Mutex // guards what follows
+	pods     map[string]*podState
+	devices  map[string]*device     // by name
+	damaged  map[string]error       // by UID: why the record of the pod cannot be read
+	claims   map[string]*corev1.Pod // by UID: pods that wait for a claim which they cannot use so far
+	state    plan.State
+	reserved []reservation // of pods whose records are about to be written
+
+	calls nowait.Calls // about volumes that may not answer
 }
 
 // podState is what is known of the volumes of a pod.
@@ -50,10 +57,11 @@ type podState struct {
 // entry is a volume of a pod.
 type entry struct {
 	plan.Volume
-	kind  string // the plugin, by its name
-	dir   string // below that of the pod
-	mount Mount  // once it was set up
-	err   error  // of the step that has failed last; nil after one that succeeded
+	recorded recordedVolume
+	device   *device  // that it shares; nil: none
+	claimed  *claimed // as it was seen last; nil: it has no claim, or that was not seen
+	mount    Mount    // once it was set up
+	err      error    // of the step that has failed last; nil after one that succeeded
 
 	cancel context.CancelFunc // ends the step under way; nil: there is none
 }
@@ -69,8 +77,9 @@ func New(o Options) (*Volumes, error) {
 		return nil, fmt.Errorf("volume: read records: %w", err)
 	}
 	v := &Volumes{
-		opts: o, wake: make(chan struct{}, 1), pods: map[string]*podState{}, damaged: damaged,
-		state: plan.State{Parallel: o.Parallel, Slow: o.Slow},
+		opts: o, wake: make(chan struct{}, 1), pods: map[string]*podState{}, devices: map[string]*device{}, damaged: damaged,
+		claims: map[string]*corev1.Pod{},
+		state:  plan.State{Parallel: o.Parallel, Slow: o.Slow},
 	}
 	slices.SortFunc(records, func(a, b record) int { return strings.Compare(a.UID, b.UID) })
 	for _, r := range records {
@@ -79,6 +88,9 @@ func New(o Options) (*Volumes, error) {
 		for _, known := range r.Volumes {
 			e := v.add(p, known)
 			e.Phase, e.Recovered = plan.Uncertain, true
+			if e.device != nil {
+				e.device.Phase, e.device.Recovered = plan.Uncertain, true
+			}
 		}
 		v.pods[r.UID] = p
 	}
@@ -91,17 +103,39 @@ func (v *Volumes) newPod(uid, name string) *podState {
 
 // add adds a volume to a pod.
 func (v *Volumes) add(p *podState, r recordedVolume) *entry {
-	e := &entry{Volume: plan.Volume{Pod: p.uid, Name: r.Name}, kind: r.Plugin, dir: r.Dir}
+	e := &entry{Volume: plan.Volume{Pod: p.uid, Name: r.Name}, recorded: r}
+	if r.Device != nil {
+		e.device = v.hold(p, r)
+		e.Device = &e.device.Device
+	}
 	p.volumes = append(p.volumes, e)
 	v.state.Volumes = append(v.state.Volumes, &e.Volume)
 	return e
 }
 
-// find returns a volume of a pod, or nil.
+// find returns a volume of a pod by its first name, or nil.
 func (p *podState) find(name string) *entry {
 	for _, e := range p.volumes {
 		if e.Name == name {
 			return e
+		}
+	}
+	return nil
+}
+
+// names returns all names of a volume in its pod.
+func (e *entry) names() []string { return append([]string{e.Name}, e.recorded.Also...) }
+
+// usedBy reports whether one of its names is among those that containers use.
+func (e *entry) usedBy(names map[string]bool) bool {
+	return slices.ContainsFunc(e.names(), func(name string) bool { return names[name] })
+}
+
+// source returns the volume of the pod, by the first of its names that it still has; nil: it has none.
+func (e *entry) source(pod *corev1.Pod) *corev1.Volume {
+	for _, name := range e.names() {
+		if vol := podvolume.Find(pod, name); vol != nil {
+			return vol
 		}
 	}
 	return nil
@@ -113,8 +147,9 @@ func (p *podState) notify() {
 	p.changed = make(chan struct{})
 }
 
-// Notify has fn called with the UID of a pod whose volumes are set up after a Prepare has given up: the next one returns at once.
-// It is called with no lock held, from the goroutines of Run.
+// Notify has fn called with the UID of a pod whose volumes are set up after a Prepare has given up: the next one returns at once. It
+// is called, too, with those of pods that were refused a volume which they may be able to have now, as an object has changed or another
+// pod was released. It is called with no lock held, from the goroutines of Run and of Release.
 func (v *Volumes) Notify(fn func(uids ...string)) { v.ready.Add(fn) }
 
 // Pods returns the UIDs of the pods of which something is known, those with a damaged record too: whoever starts releases
@@ -144,23 +179,36 @@ func (v *Volumes) poke() {
 // left is what a pod waits for, as errors.
 func (p *podState) left(want plan.Phase, now time.Time) (errs []error) {
 	for _, e := range p.volumes {
-		if e.Phase == want || want == plan.Ready && e.Desired != plan.Mounted {
-			continue
+		if err := e.left(p, want, now); err != nil {
+			errs = append(errs, err)
 		}
-		step := plan.SetUp
-		if want == plan.Absent {
-			step = plan.TearDown
-		}
-		err := e.err
-		switch {
-		case e.Step != plan.None && err == nil:
-			err = fmt.Errorf("%s is under way for %v", e.Step, now.Sub(e.Since).Round(time.Second))
-		case err == nil:
-			err = errors.New("it has not begun")
-		}
-		errs = append(errs, named(step, e.Name, err))
 	}
 	return errs
+}
+
+// left is why a pod waits for a volume, or nil.
+func (e *entry) left(p *podState, want plan.Phase, now time.Time) error {
+	d := e.device
+	switch {
+	case want == plan.Ready && e.Desired != plan.Mounted:
+		return nil
+	case want == plan.Absent && e.Phase == plan.Absent && d != nil && d.last(p):
+		return named(plan.Unstage, e.Name, d.wait(now))
+	case e.Phase == want:
+		return nil
+	case e.Step != plan.None:
+		return named(e.Step, e.Name, underWay(&e.Progress, e.err, now))
+	case want == plan.Ready && d != nil && d.Phase != plan.Ready && (e.err == nil || d.Step != plan.None || d.err != nil):
+		return named(plan.Stage, e.Name, d.wait(now))
+	}
+	step, err := plan.SetUp, e.err
+	if want == plan.Absent {
+		step = plan.TearDown
+	}
+	if err == nil {
+		err = errors.New("it has not begun")
+	}
+	return named(step, e.Name, err)
 }
 
 // named returns an error that names a step and a volume.
@@ -177,28 +225,35 @@ func (v *Volumes) wait(ctx context.Context, p *podState, want plan.Phase) error 
 	deadline := time.NewTimer(v.opts.Wait)
 	defer deadline.Stop()
 	for {
-		v.mu.Lock()
-		left, changed := p.left(want, time.Now()), p.changed
-		v.mu.Unlock()
+		left, changed := v.missing(p, want)
 		if len(left) == 0 {
 			return nil
 		}
+		var end error
 		select {
 		case <-changed:
+			continue
 		case <-ctx.Done():
-			return fmt.Errorf("%w: %w", ctx.Err(), join(v.why(left)))
+			end = ctx.Err()
 		case <-deadline.C:
-			return fmt.Errorf("timed out after %v: %w", v.opts.Wait, join(v.why(left)))
+			end = fmt.Errorf("timed out after %v", v.opts.Wait)
 		}
+		if left, _ = v.missing(p, want); len(left) == 0 {
+			return nil
+		}
+		return fmt.Errorf("%w: %w", end, join(left))
 	}
 }
 
-// why adds to what is missing that nobody works at it.
-func (v *Volumes) why(left []error) []error {
-	if v.guard.Err() != nil {
-		return append([]error{errNotRun}, left...)
+// missing returns what a pod waits for, with why nobody works at it, and what is closed when that changes.
+func (v *Volumes) missing(p *podState, want plan.Phase) (left []error, changed <-chan struct{}) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	left = p.left(want, time.Now())
+	if len(left) > 0 && v.guard.Err() != nil {
+		left = append([]error{errNotRun}, left...)
 	}
-	return left
+	return left, p.changed
 }
 
 // isNotDir reports whether a path leads through something that is no directory.

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -19,7 +20,10 @@ import (
 	"github.com/seed81659283/nodeagent/internal/mounttest"
 )
 
-func TestMain(m *testing.M) { mounttest.Main(m) }
+func TestMain(m *testing.M) {
+	runtime.GOMAXPROCS(1) // for the race detector beside synctest (golang/go#78156)
+	mounttest.Main(m)
+}
 
 const (
 	group = 1000

@@ -120,16 +120,3 @@ func (n *node) unmountBelow(ctx context.Context, dir string) error {
 	}
 	return nil
 }
-
-// answered returns what a call returns, or the error of ctx if that ends first: the file system of a server that is dead does not
-// answer, and nothing ends such a call. The goroutine ends when the kernel gives up.
-func answered(ctx context.Context, call func() error) error {
-	done := make(chan error, 1)
-	go func() { done <- call() }()
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return fmt.Errorf("the file system does not answer: %w", ctx.Err())
-	}
-}

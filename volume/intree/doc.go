@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package intree has the plugins for volumes that need nothing but the node itself, which the kubelet calls in-tree: emptyDir,
-// hostPath, configMap, secret, downwardAPI and projected. It decides neither when a volume is set up nor for whom: see package
+// Package intree has the plugins for volumes that need no driver, which the kubelet calls in-tree: emptyDir, hostPath, configMap,
+// secret, downwardAPI, projected, local and NFS. It decides neither when a volume is set up nor for whom: see package
 // volume.
 //
 // # Model
@@ -18,10 +18,20 @@
 //
 // The files get the fsGroup of the pod from package fsgroup.
 //
+// An agent that is started while objects and tokens cannot be had uses the files that an earlier one has written, whole and with no token
+// or certificate that has expired: containers that have ended are started again. It asks for 3 s, and then tries on meanwhile.
+//
+// How much a volume takes is what its file system says where it has one of its own, what its quota counts, or else what a walk finds,
+// which enters nothing that is mounted and counts a file of several names once. hostPath volumes are not measured, as in the kubelet.
+//
 // Teardown unmounts and then removes, and never removes what is mounted in a volume: what a container has mounted there for the
 // host to see is unmounted.
 //
-// What belongs here: plugins that need neither a server nor a driver. Which files a volume has does not.
+// A local volume is a directory of the node, which is bound for each pod, or a block device: containers get it as it is, or its file system
+// is made where there is none, repaired, mounted once and bound for each pod. NFS is mounted by mount(8), which is ended with all that
+// it has started when nobody waits for it any more.
+//
+// What belongs here: plugins that need no driver. Which files a volume has does not.
 //
 // # Concurrency
 //
@@ -38,6 +48,8 @@
 //
 //   - Projected and downwardAPI volumes need no API server, unless a source of them does.
 //   - An update that fails leaves the files as they were. The kubelet removes the volume.
+//   - The sizeLimit of an emptyDir on the disk is a hard limit where its file system has project quotas: who writes more gets an error,
+//     and the pod is not evicted for it.
 //   - A pod certificate, a trust bundle or a token without a source for it in the Options is refused when the pod is accepted.
 //
 // Test kit: package volumetest has the suite that every plugin passes.

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/seed81659283/nodeagent/internal/mount"
+	"github.com/seed81659283/nodeagent/internal/projquota"
 	"github.com/seed81659283/nodeagent/qos"
 	"github.com/seed81659283/nodeagent/volume"
 	"github.com/seed81659283/nodeagent/volume/fsgroup"
@@ -59,6 +60,11 @@ func (d *emptyDir) SetUp(ctx context.Context, v volume.Volume) (volume.Mount, er
 			return m, err
 		}
 	}
+	if mounted == nil {
+		if err := d.limit(ctx, v); err != nil {
+			return m, err
+		}
+	}
 	if gid := fsGroup(v.Pod); gid != nil {
 		// The containers may still be able to use it: the kubelet goes on, too.
 		_ = fsgroup.Apply(ctx, v.Dir, *gid, fsgroup.Options{Slow: slow(v)})
@@ -95,18 +101,23 @@ func (d *emptyDir) TearDown(ctx context.Context, v volume.Volume) error {
 			return err
 		}
 	}
+	project := projquota.Of(v.Dir)
 	if err := d.remove(ctx, v); err != nil {
 		return err
 	}
+	d.unlimit(v, project)
 	// Of the last one of a pod nothing is left. As long as there are others, these are not empty.
 	_ = os.Remove(filepath.Dir(filepath.Dir(ready)))
 	_ = os.Remove(filepath.Join(v.PodDir, "plugins"))
 	return nil
 }
 
-// Usage measures the file system of a volume that has its own, and else what is in the directory.
+// Usage measures the file system of a volume that has its own, what its quota counts, and else what is in the directory.
 func (d *emptyDir) Usage(ctx context.Context, v volume.Volume) (volume.Usage, error) {
-	return usage(ctx, v.Dir)
+	if u, ok := d.quotaUsage(ctx, v.Dir); ok {
+		return u, nil
+	}
+	return d.usage(ctx, v.Dir)
 }
 
 // memorySize returns how large a tmpfs may be: the least of what the node has for pods, of the limit of the pod, and of the limit of

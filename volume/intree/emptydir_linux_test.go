@@ -4,6 +4,7 @@
 package intree_test
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"testing"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/internal/mounttest"
 	"github.com/seed81659283/nodeagent/internal/podtest"
+	"github.com/seed81659283/nodeagent/internal/projquota"
 	"github.com/seed81659283/nodeagent/volume"
 	"github.com/seed81659283/nodeagent/volume/intree"
 )
@@ -218,7 +220,79 @@ func TestUsage(t *testing.T) {
 		again, err := usager.Usage(t.Context(), v)
 		require.NoError(t, err)
 		assert.Less(t, again.UsedBytes-after.UsedBytes, uint64(1<<19), "what is mounted does not count: %s", medium)
+		same := filepath.Join(v.Dir, "same")
+		require.NoError(t, os.Mkdir(same, 0o755))
+		require.NoError(t, unix.Mount(filepath.Join(v.Dir, "a"), same, "", unix.MS_BIND, ""))
+		bound, err := usager.Usage(t.Context(), v)
+		require.NoError(t, err)
+		assert.Less(t, bound.UsedBytes-again.UsedBytes, uint64(1<<19), "nor is counted what is bound: %s", medium)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err = usager.Usage(ctx, v)
+		require.ErrorIs(t, err, context.Canceled)
 		v.Pod = nil
 		n.tearDown(v)
+	}
+}
+
+// What a container has mounted in a volume and does not serve is not asked.
+func TestUsageBesideDeadFileSystem(t *testing.T) {
+	n := newNode(t)
+	v := n.volume(volume.EmptyDir, podtest.Pod(t, "volumes: [{name: v}]"))
+	n.setUp(v)
+	dead := filepath.Join(v.Dir, "dead")
+	require.NoError(t, os.Mkdir(dead, 0o755))
+	abort := mounttest.DeadFUSE(t, dead)
+	require.NoError(t, os.WriteFile(filepath.Join(v.Dir, "file"), make([]byte, 1<<20), 0o600))
+	u, err := n.plugins[volume.EmptyDir].(volume.Usager).Usage(t.Context(), v)
+	require.NoError(t, err)
+	assert.GreaterOrEqual(t, u.UsedBytes, uint64(1<<20))
+	abort()
+	v.Pod = nil
+	n.tearDown(v)
+}
+
+// A sizeLimit on the disk is a hard limit where the file system has quotas, which then measure the volume. Elsewhere it is not.
+func TestIntegrationQuotaOfEmptyDir(t *testing.T) {
+	root, has := mounttest.QuotaFS(t)
+	n := newNode(t)
+	n.root = root
+	for _, known := range []bool{true, false} {
+		v := n.volume(volume.EmptyDir, podtest.Pod(t, "{securityContext: {fsGroup: 1234}, volumes: [{name: v, emptyDir: {sizeLimit: 1Mi}}]}"))
+		m := n.setUp(v)
+		require.NoError(t, mounttest.WriteLimited(t, filepath.Join(m.HostPath, "small"), 512<<10))
+		u, err := n.plugins[volume.EmptyDir].(volume.Usager).Usage(t.Context(), v)
+		require.NoError(t, err)
+		assert.InDelta(t, 512<<10, u.UsedBytes, 64<<10)
+		err = mounttest.WriteLimited(t, filepath.Join(m.HostPath, "large"), 1<<20)
+		if has {
+			require.ErrorIs(t, err, unix.EDQUOT)
+			assert.EqualValues(t, 1<<20, u.CapacityBytes)
+			assert.InDelta(t, 512<<10, u.AvailableBytes, 64<<10)
+			again, err := n.plugins[volume.EmptyDir].(volume.Usager).Usage(t.Context(), v)
+			require.NoError(t, err)
+			assert.LessOrEqual(t, again.AvailableBytes, uint64(4096))
+		} else {
+			require.NoError(t, err)
+			assert.Greater(t, u.CapacityBytes, uint64(1<<20))
+			require.Empty(t, os.Getenv("IN_TEST_VM"), "the kernels of hack/vm have quotas")
+		}
+		n.setUp(v)
+		project := projquota.Of(v.Dir)
+		assert.Equal(t, has, project != 0)
+		if !known {
+			v.Pod, v.Source = nil, nil // as an agent knows it that was started again
+		}
+		n.tearDown(v)
+		if !has {
+			continue
+		}
+		again := filepath.Join(root, "again")
+		require.NoError(t, os.Mkdir(again, 0o755))
+		p := projquota.Projects{Rand: func() uint32 { return project }}
+		require.NoError(t, p.Limit(again, 1<<20))
+		assert.Equal(t, project, projquota.Of(again), "nothing is left of the quota")
+		require.NoError(t, os.Remove(again))
+		require.NoError(t, projquota.Release(root, project))
 	}
 }

@@ -28,6 +28,8 @@ func ExamplePlugins() {
 	// kubernetes.io/downward-api
 	// kubernetes.io/empty-dir
 	// kubernetes.io/host-path
+	// kubernetes.io/local-volume
+	// kubernetes.io/nfs
 	// kubernetes.io/projected
 	// kubernetes.io/secret
 	// <nil>

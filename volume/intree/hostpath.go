@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -21,10 +22,12 @@ import (
 )
 
 // hostPath gives pods files and directories of the host. It leaves nothing on disk but what the type asks it to make.
-type hostPath struct{}
+type hostPath struct {
+	*node
+}
 
 // Check refuses paths that lead back, and types that do not exist.
-func (hostPath) Check(_ *corev1.Pod, v *corev1.Volume, path *field.Path) field.ErrorList {
+func (*hostPath) Check(_ *corev1.Pod, v *corev1.Volume, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, message := range podfield.NoBacksteps(v.HostPath.Path) {
 		errs = append(errs, field.Invalid(path.Child("path"), v.HostPath.Path, message))
@@ -42,25 +45,37 @@ func hostPathTypes() []corev1.HostPathType {
 	}
 }
 
+// answerTimeout is how long the file system of a path has to answer before the set-up fails and says so.
+const answerTimeout = 5 * time.Second
+
 // SetUp checks that there is what the type says, and makes it where the type says so.
-func (hostPath) SetUp(ctx context.Context, v volume.Volume) (volume.Mount, error) {
-	path, typ := v.Source.HostPath.Path, *optional.OrZero(v.Source.HostPath.Type)
+func (h *hostPath) SetUp(ctx context.Context, v volume.Volume) (volume.Mount, error) {
+	source := v.Source.HostPath
+	if v.PV != nil {
+		source = v.PV.Spec.HostPath
+	}
+	path, typ := source.Path, *optional.OrZero(source.Type)
 	if wrong := podfield.NoBacksteps(path); len(wrong) > 0 {
 		return volume.Mount{}, &plan.Final{Err: fmt.Errorf("invalid HostPath %.256q: %s", path, wrong[0])}
 	}
-	m := volume.Mount{HostPath: path}
-	if typ == corev1.HostPathUnset {
-		return m, nil
-	}
-	// Who serves the path may be dead.
-	if err := answered(ctx, func() error { return checkType(path, typ) }); err != nil {
+	// Who serves the path may be dead, which is to hold up this pod and not the runtime.
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	err := h.calls.Do(ctx, path, func() error {
+		if typ == corev1.HostPathUnset {
+			_, _ = os.Stat(path) // whatever it is
+			return nil
+		}
+		return checkType(path, typ)
+	})
+	if err != nil {
 		return volume.Mount{}, &plan.Final{Err: err}
 	}
-	return m, nil
+	return volume.Mount{HostPath: path, ReadOnly: v.ReadOnly}, nil
 }
 
 // TearDown leaves the host's files alone.
-func (hostPath) TearDown(context.Context, volume.Volume) error { return nil }
+func (*hostPath) TearDown(context.Context, volume.Volume) error { return nil }
 
 // checkType returns an error if a path is not of a type. What is missing is made first, where the type says so.
 func checkType(path string, typ corev1.HostPathType) error {

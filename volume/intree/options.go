@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/internal/mount"
+	"github.com/seed81659283/nodeagent/internal/nowait"
+	"github.com/seed81659283/nodeagent/internal/projquota"
 	"github.com/seed81659283/nodeagent/volume"
 	"github.com/seed81659283/nodeagent/volume/payload"
 	"github.com/seed81659283/nodeagent/volume/token"
@@ -23,17 +25,23 @@ type Objects interface {
 	Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error)
 }
 
-// TrustBundles is where cluster trust bundles are.
+// TrustBundles is where cluster trust bundles are. *trustbundle.Reader is one.
 type TrustBundles interface {
 	// TrustBundle returns the certificates of what a source asks for, as PEM: by its name, or those of a signer. Nothing found is
 	// an error that wraps fs.ErrNotExist.
 	TrustBundle(ctx context.Context, source *corev1.ClusterTrustBundleProjection) ([]byte, error)
 }
 
-// Certificates is who gets certificates for pods and renews them.
+// Certificates is who gets certificates for pods and renews them. *podcert.Keeper is one.
 type Certificates interface {
 	// Certificate returns what the source of a projected volume with that index asks for.
 	Certificate(ctx context.Context, pod *corev1.Pod, volume string, source int) (payload.Certificate, error)
+}
+
+// Forgetter is a [Certificates] that keeps certificates. *podcert.Keeper is one.
+type Forgetter interface {
+	// Forget drops the certificates of a pod whose projected volume is torn down.
+	Forget(podUID string)
 }
 
 // Options say where plugins have from what volumes show. A pod that asks for what is nil is refused.
@@ -51,6 +59,9 @@ type Options struct {
 type node struct {
 	Options
 	unmounter mount.Unmounter
+	binds     mount.Unmounter // of what others use, too
+	calls     nowait.Calls    // about file systems that may not answer
+	projects  projquota.Projects
 }
 
 func (n *node) allocatable() corev1.ResourceList {
@@ -63,6 +74,7 @@ func (n *node) allocatable() corev1.ResourceList {
 // Plugins returns the plugins by their names.
 func Plugins(o Options) map[string]volume.Plugin {
 	n := &node{Options: o}
+	n.binds.NoForce = true
 	files := func(memory bool) *written { return &written{node: n, memory: memory} }
 	projected := files(true)
 	if o.Tokens != nil {
@@ -70,11 +82,13 @@ func Plugins(o Options) map[string]volume.Plugin {
 	}
 	return map[string]volume.Plugin{
 		volume.EmptyDir:    &emptyDir{n},
-		volume.HostPath:    hostPath{},
+		volume.HostPath:    &hostPath{n},
 		volume.ConfigMap:   files(false),
 		volume.Secret:      files(true),
 		volume.DownwardAPI: files(true),
 		volume.Projected:   projected,
+		volume.Local:       &local{n},
+		volume.NFS:         &nfs{n},
 	}
 }
 
@@ -82,8 +96,8 @@ var (
 	_ volume.Plugin    = (*emptyDir)(nil)
 	_ volume.Checker   = (*emptyDir)(nil)
 	_ volume.Usager    = (*emptyDir)(nil)
-	_ volume.Plugin    = hostPath{}
-	_ volume.Checker   = hostPath{}
+	_ volume.Plugin    = (*hostPath)(nil)
+	_ volume.Checker   = (*hostPath)(nil)
 	_ volume.Plugin    = (*written)(nil)
 	_ volume.Checker   = (*written)(nil)
 	_ volume.Refresher = (*written)(nil)

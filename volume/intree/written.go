@@ -62,8 +62,8 @@ func (w *written) Check(_ *corev1.Pod, v *corev1.Volume, path *field.Path) field
 }
 
 // Shows reports whether a volume shows an object.
-func (w *written) Shows(_ *corev1.Pod, v *corev1.Volume, o volume.Object) bool {
-	if (o.Kind == volume.KindPod || o.Kind == "") && payload.ShowsMetadata(v) {
+func (w *written) Shows(pod *corev1.Pod, v *corev1.Volume, o volume.Object) bool {
+	if (o.Kind == volume.KindPod || o.Kind == "") && payload.ShowsMetadata(v) || payload.ShowsCluster(pod, v, payload.Kind(o.Kind), o.Name) {
 		return true
 	}
 	for want := range payload.Wants(v) {
@@ -74,13 +74,20 @@ func (w *written) Shows(_ *corev1.Pod, v *corev1.Volume, o volume.Object) bool {
 	return false
 }
 
-// SetUp writes the files, or brings them up to date. What they are made of is fetched before anything is made.
+// SetUp writes the files, or brings them up to date. What they are made of is fetched before anything is made. If that fails, the files
+// of an earlier agent do for as long as they can be used.
 func (w *written) SetUp(ctx context.Context, v volume.Volume) (volume.Mount, error) {
 	m := volume.Mount{HostPath: v.Dir, ReadOnly: true, SELinuxRelabel: true}
-	files, err := w.files(ctx, v)
+	limit, usable := fetchTimeout, w.usable(v)
+	if usable {
+		limit = usableTimeout
+	}
+	files, err := w.files(ctx, v, limit)
 	if err != nil {
 		if _, statErr := os.Lstat(v.Dir); errors.Is(statErr, os.ErrNotExist) {
 			err = &plan.Final{Err: err}
+		} else if usable {
+			err = &plan.Outdated{Err: err}
 		}
 		return m, err
 	}
@@ -122,17 +129,20 @@ func (w *written) TearDown(ctx context.Context, v volume.Volume) error {
 	if w.tokens != nil {
 		w.tokens.Forget(v.UID)
 	}
+	if f, ok := w.Certificates.(Forgetter); ok && w.memory {
+		f.Forget(v.UID)
+	}
 	return nil
 }
 
 // Usage measures what is in the directory, or its tmpfs.
 func (w *written) Usage(ctx context.Context, v volume.Volume) (volume.Usage, error) {
-	return usage(ctx, v.Dir)
+	return w.usage(ctx, v.Dir)
 }
 
 // files fetches what a volume is made of, and returns its files.
-func (w *written) files(ctx context.Context, v volume.Volume) (payload.Files, error) {
-	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
+func (w *written) files(ctx context.Context, v volume.Volume, limit time.Duration) (payload.Files, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	f := &fetch{node: w.node, tokens: w.tokens, pod: v.Pod, volume: v.Source}
 	in, err := f.inputs(ctx)

@@ -14,8 +14,10 @@ type Kind string
 
 // The kinds of objects that volumes are made of.
 const (
-	ConfigMap Kind = "ConfigMap"
-	Secret    Kind = "Secret"
+	ConfigMap      Kind = "ConfigMap"
+	Secret         Kind = "Secret"
+	TrustBundle    Kind = "ClusterTrustBundle"
+	PodCertificate Kind = "PodCertificate" // of the pod, by its name; not among those of Wants
 )
 
 // Want is an object of the pod's namespace that a volume is made of.
@@ -46,6 +48,28 @@ func Wants(v *corev1.Volume) iter.Seq[Want] {
 			}
 		}
 	}
+}
+
+// ShowsCluster reports whether a cluster trust bundle of that name, or a certificate of the pod of that name, is in the files of a
+// volume of a pod. An empty kind and an empty name stand for any.
+func ShowsCluster(pod *corev1.Pod, v *corev1.Volume, kind Kind, name string) bool {
+	if v.Projected == nil {
+		return false
+	}
+	for i := range v.Projected.Sources {
+		s := &v.Projected.Sources[i]
+		switch {
+		case s.ClusterTrustBundle != nil && (kind == "" || kind == TrustBundle):
+			if named := s.ClusterTrustBundle.Name; name == "" || named == nil || *named == name { // of a signer it may be any
+				return true
+			}
+		case s.PodCertificate != nil && (kind == "" || kind == PodCertificate):
+			if name == "" || name == pod.Name {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // ShowsMetadata reports whether the labels and annotations of its pod are in the files of a volume.

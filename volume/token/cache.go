@@ -84,26 +84,34 @@ func NewCache(from Issuer, random func() float64) *Cache {
 	return &Cache{from: from, rand: random, tokens: map[Request]Token{}}
 }
 
-// Get returns a token that is valid.
+// Get returns the text of a token that is valid.
 func (c *Cache) Get(ctx context.Context, r Request) (string, error) {
+	t, err := c.Token(ctx, r)
+	return t.Value, err
+}
+
+var _ Issuer = (*Cache)(nil)
+
+// Token returns a token that is valid.
+func (c *Cache) Token(ctx context.Context, r Request) (Token, error) {
 	if r.Seconds <= 0 {
 		r.Seconds = DefaultSeconds
 	}
 	old, ok := c.find(r)
 	if ok && !Due(old, r.Seconds, c.rand(), time.Now()) {
-		return old.Value, nil
+		return old, nil
 	}
 	fresh, err := c.from.Token(ctx, r)
 	switch {
 	case err == nil:
 		c.keep(r, fresh)
-		return fresh.Value, nil
+		return fresh, nil
 	case !ok:
-		return "", fmt.Errorf("token of service account %s/%s: %w", r.Namespace, r.ServiceAccount, err)
+		return Token{}, fmt.Errorf("token of service account %s/%s: %w", r.Namespace, r.ServiceAccount, err)
 	case time.Now().After(old.Expires):
-		return "", fmt.Errorf("token of service account %s/%s expired and refresh failed: %w", r.Namespace, r.ServiceAccount, err)
+		return Token{}, fmt.Errorf("token of service account %s/%s expired and refresh failed: %w", r.Namespace, r.ServiceAccount, err)
 	default:
-		return old.Value, nil
+		return old, nil
 	}
 }
 

@@ -15,7 +15,7 @@
 //	...
 //	cache.Forget(uid)
 //
-// [Due] is the pure decision.
+// [Due] is the pure decision. [Expiry] reads from a token when it expires.
 //
 // # Concurrency
 //

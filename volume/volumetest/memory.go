@@ -16,8 +16,8 @@ import (
 
 // Memory is a plugin whose volumes exist in memory. The zero value has none. It may be used from several goroutines.
 type Memory struct {
-	mu    sync.Mutex // guards what follows
-	there map[string]int
+	mu    sync.Mutex        // guards what follows
+	there map[string]string // by UID/NAME: the device, or ""
 	calls []string
 }
 
@@ -31,9 +31,9 @@ func (m *Memory) SetUp(_ context.Context, v volume.Volume) (volume.Mount, error)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.there == nil {
-		m.there = map[string]int{}
+		m.there = map[string]string{}
 	}
-	m.there[key(v)]++
+	m.there[key(v)] = v.Device.Name
 	m.calls = append(m.calls, "set up "+key(v))
 	return volume.Mount{HostPath: v.Dir}, nil
 }
@@ -77,8 +77,8 @@ func (m *Memory) Calls() []string {
 // key names a volume.
 func key(v volume.Volume) string { return v.UID + "/" + v.Name }
 
-// Faulty is a plugin with faults before its calls: any func may be nil. It is a [volume.Refresher] and a [volume.Checker] if the
-// plugin is.
+// Faulty is a plugin with faults before its calls: any func may be nil. It is a [volume.Refresher], a [volume.Stager], a
+// [volume.Expander] and a [volume.SELinuxMounter] if the plugin is.
 type Faulty struct {
 	volume.Plugin
 
@@ -86,11 +86,19 @@ type Faulty struct {
 	SetUpFault func(ctx context.Context, v volume.Volume) error
 	// TearDownFault is called before a teardown, likewise.
 	TearDownFault func(ctx context.Context, v volume.Volume) error
+	// StageFault, UnstageFault and ExpandFault are called before a device is staged, unstaged or grows, likewise.
+	StageFault, UnstageFault, ExpandFault func(ctx context.Context, v volume.Volume) error
 	// SetUpDone is called after a set-up, with its error, and returns what counts.
 	SetUpDone func(v volume.Volume, err error) error
 }
 
-var _ volume.Refresher = (*Faulty)(nil)
+var (
+	_ volume.Refresher = (*Faulty)(nil)
+	_ volume.Stager    = (*Faulty)(nil)
+	_ volume.Expander  = (*Faulty)(nil)
+
+	_ volume.SELinuxMounter = (*Faulty)(nil)
+)
 
 // SetUp calls the plugin, unless a fault comes first.
 func (f *Faulty) SetUp(ctx context.Context, v volume.Volume) (volume.Mount, error) {
@@ -120,6 +128,55 @@ func (f *Faulty) TearDown(ctx context.Context, v volume.Volume) error {
 func (f *Faulty) Shows(pod *corev1.Pod, v *corev1.Volume, o volume.Object) bool {
 	r, ok := f.Plugin.(volume.Refresher)
 	return ok && r.Shows(pod, v, o)
+}
+
+// Device asks the plugin, if it is a [volume.Stager].
+func (f *Faulty) Device(ctx context.Context, v volume.Volume) (volume.Device, error) {
+	if s, ok := f.Plugin.(volume.Stager); ok {
+		return s.Device(ctx, v)
+	}
+	return volume.Device{}, nil
+}
+
+// Stage calls the plugin, unless a fault comes first.
+func (f *Faulty) Stage(ctx context.Context, v volume.Volume) error {
+	if f.StageFault != nil {
+		if err := f.StageFault(ctx, v); err != nil {
+			return err
+		}
+	}
+	return f.Plugin.(volume.Stager).Stage(ctx, v) // which has said what the device is
+}
+
+// Unstage calls the plugin, unless a fault comes first.
+func (f *Faulty) Unstage(ctx context.Context, v volume.Volume) error {
+	if f.UnstageFault != nil {
+		if err := f.UnstageFault(ctx, v); err != nil {
+			return err
+		}
+	}
+	return f.Plugin.(volume.Stager).Unstage(ctx, v)
+}
+
+// MountsWithLabel asks the plugin, if it is a [volume.SELinuxMounter].
+func (f *Faulty) MountsWithLabel(ctx context.Context, v volume.Volume) (bool, error) {
+	if m, ok := f.Plugin.(volume.SELinuxMounter); ok {
+		return m.MountsWithLabel(ctx, v)
+	}
+	return false, nil
+}
+
+// NodeExpand calls the plugin, if it is a [volume.Expander], unless a fault comes first.
+func (f *Faulty) NodeExpand(ctx context.Context, v volume.Volume, e volume.Expansion) error {
+	if f.ExpandFault != nil {
+		if err := f.ExpandFault(ctx, v); err != nil {
+			return err
+		}
+	}
+	if x, ok := f.Plugin.(volume.Expander); ok {
+		return x.NodeExpand(ctx, v, e)
+	}
+	return nil
 }
 
 // Hang is a fault that lasts until the context ends.

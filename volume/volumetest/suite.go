@@ -23,8 +23,13 @@ type Subject struct {
 	Name   string // of the plugin, such as [volume.EmptyDir]
 	// Pod is the pod that the volume is of, the first one that it has.
 	Pod *corev1.Pod
+	// PV is what the volume's claim is bound to; nil: it has none. With a device, which a [volume.Stager] says of it, it is staged
+	// before it is set up, and unstaged after it is torn down.
+	PV *corev1.PersistentVolume
 	// Outside says that the volume is not below the directory of the pod, and that a teardown leaves it alone.
 	Outside bool
+	// Mounted says that the volume is mounted on its directory. One that has files in it and is no mount is left alone.
+	Mounted bool
 }
 
 // The rules, which are in the documentation of volume.Plugin.
@@ -33,6 +38,9 @@ const (
 	ruleRemoves    = "teardown: TearDown removes a volume, and nothing that somebody has mounted in it."
 	ruleAbsent     = "teardown: One that is absent is success."
 	ruleContext    = "context: Both methods return when ctx ends, with its error."
+	ruleStage      = "stage: Stage makes a device ready, for one of the volumes that share it. It is idempotent."
+	ruleUnstage    = "unstage: Unstage undoes Stage, by what is in the record."
+	ruleNever      = "unstage: What was never staged is success."
 	rulePartial    = "failure: After an error there may be something left, which is torn down like any other, unless it wraps a [plan.Final]."
 )
 
@@ -45,6 +53,8 @@ func TestPlugin(t *testing.T, subject func(t *testing.T) Subject) {
 		"TearDownPartial":  (*check).tearDownPartial,
 		"TearDownByRecord": (*check).tearDownByRecord,
 		"Canceled":         (*check).canceled,
+		"StageTwice":       (*check).stageTwice,
+		"UnstageAbsent":    (*check).unstageAbsent,
 	}
 	for name, run := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -65,7 +75,10 @@ type check struct {
 func (c *check) volume() volume.Volume {
 	source := &c.Pod.Spec.Volumes[0]
 	v := c.recorded()
-	v.Pod, v.Source = c.Pod, source
+	v.Pod, v.Source, v.PV = c.Pod, source, c.PV
+	if c.PV != nil {
+		v.MountOptions = c.PV.Spec.MountOptions
+	}
 	if err := os.MkdirAll(filepath.Dir(v.Dir), 0o750); err != nil {
 		c.Fatal(err)
 	}
@@ -75,16 +88,74 @@ func (c *check) volume() volume.Volume {
 // recorded returns the volume as it is known from its record.
 func (c *check) recorded() volume.Volume {
 	name := c.Pod.Spec.Volumes[0].Name
-	return volume.Volume{
-		UID: string(c.Pod.UID), Name: name, Plugin: c.Name, PodDir: c.podDir,
-		Dir:  filepath.Join(c.podDir, "volumes", filepath.Base(filepath.Dir(c.Name))+"~"+filepath.Base(c.Name), name),
+	spec := name
+	if c.PV != nil {
+		spec = c.PV.Name
+	}
+	v := volume.Volume{
+		UID: string(c.Pod.UID), Name: name, Spec: spec, Plugin: c.Name, PodDir: c.podDir, PluginDir: filepath.Join(filepath.Dir(filepath.Dir(c.podDir)), "plugins"),
+		Dir:  filepath.Join(c.podDir, "volumes", filepath.Base(filepath.Dir(c.Name))+"~"+filepath.Base(c.Name), spec),
 		Warn: func(string, string) {},
+	}
+	if s, ok := c.Plugin.(volume.Stager); ok {
+		asked := v
+		asked.Pod, asked.Source, asked.PV = c.Pod, &c.Pod.Spec.Volumes[0], c.PV
+		d, err := s.Device(c.Context(), asked)
+		c.Succeed(err, ruleStage, "Device")
+		if v.Device = d; d.Dir != "" {
+			v.StagingDir = filepath.Join(v.PluginDir, d.Dir)
+		}
+	}
+	return v
+}
+
+// stage stages the device of a volume, if it has one.
+func (c *check) stage(v volume.Volume) {
+	c.Helper()
+	if v.Device.Name == "" {
+		return
+	}
+	if v.StagingDir != "" {
+		if err := os.MkdirAll(filepath.Dir(v.StagingDir), 0o750); err != nil {
+			c.Fatal(err)
+		}
+	}
+	c.Succeed(c.Plugin.(volume.Stager).Stage(c.Context(), v), ruleStage, "Stage")
+}
+
+// unstage undoes that by the record, and finds nothing left.
+func (c *check) unstage(rule string) {
+	c.Helper()
+	v := c.recorded()
+	if v.Device.Name == "" {
+		return
+	}
+	v.UID, v.PodDir, v.Dir = "", "", ""
+	c.Succeed(c.Plugin.(volume.Stager).Unstage(c.Context(), v), rule, "Unstage")
+	if v.StagingDir != "" {
+		_, err := os.Lstat(v.StagingDir)
+		c.Hold(errors.Is(err, fs.ErrNotExist), rule, "after Unstage %s is there: %v", v.StagingDir, err)
 	}
 }
 
+// A device that is staged twice, as after a restart of the agent, keeps what is set up of it.
+func (c *check) stageTwice() {
+	m := c.setUp()
+	c.stage(c.volume())
+	_, err := os.Stat(m.HostPath)
+	c.Succeed(err, ruleStage, "look at the volume")
+	c.tearDown(c.volume(), ruleRemoves)
+	c.unstage(ruleUnstage)
+	c.unstage(ruleNever)
+}
+
+func (c *check) unstageAbsent() { c.unstage(ruleNever) }
+
 func (c *check) setUp() volume.Mount {
 	c.Helper()
-	m, err := c.Plugin.SetUp(c.Context(), c.volume())
+	v := c.volume()
+	c.stage(v)
+	m, err := c.Plugin.SetUp(c.Context(), v)
 	c.Succeed(err, ruleIdempotent, "SetUp")
 	c.Hold(m.HostPath != "", ruleIdempotent, "SetUp returns no path")
 	if _, err := os.Stat(m.HostPath); err != nil {
@@ -125,6 +196,7 @@ func (c *check) setUpTwice() {
 		c.Hold(err == nil && info.Mode().Perm() == 0o711, ruleIdempotent, "the mode that a container has set is %v: %v", info.Mode(), err)
 	}
 	c.tearDown(c.volume(), ruleRemoves)
+	c.unstage(ruleUnstage)
 }
 
 func (c *check) tearDownTwice() {
@@ -134,6 +206,7 @@ func (c *check) tearDownTwice() {
 	c.tearDown(v, ruleAbsent)
 	c.setUp()
 	c.tearDown(v, ruleRemoves)
+	c.unstage(ruleUnstage)
 }
 
 func (c *check) tearDownAbsent() {
@@ -143,8 +216,11 @@ func (c *check) tearDownAbsent() {
 
 // An agent that dies leaves the directory of a volume, and nothing else.
 func (c *check) tearDownPartial() {
-	v := c.volume()
-	if err := os.MkdirAll(filepath.Join(v.Dir, "half/written"), 0o755); err != nil {
+	v, half := c.volume(), "half/written"
+	if c.Mounted {
+		half = ""
+	}
+	if err := os.MkdirAll(filepath.Join(v.Dir, half), 0o755); err != nil {
 		c.Fatal(err)
 	}
 	if c.Outside {
@@ -157,6 +233,7 @@ func (c *check) tearDownPartial() {
 func (c *check) tearDownByRecord() {
 	c.setUp()
 	c.tearDown(c.recorded(), ruleRemoves)
+	c.unstage(ruleUnstage)
 }
 
 // Nobody wants it any more. What was made is torn down.
@@ -167,4 +244,5 @@ func (c *check) canceled() {
 		c.Hold(errors.Is(err, context.Canceled), ruleContext, "SetUp: %v", err)
 	}
 	c.tearDown(c.volume(), rulePartial)
+	c.unstage(ruleUnstage)
 }

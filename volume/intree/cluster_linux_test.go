@@ -1,0 +1,111 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package intree_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/internal/mounttest"
+	"github.com/seed81659283/nodeagent/internal/podtest"
+	"github.com/seed81659283/nodeagent/volume"
+	"github.com/seed81659283/nodeagent/volume/intree"
+	"github.com/seed81659283/nodeagent/volume/podcert"
+	"github.com/seed81659283/nodeagent/volume/trustbundle"
+	"github.com/seed81659283/nodeagent/volume/volumetest"
+)
+
+// pair returns the key pair in the credential bundle of a volume, once it verifies by the trust bundle beside it.
+func pair(t *testing.T, n *node, m volume.Mount) string {
+	t.Helper()
+	bundle := []byte(n.read(m, "bundle"))
+	p, err := tls.X509KeyPair(bundle, bundle)
+	require.NoError(t, err)
+	roots := x509.NewCertPool()
+	require.True(t, roots.AppendCertsFromPEM([]byte(n.read(m, "ca"))))
+	_, err = p.Leaf.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	require.NoError(t, err)
+	return string(bundle)
+}
+
+// A pod gets a key, a certificate that its trust bundle verifies, and others as soon as they are there.
+func TestPodCertificateAndTrustBundle(t *testing.T) {
+	mounttest.Need(t)
+	n := newNode(t)
+	signer, bundles := &volumetest.Signer{Lifetime: time.Hour}, &volumetest.TrustBundles{}
+	ca, err := signer.Bundle("example.com:x:ca", "example.com/x")
+	require.NoError(t, err)
+	bundles.Put(ca)
+	keeper := podcert.New(signer, podcert.Options{Rand: func() float64 { return 0 }})
+	n.options.Certificates, n.options.TrustBundles = keeper, trustbundle.NewReader(bundles)
+	v, err := volume.New(volume.Options{
+		Root: n.root, Plugins: intree.Plugins(n.options), Watcher: volume.JoinWatchers(keeper, bundles),
+		Hooks: volume.Hooks{Event: func(_ *corev1.Pod, _, reason, message string) { t.Log(reason, message) }},
+	})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	wg.Go(func() { assert.NoError(t, v.Run(ctx)) })
+	wg.Go(func() { assert.NoError(t, keeper.Run(ctx)) })
+
+	pod := podtest.Pod(t, `{securityContext: {runAsUser: 77, fsGroup: 1234}, volumes: [{name: v, projected: {sources: [
+		{podCertificate: {signerName: example.com/x, keyType: ECDSAP256, credentialBundlePath: bundle}},
+		{clusterTrustBundle: {signerName: example.com/x, labelSelector: {}, path: ca}}]}}]}`,
+		"{volumeMounts: [{name: v, mountPath: /v}]}")
+	require.NoError(t, v.Prepare(ctx, pod))
+	m := volume.Mount{HostPath: n.volume(volume.Projected, pod).Dir}
+	first := pair(t, n, m)
+	st := stat(t, m.HostPath+"/..data/bundle")
+	assert.EqualValues(t, 0o640, st.Mode&0o777)
+	assert.EqualValues(t, 77, st.Uid)
+	assert.EqualValues(t, 1234, st.Gid)
+
+	other, err := (&volumetest.Signer{}).Bundle("example.com:x:other", "example.com/x")
+	require.NoError(t, err)
+	bundles.Put(other)
+	require.Eventually(t, func() bool { return len(n.read(m, "ca")) > len(ca.PEM) }, 10*time.Second, 10*time.Millisecond)
+	assert.Equal(t, first, pair(t, n, m), "another bundle is no reason for another key")
+
+	require.NoError(t, v.Release(ctx, string(pod.UID)))
+	assert.Empty(t, keeper.Counts(), "the key is forgotten with the volume")
+}
+
+func TestShowsObjectsOfTheCluster(t *testing.T) {
+	shows := func(spec string, o volume.Object) bool {
+		n := newNode(t)
+		p := podtest.Pod(t, "volumes: [{name: v, projected: {sources: ["+spec+"]}}]")
+		return n.plugins[volume.Projected].(volume.Refresher).Shows(p, &p.Spec.Volumes[0], o)
+	}
+	const (
+		named  = "{clusterTrustBundle: {name: ca, path: ca}}"
+		signer = "{clusterTrustBundle: {signerName: x, labelSelector: {}, path: ca}}"
+		key    = "{podCertificate: {signerName: x, keyType: ED25519, keyPath: k}}"
+	)
+	for name, c := range map[string]struct {
+		spec string
+		o    volume.Object
+		want bool
+	}{
+		"the bundle":              {named, volume.Object{Kind: trustbundle.Kind, Name: "ca"}, true},
+		"another bundle":          {named, volume.Object{Kind: trustbundle.Kind, Name: "other"}, false},
+		"any bundle of a signer":  {signer, volume.Object{Kind: trustbundle.Kind, Name: "other"}, true},
+		"any object":              {signer, volume.Object{}, true},
+		"the certificate":         {key, volume.Object{Kind: podcert.Kind, Namespace: "default", Name: "web"}, true},
+		"another pod's":           {key, volume.Object{Kind: podcert.Kind, Namespace: "default", Name: "db"}, false},
+		"a bundle, has none":      {key, volume.Object{Kind: trustbundle.Kind, Name: "ca"}, false},
+		"a certificate, has none": {named, volume.Object{Kind: podcert.Kind, Name: "web"}, false},
+	} {
+		t.Run(name, func(t *testing.T) { assert.Equal(t, c.want, shows(c.spec, c.o)) })
+	}
+}

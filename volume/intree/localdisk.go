@@ -1,0 +1,235 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package intree
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/seed81659283/nodeagent/internal/blockdev"
+	"github.com/seed81659283/nodeagent/internal/mount"
+	"github.com/seed81659283/nodeagent/internal/optional"
+	"github.com/seed81659283/nodeagent/internal/podfield"
+	"github.com/seed81659283/nodeagent/volume"
+	"github.com/seed81659283/nodeagent/volume/fsgroup"
+	"github.com/seed81659283/nodeagent/volume/plan"
+)
+
+// warnAlreadyMounted is the reason of the event of a volume whose files belong to the group of another pod.
+const warnAlreadyMounted = "AlreadyMountedVolume"
+
+// defaultFS is the file system of a device that has none yet, unless the PV names one.
+const defaultFS = "ext4"
+
+// local gives pods directories and block devices of the node that a PV names (pkg/volume/local). A directory is bound for each pod.
+// A device is given to containers as it is, or has its file system mounted once, which is bound for each pod.
+type local struct {
+	*node
+}
+
+var (
+	_ volume.Stager   = (*local)(nil)
+	_ volume.Expander = (*local)(nil)
+	_ volume.Usager   = (*local)(nil)
+)
+
+// Device returns a device with the name of the PV.
+func (l *local) Device(_ context.Context, v volume.Volume) (volume.Device, error) {
+	if v.PV == nil || v.PV.Spec.Local == nil || v.PV.Spec.Local.Path == "" {
+		return volume.Device{}, errors.New("the PV has no local.path")
+	}
+	if wrong := podfield.NoBacksteps(v.PV.Spec.Local.Path); len(wrong) > 0 || !filepath.IsAbs(v.PV.Spec.Local.Path) {
+		return volume.Device{}, fmt.Errorf("invalid local.path %.256q of the PV", v.PV.Spec.Local.Path)
+	}
+	d := volume.Device{Name: v.PV.Name}
+	if v.Block {
+		d.MapDir = filepath.Join("kubernetes.io~local-volume", "volumeDevices", v.PV.Name)
+	} else {
+		d.Dir = filepath.Join(volume.Local, "mounts", v.PV.Name)
+	}
+	return d, nil
+}
+
+// device reports whether the path of a PV is a block device, or else a directory. Who serves the path may be dead.
+func (l *local) device(ctx context.Context, v volume.Volume) (bool, error) {
+	path, found := v.PV.Spec.Local.Path, make(chan fs.FileMode, 1)
+	err := l.calls.Do(ctx, path, func() error {
+		info, err := os.Stat(path)
+		if err == nil {
+			found <- info.Mode()
+		}
+		return err
+	})
+	if err != nil {
+		return false, err
+	}
+	switch mode := <-found; {
+	case mode&fs.ModeDevice != 0 && mode&fs.ModeCharDevice == 0:
+		return true, nil
+	case mode.IsDir():
+		return false, nil
+	default:
+		return false, fmt.Errorf("local volume %s: only directory and block device are supported", path)
+	}
+}
+
+// Stage mounts the file system of a block device, which is made where there is none. There is nothing to do for a directory, and for a
+// device that containers get as it is.
+func (l *local) Stage(ctx context.Context, v volume.Volume) error {
+	if v.Block {
+		return nil
+	}
+	is, err := l.device(ctx, v)
+	if err != nil || !is {
+		return err
+	}
+	if err := os.MkdirAll(v.StagingDir, 0o750); err != nil {
+		return err
+	}
+	source, dir := v.PV.Spec.Local, v.StagingDir
+	if mounted, err := mount.IsMountPoint(dir); mounted || err != nil {
+		return err
+	}
+	kind := *optional.First(source.FSType, new(defaultFS))
+	if err := blockdev.Format(ctx, source.Path, kind, v.ReadOnly); err != nil {
+		return err
+	}
+	options := v.MountOptions
+	if v.ReadOnly {
+		options = append([]string{"ro"}, options...)
+	}
+	return l.calls.Do(ctx, dir, func() error { return mount.Disk(source.Path, dir, kind, options) })
+}
+
+// Unstage unmounts the file system of a block device.
+func (l *local) Unstage(ctx context.Context, v volume.Volume) error {
+	if v.StagingDir == "" {
+		return nil
+	}
+	if err := l.unmounter.Unmount(ctx, v.StagingDir); err != nil {
+		return err
+	}
+	return ignoreMissing(os.Remove(v.StagingDir))
+}
+
+// SetUp binds the directory, or the file system of the device, and gives its files to the group of the pod, if it is the first.
+func (l *local) SetUp(ctx context.Context, v volume.Volume) (volume.Mount, error) {
+	m := volume.Mount{HostPath: v.Dir, ReadOnly: v.ReadOnly, SELinuxRelabel: true}
+	is, err := l.device(ctx, v)
+	switch {
+	case err != nil:
+		return m, err
+	case v.Block && !is:
+		return m, &plan.Final{Err: fmt.Errorf("local volume %s is no block device", v.PV.Spec.Local.Path)}
+	case v.Block:
+		m.HostPath = v.PV.Spec.Local.Path
+		return m, nil
+	}
+	source := v.PV.Spec.Local.Path
+	if is {
+		source = v.StagingDir
+	}
+	mounted, err := mount.IsMountPoint(v.Dir)
+	switch {
+	case ignoreMissing(err) != nil:
+		return m, err
+	case mounted && v.Update:
+		return m, nil
+	case mounted: // whoever has bound it may have come no further
+		return m, l.own(ctx, v, v.Recovered)
+	}
+	if v.Shared {
+		l.warnGroup(ctx, v, source)
+	}
+	if err := os.Mkdir(v.Dir, 0o750); err != nil && !errors.Is(err, os.ErrExist) {
+		return m, err
+	}
+	if err := l.calls.Do(ctx, source, func() error { return bindAs(source, v) }); err != nil {
+		return m, err
+	}
+	return m, l.own(ctx, v, false)
+}
+
+// bindAs binds a directory for a pod, with the mount options of its PV that a bind can have.
+func bindAs(source string, v volume.Volume) error {
+	o := mount.BindOptions{Attrs: mount.AttrsOf(v.MountOptions)}
+	if v.ReadOnly {
+		o.Attrs |= mount.ReadOnly
+	}
+	return mount.Bind(source, v.Dir, o)
+}
+
+// own gives the files to the group of the pod. The first pod decides about that. In a volume that may be in use already, they are left
+// alone if the root has the group, which it gets last.
+func (l *local) own(ctx context.Context, v volume.Volume, used bool) error {
+	gid := fsGroup(v.Pod)
+	if gid == nil || v.ReadOnly || v.Shared {
+		return nil
+	}
+	policy := fsgroup.Policy(*optional.OrZero(optional.OrZero(v.Pod.Spec.SecurityContext).FSGroupChangePolicy))
+	if used {
+		policy = fsgroup.OnRootMismatch
+	}
+	err := fsgroup.Apply(ctx, v.Dir, *gid, fsgroup.Options{Policy: policy, Slow: slow(v)})
+	if _, ok := errors.AsType[*fsgroup.FilesError](err); ok {
+		return nil // all others are done, and the kubelet goes on, too
+	}
+	return err
+}
+
+// warnGroup tells of files that belong to the group of another pod which has the volume.
+func (l *local) warnGroup(ctx context.Context, v volume.Volume, source string) {
+	gid := fsGroup(v.Pod)
+	if gid == nil {
+		return
+	}
+	found := make(chan int64, 1)
+	err := l.calls.Do(ctx, source, func() error {
+		now, err := groupOf(source)
+		found <- now
+		return err
+	})
+	if err != nil {
+		return
+	}
+	if now := <-found; now != *gid {
+		v.Warn(warnAlreadyMounted, fmt.Sprintf("The requested fsGroup is %d, but the volume %s has GID %d. The volume may not be shareable.", *gid, v.Spec, now))
+	}
+}
+
+// TearDown takes away the bind of a pod, and leaves the files alone.
+func (l *local) TearDown(ctx context.Context, v volume.Volume) error {
+	if v.Block {
+		return nil
+	}
+	if err := l.binds.Unmount(ctx, v.Dir); err != nil {
+		return err
+	}
+	return ignoreMissing(os.Remove(v.Dir))
+}
+
+// NodeExpand lets the file system of a device fill it. A directory is as large as the file system that it is in.
+func (l *local) NodeExpand(ctx context.Context, v volume.Volume, _ volume.Expansion) error {
+	if v.Block {
+		return nil
+	}
+	is, err := l.device(ctx, v)
+	if err != nil || !is {
+		return err
+	}
+	return blockdev.Grow(ctx, v.PV.Spec.Local.Path, v.StagingDir)
+}
+
+// Usage returns how full the file system is. A device that containers have as it is has a size.
+func (l *local) Usage(ctx context.Context, v volume.Volume) (volume.Usage, error) {
+	if v.Block {
+		size, err := blockdev.Size(v.Dir)
+		return volume.Usage{CapacityBytes: size}, err
+	}
+	return l.statfs(ctx, v.Dir)
+}

@@ -1,0 +1,174 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package intree_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/internal/mounttest"
+	"github.com/seed81659283/nodeagent/internal/podtest"
+	"github.com/seed81659283/nodeagent/volume"
+	"github.com/seed81659283/nodeagent/volume/intree"
+	"github.com/seed81659283/nodeagent/volume/payload"
+	"github.com/seed81659283/nodeagent/volume/plan"
+	"github.com/seed81659283/nodeagent/volume/token"
+)
+
+// away is an API server that does not answer, or only when it is too late.
+type away struct{ hang bool }
+
+var errAway = errors.New("no route")
+
+func (away) ConfigMap(context.Context, string, string) (*corev1.ConfigMap, error) {
+	return nil, errAway
+}
+
+func (away) Secret(context.Context, string, string) (*corev1.Secret, error) { return nil, errAway }
+
+func (a away) Token(ctx context.Context, _ token.Request) (token.Token, error) {
+	if !a.hang {
+		return token.Token{}, errAway
+	}
+	<-ctx.Done()
+	return token.Token{}, ctx.Err()
+}
+
+func (away) Certificate(context.Context, *corev1.Pod, string, int) (payload.Certificate, error) {
+	return payload.Certificate{}, errAway
+}
+
+// issue has tokens and certificates that are valid for so long.
+func (n *node) issue(valid time.Duration) {
+	n.t.Helper()
+	expires := time.Now().Add(valid)
+	n.options.Tokens = token.IssuerFunc(func(context.Context, token.Request) (token.Token, error) {
+		claims := base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"exp":%d}`, expires.Unix()))
+		return token.Token{Value: "e30." + claims + ".c2ln", Expires: expires}, nil
+	})
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(n.t, err)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: expires}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	require.NoError(n.t, err)
+	n.options.Certificates = certificates{
+		Key: []byte("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"), Chain: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+	}
+	n.plugins = intree.Plugins(n.options)
+}
+
+// certificates are the same for all.
+type certificates payload.Certificate
+
+func (c certificates) Certificate(context.Context, *corev1.Pod, string, int) (payload.Certificate, error) {
+	return payload.Certificate(c), nil
+}
+
+// recover sets a volume up as an agent does that was started again, without an API server.
+func (n *node) recover(v volume.Volume, hang bool) (volume.Mount, error) {
+	v.Recovered = true
+	began, a := time.Now(), away{hang}
+	m, err := intree.Plugins(intree.Options{Objects: a, Tokens: a, Certificates: a})[v.Plugin].SetUp(n.t.Context(), v)
+	require.Error(n.t, err)
+	assert.Less(n.t, time.Since(began), 8*time.Second, "a container waits for it")
+	return m, err
+}
+
+func (n *node) requireUsable(v volume.Volume, want, hang bool) {
+	n.t.Helper()
+	m, err := n.recover(v, hang)
+	_, usable := errors.AsType[*plan.Outdated](err)
+	require.Equal(n.t, want, usable, "%v", err)
+	if usable {
+		require.Equal(n.t, volume.Mount{HostPath: v.Dir, ReadOnly: true, SELinuxRelabel: true}, m)
+	}
+}
+
+// What an earlier agent has written does while there is no API server, unless something in it has expired or is not there.
+func TestRecoveredFilesAreUsed(t *testing.T) {
+	mounttest.Need(t)
+	bundle := "projected: {sources: [{podCertificate: {signerName: a/b, keyType: ECDSAP256, credentialBundlePath: both}}]}"
+	chain := "projected: {sources: [{podCertificate: {signerName: a/b, keyType: ECDSAP256, certificateChainPath: chain}}]}"
+	all, tokenFirst := kinds["projected"].spec, "projected: {sources: [{serviceAccountToken: {path: token}}]}"
+	for name, c := range map[string]struct {
+		plugin, spec string
+		valid        time.Duration
+		after        func(*testing.T, volume.Volume)
+		want, hang   bool
+	}{
+		"config map":                  {plugin: volume.ConfigMap, spec: kinds["configMap"].spec, want: true},
+		"secret":                      {plugin: volume.Secret, spec: kinds["secret"].spec, want: true},
+		"projected":                   {plugin: volume.Projected, spec: all, valid: time.Hour, want: true},
+		"projected, no answer":        {plugin: volume.Projected, spec: tokenFirst, valid: time.Hour, want: true, hang: true},
+		"expired token":               {plugin: volume.Projected, spec: all, valid: -time.Second},
+		"certificate behind its key":  {plugin: volume.Projected, spec: bundle, valid: time.Hour, want: true},
+		"expired, behind its key":     {plugin: volume.Projected, spec: bundle, valid: -time.Second},
+		"certificates alone":          {plugin: volume.Projected, spec: chain, valid: time.Hour, want: true},
+		"the machine was booted":      {plugin: volume.Secret, spec: kinds["secret"].spec, after: unmount},
+		"written in part":             {plugin: volume.ConfigMap, spec: kinds["configMap"].spec, after: remove("..data")},
+		"the token is gone":           {plugin: volume.Projected, spec: all, valid: time.Hour, after: remove("token")},
+		"the token is a link outside": {plugin: volume.Projected, spec: all, valid: time.Hour, after: link},
+		"the token is a pipe":         {plugin: volume.Projected, spec: all, valid: time.Hour, after: pipe},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t)
+			n.issue(c.valid)
+			v := n.volume(c.plugin, podtest.Pod(t, "volumes: [{name: v, "+c.spec+"}]"))
+			n.setUp(v)
+			if c.after != nil {
+				c.after(t, v)
+			}
+			n.requireUsable(v, c.want, c.hang)
+			n.tearDown(v)
+		})
+	}
+}
+
+func unmount(t *testing.T, v volume.Volume) {
+	t.Helper()
+	require.NoError(t, unix.Unmount(v.Dir, 0))
+}
+
+func remove(name string) func(*testing.T, volume.Volume) {
+	return func(t *testing.T, v volume.Volume) {
+		t.Helper()
+		require.NoError(t, os.Remove(filepath.Join(v.Dir, name)))
+	}
+}
+
+// link has the token be one that a container has put elsewhere.
+func link(t *testing.T, v volume.Volume) {
+	t.Helper()
+	path, other := filepath.Join(v.Dir, "token"), filepath.Join(t.TempDir(), "token")
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(other, text, 0o600))
+	require.NoError(t, os.Remove(path))
+	require.NoError(t, os.Symlink(other, path))
+}
+
+func pipe(t *testing.T, v volume.Volume) {
+	t.Helper()
+	path := filepath.Join(v.Dir, "token")
+	require.NoError(t, os.Remove(path))
+	require.NoError(t, unix.Mkfifo(path, 0o600))
+}

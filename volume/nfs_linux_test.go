@@ -1,0 +1,142 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package volume_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/internal/mount"
+	"github.com/seed81659283/nodeagent/internal/mounttest"
+	"github.com/seed81659283/nodeagent/internal/podtest"
+	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+	"github.com/seed81659283/nodeagent/volume"
+	"github.com/seed81659283/nodeagent/volume/volumetest"
+)
+
+// withClaims returns the options of an agent whose pods have claims, too.
+func withClaims(t *testing.T, root string, claims volume.Claims) volume.Options {
+	m, err := objectsOf()
+	require.NoError(t, err)
+	o := local(filepath.Join(root, "pods"), m)
+	o.Claims = claims
+	return o
+}
+
+// Exports of a real server: pods read and write them, or only read, one that is not there says so, and nothing stays mounted.
+func TestIntegrationNFS(t *testing.T) {
+	mounttest.Need(t)
+	s, root := serveNFS(t), t.TempDir()
+	require.NoError(t, os.MkdirAll(filepath.Join(s.dir, "sub"), 0o777))
+	claims := &volumetest.Claims{}
+	claims.Bind("default", "share", s.volume("pv1", "/"))
+	claims.Bind("default", "sub", s.volume("pv2", "/sub"))
+	claims.Bind("default", "missing", s.volume("pv3", "/missing"))
+	a := start(t, withClaims(t, root, claims))
+
+	reader, writer := claiming("reader", "share", "sub"), claiming("writer", "share", "sub")
+	for i := range reader.Spec.Volumes {
+		reader.Spec.Volumes[i].PersistentVolumeClaim.ReadOnly = true
+	}
+	host := map[string]map[string]podspec.Volume{}
+	for _, p := range []*corev1.Pod{reader, writer} { // read-only comes first: it must not make the other one so
+		require.NoError(t, a.Prepare(t.Context(), p))
+		l := podspec.Launch{}
+		require.NoError(t, a.Container(t.Context(), p, &p.Spec.Containers[0], &l))
+		host[string(p.UID)] = l.Volumes
+	}
+	require.True(t, host["reader"]["v-share"].ReadOnly)
+	file := filepath.Join(host["writer"]["v-sub"].HostPath, "file")
+	require.NoError(t, os.WriteFile(file, []byte("from a pod"), 0o600))
+	for _, path := range []string{filepath.Join(s.dir, "sub/file"), filepath.Join(host["reader"]["v-sub"].HostPath, "file"), filepath.Join(host["reader"]["v-share"].HostPath, "sub/file")} {
+		data, err := os.ReadFile(path)
+		require.NoError(t, err)
+		assert.Equal(t, "from a pod", string(data), path)
+	}
+	require.ErrorIs(t, os.WriteFile(filepath.Join(host["reader"]["v-sub"].HostPath, "other"), nil, 0o600), unix.EROFS)
+	usage, err := a.Usage(t.Context(), "writer")
+	require.NoError(t, err)
+	assert.NotZero(t, usage["v-share"].CapacityBytes)
+
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	require.ErrorContains(t, a.Prepare(ctx, claiming("lost", "missing")), "127.0.0.1:/missing")
+
+	for _, uid := range []string{"reader", "writer", "lost"} {
+		require.NoError(t, a.Release(t.Context(), uid))
+	}
+	assert.Empty(t, left(t, filepath.Join(root, "pods")))
+	assert.FileExists(t, filepath.Join(s.dir, "sub/file"), "the data stay on the server")
+}
+
+// A server that does not answer any more holds up the pods of its exports alone: one that begins waits and says why, twenty others
+// start as usual, and the deletion of all ends in bounded time. One that answers again has lost nothing.
+func TestIntegrationNFSServerGone(t *testing.T) {
+	mounttest.Need(t)
+	s, root := serveNFS(t), t.TempDir()
+	claims := &volumetest.Claims{}
+	claims.Bind("default", "share", s.volume("pv1", "/"))
+	o := withClaims(t, root, claims)
+	o.Timeout = 30 * time.Second // more than it takes to unmount by force, and lazily
+	w := newWhole(t, o)
+	crowd := func(prefix string) (pods []*corev1.Pod, names []string) {
+		for i := range 20 {
+			names = append(names, fmt.Sprint(prefix, i))
+			pods = append(pods, named(podOf(t, ""), names[i]))
+		}
+		return pods, names
+	}
+	sharing := func(name string) *corev1.Pod {
+		return named(podtest.Pod(t, "volumes: [{name: v-share, persistentVolumeClaim: {claimName: share}}]", "{volumeMounts: [{name: v-share, mountPath: /v}]}"), name)
+	}
+	before := sharing("before")
+	first, names := crowd("first")
+	w.set(append(first, before)...)
+	usual := w.await(time.Minute, "pods run while the server answers", w.running(append(names, "before")...))
+	shared := filepath.Join(root, "pods/uid-before/volumes/kubernetes.io~nfs/pv1")
+	require.NoError(t, os.WriteFile(filepath.Join(shared, "kept"), []byte("x"), 0o600))
+
+	s.relay.hang()
+	late := sharing("late")
+	second, names := crowd("second")
+	w.set(append(second, before, late)...)
+	took := w.await(time.Minute, "others run while it does not", w.running(names...))
+	t.Logf("21 pods run after %v, and 20 beside a server that does not answer after %v", usual, took)
+	assert.Less(t, took, 2*usual+20*time.Second)
+	w.await(10*time.Second, "the late pod says why it waits", func() bool {
+		err := w.volumes.Waiting("uid-late")
+		return err != nil && strings.Contains(err.Error(), `volume "v-share"`)
+	})
+	assert.False(t, w.running("late")())
+
+	w.set(append(second, before)...)
+	gone := w.await(10*time.Second, "a pod whose mount is under way goes", func() bool { return w.gone["late"] })
+	t.Logf("the pod that waited is gone after %v", gone)
+	s.relay.wake()
+	data, err := os.ReadFile(filepath.Join(shared, "kept"))
+	require.NoError(t, err)
+	assert.Equal(t, "x", string(data))
+
+	s.relay.hang()
+	w.set(second...)
+	gone = w.await(45*time.Second, "a pod whose volume is mounted goes", func() bool { return w.gone["before"] })
+	t.Logf("the pod whose volume was mounted is gone after %v", gone)
+	w.set()
+	w.await(time.Minute, "all are gone", func() bool { return len(w.gone) == 42 })
+	assert.Empty(t, left(t, filepath.Join(root, "pods")))
+	s.relay.wake() // for what the kernel still wants to tell the server
+	table, err := mount.Table()
+	require.NoError(t, err)
+	assert.Empty(t, mount.Below(table, root))
+}

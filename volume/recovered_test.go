@@ -1,0 +1,67 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package volume_test
+
+import (
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+	"github.com/seed81659283/nodeagent/volume"
+	"github.com/seed81659283/nodeagent/volume/plan"
+	"github.com/seed81659283/nodeagent/volume/volumetest"
+)
+
+// An agent that is started while what a volume shows cannot be had goes on with what is there: a container that has ended is started
+// again at once. The volume is brought up to date when that is possible.
+func TestRecoveredVolumeIsUsedAsItIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		root, m, p := t.TempDir(), &volumetest.Memory{}, pod("u1", "a")
+		a := start(t, memory(root, m))
+		require.NoError(t, a.Prepare(t.Context(), p))
+		a.stop()
+
+		var there atomic.Bool
+		var updates atomic.Int32
+		faulty := &volumetest.Faulty{Plugin: m, SetUpDone: func(v volume.Volume, err error) error {
+			switch {
+			case there.Load():
+				return err
+			case v.Update:
+				updates.Add(1)
+				return errors.New("no route")
+			default:
+				assert.True(t, v.Recovered)
+				return &plan.Outdated{Err: errors.New("no route")}
+			}
+		}}
+		a = start(t, memory(root, faulty))
+		began := time.Now()
+		require.NoError(t, a.Prepare(t.Context(), p))
+		assert.Zero(t, time.Since(began))
+		require.NoError(t, a.Waiting("u1"))
+		var l podspec.Launch
+		require.NoError(t, a.Container(t.Context(), p, &p.Spec.Containers[0], &l))
+		assert.NotEmpty(t, l.Volumes["a"].HostPath)
+		assert.Empty(t, a.seen(), "nothing has failed that a user has to know of")
+
+		time.Sleep(5 * time.Second)
+		assert.Greater(t, updates.Load(), int32(1))
+		assert.Contains(t, a.seen()[0], corev1.EventTypeWarning+" FailedMount")
+		there.Store(true)
+		time.Sleep(5 * time.Second)
+		calls := len(m.Calls())
+		time.Sleep(30 * time.Second)
+		assert.Len(t, m.Calls(), calls, "it is up to date")
+		require.NoError(t, a.Release(t.Context(), "u1"))
+		assert.Empty(t, m.Volumes())
+	})
+}

@@ -1,0 +1,146 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package volume_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/volume"
+	"github.com/seed81659283/nodeagent/volume/selinux"
+	"github.com/seed81659283/nodeagent/volume/volumetest"
+)
+
+// labeling is a plugin that mounts with labels, unless it is told otherwise, and notes them.
+type labeling struct {
+	*volumetest.Shared
+	cannot bool
+	fails  error
+	labels []string
+}
+
+func (p *labeling) MountsWithLabel(_ context.Context, v volume.Volume) (bool, error) {
+	if v.PV == nil {
+		return false, errors.New("a volume without a PV")
+	}
+	return !p.cannot, p.fails
+}
+
+func (p *labeling) Stage(ctx context.Context, v volume.Volume) error {
+	p.labels = append(p.labels, fmt.Sprintf("stage %s %q", v.Spec, v.SELinuxLabel))
+	return p.Shared.Stage(ctx, v)
+}
+
+func (p *labeling) SetUp(ctx context.Context, v volume.Volume) (volume.Mount, error) {
+	p.labels = append(p.labels, fmt.Sprintf("set up %s %q", v.UID, v.SELinuxLabel))
+	return p.Shared.SetUp(ctx, v)
+}
+
+// enforcing is a node on which files of containers have a label.
+var enforcing = selinux.Node{Enabled: true, File: "system_u:object_r:container_file_t:s0"}
+
+// leveled returns a pod that mounts a claim in containers of these levels; empty: the container has no options.
+func leveled(uid, claim string, levels ...string) *corev1.Pod {
+	p := claiming(uid, claim)
+	c := p.Spec.Containers[0]
+	p.Spec.Containers = nil
+	for i, level := range levels {
+		c := *c.DeepCopy()
+		c.Name = fmt.Sprint("c", i)
+		if level != "" {
+			c.SecurityContext = &corev1.SecurityContext{SELinuxOptions: &corev1.SELinuxOptions{Level: level}}
+		}
+		p.Spec.Containers = append(p.Spec.Containers, c)
+	}
+	return p
+}
+
+// A device is staged and its volumes are set up with the label of their containers, also by an agent that was started again and whose
+// plugin says now that it cannot. A pod of another label waits until the last one of the first is gone.
+func TestSELinuxMount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		root, s := t.TempDir(), newStorage()
+		p := &labeling{Shared: s.Shared}
+		o := s.with(root, p)
+		o.SELinux = enforcing
+		a := start(t, o)
+		const label = "system_u:object_r:container_file_t:s0:c1,c2"
+		require.NoError(t, a.Prepare(t.Context(), leveled("u1", "db", "s0:c1,c2")))
+		require.NoError(t, a.Prepare(t.Context(), leveled("u2", "db", "s0:c1,c2", "", "s0:c1,c2")), "one without options has none to disagree with")
+		for _, other := range []*corev1.Pod{leveled("u3", "db", "s0:c3"), leveled("u3", "db", "")} {
+			require.ErrorContains(t, a.Prepare(t.Context(), other), `conflicting SELinux labels of volume pv1: "`+label+`" and "`)
+		}
+		require.NoError(t, a.Prepare(t.Context(), leveled("u4", "logs", "s0:c3")), "another volume has a label of its own")
+		a.stop()
+
+		p.cannot = true
+		a = start(t, o)
+		require.NoError(t, a.Prepare(t.Context(), leveled("u1", "db", "s0:c1,c2")))
+		assert.Equal(t, []string{
+			fmt.Sprintf("stage pv1 %q", label), fmt.Sprintf("set up u1 %q", label), fmt.Sprintf("set up u2 %q", label),
+			`stage pv2 "system_u:object_r:container_file_t:s0:c3"`, `set up u4 "system_u:object_r:container_file_t:s0:c3"`,
+			fmt.Sprintf("stage pv1 %q", label), fmt.Sprintf("set up u1 %q", label),
+		}, p.labels)
+		p.cannot, p.labels = false, nil
+		require.NoError(t, a.Release(t.Context(), "u1"))
+		require.Error(t, a.Prepare(t.Context(), leveled("u3", "db", "s0:c3")))
+		var notified []string
+		a.Notify(func(uids ...string) { notified = append(notified, uids...) })
+		require.NoError(t, a.Release(t.Context(), "u2"))
+		assert.Equal(t, []string{"u3"}, notified, "it may be able to have the volume now")
+		require.NoError(t, a.Prepare(t.Context(), leveled("u3", "db", "s0:c3")))
+		assert.Equal(t, `stage pv1 "system_u:object_r:container_file_t:s0:c3"`, p.labels[0])
+		require.NoError(t, a.Release(t.Context(), "u3"))
+		require.NoError(t, a.Release(t.Context(), "u4"))
+		s.nothing(t, root)
+	})
+}
+
+func TestSELinuxMountWithout(t *testing.T) {
+	recursive := func(p *corev1.Pod) *corev1.Pod {
+		p.Spec.SecurityContext = &corev1.PodSecurityContext{SELinuxChangePolicy: new(corev1.SELinuxChangePolicyRecursive)}
+		return p
+	}
+	for name, c := range map[string]struct {
+		node   selinux.Node
+		plugin labeling
+		pod    *corev1.Pod
+		err    string
+	}{
+		"not enabled":    {selinux.Node{}, labeling{}, leveled("u1", "db", "s0:c1", "s0:c2"), ""},
+		"no level":       {enforcing, labeling{}, leveled("u1", "db", ""), ""},
+		"relabel":        {enforcing, labeling{}, recursive(leveled("u1", "db", "s0:c1")), ""},
+		"it cannot":      {enforcing, labeling{cannot: true}, leveled("u1", "db", "s0:c1"), ""},
+		"nobody knows":   {enforcing, labeling{fails: errors.New("no CSIDriver")}, leveled("u1", "db", "s0:c1"), "no CSIDriver"},
+		"several levels": {enforcing, labeling{cannot: true}, leveled("u1", "db", "s0:c1", "s0:c2"), "multiple SELinux labels found: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				root, s := t.TempDir(), newStorage()
+				c.plugin.Shared = s.Shared
+				o := s.with(root, &c.plugin)
+				o.SELinux, o.Wait = c.node, time.Second
+				a := start(t, o)
+				err := a.Prepare(t.Context(), c.pod)
+				if c.err != "" {
+					require.ErrorContains(t, err, c.err)
+					assert.Empty(t, c.plugin.labels)
+					return
+				}
+				require.NoError(t, err)
+				assert.Equal(t, []string{`stage pv1 ""`, `set up u1 ""`}, c.plugin.labels)
+				require.NoError(t, a.Release(t.Context(), "u1"))
+				s.nothing(t, root)
+			})
+		})
+	}
+}
