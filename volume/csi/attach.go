@@ -1,0 +1,87 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package csi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/seed81659283/nodeagent/internal/backoff"
+	"github.com/seed81659283/nodeagent/internal/sleep"
+	"github.com/seed81659283/nodeagent/volume"
+)
+
+// attachment returns the VolumeAttachment object of a volume; nil: nothing has to be attached.
+func (p *Plugin) attachment(ctx context.Context, s *volumeSpec, o *object) (*storagev1.VolumeAttachment, error) {
+	if p.opts.Attachments == nil || !o.attach || s.mode != storagev1.VolumeLifecyclePersistent {
+		return nil, nil
+	}
+	name := attachmentName(s.handle, s.driver, p.opts.NodeName)
+	a, err := p.opts.Attachments.VolumeAttachment(ctx, name)
+	if err != nil {
+		return nil, fmt.Errorf("volume attachment %s of volume %.256q: %w", name, s.handle, err)
+	}
+	return a, nil
+}
+
+// publishContext returns what the controller of a driver says to its node service about a volume.
+func (p *Plugin) publishContext(ctx context.Context, s *volumeSpec, o *object) (map[string]string, error) {
+	a, err := p.attachment(ctx, s, o)
+	if a == nil || err != nil {
+		return nil, err
+	}
+	return a.Status.AttachmentMetadata, nil
+}
+
+// attached reports whether a volume is attached, or why it will not be.
+func attached(a *storagev1.VolumeAttachment) (bool, error) {
+	switch {
+	case a.DeletionTimestamp != nil:
+		return false, errors.New("volume attachment is being deleted")
+	case a.Status.Attached:
+		return true, nil
+	case a.Status.AttachError != nil:
+		return false, errors.New(cut(a.Status.AttachError.Message, nil))
+	}
+	return false, nil
+}
+
+// WaitForAttach returns when a volume is attached to the node, with the name of its VolumeAttachment object. It looks for that
+// until ctx ends, at intervals that grow to 10 s, or the object says that it has failed. It makes a [Plugin] a [volume.Attacher].
+func (p *Plugin) WaitForAttach(ctx context.Context, v volume.Volume) (string, error) {
+	s, err := specOf(&v)
+	if err != nil {
+		return "", err
+	}
+	again := backoff.Policy{First: 500 * time.Millisecond, Max: 10 * time.Second}
+	for wait := again.First; ; wait = again.Next(wait) {
+		o, err := p.object(ctx, s.driver)
+		if err != nil {
+			return "", err
+		}
+		a, err := p.attachment(ctx, &s, &o)
+		switch {
+		case err == nil && a == nil:
+			return "", nil
+		case err == nil:
+			done, err := attached(a)
+			if err != nil {
+				return "", fmt.Errorf("volume attachment %s: %w", a.Name, err)
+			}
+			if done {
+				return a.Name, nil
+			}
+		case !errors.Is(err, fs.ErrNotExist):
+			return "", err
+		}
+		if ctxErr := sleep.For(ctx, wait); ctxErr != nil {
+			return "", errors.Join(fmt.Errorf("volume %.256q is not attached", s.handle), ctxErr)
+		}
+	}
+}

@@ -1,0 +1,332 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package csi_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/seed81659283/nodeagent/volume"
+	"github.com/seed81659283/nodeagent/volume/csi"
+	"github.com/seed81659283/nodeagent/volume/csi/csitest"
+	"github.com/seed81659283/nodeagent/volume/volumetest"
+)
+
+func TestPlugin(t *testing.T) {
+	volumetest.TestPlugin(t, func(t *testing.T) volumetest.Subject {
+		e := newEnv(t, csitest.Options{Capabilities: csitest.All()}, csi.Options{Drivers: driverObject(nil)})
+		return volumetest.Subject{Plugin: e.plugin, Name: volume.CSI, Pod: inlinePod("1", "csi.example")}
+	})
+}
+
+// inlinePod is a pod that mounts an inline volume of a driver.
+func inlinePod(uid, driver string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "pod" + uid, UID: types.UID("uid-" + uid)},
+		Spec: corev1.PodSpec{
+			Volumes:    []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: driver}}}},
+			Containers: []corev1.Container{{Name: "main", VolumeMounts: []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}}},
+		},
+	}
+}
+
+// engine runs the volumes of a node, until it is stopped as a crash would.
+func (e *env) engine(wait time.Duration) (v *volume.Volumes, stop func()) {
+	e.t.Helper()
+	v, err := volume.New(volume.Options{
+		Root: filepath.Join(e.root, "pods"), Plugins: map[string]volume.Plugin{volume.CSI: e.plugin}, Watcher: e.plugin, Claims: &e.claims, Wait: wait,
+		Refresh: e.refresh,
+	})
+	require.NoError(e.t, err)
+	ctx, cancel := context.WithCancel(e.t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() { assert.NoError(e.t, v.Run(ctx)) })
+	stop = sync.OnceFunc(func() { cancel(); wg.Wait() })
+	e.t.Cleanup(stop)
+	return v, stop
+}
+
+// A driver that hangs delays its own pod, which says so, and nobody else; that pod can be released all the same, once it answers.
+func TestHungDriverDelaysItsOwnPods(t *testing.T) {
+	c := driverObject(nil)
+	c.drivers["hung.example"] = c.drivers["csi.example"].DeepCopy()
+	e := newEnv(t, csitest.Options{}, csi.Options{Drivers: c})
+	var mu sync.Mutex
+	hang := true
+	hung := csitest.Start(t, csitest.Options{
+		Name: "hung.example", Registry: filepath.Join(e.root, "plugins_registry"),
+		Fault: func(ctx context.Context, call csitest.Call) error {
+			mu.Lock()
+			wait := hang && call.Method != "NodeGetInfo"
+			mu.Unlock()
+			if wait {
+				return csitest.Hang(ctx, call)
+			}
+			return nil
+		},
+	})
+	require.Eventually(t, func() bool { return len(e.plugin.Drivers()) == 2 }, timeout, time.Millisecond)
+	v, _ := e.engine(8 * time.Second)
+	var wg sync.WaitGroup
+	var stuck error
+	wg.Go(func() { stuck = v.Prepare(t.Context(), inlinePod("stuck", "hung.example")) })
+	begun := time.Now()
+	for i := range 50 {
+		wg.Go(func() { assert.NoError(t, v.Prepare(t.Context(), inlinePod(fmt.Sprint(i), "csi.example"))) })
+		if i == 49 {
+			break
+		}
+	}
+	require.Eventually(t, func() bool { return len(e.driver.Volumes()) == 50 }, timeout, 10*time.Millisecond)
+	require.Less(t, time.Since(begun), time.Minute)
+	wg.Wait()
+	require.ErrorContains(t, stuck, `volumes of pod default/podstuck: `)
+	require.ErrorContains(t, stuck, `volume "data"`)
+	mu.Lock()
+	hang = false
+	mu.Unlock()
+	require.Eventually(t, func() bool { return v.Release(t.Context(), "uid-stuck") == nil }, timeout, 10*time.Millisecond)
+	for i := range 50 {
+		require.NoError(t, v.Release(t.Context(), fmt.Sprint("uid-", i)))
+	}
+	require.Empty(t, e.driver.Volumes())
+	require.Empty(t, hung.Volumes())
+	require.Empty(t, e.files())
+}
+
+// An agent that died leaves volumes that the next one takes over, or takes down by the record alone.
+func TestNextAgent(t *testing.T) {
+	e := newEnv(t, csitest.Options{}, csi.Options{Drivers: driverObject(func(s *storagev1.CSIDriverSpec) {})})
+	v, stop := e.engine(timeout)
+	kept, gone := inlinePod("kept", "csi.example"), inlinePod("gone", "csi.example")
+	require.NoError(t, v.Prepare(t.Context(), kept))
+	require.NoError(t, v.Prepare(t.Context(), gone))
+	before := e.driver.Volumes()
+	require.Len(t, before, 2)
+	stop()
+	e.driver.Forget()
+
+	v, _ = e.engine(timeout)
+	require.NoError(t, v.Prepare(t.Context(), kept))
+	require.Equal(t, []string{"NodePublishVolume"}, e.driver.Methods())
+	require.Equal(t, before, e.driver.Volumes())
+	require.NoError(t, v.Release(t.Context(), "uid-gone"))
+	require.Len(t, e.driver.Volumes(), 1)
+	require.NoError(t, v.Release(t.Context(), "uid-kept"))
+	require.Empty(t, e.driver.Volumes())
+	require.Empty(t, e.files())
+}
+
+// claimPod is a pod that mounts a claim, or has it as a device.
+func claimPod(uid, name string, block bool) *corev1.Pod {
+	p := inlinePod(uid, "")
+	p.Spec.Volumes[0].VolumeSource = corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name}}
+	if block {
+		p.Spec.Containers[0].VolumeMounts = nil
+		p.Spec.Containers[0].VolumeDevices = []corev1.VolumeDevice{{Name: "data", DevicePath: "/dev/data"}}
+	}
+	return p
+}
+
+// claim binds a claim to a volume of the driver.
+func (e *env) claim(name string) {
+	mode := corev1.PersistentVolumeFilesystem
+	e.claims.Bind("default", name, &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: "pv-" + name},
+		Spec: corev1.PersistentVolumeSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}, VolumeMode: &mode,
+			Capacity:               corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "csi.example", VolumeHandle: "handle-" + name}},
+		},
+	})
+}
+
+// Two pods share a claim: it is staged once, before the first of them, and unstaged after the last, by agents that know nothing but the
+// records. It does not matter that there are neither claims nor a CSIDriver object by then.
+func TestSharedClaim(t *testing.T) {
+	e := newEnv(t, csitest.Options{Capabilities: csitest.All()}, csi.Options{})
+	e.claim("data")
+	v, stop := e.engine(timeout)
+	require.NoError(t, v.Prepare(t.Context(), claimPod("a", "data", false)))
+	require.NoError(t, v.Prepare(t.Context(), claimPod("b", "data", false)))
+	require.Equal(t, []string{"NodeStageVolume", "NodePublishVolume", "NodePublishVolume"}, e.driver.Methods())
+	stop()
+	e.driver.Forget()
+
+	v, stop = e.engine(timeout)
+	require.NoError(t, v.Prepare(t.Context(), claimPod("b", "data", false)))
+	require.Equal(t, []string{"NodeStageVolume", "NodePublishVolume"}, e.driver.Methods())
+	e.claims.Down(errors.New("no API server"))
+	require.NoError(t, v.Release(t.Context(), "uid-a"))
+	stop()
+	e.driver.Forget()
+
+	v, _ = e.engine(timeout)
+	require.NoError(t, v.Release(t.Context(), "uid-b"))
+	require.Eventually(t, func() bool { return len(e.driver.Volumes()) == 0 }, timeout, time.Millisecond)
+	require.Equal(t, []string{"NodeUnpublishVolume", "NodeUnstageVolume"}, e.driver.Methods())
+	require.Eventually(t, func() bool {
+		return !slices.ContainsFunc(e.files(), func(f string) bool { return strings.HasSuffix(f, "globalmount/") })
+	}, timeout, time.Millisecond)
+}
+
+// An agent dies at each call of the driver, before it or after it. The next one goes on, and in the end nothing is left.
+func TestDeathAtEachCall(t *testing.T) {
+	for at := 1; at <= 6; at++ {
+		for _, after := range []bool{false, true} {
+			t.Run(fmt.Sprint(at, after), func(t *testing.T) { deathAt(t, at, after) })
+		}
+	}
+}
+
+func deathAt(t *testing.T, at int, after bool) {
+	var calls atomic.Int64
+	dying := make(chan struct{})
+	die := func(c csitest.Call) bool {
+		return strings.Contains(c.Method, "ublish") || strings.Contains(c.Method, "tage")
+	}
+	e := newEnv(t, csitest.Options{
+		Capabilities: csitest.All(),
+		Fault: func(ctx context.Context, c csitest.Call) error {
+			if die(c) && calls.Add(1) == int64(at) && !after {
+				close(dying)
+				return csitest.Hang(ctx, c)
+			}
+			return nil
+		},
+		Done: func(c csitest.Call, err error) error {
+			if die(c) && calls.Load() == int64(at) && after {
+				select {
+				case <-dying:
+				default:
+					close(dying)
+					time.Sleep(50 * time.Millisecond) // the agent is gone by then
+				}
+			}
+			return err
+		},
+	}, csi.Options{})
+	e.claim("data")
+	v, stop := e.engine(timeout)
+	pod := claimPod("a", "data", false)
+	worked := make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { // prepare, update by nobody, release
+		defer close(worked)
+		if v.Prepare(ctx, pod) == nil {
+			_ = v.Release(ctx, "uid-a")
+		}
+	}()
+	select {
+	case <-dying:
+	case <-worked:
+	}
+	cancel()
+	stop()
+	<-worked
+
+	v, _ = e.engine(timeout)
+	if at <= 2 { // it was on its way up
+		require.NoError(t, v.Prepare(t.Context(), pod))
+	}
+	require.NoError(t, v.Release(t.Context(), "uid-a"))
+	require.Eventually(t, func() bool { return len(e.driver.Volumes()) == 0 }, timeout, time.Millisecond, "%v", e.driver.Volumes())
+	require.Eventually(t, func() bool {
+		return !slices.ContainsFunc(e.files(), func(f string) bool { return strings.Contains(f, "vol_data.json") || strings.Contains(f, "mount") })
+	}, timeout, time.Millisecond)
+}
+
+// Pods that wait for a driver go on when it has registered itself, at whatever back-off they are. The fastest of some counts, on a
+// machine that may be busy.
+func TestDriverComesLate(t *testing.T) {
+	e := newEnv(t, csitest.Options{Capabilities: csitest.All()}, csi.Options{})
+	e.claim("data")
+	v, _ := e.engine(1700 * time.Millisecond)
+	took := time.Hour
+	for i := 0; i < 5 && took > 1500*time.Millisecond; i++ {
+		e.driver.Stop()
+		require.Eventually(t, func() bool { return len(e.plugin.Drivers()) == 0 }, timeout, time.Millisecond)
+		pod := claimPod(fmt.Sprint(i), "data", false)
+		err := v.Prepare(t.Context(), pod) // it fails at 0, 0.5, 1.5 s, and would again at 3.5
+		require.ErrorContains(t, err, "driver name csi.example not found in the list of registered CSI drivers")
+		e.driver.Restart()
+		begun := time.Now()
+		require.Eventually(t, func() bool { return v.Prepare(t.Context(), pod) == nil }, timeout, time.Millisecond)
+		took = min(took, time.Since(begun))
+		require.NoError(t, v.Release(t.Context(), string(pod.UID)))
+	}
+	require.Less(t, took, 1500*time.Millisecond)
+}
+
+// A volume whose driver wants that is published again and again, and what goes wrong then is tried again and takes nothing away. Another
+// one is not.
+func TestRepublish(t *testing.T) {
+	yes := true
+	c := driverObject(func(s *storagev1.CSIDriverSpec) { s.RequiresRepublish = &yes })
+	var fail atomic.Bool
+	e := newEnv(t, csitest.Options{Fault: func(_ context.Context, c csitest.Call) error {
+		if fail.Load() && c.Method == "NodePublishVolume" {
+			return status.Error(codes.PermissionDenied, "the token has expired")
+		}
+		return nil
+	}}, csi.Options{Drivers: c})
+	e.refresh = 20 * time.Millisecond
+	v, _ := e.engine(timeout)
+	require.NoError(t, v.Prepare(t.Context(), inlinePod("a", "csi.example")))
+	require.Eventually(t, func() bool { return len(e.driver.Methods()) >= 3 }, timeout, time.Millisecond)
+	fail.Store(true)
+	calls := len(e.driver.Methods())
+	require.Eventually(t, func() bool { return len(e.driver.Methods()) > calls+1 }, timeout, time.Millisecond)
+	require.Len(t, e.driver.Volumes(), 1)
+	require.NoError(t, v.Waiting("uid-a"))
+	fail.Store(false)
+	require.NoError(t, v.Release(t.Context(), "uid-a"))
+	require.Empty(t, e.driver.Volumes())
+
+	e = newEnv(t, csitest.Options{}, csi.Options{Drivers: driverObject(nil)})
+	e.refresh = 20 * time.Millisecond
+	v, _ = e.engine(timeout)
+	require.NoError(t, v.Prepare(t.Context(), inlinePod("a", "csi.example")))
+	time.Sleep(200 * time.Millisecond)
+	require.Equal(t, []string{"NodePublishVolume"}, e.driver.Methods())
+}
+
+// A volume that has grown elsewhere grows on the node, once for all pods, and is measured.
+func TestGrownClaim(t *testing.T) {
+	e := newEnv(t, csitest.Options{Capabilities: csitest.All()}, csi.Options{})
+	e.claim("data")
+	pvc, err := e.claims.PersistentVolumeClaim(t.Context(), "default", "data")
+	require.NoError(t, err)
+	pvc = pvc.DeepCopy()
+	pvc.Status.Capacity = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("512Mi")}
+	e.claims.Put(pvc, nil)
+	v, _ := e.engine(timeout)
+	require.NoError(t, v.Prepare(t.Context(), claimPod("a", "data", false)))
+	require.NoError(t, v.Prepare(t.Context(), claimPod("b", "data", false)))
+	require.Equal(t, []string{"NodeStageVolume", "NodePublishVolume", "NodeExpandVolume", "NodePublishVolume"}, e.driver.Methods())
+	usage, err := v.Usage(t.Context(), "uid-a")
+	require.NoError(t, err)
+	require.EqualValues(t, 100_000, usage["data"].UsedBytes)
+	require.NoError(t, v.Release(t.Context(), "uid-a"))
+	require.NoError(t, v.Release(t.Context(), "uid-b"))
+	require.Eventually(t, func() bool { return len(e.driver.Volumes()) == 0 }, timeout, time.Millisecond)
+}

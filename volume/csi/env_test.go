@@ -1,0 +1,216 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package csi_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/seed81659283/nodeagent/volume"
+	"github.com/seed81659283/nodeagent/volume/csi"
+	"github.com/seed81659283/nodeagent/volume/csi/csitest"
+	"github.com/seed81659283/nodeagent/volume/volumetest"
+)
+
+// timeout is the longest wait for something that happens at once.
+const timeout = time.Minute
+
+// cluster is what the cluster has of objects, by their names.
+type cluster struct {
+	drivers     map[string]*storagev1.CSIDriver
+	secrets     map[string]*corev1.Secret
+	attachments map[string]*storagev1.VolumeAttachment
+}
+
+func find[T any](m map[string]*T, name string) (*T, error) {
+	if o := m[name]; o != nil {
+		return o, nil
+	}
+	return nil, fmt.Errorf("%s: %w", name, fs.ErrNotExist)
+}
+
+func (c *cluster) CSIDriver(_ context.Context, name string) (*storagev1.CSIDriver, error) {
+	return find(c.drivers, name)
+}
+
+func (c *cluster) Secret(_ context.Context, namespace, name string) (*corev1.Secret, error) {
+	return find(c.secrets, namespace+"/"+name)
+}
+
+func (c *cluster) VolumeAttachment(_ context.Context, name string) (*storagev1.VolumeAttachment, error) {
+	return find(c.attachments, name)
+}
+
+// env is a plugin with a driver.
+type env struct {
+	t       *testing.T
+	root    string
+	driver  *csitest.Driver
+	plugin  *csi.Plugin
+	claims  volumetest.Claims
+	refresh time.Duration // of the engine
+	stop    func()
+}
+
+// newEnv starts a driver and a plugin that knows it. Its options have a registry and a node already.
+func newEnv(t *testing.T, d csitest.Options, o csi.Options) *env {
+	t.Helper()
+	e := &env{t: t, root: t.TempDir()}
+	o.Registry, o.NodeName = filepath.Join(e.root, "plugins_registry"), "n1"
+	require.NoError(t, os.Mkdir(o.Registry, 0o750))
+	d.Registry = o.Registry
+	e.driver = csitest.Start(t, d)
+	e.run(o)
+	e.await()
+	return e
+}
+
+// run runs a plugin as an agent does that was started again.
+func (e *env) run(o csi.Options) {
+	e.t.Helper()
+	if e.stop != nil {
+		e.stop()
+	}
+	p, err := csi.New(o)
+	require.NoError(e.t, err)
+	ctx, cancel := context.WithCancel(e.t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() { assert.NoError(e.t, p.Run(ctx)) })
+	e.stop = sync.OnceFunc(func() { cancel(); wg.Wait() })
+	e.t.Cleanup(e.stop)
+	e.plugin = p
+}
+
+// await waits until the driver is registered, and forgets how that went.
+func (e *env) await() {
+	e.t.Helper()
+	require.Eventually(e.t, func() bool { return slices.Contains(e.driver.Told(), "registered") }, timeout, time.Millisecond)
+	require.Equal(e.t, []string{"csi.example"}, e.plugin.Drivers())
+	require.Equal(e.t, []string{"NodeGetInfo"}, e.driver.Methods())
+	e.driver.Forget()
+}
+
+// pod returns a pod with a group for its files.
+func pod() *corev1.Pod {
+	group := int64(4321)
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "uid-1"},
+		Spec:       corev1.PodSpec{ServiceAccountName: "app", SecurityContext: &corev1.PodSecurityContext{FSGroup: &group}},
+	}
+}
+
+// inline returns an inline volume of a pod.
+func (e *env) inline(attributes map[string]string) volume.Volume {
+	p := pod()
+	p.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{
+		Driver: "csi.example", VolumeAttributes: attributes,
+	}}}}
+	return e.volume(p, "data")
+}
+
+// volume returns the first volume of a pod as the engine has it.
+func (e *env) volume(p *corev1.Pod, spec string) volume.Volume {
+	e.t.Helper()
+	dir := filepath.Join(e.root, "pods", string(p.UID))
+	v := volume.Volume{
+		Pod: p, Source: &p.Spec.Volumes[0], UID: string(p.UID), Name: p.Spec.Volumes[0].Name, Spec: spec, Plugin: volume.CSI, PodDir: dir,
+		Dir: filepath.Join(dir, "volumes/kubernetes.io~csi", spec), PluginDir: filepath.Join(e.root, "plugins"), Warn: func(string, string) {},
+	}
+	require.NoError(e.t, os.MkdirAll(filepath.Dir(v.Dir), 0o750))
+	return v
+}
+
+// persistent returns a volume with a claim, and its device.
+func (e *env) persistent(block bool) volume.Volume {
+	e.t.Helper()
+	p := pod()
+	p.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
+		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "claim"},
+	}}}
+	v := e.volume(p, "pv1")
+	v.Block = block
+	v.PV = &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: "pv1"},
+		Spec: corev1.PersistentVolumeSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, MountOptions: []string{"noatime"},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
+				Driver: "csi.example", VolumeHandle: "handle1", FSType: "ext4", VolumeAttributes: map[string]string{"size": "1"},
+			}},
+		},
+	}
+	return e.withDevice(v)
+}
+
+// withDevice returns a volume with what the plugin says that it shares.
+func (e *env) withDevice(v volume.Volume) volume.Volume {
+	e.t.Helper()
+	d, err := e.plugin.Device(e.t.Context(), v)
+	require.NoError(e.t, err)
+	v.Device, v.StagingDir = d, filepath.Join(v.PluginDir, d.Dir)
+	return v
+}
+
+// recorded returns what an agent has of a volume from its record.
+func recorded(v volume.Volume) volume.Volume {
+	v.Pod, v.Source, v.Claim, v.PV, v.Recovered = nil, nil, nil, nil, true
+	return v
+}
+
+// files returns the files and directories below the directories of pods and plugins.
+func (e *env) files() []string {
+	e.t.Helper()
+	found := []string{}
+	for _, dir := range []string{"pods", "plugins"} {
+		err := filepath.WalkDir(filepath.Join(e.root, dir), func(path string, d fs.DirEntry, err error) error {
+			if err != nil || path == filepath.Join(e.root, dir) {
+				return nil
+			}
+			rel, _ := filepath.Rel(e.root, path)
+			if d.IsDir() {
+				entries, _ := os.ReadDir(path)
+				if len(entries) > 0 {
+					return nil
+				}
+				rel += "/"
+			}
+			found = append(found, rel)
+			return nil
+		})
+		require.NoError(e.t, err)
+	}
+	return found
+}
+
+// data returns the contents of vol_data.json in a directory.
+func data(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, "vol_data.json"))
+	require.NoError(t, err)
+	m := map[string]string{}
+	require.NoError(t, json.Unmarshal(text, &m))
+	return m
+}
+
+func driverObject(change func(s *storagev1.CSIDriverSpec)) *cluster {
+	d := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "csi.example"}}
+	d.Spec.VolumeLifecycleModes = []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent, storagev1.VolumeLifecycleEphemeral}
+	if change != nil {
+		change(&d.Spec)
+	}
+	return &cluster{drivers: map[string]*storagev1.CSIDriver{"csi.example": d}}
+}

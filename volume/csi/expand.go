@@ -1,0 +1,51 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package csi
+
+import (
+	"context"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/seed81659283/nodeagent/volume"
+)
+
+// NodeExpand lets a volume grow that a pod has. A driver without EXPAND_VOLUME does that elsewhere, if at all.
+func (p *Plugin) NodeExpand(ctx context.Context, v volume.Volume, e volume.Expansion) error {
+	ctx, cancel := context.WithTimeout(ctx, p.opts.Timeout)
+	defer cancel()
+	op, err := p.begin(ctx, &v)
+	if err != nil {
+		return err
+	}
+	defer op.close()
+	if !op.can[expands] {
+		return nil
+	}
+	u := use{can: op.can}
+	if u.secrets, err = p.secret(ctx, "nodeExpandSecretRef", op.expandSecret); err != nil {
+		return err
+	}
+	staged := v.StagingDir
+	if !op.can[stages] {
+		staged = ""
+	}
+	request := op.expandRequest(publishPath(&v), staged, e.New, u)
+	_, err = call(ctx, op.client, "NodeExpandVolume", op.node.NodeExpandVolume, request, values(u.secrets)...)
+	return err
+}
+
+// InUse reports whether a driver cannot let a volume grow while it is in use.
+func (e *CallError) InUse() bool { return status.Code(e.Err) == codes.FailedPrecondition }
+
+// Infeasible reports whether a call will never succeed as it is.
+func (e *CallError) Infeasible() bool {
+	switch status.Code(e.Err) {
+	case codes.InvalidArgument, codes.OutOfRange, codes.NotFound:
+		return true
+	default:
+		return false
+	}
+}

@@ -1,0 +1,335 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package csi_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/internal/isolated"
+	"github.com/seed81659283/nodeagent/internal/mounttest"
+	"github.com/seed81659283/nodeagent/volume"
+	"github.com/seed81659283/nodeagent/volume/csi"
+)
+
+// loop is a plugin with the driver of loop devices, which is a process.
+type loop struct {
+	*env
+	binary, data string
+	cmd          *exec.Cmd
+}
+
+// built is where the driver is built, once for all tests.
+var built string
+
+var build = sync.OnceValues(func() (string, error) {
+	var err error
+	if built, err = os.MkdirTemp("", "csidriver"); err != nil {
+		return "", err
+	}
+	binary := filepath.Join(built, "csidriver")
+	out, err := exec.Command("go", "build", "-buildvcs=false", "-o", binary, "../../hack/csidriver").CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	return binary, err
+})
+
+func TestMain(m *testing.M) {
+	os.Exit(isolated.Run(isolated.Mounts, func() int {
+		code := m.Run()
+		if built != "" {
+			_ = os.RemoveAll(built)
+		}
+		return code
+	}))
+}
+
+const loopName = "loop.csi.example"
+
+func newLoop(t *testing.T) *loop {
+	t.Helper()
+	mounttest.Need(t)
+	dir := t.TempDir()
+	l := &loop{env: &env{t: t, root: filepath.Join(dir, "root")}, binary: filepath.Join(dir, "csidriver"), data: filepath.Join(dir, "data")}
+	built, err := build()
+	require.NoError(t, err)
+	require.NoError(t, os.Symlink(built, l.binary))
+	t.Cleanup(func() {
+		l.kill()
+		for _, device := range l.attached() {
+			t.Errorf("left attached: %s", device)
+			_ = exec.Command("losetup", "-d", device).Run()
+		}
+	})
+	c := driverObject(nil)
+	c.drivers[loopName] = c.drivers["csi.example"]
+	yes := true
+	c.drivers[loopName].Spec.PodInfoOnMount = &yes
+	require.NoError(t, os.MkdirAll(filepath.Join(l.root, "plugins_registry"), 0o750))
+	l.run(csi.Options{Registry: filepath.Join(l.root, "plugins_registry"), NodeName: "n1", Drivers: c})
+	l.start()
+	return l
+}
+
+// start starts the driver and waits until it is registered.
+func (l *loop) start() {
+	l.t.Helper()
+	l.cmd = exec.Command(l.binary, "-endpoint", filepath.Join(filepath.Dir(l.binary), "csi.sock"), "-data", l.data, "-registry", filepath.Join(l.root, "plugins_registry"))
+	require.NoError(l.t, l.cmd.Start())
+	require.Eventually(l.t, func() bool { return slices.Contains(l.plugin.Drivers(), loopName) }, timeout, time.Millisecond)
+}
+
+// kill ends the driver at once. Its sockets stay.
+func (l *loop) kill() {
+	if l.cmd != nil {
+		_ = l.cmd.Process.Kill()
+		_ = l.cmd.Wait()
+		l.cmd = nil
+	}
+}
+
+// restart kills the driver and waits until its successor is registered.
+func (l *loop) restart() {
+	l.t.Helper()
+	l.kill()
+	require.NoError(l.t, os.Remove(filepath.Join(l.root, "plugins_registry", loopName+"-reg.sock")))
+	require.Eventually(l.t, func() bool { return len(l.plugin.Drivers()) == 0 }, timeout, time.Millisecond)
+	l.start()
+}
+
+// attached returns the loop devices of volumes.
+func (l *loop) attached() (devices []string) {
+	files, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
+	require.NoError(l.t, err)
+	for _, file := range files {
+		if text, err := os.ReadFile(file); err == nil && strings.HasPrefix(string(text), l.data) {
+			devices = append(devices, "/dev/"+strings.Split(file, "/")[3])
+		}
+	}
+	return devices
+}
+
+// claimed returns a volume with a claim for 16 MiB.
+func (l *loop) claimed(uid string, block bool) volume.Volume {
+	l.t.Helper()
+	image := filepath.Join(l.data, "volumes", "disk1.img")
+	if _, err := os.Stat(image); err != nil {
+		require.NoError(l.t, os.WriteFile(image, nil, 0o600))
+		require.NoError(l.t, os.Truncate(image, 16<<20))
+	}
+	v := l.persistent(block)
+	v.PV.Spec.CSI.Driver, v.PV.Spec.CSI.VolumeHandle, v.PV.Spec.CSI.VolumeAttributes = loopName, "disk1", nil
+	v.UID, v.PodDir = uid, filepath.Join(l.root, "pods", uid)
+	v.Dir = filepath.Join(v.PodDir, "volumes/kubernetes.io~csi/pv1")
+	return l.withDevice(v)
+}
+
+func capacity(t *testing.T, path string) int64 {
+	t.Helper()
+	var st unix.Statfs_t
+	require.NoError(t, unix.Statfs(path, &st))
+	return int64(st.Blocks) * st.Bsize
+}
+
+// Two pods share a file system of a real driver, which is killed between any two calls; it grows while they use it, and is there
+// again for the next pod.
+func TestLoopFilesystem(t *testing.T) {
+	l := newLoop(t)
+	one, two := l.claimed("one", false), l.claimed("two", false)
+	require.NoError(t, l.plugin.Stage(t.Context(), one))
+	l.restart()
+	again := one
+	again.Recovered = true
+	require.NoError(t, l.plugin.Stage(t.Context(), again))
+	m, err := l.plugin.SetUp(t.Context(), one)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(m.HostPath, "file"), []byte("data"), 0o600))
+	info, err := os.Stat(m.HostPath)
+	require.NoError(t, err)
+	require.Equal(t, os.ModeDir|os.ModeSetgid|0o775, info.Mode())
+	l.restart()
+	two.ReadOnly = true
+	second, err := l.plugin.SetUp(t.Context(), two)
+	require.NoError(t, err)
+	require.FileExists(t, filepath.Join(second.HostPath, "file"))
+	require.ErrorIs(t, os.WriteFile(filepath.Join(second.HostPath, "no"), nil, 0o600), unix.EROFS)
+
+	before := capacity(t, m.HostPath)
+	err = l.plugin.NodeExpand(t.Context(), one, volume.Expansion{Old: 16 << 20, New: 32 << 20})
+	if mayResize(t) {
+		require.NoError(t, err)
+		require.Greater(t, capacity(t, second.HostPath), before+10<<20)
+	} else { // as much as this machine allows: the driver is asked, and says why not
+		require.ErrorContains(t, err, "Permission denied to resize filesystem")
+	}
+	u, err := l.plugin.Usage(t.Context(), recorded(one))
+	require.NoError(t, err)
+	require.EqualValues(t, capacity(t, m.HostPath), u.CapacityBytes)
+	require.Less(t, u.AvailableBytes, u.CapacityBytes)
+	require.Len(t, l.attached(), 1)
+
+	require.NoError(t, l.plugin.TearDown(t.Context(), recorded(one)))
+	l.restart()
+	require.NoError(t, l.plugin.TearDown(t.Context(), recorded(two)))
+	require.NoError(t, l.plugin.Unstage(t.Context(), recorded(one)))
+	require.NoDirExists(t, one.StagingDir)
+	require.Eventually(t, func() bool { return len(l.attached()) == 0 }, timeout, 10*time.Millisecond)
+
+	three := l.claimed("three", false)
+	require.NoError(t, l.plugin.Stage(t.Context(), three))
+	m, err = l.plugin.SetUp(t.Context(), three)
+	require.NoError(t, err)
+	text, err := os.ReadFile(filepath.Join(m.HostPath, "file"))
+	require.NoError(t, err)
+	require.Equal(t, "data", string(text))
+	// Nobody has published it any more, and nobody removes what is mounted: the driver says no.
+	l.kill()
+	require.Error(t, l.plugin.TearDown(t.Context(), recorded(three)))
+	require.FileExists(t, filepath.Join(m.HostPath, "file"))
+	l.restartAfterKill()
+	require.NoError(t, l.plugin.TearDown(t.Context(), recorded(three)))
+	require.NoError(t, l.plugin.Unstage(t.Context(), recorded(three)))
+}
+
+// restartAfterKill starts a driver whose predecessor has left its sockets.
+func (l *loop) restartAfterKill() {
+	l.t.Helper()
+	l.start()
+	require.Eventually(l.t, func() bool {
+		_, err := l.plugin.Usage(l.t.Context(), recorded(l.claimed("three", false)))
+		return err == nil
+	}, timeout, 10*time.Millisecond)
+}
+
+// mayResize reports whether a file system that is mounted can grow, which takes CAP_SYS_RESOURCE.
+func mayResize(t *testing.T) bool {
+	t.Helper()
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	require.NoError(t, unix.Capget(&header, &data[0]))
+	return data[0].Effective&(1<<unix.CAP_SYS_RESOURCE) != 0
+}
+
+func TestLoopBlock(t *testing.T) {
+	l := newLoop(t)
+	v := l.claimed("one", true)
+	require.NoError(t, l.plugin.Stage(t.Context(), v))
+	l.restart()
+	m, err := l.plugin.SetUp(t.Context(), v)
+	require.NoError(t, err)
+	var st unix.Stat_t
+	require.NoError(t, unix.Stat(m.HostPath, &st))
+	require.EqualValues(t, unix.S_IFBLK, st.Mode&unix.S_IFMT)
+	require.EqualValues(t, 7, unix.Major(st.Rdev))
+	f, err := os.OpenFile(m.HostPath, os.O_RDWR, 0)
+	require.NoError(t, err)
+	_, err = f.WriteAt([]byte("data"), 1<<20)
+	require.NoError(t, err)
+	require.NoError(t, f.Sync())
+	require.NoError(t, f.Close())
+	require.NoError(t, l.plugin.NodeExpand(t.Context(), v, volume.Expansion{New: 32 << 20}))
+	size, err := os.ReadFile("/sys/block/" + filepath.Base(l.attached()[0]) + "/size")
+	require.NoError(t, err)
+	require.Equal(t, "65536", strings.TrimSpace(string(size)))
+	require.NoError(t, l.plugin.TearDown(t.Context(), recorded(v)))
+	require.NoFileExists(t, m.HostPath)
+	require.NoError(t, l.plugin.Unstage(t.Context(), recorded(v)))
+	require.Empty(t, l.attached())
+	image, err := os.Open(filepath.Join(l.data, "volumes", "disk1.img"))
+	require.NoError(t, err)
+	defer image.Close()
+	text := make([]byte, 4)
+	_, err = image.ReadAt(text, 1<<20)
+	require.NoError(t, err)
+	require.Equal(t, "data", string(text))
+}
+
+// An inline volume exists as long as its pod; what the pod has mounted in it keeps it, and is not removed.
+func TestLoopInline(t *testing.T) {
+	l := newLoop(t)
+	v := l.inline(map[string]string{"size": "8388608"})
+	fsType := "ext4"
+	v.Source.CSI.Driver, v.Source.CSI.FSType = loopName, &fsType
+	m, err := l.plugin.SetUp(t.Context(), v)
+	require.NoError(t, err)
+	require.Less(t, capacity(t, m.HostPath), int64(8<<20))
+	require.NoError(t, os.WriteFile(filepath.Join(m.HostPath, "file"), []byte("data"), 0o600))
+	l.restart()
+	again := v
+	again.Recovered = true
+	_, err = l.plugin.SetUp(t.Context(), again)
+	require.NoError(t, err)
+	require.FileExists(t, filepath.Join(m.HostPath, "file"))
+
+	// vol_data.json is lost: the pod knows its driver, or else nothing is removed that is mounted.
+	require.NoError(t, os.Remove(filepath.Join(v.Dir, "vol_data.json")))
+	require.ErrorContains(t, l.plugin.TearDown(t.Context(), recorded(v)), "nobody knows the driver")
+	require.FileExists(t, filepath.Join(m.HostPath, "file"))
+	require.NoError(t, l.plugin.TearDown(t.Context(), v))
+	require.NoDirExists(t, v.Dir)
+	require.Eventually(t, func() bool { return len(l.attached()) == 0 }, timeout, 10*time.Millisecond)
+	left, err := os.ReadDir(filepath.Join(l.data, "inline"))
+	require.NoError(t, err)
+	assert.Empty(t, left)
+
+	bad := l.inline(map[string]string{"size": "many"})
+	bad.Source = &corev1.Volume{Name: "data", VolumeSource: *bad.Source.VolumeSource.DeepCopy()}
+	bad.Source.CSI.Driver = loopName
+	_, err = l.plugin.SetUp(t.Context(), bad)
+	require.ErrorContains(t, err, `size "many" is no number of bytes`)
+	require.True(t, isFinal(err))
+}
+
+// An agent that is started while neither the cluster nor the driver can be asked goes on with what is mounted, be it a file system or a
+// device. What is not mounted waits for both.
+func TestLoopAway(t *testing.T) {
+	for name, mode := range map[string]corev1.PersistentVolumeMode{"file system": corev1.PersistentVolumeFilesystem, "block": corev1.PersistentVolumeBlock} {
+		t.Run(name, func(t *testing.T) {
+			l := newLoop(t)
+			block := mode == corev1.PersistentVolumeBlock
+			l.claimed("", block) // makes the image
+			l.claim("data")
+			pv, err := l.claims.PersistentVolume(t.Context(), "pv-data")
+			require.NoError(t, err)
+			pvc, err := l.claims.PersistentVolumeClaim(t.Context(), "default", "data")
+			require.NoError(t, err)
+			pv.Spec.CSI.Driver, pv.Spec.CSI.VolumeHandle, pv.Spec.VolumeMode, pvc.Spec.VolumeMode = loopName, "disk1", &mode, &mode
+			v, stop := l.engine(timeout)
+			a, b := claimPod("a", "data", block), claimPod("b", "data", block)
+			require.NoError(t, v.Prepare(t.Context(), a))
+			stop()
+			l.kill()
+			require.NoError(t, os.Remove(filepath.Join(l.root, "plugins_registry", loopName+"-reg.sock")))
+			require.Eventually(t, func() bool { return len(l.plugin.Drivers()) == 0 }, timeout, time.Millisecond)
+			l.claims.Down(errors.New("no API server"))
+
+			v, _ = l.engine(timeout)
+			require.NoError(t, v.Prepare(t.Context(), a))
+			require.NoError(t, v.Waiting("uid-a"))
+			require.ErrorContains(t, v.Prepare(t.Context(), b), "no API server")
+			require.NoError(t, v.Release(t.Context(), "uid-b"))
+
+			l.claims.Down(nil)
+			l.start()
+			require.NoError(t, v.Prepare(t.Context(), b))
+			require.NoError(t, v.Release(t.Context(), "uid-a"))
+			require.NoError(t, v.Release(t.Context(), "uid-b"))
+			require.Eventually(t, func() bool { return len(l.attached()) == 0 }, timeout, 10*time.Millisecond)
+		})
+	}
+}
