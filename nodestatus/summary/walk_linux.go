@@ -1,0 +1,133 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package summary
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed81659283/nodeagent/internal/dirent"
+)
+
+// batch is after how many files the walk looks at its budget.
+const batch = 64
+
+// run measures what is at a path: a directory, or one file. The path itself may lead through links, as those of a node
+// do; nothing below it does.
+func (w *walk) run(ctx context.Context, path string) error {
+	if err := w.step(ctx); err != nil {
+		return err
+	}
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	var st unix.Stat_t
+	err = unix.Fstat(fd, &st)
+	unix.Close(fd)
+	if err != nil {
+		return &os.PathError{Op: "stat", Path: path, Err: err}
+	}
+	w.device = uint64(st.Dev) //nolint:unconvert // it is not of the same type on every architecture
+	directory := st.Mode&unix.S_IFMT == unix.S_IFDIR
+	if !w.flat || !directory {
+		w.count(st.Ino, uint64(st.Blocks), uint64(st.Nlink), directory) //nolint:unconvert // likewise
+	}
+	if !directory {
+		return nil
+	}
+	fd, err = unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NOATIME, 0)
+	if errors.Is(err, unix.EPERM) { // to leave the time of access alone takes the owner
+		fd, err = unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	}
+	if err != nil {
+		return &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	if w.buf == nil {
+		w.buf = make([]byte, dirent.BufferSize)
+	}
+	if err := w.directory(ctx, fd, w.buf, 1); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if w.deep {
+		return fmt.Errorf("%s: what is more than %d levels deep is not counted", path, maxLevels)
+	}
+	return nil
+}
+
+// directory adds what is in an open directory, and closes it. Each block of entries is gone through before what is in it
+// is entered, so that one buffer is enough.
+func (w *walk) directory(ctx context.Context, fd int, buf []byte, level int) error {
+	defer unix.Close(fd)
+	for {
+		var below []string
+		var failed error
+		files := 0
+		used, err := dirent.Next(fd, buf, func(name []byte, t dirent.Type) {
+			if failed != nil || w.flat && t == dirent.Directory {
+				return
+			}
+			if w.entry(fd, string(name)) {
+				below = append(below, string(name))
+			}
+			if files++; files%batch == 0 {
+				failed = w.step(ctx)
+			}
+		})
+		if err == nil && failed == nil {
+			err = w.step(ctx)
+		}
+		if err = errors.Join(failed, err); err != nil {
+			return err
+		}
+		for _, name := range below {
+			if err := w.enter(ctx, fd, name, buf, level); err != nil {
+				return err
+			}
+		}
+		if used == 0 {
+			return nil
+		}
+	}
+}
+
+// entry counts one entry and reports whether to enter it. What was removed meanwhile, and what is mounted there, does not
+// count.
+func (w *walk) entry(parent int, name string) bool {
+	var st unix.Stat_t
+	err := unix.Fstatat(parent, name, &st, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT)
+	if err != nil || uint64(st.Dev) != w.device { //nolint:unconvert // likewise
+		return false
+	}
+	directory := st.Mode&unix.S_IFMT == unix.S_IFDIR
+	if w.flat && directory {
+		return false
+	}
+	w.count(st.Ino, uint64(st.Blocks), uint64(st.Nlink), directory) //nolint:unconvert // likewise
+	return directory
+}
+
+// enter goes into a directory. openat2 keeps it from a file system that was mounted there since, also one of the same
+// device.
+func (w *walk) enter(ctx context.Context, parent int, name string, buf []byte, level int) error {
+	if level >= maxLevels {
+		w.deep = true
+		return nil
+	}
+	fd, err := unix.Openat2(parent, name, &unix.OpenHow{
+		Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,
+	})
+	switch {
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP), errors.Is(err, unix.EXDEV):
+		return nil // removed or replaced, or something is mounted there
+	case err != nil:
+		return &os.PathError{Op: "open", Path: name, Err: err}
+	}
+	return w.directory(ctx, fd, buf, level+1)
+}
