@@ -1,0 +1,199 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package eviction_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/eviction"
+	"github.com/seed81659283/nodeagent/eviction/evictiontest"
+	"github.com/seed81659283/nodeagent/eviction/threshold"
+)
+
+// forgetful is an observer that does not say which pods are being evicted.
+type forgetful struct{ *evictiontest.Node }
+
+func (f forgetful) Candidates(ctx context.Context) ([]eviction.Candidate, error) {
+	list, err := f.Node.Candidates(ctx)
+	for i := range list {
+		list[i].Evicting = false
+	}
+	return list, err
+}
+
+// A pod that is not gone in its time is not chosen again for five minutes, also where nobody can kill it.
+func TestNotGoneInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := evictiontest.NewNode(evictiontest.Options{Memory: gi})
+		node.HangRuntime(true)
+		node.Start(evictiontest.Pod{Candidate: candidate("a", 0, 600*mi, 0)})
+		node.Start(evictiontest.Pod{Candidate: candidate("b", 0, 380*mi, 0)})
+		start(t, forgetful{node}, node, eviction.Options{Rules: memoryRules(), NoKill: true})
+		time.Sleep(5*time.Minute + 30*time.Second)
+		require.Equal(t, []string{"a", "b"}, node.Happened("evict"))
+		time.Sleep(20 * time.Second)
+		require.Equal(t, []string{"a", "b", "a"}, node.Happened("evict"))
+	})
+}
+
+// keeping is a node whose killed pods keep their part of the disk until the runtime has removed them.
+type keeping struct{ *evictiontest.Node }
+
+func (keeping) Kill(context.Context, string) error { return nil }
+
+// A pod that was killed because the runtime is slow has its disk for as long as the runtime takes: no other pod goes for that meanwhile.
+func TestKilledPodKeepsItsDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := evictiontest.NewNode(evictiontest.Options{NodeFS: 20 * gi, RuntimeKill: 25 * time.Second})
+		node.Start(evictiontest.Pod{Candidate: eviction.Candidate{UID: "a", Logs: eviction.Usage{Bytes: 15 * gi}}, Stops: time.Hour})
+		node.Start(evictiontest.Pod{Candidate: eviction.Candidate{UID: "b", Logs: eviction.Usage{Bytes: 4 * gi}}, Stops: time.Hour})
+		start(t, node, keeping{node}, eviction.Options{Rules: eviction.Rules{
+			Thresholds: []eviction.Threshold{{Signal: eviction.NodeFSAvailable, Value: threshold.Value{Fraction: 0.1}}},
+		}})
+		time.Sleep(5 * time.Minute)
+		require.Equal(t, []string{"a"}, node.Happened("evict"))
+		require.Equal(t, []string{"b"}, node.Running())
+	})
+}
+
+// A pod that an agent before this one evicts costs no more time than one of our own, although it asks for an hour.
+func TestAdoptedPodHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := evictiontest.NewNode(evictiontest.Options{Memory: gi})
+		a := candidate("a", 0, 50*mi, 0)
+		a.Evicting, a.GracePeriod, a.HasGracePeriod = true, time.Hour, true
+		node.Start(evictiontest.Pod{Candidate: a})
+		node.Start(evictiontest.Pod{Candidate: candidate("b", 0, 940*mi, 0)})
+		start(t, node, node, eviction.Options{Rules: memoryRules()})
+		time.Sleep(9 * time.Second)
+		require.Empty(t, node.Happened("kill"))
+		time.Sleep(2 * time.Second)
+		require.Equal(t, []string{"a"}, node.Happened("kill"))
+		require.Equal(t, []string{"b"}, node.Happened("evict"))
+	})
+}
+
+// Where nobody can kill it, it is waited for a little longer.
+func TestAdoptedPodNoKill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := evictiontest.NewNode(evictiontest.Options{Memory: gi})
+		a := candidate("a", 0, 50*mi, 0)
+		a.Evicting, a.GracePeriod, a.HasGracePeriod = true, time.Hour, true
+		node.Start(evictiontest.Pod{Candidate: a})
+		node.Start(evictiontest.Pod{Candidate: candidate("b", 0, 940*mi, 0)})
+		start(t, node, node, eviction.Options{Rules: memoryRules(), NoKill: true})
+		time.Sleep(39 * time.Second)
+		require.Empty(t, node.Happened("evict"))
+		time.Sleep(3 * time.Second)
+		require.Equal(t, []string{"b"}, node.Happened("evict"))
+		require.Empty(t, node.Happened("kill"))
+	})
+}
+
+// slow is a node whose pods take time to be measured, and whose caches to be reclaimed.
+type slow struct {
+	*evictiontest.Node
+	measure, reclaim time.Duration
+}
+
+func (s *slow) Candidates(ctx context.Context) ([]eviction.Candidate, error) {
+	time.Sleep(s.measure)
+	return s.Node.Candidates(ctx)
+}
+
+func (s *slow) Reclaim(ctx context.Context, r eviction.Reclaim) (int64, error) {
+	time.Sleep(s.reclaim)
+	return s.Node.Reclaim(ctx, r)
+}
+
+// A reclaim has its whole time, however long it took until it was begun.
+func TestReclaimHasItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := &slow{evictiontest.NewNode(evictiontest.Options{Memory: gi, Cache: 600 * mi}), 2 * time.Second, 900 * time.Millisecond}
+		node.Start(evictiontest.Pod{Candidate: candidate("a", 0, 350*mi, 0)})
+		// The hook stands for whatever is between a decision and what follows from it.
+		hold := func(eviction.Signal, time.Duration) { time.Sleep(500 * time.Millisecond) }
+		start(t, node, node, eviction.Options{Rules: memoryRules(), Hooks: eviction.Hooks{ThresholdMet: hold}})
+		time.Sleep(time.Minute)
+		require.Equal(t, []string{"memory.available"}, node.Happened("reclaim"))
+		require.Empty(t, node.Happened("evict"))
+	})
+}
+
+// stubborn is a node whose first reclaim takes five minutes, whatever the context says.
+type stubborn struct {
+	*evictiontest.Node
+	calls, running, most atomic.Int32
+}
+
+func (s *stubborn) Reclaim(ctx context.Context, r eviction.Reclaim) (int64, error) {
+	s.most.Store(max(s.most.Load(), s.running.Add(1)))
+	defer s.running.Add(-1)
+	if s.calls.Add(1) == 1 {
+		time.Sleep(5 * time.Minute)
+	}
+	return s.Node.Reclaim(ctx, r)
+}
+
+// diskRules keep a tenth of the disk free.
+func diskRules() eviction.Rules {
+	return eviction.Rules{Thresholds: []eviction.Threshold{{Signal: eviction.NodeFSAvailable, Value: threshold.Value{Fraction: 0.1}}}}
+}
+
+// Beside a reclaim that does not return there is no other one of the same resource, and pods go without.
+func TestReclaimHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := &stubborn{Node: evictiontest.NewNode(evictiontest.Options{NodeFS: 20 * gi})}
+		for _, uid := range []string{"a", "b", "c"} {
+			node.Start(evictiontest.Pod{Candidate: eviction.Candidate{UID: uid, Logs: eviction.Usage{Bytes: gi}}})
+		}
+		node.Start(evictiontest.Pod{Candidate: eviction.Candidate{UID: "critical", Critical: true, Logs: eviction.Usage{Bytes: 33 * gi / 2}}})
+		var refused atomic.Int32
+		start(t, node, node, eviction.Options{Rules: diskRules(), Hooks: eviction.Hooks{Reclaimed: func(_ eviction.Reclaim, _ int64, err error) {
+			if err != nil {
+				refused.Add(1)
+			}
+		}}})
+		time.Sleep(4*time.Minute + 50*time.Second)
+		require.Equal(t, []string{"a", "b"}, node.Happened("evict"))
+		require.EqualValues(t, 1, node.calls.Load())
+		require.Positive(t, refused.Load())
+		node.Start(evictiontest.Pod{Candidate: eviction.Candidate{UID: "d", Logs: eviction.Usage{Bytes: gi}}})
+		time.Sleep(time.Minute)
+		require.EqualValues(t, 1, node.most.Load())
+	})
+}
+
+// What comes late of a reclaim does not end the next one.
+func TestLateReclaim(t *testing.T) {
+	policy, err := eviction.NewPolicy(diskRules())
+	require.NoError(t, err)
+	now, state := time.Unix(1e9, 0), eviction.State{}
+	decide := func(after time.Duration) eviction.Decision {
+		now = now.Add(after)
+		d := policy.Decide(state, eviction.Observation{
+			Readings:   []eviction.Reading{{Signal: eviction.NodeFSAvailable, Available: gi, Capacity: 20 * gi}},
+			Candidates: []eviction.Candidate{{UID: "a"}, {UID: "b"}}, Measured: true,
+		}, now)
+		state = d.State
+		return d
+	}
+	first := decide(0).Reclaim
+	require.NotNil(t, first)
+	evicted := decide(2 * time.Minute).Evict
+	require.Len(t, evicted, 1)
+	state = state.Evicted(evicted[0].UID)
+	second := decide(time.Second).Reclaim
+	require.NotNil(t, second)
+	state = state.Reclaimed(*first, 0, now)
+	require.Empty(t, decide(time.Second).Evict, "the second reclaim is waited for")
+	state = state.Reclaimed(*second, 0, now)
+	require.Len(t, decide(time.Second).Evict, 1)
+}

@@ -1,0 +1,78 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package eviction_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/eviction"
+	"github.com/seed81659283/nodeagent/eviction/evictiontest"
+)
+
+// broken is an observer with two readings that cannot be right, of other numbers each time, and an error that has one, too.
+type broken struct {
+	*evictiontest.Node
+	n int64
+}
+
+func (b *broken) Signals(ctx context.Context) (eviction.Observation, error) {
+	b.n++
+	o, _ := b.Node.Signals(ctx)
+	o.Readings = append(o.Readings,
+		eviction.Reading{Signal: eviction.NodeFSAvailable, Capacity: 1, Available: 1 + b.n},
+		eviction.Reading{Signal: eviction.ImageFSAvailable, Capacity: -b.n},
+		eviction.Reading{Signal: eviction.Signal(fmt.Sprint("disk-", b.n)), Capacity: 1},
+	)
+	return o, fmt.Errorf("disk %d is lost", b.n)
+}
+
+// logText is a log that is read while it is written.
+type logText struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *logText) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logText) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// What cannot be measured is logged once a minute, however often it is tried, how much of it there is, and whatever numbers it has.
+func TestLogsOnceAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := &broken{Node: evictiontest.NewNode(evictiontest.Options{Memory: gi})}
+		node.Start(evictiontest.Pod{Candidate: eviction.Candidate{UID: "a", Critical: true, Memory: gi - 50*mi}})
+		var text logText
+		var errs atomic.Int32
+		start(t, node, node, eviction.Options{
+			Rules: memoryRules(), Logger: slog.New(slog.NewTextHandler(&text, nil)), Hooks: eviction.Hooks{Error: func(error) { errs.Add(1) }},
+		})
+		for _, times := range []int{1, 2, 3} {
+			time.Sleep(58 * time.Second)
+			synctest.Wait()
+			for _, what := range []string{"read signals: disk", "reading of nodefs.available", "reading of imagefs.available", "not a signal such as"} {
+				require.Equal(t, times, strings.Count(text.String(), what), what)
+			}
+			time.Sleep(2 * time.Second)
+		}
+		require.Greater(t, errs.Load(), int32(4*170), "the hook gets all")
+	})
+}

@@ -1,0 +1,291 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package eviction_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/eviction"
+	"github.com/seed81659283/nodeagent/eviction/evictiontest"
+	"github.com/seed81659283/nodeagent/eviction/threshold"
+)
+
+const (
+	mi = int64(1) << 20
+	gi = int64(1) << 30
+)
+
+func bytes(n int64) threshold.Value { return threshold.Value{Amount: n, Format: threshold.BinarySI} }
+
+// memoryRules keep 100Mi of memory free.
+func memoryRules() eviction.Rules {
+	return eviction.Rules{Thresholds: []eviction.Threshold{{Signal: eviction.MemoryAvailable, Value: bytes(100 * mi)}}}
+}
+
+// start runs an evictor on a node, in a bubble, until the test ends.
+func start(t *testing.T, observer eviction.Observer, actor eviction.Actor, o eviction.Options) *eviction.Evictor {
+	t.Helper()
+	e, err := eviction.New(observer, actor, o)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- e.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		require.NoError(t, <-ended)
+		require.ErrorContains(t, e.Run(t.Context()), "second call of Run")
+	})
+	return e
+}
+
+// candidate returns a pod of some priority.
+func candidate(uid string, priority int32, memory, request int64) eviction.Candidate {
+	return eviction.Candidate{UID: uid, Name: "default/" + uid, Priority: priority, Memory: memory, MemoryRequest: request}
+}
+
+// eater is a pod that ignores that it is told to end.
+func eater(rate int64) evictiontest.Pod {
+	return evictiontest.Pod{Candidate: candidate("eater", 0, 0, 0), MemoryPerSecond: rate, Stops: time.Hour}
+}
+
+// A pod that eats the memory of the node is evicted before the kernel has to kill, however fast it is.
+func TestInTime(t *testing.T) {
+	for _, rate := range []int64{mi, 20 * mi, 50 * mi, 100 * mi} {
+		synctest.Test(t, func(t *testing.T) {
+			node := evictiontest.NewNode(evictiontest.Options{Memory: gi, RuntimeKill: time.Second})
+			node.Start(evictiontest.Pod{Candidate: candidate("other", -5, 200*mi, 300*mi)})
+			e := start(t, node, node, eviction.Options{Rules: memoryRules()})
+			time.Sleep(3 * time.Second)
+			node.Start(eater(rate))
+			time.Sleep(20 * time.Minute)
+			require.Equal(t, []string{"eater"}, node.Happened("evict"), "%d MiB/s", rate/mi)
+			require.Equal(t, []string{"eater"}, node.Happened("limit"))
+			require.Empty(t, node.Happened("oom"))
+			require.Equal(t, []string{"other"}, node.Running())
+			require.NoError(t, e.Status().Err)
+			require.Empty(t, e.Status().Conditions)
+		})
+	}
+}
+
+// The kubelet's rules are late for the same pod.
+func TestKubeletIsLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := evictiontest.NewNode(evictiontest.Options{Memory: gi, RuntimeKill: time.Second})
+		start(t, node, node, eviction.Options{Rules: memoryRules().Kubelet(), NoKill: true})
+		time.Sleep(3 * time.Second)
+		node.Start(eater(200 * mi))
+		time.Sleep(time.Minute)
+		require.Equal(t, []string{"eater"}, node.Happened("oom"))
+		require.Empty(t, node.Happened("evict"))
+	})
+}
+
+// A runtime that does not answer keeps nobody from being killed, nor the next pod from being evicted.
+func TestRuntimeHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := evictiontest.NewNode(evictiontest.Options{Memory: gi})
+		node.HangRuntime(true)
+		second := eater(10 * mi)
+		second.UID = "second"
+		node.Start(eater(50 * mi))
+		node.Start(second)
+		var evicted []string
+		var mu sync.Mutex
+		start(t, node, node, eviction.Options{Rules: memoryRules(), Hooks: eviction.Hooks{Evicted: func(e eviction.Eviction, err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			evicted = append(evicted, e.UID)
+		}}})
+		time.Sleep(10 * time.Minute)
+		require.Equal(t, []string{"eater", "second"}, node.Happened("kill"))
+		require.Empty(t, node.Happened("oom"))
+		require.Empty(t, node.Running())
+		mu.Lock()
+		defer mu.Unlock()
+		require.Equal(t, []string{"eater", "second"}, evicted)
+	})
+}
+
+// With NoKill it is the runtime's to kill.
+func TestNoKill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := evictiontest.NewNode(evictiontest.Options{Memory: gi})
+		node.HangRuntime(true)
+		node.Start(eater(10 * mi))
+		start(t, node, node, eviction.Options{Rules: memoryRules(), NoKill: true})
+		time.Sleep(10 * time.Minute)
+		require.Empty(t, node.Happened("kill"))
+		require.Empty(t, node.Happened("limit"))
+		require.Equal(t, []string{"eater"}, node.Happened("oom"))
+	})
+}
+
+// Caches go before pods.
+func TestCache(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := evictiontest.NewNode(evictiontest.Options{Memory: gi, Cache: 600 * mi})
+		node.Start(evictiontest.Pod{Candidate: candidate("a", 0, 350*mi, 0)})
+		e := start(t, node, node, eviction.Options{Rules: memoryRules()})
+		time.Sleep(time.Minute)
+		require.Equal(t, []string{"memory.available"}, node.Happened("reclaim"))
+		require.Empty(t, node.Happened("evict"))
+		require.Equal(t, []eviction.Condition{eviction.MemoryPressure}, e.Status().Conditions)
+		time.Sleep(5 * time.Minute)
+		require.Empty(t, e.Status().Conditions)
+	})
+}
+
+// What is removed from a disk is waited for.
+func TestDisk(t *testing.T) {
+	rules := eviction.Rules{Thresholds: []eviction.Threshold{{Signal: eviction.NodeFSAvailable, Value: threshold.Value{Fraction: 0.1}}}}
+	for _, test := range []struct {
+		rules   eviction.Rules
+		evicted []string
+	}{{rules, nil}, {rules.Kubelet(), []string{"a"}}} {
+		synctest.Test(t, func(t *testing.T) {
+			node := evictiontest.NewNode(evictiontest.Options{NodeFS: 20 * gi, Unused: 10 * gi, Lag: 12 * time.Second})
+			node.Start(evictiontest.Pod{Candidate: eviction.Candidate{UID: "a", Logs: eviction.Usage{Bytes: 9 * gi}}})
+			start(t, node, node, eviction.Options{Rules: test.rules})
+			time.Sleep(time.Minute)
+			require.Equal(t, []string{"nodefs.available"}, node.Happened("reclaim"))
+			require.Equal(t, test.evicted, node.Happened("evict"))
+		})
+	}
+	synctest.Test(t, func(t *testing.T) { // and a pod whose logs grow goes all the same
+		node := evictiontest.NewNode(evictiontest.Options{NodeFS: 20 * gi, Unused: gi})
+		node.Start(evictiontest.Pod{Candidate: eviction.Candidate{UID: "a"}, LogsPerSecond: 100 * mi})
+		start(t, node, node, eviction.Options{Rules: rules})
+		time.Sleep(10 * time.Minute)
+		require.Equal(t, []string{"a"}, node.Happened("evict"))
+		require.Empty(t, node.Running())
+	})
+}
+
+// A fork bomb goes.
+func TestPIDs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := evictiontest.NewNode(evictiontest.Options{PIDs: 32768})
+		node.Start(evictiontest.Pod{Candidate: eviction.Candidate{UID: "bomb"}, TasksPerSecond: 4000})
+		node.Start(evictiontest.Pod{Candidate: eviction.Candidate{UID: "other", Tasks: 100}})
+		start(t, node, node, eviction.Options{Rules: eviction.Rules{Thresholds: []eviction.Threshold{{Signal: eviction.PIDAvailable, Value: bytes(2000)}}}})
+		time.Sleep(time.Minute)
+		require.Equal(t, []string{"bomb"}, node.Happened("evict"))
+	})
+}
+
+// Wake has the node observed at once, but not more often than every 100 ms.
+func TestWake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node, passes := evictiontest.NewNode(evictiontest.Options{NodeFS: gi}), atomic.Int32{}
+		rules := eviction.Rules{NoLocalStorage: true}
+		e := start(t, node, node, eviction.Options{Rules: rules, Hooks: eviction.Hooks{Observed: func(eviction.Observation) { passes.Add(1) }}})
+		time.Sleep(time.Second)
+		require.EqualValues(t, 1, passes.Load(), "nothing is near")
+		e.Wake()
+		synctest.Wait()
+		require.EqualValues(t, 2, passes.Load())
+		for range 100 {
+			e.Wake()
+			time.Sleep(10 * time.Millisecond)
+		}
+		require.InDelta(t, 12, passes.Load(), 1)
+	})
+}
+
+// An observer that fails is asked again, less and less often; what hangs is asked once.
+func TestObserverFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := evictiontest.NewNode(evictiontest.Options{Memory: gi})
+		node.Start(evictiontest.Pod{Candidate: candidate("a", 0, gi-50*mi, 0)})
+		node.Break(errors.New("no cgroups"))
+		var errs atomic.Int32
+		e := start(t, node, node, eviction.Options{Rules: memoryRules(), Hooks: eviction.Hooks{Error: func(error) { errs.Add(1) }}})
+		time.Sleep(time.Minute)
+		require.InDelta(t, 8, errs.Load(), 2)
+		require.ErrorContains(t, e.Status().Err, "no cgroups")
+		require.Empty(t, node.Happened("evict"))
+		node.Break(nil)
+		time.Sleep(11 * time.Second)
+		require.Equal(t, []string{"a"}, node.Happened("evict"))
+		require.NoError(t, e.Status().Err)
+	})
+}
+
+// hanging is an observer whose pods cannot be measured.
+type hanging struct {
+	*evictiontest.Node
+	calls atomic.Int32
+}
+
+func (h *hanging) Candidates(ctx context.Context) ([]eviction.Candidate, error) {
+	h.calls.Add(1)
+	<-ctx.Done()
+	time.Sleep(time.Hour)
+	return nil, ctx.Err()
+}
+
+func TestObserverHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := evictiontest.NewNode(evictiontest.Options{Memory: gi})
+		node.Start(evictiontest.Pod{Candidate: candidate("a", 0, gi-50*mi, 0)})
+		h := &hanging{Node: node}
+		e := start(t, h, node, eviction.Options{Rules: memoryRules()})
+		time.Sleep(10 * time.Minute)
+		require.EqualValues(t, 1, h.calls.Load())
+		require.ErrorContains(t, e.Status().Err, "the call before has not returned")
+		require.Equal(t, []eviction.Condition{eviction.MemoryPressure}, e.Status().Conditions, "the node is watched all the same")
+		time.Sleep(2 * time.Hour)
+		require.Greater(t, h.calls.Load(), int32(1))
+	})
+}
+
+// failing is an actor that cannot evict at first.
+type failing struct {
+	*evictiontest.Node
+	fails atomic.Int32
+}
+
+func (f *failing) Evict(ctx context.Context, e eviction.Eviction) error {
+	if f.fails.Add(-1) >= 0 {
+		return errors.New("not there yet")
+	}
+	return f.Node.Evict(ctx, e)
+}
+
+// A pod that could not be evicted is tried again soon.
+func TestEvictFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := evictiontest.NewNode(evictiontest.Options{Memory: gi})
+		node.Start(evictiontest.Pod{Candidate: candidate("a", 0, gi-50*mi, 0)})
+		f := &failing{Node: node}
+		f.fails.Store(2)
+		start(t, node, f, eviction.Options{Rules: memoryRules()})
+		time.Sleep(15 * time.Second)
+		require.Equal(t, []string{"a"}, node.Running())
+		time.Sleep(10 * time.Second)
+		require.Empty(t, node.Running())
+	})
+}
+
+func TestMisuse(t *testing.T) {
+	node := evictiontest.NewNode(evictiontest.Options{})
+	_, err := eviction.New(nil, node, eviction.Options{})
+	require.ErrorContains(t, err, "observer and actor: required")
+	_, err = eviction.New(node, node, eviction.Options{Rules: eviction.Rules{FixedPeriod: -1, TransitionPeriod: -1, Thresholds: []eviction.Threshold{
+		{Signal: "cpu.available"}, {Signal: eviction.PIDAvailable, GracePeriod: -1},
+	}}})
+	for _, text := range []string{"FixedPeriod: -1ns", "TransitionPeriod: -1ns", `"cpu.available" is not a signal`, "pid.available<0 for -1ns"} {
+		require.ErrorContains(t, err, text)
+	}
+}

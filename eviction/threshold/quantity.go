@@ -1,0 +1,136 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package threshold
+
+import (
+	"fmt"
+	"math"
+	"math/big"
+	"strconv"
+	"strings"
+)
+
+// Format is how an amount is written.
+type Format uint8
+
+// Formats of quantities. Source: Format in k8s.io/apimachinery/pkg/api/resource.
+const (
+	DecimalSI       Format = iota // in powers of 1000: 12k
+	BinarySI                      // in powers of 1024: 12Ki
+	DecimalExponent               // in powers of 1000: 12e3
+)
+
+// The suffixes of thousands, and of steps of 1024, by their number.
+const (
+	decimalSuffixes = "kMGTPE"
+	binarySuffixes  = "KMGTPE"
+)
+
+// maxExponent is the largest power of ten that is read.
+const maxExponent = 1000
+
+// Quantity returns an amount as Kubernetes writes it: the largest suffix that needs no fraction. In BinarySI less than 1024 is
+// written in thousands, as there.
+func (f Format) Quantity(amount int64) string {
+	step, suffixes := int64(1000), decimalSuffixes
+	if f == BinarySI && (amount >= 1024 || amount <= -1024) {
+		step, suffixes = 1024, binarySuffixes
+	}
+	n := 0
+	for ; amount != 0 && amount%step == 0 && n < len(suffixes); n++ {
+		amount /= step
+	}
+	text := strconv.FormatInt(amount, 10)
+	switch {
+	case n == 0:
+		return text
+	case f == DecimalExponent:
+		return text + "e" + strconv.Itoa(3*n)
+	case step == 1024:
+		return text + suffixes[n-1:n] + "i"
+	default:
+		return text + suffixes[n-1:n]
+	}
+}
+
+// parseQuantity reads a quantity, rounded away from zero to a whole number.
+func parseQuantity(s string) (int64, Format, error) {
+	rest := strings.TrimPrefix(s, "+")
+	negative := strings.HasPrefix(s, "-")
+	if negative {
+		rest = s[1:]
+	}
+	whole, rest := digits(rest)
+	fraction := ""
+	if after, ok := strings.CutPrefix(rest, "."); ok {
+		fraction, rest = digits(after)
+	}
+	if whole == "" && fraction == "" {
+		return 0, 0, fmt.Errorf("%q: not a quantity such as 100Mi or a percentage such as 10%%", s)
+	}
+	factor, exponent, format, ok := suffix(rest)
+	if !ok {
+		return 0, 0, fmt.Errorf("%q: %q is not a suffix of a quantity", s, rest)
+	}
+	amount, _ := new(big.Int).SetString(whole+fraction, 10)
+	amount.Mul(amount, big.NewInt(factor))
+	scale(amount, exponent-len(fraction))
+	if negative {
+		amount.Neg(amount)
+	}
+	return clamp(amount), format, nil
+}
+
+// digits cuts the decimal digits off the start of s.
+func digits(s string) (number, rest string) {
+	rest = strings.TrimLeft(s, "0123456789")
+	return s[:len(s)-len(rest)], rest
+}
+
+// suffix reads what follows the number of a quantity: a factor and a power of ten.
+func suffix(s string) (factor int64, exponent int, format Format, ok bool) {
+	switch s {
+	case "":
+		return 1, 0, DecimalSI, true
+	case "n":
+		return 1, -9, DecimalSI, true
+	case "u":
+		return 1, -6, DecimalSI, true
+	case "m":
+		return 1, -3, DecimalSI, true
+	}
+	if n := strings.Index(decimalSuffixes, s); n >= 0 && len(s) == 1 {
+		return 1, 3 * (n + 1), DecimalSI, true
+	}
+	if n := strings.Index(binarySuffixes, s[:1]); n >= 0 && s[1:] == "i" {
+		return 1 << (10 * (n + 1)), 0, BinarySI, true
+	}
+	if s[0] != 'e' && s[0] != 'E' {
+		return 0, 0, 0, false
+	}
+	exponent, err := strconv.Atoi(s[1:])
+	return 1, exponent, DecimalExponent, err == nil && exponent >= -maxExponent && exponent <= maxExponent
+}
+
+// scale multiplies an amount, which is not negative, by a power of ten, rounded up.
+func scale(amount *big.Int, exponent int) {
+	power := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(max(exponent, -exponent))), nil)
+	if exponent >= 0 {
+		amount.Mul(amount, power)
+		return
+	}
+	amount.Add(amount, power).Sub(amount, big.NewInt(1)).Div(amount, power)
+}
+
+// clamp returns the nearest number that fits.
+func clamp(n *big.Int) int64 {
+	switch {
+	case n.IsInt64():
+		return n.Int64()
+	case n.Sign() < 0:
+		return math.MinInt64
+	default:
+		return math.MaxInt64
+	}
+}
