@@ -1,0 +1,140 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gc_test
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/gc"
+	"github.com/seed81659283/nodeagent/internal/script"
+)
+
+// TestContainerScripts runs testdata/containers/*.txt: what a runtime has, and what goes. Lines:
+//
+//	container ID POD/NAME at=SECONDS [running|created|unknown] [sandbox=ID] [foreign]
+//	sandbox ID POD at=SECONDS [ready] [foreign]
+//	pod UID STATE          active, owned, terminated or removed; active when nothing is said
+//	now SECONDS            the time; 3600 when nothing is said
+//	notready | unused | mine
+//	plan minage=DURATION per=N max=N
+//	sandboxes
+func TestContainerScripts(t *testing.T) {
+	script.Run(t, "testdata/containers/*.txt", func(t *testing.T, text string) string {
+		n := &containerNode{t: t, pods: map[string]gc.PodState{}}
+		n.state = gc.ContainerState{Now: n.at("3600"), Pod: func(uid string) gc.PodState { return n.pods[uid] }}
+		return script.Lines(text, ">", n.line)
+	})
+}
+
+type containerNode struct {
+	t     *testing.T
+	state gc.ContainerState
+	pods  map[string]gc.PodState
+}
+
+func (n *containerNode) at(seconds string) time.Time {
+	s, err := strconv.ParseFloat(seconds, 64)
+	require.NoError(n.t, err)
+	return time.Unix(1_000_000, 0).Add(time.Duration(s * float64(time.Second)))
+}
+
+func (n *containerNode) line(out *strings.Builder, words []string) {
+	args := words[1:]
+	switch words[0] {
+	case "container":
+		pod, name, _ := strings.Cut(args[1], "/")
+		c := cri.Container{ID: args[0], PodUID: pod, Name: name, State: cri.ContainerExited, SandboxID: "sandbox-of-" + pod}
+		states := map[string]cri.ContainerState{"running": cri.ContainerRunning, "created": cri.ContainerCreated, "unknown": cri.ContainerUnknown}
+		for _, arg := range args[2:] {
+			switch key, value, _ := strings.Cut(arg, "="); key {
+			case "at":
+				c.CreatedAt = n.at(value)
+			case "sandbox":
+				c.SandboxID = value
+			case "foreign":
+				c.Labels = map[string]string{"foreign": ""}
+			default:
+				state, ok := states[key]
+				require.True(n.t, ok, arg)
+				c.State = state
+			}
+		}
+		n.state.Snapshot.Containers = append(n.state.Snapshot.Containers, c)
+	case "sandbox":
+		s := cri.Sandbox{ID: args[0], Pod: cri.PodIdentity{UID: args[1]}, State: cri.SandboxNotReady}
+		for _, arg := range args[2:] {
+			switch key, value, _ := strings.Cut(arg, "="); key {
+			case "at":
+				s.CreatedAt = n.at(value)
+			case "ready":
+				s.State = cri.SandboxReady
+			case "foreign":
+				s.Labels = map[string]string{"foreign": ""}
+			default:
+				n.t.Fatalf("unknown %q", arg)
+			}
+		}
+		n.state.Snapshot.Sandboxes = append(n.state.Snapshot.Sandboxes, s)
+	case "pod":
+		for s := gc.PodActive; s <= gc.PodRemoved; s++ {
+			if s.String() == args[1] {
+				n.pods[args[0]] = s
+			}
+		}
+	case "now":
+		n.state.Now = n.at(args[0])
+	case "notready":
+		n.state.NotReady = true
+	case "unused":
+		n.state.Unused = true
+	case "mine":
+		n.state.Mine = func(labels map[string]string) bool { _, foreign := labels["foreign"]; return !foreign }
+	case "plan":
+		describe(out, gc.PlanContainers(n.policy(args), n.state))
+	case "sandboxes":
+		describe(out, gc.PlanSandboxes(n.state))
+	default:
+		n.t.Fatalf("unknown line %q", words)
+	}
+}
+
+func (n *containerNode) policy(args []string) gc.ContainerPolicy {
+	p := gc.DefaultContainerPolicy()
+	for _, arg := range args {
+		key, value, _ := strings.Cut(arg, "=")
+		var err error
+		switch key {
+		case "minage":
+			p.MinAge, err = time.ParseDuration(value)
+		case "per":
+			p.MaxPerPodContainer, err = strconv.Atoi(value)
+		case "max":
+			p.MaxContainers, err = strconv.Atoi(value)
+		default:
+			n.t.Fatalf("unknown policy %q", arg)
+		}
+		require.NoError(n.t, err)
+	}
+	return p
+}
+
+func describe(out *strings.Builder, removals []gc.Removal) {
+	if len(removals) == 0 {
+		fmt.Fprintln(out, "> nothing")
+	}
+	for _, r := range removals {
+		stop := ""
+		if r.Stop {
+			stop = "stop, then "
+		}
+		fmt.Fprintf(out, "> %sremove %s: %s\n", stop, r.ID, r.Why)
+	}
+}

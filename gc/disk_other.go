@@ -1,0 +1,16 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !linux
+
+package gc
+
+import (
+	"errors"
+	"os"
+)
+
+// statDisk is for Linux.
+func statDisk(path string) (Disk, error) {
+	return Disk{}, &os.PathError{Op: "statfs", Path: path, Err: errors.ErrUnsupported}
+}
