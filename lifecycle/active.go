@@ -30,10 +30,7 @@ func (r *Reconciler) Active() (pods []*corev1.Pod, complete bool) {
 }
 
 // allocatedPod returns the pod with the resources that it has.
-func (w *worker) allocatedPod() *corev1.Pod {
-	pod, _ := w.Wanted()
-	return w.withAllocated(pod)
-}
+func (w *worker) allocatedPod() *corev1.Pod { return w.withAllocated(w.podState().Spec) }
 
 // PodState is a pod that a [Reconciler] works on.
 type PodState struct {
@@ -41,6 +38,7 @@ type PodState struct {
 	Spec    *corev1.Pod       // as its source gave it last; nil: the pod is orphaned. It must not be written to
 	Status  *corev1.PodStatus // as Hooks.Status was told it last; nil: nothing yet. It must not be written to
 	Deleted bool              // no source wants it any more, and it is being taken down
+	Evicted bool              // [Reconciler.Evict] was called for it, be it by an agent before this one: it terminates, has terminated or is held back
 }
 
 // Pods returns the pods that are wanted or being taken down, by UID: the level, where Hooks.Status is the edge. A pod whose
@@ -50,11 +48,25 @@ func (r *Reconciler) Pods() []PodState {
 	defer r.mu.Unlock()
 	pods := make([]PodState, 0, len(r.workers))
 	for _, uid := range slices.Sorted(maps.Keys(r.workers)) {
-		w := r.workers[uid]
-		pod, deleted := w.Wanted()
-		pods = append(pods, PodState{Pod: w.id, Spec: pod, Status: w.status(), Deleted: deleted})
+		pods = append(pods, r.workers[uid].podState())
 	}
 	return pods
+}
+
+// Pod returns the one of [Reconciler.Pods] that has a UID, and whether there is one.
+func (r *Reconciler) Pod(uid string) (state PodState, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if w := r.workers[uid]; w != nil {
+		return w.podState(), true
+	}
+	return state, false
+}
+
+// podState is what others are told of the pod. The Reconciler's lock is held, so that it is a worker of it still.
+func (w *worker) podState() PodState {
+	pod, deleted := w.Wanted()
+	return PodState{Pod: w.id, Spec: pod, Status: w.status(), Deleted: deleted, Evicted: w.record.Get().Eviction != nil}
 }
 
 // MayRun reports whether anything of a pod runs or may be about to run: a pod that is wanted or still terminating, or one that
@@ -63,7 +75,7 @@ func (r *Reconciler) MayRun(uid string) bool {
 	r.mu.Lock()
 	wanted, known := r.wanted(), r.workers[uid] != nil
 	r.mu.Unlock()
-	if known || wanted.Pod(uid) != nil || wanted.Refused(uid) {
+	if known || wanted.Pod(uid) != nil {
 		return true
 	}
 	pods, err := r.observer.Pods()

@@ -14,7 +14,6 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/lifecycle/executor"
 	"github.com/seed81659283/nodeagent/lifecycle/internal/callout"
-	"github.com/seed81659283/nodeagent/lifecycle/internal/turns"
 	"github.com/seed81659283/nodeagent/lifecycle/poddir"
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
@@ -34,14 +33,6 @@ const (
 	admissionPending
 	admitted
 )
-
-// older is the order in which pods are admitted. Source: podsByCreationTime in pkg/kubelet/kubelet_pods.go.
-func older(a, b *corev1.Pod) bool {
-	if a.CreationTimestamp.Equal(&b.CreationTimestamp) {
-		return a.Namespace+"/"+a.Name < b.Namespace+"/"+b.Name
-	}
-	return a.CreationTimestamp.Before(&b.CreationTimestamp)
-}
 
 // expectAdmission announces a pod that may have to be admitted. It is called before the worker runs.
 func (w *worker) expectAdmission(pod *corev1.Pod) {
@@ -133,6 +124,3 @@ func (r *Reconciler) othersThan(asks *worker) (pods []*corev1.Pod) {
 	}
 	return pods
 }
-
-// newAdmissions returns the queue of pods that are to be admitted.
-func newAdmissions() *turns.Queue[*corev1.Pod] { return turns.New(older) }

@@ -322,7 +322,7 @@ func (h *host) awaitGone() {
 		for _, dir := range []string{h.logs, h.podRoot} {
 			left, _ := os.ReadDir(dir)
 			for _, e := range left {
-				if e.Name() != ".lock" { // the agent's own
+				if e.Name()[0] != '.' { // those are the agent's own
 					return fmt.Errorf("%s has %s", dir, e.Name())
 				}
 			}

@@ -61,7 +61,13 @@
 //
 // # Eviction
 //
-// [Reconciler.Evict] ends a pod that is still wanted, or holds it back for a while. It outlives the agent.
+// [Reconciler.Evict] ends a pod that is still wanted, or holds it back for a while. It outlives the agent. Where a disk is full,
+// [Reconciler.Trim] comes first: of pods that have terminated or are held back nothing stays in the runtime, and their statuses stay.
+//
+// # Network
+//
+// As long as the runtime says that the network of pods is not ready ([cri.ConditionNetworkReady]), only pods on the network of the
+// host are started. The others wait and say so, and start as soon as it is. A runtime that does not answer stops nothing.
 //
 // # Volumes
 //

@@ -21,9 +21,9 @@ import (
 // Eviction is why and how a pod is ended although its source wants it; see [Reconciler.Evict].
 type Eviction = podstatus.Eviction
 
-// Evict ends a pod that is wanted, and returns nil when nothing of it is up any more: its containers are killed as at a
-// deletion, with the grace period of the eviction, and then its status says why, together with the conditions. The pod is not
-// started again, but for one that is only held back. That is so from the first kill on, whatever becomes of the agent: the
+// Evict ends a pod that is wanted, and returns nil when nothing of it is up any more and its volumes and its cgroup are given back:
+// its containers are killed as at a deletion, with the grace period of the eviction, and then its status says why, together with the
+// conditions. The pod is not started again, but for one that is only held back. That is so from the first kill on, whatever becomes of the agent: the
 // next one goes on with it.
 //
 // A pod that has terminated stays as it is. Of two evictions the first gives the reason, and the shorter grace period counts.
@@ -84,7 +84,8 @@ func (w *worker) noteEviction(pod *corev1.Pod) {
 	e := *asked
 	e.Hold = e.Holds(pod)
 	w.exec.Note(w.record, func(now *poddir.Record) {
-		if was := now.Eviction; was != nil && (!was.Hold || e.Hold) {
+		was, over := now.Eviction, !now.Holds.Until.After(time.Now()) // over: what is held would run again at once
+		if was != nil && (!was.Holds(pod) || !over) && (!was.Hold || e.Hold) {
 			grace := e.Grace
 			e = *was
 			if grace > 0 && (e.Grace == 0 || grace < e.Grace) {

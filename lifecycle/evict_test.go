@@ -21,6 +21,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri/critest"
 	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/lifecycle/internal/podtest"
+	"github.com/seed81659283/nodeagent/lifecycle/lifecycletest"
 )
 
 // Evictions: somebody else than the source ends a pod, and the pod says why.
@@ -139,6 +140,40 @@ func TestEvictionsOfOnePod(t *testing.T) {
 		require.InDelta(t, 13, time.Since(began).Seconds(), 1)
 		n.requireStatus("a", "Failed, Evicted, main: exited 137")
 	})
+}
+
+// What a pod takes of a disk is free only when its volumes are gone: until then the eviction goes on, and says so when its time is
+// over. The second one comes in the moment in which a pod that is held back would run again.
+func TestEvictionWaitsForTheVolumes(t *testing.T) {
+	for _, hold := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			rt := critest.New(critest.Options{})
+			var busy atomic.Bool
+			volumes := &lifecycletest.Resources{Fault: func(_ context.Context, c lifecycletest.Call) error {
+				if c.Op == "Release" && busy.Load() {
+					return errors.New("the volume is busy")
+				}
+				return nil
+			}}
+			n := boot(t, rt, rt, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}, Volumes: volumes})
+			n.set(volumePod("a"))
+			time.Sleep(time.Second)
+			busy.Store(true)
+			e := lowOnMemory(time.Second)
+			e.Hold = hold
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			err := n.reconciler.Evict(ctx, "uid-a", e)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.ErrorContains(t, err, "the volume is busy")
+			busy.Store(false)
+			ctx, cancel = context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			require.NoError(t, n.reconciler.Evict(ctx, "uid-a", e), "%v %v", n.errors(), volumes.Calls())
+			require.Empty(t, volumes.Held())
+			n.stop()
+		})
+	}
 }
 
 // Who evicts a pod that does not get down hears why when the time is over, and the eviction goes on.

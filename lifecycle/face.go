@@ -3,11 +3,7 @@
 
 package lifecycle
 
-import (
-	"github.com/seed81659283/nodeagent/cri"
-	"github.com/seed81659283/nodeagent/images"
-	"github.com/seed81659283/nodeagent/lifecycle/executor"
-)
+import "github.com/seed81659283/nodeagent/lifecycle/executor"
 
 // What the options and hooks of a [Reconciler] are made of, and package executor uses.
 type (
@@ -23,20 +19,8 @@ type (
 	ContainerStart = executor.ContainerStart
 	// PodCgroups keeps the cgroups that hold whole pods to their limits. *podtree.Tree is one.
 	PodCgroups = executor.PodCgroups
+	// WorkHooks are told what is done for pods and how long it takes.
+	WorkHooks = executor.WorkHooks
 	// StartError is why a container was not started, with the reason for its status.
 	StartError = executor.StartError
 )
-
-// defaultImages returns what makes the images of a runtime present, or nil where it has none.
-func defaultImages(rt cri.Runtime, o Options) ImageSource {
-	store, ok := rt.(cri.Images)
-	puller, pulls := rt.(cri.Puller)
-	if !ok || !pulls {
-		return nil
-	}
-	p, err := images.New(store, puller, images.Options{Logger: o.Logger})
-	if err != nil {
-		panic(err) // it is about options that are not set
-	}
-	return Images{Puller: p, Objects: o.Objects}
-}

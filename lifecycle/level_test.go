@@ -109,7 +109,12 @@ func TestPodsIsTheLevel(t *testing.T) {
 			last, _ := told.Load(name)
 			assert.Same(t, last, pods[i].Status)
 			assert.False(t, pods[i].Deleted)
+			one, found := r.Pod(pods[i].Pod.UID)
+			assert.True(t, found)
+			assert.Equal(t, pods[i], one)
 		}
+		_, found := r.Pod("none")
+		require.False(t, found)
 
 		require.NoError(t, r.Set(lifecycle.PodSet{Source: "file", Pods: []*corev1.Pod{podtest.Pod("a")}}))
 		time.Sleep(time.Second)
@@ -118,6 +123,8 @@ func TestPodsIsTheLevel(t *testing.T) {
 		assert.True(t, pods[1].Deleted, "b is being taken down")
 		time.Sleep(time.Minute)
 		require.Len(t, r.Pods(), 1)
+		_, found = r.Pod(pods[1].Pod.UID)
+		require.False(t, found)
 		end()
 	})
 }

@@ -50,7 +50,7 @@ type Options struct {
 	// Admit is asked whether a pod is to run here, see [Admit]. Nil: all are.
 	Admit Admit
 	// AdmitResize is asked whether the node has room for a pod that asks for other resources than it has, at each look at
-	// it. Its error defers the resize, and is the message of the condition. Nil: there always is.
+	// it. Its error defers the resize, or is a [Rejection] of reason Infeasible, and has the message. Nil: there always is.
 	AdmitResize func(pod *corev1.Pod) error
 
 	// Pacing is how much is done at a time, and how often.
@@ -112,6 +112,8 @@ type Hooks struct {
 	Left func(pod cri.PodIdentity)
 	// Refused is called by Set for each pod that it refuses, and for each update of one, at each call.
 	Refused func(err *RefusedError)
+	// Work are told what is done for pods and how long it takes.
+	Work WorkHooks
 	// Error is called for each failed attempt to bring a pod to where it should be, with the wait before the next. With
 	// an empty identity it is about the agent: the runtime cannot be read, or a part does not run or is not connected.
 	Error func(pod cri.PodIdentity, err error, retry time.Duration)

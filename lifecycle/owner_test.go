@@ -289,7 +289,7 @@ func podDirs(t *testing.T, root string) (names []string) {
 	entries, err := os.ReadDir(root)
 	require.NoError(t, err)
 	for _, e := range entries {
-		if name := e.Name(); name != ".lock" && name != ".owner" {
+		if name := e.Name(); name[0] != '.' {
 			names = append(names, name)
 		}
 	}

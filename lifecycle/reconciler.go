@@ -17,6 +17,8 @@ import (
 
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/lifecycle/executor"
+	"github.com/seed81659283/nodeagent/lifecycle/internal/ownership"
+	"github.com/seed81659283/nodeagent/lifecycle/internal/runtimestate"
 	"github.com/seed81659283/nodeagent/lifecycle/internal/startslots"
 	"github.com/seed81659283/nodeagent/lifecycle/internal/turns"
 	"github.com/seed81659283/nodeagent/lifecycle/plan"
@@ -40,15 +42,15 @@ type Observer interface {
 // delays no other. Make one with [New].
 type Reconciler struct {
 	runtime    cri.Runtime
-	node       *executor.Node     // what the executors of all pods share
-	reporter   cri.StatusReporter // nil: the runtime is none
-	name       string             // of the runtime, as the IDs of its containers are written; set before there is a worker
+	node       *executor.Node // what the executors of all pods share
+	about      *runtimestate.Runtime
+	name       string // of the runtime, as the IDs of its containers are written; set before there is a worker
 	observer   Observer
 	opts       Options
 	slots      *startslots.Slots
 	admissions *turns.Queue[*corev1.Pod] // pods that wait to be admitted
 	kick       chan struct{}             // the set of workers may have to change
-	owner      string                    // what is written to LabelOwner; set before there is a worker
+	owner      ownership.Mark            // what is written to LabelOwner; set before there is a worker
 	check      func(*corev1.Pod) error   // why a pod cannot be run
 	running    atomic.Bool               // Run was called
 	begun      chan struct{}             // closed when Run was called
@@ -64,6 +66,7 @@ type Reconciler struct {
 	draining bool
 	drained  chan struct{} // closed when draining and no worker is left
 	failed   error         // what Run returned
+	claimed  bool          // owner is known
 
 	partial complaint         // of Run alone: that there may be pods that nobody knows of
 	former  []cri.PodIdentity // likewise: those that an earlier agent left a record of, and that are yet to be looked at
@@ -96,12 +99,11 @@ func New(rt cri.Runtime, observer Observer, o Options) (*Reconciler, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	if o.Images == nil {
-		o.Images = defaultImages(rt, o)
+		o.Images = executor.DefaultImages(rt, o.Objects, o.Logger)
 	}
-	reporter, _ := rt.(cri.StatusReporter)
 	r := &Reconciler{
-		runtime: rt, reporter: reporter, observer: observer, opts: o,
-		admissions: newAdmissions(),
+		runtime: rt, observer: observer, opts: o,
+		admissions: turns.New(podset.Older),
 		slots:      startslots.New(o.Pacing.Parallel),
 		kick:       make(chan struct{}, 1),
 		workers:    map[string]*worker{},
@@ -111,11 +113,12 @@ func New(rt cri.Runtime, observer Observer, o Options) (*Reconciler, error) {
 		begun:      make(chan struct{}),
 		ended:      make(chan struct{}),
 	}
+	r.about = runtimestate.New(rt, r.wakePods)
 	r.node = executor.Node{
 		Runtime: rt, Spec: o.Spec, Images: o.Images, Cgroups: o.Cgroups, Objects: o.Objects, AdmitResize: o.AdmitResize,
-		Volumes: o.Volumes, Started: o.Hooks.Started,
+		Volumes: o.Volumes, Network: r.about.CheckNetwork, Started: o.Hooks.Started, Work: o.Hooks.Work,
 		PodRoot: o.Dirs.Pods, NoMounts: o.NoMounts, LogLinks: o.Dirs.LogLinks, Slots: r.slots, SlowAfter: o.Pacing.SlowAfter,
-		Mark: r.mark, Logger: o.Logger, Event: o.Hooks.Event, Error: o.Hooks.Error,
+		Mark: func(labels map[string]string) { r.owner.Write(labels) }, Logger: o.Logger, Event: o.Hooks.Event, Error: o.Hooks.Error,
 	}.Prepare()
 	r.check = r.checkPod
 	r.connect()
@@ -199,6 +202,7 @@ func (r *Reconciler) Run(ctx context.Context) (err error) {
 	defer wg.Wait()
 	wg.Go(func() { r.watchWiring(ctx) })
 	wg.Go(func() { r.slots.Run(ctx) })
+	wg.Go(func() { r.about.Run(ctx) })
 	if !r.begin(ctx) {
 		return nil
 	}
@@ -226,25 +230,16 @@ func (r *Reconciler) Run(ctx context.Context) (err error) {
 
 // prepare claims what is to be this agent's alone. Set is told what went wrong, too.
 func (r *Reconciler) prepare() (release func() error, err error) {
-	release, err = r.claim()
+	owner, release, err := r.claim()
 	r.mu.Lock()
-	r.failed = err
+	r.owner, r.failed, r.claimed = owner, err, true
 	r.mu.Unlock()
 	return release, err
 }
 
-// meetTimeout is how long the runtime has to say who it is before it is asked again.
-const meetTimeout = 10 * time.Second
-
 // meet asks the runtime for its name.
-func (r *Reconciler) meet(ctx context.Context) error {
-	if r.reporter == nil {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, meetTimeout)
-	defer cancel()
-	version, err := r.reporter.Version(ctx)
-	r.name = version.RuntimeName
+func (r *Reconciler) meet(ctx context.Context) (err error) {
+	r.name, err = r.about.Name(ctx)
 	return err
 }
 

@@ -50,6 +50,7 @@ func boot(t *testing.T, rt *critest.Runtime, via cri.Runtime, o lifecycle.Option
 	o.Spec.LogRoot = t.TempDir()
 	o.Owner = cmp.Or(o.Owner, "test")
 	o.Hooks = lifecycle.Hooks{
+		Started: o.Hooks.Started, Work: o.Hooks.Work,
 		Status: func(pod *corev1.Pod, st *corev1.PodStatus) {
 			n.mu.Lock()
 			defer n.mu.Unlock()

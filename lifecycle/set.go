@@ -63,7 +63,7 @@ type source struct {
 //
 // A pod that is invalid or that this version cannot run is refused, with an error that names it and the field. So is a
 // change that a pod cannot follow, with an [*podapi.ImmutableError]. Where a pod of that UID runs, it goes on as it was, also
-// when an earlier agent started it. Of two pods of a set with one name or UID the first counts, and of two sources that
+// when an earlier agent started it, until the pod is deleted. Of two pods of a set with one name or UID the first counts, and of two sources that
 // want a pod of one UID the one that was first, for as long as it wants it; then its pod is taken down before the
 // other's is started. The others are told so, at each call.
 //
@@ -142,14 +142,26 @@ func (r *Reconciler) acceptPod(old, pod *corev1.Pod) (*corev1.Pod, error) {
 		return pod, nil
 	}
 	if err := r.check(pod); err != nil {
-		return old, err
+		return withDeletion(old, pod), err
 	}
-	defaulted := old.DeepCopy()
-	podapi.Default(defaulted) // an agent of an earlier version may have kept it, which knew fewer defaults
-	if err := podapi.ValidateUpdate(defaulted, pod); err != nil {
-		return old, err
+	was, is := old.DeepCopy(), pod.DeepCopy()
+	podapi.Default(was) // an agent of an earlier version may have kept it, which knew fewer defaults
+	podapi.Default(is)  // an API server of another version may know fewer
+	if err := podapi.ValidateUpdate(was, is); err != nil {
+		return withDeletion(old, pod), err
 	}
 	return pod, nil
+}
+
+// withDeletion returns a pod as it was before an update that is refused: that it is deleted, and with how much time, holds all the same.
+func withDeletion(old, pod *corev1.Pod) *corev1.Pod {
+	if pod.DeletionTimestamp == nil || old.DeletionTimestamp.Equal(pod.DeletionTimestamp) &&
+		podapi.Equal(&old.DeletionGracePeriodSeconds, &pod.DeletionGracePeriodSeconds) {
+		return old
+	}
+	old = old.DeepCopy()
+	old.DeletionTimestamp, old.DeletionGracePeriodSeconds = pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds
+	return old
 }
 
 // commit makes a set the one of its source, and returns a refusal for each UID that is another source's.

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/critest"
 	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/lifecycle/internal/podtest"
@@ -108,6 +109,45 @@ func TestSetSaysWhichFieldMayNotChange(t *testing.T) {
 func ephemeralName() string { return changeable().Spec.EphemeralContainers[0].Name }
 
 // It keeps what an API server lets pass from being refused.
+// An update that the pod cannot follow does not keep it from being deleted, nor from being given less time for that.
+func TestARefusedUpdateThatDeletes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.IgnoreTERM() }})
+		n := boot(t, rt, rt, lifecycle.Options{})
+		n.set(podtest.Pod("a"))
+		time.Sleep(time.Second)
+		set := func(grace int64) {
+			changed := podtest.Pod("a")
+			podapi.Default(changed)
+			changed.Spec.Hostname = "another"
+			changed.DeletionTimestamp, changed.DeletionGracePeriodSeconds = new(metav1.Now()), &grace
+			require.ErrorContains(t, n.reconciler.Set(lifecycle.PodSet{Source: "test", Pods: []*corev1.Pod{changed}}), "spec.hostname")
+		}
+		set(600)
+		time.Sleep(5 * time.Minute)
+		require.Equal(t, corev1.PodRunning, n.phase("a"))
+		require.NotEmpty(t, rt.Calls("StopContainer"))
+		set(5)
+		time.Sleep(10 * time.Second)
+		require.Equal(t, corev1.PodFailed, n.phase("a"))
+	})
+}
+
+// A source may know fewer defaults than this version, as an API server of another version does.
+func TestAnUpdateFromASourceWithFewerDefaults(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		n := boot(t, rt, rt, lifecycle.Options{})
+		pod := podtest.Pod("a")
+		podapi.Default(pod)
+		pod.Spec.SchedulerName, pod.Spec.EnableServiceLinks = "", nil
+		require.NoError(t, n.reconciler.Set(lifecycle.PodSet{Source: "test", Pods: []*corev1.Pod{pod}}))
+		changed := pod.DeepCopy()
+		changed.Labels = map[string]string{"a": "b"}
+		require.NoError(t, n.reconciler.Set(lifecycle.PodSet{Source: "test", Pods: []*corev1.Pod{changed}}))
+	})
+}
+
 func TestSetFollowsWhatMayChange(t *testing.T) {
 	for name, change := range map[string]func(pod *corev1.Pod){
 		"image":      func(pod *corev1.Pod) { pod.Spec.Containers[0].Image = "busybox:2" },

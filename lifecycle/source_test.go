@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/seed81659283/nodeagent/cri/critest"
 	"github.com/seed81659283/nodeagent/lifecycle"
@@ -108,6 +109,38 @@ func TestOneUIDInTwoSourcesAfterARestart(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A pod that cannot be run has nothing to wait for when it is deleted, and what an agent with more options has left of it goes.
+func TestARefusedPodIsDeleted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}, Sysctls: []string{"net.core.somaxconn"}}
+		n := boot(t, rt, rt, o)
+		runs, never := podtest.Pod("runs"), podtest.Pod("never")
+		for _, pod := range []*corev1.Pod{runs, never} {
+			pod.Spec.SecurityContext = &corev1.PodSecurityContext{Sysctls: []corev1.Sysctl{{Name: "net.core.somaxconn", Value: "1"}}}
+		}
+		n.set(runs)
+		time.Sleep(time.Second)
+		n.stop()
+
+		o.Sysctls = nil
+		n = boot(t, rt, rt, o)
+		require.Error(t, n.wants("test", runs, never))
+		time.Sleep(time.Minute)
+		require.True(t, n.reconciler.MayRun("uid-runs"))
+		require.False(t, n.reconciler.MayRun("uid-never"))
+
+		now := metav1.Now()
+		runs = runs.DeepCopy()
+		runs.DeletionTimestamp = &now
+		require.Error(t, n.wants("test", runs, never))
+		time.Sleep(time.Minute)
+		require.Equal(t, 1, ops(rt, "StopContainer"))
+		require.False(t, n.reconciler.MayRun("uid-runs"))
+		require.Equal(t, 1, ops(rt, "StartContainer"))
+	})
 }
 
 // It keeps an agent that was started with fewer options from ending what runs: Set says that it goes on.

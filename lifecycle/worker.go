@@ -78,7 +78,10 @@ func (w *worker) run(ctx context.Context) {
 		case <-w.Notes:
 		case <-timer.C:
 		}
+		began := time.Now()
 		next, gone := w.sync(ctx)
+		pod, deleted := w.Wanted()
+		w.exec.Synced(began, pod, deleted, gone)
 		if gone {
 			return
 		}
@@ -121,13 +124,17 @@ func (w *worker) sync(ctx context.Context) (next time.Duration, gone bool) {
 	w.publish(pod, observed, &st, deleted)
 	if !a.Done {
 		w.exec.Update(pod)
-	} else if podview.Terminated(observed) {
-		w.Settle()
 	}
 	if a.Idle() {
+		if s.Trim {
+			w.Trimmed()
+		}
 		left, err := w.exec.Rest(ctx, s.Pod, observed, &a)
 		if err != nil {
 			return w.failed(ctx, err, time.Time{}), false
+		}
+		if a.Done && podview.Terminated(observed) {
+			w.Settle()
 		}
 		if hook := w.r.opts.Hooks.Left; left && hook != nil && !deleted && !s.Eviction.Holds(pod) {
 			hook(w.id)
@@ -225,6 +232,7 @@ func (w *worker) state(ctx context.Context, pod *corev1.Pod, observed cri.Pod, d
 	if deleted {
 		return s, nil
 	}
+	s.Trim = w.TrimAsked() && w.record.Saved()
 	s.PostStartPending = w.postStartPending(observed)
 	s.ResizePod = w.exec.Resizer.MayLackLimits(observed)
 	s.NoCgroup, err = w.exec.LacksCgroup(ctx, s.Pod, observed)

@@ -102,7 +102,7 @@ func (r *Reconciler) orphans(observed []cri.Pod, wanted *podset.Merge, whole boo
 	}
 	for i := range observed {
 		p := &observed[i]
-		if wanted.Pod(p.UID) != nil || r.workers[p.UID] != nil || !r.owns(p) {
+		if wanted.Pod(p.UID) != nil || r.workers[p.UID] != nil || !r.owner.Owns(p) {
 			continue
 		}
 		if all && !wanted.Refused(p.UID) || names[p.Namespace+"/"+p.Name] {

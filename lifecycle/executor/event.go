@@ -51,6 +51,7 @@ func (e Event) LogValue() slog.Value {
 const (
 	EventSandboxChanged             = "SandboxChanged"
 	EventFailedMountVolume          = "FailedMount"
+	EventNetworkNotReady            = "NetworkNotReady"
 	EventFailedCreatePodSandBox     = "FailedCreatePodSandBox"
 	EventFailedToCreatePodContainer = "FailedCreatePodContainer" // of the cgroup of the pod, whatever the name says
 	EventCreatedContainer           = "Created"

@@ -34,6 +34,7 @@ type Executor struct {
 	Waiting Waiting // why containers that should run do not
 	quota   quota
 	slot    slot
+	syncs   syncs
 	pod     left
 }
 
@@ -45,6 +46,7 @@ type left struct {
 	released bool            // nothing of the pod is to run, and its resources and its cgroup are given back
 	told     *corev1.Pod     // as its resources were told last that it is wanted
 	shared   bool            // another agent has containers of the pod
+	labels   relabeled       // volumes
 	podIPs   []corev1.PodIP  // as the status of the pod had them when what is under way began
 }
 
@@ -60,12 +62,14 @@ func New(rep *Reporter, record *poddir.Recorder) *Executor {
 	x := &Executor{
 		Reporter: rep, record: record, Resizer: &Resizer{Reporter: rep, record: record}, dir: poddir.Of(node.PodRoot, rep.id.UID),
 		logs: poddir.Logs{Root: node.Spec.LogRoot, Links: node.LogLinks, Pod: rep.id},
-		pod:  left{stopped: map[string]bool{}, failures: map[string]int{}},
+		pod:  left{stopped: map[string]bool{}, failures: map[string]int{}, labels: relabeled{}}, syncs: syncs{wanted: time.Now()},
 	}
 	if !node.NoMounts {
 		x.mounts = x.dir
 	}
-	x.hooks = hook.New(hook.Options{Execer: node.execer, Hooks: hook.Hooks{HTTPFallback: x.httpFallback}})
+	x.hooks = hook.New(hook.Options{Execer: node.execer, Hooks: hook.Hooks{
+		HTTPFallback: x.httpFallback, SleepTerminated: func(hook.Call) { x.sleepTerminated() },
+	}})
 	x.quota.runs = make(chan struct{}, 1)
 	return x
 }
@@ -113,6 +117,9 @@ func (x *Executor) Do(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a 
 
 // prepareAndStart starts what is to be started once the resources of the pod are ready: that takes no start slot.
 func (x *Executor) prepareAndStart(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a *plan.Actions) error {
+	if err := x.checkNetwork(ctx, pod, a); err != nil {
+		return err
+	}
 	x.pod.released = false
 	if err := x.prepare(ctx, pod, a); err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,6 +23,13 @@ import (
 // when ctx does. An error that is a [*StartError] names the reason that the container's status shows.
 type ImageSource interface {
 	Ensure(ctx context.Context, pod *corev1.Pod, c *corev1.Container, sandbox *cri.SandboxConfig) (cri.Image, error)
+}
+
+// ImageHolder is an [ImageSource] that keeps an image on the node, under the name that a container has it by, from before it is
+// ensured until release is called, when the container was created or could not be. Release may be repeated. [Images] is one; an
+// ImageSource need not be.
+type ImageHolder interface {
+	Hold(image string) (release func())
 }
 
 // StartError is why a container was not started, with the reason for its status.
@@ -43,7 +51,13 @@ type Images struct {
 	Objects podenv.Objects // where the secrets are; nil: there are none
 }
 
-var _ ImageSource = Images{}
+var (
+	_ ImageSource = Images{}
+	_ ImageHolder = Images{}
+)
+
+// Hold keeps an image from whoever removes images, until release is called.
+func (i Images) Hold(image string) (release func()) { return i.Puller.Hold(image) }
 
 // Ensure returns the image of a container, which it pulls where its policy says so. As in the kubelet, a secret that
 // cannot be had is left out: the image may be there, or open to everybody. If it is not, the error names the secret.
@@ -53,7 +67,7 @@ func (i Images) Ensure(ctx context.Context, pod *corev1.Pod, c *corev1.Container
 		Pod: credential.Pod{
 			UID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name, ServiceAccount: pod.Spec.ServiceAccountName,
 		},
-		Image: c.Image, Policy: images.Policy(c.ImagePullPolicy), RuntimeHandler: sandbox.RuntimeHandler,
+		Container: c.Name, Image: c.Image, Policy: images.Policy(c.ImagePullPolicy), RuntimeHandler: sandbox.RuntimeHandler,
 		Annotations: pod.Annotations, Secrets: secrets, Sandbox: sandbox,
 	})
 	if e, ok := errors.AsType[*images.Error](err); ok {
@@ -103,4 +117,18 @@ func (i Images) secrets(ctx context.Context, pod *corev1.Pod) (found []credentia
 		found = append(found, secret)
 	}
 	return found, missing
+}
+
+// DefaultImages returns what makes the images of a runtime present where nothing else is given, or nil where it has none.
+func DefaultImages(rt cri.Runtime, objects podenv.Objects, logger *slog.Logger) ImageSource {
+	store, ok := rt.(cri.Images)
+	puller, pulls := rt.(cri.Puller)
+	if !ok || !pulls {
+		return nil
+	}
+	p, err := images.New(store, puller, images.Options{Logger: logger})
+	if err != nil {
+		panic(err) // it is about options that are not set
+	}
+	return Images{Puller: p, Objects: objects}
 }

@@ -4,6 +4,7 @@
 package executor
 
 import (
+	"context"
 	"log/slog"
 	"time"
 
@@ -17,11 +18,13 @@ import (
 
 // Node is what the executors of all pods share. Its fields are those of lifecycle.Options with their defaults.
 type Node struct {
-	Runtime     cri.Runtime
-	Spec        podspec.Options
-	Images      ImageSource                 // nil: no image is looked at
-	Cgroups     PodCgroups                  // nil: the runtime makes them
-	Volumes     PodResources                // nil: no pod has any
+	Runtime cri.Runtime
+	Spec    podspec.Options
+	Images  ImageSource  // nil: no image is looked at
+	Cgroups PodCgroups   // nil: the runtime makes them
+	Volumes PodResources // nil: no pod has any
+	// Network returns why the network of pods is not ready, and may wait for the answer of the runtime. Nil: it always is.
+	Network     func(ctx context.Context, uid string, wait bool) error
 	Objects     podenv.Objects              // nil: there are none
 	AdmitResize func(pod *corev1.Pod) error // nil: there is always room
 	PodRoot     string
@@ -34,11 +37,13 @@ type Node struct {
 	Event       func(pod cri.PodIdentity, event Event)                    // may be nil
 	Error       func(pod cri.PodIdentity, err error, retry time.Duration) // may be nil
 	Started     func(pod cri.PodIdentity, start ContainerStart)           // may be nil
+	Work        WorkHooks
 
 	inspector cri.Inspector   // nil: the runtime has none
 	updater   cri.Updater     // likewise
 	stats     cri.StatsLister // likewise
 	execer    cri.Execer      // nil: commands of hooks fail
+	holder    ImageHolder     // nil: whoever removes images is to know by itself which are about to be used
 }
 
 // Prepare finds out what the runtime can do, and returns the node.
@@ -47,5 +52,6 @@ func (n Node) Prepare() *Node {
 	n.updater, _ = n.Runtime.(cri.Updater)
 	n.stats, _ = n.Runtime.(cri.StatsLister)
 	n.execer, _ = n.Runtime.(cri.Execer)
+	n.holder, _ = n.Images.(ImageHolder)
 	return &n
 }

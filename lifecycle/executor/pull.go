@@ -14,20 +14,44 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
+// holdImages keeps the image of a container, and those that it mounts, on the node until release is called.
+func (x *Executor) holdImages(pod *corev1.Pod, c *corev1.Container) (release func()) {
+	if x.node.holder == nil {
+		return func() {}
+	}
+	releases := []func(){x.node.holder.Hold(c.Image)}
+	for _, v := range imageVolumesOf(pod, c) {
+		releases = append(releases, x.node.holder.Hold(v.Image.Reference))
+	}
+	return func() {
+		for _, release := range releases {
+			release()
+		}
+	}
+}
+
+// imageVolumesOf returns the volumes of images that a container mounts.
+func imageVolumesOf(pod *corev1.Pod, c *corev1.Container) (volumes []*corev1.Volume) {
+	for i := range pod.Spec.Volumes {
+		v := &pod.Spec.Volumes[i]
+		mounts := func(m corev1.VolumeMount) bool { return m.Name == v.Name }
+		if v.Image != nil && slices.ContainsFunc(c.VolumeMounts, mounts) {
+			volumes = append(volumes, v)
+		}
+	}
+	return volumes
+}
+
 // imageVolumes makes the images present that a container mounts, and returns them by the names of their volumes. What
 // cannot be pulled holds up the containers that mount it and no other (KEP-4639).
 func (x *Executor) imageVolumes(
 	ctx context.Context, pod *corev1.Pod, c *corev1.Container, sandbox *cri.SandboxConfig,
 ) (map[string]podspec.Volume, error) {
 	volumes := map[string]podspec.Volume{}
-	for i := range pod.Spec.Volumes {
-		v := &pod.Spec.Volumes[i]
-		mounts := slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == v.Name })
-		if v.Image == nil || !mounts {
-			continue
-		}
+	for _, v := range imageVolumesOf(pod, c) {
 		wanted := &corev1.Container{Name: c.Name, Image: v.Image.Reference, ImagePullPolicy: v.Image.PullPolicy}
 		image, err := x.ensureImage(ctx, pod, wanted, sandbox)
+		x.tellImageVolume(err)
 		if err != nil {
 			return nil, err
 		}

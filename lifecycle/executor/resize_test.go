@@ -6,6 +6,7 @@ package executor_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -19,6 +20,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/executor"
 	"github.com/seed81659283/nodeagent/lifecycle/internal/podtest"
 	"github.com/seed81659283/nodeagent/lifecycle/plan"
+	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 	"github.com/seed81659283/nodeagent/lifecycle/resize"
 )
 
@@ -230,6 +232,16 @@ func TestResizeThatCannotBe(t *testing.T) {
 		require.True(t, a.Idle())
 		d := s.x.Resizer.Decision(s.pod, s.observed(), false)
 		require.Equal(t, "Deferred: the node is full", d.Reason+": "+d.Message)
+		for why, want := range map[podstatus.Rejection]string{
+			{Reason: corev1.PodReasonInfeasible, Message: "the node is small"}: "Infeasible: the node is small",
+			{Reason: "OutOfcpu", Message: "the node is full"}:                  "Deferred: the node is full",
+		} {
+			full = fmt.Errorf("admit: %w", &why)
+			a = s.decide()
+			require.True(t, a.Idle())
+			d = s.x.Resizer.Decision(s.pod, s.observed(), false)
+			require.Equal(t, want, d.Reason+": "+d.Message)
+		}
 		full = nil
 		a = s.decide()
 		require.Len(t, a.Resize, 1)

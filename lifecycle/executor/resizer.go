@@ -5,6 +5,7 @@ package executor
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/containers"
 	"github.com/seed81659283/nodeagent/lifecycle/plan"
 	"github.com/seed81659283/nodeagent/lifecycle/poddir"
+	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 	"github.com/seed81659283/nodeagent/lifecycle/podview"
 	"github.com/seed81659283/nodeagent/lifecycle/resize"
 )
@@ -83,7 +85,7 @@ func (z *Resizer) Decide(pod *corev1.Pod, observed cri.Pod, deleted bool) {
 	})
 	if admit := z.node.AdmitResize; admit != nil && z.now.Resizes() {
 		if err := admit(pod); err != nil {
-			z.now = z.now.Deferred(err.Error())
+			z.now = refused(&z.now, err)
 		}
 	}
 	z.mu.Lock()
@@ -102,6 +104,19 @@ func (z *Resizer) Decide(pod *corev1.Pod, observed cri.Pod, deleted bool) {
 	}
 	if z.now.Generation = z.generation; z.err != nil {
 		z.now.Error = z.err.Error()
+	}
+}
+
+// refused returns the decision for a resize that the node has no room for.
+func refused(d *resize.Decision, err error) resize.Decision {
+	why, ok := errors.AsType[*podstatus.Rejection](err)
+	switch {
+	case !ok:
+		return d.Deferred(err.Error())
+	case why.Reason == corev1.PodReasonInfeasible:
+		return d.Infeasible(why.Message)
+	default:
+		return d.Deferred(why.Message)
 	}
 }
 

@@ -85,6 +85,7 @@ func (x *Executor) Release(ctx context.Context) error {
 	if x.node.Volumes == nil || x.pod.shared { // another agent runs the pod
 		return nil
 	}
+	clear(x.pod.labels)
 	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
 	defer cancel()
 	if err := x.node.Volumes.Release(ctx, x.id.UID); err != nil {

@@ -52,7 +52,9 @@ func (x *Executor) start(ctx context.Context, pod *corev1.Pod, observed cri.Pod,
 		}
 		began := time.Now()
 		containerID, err := x.startContainer(ctx, pod, s, id, &sandbox, ips)
-		x.tellStarted(ContainerStart{Container: s.Container.Name, ID: containerID, Attempt: s.Attempt, Took: time.Since(began), Err: err})
+		x.tellStarted(ContainerStart{
+			Container: s.Container.Name, Type: typeOf(pod, s.Container.Name), ID: containerID, Attempt: s.Attempt, Took: time.Since(began), Err: err,
+		})
 		x.Waiting.setError(s.Container.Name, podstatus.ReasonRunError, err)
 		if err == nil {
 			continue
@@ -104,7 +106,7 @@ func (x *Executor) ensureSandbox(
 		if c.Attempt > 0 {
 			x.RecordEvent(EventSandboxChanged, Subject{}, "Pod sandbox changed, it will be killed and re-created.")
 		}
-		id, ips, err = x.runSandbox(ctx, c, a.SandboxChanged)
+		id, ips, err = x.runSandbox(ctx, pod, c, a.SandboxChanged)
 	}
 	if err != nil && ctx.Err() == nil {
 		x.RecordWarning(reason, Subject{}, text, err)
@@ -112,14 +114,16 @@ func (x *Executor) ensureSandbox(
 	return id, ips, err
 }
 
-func (x *Executor) runSandbox(ctx context.Context, c *cri.SandboxConfig, why string) (id string, ips []string, err error) {
+func (x *Executor) runSandbox(ctx context.Context, pod *corev1.Pod, c *cri.SandboxConfig, why string) (id string, ips []string, err error) {
 	if c.LogDirectory != "" {
 		if err := os.MkdirAll(c.LogDirectory, 0o755); err != nil {
 			return "", nil, fmt.Errorf("log directory: %w", err)
 		}
 	}
 	x.Log("run sandbox", "attempt", c.Attempt, "why", why)
+	began := time.Now()
 	id, err = x.node.Runtime.RunSandbox(ctx, c)
+	x.tellSandbox(c, pod.Spec.HostUsers != nil && !*pod.Spec.HostUsers, began, err)
 	if err != nil {
 		return "", nil, err
 	}
@@ -148,6 +152,7 @@ func (x *Executor) addresses(ctx context.Context, sandboxID string) ([]string, e
 // ContainerStart is an attempt to start a container, or to run the postStart hook that an earlier one still owes it.
 type ContainerStart struct {
 	Container string
+	Type      ContainerType
 	ID        string // empty: the container was not created
 	Attempt   uint32
 	Took      time.Duration // with its image, and its postStart hook
@@ -171,6 +176,8 @@ func (x *Executor) startContainer(
 	launch := podspec.Launch{Attempt: s.Attempt, PodIPs: ips, Annotations: s.Annotations(), TargetID: s.Target}
 	size := resize.SizeOf(&pod.Spec, s.Container)
 	launch.Annotations[resize.AnnotationResources] = resize.FormatSize(size)
+	release := x.holdImages(pod, s.Container)
+	defer release()
 	if x.node.Images != nil {
 		image, err := x.ensureImage(ctx, pod, s.Container, sandbox)
 		if err != nil {
@@ -181,7 +188,7 @@ func (x *Executor) startContainer(
 	if launch.Volumes, err = x.imageVolumes(ctx, pod, s.Container, sandbox); err != nil {
 		return "", err
 	}
-	config, err := x.configure(ctx, pod, s, launch)
+	config, err := x.configure(ctx, pod, s, sandboxID, launch)
 	if err != nil {
 		return "", &StartError{Reason: podstatus.ReasonCreateConfigError, Err: err}
 	}
@@ -196,6 +203,8 @@ func (x *Executor) startContainer(
 	if err != nil {
 		return "", &StartError{Reason: podstatus.ReasonCreateError, Err: err}
 	}
+	release()
+	x.pod.labels.created(sandboxID, pod, s.Container)
 	x.Resizer.created(id, size)
 	x.Log("start container", "container", s.Container.Name, "id", id, "attempt", s.Attempt)
 	x.RecordEvent(EventCreatedContainer, subjectOfStart(&s, id), "Container created")
@@ -203,10 +212,11 @@ func (x *Executor) startContainer(
 }
 
 // configure makes the config of a container, with the files and the objects that it takes.
-func (x *Executor) configure(ctx context.Context, pod *corev1.Pod, s plan.Start, l podspec.Launch) (c cri.ContainerConfig, err error) {
+func (x *Executor) configure(ctx context.Context, pod *corev1.Pod, s plan.Start, sandboxID string, l podspec.Launch) (c cri.ContainerConfig, err error) {
 	if err = x.addResources(ctx, pod, s.Container, &l); err != nil {
 		return c, err
 	}
+	x.pod.labels.skip(sandboxID, pod, s.Container, &l)
 	if l.References, err = podenv.Resolve(ctx, pod, s.Container, x.node.Objects, podspec.HostPaths(l.Volumes)); err != nil {
 		return c, err
 	}

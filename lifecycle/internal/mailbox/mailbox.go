@@ -31,6 +31,7 @@ type Mailbox struct {
 	cancel  context.CancelFunc // of the work that a deletion or an eviction makes pointless; nil: none under way
 	stops   bool               // that work takes the pod down
 	evicted eviction
+	trim    chan struct{} // closed when the runtime has nothing of the pod any more; nil: nobody has asked for that
 }
 
 // eviction is what was asked for of a pod that is to be evicted.
@@ -103,7 +104,8 @@ func (m *Mailbox) Delete() {
 	}
 }
 
-// Evict asks for an eviction, and stops work that has become pointless. What it returns is closed when nothing of the pod is up.
+// Evict asks for an eviction, and stops work that has become pointless. What it returns is closed when nothing of the pod is up,
+// and nothing of it is in use.
 func (m *Mailbox) Evict(e podstatus.Eviction) <-chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -131,10 +133,50 @@ func (m *Mailbox) Evict(e podstatus.Eviction) <-chan struct{} {
 	return settled
 }
 
+// Trim asks that what the runtime has of the pod goes once the pod has terminated. What it returns is closed when that is done.
+func (m *Mailbox) Trim() <-chan struct{} {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	done := m.trim
+	if done == nil {
+		done = make(chan struct{})
+	}
+	if m.evicted.gone {
+		close(done)
+		return done
+	}
+	m.trim = done
+	nudge(m.Notes)
+	return done
+}
+
+// TrimAsked reports whether somebody waits for the end of a Trim.
+func (m *Mailbox) TrimAsked() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.trim != nil
+}
+
+// Trimmed tells those who wait for it that the runtime has nothing of the pod any more.
+func (m *Mailbox) Trimmed() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.trimmed()
+}
+
+// trimmed is Trimmed with the lock held.
+func (m *Mailbox) trimmed() {
+	if m.trim != nil {
+		close(m.trim)
+		m.trim = nil
+	}
+}
+
 // End tells those who wait for it that nothing of the pod is left, also those who ask from now on.
 func (m *Mailbox) End() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.trimmed()
 	m.evicted.gone, m.evicted.asked = true, nil
 	if settled := m.evicted.settled; settled != nil {
 		close(settled)
@@ -158,7 +200,7 @@ func (m *Mailbox) EvictionAsked() bool {
 	return m.evicted.asked != nil
 }
 
-// Settle tells those who wait for it that nothing of the pod is up.
+// Settle tells those who wait for an eviction that nothing of the pod is up, and nothing of it is in use.
 func (m *Mailbox) Settle() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

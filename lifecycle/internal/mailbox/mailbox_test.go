@@ -126,3 +126,23 @@ func TestEvictionIsSettled(t *testing.T) {
 	<-third
 	<-m.Evict(podstatus.Eviction{Reason: "Evicted"})
 }
+
+// Whoever has what a pod left in the runtime removed hears when it is gone, and those who ask while it is going hear the same.
+func TestTrimIsAnswered(t *testing.T) {
+	m := mailbox.New(podtest.Pod("a"))
+	m.Trimmed() // nobody has asked
+	require.False(t, m.TrimAsked())
+	first, second := m.Trim(), m.Trim()
+	require.True(t, noted(m.Notes))
+	require.True(t, m.TrimAsked())
+	require.False(t, noted(first))
+	m.Trimmed()
+	<-first
+	<-second
+	require.False(t, m.TrimAsked())
+
+	third := m.Trim()
+	m.End()
+	<-third
+	<-m.Trim()
+}

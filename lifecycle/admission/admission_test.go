@@ -1,0 +1,218 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package admission_test
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/seed81659283/nodeagent/lifecycle/admission"
+	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
+)
+
+// list makes a list of resources of "cpu=100m memory=1Gi".
+func list(t *testing.T, text string) corev1.ResourceList {
+	t.Helper()
+	out := corev1.ResourceList{}
+	for item := range strings.FieldsSeq(text) {
+		name, amount, ok := strings.Cut(item, "=")
+		require.True(t, ok, item)
+		out[corev1.ResourceName(name)] = resource.MustParse(amount)
+	}
+	return out
+}
+
+// node has room for three pods, in zone a.
+func node(t *testing.T, more string) *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{"zone": "a"}},
+		Status:     corev1.NodeStatus{Allocatable: list(t, "pods=3 cpu=2 memory=1Gi ephemeral-storage=10Gi "+more)},
+	}
+}
+
+func requesting(t *testing.T, requests string) *corev1.Pod {
+	return &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{
+		Name: "c", Resources: corev1.ResourceRequirements{Requests: list(t, requests)},
+	}}}}
+}
+
+// told returns the reasons of failures.
+func told(failures []admission.Failure) (reasons []string) {
+	for _, f := range failures {
+		reasons = append(reasons, f.Reason)
+	}
+	return reasons
+}
+
+func TestResources(t *testing.T) {
+	for _, test := range []struct {
+		name, node, pod string
+		others          []string
+		reasons         []string
+	}{
+		{"it fits", "", "cpu=2 memory=1Gi ephemeral-storage=10Gi", nil, nil},
+		{"too many pods", "", "", []string{"", "", ""}, []string{"OutOfpods"}},
+		{"what others request counts", "", "cpu=300m", []string{"cpu=1", "cpu=701m"}, []string{"OutOfcpu"}},
+		{"to the millicore", "", "cpu=300m", []string{"cpu=1", "cpu=700m"}, nil},
+		{"of all there is too little", "", "memory=2Gi ephemeral-storage=11Gi cpu=3", []string{"", "", ""}, []string{
+			"OutOfpods", "OutOfcpu", "OutOfmemory", "OutOfephemeral-storage",
+		}},
+		{"nothing requested of what is short", "", "memory=1Mi", []string{"cpu=3"}, nil},
+		{"a device", "example.com/gpu=2", "example.com/gpu=1", []string{"example.com/gpu=2"}, []string{"OutOfexample.com/gpu"}},
+		{"devices by name", "b.com/x=0 a.com/x=0", "a.com/x=1 b.com/x=1", nil, []string{"OutOfa.com/x", "OutOfb.com/x"}},
+		{"a device that the node does not know", "", "example.com/gpu=1", nil, nil},
+		{"huge pages that the node does not know", "", "hugepages-2Mi=2Mi", nil, []string{"OutOfhugepages-2Mi"}},
+		{"a native resource that nobody counts", "", "storage=1Gi", nil, nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var others []*corev1.Pod
+			for _, other := range test.others {
+				others = append(others, requesting(t, other))
+			}
+			pod := requesting(t, test.pod)
+			before := pod.DeepCopy()
+			assert.Equal(t, test.reasons, told(admission.Check(pod, node(t, test.node), others)))
+			assert.Equal(t, before, pod, "the pod is as it was")
+		})
+	}
+}
+
+func TestFailureSaysHowMuch(t *testing.T) {
+	failures := admission.Check(requesting(t, "cpu=500m"), node(t, ""), []*corev1.Pod{requesting(t, "cpu=1800m")})
+	require.Len(t, failures, 1)
+	f := failures[0]
+	assert.Equal(t, "Node didn't have enough resource: cpu, requested: 500, used: 1800, capacity: 2000", f.Message)
+	assert.Equal(t, int64(300), f.Missing())
+	rejection, ok := errors.AsType[*podstatus.Rejection](f.Rejection())
+	require.True(t, ok, "what lifecycle takes for a no")
+	assert.Equal(t, "OutOfcpu", rejection.StatusReason())
+
+	admit := admission.Admit(func() *corev1.Node { return node(t, "") })
+	require.Equal(t, f.Rejection(), admit(t.Context(), requesting(t, "cpu=500m"), []*corev1.Pod{requesting(t, "cpu=1800m")}))
+	require.NoError(t, admit(t.Context(), requesting(t, "cpu=500m"), nil))
+
+	failures = admission.Check(requesting(t, "memory=1Mi"), node(t, ""), []*corev1.Pod{
+		requesting(t, "memory=8Ei"), requesting(t, "memory=8Ei"),
+	})
+	require.Len(t, failures, 1)
+	assert.Equal(t, int64(math.MaxInt64), failures[0].Used, "sums end at the largest number")
+	failures = admission.Check(requesting(t, "memory=8Ei"), node(t, ""), []*corev1.Pod{requesting(t, "memory=8Ei")})
+	require.Len(t, failures, 1)
+	assert.Equal(t, int64(math.MaxInt64), failures[0].Missing(), "and so does what is missing")
+}
+
+// A pod in a resize has what it had and what it is about to have, whichever is more.
+func TestOthersInAResize(t *testing.T) {
+	other := requesting(t, "cpu=1")
+	other.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", AllocatedResources: list(t, "cpu=1900m")}}
+	assert.Equal(t, []string{"OutOfcpu"}, told(admission.Check(requesting(t, "cpu=200m"), node(t, ""), []*corev1.Pod{other})))
+}
+
+func TestNode(t *testing.T) {
+	strict, gpu := corev1.SupplementalGroupsPolicyStrict, corev1.Taint{Key: "gpu", Value: "broken", Effect: corev1.TaintEffectNoExecute}
+	required := func(values ...string) *corev1.Affinity {
+		return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
+				{Key: "zone", Operator: corev1.NodeSelectorOpIn, Values: values},
+			}}},
+		}}}
+	}
+	for _, test := range []struct {
+		name    string
+		pod     func(*corev1.Pod)
+		node    func(*corev1.Node)
+		reasons []string
+	}{
+		{"selector", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"zone": "a"} }, nil, nil},
+		{"selector of another zone", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"zone": "b"} }, nil, []string{"NodeAffinity"}},
+		{"selector of an empty label that is missing", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"rack": ""} }, nil, []string{"NodeAffinity"}},
+		{"affinity", func(p *corev1.Pod) { p.Spec.Affinity = required("b", "a") }, nil, nil},
+		{"affinity to another zone", func(p *corev1.Pod) { p.Spec.Affinity = required("b") }, nil, []string{"NodeAffinity"}},
+		{"affinity that cannot be understood", func(p *corev1.Pod) { p.Spec.Affinity = required() }, nil, []string{"NodeAffinity"}},
+		{"name", func(p *corev1.Pod) { p.Spec.NodeName = "n1" }, nil, nil},
+		{"name of another", func(p *corev1.Pod) { p.Spec.NodeName = "n2" }, nil, []string{"NodeName"}},
+		{"taint", nil, func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{gpu} }, []string{"TaintToleration"}},
+		{"taint that only keeps pods from being scheduled", nil, func(n *corev1.Node) {
+			n.Spec.Taints = []corev1.Taint{{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}}
+		}, nil},
+		{"taint and a static pod", func(p *corev1.Pod) {
+			p.Annotations = map[string]string{"kubernetes.io/config.source": "file"}
+		}, func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{gpu} }, nil},
+		{"toleration of all", func(p *corev1.Pod) {
+			p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+		}, func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{gpu} }, nil},
+		{"toleration of another value", func(p *corev1.Pod) {
+			p.Spec.Tolerations = []corev1.Toleration{{Key: "gpu", Value: "slow"}}
+		}, func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{gpu} }, []string{"TaintToleration"}},
+		{"toleration of another effect", func(p *corev1.Pod) {
+			p.Spec.Tolerations = []corev1.Toleration{{Key: "gpu", Value: "broken", Effect: corev1.TaintEffectNoSchedule}}
+		}, func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{gpu} }, []string{"TaintToleration"}},
+		{"label of another system, told alone", func(p *corev1.Pod) {
+			p.Labels, p.Spec.NodeName = map[string]string{"kubernetes.io/os": "windows"}, "n2"
+		}, nil, []string{"PodOSSelectorNodeLabelDoesNotMatch"}},
+		{"another system", func(p *corev1.Pod) { p.Spec.OS = &corev1.PodOS{Name: corev1.Windows} }, nil, []string{"PodOSNotSupported"}},
+		{"strict groups", func(p *corev1.Pod) {
+			p.Spec.SecurityContext = &corev1.PodSecurityContext{SupplementalGroupsPolicy: &strict}
+		}, nil, []string{"SupplementalGroupsPolicyNotSupported"}},
+		{"strict groups where the runtime has them", func(p *corev1.Pod) {
+			p.Spec.SecurityContext = &corev1.PodSecurityContext{SupplementalGroupsPolicy: &strict}
+		}, func(n *corev1.Node) { n.Status.Features = &corev1.NodeFeatures{SupplementalGroupsPolicy: new(true)} }, nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			pod, n := requesting(t, ""), node(t, "")
+			if test.pod != nil {
+				test.pod(pod)
+			}
+			if test.node != nil {
+				test.node(n)
+			}
+			assert.Equal(t, test.reasons, told(admission.Check(pod, n, nil)))
+		})
+	}
+}
+
+// Each line is a pod that runs and one that wants to: what kind of container has which port.
+func TestPorts(t *testing.T) {
+	with := func(kind, ip string, protocol corev1.Protocol, port int32) *corev1.Pod {
+		c := corev1.Container{Name: "c", Ports: []corev1.ContainerPort{{HostIP: ip, Protocol: protocol, HostPort: port}}}
+		always := corev1.ContainerRestartPolicyAlways
+		switch kind {
+		case "init":
+			return &corev1.Pod{Spec: corev1.PodSpec{InitContainers: []corev1.Container{c}}}
+		case "sidecar":
+			c.RestartPolicy = &always
+			return &corev1.Pod{Spec: corev1.PodSpec{InitContainers: []corev1.Container{c}}}
+		}
+		return &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{c}}}
+	}
+	for _, test := range []struct {
+		name      string
+		has, want *corev1.Pod
+		free      bool
+	}{
+		{"the same", with("", "", "TCP", 80), with("", "", "TCP", 80), false},
+		{"another port", with("", "", "TCP", 80), with("", "", "TCP", 81), true},
+		{"another protocol", with("", "", "TCP", 80), with("", "", "UDP", 80), true},
+		{"without a protocol it is TCP", with("", "", "", 80), with("", "", "TCP", 80), false},
+		{"another address", with("", "10.0.0.1", "TCP", 80), with("", "10.0.0.2", "TCP", 80), true},
+		{"all addresses after one", with("", "10.0.0.1", "TCP", 80), with("", "0.0.0.0", "TCP", 80), false},
+		{"one address after all", with("", "", "TCP", 80), with("", "10.0.0.1", "TCP", 80), false},
+		{"a sidecar", with("sidecar", "", "TCP", 80), with("", "", "TCP", 80), false},
+		{"an init container", with("init", "", "TCP", 80), with("", "", "TCP", 80), true},
+		{"no host port", with("", "", "TCP", 0), with("", "", "TCP", 0), true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			failures := admission.Check(test.want, node(t, ""), []*corev1.Pod{test.has})
+			assert.Equal(t, test.free, len(failures) == 0, "%v", failures)
+		})
+	}
+}

@@ -1,0 +1,164 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/critest"
+	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/internal/podtest"
+)
+
+// network is a runtime whose network can be down, and whose Status can hang or fail.
+type network struct {
+	down   atomic.Bool
+	status atomic.Pointer[func(ctx context.Context) error] // nil: it answers
+}
+
+func (n *network) runtime(o critest.Options) (*critest.Runtime, *critest.Interceptor) {
+	o.Status = func() cri.Status {
+		c := cri.Condition{Type: cri.ConditionNetworkReady, Status: !n.down.Load()}
+		if !c.Status {
+			c.Reason, c.Message = "NetworkPluginNotReady", "Network plugin returns error: cni plugin not initialized"
+		}
+		return cri.Status{Conditions: []cri.Condition{{Type: cri.ConditionRuntimeReady, Status: true}, c}}
+	}
+	rt := critest.New(o)
+	return rt, &critest.Interceptor{
+		Runtime: critest.Summary{Runtime: rt},
+		Around: func(ctx context.Context, op, _ string, call func(context.Context) error) error {
+			if fault := n.status.Load(); op == "Status" && fault != nil {
+				return (*fault)(ctx)
+			}
+			return call(ctx)
+		},
+	}
+}
+
+// hostPod returns a pod on the network of its host.
+func hostPod(name string) *corev1.Pod {
+	pod := podtest.Pod(name)
+	pod.Spec.HostNetwork = true
+	return pod
+}
+
+const notReady = "network is not ready: container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady " +
+	"message:Network plugin returns error: cni plugin not initialized"
+
+// Without the network of the runtime only pods on that of the host start. The others say what they wait for, and start when it
+// is there.
+func TestNetworkIsNotReady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var net network
+		net.down.Store(true)
+		rt, via := net.runtime(critest.Options{})
+		n := boot(t, rt, via, lifecycle.Options{})
+		n.set(podtest.Pod("a"), hostPod("host"))
+		time.Sleep(500 * time.Millisecond)
+		n.requireStatus("host", "Running, main: ready")
+		n.requireStatus("a", "Pending, main: ContainerCreating")
+		require.Equal(t, notReady, n.status("a").ContainerStatuses[0].State.Waiting.Message)
+		require.Contains(t, n.events, "NetworkNotReady!")
+		require.Contains(t, n.told[len(n.told)-1].Message+n.errors(), notReady)
+		time.Sleep(10 * time.Minute)
+		require.Equal(t, 1, ops(rt, "RunPodSandbox"), "that of the pod on the host's network")
+
+		net.down.Store(false)
+		time.Sleep(1500 * time.Millisecond)
+		n.requireStatus("a", "Running, main: ready")
+		asked := ops(rt, "Status")
+		time.Sleep(time.Hour)
+		require.Equal(t, asked, ops(rt, "Status"), "nobody asks while nothing is started")
+	})
+}
+
+// A network that goes away ends nothing that runs, and what exits waits for it as in the kubelet.
+func TestNetworkGoesAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var net network
+		rt, via := net.runtime(critest.Options{})
+		n := boot(t, rt, via, lifecycle.Options{})
+		n.set(podtest.Pod("a"), podtest.Pod("b"))
+		time.Sleep(time.Second)
+		n.requireStatus("a", "Running, main: ready")
+		net.down.Store(true)
+		time.Sleep(time.Minute)
+		n.set(podtest.Pod("a"), podtest.Pod("b"), podtest.Pod("late"))
+		time.Sleep(time.Second)
+		n.requireStatus("late", "Pending, main: ContainerCreating")
+		require.NoError(t, rt.Kill("a/main", 1))
+		time.Sleep(30 * time.Second)
+		require.Equal(t, notReady, n.waits("a"))
+		n.requireStatus("b", "Running, main: ready")
+		n.set(podtest.Pod("b"), podtest.Pod("late"))
+		time.Sleep(10 * time.Second)
+		require.Equal(t, []string{"a"}, n.left(), "an end needs no network")
+		net.down.Store(false)
+		time.Sleep(2 * time.Second)
+		n.requireStatus("late", "Running, main: ready")
+	})
+}
+
+// A runtime that does not say how it is stops nothing: pods start, the first two seconds late.
+func TestStatusHangs(t *testing.T) {
+	forever := func(ctx context.Context) error { // whatever becomes of its context
+		<-ctx.Done()
+		time.Sleep(24 * time.Hour)
+		return ctx.Err()
+	}
+	for name, fault := range map[string]func(ctx context.Context) error{
+		"ends with its context":         critest.Hang,
+		"does not end with its context": forever,
+		"fails":                         func(context.Context) error { return errors.New("not implemented") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var net network
+				net.down.Store(true)
+				net.status.Store(&fault)
+				rt, via := net.runtime(critest.Options{})
+				n := boot(t, rt, via, lifecycle.Options{})
+				n.set(podtest.Pod("a"), podtest.Pod("b"))
+				time.Sleep(2500 * time.Millisecond)
+				n.requireStatus("a", "Running, main: ready")
+				n.requireStatus("b", "Running, main: ready")
+				n.set(podtest.Pod("a"), podtest.Pod("c"))
+				time.Sleep(time.Second)
+				n.requireStatus("c", "Running, main: ready")
+				require.Equal(t, []string{"b"}, n.left())
+				require.Empty(t, n.errors())
+				n.stop()
+				time.Sleep(48 * time.Hour) // the call that does not end ends
+			})
+		})
+	}
+}
+
+// An answer that the network is not ready does not count for ever where the runtime has stopped to answer.
+func TestStatusHangsLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var net network
+		net.down.Store(true)
+		rt, via := net.runtime(critest.Options{})
+		n := boot(t, rt, via, lifecycle.Options{})
+		n.set(podtest.Pod("a"))
+		time.Sleep(10 * time.Second)
+		n.requireStatus("a", "Pending, main: ContainerCreating")
+		net.status.Store(new(critest.Hang))
+		time.Sleep(50 * time.Second)
+		n.requireStatus("a", "Pending, main: ContainerCreating")
+		time.Sleep(30 * time.Second)
+		n.requireStatus("a", "Running, main: ready")
+	})
+}

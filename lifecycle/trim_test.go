@@ -1,0 +1,258 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/critest"
+	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/internal/podtest"
+	"github.com/seed81659283/nodeagent/pleg"
+)
+
+// Trimming: what pods that have terminated left in the runtime goes, and what is known of them stays.
+
+// job is a pod that runs to its end.
+func job(name string) *corev1.Pod {
+	pod := podtest.Pod(name)
+	pod.Spec.RestartPolicy = corev1.RestartPolicyOnFailure
+	return pod
+}
+
+// jobs run for a second; the first attempt of each fails.
+func jobs(c *cri.ContainerConfig) critest.Script {
+	if c.Name == "main" && c.Attempt == 0 {
+		return critest.ExitAfter(time.Second, 3)
+	}
+	return critest.ExitAfter(time.Second, 0)
+}
+
+// toldOf returns the status that others were told of a pod, as they read it. What it says of the sandbox is not compared: that it is
+// not ready, and then that there is none.
+func (n *node) toldOf(name string) string {
+	text, err := json.Marshal(n.status(name))
+	require.NoError(n.t, err)
+	return strings.ReplaceAll(string(text), "no pod sandbox exists", "pod sandbox is not ready")
+}
+
+// held returns how many sandboxes and containers the runtime has of a pod.
+func held(t *testing.T, rt *critest.Runtime, uid string) int {
+	p, err := rt.ListPod(t.Context(), uid)
+	require.NoError(t, err)
+	return len(p.Sandboxes) + len(p.Containers)
+}
+
+func TestTrimKeepsStatusesAndCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{Script: func(c *cri.ContainerConfig) critest.Script {
+			if c.Labels[cri.LabelPodName] == "server" {
+				return critest.Script{}
+			}
+			return jobs(c)
+		}})
+		o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}}
+		n := boot(t, rt, rt, o)
+		n.set(job("a"), job("b"), podtest.Pod("server"))
+		time.Sleep(time.Minute)
+		n.requireStatus("a", "Succeeded, main: exited 0 x1")
+		before := n.toldOf("a")
+		require.EqualValues(t, 1, n.status("a").ContainerStatuses[0].RestartCount)
+		require.NotZero(t, held(t, rt, "uid-a"))
+		server := held(t, rt, "uid-server")
+
+		require.NoError(t, n.reconciler.Trim(t.Context()))
+		require.Zero(t, held(t, rt, "uid-a"))
+		require.Zero(t, held(t, rt, "uid-b"))
+		require.Equal(t, server, held(t, rt, "uid-server"), "it has not terminated")
+		require.NoError(t, n.reconciler.Trim(t.Context()), "there is nothing left to do")
+		time.Sleep(10 * time.Minute)
+		require.Equal(t, before, n.toldOf("a"))
+		starts := ops(rt, "StartContainer")
+		n.stop()
+
+		n = boot(t, rt, rt, o) // the next agent
+		n.set(job("a"), job("b"), podtest.Pod("server"))
+		time.Sleep(10 * time.Minute)
+		require.Equal(t, starts, ops(rt, "StartContainer"), "nothing is started again")
+		require.Equal(t, before, n.toldOf("a"))
+		n.set(podtest.Pod("server"))
+		time.Sleep(time.Minute)
+		require.Len(t, n.reconciler.Pods(), 1, "trimmed pods go when they are deleted")
+		n.stop()
+	})
+}
+
+// An agent that is killed between two removals of a Trim leaves a pod that has terminated, and goes on with what is left of it.
+func TestTrimOfAnAgentThatIsKilled(t *testing.T) {
+	for calls := range int32(3) {
+		synctest.Test(t, func(t *testing.T) {
+			rt := critest.New(critest.Options{Script: jobs})
+			var dead atomic.Bool
+			var made atomic.Int32
+			f := &critest.Faults{Runtime: rt, Around: func(ctx context.Context, op, _ string, call func() error) error {
+				if op != "RemoveContainer" && op != "RemovePodSandbox" || !dead.Load() {
+					return call()
+				}
+				if made.Add(1) > calls {
+					return critest.Hang(ctx)
+				}
+				return call()
+			}}
+			o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}}
+			n := boot(t, rt, f, o)
+			n.set(job("a"))
+			time.Sleep(time.Minute)
+			before := n.toldOf("a")
+			dead.Store(true)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			_ = n.reconciler.Trim(ctx)
+			n.stop()
+			dead.Store(false)
+
+			starts := ops(rt, "StartContainer")
+			n = boot(t, rt, f, o)
+			n.set(job("a"))
+			time.Sleep(time.Minute)
+			require.Equal(t, before, n.toldOf("a"), "after %d removals", calls)
+			require.NoError(t, n.reconciler.Trim(t.Context()))
+			require.Zero(t, held(t, rt, "uid-a"))
+			require.Equal(t, before, n.toldOf("a"))
+			require.Equal(t, starts, ops(rt, "StartContainer"))
+			n.stop()
+		})
+	}
+}
+
+// A pod whose removal fails holds up itself alone, and is named.
+func TestTrimNamesWhatIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{Script: jobs})
+		f := &critest.Faults{Runtime: rt, RemoveSandboxFunc: func(ctx context.Context, next cri.Runtime, id string) error {
+			if id == "uid-p3-0" {
+				return errors.New("read-only file system")
+			}
+			return next.RemoveSandbox(ctx, id)
+		}}
+		n := boot(t, rt, f, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}})
+		var pods []*corev1.Pod
+		for i := range 30 {
+			pods = append(pods, job(fmt.Sprint("p", i)))
+		}
+		n.set(pods...)
+		time.Sleep(10 * time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		err := n.reconciler.Trim(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorContains(t, err, "trim pod default/p3: ")
+		require.ErrorContains(t, err, "read-only file system")
+		require.NotContains(t, err.Error(), "p4")
+		snap, err := rt.List(t.Context())
+		require.NoError(t, err)
+		require.Len(t, snap.Sandboxes, 1)
+		n.stop()
+		require.ErrorContains(t, n.reconciler.Trim(t.Context()), "Reconciler.Run has ended")
+	})
+}
+
+// A pod that is held back for a disk that is full has its part of it in what its containers wrote: that goes. When it runs again it is
+// the next attempt for others, also if the agent was killed meanwhile.
+func TestTrimOfHeldPods(t *testing.T) {
+	for _, killed := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			rt := critest.New(critest.Options{})
+			o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}}
+			n := boot(t, rt, rt, o)
+			n.set(podtest.Pod("a"), podtest.Pod("b"))
+			time.Sleep(time.Second)
+			e := lowOnMemory(time.Second)
+			e.Hold = true
+			b := held(t, rt, "uid-b")
+			require.NoError(t, n.reconciler.Evict(t.Context(), "uid-a", e))
+			require.NotZero(t, held(t, rt, "uid-a"))
+			before := n.status("a").ContainerStatuses
+			require.NoError(t, n.reconciler.Trim(t.Context()))
+			require.Zero(t, held(t, rt, "uid-a"))
+			require.Equal(t, b, held(t, rt, "uid-b"), "it runs")
+			require.Equal(t, before, n.status("a").ContainerStatuses)
+			n.requireStatus("a", "Pending, Evicted, main: exited 143")
+			require.NoError(t, n.reconciler.Trim(t.Context()), "there is nothing left to do")
+			if killed {
+				n.stop()
+				n = boot(t, rt, rt, o)
+				n.set(podtest.Pod("a"), podtest.Pod("b"))
+			}
+			time.Sleep(time.Minute)
+			n.requireStatus("a", "Running, main: ready x1")
+			require.Equal(t, 3, ops(rt, "StartContainer"))
+			n.stop()
+		})
+	}
+}
+
+func TestTrimIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{Script: jobs})
+		n := boot(t, rt, rt, lifecycle.Options{})
+		n.set(job("a"))
+		time.Sleep(time.Minute)
+		require.ErrorContains(t, n.reconciler.Trim(t.Context()), "Options.Dirs.Pods: required")
+		require.NotZero(t, held(t, rt, "uid-a"))
+		n.stop()
+		idle := newReconciler(t, rt, pleg.New(rt, pleg.Options{}), lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}})
+		require.ErrorContains(t, idle.Trim(t.Context()), "Run was not called")
+	})
+}
+
+// What a pod has is the agent's to remove while it is wanted, while it is taken down, and while it may be wanted.
+func TestOwned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		foreign := &cri.SandboxConfig{Pod: cri.PodIdentity{UID: "uid-f", Name: "f", Namespace: "default"}}
+		_, err := rt.RunSandbox(t.Context(), foreign)
+		require.NoError(t, err)
+		own := &cri.SandboxConfig{
+			Pod:    cri.PodIdentity{UID: "uid-o", Name: "o", Namespace: "default"},
+			Labels: map[string]string{lifecycle.LabelOwner: "me"},
+		}
+		_, err = rt.RunSandbox(t.Context(), own)
+		require.NoError(t, err)
+		f := &critest.Faults{Runtime: rt, RemoveSandboxFunc: func(ctx context.Context, next cri.Runtime, id string) error {
+			return errors.New("read-only file system")
+		}}
+		n := boot(t, rt, f, lifecycle.Options{Owner: "me"})
+		owned := func() (list []string) {
+			for _, uid := range []string{"uid-a", "uid-f", "uid-o", "uid-none"} {
+				if n.reconciler.Owned(uid) {
+					list = append(list, uid)
+				}
+			}
+			return list
+		}
+		time.Sleep(time.Second)
+		require.Equal(t, []string{"uid-a", "uid-f", "uid-o", "uid-none"}, owned(), "no source has said what it wants")
+		n.set(podtest.Pod("a"))
+		require.Equal(t, []string{"uid-a", "uid-o"}, owned())
+		time.Sleep(time.Second)
+		require.Equal(t, []string{"uid-a", "uid-o"}, owned())
+		n.set()
+		time.Sleep(time.Minute)
+		require.Equal(t, []string{"uid-a", "uid-o"}, owned(), "both cannot be removed")
+		n.stop()
+	})
+}
