@@ -1,0 +1,209 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package apiobjects
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/seed81659283/nodeagent/internal/atomicfile"
+	"github.com/seed81659283/nodeagent/internal/kubeapi"
+	"github.com/seed81659283/nodeagent/internal/plainfile"
+)
+
+// Limits of what is kept on disk.
+const (
+	MaxKept      = 2000     // objects
+	MaxKeptBytes = 64 << 20 // bytes of their files
+	maxKeptFile  = 4 << 20  // bytes of one: 1 MiB of data in base64, and room
+)
+
+// errKeepFull is why an object is not kept.
+var errKeepFull = fmt.Errorf("%d objects or %d bytes are kept already", MaxKept, MaxKeptBytes)
+
+// keep has objects on disk, one in a file whose name says nothing of it, for the user of this process only.
+type keep struct {
+	dir string
+
+	mu    sync.Mutex // guards what follows, and the files
+	files map[string]keptFile
+	bytes int64
+}
+
+// keptFile is what is known of a file.
+type keptFile struct {
+	size    int64
+	version string // empty: not read yet
+}
+
+// openKeep makes a directory that only its owner can read, or takes one that is there. A file that cannot be one of its own is an
+// error, so that no directory of somebody else is emptied.
+func openKeep(dir string) (*keep, error) {
+	if !filepath.IsAbs(dir) {
+		return nil, fmt.Errorf("directory of kept objects %q: must be absolute", dir)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("directory of kept objects: %w", err)
+	}
+	info, err := os.Lstat(dir)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("directory of kept objects: %w", err)
+	case !info.IsDir():
+		return nil, fmt.Errorf("directory of kept objects %s: it is %s", dir, info.Mode())
+	}
+	if err := private(dir, info); err != nil {
+		return nil, fmt.Errorf("directory of kept objects %s: %w", dir, err)
+	}
+	k := &keep{dir: dir, files: map[string]keptFile{}}
+	if err := k.scan(); err != nil {
+		return nil, fmt.Errorf("directory of kept objects %s: %w", dir, err)
+	}
+	return k, nil
+}
+
+// scan takes stock of the files, and removes those that a killed process has left.
+func (k *keep) scan() error {
+	entries, err := os.ReadDir(k.dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		base, ok := strings.CutSuffix(e.Name(), keptSuffix)
+		switch {
+		case strings.HasPrefix(e.Name(), ".") && strings.Contains(e.Name(), keptSuffix+".") && e.Type().IsRegular():
+			if err := os.Remove(filepath.Join(k.dir, e.Name())); err != nil {
+				return err
+			}
+		case !ok || len(base) != keptName || strings.Trim(base, "0123456789abcdef") != "" || !e.Type().IsRegular():
+			return fmt.Errorf("%s is not a kept object: want a directory of its own", e.Name())
+		default:
+			info, err := e.Info()
+			if err != nil {
+				return err
+			}
+			k.files[e.Name()] = keptFile{size: info.Size()}
+			k.bytes += info.Size()
+		}
+	}
+	return nil
+}
+
+const (
+	keptSuffix = ".json"
+	keptName   = 32 // characters of a file's name
+)
+
+// fileName is made of a hash, as a namespace and a name together may be longer than a file's name.
+func fileName(kind, key string) string {
+	sum := sha256.Sum256([]byte(kind + " " + key))
+	return hex.EncodeToString(sum[:])[:keptName] + keptSuffix
+}
+
+// kept is the form of a file.
+type kept struct {
+	Kind   string          `json:"kind"`
+	Key    string          `json:"key"`
+	Object json.RawMessage `json:"object"`
+}
+
+// put keeps an object, unless it is kept in this version.
+func (k *keep) put(kind string, o kubeapi.Object) error {
+	key := kubeapi.Key(o.GetNamespace(), o.GetName())
+	name := fileName(kind, key)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	old, was := k.files[name]
+	if was && old.version != "" && old.version == o.GetResourceVersion() {
+		return nil
+	}
+	object, err := json.Marshal(o)
+	if err != nil {
+		return fmt.Errorf("keep %s %s: %w", kind, key, err)
+	}
+	text, err := json.Marshal(kept{kind, key, object})
+	if err != nil {
+		return fmt.Errorf("keep %s %s: %w", kind, key, err)
+	}
+	size := int64(len(text))
+	if !was && len(k.files) >= MaxKept || k.bytes-old.size+size > MaxKeptBytes || size > maxKeptFile {
+		return errors.Join(fmt.Errorf("keep %s %s: %w", kind, key, errKeepFull), k.removeLocked(name))
+	}
+	if err := atomicfile.WriteFile(filepath.Join(k.dir, name), text, 0o600); err != nil {
+		return fmt.Errorf("keep %s %s: %w", kind, key, err)
+	}
+	k.files[name] = keptFile{size, o.GetResourceVersion()}
+	k.bytes += size - old.size
+	return nil
+}
+
+// get reads an object that is kept into o. None is an error that wraps [fs.ErrNotExist].
+func (k *keep) get(kind, namespace, name string, o kubeapi.Object) error {
+	key := kubeapi.Key(namespace, name)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	text, err := plainfile.Read(filepath.Join(k.dir, fileName(kind, key)), maxKeptFile)
+	if err != nil {
+		return err
+	}
+	var file kept
+	if err := json.Unmarshal(text, &file); err != nil {
+		return fmt.Errorf("kept %s %s: its file is damaged", kind, key) // the cause would quote it
+	}
+	if file.Kind != kind || file.Key != key {
+		return fmt.Errorf("kept %s %s: the file has another object", kind, key)
+	}
+	if err := json.Unmarshal(file.Object, o); err != nil || o.GetNamespace() != namespace || o.GetName() != name {
+		return fmt.Errorf("kept %s %s: its file is damaged", kind, key)
+	}
+	return nil
+}
+
+// remove forgets an object.
+func (k *keep) remove(kind, namespace, name string) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.removeLocked(fileName(kind, kubeapi.Key(namespace, name)))
+}
+
+func (k *keep) removeLocked(name string) error {
+	old, was := k.files[name]
+	if !was {
+		return nil
+	}
+	if err := os.Remove(filepath.Join(k.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("forget kept object: %w", err)
+	}
+	delete(k.files, name)
+	k.bytes -= old.size
+	return nil
+}
+
+// retain forgets all objects but those of some names.
+func (k *keep) retain(wanted map[string]bool) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var errs []error
+	for name := range k.files {
+		if !wanted[name] {
+			errs = append(errs, k.removeLocked(name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// bare is the metadata that is kept.
+func bare(m metav1.ObjectMeta) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion}
+}

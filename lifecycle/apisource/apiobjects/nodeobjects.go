@@ -1,0 +1,130 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package apiobjects
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/seed81659283/nodeagent/internal/kubeapi"
+	"github.com/seed81659283/nodeagent/internal/sleep"
+)
+
+// conflictTries is how often a change is made to what is newer each time, with a wait of 100 ms after the first that doubles.
+const conflictTries = 5
+
+// EditNode changes labels and annotations of this node's Node object, as NodeInfo.AddToNode of package volume/csi does: edit is
+// called with a copy, again if somebody else changes the object at the same time, and reports whether it has changed that.
+func (b *Objects) EditNode(ctx context.Context, edit func(*corev1.Node) (changed bool, err error)) error {
+	nodes := kubeapi.In(b.client, kubeapi.Nodes, "")
+	return conflicting(ctx, func() error {
+		node, err := nodes.Get(ctx, b.node)
+		if err != nil {
+			return err
+		}
+		wanted := node.DeepCopy()
+		if changed, err := edit(wanted); err != nil || !changed {
+			return err
+		}
+		patch, err := metadataPatch(&node.ObjectMeta, &wanted.ObjectMeta)
+		if err != nil {
+			return err
+		}
+		_, err = nodes.Patch(ctx, b.node, types.MergePatchType, patch)
+		return err
+	})
+}
+
+// metadataPatch returns what makes labels and annotations of one object those of the other, if the object is still the one.
+func metadataPatch(before, after *metav1.ObjectMeta) ([]byte, error) {
+	metadata := map[string]any{"uid": before.UID, "resourceVersion": before.ResourceVersion}
+	if d := difference(before.Labels, after.Labels); len(d) > 0 {
+		metadata["labels"] = d
+	}
+	if d := difference(before.Annotations, after.Annotations); len(d) > 0 {
+		metadata["annotations"] = d
+	}
+	return json.Marshal(map[string]any{"metadata": metadata})
+}
+
+// difference has the values that are new, and nil for keys that are gone.
+func difference(before, after map[string]string) map[string]any {
+	d := map[string]any{}
+	for key, value := range after {
+		if old, ok := before[key]; !ok || old != value {
+			d[key] = value
+		}
+	}
+	for key := range maps.Keys(before) {
+		if _, ok := after[key]; !ok {
+			d[key] = nil
+		}
+	}
+	return d
+}
+
+// EditCSINode changes this node's CSINode object, which says what CSI drivers there are, and makes one that belongs to the Node
+// object if there is none. See EditNode.
+func (b *Objects) EditCSINode(ctx context.Context, edit func(*storagev1.CSINode) (changed bool)) error {
+	nodes := kubeapi.In(b.client, kubeapi.CSINodes, "")
+	return conflicting(ctx, func() error {
+		o, err := nodes.Get(ctx, b.node)
+		if apierrors.IsNotFound(err) {
+			if o, err = b.newCSINode(ctx); err != nil {
+				return err
+			}
+			if edit(o) {
+				_, err = nodes.Create(ctx, o)
+			}
+			return err
+		}
+		if err != nil {
+			return err
+		}
+		o = o.DeepCopy()
+		if !edit(o) {
+			return nil
+		}
+		_, err = nodes.Update(ctx, o)
+		return err
+	})
+}
+
+func (b *Objects) newCSINode(ctx context.Context) (*storagev1.CSINode, error) {
+	node, err := kubeapi.In(b.client, kubeapi.Nodes, "").Get(ctx, b.node)
+	if err != nil {
+		return nil, err
+	}
+	return &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{
+		Name:            b.node,
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}},
+	}}, nil
+}
+
+// conflicting makes a change again that met another one.
+func conflicting(ctx context.Context, change func() error) error {
+	wait := 100 * time.Millisecond
+	for try := 1; ; try++ {
+		err := change()
+		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
+			return err
+		}
+		if try == conflictTries {
+			return fmt.Errorf("%d tries: %w", try, err)
+		}
+		if sleep.For(ctx, wait) != nil {
+			return err
+		}
+		wait *= 2
+	}
+}

@@ -1,0 +1,144 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package apisource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/internal/kubeapi"
+	"github.com/seed81659283/nodeagent/internal/runonce"
+)
+
+// maxPods is how many pods of one node are taken. A list of more is an error, and the pods stay as they were.
+const maxPods = 10_000
+
+// Pods are the pods that the API server has bound to the node. Get them from [Source.Pods].
+type Pods struct {
+	source *Source
+	store  *kubeapi.Store[*corev1.Pod]
+	guard  runonce.Guard
+	wake   chan struct{}
+
+	mu        sync.Mutex // guards what follows
+	listeners []func(keys ...string)
+}
+
+func newPods(s *Source) *Pods {
+	p := &Pods{source: s, wake: make(chan struct{}, 1)}
+	p.store = kubeapi.NewStore(kubeapi.In(s.client, kubeapi.Pods, ""), kubeapi.StoreOptions[*corev1.Pod]{
+		FieldSelector: "spec.nodeName=" + s.opts.NodeName,
+		Transform:     slim,
+		Changed:       p.changed,
+		Failed:        p.failed,
+		MaxObjects:    maxPods,
+	})
+	return p
+}
+
+// slim drops of a pod what no part of an agent reads.
+func slim(pod *corev1.Pod) *corev1.Pod {
+	pod.ManagedFields = nil
+	return pod
+}
+
+func (p *Pods) failed(err error) {
+	p.source.opts.Logger.Warn("pods of the node", "error", err)
+	if hook := p.source.opts.Hooks.Error; hook != nil {
+		hook(err)
+	}
+}
+
+// changed is told the keys of pods that have come, changed or gone.
+func (p *Pods) changed(keys ...string) {
+	p.mu.Lock()
+	listeners := p.listeners
+	p.mu.Unlock()
+	for _, listen := range listeners {
+		listen(keys...)
+	}
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// subscribe has a part of the Source told the keys of pods that have come, changed or gone, mirror pods too, with no lock
+// held. It must not block.
+func (p *Pods) subscribe(listen func(keys ...string)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.listeners = append(slices.Clip(p.listeners), listen)
+}
+
+// Run lists and watches the pods of the node until ctx ends, and calls sink with all of them: for the first time once they are
+// known, then after each change. Changes during a call are one. When the API server is away the pods stay as they were last
+// known, and nothing is said. It returns nil, or an error at once when it is called a second time.
+func (p *Pods) Run(ctx context.Context, sink func(Update)) error {
+	if sink == nil {
+		return errors.New("apisource.Pods: Run wants a sink: what hands the set to podstore.Store.Update and lifecycle.Reconciler.Set")
+	}
+	if err := p.guard.Begin(); err != nil {
+		return fmt.Errorf("apisource.Pods: %w", err)
+	}
+	defer p.guard.End()
+	if wait := p.source.opts.WaitForNode; wait != nil {
+		if err := wait(ctx); ctx.Err() != nil {
+			return nil //nolint:nilerr // It is the end that was asked for.
+		} else if err != nil {
+			return fmt.Errorf("apisource.Pods: wait for node %s: %w", p.source.opts.NodeName, err)
+		}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	ended := make(chan error, 1)
+	wg.Go(func() { ended <- p.store.Run(ctx) })
+	defer cancel()
+	return p.follow(ctx, ended, sink)
+}
+
+// follow hands on what the store has, after each change.
+func (p *Pods) follow(ctx context.Context, ended <-chan error, sink func(Update)) error {
+	var last *Update
+	for {
+		select {
+		case err := <-ended:
+			return err
+		case <-ctx.Done():
+			return nil
+		case <-p.wake:
+		}
+		if !p.store.Synced() {
+			continue
+		}
+		var before Update
+		if last != nil {
+			before = *last
+		}
+		next := Merge(before, p.store.List(), p.source.opts.NodeName)
+		if last != nil && next.equal(before) {
+			continue
+		}
+		last = &next
+		sink(next)
+	}
+}
+
+// Synced reports whether all pods of the node are known: the API server has listed them once.
+func (p *Pods) Synced() bool { return p.store.Synced() }
+
+// Err returns what the last request failed with, or nil.
+func (p *Pods) Err() error { return p.store.Status().Err }
+
+// Object returns a pod of the node as the API server has it, mirror pods too. It is shared and must not be changed.
+func (p *Pods) Object(namespace, name string) (*corev1.Pod, bool) {
+	return p.store.Get(kubeapi.Key(namespace, name))
+}
