@@ -1,0 +1,149 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package heartbeat_test
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/seed81659283/nodeagent/lifecycle/apisource/apisourcetest"
+	"github.com/seed81659283/nodeagent/nodestatus/heartbeat"
+)
+
+// network has connections in memory, which can die without a word.
+type network struct {
+	accepted chan net.Conn
+	closed   chan struct{}
+	hang     atomic.Bool // no connection is made, as with a name server that does not answer
+	dials    atomic.Int32
+
+	mu    sync.Mutex // guards conns
+	conns []*mortal
+}
+
+// newNetwork has a handler serve until the test ends.
+func newNetwork(t *testing.T, handler http.Handler) *network {
+	t.Helper()
+	n := &network{accepted: make(chan net.Conn), closed: make(chan struct{})}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: time.Hour}
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = server.Serve(n) })
+	t.Cleanup(func() {
+		n.die()
+		_ = server.Close()
+		wg.Wait()
+	})
+	return n
+}
+
+func (n *network) Accept() (net.Conn, error) {
+	select {
+	case c := <-n.accepted:
+		return c, nil
+	case <-n.closed:
+		return nil, io.EOF
+	}
+}
+
+func (n *network) Close() error {
+	close(n.closed)
+	return nil
+}
+
+func (n *network) Addr() net.Addr { return &net.UnixAddr{Name: "memory", Net: "unix"} }
+
+func (n *network) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	n.dials.Add(1)
+	if n.hang.Load() {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	ours, theirs := net.Pipe()
+	c := &mortal{Conn: ours}
+	n.mu.Lock()
+	n.conns = append(n.conns, c)
+	n.mu.Unlock()
+	select {
+	case n.accepted <- theirs:
+		return c, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// die lets all connections that there are carry nothing any more.
+func (n *network) die() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, c := range n.conns {
+		c.dead.Store(true)
+	}
+}
+
+// mortal is a connection that takes what is sent and loses it, once it is dead.
+type mortal struct {
+	net.Conn
+	dead atomic.Bool
+}
+
+func (m *mortal) Write(b []byte) (int, error) {
+	if m.dead.Load() {
+		return len(b), nil
+	}
+	return m.Conn.Write(b)
+}
+
+// A connection that dies costs one try: the second one has another, and the lease does not run out.
+func TestDeadConnection(t *testing.T) {
+	in(t, func(t *testing.T, server *apisourcetest.Server) {
+		require.NoError(t, server.Put(node("n")))
+		n := newNetwork(t, server)
+		l, err := heartbeat.NewLease(&rest.Config{Host: "http://server", Dial: n.dial}, heartbeat.LeaseOptions{NodeName: "n", Rand: half})
+		require.NoError(t, err)
+		defer run(t, l.Run)()
+		time.Sleep(time.Minute)
+		require.EqualValues(t, 1, n.dials.Load())
+		for i := range 5 {
+			n.die()
+			worst := time.Duration(0)
+			for range 40 {
+				time.Sleep(time.Second)
+				lease, _ := apisourcetest.Get[*coordinationv1.Lease](server, corev1.NamespaceNodeLease, "n")
+				worst = max(worst, time.Since(lease.Spec.RenewTime.Time))
+			}
+			assert.Less(t, worst, 22*time.Second, "10.4 s and a try")
+			assert.EqualValues(t, i+2, n.dials.Load())
+		}
+	})
+}
+
+// A name server, or a host, that does not answer holds up nothing for longer than a try either.
+func TestHungDial(t *testing.T) {
+	in(t, func(t *testing.T, server *apisourcetest.Server) {
+		require.NoError(t, server.Put(node("n")))
+		n := newNetwork(t, server)
+		n.hang.Store(true)
+		l, err := heartbeat.NewLease(&rest.Config{Host: "http://server", Dial: n.dial}, heartbeat.LeaseOptions{NodeName: "n", Rand: half})
+		require.NoError(t, err)
+		defer run(t, l.Run)()
+		time.Sleep(5 * time.Minute)
+		assert.LessOrEqual(t, n.dials.Load(), int32(35))
+		n.hang.Store(false)
+		time.Sleep(18 * time.Second)
+		_, leased := apisourcetest.Get[*coordinationv1.Lease](server, corev1.NamespaceNodeLease, "n")
+		assert.True(t, leased)
+	})
+}

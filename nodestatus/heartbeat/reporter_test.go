@@ -1,0 +1,284 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package heartbeat_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/lifecycle/apisource/apisourcetest"
+	"github.com/seed81659283/nodeagent/nodestatus"
+	"github.com/seed81659283/nodeagent/nodestatus/heartbeat"
+)
+
+func TestRegisterNewNode(t *testing.T) {
+	in(t, func(t *testing.T, server *apisourcetest.Server) {
+		a := newAgent(t, server)
+		require.Equal(t, "n", a.Node().Name, "before Run")
+		defer run(t, a.Run)()
+		synctest.Wait()
+		n := a.atServer(t)
+		assert.True(t, isReady(n))
+		assert.Equal(t, "4", n.Status.Capacity.Cpu().String())
+		assert.Equal(t, "containerd://2.4.0", n.Status.NodeInfo.ContainerRuntimeVersion)
+		assert.Equal(t, []corev1.NodeAddress{{Type: "InternalIP", Address: "10.0.0.1"}, {Type: "Hostname", Address: "n"}}, n.Status.Addresses)
+		assert.Equal(t, n.UID, a.Node().UID)
+		assert.Equal(t, []string{"reported", "registered"}, get(a, &a.told))
+		assert.Contains(t, a.reasons(), "Starting")
+		assert.Equal(t, 1, server.Count(apisourcetest.Match{Verb: "create"}))
+		assert.Zero(t, server.Count(apisourcetest.Match{Verb: "patch"}), "the Node was created with all of its status")
+		assert.ErrorContains(t, a.Run(t.Context()), "second call of Run")
+	})
+}
+
+// Whoever waits for the Node goes on once the API server has it, and whoever asks later at once.
+func TestRegistered(t *testing.T) {
+	in(t, func(t *testing.T, server *apisourcetest.Server) {
+		a := newAgent(t, server)
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err := a.Registered(short)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorContains(t, err, "wait for node n")
+		found := make(chan error, 1)
+		go func() { found <- a.Registered(t.Context()) }()
+		synctest.Wait()
+		require.Empty(t, found)
+		defer run(t, a.Run)()
+		require.NoError(t, <-found)
+		require.Equal(t, a.atServer(t).UID, a.Node().UID)
+		require.NoError(t, a.Registered(t.Context()))
+	})
+}
+
+// A node at rest: a report in five minutes, the watch, and nothing else.
+func TestRequestsAtRest(t *testing.T) {
+	in(t, func(t *testing.T, server *apisourcetest.Server) {
+		a := newAgent(t, server)
+		defer run(t, a.Run)()
+		time.Sleep(time.Minute)
+		server.ForgetRequests()
+		time.Sleep(time.Hour)
+		patches := server.Requests(apisourcetest.Match{Verb: "patch", Resource: "nodes", Subresource: "status"})
+		assert.InDelta(t, 12, len(patches), 1)
+		assert.Zero(t, server.Count(apisourcetest.Match{Verb: "get"}))
+		t.Logf("%d lists, %d watches", server.Count(apisourcetest.Match{Verb: "list"}), server.Count(apisourcetest.Match{Verb: "watch"}))
+		rest := server.Count(apisourcetest.Match{}) - len(patches)
+		assert.LessOrEqual(t, rest, 9, "watches of an hour, each of 5 to 10 minutes, as the kubelet's")
+		for _, p := range patches {
+			assert.Less(t, len(p.Body), 1200, "%s", p.Body)
+		}
+	})
+}
+
+func TestRegisterExistingNode(t *testing.T) {
+	in(t, func(t *testing.T, server *apisourcetest.Server) {
+		old := node("n")
+		old.Labels = map[string]string{"kubernetes.io/os": "windows", "example.com/mine": "1"}
+		old.Spec.Taints = []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoSchedule}}
+		old.Status.Conditions = []corev1.NodeCondition{{Type: "FrequentKubeletRestart", Status: corev1.ConditionFalse}}
+		require.NoError(t, server.Put(old))
+		a := newAgent(t, server, func(o *heartbeat.ReporterOptions) {
+			o.Config.Taints = []corev1.Taint{{Key: "other", Effect: corev1.TaintEffectNoExecute}}
+		})
+		defer run(t, a.Run)()
+		synctest.Wait()
+		n := a.atServer(t)
+		assert.True(t, isReady(n))
+		assert.Equal(t, "linux", n.Labels["kubernetes.io/os"])
+		assert.Equal(t, "1", n.Labels["example.com/mine"])
+		assert.Equal(t, old.Spec.Taints, n.Spec.Taints)
+		assert.Equal(t, corev1.ConditionFalse, condition(n, "FrequentKubeletRestart").Status)
+		assert.Equal(t, old.Spec.Taints, a.Node().Spec.Taints)
+	})
+}
+
+// Where nodes may not create themselves the one that is there is used, and until there is one it is tried again and again.
+func TestRegisterForbidden(t *testing.T) {
+	in(t, func(t *testing.T, server *apisourcetest.Server) {
+		server.Fail("create", "nodes", 403)
+		a := newAgent(t, server)
+		defer run(t, a.Run)()
+		time.Sleep(time.Minute)
+		require.Empty(t, get(a, &a.told))
+		creates := server.Requests(apisourcetest.Match{Verb: "create", Resource: "nodes"})
+		var waits []time.Duration
+		for i := range 9 {
+			waits = append(waits, creates[i+1].At.Sub(creates[i].At))
+		}
+		const ms = time.Millisecond
+		assert.Equal(t, []time.Duration{100 * ms, 200 * ms, 400 * ms, 800 * ms, 1600 * ms, 3200 * ms, 6400 * ms, 7000 * ms, 7000 * ms}, waits)
+		assert.Contains(t, a.logs.with("register node")[0], "create nodes")
+		assert.Error(t, a.Report(t.Context()))
+
+		require.NoError(t, server.Put(node("n")))
+		time.Sleep(7 * time.Second)
+		synctest.Wait()
+		assert.True(t, isReady(a.atServer(t)))
+		assert.Equal(t, []string{"registered", "reported"}, get(a, &a.told))
+	})
+}
+
+// The runtime comes up after the agent: the node is ready within a second, and without a request before.
+func TestReadyAtOnce(t *testing.T) {
+	in(t, func(t *testing.T, server *apisourcetest.Server) {
+		a := newAgent(t, server)
+		a.err = errors.New("connection refused")
+		defer run(t, a.Run)()
+		time.Sleep(45 * time.Second)
+		require.False(t, isReady(a.atServer(t)))
+		require.Contains(t, condition(a.atServer(t), corev1.NodeReady).Message, "container runtime status check may not have completed yet")
+		assert.LessOrEqual(t, len(a.logs.with("connection refused")), 1, "what stays as it is is said once")
+		server.ForgetRequests()
+		set[error](a, &a.err, nil)
+		time.Sleep(time.Second)
+		assert.True(t, isReady(a.atServer(t)))
+		assert.Equal(t, 1, server.Count(apisourcetest.Match{}))
+		assert.Contains(t, a.reasons(), "NodeReady")
+	})
+}
+
+// Conditions are sent within a second, and one that flaps costs no more than a request a second.
+func TestChangedConditions(t *testing.T) {
+	in(t, func(t *testing.T, server *apisourcetest.Server) {
+		a := newAgent(t, server)
+		defer run(t, a.Run)()
+		time.Sleep(time.Minute)
+		a.reasons()
+		server.ForgetRequests()
+		set(a, &a.health, nodestatus.Health{MemoryPressure: true})
+		a.Changed()
+		synctest.Wait()
+		assert.Equal(t, corev1.ConditionTrue, condition(a.atServer(t), corev1.NodeMemoryPressure).Status)
+		assert.Equal(t, corev1.ConditionTrue, condition(a.Node(), corev1.NodeMemoryPressure).Status)
+		assert.Equal(t, []string{"NodeHasInsufficientMemory"}, a.reasons())
+
+		set(a, &a.health, nodestatus.Health{})
+		a.Changed()
+		synctest.Wait()
+		require.Equal(t, 1, server.Count(apisourcetest.Match{}), "not so soon")
+		time.Sleep(time.Second)
+		synctest.Wait()
+		assert.Equal(t, corev1.ConditionFalse, condition(a.atServer(t), corev1.NodeMemoryPressure).Status)
+
+		server.ForgetRequests()
+		for i := range 1000 {
+			set(a, &a.health, nodestatus.Health{DiskPressure: i%2 == 0})
+			a.Changed()
+			time.Sleep(30 * time.Millisecond)
+		}
+		assert.LessOrEqual(t, server.Count(apisourcetest.Match{}), 31)
+		time.Sleep(time.Second)
+		assert.Equal(t, corev1.ConditionFalse, condition(a.atServer(t), corev1.NodeDiskPressure).Status)
+	})
+}
+
+// A runtime that hangs makes the node not ready after 30 s, as one that is down, and blocks nothing else.
+func TestRuntimeHangs(t *testing.T) {
+	in(t, func(t *testing.T, server *apisourcetest.Server) {
+		a := newAgent(t, server)
+		defer run(t, a.Run)()
+		time.Sleep(time.Minute)
+		a.reasons()
+		set(a, &a.hang, true)
+		time.Sleep(25 * time.Second)
+		require.True(t, isReady(a.atServer(t)))
+		set(a, &a.health, nodestatus.Health{PIDPressure: true})
+		a.Changed()
+		synctest.Wait()
+		assert.Equal(t, corev1.ConditionTrue, condition(a.atServer(t), corev1.NodePIDPressure).Status)
+		time.Sleep(20 * time.Second)
+		assert.Equal(t, "container runtime is down", condition(a.atServer(t), corev1.NodeReady).Message)
+		assert.Equal(t, []string{"NodeHasInsufficientPID", "NodeNotReady"}, a.reasons())
+		set(a, &a.hang, false)
+		time.Sleep(12 * time.Second)
+		assert.True(t, isReady(a.atServer(t)))
+		assert.Equal(t, []string{"NodeReady"}, a.reasons())
+	})
+}
+
+// Report returns when the API server knows.
+func TestReport(t *testing.T) {
+	in(t, func(t *testing.T, server *apisourcetest.Server) {
+		a := newAgent(t, server)
+		stop := run(t, a.Run)
+		time.Sleep(time.Minute)
+		require.NoError(t, a.Report(t.Context()))
+		set(a, &a.health, nodestatus.Health{ShuttingDown: true})
+		require.NoError(t, a.Report(t.Context()))
+		assert.Equal(t, "node is shutting down", condition(a.atServer(t), corev1.NodeReady).Message)
+
+		remove := server.Fail("patch", "nodes", 500)
+		set(a, &a.health, nodestatus.Health{})
+		assert.ErrorContains(t, a.Report(t.Context()), "patch nodes/status n")
+		remove()
+		server.Hang("patch", "nodes")
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		assert.ErrorIs(t, a.Report(ctx), context.DeadlineExceeded)
+		stop()
+		assert.ErrorContains(t, a.Report(t.Context()), "Run has ended")
+	})
+}
+
+// While the API server is of no use, Node and those who are told of it have what is found out here, and requests stay within bounds; when
+// it is back it gets one status.
+func TestReporterThroughFaults(t *testing.T) {
+	for name, test := range map[string]struct {
+		fault func(*apisourcetest.Server) (remove func())
+		most  int // requests a minute
+	}{
+		"hang":            {func(s *apisourcetest.Server) func() { return s.Hang("", "") }, 10},
+		"hung writes":     {func(s *apisourcetest.Server) func() { return s.Hang("patch", "") }, 12},
+		"cut":             {func(s *apisourcetest.Server) func() { return s.Cut("", "") }, 60},
+		"internal errors": {func(s *apisourcetest.Server) func() { return s.Fail("", "", 500) }, 60},
+		"conflicts":       {func(s *apisourcetest.Server) func() { return s.Fail("patch", "", 409) }, 70},
+		"away": {func(s *apisourcetest.Server) func() {
+			s.SetAway(true)
+			return func() { s.SetAway(false) }
+		}, 60},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in(t, func(t *testing.T, server *apisourcetest.Server) {
+				a := newAgent(t, server)
+				var told atomic.Int32
+				a.Notify(func() { told.Add(1) })
+				defer run(t, a.Run)()
+				time.Sleep(time.Minute)
+				remove := test.fault(server)
+				server.CutAll()
+				server.ForgetRequests()
+				told.Store(0)
+				for i := range 20 {
+					set(a, &a.health, nodestatus.Health{MemoryPressure: i%2 == 0})
+					a.Changed()
+					time.Sleep(6 * time.Second)
+					want := corev1.ConditionFalse
+					if i%2 == 0 {
+						want = corev1.ConditionTrue
+					}
+					require.Equal(t, want, condition(a.Node(), corev1.NodeMemoryPressure).Status)
+				}
+				assert.GreaterOrEqual(t, told.Load(), int32(20))
+				assert.LessOrEqual(t, server.Count(apisourcetest.Match{}), 2*test.most)
+				set(a, &a.health, nodestatus.Health{DiskPressure: true})
+				remove()
+				server.CutAll()
+				time.Sleep(12 * time.Second)
+				n := a.atServer(t)
+				assert.Equal(t, corev1.ConditionTrue, condition(n, corev1.NodeDiskPressure).Status)
+				assert.Equal(t, corev1.ConditionFalse, condition(n, corev1.NodeMemoryPressure).Status)
+				assert.True(t, isReady(n), "it was ready all the time")
+			})
+		})
+	}
+}

@@ -1,0 +1,119 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodestatus
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// ownLabels are those of kubernetes.io and k8s.io that a node may set on its own object, as KubeletLabels in k8s.io/kubelet.
+func ownLabels() []string {
+	return []string{
+		corev1.LabelHostname, corev1.LabelTopologyZone, corev1.LabelTopologyRegion, corev1.LabelFailureDomainBetaZone,
+		corev1.LabelFailureDomainBetaRegion, corev1.LabelInstanceType, corev1.LabelInstanceTypeStable, corev1.LabelOSStable,
+		corev1.LabelArchStable, LabelBetaOS, LabelBetaArch,
+	}
+}
+
+// ParseLabels reads labels as the kubelet's --node-labels has them, such as "disk=ssd,example.com/rack=4". Of a key that is there twice the
+// last value counts. They are not validated: [Config.Validate] does.
+func ParseLabels(s string) map[string]string {
+	labels := map[string]string{}
+	for pair := range strings.SplitSeq(s, ",") {
+		if pair == "" {
+			continue
+		}
+		key, value, _ := strings.Cut(pair, "=")
+		labels[strings.TrimSpace(key)] = strings.TrimSpace(value)
+	}
+	return labels
+}
+
+// validateLabels returns a line for each label that a node cannot have.
+func validateLabels(labels map[string]string) error {
+	var errs []error
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		bad := func(why ...string) {
+			errs = append(errs, fmt.Errorf("node label %.200q=%.80q: %s", key, labels[key], strings.Join(why, "; ")))
+		}
+		if isReserved(key) {
+			bad("a node sets labels of kubernetes.io and k8s.io only below kubelet.kubernetes.io and node.kubernetes.io, and " +
+				strings.Join(ownLabels(), ", "))
+		}
+		if why := validation.IsQualifiedName(key); len(why) > 0 {
+			bad(why...)
+		}
+		if why := validation.IsValidLabelValue(labels[key]); len(why) > 0 {
+			bad(why...)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// isReserved reports whether a label is one of Kubernetes that only others may set.
+func isReserved(key string) bool {
+	namespace, _, found := strings.Cut(key, "/")
+	if !found || !within(namespace, "kubernetes.io") && !within(namespace, "k8s.io") || slices.Contains(ownLabels(), key) {
+		return false
+	}
+	return !within(namespace, corev1.LabelNamespaceSuffixKubelet) && !within(namespace, corev1.LabelNamespaceSuffixNode)
+}
+
+// within reports whether a domain is another one or below it.
+func within(domain, other string) bool {
+	return domain == other || strings.HasSuffix(domain, "."+other)
+}
+
+// ParseTaints reads taints as the kubelet's --register-with-taints has them, such as "gpu=a100:NoSchedule,example.com/new:NoExecute".
+func ParseTaints(s string) ([]corev1.Taint, error) {
+	var taints []corev1.Taint
+	if s == "" {
+		return nil, nil
+	}
+	for one := range strings.SplitSeq(s, ",") {
+		pair, effect, found := strings.Cut(one, ":")
+		key, value, _ := strings.Cut(pair, "=")
+		if !found {
+			return nil, fmt.Errorf("taint %.200q: want key=value:effect or key:effect", one)
+		}
+		taints = append(taints, corev1.Taint{Key: key, Value: value, Effect: corev1.TaintEffect(effect)})
+	}
+	return taints, validateTaints(taints)
+}
+
+// validateTaints returns a line for each taint that a node cannot be registered with.
+func validateTaints(taints []corev1.Taint) error {
+	var errs []error
+	for i, t := range taints {
+		bad := func(why ...string) {
+			text := fmt.Sprintf("%s=%s:%s", t.Key, t.Value, t.Effect)
+			errs = append(errs, fmt.Errorf("taint %.300q: %s", text, strings.Join(why, "; ")))
+		}
+		if why := validation.IsQualifiedName(t.Key); len(why) > 0 {
+			bad(why...)
+		}
+		if why := validation.IsValidLabelValue(t.Value); len(why) > 0 {
+			bad(why...)
+		}
+		switch t.Effect {
+		case corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute:
+		default:
+			bad("the effect must be NoSchedule, PreferNoSchedule or NoExecute")
+		}
+		if t.TimeAdded != nil {
+			bad("timeAdded is set by the control plane")
+		}
+		if slices.ContainsFunc(taints[:i], func(other corev1.Taint) bool { return other.Key == t.Key && other.Effect == t.Effect }) {
+			bad("there is another taint with this key and effect")
+		}
+	}
+	return errors.Join(errs...)
+}

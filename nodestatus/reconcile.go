@@ -1,0 +1,126 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodestatus
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// defaultLabels are those of an existing Node object that follow the configuration.
+func defaultLabels() []string { return append(ownLabels(), corev1.LabelWindowsBuild) }
+
+// Reconcile returns what an agent that finds its Node object at the API server makes of it, and whether that needs a request
+// (tryRegisterWithAPIServer in pkg/kubelet/kubelet_node_status.go). The annotation about attaching volumes, the labels that every node has
+// and the sizes of huge pages become those of the [Initial] object; taints, other labels and the spec stay. The answer shares
+// nothing with the arguments.
+func Reconcile(existing, initial *corev1.Node) (*corev1.Node, bool) {
+	node := existing.DeepCopy()
+	changed := reconcileAttachDetach(node, initial)
+	changed = reconcileLabels(node, initial) || changed
+	changed = reconcileResources(node, initial) || changed
+	changed = reconcileHugePages(node, initial) || changed
+	return node, changed
+}
+
+// reconcileAttachDetach takes an annotation that is empty for one that is missing.
+func reconcileAttachDetach(node, initial *corev1.Node) bool {
+	want, wanted := initial.Annotations[AnnotationAttachDetach]
+	if node.Annotations[AnnotationAttachDetach] == want {
+		return false
+	}
+	if !wanted {
+		delete(node.Annotations, AnnotationAttachDetach)
+		return true
+	}
+	if node.Annotations == nil {
+		node.Annotations = map[string]string{}
+	}
+	node.Annotations[AnnotationAttachDetach] = want
+	return true
+}
+
+// reconcileLabels leaves no label empty.
+func reconcileLabels(node, initial *corev1.Node) (changed bool) {
+	for _, label := range defaultLabels() {
+		want, wanted := initial.Labels[label]
+		if !wanted {
+			continue
+		}
+		is, has := node.Labels[label]
+		switch {
+		case want == "" && has:
+			delete(node.Labels, label)
+		case is == want:
+			continue
+		case node.Labels == nil:
+			node.Labels = map[string]string{label: want}
+		default:
+			node.Labels[label] = want
+		}
+		changed = true
+	}
+	return changed
+}
+
+// reconcileResources gives a Node object that has none its resources.
+func reconcileResources(node, initial *corev1.Node) (changed bool) {
+	for _, list := range []struct{ is, want *corev1.ResourceList }{
+		{&node.Status.Capacity, &initial.Status.Capacity}, {&node.Status.Allocatable, &initial.Status.Allocatable},
+	} {
+		if *list.is != nil {
+			continue
+		}
+		*list.is = list.want.DeepCopy()
+		if changed = changed || *list.want != nil; *list.is == nil {
+			*list.is = corev1.ResourceList{}
+		}
+	}
+	return changed
+}
+
+// reconcileHugePages makes sizes of huge pages those that the machine has.
+func reconcileHugePages(node, initial *corev1.Node) (changed bool) {
+	s := &node.Status
+	set := func(list corev1.ResourceList, name corev1.ResourceName, want resource.Quantity, missing bool) {
+		if is := list[name]; missing || is.Cmp(want) != 0 {
+			list[name] = want.DeepCopy()
+			changed = true
+		}
+	}
+	for name, capacity := range initial.Status.Capacity {
+		if isHugePages(name) {
+			_, known := s.Capacity[name]
+			set(s.Capacity, name, capacity, !known)
+			set(s.Allocatable, name, initial.Status.Allocatable[name], !known)
+		}
+	}
+	for name := range s.Capacity {
+		if _, supported := initial.Status.Capacity[name]; isHugePages(name) && !supported {
+			delete(s.Capacity, name)
+			delete(s.Allocatable, name)
+			changed = true
+		}
+	}
+	return changed
+}
+
+// ZeroExtendedResources returns a Node object whose extended resources are zero, in capacity and allocatable, and whether it has any. That is
+// for a machine whose device plugins are not known any more, so that nothing is scheduled for devices before plugins have come back. The
+// answer shares nothing with the argument.
+func ZeroExtendedResources(node *corev1.Node) (*corev1.Node, bool) {
+	out, found := node.DeepCopy(), false
+	for name := range out.Status.Capacity {
+		if !isExtended(name) {
+			continue
+		}
+		found = true
+		out.Status.Capacity[name] = *resource.NewQuantity(0, resource.DecimalSI)
+		if out.Status.Allocatable == nil {
+			out.Status.Allocatable = corev1.ResourceList{}
+		}
+		out.Status.Allocatable[name] = *resource.NewQuantity(0, resource.DecimalSI)
+	}
+	return out, found
+}

@@ -1,0 +1,108 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodestatus_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/cgroups/podtree"
+	"github.com/seed81659283/nodeagent/eviction/threshold"
+	"github.com/seed81659283/nodeagent/nodestatus"
+	"github.com/seed81659283/nodeagent/nodestatus/machine"
+)
+
+// reserving is 1Gi each for the system and the agent, and 10 % of memory for hard eviction.
+func reserving(in *nodestatus.Facts) {
+	in.Config.Reserved = podtree.Reserved{
+		System:          corev1.ResourceList{corev1.ResourceMemory: quantity("1Gi"), corev1.ResourceCPU: quantity("100m")},
+		Kube:            corev1.ResourceList{corev1.ResourceMemory: quantity("1Gi")},
+		MemoryAvailable: threshold.Value{Fraction: 0.1},
+	}
+}
+
+// tenPercentLess is an amount without 10 % of 10Gi, which the kubelet computes as a 32-bit float.
+func tenPercentLess(bytes int64) string { return fmt.Sprint(bytes - (1<<30 + 16)) }
+
+func TestAllocatable(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		change func(*nodestatus.Facts)
+		want   map[string]string // of allocatable
+	}{
+		{"nothing reserved", func(*nodestatus.Facts) {}, map[string]string{"cpu": "4", "memory": "10Gi", "pods": "110"}},
+		{"reservations and hard eviction", reserving, map[string]string{"cpu": "3900m", "memory": tenPercentLess(8 << 30)}},
+		{"huge pages are no memory", func(in *nodestatus.Facts) {
+			reserving(in)
+			in.Machine.HugePages = map[int64]int64{2 << 20: 2 << 30}
+		}, map[string]string{"memory": tenPercentLess(6 << 30), "hugepages-2Mi": "2Gi"}},
+		{"more reserved than there is", func(in *nodestatus.Facts) {
+			reserving(in)
+			in.Machine.Memory = 1 << 30
+		}, map[string]string{"memory": "0"}},
+		{"40 pods by cores", func(in *nodestatus.Facts) { in.Config.PodsPerCore = 10 }, map[string]string{"pods": "40"}},
+		{"110 pods at most", func(in *nodestatus.Facts) { in.Config.PodsPerCore = 50 }, map[string]string{"pods": "110"}},
+		{"as many pods as configured", func(in *nodestatus.Facts) { in.Config.MaxPods = 250 }, map[string]string{"pods": "250"}},
+		{"devices that are healthy", func(in *nodestatus.Facts) {
+			in.Devices.Capacity = corev1.ResourceList{"example.com/gpu": quantity("4")}
+			in.Devices.Allocatable = corev1.ResourceList{"example.com/gpu": quantity("3")}
+			in.Devices.Removed = []corev1.ResourceName{"example.com/nic"}
+		}, map[string]string{"example.com/gpu": "3", "example.com/nic": "0"}},
+		{"no local storage", func(in *nodestatus.Facts) { in.Config.NoLocalStorageCapacity = true }, map[string]string{"ephemeral-storage": ""}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			in := facts()
+			test.change(&in)
+			node, _ := nodestatus.Initial(in)
+			got := amounts(node.Status.Allocatable)
+			for name, want := range test.want {
+				assert.Equal(t, want, got[name], name)
+			}
+			assert.Len(t, node.Status.Allocatable, len(node.Status.Capacity))
+		})
+	}
+}
+
+// What is not of this node stays where it is.
+func TestResourcesOfOthers(t *testing.T) {
+	in := facts()
+	in.Config.PodsPerCore = 10
+	node, _ := nodestatus.Initial(in)
+	node.Status.Capacity["cluster.example.com/x"] = quantity("3")
+	node.Status.Allocatable["gone.example.com/y"] = quantity("1")
+	node.Status.Allocatable["hugepages-1Gi"] = quantity("1Gi")
+	in.Machine.CPUs, in.Machine.Memory = 0, 0 // cannot be read
+	node, _ = nodestatus.Build(node, in)
+
+	assert.Equal(t, "3", amounts(node.Status.Capacity)["cluster.example.com/x"])
+	allocatable := amounts(node.Status.Allocatable)
+	assert.Equal(t, "3", allocatable["cluster.example.com/x"])
+	assert.NotContains(t, allocatable, "gone.example.com/y", "an extended resource that nobody has any more")
+	assert.Equal(t, "1Gi", allocatable["hugepages-1Gi"])
+	assert.Equal(t, "10Gi", amounts(node.Status.Capacity)["memory"], "a machine that cannot be read is no smaller")
+	assert.Equal(t, "40", amounts(node.Status.Capacity)["pods"], "and no larger")
+}
+
+// A machine that was never read is not ready, and takes nothing.
+func TestUnknownMachine(t *testing.T) {
+	in := facts()
+	in.Machine = machine.Info{}
+	node, _ := nodestatus.Initial(in)
+	assert.Equal(t, map[string]string{"pods": "110"}, amounts(node.Status.Allocatable))
+	assert.Equal(t, "missing node capacity for resources: cpu, memory, ephemeral-storage", condition(node, corev1.NodeReady).Message)
+}
+
+func TestReservationsOfAMachine(t *testing.T) {
+	in := facts()
+	reserving(&in)
+	assert.NoError(t, in.Config.ValidateReserved(in.Machine))
+	in.Machine.Memory = 1 << 30
+	err := in.Config.ValidateReserved(in.Machine)
+	assert.EqualError(t, err, "reserve memory 2254857832: the node has 1Gi")
+	in.Config.Reserved.System = corev1.ResourceList{"example.com/gpu": quantity("1")}
+	assert.ErrorContains(t, in.Config.ValidateReserved(in.Machine), "only cpu, memory, ephemeral-storage and pid can be reserved")
+}

@@ -1,0 +1,121 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodestatus
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+)
+
+// maxImageNames is how many names of an image are published, digests before tags.
+const maxImageNames = 5
+
+// DeclaredFeatures are the features with which pods and their updates can ask something of a node, as far as package lifecycle has them.
+// Those of the kubelet are in k8s.io/component-helpers/nodedeclaredfeatures.
+func DeclaredFeatures() []string { return []string{"RestartAllContainersOnContainerExits"} }
+
+// declared returns the features to publish, by name, each once.
+func (c *Config) declared() []string {
+	names := c.DeclaredFeatures
+	if names == nil {
+		names = DeclaredFeatures()
+	}
+	names = slices.Clone(names)
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// setVersions sets what is said of the software.
+func (b *builder) setVersions() {
+	info := &b.node.Status.NodeInfo
+	if b.in.Runtime.Name != "" { // it has said who it is
+		info.ContainerRuntimeVersion = b.in.Runtime.version()
+	}
+	info.KubeletVersion = Version
+	info.KubeProxyVersion = "" //nolint:staticcheck // an older agent may have left one
+	info.OperatingSystem, info.Architecture = b.in.Config.os(), b.in.Config.arch()
+}
+
+// setImages sets the largest images.
+func (b *builder) setImages() {
+	if !b.in.ImagesKnown {
+		return
+	}
+	all := slices.Clone(b.in.Images)
+	slices.SortFunc(all, func(a, b cri.Image) int {
+		return cmp.Or(cmp.Compare(b.Size, a.Size), cmp.Compare(b.ID, a.ID))
+	})
+	var images []corev1.ContainerImage
+	for _, image := range all[:b.in.Config.maxImages(len(all))] {
+		names := slices.Concat(image.RepoDigests, image.RepoTags)
+		images = append(images, corev1.ContainerImage{
+			Names: names[:min(len(names), maxImageNames)], SizeBytes: int64(min(image.Size, math.MaxInt64)),
+		})
+	}
+	b.node.Status.Images = images
+}
+
+// setRuntime sets what the runtime can do, once it has said so.
+func (b *builder) setRuntime() {
+	r := &b.in.Runtime
+	if r.Synced.IsZero() {
+		return
+	}
+	handlers := make([]corev1.NodeRuntimeHandler, 0, len(r.Handlers))
+	for _, h := range r.Handlers {
+		handlers = append(handlers, corev1.NodeRuntimeHandler{Name: h.Name, Features: &corev1.NodeRuntimeHandlerFeatures{
+			RecursiveReadOnlyMounts: new(h.RecursiveReadOnlyMounts), UserNamespaces: new(h.UserNamespaces),
+		}})
+	}
+	b.node.Status.RuntimeHandlers = handlers
+	b.node.Status.Features = &corev1.NodeFeatures{SupplementalGroupsPolicy: new(r.Features.SupplementalGroupsPolicy)}
+}
+
+// setMachine sets what is known of the machine, and capacity.
+func (b *builder) setMachine() {
+	if b.node.Status.Capacity == nil {
+		b.node.Status.Capacity = corev1.ResourceList{}
+	}
+	m, info := &b.in.Machine, &b.node.Status.NodeInfo
+	for _, field := range []struct {
+		into  *string
+		value string
+	}{
+		{&info.MachineID, m.MachineID},
+		{&info.SystemUUID, m.SystemUUID},
+		{&info.KernelVersion, m.KernelVersion},
+		{&info.OSImage, m.OSImage},
+	} {
+		*field.into = either(field.value, *field.into)
+	}
+	b.setBootID()
+	if m.Swap > 0 {
+		info.Swap = &corev1.NodeSwapStatus{Capacity: new(m.Swap)}
+	}
+	if m.UserNS != nil {
+		info.RunningInUserNamespace = new(*m.UserNS)
+	}
+	b.setCapacity()
+}
+
+// setBootID sees a machine that was started again.
+func (b *builder) setBootID() {
+	info, id := &b.node.Status.NodeInfo, b.in.Machine.BootID
+	if id == "" {
+		return
+	}
+	if info.BootID != "" && info.BootID != id && !b.in.Announced.Rebooted {
+		b.events = append(b.events, Event{
+			Type: corev1.EventTypeWarning, Reason: ReasonRebooted,
+			Message: fmt.Sprintf("Node %s has been rebooted, boot id: %s", b.in.Config.Name, id),
+		})
+	}
+	info.BootID = id
+}
