@@ -1,0 +1,47 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cert
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/seed81659283/nodeagent/internal/kubeapi"
+)
+
+// await returns the certificate of a request when it is issued. An API server that is away, and a watch that was cut, are waited
+// out, until ctx ends.
+func await(ctx context.Context, client *kubeapi.Client, name string, uid types.UID) ([]byte, error) {
+	changed := make(chan struct{}, 1)
+	store := kubeapi.NewStore(kubeapi.In(client, kubeapi.CertificateSigningRequests, ""), kubeapi.StoreOptions[*certificatesv1.CertificateSigningRequest]{
+		FieldSelector: fields.OneTermEqualSelector("metadata.name", name).String(), MaxObjects: 1,
+		Changed: func(...string) {
+			select {
+			case changed <- struct{}{}:
+			default: // it will look anyway
+			}
+		},
+	})
+	watching, end := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer end()
+	wg.Go(func() { _ = store.Run(watching) }) // it returns nothing but the end of the context
+	for {
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("wait for certificate signing request %s: %w", name, ctx.Err())
+		}
+		found, _ := store.Get(name) // nil: it was deleted
+		if chain, err := Outcome(found, name, uid); err != nil || chain != nil {
+			return chain, err
+		}
+	}
+}

@@ -1,0 +1,234 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cert
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/seed81659283/nodeagent/internal/kubeapi"
+)
+
+// ClientOptions configure a [Client], and [Bootstrap].
+type ClientOptions struct {
+	NodeName string // it must not be empty
+	// Kubeconfig is used if it has a valid client certificate, and written if it has none. It must not be empty.
+	Kubeconfig string
+	// BootstrapKubeconfig has the credentials to begin with, and to go on with after a certificate has expired. Empty: there are none.
+	BootstrapKubeconfig string
+	Dir                 string                                                               // of certificates; empty: DefaultDir
+	Dial                func(ctx context.Context, network, address string) (net.Conn, error) // to API servers; nil: the network
+	Rand                func() float64                                                       // nil means that of math/rand/v2
+	Logger              *slog.Logger                                                         // nil discards
+	Hooks               Hooks
+}
+
+func (o *ClientOptions) check() error {
+	switch {
+	case o.NodeName == "":
+		return errors.New("ClientOptions.NodeName must not be empty: it is who the certificate is for")
+	case o.Kubeconfig == "":
+		return errors.New("ClientOptions.Kubeconfig must not be empty: with a bootstrap kubeconfig it is where the other one is written")
+	}
+	return nil
+}
+
+// Client has the client certificate of a node. Make one with [NewClient].
+type Client struct {
+	rotation
+
+	o      ClientOptions
+	config *rest.Config
+	conns  transports
+	own    *kubeapi.Client
+}
+
+// NewClient decides which credentials to begin with, writes the kubeconfig if there is no valid one, and returns a Client that has
+// the certificate that is there, if any. It asks nobody for one: that is [Client.Run]. The error names the file that cannot be
+// used.
+func NewClient(o ClientOptions) (*Client, error) {
+	if err := o.check(); err != nil {
+		return nil, fmt.Errorf("client certificate: %w", err)
+	}
+	c := &Client{o: o}
+	c.setUp("client", o.Logger, o.Hooks, o.Rand)
+	if err := c.open(); err != nil {
+		return nil, fmt.Errorf("client certificate: %w", err)
+	}
+	c.load()
+	return c, nil
+}
+
+// open reads the kubeconfig to begin with.
+func (c *Client) open() (err error) {
+	if c.store, err = OpenStore(StoreOptions{Dir: c.o.Dir, Prefix: ClientPrefix}); err != nil { // first: the kubeconfig may lead to it
+		return err
+	}
+	k, err := begin(&c.o, c.store, c.log)
+	if err != nil {
+		return err
+	}
+	c.store.o.CertFile, c.store.o.KeyFile = k.rest.CertFile, k.rest.KeyFile
+	c.signer = certificatesv1.KubeAPIServerClientKubeletSignerName
+	c.period = maxSleep
+	c.template = func() (Template, bool) { return ClientTemplate(c.o.NodeName), true }
+	c.connect, c.reload = c.credentials, c.find
+	c.rotated, c.sweep = c.conns.rotate, c.conns.sweep
+	if c.config, err = inline(rest.AnonymousClientConfig(k.rest)); err != nil {
+		return err
+	}
+	c.conns.certificate = c.GetClientCertificate
+	c.config.Dial, c.config.WrapTransport = c.o.Dial, c.conns.wrap
+	c.own, err = kubeapi.New(c.config, kubeapi.Options{Logger: c.log})
+	return err
+}
+
+// begin returns the kubeconfig to begin with: the one that is there if it is usable, or if there is nothing else; and
+// otherwise one that is made of that with the bootstrap credentials, and written.
+func begin(o *ClientOptions, store *FileStore, log *slog.Logger) (*kubeconfig, error) {
+	if o.BootstrapKubeconfig == "" {
+		return load(o.Kubeconfig)
+	}
+	why, err := unusable(o.Kubeconfig, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	if why == nil {
+		return load(o.Kubeconfig)
+	}
+	log.Info("bootstrap credentials are used", "file", o.BootstrapKubeconfig, "why", why)
+	k, err := load(o.BootstrapKubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("bootstrap %w", err)
+	}
+	if err := writeKubeconfig(o.Kubeconfig, k, store.CurrentPath()); err != nil {
+		return nil, err
+	}
+	k.rest = rest.AnonymousClientConfig(k.rest)
+	k.rest.CertFile, k.rest.KeyFile = store.CurrentPath(), store.CurrentPath()
+	return k, nil
+}
+
+// unusable returns why a kubeconfig is not used, or nil if it is. The error is that it cannot be looked at, which is for a
+// person to mend: it must not be replaced.
+func unusable(path string, now time.Time) (why, err error) {
+	if _, err := os.Stat(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("kubeconfig: %w", err)
+	}
+	return Usable(path, now), nil
+}
+
+// find looks for a certificate: in the store, then in the kubeconfig. That one goes to the store, and is replaced at once: it
+// may be one with more rights than those of a node.
+func (c *Client) find() (pair *tls.Certificate, force bool, err error) {
+	pair, err = c.store.Current()
+	if err == nil && c.now().Before(pair.Leaf.NotAfter) {
+		return pair, false, nil
+	}
+	k, loadErr := load(c.o.Kubeconfig)
+	if loadErr != nil || len(k.rest.CertData) == 0 || len(k.rest.KeyData) == 0 {
+		return nil, false, err
+	}
+	given, pairErr := tls.X509KeyPair(k.rest.CertData, k.rest.KeyData)
+	if pairErr != nil {
+		return nil, false, fmt.Errorf("kubeconfig %s: client-certificate-data: %w", c.o.Kubeconfig, pairErr)
+	}
+	if !c.now().Before(given.Leaf.NotAfter) {
+		return nil, false, err
+	}
+	if _, err := c.store.Update(k.rest.CertData, k.rest.KeyData); err != nil {
+		c.log.Error("certificate of the kubeconfig cannot be stored", "error", err)
+	}
+	return &given, true, nil
+}
+
+// credentials returns a client for a request: with the current certificate, else with what the bootstrap kubeconfig has, else
+// with what the kubeconfig has beside a certificate. Files are read anew, as somebody may have written them to help.
+func (c *Client) credentials() (*kubeapi.Client, func(), error) {
+	pair := c.current()
+	other := pair != nil && otherNode(pair.Leaf.Subject.CommonName, c.o.NodeName) && c.o.BootstrapKubeconfig != ""
+	if pair != nil && !other {
+		return c.own, func() {}, nil
+	}
+	var missing error
+	for _, path := range []string{c.o.BootstrapKubeconfig, c.o.Kubeconfig} {
+		if path == "" {
+			continue
+		}
+		config, err := LoadKubeconfig(path)
+		if err == nil && (path == c.o.BootstrapKubeconfig || identifies(config)) {
+			return connect(config, path, &c.o)
+		}
+		missing = errors.Join(missing, err)
+	}
+	c.mu.Lock()
+	leaf := c.state.Leaf
+	c.mu.Unlock()
+	why := "there is no certificate"
+	if leaf != nil {
+		why = fmt.Sprintf("the certificate of %q has expired at %s", leaf.Subject.CommonName, leaf.NotAfter.UTC().Format(time.RFC3339))
+	}
+	return nil, nil, errors.Join(fmt.Errorf("%s, and there are no credentials to request another one with: write some to %s",
+		why, cmp.Or(c.o.BootstrapKubeconfig, c.o.Kubeconfig)), missing)
+}
+
+// connect returns a client with the credentials of a kubeconfig.
+func connect(config *rest.Config, path string, o *ClientOptions) (*kubeapi.Client, func(), error) {
+	config, err := inline(config)
+	if err != nil {
+		return nil, nil, fmt.Errorf("kubeconfig %s: %w", path, err)
+	}
+	config.Dial = o.Dial
+	client, err := kubeapi.New(config, kubeapi.Options{Logger: o.Logger})
+	if err != nil {
+		return nil, nil, fmt.Errorf("kubeconfig %s: %w", path, err)
+	}
+	return client, client.Reset, nil
+}
+
+// identifies reports whether a config says who somebody is by other means than a certificate.
+func identifies(config *rest.Config) bool {
+	return config.BearerToken != "" || config.BearerTokenFile != "" || config.Username != "" || config.ExecProvider != nil || config.AuthProvider != nil
+}
+
+// otherNode reports whether a name is that of another node.
+func otherNode(commonName, node string) bool {
+	name, isNode := strings.CutPrefix(commonName, userPrefix)
+	return isNode && name != node
+}
+
+// Run requests the certificate, and replaces it in time, until ctx ends. It is called once. Whatever fails is tried again, and never
+// ends it.
+func (c *Client) Run(ctx context.Context) error { return c.run(ctx) }
+
+// Config returns the config of a client that has the certificate of the time, from the first on. Until there is one, and after it
+// has expired, it has no credentials. Its connections are replaced with the certificate: requests that are under way end in their
+// time, watches are cut after 15 s. Each client that is made of it has connections of its own.
+func (c *Client) Config() *rest.Config { return rest.CopyConfig(c.config) }
+
+// GetClientCertificate is for a [tls.Config]. It returns a certificate without anything in it when there is no valid one.
+func (c *Client) GetClientCertificate(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+	if pair := c.current(); pair != nil {
+		return pair, nil
+	}
+	return &tls.Certificate{}, nil
+}
+
+// Current returns the certificate, or nil if there is none that is valid.
+func (c *Client) Current() *tls.Certificate { return c.current() }
+
+// Status returns what is known about the certificate.
+func (c *Client) Status() Status { return c.status() }

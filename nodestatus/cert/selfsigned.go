@@ -1,0 +1,92 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cert
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/seed81659283/nodeagent/internal/atomicfile"
+)
+
+// selfSignedFor is how long a certificate of [SelfSigned] is valid, as the kubelet's.
+const selfSignedFor = 365 * 24 * time.Hour
+
+// SelfSigned returns the files of a serving certificate that nobody has signed, for a node that has no other: kubelet.crt and
+// kubelet.key in dir, as the kubelet names them. What is there is used while it is valid for a day more and has all of the names; else it
+// is made anew, with a key of its own. Clients have to be told not to verify it (for the API server: no
+// --kubelet-certificate-authority).
+func SelfSigned(dir, name string, ips []netip.Addr) (certFile, keyFile string, err error) {
+	certFile, keyFile = filepath.Join(dir, "kubelet.crt"), filepath.Join(dir, "kubelet.key")
+	if stillGood(certFile, keyFile, name, ips, time.Now()) {
+		return certFile, keyFile, nil
+	}
+	certificate, key, err := selfSign(name, ips, time.Now())
+	if err != nil {
+		return "", "", fmt.Errorf("certificate for %s: %w", name, err)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", "", err
+	}
+	// A kill in between leaves a pair that does not fit, which the next start replaces.
+	if err := atomicfile.WriteFile(keyFile, key, 0o600); err != nil {
+		return "", "", err
+	}
+	return certFile, keyFile, atomicfile.WriteFile(certFile, certificate, 0o644)
+}
+
+func stillGood(certFile, keyFile, name string, ips []netip.Addr, now time.Time) bool {
+	pair, err := tls.LoadX509KeyPair(certFile, keyFile)
+	if err != nil || now.Add(24*time.Hour).After(pair.Leaf.NotAfter) || now.Before(pair.Leaf.NotBefore) {
+		return false
+	}
+	good := pair.Leaf.VerifyHostname(name) == nil
+	for _, ip := range ips {
+		good = good && pair.Leaf.VerifyHostname(ip.String()) == nil
+	}
+	return good
+}
+
+func selfSign(name string, ips []netip.Addr, now time.Time) (certificate, key []byte, err error) {
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, err
+	}
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	if err != nil {
+		return nil, nil, err
+	}
+	template := &x509.Certificate{
+		SerialNumber: serial.Add(serial, big.NewInt(1)),
+		Subject:      pkix.Name{CommonName: fmt.Sprintf("%s@%d", name, now.Unix())},
+		NotBefore:    now.Add(-time.Hour), NotAfter: now.Add(selfSignedFor),
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		DNSNames:    []string{name}, BasicConstraintsValid: true,
+	}
+	for _, ip := range ips {
+		template.IPAddresses = append(template.IPAddresses, net.IP(ip.AsSlice()))
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	if err != nil {
+		return nil, nil, err
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		return nil, nil, err
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}), nil
+}

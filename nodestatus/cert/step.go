@@ -1,0 +1,170 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cert
+
+import (
+	"crypto/x509"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/seed81659283/nodeagent/internal/backoff"
+	"github.com/seed81659283/nodeagent/internal/sleep"
+)
+
+// Times of a rotation.
+const (
+	// minInterval is between two requests for the same, the first of which was issued or refused. A signer whose
+	// certificates are due as soon as they are issued is not asked in a tight loop.
+	minInterval = time.Minute
+	// maxRequests are made in a minInterval, whatever the reason.
+	maxRequests = 5
+	// requestTimeout is how long a request waits to be approved and signed.
+	requestTimeout = 15 * time.Minute
+	// look is between two looks at the addresses of the node, whose changes nobody tells.
+	look = time.Second
+	// maxSleep is between two looks at the clock, which may be set at any time, and, when there is no valid certificate, at
+	// files that somebody may have written.
+	maxSleep = 10 * time.Second
+)
+
+// retries returns the wait after requests that have failed in a row: 2 s, doubling to 32 s, and up to a tenth more.
+func retries(failures int, random float64) time.Duration {
+	policy := backoff.Policy{First: 2 * time.Second, Max: 32 * time.Second}
+	return backoff.Jitter(policy.After(failures), 1, 1.1, random)
+}
+
+// Deadline returns when a certificate is to be replaced: after 70 to 90 % of the time for which it is valid. random is in
+// [0,1) and decides, so that the nodes of a cluster that was set up at once do not come all at once.
+func Deadline(notBefore, notAfter time.Time, random float64) time.Time {
+	total := notAfter.Sub(notBefore)
+	return notBefore.Add(total + time.Duration(random*0.2*float64(total)) - time.Duration(float64(total)*0.3))
+}
+
+// Pending is a request that was made and not answered.
+type Pending struct {
+	For   Template
+	Since time.Time
+}
+
+// State is what [Step] decides by.
+type State struct {
+	Leaf     *x509.Certificate // of the current certificate; nil: there is none
+	Random   float64           // for the deadline of Leaf; in [0,1)
+	Force    bool              // Leaf is not the node's own, but one that it was given to begin with
+	Template *Template         // what the certificate has to be for; nil: that is not known yet
+	Pending  *Pending          // nil: no request is under way
+	Asked    *Template         // what the last request was for; nil: there was none
+	Requests []time.Time       // when requests were made, the last one at the end; five are enough
+	Failures int               // of requests, in a row
+	Refused  bool              // the last of these was denied, or the signer has failed for good
+	Failed   time.Time         // when the last of these failed
+}
+
+// Verb is what is to be done.
+type Verb string
+
+// What may be to be done.
+const (
+	Wait    Verb = "wait"
+	Request Verb = "request" // make a key and a request
+	Cancel  Verb = "cancel"  // give the request up that is under way
+)
+
+// Action is an answer of [Step].
+type Action struct {
+	Do   Verb
+	Why  string    // for a log line
+	Wake time.Time // when to ask again, at the latest; zero: at once
+}
+
+// Step decides what is to be done now about a certificate. It is pure. What it is asked for a second time, with the same
+// state and the same time, it answers in the same way.
+func Step(s State, now time.Time) Action {
+	if s.Pending != nil {
+		return s.await(now)
+	}
+	if s.Template == nil {
+		return Action{Do: Wait, Why: "there is nothing to request a certificate for yet", Wake: now.Add(look)}
+	}
+	why, due := s.reason(now)
+	wake := sleep.Earlier(due, now.Add(maxSleep))
+	if due.After(now) {
+		return Action{Do: Wait, Why: why, Wake: wake}
+	}
+	if at := s.earliest(now); at.After(now) {
+		return Action{Do: Wait, Why: why + ", after a pause", Wake: sleep.Earlier(at, now.Add(maxSleep))}
+	}
+	return Action{Do: Request, Why: why}
+}
+
+// await decides about a request that is under way. One that is for something else than what is wanted now, and not had, is
+// given up: its certificate would be of no use.
+func (s *State) await(now time.Time) Action {
+	switch end := s.Pending.Since.Add(requestTimeout); {
+	case !now.Before(end):
+		return Action{Do: Cancel, Why: fmt.Sprintf("it was not signed within %v", requestTimeout)}
+	case s.Template != nil && !s.Template.Equal(s.Pending.For) && s.lacks() != "":
+		return Action{Do: Cancel, Why: "it is for something else than what is wanted now"}
+	default:
+		return Action{Do: Wait, Why: "a request is under way", Wake: sleep.Earlier(end, now.Add(maxSleep))}
+	}
+}
+
+// lacks returns why the current certificate is not the one that is wanted, or "".
+func (s *State) lacks() string {
+	if s.Leaf == nil {
+		return "there is no certificate"
+	}
+	if missing := s.Template.Missing(s.Leaf); missing != "" {
+		return "the certificate lacks " + missing
+	}
+	return ""
+}
+
+// reason returns when a certificate is to be requested, and why.
+func (s *State) reason(now time.Time) (string, time.Time) {
+	if why := s.lacks(); why != "" {
+		return why, now
+	}
+	if s.Force {
+		return "the certificate is one to begin with", now
+	}
+	if now.After(s.Leaf.NotAfter) {
+		return "the certificate has expired", now
+	}
+	return "the certificate is to be replaced in time", Deadline(s.Leaf.NotBefore, s.Leaf.NotAfter, s.Random)
+}
+
+// earliest returns from when on a request may be made, if there is a reason to.
+func (s *State) earliest(now time.Time) (at time.Time) {
+	last := func(i int) time.Time { // the i-th from the end, unless the clock says that it is yet to come
+		if i > len(s.Requests) || s.Requests[len(s.Requests)-i].After(now) {
+			return time.Time{}
+		}
+		return s.Requests[len(s.Requests)-i]
+	}
+	later := func(than time.Time, d time.Duration) {
+		if !than.IsZero() && than.Add(d).After(at) {
+			at = than.Add(d)
+		}
+	}
+	later(last(maxRequests), minInterval)
+	if s.Failures > 0 && !s.Failed.After(now) {
+		later(s.Failed, retries(s.Failures, s.Random))
+		if s.Refused {
+			later(s.Failed, minInterval)
+		}
+	}
+	if s.Failures == 0 && s.Asked != nil && s.Template.Equal(*s.Asked) {
+		later(last(1), minInterval)
+	}
+	return at
+}
+
+// remember returns the times of requests with one more, and without those that nobody will ask for.
+func remember(requests []time.Time, now time.Time) []time.Time {
+	requests = append(slices.Clone(requests), now)
+	return requests[max(0, len(requests)-maxRequests):]
+}

@@ -1,0 +1,275 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cert
+
+import (
+	"bytes"
+	"crypto/tls"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/seed81659283/nodeagent/internal/atomicfile"
+	"github.com/seed81659283/nodeagent/internal/plainfile"
+)
+
+// DefaultDir is where the kubelet has its certificates.
+const DefaultDir = "/var/lib/kubelet/pki"
+
+// Prefixes of the names of files, which are the kubelet's.
+const (
+	ClientPrefix  = "kubelet-client"
+	ServingPrefix = "kubelet-server"
+)
+
+// ErrNoCertificate is why [FileStore.Current] has nothing to return.
+var ErrNoCertificate = errors.New("there is no certificate")
+
+// maxFile is how many bytes a file with certificates, a key or a kubeconfig may have.
+const maxFile = 1 << 20
+
+// StoreOptions say where a [FileStore] is.
+type StoreOptions struct {
+	Dir    string // for all files; made when it is needed; empty: DefaultDir
+	Prefix string // of the names of the files; it must not be empty
+	// CertFile and KeyFile are used as long as there is no other certificate in Dir. Empty: there are none.
+	CertFile, KeyFile string
+}
+
+// FileStore keeps certificates with their keys in a directory, as the kubelet does: either can take over the directory of the
+// other. Make one with [OpenStore]. Its methods are called from one goroutine at a time, and only one process writes.
+type FileStore struct {
+	o    StoreOptions
+	step func(operation string) // called before each operation that changes a file; a test stops there; nil: nobody is told
+}
+
+// OpenStore returns the store of a directory, after it has completed an update that was interrupted. It is no error if the
+// directory is not there.
+func OpenStore(o StoreOptions) (*FileStore, error) {
+	if o.Prefix == "" || strings.ContainsAny(o.Prefix, `/\`) {
+		return nil, fmt.Errorf("open store of certificates: StoreOptions.Prefix must be part of a file name, and is %q", o.Prefix)
+	}
+	if o.Dir == "" {
+		o.Dir = DefaultDir
+	}
+	dir, err := filepath.Abs(o.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("open store of certificates: %w", err)
+	}
+	o.Dir = dir
+	s := &FileStore{o: o}
+	if err := s.recover(); err != nil {
+		return nil, fmt.Errorf("open store of certificates: %w", err)
+	}
+	return s, nil
+}
+
+// CurrentPath returns the path of the link to the current certificate, which is in one file with its key.
+func (s *FileStore) CurrentPath() string { return s.path("-current.pem") }
+
+func (s *FileStore) updatedPath() string { return s.path("-updated.pem") }
+
+func (s *FileStore) path(end string) string { return filepath.Join(s.o.Dir, s.o.Prefix+end) }
+
+// recover finishes what a process was killed in: the link to the new file was made, and the one to the old file is gone.
+func (s *FileStore) recover() error {
+	if there, err := exists(s.CurrentPath()); err != nil || there {
+		return err
+	}
+	if there, err := isLink(s.updatedPath()); err != nil || !there {
+		return err
+	}
+	return s.do("recover", func() error { return os.Rename(s.updatedPath(), s.CurrentPath()) })
+}
+
+// do is one operation that changes files.
+func (s *FileStore) do(operation string, f func() error) error {
+	if s.step != nil {
+		s.step(operation)
+	}
+	return f()
+}
+
+// Current reads the current certificate: the one that was stored last, else that of CertFile and KeyFile, else that of the
+// files PREFIX.crt and PREFIX.key. Its Leaf is set. The error wraps [ErrNoCertificate] if none of them is there, and
+// names the file if one cannot be used.
+func (s *FileStore) Current() (*tls.Certificate, error) {
+	for _, files := range [][2]string{
+		{s.CurrentPath(), s.CurrentPath()}, {s.o.CertFile, s.o.KeyFile}, {s.path(".crt"), s.path(".key")},
+	} {
+		there, err := exists(files[0], files[1])
+		if err != nil {
+			return nil, err
+		}
+		if there {
+			return readPair(files[0], files[1])
+		}
+	}
+	return nil, fmt.Errorf("%w at %s", ErrNoCertificate, s.CurrentPath())
+}
+
+// Update makes a certificate and its key, both PEM, the current one, and returns it. On an error the one that was
+// current still is. It is on the disk when Update returns.
+func (s *FileStore) Update(cert, key []byte) (*tls.Certificate, error) {
+	data, err := join(cert, key)
+	if err != nil {
+		return nil, fmt.Errorf("store certificate in %s: %w", s.o.Dir, err)
+	}
+	if err := s.Writable(); err != nil {
+		return nil, fmt.Errorf("store certificate: %w", err)
+	}
+	loaded, err := s.update(data)
+	if err != nil {
+		return nil, fmt.Errorf("store certificate: %w", err)
+	}
+	return loaded, nil
+}
+
+// Writable returns an error if something is in the way of an update: a file, where the store has links.
+func (s *FileStore) Writable() error {
+	_, currentErr := isLink(s.CurrentPath())
+	_, updatedErr := isLink(s.updatedPath())
+	return errors.Join(currentErr, updatedErr)
+}
+
+func (s *FileStore) update(data []byte) (*tls.Certificate, error) {
+	if err := s.do("make directory", func() error { return os.MkdirAll(s.o.Dir, 0o755) }); err != nil {
+		return nil, err
+	}
+	path, err := s.write(data, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	loaded, err := readPair(path, path)
+	if err != nil {
+		return nil, err
+	}
+	if there, err := isLink(s.updatedPath()); err != nil {
+		return nil, err
+	} else if there { // of a process that was killed
+		if err := s.do("remove updated", func() error { return os.Remove(s.updatedPath()) }); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.do("link updated", func() error { return os.Symlink(path, s.updatedPath()) }); err != nil {
+		return nil, err
+	}
+	if err := s.do("rename updated", func() error { return os.Rename(s.updatedPath(), s.CurrentPath()) }); err != nil {
+		return nil, err
+	}
+	return loaded, s.do("sync directory", func() error { return atomicfile.SyncDir(s.o.Dir) })
+}
+
+// write makes the file of a certificate, which has the time in its name. It never writes to one that is there: that may be
+// the current one.
+func (s *FileStore) write(data []byte, now time.Time) (path string, err error) {
+	var f *os.File
+	err = s.do("create", func() (err error) {
+		for _, more := range []string{"", "-1", "-2", "-3", "-4", "-5"} {
+			path = s.path("-" + now.Format("2006-01-02-15-04-05") + more + ".pem")
+			if f, err = os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600); !errors.Is(err, fs.ErrExist) {
+				return err
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	half := len(data) / 2
+	err = s.do("write", func() error { _, err := f.Write(data[:half]); return err })
+	if err == nil {
+		err = s.do("write the rest", func() error { _, err := f.Write(data[half:]); return err })
+	}
+	if err == nil {
+		err = s.do("sync", f.Sync)
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		return "", errors.Join(err, os.Remove(path))
+	}
+	return path, nil
+}
+
+// join makes the content of a file: the certificates, the leaf first, and the key. They must belong together.
+func join(cert, key []byte) ([]byte, error) {
+	chain, err := parseChain(cert)
+	if err != nil {
+		return nil, err
+	}
+	var data bytes.Buffer
+	for _, c := range chain {
+		data.Write(pem.EncodeToMemory(&pem.Block{Type: blockCertificate, Bytes: c.Raw}))
+	}
+	block, rest := pem.Decode(key)
+	for block != nil && !strings.HasSuffix(block.Type, blockAnyKey) {
+		block, rest = pem.Decode(rest)
+	}
+	if block == nil {
+		return nil, errors.New("it has no private key")
+	}
+	data.Write(pem.EncodeToMemory(block))
+	_, err = tls.X509KeyPair(data.Bytes(), data.Bytes())
+	return data.Bytes(), err
+}
+
+// readPair reads a certificate and its key.
+func readPair(certFile, keyFile string) (*tls.Certificate, error) {
+	cert, err := readFile(certFile)
+	if err != nil {
+		return nil, err
+	}
+	key := cert
+	if keyFile != certFile {
+		if key, err = readFile(keyFile); err != nil {
+			return nil, err
+		}
+	}
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		return nil, fmt.Errorf("read certificate %s: %w", certFile, err)
+	}
+	return &pair, nil
+}
+
+// readFile reads a file that was configured, or that a link of ours leads to. It is not waited for, and must be of a
+// reasonable size.
+func readFile(path string) ([]byte, error) {
+	found, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return nil, err
+	}
+	return plainfile.Read(found, maxFile)
+}
+
+// exists reports whether all of these files are there. A link that leads nowhere is not, and neither is one of no name.
+func exists(paths ...string) (bool, error) {
+	for _, path := range paths {
+		if path == "" {
+			return false, nil
+		}
+		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+			return false, nil
+		} else if err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// isLink reports whether there is a link. Anything else in its place is an error.
+func isLink(path string) (bool, error) {
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err == nil && info.Mode().Type() != fs.ModeSymlink {
+		err = fmt.Errorf("%s must be a symbolic link, and is %s: remove it, or move it away", path, info.Mode())
+	}
+	return err == nil, err
+}

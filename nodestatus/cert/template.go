@@ -1,0 +1,111 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cert
+
+import (
+	"crypto/x509"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Identity of a node, as the API server's authorizer of nodes wants it.
+const (
+	userPrefix = "system:node:"
+	nodesGroup = "system:nodes"
+)
+
+// Template says what a certificate has to be for. One that has more than that will do.
+type Template struct {
+	CommonName   string
+	Organization []string
+	DNSNames     []string     // sorted, each once
+	IPs          []netip.Addr // sorted by their text, each once; an IPv4 address is never written as IPv6
+}
+
+// ClientTemplate returns what the client certificate of a node is for: the user system:node:NAME in the group system:nodes.
+func ClientTemplate(node string) Template {
+	return Template{CommonName: userPrefix + node, Organization: []string{nodesGroup}}
+}
+
+// ServingTemplate returns what the serving certificate of a node with these addresses is for. It is false when none of
+// them is an IP address: the kubelet requests none, then, as nothing could connect to it.
+func ServingTemplate(node string, addresses []corev1.NodeAddress) (Template, bool) {
+	t := ClientTemplate(node)
+	for _, a := range addresses {
+		ip, isIP := parseIP(a.Address)
+		switch a.Type {
+		case corev1.NodeHostName:
+			if !isIP {
+				t.DNSNames = append(t.DNSNames, a.Address)
+			}
+		case corev1.NodeInternalIP, corev1.NodeExternalIP:
+		case corev1.NodeInternalDNS, corev1.NodeExternalDNS:
+			isIP = false
+			t.DNSNames = append(t.DNSNames, a.Address)
+		default:
+			isIP = false
+		}
+		if isIP {
+			t.IPs = append(t.IPs, ip)
+		}
+	}
+	t.DNSNames = slices.DeleteFunc(t.DNSNames, func(name string) bool { return name == "" })
+	slices.Sort(t.DNSNames)
+	t.DNSNames = slices.Compact(t.DNSNames)
+	slices.SortFunc(t.IPs, func(a, b netip.Addr) int { return strings.Compare(a.String(), b.String()) })
+	t.IPs = slices.Compact(t.IPs)
+	return t, len(t.IPs) > 0
+}
+
+// parseIP reads an IP address. Numbers may begin with zeros, which Kubernetes takes, too: 010.0.0.1 is 10.0.0.1.
+func parseIP(s string) (netip.Addr, bool) {
+	if at := strings.LastIndexByte(s, ':') + 1; strings.Contains(s[at:], ".") {
+		parts := strings.Split(s[at:], ".")
+		for i, part := range parts {
+			if short := strings.TrimLeft(part, "0"); part != "" {
+				parts[i] = short
+				if short == "" {
+					parts[i] = "0"
+				}
+			}
+		}
+		s = s[:at] + strings.Join(parts, ".")
+	}
+	ip, err := netip.ParseAddr(s)
+	return ip.Unmap(), err == nil && ip.Zone() == ""
+}
+
+// Equal reports whether two templates ask for the same.
+func (t Template) Equal(other Template) bool {
+	return t.CommonName == other.CommonName && slices.Equal(t.Organization, other.Organization) &&
+		slices.Equal(t.DNSNames, other.DNSNames) && slices.Equal(t.IPs, other.IPs)
+}
+
+// Missing returns what a certificate lacks of a template, in words for a log line, and "" for one that has all of it.
+func (t Template) Missing(leaf *x509.Certificate) string {
+	if t.CommonName != leaf.Subject.CommonName {
+		return fmt.Sprintf("common name %q, not %q", t.CommonName, leaf.Subject.CommonName)
+	}
+	for _, name := range t.DNSNames {
+		if !slices.Contains(leaf.DNSNames, name) {
+			return fmt.Sprintf("DNS name %q", name)
+		}
+	}
+	for _, ip := range t.IPs {
+		if !slices.ContainsFunc(leaf.IPAddresses, func(have net.IP) bool { return have.Equal(ip.AsSlice()) }) {
+			return fmt.Sprintf("IP address %s", ip)
+		}
+	}
+	for _, o := range t.Organization {
+		if !slices.Contains(leaf.Subject.Organization, o) {
+			return fmt.Sprintf("organization %q", o)
+		}
+	}
+	return ""
+}
