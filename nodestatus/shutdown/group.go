@@ -1,0 +1,98 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shutdown
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// CriticalPriority is the lowest priority of pods that the cluster needs: that of the class system-cluster-critical.
+const CriticalPriority int32 = 2_000_000_000
+
+// Period is how long pods have to stop: those whose priority is at least Priority, and lower than that of the next period. The first period
+// is also for those of a lower priority.
+type Period struct {
+	Priority    int32
+	GracePeriod time.Duration // whole seconds
+}
+
+// Periods returns those of the two settings that the kubelet has beside its list: total is what all pods have together
+// (shutdownGracePeriod), and critical how much of it is left to critical pods (shutdownGracePeriodCriticalPods). There are none where total is
+// zero, or less than critical.
+func Periods(total, critical time.Duration) []Period {
+	if total == 0 || critical < 0 || total < critical {
+		return nil
+	}
+	return []Period{
+		{Priority: 0, GracePeriod: (total - critical).Truncate(time.Second)},
+		{Priority: CriticalPriority, GracePeriod: critical.Truncate(time.Second)},
+	}
+}
+
+// Group is the pods that are stopped at the same time.
+type Group struct {
+	Period
+	Pods []*corev1.Pod
+}
+
+// Groups puts pods into the groups of periods, in the order in which they are stopped. A group may be empty.
+func Groups(periods []Period, pods []*corev1.Pod) []Group {
+	if len(periods) == 0 {
+		return nil
+	}
+	groups := make([]Group, len(periods))
+	for i, p := range slices.SortedStableFunc(slices.Values(periods), func(a, b Period) int { return cmp.Compare(a.Priority, b.Priority) }) {
+		groups[i].Period = p
+	}
+	for _, pod := range pods {
+		var priority int32
+		if p := pod.Spec.Priority; p != nil {
+			priority = *p
+		}
+		// The last group that begins at the priority or below it.
+		at, found := slices.BinarySearchFunc(groups, priority, func(g Group, p int32) int { return cmp.Compare(g.Priority, p) })
+		if !found {
+			at = max(at-1, 0)
+		}
+		groups[at].Pods = append(groups[at].Pods, pod)
+	}
+	return groups
+}
+
+// Grace returns how long a pod of the group may take: what it says itself, and no more than the group has.
+func (g Group) Grace(pod *corev1.Pod) time.Duration {
+	own := pod.Spec.TerminationGracePeriodSeconds
+	if seconds := int64(g.GracePeriod / time.Second); own == nil || *own > seconds {
+		return time.Duration(seconds) * time.Second
+	}
+	return time.Duration(*own) * time.Second
+}
+
+// validate checks periods.
+func validate(periods []Period) error {
+	seen := map[int32]bool{}
+	for i, p := range periods {
+		switch {
+		case p.GracePeriod < 0 || p.GracePeriod%time.Second != 0:
+			return fmt.Errorf("Options.Periods[%d].GracePeriod %s: must be whole seconds, and not negative", i, p.GracePeriod)
+		case seen[p.Priority]:
+			return fmt.Errorf("Options.Periods[%d].Priority %d: there is another period of this priority", i, p.Priority)
+		}
+		seen[p.Priority] = true
+	}
+	return nil
+}
+
+// total is how long all periods are together.
+func total(periods []Period) (sum time.Duration) {
+	for _, p := range periods {
+		sum += p.GracePeriod
+	}
+	return sum
+}
