@@ -1,0 +1,366 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package websocket frames messages as RFC 6455 says, on a connection that was upgraded already: both roles, no extensions.
+// A message is read in pieces, however long it is, so that a peer cannot make its reader hold one.
+package websocket
+
+import (
+	"bufio"
+	"crypto/rand"
+	"crypto/sha1" //nolint:gosec // RFC 6455 wants it, and nothing is kept secret by it
+	"encoding/base64"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"sync"
+	"unicode/utf8"
+)
+
+// Opcodes of frames.
+const (
+	continuation = 0x0
+	text         = 0x1
+	binaryFrame  = 0x2
+	closeFrame   = 0x8
+	ping         = 0x9
+	pong         = 0xa
+)
+
+// Codes of close frames.
+const (
+	Normal        = 1000
+	GoingAway     = 1001
+	ProtocolError = 1002
+	Policy        = 1008
+)
+
+const (
+	maxControl = 125      // bytes in the payload of a control frame
+	chunk      = 32 << 10 // bytes in a data frame that is written
+)
+
+// CloseError is what reading returns once the peer has closed.
+type CloseError struct {
+	Code   int // 1005: the peer gave none
+	Reason string
+}
+
+// Error names the code and the reason.
+func (e *CloseError) Error() string {
+	return fmt.Sprintf("closed by the peer: %d %s", e.Code, e.Reason)
+}
+
+// Unwrap returns io.EOF.
+func (*CloseError) Unwrap() error { return io.EOF }
+
+// FrameError is a frame that RFC 6455 does not allow.
+type FrameError struct{ Text string }
+
+// Error says what is wrong.
+func (e *FrameError) Error() string { return "invalid WebSocket frame: " + e.Text }
+
+// Accept returns the Sec-WebSocket-Accept for a Sec-WebSocket-Key.
+func Accept(key string) string {
+	sum := sha1.Sum([]byte(key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11")) //nolint:gosec // as above
+	return base64.StdEncoding.EncodeToString(sum[:])
+}
+
+// Conn is one end of a WebSocket connection. One goroutine may read while others write.
+type Conn struct {
+	r      *bufio.Reader
+	w      io.Writer
+	client bool // it is the client's end: what it writes is masked
+
+	// Of the message that is read.
+	opcode byte   // of the frame; zero with more: it continues
+	left   uint64 // bytes of the frame that are to come
+	final  bool   // the frame is the last of its message
+	open   bool   // a message has begun and not ended
+	masked bool
+	mask   [4]byte
+	at     int   // the position in mask
+	end    error // nothing is read any more
+
+	mu     sync.Mutex // guards what follows, and keeps frames whole
+	out    []byte     // a frame, built in one piece
+	closed bool       // a close frame was written
+}
+
+// New returns one end of a connection, of which r has what was read already.
+func New(r *bufio.Reader, w io.Writer, client bool) *Conn {
+	return &Conn{r: r, w: w, client: client, final: true}
+}
+
+// Next finds the next message, after what is left of the one before, and answers what pings there are.
+func (c *Conn) Next() error {
+	for c.open && c.end == nil {
+		if _, err := io.Copy(io.Discard, onlyReader{c}); err != nil {
+			return err
+		}
+	}
+	if c.end != nil {
+		return c.end
+	}
+	if err := c.header(false); err != nil {
+		return c.fail(err)
+	}
+	c.open = true
+	return nil
+}
+
+// onlyReader hides the other methods from io.Copy.
+type onlyReader struct{ io.Reader }
+
+// Read reads the message that Next has found, and returns io.EOF at its end.
+func (c *Conn) Read(b []byte) (int, error) {
+	if c.end != nil {
+		return 0, c.end
+	}
+	for c.open && c.left == 0 {
+		if c.final {
+			c.open = false
+			break
+		}
+		if err := c.header(true); err != nil {
+			return 0, c.fail(unexpected(err))
+		}
+	}
+	if !c.open {
+		return 0, io.EOF
+	}
+	if uint64(len(b)) > c.left {
+		b = b[:c.left]
+	}
+	n, err := c.r.Read(b)
+	if c.masked {
+		c.at = unmask(b[:n], c.mask, c.at)
+	}
+	c.left -= uint64(n)
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		c.end = err
+	}
+	return n, err
+}
+
+// header reads the header of the next data frame; continued: one that continues a message.
+func (c *Conn) header(continued bool) error {
+	for {
+		op, err := c.frame()
+		if err != nil {
+			return err
+		}
+		switch {
+		case op >= closeFrame:
+			if err := c.control(op); err != nil {
+				return err
+			}
+		case (op == continuation) != continued:
+			return &FrameError{"a message begins within another, or continues none"}
+		default:
+			return nil
+		}
+	}
+}
+
+// frame reads the header of a frame, and checks it.
+func (c *Conn) frame() (op byte, err error) {
+	var h [8]byte
+	if _, err := io.ReadFull(c.r, h[:2]); err != nil {
+		return 0, err
+	}
+	op, c.masked = h[0]&0xf, h[1]&0x80 != 0
+	final, size := h[0]&0x80 != 0, uint64(h[1]&0x7f)
+	switch {
+	case h[0]&0x70 != 0:
+		return 0, &FrameError{"a reserved bit is set"}
+	case op > binaryFrame && op < closeFrame || op > pong:
+		return 0, &FrameError{fmt.Sprintf("opcode %#x is not known", op)}
+	case op >= closeFrame && (!final || size > maxControl):
+		return 0, &FrameError{"a control frame is in pieces or too long"}
+	case c.masked == c.client:
+		return 0, &FrameError{"a client masks its frames, a server does not"}
+	}
+	switch size {
+	case 126:
+		_, err = io.ReadFull(c.r, h[:2])
+		size = uint64(binary.BigEndian.Uint16(h[:]))
+	case 127:
+		_, err = io.ReadFull(c.r, h[:8])
+		size = binary.BigEndian.Uint64(h[:])
+	}
+	if err == nil && size>>63 != 0 {
+		err = &FrameError{"its length has more than 63 bits"}
+	}
+	if err == nil && c.masked {
+		_, err = io.ReadFull(c.r, c.mask[:])
+	}
+	c.left, c.at = size, 0
+	if op < closeFrame {
+		c.final = final
+		if op != continuation {
+			c.opcode = op
+		}
+	}
+	return op, unexpected(err)
+}
+
+// control handles a ping, a pong or a close.
+func (c *Conn) control(op byte) error {
+	var buf [maxControl]byte
+	b := buf[:c.left]
+	if _, err := io.ReadFull(c.r, b); err != nil {
+		return unexpected(err)
+	}
+	if c.masked {
+		unmask(b, c.mask, 0)
+	}
+	c.left = 0
+	switch op {
+	case ping:
+		return c.write(pong, b, nil)
+	case closeFrame:
+		return c.peerClosed(b)
+	default:
+		return nil
+	}
+}
+
+// peerClosed answers a close frame, and returns it as an error.
+func (c *Conn) peerClosed(b []byte) error {
+	e := &CloseError{Code: 1005}
+	switch {
+	case len(b) == 1 || len(b) > 2 && !utf8.Valid(b[2:]):
+		return &FrameError{"a close frame has half a code, or a reason that is not text"}
+	case len(b) >= 2:
+		e.Code, e.Reason = int(binary.BigEndian.Uint16(b)), string(b[2:])
+	}
+	if err := c.WriteClose(Normal, ""); err != nil {
+		return err
+	}
+	return e
+}
+
+// fail ends reading, and tells the peer of a frame that is invalid.
+func (c *Conn) fail(err error) error {
+	c.end = err
+	if e, ok := err.(*FrameError); ok { //nolint:errorlint // frame and control return it bare
+		_ = c.WriteClose(ProtocolError, e.Text)
+	}
+	return err
+}
+
+// Text reports whether the message that Next has found is one of text.
+func (c *Conn) Text() bool { return c.opcode == text }
+
+// WriteBinary writes a prefix and a payload as binary messages of at most 32 KiB, each with the prefix.
+func (c *Conn) WriteBinary(prefix, b []byte) (int, error) { return c.writeAll(binaryFrame, prefix, b) }
+
+// WriteText is WriteBinary for text.
+func (c *Conn) WriteText(prefix, b []byte) (int, error) { return c.writeAll(text, prefix, b) }
+
+func (c *Conn) writeAll(op byte, prefix, b []byte) (n int, err error) {
+	for {
+		part := b[n:min(len(b), n+chunk)]
+		if err := c.write(op, prefix, part); err != nil {
+			return n, err
+		}
+		if n += len(part); n == len(b) {
+			return n, nil
+		}
+	}
+}
+
+// WriteClose writes a close frame, once; nothing is written after it.
+func (c *Conn) WriteClose(code int, reason string) error {
+	if len(reason) > maxControl-2 {
+		reason = reason[:maxControl-2]
+		for !utf8.ValidString(reason) {
+			reason = reason[:len(reason)-1]
+		}
+	}
+	return c.write(closeFrame, binary.BigEndian.AppendUint16(nil, uint16(code)), []byte(reason))
+}
+
+// errClosed is the error of a write after a close frame.
+var errClosed = fmt.Errorf("write on a closed WebSocket: %w", io.ErrClosedPipe)
+
+// write writes one frame, whose payload is the two parts.
+func (c *Conn) write(op byte, prefix, b []byte) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		if op == closeFrame || op == pong {
+			return nil
+		}
+		return errClosed
+	}
+	c.closed = op == closeFrame
+	c.out = appendHeader(c.out[:0], op, len(prefix)+len(b), c.client)
+	if c.client {
+		var mask [4]byte
+		_, _ = rand.Read(mask[:]) // never fails
+		c.out = append(c.out, mask[:]...)
+		from := len(c.out)
+		c.out = append(append(c.out, prefix...), b...)
+		unmask(c.out[from:], mask, 0)
+	} else {
+		c.out = append(append(c.out, prefix...), b...)
+	}
+	_, err := c.w.Write(c.out)
+	if cap(c.out) > chunk/8 && len(c.out) < chunk/8 || c.closed {
+		c.out = nil // an idle session holds no buffer
+	}
+	return err
+}
+
+// appendHeader appends the header of a frame, less the mask.
+func appendHeader(b []byte, op byte, size int, masked bool) []byte {
+	var m byte
+	if masked {
+		m = 0x80
+	}
+	b = append(b, 0x80|op)
+	switch {
+	case size <= maxControl:
+		return append(b, m|byte(size))
+	case size < 1<<16:
+		return binary.BigEndian.AppendUint16(append(b, m|126), uint16(size))
+	default:
+		return binary.BigEndian.AppendUint64(append(b, m|127), uint64(size))
+	}
+}
+
+// unmask masks or unmasks b, and returns where in the mask it ends.
+func unmask(b []byte, mask [4]byte, at int) int {
+	for len(b) > 0 && at != 0 {
+		b[0] ^= mask[at]
+		b, at = b[1:], (at+1)&3
+	}
+	if len(b) == 0 {
+		return at
+	}
+	one := binary.LittleEndian.Uint32(mask[:])
+	all := uint64(one)<<32 | uint64(one)
+	for len(b) >= 8 {
+		binary.LittleEndian.PutUint64(b, binary.LittleEndian.Uint64(b)^all)
+		b = b[8:]
+	}
+	for i := range b {
+		b[i] ^= mask[i&3]
+	}
+	return len(b) & 3
+}
+
+func unexpected(err error) error {
+	if err == io.EOF { //nolint:errorlint // io.ReadFull returns it bare
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// Long reports whether the frame that is read has more than n bytes to come.
+func (c *Conn) Long(n int) bool { return c.left > uint64(n) }

@@ -1,0 +1,189 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Kind is what a session does, by the name of its subresource.
+type Kind string
+
+// The kinds of sessions.
+const (
+	Exec        Kind = "exec"
+	Attach      Kind = "attach"
+	PortForward Kind = "portforward"
+)
+
+// Target is what a session is with.
+type Target struct {
+	ID     string // the container, or for a port-forward the sandbox
+	PodUID string // the pod, by Options.PodOf; may be empty
+}
+
+// Stream is a session.
+type Stream struct {
+	Kind   Kind
+	Target Target
+	Began  time.Time
+}
+
+// Errors that sessions end with or are refused with.
+var (
+	ErrIdle     = errors.New("session was idle for too long")
+	ErrStalled  = errors.New("session made no progress for too long")
+	ErrShutdown = errors.New("the node agent is shutting down")
+	ErrLimit    = errors.New("too many streaming sessions")
+	ErrEnded    = errors.New("session was ended") // by [Server.End]
+)
+
+// Server serves streaming sessions. Use [New].
+type Server struct {
+	opts Options
+
+	mu       sync.Mutex // guards what follows
+	sessions map[*session]struct{}
+	pods     map[string]int // sessions by pod
+	closed   bool           // no session begins
+	none     chan struct{}  // closed when the last session has ended; nil: nobody waits
+}
+
+// New returns a server. The error names the option that is invalid.
+func New(o Options) (*Server, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	return &Server{opts: o, sessions: map[*session]struct{}{}, pods: map[string]int{}}, nil
+}
+
+// Streams returns the sessions that there are, in no order.
+func (s *Server) Streams() []Stream {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make([]Stream, 0, len(s.sessions))
+	for one := range s.sessions {
+		all = append(all, one.Stream)
+	}
+	return all
+}
+
+// End ends the sessions with a container, a sandbox or a pod, by its ID or UID, and returns how many they are. It does not
+// wait. A session has half a second to end by itself, as it does when its container has ended; then its command is killed,
+// and its client is told the reason where the node speaks the protocol. A proxied session that still moves output goes on
+// until it has, for Options.Linger at most.
+func (s *Server) End(id, reason string) int {
+	return s.endAll(fmt.Errorf("%w: %s", ErrEnded, reason), func(t Target) bool {
+		return id != "" && (t.ID == id || t.PodUID == id)
+	})
+}
+
+func (s *Server) endAll(why error, which func(Target) bool) int {
+	s.mu.Lock()
+	var found []*session
+	for one := range s.sessions {
+		if which(one.Target) {
+			found = append(found, one)
+		}
+	}
+	s.mu.Unlock()
+	for _, one := range found {
+		one.end(why)
+	}
+	return len(found)
+}
+
+// Shutdown refuses new sessions with 503 and waits until the others have ended. When ctx ends it ends them, as [Server.End]
+// does, and waits until nothing of them is left. It may be called more than once.
+func (s *Server) Shutdown(ctx context.Context) {
+	none := s.refuse()
+	select {
+	case <-none:
+		return
+	case <-ctx.Done():
+	}
+	s.endAll(ErrShutdown, func(Target) bool { return true })
+	<-none
+}
+
+// Close ends all sessions, refuses new ones, and waits until nothing of them is left: about a second, and as long as a
+// Runner takes to return.
+func (s *Server) Close() {
+	none := s.refuse()
+	s.endAll(ErrShutdown, func(Target) bool { return true })
+	<-none
+}
+
+// refuse lets no session begin, and returns what is closed when there is none any more.
+func (s *Server) refuse() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	if s.none == nil {
+		s.none = make(chan struct{})
+		if len(s.sessions) == 0 {
+			close(s.none)
+		}
+	}
+	return s.none
+}
+
+// begin admits a session, or says why not.
+func (s *Server) begin(ctx context.Context, kind Kind, target Target) (*session, error) {
+	one := newSession(ctx, s, Stream{Kind: kind, Target: target, Began: time.Now()})
+	if err := s.admit(one); err != nil {
+		one.cancel(err)
+		if f := s.opts.Hooks.Refused; f != nil {
+			f(one.Stream, err)
+		}
+		return nil, err
+	}
+	if f := s.opts.Hooks.Began; f != nil {
+		f(one.Stream)
+	}
+	one.watch()
+	return one, nil
+}
+
+func (s *Server) admit(one *session) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	uid := one.Target.PodUID
+	switch {
+	case s.closed:
+		return ErrShutdown
+	case s.opts.MaxStreams >= 0 && len(s.sessions) >= s.opts.MaxStreams:
+		return fmt.Errorf("%w: the node has %d", ErrLimit, len(s.sessions))
+	case s.opts.MaxPerPod >= 0 && uid != "" && s.pods[uid] >= s.opts.MaxPerPod:
+		return fmt.Errorf("%w: pod %s has %d", ErrLimit, uid, s.pods[uid])
+	}
+	s.sessions[one] = struct{}{}
+	if uid != "" {
+		s.pods[uid]++
+	}
+	return nil
+}
+
+// forget removes a session of which nothing is left.
+func (s *Server) forget(one *session, err error) {
+	if f := s.opts.Hooks.Ended; f != nil {
+		f(one.Stream, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.sessions, one)
+	if uid := one.Target.PodUID; uid != "" {
+		if s.pods[uid]--; s.pods[uid] == 0 {
+			delete(s.pods, uid)
+		}
+	}
+	if s.none != nil && len(s.sessions) == 0 {
+		close(s.none)
+	}
+}

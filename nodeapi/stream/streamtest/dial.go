@@ -1,0 +1,93 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package streamtest
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// Upgraded is a connection whose upgrade was asked for.
+type Upgraded struct {
+	net.Conn
+
+	Response *http.Response
+	Reader   *bufio.Reader // of what follows the headers of the answer
+}
+
+// Upgrade asks a server for an upgrade, and returns its answer, whatever that is. The certificate of an https server is not verified.
+func Upgrade(ctx context.Context, method, address string, h http.Header) (*Upgraded, error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return nil, err
+	}
+	c, err := dial(ctx, u)
+	if err != nil {
+		return nil, err
+	}
+	head := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: %s\r\n", method, u.RequestURI(), u.Host)
+	if method == http.MethodPost {
+		head += "Content-Length: 0\r\n"
+	}
+	_ = c.SetDeadline(time.Now().Add(2 * time.Minute))
+	if _, err := io.WriteString(c, head); err != nil {
+		return nil, closing(c, err)
+	}
+	if err := h.Write(c); err != nil {
+		return nil, closing(c, err)
+	}
+	if _, err := io.WriteString(c, "\r\n"); err != nil {
+		return nil, closing(c, err)
+	}
+	r := bufio.NewReader(c)
+	response, err := http.ReadResponse(r, nil)
+	if err != nil {
+		return nil, closing(c, err)
+	}
+	_ = c.SetDeadline(time.Time{})
+	return &Upgraded{Conn: c, Response: response, Reader: r}, nil
+}
+
+func dial(ctx context.Context, u *url.URL) (net.Conn, error) {
+	if u.Scheme == "https" {
+		return (&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}).DialContext(ctx, "tcp", u.Host)
+	}
+	return new(net.Dialer).DialContext(ctx, "tcp", u.Host)
+}
+
+func closing(c net.Conn, err error) error {
+	_ = c.Close()
+	return err
+}
+
+// Refused is the error of a client whose server has not upgraded.
+type Refused struct {
+	Code   int
+	Body   string
+	Header http.Header
+}
+
+// Error has the status and the body.
+func (e *Refused) Error() string { return fmt.Sprintf("refused with %d: %s", e.Code, e.Body) }
+
+// check returns a *Refused unless the server has upgraded.
+func (u *Upgraded) check() error {
+	if u.Response.StatusCode == http.StatusSwitchingProtocols {
+		return nil
+	}
+	_ = u.SetDeadline(time.Now().Add(time.Minute))
+	defer u.Close()
+	body, err := io.ReadAll(u.Response.Body)
+	if err != nil {
+		return err
+	}
+	return &Refused{Code: u.Response.StatusCode, Body: string(body), Header: u.Response.Header}
+}

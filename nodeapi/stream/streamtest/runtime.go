@@ -1,0 +1,231 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package streamtest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/seed81659283/nodeagent/cri"
+)
+
+// Runtime runs scripts instead of commands. A command is a list of steps, one argument each:
+//
+//	out=TEXT      write to stdout
+//	err=TEXT      write to stderr, or to stdout with a TTY
+//	flood=N       write N bytes to stdout
+//	cat           copy stdin to stdout, to its end
+//	count         read stdin to its end, and write how many bytes came
+//	size          wait for a terminal size, and write it as WIDTHxHEIGHT
+//	sleep=D       wait for a time, or the end of the session
+//	hang          wait for the end of the session
+//	deaf          wait for Release, whatever happens: a runtime that does not notice the end of a session
+//	fail=TEXT     return an error
+//	exit=N        return an exit code
+//
+// The zero value is ready. Attach runs the steps of Main.
+type Runtime struct {
+	Main  []string
+	Ports map[int32]func(io.ReadWriteCloser) error // nil: a port that echoes
+
+	// Running counts the sessions that have not returned, and Killed those whose context ended.
+	Running, Killed atomic.Int64
+
+	once    sync.Once
+	release chan struct{}
+}
+
+var _ cri.SessionRunner = (*Runtime)(nil)
+
+// Release lets what is deaf return.
+func (r *Runtime) Release() {
+	r.init()
+	close(r.release)
+}
+
+func (r *Runtime) init() { r.once.Do(func() { r.release = make(chan struct{}) }) }
+
+// RunExec runs the steps of a command.
+func (r *Runtime) RunExec(ctx context.Context, containerID string, cmd []string, s cri.Session) (int, error) {
+	r.init()
+	r.Running.Add(1)
+	defer r.Running.Add(-1)
+	if containerID == "" || containerID == "absent" {
+		return 0, &cri.Error{Op: "RunExec", ID: containerID, Err: cri.ErrNotFound}
+	}
+	for _, step := range cmd {
+		code, over, err := r.step(ctx, step, s)
+		if context.Cause(ctx) != nil {
+			r.Killed.Add(1)
+			return 0, context.Cause(ctx)
+		}
+		if over || err != nil {
+			return code, err
+		}
+	}
+	return 0, nil
+}
+
+// step runs one step, and returns whether it was the last.
+func (r *Runtime) step(ctx context.Context, step string, s cri.Session) (code int, over bool, err error) {
+	name, value := step, ""
+	if before, after, found := bytes.Cut([]byte(step), []byte("=")); found {
+		name, value = string(before), string(after)
+	}
+	out, errs := orDiscard(s.Stdout), orDiscard(s.Stderr)
+	if s.TTY {
+		errs = out
+	}
+	switch name {
+	case "out":
+		_, err = io.WriteString(out, value)
+	case "err":
+		_, err = io.WriteString(errs, value)
+	case "flood":
+		err = flood(out, value)
+	case "cat":
+		err = interruptible(ctx, func() error { return copyStdin(out, s.Stdin) })
+	case "count":
+		err = interruptible(ctx, func() error { return count(out, s.Stdin) })
+	case "size":
+		select {
+		case size := <-s.Resize:
+			_, err = fmt.Fprintf(out, "%dx%d", size.Width, size.Height)
+		case <-ctx.Done():
+		}
+	case "sleep", "hang", "deaf":
+		return 0, false, r.wait(ctx, name, value)
+	case "fail":
+		return 0, true, errors.New(value)
+	case "exit":
+		code, err = strconv.Atoi(value)
+		return code, true, err
+	default:
+		return 0, true, fmt.Errorf("unknown step %q", step)
+	}
+	return 0, false, err
+}
+
+func (r *Runtime) wait(ctx context.Context, name, value string) error {
+	switch name {
+	case "deaf":
+		<-r.release
+	case "hang":
+		<-ctx.Done()
+	default:
+		d, err := time.ParseDuration(value)
+		if err != nil {
+			return err
+		}
+		t := time.NewTimer(d)
+		defer t.Stop()
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+		}
+	}
+	return nil
+}
+
+// interruptible runs f until it returns or ctx ends: then whoever owns what f waits for makes it return.
+func interruptible(ctx context.Context, f func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func orDiscard(w io.Writer) io.Writer {
+	if w == nil {
+		return io.Discard
+	}
+	return w
+}
+
+func copyStdin(out io.Writer, in io.Reader) error {
+	if in == nil {
+		return nil
+	}
+	_, err := io.Copy(out, in)
+	return err
+}
+
+func count(out io.Writer, in io.Reader) error {
+	n, err := int64(0), error(nil)
+	if in != nil {
+		n, err = io.Copy(io.Discard, in)
+	}
+	if err == nil {
+		_, err = fmt.Fprint(out, n)
+	}
+	return err
+}
+
+// Pattern is what flood repeats: whoever gets it can tell what is missing.
+func Pattern(from int64, b []byte) {
+	for i := range b {
+		at := from + int64(i)
+		b[i] = byte(at ^ at>>8 ^ at>>16)
+	}
+}
+
+func flood(out io.Writer, value string) error {
+	n, err := strconv.ParseInt(value, 10, 64)
+	if err != nil {
+		return err
+	}
+	buf := make([]byte, 32<<10)
+	for at := int64(0); at < n; {
+		b := buf[:min(int64(len(buf)), n-at)]
+		Pattern(at, b)
+		if _, err := out.Write(b); err != nil {
+			return err
+		}
+		at += int64(len(b))
+	}
+	return nil
+}
+
+// RunAttach runs the steps of Main; its exit code is nobody's.
+func (r *Runtime) RunAttach(ctx context.Context, containerID string, s cri.Session) error {
+	_, err := r.RunExec(ctx, containerID, r.Main, s)
+	return err
+}
+
+// RunPortForward runs a port.
+func (r *Runtime) RunPortForward(ctx context.Context, sandboxID string, port int32, conn io.ReadWriteCloser) error {
+	r.init()
+	r.Running.Add(1)
+	defer r.Running.Add(-1)
+	defer conn.Close()
+	if sandboxID == "absent" {
+		return &cri.Error{Op: "RunPortForward", ID: sandboxID, Err: cri.ErrNotFound}
+	}
+	f := r.Ports[port]
+	if f == nil {
+		f = func(c io.ReadWriteCloser) error {
+			_, err := io.Copy(c, c)
+			return err
+		}
+	}
+	err := interruptible(ctx, func() error { return f(conn) })
+	if half, ok := conn.(interface{ CloseWrite() error }); ok && err == nil {
+		_ = half.CloseWrite()
+	}
+	if context.Cause(ctx) != nil {
+		r.Killed.Add(1)
+	}
+	return err
+}
