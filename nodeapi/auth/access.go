@@ -1,0 +1,255 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package auth
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"time"
+)
+
+// What an [Access] does where its options say nothing: the times of KubeletConfiguration.
+const (
+	DefaultTokenTTL   = 2 * time.Minute  // authentication.webhook.cacheTTL
+	DefaultAllowTTL   = 5 * time.Minute  // authorization.webhook.cacheAuthorizedTTL
+	DefaultDenyTTL    = 30 * time.Second // authorization.webhook.cacheUnauthorizedTTL
+	DefaultTimeout    = 10 * time.Second
+	DefaultCacheSize  = 4096
+	DefaultMaxReviews = 32
+)
+
+// Options say who may do what. One of ClientCAs, Tokens and Anonymous is needed, and either Access or AlwaysAllow.
+type Options struct {
+	NodeName string // of the Node that access is asked for; required with Access
+
+	// ClientCAs returns whom client certificates may be signed by, at the time. Nil, or a nil pool, ignores certificates. See [CAFile].
+	ClientCAs func() *x509.CertPool
+	Tokens    TokenReviewer // nil ignores bearer tokens
+	Anonymous bool          // requests without credentials are of the user system:anonymous
+
+	Access      AccessReviewer
+	AlwaysAllow bool // whoever is authenticated may do everything
+	// RunByGet is the kubelet's way: exec, attach, portForward and run by GET need no more than get on nodes/proxy.
+	RunByGet bool
+
+	TokenTTL time.Duration // of what is known about a token; zero means [DefaultTokenTTL], negative none
+	AllowTTL time.Duration // of what is allowed; zero means [DefaultAllowTTL], negative none
+	DenyTTL  time.Duration // of what is denied; zero means [DefaultDenyTTL], negative none
+	// Timeout is for one question to the API server, with its retries and with the time that it waits for others. Zero means
+	// [DefaultTimeout].
+	Timeout    time.Duration
+	CacheSize  int // answers of each kind that are remembered; zero means [DefaultCacheSize]
+	MaxReviews int // questions to the API server at a time; zero means [DefaultMaxReviews]
+
+	Rand   func() float64 // in [0,1), for jitter; nil means math/rand/v2
+	Logger *slog.Logger   // nil discards
+	Hooks  Hooks
+}
+
+// Review is a kind of question to the API server.
+type Review string
+
+// The kinds of questions.
+const (
+	TokenReview  Review = "TokenReview"
+	AccessReview Review = "SubjectAccessReview"
+)
+
+// Hooks hear of what an [Access] does. Each may be nil, is called by the goroutine of the request with no lock held, and must not block.
+type Hooks struct {
+	Reviewed func(what Review, took time.Duration, err error) // a question was sent to the API server, each try
+	Refused  func(code int)                                   // a request was refused with this status
+}
+
+// Access decides about requests. Make one with [New].
+type Access struct {
+	o       Options
+	reviews *reviews
+}
+
+// New returns an Access, and asks nobody. The error says which option is missing or invalid.
+func New(o Options) (*Access, error) {
+	if err := o.validate(); err != nil {
+		return nil, fmt.Errorf("auth: New: Options: %w", err)
+	}
+	o.complete()
+	a := &Access{o: o}
+	a.reviews = newReviews(&a.o)
+	return a, nil
+}
+
+func (o *Options) validate() error {
+	switch {
+	case o.ClientCAs == nil && o.Tokens == nil && !o.Anonymous:
+		return errors.New("nobody could be authenticated: set ClientCAs, Tokens or Anonymous")
+	case o.Access == nil && !o.AlwaysAllow:
+		return errors.New("nothing could be authorized: set Access or AlwaysAllow")
+	case o.Access != nil && o.AlwaysAllow:
+		return errors.New("there are Access and AlwaysAllow, which exclude each other")
+	case o.Access != nil && o.NodeName == "":
+		return errors.New("with Access there must be a NodeName")
+	case o.Timeout < 0 || o.CacheSize < 0 || o.MaxReviews < 0:
+		return fmt.Errorf("none of Timeout %s, CacheSize %d and MaxReviews %d may be negative", o.Timeout, o.CacheSize, o.MaxReviews)
+	}
+	return nil
+}
+
+func (o *Options) complete() {
+	for _, d := range []struct {
+		field *time.Duration
+		value time.Duration
+	}{{&o.TokenTTL, DefaultTokenTTL}, {&o.AllowTTL, DefaultAllowTTL}, {&o.DenyTTL, DefaultDenyTTL}, {&o.Timeout, DefaultTimeout}} {
+		if *d.field == 0 {
+			*d.field = d.value
+		}
+	}
+	if o.CacheSize == 0 {
+		o.CacheSize = DefaultCacheSize
+	}
+	if o.MaxReviews == 0 {
+		o.MaxReviews = DefaultMaxReviews
+	}
+	if o.Rand == nil {
+		o.Rand = rand.Float64
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+}
+
+// ErrUnauthenticated is why a request without credentials is refused. Those that cannot be used have errors of their own.
+var ErrUnauthenticated = errors.New("the request has no credentials that count here")
+
+// Authenticate returns who sends a request. A client certificate comes first, then a bearer token, then a token among the WebSocket
+// subprotocols: the first that is valid counts, whatever else there is. With none that is valid a bad one is an error, and never
+// anonymous. The credentials are taken out of the headers when the user is known. The error is for a log, and not for the client.
+func (a *Access) Authenticate(r *http.Request) (User, error) {
+	var failures []error
+	token, bad := protocolBearer(r.Header)
+	for _, method := range []func() (User, bool, error){
+		func() (User, bool, error) { return a.certificate(r) },
+		func() (User, bool, error) { return a.token(r.Context(), bearer(r.Header)) },
+		func() (User, bool, error) {
+			if bad != nil && a.o.Tokens != nil {
+				return User{}, false, bad
+			}
+			return a.token(r.Context(), token)
+		},
+	} {
+		user, ok, err := method()
+		if ok {
+			conceal(r.Header)
+			return user.authenticated(), nil
+		}
+		if err != nil {
+			failures = append(failures, err)
+		}
+	}
+	switch {
+	case len(failures) > 0:
+		return User{}, errors.Join(failures...)
+	case a.o.Anonymous:
+		return anonymous(), nil
+	}
+	return User{}, ErrUnauthenticated
+}
+
+func (a *Access) certificate(r *http.Request) (User, bool, error) {
+	if a.o.ClientCAs == nil || r.TLS == nil {
+		return User{}, false, nil
+	}
+	roots := a.o.ClientCAs()
+	if roots == nil {
+		return User{}, false, nil
+	}
+	return Certified(r.TLS.PeerCertificates, roots, time.Now())
+}
+
+func (a *Access) token(ctx context.Context, token string) (User, bool, error) {
+	if a.o.Tokens == nil || token == "" {
+		return User{}, false, nil
+	}
+	who, err := a.reviews.token(ctx, token)
+	if err == nil && !who.known {
+		err = errors.New("the API server does not know the bearer token")
+	}
+	return who.user, who.known && err == nil, err
+}
+
+// Refusal is the answer to a request that may not pass.
+type Refusal struct {
+	Code int    // of HTTP
+	Text string // for the client
+	Err  error  // the cause, for a log; may be nil
+}
+
+// Error returns the text and the cause.
+func (r *Refusal) Error() string {
+	if r.Err == nil {
+		return r.Text
+	}
+	return r.Text + ": " + r.Err.Error()
+}
+
+// Unwrap returns the cause.
+func (r *Refusal) Unwrap() error { return r.Err }
+
+// Authorize returns nil if a user may send a request with this method and path, and else why not.
+func (a *Access) Authorize(ctx context.Context, u User, method, path string) *Refusal {
+	if a.o.AlwaysAllow {
+		return nil
+	}
+	attributes := Attributes
+	if a.o.RunByGet {
+		attributes = KubeletAttributes
+	}
+	all := attributes(method, path)
+	var names []string
+	for _, at := range all {
+		allowed, err := a.reviews.access(ctx, u, at)
+		if err != nil {
+			return &Refusal{Code: http.StatusInternalServerError, Err: err, Text: fmt.Sprintf(
+				"Authorization error (user=%s, verb=%s, resource=nodes, subresource=%s)", u.Name, at.Verb, at.Subresource)}
+		}
+		if allowed {
+			return nil
+		}
+		names = append(names, at.Subresource)
+	}
+	return &Refusal{Code: http.StatusForbidden, Text: fmt.Sprintf(
+		"Forbidden (user=%s, verb=%s, resource=nodes, subresource(s)=%v)\n", u.Name, all[0].Verb, names)}
+}
+
+// Check authenticates and authorizes a request. Without a Refusal it may pass.
+func (a *Access) Check(r *http.Request) (User, *Refusal) {
+	user, err := a.Authenticate(r)
+	if err != nil {
+		return User{}, &Refusal{Code: http.StatusUnauthorized, Text: "Unauthorized", Err: err}
+	}
+	return user, a.Authorize(r.Context(), user, r.Method, r.URL.Path)
+}
+
+// Handler returns a handler that passes on what may pass, and answers the rest.
+func (a *Access) Handler(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		user, refusal := a.Check(r)
+		if refusal == nil {
+			next.ServeHTTP(w, r)
+			return
+		}
+		a.o.Logger.Info("request refused", "code", refusal.Code, "method", r.Method, "path", r.URL.Path, "remote", r.RemoteAddr,
+			"user", user.Name, "error", refusal.Err)
+		if call := a.o.Hooks.Refused; call != nil {
+			call(refusal.Code)
+		}
+		w.WriteHeader(refusal.Code)
+		_, _ = io.WriteString(w, refusal.Text)
+	})
+}

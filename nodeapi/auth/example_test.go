@@ -1,0 +1,36 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package auth_test
+
+import (
+	"fmt"
+	"net/http/httptest"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+
+	"github.com/seed81659283/nodeagent/nodeapi/auth"
+	"github.com/seed81659283/nodeagent/nodeapi/auth/authtest"
+)
+
+// Prometheus may read metrics, and nothing else.
+func Example() {
+	var apiServer authtest.Reviewer
+	apiServer.Know("token", authenticationv1.UserInfo{Username: "prometheus"})
+	apiServer.Allow("prometheus", "get metrics")
+
+	access, err := auth.New(auth.Options{NodeName: "node-1", Tokens: apiServer.Tokens(), Access: apiServer.Access()})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, path := range []string{"/metrics/cadvisor", "/pods"} {
+		r := httptest.NewRequest("GET", path, nil)
+		r.Header.Set("Authorization", "Bearer token")
+		_, refusal := access.Check(r)
+		fmt.Println(path, refusal == nil)
+	}
+	// Output:
+	// /metrics/cadvisor true
+	// /pods false
+}

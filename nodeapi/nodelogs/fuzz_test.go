@@ -1,0 +1,121 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package nodelogs_test
+
+import (
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/nodeapi/nodelogs"
+)
+
+// No query makes an argument that journalctl could take for another one.
+func FuzzJournalArguments(f *testing.F) {
+	f.Add("query=kubelet&pattern=--file=/etc/shadow&tailLines=3&boot=-1")
+	f.Add("query=--root%3d/&query=-u&sinceTime=2026-01-02T03:04:05Z&untilTime=2026-01-02T03:04:06%2B07:00")
+	f.Fuzz(func(t *testing.T, raw string) {
+		values, err := url.ParseQuery(raw)
+		if err != nil {
+			return
+		}
+		q, failures := nodelogs.Parse(values)
+		if len(failures) > 0 || q == nil || len(q.Validate(func(string) error { return nil })) > 0 || len(q.Services) == 0 {
+			return
+		}
+		args := q.JournalArguments(q.Services)
+		known := []string{"--utc", "--no-pager", "--output=short-precise", "--since=", "--until=", "--pager-end", "--lines=", "--unit=", "--grep=", "--boot"}
+		for i, arg := range args {
+			ok := i > 0 && args[i-1] == "--boot" && strings.Trim(arg, "-0123456789") == ""
+			for _, prefix := range known {
+				ok = ok || strings.HasPrefix(arg, prefix)
+			}
+			if !ok {
+				t.Fatalf("%q is an argument of %q", arg, args)
+			}
+		}
+	})
+}
+
+// No path leads out of the directory.
+func FuzzPaths(f *testing.F) {
+	for _, path := range []string{"syslog", "../etc/passwd", "dir/passwd", "containers/p_ns_c.log", "updir/etc/passwd", "x\x00", "a//b/../..", "chain"} {
+		f.Add(path)
+	}
+	h, err := nodelogs.New(nodelogs.Options{Dir: machine(f), Query: true})
+	require.NoError(f, err)
+	f.Fuzz(func(t *testing.T, path string) {
+		r := httptest.NewRequest(http.MethodGet, "/logs/", nil)
+		r.URL.Path = "/logs/" + path
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if strings.Contains(w.Body.String(), secret) {
+			t.Fatalf("%q leads out of the directory", path)
+		}
+	})
+}
+
+// Links are swapped while they are looked at. With NODEAGENT_SOAK it takes two minutes.
+func TestLinkRaces(t *testing.T) {
+	span := 500 * time.Millisecond
+	if os.Getenv("NODEAGENT_SOAK") != "" {
+		span = 2 * time.Minute
+	}
+	dir := machine(t)
+	h, err := nodelogs.New(nodelogs.Options{Dir: dir, Query: true, Journal: "/nonexistent"})
+	require.NoError(t, err)
+	end := time.Now().Add(span)
+	var group sync.WaitGroup
+	targets := []string{"../etc", "pods", filepath.Join(filepath.Dir(dir), "etc"), filepath.Join(dir, "pods"), "..", "proxy", "swap"}
+	group.Go(func() {
+		swap, next := filepath.Join(dir, "swap"), filepath.Join(dir, "next")
+		for i := 0; time.Now().Before(end); i++ {
+			_ = os.Remove(next)
+			if i%5 == 0 {
+				_ = os.Mkdir(next, 0o755)
+				_ = os.RemoveAll(swap)
+			} else {
+				_ = os.Symlink(targets[rand.IntN(len(targets))], next)
+			}
+			_ = os.Rename(next, swap)
+		}
+	})
+	var asked, served, escapes atomic.Int64
+	for range 3 {
+		group.Go(func() {
+			for time.Now().Before(end) {
+				for _, path := range []string{
+					"/logs/swap/passwd", "/logs/swap/etc/passwd", "/logs/swap/proxy.log", "/logs/swap/swap/etc/passwd", "/logs/swap/",
+					"/logs/?query=swap/passwd", "/logs/?query=swap/etc/passwd",
+				} {
+					w := httptest.NewRecorder()
+					h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+					asked.Add(1)
+					if w.Code == http.StatusOK {
+						served.Add(1)
+					}
+					if body := w.Body.String(); strings.Contains(body, secret) || strings.Contains(body, "passwd</a>") {
+						escapes.Add(1)
+					}
+				}
+			}
+		})
+	}
+	group.Wait()
+	t.Logf("%d requests, %d of them served something, %d escapes", asked.Load(), served.Load(), escapes.Load())
+	require.Zero(t, escapes.Load())
+	require.Positive(t, served.Load(), "nothing was served at all")
+}

@@ -1,0 +1,182 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodelogs
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"regexp"
+	"regexp/syntax"
+	"strconv"
+	"strings"
+	"time"
+
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// What a query may ask for.
+const (
+	maxTailLines     = 100_000
+	maxServiceLength = 256
+	maxServices      = 4
+)
+
+// Query is what somebody wants to see. Source: kubelet_server_journal.go (KEP-2258).
+type Query struct {
+	Services []string // units of systemd, without .service, or names of files in the directory
+	Files    []string // names in the directory
+	Limits
+}
+
+// Limits say which lines of services are meant. The zero value is all.
+type Limits struct {
+	SinceTime *time.Time
+	UntilTime *time.Time
+	TailLines *int   // of the end
+	Boot      *int   // 0 for this boot, -1 for the one before
+	Pattern   string // that lines match, of PCRE2
+}
+
+// Parse reads the parameters of a query. It returns nil when there are none, and then the path says which file is meant.
+func Parse(values url.Values) (*Query, field.ErrorList) {
+	var q Query
+	var all field.ErrorList
+	asked, found := values["query"]
+	for _, word := range asked {
+		switch {
+		case strings.ContainsAny(word, `/\`):
+			q.Files = append(q.Files, word)
+		case strings.TrimSpace(word) != "":
+			q.Services = append(q.Services, word)
+		}
+	}
+	if found && len(q.Files)+len(q.Services) == 0 {
+		all = append(all, field.Invalid(field.NewPath("query"), asked, "may not be empty"))
+	}
+	q.SinceTime = parseTime(values, "sinceTime", &all)
+	q.UntilTime = parseTime(values, "untilTime", &all)
+	q.Boot = parseInt(values, "boot", &all)
+	q.TailLines = parseInt(values, "tailLines", &all)
+	q.Pattern = values.Get("pattern")
+	if len(all) > 0 || len(q.Files)+len(q.Services) == 0 && q.Limits == (Limits{}) {
+		return nil, all
+	}
+	return &q, nil
+}
+
+func parseTime(values url.Values, name string, all *field.ErrorList) *time.Time {
+	value := values.Get(name)
+	if value == "" {
+		return nil
+	}
+	t, err := time.Parse(time.RFC3339, value)
+	if err != nil {
+		*all = append(*all, field.Invalid(field.NewPath(name), value, "invalid time format"))
+		return nil
+	}
+	return &t
+}
+
+func parseInt(values url.Values, name string, all *field.ErrorList) *int {
+	value := values.Get(name)
+	if value == "" {
+		return nil
+	}
+	n, err := strconv.Atoi(value)
+	if err != nil {
+		*all = append(*all, field.Invalid(field.NewPath(name), value, err.Error()))
+		return nil
+	}
+	return &n
+}
+
+// Validate returns what of a query is invalid. stat says why a file of the directory cannot be read; it is called for the file of a query
+// that is about one.
+func (q *Query) Validate(stat func(name string) error) field.ErrorList {
+	at := field.NewPath("query")
+	var all field.ErrorList
+	for _, name := range q.Services {
+		if err := safeService(name); err != nil {
+			all = append(all, field.Invalid(at, name, err.Error()))
+		}
+	}
+	if len(q.Services) > maxServices {
+		all = append(all, field.TooMany(at, len(q.Services), maxServices))
+	}
+	switch {
+	case len(q.Files)+len(q.Services) == 0:
+		all = append(all, field.Required(at, "cannot be empty with options"))
+	case len(q.Files) > 0 && len(q.Services) > 0:
+		all = append(all, field.Invalid(at, fmt.Sprintf("%v, %v", q.Files, q.Services), "cannot specify a file and service"))
+	case len(q.Files) > 1:
+		all = append(all, field.Invalid(at, q.Files, "cannot specify more than one file"))
+	case len(q.Files) == 1 && q.Limits != (Limits{}):
+		all = append(all, field.Invalid(at, q.Files, "cannot specify file with options"))
+	case len(q.Files) == 1:
+		if err := stat(q.Files[0]); err != nil {
+			all = append(all, field.Invalid(at, q.Files, err.Error()))
+		}
+	}
+	return append(all, q.validateLimits()...)
+}
+
+func (l *Limits) validateLimits() (all field.ErrorList) {
+	if l.SinceTime != nil && l.UntilTime != nil && l.SinceTime.After(*l.UntilTime) {
+		all = append(all, field.Invalid(field.NewPath("untilTime"), l.UntilTime, "must be after `sinceTime`"))
+	}
+	if l.Boot != nil && *l.Boot > 0 {
+		all = append(all, field.Invalid(field.NewPath("boot"), *l.Boot, "must be less than 1"))
+	}
+	if l.TailLines != nil {
+		if why := utilvalidation.IsInRange(*l.TailLines, 0, maxTailLines); why != nil {
+			all = append(all, field.Invalid(field.NewPath("tailLines"), *l.TailLines, why[0]))
+		}
+	}
+	if _, err := syntax.Parse(l.Pattern, syntax.Perl); err != nil {
+		all = append(all, field.Invalid(field.NewPath("pattern"), l.Pattern, err.Error()))
+	}
+	return all
+}
+
+var unsafeInService = regexp.MustCompile(`[^a-zA-Z\-_.:0-9@]`)
+
+// safeService returns an error for a name that is no unit, and might be something else to journalctl.
+func safeService(name string) error {
+	if len(name) > maxServiceLength {
+		return fmt.Errorf("length must be less than %d", maxServiceLength)
+	}
+	if unsafeInService.MatchString(name) {
+		return errors.New("input contains unsupported characters")
+	}
+	return nil
+}
+
+// timeLayout is one that journalctl reads.
+const timeLayout = "2006-1-2 15:4:5"
+
+// JournalArguments returns the arguments of journalctl for the given services. No value of a query begins an argument.
+func (q *Query) JournalArguments(services []string) []string {
+	args := []string{"--utc", "--no-pager", "--output=short-precise"}
+	if q.SinceTime != nil {
+		args = append(args, "--since="+q.SinceTime.UTC().Format(timeLayout)+" UTC")
+	}
+	if q.UntilTime != nil {
+		args = append(args, "--until="+q.UntilTime.UTC().Format(timeLayout)+" UTC")
+	}
+	if q.TailLines != nil {
+		args = append(args, "--pager-end", fmt.Sprintf("--lines=%d", *q.TailLines))
+	}
+	for _, name := range services {
+		args = append(args, "--unit="+name)
+	}
+	if q.Pattern != "" {
+		args = append(args, "--grep="+q.Pattern)
+	}
+	if q.Boot != nil {
+		args = append(args, "--boot", strconv.Itoa(*q.Boot))
+	}
+	return args
+}

@@ -1,0 +1,34 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podsapi
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func TestLimiter(t *testing.T) {
+	l := newLimiter(100, 10)
+	now := time.Unix(1_000, 0)
+	admitted := func(calls int) (n int) {
+		for range calls {
+			if l.allow(now) {
+				n++
+			}
+		}
+		return n
+	}
+	assert.Equal(t, 10, admitted(20), "a burst")
+	assert.Zero(t, admitted(1))
+	now = now.Add(25 * time.Millisecond)
+	assert.Equal(t, 2, admitted(20))
+	now = now.Add(5 * time.Millisecond)
+	assert.Equal(t, 1, admitted(20), "what is left of a token counts")
+	now = now.Add(-time.Hour)
+	assert.Zero(t, admitted(20), "a clock that is set back admits nobody")
+	now = now.Add(2 * time.Hour)
+	assert.Equal(t, 10, admitted(20), "nor is a burst larger for a long pause")
+}
