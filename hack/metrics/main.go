@@ -1,0 +1,93 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Command metrics writes the shapes of a kubelet's metrics pages, which scrape.sh has saved, into the list that tests compare
+// ours with: metrics LIST PAGES... A directory of pages for each machine: what one of them does not have, such as the counters
+// of cgroup v2, another may.
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/seed81659283/nodeagent/nodeapi/prom/promtest"
+)
+
+const usage = "usage: metrics LIST PAGES...\nLIST is the directory that is written, PAGES are directories that scrape.sh has written"
+
+// header of each list.
+const header = `# SPDX-FileCopyrightText: The nodeagent Authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# The shape of /%s of kubelet 1.37.1, by make metrics: name, type, labels and buckets.
+`
+
+func main() {
+	if len(os.Args) < 3 {
+		fmt.Fprintln(os.Stderr, usage)
+		os.Exit(2)
+	}
+	for _, page := range []string{
+		promtest.PageMetrics, promtest.PageProbes, promtest.PageResource, promtest.PageCadvisor, promtest.PageSLIs,
+	} {
+		if err := write(os.Args[1], page, os.Args[2:]); err != nil {
+			fmt.Fprintln(os.Stderr, "metrics:", err)
+			os.Exit(1)
+		}
+	}
+}
+
+// write writes the list of one page from all scrapes of it.
+func write(list, page string, scrapes []string) error {
+	var families []promtest.Family
+	for _, dir := range scrapes {
+		more, err := read(filepath.Join(dir, page+".txt"))
+		if err != nil {
+			return err
+		}
+		families = merge(families, more)
+	}
+	path := "metrics"
+	if page != promtest.PageMetrics {
+		path += "/" + page
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, header, path)
+	for _, family := range families {
+		fmt.Fprintln(&b, family)
+	}
+	return os.WriteFile(filepath.Join(list, page+".txt"), []byte(b.String()), 0o644)
+}
+
+func read(file string) ([]promtest.Family, error) {
+	page, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer page.Close()
+	families, err := promtest.Parse(page)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return families, nil
+}
+
+// merge adds the families that are new, and labels that a family has not had.
+func merge(to, from []promtest.Family) []promtest.Family {
+	for _, family := range from {
+		at, found := slices.BinarySearchFunc(to, family.Name, func(f promtest.Family, name string) int {
+			return strings.Compare(f.Name, name)
+		})
+		if !found {
+			to = slices.Insert(to, at, family)
+			continue
+		}
+		labels := slices.Concat(to[at].Labels, family.Labels)
+		slices.Sort(labels)
+		to[at].Labels = slices.Compact(labels)
+	}
+	return to
+}

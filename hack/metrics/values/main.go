@@ -1,0 +1,172 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Command values measures the pods of a kubelet as package usage does, reads the kubelet's own pages at the same time, and prints for each
+// family of metrics and each number of a summary how far the two are apart. It fails when one is further apart than five percent, but
+// for those that it names with the reason. scrape.sh runs it beside a kubelet.
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/seed81659283/nodeagent/cgroups"
+	"github.com/seed81659283/nodeagent/cgroups/driver"
+	"github.com/seed81659283/nodeagent/cri/remote"
+	"github.com/seed81659283/nodeagent/nodeapi/prom/usage"
+	"github.com/seed81659283/nodeagent/nodestatus/machine"
+	"github.com/seed81659283/nodeagent/nodestatus/summary"
+)
+
+// settings are the flags.
+type settings struct {
+	kubelet, endpoint, cgroupRoot, root, logs string
+	during                                    time.Duration
+}
+
+func main() {
+	var s settings
+	flag.StringVar(&s.kubelet, "kubelet", "http://127.0.0.1:20255", "URL of the kubelet's read-only port")
+	flag.StringVar(&s.endpoint, "endpoint", "", "socket of the runtime, which the kubelet has, too")
+	flag.StringVar(&s.cgroupRoot, "cgroup-root", "/", "cgroup that the kubelet's kubepods is in")
+	flag.StringVar(&s.root, "root", "/var/lib/kubelet", "directory of the kubelet")
+	flag.StringVar(&s.logs, "logs", "/var/log/pods", "directory of the logs of pods")
+	flag.DurationVar(&s.during, "for", 30*time.Second, "how long to compare")
+	flag.Parse()
+	if err := run(context.Background(), s); err != nil {
+		fmt.Fprintln(os.Stderr, "values:", err)
+		os.Exit(1)
+	}
+}
+
+// source is a page of ours and where the kubelet has it.
+type source struct {
+	path  string
+	ours  func() (io.Reader, error)
+	parse func(io.Reader, time.Time) (readings, error)
+}
+
+func run(ctx context.Context, s settings) error {
+	ctx, cancel := context.WithTimeout(ctx, s.during)
+	defer cancel()
+	sources, measure, err := ours(ctx, s)
+	if err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- measure(ctx) }()
+	compared := comparison{}
+	for round := 0; ctx.Err() == nil; round++ {
+		for _, from := range sources {
+			now := time.Now()
+			page, err := from.ours()
+			if err != nil {
+				return err
+			}
+			read, err := from.parse(page, now)
+			if err != nil {
+				return fmt.Errorf("our %s: %w", from.path, err)
+			}
+			compared.ours(from.path, read)
+			if round%10 != 9 {
+				continue
+			}
+			if read, err = kubelets(ctx, s.kubelet, from); err != nil && ctx.Err() == nil {
+				return err
+			}
+			read.only(s.cgroupRoot)
+			compared.kubelets(from.path, read)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(500 * time.Millisecond):
+		}
+	}
+	report, failed := compared.report()
+	fmt.Print(report)
+	return errors.Join(<-ended, failed)
+}
+
+// ours makes our pages of the kubelet's pods.
+func ours(ctx context.Context, s settings) ([]source, func(context.Context) error, error) {
+	client, err := remote.Dial(s.endpoint, remote.Options{})
+	if err != nil {
+		return nil, nil, err
+	}
+	d, err := driver.Open(ctx, driver.Options{})
+	if err != nil {
+		return nil, nil, err
+	}
+	below, err := cgroups.NewPath(strings.Trim(s.cgroupRoot, "/"))
+	if err != nil {
+		return nil, nil, err
+	}
+	collector, err := summary.New(d, client, summary.Options{
+		Root: s.root, LogRoot: s.logs, CgroupRoot: below, RuntimePeriod: time.Second, LogPeriod: time.Second, Budget: 1,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	m, err := machine.Read(os.DirFS("/"))
+	if err != nil {
+		return nil, nil, err
+	}
+	o := usage.Options{Machine: m, Error: func(page string, err error) { fmt.Fprintf(os.Stderr, "our %s: %v\n", page, err) }}
+	resource, err := usage.Resource(collector, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	cadvisor, err := usage.Cadvisor(collector, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	return []source{
+		{"/metrics/resource", served(resource), parsePage},
+		{"/metrics/cadvisor", served(cadvisor), parsePage},
+		{"/stats/summary", func() (io.Reader, error) {
+			all, err := collector.Summary(ctx)
+			if err != nil {
+				fmt.Fprintln(os.Stderr, "our summary:", err)
+			}
+			return encode(all)
+		}, parseSummary},
+	}, collector.Run, nil
+}
+
+func served(page http.Handler) func() (io.Reader, error) {
+	return func() (io.Reader, error) {
+		w := httptest.NewRecorder()
+		page.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+		return w.Body, nil
+	}
+}
+
+// kubelets reads a page of the kubelet.
+func kubelets(ctx context.Context, url string, from source) (readings, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url+from.path, nil)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err == nil && answer.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", r.URL, answer.Status)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return from.parse(bytes.NewReader(text), time.Now())
+}

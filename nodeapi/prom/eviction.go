@@ -1,0 +1,135 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package prom
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed81659283/nodeagent/cgroups"
+	"github.com/seed81659283/nodeagent/cgroups/podtree"
+	"github.com/seed81659283/nodeagent/eviction"
+)
+
+type evictionMetrics struct {
+	group                    *group
+	evictions, preemptions   *counter
+	age                      *histogram
+	failed, reclaims, errors *counter
+}
+
+func (m *Metrics) buildEviction(g *group) {
+	m.eviction = evictionMetrics{
+		group:       g,
+		evictions:   g.counter("kubelet_evictions", "Pods that were evicted, by signal.", "eviction_signal"),
+		preemptions: g.counter("kubelet_preemptions", "Pods that had to make room for a critical one, by what it lacked.", "preemption_signal"),
+		age: g.histogram("kubelet_eviction_stats_age_seconds", "Age of the reading that something was done about.",
+			prometheus.DefBuckets, "eviction_signal"),
+		failed:   g.counter("nodeagent_eviction_errors_total", "Pods that could not be evicted, by signal.", "eviction_signal"),
+		reclaims: g.counter("nodeagent_eviction_reclaims_total", "Attempts to reclaim something before a pod is evicted."),
+		errors:   g.counter("nodeagent_eviction_observation_errors_total", "What could not be measured."),
+	}
+}
+
+// Eviction returns the hooks of an evictor. They call those that are given, too.
+func (m *Metrics) Eviction(with ...eviction.Hooks) eviction.Hooks {
+	e := &m.eviction
+	e.group.wired.Store(true)
+	return eviction.Hooks{
+		Observed:   func(o eviction.Observation) { each(with, func(h eviction.Hooks) { call(h.Observed, o) }) },
+		Conditions: func(c []eviction.Condition) { each(with, func(h eviction.Hooks) { call(h.Conditions, c) }) },
+		ThresholdMet: func(s eviction.Signal, age time.Duration) {
+			e.age.observe(age, string(s))
+			each(with, func(h eviction.Hooks) { call2(h.ThresholdMet, s, age) })
+		},
+		Reclaimed: func(r eviction.Reclaim, freed int64, err error) {
+			e.reclaims.inc()
+			each(with, func(h eviction.Hooks) { call3(h.Reclaimed, r, freed, err) })
+		},
+		Evicting: func(v eviction.Eviction) {
+			e.evictions.inc(string(v.Signal))
+			each(with, func(h eviction.Hooks) { call(h.Evicting, v) })
+		},
+		Evicted: func(v eviction.Eviction, err error) {
+			if err != nil {
+				e.failed.inc(string(v.Signal))
+			}
+			each(with, func(h eviction.Hooks) { call2(h.Evicted, v, err) })
+		},
+		Error: func(err error) {
+			e.errors.inc()
+			each(with, func(h eviction.Hooks) { call(h.Error, err) })
+		},
+	}
+}
+
+// Preempted counts a pod that has to make room for a critical one, which lacked a resource, such as cpu.
+func (m *Metrics) Preempted(resource string) {
+	m.eviction.group.wired.Store(true)
+	m.eviction.preemptions.inc(resource)
+}
+
+type cgroupMetrics struct {
+	group    *group
+	took     *histogram
+	resized  *histogram
+	min, low *gauge
+	version  *gauge
+	orphans  *counter
+}
+
+func (m *Metrics) buildCgroups(g *group) {
+	m.cgroups = cgroupMetrics{
+		group: g,
+		took: g.histogram("kubelet_cgroup_manager_duration_seconds", "How long an operation on a cgroup took.",
+			prometheus.DefBuckets, "operation_type"),
+		resized: g.histogram("kubelet_pod_resize_duration_milliseconds", "How long a resize of a pod took to be in force.",
+			[]float64{10, 50, 100, 500, 1000, 2000, 5000, 10000, 20000, 30000, 60000, 120000, 300000, 600000}, "success"),
+		min:     g.gauge("kubelet_memory_qos_node_memory_min_bytes", "Memory that is kept for Guaranteed pods (memory.min)."),
+		low:     g.gauge("kubelet_memory_qos_node_memory_low_bytes", "Memory that is kept for Burstable pods (memory.low)."),
+		version: g.gauge("kubelet_cgroup_version", "Version of cgroups on the machine."),
+		orphans: g.counter("nodeagent_cgroup_orphans_total", "Cgroups of orphaned pods that were found, by what became of them.", "result"),
+	}
+}
+
+// Cgroups returns the hooks of a tree of cgroups, on a machine with this version of cgroups, 1 or 2. They call those that are
+// given, too.
+func (m *Metrics) Cgroups(version int, with ...podtree.Hooks) podtree.Hooks {
+	c := &m.cgroups
+	c.group.wired.Store(true)
+	c.version.set(float64(version))
+	return podtree.Hooks{
+		Wrote: func(w podtree.Write) {
+			c.took.observe(w.Duration, string(w.Op))
+			each(with, func(h podtree.Hooks) { call(h.Wrote, w) })
+		},
+		Enforced: func(p cgroups.Path, err error) { each(with, func(h podtree.Hooks) { call2(h.Enforced, p, err) }) },
+		Protected: func(guaranteed, burstable int64) {
+			c.min.set(float64(guaranteed))
+			c.low.set(float64(burstable))
+			each(with, func(h podtree.Hooks) { call2(h.Protected, guaranteed, burstable) })
+		},
+		Orphan: func(o podtree.Orphan) {
+			c.orphans.inc(orphanResult(o))
+			each(with, func(h podtree.Hooks) { call(h.Orphan, o) })
+		},
+		Resized: func(uid string, d time.Duration, err error) {
+			c.resized.value(float64(d.Milliseconds()), strconv.FormatBool(err == nil))
+			each(with, func(h podtree.Hooks) { call3(h.Resized, uid, d, err) })
+		},
+	}
+}
+
+func orphanResult(o podtree.Orphan) string {
+	switch {
+	case o.Err != nil:
+		return "error"
+	case o.Volumes:
+		return "shrunk"
+	default:
+		return "removed"
+	}
+}

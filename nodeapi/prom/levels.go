@@ -1,0 +1,130 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package prom
+
+import (
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
+	"github.com/seed81659283/nodeagent/qos"
+)
+
+// levels counts the pods that there are when a page is asked for.
+type levels struct {
+	pods                                func() []lifecycle.PodState // nil: only mirrors are counted
+	mirrorPods                          func() int                  // nil: they are not
+	desired, active, working, ephemeral *level
+	pending, inProgress, mirrors        *level
+}
+
+func (m *Metrics) newLevels() *levels {
+	return &levels{
+		pods:       m.opts.Pods,
+		mirrorPods: m.opts.MirrorPods,
+		desired:    m.level("kubelet_desired_pods", "Pods that sources want.", "static"),
+		active:     m.level("kubelet_active_pods", "Pods that sources want and that have not terminated.", "static"),
+		working:    m.level("kubelet_working_pods", "Pods that are worked on.", "lifecycle", "config", "static"),
+		ephemeral:  m.level("kubelet_managed_ephemeral_containers", "Ephemeral containers of pods."),
+		pending:    m.level("kubelet_pod_pending_resizes", "Pods whose resize waits or cannot be.", "reason", "priority_bucket"),
+		inProgress: m.level("kubelet_pod_in_progress_resizes", "Pods whose resize is being made."),
+		mirrors:    m.level("kubelet_mirror_pods", "Mirrors of static pods."),
+	}
+}
+
+// Describe is a part of prometheus.Collector.
+func (l *levels) Describe(descs chan<- *prometheus.Desc) {
+	for _, level := range []*level{l.desired, l.active, l.working, l.ephemeral, l.pending, l.inProgress, l.mirrors} {
+		if level != nil {
+			descs <- level.desc
+		}
+	}
+}
+
+// Collect is a part of prometheus.Collector.
+func (l *levels) Collect(metrics chan<- prometheus.Metric) {
+	t := tally{}
+	if l.pods != nil {
+		t = l.empty()
+		for _, pod := range l.pods() {
+			l.count(t, &pod)
+		}
+	}
+	if l.mirrorPods != nil {
+		t.add(l.mirrors, float64(l.mirrorPods()))
+	}
+	t.send(metrics)
+}
+
+// The words of the label lifecycle.
+const (
+	lifecycleSync        = "sync"
+	lifecycleTerminating = "terminating"
+	lifecycleTerminated  = "terminated"
+)
+
+// empty returns a tally of what is 0 where there is none.
+func (l *levels) empty() tally {
+	t := tally{}
+	t.add(l.ephemeral, 0)
+	t.add(l.inProgress, 0)
+	for _, static := range []string{"", "true"} {
+		t.add(l.desired, 0, static)
+		t.add(l.active, 0, static)
+	}
+	for _, state := range []string{lifecycleSync, lifecycleTerminating, lifecycleTerminated} {
+		for _, config := range []string{"desired", "orphan"} {
+			t.add(l.working, 0, state, config, "")
+			t.add(l.working, 0, state, config, "true")
+		}
+		t.add(l.working, 0, state, "runtime_only", "unknown")
+	}
+	return t
+}
+
+func (l *levels) count(t tally, p *lifecycle.PodState) {
+	state := lifecycleSync
+	terminated := p.Status != nil && podstatus.Terminal(p.Status.Phase)
+	switch {
+	case terminated:
+		state = lifecycleTerminated
+	case p.Deleted, p.Evicted, p.Spec != nil && p.Spec.DeletionTimestamp != nil:
+		state = lifecycleTerminating
+	}
+	if p.Spec == nil {
+		t.add(l.working, 1, state, "runtime_only", "unknown")
+		return
+	}
+	static := ""
+	if qos.IsStatic(p.Spec) {
+		static = "true"
+	}
+	config := "desired"
+	if p.Deleted {
+		config = "orphan"
+	} else {
+		t.add(l.desired, 1, static)
+		if !terminated && !p.Evicted {
+			t.add(l.active, 1, static)
+		}
+	}
+	t.add(l.working, 1, state, config, static)
+	t.add(l.ephemeral, float64(len(p.Spec.Spec.EphemeralContainers)))
+	l.countResize(t, p)
+}
+
+func (l *levels) countResize(t tally, p *lifecycle.PodState) {
+	if p.Status == nil {
+		return
+	}
+	if c := podstatus.Condition(p.Status.Conditions, corev1.PodResizePending); c != nil {
+		t.add(l.pending, 1, strings.ToLower(c.Reason), priorityBucket(p.Spec))
+	}
+	if podstatus.Condition(p.Status.Conditions, corev1.PodResizeInProgress) != nil {
+		t.add(l.inProgress, 1)
+	}
+}

@@ -1,0 +1,240 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package prom
+
+import (
+	"cmp"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/executor"
+)
+
+type lifecycleMetrics struct {
+	group *group
+
+	// Of looks at pods.
+	worker, workerStart, podStart, containersPerPod *histogram
+	admitted, rejected                              *counter
+	refused, errors, orphaned                       *counter
+
+	// Of sandboxes and containers.
+	sandbox                                        *histogram
+	sandboxErrors, pods, podErrors                 *counter
+	userNSPods, userNSPodErrors                    *counter
+	containers, containerErrors, terminated        *counter
+	containerStart                                 *histogram
+	images, imagesMounted, imageErrors, sleep, tls *counter
+
+	// Of resizes.
+	resizes, infeasible, accepted *counter
+	deferred                      *histogram
+}
+
+func (m *Metrics) buildLifecycle(g *group) {
+	start := []float64{.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600}
+	m.lifecycle = lifecycleMetrics{
+		group: g,
+		worker: g.histogram("kubelet_pod_worker_duration_seconds", "How long a look at a pod took, and what was done about it.",
+			prometheus.DefBuckets, "operation_type"),
+		workerStart: g.histogram("kubelet_pod_worker_start_duration_seconds", "Time from when a pod is wanted to the first look at it.",
+			prometheus.DefBuckets),
+		podStart: g.histogram("kubelet_pod_start_duration_seconds", "Time from when a pod was first seen until it runs.", start),
+		containersPerPod: g.histogram("kubelet_containers_per_pod_count", "Regular containers of pods.",
+			prometheus.ExponentialBuckets(1, 2, 5)),
+		admitted: g.counter("kubelet_pod_level_resources_admission_total", "Pods that were admitted, by which resources they name and QoS class.",
+			"config_mode", "qos_class"),
+		rejected: g.counter("kubelet_admission_rejections_total", "Pods that were rejected, by reason.", "reason"),
+		refused:  g.counter("nodeagent_pods_refused_total", "Pods that a source wants and that are invalid, each time."),
+		orphaned: g.counter("kubelet_orphaned_runtime_pods_total", "Pods that only the runtime had, and that were taken down."),
+		errors:   g.counter("nodeagent_pod_sync_errors_total", "Attempts to bring a pod to where it should be that failed."),
+		sandbox: g.histogram("kubelet_run_podsandbox_duration_seconds", "How long the runtime took to run a sandbox.",
+			prometheus.DefBuckets, "runtime_handler"),
+		sandboxErrors:   g.counter("kubelet_run_podsandbox_errors_total", "Sandboxes that could not be run.", "runtime_handler"),
+		pods:            g.counter("kubelet_started_pods_total", "Attempts to start a pod."),
+		podErrors:       g.counter("kubelet_started_pods_errors_total", "Attempts to start a pod that failed."),
+		userNSPods:      g.counter("kubelet_started_user_namespaced_pods_total", "Attempts to start a pod with a user namespace."),
+		userNSPodErrors: g.counter("kubelet_started_user_namespaced_pods_errors_total", "Those that failed."),
+		containers:      g.counter("kubelet_started_containers_total", "Attempts to start a container.", "container_type"),
+		containerErrors: g.counter("kubelet_started_containers_errors_total", "Attempts to start a container that failed, by reason.",
+			"container_type", "code"),
+		terminated: g.counter("kubelet_terminated_containers_total", "Containers that have terminated.",
+			"container_type", "exit_code", "reason"),
+		containerStart: g.histogram("nodeagent_container_start_duration_seconds", "How long attempts to start a container took, with its image and its hook.",
+			[]float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}, "container_type"),
+		images:        g.counter("kubelet_image_volume_requested_total", "Volumes that are images."),
+		imagesMounted: g.counter("kubelet_image_volume_mounted_succeed_total", "Volumes that are images and are present."),
+		imageErrors:   g.counter("kubelet_image_volume_mounted_errors_total", "Volumes that are images and could not be made present."),
+		sleep:         g.counter("kubelet_sleep_action_terminated_early_total", "Sleeps of hooks that did not last as long as asked for."),
+		tls:           g.counter("kubelet_lifecycle_handler_http_fallbacks_total", "Hooks whose server did not speak the TLS that it was asked for."),
+		resizes: g.counter("kubelet_container_requested_resizes_total", "Requests and limits of containers that pods want changed.",
+			"resource", "requirement", "operation"),
+		infeasible: g.counter("kubelet_pod_infeasible_resizes_total", "Resizes that cannot be.", "reason_detail"),
+		accepted:   g.counter("kubelet_pod_deferred_accepted_resizes_total", "Resizes that were deferred, and then had room.", "retry_trigger"),
+		deferred: g.histogram("kubelet_pod_deferred_resize_duration_seconds", "How long resizes were deferred.",
+			[]float64{5, 10, 15, 20, 30, 45, 60, 90, 120, 150, 180, 300, 600, 1200, 1800, 3600}, "resolution", "priority_bucket"),
+	}
+	if m.opts.Pods != nil || m.opts.MirrorPods != nil {
+		g.members = append(g.members, m.newLevels())
+	}
+}
+
+// Lifecycle returns the hooks of a Reconciler. They call those that are given, too.
+func (m *Metrics) Lifecycle(with ...lifecycle.Hooks) lifecycle.Hooks {
+	l := &m.lifecycle
+	l.group.wired.Store(true)
+	return lifecycle.Hooks{
+		Status: func(pod *corev1.Pod, status *corev1.PodStatus) {
+			m.pods.record(string(pod.UID), func(r *podRecord) { r.changed(l, pod, status, time.Now()) })
+			each(with, func(h lifecycle.Hooks) { call2(h.Status, pod, status) })
+		},
+		Event: func(pod cri.PodIdentity, event lifecycle.Event) {
+			if event.Reason == executor.EventLifecycleHTTPFallback {
+				l.tls.inc()
+			}
+			m.pods.record(pod.UID, func(r *podRecord) { r.told(event) })
+			each(with, func(h lifecycle.Hooks) { call2(h.Event, pod, event) })
+		},
+		Started: func(pod cri.PodIdentity, start lifecycle.ContainerStart) {
+			l.started(start)
+			each(with, func(h lifecycle.Hooks) { call2(h.Started, pod, start) })
+		},
+		Gone: func(pod cri.PodIdentity) {
+			m.pods.record(pod.UID, func(r *podRecord) { r.gone(l, time.Now()) })
+			m.pods.forget(pod.UID)
+			each(with, func(h lifecycle.Hooks) { call(h.Gone, pod) })
+		},
+		Left: func(pod cri.PodIdentity) { each(with, func(h lifecycle.Hooks) { call(h.Left, pod) }) },
+		Refused: func(err *lifecycle.RefusedError) {
+			l.refused.inc()
+			each(with, func(h lifecycle.Hooks) { call(h.Refused, err) })
+		},
+		Error: func(pod cri.PodIdentity, err error, retry time.Duration) {
+			l.errors.inc()
+			each(with, func(h lifecycle.Hooks) { call3(h.Error, pod, err, retry) })
+		},
+		Work: l.work(with),
+	}
+}
+
+// work returns the hooks for what is done and how long it takes.
+func (l *lifecycleMetrics) work(with []lifecycle.Hooks) lifecycle.WorkHooks {
+	return lifecycle.WorkHooks{
+		Sandbox: func(pod cri.PodIdentity, start executor.SandboxStart) {
+			l.ranSandbox(start)
+			each(with, func(h lifecycle.Hooks) { call2(h.Work.Sandbox, pod, start) })
+		},
+		Synced: func(pod cri.PodIdentity, s executor.Sync) {
+			l.worker.observe(s.Took, string(s.Op))
+			if s.Op == executor.SyncCreate {
+				l.workerStart.observe(s.Waited)
+			}
+			if s.First && s.Orphan {
+				l.orphaned.inc()
+			}
+			each(with, func(h lifecycle.Hooks) { call2(h.Work.Synced, pod, s) })
+		},
+		ImageVolume: func(pod cri.PodIdentity, err error) {
+			l.images.inc()
+			if err != nil {
+				l.imageErrors.inc()
+			} else {
+				l.imagesMounted.inc()
+			}
+			each(with, func(h lifecycle.Hooks) { call2(h.Work.ImageVolume, pod, err) })
+		},
+		SleepTerminated: func(pod cri.PodIdentity) {
+			l.sleep.inc()
+			each(with, func(h lifecycle.Hooks) { call(h.Work.SleepTerminated, pod) })
+		},
+	}
+}
+
+func (l *lifecycleMetrics) ranSandbox(s executor.SandboxStart) {
+	l.pods.inc()
+	l.sandbox.observe(s.Took, s.RuntimeHandler)
+	if s.UserNamespace {
+		l.userNSPods.inc()
+	}
+	if s.Err == nil {
+		return
+	}
+	l.podErrors.inc()
+	l.sandboxErrors.inc(s.RuntimeHandler)
+	if s.UserNamespace {
+		l.userNSPodErrors.inc()
+	}
+}
+
+func (l *lifecycleMetrics) started(s lifecycle.ContainerStart) {
+	l.containers.inc(string(s.Type))
+	l.containerStart.observe(s.Took, string(s.Type))
+	if s.Err == nil {
+		return
+	}
+	code := "Other" // an error of this agent, whose text would be a series of its own
+	if e, ok := errors.AsType[*lifecycle.StartError](s.Err); ok {
+		code = e.Reason
+	}
+	l.containerErrors.inc(string(s.Type), code)
+}
+
+// rejectedFor counts a rejection. Reasons that anybody can make up are one, so that they cannot fill the page.
+func (l *lifecycleMetrics) rejectedFor(reason string) {
+	switch {
+	case isRejectionReason(reason):
+		l.rejected.inc(reason)
+	case strings.HasPrefix(reason, "OutOf"):
+		l.rejected.inc("OutOfExtendedResources")
+	default:
+		l.rejected.inc("Other")
+	}
+}
+
+// isRejectionReason reports whether the kubelet counts a reason by its name. Source: admissionRejectionReasons in
+// pkg/kubelet/kubelet.go.
+func isRejectionReason(reason string) bool {
+	switch reason {
+	case "AppArmor", "PodOSSelectorNodeLabelDoesNotMatch", "PodOSNotSupported", "InvalidNodeInfo",
+		"InitContainerRestartPolicyForbidden", "SupplementalGroupsPolicyNotSupported", "UnexpectedAdmissionError",
+		"UnknownReason", "UnexpectedPredicateFailureType", "OutOfcpu", "OutOfmemory", "OutOfephemeral-storage", "OutOfpods",
+		"PodLevelResourcesNotSupported", "PodFeatureUnsupported", "Evicted", "SysctlForbidden", "TopologyAffinityError",
+		"NodeShutdown", "VolumeAttachmentLimitExceeded", "node(s) had taints that the pod didn't tolerate":
+		return true
+	default:
+		return false
+	}
+}
+
+// priorityBucket returns the label for the priority of a pod.
+func priorityBucket(pod *corev1.Pod) string {
+	if pod == nil {
+		return "unknown"
+	}
+	var priority int32
+	if pod.Spec.Priority != nil {
+		priority = *pod.Spec.Priority
+	}
+	const systemCritical = 2_000_000_000
+	switch {
+	case priority >= systemCritical:
+		return "system-critical"
+	case priority >= 100_000:
+		return "high"
+	case priority > 0:
+		return "medium"
+	case cmp.Compare(priority, 0) == 0:
+		return "normal"
+	case priority > -1000:
+		return "low"
+	default:
+		return "very-low"
+	}
+}

@@ -1,0 +1,106 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package prom
+
+import (
+	"time"
+
+	"github.com/seed81659283/nodeagent/probe"
+)
+
+type probeMetrics struct {
+	group   *group
+	total   *counter
+	took    *histogram
+	delayed *counter
+	store   *counter
+}
+
+func (m *Metrics) buildProbes(g *group) {
+	m.probes = probeMetrics{
+		group: g,
+		total: g.counter("prober_probe_total", "Probes by their result.",
+			"probe_type", "result", "container", "pod", "namespace", "pod_uid"),
+		took: g.histogram("prober_probe_duration_seconds", "How long probes that succeeded took.", nil,
+			"probe_type", "container", "pod", "namespace"),
+		delayed: g.counter("nodeagent_probe_delayed_total", "Probes that had to wait because of too many others."),
+		store:   g.counter("nodeagent_probe_store_errors_total", "Results of probes that could not be read or written."),
+	}
+}
+
+// The results of probes in the words of the kubelet's label.
+const (
+	probeSuccessful = "successful"
+	probeFailed     = "failed"
+	probeUnknown    = "unknown"
+)
+
+// Probes returns the hooks of a set of probes. The series of a probe go with it. They call the hooks that are given, too.
+func (m *Metrics) Probes(with ...probe.Hooks) probe.Hooks {
+	p := &m.probes
+	p.group.wired.Store(true)
+	return probe.Hooks{
+		Changed: func(k probe.Key, v probe.Value) {
+			each(with, func(h probe.Hooks) { call2(h.Changed, k, v) })
+		},
+		Removed: func(k probe.Key) {
+			p.removed(k, m.pods.forgetProbe(k))
+			each(with, func(h probe.Hooks) { call(h.Removed, k) })
+		},
+		Probed: func(k probe.Key, r probe.Result, err error, took time.Duration) {
+			if err == nil {
+				p.probed(k, m.podOfProbe(k), r.Outcome, took)
+			}
+			each(with, func(h probe.Hooks) {
+				if h.Probed != nil {
+					h.Probed(k, r, err, took)
+				}
+			})
+		},
+		Delayed: func(k probe.Key, by time.Duration) {
+			p.delayed.inc()
+			each(with, func(h probe.Hooks) { call2(h.Delayed, k, by) })
+		},
+		StoreFailed: func(err error) {
+			p.store.inc()
+			each(with, func(h probe.Hooks) { call(h.StoreFailed, err) })
+		},
+	}
+}
+
+func (p *probeMetrics) probed(k probe.Key, pod podName, o probe.Outcome, took time.Duration) {
+	kind, result := k.Kind.String(), probeFailed
+	if o == probe.Success || o == probe.Warning {
+		result = probeSuccessful
+		p.took.observe(took, kind, k.Container, pod.name, pod.namespace)
+	}
+	p.total.inc(kind, result, k.Container, pod.name, pod.namespace, k.PodUID)
+}
+
+func (p *probeMetrics) removed(k probe.Key, pod podName) {
+	kind := k.Kind.String()
+	for _, result := range []string{probeSuccessful, probeFailed, probeUnknown} {
+		p.total.remove(kind, result, k.Container, pod.name, pod.namespace, k.PodUID)
+	}
+	p.took.remove(kind, k.Container, pod.name, pod.namespace)
+}
+
+// podOfProbe returns the name that the series of a probe have. It stays for as long as the probe is wanted, so that the series
+// can be removed by it.
+func (m *Metrics) podOfProbe(k probe.Key) podName {
+	return m.pods.probeName(k, func() podName {
+		if m.opts.PodName != nil {
+			namespace, name := m.opts.PodName(k.PodUID)
+			return podName{namespace, name}
+		}
+		if m.opts.Pods != nil {
+			for _, p := range m.opts.Pods() {
+				if p.Pod.UID == k.PodUID {
+					return podName{p.Pod.Namespace, p.Pod.Name}
+				}
+			}
+		}
+		return podName{}
+	})
+}

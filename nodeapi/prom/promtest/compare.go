@@ -1,0 +1,127 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package promtest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Compare checks our families against those of the kubelet and a list of verdicts, and returns what is wrong, sorted. Each
+// family of the kubelet has a verdict, which is true, and each verdict is about one of them. A family that only we have is no
+// problem when its name says so, because it has one of the prefixes of our own, such as nodeagent_.
+//
+// A verdict is a line: "same NAME", "absent NAME: reason", "labels NAME: reason" for a family that is the same but for its
+// labels, or "varies NAME: reason" for one that either side may have or not, as those of the Go runtime do. NAME may end in * for all that begin like it, if no line has the whole name. Empty lines and lines with # are
+// comments.
+func Compare(kubelet, ours []Family, verdicts string, own ...string) []string {
+	list, problems := parseVerdicts(verdicts)
+	theirs, mine := byName(kubelet), byName(ours)
+	for name, family := range theirs {
+		verdict := list.of(name)
+		if verdict == nil {
+			problems = append(problems, fmt.Sprintf("%s: the kubelet has it, and no verdict is about it", name))
+			continue
+		}
+		if problem := verdict.check(family, mine[name]); problem != "" {
+			problems = append(problems, name+": "+problem)
+		}
+	}
+	for name := range mine {
+		isOwn := slices.ContainsFunc(own, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
+		if v := list.of(name); theirs[name] == nil && !isOwn && (v == nil || v.kind != "varies") {
+			problems = append(problems, fmt.Sprintf("%s: we have it, the kubelet does not, and its name does not say so", name))
+		}
+	}
+	for _, verdict := range list {
+		if !verdict.used {
+			problems = append(problems, fmt.Sprintf("%s: there is a verdict, and the kubelet has no such family", verdict.name))
+		}
+	}
+	slices.Sort(problems)
+	return problems
+}
+
+// verdict is what is said about a family, or about all whose name begins alike.
+type verdict struct {
+	kind, name, reason string
+	used               bool
+}
+
+// check returns what of the verdict is not true, or nothing. Ours is nil when there is none.
+func (v *verdict) check(theirs, ours *Family) string {
+	switch {
+	case v.kind == "varies":
+		return ""
+	case v.kind == "absent" && ours != nil:
+		return "it is said to be absent (" + v.reason + "), and is not"
+	case v.kind == "absent":
+		return ""
+	case ours == nil:
+		return "it is said to be the " + v.kind + ", and is absent"
+	}
+	a, b := *theirs, *ours
+	if v.kind == "labels" {
+		if slices.Equal(a.Labels, b.Labels) {
+			return "its labels are said to differ (" + v.reason + "), and do not"
+		}
+		a.Labels, b.Labels = nil, nil
+	}
+	if want, got := a.String(), b.String(); want != got {
+		return fmt.Sprintf("it differs:\n\tkubelet %s\n\tours    %s", want, got)
+	}
+	return ""
+}
+
+// verdictList has exact names before patterns.
+type verdictList []*verdict
+
+func parseVerdicts(text string) (list verdictList, problems []string) {
+	seen := map[string]bool{}
+	for number, line := range lines(text) {
+		kind, rest, _ := strings.Cut(line, " ")
+		name, reason, explained := strings.Cut(strings.TrimSpace(rest), ":")
+		v := &verdict{kind: kind, name: strings.TrimSpace(name), reason: strings.TrimSpace(reason)}
+		switch {
+		case !slices.Contains([]string{"same", "absent", "labels", "varies"}, kind), v.name == "", strings.Contains(v.name, " "):
+			problems = append(problems, fmt.Sprintf("line %d: %q: want same, absent, labels or varies, and a name", number, line))
+		case kind != "same" && (!explained || v.reason == ""):
+			problems = append(problems, fmt.Sprintf("line %d: %q: want a reason", number, line))
+		case seen[v.name]:
+			problems = append(problems, fmt.Sprintf("line %d: %q: there is a verdict about it already", number, line))
+		default:
+			seen[v.name] = true
+			list = append(list, v)
+		}
+	}
+	return list, problems
+}
+
+// of returns the verdict about a family, the longest pattern when no line has the whole name, and marks it as used.
+func (l verdictList) of(name string) *verdict {
+	var best *verdict
+	for _, v := range l {
+		prefix, pattern := strings.CutSuffix(v.name, "*")
+		switch {
+		case v.name == name:
+			v.used = true
+			return v
+		case pattern && strings.HasPrefix(name, prefix) && (best == nil || len(v.name) > len(best.name)):
+			best = v
+		}
+	}
+	if best != nil {
+		best.used = true
+	}
+	return best
+}
+
+func byName(families []Family) map[string]*Family {
+	names := map[string]*Family{}
+	for i := range families {
+		names[families[i].Name] = &families[i]
+	}
+	return names
+}

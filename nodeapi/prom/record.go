@@ -1,0 +1,213 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package prom
+
+import (
+	"maps"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/executor"
+	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
+	"github.com/seed81659283/nodeagent/qos"
+)
+
+// podRecord is what is remembered of a pod to tell what has changed.
+type podRecord struct {
+	name     podName
+	pod      *corev1.Pod       // as it was last
+	status   *corev1.PodStatus // likewise; nil: this agent has said nothing yet
+	seen     time.Time         // when it was first
+	counted  map[string]bool   // containers whose termination was counted, by ID
+	rejected string            // the reason of the last warning, which is perhaps one of a rejection
+	pulls    time.Duration     // that its images took
+	started  bool              // its start was counted
+}
+
+// annotationSeen has when a pod of a manifest was first read, as kubelets write it.
+const annotationSeen = "kubernetes.io/config.seen"
+
+// changed counts what a status says that the one before did not.
+func (r *podRecord) changed(l *lifecycleMetrics, pod *corev1.Pod, status *corev1.PodStatus, now time.Time) {
+	first := r.status == nil
+	if first {
+		r.begin(l, pod, status, now)
+	}
+	if podstatus.Rejected(status) && status.Reason == r.rejected {
+		l.rejectedFor(status.Reason)
+		r.rejected = ""
+	}
+	if !first && r.status.Phase == corev1.PodPending && status.Phase == corev1.PodRunning {
+		l.podStart.observe(now.Sub(r.seen))
+	}
+	r.countTerminated(l, status, first)
+	if r.pod != nil && r.pod != pod {
+		countResizes(l, r.pod, pod)
+	}
+	if !first {
+		r.resizeChanged(l, pod, status, now)
+	}
+	r.pod, r.status = pod, status
+}
+
+// begin notes when the pod was first seen, and counts one that is admitted.
+func (r *podRecord) begin(l *lifecycleMetrics, pod *corev1.Pod, status *corev1.PodStatus, now time.Time) {
+	r.name = podName{pod.Namespace, pod.Name}
+	r.seen = now
+	if at, err := time.Parse(time.RFC3339Nano, pod.Annotations[annotationSeen]); err == nil && at.Before(now) {
+		r.seen = at
+	}
+	if status.Phase == corev1.PodFailed || status.Phase == corev1.PodSucceeded {
+		return
+	}
+	l.containersPerPod.value(float64(len(pod.Spec.Containers)))
+	l.admitted.inc(resourceMode(pod), strings.ToLower(string(qos.StatusClass(pod))))
+}
+
+// resourceMode says where a pod names resources.
+func resourceMode(pod *corev1.Pod) string {
+	ofPod := pod.Spec.Resources != nil && len(pod.Spec.Resources.Requests)+len(pod.Spec.Resources.Limits) > 0
+	ofContainers := false
+	for _, list := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
+		for i := range list {
+			ofContainers = ofContainers || len(list[i].Resources.Requests)+len(list[i].Resources.Limits) > 0
+		}
+	}
+	switch {
+	case ofPod && ofContainers:
+		return "pod_and_container_level"
+	case ofPod:
+		return "pod_level"
+	case ofContainers:
+		return "container_level"
+	default:
+		return ""
+	}
+}
+
+// told notes what is perhaps a rejection: an earlier agent has told of the others.
+func (r *podRecord) told(e lifecycle.Event) {
+	if e.Type == corev1.EventTypeWarning && e.Container == "" {
+		r.rejected = e.Reason
+	}
+}
+
+// countTerminated counts containers that have terminated, each once, also those that were replaced since the last status.
+// Those that an earlier agent has seen are in the first status and not counted.
+func (r *podRecord) countTerminated(l *lifecycleMetrics, status *corev1.PodStatus, first bool) {
+	known := map[string]bool{}
+	for _, list := range [...]struct {
+		kind     executor.ContainerType
+		statuses []corev1.ContainerStatus
+	}{
+		{executor.InitContainer, status.InitContainerStatuses},
+		{executor.RegularContainer, status.ContainerStatuses},
+		{executor.EphemeralContainer, status.EphemeralContainerStatuses},
+	} {
+		for i := range list.statuses {
+			c := &list.statuses[i]
+			for _, t := range []*corev1.ContainerStateTerminated{c.LastTerminationState.Terminated, c.State.Terminated} {
+				if t == nil || t.ContainerID == "" || known[t.ContainerID] {
+					continue
+				}
+				known[t.ContainerID] = true
+				if !first && !r.counted[t.ContainerID] {
+					l.terminated.inc(string(list.kind), strconv.Itoa(int(t.ExitCode)), t.Reason)
+				}
+			}
+		}
+	}
+	if !maps.Equal(known, r.counted) {
+		r.counted = known
+	}
+}
+
+// countResizes counts the resources of containers that a pod wants changed.
+func countResizes(l *lifecycleMetrics, was, is *corev1.Pod) {
+	for _, lists := range [...][2][]corev1.Container{
+		{was.Spec.InitContainers, is.Spec.InitContainers}, {was.Spec.Containers, is.Spec.Containers},
+	} {
+		for i := range lists[0] {
+			old := &lists[0][i]
+			for j := range lists[1] {
+				if now := &lists[1][j]; now.Name == old.Name {
+					countResize(l, "requests", old.Resources.Requests, now.Resources.Requests)
+					countResize(l, "limits", old.Resources.Limits, now.Resources.Limits)
+				}
+			}
+		}
+	}
+}
+
+func countResize(l *lifecycleMetrics, requirement string, was, is corev1.ResourceList) {
+	for _, name := range []corev1.ResourceName{corev1.ResourceMemory, corev1.ResourceCPU} {
+		if operation := resizeOperation(was[name], is[name]); operation != "" {
+			l.resizes.inc(string(name), requirement, operation)
+		}
+	}
+}
+
+func resizeOperation(was, is resource.Quantity) string {
+	switch order := is.Cmp(was); {
+	case order == 0:
+		return ""
+	case is.IsZero():
+		return "remove"
+	case was.IsZero():
+		return "add"
+	case order < 0:
+		return "decrease"
+	default:
+		return "increase"
+	}
+}
+
+// resizeChanged counts what has become of a resize.
+func (r *podRecord) resizeChanged(l *lifecycleMetrics, pod *corev1.Pod, status *corev1.PodStatus, now time.Time) {
+	was := podstatus.Condition(r.status.Conditions, corev1.PodResizePending)
+	is := podstatus.Condition(status.Conditions, corev1.PodResizePending)
+	if is != nil && is.Reason == corev1.PodReasonInfeasible &&
+		(was == nil || was.Reason != is.Reason || was.ObservedGeneration != is.ObservedGeneration) {
+		l.infeasible.inc(infeasibleDetail(is.Message))
+	}
+	if is != nil && is.Reason == corev1.PodReasonDeferred {
+		return
+	}
+	resolution := "accepted"
+	if podstatus.Condition(status.Conditions, corev1.PodResizeInProgress) == nil && r.pod.Generation != pod.Generation {
+		resolution = "reverted"
+	}
+	if r.endDeferred(l, was, resolution, now) && resolution == "accepted" && is == nil {
+		l.accepted.inc("periodic_retry")
+	}
+}
+
+// endDeferred counts how long a resize was deferred, and reports whether it was.
+func (r *podRecord) endDeferred(l *lifecycleMetrics, was *corev1.PodCondition, resolution string, now time.Time) bool {
+	if was == nil || was.Reason != corev1.PodReasonDeferred || was.LastTransitionTime.IsZero() {
+		return false
+	}
+	l.deferred.observe(now.Sub(was.LastTransitionTime.Time), resolution, priorityBucket(r.pod))
+	return true
+}
+
+// gone counts what ends with the pod.
+func (r *podRecord) gone(l *lifecycleMetrics, now time.Time) {
+	if r.status != nil {
+		r.endDeferred(l, podstatus.Condition(r.status.Conditions, corev1.PodResizePending), "terminated", now)
+	}
+}
+
+// infeasibleDetail returns the label for why a resize cannot be. The message is of this agent, and has numbers in it.
+func infeasibleDetail(message string) string {
+	if strings.Contains(strings.ToLower(message), "swap") {
+		return "swap_limitation"
+	}
+	return "other"
+}

@@ -1,0 +1,61 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package prom
+
+import (
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+type runtimeMetrics struct {
+	group         *group
+	total, failed *counter
+	took          *histogram
+}
+
+func (m *Metrics) buildRuntime(g *group) {
+	m.runtime = runtimeMetrics{
+		group:  g,
+		total:  g.counter("kubelet_runtime_operations_total", "Calls of the container runtime.", "operation_type"),
+		failed: g.counter("kubelet_runtime_operations_errors_total", "Calls of the container runtime that failed.", "operation_type"),
+		took: g.histogram("kubelet_runtime_operations_duration_seconds", "How long calls of the container runtime took.",
+			prometheus.ExponentialBuckets(.005, 2.5, 14), "operation_type"),
+	}
+}
+
+// Runtime returns what counts the calls of a container runtime, by the name of the call in the CRI, such as RunPodSandbox: the
+// field Called of the options of cri/remote takes it. It calls what is given, too.
+func (m *Metrics) Runtime(with ...func(method string, took time.Duration, err error)) func(method string, took time.Duration, err error) {
+	r := &m.runtime
+	r.group.wired.Store(true)
+	return func(method string, took time.Duration, err error) {
+		operation := operationType(method)
+		r.total.inc(operation)
+		r.took.observe(took, operation)
+		if err != nil {
+			r.failed.inc(operation)
+		}
+		for _, hook := range with {
+			call3(hook, method, took, err)
+		}
+	}
+}
+
+// operationType returns what the kubelet calls a call of the CRI: the words in lower case, with PodSandbox as one.
+func operationType(method string) string {
+	if method == "UpdateContainerResources" {
+		return "update_container"
+	}
+	var b strings.Builder
+	for i, r := range strings.ReplaceAll(method, "PodSandbox", "Podsandbox") {
+		if unicode.IsUpper(r) && i > 0 {
+			b.WriteByte('_')
+		}
+		b.WriteRune(unicode.ToLower(r))
+	}
+	return b.String()
+}

@@ -1,0 +1,102 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package prom
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+type serverMetrics struct {
+	group    *group
+	requests *counter
+	took     *histogram
+	inFlight *gauge
+	sockets  *counter
+	closed   *counter
+}
+
+func (m *Metrics) buildServer(g *group) {
+	names := []string{"method", "path", "server_type", "long_running"}
+	m.server = serverMetrics{
+		group:    g,
+		requests: g.counter("kubelet_http_requests_total", "Requests to the API of the node.", names...),
+		took:     g.histogram("kubelet_http_requests_duration_seconds", "How long requests took.", prometheus.DefBuckets, names...),
+		inFlight: g.gauge("kubelet_http_inflight_requests", "Requests that are being answered.", names...),
+		sockets:  g.counter("kubelet_websocket_streaming_requests_total", "Sessions over WebSocket.", "subresource"),
+		closed:   g.counter("nodeagent_http_connections_refused_total", "Connections that were closed because there were too many."),
+	}
+}
+
+// Request is what requests to the API of a node are told apart by; nodeapi.Request has the same fields.
+type Request struct {
+	Method      string // of HTTP, or other
+	Path        string // the first element of the path, with the second for metrics; or other
+	ServerType  string // readwrite or readonly
+	LongRunning bool
+}
+
+func (r Request) labels() []string {
+	return []string{r.Method, r.Path, r.ServerType, strconv.FormatBool(r.LongRunning)}
+}
+
+// ServerHooks count requests. Package nodeapi calls them, in the fields of its own hooks.
+type ServerHooks struct {
+	Began     func(Request)
+	Ended     func(Request, time.Duration)
+	Refused   func(connections int)    // that were closed because there were too many
+	WebSocket func(subresource string) // a session over WebSocket has begun: exec, attach or portforward
+}
+
+// Server returns the hooks of the API of a node.
+func (m *Metrics) Server() ServerHooks {
+	s := &m.server
+	s.group.wired.Store(true)
+	return ServerHooks{
+		Began: func(r Request) {
+			s.requests.inc(r.labels()...)
+			s.inFlight.add(1, r.labels()...)
+		},
+		Ended: func(r Request, took time.Duration) {
+			s.inFlight.add(-1, r.labels()...)
+			s.took.observe(took, r.labels()...)
+		},
+		Refused:   func(connections int) { s.closed.add(float64(connections)) },
+		WebSocket: func(subresource string) { s.sockets.inc(subresource) },
+	}
+}
+
+type podsAPIMetrics struct {
+	group   *group
+	total   *counter
+	methods map[string]*counter
+	dropped *counter
+}
+
+func (m *Metrics) buildPodsAPI(g *group) {
+	names := []string{"server_api_version", "status_code"}
+	m.podsAPI = podsAPIMetrics{
+		group: g,
+		total: g.counter("kubelet_pod_requests_total", "Calls of the pods API.", names...),
+		methods: map[string]*counter{
+			"ListPods":  g.counter("kubelet_pod_requests_list_total", "Calls of ListPods.", names...),
+			"GetPod":    g.counter("kubelet_pod_requests_get_total", "Calls of GetPod.", names...),
+			"WatchPods": g.counter("kubelet_pod_requests_watch_total", "Calls of WatchPods.", names...),
+		},
+		dropped: g.counter("kubelet_pod_watch_events_dropped_total", "Watchers of the pods API that were too far behind."),
+	}
+}
+
+// PodsAPI returns the fields Answered and Dropped of the hooks of nodeapi/podsapi.
+func (m *Metrics) PodsAPI() (answered func(method, code string), dropped func()) {
+	p := &m.podsAPI
+	p.group.wired.Store(true)
+	answered = func(method, code string) {
+		p.total.inc("v1alpha1", code)
+		p.methods[method].inc("v1alpha1", code) // nil, of which inc does nothing, for one that is not known
+	}
+	return answered, func() { p.dropped.inc() }
+}

@@ -1,0 +1,255 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package usage
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strconv"
+	"strings"
+
+	"github.com/seed81659283/nodeagent/nodestatus/summary"
+)
+
+// Filesystems is the optional capability of a [Source] to ask file systems how full they are, by their mount points: all at once,
+// and for a while at most, such as a summary.Collector does. What does not answer is missing, and named by the error. Without it a
+// page has no container_fs_limit_bytes, container_fs_usage_bytes, container_fs_inodes_free and container_fs_inodes_total.
+type Filesystems interface {
+	Filesystems(ctx context.Context, paths []string) (map[string]summary.Filesystem, error)
+}
+
+var _ Filesystems = (*summary.Collector)(nil)
+
+// How much is read of the mounts and disks of a machine. Whoever may mount in a user namespace does so in a list of its own.
+const (
+	maxMountinfo   = 4 << 20
+	maxFilesystems = 32
+	maxDiskstats   = 1 << 20
+)
+
+// mounted is a file system of the machine.
+type mounted struct {
+	device, path string
+	number       [2]uint32 // of the device
+	label        string
+	summary.Filesystem
+	full bool // Filesystem is known
+	disk *disk
+}
+
+// disk is what the kernel counts for a block device, /proc/diskstats. Times are in milliseconds.
+type disk struct {
+	name   string
+	number [2]uint32
+	counts [11]uint64
+}
+
+// The counters of a disk, in the kernel's order.
+const (
+	diskReads = iota
+	diskReadsMerged
+	diskSectorsRead
+	diskReadTime
+	diskWrites
+	diskWritesMerged
+	diskSectorsWritten
+	diskWriteTime
+	diskInProgress
+	diskIOTime
+	diskWeightedIOTime
+)
+
+// machineDisks are the file systems and the disks of a machine.
+type machineDisks struct {
+	mounts []mounted
+	disks  []disk
+}
+
+// readDisks reads what is mounted, and what the kernel counts for disks. What cannot be read is missing, and named by the error. A
+// machine without disks has none.
+func readDisks(proc fs.FS, mounts bool) (m machineDisks, err error) {
+	var errs []error
+	text, err := readSome(proc, "diskstats", maxDiskstats)
+	if err == nil {
+		m.disks, err = parseDiskstats(text)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		errs = append(errs, err)
+	}
+	if mounts {
+		text, err := readSome(proc, "self/mountinfo", maxMountinfo)
+		if err == nil {
+			m.mounts, err = parseMountinfo(text)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	for i := range m.mounts {
+		m.mounts[i].disk = m.find(m.mounts[i].device, m.mounts[i].number)
+	}
+	return m, errors.Join(errs...)
+}
+
+// find returns the disk that a file system is on, nil where it is on none.
+func (m *machineDisks) find(device string, number [2]uint32) *disk {
+	for i := range m.disks {
+		if name, ok := strings.CutPrefix(device, "/dev/"); ok && name == m.disks[i].name || m.disks[i].number == number {
+			return &m.disks[i]
+		}
+	}
+	return nil
+}
+
+// name returns the path of a block device, such as "/dev/sda", nothing where the kernel does not name it.
+func (m *machineDisks) name(number [2]uint32) string {
+	for i := range m.disks {
+		if m.disks[i].number == number {
+			return "/dev/" + m.disks[i].name
+		}
+	}
+	return ""
+}
+
+// ask asks the file systems how full they are.
+func (m *machineDisks) ask(ctx context.Context, source Filesystems) error {
+	paths := make([]string, len(m.mounts))
+	for i := range m.mounts {
+		paths[i] = m.mounts[i].path
+	}
+	answers, err := source.Filesystems(ctx, paths)
+	for i := range m.mounts {
+		m.mounts[i].Filesystem, m.mounts[i].full = answers[m.mounts[i].path]
+	}
+	return err
+}
+
+func readSome(proc fs.FS, name string, limit int64) ([]byte, error) {
+	f, err := proc.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, limit))
+	if err == nil && int64(len(text)) == limit { // the last line may be half of one
+		text = text[:bytes.LastIndexByte(text, '\n')+1]
+	}
+	return text, err
+}
+
+// parseDiskstats parses /proc/diskstats: "8 0 sda 1166 412 23242 ...", with eleven counters, or more on a new kernel. Devices that have
+// done nothing are left out.
+func parseDiskstats(text []byte) (disks []disk, err error) {
+	for line := range bytes.Lines(text) {
+		fields := strings.Fields(string(line))
+		if len(fields) < 14 {
+			return nil, fmt.Errorf("diskstats: %.80q has %d fields, want at least 14", line, len(fields))
+		}
+		d := disk{name: strings.ReplaceAll(fields[2], "!", "/")} // as in cciss!c0d0
+		for i := range d.number {
+			n, err := strconv.ParseUint(fields[i], 10, 32)
+			if err != nil {
+				return nil, fmt.Errorf("diskstats: %.80q: device: %w", line, err)
+			}
+			d.number[i] = uint32(n)
+		}
+		for i := range d.counts {
+			if d.counts[i], err = strconv.ParseUint(fields[3+i], 10, 64); err != nil {
+				return nil, fmt.Errorf("diskstats: %.80q: counter %d: %w", line, i, err)
+			}
+		}
+		if d.counts != [11]uint64{} {
+			disks = append(disks, d)
+		}
+	}
+	return disks, nil
+}
+
+// parseMountinfo parses /proc/PID/mountinfo (proc_pid_mountinfo(5)) for the file systems that cAdvisor has (lib/fs), each device once,
+// without those that come and go with pods and containers. Of more than maxFilesystems the others are left out.
+func parseMountinfo(text []byte) (all []mounted, err error) {
+	seen := map[string]bool{}
+	for line := range bytes.Lines(text) {
+		before, after, ok := strings.Cut(strings.TrimSuffix(string(line), "\n"), " - ")
+		left, right := strings.Split(before, " "), strings.Split(after, " ")
+		if !ok || len(left) < 6 || len(right) < 2 {
+			return nil, fmt.Errorf("mountinfo: %.80q is no mount", line)
+		}
+		m := mounted{path: unescape(left[4]), device: unescape(right[1])}
+		major, minor, _ := strings.Cut(left[2], ":")
+		for i, part := range []string{major, minor} {
+			n, err := strconv.ParseUint(part, 10, 32)
+			if err != nil {
+				return nil, fmt.Errorf("mountinfo: %.80q: device: %w", line, err)
+			}
+			m.number[i] = uint32(n)
+		}
+		switch kind := right[0]; {
+		case !counted(kind), ofPods(m.path):
+			continue
+		case kind == "tmpfs": // whose source is a word
+			m.device = m.path
+		case kind == "overlay":
+			m.device = fmt.Sprintf("overlay_%d-%d", m.number[0], m.number[1])
+		}
+		if seen[m.device] || len(all) == maxFilesystems {
+			continue
+		}
+		seen[m.device] = true
+		m.label = label("device", m.device)
+		all = append(all, m)
+	}
+	return all, nil
+}
+
+// counted reports whether cAdvisor has file systems of a type.
+func counted(kind string) bool {
+	switch kind {
+	case "tmpfs", "overlay", "btrfs", "zfs", "xfs", "squashfs", "f2fs", "jfs", "reiserfs", "hfs", "hfsplus", "ntfs", "vfat", "fat",
+		"msdos", "exfat", "udf", "iso9660":
+		return true
+	}
+	return strings.HasPrefix(kind, "ext") || strings.HasPrefix(kind, "nfs")
+}
+
+// ofPods reports whether a mount point is that of a volume, in the directory that the kubelet and package volume have for a pod, or
+// of a container or sandbox, whose runtime mounts below a directory with its ID.
+func ofPods(path string) bool {
+	last, before := "", ""
+	for part := range strings.SplitSeq(path, "/") {
+		switch {
+		case before == "pods" && last != "" && (part == "volumes" || part == "volume-subpaths"):
+			return true
+		case len(part) == 64 && strings.Trim(part, "0123456789abcdef") == "":
+			return true
+		case part == "globalmount": // of a CSI driver
+			return true
+		}
+		before, last = last, part
+	}
+	return false
+}
+
+// unescape turns \040 into what it stands for.
+func unescape(s string) string {
+	if !strings.Contains(s, `\`) {
+		return s
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+3 < len(s) {
+			if n, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
+				b.WriteByte(byte(n))
+				i += 3
+				continue
+			}
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}

@@ -1,0 +1,288 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package usage_test
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/cgroups"
+	"github.com/seed81659283/nodeagent/nodeapi/prom/usage"
+	"github.com/seed81659283/nodeagent/nodestatus/machine"
+)
+
+const (
+	id64   = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+	limits = "Limit                     Soft Limit           Hard Limit           Units     \n" +
+		"Max processes             47000                47000                processes \n" +
+		"Max open files            1024                 524288               files     \n"
+	mountinfo = `22 27 0:21 / /proc rw,relatime - proc proc rw
+27 1 254:1 / / rw,relatime shared:1 - ext4 /dev/vda1 rw
+23 27 254:1 / /bind rw - ext4 /dev/vda1 rw
+24 27 0:24 / /with\040space rw - tmpfs tmpfs rw
+25 27 0:30 / /over rw - overlay overlay rw
+26 27 0:31 / /home rw - btrfs /dev/mapper/home rw
+28 27 0:32 / /net rw - nfs4 server:/export rw
+29 27 0:33 / /hangs rw - nfs4 server:/dead rw
+30 27 0:34 / /run/x/sandboxes/` + id64 + `/shm rw - tmpfs shm rw
+31 27 0:35 / /run/x/k8s.io/` + id64 + `/rootfs rw - overlay overlay rw
+32 27 0:36 / /var/lib/kubelet/pods/u1/volumes/kubernetes.io~secret/s rw - tmpfs tmpfs rw
+33 27 254:2 / /var/lib/kubelet/pods/u1/volume-subpaths/a/b/0 rw - ext4 /dev/vda2 rw
+34 27 254:2 / /var/lib/kubelet/plugins/kubernetes.io/csi/d/h/globalmount rw - ext4 /dev/vda2 rw
+`
+	diskstats = ` 254       0 vda 1 1 1 1 1 1 1 1 1 1 1
+ 254       1 vda1 10 11 12 13000 14 15 16 17000 3 18000 19000 0 0 0 0 1 2
+   7       0 loop0 0 0 0 0 0 0 0 0 0 0 0
+ 253       0 mapper!home 1 2 3 4 5 6 7 8 9 10 11
+`
+)
+
+// proc is a /proc with the two processes that every cgroup of a made source has.
+func proc() fstest.MapFS {
+	files := fstest.MapFS{
+		"self/mountinfo": {Data: []byte(mountinfo)}, "diskstats": {Data: []byte(diskstats)},
+		"1/limits": {Data: []byte(limits)}, "2/limits": {Data: []byte("Max open files  unlimited unlimited files\n")},
+		"2/fd": {Mode: fs.ModeDir | 0o500},
+	}
+	for fd, link := range []string{"/dev/null", "socket:[4711]", "pipe:[1]"} {
+		files[fmt.Sprintf("1/fd/%d", fd)] = &fstest.MapFile{Mode: fs.ModeSymlink | 0o700, Data: []byte(link)}
+	}
+	return files
+}
+
+// The machine has the file systems that are no pod's, by device, and what the kernel counts for disks.
+func TestFilesystems(t *testing.T) {
+	n := node()
+	n.samples[0].Stats.IO.Devices = append(n.samples[0].Stats.IO.Devices, cgroups.IODevice{Major: 254, Minor: 1, Reads: 77}, cgroups.IODevice{Major: 9, Minor: 9, Reads: 1})
+	page := cadvisor(t, n, usage.Options{})
+	const root, stamp = `container="",id="/",image="",name="",namespace="",pod=""`, " 1700000000123"
+	devices := func(name string) (found []string) {
+		for _, line := range series(page, name) {
+			rest, ok := strings.CutPrefix(line, name+"{"+root+`,device="`)
+			if ok {
+				found = append(found, strings.TrimSuffix(rest, stamp))
+			}
+		}
+		return found
+	}
+	assert.Equal(t, []string{
+		`/dev/vda1"} 1000`, `/with space"} 1000`, `overlay_0-30"} 1000`, `/dev/mapper/home"} 1000`, `server:/export"} 1000`,
+	}, devices("container_fs_limit_bytes"), "each device once, and none of pods, and not what does not answer")
+	assert.Equal(t, []string{`/dev/vda1"} 600`, `/with space"} 600`, `overlay_0-30"} 600`, `/dev/mapper/home"} 600`, `server:/export"} 600`}, devices("container_fs_usage_bytes"))
+	assert.Contains(t, devices("container_fs_inodes_free"), `/dev/vda1"} 15`)
+	assert.Contains(t, devices("container_fs_inodes_total"), `/dev/vda1"} 20`)
+	for name, want := range map[string][2]string{
+		"container_fs_reads_merged_total": {"11", "2"}, "container_fs_sector_reads_total": {"12", "3"}, "container_fs_read_seconds_total": {"13", "0.004"},
+		"container_fs_writes_merged_total": {"15", "6"}, "container_fs_sector_writes_total": {"16", "7"}, "container_fs_write_seconds_total": {"17", "0.008"},
+		"container_fs_io_current": {"3", "9"}, "container_fs_io_time_seconds_total": {"18", "0.01"}, "container_fs_io_time_weighted_seconds_total": {"19", "0.011"},
+	} {
+		assert.Equal(t, []string{`/dev/vda1"} ` + want[0], `/dev/mapper/home"} ` + want[1]}, devices(name), name)
+		assert.Len(t, series(page, name), 2, "no container has it")
+	}
+	assert.Equal(t, []string{`8:1"} 1`, `/dev/vda1"} 77`, `9:9"} 1`, `/dev/mapper/home"} 1`}, devices("container_fs_reads_total"),
+		"what the cgroup has counted is there once, by its name where the kernel knows it")
+}
+
+// What cannot be read of the machine costs its own series.
+func TestNoFilesystems(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(fstest.MapFS, *made)
+		told   string
+		absent string
+	}{
+		"no mounts":               {func(p fstest.MapFS, _ *made) { delete(p, "self/mountinfo") }, "", "container_fs_limit_bytes"},
+		"a mount that is none":    {func(p fstest.MapFS, _ *made) { p["self/mountinfo"].Data = []byte("22 27\n") }, `mountinfo: "22 27\n" is no mount`, "container_fs_limit_bytes"},
+		"a mount of no device":    {func(p fstest.MapFS, _ *made) { p["self/mountinfo"].Data = []byte("1 1 x:1 / / rw - ext4 d rw\n") }, "mountinfo: \"1 1 x:1 / / rw - ext4 d rw\\n\": device: strconv", "container_fs_limit_bytes"},
+		"no disks":                {func(p fstest.MapFS, _ *made) { delete(p, "diskstats") }, "", "container_fs_io_current"},
+		"a disk without counters": {func(p fstest.MapFS, _ *made) { p["diskstats"].Data = []byte("8 0 sda\n") }, "diskstats: \"8 0 sda\\n\" has 3 fields, want at least 14", "container_fs_io_current"},
+		"a disk with a word":      {func(p fstest.MapFS, _ *made) { p["diskstats"].Data = []byte("8 0 sda 1 2 3 x 5 6 7 8 9 10 11\n") }, "counter 3: strconv", "container_fs_io_current"},
+		"a disk without a number": {func(p fstest.MapFS, _ *made) { p["diskstats"].Data = []byte("x 0 sda 1 2 3 4 5 6 7 8 9 10 11\n") }, "device: strconv", "container_fs_io_current"},
+		"a dead file system":      {func(_ fstest.MapFS, n *made) { n.dead = errors.New("no answer from /hangs") }, "no answer from /hangs", "nothing"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var told []string
+			p, n := proc(), node()
+			c.change(p, n)
+			page := cadvisor(t, n, usage.Options{Proc: p, Error: func(_ string, err error) { told = append(told, err.Error()) }})
+			assert.Empty(t, series(page, c.absent))
+			assert.NotEmpty(t, series(page, "container_memory_rss"))
+			if c.told == "" {
+				assert.Empty(t, told)
+				return
+			}
+			require.Len(t, told, 1)
+			assert.Contains(t, told[0], c.told)
+			assert.Contains(t, page, "container_scrape_error 1\n")
+		})
+	}
+}
+
+// There are at most so many file systems, whoever mounts.
+func TestManyFilesystems(t *testing.T) {
+	p := proc()
+	var b strings.Builder
+	for i := range 100_000 {
+		fmt.Fprintf(&b, "1 1 0:%d / /m%d rw - tmpfs t rw\n", i, i)
+	}
+	p["self/mountinfo"].Data = []byte(b.String())
+	assert.Len(t, series(cadvisor(t, node(), usage.Options{Proc: p}), "container_fs_limit_bytes"), 32)
+}
+
+// Of processes that nobody may look at, and of too many, nothing is known; those that have exited have nothing open.
+func TestProcesses(t *testing.T) {
+	const main = `container="main",id="/kubepods/burstable/podu1/c1",image="nginx:1",name="c1",namespace="ns",pod="web"`
+	for name, c := range map[string]struct {
+		change        func(fstest.MapFS, *made)
+		files, limits string
+	}{
+		"one has exited": {func(p fstest.MapFS, _ *made) { delete(p, "2/fd") }, "3", "1024"},
+		"all have exited": {func(p fstest.MapFS, _ *made) {
+			for name := range p {
+				if strings.HasPrefix(name, "1/") || strings.HasPrefix(name, "2/") {
+					delete(p, name)
+				}
+			}
+		}, "0", ""},
+		"there is none":      {func(_ fstest.MapFS, n *made) { n.samples[5].Stats.Pids.Procs = nil }, "0", ""},
+		"no limit":           {func(_ fstest.MapFS, n *made) { n.samples[5].Stats.Pids.Procs = []int{2, 1} }, "3", "-1"},
+		"no such line":       {func(p fstest.MapFS, _ *made) { p["1/limits"].Data = []byte("Max cpu time 1 2 seconds\n") }, "3", ""},
+		"half a line":        {func(p fstest.MapFS, _ *made) { p["1/limits"].Data = []byte("Max open files 1024\n") }, "3", ""},
+		"a negative one":     {func(p fstest.MapFS, _ *made) { p["1/limits"].Data = []byte("Max open files -5 1 files\n") }, "3", ""},
+		"not a directory":    {func(p fstest.MapFS, _ *made) { p["2/fd"] = &fstest.MapFile{} }, "", "1024"},
+		"too many processes": {func(_ fstest.MapFS, n *made) { n.samples[5].Stats.Pids.Procs = make([]int, 10_001) }, "", ""},
+		"too many files": {func(p fstest.MapFS, _ *made) {
+			for fd := range 10_001 {
+				p[fmt.Sprintf("2/fd/%d", fd)] = &fstest.MapFile{}
+			}
+		}, "", "1024"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, n := proc(), node()
+			c.change(p, n)
+			page := cadvisor(t, n, usage.Options{Proc: p})
+			find := func(name, more string) string {
+				for _, line := range series(page, name) {
+					if value, ok := strings.CutPrefix(line, name+"{"+main+more+"} "); ok {
+						return strings.TrimSuffix(value, " 1700000000123")
+					}
+				}
+				return ""
+			}
+			assert.Equal(t, c.files, find("container_file_descriptors", ""))
+			assert.Equal(t, c.limits, find("container_ulimits_soft", `,ulimit="max_open_files"`))
+			assert.Contains(t, page, "container_scrape_error 0\n", "whoever is in a container fails no page")
+		})
+	}
+	page := cadvisor(t, node(), usage.Options{})
+	assert.Len(t, series(page, "container_ulimits_soft"), 3, "the machine, the sandbox and the container have a first process")
+	assert.Len(t, series(page, "container_file_descriptors"), 6, "every cgroup has processes, or none")
+}
+
+// Limits are those of the cgroup, and of the machine its size. They have no time stamp.
+func TestSpec(t *testing.T) {
+	const (
+		main = `container="main",id="/kubepods/burstable/podu1/c1",image="nginx:1",name="c1",namespace="ns",pod="web"} `
+		root = `container="",id="/",image="",name="",namespace="",pod=""} `
+	)
+	o := usage.Options{Machine: machine.Info{Memory: 8 << 30, Swap: 1 << 30}}
+	page := cadvisor(t, node(), o)
+	for name, want := range map[string]string{
+		"container_spec_cpu_period":                     main + "100000",
+		"container_spec_cpu_quota":                      main + "20000",
+		"container_spec_cpu_shares":                     main + "998",
+		"container_spec_memory_limit_bytes":             main + "4096",
+		"container_spec_memory_reservation_limit_bytes": main + "2048",
+		"container_spec_memory_swap_limit_bytes":        main + "0",
+	} {
+		assert.Contains(t, series(page, name), name+"{"+want)
+	}
+	assert.Contains(t, page, "container_spec_memory_limit_bytes{"+root+"8589934592\n")
+	assert.Contains(t, page, "container_spec_memory_swap_limit_bytes{"+root+"1073741824\n")
+
+	n := node()
+	for i := range n.samples {
+		n.samples[i].Stats.CPU.Limit = &cgroups.CPULimit{Shares: 512, Period: 100_000, Quota: cgroups.Unlimited}
+		n.samples[i].Stats.Memory.SwapMax = new(int64(100))
+	}
+	page = cadvisor(t, n, o)
+	assert.Contains(t, page, "container_spec_cpu_shares{"+main+"512\n")
+	assert.Empty(t, series(page, "container_spec_cpu_quota"), "nobody has one")
+	assert.Empty(t, series(page, "container_cpu_cfs_periods_total"), "nor what comes of one")
+	assert.Contains(t, page, "container_spec_memory_swap_limit_bytes{"+main+"4196\n", "on v1 it is memory and swap")
+
+	n.samples[len(n.samples)-1].Stats.CPU.Limit = nil
+	assert.Contains(t, cadvisor(t, n, o), "container_spec_cpu_shares{"+main+"0\n", "the host has no controller of CPU")
+}
+
+// What no family needs is not read.
+func TestWithoutTheMachine(t *testing.T) {
+	p, read := proc(), map[string]bool{}
+	_ = cadvisor(t, node(), usage.Options{Proc: spy{p, read}, Without: []string{
+		"container_fs_*", "container_blkio_*", "container_file_descriptors", "container_sockets", "container_ulimits_soft",
+	}})
+	assert.Empty(t, read)
+	_ = cadvisor(t, node(), usage.Options{Proc: spy{p, read}})
+	for _, name := range []string{"self/mountinfo", "diskstats", "1/fd", "1/limits"} {
+		assert.True(t, read[name], name)
+	}
+}
+
+// spy notes what is opened.
+type spy struct {
+	fstest.MapFS
+	opened map[string]bool
+}
+
+func (s spy) Open(name string) (fs.File, error) {
+	s.opened[name] = true
+	return s.MapFS.Open(name)
+}
+
+// BenchmarkCadvisor is a page of 100 pods with one container each, whose every cgroup has a process of this machine, without what
+// reading cgroups takes.
+func BenchmarkCadvisor(b *testing.B) {
+	if _, err := os.Stat("/proc/self/fd"); err != nil {
+		b.Skip("needs /proc")
+	}
+	n := node()
+	one := n.samples[3:]
+	n.samples = n.samples[:3]
+	for i := range 100 {
+		for _, s := range one {
+			s.Path = cgroups.PodPath("", cgroups.Burstable, fmt.Sprintf("u%d", i))
+			s.Stats.Pids.Procs = []int{os.Getpid()}
+			n.samples = append(n.samples, s)
+		}
+	}
+	for name, without := range map[string][]string{"whole": nil, "without processes": {"container_file_descriptors", "container_sockets", "container_ulimits_soft"}} {
+		b.Run(name, func(b *testing.B) {
+			p, err := usage.Cadvisor(n, usage.Options{Without: without})
+			require.NoError(b, err)
+			for b.Loop() {
+				w := httptest.NewRecorder()
+				p.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+				require.Equal(b, http.StatusOK, w.Code)
+			}
+		})
+	}
+}
+
+func FuzzMachine(f *testing.F) {
+	f.Add(mountinfo, diskstats, limits)
+	f.Fuzz(func(t *testing.T, mountinfo, diskstats, limits string) {
+		p := proc()
+		p["self/mountinfo"].Data, p["diskstats"].Data, p["1/limits"].Data = []byte(mountinfo), []byte(diskstats), []byte(limits)
+		_ = cadvisor(t, node(), usage.Options{Proc: p}) // which parses the page, and no series may be there twice
+	})
+}

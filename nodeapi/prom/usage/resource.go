@@ -1,0 +1,200 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package usage
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+)
+
+// figure is a value that was measured, if it was.
+type figure struct {
+	value float64
+	at    time.Time // zero: the page does not say
+	ok    bool
+}
+
+// resourceFamily is a family of /metrics/resource.
+type resourceFamily struct {
+	name, help, kind string
+	node             func(*stats.NodeStats) figure
+	pod              func(*stats.PodStats) figure
+	container        func(*stats.ContainerStats) figure
+}
+
+// resourceFamilies are those of the kubelet's page, in the order of their names.
+func resourceFamilies() []resourceFamily {
+	return []resourceFamily{
+		{
+			name: "container_cpu_usage_seconds_total", kind: counter, help: "CPU time of a container in seconds, of all CPUs",
+			container: func(c *stats.ContainerStats) figure { return cpuOf(c.CPU) },
+		},
+		{
+			name: "container_memory_working_set_bytes", kind: gauge, help: "Working set of a container in bytes",
+			container: func(c *stats.ContainerStats) figure { return memoryOf(c.Memory) },
+		},
+		{
+			name: "container_start_time_seconds", kind: gauge, help: "When a container was started, in seconds since the epoch",
+			container: func(c *stats.ContainerStats) figure {
+				return figure{float64(c.StartTime.UnixNano()) / 1e9, time.Time{}, c.StartTime.Unix() > 0}
+			},
+		},
+		{
+			name: "container_swap_limit_bytes", kind: gauge, help: "Swap that a container may use in bytes",
+			container: func(c *stats.ContainerStats) figure {
+				if c.Swap == nil || c.Swap.SwapAvailableBytes == nil {
+					return figure{}
+				}
+				used := swapOf(c.Swap)
+				return figure{float64(*c.Swap.SwapAvailableBytes) + used.value, c.Swap.Time.Time, true}
+			},
+		},
+		{
+			name: "container_swap_usage_bytes", kind: gauge, help: "Swap that a container uses in bytes",
+			container: func(c *stats.ContainerStats) figure { return swapOf(c.Swap) },
+		},
+		{
+			name: "node_cpu_usage_seconds_total", kind: counter, help: "CPU time of the node in seconds, of all CPUs",
+			node: func(n *stats.NodeStats) figure { return cpuOf(n.CPU) },
+		},
+		{
+			name: "node_memory_working_set_bytes", kind: gauge, help: "Working set of the node in bytes",
+			node: func(n *stats.NodeStats) figure { return memoryOf(n.Memory) },
+		},
+		{
+			name: "node_swap_usage_bytes", kind: gauge, help: "Swap that the node uses in bytes",
+			node: func(n *stats.NodeStats) figure { return swapOf(n.Swap) },
+		},
+		{
+			name: "pod_cpu_usage_seconds_total", kind: counter, help: "CPU time of a pod in seconds, of all CPUs",
+			pod: func(p *stats.PodStats) figure { return cpuOf(p.CPU) },
+		},
+		{
+			name: "pod_memory_working_set_bytes", kind: gauge, help: "Working set of a pod in bytes",
+			pod: func(p *stats.PodStats) figure { return memoryOf(p.Memory) },
+		},
+		{
+			name: "pod_swap_usage_bytes", kind: gauge, help: "Swap that a pod uses in bytes",
+			pod: func(p *stats.PodStats) figure { return swapOf(p.Swap) },
+		},
+	}
+}
+
+func cpuOf(c *stats.CPUStats) figure {
+	if c == nil || c.UsageCoreNanoSeconds == nil {
+		return figure{}
+	}
+	return figure{float64(*c.UsageCoreNanoSeconds) / 1e9, c.Time.Time, true}
+}
+
+func memoryOf(m *stats.MemoryStats) figure {
+	if m == nil || m.WorkingSetBytes == nil {
+		return figure{}
+	}
+	return figure{float64(*m.WorkingSetBytes), m.Time.Time, true}
+}
+
+func swapOf(s *stats.SwapStats) figure {
+	if s == nil || s.SwapUsageBytes == nil {
+		return figure{}
+	}
+	return figure{float64(*s.SwapUsageBytes), s.Time.Time, true}
+}
+
+// Resource returns the page /metrics/resource: CPU, memory and swap of the node, its pods and their containers.
+func Resource(source Source, o Options) (*Page, error) {
+	if source == nil {
+		return nil, fmt.Errorf("usage.Resource: %w", errNoSource)
+	}
+	if err := o.check("usage.Resource"); err != nil {
+		return nil, err
+	}
+	families := slices.DeleteFunc(resourceFamilies(), func(f resourceFamily) bool { return !o.wants(f.name) })
+	var last kept[*stats.Summary]
+	return newPage(func(ctx context.Context, t *text) {
+		s, err := last.get(ctx, o.MaxAge, source.CPUAndMemory)
+		o.fail("/metrics/resource", err)
+		if s != nil {
+			writeResource(t, families, s)
+		}
+		scrapeError(t, o, "resource_scrape_error", err)
+	}), nil
+}
+
+func writeResource(t *text, families []resourceFamily, s *stats.Summary) {
+	rows := newResourceRows(s)
+	for i := range families {
+		f := &families[i]
+		begun := t.family(f.name, f.help, f.kind)
+		header := len(t.buf)
+		add := func(labels string, r figure) {
+			if r.ok {
+				t.series(labels, "", r.value, r.at)
+			}
+		}
+		if f.node != nil {
+			add("", f.node(&s.Node))
+		}
+		for _, row := range rows {
+			switch {
+			case row.container != nil && f.container != nil:
+				add(row.labels, f.container(row.container))
+			case row.pod != nil && f.pod != nil:
+				add(row.labels, f.pod(row.pod))
+			}
+		}
+		if len(t.buf) == header {
+			t.buf = t.buf[:begun]
+		}
+	}
+}
+
+// resourceRow is a pod or a container with its labels.
+type resourceRow struct {
+	labels    string
+	pod       *stats.PodStats
+	container *stats.ContainerStats
+}
+
+// newResourceRows returns every pod and container once: where two have the same labels, as for a pod that takes the place of one
+// that terminates, the first counts.
+func newResourceRows(s *stats.Summary) (rows []resourceRow) {
+	seen := make(map[string]bool)
+	add := func(row resourceRow) {
+		if !seen[row.labels] {
+			seen[row.labels] = true
+			rows = append(rows, row)
+		}
+	}
+	for i := range s.Pods {
+		p := &s.Pods[i]
+		if p.PodRef.Name == "" { // which the runtime has not said yet
+			continue
+		}
+		of := label("namespace", p.PodRef.Namespace) + "," + label("pod", p.PodRef.Name)
+		for j := range p.Containers {
+			c := &p.Containers[j]
+			add(resourceRow{labels: label("container", c.Name) + "," + of, container: c})
+		}
+		add(resourceRow{labels: of, pod: p})
+	}
+	return rows
+}
+
+// scrapeError writes whether a page lacks something.
+func scrapeError(t *text, o Options, name string, err error) {
+	if !o.wants(name) {
+		return
+	}
+	t.family(name, "1 if there was an error while getting container metrics, 0 otherwise", gauge)
+	value := 0.0
+	if err != nil {
+		value = 1
+	}
+	t.series("", "", value, time.Time{})
+}

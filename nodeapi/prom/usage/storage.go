@@ -1,0 +1,100 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package usage
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+)
+
+// volumeMetric is a family of volumes with claims.
+type volumeMetric struct {
+	desc  *prometheus.Desc
+	value func(*stats.VolumeStats) *uint64
+}
+
+// storage is the collector of [Storage].
+type storage struct {
+	measure func() (*stats.Summary, error)
+	opts    Options
+	volumes []volumeMetric
+	logs    *prometheus.Desc // nil: left out
+}
+
+// Storage returns a collector of what volumes with claims and the logs of containers take, for the kubelet's page /metrics:
+// kubelet_volume_stats_* and kubelet_container_log_filesystem_used_bytes. It calls measure for each page, such as a
+// summary.Collector's Summary with a context that ends in time, and panics without one.
+func Storage(measure func() (*stats.Summary, error), o Options) prometheus.Collector {
+	if measure == nil {
+		panic("usage.Storage: it has no func to measure with, such as one that calls summary.Collector.Summary")
+	}
+	s := &storage{measure: measure, opts: o}
+	volume := func(name, help string, value func(*stats.VolumeStats) *uint64) {
+		if name = "kubelet_volume_stats_" + name; o.wants(name) {
+			s.volumes = append(s.volumes, volumeMetric{prometheus.NewDesc(name, help, []string{"namespace", "persistentvolumeclaim"}, nil), value})
+		}
+	}
+	volume("available_bytes", "Bytes that are free in the volume of a claim", func(v *stats.VolumeStats) *uint64 { return v.AvailableBytes })
+	volume("capacity_bytes", "Bytes that the volume of a claim has", func(v *stats.VolumeStats) *uint64 { return v.CapacityBytes })
+	volume("inodes", "Inodes that the volume of a claim has", func(v *stats.VolumeStats) *uint64 { return v.Inodes })
+	volume("inodes_free", "Inodes that are free in the volume of a claim", func(v *stats.VolumeStats) *uint64 { return v.InodesFree })
+	volume("inodes_used", "Inodes that are used in the volume of a claim", func(v *stats.VolumeStats) *uint64 { return v.InodesUsed })
+	volume("used_bytes", "Bytes that are used in the volume of a claim", func(v *stats.VolumeStats) *uint64 { return v.UsedBytes })
+	const logs = "kubelet_container_log_filesystem_used_bytes"
+	if o.wants(logs) {
+		s.logs = prometheus.NewDesc(logs, "Bytes that the logs of a container take", []string{"uid", "namespace", "pod", "container"}, nil)
+	}
+	return s
+}
+
+// Describe sends the descriptions of all families.
+func (s *storage) Describe(ch chan<- *prometheus.Desc) {
+	for _, m := range s.volumes {
+		ch <- m.desc
+	}
+	if s.logs != nil {
+		ch <- s.logs
+	}
+}
+
+// Collect measures, and sends each series once, whatever repeats it.
+func (s *storage) Collect(ch chan<- prometheus.Metric) {
+	all, err := s.measure()
+	s.opts.fail("/metrics", err)
+	if all == nil {
+		return
+	}
+	seen := make(map[[4]string]bool)
+	first := func(labels ...string) bool {
+		var key [4]string
+		copy(key[:], labels)
+		before := seen[key]
+		seen[key] = true
+		return !before
+	}
+	for i := range all.Pods {
+		p := &all.Pods[i]
+		for j := range p.VolumeStats {
+			if v := &p.VolumeStats[j]; v.PVCRef != nil && first(v.PVCRef.Namespace, v.PVCRef.Name) {
+				s.volume(ch, v)
+			}
+		}
+		for j := range p.Containers {
+			c := &p.Containers[j]
+			used := c.Logs != nil && c.Logs.UsedBytes != nil
+			if of := []string{p.PodRef.UID, p.PodRef.Namespace, p.PodRef.Name, c.Name}; s.logs != nil && used && first(of...) {
+				ch <- prometheus.MustNewConstMetric(s.logs, prometheus.GaugeValue, float64(*c.Logs.UsedBytes), of...)
+			}
+		}
+	}
+}
+
+// volume sends what is known of the volume of a claim, which several pods may use.
+func (s *storage) volume(ch chan<- prometheus.Metric, v *stats.VolumeStats) {
+	for _, m := range s.volumes {
+		if value := m.value(v); value != nil {
+			ch <- prometheus.MustNewConstMetric(m.desc, prometheus.GaugeValue, float64(*value), v.PVCRef.Namespace, v.PVCRef.Name)
+		}
+	}
+}

@@ -1,0 +1,126 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package prom
+
+import (
+	"errors"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/volume"
+	"github.com/seed81659283/nodeagent/volume/plan"
+)
+
+type volumeMetrics struct {
+	group  *group
+	took   *histogram
+	errors *counter
+}
+
+// storageBuckets are those of operations on volumes.
+func storageBuckets() []float64 {
+	return []float64{.1, .25, .5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600}
+}
+
+func (m *Metrics) buildVolumes(g *group) {
+	m.volumes = volumeMetrics{
+		group: g,
+		took: g.histogram("storage_operation_duration_seconds", "How long an operation on a volume took.", storageBuckets(),
+			"volume_plugin", "operation_name", "status", "migrated"),
+		errors: g.counter("nodeagent_volume_errors_total", "What was wrong with no volume in particular."),
+	}
+}
+
+// Volumes returns the hooks of the engine of volumes. They call those that are given, too.
+func (m *Metrics) Volumes(with ...volume.Hooks) volume.Hooks {
+	v := &m.volumes
+	v.group.wired.Store(true)
+	return volume.Hooks{
+		Event: func(pod *corev1.Pod, eventType, reason, message string) {
+			each(with, func(h volume.Hooks) {
+				if h.Event != nil {
+					h.Event(pod, eventType, reason, message)
+				}
+			})
+		},
+		Step: func(plugin string, step plan.Step, took time.Duration, err error) {
+			v.took.observe(took, plugin, volumeOperation(step), volumeStatus(err), "false")
+			each(with, func(h volume.Hooks) {
+				if h.Step != nil {
+					h.Step(plugin, step, took, err)
+				}
+			})
+		},
+		Expanded: func(pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume, size int64) {
+			each(with, func(h volume.Hooks) { call3(h.Expanded, pvc, pv, size) })
+		},
+		Error: func(err error) {
+			v.errors.inc()
+			each(with, func(h volume.Hooks) { call(h.Error, err) })
+		},
+	}
+}
+
+// volumeOperation returns what the kubelet calls a step.
+func volumeOperation(s plan.Step) string {
+	switch s {
+	case plan.TearDown:
+		return "volume_unmount"
+	case plan.Stage:
+		return "mount_device"
+	case plan.Unstage:
+		return "unmount_device"
+	default: // SetUp, and Remount, which is another mount with the kubelet as well
+		return "volume_mount"
+	}
+}
+
+func volumeStatus(err error) string {
+	if err != nil {
+		return "fail-unknown"
+	}
+	return "success"
+}
+
+type csiMetrics struct {
+	group *group
+	took  *histogram
+}
+
+func (m *Metrics) buildCSI(g *group) {
+	m.csi = csiMetrics{
+		group: g,
+		took: g.histogram("csi_operations_seconds", "How long calls of CSI drivers took.", storageBuckets(),
+			"driver_name", "method_name", "grpc_status_code", "migrated"),
+	}
+}
+
+// CSI returns what counts the calls of CSI drivers: the field Call of the hooks of volume/csi takes it. The error of a call says
+// its code by a method Code, as CallError of that package does. It calls what is given, too.
+func (m *Metrics) CSI(with ...func(driver, method string, took time.Duration, err error)) func(driver, method string, took time.Duration, err error) {
+	c := &m.csi
+	c.group.wired.Store(true)
+	return func(driver, method string, took time.Duration, err error) {
+		c.took.observe(took, driver, "/csi.v1.Node/"+method, grpcCode(err), "false")
+		for _, hook := range with {
+			if hook != nil {
+				hook(driver, method, took, err)
+			}
+		}
+	}
+}
+
+// grpcCode returns the code of the error of a call.
+func grpcCode(err error) string {
+	var coded interface{ Code() string }
+	switch {
+	case err == nil:
+		return "OK"
+	case errors.As(err, &coded):
+		return coded.Code()
+	default:
+		return "unknown-non-grpc"
+	}
+}
