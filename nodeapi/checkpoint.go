@@ -1,0 +1,69 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeapi
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// serveCheckpoint has the runtime write a checkpoint of a running container, and answers with its path. Source: checkpoint in
+// pkg/kubelet/server/server.go (KEP-2008).
+func (s *Server) serveCheckpoint(w http.ResponseWriter, r *http.Request, p params) {
+	pod := s.podOf(w, p)
+	if pod == nil {
+		return
+	}
+	name := p["container"]
+	if containerSpec(pod, name) == nil {
+		text(w, http.StatusNotFound, fmt.Sprintf("container %s does not exist", name))
+		return
+	}
+	timeout, err := checkpointTimeout(r.URL.Query()["timeout"])
+	if err != nil {
+		text(w, http.StatusNotFound, err.Error())
+		return
+	}
+	id, err := s.runningContainer(r.Context(), pod, name)
+	if err == nil && id == "" {
+		err = fmt.Errorf("container %s not found", name)
+	}
+	file := fmt.Sprintf("checkpoint-%s-%s-%s.tar", fullName(pod), name, time.Now().Format(time.RFC3339))
+	if strings.ContainsRune(file, filepath.Separator) { // no name of Kubernetes has one
+		err = fmt.Errorf("%q is no name of a file", file)
+	}
+	path := filepath.Join(s.o.CheckpointDir, file)
+	if err == nil {
+		err = s.o.Checkpointer.Checkpoint(r.Context(), id, path, timeout)
+	}
+	if err != nil {
+		text(w, http.StatusInternalServerError, fmt.Sprintf("checkpointing of %s/%s/%s failed (%s)", p["namespace"], p["pod"], name, err))
+		return
+	}
+	body, err := json.Marshal(map[string][]string{"items": {path}})
+	if err != nil {
+		text(w, http.StatusInternalServerError, err.Error())
+		return
+	}
+	writeJSON(w, body)
+}
+
+// checkpointTimeout reads the last of the values, in seconds. Without one it is zero: the runtime's.
+func checkpointTimeout(values []string) (time.Duration, error) {
+	if len(values) == 0 {
+		return 0, nil
+	}
+	seconds, err := strconv.ParseInt(values[len(values)-1], 10, 64)
+	if err != nil {
+		return 0, errors.New("cannot parse value of timeout parameter")
+	}
+	most := int64(1<<63-1) / int64(time.Second)
+	return time.Duration(min(max(seconds, 0), most)) * time.Second, nil
+}

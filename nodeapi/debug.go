@@ -1,0 +1,83 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeapi
+
+import (
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/pprof"
+	"strconv"
+	"strings"
+)
+
+// serveProfile serves the pages of [net/http/pprof], which is not told of by its own paths.
+func serveProfile(w http.ResponseWriter, r *http.Request, _ params) {
+	switch strings.TrimPrefix(r.URL.Path, "/debug/pprof/") {
+	case "profile":
+		pprof.Profile(w, r)
+	case "symbol":
+		pprof.Symbol(w, r)
+	case "cmdline":
+		pprof.Cmdline(w, r)
+	case "trace":
+		pprof.Trace(w, r)
+	default:
+		pprof.Index(w, r)
+	}
+}
+
+// serveLevel sets the level of the log from a verbosity of klog, as kubectl users know it. Source: StringFlagPutHandler in
+// k8s.io/apiserver/pkg/server/routes.
+func (s *Server) serveLevel(w http.ResponseWriter, r *http.Request) {
+	answer := func(code int, line string) {
+		w.Header().Set("Content-Type", "text/plain")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		w.WriteHeader(code)
+		_, _ = io.WriteString(w, line+"\n")
+	}
+	if r.Method != http.MethodPut {
+		answer(http.StatusNotAcceptable, "unsupported http method")
+		return
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		answer(http.StatusBadRequest, "error reading request body: "+err.Error())
+		return
+	}
+	level, err := LevelOf(string(body))
+	if err != nil {
+		answer(http.StatusBadRequest, err.Error())
+		return
+	}
+	s.o.Level.Set(level)
+	answer(http.StatusOK, "successfully set klog.logging.verbosity to "+string(body))
+}
+
+// LevelOf returns the level of slog for a verbosity of klog: what the kubelet logs up to 2 is information, and the rest is for debugging.
+// From 5 on it is lower by one for each, so that a handler may tell them apart.
+func LevelOf(verbosity string) (slog.Level, error) {
+	v, err := strconv.ParseUint(verbosity, 10, 32)
+	switch {
+	case err != nil:
+		return 0, err
+	case v < 3:
+		return slog.LevelInfo, nil
+	case v < 5:
+		return slog.LevelDebug, nil
+	}
+	return slog.LevelDebug - slog.Level(min(v-4, 100)), nil
+}
+
+// serveSettings answers with the configuration of the agent. Source: package configz of k8s.io/component-base.
+func (s *Server) serveSettings(w http.ResponseWriter, _ *http.Request) {
+	body, err := json.Marshal(map[string]any{"kubeletconfig": s.o.Settings()})
+	if err != nil {
+		http.Error(w, "error marshaling json: "+err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	writeJSON(w, body)
+}
