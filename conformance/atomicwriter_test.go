@@ -116,7 +116,7 @@ func newPayloads(c *conformance.Choices) series {
 		for range c.Int(6) {
 			name := conformance.Pick(c, "a", "b", "c-d", "dir/x", "dir/y", "dir/deep/z", "dir2/x", "a/..b", "...")
 			if c.OneIn(16) {
-				name = conformance.Pick(c, "./e", "e//f", "e/", "a/b", "dir", "..bad", "../up", "dir/../a", "/abs", "", ".", "./..data", strings.Repeat("n", 256))
+				name = conformance.Pick(c, "./e", "e//f", "e/", "./a", "./dir/x", "dir//y", "a/b", "dir", "..bad", "../up", "dir/../a", "/abs", "", ".", "./..data", strings.Repeat("n", 256))
 			}
 			in[i][name] = projected{
 				Content: conformance.Pick(c, "", "1", "2", "22", strings.Repeat("long", 10_000)),

@@ -41,32 +41,39 @@ type Exception[In, Out any] struct {
 type Flags struct {
 	seed   *uint64
 	inputs *int
+	asked  *int // of the command line: more than inputs where a comparison gets fewer
 }
 
 // NewFlags adds the flags to a set.
 func NewFlags(set *flag.FlagSet) Flags {
-	return Flags{
-		seed:   set.Uint64("seed", 1, "which inputs to generate; 0 for new ones"),
-		inputs: set.Int("inputs", 200_000, "how many inputs each comparison gets"),
+	inputs := set.Int("inputs", 200_000, "how many inputs each comparison gets")
+	return Flags{seed: set.Uint64("seed", 1, "which inputs to generate; 0 for new ones"), inputs: inputs, asked: inputs}
+}
+
+// Inputs returns how many inputs there are, for what is no Comparison.
+func (f Flags) Inputs() int { return *f.inputs }
+
+// Seed returns which inputs they are: new ones each time that it is called, where new ones are asked for.
+func (f Flags) Seed() uint64 {
+	if *f.seed == 0 {
+		return uint64(time.Now().UnixNano())
 	}
+	return *f.seed
 }
 
 // AtMost returns flags for a comparison whose inputs take long.
 func (f Flags) AtMost(inputs int) Flags {
 	inputs = min(inputs, *f.inputs)
-	return Flags{seed: f.seed, inputs: &inputs}
+	return Flags{seed: f.seed, inputs: &inputs, asked: f.asked}
 }
 
-// enough is how many inputs bring every exception about.
+// enough is how many inputs bring every exception about, or as many as a comparison gets at most.
 const enough = 100_000
 
 // Run compares a series of inputs.
 func (c Comparison[In, Out]) Run(t *testing.T, flags Flags) {
 	t.Helper()
-	seed := *flags.seed
-	if seed == 0 {
-		seed = uint64(time.Now().UnixNano())
-	}
+	seed := flags.Seed()
 	start := time.Now()
 	hits := make([]atomic.Int64, len(c.Exceptions))
 	var failed atomic.Pointer[[]byte]
@@ -92,7 +99,7 @@ func (c Comparison[In, Out]) Run(t *testing.T, flags Flags) {
 	}
 	for i, e := range c.Exceptions {
 		t.Logf("%7d times: %s: %s", hits[i].Load(), e.Name, e.Reason)
-		if hits[i].Load() == 0 && *flags.inputs >= enough {
+		if hits[i].Load() == 0 && *flags.asked >= enough {
 			t.Errorf("exception %q does not occur any more", e.Name)
 		}
 	}

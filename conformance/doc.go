@@ -34,7 +34,8 @@
 // virtual time, by the kubelet's manager and by a Reconciler.
 //
 // Payloads, trees and subPaths of volumes are written, walked and bound twice, by the kubelet's code and by ours, and what is
-// on disk then is compared. As root, all tests run in a mount namespace of their own.
+// on disk then is compared. Volumes with claims go through the kubelet's populator, its states of the world and its operations, on
+// plugins that make nothing. As root, all tests run in a mount namespace of their own.
 //
 // # The kubelet's own code
 //

@@ -23,6 +23,7 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 	"github.com/seed81659283/nodeagent/cgroups/podtree"
 	"github.com/seed81659283/nodeagent/conformance"
+	"github.com/seed81659283/nodeagent/eviction/threshold"
 	"github.com/seed81659283/nodeagent/qos"
 )
 
@@ -138,7 +139,7 @@ func (in nodeInput) thresholds() []evictionapi.Threshold {
 func (in nodeInput) ours() podtree.Options {
 	o := podtree.Options{
 		Node: in.Node, Capacity: in.Capacity, MaxPIDs: in.PIDs,
-		Reserved: podtree.Reserved{System: in.System, Kube: in.Kube, MemoryAvailable: threshold(in.MemoryFree), NodeFSAvailable: threshold(in.NodeFree)},
+		Reserved: podtree.Reserved{System: in.System, Kube: in.Kube, MemoryAvailable: keepFree(in.MemoryFree), NodeFSAvailable: keepFree(in.NodeFree)},
 		Enforce:  in.Enforce, SystemCgroup: "system", KubeCgroup: "agent", QOSReserved: in.QOSReserved,
 	}
 	if o.Enforce == nil {
@@ -147,15 +148,15 @@ func (in nodeInput) ours() podtree.Options {
 	return o
 }
 
-func threshold(text string) podtree.Threshold {
+func keepFree(text string) threshold.Value {
 	if text == "" {
-		return podtree.Threshold{}
+		return threshold.Value{}
 	}
-	t, err := podtree.ParseThreshold(text)
+	v, err := threshold.ParseValue(text)
 	if err != nil {
 		panic(err)
 	}
-	return t
+	return v
 }
 
 // share is what pods can have of a node.

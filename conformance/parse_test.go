@@ -17,6 +17,8 @@ import (
 
 	"github.com/seed81659283/nodeagent/cgroups/podtree"
 	"github.com/seed81659283/nodeagent/conformance"
+	"github.com/seed81659283/nodeagent/eviction/threshold"
+	"github.com/seed81659283/nodeagent/qos"
 )
 
 func TestParseThreshold(t *testing.T)   { run(t, parseThreshold) }
@@ -41,22 +43,16 @@ var parseThreshold = conformance.Comparison[string, answer]{
 			return answer{Text: "0"}
 		}
 		capacity := *resource.NewQuantity(16<<30, resource.BinarySI)
-		return answer{Text: strconv.FormatInt(evictionapi.GetThresholdQuantity(list[0].Value, &capacity).Value(), 10)}
+		return answer{Text: strconv.FormatInt(qos.Value(evictionapi.GetThresholdQuantity(list[0].Value, &capacity)), 10)}
 	},
 	Ours: func(text string) answer {
-		t, err := podtree.ParseThreshold(text)
+		v, err := threshold.ParseValue(text)
 		if err != nil {
 			return answer{Refused: true}
 		}
-		kept := podtree.Reserved{MemoryAvailable: t}.Reservation(corev1.ResourceList{"memory": *resource.NewQuantity(16<<30, resource.BinarySI)})
+		kept := podtree.Reserved{MemoryAvailable: v}.Reservation(corev1.ResourceList{"memory": *resource.NewQuantity(16<<30, resource.BinarySI)})
 		return answer{Text: strconv.FormatInt(kept.Memory().Value(), 10)}
 	},
-	Exceptions: []conformance.Exception[string, answer]{{
-		Name:   "percent signs",
-		Reason: "one percent sign is one, where the kubelet takes any number of them",
-		When:   func(text string) bool { return strings.HasSuffix(text, "%%") },
-		Want:   func(string, answer) answer { return answer{Refused: true} },
-	}},
 }
 
 var parseQOSReserved = conformance.Comparison[map[string]string, answer]{

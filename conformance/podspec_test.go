@@ -56,6 +56,9 @@ var validate = conformance.Comparison[*corev1.Pod, verdict]{
 		for range 1 + c.Int(2) {
 			change(c, pod)
 		}
+		if c.OneIn(100) {
+			pod.Spec.OS = &corev1.PodOS{Name: corev1.Windows} // which the full pod does not have, and no change finds
+		}
 		return pod
 	},
 	Kubelet: func(pod *corev1.Pod) verdict {

@@ -1,0 +1,123 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kubelet
+
+import (
+	"context"
+	"net"
+	"time"
+
+	cadvisorapi "github.com/google/cadvisor/lib/model"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
+	kubeletconfiginternal "k8s.io/kubernetes/pkg/kubelet/apis/config"
+	"k8s.io/kubernetes/pkg/kubelet/cadvisor"
+	"k8s.io/kubernetes/pkg/kubelet/cm"
+	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
+	"k8s.io/kubernetes/pkg/kubelet/eviction"
+	"k8s.io/kubernetes/pkg/kubelet/images"
+	"k8s.io/kubernetes/pkg/kubelet/nodeshutdown"
+	"k8s.io/kubernetes/pkg/kubelet/volumemanager"
+	"k8s.io/utils/clock"
+)
+
+// ConformanceNode is what a Node object is made from.
+type ConformanceNode struct {
+	Name, Hostname, ProviderID string
+	IPs                        []net.IP
+	ValidateIP                 func(net.IP) error
+	Labels                     map[string]string
+	Taints                     []v1.Taint
+	External, AttachDetach     bool
+	MaxPods, PodsPerCore       int
+	MaxImages, Port            int32
+	Features                   []string
+	LocalStorage               bool
+
+	Machine    *cadvisorapi.MachineInfo
+	Versions   cadvisor.Interface
+	Containers cm.ContainerManager
+	Runtime    kubecontainer.Runtime
+	Images     images.ImageGCManager
+	Evictions  eviction.Manager
+	Shutdown   nodeshutdown.Manager
+	Volumes    volumemanager.VolumeManager
+	Recorder   record.EventRecorderLogger
+	Clock      clock.WithTicker
+	Unhealthy  map[string]error
+	Storage    error
+	Cordoned   bool // was the last time
+
+	kl *Kubelet
+}
+
+// kubelet returns one that has all of that, as its constructor does.
+func (n *ConformanceNode) kubelet() *Kubelet {
+	if n.kl != nil {
+		return n.kl
+	}
+	kl := &Kubelet{
+		nodeName: types.NodeName(n.Name), hostname: n.Hostname, providerID: n.ProviderID,
+		nodeIPs: n.IPs, nodeIPValidator: n.ValidateIP, externalCloudProvider: n.External,
+		nodeLabels: n.Labels, registerWithTaints: n.Taints, enableControllerAttachDetach: n.AttachDetach,
+		maxPods: n.MaxPods, podsPerCore: n.PodsPerCore, nodeStatusMaxImages: n.MaxImages,
+		daemonEndpoints:      &v1.NodeDaemonEndpoints{KubeletEndpoint: v1.DaemonEndpoint{Port: n.Port}},
+		nodeDeclaredFeatures: n.Features,
+		kubeletConfiguration: kubeletconfiginternal.KubeletConfiguration{LocalStorageCapacityIsolation: n.LocalStorage},
+		machineInfo:          n.Machine, cadvisor: n.Versions, containerManager: n.Containers, containerRuntime: n.Runtime,
+		imageManager: n.Images, evictionManager: n.Evictions, shutdownManager: n.Shutdown, volumeManager: n.Volumes,
+		recorder: n.Recorder, clock: n.Clock, lastNodeUnschedulable: n.Cordoned,
+		nodeRef:      &v1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: n.Name},
+		runtimeState: newRuntimeState(30 * time.Second), // maxWaitForContainerRuntime
+	}
+	kl.oneTimeInitializer.Do(func() {}) // which would start the modules that need a runtime
+	for name, err := range n.Unhealthy {
+		kl.runtimeState.addHealthCheck(name, func() (bool, error) { return false, err })
+	}
+	kl.runtimeState.setStorageState(n.Storage)
+	kl.setNodeStatusFuncs = kl.defaultNodeStatusFuncs()
+	n.kl = kl
+	return kl
+}
+
+// AskRuntime does what the kubelet does every five seconds.
+func (n *ConformanceNode) AskRuntime(ctx context.Context) { n.kubelet().updateRuntimeUp(ctx) }
+
+// Initial returns the object of a node that is not registered.
+func (n *ConformanceNode) Initial(ctx context.Context) (*v1.Node, error) {
+	return n.kubelet().initialNode(ctx)
+}
+
+// Update returns what becomes of a Node object.
+func (n *ConformanceNode) Update(ctx context.Context, node *v1.Node) *v1.Node {
+	updated, _ := n.kubelet().updateNode(ctx, node)
+	return updated
+}
+
+// ConformanceChanged reports whether a Node object that was made of another is worth a request.
+func ConformanceChanged(old, updated *v1.Node) bool {
+	return nodeStatusHasChanged(&old.Status, &updated.Status)
+}
+
+// ConformanceReconcile changes an existing Node object into what a kubelet needs that is just being registered, and reports whether that is
+// worth a request.
+func ConformanceReconcile(ctx context.Context, initial, existing *v1.Node) bool {
+	kl := &Kubelet{containerManager: cm.NewStubContainerManager()}
+	logger := klog.FromContext(ctx)
+	update := kl.reconcileCMADAnnotationWithExistingNode(logger, initial, existing)
+	update = kl.updateDefaultLabels(initial, existing) || update
+	update = kl.reconcileExtendedResource(logger, initial, existing) || update
+	return kl.reconcileHugePageResource(logger, initial, existing) || update
+}
+
+// ConformanceZeroDevices is what a kubelet makes of devices whose plugins it has forgotten.
+func ConformanceZeroDevices(ctx context.Context, node *v1.Node) bool {
+	kl := &Kubelet{containerManager: cm.NewStubContainerManagerWithExtendedResource(true)}
+	return kl.reconcileExtendedResource(klog.FromContext(ctx), node, node)
+}
+
+// ConformanceNodeIP validates an address of a node.
+func ConformanceNodeIP(ip net.IP) error { return validateNodeIP(ip) }

@@ -1,0 +1,36 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kubelet
+
+import (
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clientset "k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	kubepod "k8s.io/kubernetes/pkg/kubelet/pod"
+)
+
+// ConformanceMirrors does what the kubelet does about the mirrors of static pods: those of a sync of each, and then those of
+// the housekeeping, for which terminating is what the pod workers say of a name.
+func ConformanceMirrors(
+	ctx context.Context, client clientset.Interface, nodes corelisters.NodeLister, node string, pods []*v1.Pod, terminating func(fullName string) bool,
+) {
+	manager := kubepod.NewBasicPodManager()
+	manager.SetPods(pods)
+	kl := &Kubelet{
+		kubeClient: client, nodeLister: nodes, nodeName: types.NodeName(node),
+		mirrorPodClient: kubepod.NewBasicMirrorClient(client, node, nodes),
+	}
+	for static, mirror := range manager.GetStaticPodToMirrorPodMap() {
+		kl.tryReconcileMirrorPods(ctx, static, mirror)
+	}
+	_, _, orphans := manager.GetPodsAndMirrorPods()
+	for _, name := range orphans {
+		if !terminating(name) {
+			_, _ = kl.mirrorPodClient.DeleteMirrorPod(ctx, name, nil)
+		}
+	}
+}

@@ -1,0 +1,11 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kuberuntime
+
+import kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
+
+// ConformanceVersion reads the version of a runtime.
+func ConformanceVersion(version string) (kubecontainer.Version, error) {
+	return newRuntimeVersion(version)
+}

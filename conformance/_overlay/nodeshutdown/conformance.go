@@ -1,0 +1,62 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package nodeshutdown gets this file by way of the overlay: it opens the groups of pods.
+package nodeshutdown
+
+import (
+	"context"
+	"sort"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
+	"k8s.io/kubernetes/pkg/kubelet/volumemanager"
+	"k8s.io/utils/clock"
+)
+
+// ConformanceGroup is a group of pods that are killed together.
+type ConformanceGroup struct {
+	Priority int32
+	Seconds  int64
+	Pods     []string
+}
+
+// ConformanceGroups returns the groups of pods, and the grace that each pod is killed with. Without a list, total and critical are the two settings
+// that are older than it.
+func ConformanceGroups(ctx context.Context, list []kubeletconfig.ShutdownGracePeriodByPodPriority, total, critical time.Duration, pods []*v1.Pod) ([]ConformanceGroup, map[string]int64) {
+	var mu sync.Mutex
+	var killed sync.WaitGroup
+	killed.Add(len(pods))
+	graces := map[string]int64{}
+	m := newPodManager(&Config{
+		Logger: klog.Background(), Clock: clock.RealClock{}, VolumeManager: volumemanager.NewFakeVolumeManager(nil, 0, nil, false),
+		ShutdownGracePeriodRequested: total, ShutdownGracePeriodCriticalPods: critical, ShutdownGracePeriodByPodPriority: list,
+		KillPodFunc: func(pod *v1.Pod, _ bool, grace *int64, _ func(*v1.PodStatus)) error {
+			defer killed.Done()
+			mu.Lock()
+			defer mu.Unlock()
+			graces[pod.Name] = *grace
+			return nil
+		},
+	})
+	if len(m.shutdownGracePeriodByPodPriority) == 0 {
+		return nil, graces
+	}
+	var groups []ConformanceGroup
+	for _, g := range groupByPriority(m.shutdownGracePeriodByPodPriority, pods) {
+		group := ConformanceGroup{Priority: g.Priority, Seconds: g.ShutdownGracePeriodSeconds}
+		for _, pod := range g.Pods {
+			group.Pods = append(group.Pods, pod.Name)
+		}
+		sort.Strings(group.Pods)
+		groups = append(groups, group)
+	}
+	if err := m.killPods(ctx, pods); err != nil {
+		panic(err)
+	}
+	killed.Wait() // it does not wait for those of a group without time
+	return groups, graces
+}

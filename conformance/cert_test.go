@@ -1,0 +1,262 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package conformance_test
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	clientgo "k8s.io/client-go/util/certificate"
+	"k8s.io/kubernetes/pkg/kubelet/certificate"
+	"k8s.io/kubernetes/pkg/kubelet/certificate/bootstrap"
+
+	"github.com/seed81659283/nodeagent/conformance"
+	"github.com/seed81659283/nodeagent/nodestatus/cert"
+)
+
+// What a serving certificate is for, of generated addresses of a node.
+func TestCertTemplates(t *testing.T) { certTemplates.Run(t, flags) }
+
+var certTemplates = conformance.Comparison[[]corev1.NodeAddress, []string]{
+	Make: func(c *conformance.Choices) []corev1.NodeAddress { return makeAddresses(c) },
+	Kubelet: func(in []corev1.NodeAddress) []string {
+		template := certificate.ConformanceTemplate("n1", in)
+		if template == nil {
+			return nil
+		}
+		out := append([]string{template.Subject.CommonName}, template.Subject.Organization...)
+		out = append(out, template.DNSNames...)
+		for _, ip := range template.IPAddresses {
+			out = append(out, "IP "+ip.String())
+		}
+		return out
+	},
+	Ours: func(in []corev1.NodeAddress) []string {
+		template, ok := cert.ServingTemplate("n1", in)
+		if !ok {
+			return nil
+		}
+		out := append([]string{template.CommonName}, template.Organization...)
+		out = append(out, template.DNSNames...)
+		for _, ip := range template.IPs {
+			out = append(out, "IP "+ip.String())
+		}
+		return out
+	},
+	Exceptions: []conformance.Exception[[]corev1.NodeAddress, []string]{{
+		Name:   "an address that is written in two ways",
+		Reason: "it is one address, which the kubelet asks for twice",
+		When: func(in []corev1.NodeAddress) bool {
+			for i, a := range in {
+				for _, b := range in[:i] {
+					if a.Address != b.Address && net.ParseIP(plainIP(a.Address)).Equal(net.ParseIP(plainIP(b.Address))) {
+						return true
+					}
+				}
+			}
+			return false
+		},
+		Want: func(_ []corev1.NodeAddress, kubelet []string) (once []string) {
+			seen := map[string]bool{}
+			for _, s := range kubelet {
+				if !seen[s] || !strings.HasPrefix(s, "IP ") {
+					once = append(once, s)
+				}
+				seen[s] = true
+			}
+			return once
+		},
+	}},
+}
+
+// plainIP is an address of makeAddresses without zeros that it begins with.
+func plainIP(s string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(s, "010.", "10."), "00.", "0.")
+}
+
+func makeAddresses(c *conformance.Choices) (all []corev1.NodeAddress) {
+	for range c.Int(6) {
+		all = append(all, corev1.NodeAddress{
+			Type: conformance.Pick(c, corev1.NodeInternalIP, corev1.NodeHostName, corev1.NodeExternalIP, corev1.NodeInternalDNS, corev1.NodeExternalDNS, "Other"),
+			Address: conformance.Pick(c, "10.0.0.1", "n1", "", "10.0.0.2", "9.1.1.1", "fd00::1", "::ffff:10.0.0.1", "010.0.0.1", "10.0.0.256", "10.0.0",
+				"fe80::1%eth0", "::ffff:010.0.0.1", "a.example", "1.2.3.4.5", "fd00:0::1", "0", "::", "0.0.0.0", "00.0.0.0", "1.2.3.", "::1.2.3.4", "x::10.0.0.1"),
+		})
+	}
+	return all
+}
+
+// signed is a key and what is asked for it.
+type signed struct {
+	Key  int // of certKeys
+	Name string
+	Orgs []string
+}
+
+// certKeys are made once: what is compared does not depend on how they are made.
+var certKeys = sync.OnceValue(func() (keys []crypto.Signer) {
+	for _, curve := range []elliptic.Curve{elliptic.P256(), elliptic.P256(), elliptic.P384()} {
+		key, err := ecdsa.GenerateKey(curve, rand.Reader)
+		if err != nil {
+			panic(err)
+		}
+		keys = append(keys, key)
+	}
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		panic(err)
+	}
+	return append(keys, key)
+})
+
+// The names of requests, by which an agent that was restarted finds them.
+func TestCertRequestNames(t *testing.T) { certRequestNames.Run(t, flags) }
+
+var certRequestNames = conformance.Comparison[signed, string]{
+	Make: func(c *conformance.Choices) (in signed) {
+		in.Key, in.Name = c.Int(len(certKeys())), conformance.Pick(c, "system:node:n1", "system:node:", "", "a|b", "a")
+		for range c.Int(4) {
+			in.Orgs = append(in.Orgs, conformance.Pick(c, "system:nodes", "", "b", "|"))
+		}
+		return in
+	},
+	Kubelet: func(in signed) string {
+		usages := []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth}
+		if _, ok := certKeys()[in.Key].(*rsa.PrivateKey); ok { // as requestNodeCertificate has them
+			usages = append(usages, certificatesv1.UsageKeyEncipherment)
+		}
+		name, err := bootstrap.ConformanceName(certKeys()[in.Key].Public(), &pkix.Name{CommonName: in.Name, Organization: in.Orgs}, usages)
+		return fmt.Sprint(name, err)
+	},
+	Ours: func(in signed) string {
+		name, err := cert.RequestName(cert.Template{CommonName: in.Name, Organization: in.Orgs}, certKeys()[in.Key].Public())
+		return fmt.Sprint(name, err)
+	},
+}
+
+// due is a certificate, what is asked for, and a time.
+type due struct {
+	None, Force   bool
+	Leaf          *x509.Certificate
+	Org, DNS, IPs []string // of the template
+	Now           time.Time
+}
+
+// When a certificate is replaced: at once, or at which part of its time.
+func TestCertDeadlines(t *testing.T) { certDeadlines.Run(t, flags) }
+
+var certDeadlines = conformance.Comparison[due, string]{
+	Make: makeDue,
+	Kubelet: func(in due) string {
+		template := &x509.CertificateRequest{Subject: pkix.Name{CommonName: "system:node:n1", Organization: in.Org}, DNSNames: in.DNS}
+		for _, ip := range in.IPs {
+			template.IPAddresses = append(template.IPAddresses, net.ParseIP(ip))
+		}
+		pair := &tls.Certificate{Leaf: in.Leaf}
+		if in.None || in.Now.After(in.Leaf.NotAfter) { // as getCurrentCertificateOrBootstrap has it, which takes no time
+			pair = nil
+		}
+		at := clientgo.ConformanceDeadline(pair, template, in.Force || pair == nil, in.Now)
+		if at.Equal(in.Now) {
+			return "at once"
+		}
+		// What it has drawn follows from what has come of it.
+		total := in.Leaf.NotAfter.Sub(in.Leaf.NotBefore)
+		drawn := (at.Sub(in.Leaf.NotBefore) - total + time.Duration(0.3*float64(total))).Seconds() / (0.2 * total.Seconds())
+		ours := cert.Deadline(in.Leaf.NotBefore, in.Leaf.NotAfter, drawn)
+		if off := ours.Sub(at).Abs(); drawn < -1e-9 || drawn >= 1 || off > time.Microsecond {
+			return fmt.Sprintf("at %v, where %v was drawn, which is %v off", at, drawn, off)
+		}
+		return inTime(cert.Deadline(in.Leaf.NotBefore, in.Leaf.NotAfter, 0), in.Now)
+	},
+	Ours: func(in due) string {
+		template := cert.Template{CommonName: "system:node:n1", Organization: in.Org, DNSNames: in.DNS, IPs: parsedIPs(in.IPs)}
+		state := cert.State{Leaf: in.Leaf, Force: in.Force, Template: &template}
+		if in.None {
+			state.Leaf = nil
+		}
+		action := cert.Step(state, in.Now)
+		if action.Do == cert.Request && action.Why != "the certificate is to be replaced in time" {
+			return "at once"
+		}
+		for end := in.Now.Add(3000 * time.Hour); action.Do == cert.Wait && in.Now.Before(end); {
+			if !action.Wake.After(in.Now) {
+				return "a tight loop"
+			}
+			if d := cert.Deadline(in.Leaf.NotBefore, in.Leaf.NotAfter, 0); d.Sub(in.Now) > time.Minute {
+				in.Now = d.Add(-time.Second) // what is between is only looks at the clock
+			} else {
+				in.Now = action.Wake
+			}
+			action = cert.Step(state, in.Now)
+		}
+		return inTime(in.Now, in.Now)
+	},
+}
+
+// makeDue makes a certificate of a few hours, and a time that is not in its first or last second.
+func makeDue(c *conformance.Choices) (in due) {
+	begin := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	total := time.Duration(1+c.Int(100)) * time.Hour
+	in.Leaf = &x509.Certificate{
+		Subject:   pkix.Name{CommonName: conformance.Pick(c, "system:node:n1", "system:node:n1", "system:node:n2", "admin")},
+		NotBefore: begin, NotAfter: begin.Add(total),
+	}
+	in.Now = begin.Add(time.Duration(float64(total) * float64(c.Int(256)-20) / 200)).Add(time.Second)
+	in.None, in.Force = c.OneIn(16), c.OneIn(16)
+	in.Org, in.Leaf.Subject.Organization = subsets(c, "system:nodes", "a", "b")
+	in.DNS, in.Leaf.DNSNames = subsets(c, "n1", "n1.example", "a")
+	var ips []string
+	in.IPs, ips = subsets(c, "10.0.0.1", "fd00::1", "9.0.0.1")
+	for _, ip := range ips {
+		in.Leaf.IPAddresses = append(in.Leaf.IPAddresses, net.ParseIP(ip))
+	}
+	return in
+}
+
+// subsets returns two sets of names, the first of which mostly is in the second.
+func subsets(c *conformance.Choices, names ...string) (some, more []string) {
+	for _, name := range names {
+		switch c.Int(6) {
+		case 0, 1:
+			some, more = append(some, name), append(more, name)
+		case 2, 3:
+			more = append(more, name)
+		case 4:
+			if c.OneIn(4) {
+				some = append(some, name)
+			}
+		}
+	}
+	return some, more
+}
+
+func parsedIPs(ips []string) (all []netip.Addr) {
+	for _, ip := range ips {
+		all = append(all, netip.MustParseAddr(ip))
+	}
+	return all
+}
+
+// inTime describes a deadline.
+func inTime(at, now time.Time) string {
+	if at.Before(now) {
+		at = now
+	}
+	return "from " + at.UTC().Format(time.RFC3339Nano) + " on"
+}

@@ -1,0 +1,446 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package conformance_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/seed81659283/nodeagent/conformance"
+	"github.com/seed81659283/nodeagent/internal/containers"
+	"github.com/seed81659283/nodeagent/volume/claim"
+	"github.com/seed81659283/nodeagent/volume/selinux"
+)
+
+// What becomes of a volume with a claim: by the kubelet's populator, its two states of the world and its operations, and by package
+// claim.
+func TestClaims(t *testing.T) { run(t, claims) }
+func FuzzClaims(f *testing.F) { fuzz(f, claims) }
+
+// The same by the engine of package volume, which fetches the objects and calls plugins.
+func TestClaimedVolumes(t *testing.T) {
+	c := claims
+	c.Make = func(choices *conformance.Choices) claimInput {
+		in := makeClaim(choices)
+		in.Known = 0 // the volume is set up for the first time
+		if in.PV != nil && in.PV.Spec.CSI != nil && isBlock(in.PV) {
+			in.PV.Spec.VolumeMode = new(corev1.PersistentVolumeFilesystem) // there is no device to be bound
+		}
+		return in
+	}
+	c.Ours = ourVolumes(t)
+	withoutBlock := slices.DeleteFunc(slices.Clone(c.Exceptions), func(e conformance.Exception[claimInput, claimAnswer]) bool {
+		return e.Name == "no SELinux label of a block volume"
+	})
+	c.Exceptions = append(withoutBlock, conformance.Exception[claimInput, claimAnswer]{
+		Name: "mount options before nodeAffinity", Reason: "what a plugin cannot do is known before a record is made, and where a volume belongs when it is mounted",
+		When: func(in claimInput) bool {
+			return in.PV != nil && in.PV.Spec.HostPath != nil && len(claim.MountOptions(in.PV)) > 0 && !isBlock(in.PV)
+		},
+		Want: func(_ claimInput, kubelet claimAnswer) claimAnswer {
+			if kubelet.Refused == "affinity" {
+				return refused("options")
+			}
+			return kubelet
+		},
+	})
+	c.Run(t, flags.AtMost(4_000)) // each is a record on disk, and steps of goroutines
+}
+
+// claimInput is a pod with one volume that has a claim, what the cluster has of it, and what the node knows.
+type claimInput struct {
+	Pod   *corev1.Pod
+	Claim *corev1.PersistentVolumeClaim
+	PV    *corev1.PersistentVolume
+	Node  map[string]string // labels
+	Taken bool              // another pod of the node has the PV
+	Other string            // SELinux level of that pod; empty: its container has no options
+	Mount bool              // the CSI driver mounts with SELinux labels
+	Known int64             // the size that the PV has on the node, where it is set up already; zero: it is not
+}
+
+// claimAnswer is what becomes of the volume.
+type claimAnswer struct {
+	Refused  string   // why the pod cannot have it, as one of the classes; empty: it has it
+	PV       string   // by its name
+	Plugin   string   // that sets it up
+	ReadOnly bool     // in all containers
+	Block    bool     // it is a device
+	Group    int64    // that the pod gets, or -1
+	Options  []string // it is mounted with
+	Label    string   // of SELinux that it is mounted with
+	Expanded string   // from which size to which, where that is asked of the plugin
+}
+
+// refused is the answer where a pod cannot have a volume.
+func refused(class string) claimAnswer { return claimAnswer{Refused: class} }
+
+// claimNames are what there is.
+const (
+	claimNamespace = "shop"
+	claimName      = "data"
+	claimPV        = "pv-1"
+	claimPod       = types.UID("uid-1")
+)
+
+func makeClaim(c *conformance.Choices) claimInput {
+	in := claimInput{Node: map[string]string{"zone": "a", "cores": "4"}, Taken: c.OneIn(4), Mount: c.OneIn(2)}
+	in.Pod = claimingPod(c)
+	if c.OneIn(4) {
+		seLinux(c, in.Pod)
+		in.Other = conformance.Pick(c, "", "s0:c1", "s0:c2")
+	}
+	if !c.OneIn(24) {
+		in.Claim = claimOf(c, in.Pod)
+	}
+	if !c.OneIn(24) {
+		in.PV = claimedVolume(c, in.Pod, in.Claim)
+	}
+	if c.OneIn(3) {
+		in.Known = gibibytes(1 + c.Int(4))
+	}
+	return in
+}
+
+func gibibytes(n int) int64 { return int64(n) << 30 }
+
+// claimingPod mounts its volume, or has it as a device, or both, in containers of any kind.
+func claimingPod(c *conformance.Choices) *corev1.Pod {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: claimNamespace, Name: "web", UID: claimPod}}
+	v := corev1.Volume{Name: "v"}
+	if c.OneIn(4) {
+		v.Ephemeral = &corev1.EphemeralVolumeSource{VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{}}
+	} else {
+		v.PersistentVolumeClaim = &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claimName, ReadOnly: c.OneIn(4)}
+	}
+	pod.Spec.Volumes = []corev1.Volume{v}
+	var uses corev1.Container
+	if way := c.Int(8); way == 6 || way == 7 {
+		uses.VolumeDevices = []corev1.VolumeDevice{{Name: "v", DevicePath: "/dev/v"}}
+		if way == 7 {
+			uses.VolumeMounts = []corev1.VolumeMount{{Name: "v", MountPath: "/v"}}
+		}
+	} else {
+		uses.VolumeMounts = []corev1.VolumeMount{{Name: "v", MountPath: "/v"}}
+	}
+	pod.Spec.Containers = []corev1.Container{{Name: "c"}}
+	switch c.Int(4) {
+	case 0, 1:
+		pod.Spec.Containers[0].VolumeMounts, pod.Spec.Containers[0].VolumeDevices = uses.VolumeMounts, uses.VolumeDevices
+	case 2:
+		uses.Name = "i"
+		pod.Spec.InitContainers = []corev1.Container{uses}
+	default:
+		pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
+			Name: "e", VolumeMounts: uses.VolumeMounts, VolumeDevices: uses.VolumeDevices,
+		}}}
+	}
+	if c.OneIn(3) {
+		pod.Spec.SecurityContext = &corev1.PodSecurityContext{SupplementalGroups: conformance.Pick(c, nil, []int64{7}, []int64{1234, 7})}
+	}
+	return pod
+}
+
+// seLinux gives a pod SELinux options, and a second container that uses the volume.
+func seLinux(c *conformance.Choices, pod *corev1.Pod) {
+	options := func() *corev1.SELinuxOptions {
+		return conformance.Pick(c, nil, &corev1.SELinuxOptions{Level: "s0:c1"}, &corev1.SELinuxOptions{Level: "s0:c1"},
+			&corev1.SELinuxOptions{Level: "s0:c2", User: "me_u"}, &corev1.SELinuxOptions{Level: "s0:c2"}, &corev1.SELinuxOptions{})
+	}
+	if pod.Spec.SecurityContext == nil {
+		pod.Spec.SecurityContext = &corev1.PodSecurityContext{}
+	}
+	pod.Spec.SecurityContext.SELinuxOptions = options()
+	pod.Spec.SecurityContext.SELinuxChangePolicy = conformance.Pick(c, nil, new(corev1.SELinuxChangePolicyMountOption), new(corev1.SELinuxChangePolicyRecursive))
+	first := &pod.Spec.Containers[0]
+	if o := options(); o != nil {
+		first.SecurityContext = &corev1.SecurityContext{SELinuxOptions: o}
+	}
+	if len(first.VolumeMounts) > 0 && c.OneIn(2) {
+		second := *first.DeepCopy()
+		second.Name = "c2"
+		if o := options(); o != nil {
+			second.SecurityContext = &corev1.SecurityContext{SELinuxOptions: o}
+		}
+		pod.Spec.Containers = append(pod.Spec.Containers, second)
+	}
+}
+
+// levelless reports whether a container has SELinux options that say no level.
+func (in claimInput) levelless() bool {
+	for c := range containers.All(&in.Pod.Spec) {
+		if o := selinux.Options(in.Pod, c.Container); o != nil && o.Level == "" {
+			return true
+		}
+	}
+	return false
+}
+
+// claimOf returns the claim of a pod's volume, as it should be for the most part.
+func claimOf(c *conformance.Choices, pod *corev1.Pod) *corev1.PersistentVolumeClaim {
+	pvc := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: claimNamespace, Name: claimName, UID: conformance.Pick[types.UID](c, "claim-1", "claim-1", "")}}
+	if pod.Spec.Volumes[0].Ephemeral != nil {
+		pvc.Name = "web-v"
+		pvc.OwnerReferences = conformance.Pick(c, nil,
+			[]metav1.OwnerReference{{Kind: "Pod", Name: "web", UID: claimPod, Controller: new(true)}},
+			[]metav1.OwnerReference{{Kind: "Pod", Name: "web", UID: claimPod, Controller: new(true)}},
+			[]metav1.OwnerReference{{Kind: "Pod", Name: "web", UID: "uid-2", Controller: new(true)}},
+			[]metav1.OwnerReference{{Kind: "Pod", Name: "web", UID: claimPod}},
+			[]metav1.OwnerReference{{Kind: "Pod", Name: "web", Controller: new(true)}},
+			[]metav1.OwnerReference{{Kind: "Pod", Name: "other", Controller: new(true)}},
+			[]metav1.OwnerReference{{Kind: "Pod", Name: "other", UID: "uid-2"}, {Kind: "Job", Name: "x", UID: claimPod, Controller: new(true)}},
+		)
+	}
+	if c.OneIn(8) {
+		pvc.DeletionTimestamp = new(metav1.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
+	}
+	pvc.Finalizers = conformance.Pick(c, nil, []string{"kubernetes.io/pvc-protection"}, []string{"x", "kubernetes.io/pvc-protection"}, []string{"x"})
+	pvc.Status.Phase = corev1.ClaimBound
+	if c.OneIn(8) {
+		pvc.Status.Phase = conformance.Pick(c, corev1.ClaimPending, corev1.ClaimLost, "")
+	}
+	pvc.Spec.VolumeName = claimPV
+	if c.OneIn(10) {
+		pvc.Spec.VolumeName = conformance.Pick(c, "", "pv-2")
+	}
+	pvc.Spec.AccessModes = accessModes(c)
+	if c.OneIn(4) {
+		pvc.Annotations = map[string]string{"volume.kubernetes.io/node-expansion-not-required": ""}
+	}
+	pvc.Status.Capacity = storage(1 + c.Int(4))
+	if c.OneIn(2) {
+		pvc.Status.AllocatedResources = conformance.Pick(c, storage(1+c.Int(4)), storage(2), corev1.ResourceList{}, corev1.ResourceList{"example.com/other": resource.MustParse("1")})
+	}
+	if c.OneIn(2) {
+		pvc.Status.AllocatedResourceStatuses = map[corev1.ResourceName]corev1.ClaimResourceStatus{corev1.ResourceStorage: conformance.Pick(c,
+			corev1.PersistentVolumeClaimNodeResizePending, corev1.PersistentVolumeClaimNodeResizeInProgress, corev1.PersistentVolumeClaimNodeResizeInfeasible,
+			corev1.PersistentVolumeClaimControllerResizeInProgress, corev1.PersistentVolumeClaimControllerResizeInfeasible, "")}
+	}
+	pvc.Spec.Resources.Requests = storage(1 + c.Int(4))
+	return pvc
+}
+
+func storage(gib int) corev1.ResourceList {
+	return corev1.ResourceList{corev1.ResourceStorage: *resource.NewQuantity(gibibytes(gib), resource.BinarySI)}
+}
+
+func accessModes(c *conformance.Choices) []corev1.PersistentVolumeAccessMode {
+	return conformance.Pick(c, []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, nil,
+		[]corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod}, []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod},
+		[]corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}, []corev1.PersistentVolumeAccessMode{corev1.ReadOnlyMany, corev1.ReadWriteOncePod})
+}
+
+// claimedVolume returns what a claim is bound to, as it should be for the most part.
+func claimedVolume(c *conformance.Choices, pod *corev1.Pod, pvc *corev1.PersistentVolumeClaim) *corev1.PersistentVolume {
+	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: claimPV}}
+	pv.Spec.PersistentVolumeSource = *conformance.Pick(c,
+		&corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: csiDriver, VolumeHandle: "h"}},
+		&corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: csiDriver, VolumeHandle: "h"}},
+		&corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: csiDriver, VolumeHandle: "h"}},
+		&corev1.PersistentVolumeSource{NFS: &corev1.NFSVolumeSource{Server: "s", Path: "/"}},
+		&corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/data"}},
+		&corev1.PersistentVolumeSource{AWSElasticBlockStore: &corev1.AWSElasticBlockStoreVolumeSource{VolumeID: "vol-1"}},
+		&corev1.PersistentVolumeSource{RBD: &corev1.RBDPersistentVolumeSource{}},
+	).DeepCopy()
+	pv.Spec.VolumeMode = new(corev1.PersistentVolumeFilesystem)
+	if slices.ContainsFunc(pod.Spec.Containers, hasDevices) != c.OneIn(8) {
+		pv.Spec.VolumeMode = new(corev1.PersistentVolumeBlock)
+	}
+	if c.OneIn(12) {
+		pv.Spec.VolumeMode = conformance.Pick(c, nil, new(corev1.PersistentVolumeMode("Other")), new(corev1.PersistentVolumeMode("")))
+	}
+	pv.Spec.AccessModes = accessModes(c)
+	pv.Spec.Capacity = storage(1 + c.Int(4))
+	if !c.OneIn(16) {
+		ref := &corev1.ObjectReference{Namespace: claimNamespace, Name: claimName, UID: "claim-1"}
+		if pvc != nil {
+			ref.Name, ref.UID = pvc.Name, pvc.UID
+		}
+		switch c.Int(16) {
+		case 13:
+			ref.Name = "other"
+		case 14:
+			ref.Namespace = "other"
+		case 15:
+			ref.UID = "claim-2"
+		}
+		pv.Spec.ClaimRef = ref
+	}
+	pv.Spec.MountOptions = conformance.Pick(c, nil, nil, nil, []string{"ro", "hard", "", "ro"})
+	if c.OneIn(6) {
+		pv.Annotations = map[string]string{corev1.MountOptionAnnotation: conformance.Pick(c, "", "soft,,intr,soft", ",", " ro")}
+	}
+	if c.OneIn(3) {
+		if pv.Annotations == nil {
+			pv.Annotations = map[string]string{}
+		}
+		pv.Annotations["pv.beta.kubernetes.io/gid"] = conformance.Pick(c, "1234", "7", "", "x", " 7", "0x7", "-7", "+7", "9223372036854775808")
+	}
+	if c.OneIn(4) {
+		pv.Spec.NodeAffinity = conformance.Pick(c, &corev1.VolumeNodeAffinity{}, &corev1.VolumeNodeAffinity{Required: affinity(c).NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution})
+	}
+	return pv
+}
+
+func hasDevices(c corev1.Container) bool { return len(c.VolumeDevices) > 0 }
+
+func isBlock(pv *corev1.PersistentVolume) bool {
+	return pv.Spec.VolumeMode != nil && *pv.Spec.VolumeMode == corev1.PersistentVolumeBlock
+}
+
+// claimClass returns the class of an error by what it says on one of the sides.
+func claimClass(text string, classes [][2]string) string {
+	for _, class := range classes {
+		if strings.Contains(text, class[1]) {
+			return class[0]
+		}
+	}
+	return "unexpected: " + text
+}
+
+// expansion is what a plugin is asked to do.
+func expansion(from, to int64) string { return fmt.Sprintf("%d to %d", from, to) }
+
+// recovers reports whether a claim is one of a controller that says how far an expansion is.
+func (in claimInput) recovers() bool {
+	return in.Claim != nil && (in.Claim.Status.AllocatedResources != nil || in.Claim.Status.AllocatedResourceStatuses[corev1.ResourceStorage] != "")
+}
+
+// allocated is the size that the controller has made of a volume; false: it does not say.
+func (in claimInput) allocated() (int64, bool) {
+	q, ok := in.Claim.Status.AllocatedResources[corev1.ResourceStorage]
+	return q.Value(), ok
+}
+
+// has is the size of the volume before it grows.
+func (in claimInput) has() int64 {
+	if in.Known > 0 {
+		return in.Known
+	}
+	q := in.Claim.Status.Capacity[corev1.ResourceStorage]
+	return q.Value()
+}
+
+var claims = conformance.Comparison[claimInput, claimAnswer]{
+	Make: makeClaim, Kubelet: kubeletClaim, Ours: ourClaim,
+	Exceptions: []conformance.Exception[claimInput, claimAnswer]{{
+		Name: "claim from a file", Reason: "an owner without a UID is the pod of that name, which no API server lets through",
+		When: claimInput.fromFile,
+		Want: func(in claimInput, _ claimAnswer) claimAnswer { return kubeletClaim(in.complete()) },
+	}, {
+		Name: "claimRef of another claim", Reason: "it has to have namespace and name of the claim, as objects from files have no UID",
+		When: func(in claimInput) bool {
+			return in.Claim != nil && in.PV != nil && in.PV.Spec.ClaimRef != nil && in.PV.Spec.ClaimRef.UID == in.Claim.UID &&
+				(in.PV.Spec.ClaimRef.Namespace != in.Claim.Namespace || in.PV.Spec.ClaimRef.Name != in.Claim.Name)
+		},
+		Want: func(in claimInput, kubelet claimAnswer) claimAnswer {
+			if slices.Contains([]string{"deleted", "not bound", "no volume name", "no PV", "not owner"}, kubelet.Refused) {
+				return kubelet
+			}
+			return refused("other claim")
+		},
+	}, {
+		Name: "no volumeMode", Reason: "the API server sets Filesystem, which objects from files may not have",
+		When: func(in claimInput) bool { return in.PV != nil && in.PV.Spec.VolumeMode == nil },
+		Want: func(in claimInput, _ claimAnswer) claimAnswer { return kubeletClaim(in.complete()) },
+	}, {
+		Name: "no migration", Reason: "volumes of kinds that Kubernetes has removed are not translated to those of their CSI drivers",
+		When: func(in claimInput) bool { return in.PV != nil && in.PV.Spec.AWSElasticBlockStore != nil },
+		Want: func(_ claimInput, kubelet claimAnswer) claimAnswer {
+			if slices.Contains(beforePlugins, kubelet.Refused) {
+				return kubelet
+			}
+			return refused("no plugin")
+		},
+	}, {
+		Name: "no SELinux label without a level", Reason: "the kubelet makes up a level, which is not that of the container",
+		When: claimInput.levelless,
+	}, {
+		Name: "no SELinux label of a block volume", Reason: "nothing is mounted; the kubelet refuses a second label all the same",
+		When: func(in claimInput) bool { return in.PV != nil && isBlock(in.PV) && in.Mount },
+		Want: func(in claimInput, _ claimAnswer) claimAnswer {
+			in.Mount = false
+			return kubeletClaim(in.complete())
+		},
+	}, {
+		Name: "expansion without a size", Reason: "where a controller reports a state and no size, the size of the PV counts; the kubelet asks for 0 bytes",
+		When: claimInput.sizeless,
+		Want: func(in claimInput, _ claimAnswer) claimAnswer { return kubeletClaim(in.complete()) },
+	}, {
+		Name: "nothing to grow", Reason: "a plugin is not asked to make a volume as large as it is, or smaller",
+		When: func(in claimInput) bool {
+			if !in.recovers() {
+				return false
+			}
+			size, ok := in.allocated()
+			return ok && size <= in.has()
+		},
+		Want: func(_ claimInput, kubelet claimAnswer) claimAnswer {
+			kubelet.Expanded = ""
+			return kubelet
+		},
+	}},
+}
+
+// beforePlugins are the classes of what is wrong with a volume before anybody asks who sets it up.
+var beforePlugins = []string{"no claim", "deleted", "not bound", "no volume name", "not owner", "no PV", "no claimRef", "other claim", "mode"}
+
+// fromFile reports whether the first owner of the claim is the pod by its name alone.
+func (in claimInput) fromFile() bool {
+	return in.Claim != nil && len(in.Claim.OwnerReferences) > 0 && in.Claim.OwnerReferences[0].UID == "" && in.Claim.OwnerReferences[0].Name == in.Pod.Name
+}
+
+// sizeless reports whether the controller of the claim says that it expands and not to which size.
+func (in claimInput) sizeless() bool {
+	if !in.recovers() || in.PV == nil {
+		return false
+	}
+	_, ok := in.allocated()
+	return !ok
+}
+
+// complete adds what the cluster would have said, where ours knows it.
+func (in claimInput) complete() claimInput {
+	if in.fromFile() {
+		in.Claim = in.Claim.DeepCopy()
+		in.Claim.OwnerReferences[0].UID = in.Pod.UID
+	}
+	if in.PV != nil && in.PV.Spec.VolumeMode == nil {
+		in.PV = in.PV.DeepCopy()
+		in.PV.Spec.VolumeMode = new(corev1.PersistentVolumeFilesystem)
+	}
+	if in.sizeless() {
+		in.Claim = in.Claim.DeepCopy()
+		in.Claim.Status.AllocatedResources = in.PV.Spec.Capacity
+	}
+	return in
+}
+
+// The generated inputs bring about each class of refusal, and enough volumes that pods have, of which some have to grow.
+func TestClaimInputs(t *testing.T) {
+	seen := map[string]int{}
+	for i := range uint64(4_000) {
+		answer := kubeletClaim(makeClaim(conformance.NewChoices(conformance.RandomBytes(1, i))))
+		seen[answer.Refused]++
+		if answer.Expanded != "" {
+			seen["expanded"]++
+		}
+	}
+	for _, class := range claimClasses {
+		if seen[class[0]] == 0 {
+			t.Errorf("nothing is refused as %q", class[0])
+		}
+	}
+	if seen[""] < 700 || seen["expanded"] < 60 {
+		t.Errorf("pods have %d volumes, of which %d grow", seen[""], seen["expanded"])
+	}
+}

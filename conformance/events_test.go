@@ -1,0 +1,126 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package conformance_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/seed81659283/nodeagent/conformance"
+	"github.com/seed81659283/nodeagent/internal/correlator"
+)
+
+func TestEventCorrelation(t *testing.T) { correlations.Run(t, flags.AtMost(100_000)) }
+func FuzzEventCorrelation(f *testing.F) { fuzz(f, correlations) }
+
+// happened is an event, some time after the one before.
+type happened struct {
+	Event *corev1.Event
+	After time.Duration
+}
+
+// correlations compares what becomes of a series of events.
+var correlations = conformance.Comparison[[]happened, []string]{
+	Make: makeEvents,
+	Kubelet: func(in []happened) (out []string) {
+		clock := testingclock.NewFakePassiveClock(eventsBegin)
+		c := record.NewEventCorrelator(clock)
+		for _, h := range in {
+			clock.SetTime(clock.Now().Add(h.After))
+			result, err := c.EventCorrelate(eventAt(h.Event, clock.Now()))
+			switch {
+			case err != nil:
+				out = append(out, err.Error())
+			case result.Skip:
+				out = append(out, "skipped")
+			default:
+				out = append(out, recordedAs(result.Event, result.Patch))
+				c.UpdateState(result.Event)
+			}
+		}
+		return out
+	},
+	Ours: func(in []happened) (out []string) {
+		c, now := correlator.New(), eventsBegin
+		for _, h := range in {
+			now = now.Add(h.After)
+			if result := c.Correlate(eventAt(h.Event, now), now); result.Skip {
+				out = append(out, "skipped")
+			} else {
+				out = append(out, recordedAs(result.Event, result.Patch))
+			}
+		}
+		return out
+	},
+	Exceptions: []conformance.Exception[[]happened, []string]{{
+		Name:   "known message after the tenth",
+		Reason: "once there were ten messages, the first nine are still recorded each on its own; client-go forgets one of them, any one",
+		When: func(in []happened) bool {
+			seen, repeated := map[string]bool{}, false
+			for _, h := range in {
+				repeated = repeated || seen[h.Event.Message]
+				seen[h.Event.Message] = true
+			}
+			return repeated && len(seen) >= correlator.SimilarMessages
+		},
+	}},
+}
+
+var eventsBegin = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// eventAt returns an event as a recorder makes it at a time.
+func eventAt(e *corev1.Event, now time.Time) *corev1.Event {
+	out := e.DeepCopy()
+	out.Name = fmt.Sprintf("%s.%x", e.InvolvedObject.Name, now.UnixNano())
+	out.FirstTimestamp, out.LastTimestamp = metav1.NewTime(now), metav1.NewTime(now)
+	return out
+}
+
+// recordedAs is what the API server is asked for.
+func recordedAs(e *corev1.Event, patch []byte) string {
+	if patch != nil {
+		return "patch " + e.Name + " " + string(patch)
+	}
+	return "create " + string(jsonOf(e))
+}
+
+// makeEvents returns events of a few pods: most of them either repeat a message, or have one of their own.
+func makeEvents(c *conformance.Choices) (out []happened) {
+	repeats := conformance.Pick(c, 1, 1, 1, 0, 0, 0, 8) // one in so many repeats a message; 0: none does
+	for i := range 5 + c.Int(30) {
+		message := fmt.Sprint("message ", i)
+		if repeats > 0 && c.OneIn(repeats) {
+			message = fmt.Sprint("message ", c.Int(4))
+		}
+		pod := conformance.Pick(c, "web", "web", "web", "db")
+		out = append(out, happened{
+			After: time.Duration(conformance.Pick(c, 0, 1, 1, 30, 299, 300, 301, 599, 600, 601)) * time.Second * time.Duration(conformance.Pick(c, 0, 0, 1)),
+			Event: &corev1.Event{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "default"},
+				InvolvedObject: corev1.ObjectReference{
+					Kind: "Pod", APIVersion: "v1", Namespace: "default", Name: pod, UID: types.UID(pod),
+					FieldPath: conformance.Pick(c, "", "", "spec.containers{main}"),
+				},
+				Type:    conformance.Pick(c, corev1.EventTypeWarning, corev1.EventTypeWarning, corev1.EventTypeNormal),
+				Reason:  conformance.Pick(c, "Failed", "Failed", "Failed", "BackOff"),
+				Message: message, Count: 1, Source: corev1.EventSource{Component: "kubelet", Host: strings.Repeat("n", c.Int(2))},
+				ReportingController: "kubelet", ReportingInstance: "n1",
+			},
+		})
+		if repeats > 1 { // all of one kind and at once, so that there is a tenth
+			h := &out[len(out)-1]
+			h.After, h.Event.InvolvedObject.Name, h.Event.InvolvedObject.UID = 0, "web", "web"
+			h.Event.Type, h.Event.Reason, h.Event.Source.Host = corev1.EventTypeWarning, "Failed", ""
+		}
+	}
+	return out
+}

@@ -1,0 +1,229 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package conformance_test
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	kubestatus "k8s.io/kubernetes/pkg/kubelet/status"
+
+	"github.com/seed81659283/nodeagent/conformance"
+	"github.com/seed81659283/nodeagent/lifecycle/statuspatch"
+)
+
+func TestStatusAccept(t *testing.T) { run(t, statusAccepts) }
+func FuzzStatusAccept(f *testing.F) { fuzz(f, statusAccepts) }
+func TestStatusMerge(t *testing.T)  { run(t, statusMerges) }
+func FuzzStatusMerge(f *testing.F)  { fuzz(f, statusMerges) }
+func TestStatusPatch(t *testing.T)  { statusPatches.Run(t, flags.AtMost(10_000)) }
+func FuzzStatusPatch(f *testing.F)  { fuzz(f, statusPatches) }
+
+// acceptedStatus is what is kept of what is said.
+type acceptedStatus struct {
+	Status  corev1.PodStatus
+	Changed bool // it is taken for another than the one before
+	Dropped bool
+}
+
+// statusAccepts compares what is kept, the guard on the states of containers, and what is taken for the same.
+var statusAccepts = conformance.Comparison[conformance.Said, acceptedStatus]{
+	Make: conformance.NewSaid,
+	Kubelet: func(in conformance.Said) acceptedStatus {
+		status, changed, ok := kubestatus.ConformanceAccept(in.Pod, in.Before, in.Status)
+		return acceptedStatus{withoutNow(status), changed, !ok}
+	},
+	Ours: func(in conformance.Said) acceptedStatus {
+		status, err := statuspatch.Accept(in.Pod, &in.Before, &in.Status, time.Now())
+		if err != nil {
+			return acceptedStatus{Dropped: true}
+		}
+		return acceptedStatus{withoutNow(status), !statuspatch.Equal(&in.Before, &status), false}
+	},
+	Same: func(kubelet, ours acceptedStatus) bool {
+		return kubelet.Changed == ours.Changed && kubelet.Dropped == ours.Dropped && equality.Semantic.DeepEqual(kubelet.Status, ours.Status)
+	},
+	Exceptions: []conformance.Exception[conformance.Said, acceptedStatus]{
+		{
+			Name:   "time that the agent knows",
+			Reason: "a condition that has changed has the time that the agent says, not the one at which it is sent",
+			When:   func(in conformance.Said) bool { return len(in.Status.Conditions) > 0 },
+			Want: func(in conformance.Said, kubelet acceptedStatus) acceptedStatus {
+				for i := range kubelet.Status.Conditions {
+					if c := &kubelet.Status.Conditions[i]; c.LastTransitionTime.IsZero() && !statusKept(&in.Before, c) {
+						said := timeSaid(in.Status.Conditions, c.Type)
+						c.LastTransitionTime = said.Rfc3339Copy()
+					}
+				}
+				return kubelet
+			},
+		},
+		{
+			Name:   "message cut within a character",
+			Reason: "a termination message that is cut ends with a whole character",
+			When:   func(in conformance.Said) bool { return saidMessage(&in.Status, strings.Repeat("aü", 4500)) },
+			Want: func(in conformance.Said, kubelet acceptedStatus) acceptedStatus {
+				eachMessage(&kubelet.Status, func(message string) string {
+					for r, n := utf8.DecodeLastRuneInString(message); r == utf8.RuneError && n == 1; r, n = utf8.DecodeLastRuneInString(message) {
+						message = message[:len(message)-n]
+					}
+					return message
+				})
+				kubelet.Changed = !sameMessages(&in.Before, &kubelet.Status) || kubelet.Changed
+				return kubelet
+			},
+		},
+		{
+			Name:   "message that is not UTF-8",
+			Reason: "a termination message is sent as the API server will have it",
+			When:   func(in conformance.Said) bool { return saidMessage(&in.Status, "not\xffUTF-8") },
+			Want: func(in conformance.Said, kubelet acceptedStatus) acceptedStatus {
+				eachMessage(&kubelet.Status, func(message string) string { return strings.ToValidUTF8(message, "�") })
+				kubelet.Changed = !sameMessages(&in.Before, &kubelet.Status) || kubelet.Changed
+				return kubelet
+			},
+		},
+	},
+}
+
+// statusMerges compares what the API server is to have.
+var statusMerges = conformance.Comparison[conformance.Said, corev1.PodStatus]{
+	Make: conformance.NewSaid,
+	Kubelet: func(in conformance.Said) corev1.PodStatus {
+		return withoutNow(kubestatus.ConformanceMerge(in.Pod, in.Before, in.Status, in.MayRun))
+	},
+	Ours: func(in conformance.Said) corev1.PodStatus {
+		return withoutNow(statuspatch.Merge(in.Pod, &in.Before, &in.Status, in.MayRun, time.Now()))
+	},
+	Same: func(kubelet, ours corev1.PodStatus) bool { return equality.Semantic.DeepEqual(kubelet, ours) },
+	Exceptions: []conformance.Exception[conformance.Said, corev1.PodStatus]{{
+		Name:   "time of a disruption that the agent knows",
+		Reason: "the condition DisruptionTarget has the time that the agent says, not the one at which it is sent",
+		When: func(in conformance.Said) bool {
+			return timeSaid(in.Status.Conditions, corev1.DisruptionTarget) != (metav1.Time{})
+		},
+		Want: func(in conformance.Said, kubelet corev1.PodStatus) corev1.PodStatus {
+			for i := range kubelet.Conditions {
+				if c := &kubelet.Conditions[i]; c.Type == corev1.DisruptionTarget && c.LastTransitionTime.IsZero() && !statusKept(&in.Before, c) {
+					c.LastTransitionTime = timeSaid(in.Status.Conditions, c.Type)
+				}
+			}
+			return kubelet
+		},
+	}},
+}
+
+// statusPatches compares what an API server has once it was patched: by the kubelet's patch of what it merged, and by ours.
+var statusPatches = conformance.Comparison[conformance.Said, corev1.PodStatus]{
+	Make: conformance.NewSaid,
+	Kubelet: func(in conformance.Said) corev1.PodStatus {
+		merged := kubestatus.ConformanceMerge(in.Pod, in.Before, in.Status, in.MayRun)
+		patch, err := strategicpatch.CreateTwoWayMergePatch(
+			jsonOf(corev1.Pod{Status: in.Before}), jsonOf(corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: in.Pod.UID}, Status: merged}), corev1.Pod{})
+		if err != nil {
+			panic(err)
+		}
+		return patchedStatus(in.Pod, patch)
+	},
+	Ours: func(in conformance.Said) corev1.PodStatus {
+		merged := kubestatus.ConformanceMerge(in.Pod, in.Before, *in.Status.DeepCopy(), in.MayRun)
+		patch, err := statuspatch.Patch(in.Pod.UID, &in.Before, &merged)
+		switch {
+		case err != nil:
+			panic(err)
+		case patch == nil:
+			patch = []byte("{}")
+		}
+		return patchedStatus(in.Pod, patch)
+	},
+	Same: func(kubelet, ours corev1.PodStatus) bool { return equality.Semantic.DeepEqual(kubelet, ours) },
+}
+
+// patchedStatus returns what an API server makes of a patch.
+func patchedStatus(pod *corev1.Pod, patch []byte) (out corev1.PodStatus) {
+	patched, err := strategicpatch.StrategicMergePatch(jsonOf(pod), patch, corev1.Pod{})
+	if err != nil {
+		panic(err)
+	}
+	var after corev1.Pod
+	if err := json.Unmarshal(patched, &after); err != nil {
+		panic(err)
+	}
+	if after.UID != pod.UID {
+		panic("the patch reaches another pod")
+	}
+	return withoutNow(after.Status)
+}
+
+func jsonOf(v any) []byte {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return text
+}
+
+// withoutNow returns a status without the times at which it was made: inputs are of 2020.
+func withoutNow(status corev1.PodStatus) corev1.PodStatus {
+	status.Conditions = slices.Clone(status.Conditions)
+	for i := range status.Conditions {
+		if c := &status.Conditions[i]; c.LastTransitionTime.Year() > 2020 {
+			c.LastTransitionTime = metav1.Time{}
+		}
+	}
+	if status.StartTime != nil && status.StartTime.Year() > 2020 {
+		status.StartTime = nil
+	}
+	return status
+}
+
+// statusKept reports whether a condition has the status that it had.
+func statusKept(before *corev1.PodStatus, c *corev1.PodCondition) bool {
+	return slices.ContainsFunc(before.Conditions, func(b corev1.PodCondition) bool { return b.Type == c.Type && b.Status == c.Status })
+}
+
+// timeSaid returns the time of a condition; zero: there is none.
+func timeSaid(conditions []corev1.PodCondition, t corev1.PodConditionType) metav1.Time {
+	for i := range conditions {
+		if conditions[i].Type == t {
+			return conditions[i].LastTransitionTime
+		}
+	}
+	return metav1.Time{}
+}
+
+// eachMessage changes the termination messages of a copy of the statuses.
+func eachMessage(s *corev1.PodStatus, change func(string) string) {
+	*s = *s.DeepCopy()
+	for _, list := range [][]corev1.ContainerStatus{s.ContainerStatuses, s.InitContainerStatuses, s.EphemeralContainerStatuses} {
+		for i := range list {
+			for _, state := range []*corev1.ContainerState{&list[i].State, &list[i].LastTerminationState} {
+				if state.Terminated != nil {
+					state.Terminated.Message = change(state.Terminated.Message)
+				}
+			}
+		}
+	}
+}
+
+// saidMessage reports whether a container left a message.
+func saidMessage(s *corev1.PodStatus, message string) (found bool) {
+	eachMessage(s.DeepCopy(), func(m string) string { found = found || m == message; return m })
+	return found
+}
+
+// sameMessages reports whether the statuses of containers are the same.
+func sameMessages(a, b *corev1.PodStatus) bool {
+	return equality.Semantic.DeepEqual(a.ContainerStatuses, b.ContainerStatuses) &&
+		equality.Semantic.DeepEqual(a.InitContainerStatuses, b.InitContainerStatuses) &&
+		equality.Semantic.DeepEqual(a.EphemeralContainerStatuses, b.EphemeralContainerStatuses)
+}

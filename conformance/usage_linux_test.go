@@ -1,0 +1,393 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package conformance_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/cadvisor/lib/container"
+	"github.com/google/cadvisor/lib/container/common"
+	"github.com/google/cadvisor/lib/container/libcontainer"
+	"github.com/google/cadvisor/lib/metrics"
+	info "github.com/google/cadvisor/lib/model"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	"k8s.io/utils/clock"
+
+	"github.com/seed81659283/nodeagent/cgroups"
+	"github.com/seed81659283/nodeagent/cgroups/driver"
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/critest"
+	"github.com/seed81659283/nodeagent/nodeapi/prom/usage"
+	"github.com/seed81659283/nodeagent/nodestatus/summary"
+)
+
+// included is what the kubelet has cAdvisor measure.
+var included = container.MetricSet{
+	container.CpuUsageMetrics: {}, container.MemoryUsageMetrics: {}, container.DiskIOMetrics: {}, container.DiskUsageMetrics: {},
+	container.NetworkUsageMetrics: {}, container.AppMetrics: {}, container.ProcessMetrics: {}, container.OOMMetrics: {}, container.PressureMetrics: {},
+}
+
+// usageNode is a node on this machine: pods with cgroups of their own, below one that is removed at the end.
+type usageNode struct {
+	testing.TB
+	driver *driver.Driver
+	root   cgroups.Path
+	rt     *critest.Runtime
+	// Containers are as cAdvisor knows them, by the paths of their cgroups.
+	containers map[string]*info.ContainerInfo
+	handlers   map[string]*libcontainer.Handler
+}
+
+func newUsageNode(t testing.TB) *usageNode {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("needs root")
+	}
+	d, err := driver.Open(context.Background(), driver.Options{Optional: []string{"cpu", "pids"}})
+	if err != nil {
+		t.Skip("no cgroups to work on: ", err)
+	}
+	t.Cleanup(func() { _ = d.Close() })
+	if !d.Host().Has("memory") || !d.Host().Has("pids") || !d.Host().Has("cpu") {
+		t.Skip("needs the controllers cpu, memory and pids")
+	}
+	host(d.Host().Mode == driver.V2)
+	n := &usageNode{
+		TB: t, driver: d, root: cgroups.Path(fmt.Sprintf("nodeagent-test-usage-%d", os.Getpid())), rt: critest.New(critest.Options{}),
+		containers: make(map[string]*info.ContainerInfo), handlers: make(map[string]*libcontainer.Handler),
+	}
+	if err := d.Apply(context.Background(), n.root, cgroups.Resources{}); err != nil {
+		t.Skip("no cgroup of our own: ", err)
+	}
+	t.Cleanup(func() { usageOK(t, d.Remove(context.Background(), n.root)) })
+	return n
+}
+
+func usageOK(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// pod makes a pod with the cgroups of a sandbox and of a container.
+func (n *usageNode) pod(name string) (sandbox, main cgroups.Path) {
+	n.Helper()
+	ctx := context.Background()
+	config := &cri.SandboxConfig{Pod: cri.PodIdentity{UID: "uid" + name, Name: name, Namespace: "ns"}}
+	s, err := n.rt.RunSandbox(ctx, config)
+	usageOK(n, err)
+	c, err := n.rt.CreateContainer(ctx, s, &cri.ContainerConfig{Name: "main", Image: cri.ImageSpec{Image: "i"}}, config)
+	usageOK(n, err)
+	usageOK(n, n.rt.StartContainer(ctx, c))
+	pod := cgroups.PodPath(n.root, cgroups.Burstable, "uid"+name)
+	sandbox, main = pod.Join(s), pod.Join(c)
+	usageOK(n, n.driver.Apply(ctx, sandbox, cgroups.Resources{}))
+	usageOK(n, n.driver.Apply(ctx, main, cgroups.Resources{MemoryMax: new(int64(256 << 20)), PidsMax: new(int64(50))}))
+	labels := map[string]string{"io.kubernetes.pod.name": name, "io.kubernetes.pod.namespace": "ns"}
+	n.watch(pod, nil, "", "")
+	n.watch(sandbox, labels, "", s)
+	labels = map[string]string{"io.kubernetes.pod.name": name, "io.kubernetes.pod.namespace": "ns", "io.kubernetes.container.name": "main"}
+	n.watch(main, labels, "i", c)
+	return sandbox, main
+}
+
+// dirs returns the directories of a cgroup, by controller as cAdvisor has them.
+func (n *usageNode) dirs(p cgroups.Path) map[string]string {
+	dirs := make(map[string]string)
+	for controller, dir := range n.driver.Host().Dirs {
+		if dir != "" {
+			dirs[controller] = filepath.Join(dir, string(p))
+		}
+	}
+	if n.driver.Host().Mode == driver.V2 {
+		return map[string]string{"": dirs["memory"]}
+	}
+	return dirs
+}
+
+// watch tells cAdvisor of a cgroup.
+func (n *usageNode) watch(p cgroups.Path, labels map[string]string, image, alias string) {
+	n.Helper()
+	paths := n.dirs(p)
+	manager, err := libcontainer.NewCgroupManager(p.Cgroupfs(), paths)
+	usageOK(n, err)
+	spec, err := common.GetSpec(paths, n, false, false)
+	usageOK(n, err)
+	spec.Labels, spec.Image = labels, image
+	c := &info.ContainerInfo{ContainerReference: info.ContainerReference{Name: p.Cgroupfs()}, Spec: spec}
+	if alias != "" {
+		c.Aliases = []string{alias}
+	}
+	n.containers[c.Name], n.handlers[c.Name] = c, libcontainer.NewHandler(manager, "/", 0, included)
+}
+
+// housekeep has cAdvisor measure every cgroup once.
+func (n *usageNode) housekeep() {
+	n.Helper()
+	for name, h := range n.handlers {
+		s, err := h.GetStats()
+		usageOK(n, err)
+		n.containers[name].Stats = []*info.ContainerStats{s}
+	}
+}
+
+// The following are what cAdvisor's collector asks.
+
+func (n *usageNode) GetRequestedContainersInfo(string, info.RequestOptions) (map[string]*info.ContainerInfo, error) {
+	return n.containers, nil
+}
+
+func (n *usageNode) GetVersionInfo() (*info.VersionInfo, error) { return &info.VersionInfo{}, nil }
+
+func (n *usageNode) GetMachineInfo() (*info.MachineInfo, error) {
+	return &info.MachineInfo{NumCores: 2, MemoryCapacity: 8 << 30, SwapCapacity: 1 << 30}, nil
+}
+
+// kubelet returns the page as the kubelet puts it together (pkg/kubelet/server/server.go).
+func (n *usageNode) kubelet() http.Handler {
+	labels := func(c *info.ContainerInfo) map[string]string {
+		set := map[string]string{
+			metrics.LabelID: c.Name, metrics.LabelName: "", metrics.LabelImage: c.Spec.Image, "pod": c.Spec.Labels["io.kubernetes.pod.name"],
+			"namespace": c.Spec.Labels["io.kubernetes.pod.namespace"], "container": c.Spec.Labels["io.kubernetes.container.name"],
+		}
+		if len(c.Aliases) > 0 {
+			set[metrics.LabelName] = c.Aliases[0]
+		}
+		if uid, ok := strings.CutPrefix(filepath.Base(c.Name), "poduid"); ok {
+			set["pod"], set["namespace"] = uid, "ns"
+		}
+		return set
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(metrics.NewPrometheusCollector(n, labels, included, clock.RealClock{}, info.RequestOptions{}))
+	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})
+}
+
+// collector returns what measures the node for us.
+func (n *usageNode) collector() *summary.Collector {
+	n.Helper()
+	dir := n.TempDir()
+	c, err := summary.New(n.driver, n.rt, summary.Options{
+		CgroupRoot: n.root, Root: dir, LogRoot: n.TempDir(),
+		Statfs: func(string) (summary.Filesystem, error) { // the runtime's is not on this machine
+			var s syscall.Statfs_t
+			err := syscall.Statfs(dir, &s)
+			return summary.Filesystem{CapacityBytes: s.Blocks * uint64(s.Bsize), AvailableBytes: s.Bavail * uint64(s.Bsize)}, err
+		},
+	})
+	usageOK(n, err)
+	return c
+}
+
+// ours returns our page, of what was measured within a time before.
+func (n *usageNode) ours(age time.Duration) http.Handler {
+	n.Helper()
+	page, err := usage.Cadvisor(n.collector(), usage.Options{MaxAge: age})
+	usageOK(n, err)
+	return page
+}
+
+// scrapePage asks for a page.
+func scrapePage(t testing.TB, h http.Handler) string {
+	t.Helper()
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics/cadvisor", nil))
+	if w.Code != http.StatusOK {
+		t.Fatal(w.Code, w.Body.String())
+	}
+	text, err := io.ReadAll(w.Body)
+	usageOK(t, err)
+	return string(text)
+}
+
+// pageSeries is every series of the containers of a page, by name and labels.
+func pageSeries(t testing.TB, page string) map[string]float64 {
+	t.Helper()
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(page))
+	usageOK(t, err)
+	all := make(map[string]float64)
+	for name, f := range families {
+		for _, m := range f.GetMetric() {
+			labels := m.GetLabel()
+			slices.SortFunc(labels, func(a, b *dto.LabelPair) int { return strings.Compare(a.GetName(), b.GetName()) })
+			key := name + "{"
+			for _, l := range labels {
+				key += l.GetName() + "=" + l.GetValue() + ","
+			}
+			all[key] = m.GetCounter().GetValue() + m.GetGauge().GetValue()
+		}
+	}
+	return all
+}
+
+// usageAbsent are families whose series we do not have, as the list of package usage says, or not as cAdvisor.
+var usageAbsent = []string{
+	"container_file_descriptors", "container_sockets", "container_ulimits_soft", "container_health_state", "container_fs_", "container_blkio_",
+	"container_spec_cpu_", "container_spec_memory_reservation_limit_bytes", "cadvisor_version_info", "container_scrape_error",
+	"container_spec_memory_swap_limit_bytes",                          // of v1 has memory in it
+	"container_cpu_cfs_",                                              // there are no quotas here
+	"container_memory_kernel_usage",                                   // that of v1
+	"container_oom_events_total",                                      // the kubelet's own count
+	"container_creation_time_seconds", "container_start_time_seconds", // the time of a directory
+	"container_last_seen",
+	"container_memory_file_dirty_bytes", "container_memory_file_writeback_bytes", "container_memory_workingset_refault_", // of v2 alone in cAdvisor
+}
+
+// The values of the same containers agree within 5 %. Processes are stopped while they are read, so that what was counted stays.
+func TestUsageValues(t *testing.T) {
+	n := newUsageNode(t)
+	sandbox, main := n.pod("web")
+	n.spawn(sandbox, "sleep", "1000")
+	busy := n.spawn(main, "sh", "-c", "head -c 60000000 /dev/zero | tail | sha256sum; x=$(head -c 20000000 /dev/zero | tr '\\0' x); i=0; while :; do i=$((i+1)); done")
+	for range 60 { // until it spins, which on a busy machine takes a while
+		time.Sleep(2 * time.Second)
+		sample, err := n.driver.Sample(t.Context(), main, "", cgroups.PartCPU)
+		usageOK(t, err)
+		if sample.CPU.Usage > uint64(time.Second) {
+			break
+		}
+	}
+	usageOK(t, syscall.Kill(-busy, syscall.SIGSTOP))
+	time.Sleep(200 * time.Millisecond)
+
+	n.housekeep()
+	theirs := pageSeries(t, scrapePage(t, n.kubelet()))
+	ours := pageSeries(t, scrapePage(t, n.ours(0)))
+	compared, positive := 0, 0
+	for key, want := range theirs {
+		if slices.ContainsFunc(usageAbsent, func(prefix string) bool { return strings.HasPrefix(key, prefix) }) {
+			continue
+		}
+		got, ok := ours[key]
+		// v1 counts memory in batches for each CPU.
+		slack := 0.0
+		if strings.HasSuffix(key[:strings.IndexByte(key, '{')], "_bytes") || strings.HasPrefix(key, "container_memory_") {
+			slack = 512 << 10
+		}
+		// The time that the clock tick of v1 divides into user and system is not finer than 10 ms.
+		if strings.HasPrefix(key, "container_cpu_") {
+			slack = 0.03
+		}
+		switch {
+		case !ok && want == 0 && strings.HasPrefix(key, "container_pressure_"): // v1 has none, and cAdvisor zeroes
+		case !ok:
+			t.Errorf("%s: the kubelet has %v, and we have no such series", key, want)
+		case math.Abs(got-want) > max(0.05*want, slack):
+			t.Errorf("%s: the kubelet has %v, we have %v", key, want, got)
+		}
+		compared++
+		if want > 0 && ok {
+			positive++
+		}
+	}
+	t.Logf("%d series compared, %d of them not zero", compared, positive)
+	if positive < 15 {
+		t.Errorf("only %d series have a value", positive)
+	}
+	if used := ours[`container_cpu_usage_seconds_total{container=main,cpu=total,id=/`+string(main)+`,image=i,name=`+main.Base()+`,namespace=ns,pod=web,`]; used < 0.05 {
+		t.Errorf("the container has used %v s of CPU", used)
+	}
+}
+
+// spawn starts a process group in a cgroup, and returns its ID.
+func (n *usageNode) spawn(p cgroups.Path, name string, args ...string) int {
+	n.Helper()
+	cmd := exec.Command(name, args...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	usageOK(n, cmd.Start())
+	n.Cleanup(func() {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		_ = cmd.Wait()
+	})
+	dirs := n.dirs(p)
+	seen := make(map[string]bool)
+	for _, dir := range dirs {
+		if !seen[dir] {
+			seen[dir] = true
+			usageOK(n, os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(cmd.Process.Pid)), 0))
+		}
+	}
+	return cmd.Process.Pid
+}
+
+// A page of 100 pods takes at most a quarter of the CPU that the kubelet's takes, both made of what was measured before; and with
+// measuring at most a quarter of the kubelet's with one round of cAdvisor's housekeeping, which it makes every 10 to 15 seconds
+// whether or not anybody asks. So does a summary, without the kubelet's own. The smaller the page, the more that is the system calls
+// of either.
+func TestUsageSpeed(t *testing.T) {
+	if !*speed {
+		t.Skip("without -speed")
+	}
+	n := newUsageNode(t)
+	for i := range 100 {
+		n.pod(fmt.Sprint(i))
+	}
+	kubelet, ours, before, c := n.kubelet(), n.ours(0), n.ours(time.Hour), n.collector()
+	summarize := func() {
+		s, err := c.Summary(context.Background())
+		usageOK(t, err)
+		if len(s.Pods) != 100 {
+			t.Fatalf("a summary of %d pods", len(s.Pods))
+		}
+	}
+	n.housekeep()
+	_, _ = scrapePage(t, ours), scrapePage(t, before)
+	summarize()
+	house := cpuOf(t, n.housekeep)
+	k := cpuOf(t, func() { _ = scrapePage(t, kubelet) })
+	o := cpuOf(t, func() { _ = scrapePage(t, ours) })
+	b := cpuOf(t, func() { _ = scrapePage(t, before) })
+	s := cpuOf(t, summarize)
+	t.Logf("100 pods, %d cgroups: the kubelet's page %v and housekeeping %v; our page %v (%.2f), with measuring %v (%.2f), summary %v (%.2f)",
+		len(n.containers), k, house, b, float64(b)/float64(k), o, float64(o)/float64(k+house), s, float64(s)/float64(house))
+	if 4*b > k {
+		t.Errorf("our page takes %v of CPU, the kubelet's %v: more than a quarter", b, k)
+	}
+	if 4*o > k+house {
+		t.Errorf("our page with measuring takes %v of CPU, the kubelet's with housekeeping %v: more than a quarter", o, k+house)
+	}
+	if 4*s > house {
+		t.Errorf("a summary takes %v of CPU, housekeeping %v: more than a quarter", s, house)
+	}
+}
+
+// cpuOf returns the CPU time of the process that a function takes, the least of several runs.
+func cpuOf(t testing.TB, f func()) time.Duration {
+	t.Helper()
+	spent := func() time.Duration {
+		var u syscall.Rusage
+		usageOK(t, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
+		return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	}
+	least := time.Duration(math.MaxInt64)
+	for range 7 {
+		const runs = 5
+		begin := spent()
+		for range runs {
+			f()
+		}
+		least = min(least, (spent()-begin)/runs)
+	}
+	return least
+}
