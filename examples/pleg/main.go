@@ -11,9 +11,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"os/signal"
 	"syscall"
@@ -46,21 +48,21 @@ func watch(ctx context.Context, endpoint string) error {
 		return err
 	}
 	var generator *pleg.Generator
+	names := map[string]string{} // of pods, by UID: nothing may be left of one when an event comes
 	generator = pleg.New(runtime, pleg.Options{Sink: func(events []pleg.Event) {
 		for _, e := range events {
 			pod, _ := generator.Get(e.PodUID) // as last seen
-			fmt.Println(time.Now().Format(time.TimeOnly), e.Type, name(pod, e.PodUID), describe(pod, e.ID))
+			if pod.Name != "" {
+				names[e.PodUID] = pod.Namespace + "/" + pod.Name
+			}
+			fmt.Println(time.Now().Format(time.TimeOnly), e.Type, cmp.Or(names[e.PodUID], e.PodUID), describe(pod, e.ID))
 		}
+		maps.DeleteFunc(names, func(uid, _ string) bool {
+			pod, err := generator.Get(uid)
+			return err == nil && len(pod.Sandboxes)+len(pod.Containers) == 0
+		})
 	}})
 	return generator.Run(ctx)
-}
-
-// name is the name of a pod, or its UID when nothing is left of it.
-func name(pod cri.Pod, uid string) string {
-	if pod.Name == "" {
-		return uid
-	}
-	return pod.Namespace + "/" + pod.Name
 }
 
 // describe says which container or sandbox of a pod an ID is, and what has become of it.

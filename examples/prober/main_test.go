@@ -75,7 +75,7 @@ func (p *player) until(t *testing.T, server, what string) {
 		}
 		return what
 	}
-	for deadline := time.Now().Add(20 * time.Second); last() != what; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); last() != what; time.Sleep(10 * time.Millisecond) {
 		require.True(t, time.Now().Before(deadline), "%s is not %q in:\n%s", server, what, p.says())
 	}
 }

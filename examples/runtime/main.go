@@ -7,6 +7,11 @@
 //
 //	runtime -state /tmp/node -socket /tmp/node.sock &
 //	crictl --runtime-endpoint unix:///tmp/node.sock pods
+//	crictl --runtime-endpoint unix:///tmp/node.sock exec -it CONTAINER sh
+//
+// As root it gives pods a network of their own, and containers mounts and limits:
+//
+//	runtime -cni-conf /etc/cni/net.d -mounts -cgroups / &
 package main
 
 import (
@@ -19,42 +24,88 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 
+	"github.com/seed81659283/nodeagent/cni"
 	"github.com/seed81659283/nodeagent/cri/criserver"
 	"github.com/seed81659283/nodeagent/cri/process"
+	"github.com/seed81659283/nodeagent/cri/streaming"
+	"github.com/seed81659283/nodeagent/nodeapi/stream"
 )
 
 func main() {
 	process.Main() // returns at once unless this program was started as the keeper of a process
-	state := flag.String("state", "/var/lib/nodeagent/processes", "directory of what runs")
-	socket := flag.String("socket", "/run/nodeagent.sock", "where to serve it, to the user of this program alone")
+	f := &flags{}
+	flag.StringVar(&f.state, "state", "/var/lib/nodeagent/processes", "directory of what runs")
+	flag.StringVar(&f.socket, "socket", "/run/nodeagent.sock", "where to serve it, to the user of this program alone")
+	flag.StringVar(&f.cniConf, "cni-conf", "", "directory of CNI configuration files; none: pods are on the host's network")
+	flag.StringVar(&f.cniPlugins, "cni-plugins", cni.DefaultPluginDir, "directory of CNI plugins")
+	flag.StringVar(&f.netns, "netns", cni.DefaultNetnsDir, "directory of network namespaces, of this program alone")
+	flag.BoolVar(&f.mounts, "mounts", false, "containers have a mount namespace of their own, with their volumes")
+	flag.StringVar(&f.cgroups, "cgroups", "", "cgroup that containers are below, such as /; none: they are not limited")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	if err := serve(ctx, *state, *socket); err != nil {
+	if err := f.serve(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "runtime:", err)
 		os.Exit(1)
 	}
 }
 
+// flags is what the flags say.
+type flags struct {
+	state, socket, cniConf, cniPlugins, netns, cgroups string
+	mounts                                             bool
+}
+
 // serve answers calls until ctx ends.
-func serve(ctx context.Context, state, socket string) error {
-	runtime, err := process.Open(state, process.Options{Logger: slog.Default()}) // one program at a time has the directory
+func (f *flags) serve(ctx context.Context) (err error) {
+	o, closers, err := f.isolate(ctx)
+	defer func() {
+		for _, close := range closers {
+			err = errors.Join(err, close())
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	o.Logger = slog.Default()
+	runtime, err := process.Open(f.state, o) // one program at a time has the directory
 	if err != nil {
 		return err
 	}
 	defer runtime.Close()
 	// A program that was killed leaves its socket behind.
-	if err := os.Remove(socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Remove(f.socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	l, err := net.Listen("unix", socket)
+	l, err := net.Listen("unix", f.socket)
 	if err != nil {
 		return err
 	}
-	if err := os.Chmod(socket, 0o600); err != nil {
+	if err := os.Chmod(f.socket, 0o600); err != nil {
 		return errors.Join(err, l.Close())
 	}
-	return criserver.New(runtime, criserver.Options{}).Serve(ctx, l)
+	sessions, err := stream.New(stream.Options{Runner: runtime, Logger: o.Logger})
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	local, err := net.Listen("tcp", "127.0.0.1:0") // where exec, attach and port-forward are served
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	urls := streaming.New(sessions, streaming.Options{Logger: o.Logger})
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var serving sync.WaitGroup
+	var failure error
+	serving.Go(func() {
+		defer stop() // neither goes on without the other
+		failure = urls.Serve(ctx, local)
+	})
+	err = criserver.New(runtime, criserver.Options{Streamer: urls}).Serve(ctx, l)
+	stop()
+	serving.Wait()
+	return errors.Join(err, failure)
 }

@@ -16,12 +16,15 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/remote"
 	"github.com/seed81659283/nodeagent/internal/exetest"
+	"github.com/seed81659283/nodeagent/internal/isolated"
 )
 
 // program is the example.
 var program exetest.Program
 
-func TestMain(m *testing.M) { os.Exit(program.Main(m)) }
+func TestMain(m *testing.M) {
+	os.Exit(isolated.Run(isolated.Mounts|isolated.Network, func() int { return program.Main(m) }))
+}
 
 // What runs is served by the next program as well, also when the first one was killed.
 func TestServe(t *testing.T) {

@@ -1,0 +1,59 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/gc"
+	"github.com/seed81659283/nodeagent/gc/gctest"
+)
+
+// shelf returns a store of a used, a pinned, an imported and two unused images, on a disk that is full.
+func shelf() *gctest.Store {
+	store := gctest.NewStore(1000)
+	for _, name := range []string{"app", "one", "two"} {
+		store.Load(name, gctest.Layer{Name: name, Size: 200})
+	}
+	store.Put(cri.Image{ID: "sha256:pause", RepoTags: []string{"pause:1"}, RepoDigests: []string{"pause@sha256:pause"}, Size: 10, Pinned: true})
+	store.Put(cri.Image{ID: "sha256:mine", RepoTags: []string{"mine:dev"}, Size: 100}, gctest.Layer{Name: "mine", Size: 100})
+	store.Use("container", "sha256:app")
+	store.Fill(300)
+	return store
+}
+
+func TestPlanAndRemove(t *testing.T) {
+	store := shelf()
+	s := settings{policy: gc.ImagePolicy{HighThresholdPercent: 85, LowThresholdPercent: 80}}
+	var out strings.Builder
+	require.NoError(t, collect(t.Context(), store, store, store.Disk, s, &out))
+	require.Contains(t, out.String(), "100% of 1000 bytes used, 200 bytes to free\n")
+	for _, line := range []string{"goes one:latest 200", "may go two:latest 200", "stays app:latest 200", "stays pause:1 10", "stays mine:dev 100"} {
+		require.Contains(t, strings.Join(strings.Fields(out.String()), " "), line)
+	}
+	require.Empty(t, store.Removed(), "it was only to be shown")
+
+	s.remove = true
+	out.Reset()
+	require.NoError(t, collect(t.Context(), store, store, store.Disk, s, &out))
+	require.Equal(t, []string{"sha256:one"}, store.Removed())
+	require.Contains(t, out.String(), "removed one:latest, for space\n")
+
+	s.want = 500
+	out.Reset()
+	err := collect(t.Context(), store, store, store.Disk, s, &out)
+	require.ErrorContains(t, err, "removing images made 200 bytes available, and 500 were wanted")
+	require.Contains(t, out.String(), "freed 200 bytes\n")
+	require.Equal(t, []string{"sha256:one", "sha256:two"}, store.Removed())
+}
+
+func TestNoRuntime(t *testing.T) {
+	var out strings.Builder
+	err := run(t.Context(), settings{endpoint: "unix:///nonexistent/containerd.sock", policy: gc.DefaultImagePolicy()}, &out)
+	require.Error(t, err)
+}

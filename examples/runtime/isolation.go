@@ -1,0 +1,60 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"path/filepath"
+
+	"github.com/seed81659283/nodeagent/cgroups/driver"
+	"github.com/seed81659283/nodeagent/cni"
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/process"
+)
+
+// network gives sandboxes the network that CNI plugins make.
+type network struct{ *cni.Pods }
+
+// Setup tells the plugins what the pod wants.
+func (n network) Setup(ctx context.Context, id string, c *cri.SandboxConfig) (process.SandboxNetwork, error) {
+	pod := cni.Pod{
+		SandboxID: id, UID: c.Pod.UID, Namespace: c.Pod.Namespace, Name: c.Pod.Name,
+		Annotations: c.Annotations, CgroupPath: c.CgroupParent,
+	}
+	for _, p := range c.Ports {
+		pod.Ports = append(pod.Ports, cni.PortMapping{
+			Protocol: p.Protocol.String(), HostPort: p.HostPort, ContainerPort: p.ContainerPort, HostIP: p.HostIP,
+		})
+	}
+	if c.DNS != nil {
+		pod.DNS = &cni.DNS{Servers: c.DNS.Servers, Searches: c.DNS.Searches, Options: c.DNS.Options}
+	}
+	status, err := n.Pods.Setup(ctx, pod)
+	if err != nil {
+		return process.SandboxNetwork{}, err
+	}
+	return process.SandboxNetwork{Netns: status.Netns, IPs: status.IPs}, nil
+}
+
+// isolate opens what the flags ask for, and returns what closes it.
+func (f *flags) isolate(ctx context.Context) (o process.Options, closers []func() error, err error) {
+	o.Mounts = f.mounts
+	if f.cniConf != "" {
+		pods, err := cni.Open(filepath.Join(f.state, "cni"), cni.Options{
+			ConfDir: f.cniConf, PluginDirs: []string{f.cniPlugins}, NetnsDir: f.netns,
+		})
+		if err != nil {
+			return o, closers, err
+		}
+		o.Network, closers = network{pods}, append(closers, pods.Close)
+	}
+	if f.cgroups != "" {
+		d, err := driver.Open(ctx, driver.Options{Root: f.cgroups})
+		if err != nil {
+			return o, closers, err
+		}
+		o.Cgroups, closers = d, append(closers, d.Close)
+	}
+	return o, closers, nil
+}

@@ -1,0 +1,144 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/internal/controlplane"
+	"github.com/seed81659283/nodeagent/internal/exetest"
+)
+
+// cluster is a control plane whose nodes are virtual ones.
+type cluster struct {
+	t       *testing.T
+	kubectl string
+	admin   string // kubeconfig
+}
+
+func newCluster(t *testing.T) *cluster {
+	if os.Getenv(controlplane.RequiredEnv) != "required" {
+		t.Skipf("programs that take long to build: `make cluster`, which sets %s", controlplane.RequiredEnv)
+	}
+	bin := controlplane.Programs(t, controlplane.Kubectl)
+	plane := controlplane.Start(t, controlplane.Options{ControllerManager: true, Scheduler: true})
+	admin, err := plane.Kubeconfig("tester", "system:masters")
+	require.NoError(t, err)
+	return &cluster{t: t, kubectl: filepath.Join(bin, controlplane.Kubectl), admin: admin}
+}
+
+// do runs kubectl.
+func (c *cluster) do(stdin string, args ...string) string {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.t.Context(), limit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, c.kubectl, append([]string{"--kubeconfig", c.admin}, args...)...)
+	cmd.Stdin, cmd.Env = strings.NewReader(stdin), append(os.Environ(), "HOME="+c.t.TempDir())
+	out, err := cmd.CombinedOutput()
+	require.NoError(c.t, err, "kubectl %s: %s", args, out)
+	return string(out)
+}
+
+// running returns how many pods of a Deployment are ready, by node.
+func (c *cluster) running(app string) map[string]int {
+	c.t.Helper()
+	var list corev1.PodList
+	require.NoError(c.t, json.Unmarshal([]byte(c.do("", "get", "pods", "-l", "app="+app, "-o", "json")), &list))
+	count := map[string]int{}
+	for _, p := range list.Items {
+		if p.Status.Phase == corev1.PodRunning && p.DeletionTimestamp == nil {
+			count[p.Spec.NodeName]++
+		}
+	}
+	return count
+}
+
+const workload = `
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings}
+data: {color: red}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 20
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      terminationGracePeriodSeconds: 1
+      topologySpreadConstraints:
+      - {maxSkew: 1, topologyKey: kubernetes.io/hostname, whenUnsatisfiable: DoNotSchedule, labelSelector: {matchLabels: {app: web}}}
+      containers:
+      - name: main
+        image: registry.invalid/none:1
+        env: [{name: COLOR, valueFrom: {configMapKeyRef: {name: settings, key: color}}}]
+        readinessProbe: {httpGet: {port: 80}}
+        resources: {requests: {cpu: 200m, memory: 64Mi}}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: work}
+spec:
+  completions: 6
+  parallelism: 3
+  template:
+    spec:
+      restartPolicy: Never
+      containers: [{name: main, image: "registry.invalid/none:1"}]
+`
+
+// Three nodes are ready for kubectl, the scheduler spreads a Deployment of 20 over them, and all run; a Job completes, a node is drained,
+// and after a restart of the program everything runs again.
+func TestClusterVirtualNodes(t *testing.T) {
+	c := newCluster(t)
+	args := []string{"-kubeconfig", c.admin, "-cpu", "4", "-memory", "4Gi", "-jobs", "1s", "-v", "n1", "n2", "n3"}
+	p := program.Start(t, args...)
+	exetest.Eventually(t, limit, func() error {
+		if out := c.do("", "get", "nodes", "--no-headers"); strings.Count(out, " Ready ") != 3 {
+			return fmt.Errorf("not all nodes are ready:\n%s", out)
+		}
+		return nil
+	})
+	began := time.Now()
+	c.do(workload, "apply", "-f", "-")
+	c.do("", "rollout", "status", "deployment/web", "--timeout=60s")
+	t.Logf("20 pods run after %v", time.Since(began).Round(10*time.Millisecond))
+	byNode := c.running("web")
+	require.Len(t, byNode, 3)
+	for node, n := range byNode {
+		require.InDelta(t, 20.0/3, n, 1, node)
+	}
+	c.do("", "wait", "--for=condition=complete", "job/work", "--timeout=60s")
+	t.Log(c.do("", "get", "nodes"))
+
+	c.do("", "drain", "n1", "--timeout=60s")
+	c.do("", "patch", "deployment/web", "--type=json", "-p", `[{"op":"remove","path":"/spec/template/spec/topologySpreadConstraints"}]`)
+	c.do("", "rollout", "status", "deployment/web", "--timeout=60s")
+	require.NotContains(t, c.running("web"), "n1")
+
+	require.Zero(t, p.Terminate(limit))
+	program.Start(t, args...)
+	exetest.Eventually(t, limit, func() error {
+		if byNode := c.running("web"); byNode["n2"]+byNode["n3"] != 20 {
+			return fmt.Errorf("not all pods run: %v", byNode)
+		}
+		return nil
+	})
+	c.do("", "delete", "deployment/web", "job/work", "--timeout=60s")
+	c.do("", "wait", "--for=delete", "pod", "-l", "app=web", "--timeout=60s")
+}

@@ -1,0 +1,125 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/seed81659283/nodeagent/internal/exetest"
+	"github.com/seed81659283/nodeagent/lifecycle/apisource/apisourcetest"
+	"github.com/seed81659283/nodeagent/lifecycle/podapi"
+)
+
+// program is the example.
+var program exetest.Program
+
+func TestMain(m *testing.M) { os.Exit(program.Main(m)) }
+
+const limit = time.Minute // for what takes a second or two on a machine at rest
+
+const kubeconfig = `
+apiVersion: v1
+kind: Config
+clusters: [{name: cluster, cluster: {server: %q}}]
+users: [{name: user, user: {token: any}}]
+contexts: [{name: context, context: {cluster: cluster, user: user}}]
+current-context: context
+`
+
+// pod returns a pod of n1 that has what the memory of the program does not have.
+func pod(name string, restart corev1.RestartPolicy) *corev1.Pod {
+	refuses := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"false"}}}}
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+		Spec: corev1.PodSpec{
+			NodeName: "n1", RestartPolicy: restart,
+			Volumes:        []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}},
+			InitContainers: []corev1.Container{{Name: "init", Image: "any"}},
+			Containers: []corev1.Container{{
+				Name: "main", Image: "any", ReadinessProbe: refuses,
+				VolumeMounts: []corev1.VolumeMount{{Name: "data", MountPath: "/data"}},
+			}},
+		},
+	}
+}
+
+// An API server in memory has two nodes, and the pods of one run: one goes on, one completes, one fails again and again, and one has
+// no room.
+func TestVirtualNode(t *testing.T) {
+	server := apisourcetest.NewServer(apisourcetest.Options{})
+	t.Cleanup(server.Close)
+	config := filepath.Join(t.TempDir(), "kubeconfig")
+	require.NoError(t, os.WriteFile(config, fmt.Appendf(nil, kubeconfig, server.Listen(t, true).Host), 0o600))
+	p := program.Start(t, "-kubeconfig", config, "-cpu", "2", "-memory", "1Gi", "-jobs", "100ms", "-v", "n1", "n2")
+	exetest.Eventually(t, limit, func() error { return ready(server, "n1", "n2") })
+
+	failing, large := pod("failing", corev1.RestartPolicyAlways), pod("large", corev1.RestartPolicyAlways)
+	failing.Annotations = map[string]string{"virtualnode/exit-code": "3"}
+	large.Spec.NodeSelector = map[string]string{"none": "such"}
+	for _, p := range []*corev1.Pod{pod("web", corev1.RestartPolicyAlways), pod("job", corev1.RestartPolicyNever), failing, large} {
+		podapi.Default(p) // as a real API server does
+		require.NoError(t, server.Put(p))
+	}
+	for name, is := range map[string]func(corev1.PodStatus) bool{
+		"web": func(st corev1.PodStatus) bool {
+			return st.Phase == corev1.PodRunning && st.PodIP != "" && st.ContainerStatuses[0].Ready && st.InitContainerStatuses[0].State.Terminated != nil
+		},
+		"job": func(st corev1.PodStatus) bool { return st.Phase == corev1.PodSucceeded },
+		"failing": func(st corev1.PodStatus) bool {
+			last := st.ContainerStatuses
+			return len(last) == 1 && last[0].RestartCount > 0 && last[0].LastTerminationState.Terminated.ExitCode == 3
+		},
+		"large": func(st corev1.PodStatus) bool { return st.Phase == corev1.PodFailed && st.Reason == "NodeAffinity" },
+	} {
+		exetest.Eventually(t, limit, func() error {
+			found, _ := apisourcetest.Get[*corev1.Pod](server, "default", name)
+			if !is(found.Status) {
+				return fmt.Errorf("pod %s is not as wanted: %+v", name, found.Status)
+			}
+			return nil
+		})
+	}
+	require.NoError(t, server.Delete(pod("web", ""), nil))
+	exetest.Eventually(t, limit, func() error {
+		if _, found := apisourcetest.Get[*corev1.Pod](server, "default", "web"); found {
+			return fmt.Errorf("pod web is still there")
+		}
+		return nil
+	})
+	require.Zero(t, p.Terminate(limit))
+}
+
+func ready(server *apisourcetest.Server, names ...string) error {
+	for _, name := range names {
+		n, found := apisourcetest.Get[*corev1.Node](server, "", name)
+		if !found {
+			return fmt.Errorf("there is no node %s", name)
+		}
+		for _, c := range n.Status.Conditions {
+			if c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue {
+				return fmt.Errorf("node %s is not ready: %s", name, c.Message)
+			}
+		}
+		if got := n.Status.Capacity.Cpu().String() + " " + n.Status.Capacity.Memory().String(); got != "2 1Gi" {
+			return fmt.Errorf("node %s has %s", name, got)
+		}
+	}
+	return nil
+}
+
+func TestUsage(t *testing.T) {
+	for _, args := range [][]string{{"n1"}, {"-kubeconfig", "/dev/null"}} {
+		p := program.Start(t, args...)
+		require.Equal(t, 1, p.Wait(limit))
+		require.Contains(t, p.Output(), "-kubeconfig and the names of nodes are required")
+	}
+}
