@@ -12,6 +12,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -26,7 +27,8 @@ import (
 var program exetest.Program
 
 func TestMain(m *testing.M) {
-	process.Main() // which tests need that open the runtime of an agent
+	process.Main()        // which tests need that open the runtime of an agent
+	runtime.GOMAXPROCS(1) // golang/go#78156
 	os.Exit(program.Main(m))
 }
 
@@ -38,10 +40,11 @@ type files struct {
 	t                  *testing.T
 	manifests, objects exetest.Dir
 	state, logs        string
+	port               int // of the agent's own API, where it has one
 }
 
 func newFiles(t *testing.T) files {
-	return files{t, exetest.NewDir(t), exetest.NewDir(t), t.TempDir(), t.TempDir()}
+	return files{t, exetest.NewDir(t), exetest.NewDir(t), t.TempDir(), t.TempDir(), exetest.FreePort(t)}
 }
 
 // start starts an agent on the files, with more fields in its config.
@@ -55,6 +58,7 @@ func (f files) config(fields map[string]any) string {
 	f.t.Helper()
 	all := map[string]any{
 		"nodeName": "n1", "stateDir": f.state, "logDir": f.logs, "manifests": f.manifests.Path, "objects": f.objects.Path,
+		"port": f.port,
 	}
 	maps.Copy(all, fields)
 	text, err := json.Marshal(all) // which is YAML as well
@@ -117,9 +121,10 @@ spec:
 // sleeper ends when it is told to.
 const sleeper = "trap 'exit 0' TERM; while :; do sleep 0.1; done"
 
-// within returns a context for one call. It outlives the test for what is done when that has ended.
+// within returns a context for one call, which may take longer on a busy machine. It outlives the test for what is done when that has
+// ended.
 func within(t *testing.T, d time.Duration) context.Context {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), d)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), exetest.Busy*d)
 	t.Cleanup(cancel)
 	return ctx
 }

@@ -20,8 +20,9 @@ import (
 	"github.com/seed81659283/nodeagent/internal/exetest"
 )
 
-// vmTimeout is the longest wait of the tests that run in the kernels of hack/vm as well, where a sandbox can take 20 seconds.
-const vmTimeout = 2 * time.Minute
+// vmTimeout is the longest wait of the tests that run in the kernels of hack/vm as well, where a sandbox can take 20 seconds, and
+// what fills a disk in half a minute several times as long if others use the machine too.
+const vmTimeout = 5 * time.Minute
 
 // resourcesYAML is a pod of one container that has the resources given.
 func resourcesYAML(name, resources string) string {

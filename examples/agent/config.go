@@ -28,13 +28,22 @@ const maxConfig = 1 << 20
 // config is the YAML file of the agent. What is not in it has the defaults below; flags come before it.
 type config struct {
 	NodeName string       `json:"nodeName"` // empty: the host's
-	HostIPs  []netip.Addr `json:"hostIPs"`  // of the node, for pods on its network; none: 127.0.0.1 for plain processes
+	HostIPs  []netip.Addr `json:"hostIPs"`  // of the node, for pods on its network; none: those of the Node, or 127.0.0.1 for plain processes of no cluster
 	Runtime  string       `json:"runtime"`  // such as unix:///run/containerd/containerd.sock; empty: plain processes
 	StateDir string       `json:"stateDir"` // empty: /var/lib/nodeagent
 
 	Manifests   string `json:"manifests"`   // directory or file
 	ManifestURL string `json:"manifestURL"` // asked every 20 s
-	Objects     string `json:"objects"`     // directory of config maps, secrets and services
+
+	ManifestSocket string `json:"manifestSocket"` // unix socket that the manifests of the directory are read and written through, by HTTP
+
+	Objects    string `json:"objects"`    // directory of config maps, secrets and services
+	Kubeconfig string `json:"kubeconfig"` // of the API server whose node this is; empty: of none, and pods name no service accounts
+
+	KeepObjects bool `json:"keepObjects"` // what running pods refer to is on disk too, such as config maps, secrets and claims, for when the API server is away
+
+	BootstrapKubeconfig string `json:"bootstrapKubeconfig"` // with a token that gets the first certificate; empty: kubeconfig has one
+	RotateCertificates  bool   `json:"rotateCertificates"`  // get, and replace in time, the certificate of kubeconfig; it is in stateDir
 
 	SharedMounts bool `json:"sharedMounts"` // for mountPropagation, where the root of the host is no shared mount
 
@@ -47,11 +56,17 @@ type config struct {
 	CredentialPlugins   credential.PluginConfig `json:"credentialPlugins"`   // as in the kubelet's CredentialProviderConfig
 	CredentialPluginDir string                  `json:"credentialPluginDir"` // where they lie
 
+	evictionConfig // eviction.go
+	nodeConfig     // node.go
+	shutdownConfig // shutdown.go
+	serverConfig   // api.go
+
 	ParallelStarts int               `json:"parallelStarts"` // zero or less: twice the processors
 	ParallelPulls  int               `json:"parallelPulls"`  // zero or less: 5
 	LogDir         string            `json:"logDir"`         // empty: /var/log/pods
 	LogMaxSize     resource.Quantity `json:"logMaxSize"`     // zero: 10Mi
 	LogMaxFiles    int               `json:"logMaxFiles"`    // zero: 5
+	GC             gcConfig          `json:"gc"`             // what goes of itself: gc.go
 	StopOnExit     bool              `json:"stopOnExit"`     // take the pods down on SIGTERM and SIGINT
 	LogLevel       slog.Level        `json:"logLevel"`       // empty: INFO
 }
@@ -64,6 +79,8 @@ func parse(args []string) (c config, err error) {
 	f.StringVar(&c.NodeName, "node", "", "name of this node")
 	f.StringVar(&c.Runtime, "runtime", "", "endpoint of the container runtime (none: plain processes)")
 	f.StringVar(&c.Manifests, "manifests", "", "directory of pod manifests, or a single file")
+	f.StringVar(&c.Kubeconfig, "kubeconfig", "", "kubeconfig of the API server")
+	f.StringVar(&c.BootstrapKubeconfig, "bootstrap-kubeconfig", "", "kubeconfig with a token that gets the first certificate")
 	f.StringVar(&c.StateDir, "state", "", "directory of the agent's own files")
 	_ = f.Parse(args) // it exits instead
 	if f.NArg() > 0 {
@@ -107,13 +124,31 @@ func (c *config) complete(from string) error {
 	switch {
 	case c.NodeName == "":
 		return fmt.Errorf("%s: nodeName is not set, and the host has no name: %w", from, err)
-	case c.Manifests == "" && c.ManifestURL == "":
-		return fmt.Errorf("%s: neither manifests nor manifestURL is set: there would be nothing to run", from)
+	case c.Manifests == "" && c.ManifestURL == "" && !c.joins():
+		return fmt.Errorf("%s: neither manifests nor manifestURL nor kubeconfig is set: there would be nothing to run", from)
+	case c.Objects != "" && c.joins():
+		return fmt.Errorf("%s: objects and kubeconfig are both set: config maps and secrets are those of the API server", from)
+	case c.ManifestSocket != "" && c.Manifests == "":
+		return fmt.Errorf("%s: manifestSocket needs manifests: that is the directory", from)
+	case c.KeepObjects && !c.joins():
+		return fmt.Errorf("%s: keepObjects needs kubeconfig: other config maps and secrets are on disk already", from)
+	case c.RotateCertificates && c.Kubeconfig == "":
+		return fmt.Errorf("%s: rotateCertificates needs kubeconfig: it is written there", from)
+	case c.BootstrapKubeconfig != "" && !c.RotateCertificates:
+		return fmt.Errorf("%s: bootstrapKubeconfig needs rotateCertificates", from)
+	case (c.EvictionHard != nil || c.EvictionSoft != nil) && (c.Runtime == "" || c.CgroupRoot == ""):
+		return fmt.Errorf("%s: evictionHard and evictionSoft need runtime and cgroupRoot: the pods' cgroups are what is measured", from)
+	}
+	if _, err := c.periods(); err != nil {
+		return fmt.Errorf("%s: %w", from, err)
+	}
+	if err := c.checkServer(); err != nil {
+		return fmt.Errorf("%s: %w", from, err)
 	}
 	for _, path := range []*string{&c.StateDir, &c.LogDir} { // a runtime has another working directory
 		*path, _ = filepath.Abs(*path) // it stays as it is where there is none
 	}
-	if c.Runtime == "" && len(c.HostIPs) == 0 { // plain processes have the addresses of the host
+	if c.Runtime == "" && len(c.HostIPs) == 0 && !c.joins() { // plain processes have the addresses of the host; a Node has them itself
 		c.HostIPs = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}
 	}
 	return os.MkdirAll(c.StateDir, 0o700)

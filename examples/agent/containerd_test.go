@@ -130,7 +130,7 @@ func TestIntegrationLogBurst(t *testing.T) {
 	})
 	budget := logs.Policy{MaxSize: 1 << 20, MaxFiles: 3}.Budget()
 	t.Logf("%d files seen, %d bytes at most, of which %d are the budget", len(watch.seen), watch.most, budget)
-	require.LessOrEqual(t, watch.most, budget+8<<20, "what is written in a fraction of a second")
+	require.LessOrEqual(t, watch.most, budget+24<<20, "half of what is written, on a busy machine too")
 	require.NotContains(t, a.Output(), "level=ERROR")
 	n.end(a)
 }

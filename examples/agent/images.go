@@ -22,11 +22,14 @@ func (a *agent) pullImages(ctx context.Context, o *lifecycle.Options) error {
 		providers = append(providers, plugins)
 	}
 	puller, err := images.New(a.client, a.client, images.Options{
-		Parallel: a.ParallelPulls, Providers: providers, Records: a.state("image_manager"), Logger: a.log,
+		Parallel: a.ParallelPulls, Providers: providers, Records: a.state("image_manager"), Logger: a.log, Hooks: a.meter.Images(a.imageEvents()),
 	})
 	if err != nil {
 		return err
 	}
 	o.Images = lifecycle.Images{Puller: puller, Objects: o.Objects}
-	return puller.Recover(ctx)
+	if err := puller.Recover(ctx); err != nil {
+		return err
+	}
+	return a.collectImages(puller)
 }

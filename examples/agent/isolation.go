@@ -49,13 +49,25 @@ func (a *agent) limit(ctx context.Context, o *lifecycle.Options) error {
 		return err
 	}
 	found := d.Host()
+	host.Reserved = podtree.Reserved{System: a.SystemReserved, Kube: a.KubeReserved} // pods may use what evictionHard keeps free
+	version := 2
+	if found.Mode != driver.V2 {
+		version = 1
+	}
+	host.Hooks = a.meter.Cgroups(version)
 	host.Logger, host.Node.HugepageSizes = a.log, found.HugepageSizes
 	host.Node.CgroupV1, host.Node.NoSwapController = found.Mode != driver.V2, !found.Has("swap")
 	tree, err := podtree.New(d, nil, host) // the reconciler has it follow its pods
 	if err != nil {
 		return err
 	}
-	a.setUp = tree.Setup
+	if err := a.gauge(ctx, d); err != nil {
+		return err
+	}
+	if err := a.evictUnder(o); err != nil {
+		return err
+	}
+	a.setUp, a.tree = tree.Setup, tree
 	a.parts = append(a.parts, tree.Run)
 	o.Cgroups, o.Spec.Node = tree, &host.Node
 	o.Spec.CgroupParent = func(pod *corev1.Pod) string {

@@ -28,7 +28,7 @@ import (
 // node is a containerd of the test's own, the files of an agent, and a cgroup for its pods.
 type node struct {
 	files
-	lab     *lab.Lab
+	lab     *lab.Lab // nil: there is only files, and pods are plain processes
 	client  *remote.Client
 	cgroups *driver.Driver // on the cgroup that kubepods is in
 	root    string         // its name
@@ -63,7 +63,14 @@ func (n *node) makeRoot() {
 // start starts an agent on the node, with more fields in its config.
 func (n *node) start(fields map[string]any) *exetest.Process {
 	n.t.Helper()
-	all := map[string]any{"runtime": n.lab.Endpoint(), "cgroupRoot": n.root}
+	if n.lab == nil {
+		return n.files.start(fields)
+	}
+	all := map[string]any{
+		"runtime": n.lab.Endpoint(), "cgroupRoot": n.root,
+		// However full the disk of this machine is, no image goes and nobody says so.
+		"gc": map[string]any{"imageGCHighThresholdPercent": 100},
+	}
 	maps.Copy(all, fields)
 	return n.files.start(all)
 }

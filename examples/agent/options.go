@@ -5,7 +5,6 @@ package main
 
 import (
 	"fmt"
-	"net/netip"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -20,19 +19,42 @@ func (a *agent) options() lifecycle.Options {
 	o := lifecycle.Options{
 		Sources: a.sources(), Pacing: lifecycle.Pacing{Parallel: a.ParallelStarts}, Sysctls: a.AllowedSysctls, Logger: a.log,
 		Spec: podspec.Options{
-			HostIPs: func() []netip.Addr { return a.HostIPs }, LogRoot: a.LogDir, ClusterDNS: a.ClusterDNS, ClusterDomain: a.ClusterDomain,
+			HostIPs: a.hostIPs, LogRoot: a.LogDir, ClusterDNS: a.ClusterDNS, ClusterDomain: a.ClusterDomain,
 		},
 		Dirs: lifecycle.Dirs{Pods: a.state("pods")}, NoMounts: a.client == nil,
 		Hooks: lifecycle.Hooks{Status: func(pod *corev1.Pod, st *corev1.PodStatus) {
 			a.log.Info("status", "namespace", pod.Namespace, "pod", pod.Name, "phase", st.Phase, "summary", summary(st))
-		}, Event: func(pod cri.PodIdentity, e lifecycle.Event) {
-			a.log.Info("event", "namespace", pod.Namespace, "pod", pod.Name, "", e)
-		}},
+		}, Event: a.event},
 	}
-	if a.Objects != "" {
+	switch {
+	case a.cluster != nil:
+		o.Objects, o.Spec.RuntimeClasses = a.cluster.objects, a.cluster.objects.RuntimeClass
+		a.cluster.tell(&o.Hooks)
+	case a.Objects != "":
 		o.Objects = objects.NewDir(a.Objects)
 	}
+	a.tellPrograms(&o.Hooks)
 	return o
+}
+
+// event tells what was done to a pod, or went wrong with it.
+func (a *agent) event(pod cri.PodIdentity, e lifecycle.Event) { a.annotated(pod, e, nil) }
+
+// annotated does so with what programs are to read of it.
+func (a *agent) annotated(pod cri.PodIdentity, e lifecycle.Event, annotations map[string]string) {
+	log := a.log
+	if len(annotations) > 0 {
+		log = log.With("annotations", annotations)
+	}
+	log.Info("event", "namespace", pod.Namespace, "pod", pod.Name, "", e)
+	if a.cluster != nil {
+		a.cluster.recorder.AnnotatedPodEvent(pod, e, annotations)
+	}
+}
+
+// podEvent does the same for what knows the whole pod.
+func (a *agent) podEvent(pod *corev1.Pod, kind, reason, message string) {
+	a.event(cri.PodIdentity{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID)}, lifecycle.Event{Type: kind, Reason: reason, Message: message})
 }
 
 // summary is what kubectl would show of a pod.

@@ -15,7 +15,7 @@ import (
 // probes makes what runs the probes of pods, and keeps their results for the next agent.
 func (a *agent) probes() *podprobe.Pods {
 	pool := httpprobe.NewPool(httpprobe.PoolOptions{})
-	set := probe.NewSet(probe.Options{Store: a.state("probes"), Logger: a.log})
+	set := probe.NewSet(probe.Options{Store: a.state("probes"), Logger: a.log, Hooks: a.meter.Probes(a.probeEvents())})
 	a.parts = append(a.parts, func(ctx context.Context) error { defer pool.Close(); return set.Run(ctx) })
 	return podprobe.NewPods(set, podprobe.Options{
 		Pool: pool, Execer: podprobe.CRI(a.runtime), GRPC: func(g podprobe.GRPC) (probe.Prober, error) {

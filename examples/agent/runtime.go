@@ -25,7 +25,7 @@ func (a *agent) openRuntime(ctx context.Context) (err error) {
 		a.runtime, err = process.Open(a.state("processes"), process.Options{Logger: a.log})
 		return err
 	}
-	if a.client, err = remote.Dial(a.Runtime, remote.Options{}); err != nil {
+	if a.client, err = remote.Dial(a.Runtime, remote.Options{Called: a.meter.Runtime()}); err != nil {
 		return err
 	}
 	a.runtime = a.client

@@ -1,0 +1,86 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/images"
+	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/probe"
+)
+
+// imageEvents tells of pulls, in the kubelet's words.
+func (a *agent) imageEvents() images.Hooks {
+	tell := func(r images.Request, kind, reason, format string, args ...any) {
+		a.event(cri.PodIdentity{Namespace: r.Pod.Namespace, Name: r.Pod.Name, UID: r.Pod.UID}, lifecycle.Event{
+			Type: kind, Reason: reason, Message: fmt.Sprintf(format, args...), Container: r.Container,
+		})
+	}
+	return images.Hooks{
+		Present: func(r images.Request, _ cri.Image) {
+			tell(r, corev1.EventTypeNormal, "Pulled", "Container image %q already present on machine and can be accessed by the pod", r.Image)
+		},
+		Pulling: func(r images.Request) { tell(r, corev1.EventTypeNormal, "Pulling", "Pulling image %q", r.Image) },
+		Pulled: func(r images.Request, p images.Pull) {
+			tell(r, corev1.EventTypeNormal, "Pulled", "Successfully pulled image %q in %v (%v including waiting). Image size: %d bytes.",
+				r.Image, p.Took.Truncate(time.Millisecond), p.Total.Truncate(time.Millisecond), p.Image.Size)
+		},
+		Failed: func(r images.Request, err *images.Error) {
+			switch err.Reason {
+			case images.ReasonImagePullBackOff:
+				tell(r, corev1.EventTypeNormal, "BackOff", "Back-off pulling image %q", r.Image)
+			case images.ReasonErrImageNeverPull:
+				tell(r, corev1.EventTypeWarning, err.Reason, "%v", err.Err)
+			case images.ReasonImageInspectError:
+				tell(r, corev1.EventTypeWarning, "InspectFailed", "%v", err.Err)
+			case images.ReasonInvalidImageName:
+				tell(r, corev1.EventTypeWarning, "InspectFailed", "Failed to apply default image tag %q: %v", r.Image, err.Err)
+			default:
+				tell(r, corev1.EventTypeWarning, "Failed", "Failed to pull image %q: %v", r.Image, err.Err)
+			}
+		},
+		Error: func(err error) { a.log.Warn("image", "error", err) },
+	}
+}
+
+// probeEvents tells of probes that fail, in the kubelet's words.
+func (a *agent) probeEvents() probe.Hooks {
+	return probe.Hooks{Probed: func(k probe.Key, r probe.Result, err error, _ time.Duration) {
+		reason, message := "Unhealthy", ""
+		switch {
+		case err != nil:
+			message = fmt.Sprintf("%s probe errored and resulted in %s state: %v", k.Kind, r.Outcome, err)
+		case r.Outcome == probe.Failure:
+			message = fmt.Sprintf("%s probe failed: %s", k.Kind, r.Output)
+		case r.Outcome == probe.Warning:
+			reason, message = "ProbeWarning", fmt.Sprintf("%s probe warning: %s", k.Kind, r.Output)
+		default:
+			return
+		}
+		if state, ok := a.Pod(k.PodUID); ok {
+			e := lifecycle.Event{Type: corev1.EventTypeWarning, Reason: reason, Message: message, Container: k.Container}
+			e.Attempt = restarts(state.Status, k.Container)
+			a.event(state.Pod, e)
+		}
+	}}
+}
+
+// restarts returns how often a container has been started again, by the status that its pod had last.
+func restarts(status *corev1.PodStatus, container string) uint32 {
+	if status == nil {
+		return 0
+	}
+	for _, c := range slices.Concat(status.InitContainerStatuses, status.ContainerStatuses) {
+		if c.Name == container {
+			return uint32(c.RestartCount)
+		}
+	}
+	return 0
+}

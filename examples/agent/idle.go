@@ -1,0 +1,78 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"os"
+	goruntime "runtime"
+	"runtime/debug"
+	"runtime/metrics"
+	"time"
+)
+
+// An agent that has started a hundred pods, or has listed them anew, has little to do then for hours. What it took for that is given
+// back once it is idle.
+const (
+	// idleLook is how often it is looked at whether the agent is idle.
+	idleLook = time.Minute
+	// busyRounds is how many times the live heap an agent allocates between two looks that is not idle. One with 110 pods and
+	// nothing to do stays below.
+	busyRounds = 16
+	// leastLive is a heap that is called busy by nothing smaller, in bytes. Before the first collection nothing is known to live.
+	leastLive = 4 << 20
+	// idlePercent is GOGC of an idle agent: a heap of 1.5 times what lives instead of twice that, for twice as many collections.
+	idlePercent, busyPercent = 50, 100
+)
+
+// idleness is how busy an agent was when it was looked at last.
+type idleness struct {
+	idle      bool
+	allocated uint64 // bytes since the start
+}
+
+// next returns what to do after a look: the percentage to collect garbage by, and whether the agent has become idle.
+func (s *idleness) next(allocated, live uint64) (percent int, became bool) {
+	was := *s
+	*s = idleness{idle: allocated-was.allocated <= busyRounds*max(live, leastLive), allocated: allocated}
+	if !s.idle {
+		return busyPercent, false
+	}
+	return idlePercent, !was.idle
+}
+
+// saveMemory keeps an idle agent small until ctx ends. Who sets GOGC has decided about the heap.
+func (a *agent) saveMemory(ctx context.Context) error {
+	ticker := time.NewTicker(idleLook)
+	defer ticker.Stop()
+	var s idleness
+	set, decided := busyPercent, os.Getenv("GOGC") != ""
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		heap := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/heap/live:bytes"}}
+		metrics.Read(heap)
+		percent, became := s.next(heap[0].Value.Uint64(), heap[1].Value.Uint64())
+		if percent != set && !decided {
+			debug.SetGCPercent(percent)
+			set = percent
+		}
+		if became {
+			debug.FreeOSMemory()
+			if err := unmapProgram(); err != nil {
+				a.log.Debug("the pages of the program stay mapped", "error", err)
+			}
+		}
+	}
+}
+
+// profile has no profile taken of a heap that nobody can ask for: it is 1.6 MiB.
+func (c *config) profile() {
+	if !c.serves() || !unless(c.EnableProfilingHandler, true) {
+		goruntime.MemProfileRate = 0
+	}
+}

@@ -1,0 +1,146 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main_test
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/seed81659283/nodeagent/internal/exetest"
+	"github.com/seed81659283/nodeagent/lifecycle/apisource/apisourcetest"
+	"github.com/seed81659283/nodeagent/lifecycle/podapi"
+)
+
+// memoryNode is an agent that runs plain processes for an API server in memory: no container, no authorization, no controllers.
+type memoryNode struct {
+	files
+	*apisourcetest.Server
+
+	agent  *exetest.Process
+	config map[string]any
+}
+
+// newMemoryNode starts an API server, but no agent yet.
+func newMemoryNode(t *testing.T, config map[string]any) *memoryNode {
+	t.Helper()
+	m := &memoryNode{files: newProcesses(t), Server: apisourcetest.NewServer(apisourcetest.Options{}), config: map[string]any{"objects": ""}}
+	access := m.Listen(t, false)
+	m.config["kubeconfig"] = filepath.Join(t.TempDir(), "kubeconfig")
+	require.NoError(t, os.WriteFile(m.config["kubeconfig"].(string), fmt.Appendf(nil, `apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: %q, certificate-authority-data: %q, tls-server-name: example.com}}]
+users: [{name: u, user: {token: nobody-looks-at-it}}]
+contexts: [{name: x, context: {cluster: c, user: u}}]
+current-context: x
+`, access.Host, base64.StdEncoding.EncodeToString(access.CAData)), 0o600))
+	maps.Copy(m.config, config)
+	return m
+}
+
+// begin starts the agent, and waits until its node is ready.
+func (m *memoryNode) begin() {
+	m.t.Helper()
+	m.agent = m.start(m.config)
+	m.awaitNode(corev1.ConditionTrue)
+}
+
+// awaitNode waits until the node is ready, or is not.
+func (m *memoryNode) awaitNode(want corev1.ConditionStatus) {
+	m.t.Helper()
+	exetest.Eventually(m.t, timeout, func() error {
+		if got := m.ready(); got != want {
+			return fmt.Errorf("the node is ready: %q", got)
+		}
+		return nil
+	})
+}
+
+// ready returns what the API server has of whether the node is ready.
+func (m *memoryNode) ready() corev1.ConditionStatus {
+	node, _ := apisourcetest.Get[*corev1.Node](m.Server, "", "n1")
+	if node != nil {
+		for _, c := range node.Status.Conditions {
+			if c.Type == corev1.NodeReady {
+				return c.Status
+			}
+		}
+	}
+	return ""
+}
+
+// bind creates pods that are bound to the node.
+func (m *memoryNode) bind(pods ...*corev1.Pod) {
+	m.t.Helper()
+	for _, pod := range pods {
+		require.NoError(m.t, m.Put(pod))
+	}
+}
+
+// pod returns a pod as the API server has it.
+func (m *memoryNode) pod(name string) *corev1.Pod {
+	m.t.Helper()
+	pod, ok := apisourcetest.Get[*corev1.Pod](m.Server, "default", name)
+	require.True(m.t, ok, "there is no pod %s", name)
+	return pod
+}
+
+// await waits until a pod of the API server is as it should be.
+func (m *memoryNode) await(name string, want func(*corev1.Pod) error) *corev1.Pod {
+	m.t.Helper()
+	var pod *corev1.Pod
+	exetest.Eventually(m.t, timeout, func() error {
+		var ok bool
+		if pod, ok = apisourcetest.Get[*corev1.Pod](m.Server, "default", name); !ok {
+			return errors.New("there is no pod " + name)
+		}
+		return want(pod)
+	})
+	return pod
+}
+
+// awaitPhase waits until a pod has a phase, and a reason for it.
+func (m *memoryNode) awaitPhase(name string, phase corev1.PodPhase, reason string) *corev1.Pod {
+	m.t.Helper()
+	return m.await(name, func(pod *corev1.Pod) error {
+		if pod.Status.Phase != phase || pod.Status.Reason != reason {
+			return fmt.Errorf("pod %s is %s %q: %s", name, pod.Status.Phase, pod.Status.Reason, pod.Status.Message)
+		}
+		return nil
+	})
+}
+
+// events returns the events about an object, as "reason: message".
+func (m *memoryNode) events(name string) (all []string) {
+	for _, e := range apisourcetest.List[*corev1.Event](m.Server) {
+		if e.InvolvedObject.Name == name {
+			all = append(all, e.Reason+": "+e.Message)
+		}
+	}
+	return all
+}
+
+// boundPod is a pod of one container that runs a shell command, as the scheduler has bound it.
+func boundPod(name, script string) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", CreationTimestamp: metav1.Now()},
+		Spec: corev1.PodSpec{
+			NodeName: "n1", TerminationGracePeriodSeconds: new(int64(2)),
+			Containers: []corev1.Container{{Name: "main", Image: "nodeagent.test/busybox:1", Command: []string{"/bin/sh", "-c", script}}},
+		},
+		Status: corev1.PodStatus{Phase: corev1.PodPending},
+	}
+	podapi.Default(pod) // as an API server does
+	return pod
+}

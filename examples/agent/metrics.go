@@ -1,0 +1,103 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/nodeapi"
+	"github.com/seed81659283/nodeagent/nodeapi/prom"
+	"github.com/seed81659283/nodeagent/nodeapi/prom/usage"
+	"github.com/seed81659283/nodeagent/nodeapi/stream"
+	"github.com/seed81659283/nodeagent/nodestatus"
+	"github.com/seed81659283/nodeagent/nodestatus/machine"
+)
+
+// meter counts what the parts of the agent do, for the pages of metrics.
+type meter struct {
+	*prom.Metrics
+	all, probes *prometheus.Registry
+	slis        *prometheus.Registry
+	node        prom.NodeHooks
+	server      prom.ServerHooks
+}
+
+func (a *agent) count() (err error) {
+	m := &meter{all: prometheus.NewRegistry(), probes: prometheus.NewRegistry(), slis: prometheus.NewRegistry()}
+	o := prom.Options{Probes: m.probes, Pods: func() []lifecycle.PodState { return a.Pods() }, MirrorPods: func() int {
+		if a.cluster == nil {
+			return 0
+		}
+		return a.cluster.source.Pods().Mirrors()
+	}}
+	m.Metrics, err = prom.New(m.all, o)
+	if err != nil {
+		return err
+	}
+	m.server = m.Server()
+	m.node = m.Node(prom.NodeOptions{Name: a.NodeName, Boot: booted(), Started: time.Now()})
+	a.meter = m
+	return errors.Join(prom.RegisterProcess(m.all, nodestatus.Version), prom.RegisterStart(m.probes), prom.RegisterStart(m.slis))
+}
+
+// booted returns when the machine was started, or zero where the kernel does not say so.
+func booted() time.Time {
+	text, _ := os.ReadFile("/proc/stat")
+	for line := range strings.Lines(string(text)) {
+		var seconds int64
+		if n, _ := fmt.Sscanf(line, "btime %d", &seconds); n == 1 {
+			return time.Unix(seconds, 0)
+		}
+	}
+	return time.Time{}
+}
+
+// pages are what Prometheus reads.
+func (a *agent) pages(ctx context.Context) (nodeapi.Metrics, error) {
+	o := prom.PageOptions{Error: func(err error) { a.log.Warn("metrics", "error", err) }}
+	pages := nodeapi.Metrics{All: prom.Page(a.meter.all, o), Probes: prom.Page(a.meter.probes, o), SLIs: prom.Page(a.meter.slis, o)}
+	if a.collector == nil { // there are no cgroups to measure
+		return pages, nil
+	}
+	m, _ := machine.Read(os.DirFS("/")) // what cannot be read is not on the page
+	measured := usage.Options{Machine: m, Error: func(page string, err error) { a.log.Warn("metrics", "page", page, "error", err) }}
+	resource, err := usage.Resource(a.collector, measured)
+	if err != nil {
+		return pages, err
+	}
+	cadvisor, err := usage.Cadvisor(a.collector, measured)
+	if err != nil {
+		return pages, err
+	}
+	pages.Resource, pages.CAdvisor = resource, cadvisor
+	storage := usage.Storage(func() (*statsapi.Summary, error) {
+		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+		defer cancel()
+		return a.collector.Summary(ctx)
+	}, measured)
+	return pages, a.meter.all.Register(storage)
+}
+
+// requests count those to the agent's own API.
+func (m *meter) requests() nodeapi.Hooks {
+	return nodeapi.Hooks{
+		Began: func(r nodeapi.Request) { m.server.Began(prom.Request(r)) },
+		Ended: func(r nodeapi.Request, took time.Duration) { m.server.Ended(prom.Request(r), took) },
+		Conns: func(_ string, closed int) { m.server.Refused(closed) },
+	}
+}
+
+// sessions count those that are translated here.
+func (m *meter) sessions() stream.Hooks {
+	return stream.Hooks{WebSocket: func(k stream.Kind) { m.server.WebSocket(string(k)) }}
+}

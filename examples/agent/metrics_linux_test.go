@@ -1,0 +1,149 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/seed81659283/nodeagent/internal/exetest"
+	"github.com/seed81659283/nodeagent/nodeapi/prom/promtest"
+)
+
+// measuredPod has all that is counted for a pod that runs: probes, hooks, limits, a volume with a claim, and a container before it.
+const measuredPod = `apiVersion: v1
+kind: Pod
+metadata: {name: measured}
+spec:
+  terminationGracePeriodSeconds: 1
+  volumes:
+    - {name: data, persistentVolumeClaim: {claimName: dir}}
+    - {name: disk, emptyDir: {}}
+  initContainers:
+    - {name: setup, image: "nodeagent.test/busybox:1", command: [sh, -c, "head -c 65536 /dev/zero > /disk/file"], volumeMounts: [{name: disk, mountPath: /disk}]}
+  containers:
+    - name: main
+      image: nodeagent.test/busybox:1
+      command: [/bin/sh, -c, "trap 'exit 0' TERM; while :; do sleep 0.1; done"]
+      resources: {requests: {cpu: 50m, memory: 32Mi}, limits: {cpu: 200m, memory: 64Mi}}
+      readinessProbe: {exec: {command: ["true"]}, periodSeconds: 1}
+      lifecycle: {postStart: {exec: {command: ["true"]}}}
+      volumeMounts: [{name: data, mountPath: /data}, {name: disk, mountPath: /disk}]
+`
+
+// notYet are families that something has to happen for which does not on a node that is well and alone, by what.
+var notYet = map[string][]string{
+	"an API server": {
+		"kubelet_certificate_manager_*", "kubelet_server_expiration_renew_errors", "kubelet_node_startup_*", "kubelet_pod_start_sli_duration_seconds",
+		"kubelet_pod_start_total_duration_seconds", "kubelet_pod_status_sync_duration_seconds", "kubelet_first_network_pod_start_sli_duration_seconds",
+	},
+	"a failure": {"kubelet_admission_rejections_total", "kubelet_run_podsandbox_errors_total", "kubelet_started_containers_errors_total", "kubelet_runtime_operations_errors_total"},
+	"pressure":  {"kubelet_eviction_stats_age_seconds", "kubelet_evictions", "kubelet_preemptions", "kubelet_image_garbage_collected_total"},
+	"a resize": {
+		"kubelet_container_requested_resizes_total", "kubelet_pod_deferred_accepted_resizes_total", "kubelet_pod_deferred_resize_duration_seconds",
+		"kubelet_pod_infeasible_resizes_total", "kubelet_pod_pending_resizes", "kubelet_pod_resize_duration_milliseconds", "kubelet_pod_level_resources_admission_total",
+	},
+	"another client": {"kubelet_pod_requests_*", "kubelet_websocket_streaming_requests_total", "kubelet_pod_watch_events_dropped_total"},
+	"a CSI driver":   {"csi_operations_seconds"},
+	"a pull":         {"kubelet_image_pull_duration_seconds"},
+	"a shutdown":     {"kubelet_graceful_shutdown_*"},
+}
+
+// Of the families that are said to be the kubelet's, those that have a reason to be on the pages of a running agent are there: what
+// feeds them is wired. And a claim is measured as the file system that it is on.
+func TestIntegrationMetrics(t *testing.T) {
+	n := newNode(t)
+	dir, port := t.TempDir(), exetest.FreePort(t)
+	n.objects.Write("persistentvolumes/pv-dir.yaml", fmt.Sprintf(disk, "pv-dir", "Filesystem", "dir", dir, "n1"))
+	n.objects.Write("default/persistentvolumeclaims/dir.yaml", fmt.Sprintf(diskClaim, "dir", "pv-dir", "", "Filesystem"))
+	n.manifests.Write("measured.yaml", measuredPod)
+	n.manifests.Write("crash.yaml", podYAML("crash", "exit 3"))
+	a := n.start(map[string]any{
+		"enableServer": true, "authentication": map[string]any{"anonymous": map[string]any{"enabled": true}, "webhook": map[string]any{"enabled": false}},
+		"authorization": map[string]any{"mode": "AlwaysAllow"}, "address": "127.0.0.1",
+		"port": exetest.FreePort(t), "readOnlyPort": port,
+	})
+	n.awaitRunning(timeout, "measured-n1")
+	page := func(path string) string {
+		answer, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/%s", port, path))
+		require.NoError(t, err)
+		defer answer.Body.Close()
+		text, err := io.ReadAll(answer.Body)
+		require.NoError(t, err)
+		require.Equal(t, http.StatusOK, answer.StatusCode, "%s: %s", path, text)
+		return string(text)
+	}
+	const claim = `{namespace="default",persistentvolumeclaim="dir"}`
+	var all string
+	exetest.Eventually(t, 3*time.Minute, func() error { // volumes are measured once a minute
+		all = page("metrics")
+		if !strings.Contains(all, "kubelet_volume_stats_used_bytes"+claim) {
+			return fmt.Errorf("no claim is measured")
+		}
+		if !strings.Contains(all, "kubelet_running_containers{") { // counted by the full relist of each 10 s
+			return fmt.Errorf("no container is counted")
+		}
+		return nil
+	})
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(all))
+	require.NoError(t, err)
+	value := func(name string) float64 { return families[name].GetMetric()[0].GetGauge().GetValue() }
+	require.Equal(t, value("kubelet_volume_stats_capacity_bytes"), capacity(t, dir), "it is the file system that the claim is on")
+	require.Contains(t, page("stats/summary"), `"pvcRef": {`)
+	require.Contains(t, all, "kubelet_mirror_pods 0\n")
+
+	for path, list := range map[string]string{
+		"metrics": "../../nodeapi/prom/testdata/metrics.txt", "metrics/probes": "../../nodeapi/prom/testdata/probes.txt",
+		"metrics/slis": "../../nodeapi/prom/testdata/slis.txt", "metrics/resource": "../../nodeapi/prom/usage/testdata/resource.txt",
+		"metrics/cadvisor": "../../nodeapi/prom/usage/testdata/cadvisor.txt",
+	} {
+		live, err := promtest.Parse(strings.NewReader(page(path)))
+		require.NoError(t, err)
+		verdicts, err := os.ReadFile(list)
+		require.NoError(t, err)
+		var lacking []string
+		for line := range strings.Lines(string(verdicts)) {
+			name, ok := strings.CutPrefix(strings.TrimSpace(line), "same ")
+			there := slices.ContainsFunc(live, func(f promtest.Family) bool { return f.Name == name })
+			if ok && !there && !excused(name) {
+				lacking = append(lacking, name)
+			}
+		}
+		require.Empty(t, lacking, "families of /%s that nothing feeds", path)
+	}
+	n.end(a)
+}
+
+// excused reports whether something has to happen for a family that has not, or this machine does not count it.
+func excused(name string) bool {
+	for _, names := range notYet {
+		for _, pattern := range names {
+			if ok, _ := filepath.Match(pattern, name); ok {
+				return true
+			}
+		}
+	}
+	return strings.Contains(name, "pressure") || strings.Contains(name, "swap") // of v2, and where there is some
+}
+
+// capacity returns how many bytes the file system has that a directory is on.
+func capacity(t *testing.T, dir string) float64 {
+	t.Helper()
+	var s unix.Statfs_t
+	require.NoError(t, unix.Statfs(dir, &s))
+	return float64(s.Blocks) * float64(s.Frsize)
+}

@@ -1,0 +1,149 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main_test
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/cgroups"
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/exetest"
+)
+
+// starved is a node that a test may bring down: the whole of a VM of hack/vm.
+type starved struct {
+	*node
+	signal string // a directory: what is put into it the pods see in /signal
+}
+
+// newStarved skips the test where others would have to live with what it does.
+func newStarved(t *testing.T) *starved {
+	t.Helper()
+	onlyInVM(t)
+	return &starved{newNode(t), t.TempDir()}
+}
+
+func onlyInVM(t *testing.T) {
+	t.Helper()
+	if os.Getenv("IN_TEST_VM") == "" {
+		t.Skip("brings a machine down: make test-vm and make soak-vm run it in a kernel of its own")
+	}
+}
+
+// pod is a pod of one container that waits for the file NAME in /signal before it runs a script, ignores SIGTERM, and has these
+// resources.
+func (s *starved) pod(name, script, resources string) {
+	s.manifests.Write(name+".yaml", s.podYAML(name, script, resources))
+}
+
+func (s *starved) podYAML(name, script, resources string) string {
+	return fmt.Sprintf(`apiVersion: v1
+kind: Pod
+metadata: {name: %[1]s}
+spec:
+  terminationGracePeriodSeconds: 2
+  volumes: [{name: signal, hostPath: {path: %[2]s}}, {name: dir, emptyDir: {}}]
+  containers:
+    - name: main
+      image: nodeagent.test/busybox:1
+      command: [/bin/sh, -c, %[3]q]
+      resources: %[4]s
+      volumeMounts: [{name: signal, mountPath: /signal}, {name: dir, mountPath: /dir}]
+`, name, s.signal, "trap '' TERM; while [ ! -e /signal/"+name+" ]; do sleep 0.1; done; "+script+"; while :; do sleep 1; done", resources)
+}
+
+// begin has a pod run its script.
+func (s *starved) begin(name string) {
+	require.NoError(s.t, os.WriteFile(filepath.Join(s.signal, name), nil, 0o600))
+}
+
+// start starts an agent with thresholds.
+func (s *starved) start(hard map[string]string, more map[string]any) *exetest.Process {
+	s.t.Helper()
+	all := map[string]any{"evictionHard": hard, "evictionPressureTransitionPeriod": "5s", "logLevel": "DEBUG"}
+	maps.Copy(all, more)
+	return s.node.start(all)
+}
+
+// evicted waits until a pod was evicted and nothing of it runs.
+func (s *starved) evicted(a *exetest.Process, pod string, limit time.Duration) {
+	s.t.Helper()
+	a.Says(limit, `msg="evict pod"`, "pod="+pod, "message=")
+	a.Says(limit, "pod="+pod, "phase=Pending", "0/1", "Error")
+	exetest.Eventually(s.t, limit, func() error {
+		c, err := s.running(pod)
+		if err == nil {
+			return fmt.Errorf("container %s of pod %s still runs", c.ID, pod)
+		}
+		return nil
+	})
+}
+
+// untouched checks that the containers of pods are those that they were.
+func (s *starved) untouched(before map[string]cri.Container) {
+	s.t.Helper()
+	for name, c := range s.awaitRunning(vmTimeout, keys(before)...) {
+		require.Equal(s.t, before[name].ID, c.ID, "pod %s was not to be touched", name)
+	}
+}
+
+func keys[V any](m map[string]V) (names []string) {
+	for name := range m {
+		names = append(names, name)
+	}
+	return names
+}
+
+// oomKills returns how many processes the kernel has killed for memory.
+func oomKills(t *testing.T) int {
+	text, err := os.ReadFile("/proc/vmstat")
+	require.NoError(t, err)
+	_, rest, found := strings.Cut(string(text), "\noom_kill ")
+	require.True(t, found, "this kernel does not count what it kills")
+	line, _, _ := strings.Cut(rest, "\n")
+	n, err := strconv.Atoi(line)
+	require.NoError(t, err)
+	return n
+}
+
+// growth is what a cgroup did while it was looked at.
+type growth struct {
+	rate float64 // bytes in a second, over the second in which it grew most
+	most uint64
+}
+
+// watchGrowth looks at a cgroup ten times a second until stop is called.
+func (n *node) watchGrowth(p cgroups.Path) (stop func() growth) {
+	done, ended := make(chan struct{}), make(chan growth, 1)
+	go func() {
+		var g growth
+		var seen []uint64 // ten make a second
+		for {
+			select {
+			case <-done:
+				ended <- g
+				return
+			case <-time.After(100 * time.Millisecond):
+			}
+			s, err := n.cgroups.Stats(n.t.Context(), p)
+			if err != nil {
+				continue // it is gone
+			}
+			g.most = max(g.most, s.Memory.Current)
+			if seen = append(seen, s.Memory.Current); len(seen) > 10 {
+				g.rate = max(g.rate, float64(s.Memory.Current)-float64(seen[len(seen)-11]))
+			}
+		}
+	}()
+	return func() growth { close(done); return <-ended }
+}
