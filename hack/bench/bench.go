@@ -98,11 +98,13 @@ func (b *bench) take(ctx context.Context, s *sample, measure func(*trial)) error
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
-	if err := b.settle(ctx); err != nil {
-		return err
-	}
-	if err := awaitRest(ctx, procFS("/proc").machineCPU); err != nil {
-		return err
+	if !b.opts.hurry {
+		if err := b.settle(ctx); err != nil {
+			return err
+		}
+		if err := awaitRest(ctx, procFS("/proc").machineCPU); err != nil {
+			return err
+		}
 	}
 	work, err := os.MkdirTemp("", "bench-")
 	if err != nil {
@@ -115,7 +117,7 @@ func (b *bench) take(ctx context.Context, s *sample, measure func(*trial)) error
 		sample: s,
 		work:   work,
 		labels: map[string]string{labelPodNamespace: namespace},
-		pods:   makePods(namespace, b.opts.image, b.imageID, s.Pods, b.opts.limits),
+		pods:   withVolumes(makePods(namespace, b.opts.image, b.imageID, s.Pods, b.opts.limits), b.opts.volumeKinds()),
 	}
 	if b.opts.trace {
 		t.trace = &trace.Trace{}
@@ -129,6 +131,9 @@ func (b *bench) take(ctx context.Context, s *sample, measure func(*trial)) error
 	b.progress(s)
 	if err != nil {
 		return err
+	}
+	if b.opts.hurry {
+		return nil
 	}
 	return awaitRest(ctx, procFS("/proc").machineCPU)
 }

@@ -30,6 +30,9 @@
 //   - idle: after -settle, CPU time of the agent's session over -idle, in millicores, and its memory at the
 //     end of that. The harness sleeps meanwhile. The runtime's CPU in the same time is shown too, because an agent that
 //     polls spends most of its cost there; so is the whole machine's, which tells how quiet the machine was.
+//     Part of it is nobody's calls: containerd 2.4 reads the cgroup of every pod that has one, each second, and on cgroup v1 all
+//     of its files (internal/cri/server/stats_collector.go). The kubelet that is started here gives pods none (cgroupsPerQOS is
+//     off, as it would want the cgroups of the host), nor does the floor, so they are spared what agents with pod cgroups are not.
 //   - replaced: from SIGKILL of a container's first process to StartedAt of its replacement. The gaps between kills are
 //     random (1 to 3 s), or an agent that looks every second would meet the harness always at the same moment of its
 //     second; no container is killed twice, so that no crash back-off takes part.
@@ -49,6 +52,11 @@
 //
 // The pods of agents have the limits of -limits. The floor has none, whatever an agent's pods have: a limit of CPU slows
 // down the runtime's own work in a pod, and that is a cost which an agent can avoid or not.
+//
+// With -volumes each pod has that many: an empty directory on disk, one in memory, a config map projected together with the labels of the
+// pod, and again. The config map is at objects/NAMESPACE/configmaps in the directory in which an agent is started. A kubelet without an
+// API server has no config maps and no projected volumes, so beside one only the first two kinds count. The floor makes the same volumes
+// with the fewest system calls.
 //
 // # Where the time goes
 //

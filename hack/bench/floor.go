@@ -58,6 +58,9 @@ func (t *trial) startPod(ctx context.Context, p pod) error {
 			return err
 		}
 	}
+	if err := p.makeVolumes(dir); err != nil {
+		return err
+	}
 	sandbox, err := t.cri.runtime.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: p.sandboxConfig(t.work)})
 	if err != nil {
 		return fmt.Errorf("run sandbox of %s: %w", p.Name, err)

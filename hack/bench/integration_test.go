@@ -25,8 +25,9 @@ import (
 func TestIntegrationFloor(t *testing.T) {
 	l := lab.StartPrivate(t)
 	opts := options{
+		hurry:    true, // the other tests of the machine want its page cache, and do not let it rest
 		endpoint: l.Endpoint(), image: lab.BusyboxImage, pods: []int{2}, parallel: []int{1, 0}, repeat: 1, kills: 1,
-		idle: time.Second, limit: 2 * time.Minute, trace: true, json: filepath.Join(t.TempDir(), "out.json"),
+		volumes: 3, idle: time.Second, limit: 2 * time.Minute, trace: true, json: filepath.Join(t.TempDir(), "out.json"),
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
@@ -67,6 +68,7 @@ func TestIntegrationBrokenAgents(t *testing.T) {
 	lazy, _ := scriptAgent(t, `trap 'exit 0' TERM; sleep 100 & wait`)
 	lazy.Name = "lazy"
 	opts := options{
+		hurry:    true, // the other tests of the machine want its page cache, and do not let it rest
 		endpoint: l.Endpoint(), image: lab.BusyboxImage, agents: []agent{dies, lazy}, pods: []int{2}, repeat: 1,
 		idle: time.Second, limit: time.Second, stopLimit: time.Minute,
 	}
@@ -100,7 +102,7 @@ func TestIntegrationWrongSocket(t *testing.T) {
 	start := time.Now()
 	err := measure(t.Context(), options{endpoint: "unix:///no/such.sock", image: "x"}, &strings.Builder{})
 	assert.ErrorContains(t, err, "/no/such.sock")
-	assert.Less(t, time.Since(start), 10*time.Second)
+	assert.Less(t, time.Since(start), time.Minute)
 
 	l := lab.Start(t)
 	err = measure(t.Context(), options{endpoint: l.Endpoint(), image: "no.such/image:1"}, &strings.Builder{})

@@ -35,12 +35,14 @@ type options struct {
 	settle, idle                   time.Duration
 	limit, sandboxLimit, stopLimit time.Duration
 
-	limits limits // of the pods of agents
+	limits  limits // of the pods of agents
+	volumes int    // of each pod
 
 	json         string
 	trace        bool
 	seed         uint64
 	force, clean bool
+	hurry        bool // neither lets the kernel forget earlier trials nor waits until the machine is at rest
 }
 
 func main() {
@@ -58,6 +60,12 @@ func main() {
 		os.Exit(1)
 	}
 }
+
+// maxVolumes is how many volumes a pod may have.
+const maxVolumes = 100
+
+// volumeKinds returns the kinds of the volumes of each pod.
+func (o options) volumeKinds() []volumeKind { return volumeKinds(o.volumes, o.kubelet) }
 
 // parseOptions reads the command line.
 func parseOptions(args []string, usage io.Writer) (options, error) {
@@ -86,6 +94,7 @@ func parseOptions(args []string, usage io.Writer) (options, error) {
 			opts.limits, err = parseLimits(text)
 			return err
 		})
+	flags.IntVar(&opts.volumes, "volumes", 0, "volumes of each pod: emptyDir, emptyDir in memory, a projected config map, and so on; beside a kubelet the first two")
 	flags.BoolVar(&opts.trace, "trace", false, "print the CRI calls of each measurement; agents then call through a proxy")
 	flags.IntVar(&opts.repeat, "repeat", 3, "how often each subject is measured, in turn")
 	flags.IntVar(&opts.kills, "kills", 10, "containers to kill per measurement")
@@ -98,6 +107,7 @@ func parseOptions(args []string, usage io.Writer) (options, error) {
 	flags.Uint64Var(&opts.seed, "seed", 0, "of the random moments; 0 takes one from the clock")
 	flags.BoolVar(&opts.force, "force", false, "measure beside pods of others")
 	flags.BoolVar(&opts.clean, "clean", false, "remove pods of an earlier run first")
+	flags.BoolVar(&opts.hurry, "hurry", false, "neither let go of what earlier trials left in the kernel nor wait for a machine at rest: figures are noise")
 	if err := flags.Parse(args); err != nil {
 		return opts, err
 	}
@@ -113,6 +123,8 @@ func (o options) complete(kubelet string, rest []string) (options, error) {
 		return o, errors.New("-cri and -image are needed")
 	case o.repeat < 1 || o.kills < 0 || o.idle < 0 || o.settle < 0:
 		return o, errors.New("-repeat must be positive, -kills, -idle and -settle not negative")
+	case o.volumes < 0 || o.volumes > maxVolumes:
+		return o, fmt.Errorf("-volumes must be from 0 to %d", maxVolumes)
 	}
 	if kubelet != "" {
 		a, err := kubeletAgent(kubelet)
@@ -176,6 +188,9 @@ func measure(ctx context.Context, opts options, out io.Writer) error {
 	m.Runtime, m.Image, m.Seed = version, opts.image, opts.seed
 	m.RunID = strconv.FormatInt(time.Now().Unix(), 36)
 	m.print(out)
+	if opts.volumes > 0 {
+		fmt.Fprintf(out, "volumes of each pod: %q\n", opts.volumeKinds())
+	}
 	b := &bench{
 		opts: opts, cri: cri, machine: m, imageID: imageID, out: out,
 		rand: rand.New(rand.NewPCG(opts.seed, 0)),

@@ -55,6 +55,7 @@ func TestParseOptionsErrors(t *testing.T) {
 		"half of the limits": {append(needed, "-limits", "100m"), `"100m" is neither CPU,MEMORY nor none`},
 		"limits of letters":  {append(needed, "-limits", "much,32Mi"), `CPU limit "much"`},
 		"limits of nothing":  {append(needed, "-limits", "100m,0"), `memory limit "0" must be a number of Ki, Mi or Gi`},
+		"too many volumes":   {append(needed, "-volumes", "101"), "-volumes must be from 0 to 100"},
 		"an unknown flag":    {append(needed, "-fast"), "flag provided but not defined"},
 		"help is an own end": {[]string{"-h"}, flag.ErrHelp.Error()},
 	}

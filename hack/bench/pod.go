@@ -34,6 +34,7 @@ type pod struct {
 	Image, ImageID       string
 	Labels, Env          map[string]string
 	Limits               limits
+	Volumes              []podVolume
 }
 
 // limits are those of each container of an agent, in the words of a manifest; empty for none.
@@ -113,6 +114,17 @@ spec:
 {{- if .Pod.Limits.CPU}}
       limits: {cpu: {{.Pod.Limits.CPU}}, memory: {{.Pod.Limits.Memory}}}
 {{- end}}
+{{- if .Pod.Volumes}}
+    volumeMounts:
+{{- range .Pod.Volumes}}
+    - {name: {{.Name}}, mountPath: /{{.Name}}}
+{{- end}}
+  volumes:
+{{- range .Pod.Volumes}}
+  - name: {{.Name}}
+    {{.Source}}
+{{- end}}
+{{- end}}
 `))
 
 // manifest is the pod as a static pod.
@@ -161,17 +173,21 @@ func (p pod) containerConfig(name, dir string, attempt uint32) *runtimeapi.Conta
 	for key, value := range p.Env {
 		env = append(env, &runtimeapi.KeyValue{Key: key, Value: []byte(value)})
 	}
+	mounts := []*runtimeapi.Mount{
+		{ContainerPath: "/etc/hosts", HostPath: filepath.Join(dir, "hosts")},
+		{ContainerPath: "/dev/termination-log", HostPath: filepath.Join(dir, "termination-log")},
+	}
+	for _, v := range p.Volumes {
+		mounts = append(mounts, &runtimeapi.Mount{ContainerPath: "/" + v.Name, HostPath: filepath.Join(dir, v.Name), Readonly: v.readOnly()})
+	}
 	return &runtimeapi.ContainerConfig{
 		Metadata: &runtimeapi.ContainerMetadata{Name: name, Attempt: attempt},
 		Image:    &runtimeapi.ImageSpec{Image: p.ImageID, UserSpecifiedImage: p.Image},
 		Command:  []string{"/bin/sh", "-c"},
 		Args:     []string{script},
 		Envs:     env,
-		Mounts: []*runtimeapi.Mount{
-			{ContainerPath: "/etc/hosts", HostPath: filepath.Join(dir, "hosts")},
-			{ContainerPath: "/dev/termination-log", HostPath: filepath.Join(dir, "termination-log")},
-		},
-		Labels: p.identity(map[string]string{labelContainer: name}),
+		Mounts:   mounts,
+		Labels:   p.identity(map[string]string{labelContainer: name}),
 		Annotations: map[string]string{
 			"io.kubernetes.container.hash":                     "5b1c0a3e",
 			"io.kubernetes.container.restartCount":             fmt.Sprint(attempt),

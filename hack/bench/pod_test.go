@@ -7,6 +7,7 @@ package main
 
 import (
 	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -46,6 +47,43 @@ func TestManifestSaysWhatTheFloorDoes(t *testing.T) {
 		assert.Zero(t, container.GetLinux().GetResources().GetCpuQuota())
 		assert.EqualValues(t, graceSeconds, *decoded.Spec.TerminationGracePeriodSeconds)
 	}
+}
+
+// A manifest with volumes is valid, too, and the bare calls mount the same.
+func TestManifestWithVolumes(t *testing.T) {
+	kinds := volumeKinds(4, false)
+	require.Equal(t, []volumeKind{emptyDir, memoryDir, projectedCM, emptyDir}, kinds)
+	require.Equal(t, []volumeKind{emptyDir, memoryDir, emptyDir}, volumeKinds(3, true))
+	p := withVolumes(makePods("ns", "image", "id", 1, limits{"100m", "32Mi"}), kinds)[0]
+	text, err := p.manifest()
+	require.NoError(t, err)
+	var decoded corev1.Pod
+	require.NoError(t, yaml.UnmarshalStrict(text, &decoded), string(text))
+	volumes, mounts := decoded.Spec.Volumes, decoded.Spec.Containers[0].VolumeMounts
+	bare := p.containerConfig("main", "/logs/x", 0).GetMounts()[2:]
+	require.Len(t, volumes, 4)
+	require.Len(t, mounts, 4)
+	require.Len(t, bare, 4)
+	assert.NotNil(t, volumes[0].EmptyDir)
+	assert.Equal(t, corev1.StorageMediumMemory, volumes[1].EmptyDir.Medium)
+	assert.Equal(t, configMapName, volumes[2].Projected.Sources[0].ConfigMap.Name)
+	for i := range mounts {
+		assert.Equal(t, volumes[i].Name, mounts[i].Name)
+		assert.Equal(t, mounts[i].MountPath, bare[i].GetContainerPath())
+		assert.Equal(t, "/logs/x/"+volumes[i].Name, bare[i].GetHostPath())
+		assert.Equal(t, volumes[i].Projected != nil, bare[i].GetReadonly())
+	}
+}
+
+func TestWriteObjects(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, writeObjects(dir, "ns"))
+	text, err := os.ReadFile(filepath.Join(dir, "ns/configmaps/app.yaml"))
+	require.NoError(t, err)
+	var decoded corev1.ConfigMap
+	require.NoError(t, yaml.UnmarshalStrict(text, &decoded), string(text))
+	assert.Equal(t, "ns", decoded.Namespace)
+	assert.Equal(t, configMapData, decoded.Data)
 }
 
 func TestWriteManifests(t *testing.T) {

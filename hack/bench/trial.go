@@ -66,7 +66,11 @@ func (t *trial) measureAgent(ctx context.Context, a agent) {
 	if info, err := os.Stat(a.Binary); err == nil {
 		t.sample.add(binaryBytes, float64(info.Size()))
 	}
-	if err := errors.Join(os.Mkdir(p.manifests, 0o755), writeManifests(p.manifests, t.pods)); err != nil {
+	err := errors.Join(os.Mkdir(p.manifests, 0o755), writeManifests(p.manifests, t.pods))
+	if t.opts.volumes > 0 {
+		err = errors.Join(err, writeObjects(filepath.Join(t.work, "objects"), t.labels[labelPodNamespace]))
+	}
+	if err != nil {
 		t.sample.failed(err)
 		return
 	}

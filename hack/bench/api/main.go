@@ -1,0 +1,133 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	goruntime "runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/seed81659283/nodeagent/hack/bench/internal/process"
+)
+
+// options are the command line.
+type options struct {
+	endpoint, image            string
+	agent, cgroupRoot, kubelet string
+	pods, log, scrapes         int
+	execs, parallel, idle      int
+	repeat                     int
+	settle, rest, limit, grace time.Duration
+	json                       string
+}
+
+func main() {
+	var o options
+	flag.StringVar(&o.endpoint, "cri", "", "`endpoint` of the runtime, unix:///path, which must be empty")
+	flag.StringVar(&o.image, "image", "", "`reference` of an image in the runtime that has /bin/sh, cat and true")
+	flag.StringVar(&o.agent, "agent", "", "`path` of examples/agent")
+	flag.StringVar(&o.cgroupRoot, "cgroup-root", "", "`cgroup` of the agent's pods")
+	flag.StringVar(&o.kubelet, "kubelet", "", "`path` of a kubelet to compare with")
+	flag.IntVar(&o.pods, "n", 100, "pods beside the one that requests are for")
+	flag.IntVar(&o.log, "log", 1024, "`MiB` of the log, and of what a port-forward carries")
+	flag.IntVar(&o.scrapes, "scrapes", 50, "requests of each page")
+	flag.IntVar(&o.execs, "execs", 200, "execs one after the other, and as many at once by -parallel")
+	flag.IntVar(&o.parallel, "parallel", 50, "execs under way at a time")
+	flag.IntVar(&o.idle, "idle", 200, "idle execs")
+	flag.IntVar(&o.repeat, "repeat", 1, "how often each is measured, in turn")
+	flag.DurationVar(&o.settle, "settle", time.Minute, "before memory is looked at")
+	flag.DurationVar(&o.rest, "rest", time.Minute, "how long CPU time at rest is taken")
+	flag.DurationVar(&o.limit, "limit", 5*time.Minute, "deadline for each step")
+	flag.DurationVar(&o.grace, "grace", 10*time.Second, "time an agent has to end at SIGTERM")
+	flag.StringVar(&o.json, "json", "", "`file` for all figures")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := measure(ctx, o, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "api:", err)
+		os.Exit(1)
+	}
+}
+
+// bench is one run.
+type bench struct {
+	options
+	runtime *runtime
+	work    string
+	all     []figures
+}
+
+// measure takes all figures and prints them, also those that were taken before an error.
+func measure(ctx context.Context, o options, out io.Writer) (err error) {
+	subjects, err := o.subjects()
+	if err != nil {
+		return err
+	}
+	b := &bench{options: o}
+	if b.work, err = os.MkdirTemp("", "bench-api-"); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, process.RemoveTree(b.work)) }()
+	if b.runtime, err = dial(ctx, o.endpoint); err != nil {
+		return err
+	}
+	defer b.runtime.conn.Close()
+	before := load()
+	for repeat := range o.repeat {
+		for i := range subjects {
+			s := subjects[(repeat+i)%len(subjects)] // none always comes first
+			if trialErr := b.measure(ctx, s, repeat); trialErr != nil {
+				err = errors.Join(err, fmt.Errorf("%s: %w", s.name, trialErr))
+			}
+		}
+	}
+	fmt.Fprintf(out, "%d processors, %d pods, load average before %s, after %s\n", goruntime.NumCPU(), o.pods+1, before, load())
+	printTable(out, b.all)
+	if o.json != "" {
+		text, jsonErr := json.MarshalIndent(b.all, "", "  ")
+		err = errors.Join(err, jsonErr, os.WriteFile(o.json, append(text, '\n'), 0o644))
+	}
+	return err
+}
+
+// load returns the load averages of the machine.
+func load() string {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return err.Error()
+	}
+	return strings.Join(strings.Fields(string(text))[:3], " ")
+}
+
+// subjects returns what is measured beside the floor.
+func (o options) subjects() (list []subject, err error) {
+	switch {
+	case o.endpoint == "" || o.image == "":
+		return nil, errors.New("-cri and -image are needed")
+	case min(o.log, o.scrapes, o.execs, o.parallel, o.idle, o.repeat) < 1 || o.pods < 0 || o.rest <= 0:
+		return nil, errors.New("-log, -scrapes, -execs, -parallel, -idle, -repeat and -rest must be positive, and -n not negative")
+	case o.agent == "" && o.kubelet == "":
+		return nil, errors.New("-agent or -kubelet is needed")
+	case o.agent != "" && o.cgroupRoot == "":
+		return nil, errors.New("-agent needs -cgroup-root: without cgroups it has no usage on its pages")
+	}
+	if o.agent != "" {
+		list = append(list, subject{"agent", (*trial).startAgent})
+	}
+	if o.kubelet != "" {
+		list = append(list, subject{"kubelet", (*trial).startKubelet})
+	}
+	return list, nil
+}
