@@ -14,8 +14,8 @@ DEMOTIME ?= 30s
 UML      := $(CURDIR)/hack/vm/uml
 QEMU     := $(CURDIR)/hack/vm/qemu
 
-.PHONY: demo walk test test-root test-rootless test-vm conformance lab lab-down lab-status lint lint-tools vet-other vuln \
-	bench bench-agent kubelet fuzz clean $(LAB)
+.PHONY: demo walk test test-root test-rootless test-vm conformance csi-sanity soak soak-vm lab lab-down lab-status lint lint-tools vet-other vuln \
+	bench bench-agent bench-api bench-cluster kubelet metrics cluster cluster-tools fuzz clean $(LAB)
 
 # The main job on the embedded runtime, for DEMOTIME: pods from manifests, a line for each change.
 demo: $(LAB)
@@ -29,7 +29,25 @@ demo: $(LAB)
 walk:
 	@NODEAGENT_WALKS=500 go test -count=1 -timeout=60m -run='^TestRandomOperations$$' ./lifecycle
 
-# Every test. As root with a containerd that is started for it; otherwise what needs no root.
+# The tests that look at more random cases, kills and files than `make test` has time for.
+soak: $(LAB)
+	@$(LAB) deps
+	@NODEAGENT_SOAK=1 go test -count=1 -timeout=60m $$(grep -rl --include='*_test.go' --exclude='cluster_*' NODEAGENT_SOAK . | xargs -n1 dirname | sort -u)
+	@$(MAKE) --no-print-directory soak-vm
+
+# Nodes that run out of memory, disk and process IDs, in both kernels of hack/vm: half an hour.
+soak-vm: export NODEAGENT_LAB = required
+soak-vm: export NODEAGENT_PROGRAM = $(CURDIR)/.lab/vm/agent
+soak-vm: export VM_TIMEOUT = 3600
+soak-vm: $(LAB)
+	@$(LAB) deps
+	@$(LAB) tools
+	@$(UML) true && $(QEMU) true
+	@go build -buildvcs=false -o .lab/vm/agent ./examples/agent
+	@NODEAGENT_ROUNDS=10 go test -v -count=1 -timeout=60m -exec $(UML) -run='^TestIntegration(Memory|Disk|PID)Pressure' ./examples/agent
+	@NODEAGENT_ROUNDS=10 go test -v -count=1 -timeout=60m -exec $(QEMU) -run='^TestIntegrationMemoryPressure$$' ./examples/agent
+
+# The tests, but for make cluster, walk and soak. As root with a containerd that is started for it; otherwise what needs no root.
 test:
 	@if [ "$$(id -u)" = 0 ]; then $(MAKE) --no-print-directory test-root; else $(MAKE) --no-print-directory test-rootless; fi
 
@@ -45,6 +63,8 @@ test-root: $(LAB)
 	@go test -count=1 -timeout=$(TIMEOUT) ./internal/expand ./internal/safeyaml ./lifecycle/objects ./lifecycle/podapi ./lifecycle/podenv ./lifecycle/podspec ./lifecycle/podstore ./lifecycle/source
 	@$(MAKE) --no-print-directory test-vm
 	@$(MAKE) --no-print-directory conformance
+	@$(MAKE) --no-print-directory csi-sanity
+	@test -x .lab/bin/kube-apiserver || echo "make: no control plane was built, so what needs one or a kubelet was left out: make cluster"
 
 # What needs cgroup v2, in kernels of its own that hack/vm starts: Debian on amd64 only. User Mode Linux is fast and
 # has no -race, cpuset, huge pages and PSI; those are tested under qemu.
@@ -57,10 +77,16 @@ test-vm: $(LAB)
 	go test -race -count=1 -timeout=$(TIMEOUT) ./hack/vm; \
 	echo "make: cgroup v2 in User Mode Linux"; \
 	go test -count=1 -timeout=$(TIMEOUT) -exec $(UML) ./cgroups/driver/... ./cgroups/podtree; \
-	go test -count=1 -timeout=$(TIMEOUT) -exec $(UML) -run='^TestIntegrationCgroups$$' ./examples/agent; \
+	go build -buildvcs=false -o .lab/vm/agent ./examples/agent; \
+	NODEAGENT_PROGRAM=$(CURDIR)/.lab/vm/agent go test -count=1 -timeout=$(TIMEOUT) -exec $(UML) -run='^TestIntegration(Cgroups|MemoryPressure)$$' ./examples/agent; \
 	go test -count=1 -timeout=$(TIMEOUT) -exec $(UML) -run='^TestIntegrationResizeV2$$' ./lifecycle; \
+	go test -count=1 -timeout=$(TIMEOUT) -exec $(UML) -run='^TestIntegration(Cgroup|OOMKilled|Mounts$$)' ./cri/process; \
 	echo "make: mounts, and what becomes of files in volumes, on an older kernel"; \
-	go test -count=1 -timeout=$(TIMEOUT) -exec $(UML) ./internal/mount ./volume/atomicwriter ./volume/fsgroup ./volume/subpath; \
+	go test -count=1 -timeout=$(TIMEOUT) -exec $(UML) ./cri/process/internal/mountns ./internal/mount ./volume/atomicwriter ./volume/fsgroup ./volume/subpath; \
+	echo "make: project quotas"; \
+	go test -count=1 -timeout=$(TIMEOUT) -exec $(UML) -run='^TestIntegrationQuota' ./internal/projquota ./volume/intree; \
+	echo "make: NFS volumes of the kernel's own server, which then does not answer"; \
+	go test -count=1 -timeout=$(TIMEOUT) -exec $(UML) -run='^TestIntegrationNFS' ./volume; \
 	echo "make: systemd as the driver of cgroups"; \
 	go test -count=1 -timeout=$(TIMEOUT) -exec $(CURDIR)/hack/vm/systemd.sh -run='^TestIntegrationSystemd' ./cgroups/driver/...; \
 	echo "make: cpuset, huge pages and PSI of cgroup v2 under qemu"; \
@@ -71,6 +97,11 @@ test-vm: $(LAB)
 conformance:
 	@echo "make: conformance with kubelet 1.37.1"
 	@$(MAKE) --no-print-directory -C conformance test
+
+# The driver of loop devices that the tests of CSI use, judged by csi-test of Kubernetes.
+csi-sanity:
+	@echo "make: hack/csidriver under csi-test"
+	@cd hack/csidriver/sanity && go vet ./... && go test -count=1 -timeout=$(TIMEOUT) ./...
 
 test-rootless:
 	@echo "make: not root, so no containerd: tests that need one are skipped in"
@@ -123,8 +154,56 @@ bench-agent: $(LAB)
 	@$(LAB) tools
 	@KUBELET=$(KUBELET) $(LAB) exec hack/bench/run.sh $(BENCHFLAGS)
 
+# The same agent as a node of a real control plane: pods bound at once, requests, memory, and how soon a death is told. Half an hour
+# each with its 15 minutes at rest; BENCHFLAGS are those of hack/bench/cluster, such as -n 10 -rest 10s -kills 3 -services 100.
+bench-cluster: $(LAB)
+	@$(LAB) deps
+	@$(LAB) tools
+	@$(LAB) cluster-tools
+	@KUBELET=$(KUBELET) $(LAB) exec hack/bench/cluster/run.sh $(BENCHFLAGS)
+
+# Its API: logs, exec, port-forward, scrapes and idle sessions, beside bare CRI calls and, with KUBELET=path, a kubelet: some ten minutes
+# each. BENCHFLAGS are those of hack/bench/api, such as -n 5 -log 64 -settle 2s -rest 5s.
+bench-api: $(LAB)
+	@$(LAB) deps
+	@$(LAB) tools
+	@KUBELET=$(KUBELET) $(LAB) exec hack/bench/api/run.sh $(BENCHFLAGS)
+
 kubelet:
 	@hack/bench/kubelet.sh
+
+# Scrapes the metrics pages of a kubelet, on this machine and in a kernel with cgroup v2, and writes what they look like into
+# the lists that tests compare ours with.
+metrics: kubelet $(LAB)
+	@$(LAB) deps
+	@$(LAB) tools
+	@rm -rf .lab/metrics && mkdir -p .lab/metrics/host .lab/metrics/v2
+	@CGO_ENABLED=0 go build -o .lab/metrics/values ./hack/metrics/values
+	@VALUES=.lab/metrics/values $(LAB) exec hack/metrics/scrape.sh .lab/metrics/host
+	@VALUES=.lab/metrics/values SETTLE=240 VM_RW=$(CURDIR)/.lab/metrics/v2 VM_MEM=3072 VM_TIMEOUT=1800 $(QEMU) $(LAB) exec hack/metrics/scrape.sh .lab/metrics/v2
+	@go run ./hack/metrics nodeapi/prom/promtest/kubelet .lab/metrics/host .lab/metrics/v2
+
+# A control plane of Kubernetes, built from its modules into .lab: many minutes, the first time.
+cluster-tools: $(LAB)
+	@$(LAB) deps
+	@$(LAB) cluster-tools
+
+# The control plane that kubeadm writes, run by examples/agent on a containerd of its own: twenty minutes, of which most
+# is waiting for a token to be refreshed. CLUSTERFLAGS=-short does not wait. NODEAGENT_FAULTS=1m has each fault last longer than 5 s, and
+# NODEAGENT_SOAK=1 ten minutes, with a hundred deaths of the agent: that takes two hours.
+cluster: export NODEAGENT_CLUSTER = required
+cluster: export NODEAGENT_LAB = required
+cluster: cluster-tools kubelet
+	@$(LAB) tools
+	@go test $(RACE) -count=1 -timeout=$(TIMEOUT) ./internal/controlplane
+	@go test -v $(RACE) -count=1 -timeout=$(TIMEOUT) -run='^TestCluster' ./internal/kubeapi ./lifecycle/apisource
+	@go test -v $(RACE) -count=1 -timeout=$(TIMEOUT) $(CLUSTERFLAGS) -run='^TestCluster' ./nodestatus/cert
+	@go test -v $(RACE) -count=1 -timeout=$(TIMEOUT) -run='^TestCluster' ./nodestatus/heartbeat
+	@go test -v $(RACE) -count=1 -timeout=$(TIMEOUT) -run='^TestCluster' ./examples/virtualnode
+	@go test -v $(RACE) -count=1 -timeout=$(if $(NODEAGENT_SOAK),150m,40m) $(CLUSTERFLAGS) -run='^TestCluster' ./examples/agent
+	@go test -v $(RACE) -count=1 -timeout=$(TIMEOUT) -run='^TestIntegrationKubelet' ./examples/runtime
+	@go test -v $(RACE) -count=1 -timeout=$(TIMEOUT) -run='^TestCluster' ./hack/bench/api
+	@go test -v $(RACE) -count=1 -timeout=$(TIMEOUT) -run='^TestCluster' ./hack/bench/cluster
 
 # Every fuzz test for FUZZTIME.
 fuzz:
@@ -138,5 +217,5 @@ fuzz:
 
 # All that was built and downloaded goes, but what Go and Debian keep.
 clean:
-	@if [ -x $(LAB) ]; then $(LAB) down; fi
+	@if [ -x $(LAB) ]; then $(LAB) down; $(LAB) controlplane down || true; fi
 	@rm -rf .lab

@@ -22,26 +22,39 @@ SYS     = golang.org/x/sys/...
 API     = k8s.io/api/... k8s.io/apimachinery/...
 YAML    = sigs.k8s.io/yaml sigs.k8s.io/json go.yaml.in/yaml/v3
 GRPC    = google.golang.org/grpc/... google.golang.org/protobuf/... k8s.io/cri-api/...
-CLUSTER = k8s.io/client-go/...
+CLUSTER = k8s.io/client-go/rest/... k8s.io/client-go/tools/cache k8s.io/client-go/tools/clientcmd/... k8s.io/client-go/transport/... k8s.io/client-go/util/flowcontrol
 OCI     = github.com/opencontainers/cgroups/... github.com/coreos/go-systemd/v22/dbus github.com/godbus/dbus/v5
 CNI     = github.com/containernetworking/cni/...
+PROM    = github.com/prometheus/client_golang/prometheus/... github.com/prometheus/client_model/go github.com/prometheus/common/...
+CSI     = github.com/container-storage-interface/spec/lib/go/csi k8s.io/kubelet/pkg/apis/pluginregistration/v1
 
 ban:    k8s.io/kubernetes/... k8s.io/klog/... k8s.io/component-base/... github.com/google/cadvisor/...
 named:  testing/... C unsafe
 
 tests:                          github.com/stretchr/testify/assert github.com/stretchr/testify/require
 tests:                          github.com/google/go-cmp/... golang.org/x/tools/txtar
-tests:                          cri/critest internal/costtest internal/hostile internal/isolated internal/lab internal/mounttest internal/podtest internal/script internal/suite/suitetest
+tests:                          cri/critest internal/controlplane internal/costtest internal/faultproxy internal/hostile internal/isolated internal/lab internal/mounttest internal/podtest internal/script internal/suite/suitetest
 tests .:                        internal/repocheck
+tests lifecycle/apisource:      cri lifecycle lifecycle/podenv volume volume/csi volume/intree lifecycle/internal/podtest lifecycle/podstore pleg
+tests lifecycle/apisource lifecycle/apisource/apiobjects lifecycle/apisource/apisourcetest nodestatus nodestatus/cert internal/kubeapi: lifecycle/apisource/apisourcetest k8s.io/client-go/rest/...
+tests lifecycle/apisource:      cri lifecycle lifecycle/podapi pleg volume/token
 tests internal/lab:             GRPC
+tests nodestatus/heartbeat:     lifecycle/apisource/apisourcetest k8s.io/client-go/rest nodestatus/machine nodestatus/kubeconfig
+tests nodestatus/shutdown internal/login1: internal/login1/login1test
+tests nodestatus/cert:          nodestatus/cert/certtest
+tests nodeapi/stream:           nodeapi/stream/streamtest cri/remote
+tests nodeapi nodeapi/auth:     cri nodeapi/auth nodeapi/auth/authtest nodeapi/nodelogs nodeapi/stream nodeapi/stream/streamtest nodestatus/summary API
 tests images/credential:         SYS
-tests cri/process:              cri/logs
+tests volume/csi:               lifecycle/podspec
+tests cri/process:              cgroups cgroups/driver cni/netns cri/logs
 tests cri/remote:               cri/criserver
-tests cri/criserver:            cri/remote GRPC
+tests cri/critest/sessiontest:  cri/criserver cri/process cri/remote cri/streaming nodeapi/stream nodeapi/stream/streamtest
+tests cri/criserver:            cri/remote cri/streaming nodeapi/stream nodeapi/stream/streamtest GRPC
+tests cri/streaming:            nodeapi/stream/streamtest
 tests lifecycle/internal/mailbox: lifecycle/internal/podtest
 tests lifecycle/plan:           lifecycle/internal/podtest lifecycle/podapi cgroups qos
 tests lifecycle/podstatus:      lifecycle/internal/podtest
-tests lifecycle/poddir:         lifecycle/internal/podtest SYS
+tests lifecycle/poddir:         internal/mounttest lifecycle/internal/podtest SYS
 tests lifecycle/podview:        lifecycle/internal/podtest
 tests lifecycle/resize:         lifecycle/internal/podtest
 tests lifecycle/executor:       lifecycle/internal/podtest lifecycle/lifecycletest
@@ -50,17 +63,29 @@ tests hack/bench:               API YAML
 tests lifecycle/podenv:         lifecycle/podapi
 tests lifecycle/podspec:        lifecycle/podapi
 tests lifecycle/objects:        lifecycle/podenv lifecycle/podspec
-tests volume:                   internal/mount internal/mounttest lifecycle/objects lifecycle/podspec volume/intree volume/volumetest SYS
-tests volume/intree:            internal/mounttest lifecycle/objects volume/volumetest
+tests volume/csi:               CSI GRPC internal/mounttest lifecycle/objects volume/csi/csitest volume/volumetest
+tests internal/blockdev:        internal/mount internal/mounttest
+tests volume:                   cri internal/mount internal/mounttest lifecycle lifecycle/objects lifecycle/podspec pleg volume/intree volume/volumetest SYS
+tests volume/intree:            internal/mounttest lifecycle/objects lifecycle/podspec volume/podcert volume/trustbundle volume/volumetest
+tests volume/podcert:           volume/volumetest
+tests volume/trustbundle:       volume/volumetest
 tests volume/payload:           YAML
 tests volume/volumetest:        volume/intree
 tests lifecycle/podstore:       cri lifecycle/podapi pleg
 tests cgroups/driver:           cgroups/cgroupstest
+tests eviction:                 eviction/evictiontest eviction/threshold
+tests eviction/podevict:        eviction/threshold
+tests eviction/threshold:       API
 tests probe:                    SYS
 tests probe/podprobe:           cri/remote cri/process
 tests cgroups/podtree:          cgroups/cgroupstest cgroups/driver
+tests nodestatus:               eviction/threshold
+tests nodeapi/prom/usage:       cgroups/cgroupstest cri/critest nodeapi/prom/promtest
+tests nodestatus/summary:       cgroups/cgroupstest cgroups/driver cri/critest SYS
+tests gc gc/gctest:             gc/gctest images images/credential cri/remote SYS
 tests cni:                      cni/cnitest API SYS
 tests cni/netns internal/isolated: SYS
+tests nodeapi/prom:             nodeapi/prom/promtest cri/critest images/credential github.com/prometheus/client_golang/prometheus/testutil/...
 
 # The map has no code.
 .                      max   0:
@@ -70,22 +95,30 @@ cri                    max   0: SYS
 
 # Runtimes.
 cri/critest            max   0: cri internal/sleep internal/suite testing
-cri/process/...        max   0: cri cri/process/internal/... internal/... SYS
+cri/critest/sessiontest max  0: cri cri/critest internal/sleep internal/suite testing
+cri/process/...        max   0: cgroups cri cri/process/internal/... internal/... SYS
 cri/remote             max 115: cri internal/cripb GRPC
 cri/criserver          max 115: cri internal/cripb GRPC
+cri/streaming          max   1: cri internal/runonce nodeapi/stream
 
 # Log files of containers.
 cri/logs               max   0: cri internal/backoff internal/runonce internal/sleep SYS
 
 # Engines: no third-party package, and never each other.
 pleg                   max   0: cri internal/backoff internal/listener internal/runonce internal/sleep
+eviction               max   0: eviction/threshold internal/runonce
+eviction/threshold     max   0:
+eviction/evictiontest  max   0: eviction internal/suite testing
+eviction/podevict      max  80: eviction internal/containers qos API k8s.io/kubelet/pkg/apis/stats/v1alpha1
+gc                     max   0: SYS cri images/reference internal/atomicfile internal/plainfile internal/rmtree internal/runonce internal/sleep
+gc/gctest              max   0: cri gc internal/suite testing
 
 # Resources: what a pod may use, and the cgroups that enforce it.
 cgroups                max   0: SYS
 cgroups/cgroupstest    max   0: cgroups internal/suite testing
 cgroups/driver         max  40: cgroups cgroups/driver/internal/... internal/backoff internal/sleep SYS OCI
 cgroups/driver/internal/... max 40: cgroups internal/backoff internal/sleep SYS OCI
-cgroups/podtree        max  75: cgroups qos internal/backoff API
+cgroups/podtree        max  75: cgroups eviction/threshold qos internal/backoff API
 qos                    max  75: cgroups cri internal/containers API
 
 # Probes: the engine and its probers know neither pods nor gRPC.
@@ -95,7 +128,7 @@ probe/grpcprobe        max 115: probe internal/probeconn GRPC
 probe/podprobe         max  75: cri internal/containers internal/expand probe probe/httpprobe API
 
 # Pods.
-lifecycle              max  75: cri images internal/backoff internal/fielderr internal/sleep lifecycle/executor lifecycle/internal/callout lifecycle/internal/mailbox lifecycle/internal/startslots lifecycle/internal/turns lifecycle/plan lifecycle/podapi lifecycle/poddir lifecycle/podenv lifecycle/podset lifecycle/podspec lifecycle/podstatus lifecycle/podview probe probe/podprobe API
+lifecycle              max  75: cri images internal/backoff internal/fielderr internal/sleep lifecycle/executor lifecycle/internal/callout lifecycle/internal/lacking lifecycle/internal/mailbox lifecycle/internal/ownership lifecycle/internal/runtimestate lifecycle/internal/startslots lifecycle/internal/turns lifecycle/plan lifecycle/podapi lifecycle/poddir lifecycle/podenv lifecycle/podset lifecycle/podspec lifecycle/podstatus lifecycle/podview probe probe/podprobe API
 lifecycle/executor     max  75: cgroups cri images images/credential internal/containers internal/podip internal/rmtree lifecycle/hook lifecycle/internal/startslots lifecycle/plan lifecycle/poddir lifecycle/podenv lifecycle/podspec lifecycle/podstatus lifecycle/podview lifecycle/resize API
 lifecycle/plan         max  75: cri internal/containers internal/sleep lifecycle/hook lifecycle/podspec lifecycle/podstatus lifecycle/podview lifecycle/resize probe probe/podprobe API
 lifecycle/podstatus    max  75: cgroups cri internal/containers internal/podip lifecycle/podspec lifecycle/podview lifecycle/resize probe/podprobe qos API
@@ -105,26 +138,43 @@ lifecycle/poddir       max  75: cri cri/logs internal/atomicfile internal/backof
 lifecycle/internal/startslots max 0:
 lifecycle/internal/turns max 0:
 lifecycle/internal/callout max 0:
+lifecycle/internal/ownership max 0: cri
+lifecycle/internal/lacking max 65: API
+lifecycle/internal/runtimestate max 0: cri lifecycle/internal/callout
 lifecycle/internal/mailbox max 75: lifecycle/plan lifecycle/podstatus API
 lifecycle/lifecycletest max 75: lifecycle lifecycle/podspec API
 lifecycle/internal/podtest max 75: cgroups cri lifecycle/podapi API
 lifecycle/podapi       max  75: cri images/reference internal/containers internal/fielderr internal/optional internal/podfield qos API
-lifecycle/podenv       max  70: cri internal/containers internal/expand internal/fielderr internal/optional internal/podfield internal/podip API
+lifecycle/podenv       max  70: cri internal/containers internal/expand internal/fielderr internal/optional internal/podfield internal/podip qos API
 lifecycle/podspec      max  70: cri internal/expand internal/fielderr internal/optional internal/podfield internal/podip lifecycle/podenv qos API
 lifecycle/podset       max  65: API
+lifecycle/admission    max  75: internal/containers internal/nodeselector lifecycle/podstatus qos API
+lifecycle/statuspatch  max  75: internal/containers lifecycle/podapi lifecycle/podstatus lifecycle/podview API
 lifecycle/userns       max  75: cri internal/atomicfile API
 lifecycle/hook         max  70: cri lifecycle/podspec internal/sleep API
 lifecycle/podstore     max  75: internal/atomicfile internal/backoff internal/runonce internal/safeyaml internal/sleep lifecycle/podset API
-lifecycle/source       max  80: internal/backoff internal/safeyaml lifecycle/podapi lifecycle/podset API YAML github.com/fsnotify/fsnotify
-lifecycle/objects      max  80: internal/safeyaml API sigs.k8s.io/yaml github.com/fsnotify/fsnotify
+lifecycle/source       max  80: internal/atomicfile internal/backoff internal/safeyaml lifecycle/podapi lifecycle/podset API YAML github.com/fsnotify/fsnotify
+lifecycle/apisource    max 200: cri internal/backoff internal/containers internal/correlator internal/kubeapi internal/runonce internal/sleep lifecycle lifecycle/apisource/apiobjects lifecycle/podset lifecycle/podstatus lifecycle/statuspatch qos API CLUSTER
+lifecycle/apisource/apiobjects max 200: images/credential internal/atomicfile internal/containers internal/kubeapi internal/objectwatch internal/plainfile internal/runonce internal/sleep lifecycle/podenv volume/claim volume/podcert volume/token volume/trustbundle API CLUSTER
+lifecycle/apisource/apisourcetest max 200: API k8s.io/client-go/rest testing
+lifecycle/objects      max  80: internal/objectwatch internal/safeyaml API sigs.k8s.io/yaml github.com/fsnotify/fsnotify
 
 # Volumes: the engine knows no plugin, and what decides does no I/O.
-volume                 max  75: internal/atomicfile internal/backoff internal/containers internal/fielderr internal/plainfile internal/listener internal/mount internal/podfield internal/runonce internal/sleep lifecycle/podspec volume/plan volume/subpath API
+volume                 max  75: internal/atomicfile internal/backoff internal/fielderr internal/plainfile internal/listener internal/mount internal/nowait internal/podfield internal/podvolume internal/runonce internal/sleep lifecycle/podspec volume/claim volume/internal/blockmap volume/plan volume/selinux volume/subpath API
+volume/internal/blockmap max 0: internal/blockdev internal/mount
+volume/claim           max  75: internal/containers internal/nodeselector internal/optional API
 volume/plan            max   0: internal/backoff internal/sleep
 volume/payload         max  75: internal/containers internal/optional internal/podfield volume/atomicwriter API
 volume/token           max   0:
-volume/intree          max  75: internal/containers internal/mount internal/optional internal/podfield internal/rmtree qos volume volume/atomicwriter volume/fsgroup volume/payload volume/plan volume/token API SYS
-volume/volumetest      max  75: internal/suite volume API testing
+volume/intree          max  75: internal/blockdev internal/containers internal/mount internal/nowait internal/optional internal/plugincmd internal/podfield internal/projquota internal/rmtree qos volume volume/atomicwriter volume/fsgroup volume/payload volume/plan volume/token API SYS
+volume/volumetest      max  75: API internal/suite testing volume volume/podcert volume/trustbundle
+volume/selinux         max  75: internal/containers internal/optional API
+volume/podcert         max  75: internal/backoff internal/runonce internal/sleep volume/payload API
+volume/trustbundle     max  75: volume/payload API
+
+# CSI: drivers of volumes speak gRPC.
+volume/csi             max 175: internal/atomicfile internal/backoff internal/mount internal/optional internal/plainfile internal/plugingrpc internal/pluginregistry internal/rmtree internal/sleep volume volume/fsgroup volume/plan volume/selinux volume/token API CSI GRPC SYS
+volume/csi/csitest     max 115: CSI GRPC testing
 
 # Images: what is pulled, for whom, and with what.
 images                 max   0: cri images/credential images/reference images/internal/... internal/...
@@ -144,16 +194,27 @@ volume/subpath         max   0: internal/mount SYS
 
 # Leaves, shared by two packages or more.
 internal/...           max   0: SYS
+internal/controlplane  max   0: internal/dirlock internal/lab testing
 internal/cripb         max 115: cri GRPC
 internal/containers    max  75: API
+internal/correlator    max  75: API
 internal/costtest      max   0: testing
 internal/expand        max  75: internal/fielderr API
 internal/exetest       max   0: testing
+internal/faultproxy    max   0: testing
 internal/fielderr      max  75: API
+internal/kubeapi       max 200: internal/backoff internal/runonce internal/sleep API CLUSTER github.com/go-logr/logr
 internal/lab           max   0: testing
+internal/login1/...    max  20: internal/atomicfile internal/login1 github.com/godbus/dbus/v5
 internal/mount         max   0: internal/backoff SYS
+internal/blockdev      max   0: internal/plainfile internal/plugincmd SYS
 internal/mounttest     max   0: internal/isolated testing SYS
+internal/nodeselector  max  75: API
+internal/plugingrpc    max 115: GRPC SYS
+internal/pluginregistry max 115: internal/backoff internal/plugingrpc internal/runonce internal/sleep GRPC k8s.io/kubelet/pkg/apis/pluginregistration/v1 github.com/fsnotify/fsnotify
+internal/projquota      max   0: SYS unsafe
 internal/podfield      max  75: internal/containers API
+internal/podvolume     max  75: internal/containers API
 internal/podip         max  75: API
 internal/podtest       max  80: lifecycle/podapi API sigs.k8s.io/yaml testing
 internal/safeyaml      max  75: API YAML
@@ -166,14 +227,34 @@ examples/... hack/...         : any
 hack/bench                    : internal/lab hack/bench/internal/... GRPC
 hack/bench/internal/...       : GRPC
 
+# The node: what is used of it.
+nodestatus             max  80: cgroups/podtree cri nodestatus/machine API
+nodestatus/machine     max   0:
+nodestatus/heartbeat   max 200: cri internal/backoff internal/kubeapi internal/listener internal/runonce internal/sleep nodestatus nodestatus/kubeconfig nodestatus/machine API k8s.io/client-go/rest
+nodestatus/kubeconfig  max 200: API CLUSTER
+nodestatus/shutdown    max  80: internal/atomicfile internal/backoff internal/login1 internal/runonce internal/sleep API
+nodestatus/summary     max  75: cgroups cri internal/dirent internal/runonce internal/sleep API k8s.io/kubelet/pkg/apis/stats/v1alpha1 SYS
+nodestatus/cert        max 200: internal/atomicfile internal/backoff internal/kubeapi internal/plainfile internal/runonce internal/safeyaml internal/sleep API CLUSTER
+nodestatus/cert/certtest max 200: lifecycle/apisource/apisourcetest API k8s.io/client-go/tools/clientcmd/...
+
+# Metrics: client_golang is imported here alone.
+nodeapi/prom            max 130: cgroups cgroups/podtree cri eviction gc images internal/containers lifecycle lifecycle/executor lifecycle/podstatus pleg probe qos volume volume/plan API PROM
+nodeapi/prom/usage      max 110: cgroups cri nodestatus/machine nodestatus/summary API PROM k8s.io/kubelet/pkg/apis/stats/v1alpha1
+nodeapi/prom/promtest   max  40: PROM
+# The API of the node.
+nodeapi                max  85: cri cri/logs internal/freshfile internal/runonce nodeapi/auth API k8s.io/kubelet/pkg/apis/stats/v1alpha1
+nodeapi/auth           max  70: internal/backoff internal/freshfile internal/sleep API
+# The HTTP API of the node. One third-party package frames SPDY for it; neither klog nor k8s.io/apiserver comes with it.
+nodeapi/stream         max   1: cri nodeapi/stream/internal/...
+nodeapi/stream/streamtest max 1: cri nodeapi/stream/internal/...
+nodeapi/stream/internal/... max 1: nodeapi/stream/internal/... github.com/moby/spdystream/spdy
+nodeapi/auth/authtest  max  65: API testing
+nodeapi/nodelogs       max  20: API
+# The kubelet's API.
+nodeapi/podsapi        max 175: cri internal/runonce API GRPC k8s.io/kubelet/pkg/apis/pods/v1alpha1
+
 # Planned: what they may import is settled before they are written.
-gc                     max   0: cri
-eviction               max   0: internal/...
-volume/csi                    : volume API GRPC
 device                        : GRPC
-nodestatus nodestatus/cert    : API CLUSTER
-lifecycle/apisource           : API CLUSTER
-nodeapi/prom                  : github.com/prometheus/client_golang/...
 nodetest/...                  : any
 `
 

@@ -13,9 +13,12 @@
 //     host, without a daemon, without images and without isolation
 //   - [github.com/seed81659283/nodeagent/cri/criserver]: serves any runtime on a socket, so that crictl and the
 //     kubelet can talk to it
+//   - [github.com/seed81659283/nodeagent/cri/streaming]: serves the sessions of a runtime at URLs, for clients of CRI
 //   - [github.com/seed81659283/nodeagent/cri/logs]: parses, reads, follows and rotates the log files of containers
 //   - [github.com/seed81659283/nodeagent/cri/critest]: a runtime in memory with scripted containers and faults, and
 //     the conformance suite that every runtime passes
+//   - [github.com/seed81659283/nodeagent/cri/critest/sessiontest]: the conformance suite of streaming sessions, and faults
+//     for them
 //
 // # Run pods
 //
@@ -37,7 +40,12 @@
 //     period
 //   - [github.com/seed81659283/nodeagent/lifecycle/objects]: config maps, secrets and services, in memory or in a
 //     directory
+//   - [github.com/seed81659283/nodeagent/lifecycle/apisource]: the pods of a node from its API server, and mirror pods
+//   - [github.com/seed81659283/nodeagent/lifecycle/apisource/apiobjects]: what pods refer to at their API server
+//   - [github.com/seed81659283/nodeagent/lifecycle/apisource/apisourcetest]: an API server in memory, with faults
 //   - [github.com/seed81659283/nodeagent/lifecycle/podset]: what a source of pods wants, and what several want together
+//   - [github.com/seed81659283/nodeagent/lifecycle/statuspatch]: what an API server is sent of the status of a pod
+//   - [github.com/seed81659283/nodeagent/lifecycle/admission]: whether a pod may run on a node: room, affinity, host ports, taints
 //   - [github.com/seed81659283/nodeagent/lifecycle/podstore]: keeps the wanted pods on disk, for a start without
 //     network and API server
 //   - [github.com/seed81659283/nodeagent/lifecycle/source]: reads pods from a directory or an HTTP endpoint
@@ -48,10 +56,16 @@
 //   - [github.com/seed81659283/nodeagent/volume]: sets up, updates and tears down the volumes of pods, also after an agent
 //     was killed
 //   - [github.com/seed81659283/nodeagent/volume/plan]: decides which step of which volume is next
-//   - [github.com/seed81659283/nodeagent/volume/intree]: emptyDir, hostPath, configMap, secret, downwardAPI and projected
-//     volumes
+//   - [github.com/seed81659283/nodeagent/volume/csi]: makes volumes by CSI drivers, and registers those
+//   - [github.com/seed81659283/nodeagent/volume/csi/csitest]: a CSI driver that records its calls and fails as it is told
+//   - [github.com/seed81659283/nodeagent/volume/claim]: which claim a volume has, and whether a pod may use it
+//   - [github.com/seed81659283/nodeagent/volume/intree]: emptyDir, hostPath, configMap, secret, downwardAPI, projected, local
+//     and NFS volumes
 //   - [github.com/seed81659283/nodeagent/volume/payload]: which files such a volume has
 //   - [github.com/seed81659283/nodeagent/volume/token]: keeps service account tokens, and renews them in time
+//   - [github.com/seed81659283/nodeagent/volume/selinux]: decides which SELinux label a volume is mounted with
+//   - [github.com/seed81659283/nodeagent/volume/podcert]: gets certificates for pods, and renews them in time
+//   - [github.com/seed81659283/nodeagent/volume/trustbundle]: decides which certificates a clusterTrustBundle source shows
 //   - [github.com/seed81659283/nodeagent/volume/volumetest]: a plugin in memory, faults, and the suite that every plugin
 //     passes
 //   - [github.com/seed81659283/nodeagent/volume/atomicwriter]: writes a set of files so that a reader sees the old set or the
@@ -59,10 +73,12 @@
 //   - [github.com/seed81659283/nodeagent/volume/subpath]: binds a part of a volume that no link in it leads out of
 //   - [github.com/seed81659283/nodeagent/volume/fsgroup]: gives the files of a volume to the group of a pod
 //
-// # Make images present
+// # Make images present, and remove them
 //
 //   - [github.com/seed81659283/nodeagent/images]: makes images present: pull policy, back-off, limits, and who may use
 //     what was pulled with a secret
+//   - [github.com/seed81659283/nodeagent/gc]: removes images that nothing uses, and what pods have left behind
+//   - [github.com/seed81659283/nodeagent/gc/gctest]: images on a disk in memory, and the suite that every collector passes
 //   - [github.com/seed81659283/nodeagent/images/credential]: pull secrets, docker configurations and credential
 //     provider plugins
 //   - [github.com/seed81659283/nodeagent/images/reference]: parses the names of images
@@ -89,17 +105,44 @@
 //
 //   - [github.com/seed81659283/nodeagent/pleg]: compares what the runtime lists with what it listed before, and
 //     tells which pods changed
+//   - [github.com/seed81659283/nodeagent/nodestatus]: makes the Node object, and the patch and the events that report it
+//   - [github.com/seed81659283/nodeagent/nodestatus/machine]: reads IDs, operating system, CPUs and memory of a machine
+//   - [github.com/seed81659283/nodeagent/nodeapi/stream]: exec, attach and port-forward: proxied, translated, or spoken here
+//   - [github.com/seed81659283/nodeagent/nodeapi/stream/streamtest]: a scripted runtime for sessions, and clients
+//   - [github.com/seed81659283/nodeagent/nodestatus/cert]: client and serving certificates of a node: requests, rotation, files
+//   - [github.com/seed81659283/nodeagent/nodestatus/cert/certtest]: a cluster in memory that signs certificates
+//   - [github.com/seed81659283/nodeagent/nodestatus/heartbeat]: registers the node, keeps its status true and its lease alive
+//   - [github.com/seed81659283/nodeagent/nodestatus/kubeconfig]: reads the kubeconfig of an agent
+//   - [github.com/seed81659283/nodeagent/nodestatus/shutdown]: stops pods by priority before the machine goes down
+//   - [github.com/seed81659283/nodeagent/nodestatus/summary]: measures the node and its pods, and what pods are evicted by
+//   - [github.com/seed81659283/nodeagent/nodeapi]: the HTTP API of the node that kubectl and Prometheus talk to
+//   - [github.com/seed81659283/nodeagent/nodeapi/auth]: who may send what to that API
+//   - [github.com/seed81659283/nodeagent/nodeapi/auth/authtest]: reviewers in memory, and client certificates
+//   - [github.com/seed81659283/nodeagent/nodeapi/nodelogs]: log files and the journal of the machine, for that API
+//   - [github.com/seed81659283/nodeagent/nodeapi/prom/usage]: the pages of metrics about what pods use
+//   - [github.com/seed81659283/nodeagent/nodeapi/podsapi]: serves the pods of the node to its other programs, over gRPC
 //   - [github.com/seed81659283/nodeagent/probe]: runs liveness, readiness and startup probes, counts thresholds, and
 //     remembers results across restarts of the agent; TCP and exec probers
 //   - [github.com/seed81659283/nodeagent/probe/httpprobe]: the prober for HTTP
 //   - [github.com/seed81659283/nodeagent/probe/grpcprobe]: the prober for gRPC health checks
 //   - [github.com/seed81659283/nodeagent/probe/podprobe]: the probes of a pod, and what their results mean for it
 //
+// # Keep the node alive
+//
+//   - [github.com/seed81659283/nodeagent/eviction]: decides which pods leave a node that is short of memory, disk, inodes or
+//     process IDs, and has them evicted
+//   - [github.com/seed81659283/nodeagent/eviction/threshold]: reads the amounts of eviction thresholds
+//   - [github.com/seed81659283/nodeagent/eviction/podevict]: candidates and messages of evictions, admission under pressure,
+//     preemption
+//   - [github.com/seed81659283/nodeagent/eviction/evictiontest]: a node in memory and in virtual time, and the suite that every
+//     observer passes
+//
 // # Where to start reading
 //
 // The command examples/minimal wires these into an agent that runs static pods, on one screen; examples/agent is the fuller
-// one. The commands examples/pleg, prober, qos, logs, runtime and cni show one idea each. The documentation of the packages has
-// runnable examples:
+// one. The commands examples/pleg, prober, qos, logs, runtime, evictor, imagegc, virtualnode and cni show one idea each. The
+// one. The commands examples/pleg, prober, qos, logs, runtime, evictor, imagegc, metrics and cni show one idea each. The
+// documentation of the packages has runnable examples:
 //
 //   - pods built in code: [github.com/seed81659283/nodeagent/lifecycle], example of Reconciler
 //   - a node in memory, for a test: the same package, example NodeInMemory
@@ -107,7 +150,14 @@
 //   - a pod by bare calls of a runtime: [github.com/seed81659283/nodeagent/cri], example of Runtime
 //   - a runtime without a daemon: [github.com/seed81659283/nodeagent/cri/process], example of Open
 //
-// Planned, not here yet: eviction, gc, nodestatus, nodeapi, device, nodetest.
+// # Serve metrics
+//
+//   - [github.com/seed81659283/nodeagent/nodeapi/prom]: metrics with the kubelet's names, from the hooks of the engines, and
+//     their pages
+//   - [github.com/seed81659283/nodeagent/nodeapi/prom/promtest]: compares the names, types, labels and buckets of metrics pages
+//     with those of the kubelet
+//
+// Planned, not here yet: device, nodetest.
 //
 // Desired state is k8s.io/api/core/v1; observed state is package cri; packages share nothing else. ARCHITECTURE.md
 // in the repository shows who may import whom.
