@@ -60,9 +60,12 @@ func (r *reader) in(h *hierarchy) *reader {
 	return r
 }
 
-// at goes on in another hierarchy, which may be nil, from a handle on the cgroup: for more files than one. Where the
-// cgroup is absent, no file is there.
+// at goes on in another hierarchy, which may be nil or the same, from a handle on the cgroup: for more files than one.
+// Where the cgroup is absent, no file is there.
 func (r *reader) at(h *hierarchy) *reader {
+	if h != nil && r.entered == h {
+		return r
+	}
 	r.in(h)
 	if h == nil || r.err != nil {
 		return r

@@ -51,18 +51,11 @@ func (t *v1) sample(dir string, parts cgroups.Parts) (cgroups.Stats, error) {
 	var s cgroups.Stats
 	f := t.reader(dir)
 	defer t.release(f)
-	if parts.Has(cgroups.PartCPU) {
-		f.in(t.of("cpu"))
-		get(f, "cpu.stat", cgroups.ParseCPUStat, &s.CPU)
-		f.at(t.of("cpuacct"))
-		get(f, "cpuacct.usage", cgroups.ParseCounter, &s.CPU.Usage)
-		get(f, "cpuacct.stat", func(text []byte) (_ uint64, err error) {
-			s.CPU.User, s.CPU.System, err = cgroups.ParseCPUAcctStat(text)
-			return 0, err
-		}, new(uint64))
+	if parts&(cgroups.PartCPU|cgroups.PartCPULimit) != 0 {
+		f.at(t.of("cpu")).cpu(parts, &s.CPU)
 	}
-	if parts.Has(cgroups.PartCPULimit) {
-		f.at(t.of("cpu")).cpuLimit(&s.CPU)
+	if parts.Has(cgroups.PartCPU) {
+		f.at(t.of("cpuacct")).cpuacct(&s.CPU)
 	}
 	if parts&partsMemory != 0 {
 		f.at(t.of("memory")).memory(parts, &s.Memory)
@@ -116,14 +109,29 @@ func (r *reader) memory(parts cgroups.Parts, m *cgroups.MemoryStats) {
 	}
 }
 
-// cpuLimit reads how CPU time is shared out.
-func (r *reader) cpuLimit(c *cgroups.CPUStat) {
+// cpu reads how CPU time is shared out, and how often there was none left.
+func (r *reader) cpu(parts cgroups.Parts, c *cgroups.CPUStat) {
+	if parts.Has(cgroups.PartCPU) {
+		get(r, "cpu.stat", cgroups.ParseCPUStat, c)
+	}
+	if !parts.Has(cgroups.PartCPULimit) {
+		return
+	}
 	l := cgroups.CPULimit{Quota: cgroups.Unlimited}
 	if get(r, "cpu.shares", cgroups.ParseCounter, &l.Shares) {
 		c.Limit = &l
 	}
 	get(r, "cpu.cfs_period_us", cgroups.ParseCounter, &l.Period)
 	get(r, "cpu.cfs_quota_us", cgroups.ParseValue, &l.Quota)
+}
+
+// cpuacct reads the CPU time that was used.
+func (r *reader) cpuacct(c *cgroups.CPUStat) {
+	get(r, "cpuacct.usage", cgroups.ParseCounter, &c.Usage)
+	get(r, "cpuacct.stat", func(text []byte) (_ uint64, err error) {
+		c.User, c.System, err = cgroups.ParseCPUAcctStat(text)
+		return 0, err
+	}, new(uint64))
 }
 
 // memoryLimits returns the limits of memory and of swap, which v1 counts together.
