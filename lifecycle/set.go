@@ -57,7 +57,7 @@ type source struct {
 	taken uint64        // the call whose pods count, of the one that is at work
 }
 
-// Set replaces what a source wants, with copies of the pods. It does not wait for what becomes of them. Of two calls for
+// Set replaces what a source wants, with copies of the pods unless they are Shared. It does not wait for what becomes of them. Of two calls for
 // one source at the same time the later one counts. What a call costs depends on what has changed: pods that are as
 // they were are only compared.
 //
@@ -86,7 +86,9 @@ func (r *Reconciler) Set(set PodSet) error {
 	if reported && !merged.Contested(set.Source) && same(&before, &set) {
 		return nil
 	}
-	accepted, refusals := podset.Accept(before, set, r.acceptPod) // takes as long as validation does, so with no lock held
+	accepted, refusals := podset.Accept(before, set, func(old, pod *corev1.Pod) (*corev1.Pod, error) {
+		return r.acceptPod(old, pod, set.Shared)
+	}) // takes as long as validation does, so with no lock held
 	errs := r.tellRefused(set.Source, refusals)
 	errs = append(errs, r.tellRefused(set.Source, r.commit(accepted))...)
 	return errors.Join(errs...)
@@ -117,32 +119,30 @@ func same(before *podset.Accepted, set *PodSet) bool {
 		return false
 	}
 	for i, pod := range set.Pods {
-		if pod == nil || !podapi.Equal(before.Pods[i], pod) {
+		if pod == nil || before.Pods[i] != pod && !podapi.Equal(before.Pods[i], pod) {
 			return false
 		}
 	}
 	return true
 }
 
-// acceptPod returns what a pod is to be from now on: what it is already, or a copy of what was given, or nothing.
-func (r *Reconciler) acceptPod(old, pod *corev1.Pod) (*corev1.Pod, error) {
-	if old == nil {
-		pod = pod.DeepCopy()
-		if err := r.check(pod); err != nil {
-			return nil, err
-		}
-		return pod, nil
-	}
-	valid := podapi.Equal(&old.ObjectMeta, &pod.ObjectMeta) && podapi.Equal(&old.Spec, &pod.Spec)
-	if valid && podapi.Equal(&old.Status, &pod.Status) {
+// acceptPod returns what a pod is to be from now on: what it is already, or nothing, or what was given, copied unless it is shared.
+func (r *Reconciler) acceptPod(old, pod *corev1.Pod, shared bool) (*corev1.Pod, error) {
+	valid := old != nil && podapi.Equal(&old.ObjectMeta, &pod.ObjectMeta) && podapi.Equal(&old.Spec, &pod.Spec)
+	if old == pod || valid && podapi.Equal(&old.Status, &pod.Status) {
 		return old, nil
 	}
-	pod = pod.DeepCopy()
+	if !shared {
+		pod = pod.DeepCopy()
+	}
 	if valid {
 		return pod, nil
 	}
 	if err := r.check(pod); err != nil {
 		return withDeletion(old, pod), err
+	}
+	if old == nil {
+		return pod, nil
 	}
 	was, is := old.DeepCopy(), pod.DeepCopy()
 	podapi.Default(was) // an agent of an earlier version may have kept it, which knew fewer defaults
@@ -155,7 +155,7 @@ func (r *Reconciler) acceptPod(old, pod *corev1.Pod) (*corev1.Pod, error) {
 
 // withDeletion returns a pod as it was before an update that is refused: that it is deleted, and with how much time, holds all the same.
 func withDeletion(old, pod *corev1.Pod) *corev1.Pod {
-	if pod.DeletionTimestamp == nil || old.DeletionTimestamp.Equal(pod.DeletionTimestamp) &&
+	if old == nil || pod.DeletionTimestamp == nil || old.DeletionTimestamp.Equal(pod.DeletionTimestamp) &&
 		podapi.Equal(&old.DeletionGracePeriodSeconds, &pod.DeletionGracePeriodSeconds) {
 		return old
 	}

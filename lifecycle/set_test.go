@@ -206,6 +206,31 @@ func TestAPodThatIsChangedInPlaceIsSeenAtTheNextSet(t *testing.T) {
 	})
 }
 
+// It keeps memory of a node from being spent on copies of pods that nobody changes, and those from being changed by the agent itself.
+func TestSharedPodsAreNeitherCopiedNorChanged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		n := boot(t, rt, rt, lifecycle.Options{})
+		first, second := podtest.Pod("a", "main", "other"), podtest.Pod("a", "main", "other")
+		second.Spec.Containers[0].Image = "busybox:2"
+		for _, pod := range []*corev1.Pod{first, second} {
+			given := pod.DeepCopy()
+			require.NoError(t, n.reconciler.Set(lifecycle.PodSet{Source: "test", Pods: []*corev1.Pod{pod}, Shared: true}))
+			time.Sleep(time.Minute)
+			state, ok := n.reconciler.Pod(string(pod.UID))
+			require.True(t, ok)
+			require.Same(t, pod, state.Spec)
+			require.Equal(t, corev1.PodRunning, n.phase("a"))
+			require.Equal(t, given, pod)
+		}
+		given := second.DeepCopy()
+		require.NoError(t, n.reconciler.Set(lifecycle.PodSet{Source: "test", Shared: true}))
+		time.Sleep(time.Minute)
+		require.Empty(t, n.reconciler.Pods())
+		require.Equal(t, given, second)
+	})
+}
+
 // It keeps one pod that is not there, or one without a UID, from taking the others with it.
 func TestSetOfPodsThatAreNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

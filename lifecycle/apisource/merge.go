@@ -45,7 +45,7 @@ func Merge(before Update, listed []*corev1.Pod, node string) Update {
 	for _, pod := range before.Pods {
 		known[pod.UID] = pod
 	}
-	next := Update{Set: podset.Set{Source: API, Pods: make([]*corev1.Pod, 0, len(listed))}}
+	next := Update{Set: podset.Set{Source: API, Shared: true, Pods: make([]*corev1.Pod, 0, len(listed))}}
 	for _, pod := range listed {
 		err := usable(pod, node)
 		switch was := known[podUID(pod)]; {

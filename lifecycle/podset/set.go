@@ -16,6 +16,9 @@ type Set struct {
 	// Incomplete says that the source could not read all of its pods. Pods that it named before and does not name
 	// now are taken down all the same; orphaned pods are left alone until a complete set.
 	Incomplete bool
+	// Shared says that nobody changes the pods any more, so that whoever takes the set may keep them as they are. False: they are
+	// copied first.
+	Shared bool
 }
 
 // Accepted is what [Accept] leaves of a set: no two of its pods have one name or one UID.

@@ -97,7 +97,7 @@ type claim struct {
 // merge makes one set of all manifests of a source, in the order given.
 func merge(source string, manifests map[string]*manifest, order []string) Update {
 	var claims []claim
-	u := Update{Set: podset.Set{Source: source}}
+	u := Update{Set: podset.Set{Source: source, Shared: true}}
 	for _, file := range order {
 		m := manifests[file]
 		u.Incomplete = u.Incomplete || !m.known
