@@ -28,14 +28,9 @@ const (
 // errNoRoom says that a compressed file has no room beside its original. It is tried again after the next rotation.
 var errNoRoom = errors.New("no room in the budget")
 
-// pack compresses the rotated files of the log, whenever that is due.
+// pack compresses the rotated files of the log, until no more are due.
 func (k *keeper) pack(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-k.dirty:
-		}
+	for k.soiled() {
 		if !k.settled(ctx) {
 			return
 		}
@@ -47,7 +42,7 @@ func (k *keeper) pack(ctx context.Context) {
 		if sleep.For(ctx, longest) != nil {
 			return
 		}
-		k.soil()
+		k.soil(ctx)
 	}
 }
 

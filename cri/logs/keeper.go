@@ -27,7 +27,7 @@ const (
 	firstRetry = 100 * time.Millisecond
 )
 
-// keeper keeps one log within the policy. It has two goroutines: one rotates, the other compresses.
+// keeper keeps one log within the policy. It has a goroutine that rotates, and one that compresses while there is something to.
 type keeper struct {
 	r      *Rotator
 	log    Log
@@ -35,14 +35,16 @@ type keeper struct {
 	name   string
 	cancel context.CancelFunc
 	ended  bool          // cancel was called; belongs to Run
-	done   chan struct{} // closed when both goroutines have ended
+	done   chan struct{} // closed when its goroutines have ended
 
 	size     int64 // as last seen; -1: never
 	failures int   // in a row
 	armed    notify
+	packer   sync.WaitGroup
 	dirty    chan struct{} // has an element when there may be something to compress
 
 	mu      sync.Mutex // guards what follows
+	packs   bool       // there is a goroutine that compresses
 	packing string     // the file that is being compressed
 	stop    context.CancelFunc
 }
@@ -59,10 +61,8 @@ func newKeeper(r *Rotator, l Log, cancel context.CancelFunc) *keeper {
 func (k *keeper) run(ctx context.Context) {
 	defer close(k.done)
 	defer k.disarm()
-	var packer sync.WaitGroup
-	defer packer.Wait()
-	packer.Go(func() { k.pack(ctx) })
-	k.soil() // an earlier agent may have left something
+	defer k.packer.Wait()
+	k.soil(ctx) // an earlier agent may have left something
 
 	t := time.NewTimer(0)
 	defer t.Stop()
@@ -122,10 +122,29 @@ func (k *keeper) disarm() {
 }
 
 // soil says that there may be something to compress.
-func (k *keeper) soil() {
+func (k *keeper) soil(ctx context.Context) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	select {
 	case k.dirty <- struct{}{}:
 	default:
+	}
+	if !k.packs {
+		k.packs = true
+		k.packer.Go(func() { k.pack(ctx) })
+	}
+}
+
+// soiled reports whether there may be something to compress. Where there is not, whoever asks has to end.
+func (k *keeper) soiled() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	select {
+	case <-k.dirty:
+		return true
+	default:
+		k.packs = false
+		return false
 	}
 }
 

@@ -39,7 +39,7 @@ func (k *keeper) rotate(ctx context.Context) error {
 			return err
 		}
 	}
-	k.soil()
+	k.soil(ctx)
 	if renamed == "" {
 		return nil
 	}
