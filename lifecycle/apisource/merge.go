@@ -35,9 +35,9 @@ type Update struct {
 }
 
 // Merge returns what a node is to run of the pods that an API server lists for it, in their order. A pod whose version is that
-// of the update before keeps its pointer, so that consumers can compare pointers. The others are shallow copies with annotations
-// of their own: kubernetes.io/config.source is "api" and kubernetes.io/config.seen is not there, whatever a user wrote, so that
-// no annotation makes a pod static. What is listed is not changed.
+// of the update before keeps its pointer, so that consumers can compare pointers. In the others
+// kubernetes.io/config.source is "api" and kubernetes.io/config.seen is not there, whatever a user wrote, so that no annotation makes
+// a pod static: they are shallow copies with annotations of their own, unless they were listed like that. What is listed is not changed.
 //
 // Pods of another node are left out, as are those without a name, namespace or UID, which no API server has.
 func Merge(before Update, listed []*corev1.Pod, node string) Update {
@@ -82,8 +82,11 @@ func usable(pod *corev1.Pod, node string) error {
 	return nil
 }
 
-// adopt returns a pod as one of this source.
+// adopt returns a pod as one of this source: itself, where it is one.
 func adopt(pod *corev1.Pod) *corev1.Pod {
+	if _, seen := pod.Annotations[annotationSeen]; !seen && pod.Annotations[annotationSource] == API && pod.ManagedFields == nil {
+		return pod
+	}
 	adopted := *pod
 	adopted.Annotations = make(map[string]string, len(pod.Annotations)+1)
 	maps.Copy(adopted.Annotations, pod.Annotations)

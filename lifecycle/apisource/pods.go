@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/internal/kubeapi"
 	"github.com/seed81659283/nodeagent/internal/runonce"
+	"github.com/seed81659283/nodeagent/qos"
 )
 
 // maxPods is how many pods of one node are taken. A list of more is an error, and the pods stay as they were.
@@ -42,9 +43,17 @@ func newPods(s *Source) *Pods {
 	return p
 }
 
-// slim drops of a pod what no part of an agent reads.
+// slim drops of a pod what no part of an agent reads, and makes it one of this source, so that [Merge] needs no copy.
 func slim(pod *corev1.Pod) *corev1.Pod {
 	pod.ManagedFields = nil
+	if qos.IsMirror(pod) {
+		return pod
+	}
+	if pod.Annotations == nil {
+		pod.Annotations = make(map[string]string, 1)
+	}
+	delete(pod.Annotations, annotationSeen)
+	pod.Annotations[annotationSource] = API
 	return pod
 }
 
@@ -138,7 +147,8 @@ func (p *Pods) Synced() bool { return p.store.Synced() }
 // Err returns what the last request failed with, or nil.
 func (p *Pods) Err() error { return p.store.Status().Err }
 
-// Object returns a pod of the node as the API server has it, mirror pods too. It is shared and must not be changed.
+// Object returns a pod of the node as the API server has it, mirror pods too; but in others kubernetes.io/config.source is "api". It is
+// shared and must not be changed.
 func (p *Pods) Object(namespace, name string) (*corev1.Pod, bool) {
 	return p.store.Get(kubeapi.Key(namespace, name))
 }
