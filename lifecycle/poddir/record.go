@@ -4,7 +4,7 @@
 package poddir
 
 import (
-	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -82,9 +82,9 @@ type Recorder struct {
 	mu      sync.Mutex // guards all below
 	source  string     // whose pod it is
 	now     Record
-	written []byte
-	unsaved bool // the last write failed
-	spent   bool // a spare file was used
+	written [sha256.Size]byte // of what is in the file; zero: not known
+	unsaved bool              // the last write failed
+	spent   bool              // a spare file was used
 }
 
 // NewRecorder returns the recorder of a pod, which is named as "namespace/name". It reads nothing: see [Recorder.Load].
@@ -120,7 +120,7 @@ func (r *Recorder) Load() error {
 	if read.Version != recordVersion {
 		return fmt.Errorf("%s: version %d is not %d", r.path, read.Version, recordVersion)
 	}
-	r.now, r.written = read, data
+	r.now, r.written = read, sha256.Sum256(data)
 	return nil
 }
 
@@ -150,7 +150,7 @@ func (r *Recorder) Update(change func(now *Record)) error {
 func (r *Recorder) save() error {
 	r.now.Version, r.now.Pod, r.now.Source = recordVersion, r.pod, r.source
 	data, err := json.Marshal(&r.now)
-	if err != nil || bytes.Equal(data, r.written) {
+	if err != nil || sha256.Sum256(data) == r.written {
 		return err
 	}
 	if err := os.MkdirAll(filepath.Dir(r.path), 0o750); err != nil {
@@ -172,7 +172,7 @@ func (r *Recorder) save() error {
 	} else if r.spent { // there is room again
 		r.spent = fillSpare(root) != nil
 	}
-	r.written = data
+	r.written = sha256.Sum256(data)
 	return nil
 }
 
