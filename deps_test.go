@@ -116,7 +116,7 @@ gc/gctest              max   0: cri gc internal/suite testing
 # Resources: what a pod may use, and the cgroups that enforce it.
 cgroups                max   0: SYS
 cgroups/cgroupstest    max   0: cgroups internal/suite testing
-cgroups/driver         max  40: cgroups cgroups/driver/internal/... internal/backoff internal/sleep SYS OCI
+cgroups/driver         max  40: cgroups cgroups/driver/internal/... internal/backoff internal/dirent internal/sleep SYS OCI
 cgroups/driver/internal/... max 40: cgroups internal/backoff internal/sleep SYS OCI
 cgroups/podtree        max  75: cgroups eviction/threshold qos internal/backoff API
 qos                    max  75: cgroups cri internal/containers API

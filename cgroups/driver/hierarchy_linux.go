@@ -7,11 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path"
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/seed81659283/nodeagent/internal/dirent"
 )
 
 // hierarchy is one tree of cgroups from the root of the driver down. Every name is resolved from a handle on that
@@ -59,17 +60,13 @@ func (h *hierarchy) open(name string, flags uint64) (int, error) {
 }
 
 // exists reports whether there is a cgroup.
-func (h *hierarchy) exists(dir string) bool {
-	fd, err := h.open(dir, unix.O_PATH|unix.O_DIRECTORY)
-	if err == nil {
-		unix.Close(fd)
-	}
-	return err == nil
-}
+func (h *hierarchy) exists(dir string) bool { return h.there(dir, unix.O_DIRECTORY) }
 
 // existsFile reports whether a cgroup has a file.
-func (h *hierarchy) existsFile(dir, file string) bool {
-	fd, err := h.open(join(dir, file), unix.O_PATH)
+func (h *hierarchy) existsFile(dir, file string) bool { return h.there(join(dir, file), 0) }
+
+func (h *hierarchy) there(name string, flags uint64) bool {
+	fd, err := h.open(name, unix.O_PATH|flags)
 	if err == nil {
 		unix.Close(fd)
 	}
@@ -123,20 +120,19 @@ func (h *hierarchy) read(buf []byte, dir, file string) ([]byte, error) {
 	}
 }
 
-// children returns the names of the cgroups directly below one.
-func (h *hierarchy) children(dir string) ([]string, error) {
+// children returns the names of the cgroups directly below one, without a look at the names of its files, which are many more.
+func (h *hierarchy) children(dir string) (names []string, err error) {
 	fd, err := h.open(dir, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return nil, err
 	}
-	f := os.NewFile(uintptr(fd), h.path(dir))
-	defer f.Close()
-	entries, err := f.ReadDir(-1)
-	var names []string
-	for _, e := range entries {
-		if e.IsDir() {
-			names = append(names, e.Name())
-		}
+	defer unix.Close(fd)
+	for n, buf := 1, make([]byte, 4<<10); n > 0 && err == nil; {
+		n, err = dirent.Next(fd, buf, func(name []byte, t dirent.Type) {
+			if t == dirent.Directory {
+				names = append(names, string(name))
+			}
+		})
 	}
 	return names, err
 }

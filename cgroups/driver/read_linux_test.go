@@ -5,10 +5,12 @@ package driver
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -43,4 +45,27 @@ func TestMachineSwap(t *testing.T) {
 	assert.ErrorIs(t, err, errors.ErrUnsupported)
 	assert.NotErrorIs(t, err, fs.ErrNotExist, "the cgroup is there")
 	assert.ErrorContains(t, err, file)
+}
+
+// More directories than the kernel lists at once are listed in several goes, and files among them are left out.
+func TestChildrenOfMany(t *testing.T) {
+	dir := t.TempDir()
+	var want []string
+	for i := range 2000 {
+		name := fmt.Sprintf("pod%d-%s", i, strings.Repeat("x", i%100))
+		require.NoError(t, os.Mkdir(filepath.Join(dir, name), 0o700))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "cpu."+name), nil, 0o600))
+		want = append(want, name)
+	}
+	h, err := openHierarchy(dir, nil)
+	require.NoError(t, err)
+	defer h.close()
+	got, err := h.children("")
+	require.NoError(t, err)
+	require.ElementsMatch(t, want, got)
+	got, err = h.children(want[0])
+	require.NoError(t, err)
+	require.Empty(t, got)
+	_, err = h.children("gone")
+	require.ErrorIs(t, err, fs.ErrNotExist)
 }
