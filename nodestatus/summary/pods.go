@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strconv"
@@ -151,50 +152,71 @@ func unlisted(pods []pod, paths map[string]cgroups.Path) (more []pod) {
 	return more
 }
 
-// running returns the pods with a container that runs. Of sandboxes with the same name, those that are ready count, or
-// else the newest, as in pkg/kubelet/stats/cri_stats_provider.go.
+// running returns the pods with a container that runs, in order of their namespaces and names. Of sandboxes with the same name, those
+// that are ready count, or else the newest, as in pkg/kubelet/stats/cri_stats_provider.go.
 func running(s cri.Snapshot) []pod {
-	named := map[[2]string][]cri.Sandbox{}
-	for _, sandbox := range s.Sandboxes {
-		name := [2]string{sandbox.Pod.Namespace, sandbox.Pod.Name}
-		named[name] = append(named[name], sandbox)
-	}
-	pods := map[string]*pod{} // by sandbox
-	for _, all := range named {
-		for _, sandbox := range current(all) {
-			pods[sandbox.ID] = &pod{PodIdentity: sandbox.Pod, sandbox: sandbox}
+	run := make(map[string]int, len(s.Sandboxes)) // containers by sandbox
+	for i := range s.Containers {
+		if s.Containers[i].State == cri.ContainerRunning {
+			run[s.Containers[i].SandboxID]++
 		}
 	}
-	for _, c := range s.Containers {
-		if p := pods[c.SandboxID]; p != nil && c.State == cri.ContainerRunning {
-			p.containers = append(p.containers, container{Container: c})
+	pods := make([]pod, 0, len(run))
+	at := make(map[string]int, len(run)) // among pods, by sandbox
+	for same := range named(s.Sandboxes) {
+		for _, sandbox := range current(same) {
+			if n := run[sandbox.ID]; n > 0 {
+				at[sandbox.ID] = len(pods)
+				pods = append(pods, pod{PodIdentity: sandbox.Pod, sandbox: *sandbox, containers: make([]container, 0, n)})
+			}
 		}
 	}
-	var out []pod
-	for _, p := range pods {
-		if len(p.containers) > 0 {
-			slices.SortFunc(p.containers, func(a, b container) int {
-				return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
-			})
-			out = append(out, *p)
+	for i := range s.Containers {
+		c := &s.Containers[i]
+		if p, ok := at[c.SandboxID]; ok && c.State == cri.ContainerRunning {
+			pods[p].containers = append(pods[p].containers, container{Container: *c})
 		}
 	}
-	slices.SortFunc(out, func(a, b pod) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.sandbox.ID, b.sandbox.ID))
-	})
-	return out
+	for i := range pods {
+		slices.SortFunc(pods[i].containers, func(a, b container) int {
+			return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
+		})
+	}
+	return pods
 }
 
-// current returns the sandboxes of one name that count.
-func current(all []cri.Sandbox) []cri.Sandbox {
+// named returns the sandboxes of each name, in order of the names and then of their IDs.
+func named(sandboxes []cri.Sandbox) iter.Seq[[]*cri.Sandbox] {
+	all := make([]*cri.Sandbox, len(sandboxes))
+	for i := range sandboxes {
+		all[i] = &sandboxes[i]
+	}
+	slices.SortFunc(all, func(a, b *cri.Sandbox) int {
+		return cmp.Or(cmp.Compare(a.Pod.Namespace, b.Pod.Namespace), cmp.Compare(a.Pod.Name, b.Pod.Name), cmp.Compare(a.ID, b.ID))
+	})
+	return func(yield func([]*cri.Sandbox) bool) {
+		for len(all) > 0 {
+			n := 1
+			for n < len(all) && all[n].Pod.Namespace == all[0].Pod.Namespace && all[n].Pod.Name == all[0].Pod.Name {
+				n++
+			}
+			if !yield(all[:n:n]) {
+				return
+			}
+			all = all[n:]
+		}
+	}
+}
+
+func current(all []*cri.Sandbox) []*cri.Sandbox {
 	if len(all) == 1 {
 		return all
 	}
-	ready := slices.DeleteFunc(slices.Clone(all), func(s cri.Sandbox) bool { return s.State != cri.SandboxReady })
+	ready := slices.DeleteFunc(slices.Clone(all), func(s *cri.Sandbox) bool { return s.State != cri.SandboxReady })
 	if len(ready) > 0 {
 		return ready
 	}
-	return []cri.Sandbox{slices.MaxFunc(all, func(a, b cri.Sandbox) int {
+	return []*cri.Sandbox{slices.MaxFunc(all, func(a, b *cri.Sandbox) int {
 		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.Attempt, b.Attempt), cmp.Compare(a.ID, b.ID))
 	})}
 }
