@@ -2,13 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command values measures the pods of a kubelet as package usage does, reads the kubelet's own pages at the same time, and prints for each
-// family of metrics and each number of a summary how far the two are apart. It fails when one is further apart than five percent, but
-// for those that it names with the reason. scrape.sh runs it beside a kubelet.
+// family of metrics and each number of a summary how far the two are apart. It fails when more than a fifth of the values of one are
+// further apart than five percent, but for those that it names with the reason. scrape.sh runs it beside a kubelet.
 package main
 
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -18,6 +19,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/cgroups"
 	"github.com/seed81659283/nodeagent/cgroups/driver"
@@ -58,13 +61,20 @@ type source struct {
 func run(ctx context.Context, s settings) error {
 	ctx, cancel := context.WithTimeout(ctx, s.during)
 	defer cancel()
-	sources, measure, err := ours(ctx, s)
+	d, err := driver.Open(ctx, driver.Options{})
+	if err != nil {
+		return err
+	}
+	sources, measure, err := ours(ctx, d, s)
 	if err != nil {
 		return err
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- measure(ctx) }()
-	compared := comparison{}
+	compared := comparison{except: exceptions()}
+	if d.Host().Mode != driver.V2 {
+		compared.except = append(compared.except, exceptionsV1()...)
+	}
 	for round := 0; ctx.Err() == nil; round++ {
 		for _, from := range sources {
 			now := time.Now()
@@ -97,12 +107,8 @@ func run(ctx context.Context, s settings) error {
 }
 
 // ours makes our pages of the kubelet's pods.
-func ours(ctx context.Context, s settings) ([]source, func(context.Context) error, error) {
+func ours(ctx context.Context, d *driver.Driver, s settings) ([]source, func(context.Context) error, error) {
 	client, err := remote.Dial(s.endpoint, remote.Options{})
-	if err != nil {
-		return nil, nil, err
-	}
-	d, err := driver.Open(ctx, driver.Options{})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -110,8 +116,13 @@ func ours(ctx context.Context, s settings) ([]source, func(context.Context) erro
 	if err != nil {
 		return nil, nil, err
 	}
+	mounted, err := volumes(ctx, s)
+	if err != nil {
+		return nil, nil, err
+	}
 	collector, err := summary.New(d, client, summary.Options{
 		Root: s.root, LogRoot: s.logs, CgroupRoot: below, RuntimePeriod: time.Second, LogPeriod: time.Second, Budget: 1,
+		Volumes: func(uid string) []summary.Volume { return mounted[uid] },
 	})
 	if err != nil {
 		return nil, nil, err
@@ -152,7 +163,33 @@ func served(page http.Handler) func() (io.Reader, error) {
 
 // kubelets reads a page of the kubelet.
 func kubelets(ctx context.Context, url string, from source) (readings, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url+from.path, nil)
+	text, err := get(ctx, url+from.path)
+	if err != nil {
+		return nil, err
+	}
+	return from.parse(bytes.NewReader(text), time.Now())
+}
+
+// volumes returns the volumes of each pod that the kubelet runs, by the UIDs of the pods.
+func volumes(ctx context.Context, s settings) (map[string][]summary.Volume, error) {
+	text, err := get(ctx, s.kubelet+"/pods")
+	if err != nil {
+		return nil, err
+	}
+	var pods corev1.PodList
+	if err := json.Unmarshal(text, &pods); err != nil {
+		return nil, fmt.Errorf("%s/pods: %w", s.kubelet, err)
+	}
+	all := make(map[string][]summary.Volume)
+	for i := range pods.Items {
+		all[string(pods.Items[i].UID)] = summary.VolumesOf(s.root, &pods.Items[i])
+	}
+	return all, nil
+}
+
+// get returns what a URL has.
+func get(ctx context.Context, url string) ([]byte, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -163,10 +200,7 @@ func kubelets(ctx context.Context, url string, from source) (readings, error) {
 	defer answer.Body.Close()
 	text, err := io.ReadAll(answer.Body)
 	if err == nil && answer.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s", r.URL, answer.Status)
+		err = fmt.Errorf("%s: %s", url, answer.Status)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return from.parse(bytes.NewReader(text), time.Now())
+	return text, err
 }
