@@ -124,12 +124,13 @@ func ioStats(s *sampled) *stats.IOStats {
 	return &stats.IOStats{Time: metav1.NewTime(s.at), PSI: psi(s.stats.IO.Pressure)}
 }
 
+// psi has totals in microseconds, as the kernel has them and the kubelet passes them on, whatever its type says.
 func psi(p *cgroups.Pressure) *stats.PSIStats {
 	if p == nil {
 		return nil
 	}
 	line := func(l cgroups.PressureLine) stats.PSIData {
-		return stats.PSIData{Total: uint64(max(l.Total, 0)), Avg10: l.Avg10, Avg60: l.Avg60, Avg300: l.Avg300}
+		return stats.PSIData{Total: uint64(max(l.Total, 0) / time.Microsecond), Avg10: l.Avg10, Avg60: l.Avg60, Avg300: l.Avg300}
 	}
 	return &stats.PSIStats{Some: line(p.Some), Full: line(p.Full)}
 }

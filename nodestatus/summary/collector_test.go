@@ -173,7 +173,7 @@ func TestSummaryOfANode(t *testing.T) {
 	assert.Equal(t, stats.PodReference{Name: "web", Namespace: "ns", UID: "uid-web"}, p.PodRef)
 	assert.EqualValues(t, gib-64*mib, *p.Memory.AvailableBytes)
 	assert.Equal(t, 2.5, p.Memory.PSI.Some.Avg10)
-	assert.EqualValues(t, time.Second, p.Memory.PSI.Some.Total)
+	assert.EqualValues(t, 1_000_000, p.Memory.PSI.Some.Total, "of microseconds, in one second")
 	assert.EqualValues(t, 2, *p.ProcessStats.ProcessCount)
 	assert.EqualValues(t, 1000, *p.Network.RxBytes)
 	assert.EqualValues(t, 2000, *p.Network.TxBytes)

@@ -18,7 +18,8 @@
 // [Collector.CPUAndMemory] is the short form of a summary, and [Collector.Samples] has the numbers of the kernel as they
 // are, for metrics.
 //
-// CPU, memory, swap, pressure and tasks are from the cgroups of the node, of the pods and of the containers, on v1 and v2.
+// CPU, memory, swap, pressure and tasks are from the cgroups of the node, of the pods and of the containers, on v1 and v2. Totals of
+// pressure are in microseconds, as in the kubelet, although their type says nanoseconds.
 // The network of a pod is that of the first process of its sandbox. The runtime is asked for the list of containers when
 // the last one is 10 seconds old or does not have a pod whose cgroup is there, and every 10 seconds for what writable
 // layers and images take. A container without a cgroup, as in a runtime that needs none, has the numbers of the runtime.
