@@ -40,7 +40,12 @@ func exceptions() []exception {
 	}
 }
 
-// exceptionsV1 are those of cgroup v1.
+// exceptionsV2 are those of cgroup v2.
+func exceptionsV2() []exception {
+	return []exception{{"/metrics/cadvisor", "container_memory_failcnt", "the kubelet's is 0"}}
+}
+
+// exceptionsV1 are those of cgroup v1, where it is alone or beside v2.
 func exceptionsV1() []exception {
 	return []exception{
 		{"/metrics/cadvisor", "container_memory_failures_total", "ours has the cgroups below"},

@@ -71,9 +71,9 @@ func run(ctx context.Context, s settings) error {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- measure(ctx) }()
-	compared := comparison{except: exceptions()}
-	if d.Host().Mode != driver.V2 {
-		compared.except = append(compared.except, exceptionsV1()...)
+	compared := comparison{except: append(exceptions(), exceptionsV1()...)}
+	if d.Host().Mode == driver.V2 {
+		compared.except = append(exceptions(), exceptionsV2()...)
 	}
 	for round := 0; ctx.Err() == nil; round++ {
 		for _, from := range sources {
