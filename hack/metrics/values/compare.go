@@ -138,6 +138,14 @@ func (t *tally) add(s series, theirs reading, ours []reading) {
 	}
 }
 
+// movable is how many of a number of values may be apart: of a few, one.
+func movable(values int) int {
+	if values < 3 {
+		return 0
+	}
+	return int(math.Ceil(moving * float64(values)))
+}
+
 // why returns why a family is excepted, nothing where it is not.
 func (c *comparison) why(page, family string) string {
 	for _, e := range c.except {
@@ -163,7 +171,7 @@ func (c *comparison) report() (string, error) {
 			}
 			if reason := c.why(page, family); reason != "" {
 				fmt.Fprintf(&b, " excepted: %s", reason)
-			} else if float64(t.apart) > moving*float64(t.apart+t.same) {
+			} else if t.apart > movable(t.apart+t.same) {
 				errs = append(errs, fmt.Errorf("%s %s: %d of %d values are more than %.0f%% apart, such as %s", page, family, t.apart, t.apart+t.same, 100*apart, t.example))
 			}
 			if t.example != "" {

@@ -38,6 +38,8 @@ func TestCompare(t *testing.T) {
 		"we have none":         {map[time.Duration]string{0: "y 10"}, "x 10 1700000000000", "nothing was compared"},
 		"excepted":             {map[time.Duration]string{0: "container_last_seen 10"}, "container_last_seen 20 1700000000000", ""},
 		"zero":                 {map[time.Duration]string{0: `x{a="1",b="2"} 0`}, `x{b="2",a="1"} 0 1700000000000`, ""},
+		"one of three moves":   {map[time.Duration]string{0: "x{a=\"1\"} 1\nx{a=\"2\"} 1\nx{a=\"3\"} 1"}, "x{a=\"1\"} 2 1700000000000\nx{a=\"2\"} 1 1700000000000\nx{a=\"3\"} 1 1700000000000", ""},
+		"one of two":           {map[time.Duration]string{0: "x{a=\"1\"} 1\nx{a=\"2\"} 1"}, "x{a=\"1\"} 2 1700000000000\nx{a=\"2\"} 1 1700000000000", "x: 1 of 2"},
 		"zero is not a little": {map[time.Duration]string{0: "x 0"}, "x 1 1700000000000", "x: 1 of 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
