@@ -111,19 +111,24 @@ func TestIntegrationMetrics(t *testing.T) {
 		"metrics/slis": "../../nodeapi/prom/testdata/slis.txt", "metrics/resource": "../../nodeapi/prom/usage/testdata/resource.txt",
 		"metrics/cadvisor": "../../nodeapi/prom/usage/testdata/cadvisor.txt",
 	} {
-		live, err := promtest.Parse(strings.NewReader(page(path)))
-		require.NoError(t, err)
 		verdicts, err := os.ReadFile(list)
 		require.NoError(t, err)
-		var lacking []string
-		for line := range strings.Lines(string(verdicts)) {
-			name, ok := strings.CutPrefix(strings.TrimSpace(line), "same ")
-			there := slices.ContainsFunc(live, func(f promtest.Family) bool { return f.Name == name })
-			if ok && !there && !excused(name) {
-				lacking = append(lacking, name)
+		exetest.Eventually(t, time.Minute, func() error { // a page has what was measured in time
+			live, err := promtest.Parse(strings.NewReader(page(path)))
+			require.NoError(t, err)
+			var lacking []string
+			for line := range strings.Lines(string(verdicts)) {
+				name, ok := strings.CutPrefix(strings.TrimSpace(line), "same ")
+				there := slices.ContainsFunc(live, func(f promtest.Family) bool { return f.Name == name })
+				if ok && !there && !excused(name) {
+					lacking = append(lacking, name)
+				}
 			}
-		}
-		require.Empty(t, lacking, "families of /%s that nothing feeds", path)
+			if len(lacking) > 0 {
+				return fmt.Errorf("families of /%s that nothing feeds: %v", path, lacking)
+			}
+			return nil
+		})
 	}
 	n.end(a)
 }
