@@ -51,6 +51,7 @@ func testKernel(t *testing.T, kind, controllers, files string) {
 		t.Skipf("would install packages and download a kernel: run `hack/vm/%s true` once", kind)
 	}
 	k := kernel(kind)
+	require.Zero(t, run(t, k.command(t, nil, "true")).status) // what it needs is downloaded the first time, and told
 	t.Run("all passes through", k.testPassesThrough)
 	if kind == "uml" { // what is the same for both, where it is faster
 		t.Run("exit statuses", k.testStatuses)
