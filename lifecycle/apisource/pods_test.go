@@ -421,3 +421,25 @@ func TestPodsOfABurst(t *testing.T) {
 		assert.Less(t, n, 10)
 	})
 }
+
+// A pod is in memory once: what is run is what the watch has. A mirror pod stays as the API server has it.
+func TestThePodsOfTheWatchAreThoseThatRun(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newScene(t, apisource.Options{})
+		pod, mirror := newPod("a", "1", ""), newPod("m", "2", "")
+		pod.Annotations = map[string]string{"kubernetes.io/config.source": "file", "kubernetes.io/config.seen": "now", "kept": "yes"}
+		mirror.Annotations = map[string]string{"kubernetes.io/config.mirror": "h1", "kubernetes.io/config.source": "file"}
+		s.put(pod, mirror)
+		s.run(s.pods)
+		time.Sleep(time.Minute)
+		u, _ := s.last()
+		require.Len(t, u.Pods, 1)
+		require.Len(t, u.Mirrors, 1)
+		require.True(t, u.Shared)
+		watched, ok := s.source.Pods().Object(pod.Namespace, "a")
+		require.True(t, ok)
+		require.Same(t, watched, u.Pods[0])
+		require.Equal(t, map[string]string{"kubernetes.io/config.source": "api", "kept": "yes"}, watched.Annotations)
+		require.Equal(t, mirror.Annotations, u.Mirrors[0].Annotations)
+	})
+}
