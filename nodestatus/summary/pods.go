@@ -208,6 +208,7 @@ func named(sandboxes []cri.Sandbox) iter.Seq[[]*cri.Sandbox] {
 	}
 }
 
+// current returns the sandboxes of one name that count.
 func current(all []*cri.Sandbox) []*cri.Sandbox {
 	if len(all) == 1 {
 		return all
