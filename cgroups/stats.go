@@ -70,6 +70,8 @@ func (m MemoryStats) WorkingSet() uint64 {
 
 // PidsStats counts processes and threads.
 type PidsStats struct {
+	// Current is pids.current. The top of v2 has no such file, and its processes count where a [Sampler] is asked for them, too, as in
+	// runc (fs2/pids.go).
 	Current uint64
 	Peak    uint64 // the most that Current was: pids.peak
 	Refused uint64 // forks that a limit refused: "max" in pids.events

@@ -51,8 +51,11 @@ func (t *v1) sample(dir string, parts cgroups.Parts) (cgroups.Stats, error) {
 	var s cgroups.Stats
 	f := t.reader(dir)
 	defer t.release(f)
-	if parts&(cgroups.PartCPU|cgroups.PartCPULimit) != 0 {
-		f.at(t.of("cpu")).cpu(parts, &s.CPU)
+	if parts.Has(cgroups.PartCPU) {
+		get(f.at(t.of("cpu")), "cpu.stat", cgroups.ParseCPUStat, &s.CPU)
+	}
+	if parts.Has(cgroups.PartCPULimit) {
+		f.at(t.of("cpu")).cpuLimit(&s.CPU)
 	}
 	if parts.Has(cgroups.PartCPU) {
 		f.at(t.of("cpuacct")).cpuacct(&s.CPU)
@@ -109,14 +112,8 @@ func (r *reader) memory(parts cgroups.Parts, m *cgroups.MemoryStats) {
 	}
 }
 
-// cpu reads how CPU time is shared out, and how often there was none left.
-func (r *reader) cpu(parts cgroups.Parts, c *cgroups.CPUStat) {
-	if parts.Has(cgroups.PartCPU) {
-		get(r, "cpu.stat", cgroups.ParseCPUStat, c)
-	}
-	if !parts.Has(cgroups.PartCPULimit) {
-		return
-	}
+// cpuLimit reads how CPU time is shared out.
+func (r *reader) cpuLimit(c *cgroups.CPUStat) {
 	l := cgroups.CPULimit{Quota: cgroups.Unlimited}
 	if get(r, "cpu.shares", cgroups.ParseCounter, &l.Shares) {
 		c.Limit = &l

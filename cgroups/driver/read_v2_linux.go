@@ -67,7 +67,9 @@ func (t *v2) sample(dir string, parts cgroups.Parts) (cgroups.Stats, error) {
 		f.procs(&s.Pids.Procs)
 	}
 	if t.host.Has("pids") {
-		f.pids(parts, &s.Pids)
+		if f.pids(parts, &s.Pids); dir == "" && parts.Has(cgroups.PartPids) { // at the top the kernel counts no tasks
+			s.Pids.Current = max(s.Pids.Current, uint64(len(s.Pids.Procs)))
+		}
 	}
 	if parts.Has(cgroups.PartIO) && t.host.Has("io") {
 		get(f, "io.stat", cgroups.ParseIOStat, &s.IO.Devices)

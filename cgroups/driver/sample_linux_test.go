@@ -302,3 +302,14 @@ func BenchmarkIntegrationSample(b *testing.B) {
 		}
 	}
 }
+
+// The kernel counts the tasks of the top on neither version; on v2 its processes stand for them, as in runc.
+func TestIntegrationV2TasksAtTheTop(t *testing.T) {
+	root(t) // skips where there is nothing to work on
+	d := openAt(t, driver.Options{Optional: []string{"cpu", "pids"}})
+	needs(t, d, "v2", "pids")
+	s, err := d.Sample(t.Context(), "", "", cgroups.PartPids|cgroups.PartProcs)
+	require.NoError(t, err)
+	assert.NotEmpty(t, s.Pids.Procs)
+	assert.EqualValues(t, len(s.Pids.Procs), s.Pids.Current)
+}

@@ -223,9 +223,7 @@ func taskFamilies() []family {
 		one("container_processes", gauge, "Processes of the cgroup itself.", cgroups.PartProcs,
 			func(s *cgroups.Stats) float64 { return float64(len(s.Pids.Procs)) }),
 		one("container_threads", gauge, "Processes and threads.", cgroups.PartPids,
-			func(s *cgroups.Stats) float64 { // at the top of v2 the kernel counts processes alone, as does cAdvisor
-				return max(float64(s.Pids.Current), float64(len(s.Pids.Procs)))
-			}),
+			func(s *cgroups.Stats) float64 { return float64(s.Pids.Current) }),
 		one("container_threads_max", gauge, "Limit of processes and threads, 0 for none.", cgroups.PartPidsLimit,
 			func(s *cgroups.Stats) float64 { return limit(s.Pids.Max) }),
 	}

@@ -255,14 +255,6 @@ func TestCadvisor(t *testing.T) {
 	assert.Contains(t, systemd, `id="/"`)
 }
 
-// At the top of v2 the kernel counts no tasks.
-func TestTasksAtTheTop(t *testing.T) {
-	n := node()
-	n.samples[0].Stats.Pids = cgroups.PidsStats{Procs: []int{1, 2, 3}}
-	require.Contains(t, series(cadvisor(t, n, usage.Options{}), "container_threads"),
-		`container_threads{container="",id="/",image="",name="",namespace="",pod=""} 3 1700000000123`)
-}
-
 func TestResource(t *testing.T) {
 	page := resource(t, node(), usage.Options{})
 	for _, want := range []string{
