@@ -15,11 +15,11 @@ import (
 )
 
 func apply(ctx context.Context, path string, gid uint32, o Options) error {
-	return newWalk(wanted{gid: gid, readOnly: o.ReadOnly}).apply(ctx, path, o)
+	return newWalk(ctx, wanted{gid: gid, readOnly: o.ReadOnly}).apply(path, o)
 }
 
 // apply gives the volume at a path to the group.
-func (w *walk) apply(ctx context.Context, path string, o Options) error {
+func (w *walk) apply(path string, o Options) error {
 	root, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
@@ -33,11 +33,11 @@ func (w *walk) apply(ctx context.Context, path string, o Options) error {
 	if o.Policy == OnRootMismatch && isDir && w.want.right(st.Gid, uint32(st.Mode), true, false) {
 		return nil
 	}
-	if err := ctx.Err(); err != nil {
+	if err := w.reason(); err != nil {
 		return err
 	}
 	if isDir {
-		if err := w.below(ctx, root, o.Slow); err != nil {
+		if err := w.below(root, o.Slow); err != nil {
 			return err
 		}
 		if st, err = stat(root); err != nil {
@@ -52,7 +52,7 @@ func (w *walk) apply(ctx context.Context, path string, o Options) error {
 }
 
 // below changes all that is below the root.
-func (w *walk) below(ctx context.Context, root int, slow func(int)) error {
+func (w *walk) below(root int, slow func(int)) error {
 	fd, err := unix.Openat(root, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
@@ -63,8 +63,6 @@ func (w *walk) below(ctx context.Context, root int, slow func(int)) error {
 	}
 	w.files.Add(1)
 	w.push(task{dir: top})
-	stop := context.AfterFunc(ctx, func() { w.stop(ctx.Err()) })
-	defer stop()
 
 	var workers sync.WaitGroup
 	for range max(4, runtime.GOMAXPROCS(0)) { // on a remote disk most of them wait

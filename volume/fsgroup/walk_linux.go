@@ -4,6 +4,7 @@
 package fsgroup
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -28,6 +29,7 @@ const blockSize = 512
 // the files of a block it leaves a task for the rest of the directory, so that others read on meanwhile. So the tasks, and
 // the memory for them, are bounded by a block of each directory on the way down.
 type walk struct {
+	ctx   context.Context // ends the walk; asked, as a goroutine that waits for its end may come too late to stop anything
 	want  wanted
 	files atomic.Int64 // that were come to
 
@@ -73,8 +75,8 @@ func (d *directory) path(name string) string {
 }
 
 // newWalk returns a walk that has nothing to do yet.
-func newWalk(want wanted) *walk {
-	w := &walk{want: want}
+func newWalk(ctx context.Context, want wanted) *walk {
+	w := &walk{ctx: ctx, want: want}
 	w.wake.L = &w.mu
 	return w
 }
@@ -124,7 +126,7 @@ func (w *walk) next() (t task, ok bool) {
 	for len(w.tasks) == 0 && w.running > 0 && w.err == nil {
 		w.wake.Wait()
 	}
-	if len(w.tasks) == 0 || w.err != nil {
+	if len(w.tasks) == 0 || w.ended() != nil {
 		return t, false
 	}
 	t = w.tasks[len(w.tasks)-1]
@@ -159,6 +161,15 @@ func (w *walk) stopped() bool { return w.reason() != nil }
 func (w *walk) reason() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	return w.ended()
+}
+
+// ended is reason with mu held. The end of the context is the error of a walk that has none.
+func (w *walk) ended() error {
+	if w.err == nil && w.ctx.Err() != nil {
+		w.err = w.ctx.Err()
+		w.wake.Broadcast()
+	}
 	return w.err
 }
 

@@ -22,9 +22,9 @@ func TestTooManyOpen(t *testing.T) {
 	root := t.TempDir()
 	putFile(t, 0o600, root, "a/b/f")
 	before := descriptors(t)
-	w := newWalk(wanted{gid: group})
+	w := newWalk(t.Context(), wanted{gid: group})
 	w.open = maxOpen - 1
-	err := w.apply(t.Context(), root, Options{})
+	err := w.apply(root, Options{})
 	require.ErrorIs(t, err, unix.EMFILE)
 	require.EqualError(t, err, "open a: too many open files")
 	require.NotContains(t, is(t, root), "1000")
@@ -53,13 +53,13 @@ func TestCancel(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	before := descriptors(t)
-	w := newWalk(wanted{gid: group})
+	w := newWalk(ctx, wanted{gid: group})
 	w.before = func(string) {
 		if w.files.Load() > 200 {
 			cancel()
 		}
 	}
-	err := w.apply(ctx, root, Options{})
+	err := w.apply(root, Options{})
 	require.ErrorIs(t, err, context.Canceled)
 	require.NotContains(t, is(t, root), "1000", "the next walk under OnRootMismatch starts over")
 	require.LessOrEqual(t, descriptors(t), before)
