@@ -27,10 +27,10 @@
 //
 // # Stores
 //
-// A [Store] lists in pages, then watches, for 12 to 15 minutes; then it lists the API server's store again, so that an
-// event that was lost, or a restored etcd, leaves nothing behind. A watch that does not begin within 30 s, or says
-// nothing for 3 minutes, is given up and resumed. After an error it waits 1 s to 30 s, or as long as the API server asks.
-// The objects stay as they were for as long as it is away.
+// A [Store] lists in pages, then watches, for 10 to 20 minutes at a time. Every hour, or as often as it is told, it lists
+// the API server's store again, so that an event that was lost, or a restored etcd, leaves nothing behind. A watch that
+// does not begin within 30 s, or says nothing for 3 minutes, is given up and resumed. After an error it waits 1 s to 30 s,
+// or as long as the API server asks. The objects stay as they were for as long as it is away.
 //
 // # Limits
 //

@@ -22,8 +22,9 @@ import (
 )
 
 const (
-	defaultRelist     = 12 * time.Minute
+	defaultRelist     = time.Hour
 	defaultMaxObjects = 100_000
+	minWatch          = 10 * time.Minute // a watch lasts as long, times a factor between 1 and 2; the kubelet's half of that
 	pageSize          = 500
 	resumed           = time.Minute      // watched after a periodic list that failed, before the next one
 	steady            = time.Minute      // a watch that lasts as long resets the back-off
@@ -144,7 +145,7 @@ func (r *reflection[T, V]) watch(ctx context.Context, period time.Duration) (fro
 	defer cancel()
 	log := r.table.resource.client.log.V(1) // a watch that ends is no news; what fails is told by the table
 	reflector := cache.NewReflectorWithOptions(&source[T, V]{r, round}, r.table.resource.kind.newObject(), &sink[T, V]{r}, cache.ReflectorOptions{
-		Name: r.table.resource.kind.resource, Logger: &log,
+		Name: r.table.resource.kind.resource, Logger: &log, MinWatchTimeout: minWatch,
 		Backoff: &wait.Backoff{Duration: firstRetry, Cap: maxRetry, Steps: 10, Factor: 2, Jitter: 1},
 	})
 	r.refused = nil

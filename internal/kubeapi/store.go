@@ -30,7 +30,7 @@ type TableOptions[T Object, V any] struct {
 	// Failed gets each error of a list or watch, from Run's goroutine. Nil is not told.
 	Failed func(error)
 	// Relist is the time from one list of the API server's store to the next, times a factor between 1 and 1.25.
-	// Zero means 12 minutes, so 12 to 15.
+	// Zero means an hour.
 	Relist time.Duration
 	// Retry is the wait after the first failed list, times a factor between 1 and 2; it doubles up to 15 s. Zero means 1 s.
 	Retry time.Duration

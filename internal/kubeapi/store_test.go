@@ -61,11 +61,11 @@ func TestStore(t *testing.T) {
 	})
 }
 
-// A deletion that no watch told of is seen at the next list of the API server's store, after 12 minutes at most; what is the
+// A deletion that no watch told of is seen at the next list of the API server's store, here after 12 minutes; what is the
 // same keeps its pointer.
 func TestRelist(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := keep(t, options{}, with("a", "phantom"))
+		k := keep(t, options{Relist: 12 * time.Minute}, with("a", "phantom"))
 		synctest.Wait()
 		k.heard()
 		before, _ := k.Get("shop/a")
@@ -85,7 +85,7 @@ func TestRelist(t *testing.T) {
 // A periodic list that fails does not stop the watch, and is made up for.
 func TestFailedRelist(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := keep(t, options{}, with("a", "phantom"))
+		k := keep(t, options{Relist: 12 * time.Minute}, with("a", "phantom"))
 		synctest.Wait()
 		require.NoError(t, k.server.Lose(&corev1.ConfigMap{ObjectMeta: named("phantom")}))
 		k.server.Inject(fault{Match: match{Verb: "list"}, Times: 2, Code: http.StatusInternalServerError})

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -19,6 +20,10 @@ import (
 
 // maxPods is how many pods of one node are taken. A list of more is an error, and the pods stay as they were.
 const maxPods = 10_000
+
+// relist is how often the pods come from a list of the API server's own store, times a factor between 1 and 1.25: a pod
+// whose deletion was lost would run for as long. Other objects can wait for a store's hour.
+const relist = 12 * time.Minute
 
 // Pods are the pods that the API server has bound to the node. Get them from [Source.Pods].
 type Pods struct {
@@ -39,6 +44,7 @@ func newPods(s *Source) *Pods {
 		Changed:       p.changed,
 		Failed:        p.failed,
 		MaxObjects:    maxPods,
+		Relist:        relist,
 	})
 	return p
 }
