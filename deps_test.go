@@ -166,7 +166,7 @@ volume/claim           max  75: internal/containers internal/nodeselector intern
 volume/plan            max   0: internal/backoff internal/sleep
 volume/payload         max  75: internal/containers internal/optional internal/podfield volume/atomicwriter API
 volume/token           max   0:
-volume/intree          max  75: internal/blockdev internal/containers internal/mount internal/nowait internal/optional internal/plugincmd internal/podfield internal/projquota internal/rmtree qos volume volume/atomicwriter volume/fsgroup volume/payload volume/plan volume/token API SYS
+volume/intree          max  75: internal/blockdev internal/containers internal/dirusage internal/mount internal/nowait internal/optional internal/plugincmd internal/podfield internal/projquota internal/rmtree qos volume volume/atomicwriter volume/fsgroup volume/payload volume/plan volume/token API SYS
 volume/volumetest      max  75: API internal/suite testing volume volume/podcert volume/trustbundle
 volume/selinux         max  75: internal/containers internal/optional API
 volume/podcert         max  75: internal/backoff internal/runonce internal/sleep volume/payload API
@@ -199,6 +199,7 @@ internal/cripb         max 115: cri GRPC
 internal/containers    max  75: API
 internal/correlator    max  75: API
 internal/costtest      max   0: testing
+internal/dirusage      max   0: internal/dirent SYS
 internal/expand        max  75: internal/fielderr API
 internal/exetest       max   0: testing
 internal/faultproxy    max   0: testing
@@ -233,7 +234,7 @@ nodestatus/machine     max   0:
 nodestatus/heartbeat   max 200: cri internal/backoff internal/kubeapi internal/listener internal/runonce internal/sleep nodestatus nodestatus/kubeconfig nodestatus/machine API k8s.io/client-go/rest
 nodestatus/kubeconfig  max 200: API CLUSTER
 nodestatus/shutdown    max  80: internal/atomicfile internal/backoff internal/login1 internal/runonce internal/sleep API
-nodestatus/summary     max  75: cgroups cri internal/dirent internal/runonce internal/sleep API k8s.io/kubelet/pkg/apis/stats/v1alpha1 SYS
+nodestatus/summary     max  75: cgroups cri internal/dirusage internal/runonce internal/sleep API k8s.io/kubelet/pkg/apis/stats/v1alpha1 SYS
 nodestatus/cert        max 200: internal/atomicfile internal/backoff internal/kubeapi internal/plainfile internal/runonce internal/safeyaml internal/sleep API CLUSTER
 nodestatus/cert/certtest max 200: lifecycle/apisource/apisourcetest API k8s.io/client-go/tools/clientcmd/...
 

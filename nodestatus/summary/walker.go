@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seed81659283/nodeagent/internal/dirusage"
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
@@ -25,7 +26,7 @@ type target struct {
 
 // measurement is what is known of a target.
 type measurement struct {
-	usage
+	dirusage.Usage
 	fs     Filesystem
 	at     time.Time // when the measurement began; zero: it was never done
 	err    error     // why the last one failed; the numbers are of the one before
@@ -38,7 +39,7 @@ type measurement struct {
 
 // job is a measurement that is under way, on a goroutine of its own.
 type job struct {
-	walk *walk
+	walk *dirusage.Walk
 	done chan struct{}
 }
 
@@ -49,8 +50,8 @@ type walker struct {
 	timeout time.Duration // without progress, before a job is left behind
 	statfs  func(path string) (Filesystem, error)
 
-	pace *pace  // of rounds that follow each other at once; nil: the next one is the first
-	buf  []byte // of the last walk, for the next one; nil: that makes one
+	pace *dirusage.Pace // of rounds that follow each other at once; nil: the next one is the first
+	buf  []byte         // of the last walk, for the next one; nil: that makes one
 
 	mu    sync.Mutex
 	known map[string]*measurement // by path
@@ -112,12 +113,12 @@ func (w *walker) due(now time.Time) (due []*measurement, wake time.Time) {
 // is already, zero where there is nothing. The targets may be others before the next round.
 func (w *walker) round(ctx context.Context) time.Time {
 	if w.pace == nil {
-		w.pace = &pace{part: w.part}
+		w.pace = &dirusage.Pace{Part: w.part}
 	}
 	due, _ := w.due(time.Now())
 	for _, m := range due {
 		if ctx.Err() == nil && !w.measure(ctx, m, w.pace) {
-			w.pace = &pace{part: w.part} // the other one is the job's that was left behind
+			w.pace = &dirusage.Pace{Part: w.part} // the other one is the job's that was left behind
 		}
 	}
 	now := time.Now()
@@ -130,29 +131,29 @@ func (w *walker) round(ctx context.Context) time.Time {
 }
 
 // measure measures one target, and reports whether that is over. It returns when it is, or when nothing goes on.
-func (w *walker) measure(ctx context.Context, m *measurement, p *pace) bool {
+func (w *walker) measure(ctx context.Context, m *measurement, p *dirusage.Pace) bool {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // a job that is left behind ends when its system call does
-	j := &job{walk: &walk{pace: p, flat: m.target.flat, buf: w.buf}, done: make(chan struct{})}
+	j := &job{walk: &dirusage.Walk{Pace: p, Flat: m.target.flat, Buf: w.buf}, done: make(chan struct{})}
 	w.mu.Lock()
 	m.job, m.tried = j, time.Now()
 	t := m.target
 	w.mu.Unlock()
 	go w.work(ctx, j, m, t)
 	// While a walk sleeps for its budget it makes no steps, so that timeout is never shorter than that.
-	check := time.NewTicker(max(w.timeout, 2*paceSleep))
+	check := time.NewTicker(max(w.timeout, 2*dirusage.MaxSleep))
 	defer check.Stop()
 	ended := ctx.Done()
 	for last := uint64(0); ; {
 		select {
 		case <-j.done:
-			w.buf = j.walk.buf
+			w.buf = j.walk.Buf
 			return true
 		case <-ended: // it will notice at its next step, if it makes one
 			ended = nil
-			check.Reset(paceSleep)
+			check.Reset(dirusage.MaxSleep)
 		case <-check.C:
-			steps := j.walk.steps.Load()
+			steps := j.walk.Steps()
 			if steps == last || ended == nil {
 				w.leave(m, j)
 				w.buf = nil // that of the job is the job's
@@ -177,7 +178,7 @@ func (w *walker) work(ctx context.Context, j *job, m *measurement, t target) {
 	at := time.Now()
 	fs, err := w.statfs(t.path)
 	if err == nil && !t.mounted {
-		err = j.walk.run(ctx, t.path)
+		err = j.walk.Run(ctx, t.path)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -186,10 +187,10 @@ func (w *walker) work(ctx context.Context, j *job, m *measurement, t target) {
 	switch {
 	case ctx.Err() != nil && err != nil: // it was stopped, or comes back after it was left behind
 		m.tried, m.err = time.Time{}, nil
-	case err == nil || j.walk.deep:
-		m.usage, m.fs, m.at = j.walk.usage, fs, at
+	case err == nil || j.walk.Deep:
+		m.Usage, m.fs, m.at = j.walk.Usage, fs, at
 		if t.mounted {
-			m.usage = usage{fs.UsedBytes(), fs.InodesUsed()}
+			m.Usage = dirusage.Usage{Bytes: fs.UsedBytes(), Inodes: fs.InodesUsed()}
 		}
 	}
 }

@@ -19,15 +19,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
-)
 
-// measure walks over a path without a budget.
-func measure(t *testing.T, path string, flat bool) (usage, error) {
-	t.Helper()
-	w := &walk{pace: &pace{part: 1}, flat: flat}
-	err := w.run(t.Context(), path)
-	return w.usage, err
-}
+	"github.com/seed81659283/nodeagent/internal/dirusage"
+)
 
 func write(t *testing.T, path string, bytes int) {
 	t.Helper()
@@ -35,141 +29,17 @@ func write(t *testing.T, path string, bytes int) {
 	require.NoError(t, os.WriteFile(path, make([]byte, bytes), 0o644))
 }
 
-// sizes adds up what lstat says of the names.
-func sizes(t *testing.T, names ...string) (u usage) {
-	t.Helper()
-	for _, name := range names {
-		var st unix.Stat_t
-		require.NoError(t, unix.Lstat(name, &st))
-		u.Bytes += uint64(st.Blocks) * 512
-		u.Inodes++
-	}
-	return u
-}
-
-func TestWalkCountsBlocksAndHardLinksOnce(t *testing.T) {
+// What is too deep does not count; the rest is better than nothing.
+func TestWalkerKeepsWhatItCounted(t *testing.T) {
 	dir := t.TempDir()
-	write(t, dir+"/a/b/file", 100_000)
-	write(t, dir+"/sparse", 0)
-	require.NoError(t, os.Truncate(dir+"/sparse", 1<<40))
-	require.NoError(t, os.Link(dir+"/a/b/file", dir+"/again"))
-	require.NoError(t, os.Link(dir+"/a/b/file", dir+"/a/and-again"))
-	require.NoError(t, os.Symlink("/usr", dir+"/link"))
-	require.NoError(t, unix.Mkfifo(dir+"/pipe", 0o600))
-	got, err := measure(t, dir, false)
-	require.NoError(t, err)
-	assert.Equal(t, sizes(t, dir, dir+"/a", dir+"/a/b", dir+"/a/b/file", dir+"/sparse", dir+"/link", dir+"/pipe"), got)
-
-	flat, err := measure(t, dir, true)
-	require.NoError(t, err)
-	assert.Equal(t, sizes(t, dir+"/sparse", dir+"/link", dir+"/pipe", dir+"/again"), flat, "files alone")
-
-	file, err := measure(t, dir+"/a/b/file", false)
-	require.NoError(t, err)
-	assert.Equal(t, sizes(t, dir+"/a/b/file"), file)
-	_, err = measure(t, dir+"/absent", false)
-	assert.ErrorIs(t, err, os.ErrNotExist)
-	link, err := measure(t, dir+"/link", false)
-	require.NoError(t, err)
-	assert.Equal(t, sizes(t, dir+"/link"), link, "where it leads to is somebody else's")
-}
-
-// What is mounted below is another file system's, also if that is the same one once more.
-func TestIntegrationWalkStaysOnItsMount(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("needs root")
-	}
-	dir := t.TempDir()
-	for _, d := range []string{"/tmpfs", "/bind", "/other"} {
-		require.NoError(t, os.Mkdir(dir+d, 0o755))
-	}
-	write(t, dir+"/other/file", 10_000)
-	before, err := measure(t, dir, false)
-	require.NoError(t, err)
-	runtime.LockOSThread() // and never unlocked: the thread, with its namespace, ends with the test
-	require.NoError(t, unix.Unshare(unix.CLONE_NEWNS|unix.CLONE_FS))
-	require.NoError(t, unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
-	require.NoError(t, unix.Mount("tmpfs", dir+"/tmpfs", "tmpfs", 0, ""))
-	require.NoError(t, unix.Mount(dir+"/other", dir+"/bind", "", unix.MS_BIND, ""))
-	t.Cleanup(func() { // on the same thread: what is mounted is in the way of who removes the directory
-		require.NoError(t, unix.Unmount(dir+"/tmpfs", 0))
-		require.NoError(t, unix.Unmount(dir+"/bind", 0))
-	})
-	write(t, dir+"/tmpfs/file", 1<<20)
-	after, err := measure(t, dir, false)
-	require.NoError(t, err)
-	assert.LessOrEqual(t, after.Bytes, before.Bytes, "the directory that tmpfs is on does not count, and no file twice")
-	assert.LessOrEqual(t, after.Inodes, before.Inodes)
-	assert.GreaterOrEqual(t, after.Inodes, before.Inodes-1)
-}
-
-// A container makes trees that are deeper than any path, and descriptors are few.
-func TestWalkOfADeepTree(t *testing.T) {
-	dir := t.TempDir()
-	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY, 0)
-	require.NoError(t, err)
-	for range 2 * maxLevels {
-		require.NoError(t, unix.Mkdirat(fd, "d", 0o755))
-		next, err := unix.Openat(fd, "d", unix.O_PATH|unix.O_DIRECTORY, 0)
-		require.NoError(t, err)
-		unix.Close(fd)
-		fd = next
-	}
-	unix.Close(fd)
-	got, err := measure(t, dir, false)
-	assert.ErrorContains(t, err, "more than 256 levels deep")
-	assert.EqualValues(t, maxLevels+1, got.Inodes, "as far as that it is counted")
-
+	require.NoError(t, os.MkdirAll(dir+strings.Repeat("/d", 300), 0o755))
 	w := &walker{part: 1, timeout: time.Minute, statfs: statfs}
 	w.want([]target{{path: dir, every: time.Hour}})
 	w.round(t.Context())
 	m, ok := w.get(dir)
-	assert.True(t, ok, "which is better than nothing")
-	assert.EqualValues(t, maxLevels+1, m.Inodes)
-	assert.Error(t, m.err)
-}
-
-func TestManyLinkedFilesTakeNoMoreMemory(t *testing.T) {
-	w := &walk{}
-	for i := range uint64(maxLinked + 1000) {
-		w.count(i, 8, 4, false)
-		w.count(i, 8, 4, false)
-	}
-	assert.Len(t, w.linked, maxLinked)
-	assert.EqualValues(t, maxLinked*4096+2*1000*1024, w.Bytes, "then each name counts for its part")
-}
-
-func TestWalkEndsWithItsContext(t *testing.T) {
-	dir := t.TempDir()
-	write(t, dir+"/a/file", 1)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	w := &walk{pace: &pace{part: 1}}
-	assert.ErrorIs(t, w.run(ctx, dir), context.Canceled)
-}
-
-// The pace takes its part of the time, whatever the work is.
-func TestPaceKeepsItsPart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := &pace{part: 0.05}
-		begin := time.Now()
-		var worked time.Duration
-		for range 2000 {
-			require.NoError(t, p.step(t.Context()))
-			time.Sleep(time.Millisecond) // stands for work
-			worked += time.Millisecond
-		}
-		took := time.Since(begin)
-		assert.InDelta(t, 0.05, worked.Seconds()/took.Seconds(), 0.005)
-
-		all := &pace{part: 1}
-		begin = time.Now()
-		for range 100 {
-			require.NoError(t, all.step(t.Context()))
-			time.Sleep(time.Millisecond)
-		}
-		assert.Equal(t, 100*time.Millisecond, time.Since(begin))
-	})
+	assert.True(t, ok)
+	assert.EqualValues(t, 257, m.Inodes)
+	assert.ErrorContains(t, m.err, "more than 256 levels deep")
 }
 
 // A directory on a dead mount is left behind: the others are measured, it costs one goroutine however long it takes, and
@@ -253,7 +123,7 @@ func TestWalkerMeasuresWhatIsDue(t *testing.T) {
 		assert.InDelta(t, 10, count["/mounted"], 1)
 		m, ok := w.get("/mounted")
 		assert.True(t, ok)
-		assert.Equal(t, usage{6, 6}, m.usage)
+		assert.Equal(t, dirusage.Usage{Bytes: 6, Inodes: 6}, m.Usage)
 		_, ok = w.get("/broken")
 		assert.False(t, ok)
 		w.want(nil)
@@ -372,23 +242,4 @@ func cpuTime(t *testing.T) time.Duration {
 	var u unix.Rusage
 	require.NoError(t, unix.Getrusage(unix.RUSAGE_SELF, &u))
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
-// BenchmarkWalk says what a file costs the walker, without its budget.
-func BenchmarkWalk(b *testing.B) {
-	dir := b.TempDir()
-	const files = 20_000
-	for i := range files {
-		name := fmt.Sprintf("%s/%d", dir, i/500)
-		if i%500 == 0 {
-			require.NoError(b, os.Mkdir(name, 0o755))
-		}
-		require.NoError(b, os.WriteFile(fmt.Sprintf("%s/%d", name, i), nil, 0o600))
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		w := &walk{pace: &pace{part: 1}}
-		require.NoError(b, w.run(b.Context(), dir))
-	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/files, "ns/file")
 }

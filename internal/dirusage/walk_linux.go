@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package summary
+package dirusage
 
 import (
 	"context"
@@ -17,9 +17,9 @@ import (
 // batch is after how many files the walk looks at its budget.
 const batch = 64
 
-// run measures what is at a path: a directory, or one file. The path itself may lead through links, as those of a node
+// Run measures what is at a path: a directory, or one file. The path itself may lead through links, as those of a node
 // do; nothing below it does.
-func (w *walk) run(ctx context.Context, path string) error {
+func (w *Walk) Run(ctx context.Context, path string) error {
 	if err := w.step(ctx); err != nil {
 		return err
 	}
@@ -27,16 +27,15 @@ func (w *walk) run(ctx context.Context, path string) error {
 	if err != nil {
 		return &os.PathError{Op: "open", Path: path, Err: err}
 	}
-	var st unix.Stat_t
-	err = unix.Fstat(fd, &st)
+	st, err := statx(fd, "")
 	unix.Close(fd)
 	if err != nil {
 		return &os.PathError{Op: "stat", Path: path, Err: err}
 	}
-	w.device = uint64(st.Dev) //nolint:unconvert // it is not of the same type on every architecture
-	directory := st.Mode&unix.S_IFMT == unix.S_IFDIR
-	if !w.flat || !directory {
-		w.count(st.Ino, uint64(st.Blocks), uint64(st.Nlink), directory) //nolint:unconvert // likewise
+	w.device = device(&st)
+	directory := isDirectory(&st)
+	if !w.Flat || !directory {
+		w.count(st.Ino, st.Blocks, uint64(st.Nlink), directory)
 	}
 	if !directory {
 		return nil
@@ -48,13 +47,13 @@ func (w *walk) run(ctx context.Context, path string) error {
 	if err != nil {
 		return &os.PathError{Op: "open", Path: path, Err: err}
 	}
-	if w.buf == nil {
-		w.buf = make([]byte, dirent.BufferSize)
+	if w.Buf == nil {
+		w.Buf = make([]byte, dirent.BufferSize)
 	}
-	if err := w.directory(ctx, fd, w.buf, 1); err != nil {
+	if err := w.directory(ctx, fd, w.Buf, 1); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	if w.deep {
+	if w.Deep {
 		return fmt.Errorf("%s: what is more than %d levels deep is not counted", path, maxLevels)
 	}
 	return nil
@@ -62,14 +61,14 @@ func (w *walk) run(ctx context.Context, path string) error {
 
 // directory adds what is in an open directory, and closes it. Each block of entries is gone through before what is in it
 // is entered, so that one buffer is enough.
-func (w *walk) directory(ctx context.Context, fd int, buf []byte, level int) error {
+func (w *Walk) directory(ctx context.Context, fd int, buf []byte, level int) error {
 	defer unix.Close(fd)
 	for {
 		var below []string
 		var failed error
 		files := 0
 		used, err := dirent.Next(fd, buf, func(name []byte, t dirent.Type) {
-			if failed != nil || w.flat && t == dirent.Directory {
+			if failed != nil || w.Flat && t == dirent.Directory {
 				return
 			}
 			if w.entry(fd, string(name)) {
@@ -98,25 +97,37 @@ func (w *walk) directory(ctx context.Context, fd int, buf []byte, level int) err
 
 // entry counts one entry and reports whether to enter it. What was removed meanwhile, and what is mounted there, does not
 // count.
-func (w *walk) entry(parent int, name string) bool {
-	var st unix.Stat_t
-	err := unix.Fstatat(parent, name, &st, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT)
-	if err != nil || uint64(st.Dev) != w.device { //nolint:unconvert // likewise
+func (w *Walk) entry(parent int, name string) bool {
+	st, err := statx(parent, name)
+	if err != nil || device(&st) != w.device || st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0 {
 		return false
 	}
-	directory := st.Mode&unix.S_IFMT == unix.S_IFDIR
-	if w.flat && directory {
+	directory := isDirectory(&st)
+	if w.Flat && directory {
 		return false
 	}
-	w.count(st.Ino, uint64(st.Blocks), uint64(st.Nlink), directory) //nolint:unconvert // likewise
+	w.count(st.Ino, st.Blocks, uint64(st.Nlink), directory)
 	return directory
 }
 
+// statx looks at an entry of a directory, or without a name at what is open. It asks no server, so that a dead one that is
+// mounted there keeps nobody.
+func statx(fd int, name string) (st unix.Statx_t, err error) {
+	const flags = unix.AT_SYMLINK_NOFOLLOW | unix.AT_NO_AUTOMOUNT | unix.AT_STATX_DONT_SYNC | unix.AT_EMPTY_PATH
+	const what = unix.STATX_TYPE | unix.STATX_NLINK | unix.STATX_INO | unix.STATX_BLOCKS
+	err = unix.Statx(fd, name, flags, what, &st)
+	return st, err
+}
+
+func device(st *unix.Statx_t) [2]uint32 { return [2]uint32{st.Dev_major, st.Dev_minor} }
+
+func isDirectory(st *unix.Statx_t) bool { return st.Mode&unix.S_IFMT == unix.S_IFDIR }
+
 // enter goes into a directory. openat2 keeps it from a file system that was mounted there since, also one of the same
 // device.
-func (w *walk) enter(ctx context.Context, parent int, name string, buf []byte, level int) error {
+func (w *Walk) enter(ctx context.Context, parent int, name string, buf []byte, level int) error {
 	if level >= maxLevels {
-		w.deep = true
+		w.Deep = true
 		return nil
 	}
 	fd, err := unix.Openat2(parent, name, &unix.OpenHow{

@@ -1,0 +1,181 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dirusage
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// measure walks over a path without a budget.
+func measure(t *testing.T, path string, flat bool) (Usage, error) {
+	t.Helper()
+	w := &Walk{Flat: flat}
+	err := w.Run(t.Context(), path)
+	return w.Usage, err
+}
+
+func write(t *testing.T, path string, bytes int) {
+	t.Helper()
+	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	require.NoError(t, os.WriteFile(path, make([]byte, bytes), 0o644))
+}
+
+// sizes adds up what lstat says of the names.
+func sizes(t *testing.T, names ...string) (u Usage) {
+	t.Helper()
+	for _, name := range names {
+		var st unix.Stat_t
+		require.NoError(t, unix.Lstat(name, &st))
+		u.Bytes += uint64(st.Blocks) * 512
+		u.Inodes++
+	}
+	return u
+}
+
+func TestWalkCountsBlocksAndHardLinksOnce(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir+"/a/b/file", 100_000)
+	write(t, dir+"/sparse", 0)
+	require.NoError(t, os.Truncate(dir+"/sparse", 1<<40))
+	require.NoError(t, os.Link(dir+"/a/b/file", dir+"/again"))
+	require.NoError(t, os.Link(dir+"/a/b/file", dir+"/a/and-again"))
+	require.NoError(t, os.Symlink("/usr", dir+"/link"))
+	require.NoError(t, unix.Mkfifo(dir+"/pipe", 0o600))
+	got, err := measure(t, dir, false)
+	require.NoError(t, err)
+	assert.Equal(t, sizes(t, dir, dir+"/a", dir+"/a/b", dir+"/a/b/file", dir+"/sparse", dir+"/link", dir+"/pipe"), got)
+
+	flat, err := measure(t, dir, true)
+	require.NoError(t, err)
+	assert.Equal(t, sizes(t, dir+"/sparse", dir+"/link", dir+"/pipe", dir+"/again"), flat, "files alone")
+
+	file, err := measure(t, dir+"/a/b/file", false)
+	require.NoError(t, err)
+	assert.Equal(t, sizes(t, dir+"/a/b/file"), file)
+	_, err = measure(t, dir+"/absent", false)
+	assert.ErrorIs(t, err, os.ErrNotExist)
+	link, err := measure(t, dir+"/link", false)
+	require.NoError(t, err)
+	assert.Equal(t, sizes(t, dir+"/link"), link, "where it leads to is somebody else's")
+}
+
+// What is mounted below is another file system's, also if that is the same one once more.
+func TestIntegrationWalkStaysOnItsMount(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root")
+	}
+	dir := t.TempDir()
+	for _, d := range []string{"/tmpfs", "/bind", "/other"} {
+		require.NoError(t, os.Mkdir(dir+d, 0o755))
+	}
+	write(t, dir+"/other/file", 10_000)
+	before, err := measure(t, dir, false)
+	require.NoError(t, err)
+	runtime.LockOSThread() // and never unlocked: the thread, with its namespace, ends with the test
+	require.NoError(t, unix.Unshare(unix.CLONE_NEWNS|unix.CLONE_FS))
+	require.NoError(t, unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
+	require.NoError(t, unix.Mount("tmpfs", dir+"/tmpfs", "tmpfs", 0, ""))
+	require.NoError(t, unix.Mount(dir+"/other", dir+"/bind", "", unix.MS_BIND, ""))
+	t.Cleanup(func() { // on the same thread: what is mounted is in the way of who removes the directory
+		require.NoError(t, unix.Unmount(dir+"/tmpfs", 0))
+		require.NoError(t, unix.Unmount(dir+"/bind", 0))
+	})
+	write(t, dir+"/tmpfs/file", 1<<20)
+	after, err := measure(t, dir, false)
+	require.NoError(t, err)
+	assert.LessOrEqual(t, after.Bytes, before.Bytes, "the directories that something is mounted on do not count, and no file twice")
+	assert.LessOrEqual(t, after.Inodes, before.Inodes)
+	assert.GreaterOrEqual(t, after.Inodes, before.Inodes-2)
+}
+
+// A container makes trees that are deeper than any path, and descriptors are few.
+func TestWalkOfADeepTree(t *testing.T) {
+	dir := t.TempDir()
+	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY, 0)
+	require.NoError(t, err)
+	for range 2 * maxLevels {
+		require.NoError(t, unix.Mkdirat(fd, "d", 0o755))
+		next, err := unix.Openat(fd, "d", unix.O_PATH|unix.O_DIRECTORY, 0)
+		require.NoError(t, err)
+		unix.Close(fd)
+		fd = next
+	}
+	unix.Close(fd)
+	got, err := measure(t, dir, false)
+	assert.ErrorContains(t, err, "more than 256 levels deep")
+	assert.EqualValues(t, maxLevels+1, got.Inodes, "as far as that it is counted")
+}
+
+func TestManyLinkedFilesTakeNoMoreMemory(t *testing.T) {
+	w := &Walk{}
+	for i := range uint64(maxLinked + 1000) {
+		w.count(i, 8, 4, false)
+		w.count(i, 8, 4, false)
+	}
+	assert.Len(t, w.linked, maxLinked)
+	assert.EqualValues(t, maxLinked*4096+2*1000*1024, w.Bytes, "then each name counts for its part")
+}
+
+func TestWalkEndsWithItsContext(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir+"/a/file", 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	w := &Walk{}
+	assert.ErrorIs(t, w.Run(ctx, dir), context.Canceled)
+}
+
+// The pace takes its part of the time, whatever the work is.
+func TestPaceKeepsItsPart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &Pace{Part: 0.05}
+		begin := time.Now()
+		var worked time.Duration
+		for range 2000 {
+			require.NoError(t, p.step(t.Context()))
+			time.Sleep(time.Millisecond) // stands for work
+			worked += time.Millisecond
+		}
+		took := time.Since(begin)
+		assert.InDelta(t, 0.05, worked.Seconds()/took.Seconds(), 0.005)
+
+		all := &Pace{Part: 1}
+		begin = time.Now()
+		for range 100 {
+			require.NoError(t, all.step(t.Context()))
+			time.Sleep(time.Millisecond)
+		}
+		assert.Equal(t, 100*time.Millisecond, time.Since(begin))
+	})
+}
+
+// BenchmarkWalk says what a file costs the walker, without its budget.
+func BenchmarkWalk(b *testing.B) {
+	dir := b.TempDir()
+	const files = 20_000
+	for i := range files {
+		name := fmt.Sprintf("%s/%d", dir, i/500)
+		if i%500 == 0 {
+			require.NoError(b, os.Mkdir(name, 0o755))
+		}
+		require.NoError(b, os.WriteFile(fmt.Sprintf("%s/%d", name, i), nil, 0o600))
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		w := &Walk{}
+		require.NoError(b, w.Run(b.Context(), dir))
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/files, "ns/file")
+}
