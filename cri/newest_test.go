@@ -32,3 +32,30 @@ func TestNewest(t *testing.T) {
 	require.Nil(t, (&cri.Pod{}).NewestSandbox())
 	require.Zero(t, testing.AllocsPerRun(10, func() { p.NewestContainer("main"); p.NewestSandbox() }))
 }
+
+// What was created while another instance ran, by a call that the runtime has carried out late, is not the one that counts,
+// whatever its attempt is. What was created after that is.
+func TestNewestOfALateCall(t *testing.T) {
+	at := func(s int64) time.Time { return time.Unix(s, 0) }
+	ran := cri.Container{ID: "ran", Name: "main", CreatedAt: at(1), StartedAt: at(1), FinishedAt: at(5), State: cri.ContainerExited}
+	runs := cri.Container{ID: "runs", Name: "main", CreatedAt: at(1), StartedAt: at(1), State: cri.ContainerRunning}
+	never := cri.Container{ID: "never", Name: "main", CreatedAt: at(1), FinishedAt: at(5), State: cri.ContainerExited}
+	created := func(s int64) cri.Container {
+		return cri.Container{ID: "created", Name: "main", Attempt: 1, CreatedAt: at(s), State: cri.ContainerCreated}
+	}
+	for _, test := range []struct {
+		a, b cri.Container
+		want string
+	}{
+		{ran, created(3), "ran"},
+		{ran, created(5), "created"},
+		{ran, created(6), "created"},
+		{runs, created(3), "runs"},
+		{never, created(3), "created"},
+	} {
+		for _, pair := range [][]cri.Container{{test.a, test.b}, {test.b, test.a}} {
+			p := cri.Pod{Containers: pair}
+			require.Equal(t, test.want, p.NewestContainer("main").ID, "%+v", pair)
+		}
+	}
+}

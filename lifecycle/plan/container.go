@@ -191,7 +191,7 @@ func hasOwnGrace(c *corev1.Container, kind probe.Kind) bool {
 func (p *planner) start(c *corev1.Container) {
 	start := Start{Container: c, Generation: p.view.Generation}
 	if last := p.Observed.NewestContainer(c.Name); last != nil {
-		start.Attempt = last.Attempt + 1
+		start.Attempt = p.nextAttempt(c.Name)
 		if last.State == cri.ContainerCreated {
 			// It never ran, so what starts now is not a restart: this one, or another in its place.
 			start.Attempt = last.Attempt
@@ -217,6 +217,16 @@ func (p *planner) start(c *corev1.Container) {
 		start.CrashLoop = loop.String()
 	}
 	p.out.Start = append(p.out.Start, start)
+}
+
+// nextAttempt returns an attempt that no instance of a container has, but for some that never ran, which are removed before.
+func (p *planner) nextAttempt(name string) (next uint32) {
+	for i := range p.Observed.Containers {
+		if c := &p.Observed.Containers[i]; c.Name == name && c.State != cri.ContainerCreated {
+			next = max(next, c.Attempt+1)
+		}
+	}
+	return next
 }
 
 // excused reports whether an earlier instance does not count for the back-off: an init container runs once in each sandbox.

@@ -264,6 +264,11 @@ func (s *scene) setContainer(id string, args []string) {
 			c.State = cri.ContainerRunning
 		case "created":
 			c.State = cri.ContainerCreated
+			if v != "" {
+				c.CreatedAt = epoch.Add(s.duration(v))
+			}
+		case "began":
+			c.StartedAt = epoch.Add(s.duration(v))
 		case "unknown":
 			c.State = cri.ContainerUnknown
 		case "exited":
