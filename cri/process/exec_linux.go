@@ -86,12 +86,38 @@ func capture(readers *sync.WaitGroup) (*output, error) {
 	o := &output{from: os.NewFile(uintptr(ends[0]), "output"), to: os.NewFile(uintptr(ends[1]), "output")}
 	readers.Go(func() {
 		defer o.from.Close()
-		// The command must not block on what is beyond the limit, so all is read.
-		if _, err := io.CopyN(&o.kept, o.from, outputLimit); err == nil {
-			_, _ = io.Copy(io.Discard, o.from)
-		}
+		o.read()
 	})
 	return o, nil
+}
+
+// read reads until the end, or until the time of finish is up.
+func (o *output) read() {
+	// The command must not block on what is beyond the limit, so all is read.
+	_, err := io.CopyN(&o.kept, o.from, outputLimit)
+	if err == nil {
+		_, err = io.Copy(io.Discard, o.from)
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		o.rest()
+	}
+}
+
+// rest takes what is there: on a busy machine the time may be up before what the command itself has written was read.
+func (o *output) rest() {
+	conn, err := o.from.SyscallConn()
+	if err != nil {
+		return
+	}
+	_ = conn.Control(func(fd uintptr) {
+		there, _ := unix.IoctlGetInt(int(fd), unix.TIOCINQ)
+		buf := make([]byte, min(there, outputLimit-o.kept.Len()))
+		n, err := unix.Read(int(fd), buf)
+		for errors.Is(err, unix.EINTR) {
+			n, err = unix.Read(int(fd), buf)
+		}
+		o.kept.Write(buf[:max(n, 0)])
+	})
 }
 
 // finish lets go of the writing end, and ends the reading soon even if the command left something behind.

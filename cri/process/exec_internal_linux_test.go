@@ -1,0 +1,31 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package process
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// What a command has written is there also when nobody has come to read it in time, though something else holds the pipe.
+func TestOutputThatIsReadLate(t *testing.T) {
+	from, to, err := os.Pipe()
+	require.NoError(t, err)
+	defer from.Close()
+	defer to.Close()
+	o := &output{from: from, to: to}
+	text := strings.Repeat("x", 60_000)
+	_, err = to.WriteString(text)
+	require.NoError(t, err)
+	require.NoError(t, from.SetReadDeadline(time.Now()))
+	o.read()
+	assert.True(t, o.kept.String() == text, "%d bytes came", o.kept.Len())
+	o.read()
+	assert.Equal(t, len(text), o.kept.Len(), "there is nothing more")
+}
