@@ -193,7 +193,7 @@ func Outcome(dir, mark string) (Exit, error) {
 func killLeftovers(run Run, mark string) {
 	_ = procfs.Kill(procfs.Process{PID: run.PID, Start: run.Start})
 	clean := 0
-	for range 100 {
+	for deadline := time.Now().Add(endTime); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		all, err := procfs.All()
 		if err != nil {
 			return
@@ -208,6 +208,5 @@ func killLeftovers(run Run, mark string) {
 		if clean == 2 {
 			return
 		}
-		time.Sleep(5 * time.Millisecond)
 	}
 }

@@ -31,8 +31,8 @@ import (
 
 const (
 	leftoverTime = 10 * time.Second // for what the process leaves behind to die of SIGKILL
-	drainTime    = 2 * time.Second  // for the last output when something unkillable still holds the pipes
-	farewellTime = 1 * time.Second  // for clients to be told
+	drainTime    = 5 * time.Second  // for the last output when something unkillable still holds the pipes
+	farewellTime = 5 * time.Second  // for clients to be told
 )
 
 // keeper is the shim at work.

@@ -144,6 +144,22 @@ func TestShimHangs(t *testing.T) {
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 }
 
+// A shim that has told the result and does not wait for a slow client takes nothing of it back.
+func TestShimHasGoneAfterTheResult(t *testing.T) {
+	h := serveAs(t, func(conn *net.UnixConn) {
+		var r request
+		fds, _, err := readWith(conn, &r)
+		assert.NoError(t, err)
+		closeAll(fds)
+		assert.NoError(t, json.NewEncoder(conn).Encode(reply{Version: protocol, Code: 7}))
+	})
+	for range 100 {
+		code, err := h.Run(t.Context(), []string{"true"}, false, nulls(t, 3))
+		require.NoError(t, err)
+		require.Equal(t, 7, code)
+	}
+}
+
 // ask makes a request of a keeper over a connection and returns its answer.
 func ask(t testing.TB, k *keeper, message []byte, fds []int) reply {
 	t.Helper()
