@@ -15,8 +15,12 @@ import (
 )
 
 // wait is how long a lock that is taken is asked for again. A child that a program forked just when it was killed holds
-// its lock until the child executes another program.
-const wait = time.Second
+// its lock until the child executes another program, which takes long on a busy machine: where the program that has signed
+// has ended, it is that child, and waited for until orphanWait.
+const (
+	wait       = time.Second
+	orphanWait = 15 * time.Second
+)
 
 // HeldError says that a directory is locked by another holder.
 type HeldError struct {
@@ -82,8 +86,10 @@ var errTaken = errors.New("taken")
 
 // take locks a file, or returns errTaken when that is not possible in time.
 func take(f *os.File) error {
-	for deadline := time.Now().Add(wait); ; time.Sleep(5 * time.Millisecond) {
-		if err := try(f); !errors.Is(err, errTaken) || time.Now().After(deadline) {
+	for begin := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+		err := try(f)
+		waited := time.Since(begin)
+		if !errors.Is(err, errTaken) || waited > orphanWait || waited > wait && !ended(holder(f)) {
 			return err
 		}
 	}

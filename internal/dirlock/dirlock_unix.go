@@ -20,3 +20,6 @@ func try(f *os.File) error {
 	}
 	return os.NewSyscallError("flock", err)
 }
+
+// ended reports whether there is no process with this number, which is not 0, any more.
+func ended(pid int) bool { return pid > 0 && errors.Is(unix.Kill(pid, 0), unix.ESRCH) }
