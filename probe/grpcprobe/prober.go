@@ -72,12 +72,16 @@ func withTimeout(ctx context.Context) (context.Context, context.CancelFunc, time
 		ctx, cancel := context.WithTimeout(ctx, defaultTimeout)
 		return ctx, cancel, defaultTimeout
 	}
+	return ctx, func() {}, given(time.Until(deadline))
+}
+
+// given is the time that a probe was given, of which a moment has passed already.
+func given(left time.Duration) time.Duration {
 	unit := time.Millisecond
-	left := time.Until(deadline)
 	if left > 900*unit { // the API counts in seconds
 		unit *= 100
 	}
-	return ctx, func() {}, max(0, (left + unit - 1).Truncate(unit))
+	return max(0, (left + unit - 1).Truncate(unit))
 }
 
 // swap keeps a connection, or none, and returns the one that was kept.
