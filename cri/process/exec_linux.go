@@ -4,17 +4,13 @@
 package process
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"io"
-	"os"
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/process/internal/capture"
 	"github.com/seed81659283/nodeagent/cri/process/internal/shim"
 )
 
@@ -47,83 +43,24 @@ func (r *Runtime) execSync(ctx context.Context, id string, cmd []string, timeout
 		defer cancel()
 	}
 	var readers sync.WaitGroup
-	stdout, err := capture(&readers)
+	stdout, err := capture.Start(&readers, outputLimit, outputTime)
 	if err != nil {
 		return cri.ExecResult{}, err
 	}
-	stderr, err := capture(&readers)
+	stderr, err := capture.Start(&readers, outputLimit, outputTime)
 	if err != nil {
-		stdout.finish()
+		stdout.Finish()
 		readers.Wait()
 		return cri.ExecResult{}, err
 	}
-	exitCode, err := handle.Exec(ctx, cmd, stdout.to, stderr.to)
-	stdout.finish()
-	stderr.finish()
+	exitCode, err := handle.Exec(ctx, cmd, stdout.Writer(), stderr.Writer())
+	stdout.Finish()
+	stderr.Finish()
 	readers.Wait()
 	if err != nil {
 		return cri.ExecResult{}, err
 	}
-	return cri.ExecResult{Stdout: stdout.kept.Bytes(), Stderr: stderr.kept.Bytes(), ExitCode: exitCode}, nil
-}
-
-// output collects what comes through a pipe.
-type output struct {
-	from, to *os.File
-	kept     bytes.Buffer
-}
-
-// capture makes a pipe and reads it to its end, a goroutine of readers.
-func capture(readers *sync.WaitGroup) (*output, error) {
-	var ends [2]int
-	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
-		return nil, os.NewSyscallError("pipe2", err)
-	}
-	// Only this end: a command expects descriptors that block.
-	if err := unix.SetNonblock(ends[0], true); err != nil {
-		return nil, errors.Join(os.NewSyscallError("fcntl", err), unix.Close(ends[0]), unix.Close(ends[1]))
-	}
-	o := &output{from: os.NewFile(uintptr(ends[0]), "output"), to: os.NewFile(uintptr(ends[1]), "output")}
-	readers.Go(func() {
-		defer o.from.Close()
-		o.read()
-	})
-	return o, nil
-}
-
-// read reads until the end, or until the time of finish is up.
-func (o *output) read() {
-	// The command must not block on what is beyond the limit, so all is read.
-	_, err := io.CopyN(&o.kept, o.from, outputLimit)
-	if err == nil {
-		_, err = io.Copy(io.Discard, o.from)
-	}
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		o.rest()
-	}
-}
-
-// rest takes what is there: on a busy machine the time may be up before what the command itself has written was read.
-func (o *output) rest() {
-	conn, err := o.from.SyscallConn()
-	if err != nil {
-		return
-	}
-	_ = conn.Control(func(fd uintptr) {
-		there, _ := unix.IoctlGetInt(int(fd), unix.TIOCINQ)
-		buf := make([]byte, min(there, outputLimit-o.kept.Len()))
-		n, err := unix.Read(int(fd), buf)
-		for errors.Is(err, unix.EINTR) {
-			n, err = unix.Read(int(fd), buf)
-		}
-		o.kept.Write(buf[:max(n, 0)])
-	})
-}
-
-// finish lets go of the writing end, and ends the reading soon even if the command left something behind.
-func (o *output) finish() {
-	o.to.Close()
-	_ = o.from.SetReadDeadline(time.Now().Add(outputTime))
+	return cri.ExecResult{Stdout: stdout.Bytes(), Stderr: stderr.Bytes(), ExitCode: exitCode}, nil
 }
 
 // ReopenContainerLog returns when the container writes to a new log file.

@@ -72,7 +72,7 @@ func TestOpenWithHostileFiles(t *testing.T) {
 		require.FailNow(t, "Open does not return")
 	}
 	assert.EqualValues(t, 4, get(t, rt, ended).ExitCode)
-	require.NoError(t, rt.StopContainer(t.Context(), id, time.Second))
+	require.NoError(t, rt.StopContainer(t.Context(), id, 20*time.Second))
 	assert.EqualValues(t, 143, get(t, rt, id).ExitCode)
 	assert.DirExists(t, "/etc")
 	require.NoError(t, rt.RemoveContainer(t.Context(), strings.Repeat("04", 16)))

@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -43,6 +45,10 @@ func TestAgentKilledAtAnyMoment(t *testing.T) {
 			require.GreaterOrEqual(t, len(snapshot.Containers), started, "containers that ran are lost")
 			for i, c := range snapshot.Containers {
 				require.Equal(t, strconv.Itoa(i), c.Name)
+				eventually(t, "its state is known", func() bool { // a shim may take long to start its process
+					c = get(t, rt, c.ID)
+					return c.State != cri.ContainerUnknown
+				})
 				if i < started {
 					require.NotEqual(t, cri.ContainerCreated, c.State, "container %d ran", i)
 				}
@@ -217,18 +223,32 @@ func TestEventOfAdoptedContainer(t *testing.T) {
 	rt = open(t, root)
 	run, err := shim.ReadRun(filepath.Join(root, "containers", id))
 	require.NoError(t, err)
-	killed := make(chan time.Time, 1)
-	time.AfterFunc(time.Second, func() { // nothing says when the stream has begun
-		killed <- time.Now()
-		unix.Kill(run.PID, unix.SIGKILL)
+	var begun atomic.Bool
+	var others sync.WaitGroup
+	others.Go(func() { // nothing else says when the stream has begun
+		for i := 0; !begun.Load(); i++ {
+			other, err := rt.RunSandbox(t.Context(), &cri.SandboxConfig{Pod: cri.PodIdentity{UID: fmt.Sprint(i)}})
+			if !assert.NoError(t, err) || !assert.NoError(t, rt.RemoveSandbox(t.Context(), other)) {
+				return
+			}
+		}
 	})
+	defer others.Wait()
+	var killed time.Time
 	err = rt.StreamEvents(t.Context(), func(e cri.Event) error {
+		if e.ID != id {
+			if !begun.Swap(true) {
+				killed = time.Now()
+				return unix.Kill(run.PID, unix.SIGKILL)
+			}
+			return nil
+		}
 		assert.Equal(t, cri.EventStopped, e.Type)
 		assert.Equal(t, id, e.ID)
 		assert.Equal(t, t.Name(), e.Pod.UID)
 		return os.ErrProcessDone
 	})
 	require.ErrorIs(t, err, os.ErrProcessDone)
-	t.Logf("event %v after SIGKILL", time.Since(<-killed))
+	t.Logf("event %v after SIGKILL", time.Since(killed))
 	assert.EqualValues(t, 137, get(t, rt, id).ExitCode)
 }

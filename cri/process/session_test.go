@@ -184,17 +184,17 @@ func TestRunExecSlowClient(t *testing.T) {
 func TestRunExecKilledWithContainer(t *testing.T) {
 	rt := open(t, t.TempDir())
 	id := idle(t, rt)
-	var out text
+	var out, errs text
 	done := make(chan error, 1)
 	go func() {
-		code, err := rt.RunExec(t.Context(), id, []string{"sh", "-c", `head -c 60000 /dev/zero | tr '\0' x; exec sleep 1000`},
-			cri.Session{Stdout: slow{&out, 200 * time.Millisecond}})
+		code, err := rt.RunExec(t.Context(), id, []string{"sh", "-c", `head -c 60000 /dev/zero | tr '\0' x; echo written >&2; exec sleep 1000`},
+			cri.Session{Stdout: slow{&out, 200 * time.Millisecond}, Stderr: &errs})
 		if err == nil && code != 137 {
 			err = fmt.Errorf("code %d", code)
 		}
 		done <- err
 	}()
-	out.awaits(t, "x")
+	errs.awaits(t, "written")
 	require.NoError(t, rt.StopContainer(t.Context(), id, 0))
 	if err := <-done; err != nil {
 		require.ErrorContains(t, err, "the container has exited")

@@ -6,7 +6,6 @@
 package process_test
 
 import (
-	"bytes"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -202,7 +201,7 @@ func TestStopUnknown(t *testing.T) {
 
 // Whoever reads of trouble with a container learns whose it is, and need not look for the pod of an ID.
 func TestLogLinesNamePodAndContainer(t *testing.T) {
-	var lines bytes.Buffer // written to under the lock of its handler, and read when all is done
+	var lines text
 	rt, err := process.Open(t.TempDir(), process.Options{
 		IgnoreUnsupported: true, Logger: slog.New(slog.NewTextHandler(&lines, nil)),
 	})
@@ -216,7 +215,7 @@ func TestLogLinesNamePodAndContainer(t *testing.T) {
 	restore := withoutDescriptors(t, 0)
 	stopped := make(chan error, 1)
 	go func() { stopped <- rt.StopContainer(t.Context(), id, 20*time.Second) }()
-	time.Sleep(200 * time.Millisecond)
+	lines.awaits(t, "cannot signal container")
 	restore()
 	require.NoError(t, <-stopped)
 	assert.Contains(t, lines.String(), `msg="ignoring unsupported field" namespace=test pod=pod container=web field="cdi_devices [\"v.com/c=n\"]"`)

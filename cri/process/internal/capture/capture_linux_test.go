@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package process
+package capture
 
 import (
 	"os"
@@ -19,7 +19,7 @@ func TestOutputThatIsReadLate(t *testing.T) {
 	require.NoError(t, err)
 	defer from.Close()
 	defer to.Close()
-	o := &output{from: from, to: to}
+	o := &Output{from: from, to: to, limit: 1 << 20}
 	text := strings.Repeat("x", 60_000)
 	_, err = to.WriteString(text)
 	require.NoError(t, err)
