@@ -193,7 +193,8 @@ type Usage struct {
 
 // Usager is a [Plugin] that can say how much a volume takes.
 type Usager interface {
-	// Usage measures a volume. What is mounted in it does not count.
+	// Usage measures a volume. What is mounted in it does not count. The error is [errors.ErrUnsupported] where that
+	// cannot be known; Abnormal may be set even then.
 	Usage(ctx context.Context, v Volume) (Usage, error)
 }
 

@@ -5,53 +5,53 @@ package volume
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"slices"
 
 	"github.com/seed81659283/nodeagent/volume/plan"
 )
 
-// Usage returns how much the volumes of a pod take, by their names: of those that are set up and whose plugin is a [Usager].
-// What cannot be measured is left out, with an error that names it.
-func (v *Volumes) Usage(ctx context.Context, uid string) (map[string]Usage, error) {
+// Usage returns how much a volume of a pod takes. The error is [errors.ErrUnsupported] where its plugin is no [Usager] or cannot
+// measure it, and [fs.ErrNotExist] where it is not set up.
+func (v *Volumes) Usage(ctx context.Context, uid, name string) (used Usage, err error) {
+	vol, ok := v.setUp(uid, name)
+	if !ok {
+		return used, fmt.Errorf("usage of volume %q: %w", name, fs.ErrNotExist)
+	}
+	err = errors.ErrUnsupported
+	if u, ok := v.opts.Plugins[vol.Plugin].(Usager); ok {
+		used, err = u.Usage(ctx, vol)
+	}
+	if err != nil {
+		return used, fmt.Errorf("usage of volume %q: %w", name, err)
+	}
+	return used, nil
+}
+
+// setUp returns a volume of a pod that is set up.
+func (v *Volumes) setUp(uid, name string) (Volume, bool) {
 	v.mu.Lock()
-	var volumes []Volume
-	var names [][]string
+	defer v.mu.Unlock()
 	if p := v.pods[uid]; p != nil {
 		for _, e := range p.volumes {
-			if e.Phase == plan.Ready {
-				volumes = append(volumes, v.volume(p, e))
-				names = append(names, e.names())
+			if e.Phase == plan.Ready && slices.Contains(e.names(), name) {
+				return v.volume(p, e), true
 			}
 		}
 	}
-	v.mu.Unlock()
-	usage := make(map[string]Usage, len(volumes))
-	var errs []error
-	for i, vol := range volumes {
-		u, ok := v.opts.Plugins[vol.Plugin].(Usager)
-		if !ok {
-			continue
-		}
-		used, err := u.Usage(ctx, vol)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("usage of volume %q: %w", vol.Name, err))
-			continue
-		}
-		for _, name := range names[i] {
-			usage[name] = used
-		}
-	}
-	if len(errs) > 0 {
-		return usage, join(errs)
-	}
-	return usage, nil
+	return Volume{}, false
 }
 
-// Place is where a volume of a pod is on this node.
-type Place struct{ Plugin, Path string }
+// Place is where a volume of a pod is on this node: its directory, or the block device that containers get.
+type Place struct {
+	Plugin, Path string
+	Block        bool
+}
 
-// Places returns where the volumes of a pod are, by their names: of those that are set up and are no block devices. A claim that the pod
-// has under several names is in one place.
+// Places returns where the volumes of a pod are, by their names: of those that are set up. A claim that the pod has under several names
+// is in one place.
 func (v *Volumes) Places(uid string) map[string]Place {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -61,11 +61,11 @@ func (v *Volumes) Places(uid string) map[string]Place {
 		return places
 	}
 	for _, e := range p.volumes {
-		if e.Phase != plan.Ready || e.recorded.Block || e.mount.HostPath == "" {
+		if e.Phase != plan.Ready || e.mount.HostPath == "" {
 			continue
 		}
 		for _, name := range e.names() {
-			places[name] = Place{e.recorded.Plugin, e.mount.HostPath}
+			places[name] = Place{e.recorded.Plugin, e.mount.HostPath, e.recorded.Block}
 		}
 	}
 	return places

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	storagev1 "k8s.io/api/storage/v1"
@@ -211,6 +212,10 @@ func TestClusterCSI(t *testing.T) {
 	m.restart()
 	m.eventually(2*timeout, "get", "pvc", "raw", "-o", "jsonpath={.status.capacity.storage}")("48Mi")
 	require.Equal(t, fmt.Sprint(48<<20), m.do("exec", "db-0", "--", "sh", "-c", "cat /dev/raw | wc -c"))
+	const size = `kubelet_volume_stats_capacity_bytes{namespace="default",persistentvolumeclaim="raw"} 5.0331648e+07`
+	require.Eventually(t, func() bool {
+		return strings.Contains(m.do("get", "--raw", "/api/v1/nodes/n1/proxy/metrics"), size)
+	}, 2*time.Minute, time.Second, "its driver says how large it is, once a minute")
 	after, _ := m.containers("db-0")
 	require.Equal(t, before, after, "nothing was started again")
 	require.Contains(t, m.do("get", "events", "-o", "jsonpath={.items[*].reason}"), "FileSystemResizeSuccessful")

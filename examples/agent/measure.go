@@ -50,8 +50,8 @@ func (w wholeMachine) Sample(ctx context.Context, p cgroups.Path, leaf string, p
 	return w.Driver.Sample(ctx, p, leaf, parts)
 }
 
-// mounted are the volumes of a pod: those of the pod alone, and claims. Of a claim its file system is asked, as the kubelet asks it
-// itself, or has its driver ask it. A directory of the host is measured by neither.
+// mounted are the volumes of a pod: those of the pod alone, and claims. A CSI driver is asked for what it has made, the size of a block
+// device is that of the device, and of any other claim the file system is asked. A directory of the host is not measured.
 func (a *agent) mounted(uid string) []nodestats.Volume {
 	state, ok := a.Pod(uid)
 	if !ok || state.Spec == nil {
@@ -64,11 +64,28 @@ func (a *agent) mounted(uid string) []nodestats.Volume {
 	places := a.volumes.Places(uid)
 	for i := range state.Spec.Spec.Volumes {
 		v := &state.Spec.Spec.Volumes[i]
+		place, ok := places[v.Name]
 		name, claimed := claim.Of(state.Spec, v)
-		if place, ok := places[v.Name]; ok && claimed && place.Plugin != volume.HostPath {
-			ref := &statsapi.PVCReference{Namespace: state.Spec.Namespace, Name: name}
-			list = append(list, nodestats.Volume{Name: v.Name, Path: place.Path, Mounted: true, PVC: ref})
+		if !ok || place.Plugin == volume.HostPath || !claimed && place.Plugin != volume.CSI {
+			continue
 		}
+		it := nodestats.Volume{Name: v.Name, Path: place.Path, Mounted: true}
+		if claimed {
+			it.PVC = &statsapi.PVCReference{Namespace: state.Spec.Namespace, Name: name}
+		}
+		if place.Plugin == volume.CSI || place.Block {
+			it.Measure = func(ctx context.Context) (statsapi.FsStats, error) { return a.usage(ctx, uid, v.Name) }
+		}
+		list = append(list, it)
 	}
 	return list
+}
+
+// usage asks the plugin of a volume how much it takes.
+func (a *agent) usage(ctx context.Context, uid, name string) (statsapi.FsStats, error) {
+	u, err := a.volumes.Usage(ctx, uid, name)
+	return statsapi.FsStats{
+		UsedBytes: &u.UsedBytes, CapacityBytes: &u.CapacityBytes, AvailableBytes: &u.AvailableBytes,
+		InodesUsed: &u.UsedInodes, Inodes: &u.Inodes, InodesFree: &u.FreeInodes,
+	}, err
 }

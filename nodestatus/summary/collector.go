@@ -40,6 +40,7 @@ type Collector struct {
 	proc    procfs
 	disks   disks
 	walker  walker
+	asker   *asker
 	rates   rates
 	leaves  leaves
 
@@ -71,6 +72,7 @@ func New(c Cgroups, runtime cri.Lister, o Options) (*Collector, error) {
 		opts: o, cgroups: c, lister: runtime, proc: procfs{o.Proc},
 		disks:  disks{statfs: o.Statfs},
 		walker: walker{part: o.Budget, timeout: 10 * time.Second, statfs: o.Statfs},
+		asker:  newAsker(10 * time.Second),
 	}
 	k.layers, _ = runtime.(layerLister)
 	k.images, _ = runtime.(ImageUser)
@@ -87,6 +89,9 @@ func (k *Collector) Run(ctx context.Context) error {
 		return ErrTwice
 	}
 	defer k.run.End()
+	var asker sync.WaitGroup
+	defer asker.Wait()
+	asker.Go(func() { k.asker.run(ctx) })
 	var listed time.Time // what is measured now was
 	for {
 		snapshot, err := k.snapshot(ctx, k.opts.RuntimePeriod)
@@ -94,7 +99,9 @@ func (k *Collector) Run(ctx context.Context) error {
 			k.opts.Logger.Debug("pods cannot be listed, those that are known are measured", "error", err)
 		}
 		if listed.IsZero() || !snapshot.Time.Equal(listed) { // most rounds are for one target of many
-			k.walker.want(k.targets(snapshot))
+			walked, asked := k.targets(snapshot)
+			k.walker.want(walked)
+			k.asker.follow(asked)
 			listed = snapshot.Time
 		}
 		again := time.Now().Add(k.opts.LogPeriod)
@@ -116,11 +123,13 @@ type Stuck struct {
 func (k *Collector) Pending() (all []Stuck) {
 	add := func(path string, since time.Duration) { all = append(all, Stuck{path, since}) }
 	k.disks.hanging(k.opts.Wait, add)
-	k.walker.errors(func(path string, err error) {
+	hanging := func(path string, err error) {
 		if h, ok := errors.AsType[hangs](err); ok {
 			add(path, h.since)
 		}
-	})
+	}
+	k.walker.errors(hanging)
+	k.asker.errors(hanging)
 	for _, since := range []time.Duration{k.list.pendingFor(), k.measured.pendingFor(), k.usage.pendingFor()} {
 		if since > k.opts.Wait {
 			add("", since)
@@ -165,11 +174,15 @@ func (k *Collector) collect(ctx context.Context, whole bool) (*stats.Summary, er
 		s.Pods = append(s.Pods, k.podStats(&pods[i], &n, whole))
 	}
 	if whole {
-		k.walker.errors(func(path string, err error) {
-			if !gone(err) {
-				f.add("directory", path, err)
+		failed := func(source string) func(string, error) {
+			return func(path string, err error) {
+				if !gone(err) {
+					f.add(source, path, err)
+				}
 			}
-		})
+		}
+		k.walker.errors(failed("directory"))
+		k.asker.errors(failed("volume"))
 	}
 	k.rates.forget(time.Now())
 	return s, f.join()

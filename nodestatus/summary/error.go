@@ -13,7 +13,7 @@ import (
 // Error is why numbers are missing, or old: which source does not have them. [errors.Is] with
 // [context.DeadlineExceeded] finds out that it did not answer in time.
 type Error struct {
-	Source string // "cgroup", "proc", "runtime", "nodefs", "imagefs", "containerfs" or "directory"
+	Source string // "cgroup", "proc", "runtime", "nodefs", "imagefs", "containerfs", "directory" or "volume"
 	Object string // such as a cgroup, a file or a call; may be empty
 	Err    error
 }

@@ -103,7 +103,7 @@ func TestNamesAreOneComponent(t *testing.T) {
 func TestFilesystems(t *testing.T) {
 	answer := make(chan struct{})
 	k, err := summary.New(cgroupstest.New(cgroupstest.Options{}), critest.New(critest.Options{}), summary.Options{
-		Wait: time.Second, Statfs: func(path string) (summary.Filesystem, error) {
+		Wait: 5 * time.Second, Statfs: func(path string) (summary.Filesystem, error) {
 			switch path {
 			case "/dead", "/dead2":
 				<-answer

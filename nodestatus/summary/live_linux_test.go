@@ -61,9 +61,11 @@ func TestIntegrationLiveSummary(t *testing.T) {
 	require.NoError(t, d.Apply(t.Context(), pod.Join(sandbox), cgroups.Resources{}))
 	require.NoError(t, d.Apply(t.Context(), pod.Join(id), cgroups.Resources{MemoryMax: new(int64(64 << 20))}))
 	run(t, d, pod.Join(sandbox), "sleep", "1000")
-	run(t, d, pod.Join(id), "sh", "-c", "i=0; while [ $i -lt 20000000 ]; do i=$((i+1)); done")
+	run(t, d, pod.Join(id), "sh", "-c", "while :; do :; done")
 
-	c, err := summary.New(d, rt, summary.Options{CgroupRoot: root, Root: t.TempDir(), LogRoot: t.TempDir()})
+	c, err := summary.New(d, rt, summary.Options{
+		CgroupRoot: root, Root: t.TempDir(), LogRoot: t.TempDir(), Wait: time.Minute, SignalWait: time.Minute,
+	})
 	require.NoError(t, err)
 	_, err = c.Summary(t.Context())
 	require.ErrorContains(t, err, "imagefs /critest", "which is the only thing that this machine does not have")
@@ -130,7 +132,7 @@ func run(t *testing.T, d *driver.Driver, p cgroups.Path, name string, args ...st
 func TestIntegrationCostOfSignals(t *testing.T) {
 	d := liveDriver(t)
 	c, err := summary.New(d, critest.New(critest.Options{}), summary.Options{
-		Root: t.TempDir(), Statfs: onThisMachine(t),
+		Root: t.TempDir(), Statfs: onThisMachine(t), SignalWait: time.Minute,
 	})
 	require.NoError(t, err)
 	fastest := time.Hour

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"path/filepath"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
@@ -144,7 +145,11 @@ func (k *Collector) storage(p *pod, n *nodeSample, out *stats.PodStats) {
 	}
 	if k.opts.Volumes != nil {
 		for _, v := range k.opts.Volumes(p.UID) {
-			m, ok := k.walker.get(v.Path)
+			known := &k.walker.known
+			if v.Measure != nil {
+				known = &k.asker.known
+			}
+			m, ok := known.get(v.Path)
 			if !ok {
 				continue
 			}
@@ -192,11 +197,11 @@ func plain(name string) bool {
 	return name != "" && name != "." && name != ".." && len(name) < 256 && !strings.ContainsAny(name, "/\x00")
 }
 
-// targets returns what is to be measured for the pods that run.
-func (k *Collector) targets(s cri.Snapshot) (all []target) {
+// targets returns what is to be measured for the pods that run, and of what somebody is asked.
+func (k *Collector) targets(s cri.Snapshot) (walked, asked []target) {
 	add := func(path string, t target) {
 		if t.path = path; path != "" {
-			all = append(all, t)
+			walked = append(walked, t)
 		}
 	}
 	logs := target{flat: true, every: k.opts.LogPeriod}
@@ -210,10 +215,13 @@ func (k *Collector) targets(s cri.Snapshot) (all []target) {
 			continue
 		}
 		for _, v := range k.opts.Volumes(p.UID) {
-			if filepath.IsAbs(v.Path) {
+			switch {
+			case v.Measure != nil:
+				asked = append(asked, target{path: v.Path, ask: v.Measure, every: max(k.opts.Period, time.Minute)})
+			case filepath.IsAbs(v.Path):
 				add(v.Path, target{mounted: v.Mounted, every: k.opts.Period})
 			}
 		}
 	}
-	return all
+	return walked, asked
 }

@@ -4,6 +4,7 @@
 package summary
 
 import (
+	"context"
 	"path/filepath"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,6 +20,9 @@ type Volume struct {
 	Ephemeral bool
 	// Mounted has its file system asked instead of its files counted.
 	Mounted bool
+	// Measure asks whoever made the volume instead, such as its CSI driver, once a minute at most; what it leaves out is zero. It
+	// ends with ctx, after 10 s at the latest. The error [errors.ErrUnsupported] leaves the volume out. Nil: nobody is asked.
+	Measure func(ctx context.Context) (stats.FsStats, error)
 }
 
 // VolumesOf returns the volumes of a pod that are directories below root/pods/UID/volumes, where the kubelet and package

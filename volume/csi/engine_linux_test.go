@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -85,10 +86,13 @@ func TestHungDriverDelaysItsOwnPods(t *testing.T) {
 		},
 	})
 	require.Eventually(t, func() bool { return len(e.plugin.Drivers()) == 2 }, timeout, time.Millisecond)
-	v, _ := e.engine(8 * time.Second)
-	var wg sync.WaitGroup
+	v, _ := e.engine(timeout)
+	var wg, waiting sync.WaitGroup
 	var stuck error
-	wg.Go(func() { stuck = v.Prepare(t.Context(), inlinePod("stuck", "hung.example")) })
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	waiting.Go(func() { stuck = v.Prepare(ctx, inlinePod("stuck", "hung.example")) })
+	require.Eventually(t, func() bool { return v.Waiting("uid-stuck") != nil }, timeout, time.Millisecond)
 	begun := time.Now()
 	for i := range 50 {
 		wg.Go(func() { assert.NoError(t, v.Prepare(t.Context(), inlinePod(fmt.Sprint(i), "csi.example"))) })
@@ -99,6 +103,8 @@ func TestHungDriverDelaysItsOwnPods(t *testing.T) {
 	require.Eventually(t, func() bool { return len(e.driver.Volumes()) == 50 }, timeout, 10*time.Millisecond)
 	require.Less(t, time.Since(begun), time.Minute)
 	wg.Wait()
+	cancel()
+	waiting.Wait()
 	require.ErrorContains(t, stuck, `volumes of pod default/podstuck: `)
 	require.ErrorContains(t, stuck, `volume "data"`)
 	mu.Lock()
@@ -266,8 +272,10 @@ func TestDriverComesLate(t *testing.T) {
 		e.driver.Stop()
 		require.Eventually(t, func() bool { return len(e.plugin.Drivers()) == 0 }, timeout, time.Millisecond)
 		pod := claimPod(fmt.Sprint(i), "data", false)
-		err := v.Prepare(t.Context(), pod) // it fails at 0, 0.5, 1.5 s, and would again at 3.5
-		require.ErrorContains(t, err, "driver name csi.example not found in the list of registered CSI drivers")
+		require.Eventually(t, func() bool { // it fails at 0, 0.5, 1.5 s, and would again at 3.5
+			err := v.Prepare(t.Context(), pod)
+			return err != nil && strings.Contains(err.Error(), "driver name csi.example not found in the list of registered CSI drivers")
+		}, timeout, time.Millisecond)
 		e.driver.Restart()
 		begun := time.Now()
 		require.Eventually(t, func() bool { return v.Prepare(t.Context(), pod) == nil }, timeout, time.Millisecond)
@@ -323,9 +331,12 @@ func TestGrownClaim(t *testing.T) {
 	require.NoError(t, v.Prepare(t.Context(), claimPod("a", "data", false)))
 	require.NoError(t, v.Prepare(t.Context(), claimPod("b", "data", false)))
 	require.Equal(t, []string{"NodeStageVolume", "NodePublishVolume", "NodeExpandVolume", "NodePublishVolume"}, e.driver.Methods())
-	usage, err := v.Usage(t.Context(), "uid-a")
+	usage, err := v.Usage(t.Context(), "uid-a", "data")
 	require.NoError(t, err)
-	require.EqualValues(t, 100_000, usage["data"].UsedBytes)
+	require.EqualValues(t, 100_000, usage.UsedBytes)
+	_, err = v.Usage(t.Context(), "uid-b", "other")
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	require.EqualError(t, err, `usage of volume "other": file does not exist`)
 	require.NoError(t, v.Release(t.Context(), "uid-a"))
 	require.NoError(t, v.Release(t.Context(), "uid-b"))
 	require.Eventually(t, func() bool { return len(e.driver.Volumes()) == 0 }, timeout, time.Millisecond)

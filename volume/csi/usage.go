@@ -5,6 +5,7 @@ package csi
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -13,7 +14,8 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// Usage asks the driver how much a volume takes, and whether something is wrong with it, as far as the driver knows such things.
+// Usage asks the driver how much a volume takes, and whether something is wrong with it. The error is [errors.ErrUnsupported] for a
+// driver that does not measure.
 func (p *Plugin) Usage(ctx context.Context, v volume.Volume) (u volume.Usage, err error) {
 	ctx, cancel := context.WithTimeout(ctx, p.opts.Timeout)
 	defer cancel()
@@ -51,6 +53,9 @@ func (p *Plugin) Usage(ctx context.Context, v volume.Volume) (u volume.Usage, er
 			return u, err
 		}
 		u.Abnormal = abnormal(answer.GetVolumeHealth())
+	}
+	if !can[measures] {
+		return u, fmt.Errorf("CSI driver %s: %w", o.driver, errors.ErrUnsupported)
 	}
 	return u, nil
 }
