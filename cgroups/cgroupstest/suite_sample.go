@@ -187,7 +187,7 @@ func watchEnds(t *trial) {
 	t.Hold(errors.Is(err, fs.ErrNotExist), ruleWatchEnds, "Watch of what is absent: %v", err)
 	t.Hold(w.Watch(t.ctx, "b", nil, ignore) != nil, ruleWatch, "Watch without triggers succeeds")
 	t.apply("a", cgroups.Resources{})
-	ctx, cancel := context.WithTimeout(t.ctx, 10*poll)
+	ctx, cancel := context.WithTimeout(t.ctx, 200*poll) // it is to begin before that
 	defer cancel()
 	t.Succeed(w.Watch(ctx, "a", trigger, ignore), ruleWatchEnds, "Watch whose context ends")
 

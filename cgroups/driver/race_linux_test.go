@@ -121,7 +121,7 @@ func TestIntegrationTwoWritersOnOneTree(t *testing.T) {
 	var applied, lost, removed atomic.Int64
 	for _, d := range []*driver.Driver{a, b} {
 		wg.Go(func() {
-			for ctx.Err() == nil {
+			for ctx.Err() == nil || applied.Load() == 0 { // a busy machine may give it too little of the time
 				err := d.Apply(detached(t), pod, limited())
 				switch {
 				case err == nil:
@@ -134,10 +134,11 @@ func TestIntegrationTwoWritersOnOneTree(t *testing.T) {
 			}
 		})
 		wg.Go(func() {
-			for ctx.Err() == nil {
-				if assert.NoError(t, d.Remove(detached(t), "kubepods")) {
-					removed.Add(1)
+			for ctx.Err() == nil || removed.Load() == 0 {
+				if !assert.NoError(t, d.Remove(detached(t), "kubepods")) {
+					return
 				}
+				removed.Add(1)
 			}
 		})
 	}
@@ -169,7 +170,7 @@ func TestIntegrationADirectoryThatDisappearsIsMadeAgain(t *testing.T) {
 		}
 	})
 	var made, lost int
-	for ctx.Err() == nil {
+	for ctx.Err() == nil || made == 0 { // a busy machine may give it too little of the time
 		err := d.Apply(detached(t), pod, limited())
 		if err == nil {
 			made++
@@ -186,13 +187,14 @@ func TestIntegrationADirectoryThatDisappearsIsMadeAgain(t *testing.T) {
 
 func TestIntegrationWhatCannotDieIsNamed(t *testing.T) {
 	r := root(t)
-	d := openAt(t, driver.Options{Root: r, Timeout: 300 * time.Millisecond})
+	d := openAt(t, driver.Options{Root: r})
 	needs(t, d, "v1") // what is frozen on v2 can be killed
+	hasty := openAt(t, driver.Options{Root: r, Timeout: 300 * time.Millisecond})
 	require.NoError(t, d.Apply(t.Context(), pod, cgroups.Resources{}))
 	w := start(t, d, pod, "sleep")
 	above := pod.Parent()
 	require.NoError(t, d.Freeze(t.Context(), above)) // Remove thaws no cgroup but those that it removes
-	for op, do := range map[string]func(context.Context, cgroups.Path) error{"kill": d.Kill, "remove": d.Remove} {
+	for op, do := range map[string]func(context.Context, cgroups.Path) error{"kill": hasty.Kill, "remove": hasty.Remove} {
 		begin := time.Now()
 		err := do(t.Context(), pod)
 		assert.Less(t, time.Since(begin), 9*time.Second, "the default is longer")

@@ -180,7 +180,7 @@ func TestIntegrationWatchOfV1(t *testing.T) {
 	if !top.Host().Pressure {
 		return
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	assert.NoError(t, top.Watch(ctx, "", trigger, func(cgroups.Trigger) {}))
 	assert.ErrorIs(t, top.Watch(t.Context(), "", []cgroups.Trigger{{File: "memory.events"}}, func(cgroups.Trigger) {}), errors.ErrUnsupported)

@@ -34,7 +34,7 @@ func openReal(t *testing.T) *driver.Driver {
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		assert.NoError(t, d.Close())
-		deadline := time.Now().Add(5 * time.Second) // a unit that has stopped is forgotten a moment later
+		deadline := time.Now().Add(time.Minute) // a unit that has stopped is forgotten a moment later
 		for len(slicesOf(t)) > 0 && time.Now().Before(deadline) {
 			time.Sleep(10 * time.Millisecond)
 		}

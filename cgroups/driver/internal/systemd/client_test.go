@@ -185,7 +185,7 @@ func TestSocketThatHangs(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(own.Close)
 
-	client := systemd.New(systemd.Options{CallTimeout: time.Second, Sockets: []systemd.Socket{
+	client := systemd.New(systemd.Options{CallTimeout: 6 * time.Second, Sockets: []systemd.Socket{
 		{Path: filepath.Join(dir, "bus"), Bus: true}, {Path: filepath.Join(dir, "own")},
 	}})
 	defer client.Close()

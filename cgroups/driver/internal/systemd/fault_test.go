@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -56,7 +57,7 @@ func TestFaultsThatDoNot(t *testing.T) {
 	}{
 		"no answer":          {"StartTransientUnit", systemdtest.Hang, "no answer", true, 1},
 		"no greeting":        {"Auth", systemdtest.Hang, "authenticate", true, 1},
-		"no version":         {"Get", systemdtest.Hang, "ask for the version", true, 7}, // at 0, 20, 60, 140, 300, 620 and 1260 ms
+		"no version":         {"Get", systemdtest.Hang, "ask for the version", true, 8}, // at 0, 20, 60, 140, 300, 620, 1260 and 2540 ms
 		"job does not end":   {"StartTransientUnit", systemdtest.NoEnd, "wait for job", true, 1},
 		"job fails":          {"StartTransientUnit", systemdtest.Failed, "job ended: failed", false, 1},
 		"denied":             {"StartTransientUnit", systemdtest.Denied, "Permission denied", false, 1},
@@ -65,7 +66,7 @@ func TestFaultsThatDoNot(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server, client := startWith(t, test.method == "Hello", systemd.Options{
-				CallTimeout: 1500 * time.Millisecond, JobTimeout: 3 * time.Second,
+				CallTimeout: 4 * time.Second, JobTimeout: 5 * time.Second,
 			})
 			server.Inject(test.method, slices.Repeat([]systemdtest.Fault{test.fault}, test.times)...)
 			err := ensure(t, client, burstable(t, 1000))
@@ -133,7 +134,10 @@ func TestCancel(t *testing.T) {
 	require.NoError(t, ensure(t, client, burstable(t, 1000)))
 	server.Inject("StartTransientUnit", systemdtest.Hang)
 	ctx, cancel := context.WithCancel(t.Context())
-	time.AfterFunc(50*time.Millisecond, cancel)
+	go func() {
+		defer cancel()
+		assert.Eventually(t, func() bool { return server.Pending("StartTransientUnit") == 0 }, time.Minute, time.Millisecond)
+	}()
 	_, err := client.Ensure(ctx, burstable(t, 1000))
 	require.ErrorIs(t, err, context.Canceled)
 	require.NoError(t, ensure(t, client, burstable(t, 1000)))
@@ -141,7 +145,7 @@ func TestCancel(t *testing.T) {
 
 // A peer that reads nothing any more holds up nobody beyond the deadline, not even who sends.
 func TestDeafPeer(t *testing.T) {
-	server, client := startWith(t, false, systemd.Options{CallTimeout: time.Second})
+	server, client := startWith(t, false, systemd.Options{CallTimeout: 4 * time.Second})
 	server.Inject("StartTransientUnit", systemdtest.Deaf)
 	require.NoError(t, ensure(t, client, systemd.Slice{Unit: "a.slice"}))
 	require.ErrorIs(t, client.Stop(t.Context(), "a.slice"), context.DeadlineExceeded)
@@ -170,19 +174,23 @@ func TestDeafPeer(t *testing.T) {
 // Nothing runs any more after Close, however the connections ended.
 func TestCloseLeavesNoGoroutine(t *testing.T) {
 	before := runtime.NumGoroutine()
+	var all sync.WaitGroup
 	for range 5 {
 		path := filepath.Join(t.TempDir(), "s")
 		server, err := systemdtest.Start(path, true)
 		require.NoError(t, err)
 		server.Inject("StartTransientUnit", systemdtest.HangUp, systemdtest.Hang)
 		client := systemd.New(systemd.Options{
-			Sockets: []systemd.Socket{{Path: path, Bus: true}}, CallTimeout: 800 * time.Millisecond,
+			Sockets: []systemd.Socket{{Path: path, Bus: true}}, CallTimeout: 4 * time.Second,
 		})
-		require.Error(t, ensure(t, client, burstable(t, 1000)))
-		require.NoError(t, ensure(t, client, burstable(t, 1000)))
-		require.NoError(t, client.Close())
-		server.Close()
+		all.Go(func() {
+			assert.Error(t, ensure(t, client, burstable(t, 1000)))
+			assert.NoError(t, ensure(t, client, burstable(t, 1000)))
+			assert.NoError(t, client.Close())
+			server.Close()
+		})
 	}
+	all.Wait()
 	deadline := time.Now().Add(time.Minute)
 	for runtime.NumGoroutine() > before && time.Now().Before(deadline) {
 		time.Sleep(time.Millisecond)

@@ -50,6 +50,13 @@ func (s *Systemd) Inject(method string, faults ...Fault) {
 	s.faults[method] = append(s.faults[method], faults...)
 }
 
+// Pending returns how many of the faults of a method have not happened yet.
+func (s *Systemd) Pending(method string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.faults[method])
+}
+
 func (s *Systemd) next(method string) (f Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
