@@ -184,7 +184,7 @@ func TestStrangers(t *testing.T) {
 	reviewer.Know("good", authenticationv1.UserInfo{Username: "bob"})
 	var closed atomic.Int64
 	s := newServer(t, nodeapi.Options{
-		Access: access, Pods: o, Runtime: o, HeaderTimeout: time.Second, BodyTimeout: 500 * time.Millisecond, MaxStrangers: 20,
+		Access: access, Pods: o, Runtime: o, HeaderTimeout: 5 * time.Second, BodyTimeout: 500 * time.Millisecond, MaxStrangers: 20,
 		Hooks: nodeapi.Hooks{Conns: func(_ string, n int) { closed.Add(int64(n)) }},
 	})
 	address, _ := serve(t, s, s.Handler(), nil)

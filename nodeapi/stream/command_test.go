@@ -132,8 +132,11 @@ func TestAttach(t *testing.T) {
 func TestAttachWithoutTerminal(t *testing.T) {
 	for _, protocol := range streamtest.Protocols() {
 		t.Run(protocol, func(t *testing.T) {
-			r := newRig(t, "runner", stream.Options{Create: 2 * time.Second})
-			r.runtime.Main = []string{"sleep=200ms", "out=a", "err=b"} // the oldest protocols do not wait for stderr
+			r := newRig(t, "runner", stream.Options{Create: 20 * time.Second})
+			r.runtime.Main = []string{"out=a", "err=b"}
+			if strings.HasPrefix(protocol, "SPDY") { // the oldest do not wait for stderr; stdin ends when it is there
+				r.runtime.Main = []string{"cat", "out=a", "err=b"}
+			}
 			var out, errs strings.Builder
 			c := streamtest.Command{Protocol: protocol, Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs}
 			c.URL = r.url("attach", "uid/c", streamtest.Command{Stdin: c.Stdin, Stdout: &out, TTY: true}) // as package nodeapi has it

@@ -100,7 +100,7 @@ func TestIntegrationContainerd(t *testing.T) {
 			if asJSON(protocol) && !strings.HasPrefix(protocol, "WebSocket v4") { // for which containerd ends the terminal's input
 				size := []cri.TerminalSize{{Width: 132, Height: 43}}
 				got = r.run(t, "exec", container, streamtest.Command{Protocol: protocol, TTY: true, Sizes: size},
-					"/bin/sh", "-c", "sleep 0.3; stty size")
+					"/bin/sh", "-c", `i=0; while [ "$(stty size)" != "43 132" ] && [ $i -lt 300 ]; do sleep 0.1; i=$((i+1)); done; stty size`)
 				require.NoError(t, got.err)
 				assert.Contains(t, got.stdout.String(), "43 132")
 			}

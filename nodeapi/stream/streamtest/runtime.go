@@ -36,8 +36,8 @@ type Runtime struct {
 	Main  []string
 	Ports map[int32]func(io.ReadWriteCloser) error // nil: a port that echoes
 
-	// Running counts the sessions that have not returned, and Killed those whose context ended.
-	Running, Killed atomic.Int64
+	// Begun counts the sessions, Running those that have not returned, and Killed those whose context ended.
+	Begun, Running, Killed atomic.Int64
 
 	once    sync.Once
 	release chan struct{}
@@ -57,6 +57,7 @@ func (r *Runtime) init() { r.once.Do(func() { r.release = make(chan struct{}) })
 func (r *Runtime) RunExec(ctx context.Context, containerID string, cmd []string, s cri.Session) (int, error) {
 	r.init()
 	r.Running.Add(1)
+	r.Begun.Add(1)
 	defer r.Running.Add(-1)
 	if containerID == "" || containerID == "absent" {
 		return 0, &cri.Error{Op: "RunExec", ID: containerID, Err: cri.ErrNotFound}
@@ -208,6 +209,7 @@ func (r *Runtime) RunAttach(ctx context.Context, containerID string, s cri.Sessi
 func (r *Runtime) RunPortForward(ctx context.Context, sandboxID string, port int32, conn io.ReadWriteCloser) error {
 	r.init()
 	r.Running.Add(1)
+	r.Begun.Add(1)
 	defer r.Running.Add(-1)
 	defer conn.Close()
 	if sandboxID == "absent" {
