@@ -108,6 +108,7 @@ func (m *machine) watching(t *testing.T) {
 // The node is shown first, then pods stop by priority, then statuses are sent, and only then the machine goes down.
 func TestShutdown(t *testing.T) {
 	m := start(t, []*corev1.Pod{pod("critical", shutdown.CriticalPriority, 30), pod("web", 0, 30), pod("short", 0, 1)}, func(m *machine, o *shutdown.Options) {
+		o.Periods = shutdown.Periods(40*s, 20*s) // nothing is unmounted when the time is over
 		o.Flush = func(context.Context) error {
 			m.say("flush")
 			assert.Equal(t, 1, m.logind.Held())
@@ -124,9 +125,9 @@ func TestShutdown(t *testing.T) {
 	m.eventually(t, "released", func() bool { return m.logind.Held() == 0 })
 	said := m.heard()
 	require.Len(t, said, 9)
-	assert.ElementsMatch(t, []string{"stop web 2s", "stop short 1s"}, said[2:4])
+	assert.ElementsMatch(t, []string{"stop web 20s", "stop short 1s"}, said[2:4])
 	assert.Equal(t, []string{"Shutdown manager detected shutdown event", "not ready shutting down"}, said[:2])
-	assert.Equal(t, []string{"unmounted web", "stop critical 1s", "unmounted critical", "flush", "ended"}, said[4:])
+	assert.Equal(t, []string{"unmounted web", "stop critical 20s", "unmounted critical", "flush", "ended"}, said[4:])
 	assert.True(t, m.ShuttingDown())
 
 	var state struct{ StartTime, EndTime time.Time }
