@@ -8,6 +8,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -46,6 +47,10 @@ func TestExecJudgesTheExitCode(t *testing.T) {
 
 // Whatever a runtime calls the end of a command at the deadline, it is the command that was too slow.
 func TestExecOutOfTimeIsAFailure(t *testing.T) {
+	synctest.Test(t, testExecOutOfTime)
+}
+
+func testExecOutOfTime(t *testing.T) {
 	for _, cause := range []error{context.DeadlineExceeded, errors.New("signal: killed")} {
 		p, err := probe.NewExec(probe.ExecFunc(func(ctx context.Context, _ string, _ []string) ([]byte, int, error) {
 			<-ctx.Done()

@@ -22,6 +22,9 @@ import (
 const (
 	soon = 150 * time.Millisecond
 	long = time.Minute
+
+	// later is one that a probe is meant to reach when all that does not hang has happened.
+	later = 3 * time.Second
 )
 
 // at returns the configuration of a probe of a test server.

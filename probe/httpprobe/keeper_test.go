@@ -89,8 +89,13 @@ func TestKeptConnectionIsNotUsedAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := odd(t, "127.0.0.1:0", func(conn net.Conn, _ int) bool { return says(test.answer)(conn, 0) && !test.closes })
-			k := test.output
-			assert.Equal(t, []string{"fresh", k, k, k, "fresh", k, k, k, "fresh"}, outputs(t, s.prober(t), 9))
+			p, k := s.prober(t), test.output
+			for i, want := range []string{"fresh", k, k, k, "fresh", k, k, k, "fresh"} {
+				assert.Equal(t, []string{want}, outputs(t, p, 1))
+				if test.closes {
+					s.waitEnd(t, int32(i+1)) // or the next would come before the end
+				}
+			}
 			assert.EqualValues(t, 6, s.kept.Load(), "connections")
 		})
 	}
@@ -170,6 +175,7 @@ func TestKeptConnectionEndsWithItsProbe(t *testing.T) {
 		"in the body":       {header + "ke", "HTTP probe got statuscode 200 and no whole body: context deadline exceeded"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			asked := make(chan struct{}, 1)
 			s := odd(t, "127.0.0.1:0", func(conn net.Conn, nth int) bool {
 				asked <- struct{}{}
@@ -177,7 +183,7 @@ func TestKeptConnectionEndsWithItsProbe(t *testing.T) {
 			})
 			p := s.prober(t)
 			outputs(t, p, 1)
-			r, err := ask(t, p, soon)
+			r, err := ask(t, p, later)
 			require.NoError(t, err)
 			assert.Equal(t, probe.Failure, r.Outcome)
 			assert.Contains(t, r.Output, test.output)

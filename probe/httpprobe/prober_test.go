@@ -187,7 +187,8 @@ func TestHTTPSeesASickServer(t *testing.T) {
 		{"/switch", "HTTP probe failed with statuscode: 101"},
 	} {
 		t.Run(test.path, func(t *testing.T) {
-			got := askHTTP(t, at(t, server, test.path), soon)
+			t.Parallel()
+			got := askHTTP(t, at(t, server, test.path), later)
 			assert.Equal(t, probe.Failure, got.Outcome)
 			assert.Contains(t, got.Output, test.output)
 		})

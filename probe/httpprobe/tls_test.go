@@ -85,7 +85,7 @@ func TestHTTPClosesConnectionsThatComeTooLate(t *testing.T) {
 	}()
 	_, err = p.Probe(ctx)
 	require.ErrorIs(t, err, context.Canceled)
-	close(goOn)
 	require.EqualValues(t, 1, open.Load())
+	close(goOn)
 	require.Eventually(t, func() bool { return open.Load() == 0 }, long, time.Millisecond)
 }
