@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"net"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -56,6 +57,14 @@ func streamer(t *testing.T, rt cri.SessionRunner, o streaming.Options) *streamin
 		stop()
 		serving.Wait()
 	})
+	var url string
+	require.Eventually(t, func() (served bool) {
+		url, err = urls.Attach(ctx, "ready?", cri.StreamOptions{Stdout: true})
+		return err == nil
+	}, time.Minute, time.Millisecond, "it does not serve")
+	resp, err := http.Get(url) // which uses it up
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
 	return urls
 }
 

@@ -50,9 +50,10 @@ func ExampleScript() {
 	sandbox, _ := rt.RunSandbox(ctx, s)
 	id, _ := rt.CreateContainer(ctx, sandbox, &cri.ContainerConfig{Name: "app"}, s)
 	_ = rt.StartContainer(ctx, id)
-	time.Sleep(time.Second)
-
 	c, _ := rt.Container("web/app")
+	for ; c.State != cri.ContainerExited; c, _ = rt.Container("web/app") {
+		time.Sleep(time.Millisecond)
+	}
 	fmt.Println(c.Name, c.State, c.ExitCode, c.Reason, c.Message)
 	// Output:
 	// app running

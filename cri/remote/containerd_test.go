@@ -159,7 +159,21 @@ func TestIntegrationContainerdEvents(t *testing.T) {
 	go func() {
 		ended <- client.StreamEvents(ctx, func(e cri.Event) error { events <- e; return nil })
 	}()
-	time.Sleep(2 * time.Second) // nothing says when a stream has begun
+	for begun, i := false, uint32(0); !begun; i++ { // nothing else says when the stream has begun
+		pod := cri.PodIdentity{UID: "remote-events", Name: "events", Namespace: "remote-test"}
+		id, err := client.RunSandbox(ctx, &cri.SandboxConfig{
+			Pod: pod, Attempt: i, Security: cri.SandboxSecurity{Namespaces: cri.NamespaceOptions{Network: cri.NamespaceNode}},
+		})
+		require.NoError(t, err)
+		require.NoError(t, client.StopSandbox(ctx, id))
+		require.NoError(t, client.RemoveSandbox(ctx, id))
+		select {
+		case <-events:
+			begun = true
+		case <-time.After(100 * time.Millisecond):
+			require.Less(t, i, uint32(100), "the stream does not begin")
+		}
+	}
 	p := startPod(t, client, "exit 3")
 	for {
 		select {

@@ -17,6 +17,7 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -105,6 +106,10 @@ func serve(t *testing.T, rt *process.Runtime) *remote.Client {
 		stop()
 		serving.Wait()
 	})
+	require.Eventually(t, func() bool { // there are no URLs before that
+		_, err := urls.PortForward(ctx, "ready?", nil)
+		return err == nil
+	}, time.Minute, time.Millisecond, "it does not serve")
 	client, err := remote.Dial(path, remote.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, client.Close()) })

@@ -121,7 +121,7 @@ func execLeaves(t *trial) {
 	select {
 	case err := <-done:
 		t.Hold(errors.Is(err, cause), ruleExecLeaves, "the error is %v, not the cause of ctx", err)
-	case <-time.After(10 * time.Second):
+	case <-time.After(waitTime):
 		t.Hold(false, ruleExecLeaves, "RunExec goes on after the end of ctx")
 	}
 	t.Hold(t.state(id) == cri.ContainerRunning, ruleExecLeaves, "the container has ended with a client")

@@ -93,14 +93,9 @@ func forwardMany(t *trial) {
 }
 
 func forwardRefused(t *trial) {
-	l, err := (&net.ListenConfig{}).Listen(t.ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatalf("listen: %v", err)
-	}
-	port := int32(l.Addr().(*net.TCPAddr).Port)
-	l.Close()
+	const port = 1 // which the kernel gives to nobody else
 	client, done := t.forward(port)
-	_, err = client.Read(make([]byte, 1))
+	_, err := client.Read(make([]byte, 1))
 	t.Hold(err != nil, ruleForwardEnd, "there is something to read of a port that nobody listens on")
 	t.Hold(<-done != nil, ruleForward, "a port that nobody listens on is no error")
 	client, conn := net.Pipe()
