@@ -121,7 +121,9 @@ func TestSuccessor(t *testing.T) {
 	require.Eventually(t, func() bool { return len(same.Told()) > 0 }, timeout, time.Millisecond)
 	require.Contains(t, same.Told()[0], "is registered already, with version 1.1.0")
 	same.Stop()
-	next := csitest.Start(t, csitest.Options{Registry: sub, Versions: []string{"1.2.0"}})
+	other := filepath.Join(registry, "other") // where no retry of the one that was refused looks
+	require.NoError(t, os.Mkdir(other, 0o750))
+	next := csitest.Start(t, csitest.Options{Registry: other, Versions: []string{"1.2.0"}})
 	require.Eventually(t, func() bool { return slices.Contains(next.Told(), "registered") }, timeout, time.Millisecond)
 	e.driver.Stop()
 	v := e.persistent(false)

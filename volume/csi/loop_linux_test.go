@@ -204,6 +204,7 @@ func TestLoopFilesystem(t *testing.T) {
 	l.restartAfterKill()
 	require.NoError(t, l.plugin.TearDown(t.Context(), recorded(three)))
 	require.NoError(t, l.plugin.Unstage(t.Context(), recorded(three)))
+	require.Eventually(t, func() bool { return len(l.attached()) == 0 }, timeout, 10*time.Millisecond)
 }
 
 // restartAfterKill starts a driver whose predecessor has left its sockets.
@@ -249,7 +250,7 @@ func TestLoopBlock(t *testing.T) {
 	require.NoError(t, l.plugin.TearDown(t.Context(), recorded(v)))
 	require.NoFileExists(t, m.HostPath)
 	require.NoError(t, l.plugin.Unstage(t.Context(), recorded(v)))
-	require.Empty(t, l.attached())
+	require.Eventually(t, func() bool { return len(l.attached()) == 0 }, timeout, 10*time.Millisecond)
 	image, err := os.Open(filepath.Join(l.data, "volumes", "disk1.img"))
 	require.NoError(t, err)
 	defer image.Close()

@@ -73,8 +73,10 @@ func TestPodCertificateAndTrustBundle(t *testing.T) {
 
 	other, err := (&volumetest.Signer{}).Bundle("example.com:x:other", "example.com/x")
 	require.NoError(t, err)
-	bundles.Put(other)
-	require.Eventually(t, func() bool { return len(n.read(m, "ca")) > len(ca.PEM) }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool {
+		bundles.Put(other) // again, as it may not be watched yet
+		return len(n.read(m, "ca")) > len(ca.PEM)
+	}, 30*time.Second, 10*time.Millisecond)
 	assert.Equal(t, first, pair(t, n, m), "another bundle is no reason for another key")
 
 	require.NoError(t, v.Release(ctx, string(pod.UID)))
