@@ -35,7 +35,7 @@ func editedScenario() podScenario {
 		},
 		tell: func(h *host) {
 			h.awaitUp("old")
-			pod := h.newPod(h.sh("new", "echo up; "+lasting))
+			pod := h.newPod(h.sh("new", leaves+"echo up; "+endless))
 			pod.UID += "-edited"
 			h.running.Lock()
 			defer h.running.Unlock()

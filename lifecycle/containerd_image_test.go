@@ -71,7 +71,7 @@ func credentialScenario() podScenario {
 			}))
 			h.t.Cleanup(server.Close)
 			address = strings.TrimPrefix(server.URL, "http://")
-			main := h.sh("main", "echo up; "+lasting)
+			main := h.sh("main", leaves+"echo up; "+endless)
 			main.Image = address + "/busybox:1"
 			pod := h.newPod(main)
 			pod.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "late"}}

@@ -127,9 +127,13 @@ func (h *host) requireSaid(want ...string) {
 // Pieces of scripts.
 const (
 	// lasting ends when it is asked to, and says so.
-	lasting = `trap 'echo term; exit 0' TERM; while :; do sleep 3600 & wait $!; done`
-	// deaf goes on when it is asked to end.
-	deaf = `trap 'echo term' TERM; while :; do sleep 3600 & wait $!; done`
+	lasting = leaves + endless
+
+	// leaves and stays are where lasting and deaf begin. What a script says or does between them and endless is known only once it is
+	// ready to be asked.
+	leaves  = `trap 'echo term; exit 0' TERM; `
+	stays   = `trap 'echo term' TERM; `
+	endless = `while :; do sleep 3600 & wait $!; done`
 )
 
 // life is the beginning of a script that counts the instances of its container, in n, and says which one it is. A life whose

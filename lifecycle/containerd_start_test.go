@@ -71,6 +71,8 @@ func startScenarios() []podScenario {
 				main := h.sh("main", h.life("main")+"touch $SHARED/started $SHARED/ready $SHARED/alive; "+
 					"[ $n = 1 ] && { sleep 2; rm $SHARED/ready $SHARED/alive; }; "+lasting)
 				main.StartupProbe, main.ReadinessProbe, main.LivenessProbe = h.exists("started"), h.exists("ready"), h.exists("alive")
+				// Either life may be long in coming to its files on a busy machine.
+				main.StartupProbe.FailureThreshold, main.LivenessProbe.FailureThreshold = 60, 5
 				return h.newPod(main)
 			},
 			tell: func(h *host) { h.awaitSaid("main: life 2") },
@@ -87,7 +89,7 @@ func sidecarScenario() podScenario {
 		pod: func(h *host) *corev1.Pod {
 			pod := h.newPod(h.sh("job", awaitFile("life-proxy")+"echo up; touch $SHARED/job; "+awaitFile("again")+"sleep 1; echo done"))
 			pod.Spec.RestartPolicy = corev1.RestartPolicyOnFailure
-			proxy := h.sh("proxy", h.life("proxy")+"[ $n = 1 ] && { "+awaitFile("job")+"exit 9; }; touch $SHARED/again; "+lasting)
+			proxy := h.sh("proxy", h.life("proxy")+"[ $n = 1 ] && { "+awaitFile("job")+"exit 9; }; "+leaves+"touch $SHARED/again; "+endless)
 			proxy.RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
 			pod.Spec.InitContainers = []corev1.Container{proxy}
 			return pod
@@ -103,9 +105,9 @@ func postStartScenario() podScenario {
 	return podScenario{
 		name: "a postStart hook fails",
 		pod: func(h *host) *corev1.Pod {
-			main := h.sh("main", "("+awaitFile("hello")+"echo hello) & echo up; "+lasting)
+			main := h.sh("main", "("+awaitFile("hello")+"echo hello) & "+leaves+"echo up; touch $SHARED/up; "+endless)
 			main.Lifecycle = &corev1.Lifecycle{
-				PostStart: h.hook("if [ -e $SHARED/failed ]; then touch $SHARED/hello; exit; fi; touch $SHARED/failed; echo no way >&2; exit 3"),
+				PostStart: h.hook(awaitFile("up") + "if [ -e $SHARED/failed ]; then touch $SHARED/hello; exit; fi; touch $SHARED/failed; echo no way >&2; exit 3"),
 			}
 			return h.newPod(main)
 		},
@@ -134,7 +136,7 @@ func restartAllScenario() podScenario {
 		name: "one container restarts all",
 		pod: func(h *host) *corev1.Pod {
 			pod := h.newPod(
-				h.sh("main", h.life("main")+"touch $SHARED/main; "+deaf),
+				h.sh("main", h.life("main")+stays+"touch $SHARED/main; "+endless),
 				h.sh("watch", awaitFile("main")+h.life("watch")+"[ $n = 1 ] && exit 42; "+lasting),
 			)
 			pod.Spec.RestartPolicy = corev1.RestartPolicyNever

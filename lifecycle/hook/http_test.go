@@ -156,10 +156,10 @@ func TestHTTPCannotBeAsked(t *testing.T) {
 	} {
 		t.Run(want, func(t *testing.T) {
 			action := accept(t, func(int, net.Conn) {})
-			l, err := net.Listen("tcp", "127.0.0.1:0") // a port that nobody listens at any more
+			conn, err := net.Dial("tcp", fmt.Sprint("127.0.0.1:", action.Port.IntValue()))
 			require.NoError(t, err)
-			action.Port = intstr.FromInt(l.Addr().(*net.TCPAddr).Port)
-			require.NoError(t, l.Close())
+			defer conn.Close()
+			action.Port = intstr.FromInt(conn.LocalAddr().(*net.TCPAddr).Port) // at which nobody listens, nor can while it is in use
 			action.Path = "/stop"
 			change(action)
 			err = request(t, hook.New(hook.Options{}), action)

@@ -278,7 +278,7 @@ func TestHandlerBesideDir(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		return last == want
-	}, 10*time.Second, 10*time.Millisecond, want)
+	}, time.Minute, 10*time.Millisecond, want)
 	cancel()
 	run.Wait()
 }
