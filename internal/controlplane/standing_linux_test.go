@@ -91,7 +91,7 @@ func TestStanding(t *testing.T) {
 	_, err = controlplane.Open(dir)
 	require.ErrorIs(t, err, fs.ErrNotExist)
 	for name, pid := range s.PIDs() {
-		require.Eventually(t, func() bool { return !runs(pid) }, 10*time.Second, 10*time.Millisecond, name)
+		require.Eventually(t, func() bool { return !runs(pid) }, time.Minute, 10*time.Millisecond, name)
 	}
 }
 

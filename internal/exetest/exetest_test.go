@@ -43,7 +43,7 @@ func TestEnds(t *testing.T) {
 	p = program.Start(t, "wait")
 	p.Says(10*time.Second, "waiting")
 	p.Kill()
-	require.Equal(t, -1, p.Wait(time.Second))
+	require.Equal(t, -1, p.Wait(10*time.Second))
 }
 
 // failing is a test that is allowed to fail.

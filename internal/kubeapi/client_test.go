@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -304,7 +305,7 @@ func TestDeadConnection(t *testing.T) {
 			scheme, address, _ := strings.Cut(config.Host, "://")
 			p := newProxy(t, address)
 			config.Host = scheme + "://" + p.Addr().String()
-			client := newClient(t, config, kubeapi.Options{Timeout: time.Second})
+			client := newClient(t, config, kubeapi.Options{Timeout: 4 * time.Second})
 			beats, err := client.Heartbeats()
 			require.NoError(t, err)
 			for _, c := range []*kubeapi.Client{client, beats} {
@@ -333,7 +334,7 @@ func TestHungRequest(t *testing.T) {
 	server := apisourcetest.NewServer(apisourcetest.Options{})
 	require.NoError(t, server.Put(node("n1")))
 	config := server.Listen(t, false)
-	client := newClient(t, config, kubeapi.Options{Timeout: time.Second})
+	client := newClient(t, config, kubeapi.Options{Timeout: 4 * time.Second})
 	beats, err := client.Heartbeats()
 	require.NoError(t, err)
 	for _, c := range []*kubeapi.Client{client, beats} {
@@ -454,10 +455,16 @@ func TestNothingOnStderr(t *testing.T) {
 			remove()
 		}
 	})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var watches atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Warning", `299 - "this is deprecated"`)
 		w.Header().Set("Content-Type", "application/json")
 		if r.URL.Query().Get("watch") == "true" {
+			if watches.Add(1) == 2 { // what the first one said has been looked at
+				cancel()
+			}
 			_, _ = io.WriteString(w, `{"type":"ADDED","object":{"kind":"Pod","apiVersion":"v1"}}{"type":"STRANGE"}nonsense`)
 			return
 		}
@@ -467,8 +474,6 @@ func TestNothingOnStderr(t *testing.T) {
 	var log strings.Builder
 	o := kubeapi.Options{Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug - 10}))}
 	client := newClient(t, &rest.Config{Host: server.URL}, o)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
 	require.NoError(t, kubeapi.NewStore(kubeapi.In(client, kubeapi.ConfigMaps, ""), options{}).Run(ctx))
 	text, err := os.ReadFile(file.Name())
 	require.NoError(t, err)

@@ -24,7 +24,7 @@ func start(t *testing.T) (*login1test.Logind, *login1.Conn) {
 	logind, err := login1test.Start(socket)
 	require.NoError(t, err)
 	t.Cleanup(logind.Close)
-	conn, err := login1.Dial(t.Context(), login1.Options{Socket: socket, Timeout: 5 * time.Second})
+	conn, err := login1.Dial(t.Context(), login1.Options{Socket: socket, Timeout: time.Minute})
 	require.NoError(t, err)
 	t.Cleanup(conn.Close)
 	return logind, conn

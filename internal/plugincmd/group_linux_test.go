@@ -6,7 +6,9 @@ package plugincmd_test
 import (
 	"context"
 	"errors"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -48,9 +50,13 @@ func TestChildren(t *testing.T) {
 
 // All of the group ends with the context.
 func TestContext(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
-	child, err := shell(ctx, t, "wait", true)
+	ctx, cancel := context.WithCancel(t.Context())
+	waits := filepath.Join(t.TempDir(), "waits")
+	go func() {
+		defer cancel()
+		assert.Eventually(t, func() bool { _, err := os.Stat(waits); return err == nil }, time.Minute, 10*time.Millisecond)
+	}()
+	child, err := shell(ctx, t, "echo >"+waits+"; wait", true)
 	require.Error(t, err)
 	require.Eventually(t, func() bool { return !runs(child) }, time.Minute, 10*time.Millisecond)
 }

@@ -33,11 +33,11 @@ func TestMutant(t *testing.T) {
 	if !ok {
 		t.Skip("for TestBroken")
 	}
-	t.Run("case", func(t *testing.T) { m.check(newCheck(t)) })
+	t.Run("case", func(t *testing.T) { m.check(newCheck(t, 10*time.Millisecond)) })
 }
 
-func newCheck(t *testing.T) *suite.Check {
-	return &suite.Check{T: t, Timeout: 10 * time.Millisecond, Poll: time.Millisecond}
+func newCheck(t *testing.T, timeout time.Duration) *suite.Check {
+	return &suite.Check{T: t, Timeout: timeout, Poll: time.Millisecond}
 }
 
 func TestBroken(t *testing.T) {
@@ -47,7 +47,7 @@ func TestBroken(t *testing.T) {
 }
 
 func TestHolds(t *testing.T) {
-	c, looks := newCheck(t), 0
+	c, looks := newCheck(t, time.Minute), 0
 	c.Hold(true, "a sentence", "two is two")
 	c.Succeed(nil, "a sentence", "Call")
 	c.Until("a sentence", func() (bool, string) { looks++; return looks == 3, "a third look" })
