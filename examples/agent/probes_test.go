@@ -21,8 +21,8 @@ func TestIntegrationProbes(t *testing.T) {
 	n := newNode(t)
 	pod := podYAML("web", `mkdir /www; echo fine > /www/ready; httpd -p 8080 -h /www; `+sleeper) + `      ports: [{name: http, containerPort: 8080}]
       startupProbe: {tcpSocket: {port: http}, periodSeconds: 1, failureThreshold: 60}
-      readinessProbe: {httpGet: {port: http, path: /ready}, periodSeconds: 1, failureThreshold: 1}
-      livenessProbe: {exec: {command: [/bin/sh, -c, "test ! -e /sick"]}, periodSeconds: 1, failureThreshold: 2}
+      readinessProbe: {httpGet: {port: http, path: /ready}, periodSeconds: 1, timeoutSeconds: 60, failureThreshold: 1}
+      livenessProbe: {exec: {command: [/bin/sh, -c, "test ! -e /sick"]}, periodSeconds: 1, timeoutSeconds: 60, failureThreshold: 2}
 `
 	n.manifests.Write("web.yaml", pod)
 	a := n.start(nil)

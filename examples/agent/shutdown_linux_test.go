@@ -51,9 +51,9 @@ func (m *machine) holds(want int) error {
 	return nil
 }
 
-// ending is a script that does something to end, and then says that it has.
+// ending is a script that does something to end, and then says that it has. It heeds the signal once its log has "ready".
 func (m *machine) ending(name, first string) string {
-	return fmt.Sprintf("trap '%s; echo %s >> %s; exit 0' TERM; while :; do sleep 0.1; done", first, name, m.order)
+	return fmt.Sprintf("trap '%s; echo %s >> %s; exit 0' TERM; echo ready; while :; do sleep 0.1; done", first, name, m.order)
 }
 
 // releases waits until the machine may go down, and returns how long that took.
@@ -82,6 +82,7 @@ func TestShutdown(t *testing.T) {
 	m.manifests.Write("still.yaml", strings.Replace(podYAML("still", m.ending("still", "sleep 0")), "Seconds: 2", "Seconds: 20", 1))
 	for _, name := range []string{"web", "dns", "still-n1"} {
 		m.awaitPhase(name, corev1.PodRunning, "")
+		m.awaitLog(name, "main", "ready")
 	}
 
 	m.logind.Shutdown()
@@ -108,11 +109,16 @@ func TestShutdown(t *testing.T) {
 	require.Equal(t, "dns", lines[2], "a critical pod is the last one to end")
 	require.Less(t, m.firstPatch("nodes", "n1", `"KubeletNotReady"`), m.firstPatch("pods", "web", `"Terminated"`), "the node is not ready first")
 
-	require.Contains(t, m.events("n1"), "Shutdown: Shutdown manager detected shutdown event")
+	exetest.Eventually(t, timeout, func() error { // it is sent beside all that
+		if !slices.Contains(m.events("n1"), "Shutdown: Shutdown manager detected shutdown event") {
+			return fmt.Errorf("events: %q", m.events("n1"))
+		}
+		return nil
+	})
 
 	m.logind.Cancel()
 	m.awaitNode(corev1.ConditionTrue)
-	require.NoError(t, m.holds(1))
+	exetest.Eventually(t, timeout, func() error { return m.holds(1) })
 	m.awaitPhase("still-n1", corev1.PodRunning, "")
 	require.Equal(t, corev1.PodFailed, m.pod("web").Status.Phase, "somebody has made another one")
 }
@@ -132,13 +138,16 @@ func (m *machine) firstPatch(resource, name, text string) int {
 // An API server that does not answer holds up the machine for as long as the node and the statuses have, and no longer.
 func TestShutdownWithoutAnAPIServer(t *testing.T) {
 	t.Parallel()
-	m := newMachine(t, "6s", "3s")
-	m.bind(boundPod("web", m.ending("web", "sleep 0")))
+	m := newMachine(t, "60s", "30s")
+	web := boundPod("web", m.ending("web", "sleep 0"))
+	web.Spec.TerminationGracePeriodSeconds = new(int64(30)) // more than it needs on a busy machine
+	m.bind(web)
 	m.awaitPhase("web", corev1.PodRunning, "")
+	m.awaitLog("web", "main", "ready")
 	m.Hang("", "")
 	m.logind.Shutdown()
 	took := m.releases()
 	require.FileExists(t, m.order, "the pod has had its time")
 	require.Greater(t, took, 5*time.Second)
-	require.Less(t, took, 2*time.Second+6*time.Second+5*time.Second+15*time.Second)
+	require.Less(t, took, 2*time.Second+60*time.Second+5*time.Second+15*time.Second)
 }

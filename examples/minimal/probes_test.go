@@ -17,8 +17,8 @@ import (
 
 // probedPod is a pod whose container is ready and alive by what its commands say.
 func probedPod(ready, alive string) string {
-	return podYAML("web", sleeper) + fmt.Sprintf(`      readinessProbe: {exec: {command: [/bin/sh, -c, %q]}, periodSeconds: 1, failureThreshold: 1}
-      livenessProbe: {exec: {command: [/bin/sh, -c, %q]}, periodSeconds: 1, failureThreshold: 2}
+	return podYAML("web", sleeper) + fmt.Sprintf(`      readinessProbe: {exec: {command: [/bin/sh, -c, %q]}, periodSeconds: 1, timeoutSeconds: 60, failureThreshold: 1}
+      livenessProbe: {exec: {command: [/bin/sh, -c, %q]}, periodSeconds: 1, timeoutSeconds: 60, failureThreshold: 2}
 `, ready, alive)
 }
 
