@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -205,15 +206,16 @@ func listenRaw(t *testing.T, serve func(net.Conn)) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// closedPort is a port on which nobody listens.
+// closedPort is a port on which nobody listens, nor can: it is the near end of a connection.
 func closedPort(t *testing.T) int {
 	t.Helper()
-	l, err := net.Listen("tcp", loopback+":0")
+	port := listenRaw(t, func(conn net.Conn) { _, _ = conn.Read(make([]byte, 1)) })
+	conn, err := net.Dial("tcp", net.JoinHostPort(loopback, strconv.Itoa(port)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn.LocalAddr().(*net.TCPAddr).Port
 }
 
 // reset ends a connection without a word.

@@ -79,8 +79,8 @@ func ended(c *suite.Check, observer eviction.Observer) {
 		go func() { defer close(returned); call() }()
 		select {
 		case <-returned:
-		case <-time.After(5 * time.Second):
-			c.Hold(false, ruleReturns, "%s has not returned five seconds after its context ended", name)
+		case <-time.After(10 * time.Second):
+			c.Hold(false, ruleReturns, "%s has not returned ten seconds after its context ended", name)
 		}
 	}
 }

@@ -55,9 +55,10 @@ func TestIntegrationFloor(t *testing.T) {
 	assert.Len(t, first[runtimeMillicores], 1, "the runtime is found behind its socket")
 	assert.Len(t, first[createStartSeconds], 1)
 
-	left, err := l.Leftovers(ctx)
-	require.NoError(t, err)
-	assert.Empty(t, left)
+	require.Eventually(t, func() bool { // the last shim takes a moment to end
+		left, err := l.Leftovers(ctx)
+		return err == nil && len(left) == 0
+	}, time.Minute, 50*time.Millisecond)
 }
 
 // Agents that do not work are told apart, with what they said, and the run goes on behind them.
@@ -70,7 +71,7 @@ func TestIntegrationBrokenAgents(t *testing.T) {
 	opts := options{
 		hurry:    true, // the other tests of the machine want its page cache, and do not let it rest
 		endpoint: l.Endpoint(), image: lab.BusyboxImage, agents: []agent{dies, lazy}, pods: []int{2}, repeat: 1,
-		idle: time.Second, limit: time.Second, stopLimit: time.Minute,
+		idle: time.Second, limit: 5 * time.Second, stopLimit: time.Minute,
 	}
 	var out strings.Builder
 	err := measure(t.Context(), opts, &out)

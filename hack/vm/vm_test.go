@@ -11,6 +11,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -283,7 +284,7 @@ func (k kernel) start(t *testing.T) (*exec.Cmd, pidNamespace) {
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
 	line := make([]byte, 3)
-	_, err = stdout.Read(line) // as it is written, not when the VM ends
+	_, err = io.ReadFull(stdout, line) // as it is written, not when the VM ends
 	require.NoError(t, err)
 	require.Equal(t, "up\n", string(line))
 
