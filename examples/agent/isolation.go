@@ -49,6 +49,7 @@ func (a *agent) limit(ctx context.Context, o *lifecycle.Options) error {
 		return err
 	}
 	found := d.Host()
+	a.slices = names == cri.CgroupDriverSystemd
 	host.Reserved = podtree.Reserved{System: a.SystemReserved, Kube: a.KubeReserved} // pods may use what evictionHard keeps free
 	version := 2
 	if found.Mode != driver.V2 {

@@ -58,6 +58,7 @@ type agent struct {
 	evictor               *eviction.Evictor    // nil: no pod is evicted
 	cluster               *cluster             // whose node this is; nil: of none
 	driver, machine       *driver.Driver       // of the cgroup that kubepods is in, and of that of the whole machine; nil: pods have none
+	slices                bool                 // their cgroups are slices of systemd
 	collector             *nodestats.Collector // measures them: measure.go
 	inhibitor             *shutdown.Inhibitor  // has the machine wait for pods; nil: it does not
 	serving               *cert.Serving        // certificate of the agent's own API: encryption.go; nil: it gets none

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
+	"github.com/seed81659283/nodeagent/cgroups"
 	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/nodeapi"
 	"github.com/seed81659283/nodeagent/nodeapi/prom"
@@ -70,7 +71,11 @@ func (a *agent) pages(ctx context.Context) (nodeapi.Metrics, error) {
 		return pages, nil
 	}
 	m, _ := machine.Read(os.DirFS("/")) // what cannot be read is not on the page
-	measured := usage.Options{Machine: m, Error: func(page string, err error) { a.log.Warn("metrics", "page", page, "error", err) }}
+	root, err := cgroups.ParseCgroupfs(a.CgroupRoot)
+	if err != nil {
+		return pages, err
+	}
+	measured := usage.Options{Machine: m, CgroupRoot: root, Systemd: a.slices, Error: func(page string, err error) { a.log.Warn("metrics", "page", page, "error", err) }}
 	resource, err := usage.Resource(a.collector, measured)
 	if err != nil {
 		return pages, err

@@ -130,7 +130,7 @@ func newRows(all *reading, o Options) []row {
 	var traffic []summary.Interface // of the pod whose sandbox comes next
 	for i := range samples {
 		s := &samples[i]
-		id := cgroupID(s, o.Systemd)
+		id := cgroupID(s, o.CgroupRoot, o.Systemd)
 		if seen[id] {
 			continue
 		}
@@ -168,10 +168,14 @@ func kindOf(s *summary.Sample) rowKind {
 }
 
 // cgroupID returns the path of a cgroup as it is in the hierarchy.
-func cgroupID(s *summary.Sample, systemd bool) string {
-	id := s.Path.Cgroupfs()
-	if systemd && s.Path != "" {
-		if slice, err := s.Path.Systemd(); err == nil {
+func cgroupID(s *summary.Sample, root cgroups.Path, systemd bool) string {
+	if s.Path == "" && s.Leaf == "" {
+		return "/"
+	}
+	p := root.Join(s.Path.Components()...)
+	id := p.Cgroupfs()
+	if systemd && p != "" {
+		if slice, err := p.Systemd(); err == nil {
 			id = slice
 		}
 	}

@@ -40,6 +40,9 @@ type Options struct {
 	MaxAge time.Duration
 	// Machine is what machine_* and cadvisor_version_info say. Zero: there is no machine_*.
 	Machine machine.Info
+	// CgroupRoot is the cgroup that the paths of samples begin at, for the IDs of cgroups; the machine's is "/" all the same. Empty: the
+	// root of the hierarchy.
+	CgroupRoot cgroups.Path
 	// Systemd says that the IDs of cgroups are those of slices.
 	Systemd bool
 	// SandboxImage is the image of sandboxes, for their label. Empty: it is not known.
@@ -58,6 +61,9 @@ func (o Options) check(who string) error {
 		if _, err := path.Match(pattern, ""); err != nil {
 			return fmt.Errorf("%s: Options.Without: %q: %w", who, pattern, err)
 		}
+	}
+	if err := o.CgroupRoot.Validate(); err != nil {
+		return fmt.Errorf("%s: Options.CgroupRoot: %w", who, err)
 	}
 	if o.MaxAge < 0 {
 		return fmt.Errorf("%s: Options.MaxAge %v must not be negative", who, o.MaxAge)

@@ -253,6 +253,13 @@ func TestCadvisor(t *testing.T) {
 	systemd := cadvisor(t, node(), usage.Options{Systemd: true})
 	assert.Contains(t, systemd, `id="/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podu1.slice/c1"`)
 	assert.Contains(t, systemd, `id="/"`)
+	below := cadvisor(t, node(), usage.Options{CgroupRoot: "edge/agent"})
+	assert.Contains(t, below, `id="/edge/agent/kubepods/burstable/podu1/c1"`)
+	assert.Contains(t, below, `id="/"`, "the machine is the machine")
+	slices := cadvisor(t, node(), usage.Options{CgroupRoot: "edge", Systemd: true})
+	assert.Contains(t, slices, `id="/edge.slice/edge-kubepods.slice/edge-kubepods-burstable.slice/edge-kubepods-burstable-podu1.slice/c1"`)
+	_, err := usage.Cadvisor(node(), usage.Options{CgroupRoot: "/edge"})
+	assert.ErrorContains(t, err, "Options.CgroupRoot")
 }
 
 func TestResource(t *testing.T) {
