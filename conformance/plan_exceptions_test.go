@@ -129,6 +129,11 @@ var planExceptions = []conformance.Exception[scene, decision]{{
 		}
 		return d
 	},
+}, {
+	Name:   "created late",
+	Reason: "a container that was created while another instance of it ran does not count, where the kubelet starts another one beside that which runs",
+	When:   func(s scene) bool { return len(s.late()) > 0 },
+	Want:   func(s scene, _ decision) decision { return nodeagentPlans(s.withoutLate()) },
 }}
 
 // stops reports whether all that there is of the pod is stopped.

@@ -64,6 +64,25 @@ func (s scene) newest(name string) (last *cri.Container) {
 	return last
 }
 
+// late returns the containers that were created while an earlier instance ran, as it still does.
+func (s scene) late() (late []string) {
+	for _, c := range s.Observed.Containers {
+		if c.State == cri.ContainerCreated && slices.ContainsFunc(s.Observed.Containers, func(o cri.Container) bool {
+			return o.Name == c.Name && o.State == cri.ContainerRunning
+		}) {
+			late = append(late, c.ID)
+		}
+	}
+	return late
+}
+
+// withoutLate returns the scene without them.
+func (s scene) withoutLate() scene {
+	late := s.late()
+	s.Observed.Containers = slices.DeleteFunc(slices.Clone(s.Observed.Containers), func(c cri.Container) bool { return slices.Contains(late, c.ID) })
+	return s
+}
+
 // initial returns the init container of a name.
 func (s scene) initial(name string) *corev1.Container {
 	for i := range s.Pod.Spec.InitContainers {

@@ -182,6 +182,14 @@ var statusExceptions = []conformance.Exception[described, containerStatuses]{{
 			}
 		})
 	},
+}, {
+	Name:   "created late",
+	Reason: "a container that was created while another instance of it ran does not count, where the kubelet says that the container waits",
+	When:   func(in described) bool { return len(in.Scene.late()) > 0 },
+	Want: func(in described, _ containerStatuses) containerStatuses {
+		in.Scene = in.Scene.withoutLate()
+		return nodeagentStatuses(in)
+	},
 }}
 
 // about is the status of one container, with what it is made from.
