@@ -167,6 +167,9 @@ func try[T any](ctx context.Context, r *reviews, what Review, send func() (*T, e
 	if err := ctx.Err(); err != nil { // both were so
 		return nil, err
 	}
+	if at, ok := ctx.Deadline(); ok && !time.Now().Before(at) { // and it has not been told yet
+		return nil, context.DeadlineExceeded
+	}
 	wait := firstRetry
 	for i := 1; ; i++ {
 		start := time.Now()
