@@ -153,10 +153,10 @@ func TestBootstrapAndRotate(t *testing.T) {
 		client := s.client()
 		require.Nil(t, client.Current())
 		require.FileExists(t, s.path("kubelet.conf"), "it is written at once")
-		defer s.run(client)()
 		api := s.httpClient(client.Config())
 		defer api.CloseIdleConnections()
 		require.ErrorContains(t, get(s.Context(), api), "status 401")
+		defer s.run(client)()
 
 		synctest.Wait()
 		time.Sleep(time.Second)
