@@ -16,7 +16,7 @@ import (
 
 // wait is how long a lock that is taken is asked for again. A child that a program forked just when it was killed holds
 // its lock until the child executes another program, which takes long on a busy machine: where the program that has signed
-// has ended, it is that child, and waited for until orphanWait.
+// has ended, it is that child, and waited for until orphanWait. One that lives in another PID namespace looks as if it had.
 const (
 	wait       = time.Second
 	orphanWait = 15 * time.Second

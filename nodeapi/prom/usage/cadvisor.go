@@ -172,7 +172,10 @@ func cgroupID(s *summary.Sample, root cgroups.Path, systemd bool) string {
 	if s.Path == "" && s.Leaf == "" {
 		return "/"
 	}
-	p := root.Join(s.Path.Components()...)
+	p := s.Path
+	if root != "" {
+		p = root.Join(s.Path.Components()...)
+	}
 	id := p.Cgroupfs()
 	if systemd && p != "" {
 		if slice, err := p.Systemd(); err == nil {
