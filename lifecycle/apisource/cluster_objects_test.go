@@ -156,20 +156,32 @@ func (c *cluster) editNode(objects *apisource.Objects) {
 	require.Equal(c, node.UID, csiNode.OwnerReferences[0].UID)
 }
 
-// expandClaim ends the expansion of a claim of the pod.
+// expandClaim ends the expansion of a claim of the pod. It is bound: what a claim without a volume has is taken back by its controller.
 func (c *cluster) expandClaim(objects *apisource.Objects) {
-	claim := &corev1.PersistentVolumeClaim{
+	size := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
+	modes := []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
+	c.post("/api/v1/persistentvolumes", &corev1.PersistentVolume{
+		TypeMeta: metav1.TypeMeta{Kind: "PersistentVolume", APIVersion: "v1"}, ObjectMeta: metav1.ObjectMeta{Name: "v1"},
+		Spec: corev1.PersistentVolumeSpec{
+			Capacity: size, AccessModes: modes, ClaimRef: &corev1.ObjectReference{Namespace: "default", Name: "data"},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: c.TempDir()}},
+		},
+	})
+	c.post("/api/v1/namespaces/default/persistentvolumeclaims", &corev1.PersistentVolumeClaim{
 		TypeMeta: metav1.TypeMeta{Kind: "PersistentVolumeClaim", APIVersion: "v1"}, ObjectMeta: metav1.ObjectMeta{Name: "data"},
 		Spec: corev1.PersistentVolumeClaimSpec{
-			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: new(string),
-			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("2Gi")}},
+			VolumeName: "v1", AccessModes: modes, StorageClassName: new(string), Resources: corev1.VolumeResourceRequirements{Requests: size},
 		},
-	}
-	c.post("/api/v1/namespaces/default/persistentvolumeclaims", claim)
-	got, err := objects.PersistentVolumeClaim(c.Context(), "default", "data")
+	})
+	var claim *corev1.PersistentVolumeClaim
+	c.await("the claim is bound", func() (bound bool) {
+		var err error
+		claim, err = objects.PersistentVolumeClaim(c.Context(), "default", "data")
+		return err == nil && claim.Status.Phase == corev1.ClaimBound
+	})
+	require.Equal(c, "1Gi", claim.Status.Capacity.Storage().String())
+	require.NoError(c, objects.ClaimExpanded(c.Context(), claim, 2<<30))
+	claim, err := objects.PersistentVolumeClaim(c.Context(), "default", "data")
 	require.NoError(c, err)
-	require.NoError(c, objects.ClaimExpanded(c.Context(), got, 2<<30))
-	got, err = objects.PersistentVolumeClaim(c.Context(), "default", "data")
-	require.NoError(c, err)
-	require.Equal(c, "2Gi", got.Status.Capacity.Storage().String())
+	require.Equal(c, "2Gi", claim.Status.Capacity.Storage().String())
 }
