@@ -206,6 +206,7 @@ internal/faultproxy    max   0: testing
 internal/fielderr      max  75: API
 internal/kubeapi       max 200: internal/backoff internal/runonce internal/sleep API CLUSTER github.com/go-logr/logr
 internal/lab           max   0: testing
+internal/latest        max   0:
 internal/login1/...    max  20: internal/atomicfile internal/login1 github.com/godbus/dbus/v5
 internal/mount         max   0: internal/backoff SYS
 internal/blockdev      max   0: internal/plainfile internal/plugincmd SYS
@@ -234,13 +235,13 @@ nodestatus/machine     max   0:
 nodestatus/heartbeat   max 200: cri internal/backoff internal/kubeapi internal/listener internal/runonce internal/sleep nodestatus nodestatus/kubeconfig nodestatus/machine API k8s.io/client-go/rest
 nodestatus/kubeconfig  max 200: API CLUSTER
 nodestatus/shutdown    max  80: internal/atomicfile internal/backoff internal/login1 internal/runonce internal/sleep API
-nodestatus/summary     max  75: cgroups cri internal/dirusage internal/runonce internal/sleep API k8s.io/kubelet/pkg/apis/stats/v1alpha1 SYS
+nodestatus/summary     max  75: cgroups cri internal/dirusage internal/latest internal/runonce internal/sleep API k8s.io/kubelet/pkg/apis/stats/v1alpha1 SYS
 nodestatus/cert        max 200: internal/atomicfile internal/backoff internal/kubeapi internal/plainfile internal/runonce internal/safeyaml internal/sleep API CLUSTER
 nodestatus/cert/certtest max 200: lifecycle/apisource/apisourcetest API k8s.io/client-go/tools/clientcmd/...
 
 # Metrics: client_golang is imported here alone.
 nodeapi/prom            max 130: cgroups cgroups/podtree cri eviction gc images internal/containers lifecycle lifecycle/executor lifecycle/podstatus pleg probe qos volume volume/plan API PROM
-nodeapi/prom/usage      max 110: cgroups cri nodestatus/machine nodestatus/summary API PROM k8s.io/kubelet/pkg/apis/stats/v1alpha1
+nodeapi/prom/usage      max 110: cgroups cri internal/latest nodestatus/machine nodestatus/summary API PROM k8s.io/kubelet/pkg/apis/stats/v1alpha1
 nodeapi/prom/promtest   max  40: PROM
 # The API of the node.
 nodeapi                max  85: cri cri/logs internal/freshfile internal/runonce nodeapi/auth API k8s.io/kubelet/pkg/apis/stats/v1alpha1

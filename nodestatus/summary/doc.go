@@ -16,7 +16,7 @@
 //	all, err := collector.Summary(ctx)     // the kubelet's types, with every pod
 //
 // [Collector.CPUAndMemory] is the short form of a summary, and [Collector.Samples] has the numbers of the kernel as they
-// are, for metrics.
+// are, for metrics. For pages that several clients ask for, [Collector.Recent] has summaries that may be some seconds old.
 //
 // CPU, memory, swap, pressure and tasks are from the cgroups of the node, of the pods and of the containers, on v1 and v2. Totals of
 // pressure are in microseconds, as in the kubelet, although their type says nanoseconds.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seed81659283/nodeagent/cgroups"
+	"github.com/seed81659283/nodeagent/internal/latest"
 	"github.com/seed81659283/nodeagent/nodestatus/machine"
 	"github.com/seed81659283/nodeagent/nodestatus/summary"
 )
@@ -26,10 +27,10 @@ func Cadvisor(source Source, o Options) (*Page, error) {
 	}
 	o = o.withProc()
 	families := slices.DeleteFunc(containerFamilies(), func(f family) bool { return !o.wants(f.name) })
-	var last kept[reading]
+	last := latest.New(o.MaxAge, func(ctx context.Context) (reading, error) { return readAll(ctx, source, o, families) })
 	return newPage(func(ctx context.Context, t *text) {
 		writeVersion(t, o)
-		now, err := last.get(ctx, o.MaxAge, func(ctx context.Context) (reading, error) { return readAll(ctx, source, o, families) })
+		now, err := last.Get(ctx)
 		o.fail("/metrics/cadvisor", err)
 		rows := newRows(&now, o)
 		for i := range families {

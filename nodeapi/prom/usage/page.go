@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // Page is a page of metrics. Use [Resource] or [Cadvisor].
@@ -22,26 +21,6 @@ type Page struct {
 
 func newPage(write func(ctx context.Context, t *text)) *Page {
 	return &Page{turn: make(chan struct{}, 1), write: write}
-}
-
-// kept is what was measured last. Whoever has the turn uses it.
-type kept[T any] struct {
-	value T
-	err   error
-	at    time.Time // zero: nothing was measured
-}
-
-// get measures, unless what was measured is young enough. What lacks something is not kept.
-func (k *kept[T]) get(ctx context.Context, age time.Duration, measure func(context.Context) (T, error)) (T, error) {
-	now := time.Now()
-	if past := now.Sub(k.at); !k.at.IsZero() && k.err == nil && past >= 0 && past < age {
-		return k.value, nil
-	}
-	value, err := measure(ctx)
-	if age > 0 {
-		k.value, k.err, k.at = value, err, now
-	}
-	return value, err
 }
 
 // errNoSource says what a page is missing.

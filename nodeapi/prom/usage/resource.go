@@ -10,6 +10,8 @@ import (
 	"time"
 
 	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"github.com/seed81659283/nodeagent/internal/latest"
 )
 
 // figure is a value that was measured, if it was.
@@ -115,9 +117,9 @@ func Resource(source Source, o Options) (*Page, error) {
 		return nil, err
 	}
 	families := slices.DeleteFunc(resourceFamilies(), func(f resourceFamily) bool { return !o.wants(f.name) })
-	var last kept[*stats.Summary]
+	last := latest.New(o.MaxAge, source.CPUAndMemory)
 	return newPage(func(ctx context.Context, t *text) {
-		s, err := last.get(ctx, o.MaxAge, source.CPUAndMemory)
+		s, err := last.Get(ctx)
 		o.fail("/metrics/resource", err)
 		if s != nil {
 			writeResource(t, families, s)

@@ -1,0 +1,43 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package latest keeps what was measured for who asks again soon after.
+package latest
+
+import (
+	"context"
+	"time"
+)
+
+// Value is what was measured last. Its methods may be called from any goroutine. Make one with [New].
+type Value[T any] struct {
+	age     time.Duration
+	measure func(context.Context) (T, error)
+	turn    chan struct{} // held by whoever uses the rest
+	value   T
+	began   time.Time // when it was measured; zero: there is none
+}
+
+// New returns a value that may be so old when somebody asks. With an age of zero or less it is measured whenever somebody does.
+func New[T any](age time.Duration, measure func(context.Context) (T, error)) *Value[T] {
+	return &Value[T]{age: age, measure: measure, turn: make(chan struct{}, 1)}
+}
+
+// Get returns the value if it is young enough, or measures. Who asks meanwhile waits for that, until its own ctx ends. What comes with an
+// error, and so may lack something, is returned but not kept.
+func (v *Value[T]) Get(ctx context.Context) (value T, err error) {
+	select {
+	case v.turn <- struct{}{}:
+		defer func() { <-v.turn }()
+	case <-ctx.Done():
+		return value, context.Cause(ctx)
+	}
+	now := time.Now()
+	if past := now.Sub(v.began); !v.began.IsZero() && past >= 0 && past < v.age {
+		return v.value, nil
+	}
+	if value, err = v.measure(ctx); err == nil {
+		v.value, v.began = value, now
+	}
+	return value, err
+}

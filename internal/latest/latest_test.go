@@ -1,0 +1,108 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package latest_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/internal/latest"
+)
+
+// TestMain keeps the tests on one processor: the race detector of Go 1.26 now and then crashes when timers of a
+// synctest bubble fire on several (golang/go#78156). Goroutines are still preempted and still checked for races.
+func TestMain(m *testing.M) {
+	runtime.GOMAXPROCS(1)
+	os.Exit(m.Run())
+}
+
+// counter counts how often it was measured.
+type counter struct {
+	n   int
+	err error
+}
+
+func (c *counter) measure(context.Context) (int, error) {
+	c.n++
+	return c.n, c.err
+}
+
+func get(t *testing.T, v *latest.Value[int]) int {
+	t.Helper()
+	n, err := v.Get(t.Context())
+	require.NoError(t, err)
+	return n
+}
+
+func TestAValueIsAsOldAsItMayBe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c, always counter
+		v, never := latest.New(10*time.Second, c.measure), latest.New(0, always.measure)
+		assert.Equal(t, 1, get(t, v))
+		time.Sleep(10*time.Second - time.Nanosecond)
+		assert.Equal(t, 1, get(t, v))
+		time.Sleep(time.Nanosecond)
+		assert.Equal(t, 2, get(t, v))
+		assert.Equal(t, 1, get(t, never))
+		assert.Equal(t, 2, get(t, never))
+	})
+}
+
+func TestWhatLacksSomethingIsNotKept(t *testing.T) {
+	c := counter{err: errors.New("no disk")}
+	v := latest.New(time.Hour, c.measure)
+	n, err := v.Get(t.Context())
+	require.ErrorIs(t, err, c.err)
+	assert.Equal(t, 1, n, "the rest is there")
+	c.err = nil
+	assert.Equal(t, 2, get(t, v))
+	c.err = errors.New("it is not asked")
+	assert.Equal(t, 2, get(t, v))
+}
+
+// Of many who ask at once the first one measures, and nobody waits longer than they want to.
+func TestOneMeasuresForAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun, answer := make(chan struct{}), make(chan int)
+		v := latest.New(time.Hour, func(context.Context) (int, error) {
+			close(begun)
+			return <-answer, nil
+		})
+		got := make(chan int, 2)
+		for range 2 {
+			go func() {
+				n, _ := v.Get(t.Context())
+				got <- n
+			}()
+		}
+		<-begun
+		impatient, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := v.Get(impatient)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		answer <- 7
+		assert.Equal(t, 7, <-got)
+		assert.Equal(t, 7, <-got)
+	})
+}
+
+// Whoever measures and leaves has the next one measure.
+func TestWhoeverLeavesLeavesNothing(t *testing.T) {
+	v := latest.New(time.Hour, func(ctx context.Context) (int, error) { return 1, ctx.Err() })
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 10 { // a free turn and the end of the context are chosen from at random
+		_, err := v.Get(gone)
+		require.ErrorIs(t, err, context.Canceled)
+	}
+	assert.Equal(t, 1, get(t, v))
+}

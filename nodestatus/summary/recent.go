@@ -1,0 +1,31 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package summary
+
+import (
+	"context"
+	"time"
+
+	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"github.com/seed81659283/nodeagent/internal/latest"
+)
+
+// Recent is a [Collector] whose summaries are kept for a while, for pages that several clients ask for: what they cost is measuring. The
+// kubelet's are up to 15 s old. Time stamps say when that was. All else is measured whenever it is asked.
+type Recent struct {
+	*Collector
+	whole, short *latest.Value[*stats.Summary]
+}
+
+// Recent returns the collector with summaries that may be so old. Who asks while one is made waits for it. What lacks something is not kept.
+func (k *Collector) Recent(age time.Duration) *Recent {
+	return &Recent{k, latest.New(age, k.Summary), latest.New(age, k.CPUAndMemory)}
+}
+
+// Summary is [Collector.Summary], or what that has returned before. It is shared: nobody may change it.
+func (r *Recent) Summary(ctx context.Context) (*stats.Summary, error) { return r.whole.Get(ctx) }
+
+// CPUAndMemory is [Collector.CPUAndMemory], or what that has returned before. It is shared: nobody may change it.
+func (r *Recent) CPUAndMemory(ctx context.Context) (*stats.Summary, error) { return r.short.Get(ctx) }
