@@ -31,7 +31,7 @@ const (
 )
 
 // Pods has the pods of the node, with the status that the agent has found, static pods included. It is called by several goroutines,
-// and nobody changes what it returns.
+// and nobody changes what it returns: what is the same pointer as before is the same pod.
 type Pods interface {
 	Pods() []*corev1.Pod
 }

@@ -4,11 +4,13 @@
 package nodeapi
 
 import (
-	"bytes"
 	"encoding/json"
+	"iter"
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,9 +19,40 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
+// PodsOf returns the pods that list has with their statuses, for who has the two apart, such as a lifecycle.Reconciler. A status of nil is
+// that in the pod. A pod is the same pointer as before while neither of its two is another one. list is called by one goroutine at a time.
+func PodsOf(list iter.Seq2[*corev1.Pod, *corev1.PodStatus]) Pods {
+	type known struct {
+		status *corev1.PodStatus
+		whole  *corev1.Pod
+	}
+	var mu sync.Mutex
+	before := map[*corev1.Pod]known{}
+	return PodsFunc(func() (pods []*corev1.Pod) {
+		mu.Lock()
+		defer mu.Unlock()
+		now := make(map[*corev1.Pod]known, len(before))
+		for pod, status := range list {
+			one, ok := before[pod]
+			if !ok || one.status != status {
+				whole := *pod
+				if status != nil {
+					whole.Status = *status
+				}
+				one = known{status, &whole}
+			}
+			now[pod] = one
+			pods = append(pods, one.whole)
+		}
+		before = now
+		return pods
+	})
+}
+
 // servePods lists the pods of the node.
 func (s *Server) servePods(w http.ResponseWriter, _ *http.Request, _ params) {
-	writePods(w, s.o.Pods.Pods())
+	body, err := s.encoded.list(s.o.Pods.Pods())
+	writePods(w, body, err)
 }
 
 // serveRunningPods lists what the runtime runs, which is more than the node wants while a pod is terminating.
@@ -29,25 +62,75 @@ func (s *Server) serveRunningPods(w http.ResponseWriter, r *http.Request, _ para
 		text(w, http.StatusInternalServerError, err.Error())
 		return
 	}
-	writePods(w, runningPods(snapshot))
+	var once encodedPods
+	body, err := once.list(runningPods(snapshot))
+	writePods(w, body, err)
 }
 
-// writePods answers with a PodList. Without pods its items are null, as the kubelet's are.
-func writePods(w http.ResponseWriter, pods []*corev1.Pod) {
-	list := corev1.PodList{TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}}
-	if len(pods) > 0 {
-		list.Items = make([]corev1.Pod, len(pods))
-		for i, pod := range pods {
-			list.Items[i] = *pod
-			list.Items[i].TypeMeta = metav1.TypeMeta{} // the list says what they are
-		}
-	}
-	var body bytes.Buffer
-	if err := json.NewEncoder(&body).Encode(&list); err != nil {
+func writePods(w http.ResponseWriter, body []byte, err error) {
+	if err != nil {
 		text(w, http.StatusInternalServerError, err.Error())
 		return
 	}
-	writeJSON(w, body.Bytes())
+	writeJSON(w, body)
+}
+
+// encodedMaxAge is for how long a pod is kept as JSON when nobody asks.
+const encodedMaxAge = time.Minute
+
+// encodedPods makes lists of pods. It keeps what it has made of a pod, which nobody changes, for as long as that is listed: monitoring
+// asks for the same pods again and again. The zero value is ready.
+type encodedPods struct {
+	mu    sync.Mutex
+	known map[*corev1.Pod][]byte
+	stale *time.Timer // forgets them; nil: nobody has asked
+}
+
+// list returns a PodList. Without pods its items are null, as the kubelet's are.
+func (e *encodedPods) list(pods []*corev1.Pod) ([]byte, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	body := []byte(`{"kind":"PodList","apiVersion":"v1","metadata":{},"items":`)
+	if len(pods) == 0 {
+		return append(body, "null}\n"...), nil
+	}
+	known := make(map[*corev1.Pod][]byte, len(pods))
+	size := len(body) + len(pods) + len("[]}\n")
+	for _, pod := range pods {
+		one, ok := e.known[pod]
+		if !ok {
+			bare := *pod
+			bare.TypeMeta = metav1.TypeMeta{} // the list says what they are
+			var err error
+			if one, err = json.Marshal(&bare); err != nil {
+				return nil, err
+			}
+		}
+		known[pod] = one
+		size += len(one)
+	}
+	e.keep(known)
+	body = slices.Grow(body, size-len(body))
+	for i, pod := range pods {
+		body = append(append(body, "[,"[min(i, 1)]), known[pod]...)
+	}
+	return append(body, "]}\n"...), nil
+}
+
+// keep keeps pods as JSON for a while.
+func (e *encodedPods) keep(known map[*corev1.Pod][]byte) {
+	e.known = known
+	if e.stale != nil {
+		e.stale.Reset(encodedMaxAge)
+		return
+	}
+	e.stale = time.AfterFunc(encodedMaxAge, e.forget)
+}
+
+func (e *encodedPods) forget() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.known = nil
 }
 
 // runningPods returns the pods that have a ready sandbox or a running container, the newest first, with names, UIDs, and the names and

@@ -21,6 +21,7 @@ type Server struct {
 	long      longRequests
 	guard     runonce.Guard
 	started   time.Time
+	encoded   encodedPods
 
 	all, readOnly, healthz http.Handler
 }
