@@ -17,13 +17,15 @@
 //   - resident: memory of the process after -settle, beside running pods that it finds at its start, without and with its server; and at
 //     the end of the measurement.
 //   - log: a log of -log MiB, which the harness writes into the container's file, through /containerLogs. MiB are those of the file.
-//   - exec: `true` by SPDY, each on a connection of its own, from before the request until its exit status is there; -execs times one after
-//     the other, and as often with -parallel under way.
+//   - exec: `true` by SPDY, each on a connection of its own, from before the request until its exit status is there; some -execs
+//     times one after the other, and as often with -parallel under way, in turn with the floor.
 //   - port-forward: -log MiB by one connection of one session by SPDY, from a server in the harness.
 //   - exec, output: -log MiB that a command in the container writes, by SPDY.
 //   - floor with TLS: the same client at the runtime, through a proxy in the harness that has TLS and copies bytes. An agent has TLS, which
 //     the runtime on the loopback has not.
 //   - scrape: CPU time of each page, the mean of -scrapes requests one after the other. What pages share for a while is paid once.
+//   - every page each 15 s: all CPU time, that at rest included, while all pages are asked for so for -monitored, as Prometheus and
+//     metrics-server do. What an agent measures in the background counts here.
 //   - idle execs: how much more memory is resident with -idle sessions of cat, each of which has answered once.
 //
 // The floor is taken beside each of them, right before the same step: both see the same load, and its figures are the medians of all.

@@ -30,6 +30,7 @@ type options struct {
 	execs, parallel, idle      int
 	repeat                     int
 	settle, rest, limit, grace time.Duration
+	monitored                  time.Duration
 	json                       string
 }
 
@@ -49,6 +50,7 @@ func main() {
 	flag.IntVar(&o.repeat, "repeat", 1, "how often each is measured, in turn")
 	flag.DurationVar(&o.settle, "settle", time.Minute, "before memory is looked at")
 	flag.DurationVar(&o.rest, "rest", time.Minute, "how long CPU time at rest is taken")
+	flag.DurationVar(&o.monitored, "monitored", time.Minute, "how long every page is asked for each 15 s")
 	flag.DurationVar(&o.limit, "limit", 5*time.Minute, "deadline for each step")
 	flag.DurationVar(&o.grace, "grace", 10*time.Second, "time an agent has to end at SIGTERM")
 	flag.StringVar(&o.json, "json", "", "`file` for all figures")
@@ -116,8 +118,8 @@ func (o options) subjects() (list []subject, err error) {
 	switch {
 	case o.endpoint == "" || o.image == "":
 		return nil, errors.New("-cri and -image are needed")
-	case min(o.log, o.scrapes, o.execs, o.parallel, o.idle, o.repeat) < 1 || o.pods < 0 || o.rest <= 0:
-		return nil, errors.New("-log, -scrapes, -execs, -parallel, -idle, -repeat and -rest must be positive, and -n not negative")
+	case min(o.log, o.scrapes, o.execs, o.parallel, o.idle, o.repeat) < 1 || o.pods < 0 || min(o.rest, o.monitored) <= 0:
+		return nil, errors.New("-log, -scrapes, -execs, -parallel, -idle, -repeat, -rest and -monitored must be positive, and -n not negative")
 	case o.agent == "" && o.kubelet == "":
 		return nil, errors.New("-agent or -kubelet is needed")
 	case o.agent != "" && o.cgroupRoot == "":

@@ -70,7 +70,7 @@ func TestSucceeded(t *testing.T) {
 }
 
 func TestOptions(t *testing.T) {
-	good := options{endpoint: "unix:///x", image: "i", agent: "a", cgroupRoot: "/c", log: 1, scrapes: 1, execs: 1, parallel: 1, idle: 1, repeat: 1, rest: 1}
+	good := options{endpoint: "unix:///x", image: "i", agent: "a", cgroupRoot: "/c", log: 1, scrapes: 1, execs: 1, parallel: 1, idle: 1, repeat: 1, rest: 1, monitored: 1}
 	list, err := good.subjects()
 	require.NoError(t, err)
 	require.Len(t, list, 1)
@@ -116,7 +116,7 @@ func TestClusterBenchAPI(t *testing.T) {
 	require.NoError(t, err, "%s", built)
 	o := options{
 		endpoint: l.Endpoint(), image: lab.BusyboxImage, agent: agent, cgroupRoot: cgroup(t, l), kubelet: filepath.Join(bin, "kubelet"), pods: 2, log: 8, scrapes: 3,
-		execs: 4, parallel: 4, idle: 4, repeat: 1, settle: time.Second, rest: time.Second, limit: 2 * time.Minute, grace: 10 * time.Second,
+		execs: 4, parallel: 4, idle: 4, repeat: 1, settle: time.Second, rest: time.Second, monitored: time.Second, limit: 2 * time.Minute, grace: 10 * time.Second,
 		json: filepath.Join(t.TempDir(), "out.json"),
 	}
 	var out strings.Builder

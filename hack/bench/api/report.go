@@ -20,25 +20,26 @@ type metric string
 
 // The figures, in the order of the table.
 const (
-	withoutMiB     metric = "resident without its server, MiB"
-	withMiB        metric = "resident with its server, MiB"
-	restMillicores metric = "at rest: CPU, millicores"
-	logSpeed       metric = "log: MiB/s"
-	logCPU         metric = "log: CPU, s per GiB"
-	execP50        metric = "exec, one at a time: p50, ms"
-	execP99        metric = "exec, one at a time: p99, ms"
-	execCPU        metric = "exec, one at a time: CPU, ms"
-	manyP50        metric = "exec, many at once: p50, ms"
-	manyP99        metric = "exec, many at once: p99, ms"
-	manyCPU        metric = "exec, many at once: CPU, ms"
-	forwardSpeed   metric = "port-forward: MiB/s"
-	forwardTLS     metric = "port-forward, floor with TLS: MiB/s"
-	forwardCPU     metric = "port-forward: CPU, s per GiB"
-	outputSpeed    metric = "exec, output: MiB/s"
-	outputTLS      metric = "exec, output, floor with TLS: MiB/s"
-	outputCPU      metric = "exec, output: CPU, s per GiB"
-	idleMiB        metric = "idle execs: more resident, MiB"
-	lastMiB        metric = "resident at the end, MiB"
+	withoutMiB          metric = "resident without its server, MiB"
+	withMiB             metric = "resident with its server, MiB"
+	restMillicores      metric = "at rest: CPU, millicores"
+	logSpeed            metric = "log: MiB/s"
+	logCPU              metric = "log: CPU, s per GiB"
+	execP50             metric = "exec, one at a time: p50, ms"
+	execP99             metric = "exec, one at a time: p99, ms"
+	execCPU             metric = "exec, one at a time: CPU, ms"
+	manyP50             metric = "exec, many at once: p50, ms"
+	manyP99             metric = "exec, many at once: p99, ms"
+	manyCPU             metric = "exec, many at once: CPU, ms"
+	forwardSpeed        metric = "port-forward: MiB/s"
+	forwardTLS          metric = "port-forward, floor with TLS: MiB/s"
+	forwardCPU          metric = "port-forward: CPU, s per GiB"
+	outputSpeed         metric = "exec, output: MiB/s"
+	outputTLS           metric = "exec, output, floor with TLS: MiB/s"
+	outputCPU           metric = "exec, output: CPU, s per GiB"
+	monitoredMillicores metric = "every page each 15 s: CPU, millicores"
+	idleMiB             metric = "idle execs: more resident, MiB"
+	lastMiB             metric = "resident at the end, MiB"
 )
 
 // floorName is the subject of the runtime itself.
@@ -64,7 +65,7 @@ func metrics() []metric {
 	for _, page := range pages() {
 		list = append(list, scrapeCPU(page))
 	}
-	return append(list, idleMiB, lastMiB)
+	return append(list, monitoredMillicores, idleMiB, lastMiB)
 }
 
 // figures are those of one subject in one repeat. The floor has some beside each agent.

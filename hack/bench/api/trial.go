@@ -106,6 +106,7 @@ func (b *bench) measure(ctx context.Context, s subject, repeat int) (err error) 
 		{"port-forward", t.forward},
 		{"exec output", t.output},
 		{"scrape", t.scrape},
+		{"monitor", t.monitor},
 		{"idle execs", t.idle},
 	}
 	for _, step := range steps {
