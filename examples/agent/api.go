@@ -150,12 +150,12 @@ func (a *agent) serve(ctx context.Context) error {
 		return err
 	}
 	o := nodeapi.Options{
-		Access: access, Metrics: metrics, Hooks: a.meter.requests(), Pods: nodeapi.PodsFunc(a.apiPods), Runtime: a.runtime, Streams: streams,
+		Access: access, Metrics: metrics, Hooks: a.meter.requests(), Pods: nodeapi.PodsOf(a.apiPods), Runtime: a.runtime, Streams: streams,
 		Settings: a.settings, Flags: map[string]string{"args": strings.Join(os.Args[1:], " ")}, Version: nodestatus.Version,
 		Profiling: unless(a.EnableProfilingHandler, true), NoDebugging: !unless(a.EnableDebuggingHandlers, true), Logger: a.log,
 	}
 	if a.collector != nil {
-		o.Summary = a.collector
+		o.Summary = a.recent
 	}
 	if unless(a.EnableDebugFlagsHandler, true) {
 		o.Level = a.level
@@ -281,18 +281,12 @@ func (a *agent) podOf(id string) string {
 }
 
 // apiPods are the pods of the node as the agent has found them.
-func (a *agent) apiPods() (pods []*corev1.Pod) {
+func (a *agent) apiPods(yield func(*corev1.Pod, *corev1.PodStatus) bool) {
 	for _, state := range a.Pods() {
-		if state.Spec == nil {
-			continue
+		if state.Spec != nil && !yield(state.Spec, state.Status) {
+			return
 		}
-		pod := *state.Spec
-		if state.Status != nil {
-			pod.Status = *state.Status
-		}
-		pods = append(pods, &pod)
 	}
-	return pods
 }
 
 // settings are those of the agent that a kubelet has, too, with its names.

@@ -60,6 +60,7 @@ type agent struct {
 	driver, machine       *driver.Driver       // of the cgroup that kubepods is in, and of that of the whole machine; nil: pods have none
 	slices                bool                 // their cgroups are slices of systemd
 	collector             *nodestats.Collector // measures them: measure.go
+	recent                *nodestats.Recent    // the same for the agent's own API, where it may be seconds old
 	inhibitor             *shutdown.Inhibitor  // has the machine wait for pods; nil: it does not
 	serving               *cert.Serving        // certificate of the agent's own API: encryption.go; nil: it gets none
 	meter                 *meter               // counts what all of them do: metrics.go

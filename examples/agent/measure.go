@@ -31,6 +31,7 @@ func (a *agent) gauge(ctx context.Context, d *driver.Driver) (err error) {
 	if a.collector, err = nodestats.New(wholeMachine{d, a.machine}, a.client, o); err != nil {
 		return err
 	}
+	a.recent = a.collector.Recent(pagesMaxAge)
 	a.parts = append(a.parts, a.collector.Run)
 	return nil
 }

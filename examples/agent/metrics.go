@@ -63,6 +63,9 @@ func booted() time.Time {
 	return time.Time{}
 }
 
+// pagesMaxAge is how old the numbers of a page may be, so that several clients cost no more than one. The kubelet measures every 10 to 15 s.
+const pagesMaxAge = 10 * time.Second
+
 // pages are what Prometheus reads.
 func (a *agent) pages(ctx context.Context) (nodeapi.Metrics, error) {
 	o := prom.PageOptions{Error: func(err error) { a.log.Warn("metrics", "error", err) }}
@@ -75,12 +78,12 @@ func (a *agent) pages(ctx context.Context) (nodeapi.Metrics, error) {
 	if err != nil {
 		return pages, err
 	}
-	measured := usage.Options{Machine: m, CgroupRoot: root, Systemd: a.slices, Error: func(page string, err error) { a.log.Warn("metrics", "page", page, "error", err) }}
-	resource, err := usage.Resource(a.collector, measured)
+	measured := usage.Options{MaxAge: pagesMaxAge, Machine: m, CgroupRoot: root, Systemd: a.slices, Error: func(page string, err error) { a.log.Warn("metrics", "page", page, "error", err) }}
+	resource, err := usage.Resource(a.recent, measured)
 	if err != nil {
 		return pages, err
 	}
-	cadvisor, err := usage.Cadvisor(a.collector, measured)
+	cadvisor, err := usage.Cadvisor(a.recent, measured)
 	if err != nil {
 		return pages, err
 	}
@@ -88,7 +91,7 @@ func (a *agent) pages(ctx context.Context) (nodeapi.Metrics, error) {
 	storage := usage.Storage(func() (*statsapi.Summary, error) {
 		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 		defer cancel()
-		return a.collector.Summary(ctx)
+		return a.recent.Summary(ctx)
 	}, measured)
 	return pages, a.meter.all.Register(storage)
 }
