@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"runtime/metrics"
 	"sync"
 	"testing"
 	"time"
@@ -160,13 +161,14 @@ func TestForwardMuch(t *testing.T) {
 	})
 }
 
-// highest returns the most memory that was in use until stop is closed, without what the collector had not come to yet.
+// highest returns the most memory that was in use until stop is closed: what the collector has found alive, without what has come and gone
+// since.
 func highest(stop <-chan struct{}) (most uint64) {
+	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	for {
 		runtime.GC()
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		most = max(most, m.HeapInuse)
+		metrics.Read(live)
+		most = max(most, live[0].Value.Uint64())
 		select {
 		case <-stop:
 			return most
