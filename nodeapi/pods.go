@@ -20,7 +20,8 @@ import (
 )
 
 // PodsOf returns the pods that list has with their statuses, for who has the two apart, such as a lifecycle.Reconciler. A status of nil is
-// that in the pod. A pod is the same pointer as before while neither of its two is another one. list is called by one goroutine at a time.
+// that in the pod, and a pod of nil is none. A pod is the same pointer as before while neither of its two is another one. list is called by
+// one goroutine at a time.
 func PodsOf(list iter.Seq2[*corev1.Pod, *corev1.PodStatus]) Pods {
 	type known struct {
 		status *corev1.PodStatus
@@ -33,6 +34,9 @@ func PodsOf(list iter.Seq2[*corev1.Pod, *corev1.PodStatus]) Pods {
 		defer mu.Unlock()
 		now := make(map[*corev1.Pod]known, len(before))
 		for pod, status := range list {
+			if pod == nil {
+				continue
+			}
 			one, ok := before[pod]
 			if !ok || one.status != status {
 				whole := *pod
@@ -62,8 +66,7 @@ func (s *Server) serveRunningPods(w http.ResponseWriter, r *http.Request, _ para
 		text(w, http.StatusInternalServerError, err.Error())
 		return
 	}
-	var once encodedPods
-	body, err := once.list(runningPods(snapshot))
+	body, _, err := encodePods(runningPods(snapshot), nil)
 	writePods(w, body, err)
 }
 
@@ -86,51 +89,54 @@ type encodedPods struct {
 	stale *time.Timer // forgets them; nil: nobody has asked
 }
 
-// list returns a PodList. Without pods its items are null, as the kubelet's are.
-func (e *encodedPods) list(pods []*corev1.Pod) ([]byte, error) {
+// list returns a PodList.
+func (e *encodedPods) list(pods []*corev1.Pod) (body []byte, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	body := []byte(`{"kind":"PodList","apiVersion":"v1","metadata":{},"items":`)
-	if len(pods) == 0 {
-		return append(body, "null}\n"...), nil
+	if body, e.known, err = encodePods(pods, e.known); err != nil {
+		return nil, err
 	}
-	known := make(map[*corev1.Pod][]byte, len(pods))
-	size := len(body) + len(pods) + len("[]}\n")
-	for _, pod := range pods {
-		one, ok := e.known[pod]
-		if !ok {
-			bare := *pod
-			bare.TypeMeta = metav1.TypeMeta{} // the list says what they are
-			var err error
-			if one, err = json.Marshal(&bare); err != nil {
-				return nil, err
-			}
-		}
-		known[pod] = one
-		size += len(one)
+	if e.stale == nil {
+		e.stale = time.AfterFunc(encodedMaxAge, e.forget)
 	}
-	e.keep(known)
-	body = slices.Grow(body, size-len(body))
-	for i, pod := range pods {
-		body = append(append(body, "[,"[min(i, 1)]), known[pod]...)
-	}
-	return append(body, "]}\n"...), nil
-}
-
-// keep keeps pods as JSON for a while.
-func (e *encodedPods) keep(known map[*corev1.Pod][]byte) {
-	e.known = known
-	if e.stale != nil {
-		e.stale.Reset(encodedMaxAge)
-		return
-	}
-	e.stale = time.AfterFunc(encodedMaxAge, e.forget)
+	e.stale.Reset(encodedMaxAge)
+	return body, nil
 }
 
 func (e *encodedPods) forget() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.known = nil
+}
+
+// encodePods returns a PodList, and each of its pods as JSON. Those that are known are not encoded. Without pods the items are null, as the
+// kubelet's are.
+func encodePods(pods []*corev1.Pod, known map[*corev1.Pod][]byte) (body []byte, encoded map[*corev1.Pod][]byte, err error) {
+	const head, tail = `{"kind":"PodList","apiVersion":"v1","metadata":{},"items":`, "]}\n"
+	if len(pods) == 0 {
+		return []byte(head + "null}\n"), nil, nil
+	}
+	encoded = make(map[*corev1.Pod][]byte, len(pods))
+	size := len(head) + len(tail)
+	for _, pod := range pods {
+		one, ok := known[pod]
+		if !ok {
+			bare := *pod
+			bare.TypeMeta = metav1.TypeMeta{} // the list says what they are
+			if one, err = json.Marshal(&bare); err != nil {
+				return nil, nil, err
+			}
+		}
+		encoded[pod] = one
+		size += 1 + len(one)
+	}
+	body = append(make([]byte, 0, size), head...)
+	before := byte('[')
+	for _, pod := range pods {
+		body = append(append(body, before), encoded[pod]...)
+		before = ','
+	}
+	return append(body, tail...), encoded, nil
 }
 
 // runningPods returns the pods that have a ready sandbox or a running container, the newest first, with names, UIDs, and the names and

@@ -89,7 +89,7 @@ func TestPodsOf(t *testing.T) {
 	}
 	all := pods(2)
 	all[1].Status.Message = "its own"
-	states := []state{{all[0], &corev1.PodStatus{Phase: corev1.PodPending}}, {all[1], nil}}
+	states := []state{{all[0], &corev1.PodStatus{Phase: corev1.PodPending}}, {all[1], nil}, {nil, &corev1.PodStatus{}}}
 	p := PodsOf(func(yield func(*corev1.Pod, *corev1.PodStatus) bool) {
 		for _, s := range states {
 			if !yield(s.pod, s.status) {

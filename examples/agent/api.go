@@ -283,7 +283,7 @@ func (a *agent) podOf(id string) string {
 // apiPods are the pods of the node as the agent has found them.
 func (a *agent) apiPods(yield func(*corev1.Pod, *corev1.PodStatus) bool) {
 	for _, state := range a.Pods() {
-		if state.Spec != nil && !yield(state.Spec, state.Status) {
+		if !yield(state.Spec, state.Status) {
 			return
 		}
 	}
