@@ -240,8 +240,9 @@ nodestatus/cert        max 200: internal/atomicfile internal/backoff internal/ku
 nodestatus/cert/certtest max 200: lifecycle/apisource/apisourcetest API k8s.io/client-go/tools/clientcmd/...
 
 # Metrics: client_golang is imported here alone.
-nodeapi/prom            max 130: cgroups cgroups/podtree cri eviction gc images internal/containers lifecycle lifecycle/executor lifecycle/podstatus pleg probe qos volume volume/plan API PROM
-nodeapi/prom/usage      max 110: cgroups cri internal/latest nodestatus/machine nodestatus/summary API PROM k8s.io/kubelet/pkg/apis/stats/v1alpha1
+nodeapi/prom            max 130: cgroups cgroups/podtree cri eviction gc images internal/containers lifecycle lifecycle/executor lifecycle/podstatus nodeapi/prom/internal/answer pleg probe qos volume volume/plan API PROM
+nodeapi/prom/internal/answer max   0:
+nodeapi/prom/usage      max 110: cgroups cri internal/latest nodeapi/prom/internal/answer nodestatus/machine nodestatus/summary API PROM k8s.io/kubelet/pkg/apis/stats/v1alpha1
 nodeapi/prom/promtest   max  40: PROM
 # The API of the node.
 nodeapi                max  85: cri cri/logs internal/freshfile internal/runonce nodeapi/auth API k8s.io/kubelet/pkg/apis/stats/v1alpha1

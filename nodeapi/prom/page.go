@@ -5,17 +5,17 @@ package prom
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
 	"errors"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
+
+	"github.com/seed81659283/nodeagent/nodeapi/prom/internal/answer"
 )
 
 // What a page does where its options say nothing.
@@ -126,24 +126,5 @@ func (p *page) write(w http.ResponseWriter, r *http.Request, families []*dto.Met
 		}
 		body.Write(one.Bytes())
 	}
-	w.Header().Set("Content-Type", string(format))
-	if !acceptsGzip(r.Header) {
-		w.Header().Set("Content-Length", strconv.Itoa(body.Len()))
-		_, _ = w.Write(body.Bytes()) // whoever asked may have gone
-		return
-	}
-	w.Header().Set("Content-Encoding", "gzip")
-	packed := gzip.NewWriter(w)
-	_, _ = packed.Write(body.Bytes())
-	_ = packed.Close()
-}
-
-func acceptsGzip(h http.Header) bool {
-	for part := range strings.SplitSeq(h.Get("Accept-Encoding"), ",") {
-		coding, quality, _ := strings.Cut(strings.TrimSpace(part), ";")
-		if coding == "gzip" && strings.ReplaceAll(quality, " ", "") != "q=0" {
-			return true
-		}
-	}
-	return false
+	answer.Page(w, r, string(format), body.Bytes())
 }

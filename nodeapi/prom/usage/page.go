@@ -4,12 +4,11 @@
 package usage
 
 import (
-	"compress/gzip"
 	"context"
 	"errors"
 	"net/http"
-	"strconv"
-	"strings"
+
+	"github.com/seed81659283/nodeagent/nodeapi/prom/internal/answer"
 )
 
 // Page is a page of metrics. Use [Resource] or [Cadvisor].
@@ -45,26 +44,5 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.write(r.Context(), t)
 		p.size = len(t.buf)
 	}()
-	h := w.Header()
-	h.Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8; escaping=underscores")
-	if !takesGzip(r.Header.Get("Accept-Encoding")) {
-		h.Set("Content-Length", strconv.Itoa(len(t.buf)))
-		_, _ = w.Write(t.buf) // nobody to tell
-		return
-	}
-	h.Set("Content-Encoding", "gzip")
-	z, _ := gzip.NewWriterLevel(w, gzip.BestSpeed) // the level is one
-	_, _ = z.Write(t.buf)
-	_ = z.Close()
-}
-
-// takesGzip reports whether a client takes compressed answers.
-func takesGzip(accept string) bool {
-	for part := range strings.SplitSeq(accept, ",") {
-		name, weight, _ := strings.Cut(strings.TrimSpace(part), ";")
-		if name == "gzip" && strings.ReplaceAll(weight, " ", "") != "q=0" {
-			return true
-		}
-	}
-	return false
+	answer.Page(w, r, "text/plain; version=0.0.4; charset=utf-8; escaping=underscores", t.buf)
 }
