@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -124,6 +125,7 @@ func (f *faulty) begin(p *faultproxy.Proxy) (end func()) {
 // round is what happens while requests fail.
 type round struct {
 	*member
+	pods   int    // of the deployment when it is over
 	victim string // pod whose container is killed; it was not before, so that it is replaced at once
 	old    cri.Container
 	once   string       // pod whose container ends for good
@@ -133,7 +135,7 @@ type round struct {
 
 // newRound prepares the pods of a round.
 func (m *member) newRound(i int) *round {
-	r := &round{member: m, once: fmt.Sprintf("once%d", i)}
+	r := &round{member: m, pods: 6 + i, once: fmt.Sprintf("once%d", i)}
 	m.apply(fmt.Sprintf(`
 apiVersion: v1
 kind: Pod
@@ -164,7 +166,7 @@ func (m *member) through(i int, f faulty) {
 	end := sync.OnceFunc(f.begin(m.proxy))
 	m.t.Cleanup(end)
 	m.kill(r.old)
-	m.do("scale", "deployment/web", fmt.Sprintf("--replicas=%d", 6+i))
+	m.do("scale", "deployment/web", fmt.Sprintf("--replicas=%d", r.pods))
 	exetest.Eventually(m.t, timeout, func() error {
 		c, err := m.running(r.victim)
 		if err == nil && c.ID == r.old.ID {
@@ -201,7 +203,7 @@ func (r *round) recovers() {
 	began := time.Now()
 	r.eventually(2*timeout, "get", "pod", r.victim, "-o", "jsonpath={.status.containerStatuses[0].restartCount} {.status.containerStatuses[0].ready}")("1 true")
 	r.eventually(2*timeout, "get", "pod", r.once, "-o", "jsonpath={.status.phase} {.status.containerStatuses[0].state.terminated.exitCode}")("Failed 3")
-	r.do("rollout", "status", "deployment/web", "--timeout=60s")
+	r.eventually(2*timeout, "get", "deployment/web", "-o", "jsonpath={.status.readyReplicas}")(strconv.Itoa(r.pods))
 	r.awaitNode()
 	r.t.Logf("all is told %v after the end of it", time.Since(began).Round(10*time.Millisecond))
 	require.Equal(r.t, r.before, r.steady(r.others), "no other container is restarted")

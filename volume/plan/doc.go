@@ -17,7 +17,8 @@
 //		a.Volume.End(err, time.Now())
 //	}
 //
-// A volume has one step at a time. A step that fails is tried again after a back-off of 500 ms, which doubles up to 2m2s; the
+// A volume has one step at a time. A step that fails is tried again after a back-off of 500 ms, which doubles up to 2m2s, or to 15 s where
+// its error has a method Unanswered() bool that returns true: nobody could be asked, such as an API server that is away. The
 // back-off of one kind of step does not delay another kind. A failed step leaves a volume that may be there in part, which is
 // torn down like any other; an error that is a [Final] says that nothing is left, and an [Outdated] that what an earlier agent has made
 // can be used, while it is tried to bring that up to date.

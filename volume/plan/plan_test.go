@@ -58,11 +58,18 @@ func (n *node) line(out *strings.Builder, words []string) {
 	}
 }
 
+// away is an error of who could not be asked.
+type away struct{ error }
+
+func (away) Unanswered() bool { return true }
+
 // failures are errors by the verbs for them.
 func failure(verb string) error {
 	switch verb {
 	case "fails", "hangs":
 		return errors.New("failed")
+	case "away":
+		return fmt.Errorf("wrapped: %w", away{errors.New("no answer")})
 	case "final":
 		return fmt.Errorf("wrapped: %w", &plan.Final{Err: errors.New("failed")})
 	case "outdated":
@@ -87,7 +94,7 @@ func (n *node) say(verb string, v *plan.Volume) {
 		v.Retry()
 	case "refresh":
 		v.RefreshAt = n.now.Add(time.Minute)
-	case "done", "fails", "final", "outdated":
+	case "done", "fails", "away", "final", "outdated":
 		require.NotEqual(n.t, plan.None, v.Step, name)
 		v.End(failure(verb), n.now)
 	case "hangs":

@@ -70,12 +70,28 @@ type Progress struct {
 
 	Failed    Step      // the step that failed last, None after one that succeeded
 	Failures  int       // how often, in a row
+	away      bool      // because nobody could be asked
 	NotBefore time.Time // when that step is tried again
 }
 
 // Policy is how long a step that has failed is not tried again (pkg/util/goroutinemap/exponentialbackoff).
 func Policy() backoff.Policy {
 	return backoff.Policy{First: 500 * time.Millisecond, Max: 2*time.Minute + 2*time.Second}
+}
+
+// awayPolicy is the same where nobody could be asked, such as an API server that is away: when that is back, pods wait for nothing but this.
+// What is at fault itself, or not there, gets the whole policy.
+func awayPolicy() backoff.Policy {
+	return backoff.Policy{First: 500 * time.Millisecond, Max: 15 * time.Second}
+}
+
+// isAway reports whether an error says that nobody could be asked, as those of package apiobjects do.
+func isAway(err error) bool {
+	u, ok := errors.AsType[interface {
+		error
+		Unanswered() bool
+	}](err)
+	return ok && u.Unanswered()
 }
 
 // Final is an error of a step after which nothing is left on the node that the step has made.
@@ -136,11 +152,15 @@ func (p *Progress) fail(s Step, err error, now time.Time) {
 	if s == SetUp && p.Recovered && !p.stuck() && errors.As(err, &outdated) {
 		p.Phase, s = Ready, Remount
 	}
-	if p.Failed != s {
-		p.Failed, p.Failures = s, 0
+	if away := isAway(err); p.Failed != s || p.away != away {
+		p.Failed, p.Failures, p.away = s, 0, away
 	}
 	p.Failures++
-	p.NotBefore = now.Add(Policy().After(p.Failures))
+	policy := Policy()
+	if p.away {
+		policy = awayPolicy()
+	}
+	p.NotBefore = now.Add(policy.After(p.Failures))
 	var final *Final
 	if (s == SetUp || s == Stage) && !p.Recovered && !p.stuck() && errors.As(err, &final) {
 		p.Phase = Absent

@@ -5,6 +5,7 @@ package apiobjects
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"net/http"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/internal/kubeapi"
 	"github.com/seed81659283/nodeagent/lifecycle/apisource/apisourcetest"
+	"github.com/seed81659283/nodeagent/volume/token"
 )
 
 func configMap(name, value string) *corev1.ConfigMap {
@@ -136,6 +138,34 @@ func TestImpatientReader(t *testing.T) {
 			assert.Equal(t, "1", o.Data["k"])
 		})
 		group.Wait()
+	})
+}
+
+// An error reports that nobody could be asked: what waits for an answer is asked for again soon, and what is not there or not allowed is not.
+func TestUnanswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := start(t, Options{}, true)
+		require.NoError(t, w.server.Put(configMap("c", "1")))
+		tokens, r := Tokens{w.client}, token.Request{Namespace: "shop", ServiceAccount: "default", Pod: "p", PodUID: "u"}
+		asks := map[string]func(name string) error{
+			"config map": func(name string) error { _, err := w.Volumes().ConfigMap(t.Context(), "shop", name); return err },
+			"claim":      func(name string) error { _, err := w.PersistentVolumeClaim(t.Context(), "shop", name); return err },
+			"token":      func(string) error { _, err := tokens.Token(t.Context(), r); return err },
+		}
+		for name, ask := range asks {
+			u, ok := errors.AsType[unanswered](ask("none"))
+			require.False(t, ok && u.Unanswered(), name)
+		}
+		for _, f := range []apisourcetest.Fault{{Code: http.StatusForbidden}, {Code: http.StatusInternalServerError}, {Code: http.StatusTooManyRequests}, {Code: http.StatusUnauthorized}, {Hang: true}} {
+			end := w.server.Inject(f)
+			for name, ask := range asks {
+				err := ask(fmt.Sprint("other", f.Code))
+				require.Error(t, err)
+				_, ok := errors.AsType[unanswered](err)
+				require.Equal(t, f.Code != http.StatusForbidden, ok, "%s: %v", name, err)
+			}
+			end()
+		}
 	})
 }
 

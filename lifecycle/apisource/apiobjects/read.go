@@ -39,9 +39,9 @@ func allowed[T any](ctx context.Context, ask func(context.Context) (T, error)) (
 func read[T kubeapi.Object](ctx context.Context, c *kubeapi.Client, k kubeapi.Kind[T], namespace, name string) (T, error) {
 	o, err := allowed(ctx, func(ctx context.Context) (T, error) { return kubeapi.In(c, k, namespace).Get(ctx, name) })
 	if apierrors.IsNotFound(err) {
-		err = missing{err}
+		return o, missing{err}
 	}
-	return o, err
+	return o, judged(err)
 }
 
 // missing is the error of an object that does not exist.
@@ -62,6 +62,23 @@ func away(err error) bool {
 	}
 	return err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errNotRunning)
 }
+
+// judged marks an error that says that nobody can be asked.
+func judged(err error) error {
+	if away(err) {
+		return unanswered{err}
+	}
+	return err
+}
+
+// unanswered is the error of what nobody could be asked for.
+type unanswered struct{ error }
+
+// Unanswered has package volume ask again soon.
+func (unanswered) Unanswered() bool { return true }
+
+// Unwrap returns what went wrong.
+func (u unanswered) Unwrap() error { return u.error }
 
 // flights makes one request of several at the same time for the same object.
 type flights[T any] struct {

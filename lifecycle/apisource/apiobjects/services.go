@@ -114,7 +114,7 @@ func objectsOf(namespace string, found []service) []*corev1.Service {
 // notSynced says why nothing is known yet.
 func notSynced(s kubeapi.Status) error {
 	if s.Err != nil {
-		return fmt.Errorf("they have not been read yet: %w", s.Err)
+		return fmt.Errorf("they have not been read yet: %w", judged(s.Err))
 	}
 	return fmt.Errorf("they have not been read yet: is Objects.Run running?")
 }

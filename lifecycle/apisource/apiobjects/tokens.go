@@ -45,7 +45,7 @@ func (t Tokens) Token(ctx context.Context, r token.Request) (token.Token, error)
 	})
 	switch {
 	case err != nil:
-		return token.Token{}, err
+		return token.Token{}, judged(err)
 	case answer.Status.Token == "" || answer.Status.ExpirationTimestamp.IsZero():
 		return token.Token{}, fmt.Errorf("token of service account %s/%s: the answer has no token, or no time at which it expires", r.Namespace, r.ServiceAccount)
 	}

@@ -42,7 +42,7 @@ func watchedObject[T kubeapi.Object](ctx context.Context, w *watched[T], namespa
 	o, exists, err := w.get(ctx, namespace, name)
 	switch {
 	case err != nil:
-		return o, fmt.Errorf("watch %s %s/%s: %w", w.kind.Resource(), namespace, name, err)
+		return o, fmt.Errorf("watch %s %s/%s: %w", w.kind.Resource(), namespace, name, judged(err))
 	case !exists:
 		return o, missing{apierrors.NewNotFound(schema.GroupResource{Resource: w.kind.Resource()}, name)}
 	}
