@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	goruntime "runtime"
 	"runtime/debug"
@@ -25,6 +26,8 @@ const (
 	// idlePercent is GOGC of an idle agent: a heap of 1.25 times what lives instead of twice that. With 110 pods, which allocate some
 	// 20 MiB a minute at rest, that is a collection every ten seconds or so.
 	idlePercent, busyPercent = 25, 100
+	// regrown is by how many bytes an idle agent may have grown until it gives back again, as after a periodic list.
+	regrown = 3 << 20
 )
 
 // idleness is how busy an agent was when it was looked at last.
@@ -43,12 +46,19 @@ func (s *idleness) next(allocated, live uint64) (percent int, became bool) {
 	return idlePercent, !was.idle
 }
 
+// resident returns how many bytes of the process are in memory, or 0 where the kernel does not say so.
+func resident() (bytes int64) {
+	text, _ := os.ReadFile("/proc/self/statm")
+	_, _ = fmt.Sscan(string(text), new(int64), &bytes)
+	return bytes * int64(os.Getpagesize())
+}
+
 // saveMemory keeps an idle agent small until ctx ends. Who sets GOGC has decided about the heap.
 func (a *agent) saveMemory(ctx context.Context) error {
 	ticker := time.NewTicker(idleLook)
 	defer ticker.Stop()
 	var s idleness
-	set, decided := busyPercent, os.Getenv("GOGC") != ""
+	decided, least := os.Getenv("GOGC") != "", int64(0) // bytes in memory when what could be was given back
 	for {
 		select {
 		case <-ctx.Done():
@@ -58,15 +68,15 @@ func (a *agent) saveMemory(ctx context.Context) error {
 		heap := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/heap/live:bytes"}}
 		metrics.Read(heap)
 		percent, became := s.next(heap[0].Value.Uint64(), heap[1].Value.Uint64())
-		if percent != set && !decided {
+		if !decided {
 			debug.SetGCPercent(percent)
-			set = percent
 		}
-		if became {
+		if became || s.idle && resident() > least+regrown {
 			debug.FreeOSMemory()
 			if err := unmapProgram(); err != nil {
 				a.log.Debug("the pages of the program stay mapped", "error", err)
 			}
+			least = resident()
 		}
 	}
 }

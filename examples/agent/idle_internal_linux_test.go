@@ -5,6 +5,8 @@ package main
 
 import (
 	"os"
+	goruntime "runtime"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"testing"
@@ -34,8 +36,8 @@ Anonymous:             0 kB
 	require.Empty(t, unwritten("x-y r-xp 0 0 0 /bin/a\nAnonymous: 0 kB\n2-1 r-xp 0 0 0 /bin/a\nAnonymous: 0 kB\nAnonymous:\n", "/bin/a"))
 }
 
-// resident returns how much of the pages of files the process has mapped, in KiB.
-func resident(t *testing.T) (kib int) {
+// mappedFiles returns how much of the pages of files the process has mapped, in KiB.
+func mappedFiles(t *testing.T) (kib int) {
 	status, err := os.ReadFile("/proc/self/status")
 	require.NoError(t, err)
 	for line := range strings.Lines(string(status)) {
@@ -51,9 +53,26 @@ func resident(t *testing.T) (kib int) {
 func TestUnmapProgram(t *testing.T) {
 	_, err := os.ReadFile("/proc/self/exe") // the kernel has it cached
 	require.NoError(t, err)
-	before := resident(t)
+	before := mappedFiles(t)
 	require.NoError(t, unmapProgram())
-	after := resident(t)
+	after := mappedFiles(t)
 	t.Logf("%d KiB before, %d after", before, after)
 	require.Less(t, after, before)
+}
+
+// What is written to is in memory, and what is given back is not.
+func TestResident(t *testing.T) {
+	const size = 64 << 20
+	before := resident()
+	require.Positive(t, before)
+	block := make([]byte, size)
+	for i := range block {
+		block[i] = 1
+	}
+	full := resident()
+	require.Greater(t, full, before+size/2)
+	goruntime.KeepAlive(block)
+	block = nil //nolint:ineffassign,wastedassign // it is garbage
+	debug.FreeOSMemory()
+	require.Less(t, resident(), full-size/2)
 }

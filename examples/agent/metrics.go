@@ -79,12 +79,9 @@ func (a *agent) pages(ctx context.Context) (nodeapi.Metrics, error) {
 		return pages, err
 	}
 	measured := usage.Options{MaxAge: pagesMaxAge, Machine: m, CgroupRoot: root, Systemd: a.slices, Error: func(page string, err error) { a.log.Warn("metrics", "page", page, "error", err) }}
-	resource, err := usage.Resource(a.recent, measured)
-	if err != nil {
-		return pages, err
-	}
+	resource, noResource := usage.Resource(a.recent, measured)
 	cadvisor, err := usage.Cadvisor(a.recent, measured)
-	if err != nil {
+	if err = errors.Join(noResource, err); err != nil {
 		return pages, err
 	}
 	pages.Resource, pages.CAdvisor = resource, cadvisor
