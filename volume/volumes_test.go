@@ -197,6 +197,32 @@ func TestFailure(t *testing.T) {
 	})
 }
 
+// unanswered is the error of what nobody could be asked for, as those of an API server that is away.
+type unanswered struct{ error }
+
+func (unanswered) Unanswered() bool { return true }
+
+// However long nobody could be asked, a pod has its volume 15 s after somebody can be again.
+func TestWhoIsBackIsAskedSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, back := &volumetest.Memory{}, time.Now().Add(9*time.Minute)
+		f := &volumetest.Faulty{Plugin: m, SetUpFault: func(context.Context, volume.Volume) error {
+			if time.Now().Before(back) {
+				return fmt.Errorf("token: %w", unanswered{errors.New("no answer")})
+			}
+			return nil
+		}}
+		a := start(t, memory(t.TempDir(), f))
+		ready := make(chan string, 10)
+		a.Notify(func(uids ...string) { ready <- uids[0] })
+		p := pod("u1", "a")
+		require.ErrorContains(t, a.Prepare(t.Context(), p), `set up volume "a": token: no answer`)
+		require.Equal(t, "u1", <-ready)
+		assert.LessOrEqual(t, time.Since(back), 15*time.Second)
+		require.NoError(t, a.Prepare(t.Context(), p))
+	})
+}
+
 // A plugin that does not answer delays its pod, whose error says so, and no other. Release ends what has become pointless.
 func TestHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -168,6 +168,8 @@ func TestCheckSources(t *testing.T) {
 	assert.Empty(t, check(intree.Options{}, volume.ConfigMap, "configMap: {name: app, optional: true}"))
 }
 
+var errNotIssued = errors.New("not issued yet")
+
 // cluster has one trust bundle and one certificate.
 type cluster struct{}
 
@@ -180,7 +182,7 @@ func (cluster) TrustBundle(_ context.Context, s *corev1.ClusterTrustBundleProjec
 
 func (cluster) Certificate(_ context.Context, pod *corev1.Pod, name string, source int) (payload.Certificate, error) {
 	if name != "v" || source != 1 {
-		return payload.Certificate{}, errors.New("not issued yet")
+		return payload.Certificate{}, errNotIssued
 	}
 	return payload.Certificate{Key: []byte("key of " + pod.Name), Chain: []byte("chain")}, nil
 }
@@ -204,5 +206,18 @@ func TestProjectedFromTheCluster(t *testing.T) {
 	v = n.volume(volume.Projected, podtest.Pod(t, `volumes: [{name: v, projected: {sources: [{podCertificate: {signerName: x, keyType: ED25519, keyPath: k}}]}}]`))
 	_, err = n.plugins[volume.Projected].SetUp(t.Context(), v)
 	require.ErrorContains(t, err, "source 0: pod certificate: not issued yet")
+	require.ErrorIs(t, err, errNotIssued, "package plan looks at what is wrapped")
 	require.NoDirExists(t, v.Dir)
+}
+
+// What an issuer or an object says is wrapped: by that package plan knows how soon to try again.
+func TestCausesAreWrapped(t *testing.T) {
+	mounttest.Need(t)
+	n := newNode(t)
+	away := errors.New("no answer")
+	n.options.Tokens = token.IssuerFunc(func(context.Context, token.Request) (token.Token, error) { return token.Token{}, away })
+	n.plugins = intree.Plugins(n.options)
+	v := n.volume(volume.Projected, podtest.Pod(t, `volumes: [{name: v, projected: {sources: [{serviceAccountToken: {path: t, expirationSeconds: 600}}]}}]`))
+	_, err := n.plugins[volume.Projected].SetUp(t.Context(), v)
+	require.ErrorIs(t, err, away)
 }
