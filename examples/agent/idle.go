@@ -34,16 +34,17 @@ const (
 type idleness struct {
 	idle      bool
 	allocated uint64 // bytes since the start
+	least     int64  // bytes in memory when it had given back what it could
 }
 
-// next returns what to do after a look: the percentage to collect garbage by, and whether the agent has become idle.
-func (s *idleness) next(allocated, live uint64) (percent int, became bool) {
+// next returns the percentage to collect garbage by, and whether to give back memory: the agent has become idle, or has grown since.
+func (s *idleness) next(allocated, live uint64, resident int64) (percent int, giveBack bool) {
 	was := *s
-	*s = idleness{idle: allocated-was.allocated <= busyRounds*max(live, leastLive), allocated: allocated}
+	s.idle, s.allocated = allocated-was.allocated <= busyRounds*max(live, leastLive), allocated
 	if !s.idle {
 		return busyPercent, false
 	}
-	return idlePercent, !was.idle
+	return idlePercent, !was.idle || resident > s.least+regrown
 }
 
 // resident returns how many bytes of the process are in memory, or 0 where the kernel does not say so.
@@ -58,7 +59,7 @@ func (a *agent) saveMemory(ctx context.Context) error {
 	ticker := time.NewTicker(idleLook)
 	defer ticker.Stop()
 	var s idleness
-	decided, least := os.Getenv("GOGC") != "", int64(0) // bytes in memory when what could be was given back
+	decided := os.Getenv("GOGC") != ""
 	for {
 		select {
 		case <-ctx.Done():
@@ -67,16 +68,16 @@ func (a *agent) saveMemory(ctx context.Context) error {
 		}
 		heap := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/heap/live:bytes"}}
 		metrics.Read(heap)
-		percent, became := s.next(heap[0].Value.Uint64(), heap[1].Value.Uint64())
+		percent, giveBack := s.next(heap[0].Value.Uint64(), heap[1].Value.Uint64(), resident())
 		if !decided {
 			debug.SetGCPercent(percent)
 		}
-		if became || s.idle && resident() > least+regrown {
+		if giveBack {
 			debug.FreeOSMemory()
 			if err := unmapProgram(); err != nil {
 				a.log.Debug("the pages of the program stay mapped", "error", err)
 			}
-			least = resident()
+			s.least = resident()
 		}
 	}
 }

@@ -11,29 +11,38 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The start is busy; a quiet minute gives back what it took, once, and so does the first one after the next burst.
+// The start is busy; a quiet minute gives back what it took, once, and so do the first one after the next burst, and one that finds the
+// agent grown.
 func TestIdle(t *testing.T) {
 	const mib = 1 << 20
 	var s idleness
 	for i, look := range []struct {
 		allocated, live uint64
+		resident, after int64 // in memory, and when memory was given back
 		percent         int
-		became          bool
+		giveBack        bool
 	}{
-		{900 * mib, 12 * mib, busyPercent, false},
-		{1000 * mib, 10 * mib, idlePercent, true},
-		{1160 * mib, 10 * mib, idlePercent, false},
-		{1321 * mib, 10 * mib, busyPercent, false},
-		{1400 * mib, 10 * mib, idlePercent, true},
-		{1400 * mib, 0, idlePercent, false},
+		{900 * mib, 12 * mib, 60 * mib, 0, busyPercent, false},
+		{1000 * mib, 10 * mib, 60 * mib, 42 * mib, idlePercent, true},
+		{1160 * mib, 10 * mib, 45 * mib, 0, idlePercent, false},
+		{1200 * mib, 10 * mib, 45*mib + 1, 41 * mib, idlePercent, true},
+		{1210 * mib, 10 * mib, 44 * mib, 0, idlePercent, false},
+		{1371 * mib, 10 * mib, 60 * mib, 0, busyPercent, false},
+		{1400 * mib, 10 * mib, 41 * mib, 41 * mib, idlePercent, true},
+		{1400 * mib, 0, 41 * mib, 0, idlePercent, false},
 	} {
-		percent, became := s.next(look.allocated, look.live)
+		percent, giveBack := s.next(look.allocated, look.live, look.resident)
 		assert.Equal(t, look.percent, percent, i)
-		assert.Equal(t, look.became, became, i)
+		assert.Equal(t, look.giveBack, giveBack, i)
+		if giveBack {
+			s.least = look.after
+		}
 	}
 	s = idleness{}
-	_, became := s.next(20*mib, 0)
-	require.True(t, became, "a start without pods is one, too")
+	_, giveBack := s.next(20*mib, 0, 0)
+	require.True(t, giveBack, "a start without pods is one, too")
+	_, giveBack = s.next(20*mib, 0, 0)
+	require.False(t, giveBack, "where nobody knows how much is in memory")
 }
 
 // A heap is profiled for those who can ask for that.
