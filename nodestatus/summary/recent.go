@@ -19,7 +19,8 @@ type Recent struct {
 	whole, short *latest.Value[*stats.Summary]
 }
 
-// Recent returns the collector with summaries that may be so old. Who asks while one is made waits for it. What lacks something is not kept.
+// Recent returns the collector with summaries that may be so old; with an age of zero or less they are made whenever somebody asks. Who asks
+// while one is made waits for it, and gets nil and the cause if its own ctx ends before. What lacks something is not kept.
 func (k *Collector) Recent(age time.Duration) *Recent {
 	return &Recent{k, latest.New(age, k.Summary), latest.New(age, k.CPUAndMemory)}
 }
