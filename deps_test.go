@@ -118,8 +118,8 @@ cgroups                max   0: SYS
 cgroups/cgroupstest    max   0: cgroups internal/suite testing
 cgroups/driver         max  40: cgroups cgroups/driver/internal/... internal/backoff internal/dirent internal/sleep SYS OCI
 cgroups/driver/internal/... max 40: cgroups internal/backoff internal/sleep SYS OCI
-cgroups/podtree        max  75: cgroups eviction/threshold qos internal/backoff API
-qos                    max  75: cgroups cri internal/containers API
+cgroups/podtree        max  75: cgroups eviction/threshold qos internal/backoff internal/quantity internal/runonce internal/required API
+qos                    max  75: cgroups cri internal/containers internal/quantity API
 
 # Probes: the engine and its probers know neither pods nor gRPC.
 probe                  max   0: internal/listener internal/probeconn internal/runonce
@@ -144,7 +144,7 @@ lifecycle/internal/runtimestate max 0: cri lifecycle/internal/callout
 lifecycle/internal/mailbox max 75: lifecycle/plan lifecycle/podstatus API
 lifecycle/lifecycletest max 75: lifecycle lifecycle/podspec API
 lifecycle/internal/podtest max 75: cgroups cri lifecycle/podapi API
-lifecycle/podapi       max  75: cri images/reference internal/containers internal/fielderr internal/optional internal/podfield qos API
+lifecycle/podapi       max  75: cri images/reference internal/containers internal/fielderr internal/optional internal/podfield internal/quantity qos API
 lifecycle/podenv       max  70: cri internal/containers internal/expand internal/fielderr internal/optional internal/podfield internal/podip qos API
 lifecycle/podspec      max  70: cri internal/expand internal/fielderr internal/optional internal/podfield internal/podip lifecycle/podenv qos API
 lifecycle/podset       max  65: API
@@ -166,7 +166,7 @@ volume/claim           max  75: internal/containers internal/nodeselector intern
 volume/plan            max   0: internal/backoff internal/sleep
 volume/payload         max  75: internal/containers internal/optional internal/podfield volume/atomicwriter API
 volume/token           max   0:
-volume/intree          max  75: internal/blockdev internal/containers internal/dirusage internal/mount internal/nowait internal/optional internal/plugincmd internal/podfield internal/projquota internal/rmtree qos volume volume/atomicwriter volume/fsgroup volume/payload volume/plan volume/token API SYS
+volume/intree          max  75: internal/blockdev internal/containers internal/dirusage internal/mount internal/nowait internal/optional internal/plugincmd internal/podfield internal/projquota internal/quantity internal/rmtree qos volume volume/atomicwriter volume/fsgroup volume/payload volume/plan volume/token API SYS
 volume/volumetest      max  75: API internal/suite testing volume volume/podcert volume/trustbundle
 volume/selinux         max  75: internal/containers internal/optional API
 volume/podcert         max  75: internal/backoff internal/runonce internal/sleep volume/payload API
@@ -219,7 +219,8 @@ internal/podfield      max  75: internal/containers API
 internal/podvolume     max  75: internal/containers API
 internal/podip         max  75: API
 internal/podtest       max  80: lifecycle/podapi API sigs.k8s.io/yaml testing
-internal/safeyaml      max  75: API YAML
+internal/quantity      max  75: API
+internal/safeyaml      max  75: internal/quantity API YAML
 internal/hostile       max   0:
 internal/script        max   0: testing
 internal/suite/...     max   0: testing

@@ -8,9 +8,9 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/seed81659283/nodeagent/cgroups"
+	"github.com/seed81659283/nodeagent/internal/quantity"
 )
 
 // PodResources returns what the cgroup of a pod is made from by [cgroups.ForPod] (ResourceConfigForPod and
@@ -69,7 +69,7 @@ func hugepageSize(name corev1.ResourceName) (uint64, bool) {
 	if !ok {
 		return 0, false
 	}
-	q, err := resource.ParseQuantity(text)
+	q, err := quantity.Parse(text)
 	if err != nil || q.Sign() <= 0 {
 		return 0, false
 	}

@@ -13,6 +13,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/seed81659283/nodeagent/internal/quantity"
 )
 
 // ParseReserved reads a reservation as the kubelet's systemReserved and kubeReserved have it, such as
@@ -22,7 +24,7 @@ func ParseReserved(m map[string]string) (corev1.ResourceList, error) {
 	list := make(corev1.ResourceList, len(m))
 	for _, key := range slices.Sorted(maps.Keys(m)) {
 		name := corev1.ResourceName(key)
-		q, err := resource.ParseQuantity(m[key])
+		q, err := quantity.Parse(m[key])
 		if err != nil {
 			return nil, fmt.Errorf("reserve %s %q: %w", key, m[key], err)
 		}

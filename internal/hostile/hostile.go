@@ -30,7 +30,8 @@ func All(size int) []Manifest {
 	return all
 }
 
-// files returns the manifests of the directory. What variables expand to shows only when a container is started.
+// files returns the manifests of the directory. What variables expand to shows only when a container is started,
+// and that a text is a quantity only when the field is used.
 func files() []Manifest {
 	var all []Manifest
 	_ = fs.WalkDir(manifests, ".", func(path string, d fs.DirEntry, err error) error {
@@ -39,7 +40,7 @@ func files() []Manifest {
 		}
 		text, err := manifests.ReadFile(path)
 		name := strings.TrimSuffix(d.Name(), ".yaml")
-		all = append(all, Manifest{Name: name, Text: text, Fine: strings.HasPrefix(name, "fine-") || strings.HasPrefix(name, "expansion-")})
+		all = append(all, Manifest{Name: name, Text: text, Fine: strings.HasPrefix(name, "fine-") || strings.HasPrefix(name, "expansion-") || strings.HasPrefix(name, "text-")})
 		return err
 	})
 	return all

@@ -32,6 +32,7 @@ func Rules() []Rule {
 		{"globals", globals},
 		{"contexts", detachedContexts},
 		{"logkeys", logKeys},
+		{"quantities", quantities},
 		{"constructors", startingConstructors},
 		{"differences", differences},
 	}

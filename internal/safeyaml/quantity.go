@@ -6,20 +6,14 @@ package safeyaml
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"reflect"
 	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
-)
 
-// The limits of a quantity. 1e100 is more than any resource has, and a number of some million digits takes seconds to
-// parse, and again whenever it is compared.
-const (
-	MaxExponent = 100 // and the least is -MaxExponent
-	MaxQuantity = 64  // characters
+	"github.com/seed81659283/nodeagent/internal/quantity"
 )
 
 // Quantities returns an error for the first quantity in the JSON of an object that is longer, or has a larger exponent,
@@ -32,7 +26,7 @@ func Quantities(raw []byte, t reflect.Type) error {
 	types := fields{}
 	s := scanner{data: raw, scalar: func(s *scanner, text []byte) error {
 		text = bytes.TrimSpace(unquote(text))
-		err := checkQuantity(text)
+		err := quantity.Check(text)
 		if err == nil || !types.quantity(t, s.path) {
 			return nil
 		}
@@ -41,34 +35,12 @@ func Quantities(raw []byte, t reflect.Type) error {
 	return s.scan()
 }
 
-// checkQuantity returns an error for a number that takes long to parse, and none for what is no number.
-func checkQuantity(text []byte) error {
-	if len(text) == 0 || !strings.ContainsRune("+-.0123456789", rune(text[0])) {
-		return nil
-	}
-	if len(text) > MaxQuantity {
-		return fmt.Errorf("%d characters, the limit is %d", len(text), MaxQuantity)
-	}
-	e := bytes.IndexAny(text, "eE")
-	if e < 0 {
-		return nil
-	}
-	exponent, err := strconv.Atoi(string(text[e+1:]))
-	if errors.Is(err, strconv.ErrSyntax) {
-		return nil
-	}
-	if err != nil || exponent > MaxExponent || exponent < -MaxExponent {
-		return fmt.Errorf("the exponent must be between %d and %d", -MaxExponent, MaxExponent)
-	}
-	return nil
-}
-
 // excerpt quotes the beginning of a text.
 func excerpt(text []byte) string {
-	if len(text) <= MaxQuantity {
+	if len(text) <= quantity.MaxLength {
 		return strconv.Quote(string(text))
 	}
-	return strconv.Quote(string(text[:MaxQuantity/2])) + "..."
+	return strconv.Quote(string(text[:quantity.MaxLength/2])) + "..."
 }
 
 // fields keeps what the keys of a struct lead to, by lower-case key.

@@ -14,6 +14,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"strings"
 	"syscall"
@@ -155,7 +156,7 @@ func (d *Dir) decode(m manifest, into metav1.Object) error {
 	if n := documents(data); n > 1 {
 		return errors.New("more than one document")
 	}
-	if err := bound(data); err != nil {
+	if err := bound(data, reflect.TypeOf(into)); err != nil {
 		return m.redact(err)
 	}
 	var typ metav1.TypeMeta
@@ -178,14 +179,23 @@ func (d *Dir) decode(m manifest, into metav1.Object) error {
 	return nil
 }
 
-// bound returns an error where a manifest is not one, or where it would cost more to decode than it may.
-func bound(data []byte) error {
+// bound returns an error where a manifest of an object of type t is not one, or where it would cost more to decode than it may.
+func bound(data []byte, t reflect.Type) error {
 	b := safeyaml.NewBudget(len(data))
 	if json.Valid(data) {
-		return b.JSON(data)
+		if err := b.JSON(data); err != nil {
+			return err
+		}
+		return safeyaml.Quantities(data, t)
 	}
-	_, err := b.YAML(data)
-	return err
+	if _, err := b.YAML(data); err != nil {
+		return err
+	}
+	raw, err := yaml.YAMLToJSON(data)
+	if err != nil {
+		return err
+	}
+	return safeyaml.Quantities(raw, t)
 }
 
 // redact leaves of the error of a parser nothing but the line, if it is about a secret: parsers quote what they read.

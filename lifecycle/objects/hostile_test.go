@@ -62,6 +62,24 @@ func TestHostileObjects(t *testing.T) {
 	}
 }
 
+// Amounts of claims and volumes are bounded as those of pods are: this one takes minutes to parse.
+func TestHostileQuantities(t *testing.T) {
+	dir := t.TempDir()
+	for file, text := range map[string]string{
+		"shop/persistentvolumeclaims/app.yaml": "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: app}\nspec: {resources: {requests: {storage: 1e2000000000}}}\n",
+		"persistentvolumes/app.yaml":           `{"apiVersion":"v1","kind":"PersistentVolume","metadata":{"name":"app"},"spec":{"capacity":{"storage":"1e-2000000000"}}}`,
+	} {
+		require.NoError(t, os.MkdirAll(filepath.Join(dir, filepath.Dir(file)), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600))
+	}
+	costtest.Check(t, costtest.Limit{}, func() {
+		_, err := objects.NewDir(dir).PersistentVolumeClaim(t.Context(), "shop", "app")
+		require.ErrorContains(t, err, `spec.resources.requests.storage: quantity "1e2000000000": the exponent must be between -100 and 100`)
+		_, err = objects.NewDir(dir).PersistentVolume(t.Context(), "app")
+		require.ErrorContains(t, err, `spec.capacity.storage: quantity "1e-2000000000": the exponent must be between -100 and 100`)
+	})
+}
+
 // What is refused is named, of a secret as well, and nothing that is in it.
 func TestErrorsOfHostileObjects(t *testing.T) {
 	_, write, read := place(t)

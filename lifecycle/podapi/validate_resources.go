@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/internal/containers"
 	"github.com/seed81659283/nodeagent/internal/podfield"
+	"github.com/seed81659283/nodeagent/internal/quantity"
 	"github.com/seed81659283/nodeagent/qos"
 )
 
@@ -127,10 +128,6 @@ func validateQuantities(list corev1.ResourceList, path *field.Path) field.ErrorL
 // divisible reports whether a quantity is a whole number of huge pages.
 func divisible(name corev1.ResourceName, q resource.Quantity) bool {
 	size := strings.TrimPrefix(string(name), corev1.ResourceHugePagesPrefix)
-	// To parse 1e-30000000 takes minutes, and no page has an exponent of three digits.
-	if i := strings.IndexAny(size, "eE"); len(size) > validation.LabelValueMaxLength || i >= 0 && len(size)-i > len("e-12") {
-		return false
-	}
-	page, err := resource.ParseQuantity(size)
+	page, err := quantity.Parse(size)
 	return err == nil && page.Value() > 0 && page.MilliValue()%1000 == 0 && q.Value()%page.Value() == 0
 }

@@ -120,6 +120,8 @@ func TestHugePages(t *testing.T) {
 		"a size of two":         {"HugePages-1Gi", both, ""},
 		"a size nobody asks of": {"HugePages-1Gi", two, "no resource request for huge pages"},
 		"no number":             {"HugePages-x", two, "not a size"},
+		"no end of digits":      {"HugePages-1e-2000000000", two, "not a size: the exponent must be between -100 and 100"},
+		"a request of the same": {"HugePages", "{requests: {hugepages-1e-2000000000: 1Mi, hugepages-2Mi: 4Mi}}", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := podtest.Pod(t, "{volumes: [{name: v, emptyDir: {medium: "+c.medium+"}}], containers: [{name: c, image: i, resources: "+c.resources+"}]}")

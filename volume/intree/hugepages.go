@@ -9,9 +9,9 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/seed81659283/nodeagent/internal/containers"
+	"github.com/seed81659283/nodeagent/internal/quantity"
 )
 
 // isHugePages reports whether a medium is huge pages, of whatever size.
@@ -26,7 +26,10 @@ func pageSize(pod *corev1.Pod, medium corev1.StorageMedium) (int64, error) {
 	add := func(list corev1.ResourceList) {
 		for name := range list {
 			text, ok := strings.CutPrefix(string(name), corev1.ResourceHugePagesPrefix)
-			if q, err := resource.ParseQuantity(text); ok && err == nil && q.Sign() > 0 {
+			if !ok {
+				continue
+			}
+			if q, err := quantity.Parse(text); err == nil && q.Sign() > 0 {
 				asked[q.Value()] = true
 			}
 		}
@@ -40,7 +43,7 @@ func pageSize(pod *corev1.Pod, medium corev1.StorageMedium) (int64, error) {
 	text, sized := strings.CutPrefix(string(medium), string(corev1.StorageMediumHugePagesPrefix))
 	switch {
 	case sized:
-		q, err := resource.ParseQuantity(text)
+		q, err := quantity.Parse(text)
 		if err != nil {
 			return 0, fmt.Errorf("medium %.64q: not a size: %w", medium, err)
 		}
