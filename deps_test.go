@@ -98,19 +98,19 @@ cri/critest            max   0: cri internal/sleep internal/suite testing
 cri/critest/sessiontest max  0: cri cri/critest internal/sleep internal/suite testing
 cri/process/...        max   0: cgroups cri cri/process/internal/... internal/... SYS
 cri/remote             max 115: cri internal/cripb GRPC
-cri/criserver          max 115: cri internal/cripb GRPC
-cri/streaming          max   1: cri internal/runonce nodeapi/stream
+cri/criserver          max 115: cri internal/cripb GRPC internal/required
+cri/streaming          max   1: cri internal/runonce nodeapi/stream internal/required
 
 # Log files of containers.
-cri/logs               max   0: cri internal/backoff internal/runonce internal/sleep SYS
+cri/logs               max   0: cri internal/backoff internal/runonce internal/sleep SYS internal/required
 
 # Engines: no third-party package, and never each other.
-pleg                   max   0: cri internal/backoff internal/listener internal/runonce internal/sleep
-eviction               max   0: eviction/threshold internal/runonce
+pleg                   max   0: cri internal/backoff internal/listener internal/runonce internal/sleep internal/required
+eviction               max   0: eviction/threshold internal/runonce internal/required
 eviction/threshold     max   0:
 eviction/evictiontest  max   0: eviction internal/suite testing
 eviction/podevict      max  80: eviction internal/containers qos API k8s.io/kubelet/pkg/apis/stats/v1alpha1
-gc                     max   0: SYS cri images/reference internal/atomicfile internal/plainfile internal/rmtree internal/runonce internal/sleep
+gc                     max   0: SYS cri images/reference internal/atomicfile internal/plainfile internal/rmtree internal/runonce internal/sleep internal/required
 gc/gctest              max   0: cri gc internal/suite testing
 
 # Resources: what a pod may use, and the cgroups that enforce it.
@@ -122,10 +122,10 @@ cgroups/podtree        max  75: cgroups eviction/threshold qos internal/backoff 
 qos                    max  75: cgroups cri internal/containers internal/quantity API
 
 # Probes: the engine and its probers know neither pods nor gRPC.
-probe                  max   0: internal/listener internal/probeconn internal/runonce
+probe                  max   0: internal/listener internal/probeconn internal/runonce internal/required
 probe/httpprobe        max   0: probe internal/probeconn SYS
 probe/grpcprobe        max 115: probe internal/probeconn GRPC
-probe/podprobe         max  75: cri internal/containers internal/expand probe probe/httpprobe API
+probe/podprobe         max  75: cri internal/containers internal/expand probe probe/httpprobe API internal/required
 
 # Pods.
 lifecycle              max  75: cri images internal/backoff internal/fielderr internal/sleep lifecycle/executor lifecycle/internal/callout lifecycle/internal/lacking lifecycle/internal/mailbox lifecycle/internal/ownership lifecycle/internal/runtimestate lifecycle/internal/startslots lifecycle/internal/turns lifecycle/plan lifecycle/podapi lifecycle/poddir lifecycle/podenv lifecycle/podset lifecycle/podspec lifecycle/podstatus lifecycle/podview probe probe/podprobe API
@@ -165,12 +165,12 @@ volume/internal/blockmap max 0: internal/blockdev internal/mount
 volume/claim           max  75: internal/containers internal/nodeselector internal/optional API
 volume/plan            max   0: internal/backoff internal/sleep
 volume/payload         max  75: internal/containers internal/optional internal/podfield volume/atomicwriter API
-volume/token           max   0:
+volume/token           max   0: internal/required
 volume/intree          max  75: internal/blockdev internal/containers internal/dirusage internal/mount internal/nowait internal/optional internal/plugincmd internal/podfield internal/projquota internal/quantity internal/rmtree qos volume volume/atomicwriter volume/fsgroup volume/payload volume/plan volume/token API SYS
 volume/volumetest      max  75: API internal/suite testing volume volume/podcert volume/trustbundle
 volume/selinux         max  75: internal/containers internal/optional API
-volume/podcert         max  75: internal/backoff internal/runonce internal/sleep volume/payload API
-volume/trustbundle     max  75: volume/payload API
+volume/podcert         max  75: internal/backoff internal/runonce internal/sleep volume/payload API internal/required
+volume/trustbundle     max  75: volume/payload API internal/required
 
 # CSI: drivers of volumes speak gRPC.
 volume/csi             max 175: internal/atomicfile internal/backoff internal/mount internal/optional internal/plainfile internal/plugingrpc internal/pluginregistry internal/rmtree internal/sleep volume volume/fsgroup volume/plan volume/selinux volume/token API CSI GRPC SYS
@@ -236,14 +236,14 @@ nodestatus/machine     max   0:
 nodestatus/heartbeat   max 200: cri internal/backoff internal/kubeapi internal/listener internal/runonce internal/sleep nodestatus nodestatus/kubeconfig nodestatus/machine API k8s.io/client-go/rest
 nodestatus/kubeconfig  max 200: API CLUSTER
 nodestatus/shutdown    max  80: internal/atomicfile internal/backoff internal/login1 internal/runonce internal/sleep API
-nodestatus/summary     max  75: cgroups cri internal/dirusage internal/latest internal/runonce internal/sleep API k8s.io/kubelet/pkg/apis/stats/v1alpha1 SYS
+nodestatus/summary     max  75: cgroups cri internal/dirusage internal/latest internal/runonce internal/sleep API k8s.io/kubelet/pkg/apis/stats/v1alpha1 SYS internal/required
 nodestatus/cert        max 200: internal/atomicfile internal/backoff internal/kubeapi internal/plainfile internal/runonce internal/safeyaml internal/sleep API CLUSTER
 nodestatus/cert/certtest max 200: lifecycle/apisource/apisourcetest API k8s.io/client-go/tools/clientcmd/...
 
 # Metrics: client_golang is imported here alone.
-nodeapi/prom            max 130: cgroups cgroups/podtree cri eviction gc images internal/containers lifecycle lifecycle/executor lifecycle/podstatus nodeapi/prom/internal/answer pleg probe qos volume volume/plan API PROM
+nodeapi/prom            max 130: cgroups cgroups/podtree cri eviction gc images internal/containers lifecycle lifecycle/executor lifecycle/podstatus nodeapi/prom/internal/answer pleg probe qos volume volume/plan API PROM internal/required
 nodeapi/prom/internal/answer max   0:
-nodeapi/prom/usage      max 110: cgroups cri internal/latest nodeapi/prom/internal/answer nodestatus/machine nodestatus/summary API PROM k8s.io/kubelet/pkg/apis/stats/v1alpha1
+nodeapi/prom/usage      max 110: cgroups cri internal/latest nodeapi/prom/internal/answer nodestatus/machine nodestatus/summary API PROM k8s.io/kubelet/pkg/apis/stats/v1alpha1 internal/required
 nodeapi/prom/promtest   max  40: PROM
 # The API of the node.
 nodeapi                max  85: cri cri/logs internal/freshfile internal/runonce nodeapi/auth API k8s.io/kubelet/pkg/apis/stats/v1alpha1
@@ -255,7 +255,7 @@ nodeapi/stream/internal/... max 1: nodeapi/stream/internal/... github.com/moby/s
 nodeapi/auth/authtest  max  65: API testing
 nodeapi/nodelogs       max  20: API
 # The kubelet's API.
-nodeapi/podsapi        max 175: cri internal/runonce API GRPC k8s.io/kubelet/pkg/apis/pods/v1alpha1
+nodeapi/podsapi        max 175: cri internal/runonce API GRPC k8s.io/kubelet/pkg/apis/pods/v1alpha1 internal/required
 
 # Planned: what they may import is settled before they are written.
 device                        : GRPC

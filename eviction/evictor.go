@@ -5,13 +5,13 @@ package eviction
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/seed81659283/nodeagent/internal/required"
 	"github.com/seed81659283/nodeagent/internal/runonce"
 )
 
@@ -80,8 +80,8 @@ type Evictor struct {
 // New returns an Evictor. The actor may also be a [MemoryLimiter] and a [Killer]. The error says which option is wrong or
 // missing. Nothing happens until Run.
 func New(observer Observer, actor Actor, o Options) (*Evictor, error) {
-	if observer == nil || actor == nil {
-		return nil, errors.New("eviction: New: observer and actor: required")
+	if err := required.Args("eviction.New", required.Arg{Name: "observer", Value: observer, Hint: "a *podevict.Node"}, required.Arg{Name: "actor", Value: actor, Hint: "a *podevict.Node"}); err != nil {
+		return nil, err
 	}
 	policy, err := NewPolicy(o.Rules)
 	if err != nil {

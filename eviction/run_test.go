@@ -281,7 +281,7 @@ func TestEvictFails(t *testing.T) {
 func TestMisuse(t *testing.T) {
 	node := evictiontest.NewNode(evictiontest.Options{})
 	_, err := eviction.New(nil, node, eviction.Options{})
-	require.ErrorContains(t, err, "observer and actor: required")
+	require.ErrorContains(t, err, "argument observer is nil: required")
 	_, err = eviction.New(node, node, eviction.Options{Rules: eviction.Rules{FixedPeriod: -1, TransitionPeriod: -1, Thresholds: []eviction.Threshold{
 		{Signal: "cpu.available"}, {Signal: eviction.PIDAvailable, GracePeriod: -1},
 	}}})

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/required"
 	"github.com/seed81659283/nodeagent/internal/runonce"
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
@@ -66,11 +67,11 @@ type Containers struct {
 	turn      chan struct{} // has an element while a pass is made
 }
 
-// NewContainers returns a collector for a runtime. It starts nothing. The error is about Options.Policy. It panics if the runtime is
-// nil.
+// NewContainers returns a collector for a runtime. It starts nothing. The error is about Options.Policy, or a nil
+// runtime.
 func NewContainers(rt cri.Runtime, o ContainerOptions) (*Containers, error) {
-	if rt == nil {
-		panic("gc: NewContainers: nil runtime")
+	if err := required.Args("gc.NewContainers", required.Arg{Name: "rt", Value: rt, Hint: "a *remote.Client"}); err != nil {
+		return nil, err
 	}
 	policy := DefaultContainerPolicy()
 	if o.Policy != nil {

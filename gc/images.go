@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/required"
 	"github.com/seed81659283/nodeagent/internal/runonce"
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
@@ -101,10 +102,10 @@ type Images struct {
 var _ ImageGC = (*Images)(nil)
 
 // NewImages returns a collector that removes images through one interface of a runtime, and finds those that are used through
-// another. It starts nothing. The error is about Options.Policy. It panics if either interface is nil.
+// another. It starts nothing. The error is about Options.Policy, or names an interface that is nil.
 func NewImages(images cri.Images, lister cri.Lister, o ImageOptions) (*Images, error) {
-	if images == nil || lister == nil {
-		panic("gc: NewImages: nil runtime")
+	if err := required.Args("gc.NewImages", required.Arg{Name: "images", Value: images, Hint: "a *remote.Client"}, required.Arg{Name: "lister", Value: lister, Hint: "a *remote.Client"}); err != nil {
+		return nil, err
 	}
 	policy := DefaultImagePolicy()
 	if o.Policy != nil {

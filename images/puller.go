@@ -17,6 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/images/credential"
 	"github.com/seed81659283/nodeagent/images/internal/flight"
 	"github.com/seed81659283/nodeagent/images/reference"
+	"github.com/seed81659283/nodeagent/internal/required"
 )
 
 // Options tune a [Puller]. The zero value is right for production, but for Records.
@@ -71,11 +72,11 @@ type Puller struct {
 	backOff backOff
 }
 
-// New returns a puller that looks for images with one interface of a runtime and pulls with the other. It panics if either
-// is nil; the error is about Options.Verify and Allowlist.
+// New returns a puller that looks for images with one interface of a runtime and pulls with the other. The error
+// names an interface that is nil, or is about Options.Verify and Allowlist.
 func New(images cri.Images, puller cri.Puller, o Options) (*Puller, error) {
-	if images == nil || puller == nil {
-		panic("images: New: nil runtime")
+	if err := required.Args("images.New", required.Arg{Name: "images", Value: images, Hint: "a *remote.Client"}, required.Arg{Name: "puller", Value: puller, Hint: "a *remote.Client"}); err != nil {
+		return nil, err
 	}
 	if o.Parallel <= 0 {
 		o.Parallel = 5

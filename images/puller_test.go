@@ -404,8 +404,10 @@ func TestEnsureHidesPasswords(t *testing.T) {
 
 func TestNew(t *testing.T) {
 	rt := critest.New(critest.Options{})
-	assert.Panics(t, func() { _, _ = images.New(nil, rt, images.Options{}) })
-	assert.Panics(t, func() { _, _ = images.New(rt, nil, images.Options{}) })
+	_, err := images.New(nil, rt, images.Options{})
+	require.ErrorContains(t, err, "argument images is nil")
+	_, err = images.New(rt, nil, images.Options{})
+	require.ErrorContains(t, err, "argument puller is nil")
 	for want, o := range map[string]images.Options{
 		`verify: "Sometimes" is none`:        {Verify: "Sometimes"},
 		`verify: AlwaysVerify needs records`: {Verify: images.AlwaysVerify},

@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/required"
 	"github.com/seed81659283/nodeagent/lifecycle/executor"
 	"github.com/seed81659283/nodeagent/lifecycle/internal/ownership"
 	"github.com/seed81659283/nodeagent/lifecycle/internal/runtimestate"
@@ -77,8 +78,8 @@ type Reconciler struct {
 // An observer and probes that are a [Notifier] tell it what has changed, without more ado. The error is that of
 // [Options.Validate]. It panics if the runtime or the observer is nil.
 func New(rt cri.Runtime, observer Observer, o Options) (*Reconciler, error) {
-	if rt == nil || observer == nil {
-		panic("lifecycle.New: nil runtime or observer")
+	if err := required.Args("lifecycle.New", required.Arg{Name: "rt", Value: rt, Hint: "a *remote.Client"}, required.Arg{Name: "observer", Value: observer, Hint: "a *pleg.Generator"}); err != nil {
+		return nil, err
 	}
 	if err := o.Validate(); err != nil {
 		return nil, err

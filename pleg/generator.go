@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/internal/listener"
+	"github.com/seed81659283/nodeagent/internal/required"
 	"github.com/seed81659283/nodeagent/internal/runonce"
 )
 
@@ -90,9 +91,7 @@ type Generator struct {
 // New returns a Generator that follows the pods of l, which may also be a [cri.EventStreamer], a [cri.Inspector]
 // and a [cri.PodLister]. It panics if l is nil. Nothing happens until Run.
 func New(l cri.Lister, o Options) *Generator {
-	if l == nil {
-		panic("pleg: New: nil Lister")
-	}
+	required.MustArgs("pleg.New", required.Arg{Name: "l", Value: l, Hint: "a *remote.Client"})
 	g := &Generator{
 		opts:   o.withDefaults(),
 		lister: l,

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/seed81659283/nodeagent/internal/required"
 )
 
 // Execer runs a command in a container, to its end.
@@ -46,11 +48,10 @@ type Exec struct {
 
 var _ Prober = (*Exec)(nil)
 
-// NewExec returns a prober that runs a command. The error names the field that is wrong and its value. It panics
-// without an execer.
+// NewExec returns a prober that runs a command. The error names the field that is wrong and its value, or a nil execer.
 func NewExec(execer Execer, c ExecConfig) (*Exec, error) {
-	if execer == nil {
-		panic("probe: NewExec needs an Execer")
+	if err := required.Args("probe.NewExec", required.Arg{Name: "execer", Value: execer, Hint: "that of podprobe.CRI"}); err != nil {
+		return nil, err
 	}
 	switch {
 	case c.ContainerID == "":

@@ -64,7 +64,7 @@ func testExecOutOfTime(t *testing.T) {
 }
 
 func TestNewExecRefuses(t *testing.T) {
-	none := probe.ExecFunc(nil)
+	none := probe.ExecFunc(func(context.Context, string, []string) ([]byte, int, error) { return nil, 0, nil })
 	for want, c := range map[string]probe.ExecConfig{
 		`field ContainerID: is empty`:                    {Command: []string{"a"}},
 		`field Command: [] names no program`:             {ContainerID: "c"},

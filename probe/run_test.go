@@ -25,7 +25,7 @@ func TestRunIsForgottenOrCalledTwice(t *testing.T) {
 			Key: probe.Key{PodUID: "u", Container: "c", Kind: probe.Readiness}, ContainerID: "id", Running: true, Started: true,
 			Spec: probe.Spec{Period: time.Second, Timeout: time.Second, FailureThreshold: 1, SuccessThreshold: 1}, Prober: prober,
 		}}))
-		require.EqualError(t, s.Healthy(), "probe.Set: nobody runs it, and something waits for that")
+		require.EqualError(t, s.Healthy(), "probe.Set.Run is not running: call it in a goroutine of its own")
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() { _ = s.Run(ctx) }()
 		synctest.Wait()

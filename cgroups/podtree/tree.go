@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/cgroups"
+	"github.com/seed81659283/nodeagent/internal/required"
 	"github.com/seed81659283/nodeagent/qos"
 )
 
@@ -54,8 +55,8 @@ type Tree struct {
 // Pods is nil for a tree that a lifecycle.Reconciler is made with, which has the tree [Tree.Follow] it. The error is that of
 // [Options.Validate].
 func New(w Cgroups, pods Pods, o Options) (*Tree, error) {
-	if w == nil {
-		panic("podtree.New: nil cgroups")
+	if err := required.Args("podtree.New", required.Arg{Name: "w", Value: w, Hint: "a *driver.Driver"}); err != nil {
+		return nil, err
 	}
 	if pods == nil {
 		pods = new(followed)

@@ -14,6 +14,7 @@ import (
 	v1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/required"
 )
 
 // Options are the settings of a [Server]. The zero value is right for production.
@@ -53,9 +54,7 @@ const (
 
 // New returns a server of a runtime. It panics if there is no runtime.
 func New(rt cri.Runtime, o Options) *Server {
-	if rt == nil {
-		panic("criserver: no runtime")
-	}
+	required.MustArgs("criserver.New", required.Arg{Name: "rt", Value: rt, Hint: "a *process.Runtime"})
 	s := &Server{
 		runtime:     rt,
 		images:      o.Images,

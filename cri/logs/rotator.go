@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/required"
 	"github.com/seed81659283/nodeagent/internal/runonce"
 )
 
@@ -85,8 +86,8 @@ type Rotator struct {
 // NewRotator returns a Rotator that asks runtime to reopen the files. It returns an error when the policy cannot be
 // kept.
 func NewRotator(runtime cri.LogReopener, o RotatorOptions) (*Rotator, error) {
-	if runtime == nil {
-		panic("logs: NewRotator needs a runtime")
+	if err := required.Args("logs.NewRotator", required.Arg{Name: "runtime", Value: runtime, Hint: "a *remote.Client"}); err != nil {
+		return nil, err
 	}
 	o.Policy = o.Policy.withDefaults()
 	if o.Policy.MaxFiles < 2 {

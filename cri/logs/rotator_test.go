@@ -331,7 +331,8 @@ func TestOddLogs(t *testing.T) {
 func TestNewRotator(t *testing.T) {
 	_, err := logs.NewRotator(reopener(func() {}), logs.RotatorOptions{Policy: logs.Policy{MaxFiles: 1}})
 	assert.ErrorContains(t, err, "MaxFiles 1")
-	assert.Panics(t, func() { _, _ = logs.NewRotator(nil, logs.RotatorOptions{}) })
+	_, err = logs.NewRotator(nil, logs.RotatorOptions{})
+	require.ErrorContains(t, err, "argument runtime is nil")
 
 	synctest.Test(t, func(t *testing.T) {
 		n := start(t, logs.Policy{MaxSize: -1}, "a")

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seed81659283/nodeagent/internal/required"
 	"github.com/seed81659283/nodeagent/internal/runonce"
 	"github.com/seed81659283/nodeagent/nodeapi/stream"
 )
@@ -48,9 +49,7 @@ type Server struct {
 
 // New returns a server for sessions, which it ends when it ends. It panics if there are none.
 func New(sessions *stream.Server, o Options) *Server {
-	if sessions == nil {
-		panic("streaming: no sessions")
-	}
+	required.MustArgs("streaming.New", required.Arg{Name: "sessions", Value: sessions, Hint: "a *stream.Server"})
 	o.MaxConns = cmp.Or(max(o.MaxConns, 0), 1000)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

@@ -220,7 +220,7 @@ func TestEnd(t *testing.T) {
 }
 
 func TestMisuse(t *testing.T) {
-	require.PanicsWithValue(t, "streaming: no sessions", func() { streaming.New(nil, streaming.Options{}) })
+	require.PanicsWithValue(t, "streaming.New: argument sessions is nil: required, such as a *stream.Server", func() { streaming.New(nil, streaming.Options{}) })
 	sessions, err := stream.New(stream.Options{Runner: &streamtest.Runtime{}})
 	require.NoError(t, err)
 	urls := streaming.New(sessions, streaming.Options{})

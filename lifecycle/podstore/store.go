@@ -65,7 +65,7 @@ type Store struct {
 // New returns a Store for the file at path, whose directory is made when needed. It neither reads nor writes; see [Store.Load] and [Store.Run]. It panics without a path.
 func New(path string, o Options) *Store {
 	if path == "" {
-		panic("podstore.New: no path")
+		panic("podstore.New: argument path is empty: required, such as /var/lib/nodeagent/pods.store")
 	}
 	if o.Interval <= 0 {
 		o.Interval = time.Second

@@ -20,6 +20,7 @@ import (
 	podsv1alpha1 "k8s.io/kubelet/pkg/apis/pods/v1alpha1"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/required"
 	"github.com/seed81659283/nodeagent/internal/runonce"
 )
 
@@ -92,9 +93,7 @@ type Server struct {
 
 // New returns a server of the pods of a source. It panics if there is none.
 func New(source Source, o Options) *Server {
-	if source == nil {
-		panic("podsapi: no source")
-	}
+	required.MustArgs("podsapi.New", required.Arg{Name: "source", Value: source, Hint: "a podsapi.SourceFunc"})
 	o.Rate = cmp.Or(max(o.Rate, 0), DefaultRate)
 	o.Burst = cmp.Or(max(o.Burst, 0), DefaultBurst)
 	o.Queue = cmp.Or(max(o.Queue, 0), DefaultQueue)

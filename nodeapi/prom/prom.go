@@ -4,7 +4,6 @@
 package prom
 
 import (
-	"errors"
 	"fmt"
 	"path"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"github.com/seed81659283/nodeagent/internal/required"
 	"github.com/seed81659283/nodeagent/lifecycle"
 )
 
@@ -60,8 +60,8 @@ type Metrics struct {
 // New registers the metrics of all engines, which are on the page from when their hooks are asked for. An error names what is
 // invalid, or what is registered already; nothing of this call is registered then.
 func New(registry prometheus.Registerer, o Options) (*Metrics, error) {
-	if registry == nil {
-		return nil, errors.New("prom.New: registry: required; prometheus.NewRegistry makes one")
+	if err := required.Args("prom.New", required.Arg{Name: "registry", Value: registry, Hint: "that of prometheus.NewRegistry"}); err != nil {
+		return nil, err
 	}
 	if o.Probes == nil {
 		o.Probes = registry

@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/cgroups"
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/required"
 	"github.com/seed81659283/nodeagent/internal/runonce"
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
@@ -61,8 +62,8 @@ type Collector struct {
 // New returns a collector for the pods of a runtime. It starts nothing. What the runtime can do beside listing is found
 // out here: a [cri.StatsLister] measures writable layers, and an [ImageUser] says where images are.
 func New(c Cgroups, runtime cri.Lister, o Options) (*Collector, error) {
-	if c == nil || runtime == nil {
-		return nil, errors.New("summary.New needs Cgroups, such as a driver.Driver, and a cri.Lister")
+	if err := required.Args("summary.New", required.Arg{Name: "c", Value: c, Hint: "a *driver.Driver"}, required.Arg{Name: "runtime", Value: runtime, Hint: "a *remote.Client"}); err != nil {
+		return nil, err
 	}
 	o, err := o.withDefaults()
 	if err != nil {

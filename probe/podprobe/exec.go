@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/required"
 	"github.com/seed81659283/nodeagent/probe"
 )
 
@@ -33,9 +34,7 @@ const (
 // time containerd leaves what it has started, too. More than 16 MiB of output are an error of containerd, which cannot
 // send them. A command whose container terminates has exit code 137, or is an error.
 func CRI(runtime cri.Execer) probe.Execer {
-	if runtime == nil {
-		panic("podprobe: CRI needs a runtime")
-	}
+	required.MustArgs("podprobe.CRI", required.Arg{Name: "runtime", Value: runtime, Hint: "a *remote.Client"})
 	return &execer{runtime: runtime, late: make(chan struct{}, maxLate)}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/seed81659283/nodeagent/internal/required"
 	"github.com/seed81659283/nodeagent/probe"
 )
 
@@ -25,9 +26,7 @@ type Pods struct {
 
 // NewPods returns a Pods whose probes are run by a set, which has no other user.
 func NewPods(set *probe.Set, o Options) *Pods {
-	if set == nil {
-		panic("podprobe.NewPods: nil set")
-	}
+	required.MustArgs("podprobe.NewPods", required.Arg{Name: "set", Value: set, Hint: "probe.NewSet(probe.Options{})"})
 	return &Pods{set: set, options: o, targets: make(map[string][]probe.Target)}
 }
 

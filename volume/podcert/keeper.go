@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/seed81659283/nodeagent/internal/required"
 	"github.com/seed81659283/nodeagent/internal/runonce"
 	"github.com/seed81659283/nodeagent/volume/payload"
 )
@@ -51,9 +52,7 @@ type Keeper struct {
 
 // New returns a Keeper without certificates. It starts nothing; see [Keeper.Run]. It panics if there is no issuer.
 func New(from Issuer, o Options) *Keeper {
-	if from == nil {
-		panic("podcert: nil Issuer")
-	}
+	required.MustArgs("podcert.New", required.Arg{Name: "from", Value: from, Hint: "an *apiobjects.Objects"})
 	if o.Wait <= 0 {
 		o.Wait = 3 * time.Second
 	}

@@ -10,6 +10,8 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/seed81659283/nodeagent/internal/required"
 )
 
 // MaxTokens is how many tokens a [Cache] keeps: one for each volume of all pods of a large node. What is over that is asked for
@@ -75,9 +77,7 @@ type Cache struct {
 
 // NewCache returns a cache of tokens. A nil rand is that of math/rand/v2. It panics if there is no issuer.
 func NewCache(from Issuer, random func() float64) *Cache {
-	if from == nil {
-		panic("token: nil Issuer")
-	}
+	required.MustArgs("token.NewCache", required.Arg{Name: "from", Value: from, Hint: "an apiobjects.Tokens"})
 	if random == nil {
 		random = rand.Float64
 	}

@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/seed81659283/nodeagent/internal/required"
 	"github.com/seed81659283/nodeagent/volume/payload"
 )
 
@@ -61,9 +62,7 @@ type Reader struct {
 
 // NewReader returns a Reader. It panics if there is no lister.
 func NewReader(from Lister) *Reader {
-	if from == nil {
-		panic("trustbundle: nil Lister")
-	}
+	required.MustArgs("trustbundle.NewReader", required.Arg{Name: "from", Value: from, Hint: "an *apiobjects.Objects"})
 	return &Reader{from: from, seed: maphash.MakeSeed()}
 }
 

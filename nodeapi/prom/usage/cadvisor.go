@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/cgroups"
 	"github.com/seed81659283/nodeagent/internal/latest"
+	"github.com/seed81659283/nodeagent/internal/required"
 	"github.com/seed81659283/nodeagent/nodestatus/machine"
 	"github.com/seed81659283/nodeagent/nodestatus/summary"
 )
@@ -19,8 +20,8 @@ import (
 // Cadvisor returns the page /metrics/cadvisor: what the kernel counts for the node, its pods and their containers, and what
 // [Options].Machine says.
 func Cadvisor(source Source, o Options) (*Page, error) {
-	if source == nil {
-		return nil, fmt.Errorf("usage.Cadvisor: %w", errNoSource)
+	if err := required.Args("usage.Cadvisor", required.Arg{Name: "source", Value: source, Hint: "a *summary.Collector"}); err != nil {
+		return nil, err
 	}
 	if err := o.check("usage.Cadvisor"); err != nil {
 		return nil, err

@@ -5,7 +5,6 @@ package usage
 
 import (
 	"context"
-	"errors"
 	"net/http"
 
 	"github.com/seed81659283/nodeagent/nodeapi/prom/internal/answer"
@@ -21,9 +20,6 @@ type Page struct {
 func newPage(write func(ctx context.Context, t *text)) *Page {
 	return &Page{turn: make(chan struct{}, 1), write: write}
 }
-
-// errNoSource says what a page is missing.
-var errNoSource = errors.New("it has no Source, such as a summary.Collector")
 
 // ServeHTTP measures and answers with the page, compressed where the client takes that.
 func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {

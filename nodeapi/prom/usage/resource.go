@@ -5,13 +5,13 @@ package usage
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
 	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"github.com/seed81659283/nodeagent/internal/latest"
+	"github.com/seed81659283/nodeagent/internal/required"
 )
 
 // figure is a value that was measured, if it was.
@@ -110,8 +110,8 @@ func swapOf(s *stats.SwapStats) figure {
 
 // Resource returns the page /metrics/resource: CPU, memory and swap of the node, its pods and their containers.
 func Resource(source Source, o Options) (*Page, error) {
-	if source == nil {
-		return nil, fmt.Errorf("usage.Resource: %w", errNoSource)
+	if err := required.Args("usage.Resource", required.Arg{Name: "source", Value: source, Hint: "a *summary.Collector"}); err != nil {
+		return nil, err
 	}
 	if err := o.check("usage.Resource"); err != nil {
 		return nil, err

@@ -6,6 +6,8 @@ package usage
 import (
 	"github.com/prometheus/client_golang/prometheus"
 	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"github.com/seed81659283/nodeagent/internal/required"
 )
 
 // volumeMetric is a family of volumes with claims.
@@ -26,9 +28,7 @@ type storage struct {
 // kubelet_volume_stats_* and kubelet_container_log_filesystem_used_bytes. It calls measure for each page, such as a
 // summary.Collector's Summary with a context that ends in time, and panics without one.
 func Storage(measure func() (*stats.Summary, error), o Options) prometheus.Collector {
-	if measure == nil {
-		panic("usage.Storage: it has no func to measure with, such as one that calls summary.Collector.Summary")
-	}
+	required.MustArgs("usage.Storage", required.Arg{Name: "measure", Value: measure, Hint: "a func that calls summary.Collector.Summary"})
 	s := &storage{measure: measure, opts: o}
 	volume := func(name, help string, value func(*stats.VolumeStats) *uint64) {
 		if name = "kubelet_volume_stats_" + name; o.wants(name) {
