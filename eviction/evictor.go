@@ -78,7 +78,7 @@ type Evictor struct {
 }
 
 // New returns an Evictor. The actor may also be a [MemoryLimiter] and a [Killer]. The error says which option is wrong or
-// missing. Nothing happens until Run.
+// missing. Nothing happens until Run; that Run is missing is logged, and told to Hooks.Error, within 10 s.
 func New(observer Observer, actor Actor, o Options) (*Evictor, error) {
 	if err := required.Args("eviction.New", required.Arg{Name: "observer", Value: observer, Hint: "a *podevict.Node"}, required.Arg{Name: "actor", Value: actor, Hint: "a *podevict.Node"}); err != nil {
 		return nil, err
@@ -95,6 +95,7 @@ func New(observer Observer, actor Actor, o Options) (*Evictor, error) {
 		e.limiter, _ = actor.(MemoryLimiter)
 		e.killer, _ = actor.(Killer)
 	}
+	e.guard.Require("eviction.Evictor", e.log, e.hooks.Error)
 	return e, nil
 }
 

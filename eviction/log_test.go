@@ -76,3 +76,18 @@ func TestLogsOnceAMinute(t *testing.T) {
 		require.Greater(t, errs.Load(), int32(4*170), "the hook gets all")
 	})
 }
+// A program that forgot Run hears of it within 10 s: nothing else calls an Evictor.
+func TestEvictorThatDoesNotRunIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := evictiontest.NewNode(evictiontest.Options{Memory: gi})
+		var told []error
+		_, err := eviction.New(node, node, eviction.Options{
+			Rules: memoryRules(), Hooks: eviction.Hooks{Error: func(err error) { told = append(told, err) }},
+		})
+		require.NoError(t, err)
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		require.Len(t, told, 1)
+		require.ErrorContains(t, told[0], "eviction.Evictor.Run is not running")
+	})
+}

@@ -156,7 +156,9 @@ func (h *host) tell() {
 	}
 	r := h.reconciler
 	h.mu.Unlock()
-	assert.NoError(h.t, r.Set(set))
+	if err := r.Set(set); err != nil { // the next agent is told when it begins
+		assert.ErrorContains(h.t, err, "Reconciler.Run has returned")
+	}
 }
 
 // set makes a pod the one that is wanted; nil: none is.

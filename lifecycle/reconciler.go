@@ -17,6 +17,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/internal/required"
+	"github.com/seed81659283/nodeagent/internal/runonce"
 	"github.com/seed81659283/nodeagent/lifecycle/executor"
 	"github.com/seed81659283/nodeagent/lifecycle/internal/ownership"
 	"github.com/seed81659283/nodeagent/lifecycle/internal/runtimestate"
@@ -53,7 +54,7 @@ type Reconciler struct {
 	kick       chan struct{}             // the set of workers may have to change
 	owner      ownership.Mark            // what is written to LabelOwner; set before there is a worker
 	check      func(*corev1.Pod) error   // why a pod cannot be run
-	running    atomic.Bool               // Run was called
+	guard      runonce.Guard             // of Run
 	begun      chan struct{}             // closed when Run was called
 	changed    atomic.Bool               // Changed was called, or the observer calls it
 	acted      atomic.Bool               // something of a pod was started or stopped
@@ -76,7 +77,7 @@ type Reconciler struct {
 
 // New returns a Reconciler that drives a runtime by what an observer sees of it. It starts nothing; see [Reconciler.Run].
 // An observer and probes that are a [Notifier] tell it what has changed, without more ado. The error is that of
-// [Options.Validate]. It panics if the runtime or the observer is nil.
+// [Options.Validate], or names a nil argument or the option that another one needs.
 func New(rt cri.Runtime, observer Observer, o Options) (*Reconciler, error) {
 	if err := required.Args("lifecycle.New", required.Arg{Name: "rt", Value: rt, Hint: "a *remote.Client"}, required.Arg{Name: "observer", Value: observer, Hint: "a *pleg.Generator"}); err != nil {
 		return nil, err
@@ -181,7 +182,7 @@ func (r *Reconciler) awaitRun(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-timer.C:
-		return errors.New("Reconciler.Run was not called, and nothing else takes pods down")
+		return runonce.NotRun("lifecycle.Reconciler")
 	}
 }
 
@@ -189,9 +190,10 @@ func (r *Reconciler) awaitRun(ctx context.Context) error {
 // returns an error at once when another agent has locked Dirs.Pods, when the owner that is kept there cannot be read, and
 // when it is called a second time.
 func (r *Reconciler) Run(ctx context.Context) (err error) {
-	if !r.running.CompareAndSwap(false, true) {
-		return errors.New("Reconciler.Run was called twice")
+	if err := r.guard.Begin(); err != nil {
+		return fmt.Errorf("lifecycle.Reconciler: %w", err)
 	}
+	defer r.guard.End()
 	close(r.begun)
 	defer close(r.ended)
 	release, err := r.prepare()

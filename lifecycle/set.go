@@ -67,7 +67,7 @@ type source struct {
 // want a pod of one UID the one that was first, for as long as it wants it; then its pod is taken down before the
 // other's is started. The others are told so, at each call.
 //
-// A source that Options.Sources does not name is refused as a whole, and so is every set when Run has failed.
+// A source that Options.Sources does not name is refused as a whole, as is one without a name, and every set once Run has returned.
 func (r *Reconciler) Set(set PodSet) error {
 	src, call, err := r.enter(set.Source)
 	if err != nil {
@@ -96,6 +96,9 @@ func (r *Reconciler) Set(set PodSet) error {
 
 // enter checks whether a source may say anything, and gives its call a number.
 func (r *Reconciler) enter(name string) (*source, uint64, error) {
+	if name == "" {
+		return nil, 0, errors.New("set of a source without a name: field Source must not be empty")
+	}
 	if len(r.opts.Sources) > 0 && !slices.Contains(r.opts.Sources, name) {
 		return nil, 0, fmt.Errorf("set of source %q: Options.Sources does not name it, but %q", name, r.opts.Sources)
 	}
@@ -103,6 +106,14 @@ func (r *Reconciler) enter(name string) (*source, uint64, error) {
 	defer r.mu.Unlock()
 	if r.failed != nil {
 		return nil, 0, fmt.Errorf("set of source %q: Reconciler.Run has ended: %w", name, r.failed)
+	}
+	select {
+	case <-r.ended:
+		return nil, 0, fmt.Errorf("set of source %q: Reconciler.Run has returned: make another Reconciler", name)
+	default:
+	}
+	if !r.guard.Needed() {
+		r.guard.Require("lifecycle.Reconciler", r.opts.Logger, r.reportNotRun)
 	}
 	src := r.calls[name]
 	if src == nil {

@@ -215,7 +215,7 @@ func TestTrimIsRefused(t *testing.T) {
 		require.NotZero(t, held(t, rt, "uid-a"))
 		n.stop()
 		idle := newReconciler(t, rt, pleg.New(rt, pleg.Options{}), lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}})
-		require.ErrorContains(t, idle.Trim(t.Context()), "Run was not called")
+		require.ErrorContains(t, idle.Trim(t.Context()), "lifecycle.Reconciler.Run is not running")
 	})
 }
 

@@ -36,6 +36,13 @@ type Follower interface {
 	Follow(active func() (pods []*corev1.Pod, complete bool), mayRun func(uid string) bool)
 }
 
+// reportNotRun calls Hooks.Error because Run is missing.
+func (r *Reconciler) reportNotRun(err error) {
+	if hook := r.opts.Hooks.Error; hook != nil {
+		hook(cri.PodIdentity{}, err, 0)
+	}
+}
+
 // connect has the reconciler told of what is new, and asked for its pods, by those who can.
 func (r *Reconciler) connect() {
 	if n, ok := r.observer.(Notifier); ok {

@@ -110,7 +110,7 @@ func TestDrainWithoutRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		r := newReconciler(t, rt, pleg.New(rt, pleg.Options{}), lifecycle.Options{})
-		require.EqualError(t, r.Drain(t.Context()), "drain: Reconciler.Run was not called, and nothing else takes pods down")
+		require.EqualError(t, r.Drain(t.Context()), "drain: lifecycle.Reconciler.Run is not running: call it in a goroutine of its own")
 
 		hung := faulty{&critest.Faults{Runtime: rt, Around: func(ctx context.Context, op, _ string, call func() error) error {
 			if op == "StopContainer" {
@@ -133,7 +133,7 @@ func TestRunIsCalledTwice(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		n := boot(t, rt, rt, lifecycle.Options{})
 		synctest.Wait()
-		require.EqualError(t, n.reconciler.Run(t.Context()), "Reconciler.Run was called twice")
+		require.EqualError(t, n.reconciler.Run(t.Context()), "lifecycle.Reconciler: second call of Run")
 		n.set(podtest.Pod("a"))
 		time.Sleep(time.Minute)
 		require.Equal(t, 1, ops(rt, "StartContainer"))

@@ -145,7 +145,10 @@ func (g *Generator) Notify(fn func(uids ...string)) { g.listeners.Add(fn) }
 // Get returns a pod as last seen: Time tells at what time or later it was like this, zero if it was never seen. A
 // pod the runtime does not have is a Pod without sandboxes and containers. The error is that of the last
 // inspection; the pod is then the last that could be read, and Time tells when that was found to be out of date.
-func (g *Generator) Get(uid string) (cri.Pod, error) { return g.cache.get(uid) }
+func (g *Generator) Get(uid string) (cri.Pod, error) {
+	g.needRun()
+	return g.cache.get(uid)
+}
 
 // NewerThan returns a pod as Get does, as soon as its Time is after t. If it has to wait it asks for a relist of
 // the pod. The error may also be that of ctx.
@@ -164,14 +167,23 @@ func (g *Generator) NewerThan(ctx context.Context, uid string, t time.Time) (cri
 	}
 }
 
+// needRun starts the wait after which a missing Run is reported.
+func (g *Generator) needRun() { g.guard.Require("pleg.Generator", g.opts.Logger, nil) }
+
 // Pods returns every pod that the runtime has, as last seen, by UID: one that was listed and not inspected yet as it was
 // listed, without the fields that are marked "detail". With an error, which says why, there may be others: no full list has
 // been read yet, or the last one failed.
-func (g *Generator) Pods() ([]cri.Pod, error) { return g.cache.all() }
+func (g *Generator) Pods() ([]cri.Pod, error) {
+	g.needRun()
+	return g.cache.all()
+}
 
 // Relist asks for a relist of one pod and returns at once. Requests are never lost; those that come before the
 // work begins are one.
-func (g *Generator) Relist(uid string) { g.inbox.relist(uid, false) }
+func (g *Generator) Relist(uid string) {
+	g.needRun()
+	g.inbox.relist(uid, false)
+}
 
 // Reinspect asks for a relist of one pod that reads the details of all its objects, and returns at once. A PodSync
 // follows even if nothing has changed its state.

@@ -52,7 +52,7 @@ func loopOf(n int, stable bool) (*loop, []cri.Snapshot) {
 		}
 		snaps[i] = c
 	}
-	g := New(cri.ListerFunc(nil), Options{})
+	g := New(cri.ListerFunc(func(context.Context) (cri.Snapshot, error) { return cri.Snapshot{}, nil }), Options{})
 	l := newLoop(g, new(sync.WaitGroup))
 	l.take(snaps[0])
 	return l, snaps

@@ -91,14 +91,14 @@ func (s *Set) SyncPod(podUID string, targets []Target) error {
 // need says that there are targets, for which somebody has to call Run.
 func (s *Set) need(targets []Target) {
 	if len(targets) > 0 {
-		s.guard.Need(func() { s.opts.Logger.Error("nothing is probed", slog.Any("error", runonce.ErrNotRun)) })
+		s.guard.Require("probe.Set", s.opts.Logger, nil)
 	}
 }
 
 // Healthy returns an error when there are targets and Run is not running, so that nothing is probed.
 func (s *Set) Healthy() error {
-	if err := s.guard.Err(); err != nil {
-		return fmt.Errorf("probe.Set: %w", err)
+	if s.guard.Err() != nil {
+		return runonce.NotRun("probe.Set")
 	}
 	return nil
 }

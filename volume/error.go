@@ -4,7 +4,6 @@
 package volume
 
 import (
-	"errors"
 	"strconv"
 	"strings"
 
@@ -55,6 +54,3 @@ func (j joined) Error() string {
 
 // Unwrap returns all errors.
 func (j joined) Unwrap() []error { return j }
-
-// errNotRun is why nothing happens where nobody calls Run.
-var errNotRun = errors.New("Volumes.Run is not running")

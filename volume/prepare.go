@@ -23,7 +23,7 @@ import (
 func (v *Volumes) Prepare(ctx context.Context, pod *corev1.Pod) error {
 	p, err := v.want(ctx, pod)
 	if p != nil {
-		v.guard.Need(nil)
+		v.needRun()
 		v.poke()
 	}
 	if err != nil {
@@ -242,7 +242,7 @@ func (v *Volumes) Release(ctx context.Context, uid string) error {
 	case p == nil:
 		return nil
 	}
-	v.guard.Need(nil)
+	v.needRun()
 	v.poke()
 	shares := v.shares(p)
 	for done := false; !done; {

@@ -168,6 +168,9 @@ func (v *Volumes) Pods() []string {
 	return slices.Compact(uids)
 }
 
+// needRun starts the wait after which a missing Run is reported.
+func (v *Volumes) needRun() { v.guard.Require("volume.Volumes", v.opts.Logger, v.opts.Hooks.Error) }
+
 // poke lets Run look at what is due.
 func (v *Volumes) poke() {
 	select {
@@ -251,7 +254,7 @@ func (v *Volumes) missing(p *podState, want plan.Phase) (left []error, changed <
 	defer v.mu.Unlock()
 	left = p.left(want, time.Now())
 	if len(left) > 0 && v.guard.Err() != nil {
-		left = append([]error{errNotRun}, left...)
+		left = append([]error{runonce.NotRun("volume.Volumes")}, left...)
 	}
 	return left, p.changed
 }

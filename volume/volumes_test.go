@@ -370,7 +370,7 @@ func TestNotRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v, err := volume.New(memory(t.TempDir(), &volumetest.Memory{}))
 		require.NoError(t, err)
-		require.ErrorContains(t, v.Prepare(t.Context(), pod("u1", "x")), "Volumes.Run is not running")
+		require.ErrorContains(t, v.Prepare(t.Context(), pod("u1", "x")), "volume.Volumes.Run is not running")
 	})
 }
 
@@ -378,7 +378,39 @@ func TestRunTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := start(t, memory(t.TempDir(), &volumetest.Memory{}))
 		synctest.Wait()
-		require.Error(t, a.Run(t.Context()))
+		require.EqualError(t, a.Run(t.Context()), "volume.Volumes: second call of Run")
+	})
+}
+
+// It keeps two agents from setting up and tearing down the same volumes, each from a state of its own.
+func TestTwoOnOneRoot(t *testing.T) {
+	root := t.TempDir()
+	a := start(t, memory(root, &volumetest.Memory{}))
+	require.NoError(t, a.Prepare(t.Context(), pod("u1", "x"))) // so that it runs
+	second, err := volume.New(memory(root, &volumetest.Memory{}))
+	require.NoError(t, err)
+	err = second.Run(t.Context())
+	require.ErrorContains(t, err, "volume.Volumes: lock Options.Root "+root)
+	require.ErrorContains(t, err, "another agent has it open")
+	a.stop()
+	third := start(t, memory(root, &volumetest.Memory{}))
+	require.NoError(t, third.Prepare(t.Context(), pod("u1", "x")), "the lock is released when Run returns")
+}
+
+// A program that forgot Run hears of it within 10 s, not after the time that a Prepare waits.
+func TestRunLeftOutIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var reported []error
+		o := memory(t.TempDir(), &volumetest.Memory{})
+		o.Hooks.Error = func(err error) { reported = append(reported, err) }
+		v, err := volume.New(o)
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		require.Error(t, v.Prepare(ctx, pod("u1", "x")))
+		synctest.Wait()
+		require.Len(t, reported, 1)
+		require.ErrorContains(t, reported[0], "volume.Volumes.Run is not running")
 	})
 }
 

@@ -38,6 +38,7 @@ func (t *Tree) Exists(ctx context.Context, pod *corev1.Pod) (bool, error) {
 // says otherwise. Where the UID of a pod holds "pod" the cgroup is made as well, but it is never taken for that of an orphaned pod, see
 // [cgroups.PodUID].
 func (t *Tree) Ensure(ctx context.Context, pod *corev1.Pod) error {
+	t.needRun()
 	err := t.ensure(ctx, pod)
 	if err != nil {
 		return fmt.Errorf("ensure cgroup of pod %s/%s: %w", pod.Namespace, pod.Name, err)

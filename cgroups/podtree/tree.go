@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/cgroups"
 	"github.com/seed81659283/nodeagent/internal/required"
+	"github.com/seed81659283/nodeagent/internal/runonce"
 	"github.com/seed81659283/nodeagent/qos"
 )
 
@@ -42,6 +43,7 @@ type Tree struct {
 	opts   Options
 	kick   chan struct{} // the set of pods has changed
 	claims claims
+	guard  runonce.Guard
 
 	mu        sync.Mutex // guards all below
 	ready     bool
@@ -94,14 +96,21 @@ func (t *Tree) Status() Status {
 }
 
 // Run keeps the cgroups of the classes in step with the pods and removes orphans, until ctx ends. It is called once,
-// after [Tree.Setup], and returns nil when all that it started has ended.
+// after [Tree.Setup], and returns nil when all that it started has ended. A second call returns an error at once.
 func (t *Tree) Run(ctx context.Context) error {
+	if err := t.guard.Begin(); err != nil {
+		return fmt.Errorf("podtree.Tree: %w", err)
+	}
+	defer t.guard.End()
 	var wg sync.WaitGroup
 	wg.Go(func() { t.keep(ctx) })
 	wg.Go(func() { t.removeOrphans(ctx) })
 	wg.Wait()
 	return nil
 }
+
+// needRun starts the wait after which a missing Run is reported.
+func (t *Tree) needRun() { t.guard.Require("podtree.Tree", t.opts.Logger, nil) }
 
 // isReady reports whether Setup has succeeded.
 func (t *Tree) isReady() bool {

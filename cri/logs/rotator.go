@@ -119,7 +119,7 @@ func (r *Rotator) Set(list []Log) {
 		logs[l.Path] = l
 	}
 	if len(logs) > 0 {
-		r.guard.Need(r.notRun)
+		r.guard.Require("logs.Rotator", r.o.Logger, r.notRun)
 	}
 	r.mu.Lock()
 	r.logs = logs
@@ -130,10 +130,8 @@ func (r *Rotator) Set(list []Log) {
 	}
 }
 
-// notRun tells that logs grow which nobody rotates.
-func (r *Rotator) notRun() {
-	err := fmt.Errorf("logs.Rotator: %w", runonce.ErrNotRun)
-	r.o.Logger.Error("logs are not rotated", "error", err)
+// notRun calls Hooks.Failed because no log is rotated.
+func (r *Rotator) notRun(err error) {
 	if hook := r.o.Hooks.Failed; hook != nil {
 		hook(Log{}, err, 0)
 	}

@@ -30,7 +30,7 @@ func TestRunIsForgottenOrCalledTwice(t *testing.T) {
 		r.Set([]logs.Log{{ContainerID: "c", Path: "/none"}})
 		time.Sleep(10 * time.Second)
 		require.Len(t, told, 1)
-		require.EqualError(t, <-told, "logs.Rotator: nobody runs it, and something waits for that")
+		require.EqualError(t, <-told, "logs.Rotator.Run is not running: call it in a goroutine of its own")
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go func() { _ = r.Run(ctx) }()

@@ -4,6 +4,7 @@
 package pluginregistry
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,6 +46,7 @@ type Options struct {
 	Handlers map[string]Handler // by the type of plugins
 	// RefuseOthers tells plugins of types without a handler that they are not registered. Otherwise they are left alone.
 	RefuseOthers bool
+	Component    string       // of which Run is that of the watcher, such as "csi.Plugin"; empty: the watcher itself
 	Logger       *slog.Logger // nil discards
 }
 
@@ -91,7 +93,9 @@ func New(o Options) (*Watcher, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Watcher{opts: o, state: state{}, cancels: map[string]context.CancelFunc{}, ended: make(chan ended)}, nil
+	w := &Watcher{opts: o, state: state{}, cancels: map[string]context.CancelFunc{}, ended: make(chan ended)}
+	w.guard.Require(cmp.Or(o.Component, "pluginregistry.Watcher"), o.Logger, nil)
+	return w, nil
 }
 
 // Run registers plugins until ctx ends. It is called once.

@@ -4,6 +4,8 @@
 package runonce_test
 
 import (
+	"bytes"
+	"log/slog"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -40,6 +42,35 @@ func TestGuard(t *testing.T) {
 			require.Zero(t, told.Load())
 			time.Sleep(time.Hour)
 			require.EqualValues(t, 1, told.Load())
+		})
+	}
+}
+
+// A component that is used without Run is reported once, with its name in the log and in the hook; one that needs no Run never is.
+func TestRequire(t *testing.T) {
+	for _, spared := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			var g runonce.Guard
+			var log bytes.Buffer
+			var hooked []error
+			for range 2 {
+				g.Require("house.Door", slog.New(slog.NewTextHandler(&log, nil)), func(err error) { hooked = append(hooked, err) })
+			}
+			if spared {
+				g.Spare()
+			}
+			time.Sleep(10 * time.Second)
+			synctest.Wait()
+			if spared {
+				require.Empty(t, hooked)
+				require.Empty(t, log.String())
+				require.NoError(t, g.Err())
+				return
+			}
+			require.Len(t, hooked, 1)
+			require.ErrorIs(t, hooked[0], runonce.ErrNotRun)
+			require.ErrorContains(t, hooked[0], "house.Door.Run is not running")
+			require.Contains(t, log.String(), "house.Door.Run is not running")
 		})
 	}
 }

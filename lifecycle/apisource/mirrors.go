@@ -91,6 +91,7 @@ func (s *Source) Mirrors(o MirrorsOptions) (*Mirrors, error) {
 
 // Set replaces the static pods of a source. It is called after lifecycle.Reconciler.Set, with the same set.
 func (m *Mirrors) Set(set podset.Set) {
+	m.guard.Require("apisource.Mirrors", m.source.opts.Logger, nil)
 	m.mu.Lock()
 	m.static, _ = m.static.With(podset.Accepted{Set: set})
 	m.mu.Unlock()

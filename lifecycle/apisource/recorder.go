@@ -104,6 +104,7 @@ func (r *Recorder) Event(about corev1.ObjectReference, eventType, reason, messag
 
 // record puts an event into the queue.
 func (r *Recorder) record(about corev1.ObjectReference, container string, annotations map[string]string, eventType, reason, message string) {
+	r.guard.Require("apisource.Recorder", r.opts.Logger, nil)
 	r.mu.Lock()
 	r.stats.Recorded++
 	now := time.Now()

@@ -56,6 +56,7 @@ func New(config *rest.Config, o Options) (*Source, error) {
 	}
 	s := &Source{opts: o, client: client}
 	s.pods = newPods(s)
+	s.pods.guard.Require("apisource.Pods", o.Logger, o.Hooks.Error)
 	return s, nil
 }
 

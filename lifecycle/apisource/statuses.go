@@ -146,6 +146,7 @@ func (s *Statuses) Flush(ctx context.Context) error {
 
 // wake has Run look at the pods.
 func (s *Statuses) wake() {
+	s.guard.Require("apisource.Statuses", s.opts.Logger, nil)
 	select {
 	case s.kick <- struct{}{}:
 	default:

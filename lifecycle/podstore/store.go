@@ -114,7 +114,7 @@ func (s *Store) notRun() {
 	if s.flushed.Load() {
 		return
 	}
-	err := fmt.Errorf("podstore.Store %s: %w", s.path, runonce.ErrNotRun)
+	err := fmt.Errorf("%w (file %s)", runonce.NotRun("podstore.Store"), s.path)
 	s.opts.Logger.Error("pods are not kept", "error", err)
 	if hook := s.opts.Hooks.Error; hook != nil {
 		hook(err, 0)

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/seed81659283/nodeagent/internal/backoff"
+	"github.com/seed81659283/nodeagent/internal/runonce"
 )
 
 // The defaults of [DirOptions] and [HTTPOptions]. The period and the timeout are the kubelet's.
@@ -45,8 +46,9 @@ type DirOptions struct {
 // Dir reads pods from the files of a directory, or from a single file. Files whose names begin with a dot,
 // directories and special files are left alone. Links to files are followed, so a mounted config map works.
 type Dir struct {
-	path string
-	opts DirOptions
+	path  string
+	opts  DirOptions
+	guard runonce.Guard
 
 	files   map[string]*manifest
 	listed  bool // the path has been read since the start
@@ -65,12 +67,21 @@ func NewDir(path string, o DirOptions) *Dir {
 	if abs, err := filepath.Abs(path); err == nil {
 		path = abs
 	}
-	return &Dir{path: path, opts: o, files: make(map[string]*manifest), ignored: make(map[string]bool)}
+	d := &Dir{path: path, opts: o, files: make(map[string]*manifest), ignored: make(map[string]bool)}
+	d.guard.Require("source.Dir", o.Logger, nil)
+	return d
 }
 
 // Run calls sink with the state of the directory, first at once and then after each change, until ctx ends. It
-// returns nil. It is called once.
+// returns nil. It returns an error at once without a sink, and when it is called a second time.
 func (d *Dir) Run(ctx context.Context, sink func(Update)) error {
+	if sink == nil {
+		return errNoSink
+	}
+	if err := d.guard.Begin(); err != nil {
+		return fmt.Errorf("source.Dir: %w", err)
+	}
+	defer d.guard.End()
 	w := newWatch(d.path, d.opts.Period, d.opts.Logger)
 	defer w.close()
 	delay := d.opts.Settle
@@ -78,7 +89,7 @@ func (d *Dir) Run(ctx context.Context, sink func(Update)) error {
 		// The watch comes first, so that no change falls between it and the scan.
 		w.renew(time.Now())
 		last := d.last
-		if u := d.Scan(time.Now()); first || !u.equal(last) {
+		if u := d.scan(time.Now()); first || !u.equal(last) {
 			sink(u)
 		}
 		// This pause limits the scans per second, however many changes the kernel reports. What never holds still
@@ -98,8 +109,13 @@ func (d *Dir) Run(ctx context.Context, sink func(Update)) error {
 }
 
 // Scan looks at the directory once and returns its state. Changes that have not held still yet are not in it; a later
-// Scan finds them. Run calls it by itself; it is exported for tools that read a directory once.
+// Scan finds them. Run calls it by itself; it is exported for tools that read a directory once, and do not call Run.
 func (d *Dir) Scan(now time.Time) Update {
+	d.guard.Spare()
+	return d.scan(now)
+}
+
+func (d *Dir) scan(now time.Time) Update {
 	found, err := d.list()
 	if err != nil {
 		u := merge(File, d.files, d.order())
@@ -244,6 +260,9 @@ func (d *Dir) look(path string, f file, m *manifest, now time.Time) bool {
 	}
 	return true
 }
+
+// errNoSink is returned by the Run of a source that has nowhere to hand its pods to.
+var errNoSink = errors.New("source: Run: sink is nil: hand in the function that calls lifecycle.Reconciler.Set")
 
 // errChanged says that a file changed while it was read.
 var errChanged = errors.New("the file changed while it was read")

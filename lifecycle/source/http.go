@@ -10,9 +10,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"time"
+
+	"github.com/seed81659283/nodeagent/internal/runonce"
 )
 
 // HTTPOptions tunes an [HTTP]. The zero value is for production.
@@ -24,13 +27,15 @@ type HTTPOptions struct {
 	Period   time.Duration // between requests; zero: DefaultPeriod
 	Timeout  time.Duration // of a request with its answer; zero: DefaultTimeout
 	Client   *http.Client  // nil: http.DefaultClient
+	Logger   *slog.Logger  // nil discards
 }
 
 // HTTP reads pods from what a server answers to GET requests.
 type HTTP struct {
-	url  string
-	name string // without password
-	opts HTTPOptions
+	url   string
+	name  string // without password
+	opts  HTTPOptions
+	guard runonce.Guard
 
 	manifest manifest
 	taken    [sha256.Size]byte // of the last answer that was parsed
@@ -42,19 +47,29 @@ func NewHTTP(address string, o HTTPOptions) *HTTP {
 	o.Period = cmp.Or(o.Period, DefaultPeriod)
 	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
 	o.Client = cmp.Or(o.Client, http.DefaultClient)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	name := "manifest URL"
 	if u, err := url.Parse(address); err == nil {
 		name = u.Redacted()
 	}
-	return &HTTP{url: address, name: name, opts: o}
+	h := &HTTP{url: address, name: name, opts: o}
+	h.guard.Require("source.HTTP", o.Logger, nil)
+	return h
 }
 
 // Run calls sink with the state of the manifest, after the first request and then after each change, until ctx ends.
-// It returns nil. It is called once.
+// It returns nil. It returns an error at once without a sink, and when it is called a second time.
 func (h *HTTP) Run(ctx context.Context, sink func(Update)) error {
+	if sink == nil {
+		return errNoSink
+	}
+	if err := h.guard.Begin(); err != nil {
+		return fmt.Errorf("source.HTTP: %w", err)
+	}
+	defer h.guard.End()
 	for first := true; ; first = false {
 		last := h.last
-		u := h.Fetch(ctx, time.Now())
+		u := h.fetch(ctx, time.Now())
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -68,8 +83,13 @@ func (h *HTTP) Run(ctx context.Context, sink func(Update)) error {
 }
 
 // Fetch asks the server once and returns the state. Run calls it by itself; it is exported for tools that read a
-// manifest once.
+// manifest once, and do not call Run.
 func (h *HTTP) Fetch(ctx context.Context, now time.Time) Update {
+	h.guard.Spare()
+	return h.fetch(ctx, now)
+}
+
+func (h *HTTP) fetch(ctx context.Context, now time.Time) Update {
 	ctx, cancel := context.WithTimeout(ctx, h.opts.Timeout)
 	defer cancel()
 	body, err := h.get(ctx)

@@ -69,6 +69,7 @@ func NewClient(o ClientOptions) (*Client, error) {
 		return nil, fmt.Errorf("client certificate: %w", err)
 	}
 	c.load()
+	c.guard.Require("cert.Client", c.log, c.hooks.Failed)
 	return c, nil
 }
 

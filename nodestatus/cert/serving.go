@@ -57,6 +57,7 @@ func NewServing(config *rest.Config, o ServingOptions) (*Serving, error) {
 	s.connect = func() (*kubeapi.Client, func(), error) { return client, func() {}, nil }
 	s.reload = s.find
 	s.load()
+	s.guard.Require("cert.Serving", s.log, s.hooks.Failed)
 	return s, nil
 }
 

@@ -113,6 +113,7 @@ func NewLease(config *rest.Config, o LeaseOptions) (*Lease, error) {
 		l.same = o.Reporter.same
 		o.Reporter.appeared.Add(func(...string) { poke(l.wake) })
 	}
+	l.guard.Require("heartbeat.Lease", o.Logger, nil)
 	return l, nil
 }
 

@@ -155,6 +155,7 @@ func NewReporter(config *rest.Config, o ReporterOptions) (*Reporter, error) {
 	r.loop = newLoop(r)
 	node, _ := nodestatus.Initial(r.gather.current(r.wall()))
 	r.node.Store(node)
+	r.guard.Require("heartbeat.Reporter", o.Logger, nil)
 	return r, nil
 }
 
@@ -189,7 +190,6 @@ func (r *Reporter) Report(ctx context.Context) error {
 	r.mu.Lock()
 	r.waits = append(r.waits, result)
 	r.mu.Unlock()
-	r.guard.Need(nil)
 	poke(r.wake)
 	select {
 	case err := <-result:

@@ -111,7 +111,9 @@ func New(o Options) (*Inhibitor, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Inhibitor{opts: o, watching: errNotWatching}, nil
+	i := &Inhibitor{opts: o, watching: errNotWatching}
+	i.guard.Require("shutdown.Inhibitor", o.Logger, nil)
+	return i, nil
 }
 
 // ShuttingDown reports whether the machine is shutting down: the node is not ready then, and no pod is admitted.

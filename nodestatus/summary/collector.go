@@ -83,7 +83,8 @@ func New(c Cgroups, runtime cri.Lister, o Options) (*Collector, error) {
 // ErrTwice is returned by a second call of [Collector.Run].
 var ErrTwice = errors.New("Collector.Run is called once: use the Collector that runs")
 
-// Run measures logs and volumes in the background until ctx ends, and returns nil. Without it summaries have neither.
+// Run measures logs and volumes in the background until ctx ends, and returns nil. Without it summaries have neither, and
+// the first of [Collector.Summary] has that logged within 10 s.
 // A measurement in which the kernel does not come back is left behind, see [Collector.Pending].
 func (k *Collector) Run(ctx context.Context) error {
 	if k.run.Begin() != nil {
@@ -142,6 +143,7 @@ func (k *Collector) Pending() (all []Stuck) {
 // Summary returns what GET /stats/summary of a kubelet has. It is never nil: what a source does not have is missing, and
 // the error, which may be many joined, names the source with an [*Error].
 func (k *Collector) Summary(ctx context.Context) (*stats.Summary, error) {
+	k.run.Require("summary.Collector", k.opts.Logger, nil)
 	return k.collect(ctx, true)
 }
 

@@ -177,7 +177,7 @@ func (e *env) files() []string {
 	found := []string{}
 	for _, dir := range []string{"pods", "plugins"} {
 		err := filepath.WalkDir(filepath.Join(e.root, dir), func(path string, d fs.DirEntry, err error) error {
-			if err != nil || path == filepath.Join(e.root, dir) {
+			if err != nil || path == filepath.Join(e.root, dir) || d.Name() == ".volumes.lock" {
 				return nil
 			}
 			rel, _ := filepath.Rel(e.root, path)

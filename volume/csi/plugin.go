@@ -50,7 +50,7 @@ func New(o Options) (*Plugin, error) {
 	}
 	var err error
 	p.registry, err = pluginregistry.New(pluginregistry.Options{
-		Dir: o.Registry, Handlers: map[string]pluginregistry.Handler{pluginType: &p.drivers}, Logger: o.Logger,
+		Dir: o.Registry, Handlers: map[string]pluginregistry.Handler{pluginType: &p.drivers}, Component: "csi.Plugin", Logger: o.Logger,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("csi: %w", err)

@@ -94,7 +94,7 @@ func (k *Keeper) Certificate(ctx context.Context, pod *corev1.Pod, volume string
 			return have, fmt.Errorf("%w: %w", ctx.Err(), err)
 		case <-timer.C:
 			if k.guard.Err() != nil {
-				return have, fmt.Errorf("%w: Keeper.Run is not running", err)
+				return have, fmt.Errorf("%w: %w", err, runonce.NotRun("podcert.Keeper"))
 			}
 			return have, err
 		}
@@ -120,7 +120,7 @@ func (k *Keeper) track(pod *corev1.Pod, volume string, index int) (*record, erro
 	}
 	r = &record{pod: pod, asked: asked}
 	k.records[at] = r
-	k.guard.Need(nil)
+	k.guard.Require("podcert.Keeper", k.opts.Logger, nil)
 	k.poke()
 	return r, nil
 }

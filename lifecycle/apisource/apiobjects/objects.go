@@ -83,6 +83,7 @@ func New(c *kubeapi.Client, node string, o Options) (*Objects, error) {
 		},
 	})
 	b.watchCertificates(c, node)
+	b.guard.Require("apiobjects.Objects", o.Logger, nil)
 	return b, nil
 }
 
