@@ -9,7 +9,7 @@
 //
 // [Load] reads a repository into a [Tree]. A [Rule] turns a tree into a list of [Complaint], empty when all is
 // well; [Rules] lists them. Three rules are parsed from a readable text: a [Policy] says which package may import what
-// and how many third-party packages may come along, [Sizes] how long packages and files may be, and a [Glossary] which
+// and how many third-party packages may come along, [Sizes] how long files may be, and a [Glossary] which
 // words must not come back.
 //
 //	tree, err := repocheck.Load(os.DirFS("."))

@@ -12,21 +12,21 @@ import (
 	"strings"
 )
 
-// Sizes says how long packages and files may be at most, in lines. A text of these lines makes one ([ParseSizes]):
+// Sizes limits the lines of a file. [ParseSizes] reads it from a text of these lines:
 //
-//	package:   LINES          all files of a directory that are not tests
-//	file:      LINES          one of them
-//	test file: LINES
-//	PATH LINES: REASON        an exception: a directory or a file that may be longer
+//	file:      LINES          limit of a file that is not a test
+//	test file: LINES          limit of a test file
+//	PATH LINES: REASON        exception: a file that may be longer
 //
-// What follows a "#" is a remark. An exception that is needed no longer is a complaint.
+// Text after "#" is a comment. An exception that no file needs is a complaint. Packages have no limit: a package is split
+// where it has two ideas, and a number of lines does not find them.
 type Sizes struct {
 	limits     map[string]int // by kind
-	exceptions map[string]int // by path
+	exceptions map[string]int // by path of a file
 }
 
-// sizeKinds are the kinds of what has a size.
-var sizeKinds = []string{"package", "file", "test file"} //nolint:gochecknoglobals // only read
+// sizeKinds are the kinds of files that have a limit.
+var sizeKinds = []string{"file", "test file"} //nolint:gochecknoglobals // only read
 
 // ParseSizes reads the text of sizes. An error names the line.
 func ParseSizes(text string) (*Sizes, error) {
@@ -73,7 +73,7 @@ func (s *Sizes) parseLine(line string) error {
 	return nil
 }
 
-// Check complains about every package and file that is too long.
+// Check complains about every file that is too long, and about every exception that no file needs.
 func (s *Sizes) Check(t *Tree) (found []Complaint) {
 	needed := map[string]bool{}
 	check := func(path, kind string, lines int) {
@@ -86,7 +86,6 @@ func (s *Sizes) Check(t *Tree) (found []Complaint) {
 			found = append(found, Complaint{Path: path, Text: fmt.Sprintf("%s of %d lines, not at most %d", kind, lines, limit)})
 		}
 	}
-	packages := map[string]int{}
 	for f := range t.source(func(*File) bool { return true }) {
 		lines := strings.Count(f.Text, "\n")
 		if f.Test() {
@@ -94,10 +93,6 @@ func (s *Sizes) Check(t *Tree) (found []Complaint) {
 			continue
 		}
 		check(f.Path, "file", lines)
-		packages[f.Dir()] += lines
-	}
-	for _, dir := range slices.Sorted(maps.Keys(packages)) {
-		check(dir, "package", packages[dir])
 	}
 	for _, path := range slices.Sorted(maps.Keys(s.exceptions)) {
 		if !needed[path] {

@@ -38,12 +38,12 @@ func TestCheckSizes(t *testing.T) {
 
 func TestParseSizesNamesTheLine(t *testing.T) {
 	for _, tt := range []struct{ text, want string }{
-		{"package 3", `line 1: "package 3" is neither a limit nor an exception with a reason`},
+		{"file 3", `line 1: "file 3" is neither a limit nor an exception with a reason`},
 		{"\nwall 3:", `line 2: "wall 3:" is neither a limit nor an exception with a reason`},
-		{"package: three", `line 1: "three" is not a number of lines`},
+		{"file: three", `line 1: "three" is not a number of lines`},
 		{"wall -3: it is thin", `line 1: "-3" is not a number of lines`},
 		{"wall: it is thin", "line 1: an exception is a path and a number of lines"},
-		{"package: 3\nfile: 2", "no line for test file"},
+		{"file: 2", "no line for test file"},
 	} {
 		_, err := repocheck.ParseSizes(tt.text)
 		assert.EqualError(t, err, "parse sizes: "+tt.want)
