@@ -39,6 +39,7 @@ tests lifecycle/apisource:      cri lifecycle lifecycle/podenv volume volume/csi
 tests lifecycle/apisource lifecycle/apisource/apiobjects lifecycle/apisource/apisourcetest nodestatus nodestatus/cert internal/kubeapi: lifecycle/apisource/apisourcetest k8s.io/client-go/rest/...
 tests lifecycle/apisource:      cri lifecycle lifecycle/podapi pleg volume/token
 tests internal/lab:             GRPC
+tests internal/dirusage volume/fsgroup: internal/rmtree
 tests nodestatus/heartbeat:     lifecycle/apisource/apisourcetest k8s.io/client-go/rest nodestatus/machine nodestatus/kubeconfig
 tests nodestatus/shutdown internal/login1: internal/login1/login1test
 tests nodestatus/cert:          nodestatus/cert/certtest
@@ -81,7 +82,7 @@ tests probe/podprobe:           cri/remote cri/process
 tests cgroups/podtree:          cgroups/cgroupstest cgroups/driver
 tests nodestatus:               eviction/threshold
 tests nodeapi/prom/usage:       cgroups/cgroupstest cri/critest nodeapi/prom/promtest
-tests nodestatus/summary:       cgroups/cgroupstest cgroups/driver cri/critest SYS
+tests nodestatus/summary:       internal/rmtree cgroups/cgroupstest cgroups/driver cri/critest SYS
 tests gc gc/gctest:             gc/gctest images images/credential cri/remote SYS
 tests cni:                      cni/cnitest API SYS
 tests cni/netns internal/isolated: SYS

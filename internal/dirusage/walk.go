@@ -22,7 +22,8 @@ type Usage struct {
 // Bounds of a walk. What is below the last level is not counted, and is an error beside what was; a file with several names
 // counts once as long as no more than maxLinked such files are known, and after that for a part with each name.
 const (
-	maxLevels = 256
+	maxLevels = 10_000
+	maxOpen   = 256 // levels whose directories stay open; those below are opened again through their subdirectories
 	maxLinked = 1 << 18
 )
 

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -50,7 +51,8 @@ func (w *Walk) Run(ctx context.Context, path string) error {
 	if w.Buf == nil {
 		w.Buf = make([]byte, dirent.BufferSize)
 	}
-	if err := w.directory(ctx, fd, w.Buf, 1); err != nil {
+	defer unix.Close(fd)
+	if err := w.directory(ctx, &fd, w.Buf, 1); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	if w.Deep {
@@ -59,19 +61,18 @@ func (w *Walk) Run(ctx context.Context, path string) error {
 	return nil
 }
 
-// directory adds what is in an open directory, and closes it. Each block of entries is gone through before what is in it
-// is entered, so that one buffer is enough.
-func (w *Walk) directory(ctx context.Context, fd int, buf []byte, level int) error {
-	defer unix.Close(fd)
+// directory adds the files of an open directory, whose descriptor may become another one of the same directory. It reads a block of entries
+// before it enters the subdirectories of the block, so that one buffer is enough.
+func (w *Walk) directory(ctx context.Context, fd *int, buf []byte, level int) error {
 	for {
 		var below []string
 		var failed error
 		files := 0
-		used, err := dirent.Next(fd, buf, func(name []byte, t dirent.Type) {
+		used, err := dirent.Next(*fd, buf, func(name []byte, t dirent.Type) {
 			if failed != nil || w.Flat && t == dirent.Directory {
 				return
 			}
-			if w.entry(fd, string(name)) {
+			if w.entry(*fd, string(name)) {
 				below = append(below, string(name))
 			}
 			if files++; files%batch == 0 {
@@ -123,14 +124,17 @@ func device(st *unix.Statx_t) [2]uint32 { return [2]uint32{st.Dev_major, st.Dev_
 
 func isDirectory(st *unix.Statx_t) bool { return st.Mode&unix.S_IFMT == unix.S_IFDIR }
 
+// errMoved reports that a directory is not above its subdirectory any more.
+var errMoved = errors.New("directories are moved meanwhile")
+
 // enter goes into a directory. openat2 keeps it from a file system that was mounted there since, also one of the same
 // device.
-func (w *Walk) enter(ctx context.Context, parent int, name string, buf []byte, level int) error {
+func (w *Walk) enter(ctx context.Context, parent *int, name string, buf []byte, level int) error {
 	if level >= maxLevels {
 		w.Deep = true
 		return nil
 	}
-	fd, err := unix.Openat2(parent, name, &unix.OpenHow{
+	fd, err := unix.Openat2(*parent, name, &unix.OpenHow{
 		Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC,
 		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,
 	})
@@ -140,5 +144,49 @@ func (w *Walk) enter(ctx context.Context, parent int, name string, buf []byte, l
 	case err != nil:
 		return &os.PathError{Op: "open", Path: name, Err: err}
 	}
-	return w.directory(ctx, fd, buf, level+1)
+	defer func() { unix.Close(fd) }()
+	if level < maxOpen {
+		err := w.directory(ctx, &fd, buf, level+1)
+		if errors.Is(err, errMoved) {
+			w.Deep = true // that part of the tree is left
+			err = nil
+		}
+		return err
+	}
+	again, err := suspend(parent)
+	if err != nil {
+		return err
+	}
+	if err := w.directory(ctx, &fd, buf, level+1); err != nil {
+		return err
+	}
+	return again(fd)
+}
+
+// suspend closes a directory, so that a deep tree takes few descriptors. The function that it returns opens the directory again, as the
+// parent of a subdirectory, and reads on where it was.
+func suspend(dir *int) (again func(subdirectory int) error, err error) {
+	st, err := statx(*dir, "")
+	if err != nil {
+		return nil, fmt.Errorf("stat directory: %w", err)
+	}
+	offset, err := unix.Seek(*dir, 0, io.SeekCurrent)
+	if err != nil {
+		return nil, fmt.Errorf("seek directory: %w", err)
+	}
+	unix.Close(*dir)
+	*dir = -1
+	return func(subdirectory int) error {
+		fd, err := unix.Openat(subdirectory, "..", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return fmt.Errorf("%w: %w", errMoved, err)
+		}
+		*dir = fd
+		now, err := statx(fd, "")
+		if err != nil || now.Ino != st.Ino || device(&now) != device(&st) {
+			return errors.Join(errMoved, err)
+		}
+		_, err = unix.Seek(fd, offset, io.SeekStart)
+		return err
+	}, nil
 }

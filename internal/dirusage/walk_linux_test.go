@@ -16,6 +16,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/seed81659283/nodeagent/internal/rmtree"
 )
 
 // measure walks over a path without a budget.
@@ -100,22 +102,71 @@ func TestIntegrationWalkStaysOnItsMount(t *testing.T) {
 	assert.GreaterOrEqual(t, after.Inodes, before.Inodes-2)
 }
 
-// A container makes trees that are deeper than any path, and descriptors are few.
-func TestWalkOfADeepTree(t *testing.T) {
-	dir := t.TempDir()
+// nest makes a tree of directories, each with a file and, beside the next one, another directory.
+func nest(t *testing.T, dir string, levels int) {
+	t.Helper()
 	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY, 0)
 	require.NoError(t, err)
-	for range 2 * maxLevels {
-		require.NoError(t, unix.Mkdirat(fd, "d", 0o755))
+	for range levels {
+		for _, name := range []string{"beside", "d"} {
+			require.NoError(t, unix.Mkdirat(fd, name, 0o755))
+		}
+		require.NoError(t, unix.Mknodat(fd, "f", unix.S_IFREG|0o644, 0))
 		next, err := unix.Openat(fd, "d", unix.O_PATH|unix.O_DIRECTORY, 0)
 		require.NoError(t, err)
 		unix.Close(fd)
 		fd = next
 	}
 	unix.Close(fd)
+}
+
+// A container makes trees that are deeper than any path, and descriptors are few: all of it is counted.
+func TestWalkOfADeepTree(t *testing.T) {
+	dir := t.TempDir()
+	t.Cleanup(func() { assert.NoError(t, rmtree.Remove(dir)) })
+	const levels = 3 * maxOpen
+	nest(t, dir, levels)
+	var limit unix.Rlimit
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
+	few := limit
+	few.Cur = maxOpen + 100
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &few))
 	got, err := measure(t, dir, false)
-	assert.ErrorContains(t, err, "more than 256 levels deep")
-	assert.EqualValues(t, maxLevels+1, got.Inodes, "as far as that it is counted")
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &limit))
+	require.NoError(t, err)
+	assert.EqualValues(t, 1+3*levels, got.Inodes)
+}
+
+// Of a tree that is deeper than what is walked, the levels above are counted, and it is an error.
+func TestWalkOfATreeThatIsTooDeep(t *testing.T) {
+	dir := t.TempDir()
+	t.Cleanup(func() { assert.NoError(t, rmtree.Remove(dir)) })
+	nest(t, dir, maxLevels+10)
+	got, err := measure(t, dir, false)
+	assert.ErrorContains(t, err, "more than 10000 levels deep")
+	assert.EqualValues(t, 1+3*maxLevels, got.Inodes)
+}
+
+// A directory that is moved away while the walk is below it ends that part of the walk, and leads it nowhere else.
+func TestWalkOfATreeThatMoves(t *testing.T) {
+	dir := t.TempDir()
+	a, b := filepath.Join(dir, "a"), filepath.Join(dir, "b")
+	for _, name := range []string{a, b, filepath.Join(a, "sub")} {
+		require.NoError(t, os.Mkdir(name, 0o755))
+	}
+	fd, err := unix.Open(a, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	require.NoError(t, err)
+	sub, err := unix.Openat(fd, "sub", unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	require.NoError(t, err)
+	again, err := suspend(&fd)
+	require.NoError(t, err)
+	require.NoError(t, again(sub))
+	again, err = suspend(&fd)
+	require.NoError(t, err)
+	require.NoError(t, os.Rename(filepath.Join(a, "sub"), filepath.Join(b, "sub")))
+	require.ErrorIs(t, again(sub), errMoved)
+	unix.Close(fd)
+	unix.Close(sub)
 }
 
 func TestManyLinkedFilesTakeNoMoreMemory(t *testing.T) {

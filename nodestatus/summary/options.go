@@ -33,6 +33,8 @@ type Options struct {
 	Volumes func(uid string) []Volume
 	// HostsFile returns the file that the containers of a pod have as /etc/hosts. Nil: Root/pods/UID/etc-hosts.
 	HostsFile func(uid string) string
+	// MessageDir returns the directory with the termination messages of a pod, which its containers write. Nil: Root/pods/UID/containers.
+	MessageDir func(uid string) string
 
 	// Proc is /proc. Nil: that of this machine.
 	Proc fs.FS
@@ -91,6 +93,10 @@ func (o Options) withDefaults() (Options, error) {
 	if o.HostsFile == nil {
 		root := o.Root
 		o.HostsFile = func(uid string) string { return filepath.Join(root, "pods", uid, "etc-hosts") }
+	}
+	if o.MessageDir == nil {
+		root := o.Root
+		o.MessageDir = func(uid string) string { return filepath.Join(root, "pods", uid, "containers") }
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

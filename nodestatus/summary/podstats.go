@@ -163,6 +163,7 @@ func (k *Collector) storage(p *pod, n *nodeSample, out *stats.PodStats) {
 	}
 	count(k.files(k.logDir(p.PodIdentity, ""), n))
 	count(k.files(k.hostsFile(p.UID), n))
+	count(k.files(k.messageDir(p.UID), n))
 	out.EphemeralStorage = total
 }
 
@@ -192,6 +193,15 @@ func (k *Collector) hostsFile(uid string) string {
 	return k.opts.HostsFile(uid)
 }
 
+// messageDir is the directory with the termination messages of a pod, empty where its UID is none. A container may write as much into such a
+// file as into one of its own.
+func (k *Collector) messageDir(uid string) string {
+	if !plain(uid) {
+		return ""
+	}
+	return k.opts.MessageDir(uid)
+}
+
 // plain reports whether a name is one component of a path. Names come from the runtime.
 func plain(name string) bool {
 	return name != "" && name != "." && name != ".." && len(name) < 256 && !strings.ContainsAny(name, "/\x00")
@@ -211,6 +221,7 @@ func (k *Collector) targets(s cri.Snapshot) (walked, asked []target) {
 			add(k.logDir(p.PodIdentity, c.Name), logs)
 		}
 		add(k.hostsFile(p.UID), target{every: k.opts.Period})
+		add(k.messageDir(p.UID), target{every: k.opts.Period})
 		if k.opts.Volumes == nil {
 			continue
 		}

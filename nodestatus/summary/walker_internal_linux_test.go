@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed81659283/nodeagent/internal/dirusage"
+	"github.com/seed81659283/nodeagent/internal/rmtree"
 )
 
 func write(t *testing.T, path string, bytes int) {
@@ -29,17 +30,27 @@ func write(t *testing.T, path string, bytes int) {
 	require.NoError(t, os.WriteFile(path, make([]byte, bytes), 0o644))
 }
 
-// What is too deep does not count; the rest is better than nothing.
+// A directory that is deeper than a walk goes does not count; the levels above it do.
 func TestWalkerKeepsWhatItCounted(t *testing.T) {
 	dir := t.TempDir()
-	require.NoError(t, os.MkdirAll(dir+strings.Repeat("/d", 300), 0o755))
+	t.Cleanup(func() { assert.NoError(t, rmtree.Remove(dir)) })
+	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY, 0)
+	require.NoError(t, err)
+	for range 10_010 {
+		require.NoError(t, unix.Mkdirat(fd, "d", 0o755))
+		next, err := unix.Openat(fd, "d", unix.O_PATH|unix.O_DIRECTORY, 0)
+		require.NoError(t, err)
+		unix.Close(fd)
+		fd = next
+	}
+	unix.Close(fd)
 	w := &walker{part: 1, timeout: time.Minute, statfs: statfs}
 	w.want([]target{{path: dir, every: time.Hour}})
 	w.round(t.Context())
 	m, ok := w.get(dir)
 	assert.True(t, ok)
-	assert.EqualValues(t, 257, m.Inodes)
-	assert.ErrorContains(t, m.err, "more than 256 levels deep")
+	assert.EqualValues(t, 10_001, m.Inodes)
+	assert.ErrorContains(t, m.err, "more than 10000 levels deep")
 }
 
 // A directory on a dead mount is left behind: the others are measured, it costs one goroutine however long it takes, and

@@ -16,8 +16,9 @@ import (
 	"github.com/seed81659283/nodeagent/internal/dirent"
 )
 
-// maxOpen is how many directories are open at a time. A way down that does not branch takes one.
-const maxOpen = 512
+// maxOpen is how many directories are open at a time. A way down that does not branch takes one; one that branches takes one for each level.
+// A path can have 2,048 levels, and the kubelet changes the group of all of them.
+const maxOpen = 2560
 
 // blockSize is how many entries of a directory are read before they are changed, if there are as many; what fits into the
 // buffer may be twice that.

@@ -14,6 +14,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/seed81659283/nodeagent/internal/rmtree"
 )
 
 // As many directories are open as may be: the walk ends, with nothing open, and the root is not right.
@@ -30,6 +32,29 @@ func TestTooManyOpen(t *testing.T) {
 	require.NotContains(t, is(t, root), "1000")
 	require.Equal(t, maxOpen-1, w.open)
 	require.LessOrEqual(t, descriptors(t), before)
+}
+
+// A volume as deep as a path can be gets its group on each level.
+func TestDeepVolume(t *testing.T) {
+	needRoot(t)
+	root := t.TempDir()
+	fd, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY, 0)
+	require.NoError(t, err)
+	for range 2000 {
+		for _, name := range []string{"a", "b", "c", "d"} { // what is beside d keeps its parent open
+			require.NoError(t, unix.Mkdirat(fd, name, 0o700))
+		}
+		next, err := unix.Openat(fd, "d", unix.O_PATH|unix.O_DIRECTORY, 0)
+		require.NoError(t, err)
+		unix.Close(fd)
+		fd = next
+	}
+	t.Cleanup(func() { unix.Close(fd); require.NoError(t, rmtree.Remove(root)) })
+	require.NoError(t, Apply(t.Context(), root, group, Options{}))
+	var st unix.Stat_t
+	require.NoError(t, unix.Fstatat(fd, "", &st, unix.AT_EMPTY_PATH))
+	require.EqualValues(t, group, st.Gid)
+	require.EqualValues(t, unix.S_IFDIR|unix.S_ISGID|0o770, st.Mode)
 }
 
 // An error has a path of bounded length.
