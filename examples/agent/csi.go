@@ -21,7 +21,7 @@ func (a *agent) useDrivers(o *volume.Options, dir *objects.Dir, tokens token.Iss
 		all := a.cluster.objects
 		node := newDriverNode(a.cluster)
 		opts.Drivers, opts.Secrets, opts.Attachments, opts.Node = all, all.Volumes(), all, node
-		a.parts = append(a.parts, node.later.run)
+		a.parts = append(a.parts, node.later.Run)
 	case dir != nil:
 		opts.Drivers, opts.Secrets = dir, dir
 	}

@@ -11,18 +11,19 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/seed81659283/nodeagent/internal/retryqueue"
 	"github.com/seed81659283/nodeagent/volume/csi"
 )
 
 // driverNode tells the cluster what CSI drivers say of this node. It is a csi.Node.
 type driverNode struct {
 	*cluster
-	later *untold[string, csi.NodeInfo] // of drivers that came while the API server was away, by their names
+	later *retryqueue.Queue[string, csi.NodeInfo] // of drivers that came while the API server was away, by their names
 }
 
 func newDriverNode(c *cluster) driverNode {
 	d := driverNode{cluster: c}
-	d.later = newUntold[string](func(ctx context.Context, info *csi.NodeInfo) bool {
+	d.later = retryqueue.New[string](func(ctx context.Context, info *csi.NodeInfo) bool {
 		refused, err := d.install(ctx, *info)
 		if err != nil {
 			c.agent.log.Warn("CSI driver is not in the cluster", "driver", info.Driver, "error", err)
@@ -40,7 +41,7 @@ func (d driverNode) Install(ctx context.Context, info csi.NodeInfo) error {
 		return err
 	}
 	d.agent.log.Warn("CSI driver: the cluster is told of it later", "driver", info.Driver, "error", err)
-	d.later.put(info.Driver, &info)
+	d.later.Put(info.Driver, &info)
 	return nil
 }
 
@@ -59,7 +60,7 @@ func (d driverNode) install(ctx context.Context, info csi.NodeInfo) (refused boo
 
 // Uninstall takes a driver out of them.
 func (d driverNode) Uninstall(ctx context.Context, driver string) error {
-	d.later.forget(driver, nil)
+	d.later.Remove(driver)
 	err := d.objects.EditCSINode(ctx, func(node *storagev1.CSINode) bool { return csi.RemoveFromCSINode(node, driver) })
 	if err != nil {
 		return err

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/seed81659283/nodeagent/internal/retryqueue"
 	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/lifecycle/objects"
 	"github.com/seed81659283/nodeagent/volume"
@@ -38,9 +39,9 @@ func (a *agent) mount(o *lifecycle.Options) error {
 	case a.cluster != nil:
 		all := a.cluster.objects
 		keeper, grown := podcert.New(all, podcert.Options{Logger: a.log, Event: a.podEvent}), a.expansions()
-		a.parts = append(a.parts, keeper.Run, grown.run)
+		a.parts = append(a.parts, keeper.Run, grown.Run)
 		opts.Hooks.Expanded = func(claim *corev1.PersistentVolumeClaim, _ *corev1.PersistentVolume, size int64) {
-			grown.put(claim.UID, &expansion{claim, size})
+			grown.Put(claim.UID, &expansion{claim, size})
 		}
 		plugins.Objects, plugins.Tokens = all.Volumes(), a.cluster.source.Tokens()
 		plugins.TrustBundles, plugins.Certificates = trustbundle.NewReader(all), keeper
@@ -79,8 +80,8 @@ type expansion struct {
 }
 
 // expansions tell the cluster which volumes have grown on this node.
-func (a *agent) expansions() *untold[types.UID, expansion] {
-	return newUntold[types.UID](func(ctx context.Context, x *expansion) bool {
+func (a *agent) expansions() *retryqueue.Queue[types.UID, expansion] {
+	return retryqueue.New[types.UID](func(ctx context.Context, x *expansion) bool {
 		err := a.cluster.objects.ClaimExpanded(ctx, x.claim, x.size)
 		if err == nil || errors.Is(err, fs.ErrNotExist) { // nobody wants to know any more
 			return true

@@ -3,7 +3,7 @@
 
 //go:build !linux
 
-package main
+package memreturn
 
-// unmapProgram does nothing: other kernels do as they like.
+// unmapProgram does nothing: other kernels have no madvise that drops clean file pages.
 func unmapProgram() error { return nil }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package memreturn
 
 import (
 	"os"
@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestUnwritten(t *testing.T) {
+func TestCleanMappings(t *testing.T) {
 	const smaps = `00400000-01427000 r-xp 00000000 08:01 77                                 /bin/an agent
 Size:              16540 kB
 Rss:               15580 kB
@@ -32,11 +32,11 @@ Anonymous:             0 kB
 Anonymous:             0 kB
 7fff00000000-7fff00001000 r--p 00000000 08:01 77                         /bin/an agent
 `
-	require.Equal(t, []mapping{{0x400000, 0x1427000}, {0x7fac00001000, 0x7fac00003000}}, unwritten(smaps, "/bin/an agent"))
-	require.Empty(t, unwritten("x-y r-xp 0 0 0 /bin/a\nAnonymous: 0 kB\n2-1 r-xp 0 0 0 /bin/a\nAnonymous: 0 kB\nAnonymous:\n", "/bin/a"))
+	require.Equal(t, []mapping{{0x400000, 0x1427000}, {0x7fac00001000, 0x7fac00003000}}, cleanMappings(smaps, "/bin/an agent"))
+	require.Empty(t, cleanMappings("x-y r-xp 0 0 0 /bin/a\nAnonymous: 0 kB\n2-1 r-xp 0 0 0 /bin/a\nAnonymous: 0 kB\nAnonymous:\n", "/bin/a"))
 }
 
-// mappedFiles returns how much of the pages of files the process has mapped, in KiB.
+// mappedFiles returns the resident file pages of the process, in KiB.
 func mappedFiles(t *testing.T) (kib int) {
 	status, err := os.ReadFile("/proc/self/status")
 	require.NoError(t, err)
@@ -49,8 +49,7 @@ func mappedFiles(t *testing.T) (kib int) {
 	return kib
 }
 
-// The program goes on without what it had mapped, and has less.
-func TestUnmapProgram(t *testing.T) {
+func TestUnmapProgramLowersResidentFilePages(t *testing.T) {
 	_, err := os.ReadFile("/proc/self/exe") // the kernel has it cached
 	require.NoError(t, err)
 	before := mappedFiles(t)
@@ -60,19 +59,18 @@ func TestUnmapProgram(t *testing.T) {
 	require.Less(t, after, before)
 }
 
-// What is written to is in memory, and what is given back is not.
-func TestResident(t *testing.T) {
+func TestResidentBytesFollowsAllocationAndReturn(t *testing.T) {
 	const size = 64 << 20
-	before := resident()
+	before := residentBytes()
 	require.Positive(t, before)
 	block := make([]byte, size)
 	for i := range block {
 		block[i] = 1
 	}
-	full := resident()
+	full := residentBytes()
 	require.Greater(t, full, before+size/2)
 	goruntime.KeepAlive(block)
 	block = nil //nolint:ineffassign,wastedassign // it is garbage
 	debug.FreeOSMemory()
-	require.Less(t, resident(), full-size/2)
+	require.Less(t, residentBytes(), full-size/2)
 }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package memreturn
 
 import (
 	"errors"
@@ -12,13 +12,11 @@ import (
 	"syscall"
 )
 
-// unmapProgram has the kernel forget which pages of the program's own file the process has used: code and tables, of which a start needs
-// most, and an idle agent few. Those come back on their next use, 16 at a time, without a read of the disk, as long as the kernel has
-// them cached.
+// unmapProgram unmaps the read-only pages of the program's own file: code and tables, of which a start uses most and an idle agent few.
+// The process maps a page again on its next use, 16 pages at a time, without a read of the disk while the kernel has the page cached.
 //
-// That makes the resident memory smaller, by which an agent is measured and limits are set. It frees no memory: the kernel
-// keeps the pages in its cache, as it would have, until it wants them for something else; it only finds that sooner. What was written to
-// in memory is left alone.
+// This lowers the resident memory, which monitoring and operators compare. It frees no memory by itself: the pages stay in the page cache
+// until the kernel reclaims them, which it can do sooner. Pages that were written to stay mapped.
 func unmapProgram() error {
 	exe, err := os.Readlink("/proc/self/exe")
 	if err != nil {
@@ -29,7 +27,7 @@ func unmapProgram() error {
 		return err
 	}
 	var errs []error
-	for _, m := range unwritten(string(text), exe) {
+	for _, m := range cleanMappings(string(text), exe) {
 		if _, _, errno := syscall.Syscall(syscall.SYS_MADVISE, m.start, m.end-m.start, syscall.MADV_DONTNEED); errno != 0 {
 			errs = append(errs, fmt.Errorf("madvise %x-%x: %w", m.start, m.end, errno))
 		}
@@ -40,27 +38,27 @@ func unmapProgram() error {
 // mapping is a range of addresses.
 type mapping struct{ start, end uintptr }
 
-// unwritten returns the mappings of a file in /proc/PID/smaps that cannot be written to and have no page that was, as those have that a
-// dynamic linker has relocated, or a debugger has put a breakpoint in: the file does not have what they have.
-func unwritten(smaps, file string) (all []mapping) {
-	var now *mapping // nil: not one of these, or one whose pages have been counted
+// cleanMappings returns the mappings of file in smaps, the content of /proc/PID/smaps, that are read-only and have no anonymous page. A
+// page is anonymous after a write, by a dynamic linker or by a debugger that sets a breakpoint: its content is not in the file.
+func cleanMappings(smaps, file string) (all []mapping) {
+	var current *mapping // nil: the mapping is of another file, writable, or already counted
 	for line := range strings.Lines(smaps) {
 		fields := strings.Fields(line)
 		if len(fields) > 1 && fields[0] == "Anonymous:" {
-			if now != nil && fields[1] == "0" {
-				all = append(all, *now)
+			if current != nil && fields[1] == "0" {
+				all = append(all, *current)
 			}
-			now = nil
+			current = nil
 		}
 		if len(fields) < 6 || strings.HasSuffix(fields[0], ":") {
 			continue
 		}
-		now = nil
+		current = nil
 		from, to, _ := strings.Cut(fields[0], "-")
 		start, err := strconv.ParseUint(from, 16, strconv.IntSize)
 		end, endErr := strconv.ParseUint(to, 16, strconv.IntSize)
 		if err == nil && endErr == nil && start < end && !strings.Contains(fields[1], "w") && strings.Join(fields[5:], " ") == file {
-			now = &mapping{uintptr(start), uintptr(end)}
+			current = &mapping{uintptr(start), uintptr(end)}
 		}
 	}
 	return all

@@ -1,0 +1,61 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package memreturn
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime/debug"
+	"runtime/metrics"
+	"time"
+)
+
+// period is the time between two measurements.
+const period = time.Minute
+
+// Run returns memory whenever the process is idle, until ctx ends. It sets GOGC of the process, except where the environment variable
+// GOGC is set: the operator has then decided about the heap. A nil logger discards.
+func Run(ctx context.Context, logger *slog.Logger) error {
+	if logger == nil {
+		logger = slog.New(slog.DiscardHandler)
+	}
+	ticker := time.NewTicker(period)
+	defer ticker.Stop()
+	var s state
+	setsPercent := os.Getenv("GOGC") == ""
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		p := s.next(measure())
+		if setsPercent {
+			debug.SetGCPercent(p.gcPercent)
+		}
+		if p.returnMemory {
+			debug.FreeOSMemory()
+			if err := unmapProgram(); err != nil {
+				logger.Debug("unmap pages of the program", "error", err)
+			}
+			s.returned = residentBytes()
+		}
+	}
+}
+
+// measure returns the memory of the process.
+func measure() usage {
+	heap := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/heap/live:bytes"}}
+	metrics.Read(heap)
+	return usage{allocated: heap[0].Value.Uint64(), live: heap[1].Value.Uint64(), resident: residentBytes()}
+}
+
+// residentBytes returns the resident memory of the process, or 0 where the kernel does not report it.
+func residentBytes() (bytes int64) {
+	text, _ := os.ReadFile("/proc/self/statm")
+	_, _ = fmt.Sscan(string(text), new(int64), &bytes)
+	return bytes * int64(os.Getpagesize())
+}
