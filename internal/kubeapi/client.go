@@ -51,6 +51,7 @@ type Client struct {
 	options Options
 	log     logr.Logger
 	strict  bool // a request that fails without an answer closes every connection
+	maxList int64
 
 	codec  runtime.NegotiatedSerializer
 	params runtime.ParameterCodec
@@ -107,7 +108,7 @@ func connect(config *rest.Config, o Options, strict bool) (*Client, error) {
 		return nil, fmt.Errorf("kubeapi: %w", err)
 	}
 	c := &Client{
-		config: config, options: o, log: logr.FromSlogHandler(o.Logger.Handler()), strict: strict,
+		config: config, options: o, log: logr.FromSlogHandler(o.Logger.Handler()), strict: strict, maxList: MaxList,
 		codec:  serializer.NewCodecFactory(scheme).WithoutConversion(),
 		params: runtime.NewParameterCodec(scheme),
 		dialer: newDialer(config.Dial),

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/seed81659283/nodeagent/internal/controlplane"
@@ -50,6 +52,7 @@ func TestClusterStore(t *testing.T) {
 	require.Len(t, page.Items, 500)
 	require.NotEmpty(t, page.Continue)
 
+	testLargeLists(t, config, r, objects)
 	store := kubeapi.NewStore(r, options{Relist: 10 * time.Second, LabelSelector: "!skipped"})
 	ctx, cancel := context.WithCancel(t.Context())
 	group.Go(func() { assert.NoError(t, store.Run(ctx)) })
@@ -89,6 +92,29 @@ func TestClusterStore(t *testing.T) {
 	set("3")
 	require.NoError(t, r.Delete(t.Context(), "c0007", metav1.DeleteOptions{}))
 	await(t, "the deletion", func() bool { _, ok := store.Get("default/c0007"); return !ok })
+}
+
+// testLargeLists lists objects of which no two fit in a page, and one does not fit at all.
+func testLargeLists(t *testing.T, config *rest.Config, r kubeapi.Resource[*corev1.ConfigMap], objects int) {
+	t.Helper()
+	big := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "big"}, Data: map[string]string{"k": strings.Repeat("x", 300_000)}}
+	_, err := r.Create(t.Context(), big)
+	require.NoError(t, err)
+	small := newClient(t, config, kubeapi.Options{QPS: 500, Burst: 1000})
+	small.SetMaxList(30_000)
+	failed := make(chan error, 100)
+	store := kubeapi.NewStore(kubeapi.In(small, kubeapi.ConfigMaps, "default"), options{Failed: func(err error) { failed <- err }})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- store.Run(ctx) }()
+	await(t, "the list in small pages", store.Synced)
+	cancel()
+	require.NoError(t, <-ended)
+	assert.GreaterOrEqual(t, store.Len(), objects)
+	_, found := store.Get("default/big")
+	assert.False(t, found)
+	require.ErrorContains(t, <-failed, "default/big: ")
+	require.NoError(t, r.Delete(t.Context(), "big", metav1.DeleteOptions{}))
 }
 
 func await(t *testing.T, what string, holds func() bool) {

@@ -17,6 +17,9 @@ import (
 // ErrTooLarge is wrapped where an answer is larger than its limit.
 var ErrTooLarge = errors.New("the answer is too large")
 
+// tooLarge reports whether an answer was larger than its limit.
+func tooLarge(err error) bool { return errors.Is(err, ErrTooLarge) }
+
 // Error says which request failed, and how. It wraps the API server's StatusError where there is one, so that
 // apierrors.IsNotFound and the like work, and otherwise what the connection ended with.
 type Error struct {

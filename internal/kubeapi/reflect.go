@@ -50,6 +50,7 @@ type reflection[T Object, V any] struct {
 	version string    // what the table is at; empty means unknown
 	begun   time.Time // the last watch request
 	refused error     // what it failed with, which is told; nil: it did not
+	paging  paging
 }
 
 // run lists and watches until ctx ends. A list is of the API server's store the first time, from time to time, and when
@@ -77,6 +78,9 @@ func (r *reflection[T, V]) run(ctx context.Context) {
 				}
 				continue
 			}
+		}
+		if count, _ := r.table.Omitted(); count > 0 {
+			period /= 4 // objects that have gone make room
 		}
 		begin := time.Now()
 		from = r.watch(ctx, period)
@@ -108,30 +112,38 @@ func (r *reflection[T, V]) list(ctx context.Context, from string) error {
 	o := metav1.ListOptions{
 		LabelSelector: r.table.options.LabelSelector, FieldSelector: r.table.options.FieldSelector, ResourceVersion: from,
 	}
-	if from == "" {
-		o.Limit = pageSize
-	}
 	list := make(rows[V], 0, r.table.Len())
+	var omitted omission[V]
 	for {
-		page, err := r.table.resource.List(ctx, o)
+		if from == "" || o.Continue != "" {
+			o.Limit = r.paging.size()
+		}
+		page, kept, err := r.nextPage(ctx, &o)
 		if err != nil {
 			return err
 		}
+		list = append(list, kept...)
 		for _, object := range page.Items {
 			row, _ := r.table.keep(object)
 			list = append(list, row)
 		}
 		if len(list) > r.table.options.MaxObjects {
-			return r.table.tooMany()
+			if r.table.options.Compare == nil {
+				return r.table.tooMany()
+			}
+			list = r.table.omit(list, &omitted)
 		}
-		if page.Continue == "" {
+		if page.Continue == "" || omitted.count >= maxOmitted*r.table.options.MaxObjects {
 			r.version = page.ResourceVersion
 			break
 		}
 		o.Continue, o.ResourceVersion = page.Continue, ""
 	}
 	first := !r.table.Synced()
-	changed := r.table.replace(list.sorted(), time.Now())
+	changed := r.table.replace(list.sorted(), omitted, time.Now())
+	if omitted.count > 0 && r.table.options.Failed != nil {
+		r.table.options.Failed(r.table.omissionError(omitted))
+	}
 	if r.table.options.Changed != nil && (first || len(changed) > 0) {
 		r.table.options.Changed(changed...)
 	}
@@ -234,8 +246,7 @@ func (s *sink[T, V]) Update(o any) error {
 	if !ok {
 		return errUndecodable
 	}
-	key := Key(object.GetNamespace(), object.GetName())
-	s.told(key, s.table.put(object, time.Now()))
+	s.told(s.table.put(object, time.Now()))
 	return nil
 }
 
@@ -245,12 +256,12 @@ func (s *sink[T, V]) Delete(o any) error {
 		return errUndecodable
 	}
 	key := Key(object.GetNamespace(), object.GetName())
-	s.told(key, s.table.remove(key, time.Now()))
+	s.told(s.table.remove(key, time.Now()))
 	return nil
 }
 
-func (s *sink[T, V]) told(key string, changed bool) {
-	if changed && s.table.options.Changed != nil {
-		s.table.options.Changed(key)
+func (s *sink[T, V]) told(changed []string) {
+	if len(changed) > 0 && s.table.options.Changed != nil {
+		s.table.options.Changed(changed...)
 	}
 }

@@ -28,6 +28,7 @@ type Page[T Object] struct {
 	Items           []T
 	ResourceVersion string
 	Continue        string // not empty: there is more, for ListOptions.Continue
+	Size            int64  // bytes of the answer, after decompression
 }
 
 // In returns the objects of a kind. The namespace is empty for kinds without one, and for lists and watches of all.
@@ -75,7 +76,8 @@ func (r Resource[T]) List(ctx context.Context, o metav1.ListOptions) (Page[T], e
 		return Page[T]{}, errNoClient
 	}
 	list := r.kind.newList()
-	err := r.do(ctx, "list", "", list, func(c *rest.RESTClient) *rest.Request { return c.Get().VersionedParams(&o, r.client.params) })
+	limit := &answerLimit{limit: r.client.maxList}
+	err := r.do(context.WithValue(ctx, limitKey{}, limit), "list", "", list, func(c *rest.RESTClient) *rest.Request { return c.Get().VersionedParams(&o, r.client.params) })
 	if err != nil {
 		return Page[T]{}, err
 	}
@@ -86,7 +88,7 @@ func (r Resource[T]) List(ctx context.Context, o metav1.ListOptions) (Page[T], e
 	if m.GetResourceVersion() == "" { // as something between here and the API server may answer: it would empty every store
 		return Page[T]{}, r.wrap("list", "", errUndecodable)
 	}
-	page := Page[T]{ResourceVersion: m.GetResourceVersion(), Continue: m.GetContinue()}
+	page := Page[T]{ResourceVersion: m.GetResourceVersion(), Continue: m.GetContinue(), Size: limit.read}
 	err = meta.EachListItemWithAlloc(list, func(o runtime.Object) error {
 		object, ok := o.(T)
 		if !ok {
@@ -138,9 +140,6 @@ func (r Resource[T]) usable() bool { return r.client != nil && r.kind.newObject 
 func (r Resource[T]) do(ctx context.Context, verb, name string, into runtime.Object, request func(*rest.RESTClient) *rest.Request, subresources ...string) error {
 	if !r.usable() {
 		return errNoClient
-	}
-	if verb == "list" {
-		ctx = context.WithValue(ctx, limitKey{}, int64(MaxList))
 	}
 	err := r.client.try(ctx, func(ctx context.Context) error {
 		answer := r.at(request(r.client.rest[r.kind.gv]), name, subresources).MaxRetries(0).Do(ctx)

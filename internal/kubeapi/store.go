@@ -34,8 +34,11 @@ type TableOptions[T Object, V any] struct {
 	Relist time.Duration
 	// Retry is the wait after the first failed list, times a factor between 1 and 2; it doubles up to 15 s. Zero means 1 s.
 	Retry time.Duration
-	// MaxObjects bounds the table: a longer list is an error. Zero means 100,000.
+	// MaxObjects bounds the table. A longer list is an error, unless there is a Compare. Zero means 100,000.
 	MaxObjects int
+	// Compare orders objects by importance. Of more than MaxObjects the table keeps the first, reports the number of the others as an error,
+	// and lists again after a quarter of Relist. Nil means that all are needed.
+	Compare func(a, b V) int
 	// Rand is a source of jitter in [0,1). Nil means math/rand/v2's.
 	Rand func() float64
 }
@@ -50,9 +53,10 @@ type Table[T Object, V any] struct {
 	options  TableOptions[T, V]
 	guard    runonce.Guard
 
-	mu     sync.Mutex // guards what follows
-	rows   rows[V]
-	status Status
+	mu      sync.Mutex // guards what follows
+	rows    rows[V]
+	status  Status
+	omitted omission[V]
 }
 
 // Status says how well a store knows its objects.
@@ -124,7 +128,11 @@ func (t *Table[T, V]) Synced() bool { return !t.Status().Synced.IsZero() }
 func (t *Table[T, V]) Status() Status {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.status
+	status := t.status
+	if status.Err == nil && t.omitted.count > 0 {
+		status.Err = t.omissionError(t.omitted)
+	}
+	return status
 }
 
 // Run keeps the table up to date until ctx ends, and returns nil then. It runs once.
@@ -169,18 +177,18 @@ func (t *Table[T, V]) row(key string) (r row[V], ok bool) {
 	return r, ok
 }
 
-// replace takes a complete list, and returns the keys that it changes.
-func (t *Table[T, V]) replace(list rows[V], now time.Time) (changed []string) {
+// replace takes a complete list without the omitted objects, and returns the keys that it changes.
+func (t *Table[T, V]) replace(list rows[V], omitted omission[V], now time.Time) (changed []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	changed = t.rows.changed(list)
-	t.rows = list
+	t.rows, t.omitted = list, omitted
 	t.status = Status{Synced: now, Heard: now}
 	return changed
 }
 
-// put takes an object, and reports whether that changes anything.
-func (t *Table[T, V]) put(o T, now time.Time) bool {
+// put takes an object, and returns the keys that this changes.
+func (t *Table[T, V]) put(o T, now time.Time) (changed []string) {
 	r, fresh := t.keep(o)
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -189,25 +197,31 @@ func (t *Table[T, V]) put(o T, now time.Time) bool {
 	switch {
 	case was:
 		t.rows[at] = r
-	case len(t.rows) >= t.options.MaxObjects:
+	case len(t.rows) >= t.options.MaxObjects && t.options.Compare == nil:
 		t.status.Err = t.tooMany()
-		return false
+		return nil
+	case len(t.rows) >= t.options.MaxObjects:
+		return t.putFull(r)
 	default:
 		t.rows = slices.Insert(t.rows, at, r)
 	}
-	return fresh
+	if !fresh {
+		return nil
+	}
+	return []string{r.key}
 }
 
-// remove forgets an object.
-func (t *Table[T, V]) remove(key string, now time.Time) bool {
+// remove forgets an object, and returns the keys that this changes.
+func (t *Table[T, V]) remove(key string, now time.Time) (changed []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.heard(now)
 	at, was := t.rows.find(key)
 	if was {
 		t.rows = slices.Delete(t.rows, at, at+1)
+		changed = []string{key}
 	}
-	return was
+	return changed
 }
 
 // heard notes that the API server spoke. The caller has the lock.

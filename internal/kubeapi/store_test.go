@@ -291,6 +291,45 @@ func TestStoreBounds(t *testing.T) {
 	})
 }
 
+// A table that is too small for all objects keeps the most important, in a list and by events.
+func TestStoreKeepsMostImportantObjects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		byName := func(a, b *corev1.ConfigMap) int { return -strings.Compare(a.Name, b.Name) }
+		k := keep(t, options{MaxObjects: 2, Compare: byName, Relist: time.Minute}, with("a", "b", "c"))
+		names := func() (names string) {
+			for _, o := range k.List() {
+				names += o.Name
+			}
+			return names
+		}
+		synctest.Wait()
+		require.True(t, k.Synced())
+		require.Equal(t, "bc", names())
+		require.ErrorIs(t, k.Status().Err, kubeapi.ErrTooLarge)
+		require.ErrorContains(t, k.Status().Err, "more than 2 objects: 1 are left out, the first is shop/a")
+
+		k.put(t, "d", "1")
+		time.Sleep(2 * time.Second)
+		require.Equal(t, "cd", names(), "a more important object displaces another")
+		k.put(t, "aa", "1")
+		time.Sleep(2 * time.Second)
+		require.Equal(t, "cd", names())
+		count, first := k.Omitted()
+		require.Equal(t, 3, count)
+		require.Equal(t, "b", first.Name)
+
+		require.NoError(t, k.server.Remove(&corev1.ConfigMap{ObjectMeta: named("c")}))
+		time.Sleep(25 * time.Second)
+		require.Equal(t, "bd", names(), "the next list has room")
+		for _, name := range []string{"d", "a"} {
+			require.NoError(t, k.server.Remove(&corev1.ConfigMap{ObjectMeta: named(name)}))
+		}
+		time.Sleep(25 * time.Second)
+		require.Equal(t, "aab", names())
+		require.NoError(t, k.Status().Err)
+	})
+}
+
 func TestMisuse(t *testing.T) {
 	s := apisourcetest.NewServer(apisourcetest.Options{})
 	client, err := kubeapi.New(s.Config(), kubeapi.Options{})

@@ -17,7 +17,7 @@ import (
 // client-go's framer.
 const (
 	MaxObject = 8 << 20  // an object; the API server takes none larger than 3 MiB
-	MaxList   = 64 << 20 // a page of a list
+	MaxList   = 16 << 20 // a page of a list, which is asked for again with fewer objects if it is larger
 )
 
 // Limits of a watch.
@@ -26,8 +26,11 @@ const (
 	watchSilence = 3 * time.Minute  // without an event or a bookmark, of which a server sends one a minute
 )
 
-// limitKey is the key of the limit of an answer in the context of its request, where that is not [MaxObject].
+// limitKey is the key of an *answerLimit in the context of a request, where the limit is not [MaxObject].
 type limitKey struct{}
+
+// answerLimit bounds the answer to a request, and counts the bytes that were read of the last one.
+type answerLimit struct{ limit, read int64 }
 
 // guard is a round tripper that bounds size and silence of answers.
 type guard struct {
@@ -45,11 +48,12 @@ func (g guard) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	limit, ok := r.Context().Value(limitKey{}).(int64)
+	limit, ok := r.Context().Value(limitKey{}).(*answerLimit)
 	if !ok {
-		limit = MaxObject
+		limit = &answerLimit{limit: MaxObject}
 	}
-	response.Body = &limited{ReadCloser: response.Body, left: limit, limit: limit}
+	limit.read = 0
+	response.Body = &limited{ReadCloser: response.Body, answerLimit: limit}
 	return response, nil
 }
 
@@ -76,15 +80,15 @@ func (g guard) watch(r *http.Request) (*http.Response, error) {
 // limited is a body of limited size.
 type limited struct {
 	io.ReadCloser
-	left, limit int64
+	*answerLimit
 }
 
 func (l *limited) Read(b []byte) (int, error) {
-	if int64(len(b)) > l.left+1 {
-		b = b[:l.left+1]
+	if left := l.limit - l.read; int64(len(b)) > left+1 {
+		b = b[:left+1]
 	}
 	n, err := l.ReadCloser.Read(b)
-	if l.left -= int64(n); l.left < 0 {
+	if l.read += int64(n); l.read > l.limit {
 		return n, fmt.Errorf("%w: more than %d bytes", ErrTooLarge, l.limit)
 	}
 	return n, err

@@ -65,7 +65,8 @@
 //
 // New names what is missing in its options. What fails later is told to Hooks and tried again, after 1 s and then
 // less often; Run returns nil when its context ends. A pod that cannot be used is left out and named in [Update].Errs; the others
-// are not affected. A list of more than 10,000 pods is an error, and the pods stay as they were.
+// are not affected. Of more than 10,000 pods those that have terminated are left out first, then the newest, and [Pods.Err] returns
+// how many. Of terminated pods that are not deleted the newest 1,000 are in an Update.
 //
 // # Differs from the kubelet
 //

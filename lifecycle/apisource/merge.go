@@ -26,7 +26,8 @@ const (
 
 // Update is all that the API server has for the node.
 type Update struct {
-	// Set has the pods that are to be run. They are shared and must not be changed. Its source is [API], and it is complete.
+	// Set has the pods that are to be run. They are shared and must not be changed. Its source is [API]. It is incomplete
+	// only while the node has more pods than are taken and one that is left out may run.
 	podset.Set
 	// Mirrors are the mirror pods, which stand for static pods and are not run. They are as the API server has them.
 	Mirrors []*corev1.Pod
@@ -98,6 +99,6 @@ func adopt(pod *corev1.Pod) *corev1.Pod {
 
 // equal reports whether two updates say the same, by pointers.
 func (u Update) equal(other Update) bool {
-	return slices.Equal(u.Pods, other.Pods) && slices.Equal(u.Mirrors, other.Mirrors) &&
+	return u.Incomplete == other.Incomplete && slices.Equal(u.Pods, other.Pods) && slices.Equal(u.Mirrors, other.Mirrors) &&
 		slices.EqualFunc(u.Errs, other.Errs, func(a, b error) bool { return a.Error() == b.Error() })
 }

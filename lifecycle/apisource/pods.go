@@ -4,6 +4,7 @@
 package apisource
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,14 +13,21 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/seed81659283/nodeagent/internal/kubeapi"
 	"github.com/seed81659283/nodeagent/internal/runonce"
+	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// maxPods is how many pods of one node are taken. A list of more is an error, and the pods stay as they were.
+// maxPods is how many pods of one node are taken. Of more pods the first in the order of [comparePods] are, and [Pods.Err] returns how many
+// are left out.
 const maxPods = 10_000
+
+// maxTerminated is how many pods in a terminal phase that are not deleted the node works on: the newest by creation. A node does nothing for
+// such a pod but keep its logs, and 10,000 of them cost as much memory as 10,000 that run.
+const maxTerminated = 1_000
 
 // relist is how often the pods come from a list of the API server's own store, times a factor between 1 and 1.25: a pod
 // whose deletion was lost would run for as long. Other objects can wait for a store's hour.
@@ -44,9 +52,48 @@ func newPods(s *Source) *Pods {
 		Changed:       p.changed,
 		Failed:        p.failed,
 		MaxObjects:    maxPods,
+		Compare:       comparePods,
 		Relist:        relist,
 	})
 	return p
+}
+
+// comparePods orders pods by how much the node must know of them: those that may run, those that must be removed from the API server, and
+// those that have terminated; the oldest first, so that no new pod displaces one that runs.
+func comparePods(a, b *corev1.Pod) int {
+	return cmp.Or(cmp.Compare(podRank(a), podRank(b)), a.CreationTimestamp.Compare(b.CreationTimestamp.Time))
+}
+
+func podRank(pod *corev1.Pod) int {
+	switch {
+	case !podstatus.Terminal(pod.Status.Phase):
+		return 0
+	case pod.DeletionTimestamp != nil:
+		return 1
+	}
+	return 2
+}
+
+// limitTerminated returns pods without the oldest pods in a terminal phase beyond most of them, in the same order. Deleted pods and mirror pods
+// do not count. It may change the slice.
+func limitTerminated(pods []*corev1.Pod, most int) []*corev1.Pod {
+	var terminated []*corev1.Pod
+	for _, pod := range pods {
+		if podRank(pod) == 2 && !qos.IsMirror(pod) {
+			terminated = append(terminated, pod)
+		}
+	}
+	if len(terminated) <= most {
+		return pods
+	}
+	slices.SortFunc(terminated, func(a, b *corev1.Pod) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.UID, b.UID))
+	})
+	omitted := map[types.UID]bool{}
+	for _, pod := range terminated[:len(terminated)-most] {
+		omitted[pod.UID] = true
+	}
+	return slices.DeleteFunc(pods, func(pod *corev1.Pod) bool { return omitted[pod.UID] })
 }
 
 // slim drops of a pod what no part of an agent reads, and makes it one of this source, so that [Merge] needs no copy.
@@ -138,7 +185,10 @@ func (p *Pods) follow(ctx context.Context, ended <-chan error, sink func(Update)
 		if last != nil {
 			before = *last
 		}
-		next := Merge(before, p.store.List(), p.source.opts.NodeName)
+		next := Merge(before, limitTerminated(p.store.List(), maxTerminated), p.source.opts.NodeName)
+		if omitted, first := p.store.Omitted(); omitted > 0 {
+			next.Incomplete = podRank(first) == 0 // then a pod that is left out may run
+		}
 		if last != nil && next.equal(before) {
 			continue
 		}

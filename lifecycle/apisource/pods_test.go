@@ -422,6 +422,36 @@ func TestPodsOfABurst(t *testing.T) {
 	})
 }
 
+// Of more pods than are taken, those that have terminated are left out first: the others run. Of terminated pods the newest 1,000 are
+// worked on.
+func TestMorePodsThanAreTaken(t *testing.T) {
+	for phase, incomplete := range map[corev1.PodPhase]bool{corev1.PodFailed: false, corev1.PodRunning: true} {
+		want := 10_000
+		if !incomplete {
+			want = 1_001
+		}
+		bubble(t, func(t *testing.T) {
+			s := newScene(t, apisource.Options{})
+			for i := range 10_050 {
+				pod := newPod(fmt.Sprint("a", i), fmt.Sprint("a", i), "")
+				pod.Status.Phase = phase
+				s.put(pod)
+			}
+			old := newPod("zz", "zz", "")
+			old.CreationTimestamp = metav1.NewTime(time.Now().Add(-time.Hour))
+			s.put(old)
+			s.run(s.pods)
+			time.Sleep(30 * time.Second)
+			u, _ := s.last()
+			require.Len(t, u.Pods, want)
+			require.Equal(t, "zz", u.Pods[len(u.Pods)-1].Name)
+			require.Equal(t, incomplete, u.Incomplete, "a pod that is left out may run")
+			require.ErrorContains(t, s.source.Pods().Err(), "more than 10000 objects: 51 are left out, the first is default/a")
+			require.Len(t, s.failed(), 1)
+		})
+	}
+}
+
 // A pod is in memory once: what is run is what the watch has. A mirror pod stays as the API server has it.
 func TestThePodsOfTheWatchAreThoseThatRun(t *testing.T) {
 	bubble(t, func(t *testing.T) {

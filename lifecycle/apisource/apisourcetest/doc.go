@@ -25,7 +25,7 @@
 //
 // What it does not model: authentication and authorization, of which Options.Admit is all; defaults and validation of objects
 // beyond their names, versions and UIDs; quotas, namespaces that must exist, controllers, garbage collection by owner, server-side
-// apply, tables, pages of a list (all is in the first) and of collections the deletion; signatures of tokens. A list of any
+// apply, tables, and of collections the deletion; signatures of tokens. A list of any
 // version is the newest.
 //
 // # Concurrency

@@ -27,12 +27,15 @@ type encoding struct {
 // negotiate returns the first encoding of Accept that the server has, JSON where any will do, and the zero value for none.
 func (c *call) negotiate() encoding {
 	accept := c.r.Header.Get("Accept")
+	if wantsMetadata(c.r) && c.verb == "list" {
+		accept = runtime.ContentTypeJSON
+	}
 	if accept == "" {
 		accept = "*/*"
 	}
 	for part := range strings.SplitSeq(accept, ",") {
 		if strings.Contains(part, "as=") {
-			continue // tables and partial metadata
+			continue // tables, and partial metadata of anything but lists
 		}
 		name := mediaType(part)
 		if name == "*/*" || name == "application/*" {
@@ -68,8 +71,9 @@ func (c *call) answer(code int, obj runtime.Object) {
 
 // encode writes an object, which may be shared, with its kind.
 func (c *call) encode(obj runtime.Object, w io.Writer) error {
-	if status, ok := obj.(*metav1.Status); ok {
-		return c.out.info.Serializer.Encode(status, w)
+	switch obj.(type) {
+	case *metav1.Status, *metav1.PartialObjectMetadataList:
+		return c.out.info.Serializer.Encode(obj, w)
 	}
 	return c.out.encoder.Encode(obj.DeepCopyObject(), w) // it sets the kind for a moment
 }

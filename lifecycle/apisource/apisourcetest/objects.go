@@ -121,8 +121,12 @@ func (s *Server) Lose(obj Object) error {
 	return nil
 }
 
-// Compact forgets all changes. Who asks for one of the past gets 410 Expired, and so does each watch that is behind.
-func (s *Server) Compact() { s.store.compact() }
+// Compact forgets all changes. Who asks for one of the past gets 410 Expired, and so does each watch that is behind, and each list
+// whose next page is asked for.
+func (s *Server) Compact() {
+	s.store.compact()
+	s.pages.forget()
+}
 
 // Version returns the version of all objects together.
 func (s *Server) Version() int64 { return s.store.current() }

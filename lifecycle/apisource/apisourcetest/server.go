@@ -39,6 +39,7 @@ type Server struct {
 	opts  Options
 	kinds *kinds
 	store *store
+	pages pages
 	log   log
 	fault faults
 

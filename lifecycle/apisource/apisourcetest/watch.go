@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 )
 
@@ -51,18 +50,6 @@ func (c *call) selector() (func(Object) bool, error) {
 		}
 		return true
 	}, nil
-}
-
-func (c *call) list() (runtime.Object, error) {
-	matches, err := c.selector()
-	if err != nil {
-		return nil, err
-	}
-	objects, version := c.store.list(c.kind, matches)
-	if err := notNewer(c.r.URL.Query(), version); err != nil {
-		return nil, err
-	}
-	return c.listOf(objects, version)
 }
 
 // notNewer refuses a version that the server has not come to, as after a restore.
