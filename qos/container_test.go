@@ -135,6 +135,7 @@ func TestHugepages(t *testing.T) {
 		want                  string
 	}{
 		"no size":     {container: []string{"hugepages-many=/1"}, want: `spec.containers[0].resources.limits: Invalid value: "hugepages-many": not the name of a page size, such as hugepages-2Mi`},
+		"long size":   {container: []string{"hugepages-1e-2000000000=/1"}, want: `spec.containers[0].resources.limits: Invalid value: "hugepages-1e-2000000000": not the name of a page size, such as hugepages-2Mi`},
 		"uneven size": {container: []string{"hugepages-3M=/1"}, want: `spec.containers[0].resources.limits: Invalid value: "hugepages-3M": not the name of a page size, such as hugepages-2Mi`},
 		"not here":    {sizes: []string{"2MB"}, container: []string{"hugepages-1Gi=/1Gi"}, want: `spec.containers[0].resources.limits[hugepages-1Gi]: Unsupported value: "1GB": supported values: "2MB"`},
 		"none here":   {sizes: []string{}, pod: []string{"hugepages-1Gi=/1Gi"}, want: `spec.resources.limits[hugepages-1Gi]: Unsupported value: "1GB"`},
@@ -228,4 +229,17 @@ func TestTierMemory(t *testing.T) {
 			assert.Equal(t, c.burstable, burstable)
 		})
 	}
+}
+
+// On a machine without a hugetlb cgroup no limit is sent, also none of zero, and what the machine does not have is still refused.
+func TestHugepagesWithoutController(t *testing.T) {
+	n := v1
+	n.HugepageSizes, n.NoHugetlbController = []string{"2MB", "1GB"}, true
+	pod := podOf(container([]string{"c", "hugepages-2Mi=/4Mi"}))
+	r, err := qos.ContainerResources(pod, &pod.Spec.Containers[0], n)
+	require.NoError(t, err)
+	assert.Empty(t, r.HugepageLimits)
+	pod = podOf(container([]string{"c", "hugepages-512Mi=/1Gi"}))
+	_, err = qos.ContainerResources(pod, &pod.Spec.Containers[0], n)
+	assert.ErrorContains(t, err, "512MB")
 }

@@ -16,7 +16,8 @@ import (
 )
 
 // hugepageLimits returns a limit for every page size of the node and for every one asked for, sorted by size as text:
-// that of the container, else that of the pod, else zero (GetHugepageLimitsFromResources in pkg/kubelet/kuberuntime).
+// that of the container, else that of the pod, else zero (GetHugepageLimitsFromResources in pkg/kubelet/kuberuntime). Without a
+// controller it returns none.
 func hugepageLimits(pod *corev1.Pod, c *corev1.Container, n Node) ([]cri.HugepageLimit, error) {
 	var limits []cri.HugepageLimit
 	for _, size := range n.HugepageSizes {
@@ -31,6 +32,9 @@ func hugepageLimits(pod *corev1.Pod, c *corev1.Container, n Node) ([]cri.Hugepag
 	path := pathTo(pod, c.Name).Child("resources", "limits")
 	if err := n.limitHugepages(&limits, c.Resources.Limits, path); err != nil {
 		return nil, err
+	}
+	if n.NoHugetlbController {
+		return nil, nil
 	}
 	slices.SortFunc(limits, func(a, b cri.HugepageLimit) int { return cmp.Compare(a.PageSize, b.PageSize) })
 	return limits, nil

@@ -54,6 +54,9 @@ type Node struct {
 	// HugepageSizes is the sizes of huge pages that the machine has, as "2MB". Each is limited to zero for who does not
 	// ask for it. Nil says that they are not known: a container gets the limits that it asks for.
 	HugepageSizes []string
+	// NoHugetlbController says that the machine cannot limit huge pages. Containers get no limits of them: CRI-O starts none with a limit
+	// that it cannot write.
+	NoHugetlbController bool
 }
 
 func (n Node) cpuPeriod() uint64 {

@@ -13,9 +13,13 @@ import (
 )
 
 func TestHostOptions(t *testing.T) {
+	const v2 = "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw\n"
+	const v1 = "31 30 0:27 / /sys/fs/cgroup/memory rw shared:5 - cgroup cgroup rw,memory\n"
+	mounts := v2
 	read := func(meminfo string) (podtree.Options, error) {
 		return podtree.HostOptions(fstest.MapFS{
-			"meminfo": {Data: []byte(meminfo)}, "sys/kernel/pid_max": {Data: []byte("4194304\n")},
+			"self/mountinfo": {Data: []byte(mounts)},
+			"meminfo":        {Data: []byte(meminfo)}, "sys/kernel/pid_max": {Data: []byte("4194304\n")},
 			"sys/kernel/threads-max": {Data: []byte("1000\n")},
 		})
 	}
@@ -27,6 +31,17 @@ func TestHostOptions(t *testing.T) {
 	require.EqualValues(t, 8<<10, o.Node.SwapCapacity)
 	require.EqualValues(t, 1000, o.MaxPIDs)
 	require.Positive(t, o.Capacity.Cpu().Value())
+	require.False(t, o.Node.CgroupV1)
+
+	const memory = "MemTotal: 8 kB\nSwapTotal: 8 kB\n"
+	mounts = "22 1 8:1 / / rw - ext4 /dev/root rw\n" + v2 + v1
+	o, err = read(memory)
+	require.NoError(t, err)
+	require.True(t, o.Node.CgroupV1, "the kubelet's limits of v2 must not be written to v1, nor its own left out")
+	mounts = "22 1 8:1 / / rw - ext4 /dev/root rw\n"
+	_, err = read(memory)
+	require.ErrorContains(t, err, "self/mountinfo has none")
+	mounts = v2
 
 	for meminfo, says := range map[string]string{
 		"":                                     `no line "MemTotal:"`,

@@ -52,12 +52,12 @@ func (a *agent) limit(ctx context.Context, o *lifecycle.Options) error {
 	a.slices = names == cri.CgroupDriverSystemd
 	host.Reserved = podtree.Reserved{System: a.SystemReserved, Kube: a.KubeReserved} // pods may use what evictionHard keeps free
 	version := 2
-	if found.Mode != driver.V2 {
+	if host.Node.CgroupV1 {
 		version = 1
 	}
 	host.Hooks = a.meter.Cgroups(version)
 	host.Logger, host.Node.HugepageSizes = a.log, found.HugepageSizes
-	host.Node.CgroupV1, host.Node.NoSwapController = found.Mode != driver.V2, !found.Has("swap")
+	host.Node.NoSwapController, host.Node.NoHugetlbController = !found.Has("swap"), !found.Has("hugetlb")
 	tree, err := podtree.New(d, nil, host) // the reconciler has it follow its pods
 	if err != nil {
 		return err
