@@ -161,7 +161,7 @@ lifecycle/apisource/apisourcetest max 200: API k8s.io/client-go/rest testing
 lifecycle/objects      max  80: internal/objectwatch internal/safeyaml API sigs.k8s.io/yaml github.com/fsnotify/fsnotify
 
 # Volumes: the engine knows no plugin, and what decides does no I/O.
-volume                 max  75: internal/atomicfile internal/backoff internal/fielderr internal/plainfile internal/listener internal/mount internal/nowait internal/podfield internal/podvolume internal/runonce internal/sleep lifecycle/podspec volume/claim volume/internal/blockmap volume/plan volume/selinux volume/subpath API
+volume                 max  75: internal/atomicfile internal/backoff internal/dirlock internal/fielderr internal/plainfile internal/listener internal/mount internal/nowait internal/podfield internal/podvolume internal/runonce internal/sleep lifecycle/podspec volume/claim volume/internal/blockmap volume/plan volume/selinux volume/subpath API
 volume/internal/blockmap max 0: internal/blockdev internal/mount
 volume/claim           max  75: internal/containers internal/nodeselector internal/optional API
 volume/plan            max   0: internal/backoff internal/sleep

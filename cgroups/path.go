@@ -37,10 +37,13 @@ func ParseCgroupfs(name string) (Path, error) {
 }
 
 // Validate returns an error that names the path and its first component that is none: one that is empty, "." or "..",
-// or that holds a newline or a NUL. A slash at either end makes an empty component.
+// or that holds a newline or a NUL. A path does not begin with a slash; one at its end makes an empty component.
 func (p Path) Validate() error {
 	if p == "" {
 		return nil
+	}
+	if below := strings.TrimLeft(string(p), "/"); below != "" && below != string(p) {
+		return fmt.Errorf("cgroup path %q: begins with a slash: a path is written from below the root, as %q", string(p), below)
 	}
 	for component := range strings.SplitSeq(string(p), "/") {
 		if err := checkComponent(component); err != nil {

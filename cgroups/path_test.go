@@ -86,7 +86,7 @@ func TestNamesThatAreNoSlice(t *testing.T) {
 		"/kubepods.slice/cri-containerd-1.scope": `cgroup "/kubepods.slice/cri-containerd-1.scope" is no slice of systemd`,
 		"/kubepods.slice/":                       `cgroup "/kubepods.slice/" is no slice of systemd`,
 		"/system.slice/a-b.slice":                `cgroup "/system.slice/a-b.slice" is not where systemd puts that slice: "/a.slice/a-b.slice"`,
-		"-a.slice":                               `cgroup "-a.slice" is no slice of systemd: cgroup path "/a": empty component`,
+		"-a.slice":                               `cgroup "-a.slice" is no slice of systemd: cgroup path "/a": begins with a slash: a path is written from below the root, as "a"`,
 		"..-x.slice":                             `cgroup "..-x.slice" is no slice of systemd: cgroup path "../x": component ".." is no name`,
 		".slice":                                 `cgroup ".slice" is no slice of systemd`,
 	} {
@@ -99,7 +99,7 @@ func TestNamesThatAreNoSlice(t *testing.T) {
 func TestPathsThatLeaveTheTreeAreRefused(t *testing.T) {
 	for path, complaint := range map[cgroups.Path]string{
 		"/":            `cgroup path "/": empty component`,
-		"/kubepods":    `cgroup path "/kubepods": empty component`,
+		"/kubepods":    `cgroup path "/kubepods": begins with a slash: a path is written from below the root, as "kubepods"`,
 		"kubepods/":    `cgroup path "kubepods/": empty component`,
 		"kubepods//a":  `cgroup path "kubepods//a": empty component`,
 		"..":           `cgroup path "..": component ".." is no name`,

@@ -42,9 +42,14 @@ func TestCheckEverySource(t *testing.T) {
 		}
 		require.Len(t, errs, 1, name)
 		assert.Equal(t, "spec.volumes[0]."+name, errs[0].Field)
-		if strings.Contains(errs[0].Detail, "Kubernetes has removed these volumes") {
+		switch {
+		case strings.Contains(errs[0].Detail, "Kubernetes has removed these volumes"):
 			removed++
-		} else {
+		case name == "persistentVolumeClaim" || name == "ephemeral":
+			assert.Equal(t, "this agent has no claims: volume.Options.Claims is nil", errs[0].Detail)
+		case name == "iscsi" || name == "fc" || name == "csi":
+			assert.Equal(t, "this agent has no "+name+" volumes: volume.Options.Plugins lacks kubernetes.io/"+name, errs[0].Detail)
+		default:
 			assert.Contains(t, errs[0].Detail, "not supported by this version: "+name+" volumes")
 		}
 	}

@@ -6,7 +6,6 @@ package volume_test
 import (
 	"context"
 	"errors"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -76,9 +75,7 @@ func (s storage) nothing(t *testing.T, root string) {
 	assert.Empty(t, s.Volumes())
 	assert.Empty(t, s.Staged())
 	assert.Empty(t, s.Wrong())
-	left, err := os.ReadDir(filepath.Join(root, "pods"))
-	require.NoError(t, err)
-	assert.Empty(t, left)
+	assert.Empty(t, podDirs(t, filepath.Join(root, "pods")))
 }
 
 // Pods that share a claim find it staged once, and the last one of them has it unstaged.

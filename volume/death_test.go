@@ -6,7 +6,6 @@ package volume_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"testing"
 	"testing/synctest"
 
@@ -86,9 +85,7 @@ func TestDeathAtEachStep(t *testing.T) {
 					}
 					require.NoError(t, a.Release(t.Context(), "u1"))
 					assert.Empty(t, d.Volumes())
-					left, err := os.ReadDir(root)
-					require.NoError(t, err)
-					assert.Empty(t, left)
+					assert.Empty(t, podDirs(t, root))
 				})
 			})
 		}

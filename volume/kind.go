@@ -49,7 +49,7 @@ func (v *Volumes) Check(pod *corev1.Pod) field.ErrorList {
 	}
 	for c := range podfield.Containers(&pod.Spec) {
 		if len(c.VolumeDevices) > 0 && v.opts.Claims == nil {
-			errs = append(errs, unsupported(c.Path.Child("volumeDevices"), "block volumes"))
+			errs = append(errs, field.Forbidden(c.Path.Child("volumeDevices"), noClaims))
 		}
 	}
 	return fielderr.Short(errs)
@@ -64,10 +64,16 @@ func (v *Volumes) check(pod *corev1.Pod, vol *corev1.Volume, path *field.Path) f
 		return nil // which plugin that takes is known when the claim is
 	}
 	path = path.Child(name)
+	if name == claimSource || name == ephemeralSource {
+		return field.ErrorList{field.Forbidden(path, noClaims)}
+	}
 	if instead, ok := removedSources()[name]; ok {
 		return field.ErrorList{field.Forbidden(path, "Kubernetes has removed these volumes: "+instead)}
 	}
 	p, ok := v.opts.Plugins[pluginNames()[name]]
+	if plugin := pluginNames()[name]; !ok && plugin != "" {
+		return field.ErrorList{field.Forbidden(path, "this agent has no "+name+" volumes: volume.Options.Plugins lacks "+plugin)}
+	}
 	if !ok {
 		return field.ErrorList{unsupported(path, name+" volumes")}
 	}
@@ -76,6 +82,9 @@ func (v *Volumes) check(pod *corev1.Pod, vol *corev1.Volume, path *field.Path) f
 	}
 	return nil
 }
+
+// noClaims is why a volume with a claim, or a block volume, is refused.
+const noClaims = "this agent has no claims: volume.Options.Claims is nil"
 
 func unsupported(path *field.Path, what string) *field.Error {
 	return field.Forbidden(path, "not supported by this version: "+what)

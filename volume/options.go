@@ -82,7 +82,12 @@ const (
 // validate fills in what zero values mean.
 func (o *Options) validate() error {
 	if o.Root == "" {
-		return errors.New("volume: field Root is empty")
+		return errors.New("volume: field Root is empty: it is the parent of the directories of pods, such as /var/lib/kubelet/pods")
+	}
+	for name, path := range map[string]string{"Root": o.Root, "PluginDir": o.PluginDir} {
+		if path != "" && !filepath.IsAbs(path) {
+			return fmt.Errorf("volume: field %s: %q must be an absolute path", name, path)
+		}
 	}
 	if o.PluginDir == "" {
 		o.PluginDir = filepath.Join(filepath.Dir(o.Root), "plugins")

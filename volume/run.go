@@ -5,6 +5,7 @@ package volume
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -15,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/internal/backoff"
+	"github.com/seed81659283/nodeagent/internal/dirlock"
 	"github.com/seed81659283/nodeagent/internal/mount"
 	"github.com/seed81659283/nodeagent/internal/podvolume"
 	"github.com/seed81659283/nodeagent/internal/sleep"
@@ -23,12 +25,18 @@ import (
 )
 
 // Run sets volumes up and tears them down until ctx ends. It is called once, and returns when all that it has started has
-// returned. Volumes stay as they are: an agent that ends leaves its pods running.
-func (v *Volumes) Run(ctx context.Context) error {
+// returned. Volumes stay as they are: an agent that ends leaves its pods running. It returns an error at once when another
+// Volumes runs on the same Options.Root, and when it is called a second time.
+func (v *Volumes) Run(ctx context.Context) (err error) {
 	if err := v.guard.Begin(); err != nil {
-		return err
+		return fmt.Errorf("volume.Volumes: %w", err)
 	}
 	defer v.guard.End()
+	release, err := v.lock()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, release()) }()
 	if err := v.share(); err != nil {
 		return err
 	}
@@ -56,6 +64,20 @@ func (v *Volumes) Run(ctx context.Context) error {
 			timer.Reset(max(time.Until(wake), 0))
 		}
 	}
+}
+
+// lockFile is the name of the lock in Options.Root. A lifecycle.Reconciler, which may have the same directory, has another.
+const lockFile = ".volumes.lock"
+
+// lock makes the root that of this Volumes alone until release is called.
+func (v *Volumes) lock() (release func() error, err error) {
+	if err = os.MkdirAll(v.opts.Root, 0o750); err == nil {
+		var lock *dirlock.Lock
+		if lock, err = dirlock.Take(v.opts.Root, lockFile); err == nil {
+			return lock.Release, nil
+		}
+	}
+	return nil, fmt.Errorf("volume.Volumes: lock Options.Root %s: %w", v.opts.Root, err)
 }
 
 // share makes the root a shared mount, if that is asked for.

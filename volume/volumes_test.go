@@ -36,6 +36,19 @@ type agent struct {
 	errs   []string
 }
 
+// podDirs returns the names of the directories of pods below a root, where the lock of Volumes is the only file beside them.
+func podDirs(t *testing.T, root string) (names []string) {
+	t.Helper()
+	entries, err := os.ReadDir(root)
+	require.NoError(t, err)
+	for _, e := range entries {
+		if e.Name() != ".volumes.lock" {
+			names = append(names, e.Name())
+		}
+	}
+	return names
+}
+
 // start starts an agent, which stop ends.
 func start(t *testing.T, o volume.Options) *agent {
 	t.Helper()

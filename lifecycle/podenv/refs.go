@@ -64,7 +64,7 @@ type EnvFile struct {
 // Resolve collects what a container refers to: objects, services and files in the volumes of its pod, whose paths on the
 // host are given by name. It is the one function of the package that waits: after [ResolveTimeout] it gives up. What does
 // not exist is left out, so that [New] says which field asks for it, or does without; what cannot be read is an error that
-// names the field. Nil objects are none at all.
+// names the field. Nil objects are none at all: a reference that is not optional is an error that says so.
 func Resolve(ctx context.Context, pod *corev1.Pod, c *corev1.Container, from Objects, volumes map[string]string) (References, error) {
 	ctx, cancel := context.WithTimeout(ctx, ResolveTimeout)
 	defer cancel()
@@ -99,9 +99,9 @@ func (r *resolver) container(ctx context.Context, c *corev1.Container, path *fie
 		path, err := path.Child("envFrom").Index(i), error(nil)
 		switch {
 		case s.ConfigMapRef != nil:
-			err = fetch(ctx, r, r.found.ConfigMaps, s.ConfigMapRef.Name, Objects.ConfigMap)
+			err = fetch(ctx, r, r.found.ConfigMaps, s.ConfigMapRef.Name, s.ConfigMapRef.Optional, Objects.ConfigMap)
 		case s.SecretRef != nil:
-			err = fetch(ctx, r, r.found.Secrets, s.SecretRef.Name, Objects.Secret)
+			err = fetch(ctx, r, r.found.Secrets, s.SecretRef.Name, s.SecretRef.Optional, Objects.Secret)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", path, err)
@@ -111,9 +111,9 @@ func (r *resolver) container(ctx context.Context, c *corev1.Container, path *fie
 		path, err := path.Child("env").Index(i).Child("valueFrom"), error(nil)
 		switch s := optional.OrZero(e.ValueFrom); {
 		case s.ConfigMapKeyRef != nil:
-			err = fetch(ctx, r, r.found.ConfigMaps, s.ConfigMapKeyRef.Name, Objects.ConfigMap)
+			err = fetch(ctx, r, r.found.ConfigMaps, s.ConfigMapKeyRef.Name, s.ConfigMapKeyRef.Optional, Objects.ConfigMap)
 		case s.SecretKeyRef != nil:
-			err = fetch(ctx, r, r.found.Secrets, s.SecretKeyRef.Name, Objects.Secret)
+			err = fetch(ctx, r, r.found.Secrets, s.SecretKeyRef.Name, s.SecretKeyRef.Optional, Objects.Secret)
 		case s.FileKeyRef != nil:
 			err = r.file(EnvFile{s.FileKeyRef.VolumeName, s.FileKeyRef.Path})
 		}
@@ -124,12 +124,20 @@ func (r *resolver) container(ctx context.Context, c *corev1.Container, path *fie
 	return nil
 }
 
+// errNoObjects is the error of a reference where no source of objects was given.
+var errNoObjects = errors.New("this agent has no config maps and secrets: lifecycle.Options.Objects is nil")
+
 // fetch gets an object once, however often the container refers to it: all its variables see the same version.
 func fetch[T any](
-	ctx context.Context, r *resolver, found map[string]*T, name string, get func(Objects, context.Context, string, string) (*T, error),
+	ctx context.Context, r *resolver, found map[string]*T, name string, ifMissing *bool,
+	get func(Objects, context.Context, string, string) (*T, error),
 ) error {
-	if _, ok := found[name]; ok || r.from == nil {
+	_, ok := found[name]
+	switch {
+	case ok, r.from == nil && optional.IsTrue(ifMissing):
 		return nil
+	case r.from == nil:
+		return fmt.Errorf("%q: %w", name, errNoObjects)
 	}
 	object, err := get(r.from, ctx, r.pod.Namespace, name)
 	if err == nil {

@@ -73,10 +73,13 @@ func TestResolve(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []string{"services default/"}, s.asked, "for that of the API server")
 
-	got, err = podenv.Resolve(t.Context(), p, &p.Spec.Containers[0], nil, nil)
-	require.NoError(t, err, "without a source nothing exists")
-	_, err = podenv.New(p, &p.Spec.Containers[0], podenv.Sources{References: got})
-	assert.EqualError(t, err, `spec.containers[0].envFrom[0].configMapRef.name: Not found: "a"`)
+	_, err = podenv.Resolve(t.Context(), p, &p.Spec.Containers[0], nil, nil)
+	assert.EqualError(t, err, `spec.containers[0].envFrom[0]: "a": this agent has no config maps and secrets: lifecycle.Options.Objects is nil`)
+	p.Spec.Containers[0].EnvFrom[0].ConfigMapRef.Optional = new(true)
+	p.Spec.Containers[0].EnvFrom = p.Spec.Containers[0].EnvFrom[:1]
+	p.Spec.Containers[0].Env = nil
+	_, err = podenv.Resolve(t.Context(), p, &p.Spec.Containers[0], nil, nil)
+	assert.NoError(t, err, "an optional reference does without")
 }
 
 func TestResolveErrors(t *testing.T) {
