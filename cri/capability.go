@@ -52,7 +52,8 @@ type Event struct {
 	Pod Pod
 }
 
-// EventStreamer reports changes as they happen. Events may be lost: a stream is a hint, List is the truth.
+// EventStreamer reports changes as they happen. Events may be lost: a stream is a hint, List is the truth. CRI-O reports
+// no [EventCreated].
 type EventStreamer interface {
 	// StreamEvents calls fn for each event, one at a time, until ctx ends, the stream breaks or fn returns an
 	// error, and returns the cause; it never returns nil. There is no sign when the stream has begun: what
@@ -104,12 +105,19 @@ type Updater interface {
 	UpdateSandbox(ctx context.Context, id string, overhead, resources *Resources) error
 }
 
-// StatsLister measures what runs.
+// StatsLister measures what runs. On CRI-O a call about all containers hangs for as long as one of them is being stopped:
+// a caller that needs the usage of one pod uses a [PodStatsLister], and every caller sets a deadline.
 type StatsLister interface {
 	// ContainerStats returns the usage of every running container.
 	ContainerStats(ctx context.Context) ([]ContainerStats, error)
 	// SandboxStats returns the usage of every ready sandbox, its network included.
 	SandboxStats(ctx context.Context) ([]SandboxStats, error)
+}
+
+// PodStatsLister measures the containers of one sandbox, whatever happens to other pods at the time.
+type PodStatsLister interface {
+	// PodContainerStats returns the usage of every running container in a sandbox: none for a sandbox that is gone.
+	PodContainerStats(ctx context.Context, sandboxID string) ([]ContainerStats, error)
 }
 
 // StatusReporter describes the runtime itself.

@@ -25,10 +25,12 @@ func (f ListerFunc) List(ctx context.Context) (Snapshot, error) { return f(ctx) 
 // Sandboxes makes and ends sandboxes.
 type Sandboxes interface {
 	// RunSandbox creates and starts a sandbox and returns its ID. When it fails, the runtime may have left a
-	// sandbox in state [SandboxNotReady] that a later List shows.
+	// sandbox in state [SandboxNotReady] that a later List shows. Where another sandbox has the name, the error is
+	// [ErrAlreadyExists], or the ID is that of the other sandbox, in any state, as with CRI-O.
 	RunSandbox(ctx context.Context, c *SandboxConfig) (id string, err error)
 	// StopSandbox kills what still runs in the sandbox and tears down its network. It may be repeated; a sandbox
-	// that is gone is success.
+	// that is gone is success. CRI-O first sends the stop signal and waits for as long as the deadline of ctx
+	// allows: a caller that must not wait stops the containers before.
 	StopSandbox(ctx context.Context, id string) error
 	// RemoveSandbox removes the sandbox and every container in it, by force if they run. A sandbox that is gone
 	// is success.
@@ -38,7 +40,8 @@ type Sandboxes interface {
 // Containers makes and ends containers.
 type Containers interface {
 	// CreateContainer creates a container in a sandbox and returns its ID. s is the config that the sandbox was
-	// run with.
+	// run with. Where another container has the name, the error is [ErrAlreadyExists], or the ID is that of the
+	// other container, in any state, as with CRI-O.
 	CreateContainer(ctx context.Context, sandboxID string, c *ContainerConfig, s *SandboxConfig) (id string, err error)
 	// StartContainer starts a created container.
 	StartContainer(ctx context.Context, id string) error

@@ -42,6 +42,7 @@ type Server struct {
 	logs      cri.LogReopener
 	updater   cri.Updater
 	stats     cri.StatsLister
+	podStats  cri.PodStatsLister
 	reporter  cri.StatusReporter
 	cidrs     cri.PodCIDRSetter
 	freezer   cri.Checkpointer
@@ -81,6 +82,7 @@ func New(rt cri.Runtime, o Options) *Server {
 	s.logs, _ = rt.(cri.LogReopener)
 	s.updater, _ = rt.(cri.Updater)
 	s.stats, _ = rt.(cri.StatsLister)
+	s.podStats, _ = rt.(cri.PodStatsLister)
 	s.reporter, _ = rt.(cri.StatusReporter)
 	s.cidrs, _ = rt.(cri.PodCIDRSetter)
 	s.freezer, _ = rt.(cri.Checkpointer)

@@ -5,6 +5,7 @@ package criserver
 
 import (
 	"context"
+	"slices"
 
 	v1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -33,31 +34,39 @@ func (r *runtimeService) ListContainerStats(
 	if r.server.stats == nil {
 		return nil, lacking("stats")
 	}
-	stats, err := r.server.stats.ContainerStats(ctx)
-	if err != nil {
-		return nil, err
-	}
 	f := q.GetFilter()
-	inSandbox, err := r.server.containersOf(ctx, f.GetPodSandboxId())
+	stats, err := r.server.containerStats(ctx, f.GetPodSandboxId())
 	if err != nil {
 		return nil, err
 	}
 	out := &v1.ListContainerStatsResponse{}
 	for i := range stats {
 		s := &stats[i]
-		if matches(f.GetId(), s.ID) && matchesLabels(f.GetLabelSelector(), s.Labels) &&
-			(f.GetPodSandboxId() == "" || inSandbox[s.ID]) {
+		if matches(f.GetId(), s.ID) && matchesLabels(f.GetLabelSelector(), s.Labels) {
 			out.Stats = append(out.Stats, cripb.EncodeContainerStats(s))
 		}
 	}
 	return out, nil
 }
 
-// containersOf returns the IDs of the containers in a sandbox, which stats do not name; none for no sandbox.
-func (s *Server) containersOf(ctx context.Context, sandboxID string) (map[string]bool, error) {
-	if sandboxID == "" {
-		return nil, nil
+// containerStats returns the usage of the containers in a sandbox, of all containers for no sandbox.
+func (s *Server) containerStats(ctx context.Context, sandboxID string) ([]cri.ContainerStats, error) {
+	if sandboxID != "" && s.podStats != nil {
+		return s.podStats.PodContainerStats(ctx, sandboxID)
 	}
+	stats, err := s.stats.ContainerStats(ctx)
+	if err != nil || sandboxID == "" {
+		return stats, err
+	}
+	inSandbox, err := s.containersOf(ctx, sandboxID)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(slices.Clone(stats), func(c cri.ContainerStats) bool { return !inSandbox[c.ID] }), nil
+}
+
+// containersOf returns the IDs of the containers in a sandbox, which stats do not name.
+func (s *Server) containersOf(ctx context.Context, sandboxID string) (map[string]bool, error) {
 	snapshot, err := s.runtime.List(ctx)
 	if err != nil {
 		return nil, err

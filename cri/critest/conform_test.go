@@ -24,7 +24,8 @@ func TestRuntimeConforms(t *testing.T) {
 		"intercepted": func(rt *critest.Runtime) cri.Runtime {
 			return &critest.Interceptor{Runtime: critest.Summary{Runtime: rt}, Latency: func(string, string) time.Duration { return 30 * time.Millisecond }}
 		},
-		"bare": func(rt *critest.Runtime) cri.Runtime { return &critest.Faults{Runtime: rt} },
+		"as CRI-O does": func(rt *critest.Runtime) cri.Runtime { return &critest.CRIO{Summary: critest.Summary{Runtime: rt}} },
+		"bare":          func(rt *critest.Runtime) cri.Runtime { return &critest.Faults{Runtime: rt} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			critest.TestRuntime(t, critest.Fixture{

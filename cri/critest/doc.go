@@ -22,7 +22,8 @@
 // not depend on maps or on the scheduler, as long as its own calls come in one order.
 //
 // [Runtime.Kill], [Runtime.KillWith] and [Runtime.BreakStreams] do what nobody asked the runtime for; [Runtime.Calls]
-// tells what it was asked for. [Summary] offers the same runtime with the summary lists and the Inspector that containerd has.
+// tells what it was asked for. [Summary] offers the same runtime with the summary lists and the Inspector that containerd has, [CRIO]
+// with the answers that CRI-O gives where they differ.
 //
 // # What it does not model
 //

@@ -21,6 +21,7 @@ type Capable interface {
 	cri.LogReopener
 	cri.Updater
 	cri.StatsLister
+	cri.PodStatsLister
 	cri.StatusReporter
 	cri.Images
 	cri.Puller

@@ -17,6 +17,11 @@ func (i *Interceptor) ContainerStats(ctx context.Context) ([]cri.ContainerStats,
 	return intercept(ctx, i, "ListContainerStats", "", i.Runtime.ContainerStats)
 }
 
+// PodContainerStats measures the containers of one sandbox of the wrapped runtime.
+func (i *Interceptor) PodContainerStats(ctx context.Context, sandboxID string) ([]cri.ContainerStats, error) {
+	return interceptFor(ctx, i, "ListContainerStats", sandboxID, i.Runtime.PodContainerStats)
+}
+
 // SandboxStats measures the sandboxes of the wrapped runtime.
 func (i *Interceptor) SandboxStats(ctx context.Context) ([]cri.SandboxStats, error) {
 	return intercept(ctx, i, "ListPodSandboxStats", "", i.Runtime.SandboxStats)

@@ -68,6 +68,7 @@ var (
 	_ cri.LogReopener    = (*Runtime)(nil)
 	_ cri.Updater        = (*Runtime)(nil)
 	_ cri.StatsLister    = (*Runtime)(nil)
+	_ cri.PodStatsLister = (*Runtime)(nil)
 	_ cri.StatusReporter = (*Runtime)(nil)
 	_ cri.Images         = (*Runtime)(nil)
 	_ cri.Puller         = (*Runtime)(nil)

@@ -58,6 +58,18 @@ func (r *Runtime) ContainerStats(ctx context.Context) (stats []cri.ContainerStat
 	return r.usage(func(*container) bool { return true }), nil
 }
 
+// PodContainerStats returns what Options.Usage says of the running containers of one sandbox.
+func (r *Runtime) PodContainerStats(ctx context.Context, sandboxID string) (stats []cri.ContainerStats, err error) {
+	call := r.begin(Call{Op: "ListContainerStats", ID: sandboxID})
+	defer r.end(call, &err)
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.usage(func(c *container) bool { return c.SandboxID == sandboxID }), nil
+}
+
 // SandboxStats returns every ready sandbox with the usage of its running containers; the sandboxes' own usage is
 // not reported.
 func (r *Runtime) SandboxStats(ctx context.Context) (stats []cri.SandboxStats, err error) {

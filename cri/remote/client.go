@@ -60,6 +60,7 @@ var (
 	_ cri.LogReopener    = (*Client)(nil)
 	_ cri.Updater        = (*Client)(nil)
 	_ cri.StatsLister    = (*Client)(nil)
+	_ cri.PodStatsLister = (*Client)(nil)
 	_ cri.StatusReporter = (*Client)(nil)
 	_ cri.Checkpointer   = (*Client)(nil)
 	_ cri.PodCIDRSetter  = (*Client)(nil)

@@ -5,6 +5,7 @@ package remote
 
 import (
 	"context"
+	"errors"
 
 	v1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -16,6 +17,19 @@ import (
 func (c *Client) ContainerStats(ctx context.Context) ([]cri.ContainerStats, error) {
 	r, err := call(ctx, c, op{name: "ListContainerStats"}, c.runtime.ListContainerStats,
 		&v1.ListContainerStatsRequest{})
+	if err != nil {
+		return nil, err
+	}
+	return decodeList(r.GetStats(), cripb.DecodeContainerStats), nil
+}
+
+// PodContainerStats returns the usage of every running container in a sandbox.
+func (c *Client) PodContainerStats(ctx context.Context, sandboxID string) ([]cri.ContainerStats, error) {
+	r, err := call(ctx, c, op{name: "ListContainerStats", id: sandboxID}, c.runtime.ListContainerStats,
+		&v1.ListContainerStatsRequest{Filter: &v1.ContainerStatsFilter{PodSandboxId: sandboxID}})
+	if errors.Is(err, cri.ErrNotFound) {
+		return nil, nil
+	}
 	if err != nil {
 		return nil, err
 	}

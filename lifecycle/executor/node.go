@@ -39,11 +39,12 @@ type Node struct {
 	Started     func(pod cri.PodIdentity, start ContainerStart)           // may be nil
 	Work        WorkHooks
 
-	inspector cri.Inspector   // nil: the runtime has none
-	updater   cri.Updater     // likewise
-	stats     cri.StatsLister // likewise
-	execer    cri.Execer      // nil: commands of hooks fail
-	holder    ImageHolder     // nil: whoever removes images is to know by itself which are about to be used
+	inspector cri.Inspector      // nil: the runtime has none
+	updater   cri.Updater        // likewise
+	stats     cri.StatsLister    // likewise
+	podStats  cri.PodStatsLister // likewise
+	execer    cri.Execer         // nil: commands of hooks fail
+	holder    ImageHolder        // nil: whoever removes images is to know by itself which are about to be used
 }
 
 // Prepare finds out what the runtime can do, and returns the node.
@@ -51,6 +52,7 @@ func (n Node) Prepare() *Node {
 	n.inspector, _ = n.Runtime.(cri.Inspector)
 	n.updater, _ = n.Runtime.(cri.Updater)
 	n.stats, _ = n.Runtime.(cri.StatsLister)
+	n.podStats, _ = n.Runtime.(cri.PodStatsLister)
 	n.execer, _ = n.Runtime.(cri.Execer)
 	n.holder, _ = n.Images.(ImageHolder)
 	return &n

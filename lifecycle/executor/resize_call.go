@@ -105,13 +105,17 @@ func (r *resizeCall) measured(ctx context.Context) ([]cgroups.ContainerResize, e
 	return containers, nil
 }
 
-// memoryUsage returns the bytes that the running containers of the runtime use, by ID.
-func (z *Resizer) memoryUsage(ctx context.Context) (map[string]int64, error) {
+// memoryUsage returns the bytes that the running containers of the pod use, by ID, and of other pods where the runtime lists no less.
+func (r *resizeCall) memoryUsage(ctx context.Context) (map[string]int64, error) {
 	usage := map[string]int64{}
-	if z.node.stats == nil {
-		return usage, nil
+	var stats []cri.ContainerStats
+	var err error
+	switch {
+	case r.node.podStats != nil:
+		stats, err = r.node.podStats.PodContainerStats(ctx, r.sandboxID)
+	case r.node.stats != nil:
+		stats, err = r.node.stats.ContainerStats(ctx)
 	}
-	stats, err := z.node.stats.ContainerStats(ctx)
 	if err != nil {
 		return nil, err
 	}

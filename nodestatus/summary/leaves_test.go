@@ -5,8 +5,11 @@ package summary_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -126,4 +129,36 @@ func TestSandboxesAreSampledOnce(t *testing.T) {
 	_, err = c.Summary(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, 3, count(), "that has the network")
+}
+
+// On CRI-O a sandbox has no process by default, and no cgroup: the network of the pod is that of the first container with a process.
+func TestNetworkOfPodWithoutInfraProcess(t *testing.T) {
+	h := newHouse(t)
+	path := h.pod("a", cgroups.Burstable, mib)
+	leaves, err := h.tree.Leaves(t.Context(), path)
+	require.NoError(t, err)
+	for _, leaf := range leaves {
+		procs, err := h.tree.Procs(t.Context(), path.Join(leaf))
+		require.NoError(t, err)
+		if !strings.HasPrefix(leaf, "cri-containerd-") {
+			for _, pid := range procs {
+				require.NoError(t, h.tree.Exit(pid))
+			}
+			require.NoError(t, h.tree.Remove(t.Context(), path.Join(leaf)))
+			continue
+		}
+		require.Len(t, procs, 1)
+		h.proc[fmt.Sprintf("%d/net/dev", procs[0])] = &fstest.MapFile{Data: []byte(netDev("eth0", 7000))}
+	}
+	s, err := h.collector().Summary(t.Context())
+	require.NoError(t, err)
+	require.Len(t, s.Pods, 1)
+	require.NotNil(t, s.Pods[0].Network)
+	assert.EqualValues(t, 7000, *s.Pods[0].Network.RxBytes)
+
+	samples, err := h.collector().Samples(t.Context(), cgroups.PartPids)
+	require.NoError(t, err)
+	at := slices.IndexFunc(samples, func(s summary.Sample) bool { return s.Path == path && s.Leaf == "" })
+	require.GreaterOrEqual(t, at, 0)
+	assert.EqualValues(t, 7000, samples[at].Interfaces[0].RxBytes)
 }

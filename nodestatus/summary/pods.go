@@ -244,16 +244,38 @@ func (k *Collector) samplePod(ctx context.Context, p *pod, parts, sandbox cgroup
 			k.leaves.forget(p.path)
 		}
 	}
-	p.leaf = leaves[p.sandbox.ID]
-	if p.leaf == "" || sandbox == 0 {
-		return
+	if p.leaf = leaves[p.sandbox.ID]; p.leaf != "" && sandbox != 0 {
+		if p.pause = k.sample(ctx, p.path, p.leaf, sandbox, f); !p.pause.found {
+			k.leaves.forget(p.path)
+		}
 	}
-	if p.pause = k.sample(ctx, p.path, p.leaf, sandbox, f); !p.pause.found {
-		k.leaves.forget(p.path)
+	if sandbox.Has(cgroups.PartProcs) {
+		if pid := k.processOf(ctx, p, f); pid != 0 {
+			k.network(p, strconv.Itoa(pid), f)
+		}
 	}
+}
+
+// processOf returns the ID of a process in the network namespace of a pod: of its sandbox, or of a container where the sandbox has no
+// process, as on CRI-O by default (drop_infra_ctr). Zero: the pod has no process.
+func (k *Collector) processOf(ctx context.Context, p *pod, f *failures) int {
 	if procs := p.pause.stats.Pids.Procs; len(procs) > 0 {
-		k.network(p, strconv.Itoa(procs[0]), f)
+		return procs[0]
 	}
+	for i := range p.containers {
+		c := &p.containers[i]
+		if !c.found {
+			continue
+		}
+		procs := c.stats.Pids.Procs
+		if procs == nil {
+			procs = k.sample(ctx, p.path, c.leaf, cgroups.PartProcs, f).stats.Pids.Procs
+		}
+		if len(procs) > 0 {
+			return procs[0]
+		}
+	}
+	return 0
 }
 
 // leavesOf returns the cgroups in that of a pod, by container or sandbox: as remembered, unless one is not known there.
