@@ -13,8 +13,8 @@
 // are separate, because a runtime without images is still a runtime.
 //
 // What only some runtimes can do is an interface of its own, found with a type assertion: [Inspector], [PodLister],
-// [EventStreamer], [Execer], [Streamer], [SessionRunner], [LogReopener], [Updater], [StatsLister], [StatusReporter],
-// [Checkpointer] and [PodCIDRSetter].
+// [EventStreamer], [Execer], [Streamer], [SessionRunner], [LogReopener], [Updater], [StatsLister], [PodStatsLister],
+// [MetricsLister], [StatusReporter], [Checkpointer] and [PodCIDRSetter].
 //
 //	snap, err := runtime.List(ctx)
 //	for pod := range snap.Pods() {

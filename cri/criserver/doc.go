@@ -26,7 +26,7 @@
 // is InvalidArgument and says how many IDs match; a filter with one matches nothing. An ID that the server has not seen
 // costs a list of the runtime.
 //
-// Metrics, checkpoints of pods and the stream variants of the list calls are Unimplemented, and verbose information is not
+// Checkpoints of pods and the stream variants of the list calls are Unimplemented, and verbose information is not
 // given. UpdateRuntimeConfig (the pod CIDR) is accepted and ignored where the runtime is no [cri.PodCIDRSetter]: it has no
 // network to configure.
 //

@@ -43,6 +43,7 @@ type Server struct {
 	updater   cri.Updater
 	stats     cri.StatsLister
 	podStats  cri.PodStatsLister
+	metrics   cri.MetricsLister
 	reporter  cri.StatusReporter
 	cidrs     cri.PodCIDRSetter
 	freezer   cri.Checkpointer
@@ -83,6 +84,7 @@ func New(rt cri.Runtime, o Options) *Server {
 	s.updater, _ = rt.(cri.Updater)
 	s.stats, _ = rt.(cri.StatsLister)
 	s.podStats, _ = rt.(cri.PodStatsLister)
+	s.metrics, _ = rt.(cri.MetricsLister)
 	s.reporter, _ = rt.(cri.StatusReporter)
 	s.cidrs, _ = rt.(cri.PodCIDRSetter)
 	s.freezer, _ = rt.(cri.Checkpointer)

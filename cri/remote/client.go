@@ -61,6 +61,7 @@ var (
 	_ cri.Updater        = (*Client)(nil)
 	_ cri.StatsLister    = (*Client)(nil)
 	_ cri.PodStatsLister = (*Client)(nil)
+	_ cri.MetricsLister  = (*Client)(nil)
 	_ cri.StatusReporter = (*Client)(nil)
 	_ cri.Checkpointer   = (*Client)(nil)
 	_ cri.PodCIDRSetter  = (*Client)(nil)

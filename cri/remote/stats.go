@@ -45,3 +45,23 @@ func (c *Client) SandboxStats(ctx context.Context) ([]cri.SandboxStats, error) {
 	}
 	return decodeList(r.GetStats(), cripb.DecodeSandboxStats), nil
 }
+
+// MetricDescriptors returns the metrics that the runtime defines itself.
+func (c *Client) MetricDescriptors(ctx context.Context) ([]cri.MetricDescriptor, error) {
+	r, err := call(ctx, c, op{name: "ListMetricDescriptors"}, c.runtime.ListMetricDescriptors,
+		&v1.ListMetricDescriptorsRequest{})
+	if err != nil {
+		return nil, err
+	}
+	return decodeList(r.GetDescriptors(), cripb.DecodeMetricDescriptor), nil
+}
+
+// SandboxMetrics returns the metrics of every ready sandbox.
+func (c *Client) SandboxMetrics(ctx context.Context) ([]cri.SandboxMetrics, error) {
+	r, err := call(ctx, c, op{name: "ListPodSandboxMetrics"}, c.runtime.ListPodSandboxMetrics,
+		&v1.ListPodSandboxMetricsRequest{})
+	if err != nil {
+		return nil, err
+	}
+	return decodeList(r.GetPodMetrics(), cripb.DecodeSandboxMetrics), nil
+}

@@ -158,6 +158,8 @@ func messages() []message {
 			through: through(cripb.DecodeImage, cripb.EncodeImage),
 			implied: map[string]string{"spec": alwaysMade},
 		},
+		{base: &v1.MetricDescriptor{}, through: through(cripb.DecodeMetricDescriptor, cripb.EncodeMetricDescriptor)},
+		{base: &v1.PodSandboxMetrics{}, through: through(cripb.DecodeSandboxMetrics, cripb.EncodeSandboxMetrics)},
 		{base: &v1.ImageSpec{}, through: through(cripb.DecodeImageSpec, cripb.EncodeImageSpec)},
 		{base: &v1.AuthConfig{}, through: throughValue(cripb.DecodeAuth, cripb.EncodeAuth)},
 		{
