@@ -6,6 +6,7 @@ package probe
 import (
 	"context"
 	"strconv"
+	"strings"
 )
 
 // MaxOutput is the most a [Result] keeps of what a container answered, in
@@ -48,9 +49,13 @@ type Result struct {
 	Output  string // for people: at most [MaxOutput] bytes of the answer, or why it is a failure
 }
 
-// NewResult returns a result that keeps as much of the output as it may.
+// NewResult returns a result with the first [MaxOutput] bytes of output. It copies what it cuts off from the rest, so that the
+// result does not keep a longer output in memory.
 func NewResult(o Outcome, output string) Result {
-	return Result{Outcome: o, Output: output[:min(len(output), MaxOutput)]}
+	if len(output) > MaxOutput {
+		output = strings.Clone(output[:MaxOutput])
+	}
+	return Result{Outcome: o, Output: output}
 }
 
 // Prober probes one container.

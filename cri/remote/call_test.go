@@ -134,6 +134,9 @@ func TestErrors(t *testing.T) {
 		{codes.Unknown, "pod web: name is reserved", cri.ErrAlreadyExists, "pod web: name is reserved"},
 		{codes.Unknown, "port 80 is reserved", nil, "port 80 is reserved"},
 		{codes.FailedPrecondition, message, nil, message},
+		// CRI-O
+		{codes.Unknown, "container with ID starting with abc not found: ID does not exist", cri.ErrNotFound, "container with ID starting with abc not found: ID does not exist"},
+		{codes.Unknown, "open /etc/passwd: not found", nil, "open /etc/passwd: not found"},
 		{codes.ResourceExhausted, "grpc: received message larger than max (20 vs. 16)", cri.ErrTooLarge, "grpc: received message larger than max (20 vs. 16)"},
 		{codes.ResourceExhausted, "grpc: trying to send message larger than max (20 vs. 16)", cri.ErrTooLarge, "grpc: trying to send message larger than max (20 vs. 16)"},
 		{codes.ResourceExhausted, "answer is too large", cri.ErrTooLarge, "answer is too large"},
@@ -384,6 +387,12 @@ func TestAnswersHaveALimit(t *testing.T) {
 	_, err := c.ExecSync(t.Context(), "c", nil, 15<<20*time.Second)
 	assert.NoError(t, err)
 	_, err = c.ExecSync(t.Context(), "c", nil, 17<<20*time.Second)
+	assert.ErrorContains(t, err, "larger than max")
+
+	bounded := cri.WithMaxOutput(t.Context(), 1<<20)
+	_, err = c.ExecSync(bounded, "c", nil, 1<<20*time.Second)
+	assert.NoError(t, err)
+	_, err = c.ExecSync(bounded, "c", nil, 2<<20*time.Second)
 	assert.ErrorContains(t, err, "larger than max")
 }
 

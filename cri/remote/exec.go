@@ -8,12 +8,16 @@ import (
 	"math"
 	"time"
 
+	"google.golang.org/grpc"
 	v1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// ExecSync runs a command in a container to its end.
+// execOverhead is what an answer of ExecSync has beside the output.
+const execOverhead = 1 << 10
+
+// ExecSync runs a command in a container to its end. Of [cri.WithMaxOutput] it takes the bound of an answer.
 func (c *Client) ExecSync(
 	ctx context.Context, containerID string, cmd []string, timeout time.Duration,
 ) (cri.ExecResult, error) {
@@ -21,7 +25,13 @@ func (c *Client) ExecSync(
 	if timeout <= 0 {
 		o.extra = math.MaxInt64 // as long as the command takes
 	}
-	r, err := call(ctx, c, o, c.runtime.ExecSync,
+	rpc := c.runtime.ExecSync
+	if most, ok := cri.MaxOutput(ctx); ok {
+		rpc = func(ctx context.Context, q *v1.ExecSyncRequest, options ...grpc.CallOption) (*v1.ExecSyncResponse, error) {
+			return c.runtime.ExecSync(ctx, q, append(options, grpc.MaxCallRecvMsgSize(most+execOverhead))...)
+		}
+	}
+	r, err := call(ctx, c, o, rpc,
 		&v1.ExecSyncRequest{ContainerId: containerID, Cmd: cmd, Timeout: seconds(timeout)})
 	if err != nil {
 		return cri.ExecResult{}, err

@@ -24,6 +24,11 @@ const (
 	bufferSize = 1 << 10
 	// windowSize is HTTP/2's default. It is stated so that no connection grows beyond it.
 	windowSize = 64<<10 - 1
+	// maxHeaders bounds the headers of an answer, uncompressed. They have the text of a failure, twice where the server sends
+	// its details, and a server that does not end its answer makes the agent keep them until the timeout.
+	maxHeaders = 32 << 10
+	// maxResponse bounds the message of an answer, which has two bytes.
+	maxResponse = 4 << 10
 
 	userAgent = "kube-probe/1.37"
 )
@@ -54,6 +59,8 @@ func (p *Prober) dial() (*connection, error) {
 		grpc.WithWriteBufferSize(bufferSize),
 		grpc.WithInitialWindowSize(windowSize),
 		grpc.WithInitialConnWindowSize(windowSize),
+		grpc.WithMaxHeaderListSize(maxHeaders),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxResponse)),
 	)
 	c.ClientConn = conn
 	return c, err

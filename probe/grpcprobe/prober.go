@@ -52,8 +52,7 @@ func (p *Prober) Probe(ctx context.Context) (probe.Result, error) {
 	if err != nil {
 		return probe.Result{}, fmt.Errorf("check health of %q: %w", p.cfg.address(), err)
 	}
-	result.Output = result.Output[:min(len(result.Output), probe.MaxOutput)]
-	return result, nil
+	return probe.NewResult(result.Outcome, result.Output), nil
 }
 
 // Close closes the connection that is kept for the next probe, which may still come and connects anew.

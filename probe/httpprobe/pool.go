@@ -28,8 +28,12 @@ const (
 	// handshakeLimit holds even where a probe has more time, as for the kubelet.
 	handshakeLimit = 10 * time.Second
 
-	// maxHeader bounds what the header of an answer can make the agent keep in memory. Go's own limit is 10 MiB.
-	maxHeader = 256 << 10
+	// maxHeader bounds the header of an answer, which the agent keeps in memory until the timeout if its body does not end: 16 KiB
+	// of short lines are 220 KiB in memory. It is what servers commonly take of a request. Go's own limit is 10 MiB.
+	maxHeader = 16 << 10
+
+	// maxUnread bounds what a server of HTTP/2 may send of a body before it is read. Go's own limit is 4 MiB.
+	maxUnread = 16 << 10
 
 	// bufferSize suits the small requests and answers of probes; an idle connection holds two of them.
 	bufferSize = 1 << 10
@@ -88,6 +92,7 @@ func newTransport() *http.Transport {
 		ReadBufferSize:         bufferSize,
 		WriteBufferSize:        bufferSize,
 		Protocols:              new(http.Protocols),
+		HTTP2:                  &http.HTTP2Config{MaxReceiveBufferPerStream: maxUnread, MaxReceiveBufferPerConnection: 4 * maxUnread},
 	}
 	t.Protocols.SetHTTP1(true)
 	return t

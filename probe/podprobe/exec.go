@@ -16,6 +16,8 @@ import (
 const (
 	// lateTime is how long after its deadline a call to the runtime may go on.
 	lateTime = 10 * time.Second
+	// maxOutput is how many bytes a command may write. The runtime sends them at once, for as many probes as are in flight.
+	maxOutput = 1 << 20
 	// maxLate is how many calls may do so at the same time. Others are given up at their deadline.
 	maxLate = 256
 )
@@ -31,8 +33,8 @@ const (
 //
 // What a command leaves in the background belongs to its container and ends with it. While that holds the output open,
 // containerd does not answer, and the probe runs out of time; package process answers. Of a command that runs out of
-// time containerd leaves what it has started, too. More than 16 MiB of output are an error of containerd, which cannot
-// send them. A command whose container terminates has exit code 137, or is an error.
+// time containerd leaves what it has started, too. More than 1 MiB of output are an error, where the runtime sends
+// them at once: the memory of a node is not for that. A command whose container terminates has exit code 137, or is an error.
 func CRI(runtime cri.Execer) probe.Execer {
 	required.MustArgs("podprobe.CRI", required.Arg{Name: "runtime", Value: runtime, Hint: "a *remote.Client"})
 	return &execer{runtime: runtime, late: make(chan struct{}, maxLate)}
@@ -60,7 +62,7 @@ func (e *execer) Exec(ctx context.Context, containerID string, command []string)
 		timeout = max(time.Until(deadline), 1) // zero would be no limit
 	}
 	outlast, returned := probe.Outlast(ctx)
-	call, cancel := context.WithCancel(outlast)
+	call, cancel := context.WithCancel(cri.WithMaxOutput(outlast, maxOutput))
 	ended := make(chan execution, 1)
 	go func() {
 		defer returned()

@@ -274,5 +274,5 @@ func TestCRIContainerDies(t *testing.T) {
 }
 
 func TestCRIWantsARuntime(t *testing.T) {
-	assert.PanicsWithValue(t, "podprobe: CRI needs a runtime", func() { podprobe.CRI(nil) })
+	assert.PanicsWithValue(t, "podprobe.CRI: argument runtime is nil: required, such as a *remote.Client", func() { podprobe.CRI(nil) })
 }
