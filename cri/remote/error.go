@@ -76,11 +76,20 @@ func sentinel(s *status.Status) error {
 		}
 		return cri.ErrTooMany
 	case codes.Unknown, codes.FailedPrecondition:
-		if isReserved(s.Message()) {
+		switch {
+		case isReserved(s.Message()):
 			return cri.ErrAlreadyExists
+		case isMissing(s.Message()):
+			return cri.ErrNotFound
 		}
 	}
 	return nil
+}
+
+// isMissing recognises the Unknown error of CRI-O for an ID that it does not have, in the words of its index of IDs (pkg/truncindex of
+// containers/storage).
+func isMissing(message string) bool {
+	return strings.HasSuffix(message, "not found: ID does not exist")
 }
 
 // isReserved recognises a name that is taken, for which runtimes have no code of its own: containerd 2 sends

@@ -25,6 +25,7 @@ func (c *Client) ExecSync(
 	if timeout <= 0 {
 		o.extra = math.MaxInt64 // as long as the command takes
 	}
+	began := time.Now()
 	rpc := c.runtime.ExecSync
 	if most, ok := cri.MaxOutput(ctx); ok {
 		rpc = func(ctx context.Context, q *v1.ExecSyncRequest, options ...grpc.CallOption) (*v1.ExecSyncResponse, error) {
@@ -36,7 +37,15 @@ func (c *Client) ExecSync(
 	if err != nil {
 		return cri.ExecResult{}, err
 	}
+	if isTimeout(r, timeout, time.Since(began)) {
+		return cri.ExecResult{}, o.fail(context.DeadlineExceeded)
+	}
 	return cri.ExecResult{Stdout: r.GetStdout(), Stderr: r.GetStderr(), ExitCode: int(r.GetExitCode())}, nil
+}
+
+// isTimeout recognises the answer of CRI-O for a command that ran out of time: success with an exit code that no process has.
+func isTimeout(r *v1.ExecSyncResponse, timeout, took time.Duration) bool {
+	return r.GetExitCode() == -1 && timeout > 0 && took >= timeout
 }
 
 // Exec returns the URL of a session that runs cmd.
