@@ -42,7 +42,7 @@ func unsupportedSandbox(c *cri.SandboxConfig, networks bool) []string {
 		fields = append(fields, fmt.Sprintf("runtime_handler %q", c.RuntimeHandler))
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Sysctls)) {
-		if !own || !isNetworkSysctl(name) {
+		if !own || !shim.IsNetworkSysctl(name) {
 			fields = append(fields, fmt.Sprintf("sysctls: %s=%s would change the host", name, c.Sysctls[name]))
 		}
 	}
@@ -54,9 +54,12 @@ func unsupportedSandbox(c *cri.SandboxConfig, networks bool) []string {
 	return append(fields, unsupportedUserNamespace(c.Security.Namespaces)...)
 }
 
-// isNetworkSysctl reports whether a kernel parameter is one of a network namespace. It is no path out of them.
-func isNetworkSysctl(name string) bool {
-	return strings.HasPrefix(name, "net.") && !strings.Contains(name, "/") && !strings.Contains(name, "..") && !strings.Contains(name, "\x00")
+// networkSysctls returns the kernel parameters of a network namespace in a config. All others would change the host: judge refuses or
+// ignores them.
+func networkSysctls(sysctls map[string]string) map[string]string {
+	namespaced := maps.Clone(sysctls)
+	maps.DeleteFunc(namespaced, func(name, _ string) bool { return !shim.IsNetworkSysctl(name) })
+	return namespaced
 }
 
 // unsupportedContainer is unsupportedSandbox for a container of an agent with the effective user ID euid. mounted says
@@ -143,7 +146,8 @@ func (r *Runtime) specOf(config *cri.ContainerConfig, s *sandbox, c *container) 
 	network := s.Network
 	r.mu.Unlock()
 	if network != nil {
-		spec.Netns, spec.Hostname, spec.Sysctls = network.Netns, s.Hostname, s.Sysctls
+		// The record of an earlier version may also have parameters of the host.
+		spec.Netns, spec.Hostname, spec.Sysctls = network.Netns, s.Hostname, networkSysctls(s.Sysctls)
 	}
 	r.mountsOf(config, s, &spec)
 	return spec, r.confine(c, s, config.Resources, &spec)

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"path/filepath"
 	"time"
 
@@ -43,7 +42,7 @@ func (r *Runtime) setUpNetwork(ctx context.Context, s *sandbox, c *cri.SandboxCo
 	for _, ip := range n.IPs {
 		s.IPs = append(s.IPs, ip.String())
 	}
-	s.Hostname, s.Sysctls = c.Hostname, maps.Clone(c.Sysctls)
+	s.Hostname, s.Sysctls = c.Hostname, networkSysctls(c.Sysctls)
 	return nil
 }
 

@@ -108,6 +108,18 @@ func TestIntegrationSysctls(t *testing.T) {
 	require.ErrorContains(t, rt.StartContainer(t.Context(), id), `set sysctl net.absent to "1"`)
 }
 
+// IgnoreUnsupported ignores the parameters that would change the host: none of them is written. These names do not exist, so that a
+// container whose shim writes one does not start, and the host of this test stays unchanged.
+func TestIntegrationIgnoredSysctls(t *testing.T) {
+	rt := openWith(t, t.TempDir(), process.Options{Network: newNetwork(t), IgnoreUnsupported: true})
+	c := cri.SandboxConfig{LogDirectory: t.TempDir(), Sysctls: map[string]string{
+		"kernel.absent": "1", "kernel.shm_absent": "1", "net/../kernel/absent": "1", "net...kernel.absent": "1", "vm.absent": "1", "": "1",
+		"net.ipv4.ip_local_port_range": "20000 20100",
+	}}
+	sandbox := runPod(t, rt, c)
+	require.Equal(t, "20000\t20100\n", run(t, rt, sandbox, c.LogDirectory, shell("cat /proc/sys/net/ipv4/ip_local_port_range")))
+}
+
 func TestIntegrationNetworkFails(t *testing.T) {
 	n := newNetwork(t)
 	rt := openWith(t, t.TempDir(), process.Options{Network: n})

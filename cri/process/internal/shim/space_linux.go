@@ -49,8 +49,20 @@ func (k *keeper) enter() (err error) {
 	return nil
 }
 
-// enterNetwork enters a network namespace and sets its kernel parameters.
+// IsNetworkSysctl reports whether name is a kernel parameter of a network namespace, such as net.ipv4.ip_forward. The path of such a
+// parameter is below /proc/sys/net.
+func IsNetworkSysctl(name string) bool {
+	return strings.HasPrefix(name, "net.") && !strings.Contains(name, "/") && !strings.Contains(name, "..") && !strings.Contains(name, "\x00")
+}
+
+// enterNetwork enters the network namespace at path and sets its kernel parameters. It refuses every parameter that would change the host:
+// those of no network namespace, and all of them if path is the namespace of the shim, which is the agent's.
 func enterNetwork(path string, sysctls map[string]string) error {
+	for _, name := range slices.Sorted(maps.Keys(sysctls)) {
+		if path == "" || !IsNetworkSysctl(name) {
+			return fmt.Errorf("set sysctl %.128q to %.128q: it would change the host", name, sysctls[name])
+		}
+	}
 	if path == "" {
 		return nil
 	}
@@ -59,6 +71,9 @@ func enterNetwork(path string, sysctls map[string]string) error {
 		return fmt.Errorf("enter network namespace: %w", &os.PathError{Op: "open", Path: path, Err: err})
 	}
 	defer unix.Close(fd)
+	if own, err := isOwnNetwork(fd); len(sysctls) > 0 && (own || err != nil) {
+		return errors.Join(fmt.Errorf("set %d sysctls: network namespace %s is the agent's, or cannot be compared with it", len(sysctls), path), err)
+	}
 	if err := unix.Setns(fd, unix.CLONE_NEWNET); err != nil {
 		return fmt.Errorf("enter network namespace %s: %w", path, err)
 	}
@@ -69,6 +84,18 @@ func enterNetwork(path string, sysctls map[string]string) error {
 		}
 	}
 	return nil
+}
+
+// isOwnNetwork reports whether fd is the network namespace of this thread.
+func isOwnNetwork(fd int) (bool, error) {
+	var own, other unix.Stat_t
+	if err := unix.Stat("/proc/thread-self/ns/net", &own); err != nil {
+		return false, fmt.Errorf("stat own network namespace: %w", err)
+	}
+	if err := unix.Fstat(fd, &other); err != nil {
+		return false, fmt.Errorf("stat network namespace: %w", err)
+	}
+	return own.Dev == other.Dev && own.Ino == other.Ino, nil
 }
 
 func enterUTS(hostname string) error {
