@@ -35,7 +35,8 @@ type SessionRunner interface {
 	// is killed with what it started, and the error is the cause of ctx.
 	RunExec(ctx context.Context, containerID string, cmd []string, s Session) (exitCode int, err error)
 	// RunAttach connects s to the process of a running container. It returns nil when the container has ended and its
-	// output is written, and the cause of ctx when that ends; the container goes on. TTY is as the container has it,
+	// output is written, and the cause of ctx when that ends; the container goes on. About a second after the end of
+	// Stdin it returns nil too, unless that ends the container's own stdin (StdinOnce). TTY is as the container has it,
 	// whatever s says. Stdin of a container that has none is not read. A client never delays the container: one that
 	// is too far behind is ended with an error.
 	RunAttach(ctx context.Context, containerID string, s Session) error

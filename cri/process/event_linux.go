@@ -33,17 +33,31 @@ func (s *stream) wake() {
 	}
 }
 
-// emit queues an event for every stream. The caller holds mu.
+// emit queues an event for every stream, with the sandboxes and containers that the pod has now. The caller holds mu.
 func (r *Runtime) emit(typ cri.EventType, id string, pod cri.PodIdentity, started *container) {
+	if len(r.streams) == 0 {
+		return
+	}
 	now := time.Now()
+	event := cri.Event{Type: typ, ID: id, Time: now, Pod: cri.Pod{PodIdentity: pod, Time: now}}
+	for _, s := range r.sandboxes {
+		if s.Pod.UID == pod.UID {
+			event.Pod.Sandboxes = append(event.Pod.Sandboxes, s.Sandbox)
+		}
+	}
+	for _, c := range r.containers {
+		if c.PodUID == pod.UID {
+			event.Pod.Containers = append(event.Pod.Containers, c.Container)
+		}
+	}
 	for s := range r.streams {
-		s.queue = append(s.queue, queued{cri.Event{Type: typ, ID: id, Time: now, Pod: cri.Pod{PodIdentity: pod, Time: now}}, started})
+		s.queue = append(s.queue, queued{event, started})
 		s.wake()
 	}
 }
 
 // StreamEvents calls fn for every event from now on. The end of a container is learned from the kernel when it
-// happens, also of containers that an earlier agent started. Event.Pod holds the identity only.
+// happens, also of containers that an earlier agent started. Event.Pod is complete.
 func (r *Runtime) StreamEvents(ctx context.Context, fn func(cri.Event) error) error {
 	return fail("GetContainerEvents", "", r.streamEvents(ctx, fn))
 }

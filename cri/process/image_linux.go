@@ -6,6 +6,8 @@ package process
 import (
 	"context"
 	"os"
+	"path"
+	"strings"
 	"time"
 
 	"github.com/seed81659283/nodeagent/cri"
@@ -17,7 +19,16 @@ const nominalSize = 1
 // image is a name as an image. Its user is the agent's: what states no user runs as that one.
 func image(s cri.ImageSpec) cri.Image {
 	uid := int64(os.Geteuid())
-	return cri.Image{ID: s.Image, RepoTags: []string{s.Image}, Size: nominalSize, UID: &uid, Spec: s, Pinned: true}
+	i := cri.Image{ID: s.Image, Size: nominalSize, UID: &uid, Spec: s, Pinned: true}
+	switch {
+	case strings.Contains(s.Image, "@"):
+		i.RepoDigests = []string{s.Image}
+	case strings.Contains(path.Base(s.Image), ":"): // a colon before that is of a port
+		i.RepoTags = []string{s.Image}
+	default: // clients of the CRI, such as crictl, take a name without a tag for a broken one
+		i.RepoTags = []string{s.Image + ":latest"}
+	}
+	return i
 }
 
 // ListImages returns the names that containers were created with, each as an image.

@@ -227,9 +227,9 @@ func (r *Runtime) removeSandbox(ctx context.Context, s *sandbox) error {
 	if err := removeDir(s.dir); err != nil {
 		return err
 	}
+	r.emit(cri.EventDeleted, s.ID, s.Pod, nil) // while the sandbox is listed: the event has its status
 	r.sandboxes = slices.Delete(r.sandboxes, i, i+1)
 	delete(r.names, s.name())
-	r.emit(cri.EventDeleted, s.ID, s.Pod, nil)
 	return nil
 }
 

@@ -13,6 +13,7 @@ const (
 	ruleResize     = "Session: Resize has the sizes of the terminal, the newest last."
 	ruleStdin      = "Session: nil: empty"
 	ruleAttach     = "SessionRunner: It returns nil when the container has ended and its output is written, and the cause of ctx when that ends; the container goes on."
+	ruleStdinEnds  = "SessionRunner: About a second after the end of Stdin it returns nil too, unless that ends the container's own stdin (StdinOnce)."
 	ruleAttachSlow = "SessionRunner: A client never delays the container: one that is too far behind is ended with an error."
 	ruleStdinOnce  = "ContainerConfig.StdinOnce: close stdin when the first client leaves"
 	ruleForward    = "SessionRunner: RunPortForward connects conn to a port on the loopback of a sandbox"

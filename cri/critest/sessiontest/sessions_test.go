@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 }
 
 // TestRulesAreDocumented finds every rule of the suite in the comments of package cri.
-func TestRulesAreDocumented(t *testing.T) { suitetest.Documented(t, "rule.go", "../../*.go", 13) }
+func TestRulesAreDocumented(t *testing.T) { suitetest.Documented(t, "rule.go", "../../*.go", 14) }
 
 func TestSessionsOfScripts(t *testing.T) {
 	rt := scripted()

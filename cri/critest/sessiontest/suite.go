@@ -52,6 +52,7 @@ func TestSessions(t *testing.T, f Fixture) {
 		{"attach/end", attachEnd},
 		{"attach/several", attachSeveral},
 		{"attach/stdin once", attachStdinOnce},
+		{"attach/stdin ends", attachStdinEnds},
 		{"attach/terminal", attachTerminal},
 		{"attach/client does not read", attachSlow},
 		{"attach/unknown", attachUnknown},

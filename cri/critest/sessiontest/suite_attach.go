@@ -96,6 +96,17 @@ func attachStdinOnce(t *trial) {
 	t.Hold(strings.HasSuffix(out.String(), "hello\nend\n"), ruleStdinOnce, "the output is %s", quote(out.String()))
 }
 
+func attachStdinEnds(t *trial) {
+	id := t.start(lines(), withStdin)
+	stdin, keyboard := io.Pipe()
+	var out text
+	done := t.attach(t.ctx, id, cri.Session{Stdin: stdin, Stdout: &out})
+	t.tell(keyboard, "one\n", func() bool { return strings.Contains(out.String(), "out one\n") })
+	keyboard.Close()
+	t.Succeed(t.returns(done, ruleStdinEnds), ruleStdinEnds, "RunAttach whose Stdin has ended")
+	t.Hold(t.state(id) == cri.ContainerRunning, ruleStdinEnds, "the container has ended with the Stdin of a client")
+}
+
 func attachTerminal(t *trial) {
 	id := t.start(typed(), func(c *cri.ContainerConfig) { c.Stdin, c.TTY = true, true })
 	stdin, keyboard := io.Pipe()

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -26,6 +27,8 @@ type Container interface {
 	Terminal() *os.File
 	// EndInput says that no more comes from this client.
 	EndInput()
+	// Outlasts reports whether the client stays attached after the end of its input.
+	Outlasts() bool
 	// Wait returns nil when the container has ended, or why this client was ended before.
 	Wait(ctx context.Context) error
 	// Close leaves the container. Wait returns.
@@ -37,7 +40,8 @@ type Container interface {
 // sizes for its terminal.
 type Attach func(ctx context.Context, input, sizes bool, fds [2]int) (Container, error)
 
-// Join connects a session to a container until the container ends, and then until its output has been written.
+// Join connects a session to a container until the container or the input of the client ends, and then until the output has been
+// written.
 func Join(ctx context.Context, s cri.Session, attach Attach) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -54,6 +58,10 @@ func Join(ctx context.Context, s cri.Session, attach Attach) error {
 	defer c.Close()
 	w.input, w.terminal = c.Input(), c.Terminal()
 	w.endInput = c.EndInput
+	if !c.Outlasts() {
+		w.stdinEnded = make(chan struct{})
+		go w.leaveAfterStdin(c)
+	}
 	w.start()
 	stop := context.AfterFunc(ctx, c.Close)
 	defer stop()
@@ -62,6 +70,25 @@ func Join(ctx context.Context, s cri.Session, attach Attach) error {
 		return err
 	}
 	return ended
+}
+
+// answerTime is how long a client stays attached after the end of its input, for the answer of the container.
+const answerTime = time.Second
+
+// leaveAfterStdin leaves a container some time after the end of Stdin.
+func (w *wires) leaveAfterStdin(c Container) {
+	select {
+	case <-w.stdinEnded:
+	case <-w.done:
+		return
+	}
+	timer := time.NewTimer(answerTime)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		c.Close()
+	case <-w.done:
+	}
 }
 
 // makeOutputs returns the ends that the container writes to.

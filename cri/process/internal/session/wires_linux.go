@@ -19,12 +19,13 @@ const writeTime = time.Second
 
 // wires are the ends of one session that this process holds, and what carries between them and the session.
 type wires struct {
-	s        cri.Session
-	cancel   context.CancelCauseFunc
-	input    *os.File // nil: none
-	endInput func()   // called at the end of Stdin; may be nil
-	terminal *os.File // nil: none
-	outputs  []*output
+	s          cri.Session
+	cancel     context.CancelCauseFunc
+	input      *os.File      // nil: none
+	endInput   func()        // called when no more input is copied; may be nil
+	stdinEnded chan struct{} // closed at the end of Stdin; nil: no use
+	terminal   *os.File      // nil: none
+	outputs    []*output
 
 	copies sync.WaitGroup // of the outputs
 	done   chan struct{}  // closed by close
@@ -73,6 +74,9 @@ func (w *wires) copyInput() {
 			}
 		}
 		if err != nil {
+			if w.stdinEnded != nil {
+				close(w.stdinEnded)
+			}
 			return
 		}
 		if n == len(buf) && n < maxBuffer {

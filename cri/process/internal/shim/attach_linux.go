@@ -131,7 +131,7 @@ func (k *keeper) attach(conn *net.UnixConn, r request, fds *[]int) error {
 	}
 	*fds = nil
 	_ = conn.SetWriteDeadline(time.Now().Add(replyTime))
-	answer := reply{Version: protocol, Input: r.Stdin && k.spec.Stdin, TTY: k.spec.TTY}
+	answer := reply{Version: protocol, Input: r.Stdin && k.spec.Stdin, TTY: k.spec.TTY, Once: k.spec.StdinOnce}
 	if answer.Input || r.Terminal && k.spec.TTY {
 		err = k.input.share(func(fds []int) error { return writeWith(conn, answer, fds) })
 	} else {

@@ -52,6 +52,7 @@ type reply struct {
 	Code    int  // of opExec and opRun
 	Input   bool // of opAttach: the descriptor that comes is the input
 	TTY     bool // of opAttach: the descriptor that comes is the terminal, which may be the input too
+	Once    bool // of opAttach: the input of the process ends with that of its first client
 }
 
 // callTimeout bounds requests that a shim answers at once.

@@ -128,6 +128,9 @@ func (a *Attachment) Terminal() *os.File {
 	return a.file
 }
 
+// Outlasts reports whether the client stays after the end of its input, to see what the process makes of that: its input ends too.
+func (a *Attachment) Outlasts() bool { return a.first.Once && !a.first.TTY }
+
 // EndInput says that no more input comes from this client.
 func (a *Attachment) EndInput() {
 	_, _ = a.conn.Write([]byte{inputEnded}) // it fails where the shim has ended
