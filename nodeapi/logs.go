@@ -83,7 +83,7 @@ func (s *Server) copyLogs(ctx context.Context, out *logWriter, id string, o *cor
 		}
 	}
 	return logs.Read(ctx, c.LogPath, stdout, stderr, logs.ReadOptions{
-		TailLines: o.TailLines, LimitBytes: o.LimitBytes, Since: since(o, time.Now()), Timestamps: o.Timestamps, Follow: o.Follow,
+		TailLines: o.TailLines, LimitBytes: o.LimitBytes, Since: since(o, time.Now()), Timestamps: o.Timestamps, Follow: o.Follow, Watcher: &s.logWatcher,
 		Rotated: !s.o.CurrentLogsOnly,
 		Running: func(ctx context.Context) (bool, error) {
 			c, err := s.inspect(ctx, bare)

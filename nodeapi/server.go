@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/logs"
 	"github.com/seed81659283/nodeagent/internal/runonce"
 )
 
@@ -22,6 +23,8 @@ type Server struct {
 	guard     runonce.Guard
 	started   time.Time
 	encoded   encodedPods
+
+	logWatcher logs.Watcher // of all who follow a log
 
 	all, readOnly, healthz http.Handler
 }

@@ -172,8 +172,8 @@ func (c *chain) ended(ctx context.Context) (bool, error) {
 func (c *chain) idle(ctx context.Context) error {
 	if !c.watched {
 		c.watched = true
-		c.watch, _ = openDirWatch(filepath.Dir(c.path)) // without it there is the poll
-		return nil                                      // something may have come before the watch
+		c.watch, _ = c.watcher().open(filepath.Dir(c.path)) // without it there is the poll
+		return nil                                          // something may have come before the watch
 	}
 	if time.Since(c.asked) >= pollPeriod {
 		running, err := c.running(ctx)
@@ -184,6 +184,14 @@ func (c *chain) idle(ctx context.Context) error {
 		c.asked = time.Now()
 	}
 	return c.wait(ctx, pollPeriod-time.Since(c.asked))
+}
+
+// watcher returns the watcher of the options, or one for this read alone.
+func (c *chain) watcher() *Watcher {
+	if c.o.Watcher != nil {
+		return c.o.Watcher
+	}
+	return &Watcher{}
 }
 
 // next opens the next file, or returns why there is none: errDone where the log ends.

@@ -100,7 +100,7 @@ func listRotated(path string) ([]rotated, error) {
 }
 
 // Files returns the paths of all files of the log at path, oldest first: those rotated from it, compressed or not, and
-// path itself.
+// path itself. Of a file that is there in both forms it returns the compressed one, which rotation keeps.
 func Files(path string) ([]string, error) {
 	found, err := listRotated(path)
 	if err != nil {
@@ -108,8 +108,8 @@ func Files(path string) ([]string, error) {
 	}
 	var paths []string
 	for i, r := range found {
-		if i > 0 && found[i-1].key == r.key {
-			continue // the compressed twin of a plain file that is about to be removed
+		if i+1 < len(found) && found[i+1].key == r.key {
+			continue // a plain file whose compressed form is complete: rotation removes it
 		}
 		paths = append(paths, filepath.Join(filepath.Dir(path), r.name))
 	}

@@ -31,6 +31,8 @@ type ReadOptions struct {
 	// Running reports to Follow whether the container runs, at most once a second. [cri.ErrUnavailable] counts as running,
 	// any other error ends the reading. Nil means that it always runs.
 	Running func(context.Context) (bool, error)
+	// Watcher is shared by reads that Follow. Nil: the read has an inotify instance of its own.
+	Watcher *Watcher
 	// Rotated begins with the oldest rotated file instead of the current one.
 	Rotated bool
 	// Skipped is called with each line that is left out because it cannot be read, and why. The line is valid

@@ -169,6 +169,21 @@ func TestEmptyLog(t *testing.T) {
 	assert.Empty(t, out)
 }
 
+// Of a file in both forms rotation removes the plain one, and Files returns the other.
+func TestFilesReturnsTheFormThatRotationKeeps(t *testing.T) {
+	dir := t.TempDir()
+	path := save(t, filepath.Join(dir, "0.log"), sample[1])
+	name := "0.log.20161020-183921"
+	save(t, filepath.Join(dir, name), sample[0])
+	save(t, filepath.Join(dir, name+".gz"), sample[0])
+	files, err := logs.Files(path)
+	require.NoError(t, err)
+	assert.Equal(t, []string{filepath.Join(dir, name+".gz"), path}, files)
+
+	steps := logs.Policy{}.Plan("0.log", []logs.File{{Name: "0.log"}, {Name: name}, {Name: name + ".gz"}}, time.Now())
+	assert.Equal(t, []logs.Action{{Op: logs.Remove, File: name}}, steps)
+}
+
 func TestRotatedFiles(t *testing.T) {
 	dir := t.TempDir()
 	path := save(t, filepath.Join(dir, "0.log"), sample[4])
