@@ -28,7 +28,8 @@ import (
 
 const usage = `usage: lab COMMAND
   deps [PKG...]    install the Debian packages that are missing, of those named or of all (root)
-  tools            build the tools of tools/go.mod into .lab/bin, and the test images into .lab/images
+  tools            build the tools of tools/go.mod into .lab/bin, crictl and critest of tools/cri/go.mod, and the test images into
+                   .lab/images
   lint-tools       build the tools of tools/lint/go.mod into .lab/bin
   cluster-tools    build the control plane that tools/cluster/go.mod pins into .lab/bin, and its images into .lab/images,
                    and the metrics-server that tools/metrics/go.mod pins
@@ -81,7 +82,10 @@ func run(ctx context.Context, args []string) error {
 		}
 		return installPackages(ctx, packages)
 	case "tools":
-		return errors.Join(toolset{folder: "tools", tags: toolTags}.build(ctx, home), buildImages(ctx, home))
+		return errors.Join(
+			toolset{folder: "tools", tags: toolTags}.build(ctx, home),
+			toolset{folder: "tools/cri", static: true, test: "sigs.k8s.io/cri-tools/cmd/critest"}.build(ctx, home),
+			buildImages(ctx, home))
 	case "lint-tools":
 		return toolset{folder: "tools/lint", tags: toolTags}.build(ctx, home)
 	case "cluster-tools":

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -66,6 +67,7 @@ type toolset struct {
 	folder string
 	tags   string // of the build
 	static bool   // they run in images without libraries
+	test   string // a package whose tests are a program too, which is named after it; empty: none
 }
 
 // build installs the tools into .lab/bin, unless they are there already.
@@ -93,6 +95,14 @@ func (s toolset) build(ctx context.Context, home string) error {
 	if err := runCommand(cmd); err != nil {
 		return err
 	}
+	if s.test != "" {
+		program := filepath.Join(bin, path.Base(s.test))
+		test := command(ctx, dir, "go", "test", "-c", "-trimpath", "-ldflags", ldflags, "-o", program, s.test)
+		test.Env = cmd.Env
+		if err := runCommand(test); err != nil {
+			return err
+		}
+	}
 	say("built in %v", time.Since(began).Round(100*time.Millisecond))
 	return os.WriteFile(stamp, []byte(key), 0o644)
 }
@@ -119,6 +129,7 @@ func versionFlags(ctx context.Context, dir string) (string, error) {
 		{"github.com/containerd/containerd/v2", "github.com/containerd/containerd/v2/version.Version"},
 		{"github.com/containernetworking/plugins", "github.com/containernetworking/plugins/pkg/utils/buildversion.BuildVersion"},
 		{"k8s.io/kubernetes", kubernetes + "Version"},
+		{"sigs.k8s.io/cri-tools", "sigs.k8s.io/cri-tools/pkg/version.Version"},
 	} {
 		// A module that is not among the requirements lists as itself with no version.
 		cmd := exec.CommandContext(ctx, "go", "list", "-m", "-e", "-f", "{{.Version}}", v.module)

@@ -13,8 +13,21 @@ import (
 // skipped where a lab cannot run, or where one of these plugins is missing.
 func PluginDir(t testing.TB, plugins ...string) string {
 	t.Helper()
+	return toolDir(t, plugins...)
+}
+
+// Tool returns the path of a program that the lab has built, such as crictl. The test is skipped where a lab cannot run, or where the
+// program is missing.
+func Tool(t testing.TB, name string) string {
+	t.Helper()
+	return filepath.Join(toolDir(t, name), name)
+}
+
+// toolDir returns the directory of programs, and skips or fails the test where one is missing.
+func toolDir(t testing.TB, names ...string) string {
+	t.Helper()
 	dir := filepath.Join(homeFor(t), "bin")
-	for _, name := range plugins {
+	for _, name := range names {
 		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
 			continue
 		}
