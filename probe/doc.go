@@ -25,7 +25,9 @@
 // container without a target for a startup probe has started when it runs.
 //
 // A probe at rest is an entry in a heap, less than 800 bytes with its names, and no goroutine. Those in flight, one
-// goroutine each, are at most Options.Parallel; the others wait in the order in which they became due, and are counted.
+// goroutine each, are at most Options.Parallel, not counting those that have been for more than a second, and at most
+// Options.PodParallel of one pod. The others wait, are counted, and start one of each pod in turn: pods whose containers
+// never answer delay the probes of other pods by about a second at most.
 // What becomes due within [MinPeriod] begins together: a probe is never early, and up to that late. After the start of
 // the agent first probes are spread over their period. Sync looks at every target, SyncPod only at those of its pod.
 //
@@ -37,7 +39,7 @@
 //
 // Run owns all goroutines and returns when they have ended. Hooks are called from its own, one at a time, with no lock
 // held. Everything else may be called from anywhere. A prober that does not return a second after its timeout is
-// reported with [ErrHung] and delays no other probe, but Run waits for it. What a prober leaves behind on purpose it
+// reported with [ErrHung] and delays no probe of another pod, but Run waits for it. What a prober leaves behind on purpose it
 // announces with [Outlast]: that ends a second after Run's context, and Run waits for it, too.
 //
 // A prober that keeps something open, as those of grpcprobe do, is an [io.Closer], and the set closes it: Target.Prober

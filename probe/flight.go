@@ -13,6 +13,27 @@ import (
 // ErrHung is the error of a probe whose prober has not returned a second after its context ended.
 var ErrHung = errors.New("prober does not return")
 
+// slowAfter is how long a flight takes up one of Options.Parallel. It is a little longer than the default timeout, so that most
+// probes that time out need no second look.
+const slowAfter = 1100 * time.Millisecond
+
+const (
+	// totalFactor times Options.Parallel is how many probers may be called at the same time, slow ones included.
+	totalFactor = 4
+	// reservedFlights is how many probers of a pod may be called even when there are as many in all as may be.
+	reservedFlights = 4
+)
+
+// phase is how a flight counts.
+type phase uint8
+
+const (
+	inFlight  phase = iota // it takes up one of Options.Parallel
+	slow                   // in flight for [slowAfter]
+	hung                   // its prober has not returned [hungAfter] after its timeout
+	cancelled              // its container is gone, or is not to be probed any more
+)
+
 // flight is a probe that is being made: up to [maxAttempts] calls of the prober, one after the other.
 type flight struct {
 	entry       *entry
@@ -20,8 +41,20 @@ type flight struct {
 	prober      Prober
 	begun       time.Time
 	attempts    int
-	deadline    time.Time // when the present attempt has hung; zero: it has
+	phase       phase
+	deadline    time.Time // when the present attempt has hung
 	cancel      context.CancelFunc
+}
+
+// nextCheck returns when the phase of a flight changes if its prober has not returned; zero: it does not.
+func (f *flight) nextCheck() time.Time {
+	switch slowAt := f.begun.Add(slowAfter); {
+	case f.phase == inFlight && slowAt.Before(f.deadline):
+		return slowAt
+	case f.phase <= slow:
+		return f.deadline
+	}
+	return time.Time{}
 }
 
 // answer is what an attempt came to.
@@ -31,11 +64,13 @@ type answer struct {
 	err    error
 }
 
-// launchWaiting starts what is due, as far as the limit allows.
+// launchWaiting starts entries that are due, one of each pod in turn, as far as the limits allow.
 func (l *loop) launchWaiting(ctx context.Context, now time.Time) {
-	for l.status.InFlight < l.opts.Parallel && l.queue.Len() > 0 {
-		e, _ := l.queue.Remove(l.queue.Front()).(*entry)
-		e.waiting = nil
+	for l.status.InFlight < l.opts.Parallel {
+		e := l.queue.pop(l.mayStart)
+		if e == nil {
+			return
+		}
 		if wait := now.Sub(e.since); wait > 0 {
 			l.status.Delayed++
 			if l.opts.Hooks.Delayed != nil {
@@ -47,7 +82,34 @@ func (l *loop) launchWaiting(ctx context.Context, now time.Time) {
 		e.flight = &flight{entry: e, containerID: t.ContainerID, prober: t.Prober, begun: now}
 		l.closers.retain(closerOf(t.Prober))
 		l.status.InFlight++
+		e.pod.flights++
+		l.flights++
 		l.attempt(ctx, e.flight)
+	}
+}
+
+// mayStart reports whether a pod may have one more probe in flight. What a pod's probes hold, goroutines, memory and
+// connections, they hold for as long as their timeouts, which the pod sets.
+func (l *loop) mayStart(p *pod) bool {
+	return p.flights < l.opts.PodParallel && (l.flights < totalFactor*l.opts.Parallel || p.flights < reservedFlights)
+}
+
+// setPhase changes how a flight counts in the status. A hung flight is counted until its prober returns.
+func (l *loop) setPhase(f *flight, next phase) {
+	l.count(f.phase, -1)
+	l.count(next, 1)
+	f.phase = next
+}
+
+func (l *loop) count(p phase, n int) {
+	switch p {
+	case inFlight:
+		l.status.InFlight += n
+	case slow:
+		l.status.Slow += n
+	case hung:
+		l.status.Hung += n
+	case cancelled:
 	}
 }
 
@@ -74,41 +136,49 @@ func (l *loop) attempt(ctx context.Context, f *flight) {
 func (l *loop) answered(ctx context.Context, a answer) {
 	f := a.flight
 	e := f.entry
-	switch hung := f.deadline.IsZero(); {
-	case hung:
-		l.status.Hung--
-	case e.flight == f:
+	if f.phase <= slow {
 		if a.err != nil && f.attempts < maxAttempts {
 			l.attempt(ctx, f)
 			return
 		}
-		l.status.InFlight--
 		if a.err == nil {
 			l.change(e, e.state.Answer(a.result.Outcome))
 		}
 		l.probed(f, a)
 	}
+	l.count(f.phase, -1)
+	l.flights--
+	e.pod.flights--
 	l.closers.release(closerOf(f.prober))
 	if e.flight == f {
 		e.flight = nil
 		l.reschedule(e)
 	}
+	l.removeIfEmpty(e.pod)
 }
 
-// hung gives up the flight of an entry: its answer no longer counts, and it no longer takes part in the limit. The
-// entry keeps it, so that a prober that does not return is not called again.
-func (l *loop) hung(e *entry) {
-	e.flight.deadline = time.Time{}
-	l.status.InFlight--
-	l.status.Hung++
-	l.probed(e.flight, answer{err: ErrHung})
+// checkFlight makes the flight of an entry slow or hung, whichever it has become.
+func (l *loop) checkFlight(e *entry, now time.Time) {
+	if now.Before(e.flight.deadline) {
+		l.setPhase(e.flight, slow)
+		l.reschedule(e)
+		return
+	}
+	l.giveUpFlight(e.flight)
 }
 
-// abandon ends the flight of an entry whose container is gone or is not to be probed any more.
-func (l *loop) abandon(e *entry) {
+// giveUpFlight ignores the result of a flight from now on and no longer counts it against Options.Parallel. Its entry keeps
+// it, so that a prober that does not return is not called a second time.
+func (l *loop) giveUpFlight(f *flight) {
+	l.setPhase(f, hung)
+	l.probed(f, answer{err: ErrHung})
+}
+
+// cancelFlight ends the flight of an entry whose container is gone or is not to be probed any more.
+func (l *loop) cancelFlight(e *entry) {
 	e.flight.cancel()
-	if !e.flight.deadline.IsZero() {
-		l.status.InFlight--
+	if e.flight.phase != hung {
+		l.setPhase(e.flight, cancelled)
 	}
 	e.flight = nil
 }

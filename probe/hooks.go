@@ -17,7 +17,7 @@ type Hooks struct {
 	// (prober_probe_total, prober_probe_duration_seconds). A result that comes with an error counts for nothing.
 	// A probe whose container is gone by the time it ends is not reported.
 	Probed func(Key, Result, error, time.Duration)
-	// Delayed is called before a probe that had to wait because Options.Parallel others were in flight.
+	// Delayed is called before a probe that had to wait for others in flight: see Options.Parallel and PodParallel.
 	Delayed func(Key, time.Duration)
 	// StoreFailed is called when Options.Store cannot be read in full, or not be written. The probes go on; what
 	// this agent knows is lost with it unless a later write succeeds.
@@ -27,10 +27,11 @@ type Hooks struct {
 // Status is how a [Set] does.
 type Status struct {
 	Probes   int // wanted
-	InFlight int // at most Options.Parallel
-	Waiting  int // due, but Options.Parallel others are in flight
+	InFlight int // for a second or less; at most Options.Parallel
+	Slow     int // in flight for longer, within their timeouts
+	Waiting  int // due, but Options.Parallel or PodParallel others are in flight
 	// Hung are those whose prober has not returned a second after its timeout. They are not run again until it
-	// returns, and keep no other probe from running.
+	// returns, and keep no probe of another pod from running.
 	Hung    int
 	Delayed uint64 // probes that had to wait, since the start
 }

@@ -4,7 +4,6 @@
 package probe
 
 import (
-	"container/list"
 	"context"
 	"log/slog"
 	"slices"
@@ -25,12 +24,13 @@ const (
 // entry is one probe that is wanted.
 type entry struct {
 	state   State
+	pod     *pod
 	flight  *flight
-	waiting *list.Element // in the queue of the loop; nil: it does not wait
-	since   time.Time     // when it began to wait
-	due     time.Time     // of the next probe, or, with a flight, when that has hung; zero: neither
-	index   int           // in the schedule; -1: not there
-	sync    uint64        // the number of the sync that wanted it last
+	waiting bool      // in the queue of the loop
+	since   time.Time // when it began to wait
+	due     time.Time // of the next probe, or, with a flight, when that becomes slow or hung; zero: none
+	index   int       // in the schedule; -1: not there
+	sync    uint64    // the number of the sync that wanted it last
 }
 
 // loop is the state of Run. Only Run's goroutine touches it.
@@ -42,9 +42,10 @@ type loop struct {
 	start    time.Time
 	syncs    uint64 // how many there were
 	entries  map[Key]*entry
-	pods     map[string][]*entry // the same, by UID
+	pods     map[string]*pod // by UID; those with entries or flights
+	flights  int             // of all pods: calls of probers that have not returned
 	schedule schedule
-	queue    list.List // of *entry: due, in that order
+	queue    queue
 	batch    time.Time // the latest time that something was due; what is due soon after it waits for company
 	status   Status
 }
@@ -56,7 +57,7 @@ func newLoop(s *Set) *loop {
 		closers: newClosers(s.opts.Logger),
 		start:   time.Now(),
 		entries: make(map[Key]*entry),
-		pods:    make(map[string][]*entry),
+		pods:    make(map[string]*pod),
 	}
 	l.store.begin(l.storeFailed)
 	return l
@@ -96,7 +97,7 @@ func (l *loop) step(ctx context.Context) time.Duration {
 	l.sync(r)
 	now := time.Now()
 	for k := range r.triggers {
-		if e := l.entries[k]; e != nil && e.waiting == nil {
+		if e := l.entries[k]; e != nil && !e.waiting {
 			e.state = e.state.Trigger(now)
 			l.reschedule(e)
 		}
@@ -105,15 +106,16 @@ func (l *loop) step(ctx context.Context) time.Duration {
 		l.batch, e.due = e.due, time.Time{}
 		l.schedule.set(e)
 		if e.flight != nil {
-			l.hung(e)
+			l.checkFlight(e, now)
 			continue
 		}
-		e.since, e.waiting = now, l.queue.PushBack(e)
+		e.since = now
+		l.queue.push(e)
 	}
 	l.launchWaiting(ctx, now)
 	l.closers.closeIdle()
 	l.store.flush()
-	l.status.Probes, l.status.Waiting = len(l.entries), l.queue.Len()
+	l.status.Probes, l.status.Waiting = len(l.entries), l.queue.entries
 	l.board.setStatus(l.status)
 	if e := l.schedule.first(); e != nil {
 		return time.Until(later(e.due, l.batch.Add(MinPeriod)))
@@ -146,9 +148,9 @@ func (l *loop) want(targets []Target) {
 	for _, t := range targets {
 		e := l.entries[t.Key]
 		if e == nil {
-			e = &entry{state: NewState(l.firstProbe(t, now)), index: -1}
+			e = &entry{state: NewState(l.firstProbe(t, now)), pod: l.pod(t.PodUID), index: -1}
 			l.entries[t.Key] = e
-			l.pods[t.PodUID] = append(l.pods[t.PodUID], e)
+			e.pod.entries = append(e.pod.entries, e)
 		}
 		e.sync = l.syncs
 		if old, c := closerOf(e.state.target.Prober), closerOf(t.Prober); c != old {
@@ -158,26 +160,42 @@ func (l *loop) want(targets []Target) {
 		past := Past{AgentStart: l.start, Known: l.store.known(t.Key, t.ContainerID)}
 		l.change(e, e.state.Observe(t, past, now))
 		if f := e.flight; f != nil && (!e.state.open || f.containerID != t.ContainerID) {
-			l.abandon(e)
+			l.cancelFlight(e)
 		}
 		l.reschedule(e)
 	}
 }
 
+// pod returns the pod of a UID, a new one if there is none.
+func (l *loop) pod(uid string) *pod {
+	p := l.pods[uid]
+	if p == nil {
+		p = &pod{uid: uid}
+		l.pods[uid] = p
+	}
+	return p
+}
+
 // removeUnwanted is the second half: it removes the entries of a pod that the targets did not name.
 func (l *loop) removeUnwanted(uid string) {
-	before := l.pods[uid]
-	wanted := slices.DeleteFunc(before, func(e *entry) bool {
+	p := l.pods[uid]
+	if p == nil {
+		return
+	}
+	p.entries = slices.DeleteFunc(p.entries, func(e *entry) bool {
 		if e.sync == l.syncs {
 			return false
 		}
 		l.remove(e)
 		return true
 	})
-	if len(wanted) == 0 {
-		delete(l.pods, uid)
-	} else if len(wanted) < len(before) {
-		l.pods[uid] = wanted
+	l.removeIfEmpty(p)
+}
+
+// removeIfEmpty removes a pod without entries when none of its probers is being called.
+func (l *loop) removeIfEmpty(p *pod) {
+	if len(p.entries) == 0 && p.flights == 0 {
+		delete(l.pods, p.uid)
 	}
 }
 
@@ -193,7 +211,7 @@ func (l *loop) firstProbe(t Target, now time.Time) time.Time {
 func (l *loop) remove(e *entry) {
 	k := e.state.target.Key
 	if e.flight != nil {
-		l.abandon(e)
+		l.cancelFlight(e)
 	}
 	e.state.open = false
 	l.reschedule(e)
@@ -239,12 +257,11 @@ func (l *loop) reschedule(e *entry) {
 	due := e.state.Due()
 	switch {
 	case e.flight != nil:
-		due = e.flight.deadline
-	case e.waiting != nil && !due.IsZero() && !due.After(e.since):
+		due = e.flight.nextCheck()
+	case e.waiting && !due.IsZero() && !due.After(e.since):
 		return
-	case e.waiting != nil:
-		l.queue.Remove(e.waiting)
-		e.waiting = nil
+	case e.waiting:
+		l.queue.remove(e)
 	}
 	if due != e.due {
 		e.due = due

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"path/filepath"
 	"sync"
@@ -35,14 +36,18 @@ func (d *dice) Uint64() uint64 {
 
 // moody is a prober that takes a while, does not look at its context, fails and errors, as long as it is in a mood.
 type moody struct {
-	rnd  *rand.Rand
-	calm atomic.Bool
+	rnd   *rand.Rand
+	calm  atomic.Bool
+	calls atomic.Int32 // that have not returned
+	most  atomic.Int32 // of calls
 }
 
 func (m *moody) Probe(ctx context.Context) (probe.Result, error) {
 	if m.calm.Load() {
 		return yes(ctx)
 	}
+	m.most.Store(max(m.most.Load(), m.calls.Add(1)))
+	defer m.calls.Add(-1)
 	switch m.rnd.IntN(6) {
 	case 0:
 		return probe.Result{}, errors.New("no route")
@@ -59,7 +64,7 @@ func (m *moody) Probe(ctx context.Context) (probe.Result, error) {
 	return yes(ctx)
 }
 
-// Whatever has happened, the limit holds meanwhile, and once it is calm every probe is back on its ticks.
+// Whatever has happened, the limits of the set and of each pod hold meanwhile, and once it is calm every probe is back on its ticks.
 func TestRandomOperations(t *testing.T) {
 	for seed := range uint64(30) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -70,14 +75,15 @@ func TestRandomOperations(t *testing.T) {
 }
 
 func randomOperations(t *testing.T, rnd *rand.Rand, path string) {
-	d := run(t, probe.Options{Parallel: 3, Store: path, Rand: rnd.Float64})
-	mood := &moody{rnd: rnd}
-	all := make([]probe.Target, 8)
+	d := run(t, probe.Options{Parallel: 3, PodParallel: 4, Store: path, Rand: rnd.Float64})
+	pods := []*moody{{rnd: rnd}, {rnd: rnd}, {rnd: rnd}}
+	all := make([]probe.Target, 18)
 	for i := range all {
 		all[i] = running(fmt.Sprintf("c%d", i), nil)
-		all[i].Prober = mood
+		all[i].PodUID, all[i].Prober = fmt.Sprint("u", i%len(pods)), pods[i%len(pods)]
 		all[i].Kind = probe.Readiness + probe.Kind(i%2)
 		all[i].Spec.Period = time.Duration(1+rnd.IntN(5)) * time.Second
+		all[i].Spec.Timeout = []time.Duration{0, 0, 5 * time.Second, math.MaxInt32 * time.Second}[rnd.IntN(4)]
 	}
 	for round := range 200 {
 		a := &all[rnd.IntN(len(all))]
@@ -95,10 +101,14 @@ func randomOperations(t *testing.T, rnd *rand.Rand, path string) {
 		synctest.Wait()
 		require.LessOrEqual(t, d.set.Status().InFlight, 3)
 		require.GreaterOrEqual(t, d.set.Status().InFlight, 0)
+		require.GreaterOrEqual(t, d.set.Status().Slow, 0)
 	}
-	mood.calm.Store(true)
+	for _, pod := range pods {
+		require.LessOrEqual(t, pod.most.Load(), int32(4))
+		pod.calm.Store(true)
+	}
 	for i := range all {
-		all[i].ContainerID, all[i].Running, all[i].Spec.Period = all[i].Container, true, 5*time.Second
+		all[i].ContainerID, all[i].Running, all[i].Spec.Period = all[i].Container+"-calm", true, 5*time.Second
 	}
 	require.NoError(t, d.set.Sync(all))
 	d.told(time.Minute)

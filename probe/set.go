@@ -18,10 +18,12 @@ import (
 
 // Options tune a [Set]. The zero value is right for production, but for Store.
 type Options struct {
-	// Parallel is how many probes may be in flight; zero means 256. The others wait, in the order in which they became
-	// due. A container that never answers takes timeout/period of a place.
+	// Parallel is how many probes may be in flight, without those that have been for over a second; zero means 256. The others
+	// wait, and pods take turns. With the slow ones there are at most four times as many, or four of a pod.
 	Parallel int
-	// Store is the path of a file, in an existing directory, that keeps results for the next agent. Empty keeps none. The
+	// PodParallel is how many probes of one pod may be in flight, slow and hung ones included; zero means 64.
+	PodParallel int
+	// Store is the path of a file that keeps results for the next agent; its directory is created. Empty keeps none. The
 	// result of a probe that is no longer wanted goes: an agent that stops leaves its targets as they are.
 	Store string
 
@@ -47,6 +49,9 @@ type Set struct {
 func NewSet(o Options) *Set {
 	if o.Parallel <= 0 {
 		o.Parallel = 256
+	}
+	if o.PodParallel <= 0 {
+		o.PodParallel = 64
 	}
 	if o.Rand == nil {
 		o.Rand = rand.Float64

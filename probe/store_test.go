@@ -187,8 +187,9 @@ func count(t *testing.T, path string) int {
 
 // A store that cannot be written keeps nobody from probing, and is tried again every minute.
 func TestStoreThatCannotBeWritten(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "missing")
+	dir := filepath.Join(t.TempDir(), "state")
 	path := filepath.Join(dir, "probes")
+	require.NoError(t, os.Symlink("missing/dir", dir)) // neither a directory nor absent
 	synctest.Test(t, func(t *testing.T) {
 		d := run(t, probe.Options{Store: path})
 		a := running("a", yes)
@@ -196,13 +197,23 @@ func TestStoreThatCannotBeWritten(t *testing.T) {
 		require.NoError(t, d.set.Sync([]probe.Target{a}))
 		lines := d.told(time.Second / 2)
 		require.Len(t, lines, 4)
-		assert.Contains(t, lines[0], "store failed: write probe store: open ")
+		assert.Contains(t, lines[0], "store failed: ")
 		assert.Equal(t, "0s a Readiness a1 success", lines[2])
 
+		require.NoError(t, os.Remove(dir))
 		require.NoError(t, os.Mkdir(dir, 0o700))
 		assert.Len(t, d.told(58*time.Second), 58)
 		assert.NoFileExists(t, path)
 		d.told(2 * time.Second)
+		assert.Equal(t, 1, count(t, path))
+	})
+}
+
+// The directory of a store is created: an agent that starts on a new machine keeps results from the first probe on.
+func TestStoreCreatesItsDirectory(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state", "agent", "probes")
+	synctest.Test(t, func(t *testing.T) {
+		assert.NotContains(t, strings.Join(runAgent(t, path, running("a", yes)), "\n"), "store failed")
 		assert.Equal(t, 1, count(t, path))
 	})
 }
