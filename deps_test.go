@@ -235,7 +235,7 @@ hack/bench/internal/...       : GRPC
 nodestatus             max  80: cgroups/podtree cri nodestatus/machine API
 nodestatus/machine     max   0:
 nodestatus/heartbeat   max 200: cri internal/backoff internal/kubeapi internal/listener internal/runonce internal/sleep nodestatus nodestatus/kubeconfig nodestatus/machine API k8s.io/client-go/rest
-nodestatus/kubeconfig  max 200: API CLUSTER
+nodestatus/kubeconfig  max 200: internal/safeyaml API CLUSTER
 nodestatus/shutdown    max  80: internal/atomicfile internal/backoff internal/login1 internal/runonce internal/sleep API
 nodestatus/summary     max  75: cgroups cri internal/dirusage internal/latest internal/runonce internal/sleep API k8s.io/kubelet/pkg/apis/stats/v1alpha1 SYS internal/required
 nodestatus/cert        max 200: internal/atomicfile internal/backoff internal/kubeapi internal/plainfile internal/runonce internal/safeyaml internal/sleep API CLUSTER

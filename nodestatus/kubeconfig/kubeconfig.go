@@ -43,6 +43,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/seed81659283/nodeagent/internal/safeyaml"
 )
 
 // maxFile bounds the files that are read.
@@ -62,6 +64,9 @@ func Load(path string) (*rest.Config, error) {
 	data, err := read(path)
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig %w", err)
+	}
+	if _, err := safeyaml.NewBudget(len(data)).YAML(data); err != nil {
+		return nil, fmt.Errorf("kubeconfig %s: it is no kubeconfig: %s", path, firstLine(err))
 	}
 	file, err := clientcmd.Load(data)
 	if err != nil {

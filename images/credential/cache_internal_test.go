@@ -1,0 +1,54 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package credential
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Whatever is put into a cache, it has the newest answers that there is room for, each until its time is over.
+func TestCacheIsBounded(t *testing.T) {
+	for _, largest := range []int{100, 10_000, 2 << 20} {
+		t.Run(fmt.Sprint(largest), func(t *testing.T) {
+			rnd := rand.New(rand.NewPCG(22, uint64(largest)))
+			now := time.Now()
+			var c cache
+			newest := ""
+			for i := range 3000 {
+				key := fmt.Sprintf("registry.example/image-%d", rnd.IntN(2500))
+				config := Config{"registry.example": {Username: fmt.Sprint(i), Password: strings.Repeat("p", rnd.IntN(largest))}}
+				keep := time.Duration(rnd.IntN(int(time.Hour)))
+				if rnd.IntN(3) == 0 {
+					keep = 100 * 365 * 24 * time.Hour
+				}
+				c.put("scope", key, config, keep, now)
+				got, found := c.get("scope", key, "", now)
+				if keeps := keep > 0 && sizeOf(cacheKey{"scope", key}, config) <= maxAnswerBytes/4; keeps {
+					require.True(t, found)
+					require.Equal(t, config, got)
+					newest = key
+				} else {
+					require.False(t, found, "an older answer is worse than none")
+				}
+				if i%100 == 0 {
+					now = now.Add(time.Minute)
+				}
+				bytes := 0
+				for k, a := range c.answers {
+					bytes += sizeOf(k, a.config)
+				}
+				require.Equal(t, bytes, c.bytes)
+				require.LessOrEqual(t, c.bytes, maxAnswerBytes)
+				require.LessOrEqual(t, len(c.answers), maxAnswers)
+			}
+			require.NotEmpty(t, newest)
+		})
+	}
+}
