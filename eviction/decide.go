@@ -21,12 +21,21 @@ type Decision struct {
 	// Reclaim is to be done before a pod goes; nil: nothing is. [State.Reclaimed] says when it has ended.
 	Reclaim *Reclaim
 	Evict   []Eviction // one for a threshold, any number for limits of local storage. See [State.Evicted]
+	// NoVictim says why no pod is evicted although the threshold of Starved is met. Its Signal is empty where that is not so.
+	NoVictim NoVictim
 	// Kill are the UIDs of pods that somebody else evicts and that are not gone in their time: kill them without the runtime, where
 	// there is a [Killer]. See [State.Unblocked].
 	Kill []string
 	Wake time.Time // when to observe again, unless something ends before
 	// Problems are readings and candidates that were left out.
 	Problems []error
+}
+
+// NoVictim is a threshold that is met while no pod can be evicted: all candidates are critical, or are being evicted already.
+type NoVictim struct {
+	Signal   Signal
+	Pods     int // candidates
+	Critical int // of them, those that are never evicted
 }
 
 // Decide says what is to be done about an observation. It does nothing, changes none of its arguments, and where nothing is to be
@@ -283,6 +292,12 @@ func (d *decider) evict(t Threshold, r Reading) {
 	ranked := d.ranker.Rank(t.Signal, slices.Clone(d.o.Candidates))
 	i := slices.IndexFunc(ranked, func(c Candidate) bool { return !c.Critical && !d.State.victim(c.UID) })
 	if i < 0 {
+		d.NoVictim = NoVictim{Signal: t.Signal, Pods: len(ranked)}
+		for j := range ranked {
+			if ranked[j].Critical {
+				d.NoVictim.Critical++
+			}
+		}
 		if n := t.Signal.place(); n >= 0 && d.State.reclaims[n].vain.IsZero() {
 			d.State.reclaims[n].vain = d.now
 		}

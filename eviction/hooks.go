@@ -20,4 +20,7 @@ type Hooks struct {
 	Evicting func(Eviction)
 	Evicted  func(e Eviction, err error) // the pod is gone, or it could not be evicted
 	Error    func(error)                 // something could not be measured
+	// NoVictim is called once for each signal whose threshold is met while no pod can be evicted, and again after no threshold was
+	// met. Static pods are critical, and so are no victims, unless podevict.Options.EvictStatic says otherwise.
+	NoVictim func(NoVictim)
 }

@@ -76,6 +76,35 @@ func TestLogsOnceAMinute(t *testing.T) {
 		require.Greater(t, errs.Load(), int32(4*170), "the hook gets all")
 	})
 }
+
+// A node that stays short of memory because all of its pods are critical says so once.
+func TestNoVictimIsReportedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := evictiontest.NewNode(evictiontest.Options{Memory: gi})
+		static := candidate("static", 0, 1000*mi, 0)
+		static.Critical = true
+		node.Start(evictiontest.Pod{Candidate: static})
+		log := &logText{}
+		var hooked []eviction.NoVictim
+		var mu sync.Mutex
+		e := start(t, node, node, eviction.Options{
+			Rules: memoryRules(), Logger: slog.New(slog.NewTextHandler(log, nil)),
+			Hooks: eviction.Hooks{NoVictim: func(n eviction.NoVictim) {
+				mu.Lock()
+				defer mu.Unlock()
+				hooked = append(hooked, n)
+			}},
+		})
+		time.Sleep(10 * time.Minute)
+		require.Equal(t, []eviction.Condition{eviction.MemoryPressure}, e.Status().Conditions)
+		mu.Lock()
+		defer mu.Unlock()
+		require.Equal(t, []eviction.NoVictim{{Signal: eviction.MemoryAvailable, Pods: 1, Critical: 1}}, hooked)
+		require.Equal(t, 1, strings.Count(log.String(), "no pod can be evicted"), log.String())
+		require.Contains(t, log.String(), "critical=1")
+	})
+}
+
 // A program that forgot Run hears of it within 10 s: nothing else calls an Evictor.
 func TestEvictorThatDoesNotRunIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -36,6 +36,7 @@ type runner struct {
 	busy    [places]bool         // with a Reclaim that has not returned
 	fails   int                  // passes in a row that observed nothing
 	logged  map[string]time.Time // when an error of each source was logged last
+	stuck   map[Signal]bool      // a missing victim was reported, and a threshold has been met ever since
 }
 
 // pass observes once, decides, begins what was decided, and returns when to do so again.
@@ -127,8 +128,24 @@ func (r *runner) publish(o Observation, d Decision, now time.Time, err error) {
 	}
 }
 
+// reportNoVictim reports once that no pod can be evicted although a threshold is met.
+func (r *runner) reportNoVictim(d *Decision) {
+	if len(d.State.met) == 0 {
+		clear(r.stuck)
+	}
+	if n := d.NoVictim; n.Signal != "" && !r.stuck[n.Signal] {
+		r.stuck[n.Signal] = true
+		r.log.Warn("no pod can be evicted: all are critical, as static pods are, or are being evicted already",
+			"signal", n.Signal, "pods", n.Pods, "critical", n.Critical)
+		if r.hooks.NoVictim != nil {
+			r.hooks.NoVictim(n)
+		}
+	}
+}
+
 // act begins what was decided.
 func (r *runner) act(ctx context.Context, o Observation, d Decision, now time.Time) {
+	r.reportNoVictim(&d)
 	if d.Reclaim != nil || d.Starved != "" && len(d.Evict) > 0 {
 		r.log.Warn("attempt to reclaim", "resource", d.Starved.Resource(), "signal", d.Starved)
 		if r.hooks.ThresholdMet != nil {

@@ -63,6 +63,7 @@ func (m *Metrics) Eviction(with ...eviction.Hooks) eviction.Hooks {
 			e.errors.inc()
 			each(with, func(h eviction.Hooks) { call(h.Error, err) })
 		},
+		NoVictim: func(n eviction.NoVictim) { each(with, func(h eviction.Hooks) { call(h.NoVictim, n) }) },
 	}
 }
 

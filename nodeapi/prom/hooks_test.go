@@ -101,7 +101,7 @@ func functions(v reflect.Value, name string, f func(name string, v reflect.Value
 
 func TestNewRefuses(t *testing.T) {
 	_, err := prom.New(nil, prom.Options{})
-	require.ErrorContains(t, err, "registry: required")
+	require.ErrorContains(t, err, "argument registry is nil: required")
 	_, err = prom.New(prometheus.NewRegistry(), prom.Options{Without: []string{"[a"}})
 	require.ErrorContains(t, err, `Options.Without: "[a"`)
 
