@@ -120,6 +120,9 @@ func (d *Driver) Host() Host {
 	return h
 }
 
+// Root returns the cgroup that paths begin at, in the form of cgroupfs: "/" for a driver of the whole tree.
+func (d *Driver) Root() string { return d.names.root.Cgroupfs() }
+
 // Name returns the cgroup in the form that a CRI runtime takes as the parent of a sandbox, from the top of the mount.
 // With systemd, a component that has "_" in it is an error.
 func (d *Driver) Name(p cgroups.Path) (string, error) {

@@ -6,6 +6,7 @@ package summary
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -68,6 +69,13 @@ func New(c Cgroups, runtime cri.Lister, o Options) (*Collector, error) {
 	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err
+	}
+	if o.Machine == nil {
+		o.Machine = c
+	}
+	if r, ok := o.Machine.(interface{ Root() string }); ok && r.Root() != "/" {
+		return nil, fmt.Errorf("summary.New: the cgroups begin at %q, so that memory.available would be the machine's memory less the usage of that "+
+			"part alone: set Options.Machine to a driver.Driver whose Options.Root is empty", r.Root())
 	}
 	k := &Collector{
 		opts: o, cgroups: c, lister: runtime, proc: procfs{o.Proc},

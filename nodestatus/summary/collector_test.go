@@ -300,7 +300,9 @@ func TestRunMeasuresLogsAndVolumes(t *testing.T) {
 	write(filepath.Join(logs, "0.log.old"), 5<<10)
 	write(filepath.Join(logs, "more/not.counted"), 100<<10)
 	write(filepath.Join(h.opts.Root, "pods/uid-web/etc-hosts"), 100)
+	write(filepath.Join(h.opts.Root, "pods/uid-web/containers/web/0"), 80<<10)
 	h.mu.Lock()
+	h.disks[filepath.Join(h.opts.Root, "pods/uid-web/containers")] = summary.Filesystem{CapacityBytes: gib}
 	h.disks[volume], h.disks[filepath.Dir(logs)] = summary.Filesystem{CapacityBytes: gib}, summary.Filesystem{CapacityBytes: gib}
 	h.mu.Unlock()
 
@@ -324,8 +326,8 @@ func TestRunMeasuresLogsAndVolumes(t *testing.T) {
 	assert.EqualValues(t, gib*3/4, *p.VolumeStats[1].UsedBytes, "what its file system says")
 	assert.EqualValues(t, 6, *p.VolumeStats[1].InodesUsed)
 	assert.Equal(t, "claim", p.VolumeStats[1].PVCRef.Name)
-	want := 7*mib + 16<<10 + *p.VolumeStats[0].UsedBytes + 4<<10 // layer, logs, volume, hosts file
-	assert.Equal(t, want, *p.EphemeralStorage.UsedBytes)
+	want := 7*mib + 16<<10 + *p.VolumeStats[0].UsedBytes + 4<<10 + 80<<10 // layer, logs, volume, hosts file, termination message
+	assert.InDelta(t, want, *p.EphemeralStorage.UsedBytes, 16<<10, "and two directories")
 	assert.ErrorIs(t, c.Run(ctx), summary.ErrTwice)
 	cancel()
 	assert.NoError(t, <-ended)
@@ -406,5 +408,16 @@ func TestOptionsAreChecked(t *testing.T) {
 		assert.ErrorContains(t, err, want)
 	}
 	_, err := summary.New(nil, rt, summary.Options{})
-	assert.ErrorContains(t, err, "summary.New needs Cgroups")
+	assert.ErrorContains(t, err, "summary.New: argument c is nil")
+
+	part := confined{tree}
+	_, err = summary.New(part, rt, summary.Options{})
+	assert.ErrorContains(t, err, `the cgroups begin at "/agent"`, "memory.available would be of the part alone")
+	_, err = summary.New(part, rt, summary.Options{Machine: tree})
+	assert.NoError(t, err)
 }
+
+// confined is a tree of cgroups that is a part of another one.
+type confined struct{ *cgroupstest.Tree }
+
+func (confined) Root() string { return "/agent" }

@@ -81,7 +81,11 @@ func (k *Collector) machine(n *nodeSample, f *failures) {
 func (k *Collector) sample(ctx context.Context, p cgroups.Path, leaf string, parts cgroups.Parts, f *failures) sampled {
 	s := sampled{path: p, leaf: leaf, at: time.Now()}
 	var err error
-	s.stats, err = k.cgroups.Sample(ctx, p, leaf, parts)
+	var from cgroups.Sampler = k.cgroups
+	if p == "" && leaf == "" {
+		from = k.opts.Machine
+	}
+	s.stats, err = from.Sample(ctx, p, leaf, parts)
 	if s.found = err == nil; !gone(err) {
 		f.add("cgroup", path.Join(p.Cgroupfs(), leaf), err)
 	}

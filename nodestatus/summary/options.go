@@ -27,7 +27,10 @@ type Options struct {
 	LogRoot string
 	// CgroupRoot is the cgroup that kubepods is in, as for [cgroups.PodPath]. Empty: the root of the driver.
 	CgroupRoot cgroups.Path
-	// System are cgroups that summaries list beside that of all pods. One that is absent is left out.
+	// Machine reads the cgroup of the whole machine, whose usage is the node's. Nil: Cgroups do, which must not be confined to a
+	// part of the tree then, as a driver.Driver with another Options.Root than "/" is.
+	Machine cgroups.Sampler
+	// System are cgroups that summaries list beside that of all pods. One that is absent is left out. Nil: none.
 	System []SystemContainer
 	// Volumes returns what is mounted into a pod, such as [VolumesOf] does. Nil: summaries have no volumes.
 	Volumes func(uid string) []Volume
