@@ -253,7 +253,7 @@ nodeapi/auth           max  70: internal/backoff internal/freshfile internal/sle
 nodeapi/stream         max   1: cri nodeapi/stream/internal/...
 nodeapi/stream/streamtest max 1: cri nodeapi/stream/internal/...
 nodeapi/stream/internal/... max 1: nodeapi/stream/internal/... github.com/moby/spdystream/spdy
-nodeapi/auth/authtest  max  65: API testing
+nodeapi/auth/authtest  max  65: internal/sleep API testing
 nodeapi/nodelogs       max  20: API
 # The kubelet's API.
 nodeapi/podsapi        max 175: cri internal/runonce API GRPC k8s.io/kubelet/pkg/apis/pods/v1alpha1 internal/required

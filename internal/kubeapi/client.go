@@ -94,6 +94,20 @@ func (c *Client) Heartbeats() (*Client, error) {
 	return connect(config, c.options, true)
 }
 
+// WithBudget returns a client on the same connections with a budget of its own, for requests that must not use up that of c.
+func (c *Client) WithBudget(qps float32, burst int) (*Client, error) {
+	shared := *c
+	shared.config = rest.CopyConfig(c.config)
+	shared.config.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(qps, burst)
+	shared.rest = map[schema.GroupVersion]*rest.RESTClient{}
+	for gv := range c.rest {
+		if err := shared.addGroup(gv); err != nil {
+			return nil, fmt.Errorf("kubeapi: group %s: %w", gv, err)
+		}
+	}
+	return &shared, nil
+}
+
 // Reset closes all connections, watches included: the next request makes a new one, with the certificate of that time.
 // Of a config with a Transport of its own only those are closed that nothing uses.
 func (c *Client) Reset() {

@@ -146,6 +146,12 @@ func TestBudget(t *testing.T) {
 		assert.Equal(t, 100, server.Count(match{}))
 		_, err = nodes(beats).Get(t.Context(), "n1")
 		require.NoError(t, err)
+		apart, err := client.WithBudget(1, 5)
+		require.NoError(t, err)
+		for range 5 {
+			_, err = nodes(apart).Get(t.Context(), "n1")
+			require.NoError(t, err)
+		}
 		assert.Zero(t, time.Since(begin))
 		group.Wait()
 		assert.InDelta(t, 2, time.Since(begin).Seconds(), 0.05)

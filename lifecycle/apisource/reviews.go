@@ -21,11 +21,26 @@ type TokenReviews struct{ client *kubeapi.Client }
 // AccessReviews asks the API server what a user may do, likewise. Source: SubjectAccessReview in authorization.k8s.io/v1.
 type AccessReviews struct{ client *kubeapi.Client }
 
-// TokenReviews returns who asks whose a token is.
-func (s *Source) TokenReviews() TokenReviews { return TokenReviews{s.client} }
+// The budget of each kind of review. Strangers cause reviews of tokens, which must not use up the budget of anything else.
+const (
+	reviewQPS   = 50
+	reviewBurst = 100
+)
 
-// AccessReviews returns who asks what a user may do.
-func (s *Source) AccessReviews() AccessReviews { return AccessReviews{s.client} }
+// newReviews makes both kinds of reviews, with budgets of their own.
+func (s *Source) newReviews() (err error) {
+	if s.tokenReviews.client, err = s.client.WithBudget(reviewQPS, reviewBurst); err != nil {
+		return err
+	}
+	s.accessReviews.client, err = s.client.WithBudget(reviewQPS, reviewBurst)
+	return err
+}
+
+// TokenReviews returns what asks the API server whose a token is, 50 times a second at most.
+func (s *Source) TokenReviews() TokenReviews { return s.tokenReviews }
+
+// AccessReviews returns what asks the API server what a user may do, 50 times a second at most.
+func (s *Source) AccessReviews() AccessReviews { return s.accessReviews }
 
 // Create asks. Options are not used: a review is not kept.
 func (r TokenReviews) Create(ctx context.Context, review *authenticationv1.TokenReview, _ metav1.CreateOptions) (*authenticationv1.TokenReview, error) {

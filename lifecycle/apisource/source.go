@@ -36,6 +36,9 @@ type Source struct {
 	opts   Options
 	client *kubeapi.Client
 	pods   *Pods
+
+	tokenReviews  TokenReviews
+	accessReviews AccessReviews
 }
 
 // New returns a Source for the API server of a configuration, which is copied. It sends nothing: the parts of a Source do, when
@@ -55,6 +58,9 @@ func New(config *rest.Config, o Options) (*Source, error) {
 		return nil, fmt.Errorf("apisource.New: %w", err)
 	}
 	s := &Source{opts: o, client: client}
+	if err := s.newReviews(); err != nil {
+		return nil, fmt.Errorf("apisource.New: %w", err)
+	}
 	s.pods = newPods(s)
 	s.pods.guard.Require("apisource.Pods", o.Logger, o.Hooks.Error)
 	return s, nil

@@ -44,9 +44,11 @@ type Options struct {
 	DenyTTL  time.Duration // of what is denied; zero means [DefaultDenyTTL], negative none
 	// Timeout is for one question to the API server, with its retries and with the time that it waits for others. Zero means
 	// [DefaultTimeout].
-	Timeout    time.Duration
-	CacheSize  int // answers of each kind that are remembered; zero means [DefaultCacheSize]
-	MaxReviews int // questions to the API server at a time; zero means [DefaultMaxReviews]
+	Timeout   time.Duration
+	CacheSize int // answers of each kind that are remembered; zero means [DefaultCacheSize]
+	// MaxReviews is how many tokens, and the access of how many users, are asked for at a time, a quarter of them for one client
+	// address or user. Eight times as many requests wait; beyond, the answer is 429. Zero means [DefaultMaxReviews].
+	MaxReviews int
 
 	Rand   func() float64 // in [0,1), for jitter; nil means math/rand/v2
 	Logger *slog.Logger   // nil discards
@@ -72,6 +74,7 @@ type Hooks struct {
 type Access struct {
 	o       Options
 	reviews *reviews
+	lines   logBudget
 }
 
 // New returns an Access, and asks nobody. The error says which option is missing or invalid.
@@ -135,12 +138,12 @@ func (a *Access) Authenticate(r *http.Request) (User, error) {
 	token, bad := protocolBearer(r.Header)
 	for _, method := range []func() (User, bool, error){
 		func() (User, bool, error) { return a.certificate(r) },
-		func() (User, bool, error) { return a.token(r.Context(), bearer(r.Header)) },
+		func() (User, bool, error) { return a.token(r, bearer(r.Header)) },
 		func() (User, bool, error) {
 			if bad != nil && a.o.Tokens != nil {
 				return User{}, false, bad
 			}
-			return a.token(r.Context(), token)
+			return a.token(r, token)
 		},
 	} {
 		user, ok, err := method()
@@ -172,11 +175,11 @@ func (a *Access) certificate(r *http.Request) (User, bool, error) {
 	return Certified(r.TLS.PeerCertificates, roots, time.Now())
 }
 
-func (a *Access) token(ctx context.Context, token string) (User, bool, error) {
+func (a *Access) token(r *http.Request, token string) (User, bool, error) {
 	if a.o.Tokens == nil || token == "" {
 		return User{}, false, nil
 	}
-	who, err := a.reviews.token(ctx, token)
+	who, err := a.reviews.token(r.Context(), clientOf(r.RemoteAddr), token)
 	if err == nil && !who.known {
 		err = errors.New("the API server does not know the bearer token")
 	}
@@ -214,6 +217,9 @@ func (a *Access) Authorize(ctx context.Context, u User, method, path string) *Re
 	var names []string
 	for _, at := range all {
 		allowed, err := a.reviews.access(ctx, u, at)
+		if errors.Is(err, errBusy) {
+			return tooMany(err)
+		}
 		if err != nil {
 			return &Refusal{Code: http.StatusInternalServerError, Err: err, Text: fmt.Sprintf(
 				"Authorization error (user=%s, verb=%s, resource=nodes, subresource=%s)", u.Name, at.Verb, at.Subresource)}
@@ -230,10 +236,18 @@ func (a *Access) Authorize(ctx context.Context, u User, method, path string) *Re
 // Check authenticates and authorizes a request. Without a Refusal it may pass.
 func (a *Access) Check(r *http.Request) (User, *Refusal) {
 	user, err := a.Authenticate(r)
+	if errors.Is(err, errBusy) {
+		return User{}, tooMany(err)
+	}
 	if err != nil {
 		return User{}, &Refusal{Code: http.StatusUnauthorized, Text: "Unauthorized", Err: err}
 	}
 	return user, a.Authorize(r.Context(), user, r.Method, r.URL.Path)
+}
+
+// tooMany is the answer to a client that has more requests than its share, or to any where the API server is too slow.
+func tooMany(err error) *Refusal {
+	return &Refusal{Code: http.StatusTooManyRequests, Text: "Too many requests wait to be authorized\n", Err: err}
 }
 
 // Handler returns a handler that passes on what may pass, and answers the rest.
@@ -244,10 +258,12 @@ func (a *Access) Handler(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		a.o.Logger.Info("request refused", "code", refusal.Code, "method", r.Method, "path", r.URL.Path, "remote", r.RemoteAddr,
-			"user", user.Name, "error", refusal.Err)
+		a.logRefusal(r, user, refusal)
 		if call := a.o.Hooks.Refused; call != nil {
 			call(refusal.Code)
+		}
+		if refusal.Code == http.StatusTooManyRequests {
+			w.Header().Set("Retry-After", "1")
 		}
 		w.WriteHeader(refusal.Code)
 		_, _ = io.WriteString(w, refusal.Text)

@@ -78,39 +78,48 @@ type flight[V any] struct {
 	done  chan struct{} // closed when what follows is there
 	value V
 	err   error
+	left  bool // the request that asked has ended: there is no answer
 }
 
 var errAborted = errors.New("the review was aborted")
 
-// do returns what ask returns. The first caller asks, with a context that does not end with that of its request; the others wait for it as
-// long as their contexts allow.
-func (f *flights[V]) do(ctx context.Context, k key, timeout time.Duration, ask func(context.Context) (V, error)) (V, error) {
-	f.mu.Lock()
-	if other, found := f.all[k]; found {
+// do returns what ask returns. The first caller asks, with its context; the others wait for it as long as their contexts allow, and
+// one of them asks if the first one's request ends.
+func (f *flights[V]) do(ctx context.Context, k key, ask func(context.Context) (V, error)) (V, error) {
+	for {
+		f.mu.Lock()
+		other, found := f.all[k]
+		if !found {
+			mine := &flight[V]{done: make(chan struct{}), err: errAborted}
+			if f.all == nil {
+				f.all = make(map[key]*flight[V])
+			}
+			f.all[k] = mine
+			f.mu.Unlock()
+			return f.lead(ctx, k, mine, ask)
+		}
 		f.mu.Unlock()
 		select {
 		case <-other.done:
-			return other.value, other.err
+			if !other.left {
+				return other.value, other.err
+			}
 		case <-ctx.Done():
 			var none V
 			return none, ctx.Err()
 		}
 	}
-	mine := &flight[V]{done: make(chan struct{}), err: errAborted}
-	if f.all == nil {
-		f.all = make(map[key]*flight[V])
-	}
-	f.all[k] = mine
-	f.mu.Unlock()
+}
 
+// lead asks, and ends the flight with the answer.
+func (f *flights[V]) lead(ctx context.Context, k key, mine *flight[V], ask func(context.Context) (V, error)) (V, error) {
 	defer func() { // also when ask panics
 		f.mu.Lock()
 		delete(f.all, k)
 		f.mu.Unlock()
 		close(mine.done)
 	}()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
-	defer cancel()
 	mine.value, mine.err = ask(ctx)
+	mine.left = mine.err != nil && errors.Is(ctx.Err(), context.Canceled)
 	return mine.value, mine.err
 }

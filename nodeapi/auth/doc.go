@@ -26,12 +26,12 @@
 // # Concurrency
 //
 // Everything may be called from any goroutine. No goroutine is started: questions to the API server are asked by that of the request that
-// needs the answer first, and others that need the same answer wait for it.
+// needs the answer first, and others that need the same answer wait for it. A request whose context ends waits no longer.
 //
 // # Errors
 //
-// Who is not known gets 401, who may not gets 403, and 500 if the API server has no answer within Options.Timeout. What is remembered
-// holds for its time also while the API server is away. Errors are not remembered, and go to the log, not to the client.
+// Who is not known gets 401, who may not gets 403, and 500 if the API server has no answer within Options.Timeout. A client whose
+// address has more than its share of the requests that wait gets 429: see Options.MaxReviews. What is remembered holds for its time also while the API server is away. Errors are not remembered, and go to the log, not to the client.
 //
 // # Differs from the kubelet
 //

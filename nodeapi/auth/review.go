@@ -46,8 +46,10 @@ const (
 // reviews asks both kinds of questions, and remembers the answers.
 type reviews struct {
 	o    *Options
-	salt []byte        // of the keys, so that nobody can make two tokens meet
-	free chan struct{} // holds a token for each review that may begin
+	salt []byte // of the keys, so that nobody can make two tokens meet
+	// What tokens cost is bounded for each client address, and apart from what users cost who are known.
+	waiting, waitingUsers room
+	slots, userSlots      slots
 
 	tokens, refusedTokens *cache[identity]
 	allowed, denied       *cache[authorizationv1.SubjectAccessReviewStatus]
@@ -63,20 +65,19 @@ type identity struct {
 
 func newReviews(o *Options) *reviews {
 	r := &reviews{
-		o: o, salt: make([]byte, 32), free: make(chan struct{}, o.MaxReviews),
+		o: o, salt: make([]byte, 32),
+		waiting: newRoom(o.MaxReviews), waitingUsers: newRoom(o.MaxReviews),
+		slots: newSlots(o.MaxReviews), userSlots: newSlots(o.MaxReviews),
 		tokens: newCache[identity](o.CacheSize), refusedTokens: newCache[identity](o.CacheSize),
 		allowed: newCache[authorizationv1.SubjectAccessReviewStatus](o.CacheSize),
 		denied:  newCache[authorizationv1.SubjectAccessReviewStatus](o.CacheSize),
 	}
 	_, _ = rand.Read(r.salt) // which never fails
-	for range o.MaxReviews {
-		r.free <- struct{}{}
-	}
 	return r
 }
 
-// token returns whose a token is. Answers are remembered, errors are not.
-func (r *reviews) token(ctx context.Context, token string) (identity, error) {
+// token returns whose a token is that a client has sent. Answers are remembered, errors are not.
+func (r *reviews) token(ctx context.Context, client, token string) (identity, error) {
 	k := r.digest([]byte(token))
 	now := time.Now()
 	if who, found := r.tokens.get(k, now); found {
@@ -85,7 +86,17 @@ func (r *reviews) token(ctx context.Context, token string) (identity, error) {
 	if who, found := r.refusedTokens.get(k, now); found {
 		return who, nil
 	}
-	return r.asking.do(ctx, k, r.o.Timeout, func(ctx context.Context) (identity, error) {
+	if !r.waiting.enter(client) {
+		return identity{}, fmt.Errorf("review a bearer token: %w", errBusy)
+	}
+	defer r.waiting.leave(client)
+	ctx, cancel := context.WithTimeout(ctx, r.o.Timeout)
+	defer cancel()
+	return r.asking.do(ctx, k, func(ctx context.Context) (identity, error) {
+		if err := r.slots.acquire(ctx, client); err != nil {
+			return identity{}, fmt.Errorf("review a bearer token: %w", err)
+		}
+		defer r.slots.release(client)
 		review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
 		answer, err := try(ctx, r, TokenReview, func() (*authenticationv1.TokenReview, error) {
 			return r.o.Tokens.Create(ctx, review, metav1.CreateOptions{})
@@ -139,7 +150,17 @@ func (r *reviews) access(ctx context.Context, u User, a Attribute) (bool, error)
 func (r *reviews) decide(
 	ctx context.Context, k key, spec authorizationv1.SubjectAccessReviewSpec,
 ) (authorizationv1.SubjectAccessReviewStatus, error) {
-	return r.deciding.do(ctx, k, r.o.Timeout, func(ctx context.Context) (authorizationv1.SubjectAccessReviewStatus, error) {
+	if !r.waitingUsers.enter(spec.User) {
+		return authorizationv1.SubjectAccessReviewStatus{}, fmt.Errorf("review the access of %q: %w", spec.User, errBusy)
+	}
+	defer r.waitingUsers.leave(spec.User)
+	ctx, cancel := context.WithTimeout(ctx, r.o.Timeout)
+	defer cancel()
+	return r.deciding.do(ctx, k, func(ctx context.Context) (authorizationv1.SubjectAccessReviewStatus, error) {
+		if err := r.userSlots.acquire(ctx, spec.User); err != nil {
+			return authorizationv1.SubjectAccessReviewStatus{}, fmt.Errorf("review the access of %q: %w", spec.User, err)
+		}
+		defer r.userSlots.release(spec.User)
 		review := &authorizationv1.SubjectAccessReview{Spec: spec}
 		answer, err := try(ctx, r, AccessReview, func() (*authorizationv1.SubjectAccessReview, error) {
 			return r.o.Access.Create(ctx, review, metav1.CreateOptions{})
@@ -156,14 +177,14 @@ func (r *reviews) decide(
 	})
 }
 
-// try sends a review, again where it may help, within the time of ctx. There are only so many at a time.
+// newRoom returns the room for requests that wait, with as many reviews at a time as most.
+func newRoom(most int) room { return room{most: 8 * most, each: 2 * most, reserved: 2} }
+
+// newSlots returns most slots, a quarter of them for each client.
+func newSlots(most int) slots { return slots{most: most, each: max(1, most/4)} }
+
+// try sends a review, again where it may help, within the time of ctx.
 func try[T any](ctx context.Context, r *reviews, what Review, send func() (*T, error)) (*T, error) {
-	select {
-	case <-r.free:
-		defer func() { r.free <- struct{}{} }()
-	case <-ctx.Done():
-		return nil, fmt.Errorf("%d others are under way: %w", r.o.MaxReviews, ctx.Err())
-	}
 	if err := ctx.Err(); err != nil { // both were so
 		return nil, err
 	}

@@ -10,12 +10,16 @@ package authtest
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
+	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
 // Reviewer knows tokens and rules. The zero value knows nobody. It may be used by many goroutines.
@@ -25,7 +29,10 @@ type Reviewer struct {
 	rules  map[string][]string // by the name of a user: verb and subresource
 	err    error
 	hang   bool
+	deaf   bool // as hang, of tokens alone
 	asked  []string
+	pace   time.Duration
+	next   time.Time // when the next review begins, with a pace
 }
 
 // Know makes a token that of a user.
@@ -69,6 +76,20 @@ func (r *Reviewer) Hang(hang bool) {
 	r.hang = hang
 }
 
+// HangTokens is Hang for reviews of tokens alone.
+func (r *Reviewer) HangTokens(hang bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.deaf = hang
+}
+
+// Pace has reviews answered one after the other, each after a time, as those of a client with a budget of requests; zero ends that.
+func (r *Reviewer) Pace(each time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.pace = each
+}
+
 // Asked returns what was asked since the last call: tokens, and users with verbs and subresources.
 func (r *Reviewer) Asked() []string {
 	r.mu.Lock()
@@ -79,14 +100,25 @@ func (r *Reviewer) Asked() []string {
 }
 
 // ask notes a question, and waits or fails as it is set.
-func (r *Reviewer) ask(ctx context.Context, what string) error {
+func (r *Reviewer) ask(ctx context.Context, what string, token bool) error {
 	r.mu.Lock()
 	r.asked = append(r.asked, what)
-	err, hang := r.err, r.hang
+	err, hang := r.err, r.hang || token && r.deaf
+	var wait time.Duration
+	if now := time.Now(); r.pace > 0 {
+		if r.next.Before(now) {
+			r.next = now
+		}
+		r.next = r.next.Add(r.pace)
+		wait = r.next.Sub(now)
+	}
 	r.mu.Unlock()
-	if hang {
+	switch {
+	case hang:
 		<-ctx.Done()
 		return ctx.Err()
+	case wait > 0:
+		return errors.Join(sleep.For(ctx, wait), err)
 	}
 	return err
 }
@@ -104,7 +136,7 @@ type Tokens struct{ r *Reviewer }
 func (t Tokens) Create(
 	ctx context.Context, review *authenticationv1.TokenReview, _ metav1.CreateOptions,
 ) (*authenticationv1.TokenReview, error) {
-	if err := t.r.ask(ctx, review.Spec.Token); err != nil {
+	if err := t.r.ask(ctx, review.Spec.Token, true); err != nil {
 		return nil, err
 	}
 	t.r.mu.Lock()
@@ -123,7 +155,7 @@ func (a Access) Create(
 	ctx context.Context, review *authorizationv1.SubjectAccessReview, _ metav1.CreateOptions,
 ) (*authorizationv1.SubjectAccessReview, error) {
 	rule := review.Spec.ResourceAttributes.Verb + " " + review.Spec.ResourceAttributes.Subresource
-	if err := a.r.ask(ctx, review.Spec.User+" "+rule); err != nil {
+	if err := a.r.ask(ctx, review.Spec.User+" "+rule, false); err != nil {
 		return nil, err
 	}
 	a.r.mu.Lock()

@@ -1,0 +1,27 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package auth
+
+import "maps"
+
+// Clients returns the clients that an Access counts requests of.
+func (a *Access) Clients() []string {
+	var all []string
+	r := a.reviews
+	for _, room := range []*room{&r.waiting, &r.waitingUsers} {
+		room.mu.Lock()
+		for client := range maps.Keys(room.clients) {
+			all = append(all, client)
+		}
+		room.mu.Unlock()
+	}
+	for _, s := range []*slots{&r.slots, &r.userSlots} {
+		s.mu.Lock()
+		for client := range maps.Keys(s.clients) {
+			all = append(all, client)
+		}
+		s.mu.Unlock()
+	}
+	return all
+}
