@@ -25,7 +25,7 @@ const (
 	DefaultStallTimeout   = 5 * time.Minute
 	DefaultIdleTimeout    = 90 * time.Second // the kubelet's
 	DefaultDrainTimeout   = 5 * time.Second
-	DefaultMaxHeaderBytes = 64 << 10
+	DefaultMaxHeaderBytes = 16 << 10
 	DefaultMaxStrangers   = 512
 	DefaultMaxConnections = 4096
 )

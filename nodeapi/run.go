@@ -14,6 +14,9 @@ import (
 	"sync"
 )
 
+// maxStreams is how many requests a connection of HTTP/2 has at a time. A client opens another connection for more.
+const maxStreams = 64
+
 // Endpoint is a listener, and what is served there. The listener keeps connections alive that it accepts, as those of package net do, so
 // that a peer that vanishes is noticed.
 type Endpoint struct {
@@ -85,6 +88,7 @@ func (s *Server) httpServer(base context.Context, e Endpoint, handling *inFlight
 		ReadHeaderTimeout: s.o.HeaderTimeout, // and of the TLS handshake
 		IdleTimeout:       s.o.IdleTimeout,
 		MaxHeaderBytes:    s.o.MaxHeaderBytes,
+		HTTP2:             s.http2(),
 		BaseContext:       func(net.Listener) context.Context { return base },
 		ConnContext:       withConn,
 		ErrorLog:          slog.NewLogLogger(s.o.Logger.Handler(), slog.LevelDebug),
@@ -93,6 +97,17 @@ func (s *Server) httpServer(base context.Context, e Endpoint, handling *inFlight
 		server.TLSConfig = e.TLS.Clone()
 	}
 	return server
+}
+
+// http2 returns what bounds a connection of HTTP/2: net/http reads frames, and bodies that no handler reads, of 1 MiB.
+func (s *Server) http2() *http.HTTP2Config {
+	return &http.HTTP2Config{
+		MaxConcurrentStreams:          maxStreams,
+		MaxReadFrameSize:              16 << 10,
+		MaxReceiveBufferPerConnection: 64 << 10,
+		MaxReceiveBufferPerStream:     64 << 10,
+		WriteByteTimeout:              s.o.StallTimeout,
+	}
 }
 
 // drain ends the servers: those that have not answered after DrainTimeout lose their connections.
