@@ -30,7 +30,7 @@ type Options struct {
 	PodOf func(id string) string
 
 	MaxStreams  int // sessions at once, of the node; zero means 1,000, negative as many as come, as in the kubelet
-	MaxPerPod   int // the same of one pod; zero means 250
+	MaxPerPod   int // the same of one pod; zero means 250; the last quarter of MaxStreams is for pods with less than a hundredth of it
 	MaxForwards int // connections at once in a session that forwards ports with Runner; zero means 250
 
 	Create time.Duration // how long a client may take to open its streams, and the runtime to answer; zero means 30 s

@@ -162,6 +162,8 @@ func (s *Server) admit(one *session) error {
 		return fmt.Errorf("%w: the node has %d", ErrLimit, len(s.sessions))
 	case s.opts.MaxPerPod >= 0 && uid != "" && s.pods[uid] >= s.opts.MaxPerPod:
 		return fmt.Errorf("%w: pod %s has %d", ErrLimit, uid, s.pods[uid])
+	case s.opts.MaxStreams >= 0 && uid != "" && len(s.sessions) >= s.opts.MaxStreams-s.opts.MaxStreams/4 && s.pods[uid] >= max(1, s.opts.MaxStreams/100):
+		return fmt.Errorf("%w: the node has %d, and the last quarter is for pods with fewer than the %d of pod %s", ErrLimit, len(s.sessions), s.pods[uid], uid)
 	}
 	s.sessions[one] = struct{}{}
 	if uid != "" {

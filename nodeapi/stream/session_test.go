@@ -167,6 +167,23 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// A few pods do not use up the sessions of the node: its last quarter is for pods with few.
+func TestLimitsHaveAShareForEachPod(t *testing.T) {
+	r := newRig(t, modes[0], stream.Options{MaxStreams: 8, MaxPerPod: 8})
+	const protocol = "SPDY v4.channel.k8s.io"
+	for i := range 6 {
+		r.start(t, protocol, fmt.Sprint("a/", i), "hang")
+	}
+	c := streamtest.Command{Protocol: protocol, Stdout: io.Discard}
+	c.URL = r.url("exec", "a/6", c, "out=x")
+	_, err := c.Run(t.Context())
+	var no *streamtest.Refused
+	require.ErrorAs(t, err, &no)
+	require.Equal(t, "too many streaming sessions: the node has 6, and the last quarter is for pods with fewer than the 6 of pod a", no.Body)
+	r.start(t, protocol, "b/1", "hang")
+	r.start(t, protocol, "c/1", "hang")
+}
+
 func TestShutdown(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode, func(t *testing.T) {

@@ -25,6 +25,9 @@ const Kind = string(payload.PodCertificate)
 // error.
 const MaxCertificates = 10_000
 
+// MaxPodCertificates is how many of them belong to one pod, so that no pod uses up those of the others.
+const MaxPodCertificates = 64
+
 // Options configure a [Keeper]. The zero value is for production.
 type Options struct {
 	Wait    time.Duration  // how long Certificate waits for one that was not issued yet; zero means 3 s
@@ -115,6 +118,8 @@ func (k *Keeper) track(pod *corev1.Pod, volume string, index int) (*record, erro
 	case r != nil:
 		r.pod, r.asked = pod, asked
 		return r, nil
+	case k.countOf(at.podUID) >= MaxPodCertificates:
+		return nil, fmt.Errorf("volume %.63q, podCertificate source %d: the pod has %d certificates already", volume, index, MaxPodCertificates)
 	case len(k.records) >= MaxCertificates:
 		return nil, fmt.Errorf("there are %d certificates of pods already", MaxCertificates)
 	}
@@ -123,6 +128,16 @@ func (k *Keeper) track(pod *corev1.Pod, volume string, index int) (*record, erro
 	k.guard.Require("podcert.Keeper", k.opts.Logger, nil)
 	k.poke()
 	return r, nil
+}
+
+// countOf returns how many certificates a pod has. The caller holds the lock.
+func (k *Keeper) countOf(podUID string) (n int) {
+	for at := range k.records {
+		if at.podUID == podUID {
+			n++
+		}
+	}
+	return n
 }
 
 // projection returns a source of a volume, or nil.

@@ -237,6 +237,28 @@ func TestRenewalAtOnce(t *testing.T) {
 	})
 }
 
+// Sources of certificates that one pod has in thousands leave room for those of another.
+func TestKeeperHasAShareForEachPod(t *testing.T) {
+	k := podcert.New(&volumetest.Signer{}, podcert.Options{Wait: time.Nanosecond})
+	many := podtest.Pod(t, "{volumes: [{name: v, projected: {sources: []}}]}")
+	for range 2 * podcert.MaxCertificates {
+		many.Spec.Volumes[0].Projected.Sources = append(many.Spec.Volumes[0].Projected.Sources, corev1.VolumeProjection{
+			PodCertificate: &corev1.PodCertificateProjection{SignerName: "example.com/x"},
+		})
+	}
+	for i := range many.Spec.Volumes[0].Projected.Sources {
+		_, err := k.Certificate(t.Context(), many, "v", i)
+		if i >= podcert.MaxPodCertificates {
+			require.EqualError(t, err, fmt.Sprintf(`volume "v", podCertificate source %d: the pod has 64 certificates already`, i))
+		}
+	}
+	other := many.DeepCopy()
+	other.UID = "other"
+	_, err := k.Certificate(t.Context(), other, "v", 0)
+	require.ErrorContains(t, err, "Keeper.Run is not running", "it is asked for")
+	require.Equal(t, map[podcert.Count]int{{Signer: "example.com/x", State: "not_yet_issued"}: 65}, k.Counts())
+}
+
 func TestMisuse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := start(t, &volumetest.Signer{}, 0)
@@ -250,7 +272,7 @@ func TestMisuse(t *testing.T) {
 			require.ErrorContains(t, err, "has no podCertificate source")
 		}
 		_, err := podcert.New(&volumetest.Signer{}, podcert.Options{}).Certificate(t.Context(), n.pod, "v", 1)
-		require.ErrorContains(t, err, "Keeper.Run is not running")
+		require.ErrorContains(t, err, "podcert.Keeper.Run is not running")
 	})
 	assert.Panics(t, func() { podcert.New(nil, podcert.Options{}) })
 }

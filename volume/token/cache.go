@@ -18,6 +18,9 @@ import (
 // each time.
 const MaxTokens = 10_000
 
+// MaxPodTokens is how many of them belong to one pod, so that no pod uses up those of the others.
+const MaxPodTokens = 100
+
 // Request says which token is wanted.
 type Request struct {
 	Namespace, ServiceAccount string
@@ -72,6 +75,7 @@ type Cache struct {
 
 	mu      sync.Mutex // guards what follows
 	tokens  map[Request]Token
+	ofPod   map[string]int // by UID
 	cleaned time.Time
 }
 
@@ -81,7 +85,7 @@ func NewCache(from Issuer, random func() float64) *Cache {
 	if random == nil {
 		random = rand.Float64
 	}
-	return &Cache{from: from, rand: random, tokens: map[Request]Token{}}
+	return &Cache{from: from, rand: random, tokens: map[Request]Token{}, ofPod: map[string]int{}}
 }
 
 // Get returns the text of a token that is valid.
@@ -119,7 +123,20 @@ func (c *Cache) Token(ctx context.Context, r Request) (Token, error) {
 func (c *Cache) Forget(podUID string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	maps.DeleteFunc(c.tokens, func(r Request, _ Token) bool { return r.PodUID == podUID })
+	c.drop(func(r Request, _ Token) bool { return r.PodUID == podUID })
+}
+
+// drop removes the tokens for which is returns true. The caller holds the lock.
+func (c *Cache) drop(is func(Request, Token) bool) {
+	maps.DeleteFunc(c.tokens, func(r Request, t Token) bool {
+		if !is(r, t) {
+			return false
+		}
+		if c.ofPod[r.PodUID]--; c.ofPod[r.PodUID] == 0 {
+			delete(c.ofPod, r.PodUID)
+		}
+		return true
+	})
 }
 
 func (c *Cache) find(r Request) (Token, bool) {
@@ -127,7 +144,7 @@ func (c *Cache) find(r Request) (Token, bool) {
 	defer c.mu.Unlock()
 	if now := time.Now(); now.Sub(c.cleaned) >= cleanUp {
 		c.cleaned = now
-		maps.DeleteFunc(c.tokens, func(other Request, t Token) bool { return other != r && now.After(t.Expires) })
+		c.drop(func(other Request, t Token) bool { return other != r && now.After(t.Expires) })
 	}
 	t, ok := c.tokens[r]
 	return t, ok
@@ -136,7 +153,12 @@ func (c *Cache) find(r Request) (Token, bool) {
 func (c *Cache) keep(r Request, t Token) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, known := c.tokens[r]; known || len(c.tokens) < MaxTokens {
-		c.tokens[r] = t
+	_, known := c.tokens[r]
+	if !known && (len(c.tokens) >= MaxTokens || c.ofPod[r.PodUID] >= MaxPodTokens) {
+		return
+	}
+	c.tokens[r] = t
+	if !known {
+		c.ofPod[r.PodUID]++
 	}
 }

@@ -93,6 +93,25 @@ func TestCache(t *testing.T) {
 	})
 }
 
+// Tokens of 20,000 audiences of one pod leave room for those of another.
+func TestCacheHasAShareForEachPod(t *testing.T) {
+	from := &issuer{}
+	c := token.NewCache(from, func() float64 { return 0 })
+	many := token.Request{Namespace: "default", ServiceAccount: "app", PodUID: "many"}
+	for i := range 2 * token.MaxTokens {
+		many.Audience = fmt.Sprint(i)
+		get(t, c, many)
+	}
+	other := token.Request{Namespace: "default", ServiceAccount: "app", PodUID: "other"}
+	require.Equal(t, get(t, c, other), get(t, c, other), "it is kept")
+	require.NotEqual(t, get(t, c, many), get(t, c, many), "it is beyond the share of its pod")
+	many.Audience = "0"
+	require.Equal(t, get(t, c, many), get(t, c, many))
+	c.Forget("many")
+	many.Audience = "new"
+	require.Equal(t, get(t, c, many), get(t, c, many))
+}
+
 func TestNilIssuer(t *testing.T) {
 	require.Panics(t, func() { token.NewCache(nil, nil) })
 }

@@ -302,10 +302,10 @@ func TestReferences(t *testing.T) {
 	})
 	r := referencesOf([]*corev1.Pod{p, showing("c4")})
 	for i := 1; i <= 4; i++ {
-		assert.True(t, r.configMaps[fmt.Sprint("shop/c", i)], i)
+		assert.Contains(t, r.configMaps, fmt.Sprint("shop/c", i))
 	}
 	for i := 1; i <= 6; i++ {
-		assert.True(t, r.secrets[fmt.Sprint("shop/s", i)], i)
+		assert.Contains(t, r.secrets, fmt.Sprint("shop/s", i))
 	}
 	assert.Len(t, r.configMaps, 4)
 	assert.Len(t, r.secrets, 6)

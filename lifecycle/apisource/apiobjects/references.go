@@ -10,7 +10,12 @@ import (
 	"github.com/seed81659283/nodeagent/internal/kubeapi"
 )
 
-// referenced are the keys of the config maps and secrets that pods refer to, and the namespaces whose services they have variables of.
+// podShare is how many config maps, and how many secrets, that the volumes of one pod show are watched. The objects beyond it are read by
+// plain requests, so that one pod cannot use up the watches of the node.
+const podShare = 32
+
+// referenced are the keys of the config maps and secrets that pods refer to, and the namespaces whose services they have variables of. The
+// value of an object is whether it is within the podShare of a pod.
 type referenced struct {
 	configMaps, secrets, namespaces map[string]bool
 }
@@ -20,7 +25,7 @@ func referencesOf(pods []*corev1.Pod) referenced {
 	all := referenced{configMaps: map[string]bool{}, secrets: map[string]bool{}, namespaces: map[string]bool{corev1.NamespaceDefault: true}}
 	for _, pod := range pods {
 		all.namespaces[pod.Namespace] = true
-		one := podReferenced{all, pod.Namespace}
+		one := podReferenced{referenced: all, namespace: pod.Namespace, shown: map[string]int{}}
 		for _, s := range pod.Spec.ImagePullSecrets {
 			one.secret(s.Name)
 		}
@@ -38,11 +43,30 @@ func referencesOf(pods []*corev1.Pod) referenced {
 type podReferenced struct {
 	referenced
 	namespace string
+	shown     map[string]int // by kind, objects of volumes
 }
 
-func (r podReferenced) configMap(name string) { r.configMaps[kubeapi.Key(r.namespace, name)] = true }
+func (r podReferenced) configMap(name string) {
+	key := kubeapi.Key(r.namespace, name)
+	r.configMaps[key] = r.configMaps[key]
+}
 
-func (r podReferenced) secret(name string) { r.secrets[kubeapi.Key(r.namespace, name)] = true }
+func (r podReferenced) secret(name string) {
+	key := kubeapi.Key(r.namespace, name)
+	r.secrets[key] = r.secrets[key]
+}
+
+func (r podReferenced) shownConfigMap(name string) {
+	r.shown[kindConfigMap]++
+	key := kubeapi.Key(r.namespace, name)
+	r.configMaps[key] = r.configMaps[key] || r.shown[kindConfigMap] <= podShare
+}
+
+func (r podReferenced) shownSecret(name string) {
+	r.shown[kindSecret]++
+	key := kubeapi.Key(r.namespace, name)
+	r.secrets[key] = r.secrets[key] || r.shown[kindSecret] <= podShare
+}
 
 func (r podReferenced) container(c *corev1.Container) {
 	for _, from := range c.EnvFrom {
@@ -69,18 +93,18 @@ func (r podReferenced) container(c *corev1.Container) {
 func (r podReferenced) volume(v *corev1.Volume) {
 	switch {
 	case v.ConfigMap != nil:
-		r.configMap(v.ConfigMap.Name)
+		r.shownConfigMap(v.ConfigMap.Name)
 	case v.Secret != nil:
-		r.secret(v.Secret.SecretName)
+		r.shownSecret(v.Secret.SecretName)
 	case v.CSI != nil && v.CSI.NodePublishSecretRef != nil:
-		r.secret(v.CSI.NodePublishSecretRef.Name)
+		r.shownSecret(v.CSI.NodePublishSecretRef.Name)
 	case v.Projected != nil:
 		for _, s := range v.Projected.Sources {
 			if s.ConfigMap != nil {
-				r.configMap(s.ConfigMap.Name)
+				r.shownConfigMap(s.ConfigMap.Name)
 			}
 			if s.Secret != nil {
-				r.secret(s.Secret.Name)
+				r.shownSecret(s.Secret.Name)
 			}
 		}
 	}

@@ -21,7 +21,7 @@ const (
 	syncRetry  = 200 * time.Millisecond // after a first list that fails, as one before the API server knows of the pod
 	idleAfter  = 5 * time.Minute        // without a read; volumes that are shown are read every 90 s at least
 	idleCheck  = time.Minute
-	maxWatched = 5000 // objects of a kind, at a time
+	maxWatched = 5000 // objects of a kind, at a time; more are read by plain requests
 )
 
 // watched has objects of a kind that are watched one by one, by name, as an API server allows it to a node. A read begins the
@@ -36,6 +36,8 @@ type watched[T kubeapi.Object] struct {
 	mu      sync.Mutex // guards what follows
 	running bool
 	entries map[string]*entry[T]
+	known   map[string]bool // what pods refer to, as in referenced; nil: not known yet
+	absent  map[string]absence
 }
 
 // entry is the watch of one object.
@@ -58,8 +60,11 @@ var errNotRunning = errors.New("Objects.Run does not run: call it before pods ge
 // get returns an object, and whether it exists. While the API server is away that is as it was.
 func (w *watched[T]) get(ctx context.Context, namespace, name string) (o T, exists bool, err error) {
 	e, err := w.use(namespace, name)
-	if err != nil {
+	switch {
+	case err != nil:
 		return o, false, err
+	case e == nil:
+		return w.read(ctx, namespace, name)
 	}
 	timer := time.NewTimer(syncWait)
 	defer timer.Stop()
@@ -93,7 +98,7 @@ func (w *watched[T]) peek(namespace, name string) (o T, ok bool) {
 	return e.store.Get(key)
 }
 
-// use finds the watch of an object, or makes it.
+// use finds the watch of an object, or makes it. It returns nil for an object that is not to be watched.
 func (w *watched[T]) use(namespace, name string) (*entry[T], error) {
 	key := kubeapi.Key(namespace, name)
 	w.mu.Lock()
@@ -103,8 +108,8 @@ func (w *watched[T]) use(namespace, name string) (*entry[T], error) {
 	}
 	e := w.entries[key]
 	if e == nil {
-		if len(w.entries) >= maxWatched {
-			return nil, fmt.Errorf("more than %d %s are watched", maxWatched, w.kind.Resource())
+		if !w.mayWatch(namespace, key) {
+			return nil, nil
 		}
 		e = w.newEntry(namespace, name)
 		w.entries[key] = e
@@ -190,12 +195,15 @@ func (w *watched[T]) begin(ctx context.Context) (all []func()) {
 func (w *watched[T]) drop(now time.Time, pinned map[string]bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.retain(pinned)
 	for key, e := range w.entries {
-		was := e.pinned
+		was, beyond := e.pinned, false
 		if pinned != nil {
-			e.pinned = pinned[key]
+			var share bool
+			share, e.pinned = pinned[key]
+			beyond = e.pinned && !share
 		}
-		if now.Sub(e.used) < idleAfter && (!was || e.pinned) {
+		if now.Sub(e.used) < idleAfter && (!was || e.pinned) && !beyond {
 			continue
 		}
 		if e.stop != nil {
