@@ -7,12 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
-
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/seed81659283/nodeagent/internal/mount"
+	"github.com/seed81659283/nodeagent/volume/claim"
 )
 
 // unknownError is an error that says nothing of a volume: nobody could be asked.
@@ -29,18 +26,12 @@ func unknown(err error) error {
 	return &unknownError{err}
 }
 
-// keep notes what a volume with a claim is made of: an agent that is started while nobody can be asked goes on with that. Who manages
-// which field, and what is no part of either, is not kept.
+// keep records the claim and PV of a volume, trimmed by claim.Trim: an agent that is started while its API server is away uses them.
 func (v *recordedVolume) keep(c *claimed) {
 	if c == nil {
 		return
 	}
-	v.Claim, v.PV = c.pvc.DeepCopy(), c.pv.DeepCopy()
-	for _, o := range []*metav1.ObjectMeta{&v.Claim.ObjectMeta, &v.PV.ObjectMeta} {
-		o.ManagedFields = nil
-		o.Annotations = maps.Clone(o.Annotations)
-		delete(o.Annotations, corev1.LastAppliedConfigAnnotation)
-	}
+	v.Claim, v.PV = claim.Trim(c.pvc, c.pv)
 }
 
 // kept returns what is noted, or nil.

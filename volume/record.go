@@ -22,9 +22,10 @@ import (
 
 // The limits of a record.
 const (
-	maxRecord = 4 << 20 // bytes
-	maxUIDs   = 100_000 // directories below the root
-	maxLabel  = 4 << 10 // bytes of an SELinux label
+	maxRecord = 4 << 20  // bytes that are written
+	maxRead   = 32 << 20 // bytes that are read: earlier versions wrote more than maxRecord
+	maxUIDs   = 100_000  // directories below the root
+	maxLabel  = 4 << 10  // bytes of an SELinux label
 )
 
 const (
@@ -81,7 +82,7 @@ func volumeDir(plugin, spec string, block bool) string {
 // readRecord reads the record in the directory of a pod. One that does not exist is an error that wraps [fs.ErrNotExist].
 func readRecord(dir string) (r record, err error) {
 	path := filepath.Join(dir, recordName)
-	data, err := plainfile.Read(path, maxRecord)
+	data, err := plainfile.Read(path, maxRead)
 	if err != nil {
 		return r, err
 	}
@@ -93,8 +94,8 @@ func readRecord(dir string) (r record, err error) {
 
 // parseRecord reads a record. Of the volumes in one without an error each has a place of its own in the directory of the pod.
 func parseRecord(data []byte, uid string) (r record, err error) {
-	if len(data) > maxRecord {
-		return r, fmt.Errorf("more than %d bytes", maxRecord)
+	if len(data) > maxRead {
+		return r, fmt.Errorf("more than %d bytes", maxRead)
 	}
 	d := json.NewDecoder(bytes.NewReader(data))
 	if err := d.Decode(&r); err != nil {
@@ -155,12 +156,15 @@ func (v *recordedVolume) validate() error {
 	return nil
 }
 
-// write writes a record into the directory of a pod.
+// write writes a record into the directory of a pod. It refuses one that is too large, and keeps the one before.
 func (r record) write(dir string) error {
 	r.Version = recordVersion
 	data, err := json.Marshal(r)
 	if err != nil {
 		return err
+	}
+	if len(data) > maxRecord {
+		return fmt.Errorf("pod %.512s has %d volumes of %d bytes in all, the limit is %d", r.Pod, len(r.Volumes), len(data), maxRecord)
 	}
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return err

@@ -4,12 +4,17 @@
 package volume
 
 import (
+	"fmt"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 const good = `{"version":1,"uid":"u1","pod":"default/web","volumes":[{"name":"x","plugin":"kubernetes.io/empty-dir","dir":"volumes/kubernetes.io~empty-dir/x"}]}`
@@ -25,6 +30,44 @@ func TestRecord(t *testing.T) {
 	require.NoError(t, removeRecord(dir, r))
 	require.NoError(t, removeRecord(dir, r))
 	assert.NoDirExists(t, dir)
+}
+
+// What a record keeps of a claim does not grow with what its author writes into its metadata, and one that is too large all the same is
+// not written: it could not be read, and the pod stayed Terminating.
+func TestRecordIsBounded(t *testing.T) {
+	meta := metav1.ObjectMeta{
+		Annotations: map[string]string{"a": strings.Repeat("x", 250<<10), "volume.beta.kubernetes.io/mount-options": "ro"}, Labels: map[string]string{},
+	}
+	for i := range 5000 {
+		meta.Labels[fmt.Sprint("example.com/", i)] = "x"
+		meta.Finalizers = append(meta.Finalizers, fmt.Sprint("example.com/", i))
+	}
+	r := record{UID: "u1", Pod: "default/web"}
+	for i := range 40 {
+		name := fmt.Sprint("v", i)
+		v := recordedVolume{Name: name, Plugin: "kubernetes.io/csi", Dir: "volumes/kubernetes.io~csi/pv" + name}
+		pv := &corev1.PersistentVolume{ObjectMeta: *meta.DeepCopy()}
+		pv.Name = "pv" + name
+		v.keep(&claimed{&corev1.PersistentVolumeClaim{ObjectMeta: meta}, pv})
+		r.Volumes = append(r.Volumes, v)
+	}
+	dir := filepath.Join(t.TempDir(), "u1")
+	require.NoError(t, r.write(dir))
+	again, err := readRecord(dir)
+	require.NoError(t, err)
+	require.Equal(t, "ro", again.Volumes[39].PV.Annotations["volume.beta.kubernetes.io/mount-options"])
+	info, err := os.Stat(filepath.Join(dir, recordName))
+	require.NoError(t, err)
+	require.Less(t, info.Size(), int64(100_000))
+
+	larger := r
+	larger.Volumes = slices.Clone(r.Volumes)
+	larger.Volumes[0].PV = larger.Volumes[0].PV.DeepCopy()
+	larger.Volumes[0].PV.Spec.MountOptions = []string{strings.Repeat("x", maxRecord)}
+	require.ErrorContains(t, larger.write(dir), "pod default/web has 40 volumes of 42")
+	kept, err := readRecord(dir)
+	require.NoError(t, err)
+	require.Equal(t, again, kept, "the record is the one before")
 }
 
 func TestDamagedRecords(t *testing.T) {
@@ -46,7 +89,7 @@ func TestDamagedRecords(t *testing.T) {
 		"device, long":                     strings.Replace(good, `"name":"x"`, `"name":"x","device":{"name":"d","data":{"k":"`+strings.Repeat("x", maxDeviceData)+`"}}`, 1),
 		"no device":                        strings.Replace(strings.Replace(good, `"name":"x"`, `"name":"x","block":true`, 1), "volumes/", "volumeDevices/", 1),
 		"a block device where volumes are": strings.Replace(good, `"name":"x"`, `"name":"x","block":true,"device":{"name":"d","mapDir":"m"}`, 1),
-		"too much":                         `{"version":1,"uid":"` + strings.Repeat("x", maxRecord) + `"}`,
+		"too much":                         `{"version":1,"uid":"` + strings.Repeat("x", maxRead) + `"}`,
 	} {
 		_, err := parseRecord([]byte(text), "u1")
 		require.Error(t, err, name)

@@ -67,8 +67,11 @@ func (h Holds) Next(now time.Time, wait backoff.Policy, reset time.Duration) Hol
 // recordVersion is the one version of records so far. Others are left out of account.
 const recordVersion = 1
 
-// maxRecord is how many bytes of a record are read: a status of an API server has fewer.
-const maxRecord = 4 << 20
+// The limits of a record, in bytes. A status of an API server has fewer than are written.
+const (
+	maxRecord = 4 << 20  // that are written
+	maxRead   = 32 << 20 // that are read: earlier versions wrote more
+)
 
 // recordName is the name of the file in the directory of a pod.
 const recordName = "record.json"
@@ -107,7 +110,7 @@ func (r *Recorder) Load() error {
 	if err := atomicfile.Clean(r.path); err != nil {
 		return err
 	}
-	data, err := plainfile.Read(r.path, maxRecord)
+	data, err := plainfile.Read(r.path, maxRead)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	} else if err != nil {
@@ -149,7 +152,7 @@ func (r *Recorder) Update(change func(now *Record)) error {
 // save writes what is known, if that is not in the file.
 func (r *Recorder) save() error {
 	r.now.Version, r.now.Pod, r.now.Source = recordVersion, r.pod, r.source
-	data, err := json.Marshal(&r.now)
+	data, err := r.now.encode()
 	if err != nil || sha256.Sum256(data) == r.written {
 		return err
 	}

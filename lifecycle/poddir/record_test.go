@@ -54,6 +54,39 @@ func TestRecord(t *testing.T) {
 	requireFile(t, recordOf(d), `{"version":1,"pod":"default/a"}`, 0o600)
 }
 
+// A record that is written can be read again: of a status that is too large the states of containers are kept, or at least the phase.
+func TestLargeRecordCanBeReadAgain(t *testing.T) {
+	for name, test := range map[string]struct {
+		containers int
+		message    int
+		kept       int
+	}{
+		"long messages":   {1000, 8 << 10, 1000},
+		"many containers": {100_000, 100, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := poddir.Of(t.TempDir(), "uid-a")
+			st := &corev1.PodStatus{Phase: corev1.PodFailed}
+			for range test.containers {
+				st.ContainerStatuses = append(st.ContainerStatuses, corev1.ContainerStatus{Name: "main", State: corev1.ContainerState{
+					Terminated: &corev1.ContainerStateTerminated{ExitCode: 7, Message: strings.Repeat("x", test.message)},
+				}})
+			}
+			require.NoError(t, poddir.NewRecorder(d, "default/a").Update(func(now *poddir.Record) { now.Status = st }))
+			next := poddir.NewRecorder(d, "default/a")
+			require.NoError(t, next.Load())
+			require.Equal(t, corev1.PodFailed, next.Get().Status.Phase)
+			require.Len(t, next.Get().Status.ContainerStatuses, test.kept)
+			for _, c := range next.Get().Status.ContainerStatuses {
+				require.EqualValues(t, 7, c.State.Terminated.ExitCode)
+			}
+			info, err := os.Stat(recordOf(d))
+			require.NoError(t, err)
+			require.LessOrEqual(t, info.Size(), int64(4<<20))
+		})
+	}
+}
+
 // An agent looks at a pod often, and at most times nothing has changed.
 func TestRecordIsWrittenWhereItDiffers(t *testing.T) {
 	d := poddir.Of(t.TempDir(), "uid-a")
@@ -76,16 +109,16 @@ func TestRecordIsWrittenWhereItDiffers(t *testing.T) {
 // What cannot be read is told and left as it is until there is something new to be known.
 func TestRecordThatCannotBeRead(t *testing.T) {
 	tests := map[string]struct{ content, want string }{
-		"empty":            {"", "unexpected end of JSON input"},
-		"half":             {`{"version":1,"sta`, "unexpected end of JSON input"},
-		"of the future":    {`{"version":2,"sized":"x"}`, "version 2 is not 1"},
-		"of no version":    {`{"sized":"x"}`, "version 0 is not 1"},
-		"of other types":   {`{"version":1,"sized":7}`, "cannot unmarshal number"},
-		"of another kind":  {`[]`, "cannot unmarshal array"},
-		"with more":        {`{"version":1,"sized":"x"} {}`, "invalid character"},
-		"of zeros":         {strings.Repeat("\x00", 4096), "invalid character"},
-		"nested":           {`{"version":1,"status":` + strings.Repeat("[", 20000), "exceeded max depth"},
-		"of 4 MiB and one": {`{"version":1}` + strings.Repeat(" ", 4<<20-12), "more than 4194304 bytes"},
+		"empty":             {"", "unexpected end of JSON input"},
+		"half":              {`{"version":1,"sta`, "unexpected end of JSON input"},
+		"of the future":     {`{"version":2,"sized":"x"}`, "version 2 is not 1"},
+		"of no version":     {`{"sized":"x"}`, "version 0 is not 1"},
+		"of other types":    {`{"version":1,"sized":7}`, "cannot unmarshal number"},
+		"of another kind":   {`[]`, "cannot unmarshal array"},
+		"with more":         {`{"version":1,"sized":"x"} {}`, "invalid character"},
+		"of zeros":          {strings.Repeat("\x00", 4096), "invalid character"},
+		"nested":            {`{"version":1,"status":` + strings.Repeat("[", 20000), "exceeded max depth"},
+		"of 32 MiB and one": {`{"version":1}` + strings.Repeat(" ", 32<<20-12), "more than 33554432 bytes"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

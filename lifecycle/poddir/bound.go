@@ -1,0 +1,55 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package poddir
+
+import (
+	"encoding/json"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// encode returns the text of a record that Load can read: of one that is too large less and less of the status, at last its phase alone.
+func (r *Record) encode() ([]byte, error) {
+	data, err := json.Marshal(r)
+	for _, trim := range []func(*corev1.PodStatus){trimMessages, trimContainers} {
+		if err != nil || len(data) <= maxRecord || r.Status == nil {
+			break
+		}
+		smaller := *r
+		smaller.Status = r.Status.DeepCopy()
+		trim(smaller.Status)
+		data, err = json.Marshal(&smaller)
+	}
+	if err == nil && len(data) > maxRecord {
+		return nil, fmt.Errorf("record of pod %.512s has %d bytes, the limit is %d", r.Pod, len(data), maxRecord)
+	}
+	return data, err
+}
+
+// trimMessages removes from a status the texts and lists that no later status is made of. The states of containers stay.
+func trimMessages(st *corev1.PodStatus) {
+	for _, all := range [][]corev1.ContainerStatus{st.InitContainerStatuses, st.ContainerStatuses, st.EphemeralContainerStatuses} {
+		for i := range all {
+			c := &all[i]
+			c.AllocatedResources, c.Resources, c.VolumeMounts, c.AllocatedResourcesStatus, c.User = nil, nil, nil, nil, nil
+			for _, s := range []*corev1.ContainerState{&c.State, &c.LastTerminationState} {
+				if s.Waiting != nil {
+					s.Waiting.Message = ""
+				}
+				if s.Terminated != nil {
+					s.Terminated.Message = ""
+				}
+			}
+		}
+	}
+	for i := range st.Conditions {
+		st.Conditions[i].Message = ""
+	}
+}
+
+// trimContainers removes all but the phase of a status and when it began.
+func trimContainers(st *corev1.PodStatus) {
+	*st = corev1.PodStatus{Phase: st.Phase, StartTime: st.StartTime, QOSClass: st.QOSClass, Reason: st.Reason}
+}

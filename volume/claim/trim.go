@@ -1,0 +1,46 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package claim
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Trim returns copies of a claim and its PV with the fields that a node needs to use and to expand a bound volume: their identity, spec
+// and capacity. Labels, owners, the node affinity and all other annotations are left out, so that their size depends little on the author.
+func Trim(pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) (*corev1.PersistentVolumeClaim, *corev1.PersistentVolume) {
+	c, v := pvc.DeepCopy(), pv.DeepCopy()
+	claim := &corev1.PersistentVolumeClaim{
+		TypeMeta: c.TypeMeta, ObjectMeta: identity(c.ObjectMeta, notRequired),
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: c.Spec.AccessModes, Resources: c.Spec.Resources, VolumeName: c.Spec.VolumeName,
+			StorageClassName: c.Spec.StorageClassName, VolumeMode: c.Spec.VolumeMode,
+		},
+		Status: corev1.PersistentVolumeClaimStatus{
+			Phase: c.Status.Phase, AccessModes: c.Status.AccessModes, Capacity: c.Status.Capacity,
+			AllocatedResources: c.Status.AllocatedResources, AllocatedResourceStatuses: c.Status.AllocatedResourceStatuses,
+		},
+	}
+	volume := &corev1.PersistentVolume{
+		TypeMeta: v.TypeMeta, ObjectMeta: identity(v.ObjectMeta, corev1.MountOptionAnnotation, groupAnnotation), Spec: v.Spec,
+		Status: corev1.PersistentVolumeStatus{Phase: v.Status.Phase},
+	}
+	volume.Spec.NodeAffinity = nil
+	return claim, volume
+}
+
+// identity returns the metadata that says which object it is, and the annotations with these names.
+func identity(m metav1.ObjectMeta, annotations ...string) metav1.ObjectMeta {
+	kept := metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion}
+	for _, name := range annotations {
+		if text, ok := m.Annotations[name]; ok {
+			if kept.Annotations == nil {
+				kept.Annotations = map[string]string{}
+			}
+			kept.Annotations[name] = text
+		}
+	}
+	return kept
+}
