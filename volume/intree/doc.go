@@ -48,7 +48,7 @@
 //
 //   - Projected and downwardAPI volumes need no API server, unless a source of them does.
 //   - An update that fails leaves the files as they were. The kubelet removes the volume.
-//   - The sizeLimit of an emptyDir on the disk is a hard limit where its file system has project quotas: who writes more gets an error,
+//   - The sizeLimit of an emptyDir on the disk is a hard limit where its file system has project quotas and hostUsers is false: who writes more gets an error,
 //     and the pod is not evicted for it.
 //   - A pod certificate, a trust bundle or a token without a source for it in the Options is refused when the pod is accepted.
 //

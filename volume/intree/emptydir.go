@@ -114,8 +114,10 @@ func (d *emptyDir) TearDown(ctx context.Context, v volume.Volume) error {
 
 // Usage measures the file system of a volume that has its own, what its quota counts, and else what is in the directory.
 func (d *emptyDir) Usage(ctx context.Context, v volume.Volume) (volume.Usage, error) {
-	if u, ok := d.quotaUsage(ctx, v.Dir); ok {
-		return u, nil
+	if mayLimit(v.Pod) {
+		if u, ok := d.quotaUsage(ctx, v.Dir); ok {
+			return u, nil
+		}
 	}
 	return d.usage(ctx, v.Dir)
 }

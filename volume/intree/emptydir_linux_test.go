@@ -254,13 +254,30 @@ func TestUsageBesideDeadFileSystem(t *testing.T) {
 	n.tearDown(v)
 }
 
+// Without a user namespace of its own a pod could take its files out of a quota: it has none, and its volume is walked.
+func TestIntegrationNoQuotaInTheHostsUserNamespace(t *testing.T) {
+	root, has := mounttest.QuotaFS(t)
+	if !has {
+		t.Skip("needs a file system with project quotas")
+	}
+	n := newNode(t)
+	n.root = root
+	for _, users := range []string{"", "hostUsers: true, "} {
+		v := n.volume(volume.EmptyDir, podtest.Pod(t, "{"+users+"volumes: [{name: v, emptyDir: {sizeLimit: 1Mi}}]}"))
+		m := n.setUp(v)
+		require.NoError(t, mounttest.WriteLimited(t, filepath.Join(m.HostPath, "large"), 2<<20), users)
+		require.Zero(t, projquota.Of(v.Dir))
+		n.tearDown(v)
+	}
+}
+
 // A sizeLimit on the disk is a hard limit where the file system has quotas, which then measure the volume. Elsewhere it is not.
 func TestIntegrationQuotaOfEmptyDir(t *testing.T) {
 	root, has := mounttest.QuotaFS(t)
 	n := newNode(t)
 	n.root = root
 	for _, known := range []bool{true, false} {
-		v := n.volume(volume.EmptyDir, podtest.Pod(t, "{securityContext: {fsGroup: 1234}, volumes: [{name: v, emptyDir: {sizeLimit: 1Mi}}]}"))
+		v := n.volume(volume.EmptyDir, podtest.Pod(t, "{hostUsers: false, securityContext: {fsGroup: 1234}, volumes: [{name: v, emptyDir: {sizeLimit: 1Mi}}]}"))
 		m := n.setUp(v)
 		require.NoError(t, mounttest.WriteLimited(t, filepath.Join(m.HostPath, "small"), 512<<10))
 		u, err := n.plugins[volume.EmptyDir].(volume.Usager).Usage(t.Context(), v)

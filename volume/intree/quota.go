@@ -8,6 +8,8 @@ import (
 	"errors"
 	"path/filepath"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/seed81659283/nodeagent/internal/projquota"
 	"github.com/seed81659283/nodeagent/volume"
 )
@@ -16,7 +18,7 @@ import (
 // error. Elsewhere whoever evicts pods enforces it.
 func (d *emptyDir) limit(ctx context.Context, v volume.Volume) error {
 	limit := v.Source.EmptyDir.SizeLimit
-	if limit == nil || limit.Value() <= 0 {
+	if limit == nil || limit.Value() <= 0 || !mayLimit(v.Pod) {
 		return nil
 	}
 	size := uint64(limit.Value())
@@ -25,6 +27,12 @@ func (d *emptyDir) limit(ctx context.Context, v volume.Volume) error {
 		return nil
 	}
 	return err
+}
+
+// mayLimit reports whether the quota of a project holds for a pod: in a user namespace of its own. Processes of the host's user namespace may
+// give their files to another project, which takes these out of the quota and what a quota counts. Source: pkg/volume/emptydir, setupDir.
+func mayLimit(pod *corev1.Pod) bool {
+	return pod != nil && pod.Spec.HostUsers != nil && !*pod.Spec.HostUsers
 }
 
 // unlimit takes the quota from a project whose directory was removed. One that stays limits nobody.

@@ -163,7 +163,8 @@ func TestCheckSources(t *testing.T) {
 	}
 	assert.Equal(t, []string{"v.sources[0].serviceAccountToken", "v.sources[1].clusterTrustBundle", "v.sources[2].podCertificate"},
 		check(intree.Options{}, volume.Projected, all))
-	assert.Empty(t, check(intree.Options{Tokens: token.IssuerFunc(nil), TrustBundles: cluster{}, Certificates: cluster{}}, volume.Projected, all))
+	issuer := token.IssuerFunc(func(context.Context, token.Request) (token.Token, error) { return token.Token{}, nil })
+	assert.Empty(t, check(intree.Options{Tokens: issuer, TrustBundles: cluster{}, Certificates: cluster{}}, volume.Projected, all))
 	assert.Equal(t, []string{"v"}, check(intree.Options{}, volume.ConfigMap, "configMap: {name: app}"))
 	assert.Empty(t, check(intree.Options{}, volume.ConfigMap, "configMap: {name: app, optional: true}"))
 }
