@@ -79,6 +79,9 @@ func validateSource(v *corev1.Volume, path *field.Path) field.ErrorList {
 	if s := v.EmptyDir; s != nil && s.SizeLimit != nil && s.SizeLimit.Sign() < 0 {
 		errs = append(errs, field.Forbidden(path.Child("emptyDir", "sizeLimit"), "must be a valid resource quantity"))
 	}
+	if s := v.EmptyDir; s != nil && s.Mode != nil && (*s.Mode < 0 || *s.Mode > 0o1777) {
+		errs = append(errs, field.Invalid(path.Child("emptyDir", "mode"), *s.Mode, "must be a number between 0 and 01777 (octal), both inclusive"))
+	}
 	if s := v.HostPath; s != nil {
 		errs = append(errs, validateHostPath(s, path.Child("hostPath"))...)
 	}

@@ -41,6 +41,15 @@ func (d *emptyDir) Check(pod *corev1.Pod, v *corev1.Volume, path *field.Path) fi
 	return nil
 }
 
+// fileMode returns the permissions of mode, with the sticky bit of 01000 as package os has it.
+func fileMode(mode int32) os.FileMode {
+	m := os.FileMode(mode) & os.ModePerm
+	if mode&0o1000 != 0 {
+		m |= os.ModeSticky
+	}
+	return m
+}
+
 // SetUp makes the directory, once: what containers do with it is theirs.
 func (d *emptyDir) SetUp(ctx context.Context, v volume.Volume) (volume.Mount, error) {
 	m := volume.Mount{HostPath: v.Dir, SELinuxRelabel: true}
@@ -57,6 +66,11 @@ func (d *emptyDir) SetUp(ctx context.Context, v volume.Volume) (volume.Mount, er
 	}
 	if mounted != nil {
 		if err := mountOnce(ctx, v.Dir, mounted); err != nil {
+			return m, err
+		}
+	}
+	if mode := v.Source.EmptyDir.Mode; mode != nil {
+		if err := os.Chmod(v.Dir, fileMode(*mode)); err != nil {
 			return m, err
 		}
 	}

@@ -53,6 +53,22 @@ func TestEmptyDirOnDisk(t *testing.T) {
 	require.NoDirExists(t, filepath.Join(v.PodDir, "plugins"))
 }
 
+// The mode of a volume holds on a disk and in memory, whatever the umask.
+func TestEmptyDirMode(t *testing.T) {
+	mounttest.Need(t)
+	old := unix.Umask(0o077)
+	defer unix.Umask(old)
+	n := newNode(t)
+	for mode, want := range map[string]uint32{"0": 0, "448": 0o700, "493": 0o755, "1023": 0o1777} {
+		for _, medium := range []string{"", "medium: Memory, "} {
+			v := n.volume(volume.EmptyDir, podtest.Pod(t, "{volumes: [{name: v, emptyDir: {"+medium+"mode: "+mode+"}}]}"))
+			n.setUp(v)
+			assert.Equal(t, unix.S_IFDIR|want, stat(t, v.Dir).Mode, medium+mode)
+			n.tearDown(v)
+		}
+	}
+}
+
 func TestEmptyDirGroup(t *testing.T) {
 	mounttest.Need(t)
 	n := newNode(t)
