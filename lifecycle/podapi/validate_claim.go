@@ -104,11 +104,22 @@ func validateAccessModes(modes []corev1.PersistentVolumeAccessMode, path *field.
 	return errs
 }
 
-// validateClaimNames checks the names of the claims that are made for the ephemeral volumes of a pod.
+// validateClaimNames checks the names of the claims that are made for the ephemeral volumes of a pod, and that no other volume is of one
+// of these claims.
 func validateClaimNames(pod *corev1.Pod, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
+	created := make(map[string]bool)
+	for i := range pod.Spec.Volumes {
+		if v := &pod.Spec.Volumes[i]; v.Ephemeral != nil && pod.Name != "" {
+			created[pod.Name+"-"+v.Name] = true
+		}
+	}
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
+		if c := v.PersistentVolumeClaim; c != nil && created[c.ClaimName] {
+			errs = append(errs, field.Invalid(path.Index(i).Child("persistentVolumeClaim", "claimName"), c.ClaimName,
+				"must not reference a PVC that gets created for an ephemeral volume"))
+		}
 		if v.Ephemeral == nil || pod.Name == "" || v.Name == "" {
 			continue
 		}

@@ -1,0 +1,91 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podapi
+
+import (
+	"reflect"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/seed81659283/nodeagent/internal/optional"
+	"github.com/seed81659283/nodeagent/internal/podfield"
+)
+
+// Annotations that k8s.io/api names no longer, or keeps internal.
+const (
+	annotationSeccompPod        = "seccomp.security.alpha.kubernetes.io/pod"
+	annotationSeccompContainer  = "container.seccomp.security.alpha.kubernetes.io/" // with the name of the container
+	annotationSeccompUnconfined = "unconfined"
+	annotationSeccompLocalhost  = "localhost/" // with the path of the profile
+)
+
+// validateSeccompAnnotations checks the annotations that came before the field: a value that is not understood, or that the field
+// contradicts. Source: ValidateSeccompPodAnnotations and validateSeccompAnnotationsAndFields in pkg/apis/core/validation.
+func validateSeccompAnnotations(pod *corev1.Pod, known byName, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for _, key := range sorted(pod.Annotations) {
+		name, ofContainer := strings.CutPrefix(key, annotationSeccompContainer)
+		if key != annotationSeccompPod && !ofContainer {
+			continue
+		}
+		value := pod.Annotations[key]
+		annotated, invalid := annotatedSeccomp(value, path.Key(key))
+		errs = append(errs, invalid...)
+		profile, at := optional.OrZero(pod.Spec.SecurityContext).SeccompProfile, field.NewPath("spec")
+		if ofContainer {
+			c, ok := known.containers[name]
+			if !ok {
+				continue // as in the API server
+			}
+			profile, at = optional.OrZero(c.SecurityContext).SeccompProfile, c.Path
+		}
+		if profile != nil && !reflect.DeepEqual(profile, annotated) {
+			errs = append(errs, field.Forbidden(at.Child("securityContext", "seccompProfile"), "must not contradict the annotation "+key))
+		}
+	}
+	return errs
+}
+
+// annotatedSeccomp returns the profile that an annotation stands for, nil with an error for one that stands for none.
+func annotatedSeccomp(value string, path *field.Path) (*corev1.SeccompProfile, field.ErrorList) {
+	switch value {
+	case corev1.SeccompProfileRuntimeDefault, corev1.DeprecatedSeccompProfileDockerDefault:
+		return &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}, nil
+	case annotationSeccompUnconfined:
+		return &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeUnconfined}, nil
+	}
+	file, ok := strings.CutPrefix(value, annotationSeccompLocalhost)
+	if !ok {
+		return nil, field.ErrorList{field.Invalid(path, value, "must be a valid seccomp profile")}
+	}
+	return &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeLocalhost, LocalhostProfile: &file}, invalid(path, file, podfield.Descending)
+}
+
+// validateDeletionCost checks that the cost of deleting the pod, by which controllers choose, is an integer of 32 bits without a plus
+// sign and leading zeros. Source: GetDeletionCostFromPodAnnotations in pkg/apis/core/helper.
+func validateDeletionCost(annotations map[string]string, path *field.Path) field.ErrorList {
+	value, ok := annotations[corev1.PodDeletionCost]
+	if !ok {
+		return nil
+	}
+	_, err := strconv.ParseInt(value, 10, 32)
+	if plain := value == "0" || strings.HasPrefix(value, "-") || value != "" && value[0] >= '1' && value[0] <= '9'; err != nil || !plain {
+		return field.ErrorList{field.Invalid(path.Key(corev1.PodDeletionCost), value, "must be a 32bit integer")}
+	}
+	return nil
+}
+
+// validateNodeSelector checks that the selector can be labels of a node.
+func validateNodeSelector(selector map[string]string, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for _, key := range sorted(selector) {
+		errs = append(errs, invalid(path, key, validation.IsQualifiedName)...)
+		errs = append(errs, invalid(path.Key(key), selector[key], validation.IsValidLabelValue)...)
+	}
+	return errs
+}
