@@ -157,7 +157,7 @@ lifecycle/podstore     max  75: internal/atomicfile internal/backoff internal/ru
 lifecycle/source       max  80: internal/atomicfile internal/backoff internal/safeyaml lifecycle/podapi lifecycle/podset github.com/fsnotify/fsnotify internal/runonce API YAML
 lifecycle/apisource    max 200: cri internal/backoff internal/containers internal/correlator internal/kubeapi internal/runonce internal/sleep lifecycle lifecycle/apisource/apiobjects lifecycle/podset lifecycle/podstatus lifecycle/statuspatch qos API CLUSTER
 lifecycle/apisource/apiobjects max 200: images/credential internal/atomicfile internal/backoff internal/containers internal/kubeapi internal/objectwatch internal/plainfile internal/runonce internal/sleep lifecycle/podenv volume/claim volume/podcert volume/token volume/trustbundle API CLUSTER
-lifecycle/apisource/apisourcetest max 200: API k8s.io/client-go/rest testing
+lifecycle/apisource/apisourcetest max 200: k8s.io/client-go/rest testing lifecycle/podapi API
 lifecycle/objects      max  80: internal/objectwatch internal/safeyaml API sigs.k8s.io/yaml github.com/fsnotify/fsnotify
 
 # Volumes: the engine knows no plugin, and what decides does no I/O.

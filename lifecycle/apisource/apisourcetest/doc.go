@@ -17,13 +17,14 @@
 //
 // Bodies are JSON or protobuf, as the client asks. Each write has a version; a watch goes on from any that is not forgotten, is
 // told of what enters and leaves its selection, and gets bookmarks and the initial events of a streaming list. Updates conflict by
-// version; patches are strategic, merge and JSON patches, of the main resource, its status, and resize of pods. A pod that is
+// version; patches are strategic, merge and JSON patches, of the main resource, its status, and resize of pods; a POST of a binding gives a pod its node. Pods, secrets, services and volumes get the
+// defaults of a real server, for the fields that a node reads, also with [Server.Put]. A pod that is
 // deleted has a deletion timestamp for as long as its grace is not zero, and finalizers keep an object.
 //
 // [Server.Inject] has requests fail, wait, hang or lose their answer, by verb and resource; [Server.CutAll], [Server.SetAway],
 // [Server.Compact] and [Server.Lose] are for all of the server. [Server.Requests] is what was asked.
 //
-// What it does not model: authentication and authorization, of which Options.Admit is all; defaults and validation of objects
+// What it does not model: authentication and authorization, of which Options.Admit is all; other defaults, and validation of objects
 // beyond their names, versions and UIDs; quotas, namespaces that must exist, controllers, garbage collection by owner, server-side
 // apply, tables, and of collections the deletion; signatures of tokens. A list of any
 // version is the newest.

@@ -181,7 +181,7 @@ func (s *store) lose(k key) {
 // now returns the time as objects have it.
 func now() metav1.Time { return metav1.NewTime(time.Now().Truncate(time.Second)) }
 
-// fill gives a new object what the server gives it. Where it has no name it has a prefix for one.
+// fillLocked gives a new object what the server gives it, its defaults too. Where it has no name it has a prefix for one.
 func (s *store) fillLocked(obj Object) {
 	if obj.GetName() == "" {
 		const letters = "bcdfghjklmnpqrstvwxz2456789"
@@ -197,6 +197,7 @@ func (s *store) fillLocked(obj Object) {
 	if created := obj.GetCreationTimestamp(); created.IsZero() {
 		obj.SetCreationTimestamp(now())
 	}
+	setDefaults(obj)
 }
 
 // clone returns a copy that may be written to.

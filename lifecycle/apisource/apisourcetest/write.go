@@ -24,6 +24,10 @@ func (c *call) dispatch() (runtime.Object, int, error) {
 		obj, err := c.createToken()
 		return obj, http.StatusCreated, err
 	}
+	if c.verb == "create" && c.subresource == "binding" && c.kind.resource == "pods" {
+		obj, err := c.createBinding()
+		return obj, http.StatusCreated, err
+	}
 	if known := c.knowsSubresource(); !known {
 		return nil, 0, apierrors.NewGenericServerResponse(http.StatusNotFound, c.verb, c.kind.groupResource(), c.name,
 			"the server could not find the requested resource", 0, true)
@@ -190,6 +194,7 @@ func (c *call) replace(before, obj Object) (Object, error) {
 	obj.SetDeletionGracePeriodSeconds(before.GetDeletionGracePeriodSeconds())
 	obj.SetGeneration(before.GetGeneration())
 	c.split(before, obj)
+	setDefaults(obj)
 	if pod, ok := obj.(*corev1.Pod); ok && !reflect.DeepEqual(pod.Spec, before.(*corev1.Pod).Spec) {
 		pod.Generation++
 	}
