@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	kubestatus "k8s.io/kubernetes/pkg/kubelet/status"
 
 	"github.com/seed81659283/nodeagent/conformance"
@@ -68,6 +69,12 @@ var statusAccepts = conformance.Comparison[conformance.Said, acceptedStatus]{
 			},
 		},
 		{
+			Name:   "policy of the container",
+			Reason: "API servers look at the restart policy of a container first, and refuse what the kubelet would send",
+			When:   func(in conformance.Said) bool { return leavesTerminated(in.Pod, &in.Before, &in.Status) },
+			Want:   func(conformance.Said, acceptedStatus) acceptedStatus { return acceptedStatus{Dropped: true} },
+		},
+		{
 			Name:   "message cut within a character",
 			Reason: "a termination message that is cut ends with a whole character",
 			When:   func(in conformance.Said) bool { return saidMessage(&in.Status, strings.Repeat("aü", 4500)) },
@@ -93,6 +100,27 @@ var statusAccepts = conformance.Comparison[conformance.Said, acceptedStatus]{
 			},
 		},
 	},
+}
+
+// leavesTerminated reports whether an API server refuses a status because a container has left a terminated state. Source:
+// ValidateContainerStateTransition in pkg/apis/core/validation.
+func leavesTerminated(pod *corev1.Pod, before, status *corev1.PodStatus) bool {
+	refused := func(before, status []corev1.ContainerStatus, specs []corev1.Container) bool {
+		return slices.ContainsFunc(before, func(was corev1.ContainerStatus) bool {
+			left := slices.ContainsFunc(status, func(is corev1.ContainerStatus) bool {
+				return is.Name == was.Name && was.State.Terminated != nil && is.State.Terminated == nil
+			})
+			return left && !slices.ContainsFunc(specs, func(c corev1.Container) bool {
+				return c.Name == was.Name && podutil.ContainerShouldRestart(c, pod.Spec, was.State.Terminated.ExitCode)
+			})
+		})
+	}
+	if refused(before.EphemeralContainerStatuses, status.EphemeralContainerStatuses, nil) {
+		return true
+	}
+	return !podutil.AllContainersCouldRestart(&pod.Spec) &&
+		(refused(before.ContainerStatuses, status.ContainerStatuses, pod.Spec.Containers) ||
+			refused(before.InitContainerStatuses, status.InitContainerStatuses, pod.Spec.InitContainers))
 }
 
 // statusMerges compares what the API server is to have.

@@ -211,13 +211,13 @@ func (s *Statuses) answered() {
 	}
 }
 
-// complain tells why a status cannot be sent, once.
+// complain reports how a status contradicts the one before, once for as long as it does.
 func (s *Statuses) complain(t *tracked, err error) {
 	if err == nil || err.Error() == t.complaint {
 		return
 	}
 	t.complaint = err.Error()
-	s.opts.Logger.Error("pod status cannot be sent", "pod", t.id.Namespace+"/"+t.id.Name, "error", err)
+	s.opts.Logger.Warn("pod status contradicts the one before", "pod", t.id.Namespace+"/"+t.id.Name, "error", err)
 	if hook := s.opts.Hooks.Error; hook != nil {
 		hook(t.id, err, 0)
 	}

@@ -43,7 +43,8 @@ type StatusHooks struct {
 	Sent func(pod cri.PodIdentity, took time.Duration)
 	// Removed is called when a pod that was deleted has been removed from the API server.
 	Removed func(pod cri.PodIdentity)
-	// Error is called for each failed request, with the wait before the next one; and without a wait for a status that cannot be sent.
+	// Error is called for each failed request, with the wait before the next one; and without a wait, once, for a status
+	// that contradicts the one before, which is a statuspatch.TransitionError: the rest of that status is sent.
 	Error func(pod cri.PodIdentity, err error, retry time.Duration)
 }
 

@@ -383,21 +383,3 @@ func TestAServerThatKeepsSomethingElseIsNotAskedAgainAndAgain(t *testing.T) {
 		assert.Equal(t, "y", r.has("web").Status.Message, "another status need not wait")
 	})
 }
-
-func TestAContainerThatCannotBeStartedAgain(t *testing.T) {
-	report(t, apisource.StatusesOptions{}, func(t *testing.T, r *reporting) {
-		pod := r.bind("job", func(p *corev1.Pod) {
-			p.Spec.RestartPolicy = corev1.RestartPolicyNever
-			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1}}}}
-		})
-		for range 3 {
-			r.say(pod, corev1.PodRunning, true, "")
-			time.Sleep(time.Minute)
-		}
-		assert.Zero(t, r.count("patch"))
-		r.locked(func() {
-			require.Len(t, r.errs, 1, "it is told once")
-			assert.ErrorContains(t, r.errs[0], `pod default/job: container "main"`)
-		})
-	})
-}

@@ -100,7 +100,7 @@ type tracked struct {
 
 	abandoned time.Time // since when nobody runs it; zero: somebody does
 	heldUntil time.Time // a rejection is not sent before; zero: it is no rejection, or was not looked at
-	complaint string    // why nothing is sent, as it was told last
+	complaint string    // how the status contradicts the one before, as it was reported last; empty: it does not
 }
 
 // base returns the newest that is known of the pod at the API server.
@@ -116,8 +116,8 @@ func (t *tracked) base(api *corev1.Pod, now time.Time) *corev1.Pod {
 	return t.answer
 }
 
-// decide returns what to ask of the API server, or else when to look again without a change; zero: not before one. The error says why
-// the status cannot be sent at all. Hurry has rejections not held back.
+// decide returns what to ask of the API server, or else when to look again without a change; zero: not before one. The error says how
+// the status contradicts the one before; what does not is sent all the same. Hurry has rejections not held back.
 func (t *tracked) decide(v view, r *rejections, hurry bool, now time.Time) (what request, next time.Time, err error) {
 	if t.busy || t.deleted || v.api == nil {
 		return request{}, time.Time{}, nil
@@ -144,24 +144,25 @@ func (t *tracked) decide(v view, r *rejections, hurry bool, now time.Time) (what
 		if held := t.hold(base, ours, r, now); now.Before(held) && !hurry {
 			return request{}, held, nil
 		}
-		status, patch, err := statuspatch.Next(base, ours, false, now)
-		if err != nil {
-			t.idle, t.judged = true, v // another one may do
-			return request{}, time.Time{}, err
+		var status corev1.PodStatus
+		var patch []byte
+		status, patch, err = statuspatch.Next(base, ours, false, now)
+		if err == nil {
+			t.complaint = ""
 		}
 		if patch != nil {
 			next = t.repeatDue(patch, now)
 			if now.Before(next) {
-				return request{}, next, nil
+				return request{}, next, err
 			}
-			return request{verb: verbPatch, pod: base, patch: patch, of: v, rank: rankOf(&base.Status, &status)}, time.Time{}, nil
+			return request{verb: verbPatch, pod: base, patch: patch, of: v, rank: rankOf(&base.Status, &status)}, time.Time{}, err
 		}
 	}
 	if removable(base, v.left || v.abandoned) {
-		return request{verb: verbDelete, pod: base, of: v, rank: rankEnd}, time.Time{}, nil
+		return request{verb: verbDelete, pod: base, of: v, rank: rankEnd}, time.Time{}, err
 	}
 	t.settle(v)
-	return request{}, t.expiry(), nil
+	return request{}, t.expiry(), err
 }
 
 // settle notes that there is nothing to do for what was looked at.
@@ -251,7 +252,7 @@ func (t *tracked) succeed(what *request, answer *corev1.Pod, now time.Time) {
 		t.forget(what, now)
 		return
 	case what.verb == verbPatch:
-		t.failures, t.complaint = 0, ""
+		t.failures = 0
 		t.repeats++
 		if !bytes.Equal(t.sent, what.patch) || now.Sub(t.sentAt) > repeatReset {
 			t.sent, t.repeats = what.patch, 0

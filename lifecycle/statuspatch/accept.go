@@ -4,24 +4,26 @@
 package statuspatch
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/seed81659283/nodeagent/internal/containers"
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 	"github.com/seed81659283/nodeagent/lifecycle/podview"
 )
 
-// TransitionError is a container that left a terminated state although nothing may start it again. A status that says so is not sent.
+// TransitionError is a container that left a terminated state although nothing may start it again. API servers refuse a status that says
+// so: the container keeps that state there, and the rest of the status is sent.
 type TransitionError struct {
 	Pod       string // namespace and name
 	Container string
 	Init      bool  // it is an init container
 	ExitCode  int32 // with which it had exited
-	Mismatch  bool  // the statuses of init containers are not those of the spec, so that nobody knows what the container may do
+	Mismatch  bool  // the statuses of init containers are not in the order of the spec
 }
 
 // Error names the pod and the container.
@@ -38,13 +40,12 @@ func (e *TransitionError) Error() string {
 
 // Accept returns what an agent says of a pod as it is kept beside what was said before: the start time stays, a condition whose status
 // is the same keeps its time, and volume health and the observed generation are not lost. The result is a copy in the form that an API
-// server gives it back in: times in seconds, containers in order, and termination messages of at most 12 KiB together. The error is a
-// [*TransitionError]. Source: updateStatusInternal in pkg/kubelet/status/status_manager.go.
+// server gives it back in: times in seconds, containers in order, and termination messages of at most 12 KiB together. An error has a
+// [*TransitionError] for each container that left a terminated state that it must not leave; that container keeps the state in the
+// result, which is to be sent all the same. Source: updateStatusInternal in pkg/kubelet/status/status_manager.go.
 func Accept(pod *corev1.Pod, before, status *corev1.PodStatus, now time.Time) (corev1.PodStatus, error) {
-	if err := checkTransitions(pod, before, status); err != nil {
-		return corev1.PodStatus{}, err
-	}
 	out := *status.DeepCopy()
+	err := keepTerminated(pod, before, &out)
 	for _, t := range keptTimes() {
 		if c := podstatus.Condition(out.Conditions, t); c != nil {
 			keepTransitionTime(c, before.Conditions, now)
@@ -63,7 +64,7 @@ func Accept(pod *corev1.Pod, before, status *corev1.PodStatus, now time.Time) (c
 	}
 	out.ObservedGeneration = max(out.ObservedGeneration, before.ObservedGeneration)
 	normalize(&pod.Spec, &out)
-	return out, nil
+	return out, err
 }
 
 // keptTimes are the conditions whose time is that of the last change of their status. Those of a resize have times of their own.
@@ -84,56 +85,55 @@ func keepTransitionTime(c *corev1.PodCondition, before []corev1.PodCondition, no
 	}
 }
 
-// checkTransitions returns a [*TransitionError] where a container left a terminated state that it must not leave. Where a restart of all
-// containers may be asked for, all may. Source: checkContainerStateTransition in pkg/kubelet/status/status_manager.go.
-func checkTransitions(pod *corev1.Pod, before, status *corev1.PodStatus) error {
+// keepTerminated gives each container that left a terminated state which it must not leave that state again, and returns a
+// [*TransitionError] for each. Where a restart of all containers may be asked for, all but ephemeral ones may leave it. The rules are those
+// of an API server, which looks at the restart policy of a container also where that of the pod is Always. Source:
+// checkContainerStateTransition in pkg/kubelet/status/status_manager.go, ValidatePodStatusUpdate in pkg/apis/core/validation.
+func keepTerminated(pod *corev1.Pod, before, status *corev1.PodStatus) error {
 	spec := &pod.Spec
-	if spec.RestartPolicy == corev1.RestartPolicyAlways || podstatus.MayRestartAll(spec) {
-		return nil
+	k := keeper{pod: pod}
+	k.keep(before.EphemeralContainerStatuses, status.EphemeralContainerStatuses, nil, false)
+	if podstatus.MayRestartAll(spec) {
+		return errors.Join(k.errs...)
 	}
-	name := pod.Namespace + "/" + pod.Name
-	for i := range before.ContainerStatuses {
-		was := &before.ContainerStatuses[i]
-		if revived(was, status.ContainerStatuses) && !mayRestart(spec, spec.Containers, was) {
-			return &TransitionError{Pod: name, Container: was.Name, ExitCode: was.State.Terminated.ExitCode}
+	k.keep(before.ContainerStatuses, status.ContainerStatuses, spec.Containers, false)
+	if spec.RestartPolicy != corev1.RestartPolicyAlways {
+		for i := range before.InitContainerStatuses {
+			if name := before.InitContainerStatuses[i].Name; i >= len(spec.InitContainers) || spec.InitContainers[i].Name != name {
+				k.report(TransitionError{Container: name, Init: true, Mismatch: true})
+			}
 		}
 	}
-	for i := range before.InitContainerStatuses {
-		was := &before.InitContainerStatuses[i]
-		switch {
-		case i >= len(spec.InitContainers) || spec.InitContainers[i].Name != was.Name:
-			return &TransitionError{Pod: name, Container: was.Name, Init: true, Mismatch: true}
-		case containers.IsSidecar(&spec.InitContainers[i]):
-		case revived(was, status.InitContainerStatuses) && !mayRestart(spec, spec.InitContainers, was):
-			return &TransitionError{Pod: name, Container: was.Name, Init: true, ExitCode: was.State.Terminated.ExitCode}
-		}
-	}
-	return nil
+	k.keep(before.InitContainerStatuses, status.InitContainerStatuses, spec.InitContainers, true)
+	return errors.Join(k.errs...)
 }
 
-// revived reports whether a container had terminated and has not now.
-func revived(was *corev1.ContainerStatus, now []corev1.ContainerStatus) bool {
-	if was.State.Terminated == nil {
-		return false
-	}
-	for i := range now {
-		if now[i].Name == was.Name && now[i].State.Terminated == nil {
-			return true
-		}
-	}
-	return false
+// keeper collects the errors of one pod.
+type keeper struct {
+	pod  *corev1.Pod
+	errs []error
 }
 
-// mayRestart reports whether a container that has terminated may be started again.
-func mayRestart(spec *corev1.PodSpec, list []corev1.Container, was *corev1.ContainerStatus) bool {
-	code := was.State.Terminated.ExitCode
-	if code != 0 && spec.RestartPolicy == corev1.RestartPolicyOnFailure {
-		return true
-	}
-	for i := range list {
-		if list[i].Name == was.Name && podview.ShouldRestart(spec, &list[i], code) {
-			return true
+func (k *keeper) report(e TransitionError) {
+	e.Pod = k.pod.Namespace + "/" + k.pod.Name
+	k.errs = append(k.errs, &e)
+}
+
+// keep does so for one list of statuses, of the containers of a spec.
+func (k *keeper) keep(before, list []corev1.ContainerStatus, specs []corev1.Container, isInit bool) {
+	for i := range before {
+		previous := &before[i]
+		current := podstatus.Container(list, previous.Name)
+		if previous.State.Terminated == nil || current == nil || current.State.Terminated != nil {
+			continue
 		}
+		code := previous.State.Terminated.ExitCode
+		if slices.ContainsFunc(specs, func(c corev1.Container) bool {
+			return c.Name == previous.Name && podview.ShouldRestart(&k.pod.Spec, &c, code)
+		}) {
+			continue
+		}
+		current.State = *previous.State.DeepCopy()
+		k.report(TransitionError{Container: previous.Name, Init: isInit, ExitCode: code})
 	}
-	return false
 }

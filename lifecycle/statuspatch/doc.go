@@ -11,10 +11,10 @@
 // carries the UID of the pod, so that it never reaches another pod of that name.
 //
 //	status, patch, err := statuspatch.Next(pod, ours, false, time.Now())
-//	switch {
-//	case err != nil: // the agent said what cannot be: nothing is sent
-//	case patch == nil: // the API server has it
-//	default: // PATCH pods/NAME/status, and status is what it then has
+//	if err != nil { // the agent contradicts itself: log it; the container keeps its terminated state at the API server
+//	}
+//	if patch != nil { // nil: the API server has it
+//		// PATCH pods/NAME/status, and status is what it then has
 //	}
 //
 // What belongs to the agent is said by podstatus.Owned, and the condition DisruptionTarget is shared: it is sent with a terminal phase.
@@ -26,7 +26,8 @@
 //
 // # Errors
 //
-// A [*TransitionError] says that a container left a terminated state that it must not leave.
+// A [*TransitionError] says that a container left a terminated state that it must not leave. API servers refuse a status that says so, and
+// so the container keeps the state there, while the rest of the pod's status is sent.
 //
 // # Differs from the kubelet
 //

@@ -4,6 +4,7 @@
 package statuspatch
 
 import (
+	"errors"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,20 +16,17 @@ import (
 
 // Next returns the status that the API server is to have of a pod, and the patch that brings it there. The pod is as the API server has
 // it; a mirror pod stands for its static pod. A nil patch says that nothing has to be sent: what an agent owns is the same. MayRun is
-// that of [Merge], and the error that of [Accept].
+// that of [Merge], and the error that of [Accept]: with one, too, the patch is to be sent.
 func Next(pod *corev1.Pod, ours *corev1.PodStatus, mayRun bool, now time.Time) (status corev1.PodStatus, patch []byte, err error) {
-	accepted, err := Accept(pod, &pod.Status, ours, now)
-	if err != nil {
-		return status, nil, err
-	}
+	accepted, contradiction := Accept(pod, &pod.Status, ours, now)
 	status = Merge(pod, &pod.Status, &accepted, mayRun, now)
 	server := pod.Status.DeepCopy()
 	normalize(&pod.Spec, server)
 	if Equal(server, &status) {
-		return status, nil, nil
+		return status, nil, contradiction
 	}
 	patch, err = Patch(pod.UID, &pod.Status, &status)
-	return status, patch, err
+	return status, patch, errors.Join(contradiction, err)
 }
 
 // Merge returns what an API server that has one status is to have when the agent says another: conditions of others and what is known of

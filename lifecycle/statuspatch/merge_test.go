@@ -4,6 +4,7 @@
 package statuspatch_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -134,7 +135,7 @@ func TestATerminatedContainerStaysTerminated(t *testing.T) {
 	exited := func(code int32) corev1.ContainerState {
 		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code}}
 	}
-	always := corev1.ContainerRestartPolicyAlways
+	always, never := corev1.ContainerRestartPolicyAlways, corev1.ContainerRestartPolicyNever
 	for name, test := range map[string]struct {
 		policy corev1.RestartPolicy
 		code   int32
@@ -147,6 +148,7 @@ func TestATerminatedContainerStaysTerminated(t *testing.T) {
 		"on failure, without one":   {policy: corev1.RestartPolicyOnFailure, want: "must not be started again"},
 		"on failure, after one":     {policy: corev1.RestartPolicyOnFailure, code: 1},
 		"always":                    {policy: corev1.RestartPolicyAlways},
+		"never, of one container":   {policy: corev1.RestartPolicyAlways, change: func(c *corev1.Container) { c.RestartPolicy = &never }, want: "must not be started again"},
 		"by its own policy":         {policy: corev1.RestartPolicyNever, change: func(c *corev1.Container) { c.RestartPolicy = &always }},
 		"a sidecar":                 {policy: corev1.RestartPolicyNever, init: true, change: func(c *corev1.Container) { c.RestartPolicy = &always }},
 		"an init that is not there": {policy: corev1.RestartPolicyNever, init: true, change: func(c *corev1.Container) { c.Name = "other" }, want: "is not at its place in the spec"},
@@ -174,14 +176,24 @@ func TestATerminatedContainerStaysTerminated(t *testing.T) {
 				pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses = lists, nil
 				pod.Spec.InitContainers, pod.Spec.Containers = specs, nil
 			}
-			_, patch, err := statuspatch.Next(pod, st, false, now)
+			st.Message = "now"
+			status, patch, err := statuspatch.Next(pod, st, false, now)
 			if test.want == "" {
 				require.NoError(t, err)
 				assert.NotNil(t, patch)
 				return
 			}
 			require.ErrorContains(t, err, test.want)
-			assert.Nil(t, patch)
+			_, ok := errors.AsType[*statuspatch.TransitionError](err)
+			require.True(t, ok)
+			kept := append(status.InitContainerStatuses, status.ContainerStatuses...)
+			assert.Equal(t, exited(test.code), kept[0].State, "an API server accepts no other state")
+			assert.Equal(t, "now", status.Message)
+			assert.Contains(t, string(patch), `"message":"now"`, "the rest is sent")
+			pod.Status = status
+			_, patch, err = statuspatch.Next(pod, st, false, now)
+			require.Error(t, err)
+			assert.Nil(t, patch, "and not sent again and again")
 		})
 	}
 }
