@@ -136,6 +136,11 @@ func newDescribed(c *conformance.Choices) described {
 			}
 		}
 	}
+	// An ephemeral container that was published as terminated stays so, whatever the runtime has of it: API servers refuse any other state.
+	in.Previous.EphemeralContainerStatuses = slices.DeleteFunc(in.Previous.EphemeralContainerStatuses, func(st corev1.ContainerStatus) bool {
+		last := in.Scene.last(st.Name)
+		return st.State.Terminated != nil && (last == nil || last.State != cri.ContainerExited)
+	})
 	if in.mayRestartAll() && c.OneIn(4) {
 		in.Previous.Conditions = []corev1.PodCondition{{Type: corev1.AllContainersRestarting, Status: corev1.ConditionTrue}}
 	}

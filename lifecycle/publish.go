@@ -25,7 +25,7 @@ type published struct {
 	former   *corev1.PodStatus // as the agent before told it, of a pod whose record is cleared
 	phase    corev1.PodPhase   // as others were told it, who hear of a terminal phase when nothing of the pod runs
 	probes   probesTold        // with which the probes were told the status
-	starting bool              // containers are being started: no exit is the last
+	starting map[string]bool   // containers that are being started, by name: no exit is the last; nil: none are
 	messages map[string]string // termination messages, by container ID
 }
 
@@ -78,7 +78,7 @@ func (w *worker) publishNow(ctx context.Context, pod *corev1.Pod, observed cri.P
 		return
 	}
 	s := w.statusState(ctx, pod, observed, deleted)
-	st := plan.Status(s, s.Waiting, w.published.starting)
+	st := plan.Status(s, s.Waiting, w.published.starting, w.published.starting != nil)
 	w.publish(pod, observed, &st, deleted)
 }
 

@@ -4,6 +4,7 @@
 package lifecycle_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -21,6 +22,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/lifecycletest"
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 	"github.com/seed81659283/nodeagent/lifecycle/podview"
+	"github.com/seed81659283/nodeagent/lifecycle/statuspatch"
 )
 
 // watch holds each call and each status against what was wanted and what was before, over the lives of all agents.
@@ -44,6 +46,7 @@ type record struct {
 	gone     time.Time // when nobody wanted it any more; zero: it is wanted
 	phase    corev1.PodPhase
 	status   *corev1.PodStatus
+	server   corev1.PodStatus    // as an API server has it
 	restarts map[string]int32    // by container
 	lives    map[string][]string // of a container in a sandbox and round
 }
@@ -295,6 +298,7 @@ func (w *watch) status(pod *corev1.Pod, st *corev1.PodStatus) {
 	r := w.records[string(pod.UID)]
 	assert.True(w.t, !terminal(r.phase) || st.Phase == r.phase, "pod %s was %s and is %s", pod.UID, r.phase, st.Phase)
 	r.phase, r.status = st.Phase, st
+	w.send(r, pod, st)
 	for _, cs := range slices.Concat(st.InitContainerStatuses, st.ContainerStatuses, st.EphemeralContainerStatuses) {
 		assert.GreaterOrEqual(w.t, cs.RestartCount, r.restarts[cs.Name], "restarts of %s/%s", pod.UID, cs.Name)
 		r.restarts[cs.Name] = cs.RestartCount
@@ -306,6 +310,18 @@ func (w *watch) status(pod *corev1.Pod, st *corev1.PodStatus) {
 		assert.True(w.t, !cs.Ready || spec.ReadinessProbe == nil || w.passed[life+"/ready"], "%s is ready and was never asked", life)
 		assert.True(w.t, !*cs.Started || !r.gone.IsZero() || !r.deleted.IsZero() || spec.StartupProbe == nil || w.passed[life+"/started"], "%s has started and was never asked", life)
 	}
+}
+
+// send merges a status into the one that an API server has. No container leaves a terminated state for good, but an init container that had
+// completed may run again in a new sandbox.
+func (w *watch) send(r *record, pod *corev1.Pod, st *corev1.PodStatus) {
+	at := *pod
+	at.Status = r.server
+	next, _, err := statuspatch.Next(&at, st, false, time.Now())
+	if e, ok := errors.AsType[*statuspatch.TransitionError](err); !ok || !e.Init || e.ExitCode != 0 {
+		assert.NoError(w.t, err, "%s after %s", podtest.Describe(*st), podtest.Describe(r.server))
+	}
+	r.server = next
 }
 
 // lifeOf names a container instance as the walker's commands do. An ID of critest has the attempt in it.

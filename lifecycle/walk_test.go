@@ -48,8 +48,8 @@ func walkSeeds(t *testing.T) uint64 {
 // TestRandomOperations lets containers die, hooks and probes fail, calls fail, hang, come late or lose their answers, specs
 // change, sandboxes break, pods come and go, and agents die between any two calls. Every call takes a while; the runtime
 // lists without details, mostly, and what it is asked about a pod, or about all, may fail or hang. Manifests change while
-// no agent runs. Volumes fail, pods are evicted, and some are not admitted. Each call, each status, and what is killed with its cgroup, is held against what must never be; and at
-// the end, when the faults stop, everything is as the specs want it.
+// no agent runs. Volumes fail, pods are evicted, and some are not admitted. Each call, each status, and what is killed with its cgroup, is held against what must never be;
+// each status is merged into the one that an API server has; and at the end, when the faults stop, everything is as the specs want it.
 func TestRandomOperations(t *testing.T) {
 	for seed := range walkSeeds(t) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -242,10 +242,14 @@ func (w *walker) step() {
 	case n <= 2 || pod == nil:
 		w.newPod(name)
 		w.apply()
-	case n == 3: // another image for the same pod
+	case n == 3, n == 13: // another image for the same pod, whatever its restart policy
 		w.change(pod, func(pod *corev1.Pod) {
 			w.made++
-			pod.Spec.Containers[w.intn(len(pod.Spec.Containers))].Image = fmt.Sprint("image:", w.made)
+			if i := w.intn(len(pod.Spec.Containers) + len(pod.Spec.InitContainers)); i < len(pod.Spec.Containers) {
+				pod.Spec.Containers[i].Image = fmt.Sprint("image:", w.made)
+			} else {
+				pod.Spec.InitContainers[i-len(pod.Spec.Containers)].Image = fmt.Sprint("image:", w.made)
+			}
 		})
 	case n == 4 && w.chance(50):
 		w.change(pod, func(pod *corev1.Pod) { podtest.AddEphemeral(pod, pod.Spec.Containers[0].Name) })

@@ -12,6 +12,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/internal/containers"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 	"github.com/seed81659283/nodeagent/lifecycle/podview"
 	"github.com/seed81659283/nodeagent/probe"
 	"github.com/seed81659283/nodeagent/probe/podprobe"
@@ -97,7 +98,7 @@ func (p *planner) planEphemeral() {
 		e := &p.Pod.Spec.EphemeralContainers[i]
 		c := (*corev1.Container)(&e.EphemeralContainerCommon)
 		last := p.Observed.NewestContainer(c.Name)
-		if last != nil && last.State != cri.ContainerCreated {
+		if last != nil && last.State != cri.ContainerCreated || last == nil && p.terminatedBefore(c.Name) {
 			continue
 		}
 		target := p.view.Newest(e.TargetContainerName)
@@ -109,6 +110,15 @@ func (p *planner) planEphemeral() {
 			p.out.Start[len(p.out.Start)-1].Target = target.ID
 		}
 	}
+}
+
+// terminatedBefore reports whether the last status says that an ephemeral container has terminated, which the runtime may have removed since.
+func (p *planner) terminatedBefore(name string) bool {
+	if p.Previous == nil {
+		return false
+	}
+	st := podstatus.Container(p.Previous.EphemeralContainerStatuses, name)
+	return st != nil && st.State.Terminated != nil
 }
 
 // changed reports whether a running container is no longer the one that the spec asks for.

@@ -27,10 +27,10 @@ func Decide(s State) (Actions, corev1.PodStatus) {
 	terminal := s.ended()
 	a := plan(&s, terminal)
 	waiting := a.Waiting(s.Waiting)
-	st := Status(s, waiting, false)
+	st := Status(s, waiting, a.Starts(), false)
 	if !terminal && podstatus.Terminal(st.Phase) { // as when it has just gone past its deadline
 		a = plan(&s, true)
-		st = Status(s, a.Waiting(s.Waiting), false)
+		st = Status(s, a.Waiting(s.Waiting), a.Starts(), false)
 	}
 	if !podstatus.Terminal(st.Phase) {
 		a.Wake = sleep.Earlier(a.Wake, podstatus.Deadline(s.Pod, st.StartTime))
@@ -41,21 +41,33 @@ func Decide(s State) (Actions, corev1.PodStatus) {
 	return a, st
 }
 
-// Status returns the status of a pod with the given waiting reasons. While the actions that start containers are being
-// done, starting keeps a container that has exited from looking as if it were to stay so.
-func Status(s State, waiting map[string]podstatus.Waiting, starting bool) corev1.PodStatus {
+// Status returns the status of a pod with the given waiting reasons, of which starts are to be started, by name. While that is being
+// done, starting keeps a pod whose containers have exited from looking as if they were to stay so.
+func Status(s State, waiting map[string]podstatus.Waiting, starts map[string]bool, starting bool) corev1.PodStatus {
 	if s.Rejection != nil {
 		return s.Rejection.Status(s.Pod)
 	}
 	st := podstatus.Of(s.Pod, s.Observed, podstatus.Input{
 		Now: s.Now, Previous: s.Previous, Runtime: s.Runtime, Waiting: waiting, Messages: s.Messages, HostIPs: s.HostIPs,
-		Deleted: s.Deleted || s.Pod.DeletionTimestamp != nil, Starting: starting, Probes: s.Probes, Resize: s.Resize,
+		Deleted: s.Deleted || s.Pod.DeletionTimestamp != nil, Starts: starts, Starting: starting, Probes: s.Probes, Resize: s.Resize,
 		Eviction: s.Eviction, HeldFor: s.HeldFor,
 	})
 	if podstatus.Terminal(st.Phase) && !starting && podview.Terminated(s.Observed) {
 		podstatus.TerminateUnseen(&st)
 	}
 	return st
+}
+
+// Starts returns the containers that are to be started, by name; nil: there are none.
+func (a *Actions) Starts() map[string]bool {
+	if len(a.Start) == 0 {
+		return nil
+	}
+	names := make(map[string]bool, len(a.Start))
+	for i := range a.Start {
+		names[a.Start[i].Container.Name] = !a.Start[i].Running
+	}
+	return names
 }
 
 // Waiting returns why the containers that should run do not, from the reasons of starts that failed before: those that are

@@ -53,7 +53,11 @@ func describeContainers(st *corev1.PodStatus, v *podview.View, previous *corev1.
 	d.generation = 0 // a restart of all leaves ephemeral containers alone
 	for i := range pod.Spec.EphemeralContainers {
 		c := (*corev1.Container)(&pod.Spec.EphemeralContainers[i].EphemeralContainerCommon)
-		cs := d.instance(c, Container(previous.EphemeralContainerStatuses, c.Name))
+		before := Container(previous.EphemeralContainerStatuses, c.Name)
+		cs := d.instance(c, before)
+		if before != nil && before.State.Terminated != nil && cs.State.Waiting != nil {
+			cs.State = before.State // it runs once: why a start failed comes too late for API servers
+		}
 		st.EphemeralContainerStatuses = append(st.EphemeralContainerStatuses, cs)
 	}
 	byName := func(a, b corev1.ContainerStatus) int { return strings.Compare(a.Name, b.Name) }
@@ -95,7 +99,7 @@ func (d *describer) instance(c *corev1.Container, before *corev1.ContainerStatus
 	}
 	st.VolumeMounts = mountStatuses(c, last, before)
 	if !d.in.Deleted && (last == nil || last.State != cri.ContainerRunning) {
-		d.setWaiting(&st, last)
+		d.setWaiting(c, &st, last, before)
 	}
 	return st
 }
@@ -191,9 +195,15 @@ func recursive(m *corev1.VolumeMount, c *cri.Container) bool {
 	})
 }
 
-// setWaiting shows why a container that is about to be started again does not run: its end moves to the last state.
-func (d *describer) setWaiting(st *corev1.ContainerStatus, last *cri.Container) {
+// setWaiting shows why a container that is about to be started again does not run: its end moves to the last state. A container that its
+// restart policy would leave terminated, as when its image has changed, waits from its exit on: API servers accept no other state after a
+// terminated one. The kubelet publishes nothing between the exit and the start.
+func (d *describer) setWaiting(c *corev1.Container, st *corev1.ContainerStatus, last *cri.Container, before *corev1.ContainerStatus) {
 	why, ok := d.in.Waiting[st.Name]
+	published := before != nil && before.State.Terminated != nil // as of an init container, which runs again in a new sandbox
+	if t := st.State.Terminated; !ok && t != nil && !published && d.in.Starts[c.Name] && !podview.ShouldRestart(&d.Pod.Spec, c, t.ExitCode) {
+		why.Reason, ok = d.waiting().Waiting.Reason, true
+	}
 	if last != nil && podview.GenerationOf(last) < d.generation && !ok {
 		why.Reason, why.Message, ok = ReasonRestartingAllContainers, messageRestartsAll, true
 	}

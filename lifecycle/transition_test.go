@@ -1,0 +1,85 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/critest"
+	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/internal/podtest"
+	"github.com/seed81659283/nodeagent/lifecycle/podapi"
+	"github.com/seed81659283/nodeagent/lifecycle/statuspatch"
+)
+
+// replaced starts a pod, gives its container another image, whose pull takes a while or fails, and returns the statuses as an API server gets
+// them: each is merged into the one before.
+func replaced(t *testing.T, policy corev1.RestartPolicy, code int32, pullError error) (states []string, last corev1.PodStatus) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{
+			Script: func(*cri.ContainerConfig) critest.Script { return critest.Script{Stop: &critest.Exit{Code: code}} },
+			Images: []cri.Image{}, Pull: func(_ context.Context, s cri.ImageSpec, _ *cri.Auth) (cri.Image, error) {
+				time.Sleep(20 * time.Second)
+				if s.Image == "busybox:2" && pullError != nil {
+					return cri.Image{}, pullError
+				}
+				return cri.Image{ID: s.Image, RepoTags: []string{s.Image}}, nil
+			},
+		})
+		r, end := run(t, rt, lifecycle.Options{Owner: "me", Hooks: lifecycle.Hooks{Status: func(pod *corev1.Pod, st *corev1.PodStatus) {
+			at := *pod
+			at.Status = last
+			next, _, err := statuspatch.Next(&at, st, false, time.Now())
+			assert.NoError(t, err)
+			last = next
+			if state := podtest.Describe(*st); len(states) == 0 || states[len(states)-1] != state {
+				states = append(states, state)
+			}
+		}}})
+		pod := podtest.Pod("a")
+		pod.Spec.RestartPolicy, pod.Spec.Containers[0].Image = policy, "busybox:1"
+		podapi.Default(pod)
+		require.NoError(t, r.Set(lifecycle.PodSet{Source: "file", Pods: []*corev1.Pod{pod}}))
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		states = nil
+		pod = pod.DeepCopy()
+		pod.Spec.Containers[0].Image = "busybox:2"
+		require.NoError(t, r.Set(lifecycle.PodSet{Source: "file", Pods: []*corev1.Pod{pod}}))
+		time.Sleep(10 * time.Minute)
+		end()
+	})
+	return states, last
+}
+
+// A container whose image changes is replaced whatever its restart policy, and no status between its exit and its next start says that it
+// has terminated for good: an API server would refuse all that follows.
+func TestReplacedContainerWaitsBetweenExitAndStart(t *testing.T) {
+	for _, test := range []struct {
+		policy corev1.RestartPolicy
+		code   int32
+	}{{corev1.RestartPolicyNever, 0}, {corev1.RestartPolicyNever, 137}, {corev1.RestartPolicyOnFailure, 0}} {
+		states, last := replaced(t, test.policy, test.code, nil)
+		assert.Equal(t, []string{"Running, main: ContainerCreating", "Running, main: ready x1"}, states, "%s %d", test.policy, test.code)
+		require.NotNil(t, last.ContainerStatuses[0].LastTerminationState.Terminated)
+		assert.Equal(t, test.code, last.ContainerStatuses[0].LastTerminationState.Terminated.ExitCode)
+	}
+}
+
+// With an image that cannot be had the pod ends by its restart policy, as with the kubelet.
+func TestReplacedContainerWithoutImage(t *testing.T) {
+	none := errors.New("not found")
+	states, last := replaced(t, corev1.RestartPolicyNever, 3, none)
+	assert.Equal(t, "Failed, main: exited 3", states[len(states)-1])
+	assert.EqualValues(t, 3, last.ContainerStatuses[0].State.Terminated.ExitCode)
+}
