@@ -19,6 +19,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri/critest"
 	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/lifecycle/internal/podtest"
+	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
 // What somebody reads who asks at night what has been done to a pod.
@@ -98,6 +99,29 @@ func TestEventsOfFailures(t *testing.T) {
 		broken.Store("")
 		time.Sleep(time.Minute)
 		n.requireEvents("Killing main FailedPreStopHook! main")
+	})
+}
+
+// A pod whose FQDN no kernel takes stays Pending, and its events have the kubelet's reason and message.
+func TestPodWithTooLongFQDNStaysPending(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		n := boot(t, rt, rt, lifecycle.Options{Spec: podspec.Options{ClusterDomain: "cluster.local"}})
+		pod := podtest.Pod("a")
+		name := strings.Repeat("h", 55)
+		pod.Spec.Hostname, pod.Spec.Subdomain, pod.Spec.SetHostnameAsFQDN = name, "t", new(true)
+		n.set(pod)
+		time.Sleep(10 * time.Minute)
+		require.Zero(t, ops(rt, "RunPodSandbox"))
+		n.requireStatus("a", "Pending, main: ContainerCreating")
+		events := n.takeEvents()
+		require.Greater(t, len(events), 2, "it is tried again")
+		require.Less(t, len(events), 60, "not without a back-off")
+		for _, e := range events {
+			require.Equal(t, "Warning FailedCreatePodSandBox Failed to create pod sandbox: failed to construct FQDN from pod hostname and "+
+				"cluster domain, FQDN "+name+".t.default.svc.cluster.local is too long (64 characters is the max, 83 characters requested)",
+				e.Type+" "+e.Reason+" "+e.Message)
+		}
 	})
 }
 

@@ -20,6 +20,9 @@ func (a *agent) options() lifecycle.Options {
 		Sources: a.sources(), Pacing: lifecycle.Pacing{Parallel: a.ParallelStarts}, Sysctls: a.AllowedSysctls, Logger: a.log,
 		Spec: podspec.Options{
 			HostIPs: a.hostIPs, LogRoot: a.LogDir, ClusterDNS: a.ClusterDNS, ClusterDomain: a.ClusterDomain,
+			Warn: func(pod *corev1.Pod, reason, message string) {
+				a.podEvent(pod, corev1.EventTypeWarning, reason, message)
+			},
 		},
 		Dirs: lifecycle.Dirs{Pods: a.state("pods")}, NoMounts: a.client == nil,
 		Hooks: lifecycle.Hooks{Status: func(pod *corev1.Pod, st *corev1.PodStatus) {

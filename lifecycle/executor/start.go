@@ -28,11 +28,15 @@ import (
 
 // start creates the sandbox, if one is planned, and starts containers in it, each independent of the others.
 func (x *Executor) start(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a *plan.Actions) error {
+	var id string
+	var ips []string
 	sandbox, err := x.configureSandbox(pod, observed, a)
-	if err != nil {
-		return err
+	switch {
+	case err == nil:
+		id, ips, err = x.ensureSandbox(ctx, pod, observed, a, &sandbox)
+	case a.Sandbox != nil && ctx.Err() == nil:
+		x.RecordWarning(EventFailedCreatePodSandBox, Subject{}, failedSandbox, err)
 	}
-	id, ips, err := x.ensureSandbox(ctx, pod, observed, a, &sandbox)
 	if err != nil {
 		for _, s := range a.Start {
 			x.Waiting.setError(s.Container.Name, podstatus.ReasonContainerCreating, err)
@@ -68,6 +72,9 @@ func (x *Executor) start(ctx context.Context, pod *corev1.Pod, observed cri.Pod,
 	return errors.Join(errs...)
 }
 
+// failedSandbox is the message of an event of reason FailedCreatePodSandBox.
+const failedSandbox = "Failed to create pod sandbox: %v"
+
 // configureSandbox makes the config of the sandbox that is planned, or of the one in use.
 func (x *Executor) configureSandbox(pod *corev1.Pod, observed cri.Pod, a *plan.Actions) (c cri.SandboxConfig, err error) {
 	var attempt uint32
@@ -102,7 +109,7 @@ func (x *Executor) ensureSandbox(
 	case err == nil && a.Sandbox == nil:
 		return a.SandboxID, observed.NewestSandbox().IPs, nil
 	case err == nil:
-		reason, text = EventFailedCreatePodSandBox, "Failed to create pod sandbox: %v"
+		reason, text = EventFailedCreatePodSandBox, failedSandbox
 		if c.Attempt > 0 {
 			x.RecordEvent(EventSandboxChanged, Subject{}, "Pod sandbox changed, it will be killed and re-created.")
 		}

@@ -6,6 +6,7 @@ package executor_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -51,6 +52,13 @@ func TestStartThatFails(t *testing.T) {
 		"the sandbox": {
 			breaks:  "RunPodSandbox",
 			waiting: []string{"main: ContainerCreating: out of order", "side: ContainerCreating: out of order"},
+			events:  []string{"FailedCreatePodSandBox!"},
+		},
+		"the config of the sandbox": {
+			pod: func(pod *corev1.Pod) {
+				pod.Spec.Hostname, pod.Spec.Subdomain, pod.Spec.SetHostnameAsFQDN = strings.Repeat("h", 60), "s", new(true)
+			},
+			waiting: []string{"main: ContainerCreating: ...", "side: ContainerCreating: ..."},
 			events:  []string{"FailedCreatePodSandBox!"},
 		},
 		"the address of the sandbox": {

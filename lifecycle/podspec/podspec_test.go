@@ -147,8 +147,8 @@ func TestHostname(t *testing.T) {
 	p := podtest.Pod(t, "{subdomain: s, setHostnameAsFQDN: true}")
 	p.Name = "a234567890123456789012345678901234567" // 37 + 28 = 65, with the rest of the name
 	_, err := podspec.Sandbox(p, 0, podspec.Options{ClusterDomain: "cluster.local"})
-	assert.ErrorContains(t, err, "spec.setHostnameAsFQDN")
-	assert.ErrorContains(t, err, "the name has 65 characters, 64 is the most")
+	assert.EqualError(t, err, "failed to construct FQDN from pod hostname and cluster domain, FQDN "+p.Name+
+		".s.default.svc.cluster.local is too long (64 characters is the max, 65 characters requested)")
 	p.Name = p.Name[1:]
 	_, err = podspec.Sandbox(p, 0, podspec.Options{ClusterDomain: "cluster.local"})
 	assert.NoError(t, err)

@@ -80,7 +80,8 @@ func runtimeHandler(pod *corev1.Pod, o Options) (string, error) {
 	return "", field.NotFound(field.NewPath("spec", "runtimeClassName"), *class)
 }
 
-// hostname returns the name that the kernel of the pod gets (kuberuntime_sandbox.go).
+// hostname returns the name that the kernel of the pod gets (kuberuntime_sandbox.go). The error for a long FQDN has the kubelet's text
+// (GetNodenameForKernel in pkg/kubelet/util), because it is the message of an event that tools compare.
 func hostname(pod *corev1.Pod, o Options) (string, error) {
 	if pod.Spec.HostNetwork {
 		return "", nil
@@ -91,8 +92,8 @@ func hostname(pod *corev1.Pod, o Options) (string, error) {
 	}
 	fqdn := name + "." + domain
 	if len(fqdn) > podfield.MaxFQDN {
-		return "", field.Invalid(field.NewPath("spec", "setHostnameAsFQDN"), fqdn,
-			fmt.Sprintf("the name has %d characters, %d is the most the kernel takes", len(fqdn), podfield.MaxFQDN))
+		return "", fmt.Errorf("failed to construct FQDN from pod hostname and cluster domain, FQDN %s is too long (%d characters is the max, %d characters requested)",
+			fqdn, podfield.MaxFQDN, len(fqdn))
 	}
 	return fqdn, nil
 }
