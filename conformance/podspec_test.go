@@ -56,6 +56,9 @@ var validate = conformance.Comparison[*corev1.Pod, verdict]{
 		for range 1 + c.Int(2) {
 			change(c, pod)
 		}
+		if c.OneIn(10) {
+			annotate(c, pod)
+		}
 		if c.OneIn(100) {
 			pod.Spec.OS = &corev1.PodOS{Name: corev1.Windows} // which the full pod does not have, and no change finds
 		}
@@ -86,6 +89,34 @@ var validate = conformance.Comparison[*corev1.Pod, verdict]{
 		When:   func(pod *corev1.Pod) bool { return pod.Spec.OS != nil && pod.Spec.OS.Name == corev1.Windows },
 		Want:   func(*corev1.Pod, verdict) verdict { return verdict{} },
 	}},
+}
+
+// annotate sets what only annotations and selectors hold, valid or not, and has a claim volume name the claim of an ephemeral volume.
+func annotate(c *conformance.Choices, pod *corev1.Pod) {
+	if pod.Annotations == nil {
+		pod.Annotations = map[string]string{}
+	}
+	switch c.Int(4) {
+	case 0:
+		pod.Annotations[corev1.PodDeletionCost] = conformance.Pick(c, "0", "-1", "+1", "007", "", "2147483647", "2147483648", "-2147483649", "x")
+	case 1:
+		key := "container.seccomp.security.alpha.kubernetes.io/" + conformance.Pick(c, pod.Spec.Containers[0].Name, "no-such-container")
+		if c.OneIn(2) {
+			key = "seccomp.security.alpha.kubernetes.io/pod"
+		}
+		pod.Annotations[key] = conformance.Pick(c, "runtime/default", "docker/default", "unconfined", "localhost/a.json", "localhost/../a", "localhost//a", "x", "")
+	case 2:
+		pod.Spec.NodeSelector = map[string]string{conformance.Pick(c, "zone", "a.b/c", "a b", ""): conformance.Pick(c, "a", "", "a b", "-a", "A_b")}
+	case 3:
+		claim := corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: pod.Name + conformance.Pick(c, "-created", "-other")}}
+		created := corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{
+			Spec: corev1.PersistentVolumeClaimSpec{
+				AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+				Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+			},
+		}}}
+		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: "claim", VolumeSource: claim}, corev1.Volume{Name: "created", VolumeSource: created})
+	}
 }
 
 // place is a value in a pod that can be changed.

@@ -20,6 +20,8 @@ import (
 	"syscall"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/seed81659283/nodeagent/cgroups/driver"
 	"github.com/seed81659283/nodeagent/cgroups/podtree"
 	"github.com/seed81659283/nodeagent/cri/process"
@@ -67,6 +69,7 @@ type agent struct {
 	serving               *cert.Serving        // certificate of the agent's own API: encryption.go; nil: it gets none
 	meter                 *meter               // counts what all of them do: metrics.go
 	clientCAs             *auth.CAFile         // of the clients of that; nil: they have no certificates
+	atStart               corev1.ResourceList  // allocatable resources of the machine at the start: node.go
 	generator             *pleg.Generator      // notices what happens to them, also for logs.go
 
 	setUp func(context.Context) error   // before parts; nil: there is nothing to set up
@@ -108,6 +111,9 @@ func newAgent(c config) *agent {
 // build makes the parts and connects them, as they are drawn above from right to left.
 func (a *agent) build(ctx context.Context) (err error) {
 	if err := a.count(); err != nil {
+		return err
+	}
+	if err := a.sizeNode(ctx); err != nil {
 		return err
 	}
 	if err := a.openRuntime(ctx); err != nil {

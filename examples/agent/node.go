@@ -82,6 +82,33 @@ func (a *agent) measure(context.Context) (machine.Info, error) {
 	return m, errors.Join(err, failed)
 }
 
+// sizeNode computes the allocatable resources of the machine as it is at the start.
+func (a *agent) sizeNode(ctx context.Context) error {
+	c, err := a.node()
+	if err != nil {
+		return err
+	}
+	m, err := a.measure(ctx)
+	if err != nil {
+		return err
+	}
+	node, _ := nodestatus.Initial(nodestatus.Facts{Config: c, Machine: m})
+	a.atStart = node.Status.Allocatable
+	return nil
+}
+
+// allocatable returns the allocatable resources of the Node object, as its status was last computed. Without a Node, or before its
+// first status, it returns those of the start, like getNodeAnyWay of the kubelet.
+func (a *agent) allocatable() corev1.ResourceList {
+	if a.cluster != nil {
+		list := a.cluster.reporter.Node().Status.Allocatable
+		if _, measured := list[corev1.ResourceCPU]; measured {
+			return list
+		}
+	}
+	return a.atStart
+}
+
 // report makes what registers the node and reports how it is.
 func (c *cluster) report(config *rest.Config) (err error) {
 	a := c.agent

@@ -19,7 +19,7 @@ func (a *agent) options() lifecycle.Options {
 	o := lifecycle.Options{
 		Sources: a.sources(), Pacing: lifecycle.Pacing{Parallel: a.ParallelStarts}, Sysctls: a.AllowedSysctls, Logger: a.log,
 		Spec: podspec.Options{
-			HostIPs: a.hostIPs, LogRoot: a.LogDir, ClusterDNS: a.ClusterDNS, ClusterDomain: a.ClusterDomain,
+			HostIPs: a.hostIPs, Allocatable: a.allocatable, LogRoot: a.LogDir, ClusterDNS: a.ClusterDNS, ClusterDomain: a.ClusterDomain,
 			Warn: func(pod *corev1.Pod, reason, message string) {
 				a.podEvent(pod, corev1.EventTypeWarning, reason, message)
 			},

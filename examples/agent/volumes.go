@@ -28,7 +28,7 @@ const wait = 15 * time.Second
 
 // mount gives pods volumes that need nothing but this node and the directory of objects, in which a change is seen at once.
 func (a *agent) mount(o *lifecycle.Options) error {
-	plugins, opts := intree.Options{}, volume.Options{Root: o.Dirs.Pods, Shared: a.SharedMounts, Wait: wait, Logger: a.log}
+	plugins, opts := intree.Options{Allocatable: a.allocatable}, volume.Options{Root: o.Dirs.Pods, Shared: a.SharedMounts, Wait: wait, Logger: a.log}
 	opts.Labels = func() map[string]string { return map[string]string{corev1.LabelHostname: a.NodeName} }
 	var dir *objects.Dir
 	if a.Objects != "" {

@@ -43,6 +43,6 @@ type Launch struct {
 func (l Launch) sources(o Options) podenv.Sources {
 	return podenv.Sources{
 		References: l.References, Volumes: HostPaths(l.Volumes), Node: l.Env,
-		PodIPs: l.PodIPs, HostIPs: o.NodeIPs(), Allocatable: o.Allocatable,
+		PodIPs: l.PodIPs, HostIPs: o.NodeIPs(), Allocatable: o.allocatable(),
 	}
 }

@@ -59,8 +59,10 @@ type Options struct {
 	// containers get their shares, quota and limits, but no OOM score, no swap limit and no memory QoS.
 	Node *qos.Node
 
-	Allocatable corev1.ResourceList // stands in for limits that a resourceFieldRef asks for and the container lacks
-	MaskedPaths []string            // beside the usual ones: the kubelet adds each CPU's thermal_throttle in /sys
+	// Allocatable returns the allocatable resources of the node, which is not changed: an environment variable with a
+	// resourceFieldRef to a limit that the container lacks gets them. Nil: such a variable is 0.
+	Allocatable func() corev1.ResourceList
+	MaskedPaths []string // beside the usual ones: the kubelet adds each CPU's thermal_throttle in /sys; nil: none
 
 	// Warn is called for what makes an event and yet no error; nil discards it. Reasons are those of the kubelet's events
 	// where it has one: "DNSConfigForming" and "MissingClusterDNS".
@@ -78,6 +80,14 @@ func (o Options) NodeIPs() []netip.Addr {
 		ips = slices.DeleteFunc(slices.Clone(ips), invalid)
 	}
 	return ips
+}
+
+// allocatable returns the resources that Allocatable returns, or none where it is nil.
+func (o Options) allocatable() corev1.ResourceList {
+	if o.Allocatable == nil {
+		return nil
+	}
+	return o.Allocatable()
 }
 
 // handler returns the features of the runtime handler of a pod.

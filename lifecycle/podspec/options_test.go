@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/internal/podtest"
@@ -43,6 +45,20 @@ func TestOptionsFollowTheNode(t *testing.T) {
 	assert.Equal(t, "10.0.0.1", container(t, p, podspec.Launch{}, o).Env[0].Value)
 	node = addrs("10.0.0.2")
 	assert.Equal(t, "10.0.0.2", container(t, p, podspec.Launch{}, o).Env[0].Value)
+
+	memory := func() (values []string) {
+		p := podtest.Pod(t, "", "env: [{name: M, valueFrom: {resourceFieldRef: {resource: limits.memory}}}]")
+		for _, e := range container(t, p, podspec.Launch{}, o).Env {
+			values = append(values, e.Value)
+		}
+		return values
+	}
+	assert.Equal(t, []string{"0"}, memory(), "without Options.Allocatable")
+	allocatable := corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("3Ki")}
+	o.Allocatable = func() corev1.ResourceList { return allocatable }
+	assert.Equal(t, []string{"3072"}, memory())
+	allocatable = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("2Ki")}
+	assert.Equal(t, []string{"2048"}, memory())
 
 	isolated := podtest.Pod(t, "hostUsers: false")
 	_, err := podspec.Sandbox(isolated, 0, o)
