@@ -16,6 +16,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/internal/callout"
 	"github.com/seed81659283/nodeagent/lifecycle/poddir"
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
+	"github.com/seed81659283/nodeagent/qos"
 )
 
 // Rejection is the answer of [Admit] that a pod is not to run on this node.
@@ -45,11 +46,17 @@ func (w *worker) expectAdmission(pod *corev1.Pod) {
 
 // recallAdmission finds out whether an earlier agent has admitted the pod, as far as its record tells.
 func (w *worker) recallAdmission() {
+	pod, deleted := w.Wanted()
+	if w.record.Get().Rejection != nil && !deleted && qos.IsStatic(pod) {
+		// As with the kubelet a static pod gets another chance when the agent starts: what it lacked may be there.
+		w.exec.Note(w.record, func(now *poddir.Record) {
+			now.Rejection, now.Status, now.AdmissionPending = nil, nil, true
+		})
+	}
 	if w.ticket == nil {
 		return
 	}
 	known := w.record.Get()
-	pod, deleted := w.Wanted()
 	switch {
 	case known.Rejection != nil || known.Eviction.Holds(pod):
 		w.setAdmission(admissionPending) // its resources are others' to have
@@ -84,6 +91,20 @@ func (w *worker) admit(ctx context.Context, pod *corev1.Pod, observed cri.Pod) e
 	return err
 }
 
+// rejectRefused rejects a pod that Set has refused. One that is over or deleted goes its way, and what exists of one in the runtime all the
+// same, as after a call of an earlier agent that took effect late, is left as it is.
+func (w *worker) rejectRefused(pod *corev1.Pod, observed cri.Pod) error {
+	switch {
+	case pod.DeletionTimestamp != nil || w.hasTerminated(pod):
+		w.setAdmission(admitted)
+	case len(observed.Sandboxes)+len(observed.Containers) > 0:
+		return fmt.Errorf("pod is refused and exists in the runtime, where it is left as it is: %w", w.rejection)
+	default:
+		w.reject(w.rejection)
+	}
+	return nil
+}
+
 // ask has the pod admitted in its turn. What has to be known of it when the next is asked about is done by then.
 func (w *worker) ask(ctx context.Context, pod *corev1.Pod, then func()) error {
 	if q := w.progress.question; q != nil && len(q) == 0 {
@@ -109,7 +130,9 @@ var errAdmitHangs = errors.New("admit pod: Options.Admit does not return althoug
 // reject notes that the pod is not to run, before anybody hears of it. It goes on not to count.
 func (w *worker) reject(why *Rejection) {
 	w.exec.Note(w.record, func(now *poddir.Record) { now.Rejection = why })
-	w.exec.Log("pod is rejected", "reason", why.Reason, "message", why.Message)
+	if w.rejection == nil { // or else Set has returned it
+		w.exec.Log("pod is rejected", "reason", why.StatusReason(), "message", why.Message)
+	}
 	w.exec.RecordWarning(why.StatusReason(), executor.Subject{}, "%s", why.Message)
 }
 

@@ -18,6 +18,7 @@ import (
 // checkPod returns why a pod cannot be run, or nil.
 func (r *Reconciler) checkPod(pod *corev1.Pod) error {
 	errs := podapi.Validate(pod)
+	invalid := len(errs) > 0
 	if pod.UID == "" {
 		uid := field.NewPath("metadata", "uid")
 		errs = slices.DeleteFunc(errs, func(e *field.Error) bool { return e.Field == uid.String() })
@@ -29,7 +30,7 @@ func (r *Reconciler) checkPod(pod *corev1.Pod) error {
 	if len(errs) == 0 {
 		return nil
 	}
-	return fmt.Errorf("pod %s/%s: %w", pod.Namespace, pod.Name, errs.ToAggregate())
+	return &unfitError{fmt.Errorf("pod %s/%s: %w", pod.Namespace, pod.Name, errs.ToAggregate()), r.rejectionOf(pod, errs, invalid)}
 }
 
 // lacking returns an error for each field that asks for something that the options of this agent leave out or forbid.
@@ -44,6 +45,9 @@ func (r *Reconciler) lacking(pod *corev1.Pod) (errs field.ErrorList) {
 	}.Fields(pod)
 	if r.opts.Volumes != nil {
 		errs = append(errs, r.opts.Volumes.Check(pod)...)
+	}
+	if r.opts.AppArmor != nil && podapi.UsesAppArmor(pod) {
+		errs = append(errs, field.Forbidden(field.NewPath("spec", "securityContext", "appArmorProfile"), messageAppArmor(r.opts.AppArmor)))
 	}
 	return append(errs, podapi.ForbiddenSysctls(pod, r.opts.Sysctls)...)
 }

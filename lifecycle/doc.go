@@ -28,7 +28,7 @@
 // Observer is no [Notifier]) is told to Hooks.Error and the log within 10 s.
 //
 // Pods that need what this version does not have (devices), or what the options leave out, are refused by [Reconciler.Set] with an error
-// that names the field; they are never run without it.
+// that names the field, and fail with the kubelet's reason or PodFeatureUnsupported; they are never run without it.
 //
 // # Starts
 //

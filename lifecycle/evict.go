@@ -112,6 +112,8 @@ func (w *worker) mayRun(ctx context.Context, pod *corev1.Pod, observed cri.Pod) 
 	switch {
 	case known.Rejection != nil:
 		return nil
+	case w.rejection != nil:
+		return w.rejectRefused(pod, observed)
 	case known.Eviction.Holds(pod):
 		return w.resume(ctx, pod, observed, known.Holds)
 	case known.Eviction != nil:

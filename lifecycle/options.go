@@ -47,6 +47,10 @@ type Options struct {
 	// for all that begin like it.
 	Sysctls []string
 
+	// AppArmor is why this host cannot enforce AppArmor, as machine.AppArmor returns it: pods that have a profile are rejected. Nil: profiles are
+	// passed to the runtime.
+	AppArmor error
+
 	// Admit is asked whether a pod is to run here, see [Admit]. Nil: all are.
 	Admit Admit
 	// AdmitResize is asked whether the node has room for a pod that asks for other resources than it has, at each look at
@@ -110,7 +114,7 @@ type Hooks struct {
 	// Left is called when nothing of a pod runs or will, and its volumes and its cgroup are given back, although a source
 	// still wants it: its resources are another's to have. Each agent says so once.
 	Left func(pod cri.PodIdentity)
-	// Refused is called by Set for each pod that it refuses, and for each update of one, at each call.
+	// Refused is called by Set for each error about a pod that it returns.
 	Refused func(err *RefusedError)
 	// Work are told what is done for pods and how long it takes.
 	Work WorkHooks

@@ -4,13 +4,13 @@
 package lifecycle
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/lifecycle/podapi"
 	"github.com/seed81659283/nodeagent/lifecycle/podset"
 )
@@ -18,54 +18,24 @@ import (
 // PodSet is all pods that one source wants.
 type PodSet = podset.Set
 
-// RefusedError is why [Reconciler.Set] did not take a pod, or an update of one. errors.As finds each in what Set returns.
-type RefusedError struct {
-	Pod    cri.PodIdentity
-	Source string
-	Err    error // such as a [*podapi.ImmutableError]
-}
-
-// Error returns the text of the cause, which names the pod.
-func (e *RefusedError) Error() string { return e.Err.Error() }
-
-// Unwrap returns the cause.
-func (e *RefusedError) Unwrap() error { return e.Err }
-
-// tellRefused returns the errors of pods that a source does not get, and tells the hook. No lock is held.
-func (r *Reconciler) tellRefused(source string, refusals []podset.Refusal) (errs []error) {
-	for _, refusal := range refusals {
-		pod := refusal.Pod
-		if pod == nil {
-			errs = append(errs, refusal.Err)
-			continue
-		}
-		err := &RefusedError{
-			Pod:    cri.PodIdentity{UID: string(pod.UID), Name: pod.Name, Namespace: pod.Namespace},
-			Source: source, Err: refusal.Err,
-		}
-		if hook := r.opts.Hooks.Refused; hook != nil {
-			hook(err)
-		}
-		errs = append(errs, err)
-	}
-	return errs
-}
-
 // source orders the calls of Set for one source.
 type source struct {
 	turn  chan struct{} // has an element while a call is at work
 	taken uint64        // the call whose pods count, of the one that is at work
+	// reported has the hash of each pod and cause that the last call refused, of the one that is at work.
+	reported map[[sha256.Size]byte]bool
 }
 
 // Set replaces what a source wants, with copies of the pods unless they are Shared. It does not wait for what becomes of them. Of two calls for
 // one source at the same time the later one counts. What a call costs depends on what has changed: pods that are as
 // they were are only compared.
 //
-// A pod that is invalid or that this version cannot run is refused, with an error that names it and the field. So is a
-// change that a pod cannot follow, with an [*podapi.ImmutableError]. Where a pod of that UID runs, it goes on as it was, also
-// when an earlier agent started it, until the pod is deleted. Of two pods of a set with one name or UID the first counts, and of two sources that
-// want a pod of one UID the one that was first, for as long as it wants it; then its pod is taken down before the
-// other's is started. The others are told so, at each call.
+// A pod that is invalid or that this version cannot run is refused, with an error that names it and the field. If the runtime has nothing of
+// it, it is rejected: its phase is Failed, with the kubelet's reason and message where the kubelet rejects it too, so that its controller can
+// replace it on another node. A change that a pod cannot follow is refused with an [*podapi.ImmutableError]. Where a pod of that UID runs, it
+// goes on as it was, also when an earlier agent started it, until the pod is deleted. Of two pods of a set with one name or UID the first
+// counts, and of two sources that want a pod of one UID the one that was first, for as long as it wants it; then its pod is taken down before
+// the other's is started. Each refusal is returned once: by the first call with that pod and cause, until a call without it.
 //
 // A source that Options.Sources does not name is refused as a whole, as is one without a name, and every set once Run has returned.
 func (r *Reconciler) Set(set PodSet) error {
@@ -84,14 +54,15 @@ func (r *Reconciler) Set(set PodSet) error {
 	r.mu.Unlock()
 	before, reported := merged.Of(set.Source)
 	if reported && !merged.Contested(set.Source) && same(&before, &set) {
+		src.reported = nil // there is nothing to refuse
 		return nil
 	}
 	accepted, refusals := podset.Accept(before, set, func(old, pod *corev1.Pod) (*corev1.Pod, error) {
 		return r.acceptPod(old, pod, set.Shared)
 	}) // takes as long as validation does, so with no lock held
-	errs := r.tellRefused(set.Source, refusals)
-	errs = append(errs, r.tellRefused(set.Source, r.commit(accepted))...)
-	return errors.Join(errs...)
+	keepRefused(&before, &accepted, set.Shared)
+	refusals = append(refusals, r.commit(accepted)...)
+	return errors.Join(r.report(set.Source, src, refusals)...)
 }
 
 // enter checks whether a source may say anything, and gives its call a number.
@@ -150,6 +121,9 @@ func (r *Reconciler) acceptPod(old, pod *corev1.Pod, shared bool) (*corev1.Pod, 
 		return pod, nil
 	}
 	if err := r.check(pod); err != nil {
+		if unfit, ok := errors.AsType[*unfitError](err); ok && old != nil {
+			err = unfit.error // the pod goes on as it was
+		}
 		return withDeletion(old, pod), err
 	}
 	if old == nil {

@@ -100,7 +100,9 @@ func TestSetSaysWhichFieldMayNotChange(t *testing.T) {
 				require.Equal(t, starts+1, ops(rt, "StartContainer"))
 				require.Equal(t, sandboxes+1, ops(rt, "RunPodSandbox"))
 				require.Zero(t, ops(rt, "StopContainer"))
-				require.Error(t, n.reconciler.Set(lifecycle.PodSet{Source: "test", Pods: []*corev1.Pod{changed}}), "it is told each time")
+				require.NoError(t, n.reconciler.Set(lifecycle.PodSet{Source: "test", Pods: []*corev1.Pod{changed}}), "it is returned once")
+				n.set(changeable())
+				require.Error(t, n.reconciler.Set(lifecycle.PodSet{Source: "test", Pods: []*corev1.Pod{changed}}), "and again when it comes again")
 			})
 		})
 	}
@@ -116,18 +118,18 @@ func TestARefusedUpdateThatDeletes(t *testing.T) {
 		n := boot(t, rt, rt, lifecycle.Options{})
 		n.set(podtest.Pod("a"))
 		time.Sleep(time.Second)
-		set := func(grace int64) {
+		set := func(grace int64) error {
 			changed := podtest.Pod("a")
 			podapi.Default(changed)
 			changed.Spec.Hostname = "another"
 			changed.DeletionTimestamp, changed.DeletionGracePeriodSeconds = new(metav1.Now()), &grace
-			require.ErrorContains(t, n.reconciler.Set(lifecycle.PodSet{Source: "test", Pods: []*corev1.Pod{changed}}), "spec.hostname")
+			return n.reconciler.Set(lifecycle.PodSet{Source: "test", Pods: []*corev1.Pod{changed}})
 		}
-		set(600)
+		require.ErrorContains(t, set(600), "spec.hostname")
 		time.Sleep(5 * time.Minute)
 		require.Equal(t, corev1.PodRunning, n.phase("a"))
 		require.NotEmpty(t, rt.Calls("StopContainer"))
-		set(5)
+		require.NoError(t, set(5), "the same field is returned once")
 		time.Sleep(10 * time.Second)
 		require.Equal(t, corev1.PodFailed, n.phase("a"))
 	})
@@ -367,4 +369,23 @@ func BenchmarkSetUnchanged(b *testing.B) {
 			}
 		})
 	}
+}
+
+// A pod that leaves its source and is listed again before the reconciler has looked is restarted with the same UID, as a static pod
+// whose manifest is removed and written again.
+func TestPodListedAgainAtOnceIsRestarted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		n := boot(t, rt, rt, lifecycle.Options{})
+		n.set(podtest.Pod("a"), podtest.Pod("b"))
+		time.Sleep(time.Minute)
+		require.Equal(t, 2, ops(rt, "StartContainer"))
+		n.set(podtest.Pod("b"))
+		n.set(podtest.Pod("a"), podtest.Pod("b"))
+		time.Sleep(2 * time.Minute)
+		require.Equal(t, 1, ops(rt, "StopContainer"))
+		require.Equal(t, 3, ops(rt, "StartContainer"))
+		n.requireStatus("a", "Running, main: ready")
+		n.requireStatus("b", "Running, main: ready")
+	})
 }

@@ -42,7 +42,7 @@ func TestOneUIDInTwoSources(t *testing.T) {
 		time.Sleep(time.Second)
 		const told = `pod default/a: source "file" wants its UID uid-a, which is a pod's of source "api"; it waits until that is removed`
 		require.EqualError(t, n.wants("file", file), told)
-		require.EqualError(t, n.wants("file", file), told, "each time")
+		require.NoError(t, n.wants("file", file), "once")
 		require.NoError(t, n.wants("api", api), "the first is not told")
 		time.Sleep(time.Minute)
 		require.Equal(t, corev1.PodRunning, n.phase("b"))
@@ -130,16 +130,19 @@ func TestARefusedPodIsDeleted(t *testing.T) {
 		require.Error(t, n.wants("test", runs, never))
 		time.Sleep(time.Minute)
 		require.True(t, n.reconciler.MayRun("uid-runs"))
-		require.False(t, n.reconciler.MayRun("uid-never"))
+		require.Equal(t, corev1.PodFailed, n.phase("never"))
 
 		now := metav1.Now()
 		runs = runs.DeepCopy()
 		runs.DeletionTimestamp = &now
-		require.Error(t, n.wants("test", runs, never))
+		require.NoError(t, n.wants("test", runs, never), "nothing new is refused")
 		time.Sleep(time.Minute)
 		require.Equal(t, 1, ops(rt, "StopContainer"))
 		require.False(t, n.reconciler.MayRun("uid-runs"))
 		require.Equal(t, 1, ops(rt, "StartContainer"))
+		require.NoError(t, n.wants("test"))
+		time.Sleep(time.Minute)
+		require.False(t, n.reconciler.MayRun("uid-never"))
 	})
 }
 

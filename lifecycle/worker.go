@@ -33,6 +33,8 @@ type worker struct {
 	after   []*worker                  // of the same name, that go first; not written to after newWorker
 	retired chan struct{}              // closed when nothing is left of the pod
 	ticket  *turns.Ticket[*corev1.Pod] // for admission; nil: nobody is asked
+	// rejection is what the pod fails with, which Set refused; nil: it may be run. Not written to after newWorker.
+	rejection *Rejection
 
 	// Of the goroutine alone.
 	published published

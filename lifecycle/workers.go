@@ -75,6 +75,15 @@ func (r *Reconciler) syncWorkers() (started []*worker, whole bool) {
 			add(cri.PodIdentity{UID: uid, Name: pod.Name, Namespace: pod.Namespace}, pod, time.Time{})
 		}
 	}
+	r.rejectRefused(observed, whole, func(refused podset.RefusedPod, why *Rejection) {
+		pod := refused.Pod
+		w := newWorker(r, cri.PodIdentity{UID: string(pod.UID), Name: pod.Name, Namespace: pod.Namespace}, pod)
+		w.rejection = why
+		w.setAdmission(admissionPending)
+		w.from(refused.Source)
+		r.workers[w.id.UID] = w
+		started = append(started, w)
+	})
 	if r.draining && len(r.workers) == 0 && whole {
 		r.closeDrained()
 	}

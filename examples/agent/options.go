@@ -5,6 +5,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/lifecycle/objects"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+	"github.com/seed81659283/nodeagent/nodestatus/machine"
 )
 
 // options are what the config says of how pods run, and where it is told what becomes of them.
@@ -24,6 +26,7 @@ func (a *agent) options() lifecycle.Options {
 				a.podEvent(pod, corev1.EventTypeWarning, reason, message)
 			},
 		},
+		AppArmor: machine.AppArmor(os.DirFS("/")),
 		Dirs: lifecycle.Dirs{Pods: a.state("pods")}, NoMounts: a.client == nil,
 		Hooks: lifecycle.Hooks{Status: func(pod *corev1.Pod, st *corev1.PodStatus) {
 			a.log.Info("status", "namespace", pod.Namespace, "pod", pod.Name, "phase", st.Phase, "summary", summary(st))

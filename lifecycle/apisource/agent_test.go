@@ -170,19 +170,20 @@ func TestAPodThatIsForceDeletedAndCreatedAgainAtOnce(t *testing.T) {
 	})
 }
 
-// A pod that this agent cannot run stays Pending, its event names the field, and it is deleted at once.
+// A pod that this agent cannot run fails, so that its controller can replace it; its event names the field, and it is deleted at once.
 func TestAPodThatTheAgentCannotRun(t *testing.T) {
 	onNode(t, nil, nil, func(t *testing.T, n *node) {
 		pod := n.bind("web", func(p *corev1.Pod) {
 			p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
 		})
 		time.Sleep(time.Minute)
-		assert.Equal(t, corev1.PodPending, n.status("web").Phase)
+		assert.Equal(t, corev1.PodFailed, n.status("web").Phase)
+		assert.Equal(t, "PodFeatureUnsupported", n.status("web").Reason)
 		events := apisourcetest.List[*corev1.Event](n.server)
 		require.Len(t, events, 1)
-		assert.Equal(t, "FailedValidation", events[0].Reason)
+		assert.Equal(t, "PodFeatureUnsupported", events[0].Reason)
 		assert.Contains(t, events[0].Message, "spec.volumes")
-		assert.Zero(t, n.server.Count(apisourcetest.Match{Verb: "patch", Resource: "pods"}))
+		assert.Equal(t, 1, n.server.Count(apisourcetest.Match{Verb: "patch", Resource: "pods"}))
 
 		require.NoError(t, n.server.Delete(pod, nil))
 		time.Sleep(2500 * time.Millisecond)
@@ -258,12 +259,14 @@ func TestRejectedPodsOfOneController(t *testing.T) {
 		for _, name := range []string{"a", "b", "c"} {
 			n.bind(name, func(p *corev1.Pod) {
 				p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "rs", UID: "rs", Controller: new(true)}}
+				p.Generation = 4
 			})
 		}
 		failed := func() (k int) {
 			for _, name := range []string{"a", "b", "c"} {
 				if st := n.status(name); st.Phase == corev1.PodFailed {
 					assert.Equal(t, "OutOfcpu", st.Reason)
+					assert.EqualValues(t, 4, st.ObservedGeneration)
 					k++
 				}
 			}

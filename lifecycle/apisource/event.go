@@ -27,7 +27,7 @@ const (
 	maxEventMessage = 4096
 	// maxEventName is how long the name of an object may be.
 	maxEventName = 253
-	// ReasonFailedValidation is the reason of the event of a pod that this agent cannot run. Source: pkg/kubelet/events/event.go.
+	// ReasonFailedValidation is the reason of the event of an update of a pod that this agent cannot follow. Source: pkg/kubelet/events/event.go.
 	ReasonFailedValidation = "FailedValidation"
 )
 
@@ -110,9 +110,13 @@ func (r *Recorder) NodeEvent(eventType, reason, message string) {
 	r.Event(about, eventType, reason, message)
 }
 
-// Refused records that the agent cannot run a pod, or an update of one, with the field that it is about: the pod stays as it is. It is for
-// Hooks.Refused of package lifecycle, which tells each pod again and again; that is an event every five minutes. It does not wait.
+// Refused records that the agent cannot follow an update of a pod, with the field that it is about: the pod stays as it is. A pod that is
+// rejected gets the event of its rejection instead. It is for Hooks.Refused of package lifecycle; the same error is an event at most every five
+// minutes. It does not wait.
 func (r *Recorder) Refused(err *lifecycle.RefusedError) {
+	if err.Rejection != nil {
+		return
+	}
 	r.mu.Lock()
 	again := r.told.again(err.Pod.UID, err.Error(), time.Now())
 	r.mu.Unlock()

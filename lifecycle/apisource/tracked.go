@@ -296,7 +296,7 @@ func failedStatus(pod *corev1.Pod) *corev1.PodStatus {
 	if podstatus.Terminal(st.Phase) {
 		return st
 	}
-	st.Phase = corev1.PodFailed
+	st.Phase, st.ObservedGeneration = corev1.PodFailed, max(st.ObservedGeneration, pod.Generation)
 	if podstatus.Condition(st.Conditions, corev1.PodInitialized) != nil { // an earlier agent ran it
 		podstatus.TerminateUnseen(st)
 	}

@@ -4,6 +4,7 @@
 package podapi
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -29,14 +30,30 @@ func ForbiddenSysctls(pod *corev1.Pod, allowed []string) field.ErrorList {
 			prefix, star := strings.CutSuffix(podfield.SysctlName(pattern), "*")
 			return prefix == name || star && strings.HasPrefix(name, prefix)
 		}
-		switch ownUsers := pod.Spec.HostUsers != nil && !*pod.Spec.HostUsers; {
-		case !slices.ContainsFunc(allowed, matches):
-			errs = append(errs, field.Forbidden(path.Index(i).Child("name"), name+" is not allowed on this node"))
-		case strings.HasPrefix(name, "user.") && !ownUsers:
-			errs = append(errs, field.Forbidden(path.Index(i).Child("name"), name+" needs hostUsers false"))
+		detail := ""
+		if !slices.ContainsFunc(allowed, matches) {
+			detail = fmt.Sprintf("%q not allowlisted", name)
+		} else if namespace := sharedNamespace(&pod.Spec, name); namespace != "" {
+			detail = fmt.Sprintf("%q not allowed with host %s enabled", name, namespace)
+		}
+		if detail != "" {
+			errs = append(errs, field.Forbidden(path.Index(i).Child("name"), detail))
 		}
 	}
 	return fielderr.Short(errs)
+}
+
+// sharedNamespace returns the namespace of a sysctl that a pod shares with its host, in the kubelet's words; empty: it has its own.
+func sharedNamespace(spec *corev1.PodSpec, name string) string {
+	switch {
+	case isIPCSysctl(name) && spec.HostIPC:
+		return "IPC"
+	case strings.HasPrefix(name, "net.") && spec.HostNetwork:
+		return "Net"
+	case strings.HasPrefix(name, "user.") && (spec.HostUsers == nil || *spec.HostUsers):
+		return "User"
+	}
+	return ""
 }
 
 // safeSysctls are those that belong to a namespace of the pod and cannot be used against another one.

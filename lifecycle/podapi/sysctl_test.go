@@ -15,15 +15,17 @@ import (
 func TestForbiddenSysctls(t *testing.T) {
 	allowed := []string{"kernel.msg*", "net/ipv4/tcp_max_syn_backlog", "user.*"}
 	for spec, want := range map[string]string{
-		"":                                     "",
-		"securityContext: {sysctls: []}":       "",
-		sysctl("net.ipv4.tcp_syncookies"):      "",
-		sysctl("net/ipv4/tcp_syncookies"):      "",
-		sysctl("kernel.msgmax"):                "",
-		sysctl("net.ipv4.tcp_max_syn_backlog"): "",
-		sysctl("kernel.shmmax"):                "spec.securityContext.sysctls[0].name: Forbidden: kernel.shmmax is not allowed on this node",
-		sysctl("net.ipv4.tcp_syncookies2"):     "spec.securityContext.sysctls[0].name: Forbidden: net.ipv4.tcp_syncookies2 is not allowed on this node",
-		sysctl("user.max_user_namespaces"):     "spec.securityContext.sysctls[0].name: Forbidden: user.max_user_namespaces needs hostUsers false",
+		"":                                                 "",
+		"securityContext: {sysctls: []}":                   "",
+		sysctl("net.ipv4.tcp_syncookies"):                  "",
+		sysctl("net/ipv4/tcp_syncookies"):                  "",
+		sysctl("kernel.msgmax"):                            "",
+		sysctl("net.ipv4.tcp_max_syn_backlog"):             "",
+		sysctl("kernel.shmmax"):                            "spec.securityContext.sysctls[0].name: Forbidden: \"kernel.shmmax\" not allowlisted",
+		sysctl("net.ipv4.tcp_syncookies2"):                 "spec.securityContext.sysctls[0].name: Forbidden: \"net.ipv4.tcp_syncookies2\" not allowlisted",
+		sysctl("user.max_user_namespaces"):                 "spec.securityContext.sysctls[0].name: Forbidden: \"user.max_user_namespaces\" not allowed with host User enabled",
+		"{hostIPC: true, " + sysctl("kernel/msgmax") + "}": "spec.securityContext.sysctls[0].name: Forbidden: \"kernel.msgmax\" not allowed with host IPC enabled",
+		"{hostNetwork: true, " + sysctl("net.ipv4.tcp_syncookies") + "}": "spec.securityContext.sysctls[0].name: Forbidden: \"net.ipv4.tcp_syncookies\" not allowed with host Net enabled",
 		"{hostUsers: false, " + sysctl("user.max_user_namespaces") + "}": "",
 	} {
 		assert.Equal(t, want, first(podapi.ForbiddenSysctls(podtest.Pod(t, spec), allowed)), spec)

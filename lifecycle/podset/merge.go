@@ -19,6 +19,7 @@ type Merge struct {
 	contested map[string]bool  // sources that want a UID that another source has
 	pods      []*corev1.Pod    // those of the claims, in the order of the sources
 	refused   map[string]bool  // UIDs of pods that cannot be run
+	unclaimed []RefusedPod     // of these, those whose UID no source has, in the order of the sources
 	complete  bool
 }
 
@@ -26,6 +27,12 @@ type Merge struct {
 type claim struct {
 	source string
 	pod    *corev1.Pod
+}
+
+// RefusedPod is a pod that cannot be run, and the source that desires it.
+type RefusedPod struct {
+	Source string
+	Refusal
 }
 
 // NewMerge returns a Merge of sources that have reported nothing yet. Those that are named must have reported completely before
@@ -74,7 +81,7 @@ func (m *Merge) claimUIDs(before map[string]claim) {
 
 // distribute makes of the claims what each source gets, and returns a refusal for each pod that the named one does not get.
 func (m *Merge) distribute(source string) (refusals []Refusal) {
-	m.contested, m.refused = map[string]bool{}, map[string]bool{}
+	m.contested, m.refused, m.unclaimed = map[string]bool{}, map[string]bool{}, nil
 	m.pods = make([]*corev1.Pod, 0, len(m.claims))
 	for _, s := range m.sources {
 		for _, pod := range s.Pods {
@@ -90,7 +97,11 @@ func (m *Merge) distribute(source string) (refusals []Refusal) {
 					pod.Namespace, pod.Name, source, pod.UID, holder)})
 			}
 		}
-		for _, uid := range s.Refused {
+		for _, r := range s.Refused {
+			uid := string(r.Pod.UID)
+			if _, claimed := m.claims[uid]; !claimed && !m.refused[uid] {
+				m.unclaimed = append(m.unclaimed, RefusedPod{s.Source, r})
+			}
 			m.refused[uid] = true
 		}
 	}
@@ -135,6 +146,10 @@ func (m *Merge) Holder(uid string) string { return m.claims[uid].source }
 
 // Refused reports whether a source wants a pod of this UID that cannot be run.
 func (m *Merge) Refused(uid string) bool { return m.refused[uid] }
+
+// RefusedPods returns the pods that cannot be run, one for each UID, but for those whose UID a source has for a pod that can. It must not
+// be written to.
+func (m *Merge) RefusedPods() []RefusedPod { return m.unclaimed }
 
 // Complete reports whether all that is wanted is known: a set of each source that is named, and none that is incomplete.
 func (m *Merge) Complete() bool { return m.complete }

@@ -56,7 +56,7 @@ func randomSet(rnd *rand.Rand) (set podset.Accepted) {
 		case 0, 1:
 			set.Pods = append(set.Pods, newPod(uid+"/"+set.Source))
 		case 2:
-			set.Refused = append(set.Refused, uid)
+			set.Refused = append(set.Refused, podset.Refusal{Pod: newPod(uid)})
 		}
 	}
 	return set
@@ -130,6 +130,7 @@ func (m *model) complete() bool {
 func (m *model) check(merge *podset.Merge, set podset.Accepted, refusals []podset.Refusal) {
 	m.Helper()
 	var pods []*corev1.Pod
+	var unclaimed []podset.RefusedPod
 	refused := map[string]bool{}
 	for _, source := range m.order {
 		contested := false
@@ -140,8 +141,11 @@ func (m *model) check(merge *podset.Merge, set podset.Accepted, refusals []podse
 				contested = true
 			}
 		}
-		for _, uid := range m.last[source].Refused {
-			refused[uid] = true
+		for _, r := range m.last[source].Refused {
+			if uid := string(r.Pod.UID); !refused[uid] && m.owner[uid] == "" {
+				unclaimed = append(unclaimed, podset.RefusedPod{Source: source, Refusal: r})
+			}
+			refused[string(r.Pod.UID)] = true
 		}
 		m.require(merge.Contested(source) == contested, "contested %s: %t", source, !contested)
 		of, reported := merge.Of(source)
@@ -154,6 +158,7 @@ func (m *model) check(merge *podset.Merge, set podset.Accepted, refusals []podse
 		m.require(merge.Pod(uid) == m.wanted(owner, uid), "%s is another pod", uid)
 		m.require(merge.Refused(uid) == refused[uid], "refused %s: %t", uid, !refused[uid])
 	}
+	m.require(slices.Equal(merge.RefusedPods(), unclaimed), "refused pods %v, not %v", merge.RefusedPods(), unclaimed)
 	m.require(merge.Complete() == m.complete(), "complete: %t", merge.Complete())
 	var lost []*corev1.Pod
 	for _, pod := range set.Pods {

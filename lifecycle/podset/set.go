@@ -24,7 +24,7 @@ type Set struct {
 // Accepted is what [Accept] leaves of a set: no two of its pods have one name or one UID.
 type Accepted struct {
 	Set
-	Refused []string // UIDs of pods that cannot be run and are not deleted: nothing is started for them, and what runs is not an orphan
+	Refused []Refusal // pods with a UID that cannot be run and are not deleted: nothing is started for them, and what runs is not an orphan
 }
 
 // Refusal is a pod that its source does not get, or not as the source gave it.
@@ -62,7 +62,7 @@ func Accept(before Accepted, set Set, judge func(old, pod *corev1.Pod) (*corev1.
 		case accepted != nil:
 			next.Pods = append(next.Pods, accepted)
 		case uid != "" && pod.DeletionTimestamp == nil: // what runs of one that is deleted is an orphan
-			next.Refused = append(next.Refused, uid)
+			next.Refused = append(next.Refused, Refusal{pod, err})
 		}
 	}
 	return next, refusals

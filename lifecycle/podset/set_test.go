@@ -36,7 +36,7 @@ func TestAcceptAsksTheJudge(t *testing.T) {
 	assert.Equal(t, map[*corev1.Pod]*corev1.Pod{changed: a, added: nil, bad: nil}, asked)
 	assert.Equal(t, podset.Accepted{
 		Set:     podset.Set{Source: "file", Pods: []*corev1.Pod{a, added}, Incomplete: true},
-		Refused: []string{"d"},
+		Refused: []podset.Refusal{{Pod: bad, Err: invalid}},
 	}, next)
 	assert.Equal(t, []podset.Refusal{{Pod: changed, Err: invalid}, {Pod: bad, Err: invalid}}, refusals)
 	assert.Equal(t, []*corev1.Pod{a, b}, before.Pods, "what was wanted before is not written to")
@@ -59,7 +59,8 @@ func TestARefusedPodThatIsDeleted(t *testing.T) {
 	next, refusals := podset.Accept(podset.Accepted{}, podset.Set{Pods: []*corev1.Pod{pod, deleted}},
 		func(_, _ *corev1.Pod) (*corev1.Pod, error) { return nil, errors.New("invalid") })
 	assert.Len(t, refusals, 2)
-	assert.Equal(t, []string{"a"}, next.Refused)
+	require.Len(t, next.Refused, 1)
+	assert.Same(t, pod, next.Refused[0].Pod)
 	assert.Empty(t, next.Pods)
 }
 

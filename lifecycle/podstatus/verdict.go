@@ -64,10 +64,12 @@ func Rejected(st *corev1.PodStatus) bool {
 	return st.Phase == corev1.PodFailed && strings.HasPrefix(st.Message, rejectedPrefix)
 }
 
-// Status returns the status of the rejected pod, which has nothing else. Source: rejectPod in pkg/kubelet/kubelet.go.
+// Status returns the status of the rejected pod, which has no conditions, addresses or containers. Source: rejectPod in
+// pkg/kubelet/kubelet.go, SetPodStatus in pkg/kubelet/status/status_manager.go.
 func (r *Rejection) Status(pod *corev1.Pod) corev1.PodStatus {
 	return corev1.PodStatus{
-		QOSClass: qos.StatusClass(pod), Phase: corev1.PodFailed, Reason: r.StatusReason(), Message: rejectedPrefix + r.Message,
+		ObservedGeneration: pod.Generation, QOSClass: qos.StatusClass(pod),
+		Phase: corev1.PodFailed, Reason: r.StatusReason(), Message: rejectedPrefix + r.Message,
 	}
 }
 

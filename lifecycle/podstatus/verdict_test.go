@@ -77,6 +77,11 @@ func TestConditionOfAnEviction(t *testing.T) {
 func TestRejection(t *testing.T) {
 	r := &podstatus.Rejection{Reason: "OutOfcpu", Message: "too little"}
 	assert.EqualError(t, r, "OutOfcpu: too little")
-	assert.Equal(t, "Pod was rejected: too little", r.Status(podtest.Pod("a")).Message)
+	pod := podtest.Pod("a")
+	pod.Generation = 3
+	assert.Equal(t, corev1.PodStatus{
+		ObservedGeneration: 3, Phase: corev1.PodFailed, QOSClass: corev1.PodQOSBestEffort,
+		Reason: "OutOfcpu", Message: "Pod was rejected: too little",
+	}, r.Status(pod), "a rejected pod has no conditions, as with the kubelet")
 	assert.Equal(t, "UnexpectedAdmissionError", (&podstatus.Rejection{}).StatusReason())
 }

@@ -1,0 +1,35 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podapi
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/internal/optional"
+	"github.com/seed81659283/nodeagent/internal/podfield"
+)
+
+// UsesAppArmor reports whether a pod or one of its containers has an AppArmor profile, by its field or by the annotation that came before it.
+// Source: isRequired in pkg/security/apparmor/helpers.go.
+func UsesAppArmor(pod *corev1.Pod) bool {
+	confined := func(p *corev1.AppArmorProfile) bool {
+		return p != nil && p.Type != corev1.AppArmorProfileTypeUnconfined
+	}
+	if confined(optional.OrZero(pod.Spec.SecurityContext).AppArmorProfile) {
+		return true
+	}
+	for c := range podfield.Containers(&pod.Spec) {
+		if confined(optional.OrZero(c.SecurityContext).AppArmorProfile) {
+			return true
+		}
+	}
+	for key, value := range pod.Annotations {
+		if strings.HasPrefix(key, corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix) && value != corev1.DeprecatedAppArmorBetaProfileNameUnconfined {
+			return true
+		}
+	}
+	return false
+}

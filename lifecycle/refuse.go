@@ -1,0 +1,157 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/lifecycle/podapi"
+	"github.com/seed81659283/nodeagent/lifecycle/podset"
+	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
+)
+
+// RefusedError is why [Reconciler.Set] did not accept a pod, or an update of one. errors.As finds each in what Set returns.
+type RefusedError struct {
+	Pod    cri.PodIdentity
+	Source string
+	Err    error // such as a [*podapi.ImmutableError]
+	// Rejection is what the pod fails with, unless something of it exists in the runtime. Nil: the pod stays as it is, as after an update that
+	// it cannot follow.
+	Rejection *Rejection
+}
+
+// Error returns the text of the cause, which names the pod.
+func (e *RefusedError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *RefusedError) Unwrap() error { return e.Err }
+
+// The reasons of pods that are refused, beside [podstatus.ReasonUnexpectedAdmissionError] of those that are invalid. Source:
+// pkg/kubelet/sysctl, pkg/kubelet/lifecycle.
+const (
+	reasonSysctl   = "SysctlForbidden"
+	reasonOS       = "PodOSNotSupported"
+	reasonAppArmor = "AppArmor"
+	reasonFeature  = "PodFeatureUnsupported"
+)
+
+// maxRejectionMessage bounds the message of a rejection, in bytes.
+const maxRejectionMessage = 1024
+
+// unfitError is why a pod cannot be run, and what it fails with.
+type unfitError struct {
+	error
+	rejection *Rejection // nil: the pod cannot even be named
+}
+
+// Unwrap returns the cause.
+func (e *unfitError) Unwrap() error { return e.error }
+
+// rejectionOf returns what a pod with these errors fails with: where the kubelet rejects it, with the kubelet's reason and message, in the
+// order of the kubelet's admission handlers.
+func (r *Reconciler) rejectionOf(pod *corev1.Pod, errs field.ErrorList, invalid bool) *Rejection {
+	if slices.ContainsFunc(errs, func(e *field.Error) bool {
+		return slices.Contains([]string{"metadata.uid", "metadata.name", "metadata.namespace"}, e.Field)
+	}) {
+		return nil
+	}
+	message := errs.ToAggregate().Error()
+	switch sysctls := podapi.ForbiddenSysctls(pod, r.opts.Sysctls); {
+	case len(sysctls) > 0:
+		return &Rejection{Reason: reasonSysctl, Message: "forbidden sysctl: " + sysctls[0].Detail}
+	case pod.Spec.OS != nil && pod.Spec.OS.Name != corev1.Linux:
+		return &Rejection{Reason: reasonOS, Message: "Failed to admit pod as the OS field doesn't match node OS"}
+	case invalid:
+		return &Rejection{Message: shorten(message)}
+	case r.opts.AppArmor != nil && podapi.UsesAppArmor(pod):
+		return &Rejection{Reason: reasonAppArmor, Message: messageAppArmor(r.opts.AppArmor)}
+	}
+	return &Rejection{Reason: reasonFeature, Message: shorten("Pod requires node features that are not available: " + message)}
+}
+
+// messageAppArmor returns the message about a host without AppArmor. Source: pkg/kubelet/lifecycle/handlers.go.
+func messageAppArmor(err error) string { return fmt.Sprintf("Cannot enforce AppArmor: %v", err) }
+
+// shorten cuts a message.
+func shorten(message string) string {
+	if len(message) <= maxRejectionMessage {
+		return message
+	}
+	return strings.ToValidUTF8(message[:maxRejectionMessage-len("...")], "") + "..."
+}
+
+// rejectable returns the rejection of a pod that was refused, or nil. One that is over or deleted is not rejected any more.
+func rejectable(refusal podset.Refusal) *Rejection {
+	unfit, ok := errors.AsType[*unfitError](refusal.Err)
+	if !ok || refusal.Pod.DeletionTimestamp != nil || podstatus.Terminal(refusal.Pod.Status.Phase) {
+		return nil
+	}
+	return unfit.rejection
+}
+
+// keepRefused makes the pods of the set that are refused the Reconciler's own, or those that it has already, if they are equal.
+func keepRefused(before, next *podset.Accepted, shared bool) {
+	for i := range next.Refused {
+		r := &next.Refused[i]
+		j := slices.IndexFunc(before.Refused, func(o podset.Refusal) bool { return o.Pod.UID == r.Pod.UID })
+		switch {
+		case j >= 0 && podapi.Equal(before.Refused[j].Pod, r.Pod):
+			r.Pod = before.Refused[j].Pod
+		case !shared:
+			r.Pod = r.Pod.DeepCopy()
+		}
+	}
+}
+
+// report returns the errors of pods that a source does not get, and calls the hook: once for each pod and cause, for as long as that is so. No
+// lock is held but the turn of the source.
+func (r *Reconciler) report(name string, src *source, refusals []podset.Refusal) (errs []error) {
+	reported := make(map[[sha256.Size]byte]bool, len(refusals))
+	for _, refusal := range refusals {
+		id := cri.PodIdentity{}
+		if pod := refusal.Pod; pod != nil {
+			id = cri.PodIdentity{UID: string(pod.UID), Name: pod.Name, Namespace: pod.Namespace}
+			if podstatus.Terminal(pod.Status.Phase) && errors.As(refusal.Err, new(*unfitError)) {
+				continue // it is over, as after its rejection
+			}
+		}
+		key := sha256.Sum256([]byte(id.UID + "/" + id.Namespace + "/" + id.Name + " " + refusal.Err.Error()))
+		if known := src.reported[key] || reported[key]; known {
+			reported[key] = true
+			continue
+		}
+		reported[key] = true
+		if refusal.Pod == nil {
+			errs = append(errs, refusal.Err)
+			continue
+		}
+		err := &RefusedError{Pod: id, Source: name, Err: refusal.Err, Rejection: rejectable(refusal)}
+		if hook := r.opts.Hooks.Refused; hook != nil {
+			hook(err)
+		}
+		errs = append(errs, err)
+	}
+	src.reported = reported
+	return errs
+}
+
+// rejectRefused starts a worker for each refused pod of which nothing exists in the runtime, and returns whether a pod has one: it fails the
+// pod. Of the others whatever runs goes on. The lock is held; observed is all that the runtime has.
+func (r *Reconciler) rejectRefused(observed []cri.Pod, whole bool, add func(podset.RefusedPod, *Rejection)) {
+	for _, refused := range r.wanted().RefusedPods() {
+		uid, rejection := string(refused.Pod.UID), rejectable(refused.Refusal)
+		exists := slices.ContainsFunc(observed, func(p cri.Pod) bool { return p.UID == uid })
+		if whole && !exists && rejection != nil && r.workers[uid] == nil {
+			add(refused, rejection)
+		}
+	}
+}

@@ -1,0 +1,210 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle_test
+
+import (
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/seed81659283/nodeagent/cri/critest"
+	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/internal/podtest"
+	"github.com/seed81659283/nodeagent/lifecycle/lifecycletest"
+	"github.com/seed81659283/nodeagent/lifecycle/podapi"
+)
+
+// refuse gives an agent a pod, with defaults, that Set refuses.
+func (n *node) refuse(pod *corev1.Pod) error {
+	n.t.Helper()
+	pod = pod.DeepCopy()
+	podapi.Default(pod)
+	return n.reconciler.Set(lifecycle.PodSet{Source: "test", Pods: []*corev1.Pod{pod}})
+}
+
+func withSysctl(pod *corev1.Pod, name string) *corev1.Pod {
+	pod.Spec.SecurityContext = &corev1.PodSecurityContext{Sysctls: []corev1.Sysctl{{Name: name, Value: "1"}}}
+	return pod
+}
+
+// A pod that Set refuses fails, with the kubelet's reason and message where the kubelet rejects it, and nothing is made for it.
+func TestRefusedPodsAreRejected(t *testing.T) {
+	const noAppArmor = "Cannot enforce AppArmor: AppArmor is not enabled on the host"
+	for name, test := range map[string]struct {
+		change          func(*corev1.Pod)
+		reason, message string
+	}{
+		"a sysctl": {
+			func(p *corev1.Pod) { withSysctl(p, "kernel/msgmax") },
+			"SysctlForbidden", `forbidden sysctl: "kernel.msgmax" not allowlisted`,
+		},
+		"a sysctl of the host": {
+			func(p *corev1.Pod) { withSysctl(p, "net.ipv4.tcp_syncookies").Spec.HostNetwork = true },
+			"SysctlForbidden", `forbidden sysctl: "net.ipv4.tcp_syncookies" not allowed with host Net enabled`,
+		},
+		"an operating system": {
+			func(p *corev1.Pod) { p.Spec.OS = &corev1.PodOS{Name: corev1.Windows} },
+			"PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS",
+		},
+		"AppArmor, by field of the pod": {
+			func(p *corev1.Pod) {
+				p.Spec.SecurityContext = &corev1.PodSecurityContext{AppArmorProfile: &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeRuntimeDefault}}
+			}, "AppArmor", noAppArmor,
+		},
+		"AppArmor, by field of a container": {
+			func(p *corev1.Pod) {
+				p.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{AppArmorProfile: &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeRuntimeDefault}}
+			}, "AppArmor", noAppArmor,
+		},
+		"AppArmor, by annotation": {
+			func(p *corev1.Pod) {
+				p.Annotations = map[string]string{corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix + "main": "runtime/default"}
+			}, "AppArmor", noAppArmor,
+		},
+		"what this version lacks": {
+			func(p *corev1.Pod) {
+				devices := corev1.ResourceList{"example.com/gpu": resource.MustParse("1")}
+				p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: devices, Limits: devices}
+			},
+			"PodFeatureUnsupported",
+			"Pod requires node features that are not available: spec.containers[0].resources.limits[example.com/gpu]: Forbidden: not supported by this version: devices",
+		},
+		"a value of a later version": {
+			func(p *corev1.Pod) { p.Spec.DNSPolicy = "ByMagic" },
+			"UnexpectedAdmissionError", "",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				rt := critest.New(critest.Options{})
+				n := boot(t, rt, rt, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}, AppArmor: errors.New("AppArmor is not enabled on the host")})
+				pod := podtest.Pod("a")
+				pod.Generation = 2
+				test.change(pod)
+				refused, ok := errors.AsType[*lifecycle.RefusedError](n.refuse(pod))
+				require.True(t, ok)
+				require.NotNil(t, refused.Rejection)
+				assert.Equal(t, test.reason, refused.Rejection.StatusReason())
+				time.Sleep(time.Minute)
+				st := n.status("a")
+				assert.Equal(t, corev1.PodFailed, st.Phase)
+				assert.Equal(t, test.reason, st.Reason)
+				if test.message != "" {
+					assert.Equal(t, "Pod was rejected: "+test.message, st.Message)
+				}
+				assert.EqualValues(t, 2, st.ObservedGeneration)
+				assert.Equal(t, []string{test.reason + "!"}, n.events)
+				assert.Empty(t, rt.Calls("RunPodSandbox"))
+				active, _ := n.reconciler.Active()
+				assert.Empty(t, active)
+
+				n.set() // deleted
+				time.Sleep(time.Minute)
+				assert.Equal(t, []string{"a"}, n.left())
+			})
+		})
+	}
+}
+
+// Each refusal is returned and logged once, however often the set comes, until the pod or the cause is another one.
+func TestEachRefusalIsReportedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		rt := critest.New(critest.Options{})
+		n := boot(t, rt, rt, lifecycle.Options{Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))})
+		log.Reset() // of hints about the options
+		pod := withSysctl(podtest.Pod("a"), "kernel.msgmax")
+		require.ErrorContains(t, n.refuse(pod), "kernel.msgmax")
+		for i := range 577 {
+			time.Sleep(time.Second)
+			pod.ResourceVersion = string(rune('a' + i%20))
+			if i > 300 {
+				pod.Status = n.status("a") // as the API server has it then
+			}
+			require.NoError(t, n.refuse(pod))
+		}
+		require.Equal(t, corev1.PodFailed, n.phase("a"))
+		require.Equal(t, []string{"SysctlForbidden!"}, n.events)
+		require.Empty(t, log.String(), "it is the caller of Set who logs what that returns")
+
+		pod.Status = corev1.PodStatus{}
+		require.ErrorContains(t, n.refuse(withSysctl(pod, "kernel.msgmnb")), "kernel.msgmnb")
+		require.NoError(t, n.refuse(pod))
+		n.set()
+		require.ErrorContains(t, n.refuse(pod), "kernel.msgmnb")
+	})
+}
+
+// A pod that an earlier agent runs is left as it is by one that cannot run it, until it is deleted; once nothing of it exists it is rejected.
+func TestRefusedPodThatRuns(t *testing.T) {
+	for _, dies := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			rt := critest.New(critest.Options{})
+			o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}, Sysctls: []string{"kernel.msgmax"}}
+			n := boot(t, rt, rt, o)
+			pod := withSysctl(podtest.Pod("a"), "kernel.msgmax")
+			n.set(pod)
+			time.Sleep(time.Minute)
+			require.Equal(t, corev1.PodRunning, n.phase("a"))
+			n.stop()
+
+			o.Sysctls = nil
+			if dies { // as at a reboot
+				rt = critest.New(critest.Options{})
+			}
+			n = boot(t, rt, rt, o)
+			require.Error(t, n.refuse(pod))
+			time.Sleep(10 * time.Minute)
+			if dies {
+				require.Equal(t, "SysctlForbidden", n.status("a").Reason)
+				return
+			}
+			require.Empty(t, n.events)
+			require.Zero(t, ops(rt, "StopContainer"))
+			pod.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+			require.NoError(t, n.refuse(pod), "nothing new is refused")
+			time.Sleep(10 * time.Minute)
+			require.Equal(t, []string{"a"}, n.left())
+		})
+	}
+}
+
+// A static pod that was rejected is admitted anew by the next agent, as by the kubelet; one of an API server has failed for good.
+func TestRejectedPodsAndTheNextAgent(t *testing.T) {
+	for source, want := range map[string]corev1.PodPhase{"file": corev1.PodRunning, "api": corev1.PodFailed} {
+		synctest.Test(t, func(t *testing.T) {
+			rt := critest.New(critest.Options{})
+			o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}, Volumes: &lifecycletest.Resources{}, Admit: (&gate{}).admit}
+			n := boot(t, rt, rt, o)
+			pod := podtest.Pod("a")
+			pod.Annotations = map[string]string{"kubernetes.io/config.source": source}
+			n.set(pod)
+			refused := withSysctl(podtest.Pod("b"), "kernel.msgmax")
+			refused.Annotations = pod.Annotations
+			podapi.Default(pod)
+			podapi.Default(refused)
+			both := lifecycle.PodSet{Source: "test", Pods: []*corev1.Pod{pod, refused}}
+			require.Error(t, n.reconciler.Set(both))
+			time.Sleep(time.Minute)
+			require.Equal(t, corev1.PodFailed, n.phase("a"))
+			require.Equal(t, corev1.PodFailed, n.phase("b"))
+			n.stop()
+			o.Sysctls, o.Admit = []string{"kernel.*"}, (&gate{room: 2}).admit
+			n = boot(t, rt, rt, o)
+			require.NoError(t, n.reconciler.Set(both))
+			time.Sleep(time.Minute)
+			require.Equal(t, want, n.phase("a"), source)
+			require.Equal(t, want, n.phase("b"), source)
+		})
+	}
+}

@@ -1,0 +1,28 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"errors"
+	"io/fs"
+)
+
+// errNoAppArmor has the kubelet's words.
+var errNoAppArmor = errors.New("AppArmor is not enabled on the host")
+
+// AppArmor returns nil if the kernel of a machine enforces AppArmor profiles, and else why it does not, in the kubelet's words. Source:
+// pkg/security/apparmor/validate.go.
+func AppArmor(root fs.FS) error {
+	if root == nil {
+		return errors.New("read AppArmor: the file system is nil: hand in that of its root, on a host os.DirFS(\"/\")")
+	}
+	if _, err := fs.Stat(root, "sys/kernel/security/apparmor"); err != nil {
+		return errNoAppArmor
+	}
+	enabled, err := files{root}.read("sys/module/apparmor/parameters/enabled")
+	if err != nil || len(enabled) == 0 || enabled[0] != 'Y' {
+		return errNoAppArmor
+	}
+	return nil
+}
