@@ -6,6 +6,8 @@ package lifecycle
 import (
 	"context"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -57,15 +59,37 @@ func (w *worker) blocker() *worker {
 }
 
 // namesake returns the first pod that has the name of this one and was there before it, or nil.
-func (w *worker) namesake() *worker {
-	for _, b := range w.after {
+func (w *worker) namesake() *worker { return w.after.first() }
+
+// predecessors are the workers of earlier pods of one name that have not retired, the earliest first.
+type predecessors struct {
+	mu      sync.Mutex
+	workers []*worker
+}
+
+// first returns the first worker that has not retired, or nil.
+func (p *predecessors) first() *worker {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, w := range p.workers {
 		select {
-		case <-b.retired:
+		case <-w.retired:
 		default:
-			return b
+			return w
 		}
 	}
 	return nil
+}
+
+// drop forgets a worker that has retired, or all of them if retired is nil.
+func (p *predecessors) drop(retired *worker) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if retired == nil {
+		p.workers = nil
+		return
+	}
+	p.workers = slices.DeleteFunc(p.workers, func(w *worker) bool { return w == retired })
 }
 
 // reportBlocked publishes for whom the pod waits. If that one is in trouble, it is told to the hooks as well when it is

@@ -30,7 +30,7 @@ type worker struct {
 	exec   *executor.Executor
 
 	source  string                     // whose pod it is; of the Reconciler
-	after   []*worker                  // of the same name, that go first; not written to after newWorker
+	after   predecessors               // pods of the same name that go first
 	retired chan struct{}              // closed when nothing is left of the pod
 	ticket  *turns.Ticket[*corev1.Pod] // for admission; nil: nobody is asked
 	// rejection is what the pod fails with, which Set refused; nil: it may be run. Not written to after newWorker.

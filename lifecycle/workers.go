@@ -13,7 +13,8 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podset"
 )
 
-// retire forgets a worker of whose pod nothing is left.
+// retire forgets a worker of whose pod nothing is left. Its successors forget it too: otherwise each pod would keep all earlier pods of
+// its name in memory.
 func (r *Reconciler) retire(w *worker) {
 	r.mu.Lock()
 	delete(r.workers, w.id.UID)
@@ -22,6 +23,14 @@ func (r *Reconciler) retire(w *worker) {
 		w.ticket.Withdraw()
 	}
 	close(w.retired)
+	w.after.drop(nil)
+	r.mu.Lock()
+	for _, successor := range r.workers {
+		if successor.id.Name == w.id.Name && successor.id.Namespace == w.id.Namespace {
+			successor.after.drop(w)
+		}
+	}
+	r.mu.Unlock()
 	r.wake()
 }
 
@@ -60,7 +69,7 @@ func (r *Reconciler) syncWorkers() (started []*worker, whole bool) {
 		}
 		w.expectAdmission(pod)
 		if pod != nil {
-			w.after = slices.Clone(names[name]) // they go first
+			w.after.workers = slices.Clone(names[name])
 			w.from(wanted.Holder(id.UID))
 		}
 		r.workers[id.UID] = w
