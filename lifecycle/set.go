@@ -154,6 +154,8 @@ func (r *Reconciler) commit(accepted podset.Accepted) (refusals []podset.Refusal
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.merged, refusals = r.merged.With(accepted)
+	// Before the next call: a pod that is listed again by then is restarted, as it was removed in between.
+	r.updateWorkers(r.wanted())
 	r.wake()
 	return refusals
 }

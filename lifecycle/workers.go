@@ -49,13 +49,7 @@ func (r *Reconciler) syncWorkers() (started []*worker, whole bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	wanted := r.wanted()
-	for uid, w := range r.workers {
-		if pod := wanted.Pod(uid); pod != nil && w.source == wanted.Holder(uid) {
-			w.Update(pod, w.isTerminal())
-		} else {
-			w.Delete()
-		}
-	}
+	r.updateWorkers(wanted)
 	names := make(map[string][]*worker, len(r.workers)) // that a pod still holds
 	for _, w := range r.workers {
 		name := w.id.Namespace + "/" + w.id.Name
@@ -97,6 +91,24 @@ func (r *Reconciler) syncWorkers() (started []*worker, whole bool) {
 		r.closeDrained()
 	}
 	return started, whole
+}
+
+// updateWorkers gives each worker the newest version of its pod, or its deletion if no source lists the pod any more. The worker of a
+// rejected pod keeps it while its source lists it. The lock is held.
+func (r *Reconciler) updateWorkers(wanted *podset.Merge) {
+	refused := map[string]*corev1.Pod{}
+	for _, pod := range wanted.RefusedPods() {
+		refused[string(pod.Pod.UID)] = pod.Pod
+	}
+	for uid, w := range r.workers {
+		if pod := wanted.Pod(uid); pod != nil && w.source == wanted.Holder(uid) {
+			w.Update(pod, w.isTerminal())
+		} else if pod := refused[uid]; pod != nil && w.rejection != nil {
+			w.Update(pod, w.isTerminal())
+		} else {
+			w.Delete()
+		}
+	}
 }
 
 func (r *Reconciler) closeDrained() {

@@ -51,8 +51,9 @@ type Dir struct {
 	guard runonce.Guard
 
 	files   map[string]*manifest
-	listed  bool // the path has been read since the start
-	pending bool // something has changed and not held still yet
+	removed map[string]bool // files that the kernel has reported as removed, until a scan has seen what became of them
+	listed  bool            // the path has been read since the start
+	pending bool            // something has changed and not held still yet
 	ignored map[string]bool
 	kept    cost // of all files
 	last    Update
@@ -67,7 +68,7 @@ func NewDir(path string, o DirOptions) *Dir {
 	if abs, err := filepath.Abs(path); err == nil {
 		path = abs
 	}
-	d := &Dir{path: path, opts: o, files: make(map[string]*manifest), ignored: make(map[string]bool)}
+	d := &Dir{path: path, opts: o, files: make(map[string]*manifest), removed: make(map[string]bool), ignored: make(map[string]bool)}
 	d.guard.Require("source.Dir", o.Logger, nil)
 	return d
 }
@@ -89,6 +90,7 @@ func (d *Dir) Run(ctx context.Context, sink func(Update)) error {
 		// The watch comes first, so that no change falls between it and the scan.
 		w.renew(time.Now())
 		last := d.last
+		d.noteRemoved(w.takeRemoved())
 		if u := d.scan(time.Now()); first || !u.equal(last) {
 			sink(u)
 		}
@@ -133,6 +135,7 @@ func (d *Dir) scan(now time.Time) Update {
 			d.files[path] = m
 		}
 		m.goneAt = time.Time{}
+		changed = d.dropRemoved(path, m) || changed
 		changed = d.look(path, file, m, now) || changed
 	}
 	for path, m := range d.files {
@@ -149,6 +152,7 @@ func (d *Dir) scan(now time.Time) Update {
 		}
 		d.kept = d.kept.minus(m.cost)
 		delete(d.files, path)
+		delete(d.removed, path)
 		changed = true
 	}
 	d.listed = true
@@ -156,6 +160,28 @@ func (d *Dir) scan(now time.Time) Update {
 		d.last = merge(File, d.files, d.order())
 	}
 	return d.last
+}
+
+// noteRemoved records the manifests among files that were removed or renamed away.
+func (d *Dir) noteRemoved(paths map[string]bool) {
+	for path := range paths {
+		if m := d.files[path]; m != nil && len(m.entries) > 0 {
+			d.removed[path] = true
+		}
+	}
+}
+
+// dropRemoved takes the pods of a manifest that was removed and is there again out of the set, until the file is read anew, and
+// reports whether there were any. So they are restarted, as by the kubelet, which takes each event of the kernel for itself
+// (consumeWatchEvent in pkg/kubelet/config/file_linux.go).
+func (d *Dir) dropRemoved(path string, m *manifest) bool {
+	if !d.removed[path] {
+		return false
+	}
+	delete(d.removed, path)
+	d.kept = d.kept.minus(m.cost)
+	*m = manifest{known: m.known}
+	return true
 }
 
 func (d *Dir) order() []string { return slices.Sorted(maps.Keys(d.files)) }

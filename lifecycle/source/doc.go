@@ -33,8 +33,11 @@
 // known, and some of them may be running. The set is incomplete then: its consumer must not stop a running pod that no
 // source has named, until every source is complete.
 //
-// A change counts when the file has not changed for DirOptions.Settle. This keeps half-written files, and files that an
-// editor moves away for a moment, from affecting their pods. A writer that pauses for longer in the middle of a file can
+// A manifest that is removed, or moved away, and is there again leaves the set until it has been read: its pods are restarted, as
+// in the kubelet, also with the same content. One that is replaced by a rename or written in place never leaves the set. Dir
+// learns of a short removal from the kernel; without inotify it stays unseen.
+//
+// A change counts when the file has not changed for DirOptions.Settle. This keeps half-written files from affecting their pods. A writer that pauses for longer in the middle of a file can
 // still be seen halfway: write elsewhere and rename to be safe.
 //
 // What belongs here: where pods come from, and what makes a manifest a static pod of this node. What does not: defaults and

@@ -33,6 +33,9 @@ type watch struct {
 	relay   sync.WaitGroup
 	retry   time.Duration
 	retryAt time.Time
+
+	mu      sync.Mutex      // guards what follows
+	removed map[string]bool // paths of files that were removed or renamed away since takeRemoved
 }
 
 func newWatch(path string, period time.Duration, l *slog.Logger) *watch {
@@ -85,8 +88,12 @@ func (w *watch) start(dir string) error {
 				if !ok {
 					return
 				}
-				if e.Name == dir && e.Has(fsnotify.Remove|fsnotify.Rename) {
+				switch {
+				case !e.Has(fsnotify.Remove) && !e.Has(fsnotify.Rename):
+				case e.Name == dir:
 					w.gone.Store(true)
+				default:
+					w.addRemoved(e.Name)
 				}
 			case _, ok := <-watcher.Errors:
 				if !ok {
@@ -100,6 +107,27 @@ func (w *watch) start(dir string) error {
 		}
 	})
 	return nil
+}
+
+// addRemoved records that a file was removed or renamed away. A directory with more files than maxFiles is not read at all.
+func (w *watch) addRemoved(path string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.removed == nil {
+		w.removed = map[string]bool{}
+	}
+	if len(w.removed) < maxFiles {
+		w.removed[path] = true
+	}
+}
+
+// takeRemoved returns the paths of the files that were removed or renamed away since the last call.
+func (w *watch) takeRemoved() map[string]bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	removed := w.removed
+	w.removed = nil
+	return removed
 }
 
 // untilLook returns how long to wait for a change before looking anyway.
