@@ -73,6 +73,11 @@ func (c *podCgroups) written() int {
 	return c.writes
 }
 
+// CgroupParent implements [lifecycle.CgroupNamer].
+func (*podCgroups) CgroupParent() func(*corev1.Pod) string {
+	return func(pod *corev1.Pod) string { return "/kubepods/pod" + string(pod.UID) }
+}
+
 func (c *podCgroups) Exists(_ context.Context, pod *corev1.Pod) (bool, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

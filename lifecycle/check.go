@@ -41,8 +41,11 @@ func (r *Reconciler) lacking(pod *corev1.Pod) (errs field.ErrorList) {
 		Volumes:        r.opts.Volumes != nil,
 		HostsFiles:     r.opts.Dirs.Pods != "" && !r.opts.NoMounts,
 		UserNamespaces: r.opts.Spec.UserNamespace != nil,
-		Admission:      r.opts.Admit != nil,
+		Admission:      r.opts.Admit != nil && r.opts.AdmitsByNode,
 	}.Fields(pod)
+	if c, ok := r.opts.Probes.(ProbeChecker); ok {
+		errs = append(errs, c.Check(pod)...)
+	}
 	if r.opts.Volumes != nil {
 		errs = append(errs, r.opts.Volumes.Check(pod)...)
 	}

@@ -142,6 +142,7 @@ func (w *worker) resume(ctx context.Context, pod *corev1.Pod, observed cri.Pod, 
 		w.exec.Log("pod is no longer held back")
 	}
 	if w.r.opts.Admit == nil {
+		w.r.reportNoAdmit()
 		again()
 		return nil
 	}

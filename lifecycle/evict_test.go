@@ -262,6 +262,7 @@ func TestPodThatIsHeldBack(t *testing.T) {
 			require.Empty(t, n.status("a").Reason)
 			pods, _ = n.reconciler.Active()
 			require.Len(t, pods, 1)
+			require.Equal(t, 1, strings.Count(n.errors(), "Options.Admit is nil"), "each agent says once that nothing asks whether the node has recovered")
 		}
 	})
 }

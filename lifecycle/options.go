@@ -35,7 +35,8 @@ type Options struct {
 	// Images makes images present. Nil means [Images] with its defaults where the runtime has images, else no image is
 	// looked at.
 	Images ImageSource
-	// Cgroups makes a cgroup for each pod. Nil leaves that to the runtime.
+	// Cgroups makes a cgroup for each pod, see [CgroupNamer] for Spec.CgroupParent and [NodeResources] for Spec.Node. Nil leaves
+	// that to the runtime.
 	Cgroups PodCgroups
 	// Volumes are the volumes of pods but for images, which are the runtime's. Nil: pods that have some are refused.
 	Volumes PodResources
@@ -53,6 +54,9 @@ type Options struct {
 
 	// Admit is asked whether a pod is to run here, see [Admit]. Nil: all are.
 	Admit Admit
+	// AdmitsByNode says that Admit compares the node selector and the required node affinity of a pod with the Node, as package
+	// admission does. False: pods that have these are refused.
+	AdmitsByNode bool
 	// AdmitResize is asked whether the node has room for a pod that asks for other resources than it has, at each look at
 	// it. Its error defers the resize, or is a [Rejection] of reason Infeasible, and has the message. Nil: there always is.
 	AdmitResize func(pod *corev1.Pod) error

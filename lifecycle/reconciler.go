@@ -59,6 +59,7 @@ type Reconciler struct {
 	changed    atomic.Bool               // Changed was called, or the observer calls it
 	acted      atomic.Bool               // something of a pod was started or stopped
 	ended      chan struct{}             // closed when Run has returned
+	noAdmit    sync.Once                 // of reportNoAdmit
 
 	mu       sync.Mutex
 	merged   *podset.Merge      // what the sources want together
@@ -83,6 +84,9 @@ func New(rt cri.Runtime, observer Observer, o Options) (*Reconciler, error) {
 		return nil, err
 	}
 	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	if err := o.completeSpec(); err != nil {
 		return nil, err
 	}
 	if o.Pacing.SlowAfter <= 0 {
@@ -124,6 +128,9 @@ func New(rt cri.Runtime, observer Observer, o Options) (*Reconciler, error) {
 	}.Prepare()
 	r.check = r.checkPod
 	r.connect()
+	if o.Spec.Node == nil {
+		o.Logger.Warn("containers get no OOM score: lifecycle.Options.Spec.Node is nil", "hint", "podtree.HostOptions reads it")
+	}
 	return r, nil
 }
 

@@ -83,6 +83,7 @@ func start(t *testing.T, rt critest.Capable, dir string, around world) *mortal {
 	}
 	if around.groups != nil {
 		o.Cgroups = dyingCgroups{around.groups, remote.Around}
+		o.Spec.CgroupParent = (*podCgroups)(nil).CgroupParent()
 	}
 	if around.volumes != nil {
 		o.Volumes = dyingVolumes{around.volumes, remote.Around}

@@ -10,9 +10,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/internal/sleep"
+	"github.com/seed81659283/nodeagent/qos"
 )
 
 const (
@@ -36,11 +38,56 @@ type Follower interface {
 	Follow(active func() (pods []*corev1.Pod, complete bool), mayRun func(uid string) bool)
 }
 
+// CgroupNamer is a [PodCgroups] that names the cgroups of pods for the runtime. *podtree.Tree is one, where it works on a driver.Driver.
+type CgroupNamer interface {
+	// CgroupParent returns the function for podspec.Options.CgroupParent, or nil where the names are not known.
+	CgroupParent() func(pod *corev1.Pod) string
+}
+
+// NodeResources is a [PodCgroups] that has the resources of the node. *podtree.Tree is one.
+type NodeResources interface {
+	// Node returns the resources for podspec.Options.Node.
+	Node() qos.Node
+}
+
+// ProbeChecker is a [Probes] that cannot run probes of all kinds. *podprobe.Pods is one.
+type ProbeChecker interface {
+	// Check returns an error for each field of a pod that asks for a probe that is never run.
+	Check(pod *corev1.Pod) field.ErrorList
+}
+
+// completeSpec takes from Options.Cgroups what Options.Spec leaves out. The sandboxes of pods that have a cgroup must be in it, so a
+// missing name is an error.
+func (o *Options) completeSpec() error {
+	if o.Cgroups == nil {
+		return nil
+	}
+	if n, ok := o.Cgroups.(CgroupNamer); ok && o.Spec.CgroupParent == nil {
+		o.Spec.CgroupParent = n.CgroupParent()
+	}
+	if o.Spec.CgroupParent == nil {
+		return errors.New("lifecycle.Options: field Spec.CgroupParent: required with Cgroups, unless these are a CgroupNamer, as a podtree.Tree on a " +
+			"driver.Driver is: without, no pod is in its cgroup")
+	}
+	if n, ok := o.Cgroups.(NodeResources); ok && o.Spec.Node == nil {
+		node := n.Node()
+		o.Spec.Node = &node
+	}
+	return nil
+}
+
 // reportNotRun calls Hooks.Error because Run is missing.
 func (r *Reconciler) reportNotRun(err error) {
 	if hook := r.opts.Hooks.Error; hook != nil {
 		hook(cri.PodIdentity{}, err, 0)
 	}
+}
+
+// reportNoAdmit reports once that a pod which was temporarily evicted starts although nothing reports whether the node has recovered.
+func (r *Reconciler) reportNoAdmit() {
+	r.noAdmit.Do(func() {
+		r.complain(errors.New("a pod that was evicted starts again unasked: Options.Admit is nil, so it may be evicted again at once: see podevict.Admit"))
+	})
 }
 
 // connect has the reconciler told of what is new, and asked for its pods, by those who can.

@@ -83,6 +83,14 @@ func New(o Options) *Tree {
 	return t
 }
 
+// Name returns the cgroup in the form of a driver.Driver on cgroupfs.
+func (t *Tree) Name(p cgroups.Path) (string, error) {
+	if err := p.Validate(); err != nil {
+		return "", err
+	}
+	return p.Cgroupfs(), nil
+}
+
 // node is one cgroup.
 type node struct {
 	name     string

@@ -4,6 +4,7 @@
 package podtree
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -78,6 +79,31 @@ func New(w Cgroups, pods Pods, o Options) (*Tree, error) {
 // Path returns where the cgroup of a pod is.
 func (t *Tree) Path(pod *corev1.Pod) cgroups.Path {
 	return cgroups.PodPath(t.opts.Root, cgroups.QOS(qos.StatusClass(pod)), string(pod.UID))
+}
+
+// Namer is a [Cgroups] that has the names by which a CRI runtime takes cgroups. *driver.Driver is one.
+type Namer interface {
+	Name(p cgroups.Path) (string, error)
+}
+
+// CgroupParent returns the function for podspec.Options.CgroupParent, or nil where the cgroups are no [Namer]. Its result is empty for
+// a pod whose cgroup has no name, which [Tree.Ensure] refuses.
+func (t *Tree) CgroupParent() func(pod *corev1.Pod) string {
+	n, ok := t.w.(Namer)
+	if !ok {
+		return nil
+	}
+	return func(pod *corev1.Pod) string {
+		name, _ := n.Name(t.Path(pod))
+		return name
+	}
+}
+
+// Node returns Options.Node for podspec.Options.Node. A MemoryCapacity of zero becomes the memory of Options.Capacity.
+func (t *Tree) Node() qos.Node {
+	n := t.opts.Node
+	n.MemoryCapacity = cmp.Or(n.MemoryCapacity, t.opts.Capacity.Memory().Value())
+	return n
 }
 
 // Changed tells the Tree that other pods are active than before. It does not wait.

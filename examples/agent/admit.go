@@ -20,6 +20,7 @@ import (
 // admitAsNode has pods run only if the Node is one for them and has room. For a critical pod others make room.
 func (c *cluster) admitAsNode(o *lifecycle.Options) {
 	before := o.Admit
+	o.AdmitsByNode = true
 	o.Admit = func(ctx context.Context, pod *corev1.Pod, others []*corev1.Pod) error {
 		if before != nil { // nothing is started on a node under pressure
 			if err := before(ctx, pod, others); err != nil {

@@ -7,8 +7,6 @@ import (
 	"context"
 	"os"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/seed81659283/nodeagent/cgroups/driver"
 	"github.com/seed81659283/nodeagent/cgroups/podtree"
 	"github.com/seed81659283/nodeagent/cri"
@@ -62,18 +60,15 @@ func (a *agent) limit(ctx context.Context, o *lifecycle.Options) error {
 	if err != nil {
 		return err
 	}
+	a.tree = tree
 	if err := a.gauge(ctx, d); err != nil {
 		return err
 	}
 	if err := a.evictUnder(o); err != nil {
 		return err
 	}
-	a.setUp, a.tree = tree.Setup, tree
+	a.setUp = tree.Setup
 	a.parts = append(a.parts, tree.Run)
-	o.Cgroups, o.Spec.Node = tree, &host.Node
-	o.Spec.CgroupParent = func(pod *corev1.Pod) string {
-		name, _ := d.Name(tree.Path(pod)) // Ensure has refused what has no name
-		return name
-	}
+	o.Cgroups = tree
 	return nil
 }

@@ -73,7 +73,7 @@ func (n *node) parts(config *rest.Config, pods netip.Prefix) ([]part, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := lifecycle.Options{Owner: n.name, Objects: objects, NoMounts: true, Admit: admission.Admit(reporter.Node), Logger: n.log}
+	o := lifecycle.Options{Owner: n.name, Objects: objects, NoMounts: true, Admit: admission.Admit(reporter.Node), AdmitsByNode: true, Logger: n.log}
 	o.Spec.HostIPs, o.Spec.RuntimeClasses = func() []netip.Addr { return []netip.Addr{n.ip} }, objects.RuntimeClass
 	o.Hooks = lifecycle.Hooks{
 		Status: statuses.Changed, Left: statuses.Left, Gone: statuses.Gone, Event: recorder.PodEvent, Refused: recorder.Refused,

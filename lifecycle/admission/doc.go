@@ -9,7 +9,7 @@
 //
 // [Check] is a pure function of the three. Its first failure is the one that a pod is rejected for, as [Admit] does:
 //
-//	opts.Admit = admission.Admit(reporter.Node)
+//	opts.Admit, opts.AdmitsByNode = admission.Admit(reporter.Node), true
 //
 // The others are those that may run or wait to, with the resources that they have: what lifecycle hands to its Admit. The pod is
 // not among them. What is too little of a resource, [Failure.Missing] says; package podevict makes room for a critical pod by it.

@@ -15,7 +15,7 @@ import (
 )
 
 // PodCgroups keeps the cgroups that hold whole pods to their limits. *podtree.Tree is one. The runtime gets their
-// names from podspec.Options.CgroupParent.
+// names from podspec.Options.CgroupParent, which lifecycle.New asks the PodCgroups for where it is nil.
 type PodCgroups interface {
 	// Exists reports whether the cgroup of a pod is there.
 	Exists(ctx context.Context, pod *corev1.Pod) (bool, error)

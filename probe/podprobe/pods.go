@@ -5,9 +5,12 @@ package podprobe
 
 import (
 	"errors"
+	"slices"
+	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/seed81659283/nodeagent/internal/required"
 	"github.com/seed81659283/nodeagent/probe"
@@ -50,6 +53,27 @@ func (p *Pods) Sync(pod *corev1.Pod, status *corev1.PodStatus) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// Check returns an error for each probe of a pod that needs an option which is nil: it could never be run, and the kubelet's rule for
+// a liveness probe that fails is to stop the container.
+func (p *Pods) Check(pod *corev1.Pod) (errs field.ErrorList) {
+	spec := field.NewPath("spec")
+	for name, list := range map[string][]corev1.Container{"initContainers": pod.Spec.InitContainers, "containers": pod.Spec.Containers} {
+		for i := range list {
+			for kind, probe := range probes(&list[i]) {
+				path := spec.Child(name).Index(i).Child(word(kind) + "Probe")
+				if probe.GRPC != nil && p.options.GRPC == nil {
+					errs = append(errs, field.Forbidden(path.Child("grpc"), "this agent runs no gRPC probes: podprobe.Options.GRPC is nil"))
+				}
+				if probe.Exec != nil && p.options.Execer == nil {
+					errs = append(errs, field.Forbidden(path.Child("exec"), "this agent runs no exec probes: podprobe.Options.Execer is nil"))
+				}
+			}
+		}
+	}
+	slices.SortFunc(errs, func(a, b *field.Error) int { return strings.Compare(a.Field, b.Field) })
+	return errs
 }
 
 // Remove ends the probes of a pod and forgets their results. It is for pods of which nothing runs any more, not for the

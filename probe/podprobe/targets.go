@@ -24,9 +24,9 @@ type GRPC struct {
 
 // Options say how probes are made.
 type Options struct {
-	// Execer runs the commands of exec probes. Nil makes each of them an error.
+	// Execer runs the commands of exec probes. Nil: [Pods.Check] refuses pods that have some.
 	Execer probe.Execer
-	// GRPC makes the probers of gRPC probes, with grpcprobe.New for one. Nil makes each of them an error.
+	// GRPC makes the probers of gRPC probes, with grpcprobe.New for one. Nil: [Pods.Check] refuses pods that have some.
 	GRPC func(GRPC) (probe.Prober, error)
 	// Pool keeps the connections of HTTP probes. Nil gives each probe its own, opened and closed each time.
 	Pool *httpprobe.Pool
