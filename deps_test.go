@@ -59,7 +59,7 @@ tests lifecycle/poddir:         internal/mounttest lifecycle/internal/podtest SY
 tests lifecycle/podview:        lifecycle/internal/podtest
 tests lifecycle/resize:         lifecycle/internal/podtest
 tests lifecycle/executor:       lifecycle/internal/podtest lifecycle/lifecycletest
-tests lifecycle:                lifecycle/internal/podtest lifecycle/lifecycletest lifecycle/resize cgroups images/credential qos pleg cri/remote cri/process cgroups/driver cgroups/cgroupstest cgroups/podtree
+tests lifecycle:                lifecycle/internal/podtest lifecycle/lifecycletest cgroups images/credential qos pleg cri/remote cri/process cgroups/driver cgroups/cgroupstest cgroups/podtree
 tests hack/bench:               API YAML
 tests lifecycle/podenv:         lifecycle/podapi
 tests lifecycle/podspec:        lifecycle/podapi
@@ -129,13 +129,13 @@ probe/grpcprobe        max 115: probe internal/probeconn GRPC
 probe/podprobe         max  75: cri internal/containers internal/expand probe probe/httpprobe API internal/required
 
 # Pods.
-lifecycle              max  75: cri images internal/backoff internal/fielderr internal/sleep lifecycle/executor lifecycle/internal/callout lifecycle/internal/lacking lifecycle/internal/mailbox lifecycle/internal/ownership lifecycle/internal/runtimestate lifecycle/internal/startslots lifecycle/internal/turns lifecycle/plan lifecycle/podapi lifecycle/poddir lifecycle/podenv lifecycle/podset lifecycle/podspec lifecycle/podstatus lifecycle/podview probe probe/podprobe API
+lifecycle              max  75: cri images internal/backoff internal/fielderr internal/sleep lifecycle/executor lifecycle/internal/callout lifecycle/internal/lacking lifecycle/internal/mailbox lifecycle/internal/ownership lifecycle/internal/runtimestate lifecycle/internal/startslots lifecycle/internal/turns lifecycle/plan lifecycle/podapi lifecycle/poddir lifecycle/podenv lifecycle/podset lifecycle/podspec lifecycle/podstatus lifecycle/podview probe probe/podprobe qos lifecycle/resize internal/runonce internal/required API
 lifecycle/executor     max  75: cgroups cri images images/credential internal/containers internal/podip internal/rmtree lifecycle/hook lifecycle/internal/startslots lifecycle/plan lifecycle/poddir lifecycle/podenv lifecycle/podspec lifecycle/podstatus lifecycle/podview lifecycle/resize API
 lifecycle/plan         max  75: cri internal/containers internal/sleep lifecycle/hook lifecycle/podspec lifecycle/podstatus lifecycle/podview lifecycle/resize probe probe/podprobe API
 lifecycle/podstatus    max  75: cgroups cri internal/containers internal/podip lifecycle/podspec lifecycle/podview lifecycle/resize probe/podprobe qos API
-lifecycle/resize       max  75: cgroups cri internal/containers lifecycle/podspec qos API
+lifecycle/resize       max  75: cgroups cri internal/containers lifecycle/podspec lifecycle/podview qos API
 lifecycle/podview      max  75: cri API
-lifecycle/poddir       max  75: cri cri/logs internal/atomicfile internal/backoff internal/dirlock internal/plainfile internal/rmtree lifecycle/podspec lifecycle/podstatus API
+lifecycle/poddir       max  75: cri cri/logs internal/atomicfile internal/backoff internal/dirlock internal/plainfile internal/rmtree lifecycle/podspec lifecycle/podstatus lifecycle/resize API
 lifecycle/internal/startslots max 0:
 lifecycle/internal/turns max 0:
 lifecycle/internal/callout max 0:

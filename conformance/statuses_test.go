@@ -40,13 +40,14 @@ type containerStatuses struct {
 	Init, Containers, Ephemeral []corev1.ContainerStatus
 	Resources                   *corev1.ResourceRequirements
 	Allocated                   corev1.ResourceList
+	Running                     bool `json:"-"` // the phase of ours
 }
 
 var statuses = conformance.Comparison[described, containerStatuses]{
 	Make:       newDescribed,
 	Kubelet:    kubeletStatuses,
 	Ours:       nodeagentStatuses,
-	Same:       func(kubelet, ours containerStatuses) bool { return equality.Semantic.DeepEqual(kubelet, ours) },
+	Same:       sameStatuses,
 	Exceptions: statusExceptions,
 }
 
@@ -54,7 +55,19 @@ func nodeagentStatuses(in described) containerStatuses {
 	st := podstatus.Of(in.Scene.Pod, in.Scene.Observed, podstatus.Input{
 		Now: sceneTime, Previous: in.Previous, Runtime: "stand-in", Waiting: in.Waiting, Deleted: in.Scene.Pod.DeletionTimestamp != nil,
 	})
-	return statusesOf(&st)
+	out := statusesOf(&st)
+	out.Running = st.Phase == corev1.PodRunning
+	return out
+}
+
+// sameStatuses reports whether both say the same. The resources of a running pod are those of its cgroup, which a scene does not have:
+// TestResizeStatus compares them.
+func sameStatuses(kubelet, ours containerStatuses) bool {
+	kubelet.Running = ours.Running
+	if ours.Running {
+		kubelet.Resources, ours.Resources = nil, nil
+	}
+	return equality.Semantic.DeepEqual(kubelet, ours)
 }
 
 func kubeletStatuses(in described) containerStatuses {
@@ -77,7 +90,8 @@ func kubeletStatuses(in described) containerStatuses {
 // statusesOf returns the statuses of the containers of a pod, without what each side says in words of its own.
 func statusesOf(st *corev1.PodStatus) containerStatuses {
 	out := containerStatuses{
-		st.InitContainerStatuses, st.ContainerStatuses, st.EphemeralContainerStatuses, st.Resources, st.AllocatedResources,
+		Init: st.InitContainerStatuses, Containers: st.ContainerStatuses, Ephemeral: st.EphemeralContainerStatuses,
+		Resources: st.Resources, Allocated: st.AllocatedResources,
 	}
 	for _, list := range [][]corev1.ContainerStatus{out.Init, out.Containers, out.Ephemeral} {
 		for i := range list {

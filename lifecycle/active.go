@@ -29,8 +29,8 @@ func (r *Reconciler) Active() (pods []*corev1.Pod, complete bool) {
 	return pods, wanted.Complete()
 }
 
-// allocatedPod returns the pod with the resources that it has.
-func (w *worker) allocatedPod() *corev1.Pod { return w.withAllocated(w.podState().Spec) }
+// allocatedPod returns the pod with the resources that are allocated to it.
+func (w *worker) allocatedPod() *corev1.Pod { return w.allocation().Apply(w.podState().Spec) }
 
 // PodState is a pod that a [Reconciler] works on.
 type PodState struct {

@@ -49,7 +49,6 @@ func (w *worker) statusState(ctx context.Context, pod *corev1.Pod, observed cri.
 		return plan.State{Observed: observed, Now: time.Now(), Deleted: deleted}
 	}
 	decision := w.exec.Resizer.Decision(pod, observed, deleted)
-	w.setAllocated(decision.Pod)
 	known := w.record.Get()
 	return plan.State{
 		Pod: decision.Pod, Observed: observed, Now: time.Now(), Deleted: deleted, Resize: decision, Probes: w.probeResults(),

@@ -9,13 +9,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
+	"github.com/seed81659283/nodeagent/lifecycle/resize"
 )
 
 // told is what a worker lets others know of its pod.
 type told struct {
-	mu        sync.Mutex        // guards all below
-	shown     *corev1.PodStatus // as others were told it last; nil: nothing yet
-	allocated *corev1.Pod       // with the resources that it has; nil: those of its spec
+	mu        sync.Mutex         // guards all below
+	shown     *corev1.PodStatus  // as others were told it last; nil: nothing yet
+	allocated *resize.Allocation // to the pod; nil: what its spec asks for
 	admitted  admission
 	trouble   error // what failed last; nil once it works
 }
@@ -57,21 +58,18 @@ func (t *told) setAdmission(a admission) {
 // counts reports whether the resources of the pod are not others' to have.
 func (t *told) counts() bool { return t.admission() != admissionPending && !t.isTerminal() }
 
-// setAllocated notes the pod with the resources that it has.
-func (t *told) setAllocated(pod *corev1.Pod) {
+// setAllocated notes what is allocated to the pod.
+func (t *told) setAllocated(a *resize.Allocation) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.allocated = pod
+	t.allocated = a
 }
 
-// withAllocated returns a pod with the resources that it has, as far as they were noted of this version of it.
-func (t *told) withAllocated(pod *corev1.Pod) *corev1.Pod {
+// allocation returns what is allocated to the pod, or nil.
+func (t *told) allocation() *resize.Allocation {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if a := t.allocated; a != nil && a.UID == pod.UID && a.Generation == pod.Generation {
-		return a
-	}
-	return pod
+	return t.allocated
 }
 
 // setTrouble notes what failed last, or, without an error, that nothing did.

@@ -51,10 +51,12 @@ type progress struct {
 
 func newWorker(r *Reconciler, id cri.PodIdentity, pod *corev1.Pod) *worker {
 	record := poddir.NewRecorder(poddir.Of(r.opts.Dirs.Pods, id.UID), id.Namespace+"/"+id.Name)
-	return &worker{
+	w := &worker{
 		Mailbox: mailbox.New(pod), r: r, id: id, record: record, exec: executor.New(executor.NewReporter(r.node, id), record),
 		retired: make(chan struct{}),
 	}
+	w.exec.Resizer.Granted = w.setAllocated
+	return w
 }
 
 // run syncs the pod whenever something changes or is due, until nothing is left of the pod or ctx ends.
@@ -63,7 +65,9 @@ func (w *worker) run(ctx context.Context) {
 		w.exec.Warn("pod record", "error", err)
 	}
 	w.takeOver()
-	w.exec.Resizer.Recall(w.record.Get())
+	known := w.record.Get()
+	w.setAllocated(known.Allocated)
+	w.exec.Resizer.Recall(known)
 	w.recallAdmission()
 	if !w.awaitOthers(ctx) {
 		return

@@ -52,7 +52,9 @@ func TestInitialNode(t *testing.T) {
 		Swap: &corev1.NodeSwapStatus{Capacity: new(int64(1 << 30))}, RunningInUserNamespace: new(false),
 	}, s.NodeInfo)
 	assert.Equal(t, int32(10250), s.DaemonEndpoints.KubeletEndpoint.Port)
-	assert.Equal(t, []string{"RestartAllContainersOnContainerExits"}, s.DeclaredFeatures)
+	assert.Equal(t, []string{
+		"InPlacePodLevelResourcesVerticalScaling", "InPlacePodVerticalScalingInitContainers", "RestartAllContainersOnContainerExits",
+	}, s.DeclaredFeatures)
 	assert.True(t, *s.Features.SupplementalGroupsPolicy)
 	require.Len(t, s.RuntimeHandlers, 2)
 	assert.Equal(t, "", s.RuntimeHandlers[0].Name, "by name")

@@ -17,9 +17,17 @@ import (
 // maxImageNames is how many names of an image are published, digests before tags.
 const maxImageNames = 5
 
-// DeclaredFeatures are the features with which pods and their updates can ask something of a node, as far as package lifecycle has them.
-// Those of the kubelet are in k8s.io/component-helpers/nodedeclaredfeatures.
-func DeclaredFeatures() []string { return []string{"RestartAllContainersOnContainerExits"} }
+// DeclaredFeatures returns the features of package lifecycle that a pod can ask a node for, or an update of a pod: the API server
+// refuses a pod, or an update, that asks for a feature which its Node does not declare. They are those that a kubelet 1.37.1
+// declares with its default feature gates, except ExtendWebSocketsToKubelet, which an agent with an API of its own adds.
+// Source: k8s.io/component-helpers/nodedeclaredfeatures.
+func DeclaredFeatures() []string {
+	return []string{
+		"InPlacePodLevelResourcesVerticalScaling",
+		"InPlacePodVerticalScalingInitContainers",
+		"RestartAllContainersOnContainerExits",
+	}
+}
 
 // declared returns the features to publish, by name, each once.
 func (c *Config) declared() []string {

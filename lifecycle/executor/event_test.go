@@ -70,13 +70,6 @@ func TestStatusChanged(t *testing.T) {
 		return corev1.PodStatus{InitContainerStatuses: list}
 	}
 	late := corev1.PodStatus{Reason: "DeadlineExceeded", Message: "too late"}
-	pending := func(reason, message string) corev1.PodCondition {
-		return corev1.PodCondition{Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: reason, Message: message}
-	}
-	inProgress := func(reason, message string) corev1.PodCondition {
-		return corev1.PodCondition{Type: corev1.PodResizeInProgress, Status: corev1.ConditionTrue, Reason: reason, Message: message, ObservedGeneration: 7}
-	}
-	with := func(list ...corev1.PodCondition) corev1.PodStatus { return corev1.PodStatus{Conditions: list} }
 
 	tests := map[string]struct {
 		before, after corev1.PodStatus
@@ -96,31 +89,6 @@ func TestStatusChanged(t *testing.T) {
 		"an init container":          {ofInit(), ofInit(backsOff("setup", 0, 1)), []string{"BackOff! setup setup-id exit code 1"}, "Back-off restarting failed container setup in pod a_default(uid-a)"},
 		"past its deadline":          {corev1.PodStatus{}, late, []string{"DeadlineExceeded"}, "too late"},
 		"past its deadline for long": {late, late, nil, ""},
-
-		"a resize begins":      {with(), with(inProgress("", "")), []string{"ResizeStarted"}, "Pod resize started: generation 7"},
-		"a resize is complete": {with(inProgress("", "")), with(), []string{"ResizeCompleted"}, "Pod resize completed: generation 7"},
-		"a resize fails": {
-			with(inProgress("", "")), with(inProgress(corev1.PodReasonError, "no memory")), []string{"ResizeError!"}, "Pod resize error: no memory",
-		},
-		"a resize fails at once": {
-			with(), with(inProgress(corev1.PodReasonError, "no memory")), []string{"ResizeStarted", "ResizeError!"}, "Pod resize error: no memory",
-		},
-		"a resize fails again": {with(inProgress(corev1.PodReasonError, "no memory")), with(inProgress(corev1.PodReasonError, "no memory")), nil, ""},
-		"a resize fails in another way": {
-			with(inProgress(corev1.PodReasonError, "no memory")), with(inProgress(corev1.PodReasonError, "no CPU")), []string{"ResizeError!"}, "Pod resize error: no CPU",
-		},
-		"a resize cannot be": {
-			with(), with(pending(corev1.PodReasonInfeasible, "swap")), []string{"ResizeInfeasible!"}, "Pod resize Infeasible: swap",
-		},
-		"a resize waits": {
-			with(), with(pending(corev1.PodReasonDeferred, "the node is full")), []string{"ResizeDeferred!"}, "Pod resize Deferred: the node is full",
-		},
-		"a resize still waits": {
-			with(pending(corev1.PodReasonDeferred, "1 CPU")), with(pending(corev1.PodReasonDeferred, "2 CPUs")), nil, "",
-		},
-		"a resize waits that was begun": {
-			with(inProgress("", "")), with(pending(corev1.PodReasonDeferred, "the node is full")), []string{"ResizeDeferred!"}, "Pod resize Deferred: the node is full",
-		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -6,6 +6,7 @@ package executor
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -39,6 +40,7 @@ type Node struct {
 	Started     func(pod cri.PodIdentity, start ContainerStart)           // may be nil
 	Work        WorkHooks
 
+	resizing  *sync.Mutex        // held while a pod that is resized is judged
 	inspector cri.Inspector      // nil: the runtime has none
 	updater   cri.Updater        // likewise
 	stats     cri.StatsLister    // likewise
@@ -55,5 +57,6 @@ func (n Node) Prepare() *Node {
 	n.podStats, _ = n.Runtime.(cri.PodStatsLister)
 	n.execer, _ = n.Runtime.(cri.Execer)
 	n.holder, _ = n.Images.(ImageHolder)
+	n.resizing = new(sync.Mutex)
 	return &n
 }

@@ -90,32 +90,8 @@ func (t *Reporter) StatusChanged(before, after *corev1.PodStatus) {
 			}
 		}
 	}
-	t.resizeChanged(before.Conditions, after.Conditions)
 }
 
 func backsOff(c *corev1.ContainerStatus) bool {
 	return c.State.Waiting != nil && c.State.Waiting.Reason == podstatus.ReasonCrashLoopBackOff
-}
-
-// resizeChanged records the events of what became of a resize.
-func (t *Reporter) resizeChanged(before, after []corev1.PodCondition) {
-	was, is := podstatus.Condition(before, corev1.PodResizePending), podstatus.Condition(after, corev1.PodResizePending)
-	if is != nil && (was == nil || was.Reason != is.Reason) {
-		reason := EventResizeDeferred
-		if is.Reason == corev1.PodReasonInfeasible {
-			reason = EventResizeInfeasible
-		}
-		t.RecordWarning(reason, Subject{}, "Pod resize %s: %s", is.Reason, is.Message)
-	}
-	pending := is != nil
-	was, is = podstatus.Condition(before, corev1.PodResizeInProgress), podstatus.Condition(after, corev1.PodResizeInProgress)
-	switch {
-	case is != nil && was == nil:
-		t.RecordEvent(EventResizeStarted, Subject{}, "Pod resize started: generation %d", is.ObservedGeneration)
-	case is == nil && was != nil && !pending:
-		t.RecordEvent(EventResizeCompleted, Subject{}, "Pod resize completed: generation %d", was.ObservedGeneration)
-	}
-	if is != nil && is.Reason == corev1.PodReasonError && (was == nil || was.Reason != is.Reason || was.Message != is.Message) {
-		t.RecordWarning(EventResizeError, Subject{}, "Pod resize error: %s", is.Message)
-	}
 }

@@ -23,33 +23,60 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/resize"
 )
 
-// Resizer changes the resources of the containers of one pod while they run, and knows what they have. What the runtime was
-// told is in the pod's record; an agent that has none reads the containers anew, and at worst tells the runtime once more
-// what it knows.
+// Resizer changes the resources of the containers of one pod while they run, and knows what they have. What is allocated to the
+// pod and what the runtime was told is in the pod's record; an agent that has none reads the containers anew, and at worst tells
+// the runtime once more what it knows.
 type Resizer struct {
 	*Reporter
 	record *poddir.Recorder
+	// Granted is called with what is allocated to the pod, before another pod is granted more. It is set before the first use.
+	Granted func(*resize.Allocation)
 
 	// Of the goroutine of the worker alone.
-	now        resize.Decision // as of the last look
-	of         *corev1.Pod     // that was looked at
-	key        string          // of the resources that the pod is to have
-	keyOf      *corev1.Pod     // that it was made from
-	generation int64           // of the spec that first had them
+	now        resize.Decision  // as of the last look
+	of         *corev1.Pod      // that was looked at
+	key        string           // of the resources that are allocated to the pod
+	keyOf      *corev1.Pod      // that it was made from
+	generation int64            // of the spec that first had them
+	reported   resizeConditions // that events tell of
 
-	mu    sync.Mutex              // guards all below
-	told  map[string]cgroups.Size // to the runtime, by container ID
-	sized string                  // key of the resources that the pod's cgroup is for; empty: not known
-	err   error                   // of the last attempt
+	mu        sync.Mutex              // guards all below
+	allocated *resize.Allocation      // nil: the pod is not admitted, or no record says what it was granted
+	told      map[string]cgroups.Size // to the runtime, by container ID
+	sized     string                  // key of the resources that the pod's cgroup is for; empty: not known
+	err       error                   // of the last attempt
+	errText   string                  // that an event tells of
 }
 
 // Recall takes up what an earlier agent knew.
 func (z *Resizer) Recall(known poddir.Record) {
-	z.sized = known.Sized
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	z.sized, z.allocated = known.Sized, known.Allocated
 	for id, note := range known.Sizes {
 		if size, ok := resize.ParseSize(note); ok {
 			z.tell(id, size)
 		}
+	}
+	if known.Status != nil {
+		z.recallConditions(known.Status.Conditions)
+	}
+}
+
+// Allocation returns what is allocated to the pod, or nil where that is not known. It must not be written to.
+func (z *Resizer) Allocation() *resize.Allocation {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	return z.allocated
+}
+
+// setAllocation notes what is allocated to the pod.
+func (z *Resizer) setAllocation(a *resize.Allocation) {
+	z.mu.Lock()
+	z.allocated = a
+	z.mu.Unlock()
+	if z.Granted != nil {
+		z.Granted(a)
 	}
 }
 
@@ -61,45 +88,71 @@ func (z *Resizer) tell(id string, size cgroups.Size) {
 	z.told[id] = size
 }
 
-// Put puts down in a record what the runtime was told.
+// Put puts down in a record what is allocated to the pod and what the runtime was told.
 func (z *Resizer) Put(now *poddir.Record) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
+	now.Allocated = z.allocated
 	now.Sized, now.Sizes = z.sized, make(map[string]string, len(z.told))
 	for id, size := range z.told {
 		now.Sizes[id] = resize.FormatSize(size)
 	}
 }
 
-// Decide decides what is to become of the resources of the pod, and keeps that for the actions and the status.
+// Decide decides what is to become of the resources of the pod, which is admitted, and keeps that for the actions and the
+// status. What the pod is granted is allocated to it from now on.
 func (z *Resizer) Decide(pod *corev1.Pod, observed cri.Pod, deleted bool) {
 	if z.of != pod {
 		z.now, z.of = resize.Decision{Pod: pod}, pod
 	}
 	if pod == nil || deleted || pod.DeletionTimestamp != nil {
+		z.reported = resizeConditions{}
 		return
 	}
-	z.now = resize.Decide(resize.State{
-		Pod: pod, Observed: observed, Spec: z.node.Spec, Told: z.toldSizes(observed),
-		Sized: z.sizedPod(), Fixed: z.node.updater == nil,
-	})
-	if admit := z.node.AdmitResize; admit != nil && z.now.Resizes() {
-		if err := admit(pod); err != nil {
-			z.now = refused(&z.now, err)
+	accepted := z.judge(pod, observed)
+	z.refresh(pod, accepted)
+	z.recordEvents(pod, accepted)
+}
+
+// judge decides about the resources of the pod, and reports whether it is granted others than before.
+func (z *Resizer) judge(pod *corev1.Pod, observed cri.Pod) (accepted bool) {
+	state := z.state(pod, observed)
+	z.now = resize.Decide(state)
+	accepted = z.now.Resizes()
+	if accepted && z.node.AdmitResize != nil {
+		z.node.resizing.Lock() // or two pods would be granted the same room
+		defer z.node.resizing.Unlock()
+		if err := z.node.AdmitResize(pod); err != nil {
+			z.now, accepted = refused(&z.now, err), false
 		}
 	}
+	if state.Allocated == nil || accepted {
+		z.setAllocation(resize.AllocationOf(z.now.Pod))
+	}
+	if accepted {
+		z.Note(z.record, z.Put) // before it is acted upon
+	}
+	return accepted
+}
+
+// refresh brings what is kept beside a decision up to date.
+func (z *Resizer) refresh(pod *corev1.Pod, accepted bool) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	if z.now.Pod != z.keyOf {
+		first := z.keyOf == nil
 		z.keyOf = z.now.Pod
 		if key := resourceKey(z.keyOf); key != z.key {
-			z.key, z.generation, z.err = key, pod.Generation, nil
+			z.key = key
+			if !first || accepted || z.generation == 0 { // the first look may be at what an earlier agent was at
+				z.generation, z.err = pod.Generation, nil
+			}
 		}
 	}
 	if z.sized == "" && !z.now.Changed {
 		z.sized = z.key
 	}
-	if len(z.now.Containers) == 0 && (z.sized == z.key || z.node.Cgroups == nil) {
+	if !z.now.InProgress && len(z.now.Containers) == 0 && (z.sized == z.key || z.node.Cgroups == nil) {
 		z.err = nil
 	}
 	if z.now.Generation = z.generation; z.err != nil {
@@ -120,12 +173,25 @@ func refused(d *resize.Decision, err error) resize.Decision {
 	}
 }
 
-// Decision returns what was decided last about the resources of a pod, as of the last look at it.
+// Decision returns what was decided last about the resources of a pod. One that has changed since is decided about anew, but one
+// that is not admitted yet is granted nothing.
 func (z *Resizer) Decision(pod *corev1.Pod, observed cri.Pod, deleted bool) resize.Decision {
-	if z.of != pod {
-		z.Decide(pod, observed, deleted)
+	if z.of == pod {
+		return z.now
 	}
+	if pod != nil && !deleted && pod.DeletionTimestamp == nil && z.Allocation() == nil {
+		return resize.Decide(z.state(pod, observed))
+	}
+	z.Decide(pod, observed, deleted)
 	return z.now
+}
+
+// state returns what is decided by.
+func (z *Resizer) state(pod *corev1.Pod, observed cri.Pod) resize.State {
+	return resize.State{
+		Pod: pod, Observed: observed, Spec: z.node.Spec, Allocated: z.Allocation(), Told: z.toldSizes(observed),
+		Sized: z.sizedPod(), Fixed: z.node.updater == nil,
+	}
 }
 
 // toldSizes returns what the runtime was told of the containers that there are, and forgets the others.
@@ -138,22 +204,23 @@ func (z *Resizer) toldSizes(observed cri.Pod) map[string]cgroups.Size {
 	return maps.Clone(z.told)
 }
 
-// sizedPod returns what the pod's cgroup is for, where the pod has resources as a whole, or nil.
+// sizedPod returns the pod-level resources that the pod's cgroup is for, or nil where that is not known.
 func (z *Resizer) sizedPod() *cgroups.Size {
 	z.mu.Lock()
 	defer z.mu.Unlock()
-	whole, _, _ := strings.Cut(z.sized, ";")
-	if size, ok := resize.ParseSize(whole); ok {
-		return &size
+	if z.sized == "" {
+		return nil
 	}
-	return nil
+	whole, _, _ := strings.Cut(z.sized, ";")
+	size, _ := resize.ParseSize(whole) // without any it is zero
+	return &size
 }
 
 // MayLackLimits reports whether the cgroup of a pod may have limits for other resources than the pod now has.
 func (z *Resizer) MayLackLimits(observed cri.Pod) bool {
 	z.mu.Lock()
 	defer z.mu.Unlock()
-	return z.node.Cgroups != nil && z.node.updater != nil && z.now.Reason == "" && z.sized != z.key && podview.Running(observed)
+	return z.node.Cgroups != nil && z.node.updater != nil && z.sized != z.key && !podview.Terminated(observed)
 }
 
 // resize gives the pod and its running containers the resources that they are to have.
@@ -172,7 +239,17 @@ func (z *Resizer) resize(ctx context.Context, pod *corev1.Pod, a *plan.Actions) 
 	}
 	z.mu.Unlock()
 	z.Note(z.record, z.Put)
+	if err != nil && ctx.Err() == nil {
+		z.recordError(pod, err)
+	}
 	return err
+}
+
+// cgroupMade notes that the pod's cgroup has the limits of its spec, since nothing was in it yet.
+func (z *Resizer) cgroupMade(pod *corev1.Pod) {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	z.sized = resourceKey(pod)
 }
 
 // resourceKey returns what tells the resources of a pod from others.

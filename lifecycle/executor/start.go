@@ -104,7 +104,9 @@ func (x *Executor) ensureSandbox(
 	ctx context.Context, pod *corev1.Pod, observed cri.Pod, a *plan.Actions, c *cri.SandboxConfig,
 ) (id string, ips []string, err error) {
 	reason, text := EventFailedToCreatePodContainer, "unable to ensure pod container exists: %v"
-	err = x.ensureCgroup(ctx, pod, observed)
+	if err = x.ensureCgroup(ctx, pod, observed); err == nil && a.Sandbox != nil {
+		x.Resizer.cgroupMade(pod)
+	}
 	switch {
 	case err == nil && a.Sandbox == nil:
 		return a.SandboxID, observed.NewestSandbox().IPs, nil

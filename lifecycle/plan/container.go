@@ -22,6 +22,7 @@ import (
 func (p *planner) planContainers() {
 	p.killEarlierGenerations()
 	p.planEphemeral()
+	p.out.ResizePod = p.ResizePod
 	switch p.planInit() {
 	case initFailed:
 		p.end()
@@ -30,7 +31,6 @@ func (p *planner) planContainers() {
 		p.killStrays()
 		return
 	}
-	p.out.ResizePod = p.ResizePod
 	kept := 0
 	before := len(p.out.Start) + len(p.out.BackOff)
 	for i := range p.Pod.Spec.Containers {

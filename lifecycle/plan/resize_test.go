@@ -36,12 +36,13 @@ import (
 //	container ID RESOURCES KEY...    is made, and runs: name=NAME; exited; silent: the runtime says nothing of resources
 //	foreign ID                       it has no annotations of ours
 //	sized RESOURCES                  what the cgroup of the pod as a whole is for
+//	grant                            the pod is granted what it asks for
 //	update ID RESOURCES              the runtime has given it others, and the agent has forgotten it
 //	told ID RESOURCES                the same, but the agent knows
 //	adjust ID SHARES                 a plugin of the runtime has made its shares others
 //	limit ID BYTES                   it says another limit of memory than it was given
 //	look                             what PlanResize says, and what Plan makes of it
-//	status                           of the containers, and the conditions
+//	status                           of the pod as a whole if it has resources, of the containers, and the conditions
 func TestResizeScenarios(t *testing.T) {
 	script.Run(t, "testdata/resize/*.txt", func(t *testing.T, text string) string {
 		s := &resizeScene{scene: &scene{t: t, pod: podtest.Pod("p")}, told: map[string]cgroups.Size{}}
@@ -58,6 +59,7 @@ type resizeScene struct {
 	node     qos.Node
 	told     map[string]cgroups.Size
 	sized    *cgroups.Size
+	granted  *resize.Allocation
 	fixed    bool
 	full     string
 	previous *corev1.PodStatus
@@ -74,6 +76,8 @@ func (s *resizeScene) do(out *strings.Builder, words []string) {
 		s.pod.Spec.Resources = new(podtest.Requirements(args))
 	case "sized":
 		s.sized = new(size(s.t, args))
+	case "grant":
+		s.granted = resize.AllocationOf(s.pod)
 	case "spec", "init":
 		c := corev1.Container{Name: args[0], Image: "busybox", Resources: podtest.Requirements(args[1:])}
 		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
@@ -169,7 +173,7 @@ func (s *resizeScene) life(id string) *cri.Container {
 
 func (s *resizeScene) plan() resize.Decision {
 	state := resize.State{
-		Pod: s.pod, Observed: s.obs, Spec: podspec.Options{Node: &s.node}, Told: s.told, Sized: s.sized, Fixed: s.fixed,
+		Pod: s.pod, Observed: s.obs, Spec: podspec.Options{Node: &s.node}, Allocated: s.granted, Told: s.told, Sized: s.sized, Fixed: s.fixed,
 	}
 	d := resize.Decide(state)
 	if s.full != "" && d.Resizes() {
@@ -189,7 +193,8 @@ func (s *resizeScene) look(out *strings.Builder) {
 			fmt.Fprintf(out, "  %s keeps %s\n", c.Name, podtest.Amounts(&c.Resources))
 		}
 	}
-	a := plan.Plan(plan.State{Pod: z.Pod, Observed: s.obs, Now: epoch, Resize: z, ResizePod: z.Changed})
+	resizePod := z.Changed || s.sized != nil && *s.sized != resize.SizeOfPod(z.Pod)
+	a := plan.Plan(plan.State{Pod: z.Pod, Observed: s.obs, Now: epoch, Resize: z, ResizePod: resizePod})
 	for _, k := range a.Kill {
 		fmt.Fprintf(out, "  kill %s: %s\n", k.ID, k.Reason)
 	}
@@ -211,6 +216,10 @@ func (s *resizeScene) status(out *strings.Builder) {
 	z := s.plan()
 	st := podstatus.Of(z.Pod, s.obs, podstatus.Input{Now: epoch, Resize: z, Previous: s.previous})
 	s.previous = &st
+	if s.pod.Spec.Resources != nil {
+		fmt.Fprintf(out, "  the pod has %s, is allocated %s\n", podtest.Amounts(st.Resources),
+			podtest.Amounts(&corev1.ResourceRequirements{Requests: st.AllocatedResources}))
+	}
 	for _, c := range slices.Concat(st.InitContainerStatuses, st.ContainerStatuses) {
 		if c.Resources == nil {
 			fmt.Fprintf(out, "  %s: no resources\n", c.Name)

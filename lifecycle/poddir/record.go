@@ -21,6 +21,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/backoff"
 	"github.com/seed81659283/nodeagent/internal/plainfile"
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
+	"github.com/seed81659283/nodeagent/lifecycle/resize"
 )
 
 // Record is what is known of a pod and told neither by its spec nor by the runtime.
@@ -36,6 +37,8 @@ type Record struct {
 	PostStartPending []string `json:"postStartPending,omitempty"`
 	// Sizes are the resources that the runtime was told of containers, by ID, as resize.AnnotationResources has them.
 	Sizes map[string]string `json:"sizes,omitempty"`
+	// Allocated are the resources that the pod was granted. Nil: it is not admitted, or that is not known.
+	Allocated *resize.Allocation `json:"allocated,omitempty"`
 	// Sized is the key of the resources that the pod's cgroup is for. Empty: it is not known.
 	Sized string `json:"sized,omitempty"`
 	// AdmissionPending says that the pod was not admitted yet. A pod with a record that does not say so was.

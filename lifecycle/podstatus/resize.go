@@ -4,14 +4,17 @@
 package podstatus
 
 import (
+	"cmp"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/seed81659283/nodeagent/cgroups"
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/lifecycle/resize"
+	"github.com/seed81659283/nodeagent/qos"
 )
 
 // resizeConditions returns the conditions of a resize that is pending or in progress. Both are True or not there. Source:
@@ -24,7 +27,7 @@ func resizeConditions(pod *corev1.Pod, previous []corev1.PodCondition, in *Input
 			Type: corev1.PodResizePending, Reason: z.Reason, Message: z.Message, ObservedGeneration: pod.Generation,
 		})
 	}
-	if len(z.Containers) > 0 || z.Error != "" {
+	if z.InProgress || z.Error != "" {
 		c := corev1.PodCondition{Type: corev1.PodResizeInProgress, ObservedGeneration: z.Generation}
 		if z.Error != "" {
 			c.Reason, c.Message = corev1.PodReasonError, z.Error
@@ -49,34 +52,73 @@ const (
 	leastCPURequest = int64(cgroups.MinShares)
 )
 
-// resources returns what a container has. One that does not run has what it will be started with. Source:
-// convertToAPIContainerStatuses in pkg/kubelet/kubelet_pods.go.
+// resources returns what a container has. One that does not run has what is allocated to it. The lists that its spec has
+// also tell the limits that it takes from its pod. Source: convertToAPIContainerStatuses in pkg/kubelet/kubelet_pods.go.
 func (d *describer) resources(c *corev1.Container, have *cri.Container) *corev1.ResourceRequirements {
-	r := c.Resources
+	r := c.Resources.DeepCopy()
+	if have.State != cri.ContainerRunning {
+		return r
+	}
+	has := resize.SizeOf(&d.Pod.Spec, c)
 	resizes := d.in.Resize.Containers
-	i := slices.IndexFunc(resizes, func(r resize.Container) bool { return r.ID == have.ID })
-	if i < 0 || have.State != cri.ContainerRunning {
-		return &r
+	if i := slices.IndexFunc(resizes, func(r resize.Container) bool { return r.ID == have.ID }); i >= 0 {
+		has = resizes[i].From
 	}
-	from, to := resizes[i].From, resizes[i].To
-	if max(from.CPULimit, to.CPULimit) <= leastCPULimit || from.CPULimit == 0 {
-		from.CPULimit = to.CPULimit
-	}
-	if max(from.CPURequest, to.CPURequest) <= leastCPURequest || from.CPURequest == 0 {
-		from.CPURequest = to.CPURequest
-	}
-	if from.MemoryLimit == 0 {
-		from.MemoryLimit = to.MemoryLimit
-	}
-	if from.MemoryRequest <= 0 {
-		from.MemoryRequest = to.MemoryRequest
-	}
-	has := resize.WithSize(c, from).Resources
 	if r.Limits != nil {
-		r.Limits = has.Limits
+		setCPU(r.Limits, has.CPULimit, leastCPULimit)
+		setMemory(r.Limits, has.MemoryLimit)
 	}
 	if r.Requests != nil {
-		r.Requests = has.Requests
+		setCPU(r.Requests, has.CPURequest, leastCPURequest)
+		setMemory(r.Requests, has.MemoryRequest)
 	}
-	return &r
+	return r
+}
+
+// setCPU sets an amount of CPU, in millicores, unless there is none, or it and the one in the list are as good as the least.
+func setCPU(list corev1.ResourceList, milli, least int64) {
+	listed := list[corev1.ResourceCPU]
+	if listed = listed.DeepCopy(); milli > 0 && milli != qos.MilliValue(&listed) && max(milli, qos.MilliValue(&listed)) > least {
+		list[corev1.ResourceCPU] = *resource.NewMilliQuantity(milli, resource.DecimalSI)
+	}
+}
+
+// setMemory sets an amount of memory, in bytes, unless there is none.
+func setMemory(list corev1.ResourceList, bytes int64) {
+	listed := list[corev1.ResourceMemory]
+	if bytes > 0 && bytes != qos.Value(&listed) {
+		list[corev1.ResourceMemory] = *resource.NewQuantity(bytes, resource.BinarySI)
+	}
+}
+
+// podResources returns what a pod has as a whole: before it runs what is allocated to it, and then what its cgroup has. Source:
+// convertToAPIPodLevelResourcesStatus in pkg/kubelet/kubelet_pods.go.
+func podResources(pod *corev1.Pod, phase corev1.PodPhase, in *Input) *corev1.ResourceRequirements {
+	requests := qos.Requests(pod, qos.Options{})
+	if phase != corev1.PodRunning {
+		return &corev1.ResourceRequirements{Requests: requests, Limits: qos.Limits(pod, qos.Options{})}
+	}
+	r, has := pod.Spec.Resources.DeepCopy(), cmp.Or(in.Resize.InForce, pod)
+	if r == nil {
+		r = &corev1.ResourceRequirements{}
+	}
+	if r.Requests == nil {
+		r.Requests = corev1.ResourceList{}
+	}
+	if r.Limits == nil {
+		r.Limits = corev1.ResourceList{}
+	}
+	setCPU(r.Requests, cgroups.SharesToMilli(cgroups.CPUShares(qos.CPURequest(has))), leastCPURequest)
+	if memory, ok := requests[corev1.ResourceMemory]; ok {
+		if _, listed := r.Requests[corev1.ResourceMemory]; !listed {
+			r.Requests[corev1.ResourceMemory] = memory
+		}
+	}
+	if milli, limited := qos.CPULimit(has); limited {
+		setCPU(r.Limits, cgroups.QuotaToMilli(cgroups.CPUQuota(milli, 0), 0), leastCPULimit)
+	}
+	if bytes, limited := qos.MemoryLimit(has); limited {
+		setMemory(r.Limits, bytes)
+	}
+	return r
 }

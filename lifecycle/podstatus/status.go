@@ -74,7 +74,6 @@ func Of(pod *corev1.Pod, observed cri.Pod, in Input) corev1.PodStatus {
 		StartTime:          startTime(&previous, observed, in.Now),
 		AllocatedResources: qos.Requests(pod, qos.Options{}),
 	}
-	st.Resources = &corev1.ResourceRequirements{Requests: st.AllocatedResources, Limits: qos.Limits(pod, qos.Options{})}
 	for _, ip := range in.HostIPs {
 		st.HostIPs = append(st.HostIPs, corev1.HostIP{IP: ip.String()})
 	}
@@ -111,6 +110,7 @@ func Of(pod *corev1.Pod, observed cri.Pod, in Input) corev1.PodStatus {
 	if in.Eviction == nil && !Terminal(st.Phase) && in.HeldFor != "" && st.Reason == in.HeldFor {
 		st.Reason, st.Message = "", "" // which is no longer so
 	}
+	st.Resources = podResources(pod, st.Phase, &in)
 	st.Conditions = conditions(&view, &st, previous.Conditions, &in)
 	return st
 }

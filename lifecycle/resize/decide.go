@@ -12,6 +12,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/internal/containers"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+	"github.com/seed81659283/nodeagent/lifecycle/podview"
 	"github.com/seed81659283/nodeagent/qos"
 )
 
@@ -24,13 +25,15 @@ const (
 
 // State is what [Decide] decides by.
 type State struct {
-	Pod      *corev1.Pod
+	Pod      *corev1.Pod // as its spec asks for
 	Observed cri.Pod
 	Spec     podspec.Options
+	// Allocated is what the node has granted the pod. Nil: no record says so, and it is inferred from what the containers have.
+	Allocated *Allocation
 	// Told is what the runtime was told last of a container that runs, by its ID. Of one that is not in it, what it has
 	// is read from its annotation and from what the runtime says.
 	Told map[string]cgroups.Size
-	// Sized is what the pod as a whole has, as far as it is not the sum of its containers. Nil: what it asks for.
+	// Sized are the pod-level resources that the cgroup of the pod is for; zero: it has none. Nil: those that are allocated.
 	Sized *cgroups.Size
 	// Fixed says that the runtime cannot change a container that runs.
 	Fixed bool
@@ -38,15 +41,20 @@ type State struct {
 
 // Decision is what a change of the resources in the spec of a pod comes to.
 type Decision struct {
-	// Pod is the pod with the resources that its containers may have: those of the spec or, as long as these are not to
-	// be had, those that they have.
+	// Pod is the pod with the resources that are allocated to it: those of the spec or, as long as these are not to be had,
+	// those that it was granted before.
 	Pod *corev1.Pod
 	// Containers are those that run, or were made and are to run, with other resources than these.
 	Containers []Container
 	// Changed says that a container was made when the pod had other resources. What was summed up over the containers then
 	// may be out of date, whether or not they have what they are to have now.
 	Changed bool
-	// Before is the pod with the resources that its containers have. Nil: they have what the spec asks for.
+	// InProgress says that a running container, or the pod as a whole, has other resources than are allocated. Source:
+	// IsPodResizeInProgress in pkg/kubelet/kuberuntime/kuberuntime_manager.go.
+	InProgress bool
+	// InForce is the pod with the resources that its containers and its cgroup have. Nil: those of Pod.
+	InForce *corev1.Pod
+	// Before is the pod with the resources that it was granted before. Nil: the spec asks for no others.
 	Before *corev1.Pod
 	// Reason and Message say why the resources of the spec are not to be had: Infeasible or Deferred. Empty: they are.
 	Reason, Message string
@@ -54,6 +62,8 @@ type Decision struct {
 	// What a status has of a resize that goes on, and [Decide] does not know.
 	Generation int64  // of the spec that asked for it
 	Error      string // why it failed the last time
+
+	kept *Decision // for Before; nil: nothing is to be done for it
 }
 
 // Container is one that is to have other resources than it has.
@@ -67,14 +77,33 @@ type Container struct {
 // has for them: see [Decision.Resizes]. The same state gives the same decision. Source: computePodResizeAction in
 // pkg/kubelet/kuberuntime/kuberuntime_manager.go, pkg/kubelet/allocation.
 func Decide(s State) Decision {
-	z := Decision{Pod: s.Pod}
+	z := s.actuate(s.Pod)
+	if s.Allocated == nil || s.Fixed { // what cannot be changed stays what the containers have
+		z.Before = z.InForce
+	} else if allocated := s.Allocated.Apply(s.Pod); allocated != s.Pod {
+		kept := s.actuate(allocated)
+		z.Before, z.kept = allocated, &kept
+	}
+	if z.Before == nil {
+		return z
+	}
+	if reason, message := s.refuse(z.Before); reason != "" {
+		return z.pending(reason, message)
+	}
+	return z
+}
+
+// actuate returns what is to be done so that a pod has the resources of its spec, which are allocated to it.
+func (s State) actuate(pod *corev1.Pod) Decision {
+	s.Pod = pod
+	z := Decision{Pod: pod}
 	var differ []Container // whether they run or not
-	for c := range containers.NotEphemeral(&s.Pod.Spec) {
+	for c := range containers.NotEphemeral(&pod.Spec) {
 		have := s.Observed.NewestContainer(c.Name)
-		if have == nil || have.State != cri.ContainerRunning && containers.IsInit(&s.Pod.Spec, c) && !containers.IsSidecar(c) {
+		if have == nil || have.State != cri.ContainerRunning && containers.IsInit(&pod.Spec, c) && !containers.IsSidecar(c) {
 			continue // an init container that does not run has had its turn
 		}
-		to := SizeOf(&s.Pod.Spec, c)
+		to := SizeOf(&pod.Spec, c)
 		born, known := ParseSize(have.Annotations[AnnotationResources])
 		z.Changed = z.Changed || known && born != to
 		from := s.inForce(c, have, to)
@@ -86,24 +115,33 @@ func Decide(s State) Decision {
 		if have.State == cri.ContainerRunning || have.State == cri.ContainerCreated {
 			z.Containers = append(z.Containers, r)
 		}
+		z.InProgress = z.InProgress || have.State == cri.ContainerRunning
 	}
-	whole := s.Pod.Spec.Resources != nil && s.Sized != nil && *s.Sized != SizeOfPod(s.Pod)
-	if len(differ) == 0 && !whole {
-		return z
+	whole := s.Sized != nil && *s.Sized != SizeOfPod(pod)
+	z.InProgress = z.InProgress || whole && podview.Running(s.Observed)
+	if len(differ) > 0 || whole {
+		z.InForce = withSizes(pod, differ)
 	}
-	asBefore := withSizes(s.Pod, differ)
 	if whole {
-		c := WithSize(&corev1.Container{Resources: *s.Pod.Spec.Resources}, *s.Sized)
-		asBefore.Spec.Resources = &c.Resources
+		z.InForce.Spec.Resources = podLevel(pod, *s.Sized)
 	}
-	if reason, message := s.refuse(asBefore, differ); reason != "" {
-		return Decision{Pod: asBefore, Before: asBefore, Reason: reason, Message: message}
-	}
-	z.Before = asBefore
 	return z
 }
 
-// Resizes reports whether containers, or the pod as a whole, are to get other resources than they have: whether to ask if
+// podLevel returns the pod-level resources of a pod whose cgroup is for a size, or nil where it is for none.
+func podLevel(pod *corev1.Pod, size cgroups.Size) *corev1.ResourceRequirements {
+	if size == (cgroups.Size{}) {
+		return nil
+	}
+	var c corev1.Container
+	if pod.Spec.Resources != nil {
+		c.Resources = *pod.Spec.Resources
+	}
+	c = WithSize(&c, size)
+	return &c.Resources
+}
+
+// Resizes reports whether the spec asks for other resources than are allocated, which are to be had here: whether to ask if
 // the node has room for the pod as it is to be.
 func (d *Decision) Resizes() bool { return d.Before != nil && d.Reason == "" }
 
@@ -117,23 +155,29 @@ func (d *Decision) Infeasible(message string) Decision {
 	return d.pending(corev1.PodReasonInfeasible, message)
 }
 
+// pending returns the decision that leaves the pod what it was granted before. What is not in force of that still comes.
 func (d *Decision) pending(reason, message string) Decision {
-	return Decision{Pod: d.Before, Before: d.Before, Reason: reason, Message: message}
+	p := Decision{Pod: d.Before}
+	if d.kept != nil {
+		p = *d.kept
+	}
+	p.Before, p.Reason, p.Message = d.Before, reason, message
+	return p
 }
 
-// refuse returns why the containers may not have what the spec asks for, on this node.
-func (s *State) refuse(asBefore *corev1.Pod, differ []Container) (reason, message string) {
+// refuse returns why the pod may not have what its spec asks for, on this node, instead of what it was granted before.
+func (s *State) refuse(before *corev1.Pod) (reason, message string) {
 	if s.Fixed {
 		return corev1.PodReasonInfeasible, messageResizeUnsupported
 	}
-	if qos.Class(s.Pod) != qos.Class(asBefore) {
+	if qos.Class(s.Pod) != qos.Class(before) {
 		return corev1.PodReasonInfeasible, messageResizeClass
 	}
-	for _, r := range differ {
+	for c := range containers.NotEphemeral(&s.Pod.Spec) {
 		// How much a container may swap follows from its request, and cannot be changed while it runs.
-		if r.From.MemoryRequest != r.To.MemoryRequest &&
-			!restartsFor(containers.Named(&s.Pod.Spec, r.Name), corev1.ResourceMemory) &&
-			(s.swaps(s.Pod, r.Name) || s.swaps(asBefore, r.Name)) {
+		was := containers.Named(&before.Spec, c.Name)
+		if SizeOf(&before.Spec, was).MemoryRequest != SizeOf(&s.Pod.Spec, c).MemoryRequest &&
+			!restartsFor(c, corev1.ResourceMemory) && (s.swaps(s.Pod, c.Name) || s.swaps(before, c.Name)) {
 			return corev1.PodReasonInfeasible, messageResizeSwap
 		}
 	}
@@ -160,13 +204,27 @@ func restartsFor(c *corev1.Container, name corev1.ResourceName) bool {
 	})
 }
 
-// withSizes returns a copy of a pod whose containers have the resources that they come from.
+// withSizes returns a copy of a pod whose containers have the resources that they come from. Limits that a container takes from
+// its pod stay out of its own.
 func withSizes(pod *corev1.Pod, resizes []Container) *corev1.Pod {
 	p := *pod
 	p.Spec.Containers, p.Spec.InitContainers = slices.Clone(p.Spec.Containers), slices.Clone(p.Spec.InitContainers)
 	for _, r := range resizes {
 		c := containers.Named(&p.Spec, r.Name)
+		own := c.Resources
 		*c = WithSize(c, r.From)
+		if pod.Spec.Resources == nil {
+			continue
+		}
+		for name, limit := range pod.Spec.Resources.Limits {
+			if q := own.Limits[name]; !q.IsZero() || limit.IsZero() {
+				continue
+			}
+			delete(c.Resources.Limits, name)
+			if _, ok := own.Requests[name]; !ok {
+				delete(c.Resources.Requests, name)
+			}
+		}
 	}
 	return &p
 }

@@ -8,13 +8,15 @@
 //
 // [Decide] is a pure function. It compares the spec with what each container has in force: what the runtime was told last,
 // or what the container was created with, as its annotation tells, or what follows from what the runtime says of it. Where
-// the spec cannot be followed here, the [Decision] has the pod as it has been until now, and says why. Whether the node has
-// room is the caller's to ask, if [Decision.Resizes], and to hand in with [Decision.Deferred].
+// the spec asks for other resources than the [Allocation] of the pod and cannot be followed here, the [Decision] has the pod as
+// it was granted before, and says why. Whether the node has room is the caller's to ask, if [Decision.Resizes], and to hand in
+// with [Decision.Deferred]. The caller keeps the allocation of what it grants.
 //
-//	d := resize.Decide(resize.State{Pod: pod, Observed: observed})
+//	d := resize.Decide(resize.State{Pod: pod, Observed: observed, Allocated: allocated})
 //	if d.Resizes() && !fits(d.Pod) {
 //		d = d.Deferred("the node has 1 CPU left")
 //	}
+//	allocated = resize.AllocationOf(d.Pod)
 //
 // What belongs here: sizes, how they are written, and the rules of KEP-1287. What does not: the order in which cgroups and
 // containers are written (package podtree), and calls to the runtime.

@@ -1,0 +1,46 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kubelet
+
+import (
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	kubeletconfiginternal "k8s.io/kubernetes/pkg/kubelet/apis/config"
+	"k8s.io/kubernetes/pkg/kubelet/cm"
+)
+
+// conformanceCgroups are the cgroups of a pod that has these resources.
+type conformanceCgroups struct {
+	cm.PodContainerManager
+	actuated *v1.Pod
+}
+
+// GetPodCgroupConfig reads what is not limited as the kernel writes it with cgroup v2.
+func (c conformanceCgroups) GetPodCgroupConfig(*v1.Pod, v1.ResourceName) (*cm.ResourceConfig, error) {
+	config := cm.ResourceConfigForPod(c.actuated, true, 100_000, false, kubeletconfiginternal.NoneMemoryReservationPolicy)
+	none, period := int64(-1), uint64(100_000)
+	if config.CPUQuota == nil {
+		config.CPUQuota, config.CPUPeriod = &none, &period
+	}
+	if config.Memory == nil {
+		config.Memory = &none
+	}
+	return config, nil
+}
+
+// ConformancePodResources is what the status of a pod says of its pod-level resources, where actuated is in force.
+func ConformancePodResources(pod, actuated *v1.Pod) *v1.ResourceRequirements {
+	kl := &Kubelet{containerManager: conformanceManager{ContainerManager: cm.NewStubContainerManager(), actuated: actuated}}
+	return kl.convertToAPIPodLevelResourcesStatus(klog.Background(), pod, v1.PodStatus{})
+}
+
+// conformanceManager gives out these cgroups.
+type conformanceManager struct {
+	cm.ContainerManager
+	actuated *v1.Pod
+}
+
+func (m conformanceManager) NewPodContainerManager() cm.PodContainerManager {
+	return conformanceCgroups{PodContainerManager: m.ContainerManager.NewPodContainerManager(), actuated: m.actuated}
+}

@@ -1,0 +1,45 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kuberuntime
+
+import (
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
+)
+
+// ConformanceResize is what becomes of a pod that has other resources than are allocated to it.
+type ConformanceResize struct {
+	Update     map[string]bool // containers that get other resources while they run
+	Restart    map[string]bool // containers that are started anew
+	InProgress bool
+}
+
+// NewConformanceResize returns what m does with a pod, of which actuated is in force.
+func NewConformanceResize(ctx context.Context, m KubeGenericRuntime, pod, actuated *v1.Pod, seen *kubecontainer.PodStatus) (ConformanceResize, error) {
+	r := m.(*kubeGenericRuntimeManager)
+	out := ConformanceResize{Update: map[string]bool{}, Restart: map[string]bool{}}
+	for c := range podutil.ContainerIter(&actuated.Spec, podutil.InitContainers|podutil.Containers) {
+		if err := r.setActuatedContainerResources(klog.FromContext(ctx), actuated, c); err != nil {
+			return out, err
+		}
+	}
+	if err := r.actuatedState.SetPodLevelResources(klog.FromContext(ctx), pod.UID, actuated.Spec.Resources); err != nil {
+		return out, err
+	}
+	actions := r.computePodActions(ctx, pod, seen, false)
+	for _, list := range actions.ContainersToUpdate {
+		for _, c := range list {
+			out.Update[c.container.Name] = true
+		}
+	}
+	for _, c := range actions.ContainersToKill {
+		out.Restart[c.name] = true
+	}
+	out.InProgress = r.IsPodResizeInProgress(pod, seen)
+	return out, nil
+}

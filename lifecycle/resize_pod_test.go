@@ -1,0 +1,205 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle_test
+
+import (
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/critest"
+	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/internal/podtest"
+)
+
+// wholePod is a pod with pod-level resources, none if words is empty, whose container has none.
+func wholePod(t *testing.T, generation int64, words string, restart ...corev1.ResourceName) *corev1.Pod {
+	pod := sizedPod(t, generation, "", restart...)
+	if words != "" {
+		pod.Spec.Resources = new(podtest.Requirements(strings.Fields(words)))
+	}
+	return pod
+}
+
+// podResourcesOf sums up what the status of a pod says of its pod-level resources.
+func podResourcesOf(st corev1.PodStatus) string {
+	return podtest.Amounts(st.Resources) + ", allocated " + podtest.Amounts(&corev1.ResourceRequirements{Requests: st.AllocatedResources})
+}
+
+func TestPodLevelResizeReachesContainersAndStatus(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		tree := &sizedCgroups{podCgroups: podCgroups{has: map[string]bool{}}}
+		n := boot(t, rt, rt, lifecycle.Options{Cgroups: tree})
+		n.set(wholePod(t, 1, "cpu=250m/500m memory=32Mi/64Mi"))
+		time.Sleep(time.Second)
+		requireResources(t, rt, 512, 50000, 64*mib) // without a request it has the shares of its limit
+		require.Equal(t, "cpu=250m/500m memory=32Mi/64Mi, allocated cpu=250m/ memory=32Mi/", podResourcesOf(n.status("a")))
+		n.requireEvents("Created main Started main")
+
+		tree.lose(errors.New("not today"))
+		n.set(wholePod(t, 2, "cpu=500m/1 memory=64Mi/128Mi"))
+		time.Sleep(time.Second)
+		st := n.status("a")
+		require.Equal(t, "cpu=250m/500m memory=64Mi/64Mi, allocated cpu=500m/ memory=64Mi/", podResourcesOf(st), "of its cgroup, and granted")
+		require.Equal(t, "nothing, PodResizeInProgress Error: not today", resizeOf(st))
+		require.EqualValues(t, 2, conditionGeneration(st, corev1.PodResizeInProgress))
+		requireResources(t, rt, 1024, 100000, 128*mib)
+
+		tree.lose(nil)
+		time.Sleep(30 * time.Second)
+		require.Equal(t, "cpu=500m/1 memory=64Mi/128Mi, allocated cpu=500m/ memory=64Mi/", podResourcesOf(n.status("a")))
+		require.Equal(t, "nothing", resizeOf(n.status("a")))
+		require.Equal(t, 1, ops(rt, "CreateContainer"))
+		n.requireEvents("ResizeStarted ResizeError! ResizeCompleted")
+	})
+}
+
+// A container whose limit is that of its pod restarts where its policy says so, and one with a limit of its own does not.
+func TestPodLevelResizeRestartsContainersByPolicy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		n := boot(t, rt, rt, lifecycle.Options{})
+		pod := func(generation int64, words string) *corev1.Pod {
+			p := wholePod(t, generation, words, corev1.ResourceMemory)
+			other := p.Spec.Containers[0].DeepCopy()
+			other.Name, other.Resources = "other", podtest.Requirements([]string{"cpu=10m/10m", "memory=1Mi/1Mi"})
+			p.Spec.Containers = append(p.Spec.Containers, *other)
+			return p
+		}
+		n.set(pod(1, "cpu=100m/1 memory=32Mi/64Mi"))
+		time.Sleep(time.Second)
+		n.set(pod(2, "cpu=100m/1 memory=32Mi/128Mi"))
+		time.Sleep(time.Minute)
+		main, _ := rt.Container("a/main")
+		other, _ := rt.Container("a/other")
+		require.Equal(t, [2]uint32{1, 0}, [2]uint32{main.Attempt, other.Attempt})
+		require.EqualValues(t, 128*mib, main.Resources.MemoryLimit)
+	})
+}
+
+// A pod that has no pod-level resources gets some, for which its node must have room.
+func TestPodLevelResourcesAddedToRunningPod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		tree := &sizedCgroups{podCgroups: podCgroups{has: map[string]bool{}}}
+		var full atomic.Bool
+		full.Store(true)
+		n := boot(t, rt, rt, lifecycle.Options{Cgroups: tree, AdmitResize: func(*corev1.Pod) error {
+			if full.Load() {
+				return errors.New("the node is full")
+			}
+			return nil
+		}})
+		pod := func(generation int64, words string) *corev1.Pod {
+			p := wholePod(t, generation, words)
+			p.Spec.Containers[0].Resources = podtest.Requirements([]string{"cpu=2m/10m"})
+			return p
+		}
+		n.set(pod(1, ""))
+		time.Sleep(time.Second)
+		n.set(pod(2, "cpu=5m/25m"))
+		time.Sleep(time.Second)
+		require.Equal(t, "cpu=2m/10m, PodResizePending Deferred: the node is full", resizeOf(n.status("a")))
+		require.Equal(t, "cpu=2m/", podtest.Amounts(&corev1.ResourceRequirements{Requests: n.status("a").AllocatedResources}))
+		require.Empty(t, tree.take())
+
+		full.Store(false)
+		time.Sleep(2 * time.Minute)
+		require.Equal(t, []string{"a"}, tree.take(), "the cgroup of the pod alone")
+		require.Equal(t, "cpu=5m/25m, allocated cpu=5m/", podResourcesOf(n.status("a")))
+		require.Equal(t, "cpu=2m/10m", resizeOf(n.status("a")))
+	})
+}
+
+// initPod is a pod whose init container runs until it is killed, with CPU for that and for the regular container.
+func initPod(t *testing.T, generation int64, initial, regular string) *corev1.Pod {
+	pod := sizedPod(t, generation, "cpu="+regular)
+	setup := podtest.Init("setup")
+	setup.Resources = podtest.Requirements([]string{"cpu=" + initial})
+	pod.Spec.InitContainers = []corev1.Container{setup}
+	return pod
+}
+
+func TestRunningInitContainerIsResizedInPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		tree := &sizedCgroups{podCgroups: podCgroups{has: map[string]bool{}}}
+		n := boot(t, rt, rt, lifecycle.Options{Cgroups: tree})
+		n.set(initPod(t, 1, "100m/200m", "100m/200m"))
+		time.Sleep(time.Second)
+		n.set(initPod(t, 2, "200m/400m", "100m/200m"))
+		time.Sleep(time.Second)
+		require.Equal(t, []string{"a, setup cpu=200m/400m memory=0/0"}, tree.take())
+		c, _ := rt.Container("a/setup")
+		require.Equal(t, [2]int64{204, 40000}, [2]int64{c.Resources.CPUShares, c.Resources.CPUQuota})
+		st := n.status("a").InitContainerStatuses[0]
+		require.Equal(t, "cpu=200m/400m", podtest.Amounts(st.Resources))
+		require.Equal(t, "cpu=200m/", podtest.Amounts(&corev1.ResourceRequirements{Requests: st.AllocatedResources}))
+		require.Zero(t, st.RestartCount)
+
+		// Once it has exited it is not resized, and what it asks for counts for the pod all the same.
+		require.NoError(t, rt.Kill("a/setup", 0))
+		time.Sleep(time.Second)
+		require.Equal(t, "ResizeStarted ResizeCompleted", n.resizeEvents())
+		tree.take()
+		n.set(initPod(t, 3, "400m/800m", "100m/200m"))
+		time.Sleep(time.Minute)
+		require.Equal(t, 1, ops(rt, "UpdateContainerResources"))
+		require.Equal(t, []string{"a"}, tree.take())
+		require.Equal(t, "cpu=400m/800m, allocated cpu=400m/", podResourcesOf(n.status("a")))
+		require.Equal(t, "ResizeStarted ResizeCompleted", n.resizeEvents())
+	})
+}
+
+// resizeEvents returns the reasons of the events of resizes since the last call.
+func (n *node) resizeEvents() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var reasons []string
+	for _, e := range n.events {
+		if strings.HasPrefix(e, "Resize") {
+			reasons = append(reasons, strings.TrimSpace(e))
+		}
+	}
+	n.events = nil
+	return strings.Join(reasons, " ")
+}
+
+// What the node has no room for is not given to a container that starts only after an agent was killed in between.
+func TestAllocationSurvivesTheAgent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		o := lifecycle.Options{
+			Dirs:        lifecycle.Dirs{Pods: t.TempDir()},
+			AdmitResize: func(*corev1.Pod) error { return errors.New("the node is full") },
+		}
+		n := boot(t, rt, rt, o)
+		n.set(initPod(t, 1, "100m/", "100m/"))
+		time.Sleep(time.Second)
+		n.set(initPod(t, 2, "100m/", "64/"))
+		time.Sleep(time.Second)
+		n.stop()
+
+		n = boot(t, rt, rt, o)
+		n.set(initPod(t, 2, "100m/", "64/"))
+		time.Sleep(time.Second)
+		active, _ := n.reconciler.Active()
+		require.Equal(t, "cpu=100m/", podtest.Amounts(&active[0].Spec.Containers[0].Resources))
+		require.NoError(t, rt.Kill("a/setup", 0))
+		time.Sleep(time.Second)
+		c, ok := rt.Container("a/main")
+		require.True(t, ok)
+		require.Equal(t, cri.ContainerRunning, c.State)
+		require.EqualValues(t, 102, c.Resources.CPUShares)
+		require.Equal(t, "cpu=100m/, PodResizePending Deferred: the node is full", resizeOf(n.status("a")))
+	})
+}
