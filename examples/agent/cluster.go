@@ -8,7 +8,6 @@ import (
 	"os"
 	"slices"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -104,28 +103,25 @@ func (c *cluster) join() (err error) {
 		return err
 	}
 	c.mirrors, err = c.source.Mirrors(apisource.MirrorsOptions{
-		Sources: a.static(), Running: c.runs, Node: func() *corev1.Node {
+		Sources: a.static(), Running: c.podsNamed, Node: func() *corev1.Node {
 			if node := c.reporter.Node(); node.UID != "" {
 				return node
 			}
 			return nil
-		},
-		Failed: func(pod types.NamespacedName, err error, _ time.Duration) {
-			a.log.Warn("mirror pod", "pod", pod, "error", err)
 		},
 	})
 	a.parts = append(a.parts, c.statuses.Run, c.mirrors.Run, c.reporter.Run, c.lease.Run)
 	return err
 }
 
-// runs reports whether the agent still works on a pod of a name, wanted or not.
-func (c *cluster) runs(namespace, name string) bool {
+// podsNamed returns the UIDs of the pods of a name that the agent runs or terminates, whether a source lists them or not.
+func (c *cluster) podsNamed(namespace, name string) (uids []types.UID) {
 	for _, p := range c.agent.Pods() {
 		if p.Pod.Namespace == namespace && p.Pod.Name == name {
-			return true
+			uids = append(uids, types.UID(p.Pod.UID))
 		}
 	}
-	return false
+	return uids
 }
 
 // watch follows the pods of the API server.

@@ -86,10 +86,13 @@ func (a *agent) start() {
 	time.Sleep(time.Minute)
 }
 
-func (a *agent) runs(namespace, name string) bool {
-	return slices.ContainsFunc(a.reconciler.Pods(), func(p lifecycle.PodState) bool {
-		return p.Pod.Namespace == namespace && p.Pod.Name == name && p.Spec != nil && qos.IsStatic(p.Spec)
-	})
+func (a *agent) runs(namespace, name string) (uids []types.UID) {
+	for _, p := range a.reconciler.Pods() {
+		if p.Pod.Namespace == namespace && p.Pod.Name == name && p.Spec != nil && qos.IsStatic(p.Spec) {
+			uids = append(uids, p.Spec.UID)
+		}
+	}
+	return uids
 }
 
 // take is the sink of the pods of the API server.

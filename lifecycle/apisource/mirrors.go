@@ -8,10 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/seed81659283/nodeagent/internal/backoff"
@@ -28,6 +30,13 @@ const (
 	unseen        = 1 * time.Minute // after which what the watch never showed is not believed
 )
 
+// maxRetry is the longest wait after a failed action, and maxNamespaceRetry the longest for a mirror in a namespace that does not
+// exist or is being deleted: the node learns of a new namespace only by the next attempt.
+const (
+	maxRetry          = time.Minute
+	maxNamespaceRetry = 10 * time.Minute
+)
+
 // MirrorsOptions tunes [Mirrors]. The zero value lacks Node.
 type MirrorsOptions struct {
 	// Sources names the sources of static pods, as lifecycle.Options.Sources does. No mirror is an orphan before all of them have
@@ -35,9 +44,9 @@ type MirrorsOptions struct {
 	Sources []string
 	// Node returns the Node object as the API server has it, and nil as long as there is none; it is asked often. Required.
 	Node func() *corev1.Node
-	// Running reports whether a static pod of that name runs or terminates, wanted or not: it is in lifecycle.Reconciler.Pods.
-	// Nil: none does.
-	Running func(namespace, name string) bool
+	// Running returns the UIDs of the static pods of that name that run or terminate, whether a source lists them or not: those in
+	// lifecycle.Reconciler.Pods. As long as one of them is listed by no source, the mirror of that name stays. Nil: there are none.
+	Running func(namespace, name string) []types.UID
 	// Failed is called for each action that failed, with the wait before the next attempt, and once for a pod that cannot have
 	// a mirror, with no wait. Nil is not told.
 	Failed func(pod types.NamespacedName, err error, retry time.Duration)
@@ -69,6 +78,7 @@ type claim struct {
 type try struct {
 	failures int
 	next     time.Time // nothing is done before
+	logged   string    // error of the last warning; empty after a success
 	blocked  string    // why nothing can be done, once it was told
 	told     bool      // the watch has told of the name since the last request to create the mirror began
 }
@@ -129,7 +139,7 @@ func (m *Mirrors) shown(keys ...string) {
 }
 
 // Run creates, replaces and deletes mirror pods until ctx ends. It returns nil, or an error at once when it is called a second
-// time. What fails is tried again after 1 s, doubling to 1 minute.
+// time. An action that fails is retried after 1 s, doubling to 1 minute, or to 10 minutes while the namespace does not exist.
 func (m *Mirrors) Run(ctx context.Context) error {
 	if err := m.guard.Begin(); err != nil {
 		return fmt.Errorf("apisource.Mirrors: %w", err)
@@ -175,7 +185,7 @@ func (m *Mirrors) plan(now time.Time) (due []MirrorAction, next time.Time) {
 	actions := PlanMirrors(static, mirrorPods, MirrorFacts{
 		Node: node, Complete: complete, Taken: m.taken,
 		Running: func(namespace, name string) bool {
-			running := m.opts.Running != nil && m.opts.Running(namespace, name)
+			running := m.isRunningUnlisted(namespace, name, static)
 			waiting = waiting || running
 			return running
 		},
@@ -186,6 +196,16 @@ func (m *Mirrors) plan(now time.Time) (due []MirrorAction, next time.Time) {
 		next = sleep.Earlier(next, now.Add(lookAgain))
 	}
 	return due, next
+}
+
+// isRunningUnlisted reports whether a static pod of a name runs or terminates that is not in listed.
+func (m *Mirrors) isRunningUnlisted(namespace, name string, listed []*corev1.Pod) bool {
+	if m.opts.Running == nil {
+		return false
+	}
+	return slices.ContainsFunc(m.opts.Running(namespace, name), func(uid types.UID) bool {
+		return !slices.ContainsFunc(listed, func(pod *corev1.Pod) bool { return pod.UID == uid })
+	})
 }
 
 // pace returns those actions whose time has come, and when that of the next one comes.
@@ -224,7 +244,8 @@ func (m *Mirrors) pace(actions []MirrorAction, now time.Time) (due []MirrorActio
 	}
 	m.mu.Unlock()
 	for _, action := range blocked {
-		m.tell(action, action.Err, 0)
+		m.warn(action, action.Err)
+		m.callFailed(action, action.Err, 0)
 	}
 	return due, next
 }
@@ -233,8 +254,13 @@ func (a MirrorAction) name() types.NamespacedName {
 	return types.NamespacedName{Namespace: a.Namespace, Name: a.Name}
 }
 
-func (m *Mirrors) tell(action MirrorAction, err error, retry time.Duration) {
-	m.source.opts.Logger.Warn("mirror pod", "namespace", action.Namespace, "pod", action.Name, "error", err, "retry", retry)
+// warn logs why there is no mirror for a pod.
+func (m *Mirrors) warn(action MirrorAction, err error) {
+	m.source.opts.Logger.Warn("mirror pod", "namespace", action.Namespace, "pod", action.Name, "error", err)
+}
+
+// callFailed calls the hook Failed, if there is one.
+func (m *Mirrors) callFailed(action MirrorAction, err error, retry time.Duration) {
 	if m.opts.Failed != nil {
 		m.opts.Failed(action.name(), err, retry)
 	}
@@ -254,7 +280,8 @@ func (m *Mirrors) act(ctx context.Context, actions []MirrorAction) {
 	wg.Wait()
 }
 
-// note keeps when a name may be worked on again: soon after a success, so that nobody who deletes mirrors keeps it busy.
+// note stores when a name may be worked on again: a second after a success, so that a client that deletes mirrors keeps nothing busy.
+// It logs an error once, until another error or a success.
 func (m *Mirrors) note(ctx context.Context, action MirrorAction, err error) {
 	if ctx.Err() != nil {
 		return
@@ -263,20 +290,40 @@ func (m *Mirrors) note(ctx context.Context, action MirrorAction, err error) {
 	m.mu.Lock()
 	t := m.tries[action.name()]
 	t.blocked = ""
+	logged := t.logged
 	if err == nil {
-		t.failures = 0
+		t.failures, t.logged = 0, ""
 	} else {
 		t.failures++
-		wait = backoff.Jitter(backoff.Policy{First: time.Second, Max: time.Minute}.After(t.failures), 1, 1.5, m.opts.Rand())
+		t.logged = err.Error()
+		policy := backoff.Policy{First: time.Second, Max: maxRetry}
+		if lacksNamespace(err) {
+			policy.Max = maxNamespaceRetry
+		}
+		wait = backoff.Jitter(policy.After(t.failures), 1, 1.5, m.opts.Rand())
 		if asked, ok := kubeapi.RetryAfter(err); ok {
 			wait = max(wait, asked)
 		}
 	}
 	t.next = time.Now().Add(wait)
 	m.mu.Unlock()
-	if err != nil {
-		m.tell(action, err, wait)
+	if err == nil {
+		return
 	}
+	if logged != err.Error() {
+		m.warn(action, err)
+	}
+	m.callFailed(action, err, wait)
+}
+
+// lacksNamespace reports whether a request failed because the namespace does not exist or is being deleted.
+func lacksNamespace(err error) bool {
+	var refusal apierrors.APIStatus
+	if apierrors.IsNotFound(err) && errors.As(err, &refusal) {
+		details := refusal.Status().Details
+		return details != nil && details.Kind == "namespaces"
+	}
+	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
 // staticPods returns the static pods that are wanted. The lock is held.

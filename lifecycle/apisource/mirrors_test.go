@@ -4,8 +4,10 @@
 package apisource_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -18,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -31,20 +34,26 @@ type mirrorScene struct {
 	*scene
 	mirrors  *apisource.Mirrors
 	node     atomic.Pointer[corev1.Node]
-	running  atomic.Pointer[string] // name of a static pod
+	running  atomic.Pointer[corev1.Pod] // a static pod
 	failures []string
 }
 
-func newMirrorScene(t *testing.T) *mirrorScene {
-	s := &mirrorScene{scene: newScene(t, apisource.Options{})}
+func newMirrorScene(t *testing.T, logger ...*slog.Logger) *mirrorScene {
+	o := apisource.Options{}
+	if len(logger) > 0 {
+		o.Logger = logger[0]
+	}
+	s := &mirrorScene{scene: newScene(t, o)}
 	s.node.Store(newNode())
 	var err error
 	s.mirrors, err = s.source.Mirrors(apisource.MirrorsOptions{
 		Sources: []string{"file"},
 		Node:    func() *corev1.Node { return s.node.Load() },
-		Running: func(_, name string) bool {
-			is := s.running.Load()
-			return is != nil && *is == name
+		Running: func(_, name string) (uids []types.UID) {
+			if pod := s.running.Load(); pod != nil && pod.Name == name {
+				uids = append(uids, pod.UID)
+			}
+			return uids
 		},
 		Failed: func(pod types.NamespacedName, err error, retry time.Duration) {
 			s.mu.Lock()
@@ -160,13 +169,43 @@ func TestMirrorStaysWhileItsPodTerminates(t *testing.T) {
 		s := newMirrorScene(t)
 		s.static(staticPod("web", "h1"))
 		time.Sleep(time.Second)
-		s.running.Store(new("web"))
+		s.running.Store(staticPod("web", "h1"))
 		s.static()
 		time.Sleep(time.Hour)
 		assert.Equal(t, "web=h1", s.have())
 		s.running.Store(nil)
 		time.Sleep(2 * time.Second)
 		assert.Empty(t, s.have())
+	})
+}
+
+// A changed static pod gets a mirror of its own when its predecessor has terminated. Until then the mirror keeps its UID, and one that
+// is deleted meanwhile is not created again.
+func TestMirrorStaysWhileThePredecessorTerminates(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newMirrorScene(t)
+		s.static(staticPod("web", "h1"))
+		time.Sleep(time.Second)
+		before, _ := apisourcetest.Get[*corev1.Pod](s.server, "default", "web")
+		s.running.Store(staticPod("web", "h1"))
+		for _, hash := range []string{"h2", "h3"} {
+			s.static(staticPod("web", hash))
+			time.Sleep(time.Minute)
+			during, _ := apisourcetest.Get[*corev1.Pod](s.server, "default", "web")
+			require.Equal(t, before.UID, during.UID)
+			require.Equal(t, "web=h1", s.have())
+		}
+		s.running.Store(staticPod("web", "h3"))
+		time.Sleep(2 * time.Second)
+		assert.Equal(t, "web=h3", s.have())
+
+		s.static(staticPod("web", "h4"))
+		require.NoError(t, s.server.Remove(newPod("web", "", "")))
+		time.Sleep(time.Minute)
+		assert.Empty(t, s.have())
+		s.running.Store(nil)
+		time.Sleep(2 * time.Second)
+		assert.Equal(t, "web=h4", s.have())
 	})
 }
 
@@ -241,6 +280,34 @@ func TestMirrorThatTheServerRefuses(t *testing.T) {
 	})
 }
 
+// A mirror in a namespace that does not exist, or that is being deleted, is tried ever less often and logged once, until there is one.
+func TestMirrorInMissingNamespaceBacksOff(t *testing.T) {
+	terminating := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "web", errors.New("namespace is being terminated"))
+	terminating.ErrStatus.Details.Causes = append(terminating.ErrStatus.Details.Causes, metav1.StatusCause{Type: corev1.NamespaceTerminatingCause})
+	for name, refusal := range map[string]*apierrors.StatusError{
+		"missing":     apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "default"),
+		"terminating": terminating,
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				var log bytes.Buffer
+				s := newMirrorScene(t, slog.New(slog.NewTextHandler(&log, nil)))
+				allow := s.server.Inject(apisourcetest.Fault{Match: apisourcetest.Match{Verb: "create"}, Err: refusal})
+				s.static(staticPod("web", "h1"))
+				time.Sleep(24 * time.Hour)
+				assert.Less(t, s.writes(), 24*6+15, "every 10 minutes")
+				assert.Greater(t, s.writes(), 24*4)
+				assert.Len(t, s.told(), s.writes(), "the hook is called for each")
+				lines := strings.Count(log.String(), "mirror pod")
+				assert.Equal(t, 1, lines, log.String())
+				allow()
+				time.Sleep(15 * time.Minute)
+				assert.Equal(t, "web=h1", s.have())
+			})
+		})
+	}
+}
+
 // A user who deletes mirrors all the time does not make a storm.
 func TestMirrorsThatAreDeletedAllTheTime(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -273,6 +340,7 @@ func TestMirrorsOfRandomOperations(t *testing.T) {
 				end()
 			}
 			s.server.SetAway(false)
+			s.running.Store(nil)
 			time.Sleep(5 * time.Minute)
 			var words []string
 			for _, name := range slices.Sorted(maps.Keys(want)) {
@@ -294,7 +362,7 @@ func TestMirrorsOfRandomOperations(t *testing.T) {
 func (s *mirrorScene) changeMirrors(rnd *rand.Rand, want map[string]*corev1.Pod, i int) {
 	name := fmt.Sprint("p", rnd.IntN(4))
 	mirror, exists := apisourcetest.Get[*corev1.Pod](s.server, "default", name)
-	switch what := rnd.IntN(6); {
+	switch what := rnd.IntN(7); {
 	case what < 2:
 		want[name] = staticPod(name, fmt.Sprint("h", i))
 	case what == 2:
@@ -303,6 +371,8 @@ func (s *mirrorScene) changeMirrors(rnd *rand.Rand, want map[string]*corev1.Pod,
 		require.NoError(s, s.server.Remove(mirror))
 	case what == 4 && exists:
 		require.NoError(s, s.server.Delete(mirror, new(int64(20))))
+	case what == 6:
+		s.running.Store(staticPod(name, "predecessor")) // of one name at a time; the one before has terminated
 	case what == 5:
 		s.put(mirrorPod(name, "alien", fmt.Sprint("alien", i)))
 	}

@@ -24,7 +24,7 @@ const (
 type MirrorFacts struct {
 	Node     *corev1.Node // as the API server has it; nil or without a UID: it is not registered
 	Complete bool         // the static pods are all that there are, so a mirror of none is an orphan
-	// Running reports whether a static pod of that name still runs or terminates. Nil: none does.
+	// Running reports whether a static pod of that name that no source lists any more still runs or terminates. Nil: none does.
 	Running func(namespace, name string) bool
 	// Taken reports whether a pod of the API server that is no mirror has the name. Nil: none has.
 	Taken func(namespace, name string) bool
@@ -43,8 +43,9 @@ var ErrNotRegistered = errors.New("the node is not registered, or is being delet
 
 // PlanMirrors returns what has to be done so that each static pod has its mirror in the API server, and no other has one. A
 // mirror stands for a static pod that has its name and the hash in its annotation kubernetes.io/config.mirror; one that does not,
-// or that is being deleted, is replaced. An orphan is deleted once its static pod has terminated. Of two static pods with one
-// name the first counts. Neither list is changed.
+// or that is being deleted, is replaced. The mirror of a static pod that no source lists any more stays until that pod has
+// terminated, also where a successor has its name: the kubelet's pod worker does not sync the successor before. Of two static
+// pods with one name the first counts. Neither list is changed.
 func PlanMirrors(static, mirrorPods []*corev1.Pod, facts MirrorFacts) (actions []MirrorAction) {
 	byName := make(map[types.NamespacedName]*corev1.Pod, len(mirrorPods))
 	for _, mirror := range mirrorPods {
@@ -57,27 +58,36 @@ func PlanMirrors(static, mirrorPods []*corev1.Pod, facts MirrorFacts) (actions [
 			continue
 		}
 		wanted[name] = true
-		if action, needed := planMirror(pod, byName[name], facts); needed {
-			actions = append(actions, action)
+		mirror := byName[name]
+		if isMirrorOf(mirror, pod) || facts.isRunning(name) {
+			continue
 		}
+		actions = append(actions, planMirror(pod, mirror, facts))
 	}
 	if !facts.Complete {
 		return actions
 	}
 	for _, mirror := range mirrorPods {
-		if !wanted[nameOf(mirror)] && (facts.Running == nil || !facts.Running(mirror.Namespace, mirror.Name)) {
+		if !wanted[nameOf(mirror)] && !facts.isRunning(nameOf(mirror)) {
 			actions = append(actions, MirrorAction{Namespace: mirror.Namespace, Name: mirror.Name, Delete: mirror})
 		}
 	}
 	return actions
 }
 
-// planMirror returns what is to be done about a static pod and the mirror of its name, which may be nil.
-func planMirror(static, mirror *corev1.Pod, facts MirrorFacts) (action MirrorAction, needed bool) {
-	if mirror != nil && mirror.DeletionTimestamp == nil && mirrors(mirror, static) {
-		return action, false
-	}
-	action = MirrorAction{Namespace: static.Namespace, Name: static.Name, Delete: mirror}
+// isRunning reports whether a static pod of that name that no source lists any more still runs or terminates.
+func (f *MirrorFacts) isRunning(name types.NamespacedName) bool {
+	return f.Running != nil && f.Running(name.Namespace, name.Name)
+}
+
+// isMirrorOf reports whether a mirror pod, which may be nil, stands for a static pod and is not being deleted.
+func isMirrorOf(mirror, static *corev1.Pod) bool {
+	return mirror != nil && mirror.DeletionTimestamp == nil && mirrors(mirror, static)
+}
+
+// planMirror returns the action that creates the mirror of a static pod, in place of the mirror of its name, which may be nil.
+func planMirror(static, mirror *corev1.Pod, facts MirrorFacts) MirrorAction {
+	action := MirrorAction{Namespace: static.Namespace, Name: static.Name, Delete: mirror}
 	node := facts.Node
 	switch references := references(static); {
 	case len(references) > 0:
@@ -89,7 +99,7 @@ func planMirror(static, mirror *corev1.Pod, facts MirrorFacts) (action MirrorAct
 	default:
 		action.Create = newMirror(static, node)
 	}
-	return action, true
+	return action
 }
 
 func nameOf(pod *corev1.Pod) types.NamespacedName {

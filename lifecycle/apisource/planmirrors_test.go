@@ -86,6 +86,12 @@ func TestPlanMirrors(t *testing.T) {
 		"still terminating": {nil, of(mirrorPod("web", "h1", "m1"), mirrorPod("db", "h1", "m2")), apisource.MirrorFacts{
 			Node: newNode(), Complete: true, Running: func(namespace, name string) bool { return namespace == "default" && name == "web" },
 		}, "db: delete m2"},
+		"predecessor terminating": {of(web, staticPod("db", "h2")), of(mirrorPod("web", "h0", "m1")), apisource.MirrorFacts{
+			Node: newNode(), Complete: true, Running: func(_, name string) bool { return name == "web" },
+		}, "db: create h2"},
+		"predecessor terminating, mirror being deleted": {of(web), of(deleted), apisource.MirrorFacts{
+			Node: newNode(), Complete: true, Running: func(string, string) bool { return true },
+		}, ""},
 		"no node": {
 			of(web), nil,
 			apisource.MirrorFacts{Complete: true},

@@ -10,11 +10,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clientset "k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
+	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 	kubepod "k8s.io/kubernetes/pkg/kubelet/pod"
 )
 
 // ConformanceMirrors does what the kubelet does about the mirrors of static pods: those of a sync of each, and then those of
-// the housekeeping, for which terminating is what the pod workers say of a name.
+// the housekeeping, for which terminating is what the pod workers say of a name. The pod worker does not sync a static pod while
+// another one of its name terminates (allowStaticPodStart in pod_workers.go).
 func ConformanceMirrors(
 	ctx context.Context, client clientset.Interface, nodes corelisters.NodeLister, node string, pods []*v1.Pod, terminating func(fullName string) bool,
 ) {
@@ -25,7 +27,9 @@ func ConformanceMirrors(
 		mirrorPodClient: kubepod.NewBasicMirrorClient(client, node, nodes),
 	}
 	for static, mirror := range manager.GetStaticPodToMirrorPodMap() {
-		kl.tryReconcileMirrorPods(ctx, static, mirror)
+		if !terminating(kubecontainer.GetPodFullName(static)) {
+			kl.tryReconcileMirrorPods(ctx, static, mirror)
+		}
 	}
 	_, _, orphans := manager.GetPodsAndMirrorPods()
 	for _, name := range orphans {
