@@ -153,7 +153,7 @@ lifecycle/admission    max  75: internal/containers internal/nodeselector lifecy
 lifecycle/statuspatch  max  75: internal/containers lifecycle/podapi lifecycle/podstatus lifecycle/podview API
 lifecycle/userns       max  75: cri internal/atomicfile API
 lifecycle/hook         max  70: cri lifecycle/podspec internal/sleep API
-lifecycle/podstore     max  75: internal/atomicfile internal/backoff internal/runonce internal/safeyaml internal/sleep lifecycle/podset API
+lifecycle/podstore     max  75: internal/atomicfile internal/backoff internal/runonce internal/safeyaml internal/sleep lifecycle/podset lifecycle/podstatus API
 lifecycle/source       max  80: internal/atomicfile internal/backoff internal/safeyaml lifecycle/podapi lifecycle/podset github.com/fsnotify/fsnotify internal/runonce API YAML
 lifecycle/apisource    max 200: cri internal/backoff internal/containers internal/correlator internal/kubeapi internal/runonce internal/sleep lifecycle lifecycle/apisource/apiobjects lifecycle/podset lifecycle/podstatus lifecycle/statuspatch qos API CLUSTER
 lifecycle/apisource/apiobjects max 200: images/credential internal/atomicfile internal/backoff internal/containers internal/kubeapi internal/objectwatch internal/plainfile internal/runonce internal/sleep lifecycle/podenv volume/claim volume/podcert volume/token volume/trustbundle API CLUSTER

@@ -55,7 +55,8 @@
 //
 // A file is bounded, because reading it must not stop an agent that starts: 32 MiB, 400,000 values of JSON, lists of 1,000
 // elements, strings of 2 MiB, and quantities with exponents between -100 and 100. A pod beyond that is not stored, which is
-// reported to [Hooks].Error; the others are.
+// reported to [Hooks].Error; the others are. If not all pods fit, those of the first of [Options].Sources are stored first, pods that have
+// terminated last, and each namespace has an equal share.
 //
 // An agent reads the version that it writes, and treats any other as damaged. Future versions will read the version before
 // them, so an upgrade keeps the pods. After a downgrade the file of the newer agent is renamed, and the node runs what its

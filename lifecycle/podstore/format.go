@@ -50,36 +50,52 @@ type encoded struct {
 	tooMuch []error // one for each pod that is not in it, as Load would not take it
 }
 
-// encode returns the content of a file with the pods of all sets.
-func encode(sets []podset.Set, now time.Time) (e encoded, err error) {
+// encode returns the content of a file with the pods of all sets, or, if they do not fit, with those that [choose] chooses. The sources are
+// in the order of their importance.
+func encode(sets []podset.Set, sources []string, now time.Time) (e encoded, err error) {
+	e, costs, full, err := encodeChosen(sets, nil, now)
+	if err == nil && full {
+		e, _, _, err = encodeChosen(sets, choose(costs, sources), now)
+	}
+	return e, err
+}
+
+// encodeChosen returns the content of a file with the chosen pods, in the order of the sets. If chosen is nil these are all, as long as they
+// fit: full reports that they do not. Costs are those of the pods that Load takes.
+func encodeChosen(sets []podset.Set, chosen map[*corev1.Pod]bool, now time.Time) (e encoded, costs []cost, full bool, err error) {
 	var lines bytes.Buffer
 	enc := json.NewEncoder(&lines)
 	enc.SetEscapeHTML(false)
-	left := maxValues
+	values := 0
 	for _, set := range sets {
 		for _, pod := range set.Pods {
 			bare := *pod
 			bare.ManagedFields = nil // who wrote which field is for the API server, and longer than the pod
 			start := lines.Len()
 			if err := enc.Encode(line{set.Source, &bare}); err != nil {
-				return e, fmt.Errorf("encode pod %s/%s: %w", pod.Namespace, pod.Name, err)
+				return e, nil, false, fmt.Errorf("encode pod %s/%s: %w", pod.Namespace, pod.Name, err)
 			}
-			values, err := check(lines.Bytes()[start:], left)
-			if err == nil && lines.Len() > maxLines {
-				err = fmt.Errorf("the pods take more than %d bytes", maxLines)
+			c := cost{pod: pod, source: set.Source, bytes: lines.Len() - start}
+			c.values, err = check(lines.Bytes()[start:], maxValues)
+			if err == nil {
+				costs = append(costs, c)
+			}
+			if err == nil && (lines.Len() > maxLines || values+c.values > maxValues || chosen != nil && !chosen[pod]) {
+				full = true
+				err = fmt.Errorf("the pods take more than %d bytes or %d values", maxLines, maxValues)
 			}
 			if err != nil {
 				lines.Truncate(start)
 				e.tooMuch = append(e.tooMuch, fmt.Errorf("pod %s/%s is not stored: %w", pod.Namespace, pod.Name, err))
 				continue
 			}
-			left -= values
+			values += c.values
 			e.pods++
 		}
 	}
 	first := header(now.UTC().Format(time.RFC3339), lines.Bytes())
 	e.data, e.sum = slices.Concat([]byte(first), lines.Bytes()), sha256.Sum256(lines.Bytes())
-	return e, nil
+	return e, costs, full, nil
 }
 
 // decode returns what a file holds: all of it, or none and why. Of arbitrary bytes it accepts only what encode has

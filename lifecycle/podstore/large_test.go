@@ -4,6 +4,7 @@
 package podstore_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -52,6 +53,37 @@ func TestPodsThatAreTooLargeAreNotStored(t *testing.T) {
 	require.NoError(t, store.Flush())
 	assert.Contains(t, told[2], "is not stored: the pods take more than 33554432 bytes")
 	assert.Len(t, load(t, path)[0].Pods, 33)
+}
+
+// Pods of one namespace, however many and whatever its name, displace neither static pods nor those of other namespaces.
+func TestNamespaceHasAShareOfTheFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pods")
+	store := podstore.New(path, podstore.Options{Sources: []string{"file", "api"}})
+	var pods []*corev1.Pod
+	add := func(namespace, name string, phase corev1.PodPhase, size, n int) {
+		for i := range n {
+			pod := newPods(fmt.Sprint(name, i))[0]
+			pod.Namespace, pod.Status.Phase = namespace, phase
+			pod.Annotations = map[string]string{"a": strings.Repeat("x", size)}
+			pods = append(pods, pod)
+		}
+	}
+	add("aa", "ended", corev1.PodFailed, 1<<20, 40)
+	add("ab", "many", "", 1<<20, 60)
+	add("good", "g", "", 1<<20, 3)
+	add("other", "o", "", 1<<20, 3)
+	store.Update(podset.Set{Source: "api", Pods: pods})
+	pods = nil
+	add("kube-system", "static", "", 1<<20, 2)
+	store.Update(podset.Set{Source: "file", Pods: pods})
+	require.NoError(t, store.Flush())
+	count := map[string]int{}
+	for _, set := range load(t, path) {
+		for _, pod := range set.Pods {
+			count[pod.Namespace]++
+		}
+	}
+	require.Equal(t, map[string]int{"kube-system": 2, "good": 3, "other": 3, "ab": 23}, count)
 }
 
 // A file that is not from an agent, or whose pods became too many, is read within the memory that an agent has.

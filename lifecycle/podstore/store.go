@@ -26,7 +26,8 @@ import (
 
 // Options configures a [Store]. The zero value is for production.
 type Options struct {
-	// Sources names the sources of the agent. Pods of others, which it had once, are not loaded. Empty: all are.
+	// Sources names the sources of the agent, those of static pods first: they come first if not all pods fit into the file. Pods of other
+	// sources, which it had once, are not loaded. Empty: all are.
 	Sources []string
 	// Interval is the least time between two writes. Zero means 1 s.
 	Interval time.Duration
@@ -193,7 +194,7 @@ func (s *Store) write() (wrote encoded, left []error, err error) {
 	if len(sets) == 0 {
 		return wrote, nil, nil // nothing is known, which is not the same as that nothing is wanted
 	}
-	file, err := encode(sets, time.Now())
+	file, err := encode(sets, s.opts.Sources, time.Now())
 	if err != nil {
 		return wrote, nil, err
 	}

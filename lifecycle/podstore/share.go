@@ -1,0 +1,65 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podstore
+
+import (
+	"cmp"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
+)
+
+// cost is what a pod takes of the file.
+type cost struct {
+	pod           *corev1.Pod
+	source        string
+	bytes, values int
+}
+
+// choose returns the pods that fit into a file, of costs that do not: those of the first sources first, and of a source those that have not
+// terminated. Of these each namespace gets an equal share, so that no namespace displaces the pods of another, and what a namespace does
+// not need of its share is for the others.
+func choose(costs []cost, sources []string) map[*corev1.Pod]bool {
+	type candidate struct {
+		cost
+		rank  int     // of the source
+		ended bool    // the pod has terminated
+		used  float64 // by the pod and those before it in its namespace, as a fraction of the file
+	}
+	type group struct {
+		rank      int
+		ended     bool
+		namespace string
+	}
+	used := map[group]float64{}
+	all := make([]candidate, 0, len(costs))
+	for _, c := range costs {
+		rank := slices.Index(sources, c.source)
+		if rank < 0 {
+			rank = len(sources)
+		}
+		g := group{rank, podstatus.Terminal(c.pod.Status.Phase), c.pod.Namespace}
+		used[g] += max(float64(c.bytes)/maxLines, float64(c.values)/maxValues)
+		all = append(all, candidate{c, g.rank, g.ended, used[g]})
+	}
+	slices.SortStableFunc(all, func(a, b candidate) int {
+		ended := 0
+		if a.ended != b.ended {
+			if ended = -1; a.ended {
+				ended = 1
+			}
+		}
+		return cmp.Or(cmp.Compare(a.rank, b.rank), ended, cmp.Compare(a.used, b.used))
+	})
+	chosen, bytes, values := map[*corev1.Pod]bool{}, 0, 0
+	for _, c := range all {
+		if bytes+c.bytes <= maxLines && values+c.values <= maxValues {
+			chosen[c.pod] = true
+			bytes, values = bytes+c.bytes, values+c.values
+		}
+	}
+	return chosen
+}
