@@ -33,6 +33,8 @@ type ContainerOptions struct {
 
 	// LogRoot is the directory of the logs of pods. Empty: logs are left alone.
 	LogRoot string
+	// KeepLogs leaves the logs below LogRoot and their directories alone, for a LogRoot shared with other agents: only dead links go.
+	KeepLogs bool
 	// LogLinks is the directory of links to logs, as /var/log/containers. Empty: there are none.
 	LogLinks string
 	// PodRoot has a directory for each pod, named by its UID. Empty: they are left alone.

@@ -301,6 +301,15 @@ func TestLogDirectories(t *testing.T) {
 		require.NoError(t, l.collector().Collect(t.Context()))
 		require.Equal(t, []string{running, "journal", "name_namespace_321", "of_somebody_else_654", "x_y_654"}, l.names(l.logs))
 
+		foreign := l.names(l.logs)
+		require.NoError(t, os.Mkdir(filepath.Join(l.logs, "x_y_987"), 0o755))
+		l.pods["987"], l.o.MinDirAge, l.o.KeepLogs = gc.PodRemoved, -1, true
+		l.run("c", "exited")
+		require.NoError(t, os.Symlink(filepath.Join(l.logs, "none", "0.log"), filepath.Join(l.links, "p_ns_c-0123456789.log")))
+		require.NoError(t, l.collector().CollectUnused(t.Context()))
+		require.Subset(t, l.names(l.logs), append(foreign, "x_y_987", "ns_nc_c"))
+		require.NotContains(t, l.names(l.links), "p_ns_c-0123456789.log", "dead links go also where logs are kept")
+
 		l.o.LogRoot = filepath.Join(l.logs, "none")
 		require.NoError(t, l.collector().Collect(t.Context()), "a directory that is not there is empty")
 	})

@@ -25,7 +25,7 @@ const entriesAtATime = 1000
 // removeLog removes the log of a container that does not run, with what was rotated from it. A log that is not below the root of
 // logs is not ours. Source: removeContainerLog in pkg/kubelet/kuberuntime/kuberuntime_container.go.
 func (g *Containers) removeLog(s *ContainerState, c *cri.Container) error {
-	if g.opts.LogRoot == "" || c.LogPath == "" {
+	if g.opts.LogRoot == "" || g.opts.KeepLogs || c.LogPath == "" {
 		return nil
 	}
 	path, err := filepath.Rel(g.opts.LogRoot, c.LogPath)
@@ -87,7 +87,7 @@ func unlessMissing(err error) error {
 // removeLogs removes the directories of the logs of pods that were removed. Source: evictPodLogsDirectories in
 // pkg/kubelet/kuberuntime/kuberuntime_gc.go.
 func (g *Containers) removeLogs(ctx context.Context, s *ContainerState) error {
-	if s.NotReady {
+	if s.NotReady || g.opts.KeepLogs {
 		return nil
 	}
 	return g.removeDirs(ctx, s, g.opts.LogRoot, podOfLogs, nil)

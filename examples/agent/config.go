@@ -64,6 +64,7 @@ type config struct {
 	ParallelStarts int               `json:"parallelStarts"` // zero or less: twice the processors
 	ParallelPulls  int               `json:"parallelPulls"`  // zero or less: 5
 	LogDir         string            `json:"logDir"`         // empty: /var/log/pods
+	LogLinkDir     string            `json:"logLinkDir"`     // links to the logs, for log collectors; empty: /var/log/containers for those in /var/log/pods, else none
 	LogMaxSize     resource.Quantity `json:"logMaxSize"`     // zero: 10Mi
 	LogMaxFiles    int               `json:"logMaxFiles"`    // zero: 5
 	GC             gcConfig          `json:"gc"`             // what goes of itself: gc.go
@@ -121,6 +122,9 @@ func (c *config) complete(from string) error {
 	host, err := os.Hostname()
 	c.NodeName = cmp.Or(c.NodeName, strings.ToLower(host))
 	c.StateDir, c.LogDir = cmp.Or(c.StateDir, "/var/lib/nodeagent"), cmp.Or(c.LogDir, podspec.DefaultLogRoot)
+	if c.LogDir == podspec.DefaultLogRoot {
+		c.LogLinkDir = cmp.Or(c.LogLinkDir, podspec.DefaultLogLinks)
+	}
 	switch {
 	case c.NodeName == "":
 		return fmt.Errorf("%s: nodeName is not set, and the host has no name: %w", from, err)
@@ -145,8 +149,10 @@ func (c *config) complete(from string) error {
 	if err := c.checkServer(); err != nil {
 		return fmt.Errorf("%s: %w", from, err)
 	}
-	for _, path := range []*string{&c.StateDir, &c.LogDir} { // a runtime has another working directory
-		*path, _ = filepath.Abs(*path) // it stays as it is where there is none
+	for _, path := range []*string{&c.StateDir, &c.LogDir, &c.LogLinkDir} { // a runtime has another working directory
+		if *path != "" {
+			*path, _ = filepath.Abs(*path) // it stays as it is where there is none
+		}
 	}
 	if c.Runtime == "" && len(c.HostIPs) == 0 && !c.joins() { // plain processes have the addresses of the host; a Node has them itself
 		c.HostIPs = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}

@@ -41,7 +41,8 @@ func TestFileOfTheExample(t *testing.T) {
 		DockerConfigs:       []string{"/etc/nodeagent/config.json"},
 		CredentialPlugins:   credential.PluginConfig{Providers: []credential.PluginSpec{}},
 		CredentialPluginDir: "/usr/libexec/nodeagent/credentials",
-		LogDir:              "/var/log/pods", // the default
+		LogDir:              "/var/log/pods",       // the default
+		LogLinkDir:          "/var/log/containers", // likewise
 		LogMaxFiles:         5,
 		LogLevel:            slog.LevelInfo,
 		GC: gcConfig{

@@ -84,15 +84,13 @@ func (a *agent) collectLeftovers(o *lifecycle.Options) error {
 	if o.Volumes != nil {
 		release = o.Volumes.Release
 	}
-	logs := a.LogDir
-	if logs == podspec.DefaultLogRoot && !a.GC.ForeignPods {
-		logs = "" // others have theirs there, too, and the reconciler removes those of its own pods
-	}
 	collector, err := gc.NewContainers(a.runtime, gc.ContainerOptions{
 		Pod:     gc.OwnedBy(a.Owned),
 		Mine:    func(map[string]string) bool { return a.GC.ForeignPods },
-		LogRoot: logs, PodRoot: o.Dirs.Pods, Release: release, Logger: a.log,
-		Hooks: gc.ContainerHooks{Event: a.nodeEvent},
+		LogRoot: a.LogDir, LogLinks: a.LogLinkDir, PodRoot: o.Dirs.Pods, Release: release, Logger: a.log,
+		// Other agents have their logs there, too. The reconciler removes those of its own pods.
+		KeepLogs: a.LogDir == podspec.DefaultLogRoot && !a.GC.ForeignPods,
+		Hooks:    gc.ContainerHooks{Event: a.nodeEvent},
 	})
 	if err != nil {
 		return fmt.Errorf("gc: %w", err)

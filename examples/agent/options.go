@@ -27,7 +27,7 @@ func (a *agent) options() lifecycle.Options {
 			},
 		},
 		AppArmor: machine.AppArmor(os.DirFS("/")),
-		Dirs: lifecycle.Dirs{Pods: a.state("pods")}, NoMounts: a.client == nil,
+		Dirs:     lifecycle.Dirs{Pods: a.state("pods"), LogLinks: a.LogLinkDir}, NoMounts: a.client == nil,
 		Hooks: lifecycle.Hooks{Status: func(pod *corev1.Pod, st *corev1.PodStatus) {
 			a.log.Info("status", "namespace", pod.Namespace, "pod", pod.Name, "phase", st.Phase, "summary", summary(st))
 		}, Event: a.event},

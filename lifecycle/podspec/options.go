@@ -14,9 +14,10 @@ import (
 )
 
 // Directories as in the kubelet's configuration. Only that of seccomp profiles, which is read and not written, is a
-// default of [Options]; logs have to be asked for.
+// default of [Options]; logs have to be asked for, and so have links to them.
 const (
 	DefaultLogRoot     = "/var/log/pods"
+	DefaultLogLinks    = "/var/log/containers" // where log collectors look, for lifecycle.Dirs.LogLinks
 	DefaultSeccompRoot = "/var/lib/kubelet/seccomp"
 )
 

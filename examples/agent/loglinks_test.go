@@ -1,0 +1,49 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/internal/exetest"
+)
+
+// A log collector finds the log of a running container through a link that names pod, namespace, container and ID. The link goes with
+// the container, and a dead link of an earlier container goes at the start.
+func TestLogLinksForCollectors(t *testing.T) {
+	f, links := newFiles(t), t.TempDir()
+	dead := filepath.Join(links, "old_default_main-0123456789abcdef.log")
+	require.NoError(t, os.Symlink(filepath.Join(f.logs, "default_old_1", "main", "0.log"), dead))
+	f.manifests.Write("web.yaml", podYAML("web", "echo collected; "+sleeper))
+	a := f.start(map[string]any{"logLinkDir": links})
+	f.awaitLog("web-n1", "main", "collected")
+	pattern := filepath.Join(links, "web-n1_default_main-*.log")
+	exetest.Eventually(t, timeout, func() error {
+		found, err := filepath.Glob(pattern)
+		if err != nil || len(found) != 1 {
+			return fmt.Errorf("links %q: %w", found, err)
+		}
+		text, err := os.ReadFile(found[0])
+		require.NoError(t, err)
+		require.Contains(t, string(text), "collected\n")
+		if _, err := os.Lstat(dead); err == nil {
+			return fmt.Errorf("%s is still there", dead)
+		}
+		return nil
+	})
+	f.manifests.Remove("web.yaml")
+	exetest.Eventually(t, timeout, func() error {
+		entries, err := os.ReadDir(links)
+		if err == nil && len(entries) > 0 {
+			err = fmt.Errorf("left: %v", entries)
+		}
+		return err
+	})
+	a.Terminate(timeout)
+}
