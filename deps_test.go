@@ -75,7 +75,7 @@ tests volume/volumetest:        volume/intree
 tests lifecycle/podstore:       cri lifecycle/podapi pleg
 tests cgroups/driver:           cgroups/cgroupstest
 tests eviction:                 eviction/evictiontest eviction/threshold
-tests eviction/podevict:        eviction/threshold
+tests eviction/podevict:        eviction/threshold cgroups/cgroupstest cri/critest pleg
 tests eviction/threshold:       API
 tests probe:                    SYS
 tests probe/podprobe:           cri/remote cri/process
@@ -110,7 +110,7 @@ pleg                   max   0: cri internal/backoff internal/listener internal/
 eviction               max   0: eviction/threshold internal/runonce internal/required
 eviction/threshold     max   0:
 eviction/evictiontest  max   0: eviction internal/suite testing
-eviction/podevict      max  80: eviction internal/containers qos API k8s.io/kubelet/pkg/apis/stats/v1alpha1
+eviction/podevict      max  80: cgroups cri eviction internal/containers lifecycle nodestatus/summary qos API k8s.io/kubelet/pkg/apis/stats/v1alpha1
 gc                     max   0: SYS cri images/reference internal/atomicfile internal/plainfile internal/rmtree internal/runonce internal/sleep internal/required
 gc/gctest              max   0: cri gc internal/suite testing
 

@@ -2,24 +2,21 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package podevict translates between pods and package eviction: pods and a summary become candidates and readings, and a decision
-// becomes the message, the annotations and the condition that the kubelet gives an evicted pod. It also answers whether a pod is
-// admitted to a node under pressure, and which pods go so that a critical one can run. It evicts nothing and measures nothing.
+// becomes the message, the annotations and the condition that the kubelet gives an evicted pod. It also decides whether a pod is
+// admitted to a node under pressure, and which pods go so that a critical one can run. It measures and terminates nothing by itself: a
+// [Node] asks a summary.Collector and a lifecycle.Reconciler to.
 //
 // # Model
 //
-// All functions are pure. An eviction.Observer of an agent that has pods and a summary is two calls:
+// A [Node] is the Observer and the Actor of a node that a summary.Collector measures and whose pods a lifecycle.Reconciler runs. It has
+// its eviction.Evictor, and its Admit is for lifecycle.Options:
 //
-//	readings, err := podevict.Readings(summary)
-//	candidates, err := podevict.Candidates(pods, summary, podevict.Options{})
+//	node, err := podevict.NewNode(podevict.NodeOptions{Measurer: collector, Pods: func() podevict.Pods { return reconciler }})
+//	reconciler, err = lifecycle.New(runtime, observer, lifecycle.Options{Admit: node.Admit})
+//	wg.Go(func() { _ = node.Run(ctx) })
 //
-// and its eviction.Actor explains what was decided:
-//
-//	why := podevict.Explain(e, pod, summary)
-//	recorder.AnnotatedEvent(pod, why.Annotations, why.Reason, why.Message)
-//	reconciler.Evict(ctx, e.UID, lifecycle.Eviction{Reason: why.Reason, Message: why.Message, Conditions: why.Conditions, Grace: e.Grace})
-//
-// [Admit] is for lifecycle.Options.Admit, with the conditions of eviction.Status. [Preempt] is for whoever finds that a pod does not
-// fit.
+// All else are pure functions, of which a Node is made: [Observe], [Readings] and [Candidates] for what is decided from, [Explain] for
+// what was decided, [Admit] with the conditions of eviction.Status, and [Preempt] for a critical pod that does not fit.
 //
 // Pods are those that run something, with the resources that are allocated to them. Static pods are critical in the kubelet and never
 // evicted; with [Options].EvictStatic they may be, and are then to be held back and started again when the node has recovered.

@@ -9,7 +9,6 @@ import (
 
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
-	"github.com/seed81659283/nodeagent/cgroups"
 	"github.com/seed81659283/nodeagent/cgroups/driver"
 	nodestats "github.com/seed81659283/nodeagent/nodestatus/summary"
 	"github.com/seed81659283/nodeagent/volume"
@@ -24,31 +23,16 @@ func (a *agent) gauge(ctx context.Context, d *driver.Driver) (err error) {
 			return err
 		}
 	}
-	o := nodestats.Options{NodeName: a.NodeName, Root: a.StateDir, LogRoot: a.LogDir, Volumes: a.mounted, Logger: a.log}
+	o := nodestats.Options{NodeName: a.NodeName, Machine: a.machine, Root: a.StateDir, LogRoot: a.LogDir, Volumes: a.mounted, Logger: a.log}
 	if a.evicts() {
 		o.Period = 10 * time.Second // or who fills a disk in less than a minute is not seen to
 	}
-	if a.collector, err = nodestats.New(wholeMachine{d, a.machine}, a.client, o); err != nil {
+	if a.collector, err = nodestats.New(d, a.client, o); err != nil {
 		return err
 	}
 	a.recent = a.collector.Recent(pagesMaxAge)
 	a.parts = append(a.parts, a.collector.Run)
 	return nil
-}
-
-// wholeMachine has the cgroups below one, and that of the machine as their top, as the node is the machine whatever cgroup its pods
-// are in.
-type wholeMachine struct {
-	*driver.Driver
-	machine *driver.Driver
-}
-
-// Sample implements [cgroups.Sampler].
-func (w wholeMachine) Sample(ctx context.Context, p cgroups.Path, leaf string, parts cgroups.Parts) (cgroups.Stats, error) {
-	if p == "" && leaf == "" {
-		return w.machine.Sample(ctx, p, leaf, parts)
-	}
-	return w.Driver.Sample(ctx, p, leaf, parts)
 }
 
 // mounted are the volumes of a pod: those of the pod alone, and claims. A CSI driver is asked for what it has made, the size of a block

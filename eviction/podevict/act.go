@@ -1,0 +1,119 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podevict
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/cgroups"
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/eviction"
+	"github.com/seed81659283/nodeagent/lifecycle"
+)
+
+// Reclaim has the kernel reclaim caches, or removes the containers of terminated pods and then images. The number of inodes that an
+// image has is unknown: where inodes are short, all unused images are removed.
+func (n *Node) Reclaim(ctx context.Context, r eviction.Reclaim) (int64, error) {
+	if r.Kind == eviction.Cache {
+		if n.opts.Machine == nil {
+			return 0, nil
+		}
+		freed, err := n.opts.Machine.Reclaim(ctx, "", uint64(max(r.Want, 0)))
+		return int64(min(freed, math.MaxInt64)), err
+	}
+	var errs []error
+	freed := uint64(0)
+	if r.Kind&eviction.Containers != 0 {
+		before := n.countObjects()
+		errs = append(errs, n.opts.Pods().Trim(ctx))
+		if n.countObjects() < before {
+			freed = 1 // at least: the runtime frees their layers later
+		}
+	}
+	if r.Kind&eviction.Images != 0 && n.opts.Images != nil {
+		want := uint64(math.MaxUint64)
+		if r.Signal.Resource() == eviction.EphemeralStorage {
+			want = uint64(max(r.Want, 0))
+		}
+		removed, err := n.opts.Images.Reclaim(ctx, want)
+		freed, errs = max(freed, removed), append(errs, err)
+	}
+	return int64(min(freed, math.MaxInt64)), errors.Join(errs...)
+}
+
+// countObjects returns how many sandboxes and containers of pods the runtime has.
+func (n *Node) countObjects() (count int) {
+	if n.opts.Runtime == nil {
+		return 0
+	}
+	pods, _ := n.opts.Runtime()
+	for i := range pods {
+		count += len(pods[i].Sandboxes) + len(pods[i].Containers)
+	}
+	return count
+}
+
+// Evict terminates a pod, and records an event that explains why.
+func (n *Node) Evict(ctx context.Context, e eviction.Eviction) error {
+	state, ok := n.opts.Pods().Pod(e.UID)
+	if !ok || state.Spec == nil {
+		return fmt.Errorf("evict pod %s: %w", e.Name, cri.ErrNotFound)
+	}
+	n.mu.Lock()
+	why := Explain(e, state.Spec, n.last)
+	n.mu.Unlock()
+	if n.opts.Event != nil {
+		n.opts.Event(state.Pod, lifecycle.Event{Type: corev1.EventTypeWarning, Reason: why.Reason, Message: why.Message}, why.Annotations)
+	}
+	held := lifecycle.Eviction{Reason: why.Reason, Message: why.Message, Conditions: why.Conditions, Grace: e.Grace, Hold: n.opts.Hold}
+	if err := n.opts.Pods().Evict(ctx, e.UID, held); err != nil {
+		return err
+	}
+	if held.Holds(state.Spec) {
+		n.mu.Lock()
+		n.evicted[e.UID] = true
+		n.mu.Unlock()
+	}
+	return nil
+}
+
+// LimitMemory limits the memory of a pod to its usage.
+func (n *Node) LimitMemory(ctx context.Context, uid string) error {
+	path, err := n.path(uid)
+	if err != nil {
+		return err
+	}
+	stats, err := n.opts.Cgroups.Sample(ctx, path, "", cgroups.PartMemory)
+	if err != nil {
+		return err
+	}
+	high := int64(min(stats.Memory.Current, math.MaxInt64))
+	return n.opts.Cgroups.Apply(ctx, path, cgroups.Resources{MemoryHigh: &high})
+}
+
+// Kill kills all processes of a pod without the runtime.
+func (n *Node) Kill(ctx context.Context, uid string) error {
+	path, err := n.path(uid)
+	if err != nil {
+		return err
+	}
+	return n.opts.Cgroups.Kill(ctx, path)
+}
+
+// path returns the cgroup of a pod.
+func (n *Node) path(uid string) (cgroups.Path, error) {
+	if n.opts.Cgroups == nil {
+		return "", fmt.Errorf("cgroup of pod %s: NodeOptions.Cgroups is nil: %w", uid, errors.ErrUnsupported)
+	}
+	state, ok := n.opts.Pods().Pod(uid)
+	if !ok || state.Spec == nil {
+		return "", fmt.Errorf("cgroup of pod %s: %w", uid, cri.ErrNotFound)
+	}
+	return n.opts.Path(state.Spec), nil
+}

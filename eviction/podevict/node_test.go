@@ -1,0 +1,266 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podevict_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"github.com/seed81659283/nodeagent/cgroups"
+	"github.com/seed81659283/nodeagent/cgroups/cgroupstest"
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/eviction"
+	"github.com/seed81659283/nodeagent/eviction/podevict"
+	"github.com/seed81659283/nodeagent/eviction/threshold"
+	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/nodestatus/summary"
+)
+
+// machine is a node whose one pod runs: a Measurer and Pods.
+type machine struct {
+	signals summary.Signals
+	stats   statsapi.Summary
+	state   lifecycle.PodState
+	missing bool // the pod has no worker
+	evicted []lifecycle.Eviction
+	trimmed int
+	objects int // containers that the runtime has
+}
+
+func (m *machine) Signals(context.Context) (summary.Signals, error) { return m.signals, nil }
+
+func (m *machine) Summary(context.Context) (*statsapi.Summary, error) { return &m.stats, nil }
+
+func (m *machine) Active() ([]*corev1.Pod, bool) { return []*corev1.Pod{m.state.Spec}, true }
+
+func (m *machine) Pod(uid string) (lifecycle.PodState, bool) {
+	if m.missing || uid != string(m.state.Spec.UID) {
+		return lifecycle.PodState{}, false
+	}
+	return m.state, true
+}
+
+func (m *machine) Evict(_ context.Context, _ string, e lifecycle.Eviction) error {
+	m.evicted = append(m.evicted, e)
+	m.state.Evicted = true
+	return nil
+}
+
+func (m *machine) Trim(context.Context) error {
+	m.trimmed++
+	m.objects = 0
+	return nil
+}
+
+func (m *machine) runtime() ([]cri.Pod, error) {
+	return []cri.Pod{{Containers: make([]cri.Container, m.objects)}}, nil
+}
+
+// imageGC records the bytes that it is asked for, and frees 5.
+type imageGC struct{ wants []uint64 }
+
+func (g *imageGC) Reclaim(_ context.Context, want uint64) (uint64, error) {
+	g.wants = append(g.wants, want)
+	return 5, nil
+}
+
+func newMachine() *machine {
+	p := pod("a", list("memory", "1Mi"), nil)
+	p.Spec.RestartPolicy = corev1.RestartPolicyAlways
+	return &machine{
+		state: lifecycle.PodState{Pod: cri.PodIdentity{UID: "a", Name: "a", Namespace: "default"}, Spec: p},
+		stats: statsapi.Summary{Pods: []statsapi.PodStats{used("a", 100*mi, 0, 0)}},
+	}
+}
+
+// rules keep 100Mi of memory free.
+func rules() eviction.Rules {
+	return eviction.Rules{Thresholds: []eviction.Threshold{{
+		Signal: eviction.MemoryAvailable, Value: threshold.Value{Amount: 100 * mi, Format: threshold.BinarySI},
+	}}}
+}
+
+func newNode(t *testing.T, m *machine, change func(*podevict.NodeOptions)) *podevict.Node {
+	t.Helper()
+	o := podevict.NodeOptions{Measurer: m, Pods: func() podevict.Pods { return m }, Eviction: eviction.Options{Rules: rules()}}
+	if change != nil {
+		change(&o)
+	}
+	n, err := podevict.NewNode(o)
+	require.NoError(t, err)
+	return n
+}
+
+// The signals of a collector are readings, with the caches that the kernel could reclaim, and devices are the layout.
+func TestObserve(t *testing.T) {
+	now := time.Now()
+	s := summary.Signals{
+		Memory: &summary.Amount{Time: now, Available: 5, Capacity: 10}, MemAvailable: &summary.Amount{Time: now, Available: 4, Capacity: 10},
+		PIDs: &summary.Amount{Time: now, Available: -1, Capacity: 3}, NodeFs: &summary.Amount{Time: now, Capacity: 0},
+		NodeDevice: 1,
+	}
+	s.Root.Memory.Stat.ActiveFile, s.Root.Memory.Stat.SlabReclaimable = 2, 1
+	require.Equal(t, eviction.Observation{Readings: []eviction.Reading{
+		{Signal: eviction.MemoryAvailable, Available: 5, Capacity: 10, Time: now, Reclaimable: 3},
+		{Signal: eviction.MemoryAvailable, Available: 4, Capacity: 10, Time: now},
+		{Signal: eviction.PIDAvailable, Available: -1, Capacity: 3, Time: now},
+	}}, podevict.Observe(&s), "a file system without a size has no reading")
+
+	for _, test := range []struct {
+		image, container uint64
+		layout           eviction.Layout
+	}{
+		{0, 0, eviction.SingleFS},
+		{1, 1, eviction.SingleFS},
+		{2, 0, eviction.DedicatedImageFS},
+		{2, 2, eviction.DedicatedImageFS},
+		{2, 1, eviction.SplitFS},
+	} {
+		got := podevict.Observe(&summary.Signals{NodeDevice: 1, ImageDevice: test.image, ContainerDevice: test.container})
+		require.Equal(t, test.layout, got.Layout, "images on %d, layers on %d", test.image, test.container)
+	}
+}
+
+// A node names what it lacks.
+func TestNewNodeRefuses(t *testing.T) {
+	m := newMachine()
+	pods := func() podevict.Pods { return m }
+	for want, o := range map[string]podevict.NodeOptions{
+		"NodeOptions.Measurer: required":       {Pods: pods},
+		"NodeOptions.Pods: required":           {Measurer: m},
+		"NodeOptions.Cgroups and Path: one is": {Measurer: m, Pods: pods, Path: func(*corev1.Pod) cgroups.Path { return "" }},
+		"podevict.NewNode: eviction":           {Measurer: m, Pods: pods, Eviction: eviction.Options{Rules: eviction.Rules{TransitionPeriod: -1}}},
+	} {
+		_, err := podevict.NewNode(o)
+		require.ErrorContains(t, err, want)
+	}
+}
+
+// Candidates are the pods that have a worker, measured; static pods are critical unless they can be held.
+func TestCandidatesOfNode(t *testing.T) {
+	for _, hold := range []bool{false, true} {
+		m := newMachine()
+		m.state.Spec.Annotations = map[string]string{"kubernetes.io/config.source": "file"}
+		n := newNode(t, m, func(o *podevict.NodeOptions) { o.Hold = hold })
+		found, err := n.Candidates(t.Context())
+		require.NoError(t, err)
+		require.Len(t, found, 1)
+		require.EqualValues(t, 100*mi, found[0].Memory)
+		require.Equal(t, !hold, found[0].Critical)
+		m.missing = true
+		found, err = n.Candidates(t.Context())
+		require.NoError(t, err)
+		require.Empty(t, found)
+	}
+}
+
+// An eviction has the kubelet's message and event, and is a hold only where no controller makes another pod.
+func TestEvictOfNode(t *testing.T) {
+	for _, hold := range []bool{false, true} {
+		m := newMachine()
+		var events []string
+		n := newNode(t, m, func(o *podevict.NodeOptions) {
+			o.Hold = hold
+			o.Event = func(pod cri.PodIdentity, e lifecycle.Event, annotations map[string]string) {
+				events = append(events, fmt.Sprint(pod.Name, " ", e.Type, " ", e.Reason, " ", annotations[podevict.StarvedResourceKey]))
+			}
+		})
+		_, err := n.Candidates(t.Context())
+		require.NoError(t, err)
+		e := eviction.Eviction{UID: "a", Name: "default/a", Signal: eviction.MemoryAvailable, Message: "The node was low on resource: memory. ", Grace: time.Second}
+		require.NoError(t, n.Evict(t.Context(), e))
+		require.Equal(t, []string{"a Warning Evicted memory"}, events)
+		require.Len(t, m.evicted, 1)
+		require.Equal(t, hold, m.evicted[0].Hold)
+		require.Equal(t, time.Second, m.evicted[0].Grace)
+		require.Contains(t, m.evicted[0].Message, "Container c was using 100Mi, request is 1Mi, has larger consumption of memory. ")
+
+		e.UID = "other"
+		require.ErrorIs(t, n.Evict(t.Context(), e), cri.ErrNotFound)
+	}
+}
+
+// A pod that comes back without Admit having been asked is reported once: it is evicted for nothing.
+func TestMissingAdmitIsReported(t *testing.T) {
+	for _, asked := range []bool{false, true} {
+		m := newMachine()
+		var errs []error
+		n := newNode(t, m, func(o *podevict.NodeOptions) {
+			o.Hold = true
+			o.Eviction.Hooks.Error = func(err error) { errs = append(errs, err) }
+		})
+		for range 2 {
+			require.NoError(t, n.Evict(t.Context(), eviction.Eviction{UID: "a", Signal: eviction.MemoryAvailable}))
+			_, err := n.Candidates(t.Context())
+			require.NoError(t, err)
+			if asked {
+				require.NoError(t, n.Admit(t.Context(), m.state.Spec, nil), "the node is not under pressure")
+			}
+			m.state.Evicted = false // it runs again
+			_, err = n.Candidates(t.Context())
+			require.NoError(t, err)
+		}
+		if asked {
+			require.Empty(t, errs)
+			continue
+		}
+		require.Len(t, errs, 1)
+		require.ErrorContains(t, errs[0], "pod default/a was evicted and runs again, and podevict.Node.Admit was not asked")
+	}
+}
+
+// Containers go first, and images for so many bytes, or, where inodes are short, all of them: to want more than there is is an error.
+func TestReclaimOfNode(t *testing.T) {
+	m, g := newMachine(), &imageGC{}
+	m.objects = 2
+	n := newNode(t, m, func(o *podevict.NodeOptions) { o.Images, o.Runtime = g, m.runtime })
+	freed, err := n.Reclaim(t.Context(), eviction.Reclaim{Signal: eviction.NodeFSAvailable, Kind: eviction.Containers, Want: 10})
+	require.NoError(t, err)
+	require.EqualValues(t, 1, freed)
+	require.Equal(t, 1, m.trimmed)
+	for _, signal := range []eviction.Signal{eviction.ImageFSAvailable, eviction.ImageFSInodesFree} {
+		freed, err := n.Reclaim(t.Context(), eviction.Reclaim{Signal: signal, Kind: eviction.Images, Want: 1000})
+		require.NoError(t, err)
+		require.EqualValues(t, 5, freed)
+	}
+	require.Equal(t, []uint64{1000, math.MaxUint64}, g.wants)
+
+	freed, err = newNode(t, m, nil).Reclaim(t.Context(), eviction.Reclaim{Signal: eviction.MemoryAvailable, Kind: eviction.Cache, Want: 10})
+	require.NoError(t, err, "without a Machine no cache is reclaimed")
+	require.Zero(t, freed)
+}
+
+// The memory of a pod is limited to its usage, and its processes are killed, in the cgroup that the path names.
+func TestCgroupsOfNode(t *testing.T) {
+	m, tree := newMachine(), cgroupstest.New(cgroupstest.Options{Memory: gi})
+	const path = cgroups.Path("kubepods/poda")
+	require.NoError(t, tree.Apply(t.Context(), path, cgroups.Resources{}))
+	_, err := tree.Start(cgroupstest.Proc{Cgroup: path, Memory: 8 * mi})
+	require.NoError(t, err)
+	n := newNode(t, m, func(o *podevict.NodeOptions) {
+		o.Cgroups, o.Machine = tree, tree
+		o.Path = func(pod *corev1.Pod) cgroups.Path { return cgroups.Path("kubepods/pod" + string(pod.UID)) }
+	})
+	require.NoError(t, n.LimitMemory(t.Context(), "a"))
+	limits, err := tree.Limits(t.Context(), path)
+	require.NoError(t, err)
+	require.EqualValues(t, 8*mi, *limits.MemoryHigh)
+	require.NoError(t, n.Kill(t.Context(), "a"))
+	stats, err := tree.Sample(t.Context(), path, "", cgroups.PartMemory)
+	require.NoError(t, err)
+	require.Zero(t, stats.Memory.Current)
+	require.ErrorIs(t, n.Kill(t.Context(), "other"), cri.ErrNotFound)
+	require.ErrorIs(t, newNode(t, m, nil).Kill(t.Context(), "a"), errors.ErrUnsupported)
+	m.state.Spec = pod("b", nil, nil)
+	require.ErrorIs(t, n.LimitMemory(t.Context(), "b"), fs.ErrNotExist)
+}

@@ -1,0 +1,48 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podevict
+
+import (
+	"github.com/seed81659283/nodeagent/cgroups"
+	"github.com/seed81659283/nodeagent/eviction"
+	"github.com/seed81659283/nodeagent/nodestatus/summary"
+)
+
+// Observe returns the observation of a node whose signals a summary.Collector has read, without candidates: the layout of its
+// filesystems by their devices, and a reading for each signal that is known. Of two readings of one signal the evictor takes the lower.
+func Observe(s *summary.Signals) (o eviction.Observation) {
+	switch {
+	case s.ImageDevice == s.NodeDevice || s.ImageDevice == 0:
+	case s.ContainerDevice != s.ImageDevice && s.ContainerDevice != 0:
+		o.Layout = eviction.SplitFS
+	default:
+		o.Layout = eviction.DedicatedImageFS
+	}
+	var none cgroups.MemoryStat
+	for _, r := range []struct {
+		signal eviction.Signal
+		amount *summary.Amount
+		cache  cgroups.MemoryStat
+	}{
+		{eviction.MemoryAvailable, s.Memory, s.Root.Memory.Stat},
+		{eviction.MemoryAvailable, s.MemAvailable, none},
+		{eviction.AllocatableMemoryAvailable, s.Allocatable, s.Pods.Memory.Stat},
+		{eviction.NodeFSAvailable, s.NodeFs, none},
+		{eviction.NodeFSInodesFree, s.NodeInodes, none},
+		{eviction.ImageFSAvailable, s.ImageFs, none},
+		{eviction.ImageFSInodesFree, s.ImageInodes, none},
+		{eviction.ContainerFSAvailable, s.ContainerFs, none},
+		{eviction.ContainerFSInodesFree, s.ContainerInodes, none},
+		{eviction.PIDAvailable, s.PIDs, none},
+		{eviction.PIDAvailable, s.AllocatablePIDs, none},
+	} {
+		if r.amount != nil && r.amount.Capacity > 0 {
+			o.Readings = append(o.Readings, eviction.Reading{
+				Signal: r.signal, Available: r.amount.Available, Capacity: r.amount.Capacity, Time: r.amount.Time,
+				Reclaimable: int64(r.cache.ActiveFile + r.cache.SlabReclaimable),
+			})
+		}
+	}
+	return o
+}
