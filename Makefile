@@ -14,7 +14,7 @@ DEMOTIME ?= 30s
 UML      := $(CURDIR)/hack/vm/uml
 QEMU     := $(CURDIR)/hack/vm/qemu
 
-.PHONY: demo walk test test-root test-rootless test-vm conformance csi-sanity soak soak-vm lab lab-down lab-status lint lint-tools vet-other vuln \
+.PHONY: demo walk attacks test test-root test-rootless test-vm conformance csi-sanity soak soak-vm lab lab-down lab-status lint lint-tools vet-other vuln \
 	bench bench-agent bench-api bench-cluster kubelet metrics cluster cluster-tools fuzz clean $(LAB)
 
 # The main job on the embedded runtime, for DEMOTIME: pods from manifests, a line for each change.
@@ -34,6 +34,13 @@ soak: $(LAB)
 	@$(LAB) deps
 	@NODEAGENT_SOAK=1 go test -count=1 -timeout=60m $$(grep -rl --include='*_test.go' --exclude='cluster_*' NODEAGENT_SOAK . | xargs -n1 dirname | sort -u)
 	@$(MAKE) --no-print-directory soak-vm
+
+# What the authors of pods, users of the cluster and clients without credentials may send to an agent that its cgroup holds to 256 MiB, beside a
+# good pod, which must notice none of it: some five minutes.
+attacks: export NODEAGENT_LAB = required
+attacks: $(LAB)
+	@$(LAB) deps
+	@NODEAGENT_ATTACKS=1 go test -v -count=1 -timeout=20m -run='^TestIntegrationHostileAgentIn256MiB$$' ./examples/agent
 
 # Nodes that run out of memory, disk and process IDs, in both kernels of hack/vm: half an hour.
 soak-vm: export NODEAGENT_LAB = required

@@ -31,7 +31,7 @@ const memoryLimit = 256 << 20
 func TestIntegrationHostileManifests(t *testing.T) {
 	group := newMemoryGroup(t)
 	f := newProcesses(t)
-	a := f.startIn(group)
+	a := f.startIn(group, buildAgent(t), map[string]any{"stopOnExit": true})
 	var some []hostile.Manifest
 	size := 0
 	for _, m := range hostile.All(10<<20 - 1) {
@@ -48,14 +48,20 @@ func TestIntegrationHostileManifests(t *testing.T) {
 	t.Logf("the most memory there was: %d MiB of %d", group.most(t)>>20, memoryLimit>>20)
 }
 
-// startIn starts an agent in a cgroup. It is built without the race detector, which takes more memory than all else.
-func (f files) startIn(group memoryGroup) *exetest.Process {
-	f.t.Helper()
-	path := filepath.Join(f.t.TempDir(), "agent")
+// buildAgent builds the agent without the race detector, which takes more memory than all else, and returns its path.
+func buildAgent(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "agent")
 	out, err := exec.Command("go", "build", "-buildvcs=false", "-o", path, ".").CombinedOutput()
-	require.NoError(f.t, err, string(out))
+	require.NoError(t, err, string(out))
+	return path
+}
+
+// startIn starts the agent at a path in a cgroup, with more fields in its config.
+func (f files) startIn(group memoryGroup, path string, fields map[string]any) *exetest.Process {
+	f.t.Helper()
 	return exetest.StartCommand(f.t, exec.Command("/bin/sh", "-c", `echo $$ > "$0/cgroup.procs" && exec "$@"`, string(group),
-		path, "-config", f.config(map[string]any{"stopOnExit": true})))
+		path, "-config", f.config(fields)))
 }
 
 // beside puts manifests into the directory with a good one beside each, waits until all good pods run and all bad ones
@@ -181,4 +187,17 @@ func (g memoryGroup) kills(t *testing.T) int {
 // most returns the most bytes that were in use, caches included.
 func (g memoryGroup) most(t *testing.T) int {
 	return g.number(t, "", "memory.max_usage_in_bytes", "memory.peak")
+}
+
+// forgetMost has most begin anew, on cgroup v1: the peak of v2 stays that of all attacks.
+func (g memoryGroup) forgetMost() {
+	_ = os.WriteFile(filepath.Join(string(g), "memory.max_usage_in_bytes"), []byte("0"), 0)
+}
+
+// failures returns how often the limit was met: the kernel then takes back caches, or kills.
+func (g memoryGroup) failures(t *testing.T) int {
+	if _, err := os.Stat(filepath.Join(string(g), "memory.failcnt")); err == nil {
+		return g.number(t, "", "memory.failcnt")
+	}
+	return g.number(t, "max", "memory.events")
 }

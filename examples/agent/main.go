@@ -178,7 +178,7 @@ func (a *agent) run(ctx context.Context) error {
 			return err
 		}
 	}
-	a.load()
+	loaded := a.loadStore()
 	running, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	for _, part := range a.parts {
@@ -189,6 +189,7 @@ func (a *agent) run(ctx context.Context) error {
 			}
 		})
 	}
+	setLoaded(running, &wg, a.log, loaded, a.set)
 	a.watch(running)
 	if ctx.Err() == nil {
 		return context.Cause(running)

@@ -5,8 +5,10 @@ package main
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/lifecycle/apisource"
@@ -33,14 +35,35 @@ func (c *config) static() []string {
 	return slices.DeleteFunc(c.sources(), func(name string) bool { return name == apisource.API })
 }
 
-// load runs what the sources wanted last, until they say something. The store is loaded before it is run.
-func (a *agent) load() {
+// loadStore returns the pods that the sources listed last, to run until they report. The store is loaded before it runs.
+func (a *agent) loadStore() []podset.Set {
 	sets, err := a.store.Load()
 	if err != nil {
 		a.log.Error("the pods last wanted are lost; what runs is left running", "error", err)
 	}
-	for _, set := range sets {
-		a.set(set)
+	return sets
+}
+
+// loadWait is how long the sources wait for the pods of the store.
+const loadWait = time.Minute
+
+// setLoaded calls set with each set of the store in a goroutine of wg, and returns when that is done. A pod that set takes long to check
+// must not stop the agent at each start: after loadWait, setLoaded logs an error and returns.
+func setLoaded(ctx context.Context, wg *sync.WaitGroup, log *slog.Logger, sets []podset.Set, set func(podset.Set)) {
+	done := make(chan struct{})
+	wg.Go(func() {
+		defer close(done)
+		for _, one := range sets {
+			set(one)
+		}
+	})
+	timer := time.NewTimer(loadWait)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	case <-timer.C:
+		log.Error("the pods of the store take too long to check; the sources are read", "after", loadWait)
 	}
 }
 
