@@ -37,10 +37,16 @@ func (m *member) peer(address string, fields map[string]any) (root string) {
 // startKubelet starts a kubelet named n2 on a containerd of its own, and returns the directory of what it keeps.
 func startKubelet(t *testing.T, fields map[string]any, flags ...string) (root string) {
 	t.Helper()
+	return startKubeletOn(t, lab.StartPrivate(t), fields, flags...)
+}
+
+// startKubeletOn starts a kubelet named n2 on the containerd of l, and returns its root directory.
+func startKubeletOn(t *testing.T, l *lab.Lab, fields map[string]any, flags ...string) (root string) {
+	t.Helper()
 	binary := filepath.Join(controlplane.Programs(t, "kubelet"), "kubelet")
 	dir, port := t.TempDir(), exetest.FreePort(t)
 	config := map[string]any{
-		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration", "containerRuntimeEndpoint": lab.StartPrivate(t).Endpoint(),
+		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration", "containerRuntimeEndpoint": l.Endpoint(),
 		"podLogsDir": filepath.Join(dir, "logs"), "volumePluginDir": filepath.Join(dir, "plugins"),
 		"address": "127.0.0.1", "port": port, "healthzPort": 0,
 		// What takes a machine of its own is off.
@@ -224,6 +230,9 @@ func TestDifferences(t *testing.T) {
 	require.NoError(t, checkDifferences("describe.txt", differ))
 	differ["more"] = "and this"
 	require.EqualError(t, checkDifferences("describe.txt", differ), `describe.txt does not name "more": and this`)
+	require.NoError(t, compareDifferences("f", "a: *.c # why\n?d* # why\n", map[string]string{"a: b.c": "x"}))
+	require.EqualError(t, compareDifferences("f", "a: *.c # why\n", map[string]string{"a: bc": "x"}), "f does not name \"a: bc\": x\nf names a difference that there is not: \"a: *.c\"")
+	require.EqualError(t, compareDifferences("f", "a", map[string]string{"a": "x"}), `f: "a" has no reason`)
 	into := map[string]string{}
 	flatten("", map[string]any{"a": []any{"x", map[string]any{"type": "T", "b": true}, []any{1.5}}}, into)
 	require.Equal(t, map[string]string{"a[x]": "x", "a[T].type": "T", "a[T].b": "true", "a[2][0]": "1.5"}, into)
@@ -252,12 +261,23 @@ func described(text string) map[string]string {
 }
 
 // checkDifferences compares differences with the list of a file: a line each, with its reason behind a #. One that begins with a
-// question mark may be there or not.
+// question mark may be there or not. A * stands for any text.
 func checkDifferences(file string, differ map[string]string) error {
 	text, err := os.ReadFile(filepath.Join("testdata", file))
-	errs := []error{err}
-	listed := map[string]bool{} // whether it has to be there
-	for line := range strings.Lines(string(text)) {
+	return errors.Join(err, compareDifferences(file, string(text), differ))
+}
+
+// compareDifferences compares differ with the differences that text names. Errors call text file.
+func compareDifferences(file, text string, differ map[string]string) error {
+	var errs []error
+	type named struct {
+		pattern *regexp.Regexp
+		text    string
+		must    bool // it has to be there
+		seen    bool
+	}
+	var list []*named
+	for line := range strings.Lines(text) {
 		difference, reason, _ := strings.Cut(strings.TrimSpace(line), " # ")
 		if difference == "" || strings.HasPrefix(difference, "#") {
 			continue
@@ -265,18 +285,24 @@ func checkDifferences(file string, differ map[string]string) error {
 		if reason == "" {
 			errs = append(errs, fmt.Errorf("%s: %q has no reason", file, difference))
 		}
-		name, may := strings.CutPrefix(difference, "?")
-		listed[name] = !may
+		difference, may := strings.CutPrefix(difference, "?")
+		pattern := strings.ReplaceAll(regexp.QuoteMeta(difference), `\*`, ".*")
+		list = append(list, &named{regexp.MustCompile("^" + pattern + "$"), difference, !may, false})
 	}
 	for _, d := range slices.Sorted(maps.Keys(differ)) {
-		if _, found := listed[d]; !found {
+		found := false
+		for _, n := range list {
+			if n.pattern.MatchString(d) {
+				found, n.seen = true, true
+			}
+		}
+		if !found {
 			errs = append(errs, fmt.Errorf("%s does not name %q: %s", file, d, differ[d]))
 		}
-		delete(listed, d)
 	}
-	for d, must := range listed {
-		if must {
-			errs = append(errs, fmt.Errorf("%s names a difference that there is not: %q", file, d))
+	for _, n := range list {
+		if n.must && !n.seen {
+			errs = append(errs, fmt.Errorf("%s names a difference that there is not: %q", file, n.text))
 		}
 	}
 	return errors.Join(errs...)

@@ -13,8 +13,6 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -285,39 +283,8 @@ func TestClusterRequestsBesideKubelet(t *testing.T) {
 		}
 		maps.Copy(differ, r.differences(answers[0], answers[1]))
 	}
-	require.NoError(t, checkDifferences("requests.txt", collapse(t, "requests.txt", differ)))
+	require.NoError(t, checkDifferences("requests.txt", differ))
 	t.Logf("%d requests", len(comparedRequests()))
-}
-
-// collapse returns differences with one in the place of all that a line of the list with a star matches.
-func collapse(t *testing.T, file string, differ map[string]string) map[string]string {
-	list, err := os.ReadFile(filepath.Join("testdata", file))
-	require.NoError(t, err)
-	differ = maps.Clone(differ)
-	for line := range strings.Lines(string(list)) {
-		pattern, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "?"), " # ")
-		if !strings.Contains(pattern, "*") || strings.HasPrefix(pattern, "#") {
-			continue
-		}
-		matches := regexp.MustCompile("^" + strings.ReplaceAll(regexp.QuoteMeta(pattern), `\*`, ".*") + "$")
-		for name, what := range differ {
-			if name != pattern && matches.MatchString(name) {
-				delete(differ, name)
-				differ[pattern] = what
-			}
-		}
-	}
-	return differ
-}
-
-// TestCollapse: a line with a star stands for all that it matches, and is missed when nothing does.
-func TestCollapse(t *testing.T) {
-	differ := collapse(t, "requests.txt", map[string]string{
-		"POST /metrics: status": "x", "POST /metrics: header Allow": "y", "GET /nothing: status": "z",
-	})
-	require.Equal(t, "z", differ["GET /nothing: status"])
-	require.Contains(t, differ, "POST /metrics: *")
-	require.Len(t, differ, 2)
 }
 
 // await waits until the node's pods are what they will be.

@@ -137,6 +137,10 @@ func (p *process) stop(ctx context.Context, grace time.Duration) error {
 	case <-p.ended:
 	case <-ctx.Done():
 	}
+	// The agent is killed before its children: a shell whose child is gone first would end by itself, with the status of that child.
+	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("kill agent: %w", err)
+	}
 	members, err := procFS("/proc").session(p.pid())
 	for pid := range members {
 		if killErr := syscall.Kill(pid, syscall.SIGKILL); !errors.Is(killErr, syscall.ESRCH) {

@@ -37,6 +37,8 @@ snapshotter = %[9]q
 use_local_image_pull = true
 [plugins.'io.containerd.cri.v1.images'.pinned_images]
 sandbox = %[10]q
+[plugins.'io.containerd.cri.v1.images'.registry]
+config_path = %[17]q
 
 [plugins.'io.containerd.cri.v1.runtime']
 restrict_oom_score_adj = %[11]t
@@ -62,7 +64,7 @@ func (l *Lab) writeConfig(restrictOOMScore, portMappings bool) error {
 		filepath.Join(l.Dir(), "opt"), filepath.Join(l.Dir(), "opt", "verifiers"),
 		l.rec.Snapshotter, PauseImage, restrictOOMScore,
 		l.BinDir(), conf,
-		l.bin("containerd-shim-runc-v2"), l.bin("runc"), l.runcRoot())
+		l.bin("containerd-shim-runc-v2"), l.bin("runc"), l.runcRoot(), l.MirrorDir())
 	if err := os.MkdirAll(conf, 0o755); err != nil {
 		return err
 	}

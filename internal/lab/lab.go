@@ -67,6 +67,10 @@ func (l *Lab) Subnet() netip.Prefix { return netip.MustParsePrefix(l.rec.Subnet)
 // RegistryHost returns host and port of the registry of the lab. It speaks plain HTTP and accepts pushes.
 func (l *Lab) RegistryHost() string { return l.rec.RegistryHost }
 
+// MirrorDir returns the directory where containerd looks up other addresses of registries, in REGISTRY/hosts.toml, at each pull. It
+// does not exist: a test that needs a mirror makes it.
+func (l *Lab) MirrorDir() string { return filepath.Join(l.Dir(), "certs.d") }
+
 // RegistryImage returns an image by tag that is in the registry and, until a test pulls it, not in the runtime.
 func (l *Lab) RegistryImage() string { return l.rec.RegistryHost + "/busybox:1" }
 

@@ -1,0 +1,187 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main_test
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/internal/exetest"
+	"github.com/seed81659283/nodeagent/internal/lab"
+)
+
+// The two images of the scenarios: the same layers, so that no pull delays a change of image.
+const firstImage, secondImage = "nodeagent.test/busybox:1", "nodeagent.test/busybox:2"
+
+// What becomes of a pod on the agent and on kubelet 1.37.1, on the same machine with the same configuration: the published statuses in their
+// order, the events, the output of containers, the objects of mirror pods and the links to logs differ only as the scenarios of testdata/pods name it.
+// A named difference that has vanished fails likewise.
+func TestClusterPodsBesideKubelet(t *testing.T) {
+	sides := newSides(t)
+	paths, err := filepath.Glob("testdata/pods/*.txtar")
+	require.NoError(t, err)
+	require.NotEmpty(t, paths)
+	var scenarios []scenario
+	for _, path := range paths {
+		scenarios = append(scenarios, readScenario(t, path))
+	}
+	var wg sync.WaitGroup
+	places := make(chan struct{}, parallelScenarios) // package testing would allow as many as there are processors
+	for _, s := range scenarios {
+		if !s.alone {
+			wg.Go(func() {
+				places <- struct{}{}
+				defer func() { <-places }()
+				t.Run(s.name, func(t *testing.T) { compare(t, s, sides) })
+			})
+		}
+	}
+	wg.Wait()
+	for _, s := range scenarios {
+		if s.alone {
+			t.Run(s.name, func(t *testing.T) { compare(t, s, sides) })
+		}
+	}
+}
+
+// parallelScenarios is how many scenarios run at a time: most of their time passes in grace periods and back-offs.
+const parallelScenarios = 8
+
+// newSides starts a control plane with an agent and a kubelet as its nodes.
+func newSides(t *testing.T) [2]side {
+	fields := map[string]any{
+		"maxPods": 60, "podsPerCore": 0, "clusterDomain": "cluster.local", "clusterDNS": []string{"10.96.0.10"},
+		"evictionHard": map[string]string{"memory.available": "50Mi", "nodefs.available": "1%"},
+	}
+	config := maps.Clone(fields)
+	config["nodeLabels"], config["logLinkDir"] = map[string]string{peerLabel: peerValue}, containerLinks
+	m := newMember(t, config)
+	m.apply(fmt.Sprintf(podOn, "n1")) // then the bridge has its address
+	m.eventually(timeout, "get", "pod", "pod-of-n1", "-o", "jsonpath={.status.phase}")("Running")
+	m.do("delete", "pod", "pod-of-n1", "--timeout=60s")
+	tagImage(t, m.lab)
+
+	kubelet, directory := lab.StartPrivate(t), exetest.NewDir(t)
+	tagImage(t, kubelet)
+	group := *m.node
+	group.root = "/nodeagent-test-kubelet-" + filepath.Base(kubelet.StateDir())
+	group.makeRoot()
+	fields["staticPodPath"], fields["cgroupsPerQOS"], fields["cgroupRoot"] = directory.Path, true, group.root
+	kubeconfig, err := m.Kubeconfig("system:node:n2", "system:nodes")
+	require.NoError(t, err)
+	startKubeletOn(t, kubelet, fields, "--kubeconfig="+kubeconfig, "--node-ip="+m.lab.Subnet().Addr().Next().String(), "--node-labels="+peerLabel+"="+peerValue)
+	m.eventually(clusterTimeout, "get", "node", "n2", "-o", `jsonpath={.status.conditions[?(@.type=="Ready")].status}`)("True")
+	t.Cleanup(func() { // pods that are still there have mounts
+		m.agent.Kill()
+		detachBelow(t, m.state)
+	})
+	pods := startRecorder(t, m.Admin())
+	return [2]side{{m, "n1", m.manifests, pods}, {m, "n2", directory, pods}}
+}
+
+// tagImage gives the image of the lab its second name.
+func tagImage(t *testing.T, l *lab.Lab) {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), filepath.Join(l.BinDir(), "ctr"), "--address", strings.TrimPrefix(l.Endpoint(), "unix://"), "--namespace", "k8s.io",
+		"images", "tag", firstImage, secondImage).CombinedOutput()
+	require.NoError(t, err, string(out))
+}
+
+// compare plays a scenario on both nodes at the same time, and compares the lines of both.
+func compare(t *testing.T, s scenario, sides [2]side) {
+	begun := time.Now()
+	m := sides[0].member.in(t)
+	if _, later := s.files["namespace"]; !later {
+		prepareNamespace(t, m, s.name)
+	}
+	var actors [2]*actor
+	var wg sync.WaitGroup
+	for i := range sides {
+		own := sides[i]
+		own.member = m
+		actors[i] = &actor{side: own, s: s, notes: map[string]string{}, aliases: map[string]bool{}}
+		wg.Go(actors[i].play)
+	}
+	wg.Wait()
+	t.Cleanup(func() { actors[0].cleanUp(); actors[1].cleanUp() })
+
+	var err error
+	var since time.Time // all is as named
+	for deadline := time.Now().Add(12 * time.Second); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+		if err = compareDifferences(s.name, s.files["differences"]+incidentalDifferences, differences(actors[0].lines(), actors[1].lines())); err != nil {
+			since = time.Time{}
+		} else if since.IsZero() {
+			since = time.Now()
+		} else if time.Since(since) > settled {
+			break
+		}
+	}
+	t.Logf("%s took %v; lines of the kubelet:\n%s", s.name, time.Since(begun).Round(100*time.Millisecond),
+		strings.Join(slices.Sorted(maps.Keys(actors[1].lines())), "\n"))
+	require.NoError(t, err)
+}
+
+// incidentalDifferences are those of all scenarios, in the form of their file "differences".
+const incidentalDifferences = `
+?kubelet: *: at last resources.limits.memory: 9007199254740988Ki # it reads the cgroup of a pod whose limits are removed at its end
+?kubelet: *: event Warning FailedMount -: MountVolume.SetUp failed for volume "kube-api-access" : object * not registered # it may begin to mount before it rejects a pod
+`
+
+// settled is how long the lines of both nodes must not differ in another way than the scenario names.
+const settled = 2 * time.Second
+
+// prepareNamespace creates a namespace in which pods can be created.
+func prepareNamespace(t *testing.T, m *member, name string) {
+	t.Helper()
+	require.NoError(t, createNamespace(m, name))
+	for _, path := range []string{"/serviceaccounts/default", "/configmaps/kube-root-ca.crt"} {
+		exetest.Eventually(t, timeout, func() error {
+			return m.Admin().Do(within(t, timeout), http.MethodGet, "/api/v1/namespaces/"+name+path, nil, nil)
+		})
+	}
+}
+
+func createNamespace(m *member, name string) error {
+	body := fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":%q}}`, name)
+	return m.Admin().Do(within(m.t, timeout), http.MethodPost, "/api/v1/namespaces", body, nil)
+}
+
+// stepLine begins the line of a step that did not succeed. On both nodes it is a difference: the scenario has not taken place.
+const stepLine = "step "
+
+// differences returns the lines that only one node has, and the steps that did not succeed.
+func differences(agent, kubelet map[string]string) map[string]string {
+	differ := map[string]string{}
+	for line := range union(agent, kubelet) {
+		failed := strings.HasPrefix(line, stepLine)
+		if agent[line] != "" && (failed || kubelet[line] == "") {
+			differ["agent: "+line] = "the kubelet has no such line"
+		}
+		if kubelet[line] != "" && (failed || agent[line] == "") {
+			differ["kubelet: "+line] = "the agent has no such line"
+		}
+	}
+	return differ
+}
+
+// cleanUp removes the manifests and the pods of a scenario.
+func (a *actor) cleanUp() {
+	paths, _ := filepath.Glob(filepath.Join(a.manifests.Path, a.s.name+"-*"))
+	for _, path := range paths {
+		a.manifests.Remove(filepath.Base(path))
+	}
+	for alias := range a.aliases {
+		_ = a.execute([]string{"delete", alias, "0"}, "")
+	}
+}
