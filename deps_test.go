@@ -35,6 +35,7 @@ tests:                          github.com/stretchr/testify/assert github.com/st
 tests:                          github.com/google/go-cmp/... golang.org/x/tools/txtar
 tests:                          cri/critest internal/controlplane internal/costtest internal/faultproxy internal/hostile internal/isolated internal/lab internal/mounttest internal/podtest internal/script internal/suite/suitetest
 tests .:                        internal/repocheck
+tests internal/wiringtest:      internal/repocheck API PROM k8s.io/client-go/rest cgroups cgroups/cgroupstest cgroups/podtree cni cri/criserver cri/logs cri/remote cri/streaming eviction eviction/evictiontest eviction/podevict gc images lifecycle lifecycle/apisource lifecycle/podset lifecycle/podstore lifecycle/source nodeapi nodeapi/auth nodeapi/podsapi nodeapi/prom nodeapi/prom/usage nodeapi/stream nodestatus nodestatus/cert nodestatus/heartbeat nodestatus/shutdown nodestatus/summary pleg probe probe/podprobe volume volume/csi volume/podcert volume/token volume/trustbundle
 tests lifecycle/apisource:      cri lifecycle lifecycle/podenv volume volume/csi volume/intree lifecycle/internal/podtest lifecycle/podstore pleg
 tests lifecycle/apisource lifecycle/apisource/apiobjects lifecycle/apisource/apisourcetest nodestatus nodestatus/cert internal/kubeapi: lifecycle/apisource/apisourcetest k8s.io/client-go/rest/...
 tests lifecycle/apisource:      cri lifecycle lifecycle/podapi pleg volume/token

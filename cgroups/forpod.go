@@ -31,7 +31,7 @@ type PodOptions struct {
 	PidsMax    int64  // processes and threads of a pod; zero or less means any number
 
 	// HugepageSizes is the sizes that the host has, written as in [HugepageSize]. A pod may use no pages of a size it
-	// does not ask for.
+	// does not ask for. Nil: none is limited.
 	HugepageSizes []string
 }
 

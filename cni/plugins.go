@@ -40,9 +40,9 @@ func (t Timeouts) withDefaults() Timeouts {
 
 // PluginOptions tunes [Plugins]. The zero value is for production, but for CacheDir.
 type PluginOptions struct {
-	Dirs     []string // where plugins are, the first wins; nil means DefaultPluginDir
-	CacheDir string   // where the results of attachments are kept; required, and nobody else's
-	Timeouts Timeouts
+	Dirs     []string   // where plugins are, the first wins; nil means DefaultPluginDir
+	CacheDir string     // where the results of attachments are kept; required, and nobody else's
+	Timeouts Timeouts   // a zero one has its default
 	Called   func(Call) // called after each run of a plugin, from the goroutine that wanted it; nil: it is not
 }
 
@@ -55,8 +55,11 @@ type Plugins struct {
 	lib      *libcni.CNIConfig
 }
 
-// NewPlugins returns Plugins.
+// NewPlugins returns Plugins. It panics without a CacheDir.
 func NewPlugins(o PluginOptions) *Plugins {
+	if o.CacheDir == "" {
+		panic("cni.NewPlugins: PluginOptions.CacheDir is empty: required, such as /var/lib/cni/cache")
+	}
 	dirs := o.Dirs
 	if len(dirs) == 0 {
 		dirs = []string{DefaultPluginDir}

@@ -30,13 +30,13 @@ const (
 
 // Options tunes [Pods]. The zero value is for production.
 type Options struct {
-	ConfDir    string   // configuration files; empty: DefaultConfDir
-	PluginDirs []string // where plugins are, the first wins; nil: DefaultPluginDir
-	NetnsDir   string   // network namespaces, of this Pods alone; empty: DefaultNetnsDir
-	Network    string   // the network of pods; empty: that of the first file
-	Networks   int      // how many a pod is attached to, as eth0 and so on, in the order of the files; zero: 1
-	Prefer     Family   // of the primary address of a pod of several
-	Timeouts   Timeouts
+	ConfDir    string     // configuration files; empty: DefaultConfDir
+	PluginDirs []string   // where plugins are, the first wins; nil: DefaultPluginDir
+	NetnsDir   string     // network namespaces, of this Pods alone; empty: DefaultNetnsDir
+	Network    string     // the network of pods; empty: that of the first file
+	Networks   int        // how many a pod is attached to, as eth0 and so on, in the order of the files; zero: 1
+	Prefer     Family     // of the primary address of a pod of several; zero: IPv4
+	Timeouts   Timeouts   // a zero one has its default
 	Parallel   int        // sandboxes that Retain tears down at a time; zero: DefaultParallel
 	Called     func(Call) // called after each run of a plugin, from the goroutine that wanted it; nil: it is not
 }

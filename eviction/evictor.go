@@ -53,8 +53,8 @@ type Killer interface {
 
 // Options of an [Evictor].
 type Options struct {
-	Rules  Rules
-	NoKill bool // leave it to the runtime to kill pods: no MemoryLimiter and no Killer is called
+	Rules  Rules // zero: no pod is evicted but for limits of local storage
+	NoKill bool  // leave it to the runtime to kill pods: no MemoryLimiter and no Killer is called
 
 	Logger *slog.Logger // nil discards
 	Hooks  Hooks

@@ -74,8 +74,8 @@ func permute(pods []Candidate, order []int32) {
 
 // RankOptions tune [NewRanker].
 type RankOptions struct {
-	Layout     Layout
-	IgnoreSwap bool // count the working set alone, as the kubelet does; otherwise swapped memory counts too
+	Layout     Layout // zero: SingleFS
+	IgnoreSwap bool   // count the working set alone, as the kubelet does; otherwise swapped memory counts too
 }
 
 // NewRanker returns the kubelet's order. For memory: pods that use more than they request, then lower priority, then who uses most

@@ -39,7 +39,7 @@ type Options struct {
 	// kubelet's rule.
 	PullLimit time.Duration
 
-	// Providers are asked for credentials in this order, after the secrets of the pod.
+	// Providers are asked for credentials in this order, after the secrets of the pod. Nil: none.
 	Providers []credential.Provider
 	// Records is the directory of the records; the kubelet's is image_manager in its --root-dir. It is made when it
 	// is needed. Empty: nothing is recorded, and every pod may use every image that is present.
@@ -47,7 +47,7 @@ type Options struct {
 	// Verify says for which images that are present the records are asked; empty means [NeverVerifyPreloadedImages].
 	Verify Verify
 	// Allowlist names images that every pod may use, under [NeverVerifyAllowlistedImages]: as they stand in pods but
-	// without tag and digest, or ending in "/*" for all that begin so.
+	// without tag and digest, or ending in "/*" for all that begin so. Nil: none.
 	Allowlist []string
 
 	Logger *slog.Logger // nil discards

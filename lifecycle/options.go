@@ -16,7 +16,7 @@ import (
 )
 
 // Options configures a [Reconciler]. The zero value is for production. What is nil or empty is left out: pods that need it are
-// refused.
+// rejected.
 type Options struct {
 	// Owner is written to LabelOwner; no two agents of a runtime may have the same. Empty: a random ID that is kept in
 	// Dirs.Pods. See the package doc, Orphaned pods.
@@ -24,9 +24,9 @@ type Options struct {
 	// Sources names the sources that must have reported completely before an orphaned pod is taken down. Empty: the first
 	// complete set is enough.
 	Sources []string
-	// Spec is what configs are made from beside the pod.
+	// Spec is what configs are made from beside the pod. Its fields say what zero means.
 	Spec podspec.Options
-	// Dirs are where the agent keeps what it makes for pods.
+	// Dirs are where the agent keeps what it makes for pods. Zero: nothing is kept.
 	Dirs Dirs
 	// NoMounts says that the runtime cannot mount, as cri/process cannot: containers get no hosts file and no file for a
 	// termination message.
@@ -45,7 +45,7 @@ type Options struct {
 	// Probes runs the liveness, readiness and startup probes. Nil: pods that have probes are refused.
 	Probes Probes
 	// Sysctls are those that pods may set beside the ones that touch no other pod; a star at the end of a name stands
-	// for all that begin like it.
+	// for all that begin like it. Nil: none.
 	Sysctls []string
 
 	// AppArmor is why this host cannot enforce AppArmor, as machine.AppArmor returns it: pods that have a profile are rejected. Nil: profiles are
@@ -61,7 +61,7 @@ type Options struct {
 	// it. Its error defers the resize, or is a [Rejection] of reason Infeasible, and has the message. Nil: there always is.
 	AdmitResize func(pod *corev1.Pod) error
 
-	// Pacing is how much is done at a time, and how often.
+	// Pacing is how much is done at a time, and how often. A zero field has its default.
 	Pacing Pacing
 	// Logger gets what is done to pods. Nil discards.
 	Logger *slog.Logger

@@ -19,7 +19,7 @@ import (
 
 // Options configure [Volumes].
 type Options struct {
-	// Root is where the directories of the pods are, such as /var/lib/kubelet/pods. It has no symbolic links in it.
+	// Root is where the directories of the pods are, such as /var/lib/kubelet/pods. It has no symbolic links in it. Required.
 	Root string
 	// PluginDir is where plugins keep what pods share, such as file systems of devices. Empty means "plugins" beside Root, as the
 	// kubelet has it. It has no symbolic links in it.
@@ -27,7 +27,7 @@ type Options struct {
 	// Shared makes Root a shared mount when Run begins, unless it is on one, as the kubelet does: mountPropagation needs that. It
 	// takes root, and stays.
 	Shared bool
-	// Plugins are by the names in this package, such as [EmptyDir]. A volume whose plugin is not there is refused.
+	// Plugins are by the names in this package, such as [EmptyDir]. A volume whose plugin is not there is refused. Nil: none but images is there.
 	Plugins map[string]Plugin
 	// Claims are the claims of pods and the volumes they are bound to. Nil: volumes with a claim are refused.
 	Claims Claims

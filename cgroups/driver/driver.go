@@ -31,7 +31,7 @@ type Options struct {
 	// Timeout is how long Remove, Kill, Freeze and Thaw wait for the kernel. Zero: 10 s.
 	Timeout time.Duration
 	// Optional is more controllers, "cpu" or "pids", that the driver may go without. It always goes without
-	// "cpuset", "hugetlb" and "memory" where the host has them not.
+	// "cpuset", "hugetlb" and "memory" where the host has them not. Nil: none.
 	Optional []string
 	// Logger is told once, by Open, what the host lacks. Nil discards.
 	Logger *slog.Logger

@@ -21,7 +21,7 @@ type Options struct {
 	Root cgroups.Path
 	// Node is how pods become limits. Its zero value is the kubelet's default configuration.
 	Node qos.Node
-	// Capacity is what the node has of cpu and memory, and of what else shall count.
+	// Capacity is what the node has of cpu and memory, and of what else shall count. Required.
 	Capacity corev1.ResourceList
 	// MaxPIDs is how many processes the node can have, see the function of that name. Zero leaves kubepods without
 	// a limit of its own.
@@ -29,7 +29,7 @@ type Options struct {
 	// CPUs is written to kubepods and the reserved cgroups as their cpuset, such as "0-3". Empty leaves it alone. The
 	// kubelet writes all CPUs, so that systemd keeps the controller on.
 	CPUs string
-	// Reserved is what pods may not use.
+	// Reserved is what pods may not use. Zero: pods may use all.
 	Reserved Reserved
 	// QOSReserved is the percentage of the memory requests of a class that the classes below it may not use, see
 	// [ParseQOSReserved]. Nil sets no limits.
@@ -39,7 +39,7 @@ type Options struct {
 	// QuotaFromStart writes the CPU quota of a pod when its cgroup is made, as the kubelet does. By default a small one is
 	// in force only while no container is being started, see [Tree.Ensure].
 	QuotaFromStart bool
-	// SystemCgroup and KubeCgroup are what the reservations are enforced on. They must exist, and are never made.
+	// SystemCgroup and KubeCgroup are what the reservations are enforced on. They must exist, and are never made. Empty: none.
 	SystemCgroup, KubeCgroup cgroups.Path
 
 	// HasVolumes reports whether volumes of a pod are still mounted: then its cgroup stays, so that their memory is not

@@ -44,7 +44,7 @@ func Running(pods []cri.Pod) (logs []Log) {
 
 // RotatorOptions configures a [Rotator]. The zero value is for production.
 type RotatorOptions struct {
-	// Policy is how much is kept.
+	// Policy is how much is kept. A zero field has its default.
 	Policy Policy
 	// Workers is how many logs are rotated at the same time. Zero means 4. Files are compressed one at a time.
 	Workers int

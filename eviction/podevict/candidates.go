@@ -18,9 +18,9 @@ import (
 
 // Options tune [Candidates].
 type Options struct {
-	Layout         eviction.Layout
-	EvictStatic    bool // static pods may be evicted, unless their priority is critical; in the kubelet none is
-	NoLocalStorage bool // leave Exceeds out
+	Layout         eviction.Layout // zero: eviction.SingleFS
+	EvictStatic    bool            // static pods may be evicted, unless their priority is critical; in the kubelet none is
+	NoLocalStorage bool            // leave Exceeds out
 
 	// Evicting reports whether a pod is being evicted already; nil: none is.
 	Evicting func(pod *corev1.Pod) bool

@@ -14,7 +14,7 @@ import (
 
 // PluginOptions tune [Plugins].
 type PluginOptions struct {
-	BinDir   string        // where the executables are
+	BinDir   string        // where the executables are; empty: the working directory
 	Timeout  time.Duration // of one run, and of asking Accounts before it; zero means one minute
 	Accounts Accounts      // for plugins with TokenAttributes; nil: there may be none
 }

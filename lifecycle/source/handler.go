@@ -33,7 +33,7 @@ const maxFileName = 200
 
 // HandlerOptions tunes a [Handler]. The zero value is for production.
 type HandlerOptions struct {
-	NodeName    string        // see Origin; as the Dir that reads the directory has it
+	NodeName    string        // see Origin; as the Dir that reads the directory has it; empty: pods keep their names
 	Objects     bool          // see Origin; the same
 	Tokens      bool          // see Origin; the same
 	BodyTimeout time.Duration // of a client that sends a manifest; zero: DefaultBodyTimeout

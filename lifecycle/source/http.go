@@ -23,7 +23,7 @@ type HTTPOptions struct {
 	NodeName string        // see Origin; empty: pods keep their names
 	Objects  bool          // see Origin
 	Tokens   bool          // see Origin
-	Header   http.Header   // of each request
+	Header   http.Header   // of each request; nil: none
 	Period   time.Duration // between requests; zero: DefaultPeriod
 	Timeout  time.Duration // of a request with its answer; zero: DefaultTimeout
 	Client   *http.Client  // nil: http.DefaultClient

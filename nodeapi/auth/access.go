@@ -34,8 +34,8 @@ type Options struct {
 	Tokens    TokenReviewer // nil ignores bearer tokens
 	Anonymous bool          // requests without credentials are of the user system:anonymous
 
-	Access      AccessReviewer
-	AlwaysAllow bool // whoever is authenticated may do everything
+	Access      AccessReviewer // required unless AlwaysAllow is set
+	AlwaysAllow bool           // whoever is authenticated may do everything
 	// RunByGet is the kubelet's way: exec, attach, portForward and run by GET need no more than get on nodes/proxy.
 	RunByGet bool
 

@@ -51,9 +51,9 @@ func (m *Metrics) buildNode(g *group) {
 
 // NodeOptions is what is known of a node when its agent starts.
 type NodeOptions struct {
-	Name    string    // of the node
-	Boot    time.Time // of the machine
-	Started time.Time // of the agent
+	Name    string    // of the node; it may be empty
+	Boot    time.Time // of the machine; zero: not known
+	Started time.Time // of the agent; zero: not known
 	// Provider says what measures containers: cadvisor for their cgroups, as the kubelet's page has it, or cri for the runtime.
 	// Empty: cadvisor.
 	Provider string

@@ -18,9 +18,9 @@ import (
 // Options configures [Metrics]. The zero value has all that the hooks tell.
 type Options struct {
 	// Without are names of families that are left out where they are made: they cost nothing. A name may be a pattern as
-	// path.Match has it, such as kubelet_pleg_*.
+	// path.Match has it, such as kubelet_pleg_*. Nil: none.
 	Without []string
-	// WithoutLabels are labels that a family does not have, by its name. Series that only they tell apart are one.
+	// WithoutLabels are labels that a family does not have, by its name. Series that only they tell apart are one. Nil: none.
 	WithoutLabels map[string][]string
 	// Pods returns the pods of the node, such as Reconciler.Pods, for the gauges that count them. It is called for each page.
 	// Nil: there are no such gauges.

@@ -15,7 +15,7 @@ import (
 
 // Options configure a [Server]. One of Streamer and Runner is needed.
 type Options struct {
-	// Streamer is a runtime that serves sessions at a URL, to which they are proxied.
+	// Streamer is a runtime that serves sessions at a URL, to which they are proxied. Nil: Runner is used.
 	Streamer cri.Streamer
 	// Runner is a runtime that runs sessions itself, for which this package speaks the protocols. It is used where
 	// Streamer is nil.

@@ -59,7 +59,7 @@ type ReporterOptions struct {
 	// whose device plugins are not known any more.
 	ResetExtendedResources bool
 
-	// PodCIDRs is told which addresses pods of the node get, also at the start. What fails is tried again. It has 10 s.
+	// PodCIDRs is told which addresses pods of the node get, also at the start. What fails is tried again. It has 10 s. Nil: it is not.
 	PodCIDRs func(ctx context.Context, cidrs []string) error
 	// Event gets what is to be told about the node, from Run's goroutine. It must not block. Nil discards it.
 	Event func(nodestatus.Event)

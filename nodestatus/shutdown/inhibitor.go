@@ -64,13 +64,13 @@ type Options struct {
 	Announce func(ctx context.Context) error
 	// Flush returns when the API server has the statuses of all pods. It has 5 s. Nil: it is not waited for.
 	Flush func(ctx context.Context) error
-	// Event gets what is to be told about the node: of type Normal, with [ReasonEvent].
+	// Event gets what is to be told about the node: of type Normal, with [ReasonEvent]. Nil discards it.
 	Event func(message string)
 
-	Socket    string // of the message bus; empty means that of the system
-	ConfigDir string // of logind; empty means /etc/systemd/logind.conf.d
-	StateDir  string // for the file graceful_node_shutdown_state, as the kubelet has it; empty: none
-	Logger    *slog.Logger
+	Socket    string       // of the message bus; empty means that of the system
+	ConfigDir string       // of logind; empty means /etc/systemd/logind.conf.d
+	StateDir  string       // for the file graceful_node_shutdown_state, as the kubelet has it; empty: none
+	Logger    *slog.Logger // nil discards
 	Hooks     Hooks
 }
 

@@ -45,7 +45,7 @@ type Node interface {
 
 // Options configure a [Plugin].
 type Options struct {
-	// Registry is the directory in which drivers register themselves, such as /var/lib/kubelet/plugins_registry.
+	// Registry is the directory in which drivers register themselves, such as /var/lib/kubelet/plugins_registry. Required.
 	Registry string
 	NodeName string // as it is in VolumeAttachment objects; it may be empty where there are none
 

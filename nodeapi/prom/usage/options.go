@@ -31,9 +31,9 @@ var _ Source = (*summary.Collector)(nil)
 
 // Options are the settings of pages and of [Storage]. The zero value has all that the kubelet has.
 type Options struct {
-	// Without are names of families that are left out. A name may be a pattern as path.Match has it, such as container_fs_*.
+	// Without are names of families that are left out. A name may be a pattern as path.Match has it, such as container_fs_*. Nil: none.
 	Without []string
-	// WithoutLabels are labels of containers that are left out: "image" or "name", which tell no two series apart.
+	// WithoutLabels are labels of containers that are left out: "image" or "name", which tell no two series apart. Nil: none.
 	WithoutLabels []string
 	// MaxAge is for how long a page is made of what was measured before, as the kubelet's is for up to 15 s: measuring is what a page
 	// costs. Time stamps say when that was. Zero: each page is measured.

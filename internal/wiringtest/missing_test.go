@@ -1,0 +1,108 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package wiringtest_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/seed81659283/nodeagent/cgroups"
+	"github.com/seed81659283/nodeagent/cgroups/cgroupstest"
+	"github.com/seed81659283/nodeagent/cgroups/podtree"
+	"github.com/seed81659283/nodeagent/cni"
+	"github.com/seed81659283/nodeagent/eviction/podevict"
+	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/apisource"
+	"github.com/seed81659283/nodeagent/nodeapi"
+	"github.com/seed81659283/nodeagent/nodeapi/auth"
+	"github.com/seed81659283/nodeagent/nodeapi/stream"
+	"github.com/seed81659283/nodeagent/nodestatus/cert"
+	"github.com/seed81659283/nodeagent/nodestatus/heartbeat"
+	"github.com/seed81659283/nodeagent/nodestatus/shutdown"
+	"github.com/seed81659283/nodeagent/volume"
+	"github.com/seed81659283/nodeagent/volume/csi"
+)
+
+// reviewer reviews nothing.
+type reviewer struct{ auth.AccessReviewer }
+
+// caught returns what f panics with as an error.
+func caught(f func()) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%v", p)
+		}
+	}()
+	f()
+	return nil
+}
+
+// only returns the second of two results.
+func only[T any](_ T, err error) error { return err }
+
+// missing calls the constructor of each required option with all others, and without it.
+func missing(t *testing.T) map[string]func() error {
+	t.Helper()
+	config := &rest.Config{Host: "http://127.0.0.1:1"}
+	source, err := apisource.New(config, apisource.Options{NodeName: "n1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	periods := []shutdown.Period{{GracePeriod: time.Second}}
+	pods := func() []*corev1.Pod { return nil }
+	stop := func(context.Context, *corev1.Pod, time.Duration) error { return nil }
+	node := func(change func(*podevict.NodeOptions)) error {
+		o := podevict.NodeOptions{
+			Measurer: struct{ podevict.Measurer }{}, Pods: func() podevict.Pods { return nil },
+			Cgroups: cgroupstest.New(cgroupstest.Options{}), Path: func(*corev1.Pod) cgroups.Path { return "" },
+		}
+		change(&o)
+		return only(podevict.NewNode(o))
+	}
+	statuses := func() []lifecycle.PodState { return nil }
+	runs := func(string) bool { return false }
+	return map[string]func() error{
+		"podtree.Options.Capacity": func() error {
+			err := only(podtree.New(cgroupstest.New(cgroupstest.Options{}), nil, podtree.Options{}))
+			return fmt.Errorf("Capacity: %w", err) // it names cpu and memory
+		},
+		"cni.PluginOptions.CacheDir":     func() error { return caught(func() { cni.NewPlugins(cni.PluginOptions{}) }) },
+		"podevict.NodeOptions.Measurer":  func() error { return node(func(o *podevict.NodeOptions) { o.Measurer = nil }) },
+		"podevict.NodeOptions.Pods":      func() error { return node(func(o *podevict.NodeOptions) { o.Pods = nil }) },
+		"podevict.NodeOptions.Path":      func() error { return node(func(o *podevict.NodeOptions) { o.Path = nil }) },
+		"podevict.NodeOptions.Cgroups":   func() error { return node(func(o *podevict.NodeOptions) { o.Cgroups = nil }) },
+		"apisource.Options.NodeName":     func() error { return only(apisource.New(config, apisource.Options{})) },
+		"apisource.StatusesOptions.Pods": func() error { return only(source.Statuses(apisource.StatusesOptions{MayRun: runs})) },
+		"apisource.StatusesOptions.MayRun": func() error {
+			return only(source.Statuses(apisource.StatusesOptions{Pods: statuses}))
+		},
+		"apisource.MirrorsOptions.Node": func() error { return only(source.Mirrors(apisource.MirrorsOptions{})) },
+		"auth.Options.NodeName":         func() error { return only(auth.New(auth.Options{Anonymous: true, Access: reviewer{}})) },
+		"auth.Options.Access":           func() error { return only(auth.New(auth.Options{Anonymous: true})) },
+		"nodeapi.Options.Access":        func() error { return only(nodeapi.New(nodeapi.Options{})) },
+		"nodeapi.TLSOptions.GetCertificate": func() error {
+			return only(nodeapi.TLSConfig(nodeapi.TLSOptions{}))
+		},
+		"stream.Options.Streamer":          func() error { return only(stream.New(stream.Options{})) },
+		"heartbeat.ReporterOptions.Config": func() error { return only(heartbeat.NewReporter(config, heartbeat.ReporterOptions{})) },
+		"heartbeat.LeaseOptions.NodeName":  func() error { return only(heartbeat.NewLease(config, heartbeat.LeaseOptions{})) },
+		"shutdown.Options.Periods":         func() error { return only(shutdown.New(shutdown.Options{Pods: pods, Stop: stop})) },
+		"shutdown.Options.Pods":            func() error { return only(shutdown.New(shutdown.Options{Periods: periods, Stop: stop})) },
+		"shutdown.Options.Stop":            func() error { return only(shutdown.New(shutdown.Options{Periods: periods, Pods: pods})) },
+		"cert.ServingOptions.NodeName": func() error {
+			return only(cert.NewServing(config, cert.ServingOptions{Addresses: func() []corev1.NodeAddress { return nil }}))
+		},
+		"cert.ServingOptions.Addresses": func() error { return only(cert.NewServing(config, cert.ServingOptions{NodeName: "n1"})) },
+		"cert.ClientOptions.NodeName":   func() error { return only(cert.NewClient(cert.ClientOptions{Kubeconfig: "/x"})) },
+		"cert.ClientOptions.Kubeconfig": func() error { return only(cert.NewClient(cert.ClientOptions{NodeName: "n1"})) },
+		"cert.StoreOptions.Prefix":      func() error { return only(cert.OpenStore(cert.StoreOptions{Dir: t.TempDir()})) },
+		"csi.Options.Registry":          func() error { return only(csi.New(csi.Options{})) },
+		"volume.Options.Root":           func() error { return only(volume.New(volume.Options{})) },
+	}
+}
