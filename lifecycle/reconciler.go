@@ -52,6 +52,7 @@ type Reconciler struct {
 	slots      *startslots.Slots
 	admissions *turns.Queue[*corev1.Pod] // pods that wait to be admitted
 	kick       chan struct{}             // the set of workers may have to change
+	deferred   *deferredResizes          // resizes that wait for resources of other pods
 	owner      ownership.Mark            // what is written to LabelOwner; set before there is a worker
 	check      func(*corev1.Pod) error   // why a pod cannot be run
 	guard      runonce.Guard             // of Run
@@ -112,6 +113,7 @@ func New(rt cri.Runtime, observer Observer, o Options) (*Reconciler, error) {
 		admissions: turns.New(podset.Older),
 		slots:      startslots.New(o.Pacing.Parallel),
 		kick:       make(chan struct{}, 1),
+		deferred:   newDeferredResizes(),
 		workers:    map[string]*worker{},
 		merged:     podset.NewMerge(o.Sources...),
 		calls:      map[string]*source{},
@@ -213,6 +215,7 @@ func (r *Reconciler) Run(ctx context.Context) (err error) {
 	wg.Go(func() { r.watchWiring(ctx) })
 	wg.Go(func() { r.slots.Run(ctx) })
 	wg.Go(func() { r.about.Run(ctx) })
+	wg.Go(func() { r.retryDeferred(ctx) })
 	if !r.begin(ctx) {
 		return nil
 	}

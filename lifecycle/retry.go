@@ -22,7 +22,7 @@ func (w *worker) retryIn(ctx context.Context, pod *corev1.Pod, observed cri.Pod,
 	if newest, err := w.read(ctx, time.Time{}); err == nil {
 		observed = newest // what was planned on may be older than what was published meanwhile
 	}
-	w.exec.Resizer.Decide(pod, observed, deleted)
+	w.judgeResize(pod, observed, deleted)
 	w.publishNow(ctx, pod, observed, deleted)
 	wait := w.failed(ctx, err, due)
 	if newest, _ := w.Wanted(); newest != pod && !mailbox.Same(newest, pod) {

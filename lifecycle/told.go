@@ -14,6 +14,8 @@ import (
 
 // told is what a worker lets others know of its pod.
 type told struct {
+	activeChanged func() // called when the pod may have begun or ceased to be one of Active, or its allocation has changed
+
 	mu        sync.Mutex         // guards all below
 	shown     *corev1.PodStatus  // as others were told it last; nil: nothing yet
 	allocated *resize.Allocation // to the pod; nil: what its spec asks for
@@ -31,8 +33,9 @@ func (t *told) status() *corev1.PodStatus {
 // setStatus notes the status of the pod as others are told it.
 func (t *told) setStatus(shown *corev1.PodStatus) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	t.shown = shown
+	t.mu.Unlock()
+	t.activeChanged()
 }
 
 // isTerminal reports whether the pod has terminated, nothing of it runs, and it will not start again.
@@ -51,8 +54,9 @@ func (t *told) admission() admission {
 // setAdmission notes whether the pod may run.
 func (t *told) setAdmission(a admission) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	t.admitted = a
+	t.mu.Unlock()
+	t.activeChanged()
 }
 
 // counts reports whether the resources of the pod are not others' to have.
@@ -61,8 +65,9 @@ func (t *told) counts() bool { return t.admission() != admissionPending && !t.is
 // setAllocated notes what is allocated to the pod.
 func (t *told) setAllocated(a *resize.Allocation) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	t.allocated = a
+	t.mu.Unlock()
+	t.activeChanged()
 }
 
 // allocation returns what is allocated to the pod, or nil.

@@ -55,7 +55,7 @@ func newWorker(r *Reconciler, id cri.PodIdentity, pod *corev1.Pod) *worker {
 		Mailbox: mailbox.New(pod), r: r, id: id, record: record, exec: executor.New(executor.NewReporter(r.node, id), record),
 		retired: make(chan struct{}),
 	}
-	w.exec.Resizer.Granted = w.setAllocated
+	w.exec.Resizer.Granted, w.activeChanged = w.allocate, r.deferred.podsChanged
 	return w
 }
 
@@ -120,7 +120,7 @@ func (w *worker) sync(ctx context.Context) (next time.Duration, gone bool) {
 			return w.cutShortOr(ctx, work, err), false
 		}
 	}
-	w.exec.Resizer.Decide(pod, observed, deleted)
+	w.judgeResize(pod, observed, deleted)
 	s, err := w.state(work, pod, observed, deleted)
 	if err != nil {
 		return w.failed(ctx, err, time.Time{}), false

@@ -23,6 +23,7 @@ func (r *Reconciler) retire(w *worker) {
 		w.ticket.Withdraw()
 	}
 	close(w.retired)
+	r.deferred.remove(w.id.UID)
 	w.after.drop(nil)
 	r.mu.Lock()
 	for _, successor := range r.workers {
@@ -109,6 +110,7 @@ func (r *Reconciler) updateWorkers(wanted *podset.Merge) {
 			w.Delete()
 		}
 	}
+	r.deferred.podsChanged()
 }
 
 func (r *Reconciler) closeDrained() {

@@ -114,6 +114,16 @@ func (z *Resizer) Decide(pod *corev1.Pod, observed cri.Pod, deleted bool) {
 	z.recordEvents(pod, accepted)
 }
 
+// IsDeferred reports whether the pod runs on without resources that its spec requests, because the node had no room for them at the last Decide.
+func (z *Resizer) IsDeferred() bool {
+	return z.now.Reason == corev1.PodReasonDeferred
+}
+
+// isSameDeferred reports whether pod requests the same resources as when they were deferred.
+func (z *Resizer) isSameDeferred(pod *corev1.Pod) bool {
+	return z.IsDeferred() && pod != nil && pod.DeletionTimestamp == nil && pod.Generation == z.of.Generation && resize.AllocationOf(z.of).Apply(pod) == pod
+}
+
 // judge decides about the resources of the pod, and reports whether it is granted others than before.
 func (z *Resizer) judge(pod *corev1.Pod, observed cri.Pod) (accepted bool) {
 	state := z.state(pod, observed)
@@ -174,9 +184,19 @@ func refused(d *resize.Decision, err error) resize.Decision {
 }
 
 // Decision returns what was decided last about the resources of a pod. One that has changed since is decided about anew, but one
-// that is not admitted yet is granted nothing.
+// that is not admitted yet is granted nothing, and a deferred resize is not judged again because the status of the pod object has changed: deferred
+// resizes are judged in an order.
 func (z *Resizer) Decision(pod *corev1.Pod, observed cri.Pod, deleted bool) resize.Decision {
 	if z.of == pod {
+		return z.now
+	}
+	if !deleted && z.isSameDeferred(pod) {
+		message := z.now.Message
+		z.now, z.of = resize.Decide(z.state(pod, observed)), pod
+		if z.now.Resizes() {
+			z.now = z.now.Deferred(message)
+		}
+		z.refresh(pod, false)
 		return z.now
 	}
 	if pod != nil && !deleted && pod.DeletionTimestamp == nil && z.Allocation() == nil {

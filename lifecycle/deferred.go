@@ -1,0 +1,166 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/lifecycle/internal/resizequeue"
+	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
+	"github.com/seed81659283/nodeagent/lifecycle/resize"
+)
+
+// deferredResizes are the resizes that the node had no room for when they were judged last.
+type deferredResizes struct {
+	signal chan struct{} // a resize was judged, or resources may have been released
+
+	mu     sync.Mutex                // guards all below
+	judged map[string]deferredResize // by pod UID
+	epoch  uint64                    // of the resizequeue.Queue
+	reset  bool                      // there was a time without deferred resizes, in which pods were not observed
+}
+
+// deferredResize is one resize and the epoch before it was judged.
+type deferredResize struct {
+	pod   *corev1.Pod
+	epoch uint64
+}
+
+func newDeferredResizes() *deferredResizes {
+	return &deferredResizes{signal: make(chan struct{}, 1), judged: map[string]deferredResize{}}
+}
+
+// currentEpoch returns the epoch to read before a resize is judged.
+func (d *deferredResizes) currentEpoch() uint64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.epoch
+}
+
+// add records that the resize of a pod is deferred.
+func (d *deferredResizes) add(uid string, r deferredResize) {
+	d.mu.Lock()
+	changed := d.judged[uid] != r
+	d.judged[uid] = r
+	d.mu.Unlock()
+	if changed {
+		d.wake()
+	}
+}
+
+// remove records that the resize of a pod is not deferred.
+func (d *deferredResizes) remove(uid string) {
+	d.mu.Lock()
+	_, found := d.judged[uid]
+	delete(d.judged, uid)
+	d.reset = d.reset || found && len(d.judged) == 0
+	d.mu.Unlock()
+	if found {
+		d.wake()
+	}
+}
+
+// podsChanged has the pods observed if a resize waits for resources that a pod may have released.
+func (d *deferredResizes) podsChanged() {
+	d.mu.Lock()
+	waits := len(d.judged) > 0
+	d.mu.Unlock()
+	if waits {
+		d.wake()
+	}
+}
+
+func (d *deferredResizes) wake() {
+	select {
+	case d.signal <- struct{}{}:
+	default:
+	}
+}
+
+// retryDeferred wakes the workers of pods with a deferred resize when another pod has released resources, until ctx ends. Source:
+// RetryPendingResizes in pkg/kubelet/allocation/allocation_manager.go.
+func (r *Reconciler) retryDeferred(ctx context.Context) {
+	var queue resizequeue.Queue
+	for {
+		at := r.wakeDeferred(&queue)
+		var due <-chan time.Time
+		if !at.IsZero() {
+			due = time.After(time.Until(at))
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.deferred.signal:
+		case <-due:
+		}
+	}
+}
+
+// wakeDeferred wakes the workers whose resizes are judged now, and returns the time of the next call; zero: at a signal.
+func (r *Reconciler) wakeDeferred(queue *resizequeue.Queue) (at time.Time) {
+	d, now := r.deferred, time.Now()
+	d.mu.Lock()
+	waits, reset := len(d.judged) > 0, d.reset
+	d.reset = false
+	d.mu.Unlock()
+	if reset {
+		queue.Reset()
+	}
+	if !waits {
+		return time.Time{}
+	}
+	active, _ := r.Active()
+	epoch := queue.Observe(now, active)
+	d.mu.Lock()
+	d.epoch = epoch
+	d.mu.Unlock()
+	wake, at := queue.Next(now, r.listDeferred())
+	r.wakePods(wake...)
+	return at
+}
+
+// listDeferred returns the deferred resizes.
+func (r *Reconciler) listDeferred() (resizes []resizequeue.Resize) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.deferred.mu.Lock()
+	defer r.deferred.mu.Unlock()
+	for uid, judged := range r.deferred.judged {
+		w := r.workers[uid]
+		if w == nil {
+			continue
+		}
+		z := resizequeue.Resize{Pod: judged.pod, Allocated: w.allocation().Apply(judged.pod), Epoch: judged.epoch}
+		if st := w.status(); st != nil {
+			if c := podstatus.Condition(st.Conditions, corev1.PodResizePending); c != nil {
+				z.Since = c.LastTransitionTime.Time
+			}
+		}
+		resizes = append(resizes, z)
+	}
+	return resizes
+}
+
+// judgeResize decides about the resources of the pod, and records whether its resize is deferred.
+func (w *worker) judgeResize(pod *corev1.Pod, observed cri.Pod, deleted bool) {
+	epoch := w.r.deferred.currentEpoch()
+	if w.exec.Resizer.Decide(pod, observed, deleted); !deleted && w.exec.Resizer.IsDeferred() {
+		w.r.deferred.add(w.id.UID, deferredResize{pod, epoch})
+	} else {
+		w.r.deferred.remove(w.id.UID)
+	}
+}
+
+// allocate records the resources allocated to the pod. A resize that was granted while only a status was published is started by the next sync.
+func (w *worker) allocate(a *resize.Allocation) {
+	resized := w.allocation() != nil
+	if w.setAllocated(a); resized {
+		w.Poke()
+	}
+}
