@@ -4,6 +4,7 @@
 package executor
 
 import (
+	"cmp"
 	"encoding/json"
 
 	corev1 "k8s.io/api/core/v1"
@@ -46,7 +47,7 @@ func (z *Resizer) recordEvents(pod *corev1.Pod, accepted bool) {
 		if d.Reason == corev1.PodReasonInfeasible {
 			reason = EventResizeInfeasible
 		}
-		z.RecordWarning(reason, Subject{}, "%s", resizeMessage("Pod resize "+d.Reason, pod, pod.Generation, d.Message))
+		z.RecordWarning(reason, Subject{}, "%s", resizeMessage("Pod resize "+cmp.Or(d.Cause, d.Reason), pod, pod.Generation, d.Message))
 	}
 	before.pending, before.generation = d.Reason, pod.Generation
 	inProgress := d.InProgress || d.Error != ""

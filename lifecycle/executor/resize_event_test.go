@@ -15,6 +15,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/executor"
 	"github.com/seed81659283/nodeagent/lifecycle/internal/podtest"
 	"github.com/seed81659283/nodeagent/lifecycle/poddir"
+	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
 // requireResizeEvent fails unless one event was recorded since the last call, with this reason and message.
@@ -65,17 +66,25 @@ func TestResizeEventsInWordsOfKubelet(t *testing.T) {
 		s.decide()
 		s.requireResizeEvent("ResizeCompleted", `Pod resize completed: {`+pod2+`}`)
 
-		full = errors.New("the node is full")
+		full = &podstatus.Rejection{Reason: "OutOfcpu", Message: "the node is full"}
 		s.pod = sandwich(3, "4/8")
 		s.decide()
-		s.requireResizeEvent("ResizeDeferred!", `Pod resize Deferred: {"initContainers":[{"name":"setup","resources":{}}],`+
+		s.requireResizeEvent("ResizeDeferred!", `Pod resize OutOfcpu: {"initContainers":[{"name":"setup","resources":{}}],`+
 			`"containers":[{"name":"main","resources":{"limits":{"cpu":"8"},"requests":{"cpu":"4"}}}],"generation":3,"error":"the node is full"}`)
 		s.decide()
 		s.requireEvents()
+		full = &podstatus.Rejection{Reason: "OutOfmemory", Message: "no memory either"}
+		s.decide()
+		s.requireEvents() // its condition is deferred as before
 		s.pod = sandwich(4, "8/16")
 		s.decide()
 		s.requireEvents("ResizeDeferred!")
 		s.events = nil
+
+		full = &podstatus.Rejection{Reason: corev1.PodReasonInfeasible, Message: "never"}
+		s.decide()
+		s.requireResizeEvent("ResizeInfeasible!", `Pod resize Infeasible: {"initContainers":[{"name":"setup","resources":{}}],`+
+			`"containers":[{"name":"main","resources":{"limits":{"cpu":"16"},"requests":{"cpu":"8"}}}],"generation":4,"error":"never"}`)
 
 		s.pod = sandwich(5, "200m/400m") // what it has
 		s.decide()

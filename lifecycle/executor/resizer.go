@@ -179,7 +179,9 @@ func refused(d *resize.Decision, err error) resize.Decision {
 	case why.Reason == corev1.PodReasonInfeasible:
 		return d.Infeasible(why.Message)
 	default:
-		return d.Deferred(why.Message)
+		deferred := d.Deferred(why.Message)
+		deferred.Cause = why.StatusReason()
+		return deferred
 	}
 }
 
@@ -191,10 +193,11 @@ func (z *Resizer) Decision(pod *corev1.Pod, observed cri.Pod, deleted bool) resi
 		return z.now
 	}
 	if !deleted && z.isSameDeferred(pod) {
-		message := z.now.Message
+		cause, message := z.now.Cause, z.now.Message
 		z.now, z.of = resize.Decide(z.state(pod, observed)), pod
 		if z.now.Resizes() {
 			z.now = z.now.Deferred(message)
+			z.now.Cause = cause
 		}
 		z.refresh(pod, false)
 		return z.now

@@ -58,6 +58,9 @@ type Decision struct {
 	Before *corev1.Pod
 	// Reason and Message say why the resources of the spec are not to be had: Infeasible or Deferred. Empty: they are.
 	Reason, Message string
+	// Cause is the reason of the rejection that deferred the resize, such as OutOfcpu, for the event; it is set by the caller of Deferred.
+	// Empty: as Reason.
+	Cause string
 
 	// What a status has of a resize that goes on, and [Decide] does not know.
 	Generation int64  // of the spec that asked for it
