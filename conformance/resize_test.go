@@ -191,7 +191,12 @@ func (in *resized) observe(c *conformance.Choices) {
 
 // decision is what nodeagent decides about the pod.
 func (in resized) decision() resize.Decision {
-	told := map[string]cgroups.Size{}
+	told, sized := map[string]cgroups.Size{}, map[string]cgroups.Size{}
+	for _, list := range [][]corev1.Container{in.InForce.Spec.InitContainers, in.InForce.Spec.Containers} {
+		for i := range list {
+			sized[list[i].Name] = resize.SizeOf(&in.InForce.Spec, &list[i])
+		}
+	}
 	for i := range in.Observed.Containers {
 		instance := &in.Observed.Containers[i]
 		for _, list := range [][]corev1.Container{in.InForce.Spec.InitContainers, in.InForce.Spec.Containers} {
@@ -204,7 +209,7 @@ func (in resized) decision() resize.Decision {
 	}
 	return resize.Decide(resize.State{
 		Pod: in.Allocated, Observed: in.Observed, Allocated: resize.AllocationOf(in.Allocated), Told: told,
-		Sized: new(resize.SizeOfPod(in.InForce)),
+		Sized: new(resize.SizeOfPod(in.InForce)), SizedContainers: sized,
 	})
 }
 
@@ -314,7 +319,6 @@ var resizeStatuses = conformance.Comparison[resized, podAmounts]{
 				add(ctr, cri.ContainerRunning)
 			} else {
 				add(ctr, cri.ContainerExited)
-				in.InForce.Spec.InitContainers[i].Resources = ctr.Resources // its turn is over
 			}
 		}
 		for i := range in.Allocated.Spec.Containers {

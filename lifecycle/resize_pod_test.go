@@ -146,7 +146,7 @@ func TestRunningInitContainerIsResizedInPlace(t *testing.T) {
 		require.Equal(t, "cpu=200m/", podtest.Amounts(&corev1.ResourceRequirements{Requests: st.AllocatedResources}))
 		require.Zero(t, st.RestartCount)
 
-		// Once it has exited it is not resized, and what it asks for counts for the pod all the same.
+		// Once it has completed neither it nor the cgroup of the pod is resized. What is allocated to the pod counts it.
 		require.NoError(t, rt.Kill("a/setup", 0))
 		time.Sleep(time.Second)
 		require.Equal(t, "ResizeStarted ResizeCompleted", n.resizeEvents())
@@ -154,9 +154,24 @@ func TestRunningInitContainerIsResizedInPlace(t *testing.T) {
 		n.set(initPod(t, 3, "400m/800m", "100m/200m"))
 		time.Sleep(time.Minute)
 		require.Equal(t, 1, ops(rt, "UpdateContainerResources"))
-		require.Equal(t, []string{"a"}, tree.take())
-		require.Equal(t, "cpu=400m/800m, allocated cpu=400m/", podResourcesOf(n.status("a")))
+		require.Empty(t, tree.take())
+		require.Equal(t, "cpu=200m/400m, allocated cpu=400m/", podResourcesOf(n.status("a")), "of its cgroup, and granted")
+		require.Equal(t, "cpu=100m/200m", resizeOf(n.status("a")), "nothing is in progress")
 		require.Equal(t, "ResizeStarted ResizeCompleted", n.resizeEvents())
+
+		// The quota that is lifted for the start of a container is put in force as it was.
+		require.NoError(t, rt.Kill("a/main", 1))
+		time.Sleep(time.Minute)
+		require.Equal(t, 3, ops(rt, "CreateContainer"))
+		limited := tree.lastLimit.Load()
+		require.Equal(t, "cpu=200m/400m", podtest.Amounts(&limited.Spec.InitContainers[0].Resources))
+		require.Equal(t, "cpu=200m/400m, allocated cpu=400m/", podResourcesOf(n.status("a")))
+
+		// The next resize of the pod includes it.
+		n.set(initPod(t, 4, "400m/800m", "150m/200m"))
+		time.Sleep(time.Second)
+		require.Equal(t, []string{"a, main cpu=150m/200m memory=0/0"}, tree.take())
+		require.Equal(t, "cpu=400m/800m, allocated cpu=400m/", podResourcesOf(n.status("a")))
 	})
 }
 

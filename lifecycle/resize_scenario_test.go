@@ -32,9 +32,15 @@ func (c *podCgroups) Resize(context.Context, *corev1.Pod, []cgroups.ContainerRes
 // then the pod.
 type sizedCgroups struct {
 	podCgroups
-	asked   []string
-	lost    error  // of the step of the pod
-	ensured string // the resources of the pod that Ensure was asked for last
+	asked     []string
+	lost      error                      // of the step of the pod
+	ensured   string                     // the resources of the pod that Ensure was asked for last
+	lastLimit atomic.Pointer[corev1.Pod] // that Limit was called for last
+}
+
+func (c *sizedCgroups) Limit(ctx context.Context, pod *corev1.Pod) error {
+	c.lastLimit.Store(pod)
+	return c.podCgroups.Limit(ctx, pod)
 }
 
 func (c *sizedCgroups) Ensure(ctx context.Context, pod *corev1.Pod) error {

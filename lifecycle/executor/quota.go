@@ -15,6 +15,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/lifecycle/plan"
 	"github.com/seed81659283/nodeagent/lifecycle/podview"
+	"github.com/seed81659283/nodeagent/lifecycle/resize"
 )
 
 // quota is what a worker knows of the CPU quota of its pod's cgroup. [PodCgroups.Ensure] may leave it out or lift it for a
@@ -82,7 +83,7 @@ func (x *Executor) limit(ctx context.Context, pod *corev1.Pod) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limitTimeout)
 	defer cancel()
-	if err := x.node.Cgroups.Limit(ctx, pod); err != nil {
+	if err := x.node.Cgroups.Limit(ctx, resize.WithInitSizes(pod, x.Resizer.sizedContainers())); err != nil {
 		return err
 	}
 	q.inForce, q.lifted = true, false

@@ -15,7 +15,6 @@ import (
 
 	"github.com/seed81659283/nodeagent/cgroups"
 	"github.com/seed81659283/nodeagent/cri"
-	"github.com/seed81659283/nodeagent/internal/containers"
 	"github.com/seed81659283/nodeagent/lifecycle/plan"
 	"github.com/seed81659283/nodeagent/lifecycle/poddir"
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
@@ -110,7 +109,7 @@ func (z *Resizer) Decide(pod *corev1.Pod, observed cri.Pod, deleted bool) {
 		return
 	}
 	accepted := z.judge(pod, observed)
-	z.refresh(pod, accepted)
+	z.refresh(pod, observed, accepted)
 	z.recordEvents(pod, accepted)
 }
 
@@ -146,7 +145,7 @@ func (z *Resizer) judge(pod *corev1.Pod, observed cri.Pod) (accepted bool) {
 }
 
 // refresh brings what is kept beside a decision up to date.
-func (z *Resizer) refresh(pod *corev1.Pod, accepted bool) {
+func (z *Resizer) refresh(pod *corev1.Pod, observed cri.Pod, accepted bool) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	if z.now.Pod != z.keyOf {
@@ -162,7 +161,7 @@ func (z *Resizer) refresh(pod *corev1.Pod, accepted bool) {
 	if z.sized == "" && !z.now.Changed {
 		z.sized = z.key
 	}
-	if !z.now.InProgress && len(z.now.Containers) == 0 && (z.sized == z.key || z.node.Cgroups == nil) {
+	if !z.now.InProgress && len(z.now.Containers) == 0 && (z.node.Cgroups == nil || z.isSized(observed)) {
 		z.err = nil
 	}
 	if z.now.Generation = z.generation; z.err != nil {
@@ -199,7 +198,7 @@ func (z *Resizer) Decision(pod *corev1.Pod, observed cri.Pod, deleted bool) resi
 			z.now = z.now.Deferred(message)
 			z.now.Cause = cause
 		}
-		z.refresh(pod, false)
+		z.refresh(pod, observed, false)
 		return z.now
 	}
 	if pod != nil && !deleted && pod.DeletionTimestamp == nil && z.Allocation() == nil {
@@ -213,7 +212,7 @@ func (z *Resizer) Decision(pod *corev1.Pod, observed cri.Pod, deleted bool) resi
 func (z *Resizer) state(pod *corev1.Pod, observed cri.Pod) resize.State {
 	return resize.State{
 		Pod: pod, Observed: observed, Spec: z.node.Spec, Allocated: z.Allocation(), Told: z.toldSizes(observed),
-		Sized: z.sizedPod(), Fixed: z.node.updater == nil,
+		Sized: z.sizedPod(), SizedContainers: z.sizedContainers(), Fixed: z.node.updater == nil,
 	}
 }
 
@@ -243,7 +242,7 @@ func (z *Resizer) sizedPod() *cgroups.Size {
 func (z *Resizer) MayLackLimits(observed cri.Pod) bool {
 	z.mu.Lock()
 	defer z.mu.Unlock()
-	return z.node.Cgroups != nil && z.node.updater != nil && z.sized != z.key && !podview.Terminated(observed)
+	return z.node.Cgroups != nil && z.node.updater != nil && !z.isSized(observed) && !podview.Terminated(observed)
 }
 
 // resize gives the pod and its running containers the resources that they are to have.
@@ -273,18 +272,6 @@ func (z *Resizer) cgroupMade(pod *corev1.Pod) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	z.sized = resourceKey(pod)
-}
-
-// resourceKey returns what tells the resources of a pod from others.
-func resourceKey(pod *corev1.Pod) string {
-	var key strings.Builder
-	if pod.Spec.Resources != nil {
-		key.WriteString(resize.FormatSize(resize.SizeOfPod(pod)))
-	}
-	for c := range containers.NotEphemeral(&pod.Spec) {
-		key.WriteString(";" + c.Name + " " + resize.FormatSize(resize.SizeOf(&pod.Spec, c)))
-	}
-	return key.String()
 }
 
 // created takes note of what a container was created with. What the runtime then says of it may differ, by a plugin or by

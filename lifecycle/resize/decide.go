@@ -35,6 +35,9 @@ type State struct {
 	Told map[string]cgroups.Size
 	// Sized are the pod-level resources that the cgroup of the pod is for; zero: it has none. Nil: those that are allocated.
 	Sized *cgroups.Size
+	// SizedContainers are the resources of the containers, by name, that the cgroup of the pod is for: those of an init container that has completed
+	// stay counted. Of one that is not in it, those that are allocated.
+	SizedContainers map[string]cgroups.Size
 	// Fixed says that the runtime cannot change a container that runs.
 	Fixed bool
 }
@@ -80,6 +83,9 @@ type Container struct {
 // has for them: see [Decision.Resizes]. The same state gives the same decision. Source: computePodResizeAction in
 // pkg/kubelet/kuberuntime/kuberuntime_manager.go, pkg/kubelet/allocation.
 func Decide(s State) Decision {
+	if s.Allocated == nil || s.Fixed {
+		s.SizedContainers = nil // what is in force is allocated
+	}
 	z := s.actuate(s.Pod)
 	if s.Allocated == nil || s.Fixed { // what cannot be changed stays what the containers have
 		z.Before = z.InForce
@@ -102,11 +108,14 @@ func (s State) actuate(pod *corev1.Pod) Decision {
 	z := Decision{Pod: pod}
 	var differ []Container // whether they run or not
 	for c := range containers.NotEphemeral(&pod.Spec) {
-		have := s.Observed.NewestContainer(c.Name)
+		have, to := s.Observed.NewestContainer(c.Name), SizeOf(&pod.Spec, c)
 		if have == nil || have.State != cri.ContainerRunning && containers.IsInit(&pod.Spec, c) && !containers.IsSidecar(c) {
-			continue // an init container that does not run has had its turn
+			// An init container that does not run has had its turn.
+			if sized, ok := s.SizedContainers[c.Name]; ok && sized != to && HasCompleted(&pod.Spec, c.Name, s.Observed) {
+				differ = append(differ, Container{Name: c.Name, From: sized, To: to})
+			}
+			continue
 		}
-		to := SizeOf(&pod.Spec, c)
 		born, known := ParseSize(have.Annotations[AnnotationResources])
 		z.Changed = z.Changed || known && born != to
 		from := s.inForce(c, have, to)
@@ -129,6 +138,13 @@ func (s State) actuate(pod *corev1.Pod) Decision {
 		z.InForce.Spec.Resources = podLevel(pod, *s.Sized)
 	}
 	return z
+}
+
+// HasCompleted reports whether a container is an init container that has completed. A resize of it changes neither the container nor the cgroup of the
+// pod, as in the kubelet: see computePodActions in pkg/kubelet/kuberuntime/kuberuntime_manager.go.
+func HasCompleted(pod *corev1.PodSpec, name string, observed cri.Pod) bool {
+	c, instance := containers.Named(pod, name), observed.NewestContainer(name)
+	return c != nil && containers.IsInit(pod, c) && !containers.IsSidecar(c) && instance != nil && instance.State == cri.ContainerExited && instance.ExitCode == 0
 }
 
 // podLevel returns the pod-level resources of a pod whose cgroup is for a size, or nil where it is for none.
@@ -205,6 +221,22 @@ func restartsFor(c *corev1.Container, name corev1.ResourceName) bool {
 	return slices.Contains(c.ResizePolicy, corev1.ContainerResizePolicy{
 		ResourceName: name, RestartPolicy: corev1.RestartContainer,
 	})
+}
+
+// WithInitSizes returns pod with the given resources of its init containers that are no sidecars, by name: pod itself where it has them, else a copy.
+func WithInitSizes(pod *corev1.Pod, sizes map[string]cgroups.Size) *corev1.Pod {
+	var differ []Container
+	for i := range pod.Spec.InitContainers {
+		c := &pod.Spec.InitContainers[i]
+		to := SizeOf(&pod.Spec, c)
+		if size, ok := sizes[c.Name]; ok && size != to && !containers.IsSidecar(c) {
+			differ = append(differ, Container{Name: c.Name, From: size, To: to})
+		}
+	}
+	if len(differ) == 0 {
+		return pod
+	}
+	return withSizes(pod, differ)
 }
 
 // withSizes returns a copy of a pod whose containers have the resources that they come from. Limits that a container takes from

@@ -240,3 +240,46 @@ func TestPodAsAWholeIsRefused(t *testing.T) {
 	require.Equal(t, "cpu=500m/1", podtest.Amounts(d.Pod.Spec.Resources))
 	require.Equal(t, "cpu=1/2", podtest.Amounts(pod.Spec.Resources))
 }
+
+// The cgroup of a pod stays as it is when an init container is resized that has completed. What is in force counts that one as before.
+func TestResizeOfCompletedInitContainer(t *testing.T) {
+	tests := map[string]struct {
+		state    cri.ContainerState
+		exitCode int32
+		want     string // the request of CPU in force
+	}{
+		"completed": {exited, 0, "300m"},
+		"failed":    {exited, 1, "allocated"}, // it starts again, for which the cgroup of the pod is resized
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			pod := podtest.Pod("a")
+			pod.Spec.Containers[0].Resources = requirements("cpu=100m/1")
+			setup := podtest.Init("setup")
+			setup.Resources = requirements("cpu=200m/1")
+			pod.Spec.InitContainers = []corev1.Container{setup}
+			was := made(t, "setup", "cpu=300m/1", test.state)
+			was.ExitCode = test.exitCode
+			s := resize.State{
+				Pod: pod, Allocated: resize.AllocationOf(pod), Sized: &cgroups.Size{},
+				SizedContainers: map[string]cgroups.Size{"setup": sized("cpu=300m/1")},
+				Observed:        cri.Pod{Containers: []cri.Container{was, made(t, "main", "cpu=100m/1", running)}},
+			}
+			d := resize.Decide(s)
+			require.False(t, d.InProgress)
+			require.Empty(t, d.Containers)
+			require.False(t, d.Resizes())
+			have := "allocated"
+			if d.InForce != nil {
+				have = d.InForce.Spec.InitContainers[0].Resources.Requests.Cpu().String()
+			}
+			require.Equal(t, test.want, have)
+
+			s.Fixed = true
+			d = resize.Decide(s)
+			require.Nil(t, d.InForce, "what a runtime cannot change is allocated")
+		})
+	}
+	pod := podtest.Pod("a")
+	require.Same(t, pod, resize.WithInitSizes(pod, map[string]cgroups.Size{"main": sized("cpu=300m/1")}))
+}
