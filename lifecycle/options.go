@@ -57,8 +57,8 @@ type Options struct {
 	// AdmitsByNode says that Admit compares the node selector and the required node affinity of a pod with the Node, as package
 	// admission does. False: pods that have these are refused.
 	AdmitsByNode bool
-	// AdmitResize is asked whether the node has room for a pod that asks for other resources than it has, at each look at
-	// it. Its error defers the resize, or is a [Rejection] of reason Infeasible, and has the message. Nil: there always is.
+	// AdmitResize is asked whether the node has room for the resources that a pod requests instead of its own, at each sync and when other pods
+	// release resources. Its error defers the resize, or is a [Rejection] of reason Infeasible, and has the message. Nil: there always is.
 	AdmitResize func(pod *corev1.Pod) error
 
 	// Pacing is how much is done at a time, and how often. A zero field has its default.
