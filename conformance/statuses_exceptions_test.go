@@ -236,9 +236,14 @@ func (a *about) ends(edit func(*corev1.ContainerStateTerminated)) {
 	}
 }
 
-// isWaiting reports whether a container has a waiting reason.
+// isWaiting reports whether a container has a waiting reason. One that its restart policy leaves terminated has none, unless it is an init
+// container, which runs again in a new sandbox, or all containers are restarted.
 func (in described) isWaiting(a *about) bool {
 	_, ok := in.Waiting[a.spec.Name]
+	if !a.initial && a.last != nil && a.last.State == cri.ContainerExited && !podview.ShouldRestart(&in.Scene.Pod.Spec, a.spec, a.last.ExitCode) {
+		view := podview.New(in.Scene.Pod, in.Scene.Observed)
+		ok = ok && podview.GenerationOf(a.last) < view.Generation && !in.Scene.ephemeral(a.spec.Name)
+	}
 	return ok && in.Scene.Pod.DeletionTimestamp == nil && (a.last == nil || a.last.State != cri.ContainerRunning)
 }
 

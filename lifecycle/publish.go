@@ -16,6 +16,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/plan"
 	"github.com/seed81659283/nodeagent/lifecycle/poddir"
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
+	"github.com/seed81659283/nodeagent/lifecycle/podview"
 	"github.com/seed81659283/nodeagent/probe/podprobe"
 )
 
@@ -25,7 +26,8 @@ type published struct {
 	former   *corev1.PodStatus // as the agent before told it, of a pod whose record is cleared
 	phase    corev1.PodPhase   // as others were told it, who hear of a terminal phase when nothing of the pod runs
 	probes   probesTold        // with which the probes were told the status
-	starting map[string]bool   // containers that are being started, by name: no exit is the last; nil: none are
+	starting bool              // containers are being started: no exit is the last
+	replaced []cri.Container   // as they were before work that stops them, until a reading is newer than that; see podview.HideReplacement
 	messages map[string]string // termination messages, by container ID
 }
 
@@ -76,8 +78,11 @@ func (w *worker) publishNow(ctx context.Context, pod *corev1.Pod, observed cri.P
 	if pod == nil {
 		return
 	}
+	if !deleted && pod.DeletionTimestamp == nil {
+		observed = podview.HideReplacement(observed, w.published.replaced)
+	}
 	s := w.statusState(ctx, pod, observed, deleted)
-	st := plan.Status(s, s.Waiting, w.published.starting, w.published.starting != nil)
+	st := plan.Status(s, s.Waiting, w.published.starting)
 	w.publish(pod, observed, &st, deleted)
 }
 

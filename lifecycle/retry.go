@@ -19,16 +19,30 @@ import (
 // retryIn publishes what has become of a pod for which something failed, and returns how long to wait: not at all if
 // something else is wanted of it now, and no longer than until something else is due, unless that is zero.
 func (w *worker) retryIn(ctx context.Context, pod *corev1.Pod, observed cri.Pod, deleted bool, due time.Time, err error) time.Duration {
-	if newest, err := w.read(ctx, time.Time{}); err == nil {
+	if newest, err := w.readAfterWork(ctx); err == nil {
 		observed = newest // what was planned on may be older than what was published meanwhile
 	}
 	w.judgeResize(pod, observed, deleted)
+	w.published.starting = false // nothing is under way any more
 	w.publishNow(ctx, pod, observed, deleted)
 	wait := w.failed(ctx, err, due)
 	if newest, _ := w.Wanted(); newest != pod && !mailbox.Same(newest, pod) {
 		return 0
 	}
 	return wait
+}
+
+// readAfterWork returns the last reading of the pod or, where running containers were to be replaced, one that is newer than that: an older
+// one may have the exit of a container and not its successor, which is created and could not be started.
+func (w *worker) readAfterWork(ctx context.Context) (cri.Pod, error) {
+	if len(w.published.replaced) == 0 {
+		return w.read(ctx, time.Time{})
+	}
+	newest, err := w.observe(ctx)
+	if err == nil {
+		w.published.replaced = nil
+	}
+	return newest, err
 }
 
 // failed reports an error and returns how long to wait: no longer than until something else is due, unless that is zero.

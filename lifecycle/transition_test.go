@@ -62,24 +62,37 @@ func replaced(t *testing.T, policy corev1.RestartPolicy, code int32, pullError e
 	return states, last
 }
 
-// A container whose image changes is replaced whatever its restart policy, and no status between its exit and its next start says that it
-// has terminated for good: an API server would refuse all that follows.
-func TestReplacedContainerWaitsBetweenExitAndStart(t *testing.T) {
+// A container whose image changes is replaced whatever its restart policy, and stays ready until its successor runs, however long the pull
+// takes: the kubelet computes no status between the stop and the start. A container that its policy would leave terminated must not be
+// published as terminated at all, since an API server would refuse all later statuses.
+func TestReplacedContainerStaysReadyUntilSuccessorRuns(t *testing.T) {
 	for _, test := range []struct {
 		policy corev1.RestartPolicy
 		code   int32
-	}{{corev1.RestartPolicyNever, 0}, {corev1.RestartPolicyNever, 137}, {corev1.RestartPolicyOnFailure, 0}} {
+	}{
+		{corev1.RestartPolicyNever, 0},
+		{corev1.RestartPolicyNever, 137},
+		{corev1.RestartPolicyOnFailure, 0},
+		{corev1.RestartPolicyOnFailure, 3},
+		{corev1.RestartPolicyAlways, 0},
+	} {
 		states, last := replaced(t, test.policy, test.code, nil)
-		assert.Equal(t, []string{"Running, main: ContainerCreating", "Running, main: ready x1"}, states, "%s %d", test.policy, test.code)
+		assert.Equal(t, []string{"Running, main: ready x1"}, states, "%s %d", test.policy, test.code)
 		require.NotNil(t, last.ContainerStatuses[0].LastTerminationState.Terminated)
 		assert.Equal(t, test.code, last.ContainerStatuses[0].LastTerminationState.Terminated.ExitCode)
 	}
 }
 
-// With an image that cannot be had the pod ends by its restart policy, as with the kubelet.
+// Without an image for the successor the status says so once the pull has failed. A pod that its restart policy ends then ends, as with the
+// kubelet.
 func TestReplacedContainerWithoutImage(t *testing.T) {
 	none := errors.New("not found")
 	states, last := replaced(t, corev1.RestartPolicyNever, 3, none)
-	assert.Equal(t, "Failed, main: exited 3", states[len(states)-1])
+	assert.Equal(t, []string{"Running, main: exited 3", "Failed, main: exited 3"}, states)
 	assert.EqualValues(t, 3, last.ContainerStatuses[0].State.Terminated.ExitCode)
+
+	states, last = replaced(t, corev1.RestartPolicyAlways, 3, none)
+	require.Greater(t, len(states), 1)
+	assert.Equal(t, []string{"Running, main: ErrImagePull", "Running, main: ImagePullBackOff"}, states[:2])
+	assert.EqualValues(t, 3, last.ContainerStatuses[0].LastTerminationState.Terminated.ExitCode)
 }

@@ -98,11 +98,12 @@ func (w *worker) run(ctx context.Context) {
 // sync reads the pod, decides and does what is decided, once. It returns when to do so again, or that nothing is left of the
 // pod.
 func (w *worker) sync(ctx context.Context) (next time.Duration, gone bool) {
-	w.published.starting = nil
+	w.published.starting = false
 	observed, err := w.observe(ctx)
 	if err != nil {
 		return w.failed(ctx, err, time.Time{}), false
 	}
+	w.published.replaced = nil // the reading is newer than the replacement
 	work, done, pod, deleted := w.Begin(ctx)
 	defer done()
 	if observed, err = w.shareOut(observed, deleted); err != nil {
@@ -208,7 +209,7 @@ func (w *worker) act(ctx, work context.Context, s plan.State, a *plan.Actions, p
 // execute has done what was decided. It may take as long as a pull or a grace period, and the status goes on being published
 // meanwhile. It reports whether anything was noted that has not been acted upon.
 func (w *worker) execute(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a *plan.Actions) (noted bool, err error) {
-	w.published.starting = a.Starts()
+	w.published.starting, w.published.replaced = len(a.Start) > 0, a.Replaced(observed)
 	w.exec.Begin(w.published.podIPs())
 	done := make(chan error, 1)
 	go func() { done <- w.exec.Do(ctx, pod, observed, a) }()

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/internal/sleep"
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 	"github.com/seed81659283/nodeagent/lifecycle/podview"
@@ -27,10 +28,10 @@ func Decide(s State) (Actions, corev1.PodStatus) {
 	terminal := s.ended()
 	a := plan(&s, terminal)
 	waiting := a.Waiting(s.Waiting)
-	st := Status(s, waiting, a.Starts(), false)
+	st := Status(s, waiting, false)
 	if !terminal && podstatus.Terminal(st.Phase) { // as when it has just gone past its deadline
 		a = plan(&s, true)
-		st = Status(s, a.Waiting(s.Waiting), a.Starts(), false)
+		st = Status(s, a.Waiting(s.Waiting), false)
 	}
 	if !podstatus.Terminal(st.Phase) {
 		a.Wake = sleep.Earlier(a.Wake, podstatus.Deadline(s.Pod, st.StartTime))
@@ -41,15 +42,15 @@ func Decide(s State) (Actions, corev1.PodStatus) {
 	return a, st
 }
 
-// Status returns the status of a pod with the given waiting reasons, of which starts are to be started, by name. While that is being
-// done, starting keeps a pod whose containers have exited from looking as if they were to stay so.
-func Status(s State, waiting map[string]podstatus.Waiting, starts map[string]bool, starting bool) corev1.PodStatus {
+// Status returns the status of a pod with the given waiting reasons. While the actions that start containers are being
+// done, starting keeps a container that has exited from looking as if it were to stay so.
+func Status(s State, waiting map[string]podstatus.Waiting, starting bool) corev1.PodStatus {
 	if s.Rejection != nil {
 		return s.Rejection.Status(s.Pod)
 	}
 	st := podstatus.Of(s.Pod, s.Observed, podstatus.Input{
 		Now: s.Now, Previous: s.Previous, Runtime: s.Runtime, Waiting: waiting, Messages: s.Messages, HostIPs: s.HostIPs,
-		Deleted: s.Deleted || s.Pod.DeletionTimestamp != nil, Starts: starts, Starting: starting, Probes: s.Probes, Resize: s.Resize,
+		Deleted: s.Deleted || s.Pod.DeletionTimestamp != nil, Starting: starting, Probes: s.Probes, Resize: s.Resize,
 		Eviction: s.Eviction, HeldFor: s.HeldFor,
 	})
 	if podstatus.Terminal(st.Phase) && !starting && podview.Terminated(s.Observed) {
@@ -58,16 +59,30 @@ func Status(s State, waiting map[string]podstatus.Waiting, starts map[string]boo
 	return st
 }
 
-// Starts returns the containers that are to be started, by name; nil: there are none.
-func (a *Actions) Starts() map[string]bool {
-	if len(a.Start) == 0 {
-		return nil
+// Replaced returns the running containers of an observation, each the newest of its name, that are stopped before their successors are
+// started, or before a new sandbox is, and the containers that were created, never started, and are created anew. A restart of all
+// containers is not among them: it has a status of its own.
+func (a *Actions) Replaced(observed cri.Pod) (replaced []cri.Container) {
+	for i := range a.Kill {
+		k := &a.Kill[i]
+		c := observed.NewestContainer(k.Name)
+		if c == nil || c.ID != k.ID || c.State != cri.ContainerRunning {
+			continue
+		}
+		at := slices.IndexFunc(a.Start, func(s Start) bool { return s.Container.Name == k.Name })
+		if at >= 0 && a.Start[at].Generation > podview.GenerationOf(c) || at < 0 && a.Sandbox == nil {
+			continue
+		}
+		replaced = append(replaced, *c)
 	}
-	names := make(map[string]bool, len(a.Start))
 	for i := range a.Start {
-		names[a.Start[i].Container.Name] = !a.Start[i].Running
+		s := &a.Start[i]
+		c := observed.NewestContainer(s.Container.Name)
+		if c != nil && c.State == cri.ContainerCreated && s.CreatedID == "" && s.Generation == podview.GenerationOf(c) {
+			replaced = append(replaced, *c)
+		}
 	}
-	return names
+	return replaced
 }
 
 // Waiting returns why the containers that should run do not, from the reasons of starts that failed before: those that are

@@ -38,6 +38,7 @@ import (
 //	container ID KEY=VALUE...              name=N sandbox=ID attempt=N running created unknown exited=CODE at=5s image=I loop=10s@0s round=N reason=R
 //	gone ID                                the runtime has removed it
 //	plan TIME
+//	replaced TIME                          the containers whose replacement no status shows: they are indented below
 //	teardown GRACE
 func TestPlanScenarios(t *testing.T) { script.Run(t, "testdata/plan/*.txt", play) }
 
@@ -93,11 +94,12 @@ func play(t *testing.T, script string) string {
 		case "gone":
 			s.remove(f[1])
 		case "plan":
-			describe(&out, plan.Plan(plan.State{
-				Pod: s.pod, Observed: s.obs, Now: epoch.Add(s.duration(f[1])), Previous: s.previous(), NoCgroup: s.bare,
-				Eviction: s.evicted, Rejection: s.rejected, Trim: s.trim,
-				Probes: func(k probe.Key) (probe.Value, bool) { v, ok := s.probes[k]; return v, ok },
-			}))
+			describe(&out, s.plan(f[1]))
+		case "replaced":
+			actions := s.plan(f[1])
+			for _, c := range actions.Replaced(s.obs) {
+				fmt.Fprintf(&out, "  %s\n", c.ID)
+			}
 		case "teardown":
 			describe(&out, plan.Teardown(plan.State{Observed: s.obs}, s.duration(f[1])))
 		default:
@@ -105,6 +107,15 @@ func play(t *testing.T, script string) string {
 		}
 	}
 	return out.String()
+}
+
+// plan returns what the pod needs at a time.
+func (s *scene) plan(at string) plan.Actions {
+	return plan.Plan(plan.State{
+		Pod: s.pod, Observed: s.obs, Now: epoch.Add(s.duration(at)), Previous: s.previous(), NoCgroup: s.bare,
+		Eviction: s.evicted, Rejection: s.rejected, Trim: s.trim,
+		Probes: func(k probe.Key) (probe.Value, bool) { v, ok := s.probes[k]; return v, ok },
+	})
 }
 
 // previous returns a status whose phase is terminal, if the pod is said to be.

@@ -99,7 +99,7 @@ func (d *describer) instance(c *corev1.Container, before *corev1.ContainerStatus
 	}
 	st.VolumeMounts = mountStatuses(c, last, before)
 	if !d.in.Deleted && (last == nil || last.State != cri.ContainerRunning) {
-		d.setWaiting(c, &st, last, before)
+		d.setWaiting(c, &st, last)
 	}
 	return st
 }
@@ -195,15 +195,13 @@ func recursive(m *corev1.VolumeMount, c *cri.Container) bool {
 	})
 }
 
-// setWaiting shows why a container that is about to be started again does not run: its end moves to the last state. A container that its
-// restart policy would leave terminated, as when its image has changed, waits from its exit on: API servers accept no other state after a
-// terminated one. The kubelet publishes nothing between the exit and the start.
-func (d *describer) setWaiting(c *corev1.Container, st *corev1.ContainerStatus, last *cri.Container, before *corev1.ContainerStatus) {
+// setWaiting shows why a container that is about to be started again does not run: its end moves to the last state. One that its restart
+// policy leaves terminated, as when it was stopped for another image and that cannot be pulled, does not wait.
+func (d *describer) setWaiting(c *corev1.Container, st *corev1.ContainerStatus, last *cri.Container) {
 	why, ok := d.in.Waiting[st.Name]
-	published := before != nil && before.State.Terminated != nil // as of an init container, which runs again in a new sandbox
-	if t := st.State.Terminated; !ok && t != nil && !published && d.in.Starts[c.Name] && !podview.ShouldRestart(&d.Pod.Spec, c, t.ExitCode) {
-		why.Reason, ok = d.waiting().Waiting.Reason, true
-	}
+	restarted := last == nil || last.State != cri.ContainerExited || podview.GenerationOf(last) < d.generation ||
+		containers.IsInit(&d.Pod.Spec, c) || podview.ShouldRestart(&d.Pod.Spec, c, last.ExitCode)
+	ok = ok && restarted
 	if last != nil && podview.GenerationOf(last) < d.generation && !ok {
 		why.Reason, why.Message, ok = ReasonRestartingAllContainers, messageRestartsAll, true
 	}

@@ -51,8 +51,7 @@ type Input struct {
 	Messages map[string]string  // by container ID: what it left as its termination message
 	HostIPs  []netip.Addr       // of the node, the primary first
 	Deleted  bool               // nothing of the pod will be started
-	Starts   map[string]bool    // by container name: those that the plan starts; one that exited and would not be restarted waits
-	Starting bool               // the start of Starts is under way: no phase is terminal
+	Starting bool               // containers are about to be started, also such as would stay as they exited: no phase is terminal
 	Probes   podprobe.Results   // of the containers; nil: none, and containers with probes are not ready
 	Resize   resize.Decision    // of the pod's resources; zero: they are those of the spec
 	Eviction *Eviction          // why the pod is ended or held back; nil: it is not evicted
