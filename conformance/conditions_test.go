@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 	"k8s.io/kubernetes/pkg/kubelet/status"
 
 	"github.com/seed81659283/nodeagent/conformance"
@@ -96,6 +97,9 @@ func kubeletConditions(in reported) map[corev1.PodConditionType]stated {
 	pod, st := in.Scene.Pod, in.status()
 	seen := podStatus(ctx, newRuntimeOf(in.Scene).manager(ctx, in.Scene), in.Scene)
 	containers := slices.Concat(st.InitContainerStatuses, st.ContainerStatuses)
+	if in.Deleted && !podstatus.Terminal(in.Previous.Phase) { // TerminatePod sets the phase of a pod that has not run after this
+		st.Phase = podstatus.Phase(pod, containers, true, kubecontainer.HasAnyActiveRegularContainerStarted(&pod.Spec, seen))
+	}
 	list := []corev1.PodCondition{
 		status.GeneratePodReadyToStartContainersCondition(pod, in.Previous, seen),
 		status.GeneratePodInitializedCondition(pod, in.Previous, containers, st.Phase),

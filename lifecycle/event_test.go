@@ -20,6 +20,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/lifecycle/internal/podtest"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
 // What somebody reads who asks at night what has been done to a pod.
@@ -102,7 +103,8 @@ func TestEventsOfFailures(t *testing.T) {
 	})
 }
 
-// A pod whose FQDN no kernel takes stays Pending, and its events have the kubelet's reason and message.
+// A pod whose FQDN no kernel takes stays Pending, and its events have the kubelet's reason and message, which its status has not. When it is
+// deleted it fails, and its conditions are still those of a pod that waits for its containers.
 func TestPodWithTooLongFQDNStaysPending(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
@@ -114,6 +116,13 @@ func TestPodWithTooLongFQDNStaysPending(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		require.Zero(t, ops(rt, "RunPodSandbox"))
 		n.requireStatus("a", "Pending, main: ContainerCreating")
+		require.Empty(t, n.status("a").ContainerStatuses[0].State.Waiting.Message)
+		require.Equal(t, "False ContainersNotReady", podtest.ConditionOf(n.status("a"), corev1.PodReady))
+		n.set()
+		time.Sleep(time.Minute)
+		n.requireStatus("a", "Failed, main: exited 137")
+		require.Equal(t, "False ContainersNotReady", podtest.ConditionOf(n.status("a"), corev1.PodReady))
+		require.Equal(t, "containers with unready status: [main]", podstatus.Condition(n.status("a").Conditions, corev1.PodReady).Message)
 		events := n.takeEvents()
 		require.Greater(t, len(events), 2, "it is tried again")
 		require.Less(t, len(events), 60, "not without a back-off")

@@ -38,9 +38,6 @@ func (x *Executor) start(ctx context.Context, pod *corev1.Pod, observed cri.Pod,
 		x.RecordWarning(EventFailedCreatePodSandBox, Subject{}, failedSandbox, err)
 	}
 	if err != nil {
-		for _, s := range a.Start {
-			x.Waiting.setError(s.Container.Name, podstatus.ReasonContainerCreating, err)
-		}
 		return err
 	}
 	if pod.Spec.HostNetwork {

@@ -87,9 +87,10 @@ func Of(pod *corev1.Pod, observed cri.Pod, in Input) corev1.PodStatus {
 	cutMessages(&st)
 	all := slices.Concat(st.ContainerStatuses, st.InitContainerStatuses)
 	st.Phase = Phase(pod, all, in.Deleted, initialized(&view))
+	unfinished := in.Deleted && endedUnfinished(&previous)
 	switch {
 	case in.Deleted && !in.Starting && !Terminal(st.Phase) && podview.Terminated(observed):
-		st.Phase = corev1.PodFailed // it went before all of it had run
+		st.Phase, unfinished = corev1.PodFailed, unfinished || in.Eviction == nil && !Terminal(previous.Phase)
 	case !in.Deleted && Terminal(st.Phase) && (in.Starting || made(pod, observed)):
 		st.Phase = corev1.PodRunning
 	}
@@ -110,8 +111,19 @@ func Of(pod *corev1.Pod, observed cri.Pod, in Input) corev1.PodStatus {
 		st.Reason, st.Message = "", "" // which is no longer so
 	}
 	st.Resources = podResources(pod, st.Phase, &in)
-	st.Conditions = conditions(&view, &st, previous.Conditions, &in)
+	described := st
+	if unfinished {
+		described.Phase = corev1.PodPending
+	}
+	st.Conditions = conditions(&view, &described, previous.Conditions, &in)
 	return st
+}
+
+// endedUnfinished reports whether a status is that of a pod that was deleted before all its containers had run. It fails, and its conditions
+// stay those of a pod that waits for its containers. Source: TerminatePod in pkg/kubelet/status/status_manager.go.
+func endedUnfinished(st *corev1.PodStatus) bool {
+	c := Condition(st.Conditions, corev1.ContainersReady)
+	return st.Phase == corev1.PodFailed && c != nil && c.Reason == reasonContainersNotReady
 }
 
 // Terminal reports whether a phase is one that a pod does not leave: Succeeded or Failed.
