@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -14,14 +16,18 @@ import (
 
 	"github.com/seed81659283/nodeagent/volume"
 	"github.com/seed81659283/nodeagent/volume/intree"
+	"github.com/seed81659283/nodeagent/volume/volumetest"
 )
 
-// Every kind of source is either set up by a plugin, left to the runtime, or refused with its name.
+// Every kind of source is either set up by a plugin, left to the runtime, of a kind that Kubernetes has removed, or refused with its name.
 func TestCheckEverySource(t *testing.T) {
 	v, err := volume.New(volume.Options{Root: t.TempDir(), Plugins: intree.Plugins(intree.Options{})})
 	require.NoError(t, err)
-	accepted := map[string]bool{"emptyDir": true, "hostPath": true, "configMap": true, "secret": true, "downwardAPI": true, "projected": true, "image": true, "nfs": true}
-	removed := 0
+	accepted := map[string]bool{"emptyDir": true, "hostPath": true, "configMap": true, "secret": true, "downwardAPI": true, "projected": true, "image": true, "nfs": true, "gitRepo": true}
+	for _, name := range []string{"glusterfs", "rbd", "cephfs", "quobyte", "flocker", "storageos", "scaleIO", "photonPersistentDisk"} {
+		accepted[name] = true // Kubernetes has removed them, and a pod with one stays Pending
+	}
+	migrated := 0
 	typ := reflect.TypeFor[corev1.VolumeSource]()
 	for i := range typ.NumField() {
 		name, _, _ := strings.Cut(typ.Field(i).Tag.Get("json"), ",")
@@ -43,8 +49,8 @@ func TestCheckEverySource(t *testing.T) {
 		require.Len(t, errs, 1, name)
 		assert.Equal(t, "spec.volumes[0]."+name, errs[0].Field)
 		switch {
-		case strings.Contains(errs[0].Detail, "Kubernetes has removed these volumes"):
-			removed++
+		case strings.HasSuffix(errs[0].Detail, name+" volumes: use their CSI driver"):
+			migrated++
 		case name == "persistentVolumeClaim" || name == "ephemeral":
 			assert.Equal(t, "this agent has no claims: volume.Options.Claims is nil", errs[0].Detail)
 		case name == "iscsi" || name == "fc" || name == "csi":
@@ -53,7 +59,7 @@ func TestCheckEverySource(t *testing.T) {
 			assert.Contains(t, errs[0].Detail, "not supported by this version: "+name+" volumes")
 		}
 	}
-	assert.Equal(t, 16, removed)
+	assert.Equal(t, 7, migrated)
 }
 
 func TestCheckDevices(t *testing.T) {
@@ -64,4 +70,31 @@ func TestCheckDevices(t *testing.T) {
 	errs := v.Check(p)
 	require.Len(t, errs, 1)
 	assert.Equal(t, "spec.containers[0].volumeDevices", errs[0].Field)
+}
+
+// A pod that uses volumes of a kind that Kubernetes has removed is told so at once, each time, with the kubelet's text. Its other volumes are
+// set up, and volumes that no container uses do not matter.
+func TestPrepareWithRemovedKinds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &volumetest.Memory{}
+		a := start(t, memory(t.TempDir(), m))
+		p := pod("u1", "b", "conf", "a", "unused")
+		p.Spec.Volumes[0].VolumeSource = corev1.VolumeSource{Glusterfs: &corev1.GlusterfsVolumeSource{}}
+		p.Spec.Volumes[2].VolumeSource = corev1.VolumeSource{Flocker: &corev1.FlockerVolumeSource{}}
+		p.Spec.Volumes[3].VolumeSource = corev1.VolumeSource{RBD: &corev1.RBDVolumeSource{}}
+		p.Spec.Containers[0].VolumeMounts = p.Spec.Containers[0].VolumeMounts[:3]
+		for range 2 {
+			began := time.Now()
+			require.EqualError(t, a.Prepare(t.Context(), p), "unmounted volumes=[a b], unattached volumes=[], failed to process volumes=[a b]: "+
+				`failed to get Plugin from volumeSpec for volume "a" err=no volume plugin matched; `+
+				`failed to get Plugin from volumeSpec for volume "b" err=no volume plugin matched`)
+			assert.Zero(t, time.Since(began))
+			time.Sleep(time.Second)
+		}
+		assert.Equal(t, []string{"u1/conf"}, m.Volumes())
+		require.NoError(t, a.Release(t.Context(), "u1"))
+		p.Spec.Containers[0].VolumeMounts = p.Spec.Containers[0].VolumeMounts[1:2]
+		require.NoError(t, a.Prepare(t.Context(), p))
+		a.stop()
+	})
 }

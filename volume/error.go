@@ -4,6 +4,8 @@
 package volume
 
 import (
+	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -24,6 +26,23 @@ func (e *Error) Error() string {
 
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
+
+// unmatchedError is why a pod cannot have the volumes of these names: there are no plugins for their kinds any more. It has the kubelet's text.
+// Source: WaitForAttachAndMount in pkg/kubelet/volumemanager/volume_manager.go.
+type unmatchedError []string
+
+// Error lists the volumes, and the cause for each.
+func (e unmatchedError) Error() string {
+	names := slices.Sorted(slices.Values(e))
+	var causes []error
+	for _, name := range names {
+		causes = append(causes, fmt.Errorf("failed to get Plugin from volumeSpec for volume %q err=no volume plugin matched", name))
+	}
+	if more := len(names) - maxListed; more > 0 {
+		names = append(names[:maxListed], fmt.Sprintf("and %d more", more))
+	}
+	return fmt.Sprintf("unmounted volumes=%v, unattached volumes=[], failed to process volumes=%v: %v", names, names, join(causes))
+}
 
 // maxListed is how many volumes an error names.
 const maxListed = 5

@@ -4,6 +4,8 @@
 package volume
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -19,19 +21,18 @@ const imageSource = "image"
 func pluginNames() map[string]string {
 	return map[string]string{
 		"emptyDir": EmptyDir, "hostPath": HostPath, "configMap": ConfigMap, "secret": Secret, "downwardAPI": DownwardAPI,
-		"projected": Projected, "nfs": NFS, "iscsi": ISCSI, "fc": FC, "csi": CSI, "local": Local,
+		"projected": Projected, "nfs": NFS, "iscsi": ISCSI, "fc": FC, "csi": CSI, "local": Local, "gitRepo": GitRepo,
 	}
 }
 
-// removedSources returns the fields of sources that the kubelet has no plugin for any more, and what is to be used.
-func removedSources() map[string]string {
-	const driver = "use its CSI driver"
-	return map[string]string{
-		"gitRepo":   "clone it in an init container",
-		"glusterfs": driver, "rbd": driver, "cephfs": driver, "quobyte": driver, "flocker": driver, "storageos": driver, "scaleIO": driver,
-		"photonPersistentDisk": driver, "awsElasticBlockStore": driver, "gcePersistentDisk": driver, "azureDisk": driver,
-		"azureFile": driver, "cinder": driver, "vsphereVolume": driver, "portworxVolume": driver,
-	}
+// removedSources returns the fields of sources that the kubelet has no plugin for any more. A pod that uses one stays Pending.
+func removedSources() []string {
+	return []string{"glusterfs", "rbd", "cephfs", "quobyte", "flocker", "storageos", "scaleIO", "photonPersistentDisk"}
+}
+
+// migratedSources returns the fields of sources that the kubelet translates to volumes of their CSI drivers, which this version does not.
+func migratedSources() []string {
+	return []string{"awsElasticBlockStore", "gcePersistentDisk", "azureDisk", "azureFile", "cinder", "vsphereVolume", "portworxVolume"}
 }
 
 // The fields of volumes with a claim.
@@ -67,8 +68,11 @@ func (v *Volumes) check(pod *corev1.Pod, vol *corev1.Volume, path *field.Path) f
 	if name == claimSource || name == ephemeralSource {
 		return field.ErrorList{field.Forbidden(path, noClaims)}
 	}
-	if instead, ok := removedSources()[name]; ok {
-		return field.ErrorList{field.Forbidden(path, "Kubernetes has removed these volumes: "+instead)}
+	if slices.Contains(removedSources(), name) {
+		return nil // it is for Prepare to report, again and again
+	}
+	if slices.Contains(migratedSources(), name) {
+		return field.ErrorList{unsupported(path, name+" volumes: use their CSI driver")}
 	}
 	p, ok := v.opts.Plugins[pluginNames()[name]]
 	if plugin := pluginNames()[name]; !ok && plugin != "" {

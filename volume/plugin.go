@@ -19,6 +19,7 @@ const (
 	DownwardAPI = "kubernetes.io/downward-api"
 	Projected   = "kubernetes.io/projected"
 	NFS         = "kubernetes.io/nfs"
+	GitRepo     = "kubernetes.io/git-repo"
 	ISCSI       = "kubernetes.io/iscsi"
 	FC          = "kubernetes.io/fc"
 	CSI         = "kubernetes.io/csi"

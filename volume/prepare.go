@@ -26,6 +26,9 @@ func (v *Volumes) Prepare(ctx context.Context, pod *corev1.Pod) error {
 		v.needRun()
 		v.poke()
 	}
+	if _, ok := err.(unmatchedError); ok { //nolint:errorlint // alone, it has the kubelet's text
+		return err
+	}
 	if err != nil {
 		return fmt.Errorf("volumes of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
@@ -183,12 +186,17 @@ func (v *Volumes) unrecorded(ctx context.Context, p *podState, pod *corev1.Pod, 
 		}
 	}
 	var errs []error
+	var unmatched unmatchedError
 	for i := range pod.Spec.Volumes {
 		vol := &pod.Spec.Volumes[i]
 		if !names[vol.Name] || podvolume.SourceOf(vol) == imageSource { // which the runtime mounts
 			continue
 		}
 		delete(names, vol.Name)
+		if slices.Contains(removedSources(), podvolume.SourceOf(vol)) {
+			unmatched = append(unmatched, vol.Name)
+			continue
+		}
 		r, c, err := v.record(ctx, pod, vol)
 		if err == nil {
 			err = v.reserve(p, r)
@@ -199,6 +207,9 @@ func (v *Volumes) unrecorded(ctx context.Context, p *podState, pod *corev1.Pod, 
 		if err != nil {
 			errs = append(errs, &Error{plan.SetUp, vol.Name, err})
 		}
+	}
+	if unmatched != nil {
+		errs = append(errs, unmatched)
 	}
 	if len(errs) > 0 {
 		return all, join(errs)

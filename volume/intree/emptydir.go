@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/seed81659283/nodeagent/internal/mount"
 	"github.com/seed81659283/nodeagent/internal/projquota"
@@ -24,21 +23,6 @@ import (
 // emptyDir makes directories, tmpfs and hugetlbfs that pods find empty.
 type emptyDir struct {
 	*node
-}
-
-// Check refuses media that do not exist, and huge pages that the pod does not ask for.
-func (d *emptyDir) Check(pod *corev1.Pod, v *corev1.Volume, path *field.Path) field.ErrorList {
-	path = path.Child("medium")
-	switch medium := v.EmptyDir.Medium; {
-	case medium == corev1.StorageMediumDefault || medium == corev1.StorageMediumMemory:
-	case isHugePages(medium):
-		if _, err := pageSize(pod, medium); err != nil {
-			return field.ErrorList{field.Invalid(path, medium, err.Error())}
-		}
-	default:
-		return field.ErrorList{field.NotSupported(path, medium, []corev1.StorageMedium{corev1.StorageMediumMemory, corev1.StorageMediumHugePages})}
-	}
-	return nil
 }
 
 // fileMode returns the permissions of mode, with the sticky bit of 01000 as package os has it.
@@ -103,7 +87,7 @@ func (d *emptyDir) filesystem(v volume.Volume, medium corev1.StorageMedium) (fun
 		}
 		return func(_ context.Context, dir string) error { return mount.Hugetlbfs(dir, size, 0) }, nil
 	default:
-		return nil, fmt.Errorf("unknown storage medium %q", medium)
+		return nil, fmt.Errorf("unknown storage medium %.64q", medium)
 	}
 }
 

@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/seed81659283/nodeagent/internal/mounttest"
 	"github.com/seed81659283/nodeagent/internal/podtest"
@@ -124,35 +123,6 @@ func TestEmptyDirAfterReboot(t *testing.T) {
 	n.tearDown(v)
 }
 
-func TestHugePages(t *testing.T) {
-	const (
-		two  = "{requests: {hugepages-2Mi: 4Mi, memory: 1Mi, cpu: 1}}"
-		both = "{requests: {hugepages-2Mi: 4Mi, hugepages-1Gi: 1Gi, memory: 1Mi, cpu: 1}}"
-	)
-	for name, c := range map[string]struct{ medium, resources, want string }{
-		"one size":              {"HugePages", two, ""},
-		"two sizes":             {"HugePages", both, "multiple huge page sizes"},
-		"no size":               {"HugePages", "{}", "no resource request for huge pages"},
-		"a size of two":         {"HugePages-1Gi", both, ""},
-		"a size nobody asks of": {"HugePages-1Gi", two, "no resource request for huge pages"},
-		"no number":             {"HugePages-x", two, "not a size"},
-		"no end of digits":      {"HugePages-1e-2000000000", two, "not a size: the exponent must be between -100 and 100"},
-		"a request of the same": {"HugePages", "{requests: {hugepages-1e-2000000000: 1Mi, hugepages-2Mi: 4Mi}}", ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			p := podtest.Pod(t, "{volumes: [{name: v, emptyDir: {medium: "+c.medium+"}}], containers: [{name: c, image: i, resources: "+c.resources+"}]}")
-			errs := newNode(t).plugins[volume.EmptyDir].(volume.Checker).Check(p, &p.Spec.Volumes[0], field.NewPath("v"))
-			if c.want == "" {
-				assert.Empty(t, errs)
-				return
-			}
-			require.Len(t, errs, 1)
-			assert.Contains(t, errs[0].Error(), c.want)
-			assert.Equal(t, "v.medium", errs[0].Field)
-		})
-	}
-}
-
 func TestHugePagesAreMounted(t *testing.T) {
 	mounttest.Need(t)
 	if _, err := os.Stat("/sys/kernel/mm/hugepages/hugepages-2048kB"); err != nil {
@@ -167,14 +137,30 @@ func TestHugePagesAreMounted(t *testing.T) {
 	n.tearDown(v)
 }
 
-func TestUnknownMedium(t *testing.T) {
-	n := newNode(t)
-	p := podtest.Pod(t, "volumes: [{name: v, emptyDir: {medium: Floppy}}]")
-	require.Len(t, n.plugins[volume.EmptyDir].(volume.Checker).Check(p, &p.Spec.Volumes[0], field.NewPath("v")), 1)
-	v := n.volume(volume.EmptyDir, p)
-	_, err := n.plugins[volume.EmptyDir].SetUp(t.Context(), v)
-	require.ErrorContains(t, err, `unknown storage medium "Floppy"`)
-	require.NoDirExists(t, v.Dir)
+// What cannot be set up is no reason to refuse a pod, as in the kubelet: it is an error of the set-up, which is tried again, with the kubelet's
+// text.
+func TestPodsWithVolumesThatFailAreAccepted(t *testing.T) {
+	for name, c := range map[string]struct{ plugin, source, want string }{
+		"medium":     {volume.EmptyDir, "emptyDir: {medium: Floppy}", `unknown storage medium "Floppy"`},
+		"huge pages": {volume.EmptyDir, "emptyDir: {medium: HugePages-2Mi}", "medium HugePages-2Mi: hugePages storage requested, but there is no resource request for huge pages"},
+		"git": {
+			volume.GitRepo, "gitRepo: {repository: a}",
+			"git-repo volume plugin has been disabled; if necessary, it may be re-enabled by enabling the feature-gate `GitRepoVolumeDriver`",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			p := podtest.Pod(t, "{volumes: [{name: v, "+c.source+"}], containers: [{name: c, image: i, volumeMounts: [{name: v, mountPath: /v}]}]}")
+			all, err := volume.New(volume.Options{Root: t.TempDir(), Plugins: n.plugins})
+			require.NoError(t, err)
+			require.Empty(t, all.Check(p))
+			v := n.volume(c.plugin, p)
+			_, err = n.plugins[c.plugin].SetUp(t.Context(), v)
+			require.EqualError(t, err, c.want)
+			require.NoDirExists(t, v.Dir)
+			n.tearDown(v)
+		})
+	}
 }
 
 // What a container has mounted in a volume is unmounted with it, and its data stays.

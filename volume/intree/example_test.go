@@ -27,6 +27,7 @@ func ExamplePlugins() {
 	// kubernetes.io/configmap
 	// kubernetes.io/downward-api
 	// kubernetes.io/empty-dir
+	// kubernetes.io/git-repo
 	// kubernetes.io/host-path
 	// kubernetes.io/local-volume
 	// kubernetes.io/nfs

@@ -48,13 +48,13 @@ func pageSize(pod *corev1.Pod, medium corev1.StorageMedium) (int64, error) {
 			return 0, fmt.Errorf("medium %.64q: not a size: %w", medium, err)
 		}
 		if !asked[q.Value()] {
-			return 0, fmt.Errorf("medium %.64q: hugePages storage requested, but there is no resource request for huge pages", medium)
+			return 0, fmt.Errorf("medium %.64s: hugePages storage requested, but there is no resource request for huge pages", medium)
 		}
 		return q.Value(), nil
 	case len(asked) == 0:
 		return 0, errors.New("medium HugePages: hugePages storage requested, but there is no resource request for huge pages")
 	case len(asked) > 1:
-		return 0, errors.New("medium HugePages can't be used if containers request multiple huge page sizes")
+		return 0, errors.New("medium: HugePages can't be used if container requests multiple huge page sizes")
 	}
 	for size := range asked {
 		return size, nil

@@ -89,13 +89,14 @@ func Plugins(o Options) map[string]volume.Plugin {
 		volume.Projected:   projected,
 		volume.Local:       &local{n},
 		volume.NFS:         &nfs{n},
+		volume.GitRepo:     gitRepo{},
 	}
 }
 
 var (
 	_ volume.Plugin    = (*emptyDir)(nil)
-	_ volume.Checker   = (*emptyDir)(nil)
 	_ volume.Usager    = (*emptyDir)(nil)
+	_ volume.Plugin    = gitRepo{}
 	_ volume.Plugin    = (*hostPath)(nil)
 	_ volume.Checker   = (*hostPath)(nil)
 	_ volume.Plugin    = (*written)(nil)
