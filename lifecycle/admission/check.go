@@ -6,6 +6,7 @@ package admission
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -61,6 +62,22 @@ func Admit(node func() *corev1.Node) func(ctx context.Context, pod *corev1.Pod, 
 	return func(_ context.Context, pod *corev1.Pod, others []*corev1.Pod) error {
 		if failures := Check(pod, node(), others); len(failures) > 0 {
 			return failures[0].Rejection()
+		}
+		return nil
+	}
+}
+
+// Chain returns an Admit of lifecycle that asks each of checks in order, and returns the first error. A nil check is left out.
+func Chain[A ~func(ctx context.Context, pod *corev1.Pod, others []*corev1.Pod) error](checks ...A) A {
+	checks = slices.DeleteFunc(slices.Clone(checks), func(check A) bool { return check == nil })
+	if len(checks) == 0 {
+		return nil
+	}
+	return func(ctx context.Context, pod *corev1.Pod, others []*corev1.Pod) error {
+		for _, check := range checks {
+			if err := check(ctx, pod, others); err != nil {
+				return err
+			}
 		}
 		return nil
 	}

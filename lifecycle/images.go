@@ -1,0 +1,31 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle
+
+import "github.com/seed81659283/nodeagent/lifecycle/podstatus"
+
+// Images returns the images that the pods of the node name, for containers and volumes, as gc.ImageOptions.Wanted has them: of pods that run or
+// are to run, also of evicted pods that wait until the node has recovered, and of pods that have no worker yet.
+func (r *Reconciler) Images() (names []string) {
+	pods, _ := r.Active()
+	for _, p := range r.Pods() {
+		if p.Spec != nil && !p.Deleted && (p.Status == nil || !podstatus.Terminal(p.Status.Phase)) {
+			pods = append(pods, p.Spec)
+		}
+	}
+	for _, pod := range pods {
+		for i := range pod.Spec.InitContainers {
+			names = append(names, pod.Spec.InitContainers[i].Image)
+		}
+		for i := range pod.Spec.Containers {
+			names = append(names, pod.Spec.Containers[i].Image)
+		}
+		for i := range pod.Spec.Volumes {
+			if image := pod.Spec.Volumes[i].Image; image != nil {
+				names = append(names, image.Reference)
+			}
+		}
+	}
+	return names
+}
