@@ -28,6 +28,9 @@ type Options struct {
 	// PodOf returns the UID of the pod that a container or sandbox belongs to, for MaxPerPod and [Server.End]; empty where it
 	// does not know. Nil: no session counts for a pod.
 	PodOf func(id string) string
+	// Pods end the sessions of containers and sandboxes that stop, and answer PodOf where that is nil. Nil: a session ends when the runtime
+	// ends it.
+	Pods Pods
 
 	MaxStreams  int // sessions at once, of the node; zero means 1,000, negative as many as come, as in the kubelet
 	MaxPerPod   int // the same of one pod; zero means 250; the last quarter of MaxStreams is for pods with less than a hundredth of it

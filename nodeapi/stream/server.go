@@ -60,7 +60,14 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Server{opts: o, sessions: map[*session]struct{}{}, pods: map[string]int{}}, nil
+	if o.Pods != nil && o.PodOf == nil {
+		o.PodOf = func(id string) string { return uidOf(o.Pods, id) }
+	}
+	s := &Server{opts: o, sessions: map[*session]struct{}{}, pods: map[string]int{}}
+	if o.Pods != nil {
+		s.follow(o.Pods)
+	}
+	return s, nil
 }
 
 // Streams returns the sessions that there are, in no order.
