@@ -1,0 +1,129 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeletconfig
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// APIVersion and Kind are the type of a document that Parse reads.
+const (
+	APIVersion = "kubelet.config.k8s.io/v1beta1"
+	Kind       = "KubeletConfiguration"
+)
+
+// Configuration is a KubeletConfiguration v1beta1: the fields that package agent supports, with the kubelet's names, JSON and defaults.
+// A field's zero value means its default, which the comment names.
+type Configuration struct {
+	metav1.TypeMeta `json:",inline"`
+
+	StaticPodPath            string `json:"staticPodPath,omitempty"`            // directory or file of pod manifests; none
+	StaticPodURL             string `json:"staticPodURL,omitempty"`             // asked for pod manifests every 20 s; none
+	PodLogsDir               string `json:"podLogsDir,omitempty"`               // /var/log/pods
+	ContainerRuntimeEndpoint string `json:"containerRuntimeEndpoint,omitempty"` // such as unix:///run/containerd/containerd.sock; see agent.Config
+
+	RegisterNode              *bool             `json:"registerNode,omitempty"`              // true where there is a kubeconfig; false: it is for tokens alone
+	RegisterWithTaints        []corev1.Taint    `json:"registerWithTaints,omitempty"`        // none
+	ProviderID                string            `json:"providerID,omitempty"`                // none
+	MaxPods                   int32             `json:"maxPods,omitempty"`                   // 110
+	PodsPerCore               int32             `json:"podsPerCore,omitempty"`               // no limit
+	SystemReserved            map[string]string `json:"systemReserved,omitempty"`            // none
+	KubeReserved              map[string]string `json:"kubeReserved,omitempty"`              // none
+	NodeStatusUpdateFrequency metav1.Duration   `json:"nodeStatusUpdateFrequency,omitempty"` // 10s
+	NodeStatusReportFrequency metav1.Duration   `json:"nodeStatusReportFrequency,omitempty"` // 5m, or nodeStatusUpdateFrequency where that is set
+	NodeLeaseDurationSeconds  int32             `json:"nodeLeaseDurationSeconds,omitempty"`  // 40
+
+	RotateCertificates bool `json:"rotateCertificates,omitempty"` // the client certificate of the kubeconfig is requested, and renewed
+
+	CgroupRoot           string   `json:"cgroupRoot,omitempty"`           // parent of kubepods; "/"
+	CgroupsPerQOS        *bool    `json:"cgroupsPerQOS,omitempty"`        // true where there is a remote runtime; false: pods get no cgroup
+	ClusterDNS           []string `json:"clusterDNS,omitempty"`           // addresses; pods of policy ClusterFirst get the host's
+	ClusterDomain        string   `json:"clusterDomain,omitempty"`        // none
+	AllowedUnsafeSysctls []string `json:"allowedUnsafeSysctls,omitempty"` // none
+
+	MaxParallelImagePulls       *int32          `json:"maxParallelImagePulls,omitempty"`       // 5; the kubelet pulls one image after the other
+	ImageMinimumGCAge           metav1.Duration `json:"imageMinimumGCAge,omitempty"`           // 2m
+	ImageMaximumGCAge           metav1.Duration `json:"imageMaximumGCAge,omitempty"`           // no limit
+	ImageGCHighThresholdPercent *int32          `json:"imageGCHighThresholdPercent,omitempty"` // 85; 100: images stay
+	ImageGCLowThresholdPercent  *int32          `json:"imageGCLowThresholdPercent,omitempty"`  // 80
+	ContainerLogMaxSize         string          `json:"containerLogMaxSize,omitempty"`         // 10Mi
+	ContainerLogMaxFiles        *int32          `json:"containerLogMaxFiles,omitempty"`        // 5
+
+	EvictionHard                     map[string]string `json:"evictionHard,omitempty"` // eviction.DefaultHard; an empty map: no threshold
+	EvictionSoft                     map[string]string `json:"evictionSoft,omitempty"` // none
+	EvictionSoftGracePeriod          map[string]string `json:"evictionSoftGracePeriod,omitempty"`
+	EvictionMinimumReclaim           map[string]string `json:"evictionMinimumReclaim,omitempty"`
+	EvictionMaxPodGracePeriod        int32             `json:"evictionMaxPodGracePeriod,omitempty"`
+	EvictionPressureTransitionPeriod metav1.Duration   `json:"evictionPressureTransitionPeriod,omitempty"` // 5m
+	MergeDefaultEvictionSettings     *bool             `json:"mergeDefaultEvictionSettings,omitempty"`     // false
+
+	ShutdownGracePeriod              metav1.Duration                    `json:"shutdownGracePeriod,omitempty"` // 0: the machine does not wait for pods
+	ShutdownGracePeriodCriticalPods  metav1.Duration                    `json:"shutdownGracePeriodCriticalPods,omitempty"`
+	ShutdownGracePeriodByPodPriority []ShutdownGracePeriodByPodPriority `json:"shutdownGracePeriodByPodPriority,omitempty"`
+
+	EnableServer                   *bool           `json:"enableServer,omitempty"` // true where the machine is a node of a cluster
+	Address                        string          `json:"address,omitempty"`      // 0.0.0.0
+	Port                           int32           `json:"port,omitempty"`         // 10250
+	ReadOnlyPort                   int32           `json:"readOnlyPort,omitempty"` // none
+	HealthzPort                    *int32          `json:"healthzPort,omitempty"`  // 10248 on the loopback; 0: none
+	TLSCertFile                    string          `json:"tlsCertFile,omitempty"`  // a self-signed certificate
+	TLSPrivateKeyFile              string          `json:"tlsPrivateKeyFile,omitempty"`
+	ServerTLSBootstrap             bool            `json:"serverTLSBootstrap,omitempty"` // the certificate is requested from the cluster, where it has to be approved
+	Authentication                 Authentication  `json:"authentication"`
+	Authorization                  Authorization   `json:"authorization"`
+	EnableDebuggingHandlers        *bool           `json:"enableDebuggingHandlers,omitempty"`        // true
+	EnableProfilingHandler         *bool           `json:"enableProfilingHandler,omitempty"`         // true
+	EnableDebugFlagsHandler        *bool           `json:"enableDebugFlagsHandler,omitempty"`        // true
+	EnableSystemLogHandler         *bool           `json:"enableSystemLogHandler,omitempty"`         // true: serve /var/log
+	EnableSystemLogQuery           *bool           `json:"enableSystemLogQuery,omitempty"`           // false: do not serve the journal
+	StreamingConnectionIdleTimeout metav1.Duration `json:"streamingConnectionIdleTimeout,omitempty"` // 4h
+}
+
+// Authentication says by what the clients of the node's API are known.
+type Authentication struct {
+	X509      X509Authentication      `json:"x509"`
+	Webhook   WebhookAuthentication   `json:"webhook"`
+	Anonymous AnonymousAuthentication `json:"anonymous"`
+}
+
+// X509Authentication has the certificate authorities of clients.
+type X509Authentication struct {
+	ClientCAFile string `json:"clientCAFile,omitempty"` // none: clients have no certificates
+}
+
+// WebhookAuthentication has bearer tokens reviewed by the API server.
+type WebhookAuthentication struct {
+	Enabled  *bool           `json:"enabled,omitempty"` // true where the machine is a node of a cluster
+	CacheTTL metav1.Duration `json:"cacheTTL,omitempty"`
+}
+
+// AnonymousAuthentication lets clients in that have no credentials, as system:anonymous.
+type AnonymousAuthentication struct {
+	Enabled *bool `json:"enabled,omitempty"` // false
+}
+
+// Modes of an Authorization.
+const (
+	Webhook     = "Webhook"     // the API server decides
+	AlwaysAllow = "AlwaysAllow" // every client that is authenticated may do everything
+)
+
+// Authorization says who decides about the requests of clients.
+type Authorization struct {
+	Mode    string               `json:"mode,omitempty"` // Webhook
+	Webhook WebhookAuthorization `json:"webhook"`
+}
+
+// WebhookAuthorization has requests reviewed by the API server.
+type WebhookAuthorization struct {
+	CacheAuthorizedTTL   metav1.Duration `json:"cacheAuthorizedTTL,omitempty"`   // 5m
+	CacheUnauthorizedTTL metav1.Duration `json:"cacheUnauthorizedTTL,omitempty"` // 30s
+}
+
+// ShutdownGracePeriodByPodPriority is the time that pods of a priority and above have to end when the machine shuts down.
+type ShutdownGracePeriodByPodPriority struct {
+	Priority                   int32 `json:"priority"`
+	ShutdownGracePeriodSeconds int64 `json:"shutdownGracePeriodSeconds"`
+}

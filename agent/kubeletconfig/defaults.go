@@ -1,0 +1,90 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeletconfig
+
+import (
+	"cmp"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/seed81659283/nodeagent/eviction"
+	"github.com/seed81659283/nodeagent/gc"
+	"github.com/seed81659283/nodeagent/nodestatus"
+)
+
+// Ports of a kubelet.
+const (
+	DefaultPort        = 10250
+	DefaultHealthzPort = 10248
+)
+
+// Defaults says of a node what decides about some defaults.
+type Defaults struct {
+	Cluster       bool // the node has a kubeconfig
+	RemoteRuntime bool // containers run in a container runtime that has cgroups
+}
+
+// SetDefaults sets each field that is not set. No pointer is nil afterwards. Source: pkg/kubelet/apis/config/v1beta1/defaults.go.
+func (c *Configuration) SetDefaults(d Defaults) {
+	c.APIVersion, c.Kind = APIVersion, Kind
+	setDefault(&c.PodLogsDir, "/var/log/pods")
+
+	setPointer(&c.RegisterNode, d.Cluster)
+	setDefault(&c.MaxPods, nodestatus.DefaultMaxPods)
+	if c.NodeStatusReportFrequency.Duration == 0 {
+		c.NodeStatusReportFrequency.Duration = cmp.Or(c.NodeStatusUpdateFrequency.Duration, 5*time.Minute)
+	}
+	setDuration(&c.NodeStatusUpdateFrequency, 10*time.Second)
+	setDefault(&c.NodeLeaseDurationSeconds, 40)
+
+	setDefault(&c.CgroupRoot, "/")
+	setPointer(&c.CgroupsPerQOS, d.RemoteRuntime)
+
+	images := gc.DefaultImagePolicy()
+	setPointer(&c.MaxParallelImagePulls, 5)
+	setDuration(&c.ImageMinimumGCAge, images.MinAge)
+	setPointer(&c.ImageGCHighThresholdPercent, int32(images.HighThresholdPercent))
+	setPointer(&c.ImageGCLowThresholdPercent, int32(images.LowThresholdPercent))
+	setDefault(&c.ContainerLogMaxSize, "10Mi")
+	setPointer(&c.ContainerLogMaxFiles, 5)
+
+	if c.EvictionHard == nil {
+		c.EvictionHard = eviction.DefaultHard()
+	}
+	setDuration(&c.EvictionPressureTransitionPeriod, 5*time.Minute)
+	setPointer(&c.MergeDefaultEvictionSettings, false)
+	c.setServerDefaults(d.Cluster && *c.RegisterNode)
+}
+
+// setServerDefaults sets what is for the node's own API.
+func (c *Configuration) setServerDefaults(cluster bool) {
+	setPointer(&c.EnableServer, cluster)
+	setDefault(&c.Address, "0.0.0.0")
+	setDefault(&c.Port, DefaultPort)
+	setPointer(&c.HealthzPort, DefaultHealthzPort)
+	setPointer(&c.Authentication.Anonymous.Enabled, false)
+	setPointer(&c.Authentication.Webhook.Enabled, cluster)
+	setDuration(&c.Authentication.Webhook.CacheTTL, 2*time.Minute)
+	setDefault(&c.Authorization.Mode, Webhook)
+	setDuration(&c.Authorization.Webhook.CacheAuthorizedTTL, 5*time.Minute)
+	setDuration(&c.Authorization.Webhook.CacheUnauthorizedTTL, 30*time.Second)
+	for _, handler := range []**bool{&c.EnableDebuggingHandlers, &c.EnableProfilingHandler, &c.EnableDebugFlagsHandler, &c.EnableSystemLogHandler} {
+		setPointer(handler, true)
+	}
+	setPointer(&c.EnableSystemLogQuery, false)
+	setDuration(&c.StreamingConnectionIdleTimeout, 4*time.Hour)
+}
+
+func setDefault[T comparable](field *T, value T) { *field = cmp.Or(*field, value) }
+
+func setPointer[T any](field **T, value T) {
+	if *field == nil {
+		*field = &value
+	}
+}
+
+func setDuration(field *metav1.Duration, value time.Duration) {
+	setDefault(&field.Duration, value)
+}

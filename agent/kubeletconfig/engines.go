@@ -1,0 +1,119 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeletconfig
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/cgroups/podtree"
+	"github.com/seed81659283/nodeagent/cri/logs"
+	"github.com/seed81659283/nodeagent/eviction"
+	"github.com/seed81659283/nodeagent/eviction/threshold"
+	"github.com/seed81659283/nodeagent/gc"
+	"github.com/seed81659283/nodeagent/internal/quantity"
+	"github.com/seed81659283/nodeagent/nodestatus/shutdown"
+)
+
+// Thresholds returns the thresholds of evictions. enforceNodeAllocatable is pods, the kubelet's default.
+func (c *Configuration) Thresholds() ([]eviction.Threshold, error) {
+	return eviction.ParseThresholds(eviction.Config{
+		Hard: c.EvictionHard, Soft: c.EvictionSoft, SoftGracePeriod: c.EvictionSoftGracePeriod, MinimumReclaim: c.EvictionMinimumReclaim,
+		MergeDefaults: *c.MergeDefaultEvictionSettings, EnforcePods: true,
+	})
+}
+
+// Reserved returns the resources of the node that are not for pods.
+func (c *Configuration) Reserved() (r podtree.Reserved, err error) {
+	if r.System, err = parseReserved("systemReserved", c.SystemReserved); err != nil {
+		return r, err
+	}
+	if r.Kube, err = parseReserved("kubeReserved", c.KubeReserved); err != nil {
+		return r, err
+	}
+	for signal, kept := range map[eviction.Signal]*threshold.Value{
+		eviction.MemoryAvailable: &r.MemoryAvailable, eviction.NodeFSAvailable: &r.NodeFSAvailable,
+	} {
+		text := c.EvictionHard[string(signal)]
+		if text == "" || threshold.Disabled(text) {
+			continue
+		}
+		if *kept, err = threshold.ParseValue(text); err != nil {
+			return r, fmt.Errorf("evictionHard[%q]: %w", signal, err)
+		}
+	}
+	return r, nil
+}
+
+func parseReserved(field string, amounts map[string]string) (corev1.ResourceList, error) {
+	var list corev1.ResourceList
+	for name, text := range amounts {
+		amount, err := quantity.Parse(text)
+		if err != nil {
+			return nil, fmt.Errorf("%s[%q]: %w", field, name, err)
+		}
+		if list == nil {
+			list = corev1.ResourceList{}
+		}
+		list[corev1.ResourceName(name)] = amount
+	}
+	return list, nil
+}
+
+// DNS returns the addresses of clusterDNS.
+func (c *Configuration) DNS() ([]netip.Addr, error) {
+	var servers []netip.Addr
+	for i, text := range c.ClusterDNS {
+		server, err := netip.ParseAddr(text)
+		if err != nil {
+			return nil, fmt.Errorf("clusterDNS[%d]: %w", i, err)
+		}
+		servers = append(servers, server)
+	}
+	return servers, nil
+}
+
+// LogPolicy returns how large the logs of a container may be.
+func (c *Configuration) LogPolicy() (logs.Policy, error) {
+	size, err := quantity.Parse(c.ContainerLogMaxSize)
+	if err != nil {
+		return logs.Policy{}, fmt.Errorf("containerLogMaxSize: %w", err)
+	}
+	return logs.Policy{MaxSize: size.Value(), MaxFiles: int(*c.ContainerLogMaxFiles)}, nil
+}
+
+// ImagePolicy returns when images are removed.
+func (c *Configuration) ImagePolicy() gc.ImagePolicy {
+	p := gc.DefaultImagePolicy()
+	p.HighThresholdPercent, p.LowThresholdPercent = int(*c.ImageGCHighThresholdPercent), int(*c.ImageGCLowThresholdPercent)
+	p.MinAge, p.MaxAge = c.ImageMinimumGCAge.Duration, c.ImageMaximumGCAge.Duration
+	return p
+}
+
+// ShutdownPeriods returns how long the pods of which priority have to end when the machine shuts down. None: the machine does not wait.
+func (c *Configuration) ShutdownPeriods() ([]shutdown.Period, error) {
+	total, critical := c.ShutdownGracePeriod.Duration, c.ShutdownGracePeriodCriticalPods.Duration
+	switch {
+	case len(c.ShutdownGracePeriodByPodPriority) > 0 && total != 0:
+		return nil, errors.New("shutdownGracePeriodByPodPriority and shutdownGracePeriod are both set")
+	case total < 0 || critical < 0 || critical > total:
+		return nil, fmt.Errorf("shutdownGracePeriodCriticalPods: %s must be between 0 and shutdownGracePeriod, which is %s", critical, total)
+	case total%time.Second != 0 || critical%time.Second != 0:
+		return nil, fmt.Errorf("shutdownGracePeriod: %s and %s must be whole seconds", total, critical)
+	}
+	periods := shutdown.Periods(total, critical)
+	for i, g := range c.ShutdownGracePeriodByPodPriority {
+		same := func(other ShutdownGracePeriodByPodPriority) bool { return other.Priority == g.Priority }
+		if g.ShutdownGracePeriodSeconds < 0 || slices.ContainsFunc(c.ShutdownGracePeriodByPodPriority[:i], same) {
+			return nil, fmt.Errorf("shutdownGracePeriodByPodPriority[%d]: %d s for priority %d must not be negative, nor there twice", i, g.ShutdownGracePeriodSeconds, g.Priority)
+		}
+		periods = append(periods, shutdown.Period{Priority: g.Priority, GracePeriod: time.Duration(g.ShutdownGracePeriodSeconds) * time.Second})
+	}
+	return periods, nil
+}

@@ -1,0 +1,161 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeletconfig_test
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/agent/kubeletconfig"
+	"github.com/seed81659283/nodeagent/cri/logs"
+	"github.com/seed81659283/nodeagent/nodestatus/shutdown"
+)
+
+const header = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+
+// parse returns the configuration of a text with the defaults of a node of a cluster on containerd.
+func parse(t *testing.T, text string) kubeletconfig.Configuration {
+	t.Helper()
+	c, err := kubeletconfig.Parse([]byte(header + text))
+	require.NoError(t, err)
+	c.SetDefaults(kubeletconfig.Defaults{Cluster: true, RemoteRuntime: true})
+	return c
+}
+
+// Parse refuses a field with its name: one that no kubelet has, one that this version lacks, one of another type, and one that is there twice.
+func TestParseNamesTheFieldItRefuses(t *testing.T) {
+	for text, want := range map[string]string{
+		"staticPodPaths: /x":                  `staticPodPaths: error unmarshaling JSON: while decoding JSON: json: unknown field "staticPodPaths"`,
+		"cpuManagerPolicy: static":            "cpuManagerPolicy: the field is not supported by this version",
+		"featureGates: {NodeSwap: true}":      "featureGates: the field is not supported by this version",
+		"port: many":                          "port: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal string into Go struct field Configuration.port of type int32",
+		"authentication: {x509: {caFile: x}}": `authentication: error unmarshaling JSON: while decoding JSON: json: unknown field "caFile"`,
+		"port: 1\nport: 2":                    "error converting YAML to JSON: yaml: unmarshal errors:\n  line 4: key \"port\" already set in map",
+	} {
+		_, err := kubeletconfig.Parse([]byte(header + text))
+		require.EqualError(t, err, want, text)
+	}
+	_, err := kubeletconfig.Parse([]byte("apiVersion: v1\nkind: Pod\n"))
+	require.EqualError(t, err, `apiVersion and kind: "v1" and "Pod" are not kubelet.config.k8s.io/v1beta1 and KubeletConfiguration`)
+	_, err = kubeletconfig.Parse([]byte(header + "# " + strings.Repeat("x", kubeletconfig.MaxSize)))
+	require.EqualError(t, err, "must not be larger than 1048576 bytes")
+}
+
+// A kubelet writes empty values for fields that nobody has set. They mean the default, so they are no error in a field that is not supported.
+func TestParseIgnoresEmptyValuesOfUnsupportedFields(t *testing.T) {
+	parse(t, `
+syncFrequency: 0s
+cpuManagerReconcilePeriod: 0s
+memorySwap: {}
+logging: {flushFrequency: 0, options: {json: {infoBufferSize: "0"}, text: {infoBufferSize: "0"}}, verbosity: 0}
+resolvConf: ""
+featureGates: null
+tlsCipherSuites: []
+`)
+}
+
+func TestValidateNamesFieldAndValue(t *testing.T) {
+	for text, want := range map[string]string{
+		"port: 65536":                                 "port: 65536 is not between 1 and 65535",
+		"readOnlyPort: -1":                            "readOnlyPort: -1 is not between 0 and 65535",
+		"containerLogMaxFiles: 1":                     "containerLogMaxFiles: 1 is not between 2 and 2147483647",
+		"maxParallelImagePulls: 0":                    "maxParallelImagePulls: 0 is not between 1 and 2147483647",
+		"imageGCLowThresholdPercent: 85":              "imageGCLowThresholdPercent: 85 must be less than imageGCHighThresholdPercent, which is 85",
+		"imageMinimumGCAge: -1s":                      "imageMinimumGCAge: -1s must not be negative",
+		"imageMaximumGCAge: 1m":                       "imageMaximumGCAge: 1m0s must be greater than imageMinimumGCAge, which is 2m0s",
+		"address: localhost":                          `address: ParseAddr("localhost"): unable to parse IP`,
+		"authorization: {mode: RBAC}":                 `authorization.mode: "RBAC" is neither Webhook nor AlwaysAllow`,
+		"tlsCertFile: /c":                             "tlsCertFile and tlsPrivateKeyFile: one of them is not set",
+		"clusterDNS: [10.96.0.10, nope]":              `clusterDNS[1]: ParseAddr("nope"): unable to parse IP`,
+		"containerLogMaxSize: 10Mib":                  "containerLogMaxSize: quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
+		"systemReserved: {memory: \"1e-2000000000\"}": "systemReserved[\"memory\"]: ",
+		"shutdownGracePeriod: 1500ms":                 "shutdownGracePeriod: 1.5s and 0s must be whole seconds",
+		"shutdownGracePeriodCriticalPods: 1s":         "shutdownGracePeriodCriticalPods: 1s must be between 0 and shutdownGracePeriod, which is 0s",
+		"shutdownGracePeriodByPodPriority: [{priority: 1, shutdownGracePeriodSeconds: -1}]": "shutdownGracePeriodByPodPriority[0]: -1 s for priority 1 must not be negative, nor there twice",
+	} {
+		c := parse(t, text)
+		require.ErrorContains(t, c.Validate(), want, text)
+	}
+	c := parse(t, "port: 0\nmaxPods: -1\nreadOnlyPort: 65536")
+	require.EqualError(t, c.Validate(), "readOnlyPort: 65536 is not between 0 and 65535\nmaxPods: -1 is not between 0 and 2147483647", "all errors at once")
+}
+
+// The defaults ask an API server only where there is one, and make cgroups only where the runtime has them.
+func TestDefaultsFollowTheNode(t *testing.T) {
+	var alone kubeletconfig.Configuration
+	alone.SetDefaults(kubeletconfig.Defaults{})
+	require.NoError(t, alone.Validate())
+	assert.False(t, *alone.EnableServer || *alone.RegisterNode || *alone.Authentication.Webhook.Enabled || *alone.CgroupsPerQOS)
+	member := parse(t, "")
+	require.NoError(t, member.Validate())
+	assert.True(t, *member.EnableServer && *member.RegisterNode && *member.Authentication.Webhook.Enabled && *member.CgroupsPerQOS)
+	tokensOnly := parse(t, "registerNode: false")
+	assert.False(t, *tokensOnly.EnableServer, "no API server knows the node")
+	quick := parse(t, "nodeStatusUpdateFrequency: 1s")
+	assert.Equal(t, time.Second, quick.NodeStatusReportFrequency.Duration)
+}
+
+// The options of the engines are those that the fields say.
+func TestEngineOptions(t *testing.T) {
+	c := parse(t, `
+clusterDNS: [10.96.0.10, "fd00::10"]
+systemReserved: {cpu: 100m}
+kubeReserved: {memory: 1Gi}
+evictionHard: {memory.available: 10%, nodefs.available: 0%}
+evictionSoft: {memory.available: 20%}
+evictionSoftGracePeriod: {memory.available: 30s}
+containerLogMaxSize: 1Mi
+imageMaximumGCAge: 1h
+shutdownGracePeriod: 30s
+shutdownGracePeriodCriticalPods: 10s
+`)
+	require.NoError(t, c.Validate())
+	dns, err := c.DNS()
+	require.NoError(t, err)
+	assert.Equal(t, []netip.Addr{netip.MustParseAddr("10.96.0.10"), netip.MustParseAddr("fd00::10")}, dns)
+
+	reserved, err := c.Reserved()
+	require.NoError(t, err)
+	assert.Equal(t, "100m", reserved.System.Cpu().String())
+	assert.Equal(t, int64(1<<30), reserved.Kube.Memory().Value())
+	assert.NotContains(t, reserved.System, corev1.ResourceMemory)
+	assert.EqualValues(t, 100, reserved.MemoryAvailable.Of(1000))
+	assert.Zero(t, reserved.NodeFSAvailable.Of(1000), "a threshold that is turned off keeps nothing")
+
+	thresholds, err := c.Thresholds()
+	require.NoError(t, err)
+	assert.Len(t, thresholds, 3, "memory.available hard, for all pods, and soft")
+
+	policy, err := c.LogPolicy()
+	require.NoError(t, err)
+	assert.Equal(t, logs.Policy{MaxSize: 1 << 20, MaxFiles: 5}, policy)
+	assert.Equal(t, time.Hour, c.ImagePolicy().MaxAge)
+	assert.Equal(t, 85, c.ImagePolicy().HighThresholdPercent)
+
+	periods, err := c.ShutdownPeriods()
+	require.NoError(t, err)
+	assert.Equal(t, shutdown.Periods(30*time.Second, 10*time.Second), periods)
+}
+
+// FuzzParse holds that no document costs more than its size allows, and that a document that is accepted can be validated.
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(header + "port: 1\nevictionHard: {memory.available: 1%}\n"))
+	f.Add([]byte(header + "featureGates: {A: false}\nlogging: {}\n"))
+	f.Add([]byte(header + "systemReserved: {cpu: \"1e-2000000000\"}"))
+	f.Add([]byte(header + "authentication: null\nhealthzPort: null"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, err := kubeletconfig.Parse(data)
+		if err != nil {
+			return
+		}
+		c.SetDefaults(kubeletconfig.Defaults{})
+		_ = c.Validate()
+	})
+}

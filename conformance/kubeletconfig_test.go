@@ -1,0 +1,109 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package conformance
+
+import (
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/kubelet/config/v1beta1"
+	kubeletdefaults "k8s.io/kubernetes/pkg/kubelet/apis/config/v1beta1"
+
+	"github.com/seed81659283/nodeagent/agent/kubeletconfig"
+)
+
+// jsonFields returns the fields of a struct by their names in JSON. Embedded structs are part of it.
+func jsonFields(t reflect.Type) map[string]reflect.Type {
+	all := map[string]reflect.Type{}
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if name == "" {
+			for name, field := range jsonFields(f.Type) {
+				all[name] = field
+			}
+			continue
+		}
+		all[name] = f.Type
+	}
+	return all
+}
+
+// shape describes the JSON of a type: pointers and names of types do not count, as the same documents fit.
+func shape(t reflect.Type) any {
+	switch t.Kind() {
+	case reflect.Pointer:
+		return []any{"optional", shape(t.Elem())}
+	case reflect.Slice:
+		return []any{"list", shape(t.Elem())}
+	case reflect.Map:
+		return []any{"map", shape(t.Key()), shape(t.Elem())}
+	case reflect.Struct:
+		if strings.HasPrefix(t.PkgPath(), "k8s.io/api") { // the same type on both sides
+			return t.String()
+		}
+		fields := map[string]any{}
+		for name, field := range jsonFields(t) {
+			fields[name] = shape(field)
+		}
+		return fields
+	}
+	return t.Kind().String()
+}
+
+// Every field of the kubelet's configuration file is one of ours with the same shape, or in the list of those that are not supported.
+func TestKubeletConfigurationHasTheFieldsOfTheKubelet(t *testing.T) {
+	theirs, ours := jsonFields(reflect.TypeFor[v1beta1.KubeletConfiguration]()), jsonFields(reflect.TypeFor[kubeletconfig.Configuration]())
+	unsupported := map[string]bool{}
+	for _, name := range kubeletconfig.Unsupported() {
+		unsupported[name] = true
+		assert.Contains(t, theirs, name)
+		assert.NotContains(t, ours, name)
+	}
+	for name, field := range theirs {
+		if mine, ok := ours[name]; ok {
+			assert.Equal(t, shape(field), shape(mine), name)
+		} else {
+			assert.True(t, unsupported[name], name)
+		}
+	}
+	for name := range ours {
+		assert.Contains(t, theirs, name)
+	}
+}
+
+// defaultsThatDiffer are the fields whose default is not the kubelet's, with the reason.
+var defaultsThatDiffer = map[string]string{
+	"maxParallelImagePulls":    "5 at a time; the kubelet pulls one image after the other",
+	"containerRuntimeEndpoint": "none: plain processes; the kubelet's is containerd's",
+	"evictionHard":             "set here; the kubelet sets it when it starts (eviction.DefaultHardEvictionMap)",
+	"cgroupRoot":               `"/", which an empty one means to the kubelet`,
+}
+
+func TestKubeletConfigurationHasTheDefaultsOfTheKubelet(t *testing.T) {
+	theirs, ours := &v1beta1.KubeletConfiguration{}, &kubeletconfig.Configuration{}
+	kubeletdefaults.SetDefaults_KubeletConfiguration(theirs)
+	ours.SetDefaults(kubeletconfig.Defaults{Cluster: true, RemoteRuntime: true})
+	fields := func(from any) map[string]any {
+		text, err := json.Marshal(from)
+		require.NoError(t, err)
+		all := map[string]any{}
+		require.NoError(t, json.Unmarshal(text, &all))
+		return all
+	}
+	want, got := fields(theirs), fields(ours)
+	for name := range jsonFields(reflect.TypeFor[kubeletconfig.Configuration]()) {
+		switch _, differs := defaultsThatDiffer[name]; {
+		case name == "apiVersion" || name == "kind":
+		case differs:
+			assert.NotEqual(t, want[name], got[name], "%s does not differ any more", name)
+		default:
+			assert.Equal(t, want[name], got[name], name)
+		}
+	}
+}
