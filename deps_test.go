@@ -111,7 +111,7 @@ pleg                   max   0: cri internal/backoff internal/listener internal/
 eviction               max   0: eviction/threshold internal/runonce internal/required
 eviction/threshold     max   0:
 eviction/evictiontest  max   0: eviction internal/suite testing
-eviction/podevict      max  80: cgroups cri eviction internal/containers lifecycle nodestatus/summary qos API k8s.io/kubelet/pkg/apis/stats/v1alpha1
+eviction/podevict      max  80: cgroups cri eviction internal/containers internal/required lifecycle lifecycle/admission nodestatus/summary qos API k8s.io/kubelet/pkg/apis/stats/v1alpha1
 gc                     max   0: SYS cri images/reference internal/atomicfile internal/plainfile internal/rmtree internal/runonce internal/sleep internal/required
 gc/gctest              max   0: cri gc internal/suite testing
 
@@ -157,7 +157,7 @@ lifecycle/userns       max  75: cri internal/atomicfile API
 lifecycle/hook         max  70: cri lifecycle/podspec internal/sleep API
 lifecycle/podstore     max  75: internal/atomicfile internal/backoff internal/runonce internal/safeyaml internal/sleep lifecycle/podset lifecycle/podstatus API
 lifecycle/source       max  80: internal/atomicfile internal/backoff internal/safeyaml lifecycle/podapi lifecycle/podset github.com/fsnotify/fsnotify internal/runonce API YAML
-lifecycle/apisource    max 200: cri internal/backoff internal/containers internal/correlator internal/kubeapi internal/runonce internal/sleep lifecycle lifecycle/apisource/apiobjects lifecycle/podset lifecycle/podstatus lifecycle/statuspatch qos API CLUSTER
+lifecycle/apisource    max 200: cri internal/backoff internal/containers internal/correlator internal/kubeapi internal/retryqueue internal/runonce internal/sleep lifecycle lifecycle/apisource/apiobjects lifecycle/podset lifecycle/podstatus lifecycle/statuspatch qos API CLUSTER
 lifecycle/apisource/apiobjects max 200: images/credential internal/atomicfile internal/backoff internal/containers internal/kubeapi internal/objectwatch internal/plainfile internal/runonce internal/sleep lifecycle/podenv volume/claim volume/podcert volume/token volume/trustbundle API CLUSTER
 lifecycle/apisource/apisourcetest max 200: k8s.io/client-go/rest testing lifecycle/podapi API
 lifecycle/objects      max  80: internal/objectwatch internal/safeyaml API sigs.k8s.io/yaml github.com/fsnotify/fsnotify
@@ -176,7 +176,7 @@ volume/podcert         max  75: internal/backoff internal/runonce internal/sleep
 volume/trustbundle     max  75: volume/payload API internal/required
 
 # CSI: drivers of volumes speak gRPC.
-volume/csi             max 175: internal/atomicfile internal/backoff internal/mount internal/optional internal/plainfile internal/plugingrpc internal/pluginregistry internal/rmtree internal/sleep volume volume/fsgroup volume/plan volume/selinux volume/token API CSI GRPC SYS
+volume/csi             max 175: internal/atomicfile internal/backoff internal/mount internal/optional internal/plainfile internal/plugingrpc internal/pluginregistry internal/required internal/retryqueue internal/rmtree internal/sleep volume volume/fsgroup volume/plan volume/selinux volume/token API CSI GRPC SYS
 volume/csi/csitest     max 115: CSI GRPC testing
 
 # Images: what is pulled, for whom, and with what.
@@ -231,7 +231,14 @@ internal/suite/...     max   0: testing
 # Commands. The benchmark shares no code with what it measures.
 examples/... hack/...         : any
 hack/bench                    : internal/lab hack/bench/internal/... GRPC
-hack/bench/internal/...       : GRPC
+hack/bench/internal/...       : internal/agentfile GRPC
+
+# The whole node. Only programs and test helpers are above it.
+agent                  max 300: any
+agent/kubeletconfig    max 110: cgroups/podtree cri/logs eviction eviction/threshold gc internal/quantity nodestatus nodestatus/shutdown API sigs.k8s.io/yaml
+internal/agentfile     max 300: agent agent/kubeletconfig
+internal/volumestats   max  75: nodestatus/summary volume volume/claim API k8s.io/kubelet/pkg/apis/stats/v1alpha1
+lifecycle/podevents    max  80: cri images lifecycle probe API
 
 # The node: what is used of it.
 nodestatus             max  80: cgroups/podtree cri nodestatus/machine API

@@ -4,6 +4,12 @@
 // Package nodeagent is the map of a library of node-agent building blocks: what the Kubernetes kubelet does on a
 // node, as packages that are imported one at a time. This package holds no code.
 //
+// # A whole node
+//
+//   - [github.com/seed81659283/nodeagent/agent]: the packages below, connected, with a kubelet's configuration and defaults
+//   - [github.com/seed81659283/nodeagent/agent/kubeletconfig]: reads a kubelet's configuration file, and turns it into the options of
+//     engines
+//
 // # Talk to a container runtime
 //
 //   - [github.com/seed81659283/nodeagent/cri]: sandboxes, containers and images as plain structs, and the
@@ -36,6 +42,7 @@
 //     downward API
 //   - [github.com/seed81659283/nodeagent/lifecycle/podspec]: turns a pod into the configs of its sandbox and
 //     containers
+//   - [github.com/seed81659283/nodeagent/lifecycle/podevents]: events of pulls and probes, in the kubelet's words
 //   - [github.com/seed81659283/nodeagent/lifecycle/hook]: postStart and preStop handlers, and their share of the grace
 //     period
 //   - [github.com/seed81659283/nodeagent/lifecycle/objects]: config maps, secrets and services, in memory or in a
@@ -139,10 +146,12 @@
 //
 // # Where to start reading
 //
-// The command examples/minimal wires these into an agent that runs static pods, on one screen; examples/agent is the fuller
-// one. The commands examples/pleg, prober, qos, logs, runtime, evictor, imagegc, virtualnode and cni show one idea each. The
-// one. The commands examples/pleg, prober, qos, logs, runtime, evictor, imagegc, metrics and cni show one idea each. The
-// documentation of the packages has runnable examples:
+// Package agent is the whole node, and examples/agent its program. The command examples/minimal wires packages by hand into an agent that runs
+// static pods, on one screen. The commands examples/pleg, prober, qos, logs, runtime, evictor, imagegc, virtualnode, metrics and cni show one idea
+// each. The documentation of the packages has runnable examples:
+//
+//   - an agent with a ranking, a source or a runtime of your own, in an edge controller, in virtual time, several in one process:
+//     [github.com/seed81659283/nodeagent/agent]
 //
 //   - pods built in code: [github.com/seed81659283/nodeagent/lifecycle], example of Reconciler
 //   - a node in memory, for a test: the same package, example NodeInMemory

@@ -5,7 +5,6 @@ package main_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -20,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed81659283/nodeagent/cri/process"
+	"github.com/seed81659283/nodeagent/internal/agentfile"
 	"github.com/seed81659283/nodeagent/internal/exetest"
 )
 
@@ -57,11 +57,11 @@ func (f files) start(fields map[string]any) *exetest.Process {
 func (f files) config(fields map[string]any) string {
 	f.t.Helper()
 	all := map[string]any{
-		"nodeName": "n1", "stateDir": f.state, "logDir": f.logs, "manifests": f.manifests.Path, "objects": f.objects.Path,
+		"nodeName": "n1", "rootDir": f.state, "podLogsDir": f.logs, "staticPodPath": f.manifests.Path, "objectsDir": f.objects.Path,
 		"port": f.port,
 	}
 	maps.Copy(all, fields)
-	text, err := json.Marshal(all) // which is YAML as well
+	text, err := agentfile.Marshal(all)
 	require.NoError(f.t, err)
 	path := filepath.Join(f.t.TempDir(), "config.yaml")
 	require.NoError(f.t, os.WriteFile(path, text, 0o600))

@@ -141,7 +141,7 @@ type csiMember struct {
 func newCSIMember(t *testing.T, config map[string]any) *csiMember {
 	needCluster(t)
 	n := newCSINode(t)
-	config["hostIPs"] = []string{n.lab.Subnet().Addr().Next().String()}
+	config["nodeIPs"] = []string{n.lab.Subnet().Addr().Next().String()}
 	m := &csiMember{n.enter(t, config, true), n}
 	makeDisk(t, n.data, "data", 16<<20)
 	makeDisk(t, n.data, "raw", 16<<20)

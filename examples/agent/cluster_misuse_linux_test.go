@@ -120,7 +120,7 @@ func (m *member) restrictedLabels() {
 			require.Equal(m.t, http.StatusForbidden, controlplane.Code(err), label)
 			require.ErrorContains(m.t, err, label)
 		}
-		agent := newProcesses(m.t).start(map[string]any{"nodeName": "labeled", "objects": "", "kubeconfig": kubeconfig, "nodeLabels": node.Labels})
+		agent := newProcesses(m.t).start(map[string]any{"nodeName": "labeled", "objectsDir": "", "kubeconfig": kubeconfig, "nodeLabels": node.Labels})
 		if err == nil {
 			agent.Says(timeout, `msg="register node"`, "node=labeled", "connection refused")
 			agent.Kill()
@@ -137,7 +137,7 @@ func (m *member) restrictedLabels() {
 func (m *member) starts(config map[string]any) string {
 	m.t.Helper()
 	f := newProcesses(m.t)
-	config["objects"] = ""
+	config["objectsDir"] = ""
 	agent := f.start(config)
 	require.Equal(m.t, 1, agent.Wait(timeout))
 	lines := strings.Split(strings.TrimSpace(agent.Output()), "\n")
@@ -181,7 +181,7 @@ func (m *member) badCredentials() {
 		m.t.Run(name, func(t *testing.T) {
 			f := newProcesses(t)
 			f.manifests.Write("still.yaml", podYAML("still", sleeper))
-			agent := f.start(map[string]any{"nodeName": "bad", "objects": "", "kubeconfig": test.kubeconfig})
+			agent := f.start(map[string]any{"nodeName": "bad", "objectsDir": "", "kubeconfig": test.kubeconfig})
 			for _, words := range test.says {
 				agent.Says(timeout, words...)
 			}
@@ -241,7 +241,7 @@ func (m *member) nobody() string {
 // twoAgents starts a second agent of the same name elsewhere. They notice each other by their lease, and say so in a line and an event.
 func (m *member) twoAgents() {
 	f := newProcesses(m.t)
-	config := map[string]any{"nodeLeaseDurationSeconds": 8, "nodeStatusUpdateFrequency": "1s", "objects": "", "hostIPs": m.config["hostIPs"]}
+	config := map[string]any{"nodeLeaseDurationSeconds": 8, "nodeStatusUpdateFrequency": "1s", "objectsDir": "", "nodeIPs": m.config["nodeIPs"]}
 	var err error
 	config["kubeconfig"], err = m.Kubeconfig("system:node:n1", "system:nodes")
 	require.NoError(m.t, err)

@@ -48,7 +48,7 @@ func newProxied(t *testing.T, config map[string]any) *member {
 func startMember(t *testing.T, config map[string]any, proxied bool) *member {
 	needCluster(t)
 	n := newNode(t)
-	config["hostIPs"] = []string{n.lab.Subnet().Addr().Next().String()}
+	config["nodeIPs"] = []string{n.lab.Subnet().Addr().Next().String()}
 	return n.enter(t, config, proxied)
 }
 
@@ -74,7 +74,7 @@ func (n *node) enter(t *testing.T, config map[string]any, proxied bool) *member 
 		m.config["kubeconfig"], err = m.Kubeconfig("system:node:n1", "system:nodes")
 		require.NoError(t, err)
 	}
-	m.config["objects"] = ""
+	m.config["objectsDir"] = ""
 	ca := filepath.Join(t.TempDir(), "ca.crt")
 	require.NoError(t, os.WriteFile(ca, m.CA(), 0o600))
 	m.config["authentication"] = map[string]any{"x509": map[string]any{"clientCAFile": ca}}

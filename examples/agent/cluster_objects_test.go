@@ -365,7 +365,7 @@ func servingCertificate(t *testing.T, m *member) {
 	bridge := m.lab.Subnet().Addr().Next()
 	m.approve(bridge)
 	other := otherAddress(t, bridge)
-	m.config["hostIPs"] = []string{other.String()}
+	m.config["nodeIPs"] = []string{other.String()}
 	m.restart()
 	m.approve(other)
 	require.Equal(t, other.String(), m.do("get", "node", "n1", "-o", `jsonpath={.status.addresses[?(@.type=="InternalIP")].address}`))

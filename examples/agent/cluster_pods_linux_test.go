@@ -65,7 +65,7 @@ func newSides(t *testing.T) [2]side {
 		"evictionHard": map[string]string{"memory.available": "50Mi", "nodefs.available": "1%"},
 	}
 	config := maps.Clone(fields)
-	config["nodeLabels"], config["logLinkDir"] = map[string]string{peerLabel: peerValue}, containerLinks
+	config["nodeLabels"], config["containerLogsDir"] = map[string]string{peerLabel: peerValue}, containerLinks
 	m := newMember(t, config)
 	m.apply(fmt.Sprintf(podOn, "n1")) // then the bridge has its address
 	m.eventually(timeout, "get", "pod", "pod-of-n1", "-o", "jsonpath={.status.phase}")("Running")

@@ -119,7 +119,7 @@ func TestIntegrationWholePod(t *testing.T) {
 func TestIntegrationLogBurst(t *testing.T) {
 	n := newNode(t)
 	n.manifests.Write("burst.yaml", podYAML("burst", "yes 'one line of many, and of no matter' | head -c 50000000; echo; trap 'exit 0' TERM; while :; do echo over; sleep 0.1; done"))
-	a := n.start(map[string]any{"logMaxSize": "1Mi", "logMaxFiles": 3})
+	a := n.start(map[string]any{"containerLogMaxSize": "1Mi", "containerLogMaxFiles": 3})
 	watch := n.watchLog("burst-n1")
 	exetest.Eventually(t, 2*timeout, func() error {
 		watch.look()

@@ -89,7 +89,7 @@ func besiege(t *testing.T) *besieged {
 	b := &besieged{all: t, program: buildAgent(t), group: newMemoryGroup(t)}
 	files := newFiles(t)
 	b.memoryNode = &memoryNode{files: files, Server: apisourcetest.NewServer(apisourcetest.Options{}), config: map[string]any{
-		"objects": "", "runtime": b.serveRuntime(t),
+		"objectsDir": "", "containerRuntimeEndpoint": b.serveRuntime(t),
 		"authentication": map[string]any{"webhook": map[string]any{"cacheTTL": "1s"}},
 	}}
 	b.config["kubeconfig"] = b.serveAPI(t)

@@ -31,7 +31,7 @@ const memoryLimit = 256 << 20
 func TestIntegrationHostileManifests(t *testing.T) {
 	group := newMemoryGroup(t)
 	f := newProcesses(t)
-	a := f.startIn(group, buildAgent(t), map[string]any{"stopOnExit": true})
+	a := f.startIn(group, buildAgent(t), map[string]any{"drainOnExit": true})
 	var some []hostile.Manifest
 	size := 0
 	for _, m := range hostile.All(10<<20 - 1) {

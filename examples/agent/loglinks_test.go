@@ -21,7 +21,7 @@ func TestLogLinksForCollectors(t *testing.T) {
 	dead := filepath.Join(links, "old_default_main-0123456789abcdef.log")
 	require.NoError(t, os.Symlink(filepath.Join(f.logs, "default_old_1", "main", "0.log"), dead))
 	f.manifests.Write("web.yaml", podYAML("web", "echo collected; "+sleeper))
-	a := f.start(map[string]any{"logLinkDir": links})
+	a := f.start(map[string]any{"containerLogsDir": links})
 	f.awaitLog("web-n1", "main", "collected")
 	pattern := filepath.Join(links, "web-n1_default_main-*.log")
 	exetest.Eventually(t, timeout, func() error {

@@ -35,7 +35,7 @@ type memoryNode struct {
 // newMemoryNode starts an API server, but no agent yet.
 func newMemoryNode(t *testing.T, config map[string]any) *memoryNode {
 	t.Helper()
-	m := &memoryNode{files: newProcesses(t), Server: apisourcetest.NewServer(apisourcetest.Options{}), config: map[string]any{"objects": ""}}
+	m := &memoryNode{files: newProcesses(t), Server: apisourcetest.NewServer(apisourcetest.Options{}), config: map[string]any{"objectsDir": ""}}
 	access := m.Listen(t, false)
 	m.config["kubeconfig"] = filepath.Join(t.TempDir(), "kubeconfig")
 	require.NoError(t, os.WriteFile(m.config["kubeconfig"].(string), fmt.Appendf(nil, `apiVersion: v1

@@ -202,7 +202,7 @@ func TestBadCredentials(t *testing.T) {
 			require.NoError(t, os.WriteFile(path, []byte(test.text), 0o600))
 			f := newProcesses(t)
 			f.manifests.Write("still.yaml", podYAML("still", sleeper))
-			agent := f.start(map[string]any{"objects": "", "kubeconfig": path})
+			agent := f.start(map[string]any{"objectsDir": "", "kubeconfig": path})
 			agent.Says(timeout, test.wants...)
 			agent.Says(timeout, "msg=status", "pod=still-n1 ", "phase=Running")
 		})

@@ -67,9 +67,9 @@ func (n *node) start(fields map[string]any) *exetest.Process {
 		return n.files.start(fields)
 	}
 	all := map[string]any{
-		"runtime": n.lab.Endpoint(), "cgroupRoot": n.root,
+		"containerRuntimeEndpoint": n.lab.Endpoint(), "cgroupRoot": n.root,
 		// However full the disk of this machine is, no image goes and nobody says so.
-		"gc": map[string]any{"imageGCHighThresholdPercent": 100},
+		"imageGCHighThresholdPercent": 100,
 	}
 	maps.Copy(all, fields)
 	return n.files.start(all)
@@ -201,7 +201,7 @@ func (n *node) awaitNothing(limit time.Duration, except ...string) {
 func (n *node) end(a *exetest.Process, except ...string) {
 	n.t.Helper()
 	a.Kill()
-	a = n.start(map[string]any{"stopOnExit": true})
+	a = n.start(map[string]any{"drainOnExit": true})
 	a.Says(timeout, "msg=status")
 	require.Zero(n.t, a.Terminate(2*timeout))
 	n.awaitNothing(timeout, except...)

@@ -100,7 +100,7 @@ func TestSourcesAway(t *testing.T) {
 	defer server.Close()
 	defer close(over)
 	f.manifests.Write("web.yaml", podYAML("web", announced))
-	fields := map[string]any{"manifestURL": server.URL}
+	fields := map[string]any{"staticPodURL": server.URL}
 	a := f.start(fields)
 	web, _ := f.last("web-n1", 1)
 	db, keeper := f.last("db-n1", 1)
@@ -146,7 +146,7 @@ func TestSourcesAway(t *testing.T) {
 	require.NoError(t, os.RemoveAll(f.manifests.Path))
 	require.NoError(t, os.Rename(away, f.manifests.Path))
 	f.manifests.Write("web.yaml", podYAML("other", announced))
-	a = f.start(map[string]any{"stopOnExit": true})
+	a = f.start(map[string]any{"drainOnExit": true})
 	a.Says(timeout, "pod=other-n1 phase=Running")
 	other, _ := f.last("other-n1", 1)
 	exetest.Eventually(t, timeout, func() error { return f.onlyPod("other-n1") })
@@ -233,7 +233,7 @@ spec: {clusterIP: 192.0.2.7, ports: [{port: 5432}]}
 	f.manifests.Write("web.yaml", podYAML("web", `echo "db is at $DB_SERVICE_HOST:$DB_SERVICE_PORT"; `+sleeper, fmt.Sprintf(`      readinessProbe: {exec: {command: [/bin/sh, -c, "test -e %[1]s/ready"]}, periodSeconds: 1, timeoutSeconds: 60}
       livenessProbe: {exec: {command: [/bin/sh, -c, "test ! -e %[1]s/sick || ! rm %[1]s/sick"]}, periodSeconds: 1, timeoutSeconds: 60, failureThreshold: 1}
 `, marks)))
-	fields := map[string]any{"stopOnExit": true}
+	fields := map[string]any{"drainOnExit": true}
 	a := f.start(fields)
 	a.Says(timeout, "pod=web-n1 phase=Running", `summary="0/1 restarts=0`)
 	f.awaitLog("web-n1", "main", "db is at 192.0.2.7:5432")
@@ -265,7 +265,7 @@ func TestLogRotation(t *testing.T) {
 	// Some 50 kB/s, for files that are compressed, and some 2 MB/s, for files that there is no time to compress.
 	f.manifests.Write("slow.yaml", podYAML("slow", `while :; do for i in 1 2 3 4 5 6 7 8; do echo "`+line+`"; done; sleep 0.02; done`))
 	f.manifests.Write("fast.yaml", podYAML("fast", `while :; do for i in 1 2 3 4 5 6 7 8 9; do for j in 1 2 3 4 5 6 7 8 9; do echo "`+line+`"; done; done; sleep 0.005; done`))
-	a := f.start(map[string]any{"logMaxSize": "64Ki", "logMaxFiles": 3, "stopOnExit": true})
+	a := f.start(map[string]any{"containerLogMaxSize": "64Ki", "containerLogMaxFiles": 3, "drainOnExit": true})
 	slow, fast := f.watchLog("slow-n1"), f.watchLog("fast-n1")
 	exetest.Eventually(t, timeout, func() error {
 		slow.look()

@@ -67,9 +67,9 @@ echo '{"kind": "CredentialProviderResponse", "apiVersion": "credentialprovider.k
 	"cacheKeyType": "Registry", "auth": {"%s": {"username": "agent", "password": "%s"}}}'
 `, dir, byPlugin, password)), 0o700))
 	fields := map[string]any{
-		"dockerConfigs":       []string{file},
-		"credentialPluginDir": plugins,
-		"credentialPlugins": map[string]any{"providers": []map[string]any{{
+		"dockerConfigFiles":        []string{file},
+		"credentialProviderBinDir": plugins,
+		"credentialProviders": map[string]any{"providers": []map[string]any{{
 			"name": "ask", "matchImages": []string{byPlugin}, "defaultCacheDuration": "1m",
 			"apiVersion": "credentialprovider.kubelet.k8s.io/v1",
 		}}},

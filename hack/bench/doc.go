@@ -8,7 +8,7 @@
 // measures, judges nothing but what can be seen there, and says nothing about correctness.
 //
 //	go run ./hack/bench -cri unix:///run/containerd/containerd.sock -image nodeagent.test/busybox:1 \
-//		-agent 'agent=/tmp/agent -runtime {cri} -manifests {manifests}' -kubelet .lab/bin/kubelet \
+//		-agent 'agent=/tmp/agent -container-runtime-endpoint {cri} -pod-manifest-path {manifests}' -kubelet .lab/bin/kubelet \
 //		-n 30,100 -repeat 3 -json figures.json
 //
 // hack/bench/run.sh does that for examples/agent on the containerd of this checkout's lab, and with VM=uml in a kernel

@@ -26,10 +26,20 @@ fi
 
 set_up bench
 # Pods get cgroups, no image goes however full the disk is, and a log of every status is not what is measured.
-printf 'cgroupRoot: /%s\nlogLevel: WARN\ngc: {imageGCHighThresholdPercent: 100}\n' "$root" >"$work/agent.yaml"
-case " $* " in *" -volumes"*) printf 'objects: objects\n' >>"$work/agent.yaml" ;; esac # where the bench puts the config map
+cat >"$work/agent.yaml" <<YAML
+apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+cgroupRoot: /$root
+evictionHard: {}
+imageGCHighThresholdPercent: 100
+---
+apiVersion: nodeagent/v1alpha1
+kind: NodeConfiguration
+logLevel: WARN
+YAML
+case " $* " in *" -volumes"*) printf 'objectsDir: objects\n' >>"$work/agent.yaml" ;; esac # where the bench puts the config map
 agents=()
 for agent in "agent=.lab/bin/agent" ${AGENTS:-}; do
-	agents+=(-agent "$agent -config $work/agent.yaml -runtime {cri} -manifests {manifests} -state $work/node")
+	agents+=(-agent "$agent -config $work/agent.yaml -container-runtime-endpoint {cri} -pod-manifest-path {manifests} -root-dir $work/node")
 done
 .lab/bin/bench -cri "$endpoint" -image nodeagent.test/busybox:1 "${agents[@]}" ${KUBELET:+-kubelet "$KUBELET"} "$@"

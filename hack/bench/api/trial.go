@@ -48,13 +48,13 @@ type trial struct {
 
 // startAgent starts examples/agent.
 func (t *trial) startAgent(server bool) (*process.Process, error) {
-	return process.Start(t.agent, t.dir, map[string]any{
-		"nodeName": nodeName, "hostIPs": []string{"127.0.0.1"}, "runtime": t.endpoint, "manifests": t.manifests, "cgroupRoot": t.cgroupRoot,
-		"stateDir": filepath.Join(t.dir, "state"), "logDir": filepath.Join(t.dir, "logs"), "logMaxSize": "1Ti", "maxPods": t.pods + 10,
-		"logLevel": "WARN", "gc": map[string]any{"imageGCHighThresholdPercent": 100}, // however full the disk is, no image goes
+	return process.StartAgent(t.agent, t.dir, map[string]any{
+		"nodeName": nodeName, "nodeIPs": []string{"127.0.0.1"}, "containerRuntimeEndpoint": t.endpoint, "staticPodPath": t.manifests,
+		"cgroupRoot": t.cgroupRoot, "rootDir": filepath.Join(t.dir, "state"), "podLogsDir": filepath.Join(t.dir, "logs"), "containerLogMaxSize": "1Ti",
+		"maxPods": t.pods + 10, "logLevel": "WARN", "imageGCHighThresholdPercent": 100, // images stay, however full the disk is
 		"enableServer": server, "address": "127.0.0.1", "port": t.port, "authorization": map[string]any{"mode": "AlwaysAllow"},
 		"authentication": map[string]any{"anonymous": map[string]any{"enabled": true}},
-	}, "-config={}")
+	})
 }
 
 // startKubelet starts a kubelet.

@@ -19,12 +19,12 @@ type subject struct {
 
 // startAgent starts examples/agent.
 func (b *bench) startAgent(node, kubeconfig, dir string) (*process.Process, error) {
-	return process.Start(b.agent, dir, map[string]any{
-		"nodeName": node, "kubeconfig": kubeconfig, "hostIPs": []string{b.address}, "runtime": b.endpoint, "cgroupRoot": b.cgroupRoot,
-		"stateDir": filepath.Join(dir, "state"), "logDir": filepath.Join(dir, "logs"), "maxPods": b.pods + 10, "logLevel": "WARN",
-		"gc":           map[string]any{"imageGCHighThresholdPercent": 100}, // however full the disk is, no image goes
-		"enableServer": false,                                              // as for the kubelet: hack/bench/api measures that
-	}, "-config={}")
+	return process.StartAgent(b.agent, dir, map[string]any{
+		"nodeName": node, "kubeconfig": kubeconfig, "nodeIPs": []string{b.address}, "containerRuntimeEndpoint": b.endpoint, "cgroupRoot": b.cgroupRoot,
+		"rootDir": filepath.Join(dir, "state"), "podLogsDir": filepath.Join(dir, "logs"), "maxPods": b.pods + 10, "logLevel": "WARN",
+		"imageGCHighThresholdPercent": 100,   // images stay, however full the disk is
+		"enableServer":                false, // as for the kubelet: hack/bench/api measures that
+	})
 }
 
 // startKubelet starts a kubelet.

@@ -21,6 +21,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/seed81659283/nodeagent/internal/agentfile"
 )
 
 // Process is an agent that runs.
@@ -30,14 +32,27 @@ type Process struct {
 	ended chan struct{} // closed when it has
 }
 
-// Start starts a program with its configuration in a file, for whose path {} stands in the arguments.
-func Start(program, dir string, config map[string]any, args ...string) (*Process, error) {
-	text, err := json.Marshal(config)
+// StartAgent starts examples/agent with the fields of its configuration in a file.
+func StartAgent(program, dir string, fields map[string]any) (*Process, error) {
+	config, err := agentfile.Marshal(fields)
 	if err != nil {
 		return nil, err
 	}
-	file := filepath.Join(dir, "config.json")
-	if err := os.WriteFile(file, text, 0o600); err != nil {
+	return start(program, dir, config, "-config={}")
+}
+
+// Start starts a program with its configuration in a file, for whose path {} stands in the arguments.
+func Start(program, dir string, fields map[string]any, args ...string) (*Process, error) {
+	config, err := json.Marshal(fields)
+	if err != nil {
+		return nil, err
+	}
+	return start(program, dir, config, args...)
+}
+
+func start(program, dir string, config []byte, args ...string) (*Process, error) {
+	file := filepath.Join(dir, "config")
+	if err := os.WriteFile(file, config, 0o600); err != nil {
 		return nil, err
 	}
 	for i := range args {

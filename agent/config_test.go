@@ -1,0 +1,121 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent_test
+
+import (
+	"context"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/agent"
+	"github.com/seed81659283/nodeagent/agent/kubeletconfig"
+	"github.com/seed81659283/nodeagent/cri/critest"
+)
+
+const (
+	kubeletHeader = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+	nodeHeader    = "apiVersion: nodeagent/v1alpha1\nkind: NodeConfiguration\n"
+)
+
+func TestParseConfigReadsBothDocuments(t *testing.T) {
+	c, err := agent.ParseConfig([]byte("# of the team\n---\n" + nodeHeader + "nodeName: n1\nnodeIPs: [10.0.0.1]\n---\n" + kubeletHeader + "maxPods: 5\n"))
+	require.NoError(t, err)
+	assert.Equal(t, "n1", c.Node.NodeName)
+	assert.Equal(t, []netip.Addr{netip.MustParseAddr("10.0.0.1")}, c.Node.NodeIPs)
+	assert.EqualValues(t, 5, c.Kubelet.MaxPods)
+
+	c, err = agent.ParseConfig(nil)
+	require.NoError(t, err)
+	assert.Equal(t, agent.Config{}, c)
+}
+
+// LoadConfig names the file, and the field or the kind that it refuses.
+func TestLoadConfigNamesFileAndField(t *testing.T) {
+	for text, want := range map[string]string{
+		"maxPods: 5":                                  "kind: missing, want KubeletConfiguration or NodeConfiguration",
+		"apiVersion: v1\nkind: Pod":                   "apiVersion and kind: v1 and Pod are not supported",
+		nodeHeader + "---\n" + nodeHeader:             "kind: there are two documents of kind NodeConfiguration",
+		nodeHeader + "nodeIPs: [nope]":                `nodeIPs: error unmarshaling JSON: while decoding JSON: ParseAddr("nope"): unable to parse IP`,
+		nodeHeader + "logLevel: loud":                 `logLevel: error unmarshaling JSON: while decoding JSON: slog: level string "loud": unknown name`,
+		nodeHeader + "stateDir: /x":                   `stateDir: error unmarshaling JSON: while decoding JSON: json: unknown field "stateDir"`,
+		kubeletHeader + "topologyManagerPolicy: none": "topologyManagerPolicy: the field is not supported by this version",
+	} {
+		path := filepath.Join(t.TempDir(), "config.yaml")
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		_, err := agent.LoadConfig(path)
+		require.EqualError(t, err, path+": "+want, text)
+	}
+	if _, err := os.Stat("/dev/zero"); err == nil {
+		_, err = agent.LoadConfig("/dev/zero")
+		require.EqualError(t, err, "/dev/zero: must not be larger than 1048576 bytes")
+	}
+}
+
+// New refuses settings that need another one, and names both. Nothing is made: the directory of the agent is not there.
+func TestNewNamesTheSettingThatIsMissing(t *testing.T) {
+	runtime := critest.New(critest.Options{})
+	source := []agent.PodSource{agent.Pods("code", make(chan []*corev1.Pod))}
+	for want, set := range map[string]func(c *agent.Config, o *agent.Options){
+		"there would be no pods to run":                             func(_ *agent.Config, o *agent.Options) { o.Sources = nil },
+		"Options.Runtime and containerRuntimeEndpoint are both set": func(c *agent.Config, o *agent.Options) { c.Kubelet.ContainerRuntimeEndpoint, o.Runtime = "/x", runtime },
+		"Options.Ephemeral needs Options.Runtime":                   func(_ *agent.Config, o *agent.Options) { o.Ephemeral = true },
+		"enableServer needs a rootDir": func(c *agent.Config, o *agent.Options) {
+			o.Ephemeral, o.Runtime, c.Kubelet.EnableServer = true, runtime, new(true)
+		},
+		"objectsDir and kubeconfig are both set":       func(c *agent.Config, _ *agent.Options) { c.Node.ObjectsDir, c.Node.Kubeconfig = "/o", "/k" },
+		"manifestSocket needs staticPodPath":           func(c *agent.Config, _ *agent.Options) { c.Node.ManifestSocket = "/s" },
+		"keepObjects needs kubeconfig":                 func(c *agent.Config, _ *agent.Options) { c.Node.KeepObjects = true },
+		"rotateCertificates needs kubeconfig":          func(c *agent.Config, _ *agent.Options) { c.Kubelet.RotateCertificates = true },
+		"bootstrapKubeconfig needs rotateCertificates": func(c *agent.Config, _ *agent.Options) { c.Node.BootstrapKubeconfig = "/b" },
+		"serverTLSBootstrap needs kubeconfig":          func(c *agent.Config, _ *agent.Options) { c.Kubelet.ServerTLSBootstrap = true },
+		"cgroupsPerQOS needs containerRuntimeEndpoint": func(c *agent.Config, _ *agent.Options) { c.Kubelet.CgroupsPerQOS = new(true) },
+		"evictionHard and evictionSoft need cgroupsPerQOS": func(c *agent.Config, _ *agent.Options) {
+			c.Kubelet.EvictionHard = map[string]string{"memory.available": "1Gi"}
+		},
+		"authorization.mode Webhook needs kubeconfig": func(c *agent.Config, _ *agent.Options) { c.Kubelet.EnableServer = new(true) },
+		"port: 65536 is not between 1 and 65535":      func(c *agent.Config, _ *agent.Options) { c.Kubelet.Port = 65536 },
+		"authentication.webhook.enabled needs kubeconfig: the API server knows": func(c *agent.Config, _ *agent.Options) {
+			c.Kubelet.EnableServer, c.Kubelet.Authorization.Mode, c.Kubelet.Authentication.Webhook.Enabled = new(true), kubeletconfig.AlwaysAllow, new(true)
+		},
+	} {
+		root := filepath.Join(t.TempDir(), "root")
+		c, o := agent.Config{Node: agent.NodeConfiguration{RootDir: root}}, agent.Options{Logger: quiet, Sources: source}
+		set(&c, &o)
+		_, err := agent.New(t.Context(), c, o)
+		require.ErrorContains(t, err, want)
+		require.True(t, strings.HasPrefix(err.Error(), "config of the agent: "), err.Error())
+		require.NoDirExists(t, root)
+	}
+}
+
+// A second Run is an error that names the agent; so is the first Run of an agent whose part cannot run.
+func TestRunTwiceIsAnError(t *testing.T) {
+	a, err := agent.New(t.Context(), agent.Config{}, agent.Options{
+		Logger: quiet, Ephemeral: true, Runtime: critest.New(critest.Options{}), Sources: []agent.PodSource{agent.Pods("code", nil)},
+	})
+	require.NoError(t, err)
+	require.NotNil(t, a.Reconciler())
+	require.NotNil(t, a.Generator())
+	require.Nil(t, a.Handler())
+	require.Nil(t, a.Node())
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.NoError(t, a.Run(ctx))
+	require.EqualError(t, a.Run(ctx), "agent.Agent: second call of Run")
+}
+
+// FuzzParseConfig holds that no file panics.
+func FuzzParseConfig(f *testing.F) {
+	f.Add([]byte(nodeHeader + "nodeName: n\n---\n" + kubeletHeader))
+	f.Add([]byte("---\n---\n{}\n--- 1\n"))
+	f.Add([]byte("kind: &a [*a]"))
+	f.Fuzz(func(_ *testing.T, data []byte) { _, _ = agent.ParseConfig(data) })
+}

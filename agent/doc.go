@@ -1,0 +1,50 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package agent is a whole node: the packages of this module, connected as the kubelet connects its parts, with a kubelet's configuration and
+// defaults. It wires and decides nothing; each rule of a node is in the package of its engine.
+//
+//	config, err := agent.LoadConfig("/etc/nodeagent/agent.yaml") // a KubeletConfiguration and a NodeConfiguration
+//	a, err := agent.New(ctx, config, agent.Options{OwnProcess: true})
+//	err = a.Run(ctx)
+//
+// A program that runs pods as plain processes calls process.Main of package cri/process first in its main.
+//
+// # Parts
+//
+// Config says which parts there are, and Options replaces them. This is what each needs, and what the node lacks without it:
+//
+//   - Pods come from staticPodPath, staticPodURL, the API server of kubeconfig and Options.Sources. New refuses a node without any.
+//   - containerRuntimeEndpoint is the container runtime. Without it containers are plain processes, or run in Options.Runtime: then pods have
+//     no images of registries, no volumes and no cgroups.
+//   - kubeconfig makes the machine a node of a cluster: Node object, lease, statuses, events, mirror pods, tokens, and the checks of admission.
+//     Without it the pods of the sources run, and objectsDir or Options.Objects has their config maps and secrets.
+//   - cgroupsPerQOS gives pods their cgroups, and the node its statistics. Without it no limit of a pod as a whole holds, no pod is evicted
+//     unless Options.Measurer is set, and the pages of statistics are empty.
+//   - enableServer serves the kubelet's HTTP API. Without it kubectl logs, exec and top do not work on the node.
+//   - shutdownGracePeriod delays the shutdown of the machine for its pods.
+//
+// # Lifecycle
+//
+// New makes all parts and starts none: it reads the machine, and asks the runtime for its features. Run runs them until its context ends, or a
+// part fails. A stopped agent leaves its pods running; the next one continues with them, unless drainOnExit or Options.Ephemeral is set.
+// Accessors such as Reconciler return the engines, whose methods may be called from any goroutine.
+//
+// # Errors
+//
+// An error of New names the field or the option, and says what to do. A field of the kubelet's configuration that this version does not support is
+// an error of LoadConfig with its name. An agent whose Run is not called is reported to the Logger after 8 s.
+//
+// # Differs from the kubelet
+//
+//   - Defaults: see package kubeletconfig. Without containerRuntimeEndpoint there is no container runtime, and rootDir is /var/lib/nodeagent.
+//   - Static pods of a node without a cluster are evicted, and wait until the node has recovered.
+//   - The pods last listed are kept in rootDir, and run when the agent starts without its sources.
+//
+// # When not to use it
+//
+// To run pods alone: package lifecycle with pleg, as in examples/minimal, is 90 lines and a third of the packages.
+//
+// Test kit: none is needed. Options.Runtime takes the runtime in memory of package critest, and Options.Ephemeral keeps nothing on disk, so that an
+// agent runs in the virtual time of testing/synctest, as TestAgentInVirtualTime does.
+package agent

@@ -1,0 +1,97 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/seed81659283/nodeagent/nodestatus/cert/certtest"
+)
+
+// A server of the agent has the certificate of the addresses that the node has, from when there is one.
+func TestServerTLS(t *testing.T) {
+	cluster, err := certtest.Start(certtest.Options{})
+	require.NoError(t, err)
+	t.Cleanup(cluster.Close)
+	certPEM, keyPEM, err := cluster.CA().Client("system:node:n1", time.Now(), time.Now().Add(time.Hour))
+	require.NoError(t, err)
+	var mu sync.Mutex
+	ips := []string{"10.0.0.1"}
+	a := newAgent(t, Config{Node: NodeConfiguration{NodeName: "n1", RootDir: t.TempDir()}})
+	encrypted := func() *tls.Config {
+		c, err := a.encryption()
+		require.NoError(t, err)
+		return c
+	}
+	a.config.Kubelet.ServerTLSBootstrap = true
+	require.NoError(t, a.requestServingCertificate(&rest.Config{
+		Host: certtest.Host, Dial: cluster.Dial,
+		TLSClientConfig: rest.TLSClientConfig{CAData: cluster.CA().PEM(), CertData: certPEM, KeyData: keyPEM},
+	}, func() (all []corev1.NodeAddress) {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, ip := range ips {
+			all = append(all, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: ip})
+		}
+		return all
+	}))
+	require.ErrorContains(t, greet(encrypted(), cluster.CA().PEM(), "10.0.0.1"), "there is no certificate")
+
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	wg.Go(func() { assert.NoError(t, a.parts[0].run(ctx)) })
+	works := func(host string) func() bool {
+		return func() bool { return greet(encrypted(), cluster.CA().PEM(), host) == nil }
+	}
+	require.Eventually(t, works("10.0.0.1"), time.Minute, 10*time.Millisecond)
+	require.Error(t, greet(encrypted(), cluster.CA().PEM(), "10.0.0.2"))
+	mu.Lock()
+	ips = []string{"10.0.0.2"}
+	mu.Unlock()
+	require.Eventually(t, works("10.0.0.2"), time.Minute, 10*time.Millisecond)
+}
+
+// greet makes a connection to a server of a config, as a client that trusts an authority and looks for a host. The error is that of the
+// server, or else of the client.
+func greet(config *tls.Config, ca []byte, host string) error {
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(ca)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	served := make(chan error, 1)
+	go func() {
+		conn, err := listener.Accept()
+		if err == nil {
+			defer conn.Close()
+			_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+			err = tls.Server(conn, config).Handshake()
+		}
+		served <- err
+	}()
+	dialer := &tls.Dialer{NetDialer: &net.Dialer{Timeout: 10 * time.Second}, Config: &tls.Config{RootCAs: pool, ServerName: host}}
+	conn, err := dialer.Dial("tcp", listener.Addr().String())
+	if err == nil {
+		_ = conn.Close()
+	}
+	if failed := <-served; failed != nil && err != nil {
+		return failed
+	}
+	return err
+}

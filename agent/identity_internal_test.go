@@ -1,0 +1,73 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/internal/controlplane"
+	"github.com/seed81659283/nodeagent/nodestatus/cert"
+	"github.com/seed81659283/nodeagent/volume/token"
+)
+
+// An agent that has nothing but a bootstrap kubeconfig writes the other one at once, and says what of the first is wrong.
+func TestIdentify(t *testing.T) {
+	dir := t.TempDir()
+	c := Config{Node: NodeConfiguration{
+		NodeName: "n1", RootDir: dir, Kubeconfig: filepath.Join(dir, "kubelet.conf"), BootstrapKubeconfig: filepath.Join(dir, "bootstrap.conf"),
+	}}
+	c.Kubelet.RotateCertificates = true
+	a := newAgent(t, c)
+	_, err := a.identify()
+	require.EqualError(t, err, "client certificate: bootstrap kubeconfig "+c.Node.BootstrapKubeconfig+": no such file or directory")
+	require.Empty(t, a.parts)
+	text := "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: k, user: u}}]\n" +
+		"clusters: [{name: k, cluster: {server: 'https://127.0.0.1:1'}}]\nusers: [{name: u, user: {token: abcdef.0123456789abcdef}}]\n"
+	require.NoError(t, os.WriteFile(c.Node.BootstrapKubeconfig, []byte(text), 0o600))
+	config, err := a.identify()
+	require.NoError(t, err)
+	require.Len(t, a.parts, 1, "it looks after the certificate")
+	require.Equal(t, "https://127.0.0.1:1", config.Host)
+	require.Empty(t, config.BearerToken, "the token is for the first request alone")
+	written, err := os.ReadFile(c.Node.Kubeconfig)
+	require.NoError(t, err)
+	require.Contains(t, string(written), "client-certificate: "+a.config.path("pki/kubelet-client-current.pem"))
+}
+
+// On a real control plane a bootstrap token becomes a certificate, which the API server knows the node by.
+func TestClusterIdentity(t *testing.T) {
+	if os.Getenv(controlplane.RequiredEnv) != "required" {
+		t.Skipf("programs that take long to build: `make cluster`, which sets %s", controlplane.RequiredEnv)
+	}
+	plane := controlplane.Start(t, controlplane.Options{ControllerManager: true})
+	require.NoError(t, plane.AllowBootstrap(t.Context()))
+	bootstrapToken, err := plane.BootstrapToken(t.Context())
+	require.NoError(t, err)
+	path, err := plane.TokenKubeconfig(bootstrapToken)
+	require.NoError(t, err)
+	dir := t.TempDir()
+	c := Config{Node: NodeConfiguration{NodeName: "n1", RootDir: dir, Kubeconfig: filepath.Join(dir, "kubelet.conf"), BootstrapKubeconfig: path}}
+	c.Kubelet.RotateCertificates = true
+	a := newAgent(t, c)
+	tokens, err := a.openTokens()
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	for _, part := range a.parts {
+		wg.Go(func() { assert.NoError(t, part.run(ctx)) })
+	}
+	require.Eventually(t, func() bool { return cert.Usable(c.Node.Kubeconfig, time.Now()) == nil }, time.Minute, 50*time.Millisecond)
+	_, err = tokens.Token(ctx, token.Request{Namespace: "default", ServiceAccount: "default", Pod: "none", PodUID: "u1"})
+	require.ErrorContains(t, err, `User "system:node:n1" cannot`, "the API server knows who asks, and that the pod is not its own")
+}

@@ -1,0 +1,56 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+)
+
+// unsetOptions are the options of pods that the agent leaves unset before it knows its runtime, with the reason.
+var unsetOptions = map[string]string{
+	"CgroupParent":   "set by the cgroups of pods, which need the runtime's cgroup driver",
+	"Node":           "set by the cgroups of pods",
+	"Handlers":       "set in isolate, which needs the runtime's status",
+	"UserNamespace":  "set in isolate, likewise",
+	"RuntimeClasses": "set for a cluster alone: classes are its objects",
+	"SELinux":        "set in mount if the host enforces it",
+
+	"SeccompRoot":    "podspec has the kubelet's default",
+	"SeccompDefault": "off in the kubelet by default",
+	"ResolvConf":     "left to the runtime, which reads the file of the host",
+	"NoResolvConf":   "no field of the config asks for it",
+	"MaskedPaths":    "podspec has the usual ones",
+}
+
+// Every option of pods and directories is set by the agent, or has a reason why it is not. A new option of the library does not stay
+// unset by accident, as Allocatable, Warn and LogLinks once did.
+func TestAgentSetsOptionsOfPods(t *testing.T) {
+	c := Config{Node: NodeConfiguration{NodeName: "n1", RootDir: t.TempDir(), ContainerLogsDir: "/var/log/containers"}}
+	c.Kubelet.ClusterDNS, c.Kubelet.ClusterDomain = []string{"10.96.0.10"}, "cluster.local"
+	a := newAgent(t, c)
+	o := a.podOptions()
+	require.NoError(t, a.mount(&o))
+	unset := func(options any) (names []string) {
+		v := reflect.ValueOf(options)
+		for i := range v.NumField() {
+			if v.Field(i).IsZero() {
+				names = append(names, v.Type().Field(i).Name)
+			}
+		}
+		return names
+	}
+	for _, name := range unset(o.Spec) {
+		require.Contains(t, unsetOptions, name, "podspec.Options.%s is not set", name)
+	}
+	require.Empty(t, unset(o.Dirs), "lifecycle.Dirs")
+	for name := range unsetOptions {
+		_, ok := reflect.TypeFor[podspec.Options]().FieldByName(name)
+		require.True(t, ok, "podspec.Options has no %s", name)
+	}
+}

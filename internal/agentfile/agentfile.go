@@ -1,0 +1,53 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package agentfile writes the configuration file of examples/agent from one map of fields, for tests and benchmarks that start the program.
+package agentfile
+
+import (
+	"encoding/json"
+	"reflect"
+	"strings"
+
+	"github.com/seed81659283/nodeagent/agent"
+	"github.com/seed81659283/nodeagent/agent/kubeletconfig"
+)
+
+// Marshal returns the documents of a file. A field that a KubeletConfiguration has is in that document, any other in the NodeConfiguration.
+//
+// Tests share their machine with other agents, so these defaults are not the kubelet's: without cgroupRoot pods get no cgroup, without
+// evictionHard and evictionSoft none is evicted, and healthzPort is 0.
+func Marshal(fields map[string]any) ([]byte, error) {
+	kubelet := map[string]any{"apiVersion": kubeletconfig.APIVersion, "kind": kubeletconfig.Kind, "healthzPort": 0}
+	node := map[string]any{"apiVersion": agent.APIVersion, "kind": agent.Kind}
+	if fields["cgroupRoot"] == nil {
+		kubelet["cgroupsPerQOS"] = false
+	}
+	if fields["evictionHard"] == nil {
+		kubelet["evictionHard"] = map[string]string{}
+	}
+	for name, value := range fields {
+		if isKubelets(name) {
+			kubelet[name] = value
+		} else {
+			node[name] = value
+		}
+	}
+	first, err := json.Marshal(kubelet) // which is YAML as well
+	if err != nil {
+		return nil, err
+	}
+	second, err := json.Marshal(node)
+	return append(append(append(first, "\n---\n"...), second...), '\n'), err
+}
+
+// isKubelets reports whether a KubeletConfiguration has a field.
+func isKubelets(name string) bool {
+	t := reflect.TypeFor[kubeletconfig.Configuration]()
+	for i := range t.NumField() {
+		if tag, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ","); tag == name {
+			return true
+		}
+	}
+	return false
+}
