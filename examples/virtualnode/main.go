@@ -1,14 +1,14 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Virtualnode is any number of nodes of a cluster whose pods run in the memory of this program, for those who test schedulers,
-// controllers and autoscalers: Node objects, leases, statuses and events are those of an agent, but no container does anything. Each
-// starts at once and is ready. Init containers exit with 0, those of pods that are not to be restarted after -jobs, and those of a
-// pod with the annotation virtualnode/exit-code with that code. Volumes, probes, hooks and resource claims are left out.
+// Virtualnode runs any number of nodes of a cluster, whose pods run in the memory of this program, for tests of schedulers, controllers and
+// autoscalers. Node objects, leases, statuses and events are those of an agent; no container executes anything. A container starts at once and
+// is ready. Init containers exit with 0, containers of pods that are not restarted after -jobs, and containers of a pod with the annotation
+// virtualnode/exit-code with that code. Volumes, probes, hooks and resource claims of pods are left out.
 //
 //	virtualnode -kubeconfig admin.conf -cpu 8 -memory 16Gi n1 n2 n3
 //
-// When it is stopped the nodes stay until somebody deletes them, and their pods are started anew the next time.
+// The Node objects stay in the cluster when the program ends. Pods are started anew the next time.
 package main
 
 import (
@@ -20,78 +20,95 @@ import (
 	"net/netip"
 	"os"
 	"os/signal"
+	"slices"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/seed81659283/nodeagent/agent"
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/critest"
+	"github.com/seed81659283/nodeagent/lifecycle/lifecycletest"
 	"github.com/seed81659283/nodeagent/nodestatus"
-	"github.com/seed81659283/nodeagent/nodestatus/kubeconfig"
+	"github.com/seed81659283/nodeagent/nodestatus/machine"
 )
 
-// flags are what all nodes have in common.
-type flags struct {
-	kubeconfig string
-	cpus, pods int
-	memory     resource.QuantityValue
-	jobs       time.Duration
-	log        *slog.Logger
+// node is a virtual node.
+type node struct {
+	machine machine.Info
+	ip      netip.Addr
+	jobs    time.Duration // how long a container runs that is not restarted
+	pods    sync.Map      // *corev1.Pod by UID
 }
 
 func main() {
-	f := &flags{log: slog.New(slog.DiscardHandler), memory: resource.QuantityValue{Quantity: resource.MustParse("16Gi")}}
-	flag.StringVar(&f.kubeconfig, "kubeconfig", "", "of a user who may be all of these nodes: system:node:NAME, or an administrator")
-	flag.IntVar(&f.cpus, "cpu", 4, "processors of each node")
-	flag.Var(&f.memory, "memory", "memory of each node")
-	flag.IntVar(&f.pods, "pods", nodestatus.DefaultMaxPods, "pods that each node may have")
-	flag.DurationVar(&f.jobs, "jobs", 5*time.Second, "how long a container runs that is not to be restarted")
-	flag.BoolFunc("v", "log what is done", func(string) error { f.log = slog.Default(); return nil })
+	memory := resource.QuantityValue{Quantity: resource.MustParse("16Gi")}
+	kubeconfig := flag.String("kubeconfig", "", "`file` of a user who may be all of these nodes: system:node:NAME, or an administrator")
+	cpus, pods := flag.Int("cpu", 4, "processors of each node"), flag.Int("pods", nodestatus.DefaultMaxPods, "pods that each node may have")
+	jobs, verbose := flag.Duration("jobs", 5*time.Second, "how long a container runs that is not restarted"), flag.Bool("v", false, "log the events of the nodes")
+	flag.Var(&memory, "memory", "memory of each node")
 	flag.Parse()
+	if *kubeconfig == "" || flag.NArg() == 0 {
+		exit(errors.New("-kubeconfig and the names of nodes are required"))
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	if err := f.run(ctx, flag.Args()); err != nil {
+	var wg sync.WaitGroup
+	for i, name := range flag.Args() {
+		n := &node{ip: netip.AddrFrom4([4]byte{10, 87, byte(i >> 8), byte(i)}), jobs: *jobs, machine: machine.Info{
+			MachineID: name, SystemUUID: name, BootID: name, KernelVersion: "none", OSImage: "Memory", CPUs: *cpus, Memory: memory.Value(), RootFS: 100 << 30,
+		}}
+		c := agent.Config{Node: agent.NodeConfiguration{NodeName: name, NodeIPs: []netip.Addr{n.ip}, Kubeconfig: *kubeconfig}}
+		c.Kubelet.EnableServer, c.Kubelet.MaxPods = new(bool), int32(*pods)
+		o := agent.Options{Machine: n, Hosts: n, Transform: n.transform, Ephemeral: true, Logger: slog.New(slog.DiscardHandler)}
+		if *verbose {
+			o.Logger = slog.With("virtual", name)
+		}
+		o.Runtime = critest.New(critest.Options{Script: n.script, PodCIDR: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(128 + i/256), byte(i), 0}), 24)})
+		o.Hooks.Lifecycle.Gone = func(pod cri.PodIdentity) { n.pods.Delete(pod.UID) }
+		a, err := agent.New(ctx, c, o)
+		exit(err)
+		wg.Go(func() { exit(a.Run(ctx)) })
+	}
+	wg.Wait()
+}
+
+func exit(err error) {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "virtualnode:", err)
 		os.Exit(1)
 	}
 }
 
-// run runs the nodes of these names until ctx ends or a part of one fails.
-func (f *flags) run(ctx context.Context, names []string) error {
-	if f.kubeconfig == "" || len(names) == 0 {
-		return errors.New("-kubeconfig and the names of nodes are required")
-	}
-	config, err := kubeconfig.Load(f.kubeconfig)
-	if err != nil {
-		return err
-	}
-	var all []part
-	for i, name := range names {
-		n := &node{flags: f, name: name, ip: address(10, 87, i), log: f.log.With("virtual", name)}
-		parts, err := n.parts(config, netip.PrefixFrom(address(10, 128+i/256, i<<8), 24))
-		if err != nil {
-			return err
-		}
-		all = append(all, parts...)
-	}
-	running, fail := context.WithCancelCause(ctx)
-	defer fail(nil)
-	var wg sync.WaitGroup
-	for _, run := range all {
-		wg.Go(func() {
-			if err := run(running); err != nil {
-				fail(err)
-			}
-		})
-	}
-	wg.Wait()
-	if ctx.Err() != nil {
-		return nil
-	}
-	return context.Cause(running)
+// transform returns a pod without the parts that memory does not have.
+func (n *node) transform(pod *corev1.Pod) *corev1.Pod {
+	n.pods.Store(string(pod.UID), pod)
+	return lifecycletest.Bare(pod)
 }
 
-// address returns an address that nothing answers at. The last two bytes of it are a number.
-func address(a, b, number int) netip.Addr {
-	return netip.AddrFrom4([4]byte{byte(a), byte(b), byte(number >> 8), byte(number)})
+// script returns what a container does: it runs until it is stopped, or exits.
+func (n *node) script(c *cri.ContainerConfig) critest.Script {
+	found, _ := n.pods.Load(c.Labels[cri.LabelPodUID])
+	pod, _ := found.(*corev1.Pod)
+	i := slices.IndexFunc(pod.Spec.InitContainers, func(init corev1.Container) bool { return init.Name == c.Name })
+	code, err := strconv.ParseInt(pod.Annotations["virtualnode/exit-code"], 10, 32)
+	switch {
+	case i >= 0 && pod.Spec.InitContainers[i].RestartPolicy == nil:
+		return critest.ExitAfter(0, 0)
+	case i >= 0, err != nil && pod.Spec.RestartPolicy == corev1.RestartPolicyAlways:
+		return critest.Script{}
+	}
+	return critest.ExitAfter(n.jobs, int32(code))
+}
+
+// Machine returns the capacity of the node.
+func (n *node) Machine(context.Context) (machine.Info, error) { return n.machine, nil }
+
+// Host returns the addresses of the node.
+func (n *node) Host(context.Context, *nodestatus.Config) nodestatus.Host {
+	return nodestatus.Host{Interfaces: []netip.Addr{n.ip}, Default: n.ip}
 }
