@@ -13,12 +13,10 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
-	"fmt"
+	"log"
 	"log/slog"
 	"net/netip"
-	"os"
 	"os/signal"
 	"slices"
 	"strconv"
@@ -39,10 +37,8 @@ import (
 
 // node is a virtual node.
 type node struct {
-	machine machine.Info
-	ip      netip.Addr
-	jobs    time.Duration // how long a container runs that is not restarted
-	pods    sync.Map      // *corev1.Pod by UID
+	jobs time.Duration // how long a container runs that is not restarted
+	pods sync.Map      // *corev1.Pod by UID
 }
 
 func main() {
@@ -53,35 +49,33 @@ func main() {
 	flag.Var(&memory, "memory", "memory of each node")
 	flag.Parse()
 	if *kubeconfig == "" || flag.NArg() == 0 {
-		exit(errors.New("-kubeconfig and the names of nodes are required"))
+		log.Fatal("virtualnode: -kubeconfig and the names of nodes are required")
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	var wg sync.WaitGroup
 	for i, name := range flag.Args() {
-		n := &node{ip: netip.AddrFrom4([4]byte{10, 87, byte(i >> 8), byte(i)}), jobs: *jobs, machine: machine.Info{
-			MachineID: name, SystemUUID: name, BootID: name, KernelVersion: "none", OSImage: "Memory", CPUs: *cpus, Memory: memory.Value(), RootFS: 100 << 30,
-		}}
-		c := agent.Config{Node: agent.NodeConfiguration{NodeName: name, NodeIPs: []netip.Addr{n.ip}, Kubeconfig: *kubeconfig}}
+		n, info := &node{jobs: *jobs}, machine.Info{MachineID: name, SystemUUID: name, BootID: name, OSImage: "Memory", CPUs: *cpus, Memory: memory.Value(), RootFS: 100 << 30}
+		host := nodestatus.Fixed{Info: info, IPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 87, byte(i >> 8), byte(i)})}}
+		c := agent.Config{Node: agent.NodeConfiguration{NodeName: name, NodeIPs: host.IPs, Kubeconfig: *kubeconfig}}
 		c.Kubelet.EnableServer, c.Kubelet.MaxPods = new(bool), int32(*pods)
-		o := agent.Options{Machine: n, Hosts: n, Transform: n.transform, Ephemeral: true, Logger: slog.New(slog.DiscardHandler)}
+		o := agent.Options{Machine: host, Hosts: host, Transform: n.transform, Ephemeral: true, Logger: slog.New(slog.DiscardHandler)}
 		if *verbose {
 			o.Logger = slog.With("virtual", name)
 		}
 		o.Runtime = critest.New(critest.Options{Script: n.script, PodCIDR: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(128 + i/256), byte(i), 0}), 24)})
 		o.Hooks.Lifecycle.Gone = func(pod cri.PodIdentity) { n.pods.Delete(pod.UID) }
 		a, err := agent.New(ctx, c, o)
-		exit(err)
-		wg.Go(func() { exit(a.Run(ctx)) })
+		if err != nil {
+			log.Fatal("virtualnode: ", err)
+		}
+		wg.Go(func() {
+			if err := a.Run(ctx); err != nil {
+				log.Fatal("virtualnode: ", err)
+			}
+		})
 	}
 	wg.Wait()
-}
-
-func exit(err error) {
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "virtualnode:", err)
-		os.Exit(1)
-	}
 }
 
 // transform returns a pod without the parts that memory does not have.
@@ -103,12 +97,4 @@ func (n *node) script(c *cri.ContainerConfig) critest.Script {
 		return critest.Script{}
 	}
 	return critest.ExitAfter(n.jobs, int32(code))
-}
-
-// Machine returns the capacity of the node.
-func (n *node) Machine(context.Context) (machine.Info, error) { return n.machine, nil }
-
-// Host returns the addresses of the node.
-func (n *node) Host(context.Context, *nodestatus.Config) nodestatus.Host {
-	return nodestatus.Host{Interfaces: []netip.Addr{n.ip}, Default: n.ip}
 }
