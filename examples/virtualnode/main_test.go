@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -95,6 +96,33 @@ func TestVirtualNode(t *testing.T) {
 		}
 		return nil
 	})
+	require.Zero(t, p.Terminate(limit))
+}
+
+// A thousand nodes become ready in one process, and take little memory each.
+func TestThousandNodesBecomeReady(t *testing.T) {
+	if os.Getenv("NODEAGENT_SOAK") == "" {
+		t.Skip("takes a minute of both processors: NODEAGENT_SOAK=1")
+	}
+	server := apisourcetest.NewServer(apisourcetest.Options{})
+	t.Cleanup(server.Close)
+	config := filepath.Join(t.TempDir(), "kubeconfig")
+	require.NoError(t, os.WriteFile(config, fmt.Appendf(nil, kubeconfig, server.Listen(t, true).Host), 0o600))
+	args, names := []string{"-kubeconfig", config, "-cpu", "2", "-memory", "1Gi"}, []string(nil)
+	for i := range 1000 {
+		names = append(names, fmt.Sprintf("n%d", i))
+	}
+	began := time.Now()
+	p := program.Start(t, append(args, names...)...)
+	exetest.Eventually(t, 5*limit, func() error { return ready(server, names...) })
+	t.Logf("ready after %v", time.Since(began))
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
+	require.NoError(t, err)
+	for line := range strings.Lines(string(status)) {
+		if strings.HasPrefix(line, "VmRSS") || strings.HasPrefix(line, "Threads") {
+			t.Log(strings.TrimSpace(line))
+		}
+	}
 	require.Zero(t, p.Terminate(limit))
 }
 
