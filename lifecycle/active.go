@@ -23,14 +23,20 @@ func (r *Reconciler) Active() (pods []*corev1.Pod, complete bool) {
 		case w == nil:
 			pods = append(pods, pod)
 		case w.counts():
-			pods = append(pods, w.allocatedPod())
+			pods = append(pods, w.allocatedPod(pod))
 		}
 	}
 	return pods, wanted.Complete()
 }
 
-// allocatedPod returns the pod with the resources that are allocated to it.
-func (w *worker) allocatedPod() *corev1.Pod { return w.allocation().Apply(w.podState().Spec) }
+// allocatedPod returns the pod with the resources that are allocated to it. listed is the pod of its UID that a source lists: it is returned
+// while an orphaned pod of the UID is taken down.
+func (w *worker) allocatedPod(listed *corev1.Pod) *corev1.Pod {
+	if pod, _ := w.Wanted(); pod != nil {
+		return w.allocation().Apply(pod)
+	}
+	return listed
+}
 
 // PodState is a pod that a [Reconciler] works on.
 type PodState struct {

@@ -142,7 +142,7 @@ func (r *Reconciler) othersThan(asks *worker) (pods []*corev1.Pod) {
 	defer r.mu.Unlock()
 	for pod := range r.wanted().Pods() {
 		if w := r.workers[string(pod.UID)]; w != nil && w != asks && w.counts() {
-			pods = append(pods, w.allocatedPod())
+			pods = append(pods, w.allocatedPod(pod))
 		}
 	}
 	return pods
