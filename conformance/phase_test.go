@@ -54,18 +54,11 @@ var phase = conformance.Comparison[summed, corev1.PodPhase]{
 			return slices.ContainsFunc(in.Statuses, func(st corev1.ContainerStatus) bool { return waitsForAll(&st) != endsForAll(&st) })
 		},
 		Want: likeOurs,
-	}, {
-		Name:   "static pod",
-		Reason: "a deleted static pod ends as Succeeded or Failed like any other",
-		When:   func(in summed) bool { return in.Deleted && kubetypes.IsStaticPod(in.Pod) },
-		Want:   likeOurs,
 	}},
 }
 
 // likeOurs sums up what the kubelet would have to be told to come to what is meant.
 func likeOurs(in summed, _ corev1.PodPhase) corev1.PodPhase {
-	in.Pod = in.Pod.DeepCopy()
-	in.Pod.Annotations = nil
 	statuses := in.Statuses
 	in.Statuses = nil
 	for _, st := range statuses {

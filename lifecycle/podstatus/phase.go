@@ -8,13 +8,13 @@ import (
 
 	"github.com/seed81659283/nodeagent/internal/containers"
 	"github.com/seed81659283/nodeagent/lifecycle/podview"
+	"github.com/seed81659283/nodeagent/qos"
 )
 
 // Phase sums up the statuses of a pod's containers and init containers. deleted says that nothing will be started any
 // more whatever the restart policy, because the pod is deleted; initialized that a regular container was created
-// in the sandbox in use. Source: getPhase in pkg/kubelet/kubelet_pods.go.
-//
-// Differs from the kubelet: a deleted static pod ends as Succeeded or Failed like any other.
+// in the sandbox in use. A deleted static pod keeps phase Running if its restart policy would restart a container: its manifest may be
+// written again. Source: getPhase in pkg/kubelet/kubelet_pods.go.
 func Phase(pod *corev1.Pod, statuses []corev1.ContainerStatus, deleted, initialized bool) corev1.PodPhase {
 	var n tally
 	for i := range pod.Spec.InitContainers {
@@ -40,7 +40,7 @@ func Phase(pod *corev1.Pod, statuses []corev1.ContainerStatus, deleted, initiali
 		return corev1.PodRunning
 	case n.stopped == 0:
 		return corev1.PodPending
-	case !deleted && n.stopped != n.final:
+	case (!deleted || qos.IsStatic(pod)) && n.stopped != n.final:
 		return corev1.PodRunning // something will be started again
 	case n.stopped == n.succeeded:
 		return corev1.PodSucceeded

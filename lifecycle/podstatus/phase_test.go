@@ -90,3 +90,16 @@ func TestPhaseHeedsContainerPolicies(t *testing.T) {
 	}}
 	require.Equal(t, corev1.PodRunning, podstatus.Phase(pod, []corev1.ContainerStatus{st}, false, false))
 }
+
+// A static pod that is deleted keeps phase Running if its restart policy would restart a container.
+func TestPhaseOfDeletedStaticPod(t *testing.T) {
+	for policy, want := range map[corev1.RestartPolicy]corev1.PodPhase{
+		corev1.RestartPolicyAlways: corev1.PodRunning, corev1.RestartPolicyOnFailure: corev1.PodRunning, corev1.RestartPolicyNever: corev1.PodFailed,
+	} {
+		pod := &corev1.Pod{Spec: corev1.PodSpec{RestartPolicy: policy, Containers: []corev1.Container{{Name: "main"}}}}
+		pod.Annotations = map[string]string{"kubernetes.io/config.source": "file"}
+		exited := exitedBad
+		exited.Name = "main"
+		require.Equal(t, want, podstatus.Phase(pod, []corev1.ContainerStatus{exited}, true, true), policy)
+	}
+}

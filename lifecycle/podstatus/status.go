@@ -89,7 +89,7 @@ func Of(pod *corev1.Pod, observed cri.Pod, in Input) corev1.PodStatus {
 	st.Phase = Phase(pod, all, in.Deleted, initialized(&view))
 	unfinished := in.Deleted && endedUnfinished(&previous)
 	switch {
-	case in.Deleted && !in.Starting && !Terminal(st.Phase) && podview.Terminated(observed):
+	case in.Deleted && !in.Starting && !Terminal(st.Phase) && podview.Terminated(observed) && !qos.IsStatic(pod): // it went before all of it had run
 		st.Phase, unfinished = corev1.PodFailed, unfinished || in.Eviction == nil && !Terminal(previous.Phase)
 	case !in.Deleted && Terminal(st.Phase) && (in.Starting || made(pod, observed)):
 		st.Phase = corev1.PodRunning
