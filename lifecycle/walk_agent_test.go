@@ -24,6 +24,7 @@ import (
 	"github.com/seed81659283/nodeagent/pleg"
 	"github.com/seed81659283/nodeagent/probe"
 	"github.com/seed81659283/nodeagent/probe/podprobe"
+	"github.com/seed81659283/nodeagent/qos"
 )
 
 // mortal is an agent with all that it is made of, which can be killed between any two calls of the runtime. What it keeps
@@ -42,6 +43,7 @@ type world struct {
 	latency func(op, id string) time.Duration    // of each call
 	whole   bool                                 // lists have all details, and the runtime has no Inspector
 	status  func(*corev1.Pod, *corev1.PodStatus) // hears what is said of pods
+	gone    func(cri.PodIdentity)                // hears that nothing of a pod is left; may be nil
 	log     *slog.Logger                         // may be nil
 	kernel  *kernel                              // has cgroups for pods; may be nil
 	groups  lifecycle.PodCgroups                 // what it calls may be what it dies at; may be nil
@@ -75,7 +77,7 @@ func start(t *testing.T, rt critest.Capable, dir string, around world) *mortal {
 	o := lifecycle.Options{
 		Dirs: lifecycle.Dirs{Pods: filepath.Join(dir, "pods")}, Pacing: lifecycle.Pacing{Rand: func() float64 { return 0.5 }}, Logger: around.log,
 		Probes: podprobe.NewPods(set, podprobe.Options{Execer: podprobe.CRI(via)}),
-		Hooks: lifecycle.Hooks{Status: func(pod *corev1.Pod, st *corev1.PodStatus) {
+		Hooks: lifecycle.Hooks{Gone: around.gone, Status: func(pod *corev1.Pod, st *corev1.PodStatus) {
 			if !m.dead.Load() {
 				around.status(pod, st)
 			}
@@ -183,4 +185,19 @@ func (d detailed) List(ctx context.Context) (cri.Snapshot, error) { return d.Run
 
 func (d detailed) ListPod(ctx context.Context, uid string) (cri.Pod, error) {
 	return d.Runtime.ListPod(ctx, uid)
+}
+
+// remove removes a pod. The manifest of a static pod is often written again within seconds.
+func (w *walker) remove(name string) {
+	pod := w.pods[name]
+	delete(w.pods, name)
+	w.apply()
+	if pod == nil || !qos.IsStatic(pod) || !w.chance(70) {
+		return
+	}
+	time.Sleep(w.seconds(5))
+	if w.pods[name] = pod; w.agent.dead.Load() {
+		w.boot()
+	}
+	w.apply()
 }

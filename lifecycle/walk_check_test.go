@@ -23,6 +23,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 	"github.com/seed81659283/nodeagent/lifecycle/podview"
 	"github.com/seed81659283/nodeagent/lifecycle/statuspatch"
+	"github.com/seed81659283/nodeagent/qos"
 )
 
 // watch holds each call and each status against what was wanted and what was before, over the lives of all agents.
@@ -44,6 +45,7 @@ type record struct {
 	ended    bool      // somebody has rejected or evicted it, or tried to
 	deleted  time.Time // when the agent was told so; zero: it is not
 	gone     time.Time // when nobody wanted it any more; zero: it is wanted
+	again    bool      // a static pod was removed and is listed again
 	phase    corev1.PodPhase
 	status   *corev1.PodStatus
 	server   corev1.PodStatus    // as an API server has it
@@ -69,7 +71,8 @@ func (w *watch) wanted(pods []*corev1.Pod) {
 			r = &record{restarts: map[string]int32{}, lives: map[string][]string{}}
 			w.records[uid] = r
 		}
-		r.pod = pod
+		r.again = r.again || !r.gone.IsZero()
+		r.pod, r.gone = pod, time.Time{}
 		if pod.DeletionTimestamp != nil && r.deleted.IsZero() {
 			r.deleted = now
 		}
@@ -79,6 +82,20 @@ func (w *watch) wanted(pods []*corev1.Pod) {
 			r.gone = now
 		}
 	}
+}
+
+// removed takes note that nothing of a pod is left: if it is listed again it starts anew.
+func (w *watch) removed(pod cri.PodIdentity) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if r := w.records[pod.UID]; r != nil {
+		r.startAnew()
+	}
+}
+
+// startAnew forgets what became of the pod so far.
+func (r *record) startAnew() {
+	*r = record{pod: r.pod, deleted: r.deleted, gone: r.gone, restarts: map[string]int32{}, lives: map[string][]string{}}
 }
 
 // echo gives pods of an API server the status last published, which others might have changed.
@@ -296,6 +313,9 @@ func (w *watch) status(pod *corev1.Pod, st *corev1.PodStatus) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r := w.records[string(pod.UID)]
+	if qos.IsStatic(pod) && r.status != nil && !terminal(st.Phase) && (podstatus.Rejected(r.status) || r.again && terminal(r.phase)) {
+		r.startAnew() // by the next agent, which admits a rejected static pod, and does not know that the pod was removed
+	}
 	assert.True(w.t, !terminal(r.phase) || st.Phase == r.phase, "pod %s was %s and is %s", pod.UID, r.phase, st.Phase)
 	r.phase, r.status = st.Phase, st
 	w.send(r, pod, st)

@@ -191,6 +191,7 @@ func (w *walker) start() {
 		w.add("STATUS %s %s", pod.UID, podtest.Describe(*st))
 		w.watch.status(pod, st)
 	}
+	around.gone = w.watch.removed
 	w.agent = start(w.t, checked, w.dir, around)
 }
 
@@ -202,6 +203,9 @@ func (w *walker) newPod(name string) {
 	pod := podtest.Generate(w.rnd, name, fmt.Sprint(name, "-", w.made))
 	if podtest.Chance(w.rnd, 30) {
 		pod.Spec.HostUsers = new(false)
+	}
+	if !w.watch.api && podtest.Chance(w.rnd, 50) {
+		pod.Annotations = map[string]string{"kubernetes.io/config.source": "file"}
 	}
 	w.pods[name] = pod
 }
@@ -237,8 +241,7 @@ func (w *walker) step() {
 	pod := w.pods[name]
 	switch n := w.intn(16); {
 	case n == 0:
-		delete(w.pods, name)
-		w.apply()
+		w.remove(name)
 	case n <= 2 || pod == nil:
 		w.newPod(name)
 		w.apply()

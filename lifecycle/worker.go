@@ -46,6 +46,7 @@ type progress struct {
 	lastSync  time.Time    // observations must be newer
 	failures  int          // syncs that failed in a row
 	takeDowns int          // how often all that takes the pod down was done without an error
+	takenOver bool         // another source had the pod of this UID, which is taken down
 	question  <-chan error // the answer of an Admit that did not end with its context; nil: there was none
 }
 
@@ -147,6 +148,9 @@ func (w *worker) sync(ctx context.Context) (next time.Duration, gone bool) {
 			hook(w.id)
 		}
 		w.recovered()
+		if s.Restart && w.restart() {
+			return 0, false
+		}
 		return w.due(a.Wake, s.Now), false
 	}
 	return w.act(ctx, work, s, &a, pod), false
@@ -237,6 +241,7 @@ func (w *worker) state(ctx context.Context, pod *corev1.Pod, observed cri.Pod, d
 	s = w.statusState(ctx, pod, observed, deleted)
 	s.Stopped, s.MaxRestartPeriod = w.exec.Stopped(observed), w.r.opts.Pacing.MaxRestartPeriod
 	if deleted {
+		s.Restart = w.restartsInPlace(pod)
 		return s, nil
 	}
 	s.Trim = w.TrimAsked() && w.record.Saved()

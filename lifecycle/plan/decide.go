@@ -53,7 +53,7 @@ func Status(s State, waiting map[string]podstatus.Waiting, starting bool) corev1
 		Deleted: s.Deleted || s.Pod.DeletionTimestamp != nil, Starting: starting, Probes: s.Probes, Resize: s.Resize,
 		Eviction: s.Eviction, HeldFor: s.HeldFor,
 	})
-	ends := podstatus.Terminal(st.Phase) || s.Deleted // a static pod that is deleted may end in phase Running
+	ends := podstatus.Terminal(st.Phase) || s.Deleted && !s.Restart // a static pod that is deleted may end in phase Running
 	if ends && !starting && podview.Terminated(s.Observed) {
 		podstatus.TerminateUnseen(&st)
 	}

@@ -24,8 +24,10 @@ type State struct {
 	Pod      *corev1.Pod // has defaults; with the resources that it may have, as Resize says
 	Observed cri.Pod
 	Now      time.Time
-	Deleted  bool            // no source wants the pod any more; a pod object may be deleted without
-	Resize   resize.Decision // about the resources of the pod and its containers
+	Deleted  bool // no source wants the pod any more; a pod object may be deleted without
+	// Restart says that a source lists the deleted pod again: it is stopped, and the containers stay for the next start.
+	Restart bool
+	Resize  resize.Decision // about the resources of the pod and its containers
 	// ResizePod says that the pod's cgroup may have other limits than the resources of the pod ask for.
 	ResizePod bool
 	// NoCgroup says that the pod's cgroup is missing. What runs all the same runs without limits, so it starts over.

@@ -60,12 +60,12 @@ func graceOf(s *State) time.Duration {
 
 // Teardown plans the end of a whole pod: what runs is stopped, and what has exited is removed, so that how its containers
 // exited can be seen in between. The pod may be nil, for one that only the runtime knows: then its containers are stopped
-// all at once, and their preStop hooks are those that were noted when they were created.
+// all at once, and their preStop hooks are those that were noted when they were created. Of a pod that is restarted nothing is removed.
 func Teardown(s State, grace time.Duration) Actions {
 	p := planner{State: s, out: Actions{Done: true}}
 	p.stopPod(grace, "the pod is deleted")
 	ready := slices.ContainsFunc(s.Observed.Sandboxes, func(s cri.Sandbox) bool { return s.State == cri.SandboxReady })
-	if len(p.out.Kill) > 0 || ready {
+	if len(p.out.Kill) > 0 || ready || s.Restart {
 		return p.out
 	}
 	p.out.Forget = len(s.Observed.Containers)+len(s.Observed.Sandboxes) > 0

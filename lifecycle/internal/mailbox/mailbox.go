@@ -27,7 +27,8 @@ type Mailbox struct {
 	mu      sync.Mutex         // guards all below
 	given   *corev1.Pod        // as the source gave it last
 	pod     *corev1.Pod        // the same, with a grace period that only gets shorter; nil: only the runtime knows the pod
-	deleted bool               // no source wants it any more; never taken back
+	deleted bool               // no source wants it any more; only Restart takes that back
+	again   *corev1.Pod        // the unchanged pod as its source has listed it since it was deleted; nil: it has not
 	cancel  context.CancelFunc // of the work that a deletion or an eviction makes pointless; nil: none under way
 	stops   bool               // that work takes the pod down
 	evicted eviction
@@ -72,7 +73,11 @@ func (m *Mailbox) Wanted() (pod *corev1.Pod, deleted bool) {
 func (m *Mailbox) Update(pod *corev1.Pod, terminal bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.given == pod || m.deleted {
+	if m.deleted {
+		m.listAgain(pod)
+		return
+	}
+	if m.given == pod {
 		return
 	}
 	notes := m.Echo
@@ -89,17 +94,59 @@ func (m *Mailbox) Update(pod *corev1.Pod, terminal bool) {
 	nudge(notes)
 }
 
+// listAgain stores that a source lists a deleted pod again, if the pod is unchanged. The lock is held.
+func (m *Mailbox) listAgain(pod *corev1.Pod) {
+	if m.again == pod {
+		return
+	}
+	m.again = nil
+	if m.given != nil && Same(unseen(m.given), unseen(pod)) {
+		m.again = pod
+	}
+	nudge(m.Notes)
+}
+
+// annotationSeen is when a source has read the manifest of a static pod: a manifest that is written again has another time.
+const annotationSeen = "kubernetes.io/config.seen"
+
+// unseen returns a copy of a pod without annotationSeen.
+func unseen(pod *corev1.Pod) *corev1.Pod {
+	copied := *pod
+	copied.Annotations = maps.Clone(pod.Annotations)
+	delete(copied.Annotations, annotationSeen)
+	return &copied
+}
+
+// ListedAgain reports whether the pod was deleted and its source lists it again, unchanged.
+func (m *Mailbox) ListedAgain() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.again != nil
+}
+
+// Restart revokes the deletion of a pod that its source lists again, and reports whether that is so.
+func (m *Mailbox) Restart() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.again == nil {
+		return false
+	}
+	m.given, m.pod = m.again, m.again
+	m.deleted, m.again = false, nil
+	return true
+}
+
 // Delete says that nobody wants the pod any more, and stops work that has become pointless. A pod that is being taken down
 // already does not get its grace period and its hooks once more.
 func (m *Mailbox) Delete() {
 	m.mu.Lock()
-	first := !m.deleted
-	m.deleted = true
+	changed := !m.deleted || m.again != nil
+	m.deleted, m.again = true, nil
 	if m.cancel != nil && !m.stops {
 		m.cancel()
 	}
 	m.mu.Unlock()
-	if first {
+	if changed {
 		m.Poke()
 	}
 }

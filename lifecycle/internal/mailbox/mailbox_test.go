@@ -146,3 +146,32 @@ func TestTrimIsAnswered(t *testing.T) {
 	<-third
 	<-m.Trim()
 }
+
+// The deletion of a pod is revoked only if its source lists the unchanged pod again, and still does.
+func TestRestartRevokesADeletion(t *testing.T) {
+	pod := podtest.Pod("a")
+	m := mailbox.New(pod)
+	require.False(t, m.Restart(), "it is not deleted")
+	m.Delete()
+	require.True(t, noted(m.Notes))
+	require.False(t, m.ListedAgain() || m.Restart())
+
+	changed := pod.DeepCopy()
+	changed.Labels = map[string]string{"version": "2"}
+	m.Update(changed, false)
+	require.False(t, m.ListedAgain(), "another pod")
+
+	again := pod.DeepCopy()
+	again.Annotations = map[string]string{"kubernetes.io/config.seen": "2026-05-04T03:02:01Z"}
+	m.Update(again, false)
+	require.True(t, m.ListedAgain())
+	m.Delete()
+	require.True(t, noted(m.Notes))
+	require.False(t, m.ListedAgain() || m.Restart(), "it is deleted again")
+
+	m.Update(again, false)
+	require.True(t, m.Restart())
+	wanted, deleted := m.Wanted()
+	require.Same(t, again, wanted)
+	require.False(t, deleted)
+}

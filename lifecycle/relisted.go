@@ -1,0 +1,36 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/lifecycle/poddir"
+	"github.com/seed81659283/nodeagent/qos"
+)
+
+// restartsInPlace reports whether a deleted pod is stopped and started again by this worker: a static pod whose source lists it again, unchanged,
+// as after its manifest was removed and written again. Its mirror pod and its restart counts stay. A pod whose phase is terminal by then
+// is not started. A pod that another source had is taken down first and starts anew. Source: restartRequested in
+// pkg/kubelet/pod_workers.go, filterOutInactivePods in pkg/kubelet/kubelet_pods.go.
+func (w *worker) restartsInPlace(pod *corev1.Pod) bool {
+	return pod != nil && qos.IsStatic(pod) && pod.DeletionTimestamp == nil && w.ListedAgain() && !w.progress.takenOver
+}
+
+// restart revokes the deletion of a pod of which nothing runs and whose volumes and cgroup are released, and reports whether its source
+// still lists it.
+func (w *worker) restart() bool {
+	if !w.Restart() {
+		return false
+	}
+	w.progress.takeDowns = 0
+	w.setAdmission(admitted)
+	w.exec.Note(w.record, func(now *poddir.Record) { now.Status = w.status() }) // clearRecord has removed it
+	terminal := w.isTerminal()
+	w.exec.Log("pod is listed again", "restarted", !terminal)
+	if hook := w.r.opts.Hooks.Left; hook != nil && terminal {
+		hook(w.id)
+	}
+	return true
+}
