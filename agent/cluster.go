@@ -14,6 +14,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/lifecycle/apisource"
 	"github.com/seed81659283/nodeagent/nodestatus/heartbeat"
+	"github.com/seed81659283/nodeagent/qos"
 )
 
 // cluster is the API server's side of a node: the pods to run, the objects that pods refer to, and the statuses and events that go back.
@@ -78,7 +79,12 @@ func (c *cluster) pod(uid string) *corev1.Pod {
 // hooks report the changes of pods to the API server.
 func (c *cluster) hooks() lifecycle.Hooks {
 	return lifecycle.Hooks{
-		Status: func(pod *corev1.Pod, st *corev1.PodStatus) { c.statuses.Changed(pod, st) },
+		Status: func(pod *corev1.Pod, st *corev1.PodStatus) {
+			c.statuses.Changed(pod, st)
+			if qos.IsStatic(pod) {
+				c.mirrors.Changed() // it may be admitted by now
+			}
+		},
 		Left:   func(pod cri.PodIdentity) { c.statuses.Left(pod) },
 		Gone: func(pod cri.PodIdentity) {
 			c.statuses.Gone(pod)
@@ -102,7 +108,11 @@ func (a *Agent) join() (err error) {
 		return err
 	}
 	c.mirrors, err = c.source.Mirrors(apisource.MirrorsOptions{
-		Sources: a.config.staticSources(&a.options), Running: c.podsNamed, Node: func() *corev1.Node {
+		Sources: a.config.staticSources(&a.options), Running: c.podsNamed, Admitted: func(uid types.UID) bool {
+			state, _ := a.pods.Pod(string(uid))
+			return state.Admitted
+		},
+		Node: func() *corev1.Node {
 			if node := a.node.Node(); node.UID != "" {
 				return node
 			}

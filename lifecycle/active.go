@@ -44,7 +44,9 @@ type PodState struct {
 	Spec    *corev1.Pod       // as its source gave it last; nil: the pod is orphaned. It must not be written to
 	Status  *corev1.PodStatus // as Hooks.Status was told it last; nil: nothing yet. It must not be written to
 	Deleted bool              // no source wants it any more, and it is being taken down
-	Evicted bool              // [Reconciler.Evict] was called for it, be it by an agent before this one: it terminates, has terminated or is held back
+	// Admitted says that the pod may run on this node, or has: nobody rejected it, and it does not wait for admission.
+	Admitted bool
+	Evicted  bool // [Reconciler.Evict] was called for it, be it by an agent before this one: it terminates, has terminated or is held back
 }
 
 // Pods returns the pods that are wanted or being taken down, by UID: the level, where Hooks.Status is the edge. A pod whose
@@ -72,7 +74,12 @@ func (r *Reconciler) Pod(uid string) (state PodState, ok bool) {
 // podState is what others are told of the pod. The Reconciler's lock is held, so that it is a worker of it still.
 func (w *worker) podState() PodState {
 	pod, deleted := w.Wanted()
-	return PodState{Pod: w.id, Spec: pod, Status: w.status(), Deleted: deleted, Evicted: w.record.Get().Eviction != nil}
+	known := w.record.Get()
+	evicted := known.Eviction != nil // only a pod that was admitted is
+	return PodState{
+		Pod: w.id, Spec: pod, Status: w.status(), Deleted: deleted, Evicted: evicted,
+		Admitted: known.Rejection == nil && (evicted || w.admission() == admitted),
+	}
 }
 
 // MayRun reports whether anything of a pod runs or may be about to run: a pod that is wanted or still terminating, or one that

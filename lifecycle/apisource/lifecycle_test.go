@@ -55,6 +55,12 @@ func (a *agent) start() {
 	o.Dirs.Pods = filepath.Join(a.path, "pods")
 	o.NoMounts = true
 	o.Hooks.Gone = func(cri.PodIdentity) { a.mirrors.Changed() }
+	o.Admit = func(_ context.Context, pod *corev1.Pod, _ []*corev1.Pod) error {
+		if pod.Labels["app"] == "misfit" {
+			return &lifecycle.Rejection{Reason: "OutOfcpu", Message: "it is a test"}
+		}
+		return nil
+	}
 	var err error
 	a.reconciler, err = lifecycle.New(a.rt, generator, o)
 	require.NoError(a, err)
@@ -62,6 +68,10 @@ func (a *agent) start() {
 	require.NoError(a, err)
 	a.mirrors, err = a.source.Mirrors(apisource.MirrorsOptions{
 		Sources: []string{"file"}, Running: a.runs,
+		Admitted: func(uid types.UID) bool {
+			state, _ := a.reconciler.Pod(string(uid))
+			return state.Admitted
+		},
 		Node: func() *corev1.Node {
 			node, _ := apisourcetest.Get[*corev1.Node](a.server, "", "n1")
 			return node
@@ -259,5 +269,49 @@ func TestMirrorOutlivesItsPod(t *testing.T) {
 		_, exists := apisourcetest.Get[*corev1.Pod](a.server, "default", "web")
 		assert.False(a, exists)
 		assert.Equal(a, "a/0 b/0", a.running())
+	})
+}
+
+// A static pod that is removed and listed again, unchanged, while it terminates is restarted and keeps its mirror.
+func TestMirrorOfRestartedStaticPodStays(t *testing.T) {
+	withAgent(t, func(a *agent) {
+		before, _ := apisourcetest.Get[*corev1.Pod](a.server, "default", "web")
+		gone := a.store.Update(podset.Set{Source: "file"})
+		require.NoError(a, a.reconciler.Set(gone))
+		a.mirrors.Set(gone)
+		a.static(staticPod("web", "h1"))
+		require.Equal(a, "a/0 b/0 web/1", a.running())
+		after, _ := apisourcetest.Get[*corev1.Pod](a.server, "default", "web")
+		require.Equal(a, before.UID, after.UID)
+	})
+}
+
+// A static pod that admission rejects, or that Set refuses, has no mirror, as in the kubelet. The mirror of a predecessor is deleted.
+func TestRejectedStaticPodHasNoMirror(t *testing.T) {
+	withAgent(t, func(a *agent) {
+		misfit, sysctl, next := staticPod("misfit", "h2"), staticPod("sysctl", "h3"), staticPod("web", "h4")
+		next.Labels = map[string]string{"app": "misfit"}
+		sysctl.Spec.SecurityContext = &corev1.PodSecurityContext{Sysctls: []corev1.Sysctl{{Name: "kernel.msgmax", Value: "65536"}}}
+		set := a.store.Update(podset.Set{Source: "file", Pods: []*corev1.Pod{misfit, sysctl, next, staticPod("fit", "h5")}})
+		require.ErrorContains(a, a.reconciler.Set(set), "kernel.msgmax")
+		a.mirrors.Set(set)
+		time.Sleep(time.Minute)
+		require.Equal(a, "a/0 b/0 fit/0", a.running())
+		for _, name := range []string{"misfit", "sysctl", "web", "fit"} {
+			_, exists := apisourcetest.Get[*corev1.Pod](a.server, "default", name)
+			require.Equal(a, name == "fit", exists, name)
+		}
+		for _, state := range a.reconciler.Pods() {
+			fails := state.Status != nil && state.Status.Phase == corev1.PodFailed
+			require.Equal(a, fails, !state.Admitted, state.Pod.Name)
+		}
+
+		before, _ := apisourcetest.Get[*corev1.Pod](a.server, "default", "fit")
+		a.static(staticPod("fit", "h5"))
+		a.stop()
+		a.start()
+		after, exists := apisourcetest.Get[*corev1.Pod](a.server, "default", "fit")
+		require.True(a, exists, "the mirror that an earlier agent has created")
+		require.Equal(a, before.UID, after.UID)
 	})
 }

@@ -47,6 +47,9 @@ type MirrorsOptions struct {
 	// Running returns the UIDs of the static pods of that name that run or terminate, whether a source lists them or not: those in
 	// lifecycle.Reconciler.Pods. As long as one of them is listed by no source, the mirror of that name stays. Nil: there are none.
 	Running func(namespace, name string) []types.UID
+	// Admitted reports whether the static pod of a UID is admitted: Admitted of lifecycle.Reconciler.Pod. Until then no mirror of the pod
+	// is created. It is called often. Nil: each pod is admitted.
+	Admitted func(uid types.UID) bool
 	// Failed is called for each action that failed, with the wait before the next attempt, and once for a pod that cannot have
 	// a mirror, with no wait. Nil is not told.
 	Failed func(pod types.NamespacedName, err error, retry time.Duration)
@@ -108,7 +111,7 @@ func (m *Mirrors) Set(set podset.Set) {
 	m.Changed()
 }
 
-// Changed has Run look again: the Node was registered or is another one, or a static pod has terminated. Without it Run looks
+// Changed has Run look again: the Node was registered or is another one, or a static pod was admitted or has terminated. Without it Run looks
 // once a second as long as it waits for such a thing.
 func (m *Mirrors) Changed() {
 	select {
@@ -188,6 +191,11 @@ func (m *Mirrors) plan(now time.Time) (due []MirrorAction, next time.Time) {
 			running := m.isRunningUnlisted(namespace, name, static)
 			waiting = waiting || running
 			return running
+		},
+		Admitted: func(pod *corev1.Pod) bool {
+			admitted := m.opts.Admitted == nil || m.opts.Admitted(pod.UID)
+			waiting = waiting || !admitted
+			return admitted
 		},
 	})
 	due, next = m.pace(actions, now)

@@ -26,6 +26,8 @@ type MirrorFacts struct {
 	Complete bool         // the static pods are all that there are, so a mirror of none is an orphan
 	// Running reports whether a static pod of that name that no source lists any more still runs or terminates. Nil: none does.
 	Running func(namespace, name string) bool
+	// Admitted reports whether a static pod may run on the node. Nil: each may.
+	Admitted func(static *corev1.Pod) bool
 	// Taken reports whether a pod of the API server that is no mirror has the name. Nil: none has.
 	Taken func(namespace, name string) bool
 }
@@ -44,8 +46,8 @@ var ErrNotRegistered = errors.New("the node is not registered, or is being delet
 // PlanMirrors returns what has to be done so that each static pod has its mirror in the API server, and no other has one. A
 // mirror stands for a static pod that has its name and the hash in its annotation kubernetes.io/config.mirror; one that does not,
 // or that is being deleted, is replaced. The mirror of a static pod that no source lists any more stays until that pod has
-// terminated, also where a successor has its name: the kubelet's pod worker does not sync the successor before. Of two static
-// pods with one name the first counts. Neither list is changed.
+// terminated, also where a successor has its name: the kubelet's pod worker does not sync the successor before. No mirror is created for
+// a static pod that is not admitted, as after its rejection. Of two static pods with one name the first counts. Neither list is changed.
 func PlanMirrors(static, mirrorPods []*corev1.Pod, facts MirrorFacts) (actions []MirrorAction) {
 	byName := make(map[types.NamespacedName]*corev1.Pod, len(mirrorPods))
 	for _, mirror := range mirrorPods {
@@ -62,7 +64,11 @@ func PlanMirrors(static, mirrorPods []*corev1.Pod, facts MirrorFacts) (actions [
 		if isMirrorOf(mirror, pod) || facts.isRunning(name) {
 			continue
 		}
-		actions = append(actions, planMirror(pod, mirror, facts))
+		if facts.Admitted == nil || facts.Admitted(pod) {
+			actions = append(actions, planMirror(pod, mirror, facts))
+		} else if mirror != nil {
+			actions = append(actions, MirrorAction{Namespace: pod.Namespace, Name: pod.Name, Delete: mirror})
+		}
 	}
 	if !facts.Complete {
 		return actions

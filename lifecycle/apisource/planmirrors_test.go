@@ -71,6 +71,7 @@ func TestPlanMirrors(t *testing.T) {
 	leaving.DeletionTimestamp = stamp()
 	of := func(pods ...*corev1.Pod) []*corev1.Pod { return pods }
 	all := apisource.MirrorFacts{Node: newNode(), Complete: true}
+	unadmitted := apisource.MirrorFacts{Node: newNode(), Complete: true, Admitted: func(*corev1.Pod) bool { return false }}
 	for name, c := range map[string]struct {
 		static, mirrors []*corev1.Pod
 		facts           apisource.MirrorFacts
@@ -92,6 +93,9 @@ func TestPlanMirrors(t *testing.T) {
 		"predecessor terminating, mirror being deleted": {of(web), of(deleted), apisource.MirrorFacts{
 			Node: newNode(), Complete: true, Running: func(string, string) bool { return true },
 		}, ""},
+		"not admitted":                               {of(web), nil, unadmitted, ""},
+		"not admitted, mirror of a predecessor":      {of(web), of(mirrorPod("web", "h0", "m1")), unadmitted, "web: delete m1"},
+		"not admitted by this agent, its own mirror": {of(web), of(mirrorPod("web", "h1", "m1")), unadmitted, ""},
 		"no node": {
 			of(web), nil,
 			apisource.MirrorFacts{Complete: true},
