@@ -85,7 +85,7 @@ func (c *cluster) hooks() lifecycle.Hooks {
 				c.mirrors.Changed() // it may be admitted by now
 			}
 		},
-		Left:   func(pod cri.PodIdentity) { c.statuses.Left(pod) },
+		Left: func(pod cri.PodIdentity) { c.statuses.Left(pod) },
 		Gone: func(pod cri.PodIdentity) {
 			c.statuses.Gone(pod)
 			c.retainer.Gone(pod.UID)
