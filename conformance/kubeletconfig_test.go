@@ -34,22 +34,22 @@ func jsonFields(t reflect.Type) map[string]reflect.Type {
 	return all
 }
 
-// shape describes the JSON of a type: pointers and names of types do not count, as the same documents fit.
-func shape(t reflect.Type) any {
+// jsonShape describes the JSON of a type: pointers and names of types do not count, as the same documents fit.
+func jsonShape(t reflect.Type) any {
 	switch t.Kind() {
 	case reflect.Pointer:
-		return []any{"optional", shape(t.Elem())}
+		return []any{"optional", jsonShape(t.Elem())}
 	case reflect.Slice:
-		return []any{"list", shape(t.Elem())}
+		return []any{"list", jsonShape(t.Elem())}
 	case reflect.Map:
-		return []any{"map", shape(t.Key()), shape(t.Elem())}
+		return []any{"map", jsonShape(t.Key()), jsonShape(t.Elem())}
 	case reflect.Struct:
 		if strings.HasPrefix(t.PkgPath(), "k8s.io/api") { // the same type on both sides
 			return t.String()
 		}
 		fields := map[string]any{}
 		for name, field := range jsonFields(t) {
-			fields[name] = shape(field)
+			fields[name] = jsonShape(field)
 		}
 		return fields
 	}
@@ -67,7 +67,7 @@ func TestKubeletConfigurationHasTheFieldsOfTheKubelet(t *testing.T) {
 	}
 	for name, field := range theirs {
 		if mine, ok := ours[name]; ok {
-			assert.Equal(t, shape(field), shape(mine), name)
+			assert.Equal(t, jsonShape(field), jsonShape(mine), name)
 		} else {
 			assert.True(t, unsupported[name], name)
 		}

@@ -9,7 +9,8 @@ import "context"
 type maxOutputKey struct{}
 
 // WithMaxOutput returns a context for [Execer].ExecSync whose caller has memory for that many bytes of output. A runtime that
-// would have to read all of a longer one at once, as package remote, returns an error instead. Others may ignore it.
+// would have to read all of a longer output at once, as package remote, returns an error instead. A runtime that reads the output as it
+// comes, as package process, keeps the first bytes of each stream.
 func WithMaxOutput(ctx context.Context, bytes int) context.Context {
 	return context.WithValue(ctx, maxOutputKey{}, bytes)
 }

@@ -23,7 +23,7 @@ const (
 )
 
 // ExecSync runs a command beside the process of a container, with its environment, working directory and user.
-// What the command leaves running ends with the container.
+// What the command leaves running ends with the container. Of each stream it keeps the first 16 MiB, or the bytes of [cri.WithMaxOutput].
 func (r *Runtime) ExecSync(ctx context.Context, id string, cmd []string, timeout time.Duration) (cri.ExecResult, error) {
 	result, err := r.execSync(ctx, id, cmd, timeout)
 	return result, fail("ExecSync", id, err)
@@ -42,12 +42,16 @@ func (r *Runtime) execSync(ctx context.Context, id string, cmd []string, timeout
 		ctx, cancel = context.WithTimeout(ctx, seconds(timeout))
 		defer cancel()
 	}
+	limit := outputLimit
+	if most, ok := cri.MaxOutput(ctx); ok {
+		limit = min(limit, most)
+	}
 	var readers sync.WaitGroup
-	stdout, err := capture.Start(&readers, outputLimit, outputTime)
+	stdout, err := capture.Start(&readers, limit, outputTime)
 	if err != nil {
 		return cri.ExecResult{}, err
 	}
-	stderr, err := capture.Start(&readers, outputLimit, outputTime)
+	stderr, err := capture.Start(&readers, limit, outputTime)
 	if err != nil {
 		stdout.Finish()
 		readers.Wait()

@@ -56,6 +56,11 @@ func TestExecOutputIsCut(t *testing.T) {
 	require.NoError(t, err)
 	assert.Len(t, result.Stdout, 16<<20)
 	assert.Equal(t, "done\n", string(result.Stderr), "the command blocked")
+
+	result, err = rt.ExecSync(cri.WithMaxOutput(t.Context(), 1000), id, []string{"sh", "-c", `head -c 20000000 /dev/zero; echo done >&2`}, 0)
+	require.NoError(t, err)
+	assert.Len(t, result.Stdout, 1000, "the bound of the caller")
+	assert.Equal(t, "done\n", string(result.Stderr), "the command blocked")
 }
 
 // What a command leaves in the background neither delays its result nor outlives the container.
