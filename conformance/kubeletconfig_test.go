@@ -83,6 +83,7 @@ var defaultsThatDiffer = map[string]string{
 	"containerRuntimeEndpoint": "none: plain processes; the kubelet's is containerd's",
 	"evictionHard":             "set here; the kubelet sets it when it starts (eviction.DefaultHardEvictionMap)",
 	"cgroupRoot":               `"/", which an empty one means to the kubelet`,
+	"enableSystemLogQuery":     "false, which nil means to the kubelet",
 }
 
 func TestKubeletConfigurationHasTheDefaultsOfTheKubelet(t *testing.T) {

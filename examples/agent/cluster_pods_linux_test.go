@@ -129,6 +129,9 @@ func compare(t *testing.T, s scenario, sides [2]side) {
 	}
 	t.Logf("%s took %v; lines of the kubelet:\n%s", s.name, time.Since(begun).Round(100*time.Millisecond),
 		strings.Join(slices.Sorted(maps.Keys(actors[1].lines())), "\n"))
+	if err != nil {
+		t.Logf("lines of the agent:\n%s", strings.Join(slices.Sorted(maps.Keys(actors[0].lines())), "\n"))
+	}
 	require.NoError(t, err)
 }
 
