@@ -18,6 +18,9 @@ import (
 	"github.com/seed81659283/nodeagent/agent"
 	"github.com/seed81659283/nodeagent/agent/kubeletconfig"
 	"github.com/seed81659283/nodeagent/cri/critest"
+	"github.com/seed81659283/nodeagent/eviction"
+	"github.com/seed81659283/nodeagent/nodestatus"
+	"github.com/seed81659283/nodeagent/volume"
 )
 
 const (
@@ -67,6 +70,11 @@ func TestNewNamesTheSettingThatIsMissing(t *testing.T) {
 		"there would be no pods to run":                             func(_ *agent.Config, o *agent.Options) { o.Sources = nil },
 		"Options.Runtime and containerRuntimeEndpoint are both set": func(c *agent.Config, o *agent.Options) { c.Kubelet.ContainerRuntimeEndpoint, o.Runtime = "/x", runtime },
 		"Options.Ephemeral needs Options.Runtime":                   func(_ *agent.Config, o *agent.Options) { o.Ephemeral = true },
+		"Options.Hosts needs kubeconfig":                            func(_ *agent.Config, o *agent.Options) { o.Hosts = nodestatus.Fixed{} },
+		"Options.Plugins needs":                                     func(_ *agent.Config, o *agent.Options) { o.Plugins = map[string]volume.Plugin{volume.EmptyDir: nil} },
+		"Options.Ranker needs cgroupsPerQOS": func(_ *agent.Config, o *agent.Options) {
+			o.Ranker = func(eviction.Layout) eviction.EvictionRanker { return nil }
+		},
 		"enableServer needs a rootDir": func(c *agent.Config, o *agent.Options) {
 			o.Ephemeral, o.Runtime, c.Kubelet.EnableServer = true, runtime, new(true)
 		},
