@@ -7,6 +7,7 @@ import (
 	"context"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/process"
 	"github.com/seed81659283/nodeagent/images"
 	"github.com/seed81659283/nodeagent/images/credential"
 	"github.com/seed81659283/nodeagent/lifecycle"
@@ -22,7 +23,7 @@ type imageRuntime interface {
 // pullImages makes the engine that pulls the images of pods, also from registries that need credentials.
 func (a *Agent) pullImages(ctx context.Context, o *lifecycle.Options) error {
 	runtime, ok := a.runtime.(imageRuntime)
-	if !ok {
+	if _, embedded := a.runtime.(*process.Runtime); !ok || embedded { // plain processes run programs of the host, whatever image a pod names
 		return nil
 	}
 	n := &a.config.Node

@@ -25,6 +25,7 @@ import (
 type node struct {
 	Reporter *heartbeat.Reporter
 	initial  corev1.ResourceList // allocatable resources of the machine at the start
+	memory   int64               // bytes of the machine at the start
 }
 
 func (n *node) Node() *corev1.Node {
@@ -75,7 +76,7 @@ func (a *Agent) readMachine(ctx context.Context) error {
 		}
 	}
 	initial, _ := nodestatus.Initial(nodestatus.Facts{Config: c, Machine: m})
-	a.node.initial = initial.Status.Allocatable
+	a.node.initial, a.node.memory = initial.Status.Allocatable, m.Memory
 	return nil
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 	"github.com/seed81659283/nodeagent/nodeapi/podsapi"
 	"github.com/seed81659283/nodeagent/nodestatus/machine"
+	"github.com/seed81659283/nodeagent/qos"
 )
 
 // podOptions returns how pods run, and the hooks that report on them.
@@ -33,6 +34,9 @@ func (a *Agent) podOptions() lifecycle.Options {
 		AppArmor: machine.AppArmor(os.DirFS("/")),
 		Dirs:     lifecycle.Dirs{Pods: a.config.path("pods"), LogLinks: n.ContainerLogsDir},
 		NoMounts: a.client == nil, Owner: a.owner(), Objects: a.options.Objects, Probes: a.probes(),
+	}
+	if a.client == nil { // without cgroups, which would say more of the machine
+		o.Spec.Node = &qos.Node{MemoryCapacity: a.node.memory}
 	}
 	hooks := []lifecycle.Hooks{a.options.Hooks.Lifecycle, {Status: a.logStatus, Event: a.event}}
 	switch {

@@ -15,7 +15,6 @@ import (
 // unsetOptions are the options of pods that the agent leaves unset before it knows its runtime, with the reason.
 var unsetOptions = map[string]string{
 	"CgroupParent":   "set by the cgroups of pods, which need the runtime's cgroup driver",
-	"Node":           "set by the cgroups of pods",
 	"Handlers":       "set in isolate, which needs the runtime's status",
 	"UserNamespace":  "set in isolate, likewise",
 	"RuntimeClasses": "set for a cluster alone: classes are its objects",
