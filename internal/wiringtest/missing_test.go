@@ -77,6 +77,10 @@ func missing(t *testing.T) map[string]func() error {
 		"podevict.NodeOptions.Pods":      func() error { return node(func(o *podevict.NodeOptions) { o.Pods = nil }) },
 		"podevict.NodeOptions.Path":      func() error { return node(func(o *podevict.NodeOptions) { o.Path = nil }) },
 		"podevict.NodeOptions.Cgroups":   func() error { return node(func(o *podevict.NodeOptions) { o.Cgroups = nil }) },
+		"podevict.PreemptorOptions.Node": func() error { return only(podevict.NewPreemptor(podevict.PreemptorOptions{Pods: &lifecycle.Handle{}})) },
+		"podevict.PreemptorOptions.Pods": func() error {
+			return only(podevict.NewPreemptor(podevict.PreemptorOptions{Node: func() *corev1.Node { return nil }}))
+		},
 		"apisource.Options.NodeName":     func() error { return only(apisource.New(config, apisource.Options{})) },
 		"apisource.StatusesOptions.Pods": func() error { return only(source.Statuses(apisource.StatusesOptions{MayRun: runs})) },
 		"apisource.StatusesOptions.MayRun": func() error {
