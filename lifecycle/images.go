@@ -6,7 +6,7 @@ package lifecycle
 import "github.com/seed81659283/nodeagent/lifecycle/podstatus"
 
 // Images returns the images that the pods of the node name, for containers and volumes, as gc.ImageOptions.Wanted has them: of pods that run or
-// are to run, also of evicted pods that wait until the node has recovered, and of pods that have no worker yet.
+// are to run, also of evicted pods that wait until the node has recovered, and of pods that have no worker yet. An image may be named twice.
 func (r *Reconciler) Images() (names []string) {
 	pods, _ := r.Active()
 	for _, p := range r.Pods() {
@@ -20,6 +20,9 @@ func (r *Reconciler) Images() (names []string) {
 		}
 		for i := range pod.Spec.Containers {
 			names = append(names, pod.Spec.Containers[i].Image)
+		}
+		for i := range pod.Spec.EphemeralContainers {
+			names = append(names, pod.Spec.EphemeralContainers[i].Image)
 		}
 		for i := range pod.Spec.Volumes {
 			if image := pod.Spec.Volumes[i].Image; image != nil {

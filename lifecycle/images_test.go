@@ -1,0 +1,77 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle_test
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/critest"
+	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/internal/podtest"
+	"github.com/seed81659283/nodeagent/lifecycle/podapi"
+	"github.com/seed81659283/nodeagent/pleg"
+)
+
+// named returns each image that pods of a Reconciler name once, in order.
+func named(r *lifecycle.Reconciler) []string {
+	names := r.Images()
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// withImage returns a pod of one container with an image.
+func withImage(name, image string) *corev1.Pod {
+	pod := podtest.Pod(name)
+	pod.Spec.Containers[0].Image = image
+	return pod
+}
+
+// Each of these images is pulled before a container is created with it: an image that no container uses yet must not be collected.
+func TestImagesOfPodBeforeRunAreThoseOfContainersAndVolumes(t *testing.T) {
+	rt := critest.New(critest.Options{})
+	r := newReconciler(t, rt, pleg.New(rt, pleg.Options{}), lifecycle.Options{Images: struct{ lifecycle.Images }{}})
+	require.Empty(t, r.Images())
+	pod := withImage("a", "main")
+	pod.Spec.InitContainers = []corev1.Container{podtest.Init("setup"), podtest.Sidecar("proxy")}
+	pod.Spec.InitContainers[0].Image, pod.Spec.InitContainers[1].Image = "init", "sidecar"
+	podtest.AddEphemeral(pod, "main")
+	pod.Spec.EphemeralContainers[0].Image = "debug"
+	pod.Spec.Volumes = []corev1.Volume{
+		{Name: "model", VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: "volume"}}},
+	}
+	podapi.Default(pod)
+	require.NoError(t, r.Set(lifecycle.PodSet{Source: "test", Pods: []*corev1.Pod{pod}}))
+	require.Equal(t, []string{"debug", "init", "main", "sidecar", "volume"}, named(r))
+}
+
+func TestImagesOfPodAreNamedUntilItTerminatesOrIsDeleted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{Script: func(c *cri.ContainerConfig) critest.Script {
+			if c.Name == "job" {
+				return critest.ExitAfter(time.Minute, 0)
+			}
+			return critest.IgnoreTERM()
+		}})
+		n := boot(t, rt, rt, lifecycle.Options{})
+		job := podtest.Pod("job", "job")
+		job.Spec.Containers[0].Image, job.Spec.RestartPolicy = "job:1", corev1.RestartPolicyNever
+		web := withImage("web", "web:1")
+		n.set(job, web)
+		time.Sleep(30 * time.Second)
+		require.Equal(t, []string{"job:1", "web:1"}, named(n.reconciler))
+		time.Sleep(time.Minute)
+		require.Equal(t, corev1.PodSucceeded, n.phase("job"))
+		require.Equal(t, []string{"web:1"}, named(n.reconciler))
+		n.set(job)
+		synctest.Wait()
+		require.Empty(t, named(n.reconciler), "the container that still terminates protects its image itself")
+	})
+}
