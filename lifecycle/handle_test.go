@@ -1,0 +1,102 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/critest"
+	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/internal/podtest"
+)
+
+// requireNoPods checks the results of a Handle without a Reconciler: no pod is listed, and no pod may be removed.
+func requireNoPods(t *testing.T, h *lifecycle.Handle) {
+	t.Helper()
+	require.Nil(t, h.Reconciler())
+	require.Empty(t, h.Pods())
+	_, ok := h.Pod("uid-a")
+	require.False(t, ok)
+	active, complete := h.Active()
+	require.Empty(t, active)
+	require.False(t, complete, "or a caller would take the node for empty")
+	require.Empty(t, h.Images())
+	require.True(t, h.MayRun("uid-a"), "or a caller would delete the pod from the API server")
+	require.True(t, h.Owned("uid-a"), "or a caller would remove the containers")
+	err := h.Evict(t.Context(), "uid-a", lifecycle.Eviction{Reason: "Evicted"})
+	require.ErrorIs(t, err, cri.ErrNotFound)
+	require.ErrorContains(t, err, "pod uid-a")
+	require.NoError(t, h.Trim(t.Context()), "a node without pods has no memory to return")
+}
+
+func TestHandleBeforeSetHasNoPodsAndRemovesNone(t *testing.T) {
+	var h lifecycle.Handle
+	requireNoPods(t, &h)
+	h.Set(nil)
+	requireNoPods(t, &h)
+}
+
+func TestHandleAfterSetHasPodsOfReconciler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		n := boot(t, rt, rt, lifecycle.Options{})
+		var h lifecycle.Handle
+		h.Set(n.reconciler)
+		n.set(podtest.Pod("a"))
+		time.Sleep(time.Second)
+
+		require.Same(t, n.reconciler, h.Reconciler())
+		require.Equal(t, n.reconciler.Pods(), h.Pods())
+		state, ok := h.Pod("uid-a")
+		require.True(t, ok)
+		require.Equal(t, "a", state.Pod.Name)
+		active, complete := h.Active()
+		require.Len(t, active, 1)
+		require.True(t, complete)
+		require.Equal(t, n.reconciler.Images(), h.Images())
+		require.True(t, h.MayRun("uid-a"))
+		require.False(t, h.MayRun("uid-b"))
+		require.True(t, h.Owned("uid-a"))
+		require.False(t, h.Owned("uid-b"))
+		require.ErrorContains(t, h.Trim(t.Context()), "Options.Dirs.Pods: required", "it is the error of the Reconciler")
+		require.NoError(t, h.Evict(t.Context(), "uid-a", lifecycle.Eviction{Reason: "Evicted"}))
+		require.Equal(t, corev1.PodFailed, n.phase("a"))
+	})
+}
+
+// An Admit needs the pods of the Reconciler whose option it is: the Handle is there before it.
+func TestHandleInOptionsHasPodsWhenAdmitIsCalled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var h lifecycle.Handle
+		var mu sync.Mutex
+		var listed [][]string
+		rt := critest.New(critest.Options{})
+		n := boot(t, rt, rt, lifecycle.Options{Admit: func(context.Context, *corev1.Pod, []*corev1.Pod) error {
+			var names []string
+			for _, p := range h.Pods() {
+				names = append(names, p.Pod.Name)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			listed = append(listed, names)
+			return nil
+		}})
+		h.Set(n.reconciler)
+		n.set(podtest.Pod("a"))
+		time.Sleep(time.Second)
+		n.set(podtest.Pod("a"), podtest.Pod("b"))
+		time.Sleep(time.Second)
+		mu.Lock()
+		defer mu.Unlock()
+		require.Equal(t, [][]string{{"a"}, {"a", "b"}}, listed)
+	})
+}
