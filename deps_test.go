@@ -62,6 +62,7 @@ tests lifecycle/resize:         lifecycle/internal/podtest
 tests lifecycle/executor:       lifecycle/internal/podtest lifecycle/lifecycletest
 tests lifecycle:                lifecycle/internal/podtest lifecycle/lifecycletest cgroups images/credential qos pleg cri/remote cri/process cgroups/driver cgroups/cgroupstest cgroups/podtree
 tests hack/bench:               API YAML
+tests lifecycle/podevents:      images/credential
 tests lifecycle/podenv:         lifecycle/podapi
 tests lifecycle/podspec:        lifecycle/podapi
 tests lifecycle/objects:        lifecycle/podenv lifecycle/podspec
@@ -238,7 +239,7 @@ agent                  max 300: any
 agent/kubeletconfig    max 110: cgroups/podtree cri/logs eviction eviction/threshold gc internal/quantity nodestatus nodestatus/shutdown API sigs.k8s.io/yaml
 internal/agentfile     max 300: agent agent/kubeletconfig
 internal/volumestats   max  75: nodestatus/summary volume volume/claim API k8s.io/kubelet/pkg/apis/stats/v1alpha1
-lifecycle/podevents    max  80: cri images lifecycle probe API
+lifecycle/podevents    max  80: cri images internal/required lifecycle probe API
 
 # The node: what is used of it.
 nodestatus             max  80: cgroups/podtree cri nodestatus/machine API

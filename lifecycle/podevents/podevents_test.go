@@ -1,0 +1,151 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podevents_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/images"
+	"github.com/seed81659283/nodeagent/images/credential"
+	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/podevents"
+	"github.com/seed81659283/nodeagent/probe"
+)
+
+// web is the pod of all events.
+var web = cri.PodIdentity{Namespace: "shop", Name: "web", UID: "u1"}
+
+// recorded is an event with its pod.
+type recorded struct {
+	pod   cri.PodIdentity
+	event lifecycle.Event
+}
+
+// into returns a Record that appends to events.
+func into(events *[]recorded) podevents.Record {
+	return func(pod cri.PodIdentity, e lifecycle.Event) { *events = append(*events, recorded{pod, e}) }
+}
+
+// The words are those of pkg/kubelet/images/image_manager.go, which people and tools search for.
+func TestImagesRecordsPullsInTheWordsOfTheKubelet(t *testing.T) {
+	request := images.Request{Pod: credential.Pod{Namespace: "shop", Name: "web", UID: "u1"}, Container: "c", Image: "nginx"}
+	failed := func(reason, cause string) func(images.Hooks) {
+		return func(h images.Hooks) { h.Failed(request, &images.Error{Reason: reason, Err: errors.New(cause)}) }
+	}
+	pull := images.Pull{Image: cri.Image{Size: 123}, Took: 1234567 * time.Microsecond, Total: 2 * time.Second}
+	for _, test := range []struct {
+		name                  string
+		call                  func(images.Hooks)
+		kind, reason, message string
+	}{
+		{
+			"present", func(h images.Hooks) { h.Present(request, cri.Image{}) },
+			"Normal", "Pulled", `Container image "nginx" already present on machine and can be accessed by the pod`,
+		},
+		{"pull begins", func(h images.Hooks) { h.Pulling(request) }, "Normal", "Pulling", `Pulling image "nginx"`},
+		{
+			"pull succeeds", func(h images.Hooks) { h.Pulled(request, pull) },
+			"Normal", "Pulled", `Successfully pulled image "nginx" in 1.234s (2s including waiting). Image size: 123 bytes.`,
+		},
+		{"pull fails", failed(images.ReasonErrImagePull, "no route"), "Warning", "Failed", `Failed to pull image "nginx": no route`},
+		{"registry is away", failed(images.ReasonRegistryUnavailable, "503"), "Warning", "Failed", `Failed to pull image "nginx": 503`},
+		{"back-off", failed(images.ReasonImagePullBackOff, "no route"), "Normal", "BackOff", `Back-off pulling image "nginx"`},
+		{
+			"policy Never", failed(images.ReasonErrImageNeverPull, `Container image "nginx" is not present with pull policy of Never`),
+			"Warning", "ErrImageNeverPull", `Container image "nginx" is not present with pull policy of Never`,
+		},
+		{"runtime fails", failed(images.ReasonImageInspectError, "no runtime"), "Warning", "InspectFailed", "no runtime"},
+		{
+			"name is invalid", failed(images.ReasonInvalidImageName, "upper case"),
+			"Warning", "InspectFailed", `Failed to apply default image tag "nginx": upper case`,
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var events []recorded
+			test.call(podevents.Images(into(&events)))
+			assert.Equal(t, []recorded{{web, lifecycle.Event{Type: test.kind, Reason: test.reason, Message: test.message, Container: "c"}}}, events)
+		})
+	}
+}
+
+// pods are pods by UID.
+type pods map[string]lifecycle.PodState
+
+func (p pods) Pod(uid string) (lifecycle.PodState, bool) {
+	state, ok := p[uid]
+	return state, ok
+}
+
+// The words are those of pkg/kubelet/prober/prober.go. A probe that succeeds is no event.
+func TestProbesRecordsFailuresAndWarningsInTheWordsOfTheKubelet(t *testing.T) {
+	for _, test := range []struct {
+		name            string
+		kind            probe.Kind
+		result          probe.Result
+		err             error
+		reason, message string // empty: no event
+	}{
+		{"success", probe.Liveness, probe.NewResult(probe.Success, "ok"), nil, "", ""},
+		{"failure", probe.Readiness, probe.NewResult(probe.Failure, "HTTP 500"), nil, "Unhealthy", "Readiness probe failed: HTTP 500"},
+		{"warning", probe.Liveness, probe.NewResult(probe.Warning, "redirect"), nil, "ProbeWarning", "Liveness probe warning: redirect"},
+		{
+			"no result", probe.Startup, probe.NewResult(probe.Unknown, ""), errors.New("no runtime"),
+			"Unhealthy", "Startup probe errored and resulted in unknown state: no runtime",
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var events []recorded
+			hooks := podevents.Probes(pods{"u1": {Pod: web}}, into(&events))
+			hooks.Probed(probe.Key{PodUID: "u1", Container: "c", Kind: test.kind}, test.result, test.err, time.Second)
+			if test.reason == "" {
+				require.Empty(t, events)
+				return
+			}
+			require.Equal(t, []recorded{{web, lifecycle.Event{Type: corev1.EventTypeWarning, Reason: test.reason, Message: test.message, Container: "c"}}}, events)
+		})
+	}
+}
+
+func TestProbesOfRestartedContainerRecordsAttempt(t *testing.T) {
+	status := &corev1.PodStatus{
+		InitContainerStatuses: []corev1.ContainerStatus{{Name: "proxy", RestartCount: 2}},
+		ContainerStatuses:     []corev1.ContainerStatus{{Name: "c", RestartCount: 3}},
+	}
+	var events []recorded
+	hooks := podevents.Probes(pods{"u1": {Pod: web, Status: status}}, into(&events))
+	for _, container := range []string{"proxy", "c", "unreported"} {
+		hooks.Probed(probe.Key{PodUID: "u1", Container: container}, probe.NewResult(probe.Failure, ""), nil, 0)
+	}
+	var attempts []uint32
+	for _, e := range events {
+		attempts = append(attempts, e.event.Attempt)
+	}
+	require.Equal(t, []uint32{2, 3, 0}, attempts)
+}
+
+// The last probe of a pod may return after the pod was removed.
+func TestProbesOfRemovedPodRecordsNothing(t *testing.T) {
+	var events []recorded
+	podevents.Probes(pods{}, into(&events)).Probed(probe.Key{PodUID: "u1", Container: "c"}, probe.NewResult(probe.Failure, ""), nil, 0)
+	require.Empty(t, events)
+}
+
+// Hooks are called by goroutines of other packages, where a nil Record would end the program long after the mistake.
+func TestHooksWithoutRequiredArgumentPanicWithItsName(t *testing.T) {
+	record := into(new([]recorded))
+	for want, call := range map[string]func(){
+		"podevents.Images: argument record is nil: required, such as a func that calls Recorder.PodEvent": func() { podevents.Images(nil) },
+		"podevents.Probes: argument record is nil: required, such as a func that calls Recorder.PodEvent": func() { podevents.Probes(pods{}, nil) },
+		"podevents.Probes: argument pods is nil: required, such as a *lifecycle.Reconciler":               func() { podevents.Probes(nil, record) },
+	} {
+		require.PanicsWithValue(t, want, call)
+	}
+}
