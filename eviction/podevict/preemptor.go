@@ -35,7 +35,9 @@ type Preemptor struct{ o PreemptorOptions }
 
 // NewPreemptor returns a Preemptor. The error names a required option that is missing.
 func NewPreemptor(o PreemptorOptions) (*Preemptor, error) {
-	if err := required.Args("podevict.NewPreemptor", required.Arg{Name: "PreemptorOptions.Node", Value: o.Node}, required.Arg{Name: "PreemptorOptions.Pods", Value: o.Pods}); err != nil {
+	if err := required.Args("podevict.NewPreemptor",
+		required.Arg{Name: "PreemptorOptions.Node", Value: o.Node, Hint: "Reporter.Node of package heartbeat"},
+		required.Arg{Name: "PreemptorOptions.Pods", Value: o.Pods, Hint: "a *lifecycle.Reconciler or a *lifecycle.Handle"}); err != nil {
 		return nil, err
 	}
 	return &Preemptor{o}, nil

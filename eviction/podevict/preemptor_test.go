@@ -1,0 +1,145 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podevict_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/eviction/podevict"
+	"github.com/seed81659283/nodeagent/lifecycle"
+)
+
+// activePods are the pods of a node, and the evictions of them.
+type activePods struct {
+	podevict.Pods
+
+	active  []*corev1.Pod
+	evicted []string // UIDs
+	why     lifecycle.Eviction
+	fails   error // of each eviction
+}
+
+func (p *activePods) Active() ([]*corev1.Pod, bool) { return p.active, true }
+
+func (p *activePods) Evict(_ context.Context, uid string, e lifecycle.Eviction) error {
+	p.evicted, p.why = append(p.evicted, uid), e
+	return p.fails
+}
+
+// twoCPUs is a node with two CPUs, in zone a.
+func twoCPUs() *corev1.Node {
+	n := &corev1.Node{Status: corev1.NodeStatus{Allocatable: list("pods", "10", "cpu", "2", "memory", "1Gi")}}
+	n.Name, n.Labels = "n1", map[string]string{"zone": "a"}
+	return n
+}
+
+// critical returns a pod that may preempt.
+func critical(cpu string) *corev1.Pod {
+	p := pod("critical", list("cpu", cpu), nil)
+	p.Spec.Priority = new(int32(2e9))
+	return p
+}
+
+func TestPreemptorAdmitsOrRejectsOrPreempts(t *testing.T) {
+	elsewhere := critical("2")
+	elsewhere.Spec.NodeSelector = map[string]string{"zone": "b"}
+	one, other := pod("one", list("cpu", "1"), nil), pod("other", list("cpu", "500m"), nil)
+	important := critical("1")
+	important.UID = "important"
+	for _, test := range []struct {
+		name    string
+		pod     *corev1.Pod
+		others  []*corev1.Pod
+		err     string // empty: the pod runs
+		evicted []string
+	}{
+		{"a pod that fits runs", pod("web", list("cpu", "500m"), nil), []*corev1.Pod{one, other}, "", nil},
+		{
+			"a pod that does not fit is rejected", pod("web", list("cpu", "1"), nil), []*corev1.Pod{one, other},
+			"OutOfcpu: Node didn't have enough resource: cpu, requested: 1000, used: 1500, capacity: 2000", nil,
+		},
+		{"a critical pod that does not fit evicts as few pods as do", critical("1"), []*corev1.Pod{one, other}, "", []string{"other"}},
+		{"a critical pod that needs all evicts all", critical("2"), []*corev1.Pod{one, other}, "", []string{"one", "other"}},
+		{
+			"a critical pod evicts none where that does not make room", critical("2"), []*corev1.Pod{one, important},
+			"UnexpectedAdmissionError: Unexpected error while attempting to recover from admission failure: preempt pods for default/critical: all that may go leave", nil,
+		},
+		{
+			"a critical pod of another zone evicts none", elsewhere, []*corev1.Pod{one, other},
+			"NodeAffinity: Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector", nil,
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			pods := &activePods{}
+			p, err := podevict.NewPreemptor(podevict.PreemptorOptions{Node: twoCPUs, Pods: pods})
+			require.NoError(t, err)
+			err = p.Admit(t.Context(), test.pod, test.others)
+			require.ElementsMatch(t, test.evicted, pods.evicted)
+			if test.err == "" {
+				require.NoError(t, err)
+				return
+			}
+			rejection, ok := errors.AsType[*lifecycle.Rejection](err)
+			require.True(t, ok, "or the pod would be retried: %v", err)
+			require.Contains(t, rejection.Error(), test.err)
+		})
+	}
+}
+
+func TestPreemptorReportsPodsThatItEvicts(t *testing.T) {
+	pods := &activePods{}
+	var events, resources []string
+	p, err := podevict.NewPreemptor(podevict.PreemptorOptions{
+		Node: twoCPUs, Pods: pods,
+		Event: func(pod cri.PodIdentity, e lifecycle.Event) {
+			events = append(events, pod.Namespace+"/"+pod.Name+" "+pod.UID+" "+e.Type+" "+e.Reason+" "+e.Message)
+		},
+		Preempted: func(resource string) { resources = append(resources, resource) },
+	})
+	require.NoError(t, err)
+	require.NoError(t, p.Admit(t.Context(), critical("2"), []*corev1.Pod{pod("web", list("cpu", "1"), nil)}))
+	require.Equal(t, []string{"default/web web Warning Preempting Preempted in order to admit critical pod"}, events)
+	require.Equal(t, []string{"cpu"}, resources)
+	require.Equal(t, "Preempting", pods.why.Reason)
+	require.Equal(t, corev1.DisruptionTarget, pods.why.Conditions[0].Type)
+}
+
+// Its resources are still in use: lifecycle calls Admit again later.
+func TestPreemptorOfPodThatDoesNotTerminateReturnsErrorThatIsNoRejection(t *testing.T) {
+	pods := &activePods{fails: context.DeadlineExceeded}
+	p, err := podevict.NewPreemptor(podevict.PreemptorOptions{Node: twoCPUs, Pods: pods})
+	require.NoError(t, err)
+	err = p.Admit(t.Context(), critical("2"), []*corev1.Pod{pod("a", list("cpu", "1"), nil), pod("b", list("cpu", "1"), nil)})
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	_, rejected := errors.AsType[*lifecycle.Rejection](err)
+	require.False(t, rejected)
+	require.ElementsMatch(t, []string{"a", "b"}, pods.evicted, "one that does not terminate does not spare the other")
+}
+
+// A resize evicts no pod, also that of a critical one: it waits.
+func TestPreemptorOfResizeComparesWithOtherPods(t *testing.T) {
+	pods := &activePods{active: []*corev1.Pod{critical("1"), pod("web", list("cpu", "1"), nil)}}
+	p, err := podevict.NewPreemptor(podevict.PreemptorOptions{Node: twoCPUs, Pods: pods})
+	require.NoError(t, err)
+	require.NoError(t, p.AdmitResize(critical("1")), "the pod itself does not count twice")
+	rejection, ok := errors.AsType[*lifecycle.Rejection](p.AdmitResize(critical("1001m")))
+	require.True(t, ok)
+	require.Equal(t, "OutOfcpu", rejection.StatusReason())
+	require.Empty(t, pods.evicted)
+}
+
+// The pods of a Handle are complete once the reconciler is made, which has the Preemptor among its options.
+func TestPreemptorOfHandleBeforeSetHasNoPods(t *testing.T) {
+	p, err := podevict.NewPreemptor(podevict.PreemptorOptions{Node: twoCPUs, Pods: &lifecycle.Handle{}})
+	require.NoError(t, err)
+	require.NoError(t, p.AdmitResize(critical("2")))
+	err = p.Admit(t.Context(), critical("2"), []*corev1.Pod{pod("web", list("cpu", "1"), nil)})
+	require.ErrorIs(t, err, cri.ErrNotFound, "no pod is evicted, and the pod does not run beside it")
+}
