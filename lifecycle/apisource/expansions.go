@@ -6,18 +6,24 @@ package apisource
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/seed81659283/nodeagent/internal/required"
 	"github.com/seed81659283/nodeagent/internal/retryqueue"
+	"github.com/seed81659283/nodeagent/internal/runonce"
 )
 
-// Expansions reports grown volumes to the API server, with a back-off, until it answers. Run does it.
+// Expansions reports grown volumes to the API server, and repeats a report, with a back-off, until it is accepted or the claim is deleted. Run
+// sends the reports. Make one with [NewExpansions].
 type Expansions struct {
 	queue *retryqueue.Queue[types.UID, expansion]
+	log   *slog.Logger
+	guard runonce.Guard
 }
 
 // expansion is the size of the volume of a claim on this node.
@@ -26,12 +32,13 @@ type expansion struct {
 	size  int64
 }
 
-// NewExpansions returns a reporter of grown volumes. A nil logger discards.
+// NewExpansions returns a reporter of grown volumes. It panics if objects is nil. A nil logger discards.
 func NewExpansions(objects *Objects, log *slog.Logger) *Expansions {
+	required.MustArgs("apisource.NewExpansions", required.Arg{Name: "objects", Value: objects, Hint: "Source.Objects"})
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Expansions{retryqueue.New[types.UID](func(ctx context.Context, x *expansion) bool {
+	return &Expansions{log: log, queue: retryqueue.New[types.UID](func(ctx context.Context, x *expansion) bool {
 		err := objects.ClaimExpanded(ctx, x.claim, x.size)
 		if err == nil || errors.Is(err, fs.ErrNotExist) { // the claim was deleted
 			return true
@@ -43,8 +50,15 @@ func NewExpansions(objects *Objects, log *slog.Logger) *Expansions {
 
 // Expanded records that the volume of a claim has size bytes on this node now. It has the signature of volume.Hooks.Expanded.
 func (e *Expansions) Expanded(claim *corev1.PersistentVolumeClaim, _ *corev1.PersistentVolume, size int64) {
+	e.guard.Require("apisource.Expansions", e.log, nil)
 	e.queue.Put(claim.UID, &expansion{claim, size})
 }
 
-// Run reports until ctx ends.
-func (e *Expansions) Run(ctx context.Context) error { return e.queue.Run(ctx) }
+// Run reports until ctx ends, and returns nil then. A second call returns an error.
+func (e *Expansions) Run(ctx context.Context) error {
+	if err := e.guard.Begin(); err != nil {
+		return fmt.Errorf("apisource.Expansions: %w", err)
+	}
+	defer e.guard.End()
+	return e.queue.Run(ctx)
+}

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/seed81659283/nodeagent/internal/required"
 	"github.com/seed81659283/nodeagent/lifecycle"
 )
 
@@ -23,8 +24,11 @@ type Retainer struct {
 	wanted []*corev1.Pod // by the API server
 }
 
-// Retainer returns a Retainer of objects for the pods that the agent works on, such as lifecycle.Reconciler.Pods.
+// Retainer returns a Retainer of objects for the pods that the agent works on, such as lifecycle.Reconciler.Pods. It panics if an
+// argument is nil.
 func (s *Source) Retainer(objects *Objects, pods func() []lifecycle.PodState) *Retainer {
+	required.MustArgs("Source.Retainer", required.Arg{Name: "objects", Value: objects, Hint: "Source.Objects"},
+		required.Arg{Name: "pods", Value: pods, Hint: "lifecycle.Reconciler.Pods"})
 	return &Retainer{source: s, objects: objects, pods: pods}
 }
 
