@@ -1,0 +1,119 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package volumestats_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/seed81659283/nodeagent/internal/volumestats"
+	"github.com/seed81659283/nodeagent/nodestatus/summary"
+	"github.com/seed81659283/nodeagent/volume"
+)
+
+// volumes has the places of the volumes of pod u1, and the usage that the plugin of each returns.
+type volumes struct {
+	places map[string]volume.Place
+	err    error
+}
+
+func (v volumes) Places(uid string) map[string]volume.Place {
+	if uid != "u1" {
+		return nil
+	}
+	return v.places
+}
+
+func (v volumes) Usage(_ context.Context, uid, name string) (volume.Usage, error) {
+	if uid != "u1" || name == "" {
+		return volume.Usage{}, errors.New("not found")
+	}
+	return volume.Usage{CapacityBytes: 10, UsedBytes: 3, AvailableBytes: 7, Inodes: 6, UsedInodes: 2, FreeInodes: 4}, v.err
+}
+
+// withVolume returns pod u1 with a volume data.
+func withVolume(source corev1.VolumeSource) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "u1"},
+		Spec:       corev1.PodSpec{Volumes: []corev1.Volume{{Name: "data", VolumeSource: source}}},
+	}
+}
+
+// byName returns the measured volume of a name, or nil.
+func byName(list []summary.Volume, name string) *summary.Volume {
+	for i := range list {
+		if list[i].Name == name {
+			return &list[i]
+		}
+	}
+	return nil
+}
+
+func TestVolumesAreMeasuredByFileSystemOrPluginOrNotAtAll(t *testing.T) {
+	claim := corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c1"}}
+	ephemeral := corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}
+	const path = "/pods/u1/volumes/data"
+	for _, test := range []struct {
+		name   string
+		source corev1.VolumeSource
+		place  *volume.Place // nil: it is not set up
+		listed bool
+		pvc    string
+		plugin bool // its plugin measures it
+	}{
+		{"emptyDir", corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}, &volume.Place{Plugin: volume.EmptyDir, Path: path}, true, "", false},
+		{"hostPath", corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}, &volume.Place{Plugin: volume.HostPath, Path: "/"}, false, "", false},
+		{"claim of a local volume", claim, &volume.Place{Plugin: volume.Local, Path: path}, true, "c1", false},
+		{"claim of a hostPath", claim, &volume.Place{Plugin: volume.HostPath, Path: "/"}, false, "", false},
+		{"claim of a CSI driver", claim, &volume.Place{Plugin: volume.CSI, Path: path}, true, "c1", true},
+		{"claim of a block device", claim, &volume.Place{Plugin: volume.Local, Path: path, Block: true}, true, "c1", true},
+		{"claim of the pod itself", ephemeral, &volume.Place{Plugin: volume.CSI, Path: path}, true, "web-data", true},
+		{"CSI volume without a claim", corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "d"}}, &volume.Place{Plugin: volume.CSI, Path: path}, true, "", true},
+		{"claim that is not set up", claim, nil, false, "", false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			v := volumes{}
+			if test.place != nil {
+				v.places = map[string]volume.Place{"data": *test.place}
+			}
+			got := byName(volumestats.Of("/pods", withVolume(test.source), v), "data")
+			if !test.listed {
+				require.Nil(t, got)
+				return
+			}
+			require.NotNil(t, got)
+			pvc := ""
+			if got.PVC != nil {
+				require.Equal(t, "shop", got.PVC.Namespace)
+				pvc = got.PVC.Name
+			}
+			require.Equal(t, test.pvc, pvc)
+			require.Equal(t, test.plugin, got.Measure != nil)
+		})
+	}
+}
+
+func TestVolumeMeasuredByPluginHasItsUsageAndItsError(t *testing.T) {
+	v := volumes{places: map[string]volume.Place{"data": {Plugin: volume.CSI, Path: "/x"}}}
+	pod := withVolume(corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "d"}})
+	stats, err := byName(volumestats.Of("/pods", pod, v), "data").Measure(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []uint64{10, 3, 7, 6, 2, 4}, []uint64{
+		*stats.CapacityBytes, *stats.UsedBytes, *stats.AvailableBytes, *stats.Inodes, *stats.InodesUsed, *stats.InodesFree,
+	})
+	v.err = errors.New("the driver is away")
+	_, err = byName(volumestats.Of("/pods", pod, v), "data").Measure(t.Context())
+	require.ErrorIs(t, err, v.err)
+}
+
+// The statistics are read while pods start and terminate.
+func TestVolumesOfPodWithoutPlacesAreThoseOfItsDirectory(t *testing.T) {
+	pod := withVolume(corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}})
+	require.Equal(t, summary.VolumesOf("/pods", pod), volumestats.Of("/pods", pod, volumes{}))
+}
