@@ -47,7 +47,7 @@ tests nodestatus/cert:          nodestatus/cert/certtest
 tests nodeapi/stream:           nodeapi/stream/streamtest cri/remote
 tests nodeapi nodeapi/auth:     cri nodeapi/auth nodeapi/auth/authtest nodeapi/nodelogs nodeapi/stream nodeapi/stream/streamtest nodestatus/summary API
 tests images/credential:         SYS
-tests volume/csi:               lifecycle/podspec
+tests volume/csi:               lifecycle/podspec lifecycle/apisource lifecycle/apisource/apisourcetest
 tests cri/process:              cgroups cgroups/driver cni/netns cri/logs
 tests cri/remote:               cri/criserver
 tests cri/critest/sessiontest:  cri/criserver cri/process cri/remote cri/streaming nodeapi/stream nodeapi/stream/streamtest
@@ -158,7 +158,7 @@ lifecycle/userns       max  75: cri internal/atomicfile API
 lifecycle/hook         max  70: cri lifecycle/podspec internal/sleep API
 lifecycle/podstore     max  75: internal/atomicfile internal/backoff internal/runonce internal/safeyaml internal/sleep lifecycle/podset lifecycle/podstatus API
 lifecycle/source       max  80: internal/atomicfile internal/backoff internal/safeyaml lifecycle/podapi lifecycle/podset github.com/fsnotify/fsnotify internal/runonce API YAML
-lifecycle/apisource    max 200: cri internal/backoff internal/containers internal/correlator internal/kubeapi internal/retryqueue internal/runonce internal/sleep lifecycle lifecycle/apisource/apiobjects lifecycle/podset lifecycle/podstatus lifecycle/statuspatch qos API CLUSTER
+lifecycle/apisource    max 200: cri internal/backoff internal/containers internal/correlator internal/kubeapi internal/required internal/retryqueue internal/runonce internal/sleep lifecycle lifecycle/apisource/apiobjects lifecycle/podset lifecycle/podstatus lifecycle/statuspatch qos API CLUSTER
 lifecycle/apisource/apiobjects max 200: images/credential internal/atomicfile internal/backoff internal/containers internal/kubeapi internal/objectwatch internal/plainfile internal/runonce internal/sleep lifecycle/podenv volume/claim volume/podcert volume/token volume/trustbundle API CLUSTER
 lifecycle/apisource/apisourcetest max 200: k8s.io/client-go/rest testing lifecycle/podapi API
 lifecycle/objects      max  80: internal/objectwatch internal/safeyaml API sigs.k8s.io/yaml github.com/fsnotify/fsnotify
@@ -177,7 +177,7 @@ volume/podcert         max  75: internal/backoff internal/runonce internal/sleep
 volume/trustbundle     max  75: volume/payload API internal/required
 
 # CSI: drivers of volumes speak gRPC.
-volume/csi             max 175: internal/atomicfile internal/backoff internal/mount internal/optional internal/plainfile internal/plugingrpc internal/pluginregistry internal/required internal/retryqueue internal/rmtree internal/sleep volume volume/fsgroup volume/plan volume/selinux volume/token API CSI GRPC SYS
+volume/csi             max 175: internal/atomicfile internal/backoff internal/mount internal/optional internal/plainfile internal/plugingrpc internal/pluginregistry internal/required internal/retryqueue internal/rmtree internal/runonce internal/sleep volume volume/fsgroup volume/plan volume/selinux volume/token API CSI GRPC SYS
 volume/csi/csitest     max 115: CSI GRPC testing
 
 # Images: what is pulled, for whom, and with what.

@@ -5,6 +5,7 @@ package csi
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/internal/required"
 	"github.com/seed81659283/nodeagent/internal/retryqueue"
+	"github.com/seed81659283/nodeagent/internal/runonce"
 )
 
 // NodeObjects edits the Node and the CSINode object of this node. *apisource.Objects is one.
@@ -30,6 +32,7 @@ type ClusterNode struct {
 	objects NodeObjects
 	log     *slog.Logger
 	later   *retryqueue.Queue[string, NodeInfo] // by driver
+	guard   runonce.Guard
 }
 
 // NewClusterNode returns a ClusterNode. It panics if objects is nil. A nil logger discards.
@@ -49,8 +52,14 @@ func NewClusterNode(objects NodeObjects, log *slog.Logger) *ClusterNode {
 	return c
 }
 
-// Run writes the drivers that could not be written at once, until ctx ends.
-func (c *ClusterNode) Run(ctx context.Context) error { return c.later.Run(ctx) }
+// Run writes the drivers that could not be written at once, until ctx ends, and returns nil then. A second call returns an error.
+func (c *ClusterNode) Run(ctx context.Context) error {
+	if err := c.guard.Begin(); err != nil {
+		return fmt.Errorf("csi.ClusterNode: %w", err)
+	}
+	defer c.guard.End()
+	return c.later.Run(ctx)
+}
 
 // Install adds a driver to the objects. Without an answer of the API server it returns nil and leaves that to Run.
 func (c *ClusterNode) Install(ctx context.Context, info NodeInfo) error {
@@ -59,6 +68,7 @@ func (c *ClusterNode) Install(ctx context.Context, info NodeInfo) error {
 		return err
 	}
 	c.log.Warn("CSI driver: the cluster is told later", "driver", info.Driver, "error", err)
+	c.guard.Require("csi.ClusterNode", c.log, nil)
 	c.later.Put(info.Driver, &info)
 	return nil
 }
