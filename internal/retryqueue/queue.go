@@ -49,6 +49,13 @@ func (q *Queue[K, V]) Remove(key K) {
 	delete(q.pending, key)
 }
 
+// Pending reports whether a report waits to be sent, and was neither removed nor replaced.
+func (q *Queue[K, V]) Pending(key K, report *V) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.pending[key] == report
+}
+
 // removeSent drops the report of key unless Put has replaced it.
 func (q *Queue[K, V]) removeSent(key K, report *V) {
 	q.mu.Lock()

@@ -33,6 +33,7 @@ type ClusterNode struct {
 	log     *slog.Logger
 	later   *retryqueue.Queue[string, NodeInfo] // by driver
 	guard   runonce.Guard
+	writing chan struct{} // has a token while the objects are written: a request of Run for an older report must not end after a newer one
 }
 
 // NewClusterNode returns a ClusterNode. It panics if objects is nil. A nil logger discards.
@@ -41,8 +42,15 @@ func NewClusterNode(objects NodeObjects, log *slog.Logger) *ClusterNode {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	c := &ClusterNode{objects: objects, log: log}
+	c := &ClusterNode{objects: objects, log: log, writing: make(chan struct{}, 1)}
 	c.later = retryqueue.New[string](func(ctx context.Context, info *NodeInfo) bool {
+		if c.lock(ctx) != nil {
+			return false
+		}
+		defer c.unlock()
+		if !c.later.Pending(info.Driver, info) {
+			return true // Install or Uninstall was called meanwhile
+		}
 		refused, err := c.install(ctx, *info)
 		if err != nil {
 			c.log.Warn("CSI driver is not in the cluster", "driver", info.Driver, "error", err)
@@ -63,7 +71,8 @@ func (c *ClusterNode) Run(ctx context.Context) error {
 
 // Install adds a driver to the objects. Without an answer of the API server it returns nil and leaves that to Run.
 func (c *ClusterNode) Install(ctx context.Context, info NodeInfo) error {
-	refused, err := c.install(ctx, info)
+	c.later.Remove(info.Driver)
+	refused, err := c.installNow(ctx, info)
 	if err == nil || refused || apierrors.ReasonForError(err) != metav1.StatusReasonUnknown { // the API server has answered
 		return err
 	}
@@ -73,7 +82,28 @@ func (c *ClusterNode) Install(ctx context.Context, info NodeInfo) error {
 	return nil
 }
 
-// install adds a driver to the objects, and reports whether the Node refuses the driver.
+// installNow adds a driver to the objects once no other driver is written to them.
+func (c *ClusterNode) installNow(ctx context.Context, info NodeInfo) (refused bool, err error) {
+	if err := c.lock(ctx); err != nil {
+		return false, err
+	}
+	defer c.unlock()
+	return c.install(ctx, info)
+}
+
+// lock waits until no goroutine writes the objects.
+func (c *ClusterNode) lock(ctx context.Context) error {
+	select {
+	case c.writing <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (c *ClusterNode) unlock() { <-c.writing }
+
+// install adds a driver to the objects, and reports whether the Node refuses the driver. The objects are locked.
 func (c *ClusterNode) install(ctx context.Context, info NodeInfo) (refused bool, err error) {
 	err = c.objects.EditNode(ctx, func(node *corev1.Node) (bool, error) {
 		changed, err := info.AddToNode(node)
@@ -89,6 +119,10 @@ func (c *ClusterNode) install(ctx context.Context, info NodeInfo) (refused bool,
 // Uninstall removes a driver from the objects.
 func (c *ClusterNode) Uninstall(ctx context.Context, driver string) error {
 	c.later.Remove(driver)
+	if err := c.lock(ctx); err != nil {
+		return err
+	}
+	defer c.unlock()
 	err := c.objects.EditCSINode(ctx, func(node *storagev1.CSINode) bool { return RemoveFromCSINode(node, driver) })
 	if err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -50,6 +51,7 @@ var build = sync.OnceValues(func() (string, error) {
 })
 
 func TestMain(m *testing.M) {
+	runtime.GOMAXPROCS(1) // for the race detector beside synctest (golang/go#78156)
 	os.Exit(isolated.Run(isolated.Mounts, func() int {
 		code := m.Run()
 		if built != "" {

@@ -1,0 +1,202 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package csi_test
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/seed81659283/nodeagent/lifecycle/apisource"
+	"github.com/seed81659283/nodeagent/lifecycle/apisource/apisourcetest"
+	"github.com/seed81659283/nodeagent/volume/csi"
+)
+
+// ebs is a driver as it registers on a node of zone a.
+var ebs = csi.NodeInfo{Driver: "ebs.example", NodeID: "i-1", MaxVolumes: 25, Topology: map[string]string{"topology.ebs.example/zone": "a"}}
+
+// clusterNode is a ClusterNode on an API server in memory, which runs.
+type clusterNode struct {
+	*testing.T
+	*csi.ClusterNode
+	server *apisourcetest.Server
+}
+
+// newClusterNode returns it with a Node of labels, in a synctest bubble.
+func newClusterNode(t *testing.T, labels map[string]string) *clusterNode {
+	server := apisourcetest.NewServer(apisourcetest.Options{})
+	require.NoError(t, server.Put(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: labels}}))
+	source, err := apisource.New(server.Config(), apisource.Options{NodeName: "n1"})
+	require.NoError(t, err)
+	objects, err := source.Objects(apisource.ObjectsOptions{})
+	require.NoError(t, err)
+	c := &clusterNode{T: t, ClusterNode: csi.NewClusterNode(objects, nil), server: server}
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() { assert.NoError(t, c.ClusterNode.Run(ctx)) })
+	synctest.Wait()
+	t.Cleanup(func() { cancel(); wg.Wait(); server.Close() })
+	return c
+}
+
+// returnUntil has the API server return, and waits until Run has sent a request that takes 5 s more.
+func (c *clusterNode) returnUntil(slow apisourcetest.Match) {
+	synctest.Wait()
+	c.server.ForgetRequests()
+	c.server.Inject(apisourcetest.Fault{Match: slow, Times: 1, Delay: 5 * time.Second})
+	c.server.SetAway(false)
+	for c.server.Count(slow) == 0 {
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+// node returns the label of the zone and the IDs of drivers on the Node.
+func (c *clusterNode) node() string {
+	c.Helper()
+	node, ok := apisourcetest.Get[*corev1.Node](c.server, "", "n1")
+	require.True(c, ok)
+	return node.Labels["topology.ebs.example/zone"] + " " + node.Annotations[csi.AnnotationNodeID]
+}
+
+// drivers returns the names of the drivers of the CSINode.
+func (c *clusterNode) drivers() (names []string) {
+	node, _ := apisourcetest.Get[*storagev1.CSINode](c.server, "", "n1")
+	if node == nil {
+		return nil
+	}
+	for i := range node.Spec.Drivers {
+		names = append(names, node.Spec.Drivers[i].Name)
+	}
+	return names
+}
+
+func TestClusterNodeOfRegisteredDriverIsInBothObjects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClusterNode(t, nil)
+		require.NoError(t, c.Install(t.Context(), ebs))
+		require.Equal(t, `a {"ebs.example":"i-1"}`, c.node())
+		require.Equal(t, []string{"ebs.example"}, c.drivers())
+		require.NoError(t, c.Install(t.Context(), ebs), "as after each restart of the driver")
+		require.Equal(t, []string{"ebs.example"}, c.drivers())
+		require.NoError(t, c.Uninstall(t.Context(), "ebs.example"))
+		require.Equal(t, "a ", c.node(), "other drivers may have the label")
+		require.Empty(t, c.drivers())
+		require.NoError(t, c.Uninstall(t.Context(), "ebs.example"))
+	})
+}
+
+// Pods that ran before have volumes of the driver, which the node mounts without the API server.
+func TestClusterNodeWithoutAPIServerAcceptsDriverAndWritesItLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClusterNode(t, nil)
+		c.server.SetAway(true)
+		require.NoError(t, c.Install(t.Context(), ebs))
+		time.Sleep(time.Minute)
+		require.Equal(t, " ", c.node())
+		c.server.SetAway(false)
+		time.Sleep(11 * time.Second) // the longest pause between attempts, and the request
+		require.Equal(t, `a {"ebs.example":"i-1"}`, c.node())
+		require.Equal(t, []string{"ebs.example"}, c.drivers())
+	})
+}
+
+// The driver was removed from the node before the API server returned.
+func TestClusterNodeWritesNoDriverThatWasUninstalledMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClusterNode(t, nil)
+		c.server.SetAway(true)
+		require.NoError(t, c.Install(t.Context(), ebs))
+		require.Error(t, c.Uninstall(t.Context(), "ebs.example"), "the caller repeats it")
+		c.server.SetAway(false)
+		time.Sleep(time.Minute)
+		require.Equal(t, " ", c.node())
+		require.Empty(t, c.drivers())
+	})
+}
+
+// The driver was removed while a request for it was under way.
+func TestClusterNodeUninstallDuringWriteRemovesDriver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClusterNode(t, nil)
+		c.server.SetAway(true)
+		require.NoError(t, c.Install(t.Context(), ebs))
+		c.returnUntil(apisourcetest.Match{Verb: "get", Resource: "csinodes"}) // Run has written the Node
+		require.NoError(t, c.Uninstall(t.Context(), "ebs.example"))
+		time.Sleep(time.Minute)
+		require.Equal(t, "a ", c.node())
+		require.Empty(t, c.drivers())
+	})
+}
+
+// The driver was replaced by another version while a request for the old one was under way.
+func TestClusterNodeInstallDuringWriteOfOlderInfoWins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClusterNode(t, nil)
+		c.server.SetAway(true)
+		require.NoError(t, c.Install(t.Context(), ebs))
+		c.returnUntil(apisourcetest.Match{Verb: "patch", Resource: "nodes"})
+		moved := ebs
+		moved.NodeID = "i-2"
+		require.NoError(t, c.Install(t.Context(), moved))
+		time.Sleep(time.Minute)
+		require.Equal(t, `a {"ebs.example":"i-2"}`, c.node())
+	})
+}
+
+// A request that hangs delays Install no longer than its context: the driver is accepted.
+func TestClusterNodeInstallWhileAPIServerHangsEndsWithContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClusterNode(t, nil)
+		remove := c.server.Hang("get", "nodes")
+		for _, name := range []string{"ebs.example", "efs.example"} {
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			began := time.Now()
+			require.NoError(t, c.Install(ctx, csi.NodeInfo{Driver: name, NodeID: "1"}))
+			require.LessOrEqual(t, time.Since(began), 5*time.Second)
+			cancel()
+		}
+		remove()
+		time.Sleep(2 * time.Minute)
+		require.ElementsMatch(t, []string{"ebs.example", "efs.example"}, c.drivers())
+	})
+}
+
+// An error that no repetition mends is returned: registration of the driver fails with it.
+func TestClusterNodeReturnsRefusals(t *testing.T) {
+	for name, test := range map[string]struct {
+		labels map[string]string
+		code   int
+		err    string
+	}{
+		"the API server forbids it":   {nil, http.StatusForbidden, "get nodes n1: "},
+		"the Node is in another zone": {map[string]string{"topology.ebs.example/zone": "b"}, 0, `label topology.ebs.example/zone is "b", and is to be "a"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newClusterNode(t, test.labels)
+				if test.code != 0 {
+					c.server.Fail("", "nodes", test.code)
+				}
+				require.ErrorContains(t, c.Install(t.Context(), ebs), test.err)
+				requests := c.server.Count(apisourcetest.Match{})
+				time.Sleep(time.Hour)
+				require.Equal(t, requests, c.server.Count(apisourcetest.Match{}), "nothing is left to do for Run")
+				require.Empty(t, c.drivers())
+			})
+		})
+	}
+}
+
+func TestNewClusterNodeWithoutObjectsPanicsWithTheirName(t *testing.T) {
+	require.PanicsWithValue(t, "csi.NewClusterNode: argument objects is nil: required, such as a *apisource.Objects", func() { csi.NewClusterNode(nil, nil) })
+}
