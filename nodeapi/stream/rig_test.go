@@ -78,7 +78,9 @@ func newRig(t testing.TB, mode string, o stream.Options) *rig {
 	} else {
 		o.Runner = r.runtime
 	}
-	o.PodOf = podOf
+	if o.Pods == nil {
+		o.PodOf = podOf
+	}
 	ended := o.Hooks.Ended
 	o.Hooks.Ended = func(s stream.Stream, err error) {
 		r.mu.Lock()
