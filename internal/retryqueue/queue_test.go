@@ -63,3 +63,18 @@ func TestQueueRetriesNewestReportWithBackOff(t *testing.T) {
 		require.NoError(t, <-returned)
 	})
 }
+
+// A sender that had to wait checks whether its report is still the newest.
+func TestReportIsPendingUntilReplacedOrRemoved(t *testing.T) {
+	q := retryqueue.New[string](func(context.Context, *string) bool { return true })
+	older, newer := new("1"), new("2")
+	require.False(t, q.Pending("a", older))
+	q.Put("a", older)
+	require.True(t, q.Pending("a", older))
+	require.False(t, q.Pending("b", older))
+	q.Put("a", newer)
+	require.False(t, q.Pending("a", older))
+	require.True(t, q.Pending("a", newer))
+	q.Remove("a")
+	require.False(t, q.Pending("a", newer))
+}
