@@ -50,7 +50,7 @@ type Options struct {
 	// Hosts finds the addresses of the Node object. Nil: those of this machine.
 	Hosts heartbeat.Hosts
 
-	// Sources list pods, beside those of staticPodPath, staticPodURL and the API server. None: these alone.
+	// Sources list pods, beside those of staticPodPath, staticPodURL and the API server. Empty: those are all.
 	Sources []PodSource
 	// Transform returns the pod to run for a pod of a source. It must not change its argument. Nil: pods run as they are.
 	Transform func(pod *corev1.Pod) *corev1.Pod
@@ -65,7 +65,8 @@ type Options struct {
 	Measurer podevict.Measurer
 	// Probes runs probes. Nil: HTTP, TCP, gRPC and exec probes as the kubelet's.
 	Probes lifecycle.Probes
-	// Plugins are volume plugins, by the names of package volume. They replace those of the same name. Nil: none is replaced.
+	// Plugins are volume plugins, by the names of package volume. They replace those of the same name. Nil: the node has
+	// the plugins of package volume/intree, and CSI.
 	Plugins map[string]volume.Plugin
 
 	// Ephemeral keeps no pods, results of probes, records of images and logs of containers on disk. It needs a Runtime that reads no files of the

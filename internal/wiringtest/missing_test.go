@@ -65,6 +65,11 @@ func missing(t *testing.T) map[string]func() error {
 		change(&o)
 		return only(podevict.NewNode(o))
 	}
+	preemptor := func(change func(*podevict.PreemptorOptions)) error {
+		o := podevict.PreemptorOptions{Node: func() *corev1.Node { return nil }, Pods: &lifecycle.Handle{}}
+		change(&o)
+		return only(podevict.NewPreemptor(o))
+	}
 	statuses := func() []lifecycle.PodState { return nil }
 	runs := func(string) bool { return false }
 	return map[string]func() error{
@@ -77,10 +82,8 @@ func missing(t *testing.T) map[string]func() error {
 		"podevict.NodeOptions.Pods":      func() error { return node(func(o *podevict.NodeOptions) { o.Pods = nil }) },
 		"podevict.NodeOptions.Path":      func() error { return node(func(o *podevict.NodeOptions) { o.Path = nil }) },
 		"podevict.NodeOptions.Cgroups":   func() error { return node(func(o *podevict.NodeOptions) { o.Cgroups = nil }) },
-		"podevict.PreemptorOptions.Node": func() error { return only(podevict.NewPreemptor(podevict.PreemptorOptions{Pods: &lifecycle.Handle{}})) },
-		"podevict.PreemptorOptions.Pods": func() error {
-			return only(podevict.NewPreemptor(podevict.PreemptorOptions{Node: func() *corev1.Node { return nil }}))
-		},
+		"podevict.PreemptorOptions.Node": func() error { return preemptor(func(o *podevict.PreemptorOptions) { o.Node = nil }) },
+		"podevict.PreemptorOptions.Pods": func() error { return preemptor(func(o *podevict.PreemptorOptions) { o.Pods = nil }) },
 		"apisource.Options.NodeName":     func() error { return only(apisource.New(config, apisource.Options{})) },
 		"apisource.StatusesOptions.Pods": func() error { return only(source.Statuses(apisource.StatusesOptions{MayRun: runs})) },
 		"apisource.StatusesOptions.MayRun": func() error {

@@ -8,9 +8,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
 
 	"github.com/seed81659283/nodeagent/cgroups/cgroupstest"
 	"github.com/seed81659283/nodeagent/cgroups/podtree"
+	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/criserver"
 	"github.com/seed81659283/nodeagent/cri/critest"
 	"github.com/seed81659283/nodeagent/cri/logs"
@@ -18,9 +21,12 @@ import (
 	"github.com/seed81659283/nodeagent/cri/streaming"
 	"github.com/seed81659283/nodeagent/eviction"
 	"github.com/seed81659283/nodeagent/eviction/evictiontest"
+	"github.com/seed81659283/nodeagent/eviction/podevict"
 	"github.com/seed81659283/nodeagent/gc"
 	"github.com/seed81659283/nodeagent/images"
 	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/apisource"
+	"github.com/seed81659283/nodeagent/lifecycle/podevents"
 	"github.com/seed81659283/nodeagent/nodeapi/podsapi"
 	"github.com/seed81659283/nodeagent/nodeapi/prom"
 	"github.com/seed81659283/nodeagent/nodeapi/prom/usage"
@@ -28,6 +34,7 @@ import (
 	"github.com/seed81659283/nodeagent/pleg"
 	"github.com/seed81659283/nodeagent/probe"
 	"github.com/seed81659283/nodeagent/probe/podprobe"
+	"github.com/seed81659283/nodeagent/volume/csi"
 	"github.com/seed81659283/nodeagent/volume/podcert"
 	"github.com/seed81659283/nodeagent/volume/token"
 	"github.com/seed81659283/nodeagent/volume/trustbundle"
@@ -39,37 +46,57 @@ func TestNilArguments(t *testing.T) {
 	rt, node := critest.New(critest.Options{}), evictiontest.NewNode(evictiontest.Options{})
 	tree := cgroupstest.New(cgroupstest.Options{})
 	generator := pleg.New(rt, pleg.Options{})
+	source, err := apisource.New(&rest.Config{Host: "http://127.0.0.1:1"}, apisource.Options{NodeName: "n1"})
+	require.NoError(t, err)
+	objects, err := source.Objects(apisource.ObjectsOptions{})
+	require.NoError(t, err)
 	var unset *remote.Client
+	var noObjects *apisource.Objects
+	var noPods *lifecycle.Reconciler
 	for want, construct := range map[string]func() error{
-		"lifecycle.New: argument rt":           func() error { return only(lifecycle.New(nil, generator, lifecycle.Options{})) },
-		"lifecycle.New: argument rt is nil":    func() error { return only(lifecycle.New(unset, generator, lifecycle.Options{})) },
-		"lifecycle.New: argument observer":     func() error { return only(lifecycle.New(rt, nil, lifecycle.Options{})) },
-		"podtree.New: argument w":              func() error { return only(podtree.New(nil, nil, podtree.Options{})) },
-		"eviction.New: argument observer":      func() error { return only(eviction.New(nil, node, eviction.Options{})) },
-		"eviction.New: argument actor":         func() error { return only(eviction.New(node, nil, eviction.Options{})) },
-		"images.New: argument images":          func() error { return only(images.New(nil, rt, images.Options{})) },
-		"images.New: argument puller":          func() error { return only(images.New(rt, nil, images.Options{})) },
-		"logs.NewRotator: argument runtime":    func() error { return only(logs.NewRotator(nil, logs.RotatorOptions{})) },
-		"gc.NewContainers: argument rt":        func() error { return only(gc.NewContainers(nil, gc.ContainerOptions{})) },
-		"gc.NewImages: argument images":        func() error { return only(gc.NewImages(nil, rt, gc.ImageOptions{})) },
-		"gc.NewImages: argument lister":        func() error { return only(gc.NewImages(rt, nil, gc.ImageOptions{})) },
-		"summary.New: argument c":              func() error { return only(summary.New(nil, rt, summary.Options{})) },
-		"summary.New: argument runtime":        func() error { return only(summary.New(tree, unset, summary.Options{})) },
-		"probe.NewExec: argument execer":       func() error { return only(probe.NewExec(nil, probe.ExecConfig{})) },
-		"prom.New: argument registry":          func() error { return only(prom.New(nil, prom.Options{})) },
-		"prom.New: argument registry is nil":   func() error { return only(prom.New((*prometheus.Registry)(nil), prom.Options{})) },
-		"usage.Cadvisor: argument source":      func() error { return only(usage.Cadvisor(nil, usage.Options{})) },
-		"usage.Resource: argument source":      func() error { return only(usage.Resource(nil, usage.Options{})) },
-		"pleg.New: argument l":                 func() error { return caught(func() { pleg.New(nil, pleg.Options{}) }) },
-		"podprobe.NewPods: argument set":       func() error { return caught(func() { podprobe.NewPods(nil, podprobe.Options{}) }) },
-		"podprobe.CRI: argument runtime":       func() error { return caught(func() { podprobe.CRI(nil) }) },
-		"streaming.New: argument sessions":     func() error { return caught(func() { streaming.New(nil, streaming.Options{}) }) },
-		"criserver.New: argument rt":           func() error { return caught(func() { criserver.New(nil, criserver.Options{}) }) },
-		"podsapi.New: argument source":         func() error { return caught(func() { podsapi.New(nil, podsapi.Options{}) }) },
-		"usage.Storage: argument measure":      func() error { return caught(func() { usage.Storage(nil, usage.Options{}) }) },
-		"trustbundle.NewReader: argument from": func() error { return caught(func() { trustbundle.NewReader(nil) }) },
-		"token.NewCache: argument from":        func() error { return caught(func() { token.NewCache(nil, nil) }) },
-		"podcert.New: argument from":           func() error { return caught(func() { podcert.New(nil, podcert.Options{}) }) },
+		"lifecycle.New: argument rt":                func() error { return only(lifecycle.New(nil, generator, lifecycle.Options{})) },
+		"lifecycle.New: argument rt is nil":         func() error { return only(lifecycle.New(unset, generator, lifecycle.Options{})) },
+		"lifecycle.New: argument observer":          func() error { return only(lifecycle.New(rt, nil, lifecycle.Options{})) },
+		"podtree.New: argument w":                   func() error { return only(podtree.New(nil, nil, podtree.Options{})) },
+		"eviction.New: argument observer":           func() error { return only(eviction.New(nil, node, eviction.Options{})) },
+		"eviction.New: argument actor":              func() error { return only(eviction.New(node, nil, eviction.Options{})) },
+		"images.New: argument images":               func() error { return only(images.New(nil, rt, images.Options{})) },
+		"images.New: argument puller":               func() error { return only(images.New(rt, nil, images.Options{})) },
+		"logs.NewRotator: argument runtime":         func() error { return only(logs.NewRotator(nil, logs.RotatorOptions{})) },
+		"gc.NewContainers: argument rt":             func() error { return only(gc.NewContainers(nil, gc.ContainerOptions{})) },
+		"gc.NewImages: argument images":             func() error { return only(gc.NewImages(nil, rt, gc.ImageOptions{})) },
+		"gc.NewImages: argument lister":             func() error { return only(gc.NewImages(rt, nil, gc.ImageOptions{})) },
+		"summary.New: argument c":                   func() error { return only(summary.New(nil, rt, summary.Options{})) },
+		"summary.New: argument runtime":             func() error { return only(summary.New(tree, unset, summary.Options{})) },
+		"probe.NewExec: argument execer":            func() error { return only(probe.NewExec(nil, probe.ExecConfig{})) },
+		"prom.New: argument registry":               func() error { return only(prom.New(nil, prom.Options{})) },
+		"prom.New: argument registry is nil":        func() error { return only(prom.New((*prometheus.Registry)(nil), prom.Options{})) },
+		"usage.Cadvisor: argument source":           func() error { return only(usage.Cadvisor(nil, usage.Options{})) },
+		"usage.Resource: argument source":           func() error { return only(usage.Resource(nil, usage.Options{})) },
+		"pleg.New: argument l":                      func() error { return caught(func() { pleg.New(nil, pleg.Options{}) }) },
+		"podprobe.NewPods: argument set":            func() error { return caught(func() { podprobe.NewPods(nil, podprobe.Options{}) }) },
+		"podprobe.CRI: argument runtime":            func() error { return caught(func() { podprobe.CRI(nil) }) },
+		"streaming.New: argument sessions":          func() error { return caught(func() { streaming.New(nil, streaming.Options{}) }) },
+		"criserver.New: argument rt":                func() error { return caught(func() { criserver.New(nil, criserver.Options{}) }) },
+		"podsapi.New: argument source":              func() error { return caught(func() { podsapi.New(nil, podsapi.Options{}) }) },
+		"usage.Storage: argument measure":           func() error { return caught(func() { usage.Storage(nil, usage.Options{}) }) },
+		"trustbundle.NewReader: argument from":      func() error { return caught(func() { trustbundle.NewReader(nil) }) },
+		"token.NewCache: argument from":             func() error { return caught(func() { token.NewCache(nil, nil) }) },
+		"podcert.New: argument from":                func() error { return caught(func() { podcert.New(nil, podcert.Options{}) }) },
+		"csi.NewClusterNode: argument objects":      func() error { return caught(func() { csi.NewClusterNode(noObjects, nil) }) },
+		"apisource.NewExpansions: argument objects": func() error { return caught(func() { apisource.NewExpansions(nil, nil) }) },
+		"Source.Retainer: argument objects": func() error {
+			return caught(func() { source.Retainer(nil, func() []lifecycle.PodState { return nil }) })
+		},
+		"Source.Retainer: argument pods": func() error { return caught(func() { source.Retainer(objects, nil) }) },
+		"podevict.NewPreemptor: argument PreemptorOptions.Pods": func() error {
+			return only(podevict.NewPreemptor(podevict.PreemptorOptions{Node: func() *corev1.Node { return nil }, Pods: noPods}))
+		},
+		"podevents.Images: argument record": func() error { return caught(func() { podevents.Images(nil) }) },
+		"podevents.Probes: argument pods": func() error {
+			return caught(func() { podevents.Probes(noPods, func(cri.PodIdentity, lifecycle.Event) {}) })
+		},
+		"podevents.Probes: argument record": func() error { return caught(func() { podevents.Probes(&lifecycle.Handle{}, nil) }) },
 	} {
 		t.Run(want, func(t *testing.T) {
 			err := construct()

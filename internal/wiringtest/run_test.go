@@ -5,8 +5,10 @@ package wiringtest_test
 
 import (
 	"bytes"
+	"context"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -19,22 +21,31 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/seed81659283/nodeagent/agent"
 	"github.com/seed81659283/nodeagent/cgroups/cgroupstest"
 	"github.com/seed81659283/nodeagent/cgroups/podtree"
+	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/critest"
 	"github.com/seed81659283/nodeagent/cri/logs"
 	"github.com/seed81659283/nodeagent/eviction"
 	"github.com/seed81659283/nodeagent/eviction/evictiontest"
 	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/lifecycle/apisource"
+	"github.com/seed81659283/nodeagent/lifecycle/apisource/apisourcetest"
 	"github.com/seed81659283/nodeagent/lifecycle/podset"
 	"github.com/seed81659283/nodeagent/lifecycle/podstore"
 	"github.com/seed81659283/nodeagent/lifecycle/source"
 	"github.com/seed81659283/nodeagent/nodestatus"
+	"github.com/seed81659283/nodeagent/nodestatus/cert"
 	"github.com/seed81659283/nodeagent/nodestatus/heartbeat"
+	"github.com/seed81659283/nodeagent/nodestatus/machine"
+	"github.com/seed81659283/nodeagent/nodestatus/shutdown"
 	"github.com/seed81659283/nodeagent/nodestatus/summary"
 	"github.com/seed81659283/nodeagent/pleg"
 	"github.com/seed81659283/nodeagent/probe"
+	"github.com/seed81659283/nodeagent/volume/csi"
+	"github.com/seed81659283/nodeagent/volume/podcert"
+	"github.com/seed81659283/nodeagent/volume/volumetest"
 )
 
 // TestMain keeps the tests on one processor: the race detector of Go 1.26 now and then crashes when timers of a
@@ -42,6 +53,15 @@ import (
 func TestMain(m *testing.M) {
 	runtime.GOMAXPROCS(1)
 	os.Exit(m.Run())
+}
+
+// away returns a Source whose API server is away.
+func away(t *testing.T, log *slog.Logger) *apisource.Source {
+	server := apisourcetest.NewServer(apisourcetest.Options{})
+	server.SetAway(true)
+	source, err := apisource.New(server.Config(), apisource.Options{NodeName: "n1", Logger: log})
+	require.NoError(t, err)
+	return source
 }
 
 // A component that is used, or made for nothing but Run, and does not run is in the log once within 10 s, with the name of its Run.
@@ -99,6 +119,73 @@ func TestRunIsLeftOut(t *testing.T) {
 		},
 		"heartbeat.Reporter": func(t *testing.T, log *slog.Logger) {
 			require.NoError(t, only(heartbeat.NewReporter(config, heartbeat.ReporterOptions{Config: nodestatus.Config{Name: "n1"}, Logger: log})))
+		},
+		"agent.Agent": func(t *testing.T, log *slog.Logger) {
+			c := agent.Config{Node: agent.NodeConfiguration{NodeName: "n1", RootDir: t.TempDir()}}
+			c.Kubelet.EnableServer = new(bool)
+			host := nodestatus.Fixed{Info: machine.Info{CPUs: 4, Memory: 8 << 30}}
+			require.NoError(t, only(agent.New(t.Context(), c, agent.Options{
+				Runtime: critest.New(critest.Options{}), Sources: []agent.PodSource{agent.Pods("code", nil)}, Machine: host, Hosts: host, Ephemeral: true, Logger: log,
+			})))
+		},
+		"shutdown.Inhibitor": func(t *testing.T, log *slog.Logger) {
+			require.NoError(t, only(shutdown.New(shutdown.Options{
+				Periods: shutdown.Periods(time.Second, 0), Pods: func() []*corev1.Pod { return nil },
+				Stop: func(context.Context, *corev1.Pod, time.Duration) error { return nil }, Logger: log,
+			})))
+		},
+		"cert.Client": func(t *testing.T, log *slog.Logger) {
+			dir := t.TempDir()
+			bootstrap := filepath.Join(dir, "bootstrap.conf")
+			require.NoError(t, os.WriteFile(bootstrap, []byte("apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: k, user: u}}]\n"+
+				"clusters: [{name: k, cluster: {server: 'https://127.0.0.1:1'}}]\nusers: [{name: u, user: {token: t}}]\n"), 0o600))
+			require.NoError(t, only(cert.NewClient(cert.ClientOptions{
+				NodeName: "n1", Kubeconfig: filepath.Join(dir, "kubelet.conf"), BootstrapKubeconfig: bootstrap, Dir: filepath.Join(dir, "pki"), Logger: log,
+			})))
+		},
+		"cert.Serving": func(t *testing.T, log *slog.Logger) {
+			require.NoError(t, only(cert.NewServing(config, cert.ServingOptions{
+				NodeName: "n1", Addresses: func() []corev1.NodeAddress { return nil }, Dir: t.TempDir(), Logger: log,
+			})))
+		},
+		"podcert.Keeper": func(t *testing.T, log *slog.Logger) {
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "a"}}
+			pod.Spec.Volumes = []corev1.Volume{{Name: "tls", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
+				Sources: []corev1.VolumeProjection{{PodCertificate: &corev1.PodCertificateProjection{SignerName: "example.com/s"}}},
+			}}}}
+			_, err := podcert.New(&volumetest.Signer{}, podcert.Options{Logger: log}).Certificate(t.Context(), pod, "tls", 0)
+			require.ErrorContains(t, err, "podcert.Keeper.Run is not running")
+		},
+		"csi.Plugin": func(t *testing.T, log *slog.Logger) {
+			require.NoError(t, only(csi.New(csi.Options{Registry: t.TempDir(), Logger: log})))
+		},
+		"csi.ClusterNode": func(t *testing.T, log *slog.Logger) {
+			objects, err := away(t, log).Objects(apisource.ObjectsOptions{})
+			require.NoError(t, err)
+			require.NoError(t, csi.NewClusterNode(objects, log).Install(t.Context(), csi.NodeInfo{Driver: "d", NodeID: "1"}))
+		},
+		"apiobjects.Objects": func(t *testing.T, log *slog.Logger) {
+			require.NoError(t, only(away(t, log).Objects(apisource.ObjectsOptions{})))
+		},
+		"apisource.Expansions": func(t *testing.T, log *slog.Logger) {
+			objects, err := away(t, log).Objects(apisource.ObjectsOptions{})
+			require.NoError(t, err)
+			apisource.NewExpansions(objects, log).Expanded(&corev1.PersistentVolumeClaim{}, nil, 1)
+		},
+		"apisource.Recorder": func(t *testing.T, log *slog.Logger) {
+			away(t, log).Recorder(apisource.RecorderOptions{}).Event(corev1.ObjectReference{Kind: "Node", Name: "n1"}, corev1.EventTypeNormal, "Starting", "")
+		},
+		"apisource.Statuses": func(t *testing.T, log *slog.Logger) {
+			statuses, err := away(t, log).Statuses(apisource.StatusesOptions{
+				Pods: func() []lifecycle.PodState { return nil }, MayRun: func(string) bool { return false },
+			})
+			require.NoError(t, err)
+			statuses.Gone(cri.PodIdentity{UID: "a"})
+		},
+		"apisource.Mirrors": func(t *testing.T, log *slog.Logger) {
+			mirrors, err := away(t, log).Mirrors(apisource.MirrorsOptions{Node: func() *corev1.Node { return nil }})
+			require.NoError(t, err)
+			mirrors.Set(podset.Set{Source: "file"})
 		},
 		"apisource.Pods": func(t *testing.T, log *slog.Logger) {
 			require.NoError(t, only(apisource.New(config, apisource.Options{NodeName: "n1", Logger: log})))
