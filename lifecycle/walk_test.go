@@ -78,7 +78,7 @@ func walk(t *testing.T, seed uint64) {
 		if w.agent.dead.Load() {
 			w.boot()
 		}
-		w.watch.requireNoTwins()
+		w.watch.requireNoTwins(false)
 		if t.Failed() {
 			t.FailNow()
 		}
@@ -466,7 +466,7 @@ func (w *walker) hang(ctx context.Context, op, id string) error {
 // requireConverged requires of every pod that it is as its spec asks, and that there are no others.
 func (w *walker) requireConverged() {
 	w.t.Helper()
-	w.watch.requireNoTwins()
+	w.watch.requireNoTwins(true)
 	has := map[string]cri.Pod{}
 	snap := w.watch.list()
 	for p := range snap.Pods() {
