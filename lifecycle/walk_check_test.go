@@ -313,13 +313,15 @@ func (w *watch) status(pod *corev1.Pod, st *corev1.PodStatus) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r := w.records[string(pod.UID)]
-	if qos.IsStatic(pod) && r.status != nil && !terminal(st.Phase) && (podstatus.Rejected(r.status) || r.again && terminal(r.phase)) {
+	statuses := slices.Concat(st.InitContainerStatuses, st.ContainerStatuses, st.EphemeralContainerStatuses)
+	anew := r.again && (terminal(r.phase) || slices.ContainsFunc(statuses, func(cs corev1.ContainerStatus) bool { return cs.RestartCount < r.restarts[cs.Name] }))
+	if qos.IsStatic(pod) && r.status != nil && !terminal(st.Phase) && (podstatus.Rejected(r.status) || anew) {
 		r.startAnew() // by the next agent, which admits a rejected static pod, and does not know that the pod was removed
 	}
 	assert.True(w.t, !terminal(r.phase) || st.Phase == r.phase, "pod %s was %s and is %s", pod.UID, r.phase, st.Phase)
 	r.phase, r.status = st.Phase, st
 	w.send(r, pod, st)
-	for _, cs := range slices.Concat(st.InitContainerStatuses, st.ContainerStatuses, st.EphemeralContainerStatuses) {
+	for _, cs := range statuses {
 		assert.GreaterOrEqual(w.t, cs.RestartCount, r.restarts[cs.Name], "restarts of %s/%s", pod.UID, cs.Name)
 		r.restarts[cs.Name] = cs.RestartCount
 		spec := podtest.Find(slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers), cs.Name)
