@@ -125,7 +125,7 @@ func TestRunIsLeftOut(t *testing.T) {
 			c.Kubelet.EnableServer = new(bool)
 			host := nodestatus.Fixed{Info: machine.Info{CPUs: 4, Memory: 8 << 30}}
 			require.NoError(t, only(agent.New(t.Context(), c, agent.Options{
-				Runtime: critest.New(critest.Options{}), Sources: []agent.PodSource{agent.Pods("code", nil)}, Machine: host, Hosts: host, Ephemeral: true, Logger: log,
+				Runtime: critest.New(critest.Options{}), Sources: []agent.PodSource{agent.Pods("code", nil)}, Machine: host, Ephemeral: true, Logger: log,
 			})))
 		},
 		"shutdown.Inhibitor": func(t *testing.T, log *slog.Logger) {
