@@ -19,12 +19,15 @@ import (
 // retryIn publishes what has become of a pod for which something failed, and returns how long to wait: not at all if
 // something else is wanted of it now, and no longer than until something else is due, unless that is zero.
 func (w *worker) retryIn(ctx context.Context, pod *corev1.Pod, observed cri.Pod, deleted bool, due time.Time, err error) time.Duration {
-	if newest, err := w.readAfterWork(ctx); err == nil {
+	newest, unread := w.readAfterWork(ctx)
+	if unread == nil {
 		observed = newest // what was planned on may be older than what was published meanwhile
 	}
 	w.judgeResize(pod, observed, deleted)
-	w.published.starting = false // nothing is under way any more
-	w.publishNow(ctx, pod, observed, deleted)
+	w.published.starting = false   // nothing is under way any more
+	if unread == nil || !deleted { // of a pod that ends, an older reading has containers run that were published as terminated
+		w.publishNow(ctx, pod, observed, deleted)
+	}
 	wait := w.failed(ctx, err, due)
 	if newest, _ := w.Wanted(); newest != pod && !mailbox.Same(newest, pod) {
 		return 0
