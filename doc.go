@@ -152,7 +152,6 @@
 //
 //   - an agent with a ranking, a source or a runtime of your own, in an edge controller, in virtual time, several in one process:
 //     [github.com/seed81659283/nodeagent/agent]
-//
 //   - pods built in code: [github.com/seed81659283/nodeagent/lifecycle], example of Reconciler
 //   - a node in memory, for a test: the same package, example NodeInMemory
 //   - an agent with two runtimes: the same package, example TwoRuntimes

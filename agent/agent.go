@@ -88,6 +88,7 @@ type part struct {
 	run  func(context.Context) error
 }
 
+// add adds a part, whose name is in the errors of Run.
 func (a *Agent) add(name string, run func(context.Context) error) {
 	a.parts = append(a.parts, part{name, run})
 }
@@ -216,8 +217,11 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	return a.pods.Reconciler().Drain(ctx)
 }
 
-// close closes the runtime.
+// close closes the runtime, and takes the metrics out of Options.Registerer, so that another agent can follow.
 func (a *Agent) close() error {
+	if a.meter != nil && a.meter.registered {
+		a.options.Registerer.Unregister(a.meter.all)
+	}
 	if closer, ok := a.runtime.(io.Closer); ok {
 		return closer.Close()
 	}

@@ -159,6 +159,9 @@ func (c *Config) path(name string) string {
 
 // complete sets defaults and refuses what is invalid.
 func (c *Config) complete(o *Options) error {
+	if i := slices.Index(o.Sources, nil); i >= 0 {
+		return fmt.Errorf("Options.Sources[%d] is nil", i)
+	}
 	n, k := &c.Node, &c.Kubelet
 	evicts := len(k.EvictionHard) > 0 || len(k.EvictionSoft) > 0
 	k.SetDefaults(kubeletconfig.Defaults{Cluster: n.Kubeconfig != "", RemoteRuntime: k.ContainerRuntimeEndpoint != "" && o.Runtime == nil})
@@ -217,6 +220,13 @@ func (c *Config) contradictions(o *Options, evicts bool) error {
 		if wrong {
 			errs = append(errs, errors.New(message))
 		}
+	}
+	names := map[string]bool{}
+	for i, name := range c.sourceNames(o) {
+		if name == "" || names[name] {
+			errs = append(errs, fmt.Errorf("source %d: the name %q is empty, or that of another source", i, name))
+		}
+		names[name] = true
 	}
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return errors.Join(errs...)

@@ -67,11 +67,16 @@ func TestNewNamesTheSettingThatIsMissing(t *testing.T) {
 	runtime := critest.New(critest.Options{})
 	source := []agent.PodSource{agent.Pods("code", make(chan []*corev1.Pod))}
 	for want, set := range map[string]func(c *agent.Config, o *agent.Options){
-		"there would be no pods to run":                             func(_ *agent.Config, o *agent.Options) { o.Sources = nil },
-		"Options.Runtime and containerRuntimeEndpoint are both set": func(c *agent.Config, o *agent.Options) { c.Kubelet.ContainerRuntimeEndpoint, o.Runtime = "/x", runtime },
-		"Options.Ephemeral needs Options.Runtime":                   func(_ *agent.Config, o *agent.Options) { o.Ephemeral = true },
-		"Options.Hosts needs kubeconfig":                            func(_ *agent.Config, o *agent.Options) { o.Hosts = nodestatus.Fixed{} },
-		"Options.Plugins needs":                                     func(_ *agent.Config, o *agent.Options) { o.Plugins = map[string]volume.Plugin{volume.EmptyDir: nil} },
+		"there would be no pods to run":                                 func(_ *agent.Config, o *agent.Options) { o.Sources = nil },
+		"Options.Runtime and containerRuntimeEndpoint are both set":     func(c *agent.Config, o *agent.Options) { c.Kubelet.ContainerRuntimeEndpoint, o.Runtime = "/x", runtime },
+		"Options.Ephemeral needs Options.Runtime":                       func(_ *agent.Config, o *agent.Options) { o.Ephemeral = true },
+		"Options.Sources[0] is nil":                                     func(_ *agent.Config, o *agent.Options) { o.Sources = []agent.PodSource{nil} },
+		`source 1: the name "code" is empty, or that of another source`: func(_ *agent.Config, o *agent.Options) { o.Sources = append(source, source...) },
+		`source 1: the name "file" is empty, or that of another source`: func(c *agent.Config, o *agent.Options) {
+			c.Kubelet.StaticPodPath, o.Sources = "/m", []agent.PodSource{agent.Pods("file", nil)}
+		},
+		"Options.Hosts needs kubeconfig": func(_ *agent.Config, o *agent.Options) { o.Hosts = nodestatus.Fixed{} },
+		"Options.Plugins needs":          func(_ *agent.Config, o *agent.Options) { o.Plugins = map[string]volume.Plugin{volume.EmptyDir: nil} },
 		"Options.Ranker needs cgroupsPerQOS": func(_ *agent.Config, o *agent.Options) {
 			o.Ranker = func(eviction.Layout) eviction.EvictionRanker { return nil }
 		},

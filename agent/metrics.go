@@ -28,12 +28,14 @@ type meter struct {
 	*prom.Metrics
 	all, probes *prometheus.Registry
 	slis        *prometheus.Registry
+	process     *prometheus.Registry // of the program, which may have these metrics elsewhere: they are on the page, and not in Options.Registerer
+	registered  bool                 // in Options.Registerer
 	node        prom.NodeHooks
 	server      prom.ServerHooks
 }
 
 func (a *Agent) makeMeter() (err error) {
-	m := &meter{all: prometheus.NewRegistry(), probes: prometheus.NewRegistry(), slis: prometheus.NewRegistry()}
+	m := &meter{all: prometheus.NewRegistry(), probes: prometheus.NewRegistry(), slis: prometheus.NewRegistry(), process: prometheus.NewRegistry()}
 	o := prom.Options{Probes: m.probes, Pods: a.pods.Pods, MirrorPods: func() int {
 		if a.cluster == nil {
 			return 0
@@ -48,9 +50,12 @@ func (a *Agent) makeMeter() (err error) {
 	m.node = m.Node(prom.NodeOptions{Name: a.config.Node.NodeName, Boot: booted(), Started: time.Now()})
 	a.meter = m
 	if a.options.Registerer != nil {
-		err = a.options.Registerer.Register(m.all)
+		if err := a.options.Registerer.Register(m.all); err != nil {
+			return fmt.Errorf("Options.Registerer: %w", err)
+		}
+		m.registered = true
 	}
-	return errors.Join(err, prom.RegisterProcess(m.all, nodestatus.Version), prom.RegisterStart(m.probes), prom.RegisterStart(m.slis))
+	return errors.Join(prom.RegisterProcess(m.process, nodestatus.Version), prom.RegisterStart(m.probes), prom.RegisterStart(m.slis))
 }
 
 // booted returns when the machine was started, or zero where the kernel does not say so.
@@ -71,7 +76,7 @@ const pagesMaxAge = 10 * time.Second
 // metricPages returns the pages that Prometheus reads.
 func (a *Agent) metricPages(ctx context.Context) (nodeapi.Metrics, error) {
 	o := prom.PageOptions{Error: func(err error) { a.log.Warn("metrics", "error", err) }}
-	pages := nodeapi.Metrics{All: prom.Page(a.meter.all, o), Probes: prom.Page(a.meter.probes, o), SLIs: prom.Page(a.meter.slis, o)}
+	pages := nodeapi.Metrics{All: prom.Page(prometheus.Gatherers{a.meter.all, a.meter.process}, o), Probes: prom.Page(a.meter.probes, o), SLIs: prom.Page(a.meter.slis, o)}
 	if a.collector == nil { // there are no cgroups to measure
 		return pages, nil
 	}

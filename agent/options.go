@@ -38,7 +38,7 @@ type Options struct {
 	Logger *slog.Logger
 	// LogLevel is the level that clients of the node's API may set (/debug/flags/v). Nil with a Logger: they may not.
 	LogLevel *slog.LevelVar
-	// Registerer gets the metrics of all engines; several agents of one process need prometheus.WrapRegistererWith. Nil: they are on the pages of
+	// Registerer gets the metrics of all engines; several agents of one process need prometheus.WrapRegistererWith and a label other than node. Nil: they are on the pages of
 	// the node's API alone.
 	Registerer prometheus.Registerer
 
@@ -97,10 +97,11 @@ type Hooks struct {
 
 // PodSource lists the pods of a source.
 type PodSource interface {
-	// Name is the name of the source, which no other source of the agent has. The kubelet's names are "file", "http" and "api".
+	// Name returns the name of the source, which no other source of the agent has. The names "file", "http" and "api" are those of
+	// staticPodPath, staticPodURL and the API server.
 	Name() string
 	// Run calls set with all pods of the source, at first and after each change, until ctx ends. Set keeps the pods: they must not be changed
-	// after the call. Run must not return an error while ctx goes on, unless the agent is to end.
+	// after the call, and their Source is Name. Run must not return an error while ctx goes on, unless the agent is to end.
 	Run(ctx context.Context, set func(lifecycle.PodSet)) error
 }
 

@@ -118,7 +118,12 @@ func (a *Agent) runSources(ctx context.Context, fail func(error)) {
 		run(apisource.API, func(ctx context.Context) error { return a.cluster.watch(ctx, set) })
 	}
 	for _, s := range a.options.Sources {
-		run(s.Name(), func(ctx context.Context) error { return s.Run(ctx, set) })
+		run(s.Name(), func(ctx context.Context) error {
+			return s.Run(ctx, func(pods lifecycle.PodSet) {
+				pods.Source = s.Name()
+				set(pods)
+			})
+		})
 	}
 	<-ctx.Done()
 }

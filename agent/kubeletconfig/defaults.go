@@ -20,7 +20,7 @@ const (
 	DefaultHealthzPort = 10248
 )
 
-// Defaults says of a node what decides about some defaults.
+// Defaults are the facts of a node that some defaults depend on.
 type Defaults struct {
 	Cluster       bool // the node has a kubeconfig
 	RemoteRuntime bool // containers run in a container runtime that has cgroups

@@ -1,0 +1,55 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/agent"
+	"github.com/seed81659283/nodeagent/cri/critest"
+)
+
+// Two agents share the registry of a program that has its own metrics of the process. The metrics go with their agent, also when New fails.
+func TestRegistererHasTheMetricsOfTwoAgents(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	start := func(name string) (*agent.Agent, error) {
+		return agent.New(t.Context(), agent.Config{Node: agent.NodeConfiguration{NodeName: name}}, agent.Options{
+			Logger: quiet, Ephemeral: true, Runtime: critest.New(critest.Options{}), Sources: []agent.PodSource{agent.Pods("code", nil)},
+			Registerer: prometheus.WrapRegistererWith(prometheus.Labels{"agent": name}, registry),
+		})
+	}
+	nodes := func() map[string]bool {
+		families, err := registry.Gather()
+		require.NoError(t, err)
+		found := map[string]bool{}
+		for _, family := range families {
+			for _, metric := range family.GetMetric() {
+				for _, label := range metric.GetLabel() {
+					if label.GetName() == "agent" && family.GetName() == "kubelet_running_pods" {
+						found[label.GetValue()] = true
+					}
+				}
+			}
+		}
+		return found
+	}
+	first, err := start("n1")
+	require.NoError(t, err)
+	_, err = start("n2")
+	require.NoError(t, err)
+	_, err = start("n2")
+	require.ErrorContains(t, err, "Options.Registerer: duplicate metrics collector registration attempted")
+	require.Equal(t, map[string]bool{"n1": true, "n2": true}, nodes())
+
+	ended, end := context.WithCancel(t.Context())
+	end()
+	require.NoError(t, first.Run(ended))
+	require.Equal(t, map[string]bool{"n2": true}, nodes())
+}
