@@ -12,7 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/nodeapi/auth"
@@ -56,9 +56,9 @@ type Streams interface {
 // summary is one.
 type Summary interface {
 	// Summary measures all that there is.
-	Summary(ctx context.Context) (*stats.Summary, error)
+	Summary(ctx context.Context) (*statsapi.Summary, error)
 	// CPUAndMemory measures CPU and memory alone.
-	CPUAndMemory(ctx context.Context) (*stats.Summary, error)
+	CPUAndMemory(ctx context.Context) (*statsapi.Summary, error)
 }
 
 // Metrics are the pages below /metrics. What is nil answers 404.

@@ -20,7 +20,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"github.com/seed81659283/nodeagent/internal/exetest"
 )
@@ -343,7 +343,7 @@ func (n comparedNode) measured(t *testing.T) error {
 	if err != nil {
 		return err
 	}
-	var summary stats.Summary
+	var summary statsapi.Summary
 	if err := json.Unmarshal([]byte(strings.ReplaceAll(a.body, "TIME", "2000-01-01T00:00:00Z")), &summary); err != nil {
 		return err
 	}

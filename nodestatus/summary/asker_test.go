@@ -14,7 +14,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"github.com/seed81659283/nodeagent/cgroups"
 	"github.com/seed81659283/nodeagent/nodestatus/summary"
@@ -29,24 +29,24 @@ func TestVolumesThatTheirDriverMeasures(t *testing.T) {
 		var asked, hung atomic.Int64
 		var good atomic.Pointer[error]
 		volumes := []summary.Volume{
-			{Name: "data", Path: "/data", PVC: &stats.PVCReference{Name: "claim", Namespace: "ns"}, Measure: func(context.Context) (stats.FsStats, error) {
+			{Name: "data", Path: "/data", PVC: &statsapi.PVCReference{Name: "claim", Namespace: "ns"}, Measure: func(context.Context) (statsapi.FsStats, error) {
 				asked.Add(1)
 				if err := good.Load(); err != nil {
-					return stats.FsStats{}, *err
+					return statsapi.FsStats{}, *err
 				}
-				return stats.FsStats{CapacityBytes: &size, UsedBytes: &size}, nil
+				return statsapi.FsStats{CapacityBytes: &size, UsedBytes: &size}, nil
 			}},
-			{Name: "broken", Path: "/broken", Measure: func(context.Context) (stats.FsStats, error) { return stats.FsStats{}, errors.New("no such volume") }},
-			{Name: "silent", Path: "/silent", Measure: func(context.Context) (stats.FsStats, error) {
-				return stats.FsStats{}, fmt.Errorf("driver: %w", errors.ErrUnsupported)
+			{Name: "broken", Path: "/broken", Measure: func(context.Context) (statsapi.FsStats, error) { return statsapi.FsStats{}, errors.New("no such volume") }},
+			{Name: "silent", Path: "/silent", Measure: func(context.Context) (statsapi.FsStats, error) {
+				return statsapi.FsStats{}, fmt.Errorf("driver: %w", errors.ErrUnsupported)
 			}},
 		}
 		for i := range 20 {
-			volumes = append(volumes, summary.Volume{Name: fmt.Sprint("hangs", i), Path: fmt.Sprint("/a/hangs", i), Measure: func(ctx context.Context) (stats.FsStats, error) {
+			volumes = append(volumes, summary.Volume{Name: fmt.Sprint("hangs", i), Path: fmt.Sprint("/a/hangs", i), Measure: func(ctx context.Context) (statsapi.FsStats, error) {
 				hung.Add(1)
 				defer hung.Add(-1)
 				<-ctx.Done()
-				return stats.FsStats{}, ctx.Err()
+				return statsapi.FsStats{}, ctx.Err()
 			}})
 		}
 		h.opts.Volumes = func(string) []summary.Volume { return volumes }
@@ -100,10 +100,10 @@ func TestAVolumeWhoseDriverNeverAnswers(t *testing.T) {
 		back := make(chan struct{})
 		var asked atomic.Int64
 		h.opts.Volumes = func(string) []summary.Volume {
-			return []summary.Volume{{Name: "stuck", Path: "/stuck", Measure: func(context.Context) (stats.FsStats, error) {
+			return []summary.Volume{{Name: "stuck", Path: "/stuck", Measure: func(context.Context) (statsapi.FsStats, error) {
 				asked.Add(1)
 				<-back
-				return stats.FsStats{}, nil
+				return statsapi.FsStats{}, nil
 			}}}
 		}
 		h.pod("web", cgroups.Burstable, mib)

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"github.com/seed81659283/nodeagent/cgroups"
 	"github.com/seed81659283/nodeagent/cri"
@@ -150,18 +150,18 @@ func (k *Collector) Pending() (all []Stuck) {
 
 // Summary returns what GET /stats/summary of a kubelet has. It is never nil: what a source does not have is missing, and
 // the error, which may be many joined, names the source with an [*Error].
-func (k *Collector) Summary(ctx context.Context) (*stats.Summary, error) {
+func (k *Collector) Summary(ctx context.Context) (*statsapi.Summary, error) {
 	k.run.Require("summary.Collector", k.opts.Logger, nil)
 	return k.collect(ctx, true)
 }
 
 // CPUAndMemory returns the same for CPU, memory and swap alone, as with ?only_cpu_and_memory=true.
-func (k *Collector) CPUAndMemory(ctx context.Context) (*stats.Summary, error) {
+func (k *Collector) CPUAndMemory(ctx context.Context) (*statsapi.Summary, error) {
 	return k.collect(ctx, false)
 }
 
 // collect makes a pass over everything.
-func (k *Collector) collect(ctx context.Context, whole bool) (*stats.Summary, error) {
+func (k *Collector) collect(ctx context.Context, whole bool) (*statsapi.Summary, error) {
 	var f failures
 	parts := partsShort
 	if whole {
@@ -180,7 +180,7 @@ func (k *Collector) collect(ctx context.Context, whole bool) (*stats.Summary, er
 		k.layersOf(ctx, pods, &f)
 	}
 	pods = measuredOnly(pods)
-	s := &stats.Summary{Node: k.nodeStats(&n, whole), Pods: make([]stats.PodStats, 0, len(pods))}
+	s := &statsapi.Summary{Node: k.nodeStats(&n, whole), Pods: make([]statsapi.PodStats, 0, len(pods))}
 	for i := range pods {
 		s.Pods = append(s.Pods, k.podStats(&pods[i], &n, whole))
 	}

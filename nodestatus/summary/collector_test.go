@@ -17,7 +17,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"github.com/seed81659283/nodeagent/cgroups"
 	"github.com/seed81659283/nodeagent/cgroups/cgroupstest"
@@ -137,7 +137,7 @@ func (h *house) pod(name string, class cgroups.QOS, memory int64) cgroups.Path {
 
 func TestSummaryOfANode(t *testing.T) {
 	h := newHouse(t)
-	h.opts.System = []summary.SystemContainer{{Name: stats.SystemContainerRuntime, Path: "system", Leaf: "containerd.service"}, {Name: "absent", Path: "x"}}
+	h.opts.System = []summary.SystemContainer{{Name: statsapi.SystemContainerRuntime, Path: "system", Leaf: "containerd.service"}, {Name: "absent", Path: "x"}}
 	require.NoError(t, h.tree.Apply(t.Context(), "system/containerd.service", cgroups.Resources{}))
 	path := h.pod("web", cgroups.Burstable, 64*mib)
 	require.NoError(t, h.tree.SetCache(path, 10*mib))
@@ -170,7 +170,7 @@ func TestSummaryOfANode(t *testing.T) {
 
 	require.Len(t, s.Pods, 1)
 	p := s.Pods[0]
-	assert.Equal(t, stats.PodReference{Name: "web", Namespace: "ns", UID: "uid-web"}, p.PodRef)
+	assert.Equal(t, statsapi.PodReference{Name: "web", Namespace: "ns", UID: "uid-web"}, p.PodRef)
 	assert.EqualValues(t, gib-64*mib, *p.Memory.AvailableBytes)
 	assert.Equal(t, 2.5, p.Memory.PSI.Some.Avg10)
 	assert.EqualValues(t, 1_000_000, p.Memory.PSI.Some.Total, "of microseconds, in one second")
@@ -234,16 +234,16 @@ func TestASourceThatFailsLosesItsOwnNumbers(t *testing.T) {
 		name   string
 		break_ func(h *house)
 		want   string // in the error of a summary
-		lost   func(s *stats.Summary) bool
+		lost   func(s *statsapi.Summary) bool
 	}{
-		{"nodefs", func(h *house) { delete(h.disks, "/var/lib/kubelet") }, "nodefs /var/lib/kubelet: ", func(s *stats.Summary) bool { return s.Node.Fs == nil }},
-		{"imagefs", func(h *house) { delete(h.disks, "/critest") }, "imagefs /critest: ", func(s *stats.Summary) bool { return s.Node.Runtime.ImageFs.CapacityBytes == nil }},
-		{"meminfo", func(h *house) { delete(h.proc, "meminfo") }, "proc: ", func(s *stats.Summary) bool { return s.Node.Memory.AvailableBytes == nil }},
-		{"loadavg", func(h *house) { h.proc["loadavg"].Data = []byte("x") }, `proc: loadavg: no tasks in "x"`, func(s *stats.Summary) bool { return s.Node.Rlimit == nil }},
-		{"network", func(h *house) { h.proc["1/net/dev"].Data = []byte("\n\nx") }, "proc 1/net/dev: net/dev line 3", func(s *stats.Summary) bool { return s.Node.Network == nil }},
-		{"boot time", func(h *house) { delete(h.proc, "stat") }, "proc: ", func(s *stats.Summary) bool { return s.Node.StartTime.Unix() < 0 }},
-		{"layers", func(h *house) { h.failCall("ListContainerStats") }, "runtime container stats: ", func(s *stats.Summary) bool { return s.Pods[0].Containers[0].Rootfs.UsedBytes == nil }},
-		{"images", func(h *house) { h.failCall("ImageFsInfo") }, "runtime image usage: ", func(s *stats.Summary) bool { return s.Node.Runtime.ImageFs == nil }},
+		{"nodefs", func(h *house) { delete(h.disks, "/var/lib/kubelet") }, "nodefs /var/lib/kubelet: ", func(s *statsapi.Summary) bool { return s.Node.Fs == nil }},
+		{"imagefs", func(h *house) { delete(h.disks, "/critest") }, "imagefs /critest: ", func(s *statsapi.Summary) bool { return s.Node.Runtime.ImageFs.CapacityBytes == nil }},
+		{"meminfo", func(h *house) { delete(h.proc, "meminfo") }, "proc: ", func(s *statsapi.Summary) bool { return s.Node.Memory.AvailableBytes == nil }},
+		{"loadavg", func(h *house) { h.proc["loadavg"].Data = []byte("x") }, `proc: loadavg: no tasks in "x"`, func(s *statsapi.Summary) bool { return s.Node.Rlimit == nil }},
+		{"network", func(h *house) { h.proc["1/net/dev"].Data = []byte("\n\nx") }, "proc 1/net/dev: net/dev line 3", func(s *statsapi.Summary) bool { return s.Node.Network == nil }},
+		{"boot time", func(h *house) { delete(h.proc, "stat") }, "proc: ", func(s *statsapi.Summary) bool { return s.Node.StartTime.Unix() < 0 }},
+		{"layers", func(h *house) { h.failCall("ListContainerStats") }, "runtime container stats: ", func(s *statsapi.Summary) bool { return s.Pods[0].Containers[0].Rootfs.UsedBytes == nil }},
+		{"images", func(h *house) { h.failCall("ImageFsInfo") }, "runtime image usage: ", func(s *statsapi.Summary) bool { return s.Node.Runtime.ImageFs == nil }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := newHouse(t)
@@ -282,7 +282,7 @@ func TestRunMeasuresLogsAndVolumes(t *testing.T) {
 		assert.Equal(t, "uid-web", uid)
 		return []summary.Volume{
 			{Name: "cache", Path: volume, Ephemeral: true},
-			{Name: "data", Path: "/claim", Mounted: true, PVC: &stats.PVCReference{Name: "claim", Namespace: "ns"}},
+			{Name: "data", Path: "/claim", Mounted: true, PVC: &statsapi.PVCReference{Name: "claim", Namespace: "ns"}},
 			{Name: "absent", Path: "/absent"},
 			{Name: "relative", Path: "x"},
 		}
@@ -310,7 +310,7 @@ func TestRunMeasuresLogsAndVolumes(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- c.Run(ctx) }()
-	var s *stats.Summary
+	var s *statsapi.Summary
 	require.Eventually(t, func() bool {
 		var err error
 		s, err = c.Summary(t.Context())

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"github.com/seed81659283/nodeagent/internal/dirusage"
 	"github.com/seed81659283/nodeagent/internal/sleep"
@@ -23,7 +23,7 @@ type target struct {
 	path    string
 	mounted bool                                         // the file system, instead of the files
 	flat    bool                                         // the files directly in the directory alone
-	ask     func(context.Context) (stats.FsStats, error) // who is asked instead; nil: nobody
+	ask     func(context.Context) (statsapi.FsStats, error) // who is asked instead; nil: nobody
 	every   time.Duration                                // how old its numbers may get
 }
 

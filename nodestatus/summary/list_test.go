@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"github.com/seed81659283/nodeagent/cgroups"
 	"github.com/seed81659283/nodeagent/cri"
@@ -54,7 +54,7 @@ func TestAPodThatARuntimeWithoutAnAnswerHasNotListedIsMeasured(t *testing.T) {
 	require.ErrorContains(t, err, "runtime list: ")
 	require.Len(t, s.Pods, 2)
 	assert.Equal(t, "old", s.Pods[0].PodRef.Name)
-	assert.Equal(t, stats.PodReference{UID: "uid-new"}, s.Pods[1].PodRef)
+	assert.Equal(t, statsapi.PodReference{UID: "uid-new"}, s.Pods[1].PodRef)
 	assert.EqualValues(t, 500*mib, *s.Pods[1].Memory.WorkingSetBytes)
 	assert.EqualValues(t, 2, *s.Pods[1].ProcessStats.ProcessCount)
 	assert.Empty(t, s.Pods[1].Containers)

@@ -9,7 +9,7 @@ import (
 	"path"
 	"time"
 
-	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"github.com/seed81659283/nodeagent/cgroups"
 	"github.com/seed81659283/nodeagent/cri"
@@ -49,7 +49,7 @@ func (k *Collector) node(ctx context.Context, parts cgroups.Parts, network bool,
 	n := nodeSample{cgroups: map[string]sampled{}, booted: k.boot(f)}
 	n.cgroups[theNode] = k.sample(ctx, "", "", parts, f)
 	pods := cgroups.QOSPath(k.opts.CgroupRoot, cgroups.Guaranteed)
-	n.cgroups[stats.SystemContainerPods] = k.sample(ctx, pods, "", parts, f)
+	n.cgroups[statsapi.SystemContainerPods] = k.sample(ctx, pods, "", parts, f)
 	for _, s := range k.opts.System {
 		n.cgroups[s.Name] = k.sample(ctx, s.Path, s.Leaf, parts, f)
 	}

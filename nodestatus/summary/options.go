@@ -13,7 +13,7 @@ import (
 	"path/filepath"
 	"time"
 
-	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"github.com/seed81659283/nodeagent/cgroups"
 )
@@ -56,7 +56,7 @@ type Options struct {
 
 // SystemContainer is a cgroup that is not that of a pod.
 type SystemContainer struct {
-	Name string       // such as [stats.SystemContainerKubelet]
+	Name string       // such as [statsapi.SystemContainerKubelet]
 	Path cgroups.Path // the cgroup, or the one that Leaf is in
 	Leaf string       // such as "containerd.service" in "system" under systemd; empty: Path itself
 }
@@ -108,7 +108,7 @@ func (o Options) withDefaults() (Options, error) {
 }
 
 func checkSystem(all []SystemContainer) error {
-	seen := map[string]bool{stats.SystemContainerPods: true}
+	seen := map[string]bool{statsapi.SystemContainerPods: true}
 	for i, s := range all {
 		if err := s.Path.Validate(); err != nil {
 			return fmt.Errorf("summary: Options.System[%d]: %w", i, err)

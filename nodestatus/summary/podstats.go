@@ -10,15 +10,15 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"github.com/seed81659283/nodeagent/cri"
 )
 
 // podStats puts together what is known of a pod.
-func (k *Collector) podStats(p *pod, n *nodeSample, whole bool) stats.PodStats {
-	out := stats.PodStats{
-		PodRef:    stats.PodReference{Name: p.Name, Namespace: p.Namespace, UID: p.UID},
+func (k *Collector) podStats(p *pod, n *nodeSample, whole bool) statsapi.PodStats {
+	out := statsapi.PodStats{
+		PodRef:    statsapi.PodReference{Name: p.Name, Namespace: p.Namespace, UID: p.UID},
 		StartTime: metav1.NewTime(p.sandbox.CreatedAt),
 	}
 	for i := range p.containers {
@@ -30,7 +30,7 @@ func (k *Collector) podStats(p *pod, n *nodeSample, whole bool) stats.PodStats {
 		if whole {
 			out.IO = ioStats(&s)
 			tasks := p.stats.Pids.Current
-			out.ProcessStats = &stats.ProcessStats{ProcessCount: &tasks}
+			out.ProcessStats = &statsapi.ProcessStats{ProcessCount: &tasks}
 		}
 	} else {
 		sumUp(&out)
@@ -43,8 +43,8 @@ func (k *Collector) podStats(p *pod, n *nodeSample, whole bool) stats.PodStats {
 }
 
 // containerStats puts together what is known of a container: from its cgroup or, where it has none, from the runtime.
-func (k *Collector) containerStats(p *pod, c *container, n *nodeSample, whole bool) stats.ContainerStats {
-	out := stats.ContainerStats{Name: c.Name, StartTime: metav1.NewTime(c.CreatedAt)}
+func (k *Collector) containerStats(p *pod, c *container, n *nodeSample, whole bool) statsapi.ContainerStats {
+	out := statsapi.ContainerStats{Name: c.Name, StartTime: metav1.NewTime(c.CreatedAt)}
 	switch {
 	case c.found:
 		s := sampled{at: c.at, stats: c.stats}
@@ -67,15 +67,15 @@ func (k *Collector) containerStats(p *pod, c *container, n *nodeSample, whole bo
 }
 
 // fromRuntime takes what the runtime has measured. Without a rate of its own, one is made of its CPU time.
-func (k *Collector) fromRuntime(r *cri.ContainerStats, out *stats.ContainerStats) {
+func (k *Collector) fromRuntime(r *cri.ContainerStats, out *statsapi.ContainerStats) {
 	if c := r.CPU; c != nil {
-		out.CPU = &stats.CPUStats{Time: metav1.NewTime(c.Time), UsageCoreNanoSeconds: c.UsageCoreNanoSeconds, UsageNanoCores: c.UsageNanoCores}
+		out.CPU = &statsapi.CPUStats{Time: metav1.NewTime(c.Time), UsageCoreNanoSeconds: c.UsageCoreNanoSeconds, UsageNanoCores: c.UsageNanoCores}
 		if c.UsageNanoCores == nil && c.UsageCoreNanoSeconds != nil {
 			out.CPU.UsageNanoCores = k.rates.update("runtime "+r.ID, *c.UsageCoreNanoSeconds, c.Time)
 		}
 	}
 	if m := r.Memory; m != nil {
-		out.Memory = &stats.MemoryStats{
+		out.Memory = &statsapi.MemoryStats{
 			Time: metav1.NewTime(m.Time), UsageBytes: m.UsageBytes, WorkingSetBytes: m.WorkingSetBytes, RSSBytes: m.RSSBytes,
 			PageFaults: m.PageFaults, MajorPageFaults: m.MajorPageFaults, AvailableBytes: m.AvailableBytes,
 		}
@@ -84,17 +84,17 @@ func (k *Collector) fromRuntime(r *cri.ContainerStats, out *stats.ContainerStats
 		}
 	}
 	if s := r.Swap; s != nil {
-		out.Swap = &stats.SwapStats{Time: metav1.NewTime(s.Time), SwapUsageBytes: s.UsageBytes, SwapAvailableBytes: s.AvailableBytes}
+		out.Swap = &statsapi.SwapStats{Time: metav1.NewTime(s.Time), SwapUsageBytes: s.UsageBytes, SwapAvailableBytes: s.AvailableBytes}
 	}
 }
 
 // sumUp makes the numbers of a pod without a cgroup out of those of its containers, as the kubelet does.
-func sumUp(p *stats.PodStats) {
+func sumUp(p *statsapi.PodStats) {
 	for i := range p.Containers {
 		c := &p.Containers[i]
 		if c.CPU != nil {
 			if p.CPU == nil {
-				p.CPU = &stats.CPUStats{}
+				p.CPU = &statsapi.CPUStats{}
 			}
 			p.CPU.Time = newest(p.CPU.Time, c.CPU.Time)
 			p.CPU.UsageCoreNanoSeconds = plus(p.CPU.UsageCoreNanoSeconds, c.CPU.UsageCoreNanoSeconds)
@@ -102,7 +102,7 @@ func sumUp(p *stats.PodStats) {
 		}
 		if m := c.Memory; m != nil {
 			if p.Memory == nil {
-				p.Memory = &stats.MemoryStats{}
+				p.Memory = &statsapi.MemoryStats{}
 			}
 			p.Memory.Time = newest(p.Memory.Time, m.Time)
 			p.Memory.AvailableBytes = plus(p.Memory.AvailableBytes, m.AvailableBytes)
@@ -114,7 +114,7 @@ func sumUp(p *stats.PodStats) {
 		}
 		if c.Swap != nil {
 			if p.Swap == nil {
-				p.Swap = &stats.SwapStats{}
+				p.Swap = &statsapi.SwapStats{}
 			}
 			p.Swap.Time = newest(p.Swap.Time, c.Swap.Time)
 			p.Swap.SwapUsageBytes = plus(p.Swap.SwapUsageBytes, c.Swap.SwapUsageBytes)
@@ -132,9 +132,9 @@ func newest(a, b metav1.Time) metav1.Time {
 
 // storage adds the volumes of a pod, and what the pod uses of local storage: writable layers, logs, volumes that count
 // to it, and the hosts file.
-func (k *Collector) storage(p *pod, n *nodeSample, out *stats.PodStats) {
+func (k *Collector) storage(p *pod, n *nodeSample, out *statsapi.PodStats) {
 	total := n.root.fs()
-	count := func(f *stats.FsStats) {
+	count := func(f *statsapi.FsStats) {
 		total.UsedBytes, total.InodesUsed = plus(total.UsedBytes, f.UsedBytes), plus(total.InodesUsed, f.InodesUsed)
 		total.Time = newest(total.Time, f.Time)
 	}
@@ -153,7 +153,7 @@ func (k *Collector) storage(p *pod, n *nodeSample, out *stats.PodStats) {
 			if !ok {
 				continue
 			}
-			f := stats.VolumeStats{Name: v.Name, PVCRef: v.PVC, FsStats: *(&measured{m.fs, m.at}).fs()}
+			f := statsapi.VolumeStats{Name: v.Name, PVCRef: v.PVC, FsStats: *(&measured{m.fs, m.at}).fs()}
 			f.UsedBytes, f.InodesUsed = &m.Bytes, &m.Inodes
 			out.VolumeStats = append(out.VolumeStats, f)
 			if v.Ephemeral {
@@ -168,7 +168,7 @@ func (k *Collector) storage(p *pod, n *nodeSample, out *stats.PodStats) {
 }
 
 // files is what was measured of a path, on nodefs. What was not measured yet has no usage.
-func (k *Collector) files(path string, n *nodeSample) *stats.FsStats {
+func (k *Collector) files(path string, n *nodeSample) *statsapi.FsStats {
 	out := n.root.fs()
 	if m, ok := k.walker.get(path); path != "" && ok {
 		out.UsedBytes, out.InodesUsed, out.Time = &m.Bytes, &m.Inodes, metav1.NewTime(m.at)

@@ -7,7 +7,7 @@ import (
 	"context"
 	"time"
 
-	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"github.com/seed81659283/nodeagent/internal/latest"
 )
@@ -16,7 +16,7 @@ import (
 // kubelet's are up to 15 s old. Time stamps say when that was. All else is measured whenever it is asked.
 type Recent struct {
 	*Collector
-	whole, short *latest.Value[*stats.Summary]
+	whole, short *latest.Value[*statsapi.Summary]
 }
 
 // Recent returns the collector with summaries that may be so old; with an age of zero or less they are made whenever somebody asks. Who asks
@@ -26,7 +26,7 @@ func (k *Collector) Recent(age time.Duration) *Recent {
 }
 
 // Summary is [Collector.Summary], or what that has returned before. It is shared: nobody may change it.
-func (r *Recent) Summary(ctx context.Context) (*stats.Summary, error) { return r.whole.Get(ctx) }
+func (r *Recent) Summary(ctx context.Context) (*statsapi.Summary, error) { return r.whole.Get(ctx) }
 
 // CPUAndMemory is [Collector.CPUAndMemory], or what that has returned before. It is shared: nobody may change it.
-func (r *Recent) CPUAndMemory(ctx context.Context) (*stats.Summary, error) { return r.short.Get(ctx) }
+func (r *Recent) CPUAndMemory(ctx context.Context) (*statsapi.Summary, error) { return r.short.Get(ctx) }

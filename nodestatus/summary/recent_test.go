@@ -11,13 +11,13 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
 // cpu returns how many nanoseconds the only pod of a summary has run for.
-func cpu(t *testing.T, get func(context.Context) (*stats.Summary, error)) uint64 {
+func cpu(t *testing.T, get func(context.Context) (*statsapi.Summary, error)) uint64 {
 	t.Helper()
 	s, err := get(t.Context())
 	require.NoError(t, err)

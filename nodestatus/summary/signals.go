@@ -7,7 +7,7 @@ import (
 	"context"
 	"time"
 
-	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"github.com/seed81659283/nodeagent/cgroups"
 )
@@ -65,7 +65,7 @@ func (k *Collector) Signals(ctx context.Context) (Signals, error) {
 	root := k.sample(ctx, "", "", partsSignals, &f)
 	pods := k.sample(ctx, cgroups.QOSPath(k.opts.CgroupRoot, cgroups.Guaranteed), "", partsSignals|partsPods, &f)
 	k.machine(&n, &f)
-	n.cgroups[theNode], n.cgroups[stats.SystemContainerPods] = root, pods
+	n.cgroups[theNode], n.cgroups[statsapi.SystemContainerPods] = root, pods
 	s.Root, s.Pods = root.stats, pods.stats
 	if n.memoryOK {
 		s.SwapFree = n.memory.swapFree

@@ -8,21 +8,21 @@ import (
 	"path/filepath"
 
 	corev1 "k8s.io/api/core/v1"
-	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 )
 
 // Volume is a volume of a pod.
 type Volume struct {
 	Name string
 	Path string              // where it is on this node
-	PVC  *stats.PVCReference // the claim; nil: none
+	PVC  *statsapi.PVCReference // the claim; nil: none
 	// Ephemeral counts it as local storage of the pod, which has a limit.
 	Ephemeral bool
 	// Mounted has its file system asked instead of its files counted.
 	Mounted bool
 	// Measure asks whoever made the volume instead, such as its CSI driver, once a minute at most; what it leaves out is zero. It
 	// ends with ctx, after 10 s at the latest. The error [errors.ErrUnsupported] leaves the volume out. Nil: nobody is asked.
-	Measure func(ctx context.Context) (stats.FsStats, error)
+	Measure func(ctx context.Context) (statsapi.FsStats, error)
 }
 
 // VolumesOf returns the volumes of a pod that are directories below root/pods/UID/volumes, where the kubelet and package

@@ -12,7 +12,7 @@ import (
 	"slices"
 	"time"
 
-	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"github.com/seed81659283/nodeagent/cgroups"
 	"github.com/seed81659283/nodeagent/nodestatus/machine"
@@ -24,7 +24,7 @@ type Source interface {
 	// Samples returns the numbers of the kernel for each cgroup.
 	Samples(ctx context.Context, parts cgroups.Parts) ([]summary.Sample, error)
 	// CPUAndMemory returns the short form of a summary.
-	CPUAndMemory(ctx context.Context) (*stats.Summary, error)
+	CPUAndMemory(ctx context.Context) (*statsapi.Summary, error)
 }
 
 var _ Source = (*summary.Collector)(nil)

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"github.com/seed81659283/nodeagent/internal/latest"
 	"github.com/seed81659283/nodeagent/internal/required"
@@ -24,9 +24,9 @@ type figure struct {
 // resourceFamily is a family of /metrics/resource.
 type resourceFamily struct {
 	name, help, kind string
-	node             func(*stats.NodeStats) figure
-	pod              func(*stats.PodStats) figure
-	container        func(*stats.ContainerStats) figure
+	node             func(*statsapi.NodeStats) figure
+	pod              func(*statsapi.PodStats) figure
+	container        func(*statsapi.ContainerStats) figure
 }
 
 // resourceFamilies are those of the kubelet's page, in the order of their names.
@@ -34,21 +34,21 @@ func resourceFamilies() []resourceFamily {
 	return []resourceFamily{
 		{
 			name: "container_cpu_usage_seconds_total", kind: counter, help: "CPU time of a container in seconds, of all CPUs",
-			container: func(c *stats.ContainerStats) figure { return cpuOf(c.CPU) },
+			container: func(c *statsapi.ContainerStats) figure { return cpuOf(c.CPU) },
 		},
 		{
 			name: "container_memory_working_set_bytes", kind: gauge, help: "Working set of a container in bytes",
-			container: func(c *stats.ContainerStats) figure { return memoryOf(c.Memory) },
+			container: func(c *statsapi.ContainerStats) figure { return memoryOf(c.Memory) },
 		},
 		{
 			name: "container_start_time_seconds", kind: gauge, help: "When a container was started, in seconds since the epoch",
-			container: func(c *stats.ContainerStats) figure {
+			container: func(c *statsapi.ContainerStats) figure {
 				return figure{float64(c.StartTime.UnixNano()) / 1e9, time.Time{}, c.StartTime.Unix() > 0}
 			},
 		},
 		{
 			name: "container_swap_limit_bytes", kind: gauge, help: "Swap that a container may use in bytes",
-			container: func(c *stats.ContainerStats) figure {
+			container: func(c *statsapi.ContainerStats) figure {
 				if c.Swap == nil || c.Swap.SwapAvailableBytes == nil {
 					return figure{}
 				}
@@ -58,50 +58,50 @@ func resourceFamilies() []resourceFamily {
 		},
 		{
 			name: "container_swap_usage_bytes", kind: gauge, help: "Swap that a container uses in bytes",
-			container: func(c *stats.ContainerStats) figure { return swapOf(c.Swap) },
+			container: func(c *statsapi.ContainerStats) figure { return swapOf(c.Swap) },
 		},
 		{
 			name: "node_cpu_usage_seconds_total", kind: counter, help: "CPU time of the node in seconds, of all CPUs",
-			node: func(n *stats.NodeStats) figure { return cpuOf(n.CPU) },
+			node: func(n *statsapi.NodeStats) figure { return cpuOf(n.CPU) },
 		},
 		{
 			name: "node_memory_working_set_bytes", kind: gauge, help: "Working set of the node in bytes",
-			node: func(n *stats.NodeStats) figure { return memoryOf(n.Memory) },
+			node: func(n *statsapi.NodeStats) figure { return memoryOf(n.Memory) },
 		},
 		{
 			name: "node_swap_usage_bytes", kind: gauge, help: "Swap that the node uses in bytes",
-			node: func(n *stats.NodeStats) figure { return swapOf(n.Swap) },
+			node: func(n *statsapi.NodeStats) figure { return swapOf(n.Swap) },
 		},
 		{
 			name: "pod_cpu_usage_seconds_total", kind: counter, help: "CPU time of a pod in seconds, of all CPUs",
-			pod: func(p *stats.PodStats) figure { return cpuOf(p.CPU) },
+			pod: func(p *statsapi.PodStats) figure { return cpuOf(p.CPU) },
 		},
 		{
 			name: "pod_memory_working_set_bytes", kind: gauge, help: "Working set of a pod in bytes",
-			pod: func(p *stats.PodStats) figure { return memoryOf(p.Memory) },
+			pod: func(p *statsapi.PodStats) figure { return memoryOf(p.Memory) },
 		},
 		{
 			name: "pod_swap_usage_bytes", kind: gauge, help: "Swap that a pod uses in bytes",
-			pod: func(p *stats.PodStats) figure { return swapOf(p.Swap) },
+			pod: func(p *statsapi.PodStats) figure { return swapOf(p.Swap) },
 		},
 	}
 }
 
-func cpuOf(c *stats.CPUStats) figure {
+func cpuOf(c *statsapi.CPUStats) figure {
 	if c == nil || c.UsageCoreNanoSeconds == nil {
 		return figure{}
 	}
 	return figure{float64(*c.UsageCoreNanoSeconds) / 1e9, c.Time.Time, true}
 }
 
-func memoryOf(m *stats.MemoryStats) figure {
+func memoryOf(m *statsapi.MemoryStats) figure {
 	if m == nil || m.WorkingSetBytes == nil {
 		return figure{}
 	}
 	return figure{float64(*m.WorkingSetBytes), m.Time.Time, true}
 }
 
-func swapOf(s *stats.SwapStats) figure {
+func swapOf(s *statsapi.SwapStats) figure {
 	if s == nil || s.SwapUsageBytes == nil {
 		return figure{}
 	}
@@ -128,7 +128,7 @@ func Resource(source Source, o Options) (*Page, error) {
 	}), nil
 }
 
-func writeResource(t *text, families []resourceFamily, s *stats.Summary) {
+func writeResource(t *text, families []resourceFamily, s *statsapi.Summary) {
 	rows := newResourceRows(s)
 	for i := range families {
 		f := &families[i]
@@ -159,13 +159,13 @@ func writeResource(t *text, families []resourceFamily, s *stats.Summary) {
 // resourceRow is a pod or a container with its labels.
 type resourceRow struct {
 	labels    string
-	pod       *stats.PodStats
-	container *stats.ContainerStats
+	pod       *statsapi.PodStats
+	container *statsapi.ContainerStats
 }
 
 // newResourceRows returns every pod and container once: where two have the same labels, as for a pod that takes the place of one
 // that terminates, the first counts.
-func newResourceRows(s *stats.Summary) (rows []resourceRow) {
+func newResourceRows(s *statsapi.Summary) (rows []resourceRow) {
 	seen := make(map[string]bool)
 	add := func(row resourceRow) {
 		if !seen[row.labels] {

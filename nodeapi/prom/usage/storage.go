@@ -5,7 +5,7 @@ package usage
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
-	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"github.com/seed81659283/nodeagent/internal/required"
 )
@@ -13,12 +13,12 @@ import (
 // volumeMetric is a family of volumes with claims.
 type volumeMetric struct {
 	desc  *prometheus.Desc
-	value func(*stats.VolumeStats) *uint64
+	value func(*statsapi.VolumeStats) *uint64
 }
 
 // storage is the collector of [Storage].
 type storage struct {
-	measure func() (*stats.Summary, error)
+	measure func() (*statsapi.Summary, error)
 	opts    Options
 	volumes []volumeMetric
 	logs    *prometheus.Desc // nil: left out
@@ -27,20 +27,20 @@ type storage struct {
 // Storage returns a collector of what volumes with claims and the logs of containers take, for the kubelet's page /metrics:
 // kubelet_volume_stats_* and kubelet_container_log_filesystem_used_bytes. It calls measure for each page, such as a
 // summary.Collector's Summary with a context that ends in time, and panics without one.
-func Storage(measure func() (*stats.Summary, error), o Options) prometheus.Collector {
+func Storage(measure func() (*statsapi.Summary, error), o Options) prometheus.Collector {
 	required.MustArgs("usage.Storage", required.Arg{Name: "measure", Value: measure, Hint: "a func that calls summary.Collector.Summary"})
 	s := &storage{measure: measure, opts: o}
-	volume := func(name, help string, value func(*stats.VolumeStats) *uint64) {
+	volume := func(name, help string, value func(*statsapi.VolumeStats) *uint64) {
 		if name = "kubelet_volume_stats_" + name; o.wants(name) {
 			s.volumes = append(s.volumes, volumeMetric{prometheus.NewDesc(name, help, []string{"namespace", "persistentvolumeclaim"}, nil), value})
 		}
 	}
-	volume("available_bytes", "Bytes that are free in the volume of a claim", func(v *stats.VolumeStats) *uint64 { return v.AvailableBytes })
-	volume("capacity_bytes", "Bytes that the volume of a claim has", func(v *stats.VolumeStats) *uint64 { return v.CapacityBytes })
-	volume("inodes", "Inodes that the volume of a claim has", func(v *stats.VolumeStats) *uint64 { return v.Inodes })
-	volume("inodes_free", "Inodes that are free in the volume of a claim", func(v *stats.VolumeStats) *uint64 { return v.InodesFree })
-	volume("inodes_used", "Inodes that are used in the volume of a claim", func(v *stats.VolumeStats) *uint64 { return v.InodesUsed })
-	volume("used_bytes", "Bytes that are used in the volume of a claim", func(v *stats.VolumeStats) *uint64 { return v.UsedBytes })
+	volume("available_bytes", "Bytes that are free in the volume of a claim", func(v *statsapi.VolumeStats) *uint64 { return v.AvailableBytes })
+	volume("capacity_bytes", "Bytes that the volume of a claim has", func(v *statsapi.VolumeStats) *uint64 { return v.CapacityBytes })
+	volume("inodes", "Inodes that the volume of a claim has", func(v *statsapi.VolumeStats) *uint64 { return v.Inodes })
+	volume("inodes_free", "Inodes that are free in the volume of a claim", func(v *statsapi.VolumeStats) *uint64 { return v.InodesFree })
+	volume("inodes_used", "Inodes that are used in the volume of a claim", func(v *statsapi.VolumeStats) *uint64 { return v.InodesUsed })
+	volume("used_bytes", "Bytes that are used in the volume of a claim", func(v *statsapi.VolumeStats) *uint64 { return v.UsedBytes })
 	const logs = "kubelet_container_log_filesystem_used_bytes"
 	if o.wants(logs) {
 		s.logs = prometheus.NewDesc(logs, "Bytes that the logs of a container take", []string{"uid", "namespace", "pod", "container"}, nil)
@@ -91,7 +91,7 @@ func (s *storage) Collect(ch chan<- prometheus.Metric) {
 }
 
 // volume sends what is known of the volume of a claim, which several pods may use.
-func (s *storage) volume(ch chan<- prometheus.Metric, v *stats.VolumeStats) {
+func (s *storage) volume(ch chan<- prometheus.Metric, v *statsapi.VolumeStats) {
 	for _, m := range s.volumes {
 		if value := m.value(v); value != nil {
 			ch <- prometheus.MustNewConstMetric(m.desc, prometheus.GaugeValue, float64(*value), v.PVCRef.Namespace, v.PVCRef.Name)

@@ -25,7 +25,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"github.com/seed81659283/nodeagent/cgroups"
 	"github.com/seed81659283/nodeagent/cri"
@@ -38,7 +38,7 @@ import (
 // made is a source whose numbers a test makes up.
 type made struct {
 	samples []summary.Sample
-	summary stats.Summary
+	summary statsapi.Summary
 	err     error
 	dead    error         // of a file system
 	parts   cgroups.Parts // that were asked for last
@@ -58,8 +58,8 @@ func (m *made) Filesystems(_ context.Context, paths []string) (map[string]summar
 	}
 	return all, m.dead
 }
-func (m *made) CPUAndMemory(context.Context) (*stats.Summary, error) { return &m.summary, m.err }
-func (m *made) Summary() (*stats.Summary, error)                     { return &m.summary, m.err }
+func (m *made) CPUAndMemory(context.Context) (*statsapi.Summary, error) { return &m.summary, m.err }
+func (m *made) Summary() (*statsapi.Summary, error)                     { return &m.summary, m.err }
 
 var at = time.UnixMilli(1_700_000_000_123)
 
@@ -102,9 +102,9 @@ func node() *made {
 	whole.Interfaces = []summary.Interface{{Name: "eth0", RxBytes: 10, RxPackets: 2, RxErrors: 1, TxBytes: 20, TxDropped: 3}}
 	amount := func(n uint64) *uint64 { return &n }
 	when := metav1.NewTime(at)
-	cpu := &stats.CPUStats{Time: when, UsageCoreNanoSeconds: amount(3_500_000_000)}
-	memory := &stats.MemoryStats{Time: when, WorkingSetBytes: amount(650)}
-	swap := &stats.SwapStats{Time: when, SwapUsageBytes: amount(50), SwapAvailableBytes: amount(150)}
+	cpu := &statsapi.CPUStats{Time: when, UsageCoreNanoSeconds: amount(3_500_000_000)}
+	memory := &statsapi.MemoryStats{Time: when, WorkingSetBytes: amount(650)}
+	swap := &statsapi.SwapStats{Time: when, SwapUsageBytes: amount(50), SwapAvailableBytes: amount(150)}
 	return &made{
 		samples: []summary.Sample{
 			{Time: at, Stats: used(), Interfaces: []summary.Interface{{Name: "eth0", RxBytes: 1}}},
@@ -112,18 +112,18 @@ func node() *made {
 			{Path: "system", Leaf: "containerd.service", Time: at},
 			whole, sample("s1", ""), sample("c1", "main"),
 		},
-		summary: stats.Summary{
-			Node: stats.NodeStats{CPU: cpu, Memory: memory, Swap: swap},
-			Pods: []stats.PodStats{{
-				PodRef: stats.PodReference{Namespace: "ns", Name: "web", UID: "u1"}, CPU: cpu, Memory: memory, Swap: swap,
-				Containers: []stats.ContainerStats{
-					{Name: "main", StartTime: when, CPU: cpu, Memory: memory, Swap: swap, Logs: &stats.FsStats{UsedBytes: amount(77)}},
+		summary: statsapi.Summary{
+			Node: statsapi.NodeStats{CPU: cpu, Memory: memory, Swap: swap},
+			Pods: []statsapi.PodStats{{
+				PodRef: statsapi.PodReference{Namespace: "ns", Name: "web", UID: "u1"}, CPU: cpu, Memory: memory, Swap: swap,
+				Containers: []statsapi.ContainerStats{
+					{Name: "main", StartTime: when, CPU: cpu, Memory: memory, Swap: swap, Logs: &statsapi.FsStats{UsedBytes: amount(77)}},
 					{Name: "unmeasured"},
 				},
-				VolumeStats: []stats.VolumeStats{
-					{Name: "scratch", FsStats: stats.FsStats{UsedBytes: amount(1)}},
-					{Name: "data", PVCRef: &stats.PVCReference{Namespace: "ns", Name: "claim"}, FsStats: stats.FsStats{UsedBytes: amount(5), CapacityBytes: amount(9)}},
-					{Name: "again", PVCRef: &stats.PVCReference{Namespace: "ns", Name: "claim"}, FsStats: stats.FsStats{UsedBytes: amount(5)}},
+				VolumeStats: []statsapi.VolumeStats{
+					{Name: "scratch", FsStats: statsapi.FsStats{UsedBytes: amount(1)}},
+					{Name: "data", PVCRef: &statsapi.PVCReference{Namespace: "ns", Name: "claim"}, FsStats: statsapi.FsStats{UsedBytes: amount(5), CapacityBytes: amount(9)}},
+					{Name: "again", PVCRef: &statsapi.PVCReference{Namespace: "ns", Name: "claim"}, FsStats: statsapi.FsStats{UsedBytes: amount(5)}},
 				},
 			}},
 		},
@@ -339,8 +339,8 @@ func TestHostileNames(t *testing.T) {
 	last.Container.Image.Image, last.Container.Name, last.Pod.Name = evil, evil, evil
 	last.Interfaces = []summary.Interface{{Name: evil}}
 	n.samples = append(n.samples, last, last)
-	n.summary.Pods = append(n.summary.Pods, n.summary.Pods[0], stats.PodStats{
-		PodRef: stats.PodReference{Name: evil}, CPU: n.summary.Pods[0].CPU, Containers: []stats.ContainerStats{{Name: evil, CPU: n.summary.Pods[0].CPU}},
+	n.summary.Pods = append(n.summary.Pods, n.summary.Pods[0], statsapi.PodStats{
+		PodRef: statsapi.PodReference{Name: evil}, CPU: n.summary.Pods[0].CPU, Containers: []statsapi.ContainerStats{{Name: evil, CPU: n.summary.Pods[0].CPU}},
 	})
 	for _, page := range []string{cadvisor(t, n, usage.Options{}), resource(t, n, usage.Options{})} {
 		for name := range parse(t, page) {
@@ -407,7 +407,7 @@ func TestMaxAge(t *testing.T) {
 			return strings.Join(series(page, "node_memory_working_set_bytes"), "") + " " + strings.Join(series(page, "resource_scrape_error"), "")
 		}
 		use := func(bytes uint64) {
-			n.summary.Node.Memory = &stats.MemoryStats{Time: metav1.NewTime(at), WorkingSetBytes: &bytes}
+			n.summary.Node.Memory = &statsapi.MemoryStats{Time: metav1.NewTime(at), WorkingSetBytes: &bytes}
 		}
 		use(1)
 		assert.Equal(t, "node_memory_working_set_bytes 1 1700000000123 resource_scrape_error 1", rss())
@@ -428,7 +428,7 @@ type slow struct {
 	begun, answer chan struct{}
 }
 
-func (s slow) CPUAndMemory(ctx context.Context) (*stats.Summary, error) {
+func (s slow) CPUAndMemory(ctx context.Context) (*statsapi.Summary, error) {
 	s.begun <- struct{}{}
 	<-s.answer
 	return s.made.CPUAndMemory(ctx)
