@@ -67,7 +67,7 @@ test-root: $(LAB)
 	@echo "make: go test -race ./... with a containerd of its own"
 	@$(LAB) exec go test -race -count=1 -timeout=$(TIMEOUT) $$(go list ./... | grep -v /hack/vm$$)
 	@echo "make: what a hostile manifest may cost, without the race detector, which has its own price"
-	@go test -count=1 -timeout=$(TIMEOUT) ./internal/expand ./internal/safeyaml ./lifecycle/objects ./lifecycle/podapi ./lifecycle/podenv ./lifecycle/podspec ./lifecycle/podstore ./lifecycle/source
+	@go test -count=1 -timeout=$(TIMEOUT) ./internal/expand ./internal/safeyaml ./lifecycle/objects ./lifecycle/podapi ./internal/lifecycle/podenv ./lifecycle/podspec ./lifecycle/podstore ./lifecycle/source
 	@$(MAKE) --no-print-directory test-vm
 	@$(MAKE) --no-print-directory conformance
 	@$(MAKE) --no-print-directory csi-sanity
@@ -188,7 +188,7 @@ metrics: kubelet $(LAB)
 	@CGO_ENABLED=0 go build -o .lab/metrics/values ./hack/metrics/values
 	@VALUES=.lab/metrics/values $(LAB) exec hack/metrics/scrape.sh .lab/metrics/host
 	@VALUES=.lab/metrics/values SETTLE=240 VM_RW=$(CURDIR)/.lab/metrics/v2 VM_MEM=3072 VM_TIMEOUT=1800 $(QEMU) $(LAB) exec hack/metrics/scrape.sh .lab/metrics/v2
-	@go run ./hack/metrics nodeapi/prom/promtest/kubelet .lab/metrics/host .lab/metrics/v2
+	@go run ./hack/metrics internal/promtest/kubelet .lab/metrics/host .lab/metrics/v2
 
 # A control plane of Kubernetes, built from its modules into .lab: many minutes, the first time.
 cluster-tools: $(LAB)
@@ -203,8 +203,8 @@ cluster: export NODEAGENT_LAB = required
 cluster: cluster-tools kubelet
 	@$(LAB) tools
 	@go test $(RACE) -count=1 -timeout=$(TIMEOUT) ./internal/controlplane
-	@go test -v $(RACE) -count=1 -timeout=$(TIMEOUT) -run='^TestCluster' ./internal/kubeapi ./lifecycle/apisource
-	@go test -v $(RACE) -count=1 -timeout=$(TIMEOUT) $(CLUSTERFLAGS) -run='^TestCluster' ./nodestatus/cert
+	@go test -v $(RACE) -count=1 -timeout=$(TIMEOUT) -run='^TestCluster' ./internal/kubeapi ./apiserver
+	@go test -v $(RACE) -count=1 -timeout=$(TIMEOUT) $(CLUSTERFLAGS) -run='^TestCluster' ./apiserver/cert
 	@go test -v $(RACE) -count=1 -timeout=$(TIMEOUT) -run='^TestCluster' ./nodestatus/heartbeat
 	@go test -v $(RACE) -count=1 -timeout=$(TIMEOUT) -run='^TestCluster' ./examples/virtualnode
 	@go test -v $(RACE) -count=1 -timeout=$(if $(NODEAGENT_SOAK),150m,40m) $(CLUSTERFLAGS) -run='^TestCluster' ./examples/agent

@@ -35,44 +35,43 @@ tests:                          github.com/stretchr/testify/assert github.com/st
 tests:                          github.com/google/go-cmp/... golang.org/x/tools/txtar
 tests:                          cri/critest internal/controlplane internal/costtest internal/faultproxy internal/hostile internal/isolated internal/lab internal/mounttest internal/podtest internal/script internal/suite/suitetest
 tests .:                        internal/repocheck
-tests internal/wiringtest:      internal/repocheck API PROM k8s.io/client-go/rest cgroups cgroups/cgroupstest cgroups/podtree cni cri/criserver cri/logs cri/remote cri/streaming eviction eviction/evictiontest eviction/podevict gc images lifecycle lifecycle/apisource lifecycle/podset lifecycle/podstore lifecycle/source nodeapi nodeapi/auth nodeapi/podsapi nodeapi/prom nodeapi/prom/usage nodeapi/stream nodestatus nodestatus/cert nodestatus/heartbeat nodestatus/shutdown nodestatus/summary pleg probe probe/podprobe volume volume/csi volume/podcert volume/token volume/trustbundle agent cri lifecycle/apisource/apisourcetest lifecycle/podevents nodestatus/machine volume/volumetest
-tests lifecycle/apisource:      cri lifecycle lifecycle/podenv volume volume/csi volume/intree lifecycle/internal/podtest lifecycle/podstore pleg
-tests lifecycle/apisource lifecycle/apisource/apiobjects lifecycle/apisource/apisourcetest nodestatus nodestatus/cert internal/kubeapi: lifecycle/apisource/apisourcetest k8s.io/client-go/rest/...
-tests lifecycle/apisource:      cri lifecycle lifecycle/podapi pleg volume/token
+tests internal/wiringtest:      internal/repocheck API PROM k8s.io/client-go/rest cgroups cgroups/cgroupstest cgroups/podtree cni cri/criserver cri/logs cri/remote cri/streaming eviction eviction/evictiontest eviction/podevict gc images lifecycle apiserver lifecycle/podset lifecycle/podstore lifecycle/source nodeapi nodeapi/auth nodeapi/podsapi nodeapi/prom nodeapi/prom/usage cri/streaming nodestatus apiserver/cert nodestatus/heartbeat shutdown stats pleg probe probe/podprobe volume volume/csi internal/volume/podcert internal/volume/token internal/volume/trustbundle agent cri apiserver/apiservertest lifecycle/podevents nodestatus/machine volume/volumetest
+tests apiserver:      cri lifecycle internal/lifecycle/podenv volume volume/csi volume/intree internal/lifecycle/podtest lifecycle/podstore pleg
+tests apiserver internal/apiobjects apiserver/apiservertest nodestatus apiserver/cert internal/kubeapi: apiserver/apiservertest k8s.io/client-go/rest/...
+tests apiserver:      cri lifecycle lifecycle/podapi pleg internal/volume/token
 tests internal/lab:             GRPC
 tests internal/dirusage volume/fsgroup: internal/rmtree
-tests nodestatus/heartbeat:     lifecycle/apisource/apisourcetest k8s.io/client-go/rest nodestatus/machine nodestatus/kubeconfig
-tests nodestatus/shutdown internal/login1: internal/login1/login1test
-tests nodestatus/cert:          nodestatus/cert/certtest
-tests nodeapi/stream:           nodeapi/stream/streamtest cri/remote
-tests nodeapi nodeapi/auth:     cri nodeapi/auth nodeapi/auth/authtest nodeapi/nodelogs nodeapi/stream nodeapi/stream/streamtest nodestatus/summary API
+tests nodestatus/heartbeat:     apiserver/apiservertest k8s.io/client-go/rest nodestatus/machine apiserver/kubeconfig
+tests shutdown internal/login1: internal/login1/login1test
+tests apiserver/cert:          internal/certtest
+tests cri/streaming:           cri/remote
+tests nodeapi nodeapi/auth:     cri nodeapi/auth internal/authtest nodeapi/nodelogs cri/streaming internal/streaming/streamtest stats API
 tests images/credential:         SYS
-tests volume/csi:               lifecycle/podspec lifecycle/apisource lifecycle/apisource/apisourcetest
+tests volume/csi:               lifecycle/podspec apiserver apiserver/apiservertest
 tests cri/process:              cgroups cgroups/driver cni/netns cri/logs
 tests cri/remote:               cri/criserver
-tests cri/critest/sessiontest:  cri/criserver cri/process cri/remote cri/streaming nodeapi/stream nodeapi/stream/streamtest
-tests cri/criserver:            cri/remote cri/streaming nodeapi/stream nodeapi/stream/streamtest GRPC
-tests cri/streaming:            nodeapi/stream/streamtest
-tests lifecycle/internal/mailbox: lifecycle/internal/podtest
-tests lifecycle/plan:           lifecycle/internal/podtest lifecycle/podapi cgroups qos
-tests lifecycle/podstatus:      lifecycle/internal/podtest
-tests lifecycle/poddir:         internal/mounttest lifecycle/internal/podtest SYS
-tests lifecycle/podview:        lifecycle/internal/podtest
-tests lifecycle/resize:         lifecycle/internal/podtest
-tests lifecycle/executor:       lifecycle/internal/podtest lifecycle/lifecycletest
-tests lifecycle:                lifecycle/internal/podtest lifecycle/lifecycletest cgroups images/credential qos pleg cri/remote cri/process cgroups/driver cgroups/cgroupstest cgroups/podtree
+tests cri/critest/sessiontest:  cri/criserver cri/process cri/remote cri/streaming cri/streaming internal/streaming/streamtest
+tests cri/criserver:            cri/remote cri/streaming cri/streaming internal/streaming/streamtest GRPC
+tests internal/lifecycle/mailbox: internal/lifecycle/podtest
+tests lifecycle/plan:           internal/lifecycle/podtest lifecycle/podapi cgroups qos
+tests lifecycle/podstatus:      internal/lifecycle/podtest
+tests internal/lifecycle/poddir:         internal/mounttest internal/lifecycle/podtest SYS
+tests internal/lifecycle/podview:        internal/lifecycle/podtest
+tests internal/lifecycle/resize:         internal/lifecycle/podtest
+tests internal/lifecycle/executor:       internal/lifecycle/podtest internal/lifecycle/lifecycletest
+tests lifecycle:                internal/lifecycle/hook internal/lifecycle/statuspatch internal/lifecycle/podtest internal/lifecycle/lifecycletest cgroups images/credential qos pleg cri/remote cri/process cgroups/driver cgroups/cgroupstest cgroups/podtree
 tests hack/bench:               API YAML
 tests lifecycle/podevents:      images/credential
-tests lifecycle/podenv:         lifecycle/podapi
+tests internal/lifecycle/podenv:         lifecycle/podapi
 tests lifecycle/podspec:        lifecycle/podapi
-tests lifecycle/objects:        lifecycle/podenv lifecycle/podspec
-tests volume/csi:               CSI GRPC internal/mounttest lifecycle/objects volume/csi/csitest volume/volumetest
+tests lifecycle/objects:        internal/lifecycle/podenv lifecycle/podspec
+tests volume/csi:               CSI GRPC internal/mounttest lifecycle/objects internal/csitest volume/volumetest
 tests internal/blockdev:        internal/mount internal/mounttest
 tests volume:                   cri internal/mount internal/mounttest lifecycle lifecycle/objects lifecycle/podspec pleg volume/intree volume/volumetest SYS
-tests volume/intree:            internal/mounttest lifecycle/objects lifecycle/podspec volume/podcert volume/trustbundle volume/volumetest
-tests volume/podcert:           volume/volumetest
-tests volume/trustbundle:       volume/volumetest
-tests volume/payload:           YAML
+tests volume/intree:            internal/mounttest lifecycle/objects lifecycle/podspec internal/volume/podcert internal/volume/trustbundle volume/volumetest
+tests internal/volume/podcert:           volume/volumetest
+tests internal/volume/trustbundle:       volume/volumetest
+tests internal/volume/payload:           YAML
 tests volume/volumetest:        volume/intree
 tests lifecycle/podstore:       cri lifecycle/podapi pleg
 tests cgroups/driver:           cgroups/cgroupstest
@@ -83,12 +82,12 @@ tests probe:                    SYS
 tests probe/podprobe:           cri/remote cri/process
 tests cgroups/podtree:          cgroups/cgroupstest cgroups/driver
 tests nodestatus:               eviction/threshold
-tests nodeapi/prom/usage:       cgroups/cgroupstest cri/critest nodeapi/prom/promtest
-tests nodestatus/summary:       internal/rmtree cgroups/cgroupstest cgroups/driver cri/critest SYS
+tests nodeapi/prom/usage:       cgroups/cgroupstest cri/critest internal/promtest
+tests stats:       internal/rmtree cgroups/cgroupstest cgroups/driver cri/critest SYS
 tests gc gc/gctest:             gc/gctest images images/credential cri/remote SYS
 tests cni:                      cni/cnitest API SYS
 tests cni/netns internal/isolated: SYS
-tests nodeapi/prom:             nodeapi/prom/promtest cri/critest images/credential github.com/prometheus/client_golang/prometheus/testutil/...
+tests nodeapi/prom:             internal/promtest cri/critest images/credential github.com/prometheus/client_golang/prometheus/testutil/...
 
 # The map has no code.
 .                      max   0:
@@ -102,7 +101,6 @@ cri/critest/sessiontest max  0: cri cri/critest internal/sleep internal/suite te
 cri/process/...        max   0: cgroups cri cri/process/internal/... internal/... SYS
 cri/remote             max 115: cri internal/cripb GRPC
 cri/criserver          max 115: cri internal/cripb GRPC internal/required
-cri/streaming          max   1: cri internal/runonce nodeapi/stream internal/required
 
 # Log files of containers.
 cri/logs               max   0: cri internal/backoff internal/runonce internal/sleep SYS internal/required
@@ -112,8 +110,8 @@ pleg                   max   0: cri internal/backoff internal/listener internal/
 eviction               max   0: eviction/threshold internal/runonce internal/required
 eviction/threshold     max   0:
 eviction/evictiontest  max   0: eviction internal/suite testing
-eviction/podevict      max  80: cgroups cri eviction internal/containers internal/required lifecycle lifecycle/admission nodestatus/summary qos API k8s.io/kubelet/pkg/apis/stats/v1alpha1
-gc                     max   0: SYS cri images/reference internal/atomicfile internal/plainfile internal/rmtree internal/runonce internal/sleep internal/required
+eviction/podevict      max  80: cgroups cri eviction internal/containers internal/required lifecycle lifecycle/admission stats qos API k8s.io/kubelet/pkg/apis/stats/v1alpha1
+gc                     max   0: SYS cri internal/reference internal/atomicfile internal/plainfile internal/rmtree internal/runonce internal/sleep internal/required
 gc/gctest              max   0: cri gc internal/suite testing
 
 # Resources: what a pod may use, and the cgroups that enforce it.
@@ -131,60 +129,60 @@ probe/grpcprobe        max 115: probe internal/probeconn GRPC
 probe/podprobe         max  75: cri internal/containers internal/expand probe probe/httpprobe API internal/required
 
 # Pods.
-lifecycle              max  75: cri images internal/backoff internal/fielderr internal/sleep lifecycle/executor lifecycle/internal/callout lifecycle/internal/lacking lifecycle/internal/mailbox lifecycle/internal/ownership lifecycle/internal/resizequeue lifecycle/internal/runtimestate lifecycle/internal/startslots lifecycle/internal/turns lifecycle/plan lifecycle/podapi lifecycle/poddir lifecycle/podenv lifecycle/podset lifecycle/podspec lifecycle/podstatus lifecycle/podview probe probe/podprobe qos lifecycle/resize internal/runonce internal/required API
-lifecycle/executor     max  75: cgroups cri images images/credential internal/containers internal/podip internal/rmtree lifecycle/hook lifecycle/internal/startslots lifecycle/plan lifecycle/poddir lifecycle/podenv lifecycle/podspec lifecycle/podstatus lifecycle/podview lifecycle/resize API
-lifecycle/plan         max  75: cri internal/containers internal/sleep lifecycle/hook lifecycle/podspec lifecycle/podstatus lifecycle/podview lifecycle/resize probe probe/podprobe API
-lifecycle/podstatus    max  75: cgroups cri internal/containers internal/podip lifecycle/podspec lifecycle/podview lifecycle/resize probe/podprobe qos API
-lifecycle/resize       max  75: cgroups cri internal/containers lifecycle/podspec lifecycle/podview qos API
-lifecycle/podview      max  75: cri API
-lifecycle/poddir       max  75: cri cri/logs internal/atomicfile internal/backoff internal/dirlock internal/plainfile internal/rmtree lifecycle/podspec lifecycle/podstatus lifecycle/resize API
-lifecycle/internal/startslots max 0:
-lifecycle/internal/turns max 0:
-lifecycle/internal/resizequeue max 65: qos API
-lifecycle/internal/callout max 0:
-lifecycle/internal/ownership max 0: cri
-lifecycle/internal/lacking max 65: API
-lifecycle/internal/runtimestate max 0: cri lifecycle/internal/callout
-lifecycle/internal/mailbox max 75: lifecycle/plan lifecycle/podstatus API
-lifecycle/lifecycletest max 75: lifecycle lifecycle/podspec API
-lifecycle/internal/podtest max 75: cgroups cri lifecycle/podapi API
-lifecycle/podapi       max  75: cri images/reference internal/containers internal/fielderr internal/optional internal/podfield internal/quantity qos API
-lifecycle/podenv       max  70: cri internal/containers internal/expand internal/fielderr internal/optional internal/podfield internal/podip qos API
-lifecycle/podspec      max  70: cri internal/expand internal/fielderr internal/optional internal/podfield internal/podip lifecycle/podenv qos API
+lifecycle              max  75: cri images internal/backoff internal/fielderr internal/sleep internal/lifecycle/executor internal/lifecycle/callout internal/lifecycle/lacking internal/lifecycle/mailbox internal/lifecycle/ownership internal/lifecycle/resizequeue internal/lifecycle/runtimestate internal/lifecycle/startslots internal/lifecycle/turns lifecycle/plan lifecycle/podapi internal/lifecycle/poddir internal/lifecycle/podenv lifecycle/podset lifecycle/podspec lifecycle/podstatus internal/lifecycle/podview probe probe/podprobe qos internal/lifecycle/resize internal/runonce internal/required API
+internal/lifecycle/executor     max  75: cgroups cri images images/credential internal/containers internal/podip internal/rmtree internal/lifecycle/hook internal/lifecycle/startslots lifecycle/plan internal/lifecycle/poddir internal/lifecycle/podenv lifecycle/podspec lifecycle/podstatus internal/lifecycle/podview internal/lifecycle/resize API
+lifecycle/plan         max  75: cri internal/containers internal/sleep internal/lifecycle/hook lifecycle/podspec lifecycle/podstatus internal/lifecycle/podview internal/lifecycle/resize probe probe/podprobe API
+lifecycle/podstatus    max  75: cgroups cri internal/containers internal/podip lifecycle/podspec internal/lifecycle/podview internal/lifecycle/resize probe/podprobe qos API
+internal/lifecycle/resize       max  75: cgroups cri internal/containers lifecycle/podspec internal/lifecycle/podview qos API
+internal/lifecycle/podview      max  75: cri API
+internal/lifecycle/poddir       max  75: cri cri/logs internal/atomicfile internal/backoff internal/dirlock internal/plainfile internal/rmtree lifecycle/podspec lifecycle/podstatus internal/lifecycle/resize API
+internal/lifecycle/startslots max 0:
+internal/lifecycle/turns max 0:
+internal/lifecycle/resizequeue max 65: qos API
+internal/lifecycle/callout max 0:
+internal/lifecycle/ownership max 0: cri
+internal/lifecycle/lacking max 65: API
+internal/lifecycle/runtimestate max 0: cri internal/lifecycle/callout
+internal/lifecycle/mailbox max 75: lifecycle/plan lifecycle/podstatus API
+internal/lifecycle/lifecycletest max 75: lifecycle lifecycle/podspec API
+internal/lifecycle/podtest max 75: cgroups cri lifecycle/podapi API
+lifecycle/podapi       max  75: cri internal/reference internal/containers internal/fielderr internal/optional internal/podfield internal/quantity qos API
+internal/lifecycle/podenv       max  70: cri internal/containers internal/expand internal/fielderr internal/optional internal/podfield internal/podip qos API
+lifecycle/podspec      max  70: cri internal/expand internal/fielderr internal/optional internal/podfield internal/podip internal/lifecycle/podenv qos API
 lifecycle/podset       max  65: API
 lifecycle/admission    max  75: internal/containers internal/nodeselector lifecycle/podstatus qos API
-lifecycle/statuspatch  max  75: internal/containers lifecycle/podapi lifecycle/podstatus lifecycle/podview API
+internal/lifecycle/statuspatch  max  75: internal/containers lifecycle/podapi lifecycle/podstatus internal/lifecycle/podview API
 lifecycle/userns       max  75: cri internal/atomicfile API
-lifecycle/hook         max  70: cri lifecycle/podspec internal/sleep API
+internal/lifecycle/hook         max  70: cri lifecycle/podspec internal/sleep API
 lifecycle/podstore     max  75: internal/atomicfile internal/backoff internal/runonce internal/safeyaml internal/sleep lifecycle/podset lifecycle/podstatus API
 lifecycle/source       max  80: internal/atomicfile internal/backoff internal/safeyaml lifecycle/podapi lifecycle/podset github.com/fsnotify/fsnotify internal/runonce API YAML
-lifecycle/apisource    max 200: cri internal/backoff internal/containers internal/correlator internal/kubeapi internal/required internal/retryqueue internal/runonce internal/sleep lifecycle lifecycle/apisource/apiobjects lifecycle/podset lifecycle/podstatus lifecycle/statuspatch qos API CLUSTER
-lifecycle/apisource/apiobjects max 200: images/credential internal/atomicfile internal/backoff internal/containers internal/kubeapi internal/objectwatch internal/plainfile internal/runonce internal/sleep lifecycle/podenv volume/claim volume/podcert volume/token volume/trustbundle API CLUSTER
-lifecycle/apisource/apisourcetest max 200: k8s.io/client-go/rest testing lifecycle/podapi API
+apiserver    max 200: cri internal/backoff internal/containers internal/correlator internal/kubeapi internal/required internal/retryqueue internal/runonce internal/sleep lifecycle internal/apiobjects lifecycle/podset lifecycle/podstatus internal/lifecycle/statuspatch qos API CLUSTER
+internal/apiobjects max 200: images/credential internal/atomicfile internal/backoff internal/containers internal/kubeapi internal/objectwatch internal/plainfile internal/runonce internal/sleep internal/lifecycle/podenv internal/volume/claim internal/volume/podcert internal/volume/token internal/volume/trustbundle API CLUSTER
+apiserver/apiservertest max 200: k8s.io/client-go/rest testing lifecycle/podapi API
 lifecycle/objects      max  80: internal/objectwatch internal/safeyaml API sigs.k8s.io/yaml github.com/fsnotify/fsnotify
 
 # Volumes: the engine knows no plugin, and what decides does no I/O.
-volume                 max  75: internal/atomicfile internal/backoff internal/dirlock internal/fielderr internal/plainfile internal/listener internal/mount internal/nowait internal/podfield internal/podvolume internal/runonce internal/sleep lifecycle/podspec volume/claim volume/internal/blockmap volume/plan volume/selinux volume/subpath API
+volume                 max  75: internal/atomicfile internal/backoff internal/dirlock internal/fielderr internal/plainfile internal/listener internal/mount internal/nowait internal/podfield internal/podvolume internal/runonce internal/sleep lifecycle/podspec internal/volume/claim volume/internal/blockmap internal/volume/plan internal/volume/selinux volume/subpath API
 volume/internal/blockmap max 0: internal/blockdev internal/mount
-volume/claim           max  75: internal/containers internal/nodeselector internal/optional API
-volume/plan            max   0: internal/backoff internal/sleep
-volume/payload         max  75: internal/containers internal/optional internal/podfield volume/atomicwriter API
-volume/token           max   0: internal/required
-volume/intree          max  75: internal/blockdev internal/containers internal/dirusage internal/mount internal/nowait internal/optional internal/plugincmd internal/podfield internal/projquota internal/quantity internal/rmtree qos volume volume/atomicwriter volume/fsgroup volume/payload volume/plan volume/token API SYS
-volume/volumetest      max  75: API internal/suite testing volume volume/podcert volume/trustbundle
-volume/selinux         max  75: internal/containers internal/optional API
-volume/podcert         max  75: internal/backoff internal/runonce internal/sleep volume/payload API internal/required
-volume/trustbundle     max  75: volume/payload API internal/required
+internal/volume/claim           max  75: internal/containers internal/nodeselector internal/optional API
+internal/volume/plan            max   0: internal/backoff internal/sleep
+internal/volume/payload         max  75: internal/containers internal/optional internal/podfield volume/atomicwriter API
+internal/volume/token           max   0: internal/required
+volume/intree          max  75: internal/blockdev internal/containers internal/dirusage internal/mount internal/nowait internal/optional internal/plugincmd internal/podfield internal/projquota internal/quantity internal/rmtree qos volume volume/atomicwriter volume/fsgroup internal/volume/payload internal/volume/plan internal/volume/token API SYS
+volume/volumetest      max  75: API internal/suite testing volume internal/volume/podcert internal/volume/trustbundle
+internal/volume/selinux         max  75: internal/containers internal/optional API
+internal/volume/podcert         max  75: internal/backoff internal/runonce internal/sleep internal/volume/payload API internal/required
+internal/volume/trustbundle     max  75: internal/volume/payload API internal/required
 
 # CSI: drivers of volumes speak gRPC.
-volume/csi             max 175: internal/atomicfile internal/backoff internal/mount internal/optional internal/plainfile internal/plugingrpc internal/pluginregistry internal/required internal/retryqueue internal/rmtree internal/runonce internal/sleep volume volume/fsgroup volume/plan volume/selinux volume/token API CSI GRPC SYS
-volume/csi/csitest     max 115: CSI GRPC testing
+volume/csi             max 175: internal/atomicfile internal/backoff internal/mount internal/optional internal/plainfile internal/plugingrpc internal/pluginregistry internal/required internal/retryqueue internal/rmtree internal/runonce internal/sleep volume volume/fsgroup internal/volume/plan internal/volume/selinux internal/volume/token API CSI GRPC SYS
+internal/csitest     max 115: CSI GRPC testing
 
 # Images: what is pulled, for whom, and with what.
-images                 max   0: cri images/credential images/reference images/internal/... internal/...
-images/credential      max   0: cri images/internal/... images/reference internal/plugincmd
+images                 max   0: cri images/credential internal/reference images/internal/... internal/...
+images/credential      max   0: cri images/internal/... internal/reference internal/plugincmd
 images/internal/...    max   0:
-images/reference       max   0:
+internal/reference       max   0:
 
 # The network of pods.
 cni                    max  23: cni/netns internal/atomicfile internal/dirlock internal/plainfile internal/plugincmd internal/sleep SYS CNI
@@ -236,34 +234,33 @@ hack/bench/internal/...       : internal/agentfile GRPC
 
 # The whole node. Only programs and test helpers are above it.
 agent                  max 300: any
-agent/kubeletconfig    max 110: cgroups/podtree cri/logs eviction eviction/threshold gc internal/quantity nodestatus nodestatus/shutdown API sigs.k8s.io/yaml
+agent/kubeletconfig    max 110: cgroups/podtree cri/logs eviction eviction/threshold gc internal/quantity nodestatus shutdown API sigs.k8s.io/yaml
 internal/agentfile     max 300: agent agent/kubeletconfig
-internal/volumestats   max  75: nodestatus/summary volume volume/claim API k8s.io/kubelet/pkg/apis/stats/v1alpha1
+internal/volumestats   max  75: stats volume internal/volume/claim API k8s.io/kubelet/pkg/apis/stats/v1alpha1
 lifecycle/podevents    max  80: cri images internal/required lifecycle probe API
 
 # The node: what is used of it.
 nodestatus             max  80: cgroups/podtree cri nodestatus/machine API
 nodestatus/machine     max   0:
-nodestatus/heartbeat   max 200: cri internal/backoff internal/kubeapi internal/listener internal/runonce internal/sleep nodestatus nodestatus/kubeconfig nodestatus/machine API k8s.io/client-go/rest
-nodestatus/kubeconfig  max 200: internal/safeyaml API CLUSTER
-nodestatus/shutdown    max  80: internal/atomicfile internal/backoff internal/login1 internal/runonce internal/sleep API
-nodestatus/summary     max  75: cgroups cri internal/dirusage internal/latest internal/runonce internal/sleep API k8s.io/kubelet/pkg/apis/stats/v1alpha1 SYS internal/required
-nodestatus/cert        max 200: internal/atomicfile internal/backoff internal/kubeapi internal/plainfile internal/runonce internal/safeyaml internal/sleep API CLUSTER
-nodestatus/cert/certtest max 200: lifecycle/apisource/apisourcetest API k8s.io/client-go/tools/clientcmd/...
+nodestatus/heartbeat   max 200: cri internal/backoff internal/kubeapi internal/listener internal/runonce internal/sleep nodestatus apiserver/kubeconfig nodestatus/machine API k8s.io/client-go/rest
+apiserver/kubeconfig  max 200: internal/safeyaml API CLUSTER
+shutdown    max  80: internal/atomicfile internal/backoff internal/login1 internal/runonce internal/sleep API
+stats     max  75: cgroups cri internal/dirusage internal/latest internal/runonce internal/sleep API k8s.io/kubelet/pkg/apis/stats/v1alpha1 SYS internal/required
+apiserver/cert        max 200: internal/atomicfile internal/backoff internal/kubeapi internal/plainfile internal/runonce internal/safeyaml internal/sleep API CLUSTER
+internal/certtest max 200: apiserver/apiservertest API k8s.io/client-go/tools/clientcmd/...
 
 # Metrics: client_golang is imported here alone.
-nodeapi/prom            max 130: cgroups cgroups/podtree cri eviction gc images internal/containers lifecycle lifecycle/executor lifecycle/podstatus nodeapi/prom/internal/answer pleg probe qos volume volume/plan API PROM internal/required
+nodeapi/prom            max 130: cgroups cgroups/podtree cri eviction gc images internal/containers lifecycle internal/lifecycle/executor lifecycle/podstatus nodeapi/prom/internal/answer pleg probe qos volume internal/volume/plan API PROM internal/required
 nodeapi/prom/internal/answer max   0:
-nodeapi/prom/usage      max 110: cgroups cri internal/latest nodeapi/prom/internal/answer nodestatus/machine nodestatus/summary API PROM k8s.io/kubelet/pkg/apis/stats/v1alpha1 internal/required
-nodeapi/prom/promtest   max  40: PROM
+nodeapi/prom/usage      max 110: cgroups cri internal/latest nodeapi/prom/internal/answer nodestatus/machine stats API PROM k8s.io/kubelet/pkg/apis/stats/v1alpha1 internal/required
+internal/promtest   max  40: PROM
 # The API of the node.
 nodeapi                max  85: cri cri/logs internal/freshfile internal/runonce nodeapi/auth API k8s.io/kubelet/pkg/apis/stats/v1alpha1
 nodeapi/auth           max  70: internal/backoff internal/freshfile internal/sleep API
 # The HTTP API of the node. One third-party package frames SPDY for it; neither klog nor k8s.io/apiserver comes with it.
-nodeapi/stream         max   1: cri nodeapi/stream/internal/...
-nodeapi/stream/streamtest max 1: cri nodeapi/stream/internal/...
-nodeapi/stream/internal/... max 1: nodeapi/stream/internal/... github.com/moby/spdystream/spdy
-nodeapi/auth/authtest  max  65: internal/sleep API testing
+cri/streaming         max   1: cri internal/required internal/runonce internal/streaming/...
+internal/streaming/... max 1: cri internal/streaming/... github.com/moby/spdystream/spdy
+internal/authtest  max  65: internal/sleep API testing
 nodeapi/nodelogs       max  20: API
 # The kubelet's API.
 nodeapi/podsapi        max 175: cri internal/runonce API GRPC k8s.io/kubelet/pkg/apis/pods/v1alpha1 internal/required

@@ -19,7 +19,6 @@
 //     host, without a daemon, without images and without isolation
 //   - [github.com/seed81659283/nodeagent/cri/criserver]: serves any runtime on a socket, so that crictl and the
 //     kubelet can talk to it
-//   - [github.com/seed81659283/nodeagent/cri/streaming]: serves the sessions of a runtime at URLs, for clients of CRI
 //   - [github.com/seed81659283/nodeagent/cri/logs]: parses, reads, follows and rotates the log files of containers
 //   - [github.com/seed81659283/nodeagent/cri/critest]: a runtime in memory with scripted containers and faults, and
 //     the conformance suite that every runtime passes
@@ -29,29 +28,18 @@
 // # Run pods
 //
 //   - [github.com/seed81659283/nodeagent/lifecycle]: brings pods to where their specs want them, each on its own
-//   - [github.com/seed81659283/nodeagent/lifecycle/lifecycletest]: stand-ins for the volumes of pods, for tests
 //   - [github.com/seed81659283/nodeagent/lifecycle/plan]: decides what a pod needs next
-//   - [github.com/seed81659283/nodeagent/lifecycle/executor]: does what was decided, through a runtime
 //   - [github.com/seed81659283/nodeagent/lifecycle/podstatus]: phase, conditions and container states of a pod
-//   - [github.com/seed81659283/nodeagent/lifecycle/resize]: decides about other CPU and memory for a pod that runs
-//   - [github.com/seed81659283/nodeagent/lifecycle/podview]: what a runtime has of a pod, read by the pod's spec
-//   - [github.com/seed81659283/nodeagent/lifecycle/poddir]: what an agent keeps on disk for each pod
 //   - [github.com/seed81659283/nodeagent/lifecycle/podapi]: defaults and validates a pod and judges its updates, as an API
 //     server does
-//   - [github.com/seed81659283/nodeagent/lifecycle/podenv]: the environment of a container: variables, references, the
-//     downward API
 //   - [github.com/seed81659283/nodeagent/lifecycle/podspec]: turns a pod into the configs of its sandbox and
 //     containers
 //   - [github.com/seed81659283/nodeagent/lifecycle/podevents]: events of pulls and probes, in the kubelet's words
-//   - [github.com/seed81659283/nodeagent/lifecycle/hook]: postStart and preStop handlers, and their share of the grace
-//     period
 //   - [github.com/seed81659283/nodeagent/lifecycle/objects]: config maps, secrets and services, in memory or in a
 //     directory
-//   - [github.com/seed81659283/nodeagent/lifecycle/apisource]: the pods of a node from its API server, and mirror pods
-//   - [github.com/seed81659283/nodeagent/lifecycle/apisource/apiobjects]: what pods refer to at their API server
-//   - [github.com/seed81659283/nodeagent/lifecycle/apisource/apisourcetest]: an API server in memory, with faults
+//   - [github.com/seed81659283/nodeagent/apiserver]: the pods of a node from its API server, and mirror pods
+//   - [github.com/seed81659283/nodeagent/apiserver/apiservertest]: an API server in memory, with faults
 //   - [github.com/seed81659283/nodeagent/lifecycle/podset]: what a source of pods wants, and what several want together
-//   - [github.com/seed81659283/nodeagent/lifecycle/statuspatch]: what an API server is sent of the status of a pod
 //   - [github.com/seed81659283/nodeagent/lifecycle/admission]: whether a pod may run on a node: room, affinity, host ports, taints
 //   - [github.com/seed81659283/nodeagent/lifecycle/podstore]: keeps the wanted pods on disk, for a start without
 //     network and API server
@@ -62,17 +50,9 @@
 //
 //   - [github.com/seed81659283/nodeagent/volume]: sets up, updates and tears down the volumes of pods, also after an agent
 //     was killed
-//   - [github.com/seed81659283/nodeagent/volume/plan]: decides which step of which volume is next
 //   - [github.com/seed81659283/nodeagent/volume/csi]: makes volumes by CSI drivers, and registers those
-//   - [github.com/seed81659283/nodeagent/volume/csi/csitest]: a CSI driver that records its calls and fails as it is told
-//   - [github.com/seed81659283/nodeagent/volume/claim]: which claim a volume has, and whether a pod may use it
 //   - [github.com/seed81659283/nodeagent/volume/intree]: emptyDir, hostPath, configMap, secret, downwardAPI, projected, local
 //     and NFS volumes
-//   - [github.com/seed81659283/nodeagent/volume/payload]: which files such a volume has
-//   - [github.com/seed81659283/nodeagent/volume/token]: keeps service account tokens, and renews them in time
-//   - [github.com/seed81659283/nodeagent/volume/selinux]: decides which SELinux label a volume is mounted with
-//   - [github.com/seed81659283/nodeagent/volume/podcert]: gets certificates for pods, and renews them in time
-//   - [github.com/seed81659283/nodeagent/volume/trustbundle]: decides which certificates a clusterTrustBundle source shows
 //   - [github.com/seed81659283/nodeagent/volume/volumetest]: a plugin in memory, faults, and the suite that every plugin
 //     passes
 //   - [github.com/seed81659283/nodeagent/volume/atomicwriter]: writes a set of files so that a reader sees the old set or the
@@ -88,7 +68,6 @@
 //   - [github.com/seed81659283/nodeagent/gc/gctest]: images on a disk in memory, and the suite that every collector passes
 //   - [github.com/seed81659283/nodeagent/images/credential]: pull secrets, docker configurations and credential
 //     provider plugins
-//   - [github.com/seed81659283/nodeagent/images/reference]: parses the names of images
 //
 // # Connect pods
 //
@@ -114,17 +93,14 @@
 //     tells which pods changed
 //   - [github.com/seed81659283/nodeagent/nodestatus]: makes the Node object, and the patch and the events that report it
 //   - [github.com/seed81659283/nodeagent/nodestatus/machine]: reads IDs, operating system, CPUs and memory of a machine
-//   - [github.com/seed81659283/nodeagent/nodeapi/stream]: exec, attach and port-forward: proxied, translated, or spoken here
-//   - [github.com/seed81659283/nodeagent/nodeapi/stream/streamtest]: a scripted runtime for sessions, and clients
-//   - [github.com/seed81659283/nodeagent/nodestatus/cert]: client and serving certificates of a node: requests, rotation, files
-//   - [github.com/seed81659283/nodeagent/nodestatus/cert/certtest]: a cluster in memory that signs certificates
+//   - [github.com/seed81659283/nodeagent/cri/streaming]: exec, attach and port-forward: proxied, translated, or spoken here
+//   - [github.com/seed81659283/nodeagent/apiserver/cert]: client and serving certificates of a node: requests, rotation, files
 //   - [github.com/seed81659283/nodeagent/nodestatus/heartbeat]: registers the node, keeps its status true and its lease alive
-//   - [github.com/seed81659283/nodeagent/nodestatus/kubeconfig]: reads the kubeconfig of an agent
-//   - [github.com/seed81659283/nodeagent/nodestatus/shutdown]: stops pods by priority before the machine goes down
-//   - [github.com/seed81659283/nodeagent/nodestatus/summary]: measures the node and its pods, and what pods are evicted by
+//   - [github.com/seed81659283/nodeagent/apiserver/kubeconfig]: reads the kubeconfig of an agent
+//   - [github.com/seed81659283/nodeagent/shutdown]: stops pods by priority before the machine goes down
+//   - [github.com/seed81659283/nodeagent/stats]: measures the node and its pods, and what pods are evicted by
 //   - [github.com/seed81659283/nodeagent/nodeapi]: the HTTP API of the node that kubectl and Prometheus talk to
 //   - [github.com/seed81659283/nodeagent/nodeapi/auth]: who may send what to that API
-//   - [github.com/seed81659283/nodeagent/nodeapi/auth/authtest]: reviewers in memory, and client certificates
 //   - [github.com/seed81659283/nodeagent/nodeapi/nodelogs]: log files and the journal of the machine, for that API
 //   - [github.com/seed81659283/nodeagent/nodeapi/prom/usage]: the pages of metrics about what pods use
 //   - [github.com/seed81659283/nodeagent/nodeapi/podsapi]: serves the pods of the node to its other programs, over gRPC
@@ -162,8 +138,6 @@
 //
 //   - [github.com/seed81659283/nodeagent/nodeapi/prom]: metrics with the kubelet's names, from the hooks of the engines, and
 //     their pages
-//   - [github.com/seed81659283/nodeagent/nodeapi/prom/promtest]: compares the names, types, labels and buckets of metrics pages
-//     with those of the kubelet
 //
 // Planned, not here yet: device, nodetest.
 //

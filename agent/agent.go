@@ -17,6 +17,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/seed81659283/nodeagent/apiserver/cert"
 	"github.com/seed81659283/nodeagent/cgroups/driver"
 	"github.com/seed81659283/nodeagent/cgroups/podtree"
 	"github.com/seed81659283/nodeagent/cri"
@@ -29,10 +30,9 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstore"
 	"github.com/seed81659283/nodeagent/nodeapi"
 	"github.com/seed81659283/nodeagent/nodeapi/auth"
-	"github.com/seed81659283/nodeagent/nodestatus/cert"
-	"github.com/seed81659283/nodeagent/nodestatus/shutdown"
-	"github.com/seed81659283/nodeagent/nodestatus/summary"
 	"github.com/seed81659283/nodeagent/pleg"
+	"github.com/seed81659283/nodeagent/shutdown"
+	"github.com/seed81659283/nodeagent/stats"
 	"github.com/seed81659283/nodeagent/volume"
 )
 
@@ -58,12 +58,12 @@ type Agent struct {
 
 	generator *pleg.Generator
 	cgroups   cgroupParts
-	volumes   *volume.Volumes    // nil: the runtime cannot mount
-	unused    gc.ImageGC         // nil: the runtime has no images
-	collector *summary.Collector // nil: nothing is measured
-	recent    *summary.Recent    // the collector where numbers may be seconds old
-	evictor   *eviction.Evictor  // nil: no pod is evicted
-	cluster   *cluster           // nil: the node belongs to none
+	volumes   *volume.Volumes   // nil: the runtime cannot mount
+	unused    gc.ImageGC        // nil: the runtime has no images
+	collector *stats.Collector  // nil: nothing is measured
+	recent    *stats.Recent     // the collector where numbers may be seconds old
+	evictor   *eviction.Evictor // nil: no pod is evicted
+	cluster   *cluster          // nil: the node belongs to none
 	inhibitor *shutdown.Inhibitor
 	meter     *meter
 	server    *nodeapi.Server // nil: the API of the node is not served

@@ -10,9 +10,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/seed81659283/nodeagent/apiserver"
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/lifecycle"
-	"github.com/seed81659283/nodeagent/lifecycle/apisource"
 	"github.com/seed81659283/nodeagent/nodestatus/heartbeat"
 	"github.com/seed81659283/nodeagent/qos"
 )
@@ -20,12 +20,12 @@ import (
 // cluster is the API server's side of a node: the pods to run, the objects that pods refer to, and the statuses and events that go back.
 type cluster struct {
 	agent    *Agent
-	source   *apisource.Source
-	objects  *apisource.Objects
-	recorder *apisource.Recorder
-	statuses *apisource.Statuses
-	mirrors  *apisource.Mirrors
-	retainer *apisource.Retainer
+	source   *apiserver.Source
+	objects  *apiserver.Objects
+	recorder *apiserver.Recorder
+	statuses *apiserver.Statuses
+	mirrors  *apiserver.Mirrors
+	retainer *apiserver.Retainer
 	lease    *heartbeat.Lease
 }
 
@@ -40,14 +40,14 @@ func (a *Agent) connect() (err error) {
 	}
 	c := &cluster{agent: a}
 	wait := func(ctx context.Context) error { return a.node.Reporter.Registered(ctx) }
-	if c.source, err = apisource.New(config, apisource.Options{NodeName: a.config.Node.NodeName, WaitForNode: wait, Logger: a.log}); err != nil {
+	if c.source, err = apiserver.New(config, apiserver.Options{NodeName: a.config.Node.NodeName, WaitForNode: wait, Logger: a.log}); err != nil {
 		return err
 	}
 	if c.objects, err = a.openObjects(c.source); err != nil {
 		return err
 	}
 	c.retainer = c.source.Retainer(c.objects, a.pods.Pods)
-	c.recorder = c.source.Recorder(apisource.RecorderOptions{
+	c.recorder = c.source.Recorder(apiserver.RecorderOptions{
 		Pod: c.pod, NodeUID: func() types.UID { return a.node.Node().UID }, Logger: a.log,
 	})
 	a.add("objects of the API server", c.objects.Run)
@@ -60,8 +60,8 @@ func (a *Agent) connect() (err error) {
 }
 
 // openObjects returns the objects that pods refer to. Without keepObjects it removes the copies on disk of an earlier agent.
-func (a *Agent) openObjects(source *apisource.Source) (*apisource.Objects, error) {
-	o, kept := apisource.ObjectsOptions{Services: a.config.path("services"), Logger: a.log}, a.config.path("objects")
+func (a *Agent) openObjects(source *apiserver.Source) (*apiserver.Objects, error) {
+	o, kept := apiserver.ObjectsOptions{Services: a.config.path("services"), Logger: a.log}, a.config.path("objects")
 	if a.config.Node.KeepObjects {
 		o.Keep = kept
 	} else if err := os.RemoveAll(kept); err != nil {
@@ -101,13 +101,13 @@ func (a *Agent) join() (err error) {
 	if c == nil {
 		return nil
 	}
-	c.statuses, err = c.source.Statuses(apisource.StatusesOptions{
-		Pods: a.pods.Pods, MayRun: a.pods.MayRun, Logger: a.log, Hooks: apisource.StatusHooks{Sent: a.meter.StatusSent()},
+	c.statuses, err = c.source.Statuses(apiserver.StatusesOptions{
+		Pods: a.pods.Pods, MayRun: a.pods.MayRun, Logger: a.log, Hooks: apiserver.StatusHooks{Sent: a.meter.StatusSent()},
 	})
 	if err != nil {
 		return err
 	}
-	c.mirrors, err = c.source.Mirrors(apisource.MirrorsOptions{
+	c.mirrors, err = c.source.Mirrors(apiserver.MirrorsOptions{
 		Sources: a.config.staticSources(&a.options), Running: c.podsNamed, Admitted: func(uid types.UID) bool {
 			state, _ := a.pods.Pod(string(uid))
 			return state.Admitted
@@ -138,7 +138,7 @@ func (c *cluster) podsNamed(namespace, name string) (uids []types.UID) {
 
 // watch follows the pods of the API server.
 func (c *cluster) watch(ctx context.Context, set func(lifecycle.PodSet)) error {
-	return c.source.Pods().Run(ctx, func(u apisource.Update) {
+	return c.source.Pods().Run(ctx, func(u apiserver.Update) {
 		for _, err := range u.Errs {
 			c.agent.log.Error("pod of the API server", "error", err)
 		}
@@ -148,7 +148,7 @@ func (c *cluster) watch(ctx context.Context, set func(lifecycle.PodSet)) error {
 
 // setPods records the pods of a source.
 func (c *cluster) setPods(s lifecycle.PodSet) {
-	if s.Source != apisource.API {
+	if s.Source != apiserver.API {
 		c.mirrors.Set(s)
 	}
 	c.retainer.Set(s)

@@ -6,10 +6,10 @@ package agent
 import (
 	"context"
 
+	"github.com/seed81659283/nodeagent/internal/volume/token"
 	"github.com/seed81659283/nodeagent/lifecycle/objects"
 	"github.com/seed81659283/nodeagent/volume"
 	"github.com/seed81659283/nodeagent/volume/csi"
-	"github.com/seed81659283/nodeagent/volume/token"
 )
 
 // addDrivers adds the volumes of CSI drivers, which register themselves in plugins_registry below rootDir. Without a cluster the CSIDriver

@@ -11,8 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/seed81659283/nodeagent/apiserver/cert"
 	"github.com/seed81659283/nodeagent/nodeapi"
-	"github.com/seed81659283/nodeagent/nodestatus/cert"
 )
 
 // requestServingCertificate makes the part that requests the certificate of the node's API from the cluster, for the addresses that the node

@@ -17,7 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/seed81659283/nodeagent/nodestatus/cert/certtest"
+	"github.com/seed81659283/nodeagent/internal/certtest"
 )
 
 // A server of the agent has the certificate of the addresses that the node has, from when there is one.

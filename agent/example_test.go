@@ -27,7 +27,7 @@ import (
 	"github.com/seed81659283/nodeagent/eviction"
 	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/lifecycle/podapi"
-	"github.com/seed81659283/nodeagent/nodestatus/summary"
+	"github.com/seed81659283/nodeagent/stats"
 )
 
 var quiet = slog.New(slog.DiscardHandler)
@@ -147,12 +147,12 @@ func ExamplePodSource() {
 // model is a node of three pods, as a model in code measures it: its memory is used up once all of them run.
 type model struct{ running atomic.Int32 }
 
-func (m *model) Signals(context.Context) (summary.Signals, error) {
+func (m *model) Signals(context.Context) (stats.Signals, error) {
 	available := int64(512 << 20)
 	if m.running.Load() == 3 {
 		available = 1 << 20
 	}
-	return summary.Signals{Time: time.Now(), Memory: &summary.Amount{Available: available, Capacity: 1 << 30}}, nil
+	return stats.Signals{Time: time.Now(), Memory: &stats.Amount{Available: available, Capacity: 1 << 30}}, nil
 }
 
 func (m *model) Summary(context.Context) (*statsapi.Summary, error) {

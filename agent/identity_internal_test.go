@@ -14,9 +14,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed81659283/nodeagent/apiserver/cert"
 	"github.com/seed81659283/nodeagent/internal/controlplane"
-	"github.com/seed81659283/nodeagent/nodestatus/cert"
-	"github.com/seed81659283/nodeagent/volume/token"
+	"github.com/seed81659283/nodeagent/internal/volume/token"
 )
 
 // An agent that has nothing but a bootstrap kubeconfig writes the other one at once, and says what of the first is wrong.

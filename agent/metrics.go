@@ -15,10 +15,10 @@ import (
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"github.com/seed81659283/nodeagent/cgroups"
+	"github.com/seed81659283/nodeagent/cri/streaming"
 	"github.com/seed81659283/nodeagent/nodeapi"
 	"github.com/seed81659283/nodeagent/nodeapi/prom"
 	"github.com/seed81659283/nodeagent/nodeapi/prom/usage"
-	"github.com/seed81659283/nodeagent/nodeapi/stream"
 	"github.com/seed81659283/nodeagent/nodestatus"
 	"github.com/seed81659283/nodeagent/nodestatus/machine"
 )
@@ -110,6 +110,6 @@ func (m *meter) requests() nodeapi.Hooks {
 }
 
 // sessions returns the hooks that count the sessions of WebSockets.
-func (m *meter) sessions() stream.Hooks {
-	return stream.Hooks{WebSocket: func(k stream.Kind) { m.server.WebSocket(string(k)) }}
+func (m *meter) sessions() streaming.Hooks {
+	return streaming.Hooks{WebSocket: func(k streaming.Kind) { m.server.WebSocket(string(k)) }}
 }

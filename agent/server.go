@@ -16,10 +16,10 @@ import (
 
 	"github.com/seed81659283/nodeagent/agent/kubeletconfig"
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/streaming"
 	"github.com/seed81659283/nodeagent/nodeapi"
 	"github.com/seed81659283/nodeagent/nodeapi/auth"
 	"github.com/seed81659283/nodeagent/nodeapi/nodelogs"
-	"github.com/seed81659283/nodeagent/nodeapi/stream"
 	"github.com/seed81659283/nodeagent/nodestatus"
 )
 
@@ -129,12 +129,12 @@ func (a *Agent) access() (*auth.Access, error) {
 }
 
 // streams makes the server of interactive sessions. A session ends with its container.
-func (a *Agent) streams() (*stream.Server, error) {
-	o := stream.Options{Pods: a.generator, Idle: a.config.Kubelet.StreamingConnectionIdleTimeout.Duration, Logger: a.log, Hooks: a.meter.sessions()}
+func (a *Agent) streams() (*streaming.Server, error) {
+	o := streaming.Options{Pods: a.generator, Idle: a.config.Kubelet.StreamingConnectionIdleTimeout.Duration, Logger: a.log, Hooks: a.meter.sessions()}
 	if o.Streamer, _ = a.runtime.(cri.Streamer); o.Streamer == nil {
 		o.Runner, _ = a.runtime.(cri.SessionRunner)
 	}
-	return stream.New(o)
+	return streaming.New(o)
 }
 
 // allPods yields the pods of the node with their statuses.

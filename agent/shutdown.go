@@ -13,8 +13,8 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
-	"github.com/seed81659283/nodeagent/nodestatus/shutdown"
 	"github.com/seed81659283/nodeagent/qos"
+	"github.com/seed81659283/nodeagent/shutdown"
 )
 
 // makeInhibitor makes the engine that delays the shutdown of the machine until the pods have terminated. It is nil without a grace period.

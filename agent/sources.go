@@ -13,8 +13,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/seed81659283/nodeagent/apiserver"
 	"github.com/seed81659283/nodeagent/lifecycle"
-	"github.com/seed81659283/nodeagent/lifecycle/apisource"
 	"github.com/seed81659283/nodeagent/lifecycle/source"
 	"github.com/seed81659283/nodeagent/nodeapi"
 	"github.com/seed81659283/nodeagent/nodeapi/podsapi"
@@ -29,7 +29,7 @@ func (c *Config) sources() (names []string) {
 		names = append(names, source.URL)
 	}
 	if c.joins() {
-		names = append(names, apisource.API)
+		names = append(names, apiserver.API)
 	}
 	return names
 }
@@ -45,7 +45,7 @@ func (c *Config) sourceNames(o *Options) []string {
 
 // staticSources returns the names of the sources of static pods.
 func (c *Config) staticSources(o *Options) []string {
-	return slices.DeleteFunc(c.sourceNames(o), func(name string) bool { return name == apisource.API })
+	return slices.DeleteFunc(c.sourceNames(o), func(name string) bool { return name == apiserver.API })
 }
 
 // loadStore returns the pods that the sources listed last, to run until they report. The store is loaded before it runs.
@@ -115,7 +115,7 @@ func (a *Agent) runSources(ctx context.Context, fail func(error)) {
 		run(source.URL, func(ctx context.Context) error { return url.Run(ctx, update) })
 	}
 	if a.cluster != nil {
-		run(apisource.API, func(ctx context.Context) error { return a.cluster.watch(ctx, set) })
+		run(apiserver.API, func(ctx context.Context) error { return a.cluster.watch(ctx, set) })
 	}
 	for _, s := range a.options.Sources {
 		run(s.Name(), func(ctx context.Context) error {

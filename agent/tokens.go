@@ -9,9 +9,9 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/seed81659283/nodeagent/lifecycle/apisource"
-	"github.com/seed81659283/nodeagent/nodestatus/cert"
-	"github.com/seed81659283/nodeagent/nodestatus/kubeconfig"
+	"github.com/seed81659283/nodeagent/apiserver"
+	"github.com/seed81659283/nodeagent/apiserver/cert"
+	"github.com/seed81659283/nodeagent/apiserver/kubeconfig"
 )
 
 // identify returns how to talk to the API server, and who the agent is there. A certificate that is rotated, or that there is none
@@ -39,13 +39,13 @@ func (a *Agent) identify() (*rest.Config, error) {
 }
 
 // openTokens returns what has the API server issue tokens of service accounts, each bound to the pod that it is for.
-func (a *Agent) openTokens() (apisource.Tokens, error) {
-	var none apisource.Tokens
+func (a *Agent) openTokens() (apiserver.Tokens, error) {
+	var none apiserver.Tokens
 	config, err := a.identify()
 	if err != nil {
 		return none, err
 	}
-	source, err := apisource.New(config, apisource.Options{NodeName: a.config.Node.NodeName})
+	source, err := apiserver.New(config, apiserver.Options{NodeName: a.config.Node.NodeName})
 	if err != nil {
 		return none, fmt.Errorf("kubeconfig %s: %w", a.config.Node.Kubeconfig, err)
 	}

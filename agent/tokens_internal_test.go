@@ -28,9 +28,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/seed81659283/nodeagent/lifecycle/apisource"
-	"github.com/seed81659283/nodeagent/lifecycle/apisource/apisourcetest"
-	"github.com/seed81659283/nodeagent/volume/token"
+	"github.com/seed81659283/nodeagent/apiserver"
+	"github.com/seed81659283/nodeagent/apiserver/apiservertest"
+	"github.com/seed81659283/nodeagent/internal/volume/token"
 )
 
 // clientPEM returns a certificate and its key in one file, as a kubelet keeps them.
@@ -64,7 +64,7 @@ current-context: x
 `, server.URL, ca, both, both))
 }
 
-func openTokens(kubeconfig, node string) (apisource.Tokens, error) {
+func openTokens(kubeconfig, node string) (apiserver.Tokens, error) {
 	return (&Agent{log: slog.New(slog.DiscardHandler), config: Config{Node: NodeConfiguration{Kubeconfig: kubeconfig, NodeName: node}}}).openTokens()
 }
 
@@ -75,8 +75,8 @@ func writeKubeconfig(t *testing.T, text string) string {
 }
 
 // serveTokens is an API server that issues token t1, and the node that asked for it.
-func serveTokens(t *testing.T, user *string) (*apisourcetest.Server, string) {
-	server := apisourcetest.NewServer(apisourcetest.Options{})
+func serveTokens(t *testing.T, user *string) (*apiservertest.Server, string) {
+	server := apiservertest.NewServer(apiservertest.Options{})
 	require.NoError(t, server.Put(
 		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-n1", UID: "u1"}},
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "app"}},
@@ -99,14 +99,14 @@ func TestTokens(t *testing.T) {
 	require.NotEmpty(t, got.Value)
 	require.WithinDuration(t, time.Now().Add(10*time.Minute), got.Expires, time.Minute)
 	require.Equal(t, "system:node:n1", user)
-	require.Equal(t, 1, server.Count(apisourcetest.Match{Verb: "create", Resource: "serviceaccounts", Subresource: "token", Name: "app"}))
+	require.Equal(t, 1, server.Count(apiservertest.Match{Verb: "create", Resource: "serviceaccounts", Subresource: "token", Name: "app"}))
 }
 
 // What the API server refuses is an error with its words.
 func TestTokensRefused(t *testing.T) {
 	var user string
 	server, kubeconfig := serveTokens(t, &user)
-	server.Inject(apisourcetest.Fault{Err: apierrors.NewForbidden(schema.GroupResource{Resource: "serviceaccounts"}, "app", errors.New("no relationship found between node and pod"))})
+	server.Inject(apiservertest.Fault{Err: apierrors.NewForbidden(schema.GroupResource{Resource: "serviceaccounts"}, "app", errors.New("no relationship found between node and pod"))})
 	tokens, err := openTokens(kubeconfig, "n1")
 	require.NoError(t, err)
 	_, err = tokens.Token(t.Context(), token.Request{Namespace: "shop", ServiceAccount: "app", Pod: "web-n1", PodUID: "u1"})

@@ -10,14 +10,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/seed81659283/nodeagent/apiserver"
+	"github.com/seed81659283/nodeagent/internal/volume/podcert"
+	"github.com/seed81659283/nodeagent/internal/volume/selinux"
+	"github.com/seed81659283/nodeagent/internal/volume/trustbundle"
 	"github.com/seed81659283/nodeagent/lifecycle"
-	"github.com/seed81659283/nodeagent/lifecycle/apisource"
 	"github.com/seed81659283/nodeagent/lifecycle/objects"
 	"github.com/seed81659283/nodeagent/volume"
 	"github.com/seed81659283/nodeagent/volume/intree"
-	"github.com/seed81659283/nodeagent/volume/podcert"
-	"github.com/seed81659283/nodeagent/volume/selinux"
-	"github.com/seed81659283/nodeagent/volume/trustbundle"
 )
 
 // volumeWait is how long a pod waits for its volumes before its status has the cause. The pod starts by itself once they are mounted.
@@ -36,7 +36,7 @@ func (a *Agent) mount(o *lifecycle.Options) error {
 	switch {
 	case a.cluster != nil:
 		all := a.cluster.objects
-		keeper, grown := podcert.New(all, podcert.Options{Logger: a.log, Event: a.podEvent}), apisource.NewExpansions(all, a.log)
+		keeper, grown := podcert.New(all, podcert.Options{Logger: a.log, Event: a.podEvent}), apiserver.NewExpansions(all, a.log)
 		a.add("pod certificates", keeper.Run)
 		a.add("expanded claims", grown.Run)
 		opts.Hooks.Expanded = grown.Expanded

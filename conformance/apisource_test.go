@@ -19,8 +19,8 @@ import (
 	kubeconfig "k8s.io/kubernetes/pkg/kubelet/config"
 	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
 
+	"github.com/seed81659283/nodeagent/apiserver"
 	"github.com/seed81659283/nodeagent/conformance"
-	"github.com/seed81659283/nodeagent/lifecycle/apisource"
 	"github.com/seed81659283/nodeagent/qos"
 )
 
@@ -86,9 +86,9 @@ func kubeletAPIPods(lists apiLists) (steps []apiStep) {
 }
 
 func ourAPIPods(lists apiLists) (steps []apiStep) {
-	var before apisource.Update
+	var before apiserver.Update
 	for _, list := range lists {
-		next := apisource.Merge(before, list, "n1")
+		next := apiserver.Merge(before, list, "n1")
 		if len(next.Errs) > 0 {
 			panic(fmt.Sprint(next.Errs))
 		}

@@ -26,8 +26,8 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/certificate"
 	"k8s.io/kubernetes/pkg/kubelet/certificate/bootstrap"
 
+	"github.com/seed81659283/nodeagent/apiserver/cert"
 	"github.com/seed81659283/nodeagent/conformance"
-	"github.com/seed81659283/nodeagent/nodestatus/cert"
 )
 
 // What a serving certificate is for, of generated addresses of a node.

@@ -17,8 +17,8 @@ import (
 
 	"github.com/seed81659283/nodeagent/conformance"
 	"github.com/seed81659283/nodeagent/internal/containers"
-	"github.com/seed81659283/nodeagent/volume/claim"
-	"github.com/seed81659283/nodeagent/volume/selinux"
+	"github.com/seed81659283/nodeagent/internal/volume/claim"
+	"github.com/seed81659283/nodeagent/internal/volume/selinux"
 )
 
 // What becomes of a volume with a claim: by the kubelet's populator, its two states of the world and its operations, and by package

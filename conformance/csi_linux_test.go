@@ -21,7 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/seed81659283/nodeagent/conformance"
-	"github.com/seed81659283/nodeagent/volume/csi/csitest"
+	"github.com/seed81659283/nodeagent/internal/csitest"
 )
 
 // csiVolume is a volume of a pod, what its driver and the cluster are like, and which call fails.

@@ -32,10 +32,10 @@ import (
 	volumetesting "k8s.io/kubernetes/pkg/volume/testing"
 	volumetypes "k8s.io/kubernetes/pkg/volume/util/types"
 
+	"github.com/seed81659283/nodeagent/internal/volume/plan"
+	"github.com/seed81659283/nodeagent/internal/volume/token"
 	"github.com/seed81659283/nodeagent/volume"
 	"github.com/seed81659283/nodeagent/volume/csi"
-	"github.com/seed81659283/nodeagent/volume/plan"
-	"github.com/seed81659283/nodeagent/volume/token"
 )
 
 // csiText returns a request as JSON with sorted keys.

@@ -37,7 +37,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri/criserver"
 	"github.com/seed81659283/nodeagent/cri/critest"
 	"github.com/seed81659283/nodeagent/cri/remote"
-	"github.com/seed81659283/nodeagent/lifecycle/hook"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/hook"
 )
 
 // hooking is a hook, the container that it is run for, and what its command answers.

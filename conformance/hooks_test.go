@@ -16,7 +16,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/conformance"
 	"github.com/seed81659283/nodeagent/cri"
-	"github.com/seed81659283/nodeagent/lifecycle/hook"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/hook"
 )
 
 // TestHook runs hooks of all kinds, as people write them and as they should not. Those that end by time alone are in

@@ -20,7 +20,7 @@ import (
 	kubeletlifecycle "k8s.io/kubernetes/pkg/kubelet/lifecycle"
 
 	"github.com/seed81659283/nodeagent/conformance"
-	"github.com/seed81659283/nodeagent/lifecycle/hook"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/hook"
 )
 
 // nap is a sleep, and when its context ends.

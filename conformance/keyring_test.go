@@ -13,7 +13,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/conformance"
 	"github.com/seed81659283/nodeagent/images/credential"
-	"github.com/seed81659283/nodeagent/images/reference"
+	"github.com/seed81659283/nodeagent/internal/reference"
 )
 
 func TestKeyring(t *testing.T) { run(t, keyring) }

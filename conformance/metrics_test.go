@@ -21,12 +21,12 @@ import (
 	servermetrics "k8s.io/kubernetes/pkg/kubelet/server/metrics"
 	volumeutil "k8s.io/kubernetes/pkg/volume/util"
 
-	"github.com/seed81659283/nodeagent/nodeapi/prom/promtest"
+	"github.com/seed81659283/nodeagent/internal/promtest"
 )
 
 // codeList has the families of the kubelet's page that the kubelet of `make metrics` has no series of, because nothing was
 // evicted, resized or told to an API server.
-const codeList = "../nodeapi/prom/promtest/kubelet/code.txt"
+const codeList = "../internal/promtest/kubelet/code.txt"
 
 const codeHeader = `# SPDX-FileCopyrightText: The nodeagent Authors
 # SPDX-License-Identifier: Apache-2.0
@@ -42,7 +42,7 @@ func TestMetricsOfTheCode(t *testing.T) {
 	require.NoError(t, err)
 	code := promtest.Shape(gathered)
 
-	page, err := os.ReadFile("../nodeapi/prom/promtest/kubelet/metrics.txt")
+	page, err := os.ReadFile("../internal/promtest/kubelet/metrics.txt")
 	require.NoError(t, err)
 	scraped, err := promtest.ParseList(string(page))
 	require.NoError(t, err)

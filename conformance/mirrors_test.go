@@ -22,8 +22,8 @@ import (
 	corev1conversion "k8s.io/kubernetes/pkg/apis/core/v1"
 	"k8s.io/kubernetes/pkg/kubelet"
 
+	"github.com/seed81659283/nodeagent/apiserver"
 	"github.com/seed81659283/nodeagent/conformance"
-	"github.com/seed81659283/nodeagent/lifecycle/apisource"
 )
 
 func TestMirrors(t *testing.T) { mirrors.Run(t, flags.AtMost(100_000)) }
@@ -86,7 +86,7 @@ func kubeletMirrors(in mirrorInput) mirrorOutput {
 
 func ourMirrors(in mirrorInput) mirrorOutput {
 	server := &mirrorServer{}
-	for _, action := range apisource.PlanMirrors(in.Static, in.Mirrors, apisource.MirrorFacts{
+	for _, action := range apiserver.PlanMirrors(in.Static, in.Mirrors, apiserver.MirrorFacts{
 		Node: in.Node, Complete: true, Running: func(_, name string) bool { return slices.Contains(in.Running, name) },
 	}) {
 		if action.Delete != nil {

@@ -23,10 +23,10 @@ import (
 	volumeutil "k8s.io/kubernetes/pkg/volume/util"
 
 	"github.com/seed81659283/nodeagent/conformance"
+	"github.com/seed81659283/nodeagent/internal/volume/payload"
 	"github.com/seed81659283/nodeagent/lifecycle/objects"
 	nodevolume "github.com/seed81659283/nodeagent/volume"
 	"github.com/seed81659283/nodeagent/volume/intree"
-	"github.com/seed81659283/nodeagent/volume/payload"
 )
 
 // The files of generated config maps, secrets and downwardAPI volumes.

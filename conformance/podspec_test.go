@@ -25,8 +25,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/seed81659283/nodeagent/conformance"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/podenv"
 	"github.com/seed81659283/nodeagent/lifecycle/podapi"
-	"github.com/seed81659283/nodeagent/lifecycle/podenv"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 

@@ -11,7 +11,7 @@ import (
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
 	"github.com/seed81659283/nodeagent/cri"
-	"github.com/seed81659283/nodeagent/lifecycle/podview"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/podview"
 )
 
 // specs returns all containers of the pod.

@@ -16,7 +16,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/nodeshutdown"
 
 	"github.com/seed81659283/nodeagent/conformance"
-	"github.com/seed81659283/nodeagent/nodestatus/shutdown"
+	"github.com/seed81659283/nodeagent/shutdown"
 )
 
 // shutdownInput is a configuration and the pods of a node that shuts down.

@@ -13,8 +13,8 @@ import (
 
 	"github.com/seed81659283/nodeagent/conformance"
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/podview"
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
-	"github.com/seed81659283/nodeagent/lifecycle/podview"
 )
 
 // statusExceptions are in the order in which they turn what the kubelet says into what we say.

@@ -19,7 +19,7 @@ import (
 	kubestatus "k8s.io/kubernetes/pkg/kubelet/status"
 
 	"github.com/seed81659283/nodeagent/conformance"
-	"github.com/seed81659283/nodeagent/lifecycle/statuspatch"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/statuspatch"
 )
 
 func TestStatusAccept(t *testing.T) { run(t, statusAccepts) }

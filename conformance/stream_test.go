@@ -35,8 +35,8 @@ import (
 	utilexec "k8s.io/utils/exec"
 
 	"github.com/seed81659283/nodeagent/cri"
-	"github.com/seed81659283/nodeagent/nodeapi/stream"
-	"github.com/seed81659283/nodeagent/nodeapi/stream/streamtest"
+	"github.com/seed81659283/nodeagent/cri/streaming"
+	"github.com/seed81659283/nodeagent/internal/streaming/streamtest"
 )
 
 // streamRuntime is a runtime with the streaming server of container runtimes, which runs scripts.
@@ -196,8 +196,8 @@ func streamSides(t *testing.T) map[string]string {
 	kubelet := httptest.NewServer(&handler)
 	t.Cleanup(kubelet.Close)
 	sides := map[string]string{"kubelet": kubelet.URL}
-	for name, o := range map[string]stream.Options{"streamer": {Streamer: runtime}, "runner": {Runner: scripts}} {
-		s, err := stream.New(o)
+	for name, o := range map[string]streaming.Options{"streamer": {Streamer: runtime}, "runner": {Runner: scripts}} {
+		s, err := streaming.New(o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -212,11 +212,11 @@ func streamSides(t *testing.T) map[string]string {
 }
 
 // streamMux has the paths of the kubelet.
-func streamMux(s *stream.Server) http.Handler {
+func streamMux(s *streaming.Server) http.Handler {
 	mux := http.NewServeMux()
 	command := func(serve func(http.ResponseWriter, *http.Request, cri.StreamOptions)) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
-			o, err := stream.ParseStreams(r.URL.Query())
+			o, err := streaming.ParseStreams(r.URL.Query())
 			if err != nil {
 				w.WriteHeader(http.StatusBadRequest)
 				_, _ = io.WriteString(w, err.Error())
@@ -232,7 +232,7 @@ func streamMux(s *stream.Server) http.Handler {
 		s.ServeAttach(w, r, r.PathValue("container"), o)
 	}))
 	mux.HandleFunc("/portForward/{ns}/{pod}", func(w http.ResponseWriter, r *http.Request) {
-		ports, err := stream.ParsePorts(r)
+		ports, err := streaming.ParsePorts(r)
 		if err != nil {
 			w.WriteHeader(http.StatusBadRequest)
 			_, _ = io.WriteString(w, err.Error())

@@ -29,7 +29,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/cgroups"
 	"github.com/seed81659283/nodeagent/cri"
-	"github.com/seed81659283/nodeagent/nodestatus/summary"
+	"github.com/seed81659283/nodeagent/stats"
 )
 
 // house is what both sides measure: a runtime with pods, a file system, and cgroups.
@@ -37,7 +37,7 @@ type house struct {
 	MemTotal, HugePages uint64 // kB
 	Root, Pods          *measuredMemory
 	Sandboxes           []measuredSandbox
-	Disk                summary.Filesystem
+	Disk                stats.Filesystem
 	broken              bool // the runtime does not say where images are
 }
 
@@ -351,10 +351,10 @@ func (n kubeletSummary) ListPodStats(ctx context.Context) ([]statsapi.PodStats, 
 func (n kubeletSummary) RlimitStats() (*statsapi.RlimitStats, error) { return n.p.RlimitStats() }
 
 // collector is ours for a house.
-func (h *house) collector(c summary.Cgroups) *summary.Collector {
-	k, err := summary.New(c, ourRuntime{h}, summary.Options{
+func (h *house) collector(c stats.Cgroups) *stats.Collector {
+	k, err := stats.New(c, ourRuntime{h}, stats.Options{
 		NodeName: "node", RuntimePeriod: time.Nanosecond, Wait: time.Minute,
-		Statfs: func(string) (summary.Filesystem, error) { return h.Disk, nil },
+		Statfs: func(string) (stats.Filesystem, error) { return h.Disk, nil },
 		Proc: fstest.MapFS{
 			"meminfo":                {Data: []byte("MemTotal: " + strconv.FormatUint(h.MemTotal, 10) + " kB\nHugetlb: " + strconv.FormatUint(h.HugePages, 10) + " kB\n")},
 			"loadavg":                {Data: []byte("0 0 0 1/2 3\n")},

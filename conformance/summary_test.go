@@ -18,7 +18,7 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 	"github.com/seed81659283/nodeagent/cgroups/cgroupstest"
 	"github.com/seed81659283/nodeagent/conformance"
-	"github.com/seed81659283/nodeagent/nodestatus/summary"
+	"github.com/seed81659283/nodeagent/stats"
 )
 
 func TestSummaryRates(t *testing.T)   { run(t, summaryRates) }
@@ -185,7 +185,7 @@ func optionalAmount(c *conformance.Choices) *uint64 {
 }
 
 func makeHouse(c *conformance.Choices) *house {
-	h := &house{MemTotal: 1 << 23, Disk: summary.Filesystem{CapacityBytes: c.Uint64() >> 4, AvailableBytes: 7, FreeBytes: 8, Inodes: 99, InodesFree: 9}}
+	h := &house{MemTotal: 1 << 23, Disk: stats.Filesystem{CapacityBytes: c.Uint64() >> 4, AvailableBytes: 7, FreeBytes: 8, Inodes: 99, InodesFree: 9}}
 	for range c.Int(5) {
 		s := measuredSandbox{Name: conformance.Pick(c, "a", "b", "c"), Ready: !c.OneIn(3)}
 		for range c.Int(4) {

@@ -20,7 +20,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/clustertrustbundle"
 
 	"github.com/seed81659283/nodeagent/conformance"
-	"github.com/seed81659283/nodeagent/volume/trustbundle"
+	"github.com/seed81659283/nodeagent/internal/volume/trustbundle"
 )
 
 // Which certificates a clusterTrustBundle source shows, of generated bundles. The order means nothing in either.

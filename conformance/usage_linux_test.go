@@ -37,7 +37,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/critest"
 	"github.com/seed81659283/nodeagent/nodeapi/prom/usage"
-	"github.com/seed81659283/nodeagent/nodestatus/summary"
+	"github.com/seed81659283/nodeagent/stats"
 )
 
 // included is what the kubelet has cAdvisor measure.
@@ -194,15 +194,15 @@ func (n *usageNode) kubelet() http.Handler {
 }
 
 // collector returns what measures the node for us.
-func (n *usageNode) collector() *summary.Collector {
+func (n *usageNode) collector() *stats.Collector {
 	n.Helper()
 	dir := n.TempDir()
-	c, err := summary.New(n.driver, n.rt, summary.Options{
+	c, err := stats.New(n.driver, n.rt, stats.Options{
 		CgroupRoot: n.root, Root: dir, LogRoot: n.TempDir(),
-		Statfs: func(string) (summary.Filesystem, error) { // the runtime's is not on this machine
+		Statfs: func(string) (stats.Filesystem, error) { // the runtime's is not on this machine
 			var s syscall.Statfs_t
 			err := syscall.Statfs(dir, &s)
-			return summary.Filesystem{CapacityBytes: s.Blocks * uint64(s.Bsize), AvailableBytes: s.Bavail * uint64(s.Bsize)}, err
+			return stats.Filesystem{CapacityBytes: s.Blocks * uint64(s.Bsize), AvailableBytes: s.Bavail * uint64(s.Bsize)}, err
 		},
 	})
 	usageOK(n, err)

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/seed81659283/nodeagent/cri"
-	"github.com/seed81659283/nodeagent/images/reference"
+	"github.com/seed81659283/nodeagent/internal/reference"
 )
 
 // Recover settles the pulls that an earlier agent did not live to see the end of. An image that is there by now is

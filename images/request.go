@@ -6,7 +6,7 @@ package images
 import (
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/images/credential"
-	"github.com/seed81659283/nodeagent/images/reference"
+	"github.com/seed81659283/nodeagent/internal/reference"
 )
 
 // Policy is when to pull. The values are those of a container's imagePullPolicy.

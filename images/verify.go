@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/seed81659283/nodeagent/images/credential"
-	"github.com/seed81659283/nodeagent/images/reference"
+	"github.com/seed81659283/nodeagent/internal/reference"
 )
 
 // Verify says for which images that are present a pod has to show that it could have pulled them. The values are those

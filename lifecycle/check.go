@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/seed81659283/nodeagent/internal/fielderr"
-	"github.com/seed81659283/nodeagent/lifecycle/internal/lacking"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/lacking"
 	"github.com/seed81659283/nodeagent/lifecycle/podapi"
 )
 

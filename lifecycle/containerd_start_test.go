@@ -15,7 +15,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/remote"
-	"github.com/seed81659283/nodeagent/lifecycle/internal/podtest"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/podtest"
 )
 
 // startScenarios are about what is started, in which order, and how often.

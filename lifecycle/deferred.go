@@ -11,9 +11,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/cri"
-	"github.com/seed81659283/nodeagent/lifecycle/internal/resizequeue"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/resize"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/resizequeue"
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
-	"github.com/seed81659283/nodeagent/lifecycle/resize"
 )
 
 // deferredResizes are the resizes that the node had no room for when they were judged last.

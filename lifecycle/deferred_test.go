@@ -21,9 +21,9 @@ import (
 
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/critest"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/podtest"
 	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/lifecycle/admission"
-	"github.com/seed81659283/nodeagent/lifecycle/internal/podtest"
 )
 
 // smallNode is an agent on a node with few CPUs, whose source gives back the published statuses as an API server does.

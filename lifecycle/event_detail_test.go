@@ -24,9 +24,9 @@ import (
 
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/critest"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/hook"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/podtest"
 	"github.com/seed81659283/nodeagent/lifecycle"
-	"github.com/seed81659283/nodeagent/lifecycle/hook"
-	"github.com/seed81659283/nodeagent/lifecycle/internal/podtest"
 )
 
 // takeEvents returns the events since the last time.

@@ -13,9 +13,9 @@ import (
 
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/internal/backoff"
-	"github.com/seed81659283/nodeagent/lifecycle/poddir"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/poddir"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/podview"
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
-	"github.com/seed81659283/nodeagent/lifecycle/podview"
 )
 
 // Eviction is why and how a pod is ended although its source wants it; see [Reconciler.Evict].

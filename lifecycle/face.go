@@ -3,7 +3,7 @@
 
 package lifecycle
 
-import "github.com/seed81659283/nodeagent/lifecycle/executor"
+import "github.com/seed81659283/nodeagent/internal/lifecycle/executor"
 
 // What the options and hooks of a [Reconciler] are made of, and package executor uses.
 type (

@@ -7,8 +7,8 @@ import (
 	"fmt"
 
 	"github.com/seed81659283/nodeagent/cri"
-	"github.com/seed81659283/nodeagent/lifecycle/internal/ownership"
-	"github.com/seed81659283/nodeagent/lifecycle/poddir"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/ownership"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/poddir"
 )
 
 // LabelOwner marks the sandboxes and containers of an agent. Only what carries the agent's own mark is taken down as

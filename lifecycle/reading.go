@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/poddir"
 	"github.com/seed81659283/nodeagent/internal/sleep"
-	"github.com/seed81659283/nodeagent/lifecycle/poddir"
 )
 
 // Times of waiting for a complete list of the pods of the runtime.

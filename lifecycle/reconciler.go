@@ -16,13 +16,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/executor"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/ownership"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/runtimestate"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/startslots"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/turns"
 	"github.com/seed81659283/nodeagent/internal/required"
 	"github.com/seed81659283/nodeagent/internal/runonce"
-	"github.com/seed81659283/nodeagent/lifecycle/executor"
-	"github.com/seed81659283/nodeagent/lifecycle/internal/ownership"
-	"github.com/seed81659283/nodeagent/lifecycle/internal/runtimestate"
-	"github.com/seed81659283/nodeagent/lifecycle/internal/startslots"
-	"github.com/seed81659283/nodeagent/lifecycle/internal/turns"
 	"github.com/seed81659283/nodeagent/lifecycle/plan"
 	"github.com/seed81659283/nodeagent/lifecycle/podset"
 )

@@ -6,7 +6,7 @@ package lifecycle
 import (
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/seed81659283/nodeagent/lifecycle/poddir"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/poddir"
 	"github.com/seed81659283/nodeagent/qos"
 )
 

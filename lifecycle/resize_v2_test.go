@@ -13,9 +13,9 @@ import (
 
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/critest"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/resize"
 	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
-	"github.com/seed81659283/nodeagent/lifecycle/resize"
 	"github.com/seed81659283/nodeagent/qos"
 )
 

@@ -12,8 +12,8 @@ import (
 
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/internal/backoff"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/mailbox"
 	"github.com/seed81659283/nodeagent/internal/sleep"
-	"github.com/seed81659283/nodeagent/lifecycle/internal/mailbox"
 )
 
 // retryIn publishes what has become of a pod for which something failed, and returns how long to wait: not at all if

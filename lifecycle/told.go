@@ -8,8 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/seed81659283/nodeagent/internal/lifecycle/resize"
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
-	"github.com/seed81659283/nodeagent/lifecycle/resize"
 )
 
 // told is what a worker lets others know of its pod.

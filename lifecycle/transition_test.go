@@ -16,10 +16,10 @@ import (
 
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/critest"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/podtest"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/statuspatch"
 	"github.com/seed81659283/nodeagent/lifecycle"
-	"github.com/seed81659283/nodeagent/lifecycle/internal/podtest"
 	"github.com/seed81659283/nodeagent/lifecycle/podapi"
-	"github.com/seed81659283/nodeagent/lifecycle/statuspatch"
 )
 
 // replaced starts a pod, gives its container another image, whose pull takes a while or fails, and returns the statuses as an API server gets

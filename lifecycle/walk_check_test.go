@@ -18,11 +18,11 @@ import (
 
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/critest"
-	"github.com/seed81659283/nodeagent/lifecycle/internal/podtest"
-	"github.com/seed81659283/nodeagent/lifecycle/lifecycletest"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/lifecycletest"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/podtest"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/podview"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/statuspatch"
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
-	"github.com/seed81659283/nodeagent/lifecycle/podview"
-	"github.com/seed81659283/nodeagent/lifecycle/statuspatch"
 	"github.com/seed81659283/nodeagent/qos"
 )
 

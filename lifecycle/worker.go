@@ -10,13 +10,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/executor"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/mailbox"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/poddir"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/podview"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/turns"
 	"github.com/seed81659283/nodeagent/internal/sleep"
-	"github.com/seed81659283/nodeagent/lifecycle/executor"
-	"github.com/seed81659283/nodeagent/lifecycle/internal/mailbox"
-	"github.com/seed81659283/nodeagent/lifecycle/internal/turns"
 	"github.com/seed81659283/nodeagent/lifecycle/plan"
-	"github.com/seed81659283/nodeagent/lifecycle/poddir"
-	"github.com/seed81659283/nodeagent/lifecycle/podview"
 )
 
 // worker drives one pod: it reads what the runtime has of it, decides what it needs, has that done, publishes its status,

@@ -12,7 +12,7 @@
 //	ca, err := auth.NewCAFile("/etc/kubernetes/pki/ca.crt", nil)                              // nil: a bad file is not told
 //	files, err := nodeapi.NewServingFiles("/etc/node/serving.crt", "/etc/node/serving.key", nil) // the same
 //	access, err := auth.New(auth.Options{NodeName: "node-1", ClientCAs: ca.Pool, Tokens: tokens, Access: reviews})
-//	streams, err := stream.New(stream.Options{Streamer: runtime}) // or Runner, for a cri.SessionRunner
+//	streams, err := streaming.New(streaming.Options{Streamer: runtime}) // or Runner, for a cri.SessionRunner
 //	server, err := nodeapi.New(nodeapi.Options{
 //		Access: access, Pods: pods, Runtime: runtime, Streams: streams, Summary: collector,
 //		Metrics: nodeapi.Metrics{All: page}, NodeLogs: nodeLogs, Settings: settings,
@@ -29,7 +29,7 @@
 // [LogOptions], [LogContainer] and [LevelOf] are pure.
 //
 // What belongs here: paths, queries, status codes and bodies, which are the kubelet's; listeners, TLS, deadlines and limits. What does
-// not: who may do what (package auth), protocols of sessions (package stream), files and journal of the node (package nodelogs), and what
+// not: who may do what (package auth), protocols of sessions (package streaming), files and journal of the node (package nodelogs), and what
 // metrics say (package prom).
 //
 // # Concurrency

@@ -22,9 +22,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed81659283/nodeagent/internal/authtest"
+	"github.com/seed81659283/nodeagent/internal/streaming/streamtest"
 	"github.com/seed81659283/nodeagent/nodeapi"
-	"github.com/seed81659283/nodeagent/nodeapi/auth/authtest"
-	"github.com/seed81659283/nodeagent/nodeapi/stream/streamtest"
 )
 
 // soon waits for a condition.

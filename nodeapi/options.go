@@ -42,7 +42,7 @@ type PodsFunc func() []*corev1.Pod
 // Pods calls f.
 func (f PodsFunc) Pods() []*corev1.Pod { return f() }
 
-// Streams serves interactive sessions, and whatever may go wrong once it is called. The Server of package stream is one.
+// Streams serves interactive sessions, and whatever may go wrong once it is called. The Server of package streaming is one.
 type Streams interface {
 	// ServeExec runs a command in a container.
 	ServeExec(w http.ResponseWriter, r *http.Request, containerID string, cmd []string, o cri.StreamOptions)

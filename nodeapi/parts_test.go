@@ -4,15 +4,15 @@
 package nodeapi_test
 
 import (
+	"github.com/seed81659283/nodeagent/cri/streaming"
 	"github.com/seed81659283/nodeagent/nodeapi"
 	"github.com/seed81659283/nodeagent/nodeapi/nodelogs"
-	"github.com/seed81659283/nodeagent/nodeapi/stream"
-	"github.com/seed81659283/nodeagent/nodestatus/summary"
+	"github.com/seed81659283/nodeagent/stats"
 )
 
 // The parts of other packages fit as they are.
 var (
-	_ nodeapi.Streams = (*stream.Server)(nil)
-	_ nodeapi.Summary = (*summary.Collector)(nil)
+	_ nodeapi.Streams = (*streaming.Server)(nil)
+	_ nodeapi.Summary = (*stats.Collector)(nil)
 	_                 = nodeapi.Options{NodeLogs: (*nodelogs.Handler)(nil)}
 )

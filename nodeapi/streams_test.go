@@ -21,9 +21,9 @@ import (
 	"github.com/stretchr/testify/require"
 	authenticationv1 "k8s.io/api/authentication/v1"
 
+	"github.com/seed81659283/nodeagent/internal/authtest"
 	"github.com/seed81659283/nodeagent/nodeapi"
 	"github.com/seed81659283/nodeagent/nodeapi/auth"
-	"github.com/seed81659283/nodeagent/nodeapi/auth/authtest"
 )
 
 // Types and flags of HTTP/2 frames, RFC 9113 section 6.

@@ -38,7 +38,7 @@ func (f CapacityFunc) Machine(ctx context.Context) (machine.Info, error) { retur
 // Root is a [Capacity] that reads the files of a machine.
 type Root struct {
 	FS fs.FS // the root directory of the machine: os.DirFS("/") on a host
-	// RootFS returns how many bytes the file system has that emptyDirs, logs and writable layers are on: package summary measures it.
+	// RootFS returns how many bytes the file system has that emptyDirs, logs and writable layers are on: package stats measures it.
 	// Nil: it is not known, see Config.NoLocalStorageCapacity.
 	RootFS func(ctx context.Context) (int64, error)
 }

@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/internal/podvolume"
-	"github.com/seed81659283/nodeagent/volume/claim"
+	"github.com/seed81659283/nodeagent/internal/volume/claim"
 )
 
 // claimed is what a volume with a claim is made of.

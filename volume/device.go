@@ -13,8 +13,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/seed81659283/nodeagent/volume/plan"
-	"github.com/seed81659283/nodeagent/volume/selinux"
+	"github.com/seed81659283/nodeagent/internal/volume/plan"
+	"github.com/seed81659283/nodeagent/internal/volume/selinux"
 )
 
 // The limits of what a plugin says of a device.

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/seed81659283/nodeagent/volume/plan"
+	"github.com/seed81659283/nodeagent/internal/volume/plan"
 )
 
 // Error is the error of a step of a volume.

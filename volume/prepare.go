@@ -13,8 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/internal/podvolume"
-	"github.com/seed81659283/nodeagent/volume/claim"
-	"github.com/seed81659283/nodeagent/volume/plan"
+	"github.com/seed81659283/nodeagent/internal/volume/claim"
+	"github.com/seed81659283/nodeagent/internal/volume/plan"
 )
 
 // Prepare returns when all volumes are set up that the containers of a pod use. It is idempotent, and quick where nothing is

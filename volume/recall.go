@@ -9,7 +9,7 @@ import (
 	"io/fs"
 
 	"github.com/seed81659283/nodeagent/internal/mount"
-	"github.com/seed81659283/nodeagent/volume/claim"
+	"github.com/seed81659283/nodeagent/internal/volume/claim"
 )
 
 // unknownError is an error that says nothing of a volume: nobody could be asked.

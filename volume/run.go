@@ -20,7 +20,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/mount"
 	"github.com/seed81659283/nodeagent/internal/podvolume"
 	"github.com/seed81659283/nodeagent/internal/sleep"
-	"github.com/seed81659283/nodeagent/volume/plan"
+	"github.com/seed81659283/nodeagent/internal/volume/plan"
 	"github.com/seed81659283/nodeagent/volume/subpath"
 )
 

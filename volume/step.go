@@ -13,8 +13,8 @@ import (
 
 	"github.com/seed81659283/nodeagent/internal/backoff"
 	"github.com/seed81659283/nodeagent/internal/nowait"
-	"github.com/seed81659283/nodeagent/volume/claim"
-	"github.com/seed81659283/nodeagent/volume/plan"
+	"github.com/seed81659283/nodeagent/internal/volume/claim"
+	"github.com/seed81659283/nodeagent/internal/volume/plan"
 )
 
 // lateness is how long a call may go on after its context has ended before it is given up.

@@ -14,9 +14,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/internal/mount"
-	"github.com/seed81659283/nodeagent/volume/claim"
+	"github.com/seed81659283/nodeagent/internal/volume/claim"
+	"github.com/seed81659283/nodeagent/internal/volume/plan"
 	"github.com/seed81659283/nodeagent/volume/internal/blockmap"
-	"github.com/seed81659283/nodeagent/volume/plan"
 )
 
 // attachError is why a volume is not known to be attached.

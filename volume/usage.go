@@ -10,7 +10,7 @@ import (
 	"io/fs"
 	"slices"
 
-	"github.com/seed81659283/nodeagent/volume/plan"
+	"github.com/seed81659283/nodeagent/internal/volume/plan"
 )
 
 // Usage returns how much a volume of a pod takes. The error is [errors.ErrUnsupported] where its plugin is no [Usager] or cannot

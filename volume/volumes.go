@@ -20,7 +20,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/nowait"
 	"github.com/seed81659283/nodeagent/internal/podvolume"
 	"github.com/seed81659283/nodeagent/internal/runonce"
-	"github.com/seed81659283/nodeagent/volume/plan"
+	"github.com/seed81659283/nodeagent/internal/volume/plan"
 )
 
 // Volumes are the volumes of the pods of a node. Make one with [New].

@@ -18,7 +18,7 @@ import (
 	"github.com/seed81659283/nodeagent/eviction/threshold"
 	"github.com/seed81659283/nodeagent/gc"
 	"github.com/seed81659283/nodeagent/internal/quantity"
-	"github.com/seed81659283/nodeagent/nodestatus/shutdown"
+	"github.com/seed81659283/nodeagent/shutdown"
 )
 
 // Thresholds returns the thresholds of evictions. enforceNodeAllocatable is pods, the kubelet's default.

@@ -22,8 +22,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/criserver"
 	"github.com/seed81659283/nodeagent/cri/streaming"
-	"github.com/seed81659283/nodeagent/nodeapi/stream"
-	"github.com/seed81659283/nodeagent/nodeapi/stream/streamtest"
+	"github.com/seed81659283/nodeagent/internal/streaming/streamtest"
 )
 
 // runs is a runtime that runs sessions itself, and has neither URLs nor commands without a client.
@@ -43,11 +42,11 @@ func sessions() runs {
 }
 
 // streamer serves the sessions of a runtime at URLs until the test ends.
-func streamer(t *testing.T, rt cri.SessionRunner, o streaming.Options) *streaming.Server {
+func streamer(t *testing.T, rt cri.SessionRunner, o streaming.URLOptions) *streaming.URLServer {
 	t.Helper()
-	server, err := stream.New(stream.Options{Runner: rt})
+	server, err := streaming.New(streaming.Options{Runner: rt})
 	require.NoError(t, err)
-	urls := streaming.New(server, o)
+	urls := streaming.NewURLServer(server, o)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -72,7 +71,7 @@ func streamer(t *testing.T, rt cri.SessionRunner, o streaming.Options) *streamin
 // out for containers that run only.
 func TestSessionsByURL(t *testing.T) {
 	rt := sessions()
-	client, _, _ := start(t, rt, criserver.Options{Streamer: streamer(t, rt, streaming.Options{MaxOutstanding: 2})})
+	client, _, _ := start(t, rt, criserver.Options{Streamer: streamer(t, rt, streaming.URLOptions{MaxOutstanding: 2})})
 	ctx := t.Context()
 	var out bytes.Buffer
 	run := func(url string, err error) string {

@@ -1,41 +1,61 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package streaming serves the sessions of a runtime at URLs, as container runtimes do: it makes a [cri.Streamer] of a
-// [cri.SessionRunner], for clients of CRI, which are answered with a URL when they ask for exec, attach or a port-forward. It
-// speaks no protocol itself: package stream does.
+// Package streaming serves what kubectl exec, attach, port-forward and cp talk to on a node: it upgrades requests and connects
+// them with a container runtime. It knows no pods and authorizes nobody: its caller has done both.
 //
 // # Model
 //
-//	sessions, err := stream.New(stream.Options{Runner: runtime}) // limits and hooks are its options
-//	...
-//	urls := streaming.New(sessions, streaming.Options{})
-//	l, err := net.Listen("tcp", "127.0.0.1:0")
-//	...
-//	go urls.Serve(ctx, l) // it also ends the sessions
-//	err = criserver.New(runtime, criserver.Options{Streamer: urls}).Serve(ctx, socket)
+// A [Server] has one of two kinds of runtime. One that is a [cri.Streamer] names a URL: the upgrade is passed on to it and
+// then every byte as it is, be it SPDY/3.1 or a WebSocket of version 4. What such runtimes do not speak is translated:
+// WebSockets of version 5, with their signal that closes a stream, become SPDY of version 4, and a WebSocket that carries the
+// SPDY of a port-forward is unpacked. One that is a [cri.SessionRunner] runs sessions itself, and this package speaks the
+// protocols: SPDY of versions 1 to 4; WebSockets of versions 1, 4 and 5, binary and in base64; port-forwards by all of them.
 //
-// Whoever has a URL needs no other credentials: it has a token of 130 random bits, holds for one request and for a minute, and
-// is one of at most 1,000. The listener must be on the loopback, since what is sent there is not encrypted.
+//	server, err := streaming.New(streaming.Options{Streamer: client, PodOf: podOf}) // client is of cri/remote
+//	...
+//	server.ServeExec(w, r, containerID, cmd, options) // in a handler
+//	...
+//	server.End(containerID, "container has exited") // where the agent notices it
+//	...
+//	server.Shutdown(ctx) // before the agent exits: http.Server does not know of connections that were upgraded
 //
-// What belongs here: URLs and the tokens in them. What does not: whether the container exists and runs (package criserver asks
-// the runtime before it asks for a URL), and the sessions (package stream).
+// # What ends a session
+//
+// Its command, its client, [Server.End], the shutdown, and standing still: for Options.Idle no byte moves, or for Options.Stall
+// a peer does not take one. Nothing ends it at a fixed age. Where the protocol is spoken here, the client is told why. Output
+// that is on its way when a command ends is the client's to read for Options.Linger.
+//
+// # What a session costs
+//
+// Each direction of a session is copied with what memory it has, some kilobytes while it is idle; whoever does not read stops
+// its own session, and on SPDY its own connection. A forwarded connection that nobody reads holds up the others of its
+// session for Options.Unread, and is then reset. Frames are read in pieces: their length costs no memory. The number of
+// sessions is limited, on the node and for each pod, and what is too many is answered with 429.
 //
 // # Concurrency
 //
-// The methods that return URLs may be called from any goroutine, once Serve has been called. Serve owns all goroutines, and returns
-// when the last session is over.
+// All methods may be called from any goroutine. The Serve methods return when their session is over and nothing of it is
+// left; there is no Run.
 //
 // # Errors
 //
-// Errors are of type [*cri.Error]. One for too many URLs is [cri.ErrTooMany], and one before or after Serve is
-// [cri.ErrUnavailable]. A request without a valid token is answered with 404.
+// Before the upgrade they are answered with a status and a text, as the kubelet has them; after it the client gets them in
+// the protocol, where it has a place for them, and [Hooks].Ended does.
 //
-// # Differences from the streaming server of containerd
+// # Differs from the kubelet
 //
-//   - Tokens have 130 random bits, not 48, and are valid for the kind of session that they were made for only.
-//   - WebSockets of version 5 are spoken as well, and port-forwards through a tunnel.
-//   - Connections that have sent no request are limited in number and time.
+// DIFFERENCES.md has the whole list. What a user has to know:
 //
-// Test kit: package streamtest has a scripted runtime, and clients for every protocol.
+//   - Sessions are counted and limited: Options.MaxStreams and MaxPerPod, negative for the kubelet's way.
+//   - A command that a [cri.SessionRunner] runs is killed when its client goes.
+//   - The runtime sees of the client's headers only those of the upgrade, and has to be on the loopback: Options.AnyHost.
+//   - An upgrade request with a body is refused.
+//   - Output is not lost when a client sends while its session ends.
+//
+// # When not to use it
+//
+// For commands without a client: see [cri.Execer].
+//
+// Test kit: internal/streaming/streamtest has a scripted runtime of both kinds and clients for every protocol.
 package streaming

@@ -4,163 +4,195 @@
 package streaming
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"net"
-	"net/http"
 	"sync"
 	"time"
-
-	"github.com/seed81659283/nodeagent/internal/required"
-	"github.com/seed81659283/nodeagent/internal/runonce"
-	"github.com/seed81659283/nodeagent/nodeapi/stream"
 )
 
-// Options are the settings of a [Server]. The zero value is right for production.
-type Options struct {
-	Life           time.Duration // how long a URL holds; zero: a minute
-	MaxOutstanding int           // URLs that nobody has used yet, at once; zero: 1,000
-	MaxConns       int           // connections at once that are no session yet; zero: 1,000
-	Logger         *slog.Logger  // nil discards
-}
+// Kind is what a session does, by the name of its subresource.
+type Kind string
 
-// Limits of a connection before it is a session.
+// The kinds of sessions.
 const (
-	headerTimeout  = 30 * time.Second
-	maxHeaderBytes = 64 << 10
+	Exec        Kind = "exec"
+	Attach      Kind = "attach"
+	PortForward Kind = "portforward"
 )
 
-// Server serves sessions at URLs that it makes.
+// Target is what a session is with.
+type Target struct {
+	ID     string // the container, or for a port-forward the sandbox
+	PodUID string // the pod, by Options.PodOf; may be empty
+}
+
+// Stream is a session.
+type Stream struct {
+	Kind   Kind
+	Target Target
+	Began  time.Time
+}
+
+// Errors that sessions end with or are refused with.
+var (
+	ErrIdle     = errors.New("session was idle for too long")
+	ErrStalled  = errors.New("session made no progress for too long")
+	ErrShutdown = errors.New("the node agent is shutting down")
+	ErrLimit    = errors.New("too many streaming sessions")
+	ErrEnded    = errors.New("session was ended") // by [Server.End]
+)
+
+// Server serves streaming sessions. Use [New].
 type Server struct {
-	sessions *stream.Server
-	opts     Options
-	guard    runonce.Guard
-	handlers sync.WaitGroup // none begins once closed is set
+	opts Options
 
-	mu     sync.Mutex // guards what follows
-	tokens tokens
-	base   string // of URLs; empty: Serve has not been called
-	closed bool
-	conns  int // that are no session yet
+	mu       sync.Mutex // guards what follows
+	sessions map[*session]struct{}
+	pods     map[string]int // sessions by pod
+	closed   bool           // no session begins
+	none     chan struct{}  // closed when the last session has ended; nil: nobody waits
 }
 
-// New returns a server for sessions, which it ends when it ends. It panics if there are none.
-func New(sessions *stream.Server, o Options) *Server {
-	required.MustArgs("streaming.New", required.Arg{Name: "sessions", Value: sessions, Hint: "a *stream.Server"})
-	o.MaxConns = cmp.Or(max(o.MaxConns, 0), 1000)
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
+// New returns a server. The error names the option that is invalid.
+func New(o Options) (*Server, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
 	}
-	return &Server{sessions: sessions, opts: o, tokens: tokens{
-		life: cmp.Or(max(o.Life, 0), time.Minute), limit: cmp.Or(max(o.MaxOutstanding, 0), 1000), waiting: map[string]waiting{},
-	}}
+	if o.Pods != nil && o.PodOf == nil {
+		o.PodOf = func(id string) string { return uidOf(o.Pods, id) }
+	}
+	s := &Server{opts: o, sessions: map[*session]struct{}{}, pods: map[string]int{}}
+	if o.Pods != nil {
+		s.follow(o.Pods)
+	}
+	return s, nil
 }
 
-// Serve serves sessions on l, which has to be on the loopback, until ctx ends, then ends those that there are, waits until nothing
-// of them is left, and returns nil. It closes l. It is called once.
-func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	if err := s.guard.Begin(); err != nil {
-		return errors.Join(fmt.Errorf("streaming: Serve: %w: make another Server", err), l.Close())
-	}
-	defer s.guard.End()
-	if a, ok := l.Addr().(*net.TCPAddr); !ok || !a.IP.IsLoopback() {
-		return errors.Join(fmt.Errorf("streaming: Serve at %s: %w", l.Addr(), errNotLoopback), l.Close())
-	}
+// Streams returns the sessions that there are, in no order.
+func (s *Server) Streams() []Stream {
 	s.mu.Lock()
-	s.base = "http://" + l.Addr().String()
-	s.mu.Unlock()
-
-	server := &http.Server{
-		Handler:           http.HandlerFunc(s.serve),
-		ReadHeaderTimeout: headerTimeout,
-		MaxHeaderBytes:    maxHeaderBytes,
-		ConnState:         s.count,
-		ErrorLog:          slog.NewLogLogger(s.opts.Logger.Handler(), slog.LevelDebug),
+	defer s.mu.Unlock()
+	all := make([]Stream, 0, len(s.sessions))
+	for one := range s.sessions {
+		all = append(all, one.Stream)
 	}
-	server.SetKeepAlivesEnabled(false) // a URL is for one request
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	var serving sync.WaitGroup
-	var failure error
-	serving.Go(func() {
-		defer stop()
-		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			failure = fmt.Errorf("streaming: serve at %s: %w", l.Addr(), err)
-		}
-	})
-	s.forget(ctx)
-	s.sessions.Close()
-	_ = server.Close()
-	serving.Wait()
-	s.handlers.Wait()
-	return failure
+	return all
 }
 
-// forget drops what has expired, and all when ctx ends.
-func (s *Server) forget(ctx context.Context) {
-	t := time.NewTicker(s.tokens.life)
-	defer t.Stop()
-	for ctx.Err() == nil {
-		select {
-		case <-ctx.Done():
-		case now := <-t.C:
-			s.mu.Lock()
-			s.tokens.expire(now)
-			s.mu.Unlock()
+// End ends the sessions with a container, a sandbox or a pod, by its ID or UID, and returns how many they are. It does not
+// wait. A session has half a second to end by itself, as it does when its container has ended; then its command is killed,
+// and its client is told the reason where the node speaks the protocol. A proxied session that still moves output goes on
+// until it has, for Options.Linger at most.
+func (s *Server) End(id, reason string) int {
+	return s.endAll(fmt.Errorf("%w: %s", ErrEnded, reason), func(t Target) bool {
+		return id != "" && (t.ID == id || t.PodUID == id)
+	})
+}
+
+func (s *Server) endAll(why error, which func(Target) bool) int {
+	s.mu.Lock()
+	var found []*session
+	for one := range s.sessions {
+		if which(one.Target) {
+			found = append(found, one)
 		}
 	}
+	s.mu.Unlock()
+	for _, one := range found {
+		one.end(why)
+	}
+	return len(found)
+}
+
+// Shutdown refuses new sessions with 503 and waits until the others have ended. When ctx ends it ends them, as [Server.End]
+// does, and waits until nothing of them is left. It may be called more than once.
+func (s *Server) Shutdown(ctx context.Context) {
+	none := s.refuse()
+	select {
+	case <-none:
+		return
+	case <-ctx.Done():
+	}
+	s.endAll(ErrShutdown, func(Target) bool { return true })
+	<-none
+}
+
+// Close ends all sessions, refuses new ones, and waits until nothing of them is left: about a second, and as long as a
+// Runner takes to return.
+func (s *Server) Close() {
+	none := s.refuse()
+	s.endAll(ErrShutdown, func(Target) bool { return true })
+	<-none
+}
+
+// refuse lets no session begin, and returns what is closed when there is none any more.
+func (s *Server) refuse() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
-	clear(s.tokens.waiting)
-}
-
-// count closes connections that are too many.
-func (s *Server) count(c net.Conn, state http.ConnState) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch state {
-	case http.StateNew:
-		if s.conns++; s.conns > s.opts.MaxConns {
-			_ = c.Close() // the server notices when it reads
+	if s.none == nil {
+		s.none = make(chan struct{})
+		if len(s.sessions) == 0 {
+			close(s.none)
 		}
-	case http.StateHijacked, http.StateClosed:
-		s.conns--
 	}
+	return s.none
 }
 
-// serve serves the session that a URL was made for.
-func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
-	session, late := s.take(r)
-	if late {
-		http.Error(w, stream.ErrShutdown.Error(), http.StatusServiceUnavailable)
-		return
+// begin admits a session, or says why not.
+func (s *Server) begin(ctx context.Context, kind Kind, target Target) (*session, error) {
+	one := newSession(ctx, s, Stream{Kind: kind, Target: target, Began: time.Now()})
+	if err := s.admit(one); err != nil {
+		one.cancel(err)
+		if f := s.opts.Hooks.Refused; f != nil {
+			f(one.Stream, err)
+		}
+		return nil, err
 	}
-	defer s.handlers.Done()
-	switch {
-	case r.Method != http.MethodGet && r.Method != http.MethodPost:
-		w.Header().Set("Allow", "GET, POST")
-		http.Error(w, "Method Not Allowed", http.StatusMethodNotAllowed)
-	case session == nil:
-		http.NotFound(w, r)
-	default:
-		session(w, r)
+	if f := s.opts.Hooks.Began; f != nil {
+		f(one.Stream)
 	}
+	one.watch()
+	return one, nil
 }
 
-// take begins a handler, unless it is too late for one, and returns the session that a request is for, or nil.
-func (s *Server) take(r *http.Request) (session http.HandlerFunc, late bool) {
+func (s *Server) admit(one *session) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
-		return nil, true
+	uid := one.Target.PodUID
+	switch {
+	case s.closed:
+		return ErrShutdown
+	case s.opts.MaxStreams >= 0 && len(s.sessions) >= s.opts.MaxStreams:
+		return fmt.Errorf("%w: the node has %d", ErrLimit, len(s.sessions))
+	case s.opts.MaxPerPod >= 0 && uid != "" && s.pods[uid] >= s.opts.MaxPerPod:
+		return fmt.Errorf("%w: pod %s has %d", ErrLimit, uid, s.pods[uid])
+	case s.opts.MaxStreams >= 0 && uid != "" && len(s.sessions) >= s.opts.MaxStreams-s.opts.MaxStreams/4 && s.pods[uid] >= max(1, s.opts.MaxStreams/100):
+		return fmt.Errorf("%w: the node has %d, and the last quarter is for pods with fewer than the %d of pod %s", ErrLimit, len(s.sessions), s.pods[uid], uid)
 	}
-	s.handlers.Add(1)
-	if r.Method == http.MethodGet || r.Method == http.MethodPost { // no other uses up a URL
-		session = s.tokens.take(time.Now(), r.URL.Path)
+	s.sessions[one] = struct{}{}
+	if uid != "" {
+		s.pods[uid]++
 	}
-	return session, false
+	return nil
+}
+
+// forget removes a session of which nothing is left.
+func (s *Server) forget(one *session, err error) {
+	if f := s.opts.Hooks.Ended; f != nil {
+		f(one.Stream, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.sessions, one)
+	if uid := one.Target.PodUID; uid != "" {
+		if s.pods[uid]--; s.pods[uid] == 0 {
+			delete(s.pods, uid)
+		}
+	}
+	if s.none != nil && len(s.sessions) == 0 {
+		close(s.none)
+	}
 }

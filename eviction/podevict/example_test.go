@@ -12,15 +12,15 @@ import (
 	"github.com/seed81659283/nodeagent/eviction"
 	"github.com/seed81659283/nodeagent/eviction/podevict"
 	"github.com/seed81659283/nodeagent/lifecycle"
-	"github.com/seed81659283/nodeagent/nodestatus/summary"
 	"github.com/seed81659283/nodeagent/pleg"
+	"github.com/seed81659283/nodeagent/stats"
 )
 
 // The parts of an agent that evicts: the Node is made before the Reconciler, which asks it whether a pod is admitted. A real one measures
-// with a summary.Collector.
+// with a stats.Collector.
 func ExampleNewNode() {
 	measured := newMachine() // stands in for the Collector
-	measured.signals.Memory = &summary.Amount{Available: 50 * mi, Capacity: gi}
+	measured.signals.Memory = &stats.Amount{Available: 50 * mi, Capacity: gi}
 
 	var reconciler *lifecycle.Reconciler
 	node, err := podevict.NewNode(podevict.NodeOptions{

@@ -20,14 +20,14 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/eviction"
 	"github.com/seed81659283/nodeagent/lifecycle"
-	"github.com/seed81659283/nodeagent/nodestatus/summary"
+	"github.com/seed81659283/nodeagent/stats"
 )
 
-// Measurer measures a node and its pods. *summary.Collector is one.
+// Measurer measures a node and its pods. *stats.Collector is one.
 type Measurer interface {
-	// Signals reads what pods are evicted by, see [summary.Collector.Signals].
-	Signals(ctx context.Context) (summary.Signals, error)
-	// Summary measures the pods, see [summary.Collector.Summary].
+	// Signals reads what pods are evicted by, see [stats.Collector.Signals].
+	Signals(ctx context.Context) (stats.Signals, error)
+	// Summary measures the pods, see [stats.Collector.Summary].
 	Summary(ctx context.Context) (*statsapi.Summary, error)
 }
 
@@ -89,7 +89,7 @@ type NodeOptions struct {
 	Event func(pod cri.PodIdentity, event lifecycle.Event, annotations map[string]string)
 }
 
-// Node measures a node with a summary.Collector, evicts its pods through a lifecycle.Reconciler, and admits no pod that would make it
+// Node measures a node with a stats.Collector, evicts its pods through a lifecycle.Reconciler, and admits no pod that would make it
 // worse: it is the [eviction.Observer] and the [eviction.Actor] of the evictor that it has, and its Admit is for lifecycle.Options.
 // Its methods may be called from any goroutine.
 type Node struct {

@@ -23,12 +23,12 @@ import (
 	"github.com/seed81659283/nodeagent/eviction/podevict"
 	"github.com/seed81659283/nodeagent/eviction/threshold"
 	"github.com/seed81659283/nodeagent/lifecycle"
-	"github.com/seed81659283/nodeagent/nodestatus/summary"
+	"github.com/seed81659283/nodeagent/stats"
 )
 
 // machine is a node whose one pod runs: a Measurer and Pods.
 type machine struct {
-	signals summary.Signals
+	signals stats.Signals
 	stats   statsapi.Summary
 	state   lifecycle.PodState
 	missing bool // the pod has no worker
@@ -37,7 +37,7 @@ type machine struct {
 	objects int // containers that the runtime has
 }
 
-func (m *machine) Signals(context.Context) (summary.Signals, error) { return m.signals, nil }
+func (m *machine) Signals(context.Context) (stats.Signals, error) { return m.signals, nil }
 
 func (m *machine) Summary(context.Context) (*statsapi.Summary, error) { return &m.stats, nil }
 
@@ -104,9 +104,9 @@ func newNode(t *testing.T, m *machine, change func(*podevict.NodeOptions)) *pode
 // The signals of a collector are readings, with the caches that the kernel could reclaim, and devices are the layout.
 func TestObserve(t *testing.T) {
 	now := time.Now()
-	s := summary.Signals{
-		Memory: &summary.Amount{Time: now, Available: 5, Capacity: 10}, MemAvailable: &summary.Amount{Time: now, Available: 4, Capacity: 10},
-		PIDs: &summary.Amount{Time: now, Available: -1, Capacity: 3}, NodeFs: &summary.Amount{Time: now, Capacity: 0},
+	s := stats.Signals{
+		Memory: &stats.Amount{Time: now, Available: 5, Capacity: 10}, MemAvailable: &stats.Amount{Time: now, Available: 4, Capacity: 10},
+		PIDs: &stats.Amount{Time: now, Available: -1, Capacity: 3}, NodeFs: &stats.Amount{Time: now, Capacity: 0},
 		NodeDevice: 1,
 	}
 	s.Root.Memory.Stat.ActiveFile, s.Root.Memory.Stat.SlabReclaimable = 2, 1
@@ -126,7 +126,7 @@ func TestObserve(t *testing.T) {
 		{2, 2, eviction.DedicatedImageFS},
 		{2, 1, eviction.SplitFS},
 	} {
-		got := podevict.Observe(&summary.Signals{NodeDevice: 1, ImageDevice: test.image, ContainerDevice: test.container})
+		got := podevict.Observe(&stats.Signals{NodeDevice: 1, ImageDevice: test.image, ContainerDevice: test.container})
 		require.Equal(t, test.layout, got.Layout, "images on %d, layers on %d", test.image, test.container)
 	}
 }

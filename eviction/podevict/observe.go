@@ -6,12 +6,12 @@ package podevict
 import (
 	"github.com/seed81659283/nodeagent/cgroups"
 	"github.com/seed81659283/nodeagent/eviction"
-	"github.com/seed81659283/nodeagent/nodestatus/summary"
+	"github.com/seed81659283/nodeagent/stats"
 )
 
-// Observe returns the observation of a node whose signals a summary.Collector has read, without candidates: the layout of its
+// Observe returns the observation of a node whose signals a stats.Collector has read, without candidates: the layout of its
 // filesystems by their devices, and a reading for each signal that is known. Of two readings of one signal the evictor takes the lower.
-func Observe(s *summary.Signals) (o eviction.Observation) {
+func Observe(s *stats.Signals) (o eviction.Observation) {
 	switch {
 	case s.ImageDevice == s.NodeDevice || s.ImageDevice == 0:
 	case s.ContainerDevice != s.ImageDevice && s.ContainerDevice != 0:
@@ -22,7 +22,7 @@ func Observe(s *summary.Signals) (o eviction.Observation) {
 	var none cgroups.MemoryStat
 	for _, r := range []struct {
 		signal eviction.Signal
-		amount *summary.Amount
+		amount *stats.Amount
 		cache  cgroups.MemoryStat
 	}{
 		{eviction.MemoryAvailable, s.Memory, s.Root.Memory.Stat},

@@ -19,9 +19,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/seed81659283/nodeagent/internal/authtest"
 	"github.com/seed81659283/nodeagent/internal/controlplane"
 	"github.com/seed81659283/nodeagent/internal/exetest"
-	"github.com/seed81659283/nodeagent/nodeapi/auth/authtest"
 )
 
 // boundInSpiteOf is a pod that somebody has bound to the node, past the scheduler. What follows are more fields of its spec.

@@ -24,7 +24,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/seed81659283/nodeagent/internal/exetest"
-	"github.com/seed81659283/nodeagent/volume/podcert"
+	"github.com/seed81659283/nodeagent/internal/volume/podcert"
 	"github.com/seed81659283/nodeagent/volume/volumetest"
 )
 

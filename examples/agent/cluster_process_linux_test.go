@@ -27,7 +27,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed81659283/nodeagent/internal/exetest"
-	"github.com/seed81659283/nodeagent/nodeapi/stream/streamtest"
+	"github.com/seed81659283/nodeagent/internal/streaming/streamtest"
 )
 
 // processPods are the pods of kubectlPods without images, mounts and a network of their own: with a directory of the host, two ports of it, and a

@@ -25,8 +25,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/seed81659283/nodeagent/apiserver/apiservertest"
 	"github.com/seed81659283/nodeagent/internal/exetest"
-	"github.com/seed81659283/nodeagent/lifecycle/apisource/apisourcetest"
 )
 
 // attacks are what an author of pods, a user of the cluster or a client without credentials may send to an agent.
@@ -114,7 +114,7 @@ func loudHealth(b *besieged) {
 		w.Header().Set("Grpc-Status", "2")
 		w.Header().Set("Grpc-Message", message)
 	}))
-	good, _ := apisourcetest.Get[*corev1.Pod](b.Server, "default", "good")
+	good, _ := apiservertest.Get[*corev1.Pod](b.Server, "default", "good")
 	l, err := net.Listen("tcp", net.JoinHostPort(good.Status.HostIP, "0")) // gRPC probes go to the address of the pod
 	require.NoError(b.t, err)
 	require.NoError(b.t, server.Listener.Close())
@@ -310,7 +310,7 @@ func largeRecord(b *besieged) {
 	pause(b, 5*time.Second)
 	b.manifests.Remove("record.yaml")
 	exetest.Eventually(b.t, timeout/exetest.Busy, func() error {
-		if _, found := apisourcetest.Get[*corev1.Pod](b.Server, "default", "record-n1"); found {
+		if _, found := apiservertest.Get[*corev1.Pod](b.Server, "default", "record-n1"); found {
 			return errors.New("the pod of the large record is still there")
 		}
 		return nil

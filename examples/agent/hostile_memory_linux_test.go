@@ -33,11 +33,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/seed81659283/nodeagent/apiserver/apiservertest"
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/criserver"
 	"github.com/seed81659283/nodeagent/cri/critest"
 	"github.com/seed81659283/nodeagent/internal/exetest"
-	"github.com/seed81659283/nodeagent/lifecycle/apisource/apisourcetest"
 	"github.com/seed81659283/nodeagent/lifecycle/podapi"
 )
 
@@ -88,7 +88,7 @@ func besiege(t *testing.T) *besieged {
 	t.Helper()
 	b := &besieged{all: t, program: buildAgent(t), group: newMemoryGroup(t)}
 	files := newFiles(t)
-	b.memoryNode = &memoryNode{files: files, Server: apisourcetest.NewServer(apisourcetest.Options{}), config: map[string]any{
+	b.memoryNode = &memoryNode{files: files, Server: apiservertest.NewServer(apiservertest.Options{}), config: map[string]any{
 		"objectsDir": "", "containerRuntimeEndpoint": b.serveRuntime(t),
 		"authentication": map[string]any{"webhook": map[string]any{"cacheTTL": "1s"}},
 	}}
@@ -212,7 +212,7 @@ func (b *besieged) attacker(name string, edit func(*corev1.Pod)) *corev1.Pod {
 func (b *besieged) awaitReady(name string, limit time.Duration) {
 	b.t.Helper()
 	exetest.Eventually(b.t, limit/exetest.Busy, func() error {
-		pod, _ := apisourcetest.Get[*corev1.Pod](b.Server, "default", name)
+		pod, _ := apiservertest.Get[*corev1.Pod](b.Server, "default", name)
 		if pod == nil || len(pod.Status.ContainerStatuses) != 1 || !pod.Status.ContainerStatuses[0].Ready {
 			return fmt.Errorf("pod %s is not ready", name)
 		}
@@ -222,7 +222,7 @@ func (b *besieged) awaitReady(name string, limit time.Duration) {
 
 // containerID returns the container of a pod as its status has it.
 func (b *besieged) containerID(name string) string {
-	pod, _ := apisourcetest.Get[*corev1.Pod](b.Server, "default", name)
+	pod, _ := apiservertest.Get[*corev1.Pod](b.Server, "default", name)
 	if pod == nil || len(pod.Status.ContainerStatuses) != 1 {
 		return ""
 	}
@@ -286,15 +286,15 @@ func (b *besieged) get(path, token string) (int, error) {
 // attack meets a sound agent.
 func (b *besieged) restore(sound bool) {
 	b.t.Helper()
-	for _, pod := range apisourcetest.List[*corev1.Pod](b.Server) {
+	for _, pod := range apiservertest.List[*corev1.Pod](b.Server) {
 		if pod.Name != "good" {
 			require.NoError(b.t, b.Remove(pod))
 		}
 	}
-	for _, m := range apisourcetest.List[*corev1.ConfigMap](b.Server) {
+	for _, m := range apiservertest.List[*corev1.ConfigMap](b.Server) {
 		require.NoError(b.t, b.Remove(m))
 	}
-	for _, s := range apisourcetest.List[*corev1.Service](b.Server) {
+	for _, s := range apiservertest.List[*corev1.Service](b.Server) {
 		require.NoError(b.t, b.Remove(s))
 	}
 	b.reviews.Store(http.HandlerFunc(answerReview))

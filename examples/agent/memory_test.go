@@ -18,15 +18,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/seed81659283/nodeagent/apiserver/apiservertest"
 	"github.com/seed81659283/nodeagent/internal/exetest"
-	"github.com/seed81659283/nodeagent/lifecycle/apisource/apisourcetest"
 	"github.com/seed81659283/nodeagent/lifecycle/podapi"
 )
 
 // memoryNode is an agent that runs plain processes for an API server in memory: no container, no authorization, no controllers.
 type memoryNode struct {
 	files
-	*apisourcetest.Server
+	*apiservertest.Server
 
 	agent  *exetest.Process
 	config map[string]any
@@ -35,7 +35,7 @@ type memoryNode struct {
 // newMemoryNode starts an API server, but no agent yet.
 func newMemoryNode(t *testing.T, config map[string]any) *memoryNode {
 	t.Helper()
-	m := &memoryNode{files: newProcesses(t), Server: apisourcetest.NewServer(apisourcetest.Options{}), config: map[string]any{"objectsDir": ""}}
+	m := &memoryNode{files: newProcesses(t), Server: apiservertest.NewServer(apiservertest.Options{}), config: map[string]any{"objectsDir": ""}}
 	access := m.Listen(t, false)
 	m.config["kubeconfig"] = filepath.Join(t.TempDir(), "kubeconfig")
 	require.NoError(t, os.WriteFile(m.config["kubeconfig"].(string), fmt.Appendf(nil, `apiVersion: v1
@@ -69,7 +69,7 @@ func (m *memoryNode) awaitNode(want corev1.ConditionStatus) {
 
 // ready returns what the API server has of whether the node is ready.
 func (m *memoryNode) ready() corev1.ConditionStatus {
-	node, _ := apisourcetest.Get[*corev1.Node](m.Server, "", "n1")
+	node, _ := apiservertest.Get[*corev1.Node](m.Server, "", "n1")
 	if node != nil {
 		for _, c := range node.Status.Conditions {
 			if c.Type == corev1.NodeReady {
@@ -91,7 +91,7 @@ func (m *memoryNode) bind(pods ...*corev1.Pod) {
 // pod returns a pod as the API server has it.
 func (m *memoryNode) pod(name string) *corev1.Pod {
 	m.t.Helper()
-	pod, ok := apisourcetest.Get[*corev1.Pod](m.Server, "default", name)
+	pod, ok := apiservertest.Get[*corev1.Pod](m.Server, "default", name)
 	require.True(m.t, ok, "there is no pod %s", name)
 	return pod
 }
@@ -102,7 +102,7 @@ func (m *memoryNode) await(name string, want func(*corev1.Pod) error) *corev1.Po
 	var pod *corev1.Pod
 	exetest.Eventually(m.t, timeout, func() error {
 		var ok bool
-		if pod, ok = apisourcetest.Get[*corev1.Pod](m.Server, "default", name); !ok {
+		if pod, ok = apiservertest.Get[*corev1.Pod](m.Server, "default", name); !ok {
 			return errors.New("there is no pod " + name)
 		}
 		return want(pod)
@@ -123,7 +123,7 @@ func (m *memoryNode) awaitPhase(name string, phase corev1.PodPhase, reason strin
 
 // events returns the events about an object, as "reason: message".
 func (m *memoryNode) events(name string) (all []string) {
-	for _, e := range apisourcetest.List[*corev1.Event](m.Server) {
+	for _, e := range apiservertest.List[*corev1.Event](m.Server) {
 		if e.InvolvedObject.Name == name {
 			all = append(all, e.Reason+": "+e.Message)
 		}

@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed81659283/nodeagent/internal/exetest"
-	"github.com/seed81659283/nodeagent/nodeapi/prom/promtest"
+	"github.com/seed81659283/nodeagent/internal/promtest"
 )
 
 // measuredPod has all that is counted for a pod that runs: probes, hooks, limits, a volume with a claim, and a container before it.

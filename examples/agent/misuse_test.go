@@ -19,9 +19,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/seed81659283/nodeagent/apiserver/apiservertest"
+	"github.com/seed81659283/nodeagent/internal/certtest"
 	"github.com/seed81659283/nodeagent/internal/exetest"
-	"github.com/seed81659283/nodeagent/lifecycle/apisource/apisourcetest"
-	"github.com/seed81659283/nodeagent/nodestatus/cert/certtest"
 )
 
 // tolerating returns a pod that tolerates all taints.
@@ -74,7 +74,7 @@ func TestBoundInSpiteOf(t *testing.T) {
 	}
 	require.Equal(t, corev1.PodRunning, m.pod("first").Status.Phase)
 	exetest.Eventually(t, timeout, func() error { // a mirror of no static pod is removed, and not run
-		if _, there := apisourcetest.Get[*corev1.Pod](m.Server, "default", "mirror"); there {
+		if _, there := apiservertest.Get[*corev1.Pod](m.Server, "default", "mirror"); there {
 			return fmt.Errorf("the mirror is still there")
 		}
 		return nil
@@ -89,7 +89,7 @@ func TestNodeDeleted(t *testing.T) {
 	m.begin()
 	m.bind(boundPod("web", sleeper))
 	m.awaitPhase("web", corev1.PodRunning, "")
-	node, ok := apisourcetest.Get[*corev1.Node](m.Server, "", "n1")
+	node, ok := apiservertest.Get[*corev1.Node](m.Server, "", "n1")
 	require.True(t, ok)
 	require.NoError(t, m.Remove(node))
 	line := m.agent.Says(timeout, "node=n1", "deleted")
@@ -97,7 +97,7 @@ func TestNodeDeleted(t *testing.T) {
 	time.Sleep(4 * time.Second)
 	require.Equal(t, 1, strings.Count(m.agent.Output(), line[strings.Index(line, "msg="):]))
 	var writes []string
-	for _, r := range m.Requests(apisourcetest.Match{}) {
+	for _, r := range m.Requests(apiservertest.Match{}) {
 		if (r.Resource == "nodes" || r.Resource == "leases") && r.Verb != "get" && r.Verb != "list" && r.Verb != "watch" {
 			writes = append(writes, r.Verb+" "+r.Resource)
 		}

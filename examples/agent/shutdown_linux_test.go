@@ -15,10 +15,10 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/seed81659283/nodeagent/apiserver/apiservertest"
 	"github.com/seed81659283/nodeagent/internal/exetest"
 	"github.com/seed81659283/nodeagent/internal/login1/login1test"
-	"github.com/seed81659283/nodeagent/lifecycle/apisource/apisourcetest"
-	"github.com/seed81659283/nodeagent/nodestatus/shutdown"
+	"github.com/seed81659283/nodeagent/shutdown"
 )
 
 // machine is one that can be shut down.
@@ -126,7 +126,7 @@ func TestShutdown(t *testing.T) {
 // firstPatch returns the place of the first patch with a text among all requests.
 func (m *machine) firstPatch(resource, name, text string) int {
 	m.t.Helper()
-	for i, r := range m.Requests(apisourcetest.Match{}) {
+	for i, r := range m.Requests(apiservertest.Match{}) {
 		if r.Verb == "patch" && r.Resource == resource && r.Name == name && strings.Contains(string(r.Body), text) {
 			return i
 		}

@@ -28,7 +28,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/internal/exetest"
-	"github.com/seed81659283/nodeagent/nodeapi/stream/streamtest"
+	"github.com/seed81659283/nodeagent/internal/streaming/streamtest"
 )
 
 // webManifest has every kind of mount that a kubelet without an API server gives to a container.

@@ -31,7 +31,6 @@ import (
 	"github.com/seed81659283/nodeagent/cri/criserver"
 	"github.com/seed81659283/nodeagent/cri/process"
 	"github.com/seed81659283/nodeagent/cri/streaming"
-	"github.com/seed81659283/nodeagent/nodeapi/stream"
 )
 
 func main() {
@@ -87,7 +86,7 @@ func (f *flags) serve(ctx context.Context) (err error) {
 	if err := os.Chmod(f.socket, 0o600); err != nil {
 		return errors.Join(err, l.Close())
 	}
-	sessions, err := stream.New(stream.Options{Runner: runtime, Logger: o.Logger})
+	sessions, err := streaming.New(streaming.Options{Runner: runtime, Logger: o.Logger})
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
@@ -95,7 +94,7 @@ func (f *flags) serve(ctx context.Context) (err error) {
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
-	urls := streaming.New(sessions, streaming.Options{Logger: o.Logger})
+	urls := streaming.NewURLServer(sessions, streaming.URLOptions{Logger: o.Logger})
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	var serving sync.WaitGroup

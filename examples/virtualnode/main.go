@@ -30,7 +30,7 @@ import (
 	"github.com/seed81659283/nodeagent/agent"
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/critest"
-	"github.com/seed81659283/nodeagent/lifecycle/lifecycletest"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/lifecycletest"
 	"github.com/seed81659283/nodeagent/nodestatus"
 	"github.com/seed81659283/nodeagent/nodestatus/machine"
 )

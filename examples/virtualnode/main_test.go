@@ -15,8 +15,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/seed81659283/nodeagent/apiserver/apiservertest"
 	"github.com/seed81659283/nodeagent/internal/exetest"
-	"github.com/seed81659283/nodeagent/lifecycle/apisource/apisourcetest"
 	"github.com/seed81659283/nodeagent/lifecycle/podapi"
 )
 
@@ -56,7 +56,7 @@ func pod(name string, restart corev1.RestartPolicy) *corev1.Pod {
 // An API server in memory has two nodes, and the pods of one run: one goes on, one completes, one fails again and again, and one has
 // no room.
 func TestVirtualNode(t *testing.T) {
-	server := apisourcetest.NewServer(apisourcetest.Options{})
+	server := apiservertest.NewServer(apiservertest.Options{})
 	t.Cleanup(server.Close)
 	config := filepath.Join(t.TempDir(), "kubeconfig")
 	require.NoError(t, os.WriteFile(config, fmt.Appendf(nil, kubeconfig, server.Listen(t, true).Host), 0o600))
@@ -82,7 +82,7 @@ func TestVirtualNode(t *testing.T) {
 		"large": func(st corev1.PodStatus) bool { return st.Phase == corev1.PodFailed && st.Reason == "NodeAffinity" },
 	} {
 		exetest.Eventually(t, limit, func() error {
-			found, _ := apisourcetest.Get[*corev1.Pod](server, "default", name)
+			found, _ := apiservertest.Get[*corev1.Pod](server, "default", name)
 			if !is(found.Status) {
 				return fmt.Errorf("pod %s is not as wanted: %+v", name, found.Status)
 			}
@@ -91,7 +91,7 @@ func TestVirtualNode(t *testing.T) {
 	}
 	require.NoError(t, server.Delete(pod("web", ""), nil))
 	exetest.Eventually(t, limit, func() error {
-		if _, found := apisourcetest.Get[*corev1.Pod](server, "default", "web"); found {
+		if _, found := apiservertest.Get[*corev1.Pod](server, "default", "web"); found {
 			return fmt.Errorf("pod web is still there")
 		}
 		return nil
@@ -104,7 +104,7 @@ func TestThousandNodesBecomeReady(t *testing.T) {
 	if os.Getenv("NODEAGENT_SOAK") == "" {
 		t.Skip("takes a minute of both processors: NODEAGENT_SOAK=1")
 	}
-	server := apisourcetest.NewServer(apisourcetest.Options{})
+	server := apiservertest.NewServer(apiservertest.Options{})
 	t.Cleanup(server.Close)
 	config := filepath.Join(t.TempDir(), "kubeconfig")
 	require.NoError(t, os.WriteFile(config, fmt.Appendf(nil, kubeconfig, server.Listen(t, true).Host), 0o600))
@@ -126,9 +126,9 @@ func TestThousandNodesBecomeReady(t *testing.T) {
 	require.Zero(t, p.Terminate(limit))
 }
 
-func ready(server *apisourcetest.Server, names ...string) error {
+func ready(server *apiservertest.Server, names ...string) error {
 	for _, name := range names {
-		n, found := apisourcetest.Get[*corev1.Node](server, "", name)
+		n, found := apiservertest.Get[*corev1.Node](server, "", name)
 		if !found {
 			return fmt.Errorf("there is no node %s", name)
 		}

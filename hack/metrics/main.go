@@ -13,7 +13,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/seed81659283/nodeagent/nodeapi/prom/promtest"
+	"github.com/seed81659283/nodeagent/internal/promtest"
 )
 
 const usage = "usage: metrics LIST PAGES...\nLIST is the directory that is written, PAGES are directories that scrape.sh has written"

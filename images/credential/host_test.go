@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed81659283/nodeagent/images/credential"
-	"github.com/seed81659283/nodeagent/images/reference"
+	"github.com/seed81659283/nodeagent/internal/reference"
 )
 
 // Keeps a login of one registry from being sent to another: what stands before the first slash is a registry by the

@@ -9,7 +9,7 @@ import (
 	"path"
 	"strings"
 
-	"github.com/seed81659283/nodeagent/images/reference"
+	"github.com/seed81659283/nodeagent/internal/reference"
 )
 
 // pattern is a registry, with a port or without, and the beginning of a path in it. Labels of the host may have the

@@ -29,8 +29,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
+	"github.com/seed81659283/nodeagent/apiserver/apiservertest"
 	"github.com/seed81659283/nodeagent/internal/kubeapi"
-	"github.com/seed81659283/nodeagent/lifecycle/apisource/apisourcetest"
 )
 
 func newClient(t *testing.T, config *rest.Config, o kubeapi.Options) *kubeapi.Client {
@@ -77,7 +77,7 @@ func canceled(t *testing.T) context.Context {
 }
 
 func TestRequests(t *testing.T) {
-	server := apisourcetest.NewServer(apisourcetest.Options{})
+	server := apiservertest.NewServer(apiservertest.Options{})
 	client := newClient(t, server.Config(), kubeapi.Options{UserAgent: "agent"})
 	r := kubeapi.In(client, kubeapi.ConfigMaps, "shop")
 	o, err := r.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: named("a"), Data: map[string]string{"k": "1"}})
@@ -129,7 +129,7 @@ func TestRequests(t *testing.T) {
 // A hundred requests at once, then fifty a second; heartbeats do not wait for them.
 func TestBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := apisourcetest.NewServer(apisourcetest.Options{})
+		server := apiservertest.NewServer(apiservertest.Options{})
 		require.NoError(t, server.Put(node("n1")))
 		client := newClient(t, server.Config(), kubeapi.Options{})
 		beats, err := client.Heartbeats()
@@ -161,7 +161,7 @@ func TestBudget(t *testing.T) {
 // Retry-After is waited for where the deadline allows it; otherwise the caller is told at once.
 func TestRetryAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := apisourcetest.NewServer(apisourcetest.Options{})
+		server := apiservertest.NewServer(apiservertest.Options{})
 		require.NoError(t, server.Put(node("n1")))
 		client := newClient(t, server.Config(), kubeapi.Options{})
 		for _, code := range []int{http.StatusTooManyRequests, http.StatusServiceUnavailable} {
@@ -190,7 +190,7 @@ func TestRetryAfter(t *testing.T) {
 // Every request has a deadline, a name server that does not answer included.
 func TestDeadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := apisourcetest.NewServer(apisourcetest.Options{})
+		server := apiservertest.NewServer(apiservertest.Options{})
 		server.Hang("", "")
 		begin := time.Now()
 		_, err := nodes(newClient(t, server.Config(), kubeapi.Options{})).Get(t.Context(), "n1")
@@ -303,7 +303,7 @@ func (p *proxy) accepted() int {
 
 // A connection that has died without a word costs one try: the next one has a new connection.
 func TestDeadConnection(t *testing.T) {
-	server := apisourcetest.NewServer(apisourcetest.Options{})
+	server := apiservertest.NewServer(apiservertest.Options{})
 	require.NoError(t, server.Put(node("n1")))
 	for name, plain := range map[string]bool{"HTTP/2": false, "HTTP/1.1": true} {
 		t.Run(name, func(t *testing.T) {
@@ -337,7 +337,7 @@ func TestDeadConnection(t *testing.T) {
 
 // A request that hangs on a connection that others use leaves it to them; that of heartbeats is theirs alone and is given up.
 func TestHungRequest(t *testing.T) {
-	server := apisourcetest.NewServer(apisourcetest.Options{})
+	server := apiservertest.NewServer(apiservertest.Options{})
 	require.NoError(t, server.Put(node("n1")))
 	config := server.Listen(t, false)
 	client := newClient(t, config, kubeapi.Options{Timeout: 4 * time.Second})

@@ -48,5 +48,5 @@
 // there already (it reports those that take 10 s), files of certificates and tokens are read here, warnings of the API
 // server are dropped.
 //
-// Test kit: package lifecycle/apisource/apisourcetest.
+// Test kit: package apiserver/apiservertest.
 package kubeapi

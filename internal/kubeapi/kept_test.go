@@ -17,14 +17,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/seed81659283/nodeagent/apiserver/apiservertest"
 	"github.com/seed81659283/nodeagent/internal/kubeapi"
-	"github.com/seed81659283/nodeagent/lifecycle/apisource/apisourcetest"
 )
 
 // kept is a store of a server's config maps, and what it told.
 type kept struct {
 	*kubeapi.Store[*corev1.ConfigMap]
-	server *apisourcetest.Server
+	server *apiservertest.Server
 	dead   bool // guarded by mu: watches hear nothing from now on
 	stop   func()
 
@@ -34,15 +34,15 @@ type kept struct {
 }
 
 // keep runs a store. Requests need no sockets, so that time is virtual.
-func keep(t *testing.T, o kubeapi.StoreOptions[*corev1.ConfigMap], prepare func(*apisourcetest.Server)) *kept {
+func keep(t *testing.T, o kubeapi.StoreOptions[*corev1.ConfigMap], prepare func(*apiservertest.Server)) *kept {
 	t.Helper()
 	return keepLogged(t, o, prepare, nil)
 }
 
 // keepLogged does that with a logger.
-func keepLogged(t *testing.T, o kubeapi.StoreOptions[*corev1.ConfigMap], prepare func(*apisourcetest.Server), log *slog.Logger) *kept {
+func keepLogged(t *testing.T, o kubeapi.StoreOptions[*corev1.ConfigMap], prepare func(*apiservertest.Server), log *slog.Logger) *kept {
 	t.Helper()
-	k := &kept{server: apisourcetest.NewServer(apisourcetest.Options{})}
+	k := &kept{server: apiservertest.NewServer(apiservertest.Options{})}
 	prepare(k.server)
 	config := k.server.Config()
 	config.Transport = deafening{k, config.Transport}
@@ -79,7 +79,7 @@ func (k *kept) put(t *testing.T, name, value string) {
 	require.NoError(t, put(k.server, name, value))
 }
 
-func put(s *apisourcetest.Server, name, value string) error {
+func put(s *apiservertest.Server, name, value string) error {
 	return s.Put(&corev1.ConfigMap{ObjectMeta: named(name), Data: map[string]string{"k": value}})
 }
 
@@ -111,7 +111,7 @@ func (k *kept) failed() int {
 }
 
 func (k *kept) count(verb string) int {
-	return k.server.Count(apisourcetest.Match{Verb: verb, Resource: "configmaps"})
+	return k.server.Count(apiservertest.Match{Verb: verb, Resource: "configmaps"})
 }
 
 // deafen has the connections of all watches that there are be dead: they stay open, and nothing comes.

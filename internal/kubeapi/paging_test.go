@@ -20,8 +20,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/seed81659283/nodeagent/apiserver/apiservertest"
 	"github.com/seed81659283/nodeagent/internal/kubeapi"
-	"github.com/seed81659283/nodeagent/lifecycle/apisource/apisourcetest"
 )
 
 // listed is a store that has run until it was synced, or for a time.
@@ -72,7 +72,7 @@ func limits(t *testing.T, s *server) (all []int) {
 // A page that is too large is asked for again with half of the objects.
 func TestLargePages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := apisourcetest.NewServer(apisourcetest.Options{})
+		server := apiservertest.NewServer(apiservertest.Options{})
 		defer server.Close()
 		for i := range 48 {
 			fill(t, server, fmt.Sprint("a", i), 1400)
@@ -88,7 +88,7 @@ func TestLargePages(t *testing.T) {
 // One object that is too large by itself does not keep the others from being listed, and is named.
 func TestLargeObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := apisourcetest.NewServer(apisourcetest.Options{})
+		server := apiservertest.NewServer(apiservertest.Options{})
 		defer server.Close()
 		for _, name := range []string{"a", "b", "c"} {
 			fill(t, server, name, 100)
@@ -104,7 +104,7 @@ func TestLargeObject(t *testing.T) {
 // What a table has of an object stays when the object becomes too large to be listed.
 func TestGrownObjectStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := apisourcetest.NewServer(apisourcetest.Options{})
+		server := apiservertest.NewServer(apiservertest.Options{})
 		defer server.Close()
 		for _, name := range []string{"a", "big", "c"} {
 			fill(t, server, name, 100)
@@ -127,7 +127,7 @@ func TestGrownObjectStays(t *testing.T) {
 // A server that ignores limits is not asked again without end, and the error says so.
 func TestUnlimitedServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := apisourcetest.NewServer(apisourcetest.Options{})
+		server := apiservertest.NewServer(apiservertest.Options{})
 		defer server.Close()
 		fill(t, server, "a", 100)
 		server.Inject(fault{Match: match{Verb: "list"}, Err: errors.New(strings.Repeat("x", 30_000))})
@@ -149,7 +149,7 @@ func TestRandomPages(t *testing.T) {
 
 func randomPages(t *testing.T, rnd *rand.Rand) {
 	const maxList = 50_000
-	server := apisourcetest.NewServer(apisourcetest.Options{})
+	server := apiservertest.NewServer(apiservertest.Options{})
 	defer server.Close()
 	var names, large []string
 	bytes := 0
@@ -189,7 +189,7 @@ func randomPages(t *testing.T, rnd *rand.Rand) {
 
 // The pages of a server are those of one version, and expire.
 func TestPagesOfTheServer(t *testing.T) {
-	server := apisourcetest.NewServer(apisourcetest.Options{})
+	server := apiservertest.NewServer(apiservertest.Options{})
 	defer server.Close()
 	for _, name := range []string{"a", "b", "c"} {
 		fill(t, server, name, 10)

@@ -17,16 +17,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/seed81659283/nodeagent/apiserver/apiservertest"
 	"github.com/seed81659283/nodeagent/internal/kubeapi"
 	"github.com/seed81659283/nodeagent/internal/runonce"
-	"github.com/seed81659283/nodeagent/lifecycle/apisource/apisourcetest"
 )
 
 type (
 	options = kubeapi.StoreOptions[*corev1.ConfigMap]
-	server  = apisourcetest.Server
-	fault   = apisourcetest.Fault
-	match   = apisourcetest.Match
+	server  = apiservertest.Server
+	fault   = apiservertest.Fault
+	match   = apiservertest.Match
 )
 
 // with prepares a server with config maps of value 1.
@@ -331,7 +331,7 @@ func TestStoreKeepsMostImportantObjects(t *testing.T) {
 }
 
 func TestMisuse(t *testing.T) {
-	s := apisourcetest.NewServer(apisourcetest.Options{})
+	s := apiservertest.NewServer(apiservertest.Options{})
 	client, err := kubeapi.New(s.Config(), kubeapi.Options{})
 	require.NoError(t, err)
 	r := kubeapi.In(client, kubeapi.ConfigMaps, "shop")

@@ -10,9 +10,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
-	"github.com/seed81659283/nodeagent/nodestatus/summary"
+	"github.com/seed81659283/nodeagent/internal/volume/claim"
+	"github.com/seed81659283/nodeagent/stats"
 	"github.com/seed81659283/nodeagent/volume"
-	"github.com/seed81659283/nodeagent/volume/claim"
 )
 
 // Volumes are the volumes of pods. *volume.Volumes is one.
@@ -26,8 +26,8 @@ type Volumes interface {
 // Of returns the volumes of a pod whose usage is measured: those that belong to the pod, and claims. The usage of a CSI volume
 // is what its driver says, that of a block device its size, and that of any other claim the usage of its file system. A hostPath volume is
 // not measured.
-func Of(root string, pod *corev1.Pod, volumes Volumes) []summary.Volume {
-	list, uid := summary.VolumesOf(root, pod), string(pod.UID)
+func Of(root string, pod *corev1.Pod, volumes Volumes) []stats.Volume {
+	list, uid := stats.VolumesOf(root, pod), string(pod.UID)
 	places := volumes.Places(uid)
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
@@ -36,7 +36,7 @@ func Of(root string, pod *corev1.Pod, volumes Volumes) []summary.Volume {
 		if !ok || place.Plugin == volume.HostPath || !claimed && place.Plugin != volume.CSI {
 			continue
 		}
-		it := summary.Volume{Name: v.Name, Path: place.Path, Mounted: true}
+		it := stats.Volume{Name: v.Name, Path: place.Path, Mounted: true}
 		if claimed {
 			it.PVC = &statsapi.PVCReference{Namespace: pod.Namespace, Name: name}
 		}

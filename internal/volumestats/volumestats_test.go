@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/seed81659283/nodeagent/internal/volumestats"
-	"github.com/seed81659283/nodeagent/nodestatus/summary"
+	"github.com/seed81659283/nodeagent/stats"
 	"github.com/seed81659283/nodeagent/volume"
 )
 
@@ -46,7 +46,7 @@ func withVolume(source corev1.VolumeSource) *corev1.Pod {
 }
 
 // byName returns the measured volume of a name, or nil.
-func byName(list []summary.Volume, name string) *summary.Volume {
+func byName(list []stats.Volume, name string) *stats.Volume {
 	for i := range list {
 		if list[i].Name == name {
 			return &list[i]
@@ -115,5 +115,5 @@ func TestVolumeMeasuredByPluginHasItsUsageAndItsError(t *testing.T) {
 // The statistics are read while pods start and terminate.
 func TestVolumesOfPodWithoutPlacesAreThoseOfItsDirectory(t *testing.T) {
 	pod := withVolume(corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}})
-	require.Equal(t, summary.VolumesOf("/pods", pod), volumestats.Of("/pods", pod, volumes{}))
+	require.Equal(t, stats.VolumesOf("/pods", pod), volumestats.Of("/pods", pod, volumes{}))
 }

@@ -12,19 +12,19 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/seed81659283/nodeagent/apiserver"
+	"github.com/seed81659283/nodeagent/apiserver/cert"
 	"github.com/seed81659283/nodeagent/cgroups"
 	"github.com/seed81659283/nodeagent/cgroups/cgroupstest"
 	"github.com/seed81659283/nodeagent/cgroups/podtree"
 	"github.com/seed81659283/nodeagent/cni"
+	"github.com/seed81659283/nodeagent/cri/streaming"
 	"github.com/seed81659283/nodeagent/eviction/podevict"
 	"github.com/seed81659283/nodeagent/lifecycle"
-	"github.com/seed81659283/nodeagent/lifecycle/apisource"
 	"github.com/seed81659283/nodeagent/nodeapi"
 	"github.com/seed81659283/nodeagent/nodeapi/auth"
-	"github.com/seed81659283/nodeagent/nodeapi/stream"
-	"github.com/seed81659283/nodeagent/nodestatus/cert"
 	"github.com/seed81659283/nodeagent/nodestatus/heartbeat"
-	"github.com/seed81659283/nodeagent/nodestatus/shutdown"
+	"github.com/seed81659283/nodeagent/shutdown"
 	"github.com/seed81659283/nodeagent/volume"
 	"github.com/seed81659283/nodeagent/volume/csi"
 )
@@ -50,7 +50,7 @@ func only[T any](_ T, err error) error { return err }
 func missing(t *testing.T) map[string]func() error {
 	t.Helper()
 	config := &rest.Config{Host: "http://127.0.0.1:1"}
-	source, err := apisource.New(config, apisource.Options{NodeName: "n1"})
+	source, err := apiserver.New(config, apiserver.Options{NodeName: "n1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,19 +84,19 @@ func missing(t *testing.T) map[string]func() error {
 		"podevict.NodeOptions.Cgroups":   func() error { return node(func(o *podevict.NodeOptions) { o.Cgroups = nil }) },
 		"podevict.PreemptorOptions.Node": func() error { return preemptor(func(o *podevict.PreemptorOptions) { o.Node = nil }) },
 		"podevict.PreemptorOptions.Pods": func() error { return preemptor(func(o *podevict.PreemptorOptions) { o.Pods = nil }) },
-		"apisource.Options.NodeName":     func() error { return only(apisource.New(config, apisource.Options{})) },
-		"apisource.StatusesOptions.Pods": func() error { return only(source.Statuses(apisource.StatusesOptions{MayRun: runs})) },
+		"apisource.Options.NodeName":     func() error { return only(apiserver.New(config, apiserver.Options{})) },
+		"apisource.StatusesOptions.Pods": func() error { return only(source.Statuses(apiserver.StatusesOptions{MayRun: runs})) },
 		"apisource.StatusesOptions.MayRun": func() error {
-			return only(source.Statuses(apisource.StatusesOptions{Pods: statuses}))
+			return only(source.Statuses(apiserver.StatusesOptions{Pods: statuses}))
 		},
-		"apisource.MirrorsOptions.Node": func() error { return only(source.Mirrors(apisource.MirrorsOptions{})) },
+		"apisource.MirrorsOptions.Node": func() error { return only(source.Mirrors(apiserver.MirrorsOptions{})) },
 		"auth.Options.NodeName":         func() error { return only(auth.New(auth.Options{Anonymous: true, Access: reviewer{}})) },
 		"auth.Options.Access":           func() error { return only(auth.New(auth.Options{Anonymous: true})) },
 		"nodeapi.Options.Access":        func() error { return only(nodeapi.New(nodeapi.Options{})) },
 		"nodeapi.TLSOptions.GetCertificate": func() error {
 			return only(nodeapi.TLSConfig(nodeapi.TLSOptions{}))
 		},
-		"stream.Options.Streamer":          func() error { return only(stream.New(stream.Options{})) },
+		"stream.Options.Streamer":          func() error { return only(streaming.New(streaming.Options{})) },
 		"heartbeat.ReporterOptions.Config": func() error { return only(heartbeat.NewReporter(config, heartbeat.ReporterOptions{})) },
 		"heartbeat.LeaseOptions.NodeName":  func() error { return only(heartbeat.NewLease(config, heartbeat.LeaseOptions{})) },
 		"shutdown.Options.Periods":         func() error { return only(shutdown.New(shutdown.Options{Pods: pods, Stop: stop})) },

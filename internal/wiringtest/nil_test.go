@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/seed81659283/nodeagent/apiserver"
 	"github.com/seed81659283/nodeagent/cgroups/cgroupstest"
 	"github.com/seed81659283/nodeagent/cgroups/podtree"
 	"github.com/seed81659283/nodeagent/cri"
@@ -24,20 +25,19 @@ import (
 	"github.com/seed81659283/nodeagent/eviction/podevict"
 	"github.com/seed81659283/nodeagent/gc"
 	"github.com/seed81659283/nodeagent/images"
+	"github.com/seed81659283/nodeagent/internal/volume/podcert"
+	"github.com/seed81659283/nodeagent/internal/volume/token"
+	"github.com/seed81659283/nodeagent/internal/volume/trustbundle"
 	"github.com/seed81659283/nodeagent/lifecycle"
-	"github.com/seed81659283/nodeagent/lifecycle/apisource"
 	"github.com/seed81659283/nodeagent/lifecycle/podevents"
 	"github.com/seed81659283/nodeagent/nodeapi/podsapi"
 	"github.com/seed81659283/nodeagent/nodeapi/prom"
 	"github.com/seed81659283/nodeagent/nodeapi/prom/usage"
-	"github.com/seed81659283/nodeagent/nodestatus/summary"
 	"github.com/seed81659283/nodeagent/pleg"
 	"github.com/seed81659283/nodeagent/probe"
 	"github.com/seed81659283/nodeagent/probe/podprobe"
+	"github.com/seed81659283/nodeagent/stats"
 	"github.com/seed81659283/nodeagent/volume/csi"
-	"github.com/seed81659283/nodeagent/volume/podcert"
-	"github.com/seed81659283/nodeagent/volume/token"
-	"github.com/seed81659283/nodeagent/volume/trustbundle"
 )
 
 // A required argument that is nil is an error where the constructor returns one, and a panic with the same words where it does not. So
@@ -46,12 +46,12 @@ func TestNilArguments(t *testing.T) {
 	rt, node := critest.New(critest.Options{}), evictiontest.NewNode(evictiontest.Options{})
 	tree := cgroupstest.New(cgroupstest.Options{})
 	generator := pleg.New(rt, pleg.Options{})
-	source, err := apisource.New(&rest.Config{Host: "http://127.0.0.1:1"}, apisource.Options{NodeName: "n1"})
+	source, err := apiserver.New(&rest.Config{Host: "http://127.0.0.1:1"}, apiserver.Options{NodeName: "n1"})
 	require.NoError(t, err)
-	objects, err := source.Objects(apisource.ObjectsOptions{})
+	objects, err := source.Objects(apiserver.ObjectsOptions{})
 	require.NoError(t, err)
 	var unset *remote.Client
-	var noObjects *apisource.Objects
+	var noObjects *apiserver.Objects
 	var noPods *lifecycle.Reconciler
 	for want, construct := range map[string]func() error{
 		"lifecycle.New: argument rt":                func() error { return only(lifecycle.New(nil, generator, lifecycle.Options{})) },
@@ -66,8 +66,8 @@ func TestNilArguments(t *testing.T) {
 		"gc.NewContainers: argument rt":             func() error { return only(gc.NewContainers(nil, gc.ContainerOptions{})) },
 		"gc.NewImages: argument images":             func() error { return only(gc.NewImages(nil, rt, gc.ImageOptions{})) },
 		"gc.NewImages: argument lister":             func() error { return only(gc.NewImages(rt, nil, gc.ImageOptions{})) },
-		"summary.New: argument c":                   func() error { return only(summary.New(nil, rt, summary.Options{})) },
-		"summary.New: argument runtime":             func() error { return only(summary.New(tree, unset, summary.Options{})) },
+		"summary.New: argument c":                   func() error { return only(stats.New(nil, rt, stats.Options{})) },
+		"summary.New: argument runtime":             func() error { return only(stats.New(tree, unset, stats.Options{})) },
 		"probe.NewExec: argument execer":            func() error { return only(probe.NewExec(nil, probe.ExecConfig{})) },
 		"prom.New: argument registry":               func() error { return only(prom.New(nil, prom.Options{})) },
 		"prom.New: argument registry is nil":        func() error { return only(prom.New((*prometheus.Registry)(nil), prom.Options{})) },
@@ -76,7 +76,7 @@ func TestNilArguments(t *testing.T) {
 		"pleg.New: argument l":                      func() error { return caught(func() { pleg.New(nil, pleg.Options{}) }) },
 		"podprobe.NewPods: argument set":            func() error { return caught(func() { podprobe.NewPods(nil, podprobe.Options{}) }) },
 		"podprobe.CRI: argument runtime":            func() error { return caught(func() { podprobe.CRI(nil) }) },
-		"streaming.New: argument sessions":          func() error { return caught(func() { streaming.New(nil, streaming.Options{}) }) },
+		"streaming.New: argument sessions":          func() error { return caught(func() { streaming.NewURLServer(nil, streaming.URLOptions{}) }) },
 		"criserver.New: argument rt":                func() error { return caught(func() { criserver.New(nil, criserver.Options{}) }) },
 		"podsapi.New: argument source":              func() error { return caught(func() { podsapi.New(nil, podsapi.Options{}) }) },
 		"usage.Storage: argument measure":           func() error { return caught(func() { usage.Storage(nil, usage.Options{}) }) },
@@ -84,7 +84,7 @@ func TestNilArguments(t *testing.T) {
 		"token.NewCache: argument from":             func() error { return caught(func() { token.NewCache(nil, nil) }) },
 		"podcert.New: argument from":                func() error { return caught(func() { podcert.New(nil, podcert.Options{}) }) },
 		"csi.NewClusterNode: argument objects":      func() error { return caught(func() { csi.NewClusterNode(noObjects, nil) }) },
-		"apisource.NewExpansions: argument objects": func() error { return caught(func() { apisource.NewExpansions(nil, nil) }) },
+		"apisource.NewExpansions: argument objects": func() error { return caught(func() { apiserver.NewExpansions(nil, nil) }) },
 		"Source.Retainer: argument objects": func() error {
 			return caught(func() { source.Retainer(nil, func() []lifecycle.PodState { return nil }) })
 		},

@@ -22,6 +22,9 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/seed81659283/nodeagent/agent"
+	"github.com/seed81659283/nodeagent/apiserver"
+	"github.com/seed81659283/nodeagent/apiserver/apiservertest"
+	"github.com/seed81659283/nodeagent/apiserver/cert"
 	"github.com/seed81659283/nodeagent/cgroups/cgroupstest"
 	"github.com/seed81659283/nodeagent/cgroups/podtree"
 	"github.com/seed81659283/nodeagent/cri"
@@ -29,22 +32,19 @@ import (
 	"github.com/seed81659283/nodeagent/cri/logs"
 	"github.com/seed81659283/nodeagent/eviction"
 	"github.com/seed81659283/nodeagent/eviction/evictiontest"
+	"github.com/seed81659283/nodeagent/internal/volume/podcert"
 	"github.com/seed81659283/nodeagent/lifecycle"
-	"github.com/seed81659283/nodeagent/lifecycle/apisource"
-	"github.com/seed81659283/nodeagent/lifecycle/apisource/apisourcetest"
 	"github.com/seed81659283/nodeagent/lifecycle/podset"
 	"github.com/seed81659283/nodeagent/lifecycle/podstore"
 	"github.com/seed81659283/nodeagent/lifecycle/source"
 	"github.com/seed81659283/nodeagent/nodestatus"
-	"github.com/seed81659283/nodeagent/nodestatus/cert"
 	"github.com/seed81659283/nodeagent/nodestatus/heartbeat"
 	"github.com/seed81659283/nodeagent/nodestatus/machine"
-	"github.com/seed81659283/nodeagent/nodestatus/shutdown"
-	"github.com/seed81659283/nodeagent/nodestatus/summary"
 	"github.com/seed81659283/nodeagent/pleg"
 	"github.com/seed81659283/nodeagent/probe"
+	"github.com/seed81659283/nodeagent/shutdown"
+	"github.com/seed81659283/nodeagent/stats"
 	"github.com/seed81659283/nodeagent/volume/csi"
-	"github.com/seed81659283/nodeagent/volume/podcert"
 	"github.com/seed81659283/nodeagent/volume/volumetest"
 )
 
@@ -56,10 +56,10 @@ func TestMain(m *testing.M) {
 }
 
 // away returns a Source whose API server is away.
-func away(t *testing.T, log *slog.Logger) *apisource.Source {
-	server := apisourcetest.NewServer(apisourcetest.Options{})
+func away(t *testing.T, log *slog.Logger) *apiserver.Source {
+	server := apiservertest.NewServer(apiservertest.Options{})
 	server.SetAway(true)
-	source, err := apisource.New(server.Config(), apisource.Options{NodeName: "n1", Logger: log})
+	source, err := apiserver.New(server.Config(), apiserver.Options{NodeName: "n1", Logger: log})
 	require.NoError(t, err)
 	return source
 }
@@ -110,7 +110,7 @@ func TestRunIsLeftOut(t *testing.T) {
 			source.NewHTTP("http://127.0.0.1:1", source.HTTPOptions{Logger: log})
 		},
 		"summary.Collector": func(t *testing.T, log *slog.Logger) {
-			c, err := summary.New(cgroupstest.New(cgroupstest.Options{}), rt, summary.Options{Logger: log, Root: dir, LogRoot: dir})
+			c, err := stats.New(cgroupstest.New(cgroupstest.Options{}), rt, stats.Options{Logger: log, Root: dir, LogRoot: dir})
 			require.NoError(t, err)
 			_, _ = c.Summary(t.Context())
 		},
@@ -160,35 +160,35 @@ func TestRunIsLeftOut(t *testing.T) {
 			require.NoError(t, only(csi.New(csi.Options{Registry: t.TempDir(), Logger: log})))
 		},
 		"csi.ClusterNode": func(t *testing.T, log *slog.Logger) {
-			objects, err := away(t, log).Objects(apisource.ObjectsOptions{})
+			objects, err := away(t, log).Objects(apiserver.ObjectsOptions{})
 			require.NoError(t, err)
 			require.NoError(t, csi.NewClusterNode(objects, log).Install(t.Context(), csi.NodeInfo{Driver: "d", NodeID: "1"}))
 		},
 		"apiobjects.Objects": func(t *testing.T, log *slog.Logger) {
-			require.NoError(t, only(away(t, log).Objects(apisource.ObjectsOptions{})))
+			require.NoError(t, only(away(t, log).Objects(apiserver.ObjectsOptions{})))
 		},
 		"apisource.Expansions": func(t *testing.T, log *slog.Logger) {
-			objects, err := away(t, log).Objects(apisource.ObjectsOptions{})
+			objects, err := away(t, log).Objects(apiserver.ObjectsOptions{})
 			require.NoError(t, err)
-			apisource.NewExpansions(objects, log).Expanded(&corev1.PersistentVolumeClaim{}, nil, 1)
+			apiserver.NewExpansions(objects, log).Expanded(&corev1.PersistentVolumeClaim{}, nil, 1)
 		},
 		"apisource.Recorder": func(t *testing.T, log *slog.Logger) {
-			away(t, log).Recorder(apisource.RecorderOptions{}).Event(corev1.ObjectReference{Kind: "Node", Name: "n1"}, corev1.EventTypeNormal, "Starting", "")
+			away(t, log).Recorder(apiserver.RecorderOptions{}).Event(corev1.ObjectReference{Kind: "Node", Name: "n1"}, corev1.EventTypeNormal, "Starting", "")
 		},
 		"apisource.Statuses": func(t *testing.T, log *slog.Logger) {
-			statuses, err := away(t, log).Statuses(apisource.StatusesOptions{
+			statuses, err := away(t, log).Statuses(apiserver.StatusesOptions{
 				Pods: func() []lifecycle.PodState { return nil }, MayRun: func(string) bool { return false },
 			})
 			require.NoError(t, err)
 			statuses.Gone(cri.PodIdentity{UID: "a"})
 		},
 		"apisource.Mirrors": func(t *testing.T, log *slog.Logger) {
-			mirrors, err := away(t, log).Mirrors(apisource.MirrorsOptions{Node: func() *corev1.Node { return nil }})
+			mirrors, err := away(t, log).Mirrors(apiserver.MirrorsOptions{Node: func() *corev1.Node { return nil }})
 			require.NoError(t, err)
 			mirrors.Set(podset.Set{Source: "file"})
 		},
 		"apisource.Pods": func(t *testing.T, log *slog.Logger) {
-			require.NoError(t, only(apisource.New(config, apisource.Options{NodeName: "n1", Logger: log})))
+			require.NoError(t, only(apiserver.New(config, apiserver.Options{NodeName: "n1", Logger: log})))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -19,8 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/seed81659283/nodeagent/internal/lifecycle/podenv"
 	"github.com/seed81659283/nodeagent/lifecycle/objects"
-	"github.com/seed81659283/nodeagent/lifecycle/podenv"
 )
 
 var (

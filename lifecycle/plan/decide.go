@@ -10,9 +10,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/podview"
 	"github.com/seed81659283/nodeagent/internal/sleep"
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
-	"github.com/seed81659283/nodeagent/lifecycle/podview"
 )
 
 // Decide returns what a pod needs next, and its status until that is done. The two depend on each other: why a container

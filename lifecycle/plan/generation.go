@@ -9,8 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/cri"
-	"github.com/seed81659283/nodeagent/lifecycle/hook"
-	"github.com/seed81659283/nodeagent/lifecycle/podview"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/hook"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/podview"
 )
 
 // killEarlierGenerations ends what still runs from before the last restart of all containers, at once. Ephemeral containers

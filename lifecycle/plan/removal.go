@@ -6,8 +6,8 @@ package plan
 import (
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/internal/containers"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/podview"
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
-	"github.com/seed81659283/nodeagent/lifecycle/podview"
 )
 
 // planRemoval lists what has exited and tells nobody anything any more. Of each container its newest exited instance stays:

@@ -5,7 +5,7 @@ package plan
 
 import (
 	"github.com/seed81659283/nodeagent/cri"
-	"github.com/seed81659283/nodeagent/lifecycle/resize"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/resize"
 )
 
 // planResize gives a running container other resources, if it is to have others. It reports whether it runs on; if not, it

@@ -15,9 +15,9 @@ import (
 
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/internal/costtest"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/podenv"
 	"github.com/seed81659283/nodeagent/internal/podtest"
 	"github.com/seed81659283/nodeagent/lifecycle/podapi"
-	"github.com/seed81659283/nodeagent/lifecycle/podenv"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 

@@ -11,9 +11,9 @@ import (
 
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/internal/fielderr"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/podenv"
 	"github.com/seed81659283/nodeagent/internal/optional"
 	"github.com/seed81659283/nodeagent/internal/podfield"
-	"github.com/seed81659283/nodeagent/lifecycle/podenv"
 )
 
 // Container returns the config of a container of the pod. The pod has been through podapi.Default, podapi.Validate and

@@ -5,7 +5,7 @@ package podspec
 
 import (
 	"github.com/seed81659283/nodeagent/cri"
-	"github.com/seed81659283/nodeagent/lifecycle/podenv"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/podenv"
 )
 
 // Launch is what is known of a container only when it is about to be created.

@@ -14,9 +14,9 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/internal/expand"
 	"github.com/seed81659283/nodeagent/internal/fielderr"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/podenv"
 	"github.com/seed81659283/nodeagent/internal/optional"
 	"github.com/seed81659283/nodeagent/internal/podfield"
-	"github.com/seed81659283/nodeagent/lifecycle/podenv"
 )
 
 // Volume is a volume of a pod as it is on the node: a path, an image or a block device.

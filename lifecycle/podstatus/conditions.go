@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/seed81659283/nodeagent/internal/containers"
-	"github.com/seed81659283/nodeagent/lifecycle/podview"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/podview"
 )
 
 // The reasons of conditions.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/cgroups"
 	"github.com/seed81659283/nodeagent/cri"
-	"github.com/seed81659283/nodeagent/lifecycle/resize"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/resize"
 	"github.com/seed81659283/nodeagent/qos"
 )
 

@@ -13,9 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/podview"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/resize"
 	"github.com/seed81659283/nodeagent/internal/podip"
-	"github.com/seed81659283/nodeagent/lifecycle/podview"
-	"github.com/seed81659283/nodeagent/lifecycle/resize"
 	"github.com/seed81659283/nodeagent/probe/podprobe"
 	"github.com/seed81659283/nodeagent/qos"
 )

@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/cri"
-	"github.com/seed81659283/nodeagent/lifecycle/podview"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/podview"
 )
 
 // DeferTerminalPhase returns a status as others are to see it, who were told a phase before. From a terminal phase they

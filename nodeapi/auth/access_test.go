@@ -26,8 +26,8 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/seed81659283/nodeagent/internal/authtest"
 	"github.com/seed81659283/nodeagent/nodeapi/auth"
-	"github.com/seed81659283/nodeagent/nodeapi/auth/authtest"
 )
 
 var bob = authenticationv1.UserInfo{Username: "bob", Groups: []string{"users"}}

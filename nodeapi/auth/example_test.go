@@ -9,8 +9,8 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 
+	"github.com/seed81659283/nodeagent/internal/authtest"
 	"github.com/seed81659283/nodeagent/nodeapi/auth"
-	"github.com/seed81659283/nodeagent/nodeapi/auth/authtest"
 )
 
 // Prometheus may read metrics, and nothing else.

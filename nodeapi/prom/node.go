@@ -129,7 +129,7 @@ func (s *startup) reported(node *corev1.Node) {
 	}
 }
 
-// Shutdown returns the fields Begun and Ended of the hooks of nodestatus/shutdown.
+// Shutdown returns the fields Begun and Ended of the hooks of shutdown.
 func (m *Metrics) Shutdown() (begun, ended func(at time.Time)) {
 	n := &m.node
 	n.group.wired.Store(true)
@@ -157,7 +157,7 @@ func (m *Metrics) buildClientCert(g *group) {
 		"Attempts to get another client certificate that failed.")
 }
 
-// ServingCertificate returns the fields Rotated and Failed of the hooks of nodestatus/cert, for the serving certificate. Current
+// ServingCertificate returns the fields Rotated and Failed of the hooks of apiserver/cert, for the serving certificate. Current
 // returns the one in use, or nil.
 func (m *Metrics) ServingCertificate(current func() *x509.Certificate) (rotated func(old, current *x509.Certificate), failed func(error)) {
 	c := &m.node.server

@@ -24,9 +24,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/promtest"
 	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/nodeapi/prom"
-	"github.com/seed81659283/nodeagent/nodeapi/prom/promtest"
 	"github.com/seed81659283/nodeagent/probe"
 )
 

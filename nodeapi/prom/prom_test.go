@@ -28,13 +28,13 @@ import (
 	"github.com/seed81659283/nodeagent/eviction"
 	"github.com/seed81659283/nodeagent/gc"
 	"github.com/seed81659283/nodeagent/images"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/executor"
+	"github.com/seed81659283/nodeagent/internal/promtest"
+	"github.com/seed81659283/nodeagent/internal/volume/plan"
 	"github.com/seed81659283/nodeagent/lifecycle"
-	"github.com/seed81659283/nodeagent/lifecycle/executor"
 	"github.com/seed81659283/nodeagent/nodeapi/prom"
-	"github.com/seed81659283/nodeagent/nodeapi/prom/promtest"
 	"github.com/seed81659283/nodeagent/pleg"
 	"github.com/seed81659283/nodeagent/probe"
-	"github.com/seed81659283/nodeagent/volume/plan"
 )
 
 // pages are the two registries of an agent, and what feeds them.

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/seed81659283/nodeagent/apiserver/apiservertest"
 	"github.com/seed81659283/nodeagent/cri"
-	"github.com/seed81659283/nodeagent/lifecycle/apisource/apisourcetest"
 	"github.com/seed81659283/nodeagent/nodestatus"
 	"github.com/seed81659283/nodeagent/nodestatus/heartbeat"
 	"github.com/seed81659283/nodeagent/nodestatus/machine"
@@ -24,7 +24,7 @@ import (
 // agent is a reporter with its sources, as a test sets them.
 type agent struct {
 	*heartbeat.Reporter
-	server *apisourcetest.Server
+	server *apiservertest.Server
 	logs   logs
 
 	mu      sync.Mutex // guards what follows
@@ -43,7 +43,7 @@ func ready() cri.Status {
 }
 
 // newAgent returns an agent whose runtime is ready.
-func newAgent(t *testing.T, server *apisourcetest.Server, change ...func(*heartbeat.ReporterOptions)) *agent {
+func newAgent(t *testing.T, server *apiservertest.Server, change ...func(*heartbeat.ReporterOptions)) *agent {
 	t.Helper()
 	a := &agent{server: server, status: ready(), bootID: "boot-1"}
 	o := heartbeat.ReporterOptions{
@@ -124,7 +124,7 @@ func (addresses) Host(context.Context, *nodestatus.Config) nodestatus.Host {
 // atServer is the Node that the API server has.
 func (a *agent) atServer(t *testing.T) *corev1.Node {
 	t.Helper()
-	n, found := apisourcetest.Get[*corev1.Node](a.server, "", "n")
+	n, found := apiservertest.Get[*corev1.Node](a.server, "", "n")
 	require.True(t, found)
 	return n
 }
@@ -142,10 +142,10 @@ func isReady(n *corev1.Node) bool {
 }
 
 // in runs a test in virtual time with a server in memory.
-func in(t *testing.T, test func(t *testing.T, server *apisourcetest.Server)) {
+func in(t *testing.T, test func(t *testing.T, server *apiservertest.Server)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		server := apisourcetest.NewServer(apisourcetest.Options{})
+		server := apiservertest.NewServer(apiservertest.Options{})
 		defer server.Close()
 		test(t, server)
 	})

@@ -16,8 +16,8 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/seed81659283/nodeagent/apiserver/apiservertest"
 	"github.com/seed81659283/nodeagent/cri"
-	"github.com/seed81659283/nodeagent/lifecycle/apisource/apisourcetest"
 	"github.com/seed81659283/nodeagent/nodestatus"
 	"github.com/seed81659283/nodeagent/nodestatus/machine"
 )
@@ -39,7 +39,7 @@ func (steadyRuntime) Status(context.Context) (cri.Status, error) {
 // The clock is set an hour forth, two back and one forth: the node stays ready, reports come in their time, and times are those of the clock.
 func TestClockJumps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := apisourcetest.NewServer(apisourcetest.Options{})
+		server := apiservertest.NewServer(apiservertest.Options{})
 		defer server.Close()
 		large := nodestatus.CapacityFunc(func(context.Context) (machine.Info, error) {
 			return machine.Info{CPUs: 1, Memory: 1 << 30, RootFS: 1 << 30}, nil
@@ -58,21 +58,21 @@ func TestClockJumps(t *testing.T) {
 		defer wg.Wait()
 		defer cancel()
 		time.Sleep(time.Minute)
-		created, _ := apisourcetest.Get[*corev1.Node](server, "", "n")
+		created, _ := apiservertest.Get[*corev1.Node](server, "", "n")
 		for _, jump := range []time.Duration{time.Hour, -2 * time.Hour, time.Hour} {
 			clock.offset.Add(int64(jump))
 			server.ForgetRequests()
 			time.Sleep(20 * time.Minute)
 			synctest.Wait()
-			patches := server.Count(apisourcetest.Match{Verb: "patch"})
+			patches := server.Count(apiservertest.Match{Verb: "patch"})
 			assert.InDelta(t, 4, patches, 1, "reports in 20 minutes")
-			assert.InDelta(t, 117, server.Count(apisourcetest.Match{Verb: "update"}), 2, "renewals in 20 minutes")
-			assert.Zero(t, server.Count(apisourcetest.Match{Verb: "get"}))
+			assert.InDelta(t, 117, server.Count(apiservertest.Match{Verb: "update"}), 2, "renewals in 20 minutes")
+			assert.Zero(t, server.Count(apiservertest.Match{Verb: "get"}))
 
-			node, _ := apisourcetest.Get[*corev1.Node](server, "", "n")
+			node, _ := apiservertest.Get[*corev1.Node](server, "", "n")
 			assert.True(t, isReady(node))
 			assert.Equal(t, created.Status.Conditions[0].LastTransitionTime, node.Status.Conditions[0].LastTransitionTime)
-			lease, _ := apisourcetest.Get[*coordinationv1.Lease](server, corev1.NamespaceNodeLease, "n")
+			lease, _ := apiservertest.Get[*coordinationv1.Lease](server, corev1.NamespaceNodeLease, "n")
 			assert.InDelta(t, 0, clock.now().Sub(lease.Spec.RenewTime.Time), float64(11*time.Second))
 		}
 	})

@@ -18,10 +18,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/seed81659283/nodeagent/apiserver/kubeconfig"
 	"github.com/seed81659283/nodeagent/internal/controlplane"
 	"github.com/seed81659283/nodeagent/nodestatus"
 	"github.com/seed81659283/nodeagent/nodestatus/heartbeat"
-	"github.com/seed81659283/nodeagent/nodestatus/kubeconfig"
 )
 
 // clusterWait is how long something may take that a real control plane has to do with.

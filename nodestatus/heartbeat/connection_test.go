@@ -19,7 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/seed81659283/nodeagent/lifecycle/apisource/apisourcetest"
+	"github.com/seed81659283/nodeagent/apiserver/apiservertest"
 	"github.com/seed81659283/nodeagent/nodestatus/heartbeat"
 )
 
@@ -108,7 +108,7 @@ func (m *mortal) Write(b []byte) (int, error) {
 
 // A connection that dies costs one try: the second one has another, and the lease does not run out.
 func TestDeadConnection(t *testing.T) {
-	in(t, func(t *testing.T, server *apisourcetest.Server) {
+	in(t, func(t *testing.T, server *apiservertest.Server) {
 		require.NoError(t, server.Put(node("n")))
 		n := newNetwork(t, server)
 		l, err := heartbeat.NewLease(&rest.Config{Host: "http://server", Dial: n.dial}, heartbeat.LeaseOptions{NodeName: "n", Rand: half})
@@ -121,7 +121,7 @@ func TestDeadConnection(t *testing.T) {
 			worst := time.Duration(0)
 			for range 40 {
 				time.Sleep(time.Second)
-				lease, _ := apisourcetest.Get[*coordinationv1.Lease](server, corev1.NamespaceNodeLease, "n")
+				lease, _ := apiservertest.Get[*coordinationv1.Lease](server, corev1.NamespaceNodeLease, "n")
 				worst = max(worst, time.Since(lease.Spec.RenewTime.Time))
 			}
 			assert.Less(t, worst, 22*time.Second, "10.4 s and a try")
@@ -132,7 +132,7 @@ func TestDeadConnection(t *testing.T) {
 
 // A name server, or a host, that does not answer holds up nothing for longer than a try either.
 func TestHungDial(t *testing.T) {
-	in(t, func(t *testing.T, server *apisourcetest.Server) {
+	in(t, func(t *testing.T, server *apiservertest.Server) {
 		require.NoError(t, server.Put(node("n")))
 		n := newNetwork(t, server)
 		n.hang.Store(true)
@@ -143,7 +143,7 @@ func TestHungDial(t *testing.T) {
 		assert.LessOrEqual(t, n.dials.Load(), int32(35))
 		n.hang.Store(false)
 		time.Sleep(18 * time.Second)
-		_, leased := apisourcetest.Get[*coordinationv1.Lease](server, corev1.NamespaceNodeLease, "n")
+		_, leased := apiservertest.Get[*coordinationv1.Lease](server, corev1.NamespaceNodeLease, "n")
 		assert.True(t, leased)
 	})
 }

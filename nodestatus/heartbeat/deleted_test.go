@@ -17,20 +17,20 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/seed81659283/nodeagent/lifecycle/apisource/apisourcetest"
+	"github.com/seed81659283/nodeagent/apiserver/apiservertest"
 	"github.com/seed81659283/nodeagent/nodestatus"
 	"github.com/seed81659283/nodeagent/nodestatus/heartbeat"
 )
 
 // A Node that somebody deletes is not made again; one that somebody makes again is reported again.
 func TestDeletedNode(t *testing.T) {
-	in(t, func(t *testing.T, server *apisourcetest.Server) {
+	in(t, func(t *testing.T, server *apiservertest.Server) {
 		a := newAgent(t, server)
 		l, err := heartbeat.NewLease(server.Config(), heartbeat.LeaseOptions{Reporter: a.Reporter, Logger: a.logs.logger()})
 		require.NoError(t, err)
 		defer run(t, a.Run, l.Run)()
 		time.Sleep(time.Minute)
-		_, leased := apisourcetest.Get[*coordinationv1.Lease](server, corev1.NamespaceNodeLease, "n")
+		_, leased := apiservertest.Get[*coordinationv1.Lease](server, corev1.NamespaceNodeLease, "n")
 		require.True(t, leased)
 		require.NoError(t, server.Remove(node("n")))
 		require.NoError(t, server.Remove(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: "n"}}))
@@ -41,7 +41,7 @@ func TestDeletedNode(t *testing.T) {
 		assert.Len(t, a.logs.with("somebody has deleted the node"), 1)
 		assert.Empty(t, a.logs.with("WARN"))
 		for _, verb := range []string{"create", "patch", "update", "get"} {
-			assert.Zero(t, server.Count(apisourcetest.Match{Verb: verb}), verb)
+			assert.Zero(t, server.Count(apiservertest.Match{Verb: verb}), verb)
 		}
 		assert.Equal(t, "n", a.Node().Name)
 		assert.Error(t, a.Report(t.Context()))
@@ -49,7 +49,7 @@ func TestDeletedNode(t *testing.T) {
 		require.NoError(t, server.Put(node("n")))
 		synctest.Wait()
 		assert.True(t, isReady(a.atServer(t)))
-		lease, leased := apisourcetest.Get[*coordinationv1.Lease](server, corev1.NamespaceNodeLease, "n")
+		lease, leased := apiservertest.Get[*coordinationv1.Lease](server, corev1.NamespaceNodeLease, "n")
 		require.True(t, leased)
 		assert.Equal(t, a.atServer(t).UID, lease.OwnerReferences[0].UID)
 		assert.Equal(t, []string{"reported", "registered", "deleted", "registered", "reported"}, get(a, &a.told))
@@ -57,7 +57,7 @@ func TestDeletedNode(t *testing.T) {
 }
 
 func TestReregister(t *testing.T) {
-	in(t, func(t *testing.T, server *apisourcetest.Server) {
+	in(t, func(t *testing.T, server *apiservertest.Server) {
 		a := newAgent(t, server, func(o *heartbeat.ReporterOptions) { o.Reregister = true })
 		defer run(t, a.Run)()
 		time.Sleep(time.Minute)
@@ -68,7 +68,7 @@ func TestReregister(t *testing.T) {
 			begin := time.Now()
 			synctest.Wait()
 			for {
-				if n, found := apisourcetest.Get[*corev1.Node](server, "", "n"); found {
+				if n, found := apiservertest.Get[*corev1.Node](server, "", "n"); found {
 					require.NotEqual(t, was, n.UID)
 					require.True(t, isReady(n))
 					break
@@ -91,7 +91,7 @@ func TestReregister(t *testing.T) {
 
 // Another machine reports the node: it is noticed by its boot ID, and no war of statuses follows.
 func TestOtherMachineOfTheName(t *testing.T) {
-	in(t, func(t *testing.T, server *apisourcetest.Server) {
+	in(t, func(t *testing.T, server *apiservertest.Server) {
 		a, other := newAgent(t, server), newAgent(t, server)
 		other.bootID = "boot-2"
 		defer run(t, a.Run)()
@@ -110,13 +110,13 @@ func TestOtherMachineOfTheName(t *testing.T) {
 		lines := a.logs.with("another agent has the name of this node")
 		assert.Len(t, lines, events)
 		assert.Contains(t, lines[0], "boot-2")
-		assert.LessOrEqual(t, server.Count(apisourcetest.Match{Verb: "patch"}), 65, "one in ten seconds from each")
+		assert.LessOrEqual(t, server.Count(apiservertest.Match{Verb: "patch"}), 65, "one in ten seconds from each")
 	})
 }
 
 // What others write to the Node is what Node returns, and who wants to know is told: labels, taints, and addresses of pods.
 func TestWatchedNode(t *testing.T) {
-	in(t, func(t *testing.T, server *apisourcetest.Server) {
+	in(t, func(t *testing.T, server *apiservertest.Server) {
 		fail := true
 		var a *agent
 		a = newAgent(t, server, func(o *heartbeat.ReporterOptions) {
@@ -138,7 +138,7 @@ func TestWatchedNode(t *testing.T) {
 		a.reasons()
 		server.ForgetRequests()
 		told.Store(0)
-		require.NoError(t, apisourcetest.Change(server, "", "n", func(n *corev1.Node) {
+		require.NoError(t, apiservertest.Change(server, "", "n", func(n *corev1.Node) {
 			n.Labels["zone"] = "a"
 			n.Spec.PodCIDRs = []string{"10.1.0.0/24"}
 			n.Spec.Unschedulable = true
@@ -151,12 +151,12 @@ func TestWatchedNode(t *testing.T) {
 		assert.Equal(t, [][]string{{"10.1.0.0/24"}, {"10.1.0.0/24"}}, get(a, &a.applied), "tried again once")
 		assert.LessOrEqual(t, told.Load(), int32(1))
 		assert.Equal(t, []string{"NodeNotSchedulable"}, a.reasons())
-		assert.Zero(t, server.Count(apisourcetest.Match{Verb: "patch"}), "which is no reason to write")
+		assert.Zero(t, server.Count(apiservertest.Match{Verb: "patch"}), "which is no reason to write")
 	})
 }
 
 func TestNewReporterRefuses(t *testing.T) {
-	server := apisourcetest.NewServer(apisourcetest.Options{})
+	server := apiservertest.NewServer(apiservertest.Options{})
 	defer server.Close()
 	_, err := heartbeat.NewReporter(server.Config(), heartbeat.ReporterOptions{})
 	assert.ErrorContains(t, err, "ReporterOptions.Config.Name: required")
@@ -168,7 +168,7 @@ func TestNewReporterRefuses(t *testing.T) {
 
 // A deletion that the watch has missed is noticed by the next report, and asked about ever less often.
 func TestMissedDeletion(t *testing.T) {
-	in(t, func(t *testing.T, server *apisourcetest.Server) {
+	in(t, func(t *testing.T, server *apiservertest.Server) {
 		a := newAgent(t, server)
 		defer run(t, a.Run)()
 		time.Sleep(time.Minute)
@@ -177,8 +177,8 @@ func TestMissedDeletion(t *testing.T) {
 		require.Equal(t, []string{"reported", "registered", "deleted"}, get(a, &a.told)[:3])
 		server.ForgetRequests()
 		time.Sleep(time.Hour)
-		assert.LessOrEqual(t, server.Count(apisourcetest.Match{Verb: "get"}), 17)
-		assert.Zero(t, server.Count(apisourcetest.Match{Verb: "patch"}))
+		assert.LessOrEqual(t, server.Count(apiservertest.Match{Verb: "get"}), 17)
+		assert.Zero(t, server.Count(apiservertest.Match{Verb: "patch"}))
 		assert.Len(t, a.logs.with("somebody has deleted the node"), 1)
 	})
 }

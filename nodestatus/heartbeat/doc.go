@@ -26,7 +26,7 @@
 // [Reporter.Node] has the node also before the API server knows it, and while that is away.
 //
 // What belongs here: when to send what, and what to do about errors. What does not: what a Node object says (package nodestatus),
-// certificates (package cert), and pods (package apisource).
+// certificates (package cert), and pods (package apiserver).
 //
 // # Concurrency
 //
@@ -58,5 +58,5 @@
 //
 // For a node without an API server: nodestatus.Initial makes the Node object alone.
 //
-// Test kit: package apisourcetest has an API server in memory.
+// Test kit: package apiservertest has an API server in memory.
 package heartbeat

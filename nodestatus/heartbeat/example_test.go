@@ -11,13 +11,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/seed81659283/nodeagent/lifecycle/apisource/apisourcetest"
+	"github.com/seed81659283/nodeagent/apiserver/apiservertest"
 	"github.com/seed81659283/nodeagent/nodestatus"
 	"github.com/seed81659283/nodeagent/nodestatus/heartbeat"
 )
 
 func ExampleNewReporter() {
-	server := apisourcetest.NewServer(apisourcetest.Options{})
+	server := apiservertest.NewServer(apiservertest.Options{})
 	defer server.Close()
 	ctx, cancel := context.WithCancel(context.Background())
 	reporter, err := heartbeat.NewReporter(server.Config(), heartbeat.ReporterOptions{
@@ -38,7 +38,7 @@ func ExampleNewReporter() {
 }
 
 func ExampleNewLease() {
-	server := apisourcetest.NewServer(apisourcetest.Options{})
+	server := apiservertest.NewServer(apiservertest.Options{})
 	defer server.Close()
 	if err := server.Put(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "edge-1"}}); err != nil {
 		fmt.Println(err)

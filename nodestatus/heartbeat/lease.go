@@ -18,12 +18,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
+	"github.com/seed81659283/nodeagent/apiserver/kubeconfig"
 	"github.com/seed81659283/nodeagent/internal/backoff"
 	"github.com/seed81659283/nodeagent/internal/kubeapi"
 	"github.com/seed81659283/nodeagent/internal/runonce"
 	"github.com/seed81659283/nodeagent/internal/sleep"
 	"github.com/seed81659283/nodeagent/nodestatus"
-	"github.com/seed81659283/nodeagent/nodestatus/kubeconfig"
 )
 
 // DefaultLeaseDuration is how long a lease is valid where nobody says anything else: nodeLeaseDurationSeconds of the kubelet.

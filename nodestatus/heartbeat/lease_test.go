@@ -19,7 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/seed81659283/nodeagent/lifecycle/apisource/apisourcetest"
+	"github.com/seed81659283/nodeagent/apiserver/apiservertest"
 	"github.com/seed81659283/nodeagent/nodestatus"
 	"github.com/seed81659283/nodeagent/nodestatus/heartbeat"
 )
@@ -73,7 +73,7 @@ func node(name string) *corev1.Node { return &corev1.Node{ObjectMeta: metav1.Obj
 
 func TestLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := apisourcetest.NewServer(apisourcetest.Options{})
+		server := apiservertest.NewServer(apiservertest.Options{})
 		defer server.Close()
 		require.NoError(t, server.Put(node("n")))
 		l, err := heartbeat.NewLease(server.Config(), heartbeat.LeaseOptions{NodeName: "n", Rand: half})
@@ -83,16 +83,16 @@ func TestLease(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
 
-		lease, found := apisourcetest.Get[*coordinationv1.Lease](server, corev1.NamespaceNodeLease, "n")
+		lease, found := apiservertest.Get[*coordinationv1.Lease](server, corev1.NamespaceNodeLease, "n")
 		require.True(t, found)
-		uid, _ := apisourcetest.Get[*corev1.Node](server, "", "n")
+		uid, _ := apiservertest.Get[*corev1.Node](server, "", "n")
 		assert.Equal(t, uid.UID, lease.OwnerReferences[0].UID)
 		assert.Less(t, time.Since(lease.Spec.RenewTime.Time), 11*time.Second)
-		assert.Equal(t, 1, server.Count(apisourcetest.Match{Verb: "create"}))
-		updates := server.Requests(apisourcetest.Match{Verb: "update", Resource: "leases"})
+		assert.Equal(t, 1, server.Count(apiservertest.Match{Verb: "create"}))
+		updates := server.Requests(apiservertest.Match{Verb: "update", Resource: "leases"})
 		assert.InDelta(t, 58, len(updates), 1, "one in 10.2 s, the mean of 10 s and 4 %% more")
 		assert.Equal(t, begin.Add(10200*time.Millisecond), updates[0].At)
-		assert.Equal(t, 2, server.Count(apisourcetest.Match{Verb: "get"}), "the lease and the node, once")
+		assert.Equal(t, 2, server.Count(apiservertest.Match{Verb: "get"}), "the lease and the node, once")
 		assert.ErrorContains(t, l.Run(t.Context()), "second call of Run")
 	})
 }
@@ -100,23 +100,23 @@ func TestLease(t *testing.T) {
 // The API server hangs, refuses and goes away: the lease is renewed as soon as it answers, and its requests stay within bounds.
 func TestLeaseThroughFaults(t *testing.T) {
 	for name, test := range map[string]struct {
-		fault  func(*apisourcetest.Server) (remove func())
+		fault  func(*apiservertest.Server) (remove func())
 		within time.Duration // of the end of the fault
 		most   int           // requests a minute
 	}{
-		"hang":              {func(s *apisourcetest.Server) func() { return s.Hang("", "") }, 18 * time.Second, 8},
-		"cut":               {func(s *apisourcetest.Server) func() { return s.Cut("", "") }, 11 * time.Second, 45},
-		"internal errors":   {func(s *apisourcetest.Server) func() { return s.Fail("", "", 500) }, 11 * time.Second, 45},
-		"too many requests": {func(s *apisourcetest.Server) func() { return s.Fail("", "", 429) }, 11 * time.Second, 120},
-		"conflicts":         {func(s *apisourcetest.Server) func() { return s.Fail("update", "leases", 409) }, 11 * time.Second, 130},
-		"away": {func(s *apisourcetest.Server) func() {
+		"hang":              {func(s *apiservertest.Server) func() { return s.Hang("", "") }, 18 * time.Second, 8},
+		"cut":               {func(s *apiservertest.Server) func() { return s.Cut("", "") }, 11 * time.Second, 45},
+		"internal errors":   {func(s *apiservertest.Server) func() { return s.Fail("", "", 500) }, 11 * time.Second, 45},
+		"too many requests": {func(s *apiservertest.Server) func() { return s.Fail("", "", 429) }, 11 * time.Second, 120},
+		"conflicts":         {func(s *apiservertest.Server) func() { return s.Fail("update", "leases", 409) }, 11 * time.Second, 130},
+		"away": {func(s *apiservertest.Server) func() {
 			s.SetAway(true)
 			return func() { s.SetAway(false) }
 		}, 11 * time.Second, 45},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				server := apisourcetest.NewServer(apisourcetest.Options{})
+				server := apiservertest.NewServer(apiservertest.Options{})
 				defer server.Close()
 				require.NoError(t, server.Put(node("n")))
 				var logs logs
@@ -127,11 +127,11 @@ func TestLeaseThroughFaults(t *testing.T) {
 				remove := test.fault(server)
 				server.ForgetRequests()
 				time.Sleep(5 * time.Minute)
-				assert.LessOrEqual(t, server.Count(apisourcetest.Match{}), 5*test.most)
+				assert.LessOrEqual(t, server.Count(apiservertest.Match{}), 5*test.most)
 				assert.LessOrEqual(t, len(logs.with("level=WARN")), 5*13, "two lines a round")
 				remove()
 				time.Sleep(test.within)
-				lease, _ := apisourcetest.Get[*coordinationv1.Lease](server, corev1.NamespaceNodeLease, "n")
+				lease, _ := apiservertest.Get[*coordinationv1.Lease](server, corev1.NamespaceNodeLease, "n")
 				assert.Less(t, time.Since(lease.Spec.RenewTime.Time), test.within)
 			})
 		})
@@ -141,7 +141,7 @@ func TestLeaseThroughFaults(t *testing.T) {
 // Two agents of one name renew one lease in turns, which each of them says once a minute.
 func TestLeaseOfTwoAgents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := apisourcetest.NewServer(apisourcetest.Options{})
+		server := apiservertest.NewServer(apiservertest.Options{})
 		defer server.Close()
 		require.NoError(t, server.Put(node("n")))
 		var logs logs

@@ -15,13 +15,13 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/seed81659283/nodeagent/lifecycle/apisource/apisourcetest"
+	"github.com/seed81659283/nodeagent/apiserver/apiservertest"
 	"github.com/seed81659283/nodeagent/nodestatus"
 	"github.com/seed81659283/nodeagent/nodestatus/heartbeat"
 )
 
 func TestRegisterNewNode(t *testing.T) {
-	in(t, func(t *testing.T, server *apisourcetest.Server) {
+	in(t, func(t *testing.T, server *apiservertest.Server) {
 		a := newAgent(t, server)
 		require.Equal(t, "n", a.Node().Name, "before Run")
 		defer run(t, a.Run)()
@@ -34,15 +34,15 @@ func TestRegisterNewNode(t *testing.T) {
 		assert.Equal(t, n.UID, a.Node().UID)
 		assert.Equal(t, []string{"reported", "registered"}, get(a, &a.told))
 		assert.Contains(t, a.reasons(), "Starting")
-		assert.Equal(t, 1, server.Count(apisourcetest.Match{Verb: "create"}))
-		assert.Zero(t, server.Count(apisourcetest.Match{Verb: "patch"}), "the Node was created with all of its status")
+		assert.Equal(t, 1, server.Count(apiservertest.Match{Verb: "create"}))
+		assert.Zero(t, server.Count(apiservertest.Match{Verb: "patch"}), "the Node was created with all of its status")
 		assert.ErrorContains(t, a.Run(t.Context()), "second call of Run")
 	})
 }
 
 // Whoever waits for the Node goes on once the API server has it, and whoever asks later at once.
 func TestRegistered(t *testing.T) {
-	in(t, func(t *testing.T, server *apisourcetest.Server) {
+	in(t, func(t *testing.T, server *apiservertest.Server) {
 		a := newAgent(t, server)
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -62,17 +62,17 @@ func TestRegistered(t *testing.T) {
 
 // A node at rest: a report in five minutes, the watch, and nothing else.
 func TestRequestsAtRest(t *testing.T) {
-	in(t, func(t *testing.T, server *apisourcetest.Server) {
+	in(t, func(t *testing.T, server *apiservertest.Server) {
 		a := newAgent(t, server)
 		defer run(t, a.Run)()
 		time.Sleep(time.Minute)
 		server.ForgetRequests()
 		time.Sleep(time.Hour)
-		patches := server.Requests(apisourcetest.Match{Verb: "patch", Resource: "nodes", Subresource: "status"})
+		patches := server.Requests(apiservertest.Match{Verb: "patch", Resource: "nodes", Subresource: "status"})
 		assert.InDelta(t, 12, len(patches), 1)
-		assert.Zero(t, server.Count(apisourcetest.Match{Verb: "get"}))
-		t.Logf("%d lists, %d watches", server.Count(apisourcetest.Match{Verb: "list"}), server.Count(apisourcetest.Match{Verb: "watch"}))
-		rest := server.Count(apisourcetest.Match{}) - len(patches)
+		assert.Zero(t, server.Count(apiservertest.Match{Verb: "get"}))
+		t.Logf("%d lists, %d watches", server.Count(apiservertest.Match{Verb: "list"}), server.Count(apiservertest.Match{Verb: "watch"}))
+		rest := server.Count(apiservertest.Match{}) - len(patches)
 		assert.LessOrEqual(t, rest, 9, "watches of an hour, each of 5 to 10 minutes, as the kubelet's")
 		for _, p := range patches {
 			assert.Less(t, len(p.Body), 1200, "%s", p.Body)
@@ -81,7 +81,7 @@ func TestRequestsAtRest(t *testing.T) {
 }
 
 func TestRegisterExistingNode(t *testing.T) {
-	in(t, func(t *testing.T, server *apisourcetest.Server) {
+	in(t, func(t *testing.T, server *apiservertest.Server) {
 		old := node("n")
 		old.Labels = map[string]string{"kubernetes.io/os": "windows", "example.com/mine": "1"}
 		old.Spec.Taints = []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoSchedule}}
@@ -104,13 +104,13 @@ func TestRegisterExistingNode(t *testing.T) {
 
 // Where nodes may not create themselves the one that is there is used, and until there is one it is tried again and again.
 func TestRegisterForbidden(t *testing.T) {
-	in(t, func(t *testing.T, server *apisourcetest.Server) {
+	in(t, func(t *testing.T, server *apiservertest.Server) {
 		server.Fail("create", "nodes", 403)
 		a := newAgent(t, server)
 		defer run(t, a.Run)()
 		time.Sleep(time.Minute)
 		require.Empty(t, get(a, &a.told))
-		creates := server.Requests(apisourcetest.Match{Verb: "create", Resource: "nodes"})
+		creates := server.Requests(apiservertest.Match{Verb: "create", Resource: "nodes"})
 		var waits []time.Duration
 		for i := range 9 {
 			waits = append(waits, creates[i+1].At.Sub(creates[i].At))
@@ -130,7 +130,7 @@ func TestRegisterForbidden(t *testing.T) {
 
 // The runtime comes up after the agent: the node is ready within a second, and without a request before.
 func TestReadyAtOnce(t *testing.T) {
-	in(t, func(t *testing.T, server *apisourcetest.Server) {
+	in(t, func(t *testing.T, server *apiservertest.Server) {
 		a := newAgent(t, server)
 		a.err = errors.New("connection refused")
 		defer run(t, a.Run)()
@@ -142,14 +142,14 @@ func TestReadyAtOnce(t *testing.T) {
 		set[error](a, &a.err, nil)
 		time.Sleep(time.Second)
 		assert.True(t, isReady(a.atServer(t)))
-		assert.Equal(t, 1, server.Count(apisourcetest.Match{}))
+		assert.Equal(t, 1, server.Count(apiservertest.Match{}))
 		assert.Contains(t, a.reasons(), "NodeReady")
 	})
 }
 
 // Conditions are sent within a second, and one that flaps costs no more than a request a second.
 func TestChangedConditions(t *testing.T) {
-	in(t, func(t *testing.T, server *apisourcetest.Server) {
+	in(t, func(t *testing.T, server *apiservertest.Server) {
 		a := newAgent(t, server)
 		defer run(t, a.Run)()
 		time.Sleep(time.Minute)
@@ -165,7 +165,7 @@ func TestChangedConditions(t *testing.T) {
 		set(a, &a.health, nodestatus.Health{})
 		a.Changed()
 		synctest.Wait()
-		require.Equal(t, 1, server.Count(apisourcetest.Match{}), "not so soon")
+		require.Equal(t, 1, server.Count(apiservertest.Match{}), "not so soon")
 		time.Sleep(time.Second)
 		synctest.Wait()
 		assert.Equal(t, corev1.ConditionFalse, condition(a.atServer(t), corev1.NodeMemoryPressure).Status)
@@ -176,7 +176,7 @@ func TestChangedConditions(t *testing.T) {
 			a.Changed()
 			time.Sleep(30 * time.Millisecond)
 		}
-		assert.LessOrEqual(t, server.Count(apisourcetest.Match{}), 31)
+		assert.LessOrEqual(t, server.Count(apiservertest.Match{}), 31)
 		time.Sleep(time.Second)
 		assert.Equal(t, corev1.ConditionFalse, condition(a.atServer(t), corev1.NodeDiskPressure).Status)
 	})
@@ -184,7 +184,7 @@ func TestChangedConditions(t *testing.T) {
 
 // A runtime that hangs makes the node not ready after 30 s, as one that is down, and blocks nothing else.
 func TestRuntimeHangs(t *testing.T) {
-	in(t, func(t *testing.T, server *apisourcetest.Server) {
+	in(t, func(t *testing.T, server *apiservertest.Server) {
 		a := newAgent(t, server)
 		defer run(t, a.Run)()
 		time.Sleep(time.Minute)
@@ -208,7 +208,7 @@ func TestRuntimeHangs(t *testing.T) {
 
 // Report returns when the API server knows.
 func TestReport(t *testing.T) {
-	in(t, func(t *testing.T, server *apisourcetest.Server) {
+	in(t, func(t *testing.T, server *apiservertest.Server) {
 		a := newAgent(t, server)
 		stop := run(t, a.Run)
 		time.Sleep(time.Minute)
@@ -234,21 +234,21 @@ func TestReport(t *testing.T) {
 // it is back it gets one status.
 func TestReporterThroughFaults(t *testing.T) {
 	for name, test := range map[string]struct {
-		fault func(*apisourcetest.Server) (remove func())
+		fault func(*apiservertest.Server) (remove func())
 		most  int // requests a minute
 	}{
-		"hang":            {func(s *apisourcetest.Server) func() { return s.Hang("", "") }, 10},
-		"hung writes":     {func(s *apisourcetest.Server) func() { return s.Hang("patch", "") }, 12},
-		"cut":             {func(s *apisourcetest.Server) func() { return s.Cut("", "") }, 60},
-		"internal errors": {func(s *apisourcetest.Server) func() { return s.Fail("", "", 500) }, 60},
-		"conflicts":       {func(s *apisourcetest.Server) func() { return s.Fail("patch", "", 409) }, 70},
-		"away": {func(s *apisourcetest.Server) func() {
+		"hang":            {func(s *apiservertest.Server) func() { return s.Hang("", "") }, 10},
+		"hung writes":     {func(s *apiservertest.Server) func() { return s.Hang("patch", "") }, 12},
+		"cut":             {func(s *apiservertest.Server) func() { return s.Cut("", "") }, 60},
+		"internal errors": {func(s *apiservertest.Server) func() { return s.Fail("", "", 500) }, 60},
+		"conflicts":       {func(s *apiservertest.Server) func() { return s.Fail("patch", "", 409) }, 70},
+		"away": {func(s *apiservertest.Server) func() {
 			s.SetAway(true)
 			return func() { s.SetAway(false) }
 		}, 60},
 	} {
 		t.Run(name, func(t *testing.T) {
-			in(t, func(t *testing.T, server *apisourcetest.Server) {
+			in(t, func(t *testing.T, server *apiservertest.Server) {
 				a := newAgent(t, server)
 				var told atomic.Int32
 				a.Notify(func() { told.Add(1) })
@@ -269,7 +269,7 @@ func TestReporterThroughFaults(t *testing.T) {
 					require.Equal(t, want, condition(a.Node(), corev1.NodeMemoryPressure).Status)
 				}
 				assert.GreaterOrEqual(t, told.Load(), int32(20))
-				assert.LessOrEqual(t, server.Count(apisourcetest.Match{}), 2*test.most)
+				assert.LessOrEqual(t, server.Count(apiservertest.Match{}), 2*test.most)
 				set(a, &a.health, nodestatus.Health{DiskPressure: true})
 				remove()
 				server.CutAll()

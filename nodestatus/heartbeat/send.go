@@ -13,8 +13,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/seed81659283/nodeagent/apiserver/kubeconfig"
 	"github.com/seed81659283/nodeagent/nodestatus"
-	"github.com/seed81659283/nodeagent/nodestatus/kubeconfig"
 )
 
 // What Report answers where nothing can be sent.

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package machine reads what a machine is: its IDs, operating system, CPUs, memory and huge pages. It does not measure what is in use,
-// which is package summary's, and does not know how large a disk is.
+// which is package stats's, and does not know how large a disk is.
 //
 // # Model
 //

@@ -17,8 +17,8 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/seed81659283/nodeagent/lifecycle/apisource"
-	"github.com/seed81659283/nodeagent/lifecycle/apisource/apisourcetest"
+	"github.com/seed81659283/nodeagent/apiserver"
+	"github.com/seed81659283/nodeagent/apiserver/apiservertest"
 	"github.com/seed81659283/nodeagent/volume/csi"
 )
 
@@ -29,16 +29,16 @@ var ebs = csi.NodeInfo{Driver: "ebs.example", NodeID: "i-1", MaxVolumes: 25, Top
 type clusterNode struct {
 	*testing.T
 	*csi.ClusterNode
-	server *apisourcetest.Server
+	server *apiservertest.Server
 }
 
 // newClusterNode returns it with a Node of labels, in a synctest bubble.
 func newClusterNode(t *testing.T, labels map[string]string) *clusterNode {
-	server := apisourcetest.NewServer(apisourcetest.Options{})
+	server := apiservertest.NewServer(apiservertest.Options{})
 	require.NoError(t, server.Put(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: labels}}))
-	source, err := apisource.New(server.Config(), apisource.Options{NodeName: "n1"})
+	source, err := apiserver.New(server.Config(), apiserver.Options{NodeName: "n1"})
 	require.NoError(t, err)
-	objects, err := source.Objects(apisource.ObjectsOptions{})
+	objects, err := source.Objects(apiserver.ObjectsOptions{})
 	require.NoError(t, err)
 	c := &clusterNode{T: t, ClusterNode: csi.NewClusterNode(objects, nil), server: server}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -50,10 +50,10 @@ func newClusterNode(t *testing.T, labels map[string]string) *clusterNode {
 }
 
 // returnUntil has the API server return, and waits until Run has sent a request that takes 5 s more.
-func (c *clusterNode) returnUntil(slow apisourcetest.Match) {
+func (c *clusterNode) returnUntil(slow apiservertest.Match) {
 	synctest.Wait()
 	c.server.ForgetRequests()
-	c.server.Inject(apisourcetest.Fault{Match: slow, Times: 1, Delay: 5 * time.Second})
+	c.server.Inject(apiservertest.Fault{Match: slow, Times: 1, Delay: 5 * time.Second})
 	c.server.SetAway(false)
 	for c.server.Count(slow) == 0 {
 		time.Sleep(100 * time.Millisecond)
@@ -63,14 +63,14 @@ func (c *clusterNode) returnUntil(slow apisourcetest.Match) {
 // node returns the label of the zone and the IDs of drivers on the Node.
 func (c *clusterNode) node() string {
 	c.Helper()
-	node, ok := apisourcetest.Get[*corev1.Node](c.server, "", "n1")
+	node, ok := apiservertest.Get[*corev1.Node](c.server, "", "n1")
 	require.True(c, ok)
 	return node.Labels["topology.ebs.example/zone"] + " " + node.Annotations[csi.AnnotationNodeID]
 }
 
 // drivers returns the names of the drivers of the CSINode.
 func (c *clusterNode) drivers() (names []string) {
-	node, _ := apisourcetest.Get[*storagev1.CSINode](c.server, "", "n1")
+	node, _ := apiservertest.Get[*storagev1.CSINode](c.server, "", "n1")
 	if node == nil {
 		return nil
 	}
@@ -130,7 +130,7 @@ func TestClusterNodeUninstallDuringWriteRemovesDriver(t *testing.T) {
 		c := newClusterNode(t, nil)
 		c.server.SetAway(true)
 		require.NoError(t, c.Install(t.Context(), ebs))
-		c.returnUntil(apisourcetest.Match{Verb: "get", Resource: "csinodes"}) // Run has written the Node
+		c.returnUntil(apiservertest.Match{Verb: "get", Resource: "csinodes"}) // Run has written the Node
 		require.NoError(t, c.Uninstall(t.Context(), "ebs.example"))
 		time.Sleep(time.Minute)
 		require.Equal(t, "a ", c.node())
@@ -144,7 +144,7 @@ func TestClusterNodeInstallDuringWriteOfOlderInfoWins(t *testing.T) {
 		c := newClusterNode(t, nil)
 		c.server.SetAway(true)
 		require.NoError(t, c.Install(t.Context(), ebs))
-		c.returnUntil(apisourcetest.Match{Verb: "patch", Resource: "nodes"})
+		c.returnUntil(apiservertest.Match{Verb: "patch", Resource: "nodes"})
 		moved := ebs
 		moved.NodeID = "i-2"
 		require.NoError(t, c.Install(t.Context(), moved))
@@ -188,9 +188,9 @@ func TestClusterNodeReturnsRefusals(t *testing.T) {
 					c.server.Fail("", "nodes", test.code)
 				}
 				require.ErrorContains(t, c.Install(t.Context(), ebs), test.err)
-				requests := c.server.Count(apisourcetest.Match{})
+				requests := c.server.Count(apiservertest.Match{})
 				time.Sleep(time.Hour)
-				require.Equal(t, requests, c.server.Count(apisourcetest.Match{}), "nothing is left to do for Run")
+				require.Equal(t, requests, c.server.Count(apiservertest.Match{}), "nothing is left to do for Run")
 				require.Empty(t, c.drivers())
 			})
 		})

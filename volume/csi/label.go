@@ -7,8 +7,8 @@ import (
 	"context"
 	"slices"
 
+	"github.com/seed81659283/nodeagent/internal/volume/selinux"
 	"github.com/seed81659283/nodeagent/volume"
-	"github.com/seed81659283/nodeagent/volume/selinux"
 )
 
 // MountsWithLabel reports whether the driver of a volume mounts it with an SELinux label, as the seLinuxMount of its CSIDriver object says.

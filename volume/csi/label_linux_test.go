@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 	storagev1 "k8s.io/api/storage/v1"
 
+	"github.com/seed81659283/nodeagent/internal/csitest"
 	"github.com/seed81659283/nodeagent/volume/csi"
-	"github.com/seed81659283/nodeagent/volume/csi/csitest"
 )
 
 // A driver that mounts with labels gets that of a volume when it stages and when it publishes it, it is in the data on disk, and nobody

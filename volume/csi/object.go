@@ -18,7 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/seed81659283/nodeagent/internal/optional"
-	"github.com/seed81659283/nodeagent/volume/token"
+	"github.com/seed81659283/nodeagent/internal/volume/token"
 )
 
 // object is what the cluster knows of a driver. The zero value is that of one it knows nothing of.

@@ -14,7 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
-	"github.com/seed81659283/nodeagent/volume/token"
+	"github.com/seed81659283/nodeagent/internal/volume/token"
 )
 
 // Drivers is where CSIDriver objects are: what the cluster knows of drivers. One that does not exist is an error that wraps

@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/seed81659283/nodeagent/internal/pluginregistry"
+	"github.com/seed81659283/nodeagent/internal/volume/token"
 	"github.com/seed81659283/nodeagent/volume"
-	"github.com/seed81659283/nodeagent/volume/token"
 )
 
 // Plugin makes volumes by CSI drivers. Make one with [New].

@@ -24,11 +24,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
+	"github.com/seed81659283/nodeagent/internal/csitest"
+	"github.com/seed81659283/nodeagent/internal/volume/plan"
+	"github.com/seed81659283/nodeagent/internal/volume/token"
 	"github.com/seed81659283/nodeagent/volume"
 	"github.com/seed81659283/nodeagent/volume/csi"
-	"github.com/seed81659283/nodeagent/volume/csi/csitest"
-	"github.com/seed81659283/nodeagent/volume/plan"
-	"github.com/seed81659283/nodeagent/volume/token"
 )
 
 // asked requires that a driver was asked for one thing, exactly so, and forgets that.

@@ -14,8 +14,8 @@ import (
 	csi "github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/seed81659283/nodeagent/internal/mount"
+	"github.com/seed81659283/nodeagent/internal/volume/plan"
 	"github.com/seed81659283/nodeagent/volume"
-	"github.com/seed81659283/nodeagent/volume/plan"
 )
 
 // SetUp gives a volume to a pod. It is called again where the driver wants that (requiresRepublish), and what goes wrong then leaves

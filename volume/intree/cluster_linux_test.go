@@ -17,10 +17,10 @@ import (
 
 	"github.com/seed81659283/nodeagent/internal/mounttest"
 	"github.com/seed81659283/nodeagent/internal/podtest"
+	"github.com/seed81659283/nodeagent/internal/volume/podcert"
+	"github.com/seed81659283/nodeagent/internal/volume/trustbundle"
 	"github.com/seed81659283/nodeagent/volume"
 	"github.com/seed81659283/nodeagent/volume/intree"
-	"github.com/seed81659283/nodeagent/volume/podcert"
-	"github.com/seed81659283/nodeagent/volume/trustbundle"
 	"github.com/seed81659283/nodeagent/volume/volumetest"
 )
 

@@ -14,10 +14,10 @@ import (
 
 	"github.com/seed81659283/nodeagent/internal/mount"
 	"github.com/seed81659283/nodeagent/internal/projquota"
+	"github.com/seed81659283/nodeagent/internal/volume/plan"
 	"github.com/seed81659283/nodeagent/qos"
 	"github.com/seed81659283/nodeagent/volume"
 	"github.com/seed81659283/nodeagent/volume/fsgroup"
-	"github.com/seed81659283/nodeagent/volume/plan"
 )
 
 // emptyDir makes directories, tmpfs and hugetlbfs that pods find empty.

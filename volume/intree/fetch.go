@@ -12,8 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/internal/optional"
-	"github.com/seed81659283/nodeagent/volume/payload"
-	"github.com/seed81659283/nodeagent/volume/token"
+	"github.com/seed81659283/nodeagent/internal/volume/payload"
+	"github.com/seed81659283/nodeagent/internal/volume/token"
 )
 
 // fetch collects what one volume is made of.

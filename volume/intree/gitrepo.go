@@ -7,8 +7,8 @@ import (
 	"context"
 	"errors"
 
+	"github.com/seed81659283/nodeagent/internal/volume/plan"
 	"github.com/seed81659283/nodeagent/volume"
-	"github.com/seed81659283/nodeagent/volume/plan"
 )
 
 // errGitRepo is why no gitRepo volume is set up. Source: pkg/volume/git_repo/git_repo.go.

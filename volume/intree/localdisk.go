@@ -15,9 +15,9 @@ import (
 	"github.com/seed81659283/nodeagent/internal/mount"
 	"github.com/seed81659283/nodeagent/internal/optional"
 	"github.com/seed81659283/nodeagent/internal/podfield"
+	"github.com/seed81659283/nodeagent/internal/volume/plan"
 	"github.com/seed81659283/nodeagent/volume"
 	"github.com/seed81659283/nodeagent/volume/fsgroup"
-	"github.com/seed81659283/nodeagent/volume/plan"
 )
 
 // warnAlreadyMounted is the reason of the event of a volume whose files belong to the group of another pod.

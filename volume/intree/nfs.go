@@ -18,8 +18,8 @@ import (
 
 	"github.com/seed81659283/nodeagent/internal/mount"
 	"github.com/seed81659283/nodeagent/internal/plugincmd"
+	"github.com/seed81659283/nodeagent/internal/volume/plan"
 	"github.com/seed81659283/nodeagent/volume"
-	"github.com/seed81659283/nodeagent/volume/plan"
 )
 
 // undoTimeout is how long what a failed mount has left may take.

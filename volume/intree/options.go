@@ -11,9 +11,9 @@ import (
 	"github.com/seed81659283/nodeagent/internal/mount"
 	"github.com/seed81659283/nodeagent/internal/nowait"
 	"github.com/seed81659283/nodeagent/internal/projquota"
+	"github.com/seed81659283/nodeagent/internal/volume/payload"
+	"github.com/seed81659283/nodeagent/internal/volume/token"
 	"github.com/seed81659283/nodeagent/volume"
-	"github.com/seed81659283/nodeagent/volume/payload"
-	"github.com/seed81659283/nodeagent/volume/token"
 )
 
 // Objects is where the objects are that volumes show. An object that does not exist is an error that wraps fs.ErrNotExist; any

@@ -16,8 +16,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/internal/mount"
+	"github.com/seed81659283/nodeagent/internal/volume/token"
 	"github.com/seed81659283/nodeagent/volume"
-	"github.com/seed81659283/nodeagent/volume/token"
 )
 
 // usableTimeout is how long all objects of a volume may take together that can be used as it is: a container waits for it.

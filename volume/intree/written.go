@@ -12,12 +12,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/seed81659283/nodeagent/internal/volume/payload"
+	"github.com/seed81659283/nodeagent/internal/volume/plan"
+	"github.com/seed81659283/nodeagent/internal/volume/token"
 	"github.com/seed81659283/nodeagent/volume"
 	"github.com/seed81659283/nodeagent/volume/atomicwriter"
 	"github.com/seed81659283/nodeagent/volume/fsgroup"
-	"github.com/seed81659283/nodeagent/volume/payload"
-	"github.com/seed81659283/nodeagent/volume/plan"
-	"github.com/seed81659283/nodeagent/volume/token"
 )
 
 // fetchTimeout is how long all objects of a volume may take together.

@@ -19,11 +19,11 @@ import (
 
 	"github.com/seed81659283/nodeagent/internal/mounttest"
 	"github.com/seed81659283/nodeagent/internal/podtest"
+	"github.com/seed81659283/nodeagent/internal/volume/payload"
+	"github.com/seed81659283/nodeagent/internal/volume/plan"
+	"github.com/seed81659283/nodeagent/internal/volume/token"
 	"github.com/seed81659283/nodeagent/volume"
 	"github.com/seed81659283/nodeagent/volume/intree"
-	"github.com/seed81659283/nodeagent/volume/payload"
-	"github.com/seed81659283/nodeagent/volume/plan"
-	"github.com/seed81659283/nodeagent/volume/token"
 )
 
 func TestConfigMapIsUpdated(t *testing.T) {

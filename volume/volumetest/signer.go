@@ -17,8 +17,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seed81659283/nodeagent/volume/podcert"
-	"github.com/seed81659283/nodeagent/volume/trustbundle"
+	"github.com/seed81659283/nodeagent/internal/volume/podcert"
+	"github.com/seed81659283/nodeagent/internal/volume/trustbundle"
 )
 
 // Signer is a signer of pod certificates with a certificate authority in memory: what it issues is valid, for the key that it was

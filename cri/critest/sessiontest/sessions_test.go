@@ -30,9 +30,8 @@ import (
 	"github.com/seed81659283/nodeagent/cri/remote"
 	"github.com/seed81659283/nodeagent/cri/streaming"
 	"github.com/seed81659283/nodeagent/internal/lab"
+	"github.com/seed81659283/nodeagent/internal/streaming/streamtest"
 	"github.com/seed81659283/nodeagent/internal/suite/suitetest"
-	"github.com/seed81659283/nodeagent/nodeapi/stream"
-	"github.com/seed81659283/nodeagent/nodeapi/stream/streamtest"
 )
 
 func TestMain(m *testing.M) {
@@ -90,9 +89,9 @@ func TestSessionsOfProcessByCRI(t *testing.T) {
 
 // serve serves a runtime with its sessions until the test ends, and returns a client of it.
 func serve(t *testing.T, rt *process.Runtime) *remote.Client {
-	sessions, err := stream.New(stream.Options{Runner: rt})
+	sessions, err := streaming.New(streaming.Options{Runner: rt})
 	require.NoError(t, err)
-	urls := streaming.New(sessions, streaming.Options{})
+	urls := streaming.NewURLServer(sessions, streaming.URLOptions{})
 	path := filepath.Join(t.TempDir(), "cri.sock")
 	l, err := net.Listen("unix", path)
 	require.NoError(t, err)

@@ -19,7 +19,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/seed81659283/nodeagent/nodeapi/stream/streamtest"
+	"github.com/seed81659283/nodeagent/internal/streaming/streamtest"
 )
 
 // spdy is what all of runtime, agent and kubelet speak.

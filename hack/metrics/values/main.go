@@ -27,7 +27,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri/remote"
 	"github.com/seed81659283/nodeagent/nodeapi/prom/usage"
 	"github.com/seed81659283/nodeagent/nodestatus/machine"
-	"github.com/seed81659283/nodeagent/nodestatus/summary"
+	"github.com/seed81659283/nodeagent/stats"
 )
 
 // settings are the flags.
@@ -120,9 +120,9 @@ func ours(ctx context.Context, d *driver.Driver, s settings) ([]source, func(con
 	if err != nil {
 		return nil, nil, err
 	}
-	collector, err := summary.New(d, client, summary.Options{
+	collector, err := stats.New(d, client, stats.Options{
 		Root: s.root, LogRoot: s.logs, CgroupRoot: below, RuntimePeriod: time.Second, LogPeriod: time.Second, Budget: 1,
-		Volumes: func(uid string) []summary.Volume { return mounted[uid] },
+		Volumes: func(uid string) []stats.Volume { return mounted[uid] },
 	})
 	if err != nil {
 		return nil, nil, err
@@ -171,7 +171,7 @@ func kubelets(ctx context.Context, url string, from source) (readings, error) {
 }
 
 // volumes returns the volumes of each pod that the kubelet runs, by the UIDs of the pods.
-func volumes(ctx context.Context, s settings) (map[string][]summary.Volume, error) {
+func volumes(ctx context.Context, s settings) (map[string][]stats.Volume, error) {
 	text, err := get(ctx, s.kubelet+"/pods")
 	if err != nil {
 		return nil, err
@@ -180,9 +180,9 @@ func volumes(ctx context.Context, s settings) (map[string][]summary.Volume, erro
 	if err := json.Unmarshal(text, &pods); err != nil {
 		return nil, fmt.Errorf("%s/pods: %w", s.kubelet, err)
 	}
-	all := make(map[string][]summary.Volume)
+	all := make(map[string][]stats.Volume)
 	for i := range pods.Items {
-		all[string(pods.Items[i].UID)] = summary.VolumesOf(s.root, &pods.Items[i])
+		all[string(pods.Items[i].UID)] = stats.VolumesOf(s.root, &pods.Items[i])
 	}
 	return all, nil
 }

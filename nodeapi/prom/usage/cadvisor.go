@@ -14,7 +14,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/latest"
 	"github.com/seed81659283/nodeagent/internal/required"
 	"github.com/seed81659283/nodeagent/nodestatus/machine"
-	"github.com/seed81659283/nodeagent/nodestatus/summary"
+	"github.com/seed81659283/nodeagent/stats"
 )
 
 // Cadvisor returns the page /metrics/cadvisor: what the kernel counts for the node, its pods and their containers, and what
@@ -58,7 +58,7 @@ const partsProcs = cgroups.PartProcs
 
 // reading is all that a page is made of.
 type reading struct {
-	samples   []summary.Sample
+	samples   []stats.Sample
 	processes []processes // of each of the samples
 	disks     machineDisks
 }
@@ -100,13 +100,13 @@ func readAll(ctx context.Context, source Source, o Options, families []family) (
 
 // row is a cgroup with its labels.
 type row struct {
-	*summary.Sample
+	*stats.Sample
 	processes
 	mounts     []mounted     // the machine has them
 	machine    *machine.Info // nil: it is not the cgroup of the machine
 	labels     string
 	kind       rowKind
-	interfaces []summary.Interface
+	interfaces []stats.Interface
 	devices    []string // a label for each of Stats.IO.Devices
 	now        time.Time
 }
@@ -129,7 +129,7 @@ func newRows(all *reading, o Options) []row {
 	}
 	samples := all.samples
 	rows, seen, now := make([]row, 0, len(samples)), make(map[string]bool, len(samples)), time.Now()
-	var traffic []summary.Interface // of the pod whose sandbox comes next
+	var traffic []stats.Interface // of the pod whose sandbox comes next
 	for i := range samples {
 		s := &samples[i]
 		id := cgroupID(s, o.CgroupRoot, o.Systemd)
@@ -157,7 +157,7 @@ func newRows(all *reading, o Options) []row {
 	return rows
 }
 
-func kindOf(s *summary.Sample) rowKind {
+func kindOf(s *stats.Sample) rowKind {
 	switch {
 	case s.Container.ID != "":
 		return ofContainer
@@ -170,7 +170,7 @@ func kindOf(s *summary.Sample) rowKind {
 }
 
 // cgroupID returns the path of a cgroup as it is in the hierarchy.
-func cgroupID(s *summary.Sample, root cgroups.Path, systemd bool) string {
+func cgroupID(s *stats.Sample, root cgroups.Path, systemd bool) string {
 	if s.Path == "" && s.Leaf == "" {
 		return "/"
 	}

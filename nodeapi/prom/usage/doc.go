@@ -3,7 +3,7 @@
 
 // Package usage serves what the node, its pods and their containers use, as the kubelet's pages /metrics/resource and
 // /metrics/cadvisor do, and collects what volumes and logs take for /metrics. It measures cgroups, networks
-// and file systems by package nodestatus/summary, and looks itself into /proc for open files, mounts and disks.
+// and file systems by package stats, and looks itself into /proc for open files, mounts and disks.
 //
 // # Model
 //

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/seed81659283/nodeagent/cgroups"
-	"github.com/seed81659283/nodeagent/nodestatus/summary"
+	"github.com/seed81659283/nodeagent/stats"
 )
 
 // containerFamilies are those of the kubelet's page that can be had from cgroups and from the list of the runtime.
@@ -197,7 +197,7 @@ func ioFamilies() []family {
 }
 
 // network is a family of network interfaces.
-func network(name, help string, value func(i *summary.Interface) uint64) family {
+func network(name, help string, value func(i *stats.Interface) uint64) family {
 	return family{name: name, kind: counter, help: help, each: func(e *emitter, r *row) {
 		for i := range r.interfaces {
 			e.with(label("interface", r.interfaces[i].Name), float64(value(&r.interfaces[i])))
@@ -207,14 +207,14 @@ func network(name, help string, value func(i *summary.Interface) uint64) family 
 
 func networkFamilies() []family {
 	return []family{
-		network("container_network_receive_bytes_total", "Bytes received.", func(i *summary.Interface) uint64 { return i.RxBytes }),
-		network("container_network_receive_errors_total", "Errors while receiving.", func(i *summary.Interface) uint64 { return i.RxErrors }),
-		network("container_network_receive_packets_dropped_total", "Packets dropped while receiving.", func(i *summary.Interface) uint64 { return i.RxDropped }),
-		network("container_network_receive_packets_total", "Packets received.", func(i *summary.Interface) uint64 { return i.RxPackets }),
-		network("container_network_transmit_bytes_total", "Bytes sent.", func(i *summary.Interface) uint64 { return i.TxBytes }),
-		network("container_network_transmit_errors_total", "Errors while sending.", func(i *summary.Interface) uint64 { return i.TxErrors }),
-		network("container_network_transmit_packets_dropped_total", "Packets dropped while sending.", func(i *summary.Interface) uint64 { return i.TxDropped }),
-		network("container_network_transmit_packets_total", "Packets sent.", func(i *summary.Interface) uint64 { return i.TxPackets }),
+		network("container_network_receive_bytes_total", "Bytes received.", func(i *stats.Interface) uint64 { return i.RxBytes }),
+		network("container_network_receive_errors_total", "Errors while receiving.", func(i *stats.Interface) uint64 { return i.RxErrors }),
+		network("container_network_receive_packets_dropped_total", "Packets dropped while receiving.", func(i *stats.Interface) uint64 { return i.RxDropped }),
+		network("container_network_receive_packets_total", "Packets received.", func(i *stats.Interface) uint64 { return i.RxPackets }),
+		network("container_network_transmit_bytes_total", "Bytes sent.", func(i *stats.Interface) uint64 { return i.TxBytes }),
+		network("container_network_transmit_errors_total", "Errors while sending.", func(i *stats.Interface) uint64 { return i.TxErrors }),
+		network("container_network_transmit_packets_dropped_total", "Packets dropped while sending.", func(i *stats.Interface) uint64 { return i.TxDropped }),
+		network("container_network_transmit_packets_total", "Packets sent.", func(i *stats.Interface) uint64 { return i.TxPackets }),
 	}
 }
 

@@ -13,17 +13,17 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/seed81659283/nodeagent/nodestatus/summary"
+	"github.com/seed81659283/nodeagent/stats"
 )
 
 // Filesystems is the optional capability of a [Source] to ask file systems how full they are, by their mount points: all at once,
-// and for a while at most, such as a summary.Collector does. What does not answer is missing, and named by the error. Without it a
+// and for a while at most, such as a stats.Collector does. What does not answer is missing, and named by the error. Without it a
 // page has no container_fs_limit_bytes, container_fs_usage_bytes, container_fs_inodes_free and container_fs_inodes_total.
 type Filesystems interface {
-	Filesystems(ctx context.Context, paths []string) (map[string]summary.Filesystem, error)
+	Filesystems(ctx context.Context, paths []string) (map[string]stats.Filesystem, error)
 }
 
-var _ Filesystems = (*summary.Collector)(nil)
+var _ Filesystems = (*stats.Collector)(nil)
 
 // How much is read of the mounts and disks of a machine. Whoever may mount in a user namespace does so in a list of its own.
 const (
@@ -37,7 +37,7 @@ type mounted struct {
 	device, path string
 	number       [2]uint32 // of the device
 	label        string
-	summary.Filesystem
+	stats.Filesystem
 	full bool // Filesystem is known
 	disk *disk
 }

@@ -16,18 +16,18 @@ import (
 
 	"github.com/seed81659283/nodeagent/cgroups"
 	"github.com/seed81659283/nodeagent/nodestatus/machine"
-	"github.com/seed81659283/nodeagent/nodestatus/summary"
+	"github.com/seed81659283/nodeagent/stats"
 )
 
-// Source measures, such as a summary.Collector does. An error names what is missing in an answer.
+// Source measures, such as a stats.Collector does. An error names what is missing in an answer.
 type Source interface {
 	// Samples returns the numbers of the kernel for each cgroup.
-	Samples(ctx context.Context, parts cgroups.Parts) ([]summary.Sample, error)
+	Samples(ctx context.Context, parts cgroups.Parts) ([]stats.Sample, error)
 	// CPUAndMemory returns the short form of a summary.
 	CPUAndMemory(ctx context.Context) (*statsapi.Summary, error)
 }
 
-var _ Source = (*summary.Collector)(nil)
+var _ Source = (*stats.Collector)(nil)
 
 // Options are the settings of pages and of [Storage]. The zero value has all that the kubelet has.
 type Options struct {

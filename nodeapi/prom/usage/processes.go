@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/seed81659283/nodeagent/nodestatus/summary"
+	"github.com/seed81659283/nodeagent/stats"
 )
 
 // How much of /proc a page looks at. Who runs in a container chooses how many processes and open files it has.
@@ -39,7 +39,7 @@ var errTooMany = errors.New("too many")
 
 // processes looks at the processes of a cgroup. Only containers, sandboxes and the machine have a first process, whose limits tell of
 // the others.
-func (p *procReader) processes(s *summary.Sample, reads reads) (all processes) {
+func (p *procReader) processes(s *stats.Sample, reads reads) (all processes) {
 	pids := s.Stats.Pids.Procs
 	if reads&readsOpened != 0 {
 		all.opened = p.open(pids)

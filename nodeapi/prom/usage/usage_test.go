@@ -29,31 +29,31 @@ import (
 
 	"github.com/seed81659283/nodeagent/cgroups"
 	"github.com/seed81659283/nodeagent/cri"
-	"github.com/seed81659283/nodeagent/nodeapi/prom/promtest"
+	"github.com/seed81659283/nodeagent/internal/promtest"
 	"github.com/seed81659283/nodeagent/nodeapi/prom/usage"
 	"github.com/seed81659283/nodeagent/nodestatus/machine"
-	"github.com/seed81659283/nodeagent/nodestatus/summary"
+	"github.com/seed81659283/nodeagent/stats"
 )
 
 // made is a source whose numbers a test makes up.
 type made struct {
-	samples []summary.Sample
+	samples []stats.Sample
 	summary statsapi.Summary
 	err     error
 	dead    error         // of a file system
 	parts   cgroups.Parts // that were asked for last
 }
 
-func (m *made) Samples(_ context.Context, parts cgroups.Parts) ([]summary.Sample, error) {
+func (m *made) Samples(_ context.Context, parts cgroups.Parts) ([]stats.Sample, error) {
 	m.parts = parts
 	return m.samples, m.err
 }
 
-func (m *made) Filesystems(_ context.Context, paths []string) (map[string]summary.Filesystem, error) {
-	all := map[string]summary.Filesystem{}
+func (m *made) Filesystems(_ context.Context, paths []string) (map[string]stats.Filesystem, error) {
+	all := map[string]stats.Filesystem{}
 	for _, path := range paths {
 		if path != "/hangs" {
-			all[path] = summary.Filesystem{CapacityBytes: 1000, FreeBytes: 400, Inodes: 20, InodesFree: 15}
+			all[path] = stats.Filesystem{CapacityBytes: 1000, FreeBytes: 400, Inodes: 20, InodesFree: 15}
 		}
 	}
 	return all, m.dead
@@ -91,23 +91,23 @@ func used() cgroups.Stats {
 func node() *made {
 	pod, sandbox := cri.PodIdentity{Namespace: "ns", Name: "web", UID: "u1"}, cri.Sandbox{ID: "s1", CreatedAt: at.Add(-time.Hour)}
 	path := cgroups.PodPath("", cgroups.Burstable, "u1")
-	sample := func(leaf, container string) summary.Sample {
-		s := summary.Sample{Pod: pod, Sandbox: sandbox, Path: path, Leaf: leaf, Time: at, Stats: used()}
+	sample := func(leaf, container string) stats.Sample {
+		s := stats.Sample{Pod: pod, Sandbox: sandbox, Path: path, Leaf: leaf, Time: at, Stats: used()}
 		if container != "" {
 			s.Container = cri.Container{ID: leaf, Name: container, Image: cri.ImageSpec{Image: "nginx:1"}, CreatedAt: at.Add(-time.Minute)}
 		}
 		return s
 	}
 	whole := sample("", "")
-	whole.Interfaces = []summary.Interface{{Name: "eth0", RxBytes: 10, RxPackets: 2, RxErrors: 1, TxBytes: 20, TxDropped: 3}}
+	whole.Interfaces = []stats.Interface{{Name: "eth0", RxBytes: 10, RxPackets: 2, RxErrors: 1, TxBytes: 20, TxDropped: 3}}
 	amount := func(n uint64) *uint64 { return &n }
 	when := metav1.NewTime(at)
 	cpu := &statsapi.CPUStats{Time: when, UsageCoreNanoSeconds: amount(3_500_000_000)}
 	memory := &statsapi.MemoryStats{Time: when, WorkingSetBytes: amount(650)}
 	swap := &statsapi.SwapStats{Time: when, SwapUsageBytes: amount(50), SwapAvailableBytes: amount(150)}
 	return &made{
-		samples: []summary.Sample{
-			{Time: at, Stats: used(), Interfaces: []summary.Interface{{Name: "eth0", RxBytes: 1}}},
+		samples: []stats.Sample{
+			{Time: at, Stats: used(), Interfaces: []stats.Interface{{Name: "eth0", RxBytes: 1}}},
 			{Path: "kubepods", Time: at, Stats: used()},
 			{Path: "system", Leaf: "containerd.service", Time: at},
 			whole, sample("s1", ""), sample("c1", "main"),
@@ -337,7 +337,7 @@ func TestHostileNames(t *testing.T) {
 	last := n.samples[len(n.samples)-1]
 	last.Container.ID, last.Leaf = "c2", "c2"
 	last.Container.Image.Image, last.Container.Name, last.Pod.Name = evil, evil, evil
-	last.Interfaces = []summary.Interface{{Name: evil}}
+	last.Interfaces = []stats.Interface{{Name: evil}}
 	n.samples = append(n.samples, last, last)
 	n.summary.Pods = append(n.summary.Pods, n.summary.Pods[0], statsapi.PodStats{
 		PodRef: statsapi.PodReference{Name: evil}, CPU: n.summary.Pods[0].CPU, Containers: []statsapi.ContainerStats{{Name: evil, CPU: n.summary.Pods[0].CPU}},

@@ -1,0 +1,283 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/seed81659283/nodeagent/apiserver"
+	"github.com/seed81659283/nodeagent/apiserver/apiservertest"
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/critest"
+	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/podapi"
+	"github.com/seed81659283/nodeagent/pleg"
+)
+
+// node is an API server, and an agent on a runtime in memory whose pods it has.
+type node struct {
+	t          *testing.T
+	server     *apiservertest.Server
+	runtime    *critest.Runtime
+	reconciler *lifecycle.Reconciler
+	statuses   *apiserver.Statuses
+	stop       func() // ends the agent as a crash would
+}
+
+// bootNode returns a node whose agent runs, inside a bubble.
+func bootNode(t *testing.T, server *apiservertest.Server, rt *critest.Runtime, dir string, admit lifecycle.Admit) *node {
+	t.Helper()
+	n := &node{t: t, server: server, runtime: rt}
+	source, err := apiserver.New(server.Config(), apiserver.Options{NodeName: "n1"})
+	require.NoError(t, err)
+	n.statuses, err = source.Statuses(apiserver.StatusesOptions{
+		Pods:   func() []lifecycle.PodState { return n.reconciler.Pods() },
+		MayRun: func(uid string) bool { return n.reconciler.MayRun(uid) },
+	})
+	require.NoError(t, err)
+	recorder := source.Recorder(apiserver.RecorderOptions{})
+	generator := pleg.New(rt, pleg.Options{})
+	n.reconciler, err = lifecycle.New(rt, generator, lifecycle.Options{
+		Owner: "n1", Sources: []string{apiserver.API}, Dirs: lifecycle.Dirs{Pods: dir}, Admit: admit,
+		Hooks: lifecycle.Hooks{
+			Status: n.statuses.Changed, Left: n.statuses.Left, Gone: n.statuses.Gone, Event: recorder.PodEvent, Refused: recorder.Refused,
+		},
+	})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	for _, run := range []func(context.Context) error{
+		generator.Run, n.reconciler.Run, n.statuses.Run, recorder.Run,
+		func(ctx context.Context) error {
+			return source.Pods().Run(ctx, func(u apiserver.Update) {
+				if err := n.reconciler.Set(u.Set); err != nil {
+					t.Log(err)
+				}
+			})
+		},
+	} {
+		wg.Go(func() { assert.NoError(t, run(ctx)) })
+	}
+	n.stop = func() { cancel(); wg.Wait() }
+	t.Cleanup(n.stop)
+	return n
+}
+
+// onNode runs a test in virtual time.
+func onNode(t *testing.T, script func(*cri.ContainerConfig) critest.Script, admit lifecycle.Admit, test func(t *testing.T, n *node)) {
+	t.Helper()
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		server := apiservertest.NewServer(apiservertest.Options{})
+		t.Cleanup(server.Close)
+		test(t, bootNode(t, server, critest.New(critest.Options{Script: script}), dir, admit))
+	})
+}
+
+// bind binds a pod to the node, as a scheduler does.
+func (n *node) bind(name string, change func(*corev1.Pod)) *corev1.Pod {
+	n.t.Helper()
+	grace := int64(30)
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(fmt.Sprint(name, "-", n.server.Version()))},
+		Spec: corev1.PodSpec{
+			NodeName: "n1", RestartPolicy: corev1.RestartPolicyAlways, TerminationGracePeriodSeconds: &grace,
+			Containers: []corev1.Container{{Name: "main", Image: "image"}},
+		},
+		Status: corev1.PodStatus{Phase: corev1.PodPending},
+	}
+	if change != nil {
+		change(pod)
+	}
+	podapi.Default(pod) // the server in memory has no defaults
+	require.NoError(n.t, n.server.Put(pod))
+	pod, _ = apiservertest.Get[*corev1.Pod](n.server, "default", name)
+	return pod
+}
+
+// status returns the status at the server; nil: there is no such pod.
+func (n *node) status(name string) *corev1.PodStatus {
+	pod, ok := apiservertest.Get[*corev1.Pod](n.server, "default", name)
+	if !ok {
+		return nil
+	}
+	return &pod.Status
+}
+
+// reasons returns the reasons of the events of the node.
+func (n *node) reasons() (reasons []string) {
+	for _, e := range apiservertest.List[*corev1.Event](n.server) {
+		reasons = append(reasons, e.Reason)
+	}
+	return reasons
+}
+
+func TestAPodOfTheAPIServerRunsAndIsDeleted(t *testing.T) {
+	onNode(t, nil, nil, func(t *testing.T, n *node) {
+		pod := n.bind("web", nil)
+		time.Sleep(5 * time.Second)
+		require.Equal(t, corev1.PodRunning, n.status("web").Phase)
+		assert.Contains(t, n.reasons(), "Started")
+		assert.Less(t, n.server.Count(apiservertest.Match{Verb: "patch", Resource: "pods"}), 5)
+		n.server.ForgetRequests()
+		time.Sleep(time.Hour)
+		assert.Zero(t, n.server.Count(apiservertest.Match{Verb: "patch", Resource: "pods"}), "nothing is sent of a pod at rest")
+
+		require.NoError(t, n.server.Delete(pod, nil))
+		time.Sleep(45 * time.Second)
+		assert.Nil(t, n.status("web"))
+		assert.Empty(t, n.reconciler.Pods())
+	})
+}
+
+func TestAPodThatIsDeletedBeforeItStarts(t *testing.T) {
+	onNode(t, nil, nil, func(t *testing.T, n *node) {
+		n.server.SetAway(true)
+		pod := n.bind("web", func(p *corev1.Pod) { p.Finalizers = []string{"example.com/watch"} })
+		require.NoError(t, n.server.Delete(pod, nil))
+		n.server.SetAway(false)
+		time.Sleep(time.Minute)
+		require.NotNil(t, n.status("web"))
+		assert.Equal(t, corev1.PodFailed, n.status("web").Phase)
+		assert.Zero(t, len(n.runtime.Calls("StartContainer")))
+		assert.Equal(t, 1, n.server.Count(apiservertest.Match{Verb: "delete", Resource: "pods"}))
+	})
+}
+
+func TestAPodThatIsForceDeletedAndCreatedAgainAtOnce(t *testing.T) {
+	onNode(t, nil, nil, func(t *testing.T, n *node) {
+		first := n.bind("web", nil)
+		time.Sleep(5 * time.Second)
+		require.Equal(t, corev1.PodRunning, n.status("web").Phase)
+		require.NoError(t, n.server.Delete(first, new(int64)))
+		second := n.bind("web", nil)
+		require.NotEqual(t, first.UID, second.UID)
+		time.Sleep(2 * time.Minute)
+		assert.Equal(t, corev1.PodRunning, n.status("web").Phase)
+		assert.Len(t, n.reconciler.Pods(), 1)
+	})
+}
+
+// A pod that this agent cannot run fails, so that its controller can replace it; its event names the field, and it is deleted at once.
+func TestAPodThatTheAgentCannotRun(t *testing.T) {
+	onNode(t, nil, nil, func(t *testing.T, n *node) {
+		pod := n.bind("web", func(p *corev1.Pod) {
+			p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+		})
+		time.Sleep(time.Minute)
+		assert.Equal(t, corev1.PodFailed, n.status("web").Phase)
+		assert.Equal(t, "PodFeatureUnsupported", n.status("web").Reason)
+		events := apiservertest.List[*corev1.Event](n.server)
+		require.Len(t, events, 1)
+		assert.Equal(t, "PodFeatureUnsupported", events[0].Reason)
+		assert.Contains(t, events[0].Message, "spec.volumes")
+		assert.Equal(t, 1, n.server.Count(apiservertest.Match{Verb: "patch", Resource: "pods"}))
+
+		require.NoError(t, n.server.Delete(pod, nil))
+		time.Sleep(2500 * time.Millisecond)
+		assert.Nil(t, n.status("web"))
+	})
+}
+
+// What an earlier agent with other options started goes on as long as its pod is wanted, and is taken down when that is deleted.
+func TestAPodThatOnlyAnEarlierAgentCouldRun(t *testing.T) {
+	onNode(t, nil, nil, func(t *testing.T, n *node) {
+		pod := n.bind("web", nil)
+		time.Sleep(5 * time.Second)
+		n.stop()
+		require.NoError(t, apiservertest.Change(n.server, "default", "web", func(p *corev1.Pod) {
+			p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+		}))
+		n = bootNode(t, n.server, n.runtime, t.TempDir(), nil)
+		time.Sleep(time.Minute)
+		assert.Equal(t, corev1.PodRunning, n.status("web").Phase)
+		assert.Empty(t, n.runtime.Calls("StopContainer"))
+		require.NoError(t, n.server.Delete(pod, nil))
+		time.Sleep(2 * time.Minute)
+		assert.Nil(t, n.status("web"))
+		assert.NotEmpty(t, n.runtime.Calls("StopContainer"))
+	})
+}
+
+// An update that the agent cannot follow does not keep a pod from being deleted.
+func TestAPodWithARefusedUpdateIsDeleted(t *testing.T) {
+	onNode(t, nil, nil, func(t *testing.T, n *node) {
+		pod := n.bind("web", nil)
+		time.Sleep(5 * time.Second)
+		require.NoError(t, apiservertest.Change(n.server, "default", "web", func(p *corev1.Pod) {
+			p.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug"}}} // without an image
+		}))
+		time.Sleep(time.Minute)
+		assert.Contains(t, n.reasons(), "FailedValidation")
+		assert.Equal(t, corev1.PodRunning, n.status("web").Phase, "it goes on as it was")
+		require.NoError(t, n.server.Delete(pod, nil))
+		time.Sleep(2 * time.Minute)
+		assert.Nil(t, n.status("web"))
+	})
+}
+
+func TestAJobCompletesAndItsAgentIsKilled(t *testing.T) {
+	onNode(t, func(*cri.ContainerConfig) critest.Script { return critest.ExitAfter(20*time.Second, 0) }, nil, func(t *testing.T, n *node) {
+		pod := n.bind("job", func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyNever })
+		time.Sleep(5 * time.Second)
+		require.Equal(t, corev1.PodRunning, n.status("job").Phase)
+		n.stop()
+		time.Sleep(time.Minute)
+		n = bootNode(t, n.server, n.runtime, t.TempDir(), nil)
+		time.Sleep(10 * time.Second)
+		st := n.status("job")
+		assert.Equal(t, corev1.PodSucceeded, st.Phase)
+		assert.NotNil(t, st.ContainerStatuses[0].State.Terminated)
+		n.stop()
+		n = bootNode(t, n.server, n.runtime, t.TempDir(), nil)
+		n.server.ForgetRequests()
+		time.Sleep(time.Minute)
+		assert.Zero(t, n.server.Count(apiservertest.Match{Verb: "patch", Resource: "pods"}), "the next agent has nothing to add")
+		require.NoError(t, n.server.Delete(pod, nil))
+		time.Sleep(10 * time.Second)
+		assert.Nil(t, n.status("job"))
+	})
+}
+
+func TestRejectedPodsOfOneController(t *testing.T) {
+	full := func(context.Context, *corev1.Pod, []*corev1.Pod) error {
+		return &lifecycle.Rejection{Reason: "OutOfcpu", Message: "Node didn't have enough resource: cpu"}
+	}
+	onNode(t, nil, full, func(t *testing.T, n *node) {
+		for _, name := range []string{"a", "b", "c"} {
+			n.bind(name, func(p *corev1.Pod) {
+				p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "rs", UID: "rs", Controller: new(true)}}
+				p.Generation = 4
+			})
+		}
+		failed := func() (k int) {
+			for _, name := range []string{"a", "b", "c"} {
+				if st := n.status(name); st.Phase == corev1.PodFailed {
+					assert.Equal(t, "OutOfcpu", st.Reason)
+					assert.EqualValues(t, 4, st.ObservedGeneration)
+					k++
+				}
+			}
+			return k
+		}
+		time.Sleep(500 * time.Millisecond)
+		assert.Equal(t, 1, failed())
+		assert.Contains(t, n.reasons(), "OutOfcpu", "what is held back has its event")
+		time.Sleep(time.Second)
+		assert.Equal(t, 2, failed())
+		time.Sleep(2 * time.Second)
+		assert.Equal(t, 3, failed())
+	})
+}

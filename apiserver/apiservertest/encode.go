@@ -1,0 +1,188 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package apiservertest
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// encoding is how an answer is written.
+type encoding struct {
+	info    runtime.SerializerInfo
+	encoder runtime.Encoder
+}
+
+// negotiate returns the first encoding of Accept that the server has, JSON where any will do, and the zero value for none.
+func (c *call) negotiate() encoding {
+	accept := c.r.Header.Get("Accept")
+	if wantsMetadata(c.r) && c.verb == "list" {
+		accept = runtime.ContentTypeJSON
+	}
+	if accept == "" {
+		accept = "*/*"
+	}
+	for part := range strings.SplitSeq(accept, ",") {
+		if strings.Contains(part, "as=") {
+			continue // tables, and partial metadata of anything but lists
+		}
+		name := mediaType(part)
+		if name == "*/*" || name == "application/*" {
+			name = runtime.ContentTypeJSON
+		}
+		if info, ok := c.serializer(name); ok {
+			return encoding{info, c.kinds.codecs.WithoutConversion().EncoderForVersion(info.Serializer, c.kind.GroupVersion())}
+		}
+	}
+	return encoding{}
+}
+
+// serializer returns that of a media type, of those that the server has.
+func (c *call) serializer(name string) (runtime.SerializerInfo, bool) {
+	if name != runtime.ContentTypeJSON && name != runtime.ContentTypeProtobuf {
+		return runtime.SerializerInfo{}, false
+	}
+	return runtime.SerializerInfoForMediaType(c.kinds.codecs.SupportedMediaTypes(), name)
+}
+
+// answer writes an object.
+func (c *call) answer(code int, obj runtime.Object) {
+	var body bytes.Buffer
+	if err := c.encode(obj, &body); err != nil {
+		c.answerJSON(http.StatusInternalServerError, apierrors.NewInternalError(err).ErrStatus)
+		return
+	}
+	c.log.answered(c.index, code)
+	c.w.Header().Set("Content-Type", c.out.info.MediaType)
+	c.w.WriteHeader(code)
+	_, _ = c.w.Write(body.Bytes()) // the client may be away by now
+}
+
+// encode writes an object, which may be shared, with its kind.
+func (c *call) encode(obj runtime.Object, w io.Writer) error {
+	switch obj.(type) {
+	case *metav1.Status, *metav1.PartialObjectMetadataList:
+		return c.out.info.Serializer.Encode(obj, w)
+	}
+	return c.out.encoder.Encode(obj.DeepCopyObject(), w) // it sets the kind for a moment
+}
+
+// list makes the list object of a kind.
+func (c *call) listOf(objects []Object, version int64) (runtime.Object, error) {
+	list, err := c.kinds.scheme.New(c.kind.GroupVersion().WithKind(c.kind.Kind + "List"))
+	if err != nil {
+		return nil, err
+	}
+	items := make([]runtime.Object, len(objects))
+	for i, obj := range objects {
+		items[i] = obj
+	}
+	if err := apimeta.SetList(list, items); err != nil {
+		return nil, err
+	}
+	meta, err := apimeta.ListAccessor(list)
+	if err != nil {
+		return nil, err
+	}
+	meta.SetResourceVersion(fmt.Sprint(version))
+	return list, nil
+}
+
+// decode returns the object that was sent. Defaults are those of the types: none.
+func (c *call) decode(into runtime.Object) (runtime.Object, error) {
+	name := mediaType(c.r.Header.Get("Content-Type"))
+	if name == "" {
+		name = runtime.ContentTypeJSON
+	}
+	info, ok := c.serializer(name)
+	if !ok {
+		return nil, c.unsupported(name)
+	}
+	var want *schema.GroupVersionKind
+	if kinds, _, err := c.kinds.scheme.ObjectKinds(into); err == nil {
+		want = &kinds[0]
+	}
+	obj, _, err := info.Serializer.Decode(c.body, want, into)
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	return obj, nil
+}
+
+func (c *call) unsupported(name string) error {
+	return apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, c.verb, c.kind.groupResource(), c.name,
+		"the body of the request was in an unknown format - accepted media types include: application/json, not "+name, 0, true)
+}
+
+// decodeObject returns the object of the call's kind that was sent, of the namespace and name of the path.
+func (c *call) decodeObject() (Object, error) {
+	decoded, err := c.decode(c.kind.create())
+	if err != nil {
+		return nil, err
+	}
+	obj, ok := decoded.(Object)
+	if !ok || c.kinds.of(obj) != c.kind {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("a %T was sent, not a %s", decoded, c.kind.Kind))
+	}
+	obj.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
+	if obj.GetNamespace() == "" {
+		obj.SetNamespace(c.namespace)
+	}
+	if obj.GetNamespace() != c.namespace {
+		return nil, apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
+	}
+	if c.name != "" && obj.GetName() != c.name {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", obj.GetName(), c.name))
+	}
+	return obj, nil
+}
+
+// frames writes the events of a watch.
+type frames struct {
+	*call
+	w io.Writer
+}
+
+// openFrames begins the answer of a watch.
+func (c *call) openFrames() *frames {
+	mediaType := c.out.info.MediaType
+	if mediaType != runtime.ContentTypeJSON {
+		mediaType += ";stream=watch"
+	}
+	c.log.answered(c.index, http.StatusOK)
+	c.w.Header().Set("Content-Type", mediaType)
+	c.w.WriteHeader(http.StatusOK)
+	f := &frames{c, c.out.info.StreamSerializer.NewFrameWriter(c.w)}
+	f.flush()
+	return f
+}
+
+func (f *frames) write(event watch.EventType, obj runtime.Object) error {
+	var body, frame bytes.Buffer
+	if err := f.encode(obj, &body); err != nil {
+		return err
+	}
+	wrapped := &metav1.WatchEvent{Type: string(event), Object: runtime.RawExtension{Raw: body.Bytes()}}
+	if err := f.out.info.StreamSerializer.Encode(wrapped, &frame); err != nil {
+		return err
+	}
+	_, err := f.w.Write(frame.Bytes())
+	return err
+}
+
+func (f *frames) flush() {
+	if flusher, ok := f.call.w.(http.Flusher); ok {
+		flusher.Flush()
+	}
+}

@@ -1,0 +1,105 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package apiservertest
+
+import (
+	"strconv"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// fieldOf returns a field of an object that can be selected by, and whether it is one.
+func fieldOf(obj Object, name string) (string, bool) {
+	switch name {
+	case "metadata.name":
+		return obj.GetName(), true
+	case "metadata.namespace":
+		return obj.GetNamespace(), true
+	}
+	switch obj := obj.(type) {
+	case *corev1.Pod:
+		return podField(obj, name)
+	case *corev1.Event:
+		return eventField(obj, name)
+	case *corev1.Node:
+		return strconv.FormatBool(obj.Spec.Unschedulable), name == "spec.unschedulable"
+	case *corev1.Secret:
+		return string(obj.Type), name == "type"
+	case *corev1.Service:
+		if name == "spec.type" {
+			return string(obj.Spec.Type), true
+		}
+		return obj.Spec.ClusterIP, name == "spec.clusterIP"
+	case *corev1.Namespace:
+		return string(obj.Status.Phase), name == "status.phase"
+	case *certificatesv1.CertificateSigningRequest:
+		return obj.Spec.SignerName, name == "spec.signerName"
+	case *certificatesv1.ClusterTrustBundle:
+		return obj.Spec.SignerName, name == "spec.signerName"
+	case *certificatesv1.PodCertificateRequest:
+		if name == "spec.nodeName" {
+			return string(obj.Spec.NodeName), true
+		}
+		return obj.Spec.SignerName, name == "spec.signerName"
+	case *certificatesv1beta1.ClusterTrustBundle:
+		return obj.Spec.SignerName, name == "spec.signerName"
+	case *certificatesv1beta1.PodCertificateRequest:
+		if name == "spec.nodeName" {
+			return string(obj.Spec.NodeName), true
+		}
+		return obj.Spec.SignerName, name == "spec.signerName"
+	}
+	return "", false
+}
+
+func podField(pod *corev1.Pod, name string) (string, bool) {
+	switch name {
+	case "spec.nodeName", "spec.host":
+		return pod.Spec.NodeName, true
+	case "spec.restartPolicy":
+		return string(pod.Spec.RestartPolicy), true
+	case "spec.schedulerName":
+		return pod.Spec.SchedulerName, true
+	case "spec.serviceAccountName":
+		return pod.Spec.ServiceAccountName, true
+	case "spec.hostNetwork":
+		return strconv.FormatBool(pod.Spec.HostNetwork), true
+	case "status.phase":
+		return string(pod.Status.Phase), true
+	case "status.podIP":
+		return pod.Status.PodIP, true
+	case "status.nominatedNodeName":
+		return pod.Status.NominatedNodeName, true
+	}
+	return "", false
+}
+
+func eventField(event *corev1.Event, name string) (string, bool) {
+	about := event.InvolvedObject
+	switch name {
+	case "involvedObject.kind":
+		return about.Kind, true
+	case "involvedObject.namespace":
+		return about.Namespace, true
+	case "involvedObject.name":
+		return about.Name, true
+	case "involvedObject.uid":
+		return string(about.UID), true
+	case "involvedObject.apiVersion":
+		return about.APIVersion, true
+	case "involvedObject.fieldPath":
+		return about.FieldPath, true
+	case "reason":
+		return event.Reason, true
+	case "reportingComponent":
+		return event.ReportingController, true
+	case "source":
+		return event.Source.Component, true
+	case "type":
+		return event.Type, true
+	}
+	return "", false
+}

@@ -1,0 +1,121 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package apiservertest
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// pages has what is left of lists after their pages, by the token that continues each. All pages of a list are of one version.
+type pages struct {
+	mu   sync.Mutex // guards what follows
+	next int
+	rest map[string]remainder
+}
+
+// remainder is what is left of a list.
+type remainder struct {
+	objects []Object
+	version int64
+}
+
+// cut returns the first objects of a list, and the token that continues it; none if that is all. A limit of zero is none.
+func (p *pages) cut(from remainder, limit int) (page []Object, token string) {
+	if limit <= 0 || len(from.objects) <= limit {
+		return from.objects, ""
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.next++
+	token = fmt.Sprintf("page-%d", p.next)
+	if p.rest == nil {
+		p.rest = map[string]remainder{}
+	}
+	p.rest[token] = remainder{from.objects[limit:], from.version}
+	return from.objects[:limit:limit], token
+}
+
+// resume returns what a token continues, and whether the server still has it.
+func (p *pages) resume(token string) (remainder, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	r, ok := p.rest[token]
+	return r, ok
+}
+
+// forget expires all tokens.
+func (p *pages) forget() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rest = nil
+}
+
+// list answers with a page of a list, or with all of it.
+func (c *call) list() (runtime.Object, error) {
+	query := c.r.URL.Query()
+	limit, _ := strconv.Atoi(query.Get("limit"))
+	var from remainder
+	if token := query.Get("continue"); token != "" {
+		var ok bool
+		if from, ok = c.pages.resume(token); !ok {
+			return nil, apierrors.NewResourceExpired("The provided continue parameter is too old to display a consistent list result.")
+		}
+	} else {
+		matches, err := c.selector()
+		if err != nil {
+			return nil, err
+		}
+		from.objects, from.version = c.store.list(c.kind, matches)
+		if err := notNewer(query, from.version); err != nil {
+			return nil, err
+		}
+	}
+	page, token := c.pages.cut(from, limit)
+	list, err := c.listOf(page, from.version)
+	if err != nil {
+		return nil, err
+	}
+	meta, err := apimeta.ListAccessor(list)
+	if err != nil {
+		return nil, err
+	}
+	meta.SetContinue(token)
+	if wantsMetadata(c.r) {
+		return metadataOf(list)
+	}
+	return list, nil
+}
+
+// wantsMetadata reports whether a request is for the metadata of objects alone.
+func wantsMetadata(r *http.Request) bool {
+	return strings.HasPrefix(r.Header.Get("Accept"), "application/json;as=PartialObjectMetadataList;")
+}
+
+// metadataOf returns a list without the specs and statuses of its objects.
+func metadataOf(list runtime.Object) (runtime.Object, error) {
+	meta, err := apimeta.ListAccessor(list)
+	if err != nil {
+		return nil, err
+	}
+	out := &metav1.PartialObjectMetadataList{
+		TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadataList"},
+		ListMeta: metav1.ListMeta{ResourceVersion: meta.GetResourceVersion(), Continue: meta.GetContinue()},
+	}
+	return out, apimeta.EachListItem(list, func(o runtime.Object) error {
+		object, err := apimeta.Accessor(o)
+		if err == nil {
+			out.Items = append(out.Items, *apimeta.AsPartialObjectMetadata(object))
+		}
+		return err
+	})
+}

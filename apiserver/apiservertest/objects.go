@@ -1,0 +1,132 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package apiservertest
+
+import (
+	"fmt"
+	"reflect"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// Put creates objects, or replaces them with their status, as controllers and users do: without a request, and whatever faults
+// are injected. UID and creation time are kept, or made where there are none. The objects are not changed.
+func (s *Server) Put(objects ...Object) error {
+	for _, obj := range objects {
+		if err := s.put(clone(obj)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Server) put(obj Object) error {
+	s.store.mu.Lock()
+	defer s.store.mu.Unlock()
+	k, err := s.store.keyOf(obj)
+	if err != nil {
+		return fmt.Errorf("put object: %w", err)
+	}
+	before := s.store.objects[k]
+	if before != nil {
+		if obj.GetUID() == "" {
+			obj.SetUID(before.GetUID())
+		}
+		if created := obj.GetCreationTimestamp(); created.IsZero() {
+			obj.SetCreationTimestamp(before.GetCreationTimestamp())
+		}
+		obj.SetResourceVersion(before.GetResourceVersion())
+	}
+	s.store.fillLocked(obj)
+	k.name = obj.GetName()
+	s.store.putLocked(k, before, obj)
+	return nil
+}
+
+// Delete deletes an object as a user does, with the grace of kubectl delete --grace-period, or nil for that of the object. Pods
+// that are bound to a node are gone when the node says so, or at once with a grace of zero.
+func (s *Server) Delete(obj Object, grace *int64) error {
+	return s.edit(obj, func(before Object) Object { return deleted(before, grace, time.Now()) })
+}
+
+// Remove removes an object at once, whatever grace and finalizers it has.
+func (s *Server) Remove(obj Object) error {
+	return s.edit(obj, func(Object) Object { return nil })
+}
+
+func (s *Server) edit(obj Object, edit func(Object) Object) error {
+	k, err := s.store.keyOf(obj)
+	if err != nil {
+		return err
+	}
+	_, err = s.store.update(k, func(before Object) (Object, error) {
+		if before == nil {
+			return nil, apierrors.NewNotFound(k.kind.groupResource(), k.name)
+		}
+		return edit(before), nil
+	})
+	return err
+}
+
+// Change edits an object with its status, as Put does. What edit gets may be written to.
+func Change[T Object](s *Server, namespace, name string, edit func(T)) error {
+	obj, ok := Get[T](s, namespace, name)
+	if !ok {
+		return fmt.Errorf("change object: there is no %T %s/%s", obj, namespace, name)
+	}
+	return s.edit(obj, func(before Object) Object {
+		next := clone(before).(T)
+		edit(next)
+		return next
+	})
+}
+
+// Get returns a copy of an object, and whether there is one.
+func Get[T Object](s *Server, namespace, name string) (T, bool) {
+	var none T
+	k := s.kinds.byType[reflect.TypeFor[T]().Elem()]
+	if k == nil {
+		return none, false
+	}
+	obj, err := s.store.get(key{k, namespace, name})
+	if err != nil {
+		return none, false
+	}
+	return clone(obj.(T)), true
+}
+
+// List returns copies of all objects of a kind, by namespace and name.
+func List[T Object](s *Server) []T {
+	k := s.kinds.byType[reflect.TypeFor[T]().Elem()]
+	if k == nil {
+		return nil
+	}
+	objects, _ := s.store.list(k, func(Object) bool { return true })
+	list := make([]T, len(objects))
+	for i, obj := range objects {
+		list[i] = clone(obj.(T))
+	}
+	return list
+}
+
+// Lose removes an object in a way that no watch is told of, as a restored etcd does: only a list shows it.
+func (s *Server) Lose(obj Object) error {
+	k, err := s.store.keyOf(obj)
+	if err != nil {
+		return err
+	}
+	s.store.lose(k)
+	return nil
+}
+
+// Compact forgets all changes. Who asks for one of the past gets 410 Expired, and so does each watch that is behind, and each list
+// whose next page is asked for.
+func (s *Server) Compact() {
+	s.store.compact()
+	s.pages.forget()
+}
+
+// Version returns the version of all objects together.
+func (s *Server) Version() int64 { return s.store.current() }

@@ -1,0 +1,89 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package apiservertest
+
+import (
+	"encoding/json"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+)
+
+// patch does a patch: a strategic merge patch, a merge patch, or one of JSON pointers.
+func (c *call) patch() (Object, error) {
+	return c.store.update(c.key(), func(before Object) (Object, error) {
+		if before == nil {
+			return nil, apierrors.NewNotFound(c.kind.groupResource(), c.name)
+		}
+		original, err := jsonOf(before)
+		if err != nil {
+			return nil, apierrors.NewInternalError(err)
+		}
+		patched, err := c.applyPatch(original)
+		if err != nil {
+			return nil, err
+		}
+		obj := c.kind.create()
+		if err := json.Unmarshal(patched, obj); err != nil {
+			return nil, apierrors.NewBadRequest(fmt.Sprintf("apply patch to %s: %s", c.name, err))
+		}
+		if obj.GetName() != c.name || obj.GetNamespace() != c.namespace {
+			return nil, c.invalid(c.name, "metadata.name", "field is immutable")
+		}
+		return c.replace(before, obj)
+	})
+}
+
+// applyPatch returns the JSON of an object with the patch that was sent.
+func (c *call) applyPatch(original []byte) ([]byte, error) {
+	var patched []byte
+	var err error
+	switch name := mediaType(c.r.Header.Get("Content-Type")); types.PatchType(name) {
+	case types.StrategicMergePatchType:
+		patched, err = strategicpatch.StrategicMergePatch(original, c.body, c.kind.create())
+	case types.MergePatchType:
+		patched, err = mergePatch(original, c.body)
+	case types.JSONPatchType:
+		patched, err = pointerPatch(original, c.body)
+	default:
+		return nil, c.unsupported(name)
+	}
+	if err != nil {
+		return nil, apierrors.NewGenericServerResponse(422, c.verb, c.kind.groupResource(), c.name, "apply patch: "+err.Error(), 0, true)
+	}
+	return patched, nil
+}
+
+// mergePatch is RFC 7386.
+func mergePatch(original, patch []byte) ([]byte, error) {
+	var o, p any
+	if err := json.Unmarshal(original, &o); err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(patch, &p); err != nil {
+		return nil, err
+	}
+	return json.Marshal(merged(o, p))
+}
+
+func merged(original, patch any) any {
+	fields, ok := patch.(map[string]any)
+	if !ok {
+		return patch
+	}
+	target, ok := original.(map[string]any)
+	if !ok {
+		target = map[string]any{}
+	}
+	for name, value := range fields {
+		if value == nil {
+			delete(target, name)
+		} else {
+			target[name] = merged(target[name], value)
+		}
+	}
+	return target
+}

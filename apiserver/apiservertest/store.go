@@ -1,0 +1,233 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package apiservertest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// key is where an object is in the store.
+type key struct {
+	kind            *kind
+	namespace, name string
+}
+
+// change is one event of the store's history. Objects in it are never written to.
+type change struct {
+	version       int64
+	kind          *kind
+	before, after Object // nil: there was or is none
+}
+
+// store keeps objects with versions, and what has changed of late. Objects in it are never written to, but replaced.
+type store struct {
+	kinds *kinds
+
+	mu      sync.Mutex // guards what follows
+	seed    uint64     // of UIDs
+	version int64      // of the newest change
+	objects map[key]Object
+	history []change
+	limit   int           // of history
+	oldest  int64         // changes up to this version are forgotten
+	changed chan struct{} // closed with the next change
+}
+
+func newStore(k *kinds, history int) *store {
+	return &store{
+		kinds: k, seed: rand.Uint64(), version: 1000, oldest: 1000, limit: history, //nolint:gosec // It is no secret.
+		objects: map[key]Object{}, changed: make(chan struct{}),
+	}
+}
+
+// keyOf returns where an object belongs.
+func (s *store) keyOf(obj Object) (key, error) {
+	k := s.kinds.of(obj)
+	switch {
+	case k == nil:
+		return key{}, fmt.Errorf("%T is of no kind that the server has", obj)
+	case k.namespaced && obj.GetNamespace() == "":
+		return key{}, fmt.Errorf("%s %s: metadata.namespace: required", k.Kind, obj.GetName())
+	}
+	return key{k, obj.GetNamespace(), obj.GetName()}, nil
+}
+
+// get returns an object, which is shared, or an error of the API.
+func (s *store) get(k key) (Object, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.getLocked(k)
+}
+
+func (s *store) getLocked(k key) (Object, error) {
+	if obj, ok := s.objects[k]; ok {
+		return obj, nil
+	}
+	return nil, apierrors.NewNotFound(k.kind.groupResource(), k.name)
+}
+
+// list returns the objects of a kind that are selected, by namespace and name, and the version of all of it.
+func (s *store) list(k *kind, matches func(Object) bool) ([]Object, int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.listLocked(k, matches), s.version
+}
+
+func (s *store) listLocked(k *kind, matches func(Object) bool) []Object {
+	var list []Object
+	for at, obj := range s.objects {
+		if at.kind == k && matches(obj) {
+			list = append(list, obj)
+		}
+	}
+	slices.SortFunc(list, func(a, b Object) int {
+		return strings.Compare(a.GetNamespace()+"/"+a.GetName(), b.GetNamespace()+"/"+b.GetName())
+	})
+	return list
+}
+
+// update replaces an object by what edit returns for it: before is nil where there is none, and after is nil to remove it.
+// What edit gets is shared, and what it returns is the store's.
+func (s *store) update(k key, edit func(before Object) (after Object, err error)) (Object, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := s.objects[k]
+	after, err := edit(before)
+	if err != nil {
+		return nil, err
+	}
+	return s.putLocked(k, before, after), nil
+}
+
+// putLocked notes a change and returns the object that it ends with: of one that is removed its last state.
+func (s *store) putLocked(k key, before, after Object) Object {
+	if before != nil && after != nil && equal(before, after) {
+		return before
+	}
+	if before == nil && after == nil {
+		return nil
+	}
+	s.version++
+	event := change{version: s.version, kind: k.kind, before: before, after: after}
+	if after != nil {
+		after.SetResourceVersion(strconv.FormatInt(s.version, 10))
+		s.objects[k] = after
+	} else {
+		delete(s.objects, k)
+		event.before = clone(before)
+		event.before.SetResourceVersion(strconv.FormatInt(s.version, 10))
+		after = event.before
+	}
+	s.appendLocked(event)
+	return after
+}
+
+func (s *store) appendLocked(event change) {
+	s.history = append(s.history, event)
+	if extra := len(s.history) - s.limit; extra > 0 {
+		s.oldest = s.history[extra-1].version
+		s.history = slices.Delete(s.history, 0, extra)
+	}
+	s.wakeLocked()
+}
+
+func (s *store) wakeLocked() {
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// since returns the changes after a version, the version that all of them lead to, and what is closed with the next. It is
+// false where they are no longer known.
+func (s *store) since(version int64) (changes []change, now int64, next <-chan struct{}, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if version < s.oldest {
+		return nil, s.version, s.changed, false
+	}
+	i, _ := slices.BinarySearchFunc(s.history, version+1, func(c change, v int64) int { return int(c.version - v) })
+	return slices.Clone(s.history[i:]), s.version, s.changed, true
+}
+
+// compact forgets all changes: whoever watches from an older version gets 410.
+func (s *store) compact() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.history, s.oldest = nil, s.version
+	s.wakeLocked()
+}
+
+// lose removes an object in a way that no watch is told of.
+func (s *store) lose(k key) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.objects, k)
+	s.version++
+}
+
+// now returns the time as objects have it.
+func now() metav1.Time { return metav1.NewTime(time.Now().Truncate(time.Second)) }
+
+// fillLocked gives a new object what the server gives it, its defaults too. Where it has no name it has a prefix for one.
+func (s *store) fillLocked(obj Object) {
+	if obj.GetName() == "" {
+		const letters = "bcdfghjklmnpqrstvwxz2456789"
+		suffix := make([]byte, 5)
+		for i := range suffix {
+			suffix[i] = letters[rand.IntN(len(letters))] //nolint:gosec // It is no secret.
+		}
+		obj.SetName(obj.GetGenerateName() + string(suffix))
+	}
+	if obj.GetUID() == "" {
+		obj.SetUID(types.UID(fmt.Sprintf("%08x-%04x-4000-8000-%012x", s.seed>>32, s.seed&0xffff, s.version+1)))
+	}
+	if created := obj.GetCreationTimestamp(); created.IsZero() {
+		obj.SetCreationTimestamp(now())
+	}
+	setDefaults(obj)
+}
+
+// clone returns a copy that may be written to.
+func clone[T Object](obj T) T { return obj.DeepCopyObject().(T) }
+
+// equal reports whether two objects are the same, their versions aside.
+func equal(a, b Object) bool {
+	if a.GetResourceVersion() != b.GetResourceVersion() {
+		b = clone(b)
+		b.SetResourceVersion(a.GetResourceVersion())
+	}
+	return reflect.DeepEqual(a, b)
+}
+
+// event returns what a watch is told of a change, if anything.
+func (c change) event(k *kind, matches func(Object) bool) (watch.EventType, runtime.Object, bool) {
+	if c.kind != k {
+		return "", nil, false
+	}
+	was, is := c.before != nil && matches(c.before), c.after != nil && matches(c.after)
+	switch {
+	case is && was:
+		return watch.Modified, c.after, true
+	case is:
+		return watch.Added, c.after, true
+	case was:
+		gone := clone(c.before)
+		gone.SetResourceVersion(strconv.FormatInt(c.version, 10))
+		return watch.Deleted, gone, true
+	default:
+		return "", nil, false
+	}
+}

@@ -1,0 +1,120 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package apiservertest
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"syscall"
+)
+
+// Transport returns a way to the server without a socket, for tests in virtual time: a request is served by a goroutine of its
+// own, which ends with it. It can be used in the bubble of testing/synctest in which the server was made. There are no
+// connections: what depends on them needs [Server.Listen].
+func (s *Server) Transport() http.RoundTripper { return transport{s} }
+
+type transport struct{ *Server }
+
+// RoundTrip hands a request to the server, and returns once the answer has begun.
+func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	defer closeBody(req)
+	if t.fault.isAway() {
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+	}
+	if err := req.Context().Err(); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(req.Context())
+	served := req.Clone(ctx)
+	served.RemoteAddr, served.RequestURI = "transport", req.URL.RequestURI()
+	served.Body = http.NoBody
+	if req.Body != nil {
+		served.Body = io.NopCloser(req.Body)
+	}
+	r, w := io.Pipe()
+	a := &answer{header: http.Header{}, begun: make(chan struct{}), pipe: w}
+	t.wg.Go(func() {
+		defer cancel()
+		defer context.AfterFunc(ctx, func() { _ = w.CloseWithError(ctx.Err()) })() // a client that does not read
+		_ = w.CloseWithError(a.serve(t.Server, served))
+		a.begin(http.StatusOK, false)
+	})
+	select {
+	case <-a.begun:
+	case <-ctx.Done():
+		<-a.begun // the server notices, too: none of its waits is without the context
+	}
+	if a.aborted {
+		if err := req.Context().Err(); err != nil {
+			return nil, err
+		}
+		return nil, &net.OpError{Op: "read", Net: "tcp", Err: syscall.ECONNRESET}
+	}
+	return &http.Response{
+		Status: http.StatusText(a.code), StatusCode: a.code, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: a.sent, Body: &answerBody{PipeReader: r, cancel: cancel}, ContentLength: -1, Request: req,
+	}, nil
+}
+
+func closeBody(req *http.Request) {
+	if req.Body != nil {
+		_ = req.Body.Close() // a body in memory
+	}
+}
+
+// answer is the ResponseWriter of a request that came without a socket.
+type answer struct {
+	header http.Header
+	pipe   *io.PipeWriter
+	begun  chan struct{} // closed once what follows is set
+
+	once    sync.Once
+	code    int
+	sent    http.Header
+	aborted bool // there is no answer
+}
+
+// serve has the server answer, and returns how the answer ends.
+func (a *answer) serve(s *Server, r *http.Request) (err error) {
+	defer func() {
+		if p := recover(); p == http.ErrAbortHandler { //nolint:errorlint // It is what is thrown, never wrapped.
+			a.begin(0, true)
+			err = io.ErrUnexpectedEOF
+		} else if p != nil {
+			panic(p)
+		}
+	}()
+	s.ServeHTTP(a, r)
+	return io.EOF
+}
+
+func (a *answer) begin(code int, aborted bool) {
+	a.once.Do(func() {
+		a.code, a.sent, a.aborted = code, a.header.Clone(), aborted
+		close(a.begun)
+	})
+}
+
+func (a *answer) Header() http.Header  { return a.header }
+func (a *answer) WriteHeader(code int) { a.begin(code, false) }
+func (a *answer) Flush()               { a.begin(http.StatusOK, false) }
+
+func (a *answer) Write(b []byte) (int, error) {
+	a.begin(http.StatusOK, false)
+	return a.pipe.Write(b)
+}
+
+// answerBody ends the request when the client has enough of it.
+type answerBody struct {
+	*io.PipeReader
+	cancel context.CancelFunc
+}
+
+func (b *answerBody) Close() error {
+	b.cancel()
+	return b.PipeReader.Close()
+}

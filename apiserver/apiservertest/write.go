@@ -1,0 +1,344 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package apiservertest
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"reflect"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// dispatch does a request, and returns what is answered: nothing where that was written already.
+func (c *call) dispatch() (runtime.Object, int, error) {
+	if c.verb == "create" && c.subresource == "token" && c.kind.resource == "serviceaccounts" {
+		obj, err := c.createToken()
+		return obj, http.StatusCreated, err
+	}
+	if c.verb == "create" && c.subresource == "binding" && c.kind.resource == "pods" {
+		obj, err := c.createBinding()
+		return obj, http.StatusCreated, err
+	}
+	if known := c.knowsSubresource(); !known {
+		return nil, 0, apierrors.NewGenericServerResponse(http.StatusNotFound, c.verb, c.kind.groupResource(), c.name,
+			"the server could not find the requested resource", 0, true)
+	}
+	switch c.verb {
+	case "get":
+		obj, err := c.store.get(c.key())
+		return orNone(obj), http.StatusOK, err
+	case "list":
+		obj, err := c.list()
+		return obj, http.StatusOK, err
+	case "watch":
+		return nil, 0, c.watch()
+	case "create":
+		obj, err := c.create()
+		return orNone(obj), http.StatusCreated, err
+	case "update":
+		obj, err := c.update()
+		return orNone(obj), http.StatusOK, err
+	case "patch":
+		obj, err := c.patch()
+		return orNone(obj), http.StatusOK, err
+	default:
+		obj, err := c.remove()
+		return obj, http.StatusOK, err
+	}
+}
+
+// orNone keeps a nil object a nil interface.
+func orNone(obj Object) runtime.Object {
+	if obj == nil {
+		return nil
+	}
+	return obj
+}
+
+// knowsSubresource reports whether the kind has the subresource of the path.
+func (c *call) knowsSubresource() bool {
+	switch c.subresource {
+	case "":
+		return true
+	case "status":
+		return c.kind.hasStatus() && c.verb != "create"
+	case "resize":
+		return c.kind.resource == "pods" && c.verb != "create"
+	case "approval":
+		return c.kind.resource == "certificatesigningrequests" && c.verb != "create"
+	default:
+		return false
+	}
+}
+
+func (c *call) key() key { return key{c.kind, c.namespace, c.name} }
+
+func (c *call) invalid(name, path, detail string) error {
+	return apierrors.NewInvalid(c.kind.GroupKind(), name, field.ErrorList{field.Invalid(field.NewPath(path), "", detail)})
+}
+
+// admit asks the user of the server.
+func (c *call) admit(before, obj Object) error {
+	if c.opts.Admit == nil {
+		return nil
+	}
+	if obj != nil {
+		obj = clone(obj)
+	}
+	err := c.opts.Admit(c.verb, before, obj)
+	if _, ok := err.(apierrors.APIStatus); ok || err == nil {
+		return err
+	}
+	return apierrors.NewForbidden(c.kind.groupResource(), c.name, err)
+}
+
+func (c *call) create() (Object, error) {
+	obj, err := c.decodeObject()
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case c.kind.namespaced && c.namespace == "":
+		return nil, apierrors.NewBadRequest("an empty namespace may not be set during creation")
+	case obj.GetResourceVersion() != "":
+		return nil, apierrors.NewBadRequest("resourceVersion should not be set on objects to be created")
+	case obj.GetName() == "" && obj.GetGenerateName() == "":
+		return nil, c.invalid("", "metadata.name", "name or generateName is required")
+	}
+	obj.SetUID("")
+	obj.SetCreationTimestamp(metav1.Time{})
+	obj.SetDeletionTimestamp(nil)
+	obj.SetDeletionGracePeriodSeconds(nil)
+	prepareCreate(obj)
+	return c.store.create(obj, func(obj Object) error { return c.admit(nil, obj) })
+}
+
+// create stores a new object.
+func (s *store) create(obj Object, admit func(Object) error) (Object, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fillLocked(obj)
+	k, err := s.keyOf(obj)
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	if _, exists := s.objects[k]; exists {
+		return nil, apierrors.NewAlreadyExists(k.kind.groupResource(), k.name)
+	}
+	if err := admit(obj); err != nil {
+		return nil, err
+	}
+	return s.putLocked(k, nil, obj), nil
+}
+
+// prepareCreate sets what clients cannot.
+func prepareCreate(obj Object) {
+	switch obj := obj.(type) {
+	case *corev1.Pod:
+		obj.Generation = 1
+		obj.Status = corev1.PodStatus{Phase: corev1.PodPending}
+	case *corev1.Node:
+		obj.Generation = 0
+	default:
+		if status := reflect.ValueOf(obj).Elem().FieldByName("Status"); status.IsValid() {
+			status.SetZero()
+		}
+	}
+}
+
+func (c *call) update() (Object, error) {
+	obj, err := c.decodeObject()
+	if err != nil {
+		return nil, err
+	}
+	return c.store.update(c.key(), func(before Object) (Object, error) {
+		if before == nil {
+			return nil, apierrors.NewNotFound(c.kind.groupResource(), c.name)
+		}
+		if uid := obj.GetUID(); uid != "" && uid != before.GetUID() {
+			return nil, c.conflict(fmt.Sprintf("Precondition failed: UID in precondition: %s, UID in object meta: %s", uid, before.GetUID()))
+		}
+		if obj.GetResourceVersion() == "" && c.kind.versioned {
+			return nil, c.invalid(c.name, "metadata.resourceVersion", "must be specified for an update")
+		}
+		return c.replace(before, obj)
+	})
+}
+
+func (c *call) conflict(text string) error {
+	return apierrors.NewConflict(c.kind.groupResource(), c.name, fmt.Errorf("%s", text))
+}
+
+// replace returns what an object becomes with an update or a patch of it: a part of it is the server's, and another one the
+// subresource's.
+func (c *call) replace(before, obj Object) (Object, error) {
+	if v := obj.GetResourceVersion(); v != "" && v != before.GetResourceVersion() {
+		return nil, c.conflict("the object has been modified; please apply your changes to the latest version and try again")
+	}
+	if uid := obj.GetUID(); uid != "" && uid != before.GetUID() {
+		return nil, c.invalid(c.name, "metadata.uid", "field is immutable")
+	}
+	obj.SetUID(before.GetUID())
+	obj.SetResourceVersion(before.GetResourceVersion())
+	obj.SetCreationTimestamp(before.GetCreationTimestamp())
+	obj.SetDeletionTimestamp(before.GetDeletionTimestamp())
+	obj.SetDeletionGracePeriodSeconds(before.GetDeletionGracePeriodSeconds())
+	obj.SetGeneration(before.GetGeneration())
+	c.split(before, obj)
+	setDefaults(obj)
+	if pod, ok := obj.(*corev1.Pod); ok && !reflect.DeepEqual(pod.Spec, before.(*corev1.Pod).Spec) {
+		pod.Generation++
+	}
+	if err := c.admit(before, obj); err != nil {
+		return nil, err
+	}
+	if obj.GetDeletionTimestamp() != nil && len(obj.GetFinalizers()) == 0 && !gracefully(obj) {
+		return nil, nil // nothing keeps it any more
+	}
+	return obj, nil
+}
+
+// split puts back what the subresource of a request does not write to.
+func (c *call) split(before, obj Object) {
+	old, is := reflect.ValueOf(before).Elem(), reflect.ValueOf(obj).Elem()
+	switch {
+	case c.subresource == "" && c.kind.hasStatus():
+		is.FieldByName("Status").Set(reflect.ValueOf(clone(before)).Elem().FieldByName("Status"))
+	case c.subresource == "resize":
+		resources := obj.(*corev1.Pod).DeepCopy().Spec
+		pod := before.(*corev1.Pod).DeepCopy()
+		for i := range min(len(pod.Spec.Containers), len(resources.Containers)) {
+			pod.Spec.Containers[i].Resources = resources.Containers[i].Resources
+		}
+		pod.Spec.Resources = resources.Resources
+		is.Set(reflect.ValueOf(pod).Elem())
+	case c.subresource != "":
+		for i := range old.NumField() {
+			if name := old.Type().Field(i).Name; name != "Status" && name != "ObjectMeta" {
+				is.Field(i).Set(reflect.ValueOf(clone(before)).Elem().Field(i))
+			}
+		}
+		if pod, ok := obj.(*corev1.Pod); ok {
+			pod.OwnerReferences = before.GetOwnerReferences()
+		}
+	}
+}
+
+// gracefully reports whether an object waits for whoever runs it.
+func gracefully(obj Object) bool {
+	grace := obj.GetDeletionGracePeriodSeconds()
+	return grace != nil && *grace > 0
+}
+
+// remove does a deletion. What is answered is the object as it is then.
+func (c *call) remove() (runtime.Object, error) {
+	var o metav1.DeleteOptions
+	if len(c.body) > 0 {
+		if _, err := c.decode(&o); err != nil {
+			return nil, err
+		}
+	}
+	if grace := c.r.URL.Query().Get("gracePeriodSeconds"); grace != "" {
+		n, err := strconv.ParseInt(grace, 10, 64)
+		if err != nil {
+			return nil, apierrors.NewBadRequest(err.Error())
+		}
+		o.GracePeriodSeconds = &n
+	}
+	obj, err := c.store.update(c.key(), func(before Object) (Object, error) {
+		if before == nil {
+			return nil, apierrors.NewNotFound(c.kind.groupResource(), c.name)
+		}
+		if err := c.check(o.Preconditions, before); err != nil {
+			return nil, err
+		}
+		if err := c.admit(before, nil); err != nil {
+			return nil, err
+		}
+		return deleted(before, o.GracePeriodSeconds, time.Now()), nil
+	})
+	return orNone(obj), err
+}
+
+func (c *call) check(p *metav1.Preconditions, obj Object) error {
+	switch {
+	case p == nil:
+	case p.UID != nil && *p.UID != obj.GetUID():
+		return c.conflict(fmt.Sprintf("the UID in the precondition (%s) does not match the UID in record (%s)", *p.UID, obj.GetUID()))
+	case p.ResourceVersion != nil && *p.ResourceVersion != obj.GetResourceVersion():
+		return c.conflict(fmt.Sprintf("the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s)",
+			*p.ResourceVersion, obj.GetResourceVersion()))
+	}
+	return nil
+}
+
+// deleted returns what a deletion leaves of an object: nil for nothing.
+func deleted(before Object, asked *int64, now time.Time) Object {
+	if pod, ok := before.(*corev1.Pod); ok {
+		grace := graceOf(pod, asked)
+		if was := pod.DeletionGracePeriodSeconds; pod.DeletionTimestamp != nil && was != nil {
+			if asked == nil && *was > 0 || grace >= *was && *was > 0 {
+				return before // only a shorter grace counts
+			}
+		}
+		if grace > 0 {
+			return terminating(pod, grace, now)
+		}
+	}
+	if len(before.GetFinalizers()) == 0 {
+		return nil
+	}
+	obj := clone(before)
+	if obj.GetDeletionTimestamp() == nil {
+		at, zero := metav1.NewTime(now.Truncate(time.Second)), int64(0)
+		obj.SetDeletionTimestamp(&at)
+		obj.SetDeletionGracePeriodSeconds(&zero)
+	}
+	return obj
+}
+
+// graceOf returns how long a pod that is deleted has.
+func graceOf(pod *corev1.Pod, asked *int64) int64 {
+	grace := int64(0)
+	switch {
+	case pod.Spec.NodeName == "" || pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded:
+	case asked != nil:
+		grace = *asked
+	case pod.Spec.TerminationGracePeriodSeconds != nil:
+		grace = *pod.Spec.TerminationGracePeriodSeconds
+	}
+	if grace < 0 {
+		grace = 1
+	}
+	return grace
+}
+
+// terminating returns a pod that is deleted with a grace, or with a shorter one than before.
+func terminating(pod *corev1.Pod, grace int64, now time.Time) Object {
+	next := pod.DeepCopy()
+	began := now
+	if was := pod.DeletionTimestamp; was != nil && pod.DeletionGracePeriodSeconds != nil {
+		began = was.Add(-time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second)
+	} else if next.Generation > 0 {
+		next.Generation++
+	}
+	at := began.Add(time.Duration(grace) * time.Second)
+	if at.Before(now) {
+		at, grace = now, 1
+	}
+	deletion := metav1.NewTime(at.Truncate(time.Second))
+	next.DeletionTimestamp, next.DeletionGracePeriodSeconds = &deletion, &grace
+	return next
+}
+
+// jsonOf returns an object as JSON.
+func jsonOf(obj runtime.Object) ([]byte, error) { return json.Marshal(obj) }

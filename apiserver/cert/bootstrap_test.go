@@ -1,0 +1,113 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cert_test
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	certificatesv1 "k8s.io/api/certificates/v1"
+
+	"github.com/seed81659283/nodeagent/apiserver/cert"
+	"github.com/seed81659283/nodeagent/internal/certtest"
+)
+
+// bootstrap calls Bootstrap for a time.
+func (s *scene) bootstrap(d time.Duration) error {
+	ctx, cancel := context.WithTimeout(s.Context(), d)
+	defer cancel()
+	return cert.Bootstrap(ctx, s.options())
+}
+
+// An agent that does not rotate its certificate gets one, and finds it when it starts again.
+func TestBootstrap(t *testing.T) {
+	play(t, certtest.Options{}, func(s *scene) {
+		s.write("bootstrap.conf", s.Bootstrap())
+		require.NoError(t, s.bootstrap(time.Minute))
+		require.NoError(t, cert.Usable(s.path("kubelet.conf"), time.Now()))
+		assert.NoFileExists(t, s.path("pki/kubelet-client.key.tmp"))
+		config, err := cert.LoadKubeconfig(s.path("kubelet.conf"))
+		require.NoError(t, err)
+		assert.Equal(t, s.path("pki/kubelet-client-current.pem"), config.CertFile)
+		config.CertData, err = os.ReadFile(config.CertFile)
+		require.NoError(t, err)
+		config.KeyData, config.CertFile, config.KeyFile, config.Dial = config.CertData, "", "", s.Dial // client-go would look at files for ever
+		require.NoError(t, get(s.Context(), s.httpClient(config)))
+		require.NoError(t, s.bootstrap(time.Minute))
+		require.Len(t, s.requests(), 1, "the second time there was nothing to do")
+
+		// The key of a certificate that has expired is used again.
+		before := s.requests()[0]
+		time.Sleep(2 * time.Hour)
+		require.NoError(t, s.Server.Delete(before, nil))
+		require.NoError(t, s.bootstrap(time.Minute))
+		assert.Equal(t, before.Name, s.requests()[0].Name)
+	})
+}
+
+// An agent that was killed while it waited finds its request again, by its key.
+func TestBootstrapGoesOn(t *testing.T) {
+	leave := func(*certificatesv1.CertificateSigningRequest) certtest.Verdict { return certtest.Leave }
+	play(t, certtest.Options{Decide: leave}, func(s *scene) {
+		s.write("bootstrap.conf", s.Bootstrap())
+		require.ErrorIs(t, s.bootstrap(time.Minute), context.DeadlineExceeded)
+		info, err := os.Stat(s.path("pki/kubelet-client.key.tmp"))
+		require.NoError(t, err)
+		assert.Equal(t, os.FileMode(0o600), info.Mode())
+		require.ErrorIs(t, s.bootstrap(time.Minute), context.DeadlineExceeded)
+		require.Len(t, s.requests(), 1)
+		assert.True(t, strings.HasPrefix(s.requests()[0].Name, "node-csr-"))
+		s.Decide(s.requests()[0].Name, certtest.Issue)
+		require.NoError(t, s.bootstrap(time.Minute))
+		require.Len(t, s.requests(), 1)
+	})
+}
+
+// While the API server is away, knows nobody, or denies, it goes on. What was denied is asked for with another key.
+func TestBootstrapIsPatient(t *testing.T) {
+	deny := func(*certificatesv1.CertificateSigningRequest) certtest.Verdict { return certtest.Deny }
+	play(t, certtest.Options{Decide: deny}, func(s *scene) {
+		s.write("bootstrap.conf", s.BootstrapWith("wrong0.0000000000000000"))
+		done := make(chan error, 1)
+		go func() { done <- s.bootstrap(time.Hour) }()
+		time.Sleep(time.Minute)
+		require.Empty(t, s.requests())
+		s.write("bootstrap.conf", s.Bootstrap())
+		remove := s.Server.Fail("create", "certificatesigningrequests", http.StatusServiceUnavailable)
+		time.Sleep(time.Minute)
+		remove()
+		time.Sleep(time.Minute)
+		require.Len(t, s.requests(), 1)
+		s.SetDecide(nil)
+		require.NoError(t, <-done)
+		require.Len(t, s.requests(), 2)
+		failed := strings.Join(s.failed(), "\n")
+		assert.Contains(t, failed, "Unauthorized")
+		assert.Contains(t, failed, "was denied")
+		assert.NotContains(t, failed, "0000000000000000", "tokens are never in errors")
+	})
+}
+
+// Files that are not what they should be.
+func TestBootstrapRefuses(t *testing.T) {
+	play(t, certtest.Options{}, func(s *scene) {
+		o := s.options()
+		o.NodeName = ""
+		require.ErrorContains(t, cert.Bootstrap(s.Context(), o), "bootstrap: ClientOptions.NodeName must not be empty")
+		require.ErrorContains(t, s.bootstrap(time.Second), "bootstrap kubeconfig "+s.path("bootstrap.conf")+": no such file")
+		s.write("bootstrap.conf", s.Bootstrap())
+		require.NoError(t, os.Mkdir(s.path("pki"), 0o755))
+		s.write("pki/kubelet-client.key.tmp", []byte("half a key"))
+		require.ErrorContains(t, s.bootstrap(time.Second), "read key "+s.path("pki/kubelet-client.key.tmp")+": it has no private key")
+		o = s.options()
+		o.BootstrapKubeconfig = ""
+		require.ErrorContains(t, cert.Bootstrap(s.Context(), o), "bootstrap: kubeconfig "+s.path("kubelet.conf")+": no such file")
+	})
+}

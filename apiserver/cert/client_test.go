@@ -1,0 +1,470 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cert_test
+
+import (
+	"context"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/seed81659283/nodeagent/apiserver/apiservertest"
+	"github.com/seed81659283/nodeagent/apiserver/cert"
+	"github.com/seed81659283/nodeagent/internal/certtest"
+)
+
+// scene is a cluster with the files of a node.
+type scene struct {
+	*testing.T
+	*certtest.Cluster
+	dir string
+
+	mu       sync.Mutex // guards what follows
+	rotated  []*x509.Certificate
+	failures []string
+}
+
+// play runs a test in virtual time, with a cluster.
+func play(t *testing.T, o certtest.Options, f func(s *scene)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		cluster, err := certtest.Start(o)
+		require.NoError(t, err)
+		defer cluster.Close()
+		s := &scene{T: t, Cluster: cluster, dir: t.TempDir()}
+		f(s)
+	})
+}
+
+func (s *scene) path(name string) string { return filepath.Join(s.dir, name) }
+
+func (s *scene) write(name string, data []byte) {
+	s.Helper()
+	require.NoError(s, os.WriteFile(s.path(name), data, 0o600))
+}
+
+func (s *scene) options() cert.ClientOptions {
+	return cert.ClientOptions{
+		NodeName: "n1", Kubeconfig: s.path("kubelet.conf"), BootstrapKubeconfig: s.path("bootstrap.conf"), Dir: s.path("pki"),
+		Dial: s.Dial, Rand: func() float64 { return 0.5 }, Hooks: s.hooks(),
+	}
+}
+
+func (s *scene) hooks() cert.Hooks {
+	return cert.Hooks{
+		Rotated: func(_, current *x509.Certificate) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.rotated = append(s.rotated, current)
+		},
+		Failed: func(err error) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.failures = append(s.failures, err.Error())
+		},
+	}
+}
+
+func (s *scene) failed() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]string{}, s.failures...)
+}
+
+func (s *scene) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.rotated)
+}
+
+// runner is a Client or a Serving.
+type runner interface {
+	Run(ctx context.Context) error
+}
+
+// run runs it until the function that is returned is called.
+func (s *scene) run(r runner) (stop func()) {
+	ctx, cancel := context.WithCancel(s.Context())
+	done := make(chan error, 1)
+	go func() { done <- r.Run(ctx) }()
+	return func() {
+		cancel()
+		assert.NoError(s, <-done)
+	}
+}
+
+func (s *scene) client() *cert.Client {
+	s.Helper()
+	client, err := cert.NewClient(s.options())
+	require.NoError(s, err)
+	return client
+}
+
+// requests returns the names of all signing requests.
+func (s *scene) requests() (all []*certificatesv1.CertificateSigningRequest) {
+	return apiservertest.List[*certificatesv1.CertificateSigningRequest](s.Server)
+}
+
+// get makes a request for the health of the API server.
+func get(ctx context.Context, client *http.Client) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, certtest.Host+"/api/v1/nodes", nil)
+	if err != nil {
+		return err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	_, err = io.Copy(io.Discard, resp.Body)
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("status %d", resp.StatusCode)
+	}
+	return err
+}
+
+// httpClient returns a client of a config.
+func (s *scene) httpClient(config *rest.Config) *http.Client {
+	s.Helper()
+	client, err := rest.HTTPClientFor(config)
+	require.NoError(s, err)
+	return client
+}
+
+// A node begins with a token, gets a certificate, and replaces it again and again. No request fails, and each is made with the
+// certificate of the time.
+func TestBootstrapAndRotate(t *testing.T) {
+	play(t, certtest.Options{TTL: 3 * time.Minute}, func(s *scene) {
+		s.write("bootstrap.conf", s.Bootstrap())
+		client := s.client()
+		require.Nil(t, client.Current())
+		require.FileExists(t, s.path("kubelet.conf"), "it is written at once")
+		api := s.httpClient(client.Config())
+		defer api.CloseIdleConnections()
+		require.ErrorContains(t, get(s.Context(), api), "status 401")
+		defer s.run(client)()
+
+		synctest.Wait()
+		time.Sleep(time.Second)
+		require.NotNil(t, client.Current())
+		s.SetToken("") // it is not needed any more
+		for range 1200 {
+			require.NoError(t, get(s.Context(), api))
+			time.Sleep(time.Second)
+		}
+		require.Empty(t, s.failed())
+		assert.Greater(t, s.count(), 8)
+		serials := map[string]bool{}
+		for _, call := range s.Calls() {
+			if call.User == "system:node:n1" {
+				serials[call.Serial] = true
+			}
+		}
+		assert.Len(t, serials, s.count())
+		for i, r := range s.requests() {
+			assert.Regexp(t, "^csr-", r.Name, i)
+		}
+		assert.Len(t, s.requests(), s.count())
+		files := names(t, s.path("pki"))
+		assert.Len(t, files, s.count()+1, "old files stay, as in the kubelet")
+
+		// Another process goes on with the files, without a token.
+		next := s.client()
+		assert.Equal(t, client.Current().Leaf.SerialNumber, next.Current().Leaf.SerialNumber)
+		info, err := os.Stat(s.path("kubelet.conf"))
+		require.NoError(t, err)
+		assert.Equal(t, os.FileMode(0o600), info.Mode())
+	})
+}
+
+// A watch is cut when its certificate was replaced for a while; a request that takes long is not.
+func TestConnectionsOfOldCertificates(t *testing.T) {
+	play(t, certtest.Options{TTL: 10 * time.Minute}, func(s *scene) {
+		s.write("bootstrap.conf", s.Bootstrap())
+		client := s.client()
+		defer s.run(client)()
+		time.Sleep(time.Second)
+		api := s.httpClient(client.Config())
+		defer api.CloseIdleConnections()
+		req, err := http.NewRequestWithContext(s.Context(), http.MethodGet, certtest.Host+"/api/v1/nodes?watch=true", nil)
+		require.NoError(t, err)
+		resp, err := api.Do(req)
+		require.NoError(t, err)
+		defer resp.Body.Close()
+		cut := make(chan time.Time, 1)
+		go func() { _, _ = io.Copy(io.Discard, resp.Body); cut <- time.Now() }()
+
+		deadline := client.Status().Deadline
+		time.Sleep(time.Until(deadline) - 5*time.Second)
+		defer s.Server.Delay("list", "nodes", 10*time.Second)()
+		require.NoError(t, get(s.Context(), api), "it began before, and ended after")
+		require.Equal(t, 2, s.count())
+		end := <-cut
+		assert.WithinDuration(t, deadline.Add(15*time.Second), end, 2*time.Second)
+	})
+}
+
+// An agent whose certificate has expired while it was off begins anew, with the bootstrap credentials.
+func TestExpiredWhileOff(t *testing.T) {
+	play(t, certtest.Options{}, func(s *scene) {
+		s.write("bootstrap.conf", s.Bootstrap())
+		first := s.client()
+		stop := s.run(first)
+		time.Sleep(time.Second)
+		stop()
+		require.NotNil(t, first.Current())
+		time.Sleep(2 * time.Hour)
+		require.Nil(t, first.Current())
+		require.ErrorContains(t, cert.Usable(s.path("kubelet.conf"), time.Now()), "has expired at ")
+
+		second := s.client()
+		require.Nil(t, second.Current())
+		defer s.run(second)()
+		time.Sleep(time.Second)
+		require.NotNil(t, second.Current())
+		last := s.requests()
+		assert.Len(t, last, 2)
+	})
+}
+
+// A certificate that expires while the API server is away, and a bootstrap token that has expired, too: as soon as somebody
+// writes another one, the agent goes on.
+func TestExpiredWhileRunning(t *testing.T) {
+	play(t, certtest.Options{}, func(s *scene) {
+		s.write("bootstrap.conf", s.Bootstrap())
+		client := s.client()
+		defer s.run(client)()
+		time.Sleep(time.Second)
+		require.NotNil(t, client.Current())
+		s.SetToken("")
+		remove := s.Server.Fail("create", "certificatesigningrequests", http.StatusInternalServerError)
+		time.Sleep(2 * time.Hour)
+		require.Nil(t, client.Current())
+		remove()
+		time.Sleep(2 * time.Minute)
+		require.Nil(t, client.Current())
+		failed := s.failed()
+		assert.Contains(t, failed[len(failed)-1], "create certificatesigningrequests: Unauthorized")
+
+		require.NoError(t, os.Remove(s.path("bootstrap.conf")))
+		time.Sleep(2 * time.Minute)
+		failed = s.failed()
+		assert.Contains(t, failed[len(failed)-1], `the certificate of "system:node:n1" has expired at 2000-01-01T01:00:0`)
+		assert.Contains(t, failed[len(failed)-1], "there are no credentials to request another one with: write some to "+s.path("bootstrap.conf"))
+		assert.Less(t, len(failed), 3*3600/32, "one in 32 s")
+
+		s.SetToken("fedcba.9876543210fedcba")
+		s.write("bootstrap.conf", s.BootstrapWith("fedcba.9876543210fedcba"))
+		time.Sleep(40 * time.Second)
+		require.NotNil(t, client.Current())
+		require.NoError(t, get(s.Context(), s.httpClient(client.Config())))
+	})
+}
+
+// A kubeconfig with a new certificate in it is picked up, too.
+func TestKubeconfigReplaced(t *testing.T) {
+	play(t, certtest.Options{}, func(s *scene) {
+		certPEM, keyPEM, err := s.CA().Client("system:node:n1", time.Now(), time.Now().Add(time.Minute))
+		require.NoError(t, err)
+		s.write("kubelet.conf", s.Kubeconfig(certPEM, keyPEM))
+		o := s.options()
+		o.BootstrapKubeconfig = ""
+		client, err := cert.NewClient(o)
+		require.NoError(t, err)
+		s.SetDecide(func(*certificatesv1.CertificateSigningRequest) certtest.Verdict { return certtest.Leave })
+		defer s.run(client)()
+		time.Sleep(20 * time.Minute)
+		require.Nil(t, client.Current())
+		certPEM, keyPEM, err = s.CA().Client("system:node:n1", time.Now(), time.Now().Add(time.Hour))
+		require.NoError(t, err)
+		s.write("kubelet.conf", s.Kubeconfig(certPEM, keyPEM))
+		time.Sleep(12 * time.Second)
+		require.NotNil(t, client.Current())
+		require.NoError(t, get(s.Context(), s.httpClient(client.Config())))
+	})
+}
+
+// What kubeadm writes for a control plane: a certificate of an administrator in the kubeconfig. It is stored, and replaced at once.
+func TestCertificateInKubeconfig(t *testing.T) {
+	play(t, certtest.Options{}, func(s *scene) {
+		certPEM, keyPEM, err := s.CA().Client("kubernetes-admin", time.Now(), time.Now().Add(time.Hour))
+		require.NoError(t, err)
+		s.write("kubelet.conf", s.Kubeconfig(certPEM, keyPEM))
+		o := s.options()
+		o.BootstrapKubeconfig = ""
+		client, err := cert.NewClient(o)
+		require.NoError(t, err)
+		require.Equal(t, "kubernetes-admin", client.Current().Leaf.Subject.CommonName)
+		require.Len(t, names(t, s.path("pki")), 2)
+		defer s.run(client)()
+		time.Sleep(time.Second)
+		require.Equal(t, "system:node:n1", client.Current().Leaf.Subject.CommonName)
+		assert.Equal(t, "kubernetes-admin", s.Calls()[0].User)
+	})
+}
+
+// The certificate of another node is of no use: with bootstrap credentials another one is requested, without them the reason is told.
+func TestAnotherNode(t *testing.T) {
+	play(t, certtest.Options{}, func(s *scene) {
+		certPEM, keyPEM, err := s.CA().Client("system:node:n2", time.Now(), time.Now().Add(time.Hour))
+		require.NoError(t, err)
+		s.write("kubelet.conf", s.Kubeconfig(certPEM, keyPEM))
+		s.write("bootstrap.conf", s.Bootstrap())
+		client := s.client()
+		defer s.run(client)()
+		time.Sleep(time.Second)
+		require.Equal(t, "system:node:n1", client.Current().Leaf.Subject.CommonName)
+		assert.Equal(t, "system:bootstrap:abcdef", s.Calls()[0].User)
+	})
+}
+
+// Whatever becomes of a request, the next one has a key of its own, and comes after a pause.
+func TestRequestsThatComeToNothing(t *testing.T) {
+	for name, test := range map[string]struct {
+		decide certtest.Verdict
+		after  func(s *scene) // the first second
+		wait   time.Duration
+		want   string
+	}{
+		"denied": {decide: certtest.Deny, wait: time.Minute, want: `was denied: "Denied": "by certtest"`},
+		"failed": {decide: certtest.Fail, wait: time.Minute, want: `has failed: "SignerValidationFailure": "by certtest"`},
+		"deleted": {decide: certtest.Leave, wait: 3 * time.Second, want: " was deleted", after: func(s *scene) {
+			require.NoError(s, s.Server.Delete(s.requests()[0], nil))
+		}},
+		"not signed": {decide: certtest.Leave, wait: 15*time.Minute + 3*time.Second, want: "given up: it was not signed within 15m0s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, certtest.Options{Decide: func(*certificatesv1.CertificateSigningRequest) certtest.Verdict { return test.decide }}, func(s *scene) {
+				s.write("bootstrap.conf", s.Bootstrap())
+				client := s.client()
+				defer s.run(client)()
+				time.Sleep(time.Second)
+				first := s.requests()
+				require.Len(t, first, 1)
+				if test.after != nil {
+					test.after(s)
+				}
+				s.SetDecide(nil)
+				time.Sleep(test.wait + 2*time.Second)
+				require.NotEmpty(t, s.failed())
+				assert.Contains(t, s.failed()[0], test.want)
+				require.NotNil(t, client.Current())
+				keys := map[string]bool{string(first[0].Spec.Request): true}
+				for _, r := range s.requests() {
+					keys[string(r.Spec.Request)] = true
+				}
+				assert.Len(t, keys, 2)
+				assert.Equal(t, 1, s.count())
+				assert.Zero(t, client.Status().Failures)
+			})
+		})
+	}
+}
+
+// A watch that is cut once a second, an API server that is away when a request is signed: the certificate comes.
+func TestWatchIsCut(t *testing.T) {
+	play(t, certtest.Options{Decide: func(*certificatesv1.CertificateSigningRequest) certtest.Verdict { return certtest.Leave }}, func(s *scene) {
+		s.write("bootstrap.conf", s.Bootstrap())
+		client := s.client()
+		defer s.run(client)()
+		for range 60 {
+			time.Sleep(time.Second)
+			s.Server.CutAll()
+		}
+		require.Len(t, s.requests(), 1)
+		s.Server.SetAway(true)
+		s.Decide(s.requests()[0].Name, certtest.Issue)
+		time.Sleep(time.Minute)
+		s.Server.SetAway(false)
+		time.Sleep(time.Minute)
+		require.NotNil(t, client.Current())
+		require.Empty(t, s.failed())
+	})
+}
+
+// A signer whose certificates are due when they are issued is asked once a minute.
+func TestShortLived(t *testing.T) {
+	play(t, certtest.Options{TTL: 70 * time.Second}, func(s *scene) {
+		s.write("bootstrap.conf", s.Bootstrap())
+		client := s.client()
+		defer s.run(client)()
+		time.Sleep(time.Second)
+		s.SetToken("")
+		for range 600 {
+			require.NotNil(t, client.Current())
+			time.Sleep(time.Second)
+		}
+		assert.InDelta(t, 10, s.count(), 1)
+		assert.Empty(t, s.failed())
+	})
+}
+
+// A file that is damaged is not used, and replaced.
+func TestDamagedCertificate(t *testing.T) {
+	play(t, certtest.Options{}, func(s *scene) {
+		s.write("bootstrap.conf", s.Bootstrap())
+		require.NoError(t, os.Mkdir(s.path("pki"), 0o755))
+		s.write("broken", []byte("half of a cert"))
+		require.NoError(t, os.Symlink(s.path("broken"), s.path("pki/kubelet-client-current.pem")))
+		client := s.client()
+		defer s.run(client)()
+		time.Sleep(time.Second)
+		require.NotNil(t, client.Current())
+	})
+}
+
+// What a person has to mend is an error of NewClient that names the file.
+func TestNewClientRefuses(t *testing.T) {
+	play(t, certtest.Options{}, func(s *scene) {
+		other, err := certtest.NewAuthority("other")
+		require.NoError(t, err)
+		certPEM, keyPEM, err := other.Client("system:node:n1", time.Now(), time.Now().Add(time.Hour))
+		require.NoError(t, err)
+		s.write("good.conf", s.Kubeconfig(certPEM, keyPEM))
+		s.write("empty.conf", nil)
+		s.write("text.conf", []byte("hello: [world"))
+		s.write("ca.conf", []byte(strings.Replace(string(s.Kubeconfig(certPEM, keyPEM)), "certificate-authority-data: ", "certificate-authority: none.crt #", 1)))
+		for name, test := range map[string]struct {
+			change func(o *cert.ClientOptions)
+			want   string
+		}{
+			"no node":                {func(o *cert.ClientOptions) { o.NodeName = "" }, "client certificate: ClientOptions.NodeName must not be empty"},
+			"no path":                {func(o *cert.ClientOptions) { o.Kubeconfig = "" }, "client certificate: ClientOptions.Kubeconfig must not be empty"},
+			"no bootstrap file":      {func(*cert.ClientOptions) {}, "client certificate: bootstrap kubeconfig " + s.path("bootstrap.conf") + ": no such file"},
+			"no kubeconfig":          {func(o *cert.ClientOptions) { o.BootstrapKubeconfig = "" }, "client certificate: kubeconfig " + s.path("kubelet.conf") + ": no such file"},
+			"an empty kubeconfig":    {func(o *cert.ClientOptions) { o.BootstrapKubeconfig, o.Kubeconfig = "", s.path("empty.conf") }, "client certificate: kubeconfig " + s.path("empty.conf") + ": "},
+			"a text":                 {func(o *cert.ClientOptions) { o.BootstrapKubeconfig, o.Kubeconfig = "", s.path("text.conf") }, "client certificate: kubeconfig " + s.path("text.conf") + ": "},
+			"no CA":                  {func(o *cert.ClientOptions) { o.BootstrapKubeconfig, o.Kubeconfig = "", s.path("ca.conf") }, "client certificate: kubeconfig " + s.path("ca.conf") + ": certificate-authority: stat " + s.path("none.crt")},
+			"a kubeconfig in a file": {func(o *cert.ClientOptions) { o.Kubeconfig = s.path("good.conf/x") }, "client certificate: kubeconfig: stat " + s.path("good.conf/x") + ": not a directory"},
+		} {
+			o := s.options()
+			test.change(&o)
+			_, err := cert.NewClient(o)
+			require.ErrorContains(t, err, test.want, name)
+		}
+		client := s.options()
+		client.Kubeconfig = s.path("good.conf")
+		made, err := cert.NewClient(client)
+		require.NoError(t, err, "of an authority that the server does not know: the server says so")
+		stop := s.run(made)
+		time.Sleep(time.Second)
+		stop()
+		require.ErrorContains(t, made.Run(s.Context()), "second call of Run")
+		assert.Equal(t, []string{"create certificatesigningrequests: Unauthorized"}, s.failed())
+		require.ErrorContains(t, get(s.Context(), s.httpClient(made.Config())), "status 401")
+	})
+}

@@ -1,0 +1,74 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cert_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/apiserver/cert"
+)
+
+// No kubeconfig, and no file that one names, is waited for or read without end.
+func TestHostileKubeconfigs(t *testing.T) {
+	dir := t.TempDir()
+	path := func(name string) string { return filepath.Join(dir, name) }
+	require.NoError(t, syscall.Mkfifo(path("pipe"), 0o600))
+	require.NoError(t, os.WriteFile(path("huge"), nil, 0o600))
+	require.NoError(t, os.Truncate(path("huge"), 1<<40))
+	text := func(cluster, user string) string {
+		return "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: k, user: u}}]\n" +
+			"clusters: [{name: k, cluster: {server: 'https://h', " + cluster + "}}]\nusers: [{name: u, user: {" + user + "}}]\n"
+	}
+	bomb := "a: &a [x,x,x,x,x,x,x,x,x]\n"
+	for c := 'b'; c < 'k'; c++ {
+		bomb += string(c) + ": &" + string(c) + " [" + strings.Repeat("*"+string(c-1)+",", 9) + "]\n"
+	}
+	for name, test := range map[string]struct{ text, want string }{
+		"good":                {text("", "token: t"), ""},
+		"a pipe as CA":        {text("certificate-authority: pipe", ""), "certificate-authority: " + path("pipe") + " is no regular file"},
+		"a huge certificate":  {text("", "client-certificate: huge"), "client-certificate: " + path("huge") + " has 1099511627776 bytes, more than 1048576"},
+		"a directory as key":  {text("", "client-certificate: file, client-key: ."), "client-key: " + dir + " is no regular file"},
+		"a pipe as tokenFile": {text("", "tokenFile: pipe"), "tokenFile: " + path("pipe") + " is no regular file"},
+		"a bomb":              {bomb, "values"},
+		"too large":           {strings.Repeat("#", 1<<20+1), "it is too large"},
+	} {
+		require.NoError(t, os.WriteFile(path("file"), []byte(test.text), 0o600))
+		_, err := cert.LoadKubeconfig(path("file"))
+		if test.want == "" {
+			require.NoError(t, err, name)
+			require.ErrorContains(t, cert.Usable(path("file"), time.Now()), "kubeconfig "+path("file")+": it has no client certificate")
+			continue
+		}
+		require.ErrorContains(t, err, "kubeconfig", name)
+		require.ErrorContains(t, err, test.want, name)
+		require.ErrorContains(t, err, path("file"), name)
+	}
+	_, err := cert.LoadKubeconfig(path("pipe"))
+	require.ErrorContains(t, err, "kubeconfig "+path("pipe")+": it is no regular file")
+}
+
+// A kubeconfig of any text is read, or refused, in no time.
+func FuzzKubeconfig(f *testing.F) {
+	f.Add([]byte("apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: k, user: u}}]\n" +
+		"clusters: [{name: k, cluster: {server: 'https://h'}}]\nusers: [{name: u, user: {client-certificate-data: YQ==}}]\n"))
+	f.Add([]byte("{}"))
+	f.Add([]byte("clusters: null\nusers: [null]\ncontexts: [{}]\ncurrent-context: ''\n"))
+	dir := f.TempDir()
+	f.Fuzz(func(t *testing.T, text []byte) {
+		path := filepath.Join(dir, "config")
+		require.NoError(t, os.WriteFile(path, text, 0o600))
+		config, err := cert.LoadKubeconfig(path)
+		if (config == nil) == (err == nil) {
+			t.Fatal("neither a config nor an error")
+		}
+		require.Error(t, cert.Usable(path, time.Now()), "no text has a certificate that fits a key")
+	})
+}

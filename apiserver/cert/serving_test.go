@@ -1,0 +1,136 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cert_test
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/seed81659283/nodeagent/apiserver/cert"
+	"github.com/seed81659283/nodeagent/internal/certtest"
+)
+
+// addresses are those of a node, which change.
+type addresses struct {
+	mu  sync.Mutex
+	all []corev1.NodeAddress
+}
+
+func (a *addresses) get() []corev1.NodeAddress {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.all
+}
+
+func (a *addresses) set(ips ...string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.all = []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: "n1"}}
+	for _, ip := range ips {
+		a.all = append(a.all, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: ip})
+	}
+}
+
+// serving makes a Serving of node n1, with a client certificate that is valid for a year.
+func (s *scene) serving(a *addresses) *cert.Serving {
+	s.Helper()
+	certPEM, keyPEM, err := s.CA().Client("system:node:n1", time.Now(), time.Now().AddDate(1, 0, 0))
+	require.NoError(s, err)
+	config := &rest.Config{
+		Host: certtest.Host, Dial: s.Dial,
+		TLSClientConfig: rest.TLSClientConfig{CAData: s.CA().PEM(), CertData: certPEM, KeyData: keyPEM},
+	}
+	serving, err := cert.NewServing(config, cert.ServingOptions{
+		NodeName: "n1", Addresses: a.get, Dir: s.path("pki"), Rand: func() float64 { return 0.5 }, Hooks: s.hooks(),
+	})
+	require.NoError(s, err)
+	return serving
+}
+
+// The certificate follows the addresses of the node.
+func TestServing(t *testing.T) {
+	play(t, certtest.Options{}, func(s *scene) {
+		a := &addresses{}
+		a.set()
+		serving := s.serving(a)
+		defer s.run(serving)()
+		time.Sleep(10 * time.Minute)
+		assert.Empty(t, s.requests(), "nothing can connect to a host name alone")
+		_, err := serving.GetCertificate(nil)
+		require.ErrorIs(t, err, cert.ErrNoCertificate)
+		require.EqualError(t, err, "serve this node: there is no certificate that is valid: there is nothing to request a certificate for yet")
+
+		a.set("10.0.0.1")
+		time.Sleep(1100 * time.Millisecond)
+		pair, err := serving.GetCertificate(nil)
+		require.NoError(t, err)
+		assert.Equal(t, []string{"n1"}, pair.Leaf.DNSNames)
+		assert.Equal(t, "10.0.0.1", pair.Leaf.IPAddresses[0].String())
+		request := s.requests()[0]
+		assert.Equal(t, certificatesv1.KubeletServingSignerName, request.Spec.SignerName)
+
+		a.set("10.0.0.1", "10.0.0.2")
+		time.Sleep(1100 * time.Millisecond)
+		require.Len(t, s.requests(), 2, "an address is new: at once")
+		assert.Len(t, serving.Current().Leaf.IPAddresses, 2)
+
+		a.set("10.0.0.2")
+		time.Sleep(10 * time.Minute)
+		assert.Len(t, s.requests(), 2, "it has more than it needs")
+		assert.Equal(t, 2, s.count())
+		assert.Contains(t, names(t, s.path("pki"))[0], "kubelet-server-")
+		assert.Empty(t, s.failed())
+	})
+}
+
+// A request for addresses that the node does not have any more is given up; one whose addresses come and go is not made each time.
+func TestServingOfMovingAddresses(t *testing.T) {
+	play(t, certtest.Options{Decide: func(*certificatesv1.CertificateSigningRequest) certtest.Verdict { return certtest.Leave }}, func(s *scene) {
+		a := &addresses{}
+		a.set("10.0.0.1")
+		serving := s.serving(a)
+		defer s.run(serving)()
+		time.Sleep(time.Second)
+		require.Len(t, s.requests(), 1)
+		a.set("10.0.0.2")
+		time.Sleep(1100 * time.Millisecond)
+		require.Len(t, s.requests(), 2)
+		s.Sign()
+		s.SetDecide(nil)
+		s.Sign()
+		time.Sleep(time.Second)
+		require.Equal(t, "10.0.0.2", serving.Current().Leaf.IPAddresses[0].String())
+		assert.Empty(t, s.failed(), "who moves has not failed")
+
+		s.SetDecide(func(*certificatesv1.CertificateSigningRequest) certtest.Verdict { return certtest.Leave })
+		for i := range 600 {
+			a.set([]string{"10.0.0.3", "10.0.0.4"}[i%2])
+			time.Sleep(time.Second)
+		}
+		assert.LessOrEqual(t, len(s.requests()), 2+5*11)
+	})
+}
+
+func TestNewServingRefuses(t *testing.T) {
+	a := &addresses{}
+	good := &rest.Config{Host: certtest.Host}
+	for want, test := range map[string]struct {
+		config *rest.Config
+		o      cert.ServingOptions
+	}{
+		"serving certificate: ServingOptions.NodeName must not be empty": {good, cert.ServingOptions{Addresses: a.get}},
+		"serving certificate: ServingOptions.Addresses must not be nil":  {good, cert.ServingOptions{NodeName: "n1"}},
+		"serving certificate: kubeapi: config is nil":                    {nil, cert.ServingOptions{NodeName: "n1", Addresses: a.get}},
+	} {
+		_, err := cert.NewServing(test.config, test.o)
+		require.ErrorContains(t, err, want)
+	}
+}

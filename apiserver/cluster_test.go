@@ -1,0 +1,227 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/seed81659283/nodeagent/apiserver"
+	"github.com/seed81659283/nodeagent/internal/controlplane"
+	"github.com/seed81659283/nodeagent/lifecycle/podset"
+)
+
+// clusterWait is how long something may take that a real control plane has to do with.
+const clusterWait = 90 * time.Second
+
+// cluster is a source on a real API server, with the rights of a node.
+type cluster struct {
+	*testing.T
+	*controlplane.Plane
+	source  *apiserver.Source
+	mirrors *apiserver.Mirrors
+	node    atomic.Pointer[corev1.Node]
+	last    atomic.Pointer[apiserver.Update]
+
+	mu       sync.Mutex // guards what follows
+	failures []string   // of mirrors
+}
+
+func newCluster(t *testing.T) *cluster {
+	if os.Getenv(controlplane.RequiredEnv) != "required" {
+		t.Skipf("a minute, and programs that take long to build: `make cluster`, which sets %s", controlplane.RequiredEnv)
+	}
+	c := &cluster{T: t, Plane: controlplane.Start(t, controlplane.Options{ControllerManager: true})}
+	c.register()
+	kubeconfig, err := c.Kubeconfig("system:node:n1", "system:nodes")
+	require.NoError(t, err)
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	require.NoError(t, err)
+	c.source, err = apiserver.New(config, apiserver.Options{NodeName: "n1"})
+	require.NoError(t, err)
+	c.mirrors, err = c.source.Mirrors(apiserver.MirrorsOptions{
+		Sources: []string{"file"}, Node: c.node.Load,
+		Failed: func(pod types.NamespacedName, err error, _ time.Duration) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.failures = append(c.failures, fmt.Sprint(pod, " ", err))
+		},
+	})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	for _, run := range []func(context.Context) error{
+		c.mirrors.Run,
+		func(ctx context.Context) error {
+			return c.source.Pods().Run(ctx, func(u apiserver.Update) { c.last.Store(&u) })
+		},
+	} {
+		wg.Go(func() {
+			if err := run(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	t.Cleanup(func() { cancel(); wg.Wait() })
+	return c
+}
+
+// register makes the Node, as package nodestatus does.
+func (c *cluster) register() {
+	var node corev1.Node
+	require.NoError(c, c.Admin().Do(c.Context(), http.MethodPost, "/api/v1/nodes",
+		&corev1.Node{TypeMeta: metav1.TypeMeta{Kind: "Node", APIVersion: "v1"}, ObjectMeta: metav1.ObjectMeta{Name: "n1"}}, &node))
+	c.node.Store(&node)
+}
+
+// get returns a pod, and false where there is none.
+func (c *cluster) get(name string) (*corev1.Pod, bool) {
+	pod := &corev1.Pod{}
+	err := c.Admin().Do(c.Context(), http.MethodGet, "/api/v1/namespaces/default/pods/"+name, nil, pod)
+	if controlplane.Code(err) == http.StatusNotFound {
+		return nil, false
+	}
+	require.NoError(c, err)
+	return pod, true
+}
+
+func (c *cluster) create(pod *corev1.Pod) error {
+	pod = pod.DeepCopy()
+	pod.TypeMeta = metav1.TypeMeta{Kind: "Pod", APIVersion: "v1"}
+	pod.UID, pod.ResourceVersion = "", ""
+	return c.Admin().Do(c.Context(), http.MethodPost, "/api/v1/namespaces/default/pods", pod, nil)
+}
+
+func (c *cluster) delete(name string, grace int) {
+	c.Helper()
+	err := c.Admin().Do(c.Context(), http.MethodDelete, fmt.Sprintf("/api/v1/namespaces/default/pods/%s?gracePeriodSeconds=%d", name, grace), nil, nil)
+	require.NoError(c, err)
+}
+
+// await waits until something holds, and returns how long that took.
+func (c *cluster) await(what string, holds func() bool) time.Duration {
+	c.Helper()
+	began := time.Now()
+	for !holds() {
+		if time.Since(began) > clusterWait {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			require.FailNow(c, what, "not within %v; mirrors: %q; pods: %v", clusterWait, c.failures, c.source.Pods().Err())
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return time.Since(began)
+}
+
+// mirrored reports whether a static pod has the mirror that it should have, there and to the lookup of statuses.
+func (c *cluster) mirrored(static *corev1.Pod) func() bool {
+	return func() bool {
+		mirror, ok := c.source.Pods().Mirror(static)
+		if !ok {
+			return false
+		}
+		pod, exists := c.get(static.Name)
+		return exists && pod.UID == mirror.UID && pod.DeletionTimestamp == nil
+	}
+}
+
+// NodeRestriction takes the mirrors, and each change of a static pod and of its mirror is followed.
+func TestClusterMirrors(t *testing.T) {
+	c := newCluster(t)
+	web := staticPod("web", "h1")
+	web.Finalizers = []string{"example.com/never"}
+	c.mirrors.Set(podset.Set{Source: "file", Pods: []*corev1.Pod{web}})
+	t.Logf("mirrored after %v", c.await("mirrored", c.mirrored(web)))
+	first, _ := c.get("web")
+	require.Equal(t, "h1", first.Annotations[corev1.MirrorPodAnnotationKey])
+	require.Equal(t, c.node.Load().UID, first.OwnerReferences[0].UID)
+
+	edited := staticPod("web", "h2")
+	c.mirrors.Set(podset.Set{Source: "file", Pods: []*corev1.Pod{edited}})
+	t.Logf("replaced after %v", c.await("edited", c.mirrored(edited)))
+	for _, grace := range []int{0, 30} {
+		before, _ := c.get("web")
+		c.delete("web", grace)
+		t.Logf("created again after %v", c.await("deleted by a user", func() bool {
+			pod, ok := c.get("web")
+			return ok && pod.UID != before.UID && c.mirrored(edited)()
+		}))
+	}
+
+	token := staticPod("token", "h3")
+	token.Spec.ServiceAccountName = "default"
+	c.mirrors.Set(podset.Set{Source: "file", Pods: []*corev1.Pod{edited, token}})
+	c.await("told that it cannot have a mirror", func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return len(c.failures) > 0
+	})
+	c.mu.Lock()
+	failures := slices.Clone(c.failures)
+	c.mu.Unlock()
+	require.Equal(t, []string{"default/token pod default/token cannot have a mirror: spec.serviceAccountName: Forbidden: mirror pods may not reference service accounts"}, failures)
+
+	c.mirrors.Set(podset.Set{Source: "file"})
+	c.await("no static pod", func() bool { _, ok := c.get("web"); return !ok })
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	require.Len(t, c.failures, 1)
+}
+
+// The set follows the pods that are bound to the node, through a restart of the API server.
+func TestClusterPods(t *testing.T) {
+	c := newCluster(t)
+	c.await("a service account, without which there is no pod", func() bool {
+		return c.Admin().Do(t.Context(), http.MethodGet, "/api/v1/namespaces/default/serviceaccounts/default", nil, nil) == nil
+	})
+	has := func(names ...string) func() bool {
+		return func() bool {
+			u := c.last.Load()
+			if u == nil || len(u.Pods) != len(names) {
+				return false
+			}
+			for i, pod := range u.Pods {
+				if pod.Name != names[i] || pod.Annotations["kubernetes.io/config.source"] != apiserver.API {
+					return false
+				}
+			}
+			return true
+		}
+	}
+	c.await("the empty node", has())
+	liar := newPod("a", "", "")
+	liar.Annotations = map[string]string{"kubernetes.io/config.source": "file"}
+	require.NoError(t, c.create(liar))
+	elsewhere := newPod("elsewhere", "", "")
+	elsewhere.Spec.NodeName = "n2"
+	require.NoError(t, c.create(elsewhere))
+	t.Logf("bound pod seen after %v", c.await("a pod", has("a")))
+	c.delete("a", 30)
+	c.await("its deletion", func() bool { return c.last.Load().Pods[0].DeletionTimestamp != nil })
+	c.delete("a", 5)
+	c.await("a shorter grace", func() bool { return *c.last.Load().Pods[0].DeletionGracePeriodSeconds == 5 })
+
+	require.NoError(t, c.Kill(controlplane.APIServer))
+	time.Sleep(3 * time.Second)
+	require.True(t, has("a")(), "while the API server is away")
+	require.NoError(t, c.Restart(t.Context(), controlplane.APIServer))
+	require.NoError(t, c.create(newPod("b", "", "")))
+	t.Logf("watch restored after %v", c.await("what came after the restart", has("a", "b")))
+	c.delete("a", 0)
+	require.NoError(t, c.create(newPod("a", "", "")))
+	c.await("another pod of the name", func() bool { return c.last.Load().Pods[0].DeletionTimestamp == nil && has("a", "b")() })
+}

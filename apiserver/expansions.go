@@ -1,0 +1,64 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/seed81659283/nodeagent/internal/required"
+	"github.com/seed81659283/nodeagent/internal/retryqueue"
+	"github.com/seed81659283/nodeagent/internal/runonce"
+)
+
+// Expansions reports grown volumes to the API server, and repeats a report, with a back-off, until it is accepted or the claim is deleted. Run
+// sends the reports. Make one with [NewExpansions].
+type Expansions struct {
+	queue *retryqueue.Queue[types.UID, expansion]
+	log   *slog.Logger
+	guard runonce.Guard
+}
+
+// expansion is the size of the volume of a claim on this node.
+type expansion struct {
+	claim *corev1.PersistentVolumeClaim
+	size  int64
+}
+
+// NewExpansions returns a reporter of grown volumes. It panics if objects is nil. A nil logger discards.
+func NewExpansions(objects *Objects, log *slog.Logger) *Expansions {
+	required.MustArgs("apisource.NewExpansions", required.Arg{Name: "objects", Value: objects, Hint: "Source.Objects"})
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &Expansions{log: log, queue: retryqueue.New[types.UID](func(ctx context.Context, x *expansion) bool {
+		err := objects.ClaimExpanded(ctx, x.claim, x.size)
+		if err == nil || errors.Is(err, fs.ErrNotExist) { // the claim was deleted
+			return true
+		}
+		log.Warn("expanded claim", "namespace", x.claim.Namespace, "claim", x.claim.Name, "error", err)
+		return false
+	})}
+}
+
+// Expanded records that the volume of a claim has size bytes on this node now. It has the signature of volume.Hooks.Expanded.
+func (e *Expansions) Expanded(claim *corev1.PersistentVolumeClaim, _ *corev1.PersistentVolume, size int64) {
+	e.guard.Require("apisource.Expansions", e.log, nil)
+	e.queue.Put(claim.UID, &expansion{claim, size})
+}
+
+// Run reports until ctx ends, and returns nil then. A second call returns an error.
+func (e *Expansions) Run(ctx context.Context) error {
+	if err := e.guard.Begin(); err != nil {
+		return fmt.Errorf("apisource.Expansions: %w", err)
+	}
+	defer e.guard.End()
+	return e.queue.Run(ctx)
+}

@@ -1,0 +1,111 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver_test
+
+import (
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/seed81659283/nodeagent/apiserver"
+	"github.com/seed81659283/nodeagent/apiserver/apiservertest"
+)
+
+// gib is a size in bytes.
+const gib = 1 << 30
+
+// patches matches reports of a grown volume.
+var patches = apiservertest.Match{Verb: "patch", Resource: "persistentvolumeclaims", Subresource: "status"}
+
+// claimOf returns a claim whose volume has one GiB.
+func claimOf(uid string) *corev1.PersistentVolumeClaim {
+	return &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "data", UID: types.UID(uid)},
+		Status:     corev1.PersistentVolumeClaimStatus{Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+	}
+}
+
+// expanding runs an Expansions on an API server that has the claim.
+func expanding(t *testing.T) (*scene, *apiserver.Expansions) {
+	s := newScene(t, apiserver.Options{})
+	require.NoError(t, s.server.Put(claimOf("u1")))
+	objects, err := s.source.Objects(apiserver.ObjectsOptions{})
+	require.NoError(t, err)
+	e := apiserver.NewExpansions(objects, nil)
+	s.run(e.Run)
+	return s, e
+}
+
+// capacity returns the size that the API server shows.
+func (s *scene) capacity() string {
+	claim, ok := apiservertest.Get[*corev1.PersistentVolumeClaim](s.server, "default", "data")
+	require.True(s, ok)
+	return claim.Status.Capacity.Storage().String()
+}
+
+func TestExpansionIsReportedAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s, e := expanding(t)
+		e.Expanded(claimOf("u1"), nil, 2*gib)
+		synctest.Wait()
+		require.Equal(t, "2Gi", s.capacity())
+		time.Sleep(time.Hour)
+		require.Equal(t, 1, s.server.Count(patches), "an accepted report is not sent again")
+	})
+}
+
+// While the API server is away nothing waits for it, and the newest size of a claim replaces older ones.
+func TestExpansionWithoutAPIServerIsReportedWhenItReturns(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s, e := expanding(t)
+		s.server.SetAway(true)
+		for size := range int64(3) {
+			e.Expanded(claimOf("u1"), nil, (2+size)*gib)
+			time.Sleep(time.Minute)
+		}
+		s.server.SetAway(false)
+		time.Sleep(10*time.Second + time.Second)
+		require.Equal(t, "4Gi", s.capacity())
+		require.Equal(t, 1, s.server.Count(patches))
+	})
+}
+
+// Permissions may be added later. The pauses are 1, 2, 4, 8, 10, 10, … s.
+func TestExpansionThatIsRefusedIsRepeatedWithBackOff(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s, e := expanding(t)
+		remove := s.server.Fail("patch", "persistentvolumeclaims", http.StatusForbidden)
+		e.Expanded(claimOf("u1"), nil, 2*gib)
+		time.Sleep(time.Minute)
+		require.Equal(t, 9, s.server.Count(patches))
+		remove()
+		time.Sleep(10 * time.Second)
+		require.Equal(t, "2Gi", s.capacity())
+	})
+}
+
+// A claim of the same name is another one.
+func TestExpansionOfDeletedClaimIsDropped(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s, e := expanding(t)
+		e.Expanded(claimOf("u0"), nil, 2*gib)
+		time.Sleep(time.Hour)
+		require.Equal(t, "1Gi", s.capacity())
+		require.Zero(t, s.server.Count(patches))
+		require.Equal(t, 1, s.server.Count(apiservertest.Match{Verb: "get", Resource: "persistentvolumeclaims"}))
+	})
+}
+
+func TestNewExpansionsWithoutObjectsPanicsWithTheirName(t *testing.T) {
+	require.PanicsWithValue(t, "apisource.NewExpansions: argument objects is nil: required, such as Source.Objects", func() {
+		apiserver.NewExpansions(nil, nil)
+	})
+}

@@ -1,0 +1,346 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/seed81659283/nodeagent/internal/backoff"
+	"github.com/seed81659283/nodeagent/internal/kubeapi"
+	"github.com/seed81659283/nodeagent/internal/runonce"
+	"github.com/seed81659283/nodeagent/internal/sleep"
+	"github.com/seed81659283/nodeagent/lifecycle/podset"
+	"github.com/seed81659283/nodeagent/qos"
+)
+
+const (
+	mirrorsAtOnce = 4               // names that are worked on
+	lookAgain     = time.Second     // for what nobody tells of: the node, a pod that terminates
+	unseen        = 1 * time.Minute // after which what the watch never showed is not believed
+)
+
+// maxRetry is the longest wait after a failed action, and maxNamespaceRetry the longest for a mirror in a namespace that does not
+// exist or is being deleted: the node learns of a new namespace only by the next attempt.
+const (
+	maxRetry          = time.Minute
+	maxNamespaceRetry = 10 * time.Minute
+)
+
+// MirrorsOptions tunes [Mirrors]. The zero value lacks Node.
+type MirrorsOptions struct {
+	// Sources names the sources of static pods, as lifecycle.Options.Sources does. No mirror is an orphan before all of them have
+	// reported completely. Empty: one complete set of any is enough.
+	Sources []string
+	// Node returns the Node object as the API server has it, and nil as long as there is none; it is asked often. Required.
+	Node func() *corev1.Node
+	// Running returns the UIDs of the static pods of that name that run or terminate, whether a source lists them or not: those in
+	// lifecycle.Reconciler.Pods. As long as one of them is listed by no source, the mirror of that name stays. Nil: there are none.
+	Running func(namespace, name string) []types.UID
+	// Admitted reports whether the static pod of a UID is admitted: Admitted of lifecycle.Reconciler.Pod. Until then no mirror of the pod
+	// is created. It is called often. Nil: each pod is admitted.
+	Admitted func(uid types.UID) bool
+	// Failed is called for each action that failed, with the wait before the next attempt, and once for a pod that cannot have
+	// a mirror, with no wait. Nil is not told.
+	Failed func(pod types.NamespacedName, err error, retry time.Duration)
+	// Rand is a source of jitter in [0,1). Nil means math/rand/v2's.
+	Rand func() float64
+}
+
+// Mirrors keeps a pod in the API server for each static pod, so that users see it there. Make one with [Source.Mirrors].
+type Mirrors struct {
+	source *Source
+	opts   MirrorsOptions
+	guard  runonce.Guard
+	wake   chan struct{}
+
+	mu      sync.Mutex // guards what follows
+	static  *podset.Merge
+	made    map[types.NamespacedName]claim // created, and the watch has yet to show it
+	deleted map[types.UID]time.Time        // deleted, and the watch has yet to show it
+	tries   map[types.NamespacedName]*try
+}
+
+// claim is an object that the API server has, by its own word.
+type claim struct {
+	pod *corev1.Pod
+	at  time.Time
+}
+
+// try is how it goes with a name.
+type try struct {
+	failures int
+	next     time.Time // nothing is done before
+	logged   string    // error of the last warning; empty after a success
+	blocked  string    // why nothing can be done, once it was told
+	told     bool      // the watch has told of the name since the last request to create the mirror began
+}
+
+// Mirrors returns what keeps mirror pods. A Source has one. It starts nothing; the pods of the Source have to be run, too.
+func (s *Source) Mirrors(o MirrorsOptions) (*Mirrors, error) {
+	if o.Node == nil {
+		return nil, errors.New("apisource.Source.Mirrors: Options.Node: required: a func that returns the Node object, which owns the mirrors")
+	}
+	if o.Rand == nil {
+		o.Rand = rand.Float64
+	}
+	m := &Mirrors{
+		source: s, opts: o, wake: make(chan struct{}, 1), static: podset.NewMerge(o.Sources...),
+		made: map[types.NamespacedName]claim{}, deleted: map[types.UID]time.Time{}, tries: map[types.NamespacedName]*try{},
+	}
+	s.pods.subscribe(m.shown)
+	return m, nil
+}
+
+// Set replaces the static pods of a source. It is called after lifecycle.Reconciler.Set, with the same set.
+func (m *Mirrors) Set(set podset.Set) {
+	m.guard.Require("apisource.Mirrors", m.source.opts.Logger, nil)
+	m.mu.Lock()
+	m.static, _ = m.static.With(podset.Accepted{Set: set})
+	m.mu.Unlock()
+	m.Changed()
+}
+
+// Changed has Run look again: the Node was registered or is another one, or a static pod was admitted or has terminated. Without it Run looks
+// once a second as long as it waits for such a thing.
+func (m *Mirrors) Changed() {
+	select {
+	case m.wake <- struct{}{}:
+	default:
+	}
+}
+
+// shown forgets what was believed of pods that the watch has told of.
+func (m *Mirrors) shown(keys ...string) {
+	m.mu.Lock()
+	told := make(map[string]bool, len(keys))
+	for _, key := range keys {
+		told[key] = true
+	}
+	for name, t := range m.tries {
+		if told[kubeapi.Key(name.Namespace, name.Name)] {
+			t.told = true
+		}
+	}
+	for name := range m.made {
+		if told[kubeapi.Key(name.Namespace, name.Name)] {
+			delete(m.made, name)
+		}
+	}
+	m.mu.Unlock()
+	m.Changed()
+}
+
+// Run creates, replaces and deletes mirror pods until ctx ends. It returns nil, or an error at once when it is called a second
+// time. An action that fails is retried after 1 s, doubling to 1 minute, or to 10 minutes while the namespace does not exist.
+func (m *Mirrors) Run(ctx context.Context) error {
+	if err := m.guard.Begin(); err != nil {
+		return fmt.Errorf("apisource.Mirrors: %w", err)
+	}
+	defer m.guard.End()
+	for ctx.Err() == nil {
+		due, next := m.plan(time.Now())
+		m.act(ctx, due)
+		if len(due) > 0 {
+			continue
+		}
+		m.sleep(ctx, next)
+	}
+	return nil
+}
+
+// sleep waits until there may be something to do. Without a time that is until it is told.
+func (m *Mirrors) sleep(ctx context.Context, next time.Time) {
+	var timer <-chan time.Time
+	if !next.IsZero() {
+		t := time.NewTimer(time.Until(next))
+		defer t.Stop()
+		timer = t.C
+	}
+	select {
+	case <-ctx.Done():
+	case <-m.wake:
+	case <-timer:
+	}
+}
+
+// plan returns what is to be done now, and when to look again if nothing is.
+func (m *Mirrors) plan(now time.Time) (due []MirrorAction, next time.Time) {
+	if !m.source.pods.Synced() {
+		return nil, time.Time{} // the first list wakes
+	}
+	node := m.opts.Node()
+	m.mu.Lock()
+	static, complete := m.staticPods(), m.static.Complete()
+	mirrorPods, until := m.believed(now)
+	m.mu.Unlock()
+	waiting := false
+	actions := PlanMirrors(static, mirrorPods, MirrorFacts{
+		Node: node, Complete: complete, Taken: m.taken,
+		Running: func(namespace, name string) bool {
+			running := m.isRunningUnlisted(namespace, name, static)
+			waiting = waiting || running
+			return running
+		},
+		Admitted: func(pod *corev1.Pod) bool {
+			admitted := m.opts.Admitted == nil || m.opts.Admitted(pod.UID)
+			waiting = waiting || !admitted
+			return admitted
+		},
+	})
+	due, next = m.pace(actions, now)
+	next = sleep.Earlier(next, until)
+	if waiting {
+		next = sleep.Earlier(next, now.Add(lookAgain))
+	}
+	return due, next
+}
+
+// isRunningUnlisted reports whether a static pod of a name runs or terminates that is not in listed.
+func (m *Mirrors) isRunningUnlisted(namespace, name string, listed []*corev1.Pod) bool {
+	if m.opts.Running == nil {
+		return false
+	}
+	return slices.ContainsFunc(m.opts.Running(namespace, name), func(uid types.UID) bool {
+		return !slices.ContainsFunc(listed, func(pod *corev1.Pod) bool { return pod.UID == uid })
+	})
+}
+
+// pace returns those actions whose time has come, and when that of the next one comes.
+func (m *Mirrors) pace(actions []MirrorAction, now time.Time) (due []MirrorAction, next time.Time) {
+	m.mu.Lock()
+	var blocked []MirrorAction
+	needed := make(map[types.NamespacedName]bool, len(actions))
+	for _, action := range actions {
+		name := action.name()
+		needed[name] = true
+		t := m.tries[name]
+		if t == nil {
+			t = &try{}
+			m.tries[name] = t
+		}
+		if action.Delete == nil && action.Create == nil {
+			if errors.Is(action.Err, ErrNotRegistered) {
+				next = sleep.Earlier(next, now.Add(lookAgain))
+			}
+			if text := action.Err.Error(); t.blocked != text {
+				t.blocked = text
+				blocked = append(blocked, action)
+			}
+			continue
+		}
+		if now.Before(t.next) {
+			next = sleep.Earlier(next, t.next)
+			continue
+		}
+		due = append(due, action)
+	}
+	for name, t := range m.tries {
+		if !needed[name] && !now.Before(t.next) {
+			delete(m.tries, name)
+		}
+	}
+	m.mu.Unlock()
+	for _, action := range blocked {
+		m.warn(action, action.Err)
+		m.callFailed(action, action.Err, 0)
+	}
+	return due, next
+}
+
+func (a MirrorAction) name() types.NamespacedName {
+	return types.NamespacedName{Namespace: a.Namespace, Name: a.Name}
+}
+
+// warn logs why there is no mirror for a pod.
+func (m *Mirrors) warn(action MirrorAction, err error) {
+	m.source.opts.Logger.Warn("mirror pod", "namespace", action.Namespace, "pod", action.Name, "error", err)
+}
+
+// callFailed calls the hook Failed, if there is one.
+func (m *Mirrors) callFailed(action MirrorAction, err error, retry time.Duration) {
+	if m.opts.Failed != nil {
+		m.opts.Failed(action.name(), err, retry)
+	}
+}
+
+// act does some actions beside each other, and returns when all are done.
+func (m *Mirrors) act(ctx context.Context, actions []MirrorAction) {
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, mirrorsAtOnce)
+	for _, action := range actions {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			m.note(ctx, action, m.do(ctx, action))
+		})
+	}
+	wg.Wait()
+}
+
+// note stores when a name may be worked on again: a second after a success, so that a client that deletes mirrors keeps nothing busy.
+// It logs an error once, until another error or a success.
+func (m *Mirrors) note(ctx context.Context, action MirrorAction, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	wait := lookAgain
+	m.mu.Lock()
+	t := m.tries[action.name()]
+	t.blocked = ""
+	logged := t.logged
+	if err == nil {
+		t.failures, t.logged = 0, ""
+	} else {
+		t.failures++
+		t.logged = err.Error()
+		policy := backoff.Policy{First: time.Second, Max: maxRetry}
+		if lacksNamespace(err) {
+			policy.Max = maxNamespaceRetry
+		}
+		wait = backoff.Jitter(policy.After(t.failures), 1, 1.5, m.opts.Rand())
+		if asked, ok := kubeapi.RetryAfter(err); ok {
+			wait = max(wait, asked)
+		}
+	}
+	t.next = time.Now().Add(wait)
+	m.mu.Unlock()
+	if err == nil {
+		return
+	}
+	if logged != err.Error() {
+		m.warn(action, err)
+	}
+	m.callFailed(action, err, wait)
+}
+
+// lacksNamespace reports whether a request failed because the namespace does not exist or is being deleted.
+func lacksNamespace(err error) bool {
+	var refusal apierrors.APIStatus
+	if apierrors.IsNotFound(err) && errors.As(err, &refusal) {
+		details := refusal.Status().Details
+		return details != nil && details.Kind == "namespaces"
+	}
+	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
+}
+
+// staticPods returns the static pods that are wanted. The lock is held.
+func (m *Mirrors) staticPods() []*corev1.Pod {
+	var static []*corev1.Pod
+	for pod := range m.static.Pods() {
+		if qos.IsStatic(pod) {
+			static = append(static, pod)
+		}
+	}
+	return static
+}

@@ -1,0 +1,380 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/seed81659283/nodeagent/apiserver"
+	"github.com/seed81659283/nodeagent/apiserver/apiservertest"
+	"github.com/seed81659283/nodeagent/lifecycle/podset"
+)
+
+// mirrorScene is a scene with mirrors of the static pods of the source "file".
+type mirrorScene struct {
+	*scene
+	mirrors  *apiserver.Mirrors
+	node     atomic.Pointer[corev1.Node]
+	running  atomic.Pointer[corev1.Pod] // a static pod
+	failures []string
+}
+
+func newMirrorScene(t *testing.T, logger ...*slog.Logger) *mirrorScene {
+	o := apiserver.Options{}
+	if len(logger) > 0 {
+		o.Logger = logger[0]
+	}
+	s := &mirrorScene{scene: newScene(t, o)}
+	s.node.Store(newNode())
+	var err error
+	s.mirrors, err = s.source.Mirrors(apiserver.MirrorsOptions{
+		Sources: []string{"file"},
+		Node:    func() *corev1.Node { return s.node.Load() },
+		Running: func(_, name string) (uids []types.UID) {
+			if pod := s.running.Load(); pod != nil && pod.Name == name {
+				uids = append(uids, pod.UID)
+			}
+			return uids
+		},
+		Failed: func(pod types.NamespacedName, err error, retry time.Duration) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.failures = append(s.failures, fmt.Sprint(pod, " ", err, " ", retry > 0))
+		},
+	})
+	require.NoError(t, err)
+	s.run(s.pods, s.mirrors.Run)
+	return s
+}
+
+func (s *mirrorScene) static(pods ...*corev1.Pod) {
+	s.mirrors.Set(podset.Set{Source: "file", Pods: pods})
+}
+
+// told returns what Failed was told.
+func (s *mirrorScene) told() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.failures)
+}
+
+// have returns the pods of the server, with their hashes.
+func (s *mirrorScene) have() string {
+	var words []string
+	for _, pod := range apiservertest.List[*corev1.Pod](s.server) {
+		words = append(words, pod.Name+"="+pod.Annotations[corev1.MirrorPodAnnotationKey])
+	}
+	return strings.Join(words, " ")
+}
+
+// writes returns how many requests have written something.
+func (s *mirrorScene) writes() (n int) {
+	for _, r := range s.server.Requests(apiservertest.Match{}) {
+		if !slices.Contains([]string{"get", "list", "watch"}, r.Verb) {
+			n++
+		}
+	}
+	return n
+}
+
+func TestMirrorsOfStaticPods(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newMirrorScene(t)
+		web := staticPod("web", "h1")
+		s.static(web)
+		time.Sleep(time.Second)
+		assert.Equal(t, "web=h1", s.have())
+		mirror, ok := s.source.Pods().Mirror(web)
+		require.True(t, ok)
+		assert.NotEqual(t, web.UID, mirror.UID)
+		u, _ := s.last()
+		assert.Empty(t, u.Pods, "a mirror is not run")
+		assert.Len(t, u.Mirrors, 1)
+		assert.Equal(t, 1, s.source.Pods().Mirrors())
+
+		edited := staticPod("web", "h2")
+		edited.Spec.Containers[0].Image = "other"
+		s.static(edited)
+		_, ok = s.source.Pods().Mirror(edited)
+		assert.False(t, ok, "no status goes to the mirror of another pod")
+		time.Sleep(2 * time.Second)
+		assert.Equal(t, "web=h2", s.have())
+		replaced, ok := s.source.Pods().Mirror(edited)
+		require.True(t, ok)
+		assert.NotEqual(t, mirror.UID, replaced.UID)
+		assert.Equal(t, "other", replaced.Spec.Containers[0].Image)
+		deletion := s.server.Requests(apiservertest.Match{Verb: "delete"})
+		require.Len(t, deletion, 1)
+
+		require.NoError(t, s.server.Remove(replaced))
+		time.Sleep(2 * time.Second)
+		assert.Equal(t, "web=h2", s.have(), "deleted by a user, it is created again")
+		require.NoError(t, s.server.Delete(replaced, new(int64(30))))
+		time.Sleep(2 * time.Second)
+		again, ok := s.source.Pods().Mirror(edited)
+		require.True(t, ok)
+		assert.Nil(t, again.DeletionTimestamp, "it is not left to terminate: nothing runs it")
+
+		s.static()
+		time.Sleep(2 * time.Second)
+		assert.Empty(t, s.have())
+		writes := s.writes()
+		time.Sleep(time.Hour)
+		assert.Equal(t, writes, s.writes(), "nothing is asked for in vain")
+		assert.Empty(t, s.told())
+		require.ErrorContains(t, s.mirrors.Run(t.Context()), "second call of Run")
+	})
+}
+
+// After a restart the mirrors are there already; nothing is written, and nothing is deleted before the sources have spoken.
+func TestMirrorsAfterARestart(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newMirrorScene(t)
+		s.put(mirrorPod("web", "h1", "m1"), mirrorPod("gone", "h2", "m2"))
+		time.Sleep(time.Hour)
+		s.mirrors.Set(podset.Set{Source: "file", Incomplete: true})
+		time.Sleep(time.Hour)
+		assert.Equal(t, "gone=h2 web=h1", s.have())
+		assert.Zero(t, s.writes())
+		s.static(staticPod("web", "h1"))
+		time.Sleep(2 * time.Second)
+		assert.Equal(t, "web=h1", s.have())
+		assert.Equal(t, 1, s.writes())
+		web, _ := apiservertest.Get[*corev1.Pod](s.server, "default", "web")
+		assert.Equal(t, types.UID("m1"), web.UID)
+	})
+}
+
+func TestMirrorStaysWhileItsPodTerminates(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newMirrorScene(t)
+		s.static(staticPod("web", "h1"))
+		time.Sleep(time.Second)
+		s.running.Store(staticPod("web", "h1"))
+		s.static()
+		time.Sleep(time.Hour)
+		assert.Equal(t, "web=h1", s.have())
+		s.running.Store(nil)
+		time.Sleep(2 * time.Second)
+		assert.Empty(t, s.have())
+	})
+}
+
+// A changed static pod gets a mirror of its own when its predecessor has terminated. Until then the mirror keeps its UID, and one that
+// is deleted meanwhile is not created again.
+func TestMirrorStaysWhileThePredecessorTerminates(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newMirrorScene(t)
+		s.static(staticPod("web", "h1"))
+		time.Sleep(time.Second)
+		before, _ := apiservertest.Get[*corev1.Pod](s.server, "default", "web")
+		s.running.Store(staticPod("web", "h1"))
+		for _, hash := range []string{"h2", "h3"} {
+			s.static(staticPod("web", hash))
+			time.Sleep(time.Minute)
+			during, _ := apiservertest.Get[*corev1.Pod](s.server, "default", "web")
+			require.Equal(t, before.UID, during.UID)
+			require.Equal(t, "web=h1", s.have())
+		}
+		s.running.Store(staticPod("web", "h3"))
+		time.Sleep(2 * time.Second)
+		assert.Equal(t, "web=h3", s.have())
+
+		s.static(staticPod("web", "h4"))
+		require.NoError(t, s.server.Remove(newPod("web", "", "")))
+		time.Sleep(time.Minute)
+		assert.Empty(t, s.have())
+		s.running.Store(nil)
+		time.Sleep(2 * time.Second)
+		assert.Equal(t, "web=h4", s.have())
+	})
+}
+
+func TestMirrorsWaitForTheNode(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newMirrorScene(t)
+		s.node.Store(nil)
+		s.static(staticPod("web", "h1"))
+		time.Sleep(time.Hour)
+		assert.Empty(t, s.have())
+		assert.Zero(t, s.writes())
+		assert.Equal(t, []string{"default/web mirror of pod default/web: the node is not registered, or is being deleted false"}, s.told(), "once")
+		s.node.Store(newNode())
+		time.Sleep(1100 * time.Millisecond)
+		assert.Equal(t, "web=h1", s.have())
+	})
+}
+
+// Another pod has the name: nothing is asked for until it is away.
+func TestMirrorWhoseNameIsTaken(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newMirrorScene(t)
+		s.put(newPod("web", "user", ""))
+		elsewhere := newPod("db", "user2", "")
+		elsewhere.Spec.NodeName = "n2"
+		s.put(elsewhere)
+		time.Sleep(time.Second)
+		s.static(staticPod("web", "h1"), staticPod("db", "h2"))
+		time.Sleep(10 * time.Minute)
+		assert.Equal(t, "db= web=", s.have())
+		assert.Less(t, s.writes(), 20, "of the one that is on another node, with a back-off")
+		require.NoError(t, s.server.Remove(newPod("web", "", "")))
+		require.NoError(t, s.server.Remove(elsewhere))
+		time.Sleep(2 * time.Minute)
+		assert.Equal(t, "db=h2 web=h1", s.have())
+	})
+}
+
+// The answer of a create was lost, or the mirror is of an agent before this one and the watch is behind.
+func TestMirrorThatIsThereAlready(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newMirrorScene(t)
+		time.Sleep(time.Second)
+		s.server.Inject(apiservertest.Fault{Match: apiservertest.Match{Verb: "watch"}, Hang: true})
+		s.server.CutAll()
+		s.put(mirrorPod("same", "h1", "m1"), mirrorPod("other", "h0", "m2"))
+		s.server.Inject(apiservertest.Fault{Match: apiservertest.Match{Verb: "create"}, Lost: true, Times: 1})
+		s.static(staticPod("lost", "h3"))
+		time.Sleep(5 * time.Second)
+		s.static(staticPod("same", "h1"), staticPod("other", "h2"), staticPod("lost", "h3"))
+		time.Sleep(20 * time.Second)
+		assert.Equal(t, "lost=h3 other=h2 same=h1", s.have())
+		same, _ := apiservertest.Get[*corev1.Pod](s.server, "default", "same")
+		assert.Equal(t, types.UID("m1"), same.UID)
+	})
+}
+
+// The API server, or a webhook of it, takes no mirror: no storm.
+func TestMirrorThatTheServerRefuses(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newMirrorScene(t)
+		allow := s.server.Inject(apiservertest.Fault{Match: apiservertest.Match{Verb: "create"}, Err: apierrors.NewForbidden(
+			schema.GroupResource{Resource: "pods"}, "web", errors.New("no mirrors here"))})
+		s.static(staticPod("web", "h1"))
+		time.Sleep(10 * time.Minute)
+		assert.Less(t, s.writes(), 20)
+		require.NotEmpty(t, s.told())
+		assert.Contains(t, s.told()[0], "no mirrors here")
+		allow()
+		time.Sleep(2 * time.Minute)
+		assert.Equal(t, "web=h1", s.have())
+	})
+}
+
+// A mirror in a namespace that does not exist, or that is being deleted, is tried ever less often and logged once, until there is one.
+func TestMirrorInMissingNamespaceBacksOff(t *testing.T) {
+	terminating := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "web", errors.New("namespace is being terminated"))
+	terminating.ErrStatus.Details.Causes = append(terminating.ErrStatus.Details.Causes, metav1.StatusCause{Type: corev1.NamespaceTerminatingCause})
+	for name, refusal := range map[string]*apierrors.StatusError{
+		"missing":     apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "default"),
+		"terminating": terminating,
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				var log bytes.Buffer
+				s := newMirrorScene(t, slog.New(slog.NewTextHandler(&log, nil)))
+				allow := s.server.Inject(apiservertest.Fault{Match: apiservertest.Match{Verb: "create"}, Err: refusal})
+				s.static(staticPod("web", "h1"))
+				time.Sleep(24 * time.Hour)
+				assert.Less(t, s.writes(), 24*6+15, "every 10 minutes")
+				assert.Greater(t, s.writes(), 24*4)
+				assert.Len(t, s.told(), s.writes(), "the hook is called for each")
+				lines := strings.Count(log.String(), "mirror pod")
+				assert.Equal(t, 1, lines, log.String())
+				allow()
+				time.Sleep(15 * time.Minute)
+				assert.Equal(t, "web=h1", s.have())
+			})
+		})
+	}
+}
+
+// A user who deletes mirrors all the time does not make a storm.
+func TestMirrorsThatAreDeletedAllTheTime(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newMirrorScene(t)
+		s.static(staticPod("web", "h1"))
+		for range 600 {
+			time.Sleep(100 * time.Millisecond)
+			_ = s.server.Remove(newPod("web", "", "")) // it may not be there
+		}
+		assert.LessOrEqual(t, s.writes(), 61, "one a second")
+		time.Sleep(2 * time.Second)
+		assert.Equal(t, "web=h1", s.have())
+	})
+}
+
+// TestMirrorsOfRandomOperations: after any changes on both sides, and any faults, each static pod has its mirror.
+func TestMirrorsOfRandomOperations(t *testing.T) {
+	for seed := range uint64(30) {
+		bubble(t, func(t *testing.T) {
+			rnd := rand.New(rand.NewPCG(seed, 5))
+			s := newMirrorScene(t)
+			want := map[string]*corev1.Pod{}
+			var calm []func()
+			for i := range 40 {
+				s.changeMirrors(rnd, want, i)
+				calm = append(calm, s.disturb(rnd))
+				time.Sleep(time.Duration(rnd.IntN(3000)) * time.Millisecond)
+			}
+			for _, end := range calm {
+				end()
+			}
+			s.server.SetAway(false)
+			s.running.Store(nil)
+			time.Sleep(5 * time.Minute)
+			var words []string
+			for _, name := range slices.Sorted(maps.Keys(want)) {
+				words = append(words, name+"="+want[name].Annotations["kubernetes.io/config.hash"])
+			}
+			require.Equal(t, strings.Join(words, " "), s.have(), "seed %d", seed)
+			for _, pod := range want {
+				_, ok := s.source.Pods().Mirror(pod)
+				require.True(t, ok)
+			}
+			writes := s.writes()
+			time.Sleep(time.Hour)
+			require.Equal(t, writes, s.writes(), "seed %d", seed)
+		})
+	}
+}
+
+// changeMirrors does something to the static pods or to the mirrors.
+func (s *mirrorScene) changeMirrors(rnd *rand.Rand, want map[string]*corev1.Pod, i int) {
+	name := fmt.Sprint("p", rnd.IntN(4))
+	mirror, exists := apiservertest.Get[*corev1.Pod](s.server, "default", name)
+	switch what := rnd.IntN(7); {
+	case what < 2:
+		want[name] = staticPod(name, fmt.Sprint("h", i))
+	case what == 2:
+		delete(want, name)
+	case what == 3 && exists:
+		require.NoError(s, s.server.Remove(mirror))
+	case what == 4 && exists:
+		require.NoError(s, s.server.Delete(mirror, new(int64(20))))
+	case what == 6:
+		s.running.Store(staticPod(name, "predecessor")) // of one name at a time; the one before has terminated
+	case what == 5:
+		s.put(mirrorPod(name, "alien", fmt.Sprint("alien", i)))
+	}
+	s.static(slices.Collect(maps.Values(want))...)
+}

@@ -1,0 +1,475 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/seed81659283/nodeagent/apiserver"
+	"github.com/seed81659283/nodeagent/apiserver/apiservertest"
+)
+
+func stamp() *metav1.Time { return new(metav1.NewTime(time.Now().Add(30 * time.Second))) }
+
+// scene is a source on an API server in memory, in a synctest bubble.
+type scene struct {
+	*testing.T
+	server *apiservertest.Server
+	source *apiserver.Source
+
+	mu      sync.Mutex // guards what follows
+	errs    []error
+	updates []apiserver.Update
+}
+
+// newScene starts a source. With the test it ends.
+func newScene(t *testing.T, o apiserver.Options) *scene {
+	s := &scene{T: t, server: apiservertest.NewServer(apiservertest.Options{})}
+	o.NodeName = "n1"
+	o.Hooks.Error = func(err error) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.errs = append(s.errs, err)
+	}
+	var err error
+	s.source, err = apiserver.New(s.server.Config(), o)
+	require.NoError(t, err)
+	return s
+}
+
+// run runs parts until the test ends.
+func (s *scene) run(parts ...func(context.Context) error) {
+	ctx, cancel := context.WithCancel(s.Context())
+	var wg sync.WaitGroup
+	for _, part := range parts {
+		wg.Go(func() { assert.NoError(s, part(ctx)) })
+	}
+	s.Cleanup(func() { cancel(); wg.Wait(); s.server.Close() })
+}
+
+func (s *scene) pods(ctx context.Context) error { return s.source.Pods().Run(ctx, s.take) }
+
+func (s *scene) take(u apiserver.Update) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.updates = append(s.updates, u)
+}
+
+// failed returns what Hooks.Error was told.
+func (s *scene) failed() []error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.errs)
+}
+
+// last returns the last update, and how many there were.
+func (s *scene) last() (apiserver.Update, int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.updates) == 0 {
+		return apiserver.Update{}, 0
+	}
+	return s.updates[len(s.updates)-1], len(s.updates)
+}
+
+// names returns the pods of the last update.
+func (s *scene) names() string {
+	var names []string
+	u, _ := s.last()
+	for _, pod := range u.Pods {
+		names = append(names, pod.Name)
+	}
+	return strings.Join(names, " ")
+}
+
+func (s *scene) put(pods ...*corev1.Pod) {
+	s.Helper()
+	for _, pod := range pods {
+		pod = pod.DeepCopy()
+		pod.ResourceVersion = ""
+		require.NoError(s, s.server.Put(pod))
+	}
+}
+
+func bubble(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	synctest.Test(t, test)
+}
+
+func TestNewNamesWhatIsMissing(t *testing.T) {
+	config := &rest.Config{Host: "http://apiserver.test"}
+	for _, c := range []struct {
+		config *rest.Config
+		node   string
+		want   string
+	}{
+		{config, "", "apisource.New: Options.NodeName: required"},
+		{config, "No Name", `apisource.New: Options.NodeName "No Name": a lowercase RFC 1123 subdomain`},
+		{nil, "n1", "apisource.New: kubeapi: config is nil"},
+		{&rest.Config{}, "n1", "apisource.New: kubeapi: config.Host is empty"},
+	} {
+		_, err := apiserver.New(c.config, apiserver.Options{NodeName: c.node})
+		require.ErrorContains(t, err, c.want)
+	}
+	source, err := apiserver.New(config, apiserver.Options{NodeName: "n1"})
+	require.NoError(t, err)
+	require.ErrorContains(t, source.Pods().Run(t.Context(), nil), "wants a sink")
+}
+
+func TestPodsOfTheNode(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newScene(t, apiserver.Options{})
+		elsewhere := newPod("elsewhere", "9", "")
+		elsewhere.Spec.NodeName = "n2"
+		s.put(newPod("a", "1", ""), elsewhere)
+		s.run(s.pods)
+		time.Sleep(time.Second)
+		assert.Equal(t, "a", s.names())
+		u, n := s.last()
+		assert.Equal(t, 1, n)
+		assert.False(t, u.Incomplete)
+		assert.True(t, s.source.Pods().Synced())
+
+		s.put(newPod("b", "2", ""))
+		require.NoError(t, apiservertest.Change(s.server, "default", "elsewhere", func(pod *corev1.Pod) { pod.Spec.NodeName = "n1" }))
+		time.Sleep(time.Second)
+		assert.Equal(t, "a b elsewhere", s.names())
+
+		require.NoError(t, s.server.Delete(newPod("a", "", ""), new(int64(30))))
+		time.Sleep(time.Second)
+		u, _ = s.last()
+		assert.EqualValues(t, 30, *u.Pods[0].DeletionGracePeriodSeconds)
+		require.NoError(t, s.server.Delete(newPod("a", "", ""), new(int64(5))))
+		time.Sleep(time.Second)
+		u, _ = s.last()
+		assert.EqualValues(t, 5, *u.Pods[0].DeletionGracePeriodSeconds, "the grace is shorter")
+		require.NoError(t, s.server.Delete(newPod("a", "", ""), new(int64(0))))
+		s.put(newPod("a", "3", ""))
+		time.Sleep(time.Second)
+		u, _ = s.last()
+		assert.Equal(t, "a b elsewhere", s.names())
+		assert.Equal(t, types.UID("3"), u.Pods[0].UID, "another pod of the name")
+		assert.Nil(t, u.Pods[0].DeletionTimestamp)
+		require.ErrorContains(t, s.pods(t.Context()), "second call of Run")
+		assert.Empty(t, s.failed())
+	})
+}
+
+// An empty node is a complete set of nothing; without an API server nothing is said.
+func TestPodsBeforeTheFirstList(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newScene(t, apiserver.Options{})
+		s.server.SetAway(true)
+		s.run(s.pods)
+		time.Sleep(10 * time.Minute)
+		_, n := s.last()
+		assert.Zero(t, n)
+		assert.False(t, s.source.Pods().Synced())
+		require.Error(t, s.source.Pods().Err())
+		assert.NotEmpty(t, s.failed())
+		assert.Less(t, len(s.failed()), 60, "there is a back-off")
+		s.server.SetAway(false)
+		time.Sleep(time.Minute)
+		u, n := s.last()
+		assert.Equal(t, 1, n)
+		assert.Empty(t, u.Pods)
+		assert.False(t, u.Incomplete)
+	})
+}
+
+func TestPodsWaitForTheNode(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		registered := make(chan struct{})
+		s := newScene(t, apiserver.Options{WaitForNode: func(ctx context.Context) error {
+			select {
+			case <-registered:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}})
+		s.put(newPod("a", "1", ""))
+		s.run(s.pods)
+		time.Sleep(time.Hour)
+		assert.Zero(t, s.server.Count(apiservertest.Match{}))
+		close(registered)
+		time.Sleep(time.Second)
+		assert.Equal(t, "a", s.names())
+
+		refused := newScene(t, apiserver.Options{WaitForNode: func(context.Context) error { return errors.New("no such node") }})
+		require.ErrorContains(t, refused.pods(t.Context()), "apisource.Pods: wait for node n1: no such node")
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		stopped := newScene(t, apiserver.Options{WaitForNode: func(ctx context.Context) error { return ctx.Err() }})
+		require.NoError(t, stopped.pods(ended))
+	})
+}
+
+// The set stays as it was while the API server is away, and catches up with what it missed.
+func TestPodsWhileTheServerIsAway(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newScene(t, apiserver.Options{})
+		s.put(newPod("a", "1", ""), newPod("b", "2", ""))
+		s.run(s.pods)
+		time.Sleep(time.Second)
+		first, _ := s.last()
+		s.server.SetAway(true)
+		require.NoError(t, s.server.Remove(newPod("a", "", "")))
+		s.put(newPod("c", "3", ""))
+		time.Sleep(2 * time.Minute)
+		_, n := s.last()
+		assert.Equal(t, 1, n, "nothing is said")
+		s.server.SetAway(false)
+		time.Sleep(time.Minute)
+		assert.Equal(t, "b c", s.names())
+		last, _ := s.last()
+		assert.Same(t, first.Pods[1], last.Pods[0], "b is as it was")
+	})
+}
+
+// A delete that no watch is told of, as after a restore of etcd, leaves no phantom for longer than 15 minutes.
+func TestPodsThatTheWatchLost(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newScene(t, apiserver.Options{})
+		s.put(newPod("a", "1", ""), newPod("b", "2", ""))
+		s.run(s.pods)
+		time.Sleep(time.Second)
+		require.NoError(t, s.server.Lose(newPod("a", "", "")))
+		time.Sleep(11 * time.Minute)
+		assert.Equal(t, "a b", s.names())
+		time.Sleep(5 * time.Minute)
+		assert.Equal(t, "b", s.names())
+	})
+}
+
+// Each fault lasts for a minute. The scenario changes pods all the while, and all has arrived a minute after its end.
+func TestPodsUnderFaults(t *testing.T) {
+	for name, fault := range map[string]apiservertest.Fault{
+		"409":               {Code: 409},
+		"429 with a wait":   {Code: 429, RetryAfter: 3 * time.Second},
+		"500":               {Code: 500},
+		"hang":              {Hang: true},
+		"slow":              {Delay: 3 * time.Second},
+		"refused":           {Cut: true},
+		"cut after 1 s":     {Match: apiservertest.Match{Verb: "watch"}, CutAfter: time.Second},
+		"410 of each watch": {Match: apiservertest.Match{Verb: "watch"}, Code: 410},
+		"403 of each list":  {Match: apiservertest.Match{Verb: "list"}, Code: 403},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				s := newScene(t, apiserver.Options{})
+				s.put(newPod("first", "0", ""))
+				s.run(s.pods)
+				time.Sleep(time.Second)
+				s.server.ForgetRequests()
+				remove := s.server.Inject(fault)
+				s.server.CutAll()
+				rnd := rand.New(rand.NewPCG(1, 1))
+				for i := range 60 {
+					s.change(rnd, i)
+					if rnd.IntN(10) == 0 {
+						s.server.Compact()
+					}
+					time.Sleep(time.Second)
+				}
+				remove()
+				s.server.CutAll()
+				requests := s.server.Count(apiservertest.Match{})
+				t.Logf("%d requests in a minute", requests)
+				assert.Less(t, requests, 200, "there is a back-off")
+				time.Sleep(time.Minute)
+				s.settled()
+			})
+		})
+	}
+}
+
+// change does something to the pods of the node.
+func (s *scene) change(rnd *rand.Rand, i int) {
+	s.Helper()
+	pods := apiservertest.List[*corev1.Pod](s.server)
+	var pod *corev1.Pod
+	if len(pods) > 0 {
+		pod = pods[rnd.IntN(len(pods))]
+	}
+	switch what := rnd.IntN(8); {
+	case pod == nil || what < 3:
+		next := newPod(fmt.Sprint("p", rnd.IntN(6)), fmt.Sprint("uid-", i), "")
+		if rnd.IntN(5) == 0 {
+			next.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"}
+		}
+		s.put(next)
+	case what == 3:
+		require.NoError(s, s.server.Remove(pod))
+	case what == 4:
+		require.NoError(s, s.server.Delete(pod, new(int64(rnd.IntN(3)*10))))
+	case what == 5:
+		require.NoError(s, s.server.Lose(pod))
+		s.put(pod) // a version that the watch has not seen the like of
+	case what == 6:
+		pod.Spec.NodeName = []string{"n1", "n2"}[rnd.IntN(2)]
+		s.put(pod)
+	default:
+		pod.Status.Phase = corev1.PodRunning
+		pod.Labels = map[string]string{"change": fmt.Sprint(i)}
+		s.put(pod)
+	}
+}
+
+// settled holds the last update against the server.
+func (s *scene) settled() {
+	s.Helper()
+	var want, got []string
+	for _, pod := range apiservertest.List[*corev1.Pod](s.server) {
+		if pod.Spec.NodeName == "n1" {
+			_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
+			want = append(want, fmt.Sprint(pod.Name, " ", pod.UID, " ", pod.ResourceVersion, " ", mirror))
+		}
+	}
+	u, _ := s.last()
+	for _, pod := range u.Pods {
+		got = append(got, fmt.Sprint(pod.Name, " ", pod.UID, " ", pod.ResourceVersion, " ", false))
+	}
+	for _, pod := range u.Mirrors {
+		got = append(got, fmt.Sprint(pod.Name, " ", pod.UID, " ", pod.ResourceVersion, " ", true))
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	require.Equal(s, want, got)
+	require.Empty(s, u.Errs)
+}
+
+// TestPodsOfRandomOperations: after any changes and any faults the set is what the server has.
+func TestPodsOfRandomOperations(t *testing.T) {
+	for seed := range uint64(40) {
+		bubble(t, func(t *testing.T) {
+			rnd := rand.New(rand.NewPCG(seed, 3))
+			s := newScene(t, apiserver.Options{})
+			s.run(s.pods)
+			var calm []func()
+			for i := range 40 {
+				s.change(rnd, i)
+				calm = append(calm, s.disturb(rnd))
+				time.Sleep(time.Duration(rnd.IntN(4000)) * time.Millisecond)
+			}
+			for _, end := range calm {
+				end()
+			}
+			s.server.SetAway(false)
+			time.Sleep(2 * time.Minute)
+			s.settled()
+		})
+	}
+}
+
+// disturb does something to the server, and returns what ends it.
+func (s *scene) disturb(rnd *rand.Rand) (end func()) {
+	switch rnd.IntN(12) {
+	case 0:
+		s.server.CutAll()
+	case 1:
+		s.server.Compact()
+	case 2:
+		s.server.SetAway(true)
+	case 3, 4:
+		s.server.SetAway(false)
+	case 5:
+		return s.server.Inject(apiservertest.Fault{Times: 1 + rnd.IntN(3), Code: []int{409, 410, 429, 500, 503, 504}[rnd.IntN(6)]})
+	case 6:
+		return s.server.Inject(apiservertest.Fault{Times: 1, Hang: true})
+	case 7:
+		return s.server.Inject(apiservertest.Fault{Times: 2, CutAfter: time.Duration(rnd.IntN(3000)) * time.Millisecond})
+	}
+	return func() {}
+}
+
+// A burst of pods is not as many sets: while the sink is at work, changes are one.
+func TestPodsOfABurst(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newScene(t, apiserver.Options{})
+		s.run(func(ctx context.Context) error {
+			return s.source.Pods().Run(ctx, func(u apiserver.Update) {
+				s.take(u)
+				time.Sleep(100 * time.Millisecond)
+			})
+		})
+		time.Sleep(time.Second)
+		for i := range 110 {
+			s.put(newPod(fmt.Sprint("p", i), fmt.Sprint(i), ""))
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(time.Second)
+		u, n := s.last()
+		assert.Len(t, u.Pods, 110)
+		assert.Less(t, n, 10)
+	})
+}
+
+// Of more pods than are taken, those that have terminated are left out first: the others run. Of terminated pods the newest 1,000 are
+// worked on.
+func TestMorePodsThanAreTaken(t *testing.T) {
+	for phase, incomplete := range map[corev1.PodPhase]bool{corev1.PodFailed: false, corev1.PodRunning: true} {
+		want := 10_000
+		if !incomplete {
+			want = 1_001
+		}
+		bubble(t, func(t *testing.T) {
+			s := newScene(t, apiserver.Options{})
+			for i := range 10_050 {
+				pod := newPod(fmt.Sprint("a", i), fmt.Sprint("a", i), "")
+				pod.Status.Phase = phase
+				s.put(pod)
+			}
+			old := newPod("zz", "zz", "")
+			old.CreationTimestamp = metav1.NewTime(time.Now().Add(-time.Hour))
+			s.put(old)
+			s.run(s.pods)
+			time.Sleep(30 * time.Second)
+			u, _ := s.last()
+			require.Len(t, u.Pods, want)
+			require.Equal(t, "zz", u.Pods[len(u.Pods)-1].Name)
+			require.Equal(t, incomplete, u.Incomplete, "a pod that is left out may run")
+			require.ErrorContains(t, s.source.Pods().Err(), "more than 10000 objects: 51 are left out, the first is default/a")
+			require.Len(t, s.failed(), 1)
+		})
+	}
+}
+
+// A pod is in memory once: what is run is what the watch has. A mirror pod stays as the API server has it.
+func TestThePodsOfTheWatchAreThoseThatRun(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newScene(t, apiserver.Options{})
+		pod, mirror := newPod("a", "1", ""), newPod("m", "2", "")
+		pod.Annotations = map[string]string{"kubernetes.io/config.source": "file", "kubernetes.io/config.seen": "now", "kept": "yes"}
+		mirror.Annotations = map[string]string{"kubernetes.io/config.mirror": "h1", "kubernetes.io/config.source": "file"}
+		s.put(pod, mirror)
+		s.run(s.pods)
+		time.Sleep(time.Minute)
+		u, _ := s.last()
+		require.Len(t, u.Pods, 1)
+		require.Len(t, u.Mirrors, 1)
+		require.True(t, u.Shared)
+		watched, ok := s.source.Pods().Object(pod.Namespace, "a")
+		require.True(t, ok)
+		require.Same(t, watched, u.Pods[0])
+		require.Equal(t, map[string]string{"kubernetes.io/config.source": "api", "kept": "yes"}, watched.Annotations)
+		require.Equal(t, mirror.Annotations, u.Mirrors[0].Annotations)
+	})
+}

@@ -1,0 +1,239 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/seed81659283/nodeagent/apiserver"
+	"github.com/seed81659283/nodeagent/apiserver/apiservertest"
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/lifecycle"
+)
+
+// record runs a test in virtual time, beside a Recorder.
+func record(t *testing.T, o apiserver.RecorderOptions, test func(t *testing.T, server *apiservertest.Server, r *apiserver.Recorder)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		server := apiservertest.NewServer(apiservertest.Options{})
+		defer server.Close()
+		source, err := apiserver.New(server.Config(), apiserver.Options{NodeName: "n1"})
+		require.NoError(t, err)
+		o.Rand = func() float64 { return 0.5 }
+		recorder := source.Recorder(o)
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		defer cancel()
+		wg.Go(func() { assert.NoError(t, recorder.Run(ctx)) })
+		test(t, server, recorder)
+	})
+}
+
+func events(server *apiservertest.Server) []*corev1.Event {
+	return apiservertest.List[*corev1.Event](server)
+}
+
+var web = cri.PodIdentity{UID: "u1", Namespace: "shop", Name: "web"}
+
+func TestEventsOfPodsAndTheNode(t *testing.T) {
+	pod := &corev1.Pod{Spec: corev1.PodSpec{
+		InitContainers: []corev1.Container{{Name: "setup"}}, Containers: []corev1.Container{{Name: "main"}},
+		EphemeralContainers: []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug"}}},
+	}}
+	pod.ResourceVersion = "7"
+	o := apiserver.RecorderOptions{
+		Pod: func(uid string) *corev1.Pod {
+			if uid == "u1" {
+				return pod
+			}
+			return nil
+		},
+		NodeUID: func() types.UID { return "node-uid" },
+	}
+	record(t, o, func(t *testing.T, server *apiservertest.Server, r *apiserver.Recorder) {
+		for path, container := range map[string]string{
+			"spec.containers{main}": "main", "spec.initContainers{setup}": "setup", "spec.ephemeralContainers{debug}": "debug",
+			"spec.containers{other}": "other", "": "",
+		} {
+			r.PodEvent(web, lifecycle.Event{Type: corev1.EventTypeNormal, Reason: "Started", Message: "of " + container, Container: container})
+			synctest.Wait()
+			all := events(server)
+			e := all[len(all)-1]
+			assert.Equal(t, path, e.InvolvedObject.FieldPath)
+			assert.Equal(t, corev1.EventSource{Component: "kubelet", Host: "n1"}, e.Source)
+			assert.Equal(t, "shop", e.Namespace)
+			assert.Equal(t, types.UID("u1"), e.InvolvedObject.UID)
+			assert.Equal(t, "7", e.InvolvedObject.ResourceVersion)
+			assert.Equal(t, "of "+container, e.Message)
+			assert.EqualValues(t, 1, e.Count)
+			require.NoError(t, server.Remove(e))
+		}
+		annotations := map[string]string{"starved_resource": "memory"}
+		r.AnnotatedPodEvent(web, lifecycle.Event{Type: corev1.EventTypeWarning, Reason: "Evicted", Message: "it was"}, annotations)
+		annotations["starved_resource"] = "changed by the caller"
+		synctest.Wait()
+		evicted := events(server)[0]
+		assert.Equal(t, map[string]string{"starved_resource": "memory"}, evicted.Annotations)
+		require.NoError(t, server.Remove(evicted))
+		r.NodeEvent(corev1.EventTypeWarning, "Rebooted", "it did")
+		synctest.Wait()
+		e := events(server)[0]
+		assert.Equal(t, corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: "n1", UID: "node-uid"}, e.InvolvedObject)
+		assert.Equal(t, "default", e.Namespace)
+		assert.Equal(t, apiserver.RecorderStats{Recorded: 7, Sent: 7}, r.Stats())
+	})
+}
+
+func TestRepeatedEventsAreCounted(t *testing.T) {
+	record(t, apiserver.RecorderOptions{}, func(t *testing.T, server *apiservertest.Server, r *apiserver.Recorder) {
+		backOff := lifecycle.Event{Type: corev1.EventTypeWarning, Reason: "BackOff", Message: "back-off", Container: "main"}
+		for range 3 {
+			r.PodEvent(web, backOff)
+			time.Sleep(time.Minute)
+		}
+		all := events(server)
+		require.Len(t, all, 1)
+		assert.EqualValues(t, 3, all[0].Count)
+		assert.Equal(t, 2*time.Minute, all[0].LastTimestamp.Sub(all[0].FirstTimestamp.Time))
+
+		require.NoError(t, server.Remove(all[0])) // as the API server forgets events after an hour
+		r.PodEvent(web, backOff)
+		synctest.Wait()
+		require.Len(t, events(server), 1)
+		assert.EqualValues(t, 4, events(server)[0].Count)
+	})
+}
+
+func TestRecordingNeverWaits(t *testing.T) {
+	var dropped []error
+	o := apiserver.RecorderOptions{Dropped: func(_ *corev1.Event, why error) { dropped = append(dropped, why) }}
+	record(t, o, func(t *testing.T, server *apiservertest.Server, r *apiserver.Recorder) {
+		remove := server.Hang("", "events")
+		begin := time.Now()
+		for i := range 1200 {
+			r.PodEvent(cri.PodIdentity{UID: fmt.Sprint(i), Namespace: "shop", Name: fmt.Sprint("pod-", i)}, lifecycle.Event{Type: "Normal", Reason: "R"})
+			if i == 0 {
+				synctest.Wait() // it is being sent
+			}
+		}
+		assert.Equal(t, begin, time.Now())
+		stats := r.Stats()
+		assert.Equal(t, 1000, stats.Queued)
+		assert.EqualValues(t, 199, stats.Dropped)
+		assert.True(t, errors.Is(dropped[0], apiserver.ErrQueueFull))
+		remove()
+		time.Sleep(time.Minute)
+		assert.Len(t, events(server), 1001)
+	})
+}
+
+func TestEventsWhileTheServerIsAway(t *testing.T) {
+	var why error
+	o := apiserver.RecorderOptions{Dropped: func(_ *corev1.Event, err error) { why = err }}
+	record(t, o, func(t *testing.T, server *apiservertest.Server, r *apiserver.Recorder) {
+		defer server.Inject(apiservertest.Fault{Match: apiservertest.Match{Resource: "events"}, Cut: true, Times: 12})()
+		r.PodEvent(web, lifecycle.Event{Type: "Normal", Reason: "Lost"})
+		r.PodEvent(web, lifecycle.Event{Type: "Normal", Reason: "Late"})
+		time.Sleep(100 * time.Second)
+		assert.EqualValues(t, 0, r.Stats().Dropped)
+		time.Sleep(10 * time.Second)
+		assert.EqualValues(t, 1, r.Stats().Dropped, "after twelve tries")
+		assert.Error(t, why)
+		require.Len(t, events(server), 1)
+		assert.Equal(t, "Late", events(server)[0].Reason)
+	})
+}
+
+func TestEventsThatTheServerRefuses(t *testing.T) {
+	record(t, apiserver.RecorderOptions{}, func(t *testing.T, server *apiservertest.Server, r *apiserver.Recorder) {
+		remove := server.Fail("create", "events", 403)
+		r.PodEvent(web, lifecycle.Event{Type: "Normal", Reason: "Refused"})
+		synctest.Wait()
+		remove()
+		time.Sleep(time.Hour)
+		assert.Empty(t, events(server), "it would be refused again")
+		assert.EqualValues(t, 1, r.Stats().Dropped)
+
+		server.Inject(apiservertest.Fault{Match: apiservertest.Match{Resource: "events"}, Lost: true, Times: 1})
+		r.PodEvent(web, lifecycle.Event{Type: "Normal", Reason: "Stored", Message: "and the answer is lost"})
+		time.Sleep(time.Minute)
+		require.Len(t, events(server), 1)
+		assert.EqualValues(t, 1, r.Stats().Sent)
+	})
+}
+
+func TestTooMuchOfOneObject(t *testing.T) {
+	record(t, apiserver.RecorderOptions{}, func(t *testing.T, server *apiservertest.Server, r *apiserver.Recorder) {
+		for i := range 100 {
+			r.PodEvent(web, lifecycle.Event{Type: "Warning", Reason: "Failed", Message: fmt.Sprint("message ", i)})
+			time.Sleep(time.Second)
+		}
+		all := events(server)
+		assert.Len(t, all, 10, "nine, and one for the rest")
+		assert.Equal(t, 25, server.Count(apiservertest.Match{Resource: "events"}))
+		assert.EqualValues(t, 75, r.Stats().Skipped)
+	})
+}
+
+func TestAPodThatIsRefused(t *testing.T) {
+	record(t, apiserver.RecorderOptions{}, func(t *testing.T, server *apiservertest.Server, r *apiserver.Recorder) {
+		refused := &lifecycle.RefusedError{Pod: web, Source: apiserver.API, Err: errors.New("pod shop/web: spec.volumes[0].rbd: Forbidden: not supported")}
+		for range 60 { // as each call of Set says it
+			r.Refused(refused)
+			time.Sleep(time.Second)
+		}
+		all := events(server)
+		require.Len(t, all, 1)
+		assert.EqualValues(t, 1, all[0].Count)
+		assert.Equal(t, "FailedValidation", all[0].Reason)
+		assert.Equal(t, corev1.EventTypeWarning, all[0].Type)
+		assert.Contains(t, all[0].Message, "spec.volumes[0].rbd")
+		time.Sleep(5 * time.Minute)
+		r.Refused(refused)
+		other := *refused
+		other.Err = errors.New("pod shop/web: spec.hostUsers: not supported")
+		r.Refused(&other)
+		synctest.Wait()
+		all = events(server)
+		require.Len(t, all, 2)
+		assert.EqualValues(t, 3, all[0].Count+all[1].Count)
+	})
+}
+
+// The name of an object and the message about it may have any length.
+func TestLongNamesAndMessages(t *testing.T) {
+	record(t, apiserver.RecorderOptions{}, func(t *testing.T, server *apiservertest.Server, r *apiserver.Recorder) {
+		long := cri.PodIdentity{UID: "u", Namespace: "shop", Name: strings.Repeat("a", 230) + "-" + strings.Repeat("b", 22)}
+		r.PodEvent(long, lifecycle.Event{Type: "Normal", Reason: "R", Message: strings.Repeat("ü", 10_000)})
+		r.PodEvent(long, lifecycle.Event{Type: "Normal", Reason: "R", Message: "a\xffb"})
+		synctest.Wait()
+		all := events(server)
+		require.Len(t, all, 2)
+		for _, e := range all {
+			assert.LessOrEqual(t, len(e.Name), 253)
+			assert.LessOrEqual(t, len(e.Message), 4096)
+			assert.True(t, strings.HasSuffix(e.Message, "...") || e.Message == "a�b", e.Message)
+		}
+	})
+}
+
+func TestRecorderRunsOnce(t *testing.T) {
+	record(t, apiserver.RecorderOptions{}, func(t *testing.T, _ *apiservertest.Server, r *apiserver.Recorder) {
+		synctest.Wait()
+		assert.Error(t, r.Run(context.Background())) //nolint:usetesting // It ends at once.
+	})
+}

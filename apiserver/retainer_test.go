@@ -1,0 +1,114 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver_test
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/seed81659283/nodeagent/apiserver"
+	"github.com/seed81659283/nodeagent/lifecycle"
+)
+
+// showing returns a pod with a volume that shows the config map of its name.
+func showing(name string) *corev1.Pod {
+	pod := newPod(name, "uid-"+name, "")
+	pod.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{
+		ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: name}},
+	}}}
+	return pod
+}
+
+// retaining is a scene whose objects watch the config maps a, b and c.
+type retaining struct {
+	*scene
+	retainer *apiserver.Retainer
+	working  []lifecycle.PodState // the pods that the agent works on
+}
+
+// newRetaining reads the config maps, which are watched since, for a pod each. Synced: the API server has listed the pods of the node.
+func newRetaining(t *testing.T, synced bool) *retaining {
+	r := &retaining{scene: newScene(t, apiserver.Options{})}
+	objects, err := r.source.Objects(apiserver.ObjectsOptions{})
+	require.NoError(t, err)
+	if synced {
+		r.run(objects.Run, r.pods)
+	} else {
+		r.run(objects.Run)
+	}
+	synctest.Wait() // until they run
+	for _, name := range []string{"a", "b", "c"} {
+		require.NoError(t, r.server.Put(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}))
+		_, err := objects.Volumes().ConfigMap(t.Context(), "default", name)
+		require.NoError(t, err)
+	}
+	r.retainer = r.source.Retainer(objects, func() []lifecycle.PodState { return r.working })
+	r.retainer.Set(lifecycle.PodSet{Source: apiserver.API, Pods: []*corev1.Pod{showing("a"), showing("b"), showing("c")}})
+	require.Equal(t, 3, r.watches())
+	return r
+}
+
+// watches returns how many config maps are watched.
+func (r *retaining) watches() int {
+	synctest.Wait()
+	return r.server.Watches("configmaps")
+}
+
+func TestRetainerKeepsObjectsOfPodsThatAreWantedOrWorkedOn(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRetaining(t, true)
+		r.working = []lifecycle.PodState{{Spec: showing("b")}, {Spec: nil}} // which terminates, and an orphan
+		r.retainer.Set(lifecycle.PodSet{Source: apiserver.API, Pods: []*corev1.Pod{showing("a")}})
+		require.Equal(t, 2, r.watches())
+		r.retainer.Gone("uid-b")
+		require.Equal(t, 1, r.watches(), "it still has a worker when the hook is called")
+		r.retainer.Set(lifecycle.PodSet{Source: "file"})
+		r.working = nil
+		r.retainer.Set(lifecycle.PodSet{Source: "file"})
+		require.Equal(t, 1, r.watches(), "the pods of another source do not replace those of the API server")
+	})
+}
+
+// Pods of the API server of which this process has not heard yet refer to objects as well.
+func TestRetainerBeforeFirstListDropsNothing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRetaining(t, false)
+		r.retainer.Set(lifecycle.PodSet{Source: "file"})
+		r.retainer.Gone("uid-a")
+		require.Equal(t, 3, r.watches())
+	})
+}
+
+// The caller may use its slice for the next set.
+func TestRetainerAfterSetDoesNotChangePodsOfCaller(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRetaining(t, true)
+		set := []*corev1.Pod{showing("a"), showing("b")}
+		kept := slices.Clone(set)
+		r.retainer.Set(lifecycle.PodSet{Source: apiserver.API, Pods: set})
+		r.retainer.Gone("uid-a")
+		require.Equal(t, kept, set)
+		require.Equal(t, 1, r.watches())
+	})
+}
+
+func TestRetainerWithoutRequiredArgumentPanicsWithItsName(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newScene(t, apiserver.Options{})
+		s.run(s.pods)
+		objects, err := s.source.Objects(apiserver.ObjectsOptions{})
+		require.NoError(t, err)
+		require.PanicsWithValue(t, "Source.Retainer: argument objects is nil: required, such as Source.Objects", func() {
+			s.source.Retainer(nil, func() []lifecycle.PodState { return nil })
+		})
+		require.PanicsWithValue(t, "Source.Retainer: argument pods is nil: required, such as lifecycle.Reconciler.Pods", func() {
+			s.source.Retainer(objects, nil)
+		})
+	})
+}

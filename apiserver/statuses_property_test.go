@@ -1,0 +1,134 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/seed81659283/nodeagent/apiserver"
+	"github.com/seed81659283/nodeagent/apiserver/apiservertest"
+)
+
+// Whatever goes wrong, the API server ends up with the last status of each pod and without those that were deleted, no status has
+// reached another pod, and the requests stay within a bound.
+func TestRandomOperations(t *testing.T) {
+	runs := uint64(20)
+	if os.Getenv("NODEAGENT_SOAK") != "" {
+		runs = 400
+	}
+	for seed := range runs {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			report(t, apiserver.StatusesOptions{Parallel: 1 + int(seed%5)}, func(t *testing.T, r *reporting) {
+				w := &operations{reporting: r, rnd: rand.New(rand.NewPCG(seed, 1)), pods: map[string]*corev1.Pod{}}
+				for range 150 {
+					w.step()
+					time.Sleep(time.Duration(w.rnd.IntN(3000)) * time.Millisecond)
+				}
+				w.server.SetAway(false)
+				for _, remove := range w.faults {
+					remove()
+				}
+				time.Sleep(15 * time.Minute) // a list anew
+				w.check(t)
+			})
+		})
+	}
+}
+
+// operations does to a server and an agent what may happen to them.
+type operations struct {
+	*reporting
+	rnd    *rand.Rand
+	pods   map[string]*corev1.Pod // by name: those that are there
+	made   int
+	said   int
+	faults []func()
+}
+
+func (w *operations) step() {
+	name := fmt.Sprint("pod-", w.rnd.IntN(6))
+	pod := w.pods[name]
+	switch k := w.rnd.IntN(20); {
+	case pod == nil && !w.gone(name): // the one before it is still there
+	case pod == nil:
+		w.made++
+		w.pods[name] = w.bind(name, func(p *corev1.Pod) { p.UID = types.UID(fmt.Sprint("uid-", w.made)) })
+	case k < 10:
+		w.said++
+		w.say(pod, corev1.PodRunning, w.rnd.IntN(2) == 0, fmt.Sprint(pod.UID, " ", w.said))
+	case k < 12: // deleted, and taken down at once
+		_ = w.server.Delete(pod, nil) // it may have been removed by force
+		w.say(pod, corev1.PodFailed, false, fmt.Sprint(pod.UID, " over"))
+		w.statuses.Left(identity(pod))
+		delete(w.pods, name)
+	case k == 12: // by force
+		_ = w.server.Remove(pod)
+		w.locked(func() { delete(w.states, string(pod.UID)) })
+		delete(w.pods, name)
+	case k == 13:
+		w.server.SetAway(w.rnd.IntN(3) == 0)
+	case k == 14:
+		w.server.CutAll()
+	case k == 15 && len(w.faults) > 0:
+		w.faults[0]()
+		w.faults = w.faults[1:]
+	case k < 18:
+		w.inject()
+	case k == 18:
+		_ = apiservertest.Change(w.server, "default", name, func(p *corev1.Pod) {
+			p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: "example.com/gate", Status: corev1.ConditionTrue})
+		})
+	case k == 19:
+		_ = apiservertest.Change(w.server, "default", name, func(p *corev1.Pod) { p.Status.Message = "somebody else's" })
+	}
+}
+
+func (w *operations) inject() {
+	fault := apiservertest.Fault{Times: 1 + w.rnd.IntN(20)}
+	fault.Verb = []string{"patch", "delete", "get", "list", "watch", ""}[w.rnd.IntN(6)]
+	switch w.rnd.IntN(6) {
+	case 0:
+		fault.Code = []int{409, 422, 500, 503, 403}[w.rnd.IntN(5)]
+	case 1:
+		fault.Code, fault.RetryAfter = 429, time.Duration(w.rnd.IntN(5))*time.Second
+	case 2:
+		fault.Hang = true
+	case 3:
+		fault.Cut = true
+	case 4:
+		fault.Lost = fault.Verb == "patch" || fault.Verb == "delete"
+	case 5:
+		fault.Delay = time.Duration(w.rnd.IntN(8)) * time.Second
+	}
+	w.faults = append(w.faults, w.server.Inject(fault))
+}
+
+func (w *operations) check(t *testing.T) {
+	t.Helper()
+	w.locked(func() {
+		for _, pod := range apiservertest.List[*corev1.Pod](w.server) {
+			require.NotNil(t, w.pods[pod.Name], "pod %s is gone, and not at the server", pod.Name)
+			require.Equal(t, w.pods[pod.Name].UID, pod.UID, "pod %s is gone", pod.Name)
+			if state, said := w.states[string(pod.UID)]; said {
+				assert.Equal(t, state.Status.Message, pod.Status.Message)
+				assert.Equal(t, state.Status.Phase, pod.Status.Phase)
+			} else {
+				assert.NotContains(t, pod.Status.Message, "uid-", "a status has reached another pod")
+			}
+		}
+	})
+	assert.Len(t, apiservertest.List[*corev1.Pod](w.server), len(w.pods))
+	assert.Zero(t, w.statuses.Pending())
+	sent := w.count("patch") + w.count("get") + w.count("delete")
+	assert.Less(t, sent, 1000, "of 150 operations")
+}

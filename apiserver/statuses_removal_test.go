@@ -1,0 +1,153 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/seed81659283/nodeagent/apiserver"
+	"github.com/seed81659283/nodeagent/apiserver/apiservertest"
+	"github.com/seed81659283/nodeagent/lifecycle"
+)
+
+func TestRejectedPodsOfAControllerAreToldOneByOne(t *testing.T) {
+	report(t, apiserver.StatusesOptions{}, func(t *testing.T, r *reporting) {
+		owned := func(uid string) func(*corev1.Pod) {
+			return func(p *corev1.Pod) {
+				p.OwnerReferences = []metav1.OwnerReference{{UID: types.UID(uid), Controller: new(true), Kind: "ReplicaSet", Name: uid}}
+			}
+		}
+		var pods []*corev1.Pod
+		for i := range 5 {
+			pods = append(pods, r.bind(fmt.Sprint("a-", i), owned("a")))
+		}
+		pods = append(pods, r.bind("b", owned("b")), r.bind("alone", nil))
+		begin := time.Now()
+		for _, pod := range pods {
+			r.say(pod, corev1.PodFailed, false, "Pod was rejected: Node didn't have enough resource: cpu")
+		}
+		at := func() (failed []string) {
+			for _, pod := range pods {
+				if r.has(pod.Name).Status.Phase == corev1.PodFailed {
+					failed = append(failed, pod.Name)
+				}
+			}
+			return failed
+		}
+		time.Sleep(10 * time.Millisecond)
+		assert.Len(t, at(), 3, "the first of each controller, and the one without: %s", at())
+		for _, step := range []struct {
+			after time.Duration
+			want  int
+		}{{time.Second, 4}, {2900 * time.Millisecond, 4}, {3 * time.Second, 5}, {6900 * time.Millisecond, 5}, {7 * time.Second, 6}} {
+			time.Sleep(time.Until(begin.Add(step.after + 20*time.Millisecond)))
+			assert.Len(t, at(), step.want, "%s", step.after)
+		}
+		last := pods[slices.IndexFunc(pods, func(p *corev1.Pod) bool { return r.has(p.Name).Status.Phase != corev1.PodFailed })]
+		require.NoError(t, r.server.Delete(last, nil))
+		r.statuses.Left(identity(last))
+		time.Sleep(100 * time.Millisecond)
+		assert.True(t, r.gone(last.Name), "one that is deleted does not wait")
+	})
+}
+
+func TestAPodThatNobodyRunsIsRemoved(t *testing.T) {
+	report(t, apiserver.StatusesOptions{}, func(t *testing.T, r *reporting) {
+		stays, pod, running := r.bind("stays", nil), r.bind("web", nil), r.bind("running", nil)
+		r.locked(func() { r.may["uid-running"] = true })
+		require.NoError(t, r.server.Delete(pod, nil))
+		require.NoError(t, r.server.Delete(running, nil))
+		time.Sleep(900 * time.Millisecond)
+		assert.False(t, r.gone("web"), "somebody may be about to run it")
+		time.Sleep(200 * time.Millisecond)
+		assert.True(t, r.gone("web"))
+		patches := r.server.Requests(apiservertest.Match{Verb: "patch", Resource: "pods"})
+		require.Len(t, patches, 1)
+		assert.Contains(t, string(patches[0].Body), `"phase":"Failed"`, "a controller may wait for its terminal phase")
+		time.Sleep(time.Hour)
+		assert.Equal(t, stays.Status, r.has("stays").Status)
+		assert.Equal(t, corev1.PodPending, r.has("running").Status.Phase)
+		r.locked(func() { r.may["uid-running"] = false })
+		time.Sleep(12 * time.Second)
+		assert.True(t, r.gone("running"))
+	})
+}
+
+func TestFlush(t *testing.T) {
+	report(t, apiserver.StatusesOptions{}, func(t *testing.T, r *reporting) {
+		for i := range 3 {
+			pod := r.bind(fmt.Sprint("web-", i), func(p *corev1.Pod) {
+				p.OwnerReferences = []metav1.OwnerReference{{UID: "a", Controller: new(true)}}
+			})
+			r.say(pod, corev1.PodFailed, false, "Pod was rejected: the node is shutting down")
+		}
+		synctest.Wait()
+		require.NoError(t, r.statuses.Flush(t.Context()))
+		for i := range 3 {
+			assert.Equal(t, corev1.PodFailed, r.has(fmt.Sprint("web-", i)).Status.Phase, "it does not wait for the others")
+		}
+		r.server.SetAway(true)
+		r.say(r.has("web-0"), corev1.PodFailed, false, "again")
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		err := r.statuses.Flush(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.ErrorContains(t, err, "1 pods are waiting")
+	})
+}
+
+// With one request at a time, what somebody waits for goes first, and nothing waits for ever.
+func TestWhatSomebodyWaitsForGoesFirst(t *testing.T) {
+	report(t, apiserver.StatusesOptions{Parallel: 1}, func(t *testing.T, r *reporting) {
+		var pods []*corev1.Pod
+		for i := range 40 {
+			pods = append(pods, r.bind(fmt.Sprintf("pod-%02d", i), nil))
+		}
+		synctest.Wait()
+		remove := r.server.Delay("patch", "pods", time.Second)
+		defer remove()
+		for i, pod := range pods {
+			switch i {
+			case 30:
+				r.say(pod, corev1.PodSucceeded, false, "")
+			case 31:
+				r.say(pod, corev1.PodRunning, true, "")
+			default:
+				r.say(pod, corev1.PodPending, false, "noise")
+			}
+		}
+		time.Sleep(3500 * time.Millisecond)
+		assert.Equal(t, corev1.PodSucceeded, r.has("pod-30").Status.Phase)
+		assert.Equal(t, corev1.PodRunning, r.has("pod-31").Status.Phase)
+		assert.Equal(t, 4, r.count("patch"))
+		time.Sleep(time.Minute)
+		assert.Zero(t, r.statuses.Pending())
+	})
+}
+
+func TestWhatStatusesNeed(t *testing.T) {
+	server := apiservertest.NewServer(apiservertest.Options{})
+	defer server.Close()
+	source, err := apiserver.New(server.Config(), apiserver.Options{NodeName: "n1"})
+	require.NoError(t, err)
+	for want, o := range map[string]apiserver.StatusesOptions{
+		"StatusesOptions.Pods: required":   {},
+		"StatusesOptions.MayRun: required": {Pods: func() []lifecycle.PodState { return nil }},
+		"Parallel: -1 must be at least 0":  {Pods: func() []lifecycle.PodState { return nil }, MayRun: func(string) bool { return true }, Parallel: -1},
+	} {
+		_, err := source.Statuses(o)
+		assert.ErrorContains(t, err, want)
+	}
+}

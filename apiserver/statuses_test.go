@@ -1,0 +1,385 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/seed81659283/nodeagent/apiserver"
+	"github.com/seed81659283/nodeagent/apiserver/apiservertest"
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/lifecycle"
+)
+
+// reporting is an agent that says what it is told to, between a server and Statuses.
+type reporting struct {
+	t        *testing.T
+	server   *apiservertest.Server
+	source   *apiserver.Source
+	statuses *apiserver.Statuses
+
+	mu      sync.Mutex // guards what follows
+	states  map[string]lifecycle.PodState
+	may     map[string]bool // what MayRun says of pods that have no state
+	errs    []error
+	removed []string
+}
+
+// report runs a test in virtual time, beside a source and its statuses.
+func report(t *testing.T, o apiserver.StatusesOptions, test func(t *testing.T, r *reporting)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		r := &reporting{
+			t: t, server: apiservertest.NewServer(apiservertest.Options{}), states: map[string]lifecycle.PodState{}, may: map[string]bool{},
+		}
+		defer r.server.Close()
+		var err error
+		r.source, err = apiserver.New(r.server.Config(), apiserver.Options{NodeName: "n1"})
+		require.NoError(t, err)
+		o.Pods, o.MayRun, o.Rand = r.pods, r.mayRun, func() float64 { return 0.5 }
+		o.Hooks.Error = func(_ cri.PodIdentity, err error, _ time.Duration) { r.locked(func() { r.errs = append(r.errs, err) }) }
+		o.Hooks.Removed = func(pod cri.PodIdentity) { r.locked(func() { r.removed = append(r.removed, pod.UID) }) }
+		r.statuses, err = r.source.Statuses(o)
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		defer cancel()
+		wg.Go(func() { assert.NoError(t, r.source.Pods().Run(ctx, func(apiserver.Update) {})) })
+		wg.Go(func() { assert.NoError(t, r.statuses.Run(ctx)) })
+		test(t, r)
+	})
+}
+
+func (r *reporting) locked(do func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	do()
+}
+
+func (r *reporting) pods() (states []lifecycle.PodState) {
+	r.locked(func() {
+		for _, state := range r.states {
+			states = append(states, state)
+		}
+	})
+	return states
+}
+
+func (r *reporting) mayRun(uid string) (may bool) {
+	r.locked(func() { may = r.may[uid] })
+	return may
+}
+
+// bind puts a pod on the server that is bound to the node.
+func (r *reporting) bind(name string, change func(*corev1.Pod)) *corev1.Pod {
+	r.t.Helper()
+	grace := int64(30)
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name), Generation: 1},
+		Spec: corev1.PodSpec{
+			NodeName: "n1", RestartPolicy: corev1.RestartPolicyAlways, TerminationGracePeriodSeconds: &grace,
+			Containers: []corev1.Container{{Name: "main", Image: "image"}},
+		},
+		Status: corev1.PodStatus{Phase: corev1.PodPending},
+	}
+	if change != nil {
+		change(pod)
+	}
+	require.NoError(r.t, r.server.Put(pod))
+	pod, _ = apiservertest.Get[*corev1.Pod](r.server, "default", name)
+	return pod
+}
+
+// say has the agent say something of a pod.
+func (r *reporting) say(pod *corev1.Pod, phase corev1.PodPhase, ready bool, message string) {
+	start := metav1.NewTime(time.Now()).Rfc3339Copy()
+	st := &corev1.PodStatus{
+		Phase: phase, Message: message, StartTime: &start, ObservedGeneration: pod.Generation, QOSClass: corev1.PodQOSBestEffort,
+		ContainerStatuses: []corev1.ContainerStatus{{Name: "main", Ready: ready}},
+		Conditions: []corev1.PodCondition{
+			{
+				Type: corev1.PodReady, LastTransitionTime: start,
+				Status: map[bool]corev1.ConditionStatus{true: corev1.ConditionTrue, false: corev1.ConditionFalse}[ready],
+			},
+		},
+	}
+	r.locked(func() { r.states[string(pod.UID)] = lifecycle.PodState{Pod: identity(pod), Spec: pod, Status: st} })
+	r.statuses.Changed(pod, st)
+}
+
+func identity(pod *corev1.Pod) cri.PodIdentity {
+	return cri.PodIdentity{UID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name}
+}
+
+// has returns the pod as the server has it.
+func (r *reporting) has(name string) *corev1.Pod {
+	r.t.Helper()
+	pod, ok := apiservertest.Get[*corev1.Pod](r.server, "default", name)
+	require.True(r.t, ok, name)
+	return pod
+}
+
+func (r *reporting) gone(name string) bool {
+	_, ok := apiservertest.Get[*corev1.Pod](r.server, "default", name)
+	return !ok
+}
+
+// count returns how many requests of a verb there were for pods.
+func (r *reporting) count(verb string) int {
+	return r.server.Count(apiservertest.Match{Verb: verb, Resource: "pods"})
+}
+
+func TestOneRequestForEachChange(t *testing.T) {
+	report(t, apiserver.StatusesOptions{}, func(t *testing.T, r *reporting) {
+		pod := r.bind("web", func(p *corev1.Pod) {
+			p.Status.Conditions = []corev1.PodCondition{{Type: "example.com/gate", Status: corev1.ConditionTrue}}
+			p.Status.ResourceClaimStatuses = []corev1.PodResourceClaimStatus{{Name: "gpu"}}
+		})
+		synctest.Wait()
+		for i, message := range []string{"a", "b", "c"} {
+			r.say(pod, corev1.PodRunning, true, message)
+			time.Sleep(time.Minute)
+			assert.Equal(t, i+1, r.count("patch"), message)
+			assert.Equal(t, message, r.has("web").Status.Message)
+		}
+		assert.Zero(t, r.count("get"))
+		st := r.has("web").Status
+		assert.Equal(t, corev1.PodConditionType("example.com/gate"), st.Conditions[0].Type)
+		assert.Equal(t, "gpu", st.ResourceClaimStatuses[0].Name)
+		assert.Zero(t, r.statuses.Pending())
+
+		r.say(pod, corev1.PodRunning, true, "c") // the same again, as another agent says it after a restart
+		time.Sleep(time.Minute)
+		assert.Equal(t, 3, r.count("patch"))
+		require.NoError(t, apiservertest.Change(r.server, "default", "web", func(p *corev1.Pod) { p.Status.Message = "somebody else's" }))
+		time.Sleep(time.Minute)
+		assert.Equal(t, "c", r.has("web").Status.Message, "what others write over it is put right")
+		assert.Equal(t, 4, r.count("patch"))
+	})
+}
+
+func TestTheNewestStatusWins(t *testing.T) {
+	report(t, apiserver.StatusesOptions{}, func(t *testing.T, r *reporting) {
+		pod := r.bind("web", nil)
+		synctest.Wait()
+		defer r.server.Delay("patch", "pods", time.Second)()
+		for i := range 50 {
+			r.say(pod, corev1.PodRunning, true, fmt.Sprint("message ", i))
+			time.Sleep(10 * time.Millisecond)
+		}
+		time.Sleep(time.Minute)
+		assert.Equal(t, "message 49", r.has("web").Status.Message)
+		assert.Equal(t, 2, r.count("patch"), "the first, and the last")
+	})
+}
+
+func TestADeletedPodIsRemovedOnceNothingIsLeft(t *testing.T) {
+	report(t, apiserver.StatusesOptions{}, func(t *testing.T, r *reporting) {
+		pod := r.bind("web", nil)
+		r.say(pod, corev1.PodRunning, true, "")
+		time.Sleep(time.Second)
+		require.NoError(t, r.server.Delete(pod, nil))
+		time.Sleep(time.Minute)
+		assert.Zero(t, r.count("delete"), "it runs")
+		r.statuses.Left(identity(pod))
+		time.Sleep(time.Minute)
+		assert.Zero(t, r.count("delete"), "its terminal phase is not known")
+		r.say(pod, corev1.PodSucceeded, false, "")
+		time.Sleep(100 * time.Millisecond)
+		assert.True(t, r.gone("web"))
+		requests := r.server.Requests(apiservertest.Match{Resource: "pods"})
+		last := requests[len(requests)-2:]
+		assert.Equal(t, []string{"patch", "delete"}, []string{last[0].Verb, last[1].Verb})
+		r.locked(func() { assert.Equal(t, []string{"uid-web"}, r.removed) })
+		time.Sleep(time.Hour)
+		assert.Equal(t, 1, r.count("delete"))
+	})
+}
+
+// A finalizer keeps the object: it is not removed again and again.
+func TestAPodWithAFinalizerIsRemovedOnce(t *testing.T) {
+	report(t, apiserver.StatusesOptions{}, func(t *testing.T, r *reporting) {
+		pod := r.bind("job", func(p *corev1.Pod) { p.Finalizers = []string{"batch.kubernetes.io/job-tracking"} })
+		require.NoError(t, r.server.Delete(pod, nil))
+		r.say(pod, corev1.PodFailed, false, "")
+		r.statuses.Left(identity(pod))
+		time.Sleep(time.Hour)
+		assert.Equal(t, corev1.PodFailed, r.has("job").Status.Phase)
+		assert.Equal(t, 1, r.count("delete"))
+	})
+}
+
+func TestAMirrorPodHasTheStatusOfItsStaticPod(t *testing.T) {
+	report(t, apiserver.StatusesOptions{}, func(t *testing.T, r *reporting) {
+		mirror := r.bind("web-n1", func(p *corev1.Pod) {
+			p.UID, p.Annotations = "mirror", map[string]string{
+				corev1.MirrorPodAnnotationKey: "static", "kubernetes.io/config.hash": "static", "kubernetes.io/config.source": "file",
+			}
+		})
+		static := mirror.DeepCopy()
+		static.UID = "static"
+		delete(static.Annotations, corev1.MirrorPodAnnotationKey)
+		r.say(static, corev1.PodRunning, true, "up")
+		time.Sleep(time.Second)
+		assert.Equal(t, "up", r.has("web-n1").Status.Message)
+
+		r.say(static, corev1.PodSucceeded, false, "down")
+		r.statuses.Left(identity(static))
+		require.NoError(t, r.server.Delete(mirror, nil))
+		time.Sleep(time.Minute)
+		assert.Zero(t, r.count("delete"), "whoever made it removes it")
+
+		require.NoError(t, r.server.Remove(mirror))
+		again := mirror.DeepCopy()
+		again.UID, again.ResourceVersion, again.Status = "another", "", corev1.PodStatus{}
+		require.NoError(t, r.server.Put(again))
+		time.Sleep(time.Second)
+		assert.Equal(t, "down", r.has("web-n1").Status.Message, "one that is made anew has it, too")
+	})
+}
+
+// The watch says nothing of the pod that took the place of another: the old one's status does not reach it.
+func TestAStatusNeverReachesAnotherPodOfTheName(t *testing.T) {
+	report(t, apiserver.StatusesOptions{}, func(t *testing.T, r *reporting) {
+		pod := r.bind("web", nil)
+		r.say(pod, corev1.PodRunning, true, "old")
+		time.Sleep(time.Second)
+		hang := r.server.Hang("watch", "pods")
+		r.server.CutAll()
+		require.NoError(t, r.server.Remove(pod))
+		other := r.bind("web", func(p *corev1.Pod) { p.UID = "other" })
+		r.say(pod, corev1.PodFailed, false, "older than the other")
+		time.Sleep(20 * time.Second)
+		assert.Equal(t, other.Status, r.has("web").Status)
+		assert.LessOrEqual(t, r.count("patch")+r.count("get"), 4)
+		hang()
+		r.say(other, corev1.PodRunning, true, "new")
+		time.Sleep(10 * time.Minute)
+		assert.Equal(t, "new", r.has("web").Status.Message)
+	})
+}
+
+// The watch says nothing for an hour: what the API server answered counts for a minute, and then that it may be gone.
+func TestAWatchThatIsSilent(t *testing.T) {
+	report(t, apiserver.StatusesOptions{}, func(t *testing.T, r *reporting) {
+		pod := r.bind("web", nil)
+		synctest.Wait()
+		remove := r.server.Hang("watch", "pods")
+		removeList := r.server.Hang("list", "pods")
+		r.server.CutAll()
+		r.say(pod, corev1.PodRunning, true, "once")
+		time.Sleep(time.Hour)
+		assert.Equal(t, "once", r.has("web").Status.Message)
+		assert.LessOrEqual(t, r.count("patch"), 17, "after 10 s, doubling to 5 minutes, which changes nothing")
+		remove()
+		removeList()
+		time.Sleep(time.Minute)
+		assert.Zero(t, r.statuses.Pending())
+	})
+}
+
+func TestNothingIsLostWhileTheServerIsAway(t *testing.T) {
+	report(t, apiserver.StatusesOptions{}, func(t *testing.T, r *reporting) {
+		var pods []*corev1.Pod
+		for i := range 20 {
+			pods = append(pods, r.bind(fmt.Sprint("pod-", i), nil))
+			r.say(pods[i], corev1.PodRunning, true, "")
+		}
+		time.Sleep(time.Second)
+		r.server.ForgetRequests()
+		r.server.SetAway(true)
+		for i := range 120 {
+			for _, pod := range pods {
+				r.say(pod, corev1.PodRunning, i%2 == 0, fmt.Sprint("minute ", i))
+			}
+			time.Sleep(time.Second)
+		}
+		assert.Equal(t, 20, r.statuses.Pending())
+		r.server.SetAway(false)
+		time.Sleep(15 * time.Second)
+		for _, pod := range pods {
+			assert.Equal(t, "minute 119", r.has(pod.Name).Status.Message)
+		}
+		assert.Equal(t, 20, r.count("patch"), "one for each pod, of all that changed")
+		assert.Zero(t, r.statuses.Pending())
+	})
+}
+
+func TestFaults(t *testing.T) {
+	for name, fault := range map[string]apiservertest.Fault{
+		"409":                  {Code: 409},
+		"429 with Retry-After": {Code: 429, RetryAfter: 3 * time.Second},
+		"500":                  {Code: 500},
+		"422":                  {Code: 422},
+		"hang":                 {Hang: true},
+		"cut":                  {Cut: true},
+		"lost answers":         {Lost: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			report(t, apiserver.StatusesOptions{}, func(t *testing.T, r *reporting) {
+				pods := make([]*corev1.Pod, 10)
+				for i := range pods {
+					pods[i] = r.bind(fmt.Sprint("pod-", i), nil)
+				}
+				synctest.Wait()
+				fault.Match = apiservertest.Match{Verb: "patch", Resource: "pods"}
+				remove := r.server.Inject(fault)
+				deleting := fault
+				deleting.Verb = "delete"
+				removeToo := r.server.Inject(deleting)
+				for i := range 60 {
+					for k, pod := range pods[:9] {
+						r.say(pod, corev1.PodRunning, i%3 == 0, fmt.Sprint(i, k))
+					}
+					time.Sleep(time.Second)
+				}
+				require.NoError(t, r.server.Delete(pods[9], nil))
+				r.say(pods[9], corev1.PodFailed, false, "")
+				r.statuses.Left(identity(pods[9]))
+				time.Sleep(time.Minute)
+				most := 10 * 2 * 120 / 3 // two verbs, once in three seconds
+				if fault.Lost || fault.Code == 422 {
+					most *= 2 // a status that was taken, or that is another one, need not wait
+				}
+				assert.LessOrEqual(t, len(r.server.Requests(apiservertest.Match{Resource: "pods"})), most)
+				remove()
+				removeToo()
+				time.Sleep(6 * time.Minute)
+				for k, pod := range pods[:9] {
+					assert.Equal(t, fmt.Sprint(59, k), r.has(pod.Name).Status.Message)
+				}
+				assert.True(t, r.gone("pod-9"))
+				assert.Zero(t, r.statuses.Pending())
+			})
+		})
+	}
+}
+
+// What is sent cannot be had: the API server keeps something else, for ever.
+func TestAServerThatKeepsSomethingElseIsNotAskedAgainAndAgain(t *testing.T) {
+	report(t, apiserver.StatusesOptions{}, func(t *testing.T, r *reporting) {
+		pod := r.bind("web", nil)
+		r.say(pod, corev1.PodRunning, true, "x")
+		for range 100 {
+			time.Sleep(time.Second)
+			require.NoError(t, apiservertest.Change(r.server, "default", "web", func(p *corev1.Pod) { p.Status.Message = "" }))
+		}
+		assert.LessOrEqual(t, r.count("patch"), 6)
+		r.say(pod, corev1.PodRunning, true, "y")
+		time.Sleep(time.Second)
+		assert.Equal(t, "y", r.has("web").Status.Message, "another status need not wait")
+	})
+}

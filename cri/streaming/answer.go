@@ -1,0 +1,47 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package streaming
+
+import (
+	"errors"
+	"io"
+	"maps"
+	"net/http"
+	"strconv"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/streaming/upgrade"
+)
+
+// retryAfter is when a client may come again that was refused because of a limit, in seconds: what the kubelet says.
+const retryAfter = 60
+
+// answer refuses a request that is not upgraded yet.
+func answer(w http.ResponseWriter, err error) {
+	var r *upgrade.Refusal
+	if !errors.As(err, &r) {
+		r = refuse(err)
+	}
+	maps.Copy(w.Header(), r.Header)
+	if !r.Whole {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+	}
+	w.WriteHeader(r.Code)
+	_, _ = io.WriteString(w, r.Text)
+}
+
+// refuse says with which status an error is answered: that of the kubelet for errors of the runtime.
+func refuse(err error) *upgrade.Refusal {
+	r := &upgrade.Refusal{Code: http.StatusInternalServerError, Text: err.Error()}
+	switch {
+	case errors.Is(err, cri.ErrNotFound):
+		r.Code = http.StatusNotFound
+	case errors.Is(err, ErrLimit), errors.Is(err, cri.ErrTooMany):
+		r.Code, r.Header = http.StatusTooManyRequests, http.Header{"Retry-After": {strconv.Itoa(retryAfter)}}
+	case errors.Is(err, ErrShutdown):
+		r.Code = http.StatusServiceUnavailable
+	}
+	return r
+}

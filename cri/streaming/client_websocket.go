@@ -1,0 +1,199 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package streaming
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/streaming/pipe"
+	"github.com/seed81659283/nodeagent/internal/streaming/upgrade"
+	"github.com/seed81659283/nodeagent/internal/streaming/websocket"
+)
+
+// Channels of a WebSocket for exec and attach. Of the last, what follows is a channel that the client closes.
+const (
+	channelStdin = iota
+	channelStdout
+	channelStderr
+	channelError
+	channelSize
+	channelClose = 255
+)
+
+// webSocket is a WebSocket whose messages begin with the number of a channel.
+type webSocket struct {
+	*websocket.Conn
+
+	base64   bool
+	closable bool
+	inputs   map[byte]*pipe.Pipe // what the client may write to; the rest is dropped
+	deliver  func(*pipe.Pipe, []byte)
+}
+
+// upgradeWebSocket takes over the connection of a request and answers with the upgrade.
+func (s *session) upgradeWebSocket(w http.ResponseWriter, r *http.Request, protocol string) (*conn, *websocket.Conn, error) {
+	c, err := s.hijack(w)
+	if err != nil {
+		return nil, nil, err
+	}
+	head := "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: " +
+		websocket.Accept(r.Header.Get("Sec-Websocket-Key")) + "\r\n"
+	if protocol != "" {
+		head += "Sec-WebSocket-Protocol: " + protocol + "\r\n"
+	}
+	_, err = io.WriteString(c, head+"\r\n")
+	return c, websocket.New(c.reader(), c, false), err
+}
+
+func (s *session) openWebSocket(
+	w http.ResponseWriter, r *http.Request, o cri.StreamOptions, protocol string,
+) (*client, bool, error) {
+	conn, frames, err := s.upgradeWebSocket(w, r, protocol)
+	if conn == nil || err != nil {
+		return nil, conn != nil, err
+	}
+	ws := &webSocket{
+		Conn: frames, base64: protocol == upgrade.Base64V1 || protocol == upgrade.Base64V4, closable: protocol == upgrade.ChannelV5,
+		inputs: map[byte]*pipe.Pipe{channelSize: pipe.New(buffer)},
+	}
+	c := &client{conn: conn, gone: make(chan struct{})}
+	c.TTY = o.TTY
+	first := byte(channelError) // an empty message on it tells that the session has begun
+	if o.Stderr {
+		c.Stderr, first = ws.channel(channelStderr), channelStderr
+	}
+	if o.Stdout {
+		c.Stdout, first = ws.channel(channelStdout), channelStdout
+	}
+	if o.Stdin {
+		in := pipe.New(buffer)
+		ws.inputs[channelStdin], c.Stdin, c.inputs = in, in, append(c.inputs, in)
+	}
+	c.resize(ws.inputs[channelSize], ws.inputs[channelSize])
+	asJSON := protocol == upgrade.ChannelV4 || protocol == upgrade.Base64V4 || protocol == upgrade.ChannelV5
+	c.report = func(how status) {
+		if b := how.text(asJSON); len(b) > 0 {
+			_, _ = ws.channel(channelError).Write(b)
+		}
+		_ = ws.WriteClose(websocket.Normal, "")
+	}
+	c.tasks.Go(func() {
+		defer close(c.gone)
+		defer ws.end()
+		ws.receive()
+	})
+	_, err = ws.channel(first).Write(nil)
+	if err != nil {
+		c.close(nil)
+	}
+	return c, true, err
+}
+
+// receive passes messages on to their channels until the client closes or breaks the rules.
+func (ws *webSocket) receive() {
+	buf := make([]byte, 4<<10)
+	for {
+		if err := ws.Next(); err != nil {
+			return
+		}
+		var number [1]byte
+		switch _, err := io.ReadFull(ws, number[:]); {
+		case err == io.EOF: // an empty message
+			continue
+		case err != nil:
+			return
+		}
+		if ws.closable && number[0] == channelClose {
+			if err := ws.closeChannel(); err != nil {
+				_ = ws.WriteClose(websocket.ProtocolError, err.Error())
+				return
+			}
+			continue
+		}
+		if ws.base64 {
+			number[0] -= '0'
+		}
+		in := ws.inputs[number[0]]
+		if in == nil || in.Ended() {
+			continue
+		}
+		if len(buf) < buffer/2 && ws.Long(len(buf)) {
+			buf = make([]byte, buffer/2)
+		}
+		ws.pass(in, buf)
+	}
+}
+
+// pass copies a message to its channel. One that is not base64, where it should be, ends where it is not.
+func (ws *webSocket) pass(in *pipe.Pipe, buf []byte) {
+	var r io.Reader = ws
+	if ws.base64 {
+		r = base64.NewDecoder(base64.StdEncoding, ws)
+	}
+	for {
+		n, err := r.Read(buf)
+		if ws.deliver != nil {
+			ws.deliver(in, buf[:n])
+		} else if _, err := in.Write(buf[:n]); err != nil {
+			return // Next drops the rest
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// closeChannel closes the channel that the message names.
+func (ws *webSocket) closeChannel() error {
+	var rest [2]byte
+	if n, _ := io.ReadFull(ws, rest[:]); n != 1 {
+		return errors.New("a close signal names one channel")
+	}
+	if rest[0] > channelSize {
+		return fmt.Errorf("a close signal names channel %d, which there is not", rest[0])
+	}
+	if in := ws.inputs[rest[0]]; in != nil {
+		in.CloseWrite()
+	}
+	return nil
+}
+
+// end tells the readers of all channels that no more comes.
+func (ws *webSocket) end() {
+	for _, in := range ws.inputs {
+		in.CloseWrite()
+	}
+}
+
+// channel returns the writer of a channel.
+func (ws *webSocket) channel(number byte) io.Writer { return channelWriter{ws, number} }
+
+type channelWriter struct {
+	ws     *webSocket
+	number byte
+}
+
+// Write sends b, in messages of 32 KiB at most; an empty one too.
+func (c channelWriter) Write(b []byte) (int, error) {
+	if !c.ws.base64 {
+		return c.ws.WriteBinary([]byte{c.number}, b)
+	}
+	const most = 24 << 10 // bytes that are 32 KiB in base64
+	n := 0
+	for {
+		part := b[n:min(len(b), n+most)]
+		text := base64.StdEncoding.AppendEncode(nil, part)
+		if _, err := c.ws.WriteText([]byte{'0' + c.number}, text); err != nil {
+			return n, err
+		}
+		if n += len(part); n >= len(b) {
+			return n, nil
+		}
+	}
+}

@@ -1,0 +1,208 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package streaming
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/seed81659283/nodeagent/internal/streaming/upgrade"
+)
+
+// Limits of what the runtime answers.
+const (
+	maxHead    = 64 << 10 // bytes of the status line and headers
+	maxRefusal = 1 << 20  // bytes of an answer that is passed on
+)
+
+// backend is the runtime's end of a session.
+type backend struct {
+	*conn
+
+	response *http.Response
+	head     []byte // of the response, as it came
+}
+
+// endpoint is where a session is served.
+type endpoint struct {
+	address string // host and port
+	host    string // for TLS
+	tls     bool
+	url     *url.URL
+}
+
+// parseURL checks the URL of a session.
+func parseURL(s string, anyHost bool) (endpoint, error) {
+	u, err := url.Parse(s)
+	if err != nil {
+		return endpoint{}, fmt.Errorf("runtime returned an invalid URL: %w", err)
+	}
+	e := endpoint{url: u, host: u.Hostname()}
+	port := "80"
+	switch u.Scheme {
+	case "http", "":
+	case "https":
+		e.tls, port = true, "443"
+	default:
+		return endpoint{}, fmt.Errorf("runtime returned URL %q: scheme must be http or https", s)
+	}
+	if u.Port() != "" {
+		port = u.Port()
+	}
+	if !anyHost && !isLoopback(e.host) {
+		return endpoint{}, fmt.Errorf("runtime returned URL %q: host must be a loopback address", s)
+	}
+	e.address = net.JoinHostPort(e.host, port)
+	return e, nil
+}
+
+func isLoopback(host string) bool {
+	a, err := netip.ParseAddr(host)
+	return err == nil && a.IsLoopback() || host == "localhost"
+}
+
+// request returns the bytes of the request for an upgrade. Of the client's headers only those of the upgrade are in it: none
+// of its credentials, and none that says where the request ends.
+func (e endpoint) request(method string, headers http.Header) []byte {
+	target := e.url.EscapedPath()
+	if !strings.HasPrefix(target, "/") {
+		target = "/" + target
+	}
+	if e.url.RawQuery != "" {
+		target += "?" + e.url.RawQuery
+	}
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: %s\r\n", method, target, e.url.Host)
+	_ = headers.Write(&b) // it replaces line breaks, and a buffer takes all
+	if method == http.MethodPost {
+		b.WriteString("Content-Length: 0\r\n")
+	}
+	b.WriteString("\r\n")
+	return b.Bytes()
+}
+
+// passed returns the headers of an upgrade that the runtime has to see.
+func passed(r *http.Request) http.Header {
+	h := http.Header{"Connection": {"Upgrade"}, "Upgrade": r.Header["Upgrade"]}
+	for _, name := range []string{
+		upgrade.HeaderProtocol, "Sec-Websocket-Key", "Sec-Websocket-Version", "Sec-Websocket-Extensions", "User-Agent",
+	} {
+		if v := r.Header[name]; len(v) > 0 {
+			h[name] = v
+		}
+	}
+	if p := upgrade.Subprotocols(r); len(p) > 0 {
+		h[upgrade.HeaderWebSocket] = []string{strings.Join(p, ", ")}
+	}
+	return h
+}
+
+// dial asks the runtime for an headers, and returns its answer, whatever it is.
+func (s *session) dial(ctx context.Context, location, method string, headers http.Header) (*backend, error) {
+	o := s.server.opts
+	e, err := parseURL(location, o.AnyHost)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.Create)
+	defer cancel()
+	raw, err := new(net.Dialer).DialContext(ctx, "tcp", e.address)
+	if err != nil {
+		return nil, fmt.Errorf("error dialing backend: %w", err)
+	}
+	if e.tls {
+		raw = tls.Client(raw, tlsConfig(o.TLS, e.host))
+	}
+	c := s.wrap(raw, false, nil)
+	stop := context.AfterFunc(ctx, func() { _ = raw.SetDeadline(time.Unix(1, 0)) })
+	if _, err := c.Write(e.request(method, headers)); err != nil {
+		return nil, fmt.Errorf("error sending request: %w", err)
+	}
+	response, head, err := readHead(c)
+	if err != nil {
+		return nil, err
+	}
+	if !stop() {
+		return nil, fmt.Errorf("error reading the answer of the runtime: %w", context.Cause(ctx))
+	}
+	return &backend{conn: c, response: response, head: head}, nil
+}
+
+func tlsConfig(c *tls.Config, host string) *tls.Config {
+	if c == nil {
+		c = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	c = c.Clone()
+	if c.ServerName == "" {
+		c.ServerName = host
+	}
+	c.NextProtos = nil // an upgrade is one of HTTP/1.1
+	return c
+}
+
+// readHead reads an answer up to the end of its headers. What came with them is read from c again.
+func readHead(c *conn) (*http.Response, []byte, error) {
+	var seen bytes.Buffer
+	br := bufio.NewReader(io.TeeReader(io.LimitReader(c, maxHead), &seen))
+	response, err := http.ReadResponse(br, nil)
+	if errors.Is(err, io.ErrUnexpectedEOF) && seen.Len() >= maxHead {
+		err = fmt.Errorf("headers have more than %d bytes", maxHead)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("error reading the answer of the runtime: %w", err)
+	}
+	all := seen.Bytes()
+	rest := all[len(all)-br.Buffered():]
+	c.early = append(append([]byte(nil), rest...), c.early...)
+	return response, all[:len(all)-len(rest)], nil
+}
+
+// refused returns what to answer where the runtime did not headers, or nil where it did.
+func (b *backend) refused() *upgrade.Refusal {
+	code := b.response.StatusCode
+	switch {
+	case code == http.StatusSwitchingProtocols:
+		return nil
+	case code < 400:
+		return &upgrade.Refusal{
+			Code: http.StatusInternalServerError, Text: fmt.Sprintf("invalid upgrade response: status code %d", code),
+		}
+	}
+	_ = b.SetReadDeadline(time.Now().Add(late))
+	// The body was begun to be read from a reader that is gone: read the answer anew, from what came with the headers.
+	response, err := http.ReadResponse(bufio.NewReader(io.MultiReader(bytes.NewReader(b.head), b.conn)), nil)
+	if err != nil {
+		return &upgrade.Refusal{Code: http.StatusInternalServerError, Text: err.Error()}
+	}
+	defer response.Body.Close()
+	body, _ := io.ReadAll(io.LimitReader(response.Body, maxRefusal)) // what is there
+	r := &upgrade.Refusal{Code: code, Text: string(body), Header: http.Header{}, Whole: true}
+	for name, values := range response.Header {
+		if !hopByHop(name) {
+			r.Header[name] = values
+		}
+	}
+	return r
+}
+
+// hopByHop reports whether a header is about a connection, not about what is sent through it.
+func hopByHop(name string) bool {
+	switch name {
+	case "Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
+		"Content-Length":
+		return true
+	}
+	return false
+}

@@ -1,0 +1,71 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package streaming
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/streaming/upgrade"
+)
+
+// ParseStreams returns which streams a request for exec or attach wants, by the query parameters input, output, error and
+// tty. A TTY has no stderr. Without any stream the error is that of the kubelet, for a 400.
+func ParseStreams(q url.Values) (cri.StreamOptions, error) {
+	o := cri.StreamOptions{
+		Stdin: q.Get("input") == "1", Stdout: q.Get("output") == "1", Stderr: q.Get("error") == "1", TTY: q.Get("tty") == "1",
+	}
+	o.Stderr = o.Stderr && !o.TTY
+	if !o.Stdin && !o.Stdout && !o.Stderr {
+		return o, errors.New("you must specify at least 1 of stdin, stdout, stderr")
+	}
+	return o, nil
+}
+
+// ParsePorts returns the ports that a request for a port-forward names in its query: one by WebSocket has to, unless it is a
+// tunnel; the others name theirs later, and get nil. The errors are the kubelet's, for a 400.
+func ParsePorts(r *http.Request) ([]int32, error) {
+	if !upgrade.IsWebSocket(r) || upgrade.IsTunnel(r) {
+		return nil, nil
+	}
+	values := r.URL.Query()["port"]
+	if len(values) == 0 {
+		return nil, errors.New(`query parameter "port" is required`)
+	}
+	var ports []int32
+	for _, value := range values {
+		if value == "" {
+			return nil, errors.New(`query parameter "port" cannot be empty`)
+		}
+		for one := range strings.SplitSeq(value, ",") {
+			port, err := parsePort(one, value)
+			if err != nil {
+				return nil, err
+			}
+			if ports = append(ports, port); len(ports) > maxChannels/2 {
+				return nil, fmt.Errorf(`query parameter "port" names more than %d ports`, maxChannels/2)
+			}
+		}
+	}
+	return ports, nil
+}
+
+// maxChannels is how many channels a WebSocket can have: a byte tells them apart, and 255 is not one.
+const maxChannels = 254
+
+func parsePort(s, value string) (int32, error) {
+	port, err := strconv.ParseUint(s, 10, 16)
+	if err != nil {
+		return 0, fmt.Errorf("unable to parse %q as a port: %w", value, err)
+	}
+	if port < 1 {
+		return 0, fmt.Errorf("port %q must be > 0", value)
+	}
+	return int32(port), nil
+}

@@ -1,0 +1,209 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package streaming_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"runtime/metrics"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/cri/streaming"
+	"github.com/seed81659283/nodeagent/internal/streaming/streamtest"
+)
+
+// forward opens a port-forward that is closed when the test ends.
+func (r *rig) forward(t testing.TB, tunnel bool) *streamtest.Forwarder {
+	t.Helper()
+	f, err := streamtest.Forward(t.Context(), r.http.URL+"/portforward/uid", tunnel)
+	require.NoError(t, err)
+	t.Cleanup(f.Close)
+	return f
+}
+
+// tunnels runs a test with each kind of runtime, by SPDY and by SPDY in a WebSocket.
+func tunnels(t *testing.T, o streaming.Options, f func(t *testing.T, r *rig, tunnel bool)) {
+	for _, mode := range modes {
+		for _, tunnel := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/tunnel=%t", mode, tunnel), func(t *testing.T) {
+				f(t, newRig(t, mode, o), tunnel)
+			})
+		}
+	}
+}
+
+func connect(t testing.TB, f *streamtest.Forwarder, port int) *streamtest.Connection {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	defer cancel()
+	c, err := f.Connect(ctx, port)
+	require.NoError(t, err)
+	return c
+}
+
+func TestForward(t *testing.T) {
+	tunnels(t, streaming.Options{}, func(t *testing.T, r *rig, tunnel bool) {
+		f := r.forward(t, tunnel)
+		for port := 80; port < 90; port++ {
+			c := connect(t, f, port)
+			go func() {
+				_, _ = fmt.Fprintf(c, "hello %d", port)
+				_ = c.CloseWrite()
+			}()
+			got, err := io.ReadAll(c)
+			require.NoError(t, err)
+			assert.Equal(t, fmt.Sprintf("hello %d", port), string(got))
+			fault, err := c.Fault()
+			require.NoError(t, err)
+			assert.Empty(t, fault)
+		}
+	})
+}
+
+// A port that cannot be reached is an error of its own connection.
+func TestForwardError(t *testing.T) {
+	tunnels(t, streaming.Options{}, func(t *testing.T, r *rig, tunnel bool) {
+		r.runtime.Ports = map[int32]func(io.ReadWriteCloser) error{
+			81: func(io.ReadWriteCloser) error { return io.ErrNoProgress },
+		}
+		f := r.forward(t, tunnel)
+		bad, good := connect(t, f, 81), connect(t, f, 80)
+		fault, err := bad.Fault()
+		require.NoError(t, err)
+		assert.Contains(t, fault, "error forwarding port 81 to pod uid, uid ")
+		assert.Contains(t, fault, io.ErrNoProgress.Error())
+		_, err = good.Write([]byte("still here"))
+		require.NoError(t, err)
+		b := make([]byte, 10)
+		_, err = io.ReadFull(good, b)
+		require.NoError(t, err)
+		assert.Equal(t, "still here", string(b))
+	})
+}
+
+// A connection that its port does not read holds up the others for a moment, and is then reset.
+func TestForwardUnread(t *testing.T) {
+	tunnels(t, streaming.Options{Unread: 200 * time.Millisecond}, func(t *testing.T, r *rig, tunnel bool) {
+		stuck := make(chan struct{})
+		defer close(stuck)
+		r.runtime.Ports = map[int32]func(io.ReadWriteCloser) error{
+			81: func(io.ReadWriteCloser) error {
+				<-stuck
+				return nil
+			},
+		}
+		f := r.forward(t, tunnel)
+		good, bad := connect(t, f, 80), connect(t, f, 81)
+		go func() { // it writes until it is reset
+			for b := make([]byte, 16<<10); ; {
+				if _, err := bad.Write(b); err != nil {
+					return
+				}
+			}
+		}()
+		for range 20 {
+			_, err := good.Write([]byte("ping"))
+			require.NoError(t, err)
+			b := make([]byte, 4)
+			_, err = io.ReadFull(good, b)
+			require.NoError(t, err)
+		}
+		got, err := io.ReadAll(bad)
+		require.NoError(t, err)
+		assert.Empty(t, got)
+	})
+}
+
+// What goes through is what comes out, and does not stay in memory. NODEAGENT_SOAK=1 sends 1 GiB.
+func TestForwardMuch(t *testing.T) {
+	size := int64(24 << 20)
+	if os.Getenv("NODEAGENT_SOAK") == "1" {
+		size = 1 << 30
+	}
+	tunnels(t, streaming.Options{}, func(t *testing.T, r *rig, tunnel bool) {
+		f := r.forward(t, tunnel)
+		c := connect(t, f, 80)
+		sent, received := sha256.New(), sha256.New()
+		var tasks sync.WaitGroup
+		tasks.Go(func() {
+			b := make([]byte, 64<<10)
+			for at := int64(0); at < size; at += int64(len(b)) {
+				streamtest.Pattern(at, b)
+				sent.Write(b)
+				if _, err := c.Write(b); !assert.NoError(t, err) {
+					break
+				}
+			}
+			_ = c.CloseWrite()
+		})
+		var most uint64
+		stop := make(chan struct{})
+		tasks.Go(func() { most = highest(stop) })
+		n, err := io.Copy(received, c)
+		close(stop)
+		tasks.Wait()
+		require.NoError(t, err)
+		assert.Equal(t, size, n)
+		assert.Equal(t, sent.Sum(nil), received.Sum(nil))
+		assert.Less(t, most, uint64(20<<20), "of both ends, the runtime and the node")
+	})
+}
+
+// highest returns the most memory that was in use until stop is closed: what the collector has found alive, without what has come and gone
+// since.
+func highest(stop <-chan struct{}) (most uint64) {
+	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	for {
+		runtime.GC()
+		metrics.Read(live)
+		most = max(most, live[0].Value.Uint64())
+		select {
+		case <-stop:
+			return most
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// By WebSocket each port has a channel for its data and one for its errors, which begin with the number of the port.
+func TestForwardByChannels(t *testing.T) {
+	for _, mode := range modes {
+		for _, protocol := range []string{"", "v4.channel.k8s.io", "v4.base64.channel.k8s.io"} {
+			t.Run(mode+"/"+protocol, func(t *testing.T) {
+				r := newRig(t, mode, streaming.Options{})
+				r.runtime.Ports = map[int32]func(io.ReadWriteCloser) error{
+					81: func(io.ReadWriteCloser) error { return io.ErrNoProgress },
+				}
+				p, err := streamtest.ForwardPorts(t.Context(), r.http.URL+"/portforward/uid?port=80&port=81,8080", protocol)
+				require.NoError(t, err)
+				defer p.Close()
+				require.NoError(t, p.Send(0, []byte("first")))
+				require.NoError(t, p.Send(4, bytes.Repeat([]byte("third"), 20000)))
+				got := map[byte][]byte{}
+				require.NoError(t, p.Receive(func(number byte, b []byte) bool {
+					got[number] = append(got[number], b...)
+					return len(got[0]) < 7 || len(got[3]) < 10 || len(got[4]) < 100002
+				}))
+				for i, port := range []uint16{80, 80, 81, 81, 8080, 8080} {
+					require.GreaterOrEqual(t, len(got[byte(i)]), 2, i)
+					assert.Equal(t, port, binary.LittleEndian.Uint16(got[byte(i)]), i)
+				}
+				assert.Equal(t, "first", string(got[0][2:]))
+				assert.Equal(t, bytes.Repeat([]byte("third"), 20000), got[4][2:])
+				assert.Contains(t, string(got[3][2:]), "error forwarding port 81 to pod uid")
+			})
+		}
+	}
+}

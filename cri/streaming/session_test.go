@@ -1,0 +1,335 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package streaming_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/cri/streaming"
+	"github.com/seed81659283/nodeagent/internal/streaming/streamtest"
+)
+
+// in the background: a session that goes on until it is ended.
+type background struct {
+	cancel context.CancelFunc
+	done   chan struct{}
+	result
+}
+
+// start runs a command in the background, and waits until it runs.
+func (r *rig) start(t testing.TB, protocol, id string, cmd ...string) *background {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*timeout)
+	b := &background{cancel: cancel, done: make(chan struct{})}
+	c := streamtest.Command{Protocol: protocol, Stdout: &b.stdout}
+	c.URL = r.url("exec", id, c, cmd...)
+	before := r.runtime.Begun.Load() // of those that run, another may end meanwhile, and this one before it is seen
+	go func() {
+		defer close(b.done)
+		b.fault, b.err = c.Run(ctx)
+	}()
+	t.Cleanup(cancel)
+	require.Eventually(t, func() bool { return r.runtime.Begun.Load() > before }, timeout, time.Millisecond)
+	return b
+}
+
+// wait waits for the end of the session.
+func (b *background) wait(t testing.TB) {
+	t.Helper()
+	select {
+	case <-b.done:
+	case <-time.After(timeout):
+		require.Fail(t, "session goes on")
+	}
+}
+
+// Whoever goes takes the command along, and nothing is left.
+func TestClientGoes(t *testing.T) {
+	everywhere(t, func(t *testing.T, r *rig, protocol string) {
+		b := r.start(t, protocol, "uid/c", "hang")
+		b.cancel()
+		b.wait(t)
+		settled(t, r)
+		assert.EqualValues(t, 1, r.runtime.Killed.Load())
+		assert.Equal(t, []error{nil}, r.errs(), "it is no error")
+	})
+}
+
+// A session ends with its container or pod within a second, and says why where the node speaks the protocol.
+func TestEnd(t *testing.T) {
+	var mu sync.Mutex
+	quickest := time.Hour // the others share a machine that may be busy
+	t.Cleanup(func() { assert.Less(t, quickest, time.Second) })
+	for _, protocol := range streamtest.Protocols()[1:] { // the oldest has no errors
+		for _, id := range []string{"uid", "uid/c"} {
+			t.Run(protocol+"/"+id, func(t *testing.T) {
+				t.Parallel()
+				r := newRig(t, "runner", streaming.Options{})
+				other := r.start(t, protocol, "uid2/c", "hang")
+				b := r.start(t, protocol, "uid/c", "hang")
+				began := time.Now()
+				assert.Equal(t, 1, r.End(id, "the container has exited"))
+				b.wait(t)
+				took := time.Since(began)
+				mu.Lock()
+				quickest = min(quickest, took)
+				mu.Unlock()
+				assert.Less(t, took, 20*time.Second, "a client that is slow would have longer")
+				assert.Contains(t, b.fault, "session was ended: the container has exited")
+				require.Eventually(t, func() bool { return len(r.Streams()) == 1 }, timeout, time.Millisecond)
+				other.cancel()
+				settled(t, r)
+				assert.ErrorIs(t, r.errs()[0], streaming.ErrEnded)
+			})
+		}
+	}
+}
+
+// Nothing can be said in a session that is proxied as it is, but it ends. One that is translated says why.
+func TestEndOfProxied(t *testing.T) {
+	for _, protocol := range []string{"SPDY v4.channel.k8s.io", "WebSocket v4.channel.k8s.io", "WebSocket v5.channel.k8s.io"} {
+		t.Run(protocol, func(t *testing.T) {
+			r := newRig(t, "streamer", streaming.Options{})
+			b := r.start(t, protocol, "uid/c", "hang")
+			assert.Equal(t, 1, r.End("uid/c", "the container has exited"))
+			b.wait(t)
+			if strings.Contains(protocol, "v5") {
+				assert.Contains(t, b.fault, "session was ended: the container has exited")
+			}
+			settled(t, r)
+			assert.EqualValues(t, 1, r.runtime.Killed.Load(), "the runtime has seen it")
+		})
+	}
+}
+
+// A session that ends by itself is not ended: all of its output arrives, and its exit code.
+func TestEndOfWhatEnds(t *testing.T) {
+	everywhere(t, func(t *testing.T, r *rig, protocol string) {
+		var b *background
+		var last error
+		for range 20 { // a machine may give it too little of the half second that it has
+			b = r.start(t, protocol, "uid/c", "sleep=100ms", "flood=200000", "exit=3")
+			r.End("uid", "the pod was deleted")
+			b.wait(t)
+			settled(t, r)
+			ended := r.errs()
+			if last = ended[len(ended)-1]; !errors.Is(last, streaming.ErrEnded) {
+				break
+			}
+		}
+		require.NoError(t, last)
+		require.NoError(t, b.err)
+		assert.Equal(t, 200000, b.stdout.Len()) // more than a window of SPDY, and little enough for a busy machine
+		if asJSON(protocol) {
+			assert.Contains(t, b.fault, "NonZeroExitCode")
+		}
+	})
+}
+
+func TestLimits(t *testing.T) {
+	for _, mode := range modes {
+		t.Run(mode, func(t *testing.T) {
+			r := newRig(t, mode, streaming.Options{MaxStreams: 3, MaxPerPod: 2})
+			const protocol = "SPDY v4.channel.k8s.io"
+			refused := func(id, text string) {
+				t.Helper()
+				c := streamtest.Command{Protocol: protocol, Stdout: io.Discard}
+				c.URL = r.url("exec", id, c, "out=x")
+				_, err := c.Run(t.Context())
+				var no *streamtest.Refused
+				require.ErrorAs(t, err, &no)
+				assert.Equal(t, http.StatusTooManyRequests, no.Code)
+				assert.Equal(t, "60", no.Header.Get("Retry-After"))
+				assert.Equal(t, text, no.Body)
+			}
+			one := r.start(t, protocol, "a/1", "hang")
+			r.start(t, protocol, "a/2", "hang")
+			refused("a/3", "too many streaming sessions: pod a has 2")
+			r.start(t, protocol, "b/1", "hang")
+			refused("c/1", "too many streaming sessions: the node has 3")
+			one.cancel()
+			require.Eventually(t, func() bool { return len(r.Streams()) == 2 }, timeout, time.Millisecond)
+			r.start(t, protocol, "a/3", "hang")
+		})
+	}
+}
+
+// A few pods do not use up the sessions of the node: its last quarter is for pods with few.
+func TestLimitsHaveAShareForEachPod(t *testing.T) {
+	r := newRig(t, modes[0], streaming.Options{MaxStreams: 8, MaxPerPod: 8})
+	const protocol = "SPDY v4.channel.k8s.io"
+	for i := range 6 {
+		r.start(t, protocol, fmt.Sprint("a/", i), "hang")
+	}
+	c := streamtest.Command{Protocol: protocol, Stdout: io.Discard}
+	c.URL = r.url("exec", "a/6", c, "out=x")
+	_, err := c.Run(t.Context())
+	var no *streamtest.Refused
+	require.ErrorAs(t, err, &no)
+	require.Equal(t, "too many streaming sessions: the node has 6, and the last quarter is for pods with fewer than the 6 of pod a", no.Body)
+	r.start(t, protocol, "b/1", "hang")
+	r.start(t, protocol, "c/1", "hang")
+}
+
+func TestShutdown(t *testing.T) {
+	for _, mode := range modes {
+		t.Run(mode, func(t *testing.T) {
+			r := newRig(t, mode, streaming.Options{})
+			quick := r.start(t, "WebSocket v5.channel.k8s.io", "uid/c", "deaf", "out=done")
+			slow := r.start(t, "WebSocket v5.channel.k8s.io", "uid/c", "hang")
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			over := make(chan struct{})
+			go func() {
+				defer close(over)
+				r.Shutdown(ctx)
+			}()
+			var no *streamtest.Refused
+			require.True(t, soon(func() bool { // Shutdown may begin late
+				return errors.As(r.exec(t, "SPDY v4.channel.k8s.io", streamtest.Command{}, "out=x").err, &no)
+			}))
+			assert.Equal(t, http.StatusServiceUnavailable, no.Code)
+			r.runtime.Release()
+			quick.wait(t)
+			assert.Equal(t, "done", quick.stdout.String())
+			assert.NotEmpty(t, r.Streams(), "it has as long as the context lasts")
+			cancel()
+			slow.wait(t)
+			assert.Contains(t, slow.fault, "shutting down")
+			<-over
+			assert.Empty(t, r.Streams())
+			r.Shutdown(t.Context()) // again
+		})
+	}
+}
+
+// Who says nothing for long, and who takes nothing for long, is closed; the hooks are told.
+func TestStandingStill(t *testing.T) {
+	for _, mode := range modes {
+		t.Run(mode+"/idle", func(t *testing.T) {
+			r := newRig(t, mode, streaming.Options{Idle: 150 * time.Millisecond})
+			c := streamtest.Command{Protocol: "SPDY v4.channel.k8s.io", Stdout: io.Discard}
+			c.URL = r.url("exec", "uid/c", c, "hang")
+			_, _ = c.Run(t.Context())
+			require.True(t, soon(func() bool { return len(r.errs()) == 1 }))
+			settled(t, r)
+			assert.ErrorIs(t, r.errs()[0], streaming.ErrIdle)
+		})
+		t.Run(mode+"/stalled", func(t *testing.T) {
+			r := newRig(t, mode, streaming.Options{Stall: 150 * time.Millisecond})
+			stuck := make(chan struct{})
+			defer close(stuck)
+			c := streamtest.Command{Protocol: "WebSocket v4.channel.k8s.io", Stdout: writerFunc(func([]byte) (int, error) {
+				<-stuck
+				return 0, io.ErrClosedPipe
+			})}
+			c.URL = r.url("exec", "uid/c", c, "flood=100000000")
+			go func() { _, _ = c.Run(t.Context()) }()
+			require.Eventually(t, func() bool { return len(r.errs()) == 1 }, timeout, 5*time.Millisecond)
+			assert.ErrorIs(t, r.errs()[0], streaming.ErrStalled)
+		})
+	}
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
+
+// A client that reads slowly, and one that goes on sending, get all that the command wrote before it ended.
+func TestOutputAfterTheEnd(t *testing.T) {
+	everywhere(t, func(t *testing.T, r *rig, protocol string) {
+		t.Parallel()
+		var out bytes.Buffer
+		more := make(chan struct{})
+		defer close(more)
+		c := streamtest.Command{
+			Protocol: protocol,
+			Stdin:    readerFunc(func(b []byte) (int, error) { return pause(b, more) }),
+			Stdout: writerFunc(func(b []byte) (int, error) {
+				time.Sleep(time.Millisecond)
+				return out.Write(b)
+			}),
+		}
+		c.URL = r.url("exec", "uid/c", c, "flood=600000", "out=end")
+		fault, err := c.Run(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, 600003, out.Len())
+		assert.True(t, bytes.HasSuffix(out.Bytes(), []byte("end")))
+		if asJSON(protocol) {
+			assert.Contains(t, fault, "Success")
+		}
+	})
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
+
+// pause returns a little now and then.
+func pause(b []byte, over <-chan struct{}) (int, error) {
+	select {
+	case <-over:
+		return 0, io.EOF
+	case <-time.After(time.Millisecond):
+		return min(len(b), 512), nil
+	}
+}
+
+// A runtime that does not notice the end of a session keeps its own goroutine, not the client; the session counts on.
+func TestDeafRuntime(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "runner", streaming.Options{})
+	b := r.start(t, "SPDY v4.channel.k8s.io", "uid/c", "deaf")
+	r.End("uid", "over")
+	time.Sleep(200 * time.Millisecond)
+	assert.Len(t, r.Streams(), 1)
+	b.wait(t) // its connection is closed without an answer of the runtime
+	r.runtime.Release()
+	settled(t, r)
+}
+
+// Two hundred commands at once: every output is whole, every exit code right, and nothing is left.
+func TestMany(t *testing.T) {
+	const sessions = 200
+	for _, mode := range modes {
+		for _, protocol := range []string{"SPDY v4.channel.k8s.io", "WebSocket v4.channel.k8s.io", "WebSocket v5.channel.k8s.io"} {
+			t.Run(mode+"/"+protocol, func(t *testing.T) {
+				r := newRig(t, mode, streaming.Options{})
+				r.exec(t, protocol, streamtest.Command{}, "out=warm")
+				goroutines, descriptors := settled(t, r)
+				var tasks sync.WaitGroup
+				for i := range sessions {
+					tasks.Go(func() {
+						size := 1000 + 1000*(i%50)
+						got := r.exec(t, protocol, streamtest.Command{},
+							fmt.Sprintf("flood=%d", size), fmt.Sprintf("exit=%d", i%100))
+						if !assert.NoError(t, got.err) {
+							return
+						}
+						want := make([]byte, size)
+						streamtest.Pattern(0, want)
+						assert.Equal(t, want, got.stdout.Bytes())
+						if i%100 != 0 {
+							assert.Contains(t, got.fault, fmt.Sprintf(`"message":"%d"`, i%100))
+						}
+					})
+				}
+				tasks.Wait()
+				sameAsBefore(t, r, goroutines, descriptors)
+			})
+		}
+	}
+}

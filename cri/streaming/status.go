@@ -1,0 +1,87 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package streaming
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+)
+
+// status is how a command has ended, as the error stream says it: the fields of metav1.Status that are used there.
+type status struct {
+	Status  string   `json:"status,omitempty"`
+	Message string   `json:"message,omitempty"`
+	Reason  string   `json:"reason,omitempty"`
+	Details *details `json:"details,omitempty"`
+	Code    int32    `json:"code,omitempty"`
+}
+
+type details struct {
+	Causes []cause `json:"causes,omitempty"`
+}
+
+type cause struct {
+	Type    string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
+}
+
+const success, failure = "Success", "Failure"
+
+// exited returns the status of a command that has ended.
+func exited(cmd []string, code int) status {
+	if code == 0 {
+		return status{Status: success}
+	}
+	return status{
+		Status: failure, Reason: "NonZeroExitCode",
+		Message: fmt.Sprintf("command terminated with non-zero exit code: error executing command %v, exit code %d", cmd, code),
+		Details: &details{Causes: []cause{{Type: "ExitCode", Message: strconv.Itoa(code)}}},
+	}
+}
+
+// failed returns the status of a session that an error ended.
+func failed(err error) status {
+	return status{
+		Status: failure, Reason: "InternalError", Code: http.StatusInternalServerError,
+		Message: "Internal error occurred: " + err.Error(),
+	}
+}
+
+// err returns what the hooks are told.
+func (s status) err() error {
+	if s.Status == success || s.Reason == "NonZeroExitCode" {
+		return nil
+	}
+	return errors.New(s.Message)
+}
+
+// text returns what the error stream of a protocol carries: JSON since version 4, before that the message of a failure.
+func (s status) text(asJSON bool) []byte {
+	if !asJSON {
+		if s.Status == success {
+			return nil
+		}
+		return []byte(s.Message)
+	}
+	b, err := json.Marshal(s)
+	if err != nil { // strings and numbers always can be
+		return []byte(s.Message)
+	}
+	return b
+}
+
+// parseStatus reads the status that a runtime has sent.
+func parseStatus(b []byte) (status, error) {
+	var s status
+	if err := json.Unmarshal(b, &s); err != nil {
+		return s, fmt.Errorf("status of the runtime %.100q: %w", b, err)
+	}
+	if s.Status != success && s.Status != failure {
+		return s, fmt.Errorf("status of the runtime %.100q is neither Success nor Failure", b)
+	}
+	return s, nil
+}

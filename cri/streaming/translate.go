@@ -1,0 +1,171 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package streaming
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/streaming/flow"
+	"github.com/seed81659283/nodeagent/internal/streaming/spdy"
+	"github.com/seed81659283/nodeagent/internal/streaming/upgrade"
+)
+
+// pingPeriod is how often the runtime gets a ping in a session that is translated, so that it does not take it for idle: how
+// long sessions may be idle is decided here.
+const pingPeriod = time.Minute
+
+// maxStatus bounds the status that the runtime sends.
+const maxStatus = 64 << 10
+
+// translate serves a client by WebSocket whose runtime gets SPDY.
+func (s *session) translate(w http.ResponseWriter, r *http.Request, c command) {
+	ctx, cancel := context.WithTimeout(s.ctx, s.server.opts.Create)
+	location, err := c.url(ctx, c.options)
+	cancel()
+	if err != nil {
+		answer(w, err)
+		s.finish(err)
+		return
+	}
+	s.command(w, r, c.options, func(ctx context.Context, streams cri.Session) status {
+		how, err := s.remote(ctx, location, streams)
+		if err != nil {
+			return failed(err)
+		}
+		return how
+	})
+}
+
+// remote runs a session at the runtime by SPDY.
+func (s *session) remote(ctx context.Context, location string, streams cri.Session) (status, error) {
+	headers := http.Header{"Connection": {"Upgrade"}, "Upgrade": {upgrade.SPDY31}, upgrade.HeaderProtocol: {upgrade.ChannelV4}}
+	b, err := s.reach(http.MethodPost, headers, func(context.Context) (string, error) { return location, nil })
+	if err != nil {
+		return status{}, fmt.Errorf("unable to upgrade connection: %w", err)
+	}
+	mux, err := spdy.New(b.reader(), b, spdy.Options{Client: true, Buffer: buffer})
+	if err != nil {
+		return status{}, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = b.Close() })
+	defer stop()
+	defer b.Close()
+	defer mux.Abort()
+	s.tasks.Go(func() { _ = mux.Serve() })
+	over := make(chan struct{})
+	defer close(over)
+	s.tasks.Go(func() { pings(mux, over) })
+	opened, err := openStreams(mux, streams)
+	if err != nil {
+		return status{}, err
+	}
+	return s.connect(ctx, mux, b, opened, streams)
+}
+
+// pings sends pings until the session is over.
+func pings(mux *spdy.Conn, over <-chan struct{}) {
+	t := time.NewTicker(pingPeriod)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+			_ = mux.Ping() // its error is that of everything else, too
+		case <-over:
+			return
+		}
+	}
+}
+
+// openStreams opens the streams that a session needs.
+func openStreams(mux *spdy.Conn, streams cri.Session) (map[string]*spdy.Stream, error) {
+	opened := map[string]*spdy.Stream{}
+	for _, one := range []struct {
+		kind   string
+		wanted bool
+	}{
+		{typeError, true},
+		{typeStdin, streams.Stdin != nil},
+		{typeStdout, streams.Stdout != nil},
+		{typeStderr, streams.Stderr != nil},
+		{typeSize, streams.TTY},
+	} {
+		if !one.wanted {
+			continue
+		}
+		stream, err := mux.Open(http.Header{streamType: {one.kind}})
+		if err != nil {
+			return nil, fmt.Errorf("opening stream %s: %w", one.kind, err)
+		}
+		opened[one.kind] = stream
+	}
+	return opened, nil
+}
+
+// accepted waits until the runtime has the streams.
+func accepted(ctx context.Context, opened map[string]*spdy.Stream, within time.Duration) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, within, errors.New("timed out waiting for the runtime to accept streams"))
+	defer cancel()
+	for kind, stream := range opened {
+		if err := stream.Accepted(ctx); err != nil {
+			return fmt.Errorf("opening stream %s: %w", kind, err)
+		}
+	}
+	return nil
+}
+
+// connect copies between a client's streams and the runtime's until the runtime says how it went. Output may come on one stream before
+// the runtime has accepted another.
+func (s *session) connect(
+	ctx context.Context, mux *spdy.Conn, b *backend, opened map[string]*spdy.Stream, streams cri.Session,
+) (status, error) {
+	if in := opened[typeStdin]; in != nil {
+		s.tasks.Go(func() { // it ends with the client's stream, after the session has
+			if _, err := io.Copy(in, onlyReader{streams.Stdin}); err == nil {
+				_ = in.CloseWrite()
+			}
+		})
+	}
+	if size := opened[typeSize]; size != nil {
+		s.tasks.Go(func() {
+			encoder := json.NewEncoder(size)
+			for one := range streams.Resize {
+				_ = encoder.Encode(one)
+			}
+		})
+	}
+	var outputs sync.WaitGroup
+	for kind, to := range map[string]io.Writer{typeStdout: streams.Stdout, typeStderr: streams.Stderr} {
+		if from := opened[kind]; from != nil {
+			outputs.Go(func() {
+				if err := flow.Copy(to, from); err != nil { // the client has gone
+					from.Input().Abort(err) // or what still comes for it holds up whoever would notice the end
+					_ = b.Close()
+				}
+			})
+		}
+	}
+	var text []byte
+	err := accepted(ctx, opened, s.server.opts.Create)
+	if err == nil {
+		text, err = io.ReadAll(io.LimitReader(opened[typeError], maxStatus))
+	} else {
+		mux.Abort()
+	}
+	outputs.Wait()
+	switch {
+	case err != nil:
+		return status{}, err
+	case len(text) == 0:
+		return status{}, errors.New("the runtime has closed the session without a status")
+	}
+	return parseStatus(text)
+}

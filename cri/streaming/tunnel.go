@@ -1,0 +1,79 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package streaming
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/seed81659283/nodeagent/internal/streaming/upgrade"
+	"github.com/seed81659283/nodeagent/internal/streaming/websocket"
+)
+
+// tunnelConn is a WebSocket that carries the bytes of another protocol, whatever message they come in.
+type tunnelConn struct{ *websocket.Conn }
+
+// Read reads from the message that has begun, or the next.
+func (t tunnelConn) Read(b []byte) (int, error) {
+	for {
+		n, err := t.Conn.Read(b)
+		if n > 0 || err == nil {
+			return n, nil
+		}
+		if !errors.Is(err, io.EOF) {
+			return 0, err
+		}
+		if err := t.Next(); err != nil {
+			if errors.Is(err, io.EOF) {
+				return 0, io.EOF
+			}
+			return 0, err
+		}
+	}
+}
+
+// Write sends one message, or several.
+func (t tunnelConn) Write(b []byte) (int, error) { return t.WriteBinary(nil, b) }
+
+// finish says that no more comes.
+func (t tunnelConn) finish() { _ = t.WriteClose(websocket.Normal, "") }
+
+// upgradeTunnel answers with the upgrade to a WebSocket that carries SPDY.
+func (s *session) upgradeTunnel(w http.ResponseWriter, r *http.Request, inner string) (*conn, tunnelConn, error) {
+	protocol, no := upgrade.NegotiateWebSocket(r, []string{upgrade.SPDY31 + "+" + inner})
+	if no != nil {
+		answer(w, no)
+		return nil, tunnelConn{}, no
+	}
+	c, ws, err := s.upgradeWebSocket(w, r, protocol)
+	if c == nil {
+		answer(w, err)
+	}
+	return c, tunnelConn{ws}, err
+}
+
+// tunnel connects a WebSocket that carries SPDY with a runtime that speaks it.
+func (s *session) tunnel(w http.ResponseWriter, r *http.Request, locate func(context.Context) (string, error)) {
+	s.finish(s.serveTunnel(w, r, locate))
+}
+
+func (s *session) serveTunnel(w http.ResponseWriter, r *http.Request, locate func(context.Context) (string, error)) error {
+	headers := http.Header{"Connection": {"Upgrade"}, "Upgrade": {upgrade.SPDY31}, upgrade.HeaderProtocol: upgrade.Tunnelled(r)}
+	b, err := s.reach(http.MethodPost, headers, locate)
+	if err == nil && !strings.Contains(strings.ToUpper(b.response.Header.Get("Upgrade")), upgrade.SPDY31) {
+		err = errors.New("unable to upgrade: missing upgrade headers in response")
+	}
+	if err != nil {
+		answer(w, err)
+		return err
+	}
+	client, carried, err := s.upgradeTunnel(w, r, strings.TrimSpace(b.response.Header.Get(upgrade.HeaderProtocol)))
+	if err != nil {
+		return err
+	}
+	return s.join(client, carried, carried, b)
+}

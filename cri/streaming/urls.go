@@ -1,0 +1,165 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package streaming
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/seed81659283/nodeagent/internal/required"
+	"github.com/seed81659283/nodeagent/internal/runonce"
+)
+
+// URLOptions are the settings of a [URLServer]. The zero value is right for production.
+type URLOptions struct {
+	Life           time.Duration // how long a URL holds; zero: a minute
+	MaxOutstanding int           // URLs that nobody has used yet, at once; zero: 1,000
+	MaxConns       int           // connections at once that are no session yet; zero: 1,000
+	Logger         *slog.Logger  // nil discards
+}
+
+// Limits of a connection before it is a session.
+const (
+	headerTimeout  = 30 * time.Second
+	maxHeaderBytes = 64 << 10
+)
+
+// URLServer serves sessions at URLs that it makes.
+type URLServer struct {
+	sessions *Server
+	opts     URLOptions
+	guard    runonce.Guard
+	handlers sync.WaitGroup // none begins once closed is set
+
+	mu     sync.Mutex // guards what follows
+	tokens tokens
+	base   string // of URLs; empty: Serve has not been called
+	closed bool
+	conns  int // that are no session yet
+}
+
+// NewURLServer returns a server for sessions, which it ends when it ends. It panics if there are none.
+func NewURLServer(sessions *Server, o URLOptions) *URLServer {
+	required.MustArgs("streaming.NewURLServer", required.Arg{Name: "sessions", Value: sessions, Hint: "a *streaming.Server"})
+	o.MaxConns = cmp.Or(max(o.MaxConns, 0), 1000)
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &URLServer{sessions: sessions, opts: o, tokens: tokens{
+		life: cmp.Or(max(o.Life, 0), time.Minute), limit: cmp.Or(max(o.MaxOutstanding, 0), 1000), waiting: map[string]waiting{},
+	}}
+}
+
+// Serve serves sessions on l, which has to be on the loopback, until ctx ends, then ends those that there are, waits until nothing
+// of them is left, and returns nil. It closes l. It is called once.
+func (s *URLServer) Serve(ctx context.Context, l net.Listener) error {
+	if err := s.guard.Begin(); err != nil {
+		return errors.Join(fmt.Errorf("streaming: Serve: %w: make another URLServer", err), l.Close())
+	}
+	defer s.guard.End()
+	if a, ok := l.Addr().(*net.TCPAddr); !ok || !a.IP.IsLoopback() {
+		return errors.Join(fmt.Errorf("streaming: Serve at %s: %w", l.Addr(), errNotLoopback), l.Close())
+	}
+	s.mu.Lock()
+	s.base = "http://" + l.Addr().String()
+	s.mu.Unlock()
+
+	server := &http.Server{
+		Handler:           http.HandlerFunc(s.serve),
+		ReadHeaderTimeout: headerTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ConnState:         s.count,
+		ErrorLog:          slog.NewLogLogger(s.opts.Logger.Handler(), slog.LevelDebug),
+	}
+	server.SetKeepAlivesEnabled(false) // a URL is for one request
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var serving sync.WaitGroup
+	var failure error
+	serving.Go(func() {
+		defer stop()
+		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			failure = fmt.Errorf("streaming: serve at %s: %w", l.Addr(), err)
+		}
+	})
+	s.forget(ctx)
+	s.sessions.Close()
+	_ = server.Close()
+	serving.Wait()
+	s.handlers.Wait()
+	return failure
+}
+
+// forget drops what has expired, and all when ctx ends.
+func (s *URLServer) forget(ctx context.Context) {
+	t := time.NewTicker(s.tokens.life)
+	defer t.Stop()
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case now := <-t.C:
+			s.mu.Lock()
+			s.tokens.expire(now)
+			s.mu.Unlock()
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	clear(s.tokens.waiting)
+}
+
+// count closes connections that are too many.
+func (s *URLServer) count(c net.Conn, state http.ConnState) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch state {
+	case http.StateNew:
+		if s.conns++; s.conns > s.opts.MaxConns {
+			_ = c.Close() // the server notices when it reads
+		}
+	case http.StateHijacked, http.StateClosed:
+		s.conns--
+	}
+}
+
+// serve serves the session that a URL was made for.
+func (s *URLServer) serve(w http.ResponseWriter, r *http.Request) {
+	session, late := s.take(r)
+	if late {
+		http.Error(w, ErrShutdown.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	defer s.handlers.Done()
+	switch {
+	case r.Method != http.MethodGet && r.Method != http.MethodPost:
+		w.Header().Set("Allow", "GET, POST")
+		http.Error(w, "Method Not Allowed", http.StatusMethodNotAllowed)
+	case session == nil:
+		http.NotFound(w, r)
+	default:
+		session(w, r)
+	}
+}
+
+// take begins a handler, unless it is too late for one, and returns the session that a request is for, or nil.
+func (s *URLServer) take(r *http.Request) (session http.HandlerFunc, late bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, true
+	}
+	s.handlers.Add(1)
+	if r.Method == http.MethodGet || r.Method == http.MethodPost { // no other uses up a URL
+		session = s.tokens.take(time.Now(), r.URL.Path)
+	}
+	return session, false
+}

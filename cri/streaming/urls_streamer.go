@@ -1,0 +1,70 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package streaming
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/seed81659283/nodeagent/cri"
+)
+
+var _ cri.Streamer = (*URLServer)(nil)
+
+// Exec returns the URL of a session that runs cmd. The runtime is asked when a client comes.
+func (s *URLServer) Exec(_ context.Context, containerID string, cmd []string, o cri.StreamOptions) (string, error) {
+	cmd = slices.Clone(cmd)
+	url, err := s.add("/exec/", func(w http.ResponseWriter, r *http.Request) {
+		s.sessions.ServeExec(w, r, containerID, cmd, o)
+	})
+	return url, urlError("Exec", containerID, err)
+}
+
+// Attach returns the URL of a session with the container's own process. TTY is as the container has it.
+func (s *URLServer) Attach(_ context.Context, containerID string, o cri.StreamOptions) (string, error) {
+	url, err := s.add("/attach/", func(w http.ResponseWriter, r *http.Request) {
+		s.sessions.ServeAttach(w, r, containerID, o)
+	})
+	return url, urlError("Attach", containerID, err)
+}
+
+// PortForward returns the URL of a session that forwards to ports inside the sandbox. A client by SPDY names its ports itself.
+func (s *URLServer) PortForward(_ context.Context, sandboxID string, ports []int32) (string, error) {
+	ports = slices.Clone(ports)
+	url, err := s.add("/portforward/", func(w http.ResponseWriter, r *http.Request) {
+		s.sessions.ServePortForward(w, r, sandboxID, ports)
+	})
+	return url, urlError("PortForward", sandboxID, err)
+}
+
+// add makes a URL for a session.
+func (s *URLServer) add(kind string, serve http.HandlerFunc) (string, error) {
+	path := kind + rand.Text()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.base == "":
+		return "", fmt.Errorf("%w: streaming: call Serve first", cri.ErrUnavailable)
+	case s.closed:
+		return "", fmt.Errorf("%w: streaming: Serve has ended", cri.ErrUnavailable)
+	case !s.tokens.add(time.Now(), path, serve):
+		return "", fmt.Errorf("%w: %d sessions wait for their clients", cri.ErrTooMany, s.tokens.limit)
+	}
+	return s.base + path, nil
+}
+
+func urlError(op, id string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &cri.Error{Op: op, ID: id, Err: err}
+}
+
+// errNotLoopback is the error for a listener that others than this machine reach.
+var errNotLoopback = errors.New("the listener must be on a loopback address: sessions are neither encrypted nor authenticated but by their URL")

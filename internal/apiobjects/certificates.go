@@ -1,0 +1,151 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package apiobjects
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/seed81659283/nodeagent/internal/kubeapi"
+	"github.com/seed81659283/nodeagent/internal/volume/podcert"
+	"github.com/seed81659283/nodeagent/internal/volume/trustbundle"
+)
+
+var (
+	_ trustbundle.Lister = (*Objects)(nil)
+	_ podcert.Issuer     = (*Objects)(nil)
+)
+
+// maxTrustBundles bounds the cluster trust bundles of a cluster, as each may have up to a megabyte.
+const maxTrustBundles = 1000
+
+// trustBundles is the table of cluster trust bundles.
+type trustBundles = onDemand[*certificatesv1.ClusterTrustBundle, trustbundle.Bundle]
+
+// podRequests is the table of the node's requests for pod certificates.
+type podRequests = onDemand[*certificatesv1.PodCertificateRequest, podRequest]
+
+// podRequest is what became of one.
+type podRequest struct {
+	uid    types.UID
+	done   bool
+	issued podcert.Issued
+	err    error // why it was not issued, if done
+}
+
+func (b *Objects) watchCertificates(c *kubeapi.Client, node string) {
+	b.bundles = newOnDemand(kubeapi.In(c, kubeapi.ClusterTrustBundles, ""), kubeapi.TableOptions[*certificatesv1.ClusterTrustBundle, trustbundle.Bundle]{
+		MaxObjects: maxTrustBundles,
+		Transform: func(o *certificatesv1.ClusterTrustBundle) trustbundle.Bundle {
+			return trustbundle.Bundle{Name: o.Name, Labels: o.Labels, Signer: o.Spec.SignerName, PEM: o.Spec.TrustBundle}
+		},
+	}, func(names ...string) {
+		for _, name := range names {
+			b.watchers.Tell(trustbundle.Kind, "", name)
+		}
+	})
+	b.requests = newOnDemand(kubeapi.In(c, kubeapi.PodCertificateRequests, ""), kubeapi.TableOptions[*certificatesv1.PodCertificateRequest, podRequest]{
+		FieldSelector: "spec.nodeName=" + node,
+		Transform:     podRequestOf,
+	}, nil)
+}
+
+// podRequestOf reads what became of a request.
+func podRequestOf(o *certificatesv1.PodCertificateRequest) podRequest {
+	r := podRequest{uid: o.UID}
+	for _, c := range o.Status.Conditions {
+		switch c.Type {
+		case certificatesv1.PodCertificateRequestConditionTypeDenied, certificatesv1.PodCertificateRequestConditionTypeFailed:
+			denied := c.Type == certificatesv1.PodCertificateRequestConditionTypeDenied
+			r.done, r.err = true, &podcert.RefusedError{Denied: denied, Reason: c.Reason, Message: c.Message}
+			return r
+		case certificatesv1.PodCertificateRequestConditionTypeIssued:
+			r.done = true
+			if o.Status.CertificateChain == "" || o.Status.BeginRefreshAt == nil || o.Status.NotAfter == nil {
+				r.err = fmt.Errorf("pod certificate request %s/%s was issued without status.certificateChain, beginRefreshAt or notAfter", o.Namespace, o.Name)
+				return r
+			}
+			r.issued = podcert.Issued{
+				Chain: []byte(o.Status.CertificateChain), BeginRefreshAt: o.Status.BeginRefreshAt.Time, NotAfter: o.Status.NotAfter.Time,
+			}
+			return r
+		}
+	}
+	return r
+}
+
+// TrustBundles returns all cluster trust bundles. They are watched from the first call on.
+func (b *Objects) TrustBundles(ctx context.Context) ([]trustbundle.Bundle, error) {
+	if err := b.bundles.await(ctx, "cluster trust bundles"); err != nil {
+		return nil, err
+	}
+	return b.bundles.table.List(), nil
+}
+
+// Issue has the key of a pod certified by a PodCertificateRequest, and returns when that was issued, denied or failed. The node's
+// requests are watched from the first call on.
+func (b *Objects) Issue(ctx context.Context, r podcert.Request) (none podcert.Issued, err error) {
+	if err := b.requests.await(ctx, "pod certificate requests"); err != nil {
+		return none, err
+	}
+	account, err := read(ctx, b.client, kubeapi.ServiceAccounts, r.Namespace, r.ServiceAccount)
+	if err != nil {
+		return none, err
+	}
+	node, err := kubeapi.In(b.client, kubeapi.Nodes, "").Get(ctx, b.node)
+	if err != nil {
+		return none, err
+	}
+	made, err := allowed(ctx, func(ctx context.Context) (*certificatesv1.PodCertificateRequest, error) {
+		return kubeapi.In(b.client, kubeapi.PodCertificateRequests, r.Namespace).Create(ctx, podCertificateRequest(r, account.UID, b.node, node.UID))
+	})
+	if err != nil {
+		return none, err
+	}
+	return b.outcome(ctx, made)
+}
+
+func podCertificateRequest(r podcert.Request, account types.UID, node string, nodeUID types.UID) *certificatesv1.PodCertificateRequest {
+	return &certificatesv1.PodCertificateRequest{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: r.Namespace, GenerateName: "req-",
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: r.Pod, UID: types.UID(r.PodUID)}},
+		},
+		Spec: certificatesv1.PodCertificateRequestSpec{
+			SignerName: r.Signer, PodName: r.Pod, PodUID: types.UID(r.PodUID),
+			ServiceAccountName: r.ServiceAccount, ServiceAccountUID: account, NodeName: types.NodeName(node), NodeUID: nodeUID,
+			MaxExpirationSeconds: r.MaxSeconds, StubPKCS10Request: r.Stub, UnverifiedUserAnnotations: r.Annotations,
+		},
+	}
+}
+
+// errRequestGone is about a request that somebody has deleted.
+var errRequestGone = errors.New("it was deleted before it was issued")
+
+// outcome waits until a request was issued, denied or failed.
+func (b *Objects) outcome(ctx context.Context, made *certificatesv1.PodCertificateRequest) (none podcert.Issued, err error) {
+	seen := false
+	for {
+		changed := b.requests.next()
+		now, there := b.requests.table.Get(kubeapi.Key(made.Namespace, made.Name))
+		there = there && now.uid == made.UID
+		switch {
+		case there && now.done:
+			return now.issued, now.err
+		case seen && !there:
+			return none, fmt.Errorf("pod certificate request %s/%s: %w", made.Namespace, made.Name, errRequestGone)
+		}
+		seen = there
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return none, fmt.Errorf("pod certificate request %s/%s was neither issued nor denied: %w", made.Namespace, made.Name, context.Cause(ctx))
+		}
+	}
+}

@@ -1,0 +1,120 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package apiobjects
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/seed81659283/nodeagent/internal/kubeapi"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/podenv"
+)
+
+// service is what variables are made of. In memory it is packed: see packedService.
+type service struct {
+	Name  string        `json:"name"`
+	IP    string        `json:"ip"`
+	Ports []servicePort `json:"ports,omitempty"`
+}
+
+type servicePort struct {
+	Name     string          `json:"name,omitempty"`
+	Protocol corev1.Protocol `json:"protocol,omitempty"`
+	Port     int32           `json:"port"`
+}
+
+// services has the services of all namespaces that have an address.
+type services struct {
+	table *kubeapi.Table[*corev1.Service, packedService]
+	ready chan struct{}
+	kept  *keptServices // nil: none are
+	log   *slog.Logger
+}
+
+func newServices(c *kubeapi.Client, kept *keptServices, log *slog.Logger) *services {
+	s := &services{ready: make(chan struct{}), kept: kept, log: log}
+	s.table = kubeapi.NewTable(kubeapi.In(c, kubeapi.Services, ""), kubeapi.TableOptions[*corev1.Service, packedService]{
+		FieldSelector: "spec.clusterIP!=None",
+		Transform:     packService,
+		Changed:       onceClosed(s.ready),
+	})
+	return s
+}
+
+// onceClosed closes a channel when it is called first.
+func onceClosed(ready chan struct{}) func(...string) {
+	closed := false
+	return func(...string) { // by one goroutine
+		if !closed {
+			closed = true
+			close(ready)
+		}
+	}
+}
+
+// in returns the services of a namespace. Before the first list there is an error, or what is kept if nobody can be asked.
+func (s *services) in(ctx context.Context, namespace string) ([]*corev1.Service, error) {
+	if found, ok := s.keptIn(namespace); ok && !s.table.Synced() {
+		return objectsOf(namespace, found), nil
+	}
+	timer := time.NewTimer(syncWait)
+	defer timer.Stop()
+	select {
+	case <-s.ready:
+	case <-ctx.Done():
+		return nil, fmt.Errorf("list services of namespace %s: %w", namespace, ctx.Err())
+	case <-timer.C:
+		if found, ok := s.keptIn(namespace); ok {
+			return objectsOf(namespace, found), nil
+		}
+		return nil, fmt.Errorf("list services of namespace %s: %w: %w", namespace, podenv.ErrServicesUnknown, notSynced(s.table.Status()))
+	}
+	keys, packed := s.table.RowsIn(namespace)
+	found := make([]service, len(packed))
+	for i, p := range packed {
+		found[i] = p.unpack(strings.TrimPrefix(keys[i], namespace+"/"))
+	}
+	if err := s.kept.put(namespace, found); err != nil {
+		s.log.Error("keep services", "namespace", namespace, "error", err)
+	}
+	return objectsOf(namespace, found), nil
+}
+
+// keptIn returns what is kept of a namespace, if nobody can be asked.
+func (s *services) keptIn(namespace string) ([]service, bool) {
+	found, ok := s.kept.get(namespace)
+	if !ok || !away(s.table.Status().Err) {
+		return nil, false
+	}
+	s.log.Info("API server is away: kept services are used", "namespace", namespace)
+	return found, true
+}
+
+// objectsOf returns services as objects.
+func objectsOf(namespace string, found []service) []*corev1.Service {
+	list := make([]*corev1.Service, len(found))
+	for i, f := range found {
+		o := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: f.Name}}
+		o.Spec.ClusterIP = f.IP
+		for _, p := range f.Ports {
+			o.Spec.Ports = append(o.Spec.Ports, corev1.ServicePort{Name: p.Name, Protocol: p.Protocol, Port: p.Port})
+		}
+		list[i] = o
+	}
+	return list
+}
+
+// notSynced says why nothing is known yet.
+func notSynced(s kubeapi.Status) error {
+	if s.Err != nil {
+		return fmt.Errorf("they have not been read yet: %w", judged(s.Err))
+	}
+	return fmt.Errorf("they have not been read yet: is Objects.Run running?")
+}

@@ -1,0 +1,83 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package apiobjects
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/seed81659283/nodeagent/images/credential"
+	"github.com/seed81659283/nodeagent/internal/kubeapi"
+	"github.com/seed81659283/nodeagent/internal/volume/token"
+)
+
+// Tokens has the API server issue tokens of service accounts. Each is bound to a pod by its name and UID, and ends with it. It is
+// a token.Issuer, without a cache. An error never has a token in it.
+type Tokens struct{ client *kubeapi.Client }
+
+var _ token.Issuer = Tokens{}
+
+// NewTokens returns the tokens of an API server.
+func NewTokens(c *kubeapi.Client) Tokens { return Tokens{c} }
+
+// Token returns a new token.
+func (t Tokens) Token(ctx context.Context, r token.Request) (token.Token, error) {
+	if r.Pod == "" || r.PodUID == "" {
+		return token.Token{}, fmt.Errorf("token of service account %s/%s: the request names no pod and UID to bind it to", r.Namespace, r.ServiceAccount)
+	}
+	if r.Seconds <= 0 {
+		r.Seconds = token.DefaultSeconds
+	}
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+		ExpirationSeconds: &r.Seconds,
+		BoundObjectRef:    &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: r.Pod, UID: types.UID(r.PodUID)},
+	}}
+	if r.Audience != "" {
+		request.Spec.Audiences = []string{r.Audience}
+	}
+	answer, err := allowed(ctx, func(ctx context.Context) (*authenticationv1.TokenRequest, error) {
+		return kubeapi.Token(ctx, t.client, r.Namespace, r.ServiceAccount, request)
+	})
+	switch {
+	case err != nil:
+		return token.Token{}, judged(err)
+	case answer.Status.Token == "" || answer.Status.ExpirationTimestamp.IsZero():
+		return token.Token{}, fmt.Errorf("token of service account %s/%s: the answer has no token, or no time at which it expires", r.Namespace, r.ServiceAccount)
+	}
+	return token.Token{Value: answer.Status.Token, Expires: answer.Status.ExpirationTimestamp.Time}, nil
+}
+
+// Accounts knows service accounts and gets tokens for credential provider plugins. It is a credential.Accounts.
+type Accounts struct {
+	client *kubeapi.Client
+	tokens *token.Cache
+}
+
+var _ credential.Accounts = (*Accounts)(nil)
+
+// Accounts returns the service accounts whose tokens these are.
+func (t Tokens) Accounts() *Accounts { return &Accounts{t.client, token.NewCache(t, nil)} }
+
+// ServiceAccount returns a service account that a pod of this node has.
+func (a *Accounts) ServiceAccount(ctx context.Context, namespace, name string) (credential.ServiceAccount, error) {
+	o, err := read(ctx, a.client, kubeapi.ServiceAccounts, namespace, name)
+	if err != nil {
+		return credential.ServiceAccount{}, err
+	}
+	return credential.ServiceAccount{UID: string(o.UID), Annotations: o.Annotations}, nil
+}
+
+// Token returns a token that is bound to a pod, a new one before it expires.
+func (a *Accounts) Token(ctx context.Context, r credential.TokenRequest) (string, error) {
+	if r.Account.Name == "" {
+		return "", errors.New("token: the request names no service account")
+	}
+	return a.tokens.Get(ctx, token.Request{
+		Namespace: r.Account.Namespace, ServiceAccount: r.Account.Name, Audience: r.Audience, Pod: r.Pod.Name, PodUID: r.Pod.UID,
+	})
+}

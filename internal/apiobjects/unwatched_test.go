@@ -1,0 +1,69 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package apiobjects
+
+import (
+	"fmt"
+	"io/fs"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/apiserver/apiservertest"
+)
+
+// Pods that name 5,000 optional config maps which do not exist take no watch from another pod, and few requests from the API server.
+func TestPodsWithManyObjectsHaveAShareOfTheWatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := start(t, Options{}, true)
+		v := w.Volumes()
+		var pods []*corev1.Pod
+		for p := range 5 {
+			many := pod(fmt.Sprint("many", p), corev1.PodSpec{})
+			for i := range 1000 {
+				many.Spec.Volumes = append(many.Spec.Volumes, showing(fmt.Sprintf("absent-%d-%d", p, i)).Spec.Volumes...)
+			}
+			pods = append(pods, many)
+		}
+		good := showing("good")
+		good.Namespace = "other"
+		config := configMap("good", "1")
+		config.Namespace = "other"
+		require.NoError(t, w.server.Put(config))
+		readAll := func() {
+			t.Helper()
+			for _, pod := range pods {
+				for i := range pod.Spec.Volumes {
+					_, err := v.ConfigMap(t.Context(), "shop", pod.Spec.Volumes[i].ConfigMap.Name)
+					require.ErrorIs(t, err, fs.ErrNotExist)
+				}
+			}
+		}
+		readAll() // before the pods are known
+		synctest.Wait()
+		require.LessOrEqual(t, w.server.Watches("configmaps"), podShare)
+		w.Retain(append(pods, good))
+		w.server.ForgetRequests()
+		for range 10 {
+			time.Sleep(time.Minute)
+			readAll()
+			o, err := v.ConfigMap(t.Context(), "other", "good")
+			require.NoError(t, err)
+			require.Equal(t, "1", o.Data["k"])
+		}
+		synctest.Wait()
+		require.Equal(t, 5*podShare+1, w.server.Watches("configmaps"))
+		require.Less(t, w.server.Count(apiservertest.Match{Verb: "get", Resource: "configmaps"}), 25_000, "of 50,000 reads")
+
+		config = configMap("absent-4-999", "1")
+		require.NoError(t, w.server.Put(config))
+		time.Sleep(9 * time.Minute)
+		o, err := v.ConfigMap(t.Context(), "shop", "absent-4-999")
+		require.NoError(t, err)
+		require.Equal(t, "1", o.Data["k"])
+	})
+}

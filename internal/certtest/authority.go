@@ -1,0 +1,176 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package certtest
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"sync/atomic"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/seed81659283/nodeagent/apiserver/apiservertest"
+)
+
+// Authority is a certificate authority. Its certificates have numbers from 1 on.
+type Authority struct {
+	cert   *x509.Certificate
+	key    crypto.Signer
+	number atomic.Int64
+}
+
+// NewAuthority makes an authority that is valid for 100 years.
+func NewAuthority(name string) (*Authority, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	a := &Authority{key: key}
+	template := &x509.Certificate{
+		Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().AddDate(100, 0, 0),
+	}
+	der, err := a.sign(template, template, key.Public())
+	if err != nil {
+		return nil, err
+	}
+	a.cert, err = x509.ParseCertificate(der)
+	return a, err
+}
+
+// PEM returns the certificate of the authority.
+func (a *Authority) PEM() []byte { return encode("CERTIFICATE", a.cert.Raw) }
+
+// Client makes a client certificate, and returns it with its key, both PEM.
+func (a *Authority) Client(commonName string, notBefore, notAfter time.Time) (certPEM, keyPEM []byte, err error) {
+	return a.issue(&x509.Certificate{
+		Subject: pkix.Name{CommonName: commonName, Organization: []string{"system:nodes"}}, NotBefore: notBefore, NotAfter: notAfter,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	})
+}
+
+func (a *Authority) serving(name string) (certPEM, keyPEM []byte, err error) {
+	return a.issue(&x509.Certificate{
+		Subject: pkix.Name{CommonName: name}, DNSNames: []string{name}, NotBefore: a.cert.NotBefore, NotAfter: a.cert.NotAfter,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	})
+}
+
+func (a *Authority) issue(template *x509.Certificate) (certPEM, keyPEM []byte, err error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, err
+	}
+	der, err := a.sign(template, a.cert, key.Public())
+	if err != nil {
+		return nil, nil, err
+	}
+	private, err := x509.MarshalECPrivateKey(key)
+	return encode("CERTIFICATE", der), encode("EC PRIVATE KEY", private), err
+}
+
+func (a *Authority) sign(template, parent *x509.Certificate, public crypto.PublicKey) ([]byte, error) {
+	template.SerialNumber = big.NewInt(a.number.Add(1))
+	if !template.IsCA {
+		template.KeyUsage = x509.KeyUsageDigitalSignature
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, public, a.key)
+	if err != nil {
+		return nil, fmt.Errorf("sign certificate of %q: %w", template.Subject.CommonName, err)
+	}
+	return der, nil
+}
+
+// verifies reports whether a client certificate is signed by the authority and valid now.
+func (a *Authority) verifies(leaf *x509.Certificate) bool {
+	roots := x509.NewCertPool()
+	roots.AddCert(a.cert)
+	_, err := leaf.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: time.Now(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	return err == nil
+}
+
+// Sign decides about the requests that nothing was decided about.
+func (c *Cluster) Sign() {
+	c.mu.Lock()
+	decide := c.decide
+	c.mu.Unlock()
+	for _, r := range apiservertest.List[*certificatesv1.CertificateSigningRequest](c.Server) {
+		if len(r.Status.Conditions) > 0 {
+			continue
+		}
+		verdict := Issue
+		if decide != nil {
+			verdict = decide(r)
+		}
+		c.Decide(r.Name, verdict)
+	}
+}
+
+// Decide gives one request what it gets. One that is not there any more gets nothing.
+func (c *Cluster) Decide(name string, verdict Verdict) {
+	if verdict == Leave {
+		return
+	}
+	_ = apiservertest.Change(c.Server, "", name, func(r *certificatesv1.CertificateSigningRequest) { // it may have been deleted
+		condition := certificatesv1.CertificateSigningRequestCondition{
+			Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "AutoApproved", Message: "by certtest",
+			LastUpdateTime: metav1.Now(), LastTransitionTime: metav1.Now(),
+		}
+		switch verdict {
+		case Deny:
+			condition.Type, condition.Reason = certificatesv1.CertificateDenied, "Denied"
+		case Fail:
+			condition.Type, condition.Reason = certificatesv1.CertificateFailed, "SignerValidationFailure"
+		case Issue, Leave:
+			certificate, err := c.certify(r)
+			if err != nil {
+				condition.Type, condition.Reason, condition.Message = certificatesv1.CertificateFailed, "SignerValidationFailure", err.Error()
+			}
+			r.Status.Certificate = certificate
+		}
+		r.Status.Conditions = append(r.Status.Conditions, condition)
+	})
+}
+
+// certify signs what a request asks for.
+func (c *Cluster) certify(r *certificatesv1.CertificateSigningRequest) ([]byte, error) {
+	block, _ := pem.Decode(r.Spec.Request)
+	if block == nil {
+		return nil, errors.New("the request is not PEM")
+	}
+	asked, err := x509.ParseCertificateRequest(block.Bytes)
+	if err != nil {
+		return nil, err
+	}
+	if err := asked.CheckSignature(); err != nil {
+		return nil, err
+	}
+	usage := x509.ExtKeyUsageClientAuth
+	if r.Spec.SignerName == certificatesv1.KubeletServingSignerName {
+		usage = x509.ExtKeyUsageServerAuth
+	}
+	der, err := c.ca.sign(&x509.Certificate{
+		Subject: asked.Subject, DNSNames: asked.DNSNames, IPAddresses: asked.IPAddresses, ExtKeyUsage: []x509.ExtKeyUsage{usage},
+		NotBefore: time.Now().Add(-c.o.Backdate), NotAfter: time.Now().Add(c.o.TTL),
+	}, c.ca.cert, asked.PublicKey)
+	return encode("CERTIFICATE", der), err
+}
+
+func encode(kind string, der []byte) []byte {
+	if der == nil {
+		return nil
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
+}

@@ -1,0 +1,103 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package executor_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/critest"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/executor"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/podtest"
+)
+
+// holder is an executor.ImageHolder that writes down what it is asked for.
+type holder struct {
+	s     *scene
+	fails error
+}
+
+func (h holder) Ensure(_ context.Context, _ *corev1.Pod, c *corev1.Container, _ *cri.SandboxConfig) (cri.Image, error) {
+	h.s.note("Ensure " + c.Image)
+	return critest.NewImage(c.Image, 1), h.fails
+}
+
+func (h holder) Hold(image string) func() {
+	h.s.note("Hold " + image)
+	released := false
+	return func() {
+		if !released {
+			h.s.note("release " + image)
+		}
+		released = true
+	}
+}
+
+// The images of a container, also those that it mounts, are held from before they are ensured until the container is created, or
+// could not be.
+func TestImagesAreHeldUntilTheContainerIsCreated(t *testing.T) {
+	pod := podtest.Pod("a")
+	pod.Spec.Containers[0].Image = "app"
+	for _, name := range []string{"data", "other"} {
+		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
+			Image: &corev1.ImageVolumeSource{Reference: name},
+		}})
+	}
+	pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}
+	for name, tt := range map[string]struct {
+		breaks string
+		fails  error
+		want   []string
+	}{
+		"created": {want: []string{
+			"Hold app", "Hold data", "Ensure app", "Ensure data", "CreateContainer main", "release app", "release data", "StartContainer",
+		}},
+		"not created": {breaks: "CreateContainer main", want: []string{
+			"Hold app", "Hold data", "Ensure app", "Ensure data", "CreateContainer main", "release app", "release data",
+		}},
+		"without an image": {fails: errors.New("denied"), want: []string{
+			"Hold app", "Hold data", "Ensure app", "release app", "release data",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var s *scene
+				images := &holder{fails: tt.fails}
+				s = newScene(t, pod, setting{node: func(n *executor.Node) { n.Images = images }})
+				images.s = s
+				if tt.breaks != "" {
+					s.breaks(tt.breaks, errors.New("out of order"))
+				}
+				err := s.do(t.Context(), s.startOf("main"))
+				require.Equal(t, tt.breaks != "" || tt.fails != nil, err != nil)
+				require.Equal(t, tt.want, only(s.calls, "Hold", "release", "Ensure", "CreateContainer", "StartContainer"))
+			})
+		})
+	}
+}
+
+// only returns the calls of some names, without times and IDs of containers.
+func only(calls []string, names ...string) (found []string) {
+	for _, call := range calls {
+		var at, op, about string
+		_, _ = fmt.Sscan(call, &at, &op, &about)
+		for _, name := range names {
+			switch {
+			case op != name:
+			case name == "StartContainer":
+				found = append(found, op)
+			default:
+				found = append(found, op+" "+about)
+			}
+		}
+	}
+	return found
+}

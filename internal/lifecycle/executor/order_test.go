@@ -1,0 +1,198 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package executor_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/cgroups"
+	"github.com/seed81659283/nodeagent/internal/containers"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/executor"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/poddir"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/podtest"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/resize"
+	"github.com/seed81659283/nodeagent/lifecycle/plan"
+)
+
+// everything is actions of each kind: more than a plan ever has at once.
+func everything(s *scene) plan.Actions {
+	return plan.Actions{
+		Kill:          []plan.Kill{kill("side", 5*time.Second)},
+		StopSandboxes: []string{"uid-a-0"},
+		Remove:        []string{"uid-a-main-0"},
+		SandboxID:     "uid-a-0",
+		Resize:        []resize.Container{{ID: "uid-a-side-0", Name: "side", To: cgroups.Size{CPURequest: 500}}},
+		Sandbox:       &plan.Sandbox{Attempt: 1},
+		Start: []plan.Start{
+			{Container: containers.Named(&s.pod.Spec, "main"), Attempt: 1}, {Container: containers.Named(&s.pod.Spec, "side"), Attempt: 1},
+		},
+		RemoveSandbox: []string{"uid-a-0"},
+	}
+}
+
+// Actions are done in the order of their fields. A failure ends what builds on it and nothing else.
+func TestOrder(t *testing.T) {
+	all := []string{
+		"StopContainer uid-a-side-0 5s",
+		"StopPodSandbox uid-a-0",
+		"RemoveContainer uid-a-main-0",
+		"UpdatePodSandboxResources uid-a-0",
+		"UpdateContainerResources uid-a-side-0",
+		"RunPodSandbox uid-a",
+		"CreateContainer main", "StartContainer uid-a-main-1",
+		"CreateContainer side", "StartContainer uid-a-side-1",
+		"RemovePodSandbox uid-a-0",
+	}
+	without := func(calls ...string) (rest []string) {
+		for _, call := range all {
+			if !slices.Contains(calls, call) {
+				rest = append(rest, call)
+			}
+		}
+		return rest
+	}
+	for failed, want := range map[string][]string{
+		"":                          all,
+		"StopContainer":             all[:1], // what may still run must keep its network and its files
+		"StopPodSandbox":            all[:2],
+		"RemoveContainer":           all,
+		"UpdatePodSandboxResources": without("UpdateContainerResources uid-a-side-0"),
+		"UpdateContainerResources":  all,
+		"RunPodSandbox":             slices.Concat(all[:6], all[10:]),
+		"PodSandboxStatus":          slices.Concat(all[:6], all[10:]),
+		"CreateContainer main":      without("StartContainer uid-a-main-1"),
+		"StartContainer":            all,
+		"RemovePodSandbox":          all,
+	} {
+		t.Run(failed, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newScene(t, podtest.Pod("a", "main", "side"), setting{})
+				s.up("main", "side")
+				require.NoError(t, s.rt.Kill("a/main", 1))
+				out := errors.New("out of order")
+				s.breaks(failed, out)
+				err := s.do(t.Context(), everything(s))
+				if failed == "" {
+					require.NoError(t, err)
+				} else {
+					require.ErrorIs(t, err, out)
+				}
+				var lines []string
+				for _, call := range want {
+					lines = append(lines, "0s "+call)
+				}
+				s.requireCalls(lines...)
+			})
+		})
+	}
+}
+
+// A container that cannot be removed keeps its name: what was to take its place is the next attempt.
+func TestContainerThatCannotBeRemoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, podtest.Pod("a"), setting{})
+		s.up("main")
+		require.NoError(t, s.rt.Kill("a/main", 128))
+		s.breaks("RemoveContainer", errors.New("cannot delete running task"))
+		again := plan.Actions{Remove: []string{"uid-a-main-0"}, SandboxID: "uid-a-0", Start: []plan.Start{{Container: &s.pod.Spec.Containers[0]}}}
+		require.ErrorContains(t, s.do(t.Context(), again), "cannot delete running task")
+		s.requireCalls("0s RemoveContainer uid-a-main-0", "0s CreateContainer main", "0s StartContainer uid-a-main-1")
+	})
+}
+
+// The files of a pod go before the runtime forgets it: an agent that dies in between finds them by what the runtime has.
+func TestForget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		root, logs, links := t.TempDir(), t.TempDir(), t.TempDir()
+		s := newScene(t, podtest.Pod("a"), setting{node: func(n *executor.Node) {
+			n.PodRoot, n.Spec.LogRoot, n.LogLinks = root, logs, links
+		}})
+		require.NoError(t, s.record.Update(func(now *poddir.Record) { now.Sized = "x" }))
+		s.up("main")
+		require.FileExists(t, filepath.Join(root, "uid-a/containers/main/0"))
+		require.DirExists(t, filepath.Join(logs, "default_a_uid-a/main"))
+		link := filepath.Join(links, "a_default_main-uid-a-main-0.log")
+		require.NoError(t, os.Symlink("/nowhere", link))
+		require.NoError(t, s.do(t.Context(), plan.Actions{Kill: []plan.Kill{kill("main", 0)}, StopSandboxes: []string{"uid-a-0"}}))
+
+		s.breaks("RemovePodSandbox", errors.New("out of order"))
+		require.Error(t, s.do(t.Context(), plan.Actions{Forget: true, RemoveSandbox: []string{"uid-a-0"}}))
+		for _, dir := range []string{root, logs, links} {
+			entries, err := os.ReadDir(dir)
+			require.NoError(t, err)
+			require.Empty(t, entries)
+		}
+	})
+}
+
+// What another agent has of the pod is still in use.
+func TestForgetOfASharedPod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		root, logs := t.TempDir(), t.TempDir()
+		groups := &podCgroups{}
+		s := newScene(t, podtest.Pod("a"), setting{node: func(n *executor.Node) {
+			n.PodRoot, n.Spec.LogRoot, n.Cgroups = root, logs, groups
+		}})
+		groups.s = s
+		s.up("main")
+		s.x.SetShared(true)
+		s.x.Forget()
+		require.NoError(t, s.x.RemoveCgroup(t.Context()))
+		require.NoDirExists(t, filepath.Join(root, "uid-a"), "this is of this agent alone")
+		require.DirExists(t, filepath.Join(logs, "default_a_uid-a"))
+		require.False(t, s.called("Remove"))
+		s.x.SetShared(false)
+		s.x.Forget()
+		require.NoError(t, s.x.RemoveCgroup(t.Context()))
+		require.NoDirExists(t, filepath.Join(logs, "default_a_uid-a"))
+		require.True(t, s.called("Remove"))
+	})
+}
+
+// A removed container takes its log along, and what was rotated from it.
+func TestRemove(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		logs := t.TempDir()
+		s := newScene(t, podtest.Pod("a"), setting{node: func(n *executor.Node) { n.Spec.LogRoot = logs }})
+		s.up("main")
+		dir := filepath.Join(logs, "default_a_uid-a/main")
+		for _, name := range []string{"0.log", "0.log.20260102-150405.gz", "1.log"} {
+			require.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
+		}
+		require.NoError(t, s.rt.Kill("a/main", 1))
+		require.NoError(t, s.do(t.Context(), plan.Actions{Remove: []string{"uid-a-main-0"}}))
+		s.requireCalls("0s RemoveContainer uid-a-main-0")
+		entries, err := os.ReadDir(dir)
+		require.NoError(t, err)
+		require.Len(t, entries, 1)
+		require.Equal(t, "1.log", entries[0].Name())
+	})
+}
+
+// A sandbox that was stopped is known to have no network any more, until it is gone or ready again.
+func TestStopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, podtest.Pod("a"), setting{})
+		s.up("main")
+		require.Empty(t, s.x.Stopped(s.observed()))
+		s.breaks("StopPodSandbox", errors.New("out of order"))
+		stop := plan.Actions{StopSandboxes: []string{"uid-a-0"}}
+		require.Error(t, s.do(t.Context(), stop))
+		require.Empty(t, s.x.Stopped(s.observed()))
+		s.breaks("StopPodSandbox", nil)
+		require.NoError(t, s.do(t.Context(), stop))
+		require.Equal(t, map[string]bool{"uid-a-0": true}, s.x.Stopped(s.observed()))
+		require.NoError(t, s.rt.RemoveSandbox(context.Background(), "uid-a-0"))
+		require.Empty(t, s.x.Stopped(s.observed()))
+	})
+}

@@ -1,0 +1,135 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package executor_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/critest"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/podtest"
+	"github.com/seed81659283/nodeagent/lifecycle/plan"
+)
+
+// What a preStop hook takes is no longer there for the container, which always has two seconds.
+func TestPreStopBudget(t *testing.T) {
+	tests := map[string]struct {
+		script critest.Script
+		grace  time.Duration
+		want   []string
+		until  time.Duration // when the container has exited
+		fails  bool
+	}{
+		"at once": {
+			script: critest.Script{Exec: takes(0, 0)}, grace: 10 * time.Second,
+			want: []string{"0s ExecSync uid-a-main-0", "0s StopContainer uid-a-main-0 10s"},
+		},
+		"a part of the grace period, of which whole seconds count": {
+			script: critest.Script{Exec: takes(2500*time.Millisecond, 0)}, grace: 10 * time.Second,
+			want:  []string{"0s ExecSync uid-a-main-0", "2.5s StopContainer uid-a-main-0 8s"},
+			until: 2500 * time.Millisecond,
+		},
+		"nearly all of it": {
+			script: critest.Script{Exec: takes(9*time.Second, 0), Stop: &critest.Exit{After: critest.Never}}, grace: 10 * time.Second,
+			want:  []string{"0s ExecSync uid-a-main-0", "9s StopContainer uid-a-main-0 2s"},
+			until: 11 * time.Second,
+		},
+		"longer than the grace period, beside a container that terminates": {
+			script: critest.Script{Exec: takes(time.Hour, 0)}, grace: 5 * time.Second,
+			want:  []string{"0s ExecSync uid-a-main-0", "5s StopContainer uid-a-main-0 2s"},
+			until: 5 * time.Second, fails: true,
+		},
+		"longer than the grace period, beside one that does not": {
+			script: critest.Script{Exec: takes(time.Hour, 0), Stop: &critest.Exit{After: critest.Never}}, grace: 5 * time.Second,
+			want:  []string{"0s ExecSync uid-a-main-0", "5s StopContainer uid-a-main-0 2s"},
+			until: 7 * time.Second, fails: true,
+		},
+		"a failure": {
+			script: critest.Script{Exec: takes(3*time.Second, 1)}, grace: 10 * time.Second,
+			want:  []string{"0s ExecSync uid-a-main-0", "3s StopContainer uid-a-main-0 7s"},
+			until: 3 * time.Second, fails: true,
+		},
+		"no grace period": {
+			script: critest.Script{Exec: takes(time.Hour, 0), Stop: &critest.Exit{After: critest.Never}},
+			want:   []string{"0s ExecSync uid-a-main-0", "0s StopContainer uid-a-main-0 2s"},
+			until:  2 * time.Second, fails: true,
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newScene(t, podtest.Pod("a"), setting{scripts: map[string]critest.Script{"main": tt.script}})
+				s.up("main")
+				k := kill("main", tt.grace)
+				k.PreStop = podtest.Exec("bye")
+				require.NoError(t, s.do(t.Context(), plan.Actions{Kill: []plan.Kill{k}}), "a hook that fails is no reason to stay")
+				s.requireCallsOf(tt.want)
+				require.Equal(t, tt.until, time.Since(s.began))
+				events := []string{"Killing main uid-a-main-0"}
+				if tt.fails {
+					events = append(events, "FailedPreStopHook! main uid-a-main-0")
+				}
+				s.requireEvents(events...)
+			})
+		})
+	}
+}
+
+// The hook of a sidecar runs at once, beside the containers that terminate before it.
+func TestPreStopOfASidecar(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, podtest.Pod("a", "main", "proxy"), setting{scripts: map[string]critest.Script{
+			"main": critest.StopIn(3500*time.Millisecond, 0), "proxy": {Exec: takes(2*time.Second, 0)},
+		}})
+		s.up("main", "proxy")
+		proxy := kill("proxy", 10*time.Second, "main")
+		proxy.PreStop = podtest.Exec("bye")
+		require.NoError(t, s.do(t.Context(), plan.Actions{Kill: []plan.Kill{kill("main", 10*time.Second), proxy}}))
+		s.requireCallsOf([]string{
+			"0s StopContainer uid-a-main-0 10s", "0s ExecSync uid-a-proxy-0", "3.5s StopContainer uid-a-proxy-0 7s",
+		})
+	})
+}
+
+// A hook that takes all of the grace period leaves no time to wait for others.
+func TestPreStopOfASidecarTakesAllTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, podtest.Pod("a", "main", "side", "proxy"), setting{scripts: map[string]critest.Script{
+			"main": critest.IgnoreTERM(), "side": critest.IgnoreTERM(), "proxy": {Exec: takes(time.Hour, 0)},
+		}})
+		s.up("main", "side", "proxy")
+		proxy := kill("proxy", 5*time.Second, "main", "side")
+		proxy.PreStop = podtest.Exec("bye")
+		require.NoError(t, s.do(t.Context(), plan.Actions{Kill: []plan.Kill{kill("main", time.Minute), kill("side", time.Minute), proxy}}))
+		s.requireCallsOf([]string{
+			"0s StopContainer uid-a-main-0 1m0s", "0s StopContainer uid-a-side-0 1m0s", "0s ExecSync uid-a-proxy-0",
+			"5s StopContainer uid-a-proxy-0 2s",
+		})
+	})
+}
+
+// A hook gets as long as the container, and does not outlive the call: whoever comes after it finds no handler of before.
+func TestPreStopDoesNotOutliveTheContainer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ended time.Time
+		s := newScene(t, podtest.Pod("a"), setting{scripts: map[string]critest.Script{"main": {
+			Exec: func(ctx context.Context, _ []string) (cri.ExecResult, error) {
+				<-ctx.Done()
+				ended = time.Now()
+				return cri.ExecResult{}, ctx.Err()
+			},
+			Stop: &critest.Exit{After: time.Second},
+		}}})
+		s.up("main")
+		k := kill("main", 5*time.Second)
+		k.PreStop = podtest.Exec("bye")
+		require.NoError(t, s.do(t.Context(), plan.Actions{Kill: []plan.Kill{k}}))
+		require.Equal(t, 6*time.Second, ended.Sub(s.began))
+	})
+}

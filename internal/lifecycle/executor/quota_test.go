@@ -1,0 +1,264 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package executor_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/cgroups"
+	"github.com/seed81659283/nodeagent/cri/critest"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/executor"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/podtest"
+	"github.com/seed81659283/nodeagent/lifecycle/plan"
+)
+
+// podCgroups are the cgroups of pods in a scene. What is asked of them is written down with the calls to the runtime.
+type podCgroups struct {
+	s      *scene
+	fails  map[string]error // by method
+	exists bool
+	resize func(ctx context.Context, c []cgroups.ContainerResize, runtime cgroups.Resizer) error // nil: each container
+}
+
+func (c *podCgroups) ask(ctx context.Context, method string) error {
+	if err := ctx.Err(); err != nil {
+		c.s.note(method + ", cut short")
+		return err
+	}
+	c.s.note(method)
+	return c.fails[method]
+}
+
+func (c *podCgroups) Exists(context.Context, *corev1.Pod) (bool, error) {
+	return c.exists, c.fails["Exists"]
+}
+
+func (c *podCgroups) Ensure(ctx context.Context, _ *corev1.Pod) error { return c.ask(ctx, "Ensure") }
+
+func (c *podCgroups) Limit(ctx context.Context, _ *corev1.Pod) error { return c.ask(ctx, "Limit") }
+
+func (c *podCgroups) Remove(ctx context.Context, _ string) error { return c.ask(ctx, "Remove") }
+
+func (c *podCgroups) Resize(ctx context.Context, _ *corev1.Pod, list []cgroups.ContainerResize, runtime cgroups.Resizer) error {
+	if err := c.ask(ctx, "Resize"); err != nil {
+		return err
+	}
+	if c.resize != nil {
+		return c.resize(ctx, list, runtime)
+	}
+	for _, r := range list {
+		if err := runtime.ResizeContainer(ctx, r.Name, r.To); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// withCgroups returns a scene whose pods have cgroups.
+func withCgroups(t *testing.T, pod *corev1.Pod, o setting) (*scene, *podCgroups) {
+	groups := &podCgroups{fails: map[string]error{}}
+	o.node = func(n *executor.Node) { n.Cgroups = groups }
+	s := newScene(t, pod, o)
+	groups.s = s
+	return s, groups
+}
+
+// The CPU quota of a pod is lifted before anything of it starts, and in force when all of it runs.
+func TestQuotaIsLiftedForAStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := withCgroups(t, podtest.Pod("a", "main", "side"), setting{})
+		s.up("main", "side")
+		s.requireCalls("0s Ensure", "0s RunPodSandbox uid-a", "0s CreateContainer main", "0s StartContainer uid-a-main-0",
+			"0s CreateContainer side", "0s StartContainer uid-a-side-0", "0s Limit")
+
+		require.NoError(t, s.rt.Kill("a/side", 1))
+		a := s.startOf("side")
+		a.Sandbox, a.SandboxID, a.Start[0].Attempt = nil, "uid-a-0", 1
+		require.NoError(t, s.do(t.Context(), a))
+		s.requireCalls("0s Ensure", "0s CreateContainer side", "0s StartContainer uid-a-side-1", "0s Limit")
+	})
+}
+
+// A start that fails, or is cut short, leaves the pod with its quota all the same.
+func TestQuotaAfterAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := withCgroups(t, podtest.Pod("a", "main", "side"), setting{
+			scripts: map[string]critest.Script{"side": {StartAfter: time.Hour}},
+		})
+		s.breaks("CreateContainer main", errors.New("out of order"))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		require.Error(t, s.do(ctx, s.startOf("main", "side")))
+		s.requireCalls("0s Ensure", "0s RunPodSandbox uid-a", "0s CreateContainer main",
+			"0s CreateContainer side", "0s StartContainer uid-a-side-0", "1m0s Limit")
+	})
+}
+
+// What was lifted although the answer was lost is put in force as well.
+func TestQuotaThatWasLiftedUnseen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, groups := withCgroups(t, podtest.Pod("a", "main", "side"), setting{})
+		groups.fails["Ensure"] = errors.New("no answer")
+		require.ErrorContains(t, s.do(t.Context(), s.startOf("main")), "no answer")
+		s.requireCalls("0s Ensure") // there was none before, so that nothing was lifted
+		groups.fails["Ensure"] = nil
+		s.up("main")
+		groups.fails["Ensure"] = errors.New("no answer")
+		a := s.startOf("side")
+		a.Sandbox, a.SandboxID = nil, "uid-a-0"
+		require.ErrorContains(t, s.do(t.Context(), a), "no answer")
+		s.requireCalls("0s Ensure", "0s Limit")
+	})
+}
+
+// A postStart hook may take as long as it likes: its container has its quota. Those that start after it start without.
+func TestQuotaInAHook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pod := podtest.Pod("a", "main", "side")
+		pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PostStart: podtest.Exec("hello")}
+		s, _ := withCgroups(t, pod, setting{scripts: map[string]critest.Script{"main": {Exec: takes(time.Minute, 0)}}})
+		s.up("main", "side")
+		s.requireCalls("0s Ensure", "0s RunPodSandbox uid-a", "0s CreateContainer main", "0s StartContainer uid-a-main-0",
+			"0s Limit", "0s ExecSync uid-a-main-0",
+			"1m0s Ensure", "1m0s CreateContainer side", "1m0s StartContainer uid-a-side-0", "1m0s Limit")
+	})
+}
+
+// Whoever waits for a start puts the quota in force when something has run without it for too long. What is started after that
+// is started without it again.
+func TestQuotaOfASlowStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := withCgroups(t, podtest.Pod("a", "main", "side", "last"), setting{
+			scripts: map[string]critest.Script{"side": {StartAfter: time.Minute}},
+			latency: func(op string) time.Duration {
+				return map[string]time.Duration{"RunPodSandbox": 20 * time.Second}[op] // during which nothing runs
+			},
+		})
+		ended := make(chan error, 1)
+		go func() { ended <- s.do(t.Context(), s.startOf("main", "side", "last")) }()
+		var due <-chan time.Time
+		for waiting := true; waiting; {
+			select {
+			case <-s.x.QuotaLifted():
+				due = s.x.QuotaDue(due)
+			case <-due:
+				due = nil
+				s.x.LimitNow(t.Context(), s.pod)
+			case err := <-ended:
+				require.NoError(t, err)
+				waiting = false
+			}
+		}
+		s.requireCalls("0s Ensure", "0s RunPodSandbox uid-a", "20s CreateContainer main", "20s StartContainer uid-a-main-0",
+			"20s CreateContainer side", "20s StartContainer uid-a-side-0", "30s Limit",
+			"1m20s Ensure", "1m20s CreateContainer last", "1m20s StartContainer uid-a-last-0", "1m20s Limit")
+		first := s.x.QuotaDue(nil)
+		require.Equal(t, first, s.x.QuotaDue(first), "what ran first decides")
+	})
+}
+
+// What an earlier agent has left lifted is put in force at the first look at a pod that runs, before anything else; and what
+// is in force costs nothing.
+func TestQuotaOfAnEarlierAgent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, groups := withCgroups(t, podtest.Pod("a", "main", "side"), setting{})
+		s.up("main", "side")
+		rest := func() error {
+			s.mu.Lock()
+			s.calls = nil
+			s.mu.Unlock()
+			_, err := s.x.Rest(t.Context(), s.pod, s.observed(), &plan.Actions{})
+			return err
+		}
+		require.NoError(t, rest())
+		s.requireCalls()
+
+		s.begin()
+		groups.fails["Limit"] = errors.New("cpu.max: read-only")
+		require.ErrorContains(t, rest(), "cpu.max: read-only")
+		groups.fails["Limit"] = fmt.Errorf("cgroup of the pod: %w", fs.ErrNotExist)
+		require.NoError(t, rest(), "a pod without a cgroup starts over")
+		groups.fails["Limit"] = nil
+		require.NoError(t, rest())
+		s.requireCalls("0s Limit")
+		require.NoError(t, rest())
+		s.requireCalls()
+
+		s.begin()
+		require.NoError(t, s.do(t.Context(), plan.Actions{Kill: []plan.Kill{kill("side", time.Second)}}))
+		s.requireCalls("0s Limit", "0s StopContainer uid-a-side-0 2s")
+
+		s.begin()
+		require.NoError(t, s.rt.Kill("a/main", 0))
+		require.NoError(t, rest(), "nothing runs")
+		s.requireCalls()
+	})
+}
+
+// A resize that cannot be done does not leave a pod without its quota for as long as it cannot.
+func TestQuotaBesideAResize(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, groups := withCgroups(t, podtest.Pod("a"), setting{})
+		s.up("main")
+		s.begin()
+		groups.fails["Resize"] = errors.New("memory is in use")
+		require.ErrorContains(t, s.do(t.Context(), plan.Actions{ResizePod: true, SandboxID: "uid-a-0"}), "memory is in use")
+		s.requireCalls("0s Resize", "0s Limit")
+	})
+}
+
+// A pod that has terminated gives its cgroup back once, although it is still wanted.
+func TestCgroupOfATerminatedPod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, groups := withCgroups(t, podtest.Pod("a"), setting{})
+		s.up("main")
+		done := &plan.Actions{Done: true}
+		rest := func() bool {
+			left, err := s.x.Rest(t.Context(), s.pod, s.observed(), done)
+			require.ErrorIs(t, err, groups.fails["Remove"])
+			return left
+		}
+		require.False(t, rest(), "it runs")
+		require.NoError(t, s.rt.Kill("a/main", 0))
+		require.False(t, rest(), "its sandbox is ready")
+		require.NoError(t, s.do(t.Context(), plan.Actions{StopSandboxes: []string{"uid-a-0"}}))
+		groups.fails["Remove"] = errors.New("busy")
+		require.False(t, rest())
+		groups.fails["Remove"] = nil
+		require.True(t, rest())
+		require.False(t, rest(), "it is known")
+		s.requireCalls("0s StopPodSandbox uid-a-0", "0s Remove", "0s Remove")
+	})
+}
+
+func TestLacksCgroup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, groups := withCgroups(t, podtest.Pod("a"), setting{})
+		lacks := func() (bool, error) { return s.x.LacksCgroup(t.Context(), s.pod, s.observed()) }
+		got, err := lacks()
+		require.NoError(t, err)
+		require.False(t, got, "nothing runs, so that it is made with the first start")
+		s.up("main")
+		got, err = lacks()
+		require.NoError(t, err)
+		require.True(t, got)
+		groups.exists = true
+		got, err = lacks()
+		require.NoError(t, err)
+		require.False(t, got)
+		groups.exists, groups.fails["Exists"] = false, errors.New("out of order")
+		got, err = lacks()
+		require.ErrorContains(t, err, "out of order")
+		require.False(t, got, "what is not known is no reason to start over")
+	})
+}

@@ -1,0 +1,294 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package executor_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/cgroups"
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/critest"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/executor"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/podtest"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/resize"
+	"github.com/seed81659283/nodeagent/lifecycle/plan"
+	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
+)
+
+const mib = 1 << 20
+
+// sizedPod is the pod "a" whose container has resources: "cpu=REQUEST/LIMIT memory=REQUEST/LIMIT".
+func sizedPod(generation int64, words string) *corev1.Pod {
+	pod := podtest.Pod("a")
+	pod.Generation = generation
+	pod.Spec.Containers[0].Resources = podtest.Requirements(strings.Fields(words))
+	return pod
+}
+
+// decide has the resizer decide about the pod, and returns the actions of that.
+func (s *scene) decide() plan.Actions {
+	observed := s.observed()
+	s.x.Resizer.Decide(s.pod, observed, false)
+	d := s.x.Resizer.Decision(s.pod, observed, false)
+	return plan.Actions{
+		SandboxID: "uid-a-0", Resize: d.Containers, ResizePod: len(d.Containers) == 0 && s.x.Resizer.MayLackLimits(observed),
+	}
+}
+
+// requireResources fails unless the runtime has given main these shares, quota and limit.
+func (s *scene) requireResources(shares, quota, memory int64) {
+	s.t.Helper()
+	c, ok := s.rt.Container("a/main")
+	require.True(s.t, ok)
+	require.Equal(s.t, [3]int64{shares, quota, memory}, [3]int64{c.Resources.CPUShares, c.Resources.CPUQuota, c.Resources.MemoryLimit})
+}
+
+// A container gets what the spec asks for, and what the runtime was told is in the record: the next agent does not tell it
+// again.
+func TestResize(t *testing.T) {
+	for _, kind := range []string{"by the runtime", "with the cgroup of the pod"} {
+		t.Run(kind, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				want := []string{"0s UpdatePodSandboxResources uid-a-0", "0s UpdateContainerResources uid-a-main-0"}
+				var s *scene
+				if kind == "by the runtime" {
+					s = newScene(t, sizedPod(1, "cpu=250m/500m memory=32Mi/64Mi"), setting{})
+				} else {
+					s, _ = withCgroups(t, sizedPod(1, "cpu=250m/500m memory=32Mi/64Mi"), setting{})
+					want = []string{"0s Resize", "0s UpdateContainerResources uid-a-main-0"}
+				}
+				root := t.TempDir()
+				s.node.PodRoot = root
+				s.begin()
+				s.up("main")
+				s.requireResources(256, 50000, 64*mib)
+				a := s.decide()
+				require.True(t, a.Idle(), "it has what it was made with")
+
+				s.pod = sizedPod(2, "cpu=500m/1 memory=64Mi/128Mi")
+				a = s.decide()
+				require.Len(t, a.Resize, 1)
+				require.NoError(t, s.do(t.Context(), a))
+				s.requireCalls(want...)
+				s.requireResources(512, 100000, 128*mib)
+				a = s.decide()
+				require.True(t, a.Idle())
+
+				s.begin()
+				s.x.Resizer.Recall(s.record.Get())
+				a = s.decide()
+				require.True(t, a.Idle(), "and the next agent knows it")
+			})
+		})
+	}
+}
+
+// A limit is taken away by a value that says so: zero would leave it as it is.
+func TestResizeWithoutLimits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, sizedPod(1, "cpu=250m/500m memory=32Mi/64Mi"), setting{})
+		s.up("main")
+		s.pod = sizedPod(2, "cpu=250m/ memory=32Mi/")
+		require.NoError(t, s.do(t.Context(), s.decide()))
+		s.requireResources(256, -1, -1)
+	})
+}
+
+// A limit of memory is not lowered below what is in use, nor where nobody knows what is.
+func TestResizeOfMemoryInUse(t *testing.T) {
+	usage := func(n uint64) func(cri.Container) cri.ContainerStats {
+		return func(cri.Container) cri.ContainerStats {
+			return cri.ContainerStats{Memory: &cri.MemoryUsage{UsageBytes: &n}}
+		}
+	}
+	tests := map[string]struct {
+		usage    func(cri.Container) cri.ContainerStats
+		statsErr error
+		from, to string
+		want     string // the error
+	}{
+		"less than the limit": {usage: usage(47 * mib), from: "/64Mi", to: "/48Mi"},
+		"as much as the limit": {
+			usage: usage(48 * mib), from: "/64Mi", to: "/48Mi",
+			want: `cannot decrease memory limits: attempting to set container "main" memory limit (50331648) below current usage (50331648)`,
+		},
+		"a first limit": {
+			usage: usage(100 * mib), from: "32Mi/", to: "32Mi/64Mi",
+			want: `cannot decrease memory limits: attempting to set container "main" memory limit (67108864) below current usage (104857600)`,
+		},
+		"a first limit that is none":   {from: "32Mi/", to: "32Mi/9223372036854775807"},
+		"more, whatever is in use":     {from: "/64Mi", to: "/128Mi"},
+		"no limit any more":            {from: "32Mi/64Mi", to: "32Mi/"},
+		"nobody knows":                 {from: "/64Mi", to: "/48Mi", want: `cannot decrease memory limits: missing container "main" memory usage`},
+		"the runtime does not say":     {from: "/64Mi", to: "/48Mi", usage: func(cri.Container) cri.ContainerStats { return cri.ContainerStats{} }, want: `cannot decrease memory limits: missing container "main" memory usage`},
+		"the runtime cannot be asked":  {from: "/64Mi", to: "/48Mi", statsErr: errors.New("out of order"), want: "out of order"},
+		"more, and it cannot be asked": {from: "/64Mi", to: "/128Mi", statsErr: errors.New("out of order")},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newScene(t, sizedPod(1, "memory="+tt.from), setting{usage: tt.usage})
+				s.up("main")
+				s.breaks("ListContainerStats", tt.statsErr)
+				s.pod = sizedPod(2, "memory="+tt.to)
+				err := s.do(t.Context(), s.decide())
+				if tt.want == "" {
+					require.NoError(t, err)
+					require.True(t, s.called("UpdateContainerResources uid-a-main-0"))
+					return
+				}
+				require.ErrorContains(t, err, tt.want)
+				require.False(t, s.called("UpdateContainerResources uid-a-main-0"))
+			})
+		})
+	}
+}
+
+// A sandbox is resized for runtimes that size machines by it. Those that cannot are done without it.
+func TestResizeOfTheSandbox(t *testing.T) {
+	for name, tt := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"a runtime that has no such call": {&cri.Error{Op: "UpdatePodSandboxResources", Err: errors.ErrUnsupported}, true},
+		"one that says so in words":       {errors.New("rpc error: code = Unknown desc = not implemented"), true},
+		"one that fails":                  {errors.New("out of order"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newScene(t, sizedPod(1, "cpu=250m/500m"), setting{})
+				s.up("main")
+				s.breaks("UpdatePodSandboxResources", tt.err)
+				s.pod = sizedPod(2, "cpu=500m/1")
+				require.Equal(t, tt.want, s.do(t.Context(), s.decide()) == nil)
+				require.Equal(t, tt.want, s.called("UpdateContainerResources uid-a-main-0"))
+			})
+		})
+	}
+}
+
+// What fails is in the decision that a status is made of, until it is done or is asked for no more.
+func TestResizeThatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, sizedPod(1, "cpu=250m/500m"), setting{})
+		s.up("main")
+		decision := func() resize.Decision {
+			s.decide()
+			return s.x.Resizer.Decision(s.pod, s.observed(), false)
+		}
+		s.pod = sizedPod(2, "cpu=500m/1")
+		s.breaks("UpdateContainerResources", errors.New("out of order"))
+		require.Error(t, s.do(t.Context(), s.decide()))
+		d := decision()
+		require.Equal(t, "resize container main: out of order", d.Error)
+		require.EqualValues(t, 2, d.Generation)
+		require.Len(t, d.Containers, 1, "it is to be tried again")
+
+		s.pod = sizedPod(3, "cpu=500m/1")
+		s.pod.Labels = map[string]string{"other": "change"}
+		d = decision()
+		require.Equal(t, "resize container main: out of order", d.Error)
+		require.EqualValues(t, 2, d.Generation, "the one that asked for it")
+
+		s.pod = sizedPod(4, "cpu=250m/500m")
+		d = decision()
+		require.Empty(t, d.Error)
+		require.Empty(t, d.Containers)
+		require.EqualValues(t, 4, d.Generation)
+	})
+}
+
+// Cgroups that resize a pod and do not tell the runtime would be asked again at once, and without end.
+func TestResizeOfWhichTheRuntimeIsNotTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, groups := withCgroups(t, sizedPod(1, "cpu=250m/500m"), setting{})
+		groups.resize = func(context.Context, []cgroups.ContainerResize, cgroups.Resizer) error { return nil }
+		s.up("main")
+		s.pod = sizedPod(2, "cpu=500m/1")
+		require.EqualError(t, s.do(t.Context(), s.decide()), "resize container main: the runtime was not told cpu=500/1000 memory=0/0")
+	})
+}
+
+// A node without room defers a resize, and one whose runtime cannot resize refuses it.
+func TestResizeThatCannotBe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var full error
+		s := newScene(t, sizedPod(1, "cpu=250m/500m"), setting{node: func(n *executor.Node) {
+			n.AdmitResize = func(*corev1.Pod) error { return full }
+		}})
+		s.up("main")
+		full = errors.New("the node is full")
+		s.pod = sizedPod(2, "cpu=500m/1")
+		a := s.decide()
+		require.True(t, a.Idle())
+		d := s.x.Resizer.Decision(s.pod, s.observed(), false)
+		require.Equal(t, "Deferred: the node is full", d.Reason+": "+d.Message)
+		for why, want := range map[podstatus.Rejection]string{
+			{Reason: corev1.PodReasonInfeasible, Message: "the node is small"}: "Infeasible: the node is small",
+			{Reason: "OutOfcpu", Message: "the node is full"}:                  "Deferred: the node is full",
+		} {
+			full = fmt.Errorf("admit: %w", &why)
+			a = s.decide()
+			require.True(t, a.Idle())
+			d = s.x.Resizer.Decision(s.pod, s.observed(), false)
+			require.Equal(t, want, d.Reason+": "+d.Message)
+		}
+		full = nil
+		a = s.decide()
+		require.Len(t, a.Resize, 1)
+
+		s.node.Runtime = struct{ cri.Runtime }{s.rt} // which has no cri.Updater
+		s.begin()
+		a = s.decide()
+		require.True(t, a.Idle())
+		d = s.x.Resizer.Decision(s.pod, s.observed(), false)
+		require.Equal(t, corev1.PodReasonInfeasible, d.Reason)
+	})
+}
+
+// The limits of the pod as a whole are told without its overhead, which is the runtime's own.
+func TestResizeOfTheSandboxIsWithoutOverhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pod := sizedPod(1, "cpu=250m/500m memory=32Mi/64Mi")
+		pod.Spec.Overhead = podtest.Requirements([]string{"cpu=250m/", "memory=16Mi/"}).Requests
+		s, groups := withCgroups(t, pod, setting{})
+		var overhead, resources *cri.Resources
+		s.node.Runtime = sandboxUpdates{watched{&critest.Interceptor{Runtime: critest.Summary{Runtime: s.rt}, Around: s.around}, s}, func(o, r *cri.Resources) {
+			overhead, resources = o, r
+		}}
+		groups.resize = func(ctx context.Context, _ []cgroups.ContainerResize, runtime cgroups.Resizer) error {
+			return runtime.ResizeSandbox(ctx, cgroups.Resources{
+				CPUShares: cgroups.CPUShares(750), CPUQuota: 75000, CPUPeriod: 100000, MemoryMax: new(int64(80 * mib)),
+			})
+		}
+		s.begin()
+		s.up("main")
+		require.NoError(t, s.do(t.Context(), plan.Actions{SandboxID: "uid-a-0", ResizePod: true}))
+		require.EqualValues(t, cgroups.CPUShares(250), overhead.CPUShares)
+		require.Equal(t, cri.Resources{
+			CPUShares: int64(cgroups.CPUShares(500)), CPUQuota: 75000 - overhead.CPUQuota, CPUPeriod: 100000,
+			MemoryLimit: 80*mib - overhead.MemoryLimit,
+		}, *resources)
+	})
+}
+
+// sandboxUpdates is a runtime that says which sandbox is given what.
+type sandboxUpdates struct {
+	watched
+	told func(overhead, resources *cri.Resources)
+}
+
+// UpdateSandbox tells of it.
+func (u sandboxUpdates) UpdateSandbox(ctx context.Context, id string, overhead, resources *cri.Resources) error {
+	u.told(overhead, resources)
+	return u.watched.UpdateSandbox(ctx, id, overhead, resources)
+}

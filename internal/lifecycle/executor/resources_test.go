@@ -1,0 +1,175 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package executor_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/critest"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/executor"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/lifecycletest"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/poddir"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/podtest"
+	"github.com/seed81659283/nodeagent/lifecycle/plan"
+)
+
+// withVolumes returns a scene whose pods have volumes and cgroups. What is asked of the volumes is written down with the calls
+// to the runtime, and fails as those do.
+func withVolumes(t *testing.T, pod *corev1.Pod) *scene {
+	s, groups := withCgroups(t, pod, setting{})
+	s.node.Cgroups, s.node.PodRoot = groups, t.TempDir()
+	s.node.Volumes = &lifecycletest.Resources{Fault: func(_ context.Context, c lifecycletest.Call) error {
+		s.note(c.Op + " volumes")
+		return s.fault(c.Op + " volumes")
+	}}
+	s.begin()
+	return s
+}
+
+// The volumes of a pod are ready before its cgroup and its sandbox are made, and take no start slot: they may take long. Each
+// container is given its own.
+func TestVolumesOfAStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pod := podtest.Pod("a", "main", "side")
+		pod.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+		pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}
+		s := withVolumes(t, pod)
+		taken := s.hold(7 * time.Second)
+		s.up("main", "side")
+		s.requireCalls("0s Prepare volumes", "7s Ensure", "7s RunPodSandbox uid-a",
+			"7s Container volumes", "7s CreateContainer main", "7s StartContainer uid-a-main-0",
+			"7s Container volumes", "7s CreateContainer side", "7s StartContainer uid-a-side-0", "7s Limit")
+		taken()
+		c, _ := s.rt.Container("a/main")
+		mounts := map[string]string{}
+		for _, m := range c.Mounts {
+			mounts[m.ContainerPath] = m.HostPath
+		}
+		require.Equal(t, "/volumes/uid-a/data", mounts["/data"])
+	})
+}
+
+func TestVolumesThatFail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := withVolumes(t, podtest.Pod("a", "main", "side"))
+		s.breaks("Prepare volumes", errors.New("no such disk"))
+		require.EqualError(t, s.do(t.Context(), s.startOf("main", "side")), "prepare volumes: no such disk")
+		s.requireCalls("0s Prepare volumes")
+		s.requireWaiting("main: ContainerCreating: no such disk", "side: ContainerCreating: no such disk")
+		s.requireEvents("FailedMount!")
+		require.Equal(t, "Unable to attach or mount volumes: no such disk", s.events[0].Message)
+		require.Zero(t, s.hold(0)(), "the slot is free")
+
+		s.breaks("Prepare volumes", nil)
+		s.breaks("Container volumes", errors.New("no such path"))
+		require.Error(t, s.do(t.Context(), s.startOf("main")))
+		s.requireWaiting("main: CreateContainerConfigError: no such path", "side: ContainerCreating: no such disk")
+		require.False(t, s.called("CreateContainer main"))
+	})
+}
+
+// The volumes of a pod are given back before its files go. Where that fails the pod stays known by both its record and what
+// the runtime has.
+func TestVolumesGoBeforeTheFiles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := withVolumes(t, podtest.Pod("a"))
+		require.NoError(t, s.record.Update(func(now *poddir.Record) { now.Sized = "x" }))
+		s.up("main")
+		require.NoError(t, s.do(t.Context(), plan.Actions{Kill: []plan.Kill{kill("main", 0)}, StopSandboxes: []string{"uid-a-0"}}))
+		last := plan.Actions{Forget: true, RemoveSandbox: []string{"uid-a-0"}}
+		s.breaks("Release volumes", errors.New("the disk is busy"))
+		require.EqualError(t, s.do(t.Context(), last), "release volumes: the disk is busy")
+		s.requireCalls("0s Release volumes")
+		uids, err := poddir.Recorded(s.node.PodRoot)
+		require.NoError(t, err)
+		require.Equal(t, []string{"uid-a"}, uids)
+
+		s.breaks("Release volumes", nil)
+		require.NoError(t, s.do(t.Context(), last))
+		s.requireCalls("0s Release volumes", "0s RemovePodSandbox uid-a-0")
+		uids, err = poddir.Recorded(s.node.PodRoot)
+		require.NoError(t, err)
+		require.Empty(t, uids)
+	})
+}
+
+// A pod that has terminated gives its volumes back although it is still wanted, and then its cgroup, in which their memory is.
+func TestVolumesOfATerminatedPod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := withVolumes(t, podtest.Pod("a"))
+		s.up("main")
+		require.NoError(t, s.do(t.Context(), plan.Actions{Kill: []plan.Kill{kill("main", 0)}, StopSandboxes: []string{"uid-a-0"}}))
+		rest := func() bool {
+			left, err := s.x.Rest(t.Context(), s.pod, s.observed(), &plan.Actions{Done: true})
+			require.ErrorIs(t, err, s.fault("Release volumes"))
+			return left
+		}
+		s.breaks("Release volumes", errors.New("the disk is busy"))
+		require.False(t, rest())
+		s.breaks("Release volumes", nil)
+		require.True(t, rest())
+		require.False(t, rest(), "it is known")
+		s.requireCalls("0s StopContainer uid-a-main-0 2s", "0s StopPodSandbox uid-a-0", "0s Release volumes", "0s Release volumes", "0s Remove")
+	})
+}
+
+// What another agent runs keeps its volumes, and a Release that hangs is called again after two minutes.
+func TestRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := withVolumes(t, podtest.Pod("a"))
+		s.x.SetShared(true)
+		require.NoError(t, s.x.Release(t.Context()))
+		s.requireCalls()
+		s.x.SetShared(false)
+		s.node.Volumes = &lifecycletest.Resources{Fault: func(ctx context.Context, _ lifecycletest.Call) error { return critest.Hang(ctx) }}
+		s.begin()
+		began := time.Now()
+		require.ErrorIs(t, s.x.Release(t.Context()), context.DeadlineExceeded)
+		require.Equal(t, 2*time.Minute, time.Since(began))
+	})
+}
+
+// The volumes of a pod are told of each object of it once.
+func TestUpdate(t *testing.T) {
+	volumes := &lifecycletest.Resources{}
+	pod := podtest.Pod("a")
+	s := newScene(t, pod, setting{node: func(n *executor.Node) { n.Volumes = volumes }})
+	s.x.Update(pod)
+	s.x.Update(pod)
+	require.Len(t, volumes.Calls(), 1)
+	s.x.Update(pod.DeepCopy())
+	require.Len(t, volumes.Calls(), 2)
+}
+
+// Whoever counts starts hears of each attempt: how long it took, and what became of it.
+func TestStarted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told []string
+		pod := podtest.Pod("a", "main", "side", "last")
+		pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PostStart: podtest.Exec("hello")}
+		s := newScene(t, pod, setting{
+			scripts: map[string]critest.Script{"main": {StartAfter: 2 * time.Second, Exec: takes(3*time.Second, 0)}, "side": critest.FailStart(errors.New("no"))},
+			node: func(n *executor.Node) {
+				n.Started = func(_ cri.PodIdentity, c executor.ContainerStart) {
+					told = append(told, fmt.Sprint(c.Container, " ", c.ID, " ", c.Attempt, " ", c.Took, " ", c.Err))
+				}
+			},
+		})
+		s.breaks("CreateContainer last", errors.New("no room"))
+		require.Error(t, s.do(t.Context(), s.startOf("main", "side", "last")))
+		require.Equal(t, []string{
+			"main uid-a-main-0 0 5s <nil>", "side uid-a-side-0 0 0s RunContainerError: StartContainer uid-a-side-0: no",
+			"last  0 0s CreateContainerError: no room",
+		}, told)
+	})
+}

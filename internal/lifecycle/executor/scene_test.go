@@ -1,0 +1,295 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package executor_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/critest"
+	"github.com/seed81659283/nodeagent/internal/containers"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/executor"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/poddir"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/podtest"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/startslots"
+	"github.com/seed81659283/nodeagent/lifecycle/plan"
+)
+
+// scene is the pod "a" on a node whose runtime is in memory, and its executor. What the executor calls is written down with
+// the time since the actions began, and so are the events that it records. It belongs in a synctest bubble.
+type scene struct {
+	t      *testing.T
+	rt     *critest.Runtime
+	node   executor.Node
+	record *poddir.Recorder
+	x      *executor.Executor
+	pod    *corev1.Pod
+
+	mu     sync.Mutex // guards all below
+	began  time.Time
+	calls  []string
+	events []executor.Event
+	broken map[string]error // by call
+}
+
+// setting is what a scene is made of beside its pod. The zero value is a node on which everything succeeds at once.
+type setting struct {
+	scripts map[string]critest.Script                // what containers do, by name
+	node    func(n *executor.Node)                   // changes the node
+	latency func(op string) time.Duration            // how long a call is under way
+	usage   func(c cri.Container) cri.ContainerStats // what containers use
+}
+
+// newScene returns a scene of which nothing has been done yet.
+func newScene(t *testing.T, pod *corev1.Pod, o setting) *scene {
+	s := &scene{
+		t: t, pod: pod, began: time.Now(), broken: map[string]error{},
+		rt: critest.New(critest.Options{Script: critest.ByName(o.scripts), Usage: o.usage}),
+	}
+	via := &critest.Interceptor{Runtime: critest.Summary{Runtime: s.rt}, Around: s.around}
+	if o.latency != nil {
+		via.Latency = func(op, _ string) time.Duration { return o.latency(op) }
+	}
+	s.node = executor.Node{
+		Runtime: watched{via, s}, Slots: startslots.New(1), SlowAfter: 10 * time.Second, Logger: slog.New(slog.DiscardHandler),
+		Mark: func(labels map[string]string) { labels["owner"] = "this agent" },
+		Event: func(_ cri.PodIdentity, e executor.Event) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.events = append(s.events, e)
+		},
+	}
+	if o.node != nil {
+		o.node(&s.node)
+	}
+	s.begin()
+	return s
+}
+
+// begin makes an executor that knows nothing, as an agent does that has just been started.
+func (s *scene) begin() {
+	id := cri.PodIdentity{UID: "uid-a", Name: "a", Namespace: "default"}
+	s.record = poddir.NewRecorder(poddir.Of(s.node.PodRoot, id.UID), "default/a")
+	require.NoError(s.t, s.record.Load())
+	s.x = executor.New(executor.NewReporter(s.node.Prepare(), id), s.record)
+}
+
+// watched is the runtime that the executor is given.
+type watched struct {
+	*critest.Interceptor
+	s *scene
+}
+
+// CreateContainer is written down with the name of the container.
+func (w watched) CreateContainer(ctx context.Context, id string, c *cri.ContainerConfig, sb *cri.SandboxConfig) (string, error) {
+	w.s.note("CreateContainer " + c.Name)
+	if err := w.s.fault("CreateContainer " + c.Name); err != nil {
+		return "", err
+	}
+	return w.Interceptor.CreateContainer(ctx, id, c, sb)
+}
+
+// StopContainer is written down with its grace period.
+func (w watched) StopContainer(ctx context.Context, id string, grace time.Duration) error {
+	w.s.note(fmt.Sprint("StopContainer ", id, " ", grace))
+	return w.Interceptor.StopContainer(ctx, id, grace)
+}
+
+// around is every call to the runtime.
+func (s *scene) around(ctx context.Context, op, id string, call func(context.Context) error) error {
+	switch op {
+	case "CreateContainer", "StopContainer", "PodSandboxStatus", "ListContainerStats":
+	default:
+		s.note(op + " " + id)
+	}
+	if err := s.fault(op); err != nil {
+		return err
+	}
+	return call(ctx)
+}
+
+// note writes down a call.
+func (s *scene) note(call string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls = append(s.calls, fmt.Sprint(time.Since(s.began), " ", call))
+}
+
+// breaks has a call fail, or, without an error, succeed again.
+func (s *scene) breaks(call string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.broken[call] = err
+}
+
+func (s *scene) fault(call string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.broken[call]
+}
+
+// observed is what the runtime has of the pod.
+func (s *scene) observed() cri.Pod {
+	p, err := s.rt.ListPod(context.Background(), "uid-a")
+	require.NoError(s.t, err)
+	return p
+}
+
+// do carries out actions as a worker does, from now on.
+func (s *scene) do(ctx context.Context, a plan.Actions) error {
+	observed := s.observed()
+	s.mu.Lock()
+	s.began, s.calls, s.events = time.Now(), nil, nil
+	s.mu.Unlock()
+	s.x.Begin(nil)
+	return s.x.Do(ctx, s.pod, observed, &a)
+}
+
+// startOf is the first start of containers, in a new sandbox.
+func (s *scene) startOf(names ...string) plan.Actions {
+	a := plan.Actions{Sandbox: &plan.Sandbox{Started: time.Now()}}
+	for _, name := range names {
+		a.Start = append(a.Start, plan.Start{Container: containers.Named(&s.pod.Spec, name)})
+	}
+	return a
+}
+
+// up has containers run, in a sandbox.
+func (s *scene) up(names ...string) {
+	s.t.Helper()
+	require.NoError(s.t, s.do(context.Background(), s.startOf(names...)))
+	for _, name := range names {
+		require.Equal(s.t, cri.ContainerRunning, s.state(name))
+	}
+}
+
+// state returns that of the newest instance of a container.
+func (s *scene) state(name string) cri.ContainerState {
+	s.t.Helper()
+	c, ok := s.rt.Container("a/" + name)
+	require.True(s.t, ok, "there is no %s", name)
+	return c.State
+}
+
+// requireCalls fails unless these are the calls since the actions began: the time of each, what it is, and of what.
+func (s *scene) requireCalls(want ...string) {
+	s.t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	require.Equal(s.t, want, s.calls)
+}
+
+// called reports whether there was a call since the actions began.
+func (s *scene) called(call string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(s.calls, func(line string) bool { return strings.HasSuffix(line, " "+call) })
+}
+
+// requireEvents fails unless these are the events since the actions began: the reason, with "!" if it is a warning, and the
+// container, its ID and its attempt.
+func (s *scene) requireEvents(want ...string) {
+	s.t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var got []string
+	for _, e := range s.events {
+		got = append(got, describeEvent(e))
+	}
+	require.Equal(s.t, want, got)
+}
+
+func describeEvent(e executor.Event) string {
+	words := []string{e.Reason}
+	if e.Type == corev1.EventTypeWarning {
+		words[0] += "!"
+	}
+	if e.Container != "" {
+		words = append(words, e.Container)
+	}
+	if e.ContainerID != "" {
+		words = append(words, e.ContainerID)
+	}
+	if e.Attempt > 0 {
+		words = append(words, fmt.Sprint("attempt ", e.Attempt))
+	}
+	if e.ExitCode != nil {
+		words = append(words, fmt.Sprint("exit code ", *e.ExitCode))
+	}
+	return strings.Join(words, " ")
+}
+
+// requireWaiting fails unless this is what the containers that do not run wait for: "name: Reason: message" for each, where
+// "..." is any message.
+func (s *scene) requireWaiting(want ...string) {
+	s.t.Helper()
+	var got []string
+	for name, w := range s.x.Waiting.Get() {
+		require.NotEmpty(s.t, w.Message)
+		line := name + ": " + w.Reason + ": "
+		if slices.Contains(want, line+"...") {
+			w.Message = "..."
+		}
+		got = append(got, line+w.Message)
+	}
+	slices.Sort(got)
+	require.Equal(s.t, want, got)
+}
+
+// kill stops a container of the first sandbox, after others.
+func kill(name string, grace time.Duration, after ...string) plan.Kill {
+	return plan.Kill{ID: "uid-a-" + name + "-0", Name: name, Grace: grace, Reason: "it is to be stopped", After: after}
+}
+
+// podWith returns the pod "a" of containers with a hook each.
+func podWith(hooks corev1.Lifecycle, names ...string) *corev1.Pod {
+	pod := podtest.Pod("a", names...)
+	for i := range pod.Spec.Containers {
+		pod.Spec.Containers[i].Lifecycle = &hooks
+	}
+	return pod
+}
+
+// takes is a command in a container that takes its time, or is ended before, and exits with a code.
+func takes(d time.Duration, code int) critest.ExecFunc {
+	return func(ctx context.Context, _ []string) (cri.ExecResult, error) {
+		select {
+		case <-time.After(d):
+			return cri.ExecResult{ExitCode: code, Stderr: []byte("said nothing good")}, nil
+		case <-ctx.Done():
+			return cri.ExecResult{}, ctx.Err()
+		}
+	}
+}
+
+// requireCallsOf is requireCalls where calls at the same time come in any order.
+func (s *scene) requireCallsOf(want []string) {
+	s.t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at := func(line string) string { at, _, _ := strings.Cut(line, " "); return at }
+	sorted := func(lines []string) []string {
+		lines = slices.Clone(lines)
+		for i := 0; i < len(lines); {
+			end := i
+			for end < len(lines) && at(lines[end]) == at(lines[i]) {
+				end++
+			}
+			slices.Sort(lines[i:end])
+			i = end
+		}
+		return lines
+	}
+	require.Equal(s.t, sorted(want), sorted(s.calls))
+}

@@ -1,0 +1,222 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package executor_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/critest"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/executor"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/poddir"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/podtest"
+)
+
+// imageFunc is an executor.ImageSource.
+type imageFunc func(ctx context.Context, c *corev1.Container) (cri.Image, error)
+
+func (f imageFunc) Ensure(ctx context.Context, _ *corev1.Pod, c *corev1.Container, _ *cri.SandboxConfig) (cri.Image, error) {
+	return f(ctx, c)
+}
+
+// A start that fails at a call says so in an event and, where there is a sandbox, in the waiting reason of the container, and holds up no other
+// container that does not need what failed. The next attempt takes the reason back.
+func TestStartThatFails(t *testing.T) {
+	out := errors.New("out of order")
+	tests := map[string]struct {
+		node    func(s *scene) func(n *executor.Node) // where the node fails; nil: the runtime does
+		breaks  string                                // a call to the runtime
+		script  critest.Script                        // of main
+		pod     func(pod *corev1.Pod)
+		waiting []string
+		events  []string
+		side    bool // the other container runs
+	}{
+		"the cgroup": {
+			node: func(s *scene) func(n *executor.Node) {
+				return func(n *executor.Node) { n.Cgroups = &podCgroups{s: s, fails: map[string]error{"Ensure": out}} }
+			},
+			events: []string{"FailedCreatePodContainer!"},
+		},
+		"the sandbox": {
+			breaks: "RunPodSandbox",
+			events: []string{"FailedCreatePodSandBox!"},
+		},
+		"the config of the sandbox": {
+			pod: func(pod *corev1.Pod) {
+				pod.Spec.Hostname, pod.Spec.Subdomain, pod.Spec.SetHostnameAsFQDN = strings.Repeat("h", 60), "s", new(true)
+			},
+			events: []string{"FailedCreatePodSandBox!"},
+		},
+		"the address of the sandbox": {
+			breaks: "PodSandboxStatus",
+			events: []string{"FailedCreatePodSandBox!"},
+		},
+		"the image": {
+			node: func(*scene) func(n *executor.Node) {
+				return failingImage(&executor.StartError{Reason: "ErrImagePull", Err: out})
+			},
+			waiting: []string{"main: ErrImagePull: out of order"},
+			events:  []string{"Failed! main", "Created side uid-a-side-0", "Started side uid-a-side-0"}, side: true,
+		},
+		"the image, for no reason": {
+			node:    func(*scene) func(n *executor.Node) { return failingImage(out) },
+			waiting: []string{"main: RunContainerError: out of order"},
+			events:  []string{"Failed! main", "Created side uid-a-side-0", "Started side uid-a-side-0"}, side: true,
+		},
+		"the config": {
+			pod: func(pod *corev1.Pod) {
+				pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "A", ValueFrom: &corev1.EnvVarSource{
+					ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "none"}, Key: "a"},
+				}}}
+			},
+			waiting: []string{"main: CreateContainerConfigError: ..."},
+			events:  []string{"Failed! main", "Created side uid-a-side-0", "Started side uid-a-side-0"}, side: true,
+		},
+		"its creation": {
+			breaks: "CreateContainer main", waiting: []string{"main: CreateContainerError: out of order"},
+			events: []string{"Failed! main", "Created side uid-a-side-0", "Started side uid-a-side-0"}, side: true,
+		},
+		"its start": {
+			script: critest.FailStart(out), waiting: []string{"main: RunContainerError: StartContainer uid-a-main-0: out of order"},
+			events: []string{
+				"Created main uid-a-main-0", "Failed! main uid-a-main-0", "Created side uid-a-side-0", "Started side uid-a-side-0",
+			}, side: true,
+		},
+		"its postStart hook": {
+			pod: func(pod *corev1.Pod) {
+				pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PostStart: podtest.Exec("hello")}
+			},
+			script:  critest.Script{Exec: takes(0, 7)},
+			waiting: []string{"main: PostStartHookError: ..."},
+			events: []string{
+				"Created main uid-a-main-0", "Started main uid-a-main-0", "FailedPostStartHook! main uid-a-main-0",
+				"Killing main uid-a-main-0", "Created side uid-a-side-0", "Started side uid-a-side-0",
+			}, side: true,
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				pod := podtest.Pod("a", "main", "side")
+				if tt.pod != nil {
+					tt.pod(pod)
+				}
+				s := newScene(t, pod, setting{scripts: map[string]critest.Script{"main": tt.script}})
+				if tt.node != nil {
+					tt.node(s)(&s.node)
+					s.begin()
+				}
+				s.breaks(tt.breaks, out)
+				require.Error(t, s.do(t.Context(), s.startOf("main", "side")))
+				s.requireWaiting(tt.waiting...)
+				s.requireEvents(tt.events...)
+				side, ok := s.rt.Container("a/side")
+				require.Equal(t, tt.side, ok && side.State == cri.ContainerRunning)
+			})
+		})
+	}
+}
+
+// failingImage is a node without the image of main.
+func failingImage(err error) func(n *executor.Node) {
+	return func(n *executor.Node) {
+		n.Images = imageFunc(func(_ context.Context, c *corev1.Container) (cri.Image, error) {
+			if c.Name == "main" {
+				return cri.Image{}, err
+			}
+			return critest.NewImage(c.Image, 0), nil
+		})
+	}
+}
+
+// What has been mended is no reason to wait any more.
+func TestStartAfterAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, podtest.Pod("a", "main", "side"), setting{})
+		s.breaks("CreateContainer main", errors.New("out of order"))
+		require.Error(t, s.do(t.Context(), s.startOf("main", "side")))
+		s.requireWaiting("main: CreateContainerError: out of order")
+		s.breaks("CreateContainer main", nil)
+		a := s.startOf("main")
+		a.Sandbox, a.SandboxID = nil, "uid-a-0"
+		require.NoError(t, s.do(t.Context(), a))
+		s.requireWaiting()
+		s.requireCalls("0s CreateContainer main", "0s StartContainer uid-a-main-0")
+	})
+}
+
+// A container that an agent created or started before it died is not made again.
+func TestStartGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hooks := corev1.Lifecycle{PostStart: podtest.Exec("hello")}
+		s := newScene(t, podWith(hooks, "main"), setting{})
+		s.breaks("StartContainer", errors.New("the agent dies"))
+		require.Error(t, s.do(t.Context(), s.startOf("main")))
+		s.breaks("StartContainer", nil)
+		require.Equal(t, cri.ContainerCreated, s.state("main"))
+
+		a := s.startOf("main")
+		a.Sandbox, a.SandboxID, a.Start[0].CreatedID = nil, "uid-a-0", "uid-a-main-0"
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.Error(t, s.do(ctx, a), "nothing is begun that cannot be finished")
+		require.Equal(t, cri.ContainerCreated, s.state("main"))
+		require.NoError(t, s.do(t.Context(), a))
+		s.requireCalls("0s StartContainer uid-a-main-0", "0s ExecSync uid-a-main-0")
+
+		a.Start[0].Running = true
+		require.NoError(t, s.do(t.Context(), a))
+		s.requireCalls("0s ExecSync uid-a-main-0")
+	})
+}
+
+// An agent that dies in a postStart hook leaves a note that it did not run to its end.
+func TestPostStartIsPending(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		root := t.TempDir()
+		pending := func() []string {
+			r := poddir.NewRecorder(poddir.Of(root, "uid-a"), "default/a")
+			assert.NoError(t, r.Load())
+			return r.Get().PostStartPending
+		}
+		var during []string
+		asks := critest.Script{Exec: func(context.Context, []string) (cri.ExecResult, error) {
+			during = append(during, pending()...)
+			return cri.ExecResult{}, nil
+		}}
+		s := newScene(t, podWith(corev1.Lifecycle{PostStart: podtest.Exec("hello")}, "main", "side"), setting{
+			scripts: map[string]critest.Script{"main": asks, "side": asks},
+			node:    func(n *executor.Node) { n.PodRoot = root },
+		})
+		s.up("main", "side")
+		require.Equal(t, []string{"uid-a-main-0", "uid-a-side-0"}, during)
+		require.Empty(t, pending())
+	})
+}
+
+// What cannot run its hook to its end because the agent is stopped goes on, and is still pending.
+func TestPostStartIsCutShort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, podWith(corev1.Lifecycle{PostStart: podtest.Exec("hello")}, "main", "side"), setting{
+			scripts: map[string]critest.Script{"main": {Exec: takes(time.Hour, 0)}},
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		require.ErrorIs(t, s.do(ctx, s.startOf("main", "side")), context.DeadlineExceeded)
+		require.Equal(t, cri.ContainerRunning, s.state("main"))
+		require.Equal(t, []string{"uid-a-main-0"}, s.record.Get().PostStartPending)
+		s.requireEvents("Created main uid-a-main-0", "Started main uid-a-main-0")
+		require.False(t, s.called("CreateContainer side"))
+	})
+}

@@ -1,0 +1,183 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package executor_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/critest"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/podtest"
+	"github.com/seed81659283/nodeagent/lifecycle/plan"
+)
+
+// Containers are stopped at the same time, but for those that terminate after others. The grace period is one for all of
+// them, of which the wait for others is a part.
+func TestTerminationOrder(t *testing.T) {
+	const s10 = 10 * time.Second
+	tests := map[string]struct {
+		scripts map[string]critest.Script
+		kill    []plan.Kill
+		want    []string
+	}{
+		"all at the same time": {
+			kill: []plan.Kill{kill("main", s10), kill("proxy", s10)},
+			want: []string{"0s StopContainer uid-a-main-0 10s", "0s StopContainer uid-a-proxy-0 10s", "0s StopPodSandbox uid-a-0"},
+		},
+		"a sidecar after the others": {
+			scripts: map[string]critest.Script{"main": critest.StopIn(3*time.Second, 0)},
+			kill:    []plan.Kill{kill("proxy", s10, "main"), kill("main", s10)},
+			want:    []string{"0s StopContainer uid-a-main-0 10s", "3s StopContainer uid-a-proxy-0 7s", "3s StopPodSandbox uid-a-0"},
+		},
+		"one sidecar after the other": {
+			scripts: map[string]critest.Script{"main": critest.StopIn(3*time.Second, 0), "proxy": critest.StopIn(2*time.Second, 0)},
+			kill:    []plan.Kill{kill("main", s10), kill("cache", s10, "main", "proxy"), kill("proxy", s10, "main")},
+			want: []string{
+				"0s StopContainer uid-a-main-0 10s", "3s StopContainer uid-a-proxy-0 7s", "5s StopContainer uid-a-cache-0 5s",
+				"5s StopPodSandbox uid-a-0",
+			},
+		},
+		"only whole seconds of the wait count": {
+			scripts: map[string]critest.Script{"main": critest.StopIn(2900*time.Millisecond, 0)},
+			kill:    []plan.Kill{kill("main", s10), kill("proxy", s10, "main")},
+			want:    []string{"0s StopContainer uid-a-main-0 10s", "2.9s StopContainer uid-a-proxy-0 8s", "2.9s StopPodSandbox uid-a-0"},
+		},
+		"a sidecar waits no longer than the grace period, and then has two seconds": {
+			scripts: map[string]critest.Script{"main": critest.IgnoreTERM(), "proxy": critest.IgnoreTERM()},
+			kill:    []plan.Kill{kill("main", time.Minute), kill("proxy", s10, "main")},
+			want:    []string{"0s StopContainer uid-a-main-0 1m0s", "10s StopContainer uid-a-proxy-0 2s", "1m0s StopPodSandbox uid-a-0"},
+		},
+		"the wait for one takes from that for the next": {
+			scripts: map[string]critest.Script{"main": critest.IgnoreTERM(), "proxy": critest.IgnoreTERM()},
+			kill:    []plan.Kill{kill("main", time.Minute), kill("proxy", time.Minute), kill("cache", s10, "main", "proxy")},
+			want: []string{
+				"0s StopContainer uid-a-main-0 1m0s", "0s StopContainer uid-a-proxy-0 1m0s", "10s StopContainer uid-a-cache-0 2s",
+				"1m0s StopPodSandbox uid-a-0",
+			},
+		},
+		"others that are not being stopped are not waited for": {
+			kill: []plan.Kill{kill("proxy", s10, "main", "proxy")},
+			want: []string{"0s StopContainer uid-a-proxy-0 10s", "0s StopPodSandbox uid-a-0"},
+		},
+		"no grace period": {
+			scripts: map[string]critest.Script{"main": critest.IgnoreTERM()},
+			kill:    []plan.Kill{kill("main", 0)},
+			want:    []string{"0s StopContainer uid-a-main-0 2s", "2s StopPodSandbox uid-a-0"},
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newScene(t, podtest.Pod("a", "main", "proxy", "cache"), setting{scripts: tt.scripts})
+				s.up("main", "proxy", "cache")
+				require.NoError(t, s.do(t.Context(), plan.Actions{Kill: tt.kill, StopSandboxes: []string{"uid-a-0"}}))
+				s.requireCallsOf(tt.want)
+				for _, k := range tt.kill {
+					require.Equal(t, cri.ContainerExited, s.state(k.Name))
+				}
+			})
+		})
+	}
+}
+
+// One that cannot be stopped holds up neither those that terminate after it nor, for longer than that, the executor. The
+// sandbox stays, for something still runs in it.
+func TestStopThatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, podtest.Pod("a", "main", "proxy"), setting{})
+		s.up("main", "proxy")
+		s.breaks("StopContainer", errors.New("out of order"))
+		err := s.do(t.Context(), plan.Actions{
+			Kill: []plan.Kill{kill("main", 10*time.Second), kill("proxy", 10*time.Second, "main")}, StopSandboxes: []string{"uid-a-0"},
+		})
+		require.ErrorContains(t, err, "out of order")
+		s.requireCalls("0s StopContainer uid-a-main-0 10s", "0s StopContainer uid-a-proxy-0 10s")
+		s.requireEvents("Killing main uid-a-main-0", "Killing proxy uid-a-proxy-0", "FailedKillPod!")
+	})
+}
+
+// An agent that is stopped stops nothing more, and says nothing about it.
+func TestStopIsCutShort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pod := podtest.Pod("a", "main", "proxy", "cache")
+		s := newScene(t, pod, setting{scripts: map[string]critest.Script{
+			"main": critest.IgnoreTERM(), "cache": {Exec: takes(time.Minute, 0)},
+		}})
+		s.up("main", "proxy", "cache")
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		hooked := kill("cache", time.Minute)
+		hooked.PreStop = podtest.Exec("bye")
+		err := s.do(ctx, plan.Actions{
+			Kill: []plan.Kill{kill("main", time.Minute), kill("proxy", time.Minute, "main"), hooked}, StopSandboxes: []string{"uid-a-0"},
+		})
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		s.requireCallsOf([]string{"0s StopContainer uid-a-main-0 1m0s", "0s ExecSync uid-a-cache-0"})
+		s.requireEvents("Killing main uid-a-main-0", "Killing proxy uid-a-proxy-0", "Killing cache uid-a-cache-0")
+		require.Equal(t, cri.ContainerRunning, s.state("proxy"))
+		require.Equal(t, cri.ContainerRunning, s.state("cache"))
+	})
+}
+
+// A container that cannot be asked to terminate, as one whose image names no valid signal, is killed after five attempts in a
+// row. It keeps its grace period while the runtime is away, and when an attempt succeeded in between.
+func TestContainerThatCannotBeStopped(t *testing.T) {
+	tests := map[string]struct {
+		errs []error // of the attempts before
+		want string  // the grace period of the next
+	}{
+		"four failures":                 {repeat(4, errors.New("no such signal")), "10s"},
+		"five failures":                 {repeat(5, errors.New("no such signal")), "0s"},
+		"more":                          {repeat(9, errors.New("no such signal")), "0s"},
+		"a runtime that is away":        {repeat(9, cri.ErrUnavailable), "10s"},
+		"a success in between":          {append(repeat(4, errors.New("no such signal")), nil, errors.New("no such signal")), "10s"},
+		"a runtime that was away since": {append(repeat(5, errors.New("no such signal")), cri.ErrUnavailable), "0s"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newScene(t, podtest.Pod("a"), setting{})
+				s.up("main")
+				a := plan.Actions{Kill: []plan.Kill{kill("main", 10*time.Second)}}
+				for _, err := range tt.errs {
+					s.breaks("StopContainer", err)
+					require.ErrorIs(t, s.do(t.Context(), a), err)
+				}
+				s.breaks("StopContainer", nil)
+				require.NoError(t, s.do(t.Context(), a))
+				s.requireCalls("0s StopContainer uid-a-main-0 " + tt.want)
+			})
+		})
+	}
+}
+
+func repeat(n int, err error) []error {
+	errs := make([]error, n)
+	for i := range errs {
+		errs[i] = err
+	}
+	return errs
+}
+
+// What an agent cannot learn from the spec of an orphaned pod is in the annotations of its containers.
+func TestStopOfAnOrphanedPod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pod := podWith(corev1.Lifecycle{PreStop: podtest.Exec("bye")}, "main")
+		s := newScene(t, pod, setting{scripts: map[string]critest.Script{"main": {Exec: takes(2*time.Second, 1)}}})
+		s.up("main")
+		s.pod = nil
+		k := kill("main", 10*time.Second)
+		k.PreStop = pod.Spec.Containers[0].Lifecycle.PreStop
+		require.NoError(t, s.do(t.Context(), plan.Actions{Kill: []plan.Kill{k}}))
+		s.requireCalls("0s ExecSync uid-a-main-0", "2s StopContainer uid-a-main-0 8s")
+		s.requireEvents("Killing main uid-a-main-0", "FailedPreStopHook! main uid-a-main-0")
+	})
+}

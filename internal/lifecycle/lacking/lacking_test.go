@@ -1,0 +1,63 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lacking_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/internal/lifecycle/lacking"
+)
+
+// A pod that needs every part is refused by one field for each that is not there, and by none where all are.
+func TestFields(t *testing.T) {
+	probe, no := &corev1.Probe{}, false
+	pod := &corev1.Pod{Spec: corev1.PodSpec{
+		InitContainers: []corev1.Container{{StartupProbe: probe}},
+		Containers:     []corev1.Container{{ReadinessProbe: probe, LivenessProbe: probe}},
+		Volumes: []corev1.Volume{
+			{VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{}}},
+			{VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+		},
+		HostAliases: []corev1.HostAlias{{IP: "10.0.0.1"}},
+		HostUsers:   &no,
+
+		NodeSelector: map[string]string{"zone": "a"},
+		Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{},
+		}},
+	}}
+	all := lacking.Parts{Probes: true, Images: true, Volumes: true, HostsFiles: true, UserNamespaces: true, Admission: true}
+	without := func(take func(*lacking.Parts)) lacking.Parts {
+		p := all
+		take(&p)
+		return p
+	}
+	for _, test := range []struct {
+		name   string
+		parts  lacking.Parts
+		fields []string
+	}{
+		{"all parts", all, nil},
+		{"no probes", without(func(p *lacking.Parts) { p.Probes = false }), []string{
+			"spec.initContainers[0].startupProbe", "spec.containers[0].readinessProbe", "spec.containers[0].livenessProbe",
+		}},
+		{"no images", without(func(p *lacking.Parts) { p.Images = false }), []string{"spec.volumes[0].image"}},
+		{"no volumes", without(func(p *lacking.Parts) { p.Volumes = false }), []string{"spec.volumes[1]"}},
+		{"no hosts files", without(func(p *lacking.Parts) { p.HostsFiles = false }), []string{"spec.hostAliases"}},
+		{"no user namespaces", without(func(p *lacking.Parts) { p.UserNamespaces = false }), []string{"spec.hostUsers"}},
+		{"no admission", without(func(p *lacking.Parts) { p.Admission = false }), []string{"spec.nodeSelector", "spec.affinity"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var fields []string
+			for _, err := range test.parts.Fields(pod) {
+				fields = append(fields, err.Field)
+			}
+			assert.Equal(t, test.fields, fields)
+			assert.Empty(t, test.parts.Fields(&corev1.Pod{}), "a pod that asks for nothing")
+		})
+	}
+}

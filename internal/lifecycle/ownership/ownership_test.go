@@ -1,0 +1,68 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ownership_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/ownership"
+)
+
+// pod has a sandbox of the first owner and a container of each of the others.
+func pod(owners ...string) *cri.Pod {
+	labels := func(owner string) map[string]string {
+		if owner == "" {
+			return nil
+		}
+		return map[string]string{ownership.Label: owner}
+	}
+	p := &cri.Pod{Sandboxes: []cri.Sandbox{{ID: "sandbox of " + owners[0], Labels: labels(owners[0])}}}
+	for _, owner := range owners[1:] {
+		p.Containers = append(p.Containers, cri.Container{ID: "container of " + owner, Labels: labels(owner)})
+	}
+	return p
+}
+
+func TestMark(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		mark    ownership.Mark
+		pod     *cri.Pod
+		owns    bool
+		other   ownership.Mark
+		foreign bool
+		own     int
+	}{
+		{"all is mine", "me", pod("me", "me"), true, "", false, 2},
+		{"a container is another's", "me", pod("me", "they"), true, "they", true, 1},
+		{"the sandbox is another's", "me", pod("they", "me"), true, "they", true, 1},
+		{"a container is nobody's", "me", pod("me", ""), true, "", true, 1},
+		{"nothing is mine", "me", pod("they", ""), false, "they", true, 0},
+		{"without a mark nothing is mine", "", pod("", "they"), false, "they", true, 1},
+		{"without a mark, what is nobody's is not foreign", "", pod("", ""), false, "", false, 2},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			assert.Equal(t, test.owns, test.mark.Owns(test.pod))
+			other, foreign := test.mark.Foreign(test.pod)
+			assert.Equal(t, test.foreign, foreign)
+			assert.Equal(t, test.other, other)
+			before := len(test.pod.Sandboxes) + len(test.pod.Containers)
+			own := test.mark.Own(*test.pod)
+			assert.Equal(t, test.own, len(own.Sandboxes)+len(own.Containers))
+			assert.Equal(t, before, len(test.pod.Sandboxes)+len(test.pod.Containers), "the pod itself is as it was")
+		})
+	}
+}
+
+func TestMarkWrite(t *testing.T) {
+	forged := map[string]string{ownership.Label: "forged", "app": "web"}
+	ownership.Mark("me").Write(forged)
+	assert.Equal(t, map[string]string{ownership.Label: "me", "app": "web"}, forged)
+
+	ownership.Mark("").Write(forged)
+	assert.Equal(t, map[string]string{"app": "web"}, forged, "no pod can give itself an owner")
+}

@@ -1,0 +1,142 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package poddir_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/poddir"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/podtest"
+	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+)
+
+// What a container that can write to more than its own files, as one with a volume of the host can, may put in the place of a
+// file that an agent reads or writes as root. It must neither get what it could not read, nor have changed what it could not
+// write, nor make the agent wait.
+
+// traps put something in the place of a file, by what it is.
+func traps(t *testing.T) map[string]func(path string) {
+	secret := filepath.Join(t.TempDir(), "shadow")
+	write(t, secret, "secret")
+	t.Cleanup(func() { requireFile(t, secret, "secret", 0o600) })
+	put := func(f func(path string) error) func(path string) {
+		return func(path string) {
+			require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o750))
+			require.NoError(t, os.RemoveAll(path))
+			require.NoError(t, f(path))
+		}
+	}
+	return map[string]func(path string){
+		"link":             put(func(path string) error { return os.Symlink(secret, path) }),
+		"link to nowhere":  put(func(path string) error { return os.Symlink("/does/not/exist", path) }),
+		"link to itself":   put(func(path string) error { return os.Symlink(filepath.Base(path), path) }),
+		"link to a device": put(func(path string) error { return os.Symlink("/dev/zero", path) }),
+		"pipe":             put(func(path string) error { return syscall.Mkfifo(path, 0o666) }),
+		"directory":        put(func(path string) error { return os.Mkdir(path, 0o755) }),
+		"socket":           put(func(path string) error { return syscall.Mknod(path, syscall.S_IFSOCK|0o666, 0) }),
+	}
+}
+
+func TestHostileMessage(t *testing.T) {
+	for name, trap := range traps(t) {
+		t.Run(name, func(t *testing.T) {
+			d, c := poddir.Of(t.TempDir(), "uid-a"), exited("main")
+			path, err := d.MakeMessageFile("main", 0)
+			require.NoError(t, err)
+			trap(path)
+			assert.Empty(t, d.Message(t.Context(), c))
+			path, err = d.MakeMessageFile("main", 0)
+			require.NoError(t, err, "the next one is made all the same")
+			requireFile(t, path, "", 0o666)
+
+			fallsBack(c)
+			c.LogPath = filepath.Join(t.TempDir(), "0.log")
+			trap(c.LogPath)
+			assert.Empty(t, d.Message(t.Context(), c))
+		})
+	}
+}
+
+func TestHostileHosts(t *testing.T) {
+	for name, trap := range traps(t) {
+		t.Run(name, func(t *testing.T) {
+			d := poddir.Of(t.TempDir(), "uid-a")
+			trap(filepath.Join(string(d), "etc-hosts"))
+			path, err := d.Hosts(podtest.Pod("a"), []string{"10.0.0.7"}, podspec.Options{})
+			require.NoError(t, err)
+			requireFile(t, path, hostsOfA, 0o644)
+		})
+	}
+}
+
+func TestHostileRecord(t *testing.T) {
+	for name, trap := range traps(t) {
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir()
+			d := poddir.Of(root, "uid-a")
+			trap(filepath.Join(string(d), "record.json"))
+			r := poddir.NewRecorder(d, "default/a")
+			require.ErrorContains(t, r.Load(), "it is no regular file")
+			require.Zero(t, r.Get())
+			uids, err := poddir.Recorded(root)
+			require.NoError(t, err)
+			require.Empty(t, uids, "no agent has made this")
+		})
+	}
+}
+
+// A directory on the way to a file is no way out.
+func TestHostileParents(t *testing.T) {
+	outside := t.TempDir()
+	secret := filepath.Join(outside, "0")
+	write(t, secret, "secret")
+	for _, replaced := range []string{"containers", "containers/main"} {
+		d := poddir.Of(t.TempDir(), "uid-a")
+		path, err := d.MakeMessageFile("main", 0)
+		require.NoError(t, err)
+		require.Equal(t, filepath.Join(string(d), "containers/main/0"), path)
+		replaced = filepath.Join(string(d), replaced)
+		require.NoError(t, os.RemoveAll(replaced))
+		require.NoError(t, os.Symlink(outside, replaced))
+		assert.Empty(t, d.Message(t.Context(), exited("main")))
+		_, err = d.MakeMessageFile("main", 0)
+		require.Error(t, err)
+		requireFile(t, secret, "secret", 0o600)
+		require.NoDirExists(t, filepath.Join(outside, "main"))
+	}
+}
+
+// The logs of a node are often mounted into a pod that ships them.
+func TestHostileLogs(t *testing.T) {
+	outside := t.TempDir()
+	kept := filepath.Join(outside, "main/7.log")
+	for _, replaced := range []string{"", "main"} {
+		for kind, trap := range map[string]func(path string) error{
+			"link": func(path string) error { return os.Symlink(filepath.Join(outside, replaced), path) },
+			"pipe": func(path string) error { return syscall.Mkfifo(path, 0o666) },
+		} {
+			t.Run(strings.TrimSpace(kind+" "+replaced), func(t *testing.T) {
+				write(t, kept, "secret")
+				l := poddir.Logs{Root: t.TempDir(), Pod: podOfLogs}
+				require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(l.Directory(), replaced)), 0o755))
+				require.NoError(t, trap(filepath.Join(l.Directory(), replaced)))
+				n, err := l.Attempts("main")
+				assert.Error(t, err)
+				assert.Zero(t, n)
+				c := exited("main")
+				c.Attempt = 7
+				assert.Error(t, l.Remove(cri.Pod{}, c))
+				requireFile(t, kept, "secret", 0o600)
+			})
+		}
+	}
+}

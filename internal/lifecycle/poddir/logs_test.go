@@ -1,0 +1,175 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package poddir_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/poddir"
+)
+
+// podOfLogs is whose logs they are.
+var podOfLogs = cri.PodIdentity{Namespace: "default", Name: "a", UID: "uid-a"}
+
+// filesBelow returns the paths of all that is below a directory and is none itself.
+func filesBelow(t *testing.T, dir string) (paths []string) {
+	t.Helper()
+	require.NoError(t, filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
+		if err == nil && !e.IsDir() {
+			path, err = filepath.Rel(dir, path)
+			paths = append(paths, path)
+		}
+		return err
+	}))
+	return paths
+}
+
+// The name of the directory is made of three names with "_" between. With one that has it too, or that leads elsewhere, it
+// would be that of another pod, or no directory of logs at all.
+func TestLogDirectory(t *testing.T) {
+	tests := map[string]struct {
+		root string
+		pod  cri.PodIdentity
+		want string
+	}{
+		"plain":                    {"/logs", podOfLogs, "/logs/default_a_uid-a"},
+		"no root":                  {"", podOfLogs, ""},
+		"namespace of two":         {"/logs", cri.PodIdentity{Namespace: "default_a", Name: "a", UID: "u"}, ""},
+		"name of two":              {"/logs", cri.PodIdentity{Namespace: "default", Name: "a_b", UID: "u"}, ""},
+		"UID of two":               {"/logs", cri.PodIdentity{Namespace: "default", Name: "a", UID: "u_v"}, ""},
+		"namespace that is a path": {"/logs", cri.PodIdentity{Namespace: "../../etc", Name: "a", UID: "u"}, ""},
+		"name that is a path":      {"/logs", cri.PodIdentity{Namespace: "default", Name: "a/../..", UID: "u"}, ""},
+		"UID that is a path":       {"/logs", cri.PodIdentity{Namespace: "default", Name: "a", UID: "u/v"}, ""},
+		"nothing":                  {"/logs", cri.PodIdentity{}, ""},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			l := poddir.Logs{Root: tt.root, Links: t.TempDir(), Pod: tt.pod}
+			require.Equal(t, tt.want, l.Directory())
+			if tt.want != "" {
+				return
+			}
+			require.NoError(t, l.Link("main", "id", 0))
+			require.NoError(t, l.Unlink([]cri.Container{{Name: "main", ID: "id"}}))
+			require.NoError(t, l.Remove(cri.Pod{}, exited("main")))
+			n, err := l.Attempts("main")
+			require.NoError(t, err)
+			require.Zero(t, n)
+			require.Empty(t, filesBelow(t, l.Links))
+		})
+	}
+}
+
+func TestLinks(t *testing.T) {
+	l := poddir.Logs{Root: t.TempDir(), Links: filepath.Join(t.TempDir(), "containers"), Pod: podOfLogs}
+	require.NoError(t, l.Link("main", "id-0", 0))
+	require.NoDirExists(t, l.Links, "a link to nothing is none")
+
+	log := filepath.Join(l.Directory(), "main/0.log")
+	write(t, log, "")
+	require.NoError(t, l.Link("main", "id-0", 0))
+	require.NoError(t, l.Link("main", "id-0", 0), "which an agent does that died after the first")
+	require.Equal(t, []string{"a_default_main-id-0.log"}, filesBelow(t, l.Links))
+	to, err := os.Readlink(filepath.Join(l.Links, "a_default_main-id-0.log"))
+	require.NoError(t, err)
+	require.Equal(t, log, to)
+
+	long := strings.Repeat("f", 300)
+	require.NoError(t, l.Link("main", long, 0))
+	require.Equal(t, []string{
+		"a_default_main-" + strings.Repeat("f", 255-len("a_default_main-.log")) + ".log", "a_default_main-id-0.log",
+	}, filesBelow(t, l.Links), "cut to what a file system takes")
+	for _, id := range []string{"", "../id", "a/b"} {
+		require.NoError(t, l.Link("main", id, 0))
+	}
+	require.Len(t, filesBelow(t, l.Links), 2)
+
+	require.NoError(t, l.Unlink([]cri.Container{
+		{Name: "main", ID: long}, {Name: "main", ID: "another's"}, {Name: "../main", ID: "id-0"}, {Name: "main", ID: "id-0"},
+	}))
+	require.Empty(t, filesBelow(t, l.Links))
+	require.FileExists(t, log, "the log itself is not a link's to remove")
+
+	l.Links = ""
+	require.NoError(t, l.Link("main", "id-0", 0))
+}
+
+func TestRemoveLog(t *testing.T) {
+	first := cri.Container{ID: "c0", Name: "main", State: cri.ContainerExited}
+	rest := []string{"main/0.log.d/kept", "main/0.logs", "main/1.log", "main/10.log", "side/0.log"}
+	all := append([]string{"main/0.log", "main/0.log.20260102-150405", "main/0.log.20260102-150405.gz", "main/0.log.tmp"}, rest...)
+	tests := map[string]struct {
+		change func(c *cri.Container)
+		others []cri.Container
+		want   []string // what is left
+	}{
+		"exited":              {want: rest},
+		"created":             {change: func(c *cri.Container) { c.State = cri.ContainerCreated }, want: rest},
+		"running":             {change: func(c *cri.Container) { c.State = cri.ContainerRunning }, want: all},
+		"in an unknown state": {change: func(c *cri.Container) { c.State = cri.ContainerUnknown }, want: all},
+		"without a log":       {change: func(c *cri.Container) { c.Attempt = 5 }, want: all},
+		"of no known name":    {change: func(c *cri.Container) { c.Name = "other" }, want: all},
+		"of a bad name":       {change: func(c *cri.Container) { c.Name = "../default_a_uid-a/main" }, want: all},
+		"beside another attempt": {
+			others: []cri.Container{{ID: "c1", Name: "main", Attempt: 1, State: cri.ContainerRunning}}, want: rest,
+		},
+		"beside one that writes to the same log": {
+			others: []cri.Container{{ID: "c1", Name: "main", State: cri.ContainerRunning}}, want: all,
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			l := poddir.Logs{Root: t.TempDir(), Pod: podOfLogs}
+			for _, path := range all {
+				write(t, filepath.Join(l.Directory(), path), "")
+			}
+			c := first
+			if tt.change != nil {
+				tt.change(&c)
+			}
+			require.NoError(t, l.Remove(cri.Pod{Containers: append([]cri.Container{c}, tt.others...)}, &c))
+			assert.ElementsMatch(t, tt.want, filesBelow(t, l.Directory()))
+		})
+	}
+	require.NoError(t, poddir.Logs{Root: filepath.Join(t.TempDir(), "none"), Pod: podOfLogs}.Remove(cri.Pod{}, &first))
+}
+
+// A runtime that has lost its containers must not write to their logs again.
+func TestAttempts(t *testing.T) {
+	tests := map[string]struct {
+		files []string
+		want  uint32
+	}{
+		"no log":                 {},
+		"the first":              {files: []string{"main/0.log"}, want: 1},
+		"by number, not by name": {files: []string{"main/9.log", "main/10.log"}, want: 11},
+		"rotated":                {files: []string{"main/3.log.20260102-150405.gz", "main/2.log"}, want: 4},
+		"of another":             {files: []string{"side/7.log"}},
+		"a directory":            {files: []string{"main/7.log/file"}},
+		"what is no log":         {files: []string{"main/7", "main/x.log", "main/-1.log", "main/.log", "main/1e9.log"}},
+		"a number too large":     {files: []string{"main/4294967295.log", "main/1073741824.log", "main/5.log"}, want: 6},
+		"the largest":            {files: []string{"main/1073741823.log"}, want: 1 << 30},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			l := poddir.Logs{Root: t.TempDir(), Pod: podOfLogs}
+			for _, path := range tt.files {
+				write(t, filepath.Join(l.Directory(), path), "")
+			}
+			n, err := l.Attempts("main")
+			require.NoError(t, err)
+			require.Equal(t, tt.want, n)
+			n, err = l.Attempts("../default_a_uid-a/main")
+			require.NoError(t, err)
+			require.Zero(t, n)
+		})
+	}
+}

@@ -1,0 +1,124 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package poddir_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/poddir"
+	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+)
+
+// exited returns a container that has failed.
+func exited(name string) *cri.Container {
+	return &cri.Container{ID: name + "-0", Name: name, State: cri.ContainerExited, ExitCode: 1, Reason: "Error"}
+}
+
+// fallsBack has a container take the end of its log for a message.
+func fallsBack(c *cri.Container) {
+	c.Annotations = map[string]string{
+		podspec.AnnotationTerminationMessagePolicy: string(corev1.TerminationMessageFallbackToLogsOnError),
+	}
+}
+
+// logOf returns a log with lines of this text and their numbers, the first being 1.
+func logOf(lines int, text string) string {
+	var b strings.Builder
+	for i := range lines {
+		fmt.Fprintf(&b, "2026-01-01T00:00:00Z stdout F %s%d\n", text, i+1)
+	}
+	return b.String()
+}
+
+// Both limits are those of the kubelet: 4 KiB of a file, and of a log 80 lines and 2 KiB.
+func TestMessage(t *testing.T) {
+	wide := strings.Repeat("w", 97) // so that a line is a hundred bytes, with its number of two digits and its end
+	tests := map[string]struct {
+		file   string // what the container left; "-": there is no file
+		log    string // empty: there is none
+		change func(c *cri.Container)
+		want   string
+	}{
+		"nothing":                         {},
+		"no file":                         {file: "-"},
+		"a message":                       {file: "out of cheese\n", want: "out of cheese\n"},
+		"one of the largest size":         {file: strings.Repeat("x", 4096), want: strings.Repeat("x", 4096)},
+		"a larger one":                    {file: strings.Repeat("x", 9000) + "the end", want: strings.Repeat("x", 4096-7) + "the end"},
+		"bytes that are no text":          {file: "\xff\x00\xfe", want: "\xff\x00\xfe"},
+		"of one that succeeded":           {file: "all is well", change: func(c *cri.Container) { c.ExitCode = 0 }, want: "all is well"},
+		"a log is not asked for":          {log: logOf(1, "line ")},
+		"a log":                           {log: logOf(2, "line "), change: fallsBack, want: "line 1\nline 2\n"},
+		"a log beside a message":          {file: "m", log: logOf(2, "line "), change: fallsBack, want: "m"},
+		"a log without a file":            {file: "-", log: logOf(1, "line "), change: fallsBack, want: "line 1\n"},
+		"many lines":                      {log: logOf(100, ""), change: fallsBack, want: numbers(21, 100)},
+		"wide lines":                      {log: logOf(99, wide), change: fallsBack, want: lastWide(wide, 99)},
+		"no log although it is asked for": {change: fallsBack},
+		"a log of one that succeeded": {log: logOf(1, "line "), change: func(c *cri.Container) {
+			fallsBack(c)
+			c.ExitCode = 0
+		}},
+		"a log of one that never ran": {log: logOf(1, "line "), change: func(c *cri.Container) {
+			fallsBack(c)
+			c.Reason = "ContainerCannotRun"
+		}},
+		"a log with a torn line": {log: logOf(1, "line ") + "garbage\n", change: fallsBack, want: "line 1\n"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			d, c := poddir.Of(t.TempDir(), "uid-a"), exited("main")
+			if tt.file != "-" {
+				path, err := d.MakeMessageFile("main", 0)
+				require.NoError(t, err)
+				require.NoError(t, os.WriteFile(path, []byte(tt.file), 0o600))
+			}
+			c.LogPath = filepath.Join(t.TempDir(), "0.log")
+			if tt.log != "" {
+				write(t, c.LogPath, tt.log)
+			}
+			if tt.change != nil {
+				tt.change(c)
+			}
+			require.Equal(t, tt.want, d.Message(t.Context(), c))
+		})
+	}
+}
+
+// numbers returns the lines from one number to another.
+func numbers(from, to int) string {
+	var b strings.Builder
+	for i := from; i <= to; i++ {
+		fmt.Fprintln(&b, i)
+	}
+	return b.String()
+}
+
+// lastWide returns the last 2 KiB of many wide lines.
+func lastWide(text string, lines int) string {
+	var b strings.Builder
+	for i := lines - 30; i <= lines; i++ {
+		fmt.Fprintf(&b, "%s%d\n", text, i)
+	}
+	return b.String()[b.Len()-2048:]
+}
+
+// Each instance has a message of its own.
+func TestMessagesOfInstances(t *testing.T) {
+	d := poddir.Of(t.TempDir(), "uid-a")
+	for attempt := range uint32(3) {
+		path, err := d.MakeMessageFile("main", attempt)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(path, fmt.Append(nil, "of attempt ", attempt), 0o600))
+	}
+	c := exited("main")
+	c.Attempt = 1
+	require.Equal(t, "of attempt 1", d.Message(t.Context(), c))
+}

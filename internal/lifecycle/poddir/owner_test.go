@@ -1,0 +1,94 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package poddir_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/internal/backoff"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/poddir"
+)
+
+// An agent has its directory for itself, and is the same owner of its pods whenever it starts.
+func TestClaim(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "agent/pods")
+	owner, release, err := poddir.Claim(root, "")
+	require.NoError(t, err)
+	require.Regexp(t, "^[0-9a-f]{16}$", owner)
+	requireFile(t, filepath.Join(root, ".owner"), owner+"\n", 0o600)
+	_, _, err = poddir.Claim(root, "")
+	require.ErrorContains(t, err, root, "another agent has it")
+	require.NoError(t, release())
+
+	again, release, err := poddir.Claim(root, "")
+	require.NoError(t, err)
+	require.Equal(t, owner, again)
+	require.NoError(t, release())
+	named, release, err := poddir.Claim(root, "node-7")
+	require.NoError(t, err)
+	require.Equal(t, "node-7", named)
+	require.NoError(t, release())
+	requireFile(t, filepath.Join(root, ".owner"), owner+"\n", 0o600)
+	uids, err := poddir.Recorded(root)
+	require.NoError(t, err)
+	require.Empty(t, uids, "neither file is the directory of a pod")
+
+	other, release, err := poddir.Claim(t.TempDir(), "")
+	require.NoError(t, err)
+	require.NotEqual(t, owner, other)
+	require.NoError(t, release())
+}
+
+// An owner that cannot be read is an error: with another one an agent would take its pods for those of others. The directory
+// is free again.
+func TestClaimOfADamagedDirectory(t *testing.T) {
+	for name, damage := range map[string]func(path string) error{
+		"empty": func(path string) error { return os.WriteFile(path, nil, 0o600) },
+		"half":  func(path string) error { return os.WriteFile(path, []byte("01234567"), 0o600) },
+		"two": func(path string) error {
+			return os.WriteFile(path, []byte("0123456789abcdef\n0123456789abcdef\n"), 0o600)
+		},
+		"long":      func(path string) error { return os.WriteFile(path, []byte(strings.Repeat("0", 1<<20)), 0o600) },
+		"directory": func(path string) error { return os.Mkdir(path, 0o700) },
+		"link":      func(path string) error { return os.Symlink("/dev/zero", path) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir()
+			path := filepath.Join(root, ".owner")
+			require.NoError(t, damage(path))
+			_, _, err := poddir.Claim(root, "")
+			require.ErrorContains(t, err, path)
+			require.NoError(t, os.Remove(path))
+			_, release, err := poddir.Claim(root, "")
+			require.NoError(t, err)
+			require.NoError(t, release())
+		})
+	}
+	root := filepath.Join(t.TempDir(), "file")
+	write(t, root, "")
+	_, _, err := poddir.Claim(root, "")
+	require.ErrorContains(t, err, "directory of pods")
+}
+
+// A pod that is held back again and again waits longer each time, and begins anew when it was left alone for long enough.
+func TestHolds(t *testing.T) {
+	wait := backoff.Policy{First: 10 * time.Second, Max: time.Minute}
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	var h poddir.Holds
+	for i, seconds := range []time.Duration{10, 20, 40, 60, 60} {
+		h = h.Next(now, wait, time.Hour)
+		require.Equal(t, i+1, h.Count)
+		require.Equal(t, now.Add(seconds*time.Second), h.Until)
+		now = h.Until.Add(time.Hour)
+	}
+	h.Reason = "MemoryPressure"
+	h = h.Next(now.Add(time.Second), wait, time.Hour)
+	require.Equal(t, poddir.Holds{Count: 1, Until: now.Add(11 * time.Second), Reason: "MemoryPressure"}, h)
+}

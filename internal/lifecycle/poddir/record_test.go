@@ -1,0 +1,243 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package poddir_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/seed81659283/nodeagent/internal/lifecycle/poddir"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/podtest"
+)
+
+// recordOf returns the path of the record in a directory.
+func recordOf(d poddir.Dir) string { return filepath.Join(string(d), "record.json") }
+
+// whole changes each field of a record.
+func whole(now *poddir.Record) {
+	started := metav1.NewTime(time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC).Local())
+	now.Status = &corev1.PodStatus{Phase: corev1.PodRunning, StartTime: &started, PodIP: "10.0.0.7"}
+	now.PostStartPending = []string{"main-0"}
+	now.Sizes = map[string]string{"main-0": "cpu=250/500 memory=0/0"}
+	now.Sized = ";main cpu=250/500 memory=0/0"
+}
+
+func TestRecord(t *testing.T) {
+	d := poddir.Of(t.TempDir(), "uid-a")
+	r := poddir.NewRecorder(d, "default/a")
+	require.NoError(t, r.Load(), "there is none yet")
+	require.Zero(t, r.Get())
+	require.NoDirExists(t, string(d), "nothing is made before there is something to be known")
+	require.True(t, r.Saved())
+
+	r.KeepSource("manifests")
+	require.NoError(t, r.Update(whole))
+	require.True(t, r.Saved())
+	requireFile(t, recordOf(d), `{"version":1,"pod":"default/a","source":"manifests",`+
+		`"status":{"phase":"Running","podIP":"10.0.0.7","startTime":"2026-01-01T12:00:00Z"},`+
+		`"postStartPending":["main-0"],"sizes":{"main-0":"cpu=250/500 memory=0/0"},`+
+		`"sized":";main cpu=250/500 memory=0/0"}`, 0o600)
+
+	next := poddir.NewRecorder(d, "default/a")
+	require.NoError(t, next.Load())
+	require.Equal(t, r.Get(), next.Get())
+	require.NoError(t, next.Update(func(now *poddir.Record) { *now = poddir.Record{} }))
+	requireFile(t, recordOf(d), `{"version":1,"pod":"default/a"}`, 0o600)
+}
+
+// A record that is written can be read again: of a status that is too large the states of containers are kept, or at least the phase.
+func TestLargeRecordCanBeReadAgain(t *testing.T) {
+	for name, test := range map[string]struct {
+		containers int
+		message    int
+		kept       int
+	}{
+		"long messages":   {1000, 8 << 10, 1000},
+		"many containers": {100_000, 100, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := poddir.Of(t.TempDir(), "uid-a")
+			st := &corev1.PodStatus{Phase: corev1.PodFailed}
+			for range test.containers {
+				st.ContainerStatuses = append(st.ContainerStatuses, corev1.ContainerStatus{Name: "main", State: corev1.ContainerState{
+					Terminated: &corev1.ContainerStateTerminated{ExitCode: 7, Message: strings.Repeat("x", test.message)},
+				}})
+			}
+			require.NoError(t, poddir.NewRecorder(d, "default/a").Update(func(now *poddir.Record) { now.Status = st }))
+			next := poddir.NewRecorder(d, "default/a")
+			require.NoError(t, next.Load())
+			require.Equal(t, corev1.PodFailed, next.Get().Status.Phase)
+			require.Len(t, next.Get().Status.ContainerStatuses, test.kept)
+			for _, c := range next.Get().Status.ContainerStatuses {
+				require.EqualValues(t, 7, c.State.Terminated.ExitCode)
+			}
+			info, err := os.Stat(recordOf(d))
+			require.NoError(t, err)
+			require.LessOrEqual(t, info.Size(), int64(4<<20))
+		})
+	}
+}
+
+// An agent looks at a pod often, and at most times nothing has changed.
+func TestRecordIsWrittenWhereItDiffers(t *testing.T) {
+	d := poddir.Of(t.TempDir(), "uid-a")
+	r := poddir.NewRecorder(d, "default/a")
+	require.NoError(t, r.Update(whole))
+	before, err := os.Stat(recordOf(d))
+	require.NoError(t, err)
+	unchanged := func(r *poddir.Recorder) {
+		require.NoError(t, r.Update(whole))
+		after, err := os.Stat(recordOf(d))
+		require.NoError(t, err)
+		require.True(t, os.SameFile(before, after), "a record that is written is a new file")
+	}
+	unchanged(r)
+	next := poddir.NewRecorder(d, "default/a")
+	require.NoError(t, next.Load())
+	unchanged(next)
+}
+
+// What cannot be read is told and left as it is until there is something new to be known.
+func TestRecordThatCannotBeRead(t *testing.T) {
+	tests := map[string]struct{ content, want string }{
+		"empty":             {"", "unexpected end of JSON input"},
+		"half":              {`{"version":1,"sta`, "unexpected end of JSON input"},
+		"of the future":     {`{"version":2,"sized":"x"}`, "version 2 is not 1"},
+		"of no version":     {`{"sized":"x"}`, "version 0 is not 1"},
+		"of other types":    {`{"version":1,"sized":7}`, "cannot unmarshal number"},
+		"of another kind":   {`[]`, "cannot unmarshal array"},
+		"with more":         {`{"version":1,"sized":"x"} {}`, "invalid character"},
+		"of zeros":          {strings.Repeat("\x00", 4096), "invalid character"},
+		"nested":            {`{"version":1,"status":` + strings.Repeat("[", 20000), "exceeded max depth"},
+		"of 32 MiB and one": {`{"version":1}` + strings.Repeat(" ", 32<<20-12), "more than 33554432 bytes"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			d := poddir.Of(t.TempDir(), "uid-a")
+			write(t, recordOf(d), tt.content)
+			r := poddir.NewRecorder(d, "default/a")
+			err := r.Load()
+			require.ErrorContains(t, err, tt.want)
+			require.ErrorContains(t, err, recordOf(d), "which file it is")
+			require.Zero(t, r.Get())
+			requireFile(t, recordOf(d), tt.content, 0o600)
+
+			require.NoError(t, r.Update(whole))
+			next := poddir.NewRecorder(d, "default/a")
+			require.NoError(t, next.Load(), "it is whole again")
+			require.Equal(t, r.Get(), next.Get())
+		})
+	}
+}
+
+// What cannot be written is kept, and is written when that is possible again and somebody looks.
+func TestRecordThatCannotBeWritten(t *testing.T) {
+	tests := map[string]func(t *testing.T, root, uid string) (mend func() error){
+		"a file in the place of the root": func(t *testing.T, root, _ string) func() error {
+			require.NoError(t, os.RemoveAll(root))
+			write(t, root, "")
+			return func() error { return os.Remove(root) }
+		},
+		"a file in the place of the directory": func(t *testing.T, root, uid string) func() error {
+			path := filepath.Join(root, uid)
+			write(t, path, "")
+			return func() error { return os.Remove(path) }
+		},
+		"a directory in the place of the record": func(t *testing.T, root, uid string) func() error {
+			path := filepath.Join(root, uid, "record.json")
+			require.NoError(t, os.MkdirAll(path, 0o700))
+			return func() error { return os.Remove(path) }
+		},
+	}
+	for name, breaks := range tests {
+		t.Run(name, func(t *testing.T) {
+			root := filepath.Join(t.TempDir(), "pods")
+			require.NoError(t, os.Mkdir(root, 0o700))
+			mend := breaks(t, root, "uid-a")
+			d := poddir.Of(root, "uid-a")
+			r := poddir.NewRecorder(d, "default/a")
+			require.Error(t, r.Update(whole))
+			require.False(t, r.Saved())
+			require.Equal(t, "10.0.0.7", r.Get().Status.PodIP, "it is known all the same")
+
+			require.NoError(t, mend())
+			require.False(t, r.Saved(), "nobody has looked")
+			require.NoError(t, r.Update(func(*poddir.Record) {}))
+			require.True(t, r.Saved())
+			next := poddir.NewRecorder(d, "default/a")
+			require.NoError(t, next.Load())
+			require.Equal(t, r.Get(), next.Get())
+		})
+	}
+}
+
+// An agent without a directory knows what it knows until it ends.
+func TestRecordWithoutADirectory(t *testing.T) {
+	r := poddir.NewRecorder("", "default/a")
+	require.NoError(t, r.Load())
+	require.NoError(t, r.Update(whole))
+	require.True(t, r.Saved())
+	require.Equal(t, []string{"main-0"}, r.Get().PostStartPending)
+}
+
+// A writer that was killed leaves a file, which the next agent removes.
+func TestLoadCleansUp(t *testing.T) {
+	d := poddir.Of(t.TempDir(), "uid-a")
+	left, others := filepath.Join(string(d), ".record.json.123.tmp"), filepath.Join(string(d), ".record.json.bak.tmp")
+	write(t, left, "")
+	write(t, others, "")
+	require.NoError(t, poddir.NewRecorder(d, "default/a").Load())
+	require.NoFileExists(t, left)
+	require.FileExists(t, others)
+}
+
+// What has no record was not made by an agent, and what has a name that leads elsewhere is nobody's.
+func TestRecorded(t *testing.T) {
+	root := t.TempDir()
+	for _, path := range []string{"uid-a/record.json", "uid-b/record.json", "foreign/file", ".hidden/record.json", "record.json", "agent-id"} {
+		write(t, filepath.Join(root, path), "{}")
+	}
+	require.NoError(t, os.Symlink(filepath.Join(root, "uid-a/record.json"), filepath.Join(root, "foreign/record.json")))
+	require.NoError(t, os.MkdirAll(filepath.Join(root, "directory/record.json"), 0o700))
+	uids, err := poddir.Recorded(root)
+	require.NoError(t, err)
+	require.Equal(t, []string{"uid-a", "uid-b"}, uids)
+
+	uids, err = poddir.Recorded(filepath.Join(root, "none"))
+	require.NoError(t, err)
+	require.Empty(t, uids)
+	_, err = poddir.Recorded(filepath.Join(root, "agent-id"))
+	require.Error(t, err)
+}
+
+// FuzzLoad puts anything in the place of a record. Either nothing is known, or what is known is what the next agent knows.
+func FuzzLoad(f *testing.F) {
+	f.Add(`{"version":1,"pod":"default/a","status":{"phase":"Running"},"postStartPending":["main-0"]}`)
+	f.Add(`{"version":1,"sizes":{"c0":"cpu=1/2 memory=3/4"},"sized":"","status":{"conditions":[{"lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`)
+	f.Add(`{"version":1,"status":{"containerStatuses":[{"resources":{"limits":{"cpu":"100m"}}}]}}`)
+	f.Add(`{"version":2}`)
+	f.Add(`{"version":1,"status":null}`)
+	f.Add("{")
+	d := poddir.Of(f.TempDir(), "uid-a")
+	f.Fuzz(func(t *testing.T, content string) {
+		write(t, recordOf(d), content)
+		r := poddir.NewRecorder(d, "default/a")
+		if err := r.Load(); err != nil {
+			require.Zero(t, r.Get())
+			require.ErrorContains(t, err, recordOf(d))
+		}
+		require.NoError(t, r.Update(func(*poddir.Record) {}))
+		next := poddir.NewRecorder(d, "default/a")
+		require.NoError(t, next.Load())
+		assert.JSONEq(t, podtest.JSON(r.Get()), podtest.JSON(next.Get()))
+	})
+}

@@ -1,0 +1,91 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podview_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/podtest"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/podview"
+)
+
+// sandbox returns a ready sandbox with an address, changed.
+func sandbox(id string, attempt uint32, changes ...func(s *cri.Sandbox)) cri.Sandbox {
+	s := cri.Sandbox{ID: id, Attempt: attempt, State: cri.SandboxReady, IPs: []string{"10.0.0.7"}}
+	for _, change := range changes {
+		change(&s)
+	}
+	return s
+}
+
+func notReady(s *cri.Sandbox)    { s.State = cri.SandboxNotReady }
+func withoutIPs(s *cri.Sandbox)  { s.IPs = nil }
+func ofHost(s *cri.Sandbox)      { s.Namespaces.Network = cri.NamespaceNode }
+func askedForOwn(s *cri.Sandbox) { asked(s, cri.NamespacePod) }
+func askedForHost(s *cri.Sandbox) {
+	asked(s, cri.NamespaceNode)
+}
+
+func asked(s *cri.Sandbox, mode cri.NamespaceMode) {
+	s.Annotations = map[string]string{podview.AnnotationNetwork: mode.String()}
+}
+
+func TestSandboxChange(t *testing.T) {
+	tests := map[string]struct {
+		hostNetwork bool
+		sandboxes   []cri.Sandbox
+		want        podview.SandboxChange
+	}{
+		"none": {want: podview.SandboxChange{Create: true, Why: "no pod sandbox exists"}},
+		"one":  {sandboxes: []cri.Sandbox{sandbox("s0", 0)}, want: podview.SandboxChange{ID: "s0"}},
+		"an old and a new one": {
+			sandboxes: []cri.Sandbox{sandbox("s1", 1), sandbox("s0", 0, notReady)}, want: podview.SandboxChange{ID: "s1", Attempt: 1},
+		},
+		"not ready": {
+			sandboxes: []cri.Sandbox{sandbox("s4", 4, notReady)},
+			want:      podview.SandboxChange{Create: true, Attempt: 5, Why: "pod sandbox is not ready"},
+		},
+		"the newest is not ready": {
+			sandboxes: []cri.Sandbox{sandbox("s0", 0), sandbox("s1", 1, notReady)},
+			want:      podview.SandboxChange{Create: true, Attempt: 2, Why: "pod sandbox is not ready"},
+		},
+		"two are ready": {
+			sandboxes: []cri.Sandbox{sandbox("s0", 0), sandbox("s1", 1)},
+			want:      podview.SandboxChange{Create: true, Attempt: 2, Why: "multiple pod sandboxes are ready and need to be reconciled"},
+		},
+		"without an address": {
+			sandboxes: []cri.Sandbox{sandbox("s0", 0, withoutIPs)},
+			want:      podview.SandboxChange{Create: true, Attempt: 1, Why: "pod sandbox has no IP address"},
+		},
+		"on the network of the host": {
+			hostNetwork: true, sandboxes: []cri.Sandbox{sandbox("s0", 0, withoutIPs, ofHost)}, want: podview.SandboxChange{ID: "s0"},
+		},
+		"on the network of the host, but not to be": {
+			sandboxes: []cri.Sandbox{sandbox("s0", 0, ofHost)},
+			want:      podview.SandboxChange{Create: true, Attempt: 1, Why: "network namespace mode changed and sandbox needs to be recreated"},
+		},
+		"to be on the network of the host": {
+			hostNetwork: true, sandboxes: []cri.Sandbox{sandbox("s0", 0, askedForOwn)},
+			want: podview.SandboxChange{Create: true, Attempt: 1, Why: "network namespace mode changed and sandbox needs to be recreated"},
+		},
+		"of a runtime that gives the host's network to all": {
+			sandboxes: []cri.Sandbox{sandbox("s0", 0, withoutIPs, ofHost, askedForOwn)}, want: podview.SandboxChange{ID: "s0"},
+		},
+		"of such a runtime, but asked for otherwise": {
+			sandboxes: []cri.Sandbox{sandbox("s0", 0, withoutIPs, ofHost, askedForHost)},
+			want:      podview.SandboxChange{Create: true, Attempt: 1, Why: "network namespace mode changed and sandbox needs to be recreated"},
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			pod := podtest.Pod("a")
+			pod.Spec.HostNetwork = tt.hostNetwork
+			v := podview.New(pod, cri.Pod{Sandboxes: tt.sandboxes})
+			require.Equal(t, tt.want, v.SandboxChange())
+		})
+	}
+}

@@ -1,0 +1,108 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package resize_test
+
+import (
+	"cmp"
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/seed81659283/nodeagent/cgroups"
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/podtest"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/resize"
+	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+	"github.com/seed81659283/nodeagent/qos"
+)
+
+// What a container has in force is what a decision says that it comes from. Each case is one that was made with
+// cpu=250m/500m memory=32Mi/64Mi, is to have cpu=1/2 memory=1Gi/2Gi, and of which the runtime says this.
+func TestInForce(t *testing.T) {
+	const madeWith, toHave = "cpu=250m/500m memory=32Mi/64Mi", "cpu=1/2 memory=1Gi/2Gi"
+	v1 := podspec.Options{}
+	protects := podspec.Options{Node: &qos.Node{MemoryCapacity: 8 << 30, Reservation: qos.TieredReservation}}
+	tests := map[string]struct {
+		options podspec.Options
+		says    string // resources of which the runtime has what follows from them; empty: it says nothing of resources
+		change  func(c *cri.Container)
+		to      string // what it is to have, if something else
+		told    string // what the runtime was told last; empty: nobody knows
+		want    string // empty: what it is to have
+	}{
+		"what it was made with":       {says: madeWith, want: "cpu=250m/500m memory=32Mi/64Mi"},
+		"what it is to have":          {says: toHave},
+		"a runtime that says nothing": {want: "cpu=250m/500m memory=32Mi/64Mi"},
+		"what the runtime was told, whatever it says": {
+			says: madeWith, told: "cpu=300m/600m memory=48Mi/96Mi", want: "cpu=300m/600m memory=48Mi/96Mi",
+		},
+		"the CPU of one and the memory of the other": {says: "cpu=1/2 memory=32Mi/64Mi", want: "cpu=1000m/2000m memory=32Mi/64Mi"},
+		"neither one nor the other":                  {says: "cpu=300m/600m memory=48Mi/96Mi", want: "cpu=300m/600m memory=32Mi/96Mi"},
+		"no limits":                                  {says: "cpu=300m/", want: "cpu=300m/0m memory=32Mi/0"},
+		"a limit that is nearly everything": {
+			says: "cpu=250m/500m", want: "cpu=250m/500m memory=32Mi/9223372036854775807",
+			change: func(c *cri.Container) { c.Resources.MemoryLimit = math.MaxInt64 },
+		},
+		"no shares": {
+			says: "cpu=300m/600m memory=48Mi/96Mi", want: "cpu=250m/500m memory=32Mi/64Mi",
+			change: func(c *cri.Container) { c.Resources.CPUShares = 0 },
+		},
+		"no period, and so no quota to compare": {
+			says: "cpu=250m/500m memory=32Mi/64Mi", want: "cpu=250m/500m memory=32Mi/64Mi",
+			change: func(c *cri.Container) { c.Resources.CPUPeriod, c.Resources.CPUQuota = 0, 0 },
+		},
+		"of no annotation": {says: madeWith, change: func(c *cri.Container) { c.Annotations = nil }},
+		"of a foreign annotation": {
+			says: madeWith, change: func(c *cri.Container) { c.Annotations[resize.AnnotationResources] = "cpu=all" },
+		},
+		"one whose request of memory was its limit, which somebody has changed": {
+			says: "cpu=250m/500m memory=96Mi/96Mi", want: "cpu=250m/500m memory=96Mi/96Mi",
+			change: func(c *cri.Container) {
+				c.Annotations[resize.AnnotationResources] = resize.FormatSize(sized("cpu=250m/500m memory=64Mi/64Mi"))
+			},
+		},
+		"memory that is protected as it was made": {options: protects, says: madeWith, want: "cpu=250m/500m memory=32Mi/64Mi"},
+		"memory that is protected as it is to be": {options: protects, says: toHave},
+		"memory that is protected otherwise": {
+			options: protects, says: "cpu=250m/500m memory=48Mi/64Mi", want: "cpu=250m/500m memory=32Mi/64Mi",
+		},
+		"memory that is protected otherwise, of one that is to be as it was made": {
+			options: protects, says: "cpu=250m/500m memory=48Mi/64Mi", to: madeWith, want: "cpu=250m/500m memory=-1/64Mi",
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if tt.options.Node == nil {
+				tt.options = v1
+			}
+			pod := podtest.Pod("a")
+			pod.Spec.Containers[0].Resources = requirements(cmp.Or(tt.to, toHave))
+			c := made(t, "main", madeWith, running)
+			c.Resources = nil
+			if tt.says != "" {
+				c.Resources = resources(t, pod, tt.options, tt.says)
+			}
+			if tt.change != nil {
+				tt.change(&c)
+			}
+			s := resize.State{Pod: pod, Observed: cri.Pod{Containers: []cri.Container{c}}, Spec: tt.options}
+			if tt.told != "" {
+				s.Told = map[string]cgroups.Size{c.ID: sized(tt.told)}
+			}
+			got := ""
+			if d := resize.Decide(s); len(d.Containers) > 0 {
+				got = podtest.SizeText(d.Containers[0].From)
+			}
+			assert.Equal(t, tt.want, got)
+		})
+	}
+}
+
+// A kernel counts in pages, and has no limit of more than it can count.
+func TestIsLimit(t *testing.T) {
+	for limit, want := range map[int64]bool{1: true, 1 << 40: true, 1 << 62: true, 1<<62 + 1: false, math.MaxInt64: false} {
+		assert.Equal(t, want, resize.IsLimit(limit), "%d", limit)
+	}
+}

@@ -1,0 +1,274 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package statuspatch_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/seed81659283/nodeagent/internal/lifecycle/statuspatch"
+	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
+)
+
+// now has a fraction of a second, which no API server keeps.
+var now = time.Date(2026, 5, 1, 12, 0, 0, 123456789, time.UTC)
+
+func ago(d time.Duration) metav1.Time { return metav1.Time{Time: now.Add(-d)}.Rfc3339Copy() }
+
+func condition(t corev1.PodConditionType, status corev1.ConditionStatus, reason string, since time.Duration) corev1.PodCondition {
+	return corev1.PodCondition{Type: t, Status: status, Reason: reason, LastTransitionTime: ago(since)}
+}
+
+// running is a pod as the API server has it, whose containers run.
+func running() *corev1.Pod {
+	start := ago(time.Minute)
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "u1", Generation: 3},
+		Spec:       corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "main"}}},
+		Status: corev1.PodStatus{
+			Phase: corev1.PodRunning, StartTime: &start, PodIP: "10.0.0.7", PodIPs: []corev1.PodIP{{IP: "10.0.0.7"}},
+			Conditions: []corev1.PodCondition{
+				condition("example.com/gate", corev1.ConditionTrue, "", time.Hour),
+				condition(corev1.PodReady, corev1.ConditionTrue, "", time.Minute),
+				condition(corev1.ContainersReady, corev1.ConditionTrue, "", time.Minute),
+			},
+			ContainerStatuses: []corev1.ContainerStatus{{Name: "main", Ready: true, State: corev1.ContainerState{
+				Running: &corev1.ContainerStateRunning{StartedAt: start},
+			}}},
+			ResourceClaimStatuses: []corev1.PodResourceClaimStatus{{Name: "gpu"}},
+		},
+	}
+}
+
+// own returns the pod's status as its agent says it: without what is others', and with fractions of a second.
+func own(pod *corev1.Pod) *corev1.PodStatus {
+	st := pod.Status.DeepCopy()
+	st.ResourceClaimStatuses = nil
+	st.Conditions = st.Conditions[1:]
+	for i := range st.ContainerStatuses {
+		if r := st.ContainerStatuses[i].State.Running; r != nil {
+			r.StartedAt.Time = r.StartedAt.Add(7 * time.Millisecond)
+		}
+	}
+	return st
+}
+
+func TestNothingIsSentThatTheServerHas(t *testing.T) {
+	pod := running()
+	st := own(pod)
+	st.Conditions[0].ObservedGeneration = 3 // not compared
+	st.Conditions[0].LastTransitionTime = metav1.Time{Time: now}
+	status, patch, err := statuspatch.Next(pod, st, false, now)
+	require.NoError(t, err)
+	assert.Nil(t, patch, string(patch))
+	assert.Equal(t, pod.Status.ResourceClaimStatuses, status.ResourceClaimStatuses)
+	assert.Equal(t, running(), pod, "nothing is written to")
+}
+
+func TestAPodThatBecomesNotReady(t *testing.T) {
+	pod := running()
+	st := own(pod)
+	st.Conditions[0] = corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "ContainersNotReady"}
+	status, patch, err := statuspatch.Next(pod, st, false, now)
+	require.NoError(t, err)
+	assert.JSONEq(t, `{"metadata":{"uid":"u1"},"status":{
+		"$setElementOrder/conditions":[{"type":"example.com/gate"},{"type":"Ready"},{"type":"ContainersReady"}],
+		"conditions":[{"type":"Ready","status":"False","reason":"ContainersNotReady","lastTransitionTime":"2026-05-01T12:00:00Z"}]}}`, string(patch))
+	assert.Equal(t, corev1.PodConditionType("example.com/gate"), status.Conditions[0].Type)
+}
+
+func TestWhatIsGoneIsRemoved(t *testing.T) {
+	pod := running()
+	pod.Status.Reason, pod.Status.HostIPs = "Slow", []corev1.HostIP{{IP: "1.2.3.4"}}
+	st := own(pod)
+	st.Reason, st.PodIP, st.PodIPs, st.HostIPs = "", "10.0.0.8", []corev1.PodIP{{IP: "10.0.0.8"}}, nil
+	_, patch, err := statuspatch.Next(pod, st, false, now)
+	require.NoError(t, err)
+	assert.JSONEq(t, `{"metadata":{"uid":"u1"},"status":{"reason":null,"hostIPs":null,"podIP":"10.0.0.8",
+		"$setElementOrder/podIPs":[{"ip":"10.0.0.8"}],"podIPs":[{"ip":"10.0.0.8"},{"$patch":"delete","ip":"10.0.0.7"}]}}`, string(patch))
+}
+
+func TestATerminalPhase(t *testing.T) {
+	disruption := condition(corev1.DisruptionTarget, corev1.ConditionTrue, "TerminationByKubelet", time.Minute)
+	for name, test := range map[string]struct {
+		phase, server  corev1.PodPhase
+		mayRun         bool
+		want           corev1.PodPhase
+		ready          string // the reason of Ready
+		disrupted      bool
+		serversReasons bool
+	}{
+		"succeeded":                            {phase: corev1.PodSucceeded, server: corev1.PodRunning, want: corev1.PodSucceeded, ready: "PodCompleted", disrupted: true},
+		"failed":                               {phase: corev1.PodFailed, server: corev1.PodRunning, want: corev1.PodFailed, ready: "PodFailed", disrupted: true},
+		"failed, and something may run":        {phase: corev1.PodFailed, server: corev1.PodRunning, mayRun: true, want: corev1.PodRunning, serversReasons: true},
+		"failed before, and something may run": {phase: corev1.PodFailed, server: corev1.PodFailed, mayRun: true, want: corev1.PodFailed, ready: "PodFailed"},
+		"still running":                        {phase: corev1.PodRunning, server: corev1.PodRunning, want: corev1.PodRunning},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := running()
+			pod.Status.Phase, pod.Status.Reason = test.server, "Before"
+			st := own(pod)
+			st.Phase, st.Reason = test.phase, "Now"
+			st.Conditions = append(st.Conditions, disruption)
+			status, _, err := statuspatch.Next(pod, st, test.mayRun, now)
+			require.NoError(t, err)
+			assert.Equal(t, test.want, status.Phase)
+			assert.Equal(t, test.serversReasons, status.Reason == "Before", status.Reason)
+			assert.Equal(t, test.disrupted, podstatus.Condition(status.Conditions, corev1.DisruptionTarget) != nil)
+			ready := podstatus.Condition(status.Conditions, corev1.PodReady)
+			assert.Equal(t, test.ready, ready.Reason)
+			assert.Equal(t, test.ready == "", ready.Status == corev1.ConditionTrue)
+		})
+	}
+}
+
+func TestATerminatedContainerStaysTerminated(t *testing.T) {
+	exited := func(code int32) corev1.ContainerState {
+		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code}}
+	}
+	always, never := corev1.ContainerRestartPolicyAlways, corev1.ContainerRestartPolicyNever
+	for name, test := range map[string]struct {
+		policy corev1.RestartPolicy
+		code   int32
+		change func(*corev1.Container)
+		init   bool
+		want   string
+	}{
+		"never":                     {policy: corev1.RestartPolicyNever, want: `status of pod default/web: container "main" had exited with code 0, must not be started again, and is not terminated`},
+		"never, of an init":         {policy: corev1.RestartPolicyNever, code: 1, init: true, want: `status of pod default/web: init container "main" had exited with code 1, must not be started again, and is not terminated`},
+		"on failure, without one":   {policy: corev1.RestartPolicyOnFailure, want: "must not be started again"},
+		"on failure, after one":     {policy: corev1.RestartPolicyOnFailure, code: 1},
+		"always":                    {policy: corev1.RestartPolicyAlways},
+		"never, of one container":   {policy: corev1.RestartPolicyAlways, change: func(c *corev1.Container) { c.RestartPolicy = &never }, want: "must not be started again"},
+		"by its own policy":         {policy: corev1.RestartPolicyNever, change: func(c *corev1.Container) { c.RestartPolicy = &always }},
+		"a sidecar":                 {policy: corev1.RestartPolicyNever, init: true, change: func(c *corev1.Container) { c.RestartPolicy = &always }},
+		"an init that is not there": {policy: corev1.RestartPolicyNever, init: true, change: func(c *corev1.Container) { c.Name = "other" }, want: "is not at its place in the spec"},
+		"a restart of all": {policy: corev1.RestartPolicyNever, change: func(c *corev1.Container) {
+			c.RestartPolicyRules = []corev1.ContainerRestartRule{{Action: corev1.ContainerRestartRuleActionRestartAllContainers}}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := running()
+			pod.Spec.RestartPolicy = test.policy
+			if test.init {
+				pod.Spec.InitContainers, pod.Status.InitContainerStatuses = pod.Spec.Containers, pod.Status.ContainerStatuses
+				pod.Spec.Containers, pod.Status.ContainerStatuses = nil, nil
+			}
+			st := own(pod)
+			lists := append(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses...)
+			specs := append(pod.Spec.InitContainers, pod.Spec.Containers...)
+			lists[0].State = exited(test.code)
+			if test.change != nil {
+				test.change(&specs[0])
+			}
+			pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses = nil, lists
+			pod.Spec.InitContainers, pod.Spec.Containers = nil, specs
+			if test.init {
+				pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses = lists, nil
+				pod.Spec.InitContainers, pod.Spec.Containers = specs, nil
+			}
+			st.Message = "now"
+			status, patch, err := statuspatch.Next(pod, st, false, now)
+			if test.want == "" {
+				require.NoError(t, err)
+				assert.NotNil(t, patch)
+				return
+			}
+			require.ErrorContains(t, err, test.want)
+			_, ok := errors.AsType[*statuspatch.TransitionError](err)
+			require.True(t, ok)
+			kept := append(status.InitContainerStatuses, status.ContainerStatuses...)
+			assert.Equal(t, exited(test.code), kept[0].State, "an API server accepts no other state")
+			assert.Equal(t, "now", status.Message)
+			assert.Contains(t, string(patch), `"message":"now"`, "the rest is sent")
+			pod.Status = status
+			_, patch, err = statuspatch.Next(pod, st, false, now)
+			require.Error(t, err)
+			assert.Nil(t, patch, "and not sent again and again")
+		})
+	}
+}
+
+func TestWhatAcceptKeeps(t *testing.T) {
+	pod := running()
+	before := pod.Status.DeepCopy()
+	before.ObservedGeneration = 7
+	before.VolumeHealth = []corev1.PodVolumeHealth{{Name: "data"}}
+	st := own(pod)
+	st.StartTime, st.ObservedGeneration = nil, 3
+	st.Conditions[0].LastTransitionTime = metav1.Time{}
+	st.Conditions[1].Status, st.Conditions[1].LastTransitionTime = corev1.ConditionFalse, metav1.Time{}
+	got, err := statuspatch.Accept(pod, before, st, now)
+	require.NoError(t, err)
+	assert.Equal(t, before.StartTime, got.StartTime)
+	assert.EqualValues(t, 7, got.ObservedGeneration)
+	assert.Equal(t, before.VolumeHealth, got.VolumeHealth)
+	assert.Equal(t, ago(time.Minute), got.Conditions[0].LastTransitionTime, "Ready was ready before")
+	assert.Equal(t, ago(0), got.Conditions[1].LastTransitionTime, "in seconds")
+
+	got, err = statuspatch.Accept(pod, &corev1.PodStatus{}, st, now)
+	require.NoError(t, err)
+	assert.Equal(t, ago(0), *got.StartTime, "a pod without a start time starts now")
+}
+
+func TestContainersAreInOrderAndMessagesAreCut(t *testing.T) {
+	ended := func(message string) corev1.ContainerState {
+		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: message}}
+	}
+	pod := running()
+	pod.Spec.InitContainers = []corev1.Container{{Name: "z"}, {Name: "a"}}
+	st := &corev1.PodStatus{
+		InitContainerStatuses: []corev1.ContainerStatus{{Name: "x"}, {Name: "a"}, {Name: "z", State: ended(strings.Repeat("ü", 4096))}},
+		ContainerStatuses:     []corev1.ContainerStatus{{Name: "n"}, {Name: "m", LastTerminationState: ended("a\xffb")}},
+	}
+	got, err := statuspatch.Accept(pod, &corev1.PodStatus{}, st, now)
+	require.NoError(t, err)
+	names := ""
+	for _, list := range [][]corev1.ContainerStatus{got.InitContainerStatuses, got.ContainerStatuses} {
+		for i := range list {
+			names += list[i].Name
+		}
+	}
+	assert.Equal(t, "zaxmn", names)
+	message := got.InitContainerStatuses[0].State.Terminated.Message
+	assert.Len(t, message, 4096, "a third of 12 KiB")
+	assert.True(t, utf8.ValidString(message))
+	assert.Equal(t, "a�b", got.ContainerStatuses[0].LastTerminationState.Terminated.Message)
+	assert.Equal(t, "n", st.ContainerStatuses[0].Name, "nothing is written to")
+}
+
+func TestEqual(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*corev1.PodStatus)
+		want   bool
+	}{
+		"nothing":                    {func(*corev1.PodStatus) {}, true},
+		"a condition of others":      {func(s *corev1.PodStatus) { s.Conditions[0].Status = "Unknown" }, true},
+		"claims":                     {func(s *corev1.PodStatus) { s.ResourceClaimStatuses = nil }, true},
+		"the time of a condition":    {func(s *corev1.PodStatus) { s.Conditions[1].LastTransitionTime = ago(0) }, true},
+		"the order of conditions":    {func(s *corev1.PodStatus) { s.Conditions[1], s.Conditions[2] = s.Conditions[2], s.Conditions[1] }, true},
+		"the message of a condition": {func(s *corev1.PodStatus) { s.Conditions[1].Message = "x" }, false},
+		"a condition less":           {func(s *corev1.PodStatus) { s.Conditions = s.Conditions[:2] }, false},
+		"a condition that is shared": {func(s *corev1.PodStatus) {
+			s.Conditions = append(s.Conditions, corev1.PodCondition{Type: corev1.DisruptionTarget})
+		}, false},
+		"the observed generation":      {func(s *corev1.PodStatus) { s.ObservedGeneration++ }, false},
+		"the readiness of a container": {func(s *corev1.PodStatus) { s.ContainerStatuses[0].Ready = false }, false},
+	} {
+		a, b := running().Status, running().Status
+		test.change(&b)
+		assert.Equal(t, test.want, statuspatch.Equal(&a, &b), name)
+		assert.Equal(t, test.want, statuspatch.Equal(&b, &a), name)
+	}
+	a, b := running().Status, running().Status
+	assert.LessOrEqual(t, testing.AllocsPerRun(100, func() { statuspatch.Equal(&a, &b) }), 2.0, "it is called for each pod")
+}

@@ -1,0 +1,124 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package turns_test
+
+import (
+	"cmp"
+	"context"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/internal/lifecycle/turns"
+)
+
+// line is a queue and the order in which turns were given.
+type line struct {
+	queue *turns.Queue[int]
+	mu    sync.Mutex
+	order []int
+	most  int // turns at the same time
+	now   int
+}
+
+func newLine() *line { return &line{queue: turns.New(cmp.Less[int])} }
+
+// take waits for a turn, and keeps it for a while.
+func (l *line) take(ctx context.Context, ticket *turns.Ticket[int], rank int, keep time.Duration) error {
+	done, err := ticket.Wait(ctx)
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	l.order = append(l.order, rank)
+	l.now++
+	l.most = max(l.most, l.now)
+	l.mu.Unlock()
+	time.Sleep(keep)
+	l.mu.Lock()
+	l.now--
+	l.mu.Unlock()
+	done()
+	return nil
+}
+
+// Whoever comes first, the lowest rank has the first turn: all that are announced are waited for.
+func TestTurnsByRank(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLine()
+		tickets := map[int]*turns.Ticket[int]{}
+		for rank := range 20 {
+			tickets[rank] = l.queue.Expect(rank)
+		}
+		var wg sync.WaitGroup
+		for rank, ticket := range tickets {
+			wg.Go(func() {
+				time.Sleep(time.Duration(rand.IntN(900)) * time.Millisecond)
+				assert.NoError(t, l.take(t.Context(), ticket, rank, 10*time.Millisecond))
+			})
+		}
+		wg.Wait()
+		assert.True(t, slices.IsSorted(l.order), l.order)
+		assert.Len(t, l.order, 20)
+		assert.Equal(t, 1, l.most)
+	})
+}
+
+// One that was announced and neither comes nor withdraws holds the others up for Timeout, and no longer.
+func TestTurnsAreNotHeldUpForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLine()
+		late := l.queue.Expect(0)
+		began := time.Now()
+		require.NoError(t, l.take(t.Context(), l.queue.Expect(1), 1, 0))
+		assert.Equal(t, turns.Timeout, time.Since(began))
+		require.NoError(t, l.take(t.Context(), late, 0, 0), "it may come late")
+		assert.Equal(t, turns.Timeout, time.Since(began))
+	})
+}
+
+// One that withdraws is waited for no longer, and may come back.
+func TestTurnsWithdraw(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLine()
+		first := l.queue.Expect(0)
+		began := time.Now()
+		time.AfterFunc(300*time.Millisecond, first.Withdraw)
+		require.NoError(t, l.take(t.Context(), l.queue.Expect(1), 1, 0))
+		assert.Equal(t, 300*time.Millisecond, time.Since(began))
+		require.NoError(t, l.take(t.Context(), first, 0, 0))
+		first.Withdraw()
+		assert.Equal(t, []int{1, 0}, l.order)
+	})
+}
+
+// A wait that is given up gives the turn to the next, also when it was granted at the same moment.
+func TestTurnsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for range 200 {
+			l := newLine()
+			done, err := l.queue.Expect(0).Wait(t.Context())
+			require.NoError(t, err)
+			ctx, cancel := context.WithCancel(t.Context())
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				if err := l.take(ctx, l.queue.Expect(1), 1, 0); err != nil {
+					assert.ErrorIs(t, err, context.Canceled)
+				}
+			})
+			synctest.Wait()
+			wg.Go(cancel)
+			wg.Go(done)
+			wg.Wait()
+			require.NoError(t, l.take(t.Context(), l.queue.Expect(2), 2, 0))
+			assert.Equal(t, 2, l.order[len(l.order)-1])
+		}
+	})
+}

@@ -1,0 +1,252 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package streamtest
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"strings"
+	"sync"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/streaming/spdy"
+	"github.com/seed81659283/nodeagent/internal/streaming/websocket"
+)
+
+// Protocols returns the protocols of commands, by the names that [Run] takes.
+func Protocols() []string {
+	return []string{
+		"SPDY channel.k8s.io", "SPDY v2.channel.k8s.io", "SPDY v3.channel.k8s.io", "SPDY v4.channel.k8s.io",
+		"WebSocket ", "WebSocket channel.k8s.io", "WebSocket base64.channel.k8s.io",
+		"WebSocket v4.channel.k8s.io", "WebSocket v4.base64.channel.k8s.io", "WebSocket v5.channel.k8s.io",
+	}
+}
+
+// Command is a client's end of an exec or attach.
+type Command struct {
+	URL      string
+	Protocol string // one of [Protocols]
+	Stdin    io.Reader
+	Stdout   io.Writer // nil: not asked for
+	Stderr   io.Writer // nil: not asked for
+	TTY      bool
+	Sizes    []cri.TerminalSize // sent one after the other
+	Header   http.Header        // beside those of the upgrade
+}
+
+// Run asks for a session and follows it to its end. It returns what the error stream carried.
+func (c Command) Run(ctx context.Context) (string, error) {
+	kind, protocol, _ := strings.Cut(c.Protocol, " ")
+	if kind == "SPDY" {
+		return c.spdy(ctx, protocol)
+	}
+	return c.webSocket(ctx, protocol)
+}
+
+func (c Command) header(more http.Header) http.Header {
+	h := c.Header.Clone()
+	if h == nil {
+		h = http.Header{}
+	}
+	maps.Copy(h, more)
+	return h
+}
+
+func (c Command) spdy(ctx context.Context, protocol string) (string, error) {
+	u, err := Upgrade(ctx, http.MethodPost, c.URL, c.header(http.Header{
+		"Connection": {"Upgrade"}, "Upgrade": {"SPDY/3.1"}, "X-Stream-Protocol-Version": {protocol},
+	}))
+	if err != nil {
+		return "", err
+	}
+	if err := u.check(); err != nil {
+		return "", err
+	}
+	defer u.Close()
+	stop := context.AfterFunc(ctx, func() { _ = u.Close() })
+	defer stop()
+	mux, err := spdy.New(u.Reader, u, spdy.Options{Client: true})
+	if err != nil {
+		return "", err
+	}
+	var tasks sync.WaitGroup
+	defer tasks.Wait()
+	defer u.Close()
+	tasks.Go(func() { _ = mux.Serve() })
+	open := func(kind string, wanted bool) (s *spdy.Stream) {
+		if !wanted || err != nil {
+			return nil
+		}
+		if s, err = mux.Open(http.Header{"streamType": {kind}}); err == nil {
+			err = s.Accepted(ctx)
+		}
+		return s
+	}
+	fault := open("error", true)
+	stdin := open("stdin", c.Stdin != nil)
+	stdout := open("stdout", c.Stdout != nil)
+	stderr := open("stderr", c.Stderr != nil)
+	resize := open("resize", c.TTY && protocol >= "v3")
+	if err != nil {
+		return "", err
+	}
+	if resize != nil {
+		for _, one := range c.Sizes {
+			if err := json.NewEncoder(resize).Encode(one); err != nil {
+				return "", err
+			}
+		}
+	}
+	if stdin != nil {
+		go func() {
+			_, _ = io.Copy(stdin, c.Stdin)
+			_ = stdin.CloseWrite()
+		}()
+	}
+	var outputs sync.WaitGroup
+	if stdout != nil {
+		outputs.Go(func() { _, _ = io.Copy(c.Stdout, stdout) })
+	}
+	if stderr != nil {
+		outputs.Go(func() { _, _ = io.Copy(c.Stderr, stderr) })
+	}
+	text, err := io.ReadAll(fault)
+	outputs.Wait()
+	_ = mux.GoAway()
+	return string(text), err
+}
+
+// Key is a WebSocket key.
+const Key = "dGhlIHNhbXBsZSBub25jZQ=="
+
+// DialWebSocket asks for a WebSocket with a protocol, which may be a list or empty.
+func DialWebSocket(ctx context.Context, url, protocol string, h http.Header) (*Upgraded, *websocket.Conn, error) {
+	if h == nil {
+		h = http.Header{}
+	}
+	h.Set("Connection", "Upgrade")
+	h.Set("Upgrade", "websocket")
+	h.Set("Sec-Websocket-Key", Key)
+	h.Set("Sec-Websocket-Version", "13")
+	if protocol != "" {
+		h.Set("Sec-Websocket-Protocol", protocol)
+	}
+	u, err := Upgrade(ctx, http.MethodGet, url, h)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := u.check(); err != nil {
+		return nil, nil, err
+	}
+	if got := u.Response.Header.Get("Sec-Websocket-Accept"); got != websocket.Accept(Key) {
+		return nil, nil, closing(u, fmt.Errorf("server accepts with %q", got))
+	}
+	if got := u.Response.Header.Get("Sec-Websocket-Protocol"); got != protocol && !strings.Contains(protocol, ",") {
+		return nil, nil, closing(u, fmt.Errorf("server chooses protocol %q of %q", got, protocol))
+	}
+	return u, websocket.New(u.Reader, u, true), nil
+}
+
+func (c Command) webSocket(ctx context.Context, protocol string) (string, error) {
+	u, ws, err := DialWebSocket(ctx, c.URL, protocol, c.header(nil))
+	if err != nil {
+		return "", err
+	}
+	defer u.Close()
+	stop := context.AfterFunc(ctx, func() { _ = u.Close() })
+	defer stop()
+	w := sender{ws, strings.Contains(protocol, "base64")}
+	for _, one := range c.Sizes {
+		b, err := json.Marshal(one)
+		if err != nil {
+			return "", err
+		}
+		if err := w.send(4, b); err != nil {
+			return "", err
+		}
+	}
+	if c.Stdin != nil {
+		go func() {
+			_, _ = io.Copy(channel{w, 0}, c.Stdin)
+			if strings.HasPrefix(protocol, "v5") {
+				_, _ = ws.WriteBinary([]byte{255}, []byte{0})
+			}
+		}()
+	}
+	return c.receive(ws, w.base64)
+}
+
+// receive passes on what the server sends until it closes.
+func (c Command) receive(ws *websocket.Conn, inBase64 bool) (string, error) {
+	var fault bytes.Buffer
+	for {
+		if err := ws.Next(); err != nil {
+			var closed *websocket.CloseError
+			if errors.As(err, &closed) && closed.Code == websocket.Normal {
+				err = nil
+			}
+			return fault.String(), err
+		}
+		var number [1]byte
+		if _, err := io.ReadFull(ws, number[:]); err != nil {
+			return fault.String(), fmt.Errorf("message without a channel: %w", err)
+		}
+		var r io.Reader = bufio.NewReader(ws)
+		if inBase64 {
+			number[0] -= '0'
+			r = base64.NewDecoder(base64.StdEncoding, r)
+		}
+		to := map[byte]io.Writer{1: c.Stdout, 2: c.Stderr, 3: &fault}[number[0]]
+		if to == nil {
+			return fault.String(), fmt.Errorf("message on channel %d", number[0])
+		}
+		if _, err := io.Copy(to, r); err != nil {
+			return fault.String(), err
+		}
+	}
+}
+
+// sender sends messages on channels.
+type sender struct {
+	ws     *websocket.Conn
+	base64 bool
+}
+
+func (s sender) send(number byte, b []byte) error {
+	if s.base64 {
+		_, err := s.ws.WriteText([]byte{'0' + number}, base64.StdEncoding.AppendEncode(nil, b))
+		return err
+	}
+	_, err := s.ws.WriteBinary([]byte{number}, b)
+	return err
+}
+
+// channel is one channel as a writer, whose messages fit into one frame.
+type channel struct {
+	sender
+
+	number byte
+}
+
+// Write sends b in messages.
+func (c channel) Write(b []byte) (n int, err error) {
+	for n < len(b) {
+		part := b[n:min(len(b), n+16<<10)]
+		if err := c.send(c.number, part); err != nil {
+			return n, err
+		}
+		n += len(part)
+	}
+	return n, nil
+}
+
+func decode(b []byte) ([]byte, error) { return base64.StdEncoding.AppendDecode(nil, b) }

@@ -1,0 +1,170 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package streamtest
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"github.com/seed81659283/nodeagent/internal/streaming/spdy"
+	"github.com/seed81659283/nodeagent/internal/streaming/websocket"
+)
+
+// Forwarder is a client's end of a port-forward by SPDY, on a connection of its own or in a WebSocket.
+type Forwarder struct {
+	mux   *spdy.Conn
+	conn  *Upgraded
+	next  atomic.Int64
+	tasks sync.WaitGroup
+}
+
+// Forward asks for a port-forward. With tunnel it is carried by a WebSocket.
+func Forward(ctx context.Context, url string, tunnel bool) (*Forwarder, error) {
+	f := &Forwarder{}
+	var r *bufio.Reader
+	var w io.Writer
+	if tunnel {
+		u, ws, err := DialWebSocket(ctx, url, "SPDY/3.1+portforward.k8s.io", nil)
+		if err != nil {
+			return nil, err
+		}
+		f.conn = u
+		c := carried{ws}
+		r, w = bufio.NewReader(c), c
+	} else {
+		u, err := Upgrade(ctx, http.MethodPost, url, http.Header{
+			"Connection": {"Upgrade"}, "Upgrade": {"SPDY/3.1"}, "X-Stream-Protocol-Version": {"portforward.k8s.io"},
+		})
+		if err != nil {
+			return nil, err
+		}
+		if err := u.check(); err != nil {
+			return nil, err
+		}
+		f.conn, r, w = u, u.Reader, u
+	}
+	var err error
+	f.mux, err = spdy.New(r, w, spdy.Options{Client: true, MaxStreams: 1 << 16, Buffer: 256 << 10})
+	if err != nil {
+		return nil, closing(f.conn, err)
+	}
+	f.tasks.Go(func() { _ = f.mux.Serve() })
+	return f, nil
+}
+
+// carried is a WebSocket as a connection.
+type carried struct{ *websocket.Conn }
+
+func (c carried) Read(b []byte) (int, error) {
+	for {
+		n, err := c.Conn.Read(b)
+		if n > 0 || !errors.Is(err, io.EOF) {
+			return n, err
+		}
+		if err := c.Next(); err != nil {
+			return 0, err
+		}
+	}
+}
+
+func (c carried) Write(b []byte) (int, error) { return c.WriteBinary(nil, b) }
+
+// Connection is one forwarded connection.
+type Connection struct {
+	*spdy.Stream // its data
+
+	fault *spdy.Stream
+}
+
+// Connect opens a connection to a port.
+func (f *Forwarder) Connect(ctx context.Context, port int) (*Connection, error) {
+	id := strconv.FormatInt(f.next.Add(1), 10)
+	h := func(kind string) http.Header {
+		return http.Header{"streamType": {kind}, "port": {strconv.Itoa(port)}, "requestID": {id}}
+	}
+	c := &Connection{}
+	var err error
+	for _, one := range []struct {
+		kind   string
+		stream **spdy.Stream
+	}{{"error", &c.fault}, {"data", &c.Stream}} {
+		if *one.stream, err = f.mux.Open(h(one.kind)); err != nil {
+			return nil, err
+		}
+		if err := (*one.stream).Accepted(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return c, c.fault.CloseWrite()
+}
+
+// Fault returns what the error stream says, at its end.
+func (c *Connection) Fault() (string, error) {
+	b, err := io.ReadAll(c.fault)
+	return string(b), err
+}
+
+// Close closes the session.
+func (f *Forwarder) Close() {
+	_ = f.conn.Close()
+	f.tasks.Wait()
+}
+
+// PortSocket is a client's end of a port-forward by WebSocket with a channel for each port.
+type PortSocket struct {
+	ws     *websocket.Conn
+	conn   *Upgraded
+	base64 bool
+}
+
+// ForwardPorts asks for a port-forward of the ports in the URL.
+func ForwardPorts(ctx context.Context, url, protocol string) (*PortSocket, error) {
+	u, ws, err := DialWebSocket(ctx, url, protocol, nil)
+	if err != nil {
+		return nil, err
+	}
+	return &PortSocket{ws, u, protocol == "v4.base64.channel.k8s.io"}, nil
+}
+
+// Send sends to a channel: twice the number of the port in the URL.
+func (p *PortSocket) Send(number byte, b []byte) error {
+	_, err := channel{sender{p.ws, p.base64}, number}.Write(b)
+	return err
+}
+
+// Receive passes messages to f until f returns false or the server closes.
+func (p *PortSocket) Receive(f func(number byte, b []byte) bool) error {
+	for {
+		if err := p.ws.Next(); err != nil {
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return err
+		}
+		b, err := io.ReadAll(p.ws)
+		if err != nil || len(b) == 0 {
+			return fmt.Errorf("message of %d bytes: %w", len(b), err)
+		}
+		number, b := b[0], b[1:]
+		if p.base64 {
+			number -= '0'
+			if b, err = decode(b); err != nil {
+				return err
+			}
+		}
+		if !f(number, b) {
+			return nil
+		}
+	}
+}
+
+// Close closes the session.
+func (p *PortSocket) Close() { _ = p.conn.Close() }

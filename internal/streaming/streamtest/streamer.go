@@ -1,0 +1,115 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package streamtest
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+
+	"github.com/seed81659283/nodeagent/cri"
+)
+
+// Handler serves one session by the protocols of package streaming, such as the methods of its Server with a Runner.
+type Handler interface {
+	// Exec serves a command.
+	Exec(w http.ResponseWriter, r *http.Request, containerID string, cmd []string, o cri.StreamOptions)
+	// Attach serves an attach.
+	Attach(w http.ResponseWriter, r *http.Request, containerID string, o cri.StreamOptions)
+	// PortForward serves a port-forward.
+	PortForward(w http.ResponseWriter, r *http.Request, sandboxID string, ports []int32)
+}
+
+// Streamer is a runtime that serves sessions at URLs, each of which holds for one use.
+type Streamer struct {
+	// Answer takes the place of the sessions where it is set.
+	Answer http.HandlerFunc
+	// URL changes the URLs that are returned. Nil: they are as they are.
+	URL func(string) string
+
+	server  *httptest.Server
+	handler Handler
+
+	mu       sync.Mutex // guards what follows
+	next     int
+	sessions map[string]http.HandlerFunc
+	requests []*http.Request
+}
+
+var _ cri.Streamer = (*Streamer)(nil)
+
+// Serve starts the server of a runtime. Close ends it.
+func Serve(h Handler) *Streamer {
+	s := &Streamer{handler: h, sessions: map[string]http.HandlerFunc{}}
+	s.server = httptest.NewServer(http.HandlerFunc(s.serve))
+	return s
+}
+
+// Close ends the server and what is open of it.
+func (s *Streamer) Close() {
+	s.server.CloseClientConnections()
+	s.server.Close()
+}
+
+// Requests returns the requests that came.
+func (s *Streamer) Requests() []*http.Request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]*http.Request(nil), s.requests...)
+}
+
+// Outstanding returns how many URLs have not been used.
+func (s *Streamer) Outstanding() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.sessions)
+}
+
+func (s *Streamer) serve(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	s.requests = append(s.requests, r.Clone(context.WithoutCancel(r.Context())))
+	f := s.sessions[r.URL.Path]
+	delete(s.sessions, r.URL.Path)
+	s.mu.Unlock()
+	switch {
+	case s.Answer != nil:
+		s.Answer(w, r)
+	case f == nil:
+		http.NotFound(w, r)
+	default:
+		f(w, r)
+	}
+}
+
+func (s *Streamer) add(id string, f http.HandlerFunc) (string, error) {
+	if id == "absent" {
+		return "", &cri.Error{Op: "Exec", ID: id, Err: cri.ErrNotFound}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.next++
+	path := fmt.Sprintf("/session/%d", s.next)
+	s.sessions[path] = f
+	if s.URL != nil {
+		return s.URL(s.server.URL + path), nil
+	}
+	return s.server.URL + path, nil
+}
+
+// Exec returns the URL of a command.
+func (s *Streamer) Exec(_ context.Context, id string, cmd []string, o cri.StreamOptions) (string, error) {
+	return s.add(id, func(w http.ResponseWriter, r *http.Request) { s.handler.Exec(w, r, id, cmd, o) })
+}
+
+// Attach returns the URL of an attach.
+func (s *Streamer) Attach(_ context.Context, id string, o cri.StreamOptions) (string, error) {
+	return s.add(id, func(w http.ResponseWriter, r *http.Request) { s.handler.Attach(w, r, id, o) })
+}
+
+// PortForward returns the URL of a port-forward.
+func (s *Streamer) PortForward(_ context.Context, id string, ports []int32) (string, error) {
+	return s.add(id, func(w http.ResponseWriter, r *http.Request) { s.handler.PortForward(w, r, id, ports) })
+}

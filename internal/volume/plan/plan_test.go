@@ -1,0 +1,388 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plan_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/internal/script"
+	"github.com/seed81659283/nodeagent/internal/volume/plan"
+)
+
+// node plays a scenario: what is said of volumes and devices, and at which times Plan is asked. What it returns is begun.
+type node struct {
+	t     *testing.T
+	state plan.State
+	begin time.Time
+	now   time.Time
+	gave  map[string]plan.Step // up, by volume or device
+}
+
+func TestScenarios(t *testing.T) {
+	script.Run(t, "testdata/*.txt", func(t *testing.T, text string) string {
+		start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+		n := &node{t: t, begin: start, now: start, state: plan.State{Parallel: 16, Slow: 10 * time.Second}, gave: map[string]plan.Step{}}
+		return script.Lines(text, ">", n.line)
+	})
+}
+
+func (n *node) line(out *strings.Builder, words []string) {
+	switch verb, args := words[0], words[1:]; verb {
+	case "parallel":
+		count, err := strconv.Atoi(args[0])
+		require.NoError(n.t, err)
+		n.state.Parallel = count
+	case "at":
+		n.at(out, args[0])
+	case "share": // a device, and the volumes that do
+		for _, name := range args[1:] {
+			n.volume(name).Device = n.device(args[0])
+		}
+	default:
+		for _, name := range args {
+			if strings.Contains(name, "/") {
+				n.say(verb, n.volume(name))
+			} else {
+				n.sayDevice(verb, n.device(name))
+			}
+		}
+	}
+}
+
+// away is an error of who could not be asked.
+type away struct{ error }
+
+func (away) Unanswered() bool { return true }
+
+// failures are errors by the verbs for them.
+func failure(verb string) error {
+	switch verb {
+	case "fails", "hangs":
+		return errors.New("failed")
+	case "away":
+		return fmt.Errorf("wrapped: %w", away{errors.New("no answer")})
+	case "final":
+		return fmt.Errorf("wrapped: %w", &plan.Final{Err: errors.New("failed")})
+	case "outdated":
+		return fmt.Errorf("wrapped: %w", &plan.Outdated{Err: errors.New("failed")})
+	default:
+		return nil
+	}
+}
+
+// say notes something about a volume.
+func (n *node) say(verb string, v *plan.Volume) {
+	name := v.Pod + "/" + v.Name
+	switch verb {
+	case "want":
+		v.Desired = plan.Mounted
+	case "release":
+		v.Desired = plan.Unmounted
+	case "found":
+		v.Phase, v.Recovered = plan.Uncertain, true
+	case "changed":
+		v.Stale = true
+		v.Retry()
+	case "refresh":
+		v.RefreshAt = n.now.Add(time.Minute)
+	case "done", "fails", "away", "final", "outdated":
+		require.NotEqual(n.t, plan.None, v.Step, name)
+		v.End(failure(verb), n.now)
+	case "hangs":
+		n.gave[name] = v.Step
+		v.GiveUp(failure(verb), n.now)
+	case "returns":
+		v.Returned(n.gave[name])
+	default:
+		n.t.Fatalf("unknown verb %q", verb)
+	}
+}
+
+// sayDevice notes something about a device.
+func (n *node) sayDevice(verb string, d *plan.Device) {
+	switch verb {
+	case "found":
+		d.Phase, d.Recovered = plan.Uncertain, true
+	case "done", "fails", "final":
+		require.NotEqual(n.t, plan.None, d.Step, d.Name)
+		d.End(failure(verb), n.now)
+	case "hangs":
+		n.gave[d.Name] = d.Step
+		d.GiveUp(failure(verb), n.now)
+	case "returns":
+		d.Returned(n.gave[d.Name])
+	default:
+		n.t.Fatalf("unknown verb %q of a device", verb)
+	}
+}
+
+// at asks for a plan and begins what is in it.
+func (n *node) at(out *strings.Builder, text string) {
+	d, err := time.ParseDuration(text)
+	require.NoError(n.t, err)
+	n.now = n.begin.Add(d)
+	actions, wake := plan.Plan(&n.state, n.now)
+	for _, a := range actions {
+		a.Begin(n.now)
+		fmt.Fprintf(out, "> %s\n", describe(a))
+	}
+	switch {
+	case !wake.IsZero():
+		fmt.Fprintf(out, "> ask again at %v\n", wake.Sub(n.begin))
+	case len(actions) == 0:
+		out.WriteString("> nothing\n")
+	}
+}
+
+func describe(a plan.Action) string {
+	switch {
+	case a.Device == nil:
+		return fmt.Sprintf("%s %s/%s", a.Step, a.Volume.Pod, a.Volume.Name)
+	case a.Volume == nil:
+		return fmt.Sprintf("%s %s", a.Step, a.Device.Name)
+	default:
+		return fmt.Sprintf("%s %s for %s/%s", a.Step, a.Device.Name, a.Volume.Pod, a.Volume.Name)
+	}
+}
+
+// volume returns the volume of a name POD/VOLUME.
+func (n *node) volume(name string) *plan.Volume {
+	pod, rest, _ := strings.Cut(name, "/")
+	for _, v := range n.state.Volumes {
+		if v.Pod == pod && v.Name == rest {
+			return v
+		}
+	}
+	v := &plan.Volume{Pod: pod, Name: rest}
+	n.state.Volumes = append(n.state.Volumes, v)
+	return v
+}
+
+// device returns the device of a name.
+func (n *node) device(name string) *plan.Device {
+	for _, d := range n.state.Devices {
+		if d.Name == name {
+			return d
+		}
+	}
+	d := &plan.Device{Name: name}
+	n.state.Devices = append(n.state.Devices, d)
+	return d
+}
+
+// Whatever is said in whatever order: a volume and a device have one step at a time, no step is taken that nobody wants or that another
+// one of the device forbids, the bound holds, and once all that was wanted succeeds everything is as it is desired.
+func TestProperties(t *testing.T) {
+	for seed := range 500 {
+		r := rand.New(rand.NewPCG(uint64(seed), 1))
+		now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+		c := &chaos{r: r, s: &plan.State{Parallel: 1 + r.IntN(4), Slow: 10 * time.Second}}
+		for i := range 2 {
+			c.s.Devices = append(c.s.Devices, &plan.Device{Name: strconv.Itoa(i)})
+		}
+		for i := range 8 {
+			v := &plan.Volume{Pod: "p", Name: strconv.Itoa(i)}
+			if d := r.IntN(3); d < 2 {
+				v.Device = c.s.Devices[d]
+			}
+			c.s.Volumes = append(c.s.Volumes, v)
+		}
+		for range 300 {
+			now = now.Add(time.Duration(r.IntN(3000)) * time.Millisecond)
+			c.say(now)
+			step(t, c.s, now)
+		}
+		for _, call := range c.stuck {
+			call()
+		}
+		settle(t, c.s, now)
+	}
+}
+
+// chaos is a node of which anything is said.
+type chaos struct {
+	r     *rand.Rand
+	s     *plan.State
+	stuck []func() // calls that return some time
+}
+
+func (c *chaos) say(now time.Time) {
+	v := c.s.Volumes[c.r.IntN(len(c.s.Volumes))]
+	d := c.s.Devices[c.r.IntN(len(c.s.Devices))]
+	errs := []error{nil, errors.New("x"), &plan.Final{Err: errors.New("x")}}
+	switch c.r.IntN(10) {
+	case 0:
+		v.Desired = plan.Mounted
+	case 1, 2:
+		v.Desired = plan.Unmounted
+	case 3:
+		v.Stale = true
+	case 4, 5, 6:
+		if v.Step != plan.None {
+			v.End(errs[c.r.IntN(3)], now)
+		}
+		if d.Step != plan.None {
+			d.End(errs[c.r.IntN(3)], now)
+		}
+	case 7:
+		if s := v.Step; s != plan.None {
+			v.GiveUp(errs[1], now)
+			c.stuck = append(c.stuck, func() { v.Returned(s) })
+		}
+	case 8:
+		if s := d.Step; s != plan.None {
+			d.GiveUp(errs[1], now)
+			c.stuck = append(c.stuck, func() { d.Returned(s) })
+		}
+	case 9:
+		if len(c.stuck) > 0 {
+			c.stuck[0]()
+			c.stuck = c.stuck[1:]
+		}
+	}
+}
+
+// step begins what is due, and checks it.
+func step(t *testing.T, s *plan.State, now time.Time) {
+	t.Helper()
+	actions, _ := plan.Plan(s, now)
+	for _, a := range actions {
+		if a.Device != nil {
+			require.Equal(t, plan.None, a.Device.Step)
+		} else {
+			require.Equal(t, plan.None, a.Volume.Step)
+			require.Equal(t, a.Step == plan.TearDown, a.Volume.Desired == plan.Unmounted)
+			require.False(t, a.Step != plan.TearDown && (a.Volume.StuckMaking || a.Volume.StuckRemoving))
+		}
+		a.Begin(now)
+	}
+	counted := 0
+	count := func(p *plan.Progress) {
+		if p.Step != plan.None && now.Sub(p.Since) < s.Slow {
+			counted++
+		}
+	}
+	for _, v := range s.Volumes {
+		count(&v.Progress)
+	}
+	for _, d := range s.Devices {
+		count(&d.Progress)
+		exclusive(t, s, d)
+	}
+	require.LessOrEqual(t, counted, s.Parallel)
+}
+
+// exclusive checks that the steps of a device and its volumes that are under way may be.
+func exclusive(t *testing.T, s *plan.State, d *plan.Device) {
+	t.Helper()
+	setUps, removes, there := 0, 0, 0
+	for _, v := range s.Volumes {
+		if v.Device != d {
+			continue
+		}
+		switch v.Step {
+		case plan.SetUp, plan.Remount:
+			setUps++
+		case plan.TearDown:
+			removes++
+		}
+		if v.Phase != plan.Absent {
+			there++
+		}
+	}
+	if d.Step != plan.None {
+		require.Zero(t, setUps+removes, "a step of the device has it for itself")
+	}
+	if d.Step == plan.Unstage {
+		require.Zero(t, there, "what is unstaged has no users")
+	}
+	require.LessOrEqual(t, setUps, 1)
+	require.True(t, setUps == 0 || removes == 0 && d.Phase == plan.Ready, "a volume is set up on a device that is staged, and not while others are torn down")
+}
+
+// settle lets all steps succeed until there is nothing to do.
+func settle(t *testing.T, s *plan.State, now time.Time) {
+	t.Helper()
+	for range 200 {
+		for _, v := range s.Volumes {
+			if v.Step != plan.None {
+				v.End(nil, now)
+			}
+		}
+		for _, d := range s.Devices {
+			if d.Step != plan.None {
+				d.End(nil, now)
+			}
+		}
+		actions, wake := plan.Plan(s, now)
+		if len(actions) == 0 && wake.IsZero() {
+			break
+		}
+		for _, a := range actions {
+			a.Begin(now)
+		}
+		if !wake.IsZero() {
+			now = wake
+		}
+	}
+	wanted := map[*plan.Device]bool{}
+	for _, v := range s.Volumes {
+		require.Equal(t, plan.None, v.Step)
+		switch v.Desired {
+		case plan.Mounted:
+			require.Equal(t, plan.Ready, v.Phase)
+			wanted[v.Device] = true
+		case plan.Unmounted:
+			require.Equal(t, plan.Absent, v.Phase)
+		}
+	}
+	for _, d := range s.Devices {
+		require.Equal(t, wanted[d], d.Phase == plan.Ready, "device %s is %v", d.Name, d.Phase)
+		require.Equal(t, !wanted[d], d.Phase == plan.Absent, "device %s is %v", d.Name, d.Phase)
+	}
+}
+
+// idle returns a node that is at rest.
+func idle(volumes int, now time.Time) *plan.State {
+	s := &plan.State{Parallel: 16, Slow: 10 * time.Second}
+	for i := range volumes {
+		var d *plan.Device
+		if i%5 == 0 {
+			d = &plan.Device{Name: strconv.Itoa(i), Progress: plan.Progress{Phase: plan.Ready}}
+			s.Devices = append(s.Devices, d)
+		}
+		s.Volumes = append(s.Volumes, &plan.Volume{
+			Pod: strconv.Itoa(i / 5), Name: strconv.Itoa(i % 5), Desired: plan.Mounted, RefreshAt: now.Add(time.Minute),
+			Device: d, Progress: plan.Progress{Phase: plan.Ready},
+		})
+	}
+	return s
+}
+
+func TestIdleAllocatesNothing(t *testing.T) {
+	now := time.Now()
+	s := idle(2500, now)
+	require.Zero(t, testing.AllocsPerRun(10, func() {
+		if actions, wake := plan.Plan(s, now); len(actions) > 0 || wake.IsZero() {
+			t.Fatal("not idle")
+		}
+	}))
+}
+
+func BenchmarkIdle(b *testing.B) {
+	now := time.Now()
+	s := idle(2500, now)
+	b.ReportAllocs()
+	for b.Loop() {
+		plan.Plan(s, now)
+	}
+}

@@ -1,0 +1,278 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podcert_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/internal/podtest"
+	"github.com/seed81659283/nodeagent/internal/volume/payload"
+	"github.com/seed81659283/nodeagent/internal/volume/podcert"
+	"github.com/seed81659283/nodeagent/volume/volumetest"
+)
+
+// node is a Keeper that runs, with its signer.
+type node struct {
+	t      *testing.T
+	signer *volumetest.Signer
+	keeper *podcert.Keeper
+	pod    *corev1.Pod
+
+	mu     sync.Mutex // guards what follows
+	events []string
+	told   []string
+}
+
+func start(t *testing.T, signer *volumetest.Signer, random float64) *node {
+	t.Helper()
+	n := &node{t: t, signer: signer}
+	n.pod = podtest.Pod(t, `{serviceAccountName: app, volumes: [{name: v, projected: {sources: [{secret: {name: s}},
+		{podCertificate: {signerName: example.com/x, keyType: ED25519, keyPath: k, userAnnotations: {example.com/a: b}}}]}}]}`)
+	n.keeper = podcert.New(signer, podcert.Options{
+		Rand: func() float64 { return random },
+		Event: func(_ *corev1.Pod, typ, reason, message string) {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			n.events = append(n.events, typ+" "+reason+": "+message)
+		},
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() { assert.NoError(t, n.keeper.Run(ctx)) })
+	wg.Go(func() {
+		assert.ErrorIs(t, n.keeper.Watch(ctx, func(kind, namespace, name string) {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			n.told = append(n.told, kind+" "+namespace+"/"+name)
+		}), context.Canceled)
+	})
+	t.Cleanup(func() { cancel(); wg.Wait() })
+	synctest.Wait() // until it watches
+	return n
+}
+
+func (n *node) get() (payload.Certificate, error) {
+	return n.keeper.Certificate(n.t.Context(), n.pod, "v", 1)
+}
+
+func (n *node) requireState(want string) {
+	n.t.Helper()
+	require.Equal(n.t, map[podcert.Count]int{{Signer: "example.com/x", State: want}: 1}, n.keeper.Counts())
+}
+
+// takeEvents returns the events so far, and forgets them.
+func (n *node) takeEvents() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	events := n.events
+	n.events = nil
+	return events
+}
+
+// A pod gets a certificate for a key that nobody else has, another one of each when it is time to, and its volume is told.
+func TestCertificateIsRenewed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := start(t, &volumetest.Signer{}, 0.5)
+		first, err := n.get()
+		require.NoError(t, err)
+		_, err = tls.X509KeyPair(first.Chain, first.Key)
+		require.NoError(t, err)
+		require.Len(t, n.signer.Requests(), 1)
+		r := n.signer.Requests()[0]
+		r.Stub = nil
+		assert.Equal(t, podcert.Request{
+			Namespace: "default", Pod: "web", PodUID: string(n.pod.UID), ServiceAccount: "app", Signer: "example.com/x",
+			Annotations: map[string]string{"example.com/a": "b"},
+		}, r)
+		n.requireState("fresh")
+
+		// It is valid for 24 h, the last fifth of which is for its renewal, which begins up to 5 min later.
+		time.Sleep(24*time.Hour*4/5 + 149*time.Second)
+		again, err := n.get()
+		require.NoError(t, err)
+		assert.Equal(t, first, again)
+		time.Sleep(2 * time.Second)
+		second, err := n.get()
+		require.NoError(t, err)
+		assert.NotEqual(t, first.Key, second.Key)
+		_, err = tls.X509KeyPair(second.Chain, second.Key)
+		require.NoError(t, err)
+		synctest.Wait()
+		assert.Equal(t, []string{"PodCertificate default/web", "PodCertificate default/web"}, n.told)
+		assert.Empty(t, n.takeEvents())
+
+		n.keeper.Forget(string(n.pod.UID))
+		assert.Empty(t, n.keeper.Counts())
+		time.Sleep(48 * time.Hour)
+		assert.Len(t, n.signer.Requests(), 2, "nobody wants it any more")
+	})
+}
+
+// A renewal that does not come leaves the old certificate in use, past its end, and is told once each.
+func TestRenewalThatDoesNotCome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var broken atomic.Bool
+		n := start(t, &volumetest.Signer{Fault: func(context.Context, podcert.Request) error {
+			if broken.Load() {
+				return errors.New("the signer is away")
+			}
+			return nil
+		}}, 0)
+		first, err := n.get()
+		require.NoError(t, err)
+		broken.Store(true)
+		begin := 24 * time.Hour * 4 / 5
+		time.Sleep(begin + 9*time.Minute)
+		n.requireState("fresh")
+		time.Sleep(2 * time.Minute)
+		n.requireState("overdue_for_refresh")
+		assert.Equal(t, []string{"Warning CertificateOverdueForRefresh: PodCertificate refresh overdue"}, n.takeEvents())
+		time.Sleep(24*time.Hour/5 - 12*time.Minute)
+		assert.Empty(t, n.takeEvents())
+		time.Sleep(2 * time.Minute)
+		n.requireState("expired")
+		assert.Equal(t, []string{"Warning CertificateExpired: PodCertificate expired"}, n.takeEvents())
+		last, err := n.get()
+		require.NoError(t, err)
+		assert.Equal(t, first, last)
+		assert.Less(t, len(n.signer.Requests()), 80, "with a back-off")
+		broken.Store(false)
+		time.Sleep(6 * time.Minute)
+		n.requireState("fresh")
+		assert.Empty(t, n.takeEvents())
+	})
+}
+
+// What was refused is not asked for again.
+func TestRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		err    podcert.RefusedError
+		state  string
+		text   string
+		events []string
+	}{
+		"denied": {
+			podcert.RefusedError{Denied: true, Reason: "Policy", Message: "no\nway"},
+			"denied",
+			`PodCertificateRequest was permanently denied: reason="Policy" message="no\nway"`,
+			[]string{`Warning Denied: PodCertificateRequest for signer example.com/x was denied, reason="Policy", message="no\nway"`},
+		},
+		"failed": {
+			podcert.RefusedError{Reason: "R"},
+			"failed", `PodCertificateRequest was permanently failed: reason="R" message=""`,
+			[]string{`Warning Failed: PodCertificateRequest for signer example.com/x was failed, reason="R", message=""`},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := start(t, &volumetest.Signer{Fault: func(context.Context, podcert.Request) error { return fmt.Errorf("request r1: %w", &c.err) }}, 0)
+				_, err := n.get()
+				require.ErrorContains(t, err, c.text)
+				time.Sleep(24 * time.Hour)
+				_, err = n.get()
+				require.ErrorContains(t, err, c.text)
+				assert.Len(t, n.signer.Requests(), 1)
+				assert.Equal(t, c.events, n.takeEvents())
+				n.requireState(c.state)
+			})
+		})
+	}
+}
+
+// A signer that hangs delays who asks it by 3 s, and nobody else.
+func TestSignerHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := start(t, &volumetest.Signer{Fault: func(ctx context.Context, r podcert.Request) error {
+			if r.Signer == "example.com/x" {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			return nil
+		}}, 0)
+		began := time.Now()
+		_, err := n.get()
+		require.EqualError(t, err, "credential bundle is not issued yet")
+		assert.Equal(t, 3*time.Second, time.Since(began))
+		other := n.pod.DeepCopy()
+		other.UID, other.Spec.Volumes[0].Projected.Sources[1].PodCertificate.SignerName = "other", "example.com/y"
+		_, err = n.keeper.Certificate(t.Context(), other, "v", 1)
+		require.NoError(t, err)
+
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err = n.keeper.Certificate(ctx, n.pod, "v", 1)
+		require.ErrorIs(t, err, context.Canceled)
+		time.Sleep(16 * time.Minute)
+		assert.Len(t, n.signer.Requests(), 3, "after 15 min another request is made")
+		_, err = n.get()
+		require.ErrorContains(t, err, "credential bundle is not issued yet: context deadline exceeded")
+		n.keeper.Forget(string(n.pod.UID))
+		time.Sleep(time.Hour)
+		assert.Len(t, n.signer.Requests(), 3)
+	})
+}
+
+// An issuer that says that a renewal may begin at once is not asked in a loop.
+func TestRenewalAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := start(t, &volumetest.Signer{Lifetime: time.Nanosecond}, 0)
+		time.Sleep(time.Second)
+		_, err := n.get()
+		require.NoError(t, err)
+		time.Sleep(time.Hour)
+		assert.InDelta(t, 60, len(n.signer.Requests()), 2)
+	})
+}
+
+// Sources of certificates that one pod has in thousands leave room for those of another.
+func TestKeeperHasAShareForEachPod(t *testing.T) {
+	k := podcert.New(&volumetest.Signer{}, podcert.Options{Wait: time.Nanosecond})
+	many := podtest.Pod(t, "{volumes: [{name: v, projected: {sources: []}}]}")
+	for range 2 * podcert.MaxCertificates {
+		many.Spec.Volumes[0].Projected.Sources = append(many.Spec.Volumes[0].Projected.Sources, corev1.VolumeProjection{
+			PodCertificate: &corev1.PodCertificateProjection{SignerName: "example.com/x"},
+		})
+	}
+	for i := range many.Spec.Volumes[0].Projected.Sources {
+		_, err := k.Certificate(t.Context(), many, "v", i)
+		if i >= podcert.MaxPodCertificates {
+			require.EqualError(t, err, fmt.Sprintf(`volume "v", podCertificate source %d: the pod has 64 certificates already`, i))
+		}
+	}
+	other := many.DeepCopy()
+	other.UID = "other"
+	_, err := k.Certificate(t.Context(), other, "v", 0)
+	require.ErrorContains(t, err, "Keeper.Run is not running", "it is asked for")
+	require.Equal(t, map[podcert.Count]int{{Signer: "example.com/x", State: "not_yet_issued"}: 65}, k.Counts())
+}
+
+func TestMisuse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := start(t, &volumetest.Signer{}, 0)
+		synctest.Wait()
+		require.Error(t, n.keeper.Run(t.Context()), "twice")
+		for _, at := range []struct {
+			volume string
+			index  int
+		}{{"w", 1}, {"v", 0}, {"v", 2}, {"v", -1}} {
+			_, err := n.keeper.Certificate(t.Context(), n.pod, at.volume, at.index)
+			require.ErrorContains(t, err, "has no podCertificate source")
+		}
+		_, err := podcert.New(&volumetest.Signer{}, podcert.Options{}).Certificate(t.Context(), n.pod, "v", 1)
+		require.ErrorContains(t, err, "podcert.Keeper.Run is not running")
+	})
+	assert.Panics(t, func() { podcert.New(nil, podcert.Options{}) })
+}

@@ -1,0 +1,127 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package token_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/internal/volume/token"
+)
+
+// A token of an hour is never due before 2,870 s and always after 2,880 s; one of a week after a day.
+func TestDue(t *testing.T) {
+	issued := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for name, c := range map[string]struct {
+		seconds int64
+		random  float64
+		age     time.Duration
+		want    bool
+	}{
+		"young":                 {3600, 0.999, 2870 * time.Second, false},
+		"old enough":            {3600, 0, 2881 * time.Second, true},
+		"jitter":                {3600, 0.999, 2872 * time.Second, true},
+		"no jitter":             {3600, 0, 2872 * time.Second, false},
+		"a week, a day":         {7 * 86400, 0, 24*time.Hour + time.Second, true},
+		"a week, not a day":     {7 * 86400, 0, 24*time.Hour - time.Second, false},
+		"whole seconds, 0 to 9": {3600, 0.95, 2880*time.Second - 9*time.Second, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tok := token.Token{Expires: issued.Add(time.Duration(c.seconds) * time.Second)}
+			assert.Equal(t, c.want, token.Due(tok, c.seconds, c.random, issued.Add(c.age)))
+		})
+	}
+}
+
+// issuer counts the tokens that it makes.
+type issuer struct {
+	made int
+	err  error
+}
+
+func (i *issuer) Token(_ context.Context, r token.Request) (token.Token, error) {
+	if i.err != nil {
+		return token.Token{}, i.err
+	}
+	i.made++
+	return token.Token{Value: fmt.Sprint("token", i.made), Expires: time.Now().Add(time.Duration(r.Seconds) * time.Second)}, nil
+}
+
+func get(t *testing.T, c *token.Cache, r token.Request) string {
+	t.Helper()
+	text, err := c.Get(t.Context(), r)
+	require.NoError(t, err)
+	return text
+}
+
+func TestCache(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		from := &issuer{}
+		c := token.NewCache(from, func() float64 { return 0 })
+		r := token.Request{Namespace: "default", ServiceAccount: "app", PodUID: "u1"}
+		assert.Equal(t, "token1", get(t, c, r))
+		time.Sleep(2870 * time.Second)
+		assert.Equal(t, "token1", get(t, c, r))
+		time.Sleep(11 * time.Second)
+		assert.Equal(t, "token2", get(t, c, r), "it is in the last fifth of its time")
+
+		other := r
+		other.Audience = "vault"
+		assert.Equal(t, "token3", get(t, c, other))
+
+		from.err = errors.New("no route")
+		time.Sleep(3000 * time.Second)
+		assert.Equal(t, "token2", get(t, c, r), "it is still valid")
+		time.Sleep(601 * time.Second)
+		_, err := c.Get(t.Context(), r)
+		require.ErrorContains(t, err, "token of service account default/app expired and refresh failed: no route")
+		assert.NotContains(t, err.Error(), "token2")
+
+		c.Forget("u1")
+		_, err = c.Get(t.Context(), r)
+		require.ErrorContains(t, err, "token of service account default/app: no route")
+		from.err = nil
+		assert.Equal(t, "token4", get(t, c, r))
+	})
+}
+
+// Tokens of 20,000 audiences of one pod leave room for those of another.
+func TestCacheHasAShareForEachPod(t *testing.T) {
+	from := &issuer{}
+	c := token.NewCache(from, func() float64 { return 0 })
+	many := token.Request{Namespace: "default", ServiceAccount: "app", PodUID: "many"}
+	for i := range 2 * token.MaxTokens {
+		many.Audience = fmt.Sprint(i)
+		get(t, c, many)
+	}
+	other := token.Request{Namespace: "default", ServiceAccount: "app", PodUID: "other"}
+	require.Equal(t, get(t, c, other), get(t, c, other), "it is kept")
+	require.NotEqual(t, get(t, c, many), get(t, c, many), "it is beyond the share of its pod")
+	many.Audience = "0"
+	require.Equal(t, get(t, c, many), get(t, c, many))
+	c.Forget("many")
+	many.Audience = "new"
+	require.Equal(t, get(t, c, many), get(t, c, many))
+}
+
+func TestNilIssuer(t *testing.T) {
+	require.Panics(t, func() { token.NewCache(nil, nil) })
+}
+
+func ExampleCache() {
+	cache := token.NewCache(token.IssuerFunc(func(_ context.Context, r token.Request) (token.Token, error) {
+		return token.Token{Value: "of " + r.ServiceAccount, Expires: time.Now().Add(time.Hour)}, nil
+	}), nil)
+	text, err := cache.Get(context.Background(), token.Request{Namespace: "default", ServiceAccount: "app", PodUID: "u1"})
+	fmt.Println(text, err)
+	// Output:
+	// of app <nil>
+}

@@ -1,0 +1,237 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shutdown_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/internal/login1/login1test"
+	"github.com/seed81659283/nodeagent/shutdown"
+)
+
+// machine is a logind with an inhibitor, and what becomes of the pods, in order.
+type machine struct {
+	*shutdown.Inhibitor
+	logind *login1test.Logind
+	stop   func()
+	state  string
+
+	mu   sync.Mutex // guards what follows
+	said []string
+	slow chan struct{} // pods named slow wait for it
+}
+
+func (m *machine) say(what string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.said = append(m.said, what)
+}
+
+func (m *machine) heard() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return append([]string(nil), m.said...)
+}
+
+// start runs an inhibitor until the test ends.
+func start(t *testing.T, pods []*corev1.Pod, change ...func(*machine, *shutdown.Options)) *machine {
+	t.Helper()
+	dir := t.TempDir()
+	logind, err := login1test.Start(filepath.Join(dir, "bus"))
+	require.NoError(t, err)
+	t.Cleanup(logind.Close)
+	logind.ConfigDir = filepath.Join(dir, "logind.conf.d")
+	m := &machine{logind: logind, state: dir, slow: make(chan struct{})}
+	o := shutdown.Options{
+		Periods: shutdown.Periods(3*s, s), Socket: filepath.Join(dir, "bus"), ConfigDir: logind.ConfigDir, StateDir: dir,
+		Pods: func() []*corev1.Pod { return pods },
+		Stop: func(ctx context.Context, p *corev1.Pod, grace time.Duration) error {
+			m.say("stop " + p.Name + " " + grace.String())
+			if p.Name == "slow" {
+				select {
+				case <-m.slow:
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			}
+			return nil
+		},
+		Announce: func(context.Context) error {
+			m.say("not ready " + map[bool]string{true: "shutting down", false: "not shutting down"}[m.ShuttingDown()])
+			return nil
+		},
+		Flush: func(context.Context) error {
+			m.say("flush")
+			return nil
+		},
+		Event: func(message string) { m.say(message) },
+		Hooks: shutdown.Hooks{Ended: func(time.Time) { m.say("ended") }, Error: func(err error) { m.say("error " + err.Error()) }},
+	}
+	for _, c := range change {
+		c(m, &o)
+	}
+	m.Inhibitor, err = shutdown.New(o)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- m.Run(ctx) }()
+	m.stop = sync.OnceFunc(func() {
+		cancel()
+		assert.NoError(t, <-ended)
+	})
+	t.Cleanup(m.stop)
+	return m
+}
+
+func (m *machine) eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	require.Eventually(t, is, 60*s, time.Millisecond, "%s: %v", what, m.heard())
+}
+
+func (m *machine) watching(t *testing.T) {
+	t.Helper()
+	m.eventually(t, "watching", func() bool { return m.Watching() == nil && m.logind.Held() == 1 })
+}
+
+// The node is shown first, then pods stop by priority, then statuses are sent, and only then the machine goes down.
+func TestShutdown(t *testing.T) {
+	m := start(t, []*corev1.Pod{pod("critical", shutdown.CriticalPriority, 30), pod("web", 0, 30), pod("short", 0, 1)}, func(m *machine, o *shutdown.Options) {
+		o.Periods = shutdown.Periods(40*s, 20*s) // nothing is unmounted when the time is over
+		o.Flush = func(context.Context) error {
+			m.say("flush")
+			assert.Equal(t, 1, m.logind.Held())
+			return nil
+		}
+		o.Unmounted = func(_ context.Context, pods []*corev1.Pod) error {
+			m.say("unmounted " + pods[0].Name)
+			return nil
+		}
+	})
+	m.watching(t)
+	assert.False(t, m.ShuttingDown())
+	m.logind.Shutdown()
+	m.eventually(t, "released", func() bool { return m.logind.Held() == 0 })
+	said := m.heard()
+	require.Len(t, said, 9)
+	assert.ElementsMatch(t, []string{"stop web 20s", "stop short 1s"}, said[2:4])
+	assert.Equal(t, []string{"Shutdown manager detected shutdown event", "not ready shutting down"}, said[:2])
+	assert.Equal(t, []string{"unmounted web", "stop critical 20s", "unmounted critical", "flush", "ended"}, said[4:])
+	assert.True(t, m.ShuttingDown())
+
+	var state struct{ StartTime, EndTime time.Time }
+	data, err := os.ReadFile(filepath.Join(m.state, "graceful_node_shutdown_state"))
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(data, &state))
+	assert.False(t, state.StartTime.IsZero())
+	assert.False(t, state.EndTime.Before(state.StartTime))
+
+	m.logind.Cancel()
+	m.eventually(t, "a new inhibitor", func() bool { return m.logind.Held() == 1 })
+	assert.False(t, m.ShuttingDown())
+	assert.ErrorContains(t, m.Run(t.Context()), "second call of Run")
+}
+
+// A pod that does not stop costs its group's time and no more.
+func TestSlowPod(t *testing.T) {
+	m := start(t, []*corev1.Pod{pod("slow", 0, 30), pod("critical", shutdown.CriticalPriority, 30)})
+	m.watching(t)
+	begin := time.Now()
+	m.logind.Shutdown()
+	m.eventually(t, "released", func() bool { return m.logind.Held() == 0 })
+	assert.Equal(t, []string{"stop slow 2s", "error stop pod default/slow: context deadline exceeded", "stop critical 1s", "flush", "ended"}, m.heard()[2:])
+	assert.GreaterOrEqual(t, time.Since(begin), 2*s)
+}
+
+// A shutdown that is canceled stops no further group, and the next one is waited for again. The connection is lost meanwhile.
+func TestCanceledShutdown(t *testing.T) {
+	m := start(t, []*corev1.Pod{pod("slow", 0, 30), pod("critical", shutdown.CriticalPriority, 30)}, func(_ *machine, o *shutdown.Options) {
+		o.Periods = shutdown.Periods(60*s, s)
+	})
+	m.watching(t)
+	m.logind.Shutdown()
+	m.eventually(t, "stopping", func() bool { return len(m.heard()) == 3 })
+	m.logind.HangUp()
+	m.logind.Cancel()
+	m.eventually(t, "canceled", func() bool { return !m.ShuttingDown() && m.logind.Held() == 1 })
+	assert.NotContains(t, m.heard(), "stop critical 1s")
+	assert.NotContains(t, m.heard(), "ended")
+	assert.Contains(t, m.heard(), "Shutdown manager detected shutdown cancellation")
+	close(m.slow)
+	m.watching(t)
+	m.logind.Shutdown()
+	m.eventually(t, "released", func() bool { return m.logind.Held() == 0 })
+	assert.Contains(t, m.heard(), "stop critical 1s")
+}
+
+// An agent that starts while the machine goes down stops the pods all the same.
+func TestStartDuringShutdown(t *testing.T) {
+	m := start(t, []*corev1.Pod{pod("web", 0, 30)}, func(m *machine, _ *shutdown.Options) { m.logind.Shutdown() })
+	m.eventually(t, "ended", func() bool { h := m.heard(); return len(h) > 0 && h[len(h)-1] == "ended" })
+	assert.Contains(t, m.heard(), "stop web 2s")
+}
+
+// Logind is told to wait long enough; where that does not help, it is said, and tried again.
+func TestInhibitDelay(t *testing.T) {
+	m := start(t, nil, func(_ *machine, o *shutdown.Options) { o.Periods = shutdown.Periods(90*s, 10*s) })
+	m.watching(t)
+	text, err := os.ReadFile(filepath.Join(m.logind.ConfigDir, "99-kubelet.conf"))
+	require.NoError(t, err)
+	assert.Contains(t, string(text), "InhibitDelayMaxSec=97\n")
+
+	m = start(t, nil, func(m *machine, o *shutdown.Options) {
+		o.Periods = shutdown.Periods(90*s, 10*s)
+		m.logind.Deny("KillUnit", true)
+	})
+	m.eventually(t, "the error", func() bool { return len(m.heard()) > 0 })
+	require.EqualError(t, m.Watching(), "reload logind: Permission denied")
+	m.logind.Deny("KillUnit", false)
+	m.watching(t)
+	assert.Equal(t, []string{"error reload logind: Permission denied"}, m.heard())
+}
+
+// The end of the program lets the machine go, and the errors of what it is wired to stop nothing.
+func TestErrorsAndEnd(t *testing.T) {
+	m := start(t, []*corev1.Pod{pod("web", 0, 1)}, func(m *machine, o *shutdown.Options) {
+		o.Announce = func(context.Context) error { return errors.New("no API server") }
+		o.Flush = func(context.Context) error { return errors.New("no API server either") }
+		o.StateDir = filepath.Join(m.state, "none")
+	})
+	m.watching(t)
+	m.logind.Shutdown()
+	m.eventually(t, "released", func() bool { return m.logind.Held() == 0 })
+	assert.Contains(t, m.heard(), "error show the node as not ready: no API server")
+	assert.Contains(t, m.heard(), "error send the statuses of pods: no API server either")
+	assert.Contains(t, m.heard(), "stop web 1s")
+	m.logind.Cancel()
+	m.watching(t)
+	m.stop()
+	m.eventually(t, "released", func() bool { return m.logind.Held() == 0 })
+}
+
+func TestNewRefuses(t *testing.T) {
+	pods := func() []*corev1.Pod { return nil }
+	stop := func(context.Context, *corev1.Pod, time.Duration) error { return nil }
+	for want, o := range map[string]shutdown.Options{
+		"Options.Periods: required":                                  {},
+		"Options.Pods: required":                                     {Periods: shutdown.Periods(s, 0)},
+		"Options.Stop: required":                                     {Periods: shutdown.Periods(s, 0), Pods: pods},
+		"Options.Periods[1].Priority 0: there is another":            {Periods: []shutdown.Period{{0, s}, {0, 2 * s}}, Pods: pods, Stop: stop},
+		"Options.Periods[0].GracePeriod 1.5s: must be whole seconds": {Periods: []shutdown.Period{{0, 1500 * time.Millisecond}}, Pods: pods, Stop: stop},
+		"Options.Periods[0].GracePeriod -1s: must be whole seconds":  {Periods: []shutdown.Period{{0, -s}}, Pods: pods, Stop: stop},
+	} {
+		_, err := shutdown.New(o)
+		assert.ErrorContains(t, err, want)
+	}
+}

@@ -1,0 +1,105 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package stats_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/cgroups"
+)
+
+func TestARuntimeThatHangsKeepsTheNumbersOfTheKernel(t *testing.T) {
+	synctest.Test(t, testHangingRuntime)
+}
+
+func testHangingRuntime(t *testing.T) {
+	h := newHouse(t)
+	h.opts.Wait, h.opts.SignalWait = 200*time.Millisecond, 50*time.Millisecond
+	h.opts.RuntimePeriod = time.Nanosecond // each pass asks
+	h.pod("web", cgroups.Burstable, mib)
+	stopped := make(chan struct{})
+	var hangs bool
+	h.via.Around = func(ctx context.Context, _, _ string, call func(context.Context) error) error {
+		h.mu.Lock()
+		wait := hangs
+		h.mu.Unlock()
+		if wait {
+			<-stopped // as under SIGSTOP, where not even the context helps
+		}
+		return call(ctx)
+	}
+	c := h.collector()
+	_, err := c.Summary(t.Context())
+	require.NoError(t, err)
+	h.mu.Lock()
+	hangs = true
+	h.mu.Unlock()
+	time.Sleep(time.Second)
+	begin := time.Now()
+	for range 5 {
+		s, err := c.Summary(t.Context())
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.ErrorContains(t, err, "runtime list: no answer for ")
+		require.Len(t, s.Pods, 1, "those of the last list")
+		assert.EqualValues(t, mib, *s.Pods[0].Memory.UsageBytes)
+		sig, _ := c.Signals(t.Context())
+		assert.NotNil(t, sig.Memory)
+		assert.NotNil(t, sig.ImageFs)
+	}
+	assert.LessOrEqual(t, time.Since(begin), 2*time.Second, "it is waited for once")
+	time.Sleep(time.Minute)
+	assert.Len(t, c.Pending(), 3, "a list, image usage, and layers")
+	close(stopped)
+	synctest.Wait()
+	assert.Empty(t, c.Pending())
+	_, err = c.Summary(t.Context())
+	assert.NoError(t, err)
+}
+
+func TestADeadMountCostsOneCallAndItsOwnSignal(t *testing.T) {
+	synctest.Test(t, testDeadMount)
+}
+
+func testDeadMount(t *testing.T) {
+	h := newHouse(t)
+	h.opts.Wait, h.opts.SignalWait = 200*time.Millisecond, 50*time.Millisecond
+	c := h.collector()
+	_, err := c.Signals(t.Context())
+	require.NoError(t, err)
+	dead := make(chan struct{})
+	h.mu.Lock()
+	h.hang["/critest"], h.asked = dead, 0
+	h.mu.Unlock()
+	for i := range 20 {
+		begin := time.Now()
+		s, err := c.Signals(t.Context())
+		assert.ErrorContains(t, err, "imagefs /critest: no answer for ")
+		assert.Nil(t, s.ImageFs)
+		assert.NotNil(t, s.Memory)
+		assert.NotNil(t, s.NodeFs)
+		if i > 0 {
+			assert.Zero(t, time.Since(begin), "nobody waits for what hangs already")
+		}
+	}
+	h.mu.Lock()
+	assert.Equal(t, 21, h.asked, "20 times nodefs, and once what hangs")
+	h.mu.Unlock()
+	time.Sleep(time.Minute)
+	require.Len(t, c.Pending(), 1)
+	assert.Equal(t, "/critest", c.Pending()[0].Path)
+	close(dead)
+	synctest.Wait()
+	assert.Empty(t, c.Pending())
+	h.mu.Lock()
+	delete(h.hang, "/critest")
+	h.mu.Unlock()
+	_, err = c.Signals(t.Context())
+	assert.NoError(t, err)
+}

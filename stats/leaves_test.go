@@ -1,0 +1,164 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package stats_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/cgroups"
+	"github.com/seed81659283/nodeagent/cgroups/cgroupstest"
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/stats"
+)
+
+// watched is a tree that remembers of which cgroups the leaves were listed, and which leaves were sampled.
+type watched struct {
+	*cgroupstest.Tree
+	listed  []cgroups.Path
+	sampled []string
+}
+
+func (w *watched) Leaves(ctx context.Context, p cgroups.Path) ([]string, error) {
+	w.listed = append(w.listed, p)
+	return w.Tree.Leaves(ctx, p)
+}
+
+func (w *watched) Sample(ctx context.Context, p cgroups.Path, leaf string, parts cgroups.Parts) (cgroups.Stats, error) {
+	w.sampled = append(w.sampled, leaf)
+	return w.Tree.Sample(ctx, p, leaf, parts)
+}
+
+// The names of the cgroups of a pod are listed once, and again when they say nothing of a container.
+func TestLeavesAreListedWhenTheyAreNotKnown(t *testing.T) {
+	h := newHouse(t)
+	h.opts.RuntimePeriod = time.Nanosecond // each pass asks
+	a, b := h.pod("a", cgroups.Burstable, mib), h.pod("b", cgroups.Guaranteed, 2*mib)
+	tree := &watched{Tree: h.tree}
+	c, err := stats.New(tree, calm{h.via, h.via, h.via}, h.opts)
+	require.NoError(t, err)
+	pass := func(memory map[string]int, listed ...cgroups.Path) {
+		t.Helper()
+		tree.listed = nil
+		samples, err := c.Samples(t.Context(), cgroups.PartMemory)
+		require.NoError(t, err)
+		got := map[string]int{}
+		for _, s := range samples {
+			if s.Container.ID != "" {
+				got[s.Pod.Name+"/"+s.Container.Name] = int(s.Stats.Memory.Current / mib)
+			}
+		}
+		assert.Equal(t, memory, got)
+		slices.Sort(tree.listed)
+		assert.Equal(t, listed, tree.listed)
+	}
+	pass(map[string]int{"a/main": 1, "b/main": 2}, a, b)
+	pass(map[string]int{"a/main": 1, "b/main": 2})
+
+	// A container is added.
+	config := &cri.SandboxConfig{Pod: cri.PodIdentity{UID: "uid-a", Name: "a", Namespace: "ns"}}
+	sandboxes, err := h.rt.List(t.Context())
+	require.NoError(t, err)
+	at := slices.IndexFunc(sandboxes.Sandboxes, func(s cri.Sandbox) bool { return s.Pod.UID == "uid-a" })
+	id, err := h.rt.CreateContainer(t.Context(), sandboxes.Sandboxes[at].ID, &cri.ContainerConfig{Name: "more", Image: cri.ImageSpec{Image: "i"}}, config)
+	require.NoError(t, err)
+	require.NoError(t, h.rt.StartContainer(t.Context(), id))
+	first := a.Join("crio-" + id)
+	require.NoError(t, h.tree.Apply(t.Context(), first, cgroups.Resources{}))
+	_, err = h.tree.Start(cgroupstest.Proc{Cgroup: first, Memory: 3 * mib})
+	require.NoError(t, err)
+	pass(map[string]int{"a/main": 1, "a/more": 3, "b/main": 2}, a)
+	pass(map[string]int{"a/main": 1, "a/more": 3, "b/main": 2})
+
+	// Its cgroup is removed, and is there again under another name.
+	require.NoError(t, h.tree.Remove(t.Context(), first))
+	pass(map[string]int{"a/main": 1, "b/main": 2})
+	pass(map[string]int{"a/main": 1, "b/main": 2}, a)
+	second := a.Join(id)
+	require.NoError(t, h.tree.Apply(t.Context(), second, cgroups.Resources{}))
+	_, err = h.tree.Start(cgroupstest.Proc{Cgroup: second, Memory: 5 * mib})
+	require.NoError(t, err)
+	pass(map[string]int{"a/main": 1, "a/more": 5, "b/main": 2}, a)
+	pass(map[string]int{"a/main": 1, "a/more": 5, "b/main": 2})
+
+	// The cgroup of a pod is removed, and is there again.
+	require.NoError(t, h.tree.Remove(t.Context(), b))
+	pass(map[string]int{"a/main": 1, "a/more": 5})
+	require.NoError(t, h.tree.Apply(t.Context(), b, cgroups.Resources{}))
+	pass(map[string]int{"a/main": 1, "a/more": 5}, b)
+}
+
+// The cgroup of a sandbox is read once in a pass, also where only its processes say which network a pod has.
+func TestSandboxesAreSampledOnce(t *testing.T) {
+	h := newHouse(t)
+	path := h.pod("a", cgroups.Burstable, mib)
+	tree := &watched{Tree: h.tree}
+	c, err := stats.New(tree, calm{h.via, h.via, h.via}, h.opts)
+	require.NoError(t, err)
+	samples, err := c.Samples(t.Context(), cgroups.PartPids)
+	require.NoError(t, err)
+	at := slices.IndexFunc(samples, func(s stats.Sample) bool { return s.Path == path && s.Leaf != "" && s.Container.ID == "" })
+	require.Positive(t, at)
+	assert.EqualValues(t, 1, samples[at].Stats.Pids.Current)
+	assert.Empty(t, samples[at].Stats.Pids.Procs, "nobody has asked for them")
+	assert.EqualValues(t, 1000, samples[at-1].Interfaces[0].RxBytes)
+	count := func() (n int) {
+		for _, leaf := range tree.sampled {
+			if leaf == samples[at].Leaf {
+				n++
+			}
+		}
+		return n
+	}
+	assert.Equal(t, 1, count())
+	_, err = c.Samples(t.Context(), cgroups.PartPids|cgroups.PartProcs)
+	require.NoError(t, err)
+	assert.Equal(t, 2, count())
+	_, err = c.CPUAndMemory(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, 2, count(), "its own numbers are in no summary")
+	_, err = c.Summary(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, 3, count(), "that has the network")
+}
+
+// On CRI-O a sandbox has no process by default, and no cgroup: the network of the pod is that of the first container with a process.
+func TestNetworkOfPodWithoutInfraProcess(t *testing.T) {
+	h := newHouse(t)
+	path := h.pod("a", cgroups.Burstable, mib)
+	leaves, err := h.tree.Leaves(t.Context(), path)
+	require.NoError(t, err)
+	for _, leaf := range leaves {
+		procs, err := h.tree.Procs(t.Context(), path.Join(leaf))
+		require.NoError(t, err)
+		if !strings.HasPrefix(leaf, "cri-containerd-") {
+			for _, pid := range procs {
+				require.NoError(t, h.tree.Exit(pid))
+			}
+			require.NoError(t, h.tree.Remove(t.Context(), path.Join(leaf)))
+			continue
+		}
+		require.Len(t, procs, 1)
+		h.proc[fmt.Sprintf("%d/net/dev", procs[0])] = &fstest.MapFile{Data: []byte(netDev("eth0", 7000))}
+	}
+	s, err := h.collector().Summary(t.Context())
+	require.NoError(t, err)
+	require.Len(t, s.Pods, 1)
+	require.NotNil(t, s.Pods[0].Network)
+	assert.EqualValues(t, 7000, *s.Pods[0].Network.RxBytes)
+
+	samples, err := h.collector().Samples(t.Context(), cgroups.PartPids)
+	require.NoError(t, err)
+	at := slices.IndexFunc(samples, func(s stats.Sample) bool { return s.Path == path && s.Leaf == "" })
+	require.GreaterOrEqual(t, at, 0)
+	assert.EqualValues(t, 7000, samples[at].Interfaces[0].RxBytes)
+}

@@ -1,0 +1,85 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package stats_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"github.com/seed81659283/nodeagent/cgroups"
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/stats"
+)
+
+// The list was made between the start of the sandbox and that of the container.
+func TestAPodThatTheListHasNoContainerOfIsAskedFor(t *testing.T) {
+	h := newHouse(t)
+	config := &cri.SandboxConfig{Pod: cri.PodIdentity{UID: "uid-web", Name: "web", Namespace: "ns"}}
+	sandbox, err := h.rt.RunSandbox(t.Context(), config)
+	require.NoError(t, err)
+	path := cgroups.PodPath("", cgroups.Guaranteed, "uid-web")
+	require.NoError(t, h.tree.Apply(t.Context(), path, cgroups.Resources{}))
+	h.opts.RuntimePeriod = time.Hour
+	c := h.collector()
+	s, err := c.Summary(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, s.Pods)
+	id, err := h.rt.CreateContainer(t.Context(), sandbox, &cri.ContainerConfig{Name: "main", Image: cri.ImageSpec{Image: "i"}}, config)
+	require.NoError(t, err)
+	require.NoError(t, h.rt.StartContainer(t.Context(), id))
+	require.Eventually(t, func() bool {
+		s, _ = c.Summary(t.Context())
+		return len(s.Pods) == 1
+	}, time.Minute, 50*time.Millisecond, "long before the list is an hour old")
+}
+
+// While the runtime does not answer, what pods use is known of those too that were started after its last list: whoever looks for
+// what takes the memory must not come upon another pod.
+func TestAPodThatARuntimeWithoutAnAnswerHasNotListedIsMeasured(t *testing.T) {
+	h := newHouse(t)
+	h.opts.RuntimePeriod = time.Nanosecond // each pass asks
+	h.pod("old", cgroups.BestEffort, mib)
+	c := h.collector()
+	_, err := c.Summary(t.Context())
+	require.NoError(t, err)
+	h.pod("new", cgroups.Burstable, 500*mib)
+	h.failCall("List")
+	s, err := c.Summary(t.Context())
+	require.ErrorContains(t, err, "runtime list: ")
+	require.Len(t, s.Pods, 2)
+	assert.Equal(t, "old", s.Pods[0].PodRef.Name)
+	assert.Equal(t, statsapi.PodReference{UID: "uid-new"}, s.Pods[1].PodRef)
+	assert.EqualValues(t, 500*mib, *s.Pods[1].Memory.WorkingSetBytes)
+	assert.EqualValues(t, 2, *s.Pods[1].ProcessStats.ProcessCount)
+	assert.Empty(t, s.Pods[1].Containers)
+	samples, err := c.Samples(t.Context(), cgroups.PartMemory)
+	require.Error(t, err)
+	assert.False(t, slices.ContainsFunc(samples, func(s stats.Sample) bool { return s.Pod.UID == "uid-new" }), "it has no labels")
+
+	h.via.Around = nil
+	s, err = c.Summary(t.Context())
+	require.NoError(t, err)
+	require.Len(t, s.Pods, 2)
+	assert.Equal(t, "new", s.Pods[0].PodRef.Name)
+	assert.Len(t, s.Pods[0].Containers, 1)
+}
+
+func TestAPodThatTheListDoesNotHaveIsAskedFor(t *testing.T) {
+	h := newHouse(t)
+	h.opts.RuntimePeriod = time.Hour
+	c := h.collector()
+	s, err := c.Summary(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, s.Pods)
+	h.pod("web", cgroups.Guaranteed, mib)
+	require.Eventually(t, func() bool {
+		s, err = c.Summary(t.Context())
+		return err == nil && len(s.Pods) == 1
+	}, time.Minute, 50*time.Millisecond, "long before the list is an hour old")
+}

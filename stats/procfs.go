@@ -1,0 +1,195 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package stats
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	// maxFile is how much of a file in /proc is read. A pod may have any number of network interfaces.
+	maxFile = 256 << 10
+	// maxInterfaces is how many network interfaces of a pod or node are reported.
+	maxInterfaces = 256
+)
+
+// procfs reads /proc.
+type procfs struct{ fs.FS }
+
+// read returns a file, cut off after maxFile bytes.
+func (p procfs) read(name string) ([]byte, error) {
+	f, err := p.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, maxFile))
+}
+
+// memory is what /proc/meminfo says of the machine, in bytes.
+type memory struct {
+	total, hugePages, swapTotal, swapFree uint64
+	available                             *uint64 // nil before Linux 3.14
+}
+
+func (p procfs) memory() (m memory, err error) {
+	text, err := p.read("meminfo")
+	if err != nil {
+		return m, err
+	}
+	return parseMeminfo(text)
+}
+
+func parseMeminfo(text []byte) (m memory, err error) {
+	found := false
+	var available uint64
+	for line := range bytes.Lines(text) {
+		key, value, _ := bytes.Cut(line, []byte(":"))
+		var into *uint64
+		switch string(key) {
+		case "MemTotal":
+			into, found = &m.total, true
+		case "MemAvailable":
+			into, m.available = &available, &available
+		case "Hugetlb": // of all sizes, since Linux 4.19
+			into = &m.hugePages
+		case "SwapTotal":
+			into = &m.swapTotal
+		case "SwapFree":
+			into = &m.swapFree
+		default:
+			continue
+		}
+		number, ok := strings.CutSuffix(strings.TrimSpace(string(value)), " kB")
+		n, err := strconv.ParseUint(number, 10, 53)
+		if !ok || err != nil {
+			return memory{}, fmt.Errorf("meminfo: %s: no number of kB: %.40q", key, value)
+		}
+		*into = n << 10
+	}
+	if !found {
+		return memory{}, errors.New("meminfo: no MemTotal")
+	}
+	return m, nil
+}
+
+// tasks returns how many processes and threads there are, and can be: the lesser of two limits of the kernel.
+func (p procfs) tasks() (running, most int64, err error) {
+	most = math.MaxInt64
+	for _, file := range []string{"sys/kernel/pid_max", "sys/kernel/threads-max"} {
+		text, err := p.read(file)
+		if err != nil {
+			return 0, 0, err
+		}
+		n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+		if err != nil || n < 0 {
+			return 0, 0, fmt.Errorf("%s: no number: %.40q", file, text)
+		}
+		most = min(most, n)
+	}
+	text, err := p.read("loadavg")
+	if err != nil {
+		return 0, 0, err
+	}
+	running, err = parseLoadavg(string(text))
+	return running, most, err
+}
+
+// parseLoadavg returns how many tasks there are: "1.36 3.49 4.53 2/3518 3715089" is 3518.
+func parseLoadavg(text string) (int64, error) {
+	fields := strings.Fields(text)
+	if len(fields) >= 5 {
+		if _, all, ok := strings.Cut(fields[3], "/"); ok {
+			if n, err := strconv.ParseInt(all, 10, 64); err == nil && n >= 0 {
+				return n, nil
+			}
+		}
+	}
+	return 0, fmt.Errorf("loadavg: no tasks in %.80q", text)
+}
+
+// boot returns when the machine was started.
+func (p procfs) boot() (time.Time, error) {
+	text, err := p.read("stat")
+	if err != nil {
+		return time.Time{}, err
+	}
+	for line := range bytes.Lines(text) {
+		if seconds, ok := bytes.CutPrefix(line, []byte("btime ")); ok {
+			n, err := strconv.ParseInt(strings.TrimSpace(string(seconds)), 10, 40)
+			if err == nil {
+				return time.Unix(n, 0), nil
+			}
+		}
+	}
+	return time.Time{}, errors.New("stat: no btime")
+}
+
+// Interface is the traffic of a network interface since it was made.
+type Interface struct {
+	Name                                    string
+	RxBytes, RxPackets, RxErrors, RxDropped uint64
+	TxBytes, TxPackets, TxErrors, TxDropped uint64
+}
+
+// interfaces returns the traffic in the network namespace of a process. Those that cAdvisor passes over are left out.
+func (p procfs) interfaces(pid string) ([]Interface, error) {
+	text, err := p.read(pid + "/net/dev")
+	if err != nil {
+		return nil, err
+	}
+	return parseNetDev(text)
+}
+
+// parseNetDev parses /proc/PID/net/dev: two lines of headings, then a line with sixteen counters for each interface. Who
+// may make interfaces in a pod chooses their names and number; of those beyond maxInterfaces, and of a last line that was
+// cut off, nothing is reported.
+func parseNetDev(text []byte) (all []Interface, err error) {
+	number := 0
+	cut := len(text) >= maxFile
+	for line := range bytes.Lines(text) {
+		if number++; number <= 2 || cut && !bytes.HasSuffix(line, []byte("\n")) {
+			continue
+		}
+		name, counters, ok := strings.Cut(string(line), ":")
+		fields := strings.Fields(counters)
+		if name = strings.TrimSpace(name); !ok || name == "" || len(fields) != 16 {
+			return nil, fmt.Errorf("net/dev line %d: %.80q", number, line)
+		}
+		if ignored(name) || len(all) == maxInterfaces {
+			continue
+		}
+		i := Interface{Name: strings.ToValidUTF8(name, "\uFFFD")}
+		for at, into := range map[int]*uint64{
+			0: &i.RxBytes, 1: &i.RxPackets, 2: &i.RxErrors, 3: &i.RxDropped,
+			8: &i.TxBytes, 9: &i.TxPackets, 10: &i.TxErrors, 11: &i.TxDropped,
+		} {
+			if *into, err = strconv.ParseUint(fields[at], 10, 64); err != nil {
+				return nil, fmt.Errorf("net/dev line %d: no number: %.40q", number, fields[at])
+			}
+		}
+		all = append(all, i)
+	}
+	return all, nil
+}
+
+// ignored reports whether an interface is loopback, or one of the host's own for containers, as in lib/container of
+// cAdvisor.
+func ignored(name string) bool {
+	name = strings.ToLower(name)
+	for _, prefix := range []string{"lo", "veth", "docker", "nerdctl"} {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,256 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package stats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/seed81659283/nodeagent/internal/dirusage"
+	"github.com/seed81659283/nodeagent/internal/rmtree"
+)
+
+func write(t *testing.T, path string, bytes int) {
+	t.Helper()
+	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	require.NoError(t, os.WriteFile(path, make([]byte, bytes), 0o644))
+}
+
+// A directory that is deeper than a walk goes does not count; the levels above it do.
+func TestWalkerKeepsWhatItCounted(t *testing.T) {
+	dir := t.TempDir()
+	t.Cleanup(func() { assert.NoError(t, rmtree.Remove(dir)) })
+	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY, 0)
+	require.NoError(t, err)
+	for range 10_010 {
+		require.NoError(t, unix.Mkdirat(fd, "d", 0o755))
+		next, err := unix.Openat(fd, "d", unix.O_PATH|unix.O_DIRECTORY, 0)
+		require.NoError(t, err)
+		unix.Close(fd)
+		fd = next
+	}
+	unix.Close(fd)
+	w := &walker{part: 1, timeout: time.Minute, statfs: statfs}
+	w.want([]target{{path: dir, every: time.Hour}})
+	w.round(t.Context())
+	m, ok := w.get(dir)
+	assert.True(t, ok)
+	assert.EqualValues(t, 10_001, m.Inodes)
+	assert.ErrorContains(t, m.err, "more than 10000 levels deep")
+}
+
+// A directory on a dead mount is left behind: the others are measured, it costs one goroutine however long it takes, and
+// it is measured again when it comes back.
+func TestWalkerLeavesADeadMountBehind(t *testing.T) {
+	dirs := t.TempDir()
+	for _, d := range []string{"a", "dead", "z"} {
+		write(t, filepath.Join(dirs, d, "file"), 10)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		dead := make(chan struct{})
+		var asked atomic.Int64
+		w := &walker{part: 1, timeout: 10 * time.Second, statfs: func(path string) (Filesystem, error) {
+			if strings.HasSuffix(path, "dead") {
+				asked.Add(1)
+				<-dead
+			}
+			return Filesystem{CapacityBytes: 1}, nil
+		}}
+		all := []target{{path: dirs + "/a", every: time.Minute}, {path: dirs + "/dead", every: time.Minute}, {path: dirs + "/z", every: time.Minute}}
+		w.want(all)
+		begin := time.Now()
+		for range 10 {
+			w.round(t.Context())
+			time.Sleep(time.Minute)
+		}
+		assert.EqualValues(t, 1, asked.Load())
+		assert.Less(t, time.Since(begin), 11*time.Minute, "it is waited for once")
+		for _, d := range []string{"/a", "/z"} {
+			m, ok := w.get(dirs + d)
+			assert.True(t, ok)
+			assert.NoError(t, m.err)
+		}
+		_, ok := w.get(dirs + "/dead")
+		assert.False(t, ok)
+		var named []string
+		w.errors(func(path string, err error) {
+			named = append(named, strings.TrimPrefix(path, dirs)+": "+err.Error())
+			assert.ErrorIs(t, err, context.DeadlineExceeded)
+		})
+		assert.Equal(t, []string{"/dead: no answer for 10m10s"}, named)
+		w.want(all[:1])
+		w.want(all) // while it hangs, nobody begins anew
+		w.round(t.Context())
+		assert.EqualValues(t, 1, asked.Load())
+
+		close(dead)
+		synctest.Wait()
+		w.round(t.Context())
+		_, ok = w.get(dirs + "/dead")
+		assert.True(t, ok)
+		w.errors(func(path string, err error) { t.Error(path, err) })
+	})
+}
+
+func TestWalkerMeasuresWhatIsDue(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir+"/a/file", 10)
+	synctest.Test(t, func(t *testing.T) {
+		count := map[string]int{}
+		w := &walker{part: 1, timeout: 10 * time.Second, statfs: func(path string) (Filesystem, error) {
+			count[path]++
+			if strings.HasSuffix(path, "broken") {
+				return Filesystem{}, errors.New("broken")
+			}
+			return Filesystem{CapacityBytes: 8, FreeBytes: 2, Inodes: 9, InodesFree: 3}, nil
+		}}
+		w.want([]target{
+			{path: dir + "/a", every: 10 * time.Second},
+			{path: "/mounted", mounted: true, every: time.Minute},
+			{path: "/broken", every: time.Minute},
+		})
+		begin := time.Now()
+		for range 60 {
+			wake := w.round(t.Context())
+			require.False(t, wake.IsZero())
+			time.Sleep(time.Until(wake))
+		}
+		assert.InDelta(t, 600, time.Since(begin).Seconds(), 15)
+		assert.InDelta(t, 60, count[dir+"/a"], 1)
+		assert.InDelta(t, 10, count["/mounted"], 1)
+		m, ok := w.get("/mounted")
+		assert.True(t, ok)
+		assert.Equal(t, dirusage.Usage{Bytes: 6, Inodes: 6}, m.Usage)
+		_, ok = w.get("/broken")
+		assert.False(t, ok)
+		w.want(nil)
+		assert.True(t, w.round(t.Context()).IsZero())
+		_, ok = w.get("/mounted")
+		assert.False(t, ok, "what nobody wants is forgotten")
+	})
+}
+
+// A round ends after each target was measured once, and says that it is to be repeated. Rounds that follow each other at
+// once keep the budget together, however short each is.
+func TestRoundIsOnePassWithinTheBudget(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir+"/file", 10)
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		var worked time.Duration
+		w := &walker{part: 0.05, timeout: time.Minute, statfs: func(string) (Filesystem, error) {
+			asked++
+			time.Sleep(time.Millisecond) // stands for work
+			worked += time.Millisecond
+			return Filesystem{}, nil
+		}}
+		w.want([]target{{path: dir, every: time.Microsecond}})
+		begin := time.Now()
+		for i := range 2000 {
+			require.False(t, w.round(t.Context()).After(time.Now()), "it is due again")
+			require.Equal(t, i+1, asked)
+		}
+		assert.InDelta(t, 0.05, worked.Seconds()/time.Since(begin).Seconds(), 0.005)
+	})
+}
+
+func TestSlotMakesOneCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s slot[int]
+		var calls atomic.Int64
+		slow := func() (int, error) {
+			n := calls.Add(1)
+			time.Sleep(time.Minute)
+			return int(n), nil
+		}
+		for range 100 {
+			_, err := s.ask(t.Context(), time.Second, slow)
+			assert.ErrorIs(t, err, context.DeadlineExceeded)
+			assert.ErrorContains(t, err, "no answer for ")
+		}
+		assert.EqualValues(t, 1, calls.Load())
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := s.ask(ctx, time.Hour, slow)
+		assert.ErrorIs(t, err, context.DeadlineExceeded, "the caller's own")
+		v, err := s.ask(t.Context(), time.Hour, slow)
+		require.NoError(t, err)
+		assert.Equal(t, 1, v, "all wait for the same one")
+		_, err = s.ask(t.Context(), time.Hour, func() (int, error) { return 0, errors.New("broken") })
+		assert.EqualError(t, err, "broken")
+		v, at := s.known()
+		assert.Equal(t, 1, v, "what succeeded last")
+		assert.False(t, at.IsZero())
+	})
+}
+
+// A runtime that names another file system each time fills no memory.
+func TestDisksAreBounded(t *testing.T) {
+	d := disks{statfs: func(string) (Filesystem, error) { return Filesystem{}, nil }}
+	for i := range 10 * maxDisks {
+		_, err := d.ask(t.Context(), d.begin(fmt.Sprint(i)), time.Minute)
+		require.NoError(t, err)
+	}
+	assert.LessOrEqual(t, len(d.slots), maxDisks)
+	hang := make(chan struct{})
+	d.statfs = func(string) (Filesystem, error) { <-hang; return Filesystem{}, nil }
+	for i := range maxDisks {
+		_, err := d.ask(t.Context(), d.begin(fmt.Sprint("dead", i)), time.Nanosecond)
+		assert.Error(t, err)
+	}
+	_, err := d.ask(t.Context(), d.begin("one more"), time.Minute)
+	assert.ErrorContains(t, err, "too many file systems do not answer")
+	close(hang)
+}
+
+// The walker stays within its part of a CPU: over 1,000,000 files with NODEAGENT_SOAK=1, else over fewer.
+func TestIntegrationWalkerKeepsItsBudget(t *testing.T) {
+	files, most := 10_000, 0.05
+	switch {
+	case os.Getenv("IN_TEST_VM") != "": // where each system call takes long, and so does who measures
+		files, most = 2_000, 0.1
+	case os.Getenv("NODEAGENT_SOAK") == "1":
+		files = 1_000_000
+	}
+	dir := t.TempDir()
+	for i := range files {
+		sub := fmt.Sprintf("%s/%d", dir, i/500)
+		if i%500 == 0 {
+			require.NoError(t, os.Mkdir(sub, 0o755))
+		}
+		require.NoError(t, unix.Mknod(fmt.Sprintf("%s/%d", sub, i), unix.S_IFREG|0o600, 0))
+	}
+	w := &walker{part: 0.05, timeout: time.Minute, statfs: statfs}
+	w.want([]target{{path: dir, every: time.Hour}})
+	runtime.GC()
+	begin, before := time.Now(), cpuTime(t)
+	w.round(t.Context())
+	took, used := time.Since(begin), cpuTime(t)-before
+	m, ok := w.get(dir)
+	require.True(t, ok)
+	require.NoError(t, m.err)
+	assert.EqualValues(t, files+files/500+1, m.Inodes)
+	t.Logf("%d files: %v of CPU time in %v, %.1f %%", files, used, took, 100*used.Seconds()/took.Seconds())
+	assert.Less(t, used.Seconds(), took.Seconds()*most+0.01, "with a little for who measures")
+}
+
+// cpuTime returns what this process has used.
+func cpuTime(t *testing.T) time.Duration {
+	var u unix.Rusage
+	require.NoError(t, unix.Getrusage(unix.RUSAGE_SELF, &u))
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
