@@ -66,6 +66,9 @@ test-root: $(LAB)
 	@go vet ./...
 	@echo "make: go test -race ./... with a containerd of its own"
 	@$(LAB) exec go test -race -count=1 -timeout=$(TIMEOUT) $$(go list ./... | grep -v /hack/vm$$)
+	@echo "make: hack/bench, a module of its own"
+	@go vet -C hack/bench ./...
+	@$(LAB) exec go test -C hack/bench -race -count=1 -timeout=$(TIMEOUT) ./...
 	@echo "make: what a hostile manifest may cost, without the race detector, which has its own price"
 	@go test -count=1 -timeout=$(TIMEOUT) ./internal/expand ./internal/safeyaml ./lifecycle/objects ./lifecycle/podapi ./internal/lifecycle/podenv ./lifecycle/podspec ./lifecycle/podstore ./lifecycle/source
 	@$(MAKE) --no-print-directory test-vm
@@ -116,6 +119,7 @@ test-rootless:
 	@echo "make: and single tests that need root say so with go test -v; all of them run with \`make test\` as root"
 	@go vet ./...
 	@go test $(RACE) -timeout=$(TIMEOUT) ./...
+	@go test -C hack/bench $(RACE) -timeout=$(TIMEOUT) ./...
 
 $(LAB):
 	@mkdir -p .lab/bin
@@ -155,26 +159,26 @@ bench:
 	@$(MAKE) --no-print-directory -C conformance bench speed
 
 # Figures of the agent on a real containerd, beside bare CRI calls and, with KUBELET=path (`make kubelet` builds one),
-# beside a kubelet. BENCHFLAGS are those of hack/bench, such as -n 30,100 -repeat 3.
+# beside a kubelet. BENCHFLAGS are those of bench static, such as -n 30,100 -repeat 3.
 bench-agent: $(LAB)
 	@$(LAB) deps
 	@$(LAB) tools
-	@KUBELET=$(KUBELET) $(LAB) exec hack/bench/run.sh $(BENCHFLAGS)
+	@KUBELET=$(KUBELET) $(LAB) exec hack/bench/run.sh static $(BENCHFLAGS)
 
 # The same agent as a node of a real control plane: pods bound at once, requests, memory, and how soon a death is told. Half an hour
-# each with its 15 minutes at rest; BENCHFLAGS are those of hack/bench/cluster, such as -n 10 -rest 10s -kills 3 -services 100.
+# each with its 15 minutes at rest; BENCHFLAGS are those of bench cluster, such as -n 10 -rest 10s -kills 3 -services 100.
 bench-cluster: $(LAB)
 	@$(LAB) deps
 	@$(LAB) tools
 	@$(LAB) cluster-tools
-	@KUBELET=$(KUBELET) $(LAB) exec hack/bench/cluster/run.sh $(BENCHFLAGS)
+	@KUBELET=$(KUBELET) $(LAB) exec hack/bench/run.sh cluster $(BENCHFLAGS)
 
 # Its API: logs, exec, port-forward, scrapes and idle sessions, beside bare CRI calls and, with KUBELET=path, a kubelet: some ten minutes
-# each. BENCHFLAGS are those of hack/bench/api, such as -n 5 -log 64 -settle 2s -rest 5s.
+# each. BENCHFLAGS are those of bench api, such as -n 5 -log 64 -settle 2s -rest 5s.
 bench-api: $(LAB)
 	@$(LAB) deps
 	@$(LAB) tools
-	@KUBELET=$(KUBELET) $(LAB) exec hack/bench/api/run.sh $(BENCHFLAGS)
+	@KUBELET=$(KUBELET) $(LAB) exec hack/bench/run.sh api $(BENCHFLAGS)
 
 kubelet:
 	@hack/bench/kubelet.sh
@@ -209,8 +213,7 @@ cluster: cluster-tools kubelet
 	@go test -v $(RACE) -count=1 -timeout=$(TIMEOUT) -run='^TestCluster' ./examples/virtualnode
 	@go test -v $(RACE) -count=1 -timeout=$(if $(NODEAGENT_SOAK),150m,40m) $(CLUSTERFLAGS) -run='^TestCluster' ./examples/agent
 	@go test -v $(RACE) -count=1 -timeout=$(TIMEOUT) -run='^TestIntegrationKubelet' ./examples/runtime
-	@go test -v $(RACE) -count=1 -timeout=$(TIMEOUT) -run='^TestCluster' ./hack/bench/api
-	@go test -v $(RACE) -count=1 -timeout=$(TIMEOUT) -run='^TestCluster' ./hack/bench/cluster
+	@go test -C hack/bench -v $(RACE) -count=1 -timeout=$(TIMEOUT) -run='^TestCluster' ./internal/api ./internal/cluster
 
 # Every fuzz test for FUZZTIME.
 fuzz:

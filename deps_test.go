@@ -60,7 +60,7 @@ tests internal/lifecycle/podview:        internal/lifecycle/podtest
 tests internal/lifecycle/resize:         internal/lifecycle/podtest
 tests internal/lifecycle/executor:       internal/lifecycle/podtest internal/lifecycle/lifecycletest
 tests lifecycle:                internal/lifecycle/hook internal/lifecycle/statuspatch internal/lifecycle/podtest internal/lifecycle/lifecycletest cgroups images/credential qos pleg cri/remote cri/process cgroups/driver cgroups/cgroupstest cgroups/podtree
-tests hack/bench:               API YAML
+tests hack/bench/...:           cgroups cgroups/driver API YAML GRPC internal/... hack/bench/internal/...
 tests lifecycle/podevents:      images/credential
 tests internal/lifecycle/podenv:         lifecycle/podapi
 tests lifecycle/podspec:        lifecycle/podapi
@@ -216,6 +216,7 @@ internal/mounttest     max   0: internal/isolated testing SYS
 internal/nodeselector  max  75: API
 internal/plugingrpc    max 115: GRPC SYS
 internal/pluginregistry max 115: internal/backoff internal/plugingrpc internal/runonce internal/sleep GRPC k8s.io/kubelet/pkg/apis/pluginregistration/v1 github.com/fsnotify/fsnotify
+internal/repocheck       max  25: golang.org/x/tools/go/packages
 internal/projquota      max   0: SYS unsafe
 internal/podfield      max  75: internal/containers API
 internal/podvolume     max  75: internal/containers API
@@ -227,10 +228,9 @@ internal/hostile       max   0:
 internal/script        max   0: testing
 internal/suite/...     max   0: testing
 
-# Commands. The benchmark shares no code with what it measures.
+# Commands. The benchmark shares no code with the agents that it measures.
 examples/... hack/...         : any
-hack/bench                    : internal/lab hack/bench/internal/... GRPC
-hack/bench/internal/...       : internal/agentfile GRPC
+hack/bench/...                : hack/bench/internal/... internal/agentfile internal/controlplane internal/streaming/streamtest API GRPC
 
 # The whole node. Only programs and test helpers are above it.
 agent                  max 300: any
