@@ -22,7 +22,7 @@ import (
 func (p *planner) planContainers() {
 	p.killEarlierGenerations()
 	p.planEphemeral()
-	p.out.ResizePod = p.ResizePod
+	p.out.ResizePod = p.state.ResizePod
 	switch p.planInit() {
 	case initFailed:
 		p.end()
@@ -33,8 +33,8 @@ func (p *planner) planContainers() {
 	}
 	kept := 0
 	before := len(p.out.Start) + len(p.out.BackOff)
-	for i := range p.Pod.Spec.Containers {
-		if p.planContainer(&p.Pod.Spec.Containers[i]) {
+	for i := range p.state.Pod.Spec.Containers {
+		if p.planContainer(&p.state.Pod.Spec.Containers[i]) {
 			kept++
 		}
 	}
@@ -50,7 +50,7 @@ func (p *planner) planContainer(c *corev1.Container) (kept bool) {
 	last := p.view.Newest(c.Name)
 	switch {
 	case last == nil || last.State != cri.ContainerRunning:
-		if !shouldStart(p.Pod, c, last) {
+		if !shouldStart(p.state.Pod, c, last) {
 			return false
 		}
 		if last != nil && last.State == cri.ContainerUnknown {
@@ -80,7 +80,7 @@ func (p *planner) planRunning(c *corev1.Container, live *cri.Container) (kept bo
 		p.start(c)
 		return false
 	}
-	if slices.Contains(p.PostStartPending, live.ID) {
+	if slices.Contains(p.state.PostStartPending, live.ID) {
 		p.hook(c, live)
 	}
 	return true
@@ -94,10 +94,10 @@ func (p *planner) hook(c *corev1.Container, live *cri.Container) {
 // planEphemeral starts ephemeral containers that never were. They run once, however far the pod has come, but not before
 // the container whose processes they are to see.
 func (p *planner) planEphemeral() {
-	for i := range p.Pod.Spec.EphemeralContainers {
-		e := &p.Pod.Spec.EphemeralContainers[i]
+	for i := range p.state.Pod.Spec.EphemeralContainers {
+		e := &p.state.Pod.Spec.EphemeralContainers[i]
 		c := (*corev1.Container)(&e.EphemeralContainerCommon)
-		last := p.Observed.NewestContainer(c.Name)
+		last := p.state.Observed.NewestContainer(c.Name)
 		if last != nil && last.State != cri.ContainerCreated || last == nil && p.terminatedBefore(c.Name) {
 			continue
 		}
@@ -114,10 +114,10 @@ func (p *planner) planEphemeral() {
 
 // terminatedBefore reports whether the last status says that an ephemeral container has terminated, which the runtime may have removed since.
 func (p *planner) terminatedBefore(name string) bool {
-	if p.Previous == nil {
+	if p.state.Previous == nil {
 		return false
 	}
-	st := podstatus.Container(p.Previous.EphemeralContainerStatuses, name)
+	st := podstatus.Container(p.state.Previous.EphemeralContainerStatuses, name)
 	return st != nil && st.State.Terminated != nil
 }
 
@@ -134,28 +134,28 @@ func (p *planner) failedProbe(c *corev1.Container, live *cri.Container) (podprob
 	}
 	st := corev1.ContainerStatus{Name: c.Name, ContainerID: live.ID}
 	st.State.Running = &corev1.ContainerStateRunning{}
-	return podprobe.MustKill(p.Pod, c, &st, p.Probes)
+	return podprobe.MustKill(p.state.Pod, c, &st, p.state.Probes)
 }
 
 // says reports whether a container has a probe, and that has come to an outcome. It allocates nothing.
 func (p *planner) says(spec *corev1.Probe, live *cri.Container, kind probe.Kind, outcome probe.Outcome) bool {
-	if spec == nil || p.Probes == nil {
+	if spec == nil || p.state.Probes == nil {
 		return false
 	}
-	v, ok := p.Probes(probe.Key{PodUID: string(p.Pod.UID), Container: live.Name, Kind: kind})
+	v, ok := p.state.Probes(probe.Key{PodUID: string(p.state.Pod.UID), Container: live.Name, Kind: kind})
 	return ok && v.ContainerID == live.ID && v.Outcome == outcome
 }
 
 // killStrays stops containers that the spec does not name any more, older instances of those it does, and what runs in another
 // sandbox than the one in use.
 func (p *planner) killStrays() {
-	for i := range p.Observed.Containers {
-		c := &p.Observed.Containers[i]
+	for i := range p.state.Observed.Containers {
+		c := &p.state.Observed.Containers[i]
 		switch {
 		case c.State != cri.ContainerRunning && c.State != cri.ContainerUnknown || p.kills(c.ID):
-		case containers.Named(&p.Pod.Spec, c.Name) == nil:
+		case containers.Named(&p.state.Pod.Spec, c.Name) == nil:
 			p.killStray(c, "the pod has no such container")
-		case p.Observed.NewestContainer(c.Name) != c:
+		case p.state.Observed.NewestContainer(c.Name) != c:
 			p.killStray(c, "a newer container of the same name exists")
 		case c.SandboxID != p.out.SandboxID:
 			p.killStray(c, "it runs in a former sandbox")
@@ -171,7 +171,7 @@ func (p *planner) kills(id string) bool {
 // kill stops a container, for a reason, with a message for the event.
 func (p *planner) kill(c *cri.Container, reason, message string) {
 	p.out.Kill = append(p.out.Kill, Kill{
-		ID: c.ID, Name: c.Name, Grace: Grace(p.Pod), Reason: reason, Message: message, PreStop: PreStop(p.Pod, c),
+		ID: c.ID, Name: c.Name, Grace: Grace(p.state.Pod), Reason: reason, Message: message, PreStop: PreStop(p.state.Pod, c),
 	})
 }
 
@@ -181,8 +181,8 @@ func (p *planner) killStray(c *cri.Container, reason string) {
 }
 
 func (p *planner) killForProbe(c *cri.Container, failed podprobe.Kill) {
-	k := Kill{ID: c.ID, Name: c.Name, Grace: failed.Grace, Reason: failed.Message, Message: failed.Message, PreStop: PreStop(p.Pod, c)}
-	if spec := containers.Named(&p.Pod.Spec, c.Name); spec.Lifecycle != nil && hasOwnGrace(spec, failed.Kind) {
+	k := Kill{ID: c.ID, Name: c.Name, Grace: failed.Grace, Reason: failed.Message, Message: failed.Message, PreStop: PreStop(p.state.Pod, c)}
+	if spec := containers.Named(&p.state.Pod.Spec, c.Name); spec.Lifecycle != nil && hasOwnGrace(spec, failed.Kind) {
 		k.PreStop = spec.Lifecycle.PreStop // also where the pod itself has no time for one
 	}
 	p.out.Kill = append(p.out.Kill, k)
@@ -200,7 +200,7 @@ func hasOwnGrace(c *corev1.Container, kind probe.Kind) bool {
 // start plans the next instance of a container, now or when its back-off is over.
 func (p *planner) start(c *corev1.Container) {
 	start := Start{Container: c, Generation: p.view.Generation}
-	if last := p.Observed.NewestContainer(c.Name); last != nil {
+	if last := p.state.Observed.NewestContainer(c.Name); last != nil {
 		start.Attempt = p.nextAttempt(c.Name)
 		if last.State == cri.ContainerCreated {
 			// It never ran, so what starts now is not a restart: this one, or another in its place.
@@ -213,15 +213,15 @@ func (p *planner) start(c *corev1.Container) {
 			}
 		}
 	}
-	dead := p.Observed.NewestContainerWhere(c.Name, exited)
+	dead := p.state.Observed.NewestContainerWhere(c.Name, exited)
 	switch {
 	case dead == nil || p.excused(c, dead):
 	case p.stoppedForRestart(c, dead):
 		start.CrashLoop = dead.Annotations[AnnotationCrashLoop]
 	default:
-		loop, until := parseCrashLoop(dead.Annotations[AnnotationCrashLoop]).next(crashLoopKey(p.Pod, c), dead, p.Now, p.MaxRestartPeriod)
+		loop, until := parseCrashLoop(dead.Annotations[AnnotationCrashLoop]).next(crashLoopKey(p.state.Pod, c), dead, p.state.Now, p.state.MaxRestartPeriod)
 		if !until.IsZero() {
-			p.wait(p.Pod, c, loop.delay, until)
+			p.wait(p.state.Pod, c, loop.delay, until)
 			return
 		}
 		start.CrashLoop = loop.String()
@@ -231,8 +231,8 @@ func (p *planner) start(c *corev1.Container) {
 
 // nextAttempt returns an attempt that no instance of a container has, but for some that never ran, which are removed before.
 func (p *planner) nextAttempt(name string) (next uint32) {
-	for i := range p.Observed.Containers {
-		if c := &p.Observed.Containers[i]; c.Name == name && c.State != cri.ContainerCreated {
+	for i := range p.state.Observed.Containers {
+		if c := &p.state.Observed.Containers[i]; c.Name == name && c.State != cri.ContainerCreated {
 			next = max(next, c.Attempt+1)
 		}
 	}
@@ -241,7 +241,7 @@ func (p *planner) nextAttempt(name string) (next uint32) {
 
 // excused reports whether an earlier instance does not count for the back-off: an init container runs once in each sandbox.
 func (p *planner) excused(c *corev1.Container, dead *cri.Container) bool {
-	return containers.IsInit(&p.Pod.Spec, c) && (p.out.Sandbox != nil || dead.SandboxID != p.out.SandboxID)
+	return containers.IsInit(&p.state.Pod.Spec, c) && (p.out.Sandbox != nil || dead.SandboxID != p.out.SandboxID)
 }
 
 func (p *planner) wait(pod *corev1.Pod, c *corev1.Container, delay time.Duration, until time.Time) {

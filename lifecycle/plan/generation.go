@@ -20,10 +20,10 @@ func (p *planner) killEarlierGenerations() {
 		return
 	}
 	ephemeral := func(name string) bool {
-		return slices.ContainsFunc(p.Pod.Spec.EphemeralContainers, func(e corev1.EphemeralContainer) bool { return e.Name == name })
+		return slices.ContainsFunc(p.state.Pod.Spec.EphemeralContainers, func(e corev1.EphemeralContainer) bool { return e.Name == name })
 	}
-	for i := range p.Observed.Containers {
-		c := &p.Observed.Containers[i]
+	for i := range p.state.Observed.Containers {
+		c := &p.state.Observed.Containers[i]
 		if podview.GenerationOf(c) < p.view.Generation && (c.State == cri.ContainerRunning || c.State == cri.ContainerUnknown) && !ephemeral(c.Name) {
 			p.out.Kill = append(p.out.Kill, Kill{ID: c.ID, Name: c.Name, Grace: hook.MinimumGrace, Reason: "all containers are restarted"})
 		}

@@ -27,7 +27,7 @@ const (
 // first, because the runtime may have lost early ones that have exited: what comes later proves that they did. Source:
 // computeInitContainerActions in pkg/kubelet/kuberuntime/kuberuntime_container.go.
 func (p *planner) planInit() initProgress {
-	specs := p.Pod.Spec.InitContainers
+	specs := p.state.Pod.Spec.InitContainers
 	if len(specs) == 0 {
 		return initDone
 	}
@@ -49,16 +49,16 @@ func (p *planner) planInit() initProgress {
 		if passed && !containers.IsSidecar(c) {
 			continue
 		}
-		again, done, ok := p.planInitContainer(c, last)
-		if !ok {
+		step := p.planInitContainer(c, last)
+		if step.failed {
 			return initFailed
 		}
-		if done && i == len(specs)-1 {
+		if step.complete && i == len(specs)-1 {
 			progress = initDone
-		} else if done && !passed {
+		} else if step.complete && !passed {
 			turns = append(turns, i+1)
 		}
-		if again {
+		if step.restart {
 			turns = append(turns, i)
 		}
 		passed = true
@@ -72,66 +72,71 @@ func (p *planner) planInit() initProgress {
 	return progress
 }
 
-// planInitContainer decides for one init container that there is: whether it starts again, whether the next one may
-// start, and whether the pod can still come to something.
-func (p *planner) planInitContainer(c *corev1.Container, last *cri.Container) (again, done, ok bool) {
+// initStep is the decision about one init container that the runtime has. The zero value lets it run on, and the next one wait.
+type initStep struct {
+	restart  bool // it is started again
+	complete bool // the next init container, or the regular containers, may start
+	failed   bool // the pod has failed
+}
+
+// planInitContainer decides about the instance last of init container c.
+func (p *planner) planInitContainer(c *corev1.Container, last *cri.Container) initStep {
 	switch last.State {
 	case cri.ContainerCreated:
-		return true, false, true
+		return initStep{restart: true}
 	case cri.ContainerRunning:
 		if !containers.IsSidecar(c) {
 			p.planResize(last)
-			return false, false, true
+			return initStep{}
 		}
-		again, done = p.planSidecar(c, last)
-		return again, done, true
+		return p.planSidecar(c, last)
 	case cri.ContainerExited:
 		switch {
 		case containers.IsSidecar(c):
-			return true, false, true
+			return initStep{restart: true}
 		case last.ExitCode == 0 && last.Reason != reasonOOMKilled:
-			return false, true, true
+			return initStep{complete: true}
 		}
-		again = podview.ShouldRestart(&p.Pod.Spec, c, last.ExitCode)
-		return again, false, again
+		restart := podview.ShouldRestart(&p.state.Pod.Spec, c, last.ExitCode)
+		return initStep{restart: restart, failed: !restart}
 	}
-	// It may run after all. What it would have exited with is not known, so no rule can say what follows.
-	if !containers.IsSidecar(c) && !restartsUnseen(&p.Pod.Spec, c) {
-		return false, false, false
+	// It may run after all. Its exit code is not known, so no rule can say what follows.
+	if !containers.IsSidecar(c) && !restartsUnseen(&p.state.Pod.Spec, c) {
+		return initStep{failed: true}
 	}
 	p.kill(last, "the runtime lost track of it", `Init container is in "unknown" state, try killing it before restart`)
-	return true, false, true
+	return initStep{restart: true}
 }
 
 // reasonOOMKilled is the reason of a container that the kernel ended for its memory. An init container that lost a
 // process that way has failed, whatever it exits with.
 const reasonOOMKilled = "OOMKilled"
 
-// planSidecar decides for a running sidecar. The next init container waits for its startup probe, not for its liveness.
-func (p *planner) planSidecar(c *corev1.Container, live *cri.Container) (again, started bool) {
-	started = c.StartupProbe == nil || p.says(c.StartupProbe, live, probe.Startup, probe.Success)
+// planSidecar decides about a running sidecar. The next init container waits for its startup probe, not for its liveness.
+func (p *planner) planSidecar(c *corev1.Container, live *cri.Container) initStep {
+	started := c.StartupProbe == nil || p.says(c.StartupProbe, live, probe.Startup, probe.Success)
 	failed, must := p.failedProbe(c, live)
 	switch {
 	case must && failed.Kind == probe.Startup:
 		p.killForProbe(live, failed)
-		return true, false
+		return initStep{restart: true}
 	case !started:
-		return false, false
+		return initStep{}
 	case changed(c, live):
 		p.kill(live, "its definition changed", "Init container "+c.Name+" definition changed")
-		return true, true
+		return initStep{restart: true, complete: true}
 	case must:
 		p.killForProbe(live, failed)
-		return true, true
+		return initStep{restart: true, complete: true}
 	}
 	if !p.planResize(live) {
-		return true, true
+		return initStep{restart: true, complete: true}
 	}
-	if slices.Contains(p.PostStartPending, live.ID) {
+	if slices.Contains(p.state.PostStartPending, live.ID) {
 		p.hook(c, live)
-		return false, false
+		return initStep{}
 	}
-	return false, true
+	return initStep{complete: true}
 }
 
 // restartsUnseen reports whether a container is started again when nobody saw how it exited.

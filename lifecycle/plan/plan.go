@@ -147,7 +147,7 @@ type BackOff struct {
 
 // planner makes the actions of one state.
 type planner struct {
-	State
+	state    State
 	terminal bool // the phase of the pod is terminal, or will be: nothing is started any more
 	view     podview.View
 	out      Actions
@@ -168,9 +168,9 @@ func plan(s *State, terminal bool) Actions {
 	if s.Pod == nil || s.Deleted || s.Pod.DeletionTimestamp != nil {
 		return Teardown(*s, graceOf(s))
 	}
-	p := planner{State: *s, terminal: terminal, view: podview.New(s.Pod, s.Observed)}
+	p := planner{state: *s, terminal: terminal, view: podview.New(s.Pod, s.Observed)}
 	change := p.view.SandboxChange()
-	if p.NoCgroup && !change.Create && podview.Running(p.Observed) {
+	if p.state.NoCgroup && !change.Create && podview.Running(p.state.Observed) {
 		change = podview.SandboxChange{Create: true, Attempt: change.Attempt + 1, Why: "the cgroup of the pod is missing"}
 	}
 	switch {
@@ -188,10 +188,10 @@ func plan(s *State, terminal bool) Actions {
 
 // completed reports whether every regular container of the pod has exited and none is to be started again.
 func (p *planner) completed() bool {
-	for i := range p.Pod.Spec.Containers {
-		c := &p.Pod.Spec.Containers[i]
+	for i := range p.state.Pod.Spec.Containers {
+		c := &p.state.Pod.Spec.Containers[i]
 		last := p.view.Newest(c.Name)
-		if last == nil || last.State != cri.ContainerExited || podview.ShouldRestart(&p.Pod.Spec, c, last.ExitCode) {
+		if last == nil || last.State != cri.ContainerExited || podview.ShouldRestart(&p.state.Pod.Spec, c, last.ExitCode) {
 			return false
 		}
 	}
@@ -201,17 +201,17 @@ func (p *planner) completed() bool {
 // planSandbox ends what is there and, if something is still to run, begins anew in a fresh sandbox.
 func (p *planner) planSandbox(change podview.SandboxChange) {
 	p.out.SandboxChanged = change.Why
-	p.stopPod(Grace(p.Pod), change.Why)
-	ran := slices.ContainsFunc(p.Observed.Containers, func(c cri.Container) bool {
+	p.stopPod(Grace(p.state.Pod), change.Why)
+	ran := slices.ContainsFunc(p.state.Observed.Containers, func(c cri.Container) bool {
 		return c.State != cri.ContainerCreated && podview.GenerationOf(&c) >= p.view.Generation
 	})
-	if p.Pod.Spec.RestartPolicy == corev1.RestartPolicyNever && change.Attempt != 0 && ran {
+	if p.state.Pod.Spec.RestartPolicy == corev1.RestartPolicyNever && change.Attempt != 0 && ran {
 		p.out.Done = true
 		return
 	}
 	var start []*corev1.Container
-	for i := range p.Pod.Spec.Containers {
-		c := &p.Pod.Spec.Containers[i]
+	for i := range p.state.Pod.Spec.Containers {
+		c := &p.state.Pod.Spec.Containers[i]
 		if !p.finished(c) {
 			start = append(start, c)
 		}
@@ -221,8 +221,8 @@ func (p *planner) planSandbox(change podview.SandboxChange) {
 		return
 	}
 	p.out.Sandbox = &Sandbox{Attempt: change.Attempt}
-	if len(p.Pod.Spec.InitContainers) > 0 {
-		start = []*corev1.Container{&p.Pod.Spec.InitContainers[0]}
+	if len(p.state.Pod.Spec.InitContainers) > 0 {
+		start = []*corev1.Container{&p.state.Pod.Spec.InitContainers[0]}
 	}
 	for _, c := range start {
 		p.start(c)
@@ -231,7 +231,7 @@ func (p *planner) planSandbox(change podview.SandboxChange) {
 
 // finished reports whether a container did its work once and for all, so that a new sandbox must not repeat it.
 func (p *planner) finished(c *corev1.Container) bool {
-	once := p.Pod.Spec.RestartPolicy == corev1.RestartPolicyOnFailure
+	once := p.state.Pod.Spec.RestartPolicy == corev1.RestartPolicyOnFailure
 	if c.RestartPolicy != nil {
 		once = *c.RestartPolicy == corev1.ContainerRestartPolicyOnFailure
 	}
@@ -243,8 +243,8 @@ func (p *planner) finished(c *corev1.Container) bool {
 func (p *planner) end() {
 	p.out = Actions{Done: true}
 	reason := "its work is done"
-	if p.Eviction != nil {
-		reason = "the pod is evicted: " + p.Eviction.Reason
+	if p.state.Eviction != nil {
+		reason = "the pod is evicted: " + p.state.Eviction.Reason
 	}
-	p.stopPod(graceOf(&p.State), reason)
+	p.stopPod(graceOf(&p.state), reason)
 }

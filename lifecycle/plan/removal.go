@@ -15,14 +15,14 @@ import (
 // stays, and every sandbox with a container that stays, since its removal would take the container along. Of a pod that has
 // terminated or is held back, and is trimmed, nothing stays.
 func (p *planner) planRemoval() {
-	for i := range p.Observed.Containers {
-		if c := &p.Observed.Containers[i]; p.obsolete(c) {
+	for i := range p.state.Observed.Containers {
+		if c := &p.state.Observed.Containers[i]; p.obsolete(c) {
 			p.out.Remove = append(p.out.Remove, c.ID)
 		}
 	}
-	newest := p.Observed.NewestSandbox()
-	for i := range p.Observed.Sandboxes {
-		if sb := &p.Observed.Sandboxes[i]; (sb != newest || p.trims()) && sb.State != cri.SandboxReady && !p.needed(sb) {
+	newest := p.state.Observed.NewestSandbox()
+	for i := range p.state.Observed.Sandboxes {
+		if sb := &p.state.Observed.Sandboxes[i]; (sb != newest || p.trims()) && sb.State != cri.SandboxReady && !p.needed(sb) {
 			p.out.RemoveSandbox = append(p.out.RemoveSandbox, sb.ID)
 		}
 	}
@@ -31,14 +31,14 @@ func (p *planner) planRemoval() {
 // trims reports whether nothing of the pod is to stay in the runtime: others know that it has terminated or is held back, and nothing
 // of it runs.
 func (p *planner) trims() bool {
-	return p.Trim && p.Previous != nil && podview.Terminated(p.Observed) &&
-		(podstatus.Terminal(p.Previous.Phase) || podstatus.TellsHold(p.Previous, p.Eviction, p.Pod))
+	return p.state.Trim && p.state.Previous != nil && podview.Terminated(p.state.Observed) &&
+		(podstatus.Terminal(p.state.Previous.Phase) || podstatus.TellsHold(p.state.Previous, p.state.Eviction, p.state.Pod))
 }
 
 // needed reports whether a sandbox holds a container that stays.
 func (p *planner) needed(sb *cri.Sandbox) bool {
-	for i := range p.Observed.Containers {
-		if c := &p.Observed.Containers[i]; c.SandboxID == sb.ID && !p.obsolete(c) {
+	for i := range p.state.Observed.Containers {
+		if c := &p.state.Observed.Containers[i]; c.SandboxID == sb.ID && !p.obsolete(c) {
 			return true
 		}
 	}
@@ -52,7 +52,7 @@ func (p *planner) obsolete(c *cri.Container) bool {
 	case cri.ContainerCreated:
 		return !p.adopts(c.ID)
 	case cri.ContainerExited:
-		return p.trims() || containers.Named(&p.Pod.Spec, c.Name) == nil || p.Observed.NewestContainerWhere(c.Name, exited) != c
+		return p.trims() || containers.Named(&p.state.Pod.Spec, c.Name) == nil || p.state.Observed.NewestContainerWhere(c.Name, exited) != c
 	}
 	return false
 }

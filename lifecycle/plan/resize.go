@@ -25,9 +25,9 @@ func (p *planner) planResize(live *cri.Container) (kept bool) {
 
 // resizeOf returns what is to become of the resources of a container, or nil.
 func (p *planner) resizeOf(c *cri.Container) *resize.Container {
-	for i := range p.Resize.Containers {
-		if p.Resize.Containers[i].ID == c.ID {
-			return &p.Resize.Containers[i]
+	for i := range p.state.Resize.Containers {
+		if p.state.Resize.Containers[i].ID == c.ID {
+			return &p.state.Resize.Containers[i]
 		}
 	}
 	return nil

@@ -62,7 +62,7 @@ func graceOf(s *State) time.Duration {
 // exited can be seen in between. The pod may be nil, for one that only the runtime knows: then its containers are stopped
 // all at once, and their preStop hooks are those that were noted when they were created. Of a pod that is restarted nothing is removed.
 func Teardown(s State, grace time.Duration) Actions {
-	p := planner{State: s, out: Actions{Done: true}}
+	p := planner{state: s, out: Actions{Done: true}}
 	p.stopPod(grace, "the pod is deleted")
 	ready := slices.ContainsFunc(s.Observed.Sandboxes, func(s cri.Sandbox) bool { return s.State == cri.SandboxReady })
 	if len(p.out.Kill) > 0 || ready || s.Restart {
@@ -83,16 +83,16 @@ func Teardown(s State, grace time.Duration) Actions {
 // stopPod stops everything that runs and every sandbox. A sandbox that is not ready is stopped too: its network may
 // still be there.
 func (p *planner) stopPod(grace time.Duration, reason string) {
-	for i := range p.Observed.Containers {
-		c := &p.Observed.Containers[i]
+	for i := range p.state.Observed.Containers {
+		c := &p.state.Observed.Containers[i]
 		if c.State == cri.ContainerRunning || c.State == cri.ContainerUnknown {
 			p.out.Kill = append(p.out.Kill, Kill{
-				ID: c.ID, Name: c.Name, Grace: grace, Reason: reason, PreStop: PreStop(p.Pod, c), After: p.endBefore(c),
+				ID: c.ID, Name: c.Name, Grace: grace, Reason: reason, PreStop: PreStop(p.state.Pod, c), After: p.endBefore(c),
 			})
 		}
 	}
-	for i := range p.Observed.Sandboxes {
-		if sb := &p.Observed.Sandboxes[i]; sb.State == cri.SandboxReady || !p.Stopped[sb.ID] {
+	for i := range p.state.Observed.Sandboxes {
+		if sb := &p.state.Observed.Sandboxes[i]; sb.State == cri.SandboxReady || !p.state.Stopped[sb.ID] {
 			p.out.StopSandboxes = append(p.out.StopSandboxes, sb.ID)
 		}
 	}
@@ -101,25 +101,25 @@ func (p *planner) stopPod(grace time.Duration, reason string) {
 // endBefore names the running containers that terminate before a sidecar: the regular ones, and the sidecars that
 // started after it. Source: kuberuntime_termination_order.go in pkg/kubelet/kuberuntime.
 func (p *planner) endBefore(c *cri.Container) (names []string) {
-	if p.Pod == nil {
+	if p.state.Pod == nil {
 		return nil
 	}
-	at := slices.IndexFunc(p.Pod.Spec.InitContainers, func(x corev1.Container) bool { return x.Name == c.Name })
-	if at < 0 || !containers.IsSidecar(&p.Pod.Spec.InitContainers[at]) {
+	at := slices.IndexFunc(p.state.Pod.Spec.InitContainers, func(x corev1.Container) bool { return x.Name == c.Name })
+	if at < 0 || !containers.IsSidecar(&p.state.Pod.Spec.InitContainers[at]) {
 		return nil
 	}
 	add := func(specs []corev1.Container) {
 		for i := range specs {
-			last := p.Observed.NewestContainer(specs[i].Name)
+			last := p.state.Observed.NewestContainer(specs[i].Name)
 			if last != nil && last.State == cri.ContainerRunning {
 				names = append(names, last.Name)
 			}
 		}
 	}
-	add(p.Pod.Spec.Containers)
-	for i := len(p.Pod.Spec.InitContainers) - 1; i > at; i-- {
-		if containers.IsSidecar(&p.Pod.Spec.InitContainers[i]) {
-			add(p.Pod.Spec.InitContainers[i : i+1])
+	add(p.state.Pod.Spec.Containers)
+	for i := len(p.state.Pod.Spec.InitContainers) - 1; i > at; i-- {
+		if containers.IsSidecar(&p.state.Pod.Spec.InitContainers[i]) {
+			add(p.state.Pod.Spec.InitContainers[i : i+1])
 		}
 	}
 	return names

@@ -28,7 +28,7 @@ const (
 
 // describer makes the statuses of the containers of a pod.
 type describer struct {
-	*podview.View
+	view       *podview.View
 	in         *Input
 	generation int  // restart-all; instances of an earlier one are started again
 	begun      bool // a regular container was created in that generation, in whatever sandbox
@@ -37,7 +37,7 @@ type describer struct {
 // describeContainers fills in the statuses of all containers: regular and ephemeral ones by name, init
 // containers in their order.
 func describeContainers(st *corev1.PodStatus, v *podview.View, previous *corev1.PodStatus, in *Input) {
-	d := describer{View: v, in: in, generation: v.Generation}
+	d := describer{view: v, in: in, generation: v.Generation}
 	pod := v.Pod
 	for i := range pod.Spec.Containers {
 		c := &pod.Spec.Containers[i]
@@ -68,8 +68,8 @@ func describeContainers(st *corev1.PodStatus, v *podview.View, previous *corev1.
 // container describes a container with what its probes say.
 func (d *describer) container(c *corev1.Container, before *corev1.ContainerStatus) corev1.ContainerStatus {
 	st := d.instance(c, before)
-	started := podprobe.Started(d.Pod, c, &st, before, d.in.Probes)
-	st.Started, st.Ready = &started, podprobe.Ready(d.Pod, c, &st, before, d.in.Probes)
+	started := podprobe.Started(d.view.Pod, c, &st, before, d.in.Probes)
+	st.Started, st.Ready = &started, podprobe.Ready(d.view.Pod, c, &st, before, d.in.Probes)
 	return st
 }
 
@@ -79,7 +79,7 @@ func (d *describer) init(c *corev1.Container, before *corev1.ContainerStatus) co
 	st := d.container(c, before)
 	_, waits := d.in.Waiting[c.Name]
 	again := waits && !d.in.Deleted
-	if st.State.Waiting != nil && d.begun && !containers.IsSidecar(c) && !again && d.Observed.NewestContainer(c.Name) == nil {
+	if st.State.Waiting != nil && d.begun && !containers.IsSidecar(c) && !again && d.view.Observed.NewestContainer(c.Name) == nil {
 		st.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
 			Reason: "Completed", Message: messageInitForgotten,
 		}}
@@ -90,7 +90,7 @@ func (d *describer) init(c *corev1.Container, before *corev1.ContainerStatus) co
 
 // instance describes the newest instance of a container, with the one before as its last state.
 func (d *describer) instance(c *corev1.Container, before *corev1.ContainerStatus) corev1.ContainerStatus {
-	last := d.Observed.NewestContainer(c.Name)
+	last := d.view.Observed.NewestContainer(c.Name)
 	st := corev1.ContainerStatus{Name: c.Name, Image: c.Image}
 	if last == nil {
 		d.missing(&st, before)
@@ -114,7 +114,7 @@ func (d *describer) present(c *corev1.Container, last *cri.Container, st, before
 	st.ImageID = last.ImageRef
 	st.Resources, st.AllocatedResources = d.resources(c, last), c.Resources.Requests
 	st.State = d.state(last, before)
-	older := d.Observed.NewestContainerWhere(c.Name, func(o *cri.Container) bool {
+	older := d.view.Observed.NewestContainerWhere(c.Name, func(o *cri.Container) bool {
 		return o.ID != last.ID && o.State == cri.ContainerExited
 	})
 	switch {
@@ -156,7 +156,7 @@ func (d *describer) restarts(last *cri.Container, before *corev1.ContainerStatus
 			n++
 		}
 	}
-	ran := d.Observed.NewestContainerWhere(last.Name, func(c *cri.Container) bool { return c.State != cri.ContainerCreated })
+	ran := d.view.Observed.NewestContainerWhere(last.Name, func(c *cri.Container) bool { return c.State != cri.ContainerCreated })
 	if ran != nil {
 		n = max(n, int32(ran.Attempt))
 	}
@@ -200,7 +200,7 @@ func recursive(m *corev1.VolumeMount, c *cri.Container) bool {
 func (d *describer) setWaiting(c *corev1.Container, st *corev1.ContainerStatus, last *cri.Container) {
 	why, ok := d.in.Waiting[st.Name]
 	restarted := last == nil || last.State != cri.ContainerExited || podview.GenerationOf(last) < d.generation ||
-		containers.IsInit(&d.Pod.Spec, c) || podview.ShouldRestart(&d.Pod.Spec, c, last.ExitCode)
+		containers.IsInit(&d.view.Pod.Spec, c) || podview.ShouldRestart(&d.view.Pod.Spec, c, last.ExitCode)
 	ok = ok && restarted
 	if last != nil && podview.GenerationOf(last) < d.generation && !ok {
 		why.Reason, why.Message, ok = ReasonRestartingAllContainers, messageRestartsAll, true
@@ -217,7 +217,7 @@ func (d *describer) setWaiting(c *corev1.Container, st *corev1.ContainerStatus, 
 // waiting is the state of a container that has not run yet.
 func (d *describer) waiting() corev1.ContainerState {
 	reason := ReasonContainerCreating
-	if len(d.Pod.Spec.InitContainers) > 0 {
+	if len(d.view.Pod.Spec.InitContainers) > 0 {
 		reason = ReasonPodInitializing
 	}
 	return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}
