@@ -22,7 +22,7 @@ func (r *Reconciler) Active() (pods []*corev1.Pod, complete bool) {
 		switch w := r.workers[string(pod.UID)]; {
 		case w == nil:
 			pods = append(pods, pod)
-		case w.counts():
+		case w.shared.counts():
 			pods = append(pods, w.allocatedPod(pod))
 		}
 	}
@@ -32,8 +32,8 @@ func (r *Reconciler) Active() (pods []*corev1.Pod, complete bool) {
 // allocatedPod returns the pod with the resources that are allocated to it. listed is the pod of its UID that a source lists: it is returned
 // while an orphaned pod of the UID is taken down.
 func (w *worker) allocatedPod(listed *corev1.Pod) *corev1.Pod {
-	if pod, _ := w.Wanted(); pod != nil {
-		return w.allocation().Apply(pod)
+	if pod, _ := w.mailbox.Wanted(); pod != nil {
+		return w.shared.allocation().Apply(pod)
 	}
 	return listed
 }
@@ -73,12 +73,12 @@ func (r *Reconciler) Pod(uid string) (state PodState, ok bool) {
 
 // podState is what others are told of the pod. The Reconciler's lock is held, so that it is a worker of it still.
 func (w *worker) podState() PodState {
-	pod, deleted := w.Wanted()
+	pod, deleted := w.mailbox.Wanted()
 	known := w.record.Get()
 	evicted := known.Eviction != nil // only a pod that was admitted is
 	return PodState{
-		Pod: w.id, Spec: pod, Status: w.status(), Deleted: deleted, Evicted: evicted,
-		Admitted: known.Rejection == nil && (evicted || w.admission() == admitted),
+		Pod: w.id, Spec: pod, Status: w.shared.status(), Deleted: deleted, Evicted: evicted,
+		Admitted: known.Rejection == nil && (evicted || w.shared.admission() == admitted),
 	}
 }
 

@@ -38,7 +38,7 @@ const (
 // expectAdmission announces a pod that may have to be admitted. It is called before the worker runs.
 func (w *worker) expectAdmission(pod *corev1.Pod) {
 	if w.r.opts.Admit == nil || pod == nil {
-		w.setAdmission(admitted)
+		w.shared.setAdmission(admitted)
 		return
 	}
 	w.ticket = w.r.admissions.Expect(pod)
@@ -46,7 +46,7 @@ func (w *worker) expectAdmission(pod *corev1.Pod) {
 
 // recallAdmission finds out whether an earlier agent has admitted the pod, as far as its record tells.
 func (w *worker) recallAdmission() {
-	pod, deleted := w.Wanted()
+	pod, deleted := w.mailbox.Wanted()
 	if w.record.Get().Rejection != nil && !deleted && qos.IsStatic(pod) {
 		// As with the kubelet a static pod gets another chance when the agent starts: what it lacked may be there.
 		w.exec.Note(w.record, func(now *poddir.Record) {
@@ -59,13 +59,13 @@ func (w *worker) recallAdmission() {
 	known := w.record.Get()
 	switch {
 	case known.Rejection != nil || known.Eviction.Holds(pod):
-		w.setAdmission(admissionPending) // its resources are others' to have
+		w.shared.setAdmission(admissionPending) // its resources are others' to have
 		w.ticket.Withdraw()
 	case known.Version != 0 && !known.AdmissionPending, deleted, pod.DeletionTimestamp != nil, podstatus.Terminal(pod.Status.Phase):
-		w.setAdmission(admitted)
+		w.shared.setAdmission(admitted)
 		w.ticket.Withdraw()
 	default:
-		w.setAdmission(admissionPending)
+		w.shared.setAdmission(admissionPending)
 		if w.blocker() != nil {
 			w.ticket.Withdraw() // for now
 		}
@@ -75,15 +75,15 @@ func (w *worker) recallAdmission() {
 // admit reports whether the pod may run, or else why not: it asks unless that is known. What is in the runtime was
 // admitted once, by whomever.
 func (w *worker) admit(ctx context.Context, pod *corev1.Pod, observed cri.Pod) error {
-	if w.admission() == admitted {
+	if w.shared.admission() == admitted {
 		return nil
 	}
 	if len(observed.Sandboxes)+len(observed.Containers) > 0 || pod.DeletionTimestamp != nil || podstatus.Terminal(pod.Status.Phase) {
 		w.ticket.Withdraw()
-		w.setAdmission(admitted)
+		w.shared.setAdmission(admitted)
 		return nil
 	}
-	err := w.ask(ctx, pod, func() { w.setAdmission(admitted) })
+	err := w.ask(ctx, pod, func() { w.shared.setAdmission(admitted) })
 	if rejection, ok := errors.AsType[*Rejection](err); ok {
 		w.reject(rejection)
 		return nil
@@ -96,7 +96,7 @@ func (w *worker) admit(ctx context.Context, pod *corev1.Pod, observed cri.Pod) e
 func (w *worker) rejectRefused(pod *corev1.Pod, observed cri.Pod) error {
 	switch {
 	case pod.DeletionTimestamp != nil || w.hasTerminated(pod):
-		w.setAdmission(admitted)
+		w.shared.setAdmission(admitted)
 	case len(observed.Sandboxes)+len(observed.Containers) > 0:
 		return fmt.Errorf("pod is refused and exists in the runtime, where it is left as it is: %w", w.rejection)
 	default:
@@ -141,7 +141,7 @@ func (r *Reconciler) othersThan(asks *worker) (pods []*corev1.Pod) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for pod := range r.wanted().Pods() {
-		if w := r.workers[string(pod.UID)]; w != nil && w != asks && w.counts() {
+		if w := r.workers[string(pod.UID)]; w != nil && w != asks && w.shared.counts() {
 			pods = append(pods, w.allocatedPod(pod))
 		}
 	}

@@ -36,8 +36,8 @@ func (w *worker) awaitOthers(ctx context.Context) bool {
 		case <-ctx.Done():
 			return false
 		case <-b.retired:
-		case <-w.Notes:
-		case <-w.Echo:
+		case <-w.mailbox.Notes:
+		case <-w.mailbox.Echo:
 		case <-timer.C:
 			tell = true
 			timer.Reset(retryMost)
@@ -51,8 +51,8 @@ func (w *worker) awaitOthers(ctx context.Context) bool {
 // none.
 func (w *worker) blocker() *worker {
 	last := w.record.Get().Status
-	pod, deleted := w.Wanted()
-	if deleted || w.EvictionAsked() || w.record.Get().Eviction != nil || pod.DeletionTimestamp != nil || podstatus.Terminal(pod.Status.Phase) || last != nil && podstatus.Terminal(last.Phase) {
+	pod, deleted := w.mailbox.Wanted()
+	if deleted || w.mailbox.EvictionAsked() || w.record.Get().Eviction != nil || pod.DeletionTimestamp != nil || podstatus.Terminal(pod.Status.Phase) || last != nil && podstatus.Terminal(last.Phase) {
 		return nil
 	}
 	return w.namesake()
@@ -116,7 +116,7 @@ func (w *worker) publishBlocked(ctx context.Context, why error) {
 	if err != nil {
 		return
 	}
-	pod, _ := w.Wanted()
+	pod, _ := w.mailbox.Wanted()
 	w.setWaiting(pod.Spec.InitContainers, observed, podstatus.ReasonContainerCreating, why)
 	reason := podstatus.ReasonContainerCreating
 	if len(pod.Spec.InitContainers) > 0 {
@@ -143,5 +143,5 @@ func (r *Reconciler) troubleOf(w *worker) error {
 			return err
 		}
 	}
-	return w.lastTrouble()
+	return w.shared.lastTrouble()
 }

@@ -30,7 +30,9 @@ func (r *Reconciler) checkPod(pod *corev1.Pod) error {
 	if len(errs) == 0 {
 		return nil
 	}
-	return &unfitError{fmt.Errorf("pod %s/%s: %w", pod.Namespace, pod.Name, errs.ToAggregate()), r.rejectionOf(pod, errs, invalid)}
+	return &unfitError{
+		err: fmt.Errorf("pod %s/%s: %w", pod.Namespace, pod.Name, errs.ToAggregate()), rejection: r.rejectionOf(pod, errs, invalid),
+	}
 }
 
 // lacking returns an error for each field that asks for something that the options of this agent leave out or forbid.

@@ -136,8 +136,8 @@ func (r *Reconciler) listDeferred() (resizes []resizequeue.Resize) {
 		if w == nil {
 			continue
 		}
-		z := resizequeue.Resize{Pod: judged.pod, Allocated: w.allocation().Apply(judged.pod), Epoch: judged.epoch}
-		if st := w.status(); st != nil {
+		z := resizequeue.Resize{Pod: judged.pod, Allocated: w.shared.allocation().Apply(judged.pod), Epoch: judged.epoch}
+		if st := w.shared.status(); st != nil {
 			if c := podstatus.Condition(st.Conditions, corev1.PodResizePending); c != nil {
 				z.Since = c.LastTransitionTime.Time
 			}
@@ -159,8 +159,8 @@ func (w *worker) judgeResize(pod *corev1.Pod, observed cri.Pod, deleted bool) {
 
 // allocate records the resources allocated to the pod. A resize that was granted while only a status was published is started by the next sync.
 func (w *worker) allocate(a *resize.Allocation) {
-	resized := w.allocation() != nil
-	if w.setAllocated(a); resized {
-		w.Poke()
+	resized := w.shared.allocation() != nil
+	if w.shared.setAllocated(a); resized {
+		w.mailbox.Poke()
 	}
 }

@@ -49,7 +49,7 @@ func (r *Reconciler) Evict(ctx context.Context, uid string, e Eviction) error {
 		return fmt.Errorf("evict pod %s: %w: no source wants it, and it is not being taken down", uid, cri.ErrNotFound)
 	}
 	select {
-	case <-w.Evict(e):
+	case <-w.mailbox.Evict(e):
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("evict pod %s/%s: %w", w.id.Namespace, w.id.Name, errors.Join(ctx.Err(), r.troubleOf(w)))
@@ -77,7 +77,7 @@ func holdPolicy() backoff.Policy {
 
 // noteEviction takes up an eviction that was asked for. It is on the disk, where there is one, before anything is killed.
 func (w *worker) noteEviction(pod *corev1.Pod) {
-	asked := w.TakeEviction()
+	asked := w.mailbox.TakeEviction()
 	if asked == nil || pod == nil || w.hasTerminated(pod) {
 		return
 	}
@@ -128,7 +128,7 @@ func (w *worker) resume(ctx context.Context, pod *corev1.Pod, observed cri.Pod, 
 	if !podview.Terminated(observed) || pod.DeletionTimestamp != nil {
 		return nil
 	}
-	w.setAdmission(admissionPending)
+	w.shared.setAdmission(admissionPending)
 	switch {
 	case time.Now().Before(holds.Until):
 		return nil
@@ -138,7 +138,7 @@ func (w *worker) resume(ctx context.Context, pod *corev1.Pod, observed cri.Pod, 
 	}
 	again := func() {
 		w.exec.Note(w.record, func(now *poddir.Record) { now.Eviction = nil })
-		w.setAdmission(admitted)
+		w.shared.setAdmission(admitted)
 		w.exec.Log("pod is no longer held back")
 	}
 	if w.r.opts.Admit == nil {

@@ -109,11 +109,11 @@ func (w *worker) publish(pod *corev1.Pod, observed cri.Pod, st *corev1.PodStatus
 	if !deleted {
 		w.exec.Note(w.record, func(now *poddir.Record) { // before anybody else hears of it
 			now.Status = &shown
-			now.AdmissionPending = w.admission() == admissionPending && now.Eviction == nil && now.Rejection == nil
+			now.AdmissionPending = w.shared.admission() == admissionPending && now.Eviction == nil && now.Rejection == nil
 			w.exec.Resizer.Put(now)
 		})
 	}
-	w.setStatus(&shown)
+	w.shared.setStatus(&shown)
 	if hook := w.r.opts.Hooks.Status; hook != nil {
 		hook(pod, &shown)
 	}
@@ -128,7 +128,7 @@ func (w *worker) republish(ctx context.Context) {
 	if err != nil || w.published.status == nil {
 		return // whoever does something about it publishes then
 	}
-	pod, deleted := w.Wanted()
+	pod, deleted := w.mailbox.Wanted()
 	w.publishNow(ctx, pod, observed, deleted)
 }
 

@@ -149,7 +149,7 @@ func (r *Reconciler) wakePods(uids ...string) {
 	defer r.mu.Unlock()
 	for _, uid := range uids {
 		if w := r.workers[uid]; w != nil {
-			w.Poke()
+			w.mailbox.Poke()
 		} else {
 			r.wake()
 		}

@@ -49,12 +49,15 @@ const maxRejectionMessage = 1024
 
 // unfitError is why a pod cannot be run, and what it fails with.
 type unfitError struct {
-	error
+	err       error
 	rejection *Rejection // nil: the pod cannot even be named
 }
 
+// Error returns the text of the cause.
+func (e *unfitError) Error() string { return e.err.Error() }
+
 // Unwrap returns the cause.
-func (e *unfitError) Unwrap() error { return e.error }
+func (e *unfitError) Unwrap() error { return e.err }
 
 // rejectionOf returns what a pod with these errors fails with: where the kubelet rejects it, with the kubelet's reason and message, in the
 // order of the kubelet's admission handlers.

@@ -15,19 +15,19 @@ import (
 // is not started. A pod that another source had is taken down first and starts anew. Source: restartRequested in
 // pkg/kubelet/pod_workers.go, filterOutInactivePods in pkg/kubelet/kubelet_pods.go.
 func (w *worker) restartsInPlace(pod *corev1.Pod) bool {
-	return pod != nil && qos.IsStatic(pod) && pod.DeletionTimestamp == nil && w.ListedAgain() && !w.progress.takenOver
+	return pod != nil && qos.IsStatic(pod) && pod.DeletionTimestamp == nil && w.mailbox.ListedAgain() && !w.progress.takenOver
 }
 
 // restart revokes the deletion of a pod of which nothing runs and whose volumes and cgroup are released, and reports whether its source
 // still lists it.
 func (w *worker) restart() bool {
-	if !w.Restart() {
+	if !w.mailbox.Restart() {
 		return false
 	}
 	w.progress.takeDowns = 0
-	w.setAdmission(admitted)
-	w.exec.Note(w.record, func(now *poddir.Record) { now.Status = w.status() }) // clearRecord has removed it
-	terminal := w.isTerminal()
+	w.shared.setAdmission(admitted)
+	w.exec.Note(w.record, func(now *poddir.Record) { now.Status = w.shared.status() }) // clearRecord has removed it
+	terminal := w.shared.isTerminal()
 	w.exec.Log("pod is listed again", "restarted", !terminal)
 	if hook := w.r.opts.Hooks.Left; hook != nil && terminal {
 		hook(w.id)

@@ -29,7 +29,7 @@ func (w *worker) retryIn(ctx context.Context, pod *corev1.Pod, observed cri.Pod,
 		w.publishNow(ctx, pod, observed, deleted)
 	}
 	wait := w.failed(ctx, err, due)
-	if newest, _ := w.Wanted(); newest != pod && !mailbox.Same(newest, pod) {
+	if newest, _ := w.mailbox.Wanted(); newest != pod && !mailbox.Same(newest, pod) {
 		return 0
 	}
 	return wait
@@ -54,7 +54,7 @@ func (w *worker) failed(ctx context.Context, err error, due time.Time) time.Dura
 		return 0
 	}
 	w.progress.failures++
-	w.setTrouble(err)
+	w.shared.setTrouble(err)
 	wait := retryDelay(w.progress.failures, errors.Is(err, cri.ErrUnavailable), w.r.opts.Pacing.Rand())
 	if at := retryAt(err); !at.IsZero() {
 		wait = max(time.Until(at), wait)
@@ -69,7 +69,7 @@ func (w *worker) failed(ctx context.Context, err error, due time.Time) time.Dura
 // recovered notes that all went well.
 func (w *worker) recovered() {
 	w.progress.failures = 0
-	w.setTrouble(nil)
+	w.shared.setTrouble(nil)
 }
 
 // takeDownsAtOnce is how often a pod is looked at again at once after all that takes it down has succeeded. Two are enough

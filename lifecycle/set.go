@@ -122,7 +122,7 @@ func (r *Reconciler) acceptPod(old, pod *corev1.Pod, shared bool) (*corev1.Pod, 
 	}
 	if err := r.check(pod); err != nil {
 		if unfit, ok := errors.AsType[*unfitError](err); ok && old != nil {
-			err = unfit.error // the pod goes on as it was
+			err = unfit.err // the pod goes on as it was
 		}
 		return withDeletion(old, pod), err
 	}

@@ -12,81 +12,81 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// told is what a worker lets others know of its pod.
-type told struct {
-	activeChanged func() // called when the pod may have begun or ceased to be one of Active, or its allocation has changed
+// sharedState is the state of a pod that its worker writes, and that other goroutines read.
+type sharedState struct {
+	activeChanged func() // called when Active may list the pod, or list it no longer, or when its allocation has changed
 
 	mu        sync.Mutex         // guards all below
-	shown     *corev1.PodStatus  // as others were told it last; nil: nothing yet
-	allocated *resize.Allocation // to the pod; nil: what its spec asks for
+	shown     *corev1.PodStatus  // the status published last; nil: none yet
+	allocated *resize.Allocation // to the pod; nil: the resources of its spec
 	admitted  admission
-	trouble   error // what failed last; nil once it works
+	trouble   error // of the last attempt that failed; nil: the last attempt succeeded
 }
 
-// status returns the status of the pod as others were told it last, or nil.
-func (t *told) status() *corev1.PodStatus {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.shown
+// status returns the status of the pod that was published last, or nil.
+func (s *sharedState) status() *corev1.PodStatus {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.shown
 }
 
-// setStatus notes the status of the pod as others are told it.
-func (t *told) setStatus(shown *corev1.PodStatus) {
-	t.mu.Lock()
-	t.shown = shown
-	t.mu.Unlock()
-	t.activeChanged()
+// setStatus stores the status of the pod that is published.
+func (s *sharedState) setStatus(shown *corev1.PodStatus) {
+	s.mu.Lock()
+	s.shown = shown
+	s.mu.Unlock()
+	s.activeChanged()
 }
 
 // isTerminal reports whether the pod has terminated, nothing of it runs, and it will not start again.
-func (t *told) isTerminal() bool {
-	st := t.status()
+func (s *sharedState) isTerminal() bool {
+	st := s.status()
 	return st != nil && podstatus.Terminal(st.Phase)
 }
 
-// admission returns what is known of whether the pod may run.
-func (t *told) admission() admission {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.admitted
+// admission returns whether the pod is admitted, as far as it is known.
+func (s *sharedState) admission() admission {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.admitted
 }
 
-// setAdmission notes whether the pod may run.
-func (t *told) setAdmission(a admission) {
-	t.mu.Lock()
-	t.admitted = a
-	t.mu.Unlock()
-	t.activeChanged()
+// setAdmission stores whether the pod is admitted.
+func (s *sharedState) setAdmission(a admission) {
+	s.mu.Lock()
+	s.admitted = a
+	s.mu.Unlock()
+	s.activeChanged()
 }
 
-// counts reports whether the resources of the pod are not others' to have.
-func (t *told) counts() bool { return t.admission() != admissionPending && !t.isTerminal() }
+// counts reports whether the pod is admitted and not terminated: no other pod may have its resources.
+func (s *sharedState) counts() bool { return s.admission() != admissionPending && !s.isTerminal() }
 
-// setAllocated notes what is allocated to the pod.
-func (t *told) setAllocated(a *resize.Allocation) {
-	t.mu.Lock()
-	t.allocated = a
-	t.mu.Unlock()
-	t.activeChanged()
+// setAllocated stores the resources allocated to the pod.
+func (s *sharedState) setAllocated(a *resize.Allocation) {
+	s.mu.Lock()
+	s.allocated = a
+	s.mu.Unlock()
+	s.activeChanged()
 }
 
-// allocation returns what is allocated to the pod, or nil.
-func (t *told) allocation() *resize.Allocation {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.allocated
+// allocation returns the resources allocated to the pod, or nil: those of its spec.
+func (s *sharedState) allocation() *resize.Allocation {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.allocated
 }
 
-// setTrouble notes what failed last, or, without an error, that nothing did.
-func (t *told) setTrouble(err error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.trouble = err
+// setTrouble stores the error of the last attempt; nil: it succeeded.
+func (s *sharedState) setTrouble(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.trouble = err
 }
 
-// lastTrouble returns what failed last, or nil.
-func (t *told) lastTrouble() error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.trouble
+// lastTrouble returns the error of the last attempt, or nil.
+func (s *sharedState) lastTrouble() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.trouble
 }

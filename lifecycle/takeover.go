@@ -22,5 +22,5 @@ func (w *worker) takeOver() {
 	w.record.KeepSource(was) // until nothing is left of it, whenever the agent dies
 	w.exec.Log("pod of another source has this UID, and is taken down first", "source", w.source, "other", was)
 	w.progress.takenOver = true
-	w.Delete()
+	w.mailbox.Delete()
 }

@@ -27,11 +27,11 @@ func (r *Reconciler) Trim(ctx context.Context) error {
 		return errors.New("trim pods: Reconciler.Run has ended")
 	}
 	r.mu.Lock()
-	pods := slices.DeleteFunc(slices.Collect(maps.Values(r.workers)), func(w *worker) bool { return !w.isTerminal() && w.record.Get().Eviction == nil })
+	pods := slices.DeleteFunc(slices.Collect(maps.Values(r.workers)), func(w *worker) bool { return !w.shared.isTerminal() && w.record.Get().Eviction == nil })
 	r.mu.Unlock()
 	done, errs := make([]<-chan struct{}, len(pods)), make([]error, len(pods))
 	for i, w := range pods {
-		done[i] = w.Trim()
+		done[i] = w.mailbox.Trim()
 	}
 	for i, w := range pods {
 		errs[i] = r.awaitTrim(ctx, w, done[i])

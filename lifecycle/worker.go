@@ -22,12 +22,12 @@ import (
 // worker drives one pod: it reads what the runtime has of it, decides what it needs, has that done, publishes its status,
 // and sleeps until something changes. It has a goroutine of its own, so that whatever the pod waits for it waits for alone.
 type worker struct {
-	*mailbox.Mailbox
-	told
-	r      *Reconciler
-	id     cri.PodIdentity
-	record *poddir.Recorder
-	exec   *executor.Executor
+	r       *Reconciler
+	id      cri.PodIdentity
+	mailbox *mailbox.Mailbox // requests to the worker
+	shared  sharedState
+	record  *poddir.Recorder
+	exec    *executor.Executor
 
 	source  string                     // whose pod it is; of the Reconciler
 	after   predecessors               // pods of the same name that go first
@@ -53,10 +53,10 @@ type progress struct {
 func newWorker(r *Reconciler, id cri.PodIdentity, pod *corev1.Pod) *worker {
 	record := poddir.NewRecorder(poddir.Of(r.opts.Dirs.Pods, id.UID), id.Namespace+"/"+id.Name)
 	w := &worker{
-		Mailbox: mailbox.New(pod), r: r, id: id, record: record, exec: executor.New(executor.NewReporter(r.node, id), record),
+		r: r, id: id, mailbox: mailbox.New(pod), record: record, exec: executor.New(executor.NewReporter(r.node, id), record),
 		retired: make(chan struct{}),
 	}
-	w.exec.Resizer.Granted, w.activeChanged = w.allocate, r.deferred.podsChanged
+	w.exec.Resizer.Granted, w.shared.activeChanged = w.allocate, r.deferred.podsChanged
 	return w
 }
 
@@ -67,7 +67,7 @@ func (w *worker) run(ctx context.Context) {
 	}
 	w.takeOver()
 	known := w.record.Get()
-	w.setAllocated(known.Allocated)
+	w.shared.setAllocated(known.Allocated)
 	w.exec.Resizer.Recall(known)
 	w.recallAdmission()
 	if !w.awaitOthers(ctx) {
@@ -79,15 +79,15 @@ func (w *worker) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-w.Echo:
+		case <-w.mailbox.Echo:
 			w.republish(ctx)
 			continue
-		case <-w.Notes:
+		case <-w.mailbox.Notes:
 		case <-timer.C:
 		}
 		began := time.Now()
 		next, gone := w.sync(ctx)
-		pod, deleted := w.Wanted()
+		pod, deleted := w.mailbox.Wanted()
 		w.exec.Synced(began, pod, deleted, gone)
 		if gone {
 			return
@@ -105,8 +105,9 @@ func (w *worker) sync(ctx context.Context) (next time.Duration, gone bool) {
 		return w.failed(ctx, err, time.Time{}), false
 	}
 	w.published.replaced = nil // the reading is newer than the replacement
-	work, done, pod, deleted := w.Begin(ctx)
-	defer done()
+	work, begun := w.mailbox.Begin(ctx)
+	defer begun.End()
+	pod, deleted := begun.Pod, begun.Deleted
 	if observed, err = w.shareOut(observed, deleted); err != nil {
 		return w.failed(ctx, err, time.Time{}), false
 	}
@@ -135,14 +136,14 @@ func (w *worker) sync(ctx context.Context) (next time.Duration, gone bool) {
 	}
 	if a.Idle() {
 		if s.Trim {
-			w.Trimmed()
+			w.mailbox.Trimmed()
 		}
 		left, err := w.exec.Rest(ctx, s.Pod, observed, &a)
 		if err != nil {
 			return w.failed(ctx, err, time.Time{}), false
 		}
 		if a.Done && podview.Terminated(observed) {
-			w.Settle()
+			w.mailbox.Settle()
 		}
 		if hook := w.r.opts.Hooks.Left; left && hook != nil && !deleted && !s.Eviction.Holds(pod) {
 			hook(w.id)
@@ -182,7 +183,7 @@ func (w *worker) act(ctx, work context.Context, s plan.State, a *plan.Actions, p
 	if a.Sandbox != nil {
 		a.Sandbox.Started = w.published.status.StartTime.Time
 	}
-	w.SetStops(a.Done)
+	w.mailbox.SetStops(a.Done)
 	noted, err := w.execute(work, s.Pod, s.Observed, a)
 	w.progress.lastSync = time.Now()
 	if err == nil && (a.Sandbox != nil || len(a.Start)+len(a.Kill) > 0) {
@@ -222,10 +223,10 @@ func (w *worker) execute(ctx context.Context, pod *corev1.Pod, observed cri.Pod,
 		select {
 		case err := <-done:
 			return noted, err
-		case <-w.Notes:
+		case <-w.mailbox.Notes:
 			noted = true
 			w.republish(ctx)
-		case <-w.Echo:
+		case <-w.mailbox.Echo:
 			w.republish(ctx)
 		case <-w.exec.QuotaLifted():
 			due = w.exec.QuotaDue(due)
@@ -244,7 +245,7 @@ func (w *worker) state(ctx context.Context, pod *corev1.Pod, observed cri.Pod, d
 		s.Restart = w.restartsInPlace(pod)
 		return s, nil
 	}
-	s.Trim = w.TrimAsked() && w.record.Saved()
+	s.Trim = w.mailbox.TrimAsked() && w.record.Saved()
 	s.PostStartPending = w.postStartPending(observed)
 	s.ResizePod = w.exec.Resizer.MayLackLimits(observed)
 	s.NoCgroup, err = w.exec.LacksCgroup(ctx, s.Pod, observed)
@@ -265,7 +266,7 @@ func (w *worker) gone(ctx context.Context, pod *corev1.Pod, observed cri.Pod) (n
 		w.r.opts.Probes.Remove(w.id.UID)
 	}
 	w.exec.Forget()
-	w.End()
+	w.mailbox.End()
 	w.exec.Log("pod is gone")
 	if hook := w.r.opts.Hooks.Gone; hook != nil {
 		hook(w.id)

@@ -83,7 +83,7 @@ func (r *Reconciler) syncWorkers() (started []*worker, whole bool) {
 		pod := refused.Pod
 		w := newWorker(r, cri.PodIdentity{UID: string(pod.UID), Name: pod.Name, Namespace: pod.Namespace}, pod)
 		w.rejection = why
-		w.setAdmission(admissionPending)
+		w.shared.setAdmission(admissionPending)
 		w.from(refused.Source)
 		r.workers[w.id.UID] = w
 		started = append(started, w)
@@ -103,11 +103,11 @@ func (r *Reconciler) updateWorkers(wanted *podset.Merge) {
 	}
 	for uid, w := range r.workers {
 		if pod := wanted.Pod(uid); pod != nil && w.source == wanted.Holder(uid) {
-			w.Update(pod, w.isTerminal())
+			w.mailbox.Update(pod, w.shared.isTerminal())
 		} else if pod := refused[uid]; pod != nil && w.rejection != nil {
-			w.Update(pod, w.isTerminal())
+			w.mailbox.Update(pod, w.shared.isTerminal())
 		} else {
-			w.Delete()
+			w.mailbox.Delete()
 		}
 	}
 	r.deferred.podsChanged()

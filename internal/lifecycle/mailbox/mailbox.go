@@ -257,21 +257,33 @@ func (m *Mailbox) Settle() {
 	}
 }
 
-// Begin returns what is wanted, and a context for the work on it, which ends when a deletion makes the work pointless. End
-// it with done.
-func (m *Mailbox) Begin(ctx context.Context) (work context.Context, done func(), pod *corev1.Pod, deleted bool) {
+// Work is a sync of the pod that is under way.
+type Work struct {
+	Pod     *corev1.Pod // the newest version when the work began; nil: only the runtime has the pod
+	Deleted bool        // no source listed the pod when the work began
+
+	mailbox *Mailbox
+	cancel  context.CancelFunc
+}
+
+// Begin returns the work that begins now, and its context, which ends when a deletion or an eviction makes the work pointless.
+// The caller calls [Work.End].
+func (m *Mailbox) Begin(ctx context.Context) (context.Context, *Work) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	work, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancel(ctx)
 	if !m.deleted {
 		m.cancel = cancel
 	}
-	return work, func() {
-		cancel()
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		m.cancel, m.stops = nil, false
-	}, m.pod, m.deleted
+	return ctx, &Work{Pod: m.pod, Deleted: m.deleted, mailbox: m, cancel: cancel}
+}
+
+// End ends the work and its context.
+func (w *Work) End() {
+	w.cancel()
+	w.mailbox.mu.Lock()
+	defer w.mailbox.mu.Unlock()
+	w.mailbox.cancel, w.mailbox.stops = nil, false
 }
 
 // SetStops notes whether the work that is under way takes the pod down.

@@ -94,11 +94,11 @@ func TestWorkThatHasBecomePointless(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			m := mailbox.New(podtest.Pod("a"))
-			work, done, _, _ := m.Begin(t.Context())
+			work, begun := m.Begin(t.Context())
 			m.SetStops(tt.stops)
 			tt.does(m)
 			assert.Equal(t, tt.ends, work.Err() != nil)
-			done()
+			begun.End()
 			assert.Error(t, work.Err())
 		})
 	}
