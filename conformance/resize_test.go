@@ -191,12 +191,7 @@ func (in *resized) observe(c *conformance.Choices) {
 
 // decision is what nodeagent decides about the pod.
 func (in resized) decision() resize.Decision {
-	told, sized := map[string]cgroups.Size{}, map[string]cgroups.Size{}
-	for _, list := range [][]corev1.Container{in.InForce.Spec.InitContainers, in.InForce.Spec.Containers} {
-		for i := range list {
-			sized[list[i].Name] = resize.SizeOf(&in.InForce.Spec, &list[i])
-		}
-	}
+	told := map[string]cgroups.Size{}
 	for i := range in.Observed.Containers {
 		instance := &in.Observed.Containers[i]
 		for _, list := range [][]corev1.Container{in.InForce.Spec.InitContainers, in.InForce.Spec.Containers} {
@@ -209,7 +204,7 @@ func (in resized) decision() resize.Decision {
 	}
 	return resize.Decide(resize.State{
 		Pod: in.Allocated, Observed: in.Observed, Allocated: resize.AllocationOf(in.Allocated), Told: told,
-		Sized: new(resize.SizeOfPod(in.InForce)), SizedContainers: sized,
+		Sized: resize.SizesOf(in.InForce),
 	})
 }
 

@@ -49,7 +49,7 @@ func (w *worker) recallAdmission() {
 	pod, deleted := w.mailbox.Wanted()
 	if w.record.Get().Rejection != nil && !deleted && qos.IsStatic(pod) {
 		// As with the kubelet a static pod gets another chance when the agent starts: what it lacked may be there.
-		w.exec.Note(w.record, func(now *poddir.Record) {
+		w.reporter.Note(w.record, func(now *poddir.Record) {
 			now.Rejection, now.Status, now.AdmissionPending = nil, nil, true
 		})
 	}
@@ -129,11 +129,11 @@ var errAdmitHangs = errors.New("admit pod: Options.Admit does not return althoug
 
 // reject notes that the pod is not to run, before anybody hears of it. It goes on not to count.
 func (w *worker) reject(why *Rejection) {
-	w.exec.Note(w.record, func(now *poddir.Record) { now.Rejection = why })
+	w.reporter.Note(w.record, func(now *poddir.Record) { now.Rejection = why })
 	if w.rejection == nil { // or else Set has returned it
-		w.exec.Log("pod is rejected", "reason", why.StatusReason(), "message", why.Message)
+		w.reporter.Log("pod is rejected", "reason", why.StatusReason(), "message", why.Message)
 	}
-	w.exec.RecordWarning(why.StatusReason(), executor.Subject{}, "%s", why.Message)
+	w.reporter.RecordWarning(why.StatusReason(), executor.Subject{}, "%s", why.Message)
 }
 
 // othersThan returns the pods whose resources count beside those of one that is to be admitted.

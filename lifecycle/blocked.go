@@ -104,8 +104,8 @@ func (w *worker) reportBlocked(ctx context.Context, b *worker, tell bool) {
 	if trouble == nil || !tell || ctx.Err() != nil {
 		return
 	}
-	w.exec.RecordWarning(executor.EventFailedSync, executor.Subject{}, "%v", err)
-	w.exec.SyncFailed(err, retryMost)
+	w.reporter.RecordWarning(executor.EventFailedSync, executor.Subject{}, "%v", err)
+	w.reporter.SyncFailed(err, retryMost)
 }
 
 // publishBlocked publishes that the containers wait, and why. Of a pod that cannot be read it says nothing.

@@ -83,7 +83,7 @@ func (w *worker) noteEviction(pod *corev1.Pod) {
 	}
 	e := *asked
 	e.Hold = e.Holds(pod)
-	w.exec.Note(w.record, func(now *poddir.Record) {
+	w.reporter.Note(w.record, func(now *poddir.Record) {
 		was, over := now.Eviction, !now.Holds.Until.After(time.Now()) // over: what is held would run again at once
 		if was != nil && (!was.Holds(pod) || !over) && (!was.Hold || e.Hold) {
 			grace := e.Grace
@@ -97,7 +97,7 @@ func (w *worker) noteEviction(pod *corev1.Pod) {
 		}
 		now.Eviction = &e
 	})
-	w.exec.Log("evict pod", "reason", e.Reason, "message", e.Message, "hold", e.Hold)
+	w.reporter.Log("evict pod", "reason", e.Reason, "message", e.Message, "hold", e.Hold)
 }
 
 // hasTerminated reports whether others know that a pod has terminated.
@@ -133,13 +133,13 @@ func (w *worker) resume(ctx context.Context, pod *corev1.Pod, observed cri.Pod, 
 	case time.Now().Before(holds.Until):
 		return nil
 	case w.namesake() != nil:
-		w.exec.Note(w.record, func(now *poddir.Record) { now.Holds.Until = time.Now().Add(retryMost) })
+		w.reporter.Note(w.record, func(now *poddir.Record) { now.Holds.Until = time.Now().Add(retryMost) })
 		return nil
 	}
 	again := func() {
-		w.exec.Note(w.record, func(now *poddir.Record) { now.Eviction = nil })
+		w.reporter.Note(w.record, func(now *poddir.Record) { now.Eviction = nil })
 		w.shared.setAdmission(admitted)
-		w.exec.Log("pod is no longer held back")
+		w.reporter.Log("pod is no longer held back")
 	}
 	if w.r.opts.Admit == nil {
 		w.r.reportNoAdmit()
@@ -148,8 +148,8 @@ func (w *worker) resume(ctx context.Context, pod *corev1.Pod, observed cri.Pod, 
 	}
 	err := w.ask(ctx, pod, again)
 	if rejection, ok := errors.AsType[*Rejection](err); ok {
-		w.exec.Log("pod is held back", "reason", rejection.Reason, "message", rejection.Message)
-		w.exec.Note(w.record, func(now *poddir.Record) { now.Holds = now.Holds.Next(time.Now(), holdPolicy(), holdReset) })
+		w.reporter.Log("pod is held back", "reason", rejection.Reason, "message", rejection.Message)
+		w.reporter.Note(w.record, func(now *poddir.Record) { now.Holds = now.Holds.Next(time.Now(), holdPolicy(), holdReset) })
 		return nil
 	}
 	return err

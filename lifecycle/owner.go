@@ -29,7 +29,7 @@ func (r *Reconciler) claim() (owner ownership.Mark, release func() error, err er
 // never come to an end.
 func (w *worker) shareOut(observed cri.Pod, deleted bool) (cri.Pod, error) {
 	owner, foreign := w.r.owner.Foreign(&observed)
-	w.exec.SetShared(foreign)
+	w.exec.Cleaner.SetShared(foreign)
 	switch {
 	case !foreign:
 		return observed, nil

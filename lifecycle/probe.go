@@ -34,6 +34,6 @@ func (w *worker) syncProbes(pod *corev1.Pod, st *corev1.PodStatus, deleted bool)
 		pod = &copied
 	}
 	if err := w.r.opts.Probes.Sync(pod, st); err != nil {
-		w.exec.Warn("probes", "error", err)
+		w.reporter.Warn("probes", "error", err)
 	}
 }

@@ -102,12 +102,12 @@ func (w *worker) publish(pod *corev1.Pod, observed cri.Pod, st *corev1.PodStatus
 	}
 	if same {
 		if !w.record.Saved() {
-			w.exec.Note(w.record, func(*poddir.Record) {})
+			w.reporter.Note(w.record, func(*poddir.Record) {})
 		}
 		return
 	}
 	if !deleted {
-		w.exec.Note(w.record, func(now *poddir.Record) { // before anybody else hears of it
+		w.reporter.Note(w.record, func(now *poddir.Record) { // before anybody else hears of it
 			now.Status = &shown
 			now.AdmissionPending = w.shared.admission() == admissionPending && now.Eviction == nil && now.Rejection == nil
 			w.exec.Resizer.Put(now)
@@ -117,7 +117,7 @@ func (w *worker) publish(pod *corev1.Pod, observed cri.Pod, st *corev1.PodStatus
 	if hook := w.r.opts.Hooks.Status; hook != nil {
 		hook(pod, &shown)
 	}
-	w.exec.StatusChanged(previous, st)
+	w.reporter.StatusChanged(previous, st)
 }
 
 // republish publishes how the pod is now, and does nothing about it.
@@ -163,7 +163,7 @@ func (w *worker) postStartPending(observed cri.Pod) []string {
 	}
 	if slices.ContainsFunc(ids, gone) {
 		ids = slices.DeleteFunc(slices.Clone(ids), gone)
-		w.exec.Note(w.record, func(now *poddir.Record) { now.PostStartPending = ids })
+		w.reporter.Note(w.record, func(now *poddir.Record) { now.PostStartPending = ids })
 	}
 	return ids
 }

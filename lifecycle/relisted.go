@@ -26,9 +26,9 @@ func (w *worker) restart() bool {
 	}
 	w.progress.takeDowns = 0
 	w.shared.setAdmission(admitted)
-	w.exec.Note(w.record, func(now *poddir.Record) { now.Status = w.shared.status() }) // clearRecord has removed it
+	w.reporter.Note(w.record, func(now *poddir.Record) { now.Status = w.shared.status() }) // clearRecord has removed it
 	terminal := w.shared.isTerminal()
-	w.exec.Log("pod is listed again", "restarted", !terminal)
+	w.reporter.Log("pod is listed again", "restarted", !terminal)
 	if hook := w.r.opts.Hooks.Left; hook != nil && terminal {
 		hook(w.id)
 	}

@@ -62,7 +62,7 @@ func (w *worker) failed(ctx context.Context, err error, due time.Time) time.Dura
 	if !due.IsZero() {
 		wait = min(wait, max(time.Until(due), 0))
 	}
-	w.exec.SyncFailed(err, wait)
+	w.reporter.SyncFailed(err, wait)
 	return wait
 }
 

@@ -20,7 +20,7 @@ func (w *worker) takeOver() {
 		return
 	}
 	w.record.KeepSource(was) // until nothing is left of it, whenever the agent dies
-	w.exec.Log("pod of another source has this UID, and is taken down first", "source", w.source, "other", was)
+	w.reporter.Log("pod of another source has this UID, and is taken down first", "source", w.source, "other", was)
 	w.progress.takenOver = true
 	w.mailbox.Delete()
 }

@@ -22,12 +22,13 @@ import (
 // worker drives one pod: it reads what the runtime has of it, decides what it needs, has that done, publishes its status,
 // and sleeps until something changes. It has a goroutine of its own, so that whatever the pod waits for it waits for alone.
 type worker struct {
-	r       *Reconciler
-	id      cri.PodIdentity
-	mailbox *mailbox.Mailbox // requests to the worker
-	shared  sharedState
-	record  *poddir.Recorder
-	exec    *executor.Executor
+	r        *Reconciler
+	id       cri.PodIdentity
+	mailbox  *mailbox.Mailbox // requests to the worker
+	shared   sharedState
+	record   *poddir.Recorder
+	reporter *executor.Reporter
+	exec     *executor.Executor
 
 	source  string                     // whose pod it is; of the Reconciler
 	after   predecessors               // pods of the same name that go first
@@ -52,8 +53,9 @@ type progress struct {
 
 func newWorker(r *Reconciler, id cri.PodIdentity, pod *corev1.Pod) *worker {
 	record := poddir.NewRecorder(poddir.Of(r.opts.Dirs.Pods, id.UID), id.Namespace+"/"+id.Name)
+	reporter := executor.NewReporter(r.node, id)
 	w := &worker{
-		r: r, id: id, mailbox: mailbox.New(pod), record: record, exec: executor.New(executor.NewReporter(r.node, id), record),
+		r: r, id: id, mailbox: mailbox.New(pod), record: record, reporter: reporter, exec: executor.New(reporter, record),
 		retired: make(chan struct{}),
 	}
 	w.exec.Resizer.Granted, w.shared.activeChanged = w.allocate, r.deferred.podsChanged
@@ -63,7 +65,7 @@ func newWorker(r *Reconciler, id cri.PodIdentity, pod *corev1.Pod) *worker {
 // run syncs the pod whenever something changes or is due, until nothing is left of the pod or ctx ends.
 func (w *worker) run(ctx context.Context) {
 	if err := w.record.Load(); err != nil {
-		w.exec.Warn("pod record", "error", err)
+		w.reporter.Warn("pod record", "error", err)
 	}
 	w.takeOver()
 	known := w.record.Get()
@@ -88,7 +90,7 @@ func (w *worker) run(ctx context.Context) {
 		began := time.Now()
 		next, gone := w.sync(ctx)
 		pod, deleted := w.mailbox.Wanted()
-		w.exec.Synced(began, pod, deleted, gone)
+		w.reporter.Synced(executor.EndedSync{Began: began, Pod: pod, Deleted: deleted, Removed: gone})
 		if gone {
 			return
 		}
@@ -132,7 +134,7 @@ func (w *worker) sync(ctx context.Context) (next time.Duration, gone bool) {
 	w.exec.Waiting.Replace(a.Waiting(s.Waiting))
 	w.publish(pod, observed, &st, deleted)
 	if !a.Done {
-		w.exec.Update(pod)
+		w.exec.Volumes.Update(pod)
 	}
 	if a.Idle() {
 		if s.Trim {
@@ -175,7 +177,7 @@ func (w *worker) clearRecord() {
 	if was.Source == w.source { // or else it is about another pod
 		w.published.former = was.Status
 	}
-	w.exec.Note(w.record, func(now *poddir.Record) { *now = poddir.Record{} })
+	w.reporter.Note(w.record, func(now *poddir.Record) { *now = poddir.Record{} })
 }
 
 // act has done what was decided, asks for a reading of what has come of it, and returns when to sync again.
@@ -228,11 +230,11 @@ func (w *worker) execute(ctx context.Context, pod *corev1.Pod, observed cri.Pod,
 			w.republish(ctx)
 		case <-w.mailbox.Echo:
 			w.republish(ctx)
-		case <-w.exec.QuotaLifted():
-			due = w.exec.QuotaDue(due)
+		case <-w.exec.Quota.Lifted():
+			due = w.exec.Quota.Due(due)
 		case <-due:
 			due = nil
-			w.exec.LimitNow(ctx, pod)
+			w.exec.Quota.EnforceNow(ctx, pod)
 		}
 	}
 }
@@ -240,7 +242,7 @@ func (w *worker) execute(ctx context.Context, pod *corev1.Pod, observed cri.Pod,
 // state returns what is decided from.
 func (w *worker) state(ctx context.Context, pod *corev1.Pod, observed cri.Pod, deleted bool) (s plan.State, err error) {
 	s = w.statusState(ctx, pod, observed, deleted)
-	s.Stopped, s.MaxRestartPeriod = w.exec.Stopped(observed), w.r.opts.Pacing.MaxRestartPeriod
+	s.Stopped, s.MaxRestartPeriod = w.exec.StoppedSandboxes(observed), w.r.opts.Pacing.MaxRestartPeriod
 	if deleted {
 		s.Restart = w.restartsInPlace(pod)
 		return s, nil
@@ -255,9 +257,9 @@ func (w *worker) state(ctx context.Context, pod *corev1.Pod, observed cri.Pod, d
 // gone ends the work on a pod of which the runtime has nothing left.
 func (w *worker) gone(ctx context.Context, pod *corev1.Pod, observed cri.Pod) (next time.Duration, gone bool) {
 	w.publishNow(ctx, pod, observed, true)
-	err := w.exec.Release(ctx)
+	err := w.exec.Cleaner.Release(ctx)
 	if err == nil {
-		err = w.exec.RemoveCgroup(ctx)
+		err = w.exec.Cleaner.RemoveCgroup(ctx)
 	}
 	if err != nil {
 		return w.failed(ctx, err, time.Time{}), false
@@ -265,9 +267,9 @@ func (w *worker) gone(ctx context.Context, pod *corev1.Pod, observed cri.Pod) (n
 	if w.r.opts.Probes != nil {
 		w.r.opts.Probes.Remove(w.id.UID)
 	}
-	w.exec.Forget()
+	w.exec.Cleaner.RemoveFiles()
 	w.mailbox.End()
-	w.exec.Log("pod is gone")
+	w.reporter.Log("pod is gone")
 	if hook := w.r.opts.Hooks.Gone; hook != nil {
 		hook(w.id)
 	}

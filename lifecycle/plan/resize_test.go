@@ -58,7 +58,7 @@ type resizeScene struct {
 	*scene
 	node     qos.Node
 	told     map[string]cgroups.Size
-	sized    *cgroups.Size
+	sized    *resize.Sizes
 	granted  *resize.Allocation
 	fixed    bool
 	full     string
@@ -75,7 +75,7 @@ func (s *resizeScene) do(out *strings.Builder, words []string) {
 	case "pod":
 		s.pod.Spec.Resources = new(podtest.Requirements(args))
 	case "sized":
-		s.sized = new(size(s.t, args))
+		s.sized = &resize.Sizes{Pod: new(size(s.t, args))}
 	case "grant":
 		s.granted = resize.AllocationOf(s.pod)
 	case "spec", "init":
@@ -193,7 +193,7 @@ func (s *resizeScene) look(out *strings.Builder) {
 			fmt.Fprintf(out, "  %s keeps %s\n", c.Name, podtest.Amounts(&c.Resources))
 		}
 	}
-	resizePod := z.Changed || s.sized != nil && *s.sized != resize.SizeOfPod(z.Pod)
+	resizePod := z.Changed || s.sized != nil && s.sized.PodLevel() != resize.SizeOfPod(z.Pod)
 	a := plan.Plan(plan.State{Pod: z.Pod, Observed: s.obs, Now: epoch, Resize: z, ResizePod: resizePod})
 	for _, k := range a.Kill {
 		fmt.Fprintf(out, "  kill %s: %s\n", k.ID, k.Reason)

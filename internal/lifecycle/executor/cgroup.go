@@ -11,7 +11,6 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/internal/lifecycle/podview"
-	"github.com/seed81659283/nodeagent/lifecycle/plan"
 )
 
 // PodCgroups keeps the cgroups that hold whole pods to their limits. *podtree.Tree is one. The runtime gets their
@@ -43,26 +42,4 @@ func (x *Executor) LacksCgroup(ctx context.Context, pod *corev1.Pod, observed cr
 	}
 	exists, err := x.node.Cgroups.Exists(ctx, pod)
 	return !exists && err == nil, err
-}
-
-// leave gives back the resources and the cgroup of a pod that is terminal or held back, although it is still wanted, and
-// reports whether it has done so now. Source: SyncTerminatedPod in pkg/kubelet/kubelet.go.
-func (x *Executor) leave(ctx context.Context, a *plan.Actions, observed cri.Pod) (left bool, err error) {
-	if ended := a.Done && podview.Terminated(observed); !ended || x.pod.released {
-		x.pod.released = ended
-		return false, nil
-	}
-	if err = x.Release(ctx); err == nil {
-		err = x.RemoveCgroup(ctx)
-	}
-	x.pod.released = err == nil
-	return err == nil, err
-}
-
-// RemoveCgroup removes the cgroup of a pod of which the runtime has nothing left.
-func (x *Executor) RemoveCgroup(ctx context.Context) error {
-	if x.node.Cgroups == nil || x.pod.shared {
-		return nil
-	}
-	return x.node.Cgroups.Remove(ctx, x.id.UID)
 }

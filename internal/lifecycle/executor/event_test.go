@@ -93,7 +93,7 @@ func TestStatusChanged(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t, podtest.Pod("a"), setting{})
-			s.x.StatusChanged(&tt.before, &tt.after)
+			s.reporter.StatusChanged(&tt.before, &tt.after)
 			s.requireEvents(tt.want...)
 			if len(s.events) > 0 {
 				require.Equal(t, tt.message, s.events[len(s.events)-1].Message)
@@ -105,8 +105,8 @@ func TestStatusChanged(t *testing.T) {
 // A node on which nobody listens is one all the same.
 func TestNobodyListens(t *testing.T) {
 	s := newScene(t, podtest.Pod("a"), setting{node: func(n *executor.Node) { n.Event = nil }})
-	s.x.RecordWarning("Failed", executor.Subject{}, "%s", "out of order")
-	s.x.SyncFailed(errors.New("out of order"), time.Second)
+	s.reporter.RecordWarning("Failed", executor.Subject{}, "%s", "out of order")
+	s.reporter.SyncFailed(errors.New("out of order"), time.Second)
 }
 
 func TestSyncFailed(t *testing.T) {
@@ -115,6 +115,6 @@ func TestSyncFailed(t *testing.T) {
 		n.Error = func(pod cri.PodIdentity, err error, retry time.Duration) { told = append(told, pod, err, retry) }
 	}})
 	err := errors.New("out of order")
-	s.x.SyncFailed(err, time.Second)
+	s.reporter.SyncFailed(err, time.Second)
 	assert.Equal(t, []any{cri.PodIdentity{UID: "uid-a", Name: "a", Namespace: "default"}, err, time.Second}, told)
 }

@@ -20,7 +20,7 @@ func (x *Executor) checkNetwork(ctx context.Context, pod *corev1.Pod, a *plan.Ac
 	if pod.Spec.HostNetwork || x.node.Network == nil {
 		return nil
 	}
-	err := x.node.Network(ctx, x.id.UID, a.Sandbox != nil)
+	err := x.node.Network(ctx, x.reporter.id.UID, a.Sandbox != nil)
 	if err == nil {
 		return nil
 	}
@@ -29,7 +29,7 @@ func (x *Executor) checkNetwork(ctx context.Context, pod *corev1.Pod, a *plan.Ac
 		x.Waiting.setError(s.Container.Name, podstatus.ReasonContainerCreating, err)
 	}
 	if ctx.Err() == nil {
-		x.RecordWarning(EventNetworkNotReady, Subject{}, "%v", err)
+		x.reporter.RecordWarning(EventNetworkNotReady, Subject{}, "%v", err)
 	}
 	return err
 }

@@ -6,7 +6,6 @@ package executor
 import (
 	"context"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -14,14 +13,21 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
-// holdImages keeps the image of a container, and those that it mounts, on the node until release is called.
-func (x *Executor) holdImages(pod *corev1.Pod, c *corev1.Container) (release func()) {
-	if x.node.holder == nil {
+// puller makes the images of containers and of image volumes present.
+type puller struct {
+	node     *Node
+	reporter *Reporter
+	slot     *startSlot
+}
+
+// hold keeps the image of a container, and those that it mounts, on the node until release is called.
+func (p *puller) hold(pod *corev1.Pod, c *corev1.Container) (release func()) {
+	if p.node.holder == nil {
 		return func() {}
 	}
-	releases := []func(){x.node.holder.Hold(c.Image)}
+	releases := []func(){p.node.holder.Hold(c.Image)}
 	for _, v := range imageVolumesOf(pod, c) {
-		releases = append(releases, x.node.holder.Hold(v.Image.Reference))
+		releases = append(releases, p.node.holder.Hold(v.Image.Reference))
 	}
 	return func() {
 		for _, release := range releases {
@@ -42,16 +48,16 @@ func imageVolumesOf(pod *corev1.Pod, c *corev1.Container) (volumes []*corev1.Vol
 	return volumes
 }
 
-// imageVolumes makes the images present that a container mounts, and returns them by the names of their volumes. What
-// cannot be pulled holds up the containers that mount it and no other (KEP-4639).
-func (x *Executor) imageVolumes(
+// pullVolumes makes the images present that a container mounts, and returns them by the names of their volumes. An image that cannot be
+// pulled delays the containers that mount it and no other (KEP-4639).
+func (p *puller) pullVolumes(
 	ctx context.Context, pod *corev1.Pod, c *corev1.Container, sandbox *cri.SandboxConfig,
 ) (map[string]podspec.Volume, error) {
 	volumes := map[string]podspec.Volume{}
 	for _, v := range imageVolumesOf(pod, c) {
 		wanted := &corev1.Container{Name: c.Name, Image: v.Image.Reference, ImagePullPolicy: v.Image.PullPolicy}
-		image, err := x.ensureImage(ctx, pod, wanted, sandbox)
-		x.tellImageVolume(err)
+		image, err := p.pull(ctx, pod, wanted, sandbox)
+		p.reporter.imageVolumePulled(err)
 		if err != nil {
 			return nil, err
 		}
@@ -63,32 +69,13 @@ func (x *Executor) imageVolumes(
 	return volumes, nil
 }
 
-// pullAfter is how long an image may take to be made present before that counts as a pull.
-const pullAfter = 100 * time.Millisecond
-
-// ensureImage makes an image present. A pull is no start: while it goes on, the start slot is another pod's, and the
-// start that follows waits for one again.
-func (x *Executor) ensureImage(
+// pull makes the image of a container present. It needs no start slot: another pod has the slot meanwhile.
+func (p *puller) pull(
 	ctx context.Context, pod *corev1.Pod, c *corev1.Container, sandbox *cri.SandboxConfig,
-) (cri.Image, error) {
-	timer := time.AfterFunc(pullAfter, x.slot.release)
-	image, err := x.node.Images.Ensure(ctx, pod, c, sandbox)
-	x.slot.gone = !timer.Stop() || x.slot.gone
-	if err != nil || !x.slot.gone {
-		return image, err
-	}
-	x.slot.release() // in any case before there is another
-	if err := x.takeSlot(ctx); err != nil {
-		return cri.Image{}, err
-	}
-	return image, nil
-}
-
-// takeSlot waits for a start slot, which x.slot.release releases.
-func (x *Executor) takeSlot(ctx context.Context) error {
-	release, err := x.acquireSlot(ctx)
-	if err == nil {
-		x.slot = slot{release: release}
-	}
-	return err
+) (image cri.Image, err error) {
+	err = p.slot.lend(ctx, func() error {
+		image, err = p.node.Images.Ensure(ctx, pod, c, sandbox)
+		return err
+	})
+	return image, err
 }

@@ -18,118 +18,127 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/plan"
 )
 
-// quota is what a worker knows of the CPU quota of its pod's cgroup. [PodCgroups.Ensure] may leave it out or lift it for a
-// start, and [PodCgroups.Limit] puts it in force. What an earlier agent has done is not known: its pod is limited at the
-// first look.
-type quota struct {
-	mu      sync.Mutex // guards the two below, and is held while the cgroup is written
-	inForce bool
-	lifted  bool          // by this worker, and not in force again
-	runs    chan struct{} // something runs, or may, while the quota is lifted
+// Quota keeps the CPU quota of the cgroup of a pod. [PodCgroups.Ensure] may leave the quota out or lift it for a start, and
+// [PodCgroups.Limit] enforces it. The state that an earlier agent has left is unknown: the quota of its pod is enforced at the first sync.
+type Quota struct {
+	node     *Node
+	reporter *Reporter
+	resizer  *Resizer      // has the sizes that the cgroup is for
+	runs     chan struct{} // something runs, or may, while the quota is lifted
+
+	mu       sync.Mutex // guards the two below, and is held while the cgroup is written
+	enforced bool
+	lifted   bool // by this agent, and not enforced again
 }
 
-// limitTimeout ends an attempt to put a quota in force.
-const limitTimeout = 30 * time.Second
+// enforceTimeout ends an attempt to enforce a quota.
+const enforceTimeout = 30 * time.Second
 
-// ensureCgroup makes the cgroup of a pod ready for a start. What runs there already runs without its quota from now on.
-func (x *Executor) ensureCgroup(ctx context.Context, pod *corev1.Pod, observed cri.Pod) error {
-	if x.node.Cgroups == nil {
+// reset forgets that something runs, of an earlier start.
+func (q *Quota) reset() {
+	select {
+	case <-q.runs:
+	default:
+	}
+}
+
+// ensureCgroup makes the cgroup of a pod ready for a start. Containers that run in it run without its quota from now on.
+func (q *Quota) ensureCgroup(ctx context.Context, pod *corev1.Pod, observed cri.Pod) error {
+	if q.node.Cgroups == nil {
 		return nil
 	}
-	if err := x.lift(ctx, pod); err != nil {
+	if err := q.lift(ctx, pod); err != nil {
 		return err
 	}
 	if podview.Running(observed) {
-		nudge(x.quota.runs)
+		nudge(q.runs)
 	}
 	return nil
 }
 
-// lift has the cgroup of a pod be there, with a quota that does not slow a start down.
-func (x *Executor) lift(ctx context.Context, pod *corev1.Pod) error {
-	q := &x.quota
+// lift ensures that the cgroup of a pod exists, with a quota that does not slow a start down.
+func (q *Quota) lift(ctx context.Context, pod *corev1.Pod) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	known := q.inForce || q.lifted
-	err := x.node.Cgroups.Ensure(ctx, pod)
-	q.inForce, q.lifted = false, err == nil || known // what failed may have been done all the same
+	known := q.enforced || q.lifted
+	err := q.node.Cgroups.Ensure(ctx, pod)
+	q.enforced, q.lifted = false, err == nil || known // what failed may have been done all the same
 	return err
 }
 
-// liftAgain does so for a container where the quota came into force since the start began. Without it the container
-// starts all the same, but slower.
-func (x *Executor) liftAgain(ctx context.Context, pod *corev1.Pod) {
-	q := &x.quota
+// liftAgain lifts the quota before the start of a container, if it was enforced since the start of the pod began. Otherwise the
+// container starts all the same, but slower.
+func (q *Quota) liftAgain(ctx context.Context, pod *corev1.Pod) {
 	q.mu.Lock()
-	skip := x.node.Cgroups == nil || !q.inForce
+	skip := q.node.Cgroups == nil || !q.enforced
 	q.mu.Unlock()
 	if skip {
 		return
 	}
-	if err := x.lift(ctx, pod); err != nil {
-		x.Warn("lift the CPU quota of the pod", "error", err)
+	if err := q.lift(ctx, pod); err != nil {
+		q.reporter.Warn("lift the CPU quota of the pod", "error", err)
 	}
-	nudge(x.quota.runs)
+	nudge(q.runs)
 }
 
-// limit puts the quota of a pod in force unless it is known to be. It does so also where ctx has ended: what was started
-// goes on.
-func (x *Executor) limit(ctx context.Context, pod *corev1.Pod) error {
-	q := &x.quota
+// enforce enforces the quota of a pod unless it is known to be enforced. It does so also after the end of ctx: the containers that were
+// started run on.
+func (q *Quota) enforce(ctx context.Context, pod *corev1.Pod) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if x.node.Cgroups == nil || q.inForce {
+	if q.node.Cgroups == nil || q.enforced {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limitTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), enforceTimeout)
 	defer cancel()
-	if err := x.node.Cgroups.Limit(ctx, resize.WithInitSizes(pod, x.Resizer.sizedContainers())); err != nil {
+	if err := q.node.Cgroups.Limit(ctx, resize.WithInitSizes(pod, q.resizer.cgroupSizes())); err != nil {
 		return err
 	}
-	q.inForce, q.lifted = true, false
+	q.enforced, q.lifted = true, false
 	return nil
 }
 
-// limitStarted puts in force what a start has lifted, whatever has become of it.
-func (x *Executor) limitStarted(ctx context.Context, pod *corev1.Pod) error {
-	x.quota.mu.Lock()
-	lifted := x.quota.lifted
-	x.quota.mu.Unlock()
+// enforceLifted enforces the quota that a start has lifted, also after a start that failed.
+func (q *Quota) enforceLifted(ctx context.Context, pod *corev1.Pod) error {
+	q.mu.Lock()
+	lifted := q.lifted
+	q.mu.Unlock()
 	if !lifted || pod == nil {
 		return nil
 	}
-	return x.limit(ctx, pod)
+	return q.enforce(ctx, pod)
 }
 
-// LimitNow does so in the middle of a start. What fails is tried again when the start is over.
-func (x *Executor) LimitNow(ctx context.Context, pod *corev1.Pod) {
-	if err := x.limitStarted(ctx, pod); err != nil {
-		x.Warn("limit the CPU of the pod", "error", err)
+// EnforceNow enforces the lifted quota during a start. It logs an error, and the executor retries after the start.
+func (q *Quota) EnforceNow(ctx context.Context, pod *corev1.Pod) {
+	if err := q.enforceLifted(ctx, pod); err != nil {
+		q.reporter.Warn("limit the CPU of the pod", "error", err)
 	}
 }
 
-// limitRunning puts in force what an agent that died in a start may have left lifted, before anything else, as that may
-// take long. A resize does so itself, and a pod without a cgroup starts over.
-func (x *Executor) limitRunning(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a *plan.Actions) error {
+// enforceOfRunning enforces the quota that an agent which died during a start may have left lifted. It comes before all other work, which
+// may take long. A resize enforces the quota itself, and a pod without a cgroup starts over.
+func (q *Quota) enforceOfRunning(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a *plan.Actions) error {
 	if pod == nil || !podview.Running(observed) || len(a.Resize) > 0 || a.ResizePod {
 		return nil
 	}
-	if err := x.limit(ctx, pod); !errors.Is(err, fs.ErrNotExist) {
+	if err := q.enforce(ctx, pod); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil
 }
 
-// QuotaDue returns when a start that goes on has its quota put in force, now that something runs. What ran first decides.
-func (x *Executor) QuotaDue(due <-chan time.Time) <-chan time.Time {
+// Due returns when the quota is enforced of a start that goes on, now that something runs. The first container decides: due is returned if it
+// is not nil.
+func (q *Quota) Due(due <-chan time.Time) <-chan time.Time {
 	if due != nil {
 		return due
 	}
-	return time.After(x.node.SlowAfter)
+	return time.After(q.node.SlowAfter)
 }
 
-// QuotaLifted receives when something runs, or may, while the quota of the pod is lifted.
-func (x *Executor) QuotaLifted() <-chan struct{} { return x.quota.runs }
+// Lifted receives when something runs, or may, while the quota of the pod is lifted.
+func (q *Quota) Lifted() <-chan struct{} { return q.runs }
 
 // nudge leaves a note in a channel that has room for one, or has one already.
 func nudge(notes chan<- struct{}) {

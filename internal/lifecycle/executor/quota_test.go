@@ -149,11 +149,11 @@ func TestQuotaOfASlowStart(t *testing.T) {
 		var due <-chan time.Time
 		for waiting := true; waiting; {
 			select {
-			case <-s.x.QuotaLifted():
-				due = s.x.QuotaDue(due)
+			case <-s.x.Quota.Lifted():
+				due = s.x.Quota.Due(due)
 			case <-due:
 				due = nil
-				s.x.LimitNow(t.Context(), s.pod)
+				s.x.Quota.EnforceNow(t.Context(), s.pod)
 			case err := <-ended:
 				require.NoError(t, err)
 				waiting = false
@@ -162,8 +162,8 @@ func TestQuotaOfASlowStart(t *testing.T) {
 		s.requireCalls("0s Ensure", "0s RunPodSandbox uid-a", "20s CreateContainer main", "20s StartContainer uid-a-main-0",
 			"20s CreateContainer side", "20s StartContainer uid-a-side-0", "30s Limit",
 			"1m20s Ensure", "1m20s CreateContainer last", "1m20s StartContainer uid-a-last-0", "1m20s Limit")
-		first := s.x.QuotaDue(nil)
-		require.Equal(t, first, s.x.QuotaDue(first), "what ran first decides")
+		first := s.x.Quota.Due(nil)
+		require.Equal(t, first, s.x.Quota.Due(first), "what ran first decides")
 	})
 }
 

@@ -81,7 +81,7 @@ func TestVolumesAreRelabeledOnce(t *testing.T) {
 		require.NoError(t, s.do(t.Context(), again))
 		require.Empty(t, relabeled)
 
-		require.NoError(t, s.x.Release(t.Context()))
+		require.NoError(t, s.x.Cleaner.Release(t.Context()))
 		for i := range again.Start {
 			again.Start[i].Attempt = 2
 		}

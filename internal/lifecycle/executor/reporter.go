@@ -20,6 +20,7 @@ type Reporter struct {
 	id   cri.PodIdentity
 	node *Node
 
+	syncs  syncs
 	events sync.Mutex // held while an event is told
 }
 
@@ -30,7 +31,9 @@ func (t *Reporter) Log(msg string, args ...any) { t.node.Logger.Info(msg, t.name
 func (t *Reporter) Warn(msg string, args ...any) { t.node.Logger.Warn(msg, t.named(args)...) }
 
 // NewReporter returns the reporter of one pod.
-func NewReporter(node *Node, id cri.PodIdentity) *Reporter { return &Reporter{id: id, node: node} }
+func NewReporter(node *Node, id cri.PodIdentity) *Reporter {
+	return &Reporter{id: id, node: node, syncs: syncs{wanted: time.Now()}}
+}
 
 // ID returns which pod it is.
 func (t *Reporter) ID() cri.PodIdentity { return t.id }

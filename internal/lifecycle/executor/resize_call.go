@@ -21,7 +21,8 @@ import (
 
 // resizeCall resizes one pod, once. It is the runtime's part in it.
 type resizeCall struct {
-	*Resizer
+	resizer    *Resizer
+	node       *Node
 	pod        *corev1.Pod
 	sandboxID  string
 	containers []resize.Container
@@ -64,11 +65,9 @@ func (r *resizeCall) run(ctx context.Context) error {
 // verify returns an error where all has succeeded and the runtime was not told of a container. Without it the same would
 // be done again at once, and without end.
 func (r *resizeCall) verify() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	var errs []error
 	for _, c := range r.containers {
-		if told, ok := r.told[c.ID]; !ok || told != c.To {
+		if !r.resizer.state.wasTold(c.ID, c.To) {
 			errs = append(errs, fmt.Errorf("resize container %s: the runtime was not told %s", c.Name, resize.FormatSize(c.To)))
 		}
 	}
@@ -173,14 +172,12 @@ func (r *resizeCall) ResizeContainer(ctx context.Context, name string, size cgro
 	if _, slow := config.Unified[resize.MemoryHigh]; !slow && config.Unified != nil {
 		config.Unified[resize.MemoryHigh] = "max" // likewise, and the container would be slowed down where it was before
 	}
-	r.Log("resize container", "container", name, "id", resized.ID, "resources", resize.FormatSize(size))
+	r.resizer.reporter.Log("resize container", "container", name, "id", resized.ID, "resources", resize.FormatSize(size))
 	note := map[string]string{resize.AnnotationResources: resize.FormatSize(size)}
 	if err := r.node.updater.UpdateContainer(ctx, resized.ID, config, note); err != nil {
 		return err
 	}
-	r.mu.Lock()
-	r.tell(resized.ID, size)
-	r.mu.Unlock()
-	r.Note(r.record, r.Put)
+	r.resizer.state.tell(resized.ID, size)
+	r.resizer.reporter.Note(r.resizer.record, r.resizer.Put)
 	return nil
 }

@@ -6,10 +6,12 @@ package executor
 import (
 	"cmp"
 	"encoding/json"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/internal/containers"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/resize"
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
@@ -20,59 +22,71 @@ type resizeConditions struct {
 	inProgress bool
 }
 
-// recallConditions takes up the conditions that an earlier agent published, so that no event is told twice. The caller holds mu.
-func (z *Resizer) recallConditions(list []corev1.PodCondition) {
-	if c := podstatus.Condition(list, corev1.PodResizePending); c != nil {
-		z.reported.pending, z.reported.generation = c.Reason, c.ObservedGeneration
-	}
-	if c := podstatus.Condition(list, corev1.PodResizeInProgress); c != nil {
-		z.reported.inProgress, z.generation = true, c.ObservedGeneration
-		if c.Reason == corev1.PodReasonError {
-			z.errText = c.Message
-		}
-	}
+// resizeEvents records the events of the resizes of a pod.
+type resizeEvents struct {
+	reporter *Reporter
+	reported resizeConditions // of the goroutine of the worker alone
+
+	mu        sync.Mutex // guards errorText
+	errorText string     // of the last event about an error; empty: no error since the last resize began or ended
 }
 
-// recordEvents records the events of what was decided about a pod, and of a resize that is complete. Source:
-// handlePodResourcesResize in pkg/kubelet/allocation/allocation_manager.go, SyncPod in pkg/kubelet/kubelet.go.
-func (z *Resizer) recordEvents(pod *corev1.Pod, accepted bool) {
-	d, before := &z.now, &z.reported
+// restore restores the conditions that an earlier agent published, so that no event is recorded twice. It returns the generation of the
+// spec whose resize was in progress, or zero.
+func (e *resizeEvents) restore(list []corev1.PodCondition) (generation int64) {
+	if c := podstatus.Condition(list, corev1.PodResizePending); c != nil {
+		e.reported.pending, e.reported.generation = c.Reason, c.ObservedGeneration
+	}
+	if c := podstatus.Condition(list, corev1.PodResizeInProgress); c != nil {
+		e.reported.inProgress, generation = true, c.ObservedGeneration
+		if c.Reason == corev1.PodReasonError {
+			e.setError(c.Message)
+		}
+	}
+	return generation
+}
+
+// reset forgets the conditions of a pod that is deleted.
+func (e *resizeEvents) reset() { e.reported = resizeConditions{} }
+
+// record records the events of decision d about pod, and of a resize that is complete. Source: handlePodResourcesResize in
+// pkg/kubelet/allocation/allocation_manager.go, SyncPod in pkg/kubelet/kubelet.go.
+func (e *resizeEvents) record(pod *corev1.Pod, d *resize.Decision, accepted bool) {
+	before := &e.reported
 	if accepted {
 		before.inProgress = true
-		z.clearError()
-		z.RecordEvent(EventResizeStarted, Subject{}, "%s", resizeMessage("Pod resize started", pod, pod.Generation, ""))
+		e.setError("")
+		e.reporter.RecordEvent(EventResizeStarted, Subject{}, "%s", resizeMessage("Pod resize started", pod, pod.Generation, ""))
 	}
 	if d.Reason != "" && (d.Reason != before.pending || pod.Generation != before.generation) {
 		reason := EventResizeDeferred
 		if d.Reason == corev1.PodReasonInfeasible {
 			reason = EventResizeInfeasible
 		}
-		z.RecordWarning(reason, Subject{}, "%s", resizeMessage("Pod resize "+cmp.Or(d.Cause, d.Reason), pod, pod.Generation, d.Message))
+		e.reporter.RecordWarning(reason, Subject{}, "%s", resizeMessage("Pod resize "+cmp.Or(d.Cause, d.Reason), pod, pod.Generation, d.Message))
 	}
 	before.pending, before.generation = d.Reason, pod.Generation
 	inProgress := d.InProgress || d.Error != ""
 	if before.inProgress && !inProgress {
-		z.clearError()
-		z.RecordEvent(EventResizeCompleted, Subject{}, "%s", resizeMessage("Pod resize completed", d.Pod, d.Generation, ""))
+		e.setError("")
+		e.reporter.RecordEvent(EventResizeCompleted, Subject{}, "%s", resizeMessage("Pod resize completed", d.Pod, d.Generation, ""))
 	}
 	before.inProgress = inProgress
 }
 
 // recordError records the event of a resize that has failed, unless it failed in the same way before.
-func (z *Resizer) recordError(pod *corev1.Pod, err error) {
-	z.mu.Lock()
-	told, generation := z.errText == err.Error(), z.generation
-	z.errText = err.Error()
-	z.mu.Unlock()
-	if !told {
-		z.RecordWarning(EventResizeError, Subject{}, "%s", resizeMessage("Pod resize error", pod, generation, err.Error()))
+func (e *resizeEvents) recordError(pod *corev1.Pod, generation int64, err error) {
+	if previous := e.setError(err.Error()); previous != err.Error() {
+		e.reporter.RecordWarning(EventResizeError, Subject{}, "%s", resizeMessage("Pod resize error", pod, generation, err.Error()))
 	}
 }
 
-func (z *Resizer) clearError() {
-	z.mu.Lock()
-	defer z.mu.Unlock()
-	z.errText = ""
+// setError stores the text of the last error, and returns the previous one.
+func (e *resizeEvents) setError(text string) (previous string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	previous, e.errorText = e.errorText, text
+	return previous
 }
 
 // containerResources are the resources of a container as an event tells them.

@@ -5,15 +5,11 @@ package executor
 
 import (
 	"context"
-	"fmt"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/seed81659283/nodeagent/lifecycle/plan"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
-	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
 // PodResources are what a pod has on its node beside its sandbox and containers, such as volumes. Calls for one pod come one
@@ -36,60 +32,4 @@ type PodResources interface {
 	// its directory is left, and for one that has nothing, which is success. After an error it is called again, and the
 	// pod stays known.
 	Release(ctx context.Context, uid string) error
-}
-
-// How long a Prepare and a Release may take before they are called again.
-const (
-	prepareTimeout = 2*time.Minute + 10*time.Second // volume.Options.Wait, which says more, is 2 m 3 s
-	releaseTimeout = 2 * time.Minute
-)
-
-// prepare makes the resources of a pod ready for a start. Source: SyncPod in pkg/kubelet/kubelet.go.
-func (x *Executor) prepare(ctx context.Context, pod *corev1.Pod, a *plan.Actions) error {
-	if x.node.Volumes == nil {
-		return nil
-	}
-	limited, cancel := context.WithTimeout(ctx, prepareTimeout)
-	defer cancel()
-	err := x.node.Volumes.Prepare(limited, pod)
-	if err == nil {
-		return nil
-	}
-	for _, s := range a.Start {
-		x.Waiting.setError(s.Container.Name, podstatus.ReasonContainerCreating, err)
-	}
-	if ctx.Err() == nil {
-		x.RecordWarning(EventFailedMountVolume, Subject{}, "Unable to attach or mount volumes: %v", err)
-	}
-	return fmt.Errorf("prepare volumes: %w", err)
-}
-
-// Update tells the resources of a pod how it is wanted now.
-func (x *Executor) Update(pod *corev1.Pod) {
-	if x.node.Volumes != nil && pod != x.pod.told {
-		x.node.Volumes.Update(pod)
-		x.pod.told = pod
-	}
-}
-
-// addResources adds what a container gets of the pod's resources to what it is launched with.
-func (x *Executor) addResources(ctx context.Context, pod *corev1.Pod, c *corev1.Container, l *podspec.Launch) error {
-	if x.node.Volumes == nil {
-		return nil
-	}
-	return x.node.Volumes.Container(ctx, pod, c, l)
-}
-
-// Release gives back the resources of a pod of which nothing runs.
-func (x *Executor) Release(ctx context.Context) error {
-	if x.node.Volumes == nil || x.pod.shared { // another agent runs the pod
-		return nil
-	}
-	clear(x.pod.labels)
-	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
-	defer cancel()
-	if err := x.node.Volumes.Release(ctx, x.id.UID); err != nil {
-		return fmt.Errorf("release volumes: %w", err)
-	}
-	return nil
 }

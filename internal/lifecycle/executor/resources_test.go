@@ -127,14 +127,14 @@ func TestVolumesOfATerminatedPod(t *testing.T) {
 func TestRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := withVolumes(t, podtest.Pod("a"))
-		s.x.SetShared(true)
-		require.NoError(t, s.x.Release(t.Context()))
+		s.x.Cleaner.SetShared(true)
+		require.NoError(t, s.x.Cleaner.Release(t.Context()))
 		s.requireCalls()
-		s.x.SetShared(false)
+		s.x.Cleaner.SetShared(false)
 		s.node.Volumes = &lifecycletest.Resources{Fault: func(ctx context.Context, _ lifecycletest.Call) error { return critest.Hang(ctx) }}
 		s.begin()
 		began := time.Now()
-		require.ErrorIs(t, s.x.Release(t.Context()), context.DeadlineExceeded)
+		require.ErrorIs(t, s.x.Cleaner.Release(t.Context()), context.DeadlineExceeded)
 		require.Equal(t, 2*time.Minute, time.Since(began))
 	})
 }
@@ -144,10 +144,10 @@ func TestUpdate(t *testing.T) {
 	volumes := &lifecycletest.Resources{}
 	pod := podtest.Pod("a")
 	s := newScene(t, pod, setting{node: func(n *executor.Node) { n.Volumes = volumes }})
-	s.x.Update(pod)
-	s.x.Update(pod)
+	s.x.Volumes.Update(pod)
+	s.x.Volumes.Update(pod)
 	require.Len(t, volumes.Calls(), 1)
-	s.x.Update(pod.DeepCopy())
+	s.x.Volumes.Update(pod.DeepCopy())
 	require.Len(t, volumes.Calls(), 2)
 }
 

@@ -29,12 +29,13 @@ import (
 // scene is the pod "a" on a node whose runtime is in memory, and its executor. What the executor calls is written down with
 // the time since the actions began, and so are the events that it records. It belongs in a synctest bubble.
 type scene struct {
-	t      *testing.T
-	rt     *critest.Runtime
-	node   executor.Node
-	record *poddir.Recorder
-	x      *executor.Executor
-	pod    *corev1.Pod
+	t        *testing.T
+	rt       *critest.Runtime
+	node     executor.Node
+	record   *poddir.Recorder
+	reporter *executor.Reporter
+	x        *executor.Executor
+	pod      *corev1.Pod
 
 	mu     sync.Mutex // guards all below
 	began  time.Time
@@ -82,7 +83,8 @@ func (s *scene) begin() {
 	id := cri.PodIdentity{UID: "uid-a", Name: "a", Namespace: "default"}
 	s.record = poddir.NewRecorder(poddir.Of(s.node.PodRoot, id.UID), "default/a")
 	require.NoError(s.t, s.record.Load())
-	s.x = executor.New(executor.NewReporter(s.node.Prepare(), id), s.record)
+	s.reporter = executor.NewReporter(s.node.Prepare(), id)
+	s.x = executor.New(s.reporter, s.record)
 }
 
 // watched is the runtime that the executor is given.

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/hook"
 	"github.com/seed81659283/nodeagent/lifecycle/plan"
 )
 
@@ -29,6 +30,11 @@ func (s Subject) event(kind, reason, message string) Event {
 // subjectOfStart returns the container that is started. Its ID is known once it is created.
 func subjectOfStart(s *plan.Start, id string) Subject {
 	return Subject{name: s.Container.Name, id: id, attempt: s.Attempt}
+}
+
+// subjectOfCall returns the container that a hook runs for.
+func subjectOfCall(c hook.Call) Subject {
+	return Subject{name: c.Container.Name, id: c.ContainerID, attempt: c.Attempt}
 }
 
 // subjectOf returns a container that the runtime has.

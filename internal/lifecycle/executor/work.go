@@ -4,10 +4,7 @@
 package executor
 
 import (
-	"slices"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/cri"
 )
@@ -67,68 +64,3 @@ const (
 	InitContainer      ContainerType = "init_container" // also a sidecar
 	EphemeralContainer ContainerType = "ephemeral_container"
 )
-
-// typeOf returns which list of the pod a container is in.
-func typeOf(pod *corev1.Pod, name string) ContainerType {
-	named := func(c corev1.Container) bool { return c.Name == name }
-	switch {
-	case slices.ContainsFunc(pod.Spec.Containers, named):
-		return RegularContainer
-	case slices.ContainsFunc(pod.Spec.InitContainers, named):
-		return InitContainer
-	default:
-		return EphemeralContainer
-	}
-}
-
-// syncs is what an executor knows of the looks at its pod.
-type syncs struct {
-	wanted time.Time   // when the pod was
-	pod    *corev1.Pod // of the last one; nil: there was none
-	any    bool
-}
-
-// Synced tells of a look at the pod that began at a time.
-func (x *Executor) Synced(began time.Time, pod *corev1.Pod, deleted, gone bool) {
-	s := Sync{Op: SyncPod, Took: time.Since(began), First: !x.syncs.any, Orphan: pod == nil}
-	switch {
-	case gone:
-		s.Op = SyncTerminated
-	case deleted:
-		s.Op = SyncKill
-	case s.First:
-		s.Op = SyncCreate
-	case x.syncs.pod != pod:
-		s.Op = SyncUpdate
-	}
-	if s.First {
-		s.Waited = began.Sub(x.syncs.wanted)
-	}
-	x.syncs.pod, x.syncs.any = pod, true
-	if hook := x.node.Work.Synced; hook != nil {
-		hook(x.id, s)
-	}
-}
-
-// tellSandbox tells of an attempt to run the sandbox.
-func (x *Executor) tellSandbox(c *cri.SandboxConfig, userNamespace bool, began time.Time, err error) {
-	if hook := x.node.Work.Sandbox; hook != nil {
-		hook(x.id, SandboxStart{
-			Attempt: c.Attempt, RuntimeHandler: c.RuntimeHandler, UserNamespace: userNamespace, Took: time.Since(began), Err: err,
-		})
-	}
-}
-
-// tellImageVolume tells of a volume that is an image.
-func (x *Executor) tellImageVolume(err error) {
-	if hook := x.node.Work.ImageVolume; hook != nil {
-		hook(x.id, err)
-	}
-}
-
-// sleepTerminated tells of a sleep that was cut short.
-func (x *Executor) sleepTerminated() {
-	if hook := x.node.Work.SleepTerminated; hook != nil {
-		hook(x.id)
-	}
-}

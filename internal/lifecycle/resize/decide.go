@@ -26,6 +26,7 @@ const (
 // State is what [Decide] decides by.
 type State struct {
 	Pod      *corev1.Pod // as its spec asks for
+	Sizes    *Sizes      // of Pod; nil: Decide computes them
 	Observed cri.Pod
 	Spec     podspec.Options
 	// Allocated is what the node has granted the pod. Nil: no record says so, and it is inferred from what the containers have.
@@ -33,11 +34,11 @@ type State struct {
 	// Told is what the runtime was told last of a container that runs, by its ID. Of one that is not in it, what it has
 	// is read from its annotation and from what the runtime says.
 	Told map[string]cgroups.Size
-	// Sized are the pod-level resources that the cgroup of the pod is for; zero: it has none. Nil: those that are allocated.
-	Sized *cgroups.Size
-	// SizedContainers are the resources of the containers, by name, that the cgroup of the pod is for: those of an init container that has completed
-	// stay counted. Of one that is not in it, those that are allocated.
-	SizedContainers map[string]cgroups.Size
+	// Sized are the resources that the cgroup of the pod is for: those of an init container that has completed stay counted. Of a container that
+	// is not in it, those that are allocated. Nil: those that are allocated.
+	Sized *Sizes
+	// NoCgroup says that the runtime creates the cgroup of the pod: the containers of Sized do not count.
+	NoCgroup bool
 	// Fixed says that the runtime cannot change a container that runs.
 	Fixed bool
 }
@@ -47,6 +48,8 @@ type Decision struct {
 	// Pod is the pod with the resources that are allocated to it: those of the spec or, as long as these are not to be had,
 	// those that it was granted before.
 	Pod *corev1.Pod
+	// Sizes are those of Pod.
+	Sizes *Sizes
 	// Containers are those that run, or were made and are to run, with other resources than these.
 	Containers []Container
 	// Changed says that a container was made when the pod had other resources. What was summed up over the containers then
@@ -83,8 +86,8 @@ type Container struct {
 // has for them: see [Decision.Resizes]. The same state gives the same decision. Source: computePodResizeAction in
 // pkg/kubelet/kuberuntime/kuberuntime_manager.go, pkg/kubelet/allocation.
 func Decide(s State) Decision {
-	if s.Allocated == nil || s.Fixed {
-		s.SizedContainers = nil // what is in force is allocated
+	if s.Allocated == nil || s.Fixed || s.NoCgroup {
+		s.Sized = s.Sized.withoutContainers() // what is in force is allocated
 	}
 	z := s.actuate(s.Pod)
 	if s.Allocated == nil || s.Fixed { // what cannot be changed stays what the containers have
@@ -96,7 +99,7 @@ func Decide(s State) Decision {
 	if z.Before == nil {
 		return z
 	}
-	if reason, message := s.refuse(z.Before); reason != "" {
+	if reason, message := s.refuse(&z); reason != "" {
 		return z.pending(reason, message)
 	}
 	return z
@@ -104,14 +107,18 @@ func Decide(s State) Decision {
 
 // actuate returns what is to be done so that a pod has the resources of its spec, which are allocated to it.
 func (s State) actuate(pod *corev1.Pod) Decision {
-	s.Pod = pod
-	z := Decision{Pod: pod}
+	if s.Sizes == nil || s.Pod != pod {
+		s.Pod, s.Sizes = pod, SizesOf(pod)
+	}
+	z := Decision{Pod: pod, Sizes: s.Sizes}
 	var differ []Container // whether they run or not
+	i := -1
 	for c := range containers.NotEphemeral(&pod.Spec) {
-		have, to := s.Observed.NewestContainer(c.Name), SizeOf(&pod.Spec, c)
+		i++
+		have, to := s.Observed.NewestContainer(c.Name), s.Sizes.Containers[i].Size
 		if have == nil || have.State != cri.ContainerRunning && containers.IsInit(&pod.Spec, c) && !containers.IsSidecar(c) {
 			// An init container that does not run has had its turn.
-			if sized, ok := s.SizedContainers[c.Name]; ok && sized != to && HasCompleted(&pod.Spec, c.Name, s.Observed) {
+			if sized, ok := s.Sized.Of(c.Name); ok && sized != to && HasCompleted(&pod.Spec, c.Name, s.Observed) {
 				differ = append(differ, Container{Name: c.Name, From: sized, To: to})
 			}
 			continue
@@ -129,15 +136,25 @@ func (s State) actuate(pod *corev1.Pod) Decision {
 		}
 		z.InProgress = z.InProgress || have.State == cri.ContainerRunning
 	}
-	whole := s.Sized != nil && *s.Sized != SizeOfPod(pod)
+	whole := s.Sized != nil && s.Sized.PodLevel() != s.Sizes.PodLevel()
 	z.InProgress = z.InProgress || whole && podview.Running(s.Observed)
 	if len(differ) > 0 || whole {
 		z.InForce = withSizes(pod, differ)
 	}
 	if whole {
-		z.InForce.Spec.Resources = podLevel(pod, *s.Sized)
+		z.InForce.Spec.Resources = podLevel(pod, s.Sized.PodLevel())
 	}
 	return z
+}
+
+// SizeOf returns the resources that container c of pod is to have: from Sizes where the decision is about pod.
+func (d *Decision) SizeOf(pod *corev1.Pod, c *corev1.Container) cgroups.Size {
+	if d.Pod == pod {
+		if size, ok := d.Sizes.Of(c.Name); ok {
+			return size
+		}
+	}
+	return SizeOf(&pod.Spec, c)
 }
 
 // HasCompleted reports whether a container is an init container that has completed. A resize of it changes neither the container nor the cgroup of the
@@ -176,16 +193,19 @@ func (d *Decision) Infeasible(message string) Decision {
 
 // pending returns the decision that leaves the pod what it was granted before. What is not in force of that still comes.
 func (d *Decision) pending(reason, message string) Decision {
-	p := Decision{Pod: d.Before}
+	var p Decision
 	if d.kept != nil {
 		p = *d.kept
+	} else {
+		p.Pod, p.Sizes = d.Before, SizesOf(d.Before)
 	}
 	p.Before, p.Reason, p.Message = d.Before, reason, message
 	return p
 }
 
-// refuse returns why the pod may not have what its spec asks for, on this node, instead of what it was granted before.
-func (s *State) refuse(before *corev1.Pod) (reason, message string) {
+// refuse returns why the pod of z may not have the resources of its spec, on this node, instead of those of z.Before.
+func (s *State) refuse(z *Decision) (reason, message string) {
+	before := z.Before
 	if s.Fixed {
 		return corev1.PodReasonInfeasible, messageResizeUnsupported
 	}
@@ -194,8 +214,8 @@ func (s *State) refuse(before *corev1.Pod) (reason, message string) {
 	}
 	for c := range containers.NotEphemeral(&s.Pod.Spec) {
 		// How much a container may swap follows from its request, and cannot be changed while it runs.
-		was := containers.Named(&before.Spec, c.Name)
-		if SizeOf(&before.Spec, was).MemoryRequest != SizeOf(&s.Pod.Spec, c).MemoryRequest &&
+		was := SizeOf(&before.Spec, containers.Named(&before.Spec, c.Name))
+		if to, _ := z.Sizes.Of(c.Name); was.MemoryRequest != to.MemoryRequest &&
 			!restartsFor(c, corev1.ResourceMemory) && (s.swaps(s.Pod, c.Name) || s.swaps(before, c.Name)) {
 			return corev1.PodReasonInfeasible, messageResizeSwap
 		}
@@ -223,13 +243,13 @@ func restartsFor(c *corev1.Container, name corev1.ResourceName) bool {
 	})
 }
 
-// WithInitSizes returns pod with the given resources of its init containers that are no sidecars, by name: pod itself where it has them, else a copy.
-func WithInitSizes(pod *corev1.Pod, sizes map[string]cgroups.Size) *corev1.Pod {
+// WithInitSizes returns pod with the resources in sizes of its init containers that are no sidecars: pod itself where it has them, else a copy.
+func WithInitSizes(pod *corev1.Pod, sizes *Sizes) *corev1.Pod {
 	var differ []Container
 	for i := range pod.Spec.InitContainers {
 		c := &pod.Spec.InitContainers[i]
 		to := SizeOf(&pod.Spec, c)
-		if size, ok := sizes[c.Name]; ok && size != to && !containers.IsSidecar(c) {
+		if size, ok := sizes.Of(c.Name); ok && size != to && !containers.IsSidecar(c) {
 			differ = append(differ, Container{Name: c.Name, From: size, To: to})
 		}
 	}

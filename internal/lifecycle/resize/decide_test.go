@@ -143,13 +143,13 @@ func TestDecide(t *testing.T) {
 		"the pod as a whole": {
 			spec: "cpu=250m/500m memory=32Mi/64Mi", resizes: true,
 			change: func(_ *testing.T, s *resize.State) {
-				s.Pod.Spec.Resources, s.Sized = new(requirements("cpu=1/2")), new(sized("cpu=500m/1"))
+				s.Pod.Spec.Resources, s.Sized = new(requirements("cpu=1/2")), &resize.Sizes{Pod: new(sized("cpu=500m/1"))}
 			},
 		},
 		"the pod as a whole has what it is to have": {
 			spec: "cpu=250m/500m memory=32Mi/64Mi",
 			change: func(_ *testing.T, s *resize.State) {
-				s.Pod.Spec.Resources, s.Sized = new(requirements("cpu=1/2")), new(sized("cpu=1/2"))
+				s.Pod.Spec.Resources, s.Sized = new(requirements("cpu=1/2")), &resize.Sizes{Pod: new(sized("cpu=1/2"))}
 			},
 		},
 	}
@@ -233,7 +233,7 @@ func TestPodAsAWholeIsRefused(t *testing.T) {
 	pod.Spec.Containers[0].Resources = requirements("cpu=100m/500m")
 	pod.Spec.Resources = new(requirements("cpu=1/2"))
 	d := resize.Decide(resize.State{
-		Pod: pod, Fixed: true, Sized: new(sized("cpu=500m/1")),
+		Pod: pod, Fixed: true, Sized: &resize.Sizes{Pod: new(sized("cpu=500m/1"))},
 		Observed: cri.Pod{Containers: []cri.Container{made(t, "main", "cpu=100m/500m", running)}},
 	})
 	require.Equal(t, corev1.PodReasonInfeasible, d.Reason)
@@ -260,10 +260,10 @@ func TestResizeOfCompletedInitContainer(t *testing.T) {
 			pod.Spec.InitContainers = []corev1.Container{setup}
 			was := made(t, "setup", "cpu=300m/1", test.state)
 			was.ExitCode = test.exitCode
+			sizes := &resize.Sizes{Containers: []resize.ContainerSize{{Name: "setup", Size: sized("cpu=300m/1")}}}
 			s := resize.State{
-				Pod: pod, Allocated: resize.AllocationOf(pod), Sized: &cgroups.Size{},
-				SizedContainers: map[string]cgroups.Size{"setup": sized("cpu=300m/1")},
-				Observed:        cri.Pod{Containers: []cri.Container{was, made(t, "main", "cpu=100m/1", running)}},
+				Pod: pod, Allocated: resize.AllocationOf(pod), Sized: sizes,
+				Observed: cri.Pod{Containers: []cri.Container{was, made(t, "main", "cpu=100m/1", running)}},
 			}
 			d := resize.Decide(s)
 			require.False(t, d.InProgress)
@@ -275,11 +275,12 @@ func TestResizeOfCompletedInitContainer(t *testing.T) {
 			}
 			require.Equal(t, test.want, have)
 
-			s.Fixed = true
-			d = resize.Decide(s)
-			require.Nil(t, d.InForce, "what a runtime cannot change is allocated")
+			s.NoCgroup = true
+			require.Nil(t, resize.Decide(s).InForce, "the runtime has the cgroup of the pod")
+			s.NoCgroup, s.Fixed = false, true
+			require.Nil(t, resize.Decide(s).InForce, "what a runtime cannot change is allocated")
 		})
 	}
 	pod := podtest.Pod("a")
-	require.Same(t, pod, resize.WithInitSizes(pod, map[string]cgroups.Size{"main": sized("cpu=300m/1")}))
+	require.Same(t, pod, resize.WithInitSizes(pod, &resize.Sizes{Containers: []resize.ContainerSize{{Name: "main", Size: sized("cpu=300m/1")}}}))
 }

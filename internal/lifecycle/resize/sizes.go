@@ -1,0 +1,136 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package resize
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/cgroups"
+	"github.com/seed81659283/nodeagent/internal/containers"
+)
+
+// Sizes are the resources of a pod: its pod-level resources and those of its containers. They are computed once for a version of a pod, and
+// must not be written to. A nil *Sizes is unknown.
+type Sizes struct {
+	Pod        *cgroups.Size   // nil: the pod has no pod-level resources
+	Containers []ContainerSize // of init and regular containers, in the order of containers.NotEphemeral
+}
+
+// ContainerSize are the resources of a container.
+type ContainerSize struct {
+	Name string
+	Size cgroups.Size
+}
+
+// SizesOf returns the resources that a pod is to have; see [SizeOf].
+func SizesOf(pod *corev1.Pod) *Sizes {
+	s := &Sizes{Containers: make([]ContainerSize, 0, len(pod.Spec.InitContainers)+len(pod.Spec.Containers))}
+	if pod.Spec.Resources != nil {
+		s.Pod = new(SizeOfPod(pod))
+	}
+	for c := range containers.NotEphemeral(&pod.Spec) {
+		s.Containers = append(s.Containers, ContainerSize{Name: c.Name, Size: SizeOf(&pod.Spec, c)})
+	}
+	return s
+}
+
+// PodLevel returns the pod-level resources, zero where the pod has none.
+func (s *Sizes) PodLevel() cgroups.Size {
+	if s.Pod == nil {
+		return cgroups.Size{}
+	}
+	return *s.Pod
+}
+
+// Of returns the resources of a container, and whether s has it.
+func (s *Sizes) Of(container string) (size cgroups.Size, ok bool) {
+	if s == nil {
+		return size, false
+	}
+	for i := range s.Containers {
+		if s.Containers[i].Name == container {
+			return s.Containers[i].Size, true
+		}
+	}
+	return size, false
+}
+
+// withoutContainers returns the pod-level resources alone.
+func (s *Sizes) withoutContainers() *Sizes {
+	if s == nil || len(s.Containers) == 0 {
+		return s
+	}
+	return &Sizes{Pod: s.Pod}
+}
+
+// Equal reports whether two pods have the same resources.
+func (s *Sizes) Equal(o *Sizes) bool {
+	return s.EqualExcept(o, func(string) bool { return false })
+}
+
+// EqualExcept reports whether two pods have the same resources, but for the containers for which skip returns true.
+func (s *Sizes) EqualExcept(o *Sizes, skip func(container string) bool) bool {
+	if s == nil || o == nil || s == o {
+		return s == o
+	}
+	if (s.Pod == nil) != (o.Pod == nil) || s.PodLevel() != o.PodLevel() {
+		return false
+	}
+	rest := o.Containers
+	next := func() (c ContainerSize, ok bool) {
+		for len(rest) > 0 && !ok {
+			c, rest = rest[0], rest[1:]
+			ok = !skip(c.Name)
+		}
+		return c, ok
+	}
+	for _, c := range s.Containers {
+		if skip(c.Name) {
+			continue
+		}
+		if other, ok := next(); !ok || other != c {
+			return false
+		}
+	}
+	_, more := next()
+	return !more
+}
+
+// String writes sizes as the record of a pod has them: "cpu=0/2000 memory=0/0;main cpu=250/500 memory=0/0", or "" for nil.
+func (s *Sizes) String() string {
+	if s == nil {
+		return ""
+	}
+	var text strings.Builder
+	if s.Pod != nil {
+		text.WriteString(FormatSize(*s.Pod))
+	}
+	for _, c := range s.Containers {
+		text.WriteString(";" + c.Name + " " + FormatSize(c.Size))
+	}
+	return text.String()
+}
+
+// ParseSizes reads the text of [Sizes.String]. It leaves out entries that it cannot read.
+func ParseSizes(text string) *Sizes {
+	if text == "" {
+		return nil
+	}
+	whole, list, _ := strings.Cut(text, ";")
+	s := &Sizes{}
+	if size, ok := ParseSize(whole); ok {
+		s.Pod = &size
+	}
+	for entry := range strings.SplitSeq(list, ";") {
+		name, text, _ := strings.Cut(entry, " ")
+		if size, ok := ParseSize(text); ok {
+			s.Containers = append(s.Containers, ContainerSize{Name: name, Size: size})
+		}
+	}
+	s.Containers = slices.Clip(s.Containers)
+	return s
+}
