@@ -144,18 +144,17 @@ func (t *tracked) decide(v view, r *rejections, hurry bool, now time.Time) (what
 		if held := t.hold(base, ours, r, now); now.Before(held) && !hurry {
 			return request{}, held, nil
 		}
-		var status corev1.PodStatus
-		var patch []byte
-		status, patch, err = statuspatch.Next(base, ours, false, now)
+		var update statuspatch.Update
+		update, err = statuspatch.Next(base, ours, false, now)
 		if err == nil {
 			t.complaint = ""
 		}
-		if patch != nil {
-			next = t.repeatDue(patch, now)
+		if update.Patch != nil {
+			next = t.repeatDue(update.Patch, now)
 			if now.Before(next) {
 				return request{}, next, err
 			}
-			return request{verb: verbPatch, pod: base, patch: patch, of: v, rank: rankOf(&base.Status, &status)}, time.Time{}, err
+			return request{verb: verbPatch, pod: base, patch: update.Patch, of: v, rank: rankOf(&base.Status, &update.Status)}, time.Time{}, err
 		}
 	}
 	if removable(base, v.left || v.abandoned) {

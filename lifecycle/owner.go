@@ -15,13 +15,21 @@ import (
 // an orphan, so that an agent on a shared runtime leaves the pods of others alone.
 const LabelOwner = ownership.Label
 
-// claim makes Dirs.Pods this agent's alone, until release is called, and finds out what its pods are marked with.
-func (r *Reconciler) claim() (owner ownership.Mark, release func() error, err error) {
-	name, release := r.opts.Owner, func() error { return nil }
+// claim sets the owner of the pods of this agent. It locks Dirs.Pods, if there is one, until release is called.
+func (r *Reconciler) claim() (release func() error, err error) {
+	owner, release := r.opts.Owner, func() error { return nil }
 	if r.opts.Dirs.Pods != "" {
-		name, release, err = poddir.Claim(r.opts.Dirs.Pods, name)
+		var claimed *poddir.Claimed
+		if claimed, err = poddir.Claim(r.opts.Dirs.Pods, owner); err == nil {
+			owner, release = claimed.Owner, claimed.Release
+		} else {
+			owner = ""
+		}
 	}
-	return ownership.Mark(name), release, err
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.owner, r.failed, r.claimed = ownership.Mark(owner), err, true
+	return release, err
 }
 
 // shareOut returns what of a pod the worker may act upon. Where another agent runs a pod of this UID, that is nothing

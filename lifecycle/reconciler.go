@@ -205,7 +205,7 @@ func (r *Reconciler) Run(ctx context.Context) (err error) {
 	defer r.guard.End()
 	close(r.begun)
 	defer close(r.ended)
-	release, err := r.prepare()
+	release, err := r.claim()
 	if err != nil {
 		return err
 	}
@@ -239,15 +239,6 @@ func (r *Reconciler) Run(ctx context.Context) (err error) {
 		case <-again.C:
 		}
 	}
-}
-
-// prepare claims what is to be this agent's alone. Set is told what went wrong, too.
-func (r *Reconciler) prepare() (release func() error, err error) {
-	owner, release, err := r.claim()
-	r.mu.Lock()
-	r.owner, r.failed, r.claimed = owner, err, true
-	r.mu.Unlock()
-	return release, err
 }
 
 // meet asks the runtime for its name.

@@ -39,9 +39,9 @@ func replaced(t *testing.T, policy corev1.RestartPolicy, code int32, pullError e
 		r, end := run(t, rt, lifecycle.Options{Owner: "me", Hooks: lifecycle.Hooks{Status: func(pod *corev1.Pod, st *corev1.PodStatus) {
 			at := *pod
 			at.Status = last
-			next, _, err := statuspatch.Next(&at, st, false, time.Now())
+			next, err := statuspatch.Next(&at, st, false, time.Now())
 			assert.NoError(t, err)
-			last = next
+			last = next.Status
 			if state := podtest.Describe(*st); len(states) == 0 || states[len(states)-1] != state {
 				states = append(states, state)
 			}

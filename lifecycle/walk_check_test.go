@@ -340,11 +340,11 @@ func (w *watch) status(pod *corev1.Pod, st *corev1.PodStatus) {
 func (w *watch) send(r *record, pod *corev1.Pod, st *corev1.PodStatus) {
 	at := *pod
 	at.Status = r.server
-	next, _, err := statuspatch.Next(&at, st, false, time.Now())
+	next, err := statuspatch.Next(&at, st, false, time.Now())
 	if e, ok := errors.AsType[*statuspatch.TransitionError](err); !ok || !e.Init || e.ExitCode != 0 {
 		assert.NoError(w.t, err, "%s after %s", podtest.Describe(*st), podtest.Describe(r.server))
 	}
-	r.server = next
+	r.server = next.Status
 }
 
 // lifeOf names a container instance as the walker's commands do. An ID of critest has the attempt in it.

@@ -145,9 +145,9 @@ func PreStop(pod *corev1.Pod, c *cri.Container) *corev1.LifecycleHandler {
 }
 
 func notedPreStop(have *cri.Container) *corev1.LifecycleHandler {
-	_, c, _ := hook.Restore(have) // whatever else cannot be read, the container has to go
-	if c == nil || c.Lifecycle == nil {
+	restored, _ := hook.Restore(have) // whatever else cannot be read, the container has to go
+	if restored.Container.Lifecycle == nil {
 		return nil
 	}
-	return c.Lifecycle.PreStop
+	return restored.Container.Lifecycle.PreStop
 }

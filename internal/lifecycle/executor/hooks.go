@@ -60,7 +60,8 @@ func (h *hooks) preStopCall(pod *corev1.Pod, observed cri.Pod, k plan.Kill) hook
 	}
 	for i := range observed.Containers {
 		if c := &observed.Containers[i]; c.ID == k.ID {
-			call.Pod, call.Container, _ = hook.Restore(c) // what cannot be read is left out
+			restored, _ := hook.Restore(c) // a field that cannot be read is left out
+			call.Pod, call.Container = restored.Pod, restored.Container
 		}
 	}
 	call.PodIP = hookAddress(ips)

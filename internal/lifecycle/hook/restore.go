@@ -17,13 +17,18 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
-// Restore returns what is needed to stop a container of an orphaned pod: the identity and the grace periods
-// of the pod, the name, the ports and the preStop handler of the container. Nothing else is filled in. What cannot be read
+// Restored are the parts of the specs of a container and its pod that are needed to stop the container. Neither is nil.
+type Restored struct {
+	Pod       *corev1.Pod       // with its identity and its grace periods
+	Container *corev1.Container // with its name, its ports and its preStop handler
+}
+
+// Restore restores the specs of a container of an orphaned pod from the annotations of the container. A field that cannot be read
 // is left out, and the error names it; the container can be stopped all the same. Source:
 // restoreSpecsFromContainerLabels in pkg/kubelet/kuberuntime/kuberuntime_container.go.
-func Restore(have *cri.Container) (pod *corev1.Pod, c *corev1.Container, err error) {
+func Restore(have *cri.Container) (Restored, error) {
 	r := reader{container: have}
-	pod = &corev1.Pod{
+	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			UID:                        types.UID(have.PodUID),
 			Name:                       have.Labels[cri.LabelPodName],
@@ -32,12 +37,12 @@ func Restore(have *cri.Container) (pod *corev1.Pod, c *corev1.Container, err err
 		},
 		Spec: corev1.PodSpec{TerminationGracePeriodSeconds: r.seconds(podspec.AnnotationTerminationGracePeriod)},
 	}
-	c = &corev1.Container{Name: have.Name}
+	c := &corev1.Container{Name: have.Name}
 	c.Ports = decode[[]corev1.ContainerPort](&r, podspec.AnnotationPorts)
 	if handler := decode[*corev1.LifecycleHandler](&r, podspec.AnnotationPreStopHandler); handler != nil {
 		c.Lifecycle = &corev1.Lifecycle{PreStop: handler}
 	}
-	return pod, c, errors.Join(r.errs...)
+	return Restored{Pod: pod, Container: c}, errors.Join(r.errs...)
 }
 
 // reader reads annotations, and remembers what is wrong with them.

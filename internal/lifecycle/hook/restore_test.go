@@ -41,35 +41,34 @@ func TestRestore(t *testing.T) {
 	assert.Equal(t, `{"httpGet":{"path":"/stop","port":"admin","scheme":"HTTPS","httpHeaders":[{"name":"X-A","value":"\"1\""}]}}`,
 		config.Annotations[podspec.AnnotationPreStopHandler])
 
-	gotPod, got, err := hook.Restore(&cri.Container{
+	got, err := hook.Restore(&cri.Container{
 		ID: "c1", PodUID: "u1", Name: config.Name, Labels: config.Labels, Annotations: config.Annotations,
 	})
 	require.NoError(t, err)
-	assert.Equal(t, want, got)
-	assert.Equal(t, wantPod, gotPod)
+	assert.Equal(t, hook.Restored{Pod: wantPod, Container: want}, got)
 }
 
 // There may be nothing to restore.
 func TestRestoreNothing(t *testing.T) {
-	pod, c, err := hook.Restore(&cri.Container{ID: "c1", Name: "app", PodUID: "u1", Annotations: map[string]string{
+	restored, err := hook.Restore(&cri.Container{ID: "c1", Name: "app", PodUID: "u1", Annotations: map[string]string{
 		podspec.AnnotationPreStopHandler: "null", podspec.AnnotationPorts: "null",
 	}})
 	require.NoError(t, err)
-	assert.Equal(t, &corev1.Container{Name: "app"}, c)
-	assert.Equal(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u1"}}, pod)
+	assert.Equal(t, &corev1.Container{Name: "app"}, restored.Container)
+	assert.Equal(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u1"}}, restored.Pod)
 }
 
 // What is broken is named and left out; the rest is there.
 func TestRestoreBroken(t *testing.T) {
 	thirty := int64(30)
-	pod, c, err := hook.Restore(&cri.Container{ID: "c1", Name: "app", Annotations: map[string]string{
+	restored, err := hook.Restore(&cri.Container{ID: "c1", Name: "app", Annotations: map[string]string{
 		podspec.AnnotationTerminationGracePeriod: "30",
 		podspec.AnnotationDeletionGracePeriod:    "soon",
 		podspec.AnnotationPorts:                  `[{"containerPort":1},{"containerPort":"x"}]`,
 		podspec.AnnotationPreStopHandler:         `{"exec":`,
 	}})
-	assert.Equal(t, &corev1.Pod{Spec: corev1.PodSpec{TerminationGracePeriodSeconds: &thirty}}, pod)
-	assert.Equal(t, &corev1.Container{Name: "app"}, c)
+	assert.Equal(t, &corev1.Pod{Spec: corev1.PodSpec{TerminationGracePeriodSeconds: &thirty}}, restored.Pod)
+	assert.Equal(t, &corev1.Container{Name: "app"}, restored.Container)
 	for _, name := range []string{podspec.AnnotationDeletionGracePeriod, podspec.AnnotationPorts, podspec.AnnotationPreStopHandler} {
 		assert.ErrorContains(t, err, "container c1: annotation "+name+": ")
 	}
@@ -86,9 +85,10 @@ func FuzzRestore(f *testing.F) {
 		have := &cri.Container{ID: "c1", Name: "app", Annotations: map[string]string{
 			podspec.AnnotationPreStopHandler: handler, podspec.AnnotationTerminationGracePeriod: seconds,
 		}}
-		pod, c, err := hook.Restore(have)
+		restored, err := hook.Restore(have)
+		c := restored.Container
 		if err != nil {
-			assert.True(t, c.Lifecycle == nil || pod.Spec.TerminationGracePeriodSeconds == nil)
+			assert.True(t, c.Lifecycle == nil || restored.Pod.Spec.TerminationGracePeriodSeconds == nil)
 		}
 		if c.Lifecycle == nil {
 			return
@@ -96,8 +96,8 @@ func FuzzRestore(f *testing.F) {
 		written, err := json.Marshal(c.Lifecycle.PreStop)
 		require.NoError(t, err)
 		have.Annotations[podspec.AnnotationPreStopHandler] = string(written)
-		_, c, _ = hook.Restore(have)
-		again, err := json.Marshal(c.Lifecycle.PreStop)
+		restored, _ = hook.Restore(have)
+		again, err := json.Marshal(restored.Container.Lifecycle.PreStop)
 		require.NoError(t, err)
 		assert.Equal(t, string(written), string(again))
 	})

@@ -23,24 +23,35 @@ const (
 	ownerName = ".owner"
 )
 
-// Claim makes a root one agent's alone, until release is called. It returns the owner of the pods: the one that is named or,
-// where none is, an ID that is kept in the root. The root is made when needed.
-func Claim(root, named string) (owner string, release func() error, err error) {
+// Claimed is a root that one agent has locked.
+type Claimed struct {
+	Owner string // of the pods: the name of the agent or, where it has none, the ID that is kept in the root
+
+	lock *dirlock.Lock
+}
+
+// Release unlocks the root.
+func (c *Claimed) Release() error { return c.lock.Release() }
+
+// Claim locks a root, which it creates when needed, until the result is released. named is the owner of the pods; empty: the ID that is
+// kept in the root.
+func Claim(root, named string) (*Claimed, error) {
 	if err := os.MkdirAll(root, 0o750); err != nil {
-		return "", nil, fmt.Errorf("directory of pods: %w", err)
+		return nil, fmt.Errorf("directory of pods: %w", err)
 	}
 	lock, err := dirlock.Take(root, lockName)
 	if err != nil {
-		return "", nil, fmt.Errorf("directory of pods %s: %w", root, err)
+		return nil, fmt.Errorf("directory of pods %s: %w", root, err)
 	}
 	_ = fillSpare(root) // on a disk that is full already there are fewer, or none
 	if named != "" {
-		return named, lock.Release, nil
+		return &Claimed{Owner: named, lock: lock}, nil
 	}
-	if owner, err = keptOwner(filepath.Join(root, ownerName)); err != nil {
-		return "", nil, errors.Join(fmt.Errorf("owner of pods: %w", err), lock.Release())
+	owner, err := keptOwner(filepath.Join(root, ownerName))
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("owner of pods: %w", err), lock.Release())
 	}
-	return owner, lock.Release, nil
+	return &Claimed{Owner: owner, lock: lock}, nil
 }
 
 // keptOwner returns the owner that a file names. Where there is no file it makes up an owner and writes it: the file is

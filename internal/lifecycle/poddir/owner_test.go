@@ -19,31 +19,32 @@ import (
 // An agent has its directory for itself, and is the same owner of its pods whenever it starts.
 func TestClaim(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "agent/pods")
-	owner, release, err := poddir.Claim(root, "")
+	first, err := poddir.Claim(root, "")
 	require.NoError(t, err)
+	owner := first.Owner
 	require.Regexp(t, "^[0-9a-f]{16}$", owner)
 	requireFile(t, filepath.Join(root, ".owner"), owner+"\n", 0o600)
-	_, _, err = poddir.Claim(root, "")
+	_, err = poddir.Claim(root, "")
 	require.ErrorContains(t, err, root, "another agent has it")
-	require.NoError(t, release())
+	require.NoError(t, first.Release())
 
-	again, release, err := poddir.Claim(root, "")
+	again, err := poddir.Claim(root, "")
 	require.NoError(t, err)
-	require.Equal(t, owner, again)
-	require.NoError(t, release())
-	named, release, err := poddir.Claim(root, "node-7")
+	require.Equal(t, owner, again.Owner)
+	require.NoError(t, again.Release())
+	named, err := poddir.Claim(root, "node-7")
 	require.NoError(t, err)
-	require.Equal(t, "node-7", named)
-	require.NoError(t, release())
+	require.Equal(t, "node-7", named.Owner)
+	require.NoError(t, named.Release())
 	requireFile(t, filepath.Join(root, ".owner"), owner+"\n", 0o600)
 	uids, err := poddir.Recorded(root)
 	require.NoError(t, err)
 	require.Empty(t, uids, "neither file is the directory of a pod")
 
-	other, release, err := poddir.Claim(t.TempDir(), "")
+	other, err := poddir.Claim(t.TempDir(), "")
 	require.NoError(t, err)
-	require.NotEqual(t, owner, other)
-	require.NoError(t, release())
+	require.NotEqual(t, owner, other.Owner)
+	require.NoError(t, other.Release())
 }
 
 // An owner that cannot be read is an error: with another one an agent would take its pods for those of others. The directory
@@ -63,17 +64,17 @@ func TestClaimOfADamagedDirectory(t *testing.T) {
 			root := t.TempDir()
 			path := filepath.Join(root, ".owner")
 			require.NoError(t, damage(path))
-			_, _, err := poddir.Claim(root, "")
+			_, err := poddir.Claim(root, "")
 			require.ErrorContains(t, err, path)
 			require.NoError(t, os.Remove(path))
-			_, release, err := poddir.Claim(root, "")
+			claimed, err := poddir.Claim(root, "")
 			require.NoError(t, err)
-			require.NoError(t, release())
+			require.NoError(t, claimed.Release())
 		})
 	}
 	root := filepath.Join(t.TempDir(), "file")
 	write(t, root, "")
-	_, _, err := poddir.Claim(root, "")
+	_, err := poddir.Claim(root, "")
 	require.ErrorContains(t, err, "directory of pods")
 }
 

@@ -39,9 +39,9 @@ func TestRecordOnAFullDisk(t *testing.T) {
 			root := t.TempDir()
 			mount(t, root)
 			t.Cleanup(func() { require.NoError(t, unix.Unmount(root, 0)) })
-			_, release, err := poddir.Claim(root, "")
+			claimed, err := poddir.Claim(root, "")
 			require.NoError(t, err)
-			defer func() { require.NoError(t, release()) }()
+			defer func() { require.NoError(t, claimed.Release()) }()
 			spare := len(files(t, filepath.Join(root, ".spare")))
 			require.Positive(t, spare)
 

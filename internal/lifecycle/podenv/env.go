@@ -150,11 +150,11 @@ func (e *Environment) setOne(pod *corev1.Pod, c *corev1.Container, i int, path *
 	v := &c.Env[i]
 	if v.Value == "" && v.ValueFrom != nil {
 		path = path.Child("valueFrom")
-		value, set, err := e.valueFrom(pod, c, v.ValueFrom, path, s)
-		if err != nil || !set {
+		value, err := e.valueFrom(pod, c, v.ValueFrom, path, s)
+		if err != nil || value == nil {
 			return err
 		}
-		return e.add(path, v.Name, value)
+		return e.add(path, v.Name, *value)
 	}
 	path = path.Child("value")
 	value, ok := expand.String(v.Value, MaxArgument, e.Lookup)

@@ -4,7 +4,9 @@
 package podenv
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"strings"
 )
 
@@ -37,12 +39,15 @@ func parseEnvFile(data []byte, keys map[string]bool) envFileValues {
 	p := envFile{rest: string(data)}
 	found := make(map[string]string, len(keys))
 	for len(found) < len(keys) {
-		name, value, ok, err := p.variable()
-		if !ok || err != nil {
+		v, err := p.variable()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
 			return envFileValues{found, err}
 		}
-		if _, again := found[name]; keys[name] && !again {
-			found[name] = value
+		if _, again := found[v.name]; keys[v.name] && !again {
+			found[v.name] = v.value
 		}
 	}
 	return envFileValues{found: found}
@@ -56,48 +61,51 @@ type envFile struct {
 
 func (p *envFile) error(what string) error { return fmt.Errorf("line %d: %s", p.line, what) }
 
-// next returns the next line without its end.
-func (p *envFile) next() (line string, ok bool, err error) {
+// next returns the next line without its end, or [io.EOF].
+func (p *envFile) next() (line string, err error) {
 	if p.rest == "" {
-		return "", false, nil
+		return "", io.EOF
 	}
 	p.line++
 	line, p.rest, _ = strings.Cut(p.rest, "\n")
 	if len(line) > maxEnvFileLine {
-		return "", false, p.error(fmt.Sprintf("more than %d bytes", maxEnvFileLine))
+		return "", p.error(fmt.Sprintf("more than %d bytes", maxEnvFileLine))
 	}
-	return strings.TrimSuffix(line, "\r"), true, nil
+	return strings.TrimSuffix(line, "\r"), nil
 }
 
-// variable returns the next variable.
-func (p *envFile) variable() (name, value string, ok bool, err error) {
+// envFileVariable is a variable of a file.
+type envFileVariable struct{ name, value string }
+
+// variable returns the next variable, or [io.EOF].
+func (p *envFile) variable() (v envFileVariable, err error) {
 	line := ""
 	for line == "" || line[0] == '#' {
-		if line, ok, err = p.next(); !ok || err != nil {
-			return "", "", false, err
+		if line, err = p.next(); err != nil {
+			return v, err
 		}
 		line = strings.TrimLeft(line, " \t")
 	}
-	name, value, ok = strings.Cut(line, "=")
+	name, value, ok := strings.Cut(line, "=")
 	switch {
 	case !ok:
-		return "", "", false, p.error("no equals sign")
+		return v, p.error("no equals sign")
 	case name == "":
-		return "", "", false, p.error("no name")
+		return v, p.error("no name")
 	case strings.TrimRight(name, " \t") != name:
-		return "", "", false, p.error("blanks before the equals sign")
+		return v, p.error("blanks before the equals sign")
 	case strings.TrimLeft(value, " \t") != value:
-		return name, "", true, nil
+		return envFileVariable{name: name}, nil
 	}
 	value, err = p.quoted(value)
-	return name, value, true, err
+	return envFileVariable{name: name, value: value}, err
 }
 
 // quoted returns what is between the quotes of a value, which begins with the first of them and may go on for lines.
 func (p *envFile) quoted(s string) (string, error) {
 	first := p.line
-	s, ok := strings.CutPrefix(s, "'")
-	if !ok {
+	s, quoted := strings.CutPrefix(s, "'")
+	if !quoted {
 		return "", p.error("no single quote around the value")
 	}
 	var b strings.Builder
@@ -117,10 +125,10 @@ func (p *envFile) quoted(s string) (string, error) {
 		}
 		b.WriteByte('\n')
 		var err error
-		if s, ok, err = p.next(); err != nil {
-			return "", err
-		} else if !ok {
+		if s, err = p.next(); errors.Is(err, io.EOF) {
 			return "", fmt.Errorf("line %d: no closing quote", first)
+		} else if err != nil {
+			return "", err
 		}
 	}
 }

@@ -8,66 +8,68 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// valueFrom returns the value that a source gives a variable, or that it stays unset, as an optional source lets it.
+// valueFrom returns the value that a source gives a variable. Nil: the variable stays unset, as an optional source lets it.
 func (e *Environment) valueFrom(
 	pod *corev1.Pod, c *corev1.Container, from *corev1.EnvVarSource, path *field.Path, s *Sources,
-) (value string, set bool, err error) {
+) (*string, error) {
 	switch {
 	case from.FieldRef != nil:
-		value, err = fieldValue(pod, from.FieldRef.FieldPath, path.Child("fieldRef", "fieldPath"), s)
-		return value, true, err
+		value, err := fieldValue(pod, from.FieldRef.FieldPath, path.Child("fieldRef", "fieldPath"), s)
+		return &value, err
 	case from.ResourceFieldRef != nil:
-		value, err = resourceValue(pod, c, from.ResourceFieldRef, path.Child("resourceFieldRef"), s.Allocatable)
-		return value, true, err
+		value, err := resourceValue(pod, c, from.ResourceFieldRef, path.Child("resourceFieldRef"), s.Allocatable)
+		return &value, err
 	case from.ConfigMapKeyRef != nil:
 		ref, path := from.ConfigMapKeyRef, path.Child("configMapKeyRef")
 		object, ok := s.References.ConfigMaps[ref.Name]
 		if !ok {
-			return "", false, missing(path.Child("name"), ref.Name, ref.Optional)
+			return nil, missing(path.Child("name"), ref.Name, ref.Optional)
 		}
-		if value, set = object.Data[ref.Key]; !set {
-			err = missing(path.Child("key"), ref.Key, ref.Optional)
+		value, ok := object.Data[ref.Key]
+		if !ok {
+			return nil, missing(path.Child("key"), ref.Key, ref.Optional)
 		}
-		return value, set, err
+		return &value, nil
 	case from.SecretKeyRef != nil:
 		ref, path := from.SecretKeyRef, path.Child("secretKeyRef")
 		object, ok := s.References.Secrets[ref.Name]
 		if !ok {
-			return "", false, missing(path.Child("name"), ref.Name, ref.Optional)
+			return nil, missing(path.Child("name"), ref.Name, ref.Optional)
 		}
-		data, set := object.Data[ref.Key]
-		if !set {
-			err = missing(path.Child("key"), ref.Key, ref.Optional)
+		data, ok := object.Data[ref.Key]
+		if !ok {
+			return nil, missing(path.Child("key"), ref.Key, ref.Optional)
 		}
-		return string(data), set, err
+		return new(string(data)), nil
 	case from.FileKeyRef != nil:
 		return e.fileValue(c, from.FileKeyRef, path.Child("fileKeyRef"), s)
 	default:
-		return "", false, field.Required(path, "must have a source")
+		return nil, field.Required(path, "must have a source")
 	}
 }
 
 // fileValue returns a variable of a file in a volume. An empty one counts as missing. The file itself has to be there
 // even if the variable is optional.
-func (e *Environment) fileValue(c *corev1.Container, ref *corev1.FileKeySelector, path *field.Path, s *Sources) (value string, set bool, err error) {
+func (e *Environment) fileValue(c *corev1.Container, ref *corev1.FileKeySelector, path *field.Path, s *Sources) (*string, error) {
 	if _, ok := s.Volumes[ref.VolumeName]; !ok {
-		return "", false, field.NotFound(path.Child("volumeName"), ref.VolumeName)
+		return nil, field.NotFound(path.Child("volumeName"), ref.VolumeName)
 	}
 	file := EnvFile{ref.VolumeName, ref.Path}
 	data, ok := s.References.EnvFiles[file]
 	if !ok {
-		return "", false, field.NotFound(path.Child("path"), ref.Path)
+		return nil, field.NotFound(path.Child("path"), ref.Path)
 	}
 	if _, ok := e.files[file]; !ok {
 		e.files[file] = parseEnvFile(data, keysOf(c, file))
 	}
-	if value, err = e.files[file].value(ref.Key); err != nil {
-		return "", false, field.Invalid(path.Child("path"), ref.Path, err.Error())
+	value, err := e.files[file].value(ref.Key)
+	if err != nil {
+		return nil, field.Invalid(path.Child("path"), ref.Path, err.Error())
 	}
 	if value == "" {
-		return "", false, missing(path.Child("key"), ref.Key, ref.Optional)
+		return nil, missing(path.Child("key"), ref.Key, ref.Optional)
 	}
-	return value, true, nil
+	return &value, nil
 }
 
 // keysOf returns the variables that a container takes from a file.

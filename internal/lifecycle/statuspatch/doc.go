@@ -10,7 +10,7 @@
 // before and keeps what does not change, [Merge] keeps what is others', and [Patch] is the difference, as a strategic merge patch that
 // carries the UID of the pod, so that it never reaches another pod of that name.
 //
-//	status, patch, err := statuspatch.Next(pod, ours, false, time.Now())
+//	update, err := statuspatch.Next(pod, ours, false, time.Now())
 //	if err != nil { // the agent contradicts itself: log it; the container keeps its terminated state at the API server
 //	}
 //	if patch != nil { // nil: the API server has it

@@ -14,19 +14,24 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// Next returns the status that the API server is to have of a pod, and the patch that brings it there. The pod is as the API server has
-// it; a mirror pod stands for its static pod. A nil patch says that nothing has to be sent: what an agent owns is the same. MayRun is
-// that of [Merge], and the error that of [Accept]: with one, too, the patch is to be sent.
-func Next(pod *corev1.Pod, ours *corev1.PodStatus, mayRun bool, now time.Time) (status corev1.PodStatus, patch []byte, err error) {
+// Update is an update of the status of a pod in the API server.
+type Update struct {
+	Status corev1.PodStatus // after the update
+	Patch  []byte           // nil: nothing has to be sent, as the fields that an agent owns are the same
+}
+
+// Next returns the next update of the status of pod, which is as the API server has it; a mirror pod stands for its static pod. mayRun is
+// that of [Merge], and the error that of [Accept]: with an error, too, the patch must be sent.
+func Next(pod *corev1.Pod, ours *corev1.PodStatus, mayRun bool, now time.Time) (Update, error) {
 	accepted, contradiction := Accept(pod, &pod.Status, ours, now)
-	status = Merge(pod, &pod.Status, &accepted, mayRun, now)
+	status := Merge(pod, &pod.Status, &accepted, mayRun, now)
 	server := pod.Status.DeepCopy()
 	normalize(&pod.Spec, server)
 	if Equal(server, &status) {
-		return status, nil, contradiction
+		return Update{Status: status}, contradiction
 	}
-	patch, err = Patch(pod.UID, &pod.Status, &status)
-	return status, patch, errors.Join(contradiction, err)
+	patch, err := Patch(pod.UID, &pod.Status, &status)
+	return Update{Status: status, Patch: patch}, errors.Join(contradiction, err)
 }
 
 // Merge returns what an API server that has one status is to have when the agent says another: conditions of others and what is known of

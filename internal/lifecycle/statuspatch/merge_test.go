@@ -67,10 +67,10 @@ func TestNothingIsSentThatTheServerHas(t *testing.T) {
 	st := own(pod)
 	st.Conditions[0].ObservedGeneration = 3 // not compared
 	st.Conditions[0].LastTransitionTime = metav1.Time{Time: now}
-	status, patch, err := statuspatch.Next(pod, st, false, now)
+	update, err := statuspatch.Next(pod, st, false, now)
 	require.NoError(t, err)
-	assert.Nil(t, patch, string(patch))
-	assert.Equal(t, pod.Status.ResourceClaimStatuses, status.ResourceClaimStatuses)
+	assert.Nil(t, update.Patch, string(update.Patch))
+	assert.Equal(t, pod.Status.ResourceClaimStatuses, update.Status.ResourceClaimStatuses)
 	assert.Equal(t, running(), pod, "nothing is written to")
 }
 
@@ -78,12 +78,12 @@ func TestAPodThatBecomesNotReady(t *testing.T) {
 	pod := running()
 	st := own(pod)
 	st.Conditions[0] = corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "ContainersNotReady"}
-	status, patch, err := statuspatch.Next(pod, st, false, now)
+	update, err := statuspatch.Next(pod, st, false, now)
 	require.NoError(t, err)
 	assert.JSONEq(t, `{"metadata":{"uid":"u1"},"status":{
 		"$setElementOrder/conditions":[{"type":"example.com/gate"},{"type":"Ready"},{"type":"ContainersReady"}],
-		"conditions":[{"type":"Ready","status":"False","reason":"ContainersNotReady","lastTransitionTime":"2026-05-01T12:00:00Z"}]}}`, string(patch))
-	assert.Equal(t, corev1.PodConditionType("example.com/gate"), status.Conditions[0].Type)
+		"conditions":[{"type":"Ready","status":"False","reason":"ContainersNotReady","lastTransitionTime":"2026-05-01T12:00:00Z"}]}}`, string(update.Patch))
+	assert.Equal(t, corev1.PodConditionType("example.com/gate"), update.Status.Conditions[0].Type)
 }
 
 func TestWhatIsGoneIsRemoved(t *testing.T) {
@@ -91,10 +91,10 @@ func TestWhatIsGoneIsRemoved(t *testing.T) {
 	pod.Status.Reason, pod.Status.HostIPs = "Slow", []corev1.HostIP{{IP: "1.2.3.4"}}
 	st := own(pod)
 	st.Reason, st.PodIP, st.PodIPs, st.HostIPs = "", "10.0.0.8", []corev1.PodIP{{IP: "10.0.0.8"}}, nil
-	_, patch, err := statuspatch.Next(pod, st, false, now)
+	update, err := statuspatch.Next(pod, st, false, now)
 	require.NoError(t, err)
 	assert.JSONEq(t, `{"metadata":{"uid":"u1"},"status":{"reason":null,"hostIPs":null,"podIP":"10.0.0.8",
-		"$setElementOrder/podIPs":[{"ip":"10.0.0.8"}],"podIPs":[{"ip":"10.0.0.8"},{"$patch":"delete","ip":"10.0.0.7"}]}}`, string(patch))
+		"$setElementOrder/podIPs":[{"ip":"10.0.0.8"}],"podIPs":[{"ip":"10.0.0.8"},{"$patch":"delete","ip":"10.0.0.7"}]}}`, string(update.Patch))
 }
 
 func TestATerminalPhase(t *testing.T) {
@@ -119,8 +119,9 @@ func TestATerminalPhase(t *testing.T) {
 			st := own(pod)
 			st.Phase, st.Reason = test.phase, "Now"
 			st.Conditions = append(st.Conditions, disruption)
-			status, _, err := statuspatch.Next(pod, st, test.mayRun, now)
+			update, err := statuspatch.Next(pod, st, test.mayRun, now)
 			require.NoError(t, err)
+			status := update.Status
 			assert.Equal(t, test.want, status.Phase)
 			assert.Equal(t, test.serversReasons, status.Reason == "Before", status.Reason)
 			assert.Equal(t, test.disrupted, podstatus.Condition(status.Conditions, corev1.DisruptionTarget) != nil)
@@ -177,23 +178,24 @@ func TestATerminatedContainerStaysTerminated(t *testing.T) {
 				pod.Spec.InitContainers, pod.Spec.Containers = specs, nil
 			}
 			st.Message = "now"
-			status, patch, err := statuspatch.Next(pod, st, false, now)
+			update, err := statuspatch.Next(pod, st, false, now)
 			if test.want == "" {
 				require.NoError(t, err)
-				assert.NotNil(t, patch)
+				assert.NotNil(t, update.Patch)
 				return
 			}
 			require.ErrorContains(t, err, test.want)
 			_, ok := errors.AsType[*statuspatch.TransitionError](err)
 			require.True(t, ok)
+			status := update.Status
 			kept := append(status.InitContainerStatuses, status.ContainerStatuses...)
 			assert.Equal(t, exited(test.code), kept[0].State, "an API server accepts no other state")
 			assert.Equal(t, "now", status.Message)
-			assert.Contains(t, string(patch), `"message":"now"`, "the rest is sent")
+			assert.Contains(t, string(update.Patch), `"message":"now"`, "the rest is sent")
 			pod.Status = status
-			_, patch, err = statuspatch.Next(pod, st, false, now)
+			update, err = statuspatch.Next(pod, st, false, now)
 			require.Error(t, err)
-			assert.Nil(t, patch, "and not sent again and again")
+			assert.Nil(t, update.Patch, "and not sent again and again")
 		})
 	}
 }
