@@ -59,7 +59,7 @@ func (d *describer) resources(c *corev1.Container, have *cri.Container) *corev1.
 	if have.State != cri.ContainerRunning {
 		return r
 	}
-	has := resize.SizeOf(&d.view.Pod.Spec, c)
+	has := d.in.Resize.SizeOf(d.view.Pod, c)
 	resizes := d.in.Resize.Containers
 	if i := slices.IndexFunc(resizes, func(r resize.Container) bool { return r.ID == have.ID }); i >= 0 {
 		has = resizes[i].From

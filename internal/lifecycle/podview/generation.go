@@ -23,7 +23,11 @@ const AnnotationGeneration = "nodeagent/round"
 
 // GenerationOf returns the restart-all generation of a container instance.
 func GenerationOf(c *cri.Container) int {
-	n, _ := strconv.Atoi(c.Annotations[AnnotationGeneration]) // what does not parse is the first one
+	text, ok := c.Annotations[AnnotationGeneration]
+	if !ok {
+		return 0 // without the cost of an error of Atoi
+	}
+	n, _ := strconv.Atoi(text) // what does not parse is the first one
 	return n
 }
 

@@ -167,6 +167,7 @@ func TestDecide(t *testing.T) {
 				tt.change(t, &s)
 			}
 			d := resize.Decide(s)
+			assert.Equal(t, resize.SizesOf(d.Pod), d.Sizes)
 			var got []string
 			for _, c := range d.Containers {
 				assert.Equal(t, c.Name+"-0", c.ID)
