@@ -157,7 +157,7 @@ internal/lifecycle/hook         max  70: cri lifecycle/podspec internal/sleep AP
 lifecycle/podstore     max  75: internal/atomicfile internal/backoff internal/runonce internal/safeyaml internal/sleep lifecycle/podset lifecycle/podstatus API
 lifecycle/source       max  80: internal/atomicfile internal/backoff internal/safeyaml lifecycle/podapi lifecycle/podset github.com/fsnotify/fsnotify internal/runonce API YAML
 apiserver    max 200: cri internal/backoff internal/containers internal/correlator internal/kubeapi internal/required internal/retryqueue internal/runonce internal/sleep lifecycle internal/apiobjects lifecycle/podset lifecycle/podstatus internal/lifecycle/statuspatch qos API CLUSTER
-internal/apiobjects max 200: images/credential internal/atomicfile internal/backoff internal/containers internal/kubeapi internal/objectwatch internal/plainfile internal/runonce internal/sleep internal/lifecycle/podenv internal/volume/claim internal/volume/podcert internal/volume/token internal/volume/trustbundle API CLUSTER
+internal/apiobjects max 200: images/credential internal/atomicfile internal/backoff internal/containers internal/kubeapi internal/objectwatch internal/plainfile internal/runonce internal/sleep internal/lifecycle/podenv internal/volume/claim internal/volume/token API CLUSTER volume
 apiserver/apiservertest max 200: k8s.io/client-go/rest testing lifecycle/podapi API
 lifecycle/objects      max  80: internal/objectwatch internal/safeyaml API sigs.k8s.io/yaml github.com/fsnotify/fsnotify
 
@@ -166,16 +166,16 @@ volume                 max  75: internal/atomicfile internal/backoff internal/di
 volume/internal/blockmap max 0: internal/blockdev internal/mount
 internal/volume/claim           max  75: internal/containers internal/nodeselector internal/optional API
 internal/volume/plan            max   0: internal/backoff internal/sleep
-internal/volume/payload         max  75: internal/containers internal/optional internal/podfield volume/atomicwriter API
-internal/volume/token           max   0: internal/required
-volume/intree          max  75: internal/blockdev internal/containers internal/dirusage internal/mount internal/nowait internal/optional internal/plugincmd internal/podfield internal/projquota internal/quantity internal/rmtree qos volume volume/atomicwriter volume/fsgroup internal/volume/payload internal/volume/plan internal/volume/token API SYS
-volume/volumetest      max  75: API internal/suite testing volume internal/volume/podcert internal/volume/trustbundle
+internal/volume/payload         max  75: internal/containers internal/optional internal/podfield volume/atomicwriter API volume
+internal/volume/token           max  75: internal/required volume
+volume/intree          max  75: internal/blockdev internal/containers internal/dirusage internal/mount internal/nowait internal/optional internal/plugincmd internal/podfield internal/projquota internal/quantity internal/rmtree qos volume volume/atomicwriter volume/fsgroup internal/volume/payload internal/volume/token API SYS internal/volume/podcert internal/volume/trustbundle
+volume/volumetest      max  75: API internal/suite testing volume
 internal/volume/selinux         max  75: internal/containers internal/optional API
-internal/volume/podcert         max  75: internal/backoff internal/runonce internal/sleep internal/volume/payload API internal/required
-internal/volume/trustbundle     max  75: internal/volume/payload API internal/required
+internal/volume/podcert         max  75: internal/backoff internal/runonce internal/sleep API internal/required volume
+internal/volume/trustbundle     max  75: API internal/required volume
 
 # CSI: drivers of volumes speak gRPC.
-volume/csi             max 175: internal/atomicfile internal/backoff internal/mount internal/optional internal/plainfile internal/plugingrpc internal/pluginregistry internal/required internal/retryqueue internal/rmtree internal/runonce internal/sleep volume volume/fsgroup internal/volume/plan internal/volume/selinux internal/volume/token API CSI GRPC SYS
+volume/csi             max 175: internal/atomicfile internal/backoff internal/mount internal/optional internal/plainfile internal/plugingrpc internal/pluginregistry internal/required internal/retryqueue internal/rmtree internal/runonce internal/sleep volume volume/fsgroup internal/volume/selinux internal/volume/token API CSI GRPC SYS
 internal/csitest     max 115: CSI GRPC testing
 
 # Images: what is pulled, for whom, and with what.
@@ -250,7 +250,7 @@ apiserver/cert        max 200: internal/atomicfile internal/backoff internal/kub
 internal/certtest max 200: apiserver/apiservertest API k8s.io/client-go/tools/clientcmd/...
 
 # Metrics: client_golang is imported here alone.
-nodeapi/prom            max 130: cgroups cgroups/podtree cri eviction gc images internal/containers lifecycle internal/lifecycle/executor lifecycle/podstatus nodeapi/prom/internal/answer pleg probe qos volume internal/volume/plan API PROM internal/required
+nodeapi/prom            max 130: cgroups cgroups/podtree cri eviction gc images internal/containers lifecycle internal/lifecycle/executor lifecycle/podstatus nodeapi/prom/internal/answer pleg probe qos volume API PROM internal/required
 nodeapi/prom/internal/answer max   0:
 nodeapi/prom/usage      max 110: cgroups cri internal/latest nodeapi/prom/internal/answer nodestatus/machine stats API PROM k8s.io/kubelet/pkg/apis/stats/v1alpha1 internal/required
 internal/promtest   max  40: PROM

@@ -6,7 +6,6 @@ package agent
 import (
 	"context"
 
-	"github.com/seed81659283/nodeagent/internal/volume/token"
 	"github.com/seed81659283/nodeagent/lifecycle/objects"
 	"github.com/seed81659283/nodeagent/volume"
 	"github.com/seed81659283/nodeagent/volume/csi"
@@ -14,7 +13,7 @@ import (
 
 // addDrivers adds the volumes of CSI drivers, which register themselves in plugins_registry below rootDir. Without a cluster the CSIDriver
 // objects and the secrets of volumes are in objectsDir. The issuer of tokens may be nil.
-func (a *Agent) addDrivers(o *volume.Options, dir *objects.Dir, tokens token.Issuer) error {
+func (a *Agent) addDrivers(o *volume.Options, dir *objects.Dir, tokens volume.TokenIssuer) error {
 	opts := csi.Options{Registry: a.config.path("plugins_registry"), NodeName: a.config.Node.NodeName, Tokens: tokens, Logger: a.log}
 	switch {
 	case a.cluster != nil:

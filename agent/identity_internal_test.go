@@ -16,7 +16,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/apiserver/cert"
 	"github.com/seed81659283/nodeagent/internal/controlplane"
-	"github.com/seed81659283/nodeagent/internal/volume/token"
+	"github.com/seed81659283/nodeagent/volume"
 )
 
 // An agent that has nothing but a bootstrap kubeconfig writes the other one at once, and says what of the first is wrong.
@@ -68,6 +68,6 @@ func TestClusterIdentity(t *testing.T) {
 		wg.Go(func() { assert.NoError(t, part.run(ctx)) })
 	}
 	require.Eventually(t, func() bool { return cert.Usable(c.Node.Kubeconfig, time.Now()) == nil }, time.Minute, 50*time.Millisecond)
-	_, err = tokens.Token(ctx, token.Request{Namespace: "default", ServiceAccount: "default", Pod: "none", PodUID: "u1"})
+	_, err = tokens.Token(ctx, volume.TokenRequest{Namespace: "default", ServiceAccount: "default", Pod: "none", PodUID: "u1"})
 	require.ErrorContains(t, err, `User "system:node:n1" cannot`, "the API server knows who asks, and that the pod is not its own")
 }

@@ -30,7 +30,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/apiserver"
 	"github.com/seed81659283/nodeagent/apiserver/apiservertest"
-	"github.com/seed81659283/nodeagent/internal/volume/token"
+	"github.com/seed81659283/nodeagent/volume"
 )
 
 // clientPEM returns a certificate and its key in one file, as a kubelet keeps them.
@@ -92,7 +92,7 @@ func TestTokens(t *testing.T) {
 	server, kubeconfig := serveTokens(t, &user)
 	tokens, err := openTokens(kubeconfig, "n1")
 	require.NoError(t, err)
-	got, err := tokens.Token(t.Context(), token.Request{
+	got, err := tokens.Token(t.Context(), volume.TokenRequest{
 		Namespace: "shop", ServiceAccount: "app", Audience: "vault", Seconds: 600, Pod: "web-n1", PodUID: "u1",
 	})
 	require.NoError(t, err)
@@ -109,7 +109,7 @@ func TestTokensRefused(t *testing.T) {
 	server.Inject(apiservertest.Fault{Err: apierrors.NewForbidden(schema.GroupResource{Resource: "serviceaccounts"}, "app", errors.New("no relationship found between node and pod"))})
 	tokens, err := openTokens(kubeconfig, "n1")
 	require.NoError(t, err)
-	_, err = tokens.Token(t.Context(), token.Request{Namespace: "shop", ServiceAccount: "app", Pod: "web-n1", PodUID: "u1"})
+	_, err = tokens.Token(t.Context(), volume.TokenRequest{Namespace: "shop", ServiceAccount: "app", Pod: "web-n1", PodUID: "u1"})
 	require.ErrorContains(t, err, "create serviceaccounts/token shop/app: ")
 	require.ErrorContains(t, err, "no relationship found between node and pod")
 }

@@ -11,9 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/apiserver"
-	"github.com/seed81659283/nodeagent/internal/volume/podcert"
-	"github.com/seed81659283/nodeagent/internal/volume/selinux"
-	"github.com/seed81659283/nodeagent/internal/volume/trustbundle"
 	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/lifecycle/objects"
 	"github.com/seed81659283/nodeagent/volume"
@@ -36,12 +33,12 @@ func (a *Agent) mount(o *lifecycle.Options) error {
 	switch {
 	case a.cluster != nil:
 		all := a.cluster.objects
-		keeper, grown := podcert.New(all, podcert.Options{Logger: a.log, Event: a.podEvent}), apiserver.NewExpansions(all, a.log)
+		keeper, grown := intree.NewCertificateKeeper(all, intree.CertificateOptions{Logger: a.log, Event: a.podEvent}), apiserver.NewExpansions(all, a.log)
 		a.add("pod certificates", keeper.Run)
 		a.add("expanded claims", grown.Run)
 		opts.Hooks.Expanded = grown.Expanded
 		plugins.Objects, plugins.Tokens = all.Volumes(), a.cluster.source.Tokens()
-		plugins.TrustBundles, plugins.Certificates = trustbundle.NewReader(all), keeper
+		plugins.TrustBundles, plugins.Certificates = all, keeper
 		opts.Claims, opts.Watcher, opts.Labels = all, volume.JoinWatchers(all, keeper), func() map[string]string { return a.node.Node().Labels }
 	case n.Kubeconfig != "":
 		tokens, err := a.openTokens()
@@ -50,7 +47,7 @@ func (a *Agent) mount(o *lifecycle.Options) error {
 		}
 		plugins.Tokens = tokens
 	}
-	node, err := selinux.Read(os.DirFS("/"))
+	node, err := volume.ReadSELinux(os.DirFS("/"))
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/seed81659283/nodeagent/apiserver"
-	"github.com/seed81659283/nodeagent/internal/volume/token"
+	"github.com/seed81659283/nodeagent/volume"
 )
 
 func (c *cluster) post(path string, o any) {
@@ -104,7 +104,7 @@ func TestClusterObjects(t *testing.T) {
 	})
 
 	tokens := c.source.Tokens()
-	r := token.Request{Namespace: "default", ServiceAccount: "default", Audience: "vault", Seconds: 600, Pod: "web", PodUID: string(pod.UID)}
+	r := volume.TokenRequest{Namespace: "default", ServiceAccount: "default", Audience: "vault", Seconds: 600, Pod: "web", PodUID: string(pod.UID)}
 	got, err := tokens.Token(t.Context(), r)
 	require.NoError(t, err)
 	require.WithinDuration(t, time.Now().Add(10*time.Minute), got.Expires, time.Minute)

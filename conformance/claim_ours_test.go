@@ -17,7 +17,6 @@ import (
 
 	"github.com/seed81659283/nodeagent/internal/podvolume"
 	"github.com/seed81659283/nodeagent/internal/volume/claim"
-	"github.com/seed81659283/nodeagent/internal/volume/plan"
 	"github.com/seed81659283/nodeagent/internal/volume/selinux"
 	"github.com/seed81659283/nodeagent/volume"
 )
@@ -99,7 +98,7 @@ func ourClaim(in claimInput) claimAnswer {
 }
 
 // enforcing is a node with the labels of the kubelet's own fake.
-var enforcing = selinux.Node{Enabled: true, File: "system_u:object_r:container_file_t:s0"}
+var enforcing = volume.SELinux{Enabled: true, FileLabel: "system_u:object_r:container_file_t:s0"}
 
 // labels returns the SELinux labels that the volume is mounted with for the pod, and for the other one.
 func (in claimInput) labels(can bool) (own, other string, err error) {
@@ -178,7 +177,7 @@ func (n *claimNode) run(dir string) claimAnswer {
 	v, err := volume.New(volume.Options{
 		Root: filepath.Join(dir, "pods"), Claims: n, SELinux: enforcing, Labels: func() map[string]string { return n.Node },
 		Plugins: map[string]volume.Plugin{volume.CSI: staging, volume.NFS: plain, volume.HostPath: plain},
-		Hooks:   volume.Hooks{Step: func(_ string, _ plan.Step, _ time.Duration, err error) { n.step(err) }},
+		Hooks:   volume.Hooks{Step: func(_ string, _ volume.Step, _ time.Duration, err error) { n.step(err) }},
 	})
 	must(err)
 	ctx, cancel := context.WithCancel(context.Background())

@@ -32,8 +32,6 @@ import (
 	volumetesting "k8s.io/kubernetes/pkg/volume/testing"
 	volumetypes "k8s.io/kubernetes/pkg/volume/util/types"
 
-	"github.com/seed81659283/nodeagent/internal/volume/plan"
-	"github.com/seed81659283/nodeagent/internal/volume/token"
 	"github.com/seed81659283/nodeagent/volume"
 	"github.com/seed81659283/nodeagent/volume/csi"
 )
@@ -70,8 +68,8 @@ func csiAttachment(name string) *storagev1.VolumeAttachment {
 // csiAttached is the name of the attachment of the volume with the handle "attached" (sha256 of handle, driver and node).
 const csiAttached = "csi-5531fb53db725bb90c75ecec0a5b0a16843a4396641473481ca7f014ed72a216"
 
-func csiToken(namespace, account, audience string) token.Token {
-	return token.Token{Value: fmt.Sprintf("token of %s/%s for %q", namespace, account, audience), Expires: time.Date(2126, 1, 2, 3, 4, 5, 0, time.UTC)}
+func csiToken(namespace, account, audience string) volume.Token {
+	return volume.Token{Value: fmt.Sprintf("token of %s/%s for %q", namespace, account, audience), Expires: time.Date(2126, 1, 2, 3, 4, 5, 0, time.UTC)}
 }
 
 // csiKubelet is the kubelet's plugin.
@@ -264,7 +262,7 @@ func newCSIOurs(t *testing.T) *csiOurs {
 	var err error
 	o.plugin, err = csi.New(csi.Options{
 		Registry: registry, NodeName: csiNode, Drivers: o, Secrets: o, Attachments: o,
-		Tokens: token.IssuerFunc(func(_ context.Context, r token.Request) (token.Token, error) {
+		Tokens: volume.TokenIssuerFunc(func(_ context.Context, r volume.TokenRequest) (volume.Token, error) {
 			return csiToken(r.Namespace, r.ServiceAccount, r.Audience), nil
 		}),
 	})
@@ -322,7 +320,7 @@ func (o *csiOurs) run(in csiVolume) []csiStep {
 }
 
 func (o *csiOurs) noted(name string, err error) (ok, left bool) {
-	_, final := errors.AsType[*plan.Final](err)
+	_, final := errors.AsType[*volume.FinalError](err)
 	return o.note(name, err, final)
 }
 

@@ -21,6 +21,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/conformance"
 	"github.com/seed81659283/nodeagent/internal/volume/trustbundle"
+	"github.com/seed81659283/nodeagent/volume"
 )
 
 // Which certificates a clusterTrustBundle source shows, of generated bundles. The order means nothing in either.
@@ -28,7 +29,7 @@ func TestTrustBundles(t *testing.T) { trustBundles.Run(t, flags.AtMost(300)) } /
 
 // bundlesOf is a source with the bundles that there are.
 type bundlesOf struct {
-	Bundles []trustbundle.Bundle
+	Bundles []volume.TrustBundle
 	Source  corev1.ClusterTrustBundleProjection
 }
 
@@ -48,7 +49,7 @@ var trustBundles = conformance.Comparison[bundlesOf, string]{
 func makeBundles(c *conformance.Choices) bundlesOf {
 	var in bundlesOf
 	for i := range c.Int(4) {
-		b := trustbundle.Bundle{Name: string(rune('a' + i)), Signer: conformance.Pick(c, "", "x", "y")}
+		b := volume.TrustBundle{Name: string(rune('a' + i)), Signer: conformance.Pick(c, "", "x", "y")}
 		if c.OneIn(2) {
 			b.Labels = map[string]string{"env": conformance.Pick(c, "prod", "test")}
 		}

@@ -120,7 +120,7 @@ func (v *Volumes) label(ctx context.Context, pod *corev1.Pod, vol *corev1.Volume
 	if c == nil {
 		return "", nil
 	}
-	label, err := v.opts.SELinux.Mount(pod, vol.Name)
+	label, err := v.opts.SELinux.node().Mount(pod, vol.Name)
 	if err == nil && len(label) > maxLabel {
 		err = fmt.Errorf("SELinux label has more than %d bytes", maxLabel)
 	}

@@ -45,7 +45,7 @@
 // the pod: what a teardown needs. It is written before the first volume is set up and removed after the last is torn down, so an
 // agent that starts knows all that earlier ones have made. It leaves that alone until Prepare, Update or Release of the pod is
 // called, and then sets it up again, which changes nothing that is right, or tears it down. Where its objects cannot be had then, a
-// plugin can say with a [plan.Outdated] that it is usable as it is. A claim that nobody can be asked about is taken as the record has it,
+// plugin can say with a [StaleError] that it is usable as it is. A claim that nobody can be asked about is taken as the record has it,
 // if the volume is mounted still or has no [Device]; what is no longer mounted of a device waits for an answer, as another node may have it.
 //
 // A record that cannot be read is an error of Release that names the file. Nothing of that pod is removed. Prepare writes it anew.
@@ -61,7 +61,9 @@
 //
 // # Errors
 //
-// The error about a volume is an [*Error], which names the step and the volume. None has contents of secrets in it.
+// The error about a volume is an [*Error], which names the step and the volume. None has contents of secrets in it. A plugin wraps a
+// [FinalError] where nothing is left of a failed step, and a [StaleError] where the volume of a previous agent is usable. An error with a
+// method Unanswered() bool that returns true means that a server did not answer: its back-off ends at 15 s instead of 2m2s.
 //
 // # Differs from the kubelet
 //
@@ -69,7 +71,7 @@
 //
 //   - A volume whose plugin is not there is refused by [Volumes.Check], when the pod is accepted.
 //   - What was set up is known from records. Directories without one are left alone.
-//   - An error of a plugin means that something of the volume may be left, unless it is a [plan.Final].
+//   - An error of a plugin means that something of the volume may be left, unless it is a [FinalError].
 //   - The error of Prepare names volume, step and cause, also on a time-out.
 //
 // Test kit: package volumetest has a plugin in memory, and the suite that every plugin passes.

@@ -12,9 +12,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-
-	"github.com/seed81659283/nodeagent/internal/volume/plan"
-	"github.com/seed81659283/nodeagent/internal/volume/selinux"
 )
 
 // Options configure [Volumes].
@@ -35,8 +32,8 @@ type Options struct {
 	Attacher Attacher
 	// Labels returns the labels of the node, which a PV may require. Nil: the nodeAffinity of PVs is not looked at.
 	Labels func() map[string]string
-	// SELinux is what is known of SELinux on the node. The zero value: it is not enabled, and no volume is mounted with a label.
-	SELinux selinux.Node
+	// SELinux is the state of SELinux on the node: see [ReadSELinux]. The zero value: it is not enabled, and no volume is mounted with a label.
+	SELinux SELinux
 	// Watcher notices changed objects. Nil: they are seen when volumes are brought up to date anyway.
 	Watcher Watcher
 
@@ -59,7 +56,7 @@ type Hooks struct {
 	// Event is an event about a pod, as the kubelet records it.
 	Event func(pod *corev1.Pod, eventType, reason, message string)
 	// Step is a step that has ended, with how long it took. The error is nil or an [*Error].
-	Step func(plugin string, step plan.Step, took time.Duration, err error)
+	Step func(plugin string, step Step, took time.Duration, err error)
 	// Expanded is a volume that has grown on this node, to a number of bytes, which the status of the claim is to show.
 	Expanded func(pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume, size int64)
 	// Error is something that is wrong with no volume in particular, such as a record that cannot be read.

@@ -79,7 +79,7 @@ type Mount struct {
 type Plugin interface {
 	// SetUp makes a volume and returns what containers mount. It is idempotent: it is called again for a volume that is set
 	// up, by an agent that was started again or to bring it up to date, and leaves alone what is right. After an error there may
-	// be something left, which is torn down like any other, unless it wraps a [plan.Final].
+	// be something left, which is torn down like any other, unless it wraps a [FinalError].
 	SetUp(ctx context.Context, v Volume) (Mount, error)
 	// TearDown removes a volume, and nothing that somebody has mounted in it. One that is absent is success.
 	TearDown(ctx context.Context, v Volume) error
@@ -133,8 +133,8 @@ type Attacher interface {
 	WaitForAttach(ctx context.Context, v Volume) (devicePath string, err error)
 }
 
-// SELinuxMounter is a [Plugin] that can mount volumes with an SELinux label, which all of their files then have: by the mount option that
-// package selinux makes of Volume.SELinuxLabel. Nobody relabels such a volume.
+// SELinuxMounter is a [Plugin] that can mount volumes with an SELinux label, which all of their files then have: by the mount option context="LABEL",
+// with the quotes, where LABEL is Volume.SELinuxLabel. Such a volume is not relabeled.
 type SELinuxMounter interface {
 	// MountsWithLabel reports whether it can do so with a volume that has a PV. It may ask somebody about the driver of the volume, and
 	// returns when ctx ends.
@@ -177,11 +177,14 @@ type Waiter interface {
 	WaitsFor(o Object) bool
 }
 
-// The kinds of objects that are not in a volume.
+// Kinds of an [Object], beside "ConfigMap" and "Secret".
 const (
 	KindPod   = "Pod"                   // the labels and annotations of a pod
-	KindClaim = "PersistentVolumeClaim" // a pod that waits for it is tried again, and a volume grows
-	KindPV    = "PersistentVolume"      // likewise
+	KindClaim = "PersistentVolumeClaim" // its change retries pods that wait for it, and expands volumes
+	KindPV    = "PersistentVolume"      // as KindClaim
+
+	KindTrustBundle    = "ClusterTrustBundle"
+	KindPodCertificate = "PodCertificate" // an issued certificate, by namespace and name of its pod
 )
 
 // Usage is how much of a file system a volume takes, and how much there is. What is not known is zero.

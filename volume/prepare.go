@@ -205,7 +205,7 @@ func (v *Volumes) unrecorded(ctx context.Context, p *podState, pod *corev1.Pod, 
 			err = all.add(pod, r, c)
 		}
 		if err != nil {
-			errs = append(errs, &Error{plan.SetUp, vol.Name, err})
+			errs = append(errs, &Error{StepSetUp, vol.Name, err})
 		}
 	}
 	if unmatched != nil {

@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/seed81659283/nodeagent/internal/volume/plan"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 	"github.com/seed81659283/nodeagent/volume"
 	"github.com/seed81659283/nodeagent/volume/volumetest"
@@ -40,7 +39,7 @@ func TestRecoveredVolumeIsUsedAsItIs(t *testing.T) {
 				return errors.New("no route")
 			default:
 				assert.True(t, v.Recovered)
-				return &plan.Outdated{Err: errors.New("no route")}
+				return &volume.StaleError{Err: errors.New("no route")}
 			}
 		}}
 		a = start(t, memory(root, faulty))

@@ -15,7 +15,6 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/seed81659283/nodeagent/internal/volume/selinux"
 	"github.com/seed81659283/nodeagent/volume"
 	"github.com/seed81659283/nodeagent/volume/volumetest"
 )
@@ -46,7 +45,7 @@ func (p *labeling) SetUp(ctx context.Context, v volume.Volume) (volume.Mount, er
 }
 
 // enforcing is a node on which files of containers have a label.
-var enforcing = selinux.Node{Enabled: true, File: "system_u:object_r:container_file_t:s0"}
+var enforcing = volume.SELinux{Enabled: true, FileLabel: "system_u:object_r:container_file_t:s0"}
 
 // leveled returns a pod that mounts a claim in containers of these levels; empty: the container has no options.
 func leveled(uid, claim string, levels ...string) *corev1.Pod {
@@ -111,12 +110,12 @@ func TestSELinuxMountWithout(t *testing.T) {
 		return p
 	}
 	for name, c := range map[string]struct {
-		node   selinux.Node
+		node   volume.SELinux
 		plugin labeling
 		pod    *corev1.Pod
 		err    string
 	}{
-		"not enabled":    {selinux.Node{}, labeling{}, leveled("u1", "db", "s0:c1", "s0:c2"), ""},
+		"not enabled":    {volume.SELinux{}, labeling{}, leveled("u1", "db", "s0:c1", "s0:c2"), ""},
 		"no level":       {enforcing, labeling{}, leveled("u1", "db", ""), ""},
 		"relabel":        {enforcing, labeling{}, recursive(leveled("u1", "db", "s0:c1")), ""},
 		"it cannot":      {enforcing, labeling{cannot: true}, leveled("u1", "db", "s0:c1"), ""},

@@ -17,7 +17,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed81659283/nodeagent/internal/volume/plan"
 	"github.com/seed81659283/nodeagent/volume"
 	"github.com/seed81659283/nodeagent/volume/volumetest"
 )
@@ -206,7 +205,7 @@ func TestRandomClaims(t *testing.T) {
 			fault := func(context.Context, volume.Volume) error {
 				mu.Lock()
 				defer mu.Unlock()
-				return []error{nil, nil, nil, errors.New("x"), &plan.Final{Err: errors.New("x")}}[faults.IntN(5)]
+				return []error{nil, nil, nil, errors.New("x"), &volume.FinalError{Err: errors.New("x")}}[faults.IntN(5)]
 			}
 			quiet := func(context.Context, volume.Volume) error { time.Sleep(time.Millisecond); return nil }
 			f := &volumetest.Faulty{Plugin: s.Shared, SetUpFault: fault, StageFault: fault, UnstageFault: fault, TearDownFault: quiet}

@@ -104,10 +104,10 @@ func (s *step) run(ctx context.Context) {
 			r.err = fmt.Errorf("no answer within %v: %w", limit, r.err)
 		}
 		canceled = errors.Is(ended, context.Canceled) // nobody wants it any more, or the agent ends
-		r.err = &Error{Step: s.kind, Volume: s.name(), Err: r.err}
+		r.err = &Error{Step: publicStep(s.kind), Volume: s.name(), Err: r.err}
 	}
 	if hook := s.v.opts.Hooks.Step; hook != nil {
-		hook(s.volume.Plugin, s.kind, time.Since(s.began), r.err)
+		hook(s.volume.Plugin, publicStep(s.kind), time.Since(s.began), r.err)
 	}
 	if r.err != nil && !canceled {
 		s.tell(r.err)
@@ -160,9 +160,9 @@ func (s *step) note(r result, gaveUp bool) (ready bool) {
 func (s *step) noteDevice(r result, gaveUp bool, now time.Time) {
 	d := s.device
 	if gaveUp {
-		d.GiveUp(r.err, now)
+		d.GiveUp(*failureOf(r.err), now)
 	} else {
-		d.End(r.err, now)
+		d.End(failureOf(r.err), now)
 	}
 	d.err = r.err
 	if r.err == nil && s.kind == plan.Unstage && d.Phase != plan.Absent {
@@ -186,9 +186,9 @@ func (s *step) noteDevice(r result, gaveUp bool, now time.Time) {
 func (s *step) noteVolume(r result, gaveUp bool, now time.Time) {
 	v, e := s.v, s.entry
 	if gaveUp {
-		e.GiveUp(r.err, now)
+		e.GiveUp(*failureOf(r.err), now)
 	} else {
-		e.End(r.err, now)
+		e.End(failureOf(r.err), now)
 	}
 	e.err = r.err
 	if r.err == nil && s.kind == plan.TearDown && e.Phase != plan.Absent {
@@ -253,7 +253,7 @@ func (s *step) tell(err error) {
 		pod = s.pod.name
 	}
 	s.v.opts.Logger.Warn("volume", "pod", pod, "error", err)
-	if _, usable := errors.AsType[*plan.Outdated](err); usable || s.kind == plan.TearDown || s.kind == plan.Unstage {
+	if _, usable := errors.AsType[*StaleError](err); usable || s.kind == plan.TearDown || s.kind == plan.Unstage {
 		return
 	}
 	cause := err

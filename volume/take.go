@@ -143,7 +143,7 @@ func (s *step) stage(ctx context.Context, plugin Plugin) (path string, err error
 // unmade marks an error before which the step has made nothing.
 func (s *step) unmade(err error) error {
 	if s.before.absent {
-		return &plan.Final{Err: err}
+		return &FinalError{Err: err}
 	}
 	return err
 }
@@ -192,7 +192,7 @@ func (s *step) setUp(ctx context.Context, plugin Plugin, r *result) {
 	if err != nil && s.recall(err) {
 		r.claimed = s.before.recorded.kept()
 		if r.mount, r.err = s.make(ctx, plugin); r.err == nil {
-			r.err = &plan.Outdated{Err: err}
+			r.err = &StaleError{Err: err}
 		}
 		return
 	}

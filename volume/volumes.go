@@ -219,7 +219,7 @@ func named(s plan.Step, name string, err error) error {
 	if known, ok := errors.AsType[*Error](err); ok {
 		return known
 	}
-	return &Error{Step: s, Volume: name, Err: err}
+	return &Error{Step: publicStep(s), Volume: name, Err: err}
 }
 
 // wait returns when all volumes of a pod that are to be in a phase are, or with why they are not when ctx ends or too much time

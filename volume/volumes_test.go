@@ -19,7 +19,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/seed81659283/nodeagent/internal/volume/plan"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 	"github.com/seed81659283/nodeagent/volume"
 	"github.com/seed81659283/nodeagent/volume/volumetest"
@@ -449,7 +448,7 @@ func TestStepHook(t *testing.T) {
 		var mu sync.Mutex
 		var steps []string
 		o := memory(t.TempDir(), &volumetest.Memory{})
-		o.Hooks.Step = func(plugin string, step plan.Step, _ time.Duration, err error) {
+		o.Hooks.Step = func(plugin string, step volume.Step, _ time.Duration, err error) {
 			mu.Lock()
 			defer mu.Unlock()
 			steps = append(steps, fmt.Sprint(plugin, " ", step, " ", err))

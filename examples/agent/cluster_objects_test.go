@@ -24,7 +24,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/seed81659283/nodeagent/internal/exetest"
-	"github.com/seed81659283/nodeagent/internal/volume/podcert"
+	"github.com/seed81659283/nodeagent/volume"
 	"github.com/seed81659283/nodeagent/volume/volumetest"
 )
 
@@ -344,7 +344,7 @@ func (m *member) sign(signer *volumetest.Signer) {
 		return err
 	})
 	o := list.Items[0]
-	issued, err := signer.Issue(m.t.Context(), podcert.Request{Namespace: o.Namespace, Pod: o.Spec.PodName, Stub: o.Spec.StubPKCS10Request})
+	issued, err := signer.Issue(m.t.Context(), volume.CertificateRequest{Namespace: o.Namespace, Pod: o.Spec.PodName, Stub: o.Spec.StubPKCS10Request})
 	require.NoError(m.t, err)
 	block, _ := pem.Decode(issued.Chain)
 	leaf, err := x509.ParseCertificate(block.Bytes)

@@ -13,20 +13,19 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/seed81659283/nodeagent/internal/kubeapi"
-	"github.com/seed81659283/nodeagent/internal/volume/podcert"
-	"github.com/seed81659283/nodeagent/internal/volume/trustbundle"
+	"github.com/seed81659283/nodeagent/volume"
 )
 
 var (
-	_ trustbundle.Lister = (*Objects)(nil)
-	_ podcert.Issuer     = (*Objects)(nil)
+	_ volume.TrustBundleLister = (*Objects)(nil)
+	_ volume.CertificateIssuer = (*Objects)(nil)
 )
 
 // maxTrustBundles bounds the cluster trust bundles of a cluster, as each may have up to a megabyte.
 const maxTrustBundles = 1000
 
 // trustBundles is the table of cluster trust bundles.
-type trustBundles = onDemand[*certificatesv1.ClusterTrustBundle, trustbundle.Bundle]
+type trustBundles = onDemand[*certificatesv1.ClusterTrustBundle, volume.TrustBundle]
 
 // podRequests is the table of the node's requests for pod certificates.
 type podRequests = onDemand[*certificatesv1.PodCertificateRequest, podRequest]
@@ -35,19 +34,19 @@ type podRequests = onDemand[*certificatesv1.PodCertificateRequest, podRequest]
 type podRequest struct {
 	uid    types.UID
 	done   bool
-	issued podcert.Issued
+	issued volume.IssuedCertificate
 	err    error // why it was not issued, if done
 }
 
 func (b *Objects) watchCertificates(c *kubeapi.Client, node string) {
-	b.bundles = newOnDemand(kubeapi.In(c, kubeapi.ClusterTrustBundles, ""), kubeapi.TableOptions[*certificatesv1.ClusterTrustBundle, trustbundle.Bundle]{
+	b.bundles = newOnDemand(kubeapi.In(c, kubeapi.ClusterTrustBundles, ""), kubeapi.TableOptions[*certificatesv1.ClusterTrustBundle, volume.TrustBundle]{
 		MaxObjects: maxTrustBundles,
-		Transform: func(o *certificatesv1.ClusterTrustBundle) trustbundle.Bundle {
-			return trustbundle.Bundle{Name: o.Name, Labels: o.Labels, Signer: o.Spec.SignerName, PEM: o.Spec.TrustBundle}
+		Transform: func(o *certificatesv1.ClusterTrustBundle) volume.TrustBundle {
+			return volume.TrustBundle{Name: o.Name, Labels: o.Labels, Signer: o.Spec.SignerName, PEM: o.Spec.TrustBundle}
 		},
 	}, func(names ...string) {
 		for _, name := range names {
-			b.watchers.Tell(trustbundle.Kind, "", name)
+			b.watchers.Tell(volume.KindTrustBundle, "", name)
 		}
 	})
 	b.requests = newOnDemand(kubeapi.In(c, kubeapi.PodCertificateRequests, ""), kubeapi.TableOptions[*certificatesv1.PodCertificateRequest, podRequest]{
@@ -63,7 +62,7 @@ func podRequestOf(o *certificatesv1.PodCertificateRequest) podRequest {
 		switch c.Type {
 		case certificatesv1.PodCertificateRequestConditionTypeDenied, certificatesv1.PodCertificateRequestConditionTypeFailed:
 			denied := c.Type == certificatesv1.PodCertificateRequestConditionTypeDenied
-			r.done, r.err = true, &podcert.RefusedError{Denied: denied, Reason: c.Reason, Message: c.Message}
+			r.done, r.err = true, &volume.CertificateRefusedError{Denied: denied, Reason: c.Reason, Message: c.Message}
 			return r
 		case certificatesv1.PodCertificateRequestConditionTypeIssued:
 			r.done = true
@@ -71,7 +70,7 @@ func podRequestOf(o *certificatesv1.PodCertificateRequest) podRequest {
 				r.err = fmt.Errorf("pod certificate request %s/%s was issued without status.certificateChain, beginRefreshAt or notAfter", o.Namespace, o.Name)
 				return r
 			}
-			r.issued = podcert.Issued{
+			r.issued = volume.IssuedCertificate{
 				Chain: []byte(o.Status.CertificateChain), BeginRefreshAt: o.Status.BeginRefreshAt.Time, NotAfter: o.Status.NotAfter.Time,
 			}
 			return r
@@ -81,7 +80,7 @@ func podRequestOf(o *certificatesv1.PodCertificateRequest) podRequest {
 }
 
 // TrustBundles returns all cluster trust bundles. They are watched from the first call on.
-func (b *Objects) TrustBundles(ctx context.Context) ([]trustbundle.Bundle, error) {
+func (b *Objects) TrustBundles(ctx context.Context) ([]volume.TrustBundle, error) {
 	if err := b.bundles.await(ctx, "cluster trust bundles"); err != nil {
 		return nil, err
 	}
@@ -90,7 +89,7 @@ func (b *Objects) TrustBundles(ctx context.Context) ([]trustbundle.Bundle, error
 
 // Issue has the key of a pod certified by a PodCertificateRequest, and returns when that was issued, denied or failed. The node's
 // requests are watched from the first call on.
-func (b *Objects) Issue(ctx context.Context, r podcert.Request) (none podcert.Issued, err error) {
+func (b *Objects) Issue(ctx context.Context, r volume.CertificateRequest) (none volume.IssuedCertificate, err error) {
 	if err := b.requests.await(ctx, "pod certificate requests"); err != nil {
 		return none, err
 	}
@@ -111,7 +110,7 @@ func (b *Objects) Issue(ctx context.Context, r podcert.Request) (none podcert.Is
 	return b.outcome(ctx, made)
 }
 
-func podCertificateRequest(r podcert.Request, account types.UID, node string, nodeUID types.UID) *certificatesv1.PodCertificateRequest {
+func podCertificateRequest(r volume.CertificateRequest, account types.UID, node string, nodeUID types.UID) *certificatesv1.PodCertificateRequest {
 	return &certificatesv1.PodCertificateRequest{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: r.Namespace, GenerateName: "req-",
@@ -129,7 +128,7 @@ func podCertificateRequest(r podcert.Request, account types.UID, node string, no
 var errRequestGone = errors.New("it was deleted before it was issued")
 
 // outcome waits until a request was issued, denied or failed.
-func (b *Objects) outcome(ctx context.Context, made *certificatesv1.PodCertificateRequest) (none podcert.Issued, err error) {
+func (b *Objects) outcome(ctx context.Context, made *certificatesv1.PodCertificateRequest) (none volume.IssuedCertificate, err error) {
 	seen := false
 	for {
 		changed := b.requests.next()

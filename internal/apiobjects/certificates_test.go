@@ -16,8 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/seed81659283/nodeagent/apiserver/apiservertest"
-	"github.com/seed81659283/nodeagent/internal/volume/podcert"
-	"github.com/seed81659283/nodeagent/internal/volume/trustbundle"
+	"github.com/seed81659283/nodeagent/volume"
 )
 
 func bundle(name, signer, text string) *certificatesv1.ClusterTrustBundle {
@@ -39,14 +38,14 @@ func TestTrustBundles(t *testing.T) {
 
 		got, err := w.TrustBundles(t.Context())
 		require.NoError(t, err)
-		require.Equal(t, []trustbundle.Bundle{{Name: "a", Labels: map[string]string{"of": "a"}, PEM: "A"}}, got)
+		require.Equal(t, []volume.TrustBundle{{Name: "a", Labels: map[string]string{"of": "a"}, PEM: "A"}}, got)
 		require.NoError(t, w.server.Put(bundle("b", "example.com/s", "B"), bundle("a", "", "A2")))
 		synctest.Wait()
 		got, err = w.TrustBundles(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, []string{"A2", "B"}, []string{got[0].PEM, got[1].PEM})
 		w.mu.Lock()
-		require.Contains(t, w.told, trustbundle.Kind+" /b")
+		require.Contains(t, w.told, volume.KindTrustBundle+" /b")
 		w.mu.Unlock()
 
 		w.server.SetAway(true)
@@ -65,13 +64,13 @@ func TestTrustBundles(t *testing.T) {
 }
 
 // certified is a pod that wants a certificate, and a service account and a node that it has.
-func certified(t *testing.T) (*world, podcert.Request) {
+func certified(t *testing.T) (*world, volume.CertificateRequest) {
 	w := start(t, Options{}, true)
 	require.NoError(t, w.server.Put(
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "node-uid"}},
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "app", UID: "account-uid"}},
 	))
-	return w, podcert.Request{
+	return w, volume.CertificateRequest{
 		Namespace: "shop", Pod: "web", PodUID: "pod-uid", ServiceAccount: "app", Signer: "example.com/s", MaxSeconds: new(int32(3600)),
 		Stub: []byte("stub"), Annotations: map[string]string{"a": "b"},
 	}
@@ -79,12 +78,12 @@ func certified(t *testing.T) (*world, podcert.Request) {
 
 // answer is what became of a request.
 type answer struct {
-	podcert.Issued
+	volume.IssuedCertificate
 	err error
 }
 
 // issue asks for a certificate, and returns the request and where the answer will be.
-func (w *world) issue(ctx context.Context, t *testing.T, r podcert.Request) (*certificatesv1.PodCertificateRequest, <-chan answer) {
+func (w *world) issue(ctx context.Context, t *testing.T, r volume.CertificateRequest) (*certificatesv1.PodCertificateRequest, <-chan answer) {
 	t.Helper()
 	known := map[string]bool{}
 	for _, o := range apiservertest.List[*certificatesv1.PodCertificateRequest](w.server) {
@@ -144,9 +143,9 @@ func TestPodCertificatesRefused(t *testing.T) {
 		for _, kind := range []string{certificatesv1.PodCertificateRequestConditionTypeDenied, certificatesv1.PodCertificateRequestConditionTypeFailed} {
 			o, answers := w.issue(t.Context(), t, r)
 			w.decide(t, o, kind, certificatesv1.PodCertificateRequestStatus{})
-			refused, ok := errors.AsType[*podcert.RefusedError]((<-answers).err)
+			refused, ok := errors.AsType[*volume.CertificateRefusedError]((<-answers).err)
 			require.True(t, ok)
-			require.Equal(t, podcert.RefusedError{Denied: kind == "Denied", Reason: "Why", Message: "because"}, *refused)
+			require.Equal(t, volume.CertificateRefusedError{Denied: kind == "Denied", Reason: "Why", Message: "because"}, *refused)
 		}
 
 		o, answers := w.issue(t.Context(), t, r)

@@ -25,7 +25,7 @@ import (
 	"github.com/seed81659283/nodeagent/apiserver/apiservertest"
 	"github.com/seed81659283/nodeagent/images/credential"
 	"github.com/seed81659283/nodeagent/internal/kubeapi"
-	"github.com/seed81659283/nodeagent/internal/volume/token"
+	"github.com/seed81659283/nodeagent/volume"
 )
 
 func serviceObject(i int) *corev1.Service {
@@ -205,7 +205,7 @@ func TestTokens(t *testing.T) {
 		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "app", Annotations: map[string]string{"a": "1"}}}
 		require.NoError(t, w.server.Put(p, account))
 		tokens := Tokens{w.client}
-		r := token.Request{Namespace: "shop", ServiceAccount: "app", Audience: "vault", Seconds: 600, Pod: "p", PodUID: "u1"}
+		r := volume.TokenRequest{Namespace: "shop", ServiceAccount: "app", Audience: "vault", Seconds: 600, Pod: "p", PodUID: "u1"}
 		w.server.Inject(apiservertest.Fault{Match: apiservertest.Match{Subresource: "token"}, Times: 2, Code: http.StatusForbidden})
 		got, err := tokens.Token(t.Context(), r)
 		require.NoError(t, err)

@@ -22,7 +22,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/apiserver/apiservertest"
 	"github.com/seed81659283/nodeagent/internal/kubeapi"
-	"github.com/seed81659283/nodeagent/internal/volume/token"
+	"github.com/seed81659283/nodeagent/volume"
 )
 
 func configMap(name, value string) *corev1.ConfigMap {
@@ -146,7 +146,7 @@ func TestUnanswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := start(t, Options{}, true)
 		require.NoError(t, w.server.Put(configMap("c", "1")))
-		tokens, r := Tokens{w.client}, token.Request{Namespace: "shop", ServiceAccount: "default", Pod: "p", PodUID: "u"}
+		tokens, r := Tokens{w.client}, volume.TokenRequest{Namespace: "shop", ServiceAccount: "default", Pod: "p", PodUID: "u"}
 		asks := map[string]func(name string) error{
 			"config map": func(name string) error { _, err := w.Volumes().ConfigMap(t.Context(), "shop", name); return err },
 			"claim":      func(name string) error { _, err := w.PersistentVolumeClaim(t.Context(), "shop", name); return err },

@@ -14,21 +14,22 @@ import (
 	"github.com/seed81659283/nodeagent/images/credential"
 	"github.com/seed81659283/nodeagent/internal/kubeapi"
 	"github.com/seed81659283/nodeagent/internal/volume/token"
+	"github.com/seed81659283/nodeagent/volume"
 )
 
 // Tokens has the API server issue tokens of service accounts. Each is bound to a pod by its name and UID, and ends with it. It is
-// a token.Issuer, without a cache. An error never has a token in it.
+// a volume.TokenIssuer, without a cache. An error never has a token in it.
 type Tokens struct{ client *kubeapi.Client }
 
-var _ token.Issuer = Tokens{}
+var _ volume.TokenIssuer = Tokens{}
 
 // NewTokens returns the tokens of an API server.
 func NewTokens(c *kubeapi.Client) Tokens { return Tokens{c} }
 
 // Token returns a new token.
-func (t Tokens) Token(ctx context.Context, r token.Request) (token.Token, error) {
+func (t Tokens) Token(ctx context.Context, r volume.TokenRequest) (volume.Token, error) {
 	if r.Pod == "" || r.PodUID == "" {
-		return token.Token{}, fmt.Errorf("token of service account %s/%s: the request names no pod and UID to bind it to", r.Namespace, r.ServiceAccount)
+		return volume.Token{}, fmt.Errorf("token of service account %s/%s: the request names no pod and UID to bind it to", r.Namespace, r.ServiceAccount)
 	}
 	if r.Seconds <= 0 {
 		r.Seconds = token.DefaultSeconds
@@ -45,11 +46,11 @@ func (t Tokens) Token(ctx context.Context, r token.Request) (token.Token, error)
 	})
 	switch {
 	case err != nil:
-		return token.Token{}, judged(err)
+		return volume.Token{}, judged(err)
 	case answer.Status.Token == "" || answer.Status.ExpirationTimestamp.IsZero():
-		return token.Token{}, fmt.Errorf("token of service account %s/%s: the answer has no token, or no time at which it expires", r.Namespace, r.ServiceAccount)
+		return volume.Token{}, fmt.Errorf("token of service account %s/%s: the answer has no token, or no time at which it expires", r.Namespace, r.ServiceAccount)
 	}
-	return token.Token{Value: answer.Status.Token, Expires: answer.Status.ExpirationTimestamp.Time}, nil
+	return volume.Token{Value: answer.Status.Token, Expires: answer.Status.ExpirationTimestamp.Time}, nil
 }
 
 // Accounts knows service accounts and gets tokens for credential provider plugins. It is a credential.Accounts.
@@ -77,7 +78,7 @@ func (a *Accounts) Token(ctx context.Context, r credential.TokenRequest) (string
 	if r.Account.Name == "" {
 		return "", errors.New("token: the request names no service account")
 	}
-	return a.tokens.Get(ctx, token.Request{
+	return a.tokens.Get(ctx, volume.TokenRequest{
 		Namespace: r.Account.Namespace, ServiceAccount: r.Account.Name, Audience: r.Audience, Pod: r.Pod.Name, PodUID: r.Pod.UID,
 	})
 }

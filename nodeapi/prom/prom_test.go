@@ -30,11 +30,11 @@ import (
 	"github.com/seed81659283/nodeagent/images"
 	"github.com/seed81659283/nodeagent/internal/lifecycle/executor"
 	"github.com/seed81659283/nodeagent/internal/promtest"
-	"github.com/seed81659283/nodeagent/internal/volume/plan"
 	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/nodeapi/prom"
 	"github.com/seed81659283/nodeagent/pleg"
 	"github.com/seed81659283/nodeagent/probe"
+	"github.com/seed81659283/nodeagent/volume"
 )
 
 // pages are the two registries of an agent, and what feeds them.
@@ -122,7 +122,7 @@ func (p *pages) feedAll() {
 	c.Resized("u", time.Second, nil)
 
 	m.Runtime()("RunPodSandbox", time.Second, errors.New("no"))
-	m.Volumes().Step("kubernetes.io/empty-dir", plan.SetUp, time.Second, nil)
+	m.Volumes().Step("kubernetes.io/empty-dir", volume.StepSetUp, time.Second, nil)
 	m.CSI()("driver", "NodePublishVolume", time.Second, nil)
 	m.StatusSent()(cri.PodIdentity{UID: "u"}, time.Second)
 	p.feedNode()

@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/seed81659283/nodeagent/internal/volume/plan"
 	"github.com/seed81659283/nodeagent/volume"
 )
 
@@ -45,7 +44,7 @@ func (m *Metrics) Volumes(with ...volume.Hooks) volume.Hooks {
 				}
 			})
 		},
-		Step: func(plugin string, step plan.Step, took time.Duration, err error) {
+		Step: func(plugin string, step volume.Step, took time.Duration, err error) {
 			v.took.observe(took, plugin, volumeOperation(step), volumeStatus(err), "false")
 			each(with, func(h volume.Hooks) {
 				if h.Step != nil {
@@ -64,15 +63,15 @@ func (m *Metrics) Volumes(with ...volume.Hooks) volume.Hooks {
 }
 
 // volumeOperation returns what the kubelet calls a step.
-func volumeOperation(s plan.Step) string {
+func volumeOperation(s volume.Step) string {
 	switch s {
-	case plan.TearDown:
+	case volume.StepTearDown:
 		return "volume_unmount"
-	case plan.Stage:
+	case volume.StepStage:
 		return "mount_device"
-	case plan.Unstage:
+	case volume.StepUnstage:
 		return "unmount_device"
-	default: // SetUp, and Remount, which is another mount with the kubelet as well
+	default: // StepSetUp, and StepUpdate, which is another mount with the kubelet as well
 		return "volume_mount"
 	}
 }

@@ -43,7 +43,7 @@
 // # Errors
 //
 // A call that fails is a [*CallError]. If it has certainly had no effect, all that was made for it is removed and the error is a
-// [plan.Final]; an error before the first call is one, too. After any other the driver may still be at work, and the volume is
+// [volume.FinalError]; an error before the first call is one, too. After any other the driver may still be at work, and the volume is
 // unpublished or unstaged before it is forgotten. No error has the value of a secret or a token in it, even if the driver repeats it.
 //
 // # Differs from the kubelet

@@ -18,7 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/seed81659283/nodeagent/internal/optional"
-	"github.com/seed81659283/nodeagent/internal/volume/token"
+	"github.com/seed81659283/nodeagent/volume"
 )
 
 // object is what the cluster knows of a driver. The zero value is that of one it knows nothing of.
@@ -120,7 +120,7 @@ func (p *Plugin) tokens(ctx context.Context, o *object, pod *corev1.Pod) (text s
 	}
 	all := make(map[string]tokenText, len(o.tokens))
 	for _, want := range o.tokens {
-		t, err := p.cache.Token(ctx, token.Request{
+		t, err := p.cache.Token(ctx, volume.TokenRequest{
 			Namespace: pod.Namespace, ServiceAccount: pod.Spec.ServiceAccountName, Audience: want.Audience,
 			Seconds: *optional.OrZero(want.ExpirationSeconds), Pod: pod.Name, PodUID: string(pod.UID),
 		})

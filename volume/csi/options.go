@@ -14,7 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
-	"github.com/seed81659283/nodeagent/internal/volume/token"
+	"github.com/seed81659283/nodeagent/volume"
 )
 
 // Drivers is where CSIDriver objects are: what the cluster knows of drivers. One that does not exist is an error that wraps
@@ -49,11 +49,11 @@ type Options struct {
 	Registry string
 	NodeName string // as it is in VolumeAttachment objects; it may be empty where there are none
 
-	Drivers     Drivers      // nil: there are none, and volumes without a claim are refused
-	Secrets     Secrets      // nil: volumes that name one fail
-	Tokens      token.Issuer // for drivers with tokenRequests; nil: volumes of theirs fail
-	Attachments Attachments  // nil: nothing has to be attached to the node
-	Node        Node         // nil: nobody wants to know
+	Drivers     Drivers            // nil: there are none, and volumes without a claim are refused
+	Secrets     Secrets            // nil: volumes that name one fail
+	Tokens      volume.TokenIssuer // for drivers with tokenRequests; nil: volumes of theirs fail
+	Attachments Attachments        // nil: nothing has to be attached to the node
+	Node        Node               // nil: nobody wants to know
 
 	Timeout time.Duration // of all calls of one operation; zero means 2 min, the kubelet's
 	Logger  *slog.Logger  // nil discards

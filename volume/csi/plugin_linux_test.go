@@ -25,8 +25,6 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/seed81659283/nodeagent/internal/csitest"
-	"github.com/seed81659283/nodeagent/internal/volume/plan"
-	"github.com/seed81659283/nodeagent/internal/volume/token"
 	"github.com/seed81659283/nodeagent/volume"
 	"github.com/seed81659283/nodeagent/volume/csi"
 )
@@ -41,14 +39,14 @@ func (e *env) asked(want proto.Message) {
 }
 
 func isFinal(err error) bool {
-	_, ok := errors.AsType[*plan.Final](err)
+	_, ok := errors.AsType[*volume.FinalError](err)
 	return ok
 }
 
 // An inline volume is published with what the driver wants to know of the pod, and nothing is left of it.
 func TestInline(t *testing.T) {
-	tokens := token.IssuerFunc(func(_ context.Context, r token.Request) (token.Token, error) {
-		return token.Token{Value: "token for " + r.Audience + " of " + r.ServiceAccount, Expires: time.Date(2126, 1, 2, 3, 4, 5, 0, time.UTC)}, nil
+	tokens := volume.TokenIssuerFunc(func(_ context.Context, r volume.TokenRequest) (volume.Token, error) {
+		return volume.Token{Value: "token for " + r.Audience + " of " + r.ServiceAccount, Expires: time.Date(2126, 1, 2, 3, 4, 5, 0, time.UTC)}, nil
 	})
 	yes := true
 	c := driverObject(func(s *storagev1.CSIDriverSpec) {

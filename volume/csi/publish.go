@@ -14,7 +14,6 @@ import (
 	csi "github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/seed81659283/nodeagent/internal/mount"
-	"github.com/seed81659283/nodeagent/internal/volume/plan"
 	"github.com/seed81659283/nodeagent/volume"
 )
 
@@ -66,7 +65,7 @@ func asItIs(v *volume.Volume, m volume.Mount, err error) (volume.Mount, error) {
 	}
 	m = volume.Mount{HostPath: at, ReadOnly: v.ReadOnly, Refresh: true}
 	m.SELinuxRelabel = !v.Block && v.SELinuxLabel == "" && hasSELinuxLabels(at)
-	return m, &plan.Outdated{Err: err}
+	return m, &volume.StaleError{Err: err}
 }
 
 // publishUse collects what a driver is told when it gives a volume to a pod.

@@ -16,7 +16,6 @@ import (
 
 	"github.com/seed81659283/nodeagent/internal/mount"
 	"github.com/seed81659283/nodeagent/internal/optional"
-	"github.com/seed81659283/nodeagent/internal/volume/plan"
 	"github.com/seed81659283/nodeagent/volume"
 )
 
@@ -56,7 +55,7 @@ func undone(v *volume.Volume, there func(v *volume.Volume) (bool, error), err er
 	if is, thereErr := there(v); is || thereErr != nil {
 		return err
 	}
-	return &plan.Final{Err: err}
+	return &volume.FinalError{Err: err}
 }
 
 // failed returns the error of a call that makes something. If it has certainly failed, clean removes what was made for it.
@@ -68,7 +67,7 @@ func failed(v *volume.Volume, err error, clean func() (left bool, err error)) er
 	if left, cleanErr := clean(); left || cleanErr != nil {
 		return errors.Join(err, cleanErr)
 	}
-	return &plan.Final{Err: err}
+	return &volume.FinalError{Err: err}
 }
 
 // Device returns what the pods on this node share of a volume with a claim: where it is staged, or its block device.

@@ -17,8 +17,6 @@ import (
 
 	"github.com/seed81659283/nodeagent/internal/mounttest"
 	"github.com/seed81659283/nodeagent/internal/podtest"
-	"github.com/seed81659283/nodeagent/internal/volume/podcert"
-	"github.com/seed81659283/nodeagent/internal/volume/trustbundle"
 	"github.com/seed81659283/nodeagent/volume"
 	"github.com/seed81659283/nodeagent/volume/intree"
 	"github.com/seed81659283/nodeagent/volume/volumetest"
@@ -45,8 +43,8 @@ func TestPodCertificateAndTrustBundle(t *testing.T) {
 	ca, err := signer.Bundle("example.com:x:ca", "example.com/x")
 	require.NoError(t, err)
 	bundles.Put(ca)
-	keeper := podcert.New(signer, podcert.Options{Rand: func() float64 { return 0 }})
-	n.options.Certificates, n.options.TrustBundles = keeper, trustbundle.NewReader(bundles)
+	keeper := intree.NewCertificateKeeper(signer, intree.CertificateOptions{Rand: func() float64 { return 0 }})
+	n.options.Certificates, n.options.TrustBundles = keeper, bundles
 	v, err := volume.New(volume.Options{
 		Root: n.root, Plugins: intree.Plugins(n.options), Watcher: volume.JoinWatchers(keeper, bundles),
 		Hooks: volume.Hooks{Event: func(_ *corev1.Pod, _, reason, message string) { t.Log(reason, message) }},
@@ -80,7 +78,7 @@ func TestPodCertificateAndTrustBundle(t *testing.T) {
 	assert.Equal(t, first, pair(t, n, m), "another bundle is no reason for another key")
 
 	require.NoError(t, v.Release(ctx, string(pod.UID)))
-	assert.Empty(t, keeper.Counts(), "the key is forgotten with the volume")
+	assert.Empty(t, intree.CertificateCounts(keeper), "the key is forgotten with the volume")
 }
 
 func TestShowsObjectsOfTheCluster(t *testing.T) {
@@ -99,14 +97,14 @@ func TestShowsObjectsOfTheCluster(t *testing.T) {
 		o    volume.Object
 		want bool
 	}{
-		"the bundle":              {named, volume.Object{Kind: trustbundle.Kind, Name: "ca"}, true},
-		"another bundle":          {named, volume.Object{Kind: trustbundle.Kind, Name: "other"}, false},
-		"any bundle of a signer":  {signer, volume.Object{Kind: trustbundle.Kind, Name: "other"}, true},
+		"the bundle":              {named, volume.Object{Kind: volume.KindTrustBundle, Name: "ca"}, true},
+		"another bundle":          {named, volume.Object{Kind: volume.KindTrustBundle, Name: "other"}, false},
+		"any bundle of a signer":  {signer, volume.Object{Kind: volume.KindTrustBundle, Name: "other"}, true},
 		"any object":              {signer, volume.Object{}, true},
-		"the certificate":         {key, volume.Object{Kind: podcert.Kind, Namespace: "default", Name: "web"}, true},
-		"another pod's":           {key, volume.Object{Kind: podcert.Kind, Namespace: "default", Name: "db"}, false},
-		"a bundle, has none":      {key, volume.Object{Kind: trustbundle.Kind, Name: "ca"}, false},
-		"a certificate, has none": {named, volume.Object{Kind: podcert.Kind, Name: "web"}, false},
+		"the certificate":         {key, volume.Object{Kind: volume.KindPodCertificate, Namespace: "default", Name: "web"}, true},
+		"another pod's":           {key, volume.Object{Kind: volume.KindPodCertificate, Namespace: "default", Name: "db"}, false},
+		"a bundle, has none":      {key, volume.Object{Kind: volume.KindTrustBundle, Name: "ca"}, false},
+		"a certificate, has none": {named, volume.Object{Kind: volume.KindPodCertificate, Name: "web"}, false},
 	} {
 		t.Run(name, func(t *testing.T) { assert.Equal(t, c.want, shows(c.spec, c.o)) })
 	}

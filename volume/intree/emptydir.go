@@ -14,7 +14,6 @@ import (
 
 	"github.com/seed81659283/nodeagent/internal/mount"
 	"github.com/seed81659283/nodeagent/internal/projquota"
-	"github.com/seed81659283/nodeagent/internal/volume/plan"
 	"github.com/seed81659283/nodeagent/qos"
 	"github.com/seed81659283/nodeagent/volume"
 	"github.com/seed81659283/nodeagent/volume/fsgroup"
@@ -43,7 +42,7 @@ func (d *emptyDir) SetUp(ctx context.Context, v volume.Volume) (volume.Mount, er
 	}
 	mounted, err := d.filesystem(v, medium)
 	if err != nil {
-		return m, &plan.Final{Err: err}
+		return m, &volume.FinalError{Err: err}
 	}
 	if err := makeDir(v.Dir); err != nil {
 		return m, err

@@ -14,14 +14,17 @@ import (
 	"github.com/seed81659283/nodeagent/internal/optional"
 	"github.com/seed81659283/nodeagent/internal/volume/payload"
 	"github.com/seed81659283/nodeagent/internal/volume/token"
+	"github.com/seed81659283/nodeagent/internal/volume/trustbundle"
+	"github.com/seed81659283/nodeagent/volume"
 )
 
 // fetch collects what one volume is made of.
 type fetch struct {
 	*node
-	tokens *token.Cache
-	pod    *corev1.Pod
-	volume *corev1.Volume
+	tokens  *token.Cache
+	bundles *trustbundle.Reader
+	pod     *corev1.Pod
+	volume  *corev1.Volume
 }
 
 // inputs returns what the volume is made of. What does not exist is left out, and package payload knows which volumes can do
@@ -46,7 +49,7 @@ func (f *fetch) inputs(ctx context.Context) (in payload.Inputs, err error) {
 	if f.volume.Projected == nil {
 		return in, nil
 	}
-	in.Tokens, in.TrustBundles, in.Certificates = map[int]string{}, map[int][]byte{}, map[int]payload.Certificate{}
+	in.Tokens, in.TrustBundles, in.Certificates = map[int]string{}, map[int][]byte{}, map[int]volume.PodCertificate{}
 	for i := range f.volume.Projected.Sources {
 		if err := f.projected(ctx, i, &f.volume.Projected.Sources[i], &in); err != nil {
 			return in, fmt.Errorf("source %d: %w", i, err)
@@ -74,7 +77,7 @@ func get[T any](ctx context.Context, f *fetch, found map[string]*T, name string,
 func (f *fetch) projected(ctx context.Context, i int, s *corev1.VolumeProjection, in *payload.Inputs) error {
 	switch {
 	case s.ServiceAccountToken != nil && f.tokens != nil:
-		text, err := f.tokens.Get(ctx, token.Request{
+		text, err := f.tokens.Get(ctx, volume.TokenRequest{
 			Namespace: f.pod.Namespace, ServiceAccount: f.pod.Spec.ServiceAccountName, Audience: s.ServiceAccountToken.Audience,
 			Seconds: *optional.OrZero(s.ServiceAccountToken.ExpirationSeconds), Pod: f.pod.Name, PodUID: string(f.pod.UID),
 		})
@@ -82,8 +85,8 @@ func (f *fetch) projected(ctx context.Context, i int, s *corev1.VolumeProjection
 			return err
 		}
 		in.Tokens[i] = text
-	case s.ClusterTrustBundle != nil && f.TrustBundles != nil:
-		bundle, err := f.TrustBundles.TrustBundle(ctx, s.ClusterTrustBundle)
+	case s.ClusterTrustBundle != nil && f.bundles != nil:
+		bundle, err := f.bundles.TrustBundle(ctx, s.ClusterTrustBundle)
 		if err != nil {
 			if optional.IsTrue(s.ClusterTrustBundle.Optional) && errors.Is(err, fs.ErrNotExist) {
 				return nil

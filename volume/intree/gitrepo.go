@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/seed81659283/nodeagent/internal/volume/plan"
 	"github.com/seed81659283/nodeagent/volume"
 )
 
@@ -19,7 +18,7 @@ type gitRepo struct{}
 
 // SetUp fails.
 func (gitRepo) SetUp(context.Context, volume.Volume) (volume.Mount, error) {
-	return volume.Mount{}, &plan.Final{Err: errGitRepo}
+	return volume.Mount{}, &volume.FinalError{Err: errGitRepo}
 }
 
 // TearDown does nothing: nothing was set up.

@@ -17,7 +17,6 @@ import (
 
 	"github.com/seed81659283/nodeagent/internal/optional"
 	"github.com/seed81659283/nodeagent/internal/podfield"
-	"github.com/seed81659283/nodeagent/internal/volume/plan"
 	"github.com/seed81659283/nodeagent/volume"
 )
 
@@ -56,7 +55,7 @@ func (h *hostPath) SetUp(ctx context.Context, v volume.Volume) (volume.Mount, er
 	}
 	path, typ := source.Path, *optional.OrZero(source.Type)
 	if wrong := podfield.NoBacksteps(path); len(wrong) > 0 {
-		return volume.Mount{}, &plan.Final{Err: fmt.Errorf("invalid HostPath %.256q: %s", path, wrong[0])}
+		return volume.Mount{}, &volume.FinalError{Err: fmt.Errorf("invalid HostPath %.256q: %s", path, wrong[0])}
 	}
 	// Who serves the path may be dead, which is to hold up this pod and not the runtime.
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
@@ -69,7 +68,7 @@ func (h *hostPath) SetUp(ctx context.Context, v volume.Volume) (volume.Mount, er
 		return checkType(path, typ)
 	})
 	if err != nil {
-		return volume.Mount{}, &plan.Final{Err: err}
+		return volume.Mount{}, &volume.FinalError{Err: err}
 	}
 	return volume.Mount{HostPath: path, ReadOnly: v.ReadOnly}, nil
 }

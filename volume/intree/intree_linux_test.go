@@ -17,7 +17,6 @@ import (
 
 	"github.com/seed81659283/nodeagent/internal/mounttest"
 	"github.com/seed81659283/nodeagent/internal/podtest"
-	"github.com/seed81659283/nodeagent/internal/volume/token"
 	"github.com/seed81659283/nodeagent/lifecycle/objects"
 	"github.com/seed81659283/nodeagent/volume"
 	"github.com/seed81659283/nodeagent/volume/intree"
@@ -43,8 +42,8 @@ func newNode(t *testing.T) *node {
 	require.NoError(t, n.objects.PutSecret(secret))
 	n.options = intree.Options{
 		Objects: n.objects,
-		Tokens: token.IssuerFunc(func(_ context.Context, r token.Request) (token.Token, error) {
-			return token.Token{Value: "token of " + r.ServiceAccount + " for " + r.Pod, Expires: time.Now().Add(time.Hour)}, nil
+		Tokens: volume.TokenIssuerFunc(func(_ context.Context, r volume.TokenRequest) (volume.Token, error) {
+			return volume.Token{Value: "token of " + r.ServiceAccount + " for " + r.Pod, Expires: time.Now().Add(time.Hour)}, nil
 		}),
 	}
 	n.plugins = intree.Plugins(n.options)

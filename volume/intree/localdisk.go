@@ -15,7 +15,6 @@ import (
 	"github.com/seed81659283/nodeagent/internal/mount"
 	"github.com/seed81659283/nodeagent/internal/optional"
 	"github.com/seed81659283/nodeagent/internal/podfield"
-	"github.com/seed81659283/nodeagent/internal/volume/plan"
 	"github.com/seed81659283/nodeagent/volume"
 	"github.com/seed81659283/nodeagent/volume/fsgroup"
 )
@@ -125,7 +124,7 @@ func (l *local) SetUp(ctx context.Context, v volume.Volume) (volume.Mount, error
 	case err != nil:
 		return m, err
 	case v.Block && !is:
-		return m, &plan.Final{Err: fmt.Errorf("local volume %s is no block device", v.PV.Spec.Local.Path)}
+		return m, &volume.FinalError{Err: fmt.Errorf("local volume %s is no block device", v.PV.Spec.Local.Path)}
 	case v.Block:
 		m.HostPath = v.PV.Spec.Local.Path
 		return m, nil

@@ -18,7 +18,6 @@ import (
 
 	"github.com/seed81659283/nodeagent/internal/mount"
 	"github.com/seed81659283/nodeagent/internal/plugincmd"
-	"github.com/seed81659283/nodeagent/internal/volume/plan"
 	"github.com/seed81659283/nodeagent/volume"
 )
 
@@ -54,7 +53,7 @@ func nfsSource(v volume.Volume) *corev1.NFSVolumeSource {
 func (n *nfs) SetUp(ctx context.Context, v volume.Volume) (volume.Mount, error) {
 	m, source := volume.Mount{HostPath: v.Dir, ReadOnly: v.ReadOnly}, nfsSource(v)
 	if source == nil || source.Server == "" || source.Path == "" {
-		return m, &plan.Final{Err: errors.New("the volume has no NFS server, or no path")}
+		return m, &volume.FinalError{Err: errors.New("the volume has no NFS server, or no path")}
 	}
 	if mounted, err := mount.IsMountPoint(v.Dir); mounted || ignoreMissing(err) != nil {
 		return m, err
@@ -76,7 +75,7 @@ func (n *nfs) SetUp(ctx context.Context, v volume.Volume) (volume.Mount, error) 
 		if undo := n.undo(ctx, v); undo != nil {
 			return m, errors.Join(err, undo)
 		}
-		return m, &plan.Final{Err: err}
+		return m, &volume.FinalError{Err: err}
 	}
 	return m, nil
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/mount"
 	"github.com/seed81659283/nodeagent/internal/nowait"
 	"github.com/seed81659283/nodeagent/internal/projquota"
-	"github.com/seed81659283/nodeagent/internal/volume/payload"
 	"github.com/seed81659283/nodeagent/internal/volume/token"
+	"github.com/seed81659283/nodeagent/internal/volume/trustbundle"
 	"github.com/seed81659283/nodeagent/volume"
 )
 
@@ -25,31 +25,24 @@ type Objects interface {
 	Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error)
 }
 
-// TrustBundles is where cluster trust bundles are. *trustbundle.Reader is one.
-type TrustBundles interface {
-	// TrustBundle returns the certificates of what a source asks for, as PEM: by its name, or those of a signer. Nothing found is
-	// an error that wraps fs.ErrNotExist.
-	TrustBundle(ctx context.Context, source *corev1.ClusterTrustBundleProjection) ([]byte, error)
-}
-
-// Certificates is who gets certificates for pods and renews them. *podcert.Keeper is one.
+// Certificates provides the certificates of pods. A [*CertificateKeeper] implements it.
 type Certificates interface {
-	// Certificate returns what the source of a projected volume with that index asks for.
-	Certificate(ctx context.Context, pod *corev1.Pod, volume string, source int) (payload.Certificate, error)
+	// Certificate returns the certificate for the source of a projected volume with that index.
+	Certificate(ctx context.Context, pod *corev1.Pod, volume string, source int) (volume.PodCertificate, error)
 }
 
-// Forgetter is a [Certificates] that keeps certificates. *podcert.Keeper is one.
+// Forgetter is implemented by [Certificates] that keep certificates.
 type Forgetter interface {
 	// Forget drops the certificates of a pod whose projected volume is torn down.
 	Forget(podUID string)
 }
 
-// Options say where plugins have from what volumes show. A pod that asks for what is nil is refused.
+// Options name the sources of the contents of volumes. A pod that needs a source which is nil is refused.
 type Options struct {
-	Objects      Objects
-	Tokens       token.Issuer
-	TrustBundles TrustBundles
-	Certificates Certificates
+	Objects      Objects                  // nil: config maps and secrets are refused
+	Tokens       volume.TokenIssuer       // nil: service account tokens are refused
+	TrustBundles volume.TrustBundleLister // nil: cluster trust bundles are refused
+	Certificates Certificates             // nil: pod certificates are refused
 	// Allocatable returns the resources that the node has for pods. The memory of a tmpfs is bounded by it, and it stands for
 	// limits that containers do not have. Nil: they are not known.
 	Allocatable func() corev1.ResourceList
@@ -79,6 +72,9 @@ func Plugins(o Options) map[string]volume.Plugin {
 	projected := files(true)
 	if o.Tokens != nil {
 		projected.tokens = token.NewCache(o.Tokens, nil)
+	}
+	if o.TrustBundles != nil {
+		projected.bundles = trustbundle.NewReader(o.TrustBundles)
 	}
 	return map[string]volume.Plugin{
 		volume.EmptyDir:    &emptyDir{n},

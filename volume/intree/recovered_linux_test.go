@@ -26,9 +26,6 @@ import (
 
 	"github.com/seed81659283/nodeagent/internal/mounttest"
 	"github.com/seed81659283/nodeagent/internal/podtest"
-	"github.com/seed81659283/nodeagent/internal/volume/payload"
-	"github.com/seed81659283/nodeagent/internal/volume/plan"
-	"github.com/seed81659283/nodeagent/internal/volume/token"
 	"github.com/seed81659283/nodeagent/volume"
 	"github.com/seed81659283/nodeagent/volume/intree"
 )
@@ -44,25 +41,25 @@ func (away) ConfigMap(context.Context, string, string) (*corev1.ConfigMap, error
 
 func (away) Secret(context.Context, string, string) (*corev1.Secret, error) { return nil, errAway }
 
-func (a away) Token(ctx context.Context, _ token.Request) (token.Token, error) {
+func (a away) Token(ctx context.Context, _ volume.TokenRequest) (volume.Token, error) {
 	if !a.hang {
-		return token.Token{}, errAway
+		return volume.Token{}, errAway
 	}
 	<-ctx.Done()
-	return token.Token{}, ctx.Err()
+	return volume.Token{}, ctx.Err()
 }
 
-func (away) Certificate(context.Context, *corev1.Pod, string, int) (payload.Certificate, error) {
-	return payload.Certificate{}, errAway
+func (away) Certificate(context.Context, *corev1.Pod, string, int) (volume.PodCertificate, error) {
+	return volume.PodCertificate{}, errAway
 }
 
 // issue has tokens and certificates that are valid for so long.
 func (n *node) issue(valid time.Duration) {
 	n.t.Helper()
 	expires := time.Now().Add(valid)
-	n.options.Tokens = token.IssuerFunc(func(context.Context, token.Request) (token.Token, error) {
+	n.options.Tokens = volume.TokenIssuerFunc(func(context.Context, volume.TokenRequest) (volume.Token, error) {
 		claims := base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"exp":%d}`, expires.Unix()))
-		return token.Token{Value: "e30." + claims + ".c2ln", Expires: expires}, nil
+		return volume.Token{Value: "e30." + claims + ".c2ln", Expires: expires}, nil
 	})
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(n.t, err)
@@ -76,10 +73,10 @@ func (n *node) issue(valid time.Duration) {
 }
 
 // certificates are the same for all.
-type certificates payload.Certificate
+type certificates volume.PodCertificate
 
-func (c certificates) Certificate(context.Context, *corev1.Pod, string, int) (payload.Certificate, error) {
-	return payload.Certificate(c), nil
+func (c certificates) Certificate(context.Context, *corev1.Pod, string, int) (volume.PodCertificate, error) {
+	return volume.PodCertificate(c), nil
 }
 
 // recover sets a volume up as an agent does that was started again, without an API server.
@@ -95,7 +92,7 @@ func (n *node) recover(v volume.Volume, hang bool) (volume.Mount, error) {
 func (n *node) requireUsable(v volume.Volume, want, hang bool) {
 	n.t.Helper()
 	m, err := n.recover(v, hang)
-	_, usable := errors.AsType[*plan.Outdated](err)
+	_, usable := errors.AsType[*volume.StaleError](err)
 	require.Equal(n.t, want, usable, "%v", err)
 	if usable {
 		require.Equal(n.t, volume.Mount{HostPath: v.Dir, ReadOnly: true, SELinuxRelabel: true}, m)

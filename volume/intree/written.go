@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/seed81659283/nodeagent/internal/volume/payload"
-	"github.com/seed81659283/nodeagent/internal/volume/plan"
 	"github.com/seed81659283/nodeagent/internal/volume/token"
+	"github.com/seed81659283/nodeagent/internal/volume/trustbundle"
 	"github.com/seed81659283/nodeagent/volume"
 	"github.com/seed81659283/nodeagent/volume/atomicwriter"
 	"github.com/seed81659283/nodeagent/volume/fsgroup"
@@ -26,8 +26,9 @@ const fetchTimeout = 10 * time.Second
 // written makes volumes whose files the agent writes, and keeps them up to date.
 type written struct {
 	*node
-	memory bool         // on a tmpfs
-	tokens *token.Cache // nil: there are none
+	memory  bool                // on a tmpfs
+	tokens  *token.Cache        // nil: there are none
+	bundles *trustbundle.Reader // likewise
 }
 
 // Check refuses sources that nobody has.
@@ -52,7 +53,7 @@ func (w *written) Check(_ *corev1.Pod, v *corev1.Volume, path *field.Path) field
 		switch s := &v.Projected.Sources[i]; {
 		case s.ServiceAccountToken != nil && w.tokens == nil:
 			refuse(path.Child("serviceAccountToken"), "service account tokens")
-		case s.ClusterTrustBundle != nil && w.TrustBundles == nil:
+		case s.ClusterTrustBundle != nil && w.bundles == nil:
 			refuse(path.Child("clusterTrustBundle"), "cluster trust bundles")
 		case s.PodCertificate != nil && w.Certificates == nil:
 			refuse(path.Child("podCertificate"), "pod certificates")
@@ -85,9 +86,9 @@ func (w *written) SetUp(ctx context.Context, v volume.Volume) (volume.Mount, err
 	files, err := w.files(ctx, v, limit)
 	if err != nil {
 		if _, statErr := os.Lstat(v.Dir); errors.Is(statErr, os.ErrNotExist) {
-			err = &plan.Final{Err: err}
+			err = &volume.FinalError{Err: err}
 		} else if usable {
-			err = &plan.Outdated{Err: err}
+			err = &volume.StaleError{Err: err}
 		}
 		return m, err
 	}
@@ -144,7 +145,7 @@ func (w *written) Usage(ctx context.Context, v volume.Volume) (volume.Usage, err
 func (w *written) files(ctx context.Context, v volume.Volume, limit time.Duration) (payload.Files, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	f := &fetch{node: w.node, tokens: w.tokens, pod: v.Pod, volume: v.Source}
+	f := &fetch{node: w.node, tokens: w.tokens, bundles: w.bundles, pod: v.Pod, volume: v.Source}
 	in, err := f.inputs(ctx)
 	if err != nil {
 		return nil, err

@@ -6,7 +6,6 @@ package intree_test
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
@@ -19,9 +18,6 @@ import (
 
 	"github.com/seed81659283/nodeagent/internal/mounttest"
 	"github.com/seed81659283/nodeagent/internal/podtest"
-	"github.com/seed81659283/nodeagent/internal/volume/payload"
-	"github.com/seed81659283/nodeagent/internal/volume/plan"
-	"github.com/seed81659283/nodeagent/internal/volume/token"
 	"github.com/seed81659283/nodeagent/volume"
 	"github.com/seed81659283/nodeagent/volume/intree"
 )
@@ -56,13 +52,13 @@ func TestFailedUpdateLeavesFiles(t *testing.T) {
 	_, err := n.plugins[volume.ConfigMap].SetUp(t.Context(), v)
 	require.EqualError(t, err, `configmap "app" not found`)
 	assert.Equal(t, "1", n.read(m, "a"))
-	_, final := errors.AsType[*plan.Final](err)
+	_, final := errors.AsType[*volume.FinalError](err)
 	assert.False(t, final, "something is there")
 	n.tearDown(v)
 
 	_, err = n.plugins[volume.ConfigMap].SetUp(t.Context(), v)
 	require.EqualError(t, err, `configmap "app" not found`)
-	_, final = errors.AsType[*plan.Final](err)
+	_, final = errors.AsType[*volume.FinalError](err)
 	assert.True(t, final, "nothing was made")
 	require.NoDirExists(t, v.Dir)
 }
@@ -163,7 +159,7 @@ func TestCheckSources(t *testing.T) {
 	}
 	assert.Equal(t, []string{"v.sources[0].serviceAccountToken", "v.sources[1].clusterTrustBundle", "v.sources[2].podCertificate"},
 		check(intree.Options{}, volume.Projected, all))
-	issuer := token.IssuerFunc(func(context.Context, token.Request) (token.Token, error) { return token.Token{}, nil })
+	issuer := volume.TokenIssuerFunc(func(context.Context, volume.TokenRequest) (volume.Token, error) { return volume.Token{}, nil })
 	assert.Empty(t, check(intree.Options{Tokens: issuer, TrustBundles: cluster{}, Certificates: cluster{}}, volume.Projected, all))
 	assert.Equal(t, []string{"v"}, check(intree.Options{}, volume.ConfigMap, "configMap: {name: app}"))
 	assert.Empty(t, check(intree.Options{}, volume.ConfigMap, "configMap: {name: app, optional: true}"))
@@ -174,18 +170,18 @@ var errNotIssued = errors.New("not issued yet")
 // cluster has one trust bundle and one certificate.
 type cluster struct{}
 
-func (cluster) TrustBundle(_ context.Context, s *corev1.ClusterTrustBundleProjection) ([]byte, error) {
-	if *s.Name == "x" {
-		return []byte("PEM"), nil
-	}
-	return nil, fs.ErrNotExist
+// anchor is the certificate in the trust bundle of cluster.
+const anchor = "-----BEGIN CERTIFICATE-----\nUEVN\n-----END CERTIFICATE-----\n"
+
+func (cluster) TrustBundles(context.Context) ([]volume.TrustBundle, error) {
+	return []volume.TrustBundle{{Name: "x", PEM: anchor}}, nil
 }
 
-func (cluster) Certificate(_ context.Context, pod *corev1.Pod, name string, source int) (payload.Certificate, error) {
+func (cluster) Certificate(_ context.Context, pod *corev1.Pod, name string, source int) (volume.PodCertificate, error) {
 	if name != "v" || source != 1 {
-		return payload.Certificate{}, errNotIssued
+		return volume.PodCertificate{}, errNotIssued
 	}
-	return payload.Certificate{Key: []byte("key of " + pod.Name), Chain: []byte("chain")}, nil
+	return volume.PodCertificate{Key: []byte("key of " + pod.Name), Chain: []byte("chain")}, nil
 }
 
 func TestProjectedFromTheCluster(t *testing.T) {
@@ -196,18 +192,18 @@ func TestProjectedFromTheCluster(t *testing.T) {
 	v := n.volume(volume.Projected, podtest.Pod(t, `volumes: [{name: v, projected: {sources: [{clusterTrustBundle: {name: x, path: ca}},
 		{podCertificate: {signerName: x, keyType: ED25519, keyPath: k}}, {clusterTrustBundle: {name: none, path: none, optional: true}}]}}]`))
 	m := n.setUp(v)
-	assert.Equal(t, "PEM", n.read(m, "ca"))
+	assert.Equal(t, anchor, n.read(m, "ca"))
 	assert.Equal(t, "key of web", n.read(m, "k"))
 	assert.Empty(t, n.read(m, "none"))
 	n.tearDown(v)
 
 	v = n.volume(volume.Projected, podtest.Pod(t, `volumes: [{name: v, projected: {sources: [{clusterTrustBundle: {name: none, path: ca}}]}}]`))
 	_, err := n.plugins[volume.Projected].SetUp(t.Context(), v)
-	require.ErrorContains(t, err, "source 0: cluster trust bundle: file does not exist")
+	require.ErrorContains(t, err, "source 0: cluster trust bundle: cluster trust bundle \"none\": file does not exist")
 	v = n.volume(volume.Projected, podtest.Pod(t, `volumes: [{name: v, projected: {sources: [{podCertificate: {signerName: x, keyType: ED25519, keyPath: k}}]}}]`))
 	_, err = n.plugins[volume.Projected].SetUp(t.Context(), v)
 	require.ErrorContains(t, err, "source 0: pod certificate: not issued yet")
-	require.ErrorIs(t, err, errNotIssued, "package plan looks at what is wrapped")
+	require.ErrorIs(t, err, errNotIssued, "the volume engine examines the wrapped error")
 	require.NoDirExists(t, v.Dir)
 }
 
@@ -216,7 +212,7 @@ func TestCausesAreWrapped(t *testing.T) {
 	mounttest.Need(t)
 	n := newNode(t)
 	away := errors.New("no answer")
-	n.options.Tokens = token.IssuerFunc(func(context.Context, token.Request) (token.Token, error) { return token.Token{}, away })
+	n.options.Tokens = volume.TokenIssuerFunc(func(context.Context, volume.TokenRequest) (volume.Token, error) { return volume.Token{}, away })
 	n.plugins = intree.Plugins(n.options)
 	v := n.volume(volume.Projected, podtest.Pod(t, `volumes: [{name: v, projected: {sources: [{serviceAccountToken: {path: t, expirationSeconds: 600}}]}}]`))
 	_, err := n.plugins[volume.Projected].SetUp(t.Context(), v)

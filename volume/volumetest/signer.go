@@ -17,8 +17,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seed81659283/nodeagent/internal/volume/podcert"
-	"github.com/seed81659283/nodeagent/internal/volume/trustbundle"
+	"github.com/seed81659283/nodeagent/volume"
 )
 
 // Signer is a signer of pod certificates with a certificate authority in memory: what it issues is valid, for the key that it was
@@ -28,18 +27,18 @@ type Signer struct {
 	// Lifetime is how long a certificate is valid, the last fifth of which is for its renewal. Zero means 24 h.
 	Lifetime time.Duration
 	// Fault is called before a certificate is issued. With an error none is. Nil: there are no faults.
-	Fault func(ctx context.Context, r podcert.Request) error
+	Fault func(ctx context.Context, r volume.CertificateRequest) error
 
 	mu       sync.Mutex // guards what follows
 	key      ed25519.PrivateKey
 	root     *x509.Certificate
-	requests []podcert.Request
+	requests []volume.CertificateRequest
 }
 
-var _ podcert.Issuer = (*Signer)(nil)
+var _ volume.CertificateIssuer = (*Signer)(nil)
 
 // Issue certifies the key of a request.
-func (s *Signer) Issue(ctx context.Context, r podcert.Request) (podcert.Issued, error) {
+func (s *Signer) Issue(ctx context.Context, r volume.CertificateRequest) (volume.IssuedCertificate, error) {
 	s.mu.Lock()
 	s.requests = append(s.requests, r)
 	serial := int64(len(s.requests) + 1)
@@ -49,14 +48,14 @@ func (s *Signer) Issue(ctx context.Context, r podcert.Request) (podcert.Issued, 
 		err = s.Fault(ctx, r)
 	}
 	if err != nil {
-		return podcert.Issued{}, err
+		return volume.IssuedCertificate{}, err
 	}
 	stub, err := x509.ParseCertificateRequest(r.Stub)
 	if err == nil {
 		err = stub.CheckSignature()
 	}
 	if err != nil {
-		return podcert.Issued{}, fmt.Errorf("request of pod %s/%s: %w", r.Namespace, r.Pod, err)
+		return volume.IssuedCertificate{}, fmt.Errorf("request of pod %s/%s: %w", r.Namespace, r.Pod, err)
 	}
 	life := s.Lifetime
 	if life <= 0 {
@@ -67,28 +66,28 @@ func (s *Signer) Issue(ctx context.Context, r podcert.Request) (podcert.Issued, 
 	leaf.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth}
 	der, err := x509.CreateCertificate(rand.Reader, leaf, s.root, stub.PublicKey, s.key)
 	if err != nil {
-		return podcert.Issued{}, err
+		return volume.IssuedCertificate{}, err
 	}
 	chain := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	return podcert.Issued{Chain: chain, BeginRefreshAt: now.Add(life * 4 / 5), NotAfter: leaf.NotAfter}, nil
+	return volume.IssuedCertificate{Chain: chain, BeginRefreshAt: now.Add(life * 4 / 5), NotAfter: leaf.NotAfter}, nil
 }
 
 // Requests returns what the signer was asked for, in order.
-func (s *Signer) Requests() []podcert.Request {
+func (s *Signer) Requests() []volume.CertificateRequest {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.requests)
 }
 
 // Bundle returns the certificate of the authority as a cluster trust bundle.
-func (s *Signer) Bundle(name, signer string) (trustbundle.Bundle, error) {
+func (s *Signer) Bundle(name, signer string) (volume.TrustBundle, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.begin(); err != nil {
-		return trustbundle.Bundle{}, err
+		return volume.TrustBundle{}, err
 	}
 	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.root.Raw})
-	return trustbundle.Bundle{Name: name, Signer: signer, PEM: string(text)}, nil
+	return volume.TrustBundle{Name: name, Signer: signer, PEM: string(text)}, nil
 }
 
 // begin makes the authority, once. The lock is held.
@@ -123,15 +122,15 @@ type TrustBundles struct {
 	Fault func() error
 
 	mu       sync.Mutex // guards what follows
-	bundles  map[string]trustbundle.Bundle
+	bundles  map[string]volume.TrustBundle
 	watchers map[int]func(kind, namespace, name string)
 	watched  int
 }
 
-var _ trustbundle.Lister = (*TrustBundles)(nil)
+var _ volume.TrustBundleLister = (*TrustBundles)(nil)
 
 // TrustBundles returns all bundles, sorted by their names.
-func (b *TrustBundles) TrustBundles(context.Context) ([]trustbundle.Bundle, error) {
+func (b *TrustBundles) TrustBundles(context.Context) ([]volume.TrustBundle, error) {
 	if b.Fault != nil {
 		if err := b.Fault(); err != nil {
 			return nil, err
@@ -139,7 +138,7 @@ func (b *TrustBundles) TrustBundles(context.Context) ([]trustbundle.Bundle, erro
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	var all []trustbundle.Bundle
+	var all []volume.TrustBundle
 	for _, name := range slices.Sorted(maps.Keys(b.bundles)) {
 		all = append(all, b.bundles[name])
 	}
@@ -147,7 +146,7 @@ func (b *TrustBundles) TrustBundles(context.Context) ([]trustbundle.Bundle, erro
 }
 
 // Put adds a bundle, or replaces one of its name, and tells the watchers.
-func (b *TrustBundles) Put(bundle trustbundle.Bundle) {
+func (b *TrustBundles) Put(bundle volume.TrustBundle) {
 	b.change(bundle.Name, func() { b.bundles[bundle.Name] = bundle })
 }
 
@@ -157,13 +156,13 @@ func (b *TrustBundles) Delete(name string) { b.change(name, func() { delete(b.bu
 func (b *TrustBundles) change(name string, do func()) {
 	b.mu.Lock()
 	if b.bundles == nil {
-		b.bundles = map[string]trustbundle.Bundle{}
+		b.bundles = map[string]volume.TrustBundle{}
 	}
 	do()
 	watchers := slices.Collect(maps.Values(b.watchers))
 	b.mu.Unlock()
 	for _, changed := range watchers {
-		changed(trustbundle.Kind, "", name)
+		changed(volume.KindTrustBundle, "", name)
 	}
 }
 

@@ -41,7 +41,7 @@ const (
 	ruleStage      = "stage: Stage makes a device ready, for one of the volumes that share it. It is idempotent."
 	ruleUnstage    = "unstage: Unstage undoes Stage, by what is in the record."
 	ruleNever      = "unstage: What was never staged is success."
-	rulePartial    = "failure: After an error there may be something left, which is torn down like any other, unless it wraps a [plan.Final]."
+	rulePartial    = "failure: After an error there may be something left, which is torn down like any other, unless it wraps a [FinalError]."
 )
 
 // TestPlugin checks that a plugin does what the documentation of volume.Plugin says. subject is called once for each case.

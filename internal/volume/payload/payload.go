@@ -13,16 +13,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/internal/optional"
+	"github.com/seed81659283/nodeagent/volume"
 	"github.com/seed81659283/nodeagent/volume/atomicwriter"
 )
 
 // Files are the files of a volume by their paths.
 type Files = map[string]atomicwriter.File
-
-// Certificate is the key and the certificates that a pod has got, as PEM.
-type Certificate struct {
-	Key, Chain []byte
-}
 
 // Inputs are what files are made of, beside the pod, as it was at one moment. What is not in it does not exist.
 type Inputs struct {
@@ -32,7 +28,7 @@ type Inputs struct {
 	// What the sources of a projected volume ask for, by their index.
 	Tokens       map[int]string
 	TrustBundles map[int][]byte // PEM
-	Certificates map[int]Certificate
+	Certificates map[int]volume.PodCertificate
 
 	Allocatable corev1.ResourceList // of the node, which a container without a limit can use
 }

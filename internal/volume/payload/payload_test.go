@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/seed81659283/nodeagent/internal/volume/payload"
+	"github.com/seed81659283/nodeagent/volume"
 )
 
 // pod returns a pod with one volume and containers, from YAML.
@@ -52,7 +53,7 @@ func inputs() payload.Inputs {
 		},
 		Secrets: map[string]*corev1.Secret{"key": {Data: map[string][]byte{"tls.key": []byte("s3cret"), "tls.crt": []byte("crt")}}},
 		Tokens:  map[int]string{0: "token"}, TrustBundles: map[int][]byte{1: []byte("PEM")},
-		Certificates: map[int]payload.Certificate{2: {Key: []byte("K"), Chain: []byte("C")}},
+		Certificates: map[int]volume.PodCertificate{2: {Key: []byte("K"), Chain: []byte("C")}},
 		Allocatable:  corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("8Gi")},
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"iter"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/volume"
 )
 
 // Kind is the kind of an object.
@@ -16,8 +18,8 @@ type Kind string
 const (
 	ConfigMap      Kind = "ConfigMap"
 	Secret         Kind = "Secret"
-	TrustBundle    Kind = "ClusterTrustBundle"
-	PodCertificate Kind = "PodCertificate" // of the pod, by its name; not among those of Wants
+	TrustBundle    Kind = volume.KindTrustBundle
+	PodCertificate Kind = volume.KindPodCertificate // of the pod, by its name; not among those of Wants
 )
 
 // Want is an object of the pod's namespace that a volume is made of.

@@ -3,7 +3,9 @@
 
 package plan
 
-import "time"
+import (
+	"time"
+)
 
 // Device is what volumes of several pods share. It is staged before the first of them is set up, and unstaged when the last is torn
 // down. There is one operation on a device at a time: to stage it, to unstage it, to set up or update one volume, or to tear down any
@@ -35,7 +37,7 @@ func (d *Device) count(v *Volume) {
 	if v.Desired == Mounted && d.wanted == nil {
 		d.wanted = v
 	}
-	if v.Desired == Mounted || v.Phase != Absent || v.Step != None || v.stuck() {
+	if v.Desired == Mounted || v.Phase != Absent || v.Step != None || v.hasHungCall() {
 		d.users++
 	}
 	d.begin(v.Step)
@@ -68,9 +70,9 @@ func (d *Device) next() (s Step, at time.Time) {
 	switch {
 	case d.Step != None || d.setUps > 0 || d.removes > 0:
 		return None, at
-	case d.users == 0 && d.removable():
+	case d.users == 0 && d.canRemove():
 		s = Unstage
-	case d.wanted != nil && d.Phase != Ready && d.makable():
+	case d.wanted != nil && d.Phase != Ready && d.canSetUp():
 		s = Stage
 	}
 	return s, d.after(s, at)

@@ -13,15 +13,14 @@
 //	actions, wake := plan.Plan(&state, time.Now())
 //	for _, a := range actions {
 //		a.Begin(time.Now())
-//		err := do(a)
-//		a.Volume.End(err, time.Now())
+//		failure := do(a) // nil: success
+//		a.Volume.End(failure, time.Now())
 //	}
 //
-// A volume has one step at a time. A step that fails is tried again after a back-off of 500 ms, which doubles up to 2m2s, or to 15 s where
-// its error has a method Unanswered() bool that returns true: nobody could be asked, such as an API server that is away. The
-// back-off of one kind of step does not delay another kind. A failed step leaves a volume that may be there in part, which is
-// torn down like any other; an error that is a [Final] says that nothing is left, and an [Outdated] that what an earlier agent has made
-// can be used, while it is tried to bring that up to date.
+// A volume has one step at a time. A step that fails is retried after a back-off of 500 ms, which doubles up to 2m2s, or to 15 s while a
+// server is unavailable. The back-off of one kind of step does not delay another kind. A failed step leaves a volume that may be there in
+// part, which is torn down like any other volume. A [Failure] names the exceptions: nothing is left, or the volume of a previous agent
+// is usable and is brought up to date later.
 //
 // What volumes of several pods share is a [Device]. It is staged before the first of them is set up and unstaged after the last is torn
 // down, and there is one operation on it at a time, but for teardowns of its volumes.

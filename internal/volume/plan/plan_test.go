@@ -4,7 +4,6 @@
 package plan_test
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
@@ -58,22 +57,17 @@ func (n *node) line(out *strings.Builder, words []string) {
 	}
 }
 
-// away is an error of who could not be asked.
-type away struct{ error }
-
-func (away) Unanswered() bool { return true }
-
-// failures are errors by the verbs for them.
-func failure(verb string) error {
+// failure returns the failure that a verb stands for; nil: success.
+func failure(verb string) *plan.Failure {
 	switch verb {
 	case "fails", "hangs":
-		return errors.New("failed")
+		return &plan.Failure{}
 	case "away":
-		return fmt.Errorf("wrapped: %w", away{errors.New("no answer")})
+		return &plan.Failure{Unavailable: true}
 	case "final":
-		return fmt.Errorf("wrapped: %w", &plan.Final{Err: errors.New("failed")})
+		return &plan.Failure{NothingLeft: true}
 	case "outdated":
-		return fmt.Errorf("wrapped: %w", &plan.Outdated{Err: errors.New("failed")})
+		return &plan.Failure{Usable: true}
 	default:
 		return nil
 	}
@@ -99,7 +93,7 @@ func (n *node) say(verb string, v *plan.Volume) {
 		v.End(failure(verb), n.now)
 	case "hangs":
 		n.gave[name] = v.Step
-		v.GiveUp(failure(verb), n.now)
+		v.GiveUp(*failure(verb), n.now)
 	case "returns":
 		v.Returned(n.gave[name])
 	default:
@@ -117,7 +111,7 @@ func (n *node) sayDevice(verb string, d *plan.Device) {
 		d.End(failure(verb), n.now)
 	case "hangs":
 		n.gave[d.Name] = d.Step
-		d.GiveUp(failure(verb), n.now)
+		d.GiveUp(*failure(verb), n.now)
 	case "returns":
 		d.Returned(n.gave[d.Name])
 	default:
@@ -218,7 +212,7 @@ type chaos struct {
 func (c *chaos) say(now time.Time) {
 	v := c.s.Volumes[c.r.IntN(len(c.s.Volumes))]
 	d := c.s.Devices[c.r.IntN(len(c.s.Devices))]
-	errs := []error{nil, errors.New("x"), &plan.Final{Err: errors.New("x")}}
+	failures := []*plan.Failure{nil, {}, {NothingLeft: true}}
 	switch c.r.IntN(10) {
 	case 0:
 		v.Desired = plan.Mounted
@@ -228,19 +222,19 @@ func (c *chaos) say(now time.Time) {
 		v.Stale = true
 	case 4, 5, 6:
 		if v.Step != plan.None {
-			v.End(errs[c.r.IntN(3)], now)
+			v.End(failures[c.r.IntN(3)], now)
 		}
 		if d.Step != plan.None {
-			d.End(errs[c.r.IntN(3)], now)
+			d.End(failures[c.r.IntN(3)], now)
 		}
 	case 7:
 		if s := v.Step; s != plan.None {
-			v.GiveUp(errs[1], now)
+			v.GiveUp(*failures[1], now)
 			c.stuck = append(c.stuck, func() { v.Returned(s) })
 		}
 	case 8:
 		if s := d.Step; s != plan.None {
-			d.GiveUp(errs[1], now)
+			d.GiveUp(*failures[1], now)
 			c.stuck = append(c.stuck, func() { d.Returned(s) })
 		}
 	case 9:

@@ -68,10 +68,10 @@ type Progress struct {
 
 	again bool // such a call has returned since the step began
 
-	Failed    Step      // the step that failed last, None after one that succeeded
-	Failures  int       // how often, in a row
-	away      bool      // because nobody could be asked
-	NotBefore time.Time // when that step is tried again
+	Failed      Step      // the step that failed last, None after one that succeeded
+	Failures    int       // how often, in a row
+	unavailable bool      // because a server did not answer
+	NotBefore   time.Time // when that step is tried again
 }
 
 // Policy is how long a step that has failed is not tried again (pkg/util/goroutinemap/exponentialbackoff).
@@ -79,43 +79,18 @@ func Policy() backoff.Policy {
 	return backoff.Policy{First: 500 * time.Millisecond, Max: 2*time.Minute + 2*time.Second}
 }
 
-// awayPolicy is the same where nobody could be asked, such as an API server that is away: when that is back, pods wait for nothing but this.
-// What is at fault itself, or not there, gets the whole policy.
-func awayPolicy() backoff.Policy {
+// unavailablePolicy is the back-off while a server does not answer, such as the API server. Its maximum is only 15 s, because pods wait for
+// nothing else once the server is back. All other failures, including not found, use Policy.
+func unavailablePolicy() backoff.Policy {
 	return backoff.Policy{First: 500 * time.Millisecond, Max: 15 * time.Second}
 }
 
-// isAway reports whether an error says that nobody could be asked, as those of package apiobjects do.
-func isAway(err error) bool {
-	u, ok := errors.AsType[interface {
-		error
-		Unanswered() bool
-	}](err)
-	return ok && u.Unanswered()
+// Failure is the consequence of a step that failed. In the zero value a part of the volume may be on the node.
+type Failure struct {
+	NothingLeft bool // the step left nothing on the node: no teardown is needed
+	Usable      bool // the step found a volume of a previous agent, which is usable but not up to date
+	Unavailable bool // a server did not answer, so the cause says nothing about the volume
 }
-
-// Final is an error of a step after which nothing is left on the node that the step has made.
-type Final struct {
-	Err error
-}
-
-// Error returns the text of the cause.
-func (f *Final) Error() string { return f.Err.Error() }
-
-// Unwrap returns the cause.
-func (f *Final) Unwrap() error { return f.Err }
-
-// Outdated is an error of a set-up that has found a volume which an earlier agent made, and which can be used as it is, but was not
-// brought up to date. That is tried again, while containers use it.
-type Outdated struct {
-	Err error
-}
-
-// Error returns the text of the cause.
-func (o *Outdated) Error() string { return o.Err.Error() }
-
-// Unwrap returns the cause.
-func (o *Outdated) Unwrap() error { return o.Err }
 
 // ErrStuck is why what was removed is not known to be.
 var ErrStuck = errors.New("a call has not returned")
@@ -128,15 +103,15 @@ func (p *Progress) Begin(s Step, now time.Time) {
 	}
 }
 
-// End notes what has come of the step under way: nil is success.
-func (p *Progress) End(err error, now time.Time) {
+// End records the result of the step under way: nil is success.
+func (p *Progress) End(f *Failure, now time.Time) {
 	s := p.Step
 	p.Step, p.Since = None, time.Time{}
-	if err == nil && s.removes() && (p.stuck() || p.again) {
-		err = ErrStuck // what it goes on to make has to be removed, too
+	if f == nil && s.removes() && (p.hasHungCall() || p.again) {
+		f = &Failure{} // see ErrStuck: the results of the hung call have to be removed, too
 	}
-	if err != nil {
-		p.fail(s, err, now)
+	if f != nil {
+		p.fail(s, *f, now)
 		return
 	}
 	p.Failed, p.Failures, p.NotBefore = None, 0, time.Time{}
@@ -147,34 +122,33 @@ func (p *Progress) End(err error, now time.Time) {
 	}
 }
 
-func (p *Progress) fail(s Step, err error, now time.Time) {
-	var outdated *Outdated
-	if s == SetUp && p.Recovered && !p.stuck() && errors.As(err, &outdated) {
+// fail records that step s failed, and when it may be retried.
+func (p *Progress) fail(s Step, f Failure, now time.Time) {
+	if s == SetUp && p.Recovered && !p.hasHungCall() && f.Usable {
 		p.Phase, s = Ready, Remount
 	}
-	if away := isAway(err); p.Failed != s || p.away != away {
-		p.Failed, p.Failures, p.away = s, 0, away
+	if p.Failed != s || p.unavailable != f.Unavailable {
+		p.Failed, p.Failures, p.unavailable = s, 0, f.Unavailable
 	}
 	p.Failures++
 	policy := Policy()
-	if p.away {
-		policy = awayPolicy()
+	if p.unavailable {
+		policy = unavailablePolicy()
 	}
 	p.NotBefore = now.Add(policy.After(p.Failures))
-	var final *Final
-	if (s == SetUp || s == Stage) && !p.Recovered && !p.stuck() && errors.As(err, &final) {
+	if (s == SetUp || s == Stage) && !p.Recovered && !p.hasHungCall() && f.NothingLeft {
 		p.Phase = Absent
 	}
 }
 
-// GiveUp ends a step whose call does not return. It is not known what the call does from now on, until Returned is called.
-func (p *Progress) GiveUp(err error, now time.Time) {
+// GiveUp fails the step under way, because its plugin call does not return. Until Returned is called, the call may still change the node.
+func (p *Progress) GiveUp(f Failure, now time.Time) {
 	if p.Step.removes() {
 		p.StuckRemoving = true
 	} else {
 		p.StuckMaking = true
 	}
-	p.End(err, now)
+	p.End(&f, now)
 }
 
 // Returned notes that the call of a step has returned that was given up. What it has done is removed, or made again.
@@ -188,14 +162,14 @@ func (p *Progress) Returned(s Step) {
 	p.Retry()
 }
 
-// stuck reports whether a call was given up that has not returned.
-func (p *Progress) stuck() bool { return p.StuckMaking || p.StuckRemoving }
+// hasHungCall reports whether a call was given up that has not returned.
+func (p *Progress) hasHungCall() bool { return p.StuckMaking || p.StuckRemoving }
 
-// removable reports whether what there is can be removed.
-func (p *Progress) removable() bool { return p.Phase != Absent && p.Step == None && !p.StuckRemoving }
+// canRemove reports whether what there is can be removed.
+func (p *Progress) canRemove() bool { return p.Phase != Absent && p.Step == None && !p.StuckRemoving }
 
-// makable reports whether it can be made, or brought up to date.
-func (p *Progress) makable() bool { return p.Step == None && !p.stuck() }
+// canSetUp reports whether it can be made, or brought up to date.
+func (p *Progress) canSetUp() bool { return p.Step == None && !p.hasHungCall() }
 
 // Retry lets a step that has failed be tried again at once, as what it failed of may be different now.
 func (p *Progress) Retry() { p.NotBefore = time.Time{} }

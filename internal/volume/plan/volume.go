@@ -3,7 +3,9 @@
 
 package plan
 
-import "time"
+import (
+	"time"
+)
 
 // Desired is what is wanted of a volume.
 type Desired uint8
@@ -35,31 +37,31 @@ func (v *Volume) Begin(s Step, now time.Time) {
 	}
 }
 
-// End notes what has come of the step under way: nil is success.
-func (v *Volume) End(err error, now time.Time) {
+// End records the result of the step under way: nil is success.
+func (v *Volume) End(f *Failure, now time.Time) {
 	s := v.Step
-	v.Progress.End(err, now)
+	v.Progress.End(f, now)
 	switch {
 	case v.Phase == Absent && s == TearDown:
 		v.Stale, v.RefreshAt = false, time.Time{}
-	case err != nil && (s == Remount || v.Phase == Ready):
+	case f != nil && (s == Remount || v.Phase == Ready):
 		v.Stale = true
 	}
 }
 
-// GiveUp ends a step whose call does not return.
-func (v *Volume) GiveUp(err error, now time.Time) {
+// GiveUp fails the step under way, because its plugin call does not return.
+func (v *Volume) GiveUp(f Failure, now time.Time) {
 	s := v.Step
-	v.Progress.GiveUp(err, now)
+	v.Progress.GiveUp(f, now)
 	v.Stale = v.Stale || s == Remount
 }
 
 // next returns the step that comes next and when; None: there is none, or something else has to come first.
 func (v *Volume) next() (s Step, at time.Time) {
 	switch {
-	case v.Desired == Unmounted && v.removable():
+	case v.Desired == Unmounted && v.canRemove():
 		s = TearDown
-	case v.Desired != Mounted || !v.makable():
+	case v.Desired != Mounted || !v.canSetUp():
 		return None, at
 	case v.Phase != Ready:
 		s = SetUp

@@ -6,8 +6,8 @@
 //
 // # Model
 //
-// A [Keeper] has a certificate for each source of each pod that has asked for one. It makes a key, has an [Issuer] certify it, and
-// does so again with a new key when it is time to. An Issuer for a cluster creates a PodCertificateRequest and returns when that
+// A [Keeper] has a certificate for each source of each pod that has asked for one. It makes a key, has a [volume.CertificateIssuer] certify it, and
+// does so again with a new key when it is time to. An issuer for a cluster creates a PodCertificateRequest and returns when that
 // was issued, denied or failed. The Keeper is where package intree has certificates from, and a watcher of package volume: it tells
 // when one was issued, so that the volumes that show it are brought up to date at once.
 //
@@ -31,7 +31,7 @@
 //
 // # Errors
 //
-// A [*RefusedError] is final. Errors have no keys in them.
+// A [*volume.CertificateRefusedError] is final. Errors have no keys in them.
 //
 // # Differs from the kubelet
 //

@@ -15,11 +15,8 @@ import (
 
 	"github.com/seed81659283/nodeagent/internal/required"
 	"github.com/seed81659283/nodeagent/internal/runonce"
-	"github.com/seed81659283/nodeagent/internal/volume/payload"
+	"github.com/seed81659283/nodeagent/volume"
 )
-
-// Kind is the kind of the object that a [Keeper] says has changed: the certificate of a pod, by the name of the pod.
-const Kind = string(payload.PodCertificate)
 
 // MaxCertificates is how many certificates a [Keeper] has: one for each volume of all pods of a large node. Who asks for more gets an
 // error.
@@ -40,7 +37,7 @@ type Options struct {
 
 // Keeper has the certificates of pods. Make one with [New].
 type Keeper struct {
-	from  Issuer
+	from  volume.CertificateIssuer
 	opts  Options
 	guard runonce.Guard
 	wake  chan struct{}
@@ -54,7 +51,7 @@ type Keeper struct {
 }
 
 // New returns a Keeper without certificates. It starts nothing; see [Keeper.Run]. It panics if there is no issuer.
-func New(from Issuer, o Options) *Keeper {
+func New(from volume.CertificateIssuer, o Options) *Keeper {
 	required.MustArgs("podcert.New", required.Arg{Name: "from", Value: from, Hint: "an *apiobjects.Objects"})
 	if o.Wait <= 0 {
 		o.Wait = 3 * time.Second
@@ -74,12 +71,12 @@ func New(from Issuer, o Options) *Keeper {
 	}
 }
 
-// Certificate returns the certificate for the source of a projected volume of a pod with that index. One that nobody has asked for
-// is asked for from then on, until [Keeper.Forget].
-func (k *Keeper) Certificate(ctx context.Context, pod *corev1.Pod, volume string, index int) (payload.Certificate, error) {
-	r, err := k.track(pod, volume, index)
+// Certificate returns the certificate for the source at index of the projected volume name of a pod. The first call makes Run request the
+// certificate and renew it until [Keeper.Forget].
+func (k *Keeper) Certificate(ctx context.Context, pod *corev1.Pod, name string, index int) (volume.PodCertificate, error) {
+	r, err := k.track(pod, name, index)
 	if err != nil {
-		return payload.Certificate{}, err
+		return volume.PodCertificate{}, err
 	}
 	timer := time.NewTimer(k.opts.Wait)
 	defer timer.Stop()

@@ -19,8 +19,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/internal/podtest"
-	"github.com/seed81659283/nodeagent/internal/volume/payload"
 	"github.com/seed81659283/nodeagent/internal/volume/podcert"
+	"github.com/seed81659283/nodeagent/volume"
 	"github.com/seed81659283/nodeagent/volume/volumetest"
 )
 
@@ -64,7 +64,7 @@ func start(t *testing.T, signer *volumetest.Signer, random float64) *node {
 	return n
 }
 
-func (n *node) get() (payload.Certificate, error) {
+func (n *node) get() (volume.PodCertificate, error) {
 	return n.keeper.Certificate(n.t.Context(), n.pod, "v", 1)
 }
 
@@ -93,7 +93,7 @@ func TestCertificateIsRenewed(t *testing.T) {
 		require.Len(t, n.signer.Requests(), 1)
 		r := n.signer.Requests()[0]
 		r.Stub = nil
-		assert.Equal(t, podcert.Request{
+		assert.Equal(t, volume.CertificateRequest{
 			Namespace: "default", Pod: "web", PodUID: string(n.pod.UID), ServiceAccount: "app", Signer: "example.com/x",
 			Annotations: map[string]string{"example.com/a": "b"},
 		}, r)
@@ -125,7 +125,7 @@ func TestCertificateIsRenewed(t *testing.T) {
 func TestRenewalThatDoesNotCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var broken atomic.Bool
-		n := start(t, &volumetest.Signer{Fault: func(context.Context, podcert.Request) error {
+		n := start(t, &volumetest.Signer{Fault: func(context.Context, volume.CertificateRequest) error {
 			if broken.Load() {
 				return errors.New("the signer is away")
 			}
@@ -159,26 +159,26 @@ func TestRenewalThatDoesNotCome(t *testing.T) {
 // What was refused is not asked for again.
 func TestRefused(t *testing.T) {
 	for name, c := range map[string]struct {
-		err    podcert.RefusedError
+		err    volume.CertificateRefusedError
 		state  string
 		text   string
 		events []string
 	}{
 		"denied": {
-			podcert.RefusedError{Denied: true, Reason: "Policy", Message: "no\nway"},
+			volume.CertificateRefusedError{Denied: true, Reason: "Policy", Message: "no\nway"},
 			"denied",
 			`PodCertificateRequest was permanently denied: reason="Policy" message="no\nway"`,
 			[]string{`Warning Denied: PodCertificateRequest for signer example.com/x was denied, reason="Policy", message="no\nway"`},
 		},
 		"failed": {
-			podcert.RefusedError{Reason: "R"},
+			volume.CertificateRefusedError{Reason: "R"},
 			"failed", `PodCertificateRequest was permanently failed: reason="R" message=""`,
 			[]string{`Warning Failed: PodCertificateRequest for signer example.com/x was failed, reason="R", message=""`},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				n := start(t, &volumetest.Signer{Fault: func(context.Context, podcert.Request) error { return fmt.Errorf("request r1: %w", &c.err) }}, 0)
+				n := start(t, &volumetest.Signer{Fault: func(context.Context, volume.CertificateRequest) error { return fmt.Errorf("request r1: %w", &c.err) }}, 0)
 				_, err := n.get()
 				require.ErrorContains(t, err, c.text)
 				time.Sleep(24 * time.Hour)
@@ -195,7 +195,7 @@ func TestRefused(t *testing.T) {
 // A signer that hangs delays who asks it by 3 s, and nobody else.
 func TestSignerHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := start(t, &volumetest.Signer{Fault: func(ctx context.Context, r podcert.Request) error {
+		n := start(t, &volumetest.Signer{Fault: func(ctx context.Context, r volume.CertificateRequest) error {
 			if r.Signer == "example.com/x" {
 				<-ctx.Done()
 				return ctx.Err()

@@ -12,7 +12,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/internal/backoff"
 	"github.com/seed81659283/nodeagent/internal/sleep"
-	"github.com/seed81659283/nodeagent/internal/volume/payload"
+	"github.com/seed81659283/nodeagent/volume"
 )
 
 const (
@@ -34,12 +34,12 @@ type source struct {
 type record struct {
 	pod    *corev1.Pod
 	asked  *corev1.PodCertificateProjection
-	have   payload.Certificate // as it was issued last; without a key: never
-	renew  time.Time           // from when on another one is asked for
-	ends   time.Time           // when it expires
-	cancel context.CancelFunc  // ends the request that is under way; nil: there is none
-	err    error               // of the last request
-	final  bool                // that is a RefusedError
+	have   volume.PodCertificate // as it was issued last; without a key: never
+	renew  time.Time             // from when on another one is asked for
+	ends   time.Time             // when it expires
+	cancel context.CancelFunc    // ends the request that is under way; nil: there is none
+	err    error                 // of the last request
+	final  bool                  // that is a CertificateRefusedError
 
 	failures  int
 	notBefore time.Time // when a request that has failed is repeated
@@ -59,17 +59,17 @@ func (r *record) next() (at time.Time, ever bool) {
 }
 
 // answer notes what has come of a request. The random number is from 0 to 1.
-func (r *record) answer(key []byte, issued Issued, err error, random float64, now time.Time) {
+func (r *record) answer(key []byte, issued volume.IssuedCertificate, err error, random float64, now time.Time) {
 	r.cancel, r.err = nil, err
 	if err == nil {
-		r.have = payload.Certificate{Key: key, Chain: issued.Chain}
+		r.have = volume.PodCertificate{Key: key, Chain: issued.Chain}
 		r.renew, r.ends = issued.BeginRefreshAt.Add(time.Duration(random*float64(maxJitter))), issued.NotAfter
 		r.failures, r.notBefore = 0, time.Time{}
 		r.notBefore = now.Add(minAge)
 		r.toldOverdue, r.toldExpired = false, false
 		return
 	}
-	if _, refused := errors.AsType[*RefusedError](err); refused {
+	if _, refused := errors.AsType[*volume.CertificateRefusedError](err); refused {
 		r.final = true
 		return
 	}
@@ -107,10 +107,10 @@ func (r *record) warn(now time.Time) (reasons []string, wake time.Time) {
 
 // phase is the state of the certificate, in the words of the kubelet's metric.
 func (r *record) phase(now time.Time) string {
-	refused, _ := errors.AsType[*RefusedError](r.err)
+	refused, _ := errors.AsType[*volume.CertificateRefusedError](r.err)
 	switch {
 	case r.final && refused != nil:
-		return refused.verb()
+		return refusalOf(refused).verb
 	case r.have.Key == nil:
 		return "not_yet_issued"
 	case now.After(r.ends):
@@ -122,16 +122,16 @@ func (r *record) phase(now time.Time) string {
 }
 
 // get returns the certificate, or why there is none.
-func (r *record) get() (payload.Certificate, error) {
+func (r *record) get() (volume.PodCertificate, error) {
 	switch {
 	case r.final:
-		return payload.Certificate{}, r.err
+		return volume.PodCertificate{}, r.err
 	case r.have.Key != nil:
 		return r.have, nil
 	case r.err != nil:
-		return payload.Certificate{}, &notIssuedError{r.err}
+		return volume.PodCertificate{}, &notIssuedError{r.err}
 	}
-	return payload.Certificate{}, errNotIssued
+	return volume.PodCertificate{}, errNotIssued
 }
 
 // errNotIssued is in the words of the kubelet.

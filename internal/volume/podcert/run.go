@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/internal/sleep"
+	"github.com/seed81659283/nodeagent/volume"
 )
 
 // Run asks for certificates and renews them until ctx ends. It is called once, and returns when all that it has started has
@@ -113,12 +114,12 @@ func (k *Keeper) ask(q request) {
 		return
 	}
 	for _, changed := range watchers {
-		changed(Kind, q.pod.Namespace, q.pod.Name)
+		changed(volume.KindPodCertificate, q.pod.Namespace, q.pod.Name)
 	}
 }
 
 // issue makes a key and has it certified.
-func (k *Keeper) issue(ctx context.Context, pod *corev1.Pod, p *corev1.PodCertificateProjection) (key []byte, issued Issued, err error) {
+func (k *Keeper) issue(ctx context.Context, pod *corev1.Pod, p *corev1.PodCertificateProjection) (key []byte, issued volume.IssuedCertificate, err error) {
 	select {
 	case k.keys <- struct{}{}:
 	case <-ctx.Done():
@@ -129,7 +130,7 @@ func (k *Keeper) issue(ctx context.Context, pod *corev1.Pod, p *corev1.PodCertif
 	if err != nil {
 		return nil, issued, err
 	}
-	issued, err = k.from.Issue(ctx, Request{
+	issued, err = k.from.Issue(ctx, volume.CertificateRequest{
 		Namespace: pod.Namespace, Pod: pod.Name, PodUID: string(pod.UID), ServiceAccount: pod.Spec.ServiceAccountName,
 		Signer: p.SignerName, MaxSeconds: p.MaxExpirationSeconds, Stub: stub, Annotations: maps.Clone(p.UserAnnotations),
 	})
@@ -142,9 +143,9 @@ func (k *Keeper) issue(ctx context.Context, pod *corev1.Pod, p *corev1.PodCertif
 // tell reports a request that has come to nothing. One that was refused is an event.
 func (k *Keeper) tell(pod *corev1.Pod, p *corev1.PodCertificateProjection, err error) {
 	k.opts.Logger.Warn("pod certificate", "pod", pod.Namespace+"/"+pod.Name, "signer", p.SignerName, "error", err)
-	if refused, ok := errors.AsType[*RefusedError](err); ok {
-		k.event(pod, refused.condition(), fmt.Sprintf("PodCertificateRequest for signer %s was %s, reason=%q, message=%q",
-			p.SignerName, refused.verb(), refused.Reason, refused.Message))
+	if refused, ok := errors.AsType[*volume.CertificateRefusedError](err); ok {
+		k.event(pod, refusalOf(refused).condition, fmt.Sprintf("PodCertificateRequest for signer %s was %s, reason=%q, message=%q",
+			p.SignerName, refusalOf(refused).verb, refused.Reason, refused.Message))
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/seed81659283/nodeagent/internal/required"
+	"github.com/seed81659283/nodeagent/volume"
 )
 
 // MaxTokens is how many tokens a [Cache] keeps: one for each volume of all pods of a large node. What is over that is asked for
@@ -21,36 +22,8 @@ const MaxTokens = 10_000
 // MaxPodTokens is how many of them belong to one pod, so that no pod uses up those of the others.
 const MaxPodTokens = 100
 
-// Request says which token is wanted.
-type Request struct {
-	Namespace, ServiceAccount string
-	Audience                  string // empty: that of the issuer
-	Seconds                   int64  // how long it is to be valid; zero: 3600
-	Pod, PodUID               string // that it is bound to
-}
-
-// DefaultSeconds is how long a token is valid for which nobody says how long.
+// DefaultSeconds is the lifetime of a token whose request names none.
 const DefaultSeconds = 3600
-
-// Token is a token of a service account.
-type Token struct {
-	Value   string
-	Expires time.Time
-}
-
-// Issuer makes tokens.
-type Issuer interface {
-	// Token returns a new token.
-	Token(ctx context.Context, r Request) (Token, error)
-}
-
-// IssuerFunc is a function that is an [Issuer].
-type IssuerFunc func(ctx context.Context, r Request) (Token, error)
-
-// Token calls the function.
-func (f IssuerFunc) Token(ctx context.Context, r Request) (Token, error) { return f(ctx, r) }
-
-var _ Issuer = IssuerFunc(nil)
 
 // When a token is due.
 const (
@@ -61,7 +34,7 @@ const (
 
 // Due reports whether a new token is to be had in place of t, which is valid for so many seconds in all. The random number is
 // from 0 to 1 and takes up to 10 whole seconds off, 1 excluded.
-func Due(t Token, seconds int64, random float64, now time.Time) bool {
+func Due(t volume.Token, seconds int64, random float64, now time.Time) bool {
 	jitter := time.Duration(random*maxJitter.Seconds()) * time.Second
 	issued := t.Expires.Add(-time.Duration(seconds) * time.Second)
 	lastFifth := time.Duration(seconds*20/100) * time.Second
@@ -70,34 +43,34 @@ func Due(t Token, seconds int64, random float64, now time.Time) bool {
 
 // Cache keeps tokens. Make one with [NewCache].
 type Cache struct {
-	from Issuer
+	from volume.TokenIssuer
 	rand func() float64
 
 	mu      sync.Mutex // guards what follows
-	tokens  map[Request]Token
+	tokens  map[volume.TokenRequest]volume.Token
 	ofPod   map[string]int // by UID
 	cleaned time.Time
 }
 
 // NewCache returns a cache of tokens. A nil rand is that of math/rand/v2. It panics if there is no issuer.
-func NewCache(from Issuer, random func() float64) *Cache {
+func NewCache(from volume.TokenIssuer, random func() float64) *Cache {
 	required.MustArgs("token.NewCache", required.Arg{Name: "from", Value: from, Hint: "an apiobjects.Tokens"})
 	if random == nil {
 		random = rand.Float64
 	}
-	return &Cache{from: from, rand: random, tokens: map[Request]Token{}, ofPod: map[string]int{}}
+	return &Cache{from: from, rand: random, tokens: map[volume.TokenRequest]volume.Token{}, ofPod: map[string]int{}}
 }
 
 // Get returns the text of a token that is valid.
-func (c *Cache) Get(ctx context.Context, r Request) (string, error) {
+func (c *Cache) Get(ctx context.Context, r volume.TokenRequest) (string, error) {
 	t, err := c.Token(ctx, r)
 	return t.Value, err
 }
 
-var _ Issuer = (*Cache)(nil)
+var _ volume.TokenIssuer = (*Cache)(nil)
 
 // Token returns a token that is valid.
-func (c *Cache) Token(ctx context.Context, r Request) (Token, error) {
+func (c *Cache) Token(ctx context.Context, r volume.TokenRequest) (volume.Token, error) {
 	if r.Seconds <= 0 {
 		r.Seconds = DefaultSeconds
 	}
@@ -111,9 +84,9 @@ func (c *Cache) Token(ctx context.Context, r Request) (Token, error) {
 		c.keep(r, fresh)
 		return fresh, nil
 	case !ok:
-		return Token{}, fmt.Errorf("token of service account %s/%s: %w", r.Namespace, r.ServiceAccount, err)
+		return volume.Token{}, fmt.Errorf("token of service account %s/%s: %w", r.Namespace, r.ServiceAccount, err)
 	case time.Now().After(old.Expires):
-		return Token{}, fmt.Errorf("token of service account %s/%s expired and refresh failed: %w", r.Namespace, r.ServiceAccount, err)
+		return volume.Token{}, fmt.Errorf("token of service account %s/%s expired and refresh failed: %w", r.Namespace, r.ServiceAccount, err)
 	default:
 		return old, nil
 	}
@@ -123,12 +96,12 @@ func (c *Cache) Token(ctx context.Context, r Request) (Token, error) {
 func (c *Cache) Forget(podUID string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.drop(func(r Request, _ Token) bool { return r.PodUID == podUID })
+	c.drop(func(r volume.TokenRequest, _ volume.Token) bool { return r.PodUID == podUID })
 }
 
 // drop removes the tokens for which is returns true. The caller holds the lock.
-func (c *Cache) drop(is func(Request, Token) bool) {
-	maps.DeleteFunc(c.tokens, func(r Request, t Token) bool {
+func (c *Cache) drop(is func(volume.TokenRequest, volume.Token) bool) {
+	maps.DeleteFunc(c.tokens, func(r volume.TokenRequest, t volume.Token) bool {
 		if !is(r, t) {
 			return false
 		}
@@ -139,18 +112,18 @@ func (c *Cache) drop(is func(Request, Token) bool) {
 	})
 }
 
-func (c *Cache) find(r Request) (Token, bool) {
+func (c *Cache) find(r volume.TokenRequest) (volume.Token, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if now := time.Now(); now.Sub(c.cleaned) >= cleanUp {
 		c.cleaned = now
-		c.drop(func(other Request, t Token) bool { return other != r && now.After(t.Expires) })
+		c.drop(func(other volume.TokenRequest, t volume.Token) bool { return other != r && now.After(t.Expires) })
 	}
 	t, ok := c.tokens[r]
 	return t, ok
 }
 
-func (c *Cache) keep(r Request, t Token) {
+func (c *Cache) keep(r volume.TokenRequest, t volume.Token) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	_, known := c.tokens[r]

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed81659283/nodeagent/internal/volume/token"
+	"github.com/seed81659283/nodeagent/volume"
 )
 
 // A token of an hour is never due before 2,870 s and always after 2,880 s; one of a week after a day.
@@ -35,7 +36,7 @@ func TestDue(t *testing.T) {
 		"whole seconds, 0 to 9": {3600, 0.95, 2880*time.Second - 9*time.Second, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tok := token.Token{Expires: issued.Add(time.Duration(c.seconds) * time.Second)}
+			tok := volume.Token{Expires: issued.Add(time.Duration(c.seconds) * time.Second)}
 			assert.Equal(t, c.want, token.Due(tok, c.seconds, c.random, issued.Add(c.age)))
 		})
 	}
@@ -47,15 +48,15 @@ type issuer struct {
 	err  error
 }
 
-func (i *issuer) Token(_ context.Context, r token.Request) (token.Token, error) {
+func (i *issuer) Token(_ context.Context, r volume.TokenRequest) (volume.Token, error) {
 	if i.err != nil {
-		return token.Token{}, i.err
+		return volume.Token{}, i.err
 	}
 	i.made++
-	return token.Token{Value: fmt.Sprint("token", i.made), Expires: time.Now().Add(time.Duration(r.Seconds) * time.Second)}, nil
+	return volume.Token{Value: fmt.Sprint("token", i.made), Expires: time.Now().Add(time.Duration(r.Seconds) * time.Second)}, nil
 }
 
-func get(t *testing.T, c *token.Cache, r token.Request) string {
+func get(t *testing.T, c *token.Cache, r volume.TokenRequest) string {
 	t.Helper()
 	text, err := c.Get(t.Context(), r)
 	require.NoError(t, err)
@@ -66,7 +67,7 @@ func TestCache(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		from := &issuer{}
 		c := token.NewCache(from, func() float64 { return 0 })
-		r := token.Request{Namespace: "default", ServiceAccount: "app", PodUID: "u1"}
+		r := volume.TokenRequest{Namespace: "default", ServiceAccount: "app", PodUID: "u1"}
 		assert.Equal(t, "token1", get(t, c, r))
 		time.Sleep(2870 * time.Second)
 		assert.Equal(t, "token1", get(t, c, r))
@@ -97,12 +98,12 @@ func TestCache(t *testing.T) {
 func TestCacheHasAShareForEachPod(t *testing.T) {
 	from := &issuer{}
 	c := token.NewCache(from, func() float64 { return 0 })
-	many := token.Request{Namespace: "default", ServiceAccount: "app", PodUID: "many"}
+	many := volume.TokenRequest{Namespace: "default", ServiceAccount: "app", PodUID: "many"}
 	for i := range 2 * token.MaxTokens {
 		many.Audience = fmt.Sprint(i)
 		get(t, c, many)
 	}
-	other := token.Request{Namespace: "default", ServiceAccount: "app", PodUID: "other"}
+	other := volume.TokenRequest{Namespace: "default", ServiceAccount: "app", PodUID: "other"}
 	require.Equal(t, get(t, c, other), get(t, c, other), "it is kept")
 	require.NotEqual(t, get(t, c, many), get(t, c, many), "it is beyond the share of its pod")
 	many.Audience = "0"
@@ -117,10 +118,10 @@ func TestNilIssuer(t *testing.T) {
 }
 
 func ExampleCache() {
-	cache := token.NewCache(token.IssuerFunc(func(_ context.Context, r token.Request) (token.Token, error) {
-		return token.Token{Value: "of " + r.ServiceAccount, Expires: time.Now().Add(time.Hour)}, nil
+	cache := token.NewCache(volume.TokenIssuerFunc(func(_ context.Context, r volume.TokenRequest) (volume.Token, error) {
+		return volume.Token{Value: "of " + r.ServiceAccount, Expires: time.Now().Add(time.Hour)}, nil
 	}), nil)
-	text, err := cache.Get(context.Background(), token.Request{Namespace: "default", ServiceAccount: "app", PodUID: "u1"})
+	text, err := cache.Get(context.Background(), volume.TokenRequest{Namespace: "default", ServiceAccount: "app", PodUID: "u1"})
 	fmt.Println(text, err)
 	// Output:
 	// of app <nil>

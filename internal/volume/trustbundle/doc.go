@@ -7,7 +7,7 @@
 // # Model
 //
 // [Select] returns the bundles that a source names, by name or by signer and labels, and [Anchors] makes one file of them. A [Reader]
-// does both with the bundles of a [Lister], which is for a cluster a list that a watch keeps, and is where package intree has trust
+// does both with the bundles of a [volume.TrustBundleLister], which is for a cluster a list that a watch keeps, and is where package intree has trust
 // bundles from:
 //
 //	reader := trustbundle.NewReader(lister)
@@ -16,7 +16,7 @@
 // A certificate that several bundles have is there once. The order means nothing: it is the same as long as the agent runs, so that
 // a file changes only where a bundle does, and another one after a restart, so that nobody relies on it.
 //
-// A volume is brought up to date when its plugin hears that an object of [Kind] has changed, and every minute anyway.
+// A volume is brought up to date when its plugin hears that an object of [volume.KindTrustBundle] has changed, and every minute anyway.
 //
 // # Concurrency
 //
@@ -31,7 +31,7 @@
 //
 // The behaviour is that of pkg/kubelet/clustertrustbundle at 1.37.1. What a user must act on, with the rest in DIFFERENCES.md:
 //
-//   - Nothing is cached: what a Lister returns is what volumes show at the next update. The kubelet keeps files for five minutes.
+//   - Nothing is cached: what a lister returns is what volumes show at the next update. The kubelet keeps files for five minutes.
 //   - At most [MaxBytes] are made one file.
 //
 // Test kit: package volumetest has TrustBundles.

@@ -19,11 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/seed81659283/nodeagent/internal/required"
-	"github.com/seed81659283/nodeagent/internal/volume/payload"
+	"github.com/seed81659283/nodeagent/volume"
 )
-
-// Kind is the kind of a cluster trust bundle, as a Watcher of package volume names it.
-const Kind = string(payload.TrustBundle)
 
 const (
 	// MaxBytes is how many bytes of bundles are made one file: as many as a volume may have.
@@ -32,36 +29,14 @@ const (
 	maxSelector = 100 << 10
 )
 
-// Bundle is a ClusterTrustBundle.
-type Bundle struct {
-	Name   string
-	Labels map[string]string
-	Signer string // empty: it is nobody's, and found by its name alone
-	PEM    string
-}
-
-// Lister is where the cluster trust bundles are.
-type Lister interface {
-	// TrustBundles returns all bundles that there are, which are not changed. An error is that they are not known.
-	TrustBundles(ctx context.Context) ([]Bundle, error)
-}
-
-// ListerFunc is a function that is a [Lister].
-type ListerFunc func(ctx context.Context) ([]Bundle, error)
-
-// TrustBundles calls the function.
-func (f ListerFunc) TrustBundles(ctx context.Context) ([]Bundle, error) { return f(ctx) }
-
-var _ Lister = ListerFunc(nil)
-
 // Reader reads what sources show. Make one with [NewReader].
 type Reader struct {
-	from Lister
+	from volume.TrustBundleLister
 	seed maphash.Seed
 }
 
 // NewReader returns a Reader. It panics if there is no lister.
-func NewReader(from Lister) *Reader {
+func NewReader(from volume.TrustBundleLister) *Reader {
 	required.MustArgs("trustbundle.NewReader", required.Arg{Name: "from", Value: from, Hint: "an *apiobjects.Objects"})
 	return &Reader{from: from, seed: maphash.MakeSeed()}
 }
@@ -81,13 +56,13 @@ func (r *Reader) TrustBundle(ctx context.Context, source *corev1.ClusterTrustBun
 
 // Select returns the bundles that a source names, in the order in which they are given. No bundle is an error that wraps
 // fs.ErrNotExist.
-func Select(all []Bundle, source *corev1.ClusterTrustBundleProjection) ([]Bundle, error) {
-	var found []Bundle
+func Select(all []volume.TrustBundle, source *corev1.ClusterTrustBundleProjection) ([]volume.TrustBundle, error) {
+	var found []volume.TrustBundle
 	switch {
 	case source.Name != nil:
 		for _, b := range all {
 			if b.Name == *source.Name {
-				return []Bundle{b}, nil
+				return []volume.TrustBundle{b}, nil
 			}
 		}
 		return nil, fmt.Errorf("cluster trust bundle %.253q: %w", *source.Name, fs.ErrNotExist)
@@ -114,7 +89,7 @@ func Select(all []Bundle, source *corev1.ClusterTrustBundleProjection) ([]Bundle
 
 // Anchors returns the certificates of bundles as PEM, each once, without headers and what is between them. The order is that of
 // their hashes by the seed.
-func Anchors(bundles []Bundle, seed maphash.Seed) ([]byte, error) {
+func Anchors(bundles []volume.TrustBundle, seed maphash.Seed) ([]byte, error) {
 	size := 0
 	seen := map[string]bool{}
 	type anchor struct {

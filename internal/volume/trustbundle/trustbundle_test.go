@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/seed81659283/nodeagent/internal/volume/trustbundle"
+	"github.com/seed81659283/nodeagent/volume"
 	"github.com/seed81659283/nodeagent/volume/volumetest"
 )
 
@@ -47,7 +48,7 @@ func texts(t *testing.T, file []byte) (all []string) {
 }
 
 func TestSelect(t *testing.T) {
-	all := []trustbundle.Bundle{
+	all := []volume.TrustBundle{
 		{Name: "nobody"},
 		{Name: "x:a", Signer: "x", Labels: map[string]string{"env": "prod"}},
 		{Name: "x:b", Signer: "x", Labels: map[string]string{"env": "test"}},
@@ -103,7 +104,7 @@ func TestSelect(t *testing.T) {
 
 // A certificate is there once, whatever is around it, and in an order that stays and that no name decides.
 func TestAnchors(t *testing.T) {
-	bundles := []trustbundle.Bundle{
+	bundles := []volume.TrustBundle{
 		{PEM: "text\n" + certificates("a", "b") + "more text"},
 		{PEM: certificates("b", "c") + string(pem.EncodeToMemory(&pem.Block{Type: "X", Headers: map[string]string{"h": "i"}, Bytes: []byte("d")}))},
 		{PEM: "nothing"},
@@ -128,7 +129,7 @@ func TestAnchors(t *testing.T) {
 	require.NoError(t, err)
 	assert.NotNil(t, empty)
 	assert.Empty(t, empty)
-	_, err = trustbundle.Anchors([]trustbundle.Bundle{{PEM: strings.Repeat("x", trustbundle.MaxBytes+1)}}, seed)
+	_, err = trustbundle.Anchors([]volume.TrustBundle{{PEM: strings.Repeat("x", trustbundle.MaxBytes+1)}}, seed)
 	require.ErrorContains(t, err, "more than")
 }
 
@@ -138,7 +139,7 @@ func TestReader(t *testing.T) {
 	source := &corev1.ClusterTrustBundleProjection{Name: new("ca")}
 	_, err := reader.TrustBundle(t.Context(), source)
 	require.ErrorIs(t, err, fs.ErrNotExist)
-	bundles.Put(trustbundle.Bundle{Name: "ca", PEM: certificates("a")})
+	bundles.Put(volume.TrustBundle{Name: "ca", PEM: certificates("a")})
 	file, err := reader.TrustBundle(t.Context(), source)
 	require.NoError(t, err)
 	assert.Equal(t, certificates("a"), string(file))
@@ -159,19 +160,19 @@ func FuzzAnchors(f *testing.F) {
 	f.Add("-----BEGIN X-----\na: b\n\nYQ==\n-----END X-----\n", "text")
 	f.Fuzz(func(t *testing.T, a, b string) {
 		seed := maphash.MakeSeed()
-		file, err := trustbundle.Anchors([]trustbundle.Bundle{{PEM: a}, {PEM: b}}, seed)
+		file, err := trustbundle.Anchors([]volume.TrustBundle{{PEM: a}, {PEM: b}}, seed)
 		require.NoError(t, err)
 		all := texts(t, file)
 		require.Equal(t, slices.Compact(slices.Clone(all)), all)
-		again, err := trustbundle.Anchors([]trustbundle.Bundle{{PEM: string(file)}}, seed)
+		again, err := trustbundle.Anchors([]volume.TrustBundle{{PEM: string(file)}}, seed)
 		require.NoError(t, err)
 		require.Equal(t, file, again)
 	})
 }
 
 func ExampleNewReader() {
-	lister := trustbundle.ListerFunc(func(context.Context) ([]trustbundle.Bundle, error) {
-		return []trustbundle.Bundle{{Name: "ca", PEM: "our root\n" + certificates("root")}}, nil
+	lister := volume.TrustBundleListerFunc(func(context.Context) ([]volume.TrustBundle, error) {
+		return []volume.TrustBundle{{Name: "ca", PEM: "our root\n" + certificates("root")}}, nil
 	})
 	file, err := trustbundle.NewReader(lister).TrustBundle(context.Background(), &corev1.ClusterTrustBundleProjection{Name: new("ca")})
 	fmt.Printf("%s%v\n", file, err)

@@ -1,0 +1,58 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package intree
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/internal/volume/podcert"
+	"github.com/seed81659283/nodeagent/volume"
+)
+
+// CertificateOptions configure a [CertificateKeeper]. The zero value is for production.
+type CertificateOptions struct {
+	Wait    time.Duration  // how long Certificate waits for a certificate that is not issued yet; zero means 3 s
+	Timeout time.Duration  // of one request; zero means 15 min
+	Rand    func() float64 // nil means that of math/rand/v2
+	Logger  *slog.Logger   // nil discards
+	// Event records an event about a pod, as the kubelet records it. Nil discards.
+	Event func(pod *corev1.Pod, eventType, reason, message string)
+}
+
+// CertificateKeeper generates the keys of pods, has an issuer certify them, and renews the certificates in time. It implements [Certificates]
+// and [volume.Watcher]: it reports an issued certificate, so that the volumes that show it are updated at once.
+type CertificateKeeper struct {
+	keeper *podcert.Keeper
+}
+
+var (
+	_ Certificates   = (*CertificateKeeper)(nil)
+	_ Forgetter      = (*CertificateKeeper)(nil)
+	_ volume.Watcher = (*CertificateKeeper)(nil)
+)
+
+// NewCertificateKeeper returns a keeper without certificates. It starts nothing: see [CertificateKeeper.Run]. It panics if from is nil.
+func NewCertificateKeeper(from volume.CertificateIssuer, o CertificateOptions) *CertificateKeeper {
+	return &CertificateKeeper{keeper: podcert.New(from, podcert.Options(o))}
+}
+
+// Run requests and renews certificates until ctx ends. It is called once, and returns after its requests have returned.
+func (k *CertificateKeeper) Run(ctx context.Context) error { return k.keeper.Run(ctx) }
+
+// Certificate returns the certificate for a source of a projected volume. The first call makes Run request it.
+func (k *CertificateKeeper) Certificate(ctx context.Context, pod *corev1.Pod, name string, source int) (volume.PodCertificate, error) {
+	return k.keeper.Certificate(ctx, pod, name, source)
+}
+
+// Forget drops the certificates and keys of a pod, and cancels its requests.
+func (k *CertificateKeeper) Forget(podUID string) { k.keeper.Forget(podUID) }
+
+// Watch calls changed for each certificate that is issued, until ctx ends.
+func (k *CertificateKeeper) Watch(ctx context.Context, changed func(kind, namespace, name string)) error {
+	return k.keeper.Watch(ctx, changed)
+}

@@ -1,0 +1,11 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package intree
+
+import (
+	"github.com/seed81659283/nodeagent/internal/volume/podcert"
+)
+
+// CertificateCounts returns the number of certificates of a keeper by their states.
+func CertificateCounts(k *CertificateKeeper) map[podcert.Count]int { return k.keeper.Counts() }
