@@ -71,6 +71,7 @@ tests volume:                   cri internal/mount internal/mounttest lifecycle 
 tests volume/intree:            internal/mounttest lifecycle/objects lifecycle/podspec internal/volume/podcert internal/volume/trustbundle volume/volumetest
 tests internal/volume/podcert:           volume/volumetest
 tests internal/volume/trustbundle:       volume/volumetest
+tests internal/volume/record: internal/volume/claim
 tests internal/volume/payload:           YAML
 tests volume/volumetest:        volume/intree
 tests lifecycle/podstore:       cri lifecycle/podapi pleg
@@ -162,7 +163,8 @@ apiserver/apiservertest max 200: k8s.io/client-go/rest testing lifecycle/podapi 
 lifecycle/objects      max  80: internal/objectwatch internal/safeyaml API sigs.k8s.io/yaml github.com/fsnotify/fsnotify
 
 # Volumes: the engine knows no plugin, and what decides does no I/O.
-volume                 max  75: internal/atomicfile internal/backoff internal/dirlock internal/fielderr internal/plainfile internal/listener internal/mount internal/nowait internal/podfield internal/podvolume internal/runonce internal/sleep lifecycle/podspec internal/volume/claim volume/internal/blockmap internal/volume/plan internal/volume/selinux volume/subpath API
+volume                 max  75: internal/backoff internal/dirlock internal/fielderr internal/listener internal/mount internal/nowait internal/podfield internal/podvolume internal/runonce internal/sleep lifecycle/podspec internal/volume/claim volume/internal/blockmap internal/volume/plan internal/volume/record internal/volume/selinux volume/subpath API
+internal/volume/record max  75: internal/atomicfile internal/plainfile API
 volume/internal/blockmap max 0: internal/blockdev internal/mount
 internal/volume/claim           max  75: internal/containers internal/nodeselector internal/optional API
 internal/volume/plan            max   0: internal/backoff internal/sleep

@@ -9,19 +9,19 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/internal/fielderr"
 	"github.com/seed81659283/nodeagent/internal/podvolume"
+	"github.com/seed81659283/nodeagent/internal/volume/claim"
 	"github.com/seed81659283/nodeagent/internal/volume/plan"
+	"github.com/seed81659283/nodeagent/internal/volume/record"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 	"github.com/seed81659283/nodeagent/volume/subpath"
 )
-
-// subPathDir is where paths within volumes are mounted, below the directory of a pod.
-const subPathDir = "volume-subpaths"
 
 // Container adds the volumes of a pod to what is known of a container when it is created: all that are set up, as a container can
 // take variables from files in volumes that it does not mount. What it mounts has to be among them, which Prepare sees to.
@@ -38,9 +38,9 @@ func (v *Volumes) Container(ctx context.Context, pod *corev1.Pod, c *corev1.Cont
 	maps.Copy(volumes, l.Volumes)
 	on := make(map[string]string, len(p.volumes))
 	for _, e := range p.volumes {
-		for _, name := range e.names() {
-			on[name] = e.recorded.spec()
-			if e.Phase == plan.Ready && e.Desired == plan.Mounted {
+		for _, name := range e.recorded.Names() {
+			on[name] = e.recorded.Spec()
+			if e.plan.Phase == plan.Ready && e.plan.Desired == plan.Mounted {
 				volumes[name] = e.launched(podvolume.Find(pod, name))
 			}
 		}
@@ -73,13 +73,13 @@ func (v *Volumes) subPath(ctx context.Context, podDir string, on map[string]stri
 		return "", errors.New("there is no such mount")
 	}
 	name := c.VolumeMounts[mount].Name
-	if !plainName(name) || !plainName(c.Name) {
+	if !record.IsPlainName(name) || !record.IsPlainName(c.Name) {
 		return "", errors.New("a name is no file name")
 	}
 	if spec, ok := on[name]; ok {
 		name = spec
 	}
-	r := subpath.Request{Volume: at.HostPath, SubPath: path, Target: filepath.Join(podDir, subPathDir, name, c.Name, strconv.Itoa(mount))}
+	r := subpath.Request{Volume: at.HostPath, SubPath: path, Target: filepath.Join(podDir, record.SubPathDir, name, c.Name, strconv.Itoa(mount))}
 	ctx, cancel := context.WithTimeout(ctx, v.opts.Timeout)
 	defer cancel()
 	found := make(chan string, 1)
@@ -92,4 +92,28 @@ func (v *Volumes) subPath(ctx context.Context, podDir string, on map[string]stri
 		return "", err
 	}
 	return <-found, nil
+}
+
+// Groups returns the supplemental groups that the volumes of a pod ask for and that it does not have already, once they are set up: for
+// Options.VolumeGroups of package podspec.
+func (v *Volumes) Groups(pod *corev1.Pod) []int64 {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	p := v.pods[string(pod.UID)]
+	if p == nil {
+		return nil
+	}
+	var has, groups []int64
+	if sc := pod.Spec.SecurityContext; sc != nil {
+		has = sc.SupplementalGroups
+	}
+	for _, e := range p.volumes {
+		if e.claimed == nil {
+			continue
+		}
+		if gid, ok := claim.Group(e.claimed.pv); ok && !slices.Contains(has, gid) && !slices.Contains(groups, gid) {
+			groups = append(groups, gid)
+		}
+	}
+	return groups
 }

@@ -9,19 +9,12 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
-	"github.com/seed81659283/nodeagent/internal/backoff"
 	"github.com/seed81659283/nodeagent/internal/dirlock"
 	"github.com/seed81659283/nodeagent/internal/mount"
-	"github.com/seed81659283/nodeagent/internal/podvolume"
-	"github.com/seed81659283/nodeagent/internal/sleep"
 	"github.com/seed81659283/nodeagent/internal/volume/plan"
-	"github.com/seed81659283/nodeagent/volume/subpath"
 )
 
 // Run sets volumes up and tears them down until ctx ends. It is called once, and returns when all that it has started has
@@ -46,7 +39,7 @@ func (v *Volumes) Run(ctx context.Context) (err error) {
 	damaged := maps.Clone(v.damaged)
 	v.mu.Unlock()
 	for _, err := range damaged {
-		v.report(err)
+		v.events.reportError(err)
 	}
 	if v.opts.Watcher != nil {
 		wg.Go(func() { v.watch(ctx) })
@@ -60,7 +53,7 @@ func (v *Volumes) Run(ctx context.Context) (err error) {
 		case <-v.wake:
 		case <-timer.C:
 		}
-		if wake := v.begin(ctx, &wg); !wake.IsZero() {
+		if wake := v.startSteps(ctx, &wg); !wake.IsZero() {
 			timer.Reset(max(time.Until(wake), 0))
 		}
 	}
@@ -95,22 +88,14 @@ func (v *Volumes) share() error {
 	return nil
 }
 
-// report tells of what is wrong with no volume in particular.
-func (v *Volumes) report(err error) {
-	v.opts.Logger.Error("volumes", "error", err)
-	if hook := v.opts.Hooks.Error; hook != nil {
-		hook(err)
-	}
-}
-
-// begin begins the steps that are due, and returns when something is that is not yet.
-func (v *Volumes) begin(ctx context.Context, wg *sync.WaitGroup) (wake time.Time) {
+// startSteps starts the steps that are due, and returns when the next step is due.
+func (v *Volumes) startSteps(ctx context.Context, wg *sync.WaitGroup) (wake time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	now := time.Now()
-	actions, wake := plan.Plan(&v.state, now)
+	actions, wake := plan.Plan(&v.plan, now)
 	for _, a := range actions {
-		s := v.step(a)
+		s := v.newStep(a)
 		a.Begin(now)
 		stepCtx, cancel := context.WithCancelCause(ctx)
 		*s.cancel = func() { cancel(context.Canceled) }
@@ -120,143 +105,4 @@ func (v *Volumes) begin(ctx context.Context, wg *sync.WaitGroup) (wake time.Time
 		})
 	}
 	return wake
-}
-
-// volume returns a volume as plugins see it.
-func (v *Volumes) volume(p *podState, e *entry) Volume {
-	vol := Volume{
-		Pod: p.spec, UID: p.uid, Name: e.Name, Spec: e.recorded.spec(), Plugin: e.recorded.Plugin,
-		PodDir: p.dir, Dir: filepath.Join(p.dir, e.recorded.Dir), PluginDir: v.opts.PluginDir,
-		Block: e.recorded.Block, SELinuxLabel: e.recorded.SELinuxLabel, Update: e.Phase == plan.Ready, Recovered: e.Recovered,
-		Warn: func(string, string) {},
-	}
-	if d := e.device; d != nil {
-		vol.Device, vol.StagingDir, vol.DevicePath = d.spec, v.stagingDir(&d.spec), d.path
-		vol.Shared, vol.Recovered = v.sharedWith(p, d), e.Recovered || d.Recovered
-	}
-	if pod := p.spec; pod != nil {
-		vol.Source = e.source(pod)
-		vol.ReadOnly = e.readOnly(pod)
-		vol.Warn = func(reason, message string) { v.event(pod, corev1.EventTypeWarning, reason, message) }
-		vol.fill(e.claimed)
-	}
-	return vol
-}
-
-// readOnly reports whether a pod has a volume read-only, under all of its names.
-func (e *entry) readOnly(pod *corev1.Pod) bool {
-	found := false
-	for _, name := range e.names() {
-		if vol := podvolume.Find(pod, name); vol != nil {
-			if !podvolume.ReadOnly(vol) {
-				return false
-			}
-			found = true
-		}
-	}
-	return found
-}
-
-// event records an event about a pod.
-func (v *Volumes) event(pod *corev1.Pod, eventType, reason, message string) {
-	if hook := v.opts.Hooks.Event; hook != nil && pod != nil {
-		hook(pod, eventType, reason, message)
-	}
-}
-
-// watch follows changed objects until ctx ends.
-func (v *Volumes) watch(ctx context.Context) {
-	policy := backoff.Policy{First: time.Second, Max: time.Minute}
-	var wait time.Duration
-	for ctx.Err() == nil {
-		began := time.Now()
-		err := v.opts.Watcher.Watch(ctx, v.changed)
-		if ctx.Err() != nil {
-			return
-		}
-		v.changed("", "", "") // nobody knows what was missed
-		if time.Since(began) > policy.Max {
-			wait = 0
-		}
-		wait = policy.Next(wait)
-		v.opts.Logger.Warn("objects are not watched", "error", err, "again", wait)
-		if sleep.For(ctx, wait) != nil {
-			return
-		}
-	}
-}
-
-// changed has volumes brought up to date that show an object, and tries those again that wait for it.
-func (v *Volumes) changed(kind, namespace, name string) {
-	o := Object{Kind: kind, Namespace: namespace, Name: name}
-	if uids := v.stale(o); len(uids) > 0 {
-		v.ready.Call(uids...)
-	}
-}
-
-// stale notes that an object has changed. It returns the pods that wait for it to be one which they can use.
-func (v *Volumes) stale(o Object) (waiting []string) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	found := v.retry(o)
-	for _, p := range v.pods {
-		if p.spec == nil || o.Namespace != "" && p.spec.Namespace != o.Namespace {
-			continue
-		}
-		for _, e := range p.volumes {
-			if v.shows(p, e, o) || e.claimed.is(o) {
-				e.Stale, found = true, true
-				e.Retry()
-				if e.device != nil {
-					e.device.Retry()
-				}
-			}
-		}
-	}
-	if found {
-		v.poke()
-	}
-	for uid, pod := range v.claims {
-		if waitsFor(pod, o) {
-			waiting = append(waiting, uid)
-		}
-	}
-	return waiting
-}
-
-// retry has what waits for an object tried again at once, and reports whether something does.
-func (v *Volumes) retry(o Object) (found bool) {
-	waits := func(kind string, p *plan.Progress) {
-		if w, ok := v.opts.Plugins[kind].(Waiter); ok && p.Failures > 0 && w.WaitsFor(o) {
-			p.Retry()
-			found = true
-		}
-	}
-	for _, p := range v.pods {
-		for _, e := range p.volumes {
-			waits(e.recorded.Plugin, &e.Progress)
-		}
-	}
-	for _, d := range v.devices {
-		waits(d.kind, &d.Progress)
-	}
-	return found
-}
-
-// shows reports whether a volume shows an object.
-func (v *Volumes) shows(p *podState, e *entry, o Object) bool {
-	r, ok := v.opts.Plugins[e.recorded.Plugin].(Refresher)
-	if !ok || p.spec == nil {
-		return false
-	}
-	vol := e.source(p.spec)
-	return vol != nil && r.Shows(p.spec, vol, o)
-}
-
-// prepareParents makes the directories that lead to a volume.
-func prepareParents(vol Volume) error { return os.MkdirAll(filepath.Dir(vol.Dir), 0o750) }
-
-// cleanSubPaths unmounts the paths within a volume.
-func cleanSubPaths(ctx context.Context, vol Volume) error {
-	return subpath.Clean(ctx, filepath.Join(vol.PodDir, subPathDir, vol.Spec))
 }

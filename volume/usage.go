@@ -13,10 +13,25 @@ import (
 	"github.com/seed81659283/nodeagent/internal/volume/plan"
 )
 
+// Usage is how much of a file system a volume takes, and how much there is. What is not known is zero.
+type Usage struct {
+	UsedBytes, CapacityBytes, AvailableBytes uint64
+	UsedInodes, Inodes, FreeInodes           uint64
+	// Abnormal is what is wrong with the volume, as its driver says; empty: nothing is known.
+	Abnormal string
+}
+
+// Usager is a [Plugin] that can say how much a volume takes.
+type Usager interface {
+	// Usage measures a volume. What is mounted in it does not count. The error is [errors.ErrUnsupported] where that
+	// cannot be known; Abnormal may be set even then.
+	Usage(ctx context.Context, v Volume) (Usage, error)
+}
+
 // Usage returns how much a volume of a pod takes. The error is [errors.ErrUnsupported] where its plugin is no [Usager] or cannot
 // measure it, and [fs.ErrNotExist] where it is not set up.
 func (v *Volumes) Usage(ctx context.Context, uid, name string) (used Usage, err error) {
-	vol, ok := v.setUp(uid, name)
+	vol, ok := v.findSetUp(uid, name)
 	if !ok {
 		return used, fmt.Errorf("usage of volume %q: %w", name, fs.ErrNotExist)
 	}
@@ -30,14 +45,14 @@ func (v *Volumes) Usage(ctx context.Context, uid, name string) (used Usage, err 
 	return used, nil
 }
 
-// setUp returns a volume of a pod that is set up.
-func (v *Volumes) setUp(uid, name string) (Volume, bool) {
+// findSetUp returns a volume of a pod that is set up.
+func (v *Volumes) findSetUp(uid, name string) (Volume, bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if p := v.pods[uid]; p != nil {
 		for _, e := range p.volumes {
-			if e.Phase == plan.Ready && slices.Contains(e.names(), name) {
-				return v.volume(p, e), true
+			if e.plan.Phase == plan.Ready && slices.Contains(e.recorded.Names(), name) {
+				return v.describe(p, e), true
 			}
 		}
 	}
@@ -61,12 +76,27 @@ func (v *Volumes) Places(uid string) map[string]Place {
 		return places
 	}
 	for _, e := range p.volumes {
-		if e.Phase != plan.Ready || e.mount.HostPath == "" {
+		if e.plan.Phase != plan.Ready || e.mount.HostPath == "" {
 			continue
 		}
-		for _, name := range e.names() {
+		for _, name := range e.recorded.Names() {
 			places[name] = Place{e.recorded.Plugin, e.mount.HostPath, e.recorded.Block}
 		}
 	}
 	return places
+}
+
+// InUse returns the names of the volumes that have to be attached to the node while they are wanted, or may be set up: as the
+// kubelet reports them in the status of the Node, sorted.
+func (v *Volumes) InUse() []string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	var names []string
+	for name, d := range v.devices.byName {
+		if d.spec.Attachable && (d.plan.Phase != plan.Absent || !v.devices.isUnwanted(d)) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }

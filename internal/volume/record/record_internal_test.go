@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package volume
+package record
 
 import (
 	"fmt"
@@ -15,20 +15,22 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/seed81659283/nodeagent/internal/volume/claim"
 )
 
 const good = `{"version":1,"uid":"u1","pod":"default/web","volumes":[{"name":"x","plugin":"kubernetes.io/empty-dir","dir":"volumes/kubernetes.io~empty-dir/x"}]}`
 
 func TestRecord(t *testing.T) {
-	r, err := parseRecord([]byte(good), "u1")
+	r, err := parse([]byte(good), "u1")
 	require.NoError(t, err)
 	dir := filepath.Join(t.TempDir(), "u1")
-	require.NoError(t, r.write(dir))
-	again, err := readRecord(dir)
+	require.NoError(t, r.Write(dir))
+	again, err := Read(dir)
 	require.NoError(t, err)
 	assert.Equal(t, r, again)
-	require.NoError(t, removeRecord(dir, r))
-	require.NoError(t, removeRecord(dir, r))
+	require.NoError(t, r.Remove(dir))
+	require.NoError(t, r.Remove(dir))
 	assert.NoDirExists(t, dir)
 }
 
@@ -42,18 +44,18 @@ func TestRecordIsBounded(t *testing.T) {
 		meta.Labels[fmt.Sprint("example.com/", i)] = "x"
 		meta.Finalizers = append(meta.Finalizers, fmt.Sprint("example.com/", i))
 	}
-	r := record{UID: "u1", Pod: "default/web"}
+	r := Pod{UID: "u1", Name: "default/web"}
 	for i := range 40 {
 		name := fmt.Sprint("v", i)
-		v := recordedVolume{Name: name, Plugin: "kubernetes.io/csi", Dir: "volumes/kubernetes.io~csi/pv" + name}
+		v := Volume{Name: name, Plugin: "kubernetes.io/csi", Dir: "volumes/kubernetes.io~csi/pv" + name}
 		pv := &corev1.PersistentVolume{ObjectMeta: *meta.DeepCopy()}
 		pv.Name = "pv" + name
-		v.keep(&claimed{&corev1.PersistentVolumeClaim{ObjectMeta: meta}, pv})
+		v.Claim, v.PV = claim.Trim(&corev1.PersistentVolumeClaim{ObjectMeta: meta}, pv)
 		r.Volumes = append(r.Volumes, v)
 	}
 	dir := filepath.Join(t.TempDir(), "u1")
-	require.NoError(t, r.write(dir))
-	again, err := readRecord(dir)
+	require.NoError(t, r.Write(dir))
+	again, err := Read(dir)
 	require.NoError(t, err)
 	require.Equal(t, "ro", again.Volumes[39].PV.Annotations["volume.beta.kubernetes.io/mount-options"])
 	info, err := os.Stat(filepath.Join(dir, recordName))
@@ -64,8 +66,8 @@ func TestRecordIsBounded(t *testing.T) {
 	larger.Volumes = slices.Clone(r.Volumes)
 	larger.Volumes[0].PV = larger.Volumes[0].PV.DeepCopy()
 	larger.Volumes[0].PV.Spec.MountOptions = []string{strings.Repeat("x", maxRecord)}
-	require.ErrorContains(t, larger.write(dir), "pod default/web has 40 volumes of 42")
-	kept, err := readRecord(dir)
+	require.ErrorContains(t, larger.Write(dir), "pod default/web has 40 volumes of 42")
+	kept, err := Read(dir)
 	require.NoError(t, err)
 	require.Equal(t, again, kept, "the record is the one before")
 }
@@ -91,7 +93,7 @@ func TestDamagedRecords(t *testing.T) {
 		"a block device where volumes are": strings.Replace(good, `"name":"x"`, `"name":"x","block":true,"device":{"name":"d","mapDir":"m"}`, 1),
 		"too much":                         `{"version":1,"uid":"` + strings.Repeat("x", maxRead) + `"}`,
 	} {
-		_, err := parseRecord([]byte(text), "u1")
+		_, err := parse([]byte(text), "u1")
 		require.Error(t, err, name)
 		assert.Less(t, len(err.Error()), 1000, name)
 	}
@@ -102,7 +104,7 @@ func FuzzRecord(f *testing.F) {
 	f.Add([]byte(good))
 	f.Add([]byte(`{"version":1,"uid":"u1","volumes":[{"name":"x","also":["y"],"plugin":"a/b","dir":"volumeDevices/a~b/z","block":true,"device":{"name":"d","dir":"s","mapDir":"m","data":{"k":"v"}}}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		r, err := parseRecord(data, "u1")
+		r, err := parse(data, "u1")
 		if err != nil {
 			return
 		}

@@ -1,0 +1,78 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/internal/podvolume"
+	"github.com/seed81659283/nodeagent/internal/volume/claim"
+	"github.com/seed81659283/nodeagent/internal/volume/record"
+)
+
+// resolver determines the plugin, the directory, the claim and the device of a volume of a pod. It reads options only, and needs no lock.
+type resolver struct {
+	opts *Options
+}
+
+// resolve returns the record of a volume, and its claim; nil: it has none.
+func (rs resolver) resolve(ctx context.Context, pod *corev1.Pod, vol *corev1.Volume) (record.Volume, *claimed, error) {
+	r := record.Volume{Name: vol.Name}
+	c, err := rs.resolveClaim(ctx, pod, vol)
+	if err != nil {
+		return r, nil, err
+	}
+	spec, source := vol.Name, podvolume.SourceOf(vol)
+	if c != nil {
+		spec, source = c.pv.Name, podvolume.PVSourceOf(c.pv)
+		r.Block = claim.Block(c.pv)
+	}
+	r.Plugin = pluginNames()[source]
+	plugin, ok := rs.opts.Plugins[r.Plugin]
+	if !ok || !record.IsPlainName(vol.Name) || !record.IsPlainName(spec) {
+		return r, nil, fmt.Errorf("there is no plugin for %s volumes", source)
+	}
+	r.Dir = record.VolumeDir(r.Plugin, spec, r.Block)
+	if r.SELinuxLabel, err = rs.label(ctx, pod, vol, r, c); err != nil {
+		return r, nil, err
+	}
+	stager, ok := plugin.(Stager)
+	switch {
+	case ok:
+		d, err := stager.Device(ctx, rs.describe(pod, vol, r, c))
+		if err != nil {
+			return r, nil, unknown(err)
+		}
+		if d.Name != "" {
+			shared := record.Device(d)
+			if err := shared.Validate(); err != nil {
+				return r, nil, err
+			}
+			r.Device = &shared
+		}
+	case !r.Block && c != nil && len(claim.MountOptions(c.pv)) > 0 && !mountsWithOptions(r.Plugin):
+		return r, nil, errors.New("mount options are not supported for this volume type")
+	}
+	if r.Block && (r.Device == nil || r.Device.MapDir == "") {
+		return r, nil, fmt.Errorf("%s volumes cannot be block devices", source)
+	}
+	return r, c, nil
+}
+
+// mountsWithOptions reports whether a plugin that stages nothing takes the mount options of PVs.
+func mountsWithOptions(plugin string) bool { return plugin == NFS }
+
+// describe returns a volume for the calls of a plugin before the volume is recorded.
+func (rs resolver) describe(pod *corev1.Pod, vol *corev1.Volume, r record.Volume, c *claimed) Volume {
+	d := Volume{
+		Pod: pod, Source: vol, UID: string(pod.UID), Name: r.Name, Spec: r.Spec(), Plugin: r.Plugin, PluginDir: rs.opts.PluginDir,
+		Block: r.Block, SELinuxLabel: r.SELinuxLabel, ReadOnly: podvolume.ReadOnly(vol), Warn: func(string, string) {},
+	}
+	d.fill(c)
+	return d
+}

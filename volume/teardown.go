@@ -1,0 +1,40 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package volume
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/seed81659283/nodeagent/internal/volume/record"
+	"github.com/seed81659283/nodeagent/volume/subpath"
+)
+
+// tearDown removes what is made of a volume, last made first.
+func (pc *pluginCall) tearDown(ctx context.Context, plugin Plugin) error {
+	if pc.volume.Block {
+		if err := mapping(pc.volume).Unmap(ctx); err != nil {
+			return err
+		}
+		return plugin.TearDown(ctx, pc.volume)
+	}
+	if err := cleanSubPaths(ctx, pc.volume); err != nil {
+		return err
+	}
+	return plugin.TearDown(ctx, pc.volume)
+}
+
+// cleanSubPaths unmounts the paths within a volume.
+func cleanSubPaths(ctx context.Context, vol Volume) error {
+	return subpath.Clean(ctx, filepath.Join(vol.PodDir, record.SubPathDir, vol.Spec))
+}
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
