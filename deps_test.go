@@ -86,7 +86,7 @@ tests nodestatus:               eviction/threshold
 tests nodeapi/prom/usage:       cgroups/cgroupstest cri/critest internal/promtest
 tests stats:       internal/rmtree cgroups/cgroupstest cgroups/driver cri/critest SYS
 tests gc gc/gctest:             gc/gctest images images/credential cri/remote SYS
-tests cni:                      cni/cnitest API SYS
+tests cni:                      internal/cnitest API SYS
 tests cni/netns internal/isolated: SYS
 tests nodeapi/prom:             internal/promtest cri/critest images/credential github.com/prometheus/client_golang/prometheus/testutil/...
 
@@ -189,7 +189,7 @@ internal/reference       max   0:
 # The network of pods.
 cni                    max  23: cni/netns internal/atomicfile internal/dirlock internal/plainfile internal/plugincmd internal/sleep SYS CNI
 cni/netns              max   0: SYS
-cni/cnitest            max   0: testing
+internal/cnitest       max   0: testing
 
 # Volumes: leaves that know no pods.
 volume/atomicwriter    max   0: internal/dirent internal/rmtree SYS

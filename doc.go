@@ -73,7 +73,6 @@
 //
 //   - [github.com/seed81659283/nodeagent/cni]: sets up and tears down the network of pod sandboxes with CNI plugins
 //   - [github.com/seed81659283/nodeagent/cni/netns]: makes network namespaces that last
-//   - [github.com/seed81659283/nodeagent/cni/cnitest]: scripted CNI plugins that record how they are called
 //
 // # Hold pods to their resources
 //

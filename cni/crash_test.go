@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed81659283/nodeagent/cni"
-	"github.com/seed81659283/nodeagent/cni/cnitest"
+	"github.com/seed81659283/nodeagent/internal/cnitest"
 )
 
 // agentEnv has the node of a test binary that is an agent.

@@ -101,7 +101,7 @@ func readNetwork(file string) (*Network, error) {
 		return nil, err
 	}
 	if filepath.Ext(file) != ".conflist" {
-		n, err := ParsePlugin(data)
+		n, err := parsePlugin(data)
 		if err == nil {
 			n.File = file
 		}
@@ -209,7 +209,7 @@ func (d *Dir) Run(ctx context.Context, sink func(Config)) error {
 // equal reports whether two looks came to the same.
 func (c Config) equal(o Config) bool {
 	return slices.EqualFunc(c.Networks, o.Networks, func(a, b *Network) bool {
-		return a.File == b.File && bytes.Equal(a.Config(), b.Config())
+		return a.File == b.File && bytes.Equal(a.configJSON(), b.configJSON())
 	}) && slices.EqualFunc(c.Problems, o.Problems, func(a, b *FileError) bool {
 		return strings.Compare(a.Error(), b.Error()) == 0
 	})

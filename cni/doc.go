@@ -71,7 +71,7 @@
 //
 // # Test kit
 //
-// Package cnitest has scripted plugins, which record how they are called.
+// Test kit: none. An interface of one method at the caller, or a runtime in memory (package critest), keeps tests away from plugins.
 //
 // [package netns]: https://pkg.go.dev/github.com/seed81659283/nodeagent/cni/netns
 package cni

@@ -5,6 +5,7 @@ package cni_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"path/filepath"
@@ -35,6 +36,12 @@ func ExampleOpen() {
 		log.Fatal(err)
 	}
 	defer pods.Close()
+	for _, p := range pods.Config().Problems {
+		log.Print(p) // the other files count
+	}
+	if err := pods.Ready(ctx); errors.Is(err, cni.ErrNoNetwork) {
+		log.Print("the agent of the network has not written its configuration yet")
+	}
 	if err := pods.Retain(ctx, nil); err != nil { // the sandboxes that the runtime has
 		log.Print(err) // what could not be torn down is tried again by the next Retain
 	}
@@ -45,8 +52,56 @@ func ExampleOpen() {
 		log.Fatal(err)
 	}
 	fmt.Println(status.Netns, status.IPs)
+	if status, err = pods.Inspect("8f1c"); err == nil { // as a restarted agent does
+		fmt.Println(status.IPs)
+	}
 	if err := pods.Teardown(ctx, "8f1c"); err != nil {
 		log.Fatal(err)
+	}
+}
+
+// The details that the plugins of a network accept for each pod.
+func ExampleNetwork_Capability() {
+	network, err := cni.ParseNetwork([]byte(`{"name": "pods", "cniVersion": "1.0.0", "plugins": [
+		{"type": "bridge", "capabilities": {"ips": true, "mac": true}}, {"type": "portmap", "capabilities": {"portMappings": true}}]}`))
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, c := range []string{
+		cni.CapPortMappings, cni.CapBandwidth, cni.CapDNS, cni.CapIPs, cni.CapIPRanges, cni.CapMAC, cni.CapAliases, cni.CapCgroupPath,
+		cni.CapPodAnnotations,
+	} {
+		if network.Capability(c) {
+			fmt.Println(c)
+		}
+	}
+	// Output:
+	// portMappings
+	// ips
+	// mac
+}
+
+// The network of a sandbox that is no pod, such as a virtual machine: each CNI command by itself.
+func ExamplePlugins() {
+	ctx := context.Background()
+	network, err := cni.ParseNetwork([]byte(`{"name": "vms", "cniVersion": "1.1.0", "plugins": [{"type": "bridge", "ipam": {"type": "host-local"}}]}`))
+	if err != nil {
+		log.Fatal(err)
+	}
+	plugins := cni.NewPlugins(cni.PluginOptions{CacheDir: "/var/lib/agent/vms"})
+	versions, err := plugins.Versions(ctx, "bridge")
+	fmt.Println(versions, err)
+	vm := cni.Attachment{ContainerID: "vm1", Netns: "/run/netns/vm1", Interface: "eth0"}
+	result, err := plugins.Add(ctx, network, vm)
+	if failed, ok := errors.AsType[*cni.Error](err); ok && failed.Code == 11 {
+		log.Print("try again later: ", err)
+	}
+	if err != nil {
+		log.Fatal(errors.Join(err, plugins.Del(ctx, network, vm)))
+	}
+	fmt.Println(result.IPs)
+	if err := plugins.GC(ctx, network, []cni.Attachment{vm}); err != nil { // removes all other attachments
+		log.Print(err)
 	}
 }
 
@@ -54,9 +109,9 @@ func ExampleOpen() {
 func ExamplePod_Capabilities() {
 	caps, err := cni.Pod{
 		Ports:       []cni.PortMapping{{Protocol: "TCP", HostPort: 8080, ContainerPort: 80}},
-		Annotations: map[string]string{cni.AnnotationIngressBandwidth: "10M"},
+		Annotations: map[string]string{cni.AnnotationIngressBandwidth: "10M", cni.AnnotationEgressBandwidth: "1M"},
 	}.Capabilities()
 	fmt.Println(string(caps[cni.CapPortMappings]), string(caps[cni.CapBandwidth]), err)
 	// Output:
-	// [{"hostPort":8080,"containerPort":80,"protocol":"tcp"}] {"ingressRate":10000000,"ingressBurst":4294967295} <nil>
+	// [{"hostPort":8080,"containerPort":80,"protocol":"tcp"}] {"ingressRate":10000000,"ingressBurst":4294967295,"egressRate":1000000,"egressBurst":4294967295} <nil>
 }

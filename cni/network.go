@@ -41,9 +41,9 @@ type Plugin struct {
 	Capabilities []string // what it wants to be told, sorted
 }
 
-// Config returns the configuration of the network with all of its plugins, as JSON. It may hold secrets. The caller
+// configJSON returns the configuration of the network with all of its plugins, as JSON. It may hold secrets. The caller
 // must not change it.
-func (n *Network) Config() []byte { return n.list.Bytes }
+func (n *Network) configJSON() []byte { return n.list.Bytes }
 
 // Capability reports whether a plugin of the network wants to be told about a capability.
 func (n *Network) Capability(capability string) bool {
@@ -60,8 +60,8 @@ func ParseNetwork(data []byte) (*Network, error) {
 	return newNetwork(list)
 }
 
-// ParsePlugin reads the configuration of a single plugin, the content of a .conf file, as a network of that plugin alone.
-func ParsePlugin(data []byte) (*Network, error) {
+// parsePlugin reads the configuration of a single plugin, the content of a .conf file, as a network of that plugin alone.
+func parsePlugin(data []byte) (*Network, error) {
 	if err := checkSize(data); err != nil {
 		return nil, err
 	}

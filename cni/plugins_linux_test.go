@@ -20,7 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed81659283/nodeagent/cni"
-	"github.com/seed81659283/nodeagent/cni/cnitest"
+	"github.com/seed81659283/nodeagent/internal/cnitest"
 )
 
 // scripted returns Plugins that run scripted plugins, and these.

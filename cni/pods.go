@@ -25,7 +25,6 @@ import (
 const (
 	DefaultConfDir  = "/etc/cni/net.d"
 	DefaultNetnsDir = "/run/nodeagent/netns"
-	DefaultParallel = 8
 )
 
 // Options tunes [Pods]. The zero value is for production.
@@ -37,7 +36,7 @@ type Options struct {
 	Networks   int        // how many a pod is attached to, as eth0 and so on, in the order of the files; zero: 1
 	Prefer     Family     // of the primary address of a pod of several; zero: IPv4
 	Timeouts   Timeouts   // a zero one has its default
-	Parallel   int        // sandboxes that Retain tears down at a time; zero: DefaultParallel
+	Parallel   int        // sandboxes that Retain tears down at a time; zero: 8
 	Called     func(Call) // called after each run of a plugin, from the goroutine that wanted it; nil: it is not
 }
 
@@ -61,7 +60,7 @@ type Pods struct {
 func Open(dir string, o Options) (*Pods, error) {
 	o.ConfDir = cmp.Or(o.ConfDir, DefaultConfDir)
 	o.NetnsDir = cmp.Or(o.NetnsDir, DefaultNetnsDir)
-	o.Parallel = max(1, cmp.Or(o.Parallel, DefaultParallel))
+	o.Parallel = max(1, cmp.Or(o.Parallel, 8))
 	p := &Pods{
 		opts: o, conf: NewDir(o.ConfDir), records: records{filepath.Join(dir, "sandboxes")}, spaces: netns.New(o.NetnsDir),
 		plugins: NewPlugins(PluginOptions{

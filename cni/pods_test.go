@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed81659283/nodeagent/cni"
-	"github.com/seed81659283/nodeagent/cni/cnitest"
+	"github.com/seed81659283/nodeagent/internal/cnitest"
 )
 
 func TestIntegrationSetupAndTeardown(t *testing.T) {

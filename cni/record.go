@@ -59,7 +59,7 @@ func newRecord(p Pod, networks []*Network) (*record, error) {
 	r := &record{Kind: recordKind, Sandbox: p.SandboxID, Namespace: p.Namespace, Name: p.Name}
 	for i, n := range networks {
 		r.Attachments = append(r.Attachments, recordAttachment{
-			Network: n.Name, Interface: interfaceName(i), Config: n.Config(), Args: args, Capabilities: caps,
+			Network: n.Name, Interface: interfaceName(i), Config: n.configJSON(), Args: args, Capabilities: caps,
 		})
 	}
 	return r, nil

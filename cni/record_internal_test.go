@@ -36,7 +36,7 @@ func TestRecords(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, all, 2)
 	require.Equal(t, "eth1", all[1].attachment.Interface)
-	require.JSONEq(t, string(n.Config()), string(all[0].network.Config()))
+	require.JSONEq(t, string(n.configJSON()), string(all[0].network.configJSON()))
 	require.Equal(t, [][2]string{
 		{"IgnoreUnknown", "1"}, {"K8S_POD_NAMESPACE", "default"}, {"K8S_POD_NAME", "web"}, {"K8S_POD_INFRA_CONTAINER_ID", "id"}, {"K8S_POD_UID", "u"},
 	}, all[0].attachment.Args)

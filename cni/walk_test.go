@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed81659283/nodeagent/cni"
-	"github.com/seed81659283/nodeagent/cni/cnitest"
+	"github.com/seed81659283/nodeagent/internal/cnitest"
 )
 
 // walk is a random-operations test: sandboxes come and go, plugins fail, configurations change, agents end, machines are

@@ -39,16 +39,6 @@ type CertificateIssuer interface {
 	Issue(ctx context.Context, r CertificateRequest) (IssuedCertificate, error)
 }
 
-// CertificateIssuerFunc is a function that implements [CertificateIssuer].
-type CertificateIssuerFunc func(ctx context.Context, r CertificateRequest) (IssuedCertificate, error)
-
-// Issue calls the function.
-func (f CertificateIssuerFunc) Issue(ctx context.Context, r CertificateRequest) (IssuedCertificate, error) {
-	return f(ctx, r)
-}
-
-var _ CertificateIssuer = CertificateIssuerFunc(nil)
-
 // CertificateRefusedError reports that a [CertificateRequest] was denied, or has failed, for good: it is not repeated.
 type CertificateRefusedError struct {
 	Denied          bool // by a policy or a person; false: the signer has failed

@@ -15,12 +15,12 @@ import (
 
 // Limits of a payload.
 const (
-	// MaxFiles is how many files a payload may have.
-	MaxFiles = 100_000
-	// MaxBytes is how many bytes they may have together: sixty-four times what an object of the API may have.
-	MaxBytes = 64 << 20
-	// MaxDepth is how many elements a path may have.
-	MaxDepth = 128
+	// maxFiles is how many files a payload may have.
+	maxFiles = 100_000
+	// maxBytes is how many bytes they may have together: sixty-four times what an object of the API may have.
+	maxBytes = 64 << 20
+	// maxDepth is how many elements a path may have.
+	maxDepth = 128
 
 	maxPath = 4096 // bytes of a path
 	maxName = 255  // bytes of an element
@@ -42,8 +42,8 @@ type item struct {
 
 // parse turns a payload into a tree.
 func parse(payload map[string]File) ([]entry, error) {
-	if len(payload) > MaxFiles {
-		return nil, fmt.Errorf("payload of %d files, not at most %d", len(payload), MaxFiles)
+	if len(payload) > maxFiles {
+		return nil, fmt.Errorf("payload of %d files, not at most %d", len(payload), maxFiles)
 	}
 	items := make([]item, 0, len(payload))
 	files := make([]File, 0, len(payload))
@@ -55,8 +55,8 @@ func parse(payload map[string]File) ([]entry, error) {
 		if file.Mode&^fs.ModePerm != 0 {
 			return nil, fmt.Errorf("path %s: mode %v has more than permission bits", short(name), file.Mode)
 		}
-		if total += len(file.Data); total > MaxBytes {
-			return nil, fmt.Errorf("payload of more than %d bytes", MaxBytes)
+		if total += len(file.Data); total > maxBytes {
+			return nil, fmt.Errorf("payload of more than %d bytes", maxBytes)
 		}
 		files = append(files, file)
 		items = append(items, item{path.Clean(name), &files[len(files)-1]})
@@ -99,8 +99,8 @@ func checkPath(name string) error {
 		return errors.New("must name a file")
 	case strings.HasPrefix(clean, ".."):
 		return errors.New("must not begin with '..'")
-	case strings.Count(clean, "/") >= MaxDepth:
-		return fmt.Errorf("must not have more than %d elements", MaxDepth)
+	case strings.Count(clean, "/") >= maxDepth:
+		return fmt.Errorf("must not have more than %d elements", maxDepth)
 	}
 	return nil
 }

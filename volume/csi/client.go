@@ -42,8 +42,8 @@ func (e *CallError) Unwrap() []error {
 // Code returns what gRPC calls the error, such as DeadlineExceeded; Unknown is also one that is none of gRPC.
 func (e *CallError) Code() string { return status.Code(e.Err).String() }
 
-// Final reports whether the call has certainly ended without effect. Where it has not, the driver may still be at it.
-func (e *CallError) Final() bool {
+// isFinal reports whether the call has certainly ended without effect. Where it has not, the driver may still be at it.
+func (e *CallError) isFinal() bool {
 	s, ok := status.FromError(e.Err)
 	if !ok {
 		return false // it may never have got to the driver

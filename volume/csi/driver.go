@@ -209,7 +209,7 @@ func (p *Plugin) Watch(ctx context.Context, changed func(kind, namespace, name s
 	d.mu.Lock()
 	d.last++
 	at := d.last
-	d.notice[at] = func(name string) { changed(KindDriver, "", name) }
+	d.notice[at] = func(name string) { changed(kindDriver, "", name) }
 	d.mu.Unlock()
 	<-ctx.Done()
 	d.mu.Lock()
@@ -219,7 +219,7 @@ func (p *Plugin) Watch(ctx context.Context, changed func(kind, namespace, name s
 }
 
 // WaitsFor reports whether an object is, or may be, a driver. It makes a [Plugin] a [volume.Waiter].
-func (p *Plugin) WaitsFor(o volume.Object) bool { return o.Kind == KindDriver || o.Kind == "" }
+func (p *Plugin) WaitsFor(o volume.Object) bool { return o.Kind == kindDriver || o.Kind == "" }
 
-// KindDriver is the kind of the object that is said to have changed when a driver has registered itself.
-const KindDriver = "CSIDriver"
+// kindDriver is the kind of the object that is said to have changed when a driver has registered itself.
+const kindDriver = "CSIDriver"

@@ -246,7 +246,7 @@ func TestBlockNames(t *testing.T) {
 func TestWaitsFor(t *testing.T) {
 	p, err := csi.New(csi.Options{Registry: "/x"})
 	require.NoError(t, err)
-	for kind, want := range map[string]bool{csi.KindDriver: true, volume.KindPV: false, "": true} {
+	for kind, want := range map[string]bool{"CSIDriver": true, volume.KindPV: false, "": true} {
 		require.Equal(t, want, p.WaitsFor(volume.Object{Kind: kind}), "kind %q", kind)
 	}
 }

@@ -4,8 +4,12 @@
 package csi_test
 
 import (
+	"errors"
 	"fmt"
+	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
@@ -33,7 +37,26 @@ func ExampleNodeInfo() {
 	changed, err := info.AddToNode(&node)
 	fmt.Println(changed, err, node.Annotations[csi.AnnotationNodeID], node.Labels)
 	fmt.Println(info.AddToCSINode(&csiNode), *csiNode.Spec.Drivers[0].Allocatable.Count, csiNode.Spec.Drivers[0].TopologyKeys)
+	changed, err = csi.RemoveFromNode(&node, "csi.example") // when the driver is gone
+	fmt.Println(changed, err, csi.RemoveFromCSINode(&csiNode, "csi.example"))
 	// Output:
 	// true <nil> {"csi.example":"id-7"} map[topology.example/zone:a]
 	// true 8 [topology.example/zone]
+	// true <nil> true
+}
+
+// The calls of drivers that fail, by their gRPC codes.
+func ExampleHooks() {
+	failures := map[string]int{}
+	hooks := csi.Hooks{Call: func(driver, method string, _ time.Duration, err error) {
+		if failed, ok := errors.AsType[*csi.CallError](err); ok {
+			failures[driver+" "+method+" "+failed.Code()]++
+		}
+	}}
+	hooks.Call("csi.example", "NodePublishVolume", time.Second, &csi.CallError{
+		Driver: "csi.example", Method: "NodePublishVolume", Err: status.Error(codes.NotFound, "no such volume"),
+	})
+	fmt.Println(failures)
+	// Output:
+	// map[csi.example NodePublishVolume NotFound:1]
 }

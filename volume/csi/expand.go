@@ -6,9 +6,6 @@ package csi
 import (
 	"context"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-
 	"github.com/seed81659283/nodeagent/volume"
 )
 
@@ -35,17 +32,4 @@ func (p *Plugin) NodeExpand(ctx context.Context, v volume.Volume, e volume.Expan
 	request := op.expandRequest(publishPath(&v), staged, e.New, u)
 	_, err = call(ctx, op.client, "NodeExpandVolume", op.node.NodeExpandVolume, request, values(u.secrets)...)
 	return err
-}
-
-// InUse reports whether a driver cannot let a volume grow while it is in use.
-func (e *CallError) InUse() bool { return status.Code(e.Err) == codes.FailedPrecondition }
-
-// Infeasible reports whether a call will never succeed as it is.
-func (e *CallError) Infeasible() bool {
-	switch status.Code(e.Err) {
-	case codes.InvalidArgument, codes.OutOfRange, codes.NotFound:
-		return true
-	default:
-		return false
-	}
 }

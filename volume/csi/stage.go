@@ -61,7 +61,7 @@ func undone(v *volume.Volume, there func(v *volume.Volume) (bool, error), err er
 // failed returns the error of a call that makes something. If it has certainly failed, clean removes what was made for it.
 func failed(v *volume.Volume, err error, clean func() (left bool, err error)) error {
 	call, ok := errors.AsType[*CallError](err)
-	if !ok || !call.Final() || v.Update || v.Recovered {
+	if !ok || !call.isFinal() || v.Update || v.Recovered {
 		return err
 	}
 	if left, cleanErr := clean(); left || cleanErr != nil {

@@ -5,6 +5,7 @@ package fsgroup_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -27,6 +28,9 @@ func Example() {
 	}
 
 	err = fsgroup.Apply(context.Background(), dir, int64(os.Getgid()), fsgroup.Options{Policy: fsgroup.OnRootMismatch})
+	if some, ok := errors.AsType[*fsgroup.FilesError](err); ok {
+		fmt.Println(some.Files, "files are left as they were") // the pod can start all the same
+	}
 	info, _ := os.Stat(file)
 	fmt.Println(info.Mode(), err)
 	// Output: -rw-rw---- <nil>

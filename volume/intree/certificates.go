@@ -32,7 +32,7 @@ type CertificateKeeper struct {
 
 var (
 	_ Certificates   = (*CertificateKeeper)(nil)
-	_ Forgetter      = (*CertificateKeeper)(nil)
+	_ forgetter      = (*CertificateKeeper)(nil)
 	_ volume.Watcher = (*CertificateKeeper)(nil)
 )
 

@@ -25,14 +25,15 @@ type Objects interface {
 	Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error)
 }
 
-// Certificates provides the certificates of pods. A [*CertificateKeeper] implements it.
+// Certificates provides the certificates of pods. A [*CertificateKeeper] implements it. One that also has a method Forget(podUID string) is
+// called when the projected volume of a pod is torn down.
 type Certificates interface {
 	// Certificate returns the certificate for the source of a projected volume with that index.
 	Certificate(ctx context.Context, pod *corev1.Pod, volume string, source int) (volume.PodCertificate, error)
 }
 
-// Forgetter is implemented by [Certificates] that keep certificates.
-type Forgetter interface {
+// forgetter is implemented by [Certificates] that keep certificates.
+type forgetter interface {
 	// Forget drops the certificates of a pod whose projected volume is torn down.
 	Forget(podUID string)
 }

@@ -130,7 +130,7 @@ func (w *written) TearDown(ctx context.Context, v volume.Volume) error {
 	if w.tokens != nil {
 		w.tokens.Forget(v.UID)
 	}
-	if f, ok := w.Certificates.(Forgetter); ok && w.memory {
+	if f, ok := w.Certificates.(forgetter); ok && w.memory {
 		f.Forget(v.UID)
 	}
 	return nil

@@ -32,5 +32,14 @@ func ExamplePrepare() {
 		Target:  filepath.Join(volume, "never-made"),
 	})
 	fmt.Println(err, errors.Is(err, subpath.ErrOutside))
-	// Output: subPath "config/ssl": leads out of the volume true
+
+	_, err = subpath.Prepare(context.Background(), subpath.Request{Volume: volume, SubPath: "../x", Target: filepath.Join(volume, "never-made")})
+	if refused, ok := errors.AsType[*subpath.Error](err); ok {
+		fmt.Println(refused.SubPath, errors.Is(err, subpath.ErrInvalid))
+	}
+	fmt.Println(subpath.Clean(context.Background(), filepath.Join(volume, "never-made"))) // when the pod has terminated
+	// Output:
+	// subPath "config/ssl": leads out of the volume true
+	// ../x true
+	// <nil>
 }

@@ -37,7 +37,7 @@
 // The behaviour is that of pkg/volume/{configmap,secret,downwardapi,projected} at 1.37.1. What a user must act on, with the rest
 // in DIFFERENCES.md:
 //
-//   - A volume has at most atomicwriter.MaxBytes in atomicwriter.MaxFiles.
+//   - A volume has at most 64 MiB in 100,000 files, as package atomicwriter.
 //   - A volume without a default mode has 0644, where the kubelet would refuse it.
 //
 // Test kit: none is needed, as all of it is pure.

@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed81659283/nodeagent/cni/cnitest"
+	"github.com/seed81659283/nodeagent/internal/cnitest"
 )
 
 func TestMain(m *testing.M) {
