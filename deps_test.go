@@ -76,13 +76,11 @@ tests internal/volume/payload:           YAML
 tests volume/volumetest:        volume/intree
 tests lifecycle/podstore:       cri lifecycle/podapi pleg
 tests cgroups/driver:           cgroups/cgroupstest
-tests eviction:                 eviction/evictiontest eviction/threshold
-tests eviction/podevict:        eviction/threshold cgroups/cgroupstest cri/critest pleg
-tests eviction/threshold:       API
+tests eviction:                 eviction/evictiontest API
+tests eviction/podevict:        cgroups/cgroupstest cri/critest pleg
 tests probe:                    SYS
 tests probe/podprobe:           cri/remote cri/process
 tests cgroups/podtree:          cgroups/cgroupstest cgroups/driver
-tests nodestatus:               eviction/threshold
 tests nodeapi/prom/usage:       cgroups/cgroupstest cri/critest internal/promtest
 tests stats:       internal/rmtree cgroups/cgroupstest cgroups/driver cri/critest SYS
 tests gc gc/gctest:             gc/gctest images images/credential cri/remote SYS
@@ -108,8 +106,7 @@ cri/logs               max   0: cri internal/backoff internal/runonce internal/s
 
 # Engines: no third-party package, and never each other.
 pleg                   max   0: cri internal/backoff internal/listener internal/runonce internal/sleep internal/required
-eviction               max   0: eviction/threshold internal/runonce internal/required
-eviction/threshold     max   0:
+eviction               max   0: internal/runonce internal/required
 eviction/evictiontest  max   0: eviction internal/suite testing
 eviction/podevict      max  80: cgroups cri eviction internal/containers internal/required lifecycle lifecycle/admission stats qos API k8s.io/kubelet/pkg/apis/stats/v1alpha1
 gc                     max   0: SYS cri internal/reference internal/atomicfile internal/plainfile internal/rmtree internal/runonce internal/sleep internal/required
@@ -120,7 +117,7 @@ cgroups                max   0: SYS
 cgroups/cgroupstest    max   0: cgroups internal/suite testing
 cgroups/driver         max  40: cgroups cgroups/driver/internal/... internal/backoff internal/dirent internal/sleep SYS OCI
 cgroups/driver/internal/... max 40: cgroups internal/backoff internal/sleep SYS OCI
-cgroups/podtree        max  75: cgroups eviction/threshold qos internal/backoff internal/quantity internal/runonce internal/required API
+cgroups/podtree        max  75: cgroups qos internal/backoff internal/quantity internal/runonce internal/required API
 qos                    max  75: cgroups cri internal/containers internal/quantity API
 
 # Probes: the engine and its probers know neither pods nor gRPC.
@@ -236,7 +233,7 @@ hack/bench/...                : hack/bench/internal/... internal/agentfile inter
 
 # The whole node. Only programs and test helpers are above it.
 agent                  max 300: any
-agent/kubeletconfig    max 110: cgroups/podtree cri/logs eviction eviction/threshold gc internal/quantity nodestatus shutdown API sigs.k8s.io/yaml
+agent/kubeletconfig    max 110: cgroups/podtree cri/logs eviction gc internal/quantity nodestatus shutdown API sigs.k8s.io/yaml
 internal/agentfile     max 300: agent agent/kubeletconfig
 internal/volumestats   max  75: stats volume internal/volume/claim API k8s.io/kubelet/pkg/apis/stats/v1alpha1
 lifecycle/podevents    max  80: cri images internal/required lifecycle probe API

@@ -113,7 +113,6 @@
 //
 //   - [github.com/seed81659283/nodeagent/eviction]: decides which pods leave a node that is short of memory, disk, inodes or
 //     process IDs, and has them evicted
-//   - [github.com/seed81659283/nodeagent/eviction/threshold]: reads the amounts of eviction thresholds
 //   - [github.com/seed81659283/nodeagent/eviction/podevict]: candidates and messages of evictions, admission under pressure,
 //     preemption
 //   - [github.com/seed81659283/nodeagent/eviction/evictiontest]: a node in memory and in virtual time, and the suite that every

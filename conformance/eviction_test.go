@@ -21,7 +21,6 @@ import (
 	"github.com/seed81659283/nodeagent/conformance"
 	"github.com/seed81659283/nodeagent/eviction"
 	"github.com/seed81659283/nodeagent/eviction/podevict"
-	"github.com/seed81659283/nodeagent/eviction/threshold"
 	"github.com/seed81659283/nodeagent/qos"
 )
 
@@ -80,11 +79,11 @@ func kubeletAmount(v evictionapi.ThresholdValue) string {
 	}
 }
 
-func ourAmount(v threshold.Value) string {
-	if v.Amount == 0 && v.Fraction != 0 {
+func ourAmount(v eviction.Amount) string {
+	if v.Absolute == 0 && v.Fraction != 0 {
 		return fmt.Sprint(v.Fraction, " of it")
 	}
-	return fmt.Sprint(v.Amount)
+	return fmt.Sprint(v.Absolute)
 }
 
 // refusedAs are settings that are refused, or the thresholds that they make.

@@ -23,7 +23,6 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 	"github.com/seed81659283/nodeagent/cgroups/podtree"
 	"github.com/seed81659283/nodeagent/conformance"
-	"github.com/seed81659283/nodeagent/eviction/threshold"
 	"github.com/seed81659283/nodeagent/qos"
 )
 
@@ -148,15 +147,15 @@ func (in nodeInput) ours() podtree.Options {
 	return o
 }
 
-func keepFree(text string) threshold.Value {
+func keepFree(text string) podtree.EvictionReserve {
 	if text == "" {
-		return threshold.Value{}
+		return podtree.EvictionReserve{}
 	}
-	v, err := threshold.ParseValue(text)
+	reserve, err := parseReserve(text)
 	if err != nil {
 		panic(err)
 	}
-	return v
+	return reserve
 }
 
 // share is what pods can have of a node.

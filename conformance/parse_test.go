@@ -17,7 +17,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/cgroups/podtree"
 	"github.com/seed81659283/nodeagent/conformance"
-	"github.com/seed81659283/nodeagent/eviction/threshold"
+	ourevict "github.com/seed81659283/nodeagent/eviction"
 	"github.com/seed81659283/nodeagent/qos"
 )
 
@@ -30,6 +30,16 @@ func FuzzParseQOSReserved(f *testing.F) { fuzz(f, parseQOSReserved) }
 func number(c *conformance.Choices) string {
 	return conformance.Pick(c, "", "-", "+", "0", " ") + strconv.FormatInt(c.Int64()>>c.Int(64), 10) +
 		conformance.Pick(c, "", ".5", ".05", "e1") + conformance.Pick(c, "%", "", "Mi", "G", "%%", " %", "m")
+}
+
+// parseReserve parses a threshold of hard eviction for the allocatable of a node.
+func parseReserve(text string) (podtree.EvictionReserve, error) {
+	amount, err := ourevict.ParseAmount(text)
+	reserve := podtree.EvictionReserve{Fraction: amount.Fraction}
+	if amount.Absolute != 0 {
+		reserve.Quantity = resource.MustParse(amount.String())
+	}
+	return reserve, err
 }
 
 var parseThreshold = conformance.Comparison[string, answer]{
@@ -46,11 +56,11 @@ var parseThreshold = conformance.Comparison[string, answer]{
 		return answer{Text: strconv.FormatInt(qos.Value(evictionapi.GetThresholdQuantity(list[0].Value, &capacity)), 10)}
 	},
 	Ours: func(text string) answer {
-		v, err := threshold.ParseValue(text)
+		reserve, err := parseReserve(text)
 		if err != nil {
 			return answer{Refused: true}
 		}
-		kept := podtree.Reserved{MemoryAvailable: v}.Reservation(corev1.ResourceList{"memory": *resource.NewQuantity(16<<30, resource.BinarySI)})
+		kept := podtree.Reserved{MemoryAvailable: reserve}.Reservation(corev1.ResourceList{"memory": *resource.NewQuantity(16<<30, resource.BinarySI)})
 		return answer{Text: strconv.FormatInt(kept.Memory().Value(), 10)}
 	},
 }

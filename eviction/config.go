@@ -10,16 +10,14 @@ import (
 	"runtime"
 	"slices"
 	"time"
-
-	"github.com/seed81659283/nodeagent/eviction/threshold"
 )
 
 // Threshold is how much of what a signal measures is kept free.
 type Threshold struct {
 	Signal      Signal
-	Value       threshold.Value
-	GracePeriod time.Duration   // how long it has to be met before a pod is evicted; zero: a hard threshold, which acts at once
-	MinReclaim  threshold.Value // how much more than Value is made free once it is met
+	Value       Amount
+	GracePeriod time.Duration // how long it has to be met before a pod is evicted; zero: a hard threshold, which acts at once
+	MinReclaim  Amount        // how much more than Value is made free once it is met
 }
 
 // Hard reports whether the threshold acts as soon as it is met.
@@ -77,7 +75,7 @@ func ParseThresholds(c Config) ([]Threshold, error) {
 	list := p.statements("evictionHard", c.hard())
 	soft := p.statements("evictionSoft", c.Soft)
 	grace := p.gracePeriods(c.SoftGracePeriod)
-	reclaim := p.values("evictionMinimumReclaim", c.MinimumReclaim, threshold.ParseReclaim)
+	reclaim := p.values("evictionMinimumReclaim", c.MinimumReclaim, parseReclaim)
 	for _, t := range soft {
 		period, ok := grace[t.Signal]
 		if _, given := c.SoftGracePeriod[string(t.Signal)]; !ok && !given {
@@ -146,9 +144,9 @@ func (p *parser) keys(field string, m map[string]string) (signals []Signal) {
 
 // statements reads thresholds, without those that are disabled.
 func (p *parser) statements(field string, m map[string]string) (list []Threshold) {
-	values := p.values(field, m, threshold.ParseValue)
+	values := p.values(field, m, ParseAmount)
 	for _, s := range nodeSignals() {
-		if v, ok := values[s]; ok && !threshold.Disabled(m[string(s)]) {
+		if v, ok := values[s]; ok && !isDisabled(m[string(s)]) {
 			list = append(list, Threshold{Signal: s, Value: v})
 		}
 	}
@@ -156,8 +154,8 @@ func (p *parser) statements(field string, m map[string]string) (list []Threshold
 }
 
 // values reads a map of amounts.
-func (p *parser) values(field string, m map[string]string, parse func(string) (threshold.Value, error)) map[Signal]threshold.Value {
-	values := make(map[Signal]threshold.Value, len(m))
+func (p *parser) values(field string, m map[string]string, parse func(string) (Amount, error)) map[Signal]Amount {
+	values := make(map[Signal]Amount, len(m))
 	for _, s := range p.keys(field, m) {
 		v, err := parse(m[string(s)])
 		if err != nil {
@@ -199,8 +197,8 @@ func Contradictions(thresholds []Threshold) (found []error) {
 			if t.Hard() || !hard.Hard() || t.Signal != hard.Signal {
 				continue
 			}
-			amounts := t.Value.Amount != 0 && t.Value.Amount <= hard.Value.Amount
-			fractions := hard.Value.Amount == 0 && t.Value.Fraction != 0 && t.Value.Fraction <= hard.Value.Fraction
+			amounts := t.Value.Absolute != 0 && t.Value.Absolute <= hard.Value.Absolute
+			fractions := hard.Value.Absolute == 0 && t.Value.Fraction != 0 && t.Value.Fraction <= hard.Value.Fraction
 			if amounts || fractions {
 				found = append(found, fmt.Errorf("%s: the hard threshold %s is met as soon", t, hard))
 			}

@@ -13,14 +13,13 @@ import (
 
 	"github.com/seed81659283/nodeagent/eviction"
 	"github.com/seed81659283/nodeagent/eviction/evictiontest"
-	"github.com/seed81659283/nodeagent/eviction/threshold"
 )
 
 // texts returns thresholds as text.
 func texts(list []eviction.Threshold) (out []string) {
 	for _, t := range list {
 		text := t.String()
-		if t.MinReclaim != (threshold.Value{}) {
+		if t.MinReclaim != (eviction.Amount{}) {
 			text += " and " + t.MinReclaim.String()
 		}
 		out = append(out, text)
@@ -139,7 +138,7 @@ func TestLayoutThresholds(t *testing.T) {
 
 // Of two readings of a signal the one counts that has less available.
 func TestTwoReadings(t *testing.T) {
-	p, err := eviction.NewPolicy(eviction.Rules{NoLocalStorage: true, Thresholds: []eviction.Threshold{{Signal: eviction.PIDAvailable, Value: threshold.Value{Amount: 100}}}})
+	p, err := eviction.NewPolicy(eviction.Rules{NoLocalStorage: true, Thresholds: []eviction.Threshold{{Signal: eviction.PIDAvailable, Value: eviction.Amount{Absolute: 100}}}})
 	require.NoError(t, err)
 	node, pods := eviction.Reading{Signal: eviction.PIDAvailable, Available: 30000, Capacity: 32768}, eviction.Reading{Signal: eviction.PIDAvailable, Available: 50, Capacity: 1000}
 	for _, readings := range [][]eviction.Reading{{node, pods}, {pods, node}} {

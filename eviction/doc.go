@@ -6,7 +6,7 @@
 //
 // # Model
 //
-// A [Threshold] says how much of what a [Signal] measures is kept free. [ParseThresholds] reads the kubelet's configuration, and
+// A [Threshold] is the [Amount] of a [Signal] that is kept free. [ParseThresholds] reads the kubelet's configuration, and
 // [NewPolicy] checks the [Rules]. [Policy.Decide] is pure: the [State] so far, an [Observation] and the time go in, and a [Decision]
 // comes out: the conditions of the node, what to reclaim, whom to evict with which message and grace period, and when to observe
 // again. An [EvictionRanker] says who goes first; [OrderedBy] makes one of comparisons.
@@ -25,7 +25,7 @@
 // terminated and unused images are removed. One pod goes at a time for all thresholds, and the next when that one is gone.
 //
 // It belongs here what is decided from numbers. Taking numbers from pods and statistics, messages about containers, admission and
-// preemption are in package podevict; the amounts of thresholds are in package threshold.
+// preemption are in package podevict.
 //
 // # Concurrency
 //

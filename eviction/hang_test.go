@@ -14,7 +14,6 @@ import (
 
 	"github.com/seed81659283/nodeagent/eviction"
 	"github.com/seed81659283/nodeagent/eviction/evictiontest"
-	"github.com/seed81659283/nodeagent/eviction/threshold"
 )
 
 // forgetful is an observer that does not say which pods are being evicted.
@@ -55,7 +54,7 @@ func TestKilledPodKeepsItsDisk(t *testing.T) {
 		node.Start(evictiontest.Pod{Candidate: eviction.Candidate{UID: "a", Logs: eviction.Usage{Bytes: 15 * gi}}, Stops: time.Hour})
 		node.Start(evictiontest.Pod{Candidate: eviction.Candidate{UID: "b", Logs: eviction.Usage{Bytes: 4 * gi}}, Stops: time.Hour})
 		start(t, node, keeping{node}, eviction.Options{Rules: eviction.Rules{
-			Thresholds: []eviction.Threshold{{Signal: eviction.NodeFSAvailable, Value: threshold.Value{Fraction: 0.1}}},
+			Thresholds: []eviction.Threshold{{Signal: eviction.NodeFSAvailable, Value: eviction.Amount{Fraction: 0.1}}},
 		}})
 		time.Sleep(5 * time.Minute)
 		require.Equal(t, []string{"a"}, node.Happened("evict"))
@@ -144,7 +143,7 @@ func (s *stubborn) Reclaim(ctx context.Context, r eviction.Reclaim) (int64, erro
 
 // diskRules keep a tenth of the disk free.
 func diskRules() eviction.Rules {
-	return eviction.Rules{Thresholds: []eviction.Threshold{{Signal: eviction.NodeFSAvailable, Value: threshold.Value{Fraction: 0.1}}}}
+	return eviction.Rules{Thresholds: []eviction.Threshold{{Signal: eviction.NodeFSAvailable, Value: eviction.Amount{Fraction: 0.1}}}}
 }
 
 // Beside a reclaim that does not return there is no other one of the same resource, and pods go without.

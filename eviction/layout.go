@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-
-	"github.com/seed81659283/nodeagent/eviction/threshold"
 )
 
 // Layout is which filesystems a node has. Source: buildSignalToRankFunc and buildSignalToNodeReclaimFuncs in
@@ -79,7 +77,7 @@ func appendCopies(list []Threshold, from, to Signal) []Threshold {
 				copied = t
 			}
 		}
-		if copied.Value != (threshold.Value{}) {
+		if copied.Value != (Amount{}) {
 			copied.Signal = to
 			list = append(list, copied)
 		}

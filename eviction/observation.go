@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"math"
 	"time"
-
-	"github.com/seed81659283/nodeagent/eviction/threshold"
 )
 
 // Reading is what a signal measured.
@@ -93,11 +91,11 @@ type Eviction struct {
 
 // amounts returns the threshold and what is left of it as Kubernetes writes them.
 func (r Reading) amounts(t Threshold) (quantity, available string) {
-	format := threshold.DecimalSI
+	format := DecimalSI
 	if s := r.Signal.Resource(); s == Memory || s == EphemeralStorage {
-		format = threshold.BinarySI
+		format = BinarySI
 	}
-	return t.Value.Quantity(r.Capacity), format.Quantity(r.Available)
+	return t.Value.quantity(r.Capacity), format.quantity(r.Available)
 }
 
 // met reports whether less is left than the threshold, or than it and what it reclaims.

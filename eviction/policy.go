@@ -90,7 +90,7 @@ func (r Rules) check() error {
 		if t.Signal.index() < 0 {
 			errs = append(errs, fmt.Errorf("eviction: Rules.Thresholds: %q is not a signal such as %s", t.Signal, MemoryAvailable))
 		}
-		if t.GracePeriod < 0 || t.Value.Amount < 0 || t.MinReclaim.Amount < 0 || !(t.Value.Fraction >= 0 && t.MinReclaim.Fraction >= 0) {
+		if t.GracePeriod < 0 || t.Value.Absolute < 0 || t.MinReclaim.Absolute < 0 || !(t.Value.Fraction >= 0 && t.MinReclaim.Fraction >= 0) {
 			errs = append(errs, fmt.Errorf("eviction: Rules.Thresholds: %s, minimum reclaim %s: must not be negative", t, t.MinReclaim))
 		}
 	}

@@ -15,7 +15,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed81659283/nodeagent/eviction"
-	"github.com/seed81659283/nodeagent/eviction/threshold"
 )
 
 // rounds is how many random nodes a property is checked on: all with NODEAGENT_SOAK=1.
@@ -83,15 +82,15 @@ func randomRules(r *rand.Rand) eviction.Rules {
 	rules := eviction.Rules{MaxGracePeriod: time.Duration(r.IntN(20)) * time.Second, NoLocalStorage: r.IntN(2) == 0}
 	for _, s := range randomSignals {
 		for range r.IntN(3) {
-			t := eviction.Threshold{Signal: s, Value: threshold.Value{Amount: 1 + r.Int64N(50)}}
+			t := eviction.Threshold{Signal: s, Value: eviction.Amount{Absolute: 1 + r.Int64N(50)}}
 			if r.IntN(2) == 0 {
-				t.Value = threshold.Value{Fraction: r.Float32() / 2}
+				t.Value = eviction.Amount{Fraction: r.Float32() / 2}
 			}
 			if r.IntN(3) == 0 {
 				t.GracePeriod = time.Duration(r.IntN(5)) * time.Second
 			}
 			if r.IntN(3) == 0 {
-				t.MinReclaim = threshold.Value{Amount: r.Int64N(30)}
+				t.MinReclaim = eviction.Amount{Absolute: r.Int64N(30)}
 			}
 			rules.Thresholds = append(rules.Thresholds, t)
 		}

@@ -16,7 +16,6 @@ import (
 
 	"github.com/seed81659283/nodeagent/eviction"
 	"github.com/seed81659283/nodeagent/eviction/evictiontest"
-	"github.com/seed81659283/nodeagent/eviction/threshold"
 )
 
 const (
@@ -24,7 +23,7 @@ const (
 	gi = int64(1) << 30
 )
 
-func bytes(n int64) threshold.Value { return threshold.Value{Amount: n, Format: threshold.BinarySI} }
+func bytes(n int64) eviction.Amount { return eviction.Amount{Absolute: n, Format: eviction.BinarySI} }
 
 // memoryRules keep 100Mi of memory free.
 func memoryRules() eviction.Rules {
@@ -148,7 +147,7 @@ func TestCache(t *testing.T) {
 
 // What is removed from a disk is waited for.
 func TestDisk(t *testing.T) {
-	rules := eviction.Rules{Thresholds: []eviction.Threshold{{Signal: eviction.NodeFSAvailable, Value: threshold.Value{Fraction: 0.1}}}}
+	rules := eviction.Rules{Thresholds: []eviction.Threshold{{Signal: eviction.NodeFSAvailable, Value: eviction.Amount{Fraction: 0.1}}}}
 	for _, test := range []struct {
 		rules   eviction.Rules
 		evicted []string

@@ -15,7 +15,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed81659283/nodeagent/eviction"
-	"github.com/seed81659283/nodeagent/eviction/threshold"
 	"github.com/seed81659283/nodeagent/internal/script"
 )
 
@@ -74,7 +73,7 @@ func (s *scene) do(out *strings.Builder, words []string) {
 // threshold is: SIGNAL<VALUE [soft=GRACE] [min=VALUE].
 func (s *scene) threshold(args []string) {
 	signal, text, _ := strings.Cut(args[0], "<")
-	value, err := threshold.ParseValue(text)
+	value, err := eviction.ParseAmount(text)
 	require.NoError(s.t, err)
 	th := eviction.Threshold{Signal: eviction.Signal(signal), Value: value}
 	for _, arg := range args[1:] {
@@ -82,7 +81,7 @@ func (s *scene) threshold(args []string) {
 		case "soft":
 			th.GracePeriod = s.duration(text)
 		case "min":
-			th.MinReclaim, err = threshold.ParseReclaim(text)
+			th.MinReclaim, err = eviction.ParseReclaim(text)
 			require.NoError(s.t, err)
 		}
 	}
@@ -241,10 +240,10 @@ func (s *scene) duration(text string) time.Duration {
 // amount reads a quantity, which may be negative.
 func (s *scene) amount(text string) int64 {
 	number, negative := strings.CutPrefix(text, "-")
-	v, err := threshold.ParseReclaim(number)
+	v, err := eviction.ParseReclaim(number)
 	require.NoError(s.t, err, text)
 	if negative {
-		return -v.Amount
+		return -v.Absolute
 	}
-	return v.Amount
+	return v.Absolute
 }

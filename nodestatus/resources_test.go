@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/cgroups/podtree"
-	"github.com/seed81659283/nodeagent/eviction/threshold"
 	"github.com/seed81659283/nodeagent/nodestatus"
 	"github.com/seed81659283/nodeagent/nodestatus/machine"
 )
@@ -21,7 +20,7 @@ func reserving(in *nodestatus.Facts) {
 	in.Config.Reserved = podtree.Reserved{
 		System:          corev1.ResourceList{corev1.ResourceMemory: quantity("1Gi"), corev1.ResourceCPU: quantity("100m")},
 		Kube:            corev1.ResourceList{corev1.ResourceMemory: quantity("1Gi")},
-		MemoryAvailable: threshold.Value{Fraction: 0.1},
+		MemoryAvailable: podtree.EvictionReserve{Fraction: 0.1},
 	}
 }
 

@@ -15,7 +15,6 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups/podtree"
 	"github.com/seed81659283/nodeagent/cri/logs"
 	"github.com/seed81659283/nodeagent/eviction"
-	"github.com/seed81659283/nodeagent/eviction/threshold"
 	"github.com/seed81659283/nodeagent/gc"
 	"github.com/seed81659283/nodeagent/internal/quantity"
 	"github.com/seed81659283/nodeagent/shutdown"
@@ -37,18 +36,28 @@ func (c *Configuration) Reserved() (r podtree.Reserved, err error) {
 	if r.Kube, err = parseReserved("kubeReserved", c.KubeReserved); err != nil {
 		return r, err
 	}
-	for signal, kept := range map[eviction.Signal]*threshold.Value{
+	for signal, reserve := range map[eviction.Signal]*podtree.EvictionReserve{
 		eviction.MemoryAvailable: &r.MemoryAvailable, eviction.NodeFSAvailable: &r.NodeFSAvailable,
 	} {
 		text := c.EvictionHard[string(signal)]
-		if text == "" || threshold.Disabled(text) {
+		if text == "" {
 			continue
 		}
-		if *kept, err = threshold.ParseValue(text); err != nil {
+		if *reserve, err = parseReserve(text); err != nil {
 			return r, fmt.Errorf("evictionHard[%q]: %w", signal, err)
 		}
 	}
 	return r, nil
+}
+
+// parseReserve parses a threshold of hard eviction, as package eviction does, for the allocatable of the node.
+func parseReserve(text string) (podtree.EvictionReserve, error) {
+	amount, err := eviction.ParseAmount(text)
+	if err != nil || amount.Absolute == 0 {
+		return podtree.EvictionReserve{Fraction: amount.Fraction}, err
+	}
+	q, err := quantity.Parse(amount.String()) // rounded up to a whole number
+	return podtree.EvictionReserve{Quantity: q}, err
 }
 
 func parseReserved(field string, amounts map[string]string) (corev1.ResourceList, error) {

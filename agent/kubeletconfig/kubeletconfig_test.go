@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/agent/kubeletconfig"
+	"github.com/seed81659283/nodeagent/cgroups/podtree"
 	"github.com/seed81659283/nodeagent/cri/logs"
 	"github.com/seed81659283/nodeagent/shutdown"
 )
@@ -126,8 +127,8 @@ shutdownGracePeriodCriticalPods: 10s
 	assert.Equal(t, "100m", reserved.System.Cpu().String())
 	assert.Equal(t, int64(1<<30), reserved.Kube.Memory().Value())
 	assert.NotContains(t, reserved.System, corev1.ResourceMemory)
-	assert.EqualValues(t, 100, reserved.MemoryAvailable.Of(1000))
-	assert.Zero(t, reserved.NodeFSAvailable.Of(1000), "a threshold that is turned off keeps nothing")
+	assert.Equal(t, podtree.EvictionReserve{Fraction: 0.1}, reserved.MemoryAvailable)
+	assert.Zero(t, reserved.NodeFSAvailable, "a threshold that is turned off keeps nothing")
 
 	thresholds, err := c.Thresholds()
 	require.NoError(t, err)

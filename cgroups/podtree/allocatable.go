@@ -4,12 +4,11 @@
 package podtree
 
 import (
+	"math"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-
-	"github.com/seed81659283/nodeagent/eviction/threshold"
 )
 
 // ResourcePIDs is the name under which process IDs are reserved. It is no resource of a Node object: its capacity is
@@ -23,16 +22,34 @@ type Reserved struct {
 
 	// What hard eviction keeps free counts where pods are scheduled, not in the limit of kubepods: pods may use it
 	// until they are evicted.
-	MemoryAvailable threshold.Value // the signal memory.available
-	NodeFSAvailable threshold.Value // the signal nodefs.available, of ephemeral-storage
+	MemoryAvailable EvictionReserve // the signal memory.available
+	NodeFSAvailable EvictionReserve // the signal nodefs.available, of ephemeral-storage
+}
+
+// EvictionReserve is the amount of a resource that hard eviction keeps free. The zero value is none.
+type EvictionReserve struct {
+	Quantity resource.Quantity // used if it is not zero
+	Fraction float32           // of the capacity, such as 0.05 for 5%
+}
+
+// of returns the amount for a capacity. Fractions are 32-bit floats, as in the kubelet.
+func (e EvictionReserve) of(capacity resource.Quantity) resource.Quantity {
+	if !e.Quantity.IsZero() {
+		return e.Quantity
+	}
+	amount := float64(capacity.Value()) * float64(e.Fraction)
+	if amount >= math.MaxInt64 {
+		return *resource.NewQuantity(math.MaxInt64, resource.BinarySI)
+	}
+	return *resource.NewQuantity(int64(amount), resource.BinarySI)
 }
 
 // Reservation returns what of each resource of capacity is kept from scheduling: what the system and the agent have,
 // and what hard eviction keeps free. Resources of which nothing is kept are left out.
 func (r Reserved) Reservation(capacity corev1.ResourceList) corev1.ResourceList {
 	free := corev1.ResourceList{
-		corev1.ResourceMemory:           keptFree(r.MemoryAvailable, capacity[corev1.ResourceMemory]),
-		corev1.ResourceEphemeralStorage: keptFree(r.NodeFSAvailable, capacity[corev1.ResourceEphemeralStorage]),
+		corev1.ResourceMemory:           r.MemoryAvailable.of(capacity[corev1.ResourceMemory]),
+		corev1.ResourceEphemeralStorage: r.NodeFSAvailable.of(capacity[corev1.ResourceEphemeralStorage]),
 	}
 	kept := corev1.ResourceList{}
 	for name := range capacity {
@@ -65,19 +82,6 @@ func (r Reserved) Allocatable(capacity corev1.ResourceList) corev1.ResourceList 
 // the agent have. It counts neither what hard eviction keeps free nor huge pages.
 func (r Reserved) ForPods(capacity corev1.ResourceList) corev1.ResourceList {
 	return less(capacity, r.System, r.Kube)
-}
-
-// keptFree returns how much of a capacity a threshold keeps free.
-func keptFree(t threshold.Value, capacity resource.Quantity) resource.Quantity {
-	format := resource.BinarySI // of percentages, too
-	switch {
-	case t.Amount == 0:
-	case t.Format == threshold.DecimalSI:
-		format = resource.DecimalSI
-	case t.Format == threshold.DecimalExponent:
-		format = resource.DecimalExponent
-	}
-	return *resource.NewQuantity(t.Of(capacity.Value()), format)
 }
 
 // less returns a list without what the others have of it, floored at zero.

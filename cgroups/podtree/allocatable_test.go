@@ -4,15 +4,17 @@
 package podtree_test
 
 import (
+	"strconv"
+	"strings"
 	"testing"
 	"testing/fstest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/seed81659283/nodeagent/cgroups/podtree"
-	"github.com/seed81659283/nodeagent/eviction/threshold"
 )
 
 // equalLists compares quantities by their number.
@@ -26,14 +28,18 @@ func equalLists(t *testing.T, want, got corev1.ResourceList) {
 	}
 }
 
-func keepFree(t *testing.T, s string) threshold.Value {
+func keepFree(t *testing.T, s string) podtree.EvictionReserve {
 	t.Helper()
-	if s == "" {
-		return threshold.Value{}
+	percent, isPercent := strings.CutSuffix(s, "%")
+	switch {
+	case s == "":
+		return podtree.EvictionReserve{}
+	case !isPercent:
+		return podtree.EvictionReserve{Quantity: resource.MustParse(s)}
 	}
-	v, err := threshold.ParseValue(s)
+	f, err := strconv.ParseFloat(percent, 32)
 	require.NoError(t, err)
-	return v
+	return podtree.EvictionReserve{Fraction: float32(f) / 100}
 }
 
 func TestReservation(t *testing.T) {

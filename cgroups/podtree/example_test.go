@@ -13,7 +13,6 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 	"github.com/seed81659283/nodeagent/cgroups/cgroupstest"
 	"github.com/seed81659283/nodeagent/cgroups/podtree"
-	"github.com/seed81659283/nodeagent/eviction/threshold"
 )
 
 func ExampleNew() {
@@ -49,9 +48,9 @@ func ExampleNew() {
 
 func ExampleReserved_Allocatable() {
 	reserved := podtree.Reserved{
-		System: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")},
+		System:          corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")},
+		MemoryAvailable: podtree.EvictionReserve{Quantity: resource.MustParse("100Mi")},
 	}
-	reserved.MemoryAvailable, _ = threshold.ParseValue("100Mi")
 	capacity := corev1.ResourceList{
 		corev1.ResourceMemory:                  resource.MustParse("8Gi"),
 		corev1.ResourceHugePagesPrefix + "2Mi": resource.MustParse("2Gi"),

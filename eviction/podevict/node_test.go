@@ -21,7 +21,6 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/eviction"
 	"github.com/seed81659283/nodeagent/eviction/podevict"
-	"github.com/seed81659283/nodeagent/eviction/threshold"
 	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/stats"
 )
@@ -86,7 +85,7 @@ func newMachine() *machine {
 // rules keep 100Mi of memory free.
 func rules() eviction.Rules {
 	return eviction.Rules{Thresholds: []eviction.Threshold{{
-		Signal: eviction.MemoryAvailable, Value: threshold.Value{Amount: 100 * mi, Format: threshold.BinarySI},
+		Signal: eviction.MemoryAvailable, Value: eviction.Amount{Absolute: 100 * mi, Format: eviction.BinarySI},
 	}}}
 }
 

@@ -18,7 +18,6 @@ import (
 
 	"github.com/seed81659283/nodeagent/eviction"
 	"github.com/seed81659283/nodeagent/eviction/podevict"
-	"github.com/seed81659283/nodeagent/eviction/threshold"
 )
 
 const (
@@ -305,7 +304,7 @@ func ExampleExplain() {
 	p := pod("web", list("memory", "100Mi"), nil)
 	s := &statsapi.Summary{Pods: []statsapi.PodStats{used("web", 150*mi, 0, 0)}}
 	candidates, _ := podevict.Candidates([]*corev1.Pod{p}, s, podevict.Options{})
-	policy, _ := eviction.NewPolicy(eviction.Rules{Thresholds: []eviction.Threshold{{Signal: eviction.MemoryAvailable, Value: threshold.Value{Amount: 100 * mi, Format: threshold.BinarySI}}}})
+	policy, _ := eviction.NewPolicy(eviction.Rules{Thresholds: []eviction.Threshold{{Signal: eviction.MemoryAvailable, Value: eviction.Amount{Absolute: 100 * mi, Format: eviction.BinarySI}}}})
 	d := policy.Decide(eviction.State{}, eviction.Observation{
 		Readings: []eviction.Reading{{Signal: eviction.MemoryAvailable, Available: 50 * mi, Capacity: gi}}, Candidates: candidates, Measured: true,
 	}, time.Unix(0, 0))

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package threshold
+package eviction
 
 import (
 	"fmt"
@@ -11,28 +11,28 @@ import (
 	"strings"
 )
 
-// Format is how an amount is written.
-type Format uint8
+// AmountFormat is the suffix notation of a quantity.
+type AmountFormat uint8
 
-// Formats of quantities. Source: Format in k8s.io/apimachinery/pkg/api/resource.
+// Formats of an [Amount]. Source: Format in k8s.io/apimachinery/pkg/api/resource.
 const (
-	DecimalSI       Format = iota // in powers of 1000: 12k
-	BinarySI                      // in powers of 1024: 12Ki
-	DecimalExponent               // in powers of 1000: 12e3
+	DecimalSI       AmountFormat = iota // in powers of 1000: 12k
+	BinarySI                            // in powers of 1024: 12Ki
+	DecimalExponent                     // in powers of 1000: 12e3
 )
 
-// The suffixes of thousands, and of steps of 1024, by their number.
+// The suffixes of the powers of 1000 and of 1024, by exponent.
 const (
 	decimalSuffixes = "kMGTPE"
 	binarySuffixes  = "KMGTPE"
 )
 
-// maxExponent is the largest power of ten that is read.
+// maxExponent is the maximum exponent of a quantity, base ten.
 const maxExponent = 1000
 
-// Quantity returns an amount as Kubernetes writes it: the largest suffix that needs no fraction. In BinarySI less than 1024 is
-// written in thousands, as there.
-func (f Format) Quantity(amount int64) string {
+// quantity returns an amount as a Kubernetes quantity, with the largest suffix that needs no fraction. In BinarySI an amount below 1024
+// has a decimal suffix, as in Kubernetes.
+func (f AmountFormat) quantity(amount int64) string {
 	step, suffixes := int64(1000), decimalSuffixes
 	if f == BinarySI && (amount >= 1024 || amount <= -1024) {
 		step, suffixes = 1024, binarySuffixes
@@ -54,22 +54,22 @@ func (f Format) Quantity(amount int64) string {
 	}
 }
 
-// parseQuantity reads a quantity, rounded away from zero to a whole number.
-func parseQuantity(s string) (int64, Format, error) {
+// parseQuantity parses a quantity, rounded away from zero to a whole number.
+func parseQuantity(s string) (int64, AmountFormat, error) {
 	rest := strings.TrimPrefix(s, "+")
 	negative := strings.HasPrefix(s, "-")
 	if negative {
 		rest = s[1:]
 	}
-	whole, rest := digits(rest)
+	whole, rest := cutDigits(rest)
 	fraction := ""
 	if after, ok := strings.CutPrefix(rest, "."); ok {
-		fraction, rest = digits(after)
+		fraction, rest = cutDigits(after)
 	}
 	if whole == "" && fraction == "" {
 		return 0, 0, fmt.Errorf("%q: not a quantity such as 100Mi or a percentage such as 10%%", s)
 	}
-	factor, exponent, format, ok := suffix(rest)
+	factor, exponent, format, ok := parseSuffix(rest)
 	if !ok {
 		return 0, 0, fmt.Errorf("%q: %q is not a suffix of a quantity", s, rest)
 	}
@@ -82,14 +82,14 @@ func parseQuantity(s string) (int64, Format, error) {
 	return clamp(amount), format, nil
 }
 
-// digits cuts the decimal digits off the start of s.
-func digits(s string) (number, rest string) {
+// cutDigits splits s after its leading decimal digits.
+func cutDigits(s string) (number, rest string) {
 	rest = strings.TrimLeft(s, "0123456789")
 	return s[:len(s)-len(rest)], rest
 }
 
-// suffix reads what follows the number of a quantity: a factor and a power of ten.
-func suffix(s string) (factor int64, exponent int, format Format, ok bool) {
+// parseSuffix parses the suffix of a quantity: a factor and a power of ten.
+func parseSuffix(s string) (factor int64, exponent int, format AmountFormat, ok bool) {
 	switch s {
 	case "":
 		return 1, 0, DecimalSI, true
@@ -123,7 +123,7 @@ func scale(amount *big.Int, exponent int) {
 	amount.Add(amount, power).Sub(amount, big.NewInt(1)).Div(amount, power)
 }
 
-// clamp returns the nearest number that fits.
+// clamp returns the nearest int64.
 func clamp(n *big.Int) int64 {
 	switch {
 	case n.IsInt64():

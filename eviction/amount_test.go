@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package threshold_test
+package eviction_test
 
 import (
 	"fmt"
@@ -12,22 +12,22 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/seed81659283/nodeagent/eviction/threshold"
+	"github.com/seed81659283/nodeagent/eviction"
 )
 
-func TestParseValue(t *testing.T) {
-	for text, want := range map[string]threshold.Value{
-		"100Mi":   {Amount: 100 << 20, Format: threshold.BinarySI},
-		"1.5Gi":   {Amount: 1536 << 20, Format: threshold.BinarySI},
-		"1G":      {Amount: 1e9},
-		"1e9":     {Amount: 1e9, Format: threshold.DecimalExponent},
-		"1E":      {Amount: 1e18},
-		"+7":      {Amount: 7},
-		"1m":      {Amount: 1},
-		".5":      {Amount: 1},
-		"1e-900":  {Amount: 1, Format: threshold.DecimalExponent},
-		"1e900":   {Amount: math.MaxInt64, Format: threshold.DecimalExponent},
-		"9Ei":     {Amount: math.MaxInt64, Format: threshold.BinarySI},
+func TestParseAmount(t *testing.T) {
+	for text, want := range map[string]eviction.Amount{
+		"100Mi":   {Absolute: 100 << 20, Format: eviction.BinarySI},
+		"1.5Gi":   {Absolute: 1536 << 20, Format: eviction.BinarySI},
+		"1G":      {Absolute: 1e9},
+		"1e9":     {Absolute: 1e9, Format: eviction.DecimalExponent},
+		"1E":      {Absolute: 1e18},
+		"+7":      {Absolute: 7},
+		"1m":      {Absolute: 1},
+		".5":      {Absolute: 1},
+		"1e-900":  {Absolute: 1, Format: eviction.DecimalExponent},
+		"1e900":   {Absolute: math.MaxInt64, Format: eviction.DecimalExponent},
+		"9Ei":     {Absolute: math.MaxInt64, Format: eviction.BinarySI},
 		"5%":      {Fraction: 0.05},
 		"10.5%":   {Fraction: 0.105},
 		"10%%":    {Fraction: 0.1},
@@ -37,7 +37,7 @@ func TestParseValue(t *testing.T) {
 		"100%":    {},
 		"100.00%": {Fraction: 1},
 	} {
-		v, err := threshold.ParseValue(text)
+		v, err := eviction.ParseAmount(text)
 		require.NoError(t, err, text)
 		require.Equal(t, want, v, text)
 	}
@@ -62,30 +62,30 @@ func TestParseValue(t *testing.T) {
 		"Inf%":                  "between 0% and 100%",
 		strings.Repeat("1", 65): "longer than 64 bytes",
 	} {
-		_, err := threshold.ParseValue(text)
+		_, err := eviction.ParseAmount(text)
 		require.ErrorContains(t, err, why, text)
 		require.ErrorContains(t, err, `"`+text[:min(len(text), 64)]+`"`, "the error names the value")
 	}
 }
 
 func TestParseReclaim(t *testing.T) {
-	for text, want := range map[string]threshold.Value{
+	for text, want := range map[string]eviction.Amount{
 		"0":     {},
-		"500Mi": {Amount: 500 << 20, Format: threshold.BinarySI},
+		"500Mi": {Absolute: 500 << 20, Format: eviction.BinarySI},
 		"150%":  {Fraction: 1.5},
 	} {
-		v, err := threshold.ParseReclaim(text)
+		v, err := eviction.ParseReclaim(text)
 		require.NoError(t, err, text)
 		require.Equal(t, want, v, text)
 	}
 	for _, text := range []string{"0%", "-1%", "NaN%", "Inf%", "-1Mi", "x"} {
-		_, err := threshold.ParseReclaim(text)
+		_, err := eviction.ParseReclaim(text)
 		require.ErrorContains(t, err, text)
 	}
 }
 
 // Percentages have the precision of the kubelet's, and nothing overflows.
-func TestOf(t *testing.T) {
+func TestAmountOfCapacity(t *testing.T) {
 	for _, c := range []struct {
 		text     string
 		capacity int64
@@ -102,47 +102,47 @@ func TestOf(t *testing.T) {
 		{"2e6", 0, 2000000, "2e6"},
 		{"50%", math.MinInt64, math.MinInt64 / 2, "-4Ei"},
 	} {
-		v, err := threshold.ParseValue(c.text)
+		v, err := eviction.ParseAmount(c.text)
 		require.NoError(t, err)
 		require.Equal(t, c.want, v.Of(c.capacity), c.text)
-		require.Equal(t, c.quantity, v.Quantity(c.capacity), c.text)
+		require.Equal(t, c.quantity, eviction.QuantityOfAmount(v, c.capacity), c.text)
 	}
-	more := threshold.Value{Fraction: math.MaxFloat32}
+	more := eviction.Amount{Fraction: math.MaxFloat32}
 	require.EqualValues(t, math.MaxInt64, more.Of(math.MaxInt64))
 	require.EqualValues(t, math.MinInt64, more.Of(math.MinInt64))
 	require.Zero(t, more.Of(0))
 }
 
-func TestString(t *testing.T) {
+func TestAmountString(t *testing.T) {
 	for _, text := range []string{"100Mi", "10%", "5.5%", "2k", "2e6", "0", "150%", "1023", "1Ki"} {
-		v, err := threshold.ParseReclaim(text)
+		v, err := eviction.ParseReclaim(text)
 		require.NoError(t, err)
 		require.Equal(t, text, v.String())
 	}
 }
 
 // A number is written as apimachinery writes it.
-func TestFormat(t *testing.T) {
-	formats := map[threshold.Format]resource.Format{
-		threshold.DecimalSI: resource.DecimalSI, threshold.BinarySI: resource.BinarySI, threshold.DecimalExponent: resource.DecimalExponent,
+func TestAmountFormat(t *testing.T) {
+	formats := map[eviction.AmountFormat]resource.Format{
+		eviction.DecimalSI: resource.DecimalSI, eviction.BinarySI: resource.BinarySI, eviction.DecimalExponent: resource.DecimalExponent,
 	}
 	for ours, theirs := range formats {
 		for _, n := range []int64{0, 1, -1, 999, 1000, 1023, 1024, 1500, 1536, 1e6, 1 << 20, 1<<20 + 1, 15e17, math.MaxInt64, -math.MaxInt64} {
-			require.Equal(t, resource.NewQuantity(n, theirs).String(), ours.Quantity(n), "%d as %s", n, theirs)
+			require.Equal(t, resource.NewQuantity(n, theirs).String(), eviction.FormatQuantity(ours, n), "%d as %s", n, theirs)
 		}
 	}
 }
 
-// FuzzParseValue compares with apimachinery what is not too long and has no exponent that it takes for a smaller one.
-func FuzzParseValue(f *testing.F) {
+// FuzzParseAmount compares with apimachinery what is not too long and has no exponent that it takes for a smaller one.
+func FuzzParseAmount(f *testing.F) {
 	for _, s := range []string{"100Mi", "-1", "1.5Gi", "1e9", "1E", "0.1n", ".", "+.5Ki", "10%", "NaN%", "99999999999999999999", "1e-30"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		v, err := threshold.ParseValue(s)
+		v, err := eviction.ParseAmount(s)
 		if err == nil {
-			require.True(t, v.Amount >= 0 && v.Fraction >= 0 && v.Fraction <= 1, s)
-			require.LessOrEqual(t, v.Of(1<<40), max(v.Amount, 1<<40))
+			require.True(t, v.Absolute >= 0 && v.Fraction >= 0 && v.Fraction <= 1, s)
+			require.LessOrEqual(t, v.Of(1<<40), max(v.Absolute, 1<<40))
 		}
 		if strings.HasSuffix(s, "%") || len(s) > 64 || strings.ContainsAny(s, "eE") && len(s) > 6 || !strings.ContainsAny(s, "0123456789") {
 			return
@@ -153,19 +153,19 @@ func FuzzParseValue(f *testing.F) {
 			return
 		}
 		if limit := *resource.NewQuantity(math.MaxInt64, resource.DecimalSI); q.Cmp(limit) >= 0 {
-			require.EqualValues(t, math.MaxInt64, v.Amount)
+			require.EqualValues(t, math.MaxInt64, v.Absolute)
 			return
 		}
-		require.Equal(t, q.Value(), v.Amount, s)
-		if q.Cmp(*resource.NewQuantity(v.Amount, q.Format)) == 0 { // no fraction was rounded up
-			require.Equal(t, q.String(), v.Quantity(0), s)
+		require.Equal(t, q.Value(), v.Absolute, s)
+		if q.Cmp(*resource.NewQuantity(v.Absolute, q.Format)) == 0 { // no fraction was rounded up
+			require.Equal(t, q.String(), eviction.QuantityOfAmount(v, 0), s)
 		}
 	})
 }
 
-func ExampleParseValue() {
+func ExampleParseAmount() {
 	for _, text := range []string{"100Mi", "10%"} {
-		v, err := threshold.ParseValue(text)
+		v, err := eviction.ParseAmount(text)
 		fmt.Println(v, v.Of(10<<30), err)
 	}
 	// Output:
