@@ -102,7 +102,7 @@ cri/remote             max 115: cri internal/cripb GRPC
 cri/criserver          max 115: cri internal/cripb GRPC internal/required
 
 # Log files of containers.
-cri/logs               max   0: cri internal/backoff internal/runonce internal/sleep SYS internal/required
+cri/logs               max   0: cri internal/backoff internal/runonce internal/sleep SYS internal/required internal/notexist
 
 # Engines: no third-party package, and never each other.
 pleg                   max   0: cri internal/backoff internal/listener internal/runonce internal/sleep internal/required
@@ -133,7 +133,7 @@ lifecycle/plan         max  75: cri internal/containers internal/sleep internal/
 lifecycle/podstatus    max  75: cgroups cri internal/containers internal/podip lifecycle/podspec internal/lifecycle/podview internal/lifecycle/resize probe/podprobe qos API
 internal/lifecycle/resize       max  75: cgroups cri internal/containers lifecycle/podspec internal/lifecycle/podview qos API
 internal/lifecycle/podview      max  75: cri API
-internal/lifecycle/poddir       max  75: cri cri/logs internal/atomicfile internal/backoff internal/dirlock internal/plainfile internal/rmtree lifecycle/podspec lifecycle/podstatus internal/lifecycle/resize API
+internal/lifecycle/poddir       max  75: cri cri/logs internal/atomicfile internal/backoff internal/dirlock internal/plainfile internal/rmtree lifecycle/podspec lifecycle/podstatus internal/lifecycle/resize API internal/notexist
 internal/lifecycle/startslots max 0:
 internal/lifecycle/turns max 0:
 internal/lifecycle/resizequeue max 65: qos API
@@ -155,26 +155,26 @@ internal/lifecycle/hook         max  70: cri lifecycle/podspec internal/sleep AP
 lifecycle/podstore     max  75: internal/atomicfile internal/backoff internal/runonce internal/safeyaml internal/sleep lifecycle/podset lifecycle/podstatus API
 lifecycle/source       max  80: internal/atomicfile internal/backoff internal/safeyaml lifecycle/podapi lifecycle/podset github.com/fsnotify/fsnotify internal/runonce API YAML
 apiserver    max 200: cri internal/backoff internal/containers internal/correlator internal/kubeapi internal/required internal/retryqueue internal/runonce internal/sleep lifecycle internal/apiobjects lifecycle/podset lifecycle/podstatus internal/lifecycle/statuspatch qos API CLUSTER
-internal/apiobjects max 200: images/credential internal/atomicfile internal/backoff internal/containers internal/kubeapi internal/objectwatch internal/plainfile internal/runonce internal/sleep internal/lifecycle/podenv internal/volume/claim internal/volume/token API CLUSTER volume
+internal/apiobjects max 200: images/credential internal/atomicfile internal/backoff internal/containers internal/kubeapi internal/objectwatch internal/plainfile internal/runonce internal/sleep internal/lifecycle/podenv internal/volume/claim internal/volume/token API CLUSTER volume internal/notexist
 apiserver/apiservertest max 200: k8s.io/client-go/rest testing lifecycle/podapi API
 lifecycle/objects      max  80: internal/objectwatch internal/safeyaml API sigs.k8s.io/yaml github.com/fsnotify/fsnotify
 
 # Volumes: the engine knows no plugin, and what decides does no I/O.
-volume                 max  75: internal/backoff internal/dirlock internal/fielderr internal/listener internal/mount internal/nowait internal/podfield internal/podvolume internal/runonce internal/sleep lifecycle/podspec internal/volume/claim volume/internal/blockmap internal/volume/plan internal/volume/record internal/volume/selinux volume/subpath API
+volume                 max  75: internal/backoff internal/dirlock internal/fielderr internal/listener internal/mount internal/nowait internal/podfield internal/podvolume internal/runonce internal/sleep lifecycle/podspec internal/volume/claim volume/internal/blockmap internal/volume/plan internal/volume/record internal/volume/selinux volume/subpath API internal/notexist
 internal/volume/record max  75: internal/atomicfile internal/plainfile API
-volume/internal/blockmap max 0: internal/blockdev internal/mount
+volume/internal/blockmap max   0: internal/blockdev internal/mount internal/notexist
 internal/volume/claim           max  75: internal/containers internal/nodeselector internal/optional API
 internal/volume/plan            max   0: internal/backoff internal/sleep
 internal/volume/payload         max  75: internal/containers internal/optional internal/podfield volume/atomicwriter API volume
 internal/volume/token           max  75: internal/required volume
-volume/intree          max  75: internal/blockdev internal/containers internal/dirusage internal/mount internal/nowait internal/optional internal/plugincmd internal/podfield internal/projquota internal/quantity internal/rmtree qos volume volume/atomicwriter volume/fsgroup internal/volume/payload internal/volume/token API SYS internal/volume/podcert internal/volume/trustbundle
+volume/intree          max  75: internal/blockdev internal/containers internal/dirusage internal/mount internal/nowait internal/optional internal/plugincmd internal/podfield internal/projquota internal/quantity internal/rmtree qos volume volume/atomicwriter volume/fsgroup internal/volume/payload internal/volume/token API SYS internal/volume/podcert internal/volume/trustbundle internal/notexist
 volume/volumetest      max  75: API internal/suite testing volume
-internal/volume/selinux         max  75: internal/containers internal/optional API
+internal/volume/selinux         max  75: internal/containers internal/optional API internal/notexist
 internal/volume/podcert         max  75: internal/backoff internal/runonce internal/sleep API internal/required volume
 internal/volume/trustbundle     max  75: API internal/required volume
 
 # CSI: drivers of volumes speak gRPC.
-volume/csi             max 175: internal/atomicfile internal/backoff internal/mount internal/optional internal/plainfile internal/plugingrpc internal/pluginregistry internal/required internal/retryqueue internal/rmtree internal/runonce internal/sleep volume volume/fsgroup internal/volume/selinux internal/volume/token API CSI GRPC SYS
+volume/csi             max 175: internal/atomicfile internal/backoff internal/mount internal/optional internal/plainfile internal/plugingrpc internal/pluginregistry internal/required internal/retryqueue internal/rmtree internal/runonce internal/sleep volume volume/fsgroup internal/volume/selinux internal/volume/token API CSI GRPC SYS internal/notexist
 internal/csitest     max 115: CSI GRPC testing
 
 # Images: what is pulled, for whom, and with what.
@@ -245,7 +245,7 @@ nodestatus/heartbeat   max 200: cri internal/backoff internal/kubeapi internal/l
 apiserver/kubeconfig  max 200: internal/safeyaml API CLUSTER
 shutdown    max  80: internal/atomicfile internal/backoff internal/login1 internal/runonce internal/sleep API
 stats     max  75: cgroups cri internal/dirusage internal/latest internal/runonce internal/sleep API k8s.io/kubelet/pkg/apis/stats/v1alpha1 SYS internal/required
-apiserver/cert        max 200: internal/atomicfile internal/backoff internal/kubeapi internal/plainfile internal/runonce internal/safeyaml internal/sleep API CLUSTER
+apiserver/cert        max 200: internal/atomicfile internal/backoff internal/kubeapi internal/plainfile internal/runonce internal/safeyaml internal/sleep API CLUSTER internal/notexist
 internal/certtest max 200: apiserver/apiservertest API k8s.io/client-go/tools/clientcmd/...
 
 # Metrics: client_golang is imported here alone.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/seed81659283/nodeagent/internal/atomicfile"
+	"github.com/seed81659283/nodeagent/internal/notexist"
 )
 
 // filePrefix begins the names of records; the SHA-256 of what they are about follows.
@@ -204,7 +205,7 @@ func write(dir, about string, object any) error {
 
 // remove removes a file, if it is there.
 func remove(path string) error {
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := notexist.Ignore(os.Remove(path)); err != nil {
 		return err
 	}
 	return nil

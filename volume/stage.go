@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/seed81659283/nodeagent/internal/mount"
+	"github.com/seed81659283/nodeagent/internal/notexist"
 )
 
 // attachError is why a volume is not known to be attached.
@@ -75,7 +76,7 @@ func (pc *pluginCall) unstage(ctx context.Context, plugin Plugin) error {
 		return err
 	}
 	if d := pc.volume.Device.MapDir; d != "" {
-		return ignoreMissing(os.Remove(filepath.Join(pc.volume.PluginDir, d)))
+		return notexist.Ignore(os.Remove(filepath.Join(pc.volume.PluginDir, d)))
 	}
 	return nil
 }
@@ -83,7 +84,7 @@ func (pc *pluginCall) unstage(ctx context.Context, plugin Plugin) error {
 // unreferenced returns an error if what is mounted on a directory is mounted elsewhere, too.
 func unreferenced(dir string) error {
 	if mounted, err := mount.IsMountPoint(dir); err != nil || !mounted {
-		return ignoreMissing(err)
+		return notexist.Ignore(err)
 	}
 	table, err := mount.Table()
 	if err != nil {

@@ -5,8 +5,6 @@ package volume
 
 import (
 	"context"
-	"errors"
-	"io/fs"
 	"path/filepath"
 
 	"github.com/seed81659283/nodeagent/internal/volume/record"
@@ -30,11 +28,4 @@ func (pc *pluginCall) tearDown(ctx context.Context, plugin Plugin) error {
 // cleanSubPaths unmounts the paths within a volume.
 func cleanSubPaths(ctx context.Context, vol Volume) error {
 	return subpath.Clean(ctx, filepath.Join(vol.PodDir, record.SubPathDir, vol.Spec))
-}
-
-func ignoreMissing(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
 }

@@ -25,6 +25,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/internal/atomicfile"
 	"github.com/seed81659283/nodeagent/internal/kubeapi"
+	"github.com/seed81659283/nodeagent/internal/notexist"
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
@@ -115,7 +116,7 @@ func (b *bootstrap) try(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := os.Remove(b.keyPath()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := notexist.Ignore(os.Remove(b.keyPath())); err != nil {
 		b.log.Warn("key remains", "error", err)
 	}
 	if b.hooks.Rotated != nil {
@@ -169,7 +170,7 @@ func (b *bootstrap) keyPath() string { return filepath.Join(b.store.o.Dir, Clien
 // forgetKey has the next attempt made with another key.
 func (b *bootstrap) forgetKey() error {
 	b.another = true
-	if err := os.Remove(b.keyPath()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := notexist.Ignore(os.Remove(b.keyPath())); err != nil {
 		return err
 	}
 	return nil

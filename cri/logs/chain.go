@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/notexist"
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
@@ -248,7 +249,7 @@ func (c *chain) findSelf() (cut bool, err error) {
 	} else if i >= 0 {
 		info, err := os.Stat(filepath.Join(filepath.Dir(c.path), found[i].name))
 		if err != nil {
-			return false, ignoreMissing(err) // being compressed; it is looked for again
+			return false, notexist.Ignore(err) // being compressed; it is looked for again
 		}
 		if os.SameFile(mine, info) {
 			key = found[i].key
@@ -259,14 +260,6 @@ func (c *chain) findSelf() (cut bool, err error) {
 	}
 	c.key = key
 	return false, nil
-}
-
-// ignoreMissing returns err unless it says that a file does not exist.
-func ignoreMissing(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
 }
 
 // rewind reads a file anew that was cut: some rotate logs with a copy.

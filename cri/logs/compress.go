@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/seed81659283/nodeagent/internal/notexist"
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
@@ -154,7 +155,7 @@ func (k *keeper) compress(ctx context.Context, from, to string) (size int64, err
 	if info, err = os.Lstat(to); err != nil {
 		return 0, err
 	}
-	return info.Size(), ignoreMissing(os.Remove(from))
+	return info.Size(), notexist.Ignore(os.Remove(from))
 }
 
 // squeeze copies chunk by chunk, as long as there is room.

@@ -9,6 +9,8 @@ import (
 	"io/fs"
 	"os"
 	"syscall"
+
+	"github.com/seed81659283/nodeagent/internal/notexist"
 )
 
 // openRegular opens a file of a log. It does not wait for a pipe, which a container that has the logs of the node mounted
@@ -48,7 +50,7 @@ func openUnlinked(path string) (*os.File, fs.FileInfo, error) {
 
 // createAnew creates a file beside a log in the place of what an earlier agent has left there, or somebody else.
 func createAnew(path string, mode fs.FileMode) (*os.File, error) {
-	if err := ignoreMissing(os.Remove(path)); err != nil {
+	if err := notexist.Ignore(os.Remove(path)); err != nil {
 		return nil, err
 	}
 	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)

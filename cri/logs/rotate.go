@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/seed81659283/nodeagent/internal/notexist"
 )
 
 // rotate does what the policy plans, but the compressions: they take long, and must not delay the next rotation.
@@ -80,7 +82,7 @@ func (k *keeper) remove(name string) error {
 	case k.packing + temporary:
 		return nil // in use
 	}
-	return ignoreMissing(os.Remove(filepath.Join(k.dir, name)))
+	return notexist.Ignore(os.Remove(filepath.Join(k.dir, name)))
 }
 
 // reopen has the runtime open the log anew. Where that fails, the container still writes to the renamed file, and so

@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/internal/atomicfile"
 	"github.com/seed81659283/nodeagent/internal/kubeapi"
+	"github.com/seed81659283/nodeagent/internal/notexist"
 	"github.com/seed81659283/nodeagent/internal/plainfile"
 )
 
@@ -182,7 +182,7 @@ func (k *keep) removeLocked(name string) error {
 	if !was {
 		return nil
 	}
-	if err := os.Remove(filepath.Join(k.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := notexist.Ignore(os.Remove(filepath.Join(k.dir, name))); err != nil {
 		return fmt.Errorf("forget kept object: %w", err)
 	}
 	delete(k.files, name)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/internal/atomicfile"
 	"github.com/seed81659283/nodeagent/internal/mount"
+	"github.com/seed81659283/nodeagent/internal/notexist"
 	"github.com/seed81659283/nodeagent/internal/plainfile"
 	"github.com/seed81659283/nodeagent/internal/rmtree"
 )
@@ -92,7 +93,7 @@ func removeMountDir(at string) (mounted bool, err error) {
 
 // remove removes a file or an empty directory, if it exists.
 func remove(path string) error {
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := notexist.Ignore(os.Remove(path)); err != nil {
 		return err
 	}
 	return nil

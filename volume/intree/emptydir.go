@@ -5,7 +5,6 @@ package intree
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/internal/mount"
+	"github.com/seed81659283/nodeagent/internal/notexist"
 	"github.com/seed81659283/nodeagent/internal/projquota"
 	"github.com/seed81659283/nodeagent/qos"
 	"github.com/seed81659283/nodeagent/volume"
@@ -94,7 +94,7 @@ func (d *emptyDir) filesystem(v volume.Volume, medium corev1.StorageMedium) (fun
 func (d *emptyDir) TearDown(ctx context.Context, v volume.Volume) error {
 	ready := readyFile(v)
 	for _, path := range []string{ready, filepath.Dir(ready)} {
-		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err := notexist.Ignore(os.Remove(path)); err != nil {
 			return err
 		}
 	}
@@ -148,14 +148,14 @@ func readyFile(v volume.Volume) string {
 // isReady reports whether an emptyDir was set up and is still there: after a reboot a tmpfs is not.
 func isReady(ready, dir string, medium corev1.StorageMedium) (bool, error) {
 	if _, err := os.Lstat(ready); err != nil {
-		return false, ignoreMissing(err)
+		return false, notexist.Ignore(err)
 	}
 	if medium == corev1.StorageMediumDefault {
 		_, err := os.Lstat(dir)
-		return err == nil, ignoreMissing(err)
+		return err == nil, notexist.Ignore(err)
 	}
 	mounted, err := mount.IsMountPoint(dir)
-	return mounted, ignoreMissing(err)
+	return mounted, notexist.Ignore(err)
 }
 
 func setReady(path string) error {
@@ -163,11 +163,4 @@ func setReady(path string) error {
 		return err
 	}
 	return os.WriteFile(path, nil, 0o644)
-}
-
-func ignoreMissing(err error) error {
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	return err
 }

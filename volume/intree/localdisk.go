@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/internal/blockdev"
 	"github.com/seed81659283/nodeagent/internal/mount"
+	"github.com/seed81659283/nodeagent/internal/notexist"
 	"github.com/seed81659283/nodeagent/internal/optional"
 	"github.com/seed81659283/nodeagent/internal/podfield"
 	"github.com/seed81659283/nodeagent/volume"
@@ -113,7 +114,7 @@ func (l *local) Unstage(ctx context.Context, v volume.Volume) error {
 	if err := l.unmounter.Unmount(ctx, v.StagingDir); err != nil {
 		return err
 	}
-	return ignoreMissing(os.Remove(v.StagingDir))
+	return notexist.Ignore(os.Remove(v.StagingDir))
 }
 
 // SetUp binds the directory, or the file system of the device, and gives its files to the group of the pod, if it is the first.
@@ -135,7 +136,7 @@ func (l *local) SetUp(ctx context.Context, v volume.Volume) (volume.Mount, error
 	}
 	mounted, err := mount.IsMountPoint(v.Dir)
 	switch {
-	case ignoreMissing(err) != nil:
+	case notexist.Ignore(err) != nil:
 		return m, err
 	case mounted && v.Update:
 		return m, nil
@@ -209,7 +210,7 @@ func (l *local) TearDown(ctx context.Context, v volume.Volume) error {
 	if err := l.binds.Unmount(ctx, v.Dir); err != nil {
 		return err
 	}
-	return ignoreMissing(os.Remove(v.Dir))
+	return notexist.Ignore(os.Remove(v.Dir))
 }
 
 // NodeExpand lets the file system of a device fill it. A directory is as large as the file system that it is in.

@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/internal/mount"
+	"github.com/seed81659283/nodeagent/internal/notexist"
 	"github.com/seed81659283/nodeagent/internal/plugincmd"
 	"github.com/seed81659283/nodeagent/volume"
 )
@@ -55,7 +56,7 @@ func (n *nfs) SetUp(ctx context.Context, v volume.Volume) (volume.Mount, error) 
 	if source == nil || source.Server == "" || source.Path == "" {
 		return m, &volume.FinalError{Err: errors.New("the volume has no NFS server, or no path")}
 	}
-	if mounted, err := mount.IsMountPoint(v.Dir); mounted || ignoreMissing(err) != nil {
+	if mounted, err := mount.IsMountPoint(v.Dir); mounted || notexist.Ignore(err) != nil {
 		return m, err
 	}
 	if err := os.Mkdir(v.Dir, 0o750); err != nil && !errors.Is(err, os.ErrExist) {
@@ -114,7 +115,7 @@ func (n *nfs) TearDown(ctx context.Context, v volume.Volume) error {
 	if err := n.unmounter.Unmount(ctx, v.Dir); err != nil {
 		return err
 	}
-	return ignoreMissing(os.Remove(v.Dir))
+	return notexist.Ignore(os.Remove(v.Dir))
 }
 
 // Usage returns how full the file system of the server is.

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 
+	"github.com/seed81659283/nodeagent/internal/notexist"
 	"github.com/seed81659283/nodeagent/internal/plainfile"
 )
 
@@ -18,7 +19,7 @@ func openInPlace(root *os.Root, name string) (*os.File, error) {
 	if err == nil || !errors.Is(err, plainfile.ErrIrregular) && !errors.Is(err, fs.ErrNotExist) {
 		return f, err
 	}
-	if err := root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := notexist.Ignore(root.Remove(name)); err != nil {
 		return nil, err
 	}
 	return root.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)

@@ -14,6 +14,7 @@ import (
 	"syscall"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/notexist"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
@@ -70,7 +71,7 @@ func (l Logs) Unlink(containers []cri.Container) error {
 	var errs []error
 	for i := range containers {
 		if link := l.link(containers[i].Name, containers[i].ID); link != "" {
-			if err := os.Remove(link); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			if err := notexist.Ignore(os.Remove(link)); err != nil {
 				errs = append(errs, err)
 			}
 		}

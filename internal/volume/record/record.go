@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/internal/atomicfile"
+	"github.com/seed81659283/nodeagent/internal/notexist"
 	"github.com/seed81659283/nodeagent/internal/plainfile"
 )
 
@@ -218,7 +219,7 @@ func (r Pod) Remove(dir string) error {
 	if err := atomicfile.Clean(path); err != nil {
 		return err
 	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := notexist.Ignore(os.Remove(path)); err != nil {
 		return err
 	}
 	_ = os.Remove(dir) // which has files of others in it, as a rule

@@ -12,6 +12,8 @@ import (
 	"io/fs"
 	"path"
 	"strings"
+
+	"github.com/seed81659283/nodeagent/internal/notexist"
 )
 
 // Node is what is known of SELinux on a node. The zero value is one without.
@@ -29,11 +31,11 @@ const maxFile = 64 << 10
 // is the zero value.
 func Read(root fs.FS) (Node, error) {
 	if _, err := fs.Stat(root, "sys/fs/selinux/enforce"); err != nil {
-		return Node{}, ignoreMissing(err)
+		return Node{}, notexist.Ignore(err)
 	}
 	current, err := read(root, "proc/self/attr/current")
 	if err != nil {
-		return Node{}, ignoreMissing(err)
+		return Node{}, notexist.Ignore(err)
 	}
 	if own := strings.TrimRight(string(current), "\n\x00"); own == "" || own == "kernel" {
 		return Node{}, nil // there is no policy
@@ -54,7 +56,7 @@ func contexts(root fs.FS) (map[string]string, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		policy, err := setting(root, "etc/selinux/config", "SELINUXTYPE")
 		if err != nil {
-			return nil, ignoreMissing(err)
+			return nil, notexist.Ignore(err)
 		}
 		if policy == "" {
 			policy = "targeted"
@@ -63,7 +65,7 @@ func contexts(root fs.FS) (map[string]string, error) {
 			return nil, fmt.Errorf("SELINUXTYPE %.64q is not the name of a directory", policy)
 		}
 		if data, err = read(root, path.Join("etc/selinux", policy, "contexts/lxc_contexts")); err != nil {
-			return nil, ignoreMissing(err)
+			return nil, notexist.Ignore(err)
 		}
 		return parse(data), nil
 	}
@@ -110,11 +112,4 @@ func read(root fs.FS, name string) ([]byte, error) {
 		err = fmt.Errorf("%s: more than %d bytes", name, maxFile)
 	}
 	return data, err
-}
-
-func ignoreMissing(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/internal/blockdev"
 	"github.com/seed81659283/nodeagent/internal/mount"
+	"github.com/seed81659283/nodeagent/internal/notexist"
 )
 
 // Mapping is where a block device is made known by a pod. Its directories belong to the agent.
@@ -72,7 +73,7 @@ func replaceLink(target, path string) error {
 	if now, err := os.Readlink(path); err == nil && now == target {
 		return nil
 	}
-	if err := ignoreMissing(os.Remove(path)); err != nil {
+	if err := notexist.Ignore(os.Remove(path)); err != nil {
 		return err
 	}
 	return os.Symlink(target, path)
@@ -83,18 +84,11 @@ func (m Mapping) Unmap(ctx context.Context) error {
 	if err := blockdev.Release(ctx, m.Bound); err != nil {
 		return fmt.Errorf("release device: %w", err)
 	}
-	if err := ignoreMissing(os.Remove(m.Link)); err != nil {
+	if err := notexist.Ignore(os.Remove(m.Link)); err != nil {
 		return err
 	}
 	if err := new(mount.Unmounter).Unmount(ctx, m.Bound); err != nil {
 		return err
 	}
-	return ignoreMissing(os.Remove(m.Bound))
-}
-
-func ignoreMissing(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
+	return notexist.Ignore(os.Remove(m.Bound))
 }
