@@ -122,7 +122,7 @@ qos                    max  75: cgroups cri internal/containers internal/quantit
 
 # Probes: the engine and its probers know neither pods nor gRPC.
 probe                  max   0: internal/listener internal/probeconn internal/runonce internal/required
-probe/httpprobe        max   0: probe internal/probeconn SYS
+probe/httpprobe        max   0: probe internal/probeconn internal/redirect SYS
 probe/grpcprobe        max 115: probe internal/probeconn GRPC
 probe/podprobe         max  75: cri internal/containers internal/expand probe probe/httpprobe API internal/required
 
@@ -151,7 +151,7 @@ lifecycle/podset       max  65: API
 lifecycle/admission    max  75: internal/containers internal/nodeselector lifecycle/podstatus qos API
 internal/lifecycle/statuspatch  max  75: internal/containers lifecycle/podapi lifecycle/podstatus internal/lifecycle/podview API
 lifecycle/userns       max  75: cri internal/atomicfile API
-internal/lifecycle/hook         max  70: cri lifecycle/podspec internal/sleep API
+internal/lifecycle/hook         max  70: cri lifecycle/podspec internal/redirect internal/sleep API
 lifecycle/podstore     max  75: internal/atomicfile internal/backoff internal/runonce internal/safeyaml internal/sleep lifecycle/podset lifecycle/podstatus API
 lifecycle/source       max  80: internal/atomicfile internal/backoff internal/safeyaml lifecycle/podapi lifecycle/podset github.com/fsnotify/fsnotify internal/runonce API YAML
 apiserver    max 200: cri internal/backoff internal/containers internal/correlator internal/kubeapi internal/required internal/retryqueue internal/runonce internal/sleep lifecycle internal/apiobjects lifecycle/podset lifecycle/podstatus internal/lifecycle/statuspatch qos API CLUSTER

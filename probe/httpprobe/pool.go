@@ -6,11 +6,11 @@ package httpprobe
 import (
 	"cmp"
 	"crypto/tls"
-	"errors"
 	"net/http"
 	"time"
 
 	"github.com/seed81659283/nodeagent/internal/probeconn"
+	"github.com/seed81659283/nodeagent/internal/redirect"
 )
 
 const (
@@ -37,8 +37,6 @@ const (
 
 	// bufferSize suits the small requests and answers of probes; an idle connection holds two of them.
 	bufferSize = 1 << 10
-
-	maxRedirects = 10
 )
 
 // PoolOptions configures a [Pool].
@@ -68,8 +66,8 @@ func NewPool(o PoolOptions) *Pool {
 	kept.IdleConnTimeout = keptIdle
 
 	return &Pool{
-		kept:  http.Client{Transport: route{&keeper{max: kept.MaxIdleConns}, kept}, CheckRedirect: checkRedirect},
-		fresh: http.Client{Transport: fresh, CheckRedirect: checkRedirect},
+		kept:  http.Client{Transport: route{&keeper{max: kept.MaxIdleConns}, kept}, CheckRedirect: redirect.SameHost},
+		fresh: http.Client{Transport: fresh, CheckRedirect: redirect.SameHost},
 	}
 }
 
@@ -96,18 +94,6 @@ func newTransport() *http.Transport {
 	}
 	t.Protocols.SetHTTP1(true)
 	return t
-}
-
-// checkRedirect follows a redirect to the same host, at any port and in either scheme, and takes any other for the
-// answer: probing elsewhere would say nothing of this container.
-func checkRedirect(req *http.Request, via []*http.Request) error {
-	if req.URL.Hostname() != via[0].URL.Hostname() {
-		return http.ErrUseLastResponse
-	}
-	if len(via) >= maxRedirects {
-		return errors.New("stopped after 10 redirects")
-	}
-	return nil
 }
 
 // route asks by the scheme of a URL, over the connections that each side keeps.

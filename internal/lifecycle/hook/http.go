@@ -13,14 +13,15 @@ import (
 	"net/http"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/internal/redirect"
 )
 
 const (
 	// maxBody is how much of an answer is waited for, and how long an announced body may be to be waited for at all.
 	maxBody = 10 << 10
 	// maxHeader bounds what the header of an answer can make the agent keep in memory.
-	maxHeader    = 256 << 10
-	maxRedirects = 10
+	maxHeader = 256 << 10
 )
 
 // newClient returns a client for HTTP/1 that goes straight to the container: no proxy, and no look at certificates, for
@@ -41,19 +42,7 @@ func newClient(alive context.Context) *http.Client {
 		Protocols:              new(http.Protocols),
 	}
 	t.Protocols.SetHTTP1(true)
-	return &http.Client{Transport: t, CheckRedirect: checkRedirect}
-}
-
-// checkRedirect follows a redirect to the same host name, at any port and in either scheme. Any other is the answer: the
-// container has been told, and the agent is not to be sent around in the network of the node.
-func checkRedirect(req *http.Request, via []*http.Request) error {
-	if req.URL.Hostname() != via[0].URL.Hostname() {
-		return http.ErrUseLastResponse
-	}
-	if len(via) >= maxRedirects {
-		return errors.New("stopped after 10 redirects")
-	}
-	return nil
+	return &http.Client{Transport: t, CheckRedirect: redirect.SameHost}
 }
 
 // httpGet asks once, and once more without TLS, and then without the header and the part of the URL that say who asks, if
