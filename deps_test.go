@@ -106,7 +106,7 @@ cri/logs               max   0: cri internal/backoff internal/runonce internal/s
 
 # Engines: no third-party package, and never each other.
 pleg                   max   0: cri internal/backoff internal/listener internal/runonce internal/sleep internal/required
-eviction               max   0: internal/runonce internal/required
+eviction               max   0: internal/runonce internal/required internal/sleep
 eviction/evictiontest  max   0: eviction internal/suite testing
 eviction/podevict      max  80: cgroups cri eviction internal/containers internal/required lifecycle lifecycle/admission stats qos API k8s.io/kubelet/pkg/apis/stats/v1alpha1
 gc                     max   0: SYS cri internal/reference internal/atomicfile internal/plainfile internal/rmtree internal/runonce internal/sleep internal/required
@@ -114,34 +114,34 @@ gc/gctest              max   0: cri gc internal/suite testing
 
 # Resources: what a pod may use, and the cgroups that enforce it.
 cgroups                max   0: SYS
-cgroups/cgroupstest    max   0: cgroups internal/suite testing
+cgroups/cgroupstest    max   0: cgroups internal/suite testing internal/sleep
 cgroups/driver         max  40: cgroups cgroups/driver/internal/... internal/backoff internal/dirent internal/sleep SYS OCI
 cgroups/driver/internal/... max 40: cgroups internal/backoff internal/sleep SYS OCI
-cgroups/podtree        max  75: cgroups qos internal/backoff internal/quantity internal/runonce internal/required API
+cgroups/podtree        max  75: cgroups qos internal/backoff internal/quantity internal/runonce internal/required API internal/sleep
 qos                    max  75: cgroups cri internal/containers internal/quantity API
 
 # Probes: the engine and its probers know neither pods nor gRPC.
-probe                  max   0: internal/listener internal/probeconn internal/runonce internal/required
+probe                  max   0: internal/listener internal/probeconn internal/runonce internal/required internal/sleep
 probe/httpprobe        max   0: probe internal/probeconn internal/redirect SYS
 probe/grpcprobe        max 115: probe internal/probeconn GRPC
 probe/podprobe         max  75: cri internal/containers internal/expand probe probe/httpprobe API internal/required
 
 # Pods.
 lifecycle              max  75: cri images internal/backoff internal/fielderr internal/sleep internal/lifecycle/executor internal/lifecycle/callout internal/lifecycle/lacking internal/lifecycle/mailbox internal/lifecycle/ownership internal/lifecycle/resizequeue internal/lifecycle/runtimestate internal/lifecycle/startslots internal/lifecycle/turns lifecycle/plan lifecycle/podapi internal/lifecycle/poddir internal/lifecycle/podenv lifecycle/podset lifecycle/podspec lifecycle/podstatus internal/lifecycle/podview probe probe/podprobe qos internal/lifecycle/resize internal/runonce internal/required API
-internal/lifecycle/executor     max  75: cgroups cri images images/credential internal/containers internal/podip internal/rmtree internal/lifecycle/hook internal/lifecycle/startslots lifecycle/plan internal/lifecycle/poddir internal/lifecycle/podenv lifecycle/podspec lifecycle/podstatus internal/lifecycle/podview internal/lifecycle/resize API
+internal/lifecycle/executor     max  75: cgroups cri images images/credential internal/containers internal/podip internal/rmtree internal/lifecycle/hook internal/lifecycle/startslots lifecycle/plan internal/lifecycle/poddir internal/lifecycle/podenv lifecycle/podspec lifecycle/podstatus internal/lifecycle/podview internal/lifecycle/resize API internal/sleep
 lifecycle/plan         max  75: cri internal/containers internal/sleep internal/lifecycle/hook lifecycle/podspec lifecycle/podstatus internal/lifecycle/podview internal/lifecycle/resize probe probe/podprobe API
 lifecycle/podstatus    max  75: cgroups cri internal/containers internal/podip lifecycle/podspec internal/lifecycle/podview internal/lifecycle/resize probe/podprobe qos API
 internal/lifecycle/resize       max  75: cgroups cri internal/containers lifecycle/podspec internal/lifecycle/podview qos API
 internal/lifecycle/podview      max  75: cri API
 internal/lifecycle/poddir       max  75: cri cri/logs internal/atomicfile internal/backoff internal/dirlock internal/plainfile internal/rmtree lifecycle/podspec lifecycle/podstatus internal/lifecycle/resize API internal/notexist
-internal/lifecycle/startslots max 0:
+internal/lifecycle/startslots max   0: internal/sleep
 internal/lifecycle/turns max 0:
 internal/lifecycle/resizequeue max 65: qos API
 internal/lifecycle/callout max 0:
 internal/lifecycle/ownership max 0: cri
 internal/lifecycle/lacking max 65: API
-internal/lifecycle/runtimestate max 0: cri internal/lifecycle/callout
-internal/lifecycle/mailbox max 75: lifecycle/plan lifecycle/podstatus API
+internal/lifecycle/runtimestate max   0: cri internal/lifecycle/callout internal/sleep
+internal/lifecycle/mailbox max  75: lifecycle/plan lifecycle/podstatus API internal/sleep
 internal/lifecycle/lifecycletest max 75: lifecycle lifecycle/podspec API
 internal/lifecycle/podtest max 75: cgroups cri lifecycle/podapi API
 lifecycle/podapi       max  75: cri internal/reference internal/containers internal/fielderr internal/optional internal/podfield internal/quantity qos API
@@ -153,7 +153,7 @@ internal/lifecycle/statuspatch  max  75: internal/containers lifecycle/podapi li
 lifecycle/userns       max  75: cri internal/atomicfile API
 internal/lifecycle/hook         max  70: cri lifecycle/podspec internal/redirect internal/sleep API
 lifecycle/podstore     max  75: internal/atomicfile internal/backoff internal/runonce internal/safeyaml internal/sleep lifecycle/podset lifecycle/podstatus API
-lifecycle/source       max  80: internal/atomicfile internal/backoff internal/safeyaml lifecycle/podapi lifecycle/podset github.com/fsnotify/fsnotify internal/runonce API YAML
+lifecycle/source       max  80: internal/atomicfile internal/backoff internal/safeyaml lifecycle/podapi lifecycle/podset github.com/fsnotify/fsnotify internal/runonce API YAML internal/sleep
 apiserver    max 200: cri internal/backoff internal/containers internal/correlator internal/kubeapi internal/required internal/retryqueue internal/runonce internal/sleep lifecycle internal/apiobjects lifecycle/podset lifecycle/podstatus internal/lifecycle/statuspatch qos API CLUSTER
 internal/apiobjects max 200: images/credential internal/atomicfile internal/backoff internal/containers internal/kubeapi internal/objectwatch internal/plainfile internal/runonce internal/sleep internal/lifecycle/podenv internal/volume/claim internal/volume/token API CLUSTER volume internal/notexist
 apiserver/apiservertest max 200: k8s.io/client-go/rest testing lifecycle/podapi API
@@ -208,7 +208,7 @@ internal/fielderr      max  75: API
 internal/kubeapi       max 200: internal/backoff internal/runonce internal/sleep API CLUSTER github.com/go-logr/logr
 internal/lab           max   0: testing
 internal/latest        max   0:
-internal/login1/...    max  20: internal/atomicfile internal/login1 github.com/godbus/dbus/v5
+internal/login1/...    max  20: internal/atomicfile internal/login1 github.com/godbus/dbus/v5 internal/sleep
 internal/mount         max   0: internal/backoff SYS
 internal/blockdev      max   0: internal/plainfile internal/plugincmd SYS
 internal/mounttest     max   0: internal/isolated testing SYS
@@ -222,6 +222,7 @@ internal/podvolume     max  75: internal/containers API
 internal/podip         max  75: API
 internal/podtest       max  80: lifecycle/podapi API sigs.k8s.io/yaml testing
 internal/quantity      max  75: API
+internal/retryqueue    max   0: internal/sleep
 internal/safeyaml      max  75: internal/quantity API YAML
 internal/hostile       max   0:
 internal/script        max   0: testing
@@ -258,7 +259,7 @@ nodeapi                max  85: cri cri/logs internal/freshfile internal/runonce
 nodeapi/auth           max  70: internal/backoff internal/freshfile internal/sleep API
 # The HTTP API of the node. One third-party package frames SPDY for it; neither klog nor k8s.io/apiserver comes with it.
 cri/streaming         max   1: cri internal/required internal/runonce internal/streaming/...
-internal/streaming/... max 1: cri internal/streaming/... github.com/moby/spdystream/spdy
+internal/streaming/... max   1: cri internal/streaming/... github.com/moby/spdystream/spdy internal/sleep
 internal/authtest  max  65: internal/sleep API testing
 nodeapi/nodelogs       max  20: API
 # The kubelet's API.

@@ -114,10 +114,7 @@ func (m *Mirrors) Set(set podset.Set) {
 // Changed has Run look again: the Node was registered or is another one, or a static pod was admitted or has terminated. Without it Run looks
 // once a second as long as it waits for such a thing.
 func (m *Mirrors) Changed() {
-	select {
-	case m.wake <- struct{}{}:
-	default:
-	}
+	sleep.Wake(m.wake)
 }
 
 // shown forgets what was believed of pods that the watch has told of.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/internal/kubeapi"
 	"github.com/seed81659283/nodeagent/internal/runonce"
+	"github.com/seed81659283/nodeagent/internal/sleep"
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 	"github.com/seed81659283/nodeagent/qos"
 )
@@ -125,10 +126,7 @@ func (p *Pods) changed(keys ...string) {
 	for _, listen := range listeners {
 		listen(keys...)
 	}
-	select {
-	case p.wake <- struct{}{}:
-	default:
-	}
+	sleep.Wake(p.wake)
 }
 
 // subscribe has a part of the Source told the keys of pods that have come, changed or gone, mirror pods too, with no lock

@@ -120,10 +120,7 @@ func (r *Recorder) record(about corev1.ObjectReference, container string, annota
 		r.drop(e, ErrQueueFull)
 		return
 	}
-	select {
-	case r.kick <- struct{}{}:
-	default:
-	}
+	sleep.Wake(r.kick)
 }
 
 // Stats returns how many events there were.

@@ -18,6 +18,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/internal/kubeapi"
 	"github.com/seed81659283/nodeagent/internal/runonce"
+	"github.com/seed81659283/nodeagent/internal/sleep"
 	"github.com/seed81659283/nodeagent/lifecycle"
 )
 
@@ -148,10 +149,7 @@ func (s *Statuses) Flush(ctx context.Context) error {
 // wake has Run look at the pods.
 func (s *Statuses) wake() {
 	s.guard.Require("apisource.Statuses", s.opts.Logger, nil)
-	select {
-	case s.kick <- struct{}{}:
-	default:
-	}
+	sleep.Wake(s.kick)
 }
 
 // resync is how often pods are looked at without a change. Nothing is sent for those that are as they were. Source: syncPeriod in

@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/internal/required"
 	"github.com/seed81659283/nodeagent/internal/runonce"
+	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
 // Observer measures a node. Its methods are called from Run, never two calls of one of them at a time. A call that does not return
@@ -102,10 +103,7 @@ func New(observer Observer, actor Actor, o Options) (*Evictor, error) {
 // Wake has the node observed at once, for example because the kernel reports pressure. It returns at once and may be called from
 // anywhere, as often as there is reason to: at most every 100 ms counts.
 func (e *Evictor) Wake() {
-	select {
-	case e.wake <- struct{}{}:
-	default:
-	}
+	sleep.Wake(e.wake)
 }
 
 // Status is what an [Evictor] knows.

@@ -13,6 +13,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/internal/lifecycle/resize"
 	"github.com/seed81659283/nodeagent/internal/lifecycle/resizequeue"
+	"github.com/seed81659283/nodeagent/internal/sleep"
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
@@ -77,10 +78,7 @@ func (d *deferredResizes) podsChanged() {
 }
 
 func (d *deferredResizes) wake() {
-	select {
-	case d.signal <- struct{}{}:
-	default:
-	}
+	sleep.Wake(d.signal)
 }
 
 // retryDeferred wakes the workers of pods with a deferred resize when another pod has released resources, until ctx ends. Source:

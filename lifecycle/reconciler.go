@@ -23,6 +23,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/turns"
 	"github.com/seed81659283/nodeagent/internal/required"
 	"github.com/seed81659283/nodeagent/internal/runonce"
+	"github.com/seed81659283/nodeagent/internal/sleep"
 	"github.com/seed81659283/nodeagent/lifecycle/plan"
 	"github.com/seed81659283/nodeagent/lifecycle/podset"
 )
@@ -249,8 +250,5 @@ func (r *Reconciler) meet(ctx context.Context) (err error) {
 
 // wake makes Run look at the set of workers again.
 func (r *Reconciler) wake() {
-	select {
-	case r.kick <- struct{}{}:
-	default:
-	}
+	sleep.Wake(r.kick)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
 // inbox collects what the loop is asked to do, so that asking never blocks and nothing asked is lost: a request
@@ -42,10 +43,7 @@ func (b *inbox) ask(change func(*requests)) {
 }
 
 func (b *inbox) poke() {
-	select {
-	case b.wake <- struct{}{}:
-	default:
-	}
+	sleep.Wake(b.wake)
 }
 
 // take empties the inbox.

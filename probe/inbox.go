@@ -6,6 +6,8 @@ package probe
 import (
 	"io"
 	"sync"
+
+	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
 // inbox holds what callers ask of Run's loop. Asking never waits.
@@ -71,10 +73,7 @@ func (b *inbox) ask(f func(*requests)) {
 	b.mu.Lock()
 	f(&b.pending)
 	b.mu.Unlock()
-	select {
-	case b.wake <- struct{}{}:
-	default:
-	}
+	sleep.Wake(b.wake)
 }
 
 func (b *inbox) take() requests {

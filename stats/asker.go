@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seed81659283/nodeagent/internal/dirusage"
+	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
 // asker has volumes measured by who made them, a few at a time: one that does not answer keeps a place for its time, and
@@ -27,10 +28,7 @@ func newAsker(timeout time.Duration) *asker {
 // follow sets the targets.
 func (a *asker) follow(targets []target) {
 	a.want(targets)
-	select {
-	case a.wake <- struct{}{}:
-	default:
-	}
+	sleep.Wake(a.wake)
 }
 
 // run asks for what is due until ctx ends.

@@ -14,6 +14,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/listener"
 	"github.com/seed81659283/nodeagent/internal/nowait"
 	"github.com/seed81659283/nodeagent/internal/runonce"
+	"github.com/seed81659283/nodeagent/internal/sleep"
 	"github.com/seed81659283/nodeagent/internal/volume/plan"
 	"github.com/seed81659283/nodeagent/internal/volume/record"
 )
@@ -96,8 +97,5 @@ func (v *Volumes) needRun() { v.guard.Require("volume.Volumes", v.opts.Logger, v
 
 // signal wakes Run, which starts the steps that are due.
 func (v *Volumes) signal() {
-	select {
-	case v.wake <- struct{}{}:
-	default: // Run is about to wake
-	}
+	sleep.Wake(v.wake)
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/seed81659283/nodeagent/internal/kubeapi"
+	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
 // await returns the certificate of a request when it is issued. An API server that is away, and a watch that was cut, are waited
@@ -22,10 +23,7 @@ func await(ctx context.Context, client *kubeapi.Client, name string, uid types.U
 	store := kubeapi.NewStore(kubeapi.In(client, kubeapi.CertificateSigningRequests, ""), kubeapi.StoreOptions[*certificatesv1.CertificateSigningRequest]{
 		FieldSelector: fields.OneTermEqualSelector("metadata.name", name).String(), MaxObjects: 1,
 		Changed: func(...string) {
-			select {
-			case changed <- struct{}{}:
-			default: // it will look anyway
-			}
+			sleep.Wake(changed)
 		},
 	})
 	watching, end := context.WithCancel(ctx)

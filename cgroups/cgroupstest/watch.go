@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/seed81659283/nodeagent/cgroups"
+	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
 // watcher is a call of Watch that has not returned.
@@ -152,8 +153,5 @@ func (w *watcher) fire(i int) {
 }
 
 func (w *watcher) wake() {
-	select {
-	case w.fired <- struct{}{}:
-	default: // it will look anyway
-	}
+	sleep.Wake(w.fired)
 }

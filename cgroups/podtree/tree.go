@@ -16,6 +16,7 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 	"github.com/seed81659283/nodeagent/internal/required"
 	"github.com/seed81659283/nodeagent/internal/runonce"
+	"github.com/seed81659283/nodeagent/internal/sleep"
 	"github.com/seed81659283/nodeagent/qos"
 )
 
@@ -108,10 +109,7 @@ func (t *Tree) Node() qos.Node {
 
 // Changed tells the Tree that other pods are active than before. It does not wait.
 func (t *Tree) Changed() {
-	select {
-	case t.kick <- struct{}{}:
-	default:
-	}
+	sleep.Wake(t.kick)
 }
 
 // Status returns what is in force and what is not.

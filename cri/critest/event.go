@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
 // stream is one StreamEvents call. The runtime's lock guards it.
@@ -79,8 +80,5 @@ func (r *Runtime) publish(t cri.EventType, id string, pod cri.PodIdentity) {
 }
 
 func (s *stream) notify() {
-	select {
-	case s.wake <- struct{}{}:
-	default: // it was told already
-	}
+	sleep.Wake(s.wake)
 }

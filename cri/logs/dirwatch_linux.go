@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
 // Watcher lets all reads that follow a log share one inotify instance, of which a user has 128. The zero value is ready, and has an instance
@@ -139,9 +141,6 @@ func (w *Watcher) dispatch(notices []notice) {
 
 func fire(watches map[*dirWatch]struct{}) {
 	for d := range watches {
-		select {
-		case d.fired <- struct{}{}:
-		default: // it has one
-		}
+		sleep.Wake(d.fired)
 	}
 }

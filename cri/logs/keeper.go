@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/seed81659283/nodeagent/internal/backoff"
+	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
 const (
@@ -125,10 +126,7 @@ func (k *keeper) disarm() {
 func (k *keeper) soil(ctx context.Context) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	select {
-	case k.dirty <- struct{}{}:
-	default:
-	}
+	sleep.Wake(k.dirty)
 	if !k.packs {
 		k.packs = true
 		k.packer.Go(func() { k.pack(ctx) })

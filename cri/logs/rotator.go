@@ -13,6 +13,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/internal/required"
 	"github.com/seed81659283/nodeagent/internal/runonce"
+	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
 // Log is the log file of a running container.
@@ -124,10 +125,7 @@ func (r *Rotator) Set(list []Log) {
 	r.mu.Lock()
 	r.logs = logs
 	r.mu.Unlock()
-	select {
-	case r.changed <- struct{}{}:
-	default:
-	}
+	sleep.Wake(r.changed)
 }
 
 // notRun calls Hooks.Failed because no log is rotated.

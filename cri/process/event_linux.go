@@ -27,10 +27,7 @@ type queued struct {
 }
 
 func (s *stream) wake() {
-	select {
-	case s.ready <- struct{}{}:
-	default:
-	}
+	sleep.Wake(s.ready)
 }
 
 // emit queues an event for every stream, with the sandboxes and containers that the pod has now. The caller holds mu.

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/internal/kubeapi"
+	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
 // Times of the watches of single objects.
@@ -113,10 +114,7 @@ func (w *watched[T]) use(namespace, name string) (*entry[T], error) {
 		}
 		e = w.newEntry(namespace, name)
 		w.entries[key] = e
-		select {
-		case w.wake <- struct{}{}:
-		default: // it is awake already
-		}
+		sleep.Wake(w.wake)
 	}
 	e.used = time.Now()
 	return e, nil

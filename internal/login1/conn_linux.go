@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/godbus/dbus/v5"
+
+	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
 // Names on the bus.
@@ -101,10 +103,7 @@ func (c *Conn) Close() {
 // DeliverSignal implements [dbus.SignalHandler]. It does not block.
 func (c *Conn) DeliverSignal(iface, name string, _ *dbus.Signal) {
 	if iface == manager && name == prepare {
-		select {
-		case c.signal <- struct{}{}:
-		default:
-		}
+		sleep.Wake(c.signal)
 	}
 }
 

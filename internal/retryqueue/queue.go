@@ -9,6 +9,8 @@ import (
 	"maps"
 	"sync"
 	"time"
+
+	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
 // The pause after a failed round starts with minPause and doubles up to maxPause.
@@ -36,10 +38,7 @@ func (q *Queue[K, V]) Put(key K, report *V) {
 	q.mu.Lock()
 	q.pending[key] = report
 	q.mu.Unlock()
-	select {
-	case q.wake <- struct{}{}:
-	default:
-	}
+	sleep.Wake(q.wake)
 }
 
 // Remove drops the report of key.

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sleep waits for a time unless a context ends first. What has to wake up for other reasons has a select of its
-// own.
+// Package sleep waits for a time unless a context ends first, and wakes goroutines that wait on a channel. A goroutine with other
+// reasons to wake up has a select of its own.
 //
 // The zero time is never.
 package sleep
@@ -42,4 +42,12 @@ func Earlier(a, b time.Time) time.Time {
 		return b
 	}
 	return a
+}
+
+// Wake wakes the receiver of c, which has capacity 1, and does not block: a signal that is not received yet counts for all later ones.
+func Wake(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
 }

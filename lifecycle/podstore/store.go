@@ -104,10 +104,7 @@ func (s *Store) Update(set podset.Set) podset.Set {
 // wake makes Run look whether there is something to write.
 func (s *Store) wake() {
 	s.guard.Need(s.notRun)
-	select {
-	case s.changed <- struct{}{}:
-	default:
-	}
+	sleep.Wake(s.changed)
 }
 
 // notRun tells that nobody writes what was given to be kept.

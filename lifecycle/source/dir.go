@@ -96,7 +96,7 @@ func (d *Dir) Run(ctx context.Context, sink func(Update)) error {
 		}
 		// This pause limits the scans per second, however many changes the kernel reports. What never holds still
 		// is looked at ever more rarely, up to once a second.
-		if !sleep(ctx, delay, nil) {
+		if !pause(ctx, delay, nil) {
 			return nil
 		}
 		if d.pending {
@@ -104,7 +104,7 @@ func (d *Dir) Run(ctx context.Context, sink func(Update)) error {
 			continue
 		}
 		delay = d.opts.Settle
-		if !sleep(ctx, w.untilLook(time.Now()), w.changed) {
+		if !pause(ctx, w.untilLook(time.Now()), w.changed) {
 			return nil
 		}
 	}
@@ -329,8 +329,8 @@ func cause(err error) error {
 	return err
 }
 
-// sleep waits for a time, or until wake is ready, and reports whether ctx still holds.
-func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
+// pause waits for a time, or until wake is ready, and reports whether ctx still holds.
+func pause(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

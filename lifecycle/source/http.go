@@ -76,7 +76,7 @@ func (h *HTTP) Run(ctx context.Context, sink func(Update)) error {
 		if first || !u.equal(last) {
 			sink(u)
 		}
-		if !sleep(ctx, h.opts.Period, nil) {
+		if !pause(ctx, h.opts.Period, nil) {
 			return nil
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 
 	"github.com/seed81659283/nodeagent/internal/backoff"
+	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
 // firstRetry is the time until a watch that failed is tried again. It doubles with each failure, up to the period.
@@ -100,10 +101,7 @@ func (w *watch) start(dir string) error {
 					return
 				}
 			}
-			select {
-			case w.changed <- struct{}{}:
-			default:
-			}
+			sleep.Wake(w.changed)
 		}
 	})
 	return nil

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/seed81659283/nodeagent/internal/sleep"
 	"github.com/seed81659283/nodeagent/nodestatus"
 )
 
@@ -57,8 +58,5 @@ func call[T any](hook func(T), v T) {
 
 // poke puts a token into a channel that has room for one.
 func poke(ch chan<- struct{}) {
-	select {
-	case ch <- struct{}{}:
-	default:
-	}
+	sleep.Wake(ch)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/internal/lifecycle/podview"
 	"github.com/seed81659283/nodeagent/internal/lifecycle/resize"
+	"github.com/seed81659283/nodeagent/internal/sleep"
 	"github.com/seed81659283/nodeagent/lifecycle/plan"
 )
 
@@ -51,7 +52,7 @@ func (q *Quota) ensureCgroup(ctx context.Context, pod *corev1.Pod, observed cri.
 		return err
 	}
 	if podview.Running(observed) {
-		nudge(q.runs)
+		sleep.Wake(q.runs)
 	}
 	return nil
 }
@@ -78,7 +79,7 @@ func (q *Quota) liftAgain(ctx context.Context, pod *corev1.Pod) {
 	if err := q.lift(ctx, pod); err != nil {
 		q.reporter.Warn("lift the CPU quota of the pod", "error", err)
 	}
-	nudge(q.runs)
+	sleep.Wake(q.runs)
 }
 
 // enforce enforces the quota of a pod unless it is known to be enforced. It does so also after the end of ctx: the containers that were
@@ -139,11 +140,3 @@ func (q *Quota) Due(due <-chan time.Time) <-chan time.Time {
 
 // Lifted receives when something runs, or may, while the quota of the pod is lifted.
 func (q *Quota) Lifted() <-chan struct{} { return q.runs }
-
-// nudge leaves a note in a channel that has room for one, or has one already.
-func nudge(notes chan<- struct{}) {
-	select {
-	case notes <- struct{}{}:
-	default:
-	}
-}

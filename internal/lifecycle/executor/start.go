@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/sleep"
 	"github.com/seed81659283/nodeagent/lifecycle/plan"
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
@@ -108,7 +109,7 @@ func (s *starter) runCreated(ctx context.Context, pod *corev1.Pod, start plan.St
 	if hooked {
 		s.postStart.setPending(id)
 	}
-	nudge(s.quota.runs)
+	sleep.Wake(s.quota.runs)
 	if err := s.node.Runtime.StartContainer(ctx, id); err != nil {
 		return &StartError{Reason: podstatus.ReasonRunError, Err: err}
 	}

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 
+	"github.com/seed81659283/nodeagent/internal/sleep"
 	"github.com/seed81659283/nodeagent/lifecycle/plan"
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
@@ -51,15 +52,7 @@ func New(pod *corev1.Pod) *Mailbox {
 }
 
 // Poke makes the worker look at its pod again.
-func (m *Mailbox) Poke() { nudge(m.Notes) }
-
-// nudge leaves a note in a channel that has room for one, or has one already.
-func nudge(notes chan<- struct{}) {
-	select {
-	case notes <- struct{}{}:
-	default:
-	}
-}
+func (m *Mailbox) Poke() { sleep.Wake(m.Notes) }
 
 // Wanted returns the newest spec of the pod, and whether no source wants it any more.
 func (m *Mailbox) Wanted() (pod *corev1.Pod, deleted bool) {
@@ -91,7 +84,7 @@ func (m *Mailbox) Update(pod *corev1.Pod, terminal bool) {
 		m.cancel() // what is under way takes too long, or has become pointless
 	}
 	m.pod = pod
-	nudge(notes)
+	sleep.Wake(notes)
 }
 
 // listAgain stores that a source lists a deleted pod again, if the pod is unchanged. The lock is held.
@@ -103,7 +96,7 @@ func (m *Mailbox) listAgain(pod *corev1.Pod) {
 	if m.given != nil && Same(unseen(m.given), unseen(pod)) {
 		m.again = pod
 	}
-	nudge(m.Notes)
+	sleep.Wake(m.Notes)
 }
 
 // annotationSeen is when a source has read the manifest of a static pod: a manifest that is written again has another time.
@@ -176,7 +169,7 @@ func (m *Mailbox) Evict(e podstatus.Eviction) <-chan struct{} {
 		return settled
 	}
 	out.settled = settled
-	nudge(m.Notes)
+	sleep.Wake(m.Notes)
 	return settled
 }
 
@@ -193,7 +186,7 @@ func (m *Mailbox) Trim() <-chan struct{} {
 		return done
 	}
 	m.trim = done
-	nudge(m.Notes)
+	sleep.Wake(m.Notes)
 	return done
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/internal/lifecycle/callout"
+	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
 const (
@@ -81,10 +82,7 @@ func (r *Runtime) CheckNetwork(ctx context.Context, uid string, wait bool) error
 }
 
 func (r *Runtime) poke() {
-	select {
-	case r.wanted <- struct{}{}:
-	default: // it is asked anyway
-	}
+	sleep.Wake(r.wanted)
 }
 
 // await waits for the next answer. When it takes too long, nobody waits again until there is one.

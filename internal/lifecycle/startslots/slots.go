@@ -11,6 +11,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
 // Slots are what starts wait for. Whoever waits gets the next slot in the order in which it came. Where there is an idle function, the bound follows the machine between least and most, as pace says.
@@ -51,10 +53,7 @@ func (s *Slots) Acquire(ctx context.Context) error {
 	mine := make(chan struct{})
 	s.queue = append(s.queue, mine)
 	s.mu.Unlock()
-	select {
-	case s.waits <- struct{}{}:
-	default:
-	}
+	sleep.Wake(s.waits)
 	select {
 	case <-mine:
 		return nil

@@ -10,6 +10,8 @@ import (
 	"io"
 	"sync"
 	"time"
+
+	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
 // ErrFull is the error of a Write whose reader takes nothing.
@@ -139,8 +141,5 @@ func (p *Pipe) Ended() bool {
 }
 
 func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
+	sleep.Wake(c)
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/internal/required"
 	"github.com/seed81659283/nodeagent/internal/runonce"
+	"github.com/seed81659283/nodeagent/internal/sleep"
 	"github.com/seed81659283/nodeagent/volume"
 )
 
@@ -196,8 +197,5 @@ func (k *Keeper) Counts() map[Count]int {
 
 // poke lets Run look at what is due.
 func (k *Keeper) poke() {
-	select {
-	case k.wake <- struct{}{}:
-	default: // it will look anyway
-	}
+	sleep.Wake(k.wake)
 }
