@@ -88,15 +88,12 @@ func New(c Cgroups, runtime cri.Lister, o Options) (*Collector, error) {
 	return k, nil
 }
 
-// ErrTwice is returned by a second call of [Collector.Run].
-var ErrTwice = errors.New("Collector.Run is called once: use the Collector that runs")
-
 // Run measures logs and volumes in the background until ctx ends, and returns nil. Without it summaries have neither, and
 // the first of [Collector.Summary] has that logged within 10 s.
 // A measurement in which the kernel does not come back is left behind, see [Collector.Pending].
 func (k *Collector) Run(ctx context.Context) error {
-	if k.run.Begin() != nil {
-		return ErrTwice
+	if err := k.run.Begin(); err != nil {
+		return fmt.Errorf("stats.Collector: %w", err)
 	}
 	defer k.run.End()
 	var asker sync.WaitGroup

@@ -23,6 +23,7 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups/cgroupstest"
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/critest"
+	"github.com/seed81659283/nodeagent/internal/runonce"
 	"github.com/seed81659283/nodeagent/stats"
 )
 
@@ -328,7 +329,7 @@ func TestRunMeasuresLogsAndVolumes(t *testing.T) {
 	assert.Equal(t, "claim", p.VolumeStats[1].PVCRef.Name)
 	want := 7*mib + 16<<10 + *p.VolumeStats[0].UsedBytes + 4<<10 + 80<<10 // layer, logs, volume, hosts file, termination message
 	assert.InDelta(t, want, *p.EphemeralStorage.UsedBytes, 16<<10, "and two directories")
-	assert.ErrorIs(t, c.Run(ctx), stats.ErrTwice)
+	assert.ErrorIs(t, c.Run(ctx), runonce.ErrTwice)
 	cancel()
 	assert.NoError(t, <-ended)
 }
