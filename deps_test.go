@@ -83,7 +83,7 @@ tests probe/podprobe:           cri/remote cri/process
 tests cgroups/podtree:          cgroups/cgroupstest cgroups/driver
 tests nodeapi/prom/usage:       cgroups/cgroupstest cri/critest internal/promtest
 tests stats:       internal/rmtree cgroups/cgroupstest cgroups/driver cri/critest SYS
-tests gc gc/gctest:             gc/gctest images images/credential cri/remote SYS
+tests gc internal/gctest:       internal/gctest images images/credential cri/remote SYS
 tests cni:                      internal/cnitest API SYS
 tests cni/netns internal/isolated: SYS
 tests nodeapi/prom:             internal/promtest cri/critest images/credential github.com/prometheus/client_golang/prometheus/testutil/...
@@ -110,7 +110,7 @@ eviction               max   0: internal/runonce internal/required internal/slee
 eviction/evictiontest  max   0: eviction internal/suite testing
 eviction/podevict      max  80: cgroups cri eviction internal/containers internal/required lifecycle lifecycle/admission stats qos API k8s.io/kubelet/pkg/apis/stats/v1alpha1
 gc                     max   0: SYS cri internal/reference internal/atomicfile internal/plainfile internal/rmtree internal/runonce internal/sleep internal/required
-gc/gctest              max   0: cri gc internal/suite testing
+internal/gctest        max   0: cri gc internal/suite testing
 
 # Resources: what a pod may use, and the cgroups that enforce it.
 cgroups                max   0: SYS

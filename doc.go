@@ -65,7 +65,7 @@
 //   - [github.com/seed81659283/nodeagent/images]: makes images present: pull policy, back-off, limits, and who may use
 //     what was pulled with a secret
 //   - [github.com/seed81659283/nodeagent/gc]: removes images that nothing uses, and what pods have left behind
-//   - [github.com/seed81659283/nodeagent/gc/gctest]: images on a disk in memory, and the suite that every collector passes
+//   - [github.com/seed81659283/nodeagent/internal/gctest]: images on a disk in memory, and the suite that every collector passes
 //   - [github.com/seed81659283/nodeagent/images/credential]: pull secrets, docker configurations and credential
 //     provider plugins
 //

@@ -18,9 +18,9 @@ const (
 
 // Names of the kubelet's layout, pkg/kubelet/cm/{qos,pod}_container_manager_linux.go.
 const (
-	Kubepods      = "kubepods"   // all pods, and the Guaranteed ones directly
-	BurstableDir  = "burstable"  // in Kubepods
-	BestEffortDir = "besteffort" // in Kubepods
+	kubepods      = "kubepods"   // all pods, and the Guaranteed ones directly
+	burstableDir  = "burstable"  // in kubepods
+	bestEffortDir = "besteffort" // in kubepods
 	podPrefix     = "pod"        // before the UID
 )
 
@@ -29,11 +29,11 @@ const (
 func QOSPath(root Path, class QOS) Path {
 	switch class {
 	case Guaranteed:
-		return root.Join(Kubepods)
+		return root.Join(kubepods)
 	case Burstable:
-		return root.Join(Kubepods, BurstableDir)
+		return root.Join(kubepods, burstableDir)
 	default:
-		return root.Join(Kubepods, BestEffortDir)
+		return root.Join(kubepods, bestEffortDir)
 	}
 }
 
@@ -61,7 +61,7 @@ func PodUID(root, p Path) (uid string, ok bool) {
 		}
 	}
 	switch class {
-	case Kubepods, Kubepods + "/" + BurstableDir, Kubepods + "/" + BestEffortDir:
+	case kubepods, kubepods + "/" + burstableDir, kubepods + "/" + bestEffortDir:
 		return uid, true
 	}
 	return "", false

@@ -24,7 +24,7 @@ type Decision struct {
 	// NoVictim says why no pod is evicted although the threshold of Starved is met. Its Signal is empty where that is not so.
 	NoVictim NoVictim
 	// Kill are the UIDs of pods that somebody else evicts and that are not gone in their time: kill them without the runtime, where
-	// there is a [Killer]. See [State.Unblocked].
+	// there is a [Killer].
 	Kill []string
 	Wake time.Time // when to observe again, unless something ends before
 	// Problems are readings and candidates that were left out.

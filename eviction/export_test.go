@@ -8,4 +8,5 @@ var (
 	ParseReclaim     = parseReclaim
 	QuantityOfAmount = Amount.quantity
 	FormatQuantity   = AmountFormat.quantity
+	Unblock          = State.unblocked
 )

@@ -247,7 +247,7 @@ func (r *runner) evict(ctx context.Context, e Eviction) {
 	}
 	r.send(ctx, func(s State) State {
 		if err != nil {
-			return s.Unblocked(e.UID, time.Now().Add(again))
+			return s.unblocked(e.UID, time.Now().Add(again))
 		}
 		r.pods.outdate()
 		return s.Evicted(e.UID)
@@ -298,7 +298,7 @@ func (r *runner) kill(ctx context.Context, uid string) bool {
 
 // unblock lets another pod be evicted although one that was killed is not gone.
 func (r *runner) unblock(ctx context.Context, uid string) {
-	r.send(ctx, func(s State) State { return s.Unblocked(uid, time.Now().Add(forgetAfter)) })
+	r.send(ctx, func(s State) State { return s.unblocked(uid, time.Now().Add(forgetAfter)) })
 }
 
 // send hands a result to Run.

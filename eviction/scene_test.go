@@ -55,9 +55,9 @@ func (s *scene) do(out *strings.Builder, words []string) {
 	case "terminated": // and only the candidates tell
 		s.remove(args[0])
 	case "killed":
-		s.state = s.state.Unblocked(args[0], s.now.Add(5*time.Minute))
+		s.state = eviction.Unblock(s.state, args[0], s.now.Add(5*time.Minute))
 	case "failed":
-		s.state = s.state.Unblocked(args[0], s.now.Add(10*time.Second))
+		s.state = eviction.Unblock(s.state, args[0], s.now.Add(10*time.Second))
 	case "restart":
 		s.state, s.reclaim = eviction.State{}, nil
 	case "reclaimed":

@@ -104,10 +104,10 @@ func (s State) Evicted(uid string) State {
 	return s
 }
 
-// Unblocked returns the state after a pod that was to be evicted holds up others no longer: its processes were killed although
+// unblocked returns the state after a pod that was to be evicted holds up others no longer: its processes were killed although
 // the runtime does not answer, or it could not be evicted. It is not chosen again before the time is reached; of several times the
 // latest counts.
-func (s State) Unblocked(uid string, until time.Time) State {
+func (s State) unblocked(uid string, until time.Time) State {
 	s.victims = slices.Clone(s.victims)
 	for i := range s.victims {
 		v := &s.victims[i]

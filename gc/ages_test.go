@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed81659283/nodeagent/gc"
-	"github.com/seed81659283/nodeagent/gc/gctest"
+	"github.com/seed81659283/nodeagent/internal/gctest"
 )
 
 // Whatever stands in the file of ages, images begin to age anew, somebody is told, and the next pass writes a good one.

@@ -26,7 +26,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/remote"
 	"github.com/seed81659283/nodeagent/gc"
-	"github.com/seed81659283/nodeagent/gc/gctest"
+	"github.com/seed81659283/nodeagent/internal/gctest"
 	"github.com/seed81659283/nodeagent/internal/lab"
 )
 

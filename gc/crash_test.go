@@ -16,7 +16,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/gc"
-	"github.com/seed81659283/nodeagent/gc/gctest"
+	"github.com/seed81659283/nodeagent/internal/gctest"
 )
 
 var errKilled = errors.New("this agent is dead")

@@ -11,10 +11,10 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// Measure returns a function that measures the file system that a runtime keeps its images on, the first that it names, for
+// measureDisk returns a function that measures the file system that a runtime keeps its images on, the first that it names, for
 // ImageOptions.Disk. The runtime is asked once where that is. A call that hangs, as one of a dead mount does, costs a thread until
 // it returns: meanwhile the file system is not asked again.
-func Measure(images cri.Images) func(ctx context.Context) (Disk, error) {
+func measureDisk(images cri.Images) func(ctx context.Context) (Disk, error) {
 	m := &meter{images: images, turn: make(chan struct{}, 1)}
 	return m.measure
 }

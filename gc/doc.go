@@ -72,5 +72,5 @@
 //
 // For a runtime without images, such as package process, there is nothing for [Images] to do.
 //
-// Test kit: package gctest has images on a disk in memory, and the suite that every [ImageGC] passes.
+// Test kit: package critest has a runtime in memory, with images and containers.
 package gc

@@ -60,8 +60,8 @@ type Disk struct {
 	Available uint64 // more than Capacity counts as Capacity
 }
 
-// ErrNoCapacity says that a file system without any capacity was measured: whoever measured it is wrong.
-var ErrNoCapacity = errors.New("the file system of images has a capacity of 0 bytes")
+// errNoCapacity is the error of a measurement that is wrong.
+var errNoCapacity = errors.New("the file system of images has a capacity of 0 bytes")
 
 // Used returns how full a file system is, in percent, rounded up. One without capacity is full.
 func (d Disk) Used() int {
@@ -71,11 +71,11 @@ func (d Disk) Used() int {
 	return 100 - int(scale(min(d.Available, d.Capacity), 100, d.Capacity))
 }
 
-// Excess reports whether images have to go, and how many bytes are to be available more then, which may be none. The error is
-// [ErrNoCapacity]. Source: GarbageCollect in pkg/kubelet/images/image_gc_manager.go.
+// Excess reports whether images have to go, and how many bytes are to be available more then, which may be none. A
+// capacity of zero is an error. Source: GarbageCollect in pkg/kubelet/images/image_gc_manager.go.
 func (p ImagePolicy) Excess(d Disk) (want uint64, over bool, err error) {
 	if d.Capacity == 0 {
-		return 0, false, ErrNoCapacity
+		return 0, false, errNoCapacity
 	}
 	if d.Used() < p.HighThresholdPercent {
 		return 0, false, nil

@@ -32,7 +32,7 @@ type ImageOptions struct {
 	// Ready reports whether Wanted knows all pods of the node. While it does not, no image goes. Nil: it does.
 	Ready func() bool
 
-	// Disk measures the file system of images. Nil means [Measure].
+	// Disk measures the file system of images. Nil measures the first image file system that the runtime names.
 	Disk func(ctx context.Context) (Disk, error)
 	// Settle is how long a pass waits in all for room that comes later than its removals. Zero means 2 s; less: not at all.
 	Settle time.Duration
@@ -121,7 +121,7 @@ func NewImages(images cri.Images, lister cri.Lister, o ImageOptions) (*Images, e
 		o.Settle = 2 * time.Second
 	}
 	if o.Disk == nil {
-		o.Disk = Measure(images)
+		o.Disk = measureDisk(images)
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

@@ -19,7 +19,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/gc"
-	"github.com/seed81659283/nodeagent/gc/gctest"
+	"github.com/seed81659283/nodeagent/internal/gctest"
 	"github.com/seed81659283/nodeagent/internal/reference"
 	"github.com/seed81659283/nodeagent/internal/script"
 )

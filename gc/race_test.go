@@ -23,7 +23,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/critest"
 	"github.com/seed81659283/nodeagent/gc"
-	"github.com/seed81659283/nodeagent/gc/gctest"
+	"github.com/seed81659283/nodeagent/internal/gctest"
 	"github.com/seed81659283/nodeagent/images"
 	"github.com/seed81659283/nodeagent/images/credential"
 )

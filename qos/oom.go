@@ -16,9 +16,6 @@ import (
 // The scores of pkg/kubelet/qos/policy.go. The kernel adds a score to the thousandths of memory that a process uses
 // and kills the process with the highest sum.
 const (
-	// AgentOOMScoreAdj is the score of the node agent itself, which the kubelet gives itself too.
-	AgentOOMScoreAdj = -999
-
 	guaranteedScore = -997
 	bestEffortScore = 1000
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/gc"
-	"github.com/seed81659283/nodeagent/gc/gctest"
+	"github.com/seed81659283/nodeagent/internal/gctest"
 )
 
 // shelf returns a store of a used, a pinned, an imported and two unused images, on a disk that is full.
