@@ -23,9 +23,9 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/critest"
 	"github.com/seed81659283/nodeagent/gc"
-	"github.com/seed81659283/nodeagent/internal/gctest"
 	"github.com/seed81659283/nodeagent/images"
 	"github.com/seed81659283/nodeagent/images/credential"
+	"github.com/seed81659283/nodeagent/internal/gctest"
 )
 
 // TestMain keeps the tests on one processor: the race detector of Go 1.26 now and then crashes when timers of a

@@ -40,7 +40,7 @@
 //
 // A runtime starts a container from within: runc's init joins the cgroup first, and then sets up namespaces and mounts.
 // In a pod of 100 millicores that work, some 30 ms of CPU time, is held back for 3 to 4 periods of 100 ms, in the
-// sandbox and again in each container. So [Tree.Ensure] leaves a quota of less than [StartCPUs] out, and [Tree.Limit]
+// sandbox and again in each container. So [Tree.Ensure] leaves a quota of less than 1 CPU out, and [Tree.Limit]
 // writes it when the containers run; a later start of a container lifts it for as long as that takes. Everything else
 // is in force from the beginning: memory, PIDs, huge pages, CPU shares, and the quotas of the containers, which the
 // runtime keeps. runc sets those when most of its init is over: measured with cgroupfs, no start of a container of 20

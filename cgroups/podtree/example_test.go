@@ -5,7 +5,9 @@ package podtree_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"testing/fstest"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -72,4 +74,51 @@ func ExamplePlanResize() {
 	})
 	fmt.Println(steps, err)
 	// Output: [container web memory 0/1073741824 pod memory.max 1073741824] <nil>
+}
+
+// The limits of a node's tree, from a kubelet's configuration, without a node.
+func ExamplePlan() {
+	system, _ := podtree.ParseReserved(map[string]string{"cpu": "500m", "memory": "1Gi"})
+	percent, _ := podtree.ParseQOSReserved(map[string]string{"memory": "50%"})
+	pids, _ := podtree.MaxPIDs(fstest.MapFS{
+		"sys/kernel/pid_max":     {Data: []byte("32768\n")},
+		"sys/kernel/threads-max": {Data: []byte("60000\n")},
+	})
+	options := podtree.Options{
+		Capacity: list("cpu", "4", "memory", "8Gi"), MaxPIDs: pids, QOSReserved: percent,
+		Reserved: podtree.Reserved{System: system},
+		Enforce:  []podtree.Enforcement{podtree.EnforcePods, podtree.EnforceSystem}, SystemCgroup: "system",
+	}
+	reserved, err := podtree.PlanReserved(options)
+	pod := newPod("web", list("cpu", "250m", "memory", "2Gi"), list("memory", "2Gi"))
+	for _, u := range append(reserved, podtree.Plan(options, []*corev1.Pod{pod}, true)...) {
+		fmt.Println(u.Path, u.Resources.CPUShares)
+	}
+	reservation := options.Reserved.Reservation(options.Capacity)
+	fmt.Println(err, reservation.Memory())
+	// Output:
+	// system 512
+	// kubepods 3584
+	// kubepods/burstable 256
+	// kubepods/besteffort 2
+	// <nil> 1Gi
+}
+
+// A health check of a node: the cgroups whose limits are not in force.
+func ExampleTree_Status() {
+	tree, err := podtree.New(cgroupstest.New(cgroupstest.Options{}), pods(), podtree.Options{Capacity: list("cpu", "4", "memory", "8Gi")})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	err = tree.Setup(context.Background())
+	tree.Changed() // the set of active pods has changed
+	for _, c := range tree.Status().Cgroups {
+		var overuse *podtree.OveruseError
+		if errors.As(c.Err, &overuse) {
+			fmt.Println("evict pods:", overuse.Usage-overuse.Limit, "bytes too many in", c.Path)
+		}
+	}
+	fmt.Println(tree.Status().Ready, err)
+	// Output: true <nil>
 }

@@ -34,7 +34,7 @@ func (t *Tree) Exists(ctx context.Context, pod *corev1.Pod) (bool, error) {
 
 // Ensure makes the cgroup of a pod and limits it. It is called before the pod's sandbox is made, and before a container
 // is started in it later. A cgroup in which something runs is left as it is: its limits are changed by [Tree.Resize]. But
-// a CPU quota of less than [StartCPUs] is left out or lifted until [Tree.Limit] is called, unless Options.QuotaFromStart
+// a CPU quota of less than 1 CPU is left out or lifted until [Tree.Limit] is called, unless Options.QuotaFromStart
 // says otherwise. Where the UID of a pod holds "pod" the cgroup is made as well, but it is never taken for that of an orphaned pod, see
 // [cgroups.PodUID].
 func (t *Tree) Ensure(ctx context.Context, pod *corev1.Pod) error {
@@ -61,7 +61,7 @@ func (t *Tree) ensure(ctx context.Context, pod *corev1.Pod) error {
 	}
 	defer release()
 	r := ForPod(pod, t.opts.Node)
-	lifted := r.CPUQuota > 0 && cpus(r) < StartCPUs && !t.opts.QuotaFromStart
+	lifted := r.CPUQuota > 0 && cpus(r) < startCPUs && !t.opts.QuotaFromStart
 	if lifted {
 		r.CPUQuota = cgroups.Unlimited
 	}
@@ -79,9 +79,9 @@ func (t *Tree) ensure(ctx context.Context, pod *corev1.Pod) error {
 	return t.apply(ctx, op, p, r)
 }
 
-// StartCPUs is from how many CPUs a quota does not slow a start down: what a runtime does in the cgroup of a pod to start
+// startCPUs is from how many CPUs a quota does not slow a start down: what a runtime does in the cgroup of a pod to start
 // a container, such as runc's init, keeps less than that busy.
-const StartCPUs = 1
+const startCPUs = 1
 
 // Limit puts the CPU quota of a pod in force which [Tree.Ensure] left out or lifted for a start. It is called when the
 // containers of the start run, and for each pod that runs as the agent comes up, as the one before may have died in

@@ -82,15 +82,15 @@ func (t *Tree) Path(pod *corev1.Pod) cgroups.Path {
 	return cgroups.PodPath(t.opts.Root, cgroups.QOS(qos.StatusClass(pod)), string(pod.UID))
 }
 
-// Namer is a [Cgroups] that has the names by which a CRI runtime takes cgroups. *driver.Driver is one.
-type Namer interface {
+// namer is a [Cgroups] that has the names by which a CRI runtime takes cgroups. *driver.Driver is one.
+type namer interface {
 	Name(p cgroups.Path) (string, error)
 }
 
-// CgroupParent returns the function for podspec.Options.CgroupParent, or nil where the cgroups are no [Namer]. Its result is empty for
+// CgroupParent returns the function for podspec.Options.CgroupParent, or nil where the cgroups have no method Name. Its result is empty for
 // a pod whose cgroup has no name, which [Tree.Ensure] refuses.
 func (t *Tree) CgroupParent() func(pod *corev1.Pod) string {
-	n, ok := t.w.(Namer)
+	n, ok := t.w.(namer)
 	if !ok {
 		return nil
 	}

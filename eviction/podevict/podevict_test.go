@@ -4,6 +4,7 @@
 package podevict_test
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"testing"
@@ -312,4 +313,25 @@ func ExampleExplain() {
 	fmt.Printf("%q\n", why.Message)
 	// Output:
 	// "The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi. Container c was using 150Mi, request is 100Mi, has larger consumption of memory. "
+}
+
+// A critical pod lacks memory: the pods that have to go for it.
+func ExamplePreempt() {
+	critical := pod("dns", list("memory", "300Mi"), nil)
+	critical.Spec.Priority = new(int32(2_000_001_000))
+	running := []*corev1.Pod{pod("web", list("memory", "200Mi"), nil), pod("batch", list("memory", "400Mi"), nil)}
+	chosen, err := podevict.Preempt(critical, running, []podevict.Shortage{{Resource: corev1.ResourceMemory, Missing: 300 * mi}})
+	for _, p := range chosen {
+		fmt.Println(p.UID, podevict.Preempted().Reason == podevict.ReasonPreempting, err)
+	}
+	// Output: batch true <nil>
+}
+
+// Admission under pressure, with the kubelet's reason.
+func ExampleAdmit() {
+	err := podevict.Admit(pod("batch", nil, nil), []eviction.Condition{eviction.DiskPressure}, false)
+	if refusal, ok := errors.AsType[*podevict.Refusal](err); ok && refusal.Reason == podevict.ReasonEvicted {
+		fmt.Printf("%q\n", refusal.Message)
+	}
+	// Output: "The node had condition: [DiskPressure]. "
 }

@@ -32,9 +32,9 @@ func Preempted() Explanation {
 	}
 }
 
-// CanPreempt reports whether a pod may end another one: it is critical and the other is not, or both have priorities and its own is
+// canPreempt reports whether a pod may end another one: it is critical and the other is not, or both have priorities and its own is
 // greater.
-func CanPreempt(pod, other *corev1.Pod) bool {
+func canPreempt(pod, other *corev1.Pod) bool {
 	if qos.IsCritical(pod) && !qos.IsCritical(other) {
 		return true
 	}
@@ -90,7 +90,7 @@ func newChooser(pod *corev1.Pod, others []*corev1.Pod, short []Shortage) *choose
 		c.missing = append(c.missing, s.Missing)
 	}
 	for _, other := range others {
-		if !CanPreempt(pod, other) {
+		if !canPreempt(pod, other) {
 			continue
 		}
 		r := request{pod: other, memory: requested(other, corev1.ResourceMemory), cpu: requested(other, corev1.ResourceCPU)}

@@ -4,6 +4,7 @@
 package credential_test
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
@@ -34,6 +35,22 @@ func ExampleKeyring() {
 	// credential of team regcred
 	// credential of any regcred
 	// <nil>
+}
+
+// The credentials of a node that a program reads from the docker configuration of its user.
+func ExampleProviderFunc() {
+	config, err := credential.ParseConfig([]byte(`{"auths":{"ghcr.io":{"username":"any","password":"p"}}}`), credential.DockerConfigJSON)
+	if err != nil {
+		panic(err)
+	}
+	var node credential.Provider = credential.ProviderFunc(func(_ context.Context, repository string, _ credential.Pod) ([]credential.Credential, error) {
+		var ring credential.Keyring
+		err := ring.Add(config, credential.Source{})
+		return ring.Lookup(repository), err
+	})
+	found, err := node.Credentials(context.Background(), "ghcr.io/team/app", credential.Pod{})
+	fmt.Println(found[0].Auth().Username, len(found[0].Hash()), err)
+	// Output: any 64 <nil>
 }
 
 // users returns the names of the credentials that a keyring with these keys has for a repository. The user of each is
