@@ -41,7 +41,7 @@ tests apiserver internal/apiobjects apiserver/apiservertest nodestatus apiserver
 tests apiserver:      cri lifecycle lifecycle/podapi pleg internal/volume/token
 tests internal/lab:             GRPC
 tests internal/dirusage volume/fsgroup: internal/rmtree
-tests nodestatus/heartbeat:     apiserver/apiservertest k8s.io/client-go/rest nodestatus/machine apiserver/kubeconfig
+tests nodestatus/heartbeat:     apiserver/apiservertest k8s.io/client-go/rest nodestatus/machine apiserver/cert
 tests shutdown internal/login1: internal/login1/login1test
 tests apiserver/cert:          internal/certtest
 tests cri/streaming:           cri/remote
@@ -242,8 +242,7 @@ lifecycle/podevents    max  80: cri images internal/required lifecycle probe API
 # The node: what is used of it.
 nodestatus             max  80: cgroups/podtree cri nodestatus/machine API
 nodestatus/machine     max   0:
-nodestatus/heartbeat   max 200: cri internal/backoff internal/kubeapi internal/listener internal/runonce internal/sleep nodestatus apiserver/kubeconfig nodestatus/machine API k8s.io/client-go/rest
-apiserver/kubeconfig  max 200: internal/safeyaml API CLUSTER
+nodestatus/heartbeat   max 200: cri internal/backoff internal/kubeapi internal/listener internal/runonce internal/sleep nodestatus apiserver/cert nodestatus/machine API k8s.io/client-go/rest
 shutdown    max  80: internal/atomicfile internal/backoff internal/login1 internal/runonce internal/sleep API
 stats     max  75: cgroups cri internal/dirusage internal/latest internal/runonce internal/sleep API k8s.io/kubelet/pkg/apis/stats/v1alpha1 SYS internal/required
 apiserver/cert        max 200: internal/atomicfile internal/backoff internal/kubeapi internal/plainfile internal/runonce internal/safeyaml internal/sleep API CLUSTER internal/notexist

@@ -93,9 +93,8 @@
 //   - [github.com/seed81659283/nodeagent/nodestatus]: makes the Node object, and the patch and the events that report it
 //   - [github.com/seed81659283/nodeagent/nodestatus/machine]: reads IDs, operating system, CPUs and memory of a machine
 //   - [github.com/seed81659283/nodeagent/cri/streaming]: exec, attach and port-forward: proxied, translated, or spoken here
-//   - [github.com/seed81659283/nodeagent/apiserver/cert]: client and serving certificates of a node: requests, rotation, files
+//   - [github.com/seed81659283/nodeagent/apiserver/cert]: credentials of a node: kubeconfigs, client and serving certificates
 //   - [github.com/seed81659283/nodeagent/nodestatus/heartbeat]: registers the node, keeps its status true and its lease alive
-//   - [github.com/seed81659283/nodeagent/apiserver/kubeconfig]: reads the kubeconfig of an agent
 //   - [github.com/seed81659283/nodeagent/shutdown]: stops pods by priority before the machine goes down
 //   - [github.com/seed81659283/nodeagent/stats]: measures the node and its pods, and what pods are evicted by
 //   - [github.com/seed81659283/nodeagent/nodeapi]: the HTTP API of the node that kubectl and Prometheus talk to

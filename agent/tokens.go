@@ -11,7 +11,6 @@ import (
 
 	"github.com/seed81659283/nodeagent/apiserver"
 	"github.com/seed81659283/nodeagent/apiserver/cert"
-	"github.com/seed81659283/nodeagent/apiserver/kubeconfig"
 )
 
 // identify returns how to talk to the API server, and who the agent is there. A certificate that is rotated, or that there is none
@@ -20,7 +19,7 @@ func (a *Agent) identify() (*rest.Config, error) {
 	if !a.config.Kubelet.RotateCertificates {
 		config, err := cert.LoadKubeconfig(a.config.Node.Kubeconfig)
 		if err == nil {
-			if wrong := kubeconfig.Check(config, a.config.Node.NodeName, time.Now()); wrong != nil { // the pods of this node run without it, too
+			if wrong := cert.CheckCredentials(config, a.config.Node.NodeName, time.Now()); wrong != nil { // the pods of this node run without it, too
 				a.log.Error("kubeconfig", "file", a.config.Node.Kubeconfig, "error", wrong)
 			}
 		}

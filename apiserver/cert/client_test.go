@@ -448,7 +448,7 @@ func TestNewClientRefuses(t *testing.T) {
 			"no kubeconfig":          {func(o *cert.ClientOptions) { o.BootstrapKubeconfig = "" }, "client certificate: kubeconfig " + s.path("kubelet.conf") + ": no such file"},
 			"an empty kubeconfig":    {func(o *cert.ClientOptions) { o.BootstrapKubeconfig, o.Kubeconfig = "", s.path("empty.conf") }, "client certificate: kubeconfig " + s.path("empty.conf") + ": "},
 			"a text":                 {func(o *cert.ClientOptions) { o.BootstrapKubeconfig, o.Kubeconfig = "", s.path("text.conf") }, "client certificate: kubeconfig " + s.path("text.conf") + ": "},
-			"no CA":                  {func(o *cert.ClientOptions) { o.BootstrapKubeconfig, o.Kubeconfig = "", s.path("ca.conf") }, "client certificate: kubeconfig " + s.path("ca.conf") + ": certificate-authority: stat " + s.path("none.crt")},
+			"no CA":                  {func(o *cert.ClientOptions) { o.BootstrapKubeconfig, o.Kubeconfig = "", s.path("ca.conf") }, "client certificate: kubeconfig " + s.path("ca.conf") + ": certificate-authority " + s.path("none.crt") + ": no such file or directory"},
 			"a kubeconfig in a file": {func(o *cert.ClientOptions) { o.Kubeconfig = s.path("good.conf/x") }, "client certificate: kubeconfig: stat " + s.path("good.conf/x") + ": not a directory"},
 		} {
 			o := s.options()

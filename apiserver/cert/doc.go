@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cert gets the certificates of a node and replaces them in time: the one that it is a client of its API server with, and
-// the one that it serves its own API with. It makes keys and requests, and keeps what is issued; it signs and approves nothing.
+// Package cert has the credentials of a node: it loads kubeconfigs, requests the client certificate and the serving certificate of the node,
+// stores them, and replaces them before they expire. It signs and approves no certificate.
 //
 // # Model
 //
@@ -16,7 +16,7 @@
 //	})
 //	...
 //	go client.Run(ctx)
-//	config := client.Config() // for nodestatus, apisource, and every other client
+//	config := client.Config() // for heartbeat, apiserver, and every other client
 //
 //	serving, err := cert.NewServing(config, cert.ServingOptions{NodeName: "n1", Addresses: addresses})
 //	...
@@ -28,7 +28,10 @@
 //
 // The files are those of the kubelet, in [DefaultDir] if nothing else is asked for, so that either can take over the directory of
 // the other: kubelet-client-DATE.pem with certificate and key, and the link kubelet-client-current.pem. A process may be killed at
-// any moment. Whoever does not want rotation calls [Bootstrap] once, and [LoadKubeconfig].
+// any moment. An agent without rotation calls [Bootstrap] once, and [LoadKubeconfig].
+//
+// [LoadKubeconfig] reads a kubeconfig, [CheckCredentials] examines the credentials in it, and [ExplainError] adds the field that has to be
+// changed to the error of a request.
 //
 // What decides is pure, and can be used alone: [Step], [Deadline], [Template], [NewRequest], [Outcome], [Usable].
 //

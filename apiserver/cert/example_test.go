@@ -79,3 +79,16 @@ func ExampleStep() {
 	// request
 	// [digital signature server auth]
 }
+
+// An error names the file, and the field where the file has one that is wrong.
+func ExampleLoadKubeconfig() {
+	config, err := cert.LoadKubeconfig("/etc/kubernetes/none.conf")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	if err := cert.CheckCredentials(config, "n1", time.Now()); err != nil {
+		fmt.Println(err) // a certificate that has expired, or of another node
+	}
+	// Output: kubeconfig /etc/kubernetes/none.conf: no such file or directory
+}

@@ -7,10 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -18,11 +17,13 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/seed81659283/nodeagent/internal/atomicfile"
+	"github.com/seed81659283/nodeagent/internal/plainfile"
 	"github.com/seed81659283/nodeagent/internal/safeyaml"
 )
 
-// LoadKubeconfig reads a kubeconfig, of the context that is current in it. Paths in it that are relative begin at its directory.
-// Files that it names must be there. The error names the file.
+// LoadKubeconfig reads a kubeconfig, and returns the configuration of its current context. Relative paths in it begin at its directory. The
+// files that it names must be regular files of at most 1 MiB. Their content is not checked: see [CheckCredentials]. The error is one line that
+// names the file and the field, and quotes neither keys nor tokens. It wraps [fs.ErrNotExist] if there is no such file.
 func LoadKubeconfig(path string) (*rest.Config, error) {
 	k, err := load(path)
 	if err != nil {
@@ -31,99 +32,134 @@ func LoadKubeconfig(path string) (*rest.Config, error) {
 	return k.rest, nil
 }
 
-// kubeconfig is a kubeconfig that was read.
+// kubeconfig is the current context of a kubeconfig file.
 type kubeconfig struct {
 	cluster *clientcmdapi.Cluster
 	rest    *rest.Config
 }
 
 func load(path string) (*kubeconfig, error) {
+	if path == "" {
+		return nil, errors.New("kubeconfig: the path of the file is empty")
+	}
 	data, err := readFile(path)
-	if e, ok := errors.AsType[*fs.PathError](err); ok && e.Path == path {
-		err = e.Err // the path is named anyway
+	if err != nil {
+		return nil, fmt.Errorf("kubeconfig %s: %w", path, bareError(err))
 	}
-	var k *kubeconfig
-	if err == nil {
-		k, err = parseKubeconfig(data, path)
-	}
+	k, err := parseKubeconfig(data, path)
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig %s: %w", path, err)
 	}
 	return k, nil
 }
 
-// parseKubeconfig reads the text of a file. Of the files that it names it makes sure that they can be read to the end.
+// parseKubeconfig decodes the content of the kubeconfig at path, within the budget of YAML. It opens the files that the kubeconfig names only
+// after it has checked that they can be read to the end.
 func parseKubeconfig(data []byte, path string) (*kubeconfig, error) {
 	if _, err := safeyaml.NewBudget(len(data)).YAML(data); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("it is no kubeconfig: %s", oneLine(err.Error()))
 	}
-	config, err := clientcmd.Load(data)
+	file, err := clientcmd.Load(data)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("it is no kubeconfig: %s", oneLine(err.Error()))
 	}
-	for _, c := range config.Clusters {
+	for _, c := range file.Clusters {
 		c.LocationOfOrigin = path
 	}
-	for _, u := range config.AuthInfos {
+	for _, u := range file.AuthInfos {
 		u.LocationOfOrigin = path
 	}
-	if err := clientcmd.ResolveLocalPaths(config); err != nil {
-		return nil, err
-	}
-	if err := files(config); err != nil {
-		return nil, err
-	}
-	made, err := clientcmd.NewNonInteractiveClientConfig(*config, config.CurrentContext, &clientcmd.ConfigOverrides{}, nil).ClientConfig()
+	cluster, user, err := currentContext(file)
 	if err != nil {
+		return nil, errors.New(oneLine(err.Error()))
+	}
+	if err := clientcmd.ResolveLocalPaths(file); err != nil {
 		return nil, err
 	}
-	k := &kubeconfig{cluster: clientcmdapi.NewCluster(), rest: made}
-	if context := config.Contexts[config.CurrentContext]; context != nil && config.Clusters[context.Cluster] != nil {
-		k.cluster = config.Clusters[context.Cluster]
+	if err := checkFiles(cluster, user); err != nil {
+		return nil, err
 	}
-	return k, nil
+	config, err := clientcmd.NewNonInteractiveClientConfig(*file, file.CurrentContext, &clientcmd.ConfigOverrides{}, nil).ClientConfig()
+	if err != nil {
+		return nil, errors.New(oneLine(err.Error()))
+	}
+	return &kubeconfig{cluster: cluster, rest: config}, nil
 }
 
-// files returns an error if a file of the current context is one that should not be opened.
-func files(config *clientcmdapi.Config) error {
-	paths := map[string]string{}
-	if context := config.Contexts[config.CurrentContext]; context != nil {
-		if c := config.Clusters[context.Cluster]; c != nil && len(c.CertificateAuthorityData) == 0 {
-			paths["certificate-authority"] = c.CertificateAuthority
-		}
-		if u := config.AuthInfos[context.AuthInfo]; u != nil {
-			paths["tokenFile"] = u.TokenFile
-			if len(u.ClientCertificateData) == 0 {
-				paths["client-certificate"] = u.ClientCertificate
-			}
-			if len(u.ClientKeyData) == 0 {
-				paths["client-key"] = u.ClientKey
-			}
-		}
+// currentContext returns the cluster and the user of the current context. A reference that is missing is an error: client-go would use an
+// empty cluster or user in its place.
+func currentContext(file *clientcmdapi.Config) (*clientcmdapi.Cluster, *clientcmdapi.AuthInfo, error) {
+	if file.CurrentContext == "" {
+		return nil, nil, errors.New("current-context: required")
 	}
-	for _, field := range slices.Sorted(maps.Keys(paths)) {
-		if err := readable(paths[field]); err != nil {
-			return fmt.Errorf("%s: %w", field, err)
+	context := file.Contexts[file.CurrentContext]
+	if context == nil {
+		return nil, nil, fmt.Errorf("current-context: there is no context %q", file.CurrentContext)
+	}
+	cluster, user := file.Clusters[context.Cluster], file.AuthInfos[context.AuthInfo]
+	switch {
+	case cluster == nil:
+		return nil, nil, fmt.Errorf("contexts[%s].cluster: there is no cluster %q", file.CurrentContext, context.Cluster)
+	case cluster.Server == "":
+		return nil, nil, fmt.Errorf("clusters[%s].server: required", context.Cluster)
+	case user == nil:
+		return nil, nil, fmt.Errorf("contexts[%s].user: there is no user %q", file.CurrentContext, context.AuthInfo)
+	}
+	return cluster, user, nil
+}
+
+// checkFiles returns an error if a file that a cluster or its user names is not a regular file of at most maxFile bytes. Files of fields with
+// inline data are not read.
+func checkFiles(cluster *clientcmdapi.Cluster, user *clientcmdapi.AuthInfo) error {
+	for _, f := range []struct {
+		field, path string
+		inline      []byte
+	}{
+		{"certificate-authority", cluster.CertificateAuthority, cluster.CertificateAuthorityData},
+		{"client-certificate", user.ClientCertificate, user.ClientCertificateData},
+		{"client-key", user.ClientKey, user.ClientKeyData},
+		{"tokenFile", user.TokenFile, nil},
+	} {
+		if f.path == "" || len(f.inline) > 0 {
+			continue
+		}
+		if err := checkFile(f.path); err != nil {
+			return fmt.Errorf("%s %s: %w", f.field, oneLine(f.path), bareError(err))
 		}
 	}
 	return nil
 }
 
-// readable returns an error if there is no file of a reasonable size. Empty is no path.
-func readable(path string) error {
-	if path == "" {
-		return nil
-	}
+// checkFile returns an error if path is not a regular file of at most maxFile bytes.
+func checkFile(path string) error {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
 		return err
 	case !info.Mode().IsRegular():
-		return fmt.Errorf("%s is no regular file: %s", path, info.Mode())
+		return fmt.Errorf("%w: %s", plainfile.ErrIrregular, info.Mode())
 	case info.Size() > maxFile:
-		return fmt.Errorf("%s has %d bytes, more than %d", path, info.Size(), maxFile)
+		return fmt.Errorf("%w: it has %d bytes, more than %d", plainfile.ErrTooLarge, info.Size(), maxFile)
 	}
 	return nil
+}
+
+// bareError returns an error of a file without its path: the caller names it.
+func bareError(err error) error {
+	if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
+		return pathErr.Err
+	}
+	return err
+}
+
+// oneLine returns text as one line of at most about 300 bytes: errors of parsers, and names in them, quote the file at length.
+func oneLine(text string) string {
+	const maxBytes = 300
+	line := strings.ReplaceAll(text, "\n", " ")
+	if len(line) > maxBytes {
+		line = strings.ToValidUTF8(line[:maxBytes], "") + "..."
+	}
+	return line
 }
 
 // inline reads the files that a config names into it, but for that of a token, which is read whenever it is used.

@@ -33,10 +33,10 @@ func TestHostileKubeconfigs(t *testing.T) {
 	}
 	for name, test := range map[string]struct{ text, want string }{
 		"good":                {text("", "token: t"), ""},
-		"a pipe as CA":        {text("certificate-authority: pipe", ""), "certificate-authority: " + path("pipe") + " is no regular file"},
-		"a huge certificate":  {text("", "client-certificate: huge"), "client-certificate: " + path("huge") + " has 1099511627776 bytes, more than 1048576"},
-		"a directory as key":  {text("", "client-certificate: file, client-key: ."), "client-key: " + dir + " is no regular file"},
-		"a pipe as tokenFile": {text("", "tokenFile: pipe"), "tokenFile: " + path("pipe") + " is no regular file"},
+		"a pipe as CA":        {text("certificate-authority: pipe", ""), "certificate-authority " + path("pipe") + ": it is no regular file"},
+		"a huge certificate":  {text("", "client-certificate: huge"), "client-certificate " + path("huge") + ": it is too large: it has 1099511627776 bytes, more than 1048576"},
+		"a directory as key":  {text("", "client-certificate: file, client-key: ."), "client-key " + dir + ": it is no regular file"},
+		"a pipe as tokenFile": {text("", "tokenFile: pipe"), "tokenFile " + path("pipe") + ": it is no regular file"},
 		"a bomb":              {bomb, "values"},
 		"too large":           {strings.Repeat("#", 1<<20+1), "it is too large"},
 	} {
@@ -55,11 +55,15 @@ func TestHostileKubeconfigs(t *testing.T) {
 	require.ErrorContains(t, err, "kubeconfig "+path("pipe")+": it is no regular file")
 }
 
-// A kubeconfig of any text is read, or refused, in no time.
+// A kubeconfig with any text is loaded, or refused in time with one line that does not quote the text at length.
 func FuzzKubeconfig(f *testing.F) {
 	f.Add([]byte("apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: k, user: u}}]\n" +
 		"clusters: [{name: k, cluster: {server: 'https://h'}}]\nusers: [{name: u, user: {client-certificate-data: YQ==}}]\n"))
 	f.Add([]byte("{}"))
+	f.Add([]byte(whole))
+	f.Add([]byte("a: &a [*a]"))
+	f.Add([]byte(strings.Replace(whole, "current-context: x", `current-context: "`+strings.Repeat(`x\n`, 2000)+`"`, 1)))
+	f.Add([]byte(strings.Replace(whole, "ca.crt", `"`+strings.Repeat(`x\n`, 2000)+`"`, 1)))
 	f.Add([]byte("clusters: null\nusers: [null]\ncontexts: [{}]\ncurrent-context: ''\n"))
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, text []byte) {
@@ -68,6 +72,13 @@ func FuzzKubeconfig(f *testing.F) {
 		config, err := cert.LoadKubeconfig(path)
 		if (config == nil) == (err == nil) {
 			t.Fatal("neither a config nor an error")
+		}
+		if err == nil {
+			require.NotEmpty(t, config.Host)
+		} else {
+			require.Contains(t, err.Error(), path)
+			require.Less(t, len(err.Error()), 1000)
+			require.NotContains(t, err.Error(), "\n")
 		}
 		require.Error(t, cert.Usable(path, time.Now()), "no text has a certificate that fits a key")
 	})

@@ -18,7 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/seed81659283/nodeagent/apiserver/kubeconfig"
+	"github.com/seed81659283/nodeagent/apiserver/cert"
 	"github.com/seed81659283/nodeagent/internal/controlplane"
 	"github.com/seed81659283/nodeagent/nodestatus"
 	"github.com/seed81659283/nodeagent/nodestatus/heartbeat"
@@ -42,9 +42,9 @@ func (n *realNode) open(change func(*heartbeat.ReporterOptions)) *realNode {
 	n.Helper()
 	path, err := n.Kubeconfig("system:node:"+n.name, "system:nodes")
 	require.NoError(n, err)
-	n.config, err = kubeconfig.Load(path)
+	n.config, err = cert.LoadKubeconfig(path)
 	require.NoError(n, err)
-	require.NoError(n, kubeconfig.Check(n.config, n.name, time.Now()))
+	require.NoError(n, cert.CheckCredentials(n.config, n.name, time.Now()))
 	n.logs = &logs{}
 	o := heartbeat.ReporterOptions{
 		Config: nodestatus.Config{Name: n.name}, Runtime: &agent{status: ready()}, Hosts: nodestatus.Lookup{},
@@ -186,9 +186,9 @@ func testTwoAgents(n *realNode) {
 func testRefused(n *realNode) {
 	path, err := n.Kubeconfig("system:node:somebody-else", "system:nodes")
 	require.NoError(n, err)
-	config, err := kubeconfig.Load(path)
+	config, err := cert.LoadKubeconfig(path)
 	require.NoError(n, err)
-	require.ErrorContains(n, kubeconfig.Check(config, n.name, time.Now()), `it is that of node "somebody-else", and this is node "refused"`)
+	require.ErrorContains(n, cert.CheckCredentials(config, n.name, time.Now()), `it is that of node "somebody-else", and this is node "refused"`)
 	n.logs = &logs{}
 	r, err := heartbeat.NewReporter(config, heartbeat.ReporterOptions{Config: nodestatus.Config{Name: n.name}, Logger: n.logs.logger()})
 	require.NoError(n, err)

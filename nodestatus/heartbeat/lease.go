@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
-	"github.com/seed81659283/nodeagent/apiserver/kubeconfig"
+	"github.com/seed81659283/nodeagent/apiserver/cert"
 	"github.com/seed81659283/nodeagent/internal/backoff"
 	"github.com/seed81659283/nodeagent/internal/kubeapi"
 	"github.com/seed81659283/nodeagent/internal/runonce"
@@ -163,7 +163,7 @@ func (l *Lease) round(ctx context.Context) {
 			failures++
 			call(l.opts.Hooks.Error, step.err)
 			if failures == 1 {
-				l.opts.Logger.Warn("renew lease", "node", l.opts.NodeName, "error", kubeconfig.Explain(l.config, step.err))
+				l.opts.Logger.Warn("renew lease", "node", l.opts.NodeName, "error", cert.ExplainError(l.config, step.err))
 			}
 		}
 		if step.foreign != nil {
@@ -188,7 +188,7 @@ func (l *Lease) round(ctx context.Context) {
 			l.opts.Logger.Info("lease renewed", "node", l.opts.NodeName, "failures", failures)
 		}
 	case failures > 1 && ctx.Err() == nil:
-		l.opts.Logger.Warn("lease not renewed", "node", l.opts.NodeName, "failures", failures, "error", kubeconfig.Explain(l.config, last))
+		l.opts.Logger.Warn("lease not renewed", "node", l.opts.NodeName, "failures", failures, "error", cert.ExplainError(l.config, last))
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/seed81659283/nodeagent/apiserver/kubeconfig"
+	"github.com/seed81659283/nodeagent/apiserver/cert"
 	"github.com/seed81659283/nodeagent/nodestatus"
 )
 
@@ -162,7 +162,7 @@ func (l *loop) finish(out outcome, now time.Time) {
 	case out.what == confirm:
 		l.finishConfirm(out, now)
 	case out.err != nil:
-		l.r.opts.Logger.Warn("report status of node", "node", l.r.name, "attempts", out.attempts, "error", kubeconfig.Explain(l.r.config, out.err))
+		l.r.opts.Logger.Warn("report status of node", "node", l.r.name, "attempts", out.attempts, "error", cert.ExplainError(l.r.config, out.err))
 	}
 	if out.what == report {
 		if out.isGone {
@@ -194,7 +194,7 @@ func (l *loop) sent(out outcome, now time.Time) {
 func (l *loop) finishRegister(out outcome, now time.Time) {
 	l.pace.registered(now, out.err)
 	if out.err != nil {
-		l.r.opts.Logger.Warn("register node", "node", l.r.name, "attempts", l.pace.attempts, "error", kubeconfig.Explain(l.r.config, out.err))
+		l.r.opts.Logger.Warn("register node", "node", l.r.name, "attempts", l.pace.attempts, "error", cert.ExplainError(l.r.config, out.err))
 		return
 	}
 	l.r.opts.Logger.Info("node registered", "node", l.r.name, "uid", out.node.UID, "created", out.sent)

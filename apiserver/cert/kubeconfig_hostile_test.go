@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package kubeconfig_test
+package cert_test
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed81659283/nodeagent/apiserver/kubeconfig"
+	"github.com/seed81659283/nodeagent/apiserver/cert"
 	"github.com/seed81659283/nodeagent/internal/costtest"
 	"github.com/seed81659283/nodeagent/internal/hostile"
 )
@@ -32,7 +32,7 @@ func TestHostileFiles(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := write(t, text, nil)
 			costtest.Check(t, costtest.Limit{}, func() {
-				_, err := kubeconfig.Load(path)
+				_, err := cert.LoadKubeconfig(path)
 				require.Error(t, err)
 				require.Less(t, len(err.Error()), 2000)
 			})

@@ -1,0 +1,127 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cert
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
+)
+
+// CheckCredentials returns an error if the API server cannot accept the credentials in config as those of node: a file is unreadable, or
+// the client certificate has expired, is not valid yet, or is that of another node. The error names the field and the file. Tokens and
+// credential plugins are not checked, and no request is sent.
+func CheckCredentials(config *rest.Config, node string, now time.Time) error {
+	if ca, where, err := readField(config.CAData, config.CAFile, "certificate-authority"); err != nil {
+		return err
+	} else if where != "" && !x509.NewCertPool().AppendCertsFromPEM(ca) {
+		return fmt.Errorf("%s: it has no certificate as PEM", where)
+	}
+	data, where, err := readField(config.CertData, config.CertFile, "client-certificate")
+	if err != nil || where == "" {
+		return err
+	}
+	if _, _, err := readField(config.KeyData, config.KeyFile, "client-key"); err != nil {
+		return err
+	}
+	cert, err := firstCertificate(data)
+	if err != nil {
+		return fmt.Errorf("%s: %w", where, err)
+	}
+	switch {
+	case now.After(cert.NotAfter):
+		return fmt.Errorf("%s: it has expired at %s", where, cert.NotAfter.UTC().Format(time.RFC3339))
+	case now.Before(cert.NotBefore):
+		return fmt.Errorf("%s: it is not valid before %s: is the clock right?", where, cert.NotBefore.UTC().Format(time.RFC3339))
+	}
+	of, isNode := strings.CutPrefix(cert.Subject.CommonName, userPrefix)
+	switch {
+	case isNode && of != node:
+		return fmt.Errorf("%s: it is that of node %q, and this is node %q", where, of, node)
+	case isNode && !slices.Contains(cert.Subject.Organization, nodesGroup):
+		return fmt.Errorf("%s: its organization must have %s", where, nodesGroup)
+	}
+	return nil
+}
+
+// ExplainError returns the error of a request with the field of config that has to be changed, if a field has caused it: the certificate
+// authority, the server or the credentials. Other errors, and nil, are returned unchanged. The result wraps err.
+func ExplainError(config *rest.Config, err error) error {
+	var unknown x509.UnknownAuthorityError
+	var invalid x509.CertificateInvalidError
+	var name x509.HostnameError
+	ca, credentials := sourceOf(config.CAFile, len(config.CAData) > 0, "certificate-authority"), credentialsOf(config)
+	switch {
+	case errors.As(err, &unknown):
+		return fmt.Errorf("%s: it has not signed the certificate of %s: %w", ca, config.Host, err)
+	case errors.As(err, &name):
+		return fmt.Errorf("server %s: its certificate is for other names: %w", config.Host, err)
+	case errors.As(err, &invalid):
+		return fmt.Errorf("server %s: its certificate is invalid, or the clock is wrong: %w", config.Host, err)
+	case apierrors.IsUnauthorized(err):
+		return fmt.Errorf("%s: %s does not take it, or it has expired: %w", credentials, config.Host, err)
+	}
+	return err
+}
+
+// credentialsOf names the field of the credentials in config.
+func credentialsOf(config *rest.Config) string {
+	switch {
+	case config.CertFile != "" || len(config.CertData) > 0:
+		return sourceOf(config.CertFile, len(config.CertData) > 0, "client-certificate")
+	case config.BearerTokenFile != "":
+		return "tokenFile " + config.BearerTokenFile
+	case config.BearerToken != "":
+		return "token"
+	case config.ExecProvider != nil:
+		return "exec " + config.ExecProvider.Command
+	}
+	return "user: there are no credentials"
+}
+
+// sourceOf names the field that a certificate or key comes from, and its file.
+func sourceOf(file string, inline bool, name string) string {
+	switch {
+	case inline:
+		return name + "-data"
+	case file != "":
+		return name + " " + file
+	}
+	return name + " (of the system)"
+}
+
+// readField returns the content of a field, or of the file that it names, and the name of its source; empty: the field is not set.
+func readField(data []byte, file, name string) (content []byte, where string, err error) {
+	if len(data) == 0 && file == "" {
+		return nil, "", nil
+	}
+	where = sourceOf(file, len(data) > 0, name)
+	if len(data) > 0 {
+		return data, where, nil
+	}
+	if content, err = readFile(file); err != nil {
+		return nil, where, fmt.Errorf("%s: %w", where, bareError(err))
+	}
+	return content, where, nil
+}
+
+// firstCertificate returns the first certificate of a PEM text.
+func firstCertificate(data []byte) (*x509.Certificate, error) {
+	for {
+		var block *pem.Block
+		if block, data = pem.Decode(data); block == nil {
+			return nil, errors.New("it has no certificate as PEM")
+		}
+		if block.Type == "CERTIFICATE" {
+			return x509.ParseCertificate(block.Bytes)
+		}
+	}
+}
