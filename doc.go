@@ -37,7 +37,7 @@
 //   - [github.com/seed81659283/nodeagent/lifecycle/podevents]: events of pulls and probes, in the kubelet's words
 //   - [github.com/seed81659283/nodeagent/lifecycle/objects]: config maps, secrets and services, in memory or in a
 //     directory
-//   - [github.com/seed81659283/nodeagent/apiserver]: the pods of a node from its API server, and mirror pods
+//   - [github.com/seed81659283/nodeagent/apiserver]: pods, objects, tokens, statuses, events and mirror pods of an API server
 //   - [github.com/seed81659283/nodeagent/apiserver/apiservertest]: an API server in memory, with faults
 //   - [github.com/seed81659283/nodeagent/lifecycle/podset]: what a source of pods wants, and what several want together
 //   - [github.com/seed81659283/nodeagent/lifecycle/admission]: whether a pod may run on a node: room, affinity, host ports, taints

@@ -1,17 +1,17 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package apiserver connects an agent with an API server: it brings the pods that are bound to the node, keeps mirror pods for
-// static pods, and reports what becomes of all of them. It runs no pod and writes no Node object: packages lifecycle and
-// nodestatus do.
+// Package apiserver is the side of an agent that talks to its API server about pods: it watches the pods of the node and the objects that
+// these refer to, requests tokens and certificates for them, keeps the mirror pods of static pods, sends statuses and events, and asks for
+// reviews of clients. It runs no pod and reports no Node: packages lifecycle and heartbeat do.
 //
 // # Model
 //
 // A [Source] has one client of the API server, which its parts share. [Source.Pods] are the pods of the node, as a podset.Set
 // of the source "api" that the same code handles as those of package source:
 //
-//	source, err := apisource.New(config, apisource.Options{NodeName: "edge-1"})
-//	err = source.Pods().Run(ctx, func(u apisource.Update) {
+//	source, err := apiserver.New(config, apiserver.Options{NodeName: "edge-1"})
+//	err = source.Pods().Run(ctx, func(u apiserver.Update) {
 //		err := reconciler.Set(store.Update(u.Set))
 //		...
 //	})
@@ -30,31 +30,33 @@
 // kubernetes.io/config.mirror, and Mirrors.Run does it. It gets the static pods from [Mirrors.Set], after the Reconciler. A
 // status of a static pod goes to the mirror that [Pods.Mirror] returns.
 //
-// [Source.Objects] are the objects that pods refer to: config maps and secrets of variables, which are read when a container
-// starts, those that volumes show, which are watched by name while something shows them, services, claims, volumes, CSI drivers
-// and runtime classes. They are what lifecycle.Options.Objects, volume.Options and intree.Options take:
+// [Objects] has the objects that pods refer to: config maps and secrets of variables, which are read when a container starts, those that
+// volumes show, which are watched by name while a volume shows them, because a node may not list all of them, services, claims, persistent
+// volumes, CSI drivers, runtime classes and trust bundles. They are what lifecycle.Options.Objects, volume.Options and intree.Options take:
 //
-//	objects, err := source.Objects(apisource.ObjectsOptions{})
+//	objects, err := source.Objects(apiserver.ObjectsOptions{})
 //	lifecycleOptions.Objects, intreeOptions.Objects = objects, objects.Volumes()
 //	volumeOptions.Claims, volumeOptions.Watcher = objects, objects
 //	err = objects.Run(ctx)          // and objects.Retain(pods) whenever the pods change
 //
-// [Source.Tokens] has tokens issued that are bound to a pod. [Objects.EditNode] and [Objects.EditCSINode] do what a csi.Node has
-// to, by the functions of csi.NodeInfo, and [Objects.ClaimExpanded] what volume.Hooks.Expanded asks for.
+// With [ObjectsOptions].Keep and Services the objects that containers and volumes need are also on disk, for an agent that is started while
+// the API server is unavailable. [Retainer] calls [Objects.Retain] for an agent whose pods come from a Source and a Reconciler.
+// [Tokens] requests tokens that are bound to a pod, and [Accounts] those of credential provider plugins. [Objects.EditNode] and
+// [Objects.EditCSINode] are for csi.Node, and [Objects.ClaimExpanded] for volume.Hooks.Expanded: [Expansions] retries it.
+// [TokenReviews] and [AccessReviews] are for package auth.
 // [Statuses] sends what the Reconciler says of its pods, one PATCH for each that differs from what is watched, and removes deleted
 // pods of which nothing is left; package statuspatch decides what is sent. [Recorder] sends events, as those of a kubelet. Both are
 // the hooks of a Reconciler:
 //
-//	statuses, err := source.Statuses(apisource.StatusesOptions{Pods: reconciler.Pods, MayRun: reconciler.MayRun})
-//	recorder := source.Recorder(apisource.RecorderOptions{})
+//	statuses, err := source.Statuses(apiserver.StatusesOptions{Pods: reconciler.Pods, MayRun: reconciler.MayRun})
+//	recorder := source.Recorder(apiserver.RecorderOptions{})
 //	hooks := lifecycle.Hooks{
 //		Status: statuses.Changed, Left: statuses.Left, Gone: statuses.Gone, Event: recorder.PodEvent, Refused: recorder.Refused,
 //	}
 //
 // The Reconciler is made with its hooks: hand in functions that call it, and run Statuses once it is there.
 //
-// What belongs here: what an agent asks of an API server about pods. What does not: requests as such (package
-// internal/kubeapi), and whether a pod may run (packages lifecycle and lifecycle/admission).
+// The credentials of the agent are in package cert. Whether a pod may run is decided by packages lifecycle and admission.
 //
 // # Concurrency
 //
@@ -66,11 +68,12 @@
 // New names what is missing in its options. What fails later is told to Hooks and tried again, after 1 s and then
 // less often; Run returns nil when its context ends. A pod that cannot be used is left out and named in [Update].Errs; the others
 // are not affected. Of more than 10,000 pods those that have terminated are left out first, then the newest, and [Pods.Err] returns
-// how many. Of terminated pods that are not deleted the newest 1,000 are in an Update.
+// how many. Of terminated pods that are not deleted the newest 1,000 are in an Update. An object that does not exist is an error that wraps
+// [fs.ErrNotExist]; any other error of Objects means that the API server could not be asked. No error has the data of a secret or a token.
 //
 // # Differs from the kubelet
 //
-// The model is pkg/kubelet/config and pkg/kubelet/pod of Kubernetes 1.37. A user has to know:
+// The model is pkg/kubelet/config, pod, status, and util/manager with secret, configmap and token of Kubernetes 1.37. A user has to know:
 //
 //   - The annotation kubernetes.io/config.seen is not set, as it would change with each restart of the agent; it is removed.
 //   - The pods of the node are listed anew every 12 to 15 minutes, from the API server's own store.

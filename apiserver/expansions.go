@@ -34,7 +34,7 @@ type expansion struct {
 
 // NewExpansions returns a reporter of grown volumes. It panics if objects is nil. A nil logger discards.
 func NewExpansions(objects *Objects, log *slog.Logger) *Expansions {
-	required.MustArgs("apisource.NewExpansions", required.Arg{Name: "objects", Value: objects, Hint: "Source.Objects"})
+	required.MustArgs("apiserver.NewExpansions", required.Arg{Name: "objects", Value: objects, Hint: "Source.Objects"})
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
@@ -50,14 +50,14 @@ func NewExpansions(objects *Objects, log *slog.Logger) *Expansions {
 
 // Expanded records that the volume of a claim has size bytes on this node now. It has the signature of volume.Hooks.Expanded.
 func (e *Expansions) Expanded(claim *corev1.PersistentVolumeClaim, _ *corev1.PersistentVolume, size int64) {
-	e.guard.Require("apisource.Expansions", e.log, nil)
+	e.guard.Require("apiserver.Expansions", e.log, nil)
 	e.queue.Put(claim.UID, &expansion{claim, size})
 }
 
 // Run reports until ctx ends, and returns nil then. A second call returns an error.
 func (e *Expansions) Run(ctx context.Context) error {
 	if err := e.guard.Begin(); err != nil {
-		return fmt.Errorf("apisource.Expansions: %w", err)
+		return fmt.Errorf("apiserver.Expansions: %w", err)
 	}
 	defer e.guard.End()
 	return e.queue.Run(ctx)

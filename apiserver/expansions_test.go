@@ -105,7 +105,7 @@ func TestExpansionOfDeletedClaimIsDropped(t *testing.T) {
 }
 
 func TestNewExpansionsWithoutObjectsPanicsWithTheirName(t *testing.T) {
-	require.PanicsWithValue(t, "apisource.NewExpansions: argument objects is nil: required, such as Source.Objects", func() {
+	require.PanicsWithValue(t, "apiserver.NewExpansions: argument objects is nil: required, such as Source.Objects", func() {
 		apiserver.NewExpansions(nil, nil)
 	})
 }

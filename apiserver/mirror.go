@@ -93,7 +93,7 @@ func (m *Mirrors) noteMade(mirror *corev1.Pod) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if told := m.tries[nameOf(mirror)].told; !told {
-		m.made[nameOf(mirror)] = claim{mirror, time.Now()}
+		m.made[nameOf(mirror)] = createdMirror{mirror, time.Now()}
 	}
 }
 

@@ -66,13 +66,13 @@ type Mirrors struct {
 
 	mu      sync.Mutex // guards what follows
 	static  *podset.Merge
-	made    map[types.NamespacedName]claim // created, and the watch has yet to show it
-	deleted map[types.UID]time.Time        // deleted, and the watch has yet to show it
+	made    map[types.NamespacedName]createdMirror // created, and the watch has yet to show it
+	deleted map[types.UID]time.Time                // deleted, and the watch has yet to show it
 	tries   map[types.NamespacedName]*try
 }
 
-// claim is an object that the API server has, by its own word.
-type claim struct {
+// createdMirror is a mirror pod that the API server has created and the watch has yet to show.
+type createdMirror struct {
 	pod *corev1.Pod
 	at  time.Time
 }
@@ -89,14 +89,14 @@ type try struct {
 // Mirrors returns what keeps mirror pods. A Source has one. It starts nothing; the pods of the Source have to be run, too.
 func (s *Source) Mirrors(o MirrorsOptions) (*Mirrors, error) {
 	if o.Node == nil {
-		return nil, errors.New("apisource.Source.Mirrors: Options.Node: required: a func that returns the Node object, which owns the mirrors")
+		return nil, errors.New("apiserver.Source.Mirrors: Options.Node: required: a func that returns the Node object, which owns the mirrors")
 	}
 	if o.Rand == nil {
 		o.Rand = rand.Float64
 	}
 	m := &Mirrors{
 		source: s, opts: o, wake: make(chan struct{}, 1), static: podset.NewMerge(o.Sources...),
-		made: map[types.NamespacedName]claim{}, deleted: map[types.UID]time.Time{}, tries: map[types.NamespacedName]*try{},
+		made: map[types.NamespacedName]createdMirror{}, deleted: map[types.UID]time.Time{}, tries: map[types.NamespacedName]*try{},
 	}
 	s.pods.subscribe(m.shown)
 	return m, nil
@@ -104,7 +104,7 @@ func (s *Source) Mirrors(o MirrorsOptions) (*Mirrors, error) {
 
 // Set replaces the static pods of a source. It is called after lifecycle.Reconciler.Set, with the same set.
 func (m *Mirrors) Set(set podset.Set) {
-	m.guard.Require("apisource.Mirrors", m.source.opts.Logger, nil)
+	m.guard.Require("apiserver.Mirrors", m.source.opts.Logger, nil)
 	m.mu.Lock()
 	m.static, _ = m.static.With(podset.Accepted{Set: set})
 	m.mu.Unlock()
@@ -142,7 +142,7 @@ func (m *Mirrors) shown(keys ...string) {
 // time. An action that fails is retried after 1 s, doubling to 1 minute, or to 10 minutes while the namespace does not exist.
 func (m *Mirrors) Run(ctx context.Context) error {
 	if err := m.guard.Begin(); err != nil {
-		return fmt.Errorf("apisource.Mirrors: %w", err)
+		return fmt.Errorf("apiserver.Mirrors: %w", err)
 	}
 	defer m.guard.End()
 	for ctx.Err() == nil {

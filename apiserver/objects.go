@@ -3,29 +3,254 @@
 
 package apiserver
 
-import "github.com/seed81659283/nodeagent/internal/apiobjects"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
 
-type (
-	// Objects has the objects that pods of the node refer to.
-	Objects = apiobjects.Objects
-	// ObjectsOptions tune [Objects]. The zero value is ready.
-	ObjectsOptions = apiobjects.Options
-	// VolumeObjects has the config maps and secrets that volumes show.
-	VolumeObjects = apiobjects.VolumeObjects
-	// Tokens has the API server issue tokens of service accounts, each bound to a pod.
-	Tokens = apiobjects.Tokens
-	// Accounts knows service accounts and gets tokens for credential provider plugins.
-	Accounts = apiobjects.Accounts
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/seed81659283/nodeagent/internal/kubeapi"
+	"github.com/seed81659283/nodeagent/internal/objectwatch"
+	"github.com/seed81659283/nodeagent/internal/runonce"
 )
 
-// Objects returns the objects that pods of the node refer to. It reads nothing but the names of files in Keep, and
-// Services; an error says why one of them cannot be used. An agent has one.
+// ObjectsOptions tune [Objects]. The zero value is ready.
+type ObjectsOptions struct {
+	// Keep is a directory, absolute and of its own, for what pods refer to: it is there, readable for this user only, for when the
+	// API server is away, but for services. Empty: nothing is on disk.
+	Keep string
+	// Services is a file, absolute, for the services that variables of pods were made of: for an agent that is started while the API
+	// server is away. Empty: then it starts no container that has variables of services before it has listed them.
+	Services string
+	// Logger gets what goes wrong with Keep and Services. Nil means that of the Source.
+	Logger *slog.Logger
+}
+
+// Objects has the objects that pods of this node refer to. Config maps and secrets that become variables are read when they are
+// asked for; for those that volumes show see [Objects.Volumes]. Services, runtime classes and CSI drivers are watched, all of
+// the cluster.
+//
+// An object that does not exist is an error that wraps [fs.ErrNotExist]; any other error is that it cannot be known. What is
+// returned is not changed. All methods can be called from several goroutines.
+type Objects struct {
+	client *kubeapi.Client
+	node   string
+	log    *slog.Logger
+	guard  runonce.Guard
+	kept   *keep // nil: off
+
+	configMaps     *watched[*corev1.ConfigMap]
+	secrets        *watched[*corev1.Secret]
+	readConfigMaps flights[*corev1.ConfigMap]
+	readSecrets    flights[*corev1.Secret]
+	services       *services
+	classes        *kubeapi.Table[*nodev1.RuntimeClass, string]
+	drivers        *kubeapi.Store[*storagev1.CSIDriver]
+	driversReady   chan struct{}
+	bundles        *trustBundles
+	requests       *podRequests
+	watchers       objectwatch.List
+}
+
+// Objects returns the objects that pods of the node refer to. It reads only the names of the files in Keep, and Services; the error names the
+// option that cannot be used. An agent calls it once.
 func (s *Source) Objects(o ObjectsOptions) (*Objects, error) {
 	if o.Logger == nil {
 		o.Logger = s.opts.Logger
 	}
-	return apiobjects.New(s.client, s.opts.NodeName, o)
+	c, node := s.client, s.opts.NodeName
+	b := &Objects{client: c, node: node, log: o.Logger, driversReady: make(chan struct{})}
+	if err := b.open(o); err != nil {
+		return nil, err
+	}
+	b.configMaps = newWatched(c, kubeapi.ConfigMaps, immutableConfigMap, func(namespace, name string) { b.watchers.Tell(kindConfigMap, namespace, name) })
+	b.secrets = newWatched(c, kubeapi.Secrets, immutableSecret, func(namespace, name string) { b.watchers.Tell(kindSecret, namespace, name) })
+	b.classes = kubeapi.NewTable(kubeapi.In(c, kubeapi.RuntimeClasses, ""), kubeapi.TableOptions[*nodev1.RuntimeClass, string]{
+		Transform: func(o *nodev1.RuntimeClass) string { return o.Handler },
+	})
+	ready := onceClosed(b.driversReady)
+	b.drivers = kubeapi.NewStore(kubeapi.In(c, kubeapi.CSIDrivers, ""), kubeapi.StoreOptions[*storagev1.CSIDriver]{
+		Changed: func(names ...string) {
+			ready()
+			for _, name := range names {
+				b.watchers.Tell(kindCSIDriver, "", name)
+			}
+		},
+	})
+	b.watchCertificates(c, node)
+	b.guard.Require("apiserver.Objects", o.Logger, nil)
+	return b, nil
 }
 
-// Tokens returns the tokens of service accounts of pods of the node.
-func (s *Source) Tokens() Tokens { return apiobjects.NewTokens(s.client) }
+// open takes what earlier agents have kept.
+func (b *Objects) open(o ObjectsOptions) (err error) {
+	if o.Keep != "" {
+		if b.kept, err = openKeep(o.Keep); err != nil {
+			return fmt.Errorf("objects: ObjectsOptions.Keep: %w", err)
+		}
+	}
+	var kept *keptServices
+	if o.Services != "" {
+		var damaged error
+		if kept, damaged, err = openServices(o.Services); err != nil {
+			return fmt.Errorf("objects: ObjectsOptions.Services: %w", err)
+		}
+		if damaged != nil {
+			b.log.Error("services are read again", "error", damaged)
+		}
+	}
+	b.services = newServices(b.client, kept, b.log)
+	return nil
+}
+
+// The kinds that [Objects.Watch] names, those of package volume.
+const (
+	kindConfigMap = "ConfigMap"
+	kindSecret    = "Secret"
+	kindCSIDriver = "CSIDriver"
+)
+
+// Run watches until ctx ends, and returns nil then. It runs once. Without it nothing is known of what is watched.
+func (b *Objects) Run(ctx context.Context) error {
+	if err := b.guard.Begin(); err != nil {
+		return fmt.Errorf("objects: %w", err)
+	}
+	defer b.guard.End()
+	var group sync.WaitGroup
+	parts := []func(context.Context) error{b.configMaps.run, b.secrets.run, b.services.table.Run, b.classes.Run, b.drivers.Run, b.bundles.run, b.requests.run}
+	errs := make([]error, len(parts))
+	for i, run := range parts {
+		group.Go(func() { errs[i] = run(ctx) })
+	}
+	group.Wait()
+	return errors.Join(errs...)
+}
+
+// Retain says which pods there are on this node. What none of them refers to any more is not watched and not kept. It is called
+// with all of them whenever that changes, and not before they are known.
+func (b *Objects) Retain(pods []*corev1.Pod) {
+	r, now := referencesOf(pods), time.Now()
+	b.configMaps.drop(now, r.configMaps)
+	b.secrets.drop(now, r.secrets)
+	if err := b.services.kept.retain(r.namespaces); err != nil {
+		b.log.Error("forget kept services", "error", err)
+	}
+	if b.kept == nil {
+		return
+	}
+	files := map[string]bool{}
+	for key := range r.configMaps {
+		files[fileName(kindConfigMap, key)] = true
+	}
+	for key := range r.secrets {
+		files[fileName(kindSecret, key)] = true
+	}
+	b.retainKept(pods, files)
+	if err := b.kept.retain(files); err != nil {
+		b.log.Error("forget kept objects", "error", err)
+	}
+}
+
+// ConfigMap returns a config map as it is now.
+func (b *Objects) ConfigMap(ctx context.Context, namespace, name string) (*corev1.ConfigMap, error) {
+	if o, ok := b.configMaps.peek(namespace, name); ok {
+		return o, nil
+	}
+	o, err := b.readConfigMaps.do(ctx, kubeapi.Key(namespace, name), func(ctx context.Context) (*corev1.ConfigMap, error) {
+		ctx, cancel := b.readLimit(ctx)
+		defer cancel()
+		return read(ctx, b.client, kubeapi.ConfigMaps, namespace, name)
+	})
+	return b.configMap(o, err, namespace, name)
+}
+
+// Secret returns a secret as it is now.
+func (b *Objects) Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
+	if o, ok := b.secrets.peek(namespace, name); ok {
+		return o, nil
+	}
+	o, err := b.readSecrets.do(ctx, kubeapi.Key(namespace, name), func(ctx context.Context) (*corev1.Secret, error) {
+		ctx, cancel := b.readLimit(ctx)
+		defer cancel()
+		return read(ctx, b.client, kubeapi.Secrets, namespace, name)
+	})
+	return b.secret(o, err, namespace, name)
+}
+
+// keptWait is how long an API server is asked before what is kept has to do.
+const keptWait = 3 * time.Second
+
+// readLimit bounds a read where there is something else to take.
+func (b *Objects) readLimit(ctx context.Context) (context.Context, context.CancelFunc) {
+	if b.kept == nil {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, keptWait)
+}
+
+// configMap keeps what was read, or returns what is kept if nobody answers.
+func (b *Objects) configMap(o *corev1.ConfigMap, err error, namespace, name string) (*corev1.ConfigMap, error) {
+	if b.kept == nil {
+		return orNil(o, err)
+	}
+	if err == nil {
+		b.keepOne(kindConfigMap, &corev1.ConfigMap{ObjectMeta: bare(o.ObjectMeta), Data: o.Data, BinaryData: o.BinaryData, Immutable: o.Immutable})
+		return o, nil
+	}
+	o = &corev1.ConfigMap{}
+	return orNil(o, b.recall(kindConfigMap, namespace, name, o, err))
+}
+
+// secret does the same for secrets.
+func (b *Objects) secret(o *corev1.Secret, err error, namespace, name string) (*corev1.Secret, error) {
+	if b.kept == nil {
+		return orNil(o, err)
+	}
+	if err == nil {
+		b.keepOne(kindSecret, &corev1.Secret{ObjectMeta: bare(o.ObjectMeta), Data: o.Data, Type: o.Type, Immutable: o.Immutable})
+		return o, nil
+	}
+	o = &corev1.Secret{}
+	return orNil(o, b.recall(kindSecret, namespace, name, o, err))
+}
+
+func (b *Objects) keepOne(kind string, o kubeapi.Object) {
+	if err := b.kept.put(kind, o); err != nil {
+		b.log.Error("keep object", "error", err)
+	}
+}
+
+// recall reads a kept object in place of one that nobody can be asked for, and forgets one that is gone.
+func (b *Objects) recall(kind, namespace, name string, o kubeapi.Object, err error) error {
+	if !away(err) {
+		if isMissing(err) {
+			if err := b.kept.remove(kind, namespace, name); err != nil {
+				b.log.Error("forget kept object", "error", err)
+			}
+		}
+		return err
+	}
+	if b.kept.get(kind, namespace, name, o) != nil {
+		return err // that is what there is to be said
+	}
+	b.log.Info("API server is away: kept object is used", "kind", kind, "namespace", namespace, "name", name)
+	return nil
+}
+
+// Services returns the services of a namespace that have an address.
+func (b *Objects) Services(ctx context.Context, namespace string) ([]*corev1.Service, error) {
+	return b.services.in(ctx, namespace)
+}
+
+func orNil[T any](o *T, err error) (*T, error) {
+	if err != nil {
+		return nil, err
+	}
+	return o, nil
+}

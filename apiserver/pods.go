@@ -142,17 +142,17 @@ func (p *Pods) subscribe(listen func(keys ...string)) {
 // known, and nothing is said. It returns nil, or an error at once when it is called a second time.
 func (p *Pods) Run(ctx context.Context, sink func(Update)) error {
 	if sink == nil {
-		return errors.New("apisource.Pods: Run wants a sink: what hands the set to podstore.Store.Update and lifecycle.Reconciler.Set")
+		return errors.New("apiserver.Pods: Run wants a sink: what hands the set to podstore.Store.Update and lifecycle.Reconciler.Set")
 	}
 	if err := p.guard.Begin(); err != nil {
-		return fmt.Errorf("apisource.Pods: %w", err)
+		return fmt.Errorf("apiserver.Pods: %w", err)
 	}
 	defer p.guard.End()
 	if wait := p.source.opts.WaitForNode; wait != nil {
 		if err := wait(ctx); ctx.Err() != nil {
 			return nil //nolint:nilerr // It is the end that was asked for.
 		} else if err != nil {
-			return fmt.Errorf("apisource.Pods: wait for node %s: %w", p.source.opts.NodeName, err)
+			return fmt.Errorf("apiserver.Pods: wait for node %s: %w", p.source.opts.NodeName, err)
 		}
 	}
 	ctx, cancel := context.WithCancel(ctx)

@@ -120,10 +120,10 @@ func TestNewNamesWhatIsMissing(t *testing.T) {
 		node   string
 		want   string
 	}{
-		{config, "", "apisource.New: Options.NodeName: required"},
-		{config, "No Name", `apisource.New: Options.NodeName "No Name": a lowercase RFC 1123 subdomain`},
-		{nil, "n1", "apisource.New: kubeapi: config is nil"},
-		{&rest.Config{}, "n1", "apisource.New: kubeapi: config.Host is empty"},
+		{config, "", "apiserver.New: Options.NodeName: required"},
+		{config, "No Name", `apiserver.New: Options.NodeName "No Name": a lowercase RFC 1123 subdomain`},
+		{nil, "n1", "apiserver.New: kubeapi: config is nil"},
+		{&rest.Config{}, "n1", "apiserver.New: kubeapi: config.Host is empty"},
 	} {
 		_, err := apiserver.New(c.config, apiserver.Options{NodeName: c.node})
 		require.ErrorContains(t, err, c.want)
@@ -214,7 +214,7 @@ func TestPodsWaitForTheNode(t *testing.T) {
 		assert.Equal(t, "a", s.names())
 
 		refused := newScene(t, apiserver.Options{WaitForNode: func(context.Context) error { return errors.New("no such node") }})
-		require.ErrorContains(t, refused.pods(t.Context()), "apisource.Pods: wait for node n1: no such node")
+		require.ErrorContains(t, refused.pods(t.Context()), "apiserver.Pods: wait for node n1: no such node")
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		stopped := newScene(t, apiserver.Options{WaitForNode: func(ctx context.Context) error { return ctx.Err() }})

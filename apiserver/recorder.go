@@ -104,7 +104,7 @@ func (r *Recorder) Event(about corev1.ObjectReference, eventType, reason, messag
 
 // record puts an event into the queue.
 func (r *Recorder) record(about corev1.ObjectReference, container string, annotations map[string]string, eventType, reason, message string) {
-	r.guard.Require("apisource.Recorder", r.opts.Logger, nil)
+	r.guard.Require("apiserver.Recorder", r.opts.Logger, nil)
 	r.mu.Lock()
 	r.stats.Recorded++
 	now := time.Now()
@@ -136,7 +136,7 @@ func (r *Recorder) Stats() RecorderStats {
 // reached it tries each 12 times, 10 s apart. It returns an error when it is called twice.
 func (r *Recorder) Run(ctx context.Context) error {
 	if err := r.guard.Begin(); err != nil {
-		return fmt.Errorf("apisource.Recorder: %w", err)
+		return fmt.Errorf("apiserver.Recorder: %w", err)
 	}
 	defer r.guard.End()
 	for {

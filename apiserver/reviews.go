@@ -60,4 +60,4 @@ func (r AccessReviews) Create(
 	return kubeapi.ReviewAccess(ctx, r.client, review)
 }
 
-var errNoSource = errors.New("apisource: reviews without a Source: want those of Source.TokenReviews and Source.AccessReviews")
+var errNoSource = errors.New("apiserver: reviews without a Source: want those of Source.TokenReviews and Source.AccessReviews")

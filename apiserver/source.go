@@ -45,24 +45,24 @@ type Source struct {
 // they are run. An error names what is missing in the configuration or the options.
 func New(config *rest.Config, o Options) (*Source, error) {
 	if o.NodeName == "" {
-		return nil, errors.New("apisource.New: Options.NodeName: required: the name of the Node whose pods are to run")
+		return nil, errors.New("apiserver.New: Options.NodeName: required: the name of the Node whose pods are to run")
 	}
 	if errs := validation.NameIsDNSSubdomain(o.NodeName, false); len(errs) > 0 {
-		return nil, fmt.Errorf("apisource.New: Options.NodeName %q: %s", o.NodeName, errs[0])
+		return nil, fmt.Errorf("apiserver.New: Options.NodeName %q: %s", o.NodeName, errs[0])
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	client, err := kubeapi.New(config, kubeapi.Options{UserAgent: o.UserAgent, Logger: o.Logger})
 	if err != nil {
-		return nil, fmt.Errorf("apisource.New: %w", err)
+		return nil, fmt.Errorf("apiserver.New: %w", err)
 	}
 	s := &Source{opts: o, client: client}
 	if err := s.newReviews(); err != nil {
-		return nil, fmt.Errorf("apisource.New: %w", err)
+		return nil, fmt.Errorf("apiserver.New: %w", err)
 	}
 	s.pods = newPods(s)
-	s.pods.guard.Require("apisource.Pods", o.Logger, o.Hooks.Error)
+	s.pods.guard.Require("apiserver.Pods", o.Logger, o.Hooks.Error)
 	return s, nil
 }
 

@@ -87,11 +87,11 @@ type result struct {
 func (s *Source) Statuses(o StatusesOptions) (*Statuses, error) {
 	switch {
 	case o.Pods == nil:
-		return nil, errors.New("apisource.Statuses: StatusesOptions.Pods: required: it is Pods of the lifecycle.Reconciler")
+		return nil, errors.New("apiserver.Statuses: StatusesOptions.Pods: required: it is Pods of the lifecycle.Reconciler")
 	case o.MayRun == nil:
-		return nil, errors.New("apisource.Statuses: StatusesOptions.MayRun: required: it is MayRun of the lifecycle.Reconciler")
+		return nil, errors.New("apiserver.Statuses: StatusesOptions.MayRun: required: it is MayRun of the lifecycle.Reconciler")
 	case o.Parallel < 0:
-		return nil, fmt.Errorf("apisource.Statuses: StatusesOptions.Parallel: %d must be at least 0", o.Parallel)
+		return nil, fmt.Errorf("apiserver.Statuses: StatusesOptions.Parallel: %d must be at least 0", o.Parallel)
 	}
 	o.Parallel = cmp.Or(o.Parallel, 16)
 	if o.Rand == nil {
@@ -148,7 +148,7 @@ func (s *Statuses) Flush(ctx context.Context) error {
 
 // wake has Run look at the pods.
 func (s *Statuses) wake() {
-	s.guard.Require("apisource.Statuses", s.opts.Logger, nil)
+	s.guard.Require("apiserver.Statuses", s.opts.Logger, nil)
 	sleep.Wake(s.kick)
 }
 
@@ -159,7 +159,7 @@ const resync = 10 * time.Second
 // Run sends statuses until ctx ends, and returns nil when all its requests have. It returns an error when it is called twice.
 func (s *Statuses) Run(ctx context.Context) error {
 	if err := s.guard.Begin(); err != nil {
-		return fmt.Errorf("apisource.Statuses: %w", err)
+		return fmt.Errorf("apiserver.Statuses: %w", err)
 	}
 	defer s.guard.End()
 	var requests sync.WaitGroup

@@ -10,10 +10,10 @@
 // them with [Get] and [List], and hands [Server.Config] to what it tests: requests go through a transport without sockets, which
 // works in the virtual time of testing/synctest. [Server.Listen] gives a real listener, for what depends on connections.
 //
-//	server := apisourcetest.NewServer(apisourcetest.Options{})
+//	server := apiservertest.NewServer(apiservertest.Options{})
 //	defer server.Close()
 //	err := server.Put(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}})
-//	source, err := apisource.New(server.Config(), apisource.Options{NodeName: "n1"})
+//	source, err := apiserver.New(server.Config(), apiserver.Options{NodeName: "n1"})
 //
 // Bodies are JSON or protobuf, as the client asks. Each write has a version; a watch goes on from any that is not forgotten, is
 // told of what enters and leaves its selection, and gets bookmarks and the initial events of a streaming list. Updates conflict by

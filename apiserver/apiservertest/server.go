@@ -74,7 +74,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, "ok")
 		return
 	case "/version":
-		call.answerJSON(http.StatusOK, version.Info{Major: "1", Minor: "37", GitVersion: "v1.37.1-apisourcetest"})
+		call.answerJSON(http.StatusOK, version.Info{Major: "1", Minor: "37", GitVersion: "v1.37.1-apiservertest"})
 		return
 	}
 	if !call.open() {

@@ -6,7 +6,7 @@
 //
 // # Model
 //
-// A [Cluster] is an [apisourcetest.Server] behind TLS, on connections in memory: [Cluster.Dial] makes them. Who makes a request is
+// A [Cluster] is an [apiservertest.Server] behind TLS, on connections in memory: [Cluster.Dial] makes them. Who makes a request is
 // who its certificate, signed by the cluster's authority and valid at the time, is for, or the bearer of the token; anybody else gets 401.
 // What a CertificateSigningRequest gets is decided as soon as it is there, by Options.Decide, or later, in [Cluster.Sign].
 //
@@ -17,7 +17,7 @@
 //
 // What it does not model: authorization, so that everybody who is known may do anything; the checks of the signers of
 // Kubernetes on names, usages and addresses; expirationSeconds; the end of requests that nobody approves; groups; and what
-// apisourcetest does not.
+// apiservertest does not.
 //
 // # Concurrency
 //

@@ -84,12 +84,12 @@ func missing(t *testing.T) map[string]func() error {
 		"podevict.NodeOptions.Cgroups":   func() error { return node(func(o *podevict.NodeOptions) { o.Cgroups = nil }) },
 		"podevict.PreemptorOptions.Node": func() error { return preemptor(func(o *podevict.PreemptorOptions) { o.Node = nil }) },
 		"podevict.PreemptorOptions.Pods": func() error { return preemptor(func(o *podevict.PreemptorOptions) { o.Pods = nil }) },
-		"apisource.Options.NodeName":     func() error { return only(apiserver.New(config, apiserver.Options{})) },
-		"apisource.StatusesOptions.Pods": func() error { return only(source.Statuses(apiserver.StatusesOptions{MayRun: runs})) },
-		"apisource.StatusesOptions.MayRun": func() error {
+		"apiserver.Options.NodeName":     func() error { return only(apiserver.New(config, apiserver.Options{})) },
+		"apiserver.StatusesOptions.Pods": func() error { return only(source.Statuses(apiserver.StatusesOptions{MayRun: runs})) },
+		"apiserver.StatusesOptions.MayRun": func() error {
 			return only(source.Statuses(apiserver.StatusesOptions{Pods: statuses}))
 		},
-		"apisource.MirrorsOptions.Node": func() error { return only(source.Mirrors(apiserver.MirrorsOptions{})) },
+		"apiserver.MirrorsOptions.Node": func() error { return only(source.Mirrors(apiserver.MirrorsOptions{})) },
 		"auth.Options.NodeName":         func() error { return only(auth.New(auth.Options{Anonymous: true, Access: reviewer{}})) },
 		"auth.Options.Access":           func() error { return only(auth.New(auth.Options{Anonymous: true})) },
 		"nodeapi.Options.Access":        func() error { return only(nodeapi.New(nodeapi.Options{})) },

@@ -84,7 +84,7 @@ func TestNilArguments(t *testing.T) {
 		"token.NewCache: argument from":             func() error { return caught(func() { token.NewCache(nil, nil) }) },
 		"podcert.New: argument from":                func() error { return caught(func() { podcert.New(nil, podcert.Options{}) }) },
 		"csi.NewClusterNode: argument objects":      func() error { return caught(func() { csi.NewClusterNode(noObjects, nil) }) },
-		"apisource.NewExpansions: argument objects": func() error { return caught(func() { apiserver.NewExpansions(nil, nil) }) },
+		"apiserver.NewExpansions: argument objects": func() error { return caught(func() { apiserver.NewExpansions(nil, nil) }) },
 		"Source.Retainer: argument objects": func() error {
 			return caught(func() { source.Retainer(nil, func() []lifecycle.PodState { return nil }) })
 		},

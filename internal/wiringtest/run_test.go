@@ -164,30 +164,30 @@ func TestRunIsLeftOut(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, csi.NewClusterNode(objects, log).Install(t.Context(), csi.NodeInfo{Driver: "d", NodeID: "1"}))
 		},
-		"apiobjects.Objects": func(t *testing.T, log *slog.Logger) {
+		"apiserver.Objects": func(t *testing.T, log *slog.Logger) {
 			require.NoError(t, only(away(t, log).Objects(apiserver.ObjectsOptions{})))
 		},
-		"apisource.Expansions": func(t *testing.T, log *slog.Logger) {
+		"apiserver.Expansions": func(t *testing.T, log *slog.Logger) {
 			objects, err := away(t, log).Objects(apiserver.ObjectsOptions{})
 			require.NoError(t, err)
 			apiserver.NewExpansions(objects, log).Expanded(&corev1.PersistentVolumeClaim{}, nil, 1)
 		},
-		"apisource.Recorder": func(t *testing.T, log *slog.Logger) {
+		"apiserver.Recorder": func(t *testing.T, log *slog.Logger) {
 			away(t, log).Recorder(apiserver.RecorderOptions{}).Event(corev1.ObjectReference{Kind: "Node", Name: "n1"}, corev1.EventTypeNormal, "Starting", "")
 		},
-		"apisource.Statuses": func(t *testing.T, log *slog.Logger) {
+		"apiserver.Statuses": func(t *testing.T, log *slog.Logger) {
 			statuses, err := away(t, log).Statuses(apiserver.StatusesOptions{
 				Pods: func() []lifecycle.PodState { return nil }, MayRun: func(string) bool { return false },
 			})
 			require.NoError(t, err)
 			statuses.Gone(cri.PodIdentity{UID: "a"})
 		},
-		"apisource.Mirrors": func(t *testing.T, log *slog.Logger) {
+		"apiserver.Mirrors": func(t *testing.T, log *slog.Logger) {
 			mirrors, err := away(t, log).Mirrors(apiserver.MirrorsOptions{Node: func() *corev1.Node { return nil }})
 			require.NoError(t, err)
 			mirrors.Set(podset.Set{Source: "file"})
 		},
-		"apisource.Pods": func(t *testing.T, log *slog.Logger) {
+		"apiserver.Pods": func(t *testing.T, log *slog.Logger) {
 			require.NoError(t, only(apiserver.New(config, apiserver.Options{NodeName: "n1", Logger: log})))
 		},
 	} {

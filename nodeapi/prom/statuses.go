@@ -37,7 +37,7 @@ func (m *Metrics) buildStatuses(g *group) {
 }
 
 // StatusSent returns what counts the statuses that the API server has taken, with how long they were due: the field Sent of the
-// hooks of apisource.Statuses takes it. With [Metrics.Lifecycle] it also counts how long pods of the API server took to start. It
+// hooks of apiserver.Statuses takes it. With [Metrics.Lifecycle] it also counts how long pods of the API server took to start. It
 // calls what is given, too.
 func (m *Metrics) StatusSent(with ...func(pod cri.PodIdentity, took time.Duration)) func(pod cri.PodIdentity, took time.Duration) {
 	s := &m.statuses

@@ -164,7 +164,7 @@ func NewReporter(config *rest.Config, o ReporterOptions) (*Reporter, error) {
 func (r *Reporter) Node() *corev1.Node { return r.node.Load() }
 
 // Registered waits until [Reporter.Node] is what the API server has, with the labels that pods are admitted by, or until ctx ends, whose
-// error it returns. Once the Node was there it returns at once. It is what apisource.Options.WaitForNode wants.
+// error it returns. Once the Node was there it returns at once. It is what apiserver.Options.WaitForNode wants.
 func (r *Reporter) Registered(ctx context.Context) error {
 	select {
 	case <-r.registered:

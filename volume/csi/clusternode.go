@@ -18,7 +18,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/runonce"
 )
 
-// NodeObjects edits the Node and the CSINode object of this node. *apisource.Objects is one.
+// NodeObjects edits the Node and the CSINode object of this node. *apiserver.Objects is one.
 type NodeObjects interface {
 	// EditNode calls edit with the Node, and writes the Node if edit reports a change. An error of edit is returned.
 	EditNode(ctx context.Context, edit func(*corev1.Node) (changed bool, err error)) error
@@ -38,7 +38,7 @@ type ClusterNode struct {
 
 // NewClusterNode returns a ClusterNode. It panics if objects is nil. A nil logger discards.
 func NewClusterNode(objects NodeObjects, log *slog.Logger) *ClusterNode {
-	required.MustArgs("csi.NewClusterNode", required.Arg{Name: "objects", Value: objects, Hint: "a *apisource.Objects"})
+	required.MustArgs("csi.NewClusterNode", required.Arg{Name: "objects", Value: objects, Hint: "a *apiserver.Objects"})
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}

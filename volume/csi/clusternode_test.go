@@ -198,5 +198,5 @@ func TestClusterNodeReturnsRefusals(t *testing.T) {
 }
 
 func TestNewClusterNodeWithoutObjectsPanicsWithTheirName(t *testing.T) {
-	require.PanicsWithValue(t, "csi.NewClusterNode: argument objects is nil: required, such as a *apisource.Objects", func() { csi.NewClusterNode(nil, nil) })
+	require.PanicsWithValue(t, "csi.NewClusterNode: argument objects is nil: required, such as a *apiserver.Objects", func() { csi.NewClusterNode(nil, nil) })
 }

@@ -53,7 +53,7 @@ type Keeper struct {
 
 // New returns a Keeper without certificates. It starts nothing; see [Keeper.Run]. It panics if there is no issuer.
 func New(from volume.CertificateIssuer, o Options) *Keeper {
-	required.MustArgs("podcert.New", required.Arg{Name: "from", Value: from, Hint: "an *apiobjects.Objects"})
+	required.MustArgs("podcert.New", required.Arg{Name: "from", Value: from, Hint: "an *apiserver.Objects"})
 	if o.Wait <= 0 {
 		o.Wait = 3 * time.Second
 	}

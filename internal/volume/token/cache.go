@@ -54,7 +54,7 @@ type Cache struct {
 
 // NewCache returns a cache of tokens. A nil rand is that of math/rand/v2. It panics if there is no issuer.
 func NewCache(from volume.TokenIssuer, random func() float64) *Cache {
-	required.MustArgs("token.NewCache", required.Arg{Name: "from", Value: from, Hint: "an apiobjects.Tokens"})
+	required.MustArgs("token.NewCache", required.Arg{Name: "from", Value: from, Hint: "an apiserver.Tokens"})
 	if random == nil {
 		random = rand.Float64
 	}

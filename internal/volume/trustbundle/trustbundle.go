@@ -37,7 +37,7 @@ type Reader struct {
 
 // NewReader returns a Reader. It panics if there is no lister.
 func NewReader(from volume.TrustBundleLister) *Reader {
-	required.MustArgs("trustbundle.NewReader", required.Arg{Name: "from", Value: from, Hint: "an *apiobjects.Objects"})
+	required.MustArgs("trustbundle.NewReader", required.Arg{Name: "from", Value: from, Hint: "an *apiserver.Objects"})
 	return &Reader{from: from, seed: maphash.MakeSeed()}
 }
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package apiobjects
+package apiserver
 
 import (
 	"context"
@@ -29,7 +29,7 @@ func serviceIn(namespace string, i int) *corev1.Service {
 func TestKeptServices(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "services")
 	synctest.Test(t, func(t *testing.T) {
-		w := start(t, Options{Services: path}, true)
+		w := start(t, ObjectsOptions{Services: path}, true)
 		require.NoError(t, w.server.Put(serviceIn("shop", 1), serviceIn("other", 2)))
 		synctest.Wait()
 		for namespace, n := range map[string]int{"shop": 1, "default": 0, "other": 1} {
@@ -55,7 +55,7 @@ func TestKeptServices(t *testing.T) {
 }
 
 func startedAway(t *testing.T, path string) {
-	w := start(t, Options{Services: path}, false)
+	w := start(t, ObjectsOptions{Services: path}, false)
 	w.server.SetAway(true)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

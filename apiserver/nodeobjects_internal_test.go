@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package apiobjects
+package apiserver
 
 import (
 	"context"
@@ -24,7 +24,6 @@ import (
 
 	"github.com/seed81659283/nodeagent/apiserver/apiservertest"
 	"github.com/seed81659283/nodeagent/images/credential"
-	"github.com/seed81659283/nodeagent/internal/kubeapi"
 	"github.com/seed81659283/nodeagent/volume"
 )
 
@@ -43,12 +42,12 @@ func serviceObject(i int) *corev1.Service {
 
 func TestServices(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := start(t, Options{}, false)
+		w := start(t, ObjectsOptions{}, false)
 		_, err := w.Services(t.Context(), "shop")
 		require.ErrorContains(t, err, "have not been read yet: is Objects.Run running?")
 	})
 	synctest.Test(t, func(t *testing.T) {
-		w := start(t, Options{}, true)
+		w := start(t, ObjectsOptions{}, true)
 		api := serviceObject(7)
 		api.Namespace, api.Name = "default", "kubernetes"
 		headless := serviceObject(8)
@@ -75,12 +74,12 @@ func TestServiceMemory(t *testing.T) {
 	const most = 12 << 20 / 10
 	server := apiservertest.NewServer(apiservertest.Options{})
 	defer server.Close()
-	client, err := kubeapi.New(server.Config(), kubeapi.Options{})
+	source, err := New(server.Config(), Options{NodeName: "n1"})
 	require.NoError(t, err)
 	for i := range 10_000 {
 		require.NoError(t, server.Put(serviceObject(i)))
 	}
-	s := newServices(client, nil, slog.New(slog.DiscardHandler))
+	s := newServices(source.client, nil, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.table.Run(ctx) }()
@@ -98,7 +97,7 @@ func TestServiceMemory(t *testing.T) {
 	cancel()
 	require.NoError(t, <-ended)
 	server.ForgetRequests()
-	client.Reset()
+	source.client.Reset()
 	with := heap()
 	runtime.KeepAlive(s)
 	s = nil
@@ -118,7 +117,7 @@ func heap() int64 {
 
 func TestNodeWideObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := start(t, Options{}, true)
+		w := start(t, ObjectsOptions{}, true)
 		require.NoError(t, w.server.Put(
 			&nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: "gvisor"}, Handler: "runsc"},
 			&storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "csi.example"}},
@@ -161,7 +160,7 @@ func TestNodeWideObjects(t *testing.T) {
 // A change of this node's objects takes what others change at the same time into account.
 func TestEditNodeObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := start(t, Options{}, false)
+		w := start(t, ObjectsOptions{}, false)
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{"old": "1"}, Annotations: map[string]string{"gone": "1"}}}
 		require.NoError(t, w.server.Put(node))
 		tries := 0
@@ -199,12 +198,12 @@ func TestEditNodeObjects(t *testing.T) {
 
 func TestTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := start(t, Options{}, false)
+		w := start(t, ObjectsOptions{}, false)
 		p := pod("p", corev1.PodSpec{})
 		p.UID = "u1"
 		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "app", Annotations: map[string]string{"a": "1"}}}
 		require.NoError(t, w.server.Put(p, account))
-		tokens := Tokens{w.client}
+		tokens := w.source.Tokens()
 		r := volume.TokenRequest{Namespace: "shop", ServiceAccount: "app", Audience: "vault", Seconds: 600, Pod: "p", PodUID: "u1"}
 		w.server.Inject(apiservertest.Fault{Match: apiservertest.Match{Subresource: "token"}, Times: 2, Code: http.StatusForbidden})
 		got, err := tokens.Token(t.Context(), r)

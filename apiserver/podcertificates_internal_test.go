@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package apiobjects
+package apiserver
 
 import (
 	"context"
@@ -29,7 +29,7 @@ func bundle(name, signer, text string) *certificatesv1.ClusterTrustBundle {
 // Nobody asks for cluster trust bundles before a pod does; from then on they are watched, and volumes are told of changes.
 func TestTrustBundles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := start(t, Options{}, true)
+		w := start(t, ObjectsOptions{}, true)
 		all := apiservertest.Match{Resource: "clustertrustbundles"}
 		require.NoError(t, w.server.Put(bundle("a", "", "A")))
 		time.Sleep(time.Hour)
@@ -55,7 +55,7 @@ func TestTrustBundles(t *testing.T) {
 		require.Len(t, got, 2)
 	})
 	synctest.Test(t, func(t *testing.T) {
-		w := start(t, Options{}, true)
+		w := start(t, ObjectsOptions{}, true)
 		w.server.Fail("list", "clustertrustbundles", 404)
 		w.server.Fail("watch", "clustertrustbundles", 404)
 		_, err := w.TrustBundles(t.Context())
@@ -65,7 +65,7 @@ func TestTrustBundles(t *testing.T) {
 
 // certified is a pod that wants a certificate, and a service account and a node that it has.
 func certified(t *testing.T) (*world, volume.CertificateRequest) {
-	w := start(t, Options{}, true)
+	w := start(t, ObjectsOptions{}, true)
 	require.NoError(t, w.server.Put(
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "node-uid"}},
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "app", UID: "account-uid"}},

@@ -3,7 +3,7 @@
 
 //go:build !unix
 
-package apiobjects
+package apiserver
 
 import (
 	"errors"

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package apiobjects
+package apiserver
 
 import (
 	"context"
@@ -23,8 +23,8 @@ type Tokens struct{ client *kubeapi.Client }
 
 var _ volume.TokenIssuer = Tokens{}
 
-// NewTokens returns the tokens of an API server.
-func NewTokens(c *kubeapi.Client) Tokens { return Tokens{c} }
+// Tokens returns a Tokens that shares the client of s.
+func (s *Source) Tokens() Tokens { return Tokens{s.client} }
 
 // Token returns a new token.
 func (t Tokens) Token(ctx context.Context, r volume.TokenRequest) (volume.Token, error) {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package apiobjects
+package apiserver
 
 import (
 	"context"
@@ -33,7 +33,7 @@ func TestKeep(t *testing.T) {
 	}
 	dir := filepath.Join(t.TempDir(), "kept")
 	synctest.Test(t, func(t *testing.T) {
-		w := start(t, Options{Keep: dir}, true)
+		w := start(t, ObjectsOptions{Keep: dir}, true)
 		require.NoError(t, w.server.Put(configMap("c", "1"), secret("s", "geheim"), secret("unused", "x"), configMap("gone", "1")))
 		for _, name := range []string{"c", "gone"} {
 			_, err := w.ConfigMap(t.Context(), "shop", name)
@@ -62,7 +62,7 @@ func TestKeep(t *testing.T) {
 		require.Equal(t, fs.FileMode(0o600), info.Mode().Perm())
 	}
 	synctest.Test(t, func(t *testing.T) {
-		w := start(t, Options{Keep: dir}, true)
+		w := start(t, ObjectsOptions{Keep: dir}, true)
 		for name, fault := range map[string]apiservertest.Fault{"away": {Cut: true}, "hang": {Hang: true}, "expired": {Code: http.StatusUnauthorized}} {
 			remove := w.server.Inject(fault)
 			began := time.Now()
@@ -202,7 +202,7 @@ func TestKeepClaims(t *testing.T) {
 		require.Equal(t, "geheim", string(s.Data["k"]))
 	}
 	synctest.Test(t, func(t *testing.T) {
-		w := start(t, Options{Keep: dir}, true)
+		w := start(t, ObjectsOptions{Keep: dir}, true)
 		require.NoError(t, w.server.Put(pvc, pv, driver, attachment, class, stage))
 		synctest.Wait()
 		ask(t, w, nil)
@@ -212,7 +212,7 @@ func TestKeepClaims(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, entries, 6)
 	synctest.Test(t, func(t *testing.T) {
-		w := start(t, Options{Keep: dir}, false)
+		w := start(t, ObjectsOptions{Keep: dir}, false)
 		w.server.Inject(apiservertest.Fault{Cut: true})
 		ctx, end := context.WithCancel(t.Context())
 		var group sync.WaitGroup
@@ -230,5 +230,5 @@ func TestKeepClaims(t *testing.T) {
 	entries, err = os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Empty(t, entries)
-	synctest.Test(t, func(t *testing.T) { ask(t, start(t, Options{Keep: dir}, true), fs.ErrNotExist) })
+	synctest.Test(t, func(t *testing.T) { ask(t, start(t, ObjectsOptions{Keep: dir}, true), fs.ErrNotExist) })
 }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package apiobjects
+package apiserver
 
 import (
 	"context"
@@ -21,7 +21,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/seed81659283/nodeagent/apiserver/apiservertest"
-	"github.com/seed81659283/nodeagent/internal/kubeapi"
 	"github.com/seed81659283/nodeagent/volume"
 )
 
@@ -36,6 +35,7 @@ func secret(name, value string) *corev1.Secret {
 // world is a server, the objects of node n1, and what they told.
 type world struct {
 	*Objects
+	source *Source
 	server *apiservertest.Server
 	stop   func()
 
@@ -44,12 +44,13 @@ type world struct {
 }
 
 // start runs objects in virtual time.
-func start(t *testing.T, o Options, run bool) *world {
+func start(t *testing.T, o ObjectsOptions, run bool) *world {
 	t.Helper()
 	w := &world{server: apiservertest.NewServer(apiservertest.Options{})}
-	client, err := kubeapi.New(w.server.Config(), kubeapi.Options{})
+	source, err := New(w.server.Config(), Options{NodeName: "n1"})
 	require.NoError(t, err)
-	w.Objects, err = New(client, "n1", o)
+	w.source = source
+	w.Objects, err = source.Objects(o)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	var group sync.WaitGroup
@@ -88,7 +89,7 @@ func showing(configMap string) *corev1.Pod {
 // Variables are read each time and watched never; many readers at the same time are one request.
 func TestVariables(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := start(t, Options{}, true)
+		w := start(t, ObjectsOptions{}, true)
 		require.NoError(t, w.server.Put(configMap("c", "1"), secret("s", "geheim")))
 		for _, want := range []string{"1", "2"} {
 			require.NoError(t, w.server.Put(configMap("c", want)))
@@ -121,7 +122,7 @@ func TestVariables(t *testing.T) {
 // One reader that gives up does not take the answer from the others.
 func TestImpatientReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := start(t, Options{}, false)
+		w := start(t, ObjectsOptions{}, false)
 		require.NoError(t, w.server.Put(configMap("c", "1")))
 		w.server.Delay("get", "configmaps", 2*time.Second)
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -144,7 +145,7 @@ func TestImpatientReader(t *testing.T) {
 // An error reports that nobody could be asked: what waits for an answer is asked for again soon, and what is not there or not allowed is not.
 func TestUnanswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := start(t, Options{}, true)
+		w := start(t, ObjectsOptions{}, true)
 		require.NoError(t, w.server.Put(configMap("c", "1")))
 		tokens, r := Tokens{w.client}, volume.TokenRequest{Namespace: "shop", ServiceAccount: "default", Pod: "p", PodUID: "u"}
 		asks := map[string]func(name string) error{
@@ -172,7 +173,7 @@ func TestUnanswered(t *testing.T) {
 // A node is refused what its pods refer to until the API server knows of their binding.
 func TestBindingNotKnownYet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := start(t, Options{}, true)
+		w := start(t, ObjectsOptions{}, true)
 		require.NoError(t, w.server.Put(secret("s", "geheim"), configMap("c", "1")))
 		w.server.Inject(apiservertest.Fault{Match: apiservertest.Match{Verb: "get", Resource: "secrets"}, Times: 2, Code: http.StatusForbidden})
 		w.server.Inject(apiservertest.Fault{Match: apiservertest.Match{Verb: "list", Resource: "configmaps"}, Times: 2, Code: http.StatusForbidden})
@@ -196,7 +197,7 @@ func TestBindingNotKnownYet(t *testing.T) {
 // What a volume shows is watched: a change is told at once, and the object is there while the API server is away.
 func TestVolumesAreWatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := start(t, Options{}, true)
+		w := start(t, ObjectsOptions{}, true)
 		v := w.Volumes()
 		_, err := v.ConfigMap(t.Context(), "shop", "c")
 		require.ErrorIs(t, err, fs.ErrNotExist)
@@ -238,7 +239,7 @@ func TestVolumesAreWatched(t *testing.T) {
 // A watch ends when nobody reads, when no pod refers to the object any more, and when the object cannot change.
 func TestWatchesEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := start(t, Options{}, true)
+		w := start(t, ObjectsOptions{}, true)
 		v, yes := w.Volumes(), true
 		fixed := configMap("fixed", "1")
 		fixed.Immutable = &yes

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package apiobjects
+package apiserver
 
 import (
 	"fmt"
@@ -19,7 +19,7 @@ import (
 // Pods that name 5,000 optional config maps which do not exist take no watch from another pod, and few requests from the API server.
 func TestPodsWithManyObjectsHaveAShareOfTheWatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := start(t, Options{}, true)
+		w := start(t, ObjectsOptions{}, true)
 		v := w.Volumes()
 		var pods []*corev1.Pod
 		for p := range 5 {
