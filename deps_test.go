@@ -43,7 +43,7 @@ tests internal/lab:             GRPC
 tests internal/dirusage volume/fsgroup: internal/rmtree
 tests nodestatus/heartbeat:     apiserver/apiservertest k8s.io/client-go/rest nodestatus/machine apiserver/cert
 tests shutdown internal/login1: internal/login1/login1test
-tests apiserver/cert:          internal/certtest
+tests apiserver/cert: internal/certtest internal/certstore
 tests cri/streaming:           cri/remote
 tests nodeapi nodeapi/auth:     cri nodeapi/auth internal/authtest nodeapi/nodelogs cri/streaming internal/streaming/streamtest stats API
 tests images/credential:         SYS
@@ -244,7 +244,10 @@ nodestatus/machine     max   0:
 nodestatus/heartbeat   max 200: cri internal/backoff internal/kubeapi internal/listener internal/runonce internal/sleep nodestatus apiserver/cert nodestatus/machine API k8s.io/client-go/rest
 shutdown    max  80: internal/atomicfile internal/backoff internal/login1 internal/runonce internal/sleep API
 stats     max  75: cgroups cri internal/dirusage internal/latest internal/runonce internal/sleep API k8s.io/kubelet/pkg/apis/stats/v1alpha1 SYS internal/required
-apiserver/cert        max 200: internal/atomicfile internal/backoff internal/kubeapi internal/plainfile internal/runonce internal/safeyaml internal/sleep API CLUSTER internal/notexist
+apiserver/cert        max 200: internal/atomicfile internal/kubeapi internal/runonce internal/sleep API CLUSTER internal/notexist internal/certrequest internal/certstore internal/kubeconfig
+internal/certrequest max 75: internal/backoff internal/certstore internal/sleep API
+internal/certstore max 0: internal/atomicfile internal/plainfile
+internal/kubeconfig max 200: internal/atomicfile internal/certstore internal/plainfile internal/safeyaml API CLUSTER
 internal/certtest max 200: apiserver/apiservertest API k8s.io/client-go/tools/clientcmd/...
 
 # Metrics: client_golang is imported here alone.

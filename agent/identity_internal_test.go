@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed81659283/nodeagent/apiserver/cert"
 	"github.com/seed81659283/nodeagent/internal/controlplane"
+	"github.com/seed81659283/nodeagent/internal/kubeconfig"
 	"github.com/seed81659283/nodeagent/volume"
 )
 
@@ -67,7 +67,7 @@ func TestClusterIdentity(t *testing.T) {
 	for _, part := range a.parts {
 		wg.Go(func() { assert.NoError(t, part.run(ctx)) })
 	}
-	require.Eventually(t, func() bool { return cert.Usable(c.Node.Kubeconfig, time.Now()) == nil }, time.Minute, 50*time.Millisecond)
+	require.Eventually(t, func() bool { return kubeconfig.Usable(c.Node.Kubeconfig, time.Now()) == nil }, time.Minute, 50*time.Millisecond)
 	_, err = tokens.Token(ctx, volume.TokenRequest{Namespace: "default", ServiceAccount: "default", Pod: "none", PodUID: "u1"})
 	require.ErrorContains(t, err, `User "system:node:n1" cannot`, "the API server knows who asks, and that the pod is not its own")
 }

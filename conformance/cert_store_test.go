@@ -28,8 +28,9 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/kubelet/certificate/bootstrap"
 
-	"github.com/seed81659283/nodeagent/apiserver/cert"
 	"github.com/seed81659283/nodeagent/conformance"
+	"github.com/seed81659283/nodeagent/internal/certstore"
+	"github.com/seed81659283/nodeagent/internal/kubeconfig"
 )
 
 // issuedPair is a certificate with its key, both PEM.
@@ -109,7 +110,7 @@ var certStores = conformance.Comparison[[]storeOp, []string]{
 	},
 	Ours: func(in []storeOp) []string {
 		return playStore(in, func(dir string) (storeOfFiles, error) {
-			s, err := cert.OpenStore(cert.StoreOptions{
+			s, err := certstore.Open(certstore.Options{
 				Dir: dir, Prefix: "kubelet-client", CertFile: filepath.Join(dir, "given.crt"), KeyFile: filepath.Join(dir, "given.key"),
 			})
 			return s, err
@@ -229,7 +230,7 @@ func describeStore(did, dir string, store storeOfFiles, err error) string {
 	switch _, none := errors.AsType[*clientgo.NoCertKeyError](err); {
 	case err == nil:
 		told = append(told, "certificate "+pair.Leaf.SerialNumber.String())
-	case none || errors.Is(err, cert.ErrNoCertificate):
+	case none || errors.Is(err, certstore.ErrNoCertificate):
 		told = append(told, "none")
 	default:
 		told = append(told, "error")
@@ -273,7 +274,7 @@ var certKubeconfigs = conformance.Comparison[map[string]string, bool]{
 		})
 	},
 	Ours: func(in map[string]string) bool {
-		return withKubeconfig(in, func(path string) bool { return cert.Usable(path, time.Now()) == nil })
+		return withKubeconfig(in, func(path string) bool { return kubeconfig.Usable(path, time.Now()) == nil })
 	},
 	Exceptions: []conformance.Exception[map[string]string, bool]{{
 		Name:   "a key in a file that does not fit the certificate",

@@ -26,8 +26,8 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/certificate"
 	"k8s.io/kubernetes/pkg/kubelet/certificate/bootstrap"
 
-	"github.com/seed81659283/nodeagent/apiserver/cert"
 	"github.com/seed81659283/nodeagent/conformance"
+	"github.com/seed81659283/nodeagent/internal/certrequest"
 )
 
 // What a serving certificate is for, of generated addresses of a node.
@@ -48,7 +48,7 @@ var certTemplates = conformance.Comparison[[]corev1.NodeAddress, []string]{
 		return out
 	},
 	Ours: func(in []corev1.NodeAddress) []string {
-		template, ok := cert.ServingTemplate("n1", in)
+		template, ok := certrequest.ServingTemplate("n1", in)
 		if !ok {
 			return nil
 		}
@@ -144,7 +144,7 @@ var certRequestNames = conformance.Comparison[signed, string]{
 		return fmt.Sprint(name, err)
 	},
 	Ours: func(in signed) string {
-		name, err := cert.RequestName(cert.Template{CommonName: in.Name, Organization: in.Orgs}, certKeys()[in.Key].Public())
+		name, err := certrequest.RequestName(certrequest.Template{CommonName: in.Name, Organization: in.Orgs}, certKeys()[in.Key].Public())
 		return fmt.Sprint(name, err)
 	},
 }
@@ -178,32 +178,32 @@ var certDeadlines = conformance.Comparison[due, string]{
 		// What it has drawn follows from what has come of it.
 		total := in.Leaf.NotAfter.Sub(in.Leaf.NotBefore)
 		drawn := (at.Sub(in.Leaf.NotBefore) - total + time.Duration(0.3*float64(total))).Seconds() / (0.2 * total.Seconds())
-		ours := cert.Deadline(in.Leaf.NotBefore, in.Leaf.NotAfter, drawn)
+		ours := certrequest.Deadline(in.Leaf.NotBefore, in.Leaf.NotAfter, drawn)
 		if off := ours.Sub(at).Abs(); drawn < -1e-9 || drawn >= 1 || off > time.Microsecond {
 			return fmt.Sprintf("at %v, where %v was drawn, which is %v off", at, drawn, off)
 		}
-		return inTime(cert.Deadline(in.Leaf.NotBefore, in.Leaf.NotAfter, 0), in.Now)
+		return inTime(certrequest.Deadline(in.Leaf.NotBefore, in.Leaf.NotAfter, 0), in.Now)
 	},
 	Ours: func(in due) string {
-		template := cert.Template{CommonName: "system:node:n1", Organization: in.Org, DNSNames: in.DNS, IPs: parsedIPs(in.IPs)}
-		state := cert.State{Leaf: in.Leaf, Force: in.Force, Template: &template}
+		template := certrequest.Template{CommonName: "system:node:n1", Organization: in.Org, DNSNames: in.DNS, IPs: parsedIPs(in.IPs)}
+		state := certrequest.State{Leaf: in.Leaf, Force: in.Force, Template: &template}
 		if in.None {
 			state.Leaf = nil
 		}
-		action := cert.Step(state, in.Now)
-		if action.Do == cert.Request && action.Why != "the certificate is to be replaced in time" {
+		action := certrequest.Step(state, in.Now)
+		if action.Do == certrequest.Request && action.Why != "the certificate is to be replaced in time" {
 			return "at once"
 		}
-		for end := in.Now.Add(3000 * time.Hour); action.Do == cert.Wait && in.Now.Before(end); {
+		for end := in.Now.Add(3000 * time.Hour); action.Do == certrequest.Wait && in.Now.Before(end); {
 			if !action.Wake.After(in.Now) {
 				return "a tight loop"
 			}
-			if d := cert.Deadline(in.Leaf.NotBefore, in.Leaf.NotAfter, 0); d.Sub(in.Now) > time.Minute {
+			if d := certrequest.Deadline(in.Leaf.NotBefore, in.Leaf.NotAfter, 0); d.Sub(in.Now) > time.Minute {
 				in.Now = d.Add(-time.Second) // what is between is only looks at the clock
 			} else {
 				in.Now = action.Wake
 			}
-			action = cert.Step(state, in.Now)
+			action = certrequest.Step(state, in.Now)
 		}
 		return inTime(in.Now, in.Now)
 	},

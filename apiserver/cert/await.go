@@ -38,7 +38,7 @@ func await(ctx context.Context, client *kubeapi.Client, name string, uid types.U
 			return nil, fmt.Errorf("wait for certificate signing request %s: %w", name, ctx.Err())
 		}
 		found, _ := store.Get(name) // nil: it was deleted
-		if chain, err := Outcome(found, name, uid); err != nil || chain != nil {
+		if chain, err := requestOutcome(found, name, uid); err != nil || chain != nil {
 			return chain, err
 		}
 	}

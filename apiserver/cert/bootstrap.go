@@ -6,17 +6,11 @@ package cert
 import (
 	"context"
 	"crypto"
-	"crypto/ecdsa"
-	"crypto/rsa"
-	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -24,7 +18,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/seed81659283/nodeagent/internal/atomicfile"
+	"github.com/seed81659283/nodeagent/internal/certrequest"
+	"github.com/seed81659283/nodeagent/internal/certstore"
 	"github.com/seed81659283/nodeagent/internal/kubeapi"
+	"github.com/seed81659283/nodeagent/internal/kubeconfig"
 	"github.com/seed81659283/nodeagent/internal/notexist"
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
@@ -42,7 +39,7 @@ func Bootstrap(ctx context.Context, o ClientOptions) error {
 	if why == nil {
 		return nil
 	}
-	b.log.Info("bootstrap credentials are used", "file", o.BootstrapKubeconfig, "why", why)
+	b.common.log.Info("bootstrap credentials are used", "file", o.BootstrapKubeconfig, "why", why)
 	for failures := 1; ; failures++ {
 		err := b.try(ctx)
 		if err == nil {
@@ -51,10 +48,10 @@ func Bootstrap(ctx context.Context, o ClientOptions) error {
 		if ctx.Err() != nil {
 			return fmt.Errorf("bootstrap: %w: %w", ctx.Err(), err)
 		}
-		b.failed(err)
-		wait := retries(failures, b.random())
+		b.common.failed(err)
+		wait := certrequest.RetryDelay(failures, b.common.random())
 		if _, refused := errors.AsType[*RefusedError](err); refused {
-			wait = max(wait, minInterval)
+			wait = max(wait, certrequest.MinInterval)
 		}
 		if sleep.For(ctx, wait) != nil {
 			return fmt.Errorf("bootstrap: %w: %w", ctx.Err(), err)
@@ -64,7 +61,7 @@ func Bootstrap(ctx context.Context, o ClientOptions) error {
 
 // bootstrap is one call of [Bootstrap].
 type bootstrap struct {
-	common
+	common common
 
 	o       ClientOptions
 	another bool // the key of the store is not to be used: its request was refused
@@ -76,15 +73,15 @@ func prepare(o ClientOptions) (b *bootstrap, why, err error) {
 		return nil, nil, err
 	}
 	b = &bootstrap{o: o}
-	b.setUp("client", o.Logger, o.Hooks, o.Rand)
-	if b.store, err = OpenStore(StoreOptions{Dir: o.Dir, Prefix: ClientPrefix}); err != nil {
+	b.common.setUp("client", o.Logger, o.Hooks, o.Rand)
+	if b.common.store, err = certstore.Open(certstore.Options{Dir: o.Dir, Prefix: certstore.ClientPrefix}); err != nil {
 		return nil, nil, err
 	}
 	if o.BootstrapKubeconfig == "" {
-		_, err := load(o.Kubeconfig)
+		_, err := kubeconfig.Load(o.Kubeconfig)
 		return b, nil, err
 	}
-	why, err = unusable(o.Kubeconfig, b.now())
+	why, err = unusable(o.Kubeconfig, b.common.now())
 	return b, why, err
 }
 
@@ -92,18 +89,18 @@ func prepare(o ClientOptions) (b *bootstrap, why, err error) {
 func (b *bootstrap) try(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, bootstrapTimeout)
 	defer cancel()
-	k, err := load(b.o.BootstrapKubeconfig)
+	k, err := kubeconfig.Load(b.o.BootstrapKubeconfig)
 	if err != nil {
 		return fmt.Errorf("bootstrap %w", err)
 	}
-	if err := b.store.Writable(); err != nil {
+	if err := b.common.store.Writable(); err != nil {
 		return err
 	}
 	key, keyPEM, err := b.key()
 	if err != nil {
 		return err
 	}
-	client, end, err := connect(k.rest, b.o.BootstrapKubeconfig, &b.o)
+	client, end, err := connect(k.REST, b.o.BootstrapKubeconfig, &b.o)
 	if err != nil {
 		return err
 	}
@@ -112,17 +109,17 @@ func (b *bootstrap) try(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	pair, err := b.store.Update(chain, keyPEM)
+	pair, err := b.common.store.Update(chain, keyPEM)
 	if err != nil {
 		return err
 	}
 	if err := notexist.Ignore(os.Remove(b.keyPath())); err != nil {
-		b.log.Warn("key remains", "error", err)
+		b.common.log.Warn("key remains", "error", err)
 	}
-	if b.hooks.Rotated != nil {
-		b.hooks.Rotated(nil, pair.Leaf)
+	if b.common.hooks.Rotated != nil {
+		b.common.hooks.Rotated(nil, pair.Leaf)
 	}
-	return writeKubeconfig(b.o.Kubeconfig, k, b.store.CurrentPath())
+	return kubeconfig.Write(b.o.Kubeconfig, k, b.common.store.CurrentPath())
 }
 
 // issue makes a request, or finds the one that was made before, and waits for its certificate. A request that is not ours, or was
@@ -140,20 +137,20 @@ func (b *bootstrap) issue(ctx context.Context, client *kubeapi.Client, key crypt
 }
 
 func (b *bootstrap) request(ctx context.Context, client *kubeapi.Client, key crypto.Signer) (string, types.UID, error) {
-	template := ClientTemplate(b.o.NodeName)
-	wanted, err := NewRequest(template, certificatesv1.KubeAPIServerClientKubeletSignerName, key)
+	template := certrequest.ClientTemplate(b.o.NodeName)
+	wanted, err := certrequest.NewRequest(template, certificatesv1.KubeAPIServerClientKubeletSignerName, key)
 	if err != nil {
 		return "", "", err
 	}
 	wanted.GenerateName = ""
-	if wanted.Name, err = RequestName(template, key.Public()); err != nil {
+	if wanted.Name, err = certrequest.RequestName(template, key.Public()); err != nil {
 		return "", "", err
 	}
 	requests := kubeapi.In(client, kubeapi.CertificateSigningRequests, "")
 	made, err := requests.Create(ctx, wanted)
 	if apierrors.IsAlreadyExists(err) {
 		if made, err = requests.Get(ctx, wanted.Name); err == nil {
-			if err := Reusable(made, wanted, key.Public(), b.now()); err != nil {
+			if err := certrequest.Reusable(made, wanted, key.Public(), b.common.now()); err != nil {
 				return "", "", errors.Join(err, b.forgetKey())
 			}
 		}
@@ -165,7 +162,9 @@ func (b *bootstrap) request(ctx context.Context, client *kubeapi.Client, key cry
 }
 
 // keyPath is where a key is until it has a certificate.
-func (b *bootstrap) keyPath() string { return filepath.Join(b.store.o.Dir, ClientPrefix+".key.tmp") }
+func (b *bootstrap) keyPath() string {
+	return filepath.Join(filepath.Dir(b.common.store.CurrentPath()), certstore.ClientPrefix+".key.tmp")
+}
 
 // forgetKey has the next attempt made with another key.
 func (b *bootstrap) forgetKey() error {
@@ -179,14 +178,14 @@ func (b *bootstrap) forgetKey() error {
 // key returns the key to make a request with: that of the certificate that has expired, or the one of the last attempt, or a new
 // one.
 func (b *bootstrap) key() (crypto.Signer, []byte, error) {
-	if pair, err := b.store.Current(); err == nil && !b.another {
-		if key, text, err := encodeKey(pair); err == nil {
+	if pair, err := b.common.store.Current(); err == nil && !b.another {
+		if key, text, err := certstore.EncodeKey(pair); err == nil {
 			return key, text, nil
 		}
 	}
-	text, err := readFile(b.keyPath())
+	text, err := certstore.ReadFile(b.keyPath())
 	if err == nil {
-		if key, err := parseKey(text); err == nil {
+		if key, err := certstore.ParseKey(text); err == nil {
 			return key, text, nil
 		}
 	}
@@ -196,45 +195,12 @@ func (b *bootstrap) key() (crypto.Signer, []byte, error) {
 		}
 		return nil, nil, fmt.Errorf("read key %s: %w", b.keyPath(), err)
 	}
-	key, text, err := newKey()
+	key, text, err := certstore.NewKey()
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := os.MkdirAll(b.store.o.Dir, 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(b.common.store.CurrentPath()), 0o755); err != nil {
 		return nil, nil, err
 	}
 	return key, text, atomicfile.WriteFile(b.keyPath(), text, 0o600)
-}
-
-// encodeKey returns the key of a certificate.
-func encodeKey(pair *tls.Certificate) (crypto.Signer, []byte, error) {
-	switch key := pair.PrivateKey.(type) {
-	case *ecdsa.PrivateKey:
-		der, err := x509.MarshalECPrivateKey(key)
-		return key, pem.EncodeToMemory(&pem.Block{Type: blockECKey, Bytes: der}), err
-	case *rsa.PrivateKey:
-		return key, pem.EncodeToMemory(&pem.Block{Type: blockRSAKey, Bytes: x509.MarshalPKCS1PrivateKey(key)}), nil
-	default:
-		return nil, nil, fmt.Errorf("a key is a %T, and neither ECDSA nor RSA", pair.PrivateKey)
-	}
-}
-
-// parseKey returns the first private key in a text.
-func parseKey(text []byte) (crypto.Signer, error) {
-	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
-		var key any
-		var err error
-		switch {
-		case block.Type == blockECKey:
-			key, err = x509.ParseECPrivateKey(block.Bytes)
-		case block.Type == blockRSAKey:
-			key, err = x509.ParsePKCS1PrivateKey(block.Bytes)
-		case strings.HasSuffix(block.Type, blockAnyKey):
-			key, err = x509.ParsePKCS8PrivateKey(block.Bytes)
-		}
-		if signer, ok := key.(crypto.Signer); ok && err == nil {
-			return signer, nil
-		}
-	}
-	return nil, errors.New("it has no private key")
 }

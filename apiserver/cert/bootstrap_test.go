@@ -17,6 +17,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/apiserver/cert"
 	"github.com/seed81659283/nodeagent/internal/certtest"
+	"github.com/seed81659283/nodeagent/internal/kubeconfig"
 )
 
 // bootstrap calls Bootstrap for a time.
@@ -31,7 +32,7 @@ func TestBootstrap(t *testing.T) {
 	play(t, certtest.Options{}, func(s *scene) {
 		s.write("bootstrap.conf", s.Bootstrap())
 		require.NoError(t, s.bootstrap(time.Minute))
-		require.NoError(t, cert.Usable(s.path("kubelet.conf"), time.Now()))
+		require.NoError(t, kubeconfig.Usable(s.path("kubelet.conf"), time.Now()))
 		assert.NoFileExists(t, s.path("pki/kubelet-client.key.tmp"))
 		config, err := cert.LoadKubeconfig(s.path("kubelet.conf"))
 		require.NoError(t, err)

@@ -19,7 +19,10 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/seed81659283/nodeagent/internal/certrequest"
+	"github.com/seed81659283/nodeagent/internal/certstore"
 	"github.com/seed81659283/nodeagent/internal/kubeapi"
+	"github.com/seed81659283/nodeagent/internal/kubeconfig"
 )
 
 // ClientOptions configure a [Client], and [Bootstrap].
@@ -29,7 +32,7 @@ type ClientOptions struct {
 	Kubeconfig string
 	// BootstrapKubeconfig has the credentials to begin with, and to go on with after a certificate has expired. Empty: there are none.
 	BootstrapKubeconfig string
-	Dir                 string                                                               // of certificates; empty: DefaultDir
+	Dir                 string                                                               // of certificates; empty: /var/lib/kubelet/pki
 	Dial                func(ctx context.Context, network, address string) (net.Conn, error) // to API servers; nil: the network
 	Rand                func() float64                                                       // nil means that of math/rand/v2
 	Logger              *slog.Logger                                                         // nil discards
@@ -48,7 +51,7 @@ func (o *ClientOptions) check() error {
 
 // Client has the client certificate of a node. Make one with [NewClient].
 type Client struct {
-	rotation
+	rotation rotation
 
 	o      ClientOptions
 	config *rest.Config
@@ -64,62 +67,65 @@ func NewClient(o ClientOptions) (*Client, error) {
 		return nil, fmt.Errorf("client certificate: %w", err)
 	}
 	c := &Client{o: o}
-	c.setUp("client", o.Logger, o.Hooks, o.Rand)
+	c.rotation.common.setUp("client", o.Logger, o.Hooks, o.Rand)
 	if err := c.open(); err != nil {
 		return nil, fmt.Errorf("client certificate: %w", err)
 	}
-	c.load()
-	c.guard.Require("cert.Client", c.log, c.hooks.Failed)
+	c.rotation.load()
+	c.rotation.guard.Require("cert.Client", c.rotation.common.log, c.rotation.common.hooks.Failed)
 	return c, nil
 }
 
 // open reads the kubeconfig to begin with.
 func (c *Client) open() (err error) {
-	if c.store, err = OpenStore(StoreOptions{Dir: c.o.Dir, Prefix: ClientPrefix}); err != nil { // first: the kubeconfig may lead to it
+	if c.rotation.common.store, err = certstore.Open(certstore.Options{Dir: c.o.Dir, Prefix: certstore.ClientPrefix}); err != nil { // first: the kubeconfig may lead to it
 		return err
 	}
-	k, err := begin(&c.o, c.store, c.log)
+	k, err := begin(&c.o, c.rotation.common.store, c.rotation.common.log)
 	if err != nil {
 		return err
 	}
-	c.store.o.CertFile, c.store.o.KeyFile = k.rest.CertFile, k.rest.KeyFile
-	c.signer = certificatesv1.KubeAPIServerClientKubeletSignerName
-	c.period = maxSleep
-	c.template = func() (Template, bool) { return ClientTemplate(c.o.NodeName), true }
-	c.connect, c.reload = c.credentials, c.find
-	c.rotated, c.sweep = c.conns.rotate, c.conns.sweep
-	if c.config, err = inline(rest.AnonymousClientConfig(k.rest)); err != nil {
+	files := certstore.Options{Dir: c.o.Dir, Prefix: certstore.ClientPrefix, CertFile: k.REST.CertFile, KeyFile: k.REST.KeyFile}
+	if c.rotation.common.store, err = certstore.Open(files); err != nil {
 		return err
 	}
-	c.conns.certificate = c.GetClientCertificate
+	c.rotation.signer = certificatesv1.KubeAPIServerClientKubeletSignerName
+	c.rotation.period = certrequest.MaxSleep
+	c.rotation.template = func() (certrequest.Template, bool) { return certrequest.ClientTemplate(c.o.NodeName), true }
+	c.rotation.connect, c.rotation.reload = c.credentials, c.find
+	c.rotation.rotated, c.rotation.sweep = c.conns.rotate, c.conns.sweep
+	if c.config, err = kubeconfig.Inline(rest.AnonymousClientConfig(k.REST)); err != nil {
+		return err
+	}
+	c.conns.certificate = c.certificate
 	c.config.Dial, c.config.WrapTransport = c.o.Dial, c.conns.wrap
-	c.own, err = kubeapi.New(c.config, kubeapi.Options{Logger: c.log})
+	c.own, err = kubeapi.New(c.config, kubeapi.Options{Logger: c.rotation.common.log})
 	return err
 }
 
 // begin returns the kubeconfig to begin with: the one that is there if it is usable, or if there is nothing else; and
 // otherwise one that is made of that with the bootstrap credentials, and written.
-func begin(o *ClientOptions, store *FileStore, log *slog.Logger) (*kubeconfig, error) {
+func begin(o *ClientOptions, store *certstore.Store, log *slog.Logger) (*kubeconfig.File, error) {
 	if o.BootstrapKubeconfig == "" {
-		return load(o.Kubeconfig)
+		return kubeconfig.Load(o.Kubeconfig)
 	}
 	why, err := unusable(o.Kubeconfig, time.Now())
 	if err != nil {
 		return nil, err
 	}
 	if why == nil {
-		return load(o.Kubeconfig)
+		return kubeconfig.Load(o.Kubeconfig)
 	}
 	log.Info("bootstrap credentials are used", "file", o.BootstrapKubeconfig, "why", why)
-	k, err := load(o.BootstrapKubeconfig)
+	k, err := kubeconfig.Load(o.BootstrapKubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("bootstrap %w", err)
 	}
-	if err := writeKubeconfig(o.Kubeconfig, k, store.CurrentPath()); err != nil {
+	if err := kubeconfig.Write(o.Kubeconfig, k, store.CurrentPath()); err != nil {
 		return nil, err
 	}
-	k.rest = rest.AnonymousClientConfig(k.rest)
-	k.rest.CertFile, k.rest.KeyFile = store.CurrentPath(), store.CurrentPath()
+	k.REST = rest.AnonymousClientConfig(k.REST)
+	k.REST.CertFile, k.REST.KeyFile = store.CurrentPath(), store.CurrentPath()
 	return k, nil
 }
 
@@ -129,29 +135,29 @@ func unusable(path string, now time.Time) (why, err error) {
 	if _, err := os.Stat(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("kubeconfig: %w", err)
 	}
-	return Usable(path, now), nil
+	return kubeconfig.Usable(path, now), nil
 }
 
 // find looks for a certificate: in the store, then in the kubeconfig. That one goes to the store, and is replaced at once: it
 // may be one with more rights than those of a node.
 func (c *Client) find() (pair *tls.Certificate, force bool, err error) {
-	pair, err = c.store.Current()
-	if err == nil && c.now().Before(pair.Leaf.NotAfter) {
+	pair, err = c.rotation.common.store.Current()
+	if err == nil && c.rotation.common.now().Before(pair.Leaf.NotAfter) {
 		return pair, false, nil
 	}
-	k, loadErr := load(c.o.Kubeconfig)
-	if loadErr != nil || len(k.rest.CertData) == 0 || len(k.rest.KeyData) == 0 {
+	k, loadErr := kubeconfig.Load(c.o.Kubeconfig)
+	if loadErr != nil || len(k.REST.CertData) == 0 || len(k.REST.KeyData) == 0 {
 		return nil, false, err
 	}
-	given, pairErr := tls.X509KeyPair(k.rest.CertData, k.rest.KeyData)
+	given, pairErr := tls.X509KeyPair(k.REST.CertData, k.REST.KeyData)
 	if pairErr != nil {
 		return nil, false, fmt.Errorf("kubeconfig %s: client-certificate-data: %w", c.o.Kubeconfig, pairErr)
 	}
-	if !c.now().Before(given.Leaf.NotAfter) {
+	if !c.rotation.common.now().Before(given.Leaf.NotAfter) {
 		return nil, false, err
 	}
-	if _, err := c.store.Update(k.rest.CertData, k.rest.KeyData); err != nil {
-		c.log.Error("certificate of the kubeconfig cannot be stored", "error", err)
+	if _, err := c.rotation.common.store.Update(k.REST.CertData, k.REST.KeyData); err != nil {
+		c.rotation.common.log.Error("certificate of the kubeconfig cannot be stored", "error", err)
 	}
 	return &given, true, nil
 }
@@ -159,7 +165,7 @@ func (c *Client) find() (pair *tls.Certificate, force bool, err error) {
 // credentials returns a client for a request: with the current certificate, else with what the bootstrap kubeconfig has, else
 // with what the kubeconfig has beside a certificate. Files are read anew, as somebody may have written them to help.
 func (c *Client) credentials() (*kubeapi.Client, func(), error) {
-	pair := c.current()
+	pair := c.rotation.current()
 	other := pair != nil && otherNode(pair.Leaf.Subject.CommonName, c.o.NodeName) && c.o.BootstrapKubeconfig != ""
 	if pair != nil && !other {
 		return c.own, func() {}, nil
@@ -175,9 +181,9 @@ func (c *Client) credentials() (*kubeapi.Client, func(), error) {
 		}
 		missing = errors.Join(missing, err)
 	}
-	c.mu.Lock()
-	leaf := c.state.Leaf
-	c.mu.Unlock()
+	c.rotation.mu.Lock()
+	leaf := c.rotation.state.Leaf
+	c.rotation.mu.Unlock()
 	why := "there is no certificate"
 	if leaf != nil {
 		why = fmt.Sprintf("the certificate of %q has expired at %s", leaf.Subject.CommonName, leaf.NotAfter.UTC().Format(time.RFC3339))
@@ -188,7 +194,7 @@ func (c *Client) credentials() (*kubeapi.Client, func(), error) {
 
 // connect returns a client with the credentials of a kubeconfig.
 func connect(config *rest.Config, path string, o *ClientOptions) (*kubeapi.Client, func(), error) {
-	config, err := inline(config)
+	config, err := kubeconfig.Inline(config)
 	if err != nil {
 		return nil, nil, fmt.Errorf("kubeconfig %s: %w", path, err)
 	}
@@ -207,29 +213,29 @@ func identifies(config *rest.Config) bool {
 
 // otherNode reports whether a name is that of another node.
 func otherNode(commonName, node string) bool {
-	name, isNode := strings.CutPrefix(commonName, userPrefix)
+	name, isNode := strings.CutPrefix(commonName, certrequest.UserPrefix)
 	return isNode && name != node
 }
 
 // Run requests the certificate, and replaces it in time, until ctx ends. It is called once. Whatever fails is tried again, and never
 // ends it.
-func (c *Client) Run(ctx context.Context) error { return c.run(ctx) }
+func (c *Client) Run(ctx context.Context) error { return c.rotation.run(ctx) }
 
 // Config returns the config of a client that has the certificate of the time, from the first on. Until there is one, and after it
 // has expired, it has no credentials. Its connections are replaced with the certificate: requests that are under way end in their
 // time, watches are cut after 15 s. Each client that is made of it has connections of its own.
 func (c *Client) Config() *rest.Config { return rest.CopyConfig(c.config) }
 
-// GetClientCertificate is for a [tls.Config]. It returns a certificate without anything in it when there is no valid one.
-func (c *Client) GetClientCertificate(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-	if pair := c.current(); pair != nil {
+// certificate is for a [tls.Config]. It returns an empty certificate if there is no valid one.
+func (c *Client) certificate(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+	if pair := c.rotation.current(); pair != nil {
 		return pair, nil
 	}
 	return &tls.Certificate{}, nil
 }
 
 // Current returns the certificate, or nil if there is none that is valid.
-func (c *Client) Current() *tls.Certificate { return c.current() }
+func (c *Client) Current() *tls.Certificate { return c.rotation.current() }
 
 // Status returns what is known about the certificate.
-func (c *Client) Status() Status { return c.status() }
+func (c *Client) Status() Status { return c.rotation.status() }

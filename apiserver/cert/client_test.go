@@ -25,7 +25,23 @@ import (
 	"github.com/seed81659283/nodeagent/apiserver/apiservertest"
 	"github.com/seed81659283/nodeagent/apiserver/cert"
 	"github.com/seed81659283/nodeagent/internal/certtest"
+	"github.com/seed81659283/nodeagent/internal/kubeconfig"
 )
+
+// names returns what is in a directory: links with what they lead to.
+func names(t testing.TB, dir string) (all []string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	for _, e := range entries {
+		name := e.Name()
+		if target, err := os.Readlink(filepath.Join(dir, name)); err == nil {
+			name += " -> " + strings.TrimPrefix(target, dir+string(filepath.Separator))
+		}
+		all = append(all, name)
+	}
+	return all
+}
 
 // scene is a cluster with the files of a node.
 type scene struct {
@@ -229,7 +245,7 @@ func TestExpiredWhileOff(t *testing.T) {
 		require.NotNil(t, first.Current())
 		time.Sleep(2 * time.Hour)
 		require.Nil(t, first.Current())
-		require.ErrorContains(t, cert.Usable(s.path("kubelet.conf"), time.Now()), "has expired at ")
+		require.ErrorContains(t, kubeconfig.Usable(s.path("kubelet.conf"), time.Now()), "has expired at ")
 
 		second := s.client()
 		require.Nil(t, second.Current())

@@ -21,6 +21,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/apiserver/cert"
 	"github.com/seed81659283/nodeagent/internal/controlplane"
+	"github.com/seed81659283/nodeagent/internal/kubeconfig"
 )
 
 const requestsPath = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
@@ -171,7 +172,7 @@ func testExpired(n *realNode) {
 	require.Eventually(n, func() bool { return first.Current() != nil }, time.Minute, 50*time.Millisecond)
 	stop()
 	time.Sleep(time.Until(first.Current().Leaf.NotAfter) + 2*time.Second)
-	require.Error(n, cert.Usable(n.options().Kubeconfig, time.Now()))
+	require.Error(n, kubeconfig.Usable(n.options().Kubeconfig, time.Now()))
 	second, err := cert.NewClient(n.options())
 	require.NoError(n, err)
 	require.Nil(n, second.Current())
@@ -226,7 +227,7 @@ func testServes(n *realNode) {
 // Without rotation.
 func testBootstraps(n *realNode) {
 	require.NoError(n, cert.Bootstrap(n.Context(), n.options()))
-	require.NoError(n, cert.Usable(n.options().Kubeconfig, time.Now()))
+	require.NoError(n, kubeconfig.Usable(n.options().Kubeconfig, time.Now()))
 	config, err := cert.LoadKubeconfig(n.options().Kubeconfig)
 	require.NoError(n, err)
 	api, err := rest.HTTPClientFor(config)

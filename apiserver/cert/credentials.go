@@ -12,9 +12,23 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed81659283/nodeagent/internal/certrequest"
+	"github.com/seed81659283/nodeagent/internal/certstore"
+	"github.com/seed81659283/nodeagent/internal/kubeconfig"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 )
+
+// LoadKubeconfig reads a kubeconfig, and returns the configuration of its current context. Relative paths in it begin at its directory. The
+// files that it names must be regular files of at most 1 MiB. Their content is not checked: see [CheckCredentials]. The error is one line that
+// names the file and the field, and quotes neither keys nor tokens. It wraps [fs.ErrNotExist] if there is no such file.
+func LoadKubeconfig(path string) (*rest.Config, error) {
+	k, err := kubeconfig.Load(path)
+	if err != nil {
+		return nil, err
+	}
+	return k.REST, nil
+}
 
 // CheckCredentials returns an error if the API server cannot accept the credentials in config as those of node: a file is unreadable, or
 // the client certificate has expired, is not valid yet, or is that of another node. The error names the field and the file. Tokens and
@@ -42,12 +56,12 @@ func CheckCredentials(config *rest.Config, node string, now time.Time) error {
 	case now.Before(cert.NotBefore):
 		return fmt.Errorf("%s: it is not valid before %s: is the clock right?", where, cert.NotBefore.UTC().Format(time.RFC3339))
 	}
-	of, isNode := strings.CutPrefix(cert.Subject.CommonName, userPrefix)
+	of, isNode := strings.CutPrefix(cert.Subject.CommonName, certrequest.UserPrefix)
 	switch {
 	case isNode && of != node:
 		return fmt.Errorf("%s: it is that of node %q, and this is node %q", where, of, node)
-	case isNode && !slices.Contains(cert.Subject.Organization, nodesGroup):
-		return fmt.Errorf("%s: its organization must have %s", where, nodesGroup)
+	case isNode && !slices.Contains(cert.Subject.Organization, certrequest.NodesGroup):
+		return fmt.Errorf("%s: its organization must have %s", where, certrequest.NodesGroup)
 	}
 	return nil
 }
@@ -107,8 +121,8 @@ func readField(data []byte, file, name string) (content []byte, where string, er
 	if len(data) > 0 {
 		return data, where, nil
 	}
-	if content, err = readFile(file); err != nil {
-		return nil, where, fmt.Errorf("%s: %w", where, bareError(err))
+	if content, err = certstore.ReadFile(file); err != nil {
+		return nil, where, fmt.Errorf("%s: %w", where, kubeconfig.WithoutPath(err))
 	}
 	return content, where, nil
 }

@@ -26,19 +26,17 @@
 // Client certificates are approved by the controller manager where the usual roles are bound. Serving certificates are approved
 // by a person, or a controller that somebody has added.
 //
-// The files are those of the kubelet, in [DefaultDir] if nothing else is asked for, so that either can take over the directory of
-// the other: kubelet-client-DATE.pem with certificate and key, and the link kubelet-client-current.pem. A process may be killed at
+// The files are those of the kubelet, in /var/lib/kubelet/pki by default, so that either can take over the directory of the other:
+// kubelet-client-DATE.pem with certificate and key, and the link kubelet-client-current.pem. A process may be killed at
 // any moment. An agent without rotation calls [Bootstrap] once, and [LoadKubeconfig].
 //
 // [LoadKubeconfig] reads a kubeconfig, [CheckCredentials] examines the credentials in it, and [ExplainError] adds the field that has to be
 // changed to the error of a request.
 //
-// What decides is pure, and can be used alone: [Step], [Deadline], [Template], [NewRequest], [Outcome], [Usable].
-//
 // # Concurrency
 //
 // All methods of Client and Serving may be called from any goroutine, Run once. Nothing is started before it. Hooks are called from
-// its goroutine, with no lock held. A [FileStore] is for one goroutine at a time.
+// its goroutine, with no lock held. One process at a time uses the directory of the certificates.
 //
 // # Errors
 //

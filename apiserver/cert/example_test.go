@@ -6,12 +6,12 @@ package cert_test
 import (
 	"context"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"time"
 
-	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/apiserver/cert"
@@ -47,7 +47,8 @@ func ExampleNewClient() {
 		panic(err)
 	}
 	go client.Run(ctx)
-	fmt.Println((<-issued).Subject)
+	<-issued
+	fmt.Println(client.Current().Leaf.Subject, client.Status().Err)
 
 	serving, err := cert.NewServing(client.Config(), cert.ServingOptions{
 		NodeName: "n1", Dir: filepath.Join(dir, "pki"), Hooks: hooks, Addresses: func() []corev1.NodeAddress {
@@ -61,23 +62,43 @@ func ExampleNewClient() {
 	leaf := <-issued
 	fmt.Println(leaf.IPAddresses, leaf.DNSNames)
 	// Output:
-	// CN=system:node:n1,O=system:nodes
+	// CN=system:node:n1,O=system:nodes <nil>
 	// [10.0.0.1] [n1]
 }
 
-// What decides can be used alone.
-func ExampleStep() {
-	now := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
-	wanted := cert.ClientTemplate("n1")
-	leaf := &x509.Certificate{NotBefore: now.Add(-50 * time.Hour), NotAfter: now.Add(50 * time.Hour)}
-	leaf.Subject.CommonName, leaf.Subject.Organization = "system:node:n1", []string{"system:nodes"}
-	fmt.Println(cert.Step(cert.State{Template: &wanted, Leaf: leaf}, now).Do)
-	fmt.Println(cert.Step(cert.State{Template: &wanted, Leaf: leaf}, now.Add(20*time.Hour)).Do)
-	fmt.Println(cert.Usages(certificatesv1.KubeletServingSignerName, nil))
-	// Output:
-	// wait
-	// request
-	// [digital signature server auth]
+// An agent without rotation has its certificate issued once, and then uses the kubeconfig that names it.
+func ExampleBootstrap() {
+	cluster, err := certtest.Start(certtest.Options{}) // in memory; a real one is found by its kubeconfig alone
+	if err != nil {
+		panic(err)
+	}
+	defer cluster.Close()
+	dir, err := os.MkdirTemp("", "cert")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+	kubeconfig, bootstrap := filepath.Join(dir, "kubelet.conf"), filepath.Join(dir, "bootstrap-kubelet.conf")
+	if err := os.WriteFile(bootstrap, cluster.Bootstrap(), 0o600); err != nil {
+		panic(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+
+	err = cert.Bootstrap(ctx, cert.ClientOptions{
+		NodeName: "n1", Kubeconfig: kubeconfig, BootstrapKubeconfig: bootstrap, Dir: filepath.Join(dir, "pki"), Dial: cluster.Dial,
+		Hooks: cert.Hooks{Failed: func(err error) {
+			if refused, ok := errors.AsType[*cert.RefusedError](err); ok && refused.Denied {
+				fmt.Println("an administrator has denied the node:", refused.Message)
+			}
+		}},
+	})
+	if err != nil {
+		panic(err)
+	}
+	config, err := cert.LoadKubeconfig(kubeconfig)
+	fmt.Println(filepath.Base(config.CertFile), err)
+	// Output: kubelet-client-current.pem <nil>
 }
 
 // An error names the file, and the field where the file has one that is wrong.

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed81659283/nodeagent/apiserver/cert"
+	"github.com/seed81659283/nodeagent/internal/kubeconfig"
 )
 
 // No kubeconfig, and no file that one names, is waited for or read without end.
@@ -44,7 +45,7 @@ func TestHostileKubeconfigs(t *testing.T) {
 		_, err := cert.LoadKubeconfig(path("file"))
 		if test.want == "" {
 			require.NoError(t, err, name)
-			require.ErrorContains(t, cert.Usable(path("file"), time.Now()), "kubeconfig "+path("file")+": it has no client certificate")
+			require.ErrorContains(t, kubeconfig.Usable(path("file"), time.Now()), "kubeconfig "+path("file")+": it has no client certificate")
 			continue
 		}
 		require.ErrorContains(t, err, "kubeconfig", name)
@@ -80,6 +81,6 @@ func FuzzKubeconfig(f *testing.F) {
 			require.Less(t, len(err.Error()), 1000)
 			require.NotContains(t, err.Error(), "\n")
 		}
-		require.Error(t, cert.Usable(path, time.Now()), "no text has a certificate that fits a key")
+		require.Error(t, kubeconfig.Usable(path, time.Now()), "no text has a certificate that fits a key")
 	})
 }

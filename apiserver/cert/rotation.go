@@ -13,6 +13,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seed81659283/nodeagent/internal/certrequest"
+	"github.com/seed81659283/nodeagent/internal/certstore"
 	"github.com/seed81659283/nodeagent/internal/kubeapi"
 	"github.com/seed81659283/nodeagent/internal/runonce"
 	"github.com/seed81659283/nodeagent/internal/sleep"
@@ -36,7 +38,7 @@ type Status struct {
 // common is what each way to a certificate needs.
 type common struct {
 	name   string // for the log
-	store  *FileStore
+	store  *certstore.Store
 	now    func() time.Time // time.Now but in tests
 	random func() float64
 	log    *slog.Logger
@@ -64,11 +66,11 @@ func (c *common) failed(err error) {
 
 // rotation has a certificate, and replaces it in time.
 type rotation struct {
-	common
+	common common
 
 	signer   string
 	period   time.Duration // between two looks at template; at most maxSleep
-	template func() (Template, bool)
+	template func() (certrequest.Template, bool)
 	// connect returns a client to make requests with, and a function that ends it.
 	connect func() (*kubeapi.Client, func(), error)
 	// reload looks for a certificate that somebody has put there. Force is one that is not the node's own.
@@ -79,7 +81,7 @@ type rotation struct {
 
 	mu     sync.Mutex // guards what follows
 	pair   *tls.Certificate
-	state  State
+	state  certrequest.State
 	doing  string
 	err    error
 	looked time.Time // when reload was called last
@@ -90,7 +92,7 @@ type rotation struct {
 func (r *rotation) current() *tls.Certificate {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.pair == nil || r.now().After(r.pair.Leaf.NotAfter) {
+	if r.pair == nil || r.common.now().After(r.pair.Leaf.NotAfter) {
 		return nil
 	}
 	return r.pair
@@ -102,7 +104,7 @@ func (r *rotation) status() Status {
 	defer r.mu.Unlock()
 	s := Status{Leaf: r.state.Leaf, Doing: r.doing, Failures: r.state.Failures, Err: r.err}
 	if s.Leaf != nil {
-		s.Deadline = Deadline(s.Leaf.NotBefore, s.Leaf.NotAfter, r.state.Random)
+		s.Deadline = certrequest.Deadline(s.Leaf.NotBefore, s.Leaf.NotAfter, r.state.Random)
 	}
 	return s
 }
@@ -112,18 +114,18 @@ func (r *rotation) use(pair *tls.Certificate, force bool) (old *x509.Certificate
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	old = r.state.Leaf
-	r.pair, r.state.Leaf, r.state.Force, r.state.Random = pair, pair.Leaf, force, r.random()
+	r.pair, r.state.Leaf, r.state.Force, r.state.Random = pair, pair.Leaf, force, r.common.random()
 	return old
 }
 
 // load uses a certificate that is there, if there is a valid one. That there is none is no error.
 func (r *rotation) load() {
-	r.looked = r.now()
+	r.looked = r.common.now()
 	pair, force, err := r.reload()
-	if err != nil && !errors.Is(err, ErrNoCertificate) {
+	if err != nil && !errors.Is(err, certstore.ErrNoCertificate) {
 		if text := err.Error(); text != r.loaded {
 			r.loaded = text
-			r.log.Error("certificate cannot be used", "certificate", r.name, "error", err)
+			r.common.log.Error("certificate cannot be used", "certificate", r.common.name, "error", err)
 		}
 		return
 	}
@@ -132,9 +134,9 @@ func (r *rotation) load() {
 		return
 	}
 	r.use(pair, force)
-	r.log.Info("certificate loaded", "certificate", r.name, "commonName", pair.Leaf.Subject.CommonName, "notAfter", pair.Leaf.NotAfter)
+	r.common.log.Info("certificate loaded", "certificate", r.common.name, "commonName", pair.Leaf.Subject.CommonName, "notAfter", pair.Leaf.NotAfter)
 	if r.rotated != nil {
-		r.rotated(r.now())
+		r.rotated(r.common.now())
 	}
 }
 
@@ -164,22 +166,22 @@ func (r *rotation) run(ctx context.Context) error {
 		action := r.step()
 		wake := action.Wake
 		switch action.Do {
-		case Request:
+		case certrequest.Request:
 			under = r.begin(ctx, action.Why)
 			done = under.done
 			continue
-		case Cancel:
+		case certrequest.Cancel:
 			under.cancel()
 			<-under.done // its calls end with its context
 			r.finish(under, action.Why)
 			under, done = nil, nil
 			continue
-		case Wait:
+		case certrequest.Wait:
 		}
 		if r.sweep != nil {
-			wake = sleep.Earlier(r.sweep(r.now()), wake)
+			wake = sleep.Earlier(r.sweep(r.common.now()), wake)
 		}
-		wait := min(max(wake.Sub(r.now()), 0), r.period) // the clock may have been set back since wake was chosen
+		wait := min(max(wake.Sub(r.common.now()), 0), r.period) // the clock may have been set back since wake was chosen
 		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
@@ -198,10 +200,10 @@ func (r *rotation) run(ctx context.Context) error {
 }
 
 // step looks at what may have changed, and decides.
-func (r *rotation) step() Action {
+func (r *rotation) step() certrequest.Action {
 	template, known := r.template()
-	now := r.now()
-	if since := now.Sub(r.looked); r.current() == nil && r.idle() && (since >= maxSleep || since < 0) {
+	now := r.common.now()
+	if since := now.Sub(r.looked); r.current() == nil && r.idle() && (since >= certrequest.MaxSleep || since < 0) {
 		r.load()
 	}
 	r.mu.Lock()
@@ -210,7 +212,7 @@ func (r *rotation) step() Action {
 	if known {
 		r.state.Template = &template
 	}
-	action := Step(r.state, now)
+	action := certrequest.Step(r.state, now)
 	action.Wake = sleep.Earlier(action.Wake, now.Add(r.period))
 	r.doing = action.Why
 	return action
@@ -226,12 +228,12 @@ func (r *rotation) idle() bool {
 // begin makes a request.
 func (r *rotation) begin(ctx context.Context, why string) *attempt {
 	r.mu.Lock()
-	now, template := r.now(), *r.state.Template
-	r.state.Pending, r.state.Asked = &Pending{For: template, Since: now}, &template
-	r.state.Requests = remember(r.state.Requests, now)
+	now, template := r.common.now(), *r.state.Template
+	r.state.Pending, r.state.Asked = &certrequest.Pending{For: template, Since: now}, &template
+	r.state.Requests = certrequest.AddTime(r.state.Requests, now)
 	r.mu.Unlock()
-	r.log.Info("certificate requested", "certificate", r.name, "why", why)
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout+time.Minute) // Step ends it before
+	r.common.log.Info("certificate requested", "certificate", r.common.name, "why", why)
+	ctx, cancel := context.WithTimeout(ctx, certrequest.Timeout+time.Minute) // Step ends it before
 	a := &attempt{cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(a.done)
@@ -242,15 +244,15 @@ func (r *rotation) begin(ctx context.Context, why string) *attempt {
 }
 
 // request has a new key certified, and stores both.
-func (r *rotation) request(ctx context.Context, template Template) (*tls.Certificate, error) {
-	if err := r.store.Writable(); err != nil {
+func (r *rotation) request(ctx context.Context, template certrequest.Template) (*tls.Certificate, error) {
+	if err := r.common.store.Writable(); err != nil {
 		return nil, err
 	}
-	key, keyPEM, err := newKey()
+	key, keyPEM, err := certstore.NewKey()
 	if err != nil {
 		return nil, err
 	}
-	wanted, err := NewRequest(template, r.signer, key)
+	wanted, err := certrequest.NewRequest(template, r.signer, key)
 	if err != nil {
 		return nil, err
 	}
@@ -263,18 +265,18 @@ func (r *rotation) request(ctx context.Context, template Template) (*tls.Certifi
 	if err != nil {
 		return nil, err
 	}
-	r.log.Info("certificate signing request made", "certificate", r.name, "request", made.Name)
+	r.common.log.Info("certificate signing request made", "certificate", r.common.name, "request", made.Name)
 	chain, err := await(ctx, client, made.Name, made.UID)
 	if err != nil {
 		return nil, err
 	}
-	return r.store.Update(chain, keyPEM)
+	return r.common.store.Update(chain, keyPEM)
 }
 
 // finish notes what has come of a request. Why is that it was given up, or empty.
 func (r *rotation) finish(a *attempt, why string) {
 	r.mu.Lock()
-	now := r.now()
+	now := r.common.now()
 	outdated := r.state.Template != nil && !r.state.Template.Equal(r.state.Pending.For)
 	r.state.Pending = nil
 	err := a.err
@@ -286,7 +288,7 @@ func (r *rotation) finish(a *attempt, why string) {
 		r.state.Failures, r.state.Refused, r.err = 0, false, nil
 	case why != "" && outdated:
 		r.mu.Unlock()
-		r.log.Info("certificate signing request given up", "certificate", r.name, "why", why)
+		r.common.log.Info("certificate signing request given up", "certificate", r.common.name, "why", why)
 		return
 	default:
 		_, r.state.Refused = errors.AsType[*RefusedError](err)
@@ -295,15 +297,15 @@ func (r *rotation) finish(a *attempt, why string) {
 	}
 	r.mu.Unlock()
 	if err != nil {
-		r.failed(err)
+		r.common.failed(err)
 		return
 	}
 	old := r.use(a.pair, false)
-	r.log.Info("certificate issued", "certificate", r.name, "commonName", a.pair.Leaf.Subject.CommonName, "notAfter", a.pair.Leaf.NotAfter)
+	r.common.log.Info("certificate issued", "certificate", r.common.name, "commonName", a.pair.Leaf.Subject.CommonName, "notAfter", a.pair.Leaf.NotAfter)
 	if r.rotated != nil {
 		r.rotated(now)
 	}
-	if r.hooks.Rotated != nil {
-		r.hooks.Rotated(old, a.pair.Leaf)
+	if r.common.hooks.Rotated != nil {
+		r.common.hooks.Rotated(old, a.pair.Leaf)
 	}
 }

@@ -14,6 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/seed81659283/nodeagent/internal/certrequest"
+	"github.com/seed81659283/nodeagent/internal/certstore"
 	"github.com/seed81659283/nodeagent/internal/kubeapi"
 )
 
@@ -22,7 +24,7 @@ type ServingOptions struct {
 	NodeName string // it must not be empty
 	// Addresses returns those of the node as they are now. It is called once a second, and must not be nil.
 	Addresses func() []corev1.NodeAddress
-	Dir       string // of certificates; empty: DefaultDir
+	Dir       string // of certificates; empty: /var/lib/kubelet/pki
 	// CertFile and KeyFile are served as long as nothing was issued. Empty: there are none.
 	CertFile, KeyFile string
 	Rand              func() float64 // nil means that of math/rand/v2
@@ -31,7 +33,7 @@ type ServingOptions struct {
 }
 
 // Serving has the certificate that a node serves its API with. Make one with [NewServing].
-type Serving struct{ rotation }
+type Serving struct{ rotation rotation }
 
 // NewServing returns a Serving that has the certificate that is there, if any. It asks nobody for one: that is [Serving.Run]. The
 // config is that of the node, such as [Client.Config].
@@ -47,23 +49,23 @@ func NewServing(config *rest.Config, o ServingOptions) (*Serving, error) {
 		return nil, fmt.Errorf("serving certificate: %w", err)
 	}
 	s := &Serving{}
-	s.setUp("serving", o.Logger, o.Hooks, o.Rand)
-	s.signer = certificatesv1.KubeletServingSignerName
-	s.period = look
-	if s.store, err = OpenStore(StoreOptions{Dir: o.Dir, Prefix: ServingPrefix, CertFile: o.CertFile, KeyFile: o.KeyFile}); err != nil {
+	s.rotation.common.setUp("serving", o.Logger, o.Hooks, o.Rand)
+	s.rotation.signer = certificatesv1.KubeletServingSignerName
+	s.rotation.period = certrequest.PollInterval
+	if s.rotation.common.store, err = certstore.Open(certstore.Options{Dir: o.Dir, Prefix: certstore.ServingPrefix, CertFile: o.CertFile, KeyFile: o.KeyFile}); err != nil {
 		return nil, fmt.Errorf("serving certificate: %w", err)
 	}
-	s.template = func() (Template, bool) { return ServingTemplate(o.NodeName, o.Addresses()) }
-	s.connect = func() (*kubeapi.Client, func(), error) { return client, func() {}, nil }
-	s.reload = s.find
-	s.load()
-	s.guard.Require("cert.Serving", s.log, s.hooks.Failed)
+	s.rotation.template = func() (certrequest.Template, bool) { return certrequest.ServingTemplate(o.NodeName, o.Addresses()) }
+	s.rotation.connect = func() (*kubeapi.Client, func(), error) { return client, func() {}, nil }
+	s.rotation.reload = s.find
+	s.rotation.load()
+	s.rotation.guard.Require("cert.Serving", s.rotation.common.log, s.rotation.common.hooks.Failed)
 	return s, nil
 }
 
 func (s *Serving) find() (*tls.Certificate, bool, error) {
-	pair, err := s.store.Current()
-	if err != nil || !s.now().Before(pair.Leaf.NotAfter) {
+	pair, err := s.rotation.common.store.Current()
+	if err != nil || !s.rotation.common.now().Before(pair.Leaf.NotAfter) {
 		return nil, false, err
 	}
 	return pair, false, nil
@@ -71,18 +73,18 @@ func (s *Serving) find() (*tls.Certificate, bool, error) {
 
 // Run requests the certificate, and replaces it in time and when an address is new, until ctx ends. It is called once. Whatever
 // fails is tried again, and never ends it. Nobody in a cluster approves such requests by itself: see the package comment.
-func (s *Serving) Run(ctx context.Context) error { return s.run(ctx) }
+func (s *Serving) Run(ctx context.Context) error { return s.rotation.run(ctx) }
 
-// GetCertificate is for a [tls.Config]. It returns an error that wraps [ErrNoCertificate] when there is no valid one.
+// GetCertificate is for a [tls.Config]. It returns an error when there is no valid one.
 func (s *Serving) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	if pair := s.current(); pair != nil {
+	if pair := s.rotation.current(); pair != nil {
 		return pair, nil
 	}
-	return nil, fmt.Errorf("serve this node: %w that is valid: %s", ErrNoCertificate, s.status().Doing)
+	return nil, fmt.Errorf("serve this node: %w that is valid: %s", certstore.ErrNoCertificate, s.rotation.status().Doing)
 }
 
 // Current returns the certificate, or nil if there is none that is valid.
-func (s *Serving) Current() *tls.Certificate { return s.current() }
+func (s *Serving) Current() *tls.Certificate { return s.rotation.current() }
 
 // Status returns what is known about the certificate.
-func (s *Serving) Status() Status { return s.status() }
+func (s *Serving) Status() Status { return s.rotation.status() }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/seed81659283/nodeagent/apiserver/cert"
+	"github.com/seed81659283/nodeagent/internal/certstore"
 	"github.com/seed81659283/nodeagent/internal/certtest"
 )
 
@@ -65,7 +66,7 @@ func TestServing(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		assert.Empty(t, s.requests(), "nothing can connect to a host name alone")
 		_, err := serving.GetCertificate(nil)
-		require.ErrorIs(t, err, cert.ErrNoCertificate)
+		require.ErrorIs(t, err, certstore.ErrNoCertificate)
 		require.EqualError(t, err, "serve this node: there is no certificate that is valid: there is nothing to request a certificate for yet")
 
 		a.set("10.0.0.1")

@@ -108,7 +108,6 @@ func missing(t *testing.T) map[string]func() error {
 		"cert.ServingOptions.Addresses": func() error { return only(cert.NewServing(config, cert.ServingOptions{NodeName: "n1"})) },
 		"cert.ClientOptions.NodeName":   func() error { return only(cert.NewClient(cert.ClientOptions{Kubeconfig: "/x"})) },
 		"cert.ClientOptions.Kubeconfig": func() error { return only(cert.NewClient(cert.ClientOptions{NodeName: "n1"})) },
-		"cert.StoreOptions.Prefix":      func() error { return only(cert.OpenStore(cert.StoreOptions{Dir: t.TempDir()})) },
 		"csi.Options.Registry":          func() error { return only(csi.New(csi.Options{})) },
 		"volume.Options.Root":           func() error { return only(volume.New(volume.Options{})) },
 	}

@@ -1,13 +1,11 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package cert
+package certrequest
 
 import (
 	"bytes"
 	"crypto"
-	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/sha512"
@@ -15,13 +13,13 @@ import (
 	"crypto/x509/pkix"
 	"encoding/base64"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"net"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
-	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/seed81659283/nodeagent/internal/certstore"
 )
 
 // Usages returns what a certificate of a signer may be used for. Those of RSA keys are also for key encipherment.
@@ -57,7 +55,7 @@ func NewRequest(t Template, signerName string, key crypto.Signer) (*certificates
 	return r, nil
 }
 
-// RequestName returns the name of the request for a client certificate that [Bootstrap] makes: it follows from the key and the
+// RequestName returns the name of the request for a client certificate that cert.Bootstrap creates: it follows from the key and the
 // template, so that an agent that was restarted finds the request that it has made before.
 func RequestName(t Template, public crypto.PublicKey) (string, error) {
 	der, err := x509.MarshalPKIXPublicKey(public)
@@ -105,7 +103,7 @@ func Reusable(there, wanted *certificatesv1.CertificateSigningRequest, public cr
 	if len(there.Status.Certificate) == 0 {
 		return nil
 	}
-	chain, err := parseChain(there.Status.Certificate)
+	chain, err := certstore.ParseChain(there.Status.Certificate)
 	if err != nil {
 		return fmt.Errorf("request %s: %w", there.Name, err)
 	}
@@ -117,68 +115,8 @@ func Reusable(there, wanted *certificatesv1.CertificateSigningRequest, public cr
 	return nil
 }
 
-// RefusedError is about a request that will never be issued.
-type RefusedError struct {
-	Request string // its name
-	Denied  bool   // by a controller or a person; else the signer has failed
-	Reason  string // of the condition
-	Message string // of the condition
-}
-
-// Error names the request and says why.
-func (e *RefusedError) Error() string {
-	verb := "has failed"
-	if e.Denied {
-		verb = "was denied"
-	}
-	return fmt.Sprintf("certificate signing request %s %s: %.200q: %.1000q", e.Request, verb, e.Reason, e.Message)
-}
-
-// Outcome returns the certificate of a request that was made with that UID, as PEM, nil as long as there is none, or why there
-// will be none. The request is nil when there is none of that name.
-func Outcome(r *certificatesv1.CertificateSigningRequest, name string, uid types.UID) ([]byte, error) {
-	if r == nil {
-		return nil, fmt.Errorf("certificate signing request %s was deleted", name)
-	}
-	if r.UID != uid {
-		return nil, fmt.Errorf("certificate signing request %s was replaced by another one: its UID is %q, not %q", name, r.UID, uid)
-	}
-	approved := false
-	for _, c := range r.Status.Conditions {
-		switch c.Type {
-		case certificatesv1.CertificateDenied, certificatesv1.CertificateFailed:
-			return nil, &RefusedError{Request: name, Denied: c.Type == certificatesv1.CertificateDenied, Reason: c.Reason, Message: c.Message}
-		case certificatesv1.CertificateApproved:
-			approved = true
-		}
-	}
-	if !approved || len(r.Status.Certificate) == 0 {
-		return nil, nil
-	}
-	return r.Status.Certificate, nil
-}
-
-// newKey makes a private key, and returns it as PEM, too.
-func newKey() (crypto.Signer, []byte, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, nil, fmt.Errorf("make key: %w", err)
-	}
-	der, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		return nil, nil, fmt.Errorf("encode key: %w", err)
-	}
-	return key, pem.EncodeToMemory(&pem.Block{Type: blockECKey, Bytes: der}), nil
-}
-
-// Types of blocks of PEM.
-const (
-	blockCertificate = "CERTIFICATE"
-	blockRequest     = "CERTIFICATE REQUEST"
-	blockECKey       = "EC PRIVATE KEY"
-	blockRSAKey      = "RSA PRIVATE KEY"
-	blockAnyKey      = "PRIVATE KEY" // the end of all of them
-)
+// blockRequest is the type of the PEM block of a request.
+const blockRequest = "CERTIFICATE REQUEST"
 
 func parseRequest(data []byte) (*x509.CertificateRequest, error) {
 	block, _ := pem.Decode(data)
@@ -186,31 +124,4 @@ func parseRequest(data []byte) (*x509.CertificateRequest, error) {
 		return nil, fmt.Errorf("it has no block %s of PEM", blockRequest)
 	}
 	return x509.ParseCertificateRequest(block.Bytes)
-}
-
-// maxChain is how many certificates one may come with.
-const maxChain = 100
-
-// parseChain reads certificates, the leaf first. What is between them is skipped.
-func parseChain(data []byte) ([]*x509.Certificate, error) {
-	if len(data) > maxFile {
-		return nil, fmt.Errorf("the certificate has %d bytes, more than %d", len(data), maxFile)
-	}
-	var chain []*x509.Certificate
-	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
-		if block.Type != blockCertificate || len(block.Headers) > 0 {
-			continue
-		}
-		c, err := x509.ParseCertificate(block.Bytes)
-		if err != nil {
-			return nil, fmt.Errorf("certificate %d: %w", len(chain)+1, err)
-		}
-		if chain = append(chain, c); len(chain) > maxChain {
-			return nil, fmt.Errorf("there are more than %d certificates", maxChain)
-		}
-	}
-	if len(chain) == 0 {
-		return nil, errors.New("it has no certificate")
-	}
-	return chain, nil
 }

@@ -1,7 +1,9 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package cert
+// Package kubeconfig loads and writes the kubeconfig files of a node agent, and reports whether their client certificates are usable. It sends no
+// requests. Package cert exports the loader.
+package kubeconfig
 
 import (
 	"errors"
@@ -17,34 +19,25 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/seed81659283/nodeagent/internal/atomicfile"
+	"github.com/seed81659283/nodeagent/internal/certstore"
 	"github.com/seed81659283/nodeagent/internal/plainfile"
 	"github.com/seed81659283/nodeagent/internal/safeyaml"
 )
 
-// LoadKubeconfig reads a kubeconfig, and returns the configuration of its current context. Relative paths in it begin at its directory. The
-// files that it names must be regular files of at most 1 MiB. Their content is not checked: see [CheckCredentials]. The error is one line that
-// names the file and the field, and quotes neither keys nor tokens. It wraps [fs.ErrNotExist] if there is no such file.
-func LoadKubeconfig(path string) (*rest.Config, error) {
-	k, err := load(path)
-	if err != nil {
-		return nil, err
-	}
-	return k.rest, nil
+// File is the current context of a kubeconfig file.
+type File struct {
+	Cluster *clientcmdapi.Cluster
+	REST    *rest.Config
 }
 
-// kubeconfig is the current context of a kubeconfig file.
-type kubeconfig struct {
-	cluster *clientcmdapi.Cluster
-	rest    *rest.Config
-}
-
-func load(path string) (*kubeconfig, error) {
+// Load reads a kubeconfig: see cert.LoadKubeconfig.
+func Load(path string) (*File, error) {
 	if path == "" {
 		return nil, errors.New("kubeconfig: the path of the file is empty")
 	}
-	data, err := readFile(path)
+	data, err := certstore.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("kubeconfig %s: %w", path, bareError(err))
+		return nil, fmt.Errorf("kubeconfig %s: %w", path, WithoutPath(err))
 	}
 	k, err := parseKubeconfig(data, path)
 	if err != nil {
@@ -55,7 +48,7 @@ func load(path string) (*kubeconfig, error) {
 
 // parseKubeconfig decodes the content of the kubeconfig at path, within the budget of YAML. It opens the files that the kubeconfig names only
 // after it has checked that they can be read to the end.
-func parseKubeconfig(data []byte, path string) (*kubeconfig, error) {
+func parseKubeconfig(data []byte, path string) (*File, error) {
 	if _, err := safeyaml.NewBudget(len(data)).YAML(data); err != nil {
 		return nil, fmt.Errorf("it is no kubeconfig: %s", oneLine(err.Error()))
 	}
@@ -83,7 +76,7 @@ func parseKubeconfig(data []byte, path string) (*kubeconfig, error) {
 	if err != nil {
 		return nil, errors.New(oneLine(err.Error()))
 	}
-	return &kubeconfig{cluster: cluster, rest: config}, nil
+	return &File{Cluster: cluster, REST: config}, nil
 }
 
 // currentContext returns the cluster and the user of the current context. A reference that is missing is an error: client-go would use an
@@ -108,7 +101,7 @@ func currentContext(file *clientcmdapi.Config) (*clientcmdapi.Cluster, *clientcm
 	return cluster, user, nil
 }
 
-// checkFiles returns an error if a file that a cluster or its user names is not a regular file of at most maxFile bytes. Files of fields with
+// checkFiles returns an error if a file that a cluster or its user names is not a regular file of at most certstore.MaxFile bytes. Files of fields with
 // inline data are not read.
 func checkFiles(cluster *clientcmdapi.Cluster, user *clientcmdapi.AuthInfo) error {
 	for _, f := range []struct {
@@ -124,13 +117,13 @@ func checkFiles(cluster *clientcmdapi.Cluster, user *clientcmdapi.AuthInfo) erro
 			continue
 		}
 		if err := checkFile(f.path); err != nil {
-			return fmt.Errorf("%s %s: %w", f.field, oneLine(f.path), bareError(err))
+			return fmt.Errorf("%s %s: %w", f.field, oneLine(f.path), WithoutPath(err))
 		}
 	}
 	return nil
 }
 
-// checkFile returns an error if path is not a regular file of at most maxFile bytes.
+// checkFile returns an error if path is not a regular file of at most certstore.MaxFile bytes.
 func checkFile(path string) error {
 	info, err := os.Stat(path)
 	switch {
@@ -138,14 +131,14 @@ func checkFile(path string) error {
 		return err
 	case !info.Mode().IsRegular():
 		return fmt.Errorf("%w: %s", plainfile.ErrIrregular, info.Mode())
-	case info.Size() > maxFile:
-		return fmt.Errorf("%w: it has %d bytes, more than %d", plainfile.ErrTooLarge, info.Size(), maxFile)
+	case info.Size() > certstore.MaxFile:
+		return fmt.Errorf("%w: it has %d bytes, more than %d", plainfile.ErrTooLarge, info.Size(), certstore.MaxFile)
 	}
 	return nil
 }
 
-// bareError returns an error of a file without its path: the caller names it.
-func bareError(err error) error {
+// WithoutPath returns an error of a file without its path: the caller names it.
+func WithoutPath(err error) error {
 	if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
 		return pathErr.Err
 	}
@@ -162,8 +155,8 @@ func oneLine(text string) string {
 	return line
 }
 
-// inline reads the files that a config names into it, but for that of a token, which is read whenever it is used.
-func inline(config *rest.Config) (*rest.Config, error) {
+// Inline reads the files that a config names into it, but for that of a token, which is read whenever it is used.
+func Inline(config *rest.Config) (*rest.Config, error) {
 	config = rest.CopyConfig(config)
 	for _, f := range []struct {
 		field string
@@ -175,7 +168,7 @@ func inline(config *rest.Config) (*rest.Config, error) {
 		{"client-key", &config.KeyFile, &config.KeyData},
 	} {
 		if len(*f.data) == 0 && *f.path != "" {
-			data, err := readFile(*f.path)
+			data, err := certstore.ReadFile(*f.path)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", f.field, err)
 			}
@@ -190,18 +183,18 @@ func inline(config *rest.Config) (*rest.Config, error) {
 // bootstrap credentials. The error wraps [fs.ErrNotExist] if there is no such file. Whether a certificate is valid already is not
 // looked at, as the kubelet does not: a clock may be behind.
 func Usable(path string, now time.Time) error {
-	k, err := load(path)
+	k, err := Load(path)
 	if err != nil {
 		return err
 	}
-	if err := usable(k.rest, now); err != nil {
+	if err := usable(k.REST, now); err != nil {
 		return fmt.Errorf("kubeconfig %s: %w", path, err)
 	}
 	return nil
 }
 
 func usable(config *rest.Config, now time.Time) error {
-	config, err := inline(config)
+	config, err := Inline(config)
 	if err != nil {
 		return err
 	}
@@ -211,7 +204,7 @@ func usable(config *rest.Config, now time.Time) error {
 	if len(config.CertData) == 0 {
 		return errors.New("it has no client certificate")
 	}
-	chain, err := parseChain(config.CertData)
+	chain, err := certstore.ParseChain(config.CertData)
 	if err != nil {
 		return fmt.Errorf("client certificate: %w", err)
 	}
@@ -223,15 +216,15 @@ func usable(config *rest.Config, now time.Time) error {
 	return nil
 }
 
-// writeKubeconfig writes a kubeconfig for the same cluster whose client certificate and key are in one file. It is written
+// Write writes a kubeconfig for the same cluster whose client certificate and key are in one file. It is written
 // as a whole or not at all, and only its owner can read it. A link to it stays one.
-func writeKubeconfig(path string, from *kubeconfig, pemPath string) error {
+func Write(path string, from *File, pemPath string) error {
 	cluster := &clientcmdapi.Cluster{
-		Server: from.rest.Host, InsecureSkipTLSVerify: from.rest.Insecure, CertificateAuthority: from.rest.CAFile,
-		TLSServerName: from.cluster.TLSServerName, ProxyURL: from.cluster.ProxyURL,
+		Server: from.REST.Host, InsecureSkipTLSVerify: from.REST.Insecure, CertificateAuthority: from.REST.CAFile,
+		TLSServerName: from.Cluster.TLSServerName, ProxyURL: from.Cluster.ProxyURL,
 	}
 	if cluster.CertificateAuthority == "" {
-		cluster.CertificateAuthorityData = from.rest.CAData
+		cluster.CertificateAuthorityData = from.REST.CAData
 	}
 	data, err := clientcmd.Write(clientcmdapi.Config{
 		Clusters:       map[string]*clientcmdapi.Cluster{"default-cluster": cluster},

@@ -1,11 +1,12 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package cert_test
+package certstore_test
 
 import (
 	"crypto"
 	"crypto/ecdsa"
+	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
@@ -21,7 +22,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed81659283/nodeagent/apiserver/cert"
+	"github.com/seed81659283/nodeagent/internal/certstore"
 )
 
 // selfSigned makes a certificate of node n1, and returns it with its key, both PEM.
@@ -41,12 +42,14 @@ func selfSigned(t testing.TB, key crypto.Signer, notBefore, notAfter time.Time) 
 // pair makes a certificate that is valid for a time from now on.
 func pair(t testing.TB, valid time.Duration) (certPEM, keyPEM []byte) {
 	t.Helper()
-	return selfSigned(t, newKey(t), time.Now(), time.Now().Add(valid))
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	return selfSigned(t, key, time.Now(), time.Now().Add(valid))
 }
 
-func openStore(t testing.TB, dir string) *cert.FileStore {
+func openStore(t testing.TB, dir string) *certstore.Store {
 	t.Helper()
-	store, err := cert.OpenStore(cert.StoreOptions{Dir: dir, Prefix: cert.ClientPrefix})
+	store, err := certstore.Open(certstore.Options{Dir: dir, Prefix: certstore.ClientPrefix})
 	require.NoError(t, err)
 	return store
 }
@@ -72,7 +75,7 @@ func TestStore(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "pki")
 		store := openStore(t, dir)
 		_, err := store.Current()
-		require.ErrorIs(t, err, cert.ErrNoCertificate)
+		require.ErrorIs(t, err, certstore.ErrNoCertificate)
 		require.NoDirExists(t, dir)
 
 		first, firstKey := pair(t, time.Hour)
@@ -137,8 +140,8 @@ func TestStoreRefuses(t *testing.T) {
 func TestStoreOrder(t *testing.T) {
 	dir, elsewhere := t.TempDir(), t.TempDir()
 	write := func(path string, data []byte) { require.NoError(t, os.WriteFile(path, data, 0o600)) }
-	o := cert.StoreOptions{Dir: dir, Prefix: "kubelet-client", CertFile: filepath.Join(elsewhere, "tls.crt"), KeyFile: filepath.Join(elsewhere, "tls.key")}
-	store, err := cert.OpenStore(o)
+	o := certstore.Options{Dir: dir, Prefix: "kubelet-client", CertFile: filepath.Join(elsewhere, "tls.crt"), KeyFile: filepath.Join(elsewhere, "tls.key")}
+	store, err := certstore.Open(o)
 	require.NoError(t, err)
 	valid := func() time.Duration {
 		got, err := store.Current()
@@ -152,7 +155,7 @@ func TestStoreOrder(t *testing.T) {
 		write(files[0], c)
 		if i == 0 {
 			_, err := store.Current()
-			require.ErrorIs(t, err, cert.ErrNoCertificate, "the key is missing")
+			require.ErrorIs(t, err, certstore.ErrNoCertificate, "the key is missing")
 		}
 		write(files[1], k)
 		assert.Equal(t, time.Duration(i+1)*time.Hour, valid())
@@ -165,7 +168,7 @@ func TestStoreOrder(t *testing.T) {
 
 func TestStoreOptions(t *testing.T) {
 	for _, prefix := range []string{"", "a/b"} {
-		_, err := cert.OpenStore(cert.StoreOptions{Dir: t.TempDir(), Prefix: prefix})
-		require.ErrorContains(t, err, "StoreOptions.Prefix must be part of a file name")
+		_, err := certstore.Open(certstore.Options{Dir: t.TempDir(), Prefix: prefix})
+		require.ErrorContains(t, err, "Options.Prefix must be part of a file name")
 	}
 }

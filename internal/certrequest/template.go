@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package cert
+package certrequest
 
 import (
 	"crypto/x509"
@@ -16,8 +16,8 @@ import (
 
 // Identity of a node, as the API server's authorizer of nodes wants it.
 const (
-	userPrefix = "system:node:"
-	nodesGroup = "system:nodes"
+	UserPrefix = "system:node:"
+	NodesGroup = "system:nodes"
 )
 
 // Template says what a certificate has to be for. One that has more than that will do.
@@ -30,7 +30,7 @@ type Template struct {
 
 // ClientTemplate returns what the client certificate of a node is for: the user system:node:NAME in the group system:nodes.
 func ClientTemplate(node string) Template {
-	return Template{CommonName: userPrefix + node, Organization: []string{nodesGroup}}
+	return Template{CommonName: UserPrefix + node, Organization: []string{NodesGroup}}
 }
 
 // ServingTemplate returns what the serving certificate of a node with these addresses is for. It is false when none of

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package cert_test
+package certrequest_test
 
 import (
 	"crypto/x509"
@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/seed81659283/nodeagent/apiserver/cert"
+	"github.com/seed81659283/nodeagent/internal/certrequest"
 )
 
 // Which names and addresses a serving certificate is for.
@@ -58,7 +58,7 @@ func TestServingTemplate(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			template, ok := cert.ServingTemplate("n1", test.addresses)
+			template, ok := certrequest.ServingTemplate("n1", test.addresses)
 			require.Equal(t, test.ips != "", ok)
 			assert.Equal(t, "system:node:n1", template.CommonName)
 			assert.Equal(t, []string{"system:nodes"}, template.Organization)
@@ -73,7 +73,7 @@ func TestServingTemplate(t *testing.T) {
 
 // A certificate that has more than is wanted will do, one that has less will not.
 func TestMissing(t *testing.T) {
-	wanted, ok := cert.ServingTemplate("n1", []corev1.NodeAddress{
+	wanted, ok := certrequest.ServingTemplate("n1", []corev1.NodeAddress{
 		{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}, {Type: corev1.NodeHostName, Address: "n1"},
 	})
 	require.True(t, ok)

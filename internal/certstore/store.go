@@ -1,7 +1,9 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package cert
+// Package certstore keeps the certificates of a node with their keys in a directory, as the kubelet does, and encodes and decodes both as PEM. It
+// requests no certificate.
+package certstore
 
 import (
 	"bytes"
@@ -28,32 +30,32 @@ const (
 	ServingPrefix = "kubelet-server"
 )
 
-// ErrNoCertificate is why [FileStore.Current] has nothing to return.
+// ErrNoCertificate is why [Store.Current] has nothing to return.
 var ErrNoCertificate = errors.New("there is no certificate")
 
-// maxFile is how many bytes a file with certificates, a key or a kubeconfig may have.
-const maxFile = 1 << 20
+// MaxFile is how many bytes a file with certificates, a key or a kubeconfig may have.
+const MaxFile = 1 << 20
 
-// StoreOptions say where a [FileStore] is.
-type StoreOptions struct {
+// Options say where a [Store] is.
+type Options struct {
 	Dir    string // for all files; made when it is needed; empty: DefaultDir
 	Prefix string // of the names of the files; it must not be empty
 	// CertFile and KeyFile are used as long as there is no other certificate in Dir. Empty: there are none.
 	CertFile, KeyFile string
 }
 
-// FileStore keeps certificates with their keys in a directory, as the kubelet does: either can take over the directory of the
-// other. Make one with [OpenStore]. Its methods are called from one goroutine at a time, and only one process writes.
-type FileStore struct {
-	o    StoreOptions
+// Store keeps certificates with their keys in a directory, as the kubelet does: either can take over the directory of the
+// other. Make one with [Open]. Its methods are called from one goroutine at a time, and only one process writes.
+type Store struct {
+	o    Options
 	step func(operation string) // called before each operation that changes a file; a test stops there; nil: nobody is told
 }
 
-// OpenStore returns the store of a directory, after it has completed an update that was interrupted. It is no error if the
+// Open returns the store of a directory, after it has completed an update that was interrupted. It is no error if the
 // directory is not there.
-func OpenStore(o StoreOptions) (*FileStore, error) {
+func Open(o Options) (*Store, error) {
 	if o.Prefix == "" || strings.ContainsAny(o.Prefix, `/\`) {
-		return nil, fmt.Errorf("open store of certificates: StoreOptions.Prefix must be part of a file name, and is %q", o.Prefix)
+		return nil, fmt.Errorf("open store of certificates: Options.Prefix must be part of a file name, and is %q", o.Prefix)
 	}
 	if o.Dir == "" {
 		o.Dir = DefaultDir
@@ -63,7 +65,7 @@ func OpenStore(o StoreOptions) (*FileStore, error) {
 		return nil, fmt.Errorf("open store of certificates: %w", err)
 	}
 	o.Dir = dir
-	s := &FileStore{o: o}
+	s := &Store{o: o}
 	if err := s.recover(); err != nil {
 		return nil, fmt.Errorf("open store of certificates: %w", err)
 	}
@@ -71,14 +73,14 @@ func OpenStore(o StoreOptions) (*FileStore, error) {
 }
 
 // CurrentPath returns the path of the link to the current certificate, which is in one file with its key.
-func (s *FileStore) CurrentPath() string { return s.path("-current.pem") }
+func (s *Store) CurrentPath() string { return s.path("-current.pem") }
 
-func (s *FileStore) updatedPath() string { return s.path("-updated.pem") }
+func (s *Store) updatedPath() string { return s.path("-updated.pem") }
 
-func (s *FileStore) path(end string) string { return filepath.Join(s.o.Dir, s.o.Prefix+end) }
+func (s *Store) path(end string) string { return filepath.Join(s.o.Dir, s.o.Prefix+end) }
 
 // recover finishes what a process was killed in: the link to the new file was made, and the one to the old file is gone.
-func (s *FileStore) recover() error {
+func (s *Store) recover() error {
 	if there, err := exists(s.CurrentPath()); err != nil || there {
 		return err
 	}
@@ -89,7 +91,7 @@ func (s *FileStore) recover() error {
 }
 
 // do is one operation that changes files.
-func (s *FileStore) do(operation string, f func() error) error {
+func (s *Store) do(operation string, f func() error) error {
 	if s.step != nil {
 		s.step(operation)
 	}
@@ -99,7 +101,7 @@ func (s *FileStore) do(operation string, f func() error) error {
 // Current reads the current certificate: the one that was stored last, else that of CertFile and KeyFile, else that of the
 // files PREFIX.crt and PREFIX.key. Its Leaf is set. The error wraps [ErrNoCertificate] if none of them is there, and
 // names the file if one cannot be used.
-func (s *FileStore) Current() (*tls.Certificate, error) {
+func (s *Store) Current() (*tls.Certificate, error) {
 	for _, files := range [][2]string{
 		{s.CurrentPath(), s.CurrentPath()}, {s.o.CertFile, s.o.KeyFile}, {s.path(".crt"), s.path(".key")},
 	} {
@@ -116,7 +118,7 @@ func (s *FileStore) Current() (*tls.Certificate, error) {
 
 // Update makes a certificate and its key, both PEM, the current one, and returns it. On an error the one that was
 // current still is. It is on the disk when Update returns.
-func (s *FileStore) Update(cert, key []byte) (*tls.Certificate, error) {
+func (s *Store) Update(cert, key []byte) (*tls.Certificate, error) {
 	data, err := join(cert, key)
 	if err != nil {
 		return nil, fmt.Errorf("store certificate in %s: %w", s.o.Dir, err)
@@ -132,13 +134,13 @@ func (s *FileStore) Update(cert, key []byte) (*tls.Certificate, error) {
 }
 
 // Writable returns an error if something is in the way of an update: a file, where the store has links.
-func (s *FileStore) Writable() error {
+func (s *Store) Writable() error {
 	_, currentErr := isLink(s.CurrentPath())
 	_, updatedErr := isLink(s.updatedPath())
 	return errors.Join(currentErr, updatedErr)
 }
 
-func (s *FileStore) update(data []byte) (*tls.Certificate, error) {
+func (s *Store) update(data []byte) (*tls.Certificate, error) {
 	if err := s.do("make directory", func() error { return os.MkdirAll(s.o.Dir, 0o755) }); err != nil {
 		return nil, err
 	}
@@ -168,7 +170,7 @@ func (s *FileStore) update(data []byte) (*tls.Certificate, error) {
 
 // write makes the file of a certificate, which has the time in its name. It never writes to one that is there: that may be
 // the current one.
-func (s *FileStore) write(data []byte, now time.Time) (path string, err error) {
+func (s *Store) write(data []byte, now time.Time) (path string, err error) {
 	var f *os.File
 	err = s.do("create", func() (err error) {
 		for _, more := range []string{"", "-1", "-2", "-3", "-4", "-5"} {
@@ -198,7 +200,7 @@ func (s *FileStore) write(data []byte, now time.Time) (path string, err error) {
 
 // join makes the content of a file: the certificates, the leaf first, and the key. They must belong together.
 func join(cert, key []byte) ([]byte, error) {
-	chain, err := parseChain(cert)
+	chain, err := ParseChain(cert)
 	if err != nil {
 		return nil, err
 	}
@@ -220,13 +222,13 @@ func join(cert, key []byte) ([]byte, error) {
 
 // readPair reads a certificate and its key.
 func readPair(certFile, keyFile string) (*tls.Certificate, error) {
-	cert, err := readFile(certFile)
+	cert, err := ReadFile(certFile)
 	if err != nil {
 		return nil, err
 	}
 	key := cert
 	if keyFile != certFile {
-		if key, err = readFile(keyFile); err != nil {
+		if key, err = ReadFile(keyFile); err != nil {
 			return nil, err
 		}
 	}
@@ -237,14 +239,14 @@ func readPair(certFile, keyFile string) (*tls.Certificate, error) {
 	return &pair, nil
 }
 
-// readFile reads a file that was configured, or that a link of ours leads to. It is not waited for, and must be of a
+// ReadFile reads a file that was configured, or that a link of ours leads to. It is not waited for, and must be of a
 // reasonable size.
-func readFile(path string) ([]byte, error) {
+func ReadFile(path string) ([]byte, error) {
 	found, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		return nil, err
 	}
-	return plainfile.Read(found, maxFile)
+	return plainfile.Read(found, MaxFile)
 }
 
 // exists reports whether all of these files are there. A link that leads nowhere is not, and neither is one of no name.

@@ -1,7 +1,9 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package cert
+// Package certrequest decides when a node requests a certificate, for which names, and with which CertificateSigningRequest. It is pure: it
+// sends and stores nothing.
+package certrequest
 
 import (
 	"crypto/x509"
@@ -15,22 +17,22 @@ import (
 
 // Times of a rotation.
 const (
-	// minInterval is between two requests for the same, the first of which was issued or refused. A signer whose
+	// MinInterval is between two requests for the same, the first of which was issued or refused. A signer whose
 	// certificates are due as soon as they are issued is not asked in a tight loop.
-	minInterval = time.Minute
-	// maxRequests are made in a minInterval, whatever the reason.
+	MinInterval = time.Minute
+	// maxRequests are made in a MinInterval, whatever the reason.
 	maxRequests = 5
-	// requestTimeout is how long a request waits to be approved and signed.
-	requestTimeout = 15 * time.Minute
-	// look is between two looks at the addresses of the node, whose changes nobody tells.
-	look = time.Second
-	// maxSleep is between two looks at the clock, which may be set at any time, and, when there is no valid certificate, at
+	// Timeout is how long a request waits to be approved and signed.
+	Timeout = 15 * time.Minute
+	// PollInterval is between two looks at the addresses of the node, whose changes nobody tells.
+	PollInterval = time.Second
+	// MaxSleep is between two looks at the clock, which may be set at any time, and, when there is no valid certificate, at
 	// files that somebody may have written.
-	maxSleep = 10 * time.Second
+	MaxSleep = 10 * time.Second
 )
 
-// retries returns the wait after requests that have failed in a row: 2 s, doubling to 32 s, and up to a tenth more.
-func retries(failures int, random float64) time.Duration {
+// RetryDelay returns the wait after requests that have failed in a row: 2 s, doubling to 32 s, and up to a tenth more.
+func RetryDelay(failures int, random float64) time.Duration {
 	policy := backoff.Policy{First: 2 * time.Second, Max: 32 * time.Second}
 	return backoff.Jitter(policy.After(failures), 1, 1.1, random)
 }
@@ -86,15 +88,15 @@ func Step(s State, now time.Time) Action {
 		return s.await(now)
 	}
 	if s.Template == nil {
-		return Action{Do: Wait, Why: "there is nothing to request a certificate for yet", Wake: now.Add(look)}
+		return Action{Do: Wait, Why: "there is nothing to request a certificate for yet", Wake: now.Add(PollInterval)}
 	}
 	why, due := s.reason(now)
-	wake := sleep.Earlier(due, now.Add(maxSleep))
+	wake := sleep.Earlier(due, now.Add(MaxSleep))
 	if due.After(now) {
 		return Action{Do: Wait, Why: why, Wake: wake}
 	}
 	if at := s.earliest(now); at.After(now) {
-		return Action{Do: Wait, Why: why + ", after a pause", Wake: sleep.Earlier(at, now.Add(maxSleep))}
+		return Action{Do: Wait, Why: why + ", after a pause", Wake: sleep.Earlier(at, now.Add(MaxSleep))}
 	}
 	return Action{Do: Request, Why: why}
 }
@@ -102,13 +104,13 @@ func Step(s State, now time.Time) Action {
 // await decides about a request that is under way. One that is for something else than what is wanted now, and not had, is
 // given up: its certificate would be of no use.
 func (s *State) await(now time.Time) Action {
-	switch end := s.Pending.Since.Add(requestTimeout); {
+	switch end := s.Pending.Since.Add(Timeout); {
 	case !now.Before(end):
-		return Action{Do: Cancel, Why: fmt.Sprintf("it was not signed within %v", requestTimeout)}
+		return Action{Do: Cancel, Why: fmt.Sprintf("it was not signed within %v", Timeout)}
 	case s.Template != nil && !s.Template.Equal(s.Pending.For) && s.lacks() != "":
 		return Action{Do: Cancel, Why: "it is for something else than what is wanted now"}
 	default:
-		return Action{Do: Wait, Why: "a request is under way", Wake: sleep.Earlier(end, now.Add(maxSleep))}
+		return Action{Do: Wait, Why: "a request is under way", Wake: sleep.Earlier(end, now.Add(MaxSleep))}
 	}
 }
 
@@ -150,21 +152,21 @@ func (s *State) earliest(now time.Time) (at time.Time) {
 			at = than.Add(d)
 		}
 	}
-	later(last(maxRequests), minInterval)
+	later(last(maxRequests), MinInterval)
 	if s.Failures > 0 && !s.Failed.After(now) {
-		later(s.Failed, retries(s.Failures, s.Random))
+		later(s.Failed, RetryDelay(s.Failures, s.Random))
 		if s.Refused {
-			later(s.Failed, minInterval)
+			later(s.Failed, MinInterval)
 		}
 	}
 	if s.Failures == 0 && s.Asked != nil && s.Template.Equal(*s.Asked) {
-		later(last(1), minInterval)
+		later(last(1), MinInterval)
 	}
 	return at
 }
 
-// remember returns the times of requests with one more, and without those that nobody will ask for.
-func remember(requests []time.Time, now time.Time) []time.Time {
+// AddTime returns the times of requests with one more, and without those that nobody will ask for.
+func AddTime(requests []time.Time, now time.Time) []time.Time {
 	requests = append(slices.Clone(requests), now)
 	return requests[max(0, len(requests)-maxRequests):]
 }

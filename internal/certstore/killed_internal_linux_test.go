@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package cert
+package certstore
 
 import (
 	"crypto/x509"
@@ -12,7 +12,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"syscall"
 	"testing"
@@ -31,7 +30,6 @@ const (
 func TestMain(m *testing.M) {
 	dir := os.Getenv(envDir)
 	if dir == "" {
-		runtime.GOMAXPROCS(1) // for the race detector beside synctest (golang/go#78156)
 		os.Exit(m.Run())
 	}
 	last, err := strconv.Atoi(os.Getenv(envStep))
@@ -44,7 +42,7 @@ func TestMain(m *testing.M) {
 
 // victim updates a store, and kills this process before one operation.
 func victim(dir string, last int) error {
-	store, err := OpenStore(StoreOptions{Dir: dir, Prefix: ClientPrefix})
+	store, err := Open(Options{Dir: dir, Prefix: ClientPrefix})
 	if err != nil {
 		return err
 	}
@@ -65,12 +63,12 @@ func victim(dir string, last int) error {
 
 // issue makes a certificate with a number.
 func issue(serial int64) (cert, key []byte, err error) {
-	private, key, err := newKey()
+	private, key, err := NewKey()
 	if err != nil {
 		return nil, nil, err
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: userPrefix + "n1"},
+		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: "system:node:n1"},
 		NotBefore: time.Now(), NotAfter: time.Now().Add(time.Hour),
 	}
 	der, err := x509.CreateCertificate(nil, template, template, private.Public(), private)
@@ -87,7 +85,7 @@ func operations() []string {
 // prepareStore makes a store in a directory in which a process was killed before, with certificate 1 as the current one.
 func prepareStore(t *testing.T, dir string) {
 	t.Helper()
-	store, err := OpenStore(StoreOptions{Dir: dir, Prefix: ClientPrefix})
+	store, err := Open(Options{Dir: dir, Prefix: ClientPrefix})
 	require.NoError(t, err)
 	cert, key, err := issue(1)
 	require.NoError(t, err)
@@ -99,7 +97,7 @@ func prepareStore(t *testing.T, dir string) {
 // check opens the store again, wants one of the certificates to be current, and updates it once more.
 func check(t *testing.T, dir string, want int64) {
 	t.Helper()
-	store, err := OpenStore(StoreOptions{Dir: dir, Prefix: ClientPrefix})
+	store, err := Open(Options{Dir: dir, Prefix: ClientPrefix})
 	require.NoError(t, err)
 	pair, err := store.Current()
 	require.NoError(t, err)
@@ -146,7 +144,7 @@ func TestCut(t *testing.T) {
 	for last := range operations() {
 		dir := t.TempDir()
 		prepareStore(t, dir)
-		store, err := OpenStore(StoreOptions{Dir: dir, Prefix: ClientPrefix})
+		store, err := Open(Options{Dir: dir, Prefix: ClientPrefix})
 		require.NoError(t, err)
 		var done []string
 		store.step = func(operation string) {
@@ -175,7 +173,7 @@ func TestCut(t *testing.T) {
 func TestRecover(t *testing.T) {
 	dir := t.TempDir()
 	prepareStore(t, dir)
-	store := &FileStore{o: StoreOptions{Dir: dir, Prefix: ClientPrefix}}
+	store := &Store{o: Options{Dir: dir, Prefix: ClientPrefix}}
 	target, err := os.Readlink(store.CurrentPath())
 	require.NoError(t, err)
 	require.NoError(t, os.Remove(store.CurrentPath()))
@@ -187,7 +185,7 @@ func TestRecover(t *testing.T) {
 // Whatever is in the place of a file, it is neither waited for nor read whole, and the error names it.
 func TestHostileFiles(t *testing.T) {
 	dir := t.TempDir()
-	store, err := OpenStore(StoreOptions{Dir: dir, Prefix: ClientPrefix})
+	store, err := Open(Options{Dir: dir, Prefix: ClientPrefix})
 	require.NoError(t, err)
 	path := func(name string) string { return filepath.Join(dir, name) }
 	require.NoError(t, syscall.Mkfifo(path("pipe"), 0o600))
@@ -227,6 +225,6 @@ func TestHostileFiles(t *testing.T) {
 		}
 	}
 	require.NoError(t, os.WriteFile(store.updatedPath(), nil, 0o600))
-	_, err = OpenStore(StoreOptions{Dir: dir, Prefix: ClientPrefix})
+	_, err = Open(Options{Dir: dir, Prefix: ClientPrefix})
 	require.ErrorContains(t, err, store.updatedPath()+" must be a symbolic link, and is ")
 }

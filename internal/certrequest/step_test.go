@@ -1,0 +1,195 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package certrequest_test
+
+import (
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/internal/certrequest"
+)
+
+func start() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }
+
+// leaf is the client certificate of node n1 that is valid for a time from start on.
+func leaf(valid time.Duration) *x509.Certificate {
+	return &x509.Certificate{
+		Subject:   pkix.Name{CommonName: "system:node:n1", Organization: []string{"system:nodes"}},
+		NotBefore: start(), NotAfter: start().Add(valid),
+	}
+}
+
+func TestDeadline(t *testing.T) {
+	end := start().Add(100 * time.Hour)
+	assert.Equal(t, start().Add(70*time.Hour), certrequest.Deadline(start(), end, 0))
+	assert.Equal(t, start().Add(80*time.Hour), certrequest.Deadline(start(), end, 0.5))
+	assert.True(t, certrequest.Deadline(start(), end, 0.999999).Before(start().Add(90*time.Hour)))
+	assert.Equal(t, start(), certrequest.Deadline(start(), start(), 0.5), "a certificate that is never valid")
+}
+
+// What is done next, case by case.
+func TestStep(t *testing.T) {
+	n1, n2 := certrequest.ClientTemplate("n1"), certrequest.ClientTemplate("n2")
+	hours := func(n float64) time.Time { return start().Add(time.Duration(n * float64(time.Hour))) }
+	for name, test := range map[string]struct {
+		state certrequest.State
+		at    time.Time
+		do    certrequest.Verb
+		why   string
+		wake  time.Duration // after at
+	}{
+		"nothing to request": {certrequest.State{}, hours(0), certrequest.Wait, "there is nothing to request a certificate for yet", time.Second},
+		"no certificate":     {certrequest.State{Template: &n1}, hours(0), certrequest.Request, "there is no certificate", 0},
+		"fresh":              {certrequest.State{Template: &n1, Leaf: leaf(100 * time.Hour)}, hours(0), certrequest.Wait, "the certificate is to be replaced in time", 10 * time.Second},
+		"nearly due":         {certrequest.State{Template: &n1, Leaf: leaf(100 * time.Hour)}, hours(70).Add(-time.Second), certrequest.Wait, "the certificate is to be replaced in time", time.Second},
+		"due":                {certrequest.State{Template: &n1, Leaf: leaf(100 * time.Hour)}, hours(70), certrequest.Request, "the certificate is to be replaced in time", 0},
+		"due later":          {certrequest.State{Template: &n1, Leaf: leaf(100 * time.Hour), Random: 0.5}, hours(70), certrequest.Wait, "the certificate is to be replaced in time", 10 * time.Second},
+		"expired":            {certrequest.State{Template: &n1, Leaf: leaf(time.Hour)}, hours(2), certrequest.Request, "the certificate has expired", 0},
+		"of another node":    {certrequest.State{Template: &n2, Leaf: leaf(time.Hour)}, hours(0), certrequest.Request, `the certificate lacks common name "system:node:n2", not "system:node:n1"`, 0},
+		"one to begin with":  {certrequest.State{Template: &n1, Leaf: leaf(time.Hour), Force: true}, hours(0), certrequest.Request, "the certificate is one to begin with", 0},
+		"the clock was set back": {
+			certrequest.State{Template: &n1, Leaf: leaf(100 * time.Hour), Asked: &n1, Requests: []time.Time{hours(0)}}, hours(-24), certrequest.Wait, "the certificate is to be replaced in time", 10 * time.Second,
+		},
+		"the clock was set back after a failure": {
+			certrequest.State{Template: &n1, Asked: &n1, Requests: []time.Time{hours(0)}, Failures: 9, Failed: hours(0)}, hours(-24), certrequest.Request, "there is no certificate", 0,
+		},
+		"under way": {certrequest.State{Template: &n1, Pending: &certrequest.Pending{For: n1, Since: hours(0)}}, hours(0.1), certrequest.Wait, "a request is under way", 10 * time.Second},
+		"under way for too long": {
+			certrequest.State{Template: &n1, Pending: &certrequest.Pending{For: n1, Since: hours(0)}}, hours(0.26), certrequest.Cancel, "it was not signed within 15m0s", 0,
+		},
+		"under way just long enough": {
+			certrequest.State{Template: &n1, Pending: &certrequest.Pending{For: n1, Since: hours(0)}}, hours(0.25), certrequest.Cancel, "it was not signed within 15m0s", 0,
+		},
+		"under way for another": {
+			certrequest.State{Template: &n2, Pending: &certrequest.Pending{For: n1, Since: hours(0)}}, hours(0.1), certrequest.Cancel, "it is for something else than what is wanted now", 0,
+		},
+		"under way for another, but the one there is will do": {
+			certrequest.State{Template: &n1, Leaf: leaf(time.Hour), Pending: &certrequest.Pending{For: n2, Since: hours(0)}}, hours(0.1), certrequest.Wait, "a request is under way", 10 * time.Second,
+		},
+		"under way, and nothing wanted": {certrequest.State{Pending: &certrequest.Pending{For: n1, Since: hours(0)}}, hours(0.1), certrequest.Wait, "a request is under way", 10 * time.Second},
+		"issued, and due at once": {
+			certrequest.State{Template: &n1, Leaf: leaf(time.Second), Asked: &n1, Requests: []time.Time{hours(0)}},
+			hours(0).Add(50 * time.Second), certrequest.Wait, "the certificate has expired, after a pause", 10 * time.Second,
+		},
+		"issued, and due for a minute": {
+			certrequest.State{Template: &n1, Leaf: leaf(time.Second), Asked: &n1, Requests: []time.Time{hours(0)}}, hours(0).Add(time.Minute), certrequest.Request, "the certificate has expired", 0,
+		},
+		"another one is wanted": {
+			certrequest.State{Template: &n2, Leaf: leaf(time.Hour), Asked: &n1, Requests: []time.Time{hours(0)}},
+			hours(0).Add(time.Second), certrequest.Request,
+			`the certificate lacks common name "system:node:n2", not "system:node:n1"`, 0,
+		},
+		"failed": {
+			certrequest.State{Template: &n1, Asked: &n1, Requests: []time.Time{hours(0)}, Failures: 1, Failed: hours(0)},
+			hours(0).Add(time.Second), certrequest.Wait, "there is no certificate, after a pause", time.Second,
+		},
+		"denied": {
+			certrequest.State{Template: &n1, Asked: &n1, Requests: []time.Time{hours(0)}, Failures: 1, Failed: hours(0), Refused: true},
+			hours(0).Add(59 * time.Second), certrequest.Wait, "there is no certificate, after a pause", time.Second,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			action := certrequest.Step(test.state, test.at)
+			assert.Equal(t, test.do, action.Do)
+			assert.Equal(t, test.why, action.Why)
+			if test.do == certrequest.Wait {
+				assert.Equal(t, test.wake, action.Wake.Sub(test.at))
+			} else {
+				assert.Zero(t, action.Wake)
+			}
+		})
+	}
+}
+
+// machine does what Step says, with a server that fails, or issues certificates that are valid for a time, at once.
+type machine struct {
+	state certrequest.State
+	now   time.Time
+	made  []time.Time // requests
+}
+
+// run goes on until a time; answer says what becomes of a request.
+func (m *machine) run(t *testing.T, until time.Time, answer func() (issued *x509.Certificate, refused bool)) {
+	t.Helper()
+	for steps := 0; m.now.Before(until); steps++ {
+		require.Less(t, steps, 1_000_000, "a tight loop")
+		action := certrequest.Step(m.state, m.now)
+		require.Equal(t, action, certrequest.Step(m.state, m.now), "it is pure")
+		switch action.Do {
+		case certrequest.Wait:
+			require.True(t, action.Wake.After(m.now), action)
+			m.now = action.Wake
+		case certrequest.Request:
+			m.made = append(m.made, m.now)
+			m.state.Asked = m.state.Template
+			m.state.Requests = append(m.state.Requests, m.now)
+			if issued, refused := answer(); issued != nil {
+				m.state.Leaf, m.state.Failures, m.state.Refused = issued, 0, false
+			} else {
+				m.state.Failures, m.state.Failed, m.state.Refused = m.state.Failures+1, m.now, refused
+			}
+		case certrequest.Cancel:
+			t.Fatal("nothing is under way")
+		}
+	}
+}
+
+func (m *machine) gaps() (gaps []time.Duration) {
+	for i := range m.made[1:] {
+		gaps = append(gaps, m.made[i+1].Sub(m.made[i]))
+	}
+	return gaps
+}
+
+// Requests that fail are repeated as the kubelet repeats them, those that are refused once a minute.
+func TestFailures(t *testing.T) {
+	n1 := certrequest.ClientTemplate("n1")
+	m := &machine{state: certrequest.State{Template: &n1}, now: start()}
+	m.run(t, start().Add(3*time.Minute), func() (*x509.Certificate, bool) { return nil, false })
+	const s = time.Second
+	assert.Equal(t, []time.Duration{2 * s, 4 * s, 8 * s, 16 * s, 32 * s, 32 * s, 32 * s, 32 * s}, m.gaps())
+
+	m = &machine{state: certrequest.State{Template: &n1}, now: start()}
+	m.run(t, start().Add(5*time.Minute), func() (*x509.Certificate, bool) { return nil, true })
+	assert.Equal(t, []time.Duration{60 * s, 60 * s, 60 * s, 60 * s}, m.gaps())
+}
+
+// Whatever the signer does, there are at most five requests a minute, and one a minute of those that were issued. The signer of
+// Kubernetes dates certificates back by five minutes: those for a minute are mostly due when they are issued.
+func TestNoTightLoop(t *testing.T) {
+	for seed := range uint64(200) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		n1 := certrequest.ClientTemplate("n1")
+		m := &machine{state: certrequest.State{Template: &n1, Random: random.Float64()}, now: start()}
+		valid := time.Duration(random.IntN(600)) * time.Second
+		fails := random.IntN(4)
+		issued := 0
+		m.run(t, start().Add(2*time.Hour), func() (*x509.Certificate, bool) {
+			if random.IntN(4) < fails {
+				return nil, random.IntN(2) == 0
+			}
+			issued++
+			c := leaf(0)
+			c.NotBefore, c.NotAfter = m.now.Add(-5*time.Minute), m.now.Add(valid)
+			return c, false
+		})
+		for i := range m.made {
+			if i >= 5 {
+				require.GreaterOrEqual(t, m.made[i].Sub(m.made[i-5]), time.Minute, "seed %d", seed)
+			}
+		}
+		require.LessOrEqual(t, issued, 121, "seed %d", seed)
+		if valid > 2*time.Minute && fails == 0 {
+			for _, gap := range m.gaps() {
+				require.Less(t, gap, valid, "seed %d: it expired before it was replaced", seed)
+			}
+		}
+	}
+}
