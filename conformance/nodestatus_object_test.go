@@ -144,7 +144,7 @@ var nodeReconciles = conformance.Comparison[nodePair, reconciled]{
 			initial.Labels[corev1.LabelTopologyZone] = conformance.Pick(c, "", "b")
 		}
 		if c.OneIn(8) {
-			existing.Annotations = map[string]string{nodestatus.AnnotationAttachDetach: conformance.Pick(c, "", "false")}
+			existing.Annotations = map[string]string{"volumes.kubernetes.io/controller-managed-attach-detach": conformance.Pick(c, "", "false")}
 		}
 		if c.OneIn(4) {
 			tweakResources(c, &existing.Status.Capacity)

@@ -334,7 +334,7 @@ func alterNode(c *conformance.Choices, node *corev1.Node) {
 		delete(node.Labels, corev1.LabelArchStable)
 	}
 	if c.OneIn(4) {
-		node.Annotations = conformance.Pick(c, nil, map[string]string{nodestatus.AnnotationProvidedNodeIP: "192.0.2.9", "theirs": "1"})
+		node.Annotations = conformance.Pick(c, nil, map[string]string{"alpha.kubernetes.io/provided-node-ip": "192.0.2.9", "theirs": "1"})
 	}
 	if c.OneIn(4) {
 		s.Addresses = conformance.Pick(c, nil, []corev1.NodeAddress{{Type: corev1.NodeExternalIP, Address: "198.51.100.1"}})

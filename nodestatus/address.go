@@ -88,17 +88,17 @@ func (c *Config) hostAddress() (netip.Addr, bool) {
 	return ip.Unmap(), err == nil && ip.Zone() == ""
 }
 
-// NeedsLookup reports whether the addresses of a node depend on the name server and the default route.
-func (c *Config) NeedsLookup() bool {
+// needsLookup reports whether the addresses of a node depend on the name server and the default route.
+func (c *Config) needsLookup() bool {
 	ips, _ := c.specified()
 	_, isAddress := c.hostAddress()
 	return len(ips) == 0 && !isAddress && (!c.ExternalCloudProvider || len(c.NodeIPs) > 0)
 }
 
-// Addresses returns the addresses that a Node object is to have, or why they cannot be found: then it keeps those that it has. They
+// addresses returns the addresses that a Node object is to have, or why they cannot be found: then it keeps those that it has. They
 // are, one after the other, the first that there is of: the node IPs of the configuration, a host name that is an address, what the name server
 // has for the name of the node, and the address of the default route. With an external cloud provider, addresses that are there are its own.
-func Addresses(c *Config, h Host, current []corev1.NodeAddress) ([]corev1.NodeAddress, error) {
+func addresses(c *Config, h Host, current []corev1.NodeAddress) ([]corev1.NodeAddress, error) {
 	ips, preferIPv4 := c.specified()
 	if err := h.checkAll(ips); err != nil {
 		return current, err
@@ -173,11 +173,11 @@ func (b *builder) setAddresses() {
 		for i, ip := range ips {
 			provided[i] = ip.String()
 		}
-		b.node.Annotations[AnnotationProvidedNodeIP] = strings.Join(provided, ",")
+		b.node.Annotations[annotationProvidedNodeIP] = strings.Join(provided, ",")
 	} else {
-		delete(b.node.Annotations, AnnotationProvidedNodeIP)
+		delete(b.node.Annotations, annotationProvidedNodeIP)
 	}
-	if addresses, err := Addresses(c, b.in.Host, b.node.Status.Addresses); err == nil {
+	if addresses, err := addresses(c, b.in.Host, b.node.Status.Addresses); err == nil {
 		b.node.Status.Addresses = addresses
 	}
 }

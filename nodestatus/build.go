@@ -13,15 +13,15 @@ import (
 
 // What is on a Node object beside what k8s.io/api has names for, as in k8s.io/kubelet and k8s.io/cloud-provider.
 const (
-	LabelBetaOS   = "beta.kubernetes.io/os"
-	LabelBetaArch = "beta.kubernetes.io/arch"
+	labelBetaOS   = "beta.kubernetes.io/os"
+	labelBetaArch = "beta.kubernetes.io/arch"
 
-	// AnnotationAttachDetach asks the controller of the cluster to attach volumes.
-	AnnotationAttachDetach = "volumes.kubernetes.io/controller-managed-attach-detach"
-	// AnnotationProvidedNodeIP has the node IPs of the configuration, for an external cloud provider.
-	AnnotationProvidedNodeIP = "alpha.kubernetes.io/provided-node-ip"
-	// TaintUninitialized is removed by an external cloud provider.
-	TaintUninitialized = "node.cloudprovider.kubernetes.io/uninitialized"
+	// annotationAttachDetach asks the controller of the cluster to attach volumes.
+	annotationAttachDetach = "volumes.kubernetes.io/controller-managed-attach-detach"
+	// annotationProvidedNodeIP has the node IPs of the configuration, for an external cloud provider.
+	annotationProvidedNodeIP = "alpha.kubernetes.io/provided-node-ip"
+	// taintUninitialized is removed by an external cloud provider.
+	taintUninitialized = "node.cloudprovider.kubernetes.io/uninitialized"
 )
 
 // builder is a Build that is going on.
@@ -48,15 +48,15 @@ func Initial(in Facts) (*corev1.Node, []Event) {
 	c := &in.Config
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: c.Name, Labels: map[string]string{
 		corev1.LabelHostname: c.hostname(), corev1.LabelOSStable: c.os(), corev1.LabelArchStable: c.arch(),
-		LabelBetaOS: c.os(), LabelBetaArch: c.arch(),
+		labelBetaOS: c.os(), labelBetaArch: c.arch(),
 	}}}
 	maps.Copy(node.Labels, c.Labels)
 	node.Spec.Taints = slices.Clone(c.Taints)
 	if c.ExternalCloudProvider {
-		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: TaintUninitialized, Value: "true", Effect: corev1.TaintEffectNoSchedule})
+		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: taintUninitialized, Value: "true", Effect: corev1.TaintEffectNoSchedule})
 	}
 	if !c.NoControllerAttachDetach {
-		node.Annotations = map[string]string{AnnotationAttachDetach: "true"}
+		node.Annotations = map[string]string{annotationAttachDetach: "true"}
 	}
 	node.Spec.ProviderID = c.ProviderID
 
@@ -68,7 +68,7 @@ func Initial(in Facts) (*corev1.Node, []Event) {
 // Problems returns what of a Node object could not be found out, a line each. It keeps its old value there.
 func Problems(previous *corev1.Node, in Facts) []error {
 	var errs []error
-	if _, err := Addresses(&in.Config, in.Host, previous.Status.Addresses); err != nil {
+	if _, err := addresses(&in.Config, in.Host, previous.Status.Addresses); err != nil {
 		errs = append(errs, err)
 	}
 	return errs

@@ -18,7 +18,7 @@ const Version = "v1.37.1+nodeagent"
 // What a [Config] has where it says nothing.
 const (
 	DefaultMaxPods   = 110
-	DefaultMaxImages = 50
+	defaultMaxImages = 50
 )
 
 // Config is what the operator of a node decides. The zero value of every field but Name is the kubelet's default, except that no
@@ -41,7 +41,7 @@ type Config struct {
 	NoControllerAttachDetach bool
 
 	// NodeIPs are the addresses to publish, at most one of each family. 0.0.0.0 and :: stand for the address of the default route.
-	// None: [Addresses] chooses.
+	// None: the agent chooses, as the kubelet does.
 	NodeIPs []netip.Addr
 
 	// MaxPods is how many pods may run. Zero means [DefaultMaxPods].
@@ -53,7 +53,7 @@ type Config struct {
 	// NoLocalStorageCapacity leaves ephemeral-storage out, where the size of the root file system is not known.
 	NoLocalStorageCapacity bool
 
-	// MaxImages is how many images are listed, the largest first. Nil means [DefaultMaxImages], -1 all.
+	// MaxImages is how many images are listed, the largest first. Nil means 50, -1 all.
 	MaxImages *int32
 	// Port of the kubelet API. Zero: none is published, and clients of the API server try 10250.
 	Port int32
@@ -77,7 +77,7 @@ func (c *Config) maxPods() int {
 
 // maxImages returns how many of n images are listed.
 func (c *Config) maxImages(n int) int {
-	limit := DefaultMaxImages
+	limit := defaultMaxImages
 	if c.MaxImages != nil {
 		limit = int(*c.MaxImages)
 	}

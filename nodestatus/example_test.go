@@ -9,6 +9,9 @@ import (
 	"testing/fstest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/nodestatus"
 )
@@ -33,7 +36,7 @@ func ExampleBuild() {
 		Machine: machine,
 		Runtime: nodestatus.RuntimeState{}.After(cri.Status{Conditions: []cri.Condition{
 			{Type: cri.ConditionRuntimeReady, Status: true}, {Type: cri.ConditionNetworkReady, Status: true},
-		}}, now),
+		}}, now).WithVersion(cri.Version{RuntimeName: "containerd", RuntimeVersion: "2.4.0"}),
 	}
 	previous, _ := nodestatus.Initial(facts)
 	previous.UID = "u1"
@@ -41,6 +44,9 @@ func ExampleBuild() {
 	facts.Now = now.Add(10 * time.Second)
 	facts.Health.MemoryPressure = true
 	node, events := nodestatus.Build(previous, facts)
+	for _, err := range nodestatus.Problems(previous, facts) {
+		fmt.Println("unknown:", err)
+	}
 	fmt.Println("changed:", nodestatus.Changed(previous, node))
 	fmt.Println("allocatable:", node.Status.Allocatable.Memory())
 	for _, c := range node.Status.Conditions {
@@ -50,6 +56,7 @@ func ExampleBuild() {
 		fmt.Println("event:", e.Message)
 	}
 	// Output:
+	// unknown: addresses of node n1: the name has no address of this machine, and there is no default route
 	// changed: true
 	// allocatable: 4Gi
 	// MemoryPressure True 09:00:10
@@ -57,4 +64,63 @@ func ExampleBuild() {
 	// PIDPressure False 09:00:00
 	// Ready True 09:00:00
 	// event: Node n1 status is now: NodeHasInsufficientMemory
+}
+
+// An agent finds the Node object of an earlier agent, whose device plugins have not come back.
+func ExampleReconcile() {
+	facts := nodestatus.Facts{Config: nodestatus.Config{Name: "n1", OperatingSystem: "linux", Architecture: "arm64"}}
+	initial, _ := nodestatus.Initial(facts)
+	existing := initial.DeepCopy()
+	existing.UID = "u1"
+	existing.Labels[corev1.LabelArchStable] = "amd64"
+	existing.Status.Capacity = corev1.ResourceList{"example.com/gpu": resource.MustParse("2")}
+
+	node, stale := nodestatus.ZeroExtendedResources(existing)
+	node, changed := nodestatus.Reconcile(node, initial)
+	if !stale && !changed {
+		return
+	}
+	patch, err := nodestatus.Patch(existing, node) // for a PATCH of nodes/n1/status
+	fmt.Println(string(patch), err)
+	// Output:
+	// {"metadata":{"labels":{"kubernetes.io/arch":"arm64"},"uid":"u1"},"status":{"allocatable":{"example.com/gpu":"0"},"capacity":{"example.com/gpu":"0"}}} <nil>
+}
+
+// A program has the flags of a kubelet.
+func ExampleConfig() {
+	var (
+		c   nodestatus.Config
+		err error
+	)
+	if c.Name, err = nodestatus.NodeName(" Edge-1 "); err != nil { // --hostname-override
+		fmt.Println(err)
+	}
+	c.Labels = nodestatus.ParseLabels("disk=ssd,example.com/rack=4")                                         // --node-labels
+	if c.Taints, err = nodestatus.ParseTaints("gpu=a100:NoSchedule,example.com/new:NoExecute"); err != nil { // --register-with-taints
+		fmt.Println(err)
+	}
+	if c.NodeIPs, err = nodestatus.ParseNodeIPs("10.0.0.1,fd00::1"); err != nil { // --node-ip
+		fmt.Println(err)
+	}
+	fmt.Println(c.Name, c.Labels, len(c.Taints), c.NodeIPs, c.Validate())
+	// Output: edge-1 map[disk:ssd example.com/rack:4] 2 [10.0.0.1 fd00::1] <nil>
+}
+
+// An agent raises an alert for some events of its node.
+func ExampleEvent() {
+	alert := func(e nodestatus.Event) string {
+		switch e.Reason {
+		case nodestatus.ReasonInsufficientMemory, nodestatus.ReasonDiskPressure, nodestatus.ReasonInsufficientPID:
+			return "pressure"
+		case nodestatus.ReasonNotReady, nodestatus.ReasonRebooted:
+			return "outage"
+		case nodestatus.ReasonSufficientMemory, nodestatus.ReasonNoDiskPressure, nodestatus.ReasonSufficientPID, nodestatus.ReasonReady:
+			return "resolved"
+		case nodestatus.ReasonStarting, nodestatus.ReasonSchedulable, nodestatus.ReasonNotSchedulable:
+			return "none"
+		}
+		return "unknown"
+	}
+	fmt.Println(alert(nodestatus.Starting()), alert(nodestatus.Event{Type: corev1.EventTypeWarning, Reason: nodestatus.ReasonRebooted}))
+	// Output: none outage
 }

@@ -19,7 +19,7 @@ func ownLabels() []string {
 	return []string{
 		corev1.LabelHostname, corev1.LabelTopologyZone, corev1.LabelTopologyRegion, corev1.LabelFailureDomainBetaZone,
 		corev1.LabelFailureDomainBetaRegion, corev1.LabelInstanceType, corev1.LabelInstanceTypeStable, corev1.LabelOSStable,
-		corev1.LabelArchStable, LabelBetaOS, LabelBetaArch,
+		corev1.LabelArchStable, labelBetaOS, labelBetaArch,
 	}
 }
 

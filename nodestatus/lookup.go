@@ -28,7 +28,7 @@ type Lookup struct {
 func (l Lookup) Host(ctx context.Context, c *Config) Host {
 	var h Host
 	h.Interfaces, h.Err = interfaces()
-	if !c.NeedsLookup() {
+	if !c.needsLookup() {
 		return h
 	}
 	h.Named = l.named(ctx, c.Name)

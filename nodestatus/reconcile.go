@@ -26,18 +26,18 @@ func Reconcile(existing, initial *corev1.Node) (*corev1.Node, bool) {
 
 // reconcileAttachDetach takes an annotation that is empty for one that is missing.
 func reconcileAttachDetach(node, initial *corev1.Node) bool {
-	want, wanted := initial.Annotations[AnnotationAttachDetach]
-	if node.Annotations[AnnotationAttachDetach] == want {
+	want, wanted := initial.Annotations[annotationAttachDetach]
+	if node.Annotations[annotationAttachDetach] == want {
 		return false
 	}
 	if !wanted {
-		delete(node.Annotations, AnnotationAttachDetach)
+		delete(node.Annotations, annotationAttachDetach)
 		return true
 	}
 	if node.Annotations == nil {
 		node.Annotations = map[string]string{}
 	}
-	node.Annotations[AnnotationAttachDetach] = want
+	node.Annotations[annotationAttachDetach] = want
 	return true
 }
 

@@ -9,21 +9,32 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/seed81659283/nodeagent/apiserver/apiservertest"
 	"github.com/seed81659283/nodeagent/nodestatus"
 	"github.com/seed81659283/nodeagent/nodestatus/heartbeat"
+	"github.com/seed81659283/nodeagent/nodestatus/machine"
 )
 
+// A node whose capacity is decided in code, such as one that stands for a machine elsewhere.
 func ExampleNewReporter() {
 	server := apiservertest.NewServer(apiservertest.Options{})
 	defer server.Close()
 	ctx, cancel := context.WithCancel(context.Background())
 	reporter, err := heartbeat.NewReporter(server.Config(), heartbeat.ReporterOptions{
-		Config: nodestatus.Config{Name: "edge-1"},
+		Config: nodestatus.Config{Name: "edge-1", NoLocalStorageCapacity: true},
+		Capacity: nodestatus.CapacityFunc(func(context.Context) (machine.Info, error) {
+			return machine.Info{CPUs: 4, Memory: 8 << 30}, nil
+		}),
+		Devices: nodestatus.DeviceCapacityFunc(func() nodestatus.Devices {
+			cameras := corev1.ResourceList{"example.com/camera": resource.MustParse("2")}
+			return nodestatus.Devices{Capacity: cameras, Allocatable: cameras}
+		}),
 		Hooks: heartbeat.ReporterHooks{Registered: func(node *corev1.Node) {
-			fmt.Println("registered", node.Name, node.UID != "")
+			cameras := node.Status.Allocatable["example.com/camera"]
+			fmt.Println("registered", node.Name, node.Status.Allocatable.Cpu(), node.Status.Allocatable.Memory(), cameras.String())
 			cancel()
 		}},
 	})
@@ -34,7 +45,7 @@ func ExampleNewReporter() {
 	if err := reporter.Run(ctx); err != nil {
 		fmt.Println(err)
 	}
-	// Output: registered edge-1 true
+	// Output: registered edge-1 4 8Gi 2
 }
 
 func ExampleNewLease() {
@@ -48,6 +59,11 @@ func ExampleNewLease() {
 	lease, err := heartbeat.NewLease(server.Config(), heartbeat.LeaseOptions{
 		NodeName: "edge-1",
 		Hooks:    heartbeat.LeaseHooks{Renewed: func(time.Time) { cancel() }},
+		Event: func(e nodestatus.Event) {
+			if e.Reason == heartbeat.ReasonNameConflict {
+				fmt.Println("another machine has the name of this node:", e.Message)
+			}
+		},
 	})
 	if err != nil {
 		fmt.Println(err)
