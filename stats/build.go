@@ -51,7 +51,7 @@ func (k *Collector) nodeStats(n *nodeSample, whole bool) statsapi.NodeStats {
 	}
 	if n.root != nil {
 		out.Fs = n.root.fs()
-		used, inodes := n.root.UsedBytes(), n.root.InodesUsed()
+		used, inodes := n.root.UsedBytes(), n.root.inodesUsed()
 		out.Fs.UsedBytes, out.Fs.InodesUsed = &used, &inodes
 	}
 	out.Runtime = &statsapi.RuntimeStats{ImageFs: n.imageFs(n.image, n.images), ContainerFs: n.imageFs(n.layer, n.layers)}

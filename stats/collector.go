@@ -25,8 +25,8 @@ type Cgroups interface {
 	cgroups.Lister
 }
 
-// ImageUser is the part of [cri.Images] that knows where images and writable layers are.
-type ImageUser interface {
+// imageUser is the part of [cri.Images] that knows where images and writable layers are.
+type imageUser interface {
 	ImageUsage(ctx context.Context) (cri.ImageUsage, error)
 }
 
@@ -48,7 +48,7 @@ type Collector struct {
 
 	lister cri.Lister
 	layers layerLister // nil: the runtime measures no layers
-	images ImageUser   // nil: the runtime does not say where images are
+	images imageUser   // nil: the runtime does not say where images are
 
 	list     slot[cri.Snapshot]
 	measured slot[map[string]cri.ContainerStats] // by container
@@ -61,9 +61,10 @@ type Collector struct {
 }
 
 // New returns a collector for the pods of a runtime. It starts nothing. What the runtime can do beside listing is found
-// out here: a [cri.StatsLister] measures writable layers, and an [ImageUser] says where images are.
+// out here: a [cri.StatsLister] measures writable layers, and a runtime
+// with the method ImageUsage of [cri.Images] reports where images are.
 func New(c Cgroups, runtime cri.Lister, o Options) (*Collector, error) {
-	if err := required.Args("summary.New", required.Arg{Name: "c", Value: c, Hint: "a *driver.Driver"}, required.Arg{Name: "runtime", Value: runtime, Hint: "a *remote.Client"}); err != nil {
+	if err := required.Args("stats.New", required.Arg{Name: "c", Value: c, Hint: "a *driver.Driver"}, required.Arg{Name: "runtime", Value: runtime, Hint: "a *remote.Client"}); err != nil {
 		return nil, err
 	}
 	o, err := o.withDefaults()
@@ -74,7 +75,7 @@ func New(c Cgroups, runtime cri.Lister, o Options) (*Collector, error) {
 		o.Machine = c
 	}
 	if r, ok := o.Machine.(interface{ Root() string }); ok && r.Root() != "/" {
-		return nil, fmt.Errorf("summary.New: the cgroups begin at %q, so that memory.available would be the machine's memory less the usage of that "+
+		return nil, fmt.Errorf("stats.New: the cgroups begin at %q, so that memory.available would be the machine's memory less the usage of that "+
 			"part alone: set Options.Machine to a driver.Driver whose Options.Root is empty", r.Root())
 	}
 	k := &Collector{
@@ -84,7 +85,7 @@ func New(c Cgroups, runtime cri.Lister, o Options) (*Collector, error) {
 		asker:  newAsker(10 * time.Second),
 	}
 	k.layers, _ = runtime.(layerLister)
-	k.images, _ = runtime.(ImageUser)
+	k.images, _ = runtime.(imageUser)
 	return k, nil
 }
 
@@ -148,7 +149,7 @@ func (k *Collector) Pending() (all []Stuck) {
 // Summary returns what GET /stats/summary of a kubelet has. It is never nil: what a source does not have is missing, and
 // the error, which may be many joined, names the source with an [*Error].
 func (k *Collector) Summary(ctx context.Context) (*statsapi.Summary, error) {
-	k.run.Require("summary.Collector", k.opts.Logger, nil)
+	k.run.Require("stats.Collector", k.opts.Logger, nil)
 	return k.collect(ctx, true)
 }
 

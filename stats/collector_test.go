@@ -409,7 +409,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		assert.ErrorContains(t, err, want)
 	}
 	_, err := stats.New(nil, rt, stats.Options{})
-	assert.ErrorContains(t, err, "summary.New: argument c is nil")
+	assert.ErrorContains(t, err, "stats.New: argument c is nil")
 
 	part := confined{tree}
 	_, err = stats.New(part, rt, stats.Options{})

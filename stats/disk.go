@@ -21,8 +21,8 @@ type Filesystem struct {
 // UsedBytes returns what is taken.
 func (f Filesystem) UsedBytes() uint64 { return f.CapacityBytes - min(f.FreeBytes, f.CapacityBytes) }
 
-// InodesUsed returns how many inodes are taken.
-func (f Filesystem) InodesUsed() uint64 { return f.Inodes - min(f.InodesFree, f.Inodes) }
+// inodesUsed returns the number of used inodes.
+func (f Filesystem) inodesUsed() uint64 { return f.Inodes - min(f.InodesFree, f.Inodes) }
 
 // measured is a file system at a time.
 type measured struct {

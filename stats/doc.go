@@ -9,7 +9,7 @@
 // [New] puts a [Collector] together from a driver of cgroups and a runtime, and starts nothing. [Collector.Run] measures
 // directories in the background. A call of the others is one pass over files of the kernel:
 //
-//	collector, err := summary.New(driver, runtime, summary.Options{NodeName: "node-1"})
+//	collector, err := stats.New(driver, runtime, stats.Options{NodeName: "node-1"})
 //	...
 //	go collector.Run(ctx)
 //	signals, err := collector.Signals(ctx) // what the node evicts by, in microseconds

@@ -5,8 +5,10 @@ package stats_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing/fstest"
+	"time"
 
 	"github.com/seed81659283/nodeagent/cgroups"
 	"github.com/seed81659283/nodeagent/cgroups/cgroupstest"
@@ -45,4 +47,39 @@ func ExampleNew() {
 	// memory.available 3072 of 4096 MiB
 	// allocatableMemory.available 3072 MiB
 	// nodefs.available 20 GiB, pid.available 29900 <nil>
+}
+
+// A mount that hangs costs its own numbers: the error names the source, and Pending the call that has not returned.
+func ExampleCollector_Pending() {
+	plugged := make(chan struct{})
+	defer close(plugged)
+	collector, err := stats.New(cgroupstest.New(cgroupstest.Options{}), critest.New(critest.Options{}), stats.Options{
+		Root: "/mnt/nfs",
+		Proc: fstest.MapFS{"meminfo": {Data: []byte("MemTotal: 4194304 kB\n")}},
+		Statfs: func(path string) (stats.Filesystem, error) {
+			if path == "/mnt/nfs" {
+				<-plugged
+			}
+			return stats.Filesystem{CapacityBytes: 100 << 30}, nil
+		},
+		Wait: 50 * time.Millisecond,
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	signals, err := collector.Signals(context.Background())
+	fmt.Println("nodefs:", signals.NodeFs != nil)
+	for _, err := range err.(interface{ Unwrap() []error }).Unwrap() {
+		if failed, ok := errors.AsType[*stats.Error](err); ok && errors.Is(err, context.DeadlineExceeded) {
+			fmt.Println("times out:", failed.Source)
+		}
+	}
+	for _, call := range collector.Pending() {
+		fmt.Println("hangs:", call.Path)
+	}
+	// Output:
+	// nodefs: false
+	// times out: nodefs
+	// hangs: /mnt/nfs
 }

@@ -65,24 +65,24 @@ func (o Options) withDefaults() (Options, error) {
 	o.Root, o.LogRoot = cmp.Or(o.Root, "/var/lib/kubelet"), cmp.Or(o.LogRoot, "/var/log/pods")
 	for name, dir := range map[string]string{"Root": o.Root, "LogRoot": o.LogRoot} {
 		if !filepath.IsAbs(dir) {
-			return o, fmt.Errorf("summary: Options.%s %q must be absolute", name, dir)
+			return o, fmt.Errorf("stats: Options.%s %q must be absolute", name, dir)
 		}
 	}
 	for name, d := range map[string]*time.Duration{
 		"Period": &o.Period, "LogPeriod": &o.LogPeriod, "RuntimePeriod": &o.RuntimePeriod, "Wait": &o.Wait, "SignalWait": &o.SignalWait,
 	} {
 		if *d < 0 {
-			return o, fmt.Errorf("summary: Options.%s %v must not be negative", name, *d)
+			return o, fmt.Errorf("stats: Options.%s %v must not be negative", name, *d)
 		}
 	}
 	o.Period = cmp.Or(o.Period, time.Minute)
 	o.LogPeriod, o.RuntimePeriod = cmp.Or(o.LogPeriod, 10*time.Second), cmp.Or(o.RuntimePeriod, 10*time.Second)
 	o.Wait, o.SignalWait = cmp.Or(o.Wait, 2*time.Second), cmp.Or(o.SignalWait, 100*time.Millisecond)
 	if o.Budget = cmp.Or(o.Budget, 0.05); !(o.Budget > 0 && o.Budget <= 1) {
-		return o, fmt.Errorf("summary: Options.Budget %v must be more than 0 and at most 1", o.Budget)
+		return o, fmt.Errorf("stats: Options.Budget %v must be more than 0 and at most 1", o.Budget)
 	}
 	if err := o.CgroupRoot.Validate(); err != nil {
-		return o, fmt.Errorf("summary: Options.CgroupRoot: %w", err)
+		return o, fmt.Errorf("stats: Options.CgroupRoot: %w", err)
 	}
 	if err := checkSystem(o.System); err != nil {
 		return o, err
@@ -111,13 +111,13 @@ func checkSystem(all []SystemContainer) error {
 	seen := map[string]bool{statsapi.SystemContainerPods: true}
 	for i, s := range all {
 		if err := s.Path.Validate(); err != nil {
-			return fmt.Errorf("summary: Options.System[%d]: %w", i, err)
+			return fmt.Errorf("stats: Options.System[%d]: %w", i, err)
 		}
 		if s.Name == "" {
-			return fmt.Errorf("summary: Options.System[%d]: %w", i, errors.New("it has no name"))
+			return fmt.Errorf("stats: Options.System[%d]: %w", i, errors.New("it has no name"))
 		}
 		if seen[s.Name] {
-			return fmt.Errorf("summary: Options.System[%d]: name %q is taken", i, s.Name)
+			return fmt.Errorf("stats: Options.System[%d]: name %q is taken", i, s.Name)
 		}
 		seen[s.Name] = true
 	}

@@ -91,7 +91,7 @@ func (w *walker) work(ctx context.Context, j *job, m *measurement, t target) {
 	case err == nil || j.walk.Deep:
 		m.Usage, m.fs, m.at = j.walk.Usage, fs, at
 		if t.mounted {
-			m.Usage = dirusage.Usage{Bytes: fs.UsedBytes(), Inodes: fs.InodesUsed()}
+			m.Usage = dirusage.Usage{Bytes: fs.UsedBytes(), Inodes: fs.inodesUsed()}
 		}
 	}
 }

@@ -4,11 +4,11 @@
 // Package podevict translates between pods and package eviction: pods and a summary become candidates and readings, and a decision
 // becomes the message, the annotations and the condition that the kubelet gives an evicted pod. It also decides whether a pod is
 // admitted to a node under pressure, and which pods go so that a critical one can run. It measures and terminates nothing by itself: a
-// [Node] asks a summary.Collector and a lifecycle.Reconciler to.
+// [Node] asks a stats.Collector and a lifecycle.Reconciler to.
 //
 // # Model
 //
-// A [Node] is the Observer and the Actor of a node that a summary.Collector measures and whose pods a lifecycle.Reconciler runs. It has
+// A [Node] is the Observer and the Actor of a node that a stats.Collector measures and whose pods a lifecycle.Reconciler runs. It has
 // its eviction.Evictor, and its Admit is for lifecycle.Options:
 //
 //	node, err := podevict.NewNode(podevict.NodeOptions{Measurer: collector, Pods: func() podevict.Pods { return reconciler }})

@@ -115,7 +115,7 @@ var (
 func NewNode(o NodeOptions) (*Node, error) {
 	switch {
 	case o.Measurer == nil:
-		return nil, errors.New("podevict.NewNode: NodeOptions.Measurer: required, such as a *summary.Collector")
+		return nil, errors.New("podevict.NewNode: NodeOptions.Measurer: required, such as a *stats.Collector")
 	case o.Pods == nil:
 		return nil, errors.New("podevict.NewNode: NodeOptions.Pods: required: it returns the *lifecycle.Reconciler")
 	case (o.Cgroups == nil) != (o.Path == nil):

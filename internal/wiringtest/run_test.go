@@ -109,7 +109,7 @@ func TestRunIsLeftOut(t *testing.T) {
 		"source.HTTP": func(_ *testing.T, log *slog.Logger) {
 			source.NewHTTP("http://127.0.0.1:1", source.HTTPOptions{Logger: log})
 		},
-		"summary.Collector": func(t *testing.T, log *slog.Logger) {
+		"stats.Collector": func(t *testing.T, log *slog.Logger) {
 			c, err := stats.New(cgroupstest.New(cgroupstest.Options{}), rt, stats.Options{Logger: log, Root: dir, LogRoot: dir})
 			require.NoError(t, err)
 			_, _ = c.Summary(t.Context())

@@ -20,7 +20,7 @@ import (
 // Cadvisor returns the page /metrics/cadvisor: what the kernel counts for the node, its pods and their containers, and what
 // [Options].Machine says.
 func Cadvisor(source Source, o Options) (*Page, error) {
-	if err := required.Args("usage.Cadvisor", required.Arg{Name: "source", Value: source, Hint: "a *summary.Collector"}); err != nil {
+	if err := required.Args("usage.Cadvisor", required.Arg{Name: "source", Value: source, Hint: "a *stats.Collector"}); err != nil {
 		return nil, err
 	}
 	if err := o.check("usage.Cadvisor"); err != nil {

@@ -48,5 +48,5 @@
 //
 // All others are in DIFFERENCES.md.
 //
-// Test kit: the tests of a consumer use a [Source] of their own, or a summary.Collector of package cgroupstest's tree.
+// Test kit: the tests of a consumer use a [Source] of their own, or a stats.Collector of package cgroupstest's tree.
 package usage

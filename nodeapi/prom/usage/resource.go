@@ -110,7 +110,7 @@ func swapOf(s *statsapi.SwapStats) figure {
 
 // Resource returns the page /metrics/resource: CPU, memory and swap of the node, its pods and their containers.
 func Resource(source Source, o Options) (*Page, error) {
-	if err := required.Args("usage.Resource", required.Arg{Name: "source", Value: source, Hint: "a *summary.Collector"}); err != nil {
+	if err := required.Args("usage.Resource", required.Arg{Name: "source", Value: source, Hint: "a *stats.Collector"}); err != nil {
 		return nil, err
 	}
 	if err := o.check("usage.Resource"); err != nil {

@@ -26,9 +26,9 @@ type storage struct {
 
 // Storage returns a collector of what volumes with claims and the logs of containers take, for the kubelet's page /metrics:
 // kubelet_volume_stats_* and kubelet_container_log_filesystem_used_bytes. It calls measure for each page, such as a
-// summary.Collector's Summary with a context that ends in time, and panics without one.
+// stats.Collector's Summary with a context that ends in time, and panics without one.
 func Storage(measure func() (*statsapi.Summary, error), o Options) prometheus.Collector {
-	required.MustArgs("usage.Storage", required.Arg{Name: "measure", Value: measure, Hint: "a func that calls summary.Collector.Summary"})
+	required.MustArgs("usage.Storage", required.Arg{Name: "measure", Value: measure, Hint: "a func that calls stats.Collector.Summary"})
 	s := &storage{measure: measure, opts: o}
 	volume := func(name, help string, value func(*statsapi.VolumeStats) *uint64) {
 		if name = "kubelet_volume_stats_" + name; o.wants(name) {

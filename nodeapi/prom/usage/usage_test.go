@@ -326,7 +326,7 @@ func TestWithout(t *testing.T) {
 		assert.ErrorContains(t, err, "usage.Resource: "+want)
 	}
 	_, err := usage.Cadvisor(nil, usage.Options{})
-	require.ErrorContains(t, err, "usage.Cadvisor: argument source is nil: required, such as a *summary.Collector")
+	require.ErrorContains(t, err, "usage.Cadvisor: argument source is nil: required, such as a *stats.Collector")
 	assert.Panics(t, func() { usage.Storage(nil, usage.Options{}) })
 }
 
