@@ -28,7 +28,7 @@
 //
 // [Mirrors] keeps a mirror pod for each static pod: [PlanMirrors] decides, by name and by the hash in the annotation
 // kubernetes.io/config.mirror, and Mirrors.Run does it. It gets the static pods from [Mirrors.Set], after the Reconciler. A
-// status of a static pod goes to the mirror that [Pods.Mirror] returns.
+// status of a static pod goes to its mirror.
 //
 // [Objects] has the objects that pods refer to: config maps and secrets of variables, which are read when a container starts, those that
 // volumes show, which are watched by name while a volume shows them, because a node may not list all of them, services, claims, persistent

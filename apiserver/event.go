@@ -27,8 +27,8 @@ const (
 	maxEventMessage = 4096
 	// maxEventName is how long the name of an object may be.
 	maxEventName = 253
-	// ReasonFailedValidation is the reason of the event of an update of a pod that this agent cannot follow. Source: pkg/kubelet/events/event.go.
-	ReasonFailedValidation = "FailedValidation"
+	// reasonFailedValidation is the reason of the event of an update of a pod that this agent cannot follow. Source: pkg/kubelet/events/event.go.
+	reasonFailedValidation = "FailedValidation"
 )
 
 // newEvent returns an event that happened once, at a time. The number makes its name.
@@ -121,7 +121,7 @@ func (r *Recorder) Refused(err *lifecycle.RefusedError) {
 	again := r.told.again(err.Pod.UID, err.Error(), time.Now())
 	r.mu.Unlock()
 	if again {
-		r.record(podReference(err.Pod), "", nil, corev1.EventTypeWarning, ReasonFailedValidation, err.Error())
+		r.record(podReference(err.Pod), "", nil, corev1.EventTypeWarning, reasonFailedValidation, err.Error())
 	}
 }
 

@@ -5,12 +5,19 @@ package apiserver_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/seed81659283/nodeagent/apiserver"
 	"github.com/seed81659283/nodeagent/apiserver/apiservertest"
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/volume/intree"
 )
 
 // The pods of a node, from an API server in memory.
@@ -49,4 +56,84 @@ func ExamplePlanMirrors() {
 	// Output:
 	// web delete: false create: true
 	// old delete: true create: false
+}
+
+// A program with an informer of its own decides what of its list is to run.
+func ExampleMerge() {
+	update := apiserver.Merge(apiserver.Update{}, []*corev1.Pod{newPod("web", "1", ""), mirrorPod("static", "hash", "uid")}, "n1")
+	for _, pod := range update.Pods {
+		fmt.Println(pod.Name, pod.Annotations["kubernetes.io/config.source"])
+	}
+	// Output: web api
+}
+
+// What a container and a volume get of the API server, and the service account of their pod.
+func ExampleSource_Objects() {
+	server := apiservertest.NewServer(apiservertest.Options{})
+	defer server.Close()
+	name := metav1.ObjectMeta{Namespace: "default", Name: "app"}
+	if err := server.Put(&corev1.ConfigMap{ObjectMeta: name, Data: map[string]string{"mode": "fast"}}, &corev1.ServiceAccount{ObjectMeta: name}); err != nil {
+		fmt.Println(err)
+	}
+	source, err := apiserver.New(server.Config(), apiserver.Options{NodeName: "n1"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	objects, err := source.Objects(apiserver.ObjectsOptions{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	// Volumes are watched while objects.Run runs; variables are read when a container starts.
+	pods, volumes := lifecycle.Options{Objects: objects}, intree.Options{Objects: objects.Volumes()}
+	fmt.Println(pods.Objects != nil, volumes.Objects != nil)
+
+	ctx := context.Background()
+	variables, err := objects.ConfigMap(ctx, "default", "app")
+	fmt.Println(variables.Data, err)
+	_, err = objects.Secret(ctx, "default", "none")
+	fmt.Println("no such secret:", errors.Is(err, fs.ErrNotExist))
+	account, err := source.Tokens().Accounts().ServiceAccount(ctx, "default", "app") // for credential.PluginOptions.Accounts
+	fmt.Println("account:", account.UID != "", err)
+	// Output:
+	// true true
+	// map[mode:fast] <nil>
+	// no such secret: true
+	// account: true <nil>
+}
+
+// Events of pods are a hook of a lifecycle.Reconciler; any other object can have some, too.
+func ExampleRecorder() {
+	server := apiservertest.NewServer(apiservertest.Options{})
+	defer server.Close()
+	source, err := apiserver.New(server.Config(), apiserver.Options{NodeName: "n1"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	recorder := source.Recorder(apiserver.RecorderOptions{Dropped: func(e *corev1.Event, why error) {
+		if errors.Is(why, apiserver.ErrQueueFull) {
+			fmt.Println("too many events:", e.Reason)
+		}
+	}})
+	hooks := lifecycle.Hooks{Event: recorder.PodEvent}
+	hooks.Event(cri.PodIdentity{Namespace: "default", Name: "web", UID: "u1"}, lifecycle.Event{Type: corev1.EventTypeNormal, Reason: "Started"})
+	recorder.Event(corev1.ObjectReference{Kind: "ConfigMap", Namespace: "default", Name: "app"}, corev1.EventTypeWarning, "Outdated", "read it again")
+
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- recorder.Run(ctx) }()
+	for recorder.Stats().Sent < 2 {
+		time.Sleep(time.Millisecond)
+	}
+	cancel()
+	fmt.Println(<-done)
+	for _, e := range apiservertest.List[*corev1.Event](server) {
+		fmt.Println(e.InvolvedObject.Kind, e.InvolvedObject.Name, e.Reason)
+	}
+	// Unordered output:
+	// <nil>
+	// Pod web Started
+	// ConfigMap app Outdated
 }

@@ -136,7 +136,7 @@ func (m *Mirrors) believed(now time.Time) (mirrorPods []*corev1.Pod, until time.
 
 // taken reports whether a pod that is no mirror has the name.
 func (m *Mirrors) taken(namespace, name string) bool {
-	pod, ok := m.source.pods.Object(namespace, name)
+	pod, ok := m.source.pods.object(namespace, name)
 	return ok && !qos.IsMirror(pod)
 }
 
@@ -150,13 +150,13 @@ func (p *Pods) Mirrors() (count int) {
 	return count
 }
 
-// Mirror returns the mirror pod of a static pod: the one that a status of the static pod goes to. It is none that stands for
+// mirror returns the mirror pod of a static pod: the one that a status of the static pod goes to. It is none that stands for
 // another pod of the name, and none that is being deleted.
-func (p *Pods) Mirror(static *corev1.Pod) (*corev1.Pod, bool) {
+func (p *Pods) mirror(static *corev1.Pod) (*corev1.Pod, bool) {
 	if static == nil {
 		return nil, false
 	}
-	mirror, ok := p.Object(static.Namespace, static.Name)
+	mirror, ok := p.object(static.Namespace, static.Name)
 	if !ok || !qos.IsMirror(mirror) || mirror.DeletionTimestamp != nil || !mirrors(mirror, static) {
 		return nil, false
 	}

@@ -173,7 +173,7 @@ func (m *Mirrors) sleep(ctx context.Context, next time.Time) {
 
 // plan returns what is to be done now, and when to look again if nothing is.
 func (m *Mirrors) plan(now time.Time) (due []MirrorAction, next time.Time) {
-	if !m.source.pods.Synced() {
+	if !m.source.pods.synced() {
 		return nil, time.Time{} // the first list wakes
 	}
 	node := m.opts.Node()
@@ -227,7 +227,7 @@ func (m *Mirrors) pace(actions []MirrorAction, now time.Time) (due []MirrorActio
 			m.tries[name] = t
 		}
 		if action.Delete == nil && action.Create == nil {
-			if errors.Is(action.Err, ErrNotRegistered) {
+			if errors.Is(action.Err, errNotRegistered) {
 				next = sleep.Earlier(next, now.Add(lookAgain))
 			}
 			if text := action.Err.Error(); t.blocked != text {

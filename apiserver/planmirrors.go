@@ -40,8 +40,8 @@ type MirrorAction struct {
 	Err             error       // why there is no mirror that there should be; nil where Create is not
 }
 
-// ErrNotRegistered says that no mirror can be created as there is no Node to own it.
-var ErrNotRegistered = errors.New("the node is not registered, or is being deleted")
+// errNotRegistered says that no mirror can be created as there is no Node to own it.
+var errNotRegistered = errors.New("the node is not registered, or is being deleted")
 
 // PlanMirrors returns what has to be done so that each static pod has its mirror in the API server, and no other has one. A
 // mirror stands for a static pod that has its name and the hash in its annotation kubernetes.io/config.mirror; one that does not,
@@ -99,7 +99,7 @@ func planMirror(static, mirror *corev1.Pod, facts MirrorFacts) MirrorAction {
 	case len(references) > 0:
 		action.Err = fmt.Errorf("pod %s/%s cannot have a mirror: %w", static.Namespace, static.Name, references.ToAggregate())
 	case node == nil || node.UID == "" || node.DeletionTimestamp != nil:
-		action.Err = fmt.Errorf("mirror of pod %s/%s: %w", static.Namespace, static.Name, ErrNotRegistered)
+		action.Err = fmt.Errorf("mirror of pod %s/%s: %w", static.Namespace, static.Name, errNotRegistered)
 	case mirror == nil && facts.Taken != nil && facts.Taken(static.Namespace, static.Name):
 		action.Err = fmt.Errorf("mirror of pod %s/%s: another pod of the API server has the name", static.Namespace, static.Name)
 	default:

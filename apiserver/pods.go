@@ -195,14 +195,14 @@ func (p *Pods) follow(ctx context.Context, ended <-chan error, sink func(Update)
 	}
 }
 
-// Synced reports whether all pods of the node are known: the API server has listed them once.
-func (p *Pods) Synced() bool { return p.store.Synced() }
+// synced reports whether all pods of the node are known: the API server has listed them once.
+func (p *Pods) synced() bool { return p.store.Synced() }
 
 // Err returns what the last request failed with, or nil.
 func (p *Pods) Err() error { return p.store.Status().Err }
 
-// Object returns a pod of the node as the API server has it, mirror pods too; but in others kubernetes.io/config.source is "api". It is
+// object returns a pod of the node as the API server has it, mirror pods too; but in others kubernetes.io/config.source is "api". It is
 // shared and must not be changed.
-func (p *Pods) Object(namespace, name string) (*corev1.Pod, bool) {
+func (p *Pods) object(namespace, name string) (*corev1.Pod, bool) {
 	return p.store.Get(kubeapi.Key(namespace, name))
 }

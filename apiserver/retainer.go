@@ -47,7 +47,7 @@ func (r *Retainer) Gone(uid string) { r.retain(uid) }
 
 // retain drops the objects that no pod except gone refers to. Before the API server has listed the pods it drops none.
 func (r *Retainer) retain(gone string) {
-	if !r.source.Pods().Synced() {
+	if !r.source.Pods().synced() {
 		return
 	}
 	r.mu.Lock()

@@ -107,10 +107,10 @@ func (s *Statuses) views(left map[string]bool, now time.Time) (views map[string]
 
 // find returns a pod as it is watched: by its UID, or for a static pod its mirror. Nil: there is none.
 func (s *Statuses) find(st *lifecycle.PodState) *corev1.Pod {
-	if pod, ok := s.pods.Object(st.Pod.Namespace, st.Pod.Name); ok && string(pod.UID) == st.Pod.UID {
+	if pod, ok := s.pods.object(st.Pod.Namespace, st.Pod.Name); ok && string(pod.UID) == st.Pod.UID {
 		return pod
 	}
-	mirror, _ := s.pods.Mirror(st.Spec)
+	mirror, _ := s.pods.mirror(st.Spec)
 	return mirror
 }
 

@@ -123,8 +123,8 @@ func (s *Statuses) Left(pod cri.PodIdentity) {
 // Gone says that a pod is no longer among Pods. It is for Hooks.Gone of package lifecycle, and does not wait.
 func (s *Statuses) Gone(cri.PodIdentity) { s.wake() }
 
-// Pending returns how many pods the API server has another status of than the agent, or has to remove, as far as was looked at.
-func (s *Statuses) Pending() int {
+// pendingPods returns how many pods the API server has another status of than the agent, or has to remove, as far as was looked at.
+func (s *Statuses) pendingPods() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.pending
@@ -142,7 +142,7 @@ func (s *Statuses) Flush(ctx context.Context) error {
 	case <-done:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("flush statuses: %w: %d pods are waiting to be sent", ctx.Err(), s.Pending())
+		return fmt.Errorf("flush statuses: %w: %d pods are waiting to be sent", ctx.Err(), s.pendingPods())
 	}
 }
 

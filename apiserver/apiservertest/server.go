@@ -20,15 +20,15 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// DefaultHistory is how many changes a server keeps for watches.
-const DefaultHistory = 10_000
+// defaultHistory is how many changes a server keeps for watches.
+const defaultHistory = 10_000
 
 // maxBody is how large the body of a request may be.
 const maxBody = 3 << 20
 
 // Options tunes a [Server]. The zero value is for most tests.
 type Options struct {
-	History int // changes kept for watches, from older versions they get 410; zero: DefaultHistory
+	History int // changes kept for watches, from older versions they get 410; zero: 10,000
 	// Admit is asked about each request that would write: obj is what would be stored, and nil for a deletion. An error of the
 	// API is answered as it is, any other as 403. It is called with the server locked.
 	Admit func(verb string, before, obj Object) error
@@ -50,7 +50,7 @@ type Server struct {
 // [Server.Listen].
 func NewServer(o Options) *Server {
 	if o.History == 0 {
-		o.History = DefaultHistory
+		o.History = defaultHistory
 	}
 	k, err := newKinds()
 	if err != nil {

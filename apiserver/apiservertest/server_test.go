@@ -60,7 +60,9 @@ func everywhere(t *testing.T, test func(t *testing.T, server *apiservertest.Serv
 		for _, plain := range []bool{true, false} {
 			t.Run(map[bool]string{true: "HTTP ", false: "TLS "}[plain]+contentType, func(t *testing.T) {
 				server := apiservertest.NewServer(apiservertest.Options{})
-				test(t, server, server.Listen(t, plain), contentType)
+				config, stop := server.Listen(plain)
+				t.Cleanup(stop)
+				test(t, server, config, contentType)
 			})
 		}
 	}

@@ -131,7 +131,9 @@ func (b *besieged) serveRuntime(t *testing.T) string {
 func (b *besieged) serveAPI(t *testing.T) string {
 	t.Helper()
 	b.reviews.Store(http.HandlerFunc(answerReview))
-	target, err := url.Parse(b.Listen(t, true).Host)
+	listening, stop := b.Listen(true)
+	t.Cleanup(stop)
+	target, err := url.Parse(listening.Host)
 	require.NoError(t, err)
 	forward := httputil.NewSingleHostReverseProxy(target)
 	forward.FlushInterval = -1 // for watches

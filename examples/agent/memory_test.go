@@ -36,7 +36,8 @@ type memoryNode struct {
 func newMemoryNode(t *testing.T, config map[string]any) *memoryNode {
 	t.Helper()
 	m := &memoryNode{files: newProcesses(t), Server: apiservertest.NewServer(apiservertest.Options{}), config: map[string]any{"objectsDir": ""}}
-	access := m.Listen(t, false)
+	access, stop := m.Listen(false)
+	t.Cleanup(stop)
 	m.config["kubeconfig"] = filepath.Join(t.TempDir(), "kubeconfig")
 	require.NoError(t, os.WriteFile(m.config["kubeconfig"].(string), fmt.Appendf(nil, `apiVersion: v1
 kind: Config

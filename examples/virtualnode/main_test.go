@@ -59,7 +59,9 @@ func TestVirtualNode(t *testing.T) {
 	server := apiservertest.NewServer(apiservertest.Options{})
 	t.Cleanup(server.Close)
 	config := filepath.Join(t.TempDir(), "kubeconfig")
-	require.NoError(t, os.WriteFile(config, fmt.Appendf(nil, kubeconfig, server.Listen(t, true).Host), 0o600))
+	listening, stop := server.Listen(true)
+	t.Cleanup(stop)
+	require.NoError(t, os.WriteFile(config, fmt.Appendf(nil, kubeconfig, listening.Host), 0o600))
 	p := program.Start(t, "-kubeconfig", config, "-cpu", "2", "-memory", "1Gi", "-jobs", "100ms", "-v", "n1", "n2")
 	exetest.Eventually(t, limit, func() error { return ready(server, "n1", "n2") })
 
@@ -107,7 +109,9 @@ func TestThousandNodesBecomeReady(t *testing.T) {
 	server := apiservertest.NewServer(apiservertest.Options{})
 	t.Cleanup(server.Close)
 	config := filepath.Join(t.TempDir(), "kubeconfig")
-	require.NoError(t, os.WriteFile(config, fmt.Appendf(nil, kubeconfig, server.Listen(t, true).Host), 0o600))
+	listening, stop := server.Listen(true)
+	t.Cleanup(stop)
+	require.NoError(t, os.WriteFile(config, fmt.Appendf(nil, kubeconfig, listening.Host), 0o600))
 	args, names := []string{"-kubeconfig", config, "-cpu", "2", "-memory", "1Gi"}, []string(nil)
 	for i := range 1000 {
 		names = append(names, fmt.Sprintf("n%d", i))

@@ -307,7 +307,8 @@ func TestDeadConnection(t *testing.T) {
 	require.NoError(t, server.Put(node("n1")))
 	for name, plain := range map[string]bool{"HTTP/2": false, "HTTP/1.1": true} {
 		t.Run(name, func(t *testing.T) {
-			config := server.Listen(t, plain)
+			config, stop := server.Listen(plain)
+			t.Cleanup(stop)
 			scheme, address, _ := strings.Cut(config.Host, "://")
 			p := newProxy(t, address)
 			config.Host = scheme + "://" + p.Addr().String()
@@ -339,7 +340,8 @@ func TestDeadConnection(t *testing.T) {
 func TestHungRequest(t *testing.T) {
 	server := apiservertest.NewServer(apiservertest.Options{})
 	require.NoError(t, server.Put(node("n1")))
-	config := server.Listen(t, false)
+	config, stop := server.Listen(false)
+	t.Cleanup(stop)
 	client := newClient(t, config, kubeapi.Options{Timeout: 4 * time.Second})
 	beats, err := client.Heartbeats()
 	require.NoError(t, err)

@@ -1,0 +1,107 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package apiservertest_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/seed81659283/nodeagent/apiserver/apiservertest"
+)
+
+func exampleNode(name string) *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+}
+
+// get reads a path of an API server, as any client does, and describes the response.
+func get(client *http.Client, url string) string {
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return err.Error()
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return "no response"
+	}
+	defer response.Body.Close()
+	return strconv.Itoa(response.StatusCode)
+}
+
+// A client meets the faults of an API server, one after the other.
+func ExampleServer() {
+	server := apiservertest.NewServer(apiservertest.Options{})
+	defer server.Close()
+	if err := server.Put(exampleNode("n1")); err != nil {
+		fmt.Println(err)
+	}
+	client := &http.Client{Transport: server.Transport()}
+	const url = "http://apiserver.test/api/v1/nodes/n1"
+	fmt.Println("as usual:", get(client, url))
+
+	heal := server.Inject(apiservertest.Fault{Match: apiservertest.Match{Verb: "get", Resource: "nodes"}, Times: 1, Code: http.StatusTooManyRequests})
+	fmt.Println("overloaded:", get(client, url))
+	heal()
+	heal = server.Hang("get", "nodes")
+	fmt.Println("hangs:", get(client, url))
+	heal()
+	heal = server.Delay("get", "", time.Millisecond)
+	fmt.Println("slow:", get(client, url))
+	heal()
+	heal = server.Cut("", "nodes")
+	fmt.Println("cut:", get(client, url))
+	heal()
+	server.SetAway(true)
+	fmt.Println("away:", get(client, url))
+	server.SetAway(false)
+
+	fmt.Println("requests:", server.Count(apiservertest.Match{Resource: "nodes"}))
+	for _, r := range server.Requests(apiservertest.Match{Verb: "get"}) {
+		if r.Code >= http.StatusBadRequest {
+			fmt.Println("refused:", r.Verb, r.Resource, r.Name, r.Code)
+		}
+	}
+	server.ForgetRequests()
+	fmt.Println("requests:", server.Count(apiservertest.Match{}))
+	// Output:
+	// as usual: 200
+	// overloaded: 429
+	// hangs: no response
+	// slow: 200
+	// cut: no response
+	// away: no response
+	// requests: 5
+	// refused: get nodes n1 429
+	// requests: 0
+}
+
+// A watch that has missed changes has to list again: the server has forgotten its version.
+func ExampleServer_Compact() {
+	server := apiservertest.NewServer(apiservertest.Options{})
+	defer server.Close()
+	config, stop := server.Listen(true) // a client that needs sockets
+	defer stop()
+	if err := server.Put(exampleNode("n1"), exampleNode("n2")); err != nil {
+		fmt.Println(err)
+	}
+	watched := server.Version()
+	if err := server.Lose(exampleNode("n2")); err != nil { // no watch is told
+		fmt.Println(err)
+	}
+	server.Compact()
+	server.CutAll()
+	_, found := apiservertest.Get[*corev1.Node](server, "", "n2")
+	fmt.Println("n2:", found, "open watches:", server.Watches("nodes"))
+	fmt.Println(get(http.DefaultClient, fmt.Sprintf("%s/api/v1/nodes?watch=true&resourceVersion=%d", config.Host, watched-1)))
+	// Output:
+	// n2: false open watches: 0
+	// 410
+}

@@ -1,0 +1,18 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import corev1 "k8s.io/api/core/v1"
+
+// Object is object.
+func (p *Pods) Object(namespace, name string) (*corev1.Pod, bool) { return p.object(namespace, name) }
+
+// Mirror is mirror.
+func (p *Pods) Mirror(static *corev1.Pod) (*corev1.Pod, bool) { return p.mirror(static) }
+
+// Synced is synced.
+func (p *Pods) Synced() bool { return p.synced() }
+
+// Pending is pendingPods.
+func (s *Statuses) Pending() int { return s.pendingPods() }
