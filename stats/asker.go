@@ -16,7 +16,7 @@ import (
 // asker has volumes measured by who made them, a few at a time: one that does not answer keeps a place for its time, and
 // nobody else.
 type asker struct {
-	known
+	known   known
 	timeout time.Duration // of one answer
 	wake    chan struct{} // has one entry where there may be new targets
 }
@@ -27,7 +27,7 @@ func newAsker(timeout time.Duration) *asker {
 
 // follow sets the targets.
 func (a *asker) follow(targets []target) {
-	a.want(targets)
+	a.known.want(targets)
 	sleep.Wake(a.wake)
 }
 
@@ -52,7 +52,7 @@ const places = 8
 
 // round asks for what is due, and returns when something will be: zero where there is nothing.
 func (a *asker) round(ctx context.Context) time.Time {
-	due, _ := a.due(time.Now())
+	due, _ := a.known.due(time.Now())
 	free := make(chan struct{}, places)
 	var asked sync.WaitGroup
 	for _, m := range due {
@@ -64,7 +64,7 @@ func (a *asker) round(ctx context.Context) time.Time {
 	}
 	asked.Wait()
 	now := time.Now()
-	due, wake := a.due(now)
+	due, wake := a.known.due(now)
 	if len(due) > 0 {
 		return now
 	}
@@ -77,7 +77,7 @@ func (a *asker) ask(ctx context.Context, m *measurement) {
 		return
 	}
 	j := &job{done: make(chan struct{})}
-	go a.work(ctx, j, m, a.begin(m, j))
+	go a.work(ctx, j, m, a.known.begin(m, j))
 	const grace = time.Second
 	late := time.NewTimer(a.timeout + grace)
 	defer late.Stop()
@@ -89,7 +89,7 @@ func (a *asker) ask(ctx context.Context, m *measurement) {
 			ended = nil
 			late.Reset(grace)
 		case <-late.C:
-			a.leave(m, j)
+			a.known.leave(m, j)
 			return
 		}
 	}
@@ -101,8 +101,8 @@ func (a *asker) work(ctx context.Context, j *job, m *measurement, t target) {
 	limited, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
 	said, err := t.ask(limited)
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	a.known.mu.Lock()
+	defer a.known.mu.Unlock()
 	defer close(j.done)
 	m.job, m.err, m.left = nil, err, false
 	switch {

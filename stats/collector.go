@@ -108,7 +108,7 @@ func (k *Collector) Run(ctx context.Context) error {
 		}
 		if listed.IsZero() || !snapshot.Time.Equal(listed) { // most rounds are for one target of many
 			walked, asked := k.targets(snapshot)
-			k.walker.want(walked)
+			k.walker.known.want(walked)
 			k.asker.follow(asked)
 			listed = snapshot.Time
 		}
@@ -136,8 +136,8 @@ func (k *Collector) Pending() (all []Stuck) {
 			add(path, h.since)
 		}
 	}
-	k.walker.errors(hanging)
-	k.asker.errors(hanging)
+	k.walker.known.errors(hanging)
+	k.asker.known.errors(hanging)
 	for _, since := range []time.Duration{k.list.pendingFor(), k.measured.pendingFor(), k.usage.pendingFor()} {
 		if since > k.opts.Wait {
 			add("", since)
@@ -190,8 +190,8 @@ func (k *Collector) collect(ctx context.Context, whole bool) (*statsapi.Summary,
 				}
 			}
 		}
-		k.walker.errors(failed("directory"))
-		k.asker.errors(failed("volume"))
+		k.walker.known.errors(failed("directory"))
+		k.asker.known.errors(failed("volume"))
 	}
 	k.rates.forget(time.Now())
 	return s, f.join()

@@ -3,8 +3,5 @@
 
 package stats
 
-// ErrTwice is errRunTwice.
-var ErrTwice = errRunTwice
-
 // ImageUser is imageUser.
 type ImageUser = imageUser

@@ -170,7 +170,7 @@ func (k *Collector) storage(p *pod, n *nodeSample, out *statsapi.PodStats) {
 // files is what was measured of a path, on nodefs. What was not measured yet has no usage.
 func (k *Collector) files(path string, n *nodeSample) *statsapi.FsStats {
 	out := n.root.fs()
-	if m, ok := k.walker.get(path); path != "" && ok {
+	if m, ok := k.walker.known.get(path); path != "" && ok {
 		out.UsedBytes, out.InodesUsed, out.Time = &m.Bytes, &m.Inodes, metav1.NewTime(m.at)
 	}
 	return out

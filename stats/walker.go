@@ -13,7 +13,7 @@ import (
 // walker measures directories one after the other, in the background. Files of servers that are dead keep whoever asks for
 // them: a job that makes no progress is left behind, and its directory is not measured again before it has returned.
 type walker struct {
-	known
+	known known
 
 	part    float64       // of a CPU that it may take
 	timeout time.Duration // without progress, before a job is left behind
@@ -29,14 +29,14 @@ func (w *walker) round(ctx context.Context) time.Time {
 	if w.pace == nil {
 		w.pace = &dirusage.Pace{Part: w.part}
 	}
-	due, _ := w.due(time.Now())
+	due, _ := w.known.due(time.Now())
 	for _, m := range due {
 		if ctx.Err() == nil && !w.measure(ctx, m, w.pace) {
 			w.pace = &dirusage.Pace{Part: w.part} // the other one is the job's that was left behind
 		}
 	}
 	now := time.Now()
-	due, wake := w.due(now)
+	due, wake := w.known.due(now)
 	if len(due) > 0 {
 		return now // and the budget goes on
 	}
@@ -49,7 +49,7 @@ func (w *walker) measure(ctx context.Context, m *measurement, p *dirusage.Pace) 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // a job that is left behind ends when its system call does
 	j := &job{walk: &dirusage.Walk{Pace: p, Flat: m.target.flat, Buf: w.buf}, done: make(chan struct{})}
-	go w.work(ctx, j, m, w.begin(m, j))
+	go w.work(ctx, j, m, w.known.begin(m, j))
 	// While a walk sleeps for its budget it makes no steps, so that timeout is never shorter than that.
 	check := time.NewTicker(max(w.timeout, 2*dirusage.MaxSleep))
 	defer check.Stop()
@@ -65,7 +65,7 @@ func (w *walker) measure(ctx context.Context, m *measurement, p *dirusage.Pace) 
 		case <-check.C:
 			steps := j.walk.Steps()
 			if steps == last || ended == nil {
-				w.leave(m, j)
+				w.known.leave(m, j)
 				w.buf = nil // that of the job is the job's
 				return false
 			}
@@ -81,8 +81,8 @@ func (w *walker) work(ctx context.Context, j *job, m *measurement, t target) {
 	if err == nil && !t.mounted {
 		err = j.walk.Run(ctx, t.path)
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	w.known.mu.Lock()
+	defer w.known.mu.Unlock()
 	defer close(j.done)
 	m.job, m.err, m.left = nil, err, false
 	switch {

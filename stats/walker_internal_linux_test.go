@@ -45,9 +45,9 @@ func TestWalkerKeepsWhatItCounted(t *testing.T) {
 	}
 	unix.Close(fd)
 	w := &walker{part: 1, timeout: time.Minute, statfs: statfs}
-	w.want([]target{{path: dir, every: time.Hour}})
+	w.known.want([]target{{path: dir, every: time.Hour}})
 	w.round(t.Context())
-	m, ok := w.get(dir)
+	m, ok := w.known.get(dir)
 	assert.True(t, ok)
 	assert.EqualValues(t, 10_001, m.Inodes)
 	assert.ErrorContains(t, m.err, "more than 10000 levels deep")
@@ -71,7 +71,7 @@ func TestWalkerLeavesADeadMountBehind(t *testing.T) {
 			return Filesystem{CapacityBytes: 1}, nil
 		}}
 		all := []target{{path: dirs + "/a", every: time.Minute}, {path: dirs + "/dead", every: time.Minute}, {path: dirs + "/z", every: time.Minute}}
-		w.want(all)
+		w.known.want(all)
 		begin := time.Now()
 		for range 10 {
 			w.round(t.Context())
@@ -80,29 +80,29 @@ func TestWalkerLeavesADeadMountBehind(t *testing.T) {
 		assert.EqualValues(t, 1, asked.Load())
 		assert.Less(t, time.Since(begin), 11*time.Minute, "it is waited for once")
 		for _, d := range []string{"/a", "/z"} {
-			m, ok := w.get(dirs + d)
+			m, ok := w.known.get(dirs + d)
 			assert.True(t, ok)
 			assert.NoError(t, m.err)
 		}
-		_, ok := w.get(dirs + "/dead")
+		_, ok := w.known.get(dirs + "/dead")
 		assert.False(t, ok)
 		var named []string
-		w.errors(func(path string, err error) {
+		w.known.errors(func(path string, err error) {
 			named = append(named, strings.TrimPrefix(path, dirs)+": "+err.Error())
 			assert.ErrorIs(t, err, context.DeadlineExceeded)
 		})
 		assert.Equal(t, []string{"/dead: no answer for 10m10s"}, named)
-		w.want(all[:1])
-		w.want(all) // while it hangs, nobody begins anew
+		w.known.want(all[:1])
+		w.known.want(all) // while it hangs, nobody begins anew
 		w.round(t.Context())
 		assert.EqualValues(t, 1, asked.Load())
 
 		close(dead)
 		synctest.Wait()
 		w.round(t.Context())
-		_, ok = w.get(dirs + "/dead")
+		_, ok = w.known.get(dirs + "/dead")
 		assert.True(t, ok)
-		w.errors(func(path string, err error) { t.Error(path, err) })
+		w.known.errors(func(path string, err error) { t.Error(path, err) })
 	})
 }
 
@@ -118,7 +118,7 @@ func TestWalkerMeasuresWhatIsDue(t *testing.T) {
 			}
 			return Filesystem{CapacityBytes: 8, FreeBytes: 2, Inodes: 9, InodesFree: 3}, nil
 		}}
-		w.want([]target{
+		w.known.want([]target{
 			{path: dir + "/a", every: 10 * time.Second},
 			{path: "/mounted", mounted: true, every: time.Minute},
 			{path: "/broken", every: time.Minute},
@@ -132,14 +132,14 @@ func TestWalkerMeasuresWhatIsDue(t *testing.T) {
 		assert.InDelta(t, 600, time.Since(begin).Seconds(), 15)
 		assert.InDelta(t, 60, count[dir+"/a"], 1)
 		assert.InDelta(t, 10, count["/mounted"], 1)
-		m, ok := w.get("/mounted")
+		m, ok := w.known.get("/mounted")
 		assert.True(t, ok)
 		assert.Equal(t, dirusage.Usage{Bytes: 6, Inodes: 6}, m.Usage)
-		_, ok = w.get("/broken")
+		_, ok = w.known.get("/broken")
 		assert.False(t, ok)
-		w.want(nil)
+		w.known.want(nil)
 		assert.True(t, w.round(t.Context()).IsZero())
-		_, ok = w.get("/mounted")
+		_, ok = w.known.get("/mounted")
 		assert.False(t, ok, "what nobody wants is forgotten")
 	})
 }
@@ -158,7 +158,7 @@ func TestRoundIsOnePassWithinTheBudget(t *testing.T) {
 			worked += time.Millisecond
 			return Filesystem{}, nil
 		}}
-		w.want([]target{{path: dir, every: time.Microsecond}})
+		w.known.want([]target{{path: dir, every: time.Microsecond}})
 		begin := time.Now()
 		for i := range 2000 {
 			require.False(t, w.round(t.Context()).After(time.Now()), "it is due again")
@@ -235,12 +235,12 @@ func TestIntegrationWalkerKeepsItsBudget(t *testing.T) {
 		require.NoError(t, unix.Mknod(fmt.Sprintf("%s/%d", sub, i), unix.S_IFREG|0o600, 0))
 	}
 	w := &walker{part: 0.05, timeout: time.Minute, statfs: statfs}
-	w.want([]target{{path: dir, every: time.Hour}})
+	w.known.want([]target{{path: dir, every: time.Hour}})
 	runtime.GC()
 	begin, before := time.Now(), cpuTime(t)
 	w.round(t.Context())
 	took, used := time.Since(begin), cpuTime(t)-before
-	m, ok := w.get(dir)
+	m, ok := w.known.get(dir)
 	require.True(t, ok)
 	require.NoError(t, m.err)
 	assert.EqualValues(t, files+files/500+1, m.Inodes)

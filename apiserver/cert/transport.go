@@ -91,7 +91,7 @@ type transport struct {
 
 // generation are the connections of one certificate.
 type generation struct {
-	*http.Transport
+	transport *http.Transport
 
 	until time.Time // the end of its grace; zero: it is current
 
@@ -103,24 +103,24 @@ type generation struct {
 // generation makes connections as the base does. That one may have been set up for HTTP/2, which would make its copy share
 // connections with it.
 func (t *transport) generation() *generation {
-	g := &generation{Transport: t.base.Clone(), conns: map[*conn]struct{}{}}
-	dial := g.DialContext
+	g := &generation{transport: t.base.Clone(), conns: map[*conn]struct{}{}}
+	dial := g.transport.DialContext
 	if dial == nil {
 		dial = (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext
 	}
-	g.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+	g.transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
 		made, err := dial(ctx, network, address)
 		if err != nil {
 			return nil, err
 		}
 		return g.add(made)
 	}
-	if g.TLSClientConfig == nil {
-		g.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+	if g.transport.TLSClientConfig == nil {
+		g.transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
 	}
-	g.TLSClientConfig.Certificates, g.TLSClientConfig.GetClientCertificate = nil, t.certificate
-	g.TLSNextProto = nil
-	utilnet.SetTransportDefaults(g.Transport)
+	g.transport.TLSClientConfig.Certificates, g.transport.TLSClientConfig.GetClientCertificate = nil, t.certificate
+	g.transport.TLSNextProto = nil
+	utilnet.SetTransportDefaults(g.transport)
 	return g
 }
 
@@ -129,21 +129,21 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	t.mu.Lock()
 	g := t.current
 	t.mu.Unlock()
-	return g.RoundTrip(r)
+	return g.transport.RoundTrip(r)
 }
 
 // CloseIdleConnections closes connections that nothing uses.
 func (t *transport) CloseIdleConnections() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.current.CloseIdleConnections()
+	t.current.transport.CloseIdleConnections()
 }
 
 func (t *transport) rotate(now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.current.until = now.Add(grace)
-	t.current.CloseIdleConnections()
+	t.current.transport.CloseIdleConnections()
 	t.retired = append(t.retired, t.current)
 	t.current = t.generation()
 }
@@ -157,7 +157,7 @@ func (t *transport) sweep(now time.Time) (next time.Time) {
 	}
 	if len(t.retired) > 0 {
 		next = t.retired[0].until
-		t.retired[0].CloseIdleConnections()
+		t.retired[0].transport.CloseIdleConnections()
 	}
 	return next
 }
@@ -185,7 +185,7 @@ func (g *generation) closeAll() {
 	for c := range all {
 		_ = c.Conn.Close() // whoever uses it learns of it
 	}
-	g.CloseIdleConnections()
+	g.transport.CloseIdleConnections()
 }
 
 // conn is a connection that is forgotten when it is closed.
