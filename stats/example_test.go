@@ -54,10 +54,10 @@ func ExampleCollector_Pending() {
 	plugged := make(chan struct{})
 	defer close(plugged)
 	collector, err := stats.New(cgroupstest.New(cgroupstest.Options{}), critest.New(critest.Options{}), stats.Options{
-		Root: "/mnt/nfs",
+		Root: "/srv/nfs",
 		Proc: fstest.MapFS{"meminfo": {Data: []byte("MemTotal: 4194304 kB\n")}},
 		Statfs: func(path string) (stats.Filesystem, error) {
-			if path == "/mnt/nfs" {
+			if path == "/srv/nfs" {
 				<-plugged
 			}
 			return stats.Filesystem{CapacityBytes: 100 << 30}, nil
@@ -81,5 +81,5 @@ func ExampleCollector_Pending() {
 	// Output:
 	// nodefs: false
 	// times out: nodefs
-	// hangs: /mnt/nfs
+	// hangs: /srv/nfs
 }

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package heartbeat keeps a node alive in the eyes of its cluster: it registers the Node object, keeps its status true, and renews the
-// lease of the node. It decides nothing about pods, and does not read the machine itself.
+// Package heartbeat registers the Node object of an agent, reports its status to the API server, and renews the
+// lease of the node. It decides nothing about pods, and does not read the machine itself: its sources do.
 //
 // # Model
 //
