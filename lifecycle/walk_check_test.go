@@ -320,8 +320,10 @@ func (w *watch) status(pod *corev1.Pod, st *corev1.PodStatus) {
 	}
 	assert.True(w.t, !terminal(r.phase) || st.Phase == r.phase, "pod %s was %s and is %s", pod.UID, r.phase, st.Phase)
 	r.phase, r.status = st.Phase, st
+	former := r.server
 	w.send(r, pod, st)
 	for _, cs := range statuses {
+		assert.False(w.t, goesBack(&former, &cs), "%s/%s has become the instance before: %s after %s", pod.UID, cs.Name, podtest.Describe(*st), podtest.Describe(former))
 		assert.GreaterOrEqual(w.t, cs.RestartCount, r.restarts[cs.Name], "restarts of %s/%s", pod.UID, cs.Name)
 		r.restarts[cs.Name] = cs.RestartCount
 		spec := podtest.Find(slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers), cs.Name)
@@ -333,6 +335,13 @@ func (w *watch) status(pod *corev1.Pod, st *corev1.PodStatus) {
 		ends := !r.gone.IsZero() || !r.deleted.IsZero() || r.again // a static pod that is listed again ends before it is restarted
 		assert.True(w.t, !*cs.Started || ends || spec.StartupProbe == nil || w.passed[life+"/started"], "%s has started and was never asked", life)
 	}
+}
+
+// goesBack reports whether the status of a container is that of the instance before the one that an earlier status has.
+func goesBack(former *corev1.PodStatus, cs *corev1.ContainerStatus) bool {
+	was := podstatus.Container(slices.Concat(former.InitContainerStatuses, former.ContainerStatuses), cs.Name)
+	return was != nil && was.LastTerminationState.Terminated != nil && cs.ContainerID != "" && cs.ContainerID != was.ContainerID &&
+		cs.ContainerID == was.LastTerminationState.Terminated.ContainerID
 }
 
 // send merges a status into the one that an API server has. No container leaves a terminated state for good, but an init container that had

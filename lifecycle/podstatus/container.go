@@ -91,6 +91,9 @@ func (d *describer) init(c *corev1.Container, before *corev1.ContainerStatus) co
 // instance describes the newest instance of a container, with the one before as its last state.
 func (d *describer) instance(c *corev1.Container, before *corev1.ContainerStatus) corev1.ContainerStatus {
 	last := d.view.Observed.NewestContainer(c.Name)
+	if last != nil && isPredecessor(before, last) {
+		last = nil // its successor, which terminated, was removed first
+	}
 	st := corev1.ContainerStatus{Name: c.Name, Image: c.Image}
 	if last == nil {
 		d.missing(&st, before)
@@ -144,6 +147,14 @@ func (d *describer) id(c *cri.Container) string {
 func isOf(st *corev1.ContainerStatus, c *cri.Container) bool {
 	id, ok := strings.CutSuffix(st.ContainerID, c.ID)
 	return ok && (id == "" || strings.HasSuffix(id, "://"))
+}
+
+// isPredecessor reports whether a status is that of a terminated instance whose predecessor is c.
+func isPredecessor(st *corev1.ContainerStatus, c *cri.Container) bool {
+	if st == nil || st.State.Terminated == nil || st.LastTerminationState.Terminated == nil || isOf(st, c) {
+		return false
+	}
+	return isOf(&corev1.ContainerStatus{ContainerID: st.LastTerminationState.Terminated.ContainerID}, c)
 }
 
 // restarts returns how often a container was started again. It never falls: an instance that was created and not started, and may

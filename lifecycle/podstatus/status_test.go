@@ -141,6 +141,20 @@ func TestStatusOfAForgottenContainer(t *testing.T) {
 	})
 }
 
+// The containers of a pod are removed one by one. The status of a terminated instance stays while only its predecessor is left.
+func TestStatusOfPredecessorThatIsRemovedLast(t *testing.T) {
+	first, second := life(0, cri.ContainerExited), life(1, cri.ContainerExited)
+	second.ExitCode = 137
+	for _, deleted := range []bool{true, false} {
+		in := podstatus.Input{Now: epoch, Runtime: "containerd", Deleted: deleted}
+		before := podstatus.Of(webPod(), observed(second, first), in)
+		require.Equal(t, int32(137), before.ContainerStatuses[0].State.Terminated.ExitCode)
+		in.Previous = &before
+		require.Equal(t, before.ContainerStatuses, podstatus.Of(webPod(), observed(first), in).ContainerStatuses)
+		require.Equal(t, before.ContainerStatuses, podstatus.Of(webPod(), observed(), in).ContainerStatuses)
+	}
+}
+
 func TestStatusNamesTheRuntime(t *testing.T) {
 	bare := podstatus.Of(webPod(), observed(life(0, cri.ContainerExited)), podstatus.Input{Now: epoch})
 	require.Equal(t, "w0", bare.ContainerStatuses[0].ContainerID)
