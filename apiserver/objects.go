@@ -69,8 +69,12 @@ func (s *Source) Objects(o ObjectsOptions) (*Objects, error) {
 	if err := b.open(o); err != nil {
 		return nil, err
 	}
-	b.configMaps = newWatched(c, kubeapi.ConfigMaps, immutableConfigMap, func(namespace, name string) { b.watchers.Tell(kindConfigMap, namespace, name) })
-	b.secrets = newWatched(c, kubeapi.Secrets, immutableSecret, func(namespace, name string) { b.watchers.Tell(kindSecret, namespace, name) })
+	plain, err := c.WithBudget(plainQPS, plainBurst)
+	if err != nil {
+		return nil, err
+	}
+	b.configMaps = newWatched(c, plain, kubeapi.ConfigMaps, immutableConfigMap, func(namespace, name string) { b.watchers.Tell(kindConfigMap, namespace, name) })
+	b.secrets = newWatched(c, plain, kubeapi.Secrets, immutableSecret, func(namespace, name string) { b.watchers.Tell(kindSecret, namespace, name) })
 	b.classes = kubeapi.NewTable(kubeapi.In(c, kubeapi.RuntimeClasses, ""), kubeapi.TableOptions[*nodev1.RuntimeClass, string]{
 		Transform: func(o *nodev1.RuntimeClass) string { return o.Handler },
 	})

@@ -60,7 +60,7 @@ func away(err error) bool {
 	case metav1.StatusReasonNotFound, metav1.StatusReasonForbidden, metav1.StatusReasonInvalid, metav1.StatusReasonBadRequest:
 		return false
 	}
-	return err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errNotRunning)
+	return err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errNotRunning) && !isTooMany(err)
 }
 
 // judged marks an error that says that nobody can be asked.

@@ -14,18 +14,24 @@ import (
 // plain requests, so that one pod cannot use up the watches of the node.
 const podShare = 32
 
-// referenced are the keys of the config maps and secrets that pods refer to, and the namespaces whose services they have variables of. The
-// value of an object is whether it is within the podShare of a pod.
+// referenced are the keys of the config maps and secrets that pods refer to, and the namespaces whose services they have variables of.
 type referenced struct {
-	configMaps, secrets, namespaces map[string]bool
+	configMaps, secrets map[string]reference
+	namespaces          map[string]bool
+}
+
+// reference is how pods refer to an object.
+type reference struct {
+	share bool   // it is within the podShare of a pod
+	pod   string // the key of the first pod, whose budget pays for plain requests
 }
 
 // referencesOf collects what pods refer to in their specs. Secrets of a persistent volume are not among them.
 func referencesOf(pods []*corev1.Pod) referenced {
-	all := referenced{configMaps: map[string]bool{}, secrets: map[string]bool{}, namespaces: map[string]bool{corev1.NamespaceDefault: true}}
+	all := referenced{configMaps: map[string]reference{}, secrets: map[string]reference{}, namespaces: map[string]bool{corev1.NamespaceDefault: true}}
 	for _, pod := range pods {
 		all.namespaces[pod.Namespace] = true
-		one := podReferenced{referenced: all, namespace: pod.Namespace, shown: map[string]int{}}
+		one := podReferenced{referenced: all, namespace: pod.Namespace, pod: kubeapi.Key(pod.Namespace, pod.Name), shown: map[string]int{}}
 		for _, s := range pod.Spec.ImagePullSecrets {
 			one.secret(s.Name)
 		}
@@ -43,29 +49,33 @@ func referencesOf(pods []*corev1.Pod) referenced {
 type podReferenced struct {
 	referenced
 	namespace string
+	pod       string         // its key
 	shown     map[string]int // by kind, objects of volumes
 }
 
-func (r podReferenced) configMap(name string) {
-	key := kubeapi.Key(r.namespace, name)
-	r.configMaps[key] = r.configMaps[key]
-}
+func (r podReferenced) configMap(name string) { r.add(r.configMaps, name, false) }
 
-func (r podReferenced) secret(name string) {
-	key := kubeapi.Key(r.namespace, name)
-	r.secrets[key] = r.secrets[key]
-}
+func (r podReferenced) secret(name string) { r.add(r.secrets, name, false) }
 
 func (r podReferenced) shownConfigMap(name string) {
 	r.shown[kindConfigMap]++
-	key := kubeapi.Key(r.namespace, name)
-	r.configMaps[key] = r.configMaps[key] || r.shown[kindConfigMap] <= podShare
+	r.add(r.configMaps, name, r.shown[kindConfigMap] <= podShare)
 }
 
 func (r podReferenced) shownSecret(name string) {
 	r.shown[kindSecret]++
+	r.add(r.secrets, name, r.shown[kindSecret] <= podShare)
+}
+
+// add adds a reference to an object, with those of pods before.
+func (r podReferenced) add(objects map[string]reference, name string, share bool) {
 	key := kubeapi.Key(r.namespace, name)
-	r.secrets[key] = r.secrets[key] || r.shown[kindSecret] <= podShare
+	was, known := objects[key]
+	if !known {
+		was.pod = r.pod
+	}
+	was.share = was.share || share
+	objects[key] = was
 }
 
 func (r podReferenced) container(c *corev1.Container) {

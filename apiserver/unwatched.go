@@ -32,9 +32,8 @@ func (w *watched[T]) mayWatch(namespace, key string) bool {
 	if len(w.entries) >= maxWatched {
 		return false
 	}
-	share, known := w.known[key]
-	if known {
-		return share
+	if r, known := w.known[key]; known {
+		return r.share
 	}
 	unknown := 0
 	for _, e := range w.entries {
@@ -46,7 +45,8 @@ func (w *watched[T]) mayWatch(namespace, key string) bool {
 }
 
 // retain takes what pods refer to; nil means that this has not changed. The caller holds the lock.
-func (w *watched[T]) retain(referenced map[string]bool) {
+func (w *watched[T]) retain(now time.Time, referenced map[string]reference) {
+	maps.DeleteFunc(w.budgets, func(_ string, b *budget) bool { return b.full(now) })
 	if referenced == nil {
 		return
 	}
@@ -63,9 +63,12 @@ func (w *watched[T]) read(ctx context.Context, namespace, name string) (o T, exi
 	if time.Now().Before(last.until) {
 		return o, false, nil
 	}
+	if err := w.awaitTurn(ctx, namespace, key); err != nil {
+		return o, false, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, keptWait)
 	defer cancel()
-	o, err = read(ctx, w.client, w.kind, namespace, name)
+	o, err = read(ctx, w.plain, w.kind, namespace, name)
 	missing := errors.Is(err, fs.ErrNotExist)
 	w.mu.Lock()
 	defer w.mu.Unlock()

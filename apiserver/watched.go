@@ -29,6 +29,7 @@ const (
 // watch; it ends when nothing reads the object for 5 minutes or no pod refers to it, and where the object is immutable.
 type watched[T kubeapi.Object] struct {
 	client    *kubeapi.Client
+	plain     *kubeapi.Client // with a budget of its own, for objects that are not watched
 	kind      kubeapi.Kind[T]
 	immutable func(T) bool
 	changed   func(namespace, name string) // called with no lock held
@@ -37,8 +38,9 @@ type watched[T kubeapi.Object] struct {
 	mu      sync.Mutex // guards what follows
 	running bool
 	entries map[string]*entry[T]
-	known   map[string]bool // what pods refer to, as in referenced; nil: not known yet
+	known   map[string]reference // what pods refer to; nil: not known yet
 	absent  map[string]absence
+	budgets map[string]*budget // of plain requests, by pod
 }
 
 // entry is the watch of one object.
@@ -51,8 +53,11 @@ type entry[T kubeapi.Object] struct {
 	pinned          bool // a pod refers to it
 }
 
-func newWatched[T kubeapi.Object](c *kubeapi.Client, k kubeapi.Kind[T], immutable func(T) bool, changed func(namespace, name string)) *watched[T] {
-	return &watched[T]{client: c, kind: k, immutable: immutable, changed: changed, wake: make(chan struct{}, 1), entries: map[string]*entry[T]{}}
+func newWatched[T kubeapi.Object](c, plain *kubeapi.Client, k kubeapi.Kind[T], immutable func(T) bool, changed func(namespace, name string)) *watched[T] {
+	return &watched[T]{
+		client: c, plain: plain, kind: k, immutable: immutable, changed: changed, wake: make(chan struct{}, 1),
+		entries: map[string]*entry[T]{}, budgets: map[string]*budget{},
+	}
 }
 
 // errNotRunning is why nothing is watched.
@@ -190,16 +195,16 @@ func (w *watched[T]) begin(ctx context.Context) (all []func()) {
 
 // drop ends the watches that nothing has read for long, and those of objects that no pod refers to any more. Pods are told of
 // after their volumes are, so that what has been read just now stays.
-func (w *watched[T]) drop(now time.Time, pinned map[string]bool) {
+func (w *watched[T]) drop(now time.Time, pinned map[string]reference) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.retain(pinned)
+	w.retain(now, pinned)
 	for key, e := range w.entries {
 		was, beyond := e.pinned, false
 		if pinned != nil {
-			var share bool
-			share, e.pinned = pinned[key]
-			beyond = e.pinned && !share
+			var r reference
+			r, e.pinned = pinned[key]
+			beyond = e.pinned && !r.share
 		}
 		if now.Sub(e.used) < idleAfter && (!was || e.pinned) && !beyond {
 			continue

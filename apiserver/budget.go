@@ -1,0 +1,96 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/seed81659283/nodeagent/internal/sleep"
+)
+
+// The budgets of plain requests for objects that volumes show and that are not watched: of a pod for one kind, and of the node.
+const (
+	podGap     = 100 * time.Millisecond // between two requests for one pod, once podBurst is used up
+	podBurst   = 100
+	plainQPS   = 25
+	plainBurst = 100
+	turnWait   = keptWait // the longest wait of a request for its turn
+	maxWaiting = 2        // requests for one pod that wait for their turn; more fail, as each occupies a step of package volume
+)
+
+// budget is that of the requests for one pod. The zero value is full.
+type budget struct {
+	next    time.Time // when a request is due if all requests have podGap between them
+	waiting int       // requests that wait for their turn
+}
+
+// full reports whether podBurst requests may be sent at once.
+func (b *budget) full(now time.Time) bool { return !b.next.After(now) }
+
+// take returns how long a request must wait for its turn. ok is false, and the budget unchanged, if that is longer than most.
+func (b *budget) take(now time.Time, most time.Duration) (wait time.Duration, ok bool) {
+	next := b.next
+	if next.Before(now) {
+		next = now
+	}
+	if wait = max(next.Sub(now)-(podBurst-1)*podGap, 0); wait > most {
+		return 0, false
+	}
+	b.next = next.Add(podGap)
+	return wait, true
+}
+
+// awaitTurn waits until a plain request for an object may be sent: so a pod that refers to thousands of objects uses up neither the requests of
+// the node nor the steps of package volume. A pod that is not known yet shares the budget of its namespace.
+func (w *watched[T]) awaitTurn(ctx context.Context, namespace, key string) error {
+	pod, b, wait, ok := w.takeTurn(namespace, key)
+	if !ok {
+		return &tooManyError{fmt.Sprintf("%s %s: pod %s refers to too many: beyond %d, a pod has %d requests at once and %d a second",
+			w.kind.Resource(), key, pod, podShare, podBurst, time.Second/podGap)}
+	}
+	if wait <= 0 {
+		return nil
+	}
+	defer func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		b.waiting--
+	}()
+	return sleep.For(ctx, wait)
+}
+
+// takeTurn takes a request from the budget of the pod that refers to an object, and returns how long it must wait. ok is false if that is too long.
+func (w *watched[T]) takeTurn(namespace, key string) (pod string, b *budget, wait time.Duration, ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	pod = namespace
+	if r, known := w.known[key]; known {
+		pod = r.pod
+	}
+	if b = w.budgets[pod]; b == nil {
+		b = &budget{}
+		w.budgets[pod] = b
+	}
+	most := time.Duration(turnWait)
+	if b.waiting >= maxWaiting {
+		most = 0
+	}
+	if wait, ok = b.take(time.Now(), most); ok && wait > 0 {
+		b.waiting++
+	}
+	return pod, b, wait, ok
+}
+
+// tooManyError is why an object is not read now. It says nothing of the API server.
+type tooManyError struct{ message string }
+
+func (e *tooManyError) Error() string { return e.message }
+
+func isTooMany(err error) bool {
+	_, ok := errors.AsType[*tooManyError](err)
+	return ok
+}

@@ -1,0 +1,124 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/apiserver/apiservertest"
+)
+
+func TestBudget(t *testing.T) {
+	var b budget
+	now := time.Unix(1000, 0)
+	take := func(most time.Duration) (time.Duration, bool) { return b.take(now, most) }
+	for range podBurst {
+		wait, ok := take(0)
+		require.True(t, ok)
+		require.Zero(t, wait)
+	}
+	_, ok := take(podGap - 1)
+	require.False(t, ok)
+	for i := range 3 {
+		wait, ok := take(time.Second)
+		require.True(t, ok)
+		require.Equal(t, time.Duration(i+1)*podGap, wait)
+	}
+	require.False(t, b.full(now))
+	now = now.Add(podGap * (podBurst + 3))
+	require.True(t, b.full(now))
+	wait, ok := take(0)
+	require.True(t, ok)
+	require.Zero(t, wait)
+}
+
+// manyMaps returns a pod whose volumes show config maps of the server.
+func manyMaps(t *testing.T, w *world, name string, count int) *corev1.Pod {
+	t.Helper()
+	p := pod(name, corev1.PodSpec{})
+	for i := range count {
+		object := fmt.Sprintf("%s-%d", name, i)
+		require.NoError(t, w.server.Put(configMap(object, "1")))
+		p.Spec.Volumes = append(p.Spec.Volumes, showing(object).Spec.Volumes...)
+	}
+	return p
+}
+
+// Config maps that exist and are not watched are read again each time that a volume is brought up to date. Those of one pod use up neither the
+// requests of the node nor those of another pod in the same namespace.
+func TestPlainRequestsForOnePodHaveARate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := start(t, ObjectsOptions{}, true)
+		v := w.Volumes()
+		const minutes = 5
+		many, good := manyMaps(t, w, "many", 600), manyMaps(t, w, "good", podShare+50)
+		w.Retain([]*corev1.Pod{many, good})
+		stop := make(chan struct{})
+		var group sync.WaitGroup
+		var next, read, refused atomic.Int64
+		for range 16 { // as many as the steps of package volume
+			group.Go(func() {
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					o := many.Spec.Volumes[int(next.Add(1))%len(many.Spec.Volumes)].ConfigMap.Name
+					_, err := v.ConfigMap(t.Context(), "shop", o)
+					if isTooMany(err) {
+						assert.False(t, away(err), "the API server is there")
+						refused.Add(1)
+						time.Sleep(50 * time.Millisecond)
+						continue
+					}
+					assert.NoError(t, err)
+					read.Add(1)
+					time.Sleep(50 * time.Millisecond) // one that is watched costs nothing
+				}
+			})
+		}
+		time.Sleep(time.Minute)
+		w.server.ForgetRequests()
+		for range minutes {
+			began := time.Now()
+			for i := range good.Spec.Volumes {
+				_, err := v.ConfigMap(t.Context(), "shop", good.Spec.Volumes[i].ConfigMap.Name)
+				require.NoError(t, err)
+			}
+			require.Less(t, time.Since(began), 5*time.Second)
+			time.Sleep(time.Minute - time.Since(began))
+		}
+		requests := w.server.Count(apiservertest.Match{Verb: "get", Resource: "configmaps"})
+		close(stop)
+		group.Wait()
+		t.Logf("%d requests, %d reads, %d refused", requests, read.Load(), refused.Load())
+		require.LessOrEqual(t, requests, minutes*(60*int(time.Second/podGap)+50)+podBurst)
+		require.Positive(t, refused.Load())
+	})
+}
+
+// One volume may show more objects than the budget has: they are read one after the other, each in its turn.
+func TestPlainRequestsInSuccessionWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := start(t, ObjectsOptions{}, true)
+		many := manyMaps(t, w, "many", 300)
+		w.Retain([]*corev1.Pod{many})
+		began := time.Now()
+		for i := range many.Spec.Volumes {
+			_, err := w.Volumes().ConfigMap(t.Context(), "shop", many.Spec.Volumes[i].ConfigMap.Name)
+			require.NoError(t, err)
+		}
+		require.Less(t, time.Since(began), 30*time.Second)
+	})
+}
