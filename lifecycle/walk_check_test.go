@@ -314,7 +314,9 @@ func (w *watch) status(pod *corev1.Pod, st *corev1.PodStatus) {
 	defer w.mu.Unlock()
 	r := w.records[string(pod.UID)]
 	statuses := slices.Concat(st.InitContainerStatuses, st.ContainerStatuses, st.EphemeralContainerStatuses)
-	anew := r.again && (terminal(r.phase) || slices.ContainsFunc(statuses, func(cs corev1.ContainerStatus) bool { return cs.RestartCount < r.restarts[cs.Name] }))
+	anew := r.again && (terminal(r.phase) || slices.ContainsFunc(statuses, func(cs corev1.ContainerStatus) bool {
+		return cs.RestartCount < r.restarts[cs.Name] || waitsAfterUnseenEnd(&r.server, &cs)
+	}))
 	if qos.IsStatic(pod) && r.status != nil && !terminal(st.Phase) && (podstatus.Rejected(r.status) || anew) {
 		r.startAnew() // by the next agent, which admits a rejected static pod, and does not know that the pod was removed
 	}
@@ -337,10 +339,16 @@ func (w *watch) status(pod *corev1.Pod, st *corev1.PodStatus) {
 	}
 }
 
-// goesBack reports whether the status of a container is that of the instance before the one that an earlier status has.
+// waitsAfterUnseenEnd reports whether a container waits that an earlier status has as terminated because the pod ended before it had run.
+func waitsAfterUnseenEnd(former *corev1.PodStatus, cs *corev1.ContainerStatus) bool {
+	was := podstatus.Container(slices.Concat(former.InitContainerStatuses, former.ContainerStatuses), cs.Name)
+	return was != nil && was.State.Terminated != nil && was.State.Terminated.ContainerID == "" && cs.State.Waiting != nil
+}
+
+// goesBack reports whether the status of a container is that of the instance before the one whose end an earlier status has.
 func goesBack(former *corev1.PodStatus, cs *corev1.ContainerStatus) bool {
 	was := podstatus.Container(slices.Concat(former.InitContainerStatuses, former.ContainerStatuses), cs.Name)
-	return was != nil && was.LastTerminationState.Terminated != nil && cs.ContainerID != "" && cs.ContainerID != was.ContainerID &&
+	return was != nil && was.State.Terminated != nil && was.LastTerminationState.Terminated != nil && cs.ContainerID != "" && cs.ContainerID != was.ContainerID &&
 		cs.ContainerID == was.LastTerminationState.Terminated.ContainerID
 }
 
