@@ -232,6 +232,8 @@ func TestDifferences(t *testing.T) {
 	require.EqualError(t, checkDifferences("describe.txt", differ), `describe.txt does not name "more": and this`)
 	require.NoError(t, compareDifferences("f", "a: *.c # why\n?d* # why\n", map[string]string{"a: b.c": "x"}))
 	require.EqualError(t, compareDifferences("f", "a: *.c # why\n", map[string]string{"a: bc": "x"}), "f does not name \"a: bc\": x\nf names a difference that there is not: \"a: *.c\"")
+	require.NoError(t, compareDifferences("f", "a(( > b)) # why\n", map[string]string{"a > b": "x", "a": "y"}))
+	require.Error(t, compareDifferences("f", "a(( > b)) # why\n", map[string]string{"a > ": "x", "a": "y"}))
 	require.EqualError(t, compareDifferences("f", "a", map[string]string{"a": "x"}), `f: "a" has no reason`)
 	into := map[string]string{}
 	flatten("", map[string]any{"a": []any{"x", map[string]any{"type": "T", "b": true}, []any{1.5}}}, into)
@@ -261,7 +263,7 @@ func described(text string) map[string]string {
 }
 
 // checkDifferences compares differences with the list of a file: a line each, with its reason behind a #. One that begins with a
-// question mark may be there or not. A * stands for any text.
+// question mark may be there or not. A * stands for any text, and ((TEXT)) for TEXT or nothing.
 func checkDifferences(file string, differ map[string]string) error {
 	text, err := os.ReadFile(filepath.Join("testdata", file))
 	return errors.Join(err, compareDifferences(file, string(text), differ))
@@ -286,7 +288,7 @@ func compareDifferences(file, text string, differ map[string]string) error {
 			errs = append(errs, fmt.Errorf("%s: %q has no reason", file, difference))
 		}
 		difference, may := strings.CutPrefix(difference, "?")
-		pattern := strings.ReplaceAll(regexp.QuoteMeta(difference), `\*`, ".*")
+		pattern := strings.NewReplacer(`\*`, ".*", `\(\(`, "(?:", `\)\)`, ")?").Replace(regexp.QuoteMeta(difference))
 		list = append(list, &named{regexp.MustCompile("^" + pattern + "$"), difference, !may, false})
 	}
 	for _, d := range slices.Sorted(maps.Keys(differ)) {

@@ -139,6 +139,7 @@ func compare(t *testing.T, s scenario, sides [2]side) {
 const incidentalDifferences = `
 ?kubelet: *: at last resources.limits.memory: 9007199254740988Ki # it reads the cgroup of a pod whose limits are removed at its end
 ?agent: *: at last resources.requests.cpu: * # the kubelet's have none if the cgroup of the pod is gone when it is read for the last time
+?agent: *: at last *ontainerStatuses[*].user.linux.* # containerd leaves it out for a container that is being removed, when the kubelet reads its status for the last time
 ?kubelet: *: event Normal TaintManagerEviction -: * # a controller's, for a node that was not ready for a moment
 ?kubelet: *: event Warning FailedMount -: MountVolume.SetUp failed for volume "kube-api-access" : object * not registered # it may begin to mount before it rejects a pod
 `

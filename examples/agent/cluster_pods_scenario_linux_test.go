@@ -236,7 +236,7 @@ func check(h podHistory, condition string) error {
 		got = containerFacts(&pod, subject)
 	}
 	if !ok || !slices.Contains(got, want) {
-		return fmt.Errorf("%s is not met", condition)
+		return fmt.Errorf("%s is not met, but %q", condition, got)
 	}
 	return nil
 }

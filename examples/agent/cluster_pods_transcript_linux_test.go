@@ -140,7 +140,7 @@ func (t transcript) addStatus(pod *corev1.Pod) {
 		if c.Type == corev1.PodReadyToStartContainers {
 			c.Message = "" // of a sandbox that is not ready, or that is removed already
 		}
-		if len(st.ContainerStatuses) > 1 { // they become ready in one status or in several; each has a sequence of its own
+		if len(st.ContainerStatuses)+sidecars(pod) > 1 { // they become ready in one status or in several; each has a sequence of its own
 			c.Message = unready.ReplaceAllString(c.Message, "$1[...]")
 		}
 		conditions[string(c.Type)] = strings.TrimRight(fmt.Sprint(c.Status, " ", c.Reason, " ", c.Message), " ")
@@ -154,6 +154,16 @@ func (t transcript) addStatus(pod *corev1.Pod) {
 		t.add("last state of "+c.Name, stateText(c.LastTerminationState))
 		t.add("ready "+c.Name, fmt.Sprint(c.Ready))
 	}
+}
+
+// sidecars returns the number of init containers that are restarted, whose readiness counts for the pod.
+func sidecars(pod *corev1.Pod) (n int) {
+	for i := range pod.Spec.InitContainers {
+		if pod.Spec.InitContainers[i].RestartPolicy != nil {
+			n++
+		}
+	}
+	return n
 }
 
 // parts returns the names of the parts with a prefix, without it.
