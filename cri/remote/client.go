@@ -44,7 +44,8 @@ type Client struct {
 	timeouts  map[string]time.Duration
 	called    func(method string, took time.Duration, err error) // may be nil
 
-	mislabelled mislabelled // as of the last List
+	receiving   chan struct{} // has an element for each answer that is received by execInTurn
+	mislabelled mislabelled   // as of the last List
 }
 
 // A client is every interface of package cri but SessionRunner: the runtime serves sessions itself, as a Streamer.
@@ -85,7 +86,7 @@ func Dial(endpoint string, o Options) (*Client, error) {
 			return nil, fmt.Errorf("dial runtime: timeout of %s %v: negative", call, d)
 		}
 	}
-	c := &Client{timeout: cmp.Or(o.Timeout, defaultTimeout), timeouts: maps.Clone(o.Timeouts), called: o.Called}
+	c := &Client{timeout: cmp.Or(o.Timeout, defaultTimeout), timeouts: maps.Clone(o.Timeouts), called: o.Called, receiving: make(chan struct{}, maxReceiving)}
 	var err error
 	if c.conn, err = newConn(endpoint); err != nil {
 		return nil, fmt.Errorf("dial runtime: %w", err)

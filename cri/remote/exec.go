@@ -5,6 +5,8 @@ package remote
 
 import (
 	"context"
+	"errors"
+	"io"
 	"math"
 	"time"
 
@@ -14,10 +16,13 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// execOverhead is what an answer of ExecSync has beside the output.
-const execOverhead = 1 << 10
+const (
+	execOverhead = 1 << 10 // bytes of an answer of ExecSync beside the output
+	maxReceiving = 2       // answers of ExecSync without cri.WithMaxOutput that are received at a time
+)
 
-// ExecSync runs a command in a container to its end. Of [cri.WithMaxOutput] it takes the bound of an answer.
+// ExecSync runs a command in a container to its end. Of [cri.WithMaxOutput] it takes the bound of an answer. Without one, an answer may have
+// 16 MiB: two are received at a time, so that many commands that end together do not take that for each.
 func (c *Client) ExecSync(
 	ctx context.Context, containerID string, cmd []string, timeout time.Duration,
 ) (cri.ExecResult, error) {
@@ -26,7 +31,7 @@ func (c *Client) ExecSync(
 		o.extra = math.MaxInt64 // as long as the command takes
 	}
 	began := time.Now()
-	rpc := c.runtime.ExecSync
+	rpc := c.execInTurn
 	if most, ok := cri.MaxOutput(ctx); ok {
 		rpc = func(ctx context.Context, q *v1.ExecSyncRequest, options ...grpc.CallOption) (*v1.ExecSyncResponse, error) {
 			return c.runtime.ExecSync(ctx, q, append(options, grpc.MaxCallRecvMsgSize(most+execOverhead))...)
@@ -41,6 +46,31 @@ func (c *Client) ExecSync(
 		return cri.ExecResult{}, o.fail(context.DeadlineExceeded)
 	}
 	return cri.ExecResult{Stdout: r.GetStdout(), Stderr: r.GetStderr(), ExitCode: int(r.GetExitCode())}, nil
+}
+
+// execInTurn calls ExecSync, and receives the answer when no more than maxReceiving are being received. Until then the runtime keeps all but
+// windowSize bytes of it.
+func (c *Client) execInTurn(ctx context.Context, q *v1.ExecSyncRequest, options ...grpc.CallOption) (*v1.ExecSyncResponse, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // ends the stream
+	stream, err := c.conn.NewStream(ctx, &grpc.StreamDesc{}, v1.RuntimeService_ExecSync_FullMethodName, options...)
+	if err != nil {
+		return nil, c.conn.translate(err)
+	}
+	if err := stream.SendMsg(q); err != nil && !errors.Is(err, io.EOF) { // with EOF, RecvMsg returns the error
+		return nil, c.conn.translate(err)
+	}
+	_, _ = stream.Header() // comes with the answer; RecvMsg returns an error
+	select {
+	case c.receiving <- struct{}{}:
+		defer func() { <-c.receiving }()
+	case <-ctx.Done(): // RecvMsg returns it
+	}
+	answer := new(v1.ExecSyncResponse)
+	if err := stream.RecvMsg(answer); err != nil {
+		return nil, c.conn.translate(err)
+	}
+	return answer, nil
 }
 
 // isTimeout recognises the answer of CRI-O for a command that ran out of time: success with an exit code that no process has.
