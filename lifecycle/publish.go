@@ -79,7 +79,7 @@ func (w *worker) publishNow(ctx context.Context, pod *corev1.Pod, observed cri.P
 		return
 	}
 	if !deleted && pod.DeletionTimestamp == nil {
-		observed = podview.HideReplacement(observed, w.published.replaced)
+		observed = podview.HideReplacement(podview.HideLateSuccessors(pod, observed, w.previous(pod)), w.published.replaced)
 	}
 	s := w.statusState(ctx, pod, observed, deleted)
 	st := plan.Status(s, s.Waiting, w.published.starting)

@@ -46,6 +46,7 @@ type record struct {
 	deleted  time.Time // when the agent was told so; zero: it is not
 	gone     time.Time // when nobody wanted it any more; zero: it is wanted
 	again    bool      // a static pod was removed and is listed again
+	booted   bool      // an agent has begun since the last status
 	phase    corev1.PodPhase
 	status   *corev1.PodStatus
 	server   corev1.PodStatus    // as an API server has it
@@ -317,9 +318,11 @@ func (w *watch) status(pod *corev1.Pod, st *corev1.PodStatus) {
 	anew := r.again && (terminal(r.phase) || slices.ContainsFunc(statuses, func(cs corev1.ContainerStatus) bool {
 		return cs.RestartCount < r.restarts[cs.Name] || waitsAfterUnseenEnd(&r.server, &cs)
 	}))
-	if qos.IsStatic(pod) && r.status != nil && !terminal(st.Phase) && (podstatus.Rejected(r.status) || anew) {
+	ended := r.again && r.booted && terminal(r.phase) // for the agent before
+	if qos.IsStatic(pod) && r.status != nil && (!terminal(st.Phase) && (podstatus.Rejected(r.status) || anew) || ended) {
 		r.startAnew() // by the next agent, which admits a rejected static pod, and does not know that the pod was removed
 	}
+	r.booted = false
 	assert.True(w.t, !terminal(r.phase) || st.Phase == r.phase, "pod %s was %s and is %s", pod.UID, r.phase, st.Phase)
 	r.phase, r.status = st.Phase, st
 	former := r.server
@@ -337,19 +340,6 @@ func (w *watch) status(pod *corev1.Pod, st *corev1.PodStatus) {
 		ends := !r.gone.IsZero() || !r.deleted.IsZero() || r.again // a static pod that is listed again ends before it is restarted
 		assert.True(w.t, !*cs.Started || ends || spec.StartupProbe == nil || w.passed[life+"/started"], "%s has started and was never asked", life)
 	}
-}
-
-// waitsAfterUnseenEnd reports whether a container waits that an earlier status has as terminated because the pod ended before it had run.
-func waitsAfterUnseenEnd(former *corev1.PodStatus, cs *corev1.ContainerStatus) bool {
-	was := podstatus.Container(slices.Concat(former.InitContainerStatuses, former.ContainerStatuses), cs.Name)
-	return was != nil && was.State.Terminated != nil && was.State.Terminated.ContainerID == "" && cs.State.Waiting != nil
-}
-
-// goesBack reports whether the status of a container is that of the instance before the one whose end an earlier status has.
-func goesBack(former *corev1.PodStatus, cs *corev1.ContainerStatus) bool {
-	was := podstatus.Container(slices.Concat(former.InitContainerStatuses, former.ContainerStatuses), cs.Name)
-	return was != nil && was.State.Terminated != nil && was.LastTerminationState.Terminated != nil && cs.ContainerID != "" && cs.ContainerID != was.ContainerID &&
-		cs.ContainerID == was.LastTerminationState.Terminated.ContainerID
 }
 
 // send merges a status into the one that an API server has. No container leaves a terminated state for good, but an init container that had

@@ -178,6 +178,7 @@ func (w *walker) start() {
 	w.fuse = 0
 	w.mu.Unlock()
 	w.add("BOOT")
+	w.watch.boots()
 	var rt critest.Capable = critest.Summary{Runtime: w.rt}
 	if w.whole {
 		rt = detailed{critest.Summary{Runtime: w.rt}}

@@ -15,6 +15,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/internal/lifecycle/lifecycletest"
 	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
 // What others than the source have to say about the pods of a walk: admission, evictions and volumes.
@@ -83,4 +84,26 @@ func (w *watch) admitted(pod *corev1.Pod, others []*corev1.Pod) {
 		assert.True(w.t, c.PodUID != string(pod.UID) || held || w.isBelated(c.ID), "%s runs, and its pod is asked about", c.ID)
 	}
 	assert.False(w.t, slices.ContainsFunc(others, func(o *corev1.Pod) bool { return o.UID == pod.UID }), "beside itself")
+}
+
+// boots takes note that an agent begins, which does not know of pods that were removed.
+func (w *watch) boots() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, r := range w.records {
+		r.booted = true
+	}
+}
+
+// waitsAfterUnseenEnd reports whether a container waits that an earlier status has as terminated because the pod ended before it had run.
+func waitsAfterUnseenEnd(former *corev1.PodStatus, cs *corev1.ContainerStatus) bool {
+	was := podstatus.Container(slices.Concat(former.InitContainerStatuses, former.ContainerStatuses), cs.Name)
+	return was != nil && was.State.Terminated != nil && was.State.Terminated.ContainerID == "" && cs.State.Waiting != nil
+}
+
+// goesBack reports whether the status of a container is that of the instance before the one whose end an earlier status has.
+func goesBack(former *corev1.PodStatus, cs *corev1.ContainerStatus) bool {
+	was := podstatus.Container(slices.Concat(former.InitContainerStatuses, former.ContainerStatuses), cs.Name)
+	return was != nil && was.State.Terminated != nil && was.LastTerminationState.Terminated != nil && cs.ContainerID != "" && cs.ContainerID != was.ContainerID &&
+		cs.ContainerID == was.LastTerminationState.Terminated.ContainerID
 }

@@ -124,6 +124,9 @@ func (w *worker) sync(ctx context.Context) (next time.Duration, gone bool) {
 		if err := w.mayRun(work, pod, observed); err != nil {
 			return w.cutShortOr(ctx, work, err), false
 		}
+		if pod.DeletionTimestamp == nil {
+			observed = podview.HideLateSuccessors(pod, observed, w.previous(pod))
+		}
 	}
 	w.judgeResize(pod, observed, deleted)
 	s, err := w.state(work, pod, observed, deleted)

@@ -91,8 +91,8 @@ func (d *describer) init(c *corev1.Container, before *corev1.ContainerStatus) co
 // instance describes the newest instance of a container, with the one before as its last state.
 func (d *describer) instance(c *corev1.Container, before *corev1.ContainerStatus) corev1.ContainerStatus {
 	last := d.view.Observed.NewestContainer(c.Name)
-	if last != nil && isPredecessor(before, last) {
-		last = nil // its successor, which terminated, was removed first
+	if last != nil && (isPredecessor(before, last) || d.in.Deleted && last.State == cri.ContainerCreated && before != nil && before.State.Terminated != nil) {
+		last = nil // its successor, which terminated, was removed first, or it is never started
 	}
 	st := corev1.ContainerStatus{Name: c.Name, Image: c.Image}
 	if last == nil {

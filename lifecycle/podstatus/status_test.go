@@ -155,6 +155,14 @@ func TestStatusOfPredecessorThatIsRemovedLast(t *testing.T) {
 	}
 }
 
+// A deleted pod starts no container: the end of the last instance stays, although the next one was created.
+func TestStatusOfDeletedPodWithCreatedSuccessor(t *testing.T) {
+	in := podstatus.Input{Now: epoch, Runtime: "containerd", Deleted: true}
+	before := podstatus.Of(webPod(), observed(life(0, cri.ContainerExited)), in)
+	in.Previous = &before
+	require.Equal(t, before.ContainerStatuses, podstatus.Of(webPod(), observed(life(1, cri.ContainerCreated), life(0, cri.ContainerExited)), in).ContainerStatuses)
+}
+
 func TestStatusNamesTheRuntime(t *testing.T) {
 	bare := podstatus.Of(webPod(), observed(life(0, cri.ContainerExited)), podstatus.Input{Now: epoch})
 	require.Equal(t, "w0", bare.ContainerStatuses[0].ContainerID)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/internal/lifecycle/podview"
@@ -43,5 +44,44 @@ func TestHideReplacement(t *testing.T) {
 		anew.State = state
 		observed.Containers = []cri.Container{old, anew}
 		assert.Equal(t, []cri.Container{old, want}, podview.HideReplacement(observed, []cri.Container{created}).Containers, "created anew")
+	}
+}
+
+// A successor that is created after the end of its predecessor was published for good is hidden; one that may be started is not.
+func TestHideLateSuccessors(t *testing.T) {
+	pod := &corev1.Pod{Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyOnFailure, Containers: []corev1.Container{{Name: "a"}}}}
+	exited := cri.Container{ID: "a0", Name: "a", SandboxID: "s", State: cri.ContainerExited}
+	late := cri.Container{ID: "a1", Name: "a", SandboxID: "s", Attempt: 1, State: cri.ContainerCreated}
+	terminated := corev1.ContainerStatus{Name: "a", ContainerID: "containerd://a0", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}
+	for name, test := range map[string]struct {
+		change func(pod *corev1.Pod, exited, late *cri.Container, st *corev1.ContainerStatus)
+		hidden bool
+	}{
+		"too late": {func(*corev1.Pod, *cri.Container, *cri.Container, *corev1.ContainerStatus) {}, true},
+		"restarted by policy": {func(pod *corev1.Pod, _, _ *cri.Container, _ *corev1.ContainerStatus) {
+			pod.Spec.RestartPolicy = corev1.RestartPolicyAlways
+		}, false},
+		"restarted by exit code": {func(_ *corev1.Pod, exited, _ *cri.Container, _ *corev1.ContainerStatus) { exited.ExitCode = 1 }, false},
+		"published as running": {func(_ *corev1.Pod, _, _ *cri.Container, st *corev1.ContainerStatus) {
+			st.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+		}, false},
+		"published before": {func(_ *corev1.Pod, _, _ *cri.Container, st *corev1.ContainerStatus) {
+			st.ContainerID = "containerd://b"
+		}, false},
+		"in a new sandbox": {func(_ *corev1.Pod, _, late *cri.Container, _ *corev1.ContainerStatus) { late.SandboxID = "s2" }, false},
+		"running": {func(_ *corev1.Pod, _, late *cri.Container, _ *corev1.ContainerStatus) {
+			late.State = cri.ContainerRunning
+		}, false},
+	} {
+		p, e, l, st := pod.DeepCopy(), exited, late, terminated
+		test.change(p, &e, &l, &st)
+		observed := cri.Pod{Containers: []cri.Container{e, l}}
+		want := observed.Containers
+		if test.hidden {
+			want = want[:1]
+		}
+		got := podview.HideLateSuccessors(p, observed, &corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{st}})
+		assert.Equal(t, want, got.Containers, name)
+		assert.Len(t, observed.Containers, 2, name)
 	}
 }
