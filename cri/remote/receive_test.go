@@ -21,7 +21,9 @@ import (
 const largeOutput = 15 << 20
 
 // largeRuntime answers to ExecSync with a large output.
-type largeRuntime struct{ v1.UnimplementedRuntimeServiceServer }
+type largeRuntime struct {
+	v1.UnimplementedRuntimeServiceServer
+}
 
 func (largeRuntime) ExecSync(context.Context, *v1.ExecSyncRequest) (*v1.ExecSyncResponse, error) {
 	return &v1.ExecSyncResponse{Stdout: make([]byte, largeOutput)}, nil

@@ -135,13 +135,32 @@ func compare(t *testing.T, s scenario, sides [2]side) {
 	require.NoError(t, err)
 }
 
-// incidentalDifferences are those of all scenarios, in the form of their file "differences".
+// incidentalDifferences are those of all scenarios, in the form of their file "differences". That the kubelet has skipped statuses is named by both
+// forms of a line: an agent that skips one of them differs.
 const incidentalDifferences = `
 ?kubelet: *: at last resources.limits.memory: 9007199254740988Ki # it reads the cgroup of a pod whose limits are removed at its end
 ?agent: *: at last resources.requests.cpu: * # the kubelet's have none if the cgroup of the pod is gone when it is read for the last time
 ?agent: *: at last *ontainerStatuses[*].user.linux.* # containerd leaves it out for a container that is being removed, when the kubelet reads its status for the last time
 ?kubelet: *: event Normal TaintManagerEviction -: * # a controller's, for a node that was not ready for a moment
 ?kubelet: *: event Warning FailedMount -: MountVolume.SetUp failed for volume "kube-api-access" : object * not registered # it may begin to mount before it rejects a pod
+?agent: *: phase: Pending > Running > Succeeded # the newest status is sent: a busy kubelet may send none until then
+?kubelet: *: phase: Pending > Succeeded # the newest status is sent: a busy kubelet may send none until then
+?agent: *: container main: waiting ContainerCreating > running > terminated Completed 0 # the newest status is sent: a busy kubelet may send none until then
+?kubelet: *: container main: ((waiting ContainerCreating > ))((running > ))terminated Completed 0 # the newest status is sent: a busy kubelet may send none until then
+?agent: *: ready main: false > true > false # the newest status is sent: a busy kubelet may send none until then
+?kubelet: *: ready main: ((false > ))((true > ))false # the newest status is sent: a busy kubelet may send none until then
+?agent: *: condition *Ready: False ContainersNotReady containers with unready status: [main] > True > False PodCompleted # the newest status is sent: a busy kubelet may send none until then
+?kubelet: *: condition *Ready: ((False ContainersNotReady containers with unready status: [main] > ))((True > ))False PodCompleted # the newest status is sent: a busy kubelet may send none until then
+?agent: *: container first: waiting PodInitializing > running > terminated Completed 0 # the newest status is sent: a busy kubelet may send none until then
+?kubelet: *: container first: ((waiting PodInitializing > ))((running > ))terminated Completed 0 # the newest status is sent: a busy kubelet may send none until then
+?agent: *: ready first: false > true # the newest status is sent: a busy kubelet may send none until then
+?kubelet: *: ready first: true # the newest status is sent: a busy kubelet may send none until then
+?agent: *: condition Initialized: False ContainersNotInitialized containers with incomplete status: [first] > True # the newest status is sent: a busy kubelet may send none until then
+?kubelet: *: condition Initialized: True # the newest status is sent: a busy kubelet may send none until then
+?agent: *: condition PodReadyToStartContainers: False PodSandboxNotReady > True(( > False PodSandboxNotReady)) # the newest status is sent: a busy kubelet may send none until then
+?kubelet: *: condition PodReadyToStartContainers: ((False PodSandboxNotReady > ))((True > ))False PodSandboxNotReady # the newest status is sent: a busy kubelet may send none until then
+?kubelet: *: condition PodReadyToStartContainers: True # the newest status is sent: a busy kubelet may send none until then
+?agent: *: event Warning FailedMount -: MountVolume.SetUp failed for volume "kube-api-access" : watch configmaps */kube-root-ca.crt: no answer within 2s # of a busy API server
 `
 
 // settled is how long the lines of both nodes must not differ in another way than the scenario names.
