@@ -108,7 +108,7 @@ cri/logs               max   0: cri internal/backoff internal/runonce internal/s
 pleg                   max   0: cri internal/backoff internal/listener internal/runonce internal/sleep internal/required
 eviction               max   0: internal/runonce internal/required internal/sleep
 eviction/evictiontest  max   0: eviction internal/suite testing
-eviction/podevict      max  80: cgroups cri eviction internal/containers internal/required lifecycle lifecycle/admission stats qos API k8s.io/kubelet/pkg/apis/stats/v1alpha1
+eviction/podevict      max  80: cgroups cri eviction internal/containers internal/required lifecycle lifecycle/admission stats qos API k8s.io/kubelet/pkg/apis/stats/v1alpha1 lifecycle/podevents lifecycle/podstatus
 gc                     max   0: SYS cri internal/reference internal/atomicfile internal/plainfile internal/rmtree internal/runonce internal/sleep internal/required
 internal/gctest        max   0: cri gc internal/suite testing
 
@@ -127,8 +127,8 @@ probe/grpcprobe        max 115: probe internal/probeconn GRPC
 probe/podprobe         max  75: cri internal/containers internal/expand probe probe/httpprobe API internal/required
 
 # Pods.
-lifecycle              max  75: cri images internal/backoff internal/fielderr internal/sleep internal/lifecycle/executor internal/lifecycle/callout internal/lifecycle/lacking internal/lifecycle/mailbox internal/lifecycle/ownership internal/lifecycle/resizequeue internal/lifecycle/runtimestate internal/lifecycle/startslots internal/lifecycle/turns lifecycle/plan lifecycle/podapi internal/lifecycle/poddir internal/lifecycle/podenv lifecycle/podset lifecycle/podspec lifecycle/podstatus internal/lifecycle/podview probe probe/podprobe qos internal/lifecycle/resize internal/runonce internal/required API
-internal/lifecycle/executor     max  75: cgroups cri images images/credential internal/containers internal/podip internal/rmtree internal/lifecycle/hook internal/lifecycle/startslots lifecycle/plan internal/lifecycle/poddir internal/lifecycle/podenv lifecycle/podspec lifecycle/podstatus internal/lifecycle/podview internal/lifecycle/resize API internal/sleep
+lifecycle              max  75: cri images internal/backoff internal/fielderr internal/sleep internal/lifecycle/executor internal/lifecycle/callout internal/lifecycle/lacking internal/lifecycle/mailbox internal/lifecycle/ownership internal/lifecycle/resizequeue internal/lifecycle/runtimestate internal/lifecycle/startslots internal/lifecycle/turns lifecycle/plan lifecycle/podapi internal/lifecycle/poddir internal/lifecycle/podenv lifecycle/podset lifecycle/podspec lifecycle/podstatus internal/lifecycle/podview probe probe/podprobe qos internal/lifecycle/resize internal/runonce internal/required API lifecycle/podevents images/credential cgroups
+internal/lifecycle/executor     max  75: cgroups cri internal/containers internal/podip internal/rmtree internal/lifecycle/hook internal/lifecycle/startslots lifecycle/plan internal/lifecycle/poddir internal/lifecycle/podenv lifecycle/podspec lifecycle/podstatus internal/lifecycle/podview internal/lifecycle/resize API internal/sleep lifecycle/podevents
 lifecycle/plan         max  75: cri internal/containers internal/sleep internal/lifecycle/hook lifecycle/podspec lifecycle/podstatus internal/lifecycle/podview internal/lifecycle/resize probe probe/podprobe API
 lifecycle/podstatus    max  75: cgroups cri internal/containers internal/podip lifecycle/podspec internal/lifecycle/podview internal/lifecycle/resize probe/podprobe qos API
 internal/lifecycle/resize       max  75: cgroups cri internal/containers lifecycle/podspec internal/lifecycle/podview qos API
@@ -154,7 +154,7 @@ lifecycle/userns       max  75: cri internal/atomicfile API
 internal/lifecycle/hook         max  70: cri lifecycle/podspec internal/redirect internal/sleep API
 lifecycle/podstore     max  75: internal/atomicfile internal/backoff internal/runonce internal/safeyaml internal/sleep lifecycle/podset lifecycle/podstatus API
 lifecycle/source       max  80: internal/atomicfile internal/backoff internal/safeyaml lifecycle/podapi lifecycle/podset github.com/fsnotify/fsnotify internal/runonce API YAML internal/sleep
-apiserver    max 200: cri internal/backoff internal/containers internal/correlator internal/kubeapi internal/required internal/retryqueue internal/runonce internal/sleep lifecycle lifecycle/podset lifecycle/podstatus internal/lifecycle/statuspatch qos API CLUSTER images/credential internal/atomicfile internal/lifecycle/podenv internal/objectwatch internal/plainfile internal/volume/claim internal/volume/podcert internal/volume/token internal/volume/trustbundle
+apiserver    max 200: cri internal/backoff internal/containers internal/correlator internal/kubeapi internal/required internal/retryqueue internal/runonce internal/sleep lifecycle lifecycle/podset lifecycle/podstatus internal/lifecycle/statuspatch qos API CLUSTER images/credential internal/atomicfile internal/lifecycle/podenv internal/objectwatch internal/plainfile internal/volume/claim internal/volume/podcert internal/volume/token internal/volume/trustbundle lifecycle/podevents
 apiserver/apiservertest max 200: k8s.io/client-go/rest testing lifecycle/podapi API
 lifecycle/objects      max  80: internal/objectwatch internal/safeyaml API sigs.k8s.io/yaml github.com/fsnotify/fsnotify
 
@@ -236,7 +236,7 @@ agent                  max 300: any
 agent/kubeletconfig    max 110: cgroups/podtree cri/logs eviction gc internal/quantity nodestatus shutdown API sigs.k8s.io/yaml
 internal/agentfile     max 300: agent agent/kubeletconfig
 internal/volumestats   max  75: stats volume internal/volume/claim API k8s.io/kubelet/pkg/apis/stats/v1alpha1
-lifecycle/podevents    max  80: cri images internal/required lifecycle probe API
+lifecycle/podevents    max  70: cri images internal/required probe API
 
 # The node: what is used of it.
 nodestatus             max  80: cgroups/podtree cri nodestatus/machine API
@@ -251,7 +251,7 @@ internal/kubeconfig max 200: internal/atomicfile internal/certstore internal/pla
 internal/certtest max 200: apiserver/apiservertest API k8s.io/client-go/tools/clientcmd/...
 
 # Metrics: client_golang is imported here alone.
-nodeapi/prom            max 130: cgroups cgroups/podtree cri eviction gc images internal/containers lifecycle internal/lifecycle/executor lifecycle/podstatus nodeapi/prom/internal/answer pleg probe qos volume API PROM internal/required
+nodeapi/prom            max 130: cgroups cgroups/podtree cri eviction gc images internal/containers lifecycle lifecycle/podstatus nodeapi/prom/internal/answer pleg probe qos volume API PROM internal/required lifecycle/podevents
 nodeapi/prom/internal/answer max   0:
 nodeapi/prom/usage      max 110: cgroups cri internal/latest nodeapi/prom/internal/answer nodestatus/machine stats API PROM k8s.io/kubelet/pkg/apis/stats/v1alpha1 internal/required
 internal/promtest   max  40: PROM

@@ -34,7 +34,7 @@
 //     server does
 //   - [github.com/seed81659283/nodeagent/lifecycle/podspec]: turns a pod into the configs of its sandbox and
 //     containers
-//   - [github.com/seed81659283/nodeagent/lifecycle/podevents]: events of pulls and probes, in the kubelet's words
+//   - [github.com/seed81659283/nodeagent/lifecycle/podevents]: the records of actions on pods and of their errors, in the kubelet's words
 //   - [github.com/seed81659283/nodeagent/lifecycle/objects]: config maps, secrets and services, in memory or in a
 //     directory
 //   - [github.com/seed81659283/nodeagent/apiserver]: pods, objects, tokens, statuses, events and mirror pods of an API server

@@ -27,6 +27,7 @@ import (
 	"github.com/seed81659283/nodeagent/eviction"
 	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/lifecycle/podapi"
+	"github.com/seed81659283/nodeagent/lifecycle/podevents"
 	"github.com/seed81659283/nodeagent/stats"
 )
 
@@ -128,7 +129,7 @@ func ExamplePodSource() {
 	options := agent.Options{
 		Logger: quiet, Ephemeral: true, Runtime: critest.New(critest.Options{}), Sources: []agent.PodSource{timetable{morning}},
 	}
-	options.Hooks.Event = func(pod cri.PodIdentity, event lifecycle.Event, _ map[string]string) {
+	options.Hooks.Event = func(pod cri.PodIdentity, event podevents.Event, _ map[string]string) {
 		if event.Reason == "Started" {
 			fmt.Println(pod.Name, event.Reason)
 			cancel()
@@ -178,7 +179,7 @@ func ExampleOptions_ranker() {
 		Logger: quiet, Ephemeral: true, Runtime: critest.New(critest.Options{}), Sources: []agent.PodSource{agent.Pods("code", pods)},
 		Measurer: measurer, Ranker: func(eviction.Layout) eviction.EvictionRanker { return lastName },
 	}
-	options.Hooks.Event = func(pod cri.PodIdentity, event lifecycle.Event, _ map[string]string) {
+	options.Hooks.Event = func(pod cri.PodIdentity, event podevents.Event, _ map[string]string) {
 		switch event.Reason {
 		case "Started":
 			measurer.running.Add(1)

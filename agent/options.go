@@ -25,6 +25,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/podenv"
 	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/lifecycle/podapi"
+	"github.com/seed81659283/nodeagent/lifecycle/podevents"
 	"github.com/seed81659283/nodeagent/nodestatus"
 	"github.com/seed81659283/nodeagent/nodestatus/heartbeat"
 	"github.com/seed81659283/nodeagent/pleg"
@@ -82,7 +83,7 @@ type Options struct {
 // Hooks has the hooks of each engine. Each is called beside the agent's own. Event gets each event of a pod, with the annotations of the
 // event.
 type Hooks struct {
-	Event       func(pod cri.PodIdentity, event lifecycle.Event, annotations map[string]string)
+	Event       func(pod cri.PodIdentity, event podevents.Event, annotations map[string]string)
 	Lifecycle   lifecycle.Hooks
 	PLEG        pleg.Hooks
 	Probes      probe.Hooks

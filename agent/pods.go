@@ -13,6 +13,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/lifecycle/objects"
+	"github.com/seed81659283/nodeagent/lifecycle/podevents"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 	"github.com/seed81659283/nodeagent/nodeapi/podsapi"
 	"github.com/seed81659283/nodeagent/nodestatus/machine"
@@ -91,9 +92,9 @@ func (a *Agent) logStatus(pod *corev1.Pod, st *corev1.PodStatus) {
 }
 
 // event reports an event of a pod to the log, the API server and the hooks.
-func (a *Agent) event(pod cri.PodIdentity, e lifecycle.Event) { a.annotatedEvent(pod, e, nil) }
+func (a *Agent) event(pod cri.PodIdentity, e podevents.Event) { a.annotatedEvent(pod, e, nil) }
 
-func (a *Agent) annotatedEvent(pod cri.PodIdentity, e lifecycle.Event, annotations map[string]string) {
+func (a *Agent) annotatedEvent(pod cri.PodIdentity, e podevents.Event, annotations map[string]string) {
 	log := a.log
 	if len(annotations) > 0 {
 		log = log.With("annotations", annotations)
@@ -108,7 +109,7 @@ func (a *Agent) annotatedEvent(pod cri.PodIdentity, e lifecycle.Event, annotatio
 }
 
 func (a *Agent) podEvent(pod *corev1.Pod, kind, reason, message string) {
-	a.event(cri.PodIdentity{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID)}, lifecycle.Event{Type: kind, Reason: reason, Message: message})
+	a.event(cri.PodIdentity{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID)}, podevents.Event{Type: kind, Reason: reason, Message: message})
 }
 
 // summarize returns what kubectl get shows of a pod.

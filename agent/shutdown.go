@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/cri"
-	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 	"github.com/seed81659283/nodeagent/qos"
 	"github.com/seed81659283/nodeagent/shutdown"
@@ -49,7 +48,7 @@ func (a *Agent) refuseInShutdown(_ context.Context, pod *corev1.Pod, _ []*corev1
 	case qos.IsStatic(pod):
 		return errors.New("the machine is shutting down")
 	}
-	return &lifecycle.Rejection{Reason: shutdown.ReasonRejected, Message: shutdown.MessageRejected}
+	return &podstatus.Rejection{Reason: shutdown.ReasonRejected, Message: shutdown.MessageRejected}
 }
 
 // runningPods returns the pods that have not terminated.
@@ -65,7 +64,7 @@ func (a *Agent) runningPods() (pods []*corev1.Pod) {
 // stopForShutdown terminates a pod, and returns when no container of it runs and none of its volumes is mounted. A static pod is started again
 // after the machine was, which is long after the back-off.
 func (a *Agent) stopForShutdown(ctx context.Context, pod *corev1.Pod, grace time.Duration) error {
-	err := a.pods.Evict(ctx, string(pod.UID), lifecycle.Eviction{
+	err := a.pods.Evict(ctx, string(pod.UID), podstatus.Eviction{
 		Reason: shutdown.ReasonTerminated, Message: shutdown.MessageTerminated, Conditions: []corev1.PodCondition{shutdown.Condition()},
 		Grace: grace, Hold: qos.IsStatic(pod),
 	})

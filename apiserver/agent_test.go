@@ -23,6 +23,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri/critest"
 	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/lifecycle/podapi"
+	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 	"github.com/seed81659283/nodeagent/pleg"
 )
 
@@ -253,7 +254,7 @@ func TestAJobCompletesAndItsAgentIsKilled(t *testing.T) {
 
 func TestRejectedPodsOfOneController(t *testing.T) {
 	full := func(context.Context, *corev1.Pod, []*corev1.Pod) error {
-		return &lifecycle.Rejection{Reason: "OutOfcpu", Message: "Node didn't have enough resource: cpu"}
+		return &podstatus.Rejection{Reason: "OutOfcpu", Message: "Node didn't have enough resource: cpu"}
 	}
 	onNode(t, nil, full, func(t *testing.T, n *node) {
 		for _, name := range []string{"a", "b", "c"} {

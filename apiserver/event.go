@@ -17,6 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/internal/containers"
 	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/podevents"
 )
 
 // What is written into events.
@@ -67,12 +68,12 @@ func podReference(pod cri.PodIdentity) corev1.ObjectReference {
 }
 
 // PodEvent records an event of a pod or of one of its containers. It is for Hooks.Event of package lifecycle, and does not wait.
-func (r *Recorder) PodEvent(pod cri.PodIdentity, e lifecycle.Event) {
+func (r *Recorder) PodEvent(pod cri.PodIdentity, e podevents.Event) {
 	r.AnnotatedPodEvent(pod, e, nil)
 }
 
 // AnnotatedPodEvent records one with annotations, for programs: those that podevict.Explain has for an eviction. It does not wait.
-func (r *Recorder) AnnotatedPodEvent(pod cri.PodIdentity, e lifecycle.Event, annotations map[string]string) {
+func (r *Recorder) AnnotatedPodEvent(pod cri.PodIdentity, e podevents.Event, annotations map[string]string) {
 	r.record(podReference(pod), e.Container, annotations, e.Type, e.Reason, e.Message)
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/apiserver/apiservertest"
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/podevents"
 	"github.com/seed81659283/nodeagent/volume/intree"
 )
 
@@ -118,7 +119,7 @@ func ExampleRecorder() {
 		}
 	}})
 	hooks := lifecycle.Hooks{Event: recorder.PodEvent}
-	hooks.Event(cri.PodIdentity{Namespace: "default", Name: "web", UID: "u1"}, lifecycle.Event{Type: corev1.EventTypeNormal, Reason: "Started"})
+	hooks.Event(cri.PodIdentity{Namespace: "default", Name: "web", UID: "u1"}, podevents.Event{Type: corev1.EventTypeNormal, Reason: "Started"})
 	recorder.Event(corev1.ObjectReference{Kind: "ConfigMap", Namespace: "default", Name: "app"}, corev1.EventTypeWarning, "Outdated", "read it again")
 
 	ctx, cancel := context.WithCancel(context.Background())

@@ -25,6 +25,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/podtest"
 	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/lifecycle/podset"
+	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 	"github.com/seed81659283/nodeagent/lifecycle/podstore"
 	"github.com/seed81659283/nodeagent/pleg"
 	"github.com/seed81659283/nodeagent/qos"
@@ -57,7 +58,7 @@ func (a *agent) start() {
 	o.Hooks.Gone = func(cri.PodIdentity) { a.mirrors.Changed() }
 	o.Admit = func(_ context.Context, pod *corev1.Pod, _ []*corev1.Pod) error {
 		if pod.Labels["app"] == "misfit" {
-			return &lifecycle.Rejection{Reason: "OutOfcpu", Message: "it is a test"}
+			return &podstatus.Rejection{Reason: "OutOfcpu", Message: "it is a test"}
 		}
 		return nil
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/seed81659283/nodeagent/apiserver/apiservertest"
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/podevents"
 )
 
 // record runs a test in virtual time, beside a Recorder.
@@ -69,7 +70,7 @@ func TestEventsOfPodsAndTheNode(t *testing.T) {
 			"spec.containers{main}": "main", "spec.initContainers{setup}": "setup", "spec.ephemeralContainers{debug}": "debug",
 			"spec.containers{other}": "other", "": "",
 		} {
-			r.PodEvent(web, lifecycle.Event{Type: corev1.EventTypeNormal, Reason: "Started", Message: "of " + container, Container: container})
+			r.PodEvent(web, podevents.Event{Type: corev1.EventTypeNormal, Reason: "Started", Message: "of " + container, Container: container})
 			synctest.Wait()
 			all := events(server)
 			e := all[len(all)-1]
@@ -83,7 +84,7 @@ func TestEventsOfPodsAndTheNode(t *testing.T) {
 			require.NoError(t, server.Remove(e))
 		}
 		annotations := map[string]string{"starved_resource": "memory"}
-		r.AnnotatedPodEvent(web, lifecycle.Event{Type: corev1.EventTypeWarning, Reason: "Evicted", Message: "it was"}, annotations)
+		r.AnnotatedPodEvent(web, podevents.Event{Type: corev1.EventTypeWarning, Reason: "Evicted", Message: "it was"}, annotations)
 		annotations["starved_resource"] = "changed by the caller"
 		synctest.Wait()
 		evicted := events(server)[0]
@@ -100,7 +101,7 @@ func TestEventsOfPodsAndTheNode(t *testing.T) {
 
 func TestRepeatedEventsAreCounted(t *testing.T) {
 	record(t, apiserver.RecorderOptions{}, func(t *testing.T, server *apiservertest.Server, r *apiserver.Recorder) {
-		backOff := lifecycle.Event{Type: corev1.EventTypeWarning, Reason: "BackOff", Message: "back-off", Container: "main"}
+		backOff := podevents.Event{Type: corev1.EventTypeWarning, Reason: "BackOff", Message: "back-off", Container: "main"}
 		for range 3 {
 			r.PodEvent(web, backOff)
 			time.Sleep(time.Minute)
@@ -125,7 +126,7 @@ func TestRecordingNeverWaits(t *testing.T) {
 		remove := server.Hang("", "events")
 		begin := time.Now()
 		for i := range 1200 {
-			r.PodEvent(cri.PodIdentity{UID: fmt.Sprint(i), Namespace: "shop", Name: fmt.Sprint("pod-", i)}, lifecycle.Event{Type: "Normal", Reason: "R"})
+			r.PodEvent(cri.PodIdentity{UID: fmt.Sprint(i), Namespace: "shop", Name: fmt.Sprint("pod-", i)}, podevents.Event{Type: "Normal", Reason: "R"})
 			if i == 0 {
 				synctest.Wait() // it is being sent
 			}
@@ -146,8 +147,8 @@ func TestEventsWhileTheServerIsAway(t *testing.T) {
 	o := apiserver.RecorderOptions{Dropped: func(_ *corev1.Event, err error) { why = err }}
 	record(t, o, func(t *testing.T, server *apiservertest.Server, r *apiserver.Recorder) {
 		defer server.Inject(apiservertest.Fault{Match: apiservertest.Match{Resource: "events"}, Cut: true, Times: 12})()
-		r.PodEvent(web, lifecycle.Event{Type: "Normal", Reason: "Lost"})
-		r.PodEvent(web, lifecycle.Event{Type: "Normal", Reason: "Late"})
+		r.PodEvent(web, podevents.Event{Type: "Normal", Reason: "Lost"})
+		r.PodEvent(web, podevents.Event{Type: "Normal", Reason: "Late"})
 		time.Sleep(100 * time.Second)
 		assert.EqualValues(t, 0, r.Stats().Dropped)
 		time.Sleep(10 * time.Second)
@@ -161,7 +162,7 @@ func TestEventsWhileTheServerIsAway(t *testing.T) {
 func TestEventsThatTheServerRefuses(t *testing.T) {
 	record(t, apiserver.RecorderOptions{}, func(t *testing.T, server *apiservertest.Server, r *apiserver.Recorder) {
 		remove := server.Fail("create", "events", 403)
-		r.PodEvent(web, lifecycle.Event{Type: "Normal", Reason: "Refused"})
+		r.PodEvent(web, podevents.Event{Type: "Normal", Reason: "Refused"})
 		synctest.Wait()
 		remove()
 		time.Sleep(time.Hour)
@@ -169,7 +170,7 @@ func TestEventsThatTheServerRefuses(t *testing.T) {
 		assert.EqualValues(t, 1, r.Stats().Dropped)
 
 		server.Inject(apiservertest.Fault{Match: apiservertest.Match{Resource: "events"}, Lost: true, Times: 1})
-		r.PodEvent(web, lifecycle.Event{Type: "Normal", Reason: "Stored", Message: "and the answer is lost"})
+		r.PodEvent(web, podevents.Event{Type: "Normal", Reason: "Stored", Message: "and the answer is lost"})
 		time.Sleep(time.Minute)
 		require.Len(t, events(server), 1)
 		assert.EqualValues(t, 1, r.Stats().Sent)
@@ -179,7 +180,7 @@ func TestEventsThatTheServerRefuses(t *testing.T) {
 func TestTooMuchOfOneObject(t *testing.T) {
 	record(t, apiserver.RecorderOptions{}, func(t *testing.T, server *apiservertest.Server, r *apiserver.Recorder) {
 		for i := range 100 {
-			r.PodEvent(web, lifecycle.Event{Type: "Warning", Reason: "Failed", Message: fmt.Sprint("message ", i)})
+			r.PodEvent(web, podevents.Event{Type: "Warning", Reason: "Failed", Message: fmt.Sprint("message ", i)})
 			time.Sleep(time.Second)
 		}
 		all := events(server)
@@ -218,8 +219,8 @@ func TestAPodThatIsRefused(t *testing.T) {
 func TestLongNamesAndMessages(t *testing.T) {
 	record(t, apiserver.RecorderOptions{}, func(t *testing.T, server *apiservertest.Server, r *apiserver.Recorder) {
 		long := cri.PodIdentity{UID: "u", Namespace: "shop", Name: strings.Repeat("a", 230) + "-" + strings.Repeat("b", 22)}
-		r.PodEvent(long, lifecycle.Event{Type: "Normal", Reason: "R", Message: strings.Repeat("ü", 10_000)})
-		r.PodEvent(long, lifecycle.Event{Type: "Normal", Reason: "R", Message: "a\xffb"})
+		r.PodEvent(long, podevents.Event{Type: "Normal", Reason: "R", Message: strings.Repeat("ü", 10_000)})
+		r.PodEvent(long, podevents.Event{Type: "Normal", Reason: "R", Message: "a\xffb"})
 		synctest.Wait()
 		all := events(server)
 		require.Len(t, all, 2)

@@ -38,6 +38,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri/critest"
 	"github.com/seed81659283/nodeagent/cri/remote"
 	"github.com/seed81659283/nodeagent/internal/lifecycle/hook"
+	"github.com/seed81659283/nodeagent/lifecycle/podevents"
 )
 
 // hooking is a hook, the container that it is run for, and what its command answers.
@@ -246,7 +247,7 @@ func (s *hookStage) byKubelet(ctx context.Context, h hooking) (message, event st
 // byNodeagent runs a hook with the address of the pod, which the kubelet asks the runtime for.
 func (s *hookStage) byNodeagent(ctx context.Context, h hooking) (message, event string, err error) {
 	runner := hook.New(hook.Options{Execer: s.ours, Hooks: hook.Hooks{HTTPFallback: func(_ hook.Call, text string) {
-		event += corev1.EventTypeWarning + " " + hook.EventLifecycleHTTPFallback + " " + text
+		event += corev1.EventTypeWarning + " " + podevents.ReasonLifecycleHTTPFallback + " " + text
 	}}})
 	call := hook.Call{Pod: h.pod(), Container: h.container(), ContainerID: h.id()}
 	if h.Pod == "web" {

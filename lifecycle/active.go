@@ -71,6 +71,13 @@ func (r *Reconciler) Pod(uid string) (state PodState, ok bool) {
 	return state, false
 }
 
+// PodStatus returns the identity of the pod of a UID and its last reported status, which is nil before the first report. The caller must not write
+// to the status. It implements podevents.Pods.
+func (r *Reconciler) PodStatus(uid string) (pod cri.PodIdentity, status *corev1.PodStatus, ok bool) {
+	state, ok := r.Pod(uid)
+	return state.Pod, state.Status, ok
+}
+
 // podState is what others are told of the pod. The Reconciler's lock is held, so that it is a worker of it still.
 func (w *worker) podState() PodState {
 	pod, deleted := w.mailbox.Wanted()

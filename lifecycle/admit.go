@@ -19,9 +19,6 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// Rejection is the answer of [Admit] that a pod is not to run on this node.
-type Rejection = podstatus.Rejection
-
 // admitTimeout is how long one answer may take.
 const admitTimeout = 10 * time.Second
 
@@ -84,7 +81,7 @@ func (w *worker) admit(ctx context.Context, pod *corev1.Pod, observed cri.Pod) e
 		return nil
 	}
 	err := w.ask(ctx, pod, func() { w.shared.setAdmission(admitted) })
-	if rejection, ok := errors.AsType[*Rejection](err); ok {
+	if rejection, ok := errors.AsType[*podstatus.Rejection](err); ok {
 		w.reject(rejection)
 		return nil
 	}
@@ -128,7 +125,7 @@ func (w *worker) ask(ctx context.Context, pod *corev1.Pod, then func()) error {
 var errAdmitHangs = errors.New("admit pod: Options.Admit does not return although its context has ended: the pod waits until it does")
 
 // reject notes that the pod is not to run, before anybody hears of it. It goes on not to count.
-func (w *worker) reject(why *Rejection) {
+func (w *worker) reject(why *podstatus.Rejection) {
 	w.reporter.Note(w.record, func(now *poddir.Record) { now.Rejection = why })
 	if w.rejection == nil { // or else Set has returned it
 		w.reporter.Log("pod is rejected", "reason", why.StatusReason(), "message", why.Message)

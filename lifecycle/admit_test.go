@@ -23,6 +23,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri/critest"
 	"github.com/seed81659283/nodeagent/internal/lifecycle/podtest"
 	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
 // Admission: whether a pod runs here at all.
@@ -45,7 +46,7 @@ func (g *gate) admit(_ context.Context, pod *corev1.Pod, others []*corev1.Pod) e
 	defer g.mu.Unlock()
 	g.asked = append(g.asked, strings.TrimSpace(pod.Name+" beside "+strings.Join(names, " ")))
 	if len(others) >= g.room {
-		return &lifecycle.Rejection{Reason: "OutOfpods", Message: "Node didn't have enough resource: pods"}
+		return &podstatus.Rejection{Reason: "OutOfpods", Message: "Node didn't have enough resource: pods"}
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/internal/lifecycle/executor"
+	"github.com/seed81659283/nodeagent/lifecycle/podevents"
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
@@ -104,7 +105,7 @@ func (w *worker) reportBlocked(ctx context.Context, b *worker, tell bool) {
 	if trouble == nil || !tell || ctx.Err() != nil {
 		return
 	}
-	w.reporter.RecordWarning(executor.EventFailedSync, executor.Subject{}, "%v", err)
+	w.reporter.RecordWarning(podevents.ReasonFailedSync, executor.Subject{}, "%v", err)
 	w.reporter.SyncFailed(err, retryMost)
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
 // endScenarios are about how pods end, and how long that takes.
@@ -99,7 +99,7 @@ func evictionScenario() podScenario {
 				return
 			}
 			evicted := time.Now()
-			h.evict(lifecycle.Eviction{Reason: "Evicted", Message: "low on memory", Grace: 3 * time.Second})
+			h.evict(podstatus.Eviction{Reason: "Evicted", Message: "low on memory", Grace: 3 * time.Second})
 			h.awaitOnce("Failed, Evicted, main: exited 137")
 			h.requireSaid("main: up", "main: term")
 			h.requireBetween(3, evicted, h.end("main").FinishedAt.Time)
@@ -108,7 +108,7 @@ func evictionScenario() podScenario {
 }
 
 // evict has the pod evicted, by whatever agent there is.
-func (h *host) evict(e lifecycle.Eviction) {
+func (h *host) evict(e podstatus.Eviction) {
 	h.t.Helper()
 	require.EventuallyWithT(h.t, func(t *assert.CollectT) {
 		h.mu.Lock()

@@ -24,6 +24,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/podtest"
 	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/lifecycle/admission"
+	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
 // smallNode is an agent on a node with few CPUs, whose source gives back the published statuses as an API server does.
@@ -127,7 +128,7 @@ func TestDeferredResizeDoneWhenOtherPodReleasesResources(t *testing.T) {
 			s.apply()
 		}},
 		"evicted": {"web", func(s *smallNode) {
-			require.NoError(s.t, s.reconciler.Evict(s.t.Context(), "uid-web", lifecycle.Eviction{Reason: "Evicted", Grace: time.Second}))
+			require.NoError(s.t, s.reconciler.Evict(s.t.Context(), "uid-web", podstatus.Eviction{Reason: "Evicted", Grace: time.Second}))
 		}},
 	}
 	for name, test := range tests {

@@ -27,10 +27,11 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/hook"
 	"github.com/seed81659283/nodeagent/internal/lifecycle/podtest"
 	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/podevents"
 )
 
 // takeEvents returns the events since the last time.
-func (n *node) takeEvents() []lifecycle.Event {
+func (n *node) takeEvents() []podevents.Event {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	told := n.told
@@ -39,7 +40,7 @@ func (n *node) takeEvents() []lifecycle.Event {
 }
 
 // describeEvent writes an event as "Reason container ID attempt", and the exit code where there is one.
-func describeEvent(e lifecycle.Event) string {
+func describeEvent(e podevents.Event) string {
 	line := strings.TrimSpace(fmt.Sprintf("%s %s %s %d", e.Reason, e.Container, e.ContainerID, e.Attempt))
 	if e.ExitCode != nil {
 		line += fmt.Sprintf(" exit %d", *e.ExitCode)
@@ -128,7 +129,7 @@ func TestHookFallsBackToHTTPAndSaysSo(t *testing.T) {
 		Scheme: corev1.URISchemeHTTPS, Host: host, Port: intstr.Parse(port), Path: "/warm?token=hunter2",
 	}}}
 	n.set(pod)
-	var events []lifecycle.Event
+	var events []podevents.Event
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline) && len(events) < 3; time.Sleep(10 * time.Millisecond) {
 		events = append(events, n.takeEvents()...)
 	}
@@ -148,8 +149,8 @@ func TestEventLogsWhatItKnows(t *testing.T) {
 		}
 		return a
 	}}))
-	logger.Info("event", "event", lifecycle.Event{Reason: "Killing", Message: "bye"})
-	logger.Info("event", "event", lifecycle.Event{
+	logger.Info("event", "event", podevents.Event{Reason: "Killing", Message: "bye"})
+	logger.Info("event", "event", podevents.Event{
 		Reason: "BackOff", Message: "later", Container: "main", ContainerID: "c1", Attempt: 2, ExitCode: new(int32(137)),
 	})
 	assert.Equal(t, "level=INFO msg=event event.reason=Killing event.message=bye\n"+

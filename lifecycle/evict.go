@@ -18,9 +18,6 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// Eviction is why and how a pod is ended although its source wants it; see [Reconciler.Evict].
-type Eviction = podstatus.Eviction
-
 // Evict ends a pod that is wanted, and returns nil when nothing of it is up any more and its volumes and its cgroup are given back:
 // its containers are killed as at a deletion, with the grace period of the eviction, and then its status says why, together with the
 // conditions. The pod is not started again, but for one that is only held back. That is so from the first kill on, whatever becomes of the agent: the
@@ -29,7 +26,7 @@ type Eviction = podstatus.Eviction
 // A pod that has terminated stays as it is. Of two evictions the first gives the reason, and the shorter grace period counts.
 // The error says that there is no such pod ([cri.ErrNotFound]), or that ctx ended first and what the pod waits for; the
 // eviction goes on all the same.
-func (r *Reconciler) Evict(ctx context.Context, uid string, e Eviction) error {
+func (r *Reconciler) Evict(ctx context.Context, uid string, e podstatus.Eviction) error {
 	switch {
 	case e.Reason == "":
 		return fmt.Errorf("evict pod %s: Eviction.Reason: required", uid)
@@ -147,7 +144,7 @@ func (w *worker) resume(ctx context.Context, pod *corev1.Pod, observed cri.Pod, 
 		return nil
 	}
 	err := w.ask(ctx, pod, again)
-	if rejection, ok := errors.AsType[*Rejection](err); ok {
+	if rejection, ok := errors.AsType[*podstatus.Rejection](err); ok {
 		w.reporter.Log("pod is held back", "reason", rejection.Reason, "message", rejection.Message)
 		w.reporter.Note(w.record, func(now *poddir.Record) { now.Holds = now.Holds.Next(time.Now(), holdPolicy(), holdReset) })
 		return nil

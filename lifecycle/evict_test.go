@@ -22,13 +22,14 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/lifecycletest"
 	"github.com/seed81659283/nodeagent/internal/lifecycle/podtest"
 	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
 // Evictions: somebody else than the source ends a pod, and the pod says why.
 
 // lowOnMemory is an eviction as the node's own pressure asks for it.
-func lowOnMemory(grace time.Duration) lifecycle.Eviction {
-	return lifecycle.Eviction{
+func lowOnMemory(grace time.Duration) podstatus.Eviction {
+	return podstatus.Eviction{
 		Reason: "Evicted", Message: "The node was low on resource: memory. ", Grace: grace,
 		Conditions: []corev1.PodCondition{{
 			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonTerminationByKubelet,
@@ -67,7 +68,7 @@ func TestEvictedPodFailsOnceItIsDown(t *testing.T) {
 		n.requireStatus("a", "Failed, Evicted, main: exited 0")
 		n.requireStatus("b", "Running, main: ready")
 		require.Equal(t, 2, ops(rt, "StartContainer"), "it is not started again")
-		require.NoError(t, n.reconciler.Evict(t.Context(), "uid-a", lifecycle.Eviction{Reason: "Preempting"}), "there is nothing to do")
+		require.NoError(t, n.reconciler.Evict(t.Context(), "uid-a", podstatus.Eviction{Reason: "Preempting"}), "there is nothing to do")
 		n.requireStatus("a", "Failed, Evicted, main: exited 0")
 	})
 }
@@ -134,7 +135,7 @@ func TestEvictionsOfOnePod(t *testing.T) {
 		go func() { done <- n.reconciler.Evict(t.Context(), "uid-a", lowOnMemory(0)) }()
 		time.Sleep(10 * time.Second)
 		go func() {
-			done <- n.reconciler.Evict(t.Context(), "uid-a", lifecycle.Eviction{Reason: "Preempting", Grace: 3 * time.Second})
+			done <- n.reconciler.Evict(t.Context(), "uid-a", podstatus.Eviction{Reason: "Preempting", Grace: 3 * time.Second})
 		}()
 		require.NoError(t, errors.Join(<-done, <-done))
 		require.InDelta(t, 13, time.Since(began).Seconds(), 1)
@@ -227,7 +228,7 @@ func TestEvictionsThatAreNone(t *testing.T) {
 		err := n.reconciler.Evict(ctx, "uid-b", lowOnMemory(0))
 		require.ErrorIs(t, err, cri.ErrNotFound)
 		require.EqualError(t, err, "evict pod uid-b: not found: no source wants it, and it is not being taken down")
-		require.EqualError(t, n.reconciler.Evict(ctx, "uid-a", lifecycle.Eviction{}), "evict pod uid-a: Eviction.Reason: required")
+		require.EqualError(t, n.reconciler.Evict(ctx, "uid-a", podstatus.Eviction{}), "evict pod uid-a: Eviction.Reason: required")
 		require.EqualError(t, n.reconciler.Evict(ctx, "uid-a", lowOnMemory(-time.Second)),
 			"evict pod uid-a: Eviction.Grace: -1s must not be negative")
 		n.stop()
@@ -243,7 +244,7 @@ func TestPodThatIsHeldBack(t *testing.T) {
 		n := boot(t, rt, rt, o)
 		n.set(podtest.Pod("a"))
 		time.Sleep(time.Second)
-		held := lifecycle.Eviction{Reason: "Evicted", Message: "low on memory", Hold: true}
+		held := podstatus.Eviction{Reason: "Evicted", Message: "low on memory", Hold: true}
 		for i, wait := range []time.Duration{10 * time.Second, 20 * time.Second, 40 * time.Second} {
 			require.NoError(t, n.reconciler.Evict(t.Context(), "uid-a", held))
 			n.requireStatus("a", "Pending, Evicted, "+strings.TrimSuffix("main: exited 143 x"+string(rune('0'+i)), " x0"))
@@ -274,7 +275,7 @@ func TestHeldPodIsAdmittedAnew(t *testing.T) {
 		var pressure atomic.Bool
 		n := boot(t, rt, rt, lifecycle.Options{Admit: func(context.Context, *corev1.Pod, []*corev1.Pod) error {
 			if pressure.Load() {
-				return &lifecycle.Rejection{Reason: "Evicted", Message: "The node had condition: [MemoryPressure]. "}
+				return &podstatus.Rejection{Reason: "Evicted", Message: "The node had condition: [MemoryPressure]. "}
 			}
 			return nil
 		}})
@@ -284,7 +285,7 @@ func TestHeldPodIsAdmittedAnew(t *testing.T) {
 		time.Sleep(time.Second)
 		pressure.Store(true)
 		for _, uid := range []string{"uid-a", "uid-once"} {
-			require.NoError(t, n.reconciler.Evict(t.Context(), uid, lifecycle.Eviction{Reason: "Evicted", Hold: true}))
+			require.NoError(t, n.reconciler.Evict(t.Context(), uid, podstatus.Eviction{Reason: "Evicted", Hold: true}))
 		}
 		n.requireStatus("once", "Failed, Evicted, main: exited 143") // it would not start again
 		time.Sleep(5 * time.Minute)

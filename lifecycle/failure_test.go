@@ -21,6 +21,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri/critest"
 	"github.com/seed81659283/nodeagent/internal/lifecycle/podtest"
 	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
 // slowFailure has all images but "missing", whose pull takes a while to fail and is then not tried for 5 minutes.
@@ -31,7 +32,7 @@ func (s slowFailure) Ensure(_ context.Context, _ *corev1.Pod, c *corev1.Containe
 		return cri.Image{ID: c.Image}, nil
 	}
 	time.Sleep(time.Duration(s))
-	return cri.Image{}, &lifecycle.StartError{Reason: "ErrImagePull", Err: errors.New("no"), Retry: time.Now().Add(5 * time.Minute)}
+	return cri.Image{}, &podstatus.StartError{Reason: "ErrImagePull", Err: errors.New("no"), Retry: time.Now().Add(5 * time.Minute)}
 }
 
 // A container whose variables grow without bound waits for a better config, beside others that run: it ended the agent.

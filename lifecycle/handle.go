@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
 // Handle has the pods of a Reconciler that is made later: for the parts of an agent that [Options] refers to, and that need the pods themselves,
@@ -37,6 +38,14 @@ func (h *Handle) Pod(uid string) (state PodState, ok bool) {
 		return r.Pod(uid)
 	}
 	return PodState{}, false
+}
+
+// PodStatus is [Reconciler.PodStatus].
+func (h *Handle) PodStatus(uid string) (pod cri.PodIdentity, status *corev1.PodStatus, ok bool) {
+	if r := h.Reconciler(); r != nil {
+		return r.PodStatus(uid)
+	}
+	return pod, nil, false
 }
 
 // Active is [Reconciler.Active]. Before Set the pods are not complete.
@@ -68,7 +77,7 @@ func (h *Handle) Owned(uid string) bool {
 }
 
 // Evict is [Reconciler.Evict]. Before Set the error wraps [cri.ErrNotFound].
-func (h *Handle) Evict(ctx context.Context, uid string, e Eviction) error {
+func (h *Handle) Evict(ctx context.Context, uid string, e podstatus.Eviction) error {
 	if r := h.Reconciler(); r != nil {
 		return r.Evict(ctx, uid, e)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri/critest"
 	"github.com/seed81659283/nodeagent/internal/lifecycle/podtest"
 	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
 // requireNoPods checks the results of a Handle without a Reconciler: no pod is listed, and no pod may be removed.
@@ -32,7 +33,7 @@ func requireNoPods(t *testing.T, h *lifecycle.Handle) {
 	require.Empty(t, h.Images())
 	require.True(t, h.MayRun("uid-a"), "or a caller would delete the pod from the API server")
 	require.True(t, h.Owned("uid-a"), "or a caller would remove the containers")
-	err := h.Evict(t.Context(), "uid-a", lifecycle.Eviction{Reason: "Evicted"})
+	err := h.Evict(t.Context(), "uid-a", podstatus.Eviction{Reason: "Evicted"})
 	require.ErrorIs(t, err, cri.ErrNotFound)
 	require.ErrorContains(t, err, "pod uid-a")
 	require.NoError(t, h.Trim(t.Context()), "a node without pods has no memory to return")
@@ -68,7 +69,7 @@ func TestHandleAfterSetHasPodsOfReconciler(t *testing.T) {
 		require.True(t, h.Owned("uid-a"))
 		require.False(t, h.Owned("uid-b"))
 		require.ErrorContains(t, h.Trim(t.Context()), "Options.Dirs.Pods: required", "it is the error of the Reconciler")
-		require.NoError(t, h.Evict(t.Context(), "uid-a", lifecycle.Eviction{Reason: "Evicted"}))
+		require.NoError(t, h.Evict(t.Context(), "uid-a", podstatus.Eviction{Reason: "Evicted"}))
 		require.Equal(t, corev1.PodFailed, n.phase("a"))
 	})
 }

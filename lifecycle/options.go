@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/cri"
-	"github.com/seed81659283/nodeagent/internal/lifecycle/podenv"
+	"github.com/seed81659283/nodeagent/lifecycle/podevents"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
@@ -41,7 +41,7 @@ type Options struct {
 	// Volumes are the volumes of pods but for images, which are the runtime's. Nil: pods that have some are refused.
 	Volumes PodResources
 	// Objects are the config maps, secrets and services that pods refer to. Nil: there are none.
-	Objects podenv.Objects
+	Objects Objects
 	// Probes runs the liveness, readiness and startup probes. Nil: pods that have probes are refused.
 	Probes Probes
 	// Sysctls are those that pods may set beside the ones that touch no other pod; a star at the end of a name stands
@@ -58,7 +58,7 @@ type Options struct {
 	// admission does. False: pods that have these are refused.
 	AdmitsByNode bool
 	// AdmitResize is asked whether the node has room for the resources that a pod requests instead of its own, at each sync and when other pods
-	// release resources. Its error defers the resize, or is a [Rejection] of reason Infeasible, and has the message. Nil: there always is.
+	// release resources. Its error defers the resize, or is a [podstatus.Rejection] of reason Infeasible, and has the message. Nil: there always is.
 	AdmitResize func(pod *corev1.Pod) error
 
 	// Pacing is how much is done at a time, and how often. A zero field has its default.
@@ -109,10 +109,10 @@ type Hooks struct {
 	Status func(pod *corev1.Pod, status *corev1.PodStatus)
 	// Event is called for what is done to a pod and what goes wrong with it; for one pod one event after the other, but
 	// perhaps beside another hook. What goes wrong again and again is told each time that it is tried.
-	Event func(pod cri.PodIdentity, event Event)
+	Event func(pod cri.PodIdentity, event podevents.Event)
 	// Started is called for each attempt to start a container, with how long it took and what became of it. It is called
 	// beside other hooks.
-	Started func(pod cri.PodIdentity, start ContainerStart)
+	Started func(pod cri.PodIdentity, start podevents.ContainerStart)
 	// Gone is called when nothing of a pod is left, also for one of which an earlier agent had left only a directory.
 	Gone func(pod cri.PodIdentity)
 	// Left is called when nothing of a pod runs or will, and its volumes and its cgroup are given back, although a source
@@ -127,6 +127,22 @@ type Hooks struct {
 	Error func(pod cri.PodIdentity, err error, retry time.Duration)
 }
 
+// WorkHooks are called when work for pods is done, with its duration, mostly for metrics. Any may be nil. They are called by the goroutines of
+// pods, concurrently with other hooks and with no lock held, and must not block.
+type WorkHooks struct {
+	// Sandbox is called for each attempt to run the sandbox of a pod (kubelet_started_pods_total,
+	// kubelet_run_podsandbox_duration_seconds).
+	Sandbox func(pod cri.PodIdentity, start podevents.SandboxStart)
+	// Synced is called after each sync of a pod (kubelet_pod_worker_duration_seconds).
+	Synced func(pod cri.PodIdentity, s podevents.Sync)
+	// ImageVolume is called for each image volume of a container that is about to be created: with a nil error once the image is present, or
+	// with the error of its pull (kubelet_image_volume_requested_total).
+	ImageVolume func(pod cri.PodIdentity, err error)
+	// SleepTerminated is called when the sleep of a lifecycle hook was shorter than requested
+	// (kubelet_sleep_action_terminated_early_total).
+	SleepTerminated func(pod cri.PodIdentity)
+}
+
 // Admit decides whether a pod is to run on this node beside others. It is asked once for each pod, before anything is made of
 // it, the oldest first: never again for a pod that has a record or anything in the runtime, so that a restart of the agent
 // ends nothing that runs; and not for one that is deleted or has terminated.
@@ -134,7 +150,7 @@ type Hooks struct {
 // Others are the pods that are admitted and have not terminated, with the resources that they are allocated. They must not be
 // written to, nor the pod.
 //
-// A [*Rejection] fails the pod with its reason. Another error is one of asking: the pod waits, and Admit is asked again. A
+// A [*podstatus.Rejection] fails the pod with its reason. Another error is one of asking: the pod waits, and Admit is asked again. A
 // call has 10 s; while it lasts no other pod is admitted. One that does not return then is told to Hooks.Error, and not asked
 // about that pod again until it has.
 type Admit func(ctx context.Context, pod *corev1.Pod, others []*corev1.Pod) error

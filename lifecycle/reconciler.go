@@ -107,7 +107,7 @@ func New(rt cri.Runtime, observer Observer, o Options) (*Reconciler, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	if o.Images == nil {
-		o.Images = executor.DefaultImages(rt, o.Objects, o.Logger)
+		o.Images = defaultImages(rt, o.Objects, o.Logger)
 	}
 	r := &Reconciler{
 		runtime: rt, observer: observer, opts: o,
@@ -125,9 +125,11 @@ func New(rt cri.Runtime, observer Observer, o Options) (*Reconciler, error) {
 	r.about = runtimestate.New(rt, r.wakePods)
 	r.node = executor.Node{
 		Runtime: rt, Spec: o.Spec, Images: o.Images, Cgroups: o.Cgroups, Objects: o.Objects, AdmitResize: o.AdmitResize,
-		Volumes: o.Volumes, Network: r.about.CheckNetwork, Started: o.Hooks.Started, Work: o.Hooks.Work,
+		Volumes: o.Volumes, Network: r.about.CheckNetwork,
 		PodRoot: o.Dirs.Pods, NoMounts: o.NoMounts, LogLinks: o.Dirs.LogLinks, Slots: r.slots, SlowAfter: o.Pacing.SlowAfter,
-		Mark: func(labels map[string]string) { r.owner.Write(labels) }, Logger: o.Logger, Event: o.Hooks.Event, Error: o.Hooks.Error,
+		Mark: func(labels map[string]string) { r.owner.Write(labels) }, Logger: o.Logger,
+		Event: o.Hooks.Event, Error: o.Hooks.Error, Started: o.Hooks.Started, SandboxStarted: o.Hooks.Work.Sandbox, Synced: o.Hooks.Work.Synced,
+		ImageVolume: o.Hooks.Work.ImageVolume, SleepTerminated: o.Hooks.Work.SleepTerminated,
 	}.Prepare()
 	r.check = r.checkPod
 	r.connect()

@@ -23,6 +23,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/podtest"
 	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/lifecycle/podapi"
+	"github.com/seed81659283/nodeagent/lifecycle/podevents"
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 	"github.com/seed81659283/nodeagent/pleg"
 )
@@ -39,7 +40,7 @@ type node struct {
 	history   []string                     // "name phase reason" as it changed
 	readiness []string                     // "name status" of condition Ready, with each status
 	events    []string                     // "Reason container", and an exclamation mark after that of a warning
-	told      []lifecycle.Event            // all of them, as they came
+	told      []podevents.Event            // all of them, as they came
 	errs      []string
 	gone      []string
 }
@@ -67,7 +68,7 @@ func boot(t *testing.T, rt *critest.Runtime, via cri.Runtime, o lifecycle.Option
 				n.history = append(n.history, line)
 			}
 		},
-		Event: func(_ cri.PodIdentity, e lifecycle.Event) {
+		Event: func(_ cri.PodIdentity, e podevents.Event) {
 			n.mu.Lock()
 			defer n.mu.Unlock()
 			require.NotEmpty(t, e.Message)

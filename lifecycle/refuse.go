@@ -26,7 +26,7 @@ type RefusedError struct {
 	Err    error // such as a [*podapi.ImmutableError]
 	// Rejection is what the pod fails with, unless something of it exists in the runtime. Nil: the pod stays as it is, as after an update that
 	// it cannot follow.
-	Rejection *Rejection
+	Rejection *podstatus.Rejection
 }
 
 // Error returns the text of the cause, which names the pod.
@@ -50,7 +50,7 @@ const maxRejectionMessage = 1024
 // unfitError is why a pod cannot be run, and what it fails with.
 type unfitError struct {
 	err       error
-	rejection *Rejection // nil: the pod cannot even be named
+	rejection *podstatus.Rejection // nil: the pod cannot even be named
 }
 
 // Error returns the text of the cause.
@@ -61,7 +61,7 @@ func (e *unfitError) Unwrap() error { return e.err }
 
 // rejectionOf returns what a pod with these errors fails with: where the kubelet rejects it, with the kubelet's reason and message, in the
 // order of the kubelet's admission handlers.
-func (r *Reconciler) rejectionOf(pod *corev1.Pod, errs field.ErrorList, invalid bool) *Rejection {
+func (r *Reconciler) rejectionOf(pod *corev1.Pod, errs field.ErrorList, invalid bool) *podstatus.Rejection {
 	if slices.ContainsFunc(errs, func(e *field.Error) bool {
 		return slices.Contains([]string{"metadata.uid", "metadata.name", "metadata.namespace"}, e.Field)
 	}) {
@@ -70,15 +70,15 @@ func (r *Reconciler) rejectionOf(pod *corev1.Pod, errs field.ErrorList, invalid 
 	message := errs.ToAggregate().Error()
 	switch sysctls := podapi.ForbiddenSysctls(pod, r.opts.Sysctls); {
 	case len(sysctls) > 0:
-		return &Rejection{Reason: reasonSysctl, Message: "forbidden sysctl: " + sysctls[0].Detail}
+		return &podstatus.Rejection{Reason: reasonSysctl, Message: "forbidden sysctl: " + sysctls[0].Detail}
 	case pod.Spec.OS != nil && pod.Spec.OS.Name != corev1.Linux:
-		return &Rejection{Reason: reasonOS, Message: "Failed to admit pod as the OS field doesn't match node OS"}
+		return &podstatus.Rejection{Reason: reasonOS, Message: "Failed to admit pod as the OS field doesn't match node OS"}
 	case invalid:
-		return &Rejection{Message: shorten(message)}
+		return &podstatus.Rejection{Message: shorten(message)}
 	case r.opts.AppArmor != nil && podapi.UsesAppArmor(pod):
-		return &Rejection{Reason: reasonAppArmor, Message: messageAppArmor(r.opts.AppArmor)}
+		return &podstatus.Rejection{Reason: reasonAppArmor, Message: messageAppArmor(r.opts.AppArmor)}
 	}
-	return &Rejection{Reason: reasonFeature, Message: shorten("Pod requires node features that are not available: " + message)}
+	return &podstatus.Rejection{Reason: reasonFeature, Message: shorten("Pod requires node features that are not available: " + message)}
 }
 
 // messageAppArmor returns the message about a host without AppArmor. Source: pkg/kubelet/lifecycle/handlers.go.
@@ -93,7 +93,7 @@ func shorten(message string) string {
 }
 
 // rejectable returns the rejection of a pod that was refused, or nil. One that is over or deleted is not rejected any more.
-func rejectable(refusal podset.Refusal) *Rejection {
+func rejectable(refusal podset.Refusal) *podstatus.Rejection {
 	unfit, ok := errors.AsType[*unfitError](refusal.Err)
 	if !ok || refusal.Pod.DeletionTimestamp != nil || podstatus.Terminal(refusal.Pod.Status.Phase) {
 		return nil
@@ -149,7 +149,7 @@ func (r *Reconciler) report(name string, src *source, refusals []podset.Refusal)
 
 // rejectRefused starts a worker for each refused pod of which nothing exists in the runtime, and returns whether a pod has one: it fails the
 // pod. Of the others whatever runs goes on. The lock is held; observed is all that the runtime has.
-func (r *Reconciler) rejectRefused(observed []cri.Pod, whole bool, add func(podset.RefusedPod, *Rejection)) {
+func (r *Reconciler) rejectRefused(observed []cri.Pod, whole bool, add func(podset.RefusedPod, *podstatus.Rejection)) {
 	for _, refused := range r.wanted().RefusedPods() {
 		uid, rejection := string(refused.Pod.UID), rejectable(refused.Refusal)
 		exists := slices.ContainsFunc(observed, func(p cri.Pod) bool { return p.UID == uid })

@@ -24,6 +24,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/podtest"
 	"github.com/seed81659283/nodeagent/internal/lifecycle/podview"
 	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/podevents"
 )
 
 // What a pod has beside its containers: it is there before the sandbox, and until nothing runs.
@@ -309,9 +310,9 @@ func TestVolumesAreRefused(t *testing.T) {
 func TestStartedIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: critest.FailFirst(1, critest.FailStart(errors.New("no such program")))})
-		var starts []lifecycle.ContainerStart
+		var starts []podevents.ContainerStart
 		r, end := run(t, rt, lifecycle.Options{Owner: "me", Hooks: lifecycle.Hooks{
-			Started: func(pod cri.PodIdentity, s lifecycle.ContainerStart) {
+			Started: func(pod cri.PodIdentity, s podevents.ContainerStart) {
 				assert.Equal(t, "a", pod.Name)
 				starts = append(starts, s)
 			},

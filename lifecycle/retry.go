@@ -14,6 +14,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/backoff"
 	"github.com/seed81659283/nodeagent/internal/lifecycle/mailbox"
 	"github.com/seed81659283/nodeagent/internal/sleep"
+	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
 // retryIn publishes what has become of a pod for which something failed, and returns how long to wait: not at all if
@@ -113,7 +114,7 @@ func (w *worker) due(wake, now time.Time) time.Duration {
 // retryAt returns when it makes sense to try again after an error that may join several; zero: at any time.
 func retryAt(err error) time.Time {
 	switch x := err.(type) { //nolint:errorlint // each layer is looked at
-	case *StartError:
+	case *podstatus.StartError:
 		return x.Retry
 	case interface{ Unwrap() []error }:
 		var first time.Time

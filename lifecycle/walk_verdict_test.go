@@ -14,7 +14,6 @@ import (
 
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/internal/lifecycle/lifecycletest"
-	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
@@ -29,14 +28,14 @@ func (w *walker) admit(_ context.Context, pod *corev1.Pod, others []*corev1.Pod)
 	case w.bad(3):
 		w.add("REJECTED %s", pod.UID)
 		w.watch.ends(pod)
-		return &lifecycle.Rejection{Reason: "OutOfpods", Message: "no room"}
+		return &podstatus.Rejection{Reason: "OutOfpods", Message: "no room"}
 	}
 	return nil
 }
 
 // evict ends a pod from elsewhere, while other things happen.
 func (w *walker) evict(pod *corev1.Pod) {
-	e := lifecycle.Eviction{Reason: "Evicted", Message: "low on memory", Grace: w.seconds(20), Hold: w.chance(50)}
+	e := podstatus.Eviction{Reason: "Evicted", Message: "low on memory", Grace: w.seconds(20), Hold: w.chance(50)}
 	uid, agent := string(pod.UID), w.agent
 	w.add("EVICT %s %+v", uid, e)
 	w.watch.ends(pod)

@@ -18,15 +18,15 @@ import (
 
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/critest"
-	"github.com/seed81659283/nodeagent/internal/lifecycle/executor"
 	"github.com/seed81659283/nodeagent/internal/lifecycle/podtest"
 	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/podevents"
 )
 
 // work records what the hooks for metrics are told.
 type work struct {
 	mu    sync.Mutex
-	syncs map[executor.SyncOp]int
+	syncs map[podevents.SyncOp]int
 	first time.Duration
 	lines []string
 }
@@ -38,14 +38,14 @@ func (w *work) hooks() lifecycle.Hooks {
 		w.lines = append(w.lines, fmt.Sprintf(format, args...))
 	}
 	return lifecycle.Hooks{
-		Started: func(_ cri.PodIdentity, s lifecycle.ContainerStart) {
+		Started: func(_ cri.PodIdentity, s podevents.ContainerStart) {
 			add("%s %s %v", s.Type, s.Container, s.Err == nil)
 		},
 		Work: lifecycle.WorkHooks{
-			Sandbox: func(_ cri.PodIdentity, s executor.SandboxStart) {
+			Sandbox: func(_ cri.PodIdentity, s podevents.SandboxStart) {
 				add("sandbox %d %q %v %v %v", s.Attempt, s.RuntimeHandler, s.UserNamespace, s.Took, s.Err == nil)
 			},
-			Synced: func(_ cri.PodIdentity, s executor.Sync) {
+			Synced: func(_ cri.PodIdentity, s podevents.Sync) {
 				w.mu.Lock()
 				defer w.mu.Unlock()
 				w.syncs[s.Op]++
@@ -80,7 +80,7 @@ func TestWorkHooks(t *testing.T) {
 			}
 			return call()
 		}}, rt, rt}
-		w := &work{syncs: map[executor.SyncOp]int{}}
+		w := &work{syncs: map[podevents.SyncOp]int{}}
 		n := boot(t, rt, via, lifecycle.Options{Hooks: w.hooks(), Pacing: lifecycle.Pacing{Rand: func() float64 { return 0 }}})
 		pod := podtest.Pod("a")
 		pod.Spec.InitContainers = []corev1.Container{{Name: "setup", Image: "busybox"}, podtest.Sidecar("proxy")}
@@ -103,11 +103,11 @@ func TestWorkHooks(t *testing.T) {
 		assert.Empty(t, w.take())
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		assert.Equal(t, 1, w.syncs[executor.SyncCreate])
-		assert.Equal(t, 1, w.syncs[executor.SyncUpdate])
-		assert.Equal(t, 1, w.syncs[executor.SyncTerminated])
-		assert.NotZero(t, w.syncs[executor.SyncPod])
-		assert.NotZero(t, w.syncs[executor.SyncKill])
+		assert.Equal(t, 1, w.syncs[podevents.SyncCreate])
+		assert.Equal(t, 1, w.syncs[podevents.SyncUpdate])
+		assert.Equal(t, 1, w.syncs[podevents.SyncTerminated])
+		assert.NotZero(t, w.syncs[podevents.SyncPod])
+		assert.NotZero(t, w.syncs[podevents.SyncKill])
 		assert.Less(t, w.first, time.Second)
 	})
 }
@@ -116,7 +116,7 @@ func TestWorkHooks(t *testing.T) {
 func TestWorkHooksTellOfASleepThatWasTerminated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
-		w := &work{syncs: map[executor.SyncOp]int{}}
+		w := &work{syncs: map[podevents.SyncOp]int{}}
 		n := boot(t, rt, rt, lifecycle.Options{Hooks: w.hooks()})
 		pod := podtest.Pod("a")
 		pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 4}}}

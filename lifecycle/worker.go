@@ -17,6 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/turns"
 	"github.com/seed81659283/nodeagent/internal/sleep"
 	"github.com/seed81659283/nodeagent/lifecycle/plan"
+	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
 // worker drives one pod: it reads what the runtime has of it, decides what it needs, has that done, publishes its status,
@@ -35,7 +36,7 @@ type worker struct {
 	retired chan struct{}              // closed when nothing is left of the pod
 	ticket  *turns.Ticket[*corev1.Pod] // for admission; nil: nobody is asked
 	// rejection is what the pod fails with, which Set refused; nil: it may be run. Not written to after newWorker.
-	rejection *Rejection
+	rejection *podstatus.Rejection
 
 	// Of the goroutine alone.
 	published published

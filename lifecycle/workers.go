@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/lifecycle/podset"
+	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
 // retire forgets a worker of whose pod nothing is left. Its successors forget it too: otherwise each pod would keep all earlier pods of
@@ -79,7 +80,7 @@ func (r *Reconciler) syncWorkers() (started []*worker, whole bool) {
 			add(cri.PodIdentity{UID: uid, Name: pod.Name, Namespace: pod.Namespace}, pod, time.Time{})
 		}
 	}
-	r.rejectRefused(observed, whole, func(refused podset.RefusedPod, why *Rejection) {
+	r.rejectRefused(observed, whole, func(refused podset.RefusedPod, why *podstatus.Rejection) {
 		pod := refused.Pod
 		w := newWorker(r, cri.PodIdentity{UID: string(pod.UID), Name: pod.Name, Namespace: pod.Namespace}, pod)
 		w.rejection = why

@@ -14,7 +14,8 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/eviction"
-	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/podevents"
+	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
 // Reclaim has the kernel reclaim caches, or removes the containers of terminated pods and then images. The number of inodes that an
@@ -69,9 +70,9 @@ func (n *Node) Evict(ctx context.Context, e eviction.Eviction) error {
 	why := Explain(e, state.Spec, n.last)
 	n.mu.Unlock()
 	if n.opts.Event != nil {
-		n.opts.Event(state.Pod, lifecycle.Event{Type: corev1.EventTypeWarning, Reason: why.Reason, Message: why.Message}, why.Annotations)
+		n.opts.Event(state.Pod, podevents.Event{Type: corev1.EventTypeWarning, Reason: why.Reason, Message: why.Message}, why.Annotations)
 	}
-	held := lifecycle.Eviction{Reason: why.Reason, Message: why.Message, Conditions: why.Conditions, Grace: e.Grace, Hold: n.opts.Hold}
+	held := podstatus.Eviction{Reason: why.Reason, Message: why.Message, Conditions: why.Conditions, Grace: e.Grace, Hold: n.opts.Hold}
 	if err := n.opts.Pods().Evict(ctx, e.UID, held); err != nil {
 		return err
 	}

@@ -20,6 +20,8 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/eviction"
 	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/podevents"
+	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 	"github.com/seed81659283/nodeagent/stats"
 )
 
@@ -38,7 +40,7 @@ type Pods interface {
 	// Pod returns a pod that has a worker, see [lifecycle.Reconciler.Pod].
 	Pod(uid string) (state lifecycle.PodState, ok bool)
 	// Evict terminates a pod, see [lifecycle.Reconciler.Evict].
-	Evict(ctx context.Context, uid string, e lifecycle.Eviction) error
+	Evict(ctx context.Context, uid string, e podstatus.Eviction) error
 	// Trim removes terminated containers, see [lifecycle.Reconciler.Trim].
 	Trim(ctx context.Context) error
 }
@@ -86,7 +88,7 @@ type NodeOptions struct {
 	// removed. Nil: removing them counts as nothing, and the next step follows at once.
 	Runtime func() ([]cri.Pod, error)
 	// Event gets the event of each eviction with its annotations, as the kubelet records it. Nil discards.
-	Event func(pod cri.PodIdentity, event lifecycle.Event, annotations map[string]string)
+	Event func(pod cri.PodIdentity, event podevents.Event, annotations map[string]string)
 }
 
 // Node measures a node with a stats.Collector, evicts its pods through a lifecycle.Reconciler, and admits no pod that would make it
@@ -171,7 +173,7 @@ func (n *Node) Admit(_ context.Context, pod *corev1.Pod, _ []*corev1.Pod) error 
 	state, _ := n.opts.Pods().Pod(string(pod.UID))
 	err := Admit(pod, n.evictor.Status().Conditions, state.Evicted)
 	if refusal, ok := errors.AsType[*Refusal](err); ok {
-		return &lifecycle.Rejection{Reason: refusal.Reason, Message: refusal.Message}
+		return &podstatus.Rejection{Reason: refusal.Reason, Message: refusal.Message}
 	}
 	return err
 }

@@ -22,6 +22,8 @@ import (
 	"github.com/seed81659283/nodeagent/eviction"
 	"github.com/seed81659283/nodeagent/eviction/podevict"
 	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/podevents"
+	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 	"github.com/seed81659283/nodeagent/stats"
 )
 
@@ -31,7 +33,7 @@ type machine struct {
 	stats   statsapi.Summary
 	state   lifecycle.PodState
 	missing bool // the pod has no worker
-	evicted []lifecycle.Eviction
+	evicted []podstatus.Eviction
 	trimmed int
 	objects int // containers that the runtime has
 }
@@ -49,7 +51,7 @@ func (m *machine) Pod(uid string) (lifecycle.PodState, bool) {
 	return m.state, true
 }
 
-func (m *machine) Evict(_ context.Context, _ string, e lifecycle.Eviction) error {
+func (m *machine) Evict(_ context.Context, _ string, e podstatus.Eviction) error {
 	m.evicted = append(m.evicted, e)
 	m.state.Evicted = true
 	return nil
@@ -170,7 +172,7 @@ func TestEvictOfNode(t *testing.T) {
 		var events []string
 		n := newNode(t, m, func(o *podevict.NodeOptions) {
 			o.Hold = hold
-			o.Event = func(pod cri.PodIdentity, e lifecycle.Event, annotations map[string]string) {
+			o.Event = func(pod cri.PodIdentity, e podevents.Event, annotations map[string]string) {
 				events = append(events, fmt.Sprint(pod.Name, " ", e.Type, " ", e.Reason, " ", annotations[podevict.StarvedResourceKey]))
 			}
 		})

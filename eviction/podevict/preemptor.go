@@ -12,8 +12,9 @@ import (
 
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/internal/required"
-	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/lifecycle/admission"
+	"github.com/seed81659283/nodeagent/lifecycle/podevents"
+	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 	"github.com/seed81659283/nodeagent/qos"
 )
 
@@ -24,7 +25,7 @@ type PreemptorOptions struct {
 	// Pods are the pods of the node. A function that returns them late is a [Pods] of one's own.
 	Pods Pods
 	// Event gets the event of each pod that is evicted. Nil discards.
-	Event func(pod cri.PodIdentity, event lifecycle.Event)
+	Event func(pod cri.PodIdentity, event podevents.Event)
 	// Preempted is called for each pod that is evicted, with the first resource that was short. Nil is not called.
 	Preempted func(resource string)
 }
@@ -81,7 +82,7 @@ func (p *Preemptor) makeRoom(ctx context.Context, pod *corev1.Pod, others []*cor
 	}
 	victims, err := Preempt(pod, others, short)
 	if err != nil {
-		return &lifecycle.Rejection{Message: fmt.Sprintf("Unexpected error while attempting to recover from admission failure: %v", err)}
+		return &podstatus.Rejection{Message: fmt.Sprintf("Unexpected error while attempting to recover from admission failure: %v", err)}
 	}
 	why, errs := Preempted(), []error(nil)
 	for _, victim := range victims {
@@ -90,9 +91,9 @@ func (p *Preemptor) makeRoom(ctx context.Context, pod *corev1.Pod, others []*cor
 		}
 		if p.o.Event != nil {
 			p.o.Event(cri.PodIdentity{Namespace: victim.Namespace, Name: victim.Name, UID: string(victim.UID)},
-				lifecycle.Event{Type: corev1.EventTypeWarning, Reason: why.Reason, Message: why.Message})
+				podevents.Event{Type: corev1.EventTypeWarning, Reason: why.Reason, Message: why.Message})
 		}
-		errs = append(errs, p.o.Pods.Evict(ctx, string(victim.UID), lifecycle.Eviction{Reason: why.Reason, Message: why.Message, Conditions: why.Conditions}))
+		errs = append(errs, p.o.Pods.Evict(ctx, string(victim.UID), podstatus.Eviction{Reason: why.Reason, Message: why.Message, Conditions: why.Conditions}))
 	}
 	return errors.Join(errs...)
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/eviction/podevict"
 	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/podevents"
+	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
 // activePods are the pods of a node, and the evictions of them.
@@ -22,13 +24,13 @@ type activePods struct {
 
 	active  []*corev1.Pod
 	evicted []string // UIDs
-	why     lifecycle.Eviction
+	why     podstatus.Eviction
 	fails   error // of each eviction
 }
 
 func (p *activePods) Active() ([]*corev1.Pod, bool) { return p.active, true }
 
-func (p *activePods) Evict(_ context.Context, uid string, e lifecycle.Eviction) error {
+func (p *activePods) Evict(_ context.Context, uid string, e podstatus.Eviction) error {
 	p.evicted, p.why = append(p.evicted, uid), e
 	return p.fails
 }
@@ -86,7 +88,7 @@ func TestPreemptorAdmitsOrRejectsOrPreempts(t *testing.T) {
 				require.NoError(t, err)
 				return
 			}
-			rejection, ok := errors.AsType[*lifecycle.Rejection](err)
+			rejection, ok := errors.AsType[*podstatus.Rejection](err)
 			require.True(t, ok, "or the pod would be retried: %v", err)
 			require.Contains(t, rejection.Error(), test.err)
 		})
@@ -98,7 +100,7 @@ func TestPreemptorReportsPodsThatItEvicts(t *testing.T) {
 	var events, resources []string
 	p, err := podevict.NewPreemptor(podevict.PreemptorOptions{
 		Node: twoCPUs, Pods: pods,
-		Event: func(pod cri.PodIdentity, e lifecycle.Event) {
+		Event: func(pod cri.PodIdentity, e podevents.Event) {
 			events = append(events, pod.Namespace+"/"+pod.Name+" "+pod.UID+" "+e.Type+" "+e.Reason+" "+e.Message)
 		},
 		Preempted: func(resource string) { resources = append(resources, resource) },
@@ -118,7 +120,7 @@ func TestPreemptorOfPodThatDoesNotTerminateReturnsErrorThatIsNoRejection(t *test
 	require.NoError(t, err)
 	err = p.Admit(t.Context(), critical("2"), []*corev1.Pod{pod("a", list("cpu", "1"), nil), pod("b", list("cpu", "1"), nil)})
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	_, rejected := errors.AsType[*lifecycle.Rejection](err)
+	_, rejected := errors.AsType[*podstatus.Rejection](err)
 	require.False(t, rejected)
 	require.ElementsMatch(t, []string{"a", "b"}, pods.evicted, "one that does not terminate does not spare the other")
 }
@@ -129,7 +131,7 @@ func TestPreemptorOfResizeComparesWithOtherPods(t *testing.T) {
 	p, err := podevict.NewPreemptor(podevict.PreemptorOptions{Node: twoCPUs, Pods: pods})
 	require.NoError(t, err)
 	require.NoError(t, p.AdmitResize(critical("1")), "the pod itself does not count twice")
-	rejection, ok := errors.AsType[*lifecycle.Rejection](p.AdmitResize(critical("1001m")))
+	rejection, ok := errors.AsType[*podstatus.Rejection](p.AdmitResize(critical("1001m")))
 	require.True(t, ok)
 	require.Equal(t, "OutOfcpu", rejection.StatusReason())
 	require.Empty(t, pods.evicted)

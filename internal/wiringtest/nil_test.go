@@ -94,7 +94,7 @@ func TestNilArguments(t *testing.T) {
 		},
 		"podevents.Images: argument record": func() error { return caught(func() { podevents.Images(nil) }) },
 		"podevents.Probes: argument pods": func() error {
-			return caught(func() { podevents.Probes(noPods, func(cri.PodIdentity, lifecycle.Event) {}) })
+			return caught(func() { podevents.Probes(noPods, func(cri.PodIdentity, podevents.Event) {}) })
 		},
 		"podevents.Probes: argument record": func() error { return caught(func() { podevents.Probes(&lifecycle.Handle{}, nil) }) },
 	} {

@@ -13,8 +13,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/cri"
-	"github.com/seed81659283/nodeagent/internal/lifecycle/executor"
 	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/podevents"
+	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
 type lifecycleMetrics struct {
@@ -95,14 +96,14 @@ func (m *Metrics) Lifecycle(with ...lifecycle.Hooks) lifecycle.Hooks {
 			m.pods.record(string(pod.UID), func(r *podRecord) { r.changed(l, pod, status, time.Now()) })
 			each(with, func(h lifecycle.Hooks) { call2(h.Status, pod, status) })
 		},
-		Event: func(pod cri.PodIdentity, event lifecycle.Event) {
-			if event.Reason == executor.EventLifecycleHTTPFallback {
+		Event: func(pod cri.PodIdentity, event podevents.Event) {
+			if event.Reason == podevents.ReasonLifecycleHTTPFallback {
 				l.tls.inc()
 			}
 			m.pods.record(pod.UID, func(r *podRecord) { r.told(event) })
 			each(with, func(h lifecycle.Hooks) { call2(h.Event, pod, event) })
 		},
-		Started: func(pod cri.PodIdentity, start lifecycle.ContainerStart) {
+		Started: func(pod cri.PodIdentity, start podevents.ContainerStart) {
 			l.started(start)
 			each(with, func(h lifecycle.Hooks) { call2(h.Started, pod, start) })
 		},
@@ -127,13 +128,13 @@ func (m *Metrics) Lifecycle(with ...lifecycle.Hooks) lifecycle.Hooks {
 // work returns the hooks for what is done and how long it takes.
 func (l *lifecycleMetrics) work(with []lifecycle.Hooks) lifecycle.WorkHooks {
 	return lifecycle.WorkHooks{
-		Sandbox: func(pod cri.PodIdentity, start executor.SandboxStart) {
+		Sandbox: func(pod cri.PodIdentity, start podevents.SandboxStart) {
 			l.ranSandbox(start)
 			each(with, func(h lifecycle.Hooks) { call2(h.Work.Sandbox, pod, start) })
 		},
-		Synced: func(pod cri.PodIdentity, s executor.Sync) {
+		Synced: func(pod cri.PodIdentity, s podevents.Sync) {
 			l.worker.observe(s.Took, string(s.Op))
-			if s.Op == executor.SyncCreate {
+			if s.Op == podevents.SyncCreate {
 				l.workerStart.observe(s.Waited)
 			}
 			if s.First && s.Orphan {
@@ -157,7 +158,7 @@ func (l *lifecycleMetrics) work(with []lifecycle.Hooks) lifecycle.WorkHooks {
 	}
 }
 
-func (l *lifecycleMetrics) ranSandbox(s executor.SandboxStart) {
+func (l *lifecycleMetrics) ranSandbox(s podevents.SandboxStart) {
 	l.pods.inc()
 	l.sandbox.observe(s.Took, s.RuntimeHandler)
 	if s.UserNamespace {
@@ -173,14 +174,14 @@ func (l *lifecycleMetrics) ranSandbox(s executor.SandboxStart) {
 	}
 }
 
-func (l *lifecycleMetrics) started(s lifecycle.ContainerStart) {
+func (l *lifecycleMetrics) started(s podevents.ContainerStart) {
 	l.containers.inc(string(s.Type))
 	l.containerStart.observe(s.Took, string(s.Type))
 	if s.Err == nil {
 		return
 	}
 	code := "Other" // an error of this agent, whose text would be a series of its own
-	if e, ok := errors.AsType[*lifecycle.StartError](s.Err); ok {
+	if e, ok := errors.AsType[*podstatus.StartError](s.Err); ok {
 		code = e.Reason
 	}
 	l.containerErrors.inc(string(s.Type), code)

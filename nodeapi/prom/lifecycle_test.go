@@ -20,6 +20,7 @@ import (
 	"github.com/seed81659283/nodeagent/images"
 	"github.com/seed81659283/nodeagent/images/credential"
 	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/podevents"
 	"github.com/seed81659283/nodeagent/nodeapi/prom"
 	"github.com/seed81659283/nodeagent/pleg"
 	"github.com/seed81659283/nodeagent/probe"
@@ -56,7 +57,7 @@ func TestRejections(t *testing.T) {
 	h := p.metrics.Lifecycle()
 	for i, reason := range []string{"OutOfcpu", "OutOfexample.com/gpu", "MyOwn", "OutOfcpu"} {
 		uid := fmt.Sprint("p", i)
-		h.Event(cri.PodIdentity{UID: uid}, lifecycle.Event{Type: corev1.EventTypeWarning, Reason: reason})
+		h.Event(cri.PodIdentity{UID: uid}, podevents.Event{Type: corev1.EventTypeWarning, Reason: reason})
 		status := &corev1.PodStatus{Phase: corev1.PodFailed, Reason: reason, Message: "Pod was rejected: no"}
 		h.Status(newPod(uid), status)
 		h.Status(newPod(uid), status)
@@ -174,7 +175,7 @@ func TestPodsThatCameAndWent(t *testing.T) {
 	one := func(i int) {
 		uid := fmt.Sprint("pod-", i)
 		pod := newPod(uid)
-		l.Event(cri.PodIdentity{UID: uid}, lifecycle.Event{})
+		l.Event(cri.PodIdentity{UID: uid}, podevents.Event{})
 		l.Status(pod, &corev1.PodStatus{Phase: corev1.PodPending})
 		l.Status(pod, running(corev1.ContainerStatus{State: terminated(uid+"-0", 0, "Completed")}))
 		for _, kind := range []probe.Kind{probe.Liveness, probe.Readiness, probe.Startup} {

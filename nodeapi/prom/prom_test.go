@@ -28,9 +28,10 @@ import (
 	"github.com/seed81659283/nodeagent/eviction"
 	"github.com/seed81659283/nodeagent/gc"
 	"github.com/seed81659283/nodeagent/images"
-	"github.com/seed81659283/nodeagent/internal/lifecycle/executor"
 	"github.com/seed81659283/nodeagent/internal/promtest"
 	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/podevents"
+	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 	"github.com/seed81659283/nodeagent/nodeapi/prom"
 	"github.com/seed81659283/nodeagent/pleg"
 	"github.com/seed81659283/nodeagent/probe"
@@ -151,9 +152,9 @@ func (p *pages) feedNode() {
 func (p *pages) feedLifecycle() {
 	l := p.metrics.Lifecycle()
 	id := cri.PodIdentity{UID: "a", Namespace: "default", Name: "a"}
-	l.Work.Sandbox(id, executor.SandboxStart{Err: errors.New("no")})
-	l.Work.Synced(id, executor.Sync{Op: executor.SyncCreate, First: true})
-	l.Started(id, lifecycle.ContainerStart{Type: executor.RegularContainer, Err: &lifecycle.StartError{Reason: "ErrImagePull", Err: errors.New("no")}})
+	l.Work.Sandbox(id, podevents.SandboxStart{Err: errors.New("no")})
+	l.Work.Synced(id, podevents.Sync{Op: podevents.SyncCreate, First: true})
+	l.Started(id, podevents.ContainerStart{Type: podevents.RegularContainer, Err: &podstatus.StartError{Reason: "ErrImagePull", Err: errors.New("no")}})
 
 	pod := newPod("a")
 	pod.CreationTimestamp = metav1.NewTime(time.Now().Add(time.Second))
@@ -170,7 +171,7 @@ func (p *pages) feedLifecycle() {
 		{Type: corev1.PodResizePending, Reason: corev1.PodReasonInfeasible},
 	}})
 	rejected := cri.PodIdentity{UID: "b", Namespace: "default", Name: "b"}
-	l.Event(rejected, lifecycle.Event{Type: corev1.EventTypeWarning, Reason: "OutOfcpu"})
+	l.Event(rejected, podevents.Event{Type: corev1.EventTypeWarning, Reason: "OutOfcpu"})
 	l.Status(newPod("b"), &corev1.PodStatus{Phase: corev1.PodFailed, Reason: "OutOfcpu", Message: "Pod was rejected: no"})
 }
 

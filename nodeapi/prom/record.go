@@ -12,8 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/seed81659283/nodeagent/internal/lifecycle/executor"
-	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/podevents"
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 	"github.com/seed81659283/nodeagent/qos"
 )
@@ -92,7 +91,7 @@ func resourceMode(pod *corev1.Pod) string {
 }
 
 // told notes what is perhaps a rejection: an earlier agent has told of the others.
-func (r *podRecord) told(e lifecycle.Event) {
+func (r *podRecord) told(e podevents.Event) {
 	if e.Type == corev1.EventTypeWarning && e.Container == "" {
 		r.rejected = e.Reason
 	}
@@ -103,12 +102,12 @@ func (r *podRecord) told(e lifecycle.Event) {
 func (r *podRecord) countTerminated(l *lifecycleMetrics, status *corev1.PodStatus, first bool) {
 	known := map[string]bool{}
 	for _, list := range [...]struct {
-		kind     executor.ContainerType
+		kind     podevents.ContainerType
 		statuses []corev1.ContainerStatus
 	}{
-		{executor.InitContainer, status.InitContainerStatuses},
-		{executor.RegularContainer, status.ContainerStatuses},
-		{executor.EphemeralContainer, status.EphemeralContainerStatuses},
+		{podevents.InitContainer, status.InitContainerStatuses},
+		{podevents.RegularContainer, status.ContainerStatuses},
+		{podevents.EphemeralContainer, status.EphemeralContainerStatuses},
 	} {
 		for i := range list.statuses {
 			c := &list.statuses[i]

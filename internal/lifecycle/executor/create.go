@@ -49,17 +49,17 @@ func (c *creator) create(ctx context.Context, pod *corev1.Pod, s plan.Start, sb 
 	}
 	config, err := c.configure(ctx, pod, s, sb.id, launch)
 	if err != nil {
-		return "", &StartError{Reason: podstatus.ReasonCreateConfigError, Err: err}
+		return "", &podstatus.StartError{Reason: podstatus.ReasonCreateConfigError, Err: err}
 	}
 	c.node.Mark(config.Labels)
 	if logs := sb.config.LogDirectory; logs != "" && config.LogPath != "" {
 		if err := os.MkdirAll(filepath.Join(logs, filepath.Dir(config.LogPath)), 0o755); err != nil {
-			return "", &StartError{Reason: podstatus.ReasonCreateError, Err: err}
+			return "", &podstatus.StartError{Reason: podstatus.ReasonCreateError, Err: err}
 		}
 	}
 	c.quota.liftAgain(ctx, pod)
 	if id, err = c.node.Runtime.CreateContainer(ctx, sb.id, &config, &sb.config); err != nil {
-		return "", &StartError{Reason: podstatus.ReasonCreateError, Err: err}
+		return "", &podstatus.StartError{Reason: podstatus.ReasonCreateError, Err: err}
 	}
 	c.volumes.relabeled.created(sb.id, pod, s.Container)
 	c.resizer.created(id, size)

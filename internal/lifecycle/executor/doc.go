@@ -43,7 +43,7 @@
 //
 // # Errors
 //
-// An error of a start is a [*StartError] with the reason that the status shows. What is cut short, because its context ends,
+// An error of a start is a [*podstatus.StartError] with the reason that the status shows. What is cut short, because its context ends,
 // is told to nobody.
 //
 // # Test kit

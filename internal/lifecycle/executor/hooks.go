@@ -13,6 +13,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/hook"
 	"github.com/seed81659283/nodeagent/internal/podip"
 	"github.com/seed81659283/nodeagent/lifecycle/plan"
+	"github.com/seed81659283/nodeagent/lifecycle/podevents"
 )
 
 // hooks runs the hooks of the containers of a pod.
@@ -37,7 +38,7 @@ func (h *hooks) run(ctx context.Context, call hook.Call, handler *corev1.Lifecyc
 
 // recordFallback records the event of a hook whose server does not speak TLS, although the hook asks for it.
 func (h *hooks) recordFallback(c hook.Call, message string) {
-	h.reporter.RecordWarning(EventLifecycleHTTPFallback, subjectOfCall(c), "%s", message)
+	h.reporter.RecordWarning(podevents.ReasonLifecycleHTTPFallback, subjectOfCall(c), "%s", message)
 }
 
 // preStopCall returns the container that a preStop hook runs for. Of a pod or container without a spec, it is restored from the

@@ -14,6 +14,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/internal/lifecycle/podenv"
 	"github.com/seed81659283/nodeagent/internal/lifecycle/startslots"
+	"github.com/seed81659283/nodeagent/lifecycle/podevents"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
@@ -21,9 +22,9 @@ import (
 type Node struct {
 	Runtime cri.Runtime
 	Spec    podspec.Options
-	Images  ImageSource  // nil: no image is looked at
-	Cgroups PodCgroups   // nil: the runtime makes them
-	Volumes PodResources // nil: no pod has any
+	Images  ImageSource // nil: images are not made present
+	Cgroups PodCgroups  // nil: the runtime creates cgroups
+	Volumes PodVolumes  // nil: pods have no volumes
 	// Network returns why the network of pods is not ready, and may wait for the answer of the runtime. Nil: it always is.
 	Network     func(ctx context.Context, uid string, wait bool) error
 	Objects     podenv.Objects              // nil: there are none
@@ -35,10 +36,15 @@ type Node struct {
 	SlowAfter   time.Duration
 	Mark        func(labels map[string]string) // writes whose a sandbox or a container is
 	Logger      *slog.Logger
-	Event       func(pod cri.PodIdentity, event Event)                    // may be nil
-	Error       func(pod cri.PodIdentity, err error, retry time.Duration) // may be nil
-	Started     func(pod cri.PodIdentity, start ContainerStart)           // may be nil
-	Work        WorkHooks
+
+	// The hooks, which are those of lifecycle.Options.Hooks. Any may be nil.
+	Event           func(pod cri.PodIdentity, event podevents.Event)
+	Error           func(pod cri.PodIdentity, err error, retry time.Duration)
+	Started         func(pod cri.PodIdentity, start podevents.ContainerStart)
+	SandboxStarted  func(pod cri.PodIdentity, start podevents.SandboxStart)
+	Synced          func(pod cri.PodIdentity, s podevents.Sync)
+	ImageVolume     func(pod cri.PodIdentity, err error)
+	SleepTerminated func(pod cri.PodIdentity)
 
 	resizing  *sync.Mutex        // held while a pod that is resized is judged
 	inspector cri.Inspector      // nil: the runtime has none
@@ -46,7 +52,7 @@ type Node struct {
 	stats     cri.StatsLister    // likewise
 	podStats  cri.PodStatsLister // likewise
 	execer    cri.Execer         // nil: commands of hooks fail
-	holder    ImageHolder        // nil: whoever removes images is to know by itself which are about to be used
+	holder    imageHolder        // nil: images are not held while a container is created
 }
 
 // Prepare finds out what the runtime can do, and returns the node.
@@ -56,7 +62,7 @@ func (n Node) Prepare() *Node {
 	n.stats, _ = n.Runtime.(cri.StatsLister)
 	n.podStats, _ = n.Runtime.(cri.PodStatsLister)
 	n.execer, _ = n.Runtime.(cri.Execer)
-	n.holder, _ = n.Images.(ImageHolder)
+	n.holder, _ = n.Images.(imageHolder)
 	n.resizing = new(sync.Mutex)
 	return &n
 }

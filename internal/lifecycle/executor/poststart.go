@@ -14,6 +14,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/hook"
 	"github.com/seed81659283/nodeagent/internal/lifecycle/poddir"
 	"github.com/seed81659283/nodeagent/lifecycle/plan"
+	"github.com/seed81659283/nodeagent/lifecycle/podevents"
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
@@ -52,10 +53,10 @@ func (p *postStart) run(ctx context.Context, pod *corev1.Pod, s plan.Start, id s
 		return nil
 	}
 	if ctx.Err() == nil {
-		p.reporter.RecordWarning(EventFailedPostStartHook, subjectOfStart(&s, id), hook.MessageFailedPostStartHook)
-		p.reporter.RecordEvent(EventKillingContainer, subjectOfStart(&s, id), hook.MessageKillingPostStart)
+		p.reporter.RecordWarning(podevents.ReasonFailedPostStartHook, subjectOfStart(&s, id), hook.MessageFailedPostStartHook)
+		p.reporter.RecordEvent(podevents.ReasonKillingContainer, subjectOfStart(&s, id), hook.MessageKillingPostStart)
 	}
 	kill := plan.Kill{ID: id, Name: c.Name, Grace: plan.Grace(pod), Reason: "its postStart hook failed"}
 	kill.PreStop = plan.PreStop(pod, &cri.Container{Name: c.Name, State: cri.ContainerRunning})
-	return &StartError{Reason: podstatus.ReasonPostStartHookError, Err: errors.Join(err, p.stopper.kill(ctx, call, kill, nil))}
+	return &podstatus.StartError{Reason: podstatus.ReasonPostStartHookError, Err: errors.Join(err, p.stopper.kill(ctx, call, kill, nil))}
 }

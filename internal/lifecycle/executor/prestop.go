@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/internal/lifecycle/hook"
 	"github.com/seed81659283/nodeagent/lifecycle/plan"
+	"github.com/seed81659283/nodeagent/lifecycle/podevents"
 )
 
 // preStop is the preStop hook of a container that is being stopped. It runs beside the stop.
@@ -53,5 +54,5 @@ func (s *stopper) reportPreStopFailure(c hook.Call, err error) {
 		args = append(args, "exitCode", exit.Code)
 	}
 	s.reporter.Warn("preStop hook", args...)
-	s.reporter.RecordWarning(EventFailedPreStopHook, subjectOfCall(c), hook.MessageFailedPreStopHook)
+	s.reporter.RecordWarning(podevents.ReasonFailedPreStopHook, subjectOfCall(c), hook.MessageFailedPreStopHook)
 }

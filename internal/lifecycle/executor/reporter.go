@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/internal/lifecycle/poddir"
+	"github.com/seed81659283/nodeagent/lifecycle/podevents"
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
@@ -53,7 +54,7 @@ func (t *Reporter) RecordWarning(reason string, about Subject, format string, ar
 	t.emit(about.event(corev1.EventTypeWarning, reason, fmt.Sprintf(format, args...)))
 }
 
-func (t *Reporter) emit(e Event) {
+func (t *Reporter) emit(e podevents.Event) {
 	hook := t.node.Event
 	if hook == nil {
 		return
@@ -81,7 +82,7 @@ func (t *Reporter) Note(r *poddir.Recorder, change func(now *poddir.Record)) {
 // StatusChanged records the events of what a status says that the one before did not.
 func (t *Reporter) StatusChanged(before, after *corev1.PodStatus) {
 	if after.Reason == podstatus.ReasonDeadlineExceeded && before.Reason != after.Reason {
-		t.RecordEvent(EventDeadlineExceeded, Subject{}, "%s", after.Message)
+		t.RecordEvent(podevents.ReasonDeadlineExceeded, Subject{}, "%s", after.Message)
 	}
 	for _, list := range [...][2][]corev1.ContainerStatus{
 		{before.InitContainerStatuses, after.InitContainerStatuses}, {before.ContainerStatuses, after.ContainerStatuses},
@@ -89,7 +90,7 @@ func (t *Reporter) StatusChanged(before, after *corev1.PodStatus) {
 		for i := range list[1] {
 			c := &list[1][i]
 			if old := podstatus.Container(list[0], c.Name); backsOff(c) && (old == nil || !backsOff(old)) {
-				t.RecordWarning(EventBackOffStartContainer, exitOf(c), "Back-off restarting failed container %s in pod %s_%s(%s)", c.Name, t.id.Name, t.id.Namespace, t.id.UID)
+				t.RecordWarning(podevents.ReasonBackOffStartContainer, exitOf(c), "Back-off restarting failed container %s in pod %s_%s(%s)", c.Name, t.id.Name, t.id.Namespace, t.id.UID)
 			}
 		}
 	}

@@ -8,22 +8,24 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/lifecycle/podevents"
 )
 
 // typeOf returns which list of the pod a container is in.
-func typeOf(pod *corev1.Pod, name string) ContainerType {
+func typeOf(pod *corev1.Pod, name string) podevents.ContainerType {
 	named := func(c corev1.Container) bool { return c.Name == name }
 	switch {
 	case slices.ContainsFunc(pod.Spec.Containers, named):
-		return RegularContainer
+		return podevents.RegularContainer
 	case slices.ContainsFunc(pod.Spec.InitContainers, named):
-		return InitContainer
+		return podevents.InitContainer
 	default:
-		return EphemeralContainer
+		return podevents.EphemeralContainer
 	}
 }
 
-// syncs is the part of a [Sync] that depends on the earlier syncs of a pod.
+// syncs is the part of a [podevents.Sync] that depends on the earlier syncs of a pod.
 type syncs struct {
 	wanted time.Time   // when a source listed the pod
 	pod    *corev1.Pod // of the last sync; nil: the pod was orphaned, or there was no sync
@@ -40,35 +42,35 @@ type EndedSync struct {
 
 // Synced calls the hook for a sync that has ended.
 func (t *Reporter) Synced(e EndedSync) {
-	s := Sync{Op: SyncPod, Took: time.Since(e.Began), First: !t.syncs.any, Orphan: e.Pod == nil}
+	s := podevents.Sync{Op: podevents.SyncPod, Took: time.Since(e.Began), First: !t.syncs.any, Orphan: e.Pod == nil}
 	switch {
 	case e.Removed:
-		s.Op = SyncTerminated
+		s.Op = podevents.SyncTerminated
 	case e.Deleted:
-		s.Op = SyncKill
+		s.Op = podevents.SyncKill
 	case s.First:
-		s.Op = SyncCreate
+		s.Op = podevents.SyncCreate
 	case t.syncs.pod != e.Pod:
-		s.Op = SyncUpdate
+		s.Op = podevents.SyncUpdate
 	}
 	if s.First {
 		s.Waited = e.Began.Sub(t.syncs.wanted)
 	}
 	t.syncs.pod, t.syncs.any = e.Pod, true
-	if hook := t.node.Work.Synced; hook != nil {
+	if hook := t.node.Synced; hook != nil {
 		hook(t.id, s)
 	}
 }
 
 // sandboxRun calls the hook for an attempt to run the sandbox.
-func (t *Reporter) sandboxRun(s SandboxStart) {
-	if hook := t.node.Work.Sandbox; hook != nil {
+func (t *Reporter) sandboxRun(s podevents.SandboxStart) {
+	if hook := t.node.SandboxStarted; hook != nil {
 		hook(t.id, s)
 	}
 }
 
 // startAttempted calls the hook for an attempt to start a container.
-func (t *Reporter) startAttempted(s ContainerStart) {
+func (t *Reporter) startAttempted(s podevents.ContainerStart) {
 	if hook := t.node.Started; hook != nil {
 		hook(t.id, s)
 	}
@@ -76,14 +78,14 @@ func (t *Reporter) startAttempted(s ContainerStart) {
 
 // imageVolumePulled calls the hook for an attempt to make the image of a volume present.
 func (t *Reporter) imageVolumePulled(err error) {
-	if hook := t.node.Work.ImageVolume; hook != nil {
+	if hook := t.node.ImageVolume; hook != nil {
 		hook(t.id, err)
 	}
 }
 
 // sleepTerminated calls the hook for a sleep that ended early.
 func (t *Reporter) sleepTerminated() {
-	if hook := t.node.Work.SleepTerminated; hook != nil {
+	if hook := t.node.SleepTerminated; hook != nil {
 		hook(t.id)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/internal/containers"
 	"github.com/seed81659283/nodeagent/internal/lifecycle/resize"
+	"github.com/seed81659283/nodeagent/lifecycle/podevents"
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
@@ -56,12 +57,12 @@ func (e *resizeEvents) record(pod *corev1.Pod, d *resize.Decision, accepted bool
 	if accepted {
 		before.inProgress = true
 		e.setError("")
-		e.reporter.RecordEvent(EventResizeStarted, Subject{}, "%s", resizeMessage("Pod resize started", pod, pod.Generation, ""))
+		e.reporter.RecordEvent(podevents.ReasonResizeStarted, Subject{}, "%s", resizeMessage("Pod resize started", pod, pod.Generation, ""))
 	}
 	if d.Reason != "" && (d.Reason != before.pending || pod.Generation != before.generation) {
-		reason := EventResizeDeferred
+		reason := podevents.ReasonResizeDeferred
 		if d.Reason == corev1.PodReasonInfeasible {
-			reason = EventResizeInfeasible
+			reason = podevents.ReasonResizeInfeasible
 		}
 		e.reporter.RecordWarning(reason, Subject{}, "%s", resizeMessage("Pod resize "+cmp.Or(d.Cause, d.Reason), pod, pod.Generation, d.Message))
 	}
@@ -69,7 +70,7 @@ func (e *resizeEvents) record(pod *corev1.Pod, d *resize.Decision, accepted bool
 	inProgress := d.InProgress || d.Error != ""
 	if before.inProgress && !inProgress {
 		e.setError("")
-		e.reporter.RecordEvent(EventResizeCompleted, Subject{}, "%s", resizeMessage("Pod resize completed", d.Pod, d.Generation, ""))
+		e.reporter.RecordEvent(podevents.ReasonResizeCompleted, Subject{}, "%s", resizeMessage("Pod resize completed", d.Pod, d.Generation, ""))
 	}
 	before.inProgress = inProgress
 }
@@ -77,7 +78,7 @@ func (e *resizeEvents) record(pod *corev1.Pod, d *resize.Decision, accepted bool
 // recordError records the event of a resize that has failed, unless it failed in the same way before.
 func (e *resizeEvents) recordError(pod *corev1.Pod, generation int64, err error) {
 	if previous := e.setError(err.Error()); previous != err.Error() {
-		e.reporter.RecordWarning(EventResizeError, Subject{}, "%s", resizeMessage("Pod resize error", pod, generation, err.Error()))
+		e.reporter.RecordWarning(podevents.ReasonResizeError, Subject{}, "%s", resizeMessage("Pod resize error", pod, generation, err.Error()))
 	}
 }
 

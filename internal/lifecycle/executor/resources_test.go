@@ -21,6 +21,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/poddir"
 	"github.com/seed81659283/nodeagent/internal/lifecycle/podtest"
 	"github.com/seed81659283/nodeagent/lifecycle/plan"
+	"github.com/seed81659283/nodeagent/lifecycle/podevents"
 )
 
 // withVolumes returns a scene whose pods have volumes and cgroups. What is asked of the volumes is written down with the calls
@@ -160,7 +161,7 @@ func TestStarted(t *testing.T) {
 		s := newScene(t, pod, setting{
 			scripts: map[string]critest.Script{"main": {StartAfter: 2 * time.Second, Exec: takes(3*time.Second, 0)}, "side": critest.FailStart(errors.New("no"))},
 			node: func(n *executor.Node) {
-				n.Started = func(_ cri.PodIdentity, c executor.ContainerStart) {
+				n.Started = func(_ cri.PodIdentity, c podevents.ContainerStart) {
 					told = append(told, fmt.Sprint(c.Container, " ", c.ID, " ", c.Attempt, " ", c.Took, " ", c.Err))
 				}
 			},

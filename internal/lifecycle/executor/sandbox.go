@@ -15,6 +15,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/internal/lifecycle/podview"
 	"github.com/seed81659283/nodeagent/lifecycle/plan"
+	"github.com/seed81659283/nodeagent/lifecycle/podevents"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
@@ -50,21 +51,21 @@ func (r *sandboxRunner) ensure(ctx context.Context, pod *corev1.Pod, observed cr
 		if a.Sandbox == nil {
 			return nil, err
 		}
-		return nil, warn(EventFailedCreatePodSandBox, failedSandbox, err)
+		return nil, warn(podevents.ReasonFailedCreatePodSandBox, failedSandbox, err)
 	}
 	if err := r.quota.ensureCgroup(ctx, pod, observed); err != nil {
-		return nil, warn(EventFailedToCreatePodContainer, "unable to ensure pod container exists: %v", err)
+		return nil, warn(podevents.ReasonFailedToCreatePodContainer, "unable to ensure pod container exists: %v", err)
 	}
 	if a.Sandbox == nil {
 		return &sandbox{id: a.SandboxID, ips: observed.NewestSandbox().IPs, config: config}, nil
 	}
 	r.resizer.cgroupMade(pod)
 	if config.Attempt > 0 {
-		r.reporter.RecordEvent(EventSandboxChanged, Subject{}, "Pod sandbox changed, it will be killed and re-created.")
+		r.reporter.RecordEvent(podevents.ReasonSandboxChanged, Subject{}, "Pod sandbox changed, it will be killed and re-created.")
 	}
 	sb := &sandbox{config: config}
 	if err := r.run(ctx, pod, sb, a.SandboxChanged); err != nil {
-		return nil, warn(EventFailedCreatePodSandBox, failedSandbox, err)
+		return nil, warn(podevents.ReasonFailedCreatePodSandBox, failedSandbox, err)
 	}
 	return sb, nil
 }
@@ -102,7 +103,7 @@ func (r *sandboxRunner) run(ctx context.Context, pod *corev1.Pod, sb *sandbox, r
 	r.reporter.Log("run sandbox", "attempt", sb.config.Attempt, "why", reason)
 	began := time.Now()
 	sb.id, err = r.node.Runtime.RunSandbox(ctx, &sb.config)
-	r.reporter.sandboxRun(SandboxStart{
+	r.reporter.sandboxRun(podevents.SandboxStart{
 		Attempt: sb.config.Attempt, RuntimeHandler: sb.config.RuntimeHandler,
 		UserNamespace: pod.Spec.HostUsers != nil && !*pod.Spec.HostUsers, Took: time.Since(began), Err: err,
 	})

@@ -24,6 +24,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/podtest"
 	"github.com/seed81659283/nodeagent/internal/lifecycle/startslots"
 	"github.com/seed81659283/nodeagent/lifecycle/plan"
+	"github.com/seed81659283/nodeagent/lifecycle/podevents"
 )
 
 // scene is the pod "a" on a node whose runtime is in memory, and its executor. What the executor calls is written down with
@@ -40,7 +41,7 @@ type scene struct {
 	mu     sync.Mutex // guards all below
 	began  time.Time
 	calls  []string
-	events []executor.Event
+	events []podevents.Event
 	broken map[string]error // by call
 }
 
@@ -65,7 +66,7 @@ func newScene(t *testing.T, pod *corev1.Pod, o setting) *scene {
 	s.node = executor.Node{
 		Runtime: watched{via, s}, Slots: startslots.New(1), SlowAfter: 10 * time.Second, Logger: slog.New(slog.DiscardHandler),
 		Mark: func(labels map[string]string) { labels["owner"] = "this agent" },
-		Event: func(_ cri.PodIdentity, e executor.Event) {
+		Event: func(_ cri.PodIdentity, e podevents.Event) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.events = append(s.events, e)
@@ -212,7 +213,7 @@ func (s *scene) requireEvents(want ...string) {
 	require.Equal(s.t, want, got)
 }
 
-func describeEvent(e executor.Event) string {
+func describeEvent(e podevents.Event) string {
 	words := []string{e.Reason}
 	if e.Type == corev1.EventTypeWarning {
 		words[0] += "!"

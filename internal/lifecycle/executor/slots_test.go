@@ -20,6 +20,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/executor"
 	"github.com/seed81659283/nodeagent/internal/lifecycle/podtest"
 	"github.com/seed81659283/nodeagent/lifecycle/plan"
+	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
 // The node of a scene has one start slot.
@@ -136,7 +137,7 @@ func TestSlotIsReleasedForAPull(t *testing.T) {
 					n.Images = imageFunc(func(_ context.Context, c *corev1.Container) (cri.Image, error) {
 						time.Sleep(tt.pull)
 						if tt.fails {
-							return cri.Image{}, &executor.StartError{Reason: "ErrImagePull", Err: errors.New("no such image")}
+							return cri.Image{}, &podstatus.StartError{Reason: "ErrImagePull", Err: errors.New("no such image")}
 						}
 						return critest.NewImage(c.Image, 0), nil
 					})

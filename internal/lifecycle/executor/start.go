@@ -14,6 +14,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/internal/sleep"
 	"github.com/seed81659283/nodeagent/lifecycle/plan"
+	"github.com/seed81659283/nodeagent/lifecycle/podevents"
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
@@ -52,30 +53,20 @@ func (s *starter) start(ctx context.Context, pod *corev1.Pod, observed cri.Pod, 
 	return errors.Join(errs...)
 }
 
-// ContainerStart is an attempt to start a container, or to run the postStart hook that an earlier one still owes it.
-type ContainerStart struct {
-	Container string
-	Type      ContainerType
-	ID        string // empty: the container was not created
-	Attempt   uint32
-	Took      time.Duration // with its image, and its postStart hook
-	Err       error         // nil: it runs; often a [*StartError]
-}
-
 // startContainer starts one container, which it creates if need be, and reports the attempt.
 func (s *starter) startContainer(ctx context.Context, pod *corev1.Pod, start plan.Start, sb *sandbox) error {
 	name, began := start.Container.Name, time.Now()
 	id, err := s.run(ctx, pod, start, sb)
-	s.reporter.startAttempted(ContainerStart{
+	s.reporter.startAttempted(podevents.ContainerStart{
 		Container: name, Type: typeOf(pod, name), ID: id, Attempt: start.Attempt, Took: time.Since(began), Err: err,
 	})
 	s.waiting.setError(name, podstatus.ReasonRunError, err)
 	if err == nil {
 		return nil
 	}
-	e, ok := errors.AsType[*StartError](err)
+	e, ok := errors.AsType[*podstatus.StartError](err)
 	if reported := ok && e.Reason == podstatus.ReasonPostStartHookError; !reported && ctx.Err() == nil {
-		s.reporter.RecordWarning(EventFailedToStartContainer, subjectOfStart(&start, id), "Error: %v", err)
+		s.reporter.RecordWarning(podevents.ReasonFailedToStartContainer, subjectOfStart(&start, id), "Error: %v", err)
 	}
 	return err
 }
@@ -95,7 +86,7 @@ func (s *starter) run(ctx context.Context, pod *corev1.Pod, start plan.Start, sb
 		return "", err
 	}
 	s.reporter.Log("start container", "container", start.Container.Name, "id", id, "attempt", start.Attempt)
-	s.reporter.RecordEvent(EventCreatedContainer, subjectOfStart(&start, id), "Container created")
+	s.reporter.RecordEvent(podevents.ReasonCreatedContainer, subjectOfStart(&start, id), "Container created")
 	return id, s.runCreated(ctx, pod, start, id, sb)
 }
 
@@ -111,9 +102,9 @@ func (s *starter) runCreated(ctx context.Context, pod *corev1.Pod, start plan.St
 	}
 	sleep.Wake(s.quota.runs)
 	if err := s.node.Runtime.StartContainer(ctx, id); err != nil {
-		return &StartError{Reason: podstatus.ReasonRunError, Err: err}
+		return &podstatus.StartError{Reason: podstatus.ReasonRunError, Err: err}
 	}
-	s.reporter.RecordEvent(EventStartedContainer, subjectOfStart(&start, id), "Container started")
+	s.reporter.RecordEvent(podevents.ReasonStartedContainer, subjectOfStart(&start, id), "Container started")
 	s.logs.link(c.Name, id, start.Attempt)
 	if !hooked {
 		return nil

@@ -20,6 +20,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/executor"
 	"github.com/seed81659283/nodeagent/internal/lifecycle/poddir"
 	"github.com/seed81659283/nodeagent/internal/lifecycle/podtest"
+	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
 // imageFunc is an executor.ImageSource.
@@ -64,7 +65,7 @@ func TestStartThatFails(t *testing.T) {
 		},
 		"the image": {
 			node: func(*scene) func(n *executor.Node) {
-				return failingImage(&executor.StartError{Reason: "ErrImagePull", Err: out})
+				return failingImage(&podstatus.StartError{Reason: "ErrImagePull", Err: out})
 			},
 			waiting: []string{"main: ErrImagePull: out of order"},
 			events:  []string{"Failed! main", "Created side uid-a-side-0", "Started side uid-a-side-0"}, side: true,

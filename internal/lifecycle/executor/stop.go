@@ -16,6 +16,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/internal/lifecycle/hook"
 	"github.com/seed81659283/nodeagent/lifecycle/plan"
+	"github.com/seed81659283/nodeagent/lifecycle/podevents"
 )
 
 // stopper stops containers, after their preStop hooks, and sandboxes.
@@ -47,7 +48,7 @@ func (s *stopper) stop(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a
 			}
 		}
 		s.reporter.Log("kill container", "container", k.Name, "id", k.ID, "grace", k.Grace, "reason", k.Reason)
-		s.reporter.RecordEvent(EventKillingContainer, subjectOf(observed, k.Name, k.ID), "%s", k.EventMessage())
+		s.reporter.RecordEvent(podevents.ReasonKillingContainer, subjectOf(observed, k.Name, k.ID), "%s", k.EventMessage())
 		wg.Go(func() {
 			defer close(ended[i])
 			errs[i] = s.kill(ctx, s.hooks.preStopCall(pod, observed, k), k, before)
@@ -62,7 +63,7 @@ func (s *stopper) stop(ctx context.Context, pod *corev1.Pod, observed cri.Pod, a
 		}
 	}
 	if err != nil && ctx.Err() == nil {
-		s.reporter.RecordWarning(EventFailedToKillPod, Subject{}, "error killing pod: %v", err)
+		s.reporter.RecordWarning(podevents.ReasonFailedToKillPod, Subject{}, "error killing pod: %v", err)
 	}
 	return err
 }

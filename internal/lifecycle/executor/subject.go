@@ -11,6 +11,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/internal/lifecycle/hook"
 	"github.com/seed81659283/nodeagent/lifecycle/plan"
+	"github.com/seed81659283/nodeagent/lifecycle/podevents"
 )
 
 // Subject is the container instance that an event is about. The zero value is the pod as a whole.
@@ -20,8 +21,8 @@ type Subject struct {
 	exitCode *int32
 }
 
-func (s Subject) event(kind, reason, message string) Event {
-	return Event{
+func (s Subject) event(kind, reason, message string) podevents.Event {
+	return podevents.Event{
 		Type: kind, Reason: reason, Message: message,
 		Container: s.name, ContainerID: s.id, Attempt: s.attempt, ExitCode: s.exitCode,
 	}

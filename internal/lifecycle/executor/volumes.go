@@ -11,9 +11,22 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/lifecycle/plan"
+	"github.com/seed81659283/nodeagent/lifecycle/podevents"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
+
+// PodVolumes sets up and releases the volumes of a pod. lifecycle.PodResources has the contract of the methods.
+type PodVolumes interface {
+	// Prepare sets up the volumes of a pod, and returns when they are ready.
+	Prepare(ctx context.Context, pod *corev1.Pod) error
+	// Container adds the mounts and devices of a container to l.
+	Container(ctx context.Context, pod *corev1.Pod, c *corev1.Container, l *podspec.Launch) error
+	// Update refreshes the volumes of a pod whose object has changed.
+	Update(pod *corev1.Pod)
+	// Release tears down the volumes of a pod.
+	Release(ctx context.Context, uid string) error
+}
 
 // How long a Prepare and a Release may take before they are called again.
 const (
@@ -21,12 +34,12 @@ const (
 	releaseTimeout = 2 * time.Minute
 )
 
-// Volumes are the [PodResources] of one pod.
+// Volumes are the [PodVolumes] of one pod.
 type Volumes struct {
 	node      *Node
 	reporter  *Reporter
 	waiting   *Waiting
-	updated   *corev1.Pod // of the last PodResources.Update
+	updated   *corev1.Pod // of the last PodVolumes.Update
 	relabeled relabeled
 }
 
@@ -45,12 +58,12 @@ func (v *Volumes) prepare(ctx context.Context, pod *corev1.Pod, a *plan.Actions)
 		v.waiting.setError(s.Container.Name, podstatus.ReasonContainerCreating, err)
 	}
 	if ctx.Err() == nil {
-		v.reporter.RecordWarning(EventFailedMountVolume, Subject{}, "Unable to attach or mount volumes: %v", err)
+		v.reporter.RecordWarning(podevents.ReasonFailedMountVolume, Subject{}, "Unable to attach or mount volumes: %v", err)
 	}
 	return fmt.Errorf("prepare volumes: %w", err)
 }
 
-// Update passes the newest version of the pod to the [PodResources].
+// Update passes the newest version of the pod to the [PodVolumes].
 func (v *Volumes) Update(pod *corev1.Pod) {
 	if v.node.Volumes != nil && pod != v.updated {
 		v.node.Volumes.Update(pod)

@@ -40,7 +40,7 @@ func (w *Waiting) setError(name, reason string, err error) {
 		return
 	}
 	why := podstatus.Waiting{Reason: reason, Message: err.Error()}
-	if se, ok := errors.AsType[*StartError](err); ok {
+	if se, ok := errors.AsType[*podstatus.StartError](err); ok {
 		why = podstatus.Waiting{Reason: se.Reason, Message: se.Err.Error()}
 	}
 	w.put(name, why)

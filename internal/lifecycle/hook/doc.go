@@ -33,7 +33,7 @@
 //
 // The error of a handler is an [*Error]. Its text is what the kubelet writes into the status of a container whose postStart
 // handler failed, with [ReasonPostStartHookError]. Output and answers may contain secrets, so events have a fixed text
-// instead, which package lifecycle sends; see [EventFailedPostStartHook].
+// instead, which package lifecycle sends: podevents.ReasonFailedPostStartHook.
 //
 // # Differs from the kubelet
 //

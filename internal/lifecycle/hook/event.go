@@ -3,13 +3,9 @@
 
 package hook
 
-// Reasons and texts of the events about handlers, all of type Warning but that of the Killing event. They are fixed:
-// what a handler printed or a server answered is for the owner of the pod only. Source: pkg/kubelet/events/event.go.
+// The texts of the events about handlers. They are fixed, because the output of a handler and the response of a server are for the owner of the
+// pod only. Source: pkg/kubelet/events/event.go.
 const (
-	EventFailedPostStartHook   = "FailedPostStartHook"
-	EventFailedPreStopHook     = "FailedPreStopHook"
-	EventLifecycleHTTPFallback = "LifecycleHTTPFallback" // with the text of Hooks.HTTPFallback
-
 	MessageFailedPostStartHook = "PostStartHook failed"
 	MessageFailedPreStopHook   = "PreStopHook failed"
 

@@ -15,7 +15,6 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/images"
 	"github.com/seed81659283/nodeagent/images/credential"
-	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/lifecycle/podevents"
 	"github.com/seed81659283/nodeagent/probe"
 )
@@ -26,12 +25,12 @@ var web = cri.PodIdentity{Namespace: "shop", Name: "web", UID: "u1"}
 // recorded is an event with its pod.
 type recorded struct {
 	pod   cri.PodIdentity
-	event lifecycle.Event
+	event podevents.Event
 }
 
 // into returns a Record that appends to events.
 func into(events *[]recorded) podevents.Record {
-	return func(pod cri.PodIdentity, e lifecycle.Event) { *events = append(*events, recorded{pod, e}) }
+	return func(pod cri.PodIdentity, e podevents.Event) { *events = append(*events, recorded{pod, e}) }
 }
 
 // The words are those of pkg/kubelet/images/image_manager.go, which people and tools search for.
@@ -71,17 +70,22 @@ func TestImagesRecordsPullsInTheWordsOfTheKubelet(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			var events []recorded
 			test.call(podevents.Images(into(&events)))
-			assert.Equal(t, []recorded{{web, lifecycle.Event{Type: test.kind, Reason: test.reason, Message: test.message, Container: "c"}}}, events)
+			assert.Equal(t, []recorded{{web, podevents.Event{Type: test.kind, Reason: test.reason, Message: test.message, Container: "c"}}}, events)
 		})
 	}
 }
 
 // pods are pods by UID.
-type pods map[string]lifecycle.PodState
+type pods map[string]podStatus
 
-func (p pods) Pod(uid string) (lifecycle.PodState, bool) {
-	state, ok := p[uid]
-	return state, ok
+type podStatus struct {
+	pod    cri.PodIdentity
+	status *corev1.PodStatus
+}
+
+func (p pods) PodStatus(uid string) (cri.PodIdentity, *corev1.PodStatus, bool) {
+	s, ok := p[uid]
+	return s.pod, s.status, ok
 }
 
 // The words are those of pkg/kubelet/prober/prober.go. A probe that succeeds is no event.
@@ -103,13 +107,13 @@ func TestProbesRecordsFailuresAndWarningsInTheWordsOfTheKubelet(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var events []recorded
-			hooks := podevents.Probes(pods{"u1": {Pod: web}}, into(&events))
+			hooks := podevents.Probes(pods{"u1": {pod: web}}, into(&events))
 			hooks.Probed(probe.Key{PodUID: "u1", Container: "c", Kind: test.kind}, test.result, test.err, time.Second)
 			if test.reason == "" {
 				require.Empty(t, events)
 				return
 			}
-			require.Equal(t, []recorded{{web, lifecycle.Event{Type: corev1.EventTypeWarning, Reason: test.reason, Message: test.message, Container: "c"}}}, events)
+			require.Equal(t, []recorded{{web, podevents.Event{Type: corev1.EventTypeWarning, Reason: test.reason, Message: test.message, Container: "c"}}}, events)
 		})
 	}
 }
@@ -120,7 +124,7 @@ func TestProbesOfRestartedContainerRecordsAttempt(t *testing.T) {
 		ContainerStatuses:     []corev1.ContainerStatus{{Name: "c", RestartCount: 3}},
 	}
 	var events []recorded
-	hooks := podevents.Probes(pods{"u1": {Pod: web, Status: status}}, into(&events))
+	hooks := podevents.Probes(pods{"u1": {pod: web, status: status}}, into(&events))
 	for _, container := range []string{"proxy", "c", "unreported"} {
 		hooks.Probed(probe.Key{PodUID: "u1", Container: container}, probe.NewResult(probe.Failure, ""), nil, 0)
 	}

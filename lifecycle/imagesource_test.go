@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package executor_test
+package lifecycle_test
 
 import (
 	"context"
@@ -17,14 +17,14 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/critest"
 	"github.com/seed81659283/nodeagent/images"
-	"github.com/seed81659283/nodeagent/internal/lifecycle/executor"
-	"github.com/seed81659283/nodeagent/internal/lifecycle/podenv"
 	"github.com/seed81659283/nodeagent/internal/lifecycle/podtest"
+	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
 // secrets are the objects of a scene: secrets by their name, or why one cannot be had.
 type secrets struct {
-	podenv.Objects
+	lifecycle.Objects
 	found map[string]*corev1.Secret
 	fails map[string]error
 }
@@ -45,7 +45,7 @@ func TestImages(t *testing.T) {
 	const config = `{"auths":{"r.io":{"username":"me","password":"hunter2"}}}`
 	missing := errors.New("no network")
 	tests := map[string]struct {
-		objects podenv.Objects
+		objects lifecycle.Objects
 		names   []string
 		users   []string // who tried to pull; empty: anonymous
 		want    string
@@ -89,16 +89,16 @@ func TestImages(t *testing.T) {
 				for _, name := range tt.names {
 					pod.Spec.ImagePullSecrets = append(pod.Spec.ImagePullSecrets, corev1.LocalObjectReference{Name: name})
 				}
-				source := executor.Images{Puller: puller, Objects: tt.objects}
+				source := lifecycle.Images{Puller: puller, Objects: tt.objects}
 				_, err = source.Ensure(t.Context(), pod, c, &cri.SandboxConfig{})
 				require.EqualError(t, err, tt.want)
 				require.Equal(t, tt.users, users)
-				failed, ok := errors.AsType[*executor.StartError](err)
+				failed, ok := errors.AsType[*podstatus.StartError](err)
 				require.True(t, ok)
 				require.Zero(t, failed.Retry, "it may be tried at once, so that the back-off shows")
 
 				_, err = source.Ensure(t.Context(), pod, c, &cri.SandboxConfig{})
-				failed, ok = errors.AsType[*executor.StartError](err)
+				failed, ok = errors.AsType[*podstatus.StartError](err)
 				require.True(t, ok)
 				require.Equal(t, images.ReasonImagePullBackOff, failed.Reason)
 				require.WithinDuration(t, time.Now().Add(10*time.Second), failed.Retry, time.Second)

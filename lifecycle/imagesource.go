@@ -1,0 +1,122 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/images"
+	"github.com/seed81659283/nodeagent/images/credential"
+	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
+)
+
+// ImageSource makes the image of a container present on the node.
+type ImageSource interface {
+	// Ensure returns the image of c once it is present. It may take as long as a pull, and returns when ctx ends. A *podstatus.StartError
+	// names the waiting reason that the status of the container shows. The sandbox is that of the pod; it must not be written to.
+	Ensure(ctx context.Context, pod *corev1.Pod, c *corev1.Container, sandbox *cri.SandboxConfig) (cri.Image, error)
+}
+
+// ImageHolder is an optional interface of an [ImageSource]: it prevents the removal of an image that is about to be used. [Images] implements it.
+type ImageHolder interface {
+	// Hold keeps an image, by its name in the container, on the node until release is called. The Reconciler calls Hold before Ensure, and
+	// release once the container is created or could not be created. Release may be called more than once.
+	Hold(image string) (release func())
+}
+
+// Images is an [ImageSource] that pulls images with the pull secrets of the pod. It implements [ImageHolder].
+type Images struct {
+	Puller  *images.Puller
+	Objects Objects // the source of the secrets; nil: images are pulled without secrets
+}
+
+var (
+	_ ImageSource = Images{}
+	_ ImageHolder = Images{}
+)
+
+// Hold prevents the removal of an image by garbage collection until release is called.
+func (i Images) Hold(image string) (release func()) { return i.Puller.Hold(image) }
+
+// Ensure returns the image of a container, and pulls it as the container's pull policy requires. As in the kubelet, a secret that cannot be read
+// is skipped, because the image may be present or public. If the pull fails, the error names that secret.
+func (i Images) Ensure(ctx context.Context, pod *corev1.Pod, c *corev1.Container, sandbox *cri.SandboxConfig) (cri.Image, error) {
+	secrets, missing := i.secrets(ctx, pod)
+	image, err := i.Puller.Ensure(ctx, images.Request{
+		Pod: credential.Pod{
+			UID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name, ServiceAccount: pod.Spec.ServiceAccountName,
+		},
+		Container: c.Name, Image: c.Image, Policy: images.Policy(c.ImagePullPolicy), RuntimeHandler: sandbox.RuntimeHandler,
+		Annotations: pod.Annotations, Secrets: secrets, Sandbox: sandbox,
+	})
+	if e, ok := errors.AsType[*images.Error](err); ok {
+		cause := e.Err
+		if missing != nil {
+			cause = fmt.Errorf("%w (not tried: %w)", cause, missing)
+		}
+		failed := &podstatus.StartError{Reason: e.Reason, Err: cause}
+		if e.Reason == images.ReasonImagePullBackOff {
+			failed.Retry = e.Retry // not before: the status is to say that there is a back-off, as the kubelet's does
+		}
+		return cri.Image{}, failed
+	}
+	return image, err
+}
+
+// secretsTimeout is how long all secrets of a pod together are waited for.
+const secretsTimeout = 10 * time.Second
+
+// secrets returns the pull secrets of a pod that can be had. The error is the first of those that exist and cannot.
+func (i Images) secrets(ctx context.Context, pod *corev1.Pod) (found []credential.Secret, missing error) {
+	if i.Objects == nil {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, secretsTimeout)
+	defer cancel()
+	for _, ref := range pod.Spec.ImagePullSecrets {
+		if ref.Name == "" {
+			continue // an API server takes it
+		}
+		s, err := i.Objects.Secret(ctx, pod.Namespace, ref.Name)
+		if err != nil {
+			if missing == nil && !errors.Is(err, fs.ErrNotExist) {
+				missing = err
+			}
+			continue
+		}
+		secret := credential.Secret{Object: credential.Object{UID: string(s.UID), Namespace: s.Namespace, Name: s.Name}}
+		switch s.Type {
+		case corev1.SecretTypeDockerConfigJson:
+			secret.Data = s.Data[corev1.DockerConfigJsonKey]
+		case corev1.SecretTypeDockercfg:
+			secret.Format, secret.Data = credential.Dockercfg, s.Data[corev1.DockerConfigKey]
+		default:
+			continue
+		}
+		found = append(found, secret)
+	}
+	return found, missing
+}
+
+// defaultImages returns the ImageSource of a Reconciler without Options.Images: nil if the runtime has no images.
+func defaultImages(rt cri.Runtime, objects Objects, logger *slog.Logger) ImageSource {
+	store, ok := rt.(cri.Images)
+	puller, pulls := rt.(cri.Puller)
+	if !ok || !pulls {
+		return nil
+	}
+	p, err := images.New(store, puller, images.Options{Logger: logger})
+	if err != nil {
+		panic(err) // it is about options that are not set
+	}
+	return Images{Puller: p, Objects: objects}
+}

@@ -1,0 +1,37 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podevents
+
+import (
+	"time"
+)
+
+// ContainerStart is a record of an attempt to start a container, or to run the postStart hook that a previous agent did not complete.
+type ContainerStart struct {
+	Container string
+	Type      ContainerType
+	ID        string // empty: the container was not created
+	Attempt   uint32
+	Took      time.Duration // with its image, and its postStart hook
+	Err       error         // nil: it runs; often a *podstatus.StartError
+}
+
+// SandboxStart is a record of an attempt to run the sandbox of a pod.
+type SandboxStart struct {
+	Attempt        uint32
+	RuntimeHandler string // empty: the default
+	UserNamespace  bool   // the pod has its own user namespace
+	Took           time.Duration
+	Err            error // nil: the sandbox runs
+}
+
+// ContainerType is the list of a pod that a container is in.
+type ContainerType string
+
+// The types of containers, in the words of the kubelet's label.
+const (
+	RegularContainer   ContainerType = "container"
+	InitContainer      ContainerType = "init_container" // also a sidecar
+	EphemeralContainer ContainerType = "ephemeral_container"
+)

@@ -1,0 +1,29 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podevents
+
+import (
+	"time"
+)
+
+// Sync is a record of one sync of a pod: its observed state was read, and the next step was executed.
+type Sync struct {
+	Op     SyncOp
+	Took   time.Duration // including the wait for the observed state
+	First  bool          // it is the first sync of the pod by this agent
+	Waited time.Duration // from the call of Set that listed the pod to its first sync; zero for later syncs
+	Orphan bool          // no source lists the pod: only the runtime has it
+}
+
+// SyncOp is the purpose of a sync.
+type SyncOp string
+
+// The purposes of syncs, in the words of the kubelet's label.
+const (
+	SyncCreate     SyncOp = "create"     // the first sync of the pod by this agent
+	SyncUpdate     SyncOp = "update"     // the source has changed the pod
+	SyncPod        SyncOp = "sync"       // the observed state has changed, or the resync period has passed
+	SyncKill       SyncOp = "kill"       // the pod is terminating
+	SyncTerminated SyncOp = "terminated" // the runtime has nothing of the pod any more
+)

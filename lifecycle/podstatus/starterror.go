@@ -1,0 +1,21 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podstatus
+
+import (
+	"time"
+)
+
+// StartError is the error of a container that was not started, with the waiting reason for its status.
+type StartError struct {
+	Reason string // such as ErrImagePull or [ReasonRunError]
+	Err    error
+	Retry  time.Time // a retry before this time fails with the same error; zero: a retry may succeed at any time
+}
+
+// Error returns "Reason: cause".
+func (e *StartError) Error() string { return e.Reason + ": " + e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *StartError) Unwrap() error { return e.Err }

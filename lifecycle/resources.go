@@ -1,0 +1,35 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+)
+
+// PodResources sets up and releases the resources of a pod other than its sandbox and containers, such as volumes. *volume.Volumes implements it.
+//
+// The calls for one pod are sequential; calls for several pods are concurrent. All calls must return when ctx ends: a call that hangs delays its
+// pod. Prepare and Release have about two minutes, and are retried.
+type PodResources interface {
+	// Check returns an error for each field of a valid pod that requests a resource which is not supported. It does no I/O.
+	Check(pod *corev1.Pod) field.ErrorList
+	// Prepare sets up the resources of a pod, and returns when they are ready. It is called before the sandbox and before each start of
+	// containers, and must be quick if the resources are ready already. Release removes the resources that a failed Prepare has set up.
+	Prepare(ctx context.Context, pod *corev1.Pod) error
+	// Container adds the mounts and devices of a container to l, from which the config of the container is built. It is called before each
+	// start and after Prepare.
+	Container(ctx context.Context, pod *corev1.Pod, c *corev1.Container, l *podspec.Launch) error
+	// Update is called for a pod that a source lists when its object has changed, for example its labels, and once after the agent has started.
+	// The resources of the pod are then refreshed. Update does not block.
+	Update(pod *corev1.Pod)
+	// Release tears down all resources of a pod by its UID. It is called when no container of the pod runs any more, before the directory and
+	// the cgroup of the pod are removed, also for an orphaned pod that has only the record in its directory. A pod without resources is no
+	// error. After an error Release is called again, and the Reconciler does not forget the pod.
+	Release(ctx context.Context, uid string) error
+}
