@@ -39,7 +39,6 @@
 //     directory
 //   - [github.com/seed81659283/nodeagent/apiserver]: pods, objects, tokens, statuses, events and mirror pods of an API server
 //   - [github.com/seed81659283/nodeagent/apiserver/apiservertest]: an API server in memory, with faults
-//   - [github.com/seed81659283/nodeagent/lifecycle/podset]: what a source of pods wants, and what several want together
 //   - [github.com/seed81659283/nodeagent/lifecycle/admission]: whether a pod may run on a node: room, affinity, host ports, taints
 //   - [github.com/seed81659283/nodeagent/lifecycle/podstore]: keeps the wanted pods on disk, for a start without
 //     network and API server

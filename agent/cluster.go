@@ -142,7 +142,7 @@ func (c *cluster) watch(ctx context.Context, set func(lifecycle.PodSet)) error {
 		for _, err := range u.Errs {
 			c.agent.log.Error("pod of the API server", "error", err)
 		}
-		set(u.Set)
+		set(u.PodSet)
 	})
 }
 

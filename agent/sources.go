@@ -102,7 +102,7 @@ func (a *Agent) runSources(ctx context.Context, fail func(error)) {
 		for _, err := range u.Errs {
 			a.log.Error("manifest", "error", err)
 		}
-		set(u.Set)
+		set(u.PodSet)
 	}
 	k, n := &a.config.Kubelet, &a.config.Node
 	hasObjects, hasTokens := n.ObjectsDir != "" || a.options.Objects != nil, n.Kubeconfig != ""

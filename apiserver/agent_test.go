@@ -63,7 +63,7 @@ func bootNode(t *testing.T, server *apiservertest.Server, rt *critest.Runtime, d
 		generator.Run, n.reconciler.Run, n.statuses.Run, recorder.Run,
 		func(ctx context.Context) error {
 			return source.Pods().Run(ctx, func(u apiserver.Update) {
-				if err := n.reconciler.Set(u.Set); err != nil {
+				if err := n.reconciler.Set(u.PodSet); err != nil {
 					t.Log(err)
 				}
 			})

@@ -22,7 +22,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/apiserver"
 	"github.com/seed81659283/nodeagent/internal/controlplane"
-	"github.com/seed81659283/nodeagent/lifecycle/podset"
+	"github.com/seed81659283/nodeagent/lifecycle"
 )
 
 // clusterWait is how long something may take that a real control plane has to do with.
@@ -144,14 +144,14 @@ func TestClusterMirrors(t *testing.T) {
 	c := newCluster(t)
 	web := staticPod("web", "h1")
 	web.Finalizers = []string{"example.com/never"}
-	c.mirrors.Set(podset.Set{Source: "file", Pods: []*corev1.Pod{web}})
+	c.mirrors.Set(lifecycle.PodSet{Source: "file", Pods: []*corev1.Pod{web}})
 	t.Logf("mirrored after %v", c.await("mirrored", c.mirrored(web)))
 	first, _ := c.get("web")
 	require.Equal(t, "h1", first.Annotations[corev1.MirrorPodAnnotationKey])
 	require.Equal(t, c.node.Load().UID, first.OwnerReferences[0].UID)
 
 	edited := staticPod("web", "h2")
-	c.mirrors.Set(podset.Set{Source: "file", Pods: []*corev1.Pod{edited}})
+	c.mirrors.Set(lifecycle.PodSet{Source: "file", Pods: []*corev1.Pod{edited}})
 	t.Logf("replaced after %v", c.await("edited", c.mirrored(edited)))
 	for _, grace := range []int{0, 30} {
 		before, _ := c.get("web")
@@ -164,7 +164,7 @@ func TestClusterMirrors(t *testing.T) {
 
 	token := staticPod("token", "h3")
 	token.Spec.ServiceAccountName = "default"
-	c.mirrors.Set(podset.Set{Source: "file", Pods: []*corev1.Pod{edited, token}})
+	c.mirrors.Set(lifecycle.PodSet{Source: "file", Pods: []*corev1.Pod{edited, token}})
 	c.await("told that it cannot have a mirror", func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -175,7 +175,7 @@ func TestClusterMirrors(t *testing.T) {
 	c.mu.Unlock()
 	require.Equal(t, []string{"default/token pod default/token cannot have a mirror: spec.serviceAccountName: Forbidden: mirror pods may not reference service accounts"}, failures)
 
-	c.mirrors.Set(podset.Set{Source: "file"})
+	c.mirrors.Set(lifecycle.PodSet{Source: "file"})
 	c.await("no static pod", func() bool { _, ok := c.get("web"); return !ok })
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -7,12 +7,12 @@
 //
 // # Model
 //
-// A [Source] has one client of the API server, which its parts share. [Source.Pods] are the pods of the node, as a podset.Set
+// A [Source] has one client of the API server, which its parts share. [Source.Pods] are the pods of the node, as a lifecycle.PodSet
 // of the source "api" that the same code handles as those of package source:
 //
 //	source, err := apiserver.New(config, apiserver.Options{NodeName: "edge-1"})
 //	err = source.Pods().Run(ctx, func(u apiserver.Update) {
-//		err := reconciler.Set(store.Update(u.Set))
+//		err := reconciler.Set(store.Update(u.PodSet))
 //		...
 //	})
 //

@@ -24,7 +24,6 @@ import (
 	"github.com/seed81659283/nodeagent/cri/critest"
 	"github.com/seed81659283/nodeagent/internal/lifecycle/podtest"
 	"github.com/seed81659283/nodeagent/lifecycle"
-	"github.com/seed81659283/nodeagent/lifecycle/podset"
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 	"github.com/seed81659283/nodeagent/lifecycle/podstore"
 	"github.com/seed81659283/nodeagent/pleg"
@@ -108,7 +107,7 @@ func (a *agent) runs(namespace, name string) (uids []types.UID) {
 
 // take is the sink of the pods of the API server.
 func (a *agent) take(u apiserver.Update) {
-	if err := a.reconciler.Set(a.store.Update(u.Set)); err != nil {
+	if err := a.reconciler.Set(a.store.Update(u.PodSet)); err != nil {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		a.errs = append(a.errs, err.Error())
@@ -117,7 +116,7 @@ func (a *agent) take(u apiserver.Update) {
 
 func (a *agent) static(pods ...*corev1.Pod) {
 	a.Helper()
-	set := a.store.Update(podset.Set{Source: "file", Pods: pods})
+	set := a.store.Update(lifecycle.PodSet{Source: "file", Pods: pods})
 	require.NoError(a, a.reconciler.Set(set))
 	a.mirrors.Set(set)
 	time.Sleep(time.Minute)
@@ -258,8 +257,8 @@ func TestPodThatSaysItIsStatic(t *testing.T) {
 // The mirror of a static pod stays until that has terminated.
 func TestMirrorOutlivesItsPod(t *testing.T) {
 	withAgent(t, func(a *agent) {
-		a.mirrors.Set(a.store.Update(podset.Set{Source: "file"}))
-		require.NoError(a, a.reconciler.Set(podset.Set{Source: "file"}))
+		a.mirrors.Set(a.store.Update(lifecycle.PodSet{Source: "file"}))
+		require.NoError(a, a.reconciler.Set(lifecycle.PodSet{Source: "file"}))
 		for range 600 {
 			_, exists := apiservertest.Get[*corev1.Pod](a.server, "default", "web")
 			if strings.Contains(a.running(), "web") {
@@ -277,7 +276,7 @@ func TestMirrorOutlivesItsPod(t *testing.T) {
 func TestMirrorOfRestartedStaticPodStays(t *testing.T) {
 	withAgent(t, func(a *agent) {
 		before, _ := apiservertest.Get[*corev1.Pod](a.server, "default", "web")
-		gone := a.store.Update(podset.Set{Source: "file"})
+		gone := a.store.Update(lifecycle.PodSet{Source: "file"})
 		require.NoError(a, a.reconciler.Set(gone))
 		a.mirrors.Set(gone)
 		a.static(staticPod("web", "h1"))
@@ -293,7 +292,7 @@ func TestRejectedStaticPodHasNoMirror(t *testing.T) {
 		misfit, sysctl, next := staticPod("misfit", "h2"), staticPod("sysctl", "h3"), staticPod("web", "h4")
 		next.Labels = map[string]string{"app": "misfit"}
 		sysctl.Spec.SecurityContext = &corev1.PodSecurityContext{Sysctls: []corev1.Sysctl{{Name: "kernel.msgmax", Value: "65536"}}}
-		set := a.store.Update(podset.Set{Source: "file", Pods: []*corev1.Pod{misfit, sysctl, next, staticPod("fit", "h5")}})
+		set := a.store.Update(lifecycle.PodSet{Source: "file", Pods: []*corev1.Pod{misfit, sysctl, next, staticPod("fit", "h5")}})
 		require.ErrorContains(a, a.reconciler.Set(set), "kernel.msgmax")
 		a.mirrors.Set(set)
 		time.Sleep(time.Minute)

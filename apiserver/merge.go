@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/seed81659283/nodeagent/lifecycle/podset"
+	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/qos"
 )
 
@@ -28,7 +28,7 @@ const (
 type Update struct {
 	// Set has the pods that are to be run. They are shared and must not be changed. Its source is [API]. It is incomplete
 	// only while the node has more pods than are taken and one that is left out may run.
-	podset.Set
+	lifecycle.PodSet
 	// Mirrors are the mirror pods, which stand for static pods and are not run. They are as the API server has them.
 	Mirrors []*corev1.Pod
 	// Errs are about pods that are left out: each names one. They hold for as long as it is there.
@@ -46,7 +46,7 @@ func Merge(before Update, listed []*corev1.Pod, node string) Update {
 	for _, pod := range before.Pods {
 		known[pod.UID] = pod
 	}
-	next := Update{Set: podset.Set{Source: API, Shared: true, Pods: make([]*corev1.Pod, 0, len(listed))}}
+	next := Update{PodSet: lifecycle.PodSet{Source: API, Shared: true, Pods: make([]*corev1.Pod, 0, len(listed))}}
 	for _, pod := range listed {
 		err := usable(pod, node)
 		switch was := known[podUID(pod)]; {

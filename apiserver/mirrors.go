@@ -18,9 +18,10 @@ import (
 
 	"github.com/seed81659283/nodeagent/internal/backoff"
 	"github.com/seed81659283/nodeagent/internal/kubeapi"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/podset"
 	"github.com/seed81659283/nodeagent/internal/runonce"
 	"github.com/seed81659283/nodeagent/internal/sleep"
-	"github.com/seed81659283/nodeagent/lifecycle/podset"
+	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/qos"
 )
 
@@ -103,10 +104,10 @@ func (s *Source) Mirrors(o MirrorsOptions) (*Mirrors, error) {
 }
 
 // Set replaces the static pods of a source. It is called after lifecycle.Reconciler.Set, with the same set.
-func (m *Mirrors) Set(set podset.Set) {
+func (m *Mirrors) Set(set lifecycle.PodSet) {
 	m.guard.Require("apiserver.Mirrors", m.source.opts.Logger, nil)
 	m.mu.Lock()
-	m.static, _ = m.static.With(podset.Accepted{Set: set})
+	m.static, _ = m.static.With(podset.Accepted{Set: podset.Set{Source: set.Source, Pods: set.Pods, Incomplete: set.Incomplete}})
 	m.mu.Unlock()
 	m.Changed()
 }

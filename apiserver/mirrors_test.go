@@ -26,7 +26,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/apiserver"
 	"github.com/seed81659283/nodeagent/apiserver/apiservertest"
-	"github.com/seed81659283/nodeagent/lifecycle/podset"
+	"github.com/seed81659283/nodeagent/lifecycle"
 )
 
 // mirrorScene is a scene with mirrors of the static pods of the source "file".
@@ -67,7 +67,7 @@ func newMirrorScene(t *testing.T, logger ...*slog.Logger) *mirrorScene {
 }
 
 func (s *mirrorScene) static(pods ...*corev1.Pod) {
-	s.mirrors.Set(podset.Set{Source: "file", Pods: pods})
+	s.mirrors.Set(lifecycle.PodSet{Source: "file", Pods: pods})
 }
 
 // told returns what Failed was told.
@@ -151,7 +151,7 @@ func TestMirrorsAfterARestart(t *testing.T) {
 		s := newMirrorScene(t)
 		s.put(mirrorPod("web", "h1", "m1"), mirrorPod("gone", "h2", "m2"))
 		time.Sleep(time.Hour)
-		s.mirrors.Set(podset.Set{Source: "file", Incomplete: true})
+		s.mirrors.Set(lifecycle.PodSet{Source: "file", Incomplete: true})
 		time.Sleep(time.Hour)
 		assert.Equal(t, "gone=h2 web=h1", s.have())
 		assert.Zero(t, s.writes())

@@ -18,6 +18,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/internal/lifecycle/executor"
 	"github.com/seed81659283/nodeagent/internal/lifecycle/ownership"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/podset"
 	"github.com/seed81659283/nodeagent/internal/lifecycle/runtimestate"
 	"github.com/seed81659283/nodeagent/internal/lifecycle/startslots"
 	"github.com/seed81659283/nodeagent/internal/lifecycle/turns"
@@ -25,7 +26,6 @@ import (
 	"github.com/seed81659283/nodeagent/internal/runonce"
 	"github.com/seed81659283/nodeagent/internal/sleep"
 	"github.com/seed81659283/nodeagent/lifecycle/plan"
-	"github.com/seed81659283/nodeagent/lifecycle/podset"
 )
 
 // Observer tells what the runtime holds. *pleg.Generator is one. One that is a [Notifier] says by itself what has changed;

@@ -11,12 +11,25 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/seed81659283/nodeagent/internal/lifecycle/podset"
 	"github.com/seed81659283/nodeagent/lifecycle/podapi"
-	"github.com/seed81659283/nodeagent/lifecycle/podset"
 )
 
-// PodSet is all pods that one source wants.
-type PodSet = podset.Set
+// PodSet has all pods that one source lists. The same value is passed from the source through package podstore to [Reconciler.Set]:
+//
+//	dir.Run(ctx, func(u source.Update) {
+//		err := reconciler.Set(store.Update(u.PodSet))
+//		...
+//	})
+type PodSet struct {
+	Source string // the name of the source, unique in the agent; required
+	Pods   []*corev1.Pod
+	// Incomplete is true if the source could not read all of its pods. Pods that the previous set had and this set lacks are terminated. Orphaned
+	// pods are not terminated until the source reports a complete set.
+	Incomplete bool
+	// Shared is true if no other code writes to the pods after the call, so that the receiver may keep them. False: the receiver copies them.
+	Shared bool
+}
 
 // source orders the calls of Set for one source.
 type source struct {
@@ -57,7 +70,7 @@ func (r *Reconciler) Set(set PodSet) error {
 		src.reported = nil // there is nothing to refuse
 		return nil
 	}
-	accepted, refusals := podset.Accept(before, set, func(old, pod *corev1.Pod) (*corev1.Pod, error) {
+	accepted, refusals := podset.Accept(before, podset.Set{Source: set.Source, Pods: set.Pods, Incomplete: set.Incomplete}, func(old, pod *corev1.Pod) (*corev1.Pod, error) {
 		return r.acceptPod(old, pod, set.Shared)
 	}) // takes as long as validation does, so with no lock held
 	keepRefused(&before, &accepted, set.Shared)

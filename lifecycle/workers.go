@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/cri"
-	"github.com/seed81659283/nodeagent/lifecycle/podset"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/podset"
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 

@@ -88,7 +88,7 @@ func run(ctx context.Context, listen, manifests string) error {
 			for _, err := range u.Errs {
 				fmt.Fprintln(os.Stderr, "metrics:", err)
 			}
-			if err := pods.Set(u.Set); err != nil {
+			if err := pods.Set(u.PodSet); err != nil {
 				fmt.Fprintln(os.Stderr, "metrics:", err)
 			}
 		})

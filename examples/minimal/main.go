@@ -72,7 +72,7 @@ func (a *agent) run(ctx context.Context) error {
 		for _, err := range u.Errs {
 			fmt.Fprintln(os.Stderr, "minimal:", err)
 		}
-		if err := reconciler.Set(u.Set); err != nil {
+		if err := reconciler.Set(u.PodSet); err != nil {
 			fmt.Fprintln(os.Stderr, "minimal:", err)
 		}
 	})

@@ -34,7 +34,6 @@ import (
 	"github.com/seed81659283/nodeagent/eviction/evictiontest"
 	"github.com/seed81659283/nodeagent/internal/volume/podcert"
 	"github.com/seed81659283/nodeagent/lifecycle"
-	"github.com/seed81659283/nodeagent/lifecycle/podset"
 	"github.com/seed81659283/nodeagent/lifecycle/podstore"
 	"github.com/seed81659283/nodeagent/lifecycle/source"
 	"github.com/seed81659283/nodeagent/nodestatus"
@@ -103,7 +102,7 @@ func TestRunIsLeftOut(t *testing.T) {
 			r.Set([]logs.Log{{Path: "/x"}})
 		},
 		"podstore.Store": func(_ *testing.T, log *slog.Logger) {
-			podstore.New(dir+"/store", podstore.Options{Logger: log}).Update(podset.Set{Source: "file"})
+			podstore.New(dir+"/store", podstore.Options{Logger: log}).Update(lifecycle.PodSet{Source: "file"})
 		},
 		"source.Dir": func(_ *testing.T, log *slog.Logger) { source.NewDir(dir, source.DirOptions{Logger: log}) },
 		"source.HTTP": func(_ *testing.T, log *slog.Logger) {
@@ -185,7 +184,7 @@ func TestRunIsLeftOut(t *testing.T) {
 		"apiserver.Mirrors": func(t *testing.T, log *slog.Logger) {
 			mirrors, err := away(t, log).Mirrors(apiserver.MirrorsOptions{Node: func() *corev1.Node { return nil }})
 			require.NoError(t, err)
-			mirrors.Set(podset.Set{Source: "file"})
+			mirrors.Set(lifecycle.PodSet{Source: "file"})
 		},
 		"apiserver.Pods": func(t *testing.T, log *slog.Logger) {
 			require.NoError(t, only(apiserver.New(config, apiserver.Options{NodeName: "n1", Logger: log})))

@@ -19,7 +19,6 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/critest"
 	"github.com/seed81659283/nodeagent/lifecycle"
-	"github.com/seed81659283/nodeagent/lifecycle/podset"
 	"github.com/seed81659283/nodeagent/lifecycle/podstore"
 	"github.com/seed81659283/nodeagent/pleg"
 )
@@ -70,7 +69,7 @@ func (a *agent) report(source, pods string) {
 	a.t.Helper()
 	words := strings.Fields(pods)
 	n := len(words)
-	set := podset.Set{Source: source, Incomplete: n > 0 && words[n-1] == "incomplete"}
+	set := lifecycle.PodSet{Source: source, Incomplete: n > 0 && words[n-1] == "incomplete"}
 	if set.Incomplete {
 		words = words[:n-1]
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed81659283/nodeagent/internal/costtest"
-	"github.com/seed81659283/nodeagent/lifecycle/podset"
+	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/lifecycle/podstore"
 )
 
@@ -82,7 +82,7 @@ func TestDamagedFileIsPutAside(t *testing.T) {
 			assert.Equal(t, c.content, string(kept))
 
 			assert.Empty(t, load(t, path), "the next start is a first start")
-			save(t, path, podset.Set{Source: "s", Pods: newPods("new")})
+			save(t, path, lifecycle.PodSet{Source: "s", Pods: newPods("new")})
 			assert.Equal(t, "new", uids(load(t, path)[0]))
 		})
 	}
@@ -143,7 +143,7 @@ func TestFileOutOfReach(t *testing.T) {
 
 func TestLoadRemovesWhatAKilledAgentLeft(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pods")
-	save(t, path, podset.Set{Source: "s", Pods: newPods("a")})
+	save(t, path, lifecycle.PodSet{Source: "s", Pods: newPods("a")})
 	half := filepath.Join(filepath.Dir(path), ".pods.123.tmp")
 	require.NoError(t, os.WriteFile(half, []byte("half"), 0o600))
 	assert.Equal(t, "a", uids(load(t, path)[0]))
@@ -165,7 +165,7 @@ func FuzzLoad(f *testing.F) {
 			content = []byte(file(string(content)))
 		}
 		require.NoError(t, os.WriteFile(path, content, 0o600))
-		var sets []podset.Set
+		var sets []lifecycle.PodSet
 		var err error
 		costtest.Check(t, costtest.Limit{}, func() { // the second time it has been put aside
 			sets, err = podstore.New(path, podstore.Options{}).Load()

@@ -25,7 +25,7 @@
 //	}
 //	wg.Go(func() { _ = store.Run(ctx) })
 //	dir.Run(ctx, func(u source.Update) {
-//		err := reconciler.Set(store.Update(u.Set))
+//		err := reconciler.Set(store.Update(u.PodSet))
 //		...
 //	})
 //

@@ -8,7 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/seed81659283/nodeagent/lifecycle/podset"
+	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/lifecycle/podstore"
 )
 
@@ -23,7 +23,7 @@ func ExampleStore() {
 	path := filepath.Join(dir, "pods")
 
 	store := podstore.New(path, podstore.Options{})
-	store.Update(podset.Set{Source: "api", Pods: newPods("web", "db")})
+	store.Update(lifecycle.PodSet{Source: "api", Pods: newPods("web", "db")})
 	if err := store.Flush(); err != nil { // Run does so by itself
 		fmt.Println(err)
 	}

@@ -18,7 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/internal/safeyaml"
-	"github.com/seed81659283/nodeagent/lifecycle/podset"
+	"github.com/seed81659283/nodeagent/lifecycle"
 )
 
 // The first line of the file is magic, the version of the format, when it was written, and a sum of all that follows
@@ -52,7 +52,7 @@ type encoded struct {
 
 // encode returns the content of a file with the pods of all sets, or, if they do not fit, with those that [choose] chooses. The sources are
 // in the order of their importance.
-func encode(sets []podset.Set, sources []string, now time.Time) (e encoded, err error) {
+func encode(sets []lifecycle.PodSet, sources []string, now time.Time) (e encoded, err error) {
 	e, costs, full, err := encodeChosen(sets, nil, now)
 	if err == nil && full {
 		e, _, _, err = encodeChosen(sets, choose(costs, sources), now)
@@ -62,7 +62,7 @@ func encode(sets []podset.Set, sources []string, now time.Time) (e encoded, err 
 
 // encodeChosen returns the content of a file with the chosen pods, in the order of the sets. If chosen is nil these are all, as long as they
 // fit: full reports that they do not. Costs are those of the pods that Load takes.
-func encodeChosen(sets []podset.Set, chosen map[*corev1.Pod]bool, now time.Time) (e encoded, costs []cost, full bool, err error) {
+func encodeChosen(sets []lifecycle.PodSet, chosen map[*corev1.Pod]bool, now time.Time) (e encoded, costs []cost, full bool, err error) {
 	var lines bytes.Buffer
 	enc := json.NewEncoder(&lines)
 	enc.SetEscapeHTML(false)
@@ -100,7 +100,7 @@ func encodeChosen(sets []podset.Set, chosen map[*corev1.Pod]bool, now time.Time)
 
 // decode returns what a file holds: all of it, or none and why. Of arbitrary bytes it accepts only what encode has
 // written, as the sum covers every byte.
-func decode(data []byte) (sets []podset.Set, sum [sha256.Size]byte, err error) {
+func decode(data []byte) (sets []lifecycle.PodSet, sum [sha256.Size]byte, err error) {
 	if len(data) == 0 {
 		return nil, sum, errors.New("it is empty")
 	}
@@ -124,7 +124,7 @@ func decode(data []byte) (sets []podset.Set, sum [sha256.Size]byte, err error) {
 	return sets, sha256.Sum256(lines), err
 }
 
-func decodeLines(lines []byte) (sets []podset.Set, err error) {
+func decodeLines(lines []byte) (sets []lifecycle.PodSet, err error) {
 	number, left := 1, maxValues
 	for text := range bytes.Lines(lines) {
 		number++
@@ -140,10 +140,10 @@ func decodeLines(lines []byte) (sets []podset.Set, err error) {
 		if l.Pod == nil {
 			return nil, fmt.Errorf("line %d: pod: it is missing", number)
 		}
-		i := slices.IndexFunc(sets, func(set podset.Set) bool { return set.Source == l.Source })
+		i := slices.IndexFunc(sets, func(set lifecycle.PodSet) bool { return set.Source == l.Source })
 		if i < 0 {
 			i = len(sets)
-			sets = append(sets, podset.Set{Source: l.Source, Incomplete: true})
+			sets = append(sets, lifecycle.PodSet{Source: l.Source, Incomplete: true})
 		}
 		sets[i].Pods = append(sets[i].Pods, l.Pod)
 	}

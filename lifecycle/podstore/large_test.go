@@ -17,7 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/internal/costtest"
-	"github.com/seed81659283/nodeagent/lifecycle/podset"
+	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/lifecycle/podstore"
 )
 
@@ -33,14 +33,14 @@ func TestPodsThatAreTooLargeAreNotStored(t *testing.T) {
 	pods := newPods("a", "list", "string", "b")
 	pods[1].Spec.Containers = []corev1.Container{{Args: slices.Repeat([]string{"x"}, 1_001)}}
 	pods[2].Annotations = map[string]string{"a": strings.Repeat("x", 3<<20)}
-	store.Update(podset.Set{Source: "s", Pods: pods})
+	store.Update(lifecycle.PodSet{Source: "s", Pods: pods})
 	require.NoError(t, store.Flush())
 	require.Len(t, told, 2)
 	assert.Contains(t, told[0], "is not stored: pod.spec.containers[0].args: a list of more than 1000 elements")
 	assert.Contains(t, told[1], "is not stored: pod.metadata.annotations.a: a string of 3145730 bytes, the limit is 2097152")
 	assert.Equal(t, "a b", uids(load(t, path)[0]))
 
-	store.Update(podset.Set{Source: "s", Pods: append(newPods("c"), pods...)})
+	store.Update(lifecycle.PodSet{Source: "s", Pods: append(newPods("c"), pods...)})
 	require.NoError(t, store.Flush())
 	assert.Len(t, told, 2)
 	assert.Equal(t, "c a b", uids(load(t, path)[0]))
@@ -49,7 +49,7 @@ func TestPodsThatAreTooLargeAreNotStored(t *testing.T) {
 		pods = append(pods, newPods("more")...)
 		pods[len(pods)-1].Annotations = map[string]string{"a": strings.Repeat("x", 1<<20)}
 	}
-	store.Update(podset.Set{Source: "s", Pods: pods})
+	store.Update(lifecycle.PodSet{Source: "s", Pods: pods})
 	require.NoError(t, store.Flush())
 	assert.Contains(t, told[2], "is not stored: the pods take more than 33554432 bytes")
 	assert.Len(t, load(t, path)[0].Pods, 33)
@@ -72,10 +72,10 @@ func TestNamespaceHasAShareOfTheFile(t *testing.T) {
 	add("ab", "many", "", 1<<20, 60)
 	add("good", "g", "", 1<<20, 3)
 	add("other", "o", "", 1<<20, 3)
-	store.Update(podset.Set{Source: "api", Pods: pods})
+	store.Update(lifecycle.PodSet{Source: "api", Pods: pods})
 	pods = nil
 	add("kube-system", "static", "", 1<<20, 2)
-	store.Update(podset.Set{Source: "file", Pods: pods})
+	store.Update(lifecycle.PodSet{Source: "file", Pods: pods})
 	require.NoError(t, store.Flush())
 	count := map[string]int{}
 	for _, set := range load(t, path) {

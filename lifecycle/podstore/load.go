@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/seed81659283/nodeagent/internal/atomicfile"
-	"github.com/seed81659283/nodeagent/lifecycle/podset"
+	"github.com/seed81659283/nodeagent/lifecycle"
 )
 
 // ErrCorrupt says that the file is damaged or of another version. It has been put aside.
@@ -34,7 +34,7 @@ const keep = 3
 
 // Load returns what each source last wanted. It is called once, before Update and Run. The package documentation says
 // what becomes of a file that is missing, damaged or out of reach.
-func (s *Store) Load() ([]podset.Set, error) {
+func (s *Store) Load() ([]lifecycle.PodSet, error) {
 	if err := atomicfile.Clean(s.path); err != nil {
 		s.opts.Logger.Warn("remove temporary files", "error", err)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed81659283/nodeagent/internal/runonce"
-	"github.com/seed81659283/nodeagent/lifecycle/podset"
+	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/lifecycle/podstore"
 )
 
@@ -24,7 +24,7 @@ func TestRunIsForgottenOrCalledTwice(t *testing.T) {
 			s := podstore.New(filepath.Join(t.TempDir(), "pods"), podstore.Options{Hooks: podstore.Hooks{
 				Error: func(err error, _ time.Duration) { told <- err },
 			}})
-			s.Update(podset.Set{Source: "file", Pods: newPods("a")})
+			s.Update(lifecycle.PodSet{Source: "file", Pods: newPods("a")})
 			if flush {
 				require.NoError(t, s.Flush())
 			}

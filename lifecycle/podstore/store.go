@@ -21,7 +21,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/backoff"
 	"github.com/seed81659283/nodeagent/internal/runonce"
 	"github.com/seed81659283/nodeagent/internal/sleep"
-	"github.com/seed81659283/nodeagent/lifecycle/podset"
+	"github.com/seed81659283/nodeagent/lifecycle"
 )
 
 // Options configures a [Store]. The zero value is for production.
@@ -55,7 +55,7 @@ type Store struct {
 	flushed atomic.Bool // whoever calls Flush needs no Run
 
 	mu     sync.Mutex
-	sets   []podset.Set             // in the order in which the sources came; the slices in it are never changed
+	sets   []lifecycle.PodSet       // in the order in which the sources came; the slices in it are never changed
 	loaded map[string][]*corev1.Pod // by source: of the file, not named by their source since and not given up
 
 	writing sync.Mutex        // held for a write
@@ -79,7 +79,7 @@ func New(path string, o Options) *Store {
 
 // Update replaces what a source wants, and returns what is to be run for it: the same, and while the source has not
 // reported completely, the pods that the file had for it and that it has not named yet. It does not wait for the disk.
-func (s *Store) Update(set podset.Set) podset.Set {
+func (s *Store) Update(set lifecycle.PodSet) lifecycle.PodSet {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if set.Incomplete {
@@ -88,7 +88,7 @@ func (s *Store) Update(set podset.Set) podset.Set {
 		delete(s.loaded, set.Source)
 	}
 	set.Pods = slices.Concat(set.Pods, s.loaded[set.Source])
-	i := slices.IndexFunc(s.sets, func(other podset.Set) bool { return other.Source == set.Source })
+	i := slices.IndexFunc(s.sets, func(other lifecycle.PodSet) bool { return other.Source == set.Source })
 	if i >= 0 && slices.Equal(s.sets[i].Pods, set.Pods) {
 		return set
 	}
@@ -214,7 +214,7 @@ func (s *Store) write() (wrote encoded, left []error, err error) {
 }
 
 // count returns the number of pods in all sets.
-func count(sets []podset.Set) (n int) {
+func count(sets []lifecycle.PodSet) (n int) {
 	for _, set := range sets {
 		n += len(set.Pods)
 	}

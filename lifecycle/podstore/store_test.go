@@ -23,8 +23,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/lifecycle/podapi"
-	"github.com/seed81659283/nodeagent/lifecycle/podset"
 	"github.com/seed81659283/nodeagent/lifecycle/podstore"
 )
 
@@ -50,7 +50,7 @@ func newPods(texts ...string) (pods []*corev1.Pod) {
 }
 
 // uids is what the pods of a set are, as newPod takes them.
-func uids(set podset.Set) string {
+func uids(set lifecycle.PodSet) string {
 	var texts []string
 	for _, pod := range set.Pods {
 		if text := pod.Name; string(pod.UID) != "uid-"+text {
@@ -63,7 +63,7 @@ func uids(set podset.Set) string {
 }
 
 // load is what an agent that starts now finds.
-func load(t *testing.T, path string, sources ...string) []podset.Set {
+func load(t *testing.T, path string, sources ...string) []lifecycle.PodSet {
 	t.Helper()
 	sets, err := podstore.New(path, podstore.Options{Sources: sources}).Load()
 	require.NoError(t, err)
@@ -71,7 +71,7 @@ func load(t *testing.T, path string, sources ...string) []podset.Set {
 }
 
 // save makes a file of sets.
-func save(t *testing.T, path string, sets ...podset.Set) {
+func save(t *testing.T, path string, sets ...lifecycle.PodSet) {
 	t.Helper()
 	store := podstore.New(path, podstore.Options{Hooks: podstore.Hooks{Written: func(pods, bytes int) {
 		text, err := os.ReadFile(path)
@@ -99,15 +99,15 @@ func TestWhatIsSavedIsLoaded(t *testing.T) {
 	}}
 	path := filepath.Join(t.TempDir(), "pods")
 	save(t, path,
-		podset.Set{Source: "api", Pods: []*corev1.Pod{rich, newPod("b")}},
-		podset.Set{Source: "none"},
-		podset.Set{Source: "file", Pods: newPods("c"), Incomplete: true})
+		lifecycle.PodSet{Source: "api", Pods: []*corev1.Pod{rich, newPod("b")}},
+		lifecycle.PodSet{Source: "none"},
+		lifecycle.PodSet{Source: "file", Pods: newPods("c"), Incomplete: true})
 
 	want := rich.DeepCopy()
 	want.ManagedFields = nil
 	require.NotNil(t, rich.ManagedFields, "the caller's pod is left as it is")
 	got := load(t, path)
-	assert.Empty(t, cmp.Diff([]podset.Set{
+	assert.Empty(t, cmp.Diff([]lifecycle.PodSet{
 		{Source: "api", Pods: []*corev1.Pod{want, newPod("b")}, Incomplete: true},
 		{Source: "file", Pods: newPods("c"), Incomplete: true},
 	}, got))
@@ -152,12 +152,12 @@ func TestUpdate(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "state", "pods")
-			save(t, path, podset.Set{Source: "s", Pods: newPods("a", "b", "c")}, podset.Set{Source: "other", Pods: newPods("o")})
+			save(t, path, lifecycle.PodSet{Source: "s", Pods: newPods("a", "b", "c")}, lifecycle.PodSet{Source: "other", Pods: newPods("o")})
 			store := podstore.New(path, podstore.Options{})
 			_, err := store.Load()
 			require.NoError(t, err)
 			for _, r := range reports {
-				got := store.Update(podset.Set{Source: "s", Pods: newPods(strings.Fields(r.pods)...), Incomplete: r.incomplete})
+				got := store.Update(lifecycle.PodSet{Source: "s", Pods: newPods(strings.Fields(r.pods)...), Incomplete: r.incomplete})
 				assert.Equal(t, r.want, uids(got))
 				assert.Equal(t, r.incomplete, got.Incomplete)
 				require.NoError(t, store.Flush())
@@ -173,7 +173,7 @@ func TestUpdate(t *testing.T) {
 
 func TestSourcesThatTheAgentHasNoMore(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pods")
-	save(t, path, podset.Set{Source: "file", Pods: newPods("a")}, podset.Set{Source: "http", Pods: newPods("b")})
+	save(t, path, lifecycle.PodSet{Source: "file", Pods: newPods("a")}, lifecycle.PodSet{Source: "http", Pods: newPods("b")})
 	store := podstore.New(path, podstore.Options{Sources: []string{"api", "file"}})
 	sets, err := store.Load()
 	require.NoError(t, err)
@@ -224,7 +224,7 @@ func TestChangesAreWrittenTogether(t *testing.T) {
 		synctest.Wait()
 		require.Empty(t, r.written, "nothing is known, nothing is written")
 		for i := range 1000 {
-			r.Update(podset.Set{Source: "s", Pods: newPods("fixed", fmt.Sprint("p", i))})
+			r.Update(lifecycle.PodSet{Source: "s", Pods: newPods("fixed", fmt.Sprint("p", i))})
 			time.Sleep(time.Millisecond)
 		}
 		time.Sleep(time.Minute)
@@ -232,17 +232,17 @@ func TestChangesAreWrittenTogether(t *testing.T) {
 		require.Equal(t, []time.Duration{0, time.Second}, r.written, "the first at once, the rest a second later")
 		require.Equal(t, "fixed p999", uids(load(t, path)[0]))
 
-		r.Update(podset.Set{Source: "s", Pods: newPods("fixed", "p999")})
+		r.Update(lifecycle.PodSet{Source: "s", Pods: newPods("fixed", "p999")})
 		time.Sleep(time.Minute)
 		require.Len(t, r.written, 2, "other objects, but the same pods")
 
-		r.Update(podset.Set{Source: "s", Pods: newPods("fixed")})
-		r.Update(podset.Set{Source: "s", Pods: newPods("last")})
+		r.Update(lifecycle.PodSet{Source: "s", Pods: newPods("fixed")})
+		r.Update(lifecycle.PodSet{Source: "s", Pods: newPods("last")})
 		require.NoError(t, r.stop())
 		require.Equal(t, "last", uids(load(t, path)[0]), "what is left at the end is written")
 
 		again := run(t, path)
-		again.Update(podset.Set{Source: "s", Pods: newPods("last")})
+		again.Update(lifecycle.PodSet{Source: "s", Pods: newPods("last")})
 		require.NoError(t, again.stop())
 		require.Empty(t, again.written, "a new agent that finds the same writes nothing")
 	})
@@ -254,7 +254,7 @@ func TestWritesThatFailAreTriedAgain(t *testing.T) {
 		path := filepath.Join(dir, "pods")
 		r := run(t, path)
 		require.NoError(t, os.WriteFile(dir, nil, 0o600))
-		r.Update(podset.Set{Source: "s", Pods: newPods("a")})
+		r.Update(lifecycle.PodSet{Source: "s", Pods: newPods("a")})
 		time.Sleep(3 * time.Minute)
 		synctest.Wait()
 		want := []time.Duration{1, 2, 4, 8, 16, 32, 60, 60}
@@ -270,7 +270,7 @@ func TestWritesThatFailAreTriedAgain(t *testing.T) {
 
 		require.NoError(t, os.RemoveAll(dir))
 		require.NoError(t, os.WriteFile(dir, nil, 0o600))
-		r.Update(podset.Set{Source: "s", Pods: newPods("b")})
+		r.Update(lifecycle.PodSet{Source: "s", Pods: newPods("b")})
 		synctest.Wait()
 		require.Equal(t, append(want, time.Second), r.retries, "success has ended the row of failures")
 		require.ErrorContains(t, r.stop(), dir, "what could not be written at the end is said")
@@ -286,7 +286,7 @@ func TestConcurrentUse(t *testing.T) {
 		for w := range 4 {
 			wg.Go(func() {
 				for i := range 50 {
-					r.Update(podset.Set{Source: fmt.Sprint(w), Pods: newPods(fmt.Sprint(w, "-", i)), Incomplete: i%3 == 0})
+					r.Update(lifecycle.PodSet{Source: fmt.Sprint(w), Pods: newPods(fmt.Sprint(w, "-", i)), Incomplete: i%3 == 0})
 					if i%10 == 0 {
 						assert.NoError(t, r.Flush())
 					}

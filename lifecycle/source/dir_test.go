@@ -20,7 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/seed81659283/nodeagent/lifecycle/podset"
+	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/lifecycle/source"
 )
 
@@ -308,7 +308,7 @@ type follower struct {
 }
 
 func follow(t *testing.T, path string) *follower {
-	f := &follower{T: t, last: source.Update{Set: podset.Set{Incomplete: true}}}
+	f := &follower{T: t, last: source.Update{PodSet: lifecycle.PodSet{Incomplete: true}}}
 	d := source.NewDir(path, source.DirOptions{Settle: 20 * time.Millisecond, Period: time.Minute})
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup

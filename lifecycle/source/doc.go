@@ -15,7 +15,7 @@
 //		for _, e := range u.Errs {
 //			log.Print(e) // /etc/manifests/web.yaml:12: spec.containers[0].imagee: unknown field
 //		}
-//		err := reconciler.Set(u.Set)
+//		err := reconciler.Set(u.PodSet)
 //		...
 //	})
 //

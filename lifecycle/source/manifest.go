@@ -10,7 +10,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/seed81659283/nodeagent/lifecycle/podset"
+	"github.com/seed81659283/nodeagent/lifecycle"
 )
 
 // manifest is what is known of one file or address.
@@ -97,7 +97,7 @@ type claim struct {
 // merge makes one set of all manifests of a source, in the order given.
 func merge(source string, manifests map[string]*manifest, order []string) Update {
 	var claims []claim
-	u := Update{Set: podset.Set{Source: source, Shared: true}}
+	u := Update{PodSet: lifecycle.PodSet{Source: source, Shared: true}}
 	for _, file := range order {
 		m := manifests[file]
 		u.Incomplete = u.Incomplete || !m.known

@@ -7,15 +7,15 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/seed81659283/nodeagent/lifecycle/podset"
+	"github.com/seed81659283/nodeagent/lifecycle"
 )
 
 // Update is all that a source wants to run, and all that is wrong with it.
 type Update struct {
-	// Set has the pods of all manifests, by file name and then by position. They are shared and must not be changed. Its
+	// PodSet has the pods of all manifests, by file name and then by position. They are shared and must not be changed. Its
 	// source is [File] or [URL]; an agent that has two of a kind changes it. It is incomplete as long as some manifest has not
 	// been read without error since the start: a pod that runs on the node and that no source has named may be meant to run.
-	podset.Set
+	lifecycle.PodSet
 	// Errs are the errors that hold now, by file name and then by line. They stay until they are fixed.
 	Errs []*Error
 }

@@ -8,7 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/seed81659283/nodeagent/lifecycle/podset"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/podset"
 )
 
 // Two sources want a pod of one UID: the first has it until it gives it up.

@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/seed81659283/nodeagent/lifecycle/podset"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/podset"
 )
 
 // The judge is handed what the source wanted with the same UID, and its word counts: also for another pod than it was given.

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/seed81659283/nodeagent/lifecycle/podset"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/podset"
 )
 
 // TestMergeOfRandomSets has three sources want what they like, one after the other, and holds each merge against the model

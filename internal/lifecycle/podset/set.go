@@ -9,16 +9,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Set is all pods that one source wants.
+// Set has all pods that one source lists. lifecycle.PodSet has the contract of the fields.
 type Set struct {
-	Source string // its name, which no other source of the agent has
-	Pods   []*corev1.Pod
-	// Incomplete says that the source could not read all of its pods. Pods that it named before and does not name
-	// now are taken down all the same; orphaned pods are left alone until a complete set.
+	Source     string
+	Pods       []*corev1.Pod
 	Incomplete bool
-	// Shared says that nobody changes the pods any more, so that whoever takes the set may keep them as they are. False: they are
-	// copied first.
-	Shared bool
 }
 
 // Accepted is what [Accept] leaves of a set: no two of its pods have one name or one UID.

@@ -1,17 +1,10 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podset has the type for what a source of pods wants, and makes one of what several sources want. It neither reads
-// pods (package source does) nor runs them (package lifecycle does).
+// Package podset checks the pods that a source lists, and merges the pods of several sources. It neither reads pods (package source does) nor
+// runs them (package lifecycle does).
 //
 // # Model
-//
-// A [Set] is all pods of one source. The same value goes from the source through package podstore to the Reconciler:
-//
-//	dir.Run(ctx, func(u source.Update) {
-//		err := reconciler.Set(store.Update(u.Set))
-//		...
-//	})
 //
 // [Accept] looks at the pods of a set one by one and leaves out those that are refused. A [Merge] is what all sources want
 // together: a UID belongs to the source that wanted it first, for as long as that wants it, and all that is wanted is known

@@ -15,8 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/seed81659283/nodeagent/internal/lifecycle/podset"
 	"github.com/seed81659283/nodeagent/internal/script"
-	"github.com/seed81659283/nodeagent/lifecycle/podset"
 )
 
 // TestScenarios runs testdata/*.txt. A scenario is what sources say, one after the other; what is indented below a line is
