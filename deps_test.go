@@ -64,7 +64,7 @@ tests hack/bench/...:           cgroups cgroups/driver API YAML GRPC internal/..
 tests lifecycle/podevents:      images/credential
 tests internal/lifecycle/podenv:         lifecycle/podapi
 tests lifecycle/podspec:        lifecycle/podapi
-tests lifecycle/objects:        internal/lifecycle/podenv lifecycle/podspec
+tests lifecycle/objects: lifecycle/podspec
 tests volume/csi:               CSI GRPC internal/mounttest lifecycle/objects internal/csitest volume/volumetest
 tests internal/blockdev:        internal/mount internal/mounttest
 tests volume:                   cri internal/mount internal/mounttest lifecycle lifecycle/objects lifecycle/podspec pleg volume/intree volume/volumetest SYS
@@ -128,7 +128,7 @@ probe/podprobe         max  75: cri internal/containers internal/expand probe pr
 
 # Pods.
 lifecycle              max  75: cri images internal/backoff internal/fielderr internal/sleep internal/lifecycle/executor internal/lifecycle/callout internal/lifecycle/lacking internal/lifecycle/mailbox internal/lifecycle/ownership internal/lifecycle/resizequeue internal/lifecycle/runtimestate internal/lifecycle/startslots internal/lifecycle/turns lifecycle/plan lifecycle/podapi internal/lifecycle/poddir internal/lifecycle/podenv lifecycle/podspec lifecycle/podstatus internal/lifecycle/podview probe probe/podprobe qos internal/lifecycle/resize internal/runonce internal/required API lifecycle/podevents images/credential cgroups internal/lifecycle/podset
-internal/lifecycle/executor     max  75: cgroups cri internal/containers internal/podip internal/rmtree internal/lifecycle/hook internal/lifecycle/startslots lifecycle/plan internal/lifecycle/poddir internal/lifecycle/podenv lifecycle/podspec lifecycle/podstatus internal/lifecycle/podview internal/lifecycle/resize API internal/sleep lifecycle/podevents
+internal/lifecycle/executor     max  75: cgroups cri internal/containers internal/podip internal/rmtree internal/lifecycle/hook internal/lifecycle/startslots lifecycle/plan internal/lifecycle/poddir lifecycle/podspec lifecycle/podstatus internal/lifecycle/podview internal/lifecycle/resize API internal/sleep lifecycle/podevents
 lifecycle/plan         max  75: cri internal/containers internal/sleep internal/lifecycle/hook lifecycle/podspec lifecycle/podstatus internal/lifecycle/podview internal/lifecycle/resize probe probe/podprobe API
 lifecycle/podstatus    max  75: cgroups cri internal/containers internal/podip lifecycle/podspec internal/lifecycle/podview internal/lifecycle/resize probe/podprobe qos API
 internal/lifecycle/resize       max  75: cgroups cri internal/containers lifecycle/podspec internal/lifecycle/podview qos API

@@ -257,7 +257,7 @@ var services = conformance.Comparison[*corev1.Service, map[string]string]{
 	Ours: func(s *corev1.Service) map[string]string {
 		pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c"}}}}
 		pod.Namespace = s.Namespace
-		launch := podspec.Launch{References: podenv.References{Services: []*corev1.Service{s}}}
+		launch := podspec.Launch{References: podspec.References{Services: []*corev1.Service{s}}}
 		config, err := podspec.Container(pod, &pod.Spec.Containers[0], launch, podspec.Options{})
 		if err != nil {
 			panic(err)

@@ -28,8 +28,8 @@ import (
 
 // The limits of a directory.
 const (
-	MaxFile     = 3 << 20 // bytes of a manifest, what an API server takes in one request
-	MaxServices = 10_000  // of a namespace
+	maxFile     = 3 << 20 // bytes of a manifest, what an API server takes in one request
+	maxServices = 10_000  // of a namespace
 )
 
 const extension = ".yaml"
@@ -100,12 +100,12 @@ func (d *Dir) services(namespace string) ([]string, error) {
 		return nil, err
 	}
 	defer dir.Close()
-	entries, err := dir.ReadDir(MaxServices + 1)
+	entries, err := dir.ReadDir(maxServices + 1)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
-	if len(entries) > MaxServices {
-		return nil, fmt.Errorf("more than %d files", MaxServices)
+	if len(entries) > maxServices {
+		return nil, fmt.Errorf("more than %d files", maxServices)
 	}
 	var names []string
 	for _, e := range entries {
@@ -229,9 +229,9 @@ func (d *Dir) content(name string) ([]byte, error) {
 	if !info.Mode().IsRegular() {
 		return nil, errors.New("not a plain file")
 	}
-	data, err := io.ReadAll(io.LimitReader(f, MaxFile+1))
-	if err == nil && len(data) > MaxFile {
-		err = fmt.Errorf("more than %d bytes", MaxFile)
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err == nil && len(data) > maxFile {
+		err = fmt.Errorf("more than %d bytes", maxFile)
 	}
 	return data, err
 }

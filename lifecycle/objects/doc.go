@@ -7,9 +7,9 @@
 //
 // # Model
 //
-// Both return objects by namespace and name, as package podenv needs them:
+// Both return objects by namespace and name, as the references of a container need them:
 //
-//	refs, err := podenv.Resolve(ctx, pod, container, objects.NewDir("/etc/agent/objects"), volumes)
+//	refs, err := podspec.ResolveReferences(ctx, pod, container, objects.NewDir("/etc/agent/objects"), volumes)
 //
 // A [Dir] holds one manifest for each object, at <namespace>/<kind>/<name>.yaml, where the kind is configmaps, secrets,
 // services or persistentvolumeclaims. Those of the whole cluster are at persistentvolumes/<name>.yaml and
@@ -24,7 +24,7 @@
 // object, invalid addresses. The stringData of a secret becomes data.
 //
 // What belongs here: objects that pods refer to, and where they are kept. What does not: their use in an environment or a
-// volume (packages podenv and podspec).
+// volume (package podspec).
 //
 // # Concurrency
 //

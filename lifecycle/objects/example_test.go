@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/seed81659283/nodeagent/internal/lifecycle/podenv"
 	"github.com/seed81659283/nodeagent/lifecycle/objects"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
@@ -26,7 +25,7 @@ func ExampleMemory() {
 	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", EnvFrom: []corev1.EnvFromSource{source}}}}}
 	pod.Namespace = "shop"
 	c := &pod.Spec.Containers[0]
-	refs, err := podenv.Resolve(context.Background(), pod, c, known, nil)
+	refs, err := podspec.ResolveReferences(context.Background(), pod, c, known, nil)
 	if err != nil {
 		fmt.Println(err)
 	}

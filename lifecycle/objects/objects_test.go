@@ -19,13 +19,13 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/seed81659283/nodeagent/internal/lifecycle/podenv"
 	"github.com/seed81659283/nodeagent/lifecycle/objects"
+	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
 var (
-	_ podenv.Objects = (*objects.Memory)(nil)
-	_ podenv.Objects = (*objects.Dir)(nil)
+	_ podspec.Objects = (*objects.Memory)(nil)
+	_ podspec.Objects = (*objects.Dir)(nil)
 )
 
 // dir returns a directory with one valid object of each kind, and a function that replaces a file in it.
@@ -61,7 +61,7 @@ func memory(t *testing.T) *objects.Memory {
 
 func TestBothImplementations(t *testing.T) {
 	d, _ := dir(t)
-	for name, from := range map[string]podenv.Objects{"memory": memory(t), "directory": d} {
+	for name, from := range map[string]podspec.Objects{"memory": memory(t), "directory": d} {
 		t.Run(name, func(t *testing.T) {
 			ctx := t.Context()
 			app, err := from.ConfigMap(ctx, "shop", "app")

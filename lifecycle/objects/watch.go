@@ -24,8 +24,8 @@ const (
 	KindCSIDriver = "CSIDriver"
 )
 
-// MaxWatched is how many directories [Dir.Watch] watches: of all namespaces and kinds.
-const MaxWatched = 1000
+// maxWatched is how many directories [Dir.Watch] watches: of all namespaces and kinds.
+const maxWatched = 1000
 
 // errReplaced is why a watch ends when its directory is no more: another one may have its name by now.
 var errReplaced = errors.New("the directory was removed or renamed")
@@ -90,8 +90,8 @@ const levels = 2
 
 // add watches a directory and, above the level of files, those in it.
 func (w *dirWatch) add(dir string, level int) error {
-	if len(w.dirs) >= MaxWatched {
-		return fmt.Errorf("more than %d directories", MaxWatched)
+	if len(w.dirs) >= maxWatched {
+		return fmt.Errorf("more than %d directories", maxWatched)
 	}
 	if err := w.watcher.Add(dir); err != nil {
 		return err

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package podspec translates a corev1.Pod into the sandbox and container configs that a [cri.Runtime] takes. It keeps no
-// state, starts nothing and does no I/O: the same pod, options and inputs always give the same config, byte for byte.
+// state, starts nothing and, but for [ResolveReferences], does no I/O: the same pod, options and inputs always give the same config, byte for
+// byte.
 //
 // # Model
 //
@@ -14,12 +15,13 @@
 //	...
 //	sandbox, err := podspec.Sandbox(pod, 0, options)
 //	c := &pod.Spec.Containers[0]
-//	refs, err := podenv.Resolve(ctx, pod, c, objects, podspec.HostPaths(volumes))
+//	refs, err := podspec.ResolveReferences(ctx, pod, c, objects, volumes)
 //	launch := podspec.Launch{PodIPs: ips, References: refs, Volumes: volumes}
 //	container, err := podspec.Container(pod, c, launch, options)
 //
 // [Options] holds what is the same for every pod of a node, [Launch] what is known only when one container is about to
-// be created: an init container, a regular or an ephemeral one. The environment of a container is made by package podenv.
+// be created: an init container, a regular or an ephemeral one. [ResolveReferences] reads the objects that its environment
+// refers to.
 //
 // Files are made by the caller. [HostsFile] returns the content of a hosts file, and the volumes of a pod, the file for a
 // container's termination message and paths within volumes are given as host paths. What is missing is an error if the
@@ -38,7 +40,8 @@
 //
 // # Errors
 //
-// Every error is a *field.Error, which names the field of the pod that is at fault and its value.
+// Every error is a *field.Error, which names the field of the pod that is at fault and its value. Those of ResolveReferences name the field and
+// wrap the cause.
 //
 // # Differs from the kubelet
 //

@@ -19,7 +19,7 @@ import (
 const (
 	AnnotationHash                     = "io.kubernetes.container.hash"
 	AnnotationRestartCount             = "io.kubernetes.container.restartCount"
-	AnnotationTerminationMessagePath   = "io.kubernetes.container.terminationMessagePath"
+	annotationTerminationMessagePath   = "io.kubernetes.container.terminationMessagePath"
 	AnnotationTerminationMessagePolicy = "io.kubernetes.container.terminationMessagePolicy"
 	AnnotationPorts                    = "io.kubernetes.container.ports"          // JSON
 	AnnotationPreStopHandler           = "io.kubernetes.container.preStopHandler" // JSON
@@ -156,7 +156,7 @@ func containerAnnotations(pod *corev1.Pod, c *corev1.Container, l Launch) map[st
 	}
 	a[AnnotationHash] = Hash(c)
 	a[AnnotationRestartCount] = strconv.FormatUint(uint64(l.Attempt), 10)
-	a[AnnotationTerminationMessagePath] = c.TerminationMessagePath
+	a[annotationTerminationMessagePath] = c.TerminationMessagePath
 	a[AnnotationTerminationMessagePolicy] = string(c.TerminationMessagePolicy)
 	if g := pod.DeletionGracePeriodSeconds; g != nil {
 		a[AnnotationDeletionGracePeriod] = strconv.FormatInt(*g, 10)

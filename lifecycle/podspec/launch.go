@@ -16,8 +16,8 @@ type Launch struct {
 	PodIPs   []string   // of the sandbox, in any order; where there are none on the host's network, the node's are taken
 	TargetID string     // of the container whose processes an ephemeral container sees, if it asks for one
 
-	// References are the objects that the container takes variables from, and services, from [podenv.Resolve].
-	References podenv.References
+	// References are the objects that the variables of the container refer to, from [ResolveReferences].
+	References References
 	// Env are variables that the node adds, such as those of devices. Those of the container win, and can refer to
 	// them.
 	Env []cri.EnvVar
@@ -42,7 +42,7 @@ type Launch struct {
 // sources returns what the variables of a container come from.
 func (l Launch) sources(o Options) podenv.Sources {
 	return podenv.Sources{
-		References: l.References, Volumes: HostPaths(l.Volumes), Node: l.Env,
+		References: l.References.sources(), Volumes: hostPaths(l.Volumes), Node: l.Env,
 		PodIPs: l.PodIPs, HostIPs: o.NodeIPs(), Allocatable: o.allocatable(),
 	}
 }

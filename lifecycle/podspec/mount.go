@@ -28,9 +28,9 @@ type Volume struct {
 	SELinuxRelabel bool           // the runtime is to give it the label of the container
 }
 
-// HostPaths returns the paths of volumes by their names, as [podenv.Resolve] takes them: empty for those of images and
+// hostPaths returns the paths of volumes by their names, as [podenv.Resolve] takes them: empty for those of images and
 // block devices.
-func HostPaths(volumes map[string]Volume) map[string]string {
+func hostPaths(volumes map[string]Volume) map[string]string {
 	paths := make(map[string]string, len(volumes))
 	for name, v := range volumes {
 		paths[name] = v.HostPath

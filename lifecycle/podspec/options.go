@@ -18,7 +18,7 @@ import (
 const (
 	DefaultLogRoot     = "/var/log/pods"
 	DefaultLogLinks    = "/var/log/containers" // where log collectors look, for lifecycle.Dirs.LogLinks
-	DefaultSeccompRoot = "/var/lib/kubelet/seccomp"
+	defaultSeccompRoot = "/var/lib/kubelet/seccomp"
 )
 
 // Options is what holds for every pod of a node. The zero value is a node without cluster DNS whose pods resolve
@@ -32,7 +32,7 @@ type Options struct {
 	// LogRoot is the parent of the pods' log directories, absolute. Empty: the output of containers is not kept, and
 	// nothing is written. DefaultLogRoot is where the tools of a node look.
 	LogRoot        string
-	SeccompRoot    string // where Localhost seccomp profiles lie; empty: DefaultSeccompRoot
+	SeccompRoot    string // where Localhost seccomp profiles lie; empty: defaultSeccompRoot
 	SeccompDefault bool   // containers without a seccomp profile get the runtime's, not none
 
 	ClusterDNS    []netip.Addr   // servers for pods of policy ClusterFirst; none: they get the host's

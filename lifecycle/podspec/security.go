@@ -104,7 +104,7 @@ func seccomp(podSC *corev1.PodSecurityContext, sc *corev1.SecurityContext, path 
 	}
 	return &cri.SecurityProfile{
 		Type:         cri.ProfileLocalhost,
-		LocalhostRef: filepath.Join(cmp.Or(o.SeccompRoot, DefaultSeccompRoot), *profile.LocalhostProfile),
+		LocalhostRef: filepath.Join(cmp.Or(o.SeccompRoot, defaultSeccompRoot), *profile.LocalhostProfile),
 	}, nil
 }
 

@@ -12,7 +12,6 @@ import (
 
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/internal/lifecycle/poddir"
-	"github.com/seed81659283/nodeagent/internal/lifecycle/podenv"
 	"github.com/seed81659283/nodeagent/internal/lifecycle/resize"
 	"github.com/seed81659283/nodeagent/lifecycle/plan"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
@@ -73,7 +72,7 @@ func (c *creator) configure(
 	if err = c.volumes.addTo(ctx, pod, s.Container, sandboxID, &l); err != nil {
 		return config, err
 	}
-	if l.References, err = podenv.Resolve(ctx, pod, s.Container, c.node.Objects, podspec.HostPaths(l.Volumes)); err != nil {
+	if l.References, err = podspec.ResolveReferences(ctx, pod, s.Container, c.node.Objects, l.Volumes); err != nil {
 		return config, err
 	}
 	if l.HostsPath, err = c.mounts.Hosts(pod, l.PodIPs, c.node.Spec); err != nil {

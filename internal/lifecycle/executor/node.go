@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/cri"
-	"github.com/seed81659283/nodeagent/internal/lifecycle/podenv"
 	"github.com/seed81659283/nodeagent/internal/lifecycle/startslots"
 	"github.com/seed81659283/nodeagent/lifecycle/podevents"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
@@ -27,7 +26,7 @@ type Node struct {
 	Volumes PodVolumes  // nil: pods have no volumes
 	// Network returns why the network of pods is not ready, and may wait for the answer of the runtime. Nil: it always is.
 	Network     func(ctx context.Context, uid string, wait bool) error
-	Objects     podenv.Objects              // nil: there are none
+	Objects     podspec.Objects             // nil: there are none
 	AdmitResize func(pod *corev1.Pod) error // nil: there is always room
 	PodRoot     string
 	NoMounts    bool
