@@ -28,8 +28,7 @@ const (
 
 // spdyClient collects the streams that a client opens.
 type spdyClient struct {
-	*client
-
+	client   *client
 	protocol string
 	tty      bool
 	ready    chan struct{}
@@ -64,21 +63,21 @@ func (s *session) openSPDY(w http.ResponseWriter, o cri.StreamOptions, protocol 
 	if err != nil {
 		return nil, true, err
 	}
-	c.report = func(how status) {
+	c.client.report = func(how status) {
 		c.finish(how)
 		_ = mux.GoAway()
 	}
-	c.tasks.Go(func() {
-		defer close(c.gone)
+	c.client.tasks.Go(func() {
+		defer close(c.client.gone)
 		_ = mux.Serve()
 	})
-	err = c.await(s, c.ready)
+	err = c.client.await(s, c.ready)
 	if err == nil {
 		err = c.answered(s.ctx)
 	}
 	if err != nil {
 		how := failed(err)
-		c.close(&how)
+		c.client.close(&how)
 		return nil, true, err
 	}
 	c.use(o)
@@ -138,19 +137,19 @@ func (c *spdyClient) enough() bool {
 func (c *spdyClient) use(o cri.StreamOptions) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.TTY = o.TTY
+	c.client.TTY = o.TTY
 	if one := c.streams[typeStdin]; one != nil {
-		c.Stdin = one
-		c.inputs = append(c.inputs, one.Input())
+		c.client.Stdin = one
+		c.client.inputs = append(c.client.inputs, one.Input())
 	}
 	if one := c.streams[typeStdout]; one != nil {
-		c.Stdout = one
+		c.client.Stdout = one
 	}
 	if one := c.streams[typeStderr]; one != nil && !c.tty {
-		c.Stderr = one
+		c.client.Stderr = one
 	}
 	if one := c.streams[typeSize]; one != nil {
-		c.resize(one, one.Input())
+		c.client.resize(one, one.Input())
 	}
 	if c.protocol == upgrade.ChannelV1 { // whose clients are used to that
 		_ = c.streams[typeError].Reset()

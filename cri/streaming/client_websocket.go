@@ -28,8 +28,7 @@ const (
 
 // webSocket is a WebSocket whose messages begin with the number of a channel.
 type webSocket struct {
-	*websocket.Conn
-
+	frames   *websocket.Conn
 	base64   bool
 	closable bool
 	inputs   map[byte]*pipe.Pipe // what the client may write to; the rest is dropped
@@ -59,7 +58,7 @@ func (s *session) openWebSocket(
 		return nil, conn != nil, err
 	}
 	ws := &webSocket{
-		Conn: frames, base64: protocol == upgrade.Base64V1 || protocol == upgrade.Base64V4, closable: protocol == upgrade.ChannelV5,
+		frames: frames, base64: protocol == upgrade.Base64V1 || protocol == upgrade.Base64V4, closable: protocol == upgrade.ChannelV5,
 		inputs: map[byte]*pipe.Pipe{channelSize: pipe.New(buffer)},
 	}
 	c := &client{conn: conn, gone: make(chan struct{})}
@@ -81,7 +80,7 @@ func (s *session) openWebSocket(
 		if b := how.text(asJSON); len(b) > 0 {
 			_, _ = ws.channel(channelError).Write(b)
 		}
-		_ = ws.WriteClose(websocket.Normal, "")
+		_ = ws.frames.WriteClose(websocket.Normal, "")
 	}
 	c.tasks.Go(func() {
 		defer close(c.gone)
@@ -99,11 +98,11 @@ func (s *session) openWebSocket(
 func (ws *webSocket) receive() {
 	buf := make([]byte, 4<<10)
 	for {
-		if err := ws.Next(); err != nil {
+		if err := ws.frames.Next(); err != nil {
 			return
 		}
 		var number [1]byte
-		switch _, err := io.ReadFull(ws, number[:]); {
+		switch _, err := io.ReadFull(ws.frames, number[:]); {
 		case err == io.EOF: // an empty message
 			continue
 		case err != nil:
@@ -111,7 +110,7 @@ func (ws *webSocket) receive() {
 		}
 		if ws.closable && number[0] == channelClose {
 			if err := ws.closeChannel(); err != nil {
-				_ = ws.WriteClose(websocket.ProtocolError, err.Error())
+				_ = ws.frames.WriteClose(websocket.ProtocolError, err.Error())
 				return
 			}
 			continue
@@ -123,7 +122,7 @@ func (ws *webSocket) receive() {
 		if in == nil || in.Ended() {
 			continue
 		}
-		if len(buf) < buffer/2 && ws.Long(len(buf)) {
+		if len(buf) < buffer/2 && ws.frames.Long(len(buf)) {
 			buf = make([]byte, buffer/2)
 		}
 		ws.pass(in, buf)
@@ -132,9 +131,9 @@ func (ws *webSocket) receive() {
 
 // pass copies a message to its channel. One that is not base64, where it should be, ends where it is not.
 func (ws *webSocket) pass(in *pipe.Pipe, buf []byte) {
-	var r io.Reader = ws
+	var r io.Reader = ws.frames
 	if ws.base64 {
-		r = base64.NewDecoder(base64.StdEncoding, ws)
+		r = base64.NewDecoder(base64.StdEncoding, ws.frames)
 	}
 	for {
 		n, err := r.Read(buf)
@@ -152,7 +151,7 @@ func (ws *webSocket) pass(in *pipe.Pipe, buf []byte) {
 // closeChannel closes the channel that the message names.
 func (ws *webSocket) closeChannel() error {
 	var rest [2]byte
-	if n, _ := io.ReadFull(ws, rest[:]); n != 1 {
+	if n, _ := io.ReadFull(ws.frames, rest[:]); n != 1 {
 		return errors.New("a close signal names one channel")
 	}
 	if rest[0] > channelSize {
@@ -182,14 +181,14 @@ type channelWriter struct {
 // Write sends b, in messages of 32 KiB at most; an empty one too.
 func (c channelWriter) Write(b []byte) (int, error) {
 	if !c.ws.base64 {
-		return c.ws.WriteBinary([]byte{c.number}, b)
+		return c.ws.frames.WriteBinary([]byte{c.number}, b)
 	}
 	const most = 24 << 10 // bytes that are 32 KiB in base64
 	n := 0
 	for {
 		part := b[n:min(len(b), n+most)]
 		text := base64.StdEncoding.AppendEncode(nil, part)
-		if _, err := c.ws.WriteText([]byte{'0' + c.number}, text); err != nil {
+		if _, err := c.ws.frames.WriteText([]byte{'0' + c.number}, text); err != nil {
 			return n, err
 		}
 		if n += len(part); n >= len(b) {

@@ -29,8 +29,7 @@ const (
 
 // backend is the runtime's end of a session.
 type backend struct {
-	*conn
-
+	conn     *conn
 	response *http.Response
 	head     []byte // of the response, as it came
 }
@@ -109,7 +108,7 @@ func passed(r *http.Request) http.Header {
 	return h
 }
 
-// dial asks the runtime for an headers, and returns its answer, whatever it is.
+// dial requests an upgrade from the runtime and returns its response, which may refuse it.
 func (s *session) dial(ctx context.Context, location, method string, headers http.Header) (*backend, error) {
 	o := s.server.opts
 	e, err := parseURL(location, o.AnyHost)
@@ -169,7 +168,7 @@ func readHead(c *conn) (*http.Response, []byte, error) {
 	return response, all[:len(all)-len(rest)], nil
 }
 
-// refused returns what to answer where the runtime did not headers, or nil where it did.
+// refused returns the response for the client if the runtime refused the upgrade, otherwise nil.
 func (b *backend) refused() *upgrade.Refusal {
 	code := b.response.StatusCode
 	switch {
@@ -180,7 +179,7 @@ func (b *backend) refused() *upgrade.Refusal {
 			Code: http.StatusInternalServerError, Text: fmt.Sprintf("invalid upgrade response: status code %d", code),
 		}
 	}
-	_ = b.SetReadDeadline(time.Now().Add(late))
+	_ = b.conn.SetReadDeadline(time.Now().Add(late))
 	// The body was begun to be read from a reader that is gone: read the answer anew, from what came with the headers.
 	response, err := http.ReadResponse(bufio.NewReader(io.MultiReader(bytes.NewReader(b.head), b.conn)), nil)
 	if err != nil {

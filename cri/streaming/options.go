@@ -66,11 +66,11 @@ type Hooks struct {
 
 func (o Options) withDefaults() (Options, error) {
 	if o.Streamer == nil && o.Runner == nil {
-		return o, errors.New("stream: Options need a Streamer or a Runner")
+		return o, errors.New("streaming: Options need a Streamer or a Runner")
 	}
 	for name, d := range map[string]time.Duration{"Create": o.Create, "Unread": o.Unread, "Linger": o.Linger} {
 		if d < 0 {
-			return o, fmt.Errorf("stream: Options.%s %v must not be negative", name, d)
+			return o, fmt.Errorf("streaming: Options.%s %v must not be negative", name, d)
 		}
 	}
 	defaultTo(&o.MaxStreams, 1000)
@@ -82,7 +82,7 @@ func (o Options) withDefaults() (Options, error) {
 	defaultTo(&o.Unread, 10*time.Second)
 	defaultTo(&o.Linger, 30*time.Second)
 	if o.MaxForwards < 0 {
-		return o, fmt.Errorf("stream: Options.MaxForwards %d must not be negative", o.MaxForwards)
+		return o, fmt.Errorf("streaming: Options.MaxForwards %d must not be negative", o.MaxForwards)
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

@@ -22,7 +22,7 @@ type Pods interface {
 // follow ends the sessions of containers and sandboxes that have stopped.
 func (s *Server) follow(pods Pods) {
 	pods.Notify(func(uids ...string) {
-		for _, one := range s.Streams() {
+		for _, one := range s.streams() {
 			if slices.Contains(uids, one.Target.PodUID) && !isUp(pods, one.Target) {
 				s.End(one.Target.ID, "the container or the pod has ended")
 			}

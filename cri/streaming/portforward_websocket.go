@@ -34,7 +34,7 @@ func (s *session) forwardWebSocket(w http.ResponseWriter, r *http.Request, ports
 	if err != nil {
 		return err
 	}
-	ws := &webSocket{Conn: frames, base64: protocol == upgrade.Base64V4, inputs: map[byte]*pipe.Pipe{}}
+	ws := &webSocket{frames: frames, base64: protocol == upgrade.Base64V4, inputs: map[byte]*pipe.Pipe{}}
 	ws.deliver = func(in *pipe.Pipe, b []byte) { s.deliver(in, b, len(ports) > 1) }
 	channels := make([]*portChannel, len(ports))
 	for i, port := range ports {
@@ -95,7 +95,7 @@ func (s *session) forwardChannels(c *conn, ws *webSocket, channels []*portChanne
 		}
 		waitFor(&tasks, late)
 	}
-	_ = ws.WriteClose(websocket.Normal, "")
+	_ = ws.frames.WriteClose(websocket.Normal, "")
 	c.linger(gone)
 	return nil
 }

@@ -64,14 +64,14 @@ func (s *session) join(client *conn, in io.Reader, out io.Writer, b *backend) er
 	var endedBy error
 	tasks.Go(func() {
 		defer close(gone)
-		_ = flow.Copy(b, in)
-		_ = b.CloseWrite()
+		_ = flow.Copy(b.conn, in)
+		_ = b.conn.CloseWrite()
 		// The rest of what the client sends is read, so that closing does not lose what it has not read.
 		_, _ = io.Copy(io.Discard, onlyReader{in})
 	})
 	tasks.Go(func() {
 		defer close(ended)
-		endedBy = flow.Copy(out, b)
+		endedBy = flow.Copy(out, b.conn)
 	})
 	select {
 	case <-ended:

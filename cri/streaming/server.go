@@ -70,8 +70,8 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// Streams returns the sessions that there are, in no order.
-func (s *Server) Streams() []Stream {
+// streams returns the sessions that have not ended, in no order.
+func (s *Server) streams() []Stream {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	all := make([]Stream, 0, len(s.sessions))

@@ -52,13 +52,13 @@ func (s *session) remote(ctx context.Context, location string, streams cri.Sessi
 	if err != nil {
 		return status{}, fmt.Errorf("unable to upgrade connection: %w", err)
 	}
-	mux, err := spdy.New(b.reader(), b, spdy.Options{Client: true, Buffer: buffer})
+	mux, err := spdy.New(b.conn.reader(), b.conn, spdy.Options{Client: true, Buffer: buffer})
 	if err != nil {
 		return status{}, err
 	}
-	stop := context.AfterFunc(ctx, func() { _ = b.Close() })
+	stop := context.AfterFunc(ctx, func() { _ = b.conn.Close() })
 	defer stop()
-	defer b.Close()
+	defer b.conn.Close()
 	defer mux.Abort()
 	s.tasks.Go(func() { _ = mux.Serve() })
 	over := make(chan struct{})
@@ -148,7 +148,7 @@ func (s *session) connect(
 			outputs.Go(func() {
 				if err := flow.Copy(to, from); err != nil { // the client has gone
 					from.Input().Abort(err) // or what still comes for it holds up whoever would notice the end
-					_ = b.Close()
+					_ = b.conn.Close()
 				}
 			})
 		}

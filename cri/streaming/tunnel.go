@@ -14,20 +14,20 @@ import (
 	"github.com/seed81659283/nodeagent/internal/streaming/websocket"
 )
 
-// tunnelConn is a WebSocket that carries the bytes of another protocol, whatever message they come in.
-type tunnelConn struct{ *websocket.Conn }
+// tunnelConn carries the bytes of another protocol over a WebSocket, in messages of any length.
+type tunnelConn struct{ frames *websocket.Conn }
 
 // Read reads from the message that has begun, or the next.
 func (t tunnelConn) Read(b []byte) (int, error) {
 	for {
-		n, err := t.Conn.Read(b)
+		n, err := t.frames.Read(b)
 		if n > 0 || err == nil {
 			return n, nil
 		}
 		if !errors.Is(err, io.EOF) {
 			return 0, err
 		}
-		if err := t.Next(); err != nil {
+		if err := t.frames.Next(); err != nil {
 			if errors.Is(err, io.EOF) {
 				return 0, io.EOF
 			}
@@ -37,10 +37,10 @@ func (t tunnelConn) Read(b []byte) (int, error) {
 }
 
 // Write sends one message, or several.
-func (t tunnelConn) Write(b []byte) (int, error) { return t.WriteBinary(nil, b) }
+func (t tunnelConn) Write(b []byte) (int, error) { return t.frames.WriteBinary(nil, b) }
 
 // finish says that no more comes.
-func (t tunnelConn) finish() { _ = t.WriteClose(websocket.Normal, "") }
+func (t tunnelConn) finish() { _ = t.frames.WriteClose(websocket.Normal, "") }
 
 // upgradeTunnel answers with the upgrade to a WebSocket that carries SPDY.
 func (s *session) upgradeTunnel(w http.ResponseWriter, r *http.Request, inner string) (*conn, tunnelConn, error) {

@@ -96,7 +96,7 @@ func missing(t *testing.T) map[string]func() error {
 		"nodeapi.TLSOptions.GetCertificate": func() error {
 			return only(nodeapi.TLSConfig(nodeapi.TLSOptions{}))
 		},
-		"stream.Options.Streamer":          func() error { return only(streaming.New(streaming.Options{})) },
+		"streaming.Options.Streamer":       func() error { return only(streaming.New(streaming.Options{})) },
 		"heartbeat.ReporterOptions.Config": func() error { return only(heartbeat.NewReporter(config, heartbeat.ReporterOptions{})) },
 		"heartbeat.LeaseOptions.NodeName":  func() error { return only(heartbeat.NewLease(config, heartbeat.LeaseOptions{})) },
 		"shutdown.Options.Periods":         func() error { return only(shutdown.New(shutdown.Options{Pods: pods, Stop: stop})) },

@@ -76,7 +76,7 @@ func TestNilArguments(t *testing.T) {
 		"pleg.New: argument l":                      func() error { return caught(func() { pleg.New(nil, pleg.Options{}) }) },
 		"podprobe.NewPods: argument set":            func() error { return caught(func() { podprobe.NewPods(nil, podprobe.Options{}) }) },
 		"podprobe.CRI: argument runtime":            func() error { return caught(func() { podprobe.CRI(nil) }) },
-		"streaming.New: argument sessions":          func() error { return caught(func() { streaming.NewURLServer(nil, streaming.URLOptions{}) }) },
+		"streaming.NewURLServer: argument sessions": func() error { return caught(func() { streaming.NewURLServer(nil, streaming.URLOptions{}) }) },
 		"criserver.New: argument rt":                func() error { return caught(func() { criserver.New(nil, criserver.Options{}) }) },
 		"podsapi.New: argument source":              func() error { return caught(func() { podsapi.New(nil, podsapi.Options{}) }) },
 		"usage.Storage: argument measure":           func() error { return caught(func() { usage.Storage(nil, usage.Options{}) }) },

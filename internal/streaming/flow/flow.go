@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package flow copies the bytes of a session.
+// Package flow copies the bytes of a session of package cri/streaming.
 package flow
 
 import (

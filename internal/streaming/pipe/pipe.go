@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pipe has a buffer between one goroutine that writes and one that reads. It is bounded, takes memory only while
-// something is in it, and knows for how long its reader has taken nothing.
+// Package pipe has the buffer of a stream of package cri/streaming, between one goroutine that writes and one that reads. It is bounded,
+// takes memory only while it has bytes, and returns since when its reader has taken none.
 package pipe
 
 import (

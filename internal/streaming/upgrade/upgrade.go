@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package upgrade decides about requests that ask for another protocol: which one they get, or why none. It is pure.
+// Package upgrade negotiates the protocol of a request to package cri/streaming that asks for an upgrade, or returns the reason for a
+// refusal. It is pure.
 package upgrade
 
 import (

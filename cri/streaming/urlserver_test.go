@@ -219,7 +219,7 @@ func TestURLServerEnd(t *testing.T) {
 }
 
 func TestMisuse(t *testing.T) {
-	require.PanicsWithValue(t, "streaming.New: argument sessions is nil: required, such as a *stream.Server", func() { streaming.NewURLServer(nil, streaming.URLOptions{}) })
+	require.PanicsWithValue(t, "streaming.NewURLServer: argument sessions is nil: required, such as a *streaming.Server", func() { streaming.NewURLServer(nil, streaming.URLOptions{}) })
 	sessions, err := streaming.New(streaming.Options{Runner: &streamtest.Runtime{}})
 	require.NoError(t, err)
 	urls := streaming.NewURLServer(sessions, streaming.URLOptions{})
@@ -230,7 +230,7 @@ func TestMisuse(t *testing.T) {
 	require.ErrorContains(t, urls.Serve(t.Context(), everywhere), "must be on a loopback address")
 	another, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	require.ErrorContains(t, urls.Serve(t.Context(), another), "make another Server")
+	require.ErrorContains(t, urls.Serve(t.Context(), another), "make another URLServer")
 	for _, l := range []net.Listener{everywhere, another} {
 		require.ErrorIs(t, l.Close(), net.ErrClosed)
 	}
