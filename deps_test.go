@@ -50,8 +50,8 @@ tests images/credential:         SYS
 tests volume/csi:               lifecycle/podspec apiserver apiserver/apiservertest
 tests cri/process:              cgroups cgroups/driver cni/netns cri/logs
 tests cri/remote:               cri/criserver
-tests cri/critest/sessiontest:  cri/criserver cri/process cri/remote cri/streaming cri/streaming internal/streaming/streamtest
-tests cri/criserver:            cri/remote cri/streaming cri/streaming internal/streaming/streamtest GRPC
+tests cri/critest:              cri/criserver cri/process cri/remote cri/streaming internal/streaming/streamtest
+tests cri/criserver:            cri/remote cri/streaming internal/streaming/streamtest GRPC
 tests internal/lifecycle/mailbox: internal/lifecycle/podtest
 tests lifecycle/plan:           internal/lifecycle/podtest lifecycle/podapi cgroups qos
 tests lifecycle/podstatus:      internal/lifecycle/podtest
@@ -96,7 +96,6 @@ cri                    max   0: SYS
 
 # Runtimes.
 cri/critest            max   0: cri internal/sleep internal/suite testing
-cri/critest/sessiontest max  0: cri cri/critest internal/sleep internal/suite testing
 cri/process/...        max   0: cgroups cri cri/process/internal/... internal/... SYS
 cri/remote             max 115: cri internal/cripb GRPC
 cri/criserver          max 115: cri internal/cripb GRPC internal/required

@@ -22,7 +22,6 @@
 //   - [github.com/seed81659283/nodeagent/cri/logs]: parses, reads, follows and rotates the log files of containers
 //   - [github.com/seed81659283/nodeagent/cri/critest]: a runtime in memory with scripted containers and faults, and
 //     the conformance suite that every runtime passes
-//   - [github.com/seed81659283/nodeagent/cri/critest/sessiontest]: the conformance suite of streaming sessions, and faults
 //     for them
 //
 // # Run pods

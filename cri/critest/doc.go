@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package critest is the test kit of package cri: a container runtime in memory whose containers play scripts, a
-// wrapper that injects faults into any runtime, and the conformance suite that every runtime passes. It runs no
+// wrapper that injects faults into any runtime, and the conformance suites that every runtime passes. It runs no
 // process and keeps nothing on disk.
 //
 // # The runtime
@@ -39,8 +39,14 @@
 // go wrong in the same ways. An agent that is tested on a runtime which answers at once and never hangs has not been tested
 // on what it will run on: give its tests a Summary behind an Interceptor.
 //
-// # The suite
+// [SessionFaults] is a [cri.SessionRunner] whose sessions come late, hang, or are cut. Its streams have no CloseWrite, and each Read
+// and Write has one delay, however long it is:
+//
+//	f := &critest.SessionFaults{Runner: runtime, Cut: func(op, id string) int64 { return 1000 }}
+//
+// # The suites
 //
 // [TestRuntime] checks an implementation of cri.Runtime against the sentences of package cri's documentation, and
-// names the broken one when it fails.
+// names the broken one when it fails. [TestSessions] does this for a cri.SessionRunner. Their containers are shell scripts;
+// [SuiteScript] and [SessionSuiteScript] play these on a Runtime.
 package critest

@@ -5,7 +5,9 @@ package critest_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"time"
 
 	"github.com/seed81659283/nodeagent/cri"
@@ -83,4 +85,99 @@ func ExampleFaults() {
 	// Output:
 	// runtime unavailable
 	// running
+}
+
+// startPod runs a pod with containers of these names, and returns the ID of its sandbox.
+func startPod(ctx context.Context, rt cri.Runtime, containers ...string) string {
+	s := &cri.SandboxConfig{Pod: cri.PodIdentity{UID: "u1", Name: "web", Namespace: "default"}}
+	sandbox, _ := rt.RunSandbox(ctx, s)
+	for _, name := range containers {
+		id, _ := rt.CreateContainer(ctx, sandbox, &cri.ContainerConfig{Name: name}, s)
+		if err := rt.StartContainer(ctx, id); err != nil {
+			fmt.Println(err)
+		}
+	}
+	return sandbox
+}
+
+// Each container of a pod ends in its own way.
+func ExampleByName() {
+	rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{
+		"greedy":  critest.OOMAfter(time.Millisecond),
+		"slow":    critest.StopIn(5*time.Millisecond, 3),
+		"missing": critest.FailStart(fs.ErrNotExist),
+	})})
+	ctx := context.Background()
+	sandbox := startPod(ctx, rt, "greedy", "slow", "missing")
+	time.Sleep(10 * time.Millisecond) // a test uses testing/synctest
+	slow, _ := rt.Container("web/slow")
+	_ = rt.StopContainer(ctx, slow.ID, time.Minute)
+	_ = rt.StopSandbox(ctx, sandbox)
+	for _, name := range []string{"greedy", "slow", "missing"} {
+		c, _ := rt.Container("web/" + name)
+		fmt.Println(c.Name, c.ExitCode, c.Reason)
+	}
+	// Output:
+	// StartContainer u1-missing-0: file does not exist
+	// greedy 137 OOMKilled
+	// slow 3 Error
+	// missing 128 StartError
+}
+
+// The kernel kills a container, and the event stream of the agent breaks.
+func ExampleRuntime_KillWith() {
+	rt := critest.New(critest.Options{})
+	ctx := context.Background()
+	startPod(ctx, rt, "app")
+	go func() {
+		time.Sleep(5 * time.Millisecond) // a test uses testing/synctest
+		_ = rt.KillWith("web/app", critest.Exit{Code: 137, Reason: "OOMKilled"})
+		rt.BreakStreams(cri.ErrUnavailable)
+	}()
+	err := rt.StreamEvents(ctx, func(e cri.Event) error {
+		c, _ := rt.Container("web/app")
+		fmt.Println(e.ID, c.State, c.Reason)
+		return nil
+	})
+	fmt.Println(err)
+	// Output:
+	// u1-app-0 exited OOMKilled
+	// GetContainerEvents: runtime unavailable
+}
+
+// An agent calls a runtime whose calls take time, and one of which hangs.
+func ExampleInterceptor() {
+	rt := &critest.Interceptor{
+		Runtime: critest.Summary{Runtime: critest.New(critest.Options{})}, // lists no details, as containerd
+		Latency: func(string, string) time.Duration { return time.Millisecond },
+		Around: func(ctx context.Context, op, id string, call func(context.Context) error) error {
+			if op == "ContainerStatus" {
+				return critest.Hang(ctx)
+			}
+			return call(ctx)
+		},
+	}
+	ctx := context.Background()
+	startPod(ctx, rt, "app")
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+	defer cancel()
+	_, err := rt.ContainerStatus(ctx, "u1-app-0")
+	fmt.Println(errors.Is(err, context.DeadlineExceeded))
+	// Output: true
+}
+
+// A restarted agent creates a sandbox that it has already: containerd refuses, CRI-O returns the ID.
+func ExampleCRIO() {
+	containerd := critest.Summary{Runtime: critest.New(critest.Options{})}
+	crio := &critest.CRIO{Summary: critest.Summary{Runtime: critest.New(critest.Options{})}}
+	for _, rt := range []critest.Capable{containerd, crio} {
+		ctx := context.Background()
+		s := &cri.SandboxConfig{Pod: cri.PodIdentity{UID: "u1", Name: "web", Namespace: "default"}}
+		first, _ := rt.RunSandbox(ctx, s)
+		second, err := rt.RunSandbox(ctx, s)
+		fmt.Println(first == second, errors.Is(err, cri.ErrAlreadyExists))
+	}
+	// Output:
+	// false true
+	// true false
 }

@@ -77,11 +77,11 @@ func constants(t *testing.T, file string) map[string]string {
 	return found
 }
 
-// FindsFault runs TestMutant of this test binary in a process of its own, since it is to fail, with the name of a mutant
+// FindsFault runs TestMutant of this test binary, or a test whose name ends so, in a process of its own, since it is to fail, with the name of a mutant
 // in the environment. It looks for words of the rule that the mutant breaks in what the case says.
 func FindsFault(t *testing.T, variable, mutant, testCase, broken string) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestMutant$/"+testCase)
+	cmd := exec.CommandContext(t.Context(), os.Args[0], `-test.run=^Test\w*Mutant$/`+testCase)
 	cmd.Env = append(os.Environ(), variable+"="+mutant)
 	out, err := cmd.CombinedOutput()
 	if _, ok := errors.AsType[*exec.ExitError](err); !ok {

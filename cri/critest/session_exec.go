@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package sessiontest
+package critest
 
 import (
 	"bytes"
@@ -17,7 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/suite"
 )
 
-func execStreams(t *trial) {
+func execStreams(t *sessionTrial) {
 	id := t.start(sleeps(), nil)
 	var out, errs text
 	code, err := t.exec(id, both(0), cri.Session{Stdout: &out, Stderr: &errs})
@@ -30,7 +30,7 @@ func execStreams(t *trial) {
 	t.Hold(only.String() == "out\n", ruleExecEnd, "without stderr stdout is %q", only.String())
 }
 
-func execNoStdin(t *trial) {
+func execNoStdin(t *sessionTrial) {
 	id := t.start(sleeps(), nil)
 	var out, errs text
 	_, err := t.exec(id, copies(), cri.Session{Stdout: &out, Stderr: &errs})
@@ -38,17 +38,17 @@ func execNoStdin(t *trial) {
 	t.Hold(out.String() == "" && errs.String() == "end\n", ruleStdin, "without stdin a copy is %q, and then %q", out.String(), errs.String())
 }
 
-func execCodes(t *trial) {
+func execCodes(t *sessionTrial) {
 	id := t.start(sleeps(), nil)
 	for _, code := range []int{0, 1, 42, 137} {
 		got, err := t.exec(id, both(code), cri.Session{Stdout: io.Discard})
-		t.Succeed(err, ruleExecCode, "RunExec")
-		t.Hold(got == code, ruleExecCode, "a command that exits with %d is said to exit with %d", code, got)
+		t.Succeed(err, ruleSessionExecCode, "RunExec")
+		t.Hold(got == code, ruleSessionExecCode, "a command that exits with %d is said to exit with %d", code, got)
 	}
 }
 
 // execFiles copies much in both directions at once, as kubectl cp does.
-func execFiles(t *trial) {
+func execFiles(t *sessionTrial) {
 	id := t.start(sleeps(), nil)
 	data := make([]byte, 4<<20)
 	_, _ = rand.Read(data)
@@ -68,16 +68,16 @@ func (l late) Write(p []byte) (int, error) {
 	return l.to.Write(p)
 }
 
-func execSlow(t *trial) {
+func execSlow(t *sessionTrial) {
 	id := t.start(sleeps(), nil)
 	var out text
-	code, err := t.exec(id, prints(60_000), cri.Session{Stdout: late{&out}})
+	code, err := t.exec(id, printsInSession(60_000), cri.Session{Stdout: late{&out}})
 	t.Succeed(err, ruleExecEnd, "RunExec")
 	got := strings.Count(out.String(), "x")
 	t.Hold(code == 4 && got == 60_000, ruleExecEnd, "%d of 60000 bytes came, and code %d", got, code)
 }
 
-func execTerminal(t *trial) {
+func execTerminal(t *sessionTrial) {
 	id := t.start(sleeps(), nil)
 	sizes := make(chan cri.TerminalSize, 2)
 	sizes <- cri.TerminalSize{Width: 10, Height: 10}
@@ -85,11 +85,11 @@ func execTerminal(t *trial) {
 	var out text
 	code, err := t.exec(id, onTerminal(), cri.Session{Stdout: &out, TTY: true, Resize: sizes})
 	t.Succeed(err, ruleResize, "RunExec")
-	t.Hold(code == 5, ruleExecCode, "a command that exits with 5 is said to exit with %d", code)
+	t.Hold(code == 5, ruleSessionExecCode, "a command that exits with 5 is said to exit with %d", code)
 	t.Hold(out.String() == "terminal\r\nerr\r\n", ruleTTY, "the terminal shows %q", out.String())
 }
 
-func execMany(t *trial) {
+func execMany(t *sessionTrial) {
 	id := t.start(sleeps(), nil)
 	var wg sync.WaitGroup
 	for i := range 30 {
@@ -105,7 +105,7 @@ func execMany(t *trial) {
 	wg.Wait()
 }
 
-func execLeaves(t *trial) {
+func execLeaves(t *sessionTrial) {
 	id := t.start(sleeps(), nil)
 	ctx, cancel := context.WithCancelCause(t.ctx)
 	cause := errors.New("the client has gone")
@@ -113,7 +113,7 @@ func execLeaves(t *trial) {
 	done := make(chan error, 1)
 	mark := rand.Text()
 	go func() {
-		_, err := t.run.RunExec(ctx, id, lingers(mark).argv(), cri.Session{Stdout: &out})
+		_, err := t.run.RunExec(ctx, id, lingersInSession(mark).argv(), cri.Session{Stdout: &out})
 		done <- err
 	}()
 	t.shows(&out, "ready\n", ruleExecEnd)
@@ -121,7 +121,7 @@ func execLeaves(t *trial) {
 	select {
 	case err := <-done:
 		t.Hold(errors.Is(err, cause), ruleExecLeaves, "the error is %v, not the cause of ctx", err)
-	case <-time.After(waitTime):
+	case <-time.After(waitTimeout):
 		t.Hold(false, ruleExecLeaves, "RunExec goes on after the end of ctx")
 	}
 	t.Hold(t.state(id) == cri.ContainerRunning, ruleExecLeaves, "the container has ended with a client")
@@ -137,8 +137,8 @@ func execLeaves(t *trial) {
 	})
 }
 
-func execUnknown(t *trial) {
-	_, err := t.exec(noID, both(0), cri.Session{Stdout: io.Discard})
+func sessionExecUnknown(t *sessionTrial) {
+	_, err := t.exec(unknownID, both(0), cri.Session{Stdout: io.Discard})
 	t.Hold(errors.Is(err, cri.ErrNotFound), ruleNotFound, "RunExec in an unknown container: %v", err)
 	id := t.start(sleeps(), nil)
 	if !t.f.NoAttach {

@@ -3,7 +3,7 @@
 
 //go:build linux
 
-package sessiontest_test
+package critest_test
 
 import (
 	"context"
@@ -15,37 +15,37 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed81659283/nodeagent/cri"
-	"github.com/seed81659283/nodeagent/cri/critest/sessiontest"
+	"github.com/seed81659283/nodeagent/cri/critest"
 	"github.com/seed81659283/nodeagent/cri/process"
 	"github.com/seed81659283/nodeagent/internal/suite/suitetest"
 )
 
-// mutantVariable names the mutant that TestMutant gives to the suite.
-const mutantVariable = "SESSIONTEST_MUTANT"
+// mutantVariable names the mutant that TestSessionMutant gives to the suite.
+const sessionMutantVariable = "SESSIONTEST_MUTANT"
 
 // mutant is a runner that breaks one sentence.
-type mutant struct {
+type sessionMutant struct {
 	cri.SessionRunner
 	exec    func(ctx context.Context, next cri.SessionRunner, id string, cmd []string, s cri.Session) (int, error)
 	attach  func(ctx context.Context, next cri.SessionRunner, id string, s cri.Session) error
 	forward func(ctx context.Context, next cri.SessionRunner, id string, port int32, conn io.ReadWriteCloser) error
 }
 
-func (m mutant) RunExec(ctx context.Context, id string, cmd []string, s cri.Session) (int, error) {
+func (m sessionMutant) RunExec(ctx context.Context, id string, cmd []string, s cri.Session) (int, error) {
 	if m.exec == nil {
 		return m.SessionRunner.RunExec(ctx, id, cmd, s)
 	}
 	return m.exec(ctx, m.SessionRunner, id, cmd, s)
 }
 
-func (m mutant) RunAttach(ctx context.Context, id string, s cri.Session) error {
+func (m sessionMutant) RunAttach(ctx context.Context, id string, s cri.Session) error {
 	if m.attach == nil {
 		return m.SessionRunner.RunAttach(ctx, id, s)
 	}
 	return m.attach(ctx, m.SessionRunner, id, s)
 }
 
-func (m mutant) RunPortForward(ctx context.Context, id string, port int32, conn io.ReadWriteCloser) error {
+func (m sessionMutant) RunPortForward(ctx context.Context, id string, port int32, conn io.ReadWriteCloser) error {
 	if m.forward == nil {
 		return m.SessionRunner.RunPortForward(ctx, id, port, conn)
 	}
@@ -53,12 +53,12 @@ func (m mutant) RunPortForward(ctx context.Context, id string, port int32, conn 
 }
 
 // first lets a writer have only its first bytes.
-type first struct {
+type firstBytes struct {
 	to   io.Writer
 	left int
 }
 
-func (f *first) Write(p []byte) (int, error) {
+func (f *firstBytes) Write(p []byte) (int, error) {
 	n := min(f.left, len(p))
 	f.left -= n
 	if _, err := f.to.Write(p[:n]); err != nil {
@@ -68,17 +68,17 @@ func (f *first) Write(p []byte) (int, error) {
 }
 
 // mutants break one sentence each, which the case of the name finds.
-var mutants = map[string]struct {
+var sessionMutants = map[string]struct {
 	test, broken string
-	mutant
+	mutant       sessionMutant
 }{
-	"output is cut": {"exec/slow_client", "however slowly that goes", mutant{
+	"output is cut": {"exec/slow_client", "however slowly that goes", sessionMutant{
 		exec: func(ctx context.Context, next cri.SessionRunner, id string, cmd []string, s cri.Session) (int, error) {
-			s.Stdout = &first{s.Stdout, 50_000}
+			s.Stdout = &firstBytes{s.Stdout, 50_000}
 			return next.RunExec(ctx, id, cmd, s)
 		},
 	}},
-	"a code is an error": {"exec/exit_codes", "a non-zero exit code is a result", mutant{
+	"a code is an error": {"exec/exit_codes", "a non-zero exit code is a result", sessionMutant{
 		exec: func(ctx context.Context, next cri.SessionRunner, id string, cmd []string, s cri.Session) (int, error) {
 			code, err := next.RunExec(ctx, id, cmd, s)
 			if err == nil && code != 0 {
@@ -87,7 +87,7 @@ var mutants = map[string]struct {
 			return code, err
 		},
 	}},
-	"commands outlive their clients": {"exec/client_leaves", "killed with what it started", mutant{
+	"commands outlive their clients": {"exec/client_leaves", "killed with what it started", sessionMutant{
 		exec: func(ctx context.Context, next cri.SessionRunner, id string, cmd []string, s cri.Session) (int, error) {
 			done := make(chan struct{})
 			var code int
@@ -104,7 +104,7 @@ var mutants = map[string]struct {
 			}
 		},
 	}},
-	"the end of ctx has no cause": {"exec/client_leaves", "the error is the cause of ctx", mutant{
+	"the end of ctx has no cause": {"exec/client_leaves", "the error is the cause of ctx", sessionMutant{
 		exec: func(ctx context.Context, next cri.SessionRunner, id string, cmd []string, s cri.Session) (int, error) {
 			code, err := next.RunExec(ctx, id, cmd, s)
 			if ctx.Err() != nil {
@@ -113,7 +113,7 @@ var mutants = map[string]struct {
 			return code, err
 		},
 	}},
-	"no terminal": {"exec/terminal", "TTY gives the command a terminal", mutant{
+	"no terminal": {"exec/terminal", "TTY gives the command a terminal", sessionMutant{
 		exec: func(ctx context.Context, next cri.SessionRunner, id string, cmd []string, s cri.Session) (int, error) {
 			if s.TTY {
 				_, err := io.WriteString(s.Stdout, "terminal\n")
@@ -122,15 +122,15 @@ var mutants = map[string]struct {
 			return next.RunExec(ctx, id, cmd, s)
 		},
 	}},
-	"stdin has no end": {"exec/no_stdin", "nil: empty", mutant{
+	"stdin has no end": {"exec/no_stdin", "nil: empty", sessionMutant{
 		exec: func(ctx context.Context, next cri.SessionRunner, id string, cmd []string, s cri.Session) (int, error) {
 			if s.Stdin == nil {
-				s.Stdin = &endless{}
+				s.Stdin = &endlessInput{}
 			}
 			return next.RunExec(ctx, id, cmd, s)
 		},
 	}},
-	"an end is an error": {"attach/end", "It returns nil when the container has ended", mutant{
+	"an end is an error": {"attach/end", "It returns nil when the container has ended", sessionMutant{
 		attach: func(ctx context.Context, next cri.SessionRunner, id string, s cri.Session) error {
 			if err := next.RunAttach(ctx, id, s); err != nil {
 				return err
@@ -138,9 +138,9 @@ var mutants = map[string]struct {
 			return io.EOF
 		},
 	}},
-	"a connection stays open": {"forward/refused", "It closes conn.", mutant{
+	"a connection stays open": {"forward/refused", "It closes conn.", sessionMutant{
 		forward: func(ctx context.Context, next cri.SessionRunner, id string, port int32, conn io.ReadWriteCloser) error {
-			err := next.RunPortForward(ctx, id, port, open{conn, conn})
+			err := next.RunPortForward(ctx, id, port, neverClosed{conn, conn})
 			_, _ = io.WriteString(conn, "still here")
 			return err
 		},
@@ -148,9 +148,9 @@ var mutants = map[string]struct {
 }
 
 // endless yields one line where there is none.
-type endless struct{ said bool }
+type endlessInput struct{ said bool }
 
-func (e *endless) Read(p []byte) (int, error) {
+func (e *endlessInput) Read(p []byte) (int, error) {
 	if e.said {
 		return 0, io.EOF
 	}
@@ -159,30 +159,30 @@ func (e *endless) Read(p []byte) (int, error) {
 }
 
 // open is a connection that does not close.
-type open struct {
+type neverClosed struct {
 	io.Reader
 	io.Writer
 }
 
-func (open) Close() error { return nil }
+func (neverClosed) Close() error { return nil }
 
-// TestSuiteFindsFaults gives runners with one fault each to the suite, in a process of their own since they fail, and looks
+// TestSessionSuiteFindsFaults gives runners with one fault each to the suite, in a process of their own since they fail, and looks
 // for the sentence that they break.
-func TestSuiteFindsFaults(t *testing.T) {
-	for name, m := range mutants {
+func TestSessionSuiteFindsFaults(t *testing.T) {
+	for name, m := range sessionMutants {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			suitetest.FindsFault(t, mutantVariable, name, m.test, m.broken)
+			suitetest.FindsFault(t, sessionMutantVariable, name, m.test, m.broken)
 		})
 	}
 }
 
-func TestMutant(t *testing.T) {
-	m, ok := mutants[os.Getenv(mutantVariable)]
+func TestSessionMutant(t *testing.T) {
+	m, ok := sessionMutants[os.Getenv(sessionMutantVariable)]
 	if !ok {
-		t.Skip("for TestSuiteFindsFaults")
+		t.Skip("for TestSessionSuiteFindsFaults")
 	}
-	sessiontest.TestSessions(t, sessiontest.Fixture{New: func(t *testing.T) (cri.Runtime, cri.SessionRunner) {
+	critest.TestSessions(t, critest.SessionFixture{New: func(t *testing.T) (cri.Runtime, cri.SessionRunner) {
 		rt, err := process.Open(t.TempDir(), process.Options{})
 		require.NoError(t, err)
 		t.Cleanup(func() { assert.NoError(t, rt.Close()) })

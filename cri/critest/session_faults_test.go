@@ -3,7 +3,7 @@
 
 //go:build linux
 
-package sessiontest_test
+package critest_test
 
 import (
 	"bytes"
@@ -23,7 +23,6 @@ import (
 
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/critest"
-	"github.com/seed81659283/nodeagent/cri/critest/sessiontest"
 )
 
 // copying is a runtime with one container, whose every command copies its input, and whose ports answer.
@@ -50,25 +49,25 @@ func copying(t *testing.T) (rt *critest.Runtime, sandbox, id string) {
 	return rt, sandbox, id
 }
 
-func ExampleFaults() {
+func ExampleSessionFaults() {
 	rt := critest.New(critest.Options{})
 	ctx := context.Background()
 	s := &cri.SandboxConfig{Pod: cri.PodIdentity{UID: "1", Name: "web"}}
 	sandbox, _ := rt.RunSandbox(ctx, s)
 	id, _ := rt.CreateContainer(ctx, sandbox, &cri.ContainerConfig{Name: "app"}, s)
 	_ = rt.StartContainer(ctx, id)
-	f := &sessiontest.Faults{Runner: rt, Cut: func(string, string) int64 { return 0 }}
+	f := &critest.SessionFaults{Runner: rt, Cut: func(string, string) int64 { return 0 }}
 	_, err := f.RunExec(ctx, id, []string{"true"}, cri.Session{})
 	fmt.Println(errors.Is(err, cri.ErrUnavailable))
 	// Output: true
 }
 
 // A session is cut after as many bytes as it says, wherever that falls.
-func TestFaultsCut(t *testing.T) {
+func TestSessionFaultsCut(t *testing.T) {
 	rt, sandbox, id := copying(t)
 	const data = "0123456789"
 	for after := int64(-1); after <= 25; after++ {
-		f := &sessiontest.Faults{Runner: rt, Cut: func(op, got string) int64 {
+		f := &critest.SessionFaults{Runner: rt, Cut: func(op, got string) int64 {
 			assert.Contains(t, []string{id, sandbox}, got, op)
 			return after
 		}}
@@ -85,7 +84,7 @@ func TestFaultsCut(t *testing.T) {
 		assert.Equal(t, max(0, int(after)-len(data)), out.Len(), "after %d", after)
 	}
 	client, conn := net.Pipe()
-	f := &sessiontest.Faults{Runner: rt, Cut: func(string, string) int64 { return 5 }}
+	f := &critest.SessionFaults{Runner: rt, Cut: func(string, string) int64 { return 5 }}
 	go func() { _, _ = client.Write([]byte(data)) }()
 	require.ErrorIs(t, f.RunPortForward(t.Context(), sandbox, 1, conn), cri.ErrUnavailable)
 	_, err := client.Write([]byte("x"))
@@ -93,11 +92,11 @@ func TestFaultsCut(t *testing.T) {
 }
 
 // A session that is late, or hangs, or fails before it has begun.
-func TestFaultsLatencyAndAround(t *testing.T) {
+func TestSessionFaultsLatencyAndAround(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // for the race detector beside synctest (golang/go#78156)
 	synctest.Test(t, func(t *testing.T) {
 		rt, sandbox, id := copying(t)
-		f := &sessiontest.Faults{Runner: rt, Latency: func(string, string) time.Duration { return time.Second }}
+		f := &critest.SessionFaults{Runner: rt, Latency: func(string, string) time.Duration { return time.Second }}
 		var out bytes.Buffer
 		begin := time.Now()
 		_, err := f.RunExec(t.Context(), id, []string{"x"}, cri.Session{Stdin: strings.NewReader("data"), Stdout: &out})
@@ -107,7 +106,7 @@ func TestFaultsLatencyAndAround(t *testing.T) {
 
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		f = &sessiontest.Faults{Runner: rt, Around: func(ctx context.Context, op, _ string, session func(context.Context) error) error {
+		f = &critest.SessionFaults{Runner: rt, Around: func(ctx context.Context, op, _ string, session func(context.Context) error) error {
 			if op == "PortForward" {
 				return io.ErrUnexpectedEOF
 			}
@@ -124,8 +123,8 @@ func TestFaultsLatencyAndAround(t *testing.T) {
 // A session that is passed on as it is passes the suite too.
 func TestSessionsOfFaults(t *testing.T) {
 	rt := scripted()
-	f := &sessiontest.Faults{Runner: rt, Latency: func(string, string) time.Duration { return time.Millisecond }}
-	sessiontest.TestSessions(t, sessiontest.Fixture{
+	f := &critest.SessionFaults{Runner: rt, Latency: func(string, string) time.Duration { return time.Millisecond }}
+	critest.TestSessions(t, critest.SessionFixture{
 		New:      func(*testing.T) (cri.Runtime, cri.SessionRunner) { return rt, f },
 		NoAttach: true,
 	})

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package sessiontest
+package critest
 
 import (
 	"context"
@@ -14,26 +14,26 @@ import (
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
-// Faults is a SessionRunner whose sessions can go wrong. Its funcs may be nil; they are called from the goroutines of the
+// SessionFaults is a SessionRunner whose sessions can go wrong. Its funcs may be nil; they are called from the goroutines of the
 // sessions, and may not be changed while there are any. op is "Exec", "Attach" or "PortForward", id that of the container
 // or the sandbox.
-type Faults struct {
+type SessionFaults struct {
 	Runner cri.SessionRunner // the wrapped one
 
 	// Latency is by how much the session and then each Read and Write of it come later.
 	Latency func(op, id string) time.Duration
-	// Around makes the session, or does not, or hangs: see critest.Hang. Its error is that of the session.
+	// Around makes the session, or does not, or hangs: see [Hang]. Its error is that of the session.
 	Around func(ctx context.Context, op, id string, session func(context.Context) error) error
 	// Cut is after how many bytes, of all its streams together, a session breaks with [cri.ErrUnavailable]. A negative number
 	// is never.
 	Cut func(op, id string) int64
 }
 
-var _ cri.SessionRunner = (*Faults)(nil)
+var _ cri.SessionRunner = (*SessionFaults)(nil)
 
 // RunExec runs a command by the wrapped runner.
-func (f *Faults) RunExec(ctx context.Context, containerID string, cmd []string, s cri.Session) (code int, err error) {
-	err = f.run(ctx, "Exec", containerID, func(ctx context.Context, l *line) error {
+func (f *SessionFaults) RunExec(ctx context.Context, containerID string, cmd []string, s cri.Session) (code int, err error) {
+	err = f.run(ctx, "Exec", containerID, func(ctx context.Context, l *faultyLine) error {
 		code, err = f.Runner.RunExec(ctx, containerID, cmd, l.session(ctx, s))
 		return err
 	})
@@ -44,25 +44,25 @@ func (f *Faults) RunExec(ctx context.Context, containerID string, cmd []string, 
 }
 
 // RunAttach attaches by the wrapped runner.
-func (f *Faults) RunAttach(ctx context.Context, containerID string, s cri.Session) error {
-	return f.run(ctx, "Attach", containerID, func(ctx context.Context, l *line) error {
+func (f *SessionFaults) RunAttach(ctx context.Context, containerID string, s cri.Session) error {
+	return f.run(ctx, "Attach", containerID, func(ctx context.Context, l *faultyLine) error {
 		return f.Runner.RunAttach(ctx, containerID, l.session(ctx, s))
 	})
 }
 
 // RunPortForward forwards by the wrapped runner. It closes conn whatever Around does.
-func (f *Faults) RunPortForward(ctx context.Context, sandboxID string, port int32, conn io.ReadWriteCloser) error {
+func (f *SessionFaults) RunPortForward(ctx context.Context, sandboxID string, port int32, conn io.ReadWriteCloser) error {
 	defer conn.Close()
-	return f.run(ctx, "PortForward", sandboxID, func(ctx context.Context, l *line) error {
-		return f.Runner.RunPortForward(ctx, sandboxID, port, forwarded{reader{ctx, conn, l}, writer{ctx, conn, l}, conn})
+	return f.run(ctx, "PortForward", sandboxID, func(ctx context.Context, l *faultyLine) error {
+		return f.Runner.RunPortForward(ctx, sandboxID, port, faultyConn{faultyReader{ctx, conn, l}, faultyWriter{ctx, conn, l}, conn})
 	})
 }
 
 // run runs one session.
-func (f *Faults) run(ctx context.Context, op, id string, session func(context.Context, *line) error) error {
+func (f *SessionFaults) run(ctx context.Context, op, id string, session func(context.Context, *faultyLine) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	l := &line{cut: func() {
+	l := &faultyLine{cut: func() {
 		cancel(&cri.Error{Op: op, ID: id, Err: fmt.Errorf("the session was cut: %w", cri.ErrUnavailable)})
 	}}
 	l.left.Store(-1)
@@ -91,15 +91,15 @@ func (f *Faults) run(ctx context.Context, op, id string, session func(context.Co
 	return call(ctx)
 }
 
-// line is what the streams of one session have in common.
-type line struct {
+// faultyLine is the state that the streams of one session share.
+type faultyLine struct {
 	latency time.Duration
 	left    atomic.Int64 // bytes until it is cut; negative: never
 	cut     func()
 }
 
 // pass lets at most n bytes pass, and fewer where the line is cut.
-func (l *line) pass(n int) (int, error) {
+func (l *faultyLine) pass(n int) (int, error) {
 	for {
 		left := l.left.Load()
 		if left < 0 {
@@ -119,26 +119,26 @@ func (l *line) pass(n int) (int, error) {
 	}
 }
 
-func (l *line) session(ctx context.Context, s cri.Session) cri.Session {
+func (l *faultyLine) session(ctx context.Context, s cri.Session) cri.Session {
 	if s.Stdin != nil {
-		s.Stdin = reader{ctx, s.Stdin, l}
+		s.Stdin = faultyReader{ctx, s.Stdin, l}
 	}
 	if s.Stdout != nil {
-		s.Stdout = writer{ctx, s.Stdout, l}
+		s.Stdout = faultyWriter{ctx, s.Stdout, l}
 	}
 	if s.Stderr != nil {
-		s.Stderr = writer{ctx, s.Stderr, l}
+		s.Stderr = faultyWriter{ctx, s.Stderr, l}
 	}
 	return s
 }
 
-type reader struct {
+type faultyReader struct {
 	ctx  context.Context
 	from io.Reader
-	line *line
+	line *faultyLine
 }
 
-func (r reader) Read(p []byte) (int, error) {
+func (r faultyReader) Read(p []byte) (int, error) {
 	n, err := r.from.Read(p)
 	if late := sleep.For(r.ctx, r.line.latency); late != nil {
 		return 0, late
@@ -150,13 +150,13 @@ func (r reader) Read(p []byte) (int, error) {
 	return passed, err
 }
 
-type writer struct {
+type faultyWriter struct {
 	ctx  context.Context
 	to   io.Writer
-	line *line
+	line *faultyLine
 }
 
-func (w writer) Write(p []byte) (int, error) {
+func (w faultyWriter) Write(p []byte) (int, error) {
 	if late := sleep.For(w.ctx, w.line.latency); late != nil {
 		return 0, late
 	}
@@ -168,9 +168,9 @@ func (w writer) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// forwarded is a stream whose ends are wrapped.
-type forwarded struct {
-	reader
-	writer
+// faultyConn is a forwarded connection whose reads and writes are faulty.
+type faultyConn struct {
+	io.Reader
+	io.Writer
 	io.Closer
 }

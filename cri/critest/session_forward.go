@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package sessiontest
+package critest
 
 import (
 	"bytes"
@@ -17,7 +17,7 @@ import (
 )
 
 // echo answers what is written to it, on a port of the host until the end of the test.
-func (t *trial) echo() int32 {
+func (t *sessionTrial) echo() int32 {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -44,14 +44,14 @@ func (t *trial) echo() int32 {
 }
 
 // forward connects to a port, and returns the client's end.
-func (t *trial) forward(port int32) (client net.Conn, done chan error) {
+func (t *sessionTrial) forward(port int32) (client net.Conn, done chan error) {
 	client, conn := net.Pipe()
 	done = make(chan error, 1)
 	go func() { done <- t.run.RunPortForward(t.ctx, t.sandbox, port, conn) }()
 	return client, done
 }
 
-func forwardData(t *trial) {
+func forwardData(t *sessionTrial) {
 	client, done := t.forward(t.echo())
 	data := make([]byte, 1<<20)
 	_, _ = rand.Read(data)
@@ -63,12 +63,12 @@ func forwardData(t *trial) {
 	client.Close()
 	select {
 	case <-done:
-	case <-time.After(waitTime):
+	case <-time.After(waitTimeout):
 		t.Hold(false, ruleForward, "RunPortForward does not return when its client has gone")
 	}
 }
 
-func forwardMany(t *trial) {
+func forwardMany(t *sessionTrial) {
 	port := t.echo()
 	var wg sync.WaitGroup
 	for i := range 20 {
@@ -92,14 +92,14 @@ func forwardMany(t *trial) {
 	wg.Wait()
 }
 
-func forwardRefused(t *trial) {
+func forwardRefused(t *sessionTrial) {
 	const port = 1 // which the kernel gives to nobody else
 	client, done := t.forward(port)
 	_, err := client.Read(make([]byte, 1))
 	t.Hold(err != nil, ruleForwardEnd, "there is something to read of a port that nobody listens on")
 	t.Hold(<-done != nil, ruleForward, "a port that nobody listens on is no error")
 	client, conn := net.Pipe()
-	err = t.run.RunPortForward(t.ctx, noID, port, conn)
+	err = t.run.RunPortForward(t.ctx, unknownID, port, conn)
 	t.Hold(errors.Is(err, cri.ErrNotFound), ruleNotFound, "RunPortForward to an unknown sandbox: %v", err)
 	_, err = client.Read(make([]byte, 1))
 	t.Hold(err != nil, ruleForwardEnd, "the connection is open after an error")

@@ -3,7 +3,7 @@
 
 //go:build linux
 
-package sessiontest_test
+package critest_test
 
 import (
 	"context"
@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"path/filepath"
 	"strconv"
 	"sync"
@@ -25,26 +24,16 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/criserver"
 	"github.com/seed81659283/nodeagent/cri/critest"
-	"github.com/seed81659283/nodeagent/cri/critest/sessiontest"
 	"github.com/seed81659283/nodeagent/cri/process"
 	"github.com/seed81659283/nodeagent/cri/remote"
 	"github.com/seed81659283/nodeagent/cri/streaming"
 	"github.com/seed81659283/nodeagent/internal/lab"
 	"github.com/seed81659283/nodeagent/internal/streaming/streamtest"
-	"github.com/seed81659283/nodeagent/internal/suite/suitetest"
 )
-
-func TestMain(m *testing.M) {
-	process.Main() // the test binary is the program that becomes the shim
-	os.Exit(m.Run())
-}
-
-// TestRulesAreDocumented finds every rule of the suite in the comments of package cri.
-func TestRulesAreDocumented(t *testing.T) { suitetest.Documented(t, "rule.go", "../../*.go", 14) }
 
 func TestSessionsOfScripts(t *testing.T) {
 	rt := scripted()
-	sessiontest.TestSessions(t, sessiontest.Fixture{
+	critest.TestSessions(t, critest.SessionFixture{
 		New:      func(*testing.T) (cri.Runtime, cri.SessionRunner) { return rt, rt },
 		NoAttach: true,
 	})
@@ -52,7 +41,7 @@ func TestSessionsOfScripts(t *testing.T) {
 
 // scripted is the runtime in memory, whose ports are those of this machine.
 func scripted() *critest.Runtime {
-	return critest.New(critest.Options{Script: sessiontest.Script, Port: func(ctx context.Context, _ cri.Sandbox, port int32, conn io.ReadWriteCloser) error {
+	return critest.New(critest.Options{Script: critest.SessionSuiteScript, Port: func(ctx context.Context, _ cri.Sandbox, port int32, conn io.ReadWriteCloser) error {
 		to, err := (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(port))))
 		if err != nil {
 			return err
@@ -68,7 +57,7 @@ func scripted() *critest.Runtime {
 }
 
 func TestSessionsOfProcess(t *testing.T) {
-	sessiontest.TestSessions(t, sessiontest.Fixture{New: func(t *testing.T) (cri.Runtime, cri.SessionRunner) {
+	critest.TestSessions(t, critest.SessionFixture{New: func(t *testing.T) (cri.Runtime, cri.SessionRunner) {
 		rt, err := process.Open(t.TempDir(), process.Options{})
 		require.NoError(t, err)
 		t.Cleanup(func() { assert.NoError(t, rt.Close()) })
@@ -78,7 +67,7 @@ func TestSessionsOfProcess(t *testing.T) {
 
 // What a runtime promises must hold as well for a client of CRI, which goes to a URL for its sessions.
 func TestSessionsOfProcessByCRI(t *testing.T) {
-	sessiontest.TestSessions(t, sessiontest.Fixture{New: func(t *testing.T) (cri.Runtime, cri.SessionRunner) {
+	critest.TestSessions(t, critest.SessionFixture{New: func(t *testing.T) (cri.Runtime, cri.SessionRunner) {
 		rt, err := process.Open(t.TempDir(), process.Options{})
 		require.NoError(t, err)
 		t.Cleanup(func() { assert.NoError(t, rt.Close()) })
@@ -130,7 +119,7 @@ func TestIntegrationSessionsOfContainerd(t *testing.T) {
 	client, err := remote.Dial(lab.Start(t).Endpoint(), remote.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, client.Close()) })
-	sessiontest.TestSessions(t, sessiontest.Fixture{
+	critest.TestSessions(t, critest.SessionFixture{
 		New:     func(*testing.T) (cri.Runtime, cri.SessionRunner) { return client, viaURL{client} },
 		Image:   lab.BusyboxImage,
 		Foreign: true,

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package sessiontest
+package critest
 
 import (
 	"bytes"
@@ -17,8 +17,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/suite"
 )
 
-// Fixture is a runtime under test.
-type Fixture struct {
+// SessionFixture is a runtime whose sessions are tested.
+type SessionFixture struct {
 	// New opens the runtime, and what runs its sessions. Each case calls it once; what it opens is closed by t.Cleanup.
 	New func(t *testing.T) (cri.Runtime, cri.SessionRunner)
 	// Image has a shell with the usual commands (busybox). Empty where there are no images.
@@ -35,10 +35,10 @@ type Fixture struct {
 
 // TestSessions checks the sessions of a runtime against the documentation of package cri. It takes some seconds and removes
 // what it made. A failure names the sentence that is broken.
-func TestSessions(t *testing.T, f Fixture) {
+func TestSessions(t *testing.T, f SessionFixture) {
 	for _, c := range []struct {
 		name string
-		test func(t *trial)
+		test func(t *sessionTrial)
 	}{
 		{"exec/streams", execStreams},
 		{"exec/no stdin", execNoStdin},
@@ -48,7 +48,7 @@ func TestSessions(t *testing.T, f Fixture) {
 		{"exec/terminal", execTerminal},
 		{"exec/many", execMany},
 		{"exec/client leaves", execLeaves},
-		{"exec/unknown", execUnknown},
+		{"exec/unknown", sessionExecUnknown},
 		{"attach/end", attachEnd},
 		{"attach/several", attachSeveral},
 		{"attach/stdin once", attachStdinOnce},
@@ -65,23 +65,18 @@ func TestSessions(t *testing.T, f Fixture) {
 				t.Skip("the runtime plays no containers")
 			}
 			t.Parallel()
-			c.test(newTrial(t, f))
+			c.test(newSessionTrial(t, f))
 		})
 	}
 }
 
-const (
-	waitTime = 60 * time.Second
-	poll     = 20 * time.Millisecond
-	// leaveTime is how long a command may live that nobody waits for.
-	leaveTime = 15 * time.Second
-	noID      = "0123456789abcdef0123456789abcdef"
-)
+// leaveTime is how long a command may run whose client has left.
+const leaveTime = 15 * time.Second
 
-// trial is what one case works with.
-type trial struct {
+// sessionTrial is the state of one case of TestSessions.
+type sessionTrial struct {
 	*suite.Check
-	f       Fixture
+	f       SessionFixture
 	rt      cri.Runtime
 	run     cri.SessionRunner
 	ctx     context.Context
@@ -89,16 +84,16 @@ type trial struct {
 	sandbox string
 }
 
-// newTrial runs a sandbox on the host's network until the end of the test.
-func newTrial(t *testing.T, f Fixture) *trial {
-	tr := &trial{Check: &suite.Check{T: t, Timeout: waitTime, Poll: poll}, f: f}
+// newSessionTrial runs a sandbox on the host's network until the end of the test.
+func newSessionTrial(t *testing.T, f SessionFixture) *sessionTrial {
+	tr := &sessionTrial{Check: &suite.Check{T: t, Timeout: waitTimeout, Poll: poll}, f: f}
 	tr.rt, tr.run = f.New(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*waitTime)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*waitTimeout)
 	t.Cleanup(cancel)
 	tr.ctx = ctx
 	uid := strings.ToLower(rand.Text())
 	tr.pod = &cri.SandboxConfig{
-		Pod:      cri.PodIdentity{UID: uid, Name: "sessiontest-" + uid[:8], Namespace: "sessiontest"},
+		Pod:      cri.PodIdentity{UID: uid, Name: "critest-" + uid[:8], Namespace: "critest"},
 		Labels:   map[string]string{cri.LabelPodUID: uid},
 		Security: cri.SandboxSecurity{Namespaces: cri.NamespaceOptions{Network: cri.NamespaceNode}},
 	}
@@ -111,7 +106,7 @@ func newTrial(t *testing.T, f Fixture) *trial {
 		t.Fatalf("run sandbox: %v", err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), waitTime)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), waitTimeout)
 		defer cancel()
 		if err := errors.Join(tr.rt.StopSandbox(ctx, tr.sandbox), tr.rt.RemoveSandbox(ctx, tr.sandbox)); err != nil {
 			t.Errorf("remove sandbox: %v", err)
@@ -121,7 +116,7 @@ func newTrial(t *testing.T, f Fixture) *trial {
 }
 
 // start runs a container until the end of the test.
-func (t *trial) start(p program, change func(*cri.ContainerConfig)) string {
+func (t *sessionTrial) start(p sessionProgram, change func(*cri.ContainerConfig)) string {
 	t.Helper()
 	c := &cri.ContainerConfig{
 		Name:     "main",
@@ -148,12 +143,12 @@ func (t *trial) start(p program, change func(*cri.ContainerConfig)) string {
 }
 
 // exec runs a command with a time limit.
-func (t *trial) exec(id string, p program, s cri.Session) (int, error) {
+func (t *sessionTrial) exec(id string, p sessionProgram, s cri.Session) (int, error) {
 	return t.run.RunExec(t.ctx, id, p.argv(), s)
 }
 
 // state returns the state of a container.
-func (t *trial) state(id string) cri.ContainerState {
+func (t *sessionTrial) state(id string) cri.ContainerState {
 	t.Helper()
 	snapshot, err := t.rt.List(t.ctx)
 	if err != nil {
@@ -187,7 +182,7 @@ func (b *text) String() string {
 }
 
 // shows waits for something in an output.
-func (t *trial) shows(out *text, want, rule string) {
+func (t *sessionTrial) shows(out *text, want, rule string) {
 	t.Helper()
 	t.Until(rule, func() (bool, string) {
 		got := out.String()

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package sessiontest
+package critest
 
 import (
 	"context"
@@ -18,26 +18,26 @@ import (
 func withStdin(c *cri.ContainerConfig) { c.Stdin = true }
 
 // attach attaches a client beside the test. What it returns is read once.
-func (t *trial) attach(ctx context.Context, id string, s cri.Session) chan error {
+func (t *sessionTrial) attach(ctx context.Context, id string, s cri.Session) chan error {
 	done := make(chan error, 1)
 	go func() { done <- t.run.RunAttach(ctx, id, s) }()
 	return done
 }
 
 // returns waits for a session.
-func (t *trial) returns(done chan error, rule string) error {
+func (t *sessionTrial) returns(done chan error, rule string) error {
 	t.Helper()
 	select {
 	case err := <-done:
 		return err
-	case <-time.After(waitTime):
+	case <-time.After(waitTimeout):
 		t.Hold(false, rule, "RunAttach does not return")
 		return nil
 	}
 }
 
 // tell writes a line to a container until it is answered: there is no sign when a client is attached.
-func (t *trial) tell(keyboard io.Writer, line string, answered func() bool) {
+func (t *sessionTrial) tell(keyboard io.Writer, line string, answered func() bool) {
 	t.Helper()
 	t.Until(ruleAttach, func() (bool, string) {
 		_, _ = io.WriteString(keyboard, line)
@@ -45,7 +45,7 @@ func (t *trial) tell(keyboard io.Writer, line string, answered func() bool) {
 	})
 }
 
-func attachEnd(t *trial) {
+func attachEnd(t *sessionTrial) {
 	id := t.start(lines(), withStdin)
 	stdin, keyboard := io.Pipe()
 	defer keyboard.Close()
@@ -63,7 +63,7 @@ func attachEnd(t *trial) {
 }
 
 // attachSeveral has two clients, of which one leaves.
-func attachSeveral(t *trial) {
+func attachSeveral(t *sessionTrial) {
 	id := t.start(lines(), withStdin)
 	stdin, keyboard := io.Pipe()
 	defer keyboard.Close()
@@ -85,7 +85,7 @@ func attachSeveral(t *trial) {
 	t.Hold(strings.HasSuffix(b.String(), "out two\nbye\n"), ruleAttach, "the output ends with %s", quote(b.String()))
 }
 
-func attachStdinOnce(t *trial) {
+func attachStdinOnce(t *sessionTrial) {
 	id := t.start(once(), func(c *cri.ContainerConfig) { c.Stdin, c.StdinOnce = true, true })
 	stdin, keyboard := io.Pipe()
 	var out text
@@ -96,7 +96,7 @@ func attachStdinOnce(t *trial) {
 	t.Hold(strings.HasSuffix(out.String(), "hello\nend\n"), ruleStdinOnce, "the output is %s", quote(out.String()))
 }
 
-func attachStdinEnds(t *trial) {
+func attachStdinEnds(t *sessionTrial) {
 	id := t.start(lines(), withStdin)
 	stdin, keyboard := io.Pipe()
 	var out text
@@ -107,7 +107,7 @@ func attachStdinEnds(t *trial) {
 	t.Hold(t.state(id) == cri.ContainerRunning, ruleStdinEnds, "the container has ended with the Stdin of a client")
 }
 
-func attachTerminal(t *trial) {
+func attachTerminal(t *sessionTrial) {
 	id := t.start(typed(), func(c *cri.ContainerConfig) { c.Stdin, c.TTY = true, true })
 	stdin, keyboard := io.Pipe()
 	defer keyboard.Close()
@@ -133,7 +133,7 @@ func (b blocked) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func attachSlow(t *trial) {
+func attachSlow(t *sessionTrial) {
 	if t.f.Foreign {
 		t.Skip("who serves the sessions may have its own way")
 	}
@@ -171,8 +171,8 @@ func attachSlow(t *trial) {
 	t.Succeed(t.returns(quick, ruleAttach), ruleAttach, "RunAttach")
 }
 
-func attachUnknown(t *trial) {
-	err := t.run.RunAttach(t.ctx, noID, cri.Session{Stdout: io.Discard})
+func attachUnknown(t *sessionTrial) {
+	err := t.run.RunAttach(t.ctx, unknownID, cri.Session{Stdout: io.Discard})
 	t.Hold(errors.Is(err, cri.ErrNotFound), ruleNotFound, "RunAttach to an unknown container: %v", err)
 	id := t.start(sleeps(), nil)
 	if err := t.rt.StopContainer(t.ctx, id, 0); err != nil {
