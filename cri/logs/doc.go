@@ -7,8 +7,8 @@
 // # Model
 //
 // A log is the file 0.log, which the runtime appends to, and the files 0.log.20260102-150405 that were rotated from it,
-// compressed to .gz or not. [ParseCRI] and [ParseDockerJSON] parse one line. [Read] writes a log as the container wrote it,
-// and can follow it:
+// compressed to .gz or not; [Files] returns them. [Detect] returns the [Format] of a line, which parses it. [Read] writes a log as
+// the container wrote it, and can follow it:
 //
 //	err := logs.Read(ctx, container.LogPath, stdout, stderr, logs.ReadOptions{
 //		Follow:  true,

@@ -68,20 +68,20 @@ func Detect(line []byte) (Format, error) {
 func (f Format) Parse(line []byte) (Entry, error) {
 	switch f {
 	case CRI:
-		return ParseCRI(line)
+		return parseCRI(line)
 	case DockerJSON:
-		return ParseDockerJSON(line)
+		return parseDockerJSON(line)
 	}
 	return Entry{}, ErrFormat
 }
 
-// ParseCRI reads a line such as
+// parseCRI reads a line such as
 //
 //	2026-01-02T15:04:05.000000006Z stdout F hello
 //
 // The first of the tags, which colons separate, is P when the line goes on in the next entry of the stream; the
 // newline of such an entry belongs to the file and not to the content. Other tags mean nothing yet.
-func ParseCRI(line []byte) (Entry, error) {
+func parseCRI(line []byte) (Entry, error) {
 	stamp, rest, ok := bytes.Cut(line, []byte{' '})
 	if !ok {
 		return Entry{}, errTime
@@ -116,10 +116,10 @@ func known(name []byte) Stream {
 	return ""
 }
 
-// ParseDockerJSON reads a line such as
+// parseDockerJSON reads a line such as
 //
 //	{"log":"hello\n","stream":"stdout","time":"2026-01-02T15:04:05.000000006Z"}
-func ParseDockerJSON(line []byte) (Entry, error) {
+func parseDockerJSON(line []byte) (Entry, error) {
 	var object struct {
 		Log    string    `json:"log"`
 		Stream Stream    `json:"stream"`

@@ -48,7 +48,7 @@ func TestParseCRI(t *testing.T) {
 		{"with an offset", "2016-10-20T20:39:20.57606443+02:00 stdout F hello\n", logs.Stdout, "hello\n"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			e, err := logs.ParseCRI([]byte(test.line))
+			e, err := logs.CRI.Parse([]byte(test.line))
 			require.NoError(t, err)
 			assert.True(t, e.Time.Equal(at(t, stamp)), "time %v", e.Time)
 			assert.Equal(t, test.stream, e.Stream)
@@ -58,12 +58,12 @@ func TestParseCRI(t *testing.T) {
 }
 
 func TestParseDockerJSON(t *testing.T) {
-	e, err := logs.ParseDockerJSON([]byte(`{"log":"a\u003cb\n","stream":"stderr","time":"` + stamp + `"}` + "\n"))
+	e, err := logs.DockerJSON.Parse([]byte(`{"log":"a\u003cb\n","stream":"stderr","time":"` + stamp + `"}` + "\n"))
 	require.NoError(t, err)
 	assert.Equal(t, logs.Entry{Time: at(t, stamp), Stream: logs.Stderr, Content: []byte("a<b\n")}, e)
 	assert.True(t, e.EndsLine())
 
-	e, err = logs.ParseDockerJSON([]byte(`{"log":"a","stream":"stdout","time":"` + stamp + `"}`))
+	e, err = logs.DockerJSON.Parse([]byte(`{"log":"a","stream":"stdout","time":"` + stamp + `"}`))
 	require.NoError(t, err)
 	assert.False(t, e.EndsLine(), "a piece has no newline")
 }
@@ -75,10 +75,10 @@ func TestBadLines(t *testing.T) {
 		`{"log":"a","stream":"stdin","time":"` + stamp + `"}`, `{"log":"a","stream":"stdout","time":"now"}`,
 		`{"log":"a","stream":"stdout"`, "{}", "null", `"stdout"`,
 	} {
-		_, err := logs.ParseCRI([]byte(line))
-		assert.Error(t, err, "ParseCRI(%q)", line)
-		_, err = logs.ParseDockerJSON([]byte(line))
-		assert.Error(t, err, "ParseDockerJSON(%q)", line)
+		_, err := logs.CRI.Parse([]byte(line))
+		assert.Error(t, err, "CRI.Parse(%q)", line)
+		_, err = logs.DockerJSON.Parse([]byte(line))
+		assert.Error(t, err, "DockerJSON.Parse(%q)", line)
 		_, err = logs.Detect([]byte(line))
 		assert.ErrorIs(t, err, logs.ErrFormat, "Detect(%q)", line)
 	}
@@ -101,7 +101,7 @@ func TestDetect(t *testing.T) {
 func TestParseCRIAllocatesNothing(t *testing.T) {
 	line := []byte("2016-10-20T18:39:20.576064430Z stdout F hello\n")
 	assert.Zero(t, testing.AllocsPerRun(100, func() {
-		if _, err := logs.ParseCRI(line); err != nil {
+		if _, err := logs.CRI.Parse(line); err != nil {
 			t.Error(err)
 		}
 	}))
@@ -115,13 +115,13 @@ func FuzzParseLine(f *testing.F) {
 	f.Add([]byte(`{"log":"a","stream":"stdout","time":"` + stamp + `"}`))
 	f.Fuzz(func(t *testing.T, line []byte) {
 		before := slices.Clone(line)
-		e, err := logs.ParseCRI(line)
+		e, err := logs.CRI.Parse(line)
 		require.Equal(t, before, line, "the line is not written to")
 
 		parts := strings.SplitN(string(line), " ", 4)
 		stamp, timeErr := time.Parse(time.RFC3339Nano, parts[0])
 		good := len(parts) == 4 && timeErr == nil && (parts[1] == "stdout" || parts[1] == "stderr")
-		require.Equal(t, good, err == nil, "ParseCRI(%q): %v", line, err)
+		require.Equal(t, good, err == nil, "CRI.Parse(%q): %v", line, err)
 		if good {
 			content := parts[3]
 			if strings.Split(parts[2], ":")[0] == "P" {
@@ -131,11 +131,11 @@ func FuzzParseLine(f *testing.F) {
 		}
 
 		written := []byte("2016-10-20T18:39:20.57606443Z stderr P " + string(line) + "\n")
-		e, err = logs.ParseCRI(written)
+		e, err = logs.CRI.Parse(written)
 		require.NoError(t, err)
 		require.Equal(t, string(line), string(e.Content))
 
-		if e, err := logs.ParseDockerJSON(line); err == nil {
+		if e, err := logs.DockerJSON.Parse(line); err == nil {
 			require.Contains(t, []logs.Stream{logs.Stdout, logs.Stderr}, e.Stream)
 		}
 	})

@@ -4,7 +4,9 @@
 package logs_test
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"os"
@@ -82,9 +84,50 @@ func ExamplePolicy_Plan() {
 	for _, step := range p.Plan("0.log", dir, now) {
 		fmt.Println(step.Op, step.File)
 	}
+	fmt.Println("disk per container:", p.Budget())
 	// Output:
 	// remove 0.log.20260101-000000.gz
 	// rename 0.log
 	// reopen 0.log
 	// compress 0.log.20260102-000000
+	// disk per container: 32768000
+}
+
+// A log shipper reads the files of a log, in whichever format the runtime writes.
+func ExampleDetect() {
+	dir, err := os.MkdirTemp("", "logs")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "0.log")
+	lines := "2026-01-02T15:04:05.1Z stdout F hello\n" +
+		`{"log":"trouble\n","stream":"stderr","time":"2026-01-02T15:04:06Z"}` + "\n" +
+		"not a log\n"
+	if err := os.WriteFile(path, []byte(lines), 0o600); err != nil {
+		log.Fatal(err)
+	}
+	files, err := logs.Files(path) // rotated ones first
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			log.Fatal(err)
+		}
+		for line := range bytes.Lines(data) {
+			format, err := logs.Detect(line)
+			if errors.Is(err, logs.ErrFormat) {
+				fmt.Println("skipped")
+				continue
+			}
+			entry, err := format.Parse(line)
+			fmt.Printf("%s %q %t %v\n", entry.Stream, entry.Content, entry.EndsLine(), err)
+		}
+	}
+	// Output:
+	// stdout "hello\n" true <nil>
+	// stderr "trouble\n" true <nil>
+	// skipped
 }
