@@ -45,7 +45,7 @@ tests nodestatus/heartbeat:     apiserver/apiservertest k8s.io/client-go/rest no
 tests shutdown internal/login1: internal/login1/login1test
 tests apiserver/cert: internal/certtest internal/certstore
 tests cri/streaming:           cri/remote
-tests nodeapi nodeapi/auth:     cri nodeapi/auth internal/authtest nodeapi/nodelogs cri/streaming internal/streaming/streamtest stats API
+tests nodeapi nodeapi/auth:     cri nodeapi/auth internal/authtest cri/streaming internal/streaming/streamtest stats API
 tests images/credential:         SYS
 tests volume/csi:               lifecycle/podspec apiserver apiserver/apiservertest
 tests cri/process:              cgroups cgroups/driver cni/netns cri/logs
@@ -204,6 +204,8 @@ internal/exetest       max   0: testing
 internal/faultproxy    max   0: testing
 internal/fielderr      max  75: API
 internal/kubeapi       max 200: internal/backoff internal/runonce internal/sleep API CLUSTER github.com/go-logr/logr
+internal/loginstance   max  75: API
+internal/logquery      max  20: API
 internal/lab           max   0: testing
 internal/latest        max   0:
 internal/login1/...    max  20: internal/atomicfile internal/login1 github.com/godbus/dbus/v5 internal/sleep
@@ -255,13 +257,12 @@ nodeapi/prom/internal/answer max   0:
 nodeapi/prom/usage      max 110: cgroups cri internal/latest nodeapi/prom/internal/answer nodestatus/machine stats API PROM k8s.io/kubelet/pkg/apis/stats/v1alpha1 internal/required
 internal/promtest   max  40: PROM
 # The API of the node.
-nodeapi                max  85: cri cri/logs internal/freshfile internal/runonce nodeapi/auth API k8s.io/kubelet/pkg/apis/stats/v1alpha1
-nodeapi/auth           max  70: internal/backoff internal/freshfile internal/sleep API
+nodeapi                max  85: cri cri/logs internal/freshfile internal/loginstance internal/logquery internal/runonce nodeapi/auth API k8s.io/kubelet/pkg/apis/stats/v1alpha1
+nodeapi/auth           max  70: internal/backoff internal/freshfile internal/nodeattributes internal/sleep API
 # The HTTP API of the node. One third-party package frames SPDY for it; neither klog nor k8s.io/apiserver comes with it.
 cri/streaming         max   1: cri internal/required internal/runonce internal/streaming/...
 internal/streaming/... max   1: cri internal/streaming/... github.com/moby/spdystream/spdy internal/sleep
 internal/authtest  max  65: internal/sleep API testing
-nodeapi/nodelogs       max  20: API
 # The kubelet's API.
 nodeapi/podsapi        max 175: cri internal/runonce API GRPC k8s.io/kubelet/pkg/apis/pods/v1alpha1 internal/required
 

@@ -97,7 +97,6 @@
 //   - [github.com/seed81659283/nodeagent/stats]: measures the node and its pods, and what pods are evicted by
 //   - [github.com/seed81659283/nodeagent/nodeapi]: the HTTP API of the node that kubectl and Prometheus talk to
 //   - [github.com/seed81659283/nodeagent/nodeapi/auth]: who may send what to that API
-//   - [github.com/seed81659283/nodeagent/nodeapi/nodelogs]: log files and the journal of the machine, for that API
 //   - [github.com/seed81659283/nodeagent/nodeapi/prom/usage]: the pages of metrics about what pods use
 //   - [github.com/seed81659283/nodeagent/nodeapi/podsapi]: serves the pods of the node to its other programs, over gRPC
 //   - [github.com/seed81659283/nodeagent/probe]: runs liveness, readiness and startup probes, counts thresholds, and

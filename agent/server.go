@@ -19,7 +19,6 @@ import (
 	"github.com/seed81659283/nodeagent/cri/streaming"
 	"github.com/seed81659283/nodeagent/nodeapi"
 	"github.com/seed81659283/nodeagent/nodeapi/auth"
-	"github.com/seed81659283/nodeagent/nodeapi/nodelogs"
 	"github.com/seed81659283/nodeagent/nodestatus"
 )
 
@@ -53,7 +52,7 @@ func (a *Agent) serve(ctx context.Context) error {
 		o.Level = a.level
 	}
 	if *k.EnableSystemLogHandler {
-		if o.NodeLogs, err = nodelogs.New(nodelogs.Options{Query: *k.EnableSystemLogQuery, Logger: a.log}); err != nil {
+		if o.NodeLogs, err = nodeapi.NewNodeLogs(nodeapi.NodeLogsOptions{Query: *k.EnableSystemLogQuery, Logger: a.log}); err != nil {
 			return err
 		}
 	}

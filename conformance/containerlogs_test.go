@@ -11,7 +11,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet"
 
 	"github.com/seed81659283/nodeagent/conformance"
-	"github.com/seed81659283/nodeagent/nodeapi"
+	"github.com/seed81659283/nodeagent/internal/loginstance"
 )
 
 func TestLogContainer(t *testing.T) { run(t, logContainer) }
@@ -65,6 +65,6 @@ var logContainer = conformance.Comparison[loggedContainer, containerOrError]{
 		return orError(kubelet.ConformanceLogContainer(context.Background(), &in.Status, "p", in.Name, in.Previous))
 	},
 	Ours: func(in loggedContainer) containerOrError {
-		return orError(nodeapi.LogContainer(&in.Status, "p", in.Name, in.Previous))
+		return orError(loginstance.Find(&in.Status, "p", in.Name, in.Previous))
 	},
 }

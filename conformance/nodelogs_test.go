@@ -12,7 +12,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet"
 
 	"github.com/seed81659283/nodeagent/conformance"
-	"github.com/seed81659283/nodeagent/nodeapi/nodelogs"
+	"github.com/seed81659283/nodeagent/internal/logquery"
 )
 
 func TestNodeLogQuery(t *testing.T) { run(t, nodeLogQuery) }
@@ -23,7 +23,7 @@ var nodeLogQuery = conformance.Comparison[url.Values, kubelet.ConformanceQuery]{
 	Make:    makeLogQuery,
 	Kubelet: kubelet.ConformanceLogQuery,
 	Ours: func(values url.Values) (out kubelet.ConformanceQuery) {
-		q, errs := nodelogs.Parse(values)
+		q, errs := logquery.Parse(values)
 		if len(errs) > 0 {
 			out.Unreadable = errs.ToAggregate().Error()
 		}

@@ -47,7 +47,7 @@ func (s *Server) serveLevel(w http.ResponseWriter, r *http.Request) {
 		answer(http.StatusBadRequest, "error reading request body: "+err.Error())
 		return
 	}
-	level, err := LevelOf(string(body))
+	level, err := levelOf(string(body))
 	if err != nil {
 		answer(http.StatusBadRequest, err.Error())
 		return
@@ -56,9 +56,9 @@ func (s *Server) serveLevel(w http.ResponseWriter, r *http.Request) {
 	answer(http.StatusOK, "successfully set klog.logging.verbosity to "+string(body))
 }
 
-// LevelOf returns the level of slog for a verbosity of klog: what the kubelet logs up to 2 is information, and the rest is for debugging.
+// levelOf returns the level of slog for a verbosity of klog: what the kubelet logs up to 2 is information, and the rest is for debugging.
 // From 5 on it is lower by one for each, so that a handler may tell them apart.
-func LevelOf(verbosity string) (slog.Level, error) {
+func levelOf(verbosity string) (slog.Level, error) {
 	v, err := strconv.ParseUint(verbosity, 10, 32)
 	switch {
 	case err != nil:

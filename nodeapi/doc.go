@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package nodeapi serves the HTTP API of a node that kubectl, the API server and Prometheus talk to on port 10250: pods, logs, sessions,
-// summaries, metrics, health. It finds nothing out itself, and speaks none of the protocols of interactive sessions.
+// summaries, metrics, health. Its data come from the parts in [Options]; it speaks none of the protocols of interactive sessions.
 //
 // # Model
 //
@@ -24,12 +24,11 @@
 //
 // What is nil in [Options] answers 404, as in a kubelet that lacks it: Pods /pods, Summary /stats/summary, each page of Metrics its own,
 // Pods or Runtime /containerLogs, Runtime /runningpods, Streams /exec, /attach and /portForward, an Execer /run, Checkpointer /checkpoint,
-// Settings /configz, Flags /flagz. Level, Profiling and NodeLogs answer 405 with the kubelet's words.
+// Settings /configz, Flags /flagz. Level, Profiling and NodeLogs answer 405 with the kubelet's words. [NewNodeLogs] makes the handler of
+// /logs/, which reads the log files and the journal of the machine.
 //
-// [LogOptions], [LogContainer] and [LevelOf] are pure.
-//
-// What belongs here: paths, queries, status codes and bodies, which are the kubelet's; listeners, TLS, deadlines and limits. What does
-// not: who may do what (package auth), protocols of sessions (package streaming), files and journal of the node (package nodelogs), and what
+// What belongs here: paths, queries, status codes and bodies, which are the kubelet's; the log files and the journal of the machine;
+// listeners, TLS, deadlines and limits. What does not: who may do what (package auth), protocols of sessions (package streaming), and what
 // metrics say (package prom).
 //
 // # Concurrency

@@ -22,10 +22,10 @@ type queryError struct {
 
 func (e *queryError) Error() string { return e.text }
 
-// LogOptions reads the query of /containerLogs, with the parameter tail of old clients, which goes before tailLines; all stands for no
+// logOptions reads the query of /containerLogs, with the parameter tail of old clients, which goes before tailLines; all stands for no
 // limit. The status that goes with an error is 400 for what cannot be read, and 422 for values that are invalid. Source:
 // getContainerLogs in pkg/kubelet/server/server.go and ValidatePodLogOptions.
-func LogOptions(query url.Values) (o *corev1.PodLogOptions, status int, err error) {
+func logOptions(query url.Values) (o *corev1.PodLogOptions, status int, err error) {
 	o = new(corev1.PodLogOptions)
 	if fail := decodeLogOptions(query, o); fail != nil {
 		return nil, 400, &queryError{400, `{"message": "Unable to decode query."}`}

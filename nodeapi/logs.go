@@ -16,6 +16,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/logs"
+	"github.com/seed81659283/nodeagent/internal/loginstance"
 )
 
 // serveLogs writes the log of a container, and follows it where that is asked for.
@@ -28,7 +29,7 @@ func (s *Server) serveLogs(w http.ResponseWriter, r *http.Request, p params) {
 			return
 		}
 	}
-	o, status, err := LogOptions(r.URL.Query())
+	o, status, err := logOptions(r.URL.Query())
 	if err != nil {
 		text(w, status, err.Error())
 		return
@@ -48,7 +49,7 @@ func (s *Server) serveLogs(w http.ResponseWriter, r *http.Request, p params) {
 }
 
 func (s *Server) writeLogs(w http.ResponseWriter, r *http.Request, pod *corev1.Pod, container string, o *corev1.PodLogOptions) {
-	id, err := LogContainer(&pod.Status, pod.Name, container, o.Previous)
+	id, err := loginstance.Find(&pod.Status, pod.Name, container, o.Previous)
 	if err != nil {
 		text(w, http.StatusBadRequest, err.Error())
 		return
@@ -90,73 +91,6 @@ func (s *Server) copyLogs(ctx context.Context, out *logWriter, id string, o *cor
 			return c.State == cri.ContainerRunning, err
 		},
 	})
-}
-
-// Waiting reasons that have a text of their own.
-const (
-	reasonErrImagePull     = "ErrImagePull"
-	reasonImagePullBackOff = "ImagePullBackOff"
-)
-
-// LogContainer returns the ID of the container instance whose log is meant, with its scheme: the running one, or else the one that
-// terminated last; with previous the one before. The error says why there is none. Source: validateContainerLogStatus in
-// pkg/kubelet/kubelet_pods.go.
-func LogContainer(status *corev1.PodStatus, pod, container string, previous bool) (id string, err error) {
-	c := containerStatus(status, container)
-	if c == nil {
-		return "", fmt.Errorf("container %q in pod %q is not available", container, pod)
-	}
-	last := ""
-	if t := c.LastTerminationState.Terminated; t != nil {
-		last = t.ContainerID
-	}
-	terminated := fmt.Errorf("container %q in pod %q is terminated", container, pod)
-	switch {
-	case previous:
-		if last == "" {
-			return "", fmt.Errorf("previous terminated container %q in pod %q not found", container, pod)
-		}
-		return last, nil
-	case c.State.Running != nil:
-		return c.ContainerID, nil
-	case c.State.Terminated != nil:
-		if c.State.Terminated.ContainerID != "" {
-			return c.State.Terminated.ContainerID, nil
-		}
-		if last == "" {
-			return "", terminated
-		}
-		return last, nil // the next one did not start
-	case c.LastTerminationState.Terminated != nil:
-		if last == "" {
-			return "", terminated
-		}
-		return last, nil
-	}
-	return "", fmt.Errorf("container %q in pod %q is waiting to start%s", container, pod, whyWaiting(c.State.Waiting))
-}
-
-func whyWaiting(w *corev1.ContainerStateWaiting) string {
-	switch {
-	case w == nil:
-		return " - no logs yet"
-	case w.Reason == reasonErrImagePull:
-		return ": image can't be pulled"
-	case w.Reason == reasonImagePullBackOff:
-		return ": trying and failing to pull image"
-	}
-	return ": " + w.Reason
-}
-
-func containerStatus(status *corev1.PodStatus, name string) *corev1.ContainerStatus {
-	for _, list := range [][]corev1.ContainerStatus{status.ContainerStatuses, status.InitContainerStatuses, status.EphemeralContainerStatuses} {
-		for i := range list {
-			if list[i].Name == name {
-				return &list[i]
-			}
-		}
-	}
-	return nil
 }
 
 const (

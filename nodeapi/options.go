@@ -18,16 +18,16 @@ import (
 	"github.com/seed81659283/nodeagent/nodeapi/auth"
 )
 
-// What a [Server] does where its options say nothing.
+// Defaults of [Options].
 const (
-	DefaultHeaderTimeout  = 10 * time.Second
-	DefaultBodyTimeout    = 30 * time.Second
-	DefaultStallTimeout   = 5 * time.Minute
-	DefaultIdleTimeout    = 90 * time.Second // the kubelet's
-	DefaultDrainTimeout   = 5 * time.Second
-	DefaultMaxHeaderBytes = 16 << 10
-	DefaultMaxStrangers   = 512
-	DefaultMaxConnections = 4096
+	defaultHeaderTimeout  = 10 * time.Second
+	defaultBodyTimeout    = 30 * time.Second
+	defaultStallTimeout   = 5 * time.Minute
+	defaultIdleTimeout    = 90 * time.Second // the kubelet's
+	defaultDrainTimeout   = 5 * time.Second
+	defaultMaxHeaderBytes = 16 << 10
+	defaultMaxStrangers   = 512
+	defaultMaxConnections = 4096
 )
 
 // Pods has the pods of the node, with the status that the agent has found, static pods included. It is called by several goroutines,
@@ -103,7 +103,7 @@ type Options struct {
 
 	Level     *slog.LevelVar // /debug/flags/v sets it; nil answers 405
 	Profiling bool           // /debug/pprof; without it the answer is 405
-	NodeLogs  http.Handler   // /logs/, with that prefix; see package nodelogs. Nil answers 405
+	NodeLogs  http.Handler   // /logs/, with that prefix; such as a [NodeLogs]. Nil answers 405
 	// NoDebugging leaves out what is not on the read-only port: such paths answer 405 (enableDebuggingHandlers: false).
 	NoDebugging bool
 
@@ -112,16 +112,16 @@ type Options struct {
 	// SplitStreams lets /containerLogs return one stream alone (gate PodLogsQuerySplitStreams, off in the kubelet).
 	SplitStreams bool
 
-	HeaderTimeout  time.Duration // for the TLS handshake, and then for the headers of each request; zero means DefaultHeaderTimeout
-	BodyTimeout    time.Duration // for the body of a request; zero means DefaultBodyTimeout
-	StallTimeout   time.Duration // a client that reads nothing for so long is cut off; zero means DefaultStallTimeout
-	IdleTimeout    time.Duration // of connections between requests; zero means DefaultIdleTimeout
-	DrainTimeout   time.Duration // for requests that are under way when Run ends; zero means DefaultDrainTimeout
-	MaxHeaderBytes int           // zero means DefaultMaxHeaderBytes
+	HeaderTimeout  time.Duration // for the TLS handshake, and then for the headers of each request; zero means 10 s
+	BodyTimeout    time.Duration // for the body of a request; zero means 30 s
+	StallTimeout   time.Duration // a client that reads nothing for so long is cut off; zero means 5 min
+	IdleTimeout    time.Duration // of connections between requests; zero means 90 s
+	DrainTimeout   time.Duration // for requests that are under way when Run ends; zero means 5 s
+	MaxHeaderBytes int           // zero means 16 KiB
 	// MaxStrangers is how many connections an endpoint has whose client was not authenticated yet. Beyond, the oldest is closed. Zero means
-	// DefaultMaxStrangers.
+	// 512.
 	MaxStrangers   int
-	MaxConnections int // of an endpoint; beyond, new ones are closed at once; zero means DefaultMaxConnections
+	MaxConnections int // of an endpoint; beyond, new ones are closed at once; zero means 4096
 
 	Logger *slog.Logger // nil discards
 	Hooks  Hooks
@@ -172,11 +172,11 @@ type duration struct {
 
 func (o *Options) durations() []duration {
 	return []duration{
-		{"HeaderTimeout", &o.HeaderTimeout, DefaultHeaderTimeout},
-		{"BodyTimeout", &o.BodyTimeout, DefaultBodyTimeout},
-		{"StallTimeout", &o.StallTimeout, DefaultStallTimeout},
-		{"IdleTimeout", &o.IdleTimeout, DefaultIdleTimeout},
-		{"DrainTimeout", &o.DrainTimeout, DefaultDrainTimeout},
+		{"HeaderTimeout", &o.HeaderTimeout, defaultHeaderTimeout},
+		{"BodyTimeout", &o.BodyTimeout, defaultBodyTimeout},
+		{"StallTimeout", &o.StallTimeout, defaultStallTimeout},
+		{"IdleTimeout", &o.IdleTimeout, defaultIdleTimeout},
+		{"DrainTimeout", &o.DrainTimeout, defaultDrainTimeout},
 	}
 }
 
@@ -189,7 +189,7 @@ func (o *Options) complete() {
 	for _, n := range []struct {
 		field *int
 		value int
-	}{{&o.MaxHeaderBytes, DefaultMaxHeaderBytes}, {&o.MaxStrangers, DefaultMaxStrangers}, {&o.MaxConnections, DefaultMaxConnections}} {
+	}{{&o.MaxHeaderBytes, defaultMaxHeaderBytes}, {&o.MaxStrangers, defaultMaxStrangers}, {&o.MaxConnections, defaultMaxConnections}} {
 		if *n.field == 0 {
 			*n.field = n.value
 		}

@@ -6,7 +6,6 @@ package nodeapi_test
 import (
 	"github.com/seed81659283/nodeagent/cri/streaming"
 	"github.com/seed81659283/nodeagent/nodeapi"
-	"github.com/seed81659283/nodeagent/nodeapi/nodelogs"
 	"github.com/seed81659283/nodeagent/stats"
 )
 
@@ -14,5 +13,4 @@ import (
 var (
 	_ nodeapi.Streams = (*streaming.Server)(nil)
 	_ nodeapi.Summary = (*stats.Collector)(nil)
-	_                 = nodeapi.Options{NodeLogs: (*nodelogs.Handler)(nil)}
 )

@@ -1,9 +1,10 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package nodelogs
+package nodeapi
 
 import (
+	"cmp"
 	"compress/gzip"
 	"context"
 	"errors"
@@ -15,85 +16,76 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/seed81659283/nodeagent/internal/logquery"
 )
 
-// What a [Handler] does where its options say nothing.
-const (
-	DefaultDir       = "/var/log"
-	DefaultJournal   = "journalctl"
-	DefaultTimeout   = 30 * time.Second // the kubelet's
-	DefaultMaxOutput = 1 << 30
-	DefaultMaxRuns   = 4
-)
+// nodeLogsPath is the path of a [NodeLogs].
+const nodeLogsPath = "/logs/"
 
-// Prefix is the path of a [Handler].
-const Prefix = "/logs/"
-
-// Options tune a [Handler]. The zero value serves the files of /var/log, as a kubelet does by default.
-type Options struct {
-	Dir   string // that is served; empty means DefaultDir. It need not exist yet
-	Query bool   // answers queries (enableSystemLogQuery)
+// NodeLogsOptions tune a [NodeLogs]. The zero value serves the files of /var/log, as a kubelet does by default.
+type NodeLogsOptions struct {
+	Dir   string // directory of the log files; empty means /var/log. It need not exist yet
+	Query bool   // accept queries (enableSystemLogQuery)
 	// FollowLinks is the kubelet's way: a path may lead out of Dir by links. Queries never do.
 	FollowLinks bool
 
-	Journal   string        // the program that is asked about services; empty means DefaultJournal, of PATH
-	Timeout   time.Duration // for a query about services; zero means DefaultTimeout
-	MaxOutput int64         // bytes of the answer to such a query; zero means DefaultMaxOutput
-	MaxRuns   int           // queries about services at a time; zero means DefaultMaxRuns
+	Journal   string        // program that reads the journal of services; empty means journalctl, of PATH
+	Timeout   time.Duration // of a query about services; zero means 30 s, as in the kubelet
+	MaxOutput int64         // bytes of the response to such a query; zero means 1 GiB
+	MaxRuns   int           // queries about services at a time; zero means 4
 
 	Logger *slog.Logger // nil discards
 }
 
-// Handler serves logs under [Prefix]. Make one with [New].
-type Handler struct {
-	o    Options
+// NodeLogs serves the log files of the machine, and queries of them and of its journal, under /logs/: [Options].NodeLogs. Make one with
+// [NewNodeLogs]. It may be called from many goroutines.
+//
+// No name leads out of the directory, even if a link on its path is swapped meanwhile: files are opened by an [os.Root]. Links within the
+// directory are followed, also absolute ones, such as those that a kubelet creates in /var/log/containers. Only regular files and directories
+// are opened, so that a pipe blocks no request.
+//
+// An unreadable query gets 400, an invalid one 406, with the kubelet's words, and a link that leads out 403. A later error is a line of the
+// response.
+type NodeLogs struct {
+	o    NodeLogsOptions
 	free chan struct{} // holds a token for each query about services that may begin
 }
 
-var _ http.Handler = (*Handler)(nil)
+var _ http.Handler = (*NodeLogs)(nil)
 
-// New returns a handler, and looks at no file. The error says which option is invalid.
-func New(o Options) (*Handler, error) {
+// NewNodeLogs returns a handler, and opens no file. The error names the options that are invalid.
+func NewNodeLogs(o NodeLogsOptions) (*NodeLogs, error) {
 	if o.Timeout < 0 || o.MaxOutput < 0 || o.MaxRuns < 0 {
-		return nil, fmt.Errorf("nodelogs: New: Options: Timeout %s, MaxOutput %d, MaxRuns %d: must not be negative",
+		return nil, fmt.Errorf("nodeapi: NewNodeLogs: Options: Timeout %s, MaxOutput %d, MaxRuns %d: must not be negative",
 			o.Timeout, o.MaxOutput, o.MaxRuns)
 	}
-	if o.Dir == "" {
-		o.Dir = DefaultDir
-	}
-	if o.Journal == "" {
-		o.Journal = DefaultJournal
-	}
-	if o.Timeout == 0 {
-		o.Timeout = DefaultTimeout
-	}
-	if o.MaxOutput == 0 {
-		o.MaxOutput = DefaultMaxOutput
-	}
-	if o.MaxRuns == 0 {
-		o.MaxRuns = DefaultMaxRuns
-	}
+	o.Dir = cmp.Or(o.Dir, "/var/log")
+	o.Journal = cmp.Or(o.Journal, "journalctl")
+	o.Timeout = cmp.Or(o.Timeout, 30*time.Second)
+	o.MaxOutput = cmp.Or(o.MaxOutput, 1<<30)
+	o.MaxRuns = cmp.Or(o.MaxRuns, 4)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	h := &Handler{o: o, free: make(chan struct{}, o.MaxRuns)}
+	h := &NodeLogs{o: o, free: make(chan struct{}, o.MaxRuns)}
 	for range o.MaxRuns {
 		h.free <- struct{}{}
 	}
 	return h, nil
 }
 
-// ServeHTTP serves a file, a directory, or the answer to a query.
-func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	http.StripPrefix(Prefix, http.HandlerFunc(h.serve)).ServeHTTP(w, r)
+// ServeHTTP serves a file, a directory, or the response to a query.
+func (h *NodeLogs) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	http.StripPrefix(nodeLogsPath, http.HandlerFunc(h.serve)).ServeHTTP(w, r)
 }
 
-func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
+func (h *NodeLogs) serve(w http.ResponseWriter, r *http.Request) {
 	if !h.o.Query {
 		h.files(w, r, h.o.FollowLinks)
 		return
 	}
-	q, failures := Parse(r.URL.Query())
+	q, failures := logquery.Parse(r.URL.Query())
 	switch {
 	case len(failures) > 0:
 		http.Error(w, failures.ToAggregate().Error(), http.StatusBadRequest)
@@ -118,12 +110,12 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
 }
 
 // files serves the directory.
-func (h *Handler) files(w http.ResponseWriter, r *http.Request, followLinks bool) {
+func (h *NodeLogs) files(w http.ResponseWriter, r *http.Request, followLinks bool) {
 	if followLinks {
 		http.FileServer(http.Dir(h.o.Dir)).ServeHTTP(w, r)
 		return
 	}
-	t, err := openTree(h.o.Dir)
+	t, err := openLogTree(h.o.Dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		http.Error(w, "404 page not found", http.StatusNotFound)
@@ -137,8 +129,8 @@ func (h *Handler) files(w http.ResponseWriter, r *http.Request, followLinks bool
 	http.FileServer(t).ServeHTTP(w, r)
 }
 
-func (h *Handler) stat(name string) error {
-	t, err := openTree(h.o.Dir)
+func (h *NodeLogs) stat(name string) error {
+	t, err := openLogTree(h.o.Dir)
 	if err != nil {
 		return err
 	}
@@ -147,7 +139,7 @@ func (h *Handler) stat(name string) error {
 }
 
 // services answers a query about services.
-func (h *Handler) services(w http.ResponseWriter, r *http.Request, q *Query) {
+func (h *NodeLogs) services(w http.ResponseWriter, r *http.Request, q *logquery.Query) {
 	w.Header().Set("Content-Type", "text/plain;charset=UTF-8")
 	var out io.Writer = w
 	if r.Header.Get("Accept-Encoding") == "gzip" {

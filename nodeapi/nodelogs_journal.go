@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package nodelogs
+package nodeapi
 
 import (
 	"bytes"
@@ -13,6 +13,8 @@ import (
 	"os/exec"
 	"strings"
 	"time"
+
+	"github.com/seed81659283/nodeagent/internal/logquery"
 )
 
 const (
@@ -21,7 +23,7 @@ const (
 )
 
 // answer writes the logs of services: of those that the journal knows, and then the files of the others.
-func (h *Handler) answer(ctx context.Context, out io.Writer, q *Query) {
+func (h *NodeLogs) answer(ctx context.Context, out io.Writer, q *logquery.Query) {
 	var native, others []string
 	units := h.units(ctx)
 	for _, name := range q.Services {
@@ -36,7 +38,7 @@ func (h *Handler) answer(ctx context.Context, out io.Writer, q *Query) {
 	}
 	switch {
 	case len(others) == 0:
-	case q.Limits != (Limits{}):
+	case q.Limits != (logquery.Limits{}):
 		fmt.Fprintf(out, "\noptions present and query resolved to log files for %v\ntry without specifying options\n", others)
 	case ctx.Err() != nil:
 		fmt.Fprintf(out, "\ncontext error: %v\n", ctx.Err())
@@ -48,7 +50,7 @@ func (h *Handler) answer(ctx context.Context, out io.Writer, q *Query) {
 }
 
 // units returns what the journal says about units, one a line; nothing where there is no journal.
-func (h *Handler) units(ctx context.Context) string {
+func (h *NodeLogs) units(ctx context.Context) string {
 	var out bytes.Buffer
 	cmd := h.command(ctx, "--field", "_SYSTEMD_UNIT")
 	cmd.Stdout = &limitedWriter{w: &out, left: maxUnits}
@@ -62,7 +64,7 @@ func (h *Handler) units(ctx context.Context) string {
 }
 
 // journal writes what journalctl says about services. It ends with ctx.
-func (h *Handler) journal(ctx context.Context, out io.Writer, q *Query, services []string) {
+func (h *NodeLogs) journal(ctx context.Context, out io.Writer, q *logquery.Query, services []string) {
 	cmd := h.command(ctx, q.JournalArguments(services)...)
 	cmd.Stdout, cmd.Stderr = out, out
 	err := cmd.Run()
@@ -70,19 +72,19 @@ func (h *Handler) journal(ctx context.Context, out io.Writer, q *Query, services
 		return // it has said itself what is wrong
 	}
 	h.o.Logger.Info("journal cannot be read", "error", err)
-	if q.Boot == nil || *q.Boot == 0 {
+	if q.Limits.Boot == nil || *q.Limits.Boot == 0 {
 		_, _ = io.WriteString(out, "\nerror: journal output not available\n")
 	}
 }
 
-func (h *Handler) command(ctx context.Context, args ...string) *exec.Cmd {
+func (h *NodeLogs) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, h.o.Journal, args...)
 	cmd.WaitDelay = killDelay
 	return cmd
 }
 
 // fileOf writes the first file there is that may be the log of a service.
-func (h *Handler) fileOf(ctx context.Context, out io.Writer, service string) {
+func (h *NodeLogs) fileOf(ctx context.Context, out io.Writer, service string) {
 	err := h.copyFirst(ctx, out, service)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -92,8 +94,8 @@ func (h *Handler) fileOf(ctx context.Context, out io.Writer, service string) {
 	}
 }
 
-func (h *Handler) copyFirst(ctx context.Context, out io.Writer, service string) error {
-	t, err := openTree(h.o.Dir)
+func (h *NodeLogs) copyFirst(ctx context.Context, out io.Writer, service string) error {
+	t, err := openLogTree(h.o.Dir)
 	if err != nil {
 		return err
 	}
@@ -107,7 +109,7 @@ func (h *Handler) copyFirst(ctx context.Context, out io.Writer, service string) 
 }
 
 // copy writes a regular file; a directory counts as not there.
-func (t *tree) copy(ctx context.Context, out io.Writer, name string) error {
+func (t *logTree) copy(ctx context.Context, out io.Writer, name string) error {
 	f, err := t.open(name)
 	if err != nil {
 		return err

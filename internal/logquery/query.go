@@ -1,7 +1,9 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package nodelogs
+// Package logquery parses and validates the queries that a client of the kubelet's /logs/ sends about the log files and the journal of the
+// machine (KEP-2258). It reads no logs.
+package logquery
 
 import (
 	"errors"
@@ -24,14 +26,14 @@ const (
 	maxServices      = 4
 )
 
-// Query is what somebody wants to see. Source: kubelet_server_journal.go (KEP-2258).
+// Query selects services or a file, and lines of services. Source: kubelet_server_journal.go in pkg/kubelet.
 type Query struct {
 	Services []string // units of systemd, without .service, or names of files in the directory
 	Files    []string // names in the directory
-	Limits
+	Limits   Limits
 }
 
-// Limits say which lines of services are meant. The zero value is all.
+// Limits select lines of the journal of services. The zero value selects all lines.
 type Limits struct {
 	SinceTime *time.Time
 	UntilTime *time.Time
@@ -40,7 +42,7 @@ type Limits struct {
 	Pattern   string // that lines match, of PCRE2
 }
 
-// Parse reads the parameters of a query. It returns nil when there are none, and then the path says which file is meant.
+// Parse returns the query in the parameters of a request. It returns nil if there are none: the path of the request then names the file.
 func Parse(values url.Values) (*Query, field.ErrorList) {
 	var q Query
 	var all field.ErrorList
@@ -56,11 +58,11 @@ func Parse(values url.Values) (*Query, field.ErrorList) {
 	if found && len(q.Files)+len(q.Services) == 0 {
 		all = append(all, field.Invalid(field.NewPath("query"), asked, "may not be empty"))
 	}
-	q.SinceTime = parseTime(values, "sinceTime", &all)
-	q.UntilTime = parseTime(values, "untilTime", &all)
-	q.Boot = parseInt(values, "boot", &all)
-	q.TailLines = parseInt(values, "tailLines", &all)
-	q.Pattern = values.Get("pattern")
+	q.Limits.SinceTime = parseTime(values, "sinceTime", &all)
+	q.Limits.UntilTime = parseTime(values, "untilTime", &all)
+	q.Limits.Boot = parseInt(values, "boot", &all)
+	q.Limits.TailLines = parseInt(values, "tailLines", &all)
+	q.Limits.Pattern = values.Get("pattern")
 	if len(all) > 0 || len(q.Files)+len(q.Services) == 0 && q.Limits == (Limits{}) {
 		return nil, all
 	}
@@ -93,8 +95,7 @@ func parseInt(values url.Values, name string, all *field.ErrorList) *int {
 	return &n
 }
 
-// Validate returns what of a query is invalid. stat says why a file of the directory cannot be read; it is called for the file of a query
-// that is about one.
+// Validate returns the errors of a query. If the query names one file, stat returns why that file of the directory cannot be read.
 func (q *Query) Validate(stat func(name string) error) field.ErrorList {
 	at := field.NewPath("query")
 	var all field.ErrorList
@@ -120,10 +121,10 @@ func (q *Query) Validate(stat func(name string) error) field.ErrorList {
 			all = append(all, field.Invalid(at, q.Files, err.Error()))
 		}
 	}
-	return append(all, q.validateLimits()...)
+	return append(all, q.Limits.validate()...)
 }
 
-func (l *Limits) validateLimits() (all field.ErrorList) {
+func (l *Limits) validate() (all field.ErrorList) {
 	if l.SinceTime != nil && l.UntilTime != nil && l.SinceTime.After(*l.UntilTime) {
 		all = append(all, field.Invalid(field.NewPath("untilTime"), l.UntilTime, "must be after `sinceTime`"))
 	}
@@ -160,23 +161,23 @@ const timeLayout = "2006-1-2 15:4:5"
 // JournalArguments returns the arguments of journalctl for the given services. No value of a query begins an argument.
 func (q *Query) JournalArguments(services []string) []string {
 	args := []string{"--utc", "--no-pager", "--output=short-precise"}
-	if q.SinceTime != nil {
-		args = append(args, "--since="+q.SinceTime.UTC().Format(timeLayout)+" UTC")
+	if q.Limits.SinceTime != nil {
+		args = append(args, "--since="+q.Limits.SinceTime.UTC().Format(timeLayout)+" UTC")
 	}
-	if q.UntilTime != nil {
-		args = append(args, "--until="+q.UntilTime.UTC().Format(timeLayout)+" UTC")
+	if q.Limits.UntilTime != nil {
+		args = append(args, "--until="+q.Limits.UntilTime.UTC().Format(timeLayout)+" UTC")
 	}
-	if q.TailLines != nil {
-		args = append(args, "--pager-end", fmt.Sprintf("--lines=%d", *q.TailLines))
+	if q.Limits.TailLines != nil {
+		args = append(args, "--pager-end", fmt.Sprintf("--lines=%d", *q.Limits.TailLines))
 	}
 	for _, name := range services {
 		args = append(args, "--unit="+name)
 	}
-	if q.Pattern != "" {
-		args = append(args, "--grep="+q.Pattern)
+	if q.Limits.Pattern != "" {
+		args = append(args, "--grep="+q.Limits.Pattern)
 	}
-	if q.Boot != nil {
-		args = append(args, "--boot", strconv.Itoa(*q.Boot))
+	if q.Limits.Boot != nil {
+		args = append(args, "--boot", strconv.Itoa(*q.Limits.Boot))
 	}
 	return args
 }

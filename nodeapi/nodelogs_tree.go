@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package nodelogs
+package nodeapi
 
 import (
 	"errors"
@@ -26,18 +26,18 @@ var (
 	errIrregular = fmt.Errorf("it is neither a regular file nor a directory: %w", fs.ErrPermission)
 )
 
-// tree is a directory out of which nothing leads. It is opened for each request, so that it may be replaced, and made later.
-type tree struct {
+// logTree is a directory out of which nothing leads. It is opened for each request, so that it may be replaced, and made later.
+type logTree struct {
 	root *os.Root
 	dirs []string // absolute paths of the directory, by which absolute links may name it
 }
 
-func openTree(dir string) (*tree, error) {
+func openLogTree(dir string) (*logTree, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, err
 	}
-	t := &tree{root: root}
+	t := &logTree{root: root}
 	if abs, err := filepath.Abs(dir); err == nil {
 		t.dirs = append(t.dirs, abs)
 	}
@@ -47,19 +47,19 @@ func openTree(dir string) (*tree, error) {
 	return t, nil
 }
 
-func (t *tree) close() { _ = t.root.Close() }
+func (t *logTree) close() { _ = t.root.Close() }
 
 // Open opens a file or a directory, for [http.FileServer].
-func (t *tree) Open(name string) (http.File, error) {
+func (t *logTree) Open(name string) (http.File, error) {
 	f, err := t.open(strings.TrimPrefix(path.Clean("/"+name), "/"))
 	if err != nil {
 		return nil, err
 	}
-	return &file{File: f}, nil
+	return &logFile{File: f}, nil
 }
 
 // stat returns why a name cannot be read.
-func (t *tree) stat(name string) error {
+func (t *logTree) stat(name string) error {
 	f, err := t.open(strings.TrimLeft(filepath.ToSlash(name), "/"))
 	if err != nil {
 		return err
@@ -69,7 +69,7 @@ func (t *tree) stat(name string) error {
 
 // open opens a name of the directory. Each step that looks at links may be out of date in the next one: it is the root that keeps names
 // inside, and links that were swapped make an error.
-func (t *tree) open(name string) (*os.File, error) {
+func (t *logTree) open(name string) (*os.File, error) {
 	if name == "" {
 		name = "."
 	}
@@ -81,7 +81,7 @@ func (t *tree) open(name string) (*os.File, error) {
 		return nil, err
 	}
 	info, err := t.root.Lstat(inside)
-	if err == nil && !plain(info.Mode()) {
+	if err == nil && !isRegularOrDir(info.Mode()) {
 		err = &fs.PathError{Op: "open", Path: name, Err: errIrregular}
 	}
 	if err != nil {
@@ -92,7 +92,7 @@ func (t *tree) open(name string) (*os.File, error) {
 		return nil, absent(err)
 	}
 	opened, err := f.Stat()
-	if err == nil && !plain(opened.Mode()) {
+	if err == nil && !isRegularOrDir(opened.Mode()) {
 		err = &fs.PathError{Op: "open", Path: name, Err: errIrregular}
 	}
 	if err != nil {
@@ -101,7 +101,7 @@ func (t *tree) open(name string) (*os.File, error) {
 	return f, nil
 }
 
-func plain(mode fs.FileMode) bool { return mode.IsRegular() || mode.IsDir() }
+func isRegularOrDir(mode fs.FileMode) bool { return mode.IsRegular() || mode.IsDir() }
 
 // absent makes an error about a file where a directory should be one about a file that is not there, as package http does.
 func absent(err error) error {
@@ -112,7 +112,7 @@ func absent(err error) error {
 }
 
 // resolve returns a name without links on the way, as far as there are some now.
-func (t *tree) resolve(name string) (string, error) {
+func (t *logTree) resolve(name string) (string, error) {
 	for range maxLinks {
 		link, target, err := t.firstLink(name)
 		if err != nil || link == "" {
@@ -136,7 +136,7 @@ func (t *tree) resolve(name string) (string, error) {
 }
 
 // firstLink returns the first part of a name that is a link, and where that leads; an empty one if there is none.
-func (t *tree) firstLink(name string) (link, target string, err error) {
+func (t *logTree) firstLink(name string) (link, target string, err error) {
 	for end := 0; end < len(name); end++ {
 		next := strings.IndexByte(name[end:], '/')
 		if next < 0 {
@@ -157,7 +157,7 @@ func (t *tree) firstLink(name string) (link, target string, err error) {
 }
 
 // inside returns the name of an absolute path within the directory, or an empty one.
-func (t *tree) inside(target string) string {
+func (t *logTree) inside(target string) string {
 	target = path.Clean(target)
 	for _, dir := range t.dirs {
 		if target == dir {
@@ -170,22 +170,22 @@ func (t *tree) inside(target string) string {
 	return ""
 }
 
-// file is an open file whose directory entries are bounded.
-type file struct{ *os.File }
+// logFile is an open file whose directory entries are bounded.
+type logFile struct{ *os.File }
 
 // Readdir is not used by package http where there is a ReadDir, and is bounded like it.
-func (f *file) Readdir(n int) ([]fs.FileInfo, error) { return f.File.Readdir(bound(n)) }
+func (f *logFile) Readdir(n int) ([]fs.FileInfo, error) { return f.File.Readdir(boundEntries(n)) }
 
 // ReadDir lists a directory, of which entries beyond a number are left out.
-func (f *file) ReadDir(n int) ([]fs.DirEntry, error) {
-	all, err := f.File.ReadDir(bound(n))
+func (f *logFile) ReadDir(n int) ([]fs.DirEntry, error) {
+	all, err := f.File.ReadDir(boundEntries(n))
 	if n <= 0 && err != nil && len(all) == 0 && !errors.Is(err, fs.ErrPermission) {
 		return all, nil // the end, which is no error for whoever asks for all
 	}
 	return all, err
 }
 
-func bound(n int) int {
+func boundEntries(n int) int {
 	if n <= 0 {
 		return maxEntries
 	}

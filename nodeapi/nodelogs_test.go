@@ -3,7 +3,7 @@
 
 //go:build linux
 
-package nodelogs_test
+package nodeapi_test
 
 import (
 	"compress/gzip"
@@ -20,7 +20,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed81659283/nodeagent/nodeapi/nodelogs"
+	"github.com/seed81659283/nodeagent/nodeapi"
 )
 
 const secret = "root:x:0:0"
@@ -79,7 +79,7 @@ func ask(t *testing.T, h http.Handler, path string, header ...string) (int, stri
 }
 
 func TestFiles(t *testing.T) {
-	h, err := nodelogs.New(nodelogs.Options{Dir: machine(t)})
+	h, err := nodeapi.NewNodeLogs(nodeapi.NodeLogsOptions{Dir: machine(t)})
 	require.NoError(t, err)
 	for path, want := range map[string]struct {
 		code int
@@ -114,7 +114,7 @@ func TestFiles(t *testing.T) {
 }
 
 func TestFollowLinks(t *testing.T) {
-	h, err := nodelogs.New(nodelogs.Options{Dir: machine(t), FollowLinks: true, Query: true})
+	h, err := nodeapi.NewNodeLogs(nodeapi.NodeLogsOptions{Dir: machine(t), FollowLinks: true, Query: true})
 	require.NoError(t, err)
 	_, body := ask(t, h, "/logs/absolute")
 	assert.Equal(t, secret, body, "the kubelet's way is asked for")
@@ -125,7 +125,7 @@ func TestFollowLinks(t *testing.T) {
 
 func TestNoDirectory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "later")
-	h, err := nodelogs.New(nodelogs.Options{Dir: dir})
+	h, err := nodeapi.NewNodeLogs(nodeapi.NodeLogsOptions{Dir: dir})
 	require.NoError(t, err)
 	code, _ := ask(t, h, "/logs/")
 	assert.Equal(t, http.StatusNotFound, code)
@@ -145,7 +145,7 @@ func journal(t *testing.T, script string) string {
 const units = `[ "$1" = --field ] && { echo containerd.service; exit; }` + "\n"
 
 func TestQueries(t *testing.T) {
-	h, err := nodelogs.New(nodelogs.Options{
+	h, err := nodeapi.NewNodeLogs(nodeapi.NodeLogsOptions{
 		Dir: machine(t), Query: true, Journal: journal(t, units+`for a; do echo "<$a>"; done; echo trouble >&2; exit 3`),
 	})
 	require.NoError(t, err)
@@ -191,20 +191,20 @@ func TestQueries(t *testing.T) {
 }
 
 func TestJournalIsBounded(t *testing.T) {
-	endless, err := nodelogs.New(nodelogs.Options{Dir: machine(t), Query: true, MaxOutput: 1000, Journal: journal(t, units+"exec yes")})
+	endless, err := nodeapi.NewNodeLogs(nodeapi.NodeLogsOptions{Dir: machine(t), Query: true, MaxOutput: 1000, Journal: journal(t, units+"exec yes")})
 	require.NoError(t, err)
 	_, body := ask(t, endless, "/logs/?query=containerd")
 	assert.Equal(t, strings.Repeat("y\n", 500)+"\nerror: the answer is too large\n", body)
 
 	start := time.Now()
-	silent, err := nodelogs.New(nodelogs.Options{
+	silent, err := nodeapi.NewNodeLogs(nodeapi.NodeLogsOptions{
 		Dir: machine(t), Query: true, Timeout: 200 * time.Millisecond, MaxRuns: 1, Journal: journal(t, units+"exec sleep 100"),
 	})
 	require.NoError(t, err)
 	ask(t, silent, "/logs/?query=containerd")
 	assert.Less(t, time.Since(start), 20*time.Second, "journalctl outlives its query")
 
-	absent, err := nodelogs.New(nodelogs.Options{Dir: machine(t), Query: true, Journal: "/nonexistent"})
+	absent, err := nodeapi.NewNodeLogs(nodeapi.NodeLogsOptions{Dir: machine(t), Query: true, Journal: "/nonexistent"})
 	require.NoError(t, err)
 	_, body = ask(t, absent, "/logs/?query=kubelet")
 	assert.Equal(t, "from a file\n", body, "without a journal there are files")

@@ -3,13 +3,12 @@
 
 //go:build linux
 
-package nodelogs_test
+package nodeapi_test
 
 import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,42 +19,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed81659283/nodeagent/nodeapi/nodelogs"
+	"github.com/seed81659283/nodeagent/nodeapi"
 )
-
-// No query makes an argument that journalctl could take for another one.
-func FuzzJournalArguments(f *testing.F) {
-	f.Add("query=kubelet&pattern=--file=/etc/shadow&tailLines=3&boot=-1")
-	f.Add("query=--root%3d/&query=-u&sinceTime=2026-01-02T03:04:05Z&untilTime=2026-01-02T03:04:06%2B07:00")
-	f.Fuzz(func(t *testing.T, raw string) {
-		values, err := url.ParseQuery(raw)
-		if err != nil {
-			return
-		}
-		q, failures := nodelogs.Parse(values)
-		if len(failures) > 0 || q == nil || len(q.Validate(func(string) error { return nil })) > 0 || len(q.Services) == 0 {
-			return
-		}
-		args := q.JournalArguments(q.Services)
-		known := []string{"--utc", "--no-pager", "--output=short-precise", "--since=", "--until=", "--pager-end", "--lines=", "--unit=", "--grep=", "--boot"}
-		for i, arg := range args {
-			ok := i > 0 && args[i-1] == "--boot" && strings.Trim(arg, "-0123456789") == ""
-			for _, prefix := range known {
-				ok = ok || strings.HasPrefix(arg, prefix)
-			}
-			if !ok {
-				t.Fatalf("%q is an argument of %q", arg, args)
-			}
-		}
-	})
-}
 
 // No path leads out of the directory.
 func FuzzPaths(f *testing.F) {
 	for _, path := range []string{"syslog", "../etc/passwd", "dir/passwd", "containers/p_ns_c.log", "updir/etc/passwd", "x\x00", "a//b/../..", "chain"} {
 		f.Add(path)
 	}
-	h, err := nodelogs.New(nodelogs.Options{Dir: machine(f), Query: true})
+	h, err := nodeapi.NewNodeLogs(nodeapi.NodeLogsOptions{Dir: machine(f), Query: true})
 	require.NoError(f, err)
 	f.Fuzz(func(t *testing.T, path string) {
 		r := httptest.NewRequest(http.MethodGet, "/logs/", nil)
@@ -75,7 +47,7 @@ func TestLinkRaces(t *testing.T) {
 		span = 2 * time.Minute
 	}
 	dir := machine(t)
-	h, err := nodelogs.New(nodelogs.Options{Dir: dir, Query: true, Journal: "/nonexistent"})
+	h, err := nodeapi.NewNodeLogs(nodeapi.NodeLogsOptions{Dir: dir, Query: true, Journal: "/nonexistent"})
 	require.NoError(t, err)
 	end := time.Now().Add(span)
 	var asked, served, escapes atomic.Int64

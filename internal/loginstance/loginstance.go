@@ -1,0 +1,78 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package loginstance finds the container instance whose log a client requests by the name of a container. It is pure.
+package loginstance
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Waiting reasons that have a text of their own.
+const (
+	reasonErrImagePull     = "ErrImagePull"
+	reasonImagePullBackOff = "ImagePullBackOff"
+)
+
+// Find returns the ID, with its scheme, of the running instance of a container, otherwise of the instance that terminated last; with previous,
+// of the instance before. The error is the reason why the container has no such instance. Source: validateContainerLogStatus in
+// pkg/kubelet/kubelet_pods.go.
+func Find(status *corev1.PodStatus, pod, container string, previous bool) (id string, err error) {
+	c := containerStatus(status, container)
+	if c == nil {
+		return "", fmt.Errorf("container %q in pod %q is not available", container, pod)
+	}
+	last := ""
+	if t := c.LastTerminationState.Terminated; t != nil {
+		last = t.ContainerID
+	}
+	terminated := fmt.Errorf("container %q in pod %q is terminated", container, pod)
+	switch {
+	case previous:
+		if last == "" {
+			return "", fmt.Errorf("previous terminated container %q in pod %q not found", container, pod)
+		}
+		return last, nil
+	case c.State.Running != nil:
+		return c.ContainerID, nil
+	case c.State.Terminated != nil:
+		if c.State.Terminated.ContainerID != "" {
+			return c.State.Terminated.ContainerID, nil
+		}
+		if last == "" {
+			return "", terminated
+		}
+		return last, nil // the next one did not start
+	case c.LastTerminationState.Terminated != nil:
+		if last == "" {
+			return "", terminated
+		}
+		return last, nil
+	}
+	return "", fmt.Errorf("container %q in pod %q is waiting to start%s", container, pod, whyWaiting(c.State.Waiting))
+}
+
+func whyWaiting(w *corev1.ContainerStateWaiting) string {
+	switch {
+	case w == nil:
+		return " - no logs yet"
+	case w.Reason == reasonErrImagePull:
+		return ": image can't be pulled"
+	case w.Reason == reasonImagePullBackOff:
+		return ": trying and failing to pull image"
+	}
+	return ": " + w.Reason
+}
+
+func containerStatus(status *corev1.PodStatus, name string) *corev1.ContainerStatus {
+	for _, list := range [][]corev1.ContainerStatus{status.ContainerStatuses, status.InitContainerStatuses, status.EphemeralContainerStatuses} {
+		for i := range list {
+			if list[i].Name == name {
+				return &list[i]
+			}
+		}
+	}
+	return nil
+}
