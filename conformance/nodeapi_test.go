@@ -40,9 +40,8 @@ import (
 
 	"github.com/seed81659283/nodeagent/conformance"
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/nodeattributes"
 	"github.com/seed81659283/nodeagent/nodeapi"
-	"github.com/seed81659283/nodeagent/nodeapi/auth"
-	"github.com/seed81659283/nodeagent/nodeapi/nodelogs"
 )
 
 func TestNodeAPI(t *testing.T) {
@@ -257,7 +256,7 @@ func newServed(dir string) *served {
 	readOnly := server.NewServer(context.Background(), host, apiStats{}, []healthz.HealthChecker{healthz.NamedCheck("own", func(*http.Request) error { return fmt.Errorf("trouble") })}, nil, nil, nil)
 
 	nothing := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
-	nodeLogHandler, err := nodelogs.New(nodelogs.Options{Dir: nodeLogs})
+	nodeLogHandler, err := nodeapi.NewNodeLogs(nodeapi.NodeLogsOptions{Dir: nodeLogs})
 	mustDo(err)
 	runtime := apiRuntime{snapshot: snapshot}
 	s, err := nodeapi.New(nodeapi.Options{
@@ -402,7 +401,7 @@ func (everybody) Authorize(ctx context.Context, a authorizer.Attributes) (author
 	return authorizerfactory.NewAlwaysAllowAuthorizer().Authorize(ctx, a)
 }
 
-var attributes = conformance.Comparison[apiRequest, []auth.Attribute]{
+var attributes = conformance.Comparison[apiRequest, []nodeattributes.Attribute]{
 	Make: func(c *conformance.Choices) apiRequest {
 		r := makeAPIRequest(c)
 		if c.OneIn(2) {
@@ -411,22 +410,22 @@ var attributes = conformance.Comparison[apiRequest, []auth.Attribute]{
 		}
 		return r
 	},
-	Kubelet: func(r apiRequest) (all []auth.Attribute) {
+	Kubelet: func(r apiRequest) (all []nodeattributes.Attribute) {
 		for _, a := range server.NewNodeAuthorizerAttributesGetter(types.NodeName("n")).GetRequestAttributes(
 			context.Background(), &user.DefaultInfo{}, &http.Request{Method: r.Method, URL: &url.URL{Path: r.path()}}) {
-			all = append(all, auth.Attribute{Verb: a.GetVerb(), Subresource: a.GetSubresource()})
+			all = append(all, nodeattributes.Attribute{Verb: a.GetVerb(), Subresource: a.GetSubresource()})
 		}
 		return all
 	},
-	Ours: func(r apiRequest) []auth.Attribute { return auth.Attributes(r.Method, r.path()) },
-	Exceptions: []conformance.Exception[apiRequest, []auth.Attribute]{{
+	Ours: func(r apiRequest) []nodeattributes.Attribute { return nodeattributes.Of(r.Method, r.path()) },
+	Exceptions: []conformance.Exception[apiRequest, []nodeattributes.Attribute]{{
 		Name: "running something by GET", Reason: "whoever may get nodes/proxy runs commands in all containers of a kubelet (k/k#136550)",
 		When: func(r apiRequest) bool {
 			first, _, _ := strings.Cut(strings.TrimLeft(r.path(), "/"), "/")
 			return r.Method == "GET" && slices.Contains([]string{"exec", "attach", "portForward", "run"}, first)
 		},
-		Want: func(_ apiRequest, _ []auth.Attribute) []auth.Attribute {
-			return []auth.Attribute{{Verb: "create", Subresource: "proxy"}}
+		Want: func(_ apiRequest, _ []nodeattributes.Attribute) []nodeattributes.Attribute {
+			return []nodeattributes.Attribute{{Verb: "create", Subresource: "proxy"}}
 		},
 	}},
 }

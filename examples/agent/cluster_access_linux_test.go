@@ -26,7 +26,6 @@ import (
 	"github.com/seed81659283/nodeagent/internal/authtest"
 	"github.com/seed81659283/nodeagent/internal/controlplane"
 	"github.com/seed81659283/nodeagent/internal/exetest"
-	"github.com/seed81659283/nodeagent/nodeapi/auth"
 )
 
 // reviewTTL is how long the API server's answers are remembered in this test.
@@ -129,7 +128,7 @@ func TestClusterAccess(t *testing.T) {
 	a.caFile = filepath.Join(t.TempDir(), "clients.crt")
 	require.NoError(t, os.WriteFile(a.caFile, slices.Concat(a.CA(), a.ca.PEM()), 0o600))
 	roles := "{apiVersion: v1, kind: ServiceAccount, metadata: {name: caller}}" +
-		role("anonymous", anonymousGrant, "", userSubject(auth.Anonymous)) +
+		role("anonymous", anonymousGrant, "", userSubject("system:anonymous")) +
 		role("account", accountGrant, "", "{kind: ServiceAccount, namespace: default, name: caller}") +
 		role("one-node", "get pods", ", resourceNames: [n1]", userSubject("one node"))
 	for _, grant := range grants()[:len(grants())-1] {
@@ -465,7 +464,7 @@ func (g gate) refuses(t *testing.T, token, user credentials) {
 		began := time.Now()
 		assert.Equal(t, c.code, g.code(t, c.credentials, http.MethodGet, "/pods"), g.node)
 		took := time.Since(began)
-		assert.Less(t, took, auth.DefaultTimeout+2*time.Second, g.node)
+		assert.Less(t, took, 12*time.Second, g.node)
 		t.Logf("%s: %d after %v", g.node, c.code, took.Round(10*time.Millisecond))
 	}
 }

@@ -13,16 +13,18 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"time"
+
+	"github.com/seed81659283/nodeagent/internal/nodeattributes"
 )
 
 // What an [Access] does where its options say nothing: the times of KubeletConfiguration.
 const (
-	DefaultTokenTTL   = 2 * time.Minute  // authentication.webhook.cacheTTL
-	DefaultAllowTTL   = 5 * time.Minute  // authorization.webhook.cacheAuthorizedTTL
-	DefaultDenyTTL    = 30 * time.Second // authorization.webhook.cacheUnauthorizedTTL
-	DefaultTimeout    = 10 * time.Second
-	DefaultCacheSize  = 4096
-	DefaultMaxReviews = 32
+	defaultTokenTTL   = 2 * time.Minute  // authentication.webhook.cacheTTL
+	defaultAllowTTL   = 5 * time.Minute  // authorization.webhook.cacheAuthorizedTTL
+	defaultDenyTTL    = 30 * time.Second // authorization.webhook.cacheUnauthorizedTTL
+	defaultTimeout    = 10 * time.Second
+	defaultCacheSize  = 4096
+	defaultMaxReviews = 32
 )
 
 // Options say who may do what. One of ClientCAs, Tokens and Anonymous is needed, and either Access or AlwaysAllow.
@@ -39,15 +41,15 @@ type Options struct {
 	// RunByGet is the kubelet's way: exec, attach, portForward and run by GET need no more than get on nodes/proxy.
 	RunByGet bool
 
-	TokenTTL time.Duration // of what is known about a token; zero means [DefaultTokenTTL], negative none
-	AllowTTL time.Duration // of what is allowed; zero means [DefaultAllowTTL], negative none
-	DenyTTL  time.Duration // of what is denied; zero means [DefaultDenyTTL], negative none
+	TokenTTL time.Duration // of what is known about a token; zero means 2 min, negative none
+	AllowTTL time.Duration // of what is allowed; zero means 5 min, negative none
+	DenyTTL  time.Duration // of what is denied; zero means 30 s, negative none
 	// Timeout is for one question to the API server, with its retries and with the time that it waits for others. Zero means
-	// [DefaultTimeout].
+	// 10 s.
 	Timeout   time.Duration
-	CacheSize int // answers of each kind that are remembered; zero means [DefaultCacheSize]
+	CacheSize int // answers of each kind that are remembered; zero means 4096
 	// MaxReviews is how many tokens, and the access of how many users, are asked for at a time, a quarter of them for one client
-	// address or user. Eight times as many requests wait; beyond, the answer is 429. Zero means [DefaultMaxReviews].
+	// address or user. Eight times as many requests wait; beyond, the answer is 429. Zero means 32.
 	MaxReviews int
 
 	Rand   func() float64 // in [0,1), for jitter; nil means math/rand/v2
@@ -108,16 +110,16 @@ func (o *Options) complete() {
 	for _, d := range []struct {
 		field *time.Duration
 		value time.Duration
-	}{{&o.TokenTTL, DefaultTokenTTL}, {&o.AllowTTL, DefaultAllowTTL}, {&o.DenyTTL, DefaultDenyTTL}, {&o.Timeout, DefaultTimeout}} {
+	}{{&o.TokenTTL, defaultTokenTTL}, {&o.AllowTTL, defaultAllowTTL}, {&o.DenyTTL, defaultDenyTTL}, {&o.Timeout, defaultTimeout}} {
 		if *d.field == 0 {
 			*d.field = d.value
 		}
 	}
 	if o.CacheSize == 0 {
-		o.CacheSize = DefaultCacheSize
+		o.CacheSize = defaultCacheSize
 	}
 	if o.MaxReviews == 0 {
-		o.MaxReviews = DefaultMaxReviews
+		o.MaxReviews = defaultMaxReviews
 	}
 	if o.Rand == nil {
 		o.Rand = rand.Float64
@@ -127,13 +129,13 @@ func (o *Options) complete() {
 	}
 }
 
-// ErrUnauthenticated is why a request without credentials is refused. Those that cannot be used have errors of their own.
-var ErrUnauthenticated = errors.New("the request has no credentials that count here")
+// errUnauthenticated is why a request without credentials is refused. Those that cannot be used have errors of their own.
+var errUnauthenticated = errors.New("the request has no credentials that count here")
 
-// Authenticate returns who sends a request. A client certificate comes first, then a bearer token, then a token among the WebSocket
+// authenticate returns who sends a request. A client certificate comes first, then a bearer token, then a token among the WebSocket
 // subprotocols: the first that is valid counts, whatever else there is. With none that is valid a bad one is an error, and never
 // anonymous. The credentials are taken out of the headers when the user is known. The error is for a log, and not for the client.
-func (a *Access) Authenticate(r *http.Request) (User, error) {
+func (a *Access) authenticate(r *http.Request) (User, error) {
 	var failures []error
 	token, bad := protocolBearer(r.Header)
 	for _, method := range []func() (User, bool, error){
@@ -161,7 +163,7 @@ func (a *Access) Authenticate(r *http.Request) (User, error) {
 	case a.o.Anonymous:
 		return anonymous(), nil
 	}
-	return User{}, ErrUnauthenticated
+	return User{}, errUnauthenticated
 }
 
 func (a *Access) certificate(r *http.Request) (User, bool, error) {
@@ -172,7 +174,7 @@ func (a *Access) certificate(r *http.Request) (User, bool, error) {
 	if roots == nil {
 		return User{}, false, nil
 	}
-	return Certified(r.TLS.PeerCertificates, roots, time.Now())
+	return certified(r.TLS.PeerCertificates, roots, time.Now())
 }
 
 func (a *Access) token(r *http.Request, token string) (User, bool, error) {
@@ -204,14 +206,14 @@ func (r *Refusal) Error() string {
 // Unwrap returns the cause.
 func (r *Refusal) Unwrap() error { return r.Err }
 
-// Authorize returns nil if a user may send a request with this method and path, and else why not.
-func (a *Access) Authorize(ctx context.Context, u User, method, path string) *Refusal {
+// authorize returns nil if a user may send a request with this method and path, and else why not.
+func (a *Access) authorize(ctx context.Context, u User, method, path string) *Refusal {
 	if a.o.AlwaysAllow {
 		return nil
 	}
-	attributes := Attributes
+	attributes := nodeattributes.Of
 	if a.o.RunByGet {
-		attributes = KubeletAttributes
+		attributes = nodeattributes.OfKubelet
 	}
 	all := attributes(method, path)
 	var names []string
@@ -235,14 +237,14 @@ func (a *Access) Authorize(ctx context.Context, u User, method, path string) *Re
 
 // Check authenticates and authorizes a request. Without a Refusal it may pass.
 func (a *Access) Check(r *http.Request) (User, *Refusal) {
-	user, err := a.Authenticate(r)
+	user, err := a.authenticate(r)
 	if errors.Is(err, errBusy) {
 		return User{}, tooMany(err)
 	}
 	if err != nil {
 		return User{}, &Refusal{Code: http.StatusUnauthorized, Text: "Unauthorized", Err: err}
 	}
-	return user, a.Authorize(r.Context(), user, r.Method, r.URL.Path)
+	return user, a.authorize(r.Context(), user, r.Method, r.URL.Path)
 }
 
 // tooMany is the answer to a client that has more requests than its share, or to any where the API server is too slow.

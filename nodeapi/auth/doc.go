@@ -7,7 +7,7 @@
 // # Model
 //
 // An [Access] authenticates a request by client certificate, by bearer token, or as anonymous, and then asks the API server whether that
-// user may do what [Attributes] derives from method and path:
+// user has the verb on the subresource of the Node that method and path stand for, such as get on nodes/metrics:
 //
 //	ca, err := auth.NewCAFile("/etc/kubernetes/pki/ca.crt", nil)
 //	access, err := auth.New(auth.Options{
@@ -17,8 +17,6 @@
 //		Access:    clientset.AuthorizationV1().SubjectAccessReviews(),
 //	})
 //	handler = access.Handler(handler)
-//
-// [Attributes], [Verb], [Subresources] and [Certified] are pure.
 //
 // What belongs here: identities, decisions, and how long they hold. What does not: listeners and TLS, which package nodeapi has, and
 // which paths there are.

@@ -5,6 +5,7 @@ package auth_test
 
 import (
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -33,4 +34,18 @@ func Example() {
 	// Output:
 	// /metrics/cadvisor true
 	// /pods false
+}
+
+// The handler of a program behind the same rules as the API of the node.
+func ExampleAccess_Handler() {
+	access, err := auth.New(auth.Options{Anonymous: true, AlwaysAllow: true}) // Tokens or ClientCAs, and Access, in production
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	handler := access.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "served") }))
+	w := httptest.NewRecorder()
+	handler.ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	fmt.Println(w.Code, w.Body)
+	// Output: 200 served
 }

@@ -3,7 +3,25 @@
 
 package auth
 
-import "maps"
+import (
+	"maps"
+	"net/http"
+	"time"
+)
+
+// Defaults of Options, and the error of a request without credentials.
+const (
+	DefaultTokenTTL time.Duration = defaultTokenTTL
+	DefaultAllowTTL time.Duration = defaultAllowTTL
+	DefaultDenyTTL  time.Duration = defaultDenyTTL
+	DefaultTimeout  time.Duration = defaultTimeout
+)
+
+// ErrUnauthenticated is the error of a request without credentials.
+var ErrUnauthenticated = errUnauthenticated
+
+// Authenticate returns the user of a request.
+func (a *Access) Authenticate(r *http.Request) (User, error) { return a.authenticate(r) }
 
 // Clients returns the clients that an Access counts requests of.
 func (a *Access) Clients() []string {

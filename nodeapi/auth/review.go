@@ -20,6 +20,7 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"github.com/seed81659283/nodeagent/internal/backoff"
+	"github.com/seed81659283/nodeagent/internal/nodeattributes"
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
@@ -119,7 +120,7 @@ func (r *reviews) token(ctx context.Context, client, token string) (identity, er
 }
 
 // access reports whether a user may do something on the node.
-func (r *reviews) access(ctx context.Context, u User, a Attribute) (bool, error) {
+func (r *reviews) access(ctx context.Context, u User, a nodeattributes.Attribute) (bool, error) {
 	spec := authorizationv1.SubjectAccessReviewSpec{
 		User: u.Name, UID: u.UID, Groups: u.Groups, Extra: extra(u.Extra),
 		ResourceAttributes: &authorizationv1.ResourceAttributes{

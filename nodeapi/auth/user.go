@@ -18,9 +18,9 @@ import (
 
 // Names of the Kubernetes API for users that a server makes up.
 const (
-	Anonymous            = "system:anonymous"
-	GroupAuthenticated   = "system:authenticated"
-	GroupUnauthenticated = "system:unauthenticated"
+	anonymousName        = "system:anonymous"
+	groupAuthenticated   = "system:authenticated"
+	groupUnauthenticated = "system:unauthenticated"
 	credentialID         = "authentication.kubernetes.io/credential-id"
 )
 
@@ -33,21 +33,21 @@ type User struct {
 }
 
 // anonymous is the user of a request without credentials.
-func anonymous() User { return User{Name: Anonymous, Groups: []string{GroupUnauthenticated}} }
+func anonymous() User { return User{Name: anonymousName, Groups: []string{groupUnauthenticated}} }
 
 // authenticated adds the group of all users that have shown who they are.
 func (u User) authenticated() User {
-	if u.Name == Anonymous || slices.Contains(u.Groups, GroupAuthenticated) || slices.Contains(u.Groups, GroupUnauthenticated) {
+	if u.Name == anonymousName || slices.Contains(u.Groups, groupAuthenticated) || slices.Contains(u.Groups, groupUnauthenticated) {
 		return u
 	}
-	u.Groups = append(slices.Clone(u.Groups), GroupAuthenticated)
+	u.Groups = append(slices.Clone(u.Groups), groupAuthenticated)
 	return u
 }
 
-// Certified returns the user of a client certificate: the common name, with the organizations as groups. chain is what the client has
+// certified returns the user of a client certificate: the common name, with the organizations as groups. chain is what the client has
 // sent, its own certificate first; roots are whom it may be signed by, at the time now, for client authentication. The bool is false for a
 // certificate without a common name, which is no user and no error. Source: x509.go in k8s.io/apiserver/pkg/authentication/request/x509.
-func Certified(chain []*x509.Certificate, roots *x509.CertPool, now time.Time) (User, bool, error) {
+func certified(chain []*x509.Certificate, roots *x509.CertPool, now time.Time) (User, bool, error) {
 	if len(chain) == 0 {
 		return User{}, false, nil
 	}

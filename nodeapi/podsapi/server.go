@@ -26,10 +26,10 @@ import (
 
 // The defaults of [Options]. Those of rate, burst and queue are the kubelet's.
 const (
-	DefaultRate     = 100
-	DefaultBurst    = 10
-	DefaultQueue    = 100
-	DefaultWatchers = 100
+	defaultRate     = 100
+	defaultBurst    = 10
+	defaultQueue    = 100
+	defaultWatchers = 100
 )
 
 // The bounds of what a client may send and how long a server that ends waits for its clients.
@@ -62,10 +62,10 @@ func (f SourceFunc) Pods() ([]Pod, bool) { return f() }
 
 // Options are the settings of a [Server]. The zero value is for production.
 type Options struct {
-	Rate     int          // calls of ListPods and GetPod in a second; zero: DefaultRate
-	Burst    int          // of them at once; zero: DefaultBurst
-	Queue    int          // changes that a watcher may be behind; zero: DefaultQueue
-	Watchers int          // at a time; zero: DefaultWatchers
+	Rate     int          // calls of ListPods and GetPod in a second; zero: 100
+	Burst    int          // of them at once; zero: 10
+	Queue    int          // changes that a watcher may be behind; zero: 100
+	Watchers int          // at a time; zero: 100
 	Logger   *slog.Logger // nil discards
 	Hooks    Hooks
 }
@@ -94,10 +94,10 @@ type Server struct {
 // New returns a server of the pods of a source. It panics if there is none.
 func New(source Source, o Options) *Server {
 	required.MustArgs("podsapi.New", required.Arg{Name: "source", Value: source, Hint: "a podsapi.SourceFunc"})
-	o.Rate = cmp.Or(max(o.Rate, 0), DefaultRate)
-	o.Burst = cmp.Or(max(o.Burst, 0), DefaultBurst)
-	o.Queue = cmp.Or(max(o.Queue, 0), DefaultQueue)
-	o.Watchers = cmp.Or(max(o.Watchers, 0), DefaultWatchers)
+	o.Rate = cmp.Or(max(o.Rate, 0), defaultRate)
+	o.Burst = cmp.Or(max(o.Burst, 0), defaultBurst)
+	o.Queue = cmp.Or(max(o.Queue, 0), defaultQueue)
+	o.Watchers = cmp.Or(max(o.Watchers, 0), defaultWatchers)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	return &Server{source: source, opts: o, limit: newLimiter(o.Rate, o.Burst), ending: make(chan struct{})}
 }

@@ -20,17 +20,17 @@ import (
 
 // What a page does where its options say nothing.
 const (
-	DefaultPageTimeout  = 30 * time.Second
-	DefaultPageInFlight = 5
+	defaultPageTimeout  = 30 * time.Second
+	defaultPageInFlight = 5
 )
 
 // PageOptions configures [Page]. The zero value is for production.
 type PageOptions struct {
 	// Timeout is how long all collectors together may take; an answer after that says that they did not return. Zero means
-	// DefaultPageTimeout.
+	// 30 s.
 	Timeout time.Duration
 	// InFlight is how many requests are answered at the same time, those counted whose collectors have not returned; beyond,
-	// the answer is 503. Zero means DefaultPageInFlight.
+	// the answer is 503. Zero means 5.
 	InFlight int
 	// Error is told what a page lacks: collectors that failed, and series that were there already. It is called by the goroutine
 	// of the request and must not block. Nil: nobody is told.
@@ -41,10 +41,10 @@ type PageOptions struct {
 // collector cannot collect, and a series that two of them have, is missing on the page; the others are there.
 func Page(from prometheus.Gatherer, o PageOptions) http.Handler {
 	if o.Timeout <= 0 {
-		o.Timeout = DefaultPageTimeout
+		o.Timeout = defaultPageTimeout
 	}
 	if o.InFlight <= 0 {
-		o.InFlight = DefaultPageInFlight
+		o.InFlight = defaultPageInFlight
 	}
 	if o.Error == nil {
 		o.Error = func(error) {}

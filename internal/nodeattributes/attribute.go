@@ -1,23 +1,25 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package auth
+// Package nodeattributes returns the attributes that a request to the HTTP API of a node is authorized by: verbs on subresources of its
+// Node. It is pure.
+package nodeattributes
 
 import (
 	"net/http"
 	"strings"
 )
 
-// Attribute is one thing that a user may be allowed to do: a verb on a subresource of the Node.
+// Attribute is a verb on a subresource of the Node, which a user may be allowed.
 type Attribute struct {
 	Verb        string // of the Kubernetes API; empty for methods that have none, such as HEAD
 	Subresource string // of nodes, such as proxy
 }
 
-// Attributes returns what a request needs, of which one is enough; they are tried in this order. The path is unescaped, as that of
+// Of returns the attributes of a request, of which one is enough; they are checked in this order. The path is unescaped, as that of
 // [net/url.URL]. Running something needs the verb create also where that is asked for by GET, as WebSocket clients do.
-func Attributes(method, path string) []Attribute {
-	all := KubeletAttributes(method, path)
+func Of(method, path string) []Attribute {
+	all := OfKubelet(method, path)
 	if method == http.MethodGet && runs(path) {
 		for i := range all {
 			all[i].Verb = "create"
@@ -26,20 +28,20 @@ func Attributes(method, path string) []Attribute {
 	return all
 }
 
-// KubeletAttributes returns what a request needs at a kubelet, where the verb is that of the method alone: whoever may get
+// OfKubelet returns the attributes of a request to a kubelet, where the verb is that of the method alone: whoever may get
 // nodes/proxy runs commands in containers. Source: GetRequestAttributes in pkg/kubelet/server/auth.go, with the gate
 // KubeletFineGrainedAuthz (KEP-2862).
-func KubeletAttributes(method, path string) []Attribute {
-	verb := Verb(method)
+func OfKubelet(method, path string) []Attribute {
+	verb := verbOf(method)
 	var all []Attribute
-	for _, name := range Subresources(path) {
+	for _, name := range subresources(path) {
 		all = append(all, Attribute{Verb: verb, Subresource: name})
 	}
 	return all
 }
 
-// Verb returns the verb of a method, which is empty for those that the Kubernetes API does not have.
-func Verb(method string) string {
+// verbOf returns the verb of a method, which is empty for those that the Kubernetes API does not have.
+func verbOf(method string) string {
 	switch method {
 	case http.MethodPost:
 		return "create"
@@ -55,8 +57,8 @@ func Verb(method string) string {
 	return ""
 }
 
-// Subresources returns the subresources of nodes that a path belongs to, the finest first. What has no name of its own is proxy.
-func Subresources(path string) []string {
+// subresources returns the subresources of nodes that a path belongs to, the finest first. What has no name of its own is proxy.
+func subresources(path string) []string {
 	switch {
 	case below(path, "/pods"), below(path, "/allocatedPods"), below(path, "/runningpods"):
 		return []string{"pods", "proxy"}
