@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/seed81659283/nodeagent/cri"
@@ -65,4 +66,81 @@ func ExampleExecer() {
 	_, err := execer.ExecSync(context.Background(), "no-such-container", []string{"date"}, time.Second)
 	fmt.Println(errors.Is(err, cri.ErrNotFound))
 	// Output: true
+}
+
+// An agent that shares a runtime with another one sees the sandboxes of its own namespace.
+func ExampleListerFunc() {
+	runtime := critest.New(critest.Options{})
+	ctx := context.Background()
+	for _, namespace := range []string{"mine", "theirs"} {
+		_, _ = runtime.RunSandbox(ctx, &cri.SandboxConfig{Pod: cri.PodIdentity{UID: namespace, Name: "web", Namespace: namespace}})
+	}
+	var own cri.Lister = cri.ListerFunc(func(ctx context.Context) (cri.Snapshot, error) {
+		s, err := runtime.List(ctx)
+		s.Sandboxes = slices.DeleteFunc(s.Sandboxes, func(s cri.Sandbox) bool { return s.Pod.Namespace != "mine" })
+		return s, err
+	})
+	snapshot, err := own.List(ctx)
+	fmt.Println(len(snapshot.Sandboxes), err)
+	// Output: 1 <nil>
+}
+
+// The reaction of an agent to the error of a call.
+func ExampleError() {
+	for _, err := range []error{cri.ErrNotFound, cri.ErrAlreadyExists, cri.ErrTooLarge, cri.ErrTooMany, cri.ErrUnavailable} {
+		switch err := error(&cri.Error{Op: "ContainerStatus", ID: "c1", Err: err}); {
+		case errors.Is(err, cri.ErrNotFound):
+			fmt.Println("removed:", err)
+		case errors.Is(err, cri.ErrAlreadyExists), errors.Is(err, cri.ErrTooLarge):
+			fmt.Println("final:", err)
+		case errors.Is(err, cri.ErrTooMany), errors.Is(err, cri.ErrUnavailable):
+			fmt.Println("retry:", err)
+		}
+	}
+	// Output:
+	// removed: ContainerStatus c1: not found
+	// final: ContainerStatus c1: already exists
+	// final: ContainerStatus c1: answer is too large
+	// retry: ContainerStatus c1: too many requests
+	// retry: ContainerStatus c1: runtime unavailable
+}
+
+// An Execer keeps no more output than its caller has memory for.
+func ExampleMaxOutput() {
+	execSync := func(ctx context.Context) []byte {
+		output := []byte("all of a long output")
+		if most, ok := cri.MaxOutput(ctx); ok {
+			output = output[:min(len(output), most)]
+		}
+		return output
+	}
+	fmt.Printf("%s\n", execSync(cri.WithMaxOutput(context.Background(), 3)))
+	// Output: all
+}
+
+// metered is a runtime that counts the calls of system functions of each sandbox.
+type metered struct{ cri.Runtime }
+
+func (metered) MetricDescriptors(context.Context) ([]cri.MetricDescriptor, error) {
+	return []cri.MetricDescriptor{{Name: "sandbox_syscalls_total", Help: "System calls of a sandbox."}}, nil
+}
+
+func (m metered) SandboxMetrics(ctx context.Context) (all []cri.SandboxMetrics, err error) {
+	snapshot, err := m.List(ctx)
+	for _, s := range snapshot.Sandboxes {
+		all = append(all, cri.SandboxMetrics{ID: s.ID, Metrics: []cri.Metric{{Name: "sandbox_syscalls_total", Value: new(uint64(7))}}})
+	}
+	return all, err
+}
+
+// A runtime with metrics of its own, which a client exports under their names.
+func ExampleMetricsLister() {
+	ctx := context.Background()
+	var runtime cri.Runtime = metered{critest.New(critest.Options{})}
+	_, _ = runtime.RunSandbox(ctx, &cri.SandboxConfig{Pod: cri.PodIdentity{UID: "u1", Name: "web", Namespace: "default"}})
+	if lister, ok := runtime.(cri.MetricsLister); ok {
+		all, err := lister.SandboxMetrics(ctx)
+		fmt.Println(all[0].ID, all[0].Metrics[0].Name, *all[0].Metrics[0].Value, err)
+	}
+	// Output: u1-0 sandbox_syscalls_total 7 <nil>
 }

@@ -5,6 +5,7 @@ package pleg_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -63,4 +64,59 @@ func ExampleNew() {
 	// ContainerDied
 	// exited 137
 	// <nil>
+}
+
+// The status page of an agent names each pod whose state cannot be read.
+func ExampleGenerator_PodHealthy() {
+	rt := critest.New(critest.Options{})
+	ctx, cancel := context.WithCancel(context.Background())
+	sandbox := &cri.SandboxConfig{Pod: cri.PodIdentity{UID: "a", Name: "web", Namespace: "default"}}
+	_, _ = rt.RunSandbox(ctx, sandbox)
+	broken := &critest.Interceptor{Runtime: critest.Summary{Runtime: rt}, Around: func(ctx context.Context, op, _ string, call func(context.Context) error) error {
+		if op == "PodSandboxStatus" {
+			return cri.ErrUnavailable
+		}
+		return call(ctx)
+	}}
+	g := pleg.New(broken, pleg.Options{})
+	ended := make(chan error)
+	go func() { ended <- g.Run(ctx) }()
+
+	for g.PodHealthy("a") == nil {
+		time.Sleep(time.Millisecond)
+	}
+	fmt.Println("node:", g.Healthy())
+	if e, ok := errors.AsType[*pleg.PodError](g.PodHealthy("a")); ok {
+		fmt.Println("pod:", e.PodUID, e.Call, e.Err)
+	}
+	fmt.Println("pods with errors:", len(g.Status().Pods))
+	cancel()
+	<-ended
+	// Output:
+	// node: <nil>
+	// pod: a SandboxStatus a-0 runtime unavailable
+	// pods with errors: 1
+}
+
+// A runtime lists no resources, so that a resize changes nothing that a relist shows.
+func ExampleGenerator_Reinspect() {
+	rt := critest.Summary{Runtime: critest.New(critest.Options{})}
+	ctx, cancel := context.WithCancel(context.Background())
+	sandbox := &cri.SandboxConfig{Pod: cri.PodIdentity{UID: "a", Name: "web", Namespace: "default"}}
+	sid, _ := rt.RunSandbox(ctx, sandbox)
+	cid, _ := rt.CreateContainer(ctx, sid, &cri.ContainerConfig{Name: "app", Resources: &cri.Resources{CPUShares: 100}}, sandbox)
+	_ = rt.StartContainer(ctx, cid)
+	g := pleg.New(rt, pleg.Options{})
+	ended := make(chan error)
+	go func() { ended <- g.Run(ctx) }()
+	_, _ = g.NewerThan(ctx, "a", time.Time{})
+
+	_ = rt.UpdateContainer(ctx, cid, &cri.Resources{CPUShares: 200}, nil)
+	updated := time.Now()
+	g.Reinspect("a")
+	pod, _ := g.NewerThan(ctx, "a", updated)
+	fmt.Println(pod.Containers[0].Resources.CPUShares)
+	cancel()
+	<-ended
+	// Output: 200
 }

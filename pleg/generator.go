@@ -189,8 +189,10 @@ func (g *Generator) Relist(uid string) {
 // follows even if nothing has changed its state.
 func (g *Generator) Reinspect(uid string) { g.inbox.relist(uid, true) }
 
-// Healthy returns nil if the last full relist that succeeded is recent enough: see [Status.Healthy].
-func (g *Generator) Healthy() error { return g.Status().Healthy(time.Now()) }
+// Healthy returns nil if a full relist has succeeded and started within Options.Threshold, and the newest list was not larger than a message
+// of the runtime may be, an error that does not pass by itself. It covers no single pods: a pod that cannot be inspected does not make the
+// node unhealthy.
+func (g *Generator) Healthy() error { return g.Status().healthy(time.Now()) }
 
 // PodHealthy returns a [*PodError] if the last inspection of the pod failed, or the present one hangs, else nil.
 func (g *Generator) PodHealthy(uid string) error {

@@ -26,10 +26,8 @@ type Status struct {
 // errNoRelist is why nothing is known at the beginning.
 var errNoRelist = errors.New("relist: none has succeeded yet")
 
-// Healthy returns nil if a full relist has succeeded and began no longer than Threshold before now, and the newest one was
-// not larger than an answer of the runtime may be, which does not pass by itself. It says nothing about single pods: one
-// that cannot be inspected does not make the node unhealthy.
-func (s Status) Healthy(now time.Time) error {
+// healthy is [Generator.Healthy] at now.
+func (s Status) healthy(now time.Time) error {
 	age := now.Sub(s.Relisted)
 	switch {
 	case errors.Is(s.ListErr, cri.ErrTooLarge):

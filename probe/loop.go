@@ -98,7 +98,7 @@ func (l *loop) step(ctx context.Context) time.Duration {
 	now := time.Now()
 	for k := range r.triggers {
 		if e := l.entries[k]; e != nil && !e.waiting {
-			e.state = e.state.Trigger(now)
+			e.state = e.state.trigger(now)
 			l.reschedule(e)
 		}
 	}

@@ -153,8 +153,8 @@ func (s *Set) Trigger(k Key) {
 // the container: it may be an older one than the caller has in mind.
 func (s *Set) Result(k Key) (Value, bool) { return s.board.get(k) }
 
-// Results returns everything that [Set.Result] knows.
-func (s *Set) Results() map[Key]Value { return s.board.all() }
+// results returns all values that [Set.Result] returns.
+func (s *Set) results() map[Key]Value { return s.board.all() }
 
 // Notify has fn called with the UID of the pod whenever there is something new to say of one of its containers, right after
 // and on the terms of Hooks.Changed. It may be called at any time and more than once: each fn is added to those before,

@@ -137,9 +137,9 @@ func (s State) earliest(now time.Time) time.Time {
 	return later(now.Add(max(0, min(delay, s.target.StartedAt.Add(delay).Sub(now)))), s.first)
 }
 
-// Trigger returns the state with a probe due now instead of at the next tick; the ticks go on from here. Nothing
+// trigger returns the state with a probe due now instead of at the next tick; the ticks go on from here. Nothing
 // changes while the container cannot be probed.
-func (s State) Trigger(now time.Time) State {
+func (s State) trigger(now time.Time) State {
 	if s.open {
 		s.tick = s.earliest(now)
 	}

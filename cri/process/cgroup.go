@@ -9,11 +9,7 @@ import "github.com/seed81659283/nodeagent/cgroups"
 // its option Systemd.
 type Cgroups interface {
 	cgroups.CgroupWriter
-	CgroupLocator
-}
 
-// CgroupLocator says where cgroups are, for whoever puts processes into them.
-type CgroupLocator interface {
 	// Dirs returns the absolute directories of a cgroup, one for each hierarchy. They need not be there yet.
 	Dirs(p cgroups.Path) ([]string, error)
 	// Parse returns the path of a cgroup whose name is in the form of cri.SandboxConfig.CgroupParent. A cgroup that is

@@ -16,6 +16,11 @@ import (
 // network gives sandboxes the network that CNI plugins make.
 type network struct{ *cni.Pods }
 
+var (
+	_ process.Network        = network{}
+	_ process.NetworkReadier = network{} // Ready of cni.Pods: the runtime reports a missing configuration as NetworkReady=false
+)
+
 // Setup tells the plugins what the pod wants.
 func (n network) Setup(ctx context.Context, id string, c *cri.SandboxConfig) (process.SandboxNetwork, error) {
 	pod := cni.Pod{

@@ -15,8 +15,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/probeconn"
 )
 
-// UserAgent is what probes call themselves: the name of the kubelet that they behave like.
-const UserAgent = "kube-probe/1.37"
+// userAgent is what probes call themselves: the name of the kubelet that they behave like.
+const userAgent = "kube-probe/1.37"
 
 // newRequest builds the request of a probe, as pkg/probe/http/request.go of the kubelet does.
 func newRequest(c Config) (*http.Request, error) {
@@ -75,7 +75,7 @@ func newHeader(list []Header) (http.Header, error) {
 		header.Add(h.Name, h.Value)
 	}
 	if _, ok := header["User-Agent"]; !ok {
-		header.Set("User-Agent", UserAgent)
+		header.Set("User-Agent", userAgent)
 	}
 	if _, ok := header["Accept"]; !ok {
 		header.Set("Accept", "*/*")

@@ -99,7 +99,7 @@ func MustKill(pod *corev1.Pod, c *corev1.Container, st *corev1.ContainerStatus, 
 		if st.State.Running == nil || probeOf(c, kind) == nil || outcome != probe.Failure {
 			continue
 		}
-		k := Kill{Kind: kind, Restart: restarts(pod, c), Grace: GracePeriod(pod, probeOf(c, kind))}
+		k := Kill{Kind: kind, Restart: restarts(pod, c), Grace: gracePeriod(pod, probeOf(c, kind))}
 		switch {
 		case sidecar:
 			k.Message = fmt.Sprintf("Init container %s failed %s probe", c.Name, word(kind))
@@ -124,10 +124,10 @@ func restarts(pod *corev1.Pod, c *corev1.Container) bool {
 // minimumGrace is what every container gets to terminate by itself (minimumGracePeriodInSeconds in pkg/kubelet/kuberuntime).
 const minimumGrace = 2
 
-// GracePeriod returns how long a container may take to terminate after its liveness or startup probe p has failed: what the
+// gracePeriod returns how long a container may take to terminate after its liveness or startup probe p has failed: what the
 // deletion of the pod says, else p, else the pod, but at least two seconds. The probe counts only in a pod that says
 // something. Source: setTerminationGracePeriod in pkg/kubelet/kuberuntime/kuberuntime_container.go.
-func GracePeriod(pod *corev1.Pod, p *corev1.Probe) time.Duration {
+func gracePeriod(pod *corev1.Pod, p *corev1.Probe) time.Duration {
 	var seconds int64
 	switch {
 	case pod.DeletionGracePeriodSeconds != nil:

@@ -13,6 +13,9 @@ import (
 	"github.com/seed81659283/nodeagent/nodeapi/prom/usage"
 )
 
+// The source of these examples reads file systems too, so that its pages have the metrics container_fs_*.
+var _ usage.Filesystems = (*made)(nil)
+
 func ExampleResource() {
 	page, err := usage.Resource(node(), usage.Options{Without: []string{"container_*", "*_swap_*"}})
 	if err != nil {

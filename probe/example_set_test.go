@@ -5,7 +5,10 @@ package probe_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"strings"
 	"time"
 
 	"github.com/seed81659283/nodeagent/probe"
@@ -68,4 +71,59 @@ func ExampleState() {
 	// 12:00:00 success
 	// 12:00:10 success
 	// 12:00:20 failure
+}
+
+// The targets of one pod, whose readiness is probed at once after an event of its runtime. The results end up in a metric.
+func ExampleSet_SyncPod() {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	set := probe.NewSet(probe.Options{
+		Rand: func() float64 { return 0 }, // begin at once
+		Hooks: probe.Hooks{Probed: func(_ probe.Key, r probe.Result, err error, _ time.Duration) {
+			switch {
+			case errors.Is(err, probe.ErrHung):
+				fmt.Println("hung")
+			case err != nil:
+				fmt.Println("not probed:", err)
+			default:
+				fmt.Println(r.Outcome, r.Output)
+			}
+			cancel()
+		}},
+	})
+	key := probe.Key{PodUID: "1234", Container: "web", Kind: probe.Readiness}
+	err := set.SyncPod("1234", []probe.Target{{
+		Key: key, ContainerID: "containerd://abcd", StartedAt: time.Now(), Running: true, Started: true,
+		Spec:   probe.Spec{Period: time.Minute},
+		Prober: probe.Func(sensor),
+	}})
+	fmt.Println(err, set.Healthy() != nil) // for healthz: there are targets, and Run is not running
+	set.Trigger(key)
+	fmt.Println(set.Run(ctx), set.Status().Hung)
+	// Output:
+	// <nil> true
+	// success 21 degrees
+	// <nil> 0
+}
+
+// sensor is a prober whose call cannot be cancelled: it returns when its context ends, and the call goes on.
+func sensor(ctx context.Context) (probe.Result, error) {
+	call, ended := probe.Outlast(ctx)
+	output := make(chan string, 1)
+	go func() {
+		defer ended()
+		output <- readSensor(call)
+	}()
+	select {
+	case text := <-output:
+		return probe.NewResult(probe.Success, text), nil // keeps MaxOutput bytes
+	case <-ctx.Done():
+		return probe.NewResult(probe.Failure, "sensor timed out"), nil
+	}
+}
+
+// readSensor reads as much of the sensor as a result keeps.
+func readSensor(context.Context) string {
+	text, _ := io.ReadAll(io.LimitReader(strings.NewReader("21 degrees"), probe.MaxOutput))
+	return string(text)
 }
