@@ -145,6 +145,9 @@ func (u *exportUse) collectUses(p *packages.Package) {
 				continue
 			}
 			ast.Inspect(d, func(n ast.Node) bool {
+				if i, ok := n.(*ast.InterfaceType); ok && !isTest {
+					u.collectMethods(i)
+				}
 				if id, ok := n.(*ast.Ident); ok {
 					o := p.TypesInfo.Uses[id]
 					if o != nil && o.Pkg() != nil && (isTest || u.area(o.Pkg().Path()) != area) {
@@ -153,6 +156,15 @@ func (u *exportUse) collectUses(p *packages.Package) {
 				}
 				return true
 			})
+		}
+	}
+}
+
+// collectMethods adds the names of the methods of an interface that has no name, such as that of a type assertion.
+func (u *exportUse) collectMethods(i *ast.InterfaceType) {
+	for _, m := range i.Methods.List {
+		for _, name := range m.Names {
+			u.methods[name.Name] = true
 		}
 	}
 }
