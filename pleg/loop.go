@@ -18,7 +18,7 @@ import (
 // loop is the state of a running Generator. Only Run's goroutine touches it, slots aside; calls to the runtime
 // are made by goroutines that send back what they got.
 type loop struct {
-	*Generator
+	gen     *Generator
 	wg      *sync.WaitGroup
 	lists   chan list
 	results chan result
@@ -88,12 +88,12 @@ type record struct {
 
 func newLoop(g *Generator, wg *sync.WaitGroup) *loop {
 	l := &loop{
-		Generator: g,
-		wg:        wg,
-		lists:     make(chan list),
-		results:   make(chan result),
-		index:     index{byID: make(map[string]*known)},
-		records:   make(map[string]*record),
+		gen:     g,
+		wg:      wg,
+		lists:   make(chan list),
+		results: make(chan result),
+		index:   index{byID: make(map[string]*known)},
+		records: make(map[string]*record),
 	}
 	l.slots.Store(int32(g.opts.Parallel))
 	return l
@@ -101,7 +101,7 @@ func newLoop(g *Generator, wg *sync.WaitGroup) *loop {
 
 // step starts what can be started now and returns when it wants to be called again at the latest.
 func (l *loop) step(ctx context.Context) (next time.Time) {
-	l.accept(l.inbox.take())
+	l.accept(l.gen.inbox.take())
 	now := time.Now()
 	if !l.listing && !now.Before(l.due()) {
 		l.list(ctx, now)
@@ -111,7 +111,7 @@ func (l *loop) step(ctx context.Context) (next time.Time) {
 
 // due returns when the next full relist starts.
 func (l *loop) due() time.Time {
-	wait := l.opts.Period
+	wait := l.gen.opts.Period
 	switch {
 	case l.tooLarge:
 		wait = l.slow // it costs the runtime much, and nothing is to be had
@@ -202,9 +202,9 @@ func (l *loop) list(ctx context.Context, now time.Time) {
 	l.clock++
 	r := list{start: now, clock: l.clock}
 	l.wg.Go(func() {
-		listCtx, cancel := context.WithTimeout(ctx, l.opts.ListTimeout)
+		listCtx, cancel := context.WithTimeout(ctx, l.gen.opts.ListTimeout)
 		defer cancel()
-		r.snap, r.err = l.lister.List(listCtx)
+		r.snap, r.err = l.gen.lister.List(listCtx)
 		send(ctx, l.lists, r)
 	})
 }
@@ -214,7 +214,7 @@ func (l *loop) list(ctx context.Context, now time.Time) {
 func (l *loop) dispatch(ctx context.Context, now time.Time) (next time.Time) {
 	next = l.due()
 	if l.listing {
-		next = now.Add(l.opts.ListTimeout)
+		next = now.Add(l.gen.opts.ListTimeout)
 	}
 	rest := l.queue[:0]
 	for _, rec := range l.queue {
@@ -227,7 +227,7 @@ func (l *loop) dispatch(ctx context.Context, now time.Time) (next time.Time) {
 			if rec.notBefore.Before(next) {
 				next = rec.notBefore
 			}
-		case rec.want == relist && l.podLister == nil:
+		case rec.want == relist && l.gen.podLister == nil:
 			rec.want, rec.queued = nothing, false
 			l.asap = true
 			continue
@@ -262,9 +262,9 @@ func (l *loop) start(ctx context.Context, rec *record, now time.Time) {
 	l.slots.Add(-1)
 	release := sync.OnceFunc(func() {
 		l.slots.Add(1)
-		l.inbox.poke()
+		l.gen.inbox.poke()
 	})
-	l.wg.Go(func() { send(ctx, l.results, l.work(ctx, j, release)) })
+	l.wg.Go(func() { send(ctx, l.results, l.gen.work(ctx, j, release)) })
 }
 
 // enqueue makes rec want something.
@@ -300,17 +300,17 @@ func (l *loop) deliver() {
 	l.events = nil
 	slices.SortStableFunc(events, byPod)
 	pods := l.podsOf(events) // the events are the sink's to keep, and to change
-	if l.opts.Sink != nil {
-		l.opts.Sink(events)
+	if l.gen.opts.Sink != nil {
+		l.gen.opts.Sink(events)
 	}
 	if len(pods) > 0 {
-		l.listeners.Call(pods...)
+		l.gen.listeners.Call(pods...)
 	}
 }
 
 // podsOf returns the UIDs of sorted events, for those who listen; none where nobody does.
 func (l *loop) podsOf(events []Event) []string {
-	if l.listeners.Empty() {
+	if l.gen.listeners.Empty() {
 		return nil
 	}
 	uids := make([]string, len(events))

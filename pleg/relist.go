@@ -23,8 +23,8 @@ func (l *loop) relisted(r list) {
 	}
 	l.ended = time.Now()
 	l.took = l.ended.Sub(r.start)
-	l.slow = time.Duration(float64(l.opts.SlowPeriod) * (0.9 + l.opts.Rand()/5))
-	if f := l.opts.Hooks.Relisted; f != nil {
+	l.slow = time.Duration(float64(l.gen.opts.SlowPeriod) * (0.9 + l.gen.opts.Rand()/5))
+	if f := l.gen.opts.Hooks.Relisted; f != nil {
 		report := Relist{Start: r.start, Duration: l.took, Err: r.err}
 		if !last.IsZero() {
 			report.Interval = r.start.Sub(last)
@@ -37,15 +37,15 @@ func (l *loop) relisted(r list) {
 // listFailed leaves everything as it is. The relists of pods that were left to the list are due again.
 func (l *loop) listFailed(err error) {
 	if !l.failed {
-		l.opts.Logger.Warn("listing the runtime fails", "error", err)
+		l.gen.opts.Logger.Warn("listing the runtime fails", "error", err)
 	}
 	l.failed, l.tooLarge = true, errors.Is(err, cri.ErrTooLarge)
 	for _, rec := range l.queue {
 		rec.held = false
 	}
-	l.health.listFailed(err)
-	l.cache.fail(err, time.Now())
-	if l.tooLarge && l.podLister != nil {
+	l.gen.health.listFailed(err)
+	l.gen.cache.fail(err, time.Now())
+	if l.tooLarge && l.gen.podLister != nil {
 		l.listSingly()
 	}
 }
@@ -65,11 +65,11 @@ func (l *loop) listSingly() {
 
 func (l *loop) listed(r list) {
 	if l.failed {
-		l.opts.Logger.Info("listing the runtime works again")
+		l.gen.opts.Logger.Info("listing the runtime works again")
 	}
 	l.failed, l.tooLarge = false, false
 	l.last = r.start
-	l.health.setRelisted(r.start)
+	l.gen.health.setRelisted(r.start)
 	l.index.sift(r.snap, l.record)
 	l.dirty = l.dirty[:0]
 	for uid, rec := range l.records {
@@ -89,7 +89,7 @@ func (l *loop) listed(r list) {
 		}
 		clear(l.dirty)
 	}
-	l.cache.advance(r.start)
+	l.gen.cache.advance(r.start)
 	l.count(r.snap)
 }
 
@@ -113,7 +113,7 @@ func (l *loop) group(s cri.Snapshot) {
 func (l *loop) compare(rec *record, r list) {
 	rec.podClock = r.clock
 	listed := rec.pod
-	behind := func() { l.cache.update(rec.uid, func(e *entry) { e.setBehind(listed) }) }
+	behind := func() { l.gen.cache.update(rec.uid, func(e *entry) { e.setBehind(listed) }) }
 	switch {
 	case rec.busy:
 		rec.again = true
@@ -128,7 +128,7 @@ func (l *loop) compare(rec *record, r list) {
 			l.enqueue(rec, relist)
 			behind()
 		}
-	case l.inspector != nil && !empty(rec.pod) && (rec.changed == l.index.round || rec.reinspect):
+	case l.gen.inspector != nil && !empty(rec.pod) && (rec.changed == l.index.round || rec.reinspect):
 		rec.want = nothing // of a relist: this was it
 		l.enqueue(rec, inspection)
 		behind()
@@ -162,7 +162,7 @@ func (l *loop) finished(r result) {
 		}
 		l.settle(rec, r.pod, newer, r.all, r.clock)
 	}
-	call(l.opts.Hooks.PodRelisted, PodRelist{
+	call(l.gen.opts.Hooks.PodRelisted, PodRelist{
 		PodUID: rec.uid, Start: r.started, Duration: r.ended.Sub(r.started), Single: r.relist, Err: r.err,
 	})
 	l.deliver()
@@ -171,12 +171,12 @@ func (l *loop) finished(r result) {
 // retry puts a pod back whose job failed. What it was about stays to be told; a full list that came in meanwhile
 // spares the pod another listing.
 func (l *loop) retry(rec *record, r result) {
-	if l.health.fail(rec.uid, r.err) {
-		l.opts.Logger.Warn("pod cannot be inspected", "podUID", rec.uid, "error", r.err)
+	if l.gen.health.fail(rec.uid, r.err) {
+		l.gen.opts.Logger.Warn("pod cannot be inspected", "podUID", rec.uid, "error", r.err)
 	}
 	rec.reinspect = rec.reinspect || r.all || r.hasListed
 	if r.hasListed {
-		l.cache.update(rec.uid, func(e *entry) {
+		l.gen.cache.update(rec.uid, func(e *entry) {
 			e.setBehind(r.pod) // keeps what is known to be there
 			e.err, e.behind = r.err, false
 			if r.pod.Time.After(e.seen) {
@@ -189,7 +189,7 @@ func (l *loop) retry(rec *record, r result) {
 		next = inspection
 	}
 	rec.again = false
-	rec.notBefore = r.ended.Add(l.opts.Period)
+	rec.notBefore = r.ended.Add(l.gen.opts.Period)
 	l.enqueue(rec, next)
 }
 
@@ -198,8 +198,8 @@ func (l *loop) retry(rec *record, r result) {
 func (l *loop) settle(rec *record, pod, newer cri.Pod, reinspected bool, asked uint64) {
 	l.clock++
 	rec.asked, rec.closed = asked, l.clock
-	if l.health.succeed(rec.uid) {
-		l.opts.Logger.Info("pod can be inspected again", "podUID", rec.uid)
+	if l.gen.health.succeed(rec.uid) {
+		l.gen.opts.Logger.Info("pod can be inspected again", "podUID", rec.uid)
 	}
 	events := Diff(parts(rec.told), parts(pod))
 	news := len(events) > 0 || reinspected
@@ -208,7 +208,7 @@ func (l *loop) settle(rec *record, pod, newer cri.Pod, reinspected bool, asked u
 		rec.told = pod
 	}
 	behind := rec.want != nothing
-	l.cache.update(rec.uid, func(e *entry) {
+	l.gen.cache.update(rec.uid, func(e *entry) {
 		if news {
 			e.pod = pod
 		}
@@ -229,7 +229,7 @@ func (l *loop) settle(rec *record, pod, newer cri.Pod, reinspected bool, asked u
 
 // count reports how much runs.
 func (l *loop) count(s cri.Snapshot) {
-	if l.opts.Hooks.Counted == nil {
+	if l.gen.opts.Hooks.Counted == nil {
 		return
 	}
 	var n Count
@@ -245,5 +245,5 @@ func (l *loop) count(s cri.Snapshot) {
 		}
 	}
 	n.Pods = len(ready)
-	l.opts.Hooks.Counted(n)
+	l.gen.opts.Hooks.Counted(n)
 }

@@ -67,7 +67,7 @@ func (l *loop) take(s cri.Snapshot) {
 // allPods returns the pods of a complete list.
 func allPods(t *testing.T, l *loop) []cri.Pod {
 	t.Helper()
-	pods, err := l.Pods()
+	pods, err := l.gen.Pods()
 	require.NoError(t, err)
 	return pods
 }
@@ -93,9 +93,9 @@ func TestLoopForgetsPods(t *testing.T) {
 	l.take(cri.Snapshot{})
 	assert.Zero(t, len(l.index.byID))
 	assert.Zero(t, len(l.records))
-	assert.Zero(t, len(l.cache.pods))
-	assert.Zero(t, len(l.cache.blank))
-	assert.Zero(t, len(l.health.pods))
+	assert.Zero(t, len(l.gen.cache.pods))
+	assert.Zero(t, len(l.gen.cache.blank))
+	assert.Zero(t, len(l.gen.health.pods))
 	l.take(snaps[1])
 	assert.Len(t, allPods(t, l), 100)
 }
@@ -104,22 +104,22 @@ func TestLoopForgetsPods(t *testing.T) {
 func TestLoopForgetsPodsWithoutAList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, _ := loopOf(100, true)
-		l.podLister = podListerFunc(nil)
+		l.gen.podLister = podListerFunc(nil)
 		l.queue = nil
 		for i := range 1000 {
 			rec := l.record(fmt.Sprint("short", i))
 			l.settle(rec, cri.Pod{PodIdentity: cri.PodIdentity{UID: rec.uid}, Time: time.Now()}, cri.Pod{}, false, l.clock)
 			l.settle(rec, cri.Pod{PodIdentity: cri.PodIdentity{UID: rec.uid}, Time: time.Now()}, cri.Pod{}, false, l.clock)
 		}
-		require.Len(t, l.cache.blank, 1000)
+		require.Len(t, l.gen.cache.blank, 1000)
 		time.Sleep(2 * keepBlank)
 		l.relisted(list{start: time.Now(), clock: l.clock, err: cri.ErrTooLarge})
-		pods, err := l.Pods()
+		pods, err := l.gen.Pods()
 		require.ErrorIs(t, err, cri.ErrTooLarge)
 		assert.Len(t, pods, 100)
 		assert.Len(t, l.records, 100)
-		assert.Len(t, l.cache.pods, 100)
-		assert.Empty(t, l.cache.blank)
+		assert.Len(t, l.gen.cache.pods, 100)
+		assert.Empty(t, l.gen.cache.blank)
 		assert.Len(t, l.queue, 100, "those that are there are listed one by one")
 	})
 }

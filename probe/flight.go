@@ -66,15 +66,15 @@ type answer struct {
 
 // launchWaiting starts entries that are due, one of each pod in turn, as far as the limits allow.
 func (l *loop) launchWaiting(ctx context.Context, now time.Time) {
-	for l.status.InFlight < l.opts.Parallel {
+	for l.status.InFlight < l.set.opts.Parallel {
 		e := l.queue.pop(l.mayStart)
 		if e == nil {
 			return
 		}
 		if wait := now.Sub(e.since); wait > 0 {
 			l.status.Delayed++
-			if l.opts.Hooks.Delayed != nil {
-				l.opts.Hooks.Delayed(e.state.target.Key, wait)
+			if l.set.opts.Hooks.Delayed != nil {
+				l.set.opts.Hooks.Delayed(e.state.target.Key, wait)
 			}
 		}
 		e.state = e.state.Begin(now)
@@ -91,7 +91,7 @@ func (l *loop) launchWaiting(ctx context.Context, now time.Time) {
 // mayStart reports whether a pod may have one more probe in flight. What a pod's probes hold, goroutines, memory and
 // connections, they hold for as long as their timeouts, which the pod sets.
 func (l *loop) mayStart(p *pod) bool {
-	return p.flights < l.opts.PodParallel && (l.flights < totalFactor*l.opts.Parallel || p.flights < reservedFlights)
+	return p.flights < l.set.opts.PodParallel && (l.flights < totalFactor*l.set.opts.Parallel || p.flights < reservedFlights)
 }
 
 // setPhase changes how a flight counts in the status. A hung flight is counted until its prober returns.
@@ -188,12 +188,12 @@ func (l *loop) probed(f *flight, a answer) {
 	k, took := f.entry.state.target.Key, time.Since(f.begun)
 	switch {
 	case a.err != nil:
-		l.opts.Logger.Warn("probe errored", slog.Any("probe", k), slog.Any("error", a.err))
+		l.set.opts.Logger.Warn("probe errored", slog.Any("probe", k), slog.Any("error", a.err))
 	case a.result.Outcome != Success:
-		l.opts.Logger.Debug("probe did not succeed", slog.Any("probe", k), slog.Any("outcome", a.result.Outcome),
+		l.set.opts.Logger.Debug("probe did not succeed", slog.Any("probe", k), slog.Any("outcome", a.result.Outcome),
 			slog.String("output", a.result.Output))
 	}
-	if l.opts.Hooks.Probed != nil {
-		l.opts.Hooks.Probed(k, a.result, a.err, took)
+	if l.set.opts.Hooks.Probed != nil {
+		l.set.opts.Hooks.Probed(k, a.result, a.err, took)
 	}
 }

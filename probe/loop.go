@@ -35,7 +35,7 @@ type entry struct {
 
 // loop is the state of Run. Only Run's goroutine touches it.
 type loop struct {
-	*Set
+	set      *Set
 	wg       sync.WaitGroup // of the calls of probers, and of what they leave behind
 	answers  chan answer
 	closers  *closers
@@ -52,22 +52,22 @@ type loop struct {
 
 func newLoop(s *Set) *loop {
 	l := &loop{
-		Set:     s,
+		set:     s,
 		answers: make(chan answer),
 		closers: newClosers(s.opts.Logger),
 		start:   time.Now(),
 		entries: make(map[Key]*entry),
 		pods:    make(map[string]*pod),
 	}
-	l.store.begin(l.storeFailed)
+	l.set.store.begin(l.storeFailed)
 	return l
 }
 
 // forgetUnclaimed forgets the results of an earlier agent for containers that no target has named since.
 func (l *loop) forgetUnclaimed() {
-	for _, k := range l.store.forgetUnclaimed() {
+	for _, k := range l.set.store.forgetUnclaimed() {
 		if e := l.entries[k]; e == nil || !e.state.said {
-			l.board.remove(k)
+			l.set.board.remove(k)
 		}
 	}
 }
@@ -75,8 +75,8 @@ func (l *loop) forgetUnclaimed() {
 // close waits for the calls of probers, and lets go of all that is open.
 func (l *loop) close() {
 	l.wg.Wait()
-	l.store.close()
-	r := l.inbox.take() // what came too late
+	l.set.store.close()
+	r := l.set.inbox.take() // what came too late
 	r.sync(nil)
 	for c := range r.dropped {
 		l.closers.retain(c)
@@ -85,15 +85,15 @@ func (l *loop) close() {
 }
 
 func (l *loop) storeFailed(err error) {
-	l.opts.Logger.Error("probe store failed", slog.Any("error", err))
-	if l.opts.Hooks.StoreFailed != nil {
-		l.opts.Hooks.StoreFailed(err)
+	l.set.opts.Logger.Error("probe store failed", slog.Any("error", err))
+	if l.set.opts.Hooks.StoreFailed != nil {
+		l.set.opts.Hooks.StoreFailed(err)
 	}
 }
 
 // step does what is to be done now and returns the time until the next step.
 func (l *loop) step(ctx context.Context) time.Duration {
-	r := l.inbox.take()
+	r := l.set.inbox.take()
 	l.sync(r)
 	now := time.Now()
 	for k := range r.triggers {
@@ -114,9 +114,9 @@ func (l *loop) step(ctx context.Context) time.Duration {
 	}
 	l.launchWaiting(ctx, now)
 	l.closers.closeIdle()
-	l.store.flush()
+	l.set.store.flush()
 	l.status.Probes, l.status.Waiting = len(l.entries), l.queue.entries
-	l.board.setStatus(l.status)
+	l.set.board.setStatus(l.status)
 	if e := l.schedule.first(); e != nil {
 		return time.Until(later(e.due, l.batch.Add(MinPeriod)))
 	}
@@ -157,7 +157,7 @@ func (l *loop) want(targets []Target) {
 			l.closers.retain(c)
 			l.closers.release(old)
 		}
-		past := Past{AgentStart: l.start, Known: l.store.known(t.Key, t.ContainerID)}
+		past := Past{AgentStart: l.start, Known: l.set.store.known(t.Key, t.ContainerID)}
 		l.change(e, e.state.Observe(t, past, now))
 		if f := e.flight; f != nil && (!e.state.open || f.containerID != t.ContainerID) {
 			l.cancelFlight(e)
@@ -203,7 +203,7 @@ func (l *loop) removeIfEmpty(p *pod) {
 // probes are spread over their period. Source: worker.run in pkg/kubelet/prober/worker.go.
 func (l *loop) firstProbe(t Target, now time.Time) time.Time {
 	if period := t.Spec.Period; now.Sub(l.start) < period {
-		return now.Add(time.Duration(l.opts.Rand() * float64(period)))
+		return now.Add(time.Duration(l.set.opts.Rand() * float64(period)))
 	}
 	return now
 }
@@ -217,10 +217,10 @@ func (l *loop) remove(e *entry) {
 	l.reschedule(e)
 	l.closers.release(closerOf(e.state.target.Prober))
 	delete(l.entries, k)
-	l.store.remove(k)
-	l.board.remove(k)
-	if l.opts.Hooks.Removed != nil {
-		l.opts.Hooks.Removed(k)
+	l.set.store.remove(k)
+	l.set.board.remove(k)
+	if l.set.opts.Hooks.Removed != nil {
+		l.set.opts.Hooks.Removed(k)
 	}
 }
 
@@ -232,22 +232,22 @@ func (l *loop) change(e *entry, next State) {
 	k := next.target.Key
 	switch {
 	case had && !has:
-		l.board.remove(k)
+		l.set.board.remove(k)
 		return
 	case !has, had && was == is:
 		return
 	}
 	if !next.down { // what does not run needs no memory, and what is yet to run must not be held to it
-		l.store.put(k, is)
+		l.set.store.put(k, is)
 	}
-	l.board.set(k, is)
-	l.opts.Logger.Debug("probe changed", slog.Any("probe", k), slog.String("containerID", is.ContainerID),
+	l.set.board.set(k, is)
+	l.set.opts.Logger.Debug("probe changed", slog.Any("probe", k), slog.String("containerID", is.ContainerID),
 		slog.Any("outcome", is.Outcome))
-	if l.opts.Hooks.Changed != nil {
-		l.opts.Hooks.Changed(k, is)
+	if l.set.opts.Hooks.Changed != nil {
+		l.set.opts.Hooks.Changed(k, is)
 	}
-	if !l.listeners.Empty() {
-		l.listeners.Call(k.PodUID)
+	if !l.set.listeners.Empty() {
+		l.set.listeners.Call(k.PodUID)
 	}
 }
 

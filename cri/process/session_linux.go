@@ -39,7 +39,7 @@ func (r *Runtime) RunAttach(ctx context.Context, id string, s cri.Session) error
 	handle, err := r.running(id)
 	if err == nil {
 		err = session.Join(ctx, s, func(ctx context.Context, input, sizes bool, fds [2]int) (session.Container, error) {
-			a, err := handle.Attach(ctx, input, sizes, fds)
+			a, err := handle.Attach(ctx, shim.AttachOptions{Input: input, Sizes: sizes}, fds)
 			if err != nil {
 				return nil, err
 			}

@@ -98,7 +98,7 @@ func (w *wires) makeOutputs() (fds [2]int, err error) {
 		if to == nil {
 			continue
 		}
-		from, end, err := pipe(true, true)
+		from, end, err := pipe(nonblocking{read: true, write: true})
 		if err != nil {
 			if i > 0 && fds[0] >= 0 {
 				err = errors.Join(err, unix.Close(fds[0]))

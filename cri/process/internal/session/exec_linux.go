@@ -82,7 +82,7 @@ func (w *wires) makeInput() (int, error) {
 	if w.s.Stdin == nil {
 		return null(unix.O_RDONLY)
 	}
-	from, to, err := pipe(false, true)
+	from, to, err := pipe(nonblocking{write: true})
 	if err == nil {
 		w.input = os.NewFile(uintptr(to), "stdin")
 	}
@@ -94,7 +94,7 @@ func (w *wires) makeOutput(to io.Writer, name string) (int, error) {
 	if to == nil {
 		return null(unix.O_WRONLY)
 	}
-	from, end, err := pipe(true, false)
+	from, end, err := pipe(nonblocking{read: true})
 	if err == nil {
 		w.outputs = append(w.outputs, newOutput(os.NewFile(uintptr(from), name), to, name, false))
 	}
@@ -109,13 +109,16 @@ func null(mode int) (int, error) {
 	return fd, nil
 }
 
-// pipe makes a pipe of which one end or both do not block: a command expects that its own does.
-func pipe(reads, writes bool) (from, to int, err error) {
+// nonblocking names the ends of a pipe that do not block. A command expects that its own end does.
+type nonblocking struct{ read, write bool }
+
+// pipe creates a pipe.
+func pipe(n nonblocking) (from, to int, err error) {
 	var ends [2]int
 	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
 		return -1, -1, os.NewSyscallError("pipe2", err)
 	}
-	for i, nonblock := range []bool{reads, writes} {
+	for i, nonblock := range []bool{n.read, n.write} {
 		if !nonblock {
 			continue
 		}

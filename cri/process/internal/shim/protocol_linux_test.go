@@ -117,7 +117,7 @@ func TestOldShim(t *testing.T) {
 	require.ErrorContains(t, err, "older agent")
 	require.ErrorContains(t, err, "(protocol 1; run takes 2)")
 	fds := nulls(t, 2)
-	_, err = h.Attach(t.Context(), true, true, [2]int(fds))
+	_, err = h.Attach(t.Context(), AttachOptions{Input: true, Sizes: true}, [2]int(fds))
 	require.ErrorIs(t, err, ErrOldShim)
 	for _, fd := range fds {
 		_, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
@@ -133,7 +133,7 @@ func TestShimHangs(t *testing.T) {
 	for range 2 {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		begin := time.Now()
-		_, err := h.Attach(ctx, true, false, [2]int(nulls(t, 2)))
+		_, err := h.Attach(ctx, AttachOptions{Input: true}, [2]int(nulls(t, 2)))
 		cancel()
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		assert.Less(t, time.Since(begin), time.Minute)

@@ -58,11 +58,16 @@ type Attachment struct {
 	closed chan struct{}
 }
 
+// AttachOptions select the files that a client gets from [Handle.Attach].
+type AttachOptions struct {
+	Input bool // the input of the process
+	Sizes bool // its terminal, where it has one
+}
+
 // Attach has the output of the process written to descriptors, which it closes: stdout and stderr, -1 for one that is not
-// wanted. They do not block, and a client that lets them fill up is dropped. With input the client gets the input of the
-// process, with sizes its terminal where it has one. ctx bounds the call alone.
-func (h *Handle) Attach(ctx context.Context, input, sizes bool, fds [2]int) (*Attachment, error) {
-	r := request{Op: opAttach, Version: protocol, Stdin: input, Terminal: sizes, Stdout: fds[0] >= 0, Stderr: fds[1] >= 0}
+// wanted. They do not block, and a client that lets them fill up is dropped. ctx bounds the call alone.
+func (h *Handle) Attach(ctx context.Context, o AttachOptions, fds [2]int) (*Attachment, error) {
+	r := request{Op: opAttach, Version: protocol, Stdin: o.Input, Terminal: o.Sizes, Stdout: fds[0] >= 0, Stderr: fds[1] >= 0}
 	var wanted []int
 	for _, fd := range fds {
 		if fd >= 0 {
