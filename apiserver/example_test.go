@@ -46,6 +46,33 @@ func ExampleNew() {
 	// <nil>
 }
 
+// A node of a cluster passes the pods of the API server to its reconciler, and reports them by its hooks.
+func ExampleNewParts() {
+	server := apiservertest.NewServer(apiservertest.Options{})
+	defer server.Close()
+	if err := server.Put(newPod("web", "1", "")); err != nil {
+		fmt.Println(err)
+	}
+	var pods lifecycle.Handle // of the reconciler, whose options have parts.Hooks()
+	parts, err := apiserver.NewParts(server.Config(), apiserver.PartsOptions{
+		NodeName: "n1", Pods: &pods, Node: func() *corev1.Node { return &corev1.Node{} },
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	err = parts.RunPods(ctx, func(s lifecycle.PodSet) {
+		parts.Set(s) // after reconciler.Set
+		fmt.Println(s.Source, s.Pods[0].Name)
+		cancel()
+	})
+	fmt.Println(err)
+	// Output:
+	// api web
+	// <nil>
+}
+
 // A static pod that has no mirror yet, and a mirror whose static pod is gone.
 func ExamplePlanMirrors() {
 	for _, action := range apiserver.PlanMirrors(

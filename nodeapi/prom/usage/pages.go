@@ -1,0 +1,43 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package usage
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+)
+
+// summaryTimeout is how long a page waits for a summary.
+const summaryTimeout = 10 * time.Second
+
+// Summarizer is a [Source] that measures volumes and logs, too. *stats.Recent implements it.
+type Summarizer interface {
+	Source
+	// Summary measures the node and its pods.
+	Summary(ctx context.Context) (*statsapi.Summary, error)
+}
+
+// Pages are what a kubelet serves of the usage of a node.
+type Pages struct {
+	Resource, Cadvisor *Page
+	Storage            prometheus.Collector // for the page /metrics
+}
+
+// NewPages returns the pages of [Resource] and [Cadvisor], and the collector of [Storage]. The end of ctx does not stop them. An error names the
+// option.
+func NewPages(ctx context.Context, source Summarizer, o Options) (p Pages, err error) {
+	var failed error
+	p.Resource, failed = Resource(source, o)
+	p.Cadvisor, err = Cadvisor(source, o)
+	p.Storage = Storage(func() (*statsapi.Summary, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), summaryTimeout)
+		defer cancel()
+		return source.Summary(ctx)
+	}, o)
+	return p, errors.Join(failed, err)
+}

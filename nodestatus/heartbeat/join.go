@@ -1,0 +1,54 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package heartbeat
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+)
+
+// SetPodCIDRs returns a function for [ReporterOptions].PodCIDRs that passes the pod CIDRs of the Node to a runtime, which configures the network
+// of pods by them.
+func SetPodCIDRs(runtime cri.PodCIDRSetter) func(ctx context.Context, cidrs []string) error {
+	return func(ctx context.Context, cidrs []string) error {
+		var prefixes []netip.Prefix
+		for _, cidr := range cidrs {
+			prefix, err := netip.ParsePrefix(cidr)
+			if err != nil {
+				return fmt.Errorf("podCIDRs of the Node: %w", err)
+			}
+			prefixes = append(prefixes, prefix)
+		}
+		return runtime.SetPodCIDRs(ctx, prefixes)
+	}
+}
+
+// JoinHooks returns hooks that call those of every argument, in order.
+func JoinHooks(hooks ...ReporterHooks) ReporterHooks {
+	each := func(f func(ReporterHooks)) {
+		for _, h := range hooks {
+			f(h)
+		}
+	}
+	return ReporterHooks{
+		Registered: func(node *corev1.Node) { each(func(h ReporterHooks) { call(h.Registered, node) }) },
+		Reported:   func(node *corev1.Node) { each(func(h ReporterHooks) { call(h.Reported, node) }) },
+		VolumesInUse: func(reported []corev1.UniqueVolumeName) {
+			each(func(h ReporterHooks) { call(h.VolumesInUse, reported) })
+		},
+		Deleted: func() {
+			each(func(h ReporterHooks) {
+				if h.Deleted != nil {
+					h.Deleted()
+				}
+			})
+		},
+		Error: func(err error) { each(func(h ReporterHooks) { call(h.Error, err) }) },
+	}
+}
