@@ -1,0 +1,31 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gc
+
+// JoinContainerHooks returns hooks that call those of every argument, in order.
+func JoinContainerHooks(hooks ...ContainerHooks) ContainerHooks {
+	return ContainerHooks{
+		Removed: func(r Removal) {
+			for _, h := range hooks {
+				if h.Removed != nil {
+					h.Removed(r)
+				}
+			}
+		},
+		Dir: func(path string) {
+			for _, h := range hooks {
+				if h.Dir != nil {
+					h.Dir(path)
+				}
+			}
+		},
+		Event: func(reason, message string) {
+			for _, h := range hooks {
+				if h.Event != nil {
+					h.Event(reason, message)
+				}
+			}
+		},
+	}
+}

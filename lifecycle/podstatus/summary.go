@@ -1,0 +1,28 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podstatus
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Summary returns one line for logs with the numbers that kubectl get pods shows: ready containers, restarts, and the reason of the pod or of the
+// last container that waits or has terminated.
+func Summary(st *corev1.PodStatus) string {
+	ready, restarts, reason := 0, int32(0), st.Reason
+	for _, c := range st.ContainerStatuses {
+		restarts += c.RestartCount
+		switch s := c.State; {
+		case c.Ready:
+			ready++
+		case s.Waiting != nil:
+			reason = s.Waiting.Reason
+		case s.Terminated != nil:
+			reason = s.Terminated.Reason + " " + s.Terminated.Message
+		}
+	}
+	return fmt.Sprintf("%d/%d restarts=%d %s", ready, len(st.ContainerStatuses), restarts, reason)
+}
