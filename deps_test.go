@@ -35,7 +35,7 @@ tests:                          github.com/stretchr/testify/assert github.com/st
 tests:                          github.com/google/go-cmp/... golang.org/x/tools/txtar
 tests:                          cri/critest internal/controlplane internal/costtest internal/faultproxy internal/hostile internal/isolated internal/lab internal/mounttest internal/podtest internal/script internal/suite/suitetest
 tests .:                        internal/repocheck
-tests internal/wiringtest: internal/repocheck API PROM k8s.io/client-go/rest cgroups cgroups/cgroupstest cgroups/podtree cni cri/criserver cri/logs cri/remote cri/streaming eviction eviction/evictiontest eviction/podevict gc images lifecycle apiserver lifecycle/podstore lifecycle/source nodeapi nodeapi/auth nodeapi/podsapi nodeapi/prom nodeapi/prom/usage cri/streaming nodestatus apiserver/cert nodestatus/heartbeat shutdown stats pleg probe probe/podprobe volume volume/csi internal/volume/podcert internal/volume/token internal/volume/trustbundle agent cri apiserver/apiservertest lifecycle/podevents nodestatus/machine volume/volumetest
+tests internal/wiringtest: internal/repocheck API PROM k8s.io/client-go/rest cgroups cgroups/cgroupstest cgroups/podtree cni cri/criserver cri/logs cri/remote cri/streaming eviction eviction/evictiontest eviction/podevict gc images lifecycle apiserver lifecycle/podstore lifecycle/source nodeapi nodeapi/auth nodeapi/podsapi nodeapi/prom nodeapi/prom/usage cri/streaming nodestatus apiserver/cert nodestatus/heartbeat shutdown stats pleg probe probe/podprobe volume volume/csi internal/volume/podcert internal/volume/token internal/volume/trustbundle agent cri apiserver/apiservertest lifecycle/podevents nodestatus/machine volume/volumetest agent/kubeletconfig
 tests apiserver:      cri lifecycle internal/lifecycle/podenv volume volume/csi volume/intree internal/lifecycle/podtest lifecycle/podstore pleg
 tests apiserver:      cri lifecycle lifecycle/podapi pleg internal/volume/token
 tests apiserver apiserver/apiservertest nodestatus apiserver/cert internal/kubeapi: apiserver/apiservertest k8s.io/client-go/rest/...
@@ -234,8 +234,8 @@ hack/bench/...                : hack/bench/internal/... internal/agentfile inter
 
 # The whole node. Only programs and test helpers are above it.
 agent                  max 300: any
-agent/kubeletconfig    max 110: cgroups/podtree cri/logs eviction gc internal/quantity nodestatus shutdown API sigs.k8s.io/yaml
-internal/agentfile     max 300: agent agent/kubeletconfig
+agent/kubeletconfig    max 110: cgroups/podtree cri/logs eviction gc internal/quantity nodestatus shutdown API sigs.k8s.io/yaml images/credential lifecycle/podspec nodeapi/auth
+internal/agentfile     max 110: agent/kubeletconfig
 internal/volumestats   max  75: stats volume internal/volume/claim API k8s.io/kubelet/pkg/apis/stats/v1alpha1
 lifecycle/podevents    max  70: cri images internal/required probe API
 
@@ -243,7 +243,7 @@ lifecycle/podevents    max  70: cri images internal/required probe API
 nodestatus             max  80: cgroups/podtree cri nodestatus/machine API
 nodestatus/machine     max   0:
 nodestatus/heartbeat   max 200: cri internal/backoff internal/kubeapi internal/listener internal/runonce internal/sleep nodestatus apiserver/cert nodestatus/machine API k8s.io/client-go/rest
-shutdown    max  80: internal/atomicfile internal/backoff internal/login1 internal/runonce internal/sleep API
+shutdown    max  80: internal/atomicfile internal/backoff internal/login1 internal/runonce internal/sleep API cri lifecycle lifecycle/podstatus qos
 stats     max  75: cgroups cri internal/dirusage internal/latest internal/runonce internal/sleep API k8s.io/kubelet/pkg/apis/stats/v1alpha1 SYS internal/required
 apiserver/cert        max 200: internal/atomicfile internal/kubeapi internal/runonce internal/sleep API CLUSTER internal/notexist internal/certrequest internal/certstore internal/kubeconfig
 internal/certrequest max 75: internal/backoff internal/certstore internal/sleep API
@@ -264,7 +264,7 @@ cri/streaming         max   1: cri internal/required internal/runonce internal/s
 internal/streaming/... max   1: cri internal/streaming/... github.com/moby/spdystream/spdy internal/sleep
 internal/authtest  max  65: internal/sleep API testing
 # The kubelet's API.
-nodeapi/podsapi        max 175: cri internal/runonce API GRPC k8s.io/kubelet/pkg/apis/pods/v1alpha1 internal/required
+nodeapi/podsapi        max 175: cri internal/runonce API GRPC k8s.io/kubelet/pkg/apis/pods/v1alpha1 internal/required lifecycle
 
 # Planned: what they may import is settled before they are written.
 device                        : GRPC

@@ -4,32 +4,84 @@
 package agent
 
 import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/eviction"
 	"github.com/seed81659283/nodeagent/eviction/podevict"
 	"github.com/seed81659283/nodeagent/lifecycle"
-	"github.com/seed81659283/nodeagent/lifecycle/admission"
+	"github.com/seed81659283/nodeagent/shutdown"
 )
 
-// admit connects what decides whether a pod may run, in the kubelet's order: the shutdown of the machine, the pressure of the node, then the
-// Node object and the room on it. Options.Admit is asked before all of them.
-func (a *Agent) admit(o *lifecycle.Options) error {
-	checks := []lifecycle.Admit{a.options.Admit}
-	if err := a.makeInhibitor(); err != nil {
+// inhibitShutdown creates the engine that delays the shutdown of the machine until the pods have terminated. There is none without a grace period.
+func (a *Agent) inhibitShutdown(context.Context, *lifecycle.Options) error {
+	periods, err := a.config.Kubelet.ShutdownPeriods()
+	if err != nil || len(periods) == 0 {
 		return err
 	}
-	if a.inhibitor != nil {
-		checks = append(checks, a.refuseInShutdown)
+	n := &a.config.Node
+	o := shutdown.Options{
+		Periods: periods, Socket: n.SystemBus, ConfigDir: n.LogindConfigDir, StateDir: n.RootDir, Logger: a.log,
 	}
-	checks = append(checks, o.Admit) // nothing is started on a node under pressure
-	if a.cluster != nil {
-		preemptor, err := podevict.NewPreemptor(podevict.PreemptorOptions{
-			Node: a.node.Node, Pods: &a.pods, Event: a.event, Preempted: a.meter.Preempted,
-		})
-		if err != nil {
-			return err
-		}
-		checks = append(checks, preemptor.Admit)
-		o.AdmitsByNode, o.AdmitResize = true, preemptor.AdmitResize
+	o.Hooks.Begun, o.Hooks.Ended = a.metrics.Shutdown()
+	if c := a.cluster; c != nil {
+		o.Announce, o.Flush = a.node.Report, c.Statuses.Flush
+		o.Event = func(message string) { c.Recorder.NodeEvent(corev1.EventTypeNormal, shutdown.ReasonEvent, message) }
 	}
-	o.Admit = admission.Chain(checks...)
+	if a.inhibitor, err = shutdown.NewForPods(&a.pods, o); err != nil {
+		return err
+	}
+	a.checks = append(a.checks, a.inhibitor.Admit)
+	a.parts.Add("shutdown inhibitor", a.inhibitor.Run)
+	return nil
+}
+
+// evict creates the engine that evicts pods when the node is short of a resource. Static pods of a node without a cluster are evicted as well, and
+// wait until the node has recovered; the kubelet never evicts them.
+func (a *Agent) evict(context.Context, *lifecycle.Options) error {
+	measurer := a.options.Measurer
+	if measurer == nil && a.collector != nil {
+		measurer = a.collector
+	}
+	rules, err := a.config.Kubelet.EvictionRules()
+	if err != nil || measurer == nil || len(rules.Thresholds) == 0 {
+		return err
+	}
+	for _, contradiction := range eviction.Contradictions(rules.Thresholds) {
+		a.log.Warn("thresholds of evictions", "error", contradiction)
+	}
+	rules.Ranker = a.options.Ranker
+	conditions := eviction.Hooks{Conditions: func([]eviction.Condition) { a.node.Changed() }}
+	options := podevict.NodeOptions{
+		Measurer: measurer, Pods: func() podevict.Pods { return &a.pods }, Hold: a.cluster == nil,
+		Images: a.unused, Runtime: a.generator.Pods, Event: a.annotatedEvent,
+		Eviction: eviction.Options{Logger: a.log, Rules: rules, Hooks: a.metrics.Eviction(a.options.Hooks.Eviction, conditions)},
+	}
+	if a.cgroups.tree != nil {
+		options.Cgroups, options.Path, options.Machine = a.cgroups.driver, a.cgroups.tree.Path, a.cgroups.machine
+	}
+	node, err := podevict.NewNode(options)
+	if err != nil {
+		return err
+	}
+	a.evictor, a.checks = node.Evictor(), append(a.checks, node.Admit)
+	a.parts.Add("evictor", node.Run)
+	return nil
+}
+
+// preempt creates the last check of admission: the Node object and its free resources, for which a critical pod evicts others.
+func (a *Agent) preempt(_ context.Context, o *lifecycle.Options) error {
+	if a.cluster == nil {
+		return nil
+	}
+	preemptor, err := podevict.NewPreemptor(podevict.PreemptorOptions{
+		Node: a.node.Node, Pods: &a.pods, Event: a.event, Preempted: a.metrics.Preempted,
+	})
+	if err != nil {
+		return err
+	}
+	a.checks = append(a.checks, preemptor.Admit)
+	o.AdmitsByNode, o.AdmitResize = true, preemptor.AdmitResize
 	return nil
 }

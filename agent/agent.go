@@ -17,7 +17,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/seed81659283/nodeagent/apiserver/cert"
+	"github.com/seed81659283/nodeagent/apiserver"
 	"github.com/seed81659283/nodeagent/cgroups/driver"
 	"github.com/seed81659283/nodeagent/cgroups/podtree"
 	"github.com/seed81659283/nodeagent/cri"
@@ -25,11 +25,14 @@ import (
 	"github.com/seed81659283/nodeagent/eviction"
 	"github.com/seed81659283/nodeagent/gc"
 	"github.com/seed81659283/nodeagent/internal/memreturn"
+	"github.com/seed81659283/nodeagent/internal/partgroup"
 	"github.com/seed81659283/nodeagent/internal/runonce"
 	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/admission"
 	"github.com/seed81659283/nodeagent/lifecycle/podstore"
 	"github.com/seed81659283/nodeagent/nodeapi"
-	"github.com/seed81659283/nodeagent/nodeapi/auth"
+	"github.com/seed81659283/nodeagent/nodeapi/prom"
+	"github.com/seed81659283/nodeagent/nodestatus/heartbeat"
 	"github.com/seed81659283/nodeagent/pleg"
 	"github.com/seed81659283/nodeagent/shutdown"
 	"github.com/seed81659283/nodeagent/stats"
@@ -50,28 +53,32 @@ type Agent struct {
 	log     *slog.Logger
 	level   *slog.LevelVar // nil: clients may not set it
 
-	pods    lifecycle.Handle // the reconciler, for parts that are made before it
-	node    node             // the Node object, likewise
-	store   *podstore.Store
+	pods    lifecycle.Handle  // the reconciler, for parts that are created before it
+	node    heartbeat.Handle  // the Node object, likewise
+	memory  int64             // bytes of the machine at the start
+	checks  []lifecycle.Admit // of admission, in the kubelet's order
+	store   *podstore.Store   // nil: no pods are kept on disk
 	runtime cri.Runtime
 	client  *remote.Client // the runtime as well; nil: there is no endpoint
 
 	generator *pleg.Generator
 	cgroups   cgroupParts
-	volumes   *volume.Volumes   // nil: the runtime cannot mount
-	unused    gc.ImageGC        // nil: the runtime has no images
-	collector *stats.Collector  // nil: nothing is measured
-	recent    *stats.Recent     // the collector where numbers may be seconds old
-	evictor   *eviction.Evictor // nil: no pod is evicted
-	cluster   *cluster          // nil: the node belongs to none
-	inhibitor *shutdown.Inhibitor
-	meter     *meter
-	server    *nodeapi.Server // nil: the API of the node is not served
-	serving   *cert.Serving   // nil: the server has another certificate
-	clientCAs *auth.CAFile    // nil: clients have no certificates
+	volumes   *volume.Volumes     // nil: the runtime cannot mount
+	unused    gc.ImageGC          // nil: the runtime has no images
+	collector *stats.Collector    // nil: nothing is measured
+	recent    *stats.Recent       // summaries of collector that may be seconds old
+	evictor   *eviction.Evictor   // nil: no pod is evicted
+	cluster   *apiserver.Parts    // nil: the node belongs to no cluster
+	inhibitor *shutdown.Inhibitor // nil: the machine does not wait for pods
+	kubelet   *prom.Kubelet       // the metrics by page
+	metrics   *prom.Metrics
+	nodeTimes prom.NodeHooks
+	requests  prom.ServerHooks
+	server    *nodeapi.Server    // nil: the API of the node is not served
+	tls       nodeapi.TLSOptions // of server
 
-	setUp func(context.Context) error // before parts; nil: there is nothing to set up
-	parts []part
+	setUp func(context.Context) error // called before parts run; nil: there is nothing to set up
+	parts partgroup.Group
 	once  runonce.Guard
 }
 
@@ -79,24 +86,13 @@ type Agent struct {
 type cgroupParts struct {
 	tree            *podtree.Tree
 	driver, machine *driver.Driver // of the cgroup that kubepods is in, and of the whole machine
-	slices          bool           // they are slices of systemd
+	systemd         bool           // cgroups are slices of systemd
 }
 
-// part is an engine, or another part of the agent that runs.
-type part struct {
-	name string
-	run  func(context.Context) error
-}
-
-// add adds a part, whose name is in the errors of Run.
-func (a *Agent) add(name string, run func(context.Context) error) {
-	a.parts = append(a.parts, part{name, run})
-}
-
-// New makes the parts of a node and connects them. It connects to the runtime, whose features decide about parts, until ctx ends, and to no API
-// server. Errors name the field of Config, or the option. What New has opened is closed by Run, or by New before it returns an error.
+// New creates the parts of a node and connects them. It connects to the runtime, whose features decide about parts, until ctx ends, and to no API
+// server. Errors name the field of Config, or the option. Run closes the runtime, or New before it returns an error.
 func New(ctx context.Context, config Config, options Options) (_ *Agent, err error) {
-	if err := config.complete(&options); err != nil {
+	if err := complete(&config, &options); err != nil {
 		return nil, fmt.Errorf("config of the agent: %w", err)
 	}
 	a := &Agent{config: config, options: options, log: options.Logger, level: options.LogLevel}
@@ -106,80 +102,55 @@ func New(ctx context.Context, config Config, options Options) (_ *Agent, err err
 		a.log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: a.level}))
 	}
 	if options.OwnProcess {
-		if !config.serves() || !*config.Kubelet.EnableProfilingHandler {
+		if !a.serves() || !*config.Kubelet.EnableProfilingHandler {
 			runtime.MemProfileRate = 0 // no handler serves the heap profile, which takes 1.6 MiB
 		}
 		memreturn.LimitToCgroup(a.log)
-		a.add("memory return", func(ctx context.Context) error { return memreturn.Run(ctx, a.log) })
+		a.parts.Add("memory return", func(ctx context.Context) error { return memreturn.Run(ctx, a.log) })
 	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, a.close())
 		}
 	}()
-	if err := a.build(ctx); err != nil {
-		return nil, fmt.Errorf("make the agent: %w", err)
+	pods := &lifecycle.Options{}
+	for _, connect := range []func(context.Context, *lifecycle.Options) error{ // as they are drawn at Agent, from right to left
+		a.openMetrics, a.readMachine, a.openRuntime, a.listPods, a.connect, a.setPodOptions, a.pullImages, a.isolateAndMount,
+		a.inhibitShutdown, a.evict, a.preempt, a.reconcile, a.collectOrphans, a.serve, a.serveManifests, a.openStore,
+	} {
+		if err := connect(ctx, pods); err != nil {
+			return nil, fmt.Errorf("make the agent: %w", err)
+		}
 	}
 	a.once.Require("agent.Agent", a.log, nil)
 	return a, nil
 }
 
-// build makes the parts, as they are drawn at Agent from right to left.
-func (a *Agent) build(ctx context.Context) error {
-	o := &lifecycle.Options{}
-	for _, step := range []func() error{
-		a.makeMeter,
-		func() error { return a.readMachine(ctx) },
-		func() error { return a.openRuntime(ctx) },
-		func() error {
-			a.generator = pleg.New(a.runtime, pleg.Options{Logger: a.log, Hooks: a.meter.PLEG(a.options.Hooks.PLEG)})
-			a.add("PLEG", a.generator.Run)
-			return nil
-		},
-		a.connect,
-		a.rotateLogs,
-		func() error { *o = a.podOptions(); return nil },
-		func() error { return a.pullImages(ctx, o) },
-		func() error { return a.isolate(ctx, o) },
-		func() error {
-			if a.client == nil { // another runtime cannot mount
-				return nil
-			}
-			return a.mount(o)
-		},
-		func() error { return a.makeEvictor(o) },
-		func() error { return a.admit(o) },
-		func() error { return a.makeReconciler(o) },
-		a.join,
-		func() error { return a.collectLeftovers(o) },
-		func() error { return a.serve(ctx) },
-		a.serveManifests,
-	} {
-		if err := step(); err != nil {
-			return err
-		}
+// reconcile creates the engine that runs the pods.
+func (a *Agent) reconcile(_ context.Context, o *lifecycle.Options) error {
+	o.Admit = admission.Chain(append([]lifecycle.Admit{a.options.Admit}, a.checks...)...)
+	r, err := lifecycle.New(a.runtime, a.generator, *o)
+	if err != nil {
+		return err
 	}
-	if a.options.Ephemeral {
-		return nil
-	}
-	a.store = podstore.New(a.config.path("pods.store"), podstore.Options{Sources: a.config.sourceNames(&a.options), Logger: a.log})
-	a.add("pod store", a.store.Run)
+	a.pods.Set(r)
+	a.parts.Add("reconciler", r.Run)
 	return nil
 }
 
-func (a *Agent) makeReconciler(o *lifecycle.Options) error {
-	r, err := lifecycle.New(a.runtime, a.generator, *o)
-	if err == nil {
-		a.pods.Set(r)
-		a.add("reconciler", r.Run)
+// openStore creates the store of the pods that the sources listed last.
+func (a *Agent) openStore(context.Context, *lifecycle.Options) error {
+	if !a.options.Ephemeral {
+		a.store = podstore.New(a.path("pods.store"), podstore.Options{Sources: sourceNames(&a.config, &a.options), Logger: a.log})
+		a.parts.Add("pod store", a.store.Run)
 	}
-	return err
+	return nil
 }
 
 // drainTimeout is how long Run waits for pods to terminate under drainOnExit.
 const drainTimeout = 5 * time.Minute
 
-// Run runs the node until ctx ends or a part fails, whose error it returns. The pods go on, or are terminated under drainOnExit. Call it once.
+// Run runs the node until ctx ends or a part fails, whose error it returns. The pods keep running, or are terminated under drainOnExit. Call it once.
 func (a *Agent) Run(ctx context.Context) (err error) {
 	if err := a.once.Begin(); err != nil {
 		return fmt.Errorf("agent.Agent: %w", err)
@@ -193,19 +164,13 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	loaded := a.loadStore()
+	feed := a.feed() // the store is loaded before it runs
 	running, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	for _, p := range a.parts {
-		wg.Go(func() {
-			if err := p.run(parts); err != nil {
-				a.log.Error("a part of the agent ended", "part", p.name, "error", err)
-				fail(fmt.Errorf("%s: %w", p.name, err)) // as when another agent has the directory
-			}
-		})
+	a.parts.Start(parts, &wg, fail, a.log) // a part fails if, for example, another agent uses its directory
+	if err := feed.Run(running); err != nil {
+		fail(err)
 	}
-	setLoaded(running, &wg, a.log, loaded, a.set)
-	a.runSources(running, fail)
 	if ctx.Err() == nil {
 		return context.Cause(running)
 	}
@@ -219,8 +184,8 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 
 // close closes the runtime, and takes the metrics out of Options.Registerer, so that another agent can follow.
 func (a *Agent) close() error {
-	if a.meter != nil && a.meter.registered {
-		a.options.Registerer.Unregister(a.meter.all)
+	if a.kubelet != nil {
+		a.kubelet.Close()
 	}
 	if closer, ok := a.runtime.(io.Closer); ok {
 		return closer.Close()
@@ -228,25 +193,13 @@ func (a *Agent) close() error {
 	return nil
 }
 
-// Config returns the configuration with the defaults in it.
-func (a *Agent) Config() Config { return a.config }
-
 // Reconciler returns the engine that runs the pods.
 func (a *Agent) Reconciler() *lifecycle.Reconciler { return a.pods.Reconciler() }
-
-// Generator returns the PLEG.
-func (a *Agent) Generator() *pleg.Generator { return a.generator }
-
-// Runtime returns the container runtime.
-func (a *Agent) Runtime() cri.Runtime { return a.runtime }
 
 // Evictor returns the engine that evicts pods. Nil: no pod is evicted, see Options.Measurer.
 func (a *Agent) Evictor() *eviction.Evictor { return a.evictor }
 
-// Volumes returns the volumes of pods. Nil: the runtime cannot mount.
-func (a *Agent) Volumes() *volume.Volumes { return a.volumes }
-
-// Handler returns the API of the node with its authentication, for a server of one's own. Nil: enableServer is false.
+// Handler returns the API of the node with its authentication, for a server of the program. Nil: enableServer is false.
 func (a *Agent) Handler() http.Handler {
 	if a.server == nil {
 		return nil
@@ -256,8 +209,8 @@ func (a *Agent) Handler() http.Handler {
 
 // Node returns the Node object as the agent reported it last. Nil: the node belongs to no cluster.
 func (a *Agent) Node() *corev1.Node {
-	if a.node.Reporter == nil {
+	if a.cluster == nil {
 		return nil
 	}
-	return a.node.Reporter.Node()
+	return a.node.Node()
 }

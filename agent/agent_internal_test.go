@@ -28,6 +28,6 @@ func newAgent(t *testing.T, c Config) *Agent {
 	t.Helper()
 	c.Kubelet.SetDefaults(kubeletconfig.Defaults{Cluster: c.Node.Kubeconfig != ""})
 	a := &Agent{config: c, log: slog.New(slog.DiscardHandler)}
-	require.NoError(t, a.makeMeter())
+	require.NoError(t, a.openMetrics(t.Context(), nil))
 	return a
 }

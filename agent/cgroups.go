@@ -6,16 +6,19 @@ package agent
 import (
 	"context"
 	"os"
+	"time"
 
 	"github.com/seed81659283/nodeagent/cgroups/driver"
 	"github.com/seed81659283/nodeagent/cgroups/podtree"
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/volumestats"
 	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/lifecycle/userns"
+	"github.com/seed81659283/nodeagent/stats"
 )
 
-// isolate gives pods the user namespaces and the cgroups that the runtime supports.
-func (a *Agent) isolate(ctx context.Context, o *lifecycle.Options) error {
+// isolateAndMount gives pods what only the runtime of an endpoint supports: user namespaces, cgroups and volumes.
+func (a *Agent) isolateAndMount(ctx context.Context, o *lifecycle.Options) error {
 	if a.client == nil {
 		return nil
 	}
@@ -29,14 +32,16 @@ func (a *Agent) isolate(ctx context.Context, o *lifecycle.Options) error {
 		return err
 	}
 	o.Spec.UserNamespace = ranges.Of
-	if !*a.config.Kubelet.CgroupsPerQOS {
-		return nil
+	if *a.config.Kubelet.CgroupsPerQOS {
+		if err := a.openCgroups(ctx, o); err != nil {
+			return err
+		}
 	}
-	return a.makeCgroups(ctx, o)
+	return a.mount(o)
 }
 
-// makeCgroups makes the cgroups of pods, named for the cgroup driver of the runtime, for a node that is the whole machine.
-func (a *Agent) makeCgroups(ctx context.Context, o *lifecycle.Options) error {
+// openCgroups creates the cgroups of pods, named for the cgroup driver of the runtime, for a node that is the whole machine, and measures them.
+func (a *Agent) openCgroups(ctx context.Context, o *lifecycle.Options) error {
 	names, err := a.client.CgroupDriver(ctx)
 	if err != nil {
 		return err
@@ -46,8 +51,8 @@ func (a *Agent) makeCgroups(ctx context.Context, o *lifecycle.Options) error {
 		return err
 	}
 	k, c := &a.config.Kubelet, &a.cgroups
-	c.slices = names == cri.CgroupDriverSystemd
-	if c.driver, err = driver.Open(ctx, driver.Options{Root: k.CgroupRoot, Systemd: c.slices, Logger: a.log}); err != nil {
+	c.systemd = names == cri.CgroupDriverSystemd
+	if c.driver, err = driver.Open(ctx, driver.Options{Root: k.CgroupRoot, Systemd: c.systemd, Logger: a.log}); err != nil {
 		return err
 	}
 	if c.machine = c.driver; k.CgroupRoot != "/" {
@@ -59,16 +64,39 @@ func (a *Agent) makeCgroups(ctx context.Context, o *lifecycle.Options) error {
 	if host.Node.CgroupV1 {
 		version = 1
 	}
-	host.Hooks = a.meter.Cgroups(version, a.options.Hooks.Cgroups)
 	reserved, _ := k.Reserved()                                                    // validated
 	host.Reserved = podtree.Reserved{System: reserved.System, Kube: reserved.Kube} // pods may use the memory that evictionHard keeps free
 	found := c.driver.Host()
-	host.Logger, host.Node.HugepageSizes = a.log, found.HugepageSizes
+	host.Logger, host.Node.HugepageSizes, host.Hooks = a.log, found.HugepageSizes, a.metrics.Cgroups(version, a.options.Hooks.Cgroups)
 	host.Node.NoSwapController, host.Node.NoHugetlbController = !found.Has("swap"), !found.Has("hugetlb")
 	if c.tree, err = podtree.New(c.driver, nil, host); err != nil { // the reconciler follows the pods of the tree
 		return err
 	}
 	a.setUp, o.Cgroups = c.tree.Setup, c.tree
-	a.add("cgroups of pods", c.tree.Run)
+	a.parts.Add("cgroups of pods", c.tree.Run)
 	return a.measure()
+}
+
+// measure creates the collector that measures the node and its pods, for evictions and for the API of the node.
+func (a *Agent) measure() (err error) {
+	rootDir := a.config.Node.RootDir
+	o := stats.Options{
+		NodeName: a.config.Node.NodeName, Machine: a.cgroups.machine, Root: rootDir, LogRoot: a.config.Kubelet.PodLogsDir, Logger: a.log,
+		Volumes: func(uid string) []stats.Volume {
+			state, ok := a.pods.Pod(uid)
+			if !ok || state.Spec == nil || a.volumes == nil {
+				return nil
+			}
+			return volumestats.Of(rootDir, state.Spec, a.volumes)
+		},
+	}
+	if rules, _ := a.config.Kubelet.EvictionRules(); len(rules.Thresholds) > 0 { // a pod may fill a disk in less than the default minute
+		o.Period = 10 * time.Second
+	}
+	if a.collector, err = stats.New(a.cgroups.driver, a.client, o); err != nil {
+		return err
+	}
+	a.recent = a.collector.Recent(pagesMaxAge)
+	a.parts.Add("statistics", a.collector.Run)
+	return nil
 }

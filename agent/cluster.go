@@ -4,152 +4,172 @@
 package agent
 
 import (
+	"cmp"
 	"context"
-	"os"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 
 	"github.com/seed81659283/nodeagent/apiserver"
+	"github.com/seed81659283/nodeagent/apiserver/cert"
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/eviction"
 	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/nodestatus"
 	"github.com/seed81659283/nodeagent/nodestatus/heartbeat"
-	"github.com/seed81659283/nodeagent/qos"
+	"github.com/seed81659283/nodeagent/nodestatus/machine"
 )
 
-// cluster is the API server's side of a node: the pods to run, the objects that pods refer to, and the statuses and events that go back.
-type cluster struct {
-	agent    *Agent
-	source   *apiserver.Source
-	objects  *apiserver.Objects
-	recorder *apiserver.Recorder
-	statuses *apiserver.Statuses
-	mirrors  *apiserver.Mirrors
-	retainer *apiserver.Retainer
-	lease    *heartbeat.Lease
+// readMachine computes the allocatable resources of the machine at the start.
+func (a *Agent) readMachine(ctx context.Context, _ *lifecycle.Options) error {
+	a.options.Machine = cmp.Or[nodestatus.Capacity](a.options.Machine, machine.Host{Root: a.config.Node.RootDir})
+	m, err := a.options.Machine.Machine(ctx)
+	if err != nil {
+		return err
+	}
+	c := a.config.NodeStatus()
+	if a.config.InCluster() {
+		if err := errors.Join(c.Validate(), c.ValidateReserved(m)); err != nil {
+			return err
+		}
+	}
+	initial, _ := nodestatus.Initial(nodestatus.Facts{Config: c, Machine: m})
+	a.node.Initial, a.memory = initial.Status.Allocatable, m.Memory
+	return nil
 }
 
-// connect makes the parts that pods need of the API server. It sends nothing.
-func (a *Agent) connect() (err error) {
-	if !a.config.joins() {
+// connect creates the parts of a node of a cluster: they list its pods and the objects of pods, and report the pods and the Node. It sends nothing.
+func (a *Agent) connect(context.Context, *lifecycle.Options) (err error) {
+	if !a.config.InCluster() {
 		return nil
 	}
 	config, err := a.identify()
 	if err != nil {
 		return err
 	}
-	c := &cluster{agent: a}
-	wait := func(ctx context.Context) error { return a.node.Reporter.Registered(ctx) }
-	if c.source, err = apiserver.New(config, apiserver.Options{NodeName: a.config.Node.NodeName, WaitForNode: wait, Logger: a.log}); err != nil {
-		return err
-	}
-	if c.objects, err = a.openObjects(c.source); err != nil {
-		return err
-	}
-	c.retainer = c.source.Retainer(c.objects, a.pods.Pods)
-	c.recorder = c.source.Recorder(apiserver.RecorderOptions{
-		Pod: c.pod, NodeUID: func() types.UID { return a.node.Node().UID }, Logger: a.log,
+	a.cluster, err = apiserver.NewParts(config, apiserver.PartsOptions{
+		NodeName: a.config.Node.NodeName, Pods: &a.pods, Node: a.node.Node, WaitForNode: a.node.Registered,
+		StaticSources: slices.DeleteFunc(sourceNames(&a.config, &a.options), func(name string) bool { return name == apiserver.API }),
+		Services:      a.path("services"), ObjectsDir: a.path("objects"), KeepObjects: a.config.Node.KeepObjects,
+		StatusSent: a.metrics.StatusSent(), Logger: a.log,
 	})
-	a.add("objects of the API server", c.objects.Run)
-	a.add("event recorder", c.recorder.Run)
-	a.cluster = c
-	if err := c.report(config); err != nil {
+	if err != nil {
+		return err
+	}
+	a.parts.Add("objects of the API server", a.cluster.Objects.Run)
+	a.parts.Add("event recorder", a.cluster.Recorder.Run)
+	a.parts.Add("statuses", a.cluster.Statuses.Run)
+	a.parts.Add("mirror pods", a.cluster.Mirrors.Run)
+	if err := a.reportNode(config); err != nil {
 		return err
 	}
 	return a.requestServingCertificate(config, func() []corev1.NodeAddress { return a.node.Node().Status.Addresses })
 }
 
-// openObjects returns the objects that pods refer to. Without keepObjects it removes the copies on disk of an earlier agent.
-func (a *Agent) openObjects(source *apiserver.Source) (*apiserver.Objects, error) {
-	o, kept := apiserver.ObjectsOptions{Services: a.config.path("services"), Logger: a.log}, a.config.path("objects")
-	if a.config.Node.KeepObjects {
-		o.Keep = kept
-	} else if err := os.RemoveAll(kept); err != nil {
+// identify returns how to connect to the API server, with the credentials of the agent. Under rotateCertificates a part of the agent requests and
+// renews the certificate. It does not connect.
+func (a *Agent) identify() (*rest.Config, error) {
+	n := &a.config.Node
+	if !a.config.Kubelet.RotateCertificates {
+		config, err := cert.LoadKubeconfig(n.Kubeconfig)
+		if err != nil {
+			return nil, err
+		}
+		if wrong := cert.CheckCredentials(config, n.NodeName, time.Now()); wrong != nil { // static pods run nevertheless
+			a.log.Error("kubeconfig", "file", n.Kubeconfig, "error", wrong)
+		}
+		return config, nil
+	}
+	o := cert.ClientOptions{
+		NodeName: n.NodeName, Kubeconfig: n.Kubeconfig, BootstrapKubeconfig: n.BootstrapKubeconfig, Dir: a.path("pki"), Logger: a.log,
+	}
+	o.Hooks.Rotated, o.Hooks.Failed = a.metrics.ClientCertificate()
+	client, err := cert.NewClient(o)
+	if err != nil {
 		return nil, err
 	}
-	return source.Objects(o)
+	a.parts.Add("client certificate", client.Run)
+	return client.Config(), nil
 }
 
-// pod returns a pod that the agent works on, or nil.
-func (c *cluster) pod(uid string) *corev1.Pod {
-	state, _ := c.agent.pods.Pod(uid)
-	return state.Spec
-}
-
-// hooks report the changes of pods to the API server.
-func (c *cluster) hooks() lifecycle.Hooks {
-	return lifecycle.Hooks{
-		Status: func(pod *corev1.Pod, st *corev1.PodStatus) {
-			c.statuses.Changed(pod, st)
-			if qos.IsStatic(pod) {
-				c.mirrors.Changed() // it may be admitted by now
-			}
-		},
-		Left: func(pod cri.PodIdentity) { c.statuses.Left(pod) },
-		Gone: func(pod cri.PodIdentity) {
-			c.statuses.Gone(pod)
-			c.retainer.Gone(pod.UID)
-			c.mirrors.Changed()
-		},
-		Refused: c.recorder.Refused,
+// openTokens returns the tokens of service accounts that the API server issues for pods of a node that belongs to no cluster.
+func (a *Agent) openTokens() (apiserver.Tokens, error) {
+	config, err := a.identify()
+	if err != nil {
+		return apiserver.Tokens{}, err
 	}
+	source, err := apiserver.New(config, apiserver.Options{NodeName: a.config.Node.NodeName})
+	if err != nil {
+		return apiserver.Tokens{}, fmt.Errorf("kubeconfig %s: %w", a.config.Node.Kubeconfig, err)
+	}
+	return source.Tokens(), nil
 }
 
-// join makes the parts that hand statuses and mirror pods to the API server, for the pods of the reconciler.
-func (a *Agent) join() (err error) {
-	c := a.cluster
-	if c == nil {
-		return nil
+// reportNode creates the parts that register the node, report its status and renew its Lease.
+func (a *Agent) reportNode(config *rest.Config) error {
+	k := &a.config.Kubelet
+	o := heartbeat.ReporterOptions{
+		Config: a.config.NodeStatus(), Capacity: a.options.Machine, Conditions: nodestatus.ConditionsFunc(a.health),
+		Hosts:           cmp.Or[heartbeat.Hosts](a.options.Hosts, nodestatus.Lookup{}),
+		UpdateFrequency: k.NodeStatusUpdateFrequency.Duration, ReportFrequency: k.NodeStatusReportFrequency.Duration,
+		Reregister: a.config.Node.Reregister, Logger: a.log,
+		Event: func(e nodestatus.Event) { a.cluster.Recorder.NodeEvent(e.Type, e.Reason, e.Message) },
+		Hooks: heartbeat.JoinHooks(
+			heartbeat.ReporterHooks{Registered: a.nodeTimes.Registered, Reported: a.nodeTimes.Reported},
+			heartbeat.ReporterHooks{Registered: func(*corev1.Node) { a.cluster.Mirrors.Changed() }},
+			a.options.Hooks.Node,
+		),
 	}
-	c.statuses, err = c.source.Statuses(apiserver.StatusesOptions{
-		Pods: a.pods.Pods, MayRun: a.pods.MayRun, Logger: a.log, Hooks: apiserver.StatusHooks{Sent: a.meter.StatusSent()},
+	o.Images, _ = a.runtime.(nodestatus.Images)
+	o.Runtime, _ = a.runtime.(nodestatus.Runtime)
+	if a.client != nil {
+		o.Volumes = nodestatus.VolumesFunc(func() ([]corev1.UniqueVolumeName, bool) { return a.volumes.VolumesInUse() })
+	}
+	if setter, ok := a.runtime.(cri.PodCIDRSetter); ok {
+		o.PodCIDRs = heartbeat.SetPodCIDRs(setter)
+	}
+	reporter, err := heartbeat.NewReporter(config, o)
+	if err != nil {
+		return err
+	}
+	lease, err := heartbeat.NewLease(config, heartbeat.LeaseOptions{
+		Reporter: reporter, Duration: time.Duration(k.NodeLeaseDurationSeconds) * time.Second, Logger: a.log,
 	})
 	if err != nil {
 		return err
 	}
-	c.mirrors, err = c.source.Mirrors(apiserver.MirrorsOptions{
-		Sources: a.config.staticSources(&a.options), Running: c.podsNamed, Admitted: func(uid types.UID) bool {
-			state, _ := a.pods.Pod(string(uid))
-			return state.Admitted
-		},
-		Node: func() *corev1.Node {
-			if node := a.node.Node(); node.UID != "" {
-				return node
-			}
-			return nil
-		},
-	})
-	a.add("statuses", c.statuses.Run)
-	a.add("mirror pods", c.mirrors.Run)
-	a.add("node status", a.node.Reporter.Run)
-	a.add("node lease", c.lease.Run)
-	return err
+	a.node.Set(reporter)
+	a.parts.Add("node status", reporter.Run)
+	a.parts.Add("node lease", lease.Run)
+	a.nodeTimes.Registering()
+	o.Event(nodestatus.Starting())
+	return nil
 }
 
-// podsNamed returns the UIDs of the pods of a name that the agent runs or terminates, whether a source lists them or not.
-func (c *cluster) podsNamed(namespace, name string) (uids []types.UID) {
-	for _, p := range c.agent.pods.Pods() {
-		if p.Pod.Namespace == namespace && p.Pod.Name == name {
-			uids = append(uids, types.UID(p.Pod.UID))
-		}
+// health returns the facts of the conditions of the Node.
+func (a *Agent) health() (h nodestatus.Health) {
+	if err := a.generator.Healthy(); err != nil {
+		h.Unhealthy = append(h.Unhealthy, fmt.Errorf("PLEG is not healthy: %w", err))
 	}
-	return uids
-}
-
-// watch follows the pods of the API server.
-func (c *cluster) watch(ctx context.Context, set func(lifecycle.PodSet)) error {
-	return c.source.Pods().Run(ctx, func(u apiserver.Update) {
-		for _, err := range u.Errs {
-			c.agent.log.Error("pod of the API server", "error", err)
-		}
-		set(u.PodSet)
-	})
-}
-
-// setPods records the pods of a source.
-func (c *cluster) setPods(s lifecycle.PodSet) {
-	if s.Source != apiserver.API {
-		c.mirrors.Set(s)
+	h.ShuttingDown = a.inhibitor != nil && a.inhibitor.ShuttingDown()
+	if a.evictor != nil {
+		pressure := a.evictor.Status().Conditions
+		h.MemoryPressure = slices.Contains(pressure, eviction.MemoryPressure)
+		h.DiskPressure = slices.Contains(pressure, eviction.DiskPressure)
+		h.PIDPressure = slices.Contains(pressure, eviction.PIDPressure)
 	}
-	c.retainer.Set(s)
+	return h
+}
+
+// hostIPs returns the addresses of the node: those of nodeIPs, or those of the Node object.
+func (a *Agent) hostIPs() []netip.Addr {
+	if configured := a.config.Node.NodeIPs; len(configured) > 0 {
+		return configured
+	}
+	return nodestatus.InternalIPs(a.node.Node())
 }

@@ -5,13 +5,10 @@ package agent_test
 
 import (
 	"context"
-	"net/netip"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 
@@ -19,61 +16,23 @@ import (
 	"github.com/seed81659283/nodeagent/agent/kubeletconfig"
 	"github.com/seed81659283/nodeagent/cri/critest"
 	"github.com/seed81659283/nodeagent/eviction"
+	"github.com/seed81659283/nodeagent/lifecycle/source"
 	"github.com/seed81659283/nodeagent/nodestatus"
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-const (
-	kubeletHeader = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
-	nodeHeader    = "apiVersion: nodeagent/v1alpha1\nkind: NodeConfiguration\n"
-)
-
-func TestParseConfigReadsBothDocuments(t *testing.T) {
-	c, err := agent.ParseConfig([]byte("# of the team\n---\n" + nodeHeader + "nodeName: n1\nnodeIPs: [10.0.0.1]\n---\n" + kubeletHeader + "maxPods: 5\n"))
-	require.NoError(t, err)
-	assert.Equal(t, "n1", c.Node.NodeName)
-	assert.Equal(t, []netip.Addr{netip.MustParseAddr("10.0.0.1")}, c.Node.NodeIPs)
-	assert.EqualValues(t, 5, c.Kubelet.MaxPods)
-
-	c, err = agent.ParseConfig(nil)
-	require.NoError(t, err)
-	assert.Equal(t, agent.Config{}, c)
-}
-
-// LoadConfig names the file, and the field or the kind that it refuses.
-func TestLoadConfigNamesFileAndField(t *testing.T) {
-	for text, want := range map[string]string{
-		"maxPods: 5":                                  "kind: missing, want KubeletConfiguration or NodeConfiguration",
-		"apiVersion: v1\nkind: Pod":                   "apiVersion and kind: v1 and Pod are not supported",
-		nodeHeader + "---\n" + nodeHeader:             "kind: there are two documents of kind NodeConfiguration",
-		nodeHeader + "nodeIPs: [nope]":                `nodeIPs: error unmarshaling JSON: while decoding JSON: ParseAddr("nope"): unable to parse IP`,
-		nodeHeader + "logLevel: loud":                 `logLevel: error unmarshaling JSON: while decoding JSON: slog: level string "loud": unknown name`,
-		nodeHeader + "stateDir: /x":                   `stateDir: error unmarshaling JSON: while decoding JSON: json: unknown field "stateDir"`,
-		kubeletHeader + "topologyManagerPolicy: none": "topologyManagerPolicy: the field is not supported by this version",
-	} {
-		path := filepath.Join(t.TempDir(), "config.yaml")
-		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
-		_, err := agent.LoadConfig(path)
-		require.EqualError(t, err, path+": "+want, text)
-	}
-	if _, err := os.Stat("/dev/zero"); err == nil {
-		_, err = agent.LoadConfig("/dev/zero")
-		require.EqualError(t, err, "/dev/zero: must not be larger than 1048576 bytes")
-	}
-}
-
 // New refuses settings that need another one, and names both. Nothing is made: the directory of the agent is not there.
 func TestNewNamesTheSettingThatIsMissing(t *testing.T) {
 	runtime := critest.New(critest.Options{})
-	source := []agent.PodSource{agent.Pods("code", make(chan []*corev1.Pod))}
+	sources := []source.Source{source.Pods("code", make(chan []*corev1.Pod))}
 	for want, set := range map[string]func(c *agent.Config, o *agent.Options){
 		"there would be no pods to run":                                 func(_ *agent.Config, o *agent.Options) { o.Sources = nil },
 		"Options.Runtime and containerRuntimeEndpoint are both set":     func(c *agent.Config, o *agent.Options) { c.Kubelet.ContainerRuntimeEndpoint, o.Runtime = "/x", runtime },
 		"Options.Ephemeral needs Options.Runtime":                       func(_ *agent.Config, o *agent.Options) { o.Ephemeral = true },
-		"Options.Sources[0] is nil":                                     func(_ *agent.Config, o *agent.Options) { o.Sources = []agent.PodSource{nil} },
-		`source 1: the name "code" is empty, or that of another source`: func(_ *agent.Config, o *agent.Options) { o.Sources = append(source, source...) },
+		"Options.Sources[0] is nil":                                     func(_ *agent.Config, o *agent.Options) { o.Sources = []source.Source{nil} },
+		`source 1: the name "code" is empty, or that of another source`: func(_ *agent.Config, o *agent.Options) { o.Sources = append(sources, sources...) },
 		`source 1: the name "file" is empty, or that of another source`: func(c *agent.Config, o *agent.Options) {
-			c.Kubelet.StaticPodPath, o.Sources = "/m", []agent.PodSource{agent.Pods("file", nil)}
+			c.Kubelet.StaticPodPath, o.Sources = "/m", []source.Source{source.Pods("file", nil)}
 		},
 		"Options.Hosts needs kubeconfig": func(_ *agent.Config, o *agent.Options) { o.Hosts = nodestatus.Fixed{} },
 		"Options.Plugins needs":          func(_ *agent.Config, o *agent.Options) { o.Plugins = map[string]volume.Plugin{volume.EmptyDir: nil} },
@@ -100,7 +59,7 @@ func TestNewNamesTheSettingThatIsMissing(t *testing.T) {
 		},
 	} {
 		root := filepath.Join(t.TempDir(), "root")
-		c, o := agent.Config{Node: agent.NodeConfiguration{RootDir: root}}, agent.Options{Logger: quiet, Sources: source}
+		c, o := agent.Config{Node: kubeletconfig.NodeConfiguration{RootDir: root}}, agent.Options{Logger: quiet, Sources: sources}
 		set(&c, &o)
 		_, err := agent.New(t.Context(), c, o)
 		require.ErrorContains(t, err, want)
@@ -112,23 +71,14 @@ func TestNewNamesTheSettingThatIsMissing(t *testing.T) {
 // A second Run is an error that names the agent; so is the first Run of an agent whose part cannot run.
 func TestRunTwiceIsAnError(t *testing.T) {
 	a, err := agent.New(t.Context(), agent.Config{}, agent.Options{
-		Logger: quiet, Ephemeral: true, Runtime: critest.New(critest.Options{}), Sources: []agent.PodSource{agent.Pods("code", nil)},
+		Logger: quiet, Ephemeral: true, Runtime: critest.New(critest.Options{}), Sources: []source.Source{source.Pods("code", nil)},
 	})
 	require.NoError(t, err)
 	require.NotNil(t, a.Reconciler())
-	require.NotNil(t, a.Generator())
 	require.Nil(t, a.Handler())
 	require.Nil(t, a.Node())
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.NoError(t, a.Run(ctx))
 	require.EqualError(t, a.Run(ctx), "agent.Agent: second call of Run")
-}
-
-// FuzzParseConfig holds that no file panics.
-func FuzzParseConfig(f *testing.F) {
-	f.Add([]byte(nodeHeader + "nodeName: n\n---\n" + kubeletHeader))
-	f.Add([]byte("---\n---\n{}\n--- 1\n"))
-	f.Add([]byte("kind: &a [*a]"))
-	f.Fuzz(func(_ *testing.T, data []byte) { _, _ = agent.ParseConfig(data) })
 }

@@ -20,6 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/seed81659283/nodeagent/agent/kubeletconfig"
 	"github.com/seed81659283/nodeagent/internal/csitest"
 	"github.com/seed81659283/nodeagent/lifecycle"
 )
@@ -42,19 +43,17 @@ spec: {volumeLifecycleModes: [Ephemeral], tokenRequests: [{audience: vault}]}
 			Token: "t1", ExpirationTimestamp: metav1.NewTime(time.Now().Add(time.Hour)),
 		}})
 	})
-	a := newAgent(t, Config{Node: NodeConfiguration{RootDir: state, NodeName: "n1", ObjectsDir: objects, Kubeconfig: kubeconfig}})
+	a := newAgent(t, Config{Node: kubeletconfig.NodeConfiguration{RootDir: state, NodeName: "n1", ObjectsDir: objects, Kubeconfig: kubeconfig}})
 	o := lifecycle.Options{}
 	o.Dirs.Pods = filepath.Join(state, "pods")
-	require.NoError(t, os.MkdirAll(a.config.path("plugins_registry"), 0o700))
+	require.NoError(t, os.MkdirAll(a.path("plugins_registry"), 0o700))
 	require.NoError(t, a.mount(&o))
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel()
-	for _, part := range a.parts {
-		wg.Go(func() { assert.NoError(t, part.run(ctx)) })
-	}
-	d := csitest.Start(t, csitest.Options{Registry: a.config.path("plugins_registry")})
+	a.parts.Start(ctx, &wg, func(err error) { assert.NoError(t, err) }, a.log)
+	d := csitest.Start(t, csitest.Options{Registry: a.path("plugins_registry")})
 
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "u1"}}
 	pod.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "csi.example"}}}}

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package agent is a whole node: the packages of this module, connected as the kubelet connects its parts, with a kubelet's configuration and
-// defaults. It wires and decides nothing; each rule of a node is in the package of its engine.
+// defaults. It wires and decides nothing; each rule of a node is in the package of its engine, and a test keeps this package at 1,500 lines.
 //
 //	config, err := agent.LoadConfig("/etc/nodeagent/agent.yaml") // a KubeletConfiguration and a NodeConfiguration
 //	a, err := agent.New(ctx, config, agent.Options{OwnProcess: true})
@@ -26,8 +26,8 @@
 //
 // # Lifecycle
 //
-// New makes all parts and starts none: it reads the machine, and asks the runtime for its features. Run runs them until its context ends, or a
-// part fails. A stopped agent leaves its pods running; the next one continues with them, unless drainOnExit or Options.Ephemeral is set.
+// New creates all parts and starts none: it reads the machine, and asks the runtime for its features. Run runs them until its context ends, or a
+// part fails. A stopped agent leaves its pods running; a restarted agent continues with them, unless drainOnExit or Options.Ephemeral is set.
 // Accessors such as Reconciler return the engines, whose methods may be called from any goroutine.
 //
 // # Errors

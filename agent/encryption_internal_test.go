@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/seed81659283/nodeagent/agent/kubeletconfig"
 	"github.com/seed81659283/nodeagent/internal/certtest"
 )
 
@@ -29,7 +30,7 @@ func TestServerTLS(t *testing.T) {
 	require.NoError(t, err)
 	var mu sync.Mutex
 	ips := []string{"10.0.0.1"}
-	a := newAgent(t, Config{Node: NodeConfiguration{NodeName: "n1", RootDir: t.TempDir()}})
+	a := newAgent(t, Config{Node: kubeletconfig.NodeConfiguration{NodeName: "n1", RootDir: t.TempDir()}})
 	encrypted := func() *tls.Config {
 		c, err := a.encryption()
 		require.NoError(t, err)
@@ -53,7 +54,7 @@ func TestServerTLS(t *testing.T) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel()
-	wg.Go(func() { assert.NoError(t, a.parts[0].run(ctx)) })
+	a.parts.Start(ctx, &wg, func(err error) { assert.NoError(t, err) }, a.log)
 	works := func(host string) func() bool {
 		return func() bool { return greet(encrypted(), cluster.CA().PEM(), host) == nil }
 	}

@@ -8,6 +8,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -22,12 +24,14 @@ import (
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"github.com/seed81659283/nodeagent/agent"
+	"github.com/seed81659283/nodeagent/agent/kubeletconfig"
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/critest"
 	"github.com/seed81659283/nodeagent/eviction"
 	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/lifecycle/podapi"
 	"github.com/seed81659283/nodeagent/lifecycle/podevents"
+	"github.com/seed81659283/nodeagent/lifecycle/source"
 	"github.com/seed81659283/nodeagent/stats"
 )
 
@@ -45,7 +49,7 @@ func newPod(name, script string) *corev1.Pod {
 }
 
 // An edge controller runs a pod that it has built in code: without an API server, a container runtime and manifests.
-func ExamplePods() {
+func ExampleNew_edgeController() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	root, _ := os.MkdirTemp("", "edge")
@@ -53,14 +57,16 @@ func ExamplePods() {
 
 	pods := make(chan []*corev1.Pod, 1)
 	pods <- []*corev1.Pod{newPod("sensor", "exit 3")}
-	options := agent.Options{Logger: quiet, Sources: []agent.PodSource{agent.Pods("controller", pods)}}
+	options := agent.Options{Logger: quiet, Sources: []source.Source{source.Pods("controller", pods)}}
 	options.Hooks.Lifecycle.Status = func(pod *corev1.Pod, status *corev1.PodStatus) {
 		if status.Phase == corev1.PodFailed {
 			fmt.Println(pod.Name, "exited with", status.ContainerStatuses[0].State.Terminated.ExitCode)
 			cancel()
 		}
 	}
-	a, err := agent.New(ctx, agent.Config{Node: agent.NodeConfiguration{RootDir: root}}, options)
+	var config agent.Config
+	config.Node.RootDir = root
+	a, err := agent.New(ctx, config, options)
 	if err == nil {
 		err = a.Run(ctx)
 	}
@@ -85,7 +91,7 @@ func ExampleOptions_runtime() {
 	pods := make(chan []*corev1.Pod, 1)
 	pods <- []*corev1.Pod{newPod("web", "serve")}
 	a, err := agent.New(ctx, agent.Config{}, agent.Options{
-		Logger: quiet, Ephemeral: true, Runtime: memory{critest.New(critest.Options{})}, Sources: []agent.PodSource{agent.Pods("code", pods)},
+		Logger: quiet, Ephemeral: true, Runtime: memory{critest.New(critest.Options{})}, Sources: []source.Source{source.Pods("code", pods)},
 		Hooks: agent.Hooks{Lifecycle: lifecycle.Hooks{Status: func(_ *corev1.Pod, status *corev1.PodStatus) {
 			if status.Phase == corev1.PodRunning {
 				fmt.Println("the pod runs")
@@ -122,12 +128,12 @@ func (s timetable) Run(ctx context.Context, set func(lifecycle.PodSet)) error {
 }
 
 // An agent takes its pods from a source of its own.
-func ExamplePodSource() {
+func ExampleOptions_sources() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	morning := func() time.Time { return time.Date(2026, 1, 1, 8, 0, 0, 0, time.UTC) }
 	options := agent.Options{
-		Logger: quiet, Ephemeral: true, Runtime: critest.New(critest.Options{}), Sources: []agent.PodSource{timetable{morning}},
+		Logger: quiet, Ephemeral: true, Runtime: critest.New(critest.Options{}), Sources: []source.Source{timetable{morning}},
 	}
 	options.Hooks.Event = func(pod cri.PodIdentity, event podevents.Event, _ map[string]string) {
 		if event.Reason == "Started" {
@@ -176,7 +182,7 @@ func ExampleOptions_ranker() {
 	pods <- []*corev1.Pod{newPod("a", "work"), newPod("b", "work"), newPod("c", "work")}
 	measurer := &model{}
 	options := agent.Options{
-		Logger: quiet, Ephemeral: true, Runtime: critest.New(critest.Options{}), Sources: []agent.PodSource{agent.Pods("code", pods)},
+		Logger: quiet, Ephemeral: true, Runtime: critest.New(critest.Options{}), Sources: []source.Source{source.Pods("code", pods)},
 		Measurer: measurer, Ranker: func(eviction.Layout) eviction.EvictionRanker { return lastName },
 	}
 	options.Hooks.Event = func(pod cri.PodIdentity, event podevents.Event, _ map[string]string) {
@@ -194,10 +200,31 @@ func ExampleOptions_ranker() {
 	if err == nil {
 		err = a.Run(ctx)
 	}
-	fmt.Println(err)
+	fmt.Println(err, a.Evictor().Status().Conditions)
 	// Output:
 	// evicted c
-	// <nil>
+	// <nil> [MemoryPressure]
+}
+
+// A program serves the API of the node itself, here without a connection.
+func ExampleAgent_Handler() {
+	root, _ := os.MkdirTemp("", "node")
+	defer os.RemoveAll(root)
+	var config agent.Config
+	config.Node.RootDir = root
+	config.Kubelet.EnableServer, config.Kubelet.Authentication.Webhook.Enabled = new(true), new(false)
+	config.Kubelet.Authentication.Anonymous.Enabled, config.Kubelet.Authorization.Mode = new(true), kubeletconfig.AlwaysAllow
+	a, err := agent.New(context.Background(), config, agent.Options{
+		Logger: quiet, Runtime: critest.New(critest.Options{}), Sources: []source.Source{source.Pods("code", nil)},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	w := httptest.NewRecorder()
+	a.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/pods", nil))
+	fmt.Print(w.Code, " ", w.Body)
+	// Output: 200 {"kind":"PodList","apiVersion":"v1","metadata":{},"items":null}
 }
 
 // Several agents run in one process, each with its own runtime and directory.
@@ -210,13 +237,15 @@ func ExampleNew_severalAgents() {
 		pods <- []*corev1.Pod{newPod("web-"+name, "serve")}
 		running.Add(1)
 		var once sync.Once
-		options := agent.Options{Logger: quiet, Ephemeral: true, Runtime: critest.New(critest.Options{}), Sources: []agent.PodSource{agent.Pods("code", pods)}}
+		options := agent.Options{Logger: quiet, Ephemeral: true, Runtime: critest.New(critest.Options{}), Sources: []source.Source{source.Pods("code", pods)}}
 		options.Hooks.Lifecycle.Status = func(_ *corev1.Pod, status *corev1.PodStatus) {
 			if status.Phase == corev1.PodRunning {
 				once.Do(running.Done)
 			}
 		}
-		a, err := agent.New(ctx, agent.Config{Node: agent.NodeConfiguration{NodeName: name}}, options)
+		var config agent.Config
+		config.Node.NodeName = name
+		a, err := agent.New(ctx, config, options)
 		if err != nil {
 			fmt.Println(err)
 			return
@@ -240,7 +269,7 @@ func TestAgentInVirtualTime(t *testing.T) {
 		pods := make(chan []*corev1.Pod, 1)
 		pods <- []*corev1.Pod{pod}
 		a, err := agent.New(t.Context(), agent.Config{}, agent.Options{
-			Logger: quiet, Ephemeral: true, Runtime: critest.New(critest.Options{Script: script}), Sources: []agent.PodSource{agent.Pods("test", pods)},
+			Logger: quiet, Ephemeral: true, Runtime: critest.New(critest.Options{Script: script}), Sources: []source.Source{source.Pods("test", pods)},
 		})
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())

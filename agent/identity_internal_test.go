@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed81659283/nodeagent/agent/kubeletconfig"
 	"github.com/seed81659283/nodeagent/internal/controlplane"
 	"github.com/seed81659283/nodeagent/internal/kubeconfig"
 	"github.com/seed81659283/nodeagent/volume"
@@ -22,25 +23,25 @@ import (
 // An agent that has nothing but a bootstrap kubeconfig writes the other one at once, and says what of the first is wrong.
 func TestIdentify(t *testing.T) {
 	dir := t.TempDir()
-	c := Config{Node: NodeConfiguration{
+	c := Config{Node: kubeletconfig.NodeConfiguration{
 		NodeName: "n1", RootDir: dir, Kubeconfig: filepath.Join(dir, "kubelet.conf"), BootstrapKubeconfig: filepath.Join(dir, "bootstrap.conf"),
 	}}
 	c.Kubelet.RotateCertificates = true
 	a := newAgent(t, c)
 	_, err := a.identify()
 	require.EqualError(t, err, "client certificate: bootstrap kubeconfig "+c.Node.BootstrapKubeconfig+": no such file or directory")
-	require.Empty(t, a.parts)
+	require.Zero(t, a.parts.Len())
 	text := "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: k, user: u}}]\n" +
 		"clusters: [{name: k, cluster: {server: 'https://127.0.0.1:1'}}]\nusers: [{name: u, user: {token: abcdef.0123456789abcdef}}]\n"
 	require.NoError(t, os.WriteFile(c.Node.BootstrapKubeconfig, []byte(text), 0o600))
 	config, err := a.identify()
 	require.NoError(t, err)
-	require.Len(t, a.parts, 1, "it looks after the certificate")
+	require.Equal(t, 1, a.parts.Len(), "it looks after the certificate")
 	require.Equal(t, "https://127.0.0.1:1", config.Host)
 	require.Empty(t, config.BearerToken, "the token is for the first request alone")
 	written, err := os.ReadFile(c.Node.Kubeconfig)
 	require.NoError(t, err)
-	require.Contains(t, string(written), "client-certificate: "+a.config.path("pki/kubelet-client-current.pem"))
+	require.Contains(t, string(written), "client-certificate: "+a.path("pki/kubelet-client-current.pem"))
 }
 
 // On a real control plane a bootstrap token becomes a certificate, which the API server knows the node by.
@@ -55,7 +56,7 @@ func TestClusterIdentity(t *testing.T) {
 	path, err := plane.TokenKubeconfig(bootstrapToken)
 	require.NoError(t, err)
 	dir := t.TempDir()
-	c := Config{Node: NodeConfiguration{NodeName: "n1", RootDir: dir, Kubeconfig: filepath.Join(dir, "kubelet.conf"), BootstrapKubeconfig: path}}
+	c := Config{Node: kubeletconfig.NodeConfiguration{NodeName: "n1", RootDir: dir, Kubeconfig: filepath.Join(dir, "kubelet.conf"), BootstrapKubeconfig: path}}
 	c.Kubelet.RotateCertificates = true
 	a := newAgent(t, c)
 	tokens, err := a.openTokens()
@@ -64,9 +65,7 @@ func TestClusterIdentity(t *testing.T) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel()
-	for _, part := range a.parts {
-		wg.Go(func() { assert.NoError(t, part.run(ctx)) })
-	}
+	a.parts.Start(ctx, &wg, func(err error) { assert.NoError(t, err) }, a.log)
 	require.Eventually(t, func() bool { return kubeconfig.Usable(c.Node.Kubeconfig, time.Now()) == nil }, time.Minute, 50*time.Millisecond)
 	_, err = tokens.Token(ctx, volume.TokenRequest{Namespace: "default", ServiceAccount: "default", Pod: "none", PodUID: "u1"})
 	require.ErrorContains(t, err, `User "system:node:n1" cannot`, "the API server knows who asks, and that the pod is not its own")

@@ -12,7 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed81659283/nodeagent/agent"
+	"github.com/seed81659283/nodeagent/agent/kubeletconfig"
 	"github.com/seed81659283/nodeagent/cri/critest"
+	"github.com/seed81659283/nodeagent/lifecycle/source"
 )
 
 // Two agents share the registry of a program that has its own metrics of the process. The metrics go with their agent, also when New fails.
@@ -20,8 +22,8 @@ func TestRegistererHasTheMetricsOfTwoAgents(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	start := func(name string) (*agent.Agent, error) {
-		return agent.New(t.Context(), agent.Config{Node: agent.NodeConfiguration{NodeName: name}}, agent.Options{
-			Logger: quiet, Ephemeral: true, Runtime: critest.New(critest.Options{}), Sources: []agent.PodSource{agent.Pods("code", nil)},
+		return agent.New(t.Context(), agent.Config{Node: kubeletconfig.NodeConfiguration{NodeName: name}}, agent.Options{
+			Logger: quiet, Ephemeral: true, Runtime: critest.New(critest.Options{}), Sources: []source.Source{source.Pods("code", nil)},
 			Registerer: prometheus.WrapRegistererWith(prometheus.Labels{"agent": name}, registry),
 		})
 	}

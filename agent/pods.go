@@ -5,27 +5,104 @@ package agent
 
 import (
 	"context"
-	"fmt"
 	"os"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/seed81659283/nodeagent/apiserver"
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/lifecycle/objects"
 	"github.com/seed81659283/nodeagent/lifecycle/podevents"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
+	"github.com/seed81659283/nodeagent/lifecycle/source"
+	"github.com/seed81659283/nodeagent/nodeapi"
 	"github.com/seed81659283/nodeagent/nodeapi/podsapi"
 	"github.com/seed81659283/nodeagent/nodestatus/machine"
+	"github.com/seed81659283/nodeagent/probe"
+	"github.com/seed81659283/nodeagent/probe/grpcprobe"
+	"github.com/seed81659283/nodeagent/probe/httpprobe"
+	"github.com/seed81659283/nodeagent/probe/podprobe"
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// podOptions returns how pods run, and the hooks that report on them.
-func (a *Agent) podOptions() lifecycle.Options {
+// feed returns the sources of pods and the pods that they listed last, for the reconciler.
+func (a *Agent) feed() *source.Feed {
+	f := &source.Feed{Set: a.setPods, Logger: a.log}
+	if a.store != nil {
+		stored, err := a.store.Load()
+		if err != nil {
+			a.log.Error("the pods of the store are lost; running pods are left running", "error", err)
+		}
+		f.Stored, f.Update = stored, a.store.Update
+	}
+	k, n := &a.config.Kubelet, &a.config.Node
+	hasObjects, hasTokens := n.ObjectsDir != "" || a.options.Objects != nil, n.Kubeconfig != ""
+	if k.StaticPodPath != "" {
+		o := source.DirOptions{NodeName: n.NodeName, Objects: hasObjects, Tokens: hasTokens, Logger: a.log}
+		f.Sources = append(f.Sources, source.Manifests(source.File, source.NewDir(k.StaticPodPath, o).Run, a.log))
+	}
+	if k.StaticPodURL != "" {
+		o := source.HTTPOptions{NodeName: n.NodeName, Objects: hasObjects, Tokens: hasTokens}
+		f.Sources = append(f.Sources, source.Manifests(source.URL, source.NewHTTP(k.StaticPodURL, o).Run, a.log))
+	}
+	if a.cluster != nil {
+		f.Sources = append(f.Sources, source.New(apiserver.API, a.cluster.RunPods))
+	}
+	f.Sources = append(f.Sources, a.options.Sources...)
+	return f
+}
+
+// setPods passes the pods of a source to the reconciler and to the API server's parts.
+func (a *Agent) setPods(s lifecycle.PodSet) {
+	if a.options.Transform != nil {
+		changed := make([]*corev1.Pod, len(s.Pods)) // s.Pods is shared
+		for i, pod := range s.Pods {
+			changed[i] = a.options.Transform(pod)
+		}
+		s.Pods = changed
+	}
+	if err := a.pods.Reconciler().Set(s); err != nil {
+		a.log.Error("pods", "source", s.Source, "error", err)
+	}
+	if a.cluster != nil {
+		a.cluster.Set(s)
+	}
+}
+
+// serveManifests serves the directory of manifests on a unix socket, for programs that write pods of a node without a cluster.
+func (a *Agent) serveManifests(context.Context, *lifecycle.Options) error {
+	k, n := &a.config.Kubelet, &a.config.Node
+	if n.ManifestSocket == "" {
+		return nil
+	}
+	server, err := nodeapi.New(nodeapi.Options{Insecure: true, Logger: a.log}) // the file mode of the socket restricts its clients
+	if err != nil {
+		return err
+	}
+	handler := source.NewHandler(k.StaticPodPath, source.HandlerOptions{
+		NodeName: n.NodeName, Objects: n.ObjectsDir != "", Tokens: n.Kubeconfig != "", Status: func(uid string) *corev1.PodStatus {
+			state, _ := a.pods.Pod(uid)
+			return state.Status
+		},
+	})
+	a.parts.Add("manifest socket", func(ctx context.Context) error {
+		l, err := podsapi.Listen(n.ManifestSocket)
+		if err != nil {
+			return err
+		}
+		return server.Run(ctx, nodeapi.Endpoint{Listener: l, Handler: handler})
+	})
+	return nil
+}
+
+// setPodOptions sets how pods run, and the hooks that report their changes.
+func (a *Agent) setPodOptions(_ context.Context, o *lifecycle.Options) error {
 	k, n := &a.config.Kubelet, &a.config.Node
 	dns, _ := k.DNS() // validated
-	o := lifecycle.Options{
-		Sources: a.config.sourceNames(&a.options), Pacing: lifecycle.Pacing{Parallel: n.ParallelStarts}, Sysctls: k.AllowedUnsafeSysctls, Logger: a.log,
+	*o = lifecycle.Options{
+		Sources: sourceNames(&a.config, &a.options), Pacing: lifecycle.Pacing{Parallel: n.ParallelStarts}, Sysctls: k.AllowedUnsafeSysctls,
 		Spec: podspec.Options{
 			HostIPs: a.hostIPs, Allocatable: a.node.Allocatable, LogRoot: k.PodLogsDir, ClusterDNS: dns, ClusterDomain: k.ClusterDomain,
 			Warn: func(pod *corev1.Pod, reason, message string) {
@@ -33,62 +110,61 @@ func (a *Agent) podOptions() lifecycle.Options {
 			},
 		},
 		AppArmor: machine.AppArmor(os.DirFS("/")),
-		Dirs:     lifecycle.Dirs{Pods: a.config.path("pods"), LogLinks: n.ContainerLogsDir},
-		NoMounts: a.client == nil, Owner: a.owner(), Objects: a.options.Objects, Probes: a.probes(),
+		Dirs:     lifecycle.Dirs{Pods: a.path("pods"), LogLinks: n.ContainerLogsDir},
+		NoMounts: a.client == nil, Objects: a.options.Objects, Probes: a.probes(), Logger: a.log,
 	}
-	if a.client == nil { // without cgroups, which would say more of the machine
-		o.Spec.Node = &qos.Node{MemoryCapacity: a.node.memory}
+	if a.options.Ephemeral { // without a disk for a random owner, the next agent of the same runtime must have the same owner
+		o.Owner = n.NodeName
+	}
+	if a.client == nil { // without cgroups, which report more of the machine
+		o.Spec.Node = &qos.Node{MemoryCapacity: a.memory}
 	}
 	hooks := []lifecycle.Hooks{a.options.Hooks.Lifecycle, {Status: a.logStatus, Event: a.event}}
 	switch {
 	case a.cluster != nil:
-		o.Objects, o.Spec.RuntimeClasses = a.cluster.objects, a.cluster.objects.RuntimeClass
-		hooks = append(hooks, a.cluster.hooks())
+		o.Objects, o.Spec.RuntimeClasses = a.cluster.Objects, a.cluster.Objects.RuntimeClass
+		hooks = append(hooks, a.cluster.Hooks())
 	case n.ObjectsDir != "":
 		o.Objects = objects.NewDir(n.ObjectsDir)
 	}
-	if a.config.serves() {
+	if a.serves() {
 		hooks = append(hooks, a.servePodsAPI())
 	}
-	o.Hooks = a.meter.Lifecycle(hooks...)
-	return o
+	o.Hooks = a.metrics.Lifecycle(hooks...)
+	return nil
 }
 
-// owner returns the owner of the pods. Empty: a random one that is kept on disk. Without a disk it is the name of the node, so that the next agent
-// of a runtime that goes on has the same.
-func (a *Agent) owner() string {
-	if a.options.Ephemeral {
-		return a.config.Node.NodeName
-	}
-	return ""
-}
-
-// servePodsAPI serves the pods to programs of this machine, by the kubelet's pods API, and returns the hooks that tell the API of changes.
+// servePodsAPI serves the pods to programs of this machine, by the kubelet's pods API, and returns the hooks that report changes to it.
 func (a *Agent) servePodsAPI() lifecycle.Hooks {
 	o := podsapi.Options{Logger: a.log}
-	o.Hooks.Answered, o.Hooks.Dropped = a.meter.PodsAPI()
-	server := podsapi.New(podsapi.SourceFunc(func() (list []podsapi.Pod, ready bool) {
-		for _, state := range a.pods.Pods() {
-			if state.Spec != nil && !state.Deleted {
-				list = append(list, podsapi.Pod{Pod: state.Spec, Status: state.Status})
-			}
-		}
-		_, ready = a.pods.Active()
-		return list, ready
-	}), o)
-	a.add("pods API", func(ctx context.Context) error {
-		l, err := podsapi.Listen(a.config.path("pods-api/pods-api.sock"))
-		if err != nil { // such as a path that is too long for a socket: the node has its pods all the same
-			a.log.Error("the pods API is not served", "error", err)
-			return nil
-		}
-		return server.Run(ctx, l)
+	o.Hooks.Answered, o.Hooks.Dropped = a.metrics.PodsAPI()
+	server := podsapi.New(podsapi.PodsOf(&a.pods), o)
+	a.parts.Add("pods API", func(ctx context.Context) error {
+		return server.ListenAndRun(ctx, a.path("pods-api/pods-api.sock"), a.log)
 	})
 	return lifecycle.Hooks{Status: server.Updated, Left: server.Terminated, Gone: server.Removed}
 }
 
+// probes creates the engine that runs the probes of pods, and keeps their results for a restarted agent.
+func (a *Agent) probes() lifecycle.Probes {
+	if a.options.Probes != nil {
+		return a.options.Probes
+	}
+	pool := httpprobe.NewPool(httpprobe.PoolOptions{})
+	hooks := a.metrics.Probes(a.options.Hooks.Probes, podevents.Probes(&a.pods, a.event))
+	set := probe.NewSet(probe.Options{Store: a.path("probes"), Logger: a.log, Hooks: hooks})
+	a.parts.Add("probes", func(ctx context.Context) error { defer pool.Close(); return set.Run(ctx) })
+	o := podprobe.Options{Pool: pool, GRPC: func(g podprobe.GRPC) (probe.Prober, error) {
+		return grpcprobe.New(grpcprobe.Config{Host: g.Host, Port: g.Port, Service: g.Service, TLS: g.TLS})
+	}}
+	if execer, ok := a.runtime.(cri.Execer); ok {
+		o.Execer = podprobe.CRI(execer)
+	}
+	return podprobe.NewPods(set, o)
+}
+
 func (a *Agent) logStatus(pod *corev1.Pod, st *corev1.PodStatus) {
-	a.log.Info("status", "namespace", pod.Namespace, "pod", pod.Name, "phase", st.Phase, "summary", summarize(st))
+	a.log.Info("status", "namespace", pod.Namespace, "pod", pod.Name, "phase", st.Phase, "summary", podstatus.Summary(st))
 }
 
 // event reports an event of a pod to the log, the API server and the hooks.
@@ -101,7 +177,7 @@ func (a *Agent) annotatedEvent(pod cri.PodIdentity, e podevents.Event, annotatio
 	}
 	log.Info("event", "namespace", pod.Namespace, "pod", pod.Name, "", e)
 	if a.cluster != nil {
-		a.cluster.recorder.AnnotatedPodEvent(pod, e, annotations)
+		a.cluster.Recorder.AnnotatedPodEvent(pod, e, annotations)
 	}
 	if hook := a.options.Hooks.Event; hook != nil {
 		hook(pod, e, annotations)
@@ -109,22 +185,6 @@ func (a *Agent) annotatedEvent(pod cri.PodIdentity, e podevents.Event, annotatio
 }
 
 func (a *Agent) podEvent(pod *corev1.Pod, kind, reason, message string) {
-	a.event(cri.PodIdentity{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID)}, podevents.Event{Type: kind, Reason: reason, Message: message})
-}
-
-// summarize returns what kubectl get shows of a pod.
-func summarize(st *corev1.PodStatus) string {
-	ready, restarts, why := 0, int32(0), st.Reason
-	for _, c := range st.ContainerStatuses {
-		restarts += c.RestartCount
-		switch s := c.State; {
-		case c.Ready:
-			ready++
-		case s.Waiting != nil:
-			why = s.Waiting.Reason
-		case s.Terminated != nil:
-			why = s.Terminated.Reason + " " + s.Terminated.Message
-		}
-	}
-	return fmt.Sprintf("%d/%d restarts=%d %s", ready, len(st.ContainerStatuses), restarts, why)
+	identity := cri.PodIdentity{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID)}
+	a.event(identity, podevents.Event{Type: kind, Reason: reason, Message: message})
 }

@@ -5,28 +5,137 @@ package agent
 
 import (
 	"context"
+	"fmt"
 
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/logs"
 	"github.com/seed81659283/nodeagent/cri/process"
 	"github.com/seed81659283/nodeagent/cri/remote"
+	"github.com/seed81659283/nodeagent/gc"
+	"github.com/seed81659283/nodeagent/images"
+	"github.com/seed81659283/nodeagent/images/credential"
+	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/podevents"
+	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+	"github.com/seed81659283/nodeagent/pleg"
 )
 
-// openRuntime opens the runtime of the options, of the endpoint, or the embedded one.
-func (a *Agent) openRuntime(ctx context.Context) (err error) {
+// openRuntime opens the runtime of the options, of the endpoint, or the embedded runtime.
+func (a *Agent) openRuntime(ctx context.Context, _ *lifecycle.Options) (err error) {
 	endpoint := a.config.Kubelet.ContainerRuntimeEndpoint
 	switch {
 	case a.options.Runtime != nil:
 		a.runtime = a.options.Runtime
 		return nil
 	case endpoint == "":
-		embedded, err := process.Open(a.config.path("processes"), process.Options{Logger: a.log})
+		embedded, err := process.Open(a.path("processes"), process.Options{Logger: a.log})
 		if err == nil {
 			a.runtime = embedded
 		}
 		return err
 	}
-	if a.client, err = remote.Dial(endpoint, remote.Options{Called: a.meter.Runtime()}); err != nil {
+	if a.client, err = remote.Dial(endpoint, remote.Options{Called: a.metrics.Runtime()}); err != nil {
 		return err
 	}
 	a.runtime = a.client
 	return a.client.Check(ctx) // Dial does not connect
+}
+
+// listPods creates the PLEG, and the engine that keeps the logs of running containers within their size. A runtime that cannot reopen logs keeps
+// them whole.
+func (a *Agent) listPods(context.Context, *lifecycle.Options) error {
+	a.generator = pleg.New(a.runtime, pleg.Options{Logger: a.log, Hooks: a.metrics.PLEG(a.options.Hooks.PLEG)})
+	a.parts.Add("PLEG", a.generator.Run)
+	reopener, ok := a.runtime.(cri.LogReopener)
+	if !ok || a.options.Ephemeral {
+		return nil
+	}
+	policy, err := a.config.Kubelet.LogPolicy()
+	if err != nil {
+		return err
+	}
+	rotator, err := logs.NewRotator(reopener, logs.RotatorOptions{Policy: policy, Logger: a.log})
+	if err != nil {
+		return fmt.Errorf("containerLogMaxFiles: %w", err)
+	}
+	a.generator.Notify(func(...string) {
+		pods, _ := a.generator.Pods() // the pods of the last list
+		rotator.Set(logs.Running(pods))
+	})
+	a.parts.Add("log rotation", rotator.Run)
+	return nil
+}
+
+// imageRuntime is a runtime that has images.
+type imageRuntime interface {
+	cri.Images
+	cri.Puller
+}
+
+// pullImages creates the engine that pulls the images of pods, also from registries that need credentials.
+func (a *Agent) pullImages(ctx context.Context, o *lifecycle.Options) error {
+	runtime, ok := a.runtime.(imageRuntime)
+	if _, embedded := a.runtime.(*process.Runtime); !ok || embedded { // plain processes run programs of the host, whatever image a pod names
+		return nil
+	}
+	n := &a.config.Node
+	providers, err := credential.NodeProviders(n.DockerConfigFiles, n.CredentialProviders, n.CredentialProviderBinDir)
+	if err != nil {
+		return err
+	}
+	logError := images.Hooks{Error: func(err error) { a.log.Warn("image", "error", err) }}
+	puller, err := images.New(runtime, runtime, images.Options{
+		Parallel: int(*a.config.Kubelet.MaxParallelImagePulls), Providers: providers, Records: a.path("image_manager"), Logger: a.log,
+		Hooks: a.metrics.Images(a.options.Hooks.Images, podevents.Images(a.event), logError),
+	})
+	if err != nil {
+		return err
+	}
+	o.Images = lifecycle.Images{Puller: puller, Objects: o.Objects}
+	if err := puller.Recover(ctx); err != nil || a.options.Ephemeral { // images that fill no disk stay
+		return err
+	}
+	return a.collectImages(runtime, puller)
+}
+
+// collectImages creates the engine that removes images every 5 minutes while their disk is too full.
+func (a *Agent) collectImages(runtime imageRuntime, puller *images.Puller) error {
+	policy := a.config.Kubelet.ImagePolicy()
+	collector, err := gc.NewImages(runtime, a.runtime, gc.ImageOptions{
+		Policy: &policy, Ages: a.path("image_ages.json"), Puller: puller, Wanted: a.pods.Images, Logger: a.log,
+		Ready: func() bool { _, all := a.pods.Active(); return all },
+		Hooks: a.metrics.ImageGC(a.options.Hooks.ImageGC, gc.ImageHooks{Event: a.nodeEvent}),
+	})
+	if err != nil {
+		return fmt.Errorf("gc: %w", err)
+	}
+	a.unused = collector
+	a.parts.Add("image GC", collector.Run)
+	return nil
+}
+
+// collectOrphans creates the engine that removes, every minute, containers and directories of pods that no agent runs any more.
+func (a *Agent) collectOrphans(_ context.Context, o *lifecycle.Options) error {
+	release := func(context.Context, string) error { return nil }
+	if o.Volumes != nil {
+		release = o.Volumes.Release
+	}
+	k, n := &a.config.Kubelet, &a.config.Node
+	collector, err := gc.NewContainers(a.runtime, gc.ContainerOptions{
+		Pod: gc.OwnedBy(a.pods.Owned), Mine: func(map[string]string) bool { return n.ForeignPods },
+		LogRoot: k.PodLogsDir, LogLinks: n.ContainerLogsDir, PodRoot: o.Dirs.Pods, Release: release, Logger: a.log,
+		// Other agents have their logs there, too. The reconciler removes those of its own pods.
+		KeepLogs: k.PodLogsDir == podspec.DefaultLogRoot && !n.ForeignPods,
+		Hooks:    gc.JoinContainerHooks(gc.ContainerHooks{Event: a.nodeEvent}, a.options.Hooks.ContainerGC),
+	})
+	if err != nil {
+		return fmt.Errorf("gc: %w", err)
+	}
+	a.parts.Add("container GC", collector.Run)
+	return nil
+}
+
+// nodeEvent logs an event of the node.
+func (a *Agent) nodeEvent(reason, message string) {
+	a.log.Warn("node event", "reason", reason, "message", message)
 }

@@ -5,26 +5,56 @@ package agent
 
 import (
 	"context"
-	"errors"
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"net"
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
 
-	"github.com/seed81659283/nodeagent/agent/kubeletconfig"
+	"github.com/seed81659283/nodeagent/apiserver/cert"
+	"github.com/seed81659283/nodeagent/cgroups"
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/streaming"
+	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/nodeapi"
 	"github.com/seed81659283/nodeagent/nodeapi/auth"
+	"github.com/seed81659283/nodeagent/nodeapi/prom"
+	"github.com/seed81659283/nodeagent/nodeapi/prom/usage"
 	"github.com/seed81659283/nodeagent/nodestatus"
+	"github.com/seed81659283/nodeagent/nodestatus/machine"
 )
 
-// serve makes the API of the node.
-func (a *Agent) serve(ctx context.Context) error {
-	if !a.config.serves() {
+// openMetrics creates the metrics of the engines. Without a server and Options.Registerer no metric is kept.
+func (a *Agent) openMetrics(context.Context, *lifecycle.Options) (err error) {
+	a.kubelet, err = prom.NewKubelet(prom.KubeletOptions{
+		Served: a.serves(), Registerer: a.options.Registerer, Version: nodestatus.Version,
+		Options: prom.Options{Pods: a.pods.Pods, MirrorPods: func() int {
+			if a.cluster == nil {
+				return 0
+			}
+			return a.cluster.Source.Pods().Mirrors()
+		}},
+	})
+	if err != nil {
+		return fmt.Errorf("Options.Registerer: %w", err)
+	}
+	a.metrics = a.kubelet.Metrics
+	a.requests = a.metrics.Server()
+	a.nodeTimes = a.metrics.Node(prom.NodeOptions{
+		Name: a.config.Node.NodeName, Boot: machine.BootTime(os.DirFS("/")), Started: time.Now(),
+	})
+	return nil
+}
+
+// serve creates the API of the node.
+func (a *Agent) serve(ctx context.Context, _ *lifecycle.Options) error {
+	if !a.serves() {
 		return nil
 	}
 	k := &a.config.Kubelet
@@ -41,9 +71,14 @@ func (a *Agent) serve(ctx context.Context) error {
 		return err
 	}
 	o := nodeapi.Options{
-		Access: access, Metrics: metrics, Hooks: a.meter.requests(), Pods: nodeapi.PodsOf(a.allPods), Runtime: a.runtime, Streams: streams,
+		Access: access, Metrics: metrics, Pods: nodeapi.PodsOf(a.pods.All), Runtime: a.runtime, Streams: streams,
 		Settings: func() any { return k }, Flags: map[string]string{"args": strings.Join(os.Args[1:], " ")}, Version: nodestatus.Version,
 		Profiling: *k.EnableProfilingHandler, NoDebugging: !*k.EnableDebuggingHandlers, Logger: a.log,
+		Hooks: nodeapi.Hooks{
+			Began: func(r nodeapi.Request) { a.requests.Began(prom.Request(r)) },
+			Ended: func(r nodeapi.Request, took time.Duration) { a.requests.Ended(prom.Request(r), took) },
+			Conns: func(_ string, closed int) { a.requests.Refused(closed) },
+		},
 	}
 	if a.collector != nil {
 		o.Summary = a.recent
@@ -57,13 +92,13 @@ func (a *Agent) serve(ctx context.Context) error {
 		}
 	}
 	if c, ok := a.runtime.(cri.Checkpointer); ok {
-		o.Checkpointer, o.CheckpointDir = c, a.config.path("checkpoints")
+		o.Checkpointer, o.CheckpointDir = c, a.path("checkpoints")
 	}
 	if a.server, err = nodeapi.New(o); err != nil {
 		return err
 	}
-	a.add("API of the node", a.listen)
-	a.add("streams", func(ctx context.Context) error {
+	a.parts.Add("API of the node", a.listen)
+	a.parts.Add("streams", func(ctx context.Context) error {
 		<-ctx.Done()
 		streams.Close()
 		return nil
@@ -77,70 +112,124 @@ func (a *Agent) listen(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	k := &a.config.Kubelet
-	address := func(host string, port int32) string { return net.JoinHostPort(host, strconv.Itoa(int(port))) }
-	endpoints := []nodeapi.Endpoint{{Handler: a.server.Handler(), TLS: encryption}}
-	addresses := []string{address(k.Address, k.Port)}
-	if k.ReadOnlyPort != 0 {
-		endpoints = append(endpoints, nodeapi.Endpoint{Handler: a.server.ReadOnly()})
-		addresses = append(addresses, address(k.Address, k.ReadOnlyPort))
-	}
-	if *k.HealthzPort != 0 {
-		endpoints = append(endpoints, nodeapi.Endpoint{Handler: a.server.Healthz()})
-		addresses = append(addresses, address("127.0.0.1", *k.HealthzPort))
-	}
-	for i := range addresses {
-		if endpoints[i].Listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", addresses[i]); err != nil {
-			for _, e := range endpoints[:i] {
-				err = errors.Join(err, e.Listener.Close())
-			}
-			return fmt.Errorf("serve the API of the node: %w", err)
+	var endpoints []nodeapi.Endpoint
+	var addresses []string
+	add := func(host string, port int32, e nodeapi.Endpoint) {
+		if port != 0 {
+			endpoints, addresses = append(endpoints, e), append(addresses, net.JoinHostPort(host, strconv.Itoa(int(port))))
 		}
+	}
+	k := &a.config.Kubelet
+	add(k.Address, k.Port, nodeapi.Endpoint{Handler: a.server.Handler(), TLS: encryption})
+	add(k.Address, k.ReadOnlyPort, nodeapi.Endpoint{Handler: a.server.ReadOnly()})
+	add("127.0.0.1", *k.HealthzPort, nodeapi.Endpoint{Handler: a.server.Healthz()})
+	listeners, err := nodeapi.ListenAll(ctx, addresses...)
+	if err != nil {
+		return fmt.Errorf("serve the API of the node: %w", err)
+	}
+	for i, l := range listeners {
+		endpoints[i].Listener = l
 	}
 	a.log.Info("serve the API of the node", "addresses", addresses)
 	return a.server.Run(ctx, endpoints...)
 }
 
-// access returns the decisions on which client may do what.
+// access returns the authentication and authorization of clients.
 func (a *Agent) access() (*auth.Access, error) {
-	k := &a.config.Kubelet
-	o := auth.Options{
-		NodeName: a.config.Node.NodeName, Anonymous: *k.Authentication.Anonymous.Enabled, AlwaysAllow: k.Authorization.Mode == kubeletconfig.AlwaysAllow,
-		TokenTTL: k.Authentication.Webhook.CacheTTL.Duration, AllowTTL: k.Authorization.Webhook.CacheAuthorizedTTL.Duration,
-		DenyTTL: k.Authorization.Webhook.CacheUnauthorizedTTL.Duration, Logger: a.log,
-	}
+	k, o := &a.config.Kubelet, a.config.AuthOptions()
+	o.Logger = a.log
 	if path := k.Authentication.X509.ClientCAFile; path != "" {
 		ca, err := auth.NewCAFile(path, func(err error) { a.log.Error("authentication.x509.clientCAFile", "error", err) })
 		if err != nil {
 			return nil, fmt.Errorf("authentication.x509.clientCAFile: %w", err)
 		}
-		a.clientCAs, o.ClientCAs = ca, ca.Pool
+		o.ClientCAs, a.tls.ClientCAs = ca.Pool, ca.Pool
 	}
 	if a.cluster != nil {
 		if *k.Authentication.Webhook.Enabled {
-			o.Tokens = a.cluster.source.TokenReviews()
+			o.Tokens = a.cluster.Source.TokenReviews()
 		}
 		if !o.AlwaysAllow {
-			o.Access = a.cluster.source.AccessReviews()
+			o.Access = a.cluster.Source.AccessReviews()
 		}
 	}
 	return auth.New(o)
 }
 
-// streams makes the server of interactive sessions. A session ends with its container.
+// streams creates the server of interactive sessions. A session ends with its container.
 func (a *Agent) streams() (*streaming.Server, error) {
-	o := streaming.Options{Pods: a.generator, Idle: a.config.Kubelet.StreamingConnectionIdleTimeout.Duration, Logger: a.log, Hooks: a.meter.sessions()}
+	o := streaming.Options{Pods: a.generator, Idle: a.config.Kubelet.StreamingConnectionIdleTimeout.Duration, Logger: a.log}
+	o.Hooks.WebSocket = func(k streaming.Kind) { a.requests.WebSocket(string(k)) }
 	if o.Streamer, _ = a.runtime.(cri.Streamer); o.Streamer == nil {
 		o.Runner, _ = a.runtime.(cri.SessionRunner)
 	}
 	return streaming.New(o)
 }
 
-// allPods yields the pods of the node with their statuses.
-func (a *Agent) allPods(yield func(*corev1.Pod, *corev1.PodStatus) bool) {
-	for _, state := range a.pods.Pods() {
-		if !yield(state.Spec, state.Status) {
-			return
+// pagesMaxAge is how old the numbers of a page may be, so that several clients cost no more than one. The kubelet measures every 10 to 15 s.
+const pagesMaxAge = 10 * time.Second
+
+// metricPages returns the pages that Prometheus reads.
+func (a *Agent) metricPages(ctx context.Context) (pages nodeapi.Metrics, err error) {
+	o := prom.PageOptions{Error: func(err error) { a.log.Warn("metrics", "error", err) }}
+	pages.All, pages.Probes, pages.SLIs = a.kubelet.Pages(o)
+	if a.collector == nil { // there are no cgroups to measure
+		return pages, nil
+	}
+	root, err := cgroups.ParseCgroupfs(a.config.Kubelet.CgroupRoot)
+	if err != nil {
+		return pages, err
+	}
+	measured := usage.Options{MaxAge: pagesMaxAge, CgroupRoot: root, Systemd: a.cgroups.systemd, Error: func(page string, err error) {
+		a.log.Warn("metrics", "page", page, "error", err)
+	}}
+	measured.Machine, _ = machine.Read(os.DirFS("/")) // a value that cannot be read is not on the page
+	numbers, err := usage.NewPages(ctx, a.recent, measured)
+	if err != nil {
+		return pages, err
+	}
+	pages.Resource, pages.CAdvisor = numbers.Resource, numbers.Cadvisor
+	return pages, a.kubelet.Register(numbers.Storage)
+}
+
+// requestServingCertificate creates the part that requests the certificate of the node's API from the cluster, for the current addresses of the
+// node. The requests have to be approved.
+func (a *Agent) requestServingCertificate(config *rest.Config, addresses func() []corev1.NodeAddress) (err error) {
+	if !a.config.Kubelet.ServerTLSBootstrap {
+		return nil
+	}
+	var serving *cert.Serving
+	o := cert.ServingOptions{NodeName: a.config.Node.NodeName, Addresses: addresses, Dir: a.path("pki"), Logger: a.log}
+	o.Hooks.Rotated, o.Hooks.Failed = a.metrics.ServingCertificate(func() *x509.Certificate {
+		if pair := serving.Current(); pair != nil {
+			return pair.Leaf
+		}
+		return nil
+	})
+	if serving, err = cert.NewServing(config, o); err != nil {
+		return err
+	}
+	a.tls.GetCertificate = serving.GetCertificate
+	a.parts.Add("serving certificate", serving.Run)
+	return nil
+}
+
+// encryption returns the TLS configuration of the node's API: its certificate is that of the cluster, of the files, or self-signed.
+func (a *Agent) encryption() (_ *tls.Config, err error) {
+	o := a.tls
+	if o.GetCertificate != nil {
+		return nodeapi.TLSConfig(o)
+	}
+	certFile, keyFile := a.config.Kubelet.TLSCertFile, a.config.Kubelet.TLSPrivateKeyFile
+	if certFile == "" {
+		if certFile, keyFile, err = cert.SelfSigned(a.path("pki"), a.config.Node.NodeName, a.hostIPs()); err != nil {
+			return nil, err
 		}
 	}
+	files, err := nodeapi.NewServingFiles(certFile, keyFile, func(err error) { a.log.Error("tlsCertFile", "error", err) })
+	if err != nil {
+		return nil, fmt.Errorf("tlsCertFile: %w", err)
+	}
+	o.GetCertificate = files.GetCertificate
+	return nodeapi.TLSConfig(o)
 }

@@ -28,6 +28,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/seed81659283/nodeagent/agent/kubeletconfig"
 	"github.com/seed81659283/nodeagent/apiserver"
 	"github.com/seed81659283/nodeagent/apiserver/apiservertest"
 	"github.com/seed81659283/nodeagent/volume"
@@ -65,7 +66,8 @@ current-context: x
 }
 
 func openTokens(kubeconfig, node string) (apiserver.Tokens, error) {
-	return (&Agent{log: slog.New(slog.DiscardHandler), config: Config{Node: NodeConfiguration{Kubeconfig: kubeconfig, NodeName: node}}}).openTokens()
+	c := Config{Node: kubeletconfig.NodeConfiguration{Kubeconfig: kubeconfig, NodeName: node}}
+	return (&Agent{log: slog.New(slog.DiscardHandler), config: c}).openTokens()
 }
 
 func writeKubeconfig(t *testing.T, text string) string {

@@ -9,14 +9,16 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed81659283/nodeagent/agent/kubeletconfig"
+	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
 // unsetOptions are the options of pods that the agent leaves unset before it knows its runtime, with the reason.
 var unsetOptions = map[string]string{
 	"CgroupParent":   "set by the cgroups of pods, which need the runtime's cgroup driver",
-	"Handlers":       "set in isolate, which needs the runtime's status",
-	"UserNamespace":  "set in isolate, likewise",
+	"Handlers":       "set in isolateAndMount, which needs the runtime's status",
+	"UserNamespace":  "set in isolateAndMount, likewise",
 	"RuntimeClasses": "set for a cluster alone: classes are its objects",
 	"SELinux":        "set in mount if the host enforces it",
 
@@ -30,10 +32,11 @@ var unsetOptions = map[string]string{
 // Every option of pods and directories is set by the agent, or has a reason why it is not. A new option of the library does not stay
 // unset by accident, as Allocatable, Warn and LogLinks once did.
 func TestAgentSetsOptionsOfPods(t *testing.T) {
-	c := Config{Node: NodeConfiguration{NodeName: "n1", RootDir: t.TempDir(), ContainerLogsDir: "/var/log/containers"}}
+	c := Config{Node: kubeletconfig.NodeConfiguration{NodeName: "n1", RootDir: t.TempDir(), ContainerLogsDir: "/var/log/containers"}}
 	c.Kubelet.ClusterDNS, c.Kubelet.ClusterDomain = []string{"10.96.0.10"}, "cluster.local"
 	a := newAgent(t, c)
-	o := a.podOptions()
+	var o lifecycle.Options
+	require.NoError(t, a.setPodOptions(t.Context(), &o))
 	require.NoError(t, a.mount(&o))
 	unset := func(options any) (names []string) {
 		v := reflect.ValueOf(options)

@@ -14,32 +14,36 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/lifecycle/objects"
 	"github.com/seed81659283/nodeagent/volume"
+	"github.com/seed81659283/nodeagent/volume/csi"
 	"github.com/seed81659283/nodeagent/volume/intree"
 )
 
 // volumeWait is how long a pod waits for its volumes before its status has the cause. The pod starts by itself once they are mounted.
 const volumeWait = 15 * time.Second
 
-// mount makes the engine that mounts the volumes of pods.
+// mount creates the engine that mounts the volumes of pods.
 func (a *Agent) mount(o *lifecycle.Options) error {
 	n := &a.config.Node
-	plugins, opts := intree.Options{Allocatable: a.node.Allocatable}, volume.Options{Root: o.Dirs.Pods, Shared: n.SharedMounts, Wait: volumeWait, Logger: a.log}
+	plugins := intree.Options{Allocatable: a.node.Allocatable}
+	opts := volume.Options{Root: o.Dirs.Pods, Shared: n.SharedMounts, Wait: volumeWait, Logger: a.log}
 	opts.Labels = func() map[string]string { return map[string]string{corev1.LabelHostname: n.NodeName} }
 	var dir *objects.Dir
+	var watchers []volume.Watcher
 	if n.ObjectsDir != "" {
 		dir = objects.NewDir(n.ObjectsDir)
-		plugins.Objects, opts.Claims, opts.Watcher = dir, dir, dir
+		plugins.Objects, opts.Claims, watchers = dir, dir, []volume.Watcher{dir}
 	}
 	switch {
 	case a.cluster != nil:
-		all := a.cluster.objects
-		keeper, grown := intree.NewCertificateKeeper(all, intree.CertificateOptions{Logger: a.log, Event: a.podEvent}), apiserver.NewExpansions(all, a.log)
-		a.add("pod certificates", keeper.Run)
-		a.add("expanded claims", grown.Run)
-		opts.Hooks.Expanded = grown.Expanded
-		plugins.Objects, plugins.Tokens = all.Volumes(), a.cluster.source.Tokens()
+		all := a.cluster.Objects
+		keeper, expansions := intree.NewCertificateKeeper(all, intree.CertificateOptions{Logger: a.log, Event: a.podEvent}), apiserver.NewExpansions(all, a.log)
+		a.parts.Add("pod certificates", keeper.Run)
+		a.parts.Add("expanded claims", expansions.Run)
+		opts.Hooks.Expanded = expansions.Expanded
+		plugins.Objects, plugins.Tokens = all.Volumes(), a.cluster.Source.Tokens()
 		plugins.TrustBundles, plugins.Certificates = all, keeper
-		opts.Claims, opts.Watcher, opts.Labels = all, volume.JoinWatchers(all, keeper), func() map[string]string { return a.node.Node().Labels }
+		opts.Claims, watchers = all, []volume.Watcher{all, keeper}
+		opts.Labels = func() map[string]string { return a.node.Node().Labels }
 	case n.Kubeconfig != "":
 		tokens, err := a.openTokens()
 		if err != nil {
@@ -53,17 +57,43 @@ func (a *Agent) mount(o *lifecycle.Options) error {
 	}
 	opts.SELinux, o.Spec.SELinux = node, node.Enabled
 	opts.Plugins = intree.Plugins(plugins)
-	if err := a.addDrivers(&opts, dir, plugins.Tokens); err != nil {
+	drivers, err := a.openDrivers(dir, plugins.Tokens)
+	if err != nil {
 		return err
+	}
+	opts.Plugins[volume.CSI], opts.Watcher = drivers, volume.JoinWatchers(append(watchers, drivers)...)
+	if a.cluster != nil {
+		opts.Attacher = csi.Attacher{Plugin: drivers, Report: a.node.Report}
 	}
 	maps.Copy(opts.Plugins, a.options.Plugins)
 	opts.Hooks.Event = a.podEvent
-	opts.Hooks = a.meter.Volumes(a.options.Hooks.Volumes, opts.Hooks)
+	opts.Hooks = a.metrics.Volumes(a.options.Hooks.Volumes, opts.Hooks)
 	volumes, err := volume.New(opts)
 	if err != nil {
 		return err
 	}
 	a.volumes, o.Volumes, o.Spec.VolumeGroups = volumes, volumes, volumes.Groups
-	a.add("volumes", volumes.Run)
+	a.parts.Add("volumes", volumes.Run)
 	return nil
+}
+
+// openDrivers creates the plugin for the volumes of CSI drivers, which register themselves in plugins_registry below rootDir. Without a cluster dir
+// has the CSIDriver objects and the secrets of volumes; it may be nil, and tokens too.
+func (a *Agent) openDrivers(dir *objects.Dir, tokens volume.TokenIssuer) (*csi.Plugin, error) {
+	opts := csi.Options{Registry: a.path("plugins_registry"), NodeName: a.config.Node.NodeName, Tokens: tokens, Logger: a.log}
+	switch {
+	case a.cluster != nil:
+		all := a.cluster.Objects
+		node := csi.NewClusterNode(all, a.log)
+		opts.Drivers, opts.Secrets, opts.Attachments, opts.Node = all, all.Volumes(), all, node
+		a.parts.Add("CSI drivers of the Node", node.Run)
+	case dir != nil:
+		opts.Drivers, opts.Secrets = dir, dir
+	}
+	opts.Hooks.Call = a.metrics.CSI()
+	plugin, err := csi.New(opts)
+	if err == nil {
+		a.parts.Add("CSI drivers", plugin.Run)
+	}
+	return plugin, err
 }

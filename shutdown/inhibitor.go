@@ -43,13 +43,6 @@ const (
 // watchBackoff is between attempts to watch logind.
 var watchBackoff = backoff.Policy{First: time.Second, Max: 30 * time.Second} //nolint:gochecknoglobals // never written
 
-// Condition is what a pod gets that is stopped.
-func Condition() corev1.PodCondition {
-	return corev1.PodCondition{
-		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonTerminationByKubelet, Message: MessageTerminated,
-	}
-}
-
 // Options tune an [Inhibitor]. Periods, Pods and Stop are required.
 type Options struct {
 	Periods []Period // of all pods: those of [Periods], or a list by priority

@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/volume"
 	"github.com/seed81659283/nodeagent/volume/volumetest"
@@ -50,6 +51,14 @@ func (p attachable) Stage(ctx context.Context, v volume.Volume) error {
 	return p.Shared.Stage(ctx, v)
 }
 
+// requireInUse requires that the volumes of these names must stay attached.
+func requireInUse(t *testing.T, a *agent, names ...corev1.UniqueVolumeName) {
+	t.Helper()
+	inUse, known := a.VolumesInUse()
+	require.True(t, known)
+	require.Equal(t, names, inUse)
+}
+
 // A volume is staged when it is attached, which may take longer than a step.
 func TestAttach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -59,7 +68,7 @@ func TestAttach(t *testing.T) {
 		o.Attacher = waits
 		a := start(t, o)
 		require.ErrorContains(t, a.Prepare(t.Context(), claiming("u1", "db")), `stage volume "v-db": stage is under way for 2m3s`)
-		assert.Equal(t, []string{"kubernetes.io/local-volume/pv1"}, a.InUse())
+		requireInUse(t, a, "kubernetes.io/local-volume/pv1")
 		time.Sleep(8 * time.Minute)
 		require.ErrorContains(t, a.Waiting("u1"), `stage volume "v-db": wait for attach: context deadline exceeded`)
 		assert.Contains(t, a.seen()[0], `MountVolume.WaitForAttach failed for volume "pv1" : context deadline exceeded`)
@@ -70,9 +79,9 @@ func TestAttach(t *testing.T) {
 		a.stop()
 
 		a = start(t, o)
-		assert.Equal(t, []string{"kubernetes.io/local-volume/pv1"}, a.InUse(), "from the record")
+		requireInUse(t, a, "kubernetes.io/local-volume/pv1") // from the record
 		require.NoError(t, a.Release(t.Context(), "u1"))
-		assert.Empty(t, a.InUse())
+		requireInUse(t, a)
 		s.nothing(t, root)
 	})
 }

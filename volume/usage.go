@@ -86,9 +86,8 @@ func (v *Volumes) Places(uid string) map[string]Place {
 	return places
 }
 
-// InUse returns the names of the volumes that have to be attached to the node while they are wanted, or may be set up: as the
-// kubelet reports them in the status of the Node, sorted.
-func (v *Volumes) InUse() []string {
+// inUse returns the sorted names of the volumes that must stay attached to the node: a source lists their pods, or they may be set up.
+func (v *Volumes) inUse() []string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	var names []string

@@ -22,7 +22,7 @@ type Configuration struct {
 	StaticPodPath            string `json:"staticPodPath,omitempty"`            // directory or file of pod manifests; none
 	StaticPodURL             string `json:"staticPodURL,omitempty"`             // asked for pod manifests every 20 s; none
 	PodLogsDir               string `json:"podLogsDir,omitempty"`               // /var/log/pods
-	ContainerRuntimeEndpoint string `json:"containerRuntimeEndpoint,omitempty"` // such as unix:///run/containerd/containerd.sock; see agent.Config
+	ContainerRuntimeEndpoint string `json:"containerRuntimeEndpoint,omitempty"` // such as unix:///run/containerd/containerd.sock; empty: plain processes
 
 	RegisterNode              *bool             `json:"registerNode,omitempty"`              // true where there is a kubeconfig; false: it is for tokens alone
 	RegisterWithTaints        []corev1.Taint    `json:"registerWithTaints,omitempty"`        // none
@@ -104,9 +104,9 @@ type AnonymousAuthentication struct {
 	Enabled *bool `json:"enabled,omitempty"` // false
 }
 
-// Modes of an Authorization.
+// The modes of an Authorization.
 const (
-	Webhook     = "Webhook"     // the API server decides
+	webhook     = "Webhook"     // the API server decides
 	AlwaysAllow = "AlwaysAllow" // every client that is authenticated may do everything
 )
 

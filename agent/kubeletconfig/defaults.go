@@ -14,10 +14,10 @@ import (
 	"github.com/seed81659283/nodeagent/nodestatus"
 )
 
-// Ports of a kubelet.
+// The default ports of a kubelet.
 const (
-	DefaultPort        = 10250
-	DefaultHealthzPort = 10248
+	defaultPort        = 10250
+	defaultHealthzPort = 10248
 )
 
 // Defaults are the facts of a node that some defaults depend on.
@@ -62,12 +62,12 @@ func (c *Configuration) SetDefaults(d Defaults) {
 func (c *Configuration) setServerDefaults(cluster bool) {
 	setPointer(&c.EnableServer, cluster)
 	setDefault(&c.Address, "0.0.0.0")
-	setDefault(&c.Port, DefaultPort)
-	setPointer(&c.HealthzPort, DefaultHealthzPort)
+	setDefault(&c.Port, defaultPort)
+	setPointer(&c.HealthzPort, defaultHealthzPort)
 	setPointer(&c.Authentication.Anonymous.Enabled, false)
 	setPointer(&c.Authentication.Webhook.Enabled, cluster)
 	setDuration(&c.Authentication.Webhook.CacheTTL, 2*time.Minute)
-	setDefault(&c.Authorization.Mode, Webhook)
+	setDefault(&c.Authorization.Mode, webhook)
 	setDuration(&c.Authorization.Webhook.CacheAuthorizedTTL, 5*time.Minute)
 	setDuration(&c.Authorization.Webhook.CacheUnauthorizedTTL, 30*time.Second)
 	for _, handler := range []**bool{&c.EnableDebuggingHandlers, &c.EnableProfilingHandler, &c.EnableDebugFlagsHandler, &c.EnableSystemLogHandler} {

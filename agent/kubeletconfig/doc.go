@@ -1,13 +1,16 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kubeletconfig reads the configuration file of a kubelet and translates it into the options of this module's engines. It starts
-// nothing, and reads no file but the bytes it is given.
+// Package kubeletconfig reads the configuration of a node, sets its defaults, checks it, and translates it into the options of this module's
+// engines. It starts nothing.
 //
-//	c, err := kubeletconfig.Parse(data)
-//	c.SetDefaults(kubeletconfig.Defaults{Cluster: true, RemoteRuntime: true})
-//	err = c.Validate()
-//	thresholds, err := c.Thresholds() // for eviction.Options
+//	d, err := kubeletconfig.Load("/etc/nodeagent/agent.yaml")
+//	err = d.SetDefaults()
+//	err = d.Validate()
+//	rules, err := d.Kubelet.EvictionRules() // for eviction.Options
+//
+// The file has two documents: the Configuration is that of the kubelet, and the NodeConfiguration has the settings that a kubelet takes from its
+// flags, and settings that no kubelet has. Parse reads a Configuration alone.
 //
 // Configuration has the Go types and the JSON of k8s.io/kubelet/config/v1beta1, without the 157 packages that package imports. Package
 // conformance compares the two field by field, and the defaults.
@@ -19,12 +22,12 @@
 //
 // # Defaults that differ from the kubelet's
 //
-//   - enableServer, authentication.webhook.enabled and registerNode are true only for a node of a cluster: without an API server there is
-//     nobody to ask who a client is.
+//   - enableServer, authentication.webhook.enabled and registerNode are true only for a node of a cluster: without an API server no client can
+//     be authenticated.
 //   - cgroupsPerQOS is true only with a remote container runtime: plain processes have no cgroup.
 //   - maxParallelImagePulls is 5; the kubelet pulls one image after the other unless it is set.
 //
 // All functions may be called from any goroutine; a Configuration is not safe for concurrent writes.
 //
-// Test kit: none is needed, as everything here is a pure function.
+// Test kit: none is needed; only Load reads a file.
 package kubeletconfig

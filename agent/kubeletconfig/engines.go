@@ -17,15 +17,47 @@ import (
 	"github.com/seed81659283/nodeagent/eviction"
 	"github.com/seed81659283/nodeagent/gc"
 	"github.com/seed81659283/nodeagent/internal/quantity"
+	"github.com/seed81659283/nodeagent/nodeapi/auth"
+	"github.com/seed81659283/nodeagent/nodestatus"
 	"github.com/seed81659283/nodeagent/shutdown"
 )
 
-// Thresholds returns the thresholds of evictions. enforceNodeAllocatable is pods, the kubelet's default.
-func (c *Configuration) Thresholds() ([]eviction.Threshold, error) {
-	return eviction.ParseThresholds(eviction.Config{
+// EvictionRules returns the rules of evictions. enforceNodeAllocatable is pods, the kubelet's default.
+func (c *Configuration) EvictionRules() (eviction.Rules, error) {
+	thresholds, err := eviction.ParseThresholds(eviction.Config{
 		Hard: c.EvictionHard, Soft: c.EvictionSoft, SoftGracePeriod: c.EvictionSoftGracePeriod, MinimumReclaim: c.EvictionMinimumReclaim,
 		MergeDefaults: *c.MergeDefaultEvictionSettings, EnforcePods: true,
 	})
+	return eviction.Rules{
+		Thresholds: thresholds, TransitionPeriod: c.EvictionPressureTransitionPeriod.Duration,
+		MaxGracePeriod: time.Duration(c.EvictionMaxPodGracePeriod) * time.Second,
+	}, err
+}
+
+// NodeStatus returns the part of the Node object that the operator configures. Call it after SetDefaults and Validate.
+func (d *Documents) NodeStatus() nodestatus.Config {
+	k, n := &d.Kubelet, &d.Node
+	reserved, _ := k.Reserved() // validated
+	c := nodestatus.Config{
+		Name: n.NodeName, NodeIPs: n.NodeIPs, Labels: n.NodeLabels, Taints: k.RegisterWithTaints, ProviderID: k.ProviderID,
+		MaxPods: int(k.MaxPods), PodsPerCore: int(k.PodsPerCore), Reserved: reserved, DeclaredFeatures: nodestatus.DeclaredFeatures(),
+	}
+	if *k.EnableServer {
+		c.Port = k.Port
+		c.DeclaredFeatures = append(c.DeclaredFeatures, "ExtendWebSocketsToKubelet") // the API server passes WebSockets through
+	}
+	return c
+}
+
+// AuthOptions returns how clients of the node's API are authenticated and authorized. The caller adds the certificate authorities, and the
+// reviews of the API server.
+func (d *Documents) AuthOptions() auth.Options {
+	k := &d.Kubelet
+	return auth.Options{
+		NodeName: d.Node.NodeName, Anonymous: *k.Authentication.Anonymous.Enabled, AlwaysAllow: k.Authorization.Mode == AlwaysAllow,
+		TokenTTL: k.Authentication.Webhook.CacheTTL.Duration, AllowTTL: k.Authorization.Webhook.CacheAuthorizedTTL.Duration,
+		DenyTTL: k.Authorization.Webhook.CacheUnauthorizedTTL.Duration,
+	}
 }
 
 // Reserved returns the resources of the node that are not for pods.

@@ -45,7 +45,7 @@ func TestParseNamesTheFieldItRefuses(t *testing.T) {
 	}
 	_, err := kubeletconfig.Parse([]byte("apiVersion: v1\nkind: Pod\n"))
 	require.EqualError(t, err, `apiVersion and kind: "v1" and "Pod" are not kubelet.config.k8s.io/v1beta1 and KubeletConfiguration`)
-	_, err = kubeletconfig.Parse([]byte(header + "# " + strings.Repeat("x", kubeletconfig.MaxSize)))
+	_, err = kubeletconfig.Parse([]byte(header + "# " + strings.Repeat("x", 1<<20)))
 	require.EqualError(t, err, "must not be larger than 1048576 bytes")
 }
 
@@ -130,9 +130,9 @@ shutdownGracePeriodCriticalPods: 10s
 	assert.Equal(t, podtree.EvictionReserve{Fraction: 0.1}, reserved.MemoryAvailable)
 	assert.Zero(t, reserved.NodeFSAvailable, "a threshold that is turned off keeps nothing")
 
-	thresholds, err := c.Thresholds()
+	rules, err := c.EvictionRules()
 	require.NoError(t, err)
-	assert.Len(t, thresholds, 3, "memory.available hard, for all pods, and soft")
+	assert.Len(t, rules.Thresholds, 3, "memory.available hard, for all pods, and soft")
 
 	policy, err := c.LogPolicy()
 	require.NoError(t, err)

@@ -13,15 +13,15 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// MaxSize is how many bytes Parse reads.
-const MaxSize = 1 << 20
+// maxSize is the largest document that Parse reads, in bytes.
+const maxSize = 1 << 20
 
 // Parse reads one document, YAML or JSON. It sets no default and does not look at values: see SetDefaults and Validate. Each error begins
 // with the name of its field.
 func Parse(data []byte) (Configuration, error) {
 	var c Configuration
-	if len(data) > MaxSize {
-		return c, fmt.Errorf("must not be larger than %d bytes", MaxSize)
+	if len(data) > maxSize {
+		return c, fmt.Errorf("must not be larger than %d bytes", maxSize)
 	}
 	fields := map[string]json.RawMessage{}
 	if err := yaml.UnmarshalStrict(data, &fields); err != nil {

@@ -55,7 +55,7 @@ func (c *Configuration) Validate() error {
 		func() error { _, err := c.DNS(); return err },
 		func() error { _, err := c.LogPolicy(); return err },
 		func() error { _, err := c.Reserved(); return err },
-		func() error { _, err := c.Thresholds(); return err },
+		func() error { _, err := c.EvictionRules(); return err },
 		func() error { _, err := c.ShutdownPeriods(); return err },
 	} {
 		if err := check(); err != nil {
@@ -69,8 +69,8 @@ func (c *Configuration) validateServer() (errs []error) {
 	if !*c.EnableServer {
 		return nil
 	}
-	if modes := []string{Webhook, AlwaysAllow}; !slices.Contains(modes, c.Authorization.Mode) {
-		errs = append(errs, fmt.Errorf("authorization.mode: %q is neither %s nor %s", c.Authorization.Mode, Webhook, AlwaysAllow))
+	if modes := []string{webhook, AlwaysAllow}; !slices.Contains(modes, c.Authorization.Mode) {
+		errs = append(errs, fmt.Errorf("authorization.mode: %q is neither %s nor %s", c.Authorization.Mode, webhook, AlwaysAllow))
 	}
 	if (c.TLSCertFile == "") != (c.TLSPrivateKeyFile == "") {
 		errs = append(errs, errors.New("tlsCertFile and tlsPrivateKeyFile: one of them is not set"))

@@ -57,9 +57,9 @@ func main() {
 	for i, name := range flag.Args() {
 		n, info := &node{jobs: *jobs}, machine.Info{MachineID: name, SystemUUID: name, BootID: name, OSImage: "Memory", CPUs: *cpus, Memory: memory.Value(), RootFS: 100 << 30}
 		host := nodestatus.Fixed{Info: info, IPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 87, byte(i >> 8), byte(i)})}}
-		c := agent.Config{Node: agent.NodeConfiguration{NodeName: name, NodeIPs: host.IPs, Kubeconfig: *kubeconfig}}
+		c, o := agent.Config{}, agent.Options{Machine: host, Hosts: host, Transform: n.transform, Ephemeral: true, Logger: slog.New(slog.DiscardHandler)}
+		c.Node.NodeName, c.Node.NodeIPs, c.Node.Kubeconfig = name, host.IPs, *kubeconfig
 		c.Kubelet.EnableServer, c.Kubelet.MaxPods = new(bool), int32(*pods)
-		o := agent.Options{Machine: host, Hosts: host, Transform: n.transform, Ephemeral: true, Logger: slog.New(slog.DiscardHandler)}
 		if *verbose {
 			o.Logger = slog.With("virtual", name)
 		}

@@ -9,7 +9,6 @@ import (
 	"reflect"
 	"strings"
 
-	"github.com/seed81659283/nodeagent/agent"
 	"github.com/seed81659283/nodeagent/agent/kubeletconfig"
 )
 
@@ -19,7 +18,7 @@ import (
 // evictionHard and evictionSoft none is evicted, and healthzPort is 0.
 func Marshal(fields map[string]any) ([]byte, error) {
 	kubelet := map[string]any{"apiVersion": kubeletconfig.APIVersion, "kind": kubeletconfig.Kind, "healthzPort": 0}
-	node := map[string]any{"apiVersion": agent.APIVersion, "kind": agent.Kind}
+	node := map[string]any{"apiVersion": kubeletconfig.NodeAPIVersion, "kind": kubeletconfig.NodeKind}
 	if fields["cgroupRoot"] == nil {
 		kubelet["cgroupsPerQOS"] = false
 	}

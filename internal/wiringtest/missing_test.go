@@ -110,5 +110,14 @@ func missing(t *testing.T) map[string]func() error {
 		"cert.ClientOptions.Kubeconfig": func() error { return only(cert.NewClient(cert.ClientOptions{NodeName: "n1"})) },
 		"csi.Options.Registry":          func() error { return only(csi.New(csi.Options{})) },
 		"volume.Options.Root":           func() error { return only(volume.New(volume.Options{})) },
+		"apiserver.PartsOptions.NodeName": func() error {
+			return only(apiserver.NewParts(config, apiserver.PartsOptions{Pods: &lifecycle.Handle{}, Node: func() *corev1.Node { return nil }}))
+		},
+		"apiserver.PartsOptions.Pods": func() error {
+			return only(apiserver.NewParts(config, apiserver.PartsOptions{NodeName: "n1", Node: func() *corev1.Node { return nil }}))
+		},
+		"apiserver.PartsOptions.Node": func() error {
+			return only(apiserver.NewParts(config, apiserver.PartsOptions{NodeName: "n1", Pods: &lifecycle.Handle{}}))
+		},
 	}
 }

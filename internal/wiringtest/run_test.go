@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/seed81659283/nodeagent/agent"
+	"github.com/seed81659283/nodeagent/agent/kubeletconfig"
 	"github.com/seed81659283/nodeagent/apiserver"
 	"github.com/seed81659283/nodeagent/apiserver/apiservertest"
 	"github.com/seed81659283/nodeagent/apiserver/cert"
@@ -120,11 +121,11 @@ func TestRunIsLeftOut(t *testing.T) {
 			require.NoError(t, only(heartbeat.NewReporter(config, heartbeat.ReporterOptions{Config: nodestatus.Config{Name: "n1"}, Logger: log})))
 		},
 		"agent.Agent": func(t *testing.T, log *slog.Logger) {
-			c := agent.Config{Node: agent.NodeConfiguration{NodeName: "n1", RootDir: t.TempDir()}}
+			c := agent.Config{Node: kubeletconfig.NodeConfiguration{NodeName: "n1", RootDir: t.TempDir()}}
 			c.Kubelet.EnableServer = new(bool)
 			host := nodestatus.Fixed{Info: machine.Info{CPUs: 4, Memory: 8 << 30}}
 			require.NoError(t, only(agent.New(t.Context(), c, agent.Options{
-				Runtime: critest.New(critest.Options{}), Sources: []agent.PodSource{agent.Pods("code", nil)}, Machine: host, Ephemeral: true, Logger: log,
+				Runtime: critest.New(critest.Options{}), Sources: []source.Source{source.Pods("code", nil)}, Machine: host, Ephemeral: true, Logger: log,
 			})))
 		},
 		"shutdown.Inhibitor": func(t *testing.T, log *slog.Logger) {

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seed81659283/nodeagent/lifecycle/podset"
+	"github.com/seed81659283/nodeagent/lifecycle"
 )
 
 // storedTimeout is how long sources wait until the stored pods are set.
@@ -21,11 +21,11 @@ type Feed struct {
 	// Sources are the sources of the node.
 	Sources []Source
 	// Set gets the pods of a source, such as a function that calls Reconciler.Set. Several sources call it at the same time.
-	Set func(podset.Set)
+	Set func(lifecycle.PodSet)
 	// Stored are the pods that the sources listed last, such as those of podstore.Store.Load. They are set before any source runs. Nil: none.
-	Stored []podset.Set
+	Stored []lifecycle.PodSet
 	// Update stores the pods of a source and returns the pods to run, such as podstore.Store.Update. Nil: the pods are not stored.
-	Update func(podset.Set) podset.Set
+	Update func(lifecycle.PodSet) lifecycle.PodSet
 	// Logger gets an error if the stored pods take too long. Nil discards.
 	Logger *slog.Logger
 }
@@ -41,7 +41,7 @@ func (f *Feed) Run(ctx context.Context) error {
 	failed := make(chan error, len(f.Sources))
 	for _, s := range f.Sources {
 		wg.Go(func() {
-			err := s.Run(ctx, func(pods podset.Set) {
+			err := s.Run(ctx, func(pods lifecycle.PodSet) {
 				pods.Source = s.Name()
 				if f.Update != nil {
 					pods = f.Update(pods)

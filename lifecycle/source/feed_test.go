@@ -19,7 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/seed81659283/nodeagent/lifecycle/podset"
+	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/lifecycle/source"
 )
 
@@ -31,8 +31,8 @@ func TestFeedRunsSourcesAlthoughStoredPodHangs(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var after time.Duration
 		feed := source.Feed{
-			Stored: []podset.Set{{Source: "api"}}, Logger: slog.New(slog.NewTextHandler(&log, nil)), Set: func(podset.Set) { <-release },
-			Sources: []source.Source{source.New("file", func(ctx context.Context, _ func(podset.Set)) error {
+			Stored: []lifecycle.PodSet{{Source: "api"}}, Logger: slog.New(slog.NewTextHandler(&log, nil)), Set: func(lifecycle.PodSet) { <-release },
+			Sources: []source.Source{source.New("file", func(ctx context.Context, _ func(lifecycle.PodSet)) error {
 				after = time.Since(began)
 				<-ctx.Done()
 				return nil
@@ -54,14 +54,14 @@ func TestFeedSetsStoredPodsBeforeItRunsSources(t *testing.T) {
 		var order []string
 		ctx, cancel := context.WithCancel(t.Context())
 		feed := source.Feed{
-			Stored: []podset.Set{{Source: "file"}, {Source: "api"}},
-			Set: func(s podset.Set) {
+			Stored: []lifecycle.PodSet{{Source: "file"}, {Source: "api"}},
+			Set: func(s lifecycle.PodSet) {
 				time.Sleep(10 * time.Second)
 				order = append(order, s.Source)
 			},
-			Update: func(s podset.Set) podset.Set { return podset.Set{Source: s.Source + " stored"} },
-			Sources: []source.Source{source.New("new", func(_ context.Context, set func(podset.Set)) error {
-				set(podset.Set{Source: "another"})
+			Update: func(s lifecycle.PodSet) lifecycle.PodSet { return lifecycle.PodSet{Source: s.Source + " stored"} },
+			Sources: []source.Source{source.New("new", func(_ context.Context, set func(lifecycle.PodSet)) error {
+				set(lifecycle.PodSet{Source: "another"})
 				cancel()
 				return errors.New("an error after the end of ctx is not reported")
 			})},
@@ -73,9 +73,9 @@ func TestFeedSetsStoredPodsBeforeItRunsSources(t *testing.T) {
 
 func TestFeedReturnsTheErrorOfASourceAndStopsTheOthers(t *testing.T) {
 	var stopped bool
-	feed := source.Feed{Set: func(podset.Set) {}, Sources: []source.Source{
-		source.New("bad", func(context.Context, func(podset.Set)) error { return errors.New("no such host") }),
-		source.New("good", func(ctx context.Context, _ func(podset.Set)) error {
+	feed := source.Feed{Set: func(lifecycle.PodSet) {}, Sources: []source.Source{
+		source.New("bad", func(context.Context, func(lifecycle.PodSet)) error { return errors.New("no such host") }),
+		source.New("good", func(ctx context.Context, _ func(lifecycle.PodSet)) error {
 			<-ctx.Done()
 			stopped = true
 			return nil
@@ -92,11 +92,11 @@ func ExampleFeed() {
 	pods := make(chan []*corev1.Pod, 1)
 	pods <- []*corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Name: "sensor"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main"}}}}}
 	feed := source.Feed{
-		Sources: []source.Source{source.Pods("code", pods), source.New("none", func(ctx context.Context, _ func(podset.Set)) error {
+		Sources: []source.Source{source.Pods("code", pods), source.New("none", func(ctx context.Context, _ func(lifecycle.PodSet)) error {
 			<-ctx.Done()
 			return nil
 		})},
-		Set: func(s podset.Set) { // reconciler.Set
+		Set: func(s lifecycle.PodSet) { // reconciler.Set
 			pod := s.Pods[0]
 			fmt.Println(s.Source, pod.Namespace, pod.Name, len(pod.UID), pod.Spec.RestartPolicy)
 			cancel()

@@ -15,8 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/lifecycle/podapi"
-	"github.com/seed81659283/nodeagent/lifecycle/podset"
 )
 
 // Source lists the pods of one source of a node.
@@ -25,31 +25,31 @@ type Source interface {
 	Name() string
 	// Run calls set with all pods of the source, at first and after each change, until ctx ends. Set keeps the pods: they must not be changed
 	// after the call. A [Feed] sets the Source of the set to Name. An error before ctx ends stops the node.
-	Run(ctx context.Context, set func(podset.Set)) error
+	Run(ctx context.Context, set func(lifecycle.PodSet)) error
 }
 
 // New returns a Source that calls run, such as a function that calls Run of a [Dir] or of a watch.
-func New(name string, run func(ctx context.Context, set func(podset.Set)) error) Source {
+func New(name string, run func(ctx context.Context, set func(lifecycle.PodSet)) error) Source {
 	return function{name, run}
 }
 
 type function struct {
 	name string
-	run  func(ctx context.Context, set func(podset.Set)) error
+	run  func(ctx context.Context, set func(lifecycle.PodSet)) error
 }
 
 func (f function) Name() string { return f.name }
 
-func (f function) Run(ctx context.Context, set func(podset.Set)) error { return f.run(ctx, set) }
+func (f function) Run(ctx context.Context, set func(lifecycle.PodSet)) error { return f.run(ctx, set) }
 
 // Manifests returns the Source of a [Dir] or an [HTTP], whose method Run is run. It logs the errors of manifests.
 func Manifests(name string, run func(ctx context.Context, sink func(Update)) error, log *slog.Logger) Source {
-	return New(name, func(ctx context.Context, set func(podset.Set)) error {
+	return New(name, func(ctx context.Context, set func(lifecycle.PodSet)) error {
 		return run(ctx, func(u Update) {
 			for _, err := range u.Errs {
 				log.Error("manifest", "error", err)
 			}
-			set(u.Set)
+			set(u.PodSet)
 		})
 	})
 }
@@ -58,7 +58,7 @@ func Manifests(name string, run func(ctx context.Context, sink func(Update)) err
 // the pods unchanged. Fields that are not set get the defaults of an API server, the namespace is default, and a pod without a UID gets one
 // that depends on its content, so that a changed pod replaces the previous one. For static pods see [Static].
 func Pods(name string, pods <-chan []*corev1.Pod) Source {
-	return New(name, func(ctx context.Context, set func(podset.Set)) error {
+	return New(name, func(ctx context.Context, set func(lifecycle.PodSet)) error {
 		for {
 			select {
 			case <-ctx.Done():
@@ -72,7 +72,7 @@ func Pods(name string, pods <-chan []*corev1.Pod) Source {
 				for i, pod := range built {
 					complete[i] = completePod(pod)
 				}
-				set(podset.Set{Source: name, Pods: complete})
+				set(lifecycle.PodSet{Source: name, Pods: complete})
 			}
 		}
 	})

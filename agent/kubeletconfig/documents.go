@@ -1,0 +1,158 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeletconfig
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
+
+	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+)
+
+// defaultRootDir is the directory of the files of an agent whose rootDir is not set.
+const defaultRootDir = "/var/lib/nodeagent"
+
+// Documents are the configuration of a node: the kubelet's document and a NodeConfiguration. The zero value of each field means its default.
+type Documents struct {
+	Kubelet Configuration
+	Node    NodeConfiguration
+}
+
+// Load reads a file of YAML documents, at most one KubeletConfiguration and one NodeConfiguration. An error begins with the path, and names
+// the field.
+func Load(path string) (Documents, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return Documents{}, err
+	}
+	defer file.Close()
+	data, err := io.ReadAll(io.LimitReader(file, maxSize+1))
+	var d Documents
+	if err == nil {
+		d, err = ParseDocuments(data)
+	}
+	if err != nil {
+		return Documents{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return d, nil
+}
+
+// ParseDocuments reads the content of a file as Load does. It sets no default: see SetDefaults and Validate.
+func ParseDocuments(data []byte) (d Documents, err error) {
+	if len(data) > maxSize {
+		return d, fmt.Errorf("must not be larger than %d bytes", maxSize)
+	}
+	seen := map[string]bool{}
+	for documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data))); ; {
+		document, err := documents.Read()
+		if errors.Is(err, io.EOF) {
+			return d, nil
+		}
+		var kind metav1.TypeMeta
+		if err = cmp.Or(err, yaml.Unmarshal(document, &kind)); err != nil {
+			return d, err
+		}
+		if seen[kind.Kind] {
+			return d, fmt.Errorf("kind: there are two documents of kind %s", kind.Kind)
+		}
+		seen[kind.Kind] = true
+		switch kind {
+		case metav1.TypeMeta{}:
+			err = checkNoFields(document)
+		case metav1.TypeMeta{APIVersion: APIVersion, Kind: Kind}:
+			d.Kubelet, err = Parse(document)
+		case metav1.TypeMeta{APIVersion: NodeAPIVersion, Kind: NodeKind}:
+			err = d.Node.parse(document)
+		default:
+			err = fmt.Errorf("apiVersion and kind: %s and %s are not supported", kind.APIVersion, kind.Kind)
+		}
+		if err != nil {
+			return d, err
+		}
+	}
+}
+
+// checkNoFields returns an error if a document without a kind has fields: only comments need no kind.
+func checkNoFields(document []byte) error {
+	if len(bytes.TrimSpace(document)) == 0 {
+		return nil
+	}
+	var fields map[string]any
+	err := yaml.Unmarshal(document, &fields)
+	if err == nil && len(fields) > 0 {
+		err = fmt.Errorf("kind: missing, want %s or %s", Kind, NodeKind)
+	}
+	return err
+}
+
+// InCluster reports whether the machine is a node of a cluster: it has a kubeconfig, and registers a Node object. Call it after SetDefaults.
+func (d *Documents) InCluster() bool { return d.Node.Kubeconfig != "" && *d.Kubelet.RegisterNode }
+
+// SetDefaults sets each field of both documents that is not set, and makes the paths of directories absolute, because a container runtime has
+// another working directory. It reads the name of the host, and returns an error if nodeName is not set and the host has no name.
+func (d *Documents) SetDefaults() error {
+	n, k := &d.Node, &d.Kubelet
+	k.SetDefaults(Defaults{Cluster: n.Kubeconfig != "", RemoteRuntime: k.ContainerRuntimeEndpoint != ""})
+	host, err := os.Hostname()
+	n.NodeName, n.RootDir = cmp.Or(n.NodeName, strings.ToLower(host)), cmp.Or(n.RootDir, defaultRootDir)
+	if n.NodeName == "" {
+		return fmt.Errorf("nodeName: not set, and the host has no name: %w", err)
+	}
+	if k.PodLogsDir == podspec.DefaultLogRoot {
+		n.ContainerLogsDir = cmp.Or(n.ContainerLogsDir, podspec.DefaultLogLinks)
+	}
+	for _, path := range []*string{&n.RootDir, &k.PodLogsDir, &n.ContainerLogsDir} {
+		if absolute, err := filepath.Abs(*path); *path != "" && err == nil { // the path stays as it is where there is no working directory
+			*path = absolute
+		}
+	}
+	if len(n.NodeIPs) == 0 && !d.InCluster() && k.ContainerRuntimeEndpoint == "" { // plain processes have the addresses of the host
+		n.NodeIPs = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}
+	}
+	return nil
+}
+
+// Validate returns an error for each field whose value is invalid, and for each field that needs another field or excludes it. Call it after
+// SetDefaults.
+func (d *Documents) Validate() error {
+	n, k, cluster := &d.Node, &d.Kubelet, d.InCluster()
+	errs := []error{k.Validate()}
+	for _, conflict := range []struct {
+		present bool
+		message string
+	}{
+		{n.ObjectsDir != "" && cluster, "objectsDir and kubeconfig are both set: config maps and secrets are those of the API server"},
+		{n.ManifestSocket != "" && k.StaticPodPath == "", "manifestSocket needs staticPodPath: the directory that the socket serves"},
+		{n.KeepObjects && !cluster, "keepObjects needs kubeconfig: other config maps and secrets are on disk already"},
+		{k.RotateCertificates && n.Kubeconfig == "", "rotateCertificates needs kubeconfig: the certificate is written there"},
+		{n.BootstrapKubeconfig != "" && !k.RotateCertificates, "bootstrapKubeconfig needs rotateCertificates"},
+		{k.ServerTLSBootstrap && !cluster, "serverTLSBootstrap needs kubeconfig: the certificate is for the addresses of its Node"},
+		{*k.CgroupsPerQOS && k.ContainerRuntimeEndpoint == "", "cgroupsPerQOS needs containerRuntimeEndpoint: a runtime that has cgroups"},
+		{
+			*k.EnableServer && k.Authorization.Mode == webhook && !cluster,
+			"authorization.mode Webhook needs kubeconfig: the API server decides",
+		},
+		{
+			*k.EnableServer && *k.Authentication.Webhook.Enabled && !cluster,
+			"authentication.webhook.enabled needs kubeconfig: the API server knows the user of a token",
+		},
+	} {
+		if conflict.present {
+			errs = append(errs, errors.New(conflict.message))
+		}
+	}
+	return errors.Join(errs...)
+}

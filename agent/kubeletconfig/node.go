@@ -1,0 +1,70 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeletconfig
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/seed81659283/nodeagent/images/credential"
+)
+
+// NodeAPIVersion and NodeKind are the type of the document of a NodeConfiguration.
+const (
+	NodeAPIVersion = "nodeagent/v1alpha1"
+	NodeKind       = "NodeConfiguration"
+)
+
+// NodeConfiguration holds the settings that a kubelet takes from its flags, and settings that no kubelet has. A field's zero value means its
+// default, which the comment names.
+type NodeConfiguration struct {
+	metav1.TypeMeta `json:",inline"`
+
+	NodeName   string            `json:"nodeName,omitempty"`   // --hostname-override; the name of the host
+	NodeIPs    []netip.Addr      `json:"nodeIPs,omitempty"`    // --node-ip; those of the Node object, or 127.0.0.1 for plain processes without a cluster
+	NodeLabels map[string]string `json:"nodeLabels,omitempty"` // --node-labels
+	Reregister bool              `json:"reregister,omitempty"` // recreate a deleted Node object
+	RootDir    string            `json:"rootDir,omitempty"`    // --root-dir; /var/lib/nodeagent
+
+	Kubeconfig          string `json:"kubeconfig,omitempty"`          // --kubeconfig; none: the node belongs to no cluster, and pods have no service accounts
+	BootstrapKubeconfig string `json:"bootstrapKubeconfig,omitempty"` // --bootstrap-kubeconfig; needs rotateCertificates
+
+	ObjectsDir     string `json:"objectsDir,omitempty"`     // config maps, secrets, services and volumes of a node without a cluster, see objects.Dir
+	KeepObjects    bool   `json:"keepObjects,omitempty"`    // objects of running pods are kept on disk, for restarts while the API server is unavailable
+	ManifestSocket string `json:"manifestSocket,omitempty"` // unix socket that serves the manifests of staticPodPath to read and write, see source.NewHandler
+	SharedMounts   bool   `json:"sharedMounts,omitempty"`   // for mountPropagation, where the root of the host is no shared mount
+
+	DockerConfigFiles        []string                `json:"dockerConfigFiles,omitempty"`        // registry credentials; the first file that exists counts
+	CredentialProviders      credential.PluginConfig `json:"credentialProviders,omitempty"`      // --image-credential-provider-config
+	CredentialProviderBinDir string                  `json:"credentialProviderBinDir,omitempty"` // --image-credential-provider-bin-dir
+
+	ParallelStarts   int        `json:"parallelStarts,omitempty"`   // pods that start at the same time; twice the processors
+	ContainerLogsDir string     `json:"containerLogsDir,omitempty"` // links for log collectors; /var/log/containers where podLogsDir is /var/log/pods, else none
+	ForeignPods      bool       `json:"foreignPods,omitempty"`      // also remove orphaned containers that another agent, or no agent, has created
+	DrainOnExit      bool       `json:"drainOnExit,omitempty"`      // terminate the pods when Run ends
+	LogLevel         slog.Level `json:"logLevel,omitempty"`         // INFO
+	SystemBus        string     `json:"systemBus,omitempty"`        // socket of the message bus of logind; the system's
+	LogindConfigDir  string     `json:"logindConfigDir,omitempty"`  // where logind reads how long to wait; the system's
+}
+
+// parse decodes a document. An error names the field.
+func (n *NodeConfiguration) parse(document []byte) error {
+	fields := map[string]json.RawMessage{}
+	if err := yaml.UnmarshalStrict(document, &fields); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(fields)) { // one by one: errors of the decoder do not name the field
+		if err := yaml.UnmarshalStrict(fmt.Appendf(nil, "{%q: %s}", name, fields[name]), n); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,40 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podsapi_test
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/nodeapi/podsapi"
+)
+
+// states are the pods of a node.
+type states []lifecycle.PodState
+
+func (s states) Pods() []lifecycle.PodState { return s }
+
+func (s states) Active() ([]*corev1.Pod, bool) { return nil, true }
+
+func TestPodsOfSkipsPodsThatNoSourceLists(t *testing.T) {
+	listed, deleted, status := &corev1.Pod{}, &corev1.Pod{}, &corev1.PodStatus{}
+	pods, complete := podsapi.PodsOf(states{{Spec: deleted, Deleted: true}, {Spec: listed, Status: status}}).Pods()
+	require.True(t, complete)
+	require.Len(t, pods, 1)
+	require.Same(t, listed, pods[0].Pod)
+	require.Same(t, status, pods[0].Status)
+}
+
+func TestListenAndRunLogsAPathThatIsTooLong(t *testing.T) {
+	var log bytes.Buffer
+	server := podsapi.New(podsapi.PodsOf(states{}), podsapi.Options{})
+	require.NoError(t, server.ListenAndRun(t.Context(), "/tmp/"+strings.Repeat("x", 200), slog.New(slog.NewTextHandler(&log, nil))))
+	require.Contains(t, log.String(), "the pods API is not served")
+}
