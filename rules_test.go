@@ -37,6 +37,21 @@ func TestSizes(t *testing.T) {
 	report(t, s.Check(load(t)))
 }
 
+// Package agent connects engines, and decides nothing. A rule of a node that is written there can be used by no program that wires the engines
+// itself, and is tested only with a whole node. Code that does not fit into these lines mostly is such a rule: it belongs into the package of its
+// engine.
+func TestAgentOnlyWires(t *testing.T) {
+	const limit = 1500
+	lines := 0
+	for _, f := range load(t).Files {
+		if f.Dir() == "agent" && f.Go != nil && !f.Test() {
+			lines += strings.Count(f.Text, "\n")
+		}
+	}
+	assert.Positive(t, lines)
+	assert.LessOrEqual(t, lines, limit, "package agent has %d lines, not at most %d", lines, limit)
+}
+
 // The program in README.md is vetted as it stands, in a directory of its own.
 func TestQuickStart(t *testing.T) {
 	readme, err := os.ReadFile("README.md")
