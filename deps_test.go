@@ -153,13 +153,13 @@ lifecycle/userns       max  75: cri internal/atomicfile API
 internal/lifecycle/hook         max  70: cri lifecycle/podspec internal/redirect internal/sleep API
 lifecycle/podstore     max  75: internal/atomicfile internal/backoff internal/runonce internal/safeyaml internal/sleep lifecycle/podstatus API lifecycle
 lifecycle/source       max  80: internal/atomicfile internal/backoff internal/safeyaml lifecycle/podapi github.com/fsnotify/fsnotify internal/runonce API YAML internal/sleep lifecycle
-apiserver    max 200: cri internal/backoff internal/containers internal/correlator internal/kubeapi internal/required internal/retryqueue internal/runonce internal/sleep lifecycle lifecycle/podstatus internal/lifecycle/statuspatch qos API CLUSTER images/credential internal/atomicfile internal/lifecycle/podenv internal/objectwatch internal/plainfile internal/volume/claim internal/volume/podcert internal/volume/token internal/volume/trustbundle lifecycle/podevents internal/lifecycle/podset
+apiserver    max 200: cri internal/backoff internal/containers internal/correlator internal/kubeapi internal/required internal/retryqueue internal/runonce internal/sleep lifecycle lifecycle/podstatus internal/lifecycle/statuspatch qos API CLUSTER images/credential internal/atomicfile internal/lifecycle/podenv internal/objectwatch internal/plainfile internal/volume/claim internal/volume/podcert internal/volume/token internal/volume/trustbundle lifecycle/podevents internal/lifecycle/podset internal/notexist volume
 apiserver/apiservertest max 200: k8s.io/client-go/rest testing lifecycle/podapi API
 lifecycle/objects      max  80: internal/objectwatch internal/safeyaml API sigs.k8s.io/yaml github.com/fsnotify/fsnotify
 
 # Volumes: the engine knows no plugin, and what decides does no I/O.
 volume                 max  75: internal/backoff internal/dirlock internal/fielderr internal/listener internal/mount internal/nowait internal/podfield internal/podvolume internal/runonce internal/sleep lifecycle/podspec internal/volume/claim volume/internal/blockmap internal/volume/plan internal/volume/record internal/volume/selinux volume/subpath API internal/notexist
-internal/volume/record max  75: internal/atomicfile internal/plainfile API
+internal/volume/record max  75: internal/atomicfile internal/plainfile API internal/notexist
 volume/internal/blockmap max   0: internal/blockdev internal/mount internal/notexist
 internal/volume/claim           max  75: internal/containers internal/nodeselector internal/optional API
 internal/volume/plan            max   0: internal/backoff internal/sleep
