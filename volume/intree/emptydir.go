@@ -21,7 +21,7 @@ import (
 
 // emptyDir makes directories, tmpfs and hugetlbfs that pods find empty.
 type emptyDir struct {
-	*node
+	node *node
 }
 
 // fileMode returns the permissions of mode, with the sticky bit of 01000 as package os has it.
@@ -78,7 +78,7 @@ func (d *emptyDir) filesystem(v volume.Volume, medium corev1.StorageMedium) (fun
 	case medium == corev1.StorageMediumDefault:
 		return nil, nil
 	case medium == corev1.StorageMediumMemory:
-		return tmpfs(d.memorySize(v.Pod, v.Source.EmptyDir)), nil
+		return tmpfs(d.node.memorySize(v.Pod, v.Source.EmptyDir)), nil
 	case isHugePages(medium):
 		size, err := pageSize(v.Pod, medium)
 		if err != nil {
@@ -99,7 +99,7 @@ func (d *emptyDir) TearDown(ctx context.Context, v volume.Volume) error {
 		}
 	}
 	project := projquota.Of(v.Dir)
-	if err := d.remove(ctx, v); err != nil {
+	if err := d.node.remove(ctx, v); err != nil {
 		return err
 	}
 	d.unlimit(v, project)
@@ -112,11 +112,11 @@ func (d *emptyDir) TearDown(ctx context.Context, v volume.Volume) error {
 // Usage measures the file system of a volume that has its own, what its quota counts, and else what is in the directory.
 func (d *emptyDir) Usage(ctx context.Context, v volume.Volume) (volume.Usage, error) {
 	if mayLimit(v.Pod) {
-		if u, ok := d.quotaUsage(ctx, v.Dir); ok {
+		if u, ok := d.node.quotaUsage(ctx, v.Dir); ok {
 			return u, nil
 		}
 	}
-	return d.usage(ctx, v.Dir)
+	return d.node.usage(ctx, v.Dir)
 }
 
 // memorySize returns how large a tmpfs may be: the least of what the node has for pods, of the limit of the pod, and of the limit of

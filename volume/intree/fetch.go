@@ -20,7 +20,7 @@ import (
 
 // fetch collects what one volume is made of.
 type fetch struct {
-	*node
+	node    *node
 	tokens  *token.Cache
 	bundles *trustbundle.Reader
 	pod     *corev1.Pod
@@ -30,10 +30,10 @@ type fetch struct {
 // inputs returns what the volume is made of. What does not exist is left out, and package payload knows which volumes can do
 // without.
 func (f *fetch) inputs(ctx context.Context) (in payload.Inputs, err error) {
-	in.Allocatable = f.allocatable()
+	in.Allocatable = f.node.allocatable()
 	in.ConfigMaps, in.Secrets = map[string]*corev1.ConfigMap{}, map[string]*corev1.Secret{}
 	for want := range payload.Wants(f.volume) {
-		if f.Objects == nil {
+		if f.node.options.Objects == nil {
 			break
 		}
 		switch want.Kind {
@@ -63,7 +63,7 @@ func get[T any](ctx context.Context, f *fetch, found map[string]*T, name string,
 	if _, ok := found[name]; ok {
 		return nil
 	}
-	object, err := fetch(f.Objects, ctx, f.pod.Namespace, name)
+	object, err := fetch(f.node.options.Objects, ctx, f.pod.Namespace, name)
 	switch {
 	case err == nil:
 		found[name] = object
@@ -94,8 +94,8 @@ func (f *fetch) projected(ctx context.Context, i int, s *corev1.VolumeProjection
 			return fmt.Errorf("cluster trust bundle: %w", err)
 		}
 		in.TrustBundles[i] = bundle
-	case s.PodCertificate != nil && f.Certificates != nil:
-		c, err := f.Certificates.Certificate(ctx, f.pod, f.volume.Name, i)
+	case s.PodCertificate != nil && f.node.options.Certificates != nil:
+		c, err := f.node.options.Certificates.Certificate(ctx, f.pod, f.volume.Name, i)
 		if err != nil {
 			return fmt.Errorf("pod certificate: %w", err)
 		}

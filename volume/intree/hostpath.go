@@ -22,7 +22,7 @@ import (
 
 // hostPath gives pods files and directories of the host. It leaves nothing on disk but what the type asks it to make.
 type hostPath struct {
-	*node
+	node *node
 }
 
 // Check refuses paths that lead back, and types that do not exist.
@@ -60,7 +60,7 @@ func (h *hostPath) SetUp(ctx context.Context, v volume.Volume) (volume.Mount, er
 	// Who serves the path may be dead, which is to hold up this pod and not the runtime.
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	err := h.calls.Do(ctx, path, func() error {
+	err := h.node.calls.Do(ctx, path, func() error {
 		if typ == corev1.HostPathUnset {
 			_, _ = os.Stat(path) // whatever it is
 			return nil

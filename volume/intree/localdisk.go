@@ -29,7 +29,7 @@ const defaultFS = "ext4"
 // local gives pods directories and block devices of the node that a PV names (pkg/volume/local). A directory is bound for each pod.
 // A device is given to containers as it is, or has its file system mounted once, which is bound for each pod.
 type local struct {
-	*node
+	node *node
 }
 
 var (
@@ -58,7 +58,7 @@ func (l *local) Device(_ context.Context, v volume.Volume) (volume.Device, error
 // device reports whether the path of a PV is a block device, or else a directory. Who serves the path may be dead.
 func (l *local) device(ctx context.Context, v volume.Volume) (bool, error) {
 	path, found := v.PV.Spec.Local.Path, make(chan fs.FileMode, 1)
-	err := l.calls.Do(ctx, path, func() error {
+	err := l.node.calls.Do(ctx, path, func() error {
 		info, err := os.Stat(path)
 		if err == nil {
 			found <- info.Mode()
@@ -103,7 +103,7 @@ func (l *local) Stage(ctx context.Context, v volume.Volume) error {
 	if v.ReadOnly {
 		options = append([]string{"ro"}, options...)
 	}
-	return l.calls.Do(ctx, dir, func() error { return mount.Disk(source.Path, dir, kind, options) })
+	return l.node.calls.Do(ctx, dir, func() error { return mount.Disk(source.Path, dir, kind, options) })
 }
 
 // Unstage unmounts the file system of a block device.
@@ -111,7 +111,7 @@ func (l *local) Unstage(ctx context.Context, v volume.Volume) error {
 	if v.StagingDir == "" {
 		return nil
 	}
-	if err := l.unmounter.Unmount(ctx, v.StagingDir); err != nil {
+	if err := l.node.unmounter.Unmount(ctx, v.StagingDir); err != nil {
 		return err
 	}
 	return notexist.Ignore(os.Remove(v.StagingDir))
@@ -149,7 +149,7 @@ func (l *local) SetUp(ctx context.Context, v volume.Volume) (volume.Mount, error
 	if err := os.Mkdir(v.Dir, 0o750); err != nil && !errors.Is(err, os.ErrExist) {
 		return m, err
 	}
-	if err := l.calls.Do(ctx, source, func() error { return bindAs(source, v) }); err != nil {
+	if err := l.node.calls.Do(ctx, source, func() error { return bindAs(source, v) }); err != nil {
 		return m, err
 	}
 	return m, l.own(ctx, v, false)
@@ -189,7 +189,7 @@ func (l *local) warnGroup(ctx context.Context, v volume.Volume, source string) {
 		return
 	}
 	found := make(chan int64, 1)
-	err := l.calls.Do(ctx, source, func() error {
+	err := l.node.calls.Do(ctx, source, func() error {
 		now, err := groupOf(source)
 		found <- now
 		return err
@@ -207,7 +207,7 @@ func (l *local) TearDown(ctx context.Context, v volume.Volume) error {
 	if v.Block {
 		return nil
 	}
-	if err := l.binds.Unmount(ctx, v.Dir); err != nil {
+	if err := l.node.binds.Unmount(ctx, v.Dir); err != nil {
 		return err
 	}
 	return notexist.Ignore(os.Remove(v.Dir))
@@ -231,5 +231,5 @@ func (l *local) Usage(ctx context.Context, v volume.Volume) (volume.Usage, error
 		size, err := blockdev.Size(v.Dir)
 		return volume.Usage{CapacityBytes: size}, err
 	}
-	return l.statfs(ctx, v.Dir)
+	return l.node.statfs(ctx, v.Dir)
 }

@@ -30,7 +30,7 @@ const maxMountOutput = 4 << 10
 
 // nfs mounts exports of NFS servers, by mount(8), which negotiates with them (pkg/volume/nfs).
 type nfs struct {
-	*node
+	node *node
 }
 
 var (
@@ -112,7 +112,7 @@ func mountCommand(ctx context.Context, args []string) error {
 
 // TearDown unmounts the export, by force if its server does not answer, and then lazily.
 func (n *nfs) TearDown(ctx context.Context, v volume.Volume) error {
-	if err := n.unmounter.Unmount(ctx, v.Dir); err != nil {
+	if err := n.node.unmounter.Unmount(ctx, v.Dir); err != nil {
 		return err
 	}
 	return notexist.Ignore(os.Remove(v.Dir))
@@ -120,5 +120,5 @@ func (n *nfs) TearDown(ctx context.Context, v volume.Volume) error {
 
 // Usage returns how full the file system of the server is.
 func (n *nfs) Usage(ctx context.Context, v volume.Volume) (volume.Usage, error) {
-	return n.statfs(ctx, v.Dir)
+	return n.node.statfs(ctx, v.Dir)
 }

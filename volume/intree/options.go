@@ -51,7 +51,7 @@ type Options struct {
 
 // node is what the plugins share.
 type node struct {
-	Options
+	options   Options
 	unmounter mount.Unmounter
 	binds     mount.Unmounter // of what others use, too
 	calls     nowait.Calls    // about file systems that may not answer
@@ -59,15 +59,15 @@ type node struct {
 }
 
 func (n *node) allocatable() corev1.ResourceList {
-	if n.Allocatable == nil {
+	if n.options.Allocatable == nil {
 		return nil
 	}
-	return n.Allocatable()
+	return n.options.Allocatable()
 }
 
 // Plugins returns the plugins by their names.
 func Plugins(o Options) map[string]volume.Plugin {
-	n := &node{Options: o}
+	n := &node{options: o}
 	n.binds.NoForce = true
 	files := func(memory bool) *written { return &written{node: n, memory: memory} }
 	projected := files(true)

@@ -22,7 +22,7 @@ func (d *emptyDir) limit(ctx context.Context, v volume.Volume) error {
 		return nil
 	}
 	size := uint64(limit.Value())
-	err := d.calls.Do(ctx, "quota "+v.Dir, func() error { return d.projects.Limit(v.Dir, size) })
+	err := d.node.calls.Do(ctx, "quota "+v.Dir, func() error { return d.node.projects.Limit(v.Dir, size) })
 	if errors.Is(err, errors.ErrUnsupported) {
 		return nil
 	}

@@ -25,7 +25,7 @@ const fetchTimeout = 10 * time.Second
 
 // written makes volumes whose files the agent writes, and keeps them up to date.
 type written struct {
-	*node
+	node    *node
 	memory  bool                // on a tmpfs
 	tokens  *token.Cache        // nil: there are none
 	bundles *trustbundle.Reader // likewise
@@ -37,7 +37,7 @@ func (w *written) Check(_ *corev1.Pod, v *corev1.Volume, path *field.Path) field
 	refuse := func(path *field.Path, what string) {
 		errs = append(errs, field.Forbidden(path, "not supported on this node: "+what))
 	}
-	if w.Objects == nil {
+	if w.node.options.Objects == nil {
 		for want := range payload.Wants(v) {
 			if !want.Optional {
 				refuse(path, "there are no config maps and secrets")
@@ -55,7 +55,7 @@ func (w *written) Check(_ *corev1.Pod, v *corev1.Volume, path *field.Path) field
 			refuse(path.Child("serviceAccountToken"), "service account tokens")
 		case s.ClusterTrustBundle != nil && w.bundles == nil:
 			refuse(path.Child("clusterTrustBundle"), "cluster trust bundles")
-		case s.PodCertificate != nil && w.Certificates == nil:
+		case s.PodCertificate != nil && w.node.options.Certificates == nil:
 			refuse(path.Child("podCertificate"), "pod certificates")
 		}
 	}
@@ -96,7 +96,7 @@ func (w *written) SetUp(ctx context.Context, v volume.Volume) (volume.Mount, err
 		return m, err
 	}
 	if w.memory {
-		if err := mountOnce(ctx, v.Dir, tmpfs(w.memorySize(v.Pod, nil))); err != nil {
+		if err := mountOnce(ctx, v.Dir, tmpfs(w.node.memorySize(v.Pod, nil))); err != nil {
 			return m, err
 		}
 	}
@@ -124,13 +124,13 @@ func (w *written) setPerms(ctx context.Context, v volume.Volume) func(string) er
 
 // TearDown unmounts and removes the directory.
 func (w *written) TearDown(ctx context.Context, v volume.Volume) error {
-	if err := w.remove(ctx, v); err != nil {
+	if err := w.node.remove(ctx, v); err != nil {
 		return err
 	}
 	if w.tokens != nil {
 		w.tokens.Forget(v.UID)
 	}
-	if f, ok := w.Certificates.(forgetter); ok && w.memory {
+	if f, ok := w.node.options.Certificates.(forgetter); ok && w.memory {
 		f.Forget(v.UID)
 	}
 	return nil
@@ -138,7 +138,7 @@ func (w *written) TearDown(ctx context.Context, v volume.Volume) error {
 
 // Usage measures what is in the directory, or its tmpfs.
 func (w *written) Usage(ctx context.Context, v volume.Volume) (volume.Usage, error) {
-	return w.usage(ctx, v.Dir)
+	return w.node.usage(ctx, v.Dir)
 }
 
 // files fetches what a volume is made of, and returns its files.
