@@ -25,8 +25,8 @@ const (
 
 // work is the removals of one pass.
 type work struct {
-	*found
-	g *Images
+	found *found
+	g     *Images
 
 	removed int
 	kept    []Kept
@@ -50,8 +50,8 @@ func (w *work) free(ctx context.Context, want uint64, disk Disk) error {
 		w.freed = w.measure(ctx, want, sizes, disk)
 		return w.freed >= want
 	}
-	for ; next < len(w.plan.Unused) && ctx.Err() == nil; next++ {
-		image := &w.plan.Unused[next]
+	for ; next < len(w.found.plan.Unused) && ctx.Err() == nil; next++ {
+		image := &w.found.plan.Unused[next]
 		if w.remove(ctx, image, RemovedForSpace) {
 			if sizes = add(sizes, image.Size); enough() {
 				next++
@@ -59,7 +59,7 @@ func (w *work) free(ctx context.Context, want uint64, disk Disk) error {
 			}
 		}
 	}
-	for _, image := range w.plan.Unused[next:] {
+	for _, image := range w.found.plan.Unused[next:] {
 		w.kept = append(w.kept, Kept{image, WhyEnough})
 	}
 	if got := min(want, sizes); w.freed < got { // all has gone that can, and is yet to be seen
@@ -112,10 +112,10 @@ func (w *work) measure(ctx context.Context, want, sizes uint64, before Disk) uin
 
 // remove removes an image, and reports whether it is gone.
 func (w *work) remove(ctx context.Context, image *Image, reason RemovalReason) bool {
-	listed := w.present[image.ID]
+	listed := w.found.present[image.ID]
 	release := func() {}
 	if w.g.opts.Puller != nil {
-		claim, ok := w.g.opts.Puller.Claim(listed, w.listed)
+		claim, ok := w.g.opts.Puller.Claim(listed, w.found.listed)
 		if !ok {
 			w.kept = append(w.kept, Kept{*image, WhyHeld})
 			return false

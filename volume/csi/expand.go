@@ -17,19 +17,19 @@ func (p *Plugin) NodeExpand(ctx context.Context, v volume.Volume, e volume.Expan
 	if err != nil {
 		return err
 	}
-	defer op.close()
+	defer op.client.close()
 	if !op.can[expands] {
 		return nil
 	}
 	u := use{can: op.can}
-	if u.secrets, err = p.secret(ctx, "nodeExpandSecretRef", op.expandSecret); err != nil {
+	if u.secrets, err = p.secret(ctx, "nodeExpandSecretRef", op.spec.expandSecret); err != nil {
 		return err
 	}
 	staged := v.StagingDir
 	if !op.can[stages] {
 		staged = ""
 	}
-	request := op.expandRequest(publishPath(&v), staged, e.New, u)
-	_, err = call(ctx, op.client, "NodeExpandVolume", op.node.NodeExpandVolume, request, values(u.secrets)...)
+	request := op.spec.expandRequest(publishPath(&v), staged, e.New, u)
+	_, err = call(ctx, op.client, "NodeExpandVolume", op.client.node.NodeExpandVolume, request, values(u.secrets)...)
 	return err
 }

@@ -17,7 +17,7 @@ import (
 // giveToGroup gives the files of a volume to the group of the pod, unless the driver has done that or nobody wants it.
 func (op *operation) giveToGroup(ctx context.Context, v *volume.Volume, dir string) error {
 	group := fsGroup(v.Pod)
-	if op.can[mountsGroup] || !op.object.changesGroup(&op.volumeSpec, group) {
+	if op.can[mountsGroup] || !op.object.changesGroup(&op.spec, group) {
 		return nil
 	}
 	o := fsgroup.Options{

@@ -26,9 +26,9 @@ func (p *Plugin) SetUp(ctx context.Context, v volume.Volume) (volume.Mount, erro
 	if err != nil {
 		return asItIs(&v, volume.Mount{}, undone(&v, isPublished, err))
 	}
-	defer op.close()
-	m := volume.Mount{HostPath: publishPath(&v), ReadOnly: op.readOnly, Refresh: op.object.republish}
-	if err := op.object.allows(op.volumeSpec.driver, op.mode); err != nil && !op.block { // as in the kubelet
+	defer op.client.close()
+	m := volume.Mount{HostPath: publishPath(&v), ReadOnly: op.spec.readOnly, Refresh: op.object.republish}
+	if err := op.object.allows(op.spec.driver, op.spec.mode); err != nil && !op.spec.block { // as in the kubelet
 		return m, undone(&v, isPublished, err)
 	}
 	u, err := p.publishUse(ctx, op, &v)
@@ -39,14 +39,14 @@ func (p *Plugin) SetUp(ctx context.Context, v volume.Volume) (volume.Mount, erro
 		return m, err
 	}
 	staged := v.StagingDir
-	if !op.block && !op.can[stages] || op.mode != persistentMode {
+	if !op.spec.block && !op.can[stages] || op.spec.mode != persistentMode {
 		staged = ""
 	}
-	_, err = call(ctx, op.client, "NodePublishVolume", op.node.NodePublishVolume, op.publishRequest(m.HostPath, staged, u), u.hide...)
+	_, err = call(ctx, op.client, "NodePublishVolume", op.client.node.NodePublishVolume, op.spec.publishRequest(m.HostPath, staged, u), u.hide...)
 	if err != nil {
 		return m, failed(&v, err, func() (bool, error) { return removePublished(&v) })
 	}
-	if op.block {
+	if op.spec.block {
 		return m, nil
 	}
 	m.SELinuxRelabel = v.SELinuxLabel == "" && hasSELinuxLabels(m.HostPath)
@@ -70,19 +70,19 @@ func asItIs(v *volume.Volume, m volume.Mount, err error) (volume.Mount, error) {
 
 // publishUse collects what a driver is told when it gives a volume to a pod.
 func (p *Plugin) publishUse(ctx context.Context, op *operation, v *volume.Volume) (u use, err error) {
-	u.can, u.attributes = op.can, op.attributes
-	if u.publishContext, err = p.publishContext(ctx, &op.volumeSpec, &op.object); err != nil {
+	u.can, u.attributes = op.can, op.spec.attributes
+	if u.publishContext, err = p.publishContext(ctx, &op.spec, &op.object); err != nil {
 		return u, err
 	}
-	if u.secrets, err = p.secret(ctx, "nodePublishSecretRef", op.publishSecret); err != nil {
+	if u.secrets, err = p.secret(ctx, "nodePublishSecretRef", op.spec.publishSecret); err != nil {
 		return u, err
 	}
 	u.hide = values(u.secrets)
 	if op.object.podInfo {
-		u.attributes = with(u.attributes, podInfo(v.Pod, op.mode))
+		u.attributes = with(u.attributes, podInfo(v.Pod, op.spec.mode))
 	}
-	op.mountOptions = mountOptions(&op.volumeSpec, v)
-	if op.block {
+	op.spec.mountOptions = mountOptions(&op.spec, v)
+	if op.spec.block {
 		return u, nil
 	}
 	text, tokens, err := p.tokens(ctx, &op.object, v.Pod)
@@ -106,12 +106,12 @@ func (p *Plugin) publishUse(ctx context.Context, op *operation, v *volume.Volume
 // prepare makes the directory that a volume is published in, and writes its data. The driver makes what is published.
 func (p *Plugin) prepare(op *operation, v *volume.Volume, at string) error {
 	dir := filepath.Dir(at)
-	if err := os.MkdirAll(dir, 0o750); err != nil || op.block {
+	if err := os.MkdirAll(dir, 0o750); err != nil || op.spec.block {
 		return err
 	}
 	return saveData(dir, labeled(map[string]string{
-		keySpec: v.Spec, keyHandle: op.handle, keyDriver: op.volumeSpec.driver, keyNode: p.opts.NodeName, keyMode: string(op.mode),
-		keyAttachment: attachmentName(op.handle, op.volumeSpec.driver, p.opts.NodeName),
+		keySpec: v.Spec, keyHandle: op.spec.handle, keyDriver: op.spec.driver, keyNode: p.opts.NodeName, keyMode: string(op.spec.mode),
+		keyAttachment: attachmentName(op.spec.handle, op.spec.driver, p.opts.NodeName),
 	}, v))
 }
 

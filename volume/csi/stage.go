@@ -21,8 +21,8 @@ import (
 
 // operation is what the calls about one volume share.
 type operation struct {
-	*client
-	volumeSpec
+	client *client
+	spec   volumeSpec
 	object object
 	can    capabilities
 }
@@ -31,17 +31,17 @@ type operation struct {
 // closes it.
 func (p *Plugin) begin(ctx context.Context, v *volume.Volume) (op *operation, err error) {
 	op = &operation{}
-	if op.volumeSpec, err = specOf(v); err != nil {
+	if op.spec, err = specOf(v); err != nil {
 		return nil, err
 	}
-	if op.client, err = p.open(ctx, op.volumeSpec.driver); err != nil {
+	if op.client, err = p.open(ctx, op.spec.driver); err != nil {
 		return nil, err
 	}
-	if op.object, err = p.object(ctx, op.volumeSpec.driver); err == nil {
-		op.can, err = op.capabilities(ctx)
+	if op.object, err = p.object(ctx, op.spec.driver); err == nil {
+		op.can, err = op.client.capabilities(ctx)
 	}
 	if err != nil {
-		op.close()
+		op.client.close()
 		return nil, err
 	}
 	return op, nil
@@ -107,12 +107,12 @@ func (p *Plugin) Stage(ctx context.Context, v volume.Volume) error {
 	if err != nil {
 		return undone(&v, isStaged, err)
 	}
-	defer op.close()
+	defer op.client.close()
 	u, err := p.stageUse(ctx, op, &v)
 	if err != nil {
 		return undone(&v, isStaged, err)
 	}
-	if op.block { // which the kubelet knows by its data, staged or not
+	if op.spec.block { // which the kubelet knows by its data, staged or not
 		if err := p.saveBlock(op, &v); err != nil {
 			return err
 		}
@@ -123,13 +123,13 @@ func (p *Plugin) Stage(ctx context.Context, v volume.Volume) error {
 	if err := os.MkdirAll(v.StagingDir, 0o750); err != nil {
 		return err
 	}
-	if !op.block {
-		data := map[string]string{keyHandle: op.handle, keyDriver: op.volumeSpec.driver}
+	if !op.spec.block {
+		data := map[string]string{keyHandle: op.spec.handle, keyDriver: op.spec.driver}
 		if err := saveData(filepath.Dir(v.StagingDir), labeled(data, &v)); err != nil {
 			return err
 		}
 	}
-	_, err = call(ctx, op.client, "NodeStageVolume", op.node.NodeStageVolume, op.stageRequest(v.StagingDir, u), u.hide...)
+	_, err = call(ctx, op.client, "NodeStageVolume", op.client.node.NodeStageVolume, op.spec.stageRequest(v.StagingDir, u), u.hide...)
 	if err != nil {
 		return failed(&v, err, func() (bool, error) { return removeStaging(&v) })
 	}
@@ -139,18 +139,18 @@ func (p *Plugin) Stage(ctx context.Context, v volume.Volume) error {
 // stageUse collects what a driver is told when it stages a volume.
 func (p *Plugin) stageUse(ctx context.Context, op *operation, v *volume.Volume) (u use, err error) {
 	u.can = op.can
-	if u.publishContext, err = p.publishContext(ctx, &op.volumeSpec, &op.object); err != nil {
+	if u.publishContext, err = p.publishContext(ctx, &op.spec, &op.object); err != nil {
 		return u, err
 	}
 	if !op.can[stages] {
 		return u, nil
 	}
-	if u.secrets, err = p.secret(ctx, "nodeStageSecretRef", op.stageSecret); err != nil {
+	if u.secrets, err = p.secret(ctx, "nodeStageSecretRef", op.spec.stageSecret); err != nil {
 		return u, err
 	}
 	u.hide = values(u.secrets)
-	op.mountOptions = mountOptions(&op.volumeSpec, v)
-	if !op.block && op.can[mountsGroup] {
+	op.spec.mountOptions = mountOptions(&op.spec, v)
+	if !op.spec.block && op.can[mountsGroup] {
 		u.group = fsGroup(v.Pod)
 	}
 	return u, nil
@@ -163,8 +163,8 @@ func (p *Plugin) saveBlock(op *operation, v *volume.Volume) error {
 		return err
 	}
 	return saveData(dir, map[string]string{
-		keySpec: v.Spec, keyHandle: op.handle, keyDriver: op.volumeSpec.driver, keyNode: p.opts.NodeName,
-		keyAttachment: attachmentName(op.handle, op.volumeSpec.driver, p.opts.NodeName),
+		keySpec: v.Spec, keyHandle: op.spec.handle, keyDriver: op.spec.driver, keyNode: p.opts.NodeName,
+		keyAttachment: attachmentName(op.spec.handle, op.spec.driver, p.opts.NodeName),
 	})
 }
 
