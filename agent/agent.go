@@ -40,13 +40,6 @@ import (
 )
 
 // Agent is a node: the engines of this module, connected.
-//
-//	API server ◄──statuses, events, mirrors───┐
-//	     └──pods──┐                           │
-//	directory, HTTP ──pods──► store ──► reconciler ──acts through──► cgroups, images, volumes, runtime
-//	                                     ▲      ▲                                       │
-//	                                   probes   └─────changed───── generator ◄───events─┘
-//	                                                                   └──running──► rotator of logs
 type Agent struct {
 	config  Config
 	options Options
@@ -114,7 +107,7 @@ func New(ctx context.Context, config Config, options Options) (_ *Agent, err err
 		}
 	}()
 	pods := &lifecycle.Options{}
-	for _, connect := range []func(context.Context, *lifecycle.Options) error{ // as they are drawn at Agent, from right to left
+	for _, connect := range []func(context.Context, *lifecycle.Options) error{ // each needs the parts before it
 		a.openMetrics, a.readMachine, a.openRuntime, a.listPods, a.connect, a.setPodOptions, a.pullImages, a.isolateAndMount,
 		a.inhibitShutdown, a.evict, a.preempt, a.reconcile, a.collectOrphans, a.serve, a.serveManifests, a.openStore,
 	} {

@@ -75,6 +75,9 @@ func (a *Agent) connect(context.Context, *lifecycle.Options) (err error) {
 // renews the certificate. It does not connect.
 func (a *Agent) identify() (*rest.Config, error) {
 	n := &a.config.Node
+	if a.options.API != nil {
+		return a.options.API, nil
+	}
 	if !a.config.Kubelet.RotateCertificates {
 		config, err := cert.LoadKubeconfig(n.Kubeconfig)
 		if err != nil {

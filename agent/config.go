@@ -15,7 +15,8 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/source"
 )
 
-// Config is the configuration of a node. The zero value of each field means its default.
+// Config is the configuration of a node: Kubelet, a [kubeletconfig.Configuration], has the fields of a kubelet's file, and Node, a
+// [kubeletconfig.NodeConfiguration], those that the kubelet lacks or has as flags, such as nodeName, rootDir and kubeconfig. Zero: the defaults.
 type Config = kubeletconfig.Documents
 
 // LoadConfig reads a file of YAML documents, at most one KubeletConfiguration and one NodeConfiguration. An error begins with the path, and
@@ -37,6 +38,12 @@ func (a *Agent) path(name string) string {
 func complete(c *Config, o *Options) error {
 	if i := slices.Index(o.Sources, nil); i >= 0 {
 		return fmt.Errorf("Options.Sources[%d] is nil", i)
+	}
+	if o.API != nil && c.Node.Kubeconfig == "" { // by kubeconfig the documents decide whether the node belongs to a cluster
+		c.Node.Kubeconfig = "Options.API"
+	}
+	if o.Ephemeral && c.Kubelet.EnableServer == nil {
+		c.Kubelet.EnableServer = new(bool)
 	}
 	evicts := len(c.Kubelet.EvictionHard) > 0 || len(c.Kubelet.EvictionSoft) > 0 // the file has thresholds
 	if err := c.SetDefaults(); err != nil {
@@ -63,6 +70,7 @@ func checkOptions(c *Config, o *Options, evicts bool) error {
 		message string
 	}{
 		{len(names) == 0, "Options.Sources, staticPodPath, staticPodURL and kubeconfig are not set: there would be no pods to run"},
+		{o.API != nil && (c.Node.Kubeconfig != "Options.API" || k.RotateCertificates), "Options.API excludes kubeconfig and rotateCertificates"},
 		{o.Runtime != nil && remote, "Options.Runtime and containerRuntimeEndpoint are both set"},
 		{o.Ephemeral && o.Runtime == nil, "Options.Ephemeral needs Options.Runtime: another runtime reads files of the agent"},
 		{

@@ -22,18 +22,19 @@
 //   - cgroupsPerQOS gives pods their cgroups, and the node its statistics. Without it no limit of a pod as a whole holds, no pod is evicted
 //     unless Options.Measurer is set, and the pages of statistics are empty.
 //   - enableServer serves the kubelet's HTTP API. Without it kubectl logs, exec and top do not work on the node.
+//   - Probes, volumes (where the runtime mounts), image and container GC and log rotation are always there.
 //   - shutdownGracePeriod delays the shutdown of the machine for its pods.
 //
 // # Lifecycle
 //
-// New creates all parts and starts none: it reads the machine, and asks the runtime for its features. Run runs them until its context ends, or a
-// part fails. A stopped agent leaves its pods running; a restarted agent continues with them, unless drainOnExit or Options.Ephemeral is set.
-// Accessors such as Reconciler return the engines, whose methods may be called from any goroutine.
+// New creates all parts and starts none. It reads the machine, and asks the runtime for its features, so the runtime must be up. Run runs the parts
+// until its context ends, or a part fails. A stopped agent leaves its pods running; a restarted agent continues with them, unless drainOnExit or
+// Options.Ephemeral is set. Accessors such as Reconciler return the engines, whose methods may be called from any goroutine.
 //
 // # Errors
 //
 // An error of New names the field or the option, and says what to do. A field of the kubelet's configuration that this version does not support is
-// an error of LoadConfig with its name. An agent whose Run is not called is reported to the Logger after 8 s.
+// an error of LoadConfig with its name. An agent whose Run is not called is reported to the Logger within 10 s.
 //
 // # Differs from the kubelet
 //
@@ -45,6 +46,6 @@
 //
 // To run pods alone: package lifecycle with pleg, as in examples/minimal, is 90 lines and a third of the packages.
 //
-// Test kit: none is needed. Options.Runtime takes the runtime in memory of package critest, and Options.Ephemeral keeps nothing on disk, so that an
-// agent runs in the virtual time of testing/synctest, as TestAgentInVirtualTime does.
+// Test kit: none of its own. With Options.Runtime of package critest, Options.API of package apiservertest and Options.Ephemeral an agent runs in
+// the virtual time of testing/synctest, as TestAgentInVirtualTime does.
 package agent

@@ -25,6 +25,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/agent"
 	"github.com/seed81659283/nodeagent/agent/kubeletconfig"
+	"github.com/seed81659283/nodeagent/apiserver/apiservertest"
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/critest"
 	"github.com/seed81659283/nodeagent/eviction"
@@ -283,4 +284,38 @@ func TestAgentInVirtualTime(t *testing.T) {
 		cancel()
 		wg.Wait()
 	})
+}
+
+// A scheduler is tested with a node whose API server and containers are in memory.
+func ExampleNew_clusterInMemory() {
+	server := apiservertest.NewServer(apiservertest.Options{})
+	defer server.Close()
+	pod := newPod("web", "serve")
+	pod.Spec.NodeName = "n1" // as a scheduler binds it
+	if err := server.Put(pod); err != nil {
+		fmt.Println(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	options := agent.Options{Logger: quiet, Ephemeral: true, Runtime: critest.New(critest.Options{}), API: server.Config()}
+	var config agent.Config
+	config.Node.NodeName = "n1"
+	a, err := agent.New(ctx, config, options)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	done := make(chan error, 1)
+	go func() { done <- a.Run(ctx) }()
+	for ctx.Err() == nil {
+		if p, _ := apiservertest.Get[*corev1.Pod](server, "default", "web"); p.Status.Phase == corev1.PodRunning {
+			fmt.Println(p.Name, "runs on", p.Spec.NodeName)
+			cancel()
+		}
+		time.Sleep(time.Millisecond)
+	}
+	fmt.Println(<-done)
+	// Output:
+	// web runs on n1
+	// <nil>
 }

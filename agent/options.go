@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
 
 	"github.com/seed81659283/nodeagent/cgroups/podtree"
 	"github.com/seed81659283/nodeagent/cri"
@@ -15,7 +16,6 @@ import (
 	"github.com/seed81659283/nodeagent/eviction/podevict"
 	"github.com/seed81659283/nodeagent/gc"
 	"github.com/seed81659283/nodeagent/images"
-	"github.com/seed81659283/nodeagent/internal/lifecycle/podenv"
 	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/lifecycle/podevents"
 	"github.com/seed81659283/nodeagent/lifecycle/source"
@@ -41,6 +41,8 @@ type Options struct {
 	Runtime cri.Runtime
 	// Machine reads the capacity of the machine. Nil: the capacity of this machine.
 	Machine nodestatus.Capacity
+	// API is the API server, in place of kubeconfig; package apiservertest has one in memory. Nil: that of kubeconfig.
+	API *rest.Config
 	// Hosts finds the addresses of the Node object. Nil: the addresses of this machine.
 	Hosts heartbeat.Hosts
 
@@ -50,7 +52,7 @@ type Options struct {
 	// Transform returns the pod to run for a pod of a source. It must not change its argument. Nil: pods run as they are.
 	Transform func(pod *corev1.Pod) *corev1.Pod
 	// Objects are the config maps, secrets and services of a node without a cluster. Nil: those of objectsDir.
-	Objects podenv.Objects
+	Objects lifecycle.Objects
 
 	// Admit decides whether a pod may run, before the checks of the node. Nil: every pod may.
 	Admit lifecycle.Admit
@@ -65,7 +67,7 @@ type Options struct {
 	Plugins map[string]volume.Plugin
 
 	// Ephemeral keeps no pods, results of probes, records of images and logs of containers on disk. It needs a Runtime that reads no files of the
-	// agent, such as one in memory. False: they are in rootDir and podLogsDir.
+	// agent, such as one in memory. rootDir is not used, and enableServer is false by default. False: they are in rootDir and podLogsDir.
 	Ephemeral bool
 	// OwnProcess lets New set the memory limit of the Go runtime to 80 % of the cgroup's and turn off heap profiles that no handler serves, and Run
 	// return unused memory to the system. False: the process is left alone.

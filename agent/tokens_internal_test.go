@@ -118,11 +118,11 @@ func TestTokensRefused(t *testing.T) {
 
 func TestBadKubeconfigs(t *testing.T) {
 	for text, want := range map[string]string{
-		"clusters: []": "no configuration has been provided",
+		"clusters: []": "current-context: required",
 		"clusters: 1":  "cannot unmarshal number",
-		"{apiVersion: v1, clusters: [{name: c, cluster: {server: x, certificate-authority: /does/not/exist}}], contexts: [{name: x, context: {cluster: c}}], current-context: x}":           "/does/not/exist: no such file",
-		"{apiVersion: v1, clusters: [{name: c, cluster: {server: x, certificate-authority-data: \"%\"}}], contexts: [{name: x, context: {cluster: c}}], current-context: x}":                "illegal base64",
-		"{apiVersion: v1, clusters: [{name: c, cluster: {server: \"https://x\", certificate-authority-data: aGVsbG8=}}], contexts: [{name: x, context: {cluster: c}}], current-context: x}": "unable to load root certificates",
+		"{apiVersion: v1, clusters: [{name: c, cluster: {server: x, certificate-authority: /does/not/exist}}], users: [{name: u, user: {}}], contexts: [{name: x, context: {cluster: c, user: u}}], current-context: x}":           "/does/not/exist: no such file",
+		"{apiVersion: v1, clusters: [{name: c, cluster: {server: x, certificate-authority-data: \"%\"}}], users: [{name: u, user: {}}], contexts: [{name: x, context: {cluster: c, user: u}}], current-context: x}":                "illegal base64",
+		"{apiVersion: v1, clusters: [{name: c, cluster: {server: \"https://x\", certificate-authority-data: aGVsbG8=}}], users: [{name: u, user: {}}], contexts: [{name: x, context: {cluster: c, user: u}}], current-context: x}": "unable to load root certificates",
 	} {
 		path := writeKubeconfig(t, text)
 		_, err := openTokens(path, "n1")

@@ -106,5 +106,5 @@
 //   - The CPU quota of a pod's cgroup is in force once its containers run; in the kubelet before the sandbox is created.
 //     podtree.Options.QuotaFromStart is the kubelet's way.
 //
-// Test kit: package critest has a runtime in memory and in virtual time, lifecycletest the volumes of pods.
+// Test kit: package critest has a runtime in memory and in virtual time, whose Example NodeInMemory runs pods.
 package lifecycle

@@ -21,7 +21,7 @@ type Configuration struct {
 
 	StaticPodPath            string `json:"staticPodPath,omitempty"`            // directory or file of pod manifests; none
 	StaticPodURL             string `json:"staticPodURL,omitempty"`             // asked for pod manifests every 20 s; none
-	PodLogsDir               string `json:"podLogsDir,omitempty"`               // /var/log/pods
+	PodLogsDir               string `json:"podLogsDir,omitempty"`               // /var/log/pods; without containerRuntimeEndpoint: logs in rootDir
 	ContainerRuntimeEndpoint string `json:"containerRuntimeEndpoint,omitempty"` // such as unix:///run/containerd/containerd.sock; empty: plain processes
 
 	RegisterNode              *bool             `json:"registerNode,omitempty"`              // true where there is a kubeconfig; false: it is for tokens alone

@@ -105,9 +105,13 @@ func (d *Documents) InCluster() bool { return d.Node.Kubeconfig != "" && *d.Kube
 // another working directory. It reads the name of the host, and returns an error if nodeName is not set and the host has no name.
 func (d *Documents) SetDefaults() error {
 	n, k := &d.Node, &d.Kubelet
+	n.RootDir = cmp.Or(n.RootDir, defaultRootDir)
+	if k.ContainerRuntimeEndpoint == "" { // log collectors read the kubelet's directory, which plain processes of a user may not write to
+		k.PodLogsDir = cmp.Or(k.PodLogsDir, filepath.Join(n.RootDir, "logs"))
+	}
 	k.SetDefaults(Defaults{Cluster: n.Kubeconfig != "", RemoteRuntime: k.ContainerRuntimeEndpoint != ""})
 	host, err := os.Hostname()
-	n.NodeName, n.RootDir = cmp.Or(n.NodeName, strings.ToLower(host)), cmp.Or(n.RootDir, defaultRootDir)
+	n.NodeName = cmp.Or(n.NodeName, strings.ToLower(host))
 	if n.NodeName == "" {
 		return fmt.Errorf("nodeName: not set, and the host has no name: %w", err)
 	}

@@ -14,7 +14,8 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// NewImage returns an image that has one tag and an ID made of it.
+// NewImage returns an image that has one tag and an ID made of it. Without RepoDigests it counts as imported, so that package gc keeps it: set
+// RepoDigests for an image that a registry serves.
 func NewImage(ref string, size uint64) cri.Image {
 	sum := sha256.Sum256([]byte(ref))
 	return cri.Image{
