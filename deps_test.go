@@ -75,6 +75,7 @@ tests internal/volume/record: internal/volume/claim
 tests internal/volume/payload:           YAML
 tests volume/volumetest:        volume/intree
 tests lifecycle/podstore:       cri lifecycle/podapi pleg
+tests cgroups:                  cgroups/cgroupstest
 tests cgroups/driver:           cgroups/cgroupstest
 tests eviction:                 eviction/evictiontest API
 tests eviction/podevict:        cgroups/cgroupstest cri/critest pleg

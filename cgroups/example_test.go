@@ -5,6 +5,7 @@ package cgroups_test
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/seed81659283/nodeagent/cgroups"
 )
@@ -63,4 +64,52 @@ func ExampleParsePressure() {
 			"full avg10=4.00 avg60=1.00 avg300=0.20 total=1200000\n"))
 	fmt.Println(p.Some.Avg10, p.Full.Total, err)
 	// Output: 12.5 1.2s <nil>
+}
+
+// The least and the most that a CPU request becomes, whatever a pod requests.
+func ExampleCPUShares() {
+	for _, milli := range []int64{0, 1, 250, 1 << 40} {
+		shares := cgroups.CPUShares(milli)
+		weight := cgroups.WeightFromShares(shares, cgroups.WeightLinear)
+		fmt.Println(milli, shares, shares == cgroups.MinShares, shares == cgroups.MaxShares, weight == cgroups.MinWeight, weight == cgroups.MaxWeight)
+	}
+	// Output:
+	// 0 2 true false true false
+	// 1 2 true false true false
+	// 250 256 false false false false
+	// 1099511627776 262144 false true false true
+}
+
+// A limit of 5 millicores in periods of several lengths: a quota is at least MinQuota, so that a short period allows more than the limit.
+func ExampleCPUQuota() {
+	for _, period := range []uint64{cgroups.MinPeriod, cgroups.DefaultPeriod, cgroups.MaxPeriod} {
+		quota := cgroups.CPUQuota(5, period)
+		fmt.Println(quota, period, quota == cgroups.MinQuota, cgroups.QuotaToMilli(quota, period))
+	}
+	// Output:
+	// 1000 1000 true 1000
+	// 1000 100000 true 10
+	// 5000 1000000 false 5
+}
+
+// A program that sets the limit of its own systemd unit, here 1.1 % of a CPU: systemd knows whole percents only.
+func ExampleSystemdQuota() {
+	perSec, rounded := cgroups.SystemdQuota(1100, cgroups.DefaultPeriod)
+	fmt.Println("CPUQuotaPerSecUSec", perSec)
+	fmt.Println("cpu.max", rounded, cgroups.DefaultPeriod)
+	// Output:
+	// CPUQuotaPerSecUSec 20000
+	// cpu.max 2000 100000
+}
+
+// The sizes of huge pages that a host can limit are in the names of its cgroup files.
+func ExampleParseHugepageSize() {
+	for _, file := range []string{"hugetlb.2MB.max", "hugetlb.1GB.max"} {
+		size := strings.TrimSuffix(strings.TrimPrefix(file, "hugetlb."), ".max")
+		bytes, err := cgroups.ParseHugepageSize(size)
+		fmt.Println(size, bytes, err)
+	}
+	// Output:
+	// 2MB 2097152 <nil>
+	// 1GB 1073741824 <nil>
 }

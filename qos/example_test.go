@@ -5,6 +5,7 @@ package qos_test
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -42,4 +43,36 @@ func Example() {
 	// oom_score_adj 875
 	// shares 256 quota 100000 of 100000
 	// memory.low 2147483648 memory.max 4294967296
+}
+
+// The order in which a program of one's own drains a node: the pods that the node needs are last.
+func ExampleIsNodeCritical() {
+	newPod := func(name, class string, priority int32) *corev1.Pod {
+		pod := &corev1.Pod{Spec: corev1.PodSpec{PriorityClassName: class, Priority: &priority}}
+		pod.Name = name
+		return pod
+	}
+	pods := []*corev1.Pod{
+		newPod("network", "system-node-critical", 2_000_001_000),
+		newPod("dns", "system-cluster-critical", 2_000_000_000),
+		newPod("web", "", 0),
+	}
+	rank := func(pod *corev1.Pod) int {
+		switch {
+		case qos.IsNodeCritical(pod):
+			return 2
+		case qos.IsCritical(pod):
+			return 1
+		default:
+			return 0
+		}
+	}
+	slices.SortStableFunc(pods, func(a, b *corev1.Pod) int { return rank(a) - rank(b) })
+	for _, pod := range pods {
+		fmt.Println(pod.Name)
+	}
+	// Output:
+	// web
+	// dns
+	// network
 }

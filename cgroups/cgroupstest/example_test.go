@@ -8,6 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/seed81659283/nodeagent/cgroups"
 	"github.com/seed81659283/nodeagent/cgroups/cgroupstest"
@@ -45,4 +49,80 @@ func ExampleFaults() {
 	fmt.Println(errors.Is(err, syscall.EBUSY))
 	// Output:
 	// true
+}
+
+// A caller of a driver that hangs, as one does that waits for a lock of the kernel.
+func ExampleHang() {
+	f := &cgroupstest.Faults{Target: cgroupstest.New(cgroupstest.Options{})}
+	f.StatsFunc = func(ctx context.Context, _ cgroupstest.Target, _ cgroups.Path) (cgroups.Stats, error) {
+		return cgroups.Stats{}, cgroupstest.Hang(ctx)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+	defer cancel()
+	_, err := f.Stats(ctx, "kubepods/pod1")
+	fmt.Println(err)
+	// Output: context deadline exceeded
+}
+
+// The statistics that a test of a collector, an evictor or a dashboard wants to read.
+func ExampleTree() {
+	ctx, pod := context.Background(), cgroups.Path("kubepods/burstable/pod1")
+	tree := cgroupstest.New(cgroupstest.Options{HugepageSizes: []string{"2MB"}})
+	err := errors.Join(
+		tree.Apply(ctx, pod, cgroups.Resources{}),
+		tree.AddCPU(pod, cgroups.CPUStat{Usage: 3e9, Periods: 40, Throttled: 10}),
+		tree.AddIO(pod, cgroups.IODevice{Major: 8, ReadBytes: 4096, Reads: 1}),
+		tree.SetCache(pod, 64<<20), // page cache, of which a quarter was used lately
+		tree.SetActiveCache(pod, 16<<20),
+		tree.SetHugetlb(pod, "2MB", 4<<20),
+		tree.SetPressure(pod, "memory", cgroups.Pressure{Some: cgroups.PressureLine{Avg10: 12.5}}),
+	)
+	fmt.Println(err)
+
+	stats, err := tree.Stats(ctx, "kubepods") // the counters of pods are in those of their parents
+	fmt.Println("cpu", stats.CPU.Usage, "throttled", stats.CPU.Throttled, err)
+	fmt.Println("read", stats.IO.Devices[0].ReadBytes)
+	fmt.Println("memory", stats.Memory.Current>>20, "working set", stats.Memory.WorkingSet()>>20, "MiB")
+	fmt.Println("huge pages", stats.Hugetlb["2MB"].Current>>20, "MiB")
+	fmt.Println("memory pressure", stats.Memory.Pressure.Some.Avg10)
+	// Output:
+	// <nil>
+	// cpu 3000000000 throttled 10 <nil>
+	// read 4096
+	// memory 64 working set 16 MiB
+	// huge pages 4 MiB
+	// memory pressure 12.5
+}
+
+// A process that protects itself from the OOM killer, and exits in the end.
+func ExampleTree_Start() {
+	ctx := context.Background()
+	tree := cgroupstest.New(cgroupstest.Options{Memory: 1 << 30})
+	_ = tree.Apply(ctx, "system", cgroups.Resources{})
+	agent, _ := tree.Start(cgroupstest.Proc{Cgroup: "system", Name: "agent", Memory: 900 << 20})
+	batch, _ := tree.Start(cgroupstest.Proc{Cgroup: "system", Name: "batch", Memory: 100 << 20})
+	_ = tree.SetOOMScoreAdj(agent, -999)
+
+	fmt.Println(errors.Is(tree.SetMemory(batch, 200<<20), syscall.ESRCH)) // batch itself was killed
+	if p, ok := tree.Proc(agent); ok {
+		fmt.Println(p.Name, "runs with", p.Memory>>20, "MiB")
+	}
+	fmt.Println(tree.Exit(agent))
+	// Output:
+	// true
+	// agent runs with 900 MiB
+	// <nil>
+}
+
+// The suite on a driver of one's own, here a tree in memory.
+func TestDriverOfOnesOwn(t *testing.T) {
+	cgroupstest.TestDriver(t, cgroupstest.Fixture{
+		New: func(*testing.T) cgroupstest.Target { return cgroupstest.New(cgroupstest.Options{}) },
+		Start: func(t *testing.T, d cgroupstest.Target, p cgroups.Path, memory int64) int {
+			pid, err := d.(*cgroupstest.Tree).Start(cgroupstest.Proc{Cgroup: p, Memory: memory})
+			require.NoError(t, err)
+			return pid
+		},
+		Controllers: []string{"cpu", "cpuset", "memory", "pids"},
+	})
 }

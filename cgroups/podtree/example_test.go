@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"testing/fstest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -121,4 +122,42 @@ func ExampleTree_Status() {
 	}
 	fmt.Println(tree.Status().Ready, err)
 	// Output: true <nil>
+}
+
+// A program without a Tree that removes the cgroups of deleted pods: one of them still has volumes, one could not be removed a second ago.
+func ExamplePlanOrphans() {
+	ctx, now := context.Background(), time.Now()
+	host := cgroupstest.New(cgroupstest.Options{})
+	for _, uid := range []string{"runs", "deleted", "mounted", "busy"} {
+		_ = host.Apply(ctx, cgroups.PodPath("", cgroups.Burstable, uid), cgroups.Resources{})
+	}
+	state := podtree.OrphanState{
+		Attempts: map[cgroups.Path]podtree.Attempt{
+			cgroups.PodPath("", cgroups.Burstable, "busy"): {Failures: 1, Retry: now.Add(9 * time.Second)},
+		},
+		Complete:   true,
+		MayRun:     func(uid string) bool { return uid == "runs" },
+		HasVolumes: func(uid string) bool { return uid == "mounted" },
+		Now:        now,
+	}
+	parent := cgroups.QOSPath("", cgroups.Burstable)
+	names, _ := host.Children(ctx, parent)
+	for _, name := range names {
+		if uid, ok := cgroups.PodUID("", parent.Join(name)); ok {
+			state.Found = append(state.Found, podtree.Found{UID: uid, Path: parent.Join(name)})
+		}
+	}
+
+	plan := podtree.PlanOrphans(state)
+	for _, f := range plan.Remove {
+		fmt.Println("remove", f.UID, host.Remove(ctx, f.Path))
+	}
+	for _, f := range plan.Shrink {
+		fmt.Println("shrink", f.UID, host.Apply(ctx, f.Path, cgroups.Resources{CPUShares: cgroups.MinShares}))
+	}
+	fmt.Println("retry", plan.Waiting[0].UID, "in", plan.Wake.Sub(now))
+	// Output:
+	// remove deleted <nil>
+	// shrink mounted <nil>
+	// retry busy in 9s
 }
