@@ -26,36 +26,6 @@ import (
 	"github.com/seed81659283/nodeagent/images/credential"
 )
 
-func ExamplePuller_Ensure() {
-	rt := critest.New(critest.Options{
-		Images: []cri.Image{},
-		Pull: func(context.Context, cri.ImageSpec, *cri.Auth) (cri.Image, error) {
-			return cri.Image{}, errors.New("connection refused")
-		},
-	})
-	puller, err := images.New(rt, rt, images.Options{})
-	if err != nil {
-		panic(err)
-	}
-	for range 2 {
-		_, err := puller.Ensure(context.Background(), images.Request{
-			Pod: credential.Pod{UID: "u1"}, Image: "ghcr.io/team/app:v1",
-		})
-		if e, ok := errors.AsType[*images.Error](err); ok {
-			fmt.Println(e.Reason)
-			fmt.Println(" ", e.Err)
-			fmt.Println("  in", time.Until(e.Retry).Round(time.Second))
-		}
-	}
-	// Output:
-	// ErrImagePull
-	//   connection refused
-	//   in 10s
-	// ImagePullBackOff
-	//   Back-off pulling image "ghcr.io/team/app:v1": ErrImagePull: connection refused
-	//   in 10s
-}
-
 // pulls is what a runtime was asked for. Each takes a second.
 type pulls struct {
 	mu      sync.Mutex // guards all below

@@ -7,6 +7,10 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"github.com/seed81659283/nodeagent/cri/critest"
 	"github.com/seed81659283/nodeagent/eviction"
@@ -45,4 +49,52 @@ func ExampleNewNode() {
 	// Output:
 	// memory.available 50 MiB of 1024 MiB <nil>
 	// 0 pods can be evicted <nil>
+}
+
+// An evictor of one's own that measures this node with a stats.Collector: the threshold that is met, without an eviction.Evictor.
+func ExampleObserve() {
+	signals := stats.Signals{ // of Collector.Signals
+		NodeDevice: 1, ImageDevice: 2,
+		Memory: &stats.Amount{Available: 50 * mi, Capacity: gi},
+	}
+	policy, err := eviction.NewPolicy(rules())
+	if err != nil {
+		log.Fatal(err)
+	}
+	observation := podevict.Observe(&signals)
+	decision := policy.Decide(eviction.State{}, observation, time.Now())
+	fmt.Println(observation.Layout == eviction.DedicatedImageFS, decision.Conditions)
+	// Output: true [MemoryPressure]
+}
+
+// A study of a node that a kubelet runs: the signals of its /stats/summary, and the events that its eviction would record.
+func ExampleReadings() {
+	summary := &statsapi.Summary{Pods: []statsapi.PodStats{used("web", 200*mi, 0, 0)}}
+	summary.Node.Memory = &statsapi.MemoryStats{AvailableBytes: new(uint64(50 * mi)), WorkingSetBytes: new(uint64(950 * mi))}
+	web := pod("web", list("memory", "100Mi"), nil)
+	web.Spec.Resources = &corev1.ResourceRequirements{Requests: list("memory", "150Mi")}
+
+	readings, err := podevict.Readings(summary)
+	if err != nil {
+		log.Print(err) // about single numbers: all other readings are there
+	}
+	candidates, err := podevict.Candidates([]*corev1.Pod{web}, summary, podevict.Options{})
+	if err != nil {
+		log.Print(err)
+	}
+	policy, err := eviction.NewPolicy(rules())
+	if err != nil {
+		log.Fatal(err)
+	}
+	observation := eviction.Observation{Readings: readings, Candidates: candidates, Measured: true}
+	for _, e := range policy.Decide(eviction.State{}, observation, time.Now()).Evict {
+		event := podevict.Explain(e, web, summary).Annotations
+		fmt.Println("low on", event[podevict.StarvedResourceKey])
+		fmt.Println("pod", event[podevict.OffendingPodKey], event[podevict.OffendingPodUsageKey])
+		fmt.Println("containers", event[podevict.OffendingContainersKey], event[podevict.OffendingContainersUsageKey])
+	}
+	// Output:
+	// low on memory
+	// pod web 200Mi
+	// containers c 200Mi
 }
