@@ -19,6 +19,7 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/eviction"
+	"github.com/seed81659283/nodeagent/internal/runonce"
 	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/lifecycle/podevents"
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
@@ -98,6 +99,7 @@ type Node struct {
 	opts    NodeOptions
 	log     *slog.Logger
 	evictor *eviction.Evictor
+	guard   runonce.Guard // of Run
 
 	mu      sync.Mutex // guards what follows
 	layout  eviction.Layout
@@ -143,6 +145,10 @@ func (n *Node) Evictor() *eviction.Evictor { return n.evictor }
 // Run runs the evictor, and watches the pressure of memory where the kernel reports it, until ctx ends. It returns nil when all that it
 // started has returned, and an error at once when it is called a second time.
 func (n *Node) Run(ctx context.Context) error {
+	if err := n.guard.Begin(); err != nil {
+		return fmt.Errorf("podevict.Node: %w", err)
+	}
+	defer n.guard.End()
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	ctx, cancel := context.WithCancel(ctx)

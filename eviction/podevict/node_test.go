@@ -265,3 +265,12 @@ func TestCgroupsOfNode(t *testing.T) {
 	m.state.Spec = pod("b", nil, nil)
 	require.ErrorIs(t, n.LimitMemory(t.Context(), "b"), fs.ErrNotExist)
 }
+
+// A second Run is refused before it watches or evicts, and changes nothing for the first.
+func TestNodeRunsOnce(t *testing.T) {
+	n := newNode(t, newMachine(), nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.NoError(t, n.Run(ctx))
+	require.EqualError(t, n.Run(ctx), "podevict.Node: second call of Run")
+}
