@@ -136,7 +136,7 @@ func (e *Evictor) Run(ctx context.Context) error {
 	defer wg.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	r := &runner{Evictor: e, wg: &wg, results: make(chan result), answers: make(chan measured), logged: map[string]time.Time{}, stuck: map[Signal]bool{}}
+	r := &runner{evictor: e, wg: &wg, results: make(chan result), answers: make(chan measured), logged: map[string]time.Time{}, stuck: map[Signal]bool{}}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	var last time.Time

@@ -52,7 +52,7 @@ func (r *runner) askCandidates(ctx context.Context) {
 	limited, cancel := context.WithTimeout(ctx, candidatesTimeout)
 	defer cancel()
 	began := time.Now()
-	list, err := r.observer.Candidates(limited)
+	list, err := r.evictor.observer.Candidates(limited)
 	select {
 	case r.answers <- measured{list, err, time.Since(began)}:
 	case <-ctx.Done():

@@ -22,9 +22,9 @@ const (
 // result is what became of something that was begun. Run calls it.
 type result func(State) State
 
-// runner is a Run.
+// runner is the state of one [Evictor.Run], whose goroutine alone changes it: other goroutines send a [result].
 type runner struct {
-	*Evictor
+	evictor *Evictor
 	wg      *sync.WaitGroup
 	results chan result
 
@@ -42,7 +42,7 @@ type runner struct {
 // pass observes once, decides, begins what was decided, and returns when to do so again.
 func (r *runner) pass(ctx context.Context) time.Time {
 	r.last = nil
-	o, err := r.signals.ask(ctx, r.wg, signalsTimeout, r.observer.Signals)
+	o, err := r.signals.ask(ctx, r.wg, signalsTimeout, r.evictor.observer.Signals)
 	o.Candidates, o.Measured, o.Measuring = nil, false, false
 	now := time.Now()
 	if err != nil {
@@ -53,8 +53,8 @@ func (r *runner) pass(ctx context.Context) time.Time {
 		}
 	}
 	r.fails = 0
-	if r.hooks.Observed != nil {
-		r.hooks.Observed(o)
+	if r.evictor.hooks.Observed != nil {
+		r.evictor.hooks.Observed(o)
 	}
 	r.last = &observed{o, now, err}
 	return r.decide(ctx)
@@ -63,13 +63,13 @@ func (r *runner) pass(ctx context.Context) time.Time {
 // decide decides about the last observation, with what is known of the pods, and begins what was decided.
 func (r *runner) decide(ctx context.Context) time.Time {
 	o, now, err := r.last.Observation, r.last.now, r.last.err
-	d := r.policy.Decide(r.state, o, now)
+	d := r.evictor.policy.Decide(r.state, o, now)
 	if d.Measure {
 		if notMeasured := r.measure(ctx, &o); notMeasured != nil {
 			r.fail("pods", fmt.Errorf("measure pods: %w", notMeasured))
 			err = errors.Join(err, notMeasured)
 		}
-		d = r.policy.Decide(r.state, o, now)
+		d = r.evictor.policy.Decide(r.state, o, now)
 	}
 	r.pods.answer = nil
 	r.state = d.State
@@ -80,9 +80,9 @@ func (r *runner) decide(ctx context.Context) time.Time {
 
 // skip is a pass that knows nothing. What is known stays.
 func (r *runner) skip(now time.Time, err error) time.Time {
-	r.mu.Lock()
-	r.status.Err = err
-	r.mu.Unlock()
+	r.evictor.mu.Lock()
+	r.evictor.status.Err = err
+	r.evictor.mu.Unlock()
 	wait := min(time.Second<<min(r.fails, 4), maxPeriod)
 	r.fails++
 	return now.Add(wait)
@@ -95,11 +95,11 @@ const remindAfter = time.Minute
 // nothing but a number.
 func (r *runner) fail(source string, err error) {
 	if last, ok := r.logged[source]; !ok || time.Since(last) >= remindAfter {
-		r.log.Warn("observe node", "error", err)
+		r.evictor.log.Warn("observe node", "error", err)
 		r.logged[source] = time.Now()
 	}
-	if r.hooks.Error != nil {
-		r.hooks.Error(err)
+	if r.evictor.hooks.Error != nil {
+		r.evictor.hooks.Error(err)
 	}
 }
 
@@ -112,7 +112,7 @@ func (r *runner) publish(o Observation, d Decision, now time.Time, err error) {
 	for _, v := range d.State.victims {
 		s.Evicting = append(s.Evicting, v.uid)
 	}
-	changed := r.set(s)
+	changed := r.evictor.set(s)
 	for _, problem := range d.Problems {
 		source := "reading"
 		if e, ok := errors.AsType[*readingError](problem); ok {
@@ -121,9 +121,9 @@ func (r *runner) publish(o Observation, d Decision, now time.Time, err error) {
 		r.fail(source, problem)
 	}
 	if changed {
-		r.log.Info("node conditions", "conditions", d.Conditions)
-		if r.hooks.Conditions != nil {
-			r.hooks.Conditions(d.Conditions)
+		r.evictor.log.Info("node conditions", "conditions", d.Conditions)
+		if r.evictor.hooks.Conditions != nil {
+			r.evictor.hooks.Conditions(d.Conditions)
 		}
 	}
 }
@@ -135,10 +135,10 @@ func (r *runner) reportNoVictim(d *Decision) {
 	}
 	if n := d.NoVictim; n.Signal != "" && !r.stuck[n.Signal] {
 		r.stuck[n.Signal] = true
-		r.log.Warn("no pod can be evicted: all are critical, as static pods are, or are being evicted already",
+		r.evictor.log.Warn("no pod can be evicted: all are critical, as static pods are, or are being evicted already",
 			"signal", n.Signal, "pods", n.Pods, "critical", n.Critical)
-		if r.hooks.NoVictim != nil {
-			r.hooks.NoVictim(n)
+		if r.evictor.hooks.NoVictim != nil {
+			r.evictor.hooks.NoVictim(n)
 		}
 	}
 }
@@ -147,18 +147,18 @@ func (r *runner) reportNoVictim(d *Decision) {
 func (r *runner) act(ctx context.Context, o Observation, d Decision, now time.Time) {
 	r.reportNoVictim(&d)
 	if d.Reclaim != nil || d.Starved != "" && len(d.Evict) > 0 {
-		r.log.Warn("attempt to reclaim", "resource", d.Starved.Resource(), "signal", d.Starved)
-		if r.hooks.ThresholdMet != nil {
-			r.hooks.ThresholdMet(d.Starved, age(o, d.Starved, now))
+		r.evictor.log.Warn("attempt to reclaim", "resource", d.Starved.Resource(), "signal", d.Starved)
+		if r.evictor.hooks.ThresholdMet != nil {
+			r.evictor.hooks.ThresholdMet(d.Starved, age(o, d.Starved, now))
 		}
 	}
 	if d.Reclaim != nil {
 		r.beginReclaim(ctx, *d.Reclaim)
 	}
 	for _, e := range d.Evict {
-		r.log.Warn("evict pod", "pod", e.Name, "uid", e.UID, "signal", e.Signal, "message", e.Message)
-		if r.hooks.Evicting != nil {
-			r.hooks.Evicting(e)
+		r.evictor.log.Warn("evict pod", "pod", e.Name, "uid", e.UID, "signal", e.Signal, "message", e.Message)
+		if r.evictor.hooks.Evicting != nil {
+			r.evictor.hooks.Evicting(e)
 		}
 		r.wg.Go(func() { r.evict(ctx, e) })
 	}
@@ -202,7 +202,7 @@ func (r *runner) reclaim(ctx context.Context, what Reclaim) {
 	}
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	freed, err := r.actor.Reclaim(limited, what)
+	freed, err := r.evictor.actor.Reclaim(limited, what)
 	r.reportReclaim(what, freed, err)
 	r.send(ctx, func(s State) State {
 		r.busy[what.Signal.place()] = false
@@ -213,10 +213,10 @@ func (r *runner) reclaim(ctx context.Context, what Reclaim) {
 // reportReclaim makes known what came of a reclaim.
 func (r *runner) reportReclaim(what Reclaim, freed int64, err error) {
 	if err != nil {
-		r.log.Warn("reclaim", "signal", what.Signal, "error", err)
+		r.evictor.log.Warn("reclaim", "signal", what.Signal, "error", err)
 	}
-	if r.hooks.Reclaimed != nil {
-		r.hooks.Reclaimed(what, freed, err)
+	if r.evictor.hooks.Reclaimed != nil {
+		r.evictor.hooks.Reclaimed(what, freed, err)
 	}
 }
 
@@ -233,13 +233,13 @@ func (r *runner) evict(ctx context.Context, e Eviction) {
 		killAfter = e.Grace
 	}
 	beside.Go(func() { r.killLate(limited, e, killAfter, gone) })
-	err := r.actor.Evict(limited, e)
+	err := r.evictor.actor.Evict(limited, e)
 	close(gone)
 	if err != nil {
-		r.log.Warn("evict pod", "pod", e.Name, "uid", e.UID, "error", err)
+		r.evictor.log.Warn("evict pod", "pod", e.Name, "uid", e.UID, "error", err)
 	}
-	if r.hooks.Evicted != nil {
-		r.hooks.Evicted(e, err)
+	if r.evictor.hooks.Evicted != nil {
+		r.evictor.hooks.Evicted(e, err)
 	}
 	again := retryAfter
 	if limited.Err() != nil || errors.Is(err, context.DeadlineExceeded) {
@@ -256,13 +256,13 @@ func (r *runner) evict(ctx context.Context, e Eviction) {
 
 // limit keeps a pod from using more memory than it has.
 func (r *runner) limit(ctx context.Context, e Eviction) {
-	if r.limiter == nil {
+	if r.evictor.limiter == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, limitTimeout)
 	defer cancel()
-	if err := r.limiter.LimitMemory(ctx, e.UID); err != nil {
-		r.log.Warn("limit memory of pod", "pod", e.Name, "uid", e.UID, "error", err)
+	if err := r.evictor.limiter.LimitMemory(ctx, e.UID); err != nil {
+		r.evictor.log.Warn("limit memory of pod", "pod", e.Name, "uid", e.UID, "error", err)
 	}
 }
 
@@ -284,13 +284,13 @@ func (r *runner) killLate(ctx context.Context, e Eviction, after time.Duration, 
 
 // kill ends the processes of a pod without the runtime, and reports whether that was done.
 func (r *runner) kill(ctx context.Context, uid string) bool {
-	if r.killer == nil {
+	if r.evictor.killer == nil {
 		return false
 	}
 	limited, cancel := context.WithTimeout(ctx, limitTimeout)
 	defer cancel()
-	if err := r.killer.Kill(limited, uid); err != nil {
-		r.log.Warn("kill pod", "uid", uid, "error", err)
+	if err := r.evictor.killer.Kill(limited, uid); err != nil {
+		r.evictor.log.Warn("kill pod", "uid", uid, "error", err)
 		return false
 	}
 	return true
