@@ -16,10 +16,10 @@ import (
 	"github.com/seed81659283/nodeagent/internal/kubeapi"
 )
 
-// ClaimExpanded writes into the status of a claim that its volume has grown on this node, to a number of bytes: the end of what
+// claimExpanded writes into the status of a claim that its volume has grown on this node, to a number of bytes: the end of what
 // volume.Hooks.Expanded tells. A claim that is gone, or has another UID by now, is left alone, and an error that wraps [fs.ErrNotExist].
 // Source: pkg/volume/util/resize_util.go.
-func (b *Objects) ClaimExpanded(ctx context.Context, claim *corev1.PersistentVolumeClaim, size int64) error {
+func (b *Objects) claimExpanded(ctx context.Context, claim *corev1.PersistentVolumeClaim, size int64) error {
 	claims := kubeapi.In(b.client, kubeapi.PersistentVolumeClaims, claim.Namespace)
 	return conflicting(ctx, func() error {
 		o, err := read(ctx, b.client, kubeapi.PersistentVolumeClaims, claim.Namespace, claim.Name)

@@ -3,7 +3,11 @@
 
 package apiserver
 
-import corev1 "k8s.io/api/core/v1"
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+)
 
 // Object is object.
 func (p *Pods) Object(namespace, name string) (*corev1.Pod, bool) { return p.object(namespace, name) }
@@ -16,3 +20,8 @@ func (p *Pods) Synced() bool { return p.synced() }
 
 // Pending is pendingPods.
 func (s *Statuses) Pending() int { return s.pendingPods() }
+
+// ClaimExpanded is claimExpanded.
+func (b *Objects) ClaimExpanded(ctx context.Context, claim *corev1.PersistentVolumeClaim, size int64) error {
+	return b.claimExpanded(ctx, claim, size)
+}

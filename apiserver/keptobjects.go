@@ -24,13 +24,13 @@ import (
 
 // Limits of what is kept on disk.
 const (
-	MaxKept      = 2000     // objects
-	MaxKeptBytes = 64 << 20 // bytes of their files
+	maxKept      = 2000     // objects
+	maxKeptBytes = 64 << 20 // bytes of their files
 	maxKeptFile  = 4 << 20  // bytes of one: 1 MiB of data in base64, and room
 )
 
 // errKeepFull is why an object is not kept.
-var errKeepFull = fmt.Errorf("%d objects or %d bytes are kept already", MaxKept, MaxKeptBytes)
+var errKeepFull = fmt.Errorf("%d objects or %d bytes are kept already", maxKept, maxKeptBytes)
 
 // keep has objects on disk, one in a file whose name says nothing of it, for the user of this process only.
 type keep struct {
@@ -137,7 +137,7 @@ func (k *keep) put(kind string, o kubeapi.Object) error {
 		return fmt.Errorf("keep %s %s: %w", kind, key, err)
 	}
 	size := int64(len(text))
-	if !was && len(k.files) >= MaxKept || k.bytes-old.size+size > MaxKeptBytes || size > maxKeptFile {
+	if !was && len(k.files) >= maxKept || k.bytes-old.size+size > maxKeptBytes || size > maxKeptFile {
 		return errors.Join(fmt.Errorf("keep %s %s: %w", kind, key, errKeepFull), k.removeLocked(name))
 	}
 	if err := atomicfile.WriteFile(filepath.Join(k.dir, name), text, 0o600); err != nil {

@@ -135,7 +135,7 @@ func TestKeepBounds(t *testing.T) {
 	require.NoError(t, err)
 	big := secret("big", strings.Repeat("x", 1<<20))
 	require.NoError(t, k.put(kindSecret, big))
-	for k.bytes+k.bytes/int64(len(k.files)) < MaxKeptBytes { // as if they were there
+	for k.bytes+k.bytes/int64(len(k.files)) < maxKeptBytes { // as if they were there
 		name := fmt.Sprint(len(k.files))
 		k.files[name] = keptFile{size: 1 << 20}
 		k.bytes += 1 << 20
@@ -144,7 +144,7 @@ func TestKeepBounds(t *testing.T) {
 	require.NoError(t, k.put(kindSecret, small))
 	big.Name = "big2"
 	require.ErrorIs(t, k.put(kindSecret, big), errKeepFull)
-	for i := len(k.files); i < MaxKept; i++ {
+	for i := len(k.files); i < maxKept; i++ {
 		k.files[fmt.Sprint(i)] = keptFile{}
 	}
 	small.Name = "one too many"

@@ -23,6 +23,7 @@ const (
 	MaxListed        = 128 << 10 // bytes: of a pod in the list of containers, and of one container's labels and annotations
 	MaxSandboxLabels = 64 << 10  // bytes of the labels of a pod
 	MaxAnnotations   = 256 << 10 // bytes of its annotations: TotalAnnotationSizeLimitB of the API server
+	MaxHook          = 64 << 10  // bytes of a lifecycle hook as JSON; a preStop hook is an annotation of its container
 )
 
 // MapSize returns the size of labels or annotations in bytes.

@@ -4,6 +4,8 @@
 package plan
 
 import (
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/internal/containers"
 	"github.com/seed81659283/nodeagent/internal/lifecycle/podview"
@@ -32,7 +34,13 @@ func (p *planner) planRemoval() {
 // of it runs.
 func (p *planner) trims() bool {
 	return p.state.Trim && p.state.Previous != nil && podview.Terminated(p.state.Observed) &&
-		(podstatus.Terminal(p.state.Previous.Phase) || podstatus.TellsHold(p.state.Previous, p.state.Eviction, p.state.Pod))
+		(podstatus.Terminal(p.state.Previous.Phase) || p.reportsHold(p.state.Previous))
+}
+
+// reportsHold reports whether a status shows that an eviction holds the pod back, as it does once nothing of the pod runs.
+func (p *planner) reportsHold(st *corev1.PodStatus) bool {
+	e := p.state.Eviction
+	return e.Holds(p.state.Pod) && st.Phase == corev1.PodPending && st.Reason == e.Reason
 }
 
 // needed reports whether a sandbox holds a container that stays.

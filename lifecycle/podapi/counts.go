@@ -16,9 +16,7 @@ import (
 )
 
 const (
-	// MaxEntries is how many entries a list or a map of a pod may have, whatever they are.
-	MaxEntries = 1000
-
+	maxEntries   = 1000    // of each list and each map of a pod
 	maxKey       = 1 << 10 // bytes of the key of a map; most have to be shorter
 	maxResources = 100     // different ones that a pod asks for, as each is added up over all containers
 )
@@ -71,9 +69,9 @@ func (w *listWalker) walk(v reflect.Value, s step) {
 // has lists in it, and bytes are a text.
 func (w *listWalker) entries(v reflect.Value) {
 	kind := v.Type().Elem().Kind()
-	if v.Len() > MaxEntries && kind != reflect.Uint8 {
+	if v.Len() > maxEntries && kind != reflect.Uint8 {
 		if len(w.errs) <= fielderr.MaxErrors {
-			w.errs = append(w.errs, field.TooMany(w.path(), v.Len(), MaxEntries))
+			w.errs = append(w.errs, field.TooMany(w.path(), v.Len(), maxEntries))
 		}
 		return
 	}

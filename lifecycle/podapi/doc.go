@@ -33,9 +33,9 @@
 // with the rest in DIFFERENCES.md:
 //
 //   - A UID is required and has to be usable as a file name, as directories are made of it: package source makes UIDs.
-//   - No list or map of a pod has more than [MaxEntries] entries, and no key more than 1 KiB.
-//   - A hook is at most [MaxHook] large, the labels of a pod [MaxSandboxLabels], and what the manifest adds to the
-//     runtime's list of containers [MaxListed], so that the containers of 110 pods fit in an answer of 16 MiB.
+//   - No list or map of a pod has more than 1,000 entries, and no key more than 1 KiB.
+//   - A lifecycle hook has at most 64 KiB as JSON, and the labels of a pod have at most 64 KiB. The images, ports, preStop hooks and termination
+//     message paths of all containers have at most 128 KiB, so that the runtime's list of the containers of 110 pods fits in 16 MiB.
 //   - Volumes other than images, devices, resource claims and node selectors are refused by [Unsupported].
 //   - A pod for Windows is refused by [Unsupported], and not validated as such.
 //

@@ -14,31 +14,19 @@ import (
 	"github.com/seed81659283/nodeagent/internal/podfield"
 )
 
-// What a pod can add to the lists of its runtime, which have to fit in one message of 16 MiB with those of 109 others.
-const (
-	// MaxHook is the size of a lifecycle hook as JSON, in bytes. A preStop hook is an annotation of its container.
-	MaxHook = 64 << 10
-	// MaxListed is the size in bytes of what the manifest of a pod adds to the runtime's list of containers, for all
-	// containers of the pod: images, ports, preStop hooks and termination message paths. It is also the size of the
-	// labels and annotations of one container with those that devices ask for.
-	MaxListed = podfield.MaxListed
-	// MaxSandboxLabels is the size of the labels of a pod, in bytes. Its annotations have 256 KiB, as in the API server.
-	MaxSandboxLabels = podfield.MaxSandboxLabels
-)
-
 // validateListed checks what the runtime lists of a pod.
 func validateListed(pod *corev1.Pod, path *field.Path) field.ErrorList {
-	if n := podfield.MapSize(pod.Labels); n > MaxSandboxLabels {
-		return field.ErrorList{fielderr.TooLong(path.Child("labels"), "may not be more than %d bytes in all", MaxSandboxLabels)}
+	if n := podfield.MapSize(pod.Labels); n > podfield.MaxSandboxLabels {
+		return field.ErrorList{fielderr.TooLong(path.Child("labels"), "may not be more than %d bytes in all", podfield.MaxSandboxLabels)}
 	}
 	size := 0
 	for c := range podfield.Containers(&pod.Spec) {
 		if errs := validateHooks(c); len(errs) > 0 {
 			return errs
 		}
-		if size += listedSize(c.Container.Container); size > MaxListed {
+		if size += listedSize(c.Container.Container); size > podfield.MaxListed {
 			return field.ErrorList{fielderr.TooLong(c.Path, "images, ports, preStop hooks and termination message paths of all containers may not be "+
-				"more than %d bytes, as the runtime lists them", MaxListed)}
+				"more than %d bytes, as the runtime lists them", podfield.MaxListed)}
 		}
 	}
 	return nil
@@ -65,8 +53,8 @@ func validateHooks(c podfield.Container) field.ErrorList {
 	}
 	var errs field.ErrorList
 	check := func(hook *corev1.LifecycleHandler, name string) {
-		if hook != nil && hookSize(hook) > MaxHook {
-			errs = append(errs, fielderr.TooLong(c.Path.Child("lifecycle", name), "may not be more than %d bytes as JSON", MaxHook))
+		if hook != nil && hookSize(hook) > podfield.MaxHook {
+			errs = append(errs, fielderr.TooLong(c.Path.Child("lifecycle", name), "may not be more than %d bytes as JSON", podfield.MaxHook))
 		}
 	}
 	check(c.Lifecycle.PostStart, "postStart")
@@ -85,7 +73,7 @@ func hookSize(h *corev1.LifecycleHandler) int {
 	for _, header := range get.HTTPHeaders {
 		size += len(header.Name) + len(header.Value)
 	}
-	if size > MaxHook {
+	if size > podfield.MaxHook {
 		return size
 	}
 	text, _ := json.Marshal(h) // plain strings and numbers

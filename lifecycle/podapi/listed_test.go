@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/seed81659283/nodeagent/internal/costtest"
+	"github.com/seed81659283/nodeagent/internal/podfield"
 	"github.com/seed81659283/nodeagent/internal/podtest"
 	"github.com/seed81659283/nodeagent/lifecycle/podapi"
 )
@@ -26,7 +27,7 @@ func execHook(size int) *corev1.LifecycleHandler {
 // A hook is an annotation of its container: four of 4.5 MB made the runtime's list larger than a message may be, and no
 // later agent could list anything.
 func TestLargeHooks(t *testing.T) {
-	header := []corev1.HTTPHeader{{Name: "X", Value: strings.Repeat("x", podapi.MaxHook)}}
+	header := []corev1.HTTPHeader{{Name: "X", Value: strings.Repeat("x", podfield.MaxHook)}}
 	get := &corev1.HTTPGetAction{Port: intstr.FromInt32(1), HTTPHeaders: header, Path: "/", Scheme: "HTTP"}
 	json := len(`{"exec":{"command":[""]}}`)
 	const path = "spec.containers[0].lifecycle."
@@ -35,8 +36,8 @@ func TestLargeHooks(t *testing.T) {
 		lifecycle corev1.Lifecycle
 		want      string
 	}{
-		{corev1.Lifecycle{PreStop: execHook(podapi.MaxHook - json)}, ""},
-		{corev1.Lifecycle{PreStop: execHook(podapi.MaxHook - json + 1)}, path + "preStop" + tooLong},
+		{corev1.Lifecycle{PreStop: execHook(podfield.MaxHook - json)}, ""},
+		{corev1.Lifecycle{PreStop: execHook(podfield.MaxHook - json + 1)}, path + "preStop" + tooLong},
 		{corev1.Lifecycle{PreStop: execHook(4_500_000)}, path + "preStop" + tooLong},
 		{corev1.Lifecycle{PostStart: execHook(4_500_000)}, path + "postStart" + tooLong},
 		{corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{HTTPGet: get}}, path + "preStop" + tooLong},
@@ -57,7 +58,7 @@ func TestWhatTheRuntimeLists(t *testing.T) {
 	p := podtest.Pod(t)
 	for i := range 2 {
 		c := named("h", i)
-		c.Lifecycle = &corev1.Lifecycle{PreStop: execHook(podapi.MaxHook - 200)}
+		c.Lifecycle = &corev1.Lifecycle{PreStop: execHook(podfield.MaxHook - 200)}
 		p.Spec.Containers = append(p.Spec.Containers, c)
 	}
 	podapi.Default(p)

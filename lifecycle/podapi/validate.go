@@ -26,7 +26,7 @@ import (
 // has been through [Default]. Of a volume that comes from elsewhere than the node or an object, such as one of a claim,
 // only the name and the number of its sources are checked.
 //
-// No list or map may have more than [MaxEntries] entries, and a pod that has a longer one is not looked at further. Of
+// No list or map may have more than 1,000 entries, and a pod that has a longer one is not looked at further. Of
 // many errors the first hundred are returned, and what they quote is cut.
 func Validate(pod *corev1.Pod) field.ErrorList {
 	errs := validateCounts(pod)

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/seed81659283/nodeagent/internal/podfield"
 	"github.com/seed81659283/nodeagent/internal/podtest"
 	"github.com/seed81659283/nodeagent/lifecycle/podapi"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
@@ -20,7 +21,7 @@ import (
 // The configs of 110 pods that podapi.Validate takes fit in the runtime's lists, hooks and all.
 func TestWhatTheRuntimeLists(t *testing.T) {
 	p := podtest.Pod(t)
-	hook := &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{strings.Repeat("x", podapi.MaxHook-200)}}}
+	hook := &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{strings.Repeat("x", podfield.MaxHook-200)}}}
 	for i := range 2 {
 		c := corev1.Container{Name: fmt.Sprint("h", i), Image: "a", Lifecycle: &corev1.Lifecycle{PreStop: hook}}
 		p.Spec.Containers = append(p.Spec.Containers, c)
@@ -45,7 +46,7 @@ func TestValidateCountsWhatTheRuntimeLists(t *testing.T) {
 	config := container(t, p, podspec.Launch{}, podspec.Options{})
 	size := len(c.Image) + len(c.TerminationMessagePath) +
 		len(config.Annotations[podspec.AnnotationPorts]) + len(config.Annotations[podspec.AnnotationPreStopHandler])
-	c.TerminationMessagePath += strings.Repeat("x", podapi.MaxListed-size)
+	c.TerminationMessagePath += strings.Repeat("x", podfield.MaxListed-size)
 	assert.Empty(t, podapi.Validate(p))
 	c.TerminationMessagePath += "x"
 	assert.Len(t, podapi.Validate(p), 1)

@@ -36,11 +36,6 @@ func (e *Eviction) Holds(pod *corev1.Pod) bool {
 	return e != nil && e.Hold && pod.Spec.RestartPolicy == corev1.RestartPolicyAlways
 }
 
-// TellsHold reports whether a status says that an eviction holds the pod back, as it does once nothing of the pod runs.
-func TellsHold(st *corev1.PodStatus, e *Eviction, pod *corev1.Pod) bool {
-	return e.Holds(pod) && st.Phase == corev1.PodPending && st.Reason == e.Reason
-}
-
 // Rejection is why a pod is not to run on this node. It fails with this reason, and nothing is made for it.
 type Rejection struct {
 	Reason  string `json:"reason"` // such as "OutOfcpu"; empty: [ReasonUnexpectedAdmissionError]

@@ -131,15 +131,15 @@ func RegisterProcess(registry prometheus.Registerer, version string) error {
 	return nil
 }
 
-// RegisterStart registers process_start_time_seconds alone, which the kubelet has on the page of probes as well, and on others that
+// registerStart registers process_start_time_seconds alone, which the kubelet has on the page of probes as well, and on others that
 // have a registry of their own.
-func RegisterStart(registry prometheus.Registerer) error {
+func registerStart(registry prometheus.Registerer) error {
 	start := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "process_start_time_seconds", Help: "Start time of the process since unix epoch in seconds.",
 	})
 	start.Set(startTime())
 	if err := registry.Register(start); err != nil {
-		return fmt.Errorf("prom.RegisterStart: %w", err)
+		return fmt.Errorf("prom.NewKubelet: register the start time: %w", err)
 	}
 	return nil
 }
