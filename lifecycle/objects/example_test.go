@@ -5,9 +5,14 @@ package objects_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/seed81659283/nodeagent/lifecycle/objects"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
@@ -33,4 +38,75 @@ func ExampleMemory() {
 	fmt.Println(config.Env, err)
 	// Output:
 	// [{LEVEL info}] <nil>
+}
+
+// A program that brings its own objects to the machine puts those of a new version, and deletes those of the version before.
+func ExampleMemory_PutSecret() {
+	named := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "shop", Name: name} }
+	size := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
+	access := []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
+	store := &objects.Memory{}
+	err := errors.Join(
+		store.PutConfigMap(&corev1.ConfigMap{ObjectMeta: named("app-2"), Data: map[string]string{"LEVEL": "info"}}),
+		store.PutSecret(&corev1.Secret{ObjectMeta: named("tls-2")}),
+		store.PutService(&corev1.Service{ObjectMeta: named("web-2")}),
+		store.PutPersistentVolumeClaim(&corev1.PersistentVolumeClaim{
+			ObjectMeta: named("data-2"), Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "disk-2", AccessModes: access},
+		}),
+		store.PutPersistentVolume(&corev1.PersistentVolume{
+			ObjectMeta: metav1.ObjectMeta{Name: "disk-2"}, Spec: corev1.PersistentVolumeSpec{Capacity: size, AccessModes: access},
+		}),
+		store.PutCSIDriver(&storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "disks.example.com"}}),
+	)
+	fmt.Println(err)
+	store.DeleteConfigMap("shop", "app-1") // one that was never put is no error
+	store.DeleteSecret("shop", "tls-1")
+	store.DeleteService("shop", "web-1")
+	store.DeletePersistentVolumeClaim("shop", "data-1")
+	store.DeletePersistentVolume("disk-1")
+	store.DeleteCSIDriver("old-disks.example.com")
+
+	_, err = store.Secret(context.Background(), "shop", "tls-1")
+	if e, ok := errors.AsType[*objects.Error](err); ok {
+		fmt.Println(e.Kind, e.Name, e.Err)
+	}
+	// Output:
+	// <nil>
+	// secret tls-1 file does not exist
+}
+
+// A watch tells which pods have to be refreshed.
+func ExampleMemory_Watch() {
+	store := &objects.Memory{}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error)
+	seen := make(chan string, 1000)
+	go func() {
+		done <- store.Watch(ctx, func(kind, namespace, name string) {
+			switch kind {
+			case objects.KindConfigMap, objects.KindSecret:
+				seen <- fmt.Sprint("refresh volumes and variables of ", namespace, "/", name)
+			case objects.KindService:
+				seen <- fmt.Sprint("the variables of pods that start in ", namespace, " change")
+			case objects.KindClaim, objects.KindPV, objects.KindCSIDriver:
+				seen <- fmt.Sprint("mount the volumes of ", name)
+			}
+		})
+	}()
+	for waiting := true; waiting; { // for the watch to start
+		if err := store.PutConfigMap(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "app"}}); err != nil {
+			fmt.Println(err)
+		}
+		select {
+		case line := <-seen:
+			fmt.Println(line)
+			waiting = false
+		case <-time.After(time.Millisecond):
+		}
+	}
+	cancel()
+	fmt.Println(<-done)
+	// Output:
+	// refresh volumes and variables of shop/app
+	// <nil>
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/lifecycle/plan"
 	"github.com/seed81659283/nodeagent/lifecycle/podapi"
+	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
 // Plan says what a pod needs next.
@@ -68,4 +70,87 @@ func ExampleDecide() {
 	// 13s Running 2
 	// 33s Running 2
 	// 34s Running 3
+}
+
+// An executor of one's own stops the containers of a deleted pod, then its sandbox, and removes both, one step for each observation.
+func ExampleTeardown() {
+	state := plan.State{Now: time.Now(), Deleted: true, Stopped: map[string]bool{}, Observed: cri.Pod{
+		Sandboxes:  []cri.Sandbox{{ID: "s", State: cri.SandboxReady}},
+		Containers: []cri.Container{{ID: "c", SandboxID: "s", Name: "server", State: cri.ContainerRunning}},
+	}}
+	for {
+		actions := plan.Teardown(state, 30*time.Second)
+		if actions.Idle() {
+			fmt.Println("nothing remains")
+			return
+		}
+		for _, kill := range actions.Kill {
+			fmt.Println("stop container", kill.ID, "within", kill.Grace)
+			state.Observed.Containers[0].State = cri.ContainerExited
+		}
+		for _, id := range actions.StopSandboxes {
+			fmt.Println("stop sandbox", id)
+			state.Observed.Sandboxes[0].State, state.Stopped[id] = cri.SandboxNotReady, true
+		}
+		for _, id := range actions.RemoveSandbox { // with its containers
+			fmt.Println("remove sandbox", id)
+			state.Observed = cri.Pod{}
+		}
+	}
+	// Output:
+	// stop container c within 30s
+	// stop sandbox s
+	// remove sandbox s
+	// nothing remains
+}
+
+// A container whose image was changed in the pod is replaced. Until its successor runs, its end is no crash: an executor does not report it.
+func ExampleActions_Replaced() {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default", UID: "1"},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "server", Image: "nginx:1"}}},
+	}
+	podapi.Default(pod)
+	c := &pod.Spec.Containers[0]
+	now := time.Now()
+	observed := cri.Pod{
+		Sandboxes: []cri.Sandbox{{ID: "s", State: cri.SandboxReady, CreatedAt: now}},
+		Containers: []cri.Container{{
+			ID: "c", SandboxID: "s", Name: "server", State: cri.ContainerRunning, CreatedAt: now, StartedAt: now,
+			Annotations: map[string]string{podspec.AnnotationHash: podspec.Hash(c)},
+		}},
+	}
+	c.Image = "nginx:2"
+	actions := plan.Plan(plan.State{Pod: pod, Observed: observed, Now: now})
+	for _, replaced := range actions.Replaced(observed) {
+		fmt.Println("replace", replaced.ID)
+	}
+	// Output: replace c
+}
+
+// An executor of one's own reports why a container does not run, and keeps its back-off in an annotation of the next container.
+func ExampleStatus() {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default", UID: "1"},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "server", Image: "nginx"}}},
+	}
+	podapi.Default(pod)
+	started := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	state := plan.State{Pod: pod, Now: started.Add(time.Minute), Observed: cri.Pod{
+		Sandboxes: []cri.Sandbox{{ID: "s", State: cri.SandboxReady, CreatedAt: started}},
+		Containers: []cri.Container{{
+			ID: "c", SandboxID: "s", Name: "server", State: cri.ContainerExited, ExitCode: 1,
+			CreatedAt: started, StartedAt: started, FinishedAt: started.Add(time.Second),
+		}},
+	}}
+	actions := plan.Plan(state)
+	for _, s := range actions.Start {
+		fmt.Println("attempt", s.Attempt, "has a back-off:", s.Annotations()[plan.AnnotationCrashLoop] != "")
+	}
+	failed := map[string]podstatus.Waiting{"server": {Reason: podstatus.ReasonRunError, Message: "no such file"}} // the start of this attempt
+	status := plan.Status(state, actions.Waiting(failed), false)
+	fmt.Println(status.Phase, status.ContainerStatuses[0].State.Waiting.Reason)
+	// Output:
+	// attempt 1 has a back-off: true
+	// Running RunContainerError
 }

@@ -4,6 +4,7 @@
 package podapi_test
 
 import (
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,8 +32,31 @@ func ExampleValidateUpdate() {
 	pod.Spec.Containers[0].Image = "nginx:2"
 	fmt.Println(podapi.ValidateUpdate(old, pod))
 	pod.Spec.HostNetwork = true
-	fmt.Println(podapi.ValidateUpdate(old, pod))
+	if e, ok := errors.AsType[*podapi.ImmutableError](podapi.ValidateUpdate(old, pod)); ok {
+		fmt.Println(e)
+		fmt.Println("it needs a new UID because of", e.Fields[0].Field)
+	}
 	// Output:
 	// <nil>
 	// pod default/web: UID 1234: spec.hostNetwork: Forbidden: may not change while the pod keeps its UID
+	// it needs a new UID because of spec.hostNetwork
+}
+
+// A program that checks manifests before they are rolled out finds the pods that a node would reject: the node allows one sysctl beside the safe
+// ones, and its kernel has no AppArmor.
+func ExampleForbiddenSysctls() {
+	pod := &corev1.Pod{Spec: corev1.PodSpec{
+		SecurityContext: &corev1.PodSecurityContext{
+			AppArmorProfile: &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeRuntimeDefault},
+			Sysctls:         []corev1.Sysctl{{Name: "net.ipv4.tcp_syncookies"}, {Name: "kernel.msgmax"}, {Name: "net.core.somaxconn"}},
+		},
+		Containers: []corev1.Container{{Name: "web", Image: "nginx"}},
+	}}
+	for _, err := range podapi.ForbiddenSysctls(pod, []string{"kernel.msg*"}) {
+		fmt.Println(err)
+	}
+	fmt.Println("needs AppArmor:", podapi.UsesAppArmor(pod))
+	// Output:
+	// spec.securityContext.sysctls[2].name: Forbidden: "net.core.somaxconn" not allowlisted
+	// needs AppArmor: true
 }

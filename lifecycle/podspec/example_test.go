@@ -30,3 +30,35 @@ func ExampleContainer() {
 	// <nil> <nil>
 	// [serve --port=8080] web/0.log www
 }
+
+// A program that lists the containers of a runtime finds those that the agent is about to replace, because the pod has another image by now.
+func ExampleHasHash() {
+	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "nginx:1"}}}}
+	pod.Name, pod.Namespace, pod.UID = "web", "default", "1234"
+	podapi.Default(pod)
+	c := &pod.Spec.Containers[0]
+	config, err := podspec.Container(pod, c, podspec.Launch{Image: &cri.Image{}, Attempt: 2}, podspec.Options{})
+	if err != nil {
+		fmt.Println(err)
+	}
+	fmt.Println("restarts:", config.Annotations[podspec.AnnotationRestartCount])
+	fmt.Println("outdated:", !podspec.HasHash(c, config.Annotations[podspec.AnnotationHash]))
+	c.Image = "nginx:2"
+	fmt.Println("outdated:", !podspec.HasHash(c, config.Annotations[podspec.AnnotationHash]))
+	// Output:
+	// restarts: 2
+	// outdated: false
+	// outdated: true
+}
+
+// A node whose own /etc/resolv.conf names a stub resolver gives pods another file, as resolvConf of a kubelet's configuration does.
+func ExampleParseResolvConf() {
+	dns, err := podspec.ParseResolvConf([]byte("# from the DHCP server\nnameserver 192.0.2.53\nsearch example.com.\noptions ndots:2\n"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	options := podspec.Options{ResolvConf: dns}
+	fmt.Println(options.ResolvConf.Servers, options.ResolvConf.Searches, options.ResolvConf.Options)
+	// Output: [192.0.2.53] [example.com] [ndots:2]
+}

@@ -4,6 +4,7 @@
 package podstore_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -40,4 +41,26 @@ func ExampleStore() {
 	// Output:
 	// api web
 	// api db
+}
+
+// An agent boots without its pods rather than not at all: the sources list them again.
+func ExampleStore_Load() {
+	dir, err := os.MkdirTemp("", "pods")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "pods")
+	if err := os.WriteFile(path, []byte("half a fi"), 0o600); err != nil {
+		fmt.Println(err)
+	}
+	sets, err := podstore.New(path, podstore.Options{}).Load()
+	switch {
+	case errors.Is(err, podstore.ErrCorrupt):
+		fmt.Println("wait for the sources:", len(sets), "sets")
+	case err != nil:
+		fmt.Println("the disk is broken:", err)
+	}
+	// Output: wait for the sources: 0 sets
 }

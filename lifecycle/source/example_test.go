@@ -5,6 +5,7 @@ package source_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -111,4 +112,54 @@ func ExampleNewHTTP() {
 	u := source.NewHTTP(server.URL, source.HTTPOptions{NodeName: "edge-1"}).Fetch(context.Background(), time.Now())
 	fmt.Println(u.Pods[0].Name)
 	// Output: web-edge-1
+}
+
+// The annotations of a static pod tell its mirror pod, and users, about its manifest.
+func ExampleParse_annotations() {
+	pods, _ := source.Parse([]byte(manifest("web", "nginx")), source.Origin{
+		Source: source.File, Location: "web.yaml", Seen: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+	})
+	for _, pod := range pods {
+		fmt.Println("from a", pod.Annotations[source.AnnotationSource], "read at", pod.Annotations[source.AnnotationSeen])
+		fmt.Println(pod.Annotations[source.AnnotationHash] == string(pod.UID))
+	}
+	// Output:
+	// from a file read at 2026-01-02T03:04:05Z
+	// true
+}
+
+// A client of a Handler puts a manifest, and lists the directory.
+func ExampleManifestList() {
+	dir, err := os.MkdirTemp("", "manifests")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+	server := httptest.NewServer(source.NewHandler(dir, source.HandlerOptions{NodeName: "edge-1"}))
+	defer server.Close()
+	call := func(method, path, body string, answer any) {
+		request, err := http.NewRequestWithContext(context.Background(), method, server.URL+path, strings.NewReader(body))
+		if err != nil {
+			panic(err)
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			panic(err)
+		}
+		defer response.Body.Close()
+		if err := json.NewDecoder(response.Body).Decode(answer); err != nil {
+			fmt.Println(response.Status, err)
+		}
+	}
+	var written source.Manifest
+	call(http.MethodPut, "/web.yaml", manifest("web", "nginx"), &written)
+	fmt.Println("wrote", written.Pods[0].Name)
+	var list source.ManifestList
+	call(http.MethodGet, "/", "", &list)
+	for _, m := range list.Manifests {
+		fmt.Println(m.Name, len(m.Pods), "pod,", len(m.Errors), "errors")
+	}
+	// Output:
+	// wrote web-edge-1
+	// web.yaml 1 pod, 0 errors
 }

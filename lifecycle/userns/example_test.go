@@ -21,7 +21,8 @@ func ExampleNew() {
 		return
 	}
 	defer os.RemoveAll(root)
-	ranges, err := userns.New(root, userns.Options{Count: 10})
+	// The host has given the ranges below the eighth to its own users, in /etc/subuid.
+	ranges, err := userns.New(root, userns.Options{First: 8 * userns.Length, Count: 10})
 	if err != nil {
 		fmt.Println(err)
 		return
