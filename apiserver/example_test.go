@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -164,4 +165,63 @@ func ExampleRecorder() {
 	// <nil>
 	// Pod web Started
 	// ConfigMap app Outdated
+}
+
+// A node that is wired by hand, for a program that has other hooks than Parts: it shows which pods were removed from the API server.
+func ExampleSource_Statuses() {
+	server := apiservertest.NewServer(apiservertest.Options{})
+	defer server.Close()
+	source, err := apiserver.New(server.Config(), apiserver.Options{NodeName: "n1"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	objects, err := source.Objects(apiserver.ObjectsOptions{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	var pods lifecycle.Handle // of the reconciler, which is created with the hooks below
+	retainer := source.Retainer(objects, pods.Pods)
+	recorder := source.Recorder(apiserver.RecorderOptions{})
+	statuses, err := source.Statuses(apiserver.StatusesOptions{
+		Pods: pods.Pods, MayRun: pods.MayRun,
+		Hooks: apiserver.StatusHooks{Removed: func(pod cri.PodIdentity) { fmt.Println("removed", pod.Name) }},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	mirrors, err := source.Mirrors(apiserver.MirrorsOptions{Node: func() *corev1.Node { return newNode() }})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	hooks := lifecycle.Hooks{
+		Status: statuses.Changed,
+		Left:   statuses.Left,
+		Gone: func(pod cri.PodIdentity) {
+			statuses.Gone(pod)
+			retainer.Gone(pod.UID)
+			mirrors.Changed()
+		},
+		Event:   recorder.PodEvent,
+		Refused: recorder.Refused,
+	}
+	fmt.Println(hooks.Status != nil, hooks.Left != nil, hooks.Refused != nil)
+
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	for _, run := range []func(context.Context) error{statuses.Run, mirrors.Run, recorder.Run, objects.Run} {
+		wg.Go(func() { _ = run(ctx) })
+	}
+	err = source.Pods().Run(ctx, func(u apiserver.Update) {
+		retainer.Set(u.PodSet) // after reconciler.Set
+		cancel()
+	})
+	wg.Wait()
+	fmt.Println(err)
+	// Output:
+	// true true true
+	// <nil>
 }

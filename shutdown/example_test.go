@@ -10,21 +10,32 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 	"github.com/seed81659283/nodeagent/shutdown"
 )
 
+// A program with a reconciler of its own stops pods with the reason of a kubelet, which controllers look for. NewForPods and Inhibitor.Admit do so
+// for a lifecycle.Reconciler.
 func ExampleNew() {
+	stopped := &podstatus.Eviction{Reason: shutdown.ReasonTerminated, Message: shutdown.MessageTerminated}
+	rejected := &podstatus.Rejection{Reason: shutdown.ReasonRejected, Message: shutdown.MessageRejected} // of pods that arrive during the shutdown
 	inhibitor, err := shutdown.New(shutdown.Options{
 		Periods: shutdown.Periods(30*time.Second, 10*time.Second),
 		Pods:    func() []*corev1.Pod { return nil },
-		Stop:    func(context.Context, *corev1.Pod, time.Duration) error { return nil },
+		Stop: func(_ context.Context, pod *corev1.Pod, grace time.Duration) error {
+			fmt.Println("stop", pod.Name, "within", grace, stopped.Reason)
+			return nil
+		},
 	})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	fmt.Println(inhibitor.ShuttingDown(), inhibitor.Watching())
-	// Output: false logind was not reached yet
+	fmt.Println(rejected)
+	// Output:
+	// false logind was not reached yet
+	// NodeShutdown: Pod was rejected as the node is shutting down.
 }
 
 func ExampleGroups() {

@@ -76,3 +76,31 @@ func ExampleUnsupported() {
 	// maxPods true
 	// cpuManagerPolicy false
 }
+
+// An installer that has the documents in memory shows the Node object and the access to the node's API that they ask for.
+func ExampleParseDocuments() {
+	documents, err := kubeletconfig.ParseDocuments([]byte(`
+apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+maxPods: 50
+authentication: {anonymous: {enabled: false}}
+---
+apiVersion: nodeagent/v1alpha1
+kind: NodeConfiguration
+nodeName: edge-1
+nodeLabels: {site: north}
+`))
+	if err == nil {
+		err = documents.SetDefaults()
+	}
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	node, access := documents.NodeStatus(), documents.AuthOptions()
+	fmt.Println(node.Name, node.Labels, node.MaxPods)
+	fmt.Println("anonymous:", access.Anonymous, "always allow:", access.AlwaysAllow)
+	// Output:
+	// edge-1 map[site:north] 50
+	// anonymous: false always allow: false
+}

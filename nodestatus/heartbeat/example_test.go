@@ -6,12 +6,14 @@ package heartbeat_test
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/seed81659283/nodeagent/apiserver"
 	"github.com/seed81659283/nodeagent/apiserver/apiservertest"
 	"github.com/seed81659283/nodeagent/nodestatus"
 	"github.com/seed81659283/nodeagent/nodestatus/heartbeat"
@@ -74,4 +76,46 @@ func ExampleNewLease() {
 	}
 	fmt.Println("renewed")
 	// Output: renewed
+}
+
+// The pods of a node are admitted by the labels of its Node object, so an agent waits for the registration. A change of a condition is reported at
+// once, not at the next update.
+func ExampleReporter_Changed() {
+	server := apiservertest.NewServer(apiservertest.Options{})
+	defer server.Close()
+	var lowMemory atomic.Bool
+	reported := make(chan corev1.ConditionStatus, 100)
+	reporter, err := heartbeat.NewReporter(server.Config(), heartbeat.ReporterOptions{
+		Config:     nodestatus.Config{Name: "edge-1", NoLocalStorageCapacity: true},
+		Capacity:   nodestatus.CapacityFunc(func(context.Context) (machine.Info, error) { return machine.Info{CPUs: 4, Memory: 8 << 30}, nil }),
+		Conditions: nodestatus.ConditionsFunc(func() nodestatus.Health { return nodestatus.Health{MemoryPressure: lowMemory.Load()} }),
+		Hooks: heartbeat.ReporterHooks{Reported: func(node *corev1.Node) {
+			for _, c := range node.Status.Conditions {
+				if c.Type == corev1.NodeMemoryPressure {
+					reported <- c.Status
+				}
+			}
+		}},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- reporter.Run(ctx) }()
+
+	options := apiserver.Options{NodeName: "edge-1", WaitForNode: reporter.Registered} // package apiserver calls it before its first list
+	fmt.Println("registered:", options.WaitForNode(ctx))
+	lowMemory.Store(true)
+	reporter.Changed()
+	for <-reported != corev1.ConditionTrue {
+	}
+	fmt.Println("the cluster knows that memory is low")
+	cancel()
+	fmt.Println(<-done)
+	// Output:
+	// registered: <nil>
+	// the cluster knows that memory is low
+	// <nil>
 }
