@@ -41,7 +41,7 @@ tests apiserver:      cri lifecycle lifecycle/podapi pleg internal/volume/token
 tests apiserver apiserver/apiservertest nodestatus apiserver/cert internal/kubeapi: apiserver/apiservertest k8s.io/client-go/rest/...
 tests internal/lab:             GRPC
 tests internal/dirusage volume/fsgroup: internal/rmtree
-tests nodestatus/heartbeat:     apiserver/apiservertest k8s.io/client-go/rest nodestatus/machine apiserver/cert
+tests nodestatus/heartbeat:     apiserver apiserver/apiservertest k8s.io/client-go/rest nodestatus/machine apiserver/cert
 tests shutdown internal/login1: internal/login1/login1test
 tests apiserver/cert: internal/certtest internal/certstore
 tests cri/streaming:           cri/remote
@@ -54,12 +54,12 @@ tests cri/critest:              cri/criserver cri/process cri/remote cri/streami
 tests cri/criserver:            cri/remote cri/streaming internal/streaming/streamtest GRPC
 tests internal/lifecycle/mailbox: internal/lifecycle/podtest
 tests lifecycle/plan:           internal/lifecycle/podtest lifecycle/podapi cgroups qos
-tests lifecycle/podstatus:      internal/lifecycle/podtest
+tests lifecycle/podstatus:      internal/lifecycle/podtest lifecycle/podapi
 tests internal/lifecycle/poddir:         internal/mounttest internal/lifecycle/podtest SYS
 tests internal/lifecycle/podview:        internal/lifecycle/podtest
 tests internal/lifecycle/resize:         internal/lifecycle/podtest
 tests internal/lifecycle/executor:       internal/lifecycle/podtest internal/lifecycle/lifecycletest
-tests lifecycle:                internal/lifecycle/hook internal/lifecycle/statuspatch internal/lifecycle/podtest internal/lifecycle/lifecycletest cgroups images/credential qos pleg cri/remote cri/process cgroups/driver cgroups/cgroupstest cgroups/podtree
+tests lifecycle:                gc internal/lifecycle/hook internal/lifecycle/statuspatch internal/lifecycle/podtest internal/lifecycle/lifecycletest cgroups images/credential qos pleg cri/remote cri/process cgroups/driver cgroups/cgroupstest cgroups/podtree
 tests hack/bench/...:           cgroups cgroups/driver API YAML GRPC internal/... hack/bench/internal/...
 tests lifecycle/podevents:      images/credential
 tests internal/lifecycle/podenv:         lifecycle/podapi
