@@ -98,7 +98,7 @@ func ourClaim(in claimInput) claimAnswer {
 }
 
 // enforcing is a node with the labels of the kubelet's own fake.
-var enforcing = volume.SELinux{Enabled: true, FileLabel: "system_u:object_r:container_file_t:s0"}
+var enforcing = selinux.Node{Enabled: true, File: "system_u:object_r:container_file_t:s0"}
 
 // labels returns the SELinux labels that the volume is mounted with for the pod, and for the other one.
 func (in claimInput) labels(can bool) (own, other string, err error) {
@@ -175,7 +175,7 @@ type claimNode struct {
 func (n *claimNode) run(dir string) claimAnswer {
 	plain, staging := &claimSetUp{n: n}, &claimStager{claimSetUp{n: n}}
 	v, err := volume.New(volume.Options{
-		Root: filepath.Join(dir, "pods"), Claims: n, SELinux: enforcing, Labels: func() map[string]string { return n.Node },
+		Root: filepath.Join(dir, "pods"), Claims: n, SELinux: volume.SELinux{Enabled: enforcing.Enabled, FileLabel: enforcing.File}, Labels: func() map[string]string { return n.Node },
 		Plugins: map[string]volume.Plugin{volume.CSI: staging, volume.NFS: plain, volume.HostPath: plain},
 		Hooks:   volume.Hooks{Step: func(_ string, _ volume.Step, _ time.Duration, err error) { n.step(err) }},
 	})

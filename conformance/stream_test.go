@@ -26,7 +26,7 @@ import (
 	clientcommand "k8s.io/client-go/tools/remotecommand"
 	clientspdy "k8s.io/client-go/transport/spdy"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-	"k8s.io/cri-streaming/pkg/streaming"
+	kubestreaming "k8s.io/cri-streaming/pkg/streaming"
 	"k8s.io/cri-streaming/pkg/streaming/portforward"
 	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
 	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
@@ -43,7 +43,7 @@ import (
 type streamRuntime struct {
 	*streamtest.Runtime
 
-	server streaming.Server
+	server kubestreaming.Server
 }
 
 // newStreamRuntime returns a runtime whose server is that of k8s.io/cri-streaming, as containerd has it.
@@ -51,9 +51,9 @@ func newStreamRuntime(t *testing.T, scripts *streamtest.Runtime) *streamRuntime 
 	t.Helper()
 	r := &streamRuntime{Runtime: scripts}
 	http := httptest.NewUnstartedServer(nil)
-	config := streaming.DefaultConfig
+	config := kubestreaming.DefaultConfig
 	config.BaseURL = &url.URL{Scheme: "http", Host: http.Listener.Addr().String()}
-	s, err := streaming.NewServer(config, scripted{scripts})
+	s, err := kubestreaming.NewServer(config, scripted{scripts})
 	if err != nil {
 		t.Fatal(err)
 	}

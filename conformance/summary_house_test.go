@@ -25,7 +25,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/cm"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 	serverstats "k8s.io/kubernetes/pkg/kubelet/server/stats"
-	"k8s.io/kubernetes/pkg/kubelet/stats"
+	kubestats "k8s.io/kubernetes/pkg/kubelet/stats"
 
 	"github.com/seed81659283/nodeagent/cgroups"
 	"github.com/seed81659283/nodeagent/cri"
@@ -318,14 +318,14 @@ func (noVolumes) GetPodVolumeStats(types.UID) (serverstats.PodVolumeStats, bool)
 // kubeletSummary is what the summary of a kubelet is made of.
 type kubeletSummary struct {
 	serverstats.Provider
-	p *stats.Provider
+	p *kubestats.Provider
 	h *house
 }
 
 func newKubeletSummary(h *house) kubeletSummary {
 	r := kubeletRuntime{house: h}
-	hosts := stats.NewHostStatsProvider(kubecontainer.RealOS{}, func(types.UID) string { return "/nowhere/etc-hosts" }, "/nowhere")
-	p := stats.NewCRIStatsProvider(kubeletCadvisor{house: h}, noVolumes{}, nil, r, kubeletImages{house: h}, hosts, false, false, nil)
+	hosts := kubestats.NewHostStatsProvider(kubecontainer.RealOS{}, func(types.UID) string { return "/nowhere/etc-hosts" }, "/nowhere")
+	p := kubestats.NewCRIStatsProvider(kubeletCadvisor{house: h}, noVolumes{}, nil, r, kubeletImages{house: h}, hosts, false, false, nil)
 	return kubeletSummary{p: p, h: h}
 }
 
