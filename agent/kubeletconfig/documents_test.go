@@ -60,7 +60,8 @@ func TestDocumentsDefaults(t *testing.T) {
 	require.NotEmpty(t, d.Node.NodeName)
 	require.True(t, filepath.IsAbs(d.Node.RootDir))
 	require.Equal(t, []netip.Addr{netip.MustParseAddr("127.0.0.1")}, d.Node.NodeIPs)
-	require.Equal(t, "/var/log/containers", d.Node.ContainerLogsDir)
+	require.Equal(t, filepath.Join(d.Node.RootDir, "logs"), d.Kubelet.PodLogsDir, "a user without root cannot write to /var/log/pods")
+	require.Empty(t, d.Node.ContainerLogsDir)
 	require.False(t, d.InCluster())
 	require.Zero(t, d.NodeStatus().Port)
 
@@ -75,6 +76,10 @@ func TestDocumentsDefaults(t *testing.T) {
 	require.Contains(t, d.NodeStatus().DeclaredFeatures, "ExtendWebSocketsToKubelet")
 	require.Equal(t, "n1", d.AuthOptions().NodeName)
 	require.False(t, d.AuthOptions().AlwaysAllow)
+
+	d = kubeletconfig.Documents{Kubelet: kubeletconfig.Configuration{ContainerRuntimeEndpoint: "unix:///c"}}
+	require.NoError(t, d.SetDefaults())
+	require.Equal(t, []string{"/var/log/pods", "/var/log/containers"}, []string{d.Kubelet.PodLogsDir, d.Node.ContainerLogsDir})
 }
 
 // FuzzParseDocuments holds that no file panics.
