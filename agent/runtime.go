@@ -79,7 +79,8 @@ func (a *Agent) pullImages(ctx context.Context, o *lifecycle.Options) error {
 		return nil
 	}
 	n := &a.config.Node
-	providers, err := credential.NodeProviders(n.DockerConfigFiles, n.CredentialProviders, n.CredentialProviderBinDir)
+	providers, err := credential.NodeProviders(n.DockerConfigFiles, n.CredentialProviders,
+		credential.PluginOptions{BinDir: n.CredentialProviderBinDir, Accounts: a.cluster.Accounts()})
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/images/credential"
 	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/qos"
 )
@@ -122,6 +123,15 @@ func uidsOf(pods []lifecycle.PodState, namespace, name string) (uids []types.UID
 		}
 	}
 	return uids
+}
+
+// Accounts returns the service accounts of pods, for credential provider plugins that get tokens of them. A nil p has none: the node belongs to no
+// cluster.
+func (p *Parts) Accounts() credential.Accounts {
+	if p == nil {
+		return nil
+	}
+	return p.Source.Tokens().Accounts()
 }
 
 // Hooks returns hooks that report the changes of pods to the API server. They are for [lifecycle.Options].

@@ -3,12 +3,12 @@
 
 package credential
 
-// NodeProviders returns the providers of a kubelet's node: the docker configurations files, and the plugins of plugins. Without plugins binDir is
-// not read. An error is that of [NewPlugins].
-func NodeProviders(files Files, plugins PluginConfig, binDir string) ([]Provider, error) {
+// NodeProviders returns the providers of a kubelet's node: the docker configurations files, and the plugins of plugins, with options o. Without
+// plugins o is not used. An error is that of [NewPlugins].
+func NodeProviders(files Files, plugins PluginConfig, o PluginOptions) ([]Provider, error) {
 	providers := []Provider{files}
 	if len(plugins.Providers) > 0 {
-		p, err := NewPlugins(plugins, PluginOptions{BinDir: binDir})
+		p, err := NewPlugins(plugins, o)
 		if err != nil {
 			return nil, err
 		}

@@ -12,9 +12,9 @@ import (
 )
 
 func TestNodeProvidersLooksForPluginsOnlyIfConfigured(t *testing.T) {
-	providers, err := credential.NodeProviders(credential.Files{"/x"}, credential.PluginConfig{}, "/does/not/exist")
+	providers, err := credential.NodeProviders(credential.Files{"/x"}, credential.PluginConfig{}, credential.PluginOptions{BinDir: "/does/not/exist"})
 	require.NoError(t, err)
 	require.Equal(t, []credential.Provider{credential.Files{"/x"}}, providers)
-	_, err = credential.NodeProviders(nil, credential.PluginConfig{Providers: make([]credential.PluginSpec, 1)}, "/does/not/exist")
+	_, err = credential.NodeProviders(nil, credential.PluginConfig{Providers: make([]credential.PluginSpec, 1)}, credential.PluginOptions{BinDir: "/does/not/exist"})
 	require.ErrorContains(t, err, "plugin configuration: ")
 }
