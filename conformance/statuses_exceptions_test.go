@@ -190,7 +190,31 @@ var statusExceptions = []conformance.Exception[described, containerStatuses]{{
 		in.Scene = in.Scene.withoutLate()
 		return nodeagentStatuses(in)
 	},
+}, {
+	Name:   "terminated for good",
+	Reason: "a terminated container keeps its status where its successor in a pod that ends was only created, or was removed before it; the kubelet shows the instance that is there",
+	When:   func(described) bool { return true },
+	Want: func(in described, now containerStatuses) containerStatuses {
+		return in.each(now, func(a *about) {
+			if in.isTerminatedForGood(a) {
+				*a.now = *a.before
+			}
+		})
+	},
 }}
+
+// isTerminatedForGood reports whether a container had terminated, and the newest instance is a successor that is never started or its
+// predecessor.
+func (in described) isTerminatedForGood(a *about) bool {
+	if a.last == nil || a.before == nil || a.before.State.Terminated == nil {
+		return false
+	}
+	if in.Scene.Pod.DeletionTimestamp != nil && a.last.State == cri.ContainerCreated {
+		return true
+	}
+	previous := a.before.LastTerminationState.Terminated
+	return previous != nil && a.before.ContainerID != "stand-in://"+a.last.ID && previous.ContainerID == "stand-in://"+a.last.ID
+}
 
 // about is the status of one container, with what it is made from.
 type about struct {
