@@ -201,7 +201,7 @@ func TestDamagedStore(t *testing.T) {
 	f.manifests.Write("more.yaml", podYAML("more", announced))
 
 	a = f.start(nil)
-	a.Says(timeout, "level=ERROR", "the pods last wanted are lost; what runs is left running", store)
+	a.Says(timeout, "level=ERROR", "the pods of the store are lost; running pods are left running", store)
 	a.Says(timeout, "level=ERROR", "web.yaml:1")
 	f.last("more-n1", 1) // so the rest of the directory is followed
 	aside, err := filepath.Glob(store + ".corrupt-*")

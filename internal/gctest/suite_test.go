@@ -19,7 +19,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/suite/suitetest"
 )
 
-func TestRulesAreDocumented(t *testing.T) { suitetest.Documented(t, "rule.go", "../*.go", 7) }
+func TestRulesAreDocumented(t *testing.T) { suitetest.Documented(t, "rule.go", "../../gc/*.go", 7) }
 
 const variable = "GCTEST_MUTANT"
 
