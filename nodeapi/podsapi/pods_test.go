@@ -6,6 +6,7 @@ package podsapi_test
 import (
 	"bytes"
 	"log/slog"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -35,6 +36,6 @@ func TestPodsOfSkipsPodsThatNoSourceLists(t *testing.T) {
 func TestListenAndRunLogsAPathThatIsTooLong(t *testing.T) {
 	var log bytes.Buffer
 	server := podsapi.New(podsapi.PodsOf(states{}), podsapi.Options{})
-	require.NoError(t, server.ListenAndRun(t.Context(), "/tmp/"+strings.Repeat("x", 200), slog.New(slog.NewTextHandler(&log, nil))))
+	require.NoError(t, server.ListenAndRun(t.Context(), filepath.Join(t.TempDir(), strings.Repeat("x", 200), "pods.sock"), slog.New(slog.NewTextHandler(&log, nil))))
 	require.Contains(t, log.String(), "the pods API is not served")
 }
