@@ -4,6 +4,7 @@
 package auth
 
 import (
+	"cmp"
 	"container/list"
 	"context"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"time"
 )
 
 // errBusy is why a request is refused that too many others of its client, or of all, are ahead of.
@@ -109,7 +111,9 @@ func (s *slots) acquire(ctx context.Context, client string) error {
 	s.mu.Unlock()
 	select {
 	case <-granted:
-		return nil
+		if !isOver(ctx) {
+			return nil
+		}
 	case <-ctx.Done():
 	}
 	s.mu.Lock()
@@ -120,7 +124,13 @@ func (s *slots) acquire(ctx context.Context, client string) error {
 	} else {
 		s.end(l)
 	}
-	return fmt.Errorf("%w: %w", errBusy, ctx.Err())
+	return fmt.Errorf("%w: %w", errBusy, cmp.Or(ctx.Err(), context.DeadlineExceeded))
+}
+
+// isOver reports whether ctx has ended, or ends at this instant: its timer may fire after that of the review that has released the slot.
+func isOver(ctx context.Context) bool {
+	deadline, limited := ctx.Deadline()
+	return ctx.Err() != nil || limited && !time.Now().Before(deadline)
 }
 
 // release gives a slot back.
