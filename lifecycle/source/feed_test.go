@@ -41,6 +41,7 @@ func TestFeedRunsSourcesAlthoughStoredPodHangs(t *testing.T) {
 		var wg sync.WaitGroup
 		wg.Go(func() { assert.NoError(t, feed.Run(ctx)) })
 		time.Sleep(2 * time.Minute)
+		synctest.Wait() // which the race detector knows
 		require.Equal(t, time.Minute, after)
 		require.Contains(t, log.String(), "take too long to check")
 		close(release)
