@@ -78,7 +78,7 @@
 // # Sources
 //
 // A [PodSet] is all that one source wants, and the type that packages source and podstore have, too. What several sources
-// want is merged by package podset: a UID belongs to the source that wanted it first, for as long as it does. Set tells the
+// want is merged: a UID belongs to the source that listed it first, for as long as that source lists it. Set tells the
 // others. When it gives the pod up, that is taken down before a pod of the UID from another source is started. Dirs.Pods
 // remembers the source, as long as Options.Sources names it. So a pod that moves from one source to another with its UID
 // starts anew.

@@ -39,7 +39,7 @@ func ResolveReferences(ctx context.Context, pod *corev1.Pod, c *corev1.Container
 	return References{ConfigMaps: r.ConfigMaps, Secrets: r.Secrets, Services: r.Services, envFiles: r.EnvFiles}, err
 }
 
-// sources returns the references as package podenv takes them.
+// sources converts the references to those that the environment of a container is resolved with.
 func (r References) sources() podenv.References {
 	return podenv.References{ConfigMaps: r.ConfigMaps, Secrets: r.Secrets, Services: r.Services, EnvFiles: r.envFiles}
 }
