@@ -48,14 +48,14 @@ func (a *Agent) evict(context.Context, *lifecycle.Options) error {
 	if err != nil || measurer == nil || len(rules.Thresholds) == 0 {
 		return err
 	}
-	for _, contradiction := range eviction.Contradictions(rules.Thresholds) {
+	for _, contradiction := range eviction.FindContradictions(rules.Thresholds) {
 		a.log.Warn("thresholds of evictions", "error", contradiction)
 	}
 	rules.Ranker = a.options.Ranker
-	conditions := eviction.Hooks{Conditions: func([]eviction.Condition) { a.node.Changed() }}
+	conditions := eviction.Hooks{ConditionsChanged: func([]eviction.Condition) { a.node.Changed() }}
 	options := podevict.NodeOptions{
 		Measurer: measurer, Pods: func() podevict.Pods { return &a.pods }, Hold: a.cluster == nil,
-		Images: a.unused, Runtime: a.generator.Pods, Event: a.annotatedEvent,
+		Images: a.unused, RuntimePods: a.generator.Pods, Event: a.annotatedEvent,
 		Eviction: eviction.Options{Logger: a.log, Rules: rules, Hooks: a.metrics.Eviction(a.options.Hooks.Eviction, conditions)},
 	}
 	if a.cgroups.tree != nil {

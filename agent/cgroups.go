@@ -68,7 +68,7 @@ func (a *Agent) openCgroups(ctx context.Context, o *lifecycle.Options) error {
 	host.Reserved = podtree.Reserved{System: reserved.System, Kube: reserved.Kube} // pods may use the memory that evictionHard keeps free
 	found := c.driver.Host()
 	host.Logger, host.Node.HugepageSizes, host.Hooks = a.log, found.HugepageSizes, a.metrics.Cgroups(version, a.options.Hooks.Cgroups)
-	host.Node.NoSwapController, host.Node.NoHugetlbController = !found.Has("swap"), !found.Has("hugetlb")
+	host.Node.NoSwapController, host.Node.NoHugetlbController = !found.HasController("swap"), !found.HasController("hugetlb")
 	if c.tree, err = podtree.New(c.driver, nil, host); err != nil { // the reconciler follows the pods of the tree
 		return err
 	}

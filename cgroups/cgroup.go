@@ -34,7 +34,7 @@ type Lister interface {
 // Reader reads one cgroup. An absent cgroup is an error wrapping [io/fs.ErrNotExist].
 type Reader interface {
 	// Limits returns what is in force. A field whose controller is not there is unset. CPUShares is what remains of
-	// it after the kernel's own unit, see [SharesReadBack].
+	// it after the kernel's own unit, see [RoundTripShares].
 	Limits(ctx context.Context, p Path) (Resources, error)
 	// Stats returns what is used. What the host does not count is zero, or nil where the type has nil.
 	Stats(ctx context.Context, p Path) (Stats, error)

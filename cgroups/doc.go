@@ -11,7 +11,7 @@
 // A [Path] names a cgroup below the root of a tree, independent of the version and the driver. [Resources] is what it
 // may use and [Stats] is what it uses, each in one form for v1 and v2. A [CgroupWriter] makes the tree look as it is
 // told; [Lister] and [Reader] say how it looks; [Killer], [Freezer], [Reclaimer], [Sampler] and [Watcher] are
-// capabilities of some, found with a type assertion. A [Size] is what a container has of what can be changed while it runs, and a [Resizer] is who changes
+// capabilities of some, found with a type assertion. A [ContainerSize] is what a container has of what can be changed while it runs, and a [Resizer] is who changes
 // it when a pod is resized.
 //
 //	pod := cgroups.PodPath("", cgroups.Burstable, uid)

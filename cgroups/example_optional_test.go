@@ -50,7 +50,7 @@ func ExampleReader() {
 	}
 	limits, err := r.Limits(ctx, path)
 	fmt.Println(limits.CPUShares, err)
-	fmt.Println("in force:", limits.CPUShares == cgroups.SharesReadBack(512, cgroups.WeightLogQuadratic))
+	fmt.Println("in force:", limits.CPUShares == cgroups.RoundTripShares(512, cgroups.WeightLogQuadratic))
 	// Output:
 	// 521 <nil>
 	// in force: true

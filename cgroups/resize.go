@@ -5,8 +5,8 @@ package cgroups
 
 import "context"
 
-// Size is what a container has, or is to have, of what can be changed while it runs. Zero is no request or no limit.
-type Size struct {
+// ContainerSize is what a container has, or is to have, of what can be changed while it runs. Zero is no request or no limit.
+type ContainerSize struct {
 	CPURequest, CPULimit       int64 // milli-CPU
 	MemoryRequest, MemoryLimit int64 // bytes; a request below zero is one that is not known
 }
@@ -14,7 +14,7 @@ type Size struct {
 // ContainerResize is a running container that is resized without a restart.
 type ContainerResize struct {
 	Name        string
-	From, To    Size
+	From, To    ContainerSize
 	MemoryUsage int64 // bytes; looked at only where its memory limit is lowered
 }
 
@@ -24,5 +24,5 @@ type Resizer interface {
 	// CRI). An error refuses that.
 	ResizeSandbox(ctx context.Context, r Resources) error
 	// ResizeContainer gives a running container what it shall have.
-	ResizeContainer(ctx context.Context, name string, size Size) error
+	ResizeContainer(ctx context.Context, name string, size ContainerSize) error
 }

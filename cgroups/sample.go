@@ -43,12 +43,12 @@ func (p Parts) Has(parts Parts) bool { return p&parts == parts }
 // [Path] too: the scopes and services of systemd.
 type Sampler interface {
 	// Sample returns the selected parts of what a cgroup uses, and zero for all others: of p where leaf is empty,
-	// else of the cgroup of that name directly below p, see Leaves. What the host does not count is zero, or nil
+	// else of the cgroup of that name directly below p, see ChildDirs. What the host does not count is zero, or nil
 	// where the type has nil; memory at the top of v2 is what is anonymous or page cache, and swap that of the machine.
 	// An absent cgroup is an error wrapping [io/fs.ErrNotExist].
 	Sample(ctx context.Context, p Path, leaf string, parts Parts) (Stats, error)
-	// Leaves returns the names of the directories directly below p, sorted, as they are: that of a container is what
+	// ChildDirs returns the names of the directories directly below p, sorted, as they are: that of a container is what
 	// its runtime made of the ID, such as "cri-containerd-ID.scope". An absent cgroup is an error wrapping
 	// [io/fs.ErrNotExist].
-	Leaves(ctx context.Context, p Path) ([]string, error)
+	ChildDirs(ctx context.Context, p Path) ([]string, error)
 }

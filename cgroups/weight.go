@@ -68,9 +68,9 @@ func SharesFromWeight(weight uint64, f WeightFormula) uint64 {
 	return uint64(beyond - 1)
 }
 
-// SharesReadBack returns what remains of cpu.shares that a cgroup of v2 has held as a weight. It is what
+// RoundTripShares returns what remains of cpu.shares that a cgroup of v2 has held as a weight. It is what
 // [Reader].Limits tells after an Apply of shares, and so what to compare with it to learn whether they are in force
 // (CPUSharesEqualAfterV2RoundTrip in pkg/kubelet/cm/helpers_linux.go).
-func SharesReadBack(shares uint64, f WeightFormula) uint64 {
+func RoundTripShares(shares uint64, f WeightFormula) uint64 {
 	return SharesFromWeight(WeightFromShares(shares, f), f)
 }

@@ -65,13 +65,13 @@ func TestWeightsAreInOrder(t *testing.T) {
 func TestSharesThatAWeightHasHeld(t *testing.T) {
 	linear := map[uint64]uint64{51: 28, 102: 80, 1024: 998}
 	for shares, back := range linear {
-		assert.Equal(t, back, cgroups.SharesReadBack(shares, cgroups.WeightLinear), shares)
+		assert.Equal(t, back, cgroups.RoundTripShares(shares, cgroups.WeightLinear), shares)
 	}
 	for _, shares := range []uint64{2, 1024, 262144} {
-		assert.Equal(t, shares, cgroups.SharesReadBack(shares, cgroups.WeightLogQuadratic))
+		assert.Equal(t, shares, cgroups.RoundTripShares(shares, cgroups.WeightLogQuadratic))
 	}
 	for shares := uint64(2); shares <= cgroups.MaxShares; shares += 37 {
-		back := cgroups.SharesReadBack(shares, cgroups.WeightLogQuadratic)
-		assert.Equal(t, back, cgroups.SharesReadBack(back, cgroups.WeightLogQuadratic), "%d shares", shares)
+		back := cgroups.RoundTripShares(shares, cgroups.WeightLogQuadratic)
+		assert.Equal(t, back, cgroups.RoundTripShares(back, cgroups.WeightLogQuadratic), "%d shares", shares)
 	}
 }

@@ -163,7 +163,7 @@ var readBack = conformance.Comparison[readBackInput, bool]{
 	},
 	Kubelet: func(in readBackInput) bool { return cm.CPUSharesEqualAfterV2RoundTrip(in.Allocated, in.Read) },
 	Ours: func(in readBackInput) bool {
-		return cgroups.SharesReadBack(in.Allocated, cgroups.WeightLinear) == in.Read
+		return cgroups.RoundTripShares(in.Allocated, cgroups.WeightLinear) == in.Read
 	},
 }
 

@@ -340,8 +340,8 @@ func (t trace) ours() (passes []tracePass) {
 		d := policy.Decide(state, t.observe(step.Summary), now)
 		pass, summary := tracePass{}, step.Summary
 		starved := func() {
-			if d.Starved != "" && pass.Starved == nil {
-				pass.Starved = []string{"EvictionThresholdMet Attempting to reclaim " + string(d.Starved.Resource())}
+			if d.StarvedSignal != "" && pass.Starved == nil {
+				pass.Starved = []string{"EvictionThresholdMet Attempting to reclaim " + string(d.StarvedSignal.Resource())}
 			}
 		}
 		starved()
@@ -351,9 +351,9 @@ func (t trace) ours() (passes []tracePass) {
 		slices.Sort(pass.Conditions)
 		if d.Reclaim != nil {
 			for _, k := range []struct {
-				kind eviction.Kind
+				kind eviction.ReclaimKind
 				name string
-			}{{eviction.Containers, "containers"}, {eviction.Images, "images"}} {
+			}{{eviction.ReclaimContainers, "containers"}, {eviction.ReclaimImages, "images"}} {
 				if d.Reclaim.Kind&k.kind != 0 {
 					pass.Reclaims = append(pass.Reclaims, k.name)
 				}

@@ -58,7 +58,7 @@ func makeNode(c *conformance.Choices, v2 bool) qos.Node {
 	n := qos.Node{
 		MemoryCapacity: conformance.Pick[int64](c, 16<<30, 4_000_000_000, 256<<20, 1<<40),
 		CgroupV1:       !v2,
-		Swap:           conformance.Pick[qos.Swap](c, "", qos.NoSwap, qos.LimitedSwap, qos.LimitedSwap),
+		Swap:           conformance.Pick[qos.SwapBehavior](c, "", qos.NoSwap, qos.LimitedSwap, qos.LimitedSwap),
 		Reservation:    conformance.Pick(c, qos.MemoryReservationNone, "", qos.TieredReservation, qos.TieredReservation),
 		CPUPeriod:      time.Duration(conformance.Pick(c, 0, 100, 5, 1, 1000)) * time.Millisecond,
 		NoCPUQuota:     c.OneIn(6),

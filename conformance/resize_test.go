@@ -191,7 +191,7 @@ func (in *resized) observe(c *conformance.Choices) {
 
 // decision is what nodeagent decides about the pod.
 func (in resized) decision() resize.Decision {
-	told := map[string]cgroups.Size{}
+	told := map[string]cgroups.ContainerSize{}
 	for i := range in.Observed.Containers {
 		instance := &in.Observed.Containers[i]
 		for _, list := range [][]corev1.Container{in.InForce.Spec.InitContainers, in.InForce.Spec.Containers} {

@@ -294,8 +294,8 @@ func (c ourCgroups) Sample(_ context.Context, p cgroups.Path, leaf string, _ cgr
 	return s, nil
 }
 
-func (ourCgroups) Leaves(context.Context, cgroups.Path) ([]string, error) { return nil, nil }
-func (ourCgroups) Procs(context.Context, cgroups.Path) ([]int, error)     { return nil, nil }
+func (ourCgroups) ChildDirs(context.Context, cgroups.Path) ([]string, error) { return nil, nil }
+func (ourCgroups) Procs(context.Context, cgroups.Path) ([]int, error)        { return nil, nil }
 func (c ourCgroups) Children(_ context.Context, p cgroups.Path) (names []string, err error) {
 	if p != "kubepods" {
 		return nil, nil

@@ -62,7 +62,7 @@ func newUsageNode(t testing.TB) *usageNode {
 	if os.Getuid() != 0 {
 		t.Skip("needs root")
 	}
-	d, err := driver.Open(context.Background(), driver.Options{Optional: []string{"cpu", "pids"}})
+	d, err := driver.Open(context.Background(), driver.Options{OptionalControllers: []string{"cpu", "pids"}})
 	if err != nil {
 		t.Skip("no cgroups to work on: ", err)
 	}

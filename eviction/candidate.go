@@ -32,7 +32,7 @@ type Candidate struct {
 	Volumes        Usage // of its volumes on local disks
 	StorageRequest int64 // of ephemeral-storage, in bytes
 
-	Exceeds *Excess // a limit of local storage that it exceeds; nil: none
+	ExceededLimit *ExceededLimit // a limit of local storage that it exceeds; nil: none
 }
 
 // Usage is what is used of a filesystem.
@@ -41,8 +41,8 @@ type Usage struct {
 	Inodes int64
 }
 
-// Excess says which limit of local storage a pod exceeds. A pod that does is evicted although the node is short of nothing.
-type Excess struct {
+// ExceededLimit says which limit of local storage a pod exceeds. A pod that does is evicted although the node is short of nothing.
+type ExceededLimit struct {
 	Signal  Signal // EmptyDirLimit, PodLimit or ContainerLimit
 	Message string // the whole message of the eviction
 }

@@ -185,10 +185,10 @@ func (p *parser) gracePeriods(m map[string]string) map[Signal]time.Duration {
 	return periods
 }
 
-// Contradictions returns what the kubelet accepts and what can hardly be meant: a soft threshold that is not met before the hard
+// FindContradictions returns what the kubelet accepts and what can hardly be meant: a soft threshold that is not met before the hard
 // one of its signal, and a threshold that is met as long as the resource is not wholly unused. It compares amounts with amounts
 // and percentages with percentages.
-func Contradictions(thresholds []Threshold) (found []error) {
+func FindContradictions(thresholds []Threshold) (found []error) {
 	for _, t := range thresholds {
 		if sum := t.Value.Fraction + t.MinReclaim.Fraction; t.Value.Fraction > 0 && sum >= 1 {
 			found = append(found, fmt.Errorf("%s: with a minimum reclaim of %s it is always met again", t, t.MinReclaim))

@@ -102,14 +102,14 @@ func TestContradictions(t *testing.T) {
 		MinimumReclaim:  entries{"imagefs.available": "80%"},
 	})
 	require.NoError(t, err)
-	found := fmt.Sprint(eviction.Contradictions(list))
+	found := fmt.Sprint(eviction.FindContradictions(list))
 	for _, text := range []string{
 		"memory.available<1Gi for 1m0s: the hard threshold memory.available<1Gi is met as soon", "nodefs.available<5% for 1m0s: the hard threshold nodefs.available<10%",
 		"imagefs.available<20%: with a minimum reclaim of 80% it is always met again",
 	} {
 		require.Contains(t, found, text)
 	}
-	require.Len(t, eviction.Contradictions(list), 4)
+	require.Len(t, eviction.FindContradictions(list), 4)
 }
 
 func TestLayoutThresholds(t *testing.T) {
@@ -149,7 +149,7 @@ func TestTwoReadings(t *testing.T) {
 
 func ExampleNew() {
 	node := evictiontest.NewNode(evictiontest.Options{Memory: 1 << 30})
-	node.Start(evictiontest.Pod{Candidate: eviction.Candidate{UID: "1", Name: "default/web", Memory: 1000 << 20}})
+	node.StartPod(evictiontest.Pod{Candidate: eviction.Candidate{UID: "1", Name: "default/web", Memory: 1000 << 20}})
 
 	thresholds, err := eviction.ParseThresholds(eviction.Config{Hard: map[string]string{"memory.available": "100Mi"}})
 	if err != nil {
@@ -174,7 +174,7 @@ func ExampleNew() {
 }
 
 func ExampleOrderedBy() {
-	ranker := eviction.OrderedBy(eviction.Priority, func(a, b *eviction.Candidate) int { return int(b.GracePeriod - a.GracePeriod) })
+	ranker := eviction.OrderedBy(eviction.ComparePriority, func(a, b *eviction.Candidate) int { return int(b.GracePeriod - a.GracePeriod) })
 	for _, c := range ranker.Rank(eviction.MemoryAvailable, []eviction.Candidate{
 		{UID: "a", Priority: 5}, {UID: "b"}, {UID: "c", GracePeriod: time.Minute},
 	}) {

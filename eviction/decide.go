@@ -12,12 +12,12 @@ import (
 type Decision struct {
 	// State is for the next decision. Where Measure is set it is the state before.
 	State State
-	// Measure says that this cannot be decided without candidates: measure them, and decide again with them, from the same
+	// NeedsCandidates says that this cannot be decided without candidates: measure them, and decide again with them, from the same
 	// readings and the same time. Where that takes long, decide again with Observation.Measuring meanwhile.
-	Measure bool
+	NeedsCandidates bool
 
-	Conditions []Condition // those that are true, in a fixed order
-	Starved    Signal      // whose threshold is acted upon; empty: none is
+	Conditions    []Condition // those that are true, in a fixed order
+	StarvedSignal Signal      // whose threshold is acted upon; empty: none is
 	// Reclaim is to be done before a pod goes; nil: nothing is. [State.Reclaimed] says when it has ended.
 	Reclaim *Reclaim
 	Evict   []Eviction // one for a threshold, any number for limits of local storage. See [State.Evicted]
@@ -51,10 +51,10 @@ func (p *Policy) Decide(s State, o Observation, now time.Time) Decision {
 	d.Conditions = d.State.Conditions(p, now)
 	d.adopt()
 	d.watchAdopted()
-	if !d.Measure && !d.checkLocal() {
+	if !d.NeedsCandidates && !d.checkLocal() {
 		d.checkThresholds()
 	}
-	if d.Measure {
+	if d.NeedsCandidates {
 		d.State = s
 	}
 	d.State.remember(&d)
@@ -106,7 +106,7 @@ func (d *decider) read() {
 // remember keeps the readings for the next decisions. One that is missing once is no newer when it is there again, and one that waits
 // for candidates is as new when they are there.
 func (s *State) remember(d *decider) {
-	if d.Measure {
+	if d.NeedsCandidates {
 		return
 	}
 	for i, r := range d.readings {
@@ -180,7 +180,7 @@ func (d *decider) watchAdopted() {
 // lacks reports whether there are no candidates, and asks for them where nobody has yet.
 func (d *decider) lacks() bool {
 	if !d.o.Measured && !d.o.Measuring {
-		d.Measure = true
+		d.NeedsCandidates = true
 	}
 	return !d.o.Measured
 }
@@ -200,7 +200,7 @@ func (d *decider) checkLocal() bool {
 		next := d.State.local.Add(localPeriod)
 		if d.State.local.IsZero() || !next.After(d.now) {
 			d.lacks()
-			return d.Measure
+			return d.NeedsCandidates
 		}
 		d.at(next)
 		return false
@@ -209,10 +209,10 @@ func (d *decider) checkLocal() bool {
 	d.at(d.now.Add(localPeriod))
 	for i := range d.o.Candidates {
 		c := &d.o.Candidates[i]
-		if c.Exceeds == nil || c.Critical || d.State.victim(c.UID) {
+		if c.ExceededLimit == nil || c.Critical || d.State.victim(c.UID) {
 			continue
 		}
-		e := Eviction{UID: c.UID, Name: c.Name, Signal: c.Exceeds.Signal, Message: c.Exceeds.Message, Grace: minGrace}
+		e := Eviction{UID: c.UID, Name: c.Name, Signal: c.ExceededLimit.Signal, Message: c.ExceededLimit.Message, Grace: minGrace}
 		d.Evict = append(d.Evict, e)
 		d.State = d.State.withVictim(c.UID, d.deadline(e.Grace))
 	}
@@ -234,7 +234,7 @@ func (d *decider) checkThresholds() {
 		if d.stale[i] || !d.reclaim(m.Threshold, d.readings[i]) {
 			continue
 		}
-		d.Starved = m.Signal
+		d.StarvedSignal = m.Signal
 		if d.Reclaim == nil {
 			d.evict(m.Threshold, d.readings[i])
 		}
@@ -259,28 +259,28 @@ func (d *decider) reclaim(t Threshold, r Reading) bool {
 		return false
 	case at.kind&kind == kind:
 		until := at.ended.Add(reclaimWait)
-		late := !at.ended.IsZero() && at.kind != Cache && at.freed > 0 && !d.p.rules.NoReclaimWait
+		late := !at.ended.IsZero() && at.kind != ReclaimCache && at.freed > 0 && !d.p.rules.NoReclaimWait
 		if late && until.After(d.now) {
 			d.at(until)
 			return false
 		}
 		return true
 	}
-	d.Reclaim = &Reclaim{Signal: t.Signal, Kind: kind, Want: want, begun: d.now}
+	d.Reclaim = &Reclaim{Signal: t.Signal, Kind: kind, Missing: want, begun: d.now}
 	*at = reclaimed{signal: t.Signal, kind: at.kind | kind, begun: d.now}
 	d.at(at.deadline())
 	return true
 }
 
 // kind returns what is to be reclaimed before a pod is evicted.
-func (p *Policy) kind(t Threshold, r Reading, l Layout, want int64) Kind {
+func (p *Policy) kind(t Threshold, r Reading, l Layout, want int64) ReclaimKind {
 	if t.Signal.Resource() != Memory {
-		return l.Reclaims(t.Signal)
+		return l.ReclaimKinds(t.Signal)
 	}
 	if p.rules.NoCache || r.Reclaimable < want {
 		return 0
 	}
-	return Cache
+	return ReclaimCache
 }
 
 // evict chooses the pod that goes.

@@ -49,7 +49,7 @@ func ExampleLayout_Thresholds() {
 	}
 	for _, t := range thresholds {
 		removed := "-"
-		if layout.Reclaims(t.Signal)&eviction.Images != 0 {
+		if layout.ReclaimKinds(t.Signal)&eviction.ReclaimImages != 0 {
 			removed = "images"
 		}
 		fmt.Printf("%-32s hard %-5t %-17s %-14s %s\n", t, t.Hard(), t.Signal.Resource(), t.Signal.Condition(), removed)
@@ -67,8 +67,8 @@ func ExampleRankerFunc() {
 		isBatch := func(c *eviction.Candidate) int { return strings.Count(c.Name, "batch/") }
 		return isBatch(b) - isBatch(a)
 	}
-	memory := eviction.OrderedBy(byBatch, eviction.MemoryOverRequest(false), eviction.Priority, eviction.MemoryExcess(false))
-	pids := eviction.OrderedBy(byBatch, eviction.Priority, eviction.Tasks)
+	memory := eviction.OrderedBy(byBatch, eviction.CompareMemoryOverRequest(false), eviction.ComparePriority, eviction.CompareMemoryExcess(false))
+	pids := eviction.OrderedBy(byBatch, eviction.ComparePriority, eviction.CompareTasks)
 	ranker := eviction.RankerFunc(func(s eviction.Signal, pods []eviction.Candidate) []eviction.Candidate {
 		switch s.Resource() {
 		case eviction.Memory:
@@ -76,8 +76,8 @@ func ExampleRankerFunc() {
 		case eviction.PIDs:
 			return pids.Rank(s, pods)
 		default:
-			over, excess := eviction.StorageOverRequest(eviction.SingleFS, s), eviction.StorageExcess(eviction.SingleFS, s)
-			return eviction.OrderedBy(byBatch, over, eviction.Priority, excess).Rank(s, pods)
+			over, excess := eviction.CompareStorageOverRequest(eviction.SingleFS, s), eviction.CompareStorageExcess(eviction.SingleFS, s)
+			return eviction.OrderedBy(byBatch, over, eviction.ComparePriority, excess).Rank(s, pods)
 		}
 	})
 	pods := []eviction.Candidate{
@@ -101,6 +101,7 @@ func (node) LimitMemory(_ context.Context, uid string) error {
 	fmt.Println("memory.high of", uid)
 	return nil
 }
+
 func (node) Kill(_ context.Context, uid string) error { fmt.Println("cgroup.kill of", uid); return nil }
 
 // An actor that can write cgroups also limits and kills pods that are evicted for memory.

@@ -32,13 +32,13 @@ func TestNotGoneInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := evictiontest.NewNode(evictiontest.Options{Memory: gi})
 		node.HangRuntime(true)
-		node.Start(evictiontest.Pod{Candidate: candidate("a", 0, 600*mi, 0)})
-		node.Start(evictiontest.Pod{Candidate: candidate("b", 0, 380*mi, 0)})
+		node.StartPod(evictiontest.Pod{Candidate: candidate("a", 0, 600*mi, 0)})
+		node.StartPod(evictiontest.Pod{Candidate: candidate("b", 0, 380*mi, 0)})
 		start(t, forgetful{node}, node, eviction.Options{Rules: memoryRules(), NoKill: true})
 		time.Sleep(5*time.Minute + 30*time.Second)
-		require.Equal(t, []string{"a", "b"}, node.Happened("evict"))
+		require.Equal(t, []string{"a", "b"}, node.EventUIDs("evict"))
 		time.Sleep(20 * time.Second)
-		require.Equal(t, []string{"a", "b", "a"}, node.Happened("evict"))
+		require.Equal(t, []string{"a", "b", "a"}, node.EventUIDs("evict"))
 	})
 }
 
@@ -50,15 +50,15 @@ func (keeping) Kill(context.Context, string) error { return nil }
 // A pod that was killed because the runtime is slow has its disk for as long as the runtime takes: no other pod goes for that meanwhile.
 func TestKilledPodKeepsItsDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		node := evictiontest.NewNode(evictiontest.Options{NodeFS: 20 * gi, RuntimeKill: 25 * time.Second})
-		node.Start(evictiontest.Pod{Candidate: eviction.Candidate{UID: "a", Logs: eviction.Usage{Bytes: 15 * gi}}, Stops: time.Hour})
-		node.Start(evictiontest.Pod{Candidate: eviction.Candidate{UID: "b", Logs: eviction.Usage{Bytes: 4 * gi}}, Stops: time.Hour})
+		node := evictiontest.NewNode(evictiontest.Options{NodeFS: 20 * gi, KillDelay: 25 * time.Second})
+		node.StartPod(evictiontest.Pod{Candidate: eviction.Candidate{UID: "a", Logs: eviction.Usage{Bytes: 15 * gi}}, StopTime: time.Hour})
+		node.StartPod(evictiontest.Pod{Candidate: eviction.Candidate{UID: "b", Logs: eviction.Usage{Bytes: 4 * gi}}, StopTime: time.Hour})
 		start(t, node, keeping{node}, eviction.Options{Rules: eviction.Rules{
 			Thresholds: []eviction.Threshold{{Signal: eviction.NodeFSAvailable, Value: eviction.Amount{Fraction: 0.1}}},
 		}})
 		time.Sleep(5 * time.Minute)
-		require.Equal(t, []string{"a"}, node.Happened("evict"))
-		require.Equal(t, []string{"b"}, node.Running())
+		require.Equal(t, []string{"a"}, node.EventUIDs("evict"))
+		require.Equal(t, []string{"b"}, node.RunningPods())
 	})
 }
 
@@ -68,14 +68,14 @@ func TestAdoptedPodHangs(t *testing.T) {
 		node := evictiontest.NewNode(evictiontest.Options{Memory: gi})
 		a := candidate("a", 0, 50*mi, 0)
 		a.Evicting, a.GracePeriod, a.HasGracePeriod = true, time.Hour, true
-		node.Start(evictiontest.Pod{Candidate: a})
-		node.Start(evictiontest.Pod{Candidate: candidate("b", 0, 940*mi, 0)})
+		node.StartPod(evictiontest.Pod{Candidate: a})
+		node.StartPod(evictiontest.Pod{Candidate: candidate("b", 0, 940*mi, 0)})
 		start(t, node, node, eviction.Options{Rules: memoryRules()})
 		time.Sleep(9 * time.Second)
-		require.Empty(t, node.Happened("kill"))
+		require.Empty(t, node.EventUIDs("kill"))
 		time.Sleep(2 * time.Second)
-		require.Equal(t, []string{"a"}, node.Happened("kill"))
-		require.Equal(t, []string{"b"}, node.Happened("evict"))
+		require.Equal(t, []string{"a"}, node.EventUIDs("kill"))
+		require.Equal(t, []string{"b"}, node.EventUIDs("evict"))
 	})
 }
 
@@ -85,14 +85,14 @@ func TestAdoptedPodNoKill(t *testing.T) {
 		node := evictiontest.NewNode(evictiontest.Options{Memory: gi})
 		a := candidate("a", 0, 50*mi, 0)
 		a.Evicting, a.GracePeriod, a.HasGracePeriod = true, time.Hour, true
-		node.Start(evictiontest.Pod{Candidate: a})
-		node.Start(evictiontest.Pod{Candidate: candidate("b", 0, 940*mi, 0)})
+		node.StartPod(evictiontest.Pod{Candidate: a})
+		node.StartPod(evictiontest.Pod{Candidate: candidate("b", 0, 940*mi, 0)})
 		start(t, node, node, eviction.Options{Rules: memoryRules(), NoKill: true})
 		time.Sleep(39 * time.Second)
-		require.Empty(t, node.Happened("evict"))
+		require.Empty(t, node.EventUIDs("evict"))
 		time.Sleep(3 * time.Second)
-		require.Equal(t, []string{"b"}, node.Happened("evict"))
-		require.Empty(t, node.Happened("kill"))
+		require.Equal(t, []string{"b"}, node.EventUIDs("evict"))
+		require.Empty(t, node.EventUIDs("kill"))
 	})
 }
 
@@ -116,13 +116,13 @@ func (s *slow) Reclaim(ctx context.Context, r eviction.Reclaim) (int64, error) {
 func TestReclaimHasItsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := &slow{evictiontest.NewNode(evictiontest.Options{Memory: gi, Cache: 600 * mi}), 2 * time.Second, 900 * time.Millisecond}
-		node.Start(evictiontest.Pod{Candidate: candidate("a", 0, 350*mi, 0)})
+		node.StartPod(evictiontest.Pod{Candidate: candidate("a", 0, 350*mi, 0)})
 		// The hook stands for whatever is between a decision and what follows from it.
 		hold := func(eviction.Signal, time.Duration) { time.Sleep(500 * time.Millisecond) }
 		start(t, node, node, eviction.Options{Rules: memoryRules(), Hooks: eviction.Hooks{ThresholdMet: hold}})
 		time.Sleep(time.Minute)
-		require.Equal(t, []string{"memory.available"}, node.Happened("reclaim"))
-		require.Empty(t, node.Happened("evict"))
+		require.Equal(t, []string{"memory.available"}, node.EventUIDs("reclaim"))
+		require.Empty(t, node.EventUIDs("evict"))
 	})
 }
 
@@ -151,9 +151,9 @@ func TestReclaimHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := &stubborn{Node: evictiontest.NewNode(evictiontest.Options{NodeFS: 20 * gi})}
 		for _, uid := range []string{"a", "b", "c"} {
-			node.Start(evictiontest.Pod{Candidate: eviction.Candidate{UID: uid, Logs: eviction.Usage{Bytes: gi}}})
+			node.StartPod(evictiontest.Pod{Candidate: eviction.Candidate{UID: uid, Logs: eviction.Usage{Bytes: gi}}})
 		}
-		node.Start(evictiontest.Pod{Candidate: eviction.Candidate{UID: "critical", Critical: true, Logs: eviction.Usage{Bytes: 33 * gi / 2}}})
+		node.StartPod(evictiontest.Pod{Candidate: eviction.Candidate{UID: "critical", Critical: true, Logs: eviction.Usage{Bytes: 33 * gi / 2}}})
 		var refused atomic.Int32
 		start(t, node, node, eviction.Options{Rules: diskRules(), Hooks: eviction.Hooks{Reclaimed: func(_ eviction.Reclaim, _ int64, err error) {
 			if err != nil {
@@ -161,10 +161,10 @@ func TestReclaimHangs(t *testing.T) {
 			}
 		}}})
 		time.Sleep(4*time.Minute + 50*time.Second)
-		require.Equal(t, []string{"a", "b"}, node.Happened("evict"))
+		require.Equal(t, []string{"a", "b"}, node.EventUIDs("evict"))
 		require.EqualValues(t, 1, node.calls.Load())
 		require.Positive(t, refused.Load())
-		node.Start(evictiontest.Pod{Candidate: eviction.Candidate{UID: "d", Logs: eviction.Usage{Bytes: gi}}})
+		node.StartPod(evictiontest.Pod{Candidate: eviction.Candidate{UID: "d", Logs: eviction.Usage{Bytes: gi}}})
 		time.Sleep(time.Minute)
 		require.EqualValues(t, 1, node.most.Load())
 	})

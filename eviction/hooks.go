@@ -10,8 +10,8 @@ import "time"
 type Hooks struct {
 	// Observed gets each observation, without candidates.
 	Observed func(Observation)
-	// Conditions gets all conditions that are true when they are others than before.
-	Conditions func([]Condition)
+	// ConditionsChanged gets all conditions that are true when they are others than before.
+	ConditionsChanged func([]Condition)
 	// ThresholdMet gets the signal that something is done about now and how old its reading is: the kubelet's node event
 	// EvictionThresholdMet and its metric eviction_stats_age_seconds.
 	ThresholdMet func(s Signal, age time.Duration)

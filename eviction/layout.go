@@ -85,21 +85,21 @@ func appendCopies(list []Threshold, from, to Signal) []Threshold {
 	return list
 }
 
-// Reclaims returns what is removed before a pod is evicted for a signal.
-func (l Layout) Reclaims(s Signal) Kind {
+// ReclaimKinds returns what is removed before a pod is evicted for a signal.
+func (l Layout) ReclaimKinds(s Signal) ReclaimKind {
 	image := s == ImageFSAvailable || s == ImageFSInodesFree
 	node := s == NodeFSAvailable || s == NodeFSInodesFree
 	switch {
 	case s.condition() != 1:
 		return 0
 	case l == SingleFS, l == DedicatedImageFS && !node:
-		return Containers | Images
+		return ReclaimContainers | ReclaimImages
 	case l == DedicatedImageFS:
 		return 0
 	case image:
-		return Images
+		return ReclaimImages
 	default:
-		return Containers
+		return ReclaimContainers
 	}
 }
 

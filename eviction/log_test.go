@@ -59,7 +59,7 @@ func (l *logText) String() string {
 func TestLogsOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := &broken{Node: evictiontest.NewNode(evictiontest.Options{Memory: gi})}
-		node.Start(evictiontest.Pod{Candidate: eviction.Candidate{UID: "a", Critical: true, Memory: gi - 50*mi}})
+		node.StartPod(evictiontest.Pod{Candidate: eviction.Candidate{UID: "a", Critical: true, Memory: gi - 50*mi}})
 		var text logText
 		var errs atomic.Int32
 		start(t, node, node, eviction.Options{
@@ -83,7 +83,7 @@ func TestNoVictimIsReportedOnce(t *testing.T) {
 		node := evictiontest.NewNode(evictiontest.Options{Memory: gi})
 		static := candidate("static", 0, 1000*mi, 0)
 		static.Critical = true
-		node.Start(evictiontest.Pod{Candidate: static})
+		node.StartPod(evictiontest.Pod{Candidate: static})
 		log := &logText{}
 		var hooked []eviction.NoVictim
 		var mu sync.Mutex

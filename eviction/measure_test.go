@@ -37,16 +37,16 @@ func always(d time.Duration) func(int32) time.Duration {
 func TestReadsWhileMeasuring(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := &late{Node: evictiontest.NewNode(evictiontest.Options{Memory: gi}), takes: always(9 * time.Second)}
-		node.Start(evictiontest.Pod{Candidate: candidate("a", 0, gi-50*mi, 0)})
+		node.StartPod(evictiontest.Pod{Candidate: candidate("a", 0, gi-50*mi, 0)})
 		reads := atomic.Int32{}
 		e := start(t, node, node, eviction.Options{Rules: memoryRules(), Hooks: eviction.Hooks{Observed: func(eviction.Observation) { reads.Add(1) }}})
 		time.Sleep(8500 * time.Millisecond)
 		require.EqualValues(t, 9, reads.Load())
 		require.EqualValues(t, 1, node.calls.Load())
 		require.Equal(t, []eviction.Condition{eviction.MemoryPressure}, e.Status().Conditions)
-		require.Empty(t, node.Happened("evict"))
+		require.Empty(t, node.EventUIDs("evict"))
 		time.Sleep(600 * time.Millisecond)
-		require.Equal(t, []string{"a"}, node.Happened("evict"), "as soon as they are measured")
+		require.Equal(t, []string{"a"}, node.EventUIDs("evict"), "as soon as they are measured")
 	})
 }
 
@@ -54,12 +54,12 @@ func TestReadsWhileMeasuring(t *testing.T) {
 func TestReclaimsWhileMeasuring(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := &late{Node: evictiontest.NewNode(evictiontest.Options{Memory: gi, Cache: 600 * mi}), takes: always(9 * time.Second)}
-		node.Start(evictiontest.Pod{Candidate: candidate("a", 0, 350*mi, 0)})
+		node.StartPod(evictiontest.Pod{Candidate: candidate("a", 0, 350*mi, 0)})
 		start(t, node, node, eviction.Options{Rules: memoryRules()})
 		time.Sleep(time.Second)
-		require.Equal(t, []string{"memory.available"}, node.Happened("reclaim"))
+		require.Equal(t, []string{"memory.available"}, node.EventUIDs("reclaim"))
 		time.Sleep(time.Minute)
-		require.Empty(t, node.Happened("evict"))
+		require.Empty(t, node.EventUIDs("evict"))
 	})
 }
 
@@ -67,11 +67,11 @@ func TestReclaimsWhileMeasuring(t *testing.T) {
 func TestMeasuredAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := &late{Node: evictiontest.NewNode(evictiontest.Options{Memory: gi}), takes: always(50 * time.Millisecond)}
-		node.Start(evictiontest.Pod{Candidate: candidate("a", 0, gi-50*mi, 0)})
+		node.StartPod(evictiontest.Pod{Candidate: candidate("a", 0, gi-50*mi, 0)})
 		began := time.Now()
 		start(t, node, node, eviction.Options{Rules: memoryRules()})
 		time.Sleep(time.Second)
-		require.Equal(t, evictiontest.Event{Time: began.Add(50 * time.Millisecond), What: "evict", UID: "a"}, node.Events()[0])
+		require.Equal(t, evictiontest.Event{Time: began.Add(50 * time.Millisecond), Kind: "evict", UID: "a"}, node.Events()[0])
 	})
 }
 
@@ -81,41 +81,41 @@ func TestMeasuredTooLate(t *testing.T) {
 		node := &late{Node: evictiontest.NewNode(evictiontest.Options{Memory: gi}), takes: func(call int32) time.Duration {
 			return map[bool]time.Duration{true: 15500 * time.Millisecond}[call == 1]
 		}}
-		node.Start(evictiontest.Pod{Candidate: candidate("gone", 0, 500*mi, 0)})
-		node.Start(evictiontest.Pod{Candidate: candidate("a", 0, 450*mi, 0)})
+		node.StartPod(evictiontest.Pod{Candidate: candidate("gone", 0, 500*mi, 0)})
+		node.StartPod(evictiontest.Pod{Candidate: candidate("a", 0, 450*mi, 0)})
 		e := start(t, node, node, eviction.Options{Rules: memoryRules()})
 		time.Sleep(time.Second)
 		require.NoError(t, node.Kill(t.Context(), "gone"))
 		big := candidate("big", 0, 510*mi, 0)
-		node.Start(evictiontest.Pod{Candidate: big})
+		node.StartPod(evictiontest.Pod{Candidate: big})
 		time.Sleep(12 * time.Second)
 		require.ErrorContains(t, e.Status().Err, "the call before has not returned")
 		require.EqualValues(t, 1, node.calls.Load())
-		require.Empty(t, node.Happened("evict"))
+		require.Empty(t, node.EventUIDs("evict"))
 		time.Sleep(4 * time.Second)
-		require.Equal(t, []string{"big"}, node.Happened("evict"))
+		require.Equal(t, []string{"big"}, node.EventUIDs("evict"))
 	})
 }
 
 // What was measured before a pod was gone has that pod, and does not count.
 func TestMeasuredBeforeGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		node := &late{Node: evictiontest.NewNode(evictiontest.Options{Memory: gi, RuntimeKill: 11 * time.Second}), takes: always(3 * time.Second)}
+		node := &late{Node: evictiontest.NewNode(evictiontest.Options{Memory: gi, KillDelay: 11 * time.Second}), takes: always(3 * time.Second)}
 		a := eater(0)
 		a.UID, a.Memory = "a", 400*mi
 		b := eater(0)
 		b.UID, b.Memory = "b", 300*mi
 		c := eater(mi)
 		c.UID, c.Memory, c.Critical = "c", 250*mi, true
-		node.Start(a)
-		node.Start(b)
-		node.Start(c)
+		node.StartPod(a)
+		node.StartPod(b)
+		node.StartPod(c)
 		start(t, node, node, eviction.Options{Rules: memoryRules(), NoKill: true})
 		time.Sleep(15500 * time.Millisecond) // pods are measured again from 13 s to 16 s, and a is gone after 15 s
-		require.Equal(t, []string{"a"}, node.Happened("gone"))
+		require.Equal(t, []string{"a"}, node.EventUIDs("gone"))
 		require.EqualValues(t, 2, node.calls.Load())
-		node.Start(evictiontest.Pod{Candidate: candidate("d", 0, 400*mi, 500*mi)})
+		node.StartPod(evictiontest.Pod{Candidate: candidate("d", 0, 400*mi, 500*mi)})
 		time.Sleep(4 * time.Second)
-		require.Equal(t, []string{"a", "b"}, node.Happened("evict"))
+		require.Equal(t, []string{"a", "b"}, node.EventUIDs("evict"))
 	})
 }

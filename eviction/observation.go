@@ -15,7 +15,7 @@ type Reading struct {
 	Available int64     // bytes, inodes or process IDs that are left; below zero where more is used than there is
 	Capacity  int64     // of which percentages are taken
 	Time      time.Time // when it was measured; the zero time: just now. What has the time of the reading before is the same one
-	// Reclaimable is how much the kernel can take from caches and move to swap, of the two signals of memory; see [Cache].
+	// Reclaimable is how much the kernel can take from caches and move to swap, of the two signals of memory; see [ReclaimCache].
 	Reclaimable int64
 }
 
@@ -55,21 +55,21 @@ type Observation struct {
 	Measuring bool
 }
 
-// Kind says what is reclaimed; several of them are or-ed.
-type Kind uint8
+// ReclaimKind says what is reclaimed; several of them are or-ed.
+type ReclaimKind uint8
 
 // What is reclaimed, in this order.
 const (
-	Cache      Kind = 1 << iota // memory that the kernel takes from caches and moves to swap, without ending anything
-	Containers                  // containers that have terminated
-	Images                      // images that nothing uses
+	ReclaimCache      ReclaimKind = 1 << iota // memory that the kernel takes from caches and moves to swap, without ending anything
+	ReclaimContainers                         // containers that have terminated
+	ReclaimImages                             // images that nothing uses
 )
 
 // Reclaim is what is to be made free before a pod is evicted. It is that of a [Decision].
 type Reclaim struct {
-	Signal Signal
-	Kind   Kind
-	Want   int64 // how much is missing, in the unit of the signal
+	Signal  Signal
+	Kind    ReclaimKind
+	Missing int64 // how much is missing, in the unit of the signal
 
 	begun time.Time // which one it is of its resource
 }

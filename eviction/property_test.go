@@ -153,7 +153,7 @@ func TestDecisionProperties(t *testing.T) {
 				require.False(t, pod.Critical)
 				require.NotContains(t, evicting, e.UID)
 				require.GreaterOrEqual(t, e.Grace, time.Second)
-				if pod.Exceeds == nil {
+				if pod.ExceededLimit == nil {
 					thresholds++
 					require.Empty(t, evicting, "another pod is being evicted")
 					reading := o.Readings[slices.IndexFunc(o.Readings, func(r eviction.Reading) bool { return r.Signal == e.Signal })]
@@ -186,7 +186,7 @@ func TestDecisionProperties(t *testing.T) {
 func decideTwice(t *testing.T, p *eviction.Policy, s eviction.State, o eviction.Observation, pods []eviction.Candidate, now time.Time) eviction.Decision {
 	d := p.Decide(s, o, now)
 	require.Equal(t, d, p.Decide(s, o, now))
-	if !d.Measure {
+	if !d.NeedsCandidates {
 		return d
 	}
 	require.Equal(t, s, d.State)
@@ -194,13 +194,13 @@ func decideTwice(t *testing.T, p *eviction.Policy, s eviction.State, o eviction.
 	require.Nil(t, d.Reclaim)
 	o.Measuring = true
 	meanwhile := p.Decide(s, o, now)
-	require.False(t, meanwhile.Measure)
+	require.False(t, meanwhile.NeedsCandidates)
 	require.Empty(t, meanwhile.Evict)
 	require.Equal(t, d.Conditions, meanwhile.Conditions)
 	require.True(t, meanwhile.Wake.After(now) && !meanwhile.Wake.After(now.Add(10*time.Second)), "wakes at %s", meanwhile.Wake.Sub(now))
 	o.Candidates, o.Measured, o.Measuring = slices.Clone(pods), true, false
 	d = p.Decide(s, o, now)
-	require.False(t, d.Measure)
+	require.False(t, d.NeedsCandidates)
 	if meanwhile.Reclaim == nil {
 		require.Equal(t, d.Evict, p.Decide(meanwhile.State, o, now).Evict, "it was not the same to wait")
 	}

@@ -82,12 +82,12 @@ type RankOptions struct {
 // beyond the request. For a filesystem the same, with what of a pod is on it. For process IDs: lower priority, then more tasks.
 // Pods that were not measured are first wherever usage is compared. Source: pkg/kubelet/eviction/helpers.go.
 func NewRanker(o RankOptions) EvictionRanker {
-	memory := OrderedBy(MemoryOverRequest(o.IgnoreSwap), Priority, MemoryExcess(o.IgnoreSwap))
-	pids := OrderedBy(Priority, Tasks)
+	memory := OrderedBy(CompareMemoryOverRequest(o.IgnoreSwap), ComparePriority, CompareMemoryExcess(o.IgnoreSwap))
+	pids := OrderedBy(ComparePriority, CompareTasks)
 	var disk [numSignals]EvictionRanker
 	for i, s := range nodeSignals() {
 		if s.condition() == 1 {
-			disk[i] = OrderedBy(StorageOverRequest(o.Layout, s), Priority, StorageExcess(o.Layout, s))
+			disk[i] = OrderedBy(CompareStorageOverRequest(o.Layout, s), ComparePriority, CompareStorageExcess(o.Layout, s))
 		}
 	}
 	return RankerFunc(func(s Signal, pods []Candidate) []Candidate {
@@ -102,19 +102,19 @@ func NewRanker(o RankOptions) EvictionRanker {
 	})
 }
 
-// Priority evicts pods of lower priority first.
-func Priority(a, b *Candidate) int { return cmp.Compare(a.Priority, b.Priority) }
+// ComparePriority evicts pods of lower priority first.
+func ComparePriority(a, b *Candidate) int { return cmp.Compare(a.Priority, b.Priority) }
 
-// Tasks evicts pods with more tasks first.
-func Tasks(a, b *Candidate) int {
+// CompareTasks evicts pods with more tasks first.
+func CompareTasks(a, b *Candidate) int {
 	if !a.Measured || !b.Measured {
 		return first(!a.Measured, !b.Measured)
 	}
 	return cmp.Compare(b.Tasks, a.Tasks)
 }
 
-// MemoryOverRequest evicts pods first that use more memory than they request.
-func MemoryOverRequest(ignoreSwap bool) Compare {
+// CompareMemoryOverRequest evicts pods first that use more memory than they request.
+func CompareMemoryOverRequest(ignoreSwap bool) Compare {
 	over := func(c *Candidate) bool { return c.memory(ignoreSwap) > c.MemoryRequest }
 	return func(a, b *Candidate) int {
 		if !a.Measured || !b.Measured {
@@ -124,8 +124,8 @@ func MemoryOverRequest(ignoreSwap bool) Compare {
 	}
 }
 
-// MemoryExcess evicts pods first that use most memory beyond their request.
-func MemoryExcess(ignoreSwap bool) Compare {
+// CompareMemoryExcess evicts pods first that use most memory beyond their request.
+func CompareMemoryExcess(ignoreSwap bool) Compare {
 	excess := func(c *Candidate) int64 { return addUp(c.memory(ignoreSwap), -c.MemoryRequest) }
 	return func(a, b *Candidate) int {
 		if !a.Measured || !b.Measured {
@@ -135,9 +135,9 @@ func MemoryExcess(ignoreSwap bool) Compare {
 	}
 }
 
-// StorageOverRequest evicts pods first that use more of the filesystem of a signal than they request. Nobody requests inodes: for
+// CompareStorageOverRequest evicts pods first that use more of the filesystem of a signal than they request. Nobody requests inodes: for
 // their signals it is pods that use any.
-func StorageOverRequest(l Layout, s Signal) Compare {
+func CompareStorageOverRequest(l Layout, s Signal) Compare {
 	counts, inodes := l.counts(s), s.Resource() == Inodes
 	over := func(c *Candidate) bool {
 		if inodes {
@@ -153,9 +153,9 @@ func StorageOverRequest(l Layout, s Signal) Compare {
 	}
 }
 
-// StorageExcess evicts pods first that use most of the filesystem of a signal beyond their request of ephemeral-storage, which the
+// CompareStorageExcess evicts pods first that use most of the filesystem of a signal beyond their request of ephemeral-storage, which the
 // kubelet also subtracts from a number of inodes.
-func StorageExcess(l Layout, s Signal) Compare {
+func CompareStorageExcess(l Layout, s Signal) Compare {
 	counts, inodes := l.counts(s), s.Resource() == Inodes
 	excess := func(c *Candidate) int64 { return addUp(c.disk(counts, inodes), -c.StorageRequest) }
 	return func(a, b *Candidate) int {

@@ -64,7 +64,7 @@ func (r *runner) pass(ctx context.Context) time.Time {
 func (r *runner) decide(ctx context.Context) time.Time {
 	o, now, err := r.last.Observation, r.last.now, r.last.err
 	d := r.evictor.policy.Decide(r.state, o, now)
-	if d.Measure {
+	if d.NeedsCandidates {
 		if notMeasured := r.measure(ctx, &o); notMeasured != nil {
 			r.fail("pods", fmt.Errorf("measure pods: %w", notMeasured))
 			err = errors.Join(err, notMeasured)
@@ -122,8 +122,8 @@ func (r *runner) publish(o Observation, d Decision, now time.Time, err error) {
 	}
 	if changed {
 		r.evictor.log.Info("node conditions", "conditions", d.Conditions)
-		if r.evictor.hooks.Conditions != nil {
-			r.evictor.hooks.Conditions(d.Conditions)
+		if r.evictor.hooks.ConditionsChanged != nil {
+			r.evictor.hooks.ConditionsChanged(d.Conditions)
 		}
 	}
 }
@@ -146,10 +146,10 @@ func (r *runner) reportNoVictim(d *Decision) {
 // act begins what was decided.
 func (r *runner) act(ctx context.Context, o Observation, d Decision, now time.Time) {
 	r.reportNoVictim(&d)
-	if d.Reclaim != nil || d.Starved != "" && len(d.Evict) > 0 {
-		r.evictor.log.Warn("attempt to reclaim", "resource", d.Starved.Resource(), "signal", d.Starved)
+	if d.Reclaim != nil || d.StarvedSignal != "" && len(d.Evict) > 0 {
+		r.evictor.log.Warn("attempt to reclaim", "resource", d.StarvedSignal.Resource(), "signal", d.StarvedSignal)
 		if r.evictor.hooks.ThresholdMet != nil {
-			r.evictor.hooks.ThresholdMet(d.Starved, age(o, d.Starved, now))
+			r.evictor.hooks.ThresholdMet(d.StarvedSignal, age(o, d.StarvedSignal, now))
 		}
 	}
 	if d.Reclaim != nil {
@@ -197,7 +197,7 @@ func (r *runner) beginReclaim(ctx context.Context, what Reclaim) {
 // reclaim has something made free.
 func (r *runner) reclaim(ctx context.Context, what Reclaim) {
 	timeout := reclaimTimeout
-	if what.Kind == Cache {
+	if what.Kind == ReclaimCache {
 		timeout = cacheTimeout
 	}
 	limited, cancel := context.WithTimeout(ctx, timeout)

@@ -53,23 +53,23 @@ func candidate(uid string, priority int32, memory, request int64) eviction.Candi
 
 // eater is a pod that ignores that it is told to end.
 func eater(rate int64) evictiontest.Pod {
-	return evictiontest.Pod{Candidate: candidate("eater", 0, 0, 0), MemoryPerSecond: rate, Stops: time.Hour}
+	return evictiontest.Pod{Candidate: candidate("eater", 0, 0, 0), MemoryPerSecond: rate, StopTime: time.Hour}
 }
 
 // A pod that eats the memory of the node is evicted before the kernel has to kill, however fast it is.
 func TestInTime(t *testing.T) {
 	for _, rate := range []int64{mi, 20 * mi, 50 * mi, 100 * mi} {
 		synctest.Test(t, func(t *testing.T) {
-			node := evictiontest.NewNode(evictiontest.Options{Memory: gi, RuntimeKill: time.Second})
-			node.Start(evictiontest.Pod{Candidate: candidate("other", -5, 200*mi, 300*mi)})
+			node := evictiontest.NewNode(evictiontest.Options{Memory: gi, KillDelay: time.Second})
+			node.StartPod(evictiontest.Pod{Candidate: candidate("other", -5, 200*mi, 300*mi)})
 			e := start(t, node, node, eviction.Options{Rules: memoryRules()})
 			time.Sleep(3 * time.Second)
-			node.Start(eater(rate))
+			node.StartPod(eater(rate))
 			time.Sleep(20 * time.Minute)
-			require.Equal(t, []string{"eater"}, node.Happened("evict"), "%d MiB/s", rate/mi)
-			require.Equal(t, []string{"eater"}, node.Happened("limit"))
-			require.Empty(t, node.Happened("oom"))
-			require.Equal(t, []string{"other"}, node.Running())
+			require.Equal(t, []string{"eater"}, node.EventUIDs("evict"), "%d MiB/s", rate/mi)
+			require.Equal(t, []string{"eater"}, node.EventUIDs("limit"))
+			require.Empty(t, node.EventUIDs("oom"))
+			require.Equal(t, []string{"other"}, node.RunningPods())
 			require.NoError(t, e.Status().Err)
 			require.Empty(t, e.Status().Conditions)
 		})
@@ -79,13 +79,13 @@ func TestInTime(t *testing.T) {
 // The kubelet's rules are late for the same pod.
 func TestKubeletIsLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		node := evictiontest.NewNode(evictiontest.Options{Memory: gi, RuntimeKill: time.Second})
+		node := evictiontest.NewNode(evictiontest.Options{Memory: gi, KillDelay: time.Second})
 		start(t, node, node, eviction.Options{Rules: memoryRules().Kubelet(), NoKill: true})
 		time.Sleep(3 * time.Second)
-		node.Start(eater(200 * mi))
+		node.StartPod(eater(200 * mi))
 		time.Sleep(time.Minute)
-		require.Equal(t, []string{"eater"}, node.Happened("oom"))
-		require.Empty(t, node.Happened("evict"))
+		require.Equal(t, []string{"eater"}, node.EventUIDs("oom"))
+		require.Empty(t, node.EventUIDs("evict"))
 	})
 }
 
@@ -96,8 +96,8 @@ func TestRuntimeHangs(t *testing.T) {
 		node.HangRuntime(true)
 		second := eater(10 * mi)
 		second.UID = "second"
-		node.Start(eater(50 * mi))
-		node.Start(second)
+		node.StartPod(eater(50 * mi))
+		node.StartPod(second)
 		var evicted []string
 		var mu sync.Mutex
 		start(t, node, node, eviction.Options{Rules: memoryRules(), Hooks: eviction.Hooks{Evicted: func(e eviction.Eviction, err error) {
@@ -107,9 +107,9 @@ func TestRuntimeHangs(t *testing.T) {
 			evicted = append(evicted, e.UID)
 		}}})
 		time.Sleep(10 * time.Minute)
-		require.Equal(t, []string{"eater", "second"}, node.Happened("kill"))
-		require.Empty(t, node.Happened("oom"))
-		require.Empty(t, node.Running())
+		require.Equal(t, []string{"eater", "second"}, node.EventUIDs("kill"))
+		require.Empty(t, node.EventUIDs("oom"))
+		require.Empty(t, node.RunningPods())
 		mu.Lock()
 		defer mu.Unlock()
 		require.Equal(t, []string{"eater", "second"}, evicted)
@@ -121,12 +121,12 @@ func TestNoKill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := evictiontest.NewNode(evictiontest.Options{Memory: gi})
 		node.HangRuntime(true)
-		node.Start(eater(10 * mi))
+		node.StartPod(eater(10 * mi))
 		start(t, node, node, eviction.Options{Rules: memoryRules(), NoKill: true})
 		time.Sleep(10 * time.Minute)
-		require.Empty(t, node.Happened("kill"))
-		require.Empty(t, node.Happened("limit"))
-		require.Equal(t, []string{"eater"}, node.Happened("oom"))
+		require.Empty(t, node.EventUIDs("kill"))
+		require.Empty(t, node.EventUIDs("limit"))
+		require.Equal(t, []string{"eater"}, node.EventUIDs("oom"))
 	})
 }
 
@@ -134,11 +134,11 @@ func TestNoKill(t *testing.T) {
 func TestCache(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := evictiontest.NewNode(evictiontest.Options{Memory: gi, Cache: 600 * mi})
-		node.Start(evictiontest.Pod{Candidate: candidate("a", 0, 350*mi, 0)})
+		node.StartPod(evictiontest.Pod{Candidate: candidate("a", 0, 350*mi, 0)})
 		e := start(t, node, node, eviction.Options{Rules: memoryRules()})
 		time.Sleep(time.Minute)
-		require.Equal(t, []string{"memory.available"}, node.Happened("reclaim"))
-		require.Empty(t, node.Happened("evict"))
+		require.Equal(t, []string{"memory.available"}, node.EventUIDs("reclaim"))
+		require.Empty(t, node.EventUIDs("evict"))
 		require.Equal(t, []eviction.Condition{eviction.MemoryPressure}, e.Status().Conditions)
 		time.Sleep(5 * time.Minute)
 		require.Empty(t, e.Status().Conditions)
@@ -153,21 +153,21 @@ func TestDisk(t *testing.T) {
 		evicted []string
 	}{{rules, nil}, {rules.Kubelet(), []string{"a"}}} {
 		synctest.Test(t, func(t *testing.T) {
-			node := evictiontest.NewNode(evictiontest.Options{NodeFS: 20 * gi, Unused: 10 * gi, Lag: 12 * time.Second})
-			node.Start(evictiontest.Pod{Candidate: eviction.Candidate{UID: "a", Logs: eviction.Usage{Bytes: 9 * gi}}})
+			node := evictiontest.NewNode(evictiontest.Options{NodeFS: 20 * gi, Unused: 10 * gi, FreeDelay: 12 * time.Second})
+			node.StartPod(evictiontest.Pod{Candidate: eviction.Candidate{UID: "a", Logs: eviction.Usage{Bytes: 9 * gi}}})
 			start(t, node, node, eviction.Options{Rules: test.rules})
 			time.Sleep(time.Minute)
-			require.Equal(t, []string{"nodefs.available"}, node.Happened("reclaim"))
-			require.Equal(t, test.evicted, node.Happened("evict"))
+			require.Equal(t, []string{"nodefs.available"}, node.EventUIDs("reclaim"))
+			require.Equal(t, test.evicted, node.EventUIDs("evict"))
 		})
 	}
 	synctest.Test(t, func(t *testing.T) { // and a pod whose logs grow goes all the same
 		node := evictiontest.NewNode(evictiontest.Options{NodeFS: 20 * gi, Unused: gi})
-		node.Start(evictiontest.Pod{Candidate: eviction.Candidate{UID: "a"}, LogsPerSecond: 100 * mi})
+		node.StartPod(evictiontest.Pod{Candidate: eviction.Candidate{UID: "a"}, LogsPerSecond: 100 * mi})
 		start(t, node, node, eviction.Options{Rules: rules})
 		time.Sleep(10 * time.Minute)
-		require.Equal(t, []string{"a"}, node.Happened("evict"))
-		require.Empty(t, node.Running())
+		require.Equal(t, []string{"a"}, node.EventUIDs("evict"))
+		require.Empty(t, node.RunningPods())
 	})
 }
 
@@ -175,11 +175,11 @@ func TestDisk(t *testing.T) {
 func TestPIDs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := evictiontest.NewNode(evictiontest.Options{PIDs: 32768})
-		node.Start(evictiontest.Pod{Candidate: eviction.Candidate{UID: "bomb"}, TasksPerSecond: 4000})
-		node.Start(evictiontest.Pod{Candidate: eviction.Candidate{UID: "other", Tasks: 100}})
+		node.StartPod(evictiontest.Pod{Candidate: eviction.Candidate{UID: "bomb"}, TasksPerSecond: 4000})
+		node.StartPod(evictiontest.Pod{Candidate: eviction.Candidate{UID: "other", Tasks: 100}})
 		start(t, node, node, eviction.Options{Rules: eviction.Rules{Thresholds: []eviction.Threshold{{Signal: eviction.PIDAvailable, Value: bytes(2000)}}}})
 		time.Sleep(time.Minute)
-		require.Equal(t, []string{"bomb"}, node.Happened("evict"))
+		require.Equal(t, []string{"bomb"}, node.EventUIDs("evict"))
 	})
 }
 
@@ -206,17 +206,17 @@ func TestWake(t *testing.T) {
 func TestObserverFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := evictiontest.NewNode(evictiontest.Options{Memory: gi})
-		node.Start(evictiontest.Pod{Candidate: candidate("a", 0, gi-50*mi, 0)})
-		node.Break(errors.New("no cgroups"))
+		node.StartPod(evictiontest.Pod{Candidate: candidate("a", 0, gi-50*mi, 0)})
+		node.FailObservations(errors.New("no cgroups"))
 		var errs atomic.Int32
 		e := start(t, node, node, eviction.Options{Rules: memoryRules(), Hooks: eviction.Hooks{Error: func(error) { errs.Add(1) }}})
 		time.Sleep(time.Minute)
 		require.InDelta(t, 8, errs.Load(), 2)
 		require.ErrorContains(t, e.Status().Err, "no cgroups")
-		require.Empty(t, node.Happened("evict"))
-		node.Break(nil)
+		require.Empty(t, node.EventUIDs("evict"))
+		node.FailObservations(nil)
 		time.Sleep(11 * time.Second)
-		require.Equal(t, []string{"a"}, node.Happened("evict"))
+		require.Equal(t, []string{"a"}, node.EventUIDs("evict"))
 		require.NoError(t, e.Status().Err)
 	})
 }
@@ -237,7 +237,7 @@ func (h *hanging) Candidates(ctx context.Context) ([]eviction.Candidate, error) 
 func TestObserverHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := evictiontest.NewNode(evictiontest.Options{Memory: gi})
-		node.Start(evictiontest.Pod{Candidate: candidate("a", 0, gi-50*mi, 0)})
+		node.StartPod(evictiontest.Pod{Candidate: candidate("a", 0, gi-50*mi, 0)})
 		h := &hanging{Node: node}
 		e := start(t, h, node, eviction.Options{Rules: memoryRules()})
 		time.Sleep(10 * time.Minute)
@@ -266,14 +266,14 @@ func (f *failing) Evict(ctx context.Context, e eviction.Eviction) error {
 func TestEvictFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := evictiontest.NewNode(evictiontest.Options{Memory: gi})
-		node.Start(evictiontest.Pod{Candidate: candidate("a", 0, gi-50*mi, 0)})
+		node.StartPod(evictiontest.Pod{Candidate: candidate("a", 0, gi-50*mi, 0)})
 		f := &failing{Node: node}
 		f.fails.Store(2)
 		start(t, node, f, eviction.Options{Rules: memoryRules()})
 		time.Sleep(15 * time.Second)
-		require.Equal(t, []string{"a"}, node.Running())
+		require.Equal(t, []string{"a"}, node.RunningPods())
 		time.Sleep(10 * time.Second)
-		require.Empty(t, node.Running())
+		require.Empty(t, node.RunningPods())
 	})
 }
 

@@ -128,7 +128,7 @@ func (s *scene) pod(args []string) {
 		case "grace":
 			c.GracePeriod, c.HasGracePeriod = s.duration(text), true
 		case "exceeds":
-			c.Exceeds = &eviction.Excess{Signal: eviction.Signal(text), Message: "Usage exceeds the limit. "}
+			c.ExceededLimit = &eviction.ExceededLimit{Signal: eviction.Signal(text), Message: "Usage exceeds the limit. "}
 		default:
 			numbers := map[string]*int64{
 				"usage": &c.Memory, "swap": &c.Swap, "request": &c.MemoryRequest, "tasks": &c.Tasks, "rootfs": &c.Rootfs.Bytes,
@@ -186,12 +186,12 @@ func (s *scene) decide(out *strings.Builder) {
 		o.Readings = append(o.Readings, s.readings[name])
 	}
 	d := p.Decide(s.state, o, s.now)
-	measured := d.Measure
-	if d.Measure {
+	measured := d.NeedsCandidates
+	if d.NeedsCandidates {
 		require.Equal(s.t, s.state, d.State)
 		o.Candidates, o.Measured = s.pods, true
 		d = p.Decide(s.state, o, s.now)
-		require.False(s.t, d.Measure)
+		require.False(s.t, d.NeedsCandidates)
 	}
 	s.state = d.State
 	line := []string{"wake " + d.Wake.Sub(s.now).Round(time.Millisecond).String()}
@@ -207,7 +207,7 @@ func (s *scene) decide(out *strings.Builder) {
 	}
 	if d.Reclaim != nil {
 		s.reclaim = d.Reclaim
-		fmt.Fprintf(out, "> reclaim %s for %s, want %d\n", kinds(d.Reclaim.Kind), d.Reclaim.Signal, d.Reclaim.Want)
+		fmt.Fprintf(out, "> reclaim %s for %s, want %d\n", kinds(d.Reclaim.Kind), d.Reclaim.Signal, d.Reclaim.Missing)
 	}
 	for _, uid := range d.Kill {
 		fmt.Fprintln(out, "> kill", uid)
@@ -221,7 +221,7 @@ func (s *scene) decide(out *strings.Builder) {
 	}
 }
 
-func kinds(k eviction.Kind) string {
+func kinds(k eviction.ReclaimKind) string {
 	var names []string
 	for i, name := range []string{"cache", "containers", "images"} {
 		if k&(1<<i) != 0 {

@@ -38,9 +38,9 @@ type victim struct {
 // reclaimed is the last Reclaim.
 type reclaimed struct {
 	signal Signal
-	kind   Kind      // what was reclaimed since a pod was evicted or the threshold was met
-	begun  time.Time // zero: nothing was
-	ended  time.Time // zero: it has not
+	kind   ReclaimKind // what was reclaimed since a pod was evicted or the threshold was met
+	begun  time.Time   // zero: nothing was
+	ended  time.Time   // zero: it has not
 	freed  int64
 	vain   time.Time // since when there is no pod to evict after it; zero: there was one
 }
@@ -51,7 +51,7 @@ func (r reclaimed) running(now time.Time) bool {
 }
 
 func (r reclaimed) deadline() time.Time {
-	if r.kind == Cache {
+	if r.kind == ReclaimCache {
 		return r.begun.Add(cacheTimeout)
 	}
 	return r.begun.Add(reclaimTimeout)

@@ -60,7 +60,7 @@ func (k *kernel) started(c cri.Container) {
 
 // killed lets a container end whose cgroup was removed, which must not happen to one that runs: it got neither its preStop
 // hook nor its grace period.
-func (k *kernel) killed(kill cgroupstest.Kill) {
+func (k *kernel) killed(kill cgroupstest.KilledProc) {
 	c, ok := k.rt.Container(kill.Name)
 	if !ok || c.State != cri.ContainerRunning {
 		return

@@ -199,7 +199,7 @@ func newV2Node(t *testing.T) *v2Node {
 	n.runtime = &notedRuntime{client, known}
 	n.tree, err = podtree.HostOptions(os.DirFS("/proc"))
 	require.NoError(t, err)
-	n.tree.Root, n.tree.Node.NoSwapController = n.cgroups.root, !d.Host().Has("swap")
+	n.tree.Root, n.tree.Node.NoSwapController = n.cgroups.root, !d.Host().HasController("swap")
 	n.tree.Node.Reservation, n.tree.Node.ThrottlingFactor = qos.TieredReservation, new(0.9)
 	return n
 }

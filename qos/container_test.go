@@ -224,7 +224,7 @@ func TestTierMemory(t *testing.T) {
 		"cgroup v1 cannot": {node: qos.Node{Reservation: qos.TieredReservation, CgroupV1: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			root, burstable := qos.TierMemory(pods, c.node)
+			root, burstable := qos.MemoryProtection(pods, c.node)
 			assert.Equal(t, c.root, root)
 			assert.Equal(t, c.burstable, burstable)
 		})

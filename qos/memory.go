@@ -12,13 +12,13 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// TierMemory returns the protection of memory for the cgroup of all pods and for that of the Burstable ones, KEP-2570
+// MemoryProtection returns the protection of memory for the cgroup of all pods and for that of the Burstable ones, KEP-2570
 // (setMemoryQoS in pkg/kubelet/cm/qos_container_manager_linux.go). A cgroup protects what is below it only as far as it
 // is protected itself, so each gets the sum of what its pods request.
 //
 // With [MemoryReservationNone] the values are zero, which takes back what an earlier configuration has set. On cgroup v1 nothing
 // is set. Pods in a terminal phase are not to be among the pods.
-func TierMemory(pods []*corev1.Pod, n Node) (root, burstable cgroups.Resources) {
+func MemoryProtection(pods []*corev1.Pod, n Node) (root, burstable cgroups.Resources) {
 	if n.CgroupV1 {
 		return root, burstable
 	}

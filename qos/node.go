@@ -9,23 +9,23 @@ import (
 	"time"
 )
 
-// Swap says who may swap: swapBehavior in the kubelet's configuration. Anything but [LimitedSwap] is [NoSwap].
-type Swap string
+// SwapBehavior says who may swap: swapBehavior in the kubelet's configuration. Anything but [LimitedSwap] is [NoSwap].
+type SwapBehavior string
 
 // The behaviours of KEP-2400.
 const (
-	NoSwap      Swap = "NoSwap"      // no pod
-	LimitedSwap Swap = "LimitedSwap" // Burstable containers, by their part in the node's memory
+	NoSwap      SwapBehavior = "NoSwap"      // no pod
+	LimitedSwap SwapBehavior = "LimitedSwap" // Burstable containers, by their part in the node's memory
 )
 
-// Reservation says what protects the memory that pods request: memoryReservationPolicy in the kubelet's
+// ReservationPolicy says what protects the memory that pods request: memoryReservationPolicy in the kubelet's
 // configuration. Anything but [TieredReservation] is [MemoryReservationNone].
-type Reservation string
+type ReservationPolicy string
 
 // The policies of KEP-2570.
 const (
-	MemoryReservationNone Reservation = "None"              // nothing
-	TieredReservation     Reservation = "TieredReservation" // memory.min for Guaranteed pods, memory.low for Burstable ones
+	MemoryReservationNone ReservationPolicy = "None"              // nothing
+	TieredReservation     ReservationPolicy = "TieredReservation" // memory.min for Guaranteed pods, memory.low for Burstable ones
 )
 
 // defaultCPUPeriod is cpuCFSQuotaPeriod of the kubelet.
@@ -42,10 +42,10 @@ type Node struct {
 	CgroupV1         bool // no memory QoS and no limited swap
 	NoSwapController bool // the kernel does not account for swap, so that none is configured
 
-	Swap                 Swap        // zero: NoSwap
-	Reservation          Reservation // zero: MemoryReservationNone
-	ThrottlingFactor     *float64    // above 0 and at most 1: memoryThrottlingFactor; nil: no container is slowed down
-	SingleProcessOOMKill *bool       // nil: true on cgroup v1, and false on v2, where the OOM killer takes a whole container
+	Swap                 SwapBehavior      // zero: NoSwap
+	Reservation          ReservationPolicy // zero: MemoryReservationNone
+	ThrottlingFactor     *float64          // above 0 and at most 1: memoryThrottlingFactor; nil: no container is slowed down
+	SingleProcessOOMKill *bool             // nil: true on cgroup v1, and false on v2, where the OOM killer takes a whole container
 
 	CPUPeriod    time.Duration // of the CFS quota; zero: 100 ms
 	NoCPUQuota   bool          // limits of CPU are not enforced: cpuCFSQuota false

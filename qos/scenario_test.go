@@ -307,9 +307,9 @@ func node(t *testing.T, f []string) qos.Node {
 		case "swap":
 			n.SwapCapacity = bytes()
 		case "behaviour":
-			n.Swap = qos.Swap(value)
+			n.Swap = qos.SwapBehavior(value)
 		case "policy":
-			n.Reservation = qos.Reservation(value)
+			n.Reservation = qos.ReservationPolicy(value)
 		case "factor":
 			factor, err := strconv.ParseFloat(value, 64)
 			require.NoError(t, err, word)

@@ -28,9 +28,9 @@ type watched struct {
 	sampled []string
 }
 
-func (w *watched) Leaves(ctx context.Context, p cgroups.Path) ([]string, error) {
+func (w *watched) ChildDirs(ctx context.Context, p cgroups.Path) ([]string, error) {
 	w.listed = append(w.listed, p)
-	return w.Tree.Leaves(ctx, p)
+	return w.Tree.ChildDirs(ctx, p)
 }
 
 func (w *watched) Sample(ctx context.Context, p cgroups.Path, leaf string, parts cgroups.Parts) (cgroups.Stats, error) {
@@ -135,7 +135,7 @@ func TestSandboxesAreSampledOnce(t *testing.T) {
 func TestNetworkOfPodWithoutInfraProcess(t *testing.T) {
 	h := newHouse(t)
 	path := h.pod("a", cgroups.Burstable, mib)
-	leaves, err := h.tree.Leaves(t.Context(), path)
+	leaves, err := h.tree.ChildDirs(t.Context(), path)
 	require.NoError(t, err)
 	for _, leaf := range leaves {
 		procs, err := h.tree.Procs(t.Context(), path.Join(leaf))

@@ -31,7 +31,7 @@ func liveDriver(t testing.TB) *driver.Driver {
 	if os.Getuid() != 0 {
 		t.Skip("needs root")
 	}
-	top, err := driver.Open(t.Context(), driver.Options{Optional: []string{"cpu", "pids"}})
+	top, err := driver.Open(t.Context(), driver.Options{OptionalControllers: []string{"cpu", "pids"}})
 	if err != nil {
 		t.Skip("no cgroups to work on: ", err)
 	}
@@ -42,7 +42,7 @@ func liveDriver(t testing.TB) *driver.Driver {
 // The cgroups lie where a runtime puts them, and a process spins in one.
 func TestIntegrationLiveSummary(t *testing.T) {
 	d := liveDriver(t)
-	if !d.Host().Has("memory") || !d.Host().Has("pids") {
+	if !d.Host().HasController("memory") || !d.Host().HasController("pids") {
 		t.Skip("needs the controllers memory and pids")
 	}
 	root := cgroups.Path(fmt.Sprintf("nodeagent-test-summary-%d", os.Getpid()))

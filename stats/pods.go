@@ -285,7 +285,7 @@ func (k *Collector) leavesOf(ctx context.Context, p *pod, f *failures) map[strin
 	if known[p.sandbox.ID] != "" && !slices.ContainsFunc(p.containers, unknown) {
 		return known
 	}
-	names, err := k.cgroups.Leaves(ctx, p.path)
+	names, err := k.cgroups.ChildDirs(ctx, p.path)
 	if err != nil && !gone(err) {
 		f.add("cgroup", p.path.Cgroupfs(), err)
 	}

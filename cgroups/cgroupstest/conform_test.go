@@ -20,27 +20,27 @@ func TestTreeConforms(t *testing.T) {
 		"v2 by linear": {WeightFormula: cgroups.WeightLinear},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cgroupstest.TestDriver(t, fixture(o, func(tree *cgroupstest.Tree) cgroupstest.Target { return tree }))
+			cgroupstest.TestDriver(t, fixture(o, func(tree *cgroupstest.Tree) cgroupstest.Driver { return tree }))
 		})
 	}
 	t.Run("bare", func(t *testing.T) {
-		cgroupstest.TestDriver(t, fixture(cgroupstest.Options{}, func(tree *cgroupstest.Tree) cgroupstest.Target {
-			return &cgroupstest.Faults{Target: tree}
+		cgroupstest.TestDriver(t, fixture(cgroupstest.Options{}, func(tree *cgroupstest.Tree) cgroupstest.Driver {
+			return &cgroupstest.Faults{Driver: tree}
 		}))
 	})
 }
 
 // fixture is a tree as a driver under test, behind what wrap puts in front of it.
-func fixture(o cgroupstest.Options, wrap func(*cgroupstest.Tree) cgroupstest.Target) cgroupstest.Fixture {
-	trees := map[cgroupstest.Target]*cgroupstest.Tree{}
+func fixture(o cgroupstest.Options, wrap func(*cgroupstest.Tree) cgroupstest.Driver) cgroupstest.Fixture {
+	trees := map[cgroupstest.Driver]*cgroupstest.Tree{}
 	return cgroupstest.Fixture{
-		New: func(*testing.T) cgroupstest.Target {
+		New: func(*testing.T) cgroupstest.Driver {
 			tree := cgroupstest.New(o)
 			target := wrap(tree)
 			trees[target] = tree
 			return target
 		},
-		Start: func(t *testing.T, d cgroupstest.Target, p cgroups.Path, memory int64) int {
+		Start: func(t *testing.T, d cgroupstest.Driver, p cgroups.Path, memory int64) int {
 			pid, err := trees[d].Start(cgroupstest.Proc{Cgroup: p, Memory: memory})
 			require.NoError(t, err)
 			return pid

@@ -21,7 +21,9 @@ import (
 func ExampleNew() {
 	tree := cgroupstest.New(cgroupstest.Options{
 		Memory: 1 << 30,
-		Killed: func(k cgroupstest.Kill) { fmt.Println(k.Name, "was killed:", k.Cause, "of", k.Full.Cgroupfs()) },
+		Killed: func(k cgroupstest.KilledProc) {
+			fmt.Println(k.Name, "was killed:", k.Cause, "of", k.FullCgroup.Cgroupfs())
+		},
 	})
 	ctx := context.Background()
 	_ = tree.Apply(ctx, "kubepods/burstable/pod1", cgroups.Resources{CPUShares: 512})
@@ -40,8 +42,8 @@ func ExampleNew() {
 
 // A writer that meets a cgroup whose processes do not die.
 func ExampleFaults() {
-	f := &cgroupstest.Faults{Target: cgroupstest.New(cgroupstest.Options{})}
-	f.RemoveFunc = func(_ context.Context, _ cgroupstest.Target, p cgroups.Path) error {
+	f := &cgroupstest.Faults{Driver: cgroupstest.New(cgroupstest.Options{})}
+	f.RemoveFunc = func(_ context.Context, _ cgroupstest.Driver, p cgroups.Path) error {
 		return &cgroups.Error{Op: "remove", Path: p, Err: syscall.EBUSY}
 	}
 	var w cgroups.CgroupWriter = f
@@ -53,8 +55,8 @@ func ExampleFaults() {
 
 // A caller of a driver that hangs, as one does that waits for a lock of the kernel.
 func ExampleHang() {
-	f := &cgroupstest.Faults{Target: cgroupstest.New(cgroupstest.Options{})}
-	f.StatsFunc = func(ctx context.Context, _ cgroupstest.Target, _ cgroups.Path) (cgroups.Stats, error) {
+	f := &cgroupstest.Faults{Driver: cgroupstest.New(cgroupstest.Options{})}
+	f.StatsFunc = func(ctx context.Context, _ cgroupstest.Driver, _ cgroups.Path) (cgroups.Stats, error) {
 		return cgroups.Stats{}, cgroupstest.Hang(ctx)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
@@ -117,8 +119,8 @@ func ExampleTree_Start() {
 // The suite on a driver of one's own, here a tree in memory.
 func TestDriverOfOnesOwn(t *testing.T) {
 	cgroupstest.TestDriver(t, cgroupstest.Fixture{
-		New: func(*testing.T) cgroupstest.Target { return cgroupstest.New(cgroupstest.Options{}) },
-		Start: func(t *testing.T, d cgroupstest.Target, p cgroups.Path, memory int64) int {
+		New: func(*testing.T) cgroupstest.Driver { return cgroupstest.New(cgroupstest.Options{}) },
+		Start: func(t *testing.T, d cgroupstest.Driver, p cgroups.Path, memory int64) int {
 			pid, err := d.(*cgroupstest.Tree).Start(cgroupstest.Proc{Cgroup: p, Memory: memory})
 			require.NoError(t, err)
 			return pid

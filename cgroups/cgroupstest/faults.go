@@ -9,8 +9,8 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-// Target is what every driver of cgroups can do: what [TestDriver] checks and [Faults] wraps.
-type Target interface {
+// Driver is what every driver of cgroups can do: what [TestDriver] checks and [Faults] wraps.
+type Driver interface {
 	cgroups.CgroupWriter
 	cgroups.Lister
 	cgroups.Reader
@@ -20,7 +20,7 @@ type Target interface {
 // target, which it is handed: it may call it and change the answer, lose the answer, call it late, or not at all.
 //
 //	f := &cgroupstest.Faults{Target: tree}
-//	f.ApplyFunc = func(ctx context.Context, next cgroupstest.Target, p cgroups.Path, r cgroups.Resources) error {
+//	f.ApplyFunc = func(ctx context.Context, next cgroupstest.Driver, p cgroups.Path, r cgroups.Resources) error {
 //		r.MemoryMax = nil // the limit is lost, and nobody says so
 //		return next.Apply(ctx, p, r)
 //	}
@@ -28,7 +28,7 @@ type Target interface {
 // The funcs are called from the goroutines that make the calls and may not be changed while there are any: a fault
 // that comes and goes decides inside its func.
 //
-// A Faults is a [Target] and nothing else, so that what it cannot fault it does not claim. Capabilities of the
+// A Faults is a [Driver] and nothing else, so that what it cannot fault it does not claim. Capabilities of the
 // wrapped target are passed on by embedding them beside it:
 //
 //	struct {
@@ -36,21 +36,21 @@ type Target interface {
 //		cgroups.Killer
 //	}{f, tree}
 type Faults struct {
-	Target Target // the wrapped target
+	Driver Driver // the wrapped target
 
 	// Around is called for every call, before the func of its own; call makes it. op is the name of the method. When
 	// call succeeded and Around returns an error, the caller gets no result.
 	Around func(ctx context.Context, op string, p cgroups.Path, call func() error) error
 
-	ApplyFunc    func(ctx context.Context, next Target, p cgroups.Path, r cgroups.Resources) error
-	RemoveFunc   func(ctx context.Context, next Target, p cgroups.Path) error
-	ChildrenFunc func(ctx context.Context, next Target, p cgroups.Path) ([]string, error)
-	ProcsFunc    func(ctx context.Context, next Target, p cgroups.Path) ([]int, error)
-	LimitsFunc   func(ctx context.Context, next Target, p cgroups.Path) (cgroups.Resources, error)
-	StatsFunc    func(ctx context.Context, next Target, p cgroups.Path) (cgroups.Stats, error)
+	ApplyFunc    func(ctx context.Context, next Driver, p cgroups.Path, r cgroups.Resources) error
+	RemoveFunc   func(ctx context.Context, next Driver, p cgroups.Path) error
+	ChildrenFunc func(ctx context.Context, next Driver, p cgroups.Path) ([]string, error)
+	ProcsFunc    func(ctx context.Context, next Driver, p cgroups.Path) ([]int, error)
+	LimitsFunc   func(ctx context.Context, next Driver, p cgroups.Path) (cgroups.Resources, error)
+	StatsFunc    func(ctx context.Context, next Driver, p cgroups.Path) (cgroups.Stats, error)
 }
 
-var _ Target = (*Faults)(nil)
+var _ Driver = (*Faults)(nil)
 
 // Hang blocks until ctx ends, as a call to a kernel that is stuck does.
 func Hang(ctx context.Context) error {
@@ -62,9 +62,9 @@ func Hang(ctx context.Context) error {
 func (f *Faults) Apply(ctx context.Context, p cgroups.Path, r cgroups.Resources) error {
 	_, err := around(ctx, f, "Apply", p, func() (struct{}, error) {
 		if f.ApplyFunc != nil {
-			return struct{}{}, f.ApplyFunc(ctx, f.Target, p, r)
+			return struct{}{}, f.ApplyFunc(ctx, f.Driver, p, r)
 		}
-		return struct{}{}, f.Target.Apply(ctx, p, r)
+		return struct{}{}, f.Driver.Apply(ctx, p, r)
 	})
 	return err
 }
@@ -73,40 +73,40 @@ func (f *Faults) Apply(ctx context.Context, p cgroups.Path, r cgroups.Resources)
 func (f *Faults) Remove(ctx context.Context, p cgroups.Path) error {
 	_, err := around(ctx, f, "Remove", p, func() (struct{}, error) {
 		if f.RemoveFunc != nil {
-			return struct{}{}, f.RemoveFunc(ctx, f.Target, p)
+			return struct{}{}, f.RemoveFunc(ctx, f.Driver, p)
 		}
-		return struct{}{}, f.Target.Remove(ctx, p)
+		return struct{}{}, f.Driver.Remove(ctx, p)
 	})
 	return err
 }
 
 // Children calls ChildrenFunc or the wrapped target.
 func (f *Faults) Children(ctx context.Context, p cgroups.Path) ([]string, error) {
-	return read(ctx, f, "Children", p, f.ChildrenFunc, f.Target.Children)
+	return read(ctx, f, "Children", p, f.ChildrenFunc, f.Driver.Children)
 }
 
 // Procs calls ProcsFunc or the wrapped target.
 func (f *Faults) Procs(ctx context.Context, p cgroups.Path) ([]int, error) {
-	return read(ctx, f, "Procs", p, f.ProcsFunc, f.Target.Procs)
+	return read(ctx, f, "Procs", p, f.ProcsFunc, f.Driver.Procs)
 }
 
 // Limits calls LimitsFunc or the wrapped target.
 func (f *Faults) Limits(ctx context.Context, p cgroups.Path) (cgroups.Resources, error) {
-	return read(ctx, f, "Limits", p, f.LimitsFunc, f.Target.Limits)
+	return read(ctx, f, "Limits", p, f.LimitsFunc, f.Driver.Limits)
 }
 
 // Stats calls StatsFunc or the wrapped target.
 func (f *Faults) Stats(ctx context.Context, p cgroups.Path) (cgroups.Stats, error) {
-	return read(ctx, f, "Stats", p, f.StatsFunc, f.Target.Stats)
+	return read(ctx, f, "Stats", p, f.StatsFunc, f.Driver.Stats)
 }
 
 // read makes a call that takes a path and has a result.
 func read[T any](ctx context.Context, f *Faults, op string, p cgroups.Path,
-	fault func(context.Context, Target, cgroups.Path) (T, error), call func(context.Context, cgroups.Path) (T, error),
+	fault func(context.Context, Driver, cgroups.Path) (T, error), call func(context.Context, cgroups.Path) (T, error),
 ) (T, error) {
 	return around(ctx, f, op, p, func() (T, error) {
 		if fault != nil {
-			return fault(ctx, f.Target, p)
+			return fault(ctx, f.Driver, p)
 		}
 		return call(ctx, p)
 	})

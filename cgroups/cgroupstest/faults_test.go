@@ -18,7 +18,7 @@ import (
 // Each method goes through Around and its own func.
 func TestFaultsAreMade(t *testing.T) {
 	ctx, boom := t.Context(), errors.New("boom")
-	f := &cgroupstest.Faults{Target: cgroupstest.New(cgroupstest.Options{})}
+	f := &cgroupstest.Faults{Driver: cgroupstest.New(cgroupstest.Options{})}
 	calls := map[string]func() error{
 		"Apply":    func() error { return f.Apply(ctx, "a", cgroups.Resources{}) },
 		"Remove":   func() error { return f.Remove(ctx, "b") },
@@ -39,14 +39,14 @@ func TestFaultsAreMade(t *testing.T) {
 		f.Around = nil
 	}
 
-	f.ApplyFunc = func(context.Context, cgroupstest.Target, cgroups.Path, cgroups.Resources) error { return boom }
-	f.RemoveFunc = func(context.Context, cgroupstest.Target, cgroups.Path) error { return boom }
-	f.ChildrenFunc = func(context.Context, cgroupstest.Target, cgroups.Path) ([]string, error) { return nil, boom }
-	f.ProcsFunc = func(context.Context, cgroupstest.Target, cgroups.Path) ([]int, error) { return nil, boom }
-	f.LimitsFunc = func(context.Context, cgroupstest.Target, cgroups.Path) (cgroups.Resources, error) {
+	f.ApplyFunc = func(context.Context, cgroupstest.Driver, cgroups.Path, cgroups.Resources) error { return boom }
+	f.RemoveFunc = func(context.Context, cgroupstest.Driver, cgroups.Path) error { return boom }
+	f.ChildrenFunc = func(context.Context, cgroupstest.Driver, cgroups.Path) ([]string, error) { return nil, boom }
+	f.ProcsFunc = func(context.Context, cgroupstest.Driver, cgroups.Path) ([]int, error) { return nil, boom }
+	f.LimitsFunc = func(context.Context, cgroupstest.Driver, cgroups.Path) (cgroups.Resources, error) {
 		return cgroups.Resources{}, boom
 	}
-	f.StatsFunc = func(context.Context, cgroupstest.Target, cgroups.Path) (cgroups.Stats, error) {
+	f.StatsFunc = func(context.Context, cgroupstest.Driver, cgroups.Path) (cgroups.Stats, error) {
 		return cgroups.Stats{}, boom
 	}
 	for op, call := range calls {

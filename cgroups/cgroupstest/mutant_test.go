@@ -26,45 +26,45 @@ const mutantVariable = "CGROUPSTEST_MUTANT"
 var mutants = map[string]struct {
 	test   string // the case that finds it
 	broken string // words of the sentence
-	make   func(tree *cgroupstest.Tree) cgroupstest.Target
+	make   func(tree *cgroupstest.Tree) cgroupstest.Driver
 }{
 	"parents are not made": {"apply_makes", "with all of its parents", applying(
-		func(ctx context.Context, next cgroupstest.Target, p cgroups.Path, r cgroups.Resources) error {
+		func(ctx context.Context, next cgroupstest.Driver, p cgroups.Path, r cgroups.Resources) error {
 			if _, err := next.Children(ctx, p.Parent()); err != nil {
 				return err
 			}
 			return next.Apply(ctx, p, r)
 		})},
 	"apply makes only once": {"apply_may_be", "called again", applying(
-		func(ctx context.Context, next cgroupstest.Target, p cgroups.Path, r cgroups.Resources) error {
+		func(ctx context.Context, next cgroupstest.Driver, p cgroups.Path, r cgroups.Resources) error {
 			if _, err := next.Children(ctx, p); err == nil {
 				return &cgroups.Error{Op: "apply", Path: p, Err: fs.ErrExist}
 			}
 			return next.Apply(ctx, p, r)
 		})},
 	"what is not told is reset": {"apply_leaves", "leaves the cgroup as it is", applying(
-		func(ctx context.Context, next cgroupstest.Target, p cgroups.Path, r cgroups.Resources) error {
+		func(ctx context.Context, next cgroupstest.Driver, p cgroups.Path, r cgroups.Resources) error {
 			if r.CPUQuota == 0 {
 				r.CPUQuota = cgroups.Unlimited
 			}
 			return next.Apply(ctx, p, r)
 		})},
 	"unlimited is not written": {"an_unlimited", "does not limit", applying(
-		func(ctx context.Context, next cgroupstest.Target, p cgroups.Path, r cgroups.Resources) error {
+		func(ctx context.Context, next cgroupstest.Driver, p cgroups.Path, r cgroups.Resources) error {
 			if r.PidsMax != nil && *r.PidsMax == cgroups.Unlimited {
 				r.PidsMax = nil
 			}
 			return next.Apply(ctx, p, r)
 		})},
 	"a bad limit is forgotten": {"a_limit_that_the_host", "no kernel takes", applying(
-		func(ctx context.Context, next cgroupstest.Target, p cgroups.Path, r cgroups.Resources) error {
+		func(ctx context.Context, next cgroupstest.Driver, p cgroups.Path, r cgroups.Resources) error {
 			if r.Validate() != nil {
 				return next.Apply(ctx, p, cgroups.Resources{})
 			}
 			return next.Apply(ctx, p, r)
 		})},
 	"unified is first": {"a_file_of_v2", "after all else", applying(
-		func(ctx context.Context, next cgroupstest.Target, p cgroups.Path, r cgroups.Resources) error {
+		func(ctx context.Context, next cgroupstest.Driver, p cgroups.Path, r cgroups.Resources) error {
 			if err := next.Apply(ctx, p, cgroups.Resources{Unified: r.Unified}); err != nil {
 				return err
 			}
@@ -72,20 +72,20 @@ var mutants = map[string]struct {
 			return next.Apply(ctx, p, r)
 		})},
 	"any path will do": {"a_path_that", "leaves the tree", applying(
-		func(ctx context.Context, next cgroupstest.Target, p cgroups.Path, r cgroups.Resources) error {
+		func(ctx context.Context, next cgroupstest.Driver, p cgroups.Path, r cgroups.Resources) error {
 			if p.Validate() != nil {
 				return nil
 			}
 			return next.Apply(ctx, p, r)
 		})},
 	"errors are bare": {"what_is_absent", "what was done to which cgroup", faulty(func(f *cgroupstest.Faults) {
-		f.StatsFunc = func(ctx context.Context, next cgroupstest.Target, p cgroups.Path) (cgroups.Stats, error) {
+		f.StatsFunc = func(ctx context.Context, next cgroupstest.Driver, p cgroups.Path) (cgroups.Stats, error) {
 			s, err := next.Stats(ctx, p)
 			return s, errors.Unwrap(err)
 		}
 	})},
 	"errors name no cgroup": {"a_path_that", "what was done to which cgroup", faulty(func(f *cgroupstest.Faults) {
-		f.RemoveFunc = func(ctx context.Context, next cgroupstest.Target, p cgroups.Path) error {
+		f.RemoveFunc = func(ctx context.Context, next cgroupstest.Driver, p cgroups.Path) error {
 			err := next.Remove(ctx, p)
 			if e, ok := errors.AsType[*cgroups.Error](err); ok {
 				e.Path = ""
@@ -93,9 +93,9 @@ var mutants = map[string]struct {
 			return err
 		}
 	})},
-	"one at a time": {"writers_of_siblings", "several goroutines", func() func(tree *cgroupstest.Tree) cgroupstest.Target {
+	"one at a time": {"writers_of_siblings", "several goroutines", func() func(tree *cgroupstest.Tree) cgroupstest.Driver {
 		var busy atomic.Int32
-		return applying(func(ctx context.Context, next cgroupstest.Target, p cgroups.Path, r cgroups.Resources) error {
+		return applying(func(ctx context.Context, next cgroupstest.Driver, p cgroups.Path, r cgroups.Resources) error {
 			defer busy.Add(-1)
 			if busy.Add(1) > 1 {
 				return errors.New("busy")
@@ -105,46 +105,46 @@ var mutants = map[string]struct {
 		})
 	}()},
 	"what is gone cannot be removed": {"remove_of_what", "absent cgroup is success", removing(
-		func(ctx context.Context, next cgroupstest.Target, p cgroups.Path) error {
+		func(ctx context.Context, next cgroupstest.Driver, p cgroups.Path) error {
 			if _, err := next.Children(ctx, p); err != nil {
 				return err
 			}
 			return next.Remove(ctx, p)
 		})},
 	"only leaves are removed": {"remove_takes", "removes them", removing(
-		func(ctx context.Context, next cgroupstest.Target, p cgroups.Path) error {
+		func(ctx context.Context, next cgroupstest.Driver, p cgroups.Path) error {
 			if names, _ := next.Children(ctx, p); len(names) > 0 {
 				return errors.New("not empty")
 			}
 			return next.Remove(ctx, p)
 		})},
 	"remove does not kill": {"remove_kills_what_runs", "kills what runs", removing(
-		func(ctx context.Context, next cgroupstest.Target, p cgroups.Path) error {
+		func(ctx context.Context, next cgroupstest.Driver, p cgroups.Path) error {
 			if pids, _ := next.Procs(ctx, p); len(pids) > 0 {
 				return errors.New("busy")
 			}
 			return next.Remove(ctx, p)
 		})},
 	"the root is removed": {"the_root", "the root is refused", removing(
-		func(ctx context.Context, next cgroupstest.Target, p cgroups.Path) error {
+		func(ctx context.Context, next cgroupstest.Driver, p cgroups.Path) error {
 			if p == "" {
 				return nil
 			}
 			return next.Remove(ctx, p)
 		})},
 	"contexts are ignored": {"a_context", "a context that has ended", removing(
-		func(ctx context.Context, next cgroupstest.Target, p cgroups.Path) error {
+		func(ctx context.Context, next cgroupstest.Driver, p cgroups.Path) error {
 			return next.Remove(context.WithoutCancel(ctx), p)
 		})},
 	"children come in no order": {"children_are", "sorted", faulty(func(f *cgroupstest.Faults) {
-		f.ChildrenFunc = func(ctx context.Context, next cgroupstest.Target, p cgroups.Path) ([]string, error) {
+		f.ChildrenFunc = func(ctx context.Context, next cgroupstest.Driver, p cgroups.Path) ([]string, error) {
 			names, err := next.Children(ctx, p)
 			slices.Reverse(names)
 			return names, err
 		}
 	})},
 	"only its own processes are listed": {"processes_are", "everything below it", faulty(func(f *cgroupstest.Faults) {
-		f.ProcsFunc = func(ctx context.Context, next cgroupstest.Target, p cgroups.Path) ([]int, error) {
+		f.ProcsFunc = func(ctx context.Context, next cgroupstest.Driver, p cgroups.Path) ([]int, error) {
 			pids, err := next.Procs(ctx, p)
 			if names, _ := next.Children(ctx, p); len(names) > 0 {
 				pids = nil
@@ -152,14 +152,14 @@ var mutants = map[string]struct {
 			return pids, err
 		}
 	})},
-	"shares read back as they were written": {"cpu_shares", "kernel's own unit", func(tree *cgroupstest.Tree) cgroupstest.Target {
-		f := &cgroupstest.Faults{Target: tree}
+	"shares read back as they were written": {"cpu_shares", "kernel's own unit", func(tree *cgroupstest.Tree) cgroupstest.Driver {
+		f := &cgroupstest.Faults{Driver: tree}
 		wrote := map[cgroups.Path]uint64{}
-		f.ApplyFunc = func(ctx context.Context, next cgroupstest.Target, p cgroups.Path, r cgroups.Resources) error {
+		f.ApplyFunc = func(ctx context.Context, next cgroupstest.Driver, p cgroups.Path, r cgroups.Resources) error {
 			wrote[p] = r.CPUShares
 			return next.Apply(ctx, p, r)
 		}
-		f.LimitsFunc = func(ctx context.Context, next cgroupstest.Target, p cgroups.Path) (cgroups.Resources, error) {
+		f.LimitsFunc = func(ctx context.Context, next cgroupstest.Driver, p cgroups.Path) (cgroups.Resources, error) {
 			r, err := next.Limits(ctx, p)
 			r.CPUShares = wrote[p]
 			return r, err
@@ -175,14 +175,14 @@ var mutants = map[string]struct {
 	"empty cgroups live":  {"stats_report", "a process runs in it", counting(func(s *cgroups.Stats) { s.Events.Populated = true })},
 	"kills are not told":  {"memory_over", "the OOM killer killed", counting(func(s *cgroups.Stats) { s.Memory.Events = cgroups.MemoryEvents{} })},
 	"usage is not told":   {"stats_of_a_parent", "what is used", counting(func(s *cgroups.Stats) { s.Memory.Current = 0 })},
-	"kill does nothing": {"kill_ends", "when nothing runs any more", func(tree *cgroupstest.Tree) cgroupstest.Target {
+	"kill does nothing": {"kill_ends", "when nothing runs any more", func(tree *cgroupstest.Tree) cgroupstest.Driver {
 		return lazy{tree}
 	}},
-	"freeze does nothing": {"freeze_stops", "are stopped", func(tree *cgroupstest.Tree) cgroupstest.Target { return lazy{tree} }},
-	"samples have all":    {"a_sample_has", "zero for all others", func(tree *cgroupstest.Tree) cgroupstest.Target { return generous{tree} }},
-	"leaves are ignored":  {"a_leaf_is", "below p, see Leaves", func(tree *cgroupstest.Tree) cgroupstest.Target { return rooted{tree} }},
-	"reclaim boasts":      {"reclaim_takes", "where there is no more", func(tree *cgroupstest.Tree) cgroupstest.Target { return boasting{tree} }},
-	"watch is deaf":       {"watch_tells", "one of the triggers fires", func(tree *cgroupstest.Tree) cgroupstest.Target { return deaf{tree} }},
+	"freeze does nothing": {"freeze_stops", "are stopped", func(tree *cgroupstest.Tree) cgroupstest.Driver { return lazy{tree} }},
+	"samples have all":    {"a_sample_has", "zero for all others", func(tree *cgroupstest.Tree) cgroupstest.Driver { return generous{tree} }},
+	"leaves are ignored":  {"a_leaf_is", "below p, see ChildDirs", func(tree *cgroupstest.Tree) cgroupstest.Driver { return rooted{tree} }},
+	"reclaim boasts":      {"reclaim_takes", "where there is no more", func(tree *cgroupstest.Tree) cgroupstest.Driver { return boasting{tree} }},
+	"watch is deaf":       {"watch_tells", "one of the triggers fires", func(tree *cgroupstest.Tree) cgroupstest.Driver { return deaf{tree} }},
 }
 
 func always[K, V any](K, V) bool { return true }
@@ -226,25 +226,25 @@ func (deaf) Watch(ctx context.Context, _ cgroups.Path, _ []cgroups.Trigger, _ fu
 	return nil
 }
 
-func faulty(set func(*cgroupstest.Faults)) func(*cgroupstest.Tree) cgroupstest.Target {
-	return func(tree *cgroupstest.Tree) cgroupstest.Target {
-		f := &cgroupstest.Faults{Target: tree}
+func faulty(set func(*cgroupstest.Faults)) func(*cgroupstest.Tree) cgroupstest.Driver {
+	return func(tree *cgroupstest.Tree) cgroupstest.Driver {
+		f := &cgroupstest.Faults{Driver: tree}
 		set(f)
 		return f
 	}
 }
 
-func applying(apply func(context.Context, cgroupstest.Target, cgroups.Path, cgroups.Resources) error) func(*cgroupstest.Tree) cgroupstest.Target {
+func applying(apply func(context.Context, cgroupstest.Driver, cgroups.Path, cgroups.Resources) error) func(*cgroupstest.Tree) cgroupstest.Driver {
 	return faulty(func(f *cgroupstest.Faults) { f.ApplyFunc = apply })
 }
 
-func removing(remove func(context.Context, cgroupstest.Target, cgroups.Path) error) func(*cgroupstest.Tree) cgroupstest.Target {
+func removing(remove func(context.Context, cgroupstest.Driver, cgroups.Path) error) func(*cgroupstest.Tree) cgroupstest.Driver {
 	return faulty(func(f *cgroupstest.Faults) { f.RemoveFunc = remove })
 }
 
-func limiting(change func(*cgroups.Resources)) func(*cgroupstest.Tree) cgroupstest.Target {
+func limiting(change func(*cgroups.Resources)) func(*cgroupstest.Tree) cgroupstest.Driver {
 	return faulty(func(f *cgroupstest.Faults) {
-		f.LimitsFunc = func(ctx context.Context, next cgroupstest.Target, p cgroups.Path) (cgroups.Resources, error) {
+		f.LimitsFunc = func(ctx context.Context, next cgroupstest.Driver, p cgroups.Path) (cgroups.Resources, error) {
 			r, err := next.Limits(ctx, p)
 			change(&r)
 			return r, err
@@ -252,9 +252,9 @@ func limiting(change func(*cgroups.Resources)) func(*cgroupstest.Tree) cgroupste
 	})
 }
 
-func counting(change func(*cgroups.Stats)) func(*cgroupstest.Tree) cgroupstest.Target {
+func counting(change func(*cgroups.Stats)) func(*cgroupstest.Tree) cgroupstest.Driver {
 	return faulty(func(f *cgroupstest.Faults) {
-		f.StatsFunc = func(ctx context.Context, next cgroupstest.Target, p cgroups.Path) (cgroups.Stats, error) {
+		f.StatsFunc = func(ctx context.Context, next cgroupstest.Driver, p cgroups.Path) (cgroups.Stats, error) {
 			s, err := next.Stats(ctx, p)
 			change(&s)
 			return s, err

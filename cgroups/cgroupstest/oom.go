@@ -7,32 +7,32 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-// Cause is why a process was killed.
-type Cause uint8
+// KillCause is why a process was killed.
+type KillCause uint8
 
 // The causes of a [Kill].
 const (
-	CauseKill     Cause = iota // [Tree.Kill] or [Tree.Remove]
-	CauseOOM                   // the OOM killer chose it
-	CauseOOMGroup              // the OOM killer chose another one of its group, see [cgroups.Resources.OOMGroup]
+	CauseKill     KillCause = iota // [Tree.Kill] or [Tree.Remove]
+	CauseOOM                       // the OOM killer chose it
+	CauseOOMGroup                  // the OOM killer chose another one of its group, see [cgroups.Resources.OOMGroup]
 )
 
 // String returns "kill", "oom" or "oom group".
-func (c Cause) String() string {
+func (c KillCause) String() string {
 	return [...]string{"kill", "oom", "oom group"}[min(c, CauseOOMGroup)]
 }
 
-// Kill is the end of a process that did not want to.
-type Kill struct {
+// KilledProc is the end of a process that did not want to.
+type KilledProc struct {
 	Proc  // as it was
-	Cause Cause
-	// Full is the cgroup whose memory.max left no room; the root where the machine has no more memory. Only of the
+	Cause KillCause
+	// FullCgroup is the cgroup whose memory.max left no room; the root where the machine has no more memory. Only of the
 	// OOM killer.
-	Full cgroups.Path
+	FullCgroup cgroups.Path
 }
 
 // kill ends a process and takes note of it.
-func (t *Tree) kill(pr *proc, k Kill) {
+func (t *Tree) kill(pr *proc, k KilledProc) {
 	k.Proc = pr.public()
 	t.kills = append(t.kills, k)
 	t.end(pr)
@@ -40,7 +40,7 @@ func (t *Tree) kill(pr *proc, k Kill) {
 
 func (t *Tree) killAll(n *node) {
 	for _, pr := range n.below() {
-		t.kill(pr, Kill{Cause: CauseKill})
+		t.kill(pr, KilledProc{Cause: CauseKill})
 	}
 }
 
@@ -66,9 +66,9 @@ func (t *Tree) outOfMemory(full *node) bool {
 	return true
 }
 
-func (t *Tree) oomKill(pr *proc, full *node, cause Cause) {
+func (t *Tree) oomKill(pr *proc, full *node, cause KillCause) {
 	t.count(pr.node, func(e *cgroups.MemoryEvents) { e.OOMKill++ })
-	t.kill(pr, Kill{Cause: cause, Full: full.path()})
+	t.kill(pr, KilledProc{Cause: cause, FullCgroup: full.path()})
 }
 
 // Bounds of oom_score_adj. What has the least is never killed.

@@ -51,8 +51,8 @@ func (t *Tree) shares(n *node, parts cgroups.Parts, s *cgroups.Stats) {
 	}
 }
 
-// Leaves returns the same names as [Tree.Children].
-func (t *Tree) Leaves(ctx context.Context, p cgroups.Path) ([]string, error) {
+// ChildDirs returns the same names as [Tree.Children].
+func (t *Tree) ChildDirs(ctx context.Context, p cgroups.Path) ([]string, error) {
 	return t.Children(ctx, p)
 }
 

@@ -67,10 +67,10 @@ func (s *scene) make(args []string) {
 	s.mode, s.tree = o.Mode, cgroupstest.New(o)
 }
 
-func (s *scene) killed(k cgroupstest.Kill) {
+func (s *scene) killed(k cgroupstest.KilledProc) {
 	text := fmt.Sprintf("%s dies in %s: %v", k.Name, k.Cgroup.Cgroupfs(), k.Cause)
 	if k.Cause != cgroupstest.CauseKill {
-		text += ", " + k.Full.Cgroupfs() + " is full"
+		text += ", " + k.FullCgroup.Cgroupfs() + " is full"
 	}
 	s.say("%s", text)
 }

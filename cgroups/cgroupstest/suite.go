@@ -16,11 +16,11 @@ type Fixture struct {
 	// New returns a driver for a tree in which there is nothing yet. Each case calls it once; what it opens is
 	// closed by t.Cleanup, which also removes what a case that failed has left. A driver that is a [cgroups.Killer]
 	// or a [cgroups.Freezer] is checked as such.
-	New func(t *testing.T) Target
+	New func(t *testing.T) Driver
 	// Start runs a process in a cgroup of d, that runs until it is killed or the test ends. It holds so many bytes
 	// of memory, or as many as it was given before it was killed, when Start returns. Nil leaves out what takes a
 	// process.
-	Start func(t *testing.T, d Target, p cgroups.Path, memory int64) (pid int)
+	Start func(t *testing.T, d Driver, p cgroups.Path, memory int64) (pid int)
 
 	Mode          Mode                  // of the host
 	WeightFormula cgroups.WeightFormula // of the driver

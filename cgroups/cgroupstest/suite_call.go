@@ -52,8 +52,8 @@ func (t *trial) calls() []operation {
 		all = append(all, operation{"Sample", false, true, func(ctx context.Context, p cgroups.Path) error {
 			_, err := s.Sample(ctx, p, "", cgroups.PartAll)
 			return err
-		}}, operation{"Leaves", false, false, func(ctx context.Context, p cgroups.Path) error {
-			_, err := s.Leaves(ctx, p)
+		}}, operation{"ChildDirs", false, false, func(ctx context.Context, p cgroups.Path) error {
+			_, err := s.ChildDirs(ctx, p)
 			return err
 		}})
 	}

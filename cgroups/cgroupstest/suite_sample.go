@@ -75,8 +75,8 @@ func sampleLeaf(t *trial) {
 	t.apply("a/b", cgroups.Resources{})
 	t.apply("a/c", cgroups.Resources{})
 	t.start("a/b", 24*mib)
-	leaves, err := s.Leaves(t.ctx, "a")
-	t.Succeed(err, ruleLeaves, "Leaves of a")
+	leaves, err := s.ChildDirs(t.ctx, "a")
+	t.Succeed(err, ruleLeaves, "ChildDirs of a")
 	t.Hold(len(leaves) == 2 && slices.IsSorted(leaves), ruleLeaves, "the leaves of a are %q, want two", leaves)
 	use := t.sample("a/b", "", cgroups.PartMemory).Memory.Current
 	var used []uint64

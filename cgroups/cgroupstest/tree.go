@@ -46,7 +46,7 @@ type Options struct {
 
 	// Killed is told of every process that was killed, in order of the kills of one call, by the goroutine whose call
 	// killed it, with no lock held: it may call the tree. Nil is told nothing.
-	Killed func(Kill)
+	Killed func(KilledProc)
 }
 
 // Tree is a tree of cgroups in memory. All of its methods may be called by several goroutines.
@@ -57,13 +57,13 @@ type Tree struct {
 	root    *node
 	procs   map[int]*proc
 	lastPID int
-	kills   []Kill // that Options.Killed has not been told yet
+	kills   []KilledProc // that Options.Killed has not been told yet
 
 	watchers []*watcher // in the order in which they began
 }
 
 var (
-	_ Target          = (*Tree)(nil)
+	_ Driver          = (*Tree)(nil)
 	_ cgroups.Killer  = (*Tree)(nil)
 	_ cgroups.Freezer = (*Tree)(nil)
 

@@ -22,7 +22,7 @@ const mib = 1 << 20
 
 func TestEveryDeathIsToldOnce(t *testing.T) {
 	died := map[int]bool{}
-	tree := cgroupstest.New(cgroupstest.Options{Memory: 64 * mib, Killed: func(k cgroupstest.Kill) {
+	tree := cgroupstest.New(cgroupstest.Options{Memory: 64 * mib, Killed: func(k cgroupstest.KilledProc) {
 		assert.False(t, died[k.PID], "process %d", k.PID)
 		died[k.PID] = true
 	}})
@@ -43,7 +43,7 @@ func TestEveryDeathIsToldOnce(t *testing.T) {
 func TestKilledMayCallTheTree(t *testing.T) {
 	var tree *cgroupstest.Tree
 	restarts := 0
-	tree = cgroupstest.New(cgroupstest.Options{Killed: func(k cgroupstest.Kill) {
+	tree = cgroupstest.New(cgroupstest.Options{Killed: func(k cgroupstest.KilledProc) {
 		restarts++
 		p := k.Proc
 		p.Memory = mib
@@ -116,7 +116,7 @@ type world struct {
 
 func newWorld(t *testing.T, mode cgroupstest.Mode, seed uint64) *world {
 	w := &world{t: t, rand: rand.New(rand.NewPCG(seed, 1)), alive: map[int]cgroupstest.Proc{}}
-	w.tree = cgroupstest.New(cgroupstest.Options{Mode: mode, Memory: 200 * mib, Killed: func(k cgroupstest.Kill) {
+	w.tree = cgroupstest.New(cgroupstest.Options{Mode: mode, Memory: 200 * mib, Killed: func(k cgroupstest.KilledProc) {
 		assert.Contains(t, w.alive, k.PID)
 		assert.NotEqual(t, -1000, k.OOMScoreAdj)
 		delete(w.alive, k.PID)
@@ -213,7 +213,7 @@ func (w *world) check(p cgroups.Path) cgroups.Stats {
 
 func TestTreeIsSafeForConcurrentUse(t *testing.T) {
 	var kills atomic.Int64
-	tree := cgroupstest.New(cgroupstest.Options{Memory: 100 * mib, Killed: func(cgroupstest.Kill) { kills.Add(1) }})
+	tree := cgroupstest.New(cgroupstest.Options{Memory: 100 * mib, Killed: func(cgroupstest.KilledProc) { kills.Add(1) }})
 	ctx := t.Context()
 	var started atomic.Int64
 	var wg sync.WaitGroup

@@ -26,7 +26,7 @@ const (
 type trial struct {
 	*suite.Check
 	f   Fixture
-	d   Target
+	d   Driver
 	ctx context.Context
 }
 

@@ -117,7 +117,7 @@ func subsystems(host Host, now, want cgroups.Resources) []subsystem {
 	if r, differ := cpusetLimits(now, want); differ {
 		all = append(all, subsystem{"cpuset", r, new(ocifs.CpusetGroup)})
 	}
-	if r, differ := memoryLimits(host.Has(swap), now, want); differ {
+	if r, differ := memoryLimits(host.HasController(swap), now, want); differ {
 		all = append(all, subsystem{"memory", r, new(ocifs.MemoryGroup)})
 	}
 	if want.PidsMax != nil && (now.PidsMax == nil || *now.PidsMax != pids(*want.PidsMax)) {

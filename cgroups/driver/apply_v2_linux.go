@@ -46,7 +46,7 @@ func (t *v2) applyOnce(dir string, want []setting) error {
 		}
 	}
 	for _, s := range want {
-		if slices.Contains(t.host.Missing, s.controller) || s.file == "memory.swap.max" && !t.host.Has(swap) {
+		if slices.Contains(t.host.Missing, s.controller) || s.file == "memory.swap.max" && !t.host.HasController(swap) {
 			continue
 		}
 		err := t.set(dir, s, fresh)

@@ -18,24 +18,24 @@ func TestIntegrationConformance(t *testing.T) {
 		t.Run(fmt.Sprint("weight formula ", formula), func(t *testing.T) {
 			host := open(t).Host()
 			f := cgroupstest.Fixture{
-				New: func(t *testing.T) cgroupstest.Target {
+				New: func(t *testing.T) cgroupstest.Driver {
 					return openAt(t, driver.Options{Root: root(t), WeightFormula: formula})
 				},
-				Start: func(t *testing.T, d cgroupstest.Target, p cgroups.Path, memory int64) int {
+				Start: func(t *testing.T, d cgroupstest.Driver, p cgroups.Path, memory int64) int {
 					w := start(t, d.(*driver.Driver), p, fmt.Sprintf("memory %d", memory>>20))
 					_, _ = w.out.ReadString('\n') // when it has the memory, or has been killed
 					return w.Process.Pid
 				},
 				Mode:          cgroupstest.V1,
 				WeightFormula: formula,
-				Swap:          host.Has("swap"),
+				Swap:          host.HasController("swap"),
 				Controllers:   []string{"cpu", "cpuset", "memory", "pids"},
 			}
-			f.Controllers = slices.DeleteFunc(f.Controllers, func(c string) bool { return !host.Has(c) })
+			f.Controllers = slices.DeleteFunc(f.Controllers, func(c string) bool { return !host.HasController(c) })
 			if host.Mode == driver.V2 {
 				f.Mode = cgroupstest.V2
 			}
-			if host.Has("hugetlb") {
+			if host.HasController("hugetlb") {
 				f.HugepageSizes = host.HugepageSizes
 			}
 			cgroupstest.TestDriver(t, f)

@@ -34,7 +34,7 @@
 // # What the host lacks
 //
 // [Host] says what Open found. Limits of "cpuset", "hugetlb", "memory" and "swap" are skipped on a host without, which
-// Open logs once; "cpu" and "pids" must be there, unless Options.Optional allows them to be missing too. All else that
+// Open logs once; "cpu" and "pids" must be there, unless Options.OptionalControllers allows them to be missing too. All else that
 // the kernel does not take is an error: a file of Resources.Unified that is not there, a controller that a cgroup above
 // does not pass on, a CPU that does not exist.
 //

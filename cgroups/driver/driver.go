@@ -30,9 +30,9 @@ type Options struct {
 	WeightFormula cgroups.WeightFormula
 	// Timeout is how long Remove, Kill, Freeze and Thaw wait for the kernel. Zero: 10 s.
 	Timeout time.Duration
-	// Optional is more controllers, "cpu" or "pids", that the driver may go without. It always goes without
+	// OptionalControllers is more controllers, "cpu" or "pids", that the driver may go without. It always goes without
 	// "cpuset", "hugetlb" and "memory" where the host has them not. Nil: none.
-	Optional []string
+	OptionalControllers []string
 	// Logger is told once, by Open, what the host lacks. Nil discards.
 	Logger *slog.Logger
 }
@@ -60,7 +60,7 @@ var (
 )
 
 // Open looks at the host and returns a driver for its cgroups. It makes none and changes none. Where the host has no
-// "cpu" or "pids" controller, and Options.Optional does not allow that, or no cgroups at all, it is an error.
+// "cpu" or "pids" controller, and Options.OptionalControllers does not allow that, or no cgroups at all, it is an error.
 func Open(ctx context.Context, o Options) (*Driver, error) {
 	o.Timeout = cmp.Or(o.Timeout, 10*time.Second)
 	if o.Logger == nil {

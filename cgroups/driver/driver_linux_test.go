@@ -53,7 +53,7 @@ func TestIntegrationLimitsAreReadBack(t *testing.T) {
 	require.NoError(t, d.Apply(t.Context(), pod, want))
 	got := limits(t, d, pod)
 	if d.Host().Mode == driver.V2 {
-		want.CPUShares = cgroups.SharesReadBack(512, cgroups.WeightLogQuadratic)
+		want.CPUShares = cgroups.RoundTripShares(512, cgroups.WeightLogQuadratic)
 	}
 	assert.Equal(t, want.CPUShares, got.CPUShares)
 	assert.Equal(t, want.CPUQuota, got.CPUQuota)

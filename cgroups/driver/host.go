@@ -37,10 +37,10 @@ type Host struct {
 	Pressure bool
 }
 
-// Has reports whether the driver has a controller, or "swap".
-func (h Host) Has(controller string) bool {
+// HasController reports whether the driver has a controller, or "swap".
+func (h Host) HasController(controller string) bool {
 	if controller == swap {
-		return h.Has("memory") && !slices.Contains(h.Missing, swap)
+		return h.HasController("memory") && !slices.Contains(h.Missing, swap)
 	}
 	return h.Dirs[controller] != ""
 }
@@ -52,15 +52,15 @@ const swap = "swap"
 func (h *Host) lacks(countsSwap bool, optional []string) error {
 	h.Missing = nil
 	for _, c := range []string{"cpu", "cpuset", "hugetlb", "memory", "pids"} {
-		if h.Has(c) {
+		if h.HasController(c) {
 			continue
 		}
 		h.Missing = append(h.Missing, c)
 		if (c == "cpu" || c == "pids") && !slices.Contains(optional, c) {
-			return fmt.Errorf("controller %s is neither at the root of the tree nor in Options.Optional", c)
+			return fmt.Errorf("controller %s is neither at the root of the tree nor in Options.OptionalControllers", c)
 		}
 	}
-	if !countsSwap || !h.Has("memory") {
+	if !countsSwap || !h.HasController("memory") {
 		h.Missing = append(h.Missing, swap)
 	}
 	return nil

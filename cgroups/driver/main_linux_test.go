@@ -117,7 +117,7 @@ func root(t testing.TB) string {
 	if os.Getuid() != 0 {
 		t.Skip("needs root")
 	}
-	top, err := driver.Open(t.Context(), driver.Options{Optional: []string{"cpu", "pids"}})
+	top, err := driver.Open(t.Context(), driver.Options{OptionalControllers: []string{"cpu", "pids"}})
 	if err != nil {
 		t.Skip("no cgroups to work on: ", err)
 	}
@@ -158,7 +158,7 @@ func needs(t testing.TB, d *driver.Driver, what ...string) {
 			t.Skip("needs cgroup v1")
 		case w == "pressure" && (d.Host().Mode != driver.V2 || !d.Host().Pressure):
 			t.Skip("needs pressure (PSI) of cgroup v2")
-		case !slices.Contains([]string{"v1", "v2", "pressure"}, w) && !d.Host().Has(w):
+		case !slices.Contains([]string{"v1", "v2", "pressure"}, w) && !d.Host().HasController(w):
 			t.Skip("needs the controller ", w)
 		}
 	}

@@ -44,7 +44,7 @@ func openTree(rootDir string, o Options) (tree, Host, error) {
 	if err := s.open(mounts, rootDir); err != nil {
 		return nil, Host{}, errors.Join(err, s.close())
 	}
-	if err := s.host.lacks(s.countsSwap(), o.Optional); err != nil {
+	if err := s.host.lacks(s.countsSwap(), o.OptionalControllers); err != nil {
 		return nil, Host{}, errors.Join(err, s.close())
 	}
 	if mode == V2 {

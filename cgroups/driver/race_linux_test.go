@@ -228,8 +228,8 @@ func TestIntegrationAControllerThatIsNotDelegated(t *testing.T) {
 	withhold(t, d, "")
 
 	_, err = driver.Open(t.Context(), driver.Options{Root: name})
-	require.ErrorContains(t, err, "controller cpu is neither at the root of the tree nor in Options.Optional")
-	without := openAt(t, driver.Options{Root: name, Optional: []string{"cpu", "pids"}})
+	require.ErrorContains(t, err, "controller cpu is neither at the root of the tree nor in Options.OptionalControllers")
+	without := openAt(t, driver.Options{Root: name, OptionalControllers: []string{"cpu", "pids"}})
 	assert.Subset(t, without.Host().Missing, []string{"cpu", "memory", "pids"})
 	require.NoError(t, without.Apply(t.Context(), pod, limited()), "it said that it goes without")
 	require.NoError(t, without.Remove(t.Context(), "kubepods"))

@@ -8,7 +8,7 @@ import "github.com/seed81659283/nodeagent/cgroups"
 func (t *v2) limits(dir string) (cgroups.Resources, error) {
 	var r cgroups.Resources
 	f := newReader(dir).in(t.h)
-	if t.host.Has("cpu") {
+	if t.host.HasController("cpu") {
 		var weight uint64
 		if get(f, "cpu.weight", cgroups.ParseCounter, &weight) {
 			r.CPUShares = cgroups.SharesFromWeight(weight, t.formula)
@@ -18,10 +18,10 @@ func (t *v2) limits(dir string) (cgroups.Resources, error) {
 			return 0, err
 		}, new(uint64))
 	}
-	if t.host.Has("cpuset") {
+	if t.host.HasController("cpuset") {
 		r.CpusetCPUs, r.CpusetMems = f.list("cpuset.cpus"), f.list("cpuset.mems")
 	}
-	if t.host.Has("memory") {
+	if t.host.HasController("memory") {
 		r.MemoryMax, r.MemoryHigh = f.limit("memory.max"), f.limit("memory.high")
 		r.MemoryMin, r.MemoryLow = f.limit("memory.min"), f.limit("memory.low")
 		if n := f.limit("memory.oom.group"); n != nil {
@@ -29,13 +29,13 @@ func (t *v2) limits(dir string) (cgroups.Resources, error) {
 			*r.OOMGroup = *n != 0
 		}
 	}
-	if t.host.Has(swap) {
+	if t.host.HasController(swap) {
 		r.SwapMax = f.limit("memory.swap.max")
 	}
-	if t.host.Has("pids") {
+	if t.host.HasController("pids") {
 		r.PidsMax = f.limit("pids.max")
 	}
-	if t.host.Has("hugetlb") {
+	if t.host.HasController("hugetlb") {
 		r.Hugetlb = f.hugetlb(t.host.HugepageSizes, ".max")
 	}
 	// Every cgroup has this one, so it shows an absent cgroup where the host has no controllers to ask for.
@@ -54,27 +54,27 @@ func (t *v2) sample(dir string, parts cgroups.Parts) (cgroups.Stats, error) {
 	if parts.Has(cgroups.PartCPU) {
 		get(f, "cpu.stat", cgroups.ParseCPUStat, &s.CPU) // also without the controller
 	}
-	if parts.Has(cgroups.PartCPULimit) && t.host.Has("cpu") {
+	if parts.Has(cgroups.PartCPULimit) && t.host.HasController("cpu") {
 		f.cpuWeight(&s.CPU)
 	}
 	if t.host.Pressure {
 		t.samplePressure(f, parts, &s)
 	}
-	if t.host.Has("memory") {
+	if t.host.HasController("memory") {
 		t.sampleMemory(f, parts, &s.Memory)
 	}
 	if parts.Has(cgroups.PartProcs) {
 		f.procs(&s.Pids.Procs)
 	}
-	if t.host.Has("pids") {
+	if t.host.HasController("pids") {
 		if f.pids(parts, &s.Pids); dir == "" && parts.Has(cgroups.PartPids) { // at the top the kernel counts no tasks
 			s.Pids.Current = max(s.Pids.Current, uint64(len(s.Pids.Procs)))
 		}
 	}
-	if parts.Has(cgroups.PartIO) && t.host.Has("io") {
+	if parts.Has(cgroups.PartIO) && t.host.HasController("io") {
 		get(f, "io.stat", cgroups.ParseIOStat, &s.IO.Devices)
 	}
-	if parts.Has(cgroups.PartHugetlb) && t.host.Has("hugetlb") {
+	if parts.Has(cgroups.PartHugetlb) && t.host.HasController("hugetlb") {
 		for _, size := range t.host.HugepageSizes {
 			var h cgroups.HugetlbStats
 			if get(f, "hugetlb."+size+".current", cgroups.ParseCounter, &h.Current) {
@@ -106,7 +106,7 @@ func (t *v2) sampleMemory(f *reader, parts cgroups.Parts, m *cgroups.MemoryStats
 		}
 	}
 	if parts.Has(cgroups.PartMemoryLimit) {
-		if m.Max = f.limit("memory.max"); t.host.Has(swap) {
+		if m.Max = f.limit("memory.max"); t.host.HasController(swap) {
 			m.SwapMax = f.limit("memory.swap.max")
 		}
 	}
@@ -119,7 +119,7 @@ func (t *v2) sampleMemory(f *reader, parts cgroups.Parts, m *cgroups.MemoryStats
 	if parts.Has(cgroups.PartMemoryEvents) {
 		get(f, "memory.events", cgroups.ParseMemoryEvents, &m.Events)
 	}
-	if parts.Has(cgroups.PartSwap) && t.host.Has(swap) {
+	if parts.Has(cgroups.PartSwap) && t.host.HasController(swap) {
 		if !get(f, "memory.swap.current", cgroups.ParseCounter, &m.Swap) && f.dir == "" && !f.h.existsFile("", "memory.current") {
 			f.machineSwap("/proc/meminfo", &m.Swap)
 		}

@@ -31,8 +31,8 @@ func (d *Driver) Sample(ctx context.Context, p cgroups.Path, leaf string, parts 
 	return s, err
 }
 
-// Leaves returns the names of the directories directly below p, see [cgroups.Sampler].
-func (d *Driver) Leaves(ctx context.Context, p cgroups.Path) (names []string, err error) {
+// ChildDirs returns the names of the directories directly below p, see [cgroups.Sampler].
+func (d *Driver) ChildDirs(ctx context.Context, p cgroups.Path) (names []string, err error) {
 	err = d.do(ctx, "list", p, func(dir string) error {
 		names, err = d.tree.children(dir)
 		return err

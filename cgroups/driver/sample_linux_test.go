@@ -25,7 +25,7 @@ import (
 // The top of the tree has the memory of the machine, on v2 too, where it has no memory.current.
 func TestIntegrationTheTopHasMemory(t *testing.T) {
 	root(t) // skips where there is nothing to work on
-	d := openAt(t, driver.Options{Optional: []string{"cpu", "pids"}})
+	d := openAt(t, driver.Options{OptionalControllers: []string{"cpu", "pids"}})
 	needs(t, d, "memory")
 	s, err := d.Sample(t.Context(), "", "", cgroups.PartMemory|cgroups.PartMemoryLimit|cgroups.PartSwap)
 	require.NoError(t, err)
@@ -47,7 +47,7 @@ func TestIntegrationALeafWithoutAPathIsSampled(t *testing.T) {
 	for _, dir := range dirs(d, pod) {
 		require.NoError(t, os.Mkdir(filepath.Join(dir, leaf), 0o755))
 	}
-	leaves, err := d.Leaves(t.Context(), pod)
+	leaves, err := d.ChildDirs(t.Context(), pod)
 	require.NoError(t, err)
 	assert.Equal(t, []string{leaf, "sandbox"}, leaves)
 	s, err := d.Sample(t.Context(), pod, leaf, cgroups.PartAll)
@@ -78,7 +78,7 @@ func TestIntegrationASampleOfWhatIsRemovedIsAnError(t *testing.T) {
 		if err == nil {
 			found++
 			if d.Host().Mode == driver.V2 { // v1 has a hierarchy after the other removed
-				assert.Equal(t, d.Host().Has("memory"), s.Memory.Max != nil, "it was there as a whole")
+				assert.Equal(t, d.Host().HasController("memory"), s.Memory.Max != nil, "it was there as a whole")
 			}
 			continue
 		}
@@ -176,7 +176,7 @@ func TestIntegrationWatchOfV1(t *testing.T) {
 	trigger := []cgroups.Trigger{{File: "memory.pressure", Stall: 2 * time.Second, Window: 2 * time.Second}} // for anybody
 	err := d.Watch(t.Context(), "", trigger, func(cgroups.Trigger) {})
 	assert.ErrorIs(t, err, errors.ErrUnsupported, "its root is not that of the machine")
-	top := openAt(t, driver.Options{Optional: []string{"cpu", "pids"}})
+	top := openAt(t, driver.Options{OptionalControllers: []string{"cpu", "pids"}})
 	if !top.Host().Pressure {
 		return
 	}
@@ -306,7 +306,7 @@ func BenchmarkIntegrationSample(b *testing.B) {
 // The kernel counts the tasks of the top on neither version; on v2 its processes stand for them, as in runc.
 func TestIntegrationV2TasksAtTheTop(t *testing.T) {
 	root(t) // skips where there is nothing to work on
-	d := openAt(t, driver.Options{Optional: []string{"cpu", "pids"}})
+	d := openAt(t, driver.Options{OptionalControllers: []string{"cpu", "pids"}})
 	needs(t, d, "v2", "pids")
 	s, err := d.Sample(t.Context(), "", "", cgroups.PartPids|cgroups.PartProcs)
 	require.NoError(t, err)

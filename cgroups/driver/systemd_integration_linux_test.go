@@ -187,15 +187,15 @@ func TestIntegrationSystemdConformance(t *testing.T) {
 	top := openReal(t)
 	host := top.Host()
 	enable := cgroups.Resources{CPUShares: 1024} // systemd enables the controllers of what is set, no others
-	if host.Has("cpuset") {
+	if host.HasController("cpuset") {
 		enable.CpusetCPUs, enable.CpusetMems = "0", "0"
 	}
 	var pages []string
-	if host.Has("hugetlb") {
+	if host.HasController("hugetlb") {
 		pages = host.HugepageSizes
 	}
 	cgroupstest.TestDriver(t, cgroupstest.Fixture{
-		New: func(t *testing.T) cgroupstest.Target {
+		New: func(t *testing.T) cgroupstest.Driver {
 			require.NoError(t, top.Apply(t.Context(), "kubepods", enable))
 			d, err := driver.Open(t.Context(), driver.Options{Systemd: true, Root: "/kubepods"})
 			require.NoError(t, err)
@@ -206,13 +206,13 @@ func TestIntegrationSystemdConformance(t *testing.T) {
 			return d
 		},
 		Start: startInSlice,
-		Mode:  cgroupstest.V2, Swap: host.Has("swap"), HugepageSizes: pages,
-		Controllers: slices.DeleteFunc([]string{"cpu", "cpuset", "memory", "pids"}, func(c string) bool { return !host.Has(c) }),
+		Mode:  cgroupstest.V2, Swap: host.HasController("swap"), HugepageSizes: pages,
+		Controllers: slices.DeleteFunc([]string{"cpu", "cpuset", "memory", "pids"}, func(c string) bool { return !host.HasController(c) }),
 	})
 }
 
 // startInSlice runs this binary in the directory of a slice, with so many bytes of memory.
-func startInSlice(t *testing.T, d cgroupstest.Target, p cgroups.Path, memory int64) int {
+func startInSlice(t *testing.T, d cgroupstest.Driver, p cgroups.Path, memory int64) int {
 	t.Helper()
 	dir, err := d.(*driver.Driver).Name(p)
 	require.NoError(t, err)

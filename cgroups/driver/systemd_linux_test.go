@@ -74,7 +74,7 @@ func withSystemd(t *testing.T, root cgroups.Path) (*units, *recorder, *systemdte
 	t.Cleanup(server.Close)
 	d := &recorder{dir: t.TempDir()}
 	n := names{root: root, systemd: true}
-	server.Observe(func(method, unit string) {
+	server.SetObserver(func(method, unit string) {
 		d.note("systemd: %s %s", method, unit)
 		p, err := cgroups.ParseSystemd(unit)
 		assert.NoError(t, err)
@@ -173,7 +173,7 @@ func TestSystemdRemoveFails(t *testing.T) {
 // A systemd that keeps its slices where we do not see them is not worked with in two trees.
 func TestSystemdElsewhere(t *testing.T) {
 	u, d, server := withSystemd(t, "")
-	server.Observe(nil)
+	server.SetObserver(nil)
 	err := u.create(t.Context(), "a", cgroups.Resources{})
 	require.ErrorContains(t, err, "these are not the cgroups of systemd")
 	assert.Empty(t, d.read(), "no file is written")

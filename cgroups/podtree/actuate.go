@@ -24,7 +24,7 @@ import (
 func (t *Tree) Resize(ctx context.Context, pod *corev1.Pod, containers []cgroups.ContainerResize, runtime cgroups.Resizer) error {
 	start := time.Now()
 	err := t.resize(ctx, pod, containers, runtime)
-	if hook := t.opts.Hooks.Resized; hook != nil {
+	if hook := t.opts.Hooks.PodResized; hook != nil {
 		hook(string(pod.UID), time.Since(start), err)
 	}
 	t.Changed()
@@ -102,7 +102,7 @@ func (t *Tree) read(ctx context.Context, p cgroups.Path) (r cgroups.Resources, u
 // resizePod makes one step of the pod itself and returns what its cgroup has now. What fails is taken back even where
 // ctx has ended.
 func (t *Tree) resizePod(
-	ctx context.Context, p cgroups.Path, s Step, now cgroups.Resources, runtime cgroups.Resizer,
+	ctx context.Context, p cgroups.Path, s ResizeStep, now cgroups.Resources, runtime cgroups.Resizer,
 ) (cgroups.Resources, error) {
 	next := merge(now, s.To)
 	if err := runtime.ResizeSandbox(ctx, next); err != nil {

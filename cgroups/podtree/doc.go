@@ -63,8 +63,8 @@
 // # Errors
 //
 // Errors name the pod or the cgroup. What could not be enforced is in [Tree.Status] with its reason, is told to
-// Hooks.Enforced, and is tried again each Options.Period. An orphan that cannot be removed is in [Tree.Status], is told
-// to Hooks.Orphan, and is tried again after 10 s, doubling to 5 minutes.
+// Hooks.LimitsEnforced, and is tried again each Options.Period. An orphan that cannot be removed is in [Tree.Status], is told
+// to Hooks.OrphanProcessed, and is tried again after 10 s, doubling to 5 minutes.
 //
 // # Differs from the kubelet
 //

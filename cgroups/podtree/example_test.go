@@ -70,7 +70,7 @@ func ExamplePlanResize() {
 		From: cgroups.Resources{MemoryMax: new(2 * gib)}, To: cgroups.Resources{MemoryMax: &gib},
 		MemoryUsage: gib / 2,
 		Containers: []cgroups.ContainerResize{{
-			Name: "web", From: cgroups.Size{MemoryLimit: 2 * gib}, To: cgroups.Size{MemoryLimit: gib}, MemoryUsage: gib / 2,
+			Name: "web", From: cgroups.ContainerSize{MemoryLimit: 2 * gib}, To: cgroups.ContainerSize{MemoryLimit: gib}, MemoryUsage: gib / 2,
 		}},
 	})
 	fmt.Println(steps, err)
@@ -132,7 +132,7 @@ func ExamplePlanOrphans() {
 		_ = host.Apply(ctx, cgroups.PodPath("", cgroups.Burstable, uid), cgroups.Resources{})
 	}
 	state := podtree.OrphanState{
-		Attempts: map[cgroups.Path]podtree.Attempt{
+		Attempts: map[cgroups.Path]podtree.RemovalAttempts{
 			cgroups.PodPath("", cgroups.Burstable, "busy"): {Failures: 1, Retry: now.Add(9 * time.Second)},
 		},
 		Complete:   true,
@@ -144,7 +144,7 @@ func ExamplePlanOrphans() {
 	names, _ := host.Children(ctx, parent)
 	for _, name := range names {
 		if uid, ok := cgroups.PodUID("", parent.Join(name)); ok {
-			state.Found = append(state.Found, podtree.Found{UID: uid, Path: parent.Join(name)})
+			state.Found = append(state.Found, podtree.PodCgroup{UID: uid, Path: parent.Join(name)})
 		}
 	}
 

@@ -11,23 +11,23 @@ import (
 
 // Hooks are called where a [Tree] does something, with no lock held. They must be quick. Any may be nil.
 type Hooks struct {
-	// Wrote is called after each call to the writer (kubelet_cgroup_manager_duration_seconds).
-	Wrote func(Write)
-	// Enforced is called when the limits of kubepods or of a reserved cgroup come into force, or are refused for
+	// CgroupWritten is called after each call to the writer (kubelet_cgroup_manager_duration_seconds).
+	CgroupWritten func(WriterCall)
+	// LimitsEnforced is called when the limits of kubepods or of a reserved cgroup come into force, or are refused for
 	// another reason than the last time (the events SuccessfulNodeAllocatableEnforcement and
 	// FailedNodeAllocatableEnforcement).
-	Enforced func(p cgroups.Path, err error)
-	// Protected is called when the memory that is kept for pods changes, in bytes: for Guaranteed pods
+	LimitsEnforced func(p cgroups.Path, err error)
+	// MemoryProtected is called when the memory that is kept for pods changes, in bytes: for Guaranteed pods
 	// (kubelet_memory_qos_node_memory_min_bytes) and for Burstable pods (kubelet_memory_qos_node_memory_low_bytes).
-	Protected func(guaranteed, burstable int64)
-	// Orphan is called when the cgroup of an orphaned pod was removed, was shrunk because of its volumes, or was not.
-	Orphan func(Orphan)
-	// Resized is called after each [Tree.Resize] (kubelet_pod_resize_duration_milliseconds).
-	Resized func(uid string, d time.Duration, err error)
+	MemoryProtected func(guaranteed, burstable int64)
+	// OrphanProcessed is called when the cgroup of an orphaned pod was removed, was shrunk because of its volumes, or was not.
+	OrphanProcessed func(Orphan)
+	// PodResized is called after each [Tree.Resize] (kubelet_pod_resize_duration_milliseconds).
+	PodResized func(uid string, d time.Duration, err error)
 }
 
-// Write is one call to the writer.
-type Write struct {
+// WriterCall is one call to the writer.
+type WriterCall struct {
 	Op       Op
 	Path     cgroups.Path
 	Duration time.Duration
@@ -50,15 +50,15 @@ type Status struct {
 	Ready bool
 	// Cgroups is how the last write to kubepods, to the cgroups of the classes and to the reserved cgroups went, in
 	// the order in which they are written.
-	Cgroups []Outcome
+	Cgroups []WriteResult
 	// Orphans is the cgroups without a pod that are still there, sorted by path.
 	Orphans []Orphan
 	// OrphanErr is why orphans could not be looked for the last time.
 	OrphanErr error
 }
 
-// Outcome is how the last write to a cgroup went.
-type Outcome struct {
+// WriteResult is how the last write to a cgroup went.
+type WriteResult struct {
 	Path  cgroups.Path
 	Err   error     // nil: its limits are in force
 	Since time.Time // when it began to be so

@@ -63,7 +63,7 @@ func (t *Tree) tellProtected(kubepods cgroups.Resources) {
 	changed := now != t.protected
 	t.protected = now
 	t.mu.Unlock()
-	if hook := t.opts.Hooks.Protected; hook != nil && changed {
+	if hook := t.opts.Hooks.MemoryProtected; hook != nil && changed {
 		hook(now[0], now[1])
 	}
 }

@@ -12,14 +12,14 @@ import (
 	"github.com/seed81659283/nodeagent/internal/backoff"
 )
 
-// Found is the cgroup of a pod that was found in the tree.
-type Found struct {
+// PodCgroup is the cgroup of a pod that was found in the tree.
+type PodCgroup struct {
 	UID  string
 	Path cgroups.Path
 }
 
-// Attempt is how work on an orphan went so far.
-type Attempt struct {
+// RemovalAttempts is how work on an orphan went so far.
+type RemovalAttempts struct {
 	Busy     bool      // it is being worked on now
 	Failures int       // in a row
 	Retry    time.Time // not before
@@ -28,19 +28,19 @@ type Attempt struct {
 // OrphanState is what [PlanOrphans] decides on. What was found must have been read before the pods were asked for: a pod
 // that comes in between is then known.
 type OrphanState struct {
-	Found      []Found
-	Attempts   map[cgroups.Path]Attempt // of those that were found before
-	Complete   bool                     // every source of pods has said what it wants
-	MayRun     func(uid string) bool    // see [Pods]
-	HasVolumes func(uid string) bool    // see [Options]
+	Found      []PodCgroup
+	Attempts   map[cgroups.Path]RemovalAttempts // of those that were found before
+	Complete   bool                             // every source of pods has said what it wants
+	MayRun     func(uid string) bool            // see [Pods]
+	HasVolumes func(uid string) bool            // see [Options]
 	Now        time.Time
 }
 
 // OrphanPlan is what to do about the cgroups of orphaned pods. Those that have failed least often come first.
 type OrphanPlan struct {
-	Remove  []Found
-	Shrink  []Found // to the least CPU shares: their volumes are still mounted
-	Waiting []Found // for the end of their back-off, or for what is being done
+	Remove  []PodCgroup
+	Shrink  []PodCgroup // to the least CPU shares: their volumes are still mounted
+	Waiting []PodCgroup // for the end of their back-off, or for what is being done
 	Wake    time.Time
 }
 
@@ -68,8 +68,8 @@ func PlanOrphans(s OrphanState) OrphanPlan {
 			plan.Remove = append(plan.Remove, f)
 		}
 	}
-	for _, list := range [][]Found{plan.Remove, plan.Shrink} {
-		slices.SortStableFunc(list, func(a, b Found) int {
+	for _, list := range [][]PodCgroup{plan.Remove, plan.Shrink} {
+		slices.SortStableFunc(list, func(a, b PodCgroup) int {
 			return cmp.Compare(s.Attempts[a.Path].Failures, s.Attempts[b.Path].Failures)
 		})
 	}

@@ -19,11 +19,11 @@ import (
 type Update struct {
 	Path      cgroups.Path
 	Resources cgroups.Resources
-	// ToUsage says what to do where more memory is in use than MemoryMax: to limit it to what is in use, so that it
+	// LimitToUsage says what to do where more memory is in use than MemoryMax: to limit it to what is in use, so that it
 	// does not grow. Else no memory limit is written.
-	ToUsage bool
-	// Grow keeps CPUShares, MemoryMin and MemoryLow where they are higher.
-	Grow bool
+	LimitToUsage bool
+	// KeepHigher keeps CPUShares, MemoryMin and MemoryLow where they are higher.
+	KeepHigher bool
 }
 
 // Plan returns what kubepods and the cgroups of the classes below it get, parents first. Pods are those whose requests
@@ -37,15 +37,15 @@ func Plan(o Options, pods []*corev1.Pod, complete bool) []Update {
 	for _, r := range []*cgroups.Resources{&kubepods, &burstable, &bestEffort} {
 		r.Hugetlb = hugetlb(o.Node.HugepageSizes, cgroups.Unlimited)
 	}
-	root, low := qos.TierMemory(pods, o.Node)
+	root, low := qos.MemoryProtection(pods, o.Node)
 	kubepods.MemoryMin, kubepods.MemoryLow, burstable.MemoryLow = root.MemoryMin, root.MemoryLow, low.MemoryLow
 	if o.QOSReserved != nil && complete {
 		o.reserveMemory(sum, &burstable, &bestEffort)
 	}
 	return []Update{
-		{Path: cgroups.QOSPath(o.Root, cgroups.Guaranteed), Resources: kubepods, Grow: !complete},
-		{Path: cgroups.QOSPath(o.Root, cgroups.Burstable), Resources: burstable, ToUsage: true, Grow: !complete},
-		{Path: cgroups.QOSPath(o.Root, cgroups.BestEffort), Resources: bestEffort, ToUsage: true},
+		{Path: cgroups.QOSPath(o.Root, cgroups.Guaranteed), Resources: kubepods, KeepHigher: !complete},
+		{Path: cgroups.QOSPath(o.Root, cgroups.Burstable), Resources: burstable, LimitToUsage: true, KeepHigher: !complete},
+		{Path: cgroups.QOSPath(o.Root, cgroups.BestEffort), Resources: bestEffort, LimitToUsage: true},
 	}
 }
 

@@ -58,7 +58,7 @@ func (t *Tree) look(ctx context.Context) (OrphanPlan, error) {
 		return OrphanPlan{}, err
 	}
 	_, complete := t.pods.Active()
-	attempts := map[cgroups.Path]Attempt{}
+	attempts := map[cgroups.Path]RemovalAttempts{}
 	t.mu.Lock()
 	for p, o := range t.orphans {
 		attempts[p] = o.attempt
@@ -89,10 +89,10 @@ func (t *Tree) look(ctx context.Context) (OrphanPlan, error) {
 }
 
 // find returns the cgroups of pods, each only where the tree puts pods.
-func (t *Tree) find(ctx context.Context) ([]Found, error) {
+func (t *Tree) find(ctx context.Context) ([]PodCgroup, error) {
 	ctx, cancel := context.WithTimeout(ctx, t.opts.Timeout)
 	defer cancel()
-	var found []Found
+	var found []PodCgroup
 	for _, class := range classes() {
 		parent := cgroups.QOSPath(t.opts.Root, class)
 		names, err := t.w.Children(ctx, parent)
@@ -102,7 +102,7 @@ func (t *Tree) find(ctx context.Context) ([]Found, error) {
 		for _, name := range names {
 			p := parent.Join(name)
 			if uid, ok := cgroups.PodUID(t.opts.Root, p); ok {
-				found = append(found, Found{UID: uid, Path: p})
+				found = append(found, PodCgroup{UID: uid, Path: p})
 			}
 		}
 	}
@@ -110,7 +110,7 @@ func (t *Tree) find(ctx context.Context) ([]Found, error) {
 }
 
 // removeOrphan removes or shrinks the cgroup of an orphaned pod, and notes how it went.
-func (t *Tree) removeOrphan(ctx context.Context, slots chan struct{}, f Found, shrink bool) {
+func (t *Tree) removeOrphan(ctx context.Context, slots chan struct{}, f PodCgroup, shrink bool) {
 	select {
 	case slots <- struct{}{}:
 		defer func() { <-slots }()
@@ -140,7 +140,7 @@ func (t *Tree) removeOrphan(ctx context.Context, slots chan struct{}, f Found, s
 }
 
 // recordRemoval notes how work on an orphan went, and calls the hook.
-func (t *Tree) recordRemoval(f Found, shrink bool, err error) {
+func (t *Tree) recordRemoval(f PodCgroup, shrink bool, err error) {
 	t.mu.Lock()
 	o := t.orphans[f.Path]
 	o.attempt.Busy = false
@@ -162,7 +162,7 @@ func (t *Tree) recordRemoval(f Found, shrink bool, err error) {
 	} else if !shrink {
 		t.opts.Logger.Info("removed the cgroup of an orphaned pod", "uid", f.UID, "cgroup", f.Path.Cgroupfs())
 	}
-	if hook := t.opts.Hooks.Orphan; hook != nil {
+	if hook := t.opts.Hooks.OrphanProcessed; hook != nil {
 		hook(told)
 	}
 }
@@ -170,7 +170,7 @@ func (t *Tree) recordRemoval(f Found, shrink bool, err error) {
 // orphan is what is known of a cgroup without a pod.
 type orphan struct {
 	uid     string
-	attempt Attempt
+	attempt RemovalAttempts
 	volumes bool
 	err     error
 }

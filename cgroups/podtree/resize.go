@@ -22,8 +22,8 @@ type PodResize struct {
 	Containers  []cgroups.ContainerResize
 }
 
-// Step is one write of a resize: to the pod's cgroup, or to one of its containers.
-type Step struct {
+// ResizeStep is one write of a resize: to the pod's cgroup, or to one of its containers.
+type ResizeStep struct {
 	Resource corev1.ResourceName // ResourceMemory or ResourceCPU
 
 	// Of the pod, where Container is empty: what is written, and what was there before.
@@ -31,18 +31,18 @@ type Step struct {
 
 	// Of a container: its name and what it then has, the other resource as it was or has become.
 	Container string
-	Size      cgroups.Size
+	Size      cgroups.ContainerSize
 }
 
 // PlanResize returns the steps that resize a pod, memory first, then CPU. For each the limits of the pod grow before
 // those of its containers and shrink after them, and of the pod's own numbers the limit is never below the request.
 // Containers shrink before others grow. To lower a memory limit to what is in use, or below, is an error that names
 // each, and nothing is to be done then.
-func PlanResize(r PodResize) ([]Step, error) {
+func PlanResize(r PodResize) ([]ResizeStep, error) {
 	if err := checkResize(r); err != nil {
 		return nil, err
 	}
-	now := make(map[string]cgroups.Size, len(r.Containers))
+	now := make(map[string]cgroups.ContainerSize, len(r.Containers))
 	for _, c := range r.Containers {
 		now[c.Name] = c.From
 	}
@@ -72,7 +72,7 @@ func checkResize(r PodResize) error {
 }
 
 // planResource returns the steps for one resource. It keeps in now what the containers have after them.
-func planResource(r PodResize, resource corev1.ResourceName, now map[string]cgroups.Size) []Step {
+func planResource(r PodResize, resource corev1.ResourceName, now map[string]cgroups.ContainerSize) []ResizeStep {
 	grow, shrink := podSteps(r.From, r.To, resource)
 	order := slices.Clone(r.Containers)
 	slices.SortStableFunc(order, func(a, b cgroups.ContainerResize) int {
@@ -82,7 +82,7 @@ func planResource(r PodResize, resource corev1.ResourceName, now map[string]cgro
 	for _, c := range order {
 		if direction(c, resource) != 0 {
 			now[c.Name] = with(now[c.Name], resource, c.To)
-			steps = append(steps, Step{Resource: resource, Container: c.Name, Size: now[c.Name]})
+			steps = append(steps, ResizeStep{Resource: resource, Container: c.Name, Size: now[c.Name]})
 		}
 	}
 	return append(steps, shrink...)
@@ -90,9 +90,9 @@ func planResource(r PodResize, resource corev1.ResourceName, now map[string]cgro
 
 // podSteps returns the steps for one resource of the pod itself: those that give it more, limits first, and those that
 // give it less, limits last.
-func podSteps(from, to cgroups.Resources, resource corev1.ResourceName) (grow, shrink []Step) {
+func podSteps(from, to cgroups.Resources, resource corev1.ResourceName) (grow, shrink []ResizeStep) {
 	add := func(direction int, from, to cgroups.Resources) {
-		step := Step{Resource: resource, From: from, To: to}
+		step := ResizeStep{Resource: resource, From: from, To: to}
 		switch {
 		case direction > 0:
 			grow = append(grow, step)
@@ -165,7 +165,7 @@ func direction(c cgroups.ContainerResize, resource corev1.ResourceName) int {
 }
 
 // with returns s with one resource of another size.
-func with(s cgroups.Size, resource corev1.ResourceName, other cgroups.Size) cgroups.Size {
+func with(s cgroups.ContainerSize, resource corev1.ResourceName, other cgroups.ContainerSize) cgroups.ContainerSize {
 	if resource == corev1.ResourceCPU {
 		s.CPURequest, s.CPULimit = other.CPURequest, other.CPULimit
 	} else {
@@ -185,7 +185,7 @@ func ceiling(limit int64) uint64 {
 
 // String says what the step does, such as "pod memory.max 2147483648" or "container web memory 1073741824/2147483648",
 // which is request and limit.
-func (s Step) String() string {
+func (s ResizeStep) String() string {
 	request, limit := s.Size.MemoryRequest, s.Size.MemoryLimit
 	if s.Resource == corev1.ResourceCPU {
 		request, limit = s.Size.CPURequest, s.Size.CPULimit

@@ -81,7 +81,7 @@ func containerChange(c *cgroups.ContainerResize, word string) {
 	key, value, _ := strings.Cut(word, "=")
 	from, to, _ := strings.Cut(value, "->")
 	for _, side := range []struct {
-		size *cgroups.Size
+		size *cgroups.ContainerSize
 		text string
 	}{{&c.From, from}, {&c.To, to}} {
 		request, limit, _ := strings.Cut(side.text, "/")
@@ -115,7 +115,7 @@ func checkResizePlan(t *testing.T, random *rand.Rand) {
 	r := randomResize(random)
 	steps, err := podtree.PlanResize(r)
 	require.NoError(t, err)
-	pod, sizes := r.From, map[string]cgroups.Size{}
+	pod, sizes := r.From, map[string]cgroups.ContainerSize{}
 	for _, c := range r.Containers {
 		sizes[c.Name] = c.From
 	}
@@ -143,15 +143,15 @@ func checkResizePlan(t *testing.T, random *rand.Rand) {
 // randomResize returns a resize where everything fits before and after.
 func randomResize(random *rand.Rand) podtree.PodResize {
 	var r podtree.PodResize
-	size := func() cgroups.Size {
+	size := func() cgroups.ContainerSize {
 		n := func() int64 { return 1 + random.Int64N(4) }
-		return cgroups.Size{CPURequest: 10 * n(), CPULimit: 100 * n(), MemoryRequest: n(), MemoryLimit: 10 * n()}
+		return cgroups.ContainerSize{CPURequest: 10 * n(), CPULimit: 100 * n(), MemoryRequest: n(), MemoryLimit: 10 * n()}
 	}
 	for i := range 1 + random.IntN(3) {
 		r.Containers = append(r.Containers, cgroups.ContainerResize{Name: fmt.Sprint(i), From: size(), To: size(), MemoryUsage: 1})
 	}
-	pod := func(pick func(cgroups.ContainerResize) cgroups.Size) cgroups.Resources {
-		var sum cgroups.Size
+	pod := func(pick func(cgroups.ContainerResize) cgroups.ContainerSize) cgroups.Resources {
+		var sum cgroups.ContainerSize
 		for _, c := range r.Containers {
 			sum.CPURequest += pick(c).CPURequest
 			sum.CPULimit += pick(c).CPULimit
@@ -166,8 +166,8 @@ func randomResize(random *rand.Rand) podtree.PodResize {
 			MemoryMax: new(sum.MemoryLimit + spare), MemoryHigh: &high, MemoryLow: new(sum.MemoryRequest),
 		}
 	}
-	r.From = pod(func(c cgroups.ContainerResize) cgroups.Size { return c.From })
-	r.To = pod(func(c cgroups.ContainerResize) cgroups.Size { return c.To })
+	r.From = pod(func(c cgroups.ContainerResize) cgroups.ContainerSize { return c.From })
+	r.To = pod(func(c cgroups.ContainerResize) cgroups.ContainerSize { return c.To })
 	return r
 }
 
@@ -207,7 +207,7 @@ func (r *notedRuntime) ResizeSandbox(_ context.Context, res cgroups.Resources) e
 	return r.tell("sandbox shares=%d quota=%d max=%s", res.CPUShares, res.CPUQuota, bytes(*res.MemoryMax))
 }
 
-func (r *notedRuntime) ResizeContainer(_ context.Context, name string, size cgroups.Size) error {
+func (r *notedRuntime) ResizeContainer(_ context.Context, name string, size cgroups.ContainerSize) error {
 	return r.tell("container %s cpu=%d/%d memory=%s/%s", name, size.CPURequest, size.CPULimit,
 		bytes(size.MemoryRequest), bytes(size.MemoryLimit))
 }
@@ -217,7 +217,7 @@ func resizeStage(t *testing.T) (tree *podtree.Tree, fake *cgroupstest.Tree, faul
 	t.Helper()
 	pod := newPod("a", list("cpu", "1", "memory", "1Gi"), list("cpu", "1", "memory", "1Gi"))
 	fake = cgroupstest.New(cgroupstest.Options{Mode: cgroupstest.V1})
-	faults = &cgroupstest.Faults{Target: fake}
+	faults = &cgroupstest.Faults{Driver: fake}
 	o := options()
 	o.Node.CgroupV1 = true
 	tree, err := podtree.New(faults, pods(pod), o)
@@ -227,8 +227,8 @@ func resizeStage(t *testing.T) (tree *podtree.Tree, fake *cgroupstest.Tree, faul
 	require.NoError(t, fake.Apply(t.Context(), "kubepods/poda/main", cgroups.Resources{}))
 	_, err = fake.Start(cgroupstest.Proc{Cgroup: "kubepods/poda/main", Name: "main", Memory: 1 << 29})
 	require.NoError(t, err)
-	from := cgroups.Size{CPURequest: 1000, CPULimit: 1000, MemoryRequest: 1 << 30, MemoryLimit: 1 << 30}
-	to := cgroups.Size{CPURequest: 2000, CPULimit: 2000, MemoryRequest: 2 << 30, MemoryLimit: 2 << 30}
+	from := cgroups.ContainerSize{CPURequest: 1000, CPULimit: 1000, MemoryRequest: 1 << 30, MemoryLimit: 1 << 30}
+	to := cgroups.ContainerSize{CPURequest: 2000, CPULimit: 2000, MemoryRequest: 2 << 30, MemoryLimit: 2 << 30}
 	return tree, fake, faults, []cgroups.ContainerResize{{Name: "main", From: from, To: to, MemoryUsage: 1 << 29}}
 }
 
@@ -285,7 +285,7 @@ func TestResizeWhileTheQuotaIsLifted(t *testing.T) {
 		resized := newPod("a", list("cpu", "10m"), list("cpu", limit, "memory", "1Gi"))
 		milli := resized.Spec.Containers[0].Resources.Limits.Cpu().MilliValue()
 		require.NoError(t, tree.Resize(t.Context(), resized, []cgroups.ContainerResize{{
-			Name: "main", From: cgroups.Size{CPURequest: 10, CPULimit: 100}, To: cgroups.Size{CPURequest: 10, CPULimit: milli},
+			Name: "main", From: cgroups.ContainerSize{CPURequest: 10, CPULimit: 100}, To: cgroups.ContainerSize{CPURequest: 10, CPULimit: milli},
 		}}, rt))
 		require.EqualValues(t, milli*100, quota())
 		require.Len(t, rt.told, 2)
@@ -351,7 +351,7 @@ func TestResizeThatFails(t *testing.T) {
 	t.Run("a write fails halfway, and is taken back in the cgroup and in the runtime", func(t *testing.T) {
 		tree, fake, faults, containers := resizeStage(t)
 		ctx, cancel := context.WithCancel(t.Context())
-		faults.ApplyFunc = func(ctx context.Context, next cgroupstest.Target, p cgroups.Path, r cgroups.Resources) error {
+		faults.ApplyFunc = func(ctx context.Context, next cgroupstest.Driver, p cgroups.Path, r cgroups.Resources) error {
 			err := next.Apply(ctx, p, r)
 			if r.CPUQuota == 200000 {
 				cancel() // the caller gives up as well

@@ -82,13 +82,13 @@ func play(t *testing.T, text string) string {
 		return s.volumes[uid]
 	}
 	s.opts.Hooks = podtree.Hooks{
-		Enforced: func(p cgroups.Path, err error) { s.log(aWrite, "enforced %s: %v", p, cmp.Or(err, errors.New("ok"))) },
-		Orphan: func(o podtree.Orphan) {
+		LimitsEnforced: func(p cgroups.Path, err error) { s.log(aWrite, "enforced %s: %v", p, cmp.Or(err, errors.New("ok"))) },
+		OrphanProcessed: func(o podtree.Orphan) {
 			if o.Err != nil {
 				s.log(anOrphan, "orphan %s: %v, again in %v", o.Path, o.Err, time.Until(o.Retry))
 			}
 		},
-		Protected: func(guaranteed, burstable int64) {
+		MemoryProtected: func(guaranteed, burstable int64) {
 			s.log(aWrite, "protected guaranteed=%s burstable=%s", bytes(guaranteed), bytes(burstable))
 		},
 	}
@@ -223,23 +223,23 @@ func (s *scene) open() {
 	}
 	s.fake = cgroupstest.New(cgroupstest.Options{
 		Mode: s.mode, HugepageSizes: s.opts.Node.HugepageSizes,
-		Killed: func(k cgroupstest.Kill) { s.log(aWrite, "killed %s in %s", k.Name, k.Cgroup) },
+		Killed: func(k cgroupstest.KilledProc) { s.log(aWrite, "killed %s in %s", k.Name, k.Cgroup) },
 	})
-	faults := &cgroupstest.Faults{Target: s.fake}
-	faults.ApplyFunc = func(ctx context.Context, next cgroupstest.Target, p cgroups.Path, r cgroups.Resources) error {
+	faults := &cgroupstest.Faults{Driver: s.fake}
+	faults.ApplyFunc = func(ctx context.Context, next cgroupstest.Driver, p cgroups.Path, r cgroups.Resources) error {
 		s.log(kindOf(p), "apply %s", strings.TrimSpace(string(p)+" "+text(r)))
 		if err := s.fault(ctx, "apply", p); err != nil {
 			return err
 		}
 		return next.Apply(ctx, p, r)
 	}
-	faults.ChildrenFunc = func(ctx context.Context, next cgroupstest.Target, p cgroups.Path) ([]string, error) {
+	faults.ChildrenFunc = func(ctx context.Context, next cgroupstest.Driver, p cgroups.Path) ([]string, error) {
 		if err := s.fault(ctx, "list", p); err != nil {
 			return nil, err
 		}
 		return next.Children(ctx, p)
 	}
-	faults.RemoveFunc = func(ctx context.Context, next cgroupstest.Target, p cgroups.Path) error {
+	faults.RemoveFunc = func(ctx context.Context, next cgroupstest.Driver, p cgroups.Path) error {
 		if _, err := next.Children(ctx, p); err == nil {
 			s.log(anOrphan, "remove %s", p)
 		}

@@ -13,7 +13,7 @@ import (
 //
 // Only what pods cannot do without is an error, and what the operator asked to enforce on reserved cgroups. Where
 // kubepods exists and cannot be limited now, mostly because pods use more than it shall have, that is told to
-// Hooks.Enforced and tried again by [Tree.Run].
+// Hooks.LimitsEnforced and tried again by [Tree.Run].
 func (t *Tree) Setup(ctx context.Context) error {
 	if err := t.exists(ctx, t.opts.Root); err != nil {
 		return fmt.Errorf("root of the pod cgroups: %w", err)

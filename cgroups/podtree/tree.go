@@ -49,8 +49,8 @@ type Tree struct {
 
 	mu        sync.Mutex // guards all below
 	ready     bool
-	outcomes  []Outcome // of the cgroups of the node
-	protected [2]int64  // what Hooks.Protected was last told
+	outcomes  []WriteResult // of the cgroups of the node
+	protected [2]int64      // what Hooks.MemoryProtected was last told
 	orphans   map[cgroups.Path]*orphan
 	lookErr   error // of the last look for orphans
 }
@@ -158,8 +158,8 @@ func (t *Tree) call(ctx context.Context, op Op, p cgroups.Path, f func(context.C
 	defer cancel()
 	start := time.Now()
 	err := f(ctx)
-	if hook := t.opts.Hooks.Wrote; hook != nil {
-		hook(Write{Op: op, Path: p, Duration: time.Since(start), Err: err})
+	if hook := t.opts.Hooks.CgroupWritten; hook != nil {
+		hook(WriterCall{Op: op, Path: p, Duration: time.Since(start), Err: err})
 	}
 	return err
 }

@@ -47,9 +47,9 @@ func TestMemoryThatGrowsBeforeTheLimitIsWritten(t *testing.T) {
 	require.NoError(t, fake.Apply(t.Context(), "kubepods/besteffort/podx", cgroups.Resources{}))
 	pid, err := fake.Start(cgroupstest.Proc{Cgroup: "kubepods/besteffort/podx", Memory: 1 << 30})
 	require.NoError(t, err)
-	faults := &cgroupstest.Faults{Target: fake}
+	faults := &cgroupstest.Faults{Driver: fake}
 	grown := false
-	faults.ApplyFunc = func(ctx context.Context, next cgroupstest.Target, p cgroups.Path, r cgroups.Resources) error {
+	faults.ApplyFunc = func(ctx context.Context, next cgroupstest.Driver, p cgroups.Path, r cgroups.Resources) error {
 		if p == "kubepods/besteffort" && !grown {
 			grown = true
 			require.NoError(t, fake.SetMemory(pid, 6<<30))
@@ -70,7 +70,7 @@ func TestMemoryThatGrowsBeforeTheLimitIsWritten(t *testing.T) {
 func TestHooksTellEachWrite(t *testing.T) {
 	var wrote []string
 	o := options()
-	o.Hooks.Wrote = func(w podtree.Write) { wrote = append(wrote, fmt.Sprint(w.Op, " ", w.Path, " ", w.Err)) }
+	o.Hooks.CgroupWritten = func(w podtree.WriterCall) { wrote = append(wrote, fmt.Sprint(w.Op, " ", w.Path, " ", w.Err)) }
 	pod := newPod("a", nil, nil)
 	tree, err := podtree.New(cgroupstest.New(cgroupstest.Options{}), pods(pod), o)
 	require.NoError(t, err)
@@ -91,16 +91,16 @@ func TestOrphansPodsAreAskedForAfterTheList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := cgroupstest.New(cgroupstest.Options{})
 		p := pods()
-		faults := &cgroupstest.Faults{Target: fake}
+		faults := &cgroupstest.Faults{Driver: fake}
 		var removed atomic.Bool
-		faults.ChildrenFunc = func(ctx context.Context, next cgroupstest.Target, path cgroups.Path) ([]string, error) {
+		faults.ChildrenFunc = func(ctx context.Context, next cgroupstest.Driver, path cgroups.Path) ([]string, error) {
 			if path == "kubepods/burstable" {
 				p.change(func() { p.active["a"] = newPod("a", list("cpu", "1"), nil) })
 				require.NoError(t, fake.Apply(ctx, "kubepods/burstable/poda", cgroups.Resources{}))
 			}
 			return next.Children(ctx, path)
 		}
-		faults.RemoveFunc = func(context.Context, cgroupstest.Target, cgroups.Path) error {
+		faults.RemoveFunc = func(context.Context, cgroupstest.Driver, cgroups.Path) error {
 			removed.Store(true)
 			return nil
 		}
@@ -147,9 +147,9 @@ func TestOrphansVolumesAreCheckedOnceMore(t *testing.T) {
 
 func TestMemoryInUseIsLookedAtOnlyToLowerALimit(t *testing.T) {
 	fake := cgroupstest.New(cgroupstest.Options{})
-	faults := &cgroupstest.Faults{Target: fake}
+	faults := &cgroupstest.Faults{Driver: fake}
 	looked := 0
-	faults.StatsFunc = func(ctx context.Context, next cgroupstest.Target, p cgroups.Path) (cgroups.Stats, error) {
+	faults.StatsFunc = func(ctx context.Context, next cgroupstest.Driver, p cgroups.Path) (cgroups.Stats, error) {
 		looked++
 		return next.Stats(ctx, p)
 	}
@@ -171,9 +171,9 @@ func TestRunRemovesNoMoreAtATimeThanAllowed(t *testing.T) {
 		for i := range 100 {
 			require.NoError(t, fake.Apply(t.Context(), cgroups.Path(fmt.Sprintf("kubepods/pod%d", i)), cgroups.Resources{}))
 		}
-		faults := &cgroupstest.Faults{Target: fake}
+		faults := &cgroupstest.Faults{Driver: fake}
 		var now, most atomic.Int32
-		faults.RemoveFunc = func(ctx context.Context, next cgroupstest.Target, path cgroups.Path) error {
+		faults.RemoveFunc = func(ctx context.Context, next cgroupstest.Driver, path cgroups.Path) error {
 			most.Store(max(most.Load(), now.Add(1)))
 			defer now.Add(-1)
 			time.Sleep(time.Second)
@@ -199,7 +199,7 @@ func TestRunInTheEndAllIsAsWanted(t *testing.T) {
 		p := pods()
 		var trouble atomic.Bool
 		trouble.Store(true)
-		faults := &cgroupstest.Faults{Target: fake}
+		faults := &cgroupstest.Faults{Driver: fake}
 		faults.Around = func(ctx context.Context, _ string, path cgroups.Path, call func() error) error {
 			switch n := rand.IntN(20); {
 			case trouble.Load() && path != "" && n == 0:
@@ -312,14 +312,14 @@ func FuzzPlanOrphans(f *testing.F) {
 	f.Fuzz(func(t *testing.T, seed uint64, n uint8, complete bool) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		now := time.Unix(1000, 0)
-		s := podtree.OrphanState{Complete: complete, Now: now, Attempts: map[cgroups.Path]podtree.Attempt{}}
+		s := podtree.OrphanState{Complete: complete, Now: now, Attempts: map[cgroups.Path]podtree.RemovalAttempts{}}
 		mayRun, volumes := map[string]bool{}, map[string]bool{}
 		for i := range n {
 			uid := fmt.Sprint(i)
-			found := podtree.Found{UID: uid, Path: cgroups.PodPath("", cgroups.Burstable, uid)}
+			found := podtree.PodCgroup{UID: uid, Path: cgroups.PodPath("", cgroups.Burstable, uid)}
 			s.Found = append(s.Found, found)
 			mayRun[uid], volumes[uid] = random.IntN(3) == 0, random.IntN(3) == 0
-			s.Attempts[found.Path] = podtree.Attempt{
+			s.Attempts[found.Path] = podtree.RemovalAttempts{
 				Busy: random.IntN(5) == 0, Failures: random.IntN(3), Retry: now.Add(time.Duration(random.IntN(5)-2) * time.Second),
 			}
 		}
@@ -327,7 +327,7 @@ func FuzzPlanOrphans(f *testing.F) {
 		s.HasVolumes = func(uid string) bool { return volumes[uid] }
 		plan := podtree.PlanOrphans(s)
 		seen := map[cgroups.Path]string{}
-		for what, list := range map[string][]podtree.Found{"remove": plan.Remove, "shrink": plan.Shrink, "wait": plan.Waiting} {
+		for what, list := range map[string][]podtree.PodCgroup{"remove": plan.Remove, "shrink": plan.Shrink, "wait": plan.Waiting} {
 			for _, f := range list {
 				require.Empty(t, seen[f.Path], "twice")
 				seen[f.Path] = what
@@ -346,7 +346,7 @@ func FuzzPlanOrphans(f *testing.F) {
 			}
 			require.Equal(t, want, seen[f.Path])
 		}
-		require.True(t, slices.IsSortedFunc(plan.Remove, func(a, b podtree.Found) int {
+		require.True(t, slices.IsSortedFunc(plan.Remove, func(a, b podtree.PodCgroup) int {
 			return s.Attempts[a.Path].Failures - s.Attempts[b.Path].Failures
 		}))
 		require.False(t, !plan.Wake.IsZero() && !plan.Wake.After(now))

@@ -31,7 +31,7 @@ func (e *OveruseError) Error() string {
 // write brings a cgroup of the node to what is planned for it, and keeps how it went for [Tree.Status].
 func (t *Tree) write(ctx context.Context, u Update) error {
 	err := t.limit(ctx, u)
-	if err != nil && !overuse(err) && u.ToUsage && u.Resources.MemoryMax != nil {
+	if err != nil && !overuse(err) && u.LimitToUsage && u.Resources.MemoryMax != nil {
 		err = t.limit(ctx, u) // what is in use may have grown meanwhile
 	}
 	t.record(u, err)
@@ -66,7 +66,7 @@ func (t *Tree) limit(ctx context.Context, u Update) error {
 // below what is in use, which may become a limit to just that. What the kernel can take back at once, such as page
 // cache that was not used lately, is not in use.
 func (t *Tree) fit(ctx context.Context, u *Update) error {
-	if t.reader == nil || u.Resources.MemoryMax == nil && !u.Grow {
+	if t.reader == nil || u.Resources.MemoryMax == nil && !u.KeepHigher {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, t.opts.Timeout)
@@ -76,7 +76,7 @@ func (t *Tree) fit(ctx context.Context, u *Update) error {
 		u.Resources.MemoryMax = nil
 		return err
 	}
-	if u.Grow {
+	if u.KeepHigher {
 		grow(&u.Resources, now)
 	}
 	if limit := u.Resources.MemoryMax; limit == nil || now.MemoryMax == nil || bound(*now.MemoryMax) <= bound(*limit) {
@@ -112,7 +112,7 @@ func fitMemory(u *Update, m cgroups.MemoryStats) error {
 		return nil
 	}
 	u.Resources.MemoryMax = nil
-	if u.ToUsage {
+	if u.LimitToUsage {
 		u.Resources.MemoryMax = new(int64(min(m.Current, math.MaxInt64)))
 	}
 	return &OveruseError{Path: u.Path, Limit: limit, Usage: used}
@@ -137,11 +137,11 @@ func (t *Tree) exists(ctx context.Context, p cgroups.Path) error {
 // record keeps the outcome of a write and tells it to the log and the hook.
 func (t *Tree) record(u Update, err error) {
 	t.mu.Lock()
-	i := slices.IndexFunc(t.outcomes, func(o Outcome) bool { return o.Path == u.Path })
+	i := slices.IndexFunc(t.outcomes, func(o WriteResult) bool { return o.Path == u.Path })
 	news := i < 0 || err != nil || t.outcomes[i].Err != nil
 	if i < 0 {
 		i = len(t.outcomes)
-		t.outcomes = append(t.outcomes, Outcome{Path: u.Path, Since: time.Now()})
+		t.outcomes = append(t.outcomes, WriteResult{Path: u.Path, Since: time.Now()})
 	}
 	if o := &t.outcomes[i]; (o.Err == nil) != (err == nil) {
 		o.Since = time.Now()
@@ -156,7 +156,7 @@ func (t *Tree) record(u Update, err error) {
 	} else {
 		t.opts.Logger.Info("cgroup limits are in force", "cgroup", u.Path.Cgroupfs())
 	}
-	if hook := t.opts.Hooks.Enforced; hook != nil && !u.ToUsage {
+	if hook := t.opts.Hooks.LimitsEnforced; hook != nil && !u.LimitToUsage {
 		hook(u.Path, err)
 	}
 }

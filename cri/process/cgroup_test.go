@@ -79,7 +79,7 @@ func TestIntegrationCgroup(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 50000, limits.CPUQuota)
 	require.InDelta(t, 512, float64(limits.CPUShares), 16) // cgroup v2 has coarser steps
-	if d.Host().Has("memory") {
+	if d.Host().HasController("memory") {
 		require.EqualValues(t, 64<<20, *limits.MemoryMax)
 	}
 	run, err := shim.ReadRun(filepath.Join(root, "containers", id))
@@ -109,7 +109,7 @@ func TestIntegrationCgroup(t *testing.T) {
 func known(d *driver.Driver, line string) bool {
 	controllers := strings.Split(line, ":")[1]
 	for controller := range strings.SplitSeq(controllers, ",") {
-		if d.Host().Has(controller) {
+		if d.Host().HasController(controller) {
 			return true
 		}
 	}
@@ -118,7 +118,7 @@ func known(d *driver.Driver, line string) bool {
 
 func TestIntegrationOOMKilled(t *testing.T) {
 	rt, d, sandbox, _ := confined(t, t.TempDir())
-	if !d.Host().Has("memory") {
+	if !d.Host().HasController("memory") {
 		t.Skip("the host has no memory controller")
 	}
 	c := shell("head -c 200m /dev/zero | tail; exit $?")

@@ -20,8 +20,8 @@ import (
 // A node of 1 GiB that runs out of memory, with an evictor that keeps 100 MiB free.
 func ExampleNode() {
 	node := evictiontest.NewNode(evictiontest.Options{Memory: 1 << 30})
-	node.Start(evictiontest.Pod{Candidate: eviction.Candidate{UID: "web", Memory: 300 << 20, MemoryRequest: 400 << 20}})
-	node.Start(evictiontest.Pod{Candidate: eviction.Candidate{UID: "batch", Memory: 700 << 20}})
+	node.StartPod(evictiontest.Pod{Candidate: eviction.Candidate{UID: "web", Memory: 300 << 20, MemoryRequest: 400 << 20}})
+	node.StartPod(evictiontest.Pod{Candidate: eviction.Candidate{UID: "batch", Memory: 700 << 20}})
 	thresholds, _ := eviction.ParseThresholds(eviction.Config{Hard: map[string]string{"memory.available": "100Mi"}})
 	ctx, cancel := context.WithCancel(context.Background())
 	evictor, err := eviction.New(node, node, eviction.Options{
@@ -32,7 +32,7 @@ func ExampleNode() {
 		panic(err)
 	}
 	fmt.Println(evictor.Run(ctx))
-	fmt.Println("evicted", node.Happened("evict"), "running", node.Running())
+	fmt.Println("evicted", node.EventUIDs("evict"), "running", node.RunningPods())
 	// Output:
 	// <nil>
 	// evicted [batch] running [web]
@@ -42,24 +42,24 @@ func ExampleNode() {
 func TestEvictorOnBrokenNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := evictiontest.NewNode(evictiontest.Options{Memory: 1 << 30})
-		node.Start(evictiontest.Pod{Candidate: eviction.Candidate{UID: "batch", Memory: 950 << 20}})
+		node.StartPod(evictiontest.Pod{Candidate: eviction.Candidate{UID: "batch", Memory: 950 << 20}})
 		thresholds, err := eviction.ParseThresholds(eviction.Config{Hard: map[string]string{"memory.available": "100Mi"}})
 		require.NoError(t, err)
 		evictor, err := eviction.New(node, node, eviction.Options{Rules: eviction.Rules{Thresholds: thresholds}})
 		require.NoError(t, err)
 		go func() { _ = evictor.Run(t.Context()) }()
 
-		node.Break(errors.New("no cgroup"))
+		node.FailObservations(errors.New("no cgroup"))
 		time.Sleep(time.Minute)
 		require.ErrorContains(t, evictor.Status().Err, "no cgroup")
 		require.Empty(t, node.Events())
 
 		node.HangRuntime(true) // the evictor kills the pod by its cgroup
-		node.Break(nil)
+		node.FailObservations(nil)
 		time.Sleep(time.Minute)
-		require.Empty(t, node.Running())
+		require.Empty(t, node.RunningPods())
 		last := node.Events()[len(node.Events())-1]
-		require.Equal(t, "kill batch", last.What+" "+last.UID)
+		require.Equal(t, "kill batch", last.Kind+" "+last.UID)
 		require.Less(t, time.Since(last.Time), time.Minute)
 	})
 }
@@ -68,7 +68,7 @@ func TestEvictorOnBrokenNode(t *testing.T) {
 func TestObserverOfOnesOwn(t *testing.T) {
 	evictiontest.TestObserver(t, func(*testing.T) eviction.Observer {
 		node := evictiontest.NewNode(evictiontest.Options{Memory: 1 << 30, NodeFS: 1 << 30, PIDs: 1000})
-		node.Start(evictiontest.Pod{Candidate: eviction.Candidate{UID: "web", Memory: 1 << 20, Tasks: 3}})
+		node.StartPod(evictiontest.Pod{Candidate: eviction.Candidate{UID: "web", Memory: 1 << 20, Tasks: 3}})
 		return node
 	})
 }

@@ -26,8 +26,8 @@ type Options struct {
 	Unused int64
 	PIDs   int64
 
-	Lag         time.Duration // how long what was removed from NodeFS takes to be free
-	RuntimeKill time.Duration // how long the runtime takes to kill a pod at the end of its grace period
+	FreeDelay time.Duration // how long what was removed from NodeFS takes to be free
+	KillDelay time.Duration // how long the runtime takes to kill a pod at the end of its grace period
 }
 
 // Pod is a pod of a [Node]. What its candidate uses is what it begins with.
@@ -36,13 +36,13 @@ type Pod struct {
 	MemoryPerSecond int64         // bytes
 	LogsPerSecond   int64         // bytes
 	TasksPerSecond  int64         // threads
-	Stops           time.Duration // how long it takes to end when it is told to; it is killed at the end of its grace period
+	StopTime        time.Duration // how long it takes to end when it is told to; it is killed at the end of its grace period
 }
 
 // Event is something that happened to a node.
 type Event struct {
 	Time time.Time
-	What string // "evict", "gone", "oom", "reclaim", "limit" or "kill"
+	Kind string // "evict", "gone", "oom", "reclaim", "limit" or "kill"
 	UID  string // of the pod, or the signal of a reclaim
 }
 
@@ -87,8 +87,8 @@ func NewNode(o Options) *Node {
 	return &Node{opts: o, now: time.Now(), cache: o.Cache, unused: o.Unused}
 }
 
-// Start runs a pod. It panics if there is one of this UID.
-func (n *Node) Start(p Pod) {
+// StartPod runs a pod. It panics if there is one of this UID.
+func (n *Node) StartPod(p Pod) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.advance(time.Now())
@@ -108,8 +108,8 @@ func (n *Node) HangRuntime(hung bool) {
 	n.hung = hung
 }
 
-// Break has observations fail with an error, or nil.
-func (n *Node) Break(err error) {
+// FailObservations has observations fail with an error, or nil.
+func (n *Node) FailObservations(err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.broken = err
@@ -123,18 +123,18 @@ func (n *Node) Events() []Event {
 	return slices.Clone(n.events)
 }
 
-// Happened returns the UIDs that something happened to, in order.
-func (n *Node) Happened(what string) (uids []string) {
+// EventUIDs returns the UIDs that something happened to, in order.
+func (n *Node) EventUIDs(what string) (uids []string) {
 	for _, e := range n.Events() {
-		if e.What == what {
+		if e.Kind == what {
 			uids = append(uids, e.UID)
 		}
 	}
 	return uids
 }
 
-// Running returns the UIDs of the pods that run, in order.
-func (n *Node) Running() (uids []string) {
+// RunningPods returns the UIDs of the pods that run, in order.
+func (n *Node) RunningPods() (uids []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.advance(time.Now())
@@ -193,14 +193,14 @@ func (n *Node) Reclaim(_ context.Context, r eviction.Reclaim) (int64, error) {
 	defer n.mu.Unlock()
 	n.advance(time.Now())
 	n.note("reclaim", string(r.Signal))
-	if r.Kind == eviction.Cache {
-		took := min(n.cache, r.Want)
+	if r.Kind == eviction.ReclaimCache {
+		took := min(n.cache, r.Missing)
 		n.cache -= took
 		return took, nil
 	}
 	took := n.unused
 	n.unused = 0
-	n.freeing = append(n.freeing, freed{n.now.Add(n.opts.Lag), took})
+	n.freeing = append(n.freeing, freed{n.now.Add(n.opts.FreeDelay), took})
 	return took, nil
 }
 
@@ -215,7 +215,7 @@ func (n *Node) Evict(ctx context.Context, e eviction.Eviction) error {
 		return fmt.Errorf("evict pod %s: it does not run", e.UID)
 	}
 	p.Evicting = true
-	takes := min(p.Stops, e.Grace+n.opts.RuntimeKill)
+	takes := min(p.StopTime, e.Grace+n.opts.KillDelay)
 	hung := n.hung
 	n.mu.Unlock()
 

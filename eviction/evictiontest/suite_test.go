@@ -75,7 +75,7 @@ var mutants = map[string]mutant{
 
 func node(*testing.T) eviction.Observer {
 	n := evictiontest.NewNode(evictiontest.Options{Memory: 1 << 30, NodeFS: 1 << 30, PIDs: 1000, Cache: 1 << 20})
-	n.Start(evictiontest.Pod{Candidate: eviction.Candidate{UID: "a", Memory: 1 << 20, Tasks: 3}})
+	n.StartPod(evictiontest.Pod{Candidate: eviction.Candidate{UID: "a", Memory: 1 << 20, Tasks: 3}})
 	return n
 }
 
@@ -105,13 +105,13 @@ func TestRulesAreDocumented(t *testing.T) { suitetest.Documented(t, "suite.go", 
 // A node without memory left kills who has most, and one whose caches have something takes that before.
 func TestOutOfMemory(t *testing.T) {
 	n := evictiontest.NewNode(evictiontest.Options{Memory: 100, Cache: 50})
-	n.Start(evictiontest.Pod{Candidate: eviction.Candidate{UID: "big", Memory: 60}, MemoryPerSecond: 1 << 40})
-	n.Start(evictiontest.Pod{Candidate: eviction.Candidate{UID: "small", Memory: 10}})
+	n.StartPod(evictiontest.Pod{Candidate: eviction.Candidate{UID: "big", Memory: 60}, MemoryPerSecond: 1 << 40})
+	n.StartPod(evictiontest.Pod{Candidate: eviction.Candidate{UID: "small", Memory: 10}})
 	time.Sleep(time.Millisecond)
-	if got := n.Running(); len(got) != 1 || got[0] != "small" {
+	if got := n.RunningPods(); len(got) != 1 || got[0] != "small" {
 		t.Errorf("running: %v", got)
 	}
-	if got := n.Happened("oom"); len(got) != 1 || got[0] != "big" {
+	if got := n.EventUIDs("oom"); len(got) != 1 || got[0] != "big" {
 		t.Errorf("killed: %v", got)
 	}
 	if err := n.Kill(t.Context(), "big"); err == nil {

@@ -21,26 +21,26 @@ import (
 // Reclaim has the kernel reclaim caches, or removes the containers of terminated pods and then images. The number of inodes that an
 // image has is unknown: where inodes are short, all unused images are removed.
 func (n *Node) Reclaim(ctx context.Context, r eviction.Reclaim) (int64, error) {
-	if r.Kind == eviction.Cache {
+	if r.Kind == eviction.ReclaimCache {
 		if n.opts.Machine == nil {
 			return 0, nil
 		}
-		freed, err := n.opts.Machine.Reclaim(ctx, "", uint64(max(r.Want, 0)))
+		freed, err := n.opts.Machine.Reclaim(ctx, "", uint64(max(r.Missing, 0)))
 		return int64(min(freed, math.MaxInt64)), err
 	}
 	var errs []error
 	freed := uint64(0)
-	if r.Kind&eviction.Containers != 0 {
+	if r.Kind&eviction.ReclaimContainers != 0 {
 		before := n.countObjects()
 		errs = append(errs, n.opts.Pods().Trim(ctx))
 		if n.countObjects() < before {
 			freed = 1 // at least: the runtime frees their layers later
 		}
 	}
-	if r.Kind&eviction.Images != 0 && n.opts.Images != nil {
+	if r.Kind&eviction.ReclaimImages != 0 && n.opts.Images != nil {
 		want := uint64(math.MaxUint64)
 		if r.Signal.Resource() == eviction.EphemeralStorage {
-			want = uint64(max(r.Want, 0))
+			want = uint64(max(r.Missing, 0))
 		}
 		removed, err := n.opts.Images.Reclaim(ctx, want)
 		freed, errs = max(freed, removed), append(errs, err)
@@ -50,10 +50,10 @@ func (n *Node) Reclaim(ctx context.Context, r eviction.Reclaim) (int64, error) {
 
 // countObjects returns how many sandboxes and containers of pods the runtime has.
 func (n *Node) countObjects() (count int) {
-	if n.opts.Runtime == nil {
+	if n.opts.RuntimePods == nil {
 		return 0
 	}
-	pods, _ := n.opts.Runtime()
+	pods, _ := n.opts.RuntimePods()
 	for i := range pods {
 		count += len(pods[i].Sandboxes) + len(pods[i].Containers)
 	}

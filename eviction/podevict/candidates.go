@@ -76,7 +76,7 @@ func fill(c *eviction.Candidate, pod *corev1.Pod, stats *statsapi.PodStats, o Op
 	}
 	m.volumes(&c.Volumes, stats.VolumeStats)
 	if !o.NoLocalStorage {
-		c.Exceeds = exceeded(pod, stats, o.Layout)
+		c.ExceededLimit = exceeded(pod, stats, o.Layout)
 	}
 	return m.err
 }

@@ -18,7 +18,7 @@ import (
 
 // exceeded returns the first limit of local storage that a pod exceeds: of an emptyDir, of the pod, of a container. Source:
 // localStorageEviction in pkg/kubelet/eviction/eviction_manager.go.
-func exceeded(pod *corev1.Pod, stats *statsapi.PodStats, l eviction.Layout) *eviction.Excess {
+func exceeded(pod *corev1.Pod, stats *statsapi.PodStats, l eviction.Layout) *eviction.ExceededLimit {
 	if e := emptyDirExceeded(pod, stats); e != nil {
 		return e
 	}
@@ -29,7 +29,7 @@ func exceeded(pod *corev1.Pod, stats *statsapi.PodStats, l eviction.Layout) *evi
 }
 
 // emptyDirExceeded compares what is used of each emptyDir with its size limit.
-func emptyDirExceeded(pod *corev1.Pod, stats *statsapi.PodStats) *eviction.Excess {
+func emptyDirExceeded(pod *corev1.Pod, stats *statsapi.PodStats) *eviction.ExceededLimit {
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
 		if v.EmptyDir == nil || v.EmptyDir.SizeLimit == nil || v.EmptyDir.SizeLimit.Sign() != 1 {
@@ -40,7 +40,7 @@ func emptyDirExceeded(pod *corev1.Pod, stats *statsapi.PodStats) *eviction.Exces
 			continue
 		}
 		limit := v.EmptyDir.SizeLimit.DeepCopy()
-		return &eviction.Excess{
+		return &eviction.ExceededLimit{
 			Signal:  eviction.EmptyDirLimit,
 			Message: fmt.Sprintf("Usage of EmptyDir volume %q exceeds the limit %q. ", v.Name, limit.String()),
 		}
@@ -59,7 +59,7 @@ func volumeUsed(stats *statsapi.PodStats, name string) (used *uint64) {
 }
 
 // podExceeded compares what a pod uses in all with its limits.
-func podExceeded(pod *corev1.Pod, stats *statsapi.PodStats) *eviction.Excess {
+func podExceeded(pod *corev1.Pod, stats *statsapi.PodStats) *eviction.ExceededLimit {
 	if !limitsStorage(pod) {
 		return nil
 	}
@@ -71,7 +71,7 @@ func podExceeded(pod *corev1.Pod, stats *statsapi.PodStats) *eviction.Excess {
 	if !ok || !exceeds(used, &limit) {
 		return nil
 	}
-	return &eviction.Excess{
+	return &eviction.ExceededLimit{
 		Signal:  eviction.PodLimit,
 		Message: fmt.Sprintf("Pod ephemeral local storage usage exceeds the total limit of containers %s. ", limit.String()),
 	}
@@ -89,7 +89,7 @@ func limitsStorage(pod *corev1.Pod) bool {
 }
 
 // containerExceeded compares what each container uses with its limit. Its writable layer counts where it is beside the logs.
-func containerExceeded(pod *corev1.Pod, stats *statsapi.PodStats, l eviction.Layout) *eviction.Excess {
+func containerExceeded(pod *corev1.Pod, stats *statsapi.PodStats, l eviction.Layout) *eviction.ExceededLimit {
 	for i := range stats.Containers {
 		s := &stats.Containers[i]
 		limit := storageLimit(pod, s.Name)
@@ -101,7 +101,7 @@ func containerExceeded(pod *corev1.Pod, stats *statsapi.PodStats, l eviction.Lay
 			used += fsUsed(s.Rootfs)
 		}
 		if exceeds(used, limit) {
-			return &eviction.Excess{
+			return &eviction.ExceededLimit{
 				Signal:  eviction.ContainerLimit,
 				Message: fmt.Sprintf("Container %s exceeded its local ephemeral storage limit %q. ", s.Name, limit.String()),
 			}

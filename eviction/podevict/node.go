@@ -85,9 +85,9 @@ type NodeOptions struct {
 	Machine Machine
 	// Images removes images before a pod is evicted for want of disk. Nil: images stay.
 	Images Images
-	// Runtime returns the pods of the runtime, as pleg.Generator.Pods does, by which Reclaim finds that terminated containers were
+	// RuntimePods returns the pods of the runtime, as pleg.Generator.Pods does, by which Reclaim finds that terminated containers were
 	// removed. Nil: removing them counts as nothing, and the next step follows at once.
-	Runtime func() ([]cri.Pod, error)
+	RuntimePods func() ([]cri.Pod, error)
 	// Event gets the event of each eviction with its annotations, as the kubelet records it. Nil discards.
 	Event func(pod cri.PodIdentity, event podevents.Event, annotations map[string]string)
 }

@@ -224,19 +224,19 @@ func TestMissingAdmitIsReported(t *testing.T) {
 func TestReclaimOfNode(t *testing.T) {
 	m, g := newMachine(), &imageGC{}
 	m.objects = 2
-	n := newNode(t, m, func(o *podevict.NodeOptions) { o.Images, o.Runtime = g, m.runtime })
-	freed, err := n.Reclaim(t.Context(), eviction.Reclaim{Signal: eviction.NodeFSAvailable, Kind: eviction.Containers, Want: 10})
+	n := newNode(t, m, func(o *podevict.NodeOptions) { o.Images, o.RuntimePods = g, m.runtime })
+	freed, err := n.Reclaim(t.Context(), eviction.Reclaim{Signal: eviction.NodeFSAvailable, Kind: eviction.ReclaimContainers, Missing: 10})
 	require.NoError(t, err)
 	require.EqualValues(t, 1, freed)
 	require.Equal(t, 1, m.trimmed)
 	for _, signal := range []eviction.Signal{eviction.ImageFSAvailable, eviction.ImageFSInodesFree} {
-		freed, err := n.Reclaim(t.Context(), eviction.Reclaim{Signal: signal, Kind: eviction.Images, Want: 1000})
+		freed, err := n.Reclaim(t.Context(), eviction.Reclaim{Signal: signal, Kind: eviction.ReclaimImages, Missing: 1000})
 		require.NoError(t, err)
 		require.EqualValues(t, 5, freed)
 	}
 	require.Equal(t, []uint64{1000, math.MaxUint64}, g.wants)
 
-	freed, err = newNode(t, m, nil).Reclaim(t.Context(), eviction.Reclaim{Signal: eviction.MemoryAvailable, Kind: eviction.Cache, Want: 10})
+	freed, err = newNode(t, m, nil).Reclaim(t.Context(), eviction.Reclaim{Signal: eviction.MemoryAvailable, Kind: eviction.ReclaimCache, Missing: 10})
 	require.NoError(t, err, "without a Machine no cache is reclaimed")
 	require.Zero(t, freed)
 }

@@ -144,9 +144,9 @@ func TestLimits(t *testing.T) {
 	for name, test := range map[string]struct {
 		make   func(p *corev1.Pod, s *statsapi.PodStats)
 		layout eviction.Layout
-		want   *eviction.Excess
+		want   *eviction.ExceededLimit
 	}{
-		"emptyDir": {func(p *corev1.Pod, s *statsapi.PodStats) { emptyDir(p, s, "1Gi", 2*gi) }, 0, &eviction.Excess{
+		"emptyDir": {func(p *corev1.Pod, s *statsapi.PodStats) { emptyDir(p, s, "1Gi", 2*gi) }, 0, &eviction.ExceededLimit{
 			Signal: eviction.EmptyDirLimit, Message: `Usage of EmptyDir volume "v" exceeds the limit "1Gi". `,
 		}},
 		"emptyDir at its limit":     {func(p *corev1.Pod, s *statsapi.PodStats) { emptyDir(p, s, "1Gi", gi) }, 0, nil},
@@ -155,7 +155,7 @@ func TestLimits(t *testing.T) {
 		"emptyDir without a number": {func(p *corev1.Pod, s *statsapi.PodStats) { emptyDir(p, s, "1Gi", 0); s.VolumeStats[0].UsedBytes = nil }, 0, nil},
 		"pod": {func(p *corev1.Pod, _ *statsapi.PodStats) {
 			p.Spec.Containers[0].Resources.Limits = list("ephemeral-storage", "99Mi")
-		}, 0, &eviction.Excess{
+		}, 0, &eviction.ExceededLimit{
 			Signal: eviction.PodLimit, Message: "Pod ephemeral local storage usage exceeds the total limit of containers 99Mi. ",
 		}},
 		"pod at its limit": {func(p *corev1.Pod, _ *statsapi.PodStats) {
@@ -163,13 +163,13 @@ func TestLimits(t *testing.T) {
 		}, 0, nil},
 		"a limit of zero is one of the pod": {func(p *corev1.Pod, _ *statsapi.PodStats) {
 			p.Spec.Containers[0].Resources.Limits = list("ephemeral-storage", "0")
-		}, 0, &eviction.Excess{
+		}, 0, &eviction.ExceededLimit{
 			Signal: eviction.PodLimit, Message: "Pod ephemeral local storage usage exceeds the total limit of containers 0. ",
 		}},
 		"sidecar": {func(p *corev1.Pod, s *statsapi.PodStats) {
 			p.Spec.InitContainers = []corev1.Container{{Name: "s", RestartPolicy: &always, Resources: corev1.ResourceRequirements{Limits: list("ephemeral-storage", "10Mi")}}}
 			s.Containers[0].Name, s.EphemeralStorage = "s", nil
-		}, 0, &eviction.Excess{Signal: eviction.ContainerLimit, Message: `Container s exceeded its local ephemeral storage limit "10Mi". `}},
+		}, 0, &eviction.ExceededLimit{Signal: eviction.ContainerLimit, Message: `Container s exceeded its local ephemeral storage limit "10Mi". `}},
 		"init container": {func(p *corev1.Pod, s *statsapi.PodStats) {
 			p.Spec.InitContainers = []corev1.Container{{Name: "i", Resources: corev1.ResourceRequirements{Limits: list("ephemeral-storage", "10Mi")}}}
 			s.Containers[0].Name, s.EphemeralStorage = "i", nil
@@ -184,9 +184,9 @@ func TestLimits(t *testing.T) {
 			test.make(p, &s)
 			summary := &statsapi.Summary{Pods: []statsapi.PodStats{s}}
 			got, _ := podevict.Candidates([]*corev1.Pod{p}, summary, podevict.Options{Layout: test.layout})
-			require.Equal(t, test.want, got[0].Exceeds)
+			require.Equal(t, test.want, got[0].ExceededLimit)
 			got, _ = podevict.Candidates([]*corev1.Pod{p}, summary, podevict.Options{NoLocalStorage: true})
-			require.Nil(t, got[0].Exceeds)
+			require.Nil(t, got[0].ExceededLimit)
 		})
 	}
 }
@@ -296,7 +296,7 @@ func TestPreempt(t *testing.T) {
 	}
 	_, err := podevict.Preempt(critical, others, []podevict.Shortage{{"memory", 2 * gi}, {"cpu", 1}, {"example.com/gpu", 3}})
 	require.EqualError(t, err, "preempt pods for default/critical: all that may go leave 994050048 of memory, 3 of example.com/gpu missing")
-	why := podevict.Preempted()
+	why := podevict.ExplainPreemption()
 	require.Equal(t, "Preempting", why.Reason)
 	require.Equal(t, "Pod was preempted by Kubelet to accommodate a critical pod.", why.Conditions[0].Message)
 }
@@ -322,7 +322,7 @@ func ExamplePreempt() {
 	running := []*corev1.Pod{pod("web", list("memory", "200Mi"), nil), pod("batch", list("memory", "400Mi"), nil)}
 	chosen, err := podevict.Preempt(critical, running, []podevict.Shortage{{Resource: corev1.ResourceMemory, Missing: 300 * mi}})
 	for _, p := range chosen {
-		fmt.Println(p.UID, podevict.Preempted().Reason == podevict.ReasonPreempting, err)
+		fmt.Println(p.UID, podevict.ExplainPreemption().Reason == podevict.ReasonPreempting, err)
 	}
 	// Output: batch true <nil>
 }

@@ -23,9 +23,9 @@ type Shortage struct {
 // ReasonPreempting is the reason in the status of a preempted pod, and of its event.
 const ReasonPreempting = "Preempting"
 
-// Preempted says why a pod is ended that was chosen by [Preempt]. It gets its own grace period. Source:
+// ExplainPreemption says why a pod is ended that was chosen by [Preempt]. It gets its own grace period. Source:
 // pkg/kubelet/preemption/preemption.go.
-func Preempted() Explanation {
+func ExplainPreemption() Explanation {
 	return Explanation{
 		Reason: ReasonPreempting, Message: "Preempted in order to admit critical pod",
 		Conditions: []corev1.PodCondition{disruption("Pod was preempted by Kubelet to accommodate a critical pod.")},

@@ -84,7 +84,7 @@ func (p *Preemptor) makeRoom(ctx context.Context, pod *corev1.Pod, others []*cor
 	if err != nil {
 		return &podstatus.Rejection{Message: fmt.Sprintf("Unexpected error while attempting to recover from admission failure: %v", err)}
 	}
-	why, errs := Preempted(), []error(nil)
+	why, errs := ExplainPreemption(), []error(nil)
 	for _, victim := range victims {
 		if p.o.Preempted != nil {
 			p.o.Preempted(string(short[0].Resource))

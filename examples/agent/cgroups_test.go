@@ -191,7 +191,7 @@ func (n *node) onlyPods(class cgroups.QOS, uids ...string) error {
 // inUnits returns what CPU shares are after the kernel's own unit.
 func inUnits(v2 bool, shares uint64) uint64 {
 	if v2 {
-		return cgroups.SharesReadBack(shares, cgroups.WeightLogQuadratic)
+		return cgroups.RoundTripShares(shares, cgroups.WeightLogQuadratic)
 	}
 	return shares
 }

@@ -95,7 +95,7 @@ func TestIntegrationWholePod(t *testing.T) {
 	require.NoError(t, err)
 	shares := uint64(102)
 	if n.cgroups.Host().Mode == driver.V2 {
-		shares = cgroups.SharesReadBack(shares, cgroups.WeightLogQuadratic)
+		shares = cgroups.RoundTripShares(shares, cgroups.WeightLogQuadratic)
 	}
 	require.Equal(t, shares, limits.CPUShares)
 	require.EqualValues(t, 20000, limits.CPUQuota)

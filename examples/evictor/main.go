@@ -43,7 +43,7 @@ func main() {
 
 // watch decides until ctx ends, and prints what it has decided.
 func watch(ctx context.Context, m machine, root string, hard map[string]string, once bool) (err error) {
-	if m.cgroups, err = driver.Open(ctx, driver.Options{Root: root, Optional: []string{"cpu", "pids"}}); err != nil {
+	if m.cgroups, err = driver.Open(ctx, driver.Options{Root: root, OptionalControllers: []string{"cpu", "pids"}}); err != nil {
 		return err
 	}
 	defer m.cgroups.Close()

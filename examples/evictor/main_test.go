@@ -65,8 +65,8 @@ func TestVictim(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to make cgroups")
 	}
-	whole, err := driver.Open(t.Context(), driver.Options{Optional: []string{"cpu", "pids"}})
-	if err != nil || !whole.Host().Has("memory") {
+	whole, err := driver.Open(t.Context(), driver.Options{OptionalControllers: []string{"cpu", "pids"}})
+	if err != nil || !whole.Host().HasController("memory") {
 		t.Skip("no cgroups that count memory: ", err)
 	}
 	root := cgroups.Path(fmt.Sprintf("nodeagent-test-evictor-%d", os.Getpid()))

@@ -45,7 +45,7 @@ import (
 //	status                           of the pod as a whole if it has resources, of the containers, and the conditions
 func TestResizeScenarios(t *testing.T) {
 	script.Run(t, "testdata/resize/*.txt", func(t *testing.T, text string) string {
-		s := &resizeScene{scene: &scene{t: t, pod: podtest.Pod("p")}, told: map[string]cgroups.Size{}}
+		s := &resizeScene{scene: &scene{t: t, pod: podtest.Pod("p")}, told: map[string]cgroups.ContainerSize{}}
 		s.pod.Spec.Containers = nil
 		s.node.CgroupV1, s.node.NoSwapController, s.node.MemoryCapacity = true, true, 1<<30
 		s.obs.Sandboxes = []cri.Sandbox{{ID: "s0", IPs: []string{"10.0.0.1"}}}
@@ -57,7 +57,7 @@ func TestResizeScenarios(t *testing.T) {
 type resizeScene struct {
 	*scene
 	node     qos.Node
-	told     map[string]cgroups.Size
+	told     map[string]cgroups.ContainerSize
 	sized    *resize.Sizes
 	granted  *resize.Allocation
 	fixed    bool
@@ -243,7 +243,7 @@ func FuzzPlanResize(f *testing.F) {
 	f.Add("cpu=100/200 memory=1048576/2097152", int64(100), int64(200), int64(1<<19), int64(2<<20))
 	f.Add("cpu=-1/9223372036854775807 memory=x/", int64(0), int64(0), int64(0), int64(0))
 	f.Fuzz(func(t *testing.T, note string, cpuRequest, cpuLimit, memoryRequest, memoryLimit int64) {
-		to := cgroups.Size{
+		to := cgroups.ContainerSize{
 			CPURequest: cpuRequest & 0xfffff, CPULimit: cpuLimit & 0xfffff,
 			MemoryRequest: memoryRequest & 0xffffffffff, MemoryLimit: memoryLimit & 0xffffffffff,
 		}
@@ -262,7 +262,7 @@ func FuzzPlanResize(f *testing.F) {
 			require.Equal(t, to, r.To)
 			require.NotEqual(t, to, r.From)
 		}
-		s.Told = map[string]cgroups.Size{"m0": to}
+		s.Told = map[string]cgroups.ContainerSize{"m0": to}
 		require.Empty(t, resize.Decide(s).Containers)
 
 		s.Told, s.Observed.Containers[0].Resources = nil, want
@@ -278,10 +278,10 @@ func FuzzPlanResize(f *testing.F) {
 }
 
 // size is what the words come to; a request of CPU that is left out is the limit.
-func size(t *testing.T, words []string) cgroups.Size {
+func size(t *testing.T, words []string) cgroups.ContainerSize {
 	t.Helper()
 	r := podtest.Requirements(words)
-	s := cgroups.Size{
+	s := cgroups.ContainerSize{
 		CPURequest: r.Requests.Cpu().MilliValue(), CPULimit: r.Limits.Cpu().MilliValue(),
 		MemoryRequest: r.Requests.Memory().Value(), MemoryLimit: r.Limits.Memory().Value(),
 	}

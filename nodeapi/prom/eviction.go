@@ -39,8 +39,8 @@ func (m *Metrics) Eviction(with ...eviction.Hooks) eviction.Hooks {
 	e := &m.eviction
 	e.group.wired.Store(true)
 	return eviction.Hooks{
-		Observed:   func(o eviction.Observation) { each(with, func(h eviction.Hooks) { call(h.Observed, o) }) },
-		Conditions: func(c []eviction.Condition) { each(with, func(h eviction.Hooks) { call(h.Conditions, c) }) },
+		Observed:          func(o eviction.Observation) { each(with, func(h eviction.Hooks) { call(h.Observed, o) }) },
+		ConditionsChanged: func(c []eviction.Condition) { each(with, func(h eviction.Hooks) { call(h.ConditionsChanged, c) }) },
 		ThresholdMet: func(s eviction.Signal, age time.Duration) {
 			e.age.observe(age, string(s))
 			each(with, func(h eviction.Hooks) { call2(h.ThresholdMet, s, age) })
@@ -103,23 +103,23 @@ func (m *Metrics) Cgroups(version int, with ...podtree.Hooks) podtree.Hooks {
 	c.group.wired.Store(true)
 	c.version.set(float64(version))
 	return podtree.Hooks{
-		Wrote: func(w podtree.Write) {
+		CgroupWritten: func(w podtree.WriterCall) {
 			c.took.observe(w.Duration, string(w.Op))
-			each(with, func(h podtree.Hooks) { call(h.Wrote, w) })
+			each(with, func(h podtree.Hooks) { call(h.CgroupWritten, w) })
 		},
-		Enforced: func(p cgroups.Path, err error) { each(with, func(h podtree.Hooks) { call2(h.Enforced, p, err) }) },
-		Protected: func(guaranteed, burstable int64) {
+		LimitsEnforced: func(p cgroups.Path, err error) { each(with, func(h podtree.Hooks) { call2(h.LimitsEnforced, p, err) }) },
+		MemoryProtected: func(guaranteed, burstable int64) {
 			c.min.set(float64(guaranteed))
 			c.low.set(float64(burstable))
-			each(with, func(h podtree.Hooks) { call2(h.Protected, guaranteed, burstable) })
+			each(with, func(h podtree.Hooks) { call2(h.MemoryProtected, guaranteed, burstable) })
 		},
-		Orphan: func(o podtree.Orphan) {
+		OrphanProcessed: func(o podtree.Orphan) {
 			c.orphans.inc(orphanResult(o))
-			each(with, func(h podtree.Hooks) { call(h.Orphan, o) })
+			each(with, func(h podtree.Hooks) { call(h.OrphanProcessed, o) })
 		},
-		Resized: func(uid string, d time.Duration, err error) {
+		PodResized: func(uid string, d time.Duration, err error) {
 			c.resized.value(float64(d.Milliseconds()), strconv.FormatBool(err == nil))
-			each(with, func(h podtree.Hooks) { call3(h.Resized, uid, d, err) })
+			each(with, func(h podtree.Hooks) { call3(h.PodResized, uid, d, err) })
 		},
 	}
 }

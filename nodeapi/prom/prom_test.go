@@ -118,9 +118,9 @@ func (p *pages) feedAll() {
 	m.Preempted("cpu")
 
 	c := m.Cgroups(2)
-	c.Wrote(podtree.Write{Op: podtree.OpCreate})
-	c.Orphan(podtree.Orphan{})
-	c.Resized("u", time.Second, nil)
+	c.CgroupWritten(podtree.WriterCall{Op: podtree.OpCreate})
+	c.OrphanProcessed(podtree.Orphan{})
+	c.PodResized("u", time.Second, nil)
 
 	m.Runtime()("RunPodSandbox", time.Second, errors.New("no"))
 	m.Volumes().Step("kubernetes.io/empty-dir", volume.StepSetUp, time.Second, nil)

@@ -31,7 +31,7 @@ func everything(s *scene) plan.Actions {
 		StopSandboxes: []string{"uid-a-0"},
 		Remove:        []string{"uid-a-main-0"},
 		SandboxID:     "uid-a-0",
-		Resize:        []resize.Container{{ID: "uid-a-side-0", Name: "side", To: cgroups.Size{CPURequest: 500}}},
+		Resize:        []resize.Container{{ID: "uid-a-side-0", Name: "side", To: cgroups.ContainerSize{CPURequest: 500}}},
 		Sandbox:       &plan.Sandbox{Attempt: 1},
 		Start: []plan.Start{
 			{Container: containers.Named(&s.pod.Spec, "main"), Attempt: 1}, {Container: containers.Named(&s.pod.Spec, "side"), Attempt: 1},

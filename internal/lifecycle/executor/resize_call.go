@@ -156,7 +156,7 @@ func (r *resizeCall) updateSandbox(ctx context.Context, c *cri.Resources) error 
 }
 
 // ResizeContainer gives a running container what it shall have.
-func (r *resizeCall) ResizeContainer(ctx context.Context, name string, size cgroups.Size) error {
+func (r *resizeCall) ResizeContainer(ctx context.Context, name string, size cgroups.ContainerSize) error {
 	resized := r.containers[slices.IndexFunc(r.containers, func(c resize.Container) bool { return c.Name == name })]
 	c := resize.WithSize(containers.Named(&r.pod.Spec, name), size)
 	config, err := podspec.Resources(r.pod, &c, r.node.Spec)

@@ -17,12 +17,12 @@ import (
 
 // resizeState is the state of a [Resizer] that the worker and the goroutine of a resize share. The record of the pod keeps a part of it.
 type resizeState struct {
-	mu         sync.Mutex              // guards all below
-	allocated  *resize.Allocation      // nil: the pod is not admitted, or no record has its allocation
-	told       map[string]cgroups.Size // sizes that the runtime was told, by container ID
-	sized      *resize.Sizes           // that the cgroup of the pod is for; nil: unknown
-	generation int64                   // of the spec that first had the allocated resources
-	err        error                   // of the last attempt to resize
+	mu         sync.Mutex                       // guards all below
+	allocated  *resize.Allocation               // nil: the pod is not admitted, or no record has its allocation
+	told       map[string]cgroups.ContainerSize // sizes that the runtime was told, by container ID
+	sized      *resize.Sizes                    // that the cgroup of the pod is for; nil: unknown
+	generation int64                            // of the spec that first had the allocated resources
+	err        error                            // of the last attempt to resize
 }
 
 // restore restores the state that an earlier agent has recorded.
@@ -70,22 +70,22 @@ func (s *resizeState) setAllocation(a *resize.Allocation) {
 }
 
 // tell stores the size that the runtime was told for a container.
-func (s *resizeState) tell(id string, size cgroups.Size) {
+func (s *resizeState) tell(id string, size cgroups.ContainerSize) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.setTold(id, size)
 }
 
 // setTold is tell with the lock held.
-func (s *resizeState) setTold(id string, size cgroups.Size) {
+func (s *resizeState) setTold(id string, size cgroups.ContainerSize) {
 	if s.told == nil {
-		s.told = map[string]cgroups.Size{}
+		s.told = map[string]cgroups.ContainerSize{}
 	}
 	s.told[id] = size
 }
 
 // wasTold reports whether size is the last that the runtime was told for a container.
-func (s *resizeState) wasTold(id string, size cgroups.Size) bool {
+func (s *resizeState) wasTold(id string, size cgroups.ContainerSize) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	told, ok := s.told[id]
@@ -93,10 +93,10 @@ func (s *resizeState) wasTold(id string, size cgroups.Size) bool {
 }
 
 // toldSizes returns a copy of the sizes that the runtime was told for the containers of observed, and removes those of other containers.
-func (s *resizeState) toldSizes(observed cri.Pod) map[string]cgroups.Size {
+func (s *resizeState) toldSizes(observed cri.Pod) map[string]cgroups.ContainerSize {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	maps.DeleteFunc(s.told, func(id string, _ cgroups.Size) bool {
+	maps.DeleteFunc(s.told, func(id string, _ cgroups.ContainerSize) bool {
 		return !slices.ContainsFunc(observed.Containers, func(c cri.Container) bool { return c.ID == id })
 	})
 	return maps.Clone(s.told)

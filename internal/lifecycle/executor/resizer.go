@@ -227,4 +227,4 @@ func (z *Resizer) cgroupMade(pod *corev1.Pod) { z.state.setSizes(resize.SizesOf(
 
 // created stores the size that a container was created with. The size that the runtime reports later may differ, by a plugin or by
 // how it rounds, and is no reason to resize the container, let alone to restart it.
-func (z *Resizer) created(id string, size cgroups.Size) { z.state.tell(id, size) }
+func (z *Resizer) created(id string, size cgroups.ContainerSize) { z.state.tell(id, size) }

@@ -70,7 +70,7 @@ func Amounts(r *corev1.ResourceRequirements) string {
 }
 
 // SizeText writes a size as the lines of a scenario do.
-func SizeText(s cgroups.Size) string {
+func SizeText(s cgroups.ContainerSize) string {
 	memory := func(n int64) string { return resource.NewQuantity(n, resource.BinarySI).String() }
 	return fmt.Sprintf("cpu=%dm/%dm memory=%s/%s", s.CPURequest, s.CPULimit, memory(s.MemoryRequest), memory(s.MemoryLimit))
 }

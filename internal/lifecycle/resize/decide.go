@@ -33,7 +33,7 @@ type State struct {
 	Allocated *Allocation
 	// Told is what the runtime was told last of a container that runs, by its ID. Of one that is not in it, what it has
 	// is read from its annotation and from what the runtime says.
-	Told map[string]cgroups.Size
+	Told map[string]cgroups.ContainerSize
 	// Sized are the resources that the cgroup of the pod is for: those of an init container that has completed stay counted. Of a container that
 	// is not in it, those that are allocated. Nil: those that are allocated.
 	Sized *Sizes
@@ -78,7 +78,7 @@ type Decision struct {
 // Container is one that is to have other resources than it has.
 type Container struct {
 	ID, Name string
-	From, To cgroups.Size
+	From, To cgroups.ContainerSize
 	Restart  bool // its policy is to start it anew with them
 }
 
@@ -148,7 +148,7 @@ func (s State) actuate(pod *corev1.Pod) Decision {
 }
 
 // SizeOf returns the resources that container c of pod is to have: from Sizes where the decision is about pod.
-func (d *Decision) SizeOf(pod *corev1.Pod, c *corev1.Container) cgroups.Size {
+func (d *Decision) SizeOf(pod *corev1.Pod, c *corev1.Container) cgroups.ContainerSize {
 	if d.Pod == pod {
 		if size, ok := d.Sizes.Of(c.Name); ok {
 			return size
@@ -165,8 +165,8 @@ func HasCompleted(pod *corev1.PodSpec, name string, observed cri.Pod) bool {
 }
 
 // podLevel returns the pod-level resources of a pod whose cgroup is for a size, or nil where it is for none.
-func podLevel(pod *corev1.Pod, size cgroups.Size) *corev1.ResourceRequirements {
-	if size == (cgroups.Size{}) {
+func podLevel(pod *corev1.Pod, size cgroups.ContainerSize) *corev1.ResourceRequirements {
+	if size == (cgroups.ContainerSize{}) {
 		return nil
 	}
 	var c corev1.Container
@@ -232,7 +232,7 @@ func (s *State) swaps(pod *corev1.Pod, name string) bool {
 }
 
 // restarts reports whether a container is to be started anew to have other resources.
-func restarts(c *corev1.Container, from, to cgroups.Size) bool {
+func restarts(c *corev1.Container, from, to cgroups.ContainerSize) bool {
 	return (from.CPURequest != to.CPURequest || from.CPULimit != to.CPULimit) && restartsFor(c, corev1.ResourceCPU) ||
 		(from.MemoryRequest != to.MemoryRequest || from.MemoryLimit != to.MemoryLimit) && restartsFor(c, corev1.ResourceMemory)
 }

@@ -20,7 +20,7 @@ import (
 )
 
 // sized returns the size of resources.
-func sized(words string) cgroups.Size {
+func sized(words string) cgroups.ContainerSize {
 	return resize.SizeOf(&corev1.PodSpec{}, &corev1.Container{Resources: requirements(words)})
 }
 
@@ -77,7 +77,7 @@ func TestDecide(t *testing.T) {
 		"a request of memory, of which the runtime was told": {
 			spec: "cpu=250m/500m memory=48Mi/64Mi", changed: true,
 			change: func(_ *testing.T, s *resize.State) {
-				s.Told = map[string]cgroups.Size{"main-0": sized("cpu=250m/500m memory=48Mi/64Mi")}
+				s.Told = map[string]cgroups.ContainerSize{"main-0": sized("cpu=250m/500m memory=48Mi/64Mi")}
 			},
 		},
 		"by a restart": {

@@ -17,7 +17,7 @@ import (
 // inForce returns what a container has: what the runtime was told last or, where nobody knows that any more, what it was
 // made with or what it is to have, whichever fits what the runtime says. Where neither does, it is computed from that. A
 // container that somebody else made is taken to be as it should.
-func (s *State) inForce(c *corev1.Container, instance *cri.Container, to cgroups.Size) cgroups.Size {
+func (s *State) inForce(c *corev1.Container, instance *cri.Container, to cgroups.ContainerSize) cgroups.ContainerSize {
 	if told, ok := s.Told[instance.ID]; ok {
 		return told
 	}
@@ -32,14 +32,14 @@ func (s *State) inForce(c *corev1.Container, instance *cri.Container, to cgroups
 	return s.inForceByRuntime(c, have, born, to)
 }
 
-func (s *State) inForceByRuntime(c *corev1.Container, have *cri.Resources, born, to cgroups.Size) cgroups.Size {
-	size := cgroups.Size{
+func (s *State) inForceByRuntime(c *corev1.Container, have *cri.Resources, born, to cgroups.ContainerSize) cgroups.ContainerSize {
+	size := cgroups.ContainerSize{
 		CPURequest:    cgroups.SharesToMilli(uint64(have.CPUShares)),
 		CPULimit:      cgroups.QuotaToMilli(have.CPUQuota, uint64(max(have.CPUPeriod, 0))),
 		MemoryRequest: born.MemoryRequest,
 		MemoryLimit:   max(have.MemoryLimit, 0),
 	}
-	for _, fit := range [...]cgroups.Size{to, born} { // of two that fit, the one that it was made with
+	for _, fit := range [...]cgroups.ContainerSize{to, born} { // of two that fit, the one that it was made with
 		if hasCPU(have, fit) {
 			size.CPURequest, size.CPULimit = fit.CPURequest, fit.CPULimit
 		}
@@ -62,7 +62,7 @@ func (s *State) inForceByRuntime(c *corev1.Container, have *cri.Resources, born,
 }
 
 // hasCPU reports whether the runtime says of a container what it says of one of this size.
-func hasCPU(have *cri.Resources, s cgroups.Size) bool {
+func hasCPU(have *cri.Resources, s cgroups.ContainerSize) bool {
 	return uint64(have.CPUShares) == cgroups.CPUShares(s.CPURequest) &&
 		(have.CPUPeriod <= 0 || max(have.CPUQuota, 0) == cgroups.CPUQuota(s.CPULimit, uint64(have.CPUPeriod)))
 }
@@ -71,7 +71,7 @@ func hasCPU(have *cri.Resources, s cgroups.Size) bool {
 const MemoryHigh = "memory.high"
 
 // hasMemory reports the same for memory. Of a request only what memory QoS makes of it can be told.
-func (s *State) hasMemory(c *corev1.Container, have *cri.Resources, size cgroups.Size) bool {
+func (s *State) hasMemory(c *corev1.Container, have *cri.Resources, size cgroups.ContainerSize) bool {
 	if inPages(have.MemoryLimit) != inPages(size.MemoryLimit) {
 		return false
 	}

@@ -89,7 +89,7 @@ func TestInForce(t *testing.T) {
 			}
 			s := resize.State{Pod: pod, Observed: cri.Pod{Containers: []cri.Container{c}}, Spec: tt.options}
 			if tt.told != "" {
-				s.Told = map[string]cgroups.Size{c.ID: sized(tt.told)}
+				s.Told = map[string]cgroups.ContainerSize{c.ID: sized(tt.told)}
 			}
 			got := ""
 			if d := resize.Decide(s); len(d.Containers) > 0 {

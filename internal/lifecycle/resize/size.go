@@ -21,12 +21,12 @@ import (
 const AnnotationResources = "nodeagent/resources"
 
 // FormatSize writes a size as AnnotationResources has it.
-func FormatSize(s cgroups.Size) string {
+func FormatSize(s cgroups.ContainerSize) string {
 	return fmt.Sprintf("cpu=%d/%d memory=%d/%d", s.CPURequest, s.CPULimit, s.MemoryRequest, s.MemoryLimit)
 }
 
 // ParseSize reads what FormatSize wrote. Anything else is no size.
-func ParseSize(text string) (s cgroups.Size, ok bool) {
+func ParseSize(text string) (s cgroups.ContainerSize, ok bool) {
 	cpu, memory, ok := strings.Cut(text, " ")
 	if !ok {
 		return s, false
@@ -41,7 +41,7 @@ func ParseSize(text string) (s cgroups.Size, ok bool) {
 		*part.request, errRequest = strconv.ParseInt(request, 10, 64)
 		*part.limit, errLimit = strconv.ParseInt(limit, 10, 64)
 		if !named || errRequest != nil || errLimit != nil || min(*part.request, *part.limit) < 0 {
-			return cgroups.Size{}, false
+			return cgroups.ContainerSize{}, false
 		}
 	}
 	return s, true
@@ -49,7 +49,7 @@ func ParseSize(text string) (s cgroups.Size, ok bool) {
 
 // SizeOf returns what a container is to have. A limit that it lacks is that of its pod, and a request of CPU that it
 // lacks is its limit.
-func SizeOf(pod *corev1.PodSpec, c *corev1.Container) cgroups.Size {
+func SizeOf(pod *corev1.PodSpec, c *corev1.Container) cgroups.ContainerSize {
 	limit := func(name corev1.ResourceName) resource.Quantity {
 		q := c.Resources.Limits[name]
 		if q.IsZero() && pod.Resources != nil {
@@ -63,22 +63,22 @@ func SizeOf(pod *corev1.PodSpec, c *corev1.Container) cgroups.Size {
 		cpuRequest = cpu
 	}
 	memoryRequest := c.Resources.Requests[corev1.ResourceMemory]
-	return cgroups.Size{
+	return cgroups.ContainerSize{
 		CPURequest: qos.MilliValue(&cpuRequest), CPULimit: qos.MilliValue(&cpu),
 		MemoryRequest: qos.Value(&memoryRequest), MemoryLimit: qos.Value(&memory),
 	}
 }
 
 // SizeOfPod returns what a pod is to have as a whole, zero where it does not say.
-func SizeOfPod(pod *corev1.Pod) cgroups.Size {
+func SizeOfPod(pod *corev1.Pod) cgroups.ContainerSize {
 	if pod.Spec.Resources == nil {
-		return cgroups.Size{}
+		return cgroups.ContainerSize{}
 	}
 	return SizeOf(&corev1.PodSpec{}, &corev1.Container{Resources: *pod.Spec.Resources})
 }
 
 // WithSize returns a container with the resources of a size.
-func WithSize(c *corev1.Container, s cgroups.Size) corev1.Container {
+func WithSize(c *corev1.Container, s cgroups.ContainerSize) corev1.Container {
 	sized := *c
 	r := &sized.Resources
 	r.Requests, r.Limits = maps.Clone(r.Requests), maps.Clone(r.Limits)

@@ -28,28 +28,28 @@ func requirements(words string) corev1.ResourceRequirements {
 func TestSizeOf(t *testing.T) {
 	tests := map[string]struct {
 		pod, container string
-		want           cgroups.Size
+		want           cgroups.ContainerSize
 	}{
 		"nothing":                          {},
-		"all":                              {container: "cpu=250m/500m memory=32Mi/64Mi", want: cgroups.Size{CPURequest: 250, CPULimit: 500, MemoryRequest: 32 * mib, MemoryLimit: 64 * mib}},
-		"requests":                         {container: "cpu=250m/ memory=32Mi/", want: cgroups.Size{CPURequest: 250, MemoryRequest: 32 * mib}},
-		"limits":                           {container: "cpu=/500m memory=/64Mi", want: cgroups.Size{CPURequest: 500, CPULimit: 500, MemoryLimit: 64 * mib}},
-		"a request of zero beside a limit": {container: "cpu=0/500m", want: cgroups.Size{CPULimit: 500}},
-		"a part of a millicore":            {container: "cpu=100u/1500u", want: cgroups.Size{CPURequest: 1, CPULimit: 2}},
+		"all":                              {container: "cpu=250m/500m memory=32Mi/64Mi", want: cgroups.ContainerSize{CPURequest: 250, CPULimit: 500, MemoryRequest: 32 * mib, MemoryLimit: 64 * mib}},
+		"requests":                         {container: "cpu=250m/ memory=32Mi/", want: cgroups.ContainerSize{CPURequest: 250, MemoryRequest: 32 * mib}},
+		"limits":                           {container: "cpu=/500m memory=/64Mi", want: cgroups.ContainerSize{CPURequest: 500, CPULimit: 500, MemoryLimit: 64 * mib}},
+		"a request of zero beside a limit": {container: "cpu=0/500m", want: cgroups.ContainerSize{CPULimit: 500}},
+		"a part of a millicore":            {container: "cpu=100u/1500u", want: cgroups.ContainerSize{CPURequest: 1, CPULimit: 2}},
 		"more than there can be": {
 			container: "cpu=9E/9E memory=9E/9E",
-			want:      cgroups.Size{CPURequest: math.MaxInt64, CPULimit: math.MaxInt64, MemoryRequest: 9e18, MemoryLimit: 9e18},
+			want:      cgroups.ContainerSize{CPURequest: math.MaxInt64, CPULimit: math.MaxInt64, MemoryRequest: 9e18, MemoryLimit: 9e18},
 		},
 		"limits of the pod": {
-			pod: "cpu=/2 memory=/128Mi", want: cgroups.Size{CPURequest: 2000, CPULimit: 2000, MemoryLimit: 128 * mib},
+			pod: "cpu=/2 memory=/128Mi", want: cgroups.ContainerSize{CPURequest: 2000, CPULimit: 2000, MemoryLimit: 128 * mib},
 		},
 		"limits of the pod beside requests": {
 			pod: "cpu=/2 memory=/128Mi", container: "cpu=250m/ memory=32Mi/",
-			want: cgroups.Size{CPURequest: 250, CPULimit: 2000, MemoryRequest: 32 * mib, MemoryLimit: 128 * mib},
+			want: cgroups.ContainerSize{CPURequest: 250, CPULimit: 2000, MemoryRequest: 32 * mib, MemoryLimit: 128 * mib},
 		},
 		"its own limits": {
 			pod: "cpu=/2 memory=/128Mi", container: "cpu=/500m memory=/64Mi",
-			want: cgroups.Size{CPURequest: 500, CPULimit: 500, MemoryLimit: 64 * mib},
+			want: cgroups.ContainerSize{CPURequest: 500, CPULimit: 500, MemoryLimit: 64 * mib},
 		},
 		"requests of the pod": {pod: "cpu=1/ memory=64Mi/"},
 	}
@@ -69,21 +69,21 @@ func TestSizeOfPod(t *testing.T) {
 	pod.Spec.Containers[0].Resources = requirements("cpu=1/2 memory=1Gi/2Gi")
 	assert.Zero(t, resize.SizeOfPod(pod), "it does not say, and is the sum of its containers")
 	pod.Spec.Resources = new(requirements("cpu=250m/500m memory=32Mi/64Mi"))
-	assert.Equal(t, cgroups.Size{CPURequest: 250, CPULimit: 500, MemoryRequest: 32 * mib, MemoryLimit: 64 * mib}, resize.SizeOfPod(pod))
+	assert.Equal(t, cgroups.ContainerSize{CPURequest: 250, CPULimit: 500, MemoryRequest: 32 * mib, MemoryLimit: 64 * mib}, resize.SizeOfPod(pod))
 }
 
 func TestWithSize(t *testing.T) {
 	tests := map[string]struct {
 		before string
-		size   cgroups.Size
+		size   cgroups.ContainerSize
 		want   string
 	}{
 		"nothing":             {before: "", want: "nothing"},
 		"all is taken away":   {before: "cpu=1/2 memory=1Gi/2Gi", want: "nothing"},
-		"all":                 {size: cgroups.Size{CPURequest: 250, CPULimit: 500, MemoryRequest: 32 * mib, MemoryLimit: 64 * mib}, want: "cpu=250m/500m memory=32Mi/64Mi"},
-		"limits alone":        {size: cgroups.Size{CPULimit: 500, MemoryLimit: 64 * mib}, want: "cpu=0/500m memory=/64Mi"},
-		"requests alone":      {before: "cpu=/2 memory=/2Gi", size: cgroups.Size{CPURequest: 250, MemoryRequest: 32 * mib}, want: "cpu=250m/ memory=32Mi/"},
-		"a request not known": {size: cgroups.Size{MemoryRequest: -1, MemoryLimit: 64 * mib}, want: "memory=/64Mi"},
+		"all":                 {size: cgroups.ContainerSize{CPURequest: 250, CPULimit: 500, MemoryRequest: 32 * mib, MemoryLimit: 64 * mib}, want: "cpu=250m/500m memory=32Mi/64Mi"},
+		"limits alone":        {size: cgroups.ContainerSize{CPULimit: 500, MemoryLimit: 64 * mib}, want: "cpu=0/500m memory=/64Mi"},
+		"requests alone":      {before: "cpu=/2 memory=/2Gi", size: cgroups.ContainerSize{CPURequest: 250, MemoryRequest: 32 * mib}, want: "cpu=250m/ memory=32Mi/"},
+		"a request not known": {size: cgroups.ContainerSize{MemoryRequest: -1, MemoryLimit: 64 * mib}, want: "memory=/64Mi"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -103,7 +103,7 @@ func TestWithSizeIsTheInverseOfSizeOf(t *testing.T) {
 		return podtest.Pick(rnd, []int64{0, 1, 999, rnd.Int64N(1 << 20), rnd.Int64N(1 << 40)})
 	}
 	for range 10_000 {
-		size := cgroups.Size{CPURequest: amount(), CPULimit: amount(), MemoryRequest: amount(), MemoryLimit: amount()}
+		size := cgroups.ContainerSize{CPURequest: amount(), CPULimit: amount(), MemoryRequest: amount(), MemoryLimit: amount()}
 		c := corev1.Container{Resources: requirements(podtest.Pick(rnd, []string{"", "cpu=1/2", "memory=1Gi/2Gi cpu=/3"}))}
 		sized := resize.WithSize(&c, size)
 		require.Equal(t, size, resize.SizeOf(&corev1.PodSpec{}, &sized))
@@ -113,18 +113,18 @@ func TestWithSizeIsTheInverseOfSizeOf(t *testing.T) {
 func TestFormatSize(t *testing.T) {
 	tests := map[string]struct {
 		text string
-		want cgroups.Size
+		want cgroups.ContainerSize
 		ok   bool
 	}{
 		"a size": {
 			"cpu=250/500 memory=33554432/67108864",
-			cgroups.Size{CPURequest: 250, CPULimit: 500, MemoryRequest: 32 * mib, MemoryLimit: 64 * mib},
+			cgroups.ContainerSize{CPURequest: 250, CPULimit: 500, MemoryRequest: 32 * mib, MemoryLimit: 64 * mib},
 			true,
 		},
-		"nothing": {"cpu=0/0 memory=0/0", cgroups.Size{}, true},
+		"nothing": {"cpu=0/0 memory=0/0", cgroups.ContainerSize{}, true},
 		"the largest": {
 			"cpu=9223372036854775807/9223372036854775807 memory=9223372036854775807/9223372036854775807",
-			cgroups.Size{CPURequest: math.MaxInt64, CPULimit: math.MaxInt64, MemoryRequest: math.MaxInt64, MemoryLimit: math.MaxInt64},
+			cgroups.ContainerSize{CPURequest: math.MaxInt64, CPULimit: math.MaxInt64, MemoryRequest: math.MaxInt64, MemoryLimit: math.MaxInt64},
 			true,
 		},
 		"empty":                {},

@@ -16,14 +16,14 @@ import (
 // Sizes are the resources of a pod: its pod-level resources and those of its containers. They are computed once for a version of a pod, and
 // must not be written to. A nil *Sizes is unknown.
 type Sizes struct {
-	Pod        *cgroups.Size   // nil: the pod has no pod-level resources
-	Containers []ContainerSize // of init and regular containers, in the order of containers.NotEphemeral
+	Pod        *cgroups.ContainerSize // nil: the pod has no pod-level resources
+	Containers []ContainerSize        // of init and regular containers, in the order of containers.NotEphemeral
 }
 
 // ContainerSize are the resources of a container.
 type ContainerSize struct {
 	Name string
-	Size cgroups.Size
+	Size cgroups.ContainerSize
 }
 
 // SizesOf returns the resources that a pod is to have; see [SizeOf].
@@ -39,15 +39,15 @@ func SizesOf(pod *corev1.Pod) *Sizes {
 }
 
 // PodLevel returns the pod-level resources, zero where the pod has none.
-func (s *Sizes) PodLevel() cgroups.Size {
+func (s *Sizes) PodLevel() cgroups.ContainerSize {
 	if s.Pod == nil {
-		return cgroups.Size{}
+		return cgroups.ContainerSize{}
 	}
 	return *s.Pod
 }
 
 // Of returns the resources of a container, and whether s has it.
-func (s *Sizes) Of(container string) (size cgroups.Size, ok bool) {
+func (s *Sizes) Of(container string) (size cgroups.ContainerSize, ok bool) {
 	if s == nil {
 		return size, false
 	}

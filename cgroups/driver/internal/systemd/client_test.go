@@ -209,7 +209,7 @@ func TestClose(t *testing.T) {
 	server, client := startWith(t, false, systemd.Options{})
 	require.NoError(t, ensure(t, client, burstable(t, 1000)))
 
-	server.Inject("StopUnit", systemdtest.NoEnd)
+	server.Inject("StopUnit", systemdtest.JobHangs)
 	stopped := make(chan error)
 	go func() { stopped <- client.Stop(t.Context(), "kubepods-burstable.slice") }()
 	require.Eventually(t, func() bool { return server.Unit("kubepods-burstable.slice").Job != 0 }, time.Minute, time.Millisecond)

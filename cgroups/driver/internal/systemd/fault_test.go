@@ -24,14 +24,14 @@ import (
 // Whatever is lost on the way, a start that systemd can do succeeds in the end.
 func TestFaultsThatPass(t *testing.T) {
 	for name, inject := range map[string]func(*systemdtest.Systemd){
-		"result before answer":           func(s *systemdtest.Systemd) { s.Inject("StartTransientUnit", systemdtest.Early) },
-		"result lost":                    func(s *systemdtest.Systemd) { s.Inject("StartTransientUnit", systemdtest.NoSignal) },
+		"result before answer":           func(s *systemdtest.Systemd) { s.Inject("StartTransientUnit", systemdtest.EarlyResult) },
+		"result lost":                    func(s *systemdtest.Systemd) { s.Inject("StartTransientUnit", systemdtest.NoResult) },
 		"canceled by another job":        func(s *systemdtest.Systemd) { s.Inject("StartTransientUnit", systemdtest.Canceled) },
-		"connection lost before":         func(s *systemdtest.Systemd) { s.Inject("StartTransientUnit", systemdtest.HangUp) },
-		"connection lost after":          func(s *systemdtest.Systemd) { s.Inject("StartTransientUnit", systemdtest.HangUpAfter) },
-		"result of another job":          func(s *systemdtest.Systemd) { s.Inject("StartTransientUnit", systemdtest.Stray) },
+		"connection lost before":         func(s *systemdtest.Systemd) { s.Inject("StartTransientUnit", systemdtest.Disconnect) },
+		"connection lost after":          func(s *systemdtest.Systemd) { s.Inject("StartTransientUnit", systemdtest.DisconnectAfterCall) },
+		"result of another job":          func(s *systemdtest.Systemd) { s.Inject("StartTransientUnit", systemdtest.OtherJobResult) },
 		"systemd leaves the bus":         func(s *systemdtest.Systemd) { s.Inject("StartTransientUnit", systemdtest.NoReply) },
-		"connection lost more than once": func(s *systemdtest.Systemd) { s.Inject("Get", systemdtest.HangUp, systemdtest.HangUp) },
+		"connection lost more than once": func(s *systemdtest.Systemd) { s.Inject("Get", systemdtest.Disconnect, systemdtest.Disconnect) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -58,7 +58,7 @@ func TestFaultsThatDoNot(t *testing.T) {
 		"no answer":          {"StartTransientUnit", systemdtest.Hang, "no answer", true, 1},
 		"no greeting":        {"Auth", systemdtest.Hang, "authenticate", true, 1},
 		"no version":         {"Get", systemdtest.Hang, "ask for the version", true, 8}, // at 0, 20, 60, 140, 300, 620, 1260 and 2540 ms
-		"job does not end":   {"StartTransientUnit", systemdtest.NoEnd, "wait for job", true, 1},
+		"job does not end":   {"StartTransientUnit", systemdtest.JobHangs, "wait for job", true, 1},
 		"job fails":          {"StartTransientUnit", systemdtest.Failed, "job ended: failed", false, 1},
 		"denied":             {"StartTransientUnit", systemdtest.Denied, "Permission denied", false, 1},
 		"no bus to be found": {"Hello", systemdtest.Hang, "register with the bus", true, 1},
@@ -93,13 +93,13 @@ func TestFirstQuestionOverlooked(t *testing.T) {
 func TestLossWhileWaiting(t *testing.T) {
 	server, client := start(t)
 	require.NoError(t, ensure(t, client, burstable(t, 1000)))
-	server.Inject("StopUnit", systemdtest.NoEnd)
+	server.Inject("StopUnit", systemdtest.JobHangs)
 	stopped := make(chan error)
 	go func() { stopped <- client.Stop(t.Context(), "kubepods-burstable.slice") }()
 	require.Eventually(t, func() bool { return server.Unit("kubepods-burstable.slice").Job != 0 }, time.Minute, time.Millisecond)
 
 	server.SetUnit("kubepods-burstable.slice", systemdtest.Unit{State: "failed"})
-	server.HangUp()
+	server.DisconnectAll()
 	require.NoError(t, <-stopped)
 	assert.Empty(t, server.Unit("kubepods-burstable.slice").State)
 }
@@ -146,12 +146,12 @@ func TestCancel(t *testing.T) {
 // A peer that reads nothing any more holds up nobody beyond the deadline, not even who sends.
 func TestDeafPeer(t *testing.T) {
 	server, client := startWith(t, false, systemd.Options{CallTimeout: 4 * time.Second})
-	server.Inject("StartTransientUnit", systemdtest.Deaf)
+	server.Inject("StartTransientUnit", systemdtest.StopReading)
 	require.NoError(t, ensure(t, client, systemd.Slice{Unit: "a.slice"}))
 	require.ErrorIs(t, client.Stop(t.Context(), "a.slice"), context.DeadlineExceeded)
 	require.NoError(t, client.Stop(t.Context(), "a.slice"), "over a new connection")
 
-	server.Inject("StartTransientUnit", systemdtest.Deaf)
+	server.Inject("StartTransientUnit", systemdtest.StopReading)
 	require.NoError(t, ensure(t, client, systemd.Slice{Unit: "a.slice"}))
 	long := systemd.Slice{Unit: "b.slice", Description: strings.Repeat("x", 1<<20)} // more than a socket holds
 	errs := make(chan error)
@@ -179,7 +179,7 @@ func TestCloseLeavesNoGoroutine(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "s")
 		server, err := systemdtest.Start(path, true)
 		require.NoError(t, err)
-		server.Inject("StartTransientUnit", systemdtest.HangUp, systemdtest.Hang)
+		server.Inject("StartTransientUnit", systemdtest.Disconnect, systemdtest.Hang)
 		client := systemd.New(systemd.Options{
 			Sockets: []systemd.Socket{{Path: path, Bus: true}}, CallTimeout: 4 * time.Second,
 		})

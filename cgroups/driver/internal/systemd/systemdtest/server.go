@@ -86,12 +86,12 @@ func (s *Systemd) Close() {
 	s.closed = true
 	s.mu.Unlock()
 	_ = s.listener.Close()
-	s.HangUp()
+	s.DisconnectAll()
 	s.running.Wait()
 }
 
-// HangUp ends all connections, as systemd does when it re-executes itself, and a bus that is restarted.
-func (s *Systemd) HangUp() {
+// DisconnectAll ends all connections, as systemd does when it re-executes itself, and a bus that is restarted.
+func (s *Systemd) DisconnectAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for p := range s.conns {
@@ -106,9 +106,9 @@ func (s *Systemd) SetVersion(v string) {
 	s.version = v
 }
 
-// Observe has f called with each call about a unit that succeeds, before its result is sent. It is where a test makes
+// SetObserver has f called with each call about a unit that succeeds, before its result is sent. It is where a test makes
 // the directory of a slice.
-func (s *Systemd) Observe(f func(method, unit string)) {
+func (s *Systemd) SetObserver(f func(method, unit string)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.observe = f

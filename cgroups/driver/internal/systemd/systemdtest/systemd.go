@@ -18,26 +18,26 @@ type Fault string
 const (
 	// Hang does nothing and never answers. Of "Auth", it does not even greet.
 	Hang Fault = "hang"
-	// HangUp ends the connection and does nothing.
-	HangUp Fault = "hang up"
-	// HangUpAfter does what is asked and ends the connection instead of answering.
-	HangUpAfter Fault = "hang up after"
+	// Disconnect ends the connection and does nothing.
+	Disconnect Fault = "hang up"
+	// DisconnectAfterCall does what is asked and ends the connection instead of answering.
+	DisconnectAfterCall Fault = "hang up after"
 	// NoReply does what is asked and answers as a bus does that systemd has left.
 	NoReply Fault = "no reply"
-	// Early sends the result of the job before the answer to the call.
-	Early Fault = "early"
-	// Stray sends the result of another job of the unit first.
-	Stray Fault = "stray"
-	// NoSignal ends the job without telling anyone.
-	NoSignal Fault = "no signal"
-	// NoEnd begins the job and never ends it.
-	NoEnd Fault = "no end"
+	// EarlyResult sends the result of the job before the answer to the call.
+	EarlyResult Fault = "early"
+	// OtherJobResult sends the result of another job of the unit first.
+	OtherJobResult Fault = "stray"
+	// NoResult ends the job without telling anyone.
+	NoResult Fault = "no signal"
+	// JobHangs begins the job and never ends it.
+	JobHangs Fault = "no end"
 	// Canceled ends the job with the result "canceled" and leaves the unit as it was.
 	Canceled Fault = "canceled"
 	// Failed ends the job with the result "failed"; the unit has failed.
 	Failed Fault = "failed"
-	// Deaf answers, and then reads nothing any more and does not hang up either.
-	Deaf Fault = "deaf"
+	// StopReading answers, and then reads nothing any more and does not hang up either.
+	StopReading Fault = "deaf"
 	// Denied answers with an error.
 	Denied Fault = "denied"
 )
@@ -70,10 +70,10 @@ func (s *Systemd) next(method string) (f Fault) {
 func (s *Systemd) answer(p *peer, msg *dbus.Message) bool {
 	method, _ := msg.Headers[dbus.FieldMember].Value().(string)
 	fault := s.next(method)
-	if fault == Hang || fault == HangUp {
+	if fault == Hang || fault == Disconnect {
 		return fault == Hang
 	}
-	if fault == Deaf {
+	if fault == StopReading {
 		defer func() { <-p.gone }()
 	}
 	s.mu.Lock()
@@ -87,13 +87,13 @@ func (s *Systemd) answer(p *peer, msg *dbus.Message) bool {
 		err = dbus.NewError("org.freedesktop.DBus.Error.NoReply", []any{"Message recipient disconnected from message bus"})
 	}
 	switch {
-	case fault == HangUpAfter:
+	case fault == DisconnectAfterCall:
 		return false
 	case err != nil:
 		reply[dbus.FieldErrorName] = dbus.MakeVariant(err.Name)
 		p.send(dbus.TypeError, reply, err.Body...)
 		return true
-	case fault == Early:
+	case fault == EarlyResult:
 		end()
 		p.send(dbus.TypeMethodReply, reply, body...)
 		return true
@@ -187,7 +187,7 @@ func (s *Systemd) job(name, state string, fault Fault) ([]any, func(), *dbus.Err
 	switch {
 	case fault == Canceled:
 		unit.State, text = was, "canceled"
-	case fault == NoEnd:
+	case fault == JobHangs:
 		unit.State, unit.Job = "activating", id
 		return []any{path}, nil, nil
 	case fault == Failed:
@@ -200,9 +200,9 @@ func (s *Systemd) job(name, state string, fault Fault) ([]any, func(), *dbus.Err
 		}
 	}
 	switch fault {
-	case NoSignal:
+	case NoResult:
 		return []any{path}, nil, nil
-	case Stray:
+	case OtherJobResult:
 		s.signal(id+1000, dbus.ObjectPath(fmt.Sprintf("%s/job/%d", rootPath, id+1000)), name, "canceled")
 	}
 	return []any{path}, func() { s.signal(id, path, name, text) }, nil
