@@ -55,7 +55,7 @@ func (a *Agent) connect(context.Context, *lifecycle.Options) (err error) {
 	a.cluster, err = apiserver.NewParts(config, apiserver.PartsOptions{
 		NodeName: a.config.Node.NodeName, Pods: &a.pods, Node: a.node.Node, WaitForNode: a.node.Registered,
 		StaticSources: slices.DeleteFunc(sourceNames(&a.config, &a.options), func(name string) bool { return name == apiserver.API }),
-		Services:      a.path("services"), ObjectsDir: a.path("objects"), KeepObjects: a.config.Node.KeepObjects,
+		ServicesFile:  a.path("services"), CacheDir: a.path("objects"), CacheObjects: a.config.Node.KeepObjects,
 		StatusSent: a.metrics.StatusSent(), Logger: a.log,
 	})
 	if err != nil {

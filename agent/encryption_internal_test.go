@@ -26,7 +26,7 @@ func TestServerTLS(t *testing.T) {
 	cluster, err := certtest.Start(certtest.Options{})
 	require.NoError(t, err)
 	t.Cleanup(cluster.Close)
-	certPEM, keyPEM, err := cluster.CA().Client("system:node:n1", time.Now(), time.Now().Add(time.Hour))
+	certPEM, keyPEM, err := cluster.CA().ClientCertificate("system:node:n1", time.Now(), time.Now().Add(time.Hour))
 	require.NoError(t, err)
 	var mu sync.Mutex
 	ips := []string{"10.0.0.1"}

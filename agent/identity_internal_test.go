@@ -51,7 +51,7 @@ func TestClusterIdentity(t *testing.T) {
 	}
 	plane := controlplane.Start(t, controlplane.Options{ControllerManager: true})
 	require.NoError(t, plane.AllowBootstrap(t.Context()))
-	bootstrapToken, err := plane.BootstrapToken(t.Context())
+	bootstrapToken, err := plane.CreateBootstrapToken(t.Context())
 	require.NoError(t, err)
 	path, err := plane.TokenKubeconfig(bootstrapToken)
 	require.NoError(t, err)
@@ -66,7 +66,7 @@ func TestClusterIdentity(t *testing.T) {
 	defer wg.Wait()
 	defer cancel()
 	a.parts.Start(ctx, &wg, func(err error) { assert.NoError(t, err) }, a.log)
-	require.Eventually(t, func() bool { return kubeconfig.Usable(c.Node.Kubeconfig, time.Now()) == nil }, time.Minute, 50*time.Millisecond)
+	require.Eventually(t, func() bool { return kubeconfig.CheckUsable(c.Node.Kubeconfig, time.Now()) == nil }, time.Minute, 50*time.Millisecond)
 	_, err = tokens.Token(ctx, volume.TokenRequest{Namespace: "default", ServiceAccount: "default", Pod: "none", PodUID: "u1"})
 	require.ErrorContains(t, err, `User "system:node:n1" cannot`, "the API server knows who asks, and that the pod is not its own")
 }

@@ -38,7 +38,7 @@ func (a *Agent) openMetrics(context.Context, *lifecycle.Options) (err error) {
 			if a.cluster == nil {
 				return 0
 			}
-			return a.cluster.Source.Pods().Mirrors()
+			return a.cluster.Source.Pods().MirrorCount()
 		}},
 	})
 	if err != nil {

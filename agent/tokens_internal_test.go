@@ -101,7 +101,7 @@ func TestTokens(t *testing.T) {
 	require.NotEmpty(t, got.Value)
 	require.WithinDuration(t, time.Now().Add(10*time.Minute), got.Expires, time.Minute)
 	require.Equal(t, "system:node:n1", user)
-	require.Equal(t, 1, server.Count(apiservertest.Match{Verb: "create", Resource: "serviceaccounts", Subresource: "token", Name: "app"}))
+	require.Equal(t, 1, server.CountRequests(apiservertest.Match{Verb: "create", Resource: "serviceaccounts", Subresource: "token", Name: "app"}))
 }
 
 // What the API server refuses is an error with its words.

@@ -53,7 +53,7 @@ func bootNode(t *testing.T, server *apiservertest.Server, rt *critest.Runtime, d
 	n.reconciler, err = lifecycle.New(rt, generator, lifecycle.Options{
 		Owner: "n1", Sources: []string{apiserver.API}, Dirs: lifecycle.Dirs{Pods: dir}, Admit: admit,
 		Hooks: lifecycle.Hooks{
-			Status: n.statuses.Changed, Left: n.statuses.Left, Gone: n.statuses.Gone, Event: recorder.PodEvent, Refused: recorder.Refused,
+			Status: n.statuses.Changed, Left: n.statuses.ResourcesReleased, Gone: n.statuses.PodRemoved, Event: recorder.PodEvent, Refused: recorder.PodRefused,
 		},
 	})
 	require.NoError(t, err)
@@ -92,7 +92,7 @@ func (n *node) bind(name string, change func(*corev1.Pod)) *corev1.Pod {
 	n.t.Helper()
 	grace := int64(30)
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(fmt.Sprint(name, "-", n.server.Version()))},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(fmt.Sprint(name, "-", n.server.ResourceVersion()))},
 		Spec: corev1.PodSpec{
 			NodeName: "n1", RestartPolicy: corev1.RestartPolicyAlways, TerminationGracePeriodSeconds: &grace,
 			Containers: []corev1.Container{{Name: "main", Image: "image"}},
@@ -131,10 +131,10 @@ func TestAPodOfTheAPIServerRunsAndIsDeleted(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		require.Equal(t, corev1.PodRunning, n.status("web").Phase)
 		assert.Contains(t, n.reasons(), "Started")
-		assert.Less(t, n.server.Count(apiservertest.Match{Verb: "patch", Resource: "pods"}), 5)
+		assert.Less(t, n.server.CountRequests(apiservertest.Match{Verb: "patch", Resource: "pods"}), 5)
 		n.server.ForgetRequests()
 		time.Sleep(time.Hour)
-		assert.Zero(t, n.server.Count(apiservertest.Match{Verb: "patch", Resource: "pods"}), "nothing is sent of a pod at rest")
+		assert.Zero(t, n.server.CountRequests(apiservertest.Match{Verb: "patch", Resource: "pods"}), "nothing is sent of a pod at rest")
 
 		require.NoError(t, n.server.Delete(pod, nil))
 		time.Sleep(45 * time.Second)
@@ -145,15 +145,15 @@ func TestAPodOfTheAPIServerRunsAndIsDeleted(t *testing.T) {
 
 func TestAPodThatIsDeletedBeforeItStarts(t *testing.T) {
 	onNode(t, nil, nil, func(t *testing.T, n *node) {
-		n.server.SetAway(true)
+		n.server.SetUnavailable(true)
 		pod := n.bind("web", func(p *corev1.Pod) { p.Finalizers = []string{"example.com/watch"} })
 		require.NoError(t, n.server.Delete(pod, nil))
-		n.server.SetAway(false)
+		n.server.SetUnavailable(false)
 		time.Sleep(time.Minute)
 		require.NotNil(t, n.status("web"))
 		assert.Equal(t, corev1.PodFailed, n.status("web").Phase)
 		assert.Zero(t, len(n.runtime.Calls("StartContainer")))
-		assert.Equal(t, 1, n.server.Count(apiservertest.Match{Verb: "delete", Resource: "pods"}))
+		assert.Equal(t, 1, n.server.CountRequests(apiservertest.Match{Verb: "delete", Resource: "pods"}))
 	})
 }
 
@@ -184,7 +184,7 @@ func TestAPodThatTheAgentCannotRun(t *testing.T) {
 		require.Len(t, events, 1)
 		assert.Equal(t, "PodFeatureUnsupported", events[0].Reason)
 		assert.Contains(t, events[0].Message, "spec.volumes")
-		assert.Equal(t, 1, n.server.Count(apiservertest.Match{Verb: "patch", Resource: "pods"}))
+		assert.Equal(t, 1, n.server.CountRequests(apiservertest.Match{Verb: "patch", Resource: "pods"}))
 
 		require.NoError(t, n.server.Delete(pod, nil))
 		time.Sleep(2500 * time.Millisecond)
@@ -245,7 +245,7 @@ func TestAJobCompletesAndItsAgentIsKilled(t *testing.T) {
 		n = bootNode(t, n.server, n.runtime, t.TempDir(), nil)
 		n.server.ForgetRequests()
 		time.Sleep(time.Minute)
-		assert.Zero(t, n.server.Count(apiservertest.Match{Verb: "patch", Resource: "pods"}), "the next agent has nothing to add")
+		assert.Zero(t, n.server.CountRequests(apiservertest.Match{Verb: "patch", Resource: "pods"}), "the next agent has nothing to add")
 		require.NoError(t, n.server.Delete(pod, nil))
 		time.Sleep(10 * time.Second)
 		assert.Nil(t, n.status("job"))

@@ -99,7 +99,7 @@ func TestPlainRequestsForOnePodHaveARate(t *testing.T) {
 			require.Less(t, time.Since(began), 5*time.Second)
 			time.Sleep(time.Minute - time.Since(began))
 		}
-		requests := w.server.Count(apiservertest.Match{Verb: "get", Resource: "configmaps"})
+		requests := w.server.CountRequests(apiservertest.Match{Verb: "get", Resource: "configmaps"})
 		close(stop)
 		group.Wait()
 		t.Logf("%d requests, %d reads, %d refused", requests, read.Load(), refused.Load())

@@ -59,7 +59,7 @@ func referring(name string) *corev1.Pod {
 // A node gets, of a real API server, what its pods refer to, from the moment it is told of them, and nothing else.
 func TestClusterObjects(t *testing.T) {
 	c := newCluster(t)
-	objects, err := c.source.Objects(apiserver.ObjectsOptions{Keep: t.TempDir() + "/kept"})
+	objects, err := c.source.Objects(apiserver.ObjectsOptions{CacheDir: t.TempDir() + "/kept"})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	var group sync.WaitGroup

@@ -55,7 +55,7 @@ func newCluster(t *testing.T) *cluster {
 	require.NoError(t, err)
 	c.mirrors, err = c.source.Mirrors(apiserver.MirrorsOptions{
 		Sources: []string{"file"}, Node: c.node.Load,
-		Failed: func(pod types.NamespacedName, err error, _ time.Duration) {
+		ActionFailed: func(pod types.NamespacedName, err error, _ time.Duration) {
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			c.failures = append(c.failures, fmt.Sprint(pod, " ", err))
@@ -92,7 +92,7 @@ func (c *cluster) register() {
 func (c *cluster) get(name string) (*corev1.Pod, bool) {
 	pod := &corev1.Pod{}
 	err := c.Admin().Do(c.Context(), http.MethodGet, "/api/v1/namespaces/default/pods/"+name, nil, pod)
-	if controlplane.Code(err) == http.StatusNotFound {
+	if controlplane.StatusCode(err) == http.StatusNotFound {
 		return nil, false
 	}
 	require.NoError(c, err)

@@ -51,7 +51,7 @@
 //	statuses, err := source.Statuses(apiserver.StatusesOptions{Pods: reconciler.Pods, MayRun: reconciler.MayRun})
 //	recorder := source.Recorder(apiserver.RecorderOptions{})
 //	hooks := lifecycle.Hooks{
-//		Status: statuses.Changed, Left: statuses.Left, Gone: statuses.Gone, Event: recorder.PodEvent, Refused: recorder.Refused,
+//		Status: statuses.Changed, Left: statuses.ResourcesReleased, Gone: statuses.PodRemoved, Event: recorder.PodEvent, Refused: recorder.PodRefused,
 //	}
 //
 // The Reconciler is made with its hooks: hand in functions that call it, and run Statuses once it is there.

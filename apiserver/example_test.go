@@ -78,7 +78,7 @@ func ExampleNewParts() {
 func ExamplePlanMirrors() {
 	for _, action := range apiserver.PlanMirrors(
 		[]*corev1.Pod{staticPod("web", "hash")}, []*corev1.Pod{mirrorPod("old", "hash", "uid")},
-		apiserver.MirrorFacts{Node: newNode(), Complete: true},
+		apiserver.MirrorInput{Node: newNode(), SourcesComplete: true},
 	) {
 		fmt.Println(action.Name, "delete:", action.Delete != nil, "create:", action.Create != nil)
 	}
@@ -141,7 +141,7 @@ func ExampleRecorder() {
 		fmt.Println(err)
 		return
 	}
-	recorder := source.Recorder(apiserver.RecorderOptions{Dropped: func(e *corev1.Event, why error) {
+	recorder := source.Recorder(apiserver.RecorderOptions{EventDropped: func(e *corev1.Event, why error) {
 		if errors.Is(why, apiserver.ErrQueueFull) {
 			fmt.Println("too many events:", e.Reason)
 		}
@@ -186,7 +186,7 @@ func ExampleSource_Statuses() {
 	recorder := source.Recorder(apiserver.RecorderOptions{})
 	statuses, err := source.Statuses(apiserver.StatusesOptions{
 		Pods: pods.Pods, MayRun: pods.MayRun,
-		Hooks: apiserver.StatusHooks{Removed: func(pod cri.PodIdentity) { fmt.Println("removed", pod.Name) }},
+		Hooks: apiserver.StatusHooks{PodDeleted: func(pod cri.PodIdentity) { fmt.Println("removed", pod.Name) }},
 	})
 	if err != nil {
 		fmt.Println(err)
@@ -199,14 +199,14 @@ func ExampleSource_Statuses() {
 	}
 	hooks := lifecycle.Hooks{
 		Status: statuses.Changed,
-		Left:   statuses.Left,
+		Left:   statuses.ResourcesReleased,
 		Gone: func(pod cri.PodIdentity) {
-			statuses.Gone(pod)
-			retainer.Gone(pod.UID)
+			statuses.PodRemoved(pod)
+			retainer.PodRemoved(pod.UID)
 			mirrors.Changed()
 		},
 		Event:   recorder.PodEvent,
-		Refused: recorder.Refused,
+		Refused: recorder.PodRefused,
 	}
 	fmt.Println(hooks.Status != nil, hooks.Left != nil, hooks.Refused != nil)
 

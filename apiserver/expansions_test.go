@@ -58,7 +58,7 @@ func TestExpansionIsReportedAtOnce(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, "2Gi", s.capacity())
 		time.Sleep(time.Hour)
-		require.Equal(t, 1, s.server.Count(patches), "an accepted report is not sent again")
+		require.Equal(t, 1, s.server.CountRequests(patches), "an accepted report is not sent again")
 	})
 }
 
@@ -66,15 +66,15 @@ func TestExpansionIsReportedAtOnce(t *testing.T) {
 func TestExpansionWithoutAPIServerIsReportedWhenItReturns(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s, e := expanding(t)
-		s.server.SetAway(true)
+		s.server.SetUnavailable(true)
 		for size := range int64(3) {
 			e.Expanded(claimOf("u1"), nil, (2+size)*gib)
 			time.Sleep(time.Minute)
 		}
-		s.server.SetAway(false)
+		s.server.SetUnavailable(false)
 		time.Sleep(10*time.Second + time.Second)
 		require.Equal(t, "4Gi", s.capacity())
-		require.Equal(t, 1, s.server.Count(patches))
+		require.Equal(t, 1, s.server.CountRequests(patches))
 	})
 }
 
@@ -85,7 +85,7 @@ func TestExpansionThatIsRefusedIsRepeatedWithBackOff(t *testing.T) {
 		remove := s.server.Fail("patch", "persistentvolumeclaims", http.StatusForbidden)
 		e.Expanded(claimOf("u1"), nil, 2*gib)
 		time.Sleep(time.Minute)
-		require.Equal(t, 9, s.server.Count(patches))
+		require.Equal(t, 9, s.server.CountRequests(patches))
 		remove()
 		time.Sleep(10 * time.Second)
 		require.Equal(t, "2Gi", s.capacity())
@@ -99,8 +99,8 @@ func TestExpansionOfDeletedClaimIsDropped(t *testing.T) {
 		e.Expanded(claimOf("u0"), nil, 2*gib)
 		time.Sleep(time.Hour)
 		require.Equal(t, "1Gi", s.capacity())
-		require.Zero(t, s.server.Count(patches))
-		require.Equal(t, 1, s.server.Count(apiservertest.Match{Verb: "get", Resource: "persistentvolumeclaims"}))
+		require.Zero(t, s.server.CountRequests(patches))
+		require.Equal(t, 1, s.server.CountRequests(apiservertest.Match{Verb: "get", Resource: "persistentvolumeclaims"}))
 	})
 }
 

@@ -107,7 +107,7 @@ func TestClaimExpanded(t *testing.T) {
 	require.Equal(t, corev1.PersistentVolumeClaimVolumeModifyingVolume, got.Status.Conditions[0].Type)
 	server.ForgetRequests()
 	require.NoError(t, objects.ClaimExpanded(t.Context(), claim, 2<<30))
-	require.Zero(t, server.Count(apiservertest.Match{Verb: "patch"}))
+	require.Zero(t, server.CountRequests(apiservertest.Match{Verb: "patch"}))
 	claim.UID = "u0"
 	require.ErrorContains(t, objects.ClaimExpanded(t.Context(), claim, 3<<30), "it was created anew")
 }

@@ -33,7 +33,7 @@ func TestKeep(t *testing.T) {
 	}
 	dir := filepath.Join(t.TempDir(), "kept")
 	synctest.Test(t, func(t *testing.T) {
-		w := start(t, ObjectsOptions{Keep: dir}, true)
+		w := start(t, ObjectsOptions{CacheDir: dir}, true)
 		require.NoError(t, w.server.Put(configMap("c", "1"), secret("s", "geheim"), secret("unused", "x"), configMap("gone", "1")))
 		for _, name := range []string{"c", "gone"} {
 			_, err := w.ConfigMap(t.Context(), "shop", name)
@@ -62,8 +62,8 @@ func TestKeep(t *testing.T) {
 		require.Equal(t, fs.FileMode(0o600), info.Mode().Perm())
 	}
 	synctest.Test(t, func(t *testing.T) {
-		w := start(t, ObjectsOptions{Keep: dir}, true)
-		for name, fault := range map[string]apiservertest.Fault{"away": {Cut: true}, "hang": {Hang: true}, "expired": {Code: http.StatusUnauthorized}} {
+		w := start(t, ObjectsOptions{CacheDir: dir}, true)
+		for name, fault := range map[string]apiservertest.Fault{"away": {Disconnect: true}, "hang": {Hang: true}, "expired": {Code: http.StatusUnauthorized}} {
 			remove := w.server.Inject(fault)
 			began := time.Now()
 			o, err := w.ConfigMap(t.Context(), "shop", "c")
@@ -202,7 +202,7 @@ func TestKeepClaims(t *testing.T) {
 		require.Equal(t, "geheim", string(s.Data["k"]))
 	}
 	synctest.Test(t, func(t *testing.T) {
-		w := start(t, ObjectsOptions{Keep: dir}, true)
+		w := start(t, ObjectsOptions{CacheDir: dir}, true)
 		require.NoError(t, w.server.Put(pvc, pv, driver, attachment, class, stage))
 		synctest.Wait()
 		ask(t, w, nil)
@@ -212,8 +212,8 @@ func TestKeepClaims(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, entries, 6)
 	synctest.Test(t, func(t *testing.T) {
-		w := start(t, ObjectsOptions{Keep: dir}, false)
-		w.server.Inject(apiservertest.Fault{Cut: true})
+		w := start(t, ObjectsOptions{CacheDir: dir}, false)
+		w.server.Inject(apiservertest.Fault{Disconnect: true})
 		ctx, end := context.WithCancel(t.Context())
 		var group sync.WaitGroup
 		group.Go(func() { require.NoError(t, w.Run(ctx)) })
@@ -230,5 +230,5 @@ func TestKeepClaims(t *testing.T) {
 	entries, err = os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Empty(t, entries)
-	synctest.Test(t, func(t *testing.T) { ask(t, start(t, ObjectsOptions{Keep: dir}, true), fs.ErrNotExist) })
+	synctest.Test(t, func(t *testing.T) { ask(t, start(t, ObjectsOptions{CacheDir: dir}, true), fs.ErrNotExist) })
 }

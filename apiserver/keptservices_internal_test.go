@@ -29,7 +29,7 @@ func serviceIn(namespace string, i int) *corev1.Service {
 func TestKeptServices(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "services")
 	synctest.Test(t, func(t *testing.T) {
-		w := start(t, ObjectsOptions{Services: path}, true)
+		w := start(t, ObjectsOptions{ServicesFile: path}, true)
 		require.NoError(t, w.server.Put(serviceIn("shop", 1), serviceIn("other", 2)))
 		synctest.Wait()
 		for namespace, n := range map[string]int{"shop": 1, "default": 0, "other": 1} {
@@ -55,8 +55,8 @@ func TestKeptServices(t *testing.T) {
 }
 
 func startedAway(t *testing.T, path string) {
-	w := start(t, ObjectsOptions{Services: path}, false)
-	w.server.SetAway(true)
+	w := start(t, ObjectsOptions{ServicesFile: path}, false)
+	w.server.SetUnavailable(true)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	done := make(chan error, 1)
@@ -73,7 +73,7 @@ func startedAway(t *testing.T, path string) {
 	require.ErrorContains(t, err, "have not been read yet", "no pod of it was left")
 
 	require.NoError(t, w.server.Put(serviceIn("shop", 1), serviceIn("shop", 3)))
-	w.server.SetAway(false)
+	w.server.SetUnavailable(false)
 	time.Sleep(time.Minute)
 	got, err = w.Services(ctx, "shop")
 	require.NoError(t, err)

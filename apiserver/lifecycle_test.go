@@ -67,7 +67,7 @@ func (a *agent) start() {
 	a.source, err = apiserver.New(a.server.Config(), apiserver.Options{NodeName: "n1"})
 	require.NoError(a, err)
 	a.mirrors, err = a.source.Mirrors(apiserver.MirrorsOptions{
-		Sources: []string{"file"}, Running: a.runs,
+		Sources: []string{"file"}, RunningUIDs: a.runs,
 		Admitted: func(uid types.UID) bool {
 			state, _ := a.reconciler.Pod(string(uid))
 			return state.Admitted
@@ -175,7 +175,7 @@ func withAgent(t *testing.T, test func(a *agent)) {
 func TestBootWithoutTheServer(t *testing.T) {
 	withAgent(t, func(a *agent) {
 		a.stop()
-		a.server.SetAway(true)
+		a.server.SetUnavailable(true)
 		a.rt = critest.New(critest.Options{}) // a loss of power
 		a.start()
 		assert.Equal(a, "a/0 b/0 web/0", a.running(), "nobody has said anything")
@@ -185,7 +185,7 @@ func TestBootWithoutTheServer(t *testing.T) {
 		time.Sleep(time.Hour)
 		assert.Equal(a, "a/0 b/0 web/0", a.running())
 		calls := len(a.rt.Calls())
-		a.server.SetAway(false)
+		a.server.SetUnavailable(false)
 		time.Sleep(2 * time.Minute)
 		assert.Equal(a, "a/0 c/0 web/0", a.running())
 		for _, call := range a.rt.Calls()[calls:] {

@@ -140,8 +140,8 @@ func (m *Mirrors) taken(namespace, name string) bool {
 	return ok && !qos.IsMirror(pod)
 }
 
-// Mirrors returns how many mirror pods the API server has for the node.
-func (p *Pods) Mirrors() (count int) {
+// MirrorCount returns how many mirror pods the API server has for the node.
+func (p *Pods) MirrorCount() (count int) {
 	for _, pod := range p.store.List() {
 		if qos.IsMirror(pod) {
 			count++

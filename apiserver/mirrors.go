@@ -45,15 +45,15 @@ type MirrorsOptions struct {
 	Sources []string
 	// Node returns the Node object as the API server has it, and nil as long as there is none; it is asked often. Required.
 	Node func() *corev1.Node
-	// Running returns the UIDs of the static pods of that name that run or terminate, whether a source lists them or not: those in
+	// RunningUIDs returns the UIDs of the static pods of that name that run or terminate, whether a source lists them or not: those in
 	// lifecycle.Reconciler.Pods. As long as one of them is listed by no source, the mirror of that name stays. Nil: there are none.
-	Running func(namespace, name string) []types.UID
+	RunningUIDs func(namespace, name string) []types.UID
 	// Admitted reports whether the static pod of a UID is admitted: Admitted of lifecycle.Reconciler.Pod. Until then no mirror of the pod
 	// is created. It is called often. Nil: each pod is admitted.
 	Admitted func(uid types.UID) bool
-	// Failed is called for each action that failed, with the wait before the next attempt, and once for a pod that cannot have
+	// ActionFailed is called for each action that failed, with the wait before the next attempt, and once for a pod that cannot have
 	// a mirror, with no wait. Nil is not told.
-	Failed func(pod types.NamespacedName, err error, retry time.Duration)
+	ActionFailed func(pod types.NamespacedName, err error, retry time.Duration)
 	// Rand is a source of jitter in [0,1). Nil means math/rand/v2's.
 	Rand func() float64
 }
@@ -183,9 +183,9 @@ func (m *Mirrors) plan(now time.Time) (due []MirrorAction, next time.Time) {
 	mirrorPods, until := m.believed(now)
 	m.mu.Unlock()
 	waiting := false
-	actions := PlanMirrors(static, mirrorPods, MirrorFacts{
-		Node: node, Complete: complete, Taken: m.taken,
-		Running: func(namespace, name string) bool {
+	actions := PlanMirrors(static, mirrorPods, MirrorInput{
+		Node: node, SourcesComplete: complete, NameTaken: m.taken,
+		StillRunning: func(namespace, name string) bool {
 			running := m.isRunningUnlisted(namespace, name, static)
 			waiting = waiting || running
 			return running
@@ -206,10 +206,10 @@ func (m *Mirrors) plan(now time.Time) (due []MirrorAction, next time.Time) {
 
 // isRunningUnlisted reports whether a static pod of a name runs or terminates that is not in listed.
 func (m *Mirrors) isRunningUnlisted(namespace, name string, listed []*corev1.Pod) bool {
-	if m.opts.Running == nil {
+	if m.opts.RunningUIDs == nil {
 		return false
 	}
-	return slices.ContainsFunc(m.opts.Running(namespace, name), func(uid types.UID) bool {
+	return slices.ContainsFunc(m.opts.RunningUIDs(namespace, name), func(uid types.UID) bool {
 		return !slices.ContainsFunc(listed, func(pod *corev1.Pod) bool { return pod.UID == uid })
 	})
 }
@@ -267,8 +267,8 @@ func (m *Mirrors) warn(action MirrorAction, err error) {
 
 // callFailed calls the hook Failed, if there is one.
 func (m *Mirrors) callFailed(action MirrorAction, err error, retry time.Duration) {
-	if m.opts.Failed != nil {
-		m.opts.Failed(action.name(), err, retry)
+	if m.opts.ActionFailed != nil {
+		m.opts.ActionFailed(action.name(), err, retry)
 	}
 }
 

@@ -49,13 +49,13 @@ func newMirrorScene(t *testing.T, logger ...*slog.Logger) *mirrorScene {
 	s.mirrors, err = s.source.Mirrors(apiserver.MirrorsOptions{
 		Sources: []string{"file"},
 		Node:    func() *corev1.Node { return s.node.Load() },
-		Running: func(_, name string) (uids []types.UID) {
+		RunningUIDs: func(_, name string) (uids []types.UID) {
 			if pod := s.running.Load(); pod != nil && pod.Name == name {
 				uids = append(uids, pod.UID)
 			}
 			return uids
 		},
-		Failed: func(pod types.NamespacedName, err error, retry time.Duration) {
+		ActionFailed: func(pod types.NamespacedName, err error, retry time.Duration) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.failures = append(s.failures, fmt.Sprint(pod, " ", err, " ", retry > 0))
@@ -109,7 +109,7 @@ func TestMirrorsOfStaticPods(t *testing.T) {
 		u, _ := s.last()
 		assert.Empty(t, u.Pods, "a mirror is not run")
 		assert.Len(t, u.Mirrors, 1)
-		assert.Equal(t, 1, s.source.Pods().Mirrors())
+		assert.Equal(t, 1, s.source.Pods().MirrorCount())
 
 		edited := staticPod("web", "h2")
 		edited.Spec.Containers[0].Image = "other"
@@ -250,9 +250,9 @@ func TestMirrorThatIsThereAlready(t *testing.T) {
 		s := newMirrorScene(t)
 		time.Sleep(time.Second)
 		s.server.Inject(apiservertest.Fault{Match: apiservertest.Match{Verb: "watch"}, Hang: true})
-		s.server.CutAll()
+		s.server.DisconnectAll()
 		s.put(mirrorPod("same", "h1", "m1"), mirrorPod("other", "h0", "m2"))
-		s.server.Inject(apiservertest.Fault{Match: apiservertest.Match{Verb: "create"}, Lost: true, Times: 1})
+		s.server.Inject(apiservertest.Fault{Match: apiservertest.Match{Verb: "create"}, LoseResponse: true, Times: 1})
 		s.static(staticPod("lost", "h3"))
 		time.Sleep(5 * time.Second)
 		s.static(staticPod("same", "h1"), staticPod("other", "h2"), staticPod("lost", "h3"))
@@ -339,7 +339,7 @@ func TestMirrorsOfRandomOperations(t *testing.T) {
 			for _, end := range calm {
 				end()
 			}
-			s.server.SetAway(false)
+			s.server.SetUnavailable(false)
 			s.running.Store(nil)
 			time.Sleep(5 * time.Minute)
 			var words []string

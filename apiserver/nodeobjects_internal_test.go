@@ -62,7 +62,7 @@ func TestServices(t *testing.T) {
 		got, err = w.Services(t.Context(), headless.Namespace)
 		require.NoError(t, err)
 		require.Empty(t, got)
-		w.server.SetAway(true)
+		w.server.SetUnavailable(true)
 		got, err = w.Services(t.Context(), "team-009")
 		require.NoError(t, err)
 		require.Len(t, got, 1)
@@ -97,7 +97,7 @@ func TestServiceMemory(t *testing.T) {
 	cancel()
 	require.NoError(t, <-ended)
 	server.ForgetRequests()
-	source.client.Reset()
+	source.client.CloseConnections()
 	with := heap()
 	runtime.KeepAlive(s)
 	s = nil
@@ -192,7 +192,7 @@ func TestEditNodeObjects(t *testing.T) {
 		require.ErrorContains(t, w.EditCSINode(t.Context(), add("c")), "5 tries")
 		w.server.ForgetRequests()
 		require.NoError(t, w.EditCSINode(t.Context(), func(*storagev1.CSINode) bool { return false }))
-		require.Equal(t, 1, w.server.Count(apiservertest.Match{}))
+		require.Equal(t, 1, w.server.CountRequests(apiservertest.Match{}))
 	})
 }
 
@@ -232,6 +232,6 @@ func TestTokens(t *testing.T) {
 		again, err := accounts.Token(t.Context(), want)
 		require.NoError(t, err)
 		require.Equal(t, first, again)
-		require.Equal(t, 1, w.server.Count(apiservertest.Match{Subresource: "token"}))
+		require.Equal(t, 1, w.server.CountRequests(apiservertest.Match{Subresource: "token"}))
 	})
 }

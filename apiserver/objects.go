@@ -22,12 +22,12 @@ import (
 
 // ObjectsOptions tune [Objects]. The zero value is ready.
 type ObjectsOptions struct {
-	// Keep is a directory, absolute and of its own, for what pods refer to: it is there, readable for this user only, for when the
+	// CacheDir is a directory, absolute and of its own, for what pods refer to: it is there, readable for this user only, for when the
 	// API server is away, but for services. Empty: nothing is on disk.
-	Keep string
-	// Services is a file, absolute, for the services that variables of pods were made of: for an agent that is started while the API
+	CacheDir string
+	// ServicesFile is a file, absolute, for the services that variables of pods were made of: for an agent that is started while the API
 	// server is away. Empty: then it starts no container that has variables of services before it has listed them.
-	Services string
+	ServicesFile string
 	// Logger gets what goes wrong with Keep and Services. Nil means that of the Source.
 	Logger *slog.Logger
 }
@@ -55,7 +55,7 @@ type Objects struct {
 	driversReady   chan struct{}
 	bundles        *trustBundles
 	requests       *podRequests
-	watchers       objectwatch.List
+	watchers       objectwatch.Watchers
 }
 
 // Objects returns the objects that pods of the node refer to. It reads only the names of the files in Keep, and Services; the error names the
@@ -73,8 +73,8 @@ func (s *Source) Objects(o ObjectsOptions) (*Objects, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.configMaps = newWatched(c, plain, kubeapi.ConfigMaps, immutableConfigMap, func(namespace, name string) { b.watchers.Tell(kindConfigMap, namespace, name) })
-	b.secrets = newWatched(c, plain, kubeapi.Secrets, immutableSecret, func(namespace, name string) { b.watchers.Tell(kindSecret, namespace, name) })
+	b.configMaps = newWatched(c, plain, kubeapi.ConfigMaps, immutableConfigMap, func(namespace, name string) { b.watchers.Notify(kindConfigMap, namespace, name) })
+	b.secrets = newWatched(c, plain, kubeapi.Secrets, immutableSecret, func(namespace, name string) { b.watchers.Notify(kindSecret, namespace, name) })
 	b.classes = kubeapi.NewTable(kubeapi.In(c, kubeapi.RuntimeClasses, ""), kubeapi.TableOptions[*nodev1.RuntimeClass, string]{
 		Transform: func(o *nodev1.RuntimeClass) string { return o.Handler },
 	})
@@ -83,7 +83,7 @@ func (s *Source) Objects(o ObjectsOptions) (*Objects, error) {
 		Changed: func(names ...string) {
 			ready()
 			for _, name := range names {
-				b.watchers.Tell(kindCSIDriver, "", name)
+				b.watchers.Notify(kindCSIDriver, "", name)
 			}
 		},
 	})
@@ -94,16 +94,16 @@ func (s *Source) Objects(o ObjectsOptions) (*Objects, error) {
 
 // open takes what earlier agents have kept.
 func (b *Objects) open(o ObjectsOptions) (err error) {
-	if o.Keep != "" {
-		if b.kept, err = openKeep(o.Keep); err != nil {
-			return fmt.Errorf("objects: ObjectsOptions.Keep: %w", err)
+	if o.CacheDir != "" {
+		if b.kept, err = openKeep(o.CacheDir); err != nil {
+			return fmt.Errorf("objects: ObjectsOptions.CacheDir: %w", err)
 		}
 	}
 	var kept *keptServices
-	if o.Services != "" {
+	if o.ServicesFile != "" {
 		var damaged error
-		if kept, damaged, err = openServices(o.Services); err != nil {
-			return fmt.Errorf("objects: ObjectsOptions.Services: %w", err)
+		if kept, damaged, err = openServices(o.ServicesFile); err != nil {
+			return fmt.Errorf("objects: ObjectsOptions.ServicesFile: %w", err)
 		}
 		if damaged != nil {
 			b.log.Error("services are read again", "error", damaged)

@@ -39,11 +39,11 @@ type PartsOptions struct {
 	WaitForNode func(ctx context.Context) error
 	// StaticSources names the sources of static pods, see [MirrorsOptions].Sources. Empty: one complete set of any source is enough.
 	StaticSources []string
-	// Services is that of [ObjectsOptions]. Empty: the services are not kept on disk.
-	Services string
-	// ObjectsDir is the directory for copies of the objects of pods. NewParts removes it unless KeepObjects is set. Empty: there is no directory.
-	ObjectsDir  string
-	KeepObjects bool
+	// ServicesFile is that of [ObjectsOptions]. Empty: the services are not kept on disk.
+	ServicesFile string
+	// CacheDir is the directory for copies of the objects of pods. NewParts removes it unless KeepObjects is set. Empty: there is no directory.
+	CacheDir     string
+	CacheObjects bool
 	// StatusSent is called when the API server has accepted a status. Nil is not called.
 	StatusSent func(pod cri.PodIdentity, took time.Duration)
 	Logger     *slog.Logger // nil discards
@@ -75,10 +75,10 @@ func NewParts(config *rest.Config, o PartsOptions) (*Parts, error) {
 	if p.Source, err = New(config, Options{NodeName: o.NodeName, WaitForNode: o.WaitForNode, Logger: p.log}); err != nil {
 		return nil, err
 	}
-	kept := ObjectsOptions{Services: o.Services, Logger: p.log}
-	if o.KeepObjects {
-		kept.Keep = o.ObjectsDir
-	} else if err := os.RemoveAll(o.ObjectsDir); err != nil { // copies of a previous agent
+	kept := ObjectsOptions{ServicesFile: o.ServicesFile, Logger: p.log}
+	if o.CacheObjects {
+		kept.CacheDir = o.CacheDir
+	} else if err := os.RemoveAll(o.CacheDir); err != nil { // copies of a previous agent
 		return nil, err
 	}
 	if p.Objects, err = p.Source.Objects(kept); err != nil {
@@ -93,14 +93,14 @@ func NewParts(config *rest.Config, o PartsOptions) (*Parts, error) {
 		NodeUID: func() types.UID { return o.Node().UID }, Logger: p.log,
 	})
 	p.Statuses, err = p.Source.Statuses(StatusesOptions{
-		Pods: o.Pods.Pods, MayRun: o.Pods.MayRun, Logger: p.log, Hooks: StatusHooks{Sent: o.StatusSent},
+		Pods: o.Pods.Pods, MayRun: o.Pods.MayRun, Logger: p.log, Hooks: StatusHooks{StatusSent: o.StatusSent},
 	})
 	if err != nil {
 		return nil, err
 	}
 	p.Mirrors, err = p.Source.Mirrors(MirrorsOptions{
-		Sources: o.StaticSources,
-		Running: func(namespace, name string) []types.UID { return uidsOf(o.Pods.Pods(), namespace, name) },
+		Sources:     o.StaticSources,
+		RunningUIDs: func(namespace, name string) []types.UID { return uidsOf(o.Pods.Pods(), namespace, name) },
 		Admitted: func(uid types.UID) bool {
 			state, _ := o.Pods.Pod(string(uid))
 			return state.Admitted
@@ -143,13 +143,13 @@ func (p *Parts) Hooks() lifecycle.Hooks {
 				p.Mirrors.Changed() // the pod may be admitted by now
 			}
 		},
-		Left: p.Statuses.Left,
+		Left: p.Statuses.ResourcesReleased,
 		Gone: func(pod cri.PodIdentity) {
-			p.Statuses.Gone(pod)
-			p.retainer.Gone(pod.UID)
+			p.Statuses.PodRemoved(pod)
+			p.retainer.PodRemoved(pod.UID)
 			p.Mirrors.Changed()
 		},
-		Refused: p.Recorder.Refused,
+		Refused: p.Recorder.PodRefused,
 	}
 }
 

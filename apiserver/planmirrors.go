@@ -20,16 +20,16 @@ const (
 	annotationMirror = corev1.MirrorPodAnnotationKey
 )
 
-// MirrorFacts is what [PlanMirrors] has to know besides pods.
-type MirrorFacts struct {
-	Node     *corev1.Node // as the API server has it; nil or without a UID: it is not registered
-	Complete bool         // the static pods are all that there are, so a mirror of none is an orphan
-	// Running reports whether a static pod of that name that no source lists any more still runs or terminates. Nil: none does.
-	Running func(namespace, name string) bool
+// MirrorInput is what [PlanMirrors] has to know besides pods.
+type MirrorInput struct {
+	Node            *corev1.Node // as the API server has it; nil or without a UID: it is not registered
+	SourcesComplete bool         // the static pods are all that there are, so a mirror of none is an orphan
+	// StillRunning reports whether a static pod of that name that no source lists any more still runs or terminates. Nil: none does.
+	StillRunning func(namespace, name string) bool
 	// Admitted reports whether a static pod may run on the node. Nil: each may.
 	Admitted func(static *corev1.Pod) bool
-	// Taken reports whether a pod of the API server that is no mirror has the name. Nil: none has.
-	Taken func(namespace, name string) bool
+	// NameTaken reports whether a pod of the API server that is no mirror has the name. Nil: none has.
+	NameTaken func(namespace, name string) bool
 }
 
 // MirrorAction is what is to be done about one name.
@@ -48,7 +48,7 @@ var errNotRegistered = errors.New("the node is not registered, or is being delet
 // or that is being deleted, is replaced. The mirror of a static pod that no source lists any more stays until that pod has
 // terminated, also where a successor has its name: the kubelet's pod worker does not sync the successor before. No mirror is created for
 // a static pod that is not admitted, as after its rejection. Of two static pods with one name the first counts. Neither list is changed.
-func PlanMirrors(static, mirrorPods []*corev1.Pod, facts MirrorFacts) (actions []MirrorAction) {
+func PlanMirrors(static, mirrorPods []*corev1.Pod, facts MirrorInput) (actions []MirrorAction) {
 	byName := make(map[types.NamespacedName]*corev1.Pod, len(mirrorPods))
 	for _, mirror := range mirrorPods {
 		byName[nameOf(mirror)] = mirror
@@ -70,7 +70,7 @@ func PlanMirrors(static, mirrorPods []*corev1.Pod, facts MirrorFacts) (actions [
 			actions = append(actions, MirrorAction{Namespace: pod.Namespace, Name: pod.Name, Delete: mirror})
 		}
 	}
-	if !facts.Complete {
+	if !facts.SourcesComplete {
 		return actions
 	}
 	for _, mirror := range mirrorPods {
@@ -82,8 +82,8 @@ func PlanMirrors(static, mirrorPods []*corev1.Pod, facts MirrorFacts) (actions [
 }
 
 // isRunning reports whether a static pod of that name that no source lists any more still runs or terminates.
-func (f *MirrorFacts) isRunning(name types.NamespacedName) bool {
-	return f.Running != nil && f.Running(name.Namespace, name.Name)
+func (f *MirrorInput) isRunning(name types.NamespacedName) bool {
+	return f.StillRunning != nil && f.StillRunning(name.Namespace, name.Name)
 }
 
 // isMirrorOf reports whether a mirror pod, which may be nil, stands for a static pod and is not being deleted.
@@ -92,7 +92,7 @@ func isMirrorOf(mirror, static *corev1.Pod) bool {
 }
 
 // planMirror returns the action that creates the mirror of a static pod, in place of the mirror of its name, which may be nil.
-func planMirror(static, mirror *corev1.Pod, facts MirrorFacts) MirrorAction {
+func planMirror(static, mirror *corev1.Pod, facts MirrorInput) MirrorAction {
 	action := MirrorAction{Namespace: static.Namespace, Name: static.Name, Delete: mirror}
 	node := facts.Node
 	switch references := references(static); {
@@ -100,7 +100,7 @@ func planMirror(static, mirror *corev1.Pod, facts MirrorFacts) MirrorAction {
 		action.Err = fmt.Errorf("pod %s/%s cannot have a mirror: %w", static.Namespace, static.Name, references.ToAggregate())
 	case node == nil || node.UID == "" || node.DeletionTimestamp != nil:
 		action.Err = fmt.Errorf("mirror of pod %s/%s: %w", static.Namespace, static.Name, errNotRegistered)
-	case mirror == nil && facts.Taken != nil && facts.Taken(static.Namespace, static.Name):
+	case mirror == nil && facts.NameTaken != nil && facts.NameTaken(static.Namespace, static.Name):
 		action.Err = fmt.Errorf("mirror of pod %s/%s: another pod of the API server has the name", static.Namespace, static.Name)
 	default:
 		action.Create = newMirror(static, node)

@@ -70,11 +70,11 @@ func TestPlanMirrors(t *testing.T) {
 	leaving := newNode()
 	leaving.DeletionTimestamp = stamp()
 	of := func(pods ...*corev1.Pod) []*corev1.Pod { return pods }
-	all := apiserver.MirrorFacts{Node: newNode(), Complete: true}
-	unadmitted := apiserver.MirrorFacts{Node: newNode(), Complete: true, Admitted: func(*corev1.Pod) bool { return false }}
+	all := apiserver.MirrorInput{Node: newNode(), SourcesComplete: true}
+	unadmitted := apiserver.MirrorInput{Node: newNode(), SourcesComplete: true, Admitted: func(*corev1.Pod) bool { return false }}
 	for name, c := range map[string]struct {
 		static, mirrors []*corev1.Pod
-		facts           apiserver.MirrorFacts
+		facts           apiserver.MirrorInput
 		want            string
 	}{
 		"none yet":                 {of(web), nil, all, "web: create h1"},
@@ -83,37 +83,37 @@ func TestPlanMirrors(t *testing.T) {
 		"being deleted":            {of(web), of(deleted), all, "web: delete m1 create h1"},
 		"orphan":                   {nil, of(mirrorPod("web", "h1", "m1")), all, "web: delete m1"},
 		"orphan of another name":   {of(web), of(mirrorPod("web", "h1", "m1"), mirrorPod("db", "h1", "m2")), all, "db: delete m2"},
-		"not all sources reported": {nil, of(mirrorPod("web", "h1", "m1")), apiserver.MirrorFacts{Node: newNode()}, ""},
-		"still terminating": {nil, of(mirrorPod("web", "h1", "m1"), mirrorPod("db", "h1", "m2")), apiserver.MirrorFacts{
-			Node: newNode(), Complete: true, Running: func(namespace, name string) bool { return namespace == "default" && name == "web" },
+		"not all sources reported": {nil, of(mirrorPod("web", "h1", "m1")), apiserver.MirrorInput{Node: newNode()}, ""},
+		"still terminating": {nil, of(mirrorPod("web", "h1", "m1"), mirrorPod("db", "h1", "m2")), apiserver.MirrorInput{
+			Node: newNode(), SourcesComplete: true, StillRunning: func(namespace, name string) bool { return namespace == "default" && name == "web" },
 		}, "db: delete m2"},
-		"predecessor terminating": {of(web, staticPod("db", "h2")), of(mirrorPod("web", "h0", "m1")), apiserver.MirrorFacts{
-			Node: newNode(), Complete: true, Running: func(_, name string) bool { return name == "web" },
+		"predecessor terminating": {of(web, staticPod("db", "h2")), of(mirrorPod("web", "h0", "m1")), apiserver.MirrorInput{
+			Node: newNode(), SourcesComplete: true, StillRunning: func(_, name string) bool { return name == "web" },
 		}, "db: create h2"},
-		"predecessor terminating, mirror being deleted": {of(web), of(deleted), apiserver.MirrorFacts{
-			Node: newNode(), Complete: true, Running: func(string, string) bool { return true },
+		"predecessor terminating, mirror being deleted": {of(web), of(deleted), apiserver.MirrorInput{
+			Node: newNode(), SourcesComplete: true, StillRunning: func(string, string) bool { return true },
 		}, ""},
 		"not admitted":                               {of(web), nil, unadmitted, ""},
 		"not admitted, mirror of a predecessor":      {of(web), of(mirrorPod("web", "h0", "m1")), unadmitted, "web: delete m1"},
 		"not admitted by this agent, its own mirror": {of(web), of(mirrorPod("web", "h1", "m1")), unadmitted, ""},
 		"no node": {
 			of(web), nil,
-			apiserver.MirrorFacts{Complete: true},
+			apiserver.MirrorInput{SourcesComplete: true},
 			"web: (mirror of pod default/web: the node is not registered, or is being deleted)",
 		},
 		"node without a UID": {
 			of(web), nil,
-			apiserver.MirrorFacts{Node: &corev1.Node{}},
+			apiserver.MirrorInput{Node: &corev1.Node{}},
 			"web: (mirror of pod default/web: the node is not registered, or is being deleted)",
 		},
 		"node being deleted, and edited": {
 			of(web), of(mirrorPod("web", "h0", "m1")),
-			apiserver.MirrorFacts{Node: leaving},
+			apiserver.MirrorInput{Node: leaving},
 			"web: delete m1 (mirror of pod default/web: the node is not registered, or is being deleted)",
 		},
 		"name taken": {
 			of(web), nil,
-			apiserver.MirrorFacts{Node: newNode(), Taken: func(_, name string) bool { return name == "web" }},
+			apiserver.MirrorInput{Node: newNode(), NameTaken: func(_, name string) bool { return name == "web" }},
 			"web: (mirror of pod default/web: another pod of the API server has the name)",
 		},
 		"two of one name": {of(web, staticPod("web", "h2")), of(mirrorPod("web", "h1", "m1")), all, ""},
@@ -136,7 +136,7 @@ func TestMirrorObject(t *testing.T) {
 	web.GenerateName, web.ResourceVersion = "web-", "7"
 	web.Status.Message = "from elsewhere"
 	before := web.DeepCopy()
-	actions := apiserver.PlanMirrors([]*corev1.Pod{web}, nil, apiserver.MirrorFacts{Node: newNode()})
+	actions := apiserver.PlanMirrors([]*corev1.Pod{web}, nil, apiserver.MirrorInput{Node: newNode()})
 	require.Len(t, actions, 1)
 	assert.Equal(t, before, web)
 	mirror := actions[0].Create
@@ -195,7 +195,7 @@ func TestPodsThatCannotHaveMirrors(t *testing.T) {
 	} {
 		pod := staticPod("web", "h")
 		c.change(pod)
-		actions := apiserver.PlanMirrors([]*corev1.Pod{pod}, nil, apiserver.MirrorFacts{Node: newNode()})
+		actions := apiserver.PlanMirrors([]*corev1.Pod{pod}, nil, apiserver.MirrorInput{Node: newNode()})
 		require.Len(t, actions, 1, what)
 		if c.field == "" {
 			assert.NoError(t, actions[0].Err, what)
@@ -225,7 +225,7 @@ func FuzzPlanMirrors(f *testing.F) {
 			}
 			mirrors = append(mirrors, mirror)
 		}
-		facts := apiserver.MirrorFacts{Node: newNode(), Complete: true}
+		facts := apiserver.MirrorInput{Node: newNode(), SourcesComplete: true}
 		for i, action := range apiserver.PlanMirrors(static, mirrors, facts) {
 			require.NoError(t, action.Err)
 			mirrors = apply(mirrors, action, i)

@@ -46,7 +46,7 @@ func (b *Objects) watchCertificates(c *kubeapi.Client, node string) {
 		},
 	}, func(names ...string) {
 		for _, name := range names {
-			b.watchers.Tell(volume.KindTrustBundle, "", name)
+			b.watchers.Notify(volume.KindTrustBundle, "", name)
 		}
 	})
 	b.requests = newOnDemand(kubeapi.In(c, kubeapi.PodCertificateRequests, ""), kubeapi.TableOptions[*certificatesv1.PodCertificateRequest, podRequest]{

@@ -33,8 +33,8 @@ func TestTrustBundles(t *testing.T) {
 		all := apiservertest.Match{Resource: "clustertrustbundles"}
 		require.NoError(t, w.server.Put(bundle("a", "", "A")))
 		time.Sleep(time.Hour)
-		require.Zero(t, w.server.Count(all), "no pod has asked")
-		require.Zero(t, w.server.Count(apiservertest.Match{Resource: "podcertificaterequests"}))
+		require.Zero(t, w.server.CountRequests(all), "no pod has asked")
+		require.Zero(t, w.server.CountRequests(apiservertest.Match{Resource: "podcertificaterequests"}))
 
 		got, err := w.TrustBundles(t.Context())
 		require.NoError(t, err)
@@ -48,7 +48,7 @@ func TestTrustBundles(t *testing.T) {
 		require.Contains(t, w.told, volume.KindTrustBundle+" /b")
 		w.mu.Unlock()
 
-		w.server.SetAway(true)
+		w.server.SetUnavailable(true)
 		time.Sleep(time.Hour)
 		got, err = w.TrustBundles(t.Context())
 		require.NoError(t, err, "they are as they were")

@@ -176,7 +176,7 @@ func TestPodsOfTheNode(t *testing.T) {
 func TestPodsBeforeTheFirstList(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newScene(t, apiserver.Options{})
-		s.server.SetAway(true)
+		s.server.SetUnavailable(true)
 		s.run(s.pods)
 		time.Sleep(10 * time.Minute)
 		_, n := s.last()
@@ -185,7 +185,7 @@ func TestPodsBeforeTheFirstList(t *testing.T) {
 		require.Error(t, s.source.Pods().Err())
 		assert.NotEmpty(t, s.failed())
 		assert.Less(t, len(s.failed()), 60, "there is a back-off")
-		s.server.SetAway(false)
+		s.server.SetUnavailable(false)
 		time.Sleep(time.Minute)
 		u, n := s.last()
 		assert.Equal(t, 1, n)
@@ -208,7 +208,7 @@ func TestPodsWaitForTheNode(t *testing.T) {
 		s.put(newPod("a", "1", ""))
 		s.run(s.pods)
 		time.Sleep(time.Hour)
-		assert.Zero(t, s.server.Count(apiservertest.Match{}))
+		assert.Zero(t, s.server.CountRequests(apiservertest.Match{}))
 		close(registered)
 		time.Sleep(time.Second)
 		assert.Equal(t, "a", s.names())
@@ -230,13 +230,13 @@ func TestPodsWhileTheServerIsAway(t *testing.T) {
 		s.run(s.pods)
 		time.Sleep(time.Second)
 		first, _ := s.last()
-		s.server.SetAway(true)
+		s.server.SetUnavailable(true)
 		require.NoError(t, s.server.Remove(newPod("a", "", "")))
 		s.put(newPod("c", "3", ""))
 		time.Sleep(2 * time.Minute)
 		_, n := s.last()
 		assert.Equal(t, 1, n, "nothing is said")
-		s.server.SetAway(false)
+		s.server.SetUnavailable(false)
 		time.Sleep(time.Minute)
 		assert.Equal(t, "b c", s.names())
 		last, _ := s.last()
@@ -251,7 +251,7 @@ func TestPodsThatTheWatchLost(t *testing.T) {
 		s.put(newPod("a", "1", ""), newPod("b", "2", ""))
 		s.run(s.pods)
 		time.Sleep(time.Second)
-		require.NoError(t, s.server.Lose(newPod("a", "", "")))
+		require.NoError(t, s.server.DeleteSilently(newPod("a", "", "")))
 		time.Sleep(11 * time.Minute)
 		assert.Equal(t, "a b", s.names())
 		time.Sleep(5 * time.Minute)
@@ -267,8 +267,8 @@ func TestPodsUnderFaults(t *testing.T) {
 		"500":               {Code: 500},
 		"hang":              {Hang: true},
 		"slow":              {Delay: 3 * time.Second},
-		"refused":           {Cut: true},
-		"cut after 1 s":     {Match: apiservertest.Match{Verb: "watch"}, CutAfter: time.Second},
+		"refused":           {Disconnect: true},
+		"cut after 1 s":     {Match: apiservertest.Match{Verb: "watch"}, DisconnectAfter: time.Second},
 		"410 of each watch": {Match: apiservertest.Match{Verb: "watch"}, Code: 410},
 		"403 of each list":  {Match: apiservertest.Match{Verb: "list"}, Code: 403},
 	} {
@@ -280,7 +280,7 @@ func TestPodsUnderFaults(t *testing.T) {
 				time.Sleep(time.Second)
 				s.server.ForgetRequests()
 				remove := s.server.Inject(fault)
-				s.server.CutAll()
+				s.server.DisconnectAll()
 				rnd := rand.New(rand.NewPCG(1, 1))
 				for i := range 60 {
 					s.change(rnd, i)
@@ -290,8 +290,8 @@ func TestPodsUnderFaults(t *testing.T) {
 					time.Sleep(time.Second)
 				}
 				remove()
-				s.server.CutAll()
-				requests := s.server.Count(apiservertest.Match{})
+				s.server.DisconnectAll()
+				requests := s.server.CountRequests(apiservertest.Match{})
 				t.Logf("%d requests in a minute", requests)
 				assert.Less(t, requests, 200, "there is a back-off")
 				time.Sleep(time.Minute)
@@ -321,7 +321,7 @@ func (s *scene) change(rnd *rand.Rand, i int) {
 	case what == 4:
 		require.NoError(s, s.server.Delete(pod, new(int64(rnd.IntN(3)*10))))
 	case what == 5:
-		require.NoError(s, s.server.Lose(pod))
+		require.NoError(s, s.server.DeleteSilently(pod))
 		s.put(pod) // a version that the watch has not seen the like of
 	case what == 6:
 		pod.Spec.NodeName = []string{"n1", "n2"}[rnd.IntN(2)]
@@ -372,7 +372,7 @@ func TestPodsOfRandomOperations(t *testing.T) {
 			for _, end := range calm {
 				end()
 			}
-			s.server.SetAway(false)
+			s.server.SetUnavailable(false)
 			time.Sleep(2 * time.Minute)
 			s.settled()
 		})
@@ -383,19 +383,19 @@ func TestPodsOfRandomOperations(t *testing.T) {
 func (s *scene) disturb(rnd *rand.Rand) (end func()) {
 	switch rnd.IntN(12) {
 	case 0:
-		s.server.CutAll()
+		s.server.DisconnectAll()
 	case 1:
 		s.server.Compact()
 	case 2:
-		s.server.SetAway(true)
+		s.server.SetUnavailable(true)
 	case 3, 4:
-		s.server.SetAway(false)
+		s.server.SetUnavailable(false)
 	case 5:
 		return s.server.Inject(apiservertest.Fault{Times: 1 + rnd.IntN(3), Code: []int{409, 410, 429, 500, 503, 504}[rnd.IntN(6)]})
 	case 6:
 		return s.server.Inject(apiservertest.Fault{Times: 1, Hang: true})
 	case 7:
-		return s.server.Inject(apiservertest.Fault{Times: 2, CutAfter: time.Duration(rnd.IntN(3000)) * time.Millisecond})
+		return s.server.Inject(apiservertest.Fault{Times: 2, DisconnectAfter: time.Duration(rnd.IntN(3000)) * time.Millisecond})
 	}
 	return func() {}
 }

@@ -40,8 +40,8 @@ type RecorderOptions struct {
 	Rand func() float64
 	// Logger gets what is dropped. Nil is that of the Source.
 	Logger *slog.Logger
-	// Dropped is called for each event that is not sent, with why, by the caller of Event or by Run. Nil is not told.
-	Dropped func(event *corev1.Event, why error)
+	// EventDropped is called for each event that is not sent, with why, by the caller of Event or by Run. Nil is not told.
+	EventDropped func(event *corev1.Event, why error)
 }
 
 // RecorderStats counts events since a [Recorder] was made.
@@ -226,8 +226,8 @@ func (r *Recorder) drop(e *corev1.Event, why error) {
 	if !errors.Is(why, ErrQueueFull) || r.Stats().Dropped%maxQueued == 1 {
 		r.opts.Logger.Warn("event is dropped", "about", e.InvolvedObject.Namespace+"/"+e.InvolvedObject.Name, "reason", e.Reason, "error", why)
 	}
-	if r.opts.Dropped != nil {
-		r.opts.Dropped(e, why)
+	if r.opts.EventDropped != nil {
+		r.opts.EventDropped(e, why)
 	}
 }
 

@@ -121,7 +121,7 @@ func TestRepeatedEventsAreCounted(t *testing.T) {
 
 func TestRecordingNeverWaits(t *testing.T) {
 	var dropped []error
-	o := apiserver.RecorderOptions{Dropped: func(_ *corev1.Event, why error) { dropped = append(dropped, why) }}
+	o := apiserver.RecorderOptions{EventDropped: func(_ *corev1.Event, why error) { dropped = append(dropped, why) }}
 	record(t, o, func(t *testing.T, server *apiservertest.Server, r *apiserver.Recorder) {
 		remove := server.Hang("", "events")
 		begin := time.Now()
@@ -144,9 +144,9 @@ func TestRecordingNeverWaits(t *testing.T) {
 
 func TestEventsWhileTheServerIsAway(t *testing.T) {
 	var why error
-	o := apiserver.RecorderOptions{Dropped: func(_ *corev1.Event, err error) { why = err }}
+	o := apiserver.RecorderOptions{EventDropped: func(_ *corev1.Event, err error) { why = err }}
 	record(t, o, func(t *testing.T, server *apiservertest.Server, r *apiserver.Recorder) {
-		defer server.Inject(apiservertest.Fault{Match: apiservertest.Match{Resource: "events"}, Cut: true, Times: 12})()
+		defer server.Inject(apiservertest.Fault{Match: apiservertest.Match{Resource: "events"}, Disconnect: true, Times: 12})()
 		r.PodEvent(web, podevents.Event{Type: "Normal", Reason: "Lost"})
 		r.PodEvent(web, podevents.Event{Type: "Normal", Reason: "Late"})
 		time.Sleep(100 * time.Second)
@@ -169,7 +169,7 @@ func TestEventsThatTheServerRefuses(t *testing.T) {
 		assert.Empty(t, events(server), "it would be refused again")
 		assert.EqualValues(t, 1, r.Stats().Dropped)
 
-		server.Inject(apiservertest.Fault{Match: apiservertest.Match{Resource: "events"}, Lost: true, Times: 1})
+		server.Inject(apiservertest.Fault{Match: apiservertest.Match{Resource: "events"}, LoseResponse: true, Times: 1})
 		r.PodEvent(web, podevents.Event{Type: "Normal", Reason: "Stored", Message: "and the answer is lost"})
 		time.Sleep(time.Minute)
 		require.Len(t, events(server), 1)
@@ -185,7 +185,7 @@ func TestTooMuchOfOneObject(t *testing.T) {
 		}
 		all := events(server)
 		assert.Len(t, all, 10, "nine, and one for the rest")
-		assert.Equal(t, 25, server.Count(apiservertest.Match{Resource: "events"}))
+		assert.Equal(t, 25, server.CountRequests(apiservertest.Match{Resource: "events"}))
 		assert.EqualValues(t, 75, r.Stats().Skipped)
 	})
 }
@@ -194,7 +194,7 @@ func TestAPodThatIsRefused(t *testing.T) {
 	record(t, apiserver.RecorderOptions{}, func(t *testing.T, server *apiservertest.Server, r *apiserver.Recorder) {
 		refused := &lifecycle.RefusedError{Pod: web, Source: apiserver.API, Err: errors.New("pod shop/web: spec.volumes[0].rbd: Forbidden: not supported")}
 		for range 60 { // as each call of Set says it
-			r.Refused(refused)
+			r.PodRefused(refused)
 			time.Sleep(time.Second)
 		}
 		all := events(server)
@@ -204,10 +204,10 @@ func TestAPodThatIsRefused(t *testing.T) {
 		assert.Equal(t, corev1.EventTypeWarning, all[0].Type)
 		assert.Contains(t, all[0].Message, "spec.volumes[0].rbd")
 		time.Sleep(5 * time.Minute)
-		r.Refused(refused)
+		r.PodRefused(refused)
 		other := *refused
 		other.Err = errors.New("pod shop/web: spec.hostUsers: not supported")
-		r.Refused(&other)
+		r.PodRefused(&other)
 		synctest.Wait()
 		all = events(server)
 		require.Len(t, all, 2)

@@ -42,8 +42,8 @@ func (r *Retainer) Set(set lifecycle.PodSet) {
 	r.retain("")
 }
 
-// Gone drops the objects of a pod of which nothing is left.
-func (r *Retainer) Gone(uid string) { r.retain(uid) }
+// PodRemoved drops the objects of a pod of which nothing is left.
+func (r *Retainer) PodRemoved(uid string) { r.retain(uid) }
 
 // retain drops the objects that no pod except gone refers to. Before the API server has listed the pods it drops none.
 func (r *Retainer) retain(gone string) {

@@ -57,7 +57,7 @@ func newRetaining(t *testing.T, synced bool) *retaining {
 // watches returns how many config maps are watched.
 func (r *retaining) watches() int {
 	synctest.Wait()
-	return r.server.Watches("configmaps")
+	return r.server.OpenWatches("configmaps")
 }
 
 func TestRetainerKeepsObjectsOfPodsThatAreWantedOrWorkedOn(t *testing.T) {
@@ -66,7 +66,7 @@ func TestRetainerKeepsObjectsOfPodsThatAreWantedOrWorkedOn(t *testing.T) {
 		r.working = []lifecycle.PodState{{Spec: showing("b")}, {Spec: nil}} // which terminates, and an orphan
 		r.retainer.Set(lifecycle.PodSet{Source: apiserver.API, Pods: []*corev1.Pod{showing("a")}})
 		require.Equal(t, 2, r.watches())
-		r.retainer.Gone("uid-b")
+		r.retainer.PodRemoved("uid-b")
 		require.Equal(t, 1, r.watches(), "it still has a worker when the hook is called")
 		r.retainer.Set(lifecycle.PodSet{Source: "file"})
 		r.working = nil
@@ -80,7 +80,7 @@ func TestRetainerBeforeFirstListDropsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRetaining(t, false)
 		r.retainer.Set(lifecycle.PodSet{Source: "file"})
-		r.retainer.Gone("uid-a")
+		r.retainer.PodRemoved("uid-a")
 		require.Equal(t, 3, r.watches())
 	})
 }
@@ -92,7 +92,7 @@ func TestRetainerAfterSetDoesNotChangePodsOfCaller(t *testing.T) {
 		set := []*corev1.Pod{showing("a"), showing("b")}
 		kept := slices.Clone(set)
 		r.retainer.Set(lifecycle.PodSet{Source: apiserver.API, Pods: set})
-		r.retainer.Gone("uid-a")
+		r.retainer.PodRemoved("uid-a")
 		require.Equal(t, kept, set)
 		require.Equal(t, 1, r.watches())
 	})

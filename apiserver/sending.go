@@ -181,13 +181,13 @@ func (s *Statuses) finish(r *result) {
 	case r.err == nil && r.what.verb == verbPatch:
 		s.answered()
 		t.since = time.Time{}
-		if hooks.Sent != nil {
-			hooks.Sent(t.id, now.Sub(since))
+		if hooks.StatusSent != nil {
+			hooks.StatusSent(t.id, now.Sub(since))
 		}
 	case r.what.verb == verbDelete:
 		s.answered()
-		if hooks.Removed != nil {
-			hooks.Removed(t.id)
+		if hooks.PodDeleted != nil {
+			hooks.PodDeleted(t.id)
 		}
 	}
 }

@@ -40,17 +40,17 @@ type StatusesOptions struct {
 
 // StatusHooks are called by the goroutine of [Statuses.Run], with no lock held, and must not block. Any may be nil.
 type StatusHooks struct {
-	// Sent is called when the API server has taken a status, with how long it had been due.
-	Sent func(pod cri.PodIdentity, took time.Duration)
-	// Removed is called when a pod that was deleted has been removed from the API server.
-	Removed func(pod cri.PodIdentity)
+	// StatusSent is called when the API server has taken a status, with how long it had been due.
+	StatusSent func(pod cri.PodIdentity, took time.Duration)
+	// PodDeleted is called when a pod that was deleted has been removed from the API server.
+	PodDeleted func(pod cri.PodIdentity)
 	// Error is called for each failed request, with the wait before the next one; and without a wait, once, for a status
 	// that contradicts the one before, which is a statuspatch.TransitionError: the rest of that status is sent.
 	Error func(pod cri.PodIdentity, err error, retry time.Duration)
 }
 
 // Statuses hands the statuses of pods to the API server, and removes from it the pods that were deleted and of which nothing is left.
-// Make one with [Source.Statuses]; the methods [Statuses.Changed], [Statuses.Left] and [Statuses.Gone] are for [lifecycle.Hooks].
+// Make one with [Source.Statuses]; the methods [Statuses.Changed], [Statuses.ResourcesReleased] and [Statuses.PodRemoved] are for [lifecycle.Hooks].
 //
 // It knows nothing that is not in StatusesOptions.Pods and at the API server, but what it was told by Left: so nothing is lost while
 // that is away, of several statuses of a pod the newest is sent, and after a restart only what differs.
@@ -111,17 +111,17 @@ func (s *Source) Statuses(o StatusesOptions) (*Statuses, error) {
 // Changed has the pods looked at. It is for Hooks.Status of package lifecycle, and does not wait.
 func (s *Statuses) Changed(*corev1.Pod, *corev1.PodStatus) { s.wake() }
 
-// Left says that nothing of a pod is left, so that it can be removed once it is deleted and its terminal phase is sent. It is for
+// ResourcesReleased says that nothing of a pod is left, so that it can be removed once it is deleted and its terminal phase is sent. It is for
 // Hooks.Left of package lifecycle, and does not wait.
-func (s *Statuses) Left(pod cri.PodIdentity) {
+func (s *Statuses) ResourcesReleased(pod cri.PodIdentity) {
 	s.mu.Lock()
 	s.left[pod.UID] = true
 	s.mu.Unlock()
 	s.wake()
 }
 
-// Gone says that a pod is no longer among Pods. It is for Hooks.Gone of package lifecycle, and does not wait.
-func (s *Statuses) Gone(cri.PodIdentity) { s.wake() }
+// PodRemoved says that a pod is no longer among Pods. It is for Hooks.Gone of package lifecycle, and does not wait.
+func (s *Statuses) PodRemoved(cri.PodIdentity) { s.wake() }
 
 // pendingPods returns how many pods the API server has another status of than the agent, or has to remove, as far as was looked at.
 func (s *Statuses) pendingPods() int {

@@ -34,7 +34,7 @@ func TestRandomOperations(t *testing.T) {
 					w.step()
 					time.Sleep(time.Duration(w.rnd.IntN(3000)) * time.Millisecond)
 				}
-				w.server.SetAway(false)
+				w.server.SetUnavailable(false)
 				for _, remove := range w.faults {
 					remove()
 				}
@@ -69,16 +69,16 @@ func (w *operations) step() {
 	case k < 12: // deleted, and taken down at once
 		_ = w.server.Delete(pod, nil) // it may have been removed by force
 		w.say(pod, corev1.PodFailed, false, fmt.Sprint(pod.UID, " over"))
-		w.statuses.Left(identity(pod))
+		w.statuses.ResourcesReleased(identity(pod))
 		delete(w.pods, name)
 	case k == 12: // by force
 		_ = w.server.Remove(pod)
 		w.locked(func() { delete(w.states, string(pod.UID)) })
 		delete(w.pods, name)
 	case k == 13:
-		w.server.SetAway(w.rnd.IntN(3) == 0)
+		w.server.SetUnavailable(w.rnd.IntN(3) == 0)
 	case k == 14:
-		w.server.CutAll()
+		w.server.DisconnectAll()
 	case k == 15 && len(w.faults) > 0:
 		w.faults[0]()
 		w.faults = w.faults[1:]
@@ -104,9 +104,9 @@ func (w *operations) inject() {
 	case 2:
 		fault.Hang = true
 	case 3:
-		fault.Cut = true
+		fault.Disconnect = true
 	case 4:
-		fault.Lost = fault.Verb == "patch" || fault.Verb == "delete"
+		fault.LoseResponse = fault.Verb == "patch" || fault.Verb == "delete"
 	case 5:
 		fault.Delay = time.Duration(w.rnd.IntN(8)) * time.Second
 	}

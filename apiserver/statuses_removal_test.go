@@ -57,7 +57,7 @@ func TestRejectedPodsOfAControllerAreToldOneByOne(t *testing.T) {
 		}
 		last := pods[slices.IndexFunc(pods, func(p *corev1.Pod) bool { return r.has(p.Name).Status.Phase != corev1.PodFailed })]
 		require.NoError(t, r.server.Delete(last, nil))
-		r.statuses.Left(identity(last))
+		r.statuses.ResourcesReleased(identity(last))
 		time.Sleep(100 * time.Millisecond)
 		assert.True(t, r.gone(last.Name), "one that is deleted does not wait")
 	})
@@ -98,7 +98,7 @@ func TestFlush(t *testing.T) {
 		for i := range 3 {
 			assert.Equal(t, corev1.PodFailed, r.has(fmt.Sprint("web-", i)).Status.Phase, "it does not wait for the others")
 		}
-		r.server.SetAway(true)
+		r.server.SetUnavailable(true)
 		r.say(r.has("web-0"), corev1.PodFailed, false, "again")
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()

@@ -50,7 +50,7 @@ func report(t *testing.T, o apiserver.StatusesOptions, test func(t *testing.T, r
 		require.NoError(t, err)
 		o.Pods, o.MayRun, o.Rand = r.pods, r.mayRun, func() float64 { return 0.5 }
 		o.Hooks.Error = func(_ cri.PodIdentity, err error, _ time.Duration) { r.locked(func() { r.errs = append(r.errs, err) }) }
-		o.Hooks.Removed = func(pod cri.PodIdentity) { r.locked(func() { r.removed = append(r.removed, pod.UID) }) }
+		o.Hooks.PodDeleted = func(pod cri.PodIdentity) { r.locked(func() { r.removed = append(r.removed, pod.UID) }) }
 		r.statuses, err = r.source.Statuses(o)
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -139,7 +139,7 @@ func (r *reporting) gone(name string) bool {
 
 // count returns how many requests of a verb there were for pods.
 func (r *reporting) count(verb string) int {
-	return r.server.Count(apiservertest.Match{Verb: verb, Resource: "pods"})
+	return r.server.CountRequests(apiservertest.Match{Verb: verb, Resource: "pods"})
 }
 
 func TestOneRequestForEachChange(t *testing.T) {
@@ -194,7 +194,7 @@ func TestADeletedPodIsRemovedOnceNothingIsLeft(t *testing.T) {
 		require.NoError(t, r.server.Delete(pod, nil))
 		time.Sleep(time.Minute)
 		assert.Zero(t, r.count("delete"), "it runs")
-		r.statuses.Left(identity(pod))
+		r.statuses.ResourcesReleased(identity(pod))
 		time.Sleep(time.Minute)
 		assert.Zero(t, r.count("delete"), "its terminal phase is not known")
 		r.say(pod, corev1.PodSucceeded, false, "")
@@ -215,7 +215,7 @@ func TestAPodWithAFinalizerIsRemovedOnce(t *testing.T) {
 		pod := r.bind("job", func(p *corev1.Pod) { p.Finalizers = []string{"batch.kubernetes.io/job-tracking"} })
 		require.NoError(t, r.server.Delete(pod, nil))
 		r.say(pod, corev1.PodFailed, false, "")
-		r.statuses.Left(identity(pod))
+		r.statuses.ResourcesReleased(identity(pod))
 		time.Sleep(time.Hour)
 		assert.Equal(t, corev1.PodFailed, r.has("job").Status.Phase)
 		assert.Equal(t, 1, r.count("delete"))
@@ -237,7 +237,7 @@ func TestAMirrorPodHasTheStatusOfItsStaticPod(t *testing.T) {
 		assert.Equal(t, "up", r.has("web-n1").Status.Message)
 
 		r.say(static, corev1.PodSucceeded, false, "down")
-		r.statuses.Left(identity(static))
+		r.statuses.ResourcesReleased(identity(static))
 		require.NoError(t, r.server.Delete(mirror, nil))
 		time.Sleep(time.Minute)
 		assert.Zero(t, r.count("delete"), "whoever made it removes it")
@@ -258,7 +258,7 @@ func TestAStatusNeverReachesAnotherPodOfTheName(t *testing.T) {
 		r.say(pod, corev1.PodRunning, true, "old")
 		time.Sleep(time.Second)
 		hang := r.server.Hang("watch", "pods")
-		r.server.CutAll()
+		r.server.DisconnectAll()
 		require.NoError(t, r.server.Remove(pod))
 		other := r.bind("web", func(p *corev1.Pod) { p.UID = "other" })
 		r.say(pod, corev1.PodFailed, false, "older than the other")
@@ -279,7 +279,7 @@ func TestAWatchThatIsSilent(t *testing.T) {
 		synctest.Wait()
 		remove := r.server.Hang("watch", "pods")
 		removeList := r.server.Hang("list", "pods")
-		r.server.CutAll()
+		r.server.DisconnectAll()
 		r.say(pod, corev1.PodRunning, true, "once")
 		time.Sleep(time.Hour)
 		assert.Equal(t, "once", r.has("web").Status.Message)
@@ -300,7 +300,7 @@ func TestNothingIsLostWhileTheServerIsAway(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		r.server.ForgetRequests()
-		r.server.SetAway(true)
+		r.server.SetUnavailable(true)
 		for i := range 120 {
 			for _, pod := range pods {
 				r.say(pod, corev1.PodRunning, i%2 == 0, fmt.Sprint("minute ", i))
@@ -308,7 +308,7 @@ func TestNothingIsLostWhileTheServerIsAway(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		assert.Equal(t, 20, r.statuses.Pending())
-		r.server.SetAway(false)
+		r.server.SetUnavailable(false)
 		time.Sleep(15 * time.Second)
 		for _, pod := range pods {
 			assert.Equal(t, "minute 119", r.has(pod.Name).Status.Message)
@@ -325,8 +325,8 @@ func TestFaults(t *testing.T) {
 		"500":                  {Code: 500},
 		"422":                  {Code: 422},
 		"hang":                 {Hang: true},
-		"cut":                  {Cut: true},
-		"lost answers":         {Lost: true},
+		"cut":                  {Disconnect: true},
+		"lost answers":         {LoseResponse: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			report(t, apiserver.StatusesOptions{}, func(t *testing.T, r *reporting) {
@@ -348,10 +348,10 @@ func TestFaults(t *testing.T) {
 				}
 				require.NoError(t, r.server.Delete(pods[9], nil))
 				r.say(pods[9], corev1.PodFailed, false, "")
-				r.statuses.Left(identity(pods[9]))
+				r.statuses.ResourcesReleased(identity(pods[9]))
 				time.Sleep(time.Minute)
 				most := 10 * 2 * 120 / 3 // two verbs, once in three seconds
-				if fault.Lost || fault.Code == 422 {
+				if fault.LoseResponse || fault.Code == 422 {
 					most *= 2 // a status that was taken, or that is another one, need not wait
 				}
 				assert.LessOrEqual(t, len(r.server.Requests(apiservertest.Match{Resource: "pods"})), most)

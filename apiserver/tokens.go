@@ -42,7 +42,7 @@ func (t Tokens) Token(ctx context.Context, r volume.TokenRequest) (volume.Token,
 		request.Spec.Audiences = []string{r.Audience}
 	}
 	answer, err := allowed(ctx, func(ctx context.Context) (*authenticationv1.TokenRequest, error) {
-		return kubeapi.Token(ctx, t.client, r.Namespace, r.ServiceAccount, request)
+		return kubeapi.CreateToken(ctx, t.client, r.Namespace, r.ServiceAccount, request)
 	})
 	switch {
 	case err != nil:

@@ -54,7 +54,7 @@ func TestPodsWithManyObjectsHaveAShareOfTheWatches(t *testing.T) {
 		}
 		readAll() // before the pods are known
 		synctest.Wait()
-		require.LessOrEqual(t, w.server.Watches("configmaps"), podShare)
+		require.LessOrEqual(t, w.server.OpenWatches("configmaps"), podShare)
 		w.Retain(append(pods, good))
 		w.server.ForgetRequests()
 		for range 10 {
@@ -65,8 +65,8 @@ func TestPodsWithManyObjectsHaveAShareOfTheWatches(t *testing.T) {
 			require.Equal(t, "1", o.Data["k"])
 		}
 		synctest.Wait()
-		require.Equal(t, 5*podShare+1, w.server.Watches("configmaps"))
-		require.Less(t, w.server.Count(apiservertest.Match{Verb: "get", Resource: "configmaps"}), 25_000, "of 50,000 reads")
+		require.Equal(t, 5*podShare+1, w.server.OpenWatches("configmaps"))
+		require.Less(t, w.server.CountRequests(apiservertest.Match{Verb: "get", Resource: "configmaps"}), 25_000, "of 50,000 reads")
 
 		config = configMap("absent-4-999", "1")
 		require.NoError(t, w.server.Put(config))

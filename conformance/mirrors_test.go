@@ -86,8 +86,8 @@ func kubeletMirrors(in mirrorInput) mirrorOutput {
 
 func ourMirrors(in mirrorInput) mirrorOutput {
 	server := &mirrorServer{}
-	for _, action := range apiserver.PlanMirrors(in.Static, in.Mirrors, apiserver.MirrorFacts{
-		Node: in.Node, Complete: true, Running: func(_, name string) bool { return slices.Contains(in.Running, name) },
+	for _, action := range apiserver.PlanMirrors(in.Static, in.Mirrors, apiserver.MirrorInput{
+		Node: in.Node, SourcesComplete: true, StillRunning: func(_, name string) bool { return slices.Contains(in.Running, name) },
 	}) {
 		if action.Delete != nil {
 			server.Deleted = append(server.Deleted, action.Delete.Name)

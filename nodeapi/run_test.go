@@ -181,7 +181,7 @@ func TestStrangers(t *testing.T) {
 	reviewer := new(authtest.Reviewer)
 	access, err := auth.New(auth.Options{Tokens: reviewer.Tokens(), AlwaysAllow: true})
 	require.NoError(t, err)
-	reviewer.Know("good", authenticationv1.UserInfo{Username: "bob"})
+	reviewer.AddToken("good", authenticationv1.UserInfo{Username: "bob"})
 	var closed atomic.Int64
 	s := newServer(t, nodeapi.Options{
 		Access: access, Pods: o, Runtime: o, HeaderTimeout: 5 * time.Second, BodyTimeout: 500 * time.Millisecond, MaxStrangers: 20,

@@ -87,7 +87,7 @@ func TestStreamsOfStrangers(t *testing.T) {
 	for _, references := range []int{3, 15} { // below the limit of a header, and beyond
 		t.Run(fmt.Sprintf("%d KiB of headers", references*4), func(t *testing.T) {
 			reviewer := new(authtest.Reviewer)
-			reviewer.Know("good", authenticationv1.UserInfo{Username: "bob"})
+			reviewer.AddToken("good", authenticationv1.UserInfo{Username: "bob"})
 			access, err := auth.New(auth.Options{Tokens: reviewer.Tokens(), AlwaysAllow: true, Timeout: time.Minute})
 			require.NoError(t, err)
 			o := newOne(t, oldLine)
@@ -113,7 +113,7 @@ func TestStreamsOfStrangers(t *testing.T) {
 				require.Equal(t, 2, response.ProtoMajor)
 			}
 			get()
-			reviewer.Hang(true)
+			reviewer.SetHang(true)
 			goroutines, before := runtime.NumGoroutine(), inUse()
 			const connections = 20
 			all := flood(t, address, connections, 100, references)

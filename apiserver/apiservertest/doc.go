@@ -21,8 +21,8 @@
 // defaults of a real server, for the fields that a node reads, also with [Server.Put]. A pod that is
 // deleted has a deletion timestamp for as long as its grace is not zero, and finalizers keep an object.
 //
-// [Server.Inject] has requests fail, wait, hang or lose their answer, by verb and resource; [Server.CutAll], [Server.SetAway],
-// [Server.Compact] and [Server.Lose] are for all of the server. [Server.Requests] is what was asked.
+// [Server.Inject] has requests fail, wait, hang or lose their answer, by verb and resource; [Server.DisconnectAll], [Server.SetUnavailable],
+// [Server.Compact] and [Server.DeleteSilently] are for all of the server. [Server.Requests] is what was asked.
 //
 // What it does not model: authentication and authorization, of which Options.Admit is all; other defaults, and validation of objects
 // beyond their names, versions and UIDs; quotas, namespaces that must exist, controllers, garbage collection by owner, server-side

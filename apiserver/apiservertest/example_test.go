@@ -56,21 +56,21 @@ func ExampleServer() {
 	heal = server.Delay("get", "", time.Millisecond)
 	fmt.Println("slow:", get(client, url))
 	heal()
-	heal = server.Cut("", "nodes")
+	heal = server.Disconnect("", "nodes")
 	fmt.Println("cut:", get(client, url))
 	heal()
-	server.SetAway(true)
+	server.SetUnavailable(true)
 	fmt.Println("away:", get(client, url))
-	server.SetAway(false)
+	server.SetUnavailable(false)
 
-	fmt.Println("requests:", server.Count(apiservertest.Match{Resource: "nodes"}))
+	fmt.Println("requests:", server.CountRequests(apiservertest.Match{Resource: "nodes"}))
 	for _, r := range server.Requests(apiservertest.Match{Verb: "get"}) {
 		if r.Code >= http.StatusBadRequest {
 			fmt.Println("refused:", r.Verb, r.Resource, r.Name, r.Code)
 		}
 	}
 	server.ForgetRequests()
-	fmt.Println("requests:", server.Count(apiservertest.Match{}))
+	fmt.Println("requests:", server.CountRequests(apiservertest.Match{}))
 	// Output:
 	// as usual: 200
 	// overloaded: 429
@@ -92,14 +92,14 @@ func ExampleServer_Compact() {
 	if err := server.Put(exampleNode("n1"), exampleNode("n2")); err != nil {
 		fmt.Println(err)
 	}
-	watched := server.Version()
-	if err := server.Lose(exampleNode("n2")); err != nil { // no watch is told
+	watched := server.ResourceVersion()
+	if err := server.DeleteSilently(exampleNode("n2")); err != nil { // no watch is told
 		fmt.Println(err)
 	}
 	server.Compact()
-	server.CutAll()
+	server.DisconnectAll()
 	_, found := apiservertest.Get[*corev1.Node](server, "", "n2")
-	fmt.Println("n2:", found, "open watches:", server.Watches("nodes"))
+	fmt.Println("n2:", found, "open watches:", server.OpenWatches("nodes"))
 	fmt.Println(get(http.DefaultClient, fmt.Sprintf("%s/api/v1/nodes?watch=true&resourceVersion=%d", config.Host, watched-1)))
 	// Output:
 	// n2: false open watches: 0

@@ -33,12 +33,12 @@ type Fault struct {
 	Hang  bool          // there is no answer until the client gives up
 	Code  int           // an error of this HTTP status is answered, and nothing is done; zero: no error
 	// RetryAfter is sent with an error; zero: none is.
-	RetryAfter time.Duration
-	Err        error // of the API, answered instead of one that is made of Code
-	Lost       bool  // the request is done, and the connection is closed instead of an answer
-	Cut        bool  // the connection is closed, and nothing is done
-	// CutAfter ends a watch after this time, in the middle of the stream; zero: it stays.
-	CutAfter time.Duration
+	RetryAfter   time.Duration
+	Err          error // of the API, answered instead of one that is made of Code
+	LoseResponse bool  // the request is done, and the connection is closed instead of an answer
+	Disconnect   bool  // the connection is closed, and nothing is done
+	// DisconnectAfter ends a watch after this time, in the middle of the stream; zero: it stays.
+	DisconnectAfter time.Duration
 }
 
 type activeFault struct {
@@ -83,27 +83,27 @@ func (s *Server) Hang(verb, resource string) (remove func()) {
 	return s.Inject(Fault{Match: Match{Verb: verb, Resource: resource}, Hang: true})
 }
 
-// Cut has the connection closed instead of an answer for requests of a verb and a resource, empty for all, until remove is
+// Disconnect has the connection closed instead of an answer for requests of a verb and a resource, empty for all, until remove is
 // called. See CutAll for those that are open.
-func (s *Server) Cut(verb, resource string) (remove func()) {
-	return s.Inject(Fault{Match: Match{Verb: verb, Resource: resource}, Cut: true})
+func (s *Server) Disconnect(verb, resource string) (remove func()) {
+	return s.Inject(Fault{Match: Match{Verb: verb, Resource: resource}, Disconnect: true})
 }
 
-// CutAll closes the connections of all requests that are under way, watches above all.
-func (s *Server) CutAll() {
+// DisconnectAll closes the connections of all requests that are under way, watches above all.
+func (s *Server) DisconnectAll() {
 	s.fault.mu.Lock()
 	defer s.fault.mu.Unlock()
 	close(s.fault.down)
 	s.fault.down = make(chan struct{})
 }
 
-// SetAway has the server go away, which closes all connections and refuses new ones, or come back. Its objects stay.
-func (s *Server) SetAway(away bool) {
+// SetUnavailable has the server go away, which closes all connections and refuses new ones, or come back. Its objects stay.
+func (s *Server) SetUnavailable(away bool) {
 	s.fault.mu.Lock()
 	s.fault.away = away
 	s.fault.mu.Unlock()
 	if away {
-		s.CutAll()
+		s.DisconnectAll()
 	}
 }
 
@@ -128,7 +128,7 @@ func (f *faults) find(c *call) *Fault {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.away {
-		return &Fault{Cut: true}
+		return &Fault{Disconnect: true}
 	}
 	for _, a := range slices.Backward(f.active) {
 		if !a.matches(r) {
@@ -163,7 +163,7 @@ func (c *call) suffer(f *Fault) bool {
 		case <-c.ended().Done():
 		}
 		panic(http.ErrAbortHandler)
-	case f.Cut:
+	case f.Disconnect:
 		panic(http.ErrAbortHandler)
 	case f.Err != nil:
 		c.fail(f.Err)
@@ -172,7 +172,7 @@ func (c *call) suffer(f *Fault) bool {
 		c.fail(c.errorOf(f))
 		return false
 	}
-	c.cutAfter = f.CutAfter
+	c.cutAfter = f.DisconnectAfter
 	return true
 }
 

@@ -15,7 +15,7 @@ import (
 func (s *Server) Listen(plain bool) (config *rest.Config, stop func()) {
 	listener := httptest.NewUnstartedServer(s)
 	stop = func() {
-		s.CutAll()
+		s.DisconnectAll()
 		listener.CloseClientConnections()
 		listener.Close()
 	}
@@ -31,6 +31,6 @@ func (s *Server) Listen(plain bool) (config *rest.Config, stop func()) {
 
 // Close ends all requests and waits for those that came by Transport. The server goes on for new ones.
 func (s *Server) Close() {
-	s.CutAll()
+	s.DisconnectAll()
 	s.wg.Wait()
 }

@@ -70,8 +70,8 @@ func (s *Server) Requests(m Match) []Request {
 	return slices.DeleteFunc(slices.Clone(s.log.requests), func(r Request) bool { return !m.matches(r) })
 }
 
-// Count returns how many requests match.
-func (s *Server) Count(m Match) int { return len(s.Requests(m)) }
+// CountRequests returns how many requests match.
+func (s *Server) CountRequests(m Match) int { return len(s.Requests(m)) }
 
 // ForgetRequests empties the log.
 func (s *Server) ForgetRequests() {
@@ -81,8 +81,8 @@ func (s *Server) ForgetRequests() {
 	s.log.requests = nil
 }
 
-// Watches returns how many watches of a resource are open.
-func (s *Server) Watches(resource string) int {
+// OpenWatches returns how many watches of a resource are open.
+func (s *Server) OpenWatches(resource string) int {
 	s.log.mu.Lock()
 	defer s.log.mu.Unlock()
 	return s.log.watches[resource]

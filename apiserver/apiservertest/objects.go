@@ -111,8 +111,8 @@ func List[T Object](s *Server) []T {
 	return list
 }
 
-// Lose removes an object in a way that no watch is told of, as a restored etcd does: only a list shows it.
-func (s *Server) Lose(obj Object) error {
+// DeleteSilently removes an object in a way that no watch is told of, as a restored etcd does: only a list shows it.
+func (s *Server) DeleteSilently(obj Object) error {
 	k, err := s.store.keyOf(obj)
 	if err != nil {
 		return err
@@ -128,5 +128,5 @@ func (s *Server) Compact() {
 	s.pages.forget()
 }
 
-// Version returns the version of all objects together.
-func (s *Server) Version() int64 { return s.store.current() }
+// ResourceVersion returns the version of all objects together.
+func (s *Server) ResourceVersion() int64 { return s.store.current() }

@@ -167,7 +167,7 @@ func (c *call) serve() {
 	if !c.suffer(fault) {
 		return
 	}
-	if fault.Lost {
+	if fault.LoseResponse {
 		c.w = discard{http.Header{}}
 		c.do()
 		panic(http.ErrAbortHandler)

@@ -136,7 +136,7 @@ func TestLifeOfAPod(t *testing.T) {
 		assert.Equal(t, watch.Deleted, event.Type)
 		err = c.Get().Namespace("default").Resource("pods").Name("web").Do(ctx).Into(&got)
 		assert.True(t, apierrors.IsNotFound(err), "%v", err)
-		assert.Equal(t, 1, server.Count(apiservertest.Match{Verb: "patch", Resource: "pods", Subresource: "status"}))
+		assert.Equal(t, 1, server.CountRequests(apiservertest.Match{Verb: "patch", Resource: "pods", Subresource: "status"}))
 		assert.Equal(t, http.StatusNotFound, server.Requests(apiservertest.Match{Verb: "get"})[0].Code)
 	})
 }
@@ -192,15 +192,15 @@ func TestFaults(t *testing.T) {
 		remove = server.Hang("get", "")
 		require.ErrorIs(t, get(ctx), context.DeadlineExceeded)
 		remove()
-		remove = server.Cut("get", "")
+		remove = server.Disconnect("get", "")
 		require.Error(t, get(t.Context()))
 		remove()
-		server.SetAway(true)
+		server.SetUnavailable(true)
 		require.Error(t, get(t.Context()))
-		server.SetAway(false)
+		server.SetUnavailable(false)
 		require.NoError(t, get(t.Context()))
 
-		server.Inject(apiservertest.Fault{Match: apiservertest.Match{Verb: "create"}, Lost: true, Times: 1})
+		server.Inject(apiservertest.Fault{Match: apiservertest.Match{Verb: "create"}, LoseResponse: true, Times: 1})
 		require.Error(t, c.Post().Namespace("default").Resource("pods").Body(newPod("lost", "n1")).Do(t.Context()).Error())
 		_, exists := apiservertest.Get[*corev1.Pod](server, "default", "lost")
 		assert.True(t, exists, "only the answer was lost")
@@ -210,7 +210,7 @@ func TestFaults(t *testing.T) {
 func TestWatches(t *testing.T) {
 	everywhere(t, func(t *testing.T, server *apiservertest.Server, config *rest.Config, contentType string) {
 		require.NoError(t, server.Put(newPod("a", "n1"), newPod("b", "n2")))
-		old := server.Version()
+		old := server.ResourceVersion()
 		c := client(t, config, "", contentType)
 		open := func(params ...string) watch.Interface {
 			r := c.Get().Resource("pods").Param("watch", "1").Param("fieldSelector", "spec.nodeName=n1").Param("allowWatchBookmarks", "true")
@@ -233,11 +233,11 @@ func TestWatches(t *testing.T) {
 		assert.Equal(t, watch.Added, next(t, w).Type, "it enters the selection")
 		require.NoError(t, apiservertest.Change(server, "default", "a", func(pod *corev1.Pod) { pod.Spec.NodeName = "n2" }))
 		assert.Equal(t, watch.Deleted, next(t, w).Type, "it leaves the selection")
-		require.NoError(t, server.Lose(newPod("b", "")))
+		require.NoError(t, server.DeleteSilently(newPod("b", "")))
 		require.NoError(t, server.Put(newPod("c", "n1")))
 		assert.Equal(t, "c", next(t, w).Object.(*corev1.Pod).Name, "nothing was told of the one that was lost")
 
-		server.CutAll()
+		server.DisconnectAll()
 		for event := range w.ResultChan() {
 			assert.Equal(t, watch.Error, event.Type, "HTTP/2 has a frame for it")
 		}

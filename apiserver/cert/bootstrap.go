@@ -93,7 +93,7 @@ func (b *bootstrap) try(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("bootstrap %w", err)
 	}
-	if err := b.common.store.Writable(); err != nil {
+	if err := b.common.store.CheckWritable(); err != nil {
 		return err
 	}
 	key, keyPEM, err := b.key()
@@ -150,7 +150,7 @@ func (b *bootstrap) request(ctx context.Context, client *kubeapi.Client, key cry
 	made, err := requests.Create(ctx, wanted)
 	if apierrors.IsAlreadyExists(err) {
 		if made, err = requests.Get(ctx, wanted.Name); err == nil {
-			if err := certrequest.Reusable(made, wanted, key.Public(), b.common.now()); err != nil {
+			if err := certrequest.CheckReusable(made, wanted, key.Public(), b.common.now()); err != nil {
 				return "", "", errors.Join(err, b.forgetKey())
 			}
 		}

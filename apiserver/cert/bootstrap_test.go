@@ -30,9 +30,9 @@ func (s *scene) bootstrap(d time.Duration) error {
 // An agent that does not rotate its certificate gets one, and finds it when it starts again.
 func TestBootstrap(t *testing.T) {
 	play(t, certtest.Options{}, func(s *scene) {
-		s.write("bootstrap.conf", s.Bootstrap())
+		s.write("bootstrap.conf", s.BootstrapKubeconfig())
 		require.NoError(t, s.bootstrap(time.Minute))
-		require.NoError(t, kubeconfig.Usable(s.path("kubelet.conf"), time.Now()))
+		require.NoError(t, kubeconfig.CheckUsable(s.path("kubelet.conf"), time.Now()))
 		assert.NoFileExists(t, s.path("pki/kubelet-client.key.tmp"))
 		config, err := cert.LoadKubeconfig(s.path("kubelet.conf"))
 		require.NoError(t, err)
@@ -55,9 +55,9 @@ func TestBootstrap(t *testing.T) {
 
 // An agent that was killed while it waited finds its request again, by its key.
 func TestBootstrapGoesOn(t *testing.T) {
-	leave := func(*certificatesv1.CertificateSigningRequest) certtest.Verdict { return certtest.Leave }
+	leave := func(*certificatesv1.CertificateSigningRequest) certtest.Verdict { return certtest.Postpone }
 	play(t, certtest.Options{Decide: leave}, func(s *scene) {
-		s.write("bootstrap.conf", s.Bootstrap())
+		s.write("bootstrap.conf", s.BootstrapKubeconfig())
 		require.ErrorIs(t, s.bootstrap(time.Minute), context.DeadlineExceeded)
 		info, err := os.Stat(s.path("pki/kubelet-client.key.tmp"))
 		require.NoError(t, err)
@@ -75,12 +75,12 @@ func TestBootstrapGoesOn(t *testing.T) {
 func TestBootstrapIsPatient(t *testing.T) {
 	deny := func(*certificatesv1.CertificateSigningRequest) certtest.Verdict { return certtest.Deny }
 	play(t, certtest.Options{Decide: deny}, func(s *scene) {
-		s.write("bootstrap.conf", s.BootstrapWith("wrong0.0000000000000000"))
+		s.write("bootstrap.conf", s.TokenKubeconfig("wrong0.0000000000000000"))
 		done := make(chan error, 1)
 		go func() { done <- s.bootstrap(time.Hour) }()
 		time.Sleep(time.Minute)
 		require.Empty(t, s.requests())
-		s.write("bootstrap.conf", s.Bootstrap())
+		s.write("bootstrap.conf", s.BootstrapKubeconfig())
 		remove := s.Server.Fail("create", "certificatesigningrequests", http.StatusServiceUnavailable)
 		time.Sleep(time.Minute)
 		remove()
@@ -103,7 +103,7 @@ func TestBootstrapRefuses(t *testing.T) {
 		o.NodeName = ""
 		require.ErrorContains(t, cert.Bootstrap(s.Context(), o), "bootstrap: ClientOptions.NodeName must not be empty")
 		require.ErrorContains(t, s.bootstrap(time.Second), "bootstrap kubeconfig "+s.path("bootstrap.conf")+": no such file")
-		s.write("bootstrap.conf", s.Bootstrap())
+		s.write("bootstrap.conf", s.BootstrapKubeconfig())
 		require.NoError(t, os.Mkdir(s.path("pki"), 0o755))
 		s.write("pki/kubelet-client.key.tmp", []byte("half a key"))
 		require.ErrorContains(t, s.bootstrap(time.Second), "read key "+s.path("pki/kubelet-client.key.tmp")+": it has no private key")

@@ -135,7 +135,7 @@ func unusable(path string, now time.Time) (why, err error) {
 	if _, err := os.Stat(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("kubeconfig: %w", err)
 	}
-	return kubeconfig.Usable(path, now), nil
+	return kubeconfig.CheckUsable(path, now), nil
 }
 
 // find looks for a certificate: in the store, then in the kubeconfig. That one goes to the store, and is replaced at once: it
@@ -203,7 +203,7 @@ func connect(config *rest.Config, path string, o *ClientOptions) (*kubeapi.Clien
 	if err != nil {
 		return nil, nil, fmt.Errorf("kubeconfig %s: %w", path, err)
 	}
-	return client, client.Reset, nil
+	return client, client.CloseConnections, nil
 }
 
 // identifies reports whether a config says who somebody is by other means than a certificate.

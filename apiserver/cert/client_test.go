@@ -165,7 +165,7 @@ func (s *scene) httpClient(config *rest.Config) *http.Client {
 // certificate of the time.
 func TestBootstrapAndRotate(t *testing.T) {
 	play(t, certtest.Options{TTL: 3 * time.Minute}, func(s *scene) {
-		s.write("bootstrap.conf", s.Bootstrap())
+		s.write("bootstrap.conf", s.BootstrapKubeconfig())
 		client := s.client()
 		require.Nil(t, client.Current())
 		require.FileExists(t, s.path("kubelet.conf"), "it is written at once")
@@ -210,7 +210,7 @@ func TestBootstrapAndRotate(t *testing.T) {
 // A watch is cut when its certificate was replaced for a while; a request that takes long is not.
 func TestConnectionsOfOldCertificates(t *testing.T) {
 	play(t, certtest.Options{TTL: 10 * time.Minute}, func(s *scene) {
-		s.write("bootstrap.conf", s.Bootstrap())
+		s.write("bootstrap.conf", s.BootstrapKubeconfig())
 		client := s.client()
 		defer s.run(client)()
 		time.Sleep(time.Second)
@@ -224,7 +224,7 @@ func TestConnectionsOfOldCertificates(t *testing.T) {
 		cut := make(chan time.Time, 1)
 		go func() { _, _ = io.Copy(io.Discard, resp.Body); cut <- time.Now() }()
 
-		deadline := client.Status().Deadline
+		deadline := client.Status().RotationDeadline
 		time.Sleep(time.Until(deadline) - 5*time.Second)
 		defer s.Server.Delay("list", "nodes", 10*time.Second)()
 		require.NoError(t, get(s.Context(), api), "it began before, and ended after")
@@ -237,7 +237,7 @@ func TestConnectionsOfOldCertificates(t *testing.T) {
 // An agent whose certificate has expired while it was off begins anew, with the bootstrap credentials.
 func TestExpiredWhileOff(t *testing.T) {
 	play(t, certtest.Options{}, func(s *scene) {
-		s.write("bootstrap.conf", s.Bootstrap())
+		s.write("bootstrap.conf", s.BootstrapKubeconfig())
 		first := s.client()
 		stop := s.run(first)
 		time.Sleep(time.Second)
@@ -245,7 +245,7 @@ func TestExpiredWhileOff(t *testing.T) {
 		require.NotNil(t, first.Current())
 		time.Sleep(2 * time.Hour)
 		require.Nil(t, first.Current())
-		require.ErrorContains(t, kubeconfig.Usable(s.path("kubelet.conf"), time.Now()), "has expired at ")
+		require.ErrorContains(t, kubeconfig.CheckUsable(s.path("kubelet.conf"), time.Now()), "has expired at ")
 
 		second := s.client()
 		require.Nil(t, second.Current())
@@ -261,7 +261,7 @@ func TestExpiredWhileOff(t *testing.T) {
 // writes another one, the agent goes on.
 func TestExpiredWhileRunning(t *testing.T) {
 	play(t, certtest.Options{}, func(s *scene) {
-		s.write("bootstrap.conf", s.Bootstrap())
+		s.write("bootstrap.conf", s.BootstrapKubeconfig())
 		client := s.client()
 		defer s.run(client)()
 		time.Sleep(time.Second)
@@ -284,7 +284,7 @@ func TestExpiredWhileRunning(t *testing.T) {
 		assert.Less(t, len(failed), 3*3600/32, "one in 32 s")
 
 		s.SetToken("fedcba.9876543210fedcba")
-		s.write("bootstrap.conf", s.BootstrapWith("fedcba.9876543210fedcba"))
+		s.write("bootstrap.conf", s.TokenKubeconfig("fedcba.9876543210fedcba"))
 		time.Sleep(40 * time.Second)
 		require.NotNil(t, client.Current())
 		require.NoError(t, get(s.Context(), s.httpClient(client.Config())))
@@ -294,18 +294,18 @@ func TestExpiredWhileRunning(t *testing.T) {
 // A kubeconfig with a new certificate in it is picked up, too.
 func TestKubeconfigReplaced(t *testing.T) {
 	play(t, certtest.Options{}, func(s *scene) {
-		certPEM, keyPEM, err := s.CA().Client("system:node:n1", time.Now(), time.Now().Add(time.Minute))
+		certPEM, keyPEM, err := s.CA().ClientCertificate("system:node:n1", time.Now(), time.Now().Add(time.Minute))
 		require.NoError(t, err)
 		s.write("kubelet.conf", s.Kubeconfig(certPEM, keyPEM))
 		o := s.options()
 		o.BootstrapKubeconfig = ""
 		client, err := cert.NewClient(o)
 		require.NoError(t, err)
-		s.SetDecide(func(*certificatesv1.CertificateSigningRequest) certtest.Verdict { return certtest.Leave })
+		s.SetDecide(func(*certificatesv1.CertificateSigningRequest) certtest.Verdict { return certtest.Postpone })
 		defer s.run(client)()
 		time.Sleep(20 * time.Minute)
 		require.Nil(t, client.Current())
-		certPEM, keyPEM, err = s.CA().Client("system:node:n1", time.Now(), time.Now().Add(time.Hour))
+		certPEM, keyPEM, err = s.CA().ClientCertificate("system:node:n1", time.Now(), time.Now().Add(time.Hour))
 		require.NoError(t, err)
 		s.write("kubelet.conf", s.Kubeconfig(certPEM, keyPEM))
 		time.Sleep(12 * time.Second)
@@ -317,7 +317,7 @@ func TestKubeconfigReplaced(t *testing.T) {
 // What kubeadm writes for a control plane: a certificate of an administrator in the kubeconfig. It is stored, and replaced at once.
 func TestCertificateInKubeconfig(t *testing.T) {
 	play(t, certtest.Options{}, func(s *scene) {
-		certPEM, keyPEM, err := s.CA().Client("kubernetes-admin", time.Now(), time.Now().Add(time.Hour))
+		certPEM, keyPEM, err := s.CA().ClientCertificate("kubernetes-admin", time.Now(), time.Now().Add(time.Hour))
 		require.NoError(t, err)
 		s.write("kubelet.conf", s.Kubeconfig(certPEM, keyPEM))
 		o := s.options()
@@ -336,10 +336,10 @@ func TestCertificateInKubeconfig(t *testing.T) {
 // The certificate of another node is of no use: with bootstrap credentials another one is requested, without them the reason is told.
 func TestAnotherNode(t *testing.T) {
 	play(t, certtest.Options{}, func(s *scene) {
-		certPEM, keyPEM, err := s.CA().Client("system:node:n2", time.Now(), time.Now().Add(time.Hour))
+		certPEM, keyPEM, err := s.CA().ClientCertificate("system:node:n2", time.Now(), time.Now().Add(time.Hour))
 		require.NoError(t, err)
 		s.write("kubelet.conf", s.Kubeconfig(certPEM, keyPEM))
-		s.write("bootstrap.conf", s.Bootstrap())
+		s.write("bootstrap.conf", s.BootstrapKubeconfig())
 		client := s.client()
 		defer s.run(client)()
 		time.Sleep(time.Second)
@@ -358,14 +358,14 @@ func TestRequestsThatComeToNothing(t *testing.T) {
 	}{
 		"denied": {decide: certtest.Deny, wait: time.Minute, want: `was denied: "Denied": "by certtest"`},
 		"failed": {decide: certtest.Fail, wait: time.Minute, want: `has failed: "SignerValidationFailure": "by certtest"`},
-		"deleted": {decide: certtest.Leave, wait: 3 * time.Second, want: " was deleted", after: func(s *scene) {
+		"deleted": {decide: certtest.Postpone, wait: 3 * time.Second, want: " was deleted", after: func(s *scene) {
 			require.NoError(s, s.Server.Delete(s.requests()[0], nil))
 		}},
-		"not signed": {decide: certtest.Leave, wait: 15*time.Minute + 3*time.Second, want: "given up: it was not signed within 15m0s"},
+		"not signed": {decide: certtest.Postpone, wait: 15*time.Minute + 3*time.Second, want: "given up: it was not signed within 15m0s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			play(t, certtest.Options{Decide: func(*certificatesv1.CertificateSigningRequest) certtest.Verdict { return test.decide }}, func(s *scene) {
-				s.write("bootstrap.conf", s.Bootstrap())
+				s.write("bootstrap.conf", s.BootstrapKubeconfig())
 				client := s.client()
 				defer s.run(client)()
 				time.Sleep(time.Second)
@@ -393,19 +393,19 @@ func TestRequestsThatComeToNothing(t *testing.T) {
 
 // A watch that is cut once a second, an API server that is away when a request is signed: the certificate comes.
 func TestWatchIsCut(t *testing.T) {
-	play(t, certtest.Options{Decide: func(*certificatesv1.CertificateSigningRequest) certtest.Verdict { return certtest.Leave }}, func(s *scene) {
-		s.write("bootstrap.conf", s.Bootstrap())
+	play(t, certtest.Options{Decide: func(*certificatesv1.CertificateSigningRequest) certtest.Verdict { return certtest.Postpone }}, func(s *scene) {
+		s.write("bootstrap.conf", s.BootstrapKubeconfig())
 		client := s.client()
 		defer s.run(client)()
 		for range 60 {
 			time.Sleep(time.Second)
-			s.Server.CutAll()
+			s.Server.DisconnectAll()
 		}
 		require.Len(t, s.requests(), 1)
-		s.Server.SetAway(true)
+		s.Server.SetUnavailable(true)
 		s.Decide(s.requests()[0].Name, certtest.Issue)
 		time.Sleep(time.Minute)
-		s.Server.SetAway(false)
+		s.Server.SetUnavailable(false)
 		time.Sleep(time.Minute)
 		require.NotNil(t, client.Current())
 		require.Empty(t, s.failed())
@@ -415,7 +415,7 @@ func TestWatchIsCut(t *testing.T) {
 // A signer whose certificates are due when they are issued is asked once a minute.
 func TestShortLived(t *testing.T) {
 	play(t, certtest.Options{TTL: 70 * time.Second}, func(s *scene) {
-		s.write("bootstrap.conf", s.Bootstrap())
+		s.write("bootstrap.conf", s.BootstrapKubeconfig())
 		client := s.client()
 		defer s.run(client)()
 		time.Sleep(time.Second)
@@ -432,7 +432,7 @@ func TestShortLived(t *testing.T) {
 // A file that is damaged is not used, and replaced.
 func TestDamagedCertificate(t *testing.T) {
 	play(t, certtest.Options{}, func(s *scene) {
-		s.write("bootstrap.conf", s.Bootstrap())
+		s.write("bootstrap.conf", s.BootstrapKubeconfig())
 		require.NoError(t, os.Mkdir(s.path("pki"), 0o755))
 		s.write("broken", []byte("half of a cert"))
 		require.NoError(t, os.Symlink(s.path("broken"), s.path("pki/kubelet-client-current.pem")))
@@ -448,7 +448,7 @@ func TestNewClientRefuses(t *testing.T) {
 	play(t, certtest.Options{}, func(s *scene) {
 		other, err := certtest.NewAuthority("other")
 		require.NoError(t, err)
-		certPEM, keyPEM, err := other.Client("system:node:n1", time.Now(), time.Now().Add(time.Hour))
+		certPEM, keyPEM, err := other.ClientCertificate("system:node:n1", time.Now(), time.Now().Add(time.Hour))
 		require.NoError(t, err)
 		s.write("good.conf", s.Kubeconfig(certPEM, keyPEM))
 		s.write("empty.conf", nil)

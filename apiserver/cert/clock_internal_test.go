@@ -27,7 +27,7 @@ func TestClockIsSet(t *testing.T) {
 		defer cluster.Close()
 		dir := t.TempDir()
 		bootstrap := filepath.Join(dir, "bootstrap.conf")
-		require.NoError(t, os.WriteFile(bootstrap, cluster.Bootstrap(), 0o600))
+		require.NoError(t, os.WriteFile(bootstrap, cluster.BootstrapKubeconfig(), 0o600))
 		var rotated, offset atomic.Int64
 		client, err := NewClient(ClientOptions{
 			NodeName: "n1", Kubeconfig: filepath.Join(dir, "kubelet.conf"), BootstrapKubeconfig: bootstrap, Dir: filepath.Join(dir, "pki"),

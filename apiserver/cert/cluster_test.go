@@ -122,7 +122,7 @@ func TestCluster(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				n := &realNode{T: t, Plane: plane, name: name, dir: t.TempDir()}
-				token, err := plane.BootstrapToken(t.Context())
+				token, err := plane.CreateBootstrapToken(t.Context())
 				require.NoError(t, err)
 				n.bootstrap, err = plane.TokenKubeconfig(token)
 				require.NoError(t, err)
@@ -172,7 +172,7 @@ func testExpired(n *realNode) {
 	require.Eventually(n, func() bool { return first.Current() != nil }, time.Minute, 50*time.Millisecond)
 	stop()
 	time.Sleep(time.Until(first.Current().Leaf.NotAfter) + 2*time.Second)
-	require.Error(n, kubeconfig.Usable(n.options().Kubeconfig, time.Now()))
+	require.Error(n, kubeconfig.CheckUsable(n.options().Kubeconfig, time.Now()))
 	second, err := cert.NewClient(n.options())
 	require.NoError(n, err)
 	require.Nil(n, second.Current())
@@ -182,7 +182,7 @@ func testExpired(n *realNode) {
 
 // A request that a person denies, and the next one, after a minute, that is approved.
 func testDenied(n *realNode) {
-	require.NoError(n, n.Bind(n.Context(), "system:node-bootstrapper", "User", "nobody-approves"))
+	require.NoError(n, n.BindClusterRole(n.Context(), "system:node-bootstrapper", "User", "nobody-approves"))
 	path, err := n.Kubeconfig("nobody-approves")
 	require.NoError(n, err)
 	n.bootstrap = path
@@ -227,7 +227,7 @@ func testServes(n *realNode) {
 // Without rotation.
 func testBootstraps(n *realNode) {
 	require.NoError(n, cert.Bootstrap(n.Context(), n.options()))
-	require.NoError(n, kubeconfig.Usable(n.options().Kubeconfig, time.Now()))
+	require.NoError(n, kubeconfig.CheckUsable(n.options().Kubeconfig, time.Now()))
 	config, err := cert.LoadKubeconfig(n.options().Kubeconfig)
 	require.NoError(n, err)
 	api, err := rest.HTTPClientFor(config)

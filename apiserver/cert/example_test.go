@@ -31,7 +31,7 @@ func ExampleNewClient() {
 	}
 	defer os.RemoveAll(dir)
 	bootstrap := filepath.Join(dir, "bootstrap-kubelet.conf")
-	if err := os.WriteFile(bootstrap, cluster.Bootstrap(), 0o600); err != nil {
+	if err := os.WriteFile(bootstrap, cluster.BootstrapKubeconfig(), 0o600); err != nil {
 		panic(err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -79,7 +79,7 @@ func ExampleBootstrap() {
 	}
 	defer os.RemoveAll(dir)
 	kubeconfig, bootstrap := filepath.Join(dir, "kubelet.conf"), filepath.Join(dir, "bootstrap-kubelet.conf")
-	if err := os.WriteFile(bootstrap, cluster.Bootstrap(), 0o600); err != nil {
+	if err := os.WriteFile(bootstrap, cluster.BootstrapKubeconfig(), 0o600); err != nil {
 		panic(err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

@@ -45,7 +45,7 @@ func TestHostileKubeconfigs(t *testing.T) {
 		_, err := cert.LoadKubeconfig(path("file"))
 		if test.want == "" {
 			require.NoError(t, err, name)
-			require.ErrorContains(t, kubeconfig.Usable(path("file"), time.Now()), "kubeconfig "+path("file")+": it has no client certificate")
+			require.ErrorContains(t, kubeconfig.CheckUsable(path("file"), time.Now()), "kubeconfig "+path("file")+": it has no client certificate")
 			continue
 		}
 		require.ErrorContains(t, err, "kubeconfig", name)
@@ -81,6 +81,6 @@ func FuzzKubeconfig(f *testing.F) {
 			require.Less(t, len(err.Error()), 1000)
 			require.NotContains(t, err.Error(), "\n")
 		}
-		require.Error(t, kubeconfig.Usable(path, time.Now()), "no text has a certificate that fits a key")
+		require.Error(t, kubeconfig.CheckUsable(path, time.Now()), "no text has a certificate that fits a key")
 	})
 }

@@ -28,11 +28,11 @@ type Hooks struct {
 
 // Status is what is known about a certificate.
 type Status struct {
-	Leaf     *x509.Certificate // nil: there is none
-	Deadline time.Time         // when it is to be replaced; zero: there is none
-	Doing    string            // what is waited for, in words
-	Failures int               // of requests, in a row
-	Err      error             // of the last of these; nil: there were none
+	Leaf             *x509.Certificate // nil: there is none
+	RotationDeadline time.Time         // when it is to be replaced; zero: there is none
+	Reason           string            // what is waited for, in words
+	Failures         int               // of requests, in a row
+	Err              error             // of the last of these; nil: there were none
 }
 
 // common is what each way to a certificate needs.
@@ -102,9 +102,9 @@ func (r *rotation) current() *tls.Certificate {
 func (r *rotation) status() Status {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := Status{Leaf: r.state.Leaf, Doing: r.doing, Failures: r.state.Failures, Err: r.err}
+	s := Status{Leaf: r.state.Leaf, Reason: r.doing, Failures: r.state.Failures, Err: r.err}
 	if s.Leaf != nil {
-		s.Deadline = certrequest.Deadline(s.Leaf.NotBefore, s.Leaf.NotAfter, r.state.Random)
+		s.RotationDeadline = certrequest.RotationDeadline(s.Leaf.NotBefore, s.Leaf.NotAfter, r.state.Random)
 	}
 	return s
 }
@@ -114,7 +114,7 @@ func (r *rotation) use(pair *tls.Certificate, force bool) (old *x509.Certificate
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	old = r.state.Leaf
-	r.pair, r.state.Leaf, r.state.Force, r.state.Random = pair, pair.Leaf, force, r.common.random()
+	r.pair, r.state.Leaf, r.state.IsBootstrap, r.state.Random = pair, pair.Leaf, force, r.common.random()
 	return old
 }
 
@@ -165,15 +165,15 @@ func (r *rotation) run(ctx context.Context) error {
 	for {
 		action := r.step()
 		wake := action.Wake
-		switch action.Do {
+		switch action.Verb {
 		case certrequest.Request:
-			under = r.begin(ctx, action.Why)
+			under = r.begin(ctx, action.Reason)
 			done = under.done
 			continue
 		case certrequest.Cancel:
 			under.cancel()
 			<-under.done // its calls end with its context
-			r.finish(under, action.Why)
+			r.finish(under, action.Reason)
 			under, done = nil, nil
 			continue
 		case certrequest.Wait:
@@ -214,7 +214,7 @@ func (r *rotation) step() certrequest.Action {
 	}
 	action := certrequest.Step(r.state, now)
 	action.Wake = sleep.Earlier(action.Wake, now.Add(r.period))
-	r.doing = action.Why
+	r.doing = action.Reason
 	return action
 }
 
@@ -229,8 +229,8 @@ func (r *rotation) idle() bool {
 func (r *rotation) begin(ctx context.Context, why string) *attempt {
 	r.mu.Lock()
 	now, template := r.common.now(), *r.state.Template
-	r.state.Pending, r.state.Asked = &certrequest.Pending{For: template, Since: now}, &template
-	r.state.Requests = certrequest.AddTime(r.state.Requests, now)
+	r.state.Pending, r.state.LastTemplate = &certrequest.Pending{Template: template, Since: now}, &template
+	r.state.RequestTimes = certrequest.AppendRequestTime(r.state.RequestTimes, now)
 	r.mu.Unlock()
 	r.common.log.Info("certificate requested", "certificate", r.common.name, "why", why)
 	ctx, cancel := context.WithTimeout(ctx, certrequest.Timeout+time.Minute) // Step ends it before
@@ -245,7 +245,7 @@ func (r *rotation) begin(ctx context.Context, why string) *attempt {
 
 // request has a new key certified, and stores both.
 func (r *rotation) request(ctx context.Context, template certrequest.Template) (*tls.Certificate, error) {
-	if err := r.common.store.Writable(); err != nil {
+	if err := r.common.store.CheckWritable(); err != nil {
 		return nil, err
 	}
 	key, keyPEM, err := certstore.NewKey()
@@ -277,7 +277,7 @@ func (r *rotation) request(ctx context.Context, template certrequest.Template) (
 func (r *rotation) finish(a *attempt, why string) {
 	r.mu.Lock()
 	now := r.common.now()
-	outdated := r.state.Template != nil && !r.state.Template.Equal(r.state.Pending.For)
+	outdated := r.state.Template != nil && !r.state.Template.Equal(r.state.Pending.Template)
 	r.state.Pending = nil
 	err := a.err
 	if why != "" && err != nil {
@@ -285,15 +285,15 @@ func (r *rotation) finish(a *attempt, why string) {
 	}
 	switch {
 	case err == nil:
-		r.state.Failures, r.state.Refused, r.err = 0, false, nil
+		r.state.Failures, r.state.LastRefused, r.err = 0, false, nil
 	case why != "" && outdated:
 		r.mu.Unlock()
 		r.common.log.Info("certificate signing request given up", "certificate", r.common.name, "why", why)
 		return
 	default:
-		_, r.state.Refused = errors.AsType[*RefusedError](err)
+		_, r.state.LastRefused = errors.AsType[*RefusedError](err)
 		r.state.Failures++
-		r.state.Failed, r.err = now, err
+		r.state.FailedAt, r.err = now, err
 	}
 	r.mu.Unlock()
 	if err != nil {

@@ -80,7 +80,7 @@ func (s *Serving) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	if pair := s.rotation.current(); pair != nil {
 		return pair, nil
 	}
-	return nil, fmt.Errorf("serve this node: %w that is valid: %s", certstore.ErrNoCertificate, s.rotation.status().Doing)
+	return nil, fmt.Errorf("serve this node: %w that is valid: %s", certstore.ErrNoCertificate, s.rotation.status().Reason)
 }
 
 // Current returns the certificate, or nil if there is none that is valid.

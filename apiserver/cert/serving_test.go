@@ -43,7 +43,7 @@ func (a *addresses) set(ips ...string) {
 // serving makes a Serving of node n1, with a client certificate that is valid for a year.
 func (s *scene) serving(a *addresses) *cert.Serving {
 	s.Helper()
-	certPEM, keyPEM, err := s.CA().Client("system:node:n1", time.Now(), time.Now().AddDate(1, 0, 0))
+	certPEM, keyPEM, err := s.CA().ClientCertificate("system:node:n1", time.Now(), time.Now().AddDate(1, 0, 0))
 	require.NoError(s, err)
 	config := &rest.Config{
 		Host: certtest.Host, Dial: s.Dial,
@@ -94,7 +94,7 @@ func TestServing(t *testing.T) {
 
 // A request for addresses that the node does not have any more is given up; one whose addresses come and go is not made each time.
 func TestServingOfMovingAddresses(t *testing.T) {
-	play(t, certtest.Options{Decide: func(*certificatesv1.CertificateSigningRequest) certtest.Verdict { return certtest.Leave }}, func(s *scene) {
+	play(t, certtest.Options{Decide: func(*certificatesv1.CertificateSigningRequest) certtest.Verdict { return certtest.Postpone }}, func(s *scene) {
 		a := &addresses{}
 		a.set("10.0.0.1")
 		serving := s.serving(a)
@@ -104,14 +104,14 @@ func TestServingOfMovingAddresses(t *testing.T) {
 		a.set("10.0.0.2")
 		time.Sleep(1100 * time.Millisecond)
 		require.Len(t, s.requests(), 2)
-		s.Sign()
+		s.DecidePending()
 		s.SetDecide(nil)
-		s.Sign()
+		s.DecidePending()
 		time.Sleep(time.Second)
 		require.Equal(t, "10.0.0.2", serving.Current().Leaf.IPAddresses[0].String())
 		assert.Empty(t, s.failed(), "who moves has not failed")
 
-		s.SetDecide(func(*certificatesv1.CertificateSigningRequest) certtest.Verdict { return certtest.Leave })
+		s.SetDecide(func(*certificatesv1.CertificateSigningRequest) certtest.Verdict { return certtest.Postpone })
 		for i := range 600 {
 			a.set([]string{"10.0.0.3", "10.0.0.4"}[i%2])
 			time.Sleep(time.Second)

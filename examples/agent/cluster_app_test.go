@@ -132,7 +132,7 @@ func (a *app) token(volume string) string {
 // review asks the API server who somebody with that token is.
 func (a *app) review(token string) (authenticationv1.UserInfo, error) {
 	review := authenticationv1.SelfSubjectReview{TypeMeta: metav1.TypeMeta{APIVersion: "authentication.k8s.io/v1", Kind: "SelfSubjectReview"}}
-	client := a.Bearer(token)
+	client := a.TokenClient(token)
 	defer client.Close()
 	err := client.Do(within(a.t, 10*time.Second), http.MethodPost, "/apis/authentication.k8s.io/v1/selfsubjectreviews", review, &review)
 	return review.Status.UserInfo, err
@@ -201,7 +201,7 @@ func (a *app) dies() {
 	for _, token := range tokens {
 		exetest.Eventually(a.t, timeout, func() error { // the API server remembers for 10 s whom it has let in
 			_, err := a.review(token)
-			if controlplane.Code(err) == http.StatusUnauthorized {
+			if controlplane.StatusCode(err) == http.StatusUnauthorized {
 				return nil
 			}
 			return fmt.Errorf("the token of a deleted pod: %w", err)

@@ -117,7 +117,7 @@ func (m *member) restrictedLabels() {
 		node.Name, node.Labels = "labeled", map[string]string{label: "x"}
 		err := client.Do(within(m.t, timeout), http.MethodPost, "/api/v1/nodes?dryRun=All", node, nil)
 		if err != nil {
-			require.Equal(m.t, http.StatusForbidden, controlplane.Code(err), label)
+			require.Equal(m.t, http.StatusForbidden, controlplane.StatusCode(err), label)
 			require.ErrorContains(m.t, err, label)
 		}
 		agent := newProcesses(m.t).start(map[string]any{"nodeName": "labeled", "objectsDir": "", "kubeconfig": kubeconfig, "nodeLabels": node.Labels})

@@ -60,7 +60,7 @@ func needCluster(t *testing.T) {
 
 // enter starts a control plane and an agent on the node.
 func (n *node) enter(t *testing.T, config map[string]any, proxied bool) *member {
-	bin := controlplane.Programs(t, controlplane.Kubectl)
+	bin := controlplane.RequirePrograms(t, controlplane.Kubectl)
 	m := &member{
 		node: n, Plane: controlplane.Start(t, controlplane.Options{ControllerManager: true, Scheduler: true}),
 		kubectl: filepath.Join(bin, controlplane.Kubectl), config: config,
@@ -91,7 +91,7 @@ func (m *member) stand(t *testing.T) {
 	require.NoError(t, err)
 	client, err := m.ClientCertificate("system:node:n1", "system:nodes")
 	require.NoError(t, err)
-	m.proxy = faultproxy.Start(t, faultproxy.Options{Target: m.URL(), Roots: m.Roots(), Server: server, Client: client})
+	m.proxy = faultproxy.Start(t, faultproxy.Options{Target: m.URL(), Roots: m.RootPool(), Server: server, Client: client})
 	m.config["kubeconfig"], err = m.KubeconfigAt(m.proxy.URL(), "system:node:n1", "system:nodes")
 	require.NoError(t, err)
 }

@@ -43,7 +43,7 @@ func startKubelet(t *testing.T, fields map[string]any, flags ...string) (root st
 // startKubeletOn starts a kubelet named n2 on the containerd of l, and returns its root directory.
 func startKubeletOn(t *testing.T, l *lab.Lab, fields map[string]any, flags ...string) (root string) {
 	t.Helper()
-	binary := filepath.Join(controlplane.Programs(t, "kubelet"), "kubelet")
+	binary := filepath.Join(controlplane.RequirePrograms(t, "kubelet"), "kubelet")
 	dir, port := t.TempDir(), exetest.FreePort(t)
 	config := map[string]any{
 		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration", "containerRuntimeEndpoint": l.Endpoint(),

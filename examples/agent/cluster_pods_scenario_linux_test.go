@@ -110,7 +110,7 @@ func (a *actor) execute(words []string, step string) error {
 			`{"kind":"DeleteOptions","apiVersion":"v1","gracePeriodSeconds":%s}`, words[2]), nil)
 	case "namespace": // creates the namespace, if the scenario has the file "namespace"
 		err := createNamespace(a.member, a.s.name)
-		if controlplane.Code(err) == http.StatusConflict { // the other node was faster
+		if controlplane.StatusCode(err) == http.StatusConflict { // the other node was faster
 			err = nil
 		}
 		return err

@@ -47,7 +47,7 @@ func newCluster(t *testing.T) *cluster {
 	n := newNode(t)
 	require.NoError(t, n.lab.Import(t.Context(), append(parts(), controlplane.Kubectl)...))
 	// The bridge of the lab has an address that others reach, as soon as there is a pod on it.
-	c := &cluster{node: n, Cluster: controlplane.Kubeadm(t, "n1", n.lab.Subnet().Addr().Next())}
+	c := &cluster{node: n, Cluster: controlplane.PrepareKubeadm(t, "n1", n.lab.Subnet().Addr().Next())}
 	c.kubeconfig = filepath.Join(c.Root, "etc", "kubernetes", "kubelet.conf") // what kubeadm gives to a kubelet
 	n.manifests.Write("first.yaml", podYAML("first", sleeper))
 	c.restart()
@@ -74,7 +74,7 @@ func (c *cluster) restart() {
 
 func (c *cluster) awaitReady() {
 	c.t.Helper()
-	exetest.Eventually(c.t, clusterTimeout, func() error { return c.Admin().Ready(within(c.t, 10*time.Second)) })
+	exetest.Eventually(c.t, clusterTimeout, func() error { return c.Admin().CheckReady(within(c.t, 10*time.Second)) })
 }
 
 // awaitParts waits until the last that the agent said of each part is that it is ready.

@@ -76,7 +76,7 @@ func (m *member) takes(pod, container string, while time.Duration) time.Duration
 // A metrics-server reads this node as it reads any other, by the port and the address in the node's status, which is in the certificate
 // that the cluster has issued, and with no more rights than its role has, and kubectl top shows what node, pod and containers take.
 func TestClusterTop(t *testing.T) {
-	controlplane.Programs(t, controlplane.MetricsServer)
+	controlplane.RequirePrograms(t, controlplane.MetricsServer)
 	m := newMember(t, map[string]any{"serverTLSBootstrap": true})
 	m.apply(topPod)
 	m.do("wait", "--for=condition=ready", "pod/top", "--timeout=30s")

@@ -239,7 +239,7 @@ func longRequests(b *besieged) {
 // relist has the agent list all objects again.
 func relist(b *besieged) {
 	b.Compact()
-	b.CutAll()
+	b.DisconnectAll()
 	pause(b, 10*time.Second)
 }
 

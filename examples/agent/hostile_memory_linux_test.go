@@ -144,7 +144,7 @@ func (b *besieged) serveAPI(t *testing.T) string {
 		}
 		forward.ServeHTTP(w, r)
 	}))
-	t.Cleanup(func() { b.CutAll(); front.CloseClientConnections(); front.Close() })
+	t.Cleanup(func() { b.DisconnectAll(); front.CloseClientConnections(); front.Close() })
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	require.NoError(t, os.WriteFile(file, fmt.Appendf(nil, `apiVersion: v1
 kind: Config

@@ -182,7 +182,7 @@ func TestBadCredentials(t *testing.T) {
 		return before + fmt.Sprintf("certificate-authority: %q", path) + after
 	}
 	signed := func(user string, from, to time.Time) string {
-		cert, key, err := ca.Client(user, from, to)
+		cert, key, err := ca.ClientCertificate(user, from, to)
 		require.NoError(t, err)
 		path := filepath.Join(t.TempDir(), "client.pem")
 		require.NoError(t, os.WriteFile(path, append(cert, key...), 0o600))

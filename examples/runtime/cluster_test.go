@@ -86,7 +86,7 @@ func TestIntegrationKubeletInCluster(t *testing.T) {
 	})
 	require.NoError(t, admin.Do(ctx, http.MethodDelete, path, nil, nil))
 	exetest.Eventually(t, time.Minute, func() error {
-		if err := admin.Do(ctx, http.MethodGet, path, nil, nil); controlplane.Code(err) != http.StatusNotFound {
+		if err := admin.Do(ctx, http.MethodGet, path, nil, nil); controlplane.StatusCode(err) != http.StatusNotFound {
 			return fmt.Errorf("the pod is still there: %w", err)
 		}
 		return nil

@@ -32,7 +32,7 @@ func newCluster(t *testing.T) *cluster {
 	if os.Getenv(controlplane.RequiredEnv) != "required" {
 		t.Skipf("programs that take long to build: `make cluster`, which sets %s", controlplane.RequiredEnv)
 	}
-	bin := controlplane.Programs(t, controlplane.Kubectl)
+	bin := controlplane.RequirePrograms(t, controlplane.Kubectl)
 	plane := controlplane.Start(t, controlplane.Options{ControllerManager: true, Scheduler: true})
 	admin, err := plane.Kubeconfig("tester", "system:masters")
 	require.NoError(t, err)

@@ -115,12 +115,12 @@ func controlPlaneStatus(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	admin, err := s.AdminConfig()
+	admin, err := s.AdminKubeconfig()
 	if err != nil {
 		return err
 	}
 	state := "ready"
-	if err := s.Admin().Ready(ctx); err != nil {
+	if err := s.Admin().CheckReady(ctx); err != nil {
 		state = err.Error()
 	}
 	out := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
@@ -141,7 +141,7 @@ func nodeConfig(dir, name string) error {
 	if err != nil {
 		return err
 	}
-	path, err := s.NodeConfig(name)
+	path, err := s.NodeKubeconfig(name)
 	if err == nil {
 		fmt.Println(path)
 	}

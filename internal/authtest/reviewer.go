@@ -35,8 +35,8 @@ type Reviewer struct {
 	next   time.Time // when the next review begins, with a pace
 }
 
-// Know makes a token that of a user.
-func (r *Reviewer) Know(token string, user authenticationv1.UserInfo) {
+// AddToken makes a token that of a user.
+func (r *Reviewer) AddToken(token string, user authenticationv1.UserInfo) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.tokens == nil {
@@ -45,8 +45,8 @@ func (r *Reviewer) Know(token string, user authenticationv1.UserInfo) {
 	r.tokens[token] = user
 }
 
-// Forget makes a token that of nobody.
-func (r *Reviewer) Forget(token string) {
+// RemoveToken makes a token that of nobody.
+func (r *Reviewer) RemoveToken(token string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.tokens, token)
@@ -62,36 +62,36 @@ func (r *Reviewer) Allow(user string, rules ...string) {
 	r.rules[user] = rules
 }
 
-// Fail makes reviews fail from now on; nil ends that.
-func (r *Reviewer) Fail(err error) {
+// SetError makes reviews fail from now on; nil ends that.
+func (r *Reviewer) SetError(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.err = err
 }
 
-// Hang makes reviews wait until their contexts end, as an API server does that does not answer.
-func (r *Reviewer) Hang(hang bool) {
+// SetHang makes reviews wait until their contexts end, as an API server does that does not answer.
+func (r *Reviewer) SetHang(hang bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.hang = hang
 }
 
-// HangTokens is Hang for reviews of tokens alone.
-func (r *Reviewer) HangTokens(hang bool) {
+// SetHangTokens is Hang for reviews of tokens alone.
+func (r *Reviewer) SetHangTokens(hang bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.deaf = hang
 }
 
-// Pace has reviews answered one after the other, each after a time, as those of a client with a budget of requests; zero ends that.
-func (r *Reviewer) Pace(each time.Duration) {
+// SetPace has reviews answered one after the other, each after a time, as those of a client with a budget of requests; zero ends that.
+func (r *Reviewer) SetPace(each time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.pace = each
 }
 
-// Asked returns what was asked since the last call: tokens, and users with verbs and subresources.
-func (r *Reviewer) Asked() []string {
+// TakeReviews returns what was asked since the last call: tokens, and users with verbs and subresources.
+func (r *Reviewer) TakeReviews() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	asked := r.asked

@@ -79,9 +79,9 @@ func RequestName(t Template, public crypto.PublicKey) (string, error) {
 	return "node-csr-" + base64.RawURLEncoding.EncodeToString(sum[:]), nil
 }
 
-// Reusable returns an error if a request that is there is not what another one asks for, made with this key, or its certificate
+// CheckReusable returns an error if a request that is there is not what another one asks for, made with this key, or its certificate
 // has expired.
-func Reusable(there, wanted *certificatesv1.CertificateSigningRequest, public crypto.PublicKey, now time.Time) error {
+func CheckReusable(there, wanted *certificatesv1.CertificateSigningRequest, public crypto.PublicKey, now time.Time) error {
 	have, err := parseRequest(there.Spec.Request)
 	if err != nil {
 		return fmt.Errorf("request %s: %w", there.Name, err)

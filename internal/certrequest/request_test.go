@@ -118,7 +118,7 @@ func TestReusable(t *testing.T) {
 		"request node-csr-1: its certificate has expired at 2026-01-02T03:04:05Z":                                              issued,
 		"request node-csr-1: it has no block CERTIFICATE REQUEST of PEM":                                                       broken,
 	} {
-		err := certrequest.Reusable(r, wanted, key.Public(), start().Add(2))
+		err := certrequest.CheckReusable(r, wanted, key.Public(), start().Add(2))
 		if want == "" {
 			require.NoError(t, err)
 		} else {

@@ -37,31 +37,31 @@ func RetryDelay(failures int, random float64) time.Duration {
 	return backoff.Jitter(policy.After(failures), 1, 1.1, random)
 }
 
-// Deadline returns when a certificate is to be replaced: after 70 to 90 % of the time for which it is valid. random is in
+// RotationDeadline returns when a certificate is to be replaced: after 70 to 90 % of the time for which it is valid. random is in
 // [0,1) and decides, so that the nodes of a cluster that was set up at once do not come all at once.
-func Deadline(notBefore, notAfter time.Time, random float64) time.Time {
+func RotationDeadline(notBefore, notAfter time.Time, random float64) time.Time {
 	total := notAfter.Sub(notBefore)
 	return notBefore.Add(total + time.Duration(random*0.2*float64(total)) - time.Duration(float64(total)*0.3))
 }
 
 // Pending is a request that was made and not answered.
 type Pending struct {
-	For   Template
-	Since time.Time
+	Template Template
+	Since    time.Time
 }
 
 // State is what [Step] decides by.
 type State struct {
-	Leaf     *x509.Certificate // of the current certificate; nil: there is none
-	Random   float64           // for the deadline of Leaf; in [0,1)
-	Force    bool              // Leaf is not the node's own, but one that it was given to begin with
-	Template *Template         // what the certificate has to be for; nil: that is not known yet
-	Pending  *Pending          // nil: no request is under way
-	Asked    *Template         // what the last request was for; nil: there was none
-	Requests []time.Time       // when requests were made, the last one at the end; five are enough
-	Failures int               // of requests, in a row
-	Refused  bool              // the last of these was denied, or the signer has failed for good
-	Failed   time.Time         // when the last of these failed
+	Leaf         *x509.Certificate // of the current certificate; nil: there is none
+	Random       float64           // for the deadline of Leaf; in [0,1)
+	IsBootstrap  bool              // Leaf is not the node's own, but one that it was given to begin with
+	Template     *Template         // what the certificate has to be for; nil: that is not known yet
+	Pending      *Pending          // nil: no request is under way
+	LastTemplate *Template         // what the last request was for; nil: there was none
+	RequestTimes []time.Time       // when requests were made, the last one at the end; five are enough
+	Failures     int               // of requests, in a row
+	LastRefused  bool              // the last of these was denied, or the signer has failed for good
+	FailedAt     time.Time         // when the last of these failed
 }
 
 // Verb is what is to be done.
@@ -76,9 +76,9 @@ const (
 
 // Action is an answer of [Step].
 type Action struct {
-	Do   Verb
-	Why  string    // for a log line
-	Wake time.Time // when to ask again, at the latest; zero: at once
+	Verb   Verb
+	Reason string    // for a log line
+	Wake   time.Time // when to ask again, at the latest; zero: at once
 }
 
 // Step decides what is to be done now about a certificate. It is pure. What it is asked for a second time, with the same
@@ -88,17 +88,17 @@ func Step(s State, now time.Time) Action {
 		return s.await(now)
 	}
 	if s.Template == nil {
-		return Action{Do: Wait, Why: "there is nothing to request a certificate for yet", Wake: now.Add(PollInterval)}
+		return Action{Verb: Wait, Reason: "there is nothing to request a certificate for yet", Wake: now.Add(PollInterval)}
 	}
 	why, due := s.reason(now)
 	wake := sleep.Earlier(due, now.Add(MaxSleep))
 	if due.After(now) {
-		return Action{Do: Wait, Why: why, Wake: wake}
+		return Action{Verb: Wait, Reason: why, Wake: wake}
 	}
 	if at := s.earliest(now); at.After(now) {
-		return Action{Do: Wait, Why: why + ", after a pause", Wake: sleep.Earlier(at, now.Add(MaxSleep))}
+		return Action{Verb: Wait, Reason: why + ", after a pause", Wake: sleep.Earlier(at, now.Add(MaxSleep))}
 	}
-	return Action{Do: Request, Why: why}
+	return Action{Verb: Request, Reason: why}
 }
 
 // await decides about a request that is under way. One that is for something else than what is wanted now, and not had, is
@@ -106,11 +106,11 @@ func Step(s State, now time.Time) Action {
 func (s *State) await(now time.Time) Action {
 	switch end := s.Pending.Since.Add(Timeout); {
 	case !now.Before(end):
-		return Action{Do: Cancel, Why: fmt.Sprintf("it was not signed within %v", Timeout)}
-	case s.Template != nil && !s.Template.Equal(s.Pending.For) && s.lacks() != "":
-		return Action{Do: Cancel, Why: "it is for something else than what is wanted now"}
+		return Action{Verb: Cancel, Reason: fmt.Sprintf("it was not signed within %v", Timeout)}
+	case s.Template != nil && !s.Template.Equal(s.Pending.Template) && s.lacks() != "":
+		return Action{Verb: Cancel, Reason: "it is for something else than what is wanted now"}
 	default:
-		return Action{Do: Wait, Why: "a request is under way", Wake: sleep.Earlier(end, now.Add(MaxSleep))}
+		return Action{Verb: Wait, Reason: "a request is under way", Wake: sleep.Earlier(end, now.Add(MaxSleep))}
 	}
 }
 
@@ -130,22 +130,22 @@ func (s *State) reason(now time.Time) (string, time.Time) {
 	if why := s.lacks(); why != "" {
 		return why, now
 	}
-	if s.Force {
+	if s.IsBootstrap {
 		return "the certificate is one to begin with", now
 	}
 	if now.After(s.Leaf.NotAfter) {
 		return "the certificate has expired", now
 	}
-	return "the certificate is to be replaced in time", Deadline(s.Leaf.NotBefore, s.Leaf.NotAfter, s.Random)
+	return "the certificate is to be replaced in time", RotationDeadline(s.Leaf.NotBefore, s.Leaf.NotAfter, s.Random)
 }
 
 // earliest returns from when on a request may be made, if there is a reason to.
 func (s *State) earliest(now time.Time) (at time.Time) {
 	last := func(i int) time.Time { // the i-th from the end, unless the clock says that it is yet to come
-		if i > len(s.Requests) || s.Requests[len(s.Requests)-i].After(now) {
+		if i > len(s.RequestTimes) || s.RequestTimes[len(s.RequestTimes)-i].After(now) {
 			return time.Time{}
 		}
-		return s.Requests[len(s.Requests)-i]
+		return s.RequestTimes[len(s.RequestTimes)-i]
 	}
 	later := func(than time.Time, d time.Duration) {
 		if !than.IsZero() && than.Add(d).After(at) {
@@ -153,20 +153,20 @@ func (s *State) earliest(now time.Time) (at time.Time) {
 		}
 	}
 	later(last(maxRequests), MinInterval)
-	if s.Failures > 0 && !s.Failed.After(now) {
-		later(s.Failed, RetryDelay(s.Failures, s.Random))
-		if s.Refused {
-			later(s.Failed, MinInterval)
+	if s.Failures > 0 && !s.FailedAt.After(now) {
+		later(s.FailedAt, RetryDelay(s.Failures, s.Random))
+		if s.LastRefused {
+			later(s.FailedAt, MinInterval)
 		}
 	}
-	if s.Failures == 0 && s.Asked != nil && s.Template.Equal(*s.Asked) {
+	if s.Failures == 0 && s.LastTemplate != nil && s.Template.Equal(*s.LastTemplate) {
 		later(last(1), MinInterval)
 	}
 	return at
 }
 
-// AddTime returns the times of requests with one more, and without those that nobody will ask for.
-func AddTime(requests []time.Time, now time.Time) []time.Time {
+// AppendRequestTime returns the times of requests with one more, and without those that nobody will ask for.
+func AppendRequestTime(requests []time.Time, now time.Time) []time.Time {
 	requests = append(slices.Clone(requests), now)
 	return requests[max(0, len(requests)-maxRequests):]
 }

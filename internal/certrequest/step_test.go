@@ -28,10 +28,10 @@ func leaf(valid time.Duration) *x509.Certificate {
 
 func TestDeadline(t *testing.T) {
 	end := start().Add(100 * time.Hour)
-	assert.Equal(t, start().Add(70*time.Hour), certrequest.Deadline(start(), end, 0))
-	assert.Equal(t, start().Add(80*time.Hour), certrequest.Deadline(start(), end, 0.5))
-	assert.True(t, certrequest.Deadline(start(), end, 0.999999).Before(start().Add(90*time.Hour)))
-	assert.Equal(t, start(), certrequest.Deadline(start(), start(), 0.5), "a certificate that is never valid")
+	assert.Equal(t, start().Add(70*time.Hour), certrequest.RotationDeadline(start(), end, 0))
+	assert.Equal(t, start().Add(80*time.Hour), certrequest.RotationDeadline(start(), end, 0.5))
+	assert.True(t, certrequest.RotationDeadline(start(), end, 0.999999).Before(start().Add(90*time.Hour)))
+	assert.Equal(t, start(), certrequest.RotationDeadline(start(), start(), 0.5), "a certificate that is never valid")
 }
 
 // What is done next, case by case.
@@ -53,52 +53,52 @@ func TestStep(t *testing.T) {
 		"due later":          {certrequest.State{Template: &n1, Leaf: leaf(100 * time.Hour), Random: 0.5}, hours(70), certrequest.Wait, "the certificate is to be replaced in time", 10 * time.Second},
 		"expired":            {certrequest.State{Template: &n1, Leaf: leaf(time.Hour)}, hours(2), certrequest.Request, "the certificate has expired", 0},
 		"of another node":    {certrequest.State{Template: &n2, Leaf: leaf(time.Hour)}, hours(0), certrequest.Request, `the certificate lacks common name "system:node:n2", not "system:node:n1"`, 0},
-		"one to begin with":  {certrequest.State{Template: &n1, Leaf: leaf(time.Hour), Force: true}, hours(0), certrequest.Request, "the certificate is one to begin with", 0},
+		"one to begin with":  {certrequest.State{Template: &n1, Leaf: leaf(time.Hour), IsBootstrap: true}, hours(0), certrequest.Request, "the certificate is one to begin with", 0},
 		"the clock was set back": {
-			certrequest.State{Template: &n1, Leaf: leaf(100 * time.Hour), Asked: &n1, Requests: []time.Time{hours(0)}}, hours(-24), certrequest.Wait, "the certificate is to be replaced in time", 10 * time.Second,
+			certrequest.State{Template: &n1, Leaf: leaf(100 * time.Hour), LastTemplate: &n1, RequestTimes: []time.Time{hours(0)}}, hours(-24), certrequest.Wait, "the certificate is to be replaced in time", 10 * time.Second,
 		},
 		"the clock was set back after a failure": {
-			certrequest.State{Template: &n1, Asked: &n1, Requests: []time.Time{hours(0)}, Failures: 9, Failed: hours(0)}, hours(-24), certrequest.Request, "there is no certificate", 0,
+			certrequest.State{Template: &n1, LastTemplate: &n1, RequestTimes: []time.Time{hours(0)}, Failures: 9, FailedAt: hours(0)}, hours(-24), certrequest.Request, "there is no certificate", 0,
 		},
-		"under way": {certrequest.State{Template: &n1, Pending: &certrequest.Pending{For: n1, Since: hours(0)}}, hours(0.1), certrequest.Wait, "a request is under way", 10 * time.Second},
+		"under way": {certrequest.State{Template: &n1, Pending: &certrequest.Pending{Template: n1, Since: hours(0)}}, hours(0.1), certrequest.Wait, "a request is under way", 10 * time.Second},
 		"under way for too long": {
-			certrequest.State{Template: &n1, Pending: &certrequest.Pending{For: n1, Since: hours(0)}}, hours(0.26), certrequest.Cancel, "it was not signed within 15m0s", 0,
+			certrequest.State{Template: &n1, Pending: &certrequest.Pending{Template: n1, Since: hours(0)}}, hours(0.26), certrequest.Cancel, "it was not signed within 15m0s", 0,
 		},
 		"under way just long enough": {
-			certrequest.State{Template: &n1, Pending: &certrequest.Pending{For: n1, Since: hours(0)}}, hours(0.25), certrequest.Cancel, "it was not signed within 15m0s", 0,
+			certrequest.State{Template: &n1, Pending: &certrequest.Pending{Template: n1, Since: hours(0)}}, hours(0.25), certrequest.Cancel, "it was not signed within 15m0s", 0,
 		},
 		"under way for another": {
-			certrequest.State{Template: &n2, Pending: &certrequest.Pending{For: n1, Since: hours(0)}}, hours(0.1), certrequest.Cancel, "it is for something else than what is wanted now", 0,
+			certrequest.State{Template: &n2, Pending: &certrequest.Pending{Template: n1, Since: hours(0)}}, hours(0.1), certrequest.Cancel, "it is for something else than what is wanted now", 0,
 		},
 		"under way for another, but the one there is will do": {
-			certrequest.State{Template: &n1, Leaf: leaf(time.Hour), Pending: &certrequest.Pending{For: n2, Since: hours(0)}}, hours(0.1), certrequest.Wait, "a request is under way", 10 * time.Second,
+			certrequest.State{Template: &n1, Leaf: leaf(time.Hour), Pending: &certrequest.Pending{Template: n2, Since: hours(0)}}, hours(0.1), certrequest.Wait, "a request is under way", 10 * time.Second,
 		},
-		"under way, and nothing wanted": {certrequest.State{Pending: &certrequest.Pending{For: n1, Since: hours(0)}}, hours(0.1), certrequest.Wait, "a request is under way", 10 * time.Second},
+		"under way, and nothing wanted": {certrequest.State{Pending: &certrequest.Pending{Template: n1, Since: hours(0)}}, hours(0.1), certrequest.Wait, "a request is under way", 10 * time.Second},
 		"issued, and due at once": {
-			certrequest.State{Template: &n1, Leaf: leaf(time.Second), Asked: &n1, Requests: []time.Time{hours(0)}},
+			certrequest.State{Template: &n1, Leaf: leaf(time.Second), LastTemplate: &n1, RequestTimes: []time.Time{hours(0)}},
 			hours(0).Add(50 * time.Second), certrequest.Wait, "the certificate has expired, after a pause", 10 * time.Second,
 		},
 		"issued, and due for a minute": {
-			certrequest.State{Template: &n1, Leaf: leaf(time.Second), Asked: &n1, Requests: []time.Time{hours(0)}}, hours(0).Add(time.Minute), certrequest.Request, "the certificate has expired", 0,
+			certrequest.State{Template: &n1, Leaf: leaf(time.Second), LastTemplate: &n1, RequestTimes: []time.Time{hours(0)}}, hours(0).Add(time.Minute), certrequest.Request, "the certificate has expired", 0,
 		},
 		"another one is wanted": {
-			certrequest.State{Template: &n2, Leaf: leaf(time.Hour), Asked: &n1, Requests: []time.Time{hours(0)}},
+			certrequest.State{Template: &n2, Leaf: leaf(time.Hour), LastTemplate: &n1, RequestTimes: []time.Time{hours(0)}},
 			hours(0).Add(time.Second), certrequest.Request,
 			`the certificate lacks common name "system:node:n2", not "system:node:n1"`, 0,
 		},
 		"failed": {
-			certrequest.State{Template: &n1, Asked: &n1, Requests: []time.Time{hours(0)}, Failures: 1, Failed: hours(0)},
+			certrequest.State{Template: &n1, LastTemplate: &n1, RequestTimes: []time.Time{hours(0)}, Failures: 1, FailedAt: hours(0)},
 			hours(0).Add(time.Second), certrequest.Wait, "there is no certificate, after a pause", time.Second,
 		},
 		"denied": {
-			certrequest.State{Template: &n1, Asked: &n1, Requests: []time.Time{hours(0)}, Failures: 1, Failed: hours(0), Refused: true},
+			certrequest.State{Template: &n1, LastTemplate: &n1, RequestTimes: []time.Time{hours(0)}, Failures: 1, FailedAt: hours(0), LastRefused: true},
 			hours(0).Add(59 * time.Second), certrequest.Wait, "there is no certificate, after a pause", time.Second,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			action := certrequest.Step(test.state, test.at)
-			assert.Equal(t, test.do, action.Do)
-			assert.Equal(t, test.why, action.Why)
+			assert.Equal(t, test.do, action.Verb)
+			assert.Equal(t, test.why, action.Reason)
 			if test.do == certrequest.Wait {
 				assert.Equal(t, test.wake, action.Wake.Sub(test.at))
 			} else {
@@ -122,18 +122,18 @@ func (m *machine) run(t *testing.T, until time.Time, answer func() (issued *x509
 		require.Less(t, steps, 1_000_000, "a tight loop")
 		action := certrequest.Step(m.state, m.now)
 		require.Equal(t, action, certrequest.Step(m.state, m.now), "it is pure")
-		switch action.Do {
+		switch action.Verb {
 		case certrequest.Wait:
 			require.True(t, action.Wake.After(m.now), action)
 			m.now = action.Wake
 		case certrequest.Request:
 			m.made = append(m.made, m.now)
-			m.state.Asked = m.state.Template
-			m.state.Requests = append(m.state.Requests, m.now)
+			m.state.LastTemplate = m.state.Template
+			m.state.RequestTimes = append(m.state.RequestTimes, m.now)
 			if issued, refused := answer(); issued != nil {
-				m.state.Leaf, m.state.Failures, m.state.Refused = issued, 0, false
+				m.state.Leaf, m.state.Failures, m.state.LastRefused = issued, 0, false
 			} else {
-				m.state.Failures, m.state.Failed, m.state.Refused = m.state.Failures+1, m.now, refused
+				m.state.Failures, m.state.FailedAt, m.state.LastRefused = m.state.Failures+1, m.now, refused
 			}
 		case certrequest.Cancel:
 			t.Fatal("nothing is under way")

@@ -123,7 +123,7 @@ func (s *Store) Update(cert, key []byte) (*tls.Certificate, error) {
 	if err != nil {
 		return nil, fmt.Errorf("store certificate in %s: %w", s.o.Dir, err)
 	}
-	if err := s.Writable(); err != nil {
+	if err := s.CheckWritable(); err != nil {
 		return nil, fmt.Errorf("store certificate: %w", err)
 	}
 	loaded, err := s.update(data)
@@ -133,8 +133,8 @@ func (s *Store) Update(cert, key []byte) (*tls.Certificate, error) {
 	return loaded, nil
 }
 
-// Writable returns an error if something is in the way of an update: a file, where the store has links.
-func (s *Store) Writable() error {
+// CheckWritable returns an error if something is in the way of an update: a file, where the store has links.
+func (s *Store) CheckWritable() error {
 	_, currentErr := isLink(s.CurrentPath())
 	_, updatedErr := isLink(s.updatedPath())
 	return errors.Join(currentErr, updatedErr)

@@ -53,8 +53,8 @@ func NewAuthority(name string) (*Authority, error) {
 // PEM returns the certificate of the authority.
 func (a *Authority) PEM() []byte { return encode("CERTIFICATE", a.cert.Raw) }
 
-// Client makes a client certificate, and returns it with its key, both PEM.
-func (a *Authority) Client(commonName string, notBefore, notAfter time.Time) (certPEM, keyPEM []byte, err error) {
+// ClientCertificate makes a client certificate, and returns it with its key, both PEM.
+func (a *Authority) ClientCertificate(commonName string, notBefore, notAfter time.Time) (certPEM, keyPEM []byte, err error) {
 	return a.issue(&x509.Certificate{
 		Subject: pkix.Name{CommonName: commonName, Organization: []string{"system:nodes"}}, NotBefore: notBefore, NotAfter: notAfter,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
@@ -101,8 +101,8 @@ func (a *Authority) verifies(leaf *x509.Certificate) bool {
 	return err == nil
 }
 
-// Sign decides about the requests that nothing was decided about.
-func (c *Cluster) Sign() {
+// DecidePending decides about the requests that nothing was decided about.
+func (c *Cluster) DecidePending() {
 	c.mu.Lock()
 	decide := c.decide
 	c.mu.Unlock()
@@ -120,7 +120,7 @@ func (c *Cluster) Sign() {
 
 // Decide gives one request what it gets. One that is not there any more gets nothing.
 func (c *Cluster) Decide(name string, verdict Verdict) {
-	if verdict == Leave {
+	if verdict == Postpone {
 		return
 	}
 	_ = apiservertest.Change(c.Server, "", name, func(r *certificatesv1.CertificateSigningRequest) { // it may have been deleted
@@ -133,7 +133,7 @@ func (c *Cluster) Decide(name string, verdict Verdict) {
 			condition.Type, condition.Reason = certificatesv1.CertificateDenied, "Denied"
 		case Fail:
 			condition.Type, condition.Reason = certificatesv1.CertificateFailed, "SignerValidationFailure"
-		case Issue, Leave:
+		case Issue, Postpone:
 			certificate, err := c.certify(r)
 			if err != nil {
 				condition.Type, condition.Reason, condition.Message = certificatesv1.CertificateFailed, "SignerValidationFailure", err.Error()

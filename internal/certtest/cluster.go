@@ -33,10 +33,10 @@ type Verdict string
 
 // What may become of a request.
 const (
-	Issue Verdict = "issue"
-	Deny  Verdict = "deny"
-	Fail  Verdict = "fail"
-	Leave Verdict = "leave" // until Sign is called
+	Issue    Verdict = "issue"
+	Deny     Verdict = "deny"
+	Fail     Verdict = "fail"
+	Postpone Verdict = "leave" // until Sign is called
 )
 
 // Options tune a [Cluster]. The zero value issues all requests for an hour.
@@ -142,11 +142,11 @@ func (c *Cluster) SetDecide(decide func(*certificatesv1.CertificateSigningReques
 	c.decide = decide
 }
 
-// Bootstrap returns a kubeconfig with the token [DefaultToken].
-func (c *Cluster) Bootstrap() []byte { return c.BootstrapWith(DefaultToken) }
+// BootstrapKubeconfig returns a kubeconfig with the token [DefaultToken].
+func (c *Cluster) BootstrapKubeconfig() []byte { return c.TokenKubeconfig(DefaultToken) }
 
-// BootstrapWith returns a kubeconfig with a token.
-func (c *Cluster) BootstrapWith(token string) []byte {
+// TokenKubeconfig returns a kubeconfig with a token.
+func (c *Cluster) TokenKubeconfig(token string) []byte {
 	return c.kubeconfig(&clientcmdapi.AuthInfo{Token: token})
 }
 
@@ -204,7 +204,7 @@ func (c *Cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	c.Server.ServeHTTP(noted, r)
 	if r.Method == http.MethodPost {
-		c.Sign()
+		c.DecidePending()
 	}
 }
 

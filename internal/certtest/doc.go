@@ -8,7 +8,7 @@
 //
 // A [Cluster] is an [apiservertest.Server] behind TLS, on connections in memory: [Cluster.Dial] makes them. Who makes a request is
 // who its certificate, signed by the cluster's authority and valid at the time, is for, or the bearer of the token; anybody else gets 401.
-// What a CertificateSigningRequest gets is decided as soon as it is there, by Options.Decide, or later, in [Cluster.Sign].
+// What a CertificateSigningRequest gets is decided as soon as it is there, by Options.Decide, or later, in [Cluster.DecidePending].
 //
 //	cluster, err := certtest.Start(certtest.Options{TTL: 3 * time.Minute})
 //	defer cluster.Close()

@@ -44,7 +44,7 @@ func (a *Access) Client(user string, groups ...string) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newClient(a.url, &tls.Config{RootCAs: a.Roots(), Certificates: []tls.Certificate{cert}}, ""), nil
+	return newClient(a.url, &tls.Config{RootCAs: a.RootPool(), Certificates: []tls.Certificate{cert}}, ""), nil
 }
 
 // ClientCertificate returns a certificate of that user in these groups, for whoever speaks to the API server itself.
@@ -65,9 +65,9 @@ func (a *Access) ServerCertificate(name string) (tls.Certificate, error) {
 	return tls.X509KeyPair(issued.cert, issued.key)
 }
 
-// Bearer returns a client that says who it is by a token.
-func (a *Access) Bearer(token string) *Client {
-	return newClient(a.url, &tls.Config{RootCAs: a.Roots()}, token)
+// TokenClient returns a client that says who it is by a token.
+func (a *Access) TokenClient(token string) *Client {
+	return newClient(a.url, &tls.Config{RootCAs: a.RootPool()}, token)
 }
 
 // Kubeconfig writes a kubeconfig for a user in these groups, with files of its own for certificates and key, and returns its
@@ -131,8 +131,8 @@ contexts: [{name: context, context: {cluster: cluster, user: user}}]
 current-context: context
 `
 
-// Roots returns what the certificate of the API server is signed by.
-func (a *Access) Roots() *x509.CertPool {
+// RootPool returns what the certificate of the API server is signed by.
+func (a *Access) RootPool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(a.ca.cert)
 	return pool

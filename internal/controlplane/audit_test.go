@@ -40,7 +40,7 @@ func testRequests(t *testing.T, p *controlplane.Plane) {
 	end()
 	require.NoError(t, admin.Watch(ended, configMaps, nil))
 	err = admin.Watch(ctx, "/api/v1/nothing", nil)
-	require.Equal(t, http.StatusNotFound, controlplane.Code(err), "%v", err)
+	require.Equal(t, http.StatusNotFound, controlplane.StatusCode(err), "%v", err)
 
 	requests, err := p.Requests(began)
 	require.NoError(t, err)

@@ -24,15 +24,15 @@ func (a *Access) AllowBootstrap(ctx context.Context) error {
 		{"system:certificates.k8s.io:certificatesigningrequests:nodeclient", bootstrappers},
 		{"system:certificates.k8s.io:certificatesigningrequests:selfnodeclient", "system:nodes"},
 	} {
-		if err := a.Bind(ctx, b.role, "Group", b.group); err != nil {
+		if err := a.BindClusterRole(ctx, b.role, "Group", b.group); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// Bind binds a cluster role to a user or a group, as kind says.
-func (a *Access) Bind(ctx context.Context, role, kind, name string) error {
+// BindClusterRole binds a cluster role to a user or a group, as kind says.
+func (a *Access) BindClusterRole(ctx context.Context, role, kind, name string) error {
 	return a.Admin().Do(ctx, http.MethodPost, rbacPath+"/clusterrolebindings", map[string]any{
 		"apiVersion": rbac + "/v1", "kind": "ClusterRoleBinding",
 		"metadata": map[string]string{"name": strings.ToLower(strings.ReplaceAll("test:"+role+":"+name, "*", "all"))},
@@ -41,8 +41,8 @@ func (a *Access) Bind(ctx context.Context, role, kind, name string) error {
 	}, nil)
 }
 
-// BootstrapToken makes a bootstrap token.
-func (a *Access) BootstrapToken(ctx context.Context) (string, error) {
+// CreateBootstrapToken makes a bootstrap token.
+func (a *Access) CreateBootstrapToken(ctx context.Context) (string, error) {
 	id, secret := strings.ToLower(rand.Text()[:6]), strings.ToLower(rand.Text()[:16])
 	err := a.Admin().Do(ctx, http.MethodPost, "/api/v1/namespaces/kube-system/secrets", map[string]any{
 		"apiVersion": "v1", "kind": "Secret", "type": "bootstrap.kubernetes.io/token",

@@ -40,8 +40,8 @@ func (e *StatusError) Error() string {
 	return strings.TrimSpace(fmt.Sprintf("%d %s %s", e.Code, e.Reason, e.Message))
 }
 
-// Code returns the HTTP status of an error that is or wraps a [*StatusError], and zero for any other.
-func Code(err error) int {
+// StatusCode returns the HTTP status of an error that is or wraps a [*StatusError], and zero for any other.
+func StatusCode(err error) int {
 	if status, ok := errors.AsType[*StatusError](err); ok {
 		return status.Code
 	}
@@ -121,8 +121,8 @@ func decodeAnswer(code int, answer []byte, out any) error {
 	}
 }
 
-// Ready asks the API server whether it is ready, and returns what it said if it is not.
-func (c *Client) Ready(ctx context.Context) error {
+// CheckReady asks the API server whether it is ready, and returns what it said if it is not.
+func (c *Client) CheckReady(ctx context.Context) error {
 	return c.Do(ctx, http.MethodGet, "/readyz?verbose", nil, nil)
 }
 

@@ -19,7 +19,7 @@
 // Authorization is Node and RBAC with the admission plugin NodeRestriction, as kubeadm has it, so that an agent that may do
 // something here may do it in a cluster. [Plane.Kill] and [Plane.Restart] are for tests of an API server that goes away.
 //
-// [Kubeadm] has the real kubeadm write certificates and the manifests of the four static pods, for an agent that runs
+// [PrepareKubeadm] has the real kubeadm write certificates and the manifests of the four static pods, for an agent that runs
 // them. The [Cluster] that it returns gives the same access. Of the manifests it changes nothing but the ports, which are
 // free ones, and the paths on the host, which are below a directory of the test; the images have names of their own, see
 // [Images].
@@ -42,7 +42,7 @@
 // # Concurrency
 //
 // The methods of [Access] and [Client] can be called from any goroutine, those of a [Plane] from one at a time. A Plane owns a
-// goroutine for each process, which ends with it. Those of a [Standing] can be called from any goroutine.
+// goroutine for each process, which ends with it. Those of a [SharedPlane] can be called from any goroutine.
 //
 // # Errors
 //

@@ -36,15 +36,15 @@ func phases() [][]string {
 	return [][]string{{"certs", "all"}, {"kubeconfig", "all"}, {"etcd", "local"}, {"control-plane", "all"}}
 }
 
-// Kubeadm prepares a control plane for the node of that name, which the static pods run on. The address is one that the host
+// PrepareKubeadm prepares a control plane for the node of that name, which the static pods run on. The address is one that the host
 // has, and no loopback address: kubeadm refuses those. The test is skipped where the programs have not been built, and without
 // root: kubeadm changes its root directory.
-func Kubeadm(t testing.TB, node string, advertise netip.Addr) *Cluster {
+func PrepareKubeadm(t testing.TB, node string, advertise netip.Addr) *Cluster {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		missing(t, "kubeadm takes root")
 	}
-	c, err := prepare(t.Context(), filepath.Join(Programs(t, kubeadm), kubeadm), t.TempDir(), node, advertise)
+	c, err := prepare(t.Context(), filepath.Join(RequirePrograms(t, kubeadm), kubeadm), t.TempDir(), node, advertise)
 	if err != nil {
 		t.Fatal(err)
 	}

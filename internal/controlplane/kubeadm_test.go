@@ -18,7 +18,7 @@ import (
 
 // kubeadm writes what an agent needs, and nothing of it leads to files of the host, or to ports that others may have.
 func TestKubeadm(t *testing.T) {
-	c := controlplane.Kubeadm(t, "n1", netip.MustParseAddr("192.0.2.1"))
+	c := controlplane.PrepareKubeadm(t, "n1", netip.MustParseAddr("192.0.2.1"))
 	require.Regexp(t, `^https://192\.0\.2\.1:[0-9]+$`, c.URL())
 	images := controlplane.Images()
 	path := regexp.MustCompile(`hostPath:\n +path: (.*)`)

@@ -69,7 +69,7 @@ func (p *Plane) StartMetricsServer(ctx context.Context) error {
 		}
 	}
 	for _, role := range []string{"system:auth-delegator", "system:metrics-server"} {
-		if err := p.Bind(ctx, role, "User", metricsUser); err != nil {
+		if err := p.BindClusterRole(ctx, role, "User", metricsUser); err != nil {
 			return err
 		}
 	}

@@ -49,7 +49,7 @@ func (p *Plane) plan(o Options) error {
 	etcd := address("http", ports[1])
 	p.parts = []*program{p.etcd(etcd, address("http", ports[2])), p.apiServer(ports[0], etcd, c)}
 	p.parts[0].healthy = p.healthy("http", ports[1], "/health")
-	p.parts[1].healthy = p.Admin().Ready
+	p.parts[1].healthy = p.Admin().CheckReady
 	front, err := p.frontProxy()
 	if err != nil {
 		return err

@@ -46,7 +46,7 @@ func (o Options) programs() []string {
 	return programs
 }
 
-// Plane is a control plane of processes. Get one from [Start] or [Up].
+// Plane is a control plane of processes. Get one from [Start] or [StartPlane].
 type Plane struct {
 	*Access
 
@@ -55,13 +55,13 @@ type Plane struct {
 	parts []*program // in the order in which they start
 }
 
-// Start runs a control plane for one test. Whoever starts one for several tests uses [Up] in TestMain. The test is skipped
+// Start runs a control plane for one test. Whoever starts one for several tests uses [StartPlane] in TestMain. The test is skipped
 // where the programs have not been built.
 func Start(t testing.TB, o Options) *Plane {
 	t.Helper()
-	dir := Programs(t, o.programs()...)
+	dir := RequirePrograms(t, o.programs()...)
 	began := time.Now()
-	p, err := Up(t.Context(), dir, t.TempDir(), o)
+	p, err := StartPlane(t.Context(), dir, t.TempDir(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,9 +79,9 @@ func Start(t testing.TB, o Options) *Plane {
 	return p
 }
 
-// Up runs a control plane of the programs in the directory bin. What it writes is below dir, which is empty and the
+// StartPlane runs a control plane of the programs in the directory bin. What it writes is below dir, which is empty and the
 // caller's to remove after [Plane.Close].
-func Up(ctx context.Context, bin, dir string, o Options) (*Plane, error) {
+func StartPlane(ctx context.Context, bin, dir string, o Options) (*Plane, error) {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(o.Timeout, DefaultTimeout))
 	defer cancel()
 	for attempt := 1; ; attempt++ {
@@ -205,7 +205,7 @@ func (p *Plane) LogPath(name string) string { return filepath.Join(p.dir, name+"
 
 // healthy returns a function that asks a server on loopback for its health.
 func (p *Plane) healthy(scheme string, port int, path string) func(context.Context) error {
-	client := newClient(address(scheme, port), &tls.Config{RootCAs: p.Roots()}, "")
+	client := newClient(address(scheme, port), &tls.Config{RootCAs: p.RootPool()}, "")
 	return func(ctx context.Context) error {
 		defer client.Close()
 		return client.Do(ctx, http.MethodGet, path, nil, nil)

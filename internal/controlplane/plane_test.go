@@ -66,12 +66,12 @@ func TestPlane(t *testing.T) {
 // The API server knows its clients by their certificates, and a node may do what a node may. What is wrong it says.
 func testClients(t *testing.T, p *controlplane.Plane) {
 	ctx := t.Context()
-	require.NoError(t, p.Admin().Ready(ctx))
+	require.NoError(t, p.Admin().CheckReady(ctx))
 	config := named("ConfigMap", "twice")
 	require.NoError(t, p.Admin().Do(ctx, http.MethodPost, configMaps, config, nil))
 	err := p.Admin().Do(ctx, http.MethodPost, configMaps, config, nil)
 	require.ErrorContains(t, err, `409 AlreadyExists configmaps "twice" already exists`)
-	require.Equal(t, http.StatusConflict, controlplane.Code(err))
+	require.Equal(t, http.StatusConflict, controlplane.StatusCode(err))
 
 	node, err := p.Client("system:node:n1", "system:nodes")
 	require.NoError(t, err)
@@ -80,19 +80,19 @@ func testClients(t *testing.T, p *controlplane.Plane) {
 	require.Equal(t, "system:node:n1", who)
 	require.NoError(t, node.Do(ctx, http.MethodPost, "/api/v1/nodes", named("Node", "n1"), nil))
 	err = node.Do(ctx, http.MethodPost, "/api/v1/nodes", named("Node", "n2"), nil)
-	require.Equal(t, http.StatusForbidden, controlplane.Code(err), "%v", err)
+	require.Equal(t, http.StatusForbidden, controlplane.StatusCode(err), "%v", err)
 }
 
 func testTokens(t *testing.T, p *controlplane.Plane) {
 	ctx := t.Context()
-	_, err := whoami(ctx, p.Bearer("no token"))
-	require.Equal(t, http.StatusUnauthorized, controlplane.Code(err), "%v", err)
+	_, err := whoami(ctx, p.TokenClient("no token"))
+	require.Equal(t, http.StatusUnauthorized, controlplane.StatusCode(err), "%v", err)
 	const accounts = "/api/v1/namespaces/default/serviceaccounts"
 	require.NoError(t, p.Admin().Do(ctx, http.MethodPost, accounts, named("ServiceAccount", "app"), nil))
 	request := &object{APIVersion: "authentication.k8s.io/v1", Kind: "TokenRequest", Spec: map[string]any{"audiences": []string{}}}
 	require.NoError(t, p.Admin().Do(ctx, http.MethodPost, accounts+"/app/token", request, request))
 	token, _ := request.Status["token"].(string)
-	who, err := whoami(ctx, p.Bearer(token))
+	who, err := whoami(ctx, p.TokenClient(token))
 	require.NoError(t, err)
 	require.Equal(t, "system:serviceaccount:default:app", who)
 
@@ -101,14 +101,14 @@ func testTokens(t *testing.T, p *controlplane.Plane) {
 	for expires, code := range map[time.Duration]int{time.Hour: 0, -time.Hour: http.StatusUnauthorized} {
 		signed, err := p.ServiceAccountToken("default", "app", account.Metadata.UID, time.Now().Add(expires))
 		require.NoError(t, err)
-		_, err = whoami(ctx, p.Bearer(signed))
-		require.Equal(t, code, controlplane.Code(err), "a token that expires in %v: %v", expires, err)
+		_, err = whoami(ctx, p.TokenClient(signed))
+		require.Equal(t, code, controlplane.StatusCode(err), "a token that expires in %v: %v", expires, err)
 	}
 }
 
 // A kubeconfig is one that other programs read.
 func testKubeconfig(t *testing.T, p *controlplane.Plane) {
-	kubectl := filepath.Join(controlplane.Programs(t, controlplane.Kubectl), controlplane.Kubectl)
+	kubectl := filepath.Join(controlplane.RequirePrograms(t, controlplane.Kubectl), controlplane.Kubectl)
 	config, err := p.Kubeconfig("somebody", "system:masters")
 	require.NoError(t, err)
 	out, err := exec.CommandContext(t.Context(), kubectl, "--kubeconfig", config, "auth", "whoami", "-o", "jsonpath={.status.userInfo.username}").CombinedOutput()
@@ -136,7 +136,7 @@ func testSchedules(t *testing.T, p *controlplane.Plane) {
 
 // The API server lists the API of a metrics-server as its own, and has that know who asks.
 func testMetrics(t *testing.T, p *controlplane.Plane) {
-	controlplane.Programs(t, controlplane.MetricsServer)
+	controlplane.RequirePrograms(t, controlplane.MetricsServer)
 	ctx := t.Context()
 	require.NoError(t, p.StartMetricsServer(ctx))
 	const api = "/apis/metrics.k8s.io/v1beta1"
@@ -150,7 +150,7 @@ func testMetrics(t *testing.T, p *controlplane.Plane) {
 	nobody, err := p.Client("nobody")
 	require.NoError(t, err)
 	err = nobody.Do(ctx, http.MethodGet, api+"/pods", nil, nil)
-	require.Equal(t, http.StatusForbidden, controlplane.Code(err), "%v", err)
+	require.Equal(t, http.StatusForbidden, controlplane.StatusCode(err), "%v", err)
 }
 
 // After a crash the API server has all that it had.
@@ -160,7 +160,7 @@ func testRestart(t *testing.T, p *controlplane.Plane) {
 	config.Data = map[string]string{"color": "red"}
 	require.NoError(t, p.Admin().Do(ctx, http.MethodPost, configMaps, config, nil))
 	require.NoError(t, p.Kill(controlplane.APIServer))
-	require.Error(t, p.Admin().Ready(ctx))
+	require.Error(t, p.Admin().CheckReady(ctx))
 	require.NoError(t, p.Restart(ctx, controlplane.Etcd))
 	require.NoError(t, p.Restart(ctx, controlplane.APIServer))
 	var kept object
@@ -171,9 +171,9 @@ func testRestart(t *testing.T, p *controlplane.Plane) {
 
 // A flag that the API server does not know is an error with its own words, at once.
 func TestPlaneFails(t *testing.T) {
-	programs := controlplane.Programs(t, controlplane.Etcd, controlplane.APIServer)
+	programs := controlplane.RequirePrograms(t, controlplane.Etcd, controlplane.APIServer)
 	began := time.Now()
-	_, err := controlplane.Up(t.Context(), programs, t.TempDir(), controlplane.Options{APIServerArgs: []string{"--no-such-flag"}})
+	_, err := controlplane.StartPlane(t.Context(), programs, t.TempDir(), controlplane.Options{APIServerArgs: []string{"--no-such-flag"}})
 	require.ErrorContains(t, err, "kube-apiserver ended")
 	require.ErrorContains(t, err, "unknown flag: --no-such-flag")
 	require.Less(t, time.Since(began), controlplane.DefaultTimeout/2)

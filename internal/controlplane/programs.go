@@ -44,9 +44,9 @@ func Images() map[string]string {
 	return images
 }
 
-// Programs returns the directory that these programs are in. The test is skipped, or fails where they are required, if one has
+// RequirePrograms returns the directory that these programs are in. The test is skipped, or fails where they are required, if one has
 // not been built.
-func Programs(t testing.TB, programs ...string) string {
+func RequirePrograms(t testing.TB, programs ...string) string {
 	t.Helper()
 	home, err := lab.FindHome()
 	dir := filepath.Join(home, "bin")

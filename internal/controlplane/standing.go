@@ -18,15 +18,15 @@ import (
 	"github.com/seed81659283/nodeagent/internal/dirlock"
 )
 
-// Names in the directory of a [Standing].
+// Names in the directory of a [SharedPlane].
 const (
 	recordName = "plane.json"
 	lockName   = "lock"
 	usersName  = "users"
 )
 
-// Standing is a control plane that one process serves and others use: see [Serve] and [Open].
-type Standing struct {
+// SharedPlane is a control plane that one process serves and others use: see [Serve] and [Open].
+type SharedPlane struct {
 	*Access
 
 	dir string
@@ -59,7 +59,7 @@ func Serve(ctx context.Context, bin, dir string, o Options) (err error) {
 		}
 	}
 	o.Audit = true
-	p, err := Up(ctx, bin, filepath.Join(dir, "plane"), o)
+	p, err := StartPlane(ctx, bin, filepath.Join(dir, "plane"), o)
 	if err != nil {
 		return err
 	}
@@ -108,12 +108,12 @@ func (p *Plane) wait(ctx context.Context) error {
 }
 
 // Open returns the control plane that a process serves in a directory. Where none does the error is [fs.ErrNotExist].
-func Open(dir string) (*Standing, error) {
+func Open(dir string) (*SharedPlane, error) {
 	text, err := os.ReadFile(filepath.Join(dir, recordName))
 	if err != nil {
 		return nil, fmt.Errorf("open control plane: %w", err)
 	}
-	s := &Standing{dir: dir}
+	s := &SharedPlane{dir: dir}
 	if err := json.Unmarshal(text, &s.rec); err != nil {
 		return nil, fmt.Errorf("open control plane: parse %s: %w", filepath.Join(dir, recordName), err)
 	}
@@ -137,32 +137,34 @@ func Open(dir string) (*Standing, error) {
 }
 
 // PIDs returns the process IDs of the parts, by program.
-func (s *Standing) PIDs() map[string]int { return maps.Clone(s.rec.Own) }
+func (s *SharedPlane) PIDs() map[string]int { return maps.Clone(s.rec.Own) }
 
 // LogPath returns the log file of a part.
-func (s *Standing) LogPath(name string) string { return filepath.Join(s.rec.Dir, name+".log") }
+func (s *SharedPlane) LogPath(name string) string { return filepath.Join(s.rec.Dir, name+".log") }
 
 // AuditPath returns the audit log of the API server.
-func (s *Standing) AuditPath() string { return filepath.Join(s.rec.Dir, auditName) }
+func (s *SharedPlane) AuditPath() string { return filepath.Join(s.rec.Dir, auditName) }
 
-// AdminConfig writes a kubeconfig that may do anything, and returns its path, which is always the same.
-func (s *Standing) AdminConfig() (string, error) { return s.config("admin", "admin", "system:masters") }
+// AdminKubeconfig writes a kubeconfig that may do anything, and returns its path, which is always the same.
+func (s *SharedPlane) AdminKubeconfig() (string, error) {
+	return s.config("admin", "admin", "system:masters")
+}
 
-// NodeConfig writes a kubeconfig for the node of that name, and returns its path, which is always the same.
-func (s *Standing) NodeConfig(name string) (string, error) {
+// NodeKubeconfig writes a kubeconfig for the node of that name, and returns its path, which is always the same.
+func (s *SharedPlane) NodeKubeconfig(name string) (string, error) {
 	if !filepath.IsLocal(name) || filepath.Base(name) != name {
 		return "", fmt.Errorf("write kubeconfig of node %q: it is no name of a node", name)
 	}
 	return s.config("node-"+name, "system:node:"+name, "system:nodes")
 }
 
-func (s *Standing) config(name, user string, groups ...string) (string, error) {
+func (s *SharedPlane) config(name, user string, groups ...string) (string, error) {
 	base := filepath.Join(s.dir, usersName, name)
 	return base + ".conf", s.writeConfig(base, s.url, user, groups...)
 }
 
 // Stop ends the control plane, and waits until nobody serves it any more.
-func (s *Standing) Stop(ctx context.Context) error {
+func (s *SharedPlane) Stop(ctx context.Context) error {
 	process, err := os.FindProcess(s.rec.PID)
 	if err == nil {
 		err = process.Signal(syscall.SIGTERM)

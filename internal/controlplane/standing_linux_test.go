@@ -57,20 +57,20 @@ func TestServe(t *testing.T) {
 
 // A control plane that another process serves is found, used, watched, and stopped; it does not outlive that process.
 func TestStanding(t *testing.T) {
-	bin, dir := controlplane.Programs(t, controlplane.Etcd, controlplane.APIServer), t.TempDir()
+	bin, dir := controlplane.RequirePrograms(t, controlplane.Etcd, controlplane.APIServer), t.TempDir()
 	cmd := server(t, bin, dir)
 	s := opened(t, dir)
 	require.ErrorContains(t, controlplane.Serve(t.Context(), bin, dir, controlplane.Options{}), "another agent has it open")
-	require.NoError(t, s.Admin().Ready(t.Context()))
-	_, err := s.BootstrapToken(t.Context())
+	require.NoError(t, s.Admin().CheckReady(t.Context()))
+	_, err := s.CreateBootstrapToken(t.Context())
 	require.NoError(t, err)
 	for _, name := range []string{"", "..", "a/b", "../x"} {
-		_, err := s.NodeConfig(name)
+		_, err := s.NodeKubeconfig(name)
 		require.ErrorContains(t, err, "it is no name of a node", name)
 	}
-	first, err := s.NodeConfig("n1")
+	first, err := s.NodeKubeconfig("n1")
 	require.NoError(t, err)
-	again, err := s.NodeConfig("n1")
+	again, err := s.NodeKubeconfig("n1")
 	require.NoError(t, err)
 	require.Equal(t, first, again)
 	require.FileExists(t, first)
@@ -101,7 +101,7 @@ func runs(pid int) bool {
 	return err == nil && !bytes.Contains(stat, []byte(") Z "))
 }
 
-func opened(t *testing.T, dir string) (s *controlplane.Standing) {
+func opened(t *testing.T, dir string) (s *controlplane.SharedPlane) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		var err error

@@ -17,11 +17,11 @@ import (
 	"time"
 )
 
-// Most is how many bytes a file may have.
-const Most = 1 << 20
+// MaxSize is how many bytes a file may have.
+const MaxSize = 1 << 20
 
-// Period is how old an answer may be.
-const Period = time.Second
+// MaxAge is how old an answer may be.
+const MaxAge = time.Second
 
 // Value is what a group of files says. Make one with [New]. Its methods may be called from any goroutine.
 type Value[T any] struct {
@@ -56,7 +56,7 @@ func New[T any](parse func(contents [][]byte) (T, error), fail func(error), path
 func (v *Value[T]) Get() T {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if now := time.Now(); now.Sub(v.checked) >= Period {
+	if now := time.Now(); now.Sub(v.checked) >= MaxAge {
 		v.checked = now
 		v.refresh()
 	}
@@ -128,9 +128,9 @@ func read(path string) ([]byte, error) {
 	if !info.Mode().IsRegular() {
 		return nil, &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("is no regular file: %s", info.Mode())}
 	}
-	data, err := io.ReadAll(io.LimitReader(f, Most+1))
-	if err == nil && len(data) > Most {
-		err = &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("has more than %d bytes", Most)}
+	data, err := io.ReadAll(io.LimitReader(f, MaxSize+1))
+	if err == nil && len(data) > MaxSize {
+		err = &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("has more than %d bytes", MaxSize)}
 	}
 	return data, err
 }

@@ -40,7 +40,7 @@ func TestGet(t *testing.T) {
 			{"two", "two"}, {"two", "two"}, {"bad", "two"}, {"bad", "two"}, {"bad again", "two"}, {"", ""}, {"six", "six"},
 		} {
 			write(step.content)
-			time.Sleep(freshfile.Period)
+			time.Sleep(freshfile.MaxAge)
 			assert.Equal(t, step.want, v.Get())
 		}
 		assert.Equal(t, 6, reads, "what has not changed is not parsed again")
@@ -48,13 +48,13 @@ func TestGet(t *testing.T) {
 
 		require.NoError(t, os.Remove(path))
 		for range 3 {
-			time.Sleep(freshfile.Period)
+			time.Sleep(freshfile.MaxAge)
 			assert.Equal(t, "six", v.Get(), "a file that is away changes nothing")
 		}
 		require.Len(t, failures, 3)
 		assert.Contains(t, failures[2], path)
 		write("seven")
-		time.Sleep(freshfile.Period)
+		time.Sleep(freshfile.MaxAge)
 		assert.Equal(t, "seven", v.Get())
 	})
 }
@@ -62,7 +62,7 @@ func TestGet(t *testing.T) {
 func TestRefused(t *testing.T) {
 	dir := t.TempDir()
 	large := filepath.Join(dir, "large")
-	require.NoError(t, os.WriteFile(large, make([]byte, freshfile.Most+1), 0o600))
+	require.NoError(t, os.WriteFile(large, make([]byte, freshfile.MaxSize+1), 0o600))
 	for path, want := range map[string]string{
 		dir: "is no regular file", large: "has more than 1048576 bytes", filepath.Join(dir, "missing"): "no such file",
 	} {

@@ -86,9 +86,9 @@ func New(config *rest.Config, o Options) (*Client, error) {
 	return connect(copied, o, false)
 }
 
-// Heartbeats returns a client of the same server with connections of its own and no budget, for requests that must not
+// HeartbeatClient returns a client of the same server with connections of its own and no budget, for requests that must not
 // wait behind others. A request of it that gets no answer closes its connections, so that the next has a new one.
-func (c *Client) Heartbeats() (*Client, error) {
+func (c *Client) HeartbeatClient() (*Client, error) {
 	config := rest.CopyConfig(c.config)
 	config.RateLimiter = flowcontrol.NewFakeAlwaysRateLimiter()
 	return connect(config, c.options, true)
@@ -108,9 +108,9 @@ func (c *Client) WithBudget(qps float32, burst int) (*Client, error) {
 	return &shared, nil
 }
 
-// Reset closes all connections, watches included: the next request makes a new one, with the certificate of that time.
+// CloseConnections closes all connections, watches included: the next request makes a new one, with the certificate of that time.
 // Of a config with a Transport of its own only those are closed that nothing uses.
-func (c *Client) Reset() {
+func (c *Client) CloseConnections() {
 	c.dialer.closeAll()
 	closeIdle(c.http.Transport)
 }
@@ -218,7 +218,7 @@ func (c *Client) suspect(ctx context.Context, err error, begin time.Time) {
 	switch {
 	case !errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil: // it had an answer, or its connection is closed
 	case c.strict:
-		c.Reset()
+		c.CloseConnections()
 	default:
 		c.dialer.closeSilent(begin)
 	}

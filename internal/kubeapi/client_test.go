@@ -132,7 +132,7 @@ func TestBudget(t *testing.T) {
 		server := apiservertest.NewServer(apiservertest.Options{})
 		require.NoError(t, server.Put(node("n1")))
 		client := newClient(t, server.Config(), kubeapi.Options{})
-		beats, err := client.Heartbeats()
+		beats, err := client.HeartbeatClient()
 		require.NoError(t, err)
 		begin := time.Now()
 		var group sync.WaitGroup
@@ -143,7 +143,7 @@ func TestBudget(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		assert.Equal(t, 100, server.Count(match{}))
+		assert.Equal(t, 100, server.CountRequests(match{}))
 		_, err = nodes(beats).Get(t.Context(), "n1")
 		require.NoError(t, err)
 		apart, err := client.WithBudget(1, 5)
@@ -183,7 +183,7 @@ func TestRetryAfter(t *testing.T) {
 		server.Fail("", "", http.StatusInternalServerError)
 		_, err = nodes(client).Update(t.Context(), node("n1"))
 		require.True(t, apierrors.IsInternalError(err))
-		require.Equal(t, 1, server.Count(match{}), "what the server does not ask for is not sent twice")
+		require.Equal(t, 1, server.CountRequests(match{}), "what the server does not ask for is not sent twice")
 	})
 }
 
@@ -313,7 +313,7 @@ func TestDeadConnection(t *testing.T) {
 			p := newProxy(t, address)
 			config.Host = scheme + "://" + p.Addr().String()
 			client := newClient(t, config, kubeapi.Options{Timeout: 4 * time.Second})
-			beats, err := client.Heartbeats()
+			beats, err := client.HeartbeatClient()
 			require.NoError(t, err)
 			for _, c := range []*kubeapi.Client{client, beats} {
 				for range 3 {
@@ -327,7 +327,7 @@ func TestDeadConnection(t *testing.T) {
 				_, err = nodes(c).Get(t.Context(), "n1")
 				require.NoError(t, err)
 				require.Equal(t, before+1, p.accepted())
-				c.Reset()
+				c.CloseConnections()
 				_, err = nodes(c).Get(t.Context(), "n1")
 				require.NoError(t, err)
 				require.Equal(t, before+2, p.accepted())
@@ -343,7 +343,7 @@ func TestHungRequest(t *testing.T) {
 	config, stop := server.Listen(false)
 	t.Cleanup(stop)
 	client := newClient(t, config, kubeapi.Options{Timeout: 4 * time.Second})
-	beats, err := client.Heartbeats()
+	beats, err := client.HeartbeatClient()
 	require.NoError(t, err)
 	for _, c := range []*kubeapi.Client{client, beats} {
 		w, err := nodes(c).Watch(t.Context(), metav1.ListOptions{ResourceVersion: "0"})
@@ -427,7 +427,7 @@ func TestHostileAnswers(t *testing.T) {
 		_, err = secrets.List(t.Context(), metav1.ListOptions{})
 		require.Error(t, err, text)
 		require.NotContains(t, err.Error(), geheim)
-		if _, err = kubeapi.Token(t.Context(), client, "shop", "app", &authenticationv1.TokenRequest{}); err != nil {
+		if _, err = kubeapi.CreateToken(t.Context(), client, "shop", "app", &authenticationv1.TokenRequest{}); err != nil {
 			require.NotContains(t, err.Error(), geheim)
 		}
 	}
@@ -452,13 +452,13 @@ func TestNothingOnStderr(t *testing.T) {
 		for _, f := range []fault{
 			{Match: match{Verb: "list"}, Delay: 9900 * time.Millisecond},
 			{Code: http.StatusInternalServerError},
-			{Cut: true},
+			{Disconnect: true},
 			{Hang: true},
 			{Code: http.StatusGone},
 			{Code: http.StatusTooManyRequests, RetryAfter: time.Second},
 		} {
 			remove := k.server.Inject(f)
-			k.server.CutAll()
+			k.server.DisconnectAll()
 			time.Sleep(time.Minute)
 			remove()
 		}

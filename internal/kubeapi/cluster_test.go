@@ -76,7 +76,7 @@ func TestClusterStore(t *testing.T) {
 	after, _ := store.Get("default/c0001")
 	require.Same(t, before, after)
 
-	beats, err := client.Heartbeats()
+	beats, err := client.HeartbeatClient()
 	require.NoError(t, err)
 	lease := kubeapi.In(beats, kubeapi.Leases, "kube-system")
 	_, err = lease.List(t.Context(), metav1.ListOptions{})

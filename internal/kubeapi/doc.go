@@ -21,7 +21,7 @@
 //
 // A client has connections of its own. To connect takes 10 s at most, the name server included. When a request gets no
 // answer in time, those connections that have been silent since it began are closed, so that the next request has a new
-// one: a dead connection costs one try. [Client.Heartbeats] is a client on other connections, without a budget, which
+// one: a dead connection costs one try. [Client.HeartbeatClient] is a client on other connections, without a budget, which
 // closes them after any request without an answer. Client certificates and tokens that are files are read when they
 // are used.
 //

@@ -111,7 +111,7 @@ func (k *kept) failed() int {
 }
 
 func (k *kept) count(verb string) int {
-	return k.server.Count(apiservertest.Match{Verb: verb, Resource: "configmaps"})
+	return k.server.CountRequests(apiservertest.Match{Verb: verb, Resource: "configmaps"})
 }
 
 // deafen has the connections of all watches that there are be dead: they stay open, and nothing comes.

@@ -103,8 +103,8 @@ func (r Resource[T]) List(ctx context.Context, o metav1.ListOptions) (Page[T], e
 	return page, nil
 }
 
-// Token asks for a token of a service account, as [authenticationv1.TokenRequest] says.
-func Token(ctx context.Context, c *Client, namespace, account string, request *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
+// CreateToken asks for a token of a service account, as [authenticationv1.TokenRequest] says.
+func CreateToken(ctx context.Context, c *Client, namespace, account string, request *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
 	r := In(c, ServiceAccounts, namespace)
 	r.kind.secret = true
 	answer := &authenticationv1.TokenRequest{}

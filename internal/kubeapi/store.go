@@ -63,8 +63,8 @@ type Table[T Object, V any] struct {
 type Status struct {
 	// Synced is when the last list was complete; zero means never, so that what is not in the store may exist.
 	Synced time.Time
-	// Heard is when the API server last said anything of these objects, bookmarks included.
-	Heard time.Time
+	// LastResponse is when the API server last said anything of these objects, bookmarks included.
+	LastResponse time.Time
 	// Err is what the last request failed with; nil once one succeeds.
 	Err error
 	// Failures counts failed requests in a row.
@@ -183,7 +183,7 @@ func (t *Table[T, V]) replace(list rows[V], omitted omission[V], now time.Time) 
 	defer t.mu.Unlock()
 	changed = t.rows.changed(list)
 	t.rows, t.omitted = list, omitted
-	t.status = Status{Synced: now, Heard: now}
+	t.status = Status{Synced: now, LastResponse: now}
 	return changed
 }
 
@@ -226,7 +226,7 @@ func (t *Table[T, V]) remove(key string, now time.Time) (changed []string) {
 
 // heard notes that the API server spoke. The caller has the lock.
 func (t *Table[T, V]) heard(now time.Time) {
-	t.status.Heard, t.status.Err, t.status.Failures = now, nil, 0
+	t.status.LastResponse, t.status.Err, t.status.Failures = now, nil, 0
 }
 
 // failed notes an error.

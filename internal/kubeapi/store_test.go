@@ -69,7 +69,7 @@ func TestRelist(t *testing.T) {
 		synctest.Wait()
 		k.heard()
 		before, _ := k.Get("shop/a")
-		require.NoError(t, k.server.Lose(&corev1.ConfigMap{ObjectMeta: named("phantom")}))
+		require.NoError(t, k.server.DeleteSilently(&corev1.ConfigMap{ObjectMeta: named("phantom")}))
 		time.Sleep(11 * time.Minute)
 		require.Equal(t, "1", k.value("phantom"))
 		time.Sleep(time.Minute + time.Second)
@@ -87,7 +87,7 @@ func TestFailedRelist(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keep(t, options{Relist: 12 * time.Minute}, with("a", "phantom"))
 		synctest.Wait()
-		require.NoError(t, k.server.Lose(&corev1.ConfigMap{ObjectMeta: named("phantom")}))
+		require.NoError(t, k.server.DeleteSilently(&corev1.ConfigMap{ObjectMeta: named("phantom")}))
 		k.server.Inject(fault{Match: match{Verb: "list"}, Times: 2, Code: http.StatusInternalServerError})
 		time.Sleep(12*time.Minute + 5*time.Second)
 		require.Equal(t, 1, k.failed())
@@ -104,7 +104,7 @@ func TestFailedRelist(t *testing.T) {
 // While the API server is away the store keeps what it has, and asks seldom.
 func TestStoreOutage(t *testing.T) {
 	for name, f := range map[string]fault{
-		"500": {Code: http.StatusInternalServerError}, "hang": {Hang: true}, "cut": {Cut: true}, "403": {Code: http.StatusForbidden},
+		"500": {Code: http.StatusInternalServerError}, "hang": {Hang: true}, "cut": {Disconnect: true}, "403": {Code: http.StatusForbidden},
 		"429": {Code: http.StatusTooManyRequests, RetryAfter: 5 * time.Second}, "503": {Code: http.StatusServiceUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -112,7 +112,7 @@ func TestStoreOutage(t *testing.T) {
 				k := keep(t, options{}, with("a"))
 				synctest.Wait()
 				remove := k.server.Inject(f)
-				k.server.CutAll()
+				k.server.DisconnectAll()
 				k.put(t, "a", "2")
 				time.Sleep(10 * time.Minute)
 				assert.Equal(t, "1", k.value("a"))
@@ -128,12 +128,12 @@ func TestStoreOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keep(t, options{}, with("a"))
 		synctest.Wait()
-		k.server.SetAway(true)
+		k.server.SetUnavailable(true)
 		k.put(t, "a", "2")
 		time.Sleep(2 * time.Minute)
 		assert.Equal(t, "1", k.value("a"))
 		require.Error(t, k.Status().Err)
-		k.server.SetAway(false)
+		k.server.SetUnavailable(false)
 		time.Sleep(31 * time.Second)
 		assert.Equal(t, "2", k.value("a"))
 		require.NoError(t, k.Status().Err)
@@ -162,7 +162,7 @@ func TestBusyWatch(t *testing.T) {
 		k := keep(t, options{}, with("a"))
 		time.Sleep(2 * time.Second)
 		k.server.Inject(fault{Match: match{Verb: "watch"}, Times: 1, Code: http.StatusTooManyRequests, RetryAfter: 20 * time.Second})
-		k.server.CutAll()
+		k.server.DisconnectAll()
 		k.put(t, "a", "2")
 		time.Sleep(19 * time.Second)
 		require.Equal(t, 2, k.count("watch"))
@@ -180,7 +180,7 @@ func TestCutWatches(t *testing.T) {
 		for i := range 60 {
 			k.put(t, "a", fmt.Sprint(i))
 			time.Sleep(time.Second)
-			k.server.CutAll()
+			k.server.DisconnectAll()
 		}
 		time.Sleep(31 * time.Second)
 		assert.Equal(t, "59", k.value("a"))
@@ -191,9 +191,9 @@ func TestCutWatches(t *testing.T) {
 // A watch that the server ends, however it does that, is no failure and no news.
 func TestCutWatchIsNoFailure(t *testing.T) {
 	for name, f := range map[string]fault{
-		"while it waits":      {CutAfter: 10 * time.Second},
-		"at once":             {CutAfter: time.Nanosecond},
-		"before it has begun": {Cut: true},
+		"while it waits":      {DisconnectAfter: 10 * time.Second},
+		"at once":             {DisconnectAfter: time.Nanosecond},
+		"before it has begun": {Disconnect: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -202,7 +202,7 @@ func TestCutWatchIsNoFailure(t *testing.T) {
 				f.Match = match{Verb: "watch"}
 				f.Times = 3
 				k.server.Inject(f)
-				k.server.CutAll()
+				k.server.DisconnectAll()
 				time.Sleep(time.Minute)
 				k.put(t, "a", "2")
 				time.Sleep(15 * time.Second)
@@ -226,7 +226,7 @@ func TestFailedWatch(t *testing.T) {
 			synctest.Wait()
 			f.Match, f.Times = match{Verb: "watch"}, 1
 			k.server.Inject(f)
-			k.server.CutAll()
+			k.server.DisconnectAll()
 			time.Sleep(time.Minute)
 			k.stop()
 			require.Len(t, k.errors, 1)
@@ -250,7 +250,7 @@ func TestSilentWatch(t *testing.T) {
 		assert.Equal(t, 2, k.count("watch"))
 
 		k.server.Inject(fault{Match: match{Verb: "watch"}, Times: 1, Hang: true})
-		k.server.CutAll()
+		k.server.DisconnectAll()
 		k.put(t, "a", "2")
 		time.Sleep(40 * time.Second)
 		assert.Equal(t, "2", k.value("a"))
@@ -262,11 +262,11 @@ func TestExpired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keep(t, options{}, with("a"))
 		synctest.Wait()
-		k.server.SetAway(true)
+		k.server.SetUnavailable(true)
 		require.NoError(t, k.server.Remove(&corev1.ConfigMap{ObjectMeta: named("a")}))
 		k.put(t, "b", "1")
 		k.server.Compact()
-		k.server.SetAway(false)
+		k.server.SetUnavailable(false)
 		k.server.Inject(fault{Match: match{Verb: "list"}, Times: 1, Err: apierrors.NewResourceExpired("too old")})
 		time.Sleep(35 * time.Second)
 		assert.Empty(t, k.value("a"))

@@ -179,10 +179,10 @@ func Inline(config *rest.Config) (*rest.Config, error) {
 	return config, nil
 }
 
-// Usable returns an error if a kubeconfig has no client certificate that is valid at a time: then an agent has to begin with its
+// CheckUsable returns an error if a kubeconfig has no client certificate that is valid at a time: then an agent has to begin with its
 // bootstrap credentials. The error wraps [fs.ErrNotExist] if there is no such file. Whether a certificate is valid already is not
 // looked at, as the kubelet does not: a clock may be behind.
-func Usable(path string, now time.Time) error {
+func CheckUsable(path string, now time.Time) error {
 	k, err := Load(path)
 	if err != nil {
 		return err

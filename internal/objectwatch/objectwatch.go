@@ -10,15 +10,15 @@ import (
 	"sync"
 )
 
-// List is the functions. The zero value has none. Its methods may be called from any goroutine, also by the functions.
-type List struct {
+// Watchers is the functions. The zero value has none. Its methods may be called from any goroutine, also by the functions.
+type Watchers struct {
 	mu   sync.Mutex // guards what follows
 	last int
 	all  map[int]func(kind, namespace, name string)
 }
 
-// Tell calls every function, with no lock held, from the goroutine of the caller.
-func (l *List) Tell(kind, namespace, name string) {
+// Notify calls every function, with no lock held, from the goroutine of the caller.
+func (l *Watchers) Notify(kind, namespace, name string) {
 	l.mu.Lock()
 	all := make([]func(kind, namespace, name string), 0, len(l.all))
 	for _, fn := range l.all {
@@ -31,13 +31,13 @@ func (l *List) Tell(kind, namespace, name string) {
 }
 
 // Watch has a function on the list until ctx ends, with whose end it returns nil.
-func (l *List) Watch(ctx context.Context, changed func(kind, namespace, name string)) error {
+func (l *Watchers) Watch(ctx context.Context, changed func(kind, namespace, name string)) error {
 	defer l.add(changed)()
 	<-ctx.Done()
 	return nil
 }
 
-func (l *List) add(fn func(kind, namespace, name string)) (remove func()) {
+func (l *Watchers) add(fn func(kind, namespace, name string)) (remove func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.all == nil {

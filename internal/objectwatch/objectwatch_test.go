@@ -18,8 +18,8 @@ import (
 // Who watches is told for as long as it does, and may itself tell.
 func TestList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var l objectwatch.List
-		l.Tell("Secret", "shop", "nobody")
+		var l objectwatch.Watchers
+		l.Notify("Secret", "shop", "nobody")
 		var mu sync.Mutex
 		var told []string
 		ctx, cancel := context.WithCancel(t.Context())
@@ -31,17 +31,17 @@ func TestList(t *testing.T) {
 					first := len(told) == 1
 					mu.Unlock()
 					if first {
-						l.Tell("ConfigMap", "shop", "c")
+						l.Notify("ConfigMap", "shop", "c")
 					}
 				}))
 			}()
 		}
 		synctest.Wait()
-		l.Tell("Secret", "shop", "s")
+		l.Notify("Secret", "shop", "s")
 		require.ElementsMatch(t, []string{"Secret shop/s", "Secret shop/s", "ConfigMap shop/c", "ConfigMap shop/c"}, told)
 		cancel()
 		synctest.Wait()
-		l.Tell("Secret", "shop", "late")
+		l.Notify("Secret", "shop", "late")
 		require.Len(t, told, 4)
 	})
 }

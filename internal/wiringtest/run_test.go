@@ -58,7 +58,7 @@ func TestMain(m *testing.M) {
 // away returns a Source whose API server is away.
 func away(t *testing.T, log *slog.Logger) *apiserver.Source {
 	server := apiservertest.NewServer(apiservertest.Options{})
-	server.SetAway(true)
+	server.SetUnavailable(true)
 	source, err := apiserver.New(server.Config(), apiserver.Options{NodeName: "n1", Logger: log})
 	require.NoError(t, err)
 	return source
@@ -180,7 +180,7 @@ func TestRunIsLeftOut(t *testing.T) {
 				Pods: func() []lifecycle.PodState { return nil }, MayRun: func(string) bool { return false },
 			})
 			require.NoError(t, err)
-			statuses.Gone(cri.PodIdentity{UID: "a"})
+			statuses.PodRemoved(cri.PodIdentity{UID: "a"})
 		},
 		"apiserver.Mirrors": func(t *testing.T, log *slog.Logger) {
 			mirrors, err := away(t, log).Mirrors(apiserver.MirrorsOptions{Node: func() *corev1.Node { return nil }})

@@ -28,7 +28,7 @@ func (d *Dir) PersistentVolume(ctx context.Context, name string) (*corev1.Persis
 func (m *Memory) PutPersistentVolumeClaim(o *corev1.PersistentVolumeClaim) error {
 	o = o.DeepCopy()
 	err := m.claims.put(kindClaim, o.Namespace, o.Name, o, completeClaim(o))
-	m.watchers.Tell(KindClaim, o.Namespace, o.Name)
+	m.watchers.Notify(KindClaim, o.Namespace, o.Name)
 	return err
 }
 
@@ -36,20 +36,20 @@ func (m *Memory) PutPersistentVolumeClaim(o *corev1.PersistentVolumeClaim) error
 func (m *Memory) PutPersistentVolume(o *corev1.PersistentVolume) error {
 	o = o.DeepCopy()
 	err := m.volumes.put(kindPV, "", o.Name, o, completePV(o))
-	m.watchers.Tell(KindPV, "", o.Name)
+	m.watchers.Notify(KindPV, "", o.Name)
 	return err
 }
 
 // DeletePersistentVolumeClaim forgets a claim, if it is there.
 func (m *Memory) DeletePersistentVolumeClaim(namespace, name string) {
 	m.claims.drop(namespace, name)
-	m.watchers.Tell(KindClaim, namespace, name)
+	m.watchers.Notify(KindClaim, namespace, name)
 }
 
 // DeletePersistentVolume forgets a volume, if it is there.
 func (m *Memory) DeletePersistentVolume(name string) {
 	m.volumes.drop("", name)
-	m.watchers.Tell(KindPV, "", name)
+	m.watchers.Notify(KindPV, "", name)
 }
 
 // PersistentVolumeClaim returns a claim.

@@ -21,14 +21,14 @@ func (d *Dir) CSIDriver(ctx context.Context, name string) (*storagev1.CSIDriver,
 func (m *Memory) PutCSIDriver(o *storagev1.CSIDriver) error {
 	o = o.DeepCopy()
 	err := m.csiDrivers.put(kindCSIDriver, "", o.Name, o, validateCSIDriver(o))
-	m.watchers.Tell(KindCSIDriver, "", o.Name)
+	m.watchers.Notify(KindCSIDriver, "", o.Name)
 	return err
 }
 
 // DeleteCSIDriver forgets a CSI driver, if it is there.
 func (m *Memory) DeleteCSIDriver(name string) {
 	m.csiDrivers.drop("", name)
-	m.watchers.Tell(KindCSIDriver, "", name)
+	m.watchers.Notify(KindCSIDriver, "", name)
 }
 
 // CSIDriver returns a CSI driver.

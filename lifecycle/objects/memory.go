@@ -23,14 +23,14 @@ type Memory struct {
 	claims     table[*corev1.PersistentVolumeClaim]
 	volumes    table[*corev1.PersistentVolume]
 	csiDrivers table[*storagev1.CSIDriver]
-	watchers   objectwatch.List
+	watchers   objectwatch.Watchers
 }
 
 // PutConfigMap takes a copy of a config map, in place of the one of its name. An error says why it is not valid.
 func (m *Memory) PutConfigMap(o *corev1.ConfigMap) error {
 	o = o.DeepCopy()
 	err := m.configMaps.put(kindConfigMap, o.Namespace, o.Name, o, validateConfigMap(o))
-	m.watchers.Tell(KindConfigMap, o.Namespace, o.Name)
+	m.watchers.Notify(KindConfigMap, o.Namespace, o.Name)
 	return err
 }
 
@@ -38,7 +38,7 @@ func (m *Memory) PutConfigMap(o *corev1.ConfigMap) error {
 func (m *Memory) PutSecret(o *corev1.Secret) error {
 	o = o.DeepCopy()
 	err := m.secrets.put(kindSecret, o.Namespace, o.Name, o, validateSecret(o))
-	m.watchers.Tell(KindSecret, o.Namespace, o.Name)
+	m.watchers.Notify(KindSecret, o.Namespace, o.Name)
 	return err
 }
 
@@ -46,26 +46,26 @@ func (m *Memory) PutSecret(o *corev1.Secret) error {
 func (m *Memory) PutService(o *corev1.Service) error {
 	o = o.DeepCopy()
 	err := m.services.put(kindService, o.Namespace, o.Name, o, validateService(o))
-	m.watchers.Tell(KindService, o.Namespace, o.Name)
+	m.watchers.Notify(KindService, o.Namespace, o.Name)
 	return err
 }
 
 // DeleteConfigMap forgets a config map, if it is there.
 func (m *Memory) DeleteConfigMap(namespace, name string) {
 	m.configMaps.drop(namespace, name)
-	m.watchers.Tell(KindConfigMap, namespace, name)
+	m.watchers.Notify(KindConfigMap, namespace, name)
 }
 
 // DeleteSecret forgets a secret, if it is there.
 func (m *Memory) DeleteSecret(namespace, name string) {
 	m.secrets.drop(namespace, name)
-	m.watchers.Tell(KindSecret, namespace, name)
+	m.watchers.Notify(KindSecret, namespace, name)
 }
 
 // DeleteService forgets a service, if it is there.
 func (m *Memory) DeleteService(namespace, name string) {
 	m.services.drop(namespace, name)
-	m.watchers.Tell(KindService, namespace, name)
+	m.watchers.Notify(KindService, namespace, name)
 }
 
 // ConfigMap returns a config map.

@@ -105,7 +105,7 @@ func TestAuthentication(t *testing.T) {
 	}
 	for _, anonymous := range []bool{false, true} {
 		reviewer := new(authtest.Reviewer)
-		reviewer.Know("good", bob)
+		reviewer.AddToken("good", bob)
 		a := newAccess(t, auth.Options{ClientCAs: ca.Pool, Tokens: reviewer.Tokens(), Anonymous: anonymous, AlwaysAllow: true})
 		for certName, c := range certificates {
 			for tokenName, tc := range tokens {
@@ -161,7 +161,7 @@ func TestAuthorization(t *testing.T) {
 			}
 			for _, rule := range all {
 				reviewer := new(authtest.Reviewer)
-				reviewer.Know("good", bob)
+				reviewer.AddToken("good", bob)
 				reviewer.Allow("bob", verb+" "+rule)
 				a := newAccess(t, auth.Options{Tokens: reviewer.Tokens(), Access: reviewer.Access()})
 				_, refusal := a.Check(request(method, path, "good"))
@@ -180,7 +180,7 @@ func TestAuthorization(t *testing.T) {
 
 func TestRunByGet(t *testing.T) {
 	reviewer := new(authtest.Reviewer)
-	reviewer.Know("good", bob)
+	reviewer.AddToken("good", bob)
 	reviewer.Allow("bob", "get proxy")
 	for byGet, want := range map[bool]int{false: http.StatusForbidden, true: http.StatusOK} {
 		a := newAccess(t, auth.Options{Tokens: reviewer.Tokens(), Access: reviewer.Access(), RunByGet: byGet})
@@ -194,7 +194,7 @@ func TestRunByGet(t *testing.T) {
 func TestCacheTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reviewer := new(authtest.Reviewer)
-		reviewer.Know("good", bob)
+		reviewer.AddToken("good", bob)
 		reviewer.Allow("bob", "get stats")
 		a := newAccess(t, auth.Options{Tokens: reviewer.Tokens(), Access: reviewer.Access()})
 		code := func(path, token string) int {
@@ -207,23 +207,23 @@ func TestCacheTimes(t *testing.T) {
 		assert.Equal(t, 200, code("/stats/x", "good"))
 		assert.Equal(t, 403, code("/logs/x", "good"))
 		assert.Equal(t, 401, code("/stats/x", "bad"))
-		assert.Equal(t, []string{"good", "bob get stats", "bob get log", "bad"}, reviewer.Asked())
+		assert.Equal(t, []string{"good", "bob get stats", "bob get log", "bad"}, reviewer.TakeReviews())
 
-		reviewer.Fail(errors.New("away"))
+		reviewer.SetError(errors.New("away"))
 		time.Sleep(auth.DefaultDenyTTL - time.Second)
 		assert.Equal(t, 200, code("/stats/x", "good"))
 		assert.Equal(t, 403, code("/logs/x", "good"))
-		assert.Empty(t, reviewer.Asked(), "it is remembered")
+		assert.Empty(t, reviewer.TakeReviews(), "it is remembered")
 		time.Sleep(time.Second)
 		assert.Equal(t, 500, code("/logs/x", "good"), "a denial is forgotten, and nobody answers")
 		time.Sleep(auth.DefaultTokenTTL - auth.DefaultDenyTTL)
 		assert.Equal(t, 401, code("/stats/x", "good"), "a token is forgotten, and nobody answers")
-		reviewer.Fail(nil)
+		reviewer.SetError(nil)
 		assert.Equal(t, 200, code("/stats/x", "good"), "errors are not remembered")
-		assert.Equal(t, []string{"bob get log", "good", "good"}, reviewer.Asked())
+		assert.Equal(t, []string{"bob get log", "good", "good"}, reviewer.TakeReviews())
 		time.Sleep(auth.DefaultAllowTTL - auth.DefaultTokenTTL)
 		assert.Equal(t, 200, code("/stats/x", "good"))
-		assert.Equal(t, []string{"good", "bob get stats"}, reviewer.Asked(), "an access is forgotten after 5 minutes")
+		assert.Equal(t, []string{"good", "bob get stats"}, reviewer.TakeReviews(), "an access is forgotten after 5 minutes")
 	})
 }
 
@@ -231,7 +231,7 @@ func TestCacheTimes(t *testing.T) {
 func TestHangingServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reviewer := new(authtest.Reviewer)
-		reviewer.Hang(true)
+		reviewer.SetHang(true)
 		a := newAccess(t, auth.Options{Tokens: reviewer.Tokens(), Access: reviewer.Access(), MaxReviews: 8})
 		start := time.Now()
 		var refused atomic.Int64
@@ -246,9 +246,9 @@ func TestHangingServer(t *testing.T) {
 		group.Wait()
 		assert.EqualValues(t, 100, refused.Load())
 		assert.Equal(t, auth.DefaultTimeout, time.Since(start))
-		assert.Len(t, reviewer.Asked(), 2, "no more than two of one address at a time")
+		assert.Len(t, reviewer.TakeReviews(), 2, "no more than two of one address at a time")
 
-		reviewer.Know("good", bob)
+		reviewer.AddToken("good", bob)
 		ctx, cancel := context.WithCancel(t.Context())
 		group.Go(func() {
 			_, err := a.Authenticate(request(http.MethodGet, "/pods", "good").WithContext(ctx))
@@ -261,10 +261,10 @@ func TestHangingServer(t *testing.T) {
 			assert.Equal(t, "bob", user.Name)
 		})
 		synctest.Wait()
-		reviewer.Hang(false)
+		reviewer.SetHang(false)
 		cancel()
 		group.Wait()
-		assert.Equal(t, []string{"good", "good"}, reviewer.Asked())
+		assert.Equal(t, []string{"good", "good"}, reviewer.TakeReviews())
 	})
 }
 
@@ -272,23 +272,23 @@ func TestRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reviewer := new(authtest.Reviewer)
 		a := newAccess(t, auth.Options{Tokens: reviewer.Tokens(), AlwaysAllow: true})
-		reviewer.Fail(apierrors.NewInternalError(errors.New("trouble")))
+		reviewer.SetError(apierrors.NewInternalError(errors.New("trouble")))
 		start := time.Now()
 		_, err := a.Authenticate(request(http.MethodGet, "/pods", "x"))
 		require.Error(t, err)
-		assert.Len(t, reviewer.Asked(), 5)
+		assert.Len(t, reviewer.TakeReviews(), 5)
 		assert.Equal(t, 500*time.Millisecond+750*time.Millisecond+1125*time.Millisecond+1687500*time.Microsecond, time.Since(start))
-		reviewer.Fail(errors.New("for good"))
+		reviewer.SetError(errors.New("for good"))
 		_, err = a.Authenticate(request(http.MethodGet, "/pods", "x"))
 		require.Error(t, err)
-		assert.Len(t, reviewer.Asked(), 1)
+		assert.Len(t, reviewer.TakeReviews(), 1)
 	})
 }
 
 // Many bad tokens do not push out a good one, and take no more than their room.
 func TestManyBadTokens(t *testing.T) {
 	reviewer := new(authtest.Reviewer)
-	reviewer.Know("good", bob)
+	reviewer.AddToken("good", bob)
 	a := newAccess(t, auth.Options{Tokens: reviewer.Tokens(), AlwaysAllow: true, CacheSize: 10})
 	_, err := a.Authenticate(request(http.MethodGet, "/", "good"))
 	require.NoError(t, err)
@@ -296,8 +296,8 @@ func TestManyBadTokens(t *testing.T) {
 		_, err := a.Authenticate(request(http.MethodGet, "/", fmt.Sprint("bad", i)))
 		require.Error(t, err)
 	}
-	reviewer.Asked()
+	reviewer.TakeReviews()
 	_, err = a.Authenticate(request(http.MethodGet, "/", "good"))
 	require.NoError(t, err)
-	assert.Empty(t, reviewer.Asked())
+	assert.Empty(t, reviewer.TakeReviews())
 }

@@ -17,7 +17,7 @@ import (
 // Prometheus may read metrics, and nothing else.
 func Example() {
 	var apiServer authtest.Reviewer
-	apiServer.Know("token", authenticationv1.UserInfo{Username: "prometheus"})
+	apiServer.AddToken("token", authenticationv1.UserInfo{Username: "prometheus"})
 	apiServer.Allow("prometheus", "get metrics")
 
 	access, err := auth.New(auth.Options{NodeName: "node-1", Tokens: apiServer.Tokens(), Access: apiServer.Access()})

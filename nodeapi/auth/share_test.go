@@ -42,8 +42,8 @@ func TestBadTokensDelayNoOtherAddress(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				reviewer := new(authtest.Reviewer)
-				reviewer.Pace(20 * time.Millisecond)
-				reviewer.Know("good", bob)
+				reviewer.SetPace(20 * time.Millisecond)
+				reviewer.AddToken("good", bob)
 				a := newAccess(t, auth.Options{Tokens: reviewer.Tokens(), AlwaysAllow: true})
 				ctx, cancel := context.WithCancel(t.Context())
 				var group sync.WaitGroup
@@ -89,7 +89,7 @@ func TestBadTokensDelayNoOtherAddress(t *testing.T) {
 func TestOneBadTokenTakesNoMoreRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reviewer := new(authtest.Reviewer)
-		reviewer.Hang(true)
+		reviewer.SetHang(true)
 		a := newAccess(t, auth.Options{Tokens: reviewer.Tokens(), AlwaysAllow: true})
 		before := runtime.NumGoroutine()
 		var group sync.WaitGroup
@@ -98,7 +98,7 @@ func TestOneBadTokenTakesNoMoreRoom(t *testing.T) {
 		}
 		synctest.Wait()
 		assert.LessOrEqual(t, runtime.NumGoroutine()-before, 64)
-		assert.Len(t, reviewer.Asked(), 1)
+		assert.Len(t, reviewer.TakeReviews(), 1)
 		group.Wait()
 	})
 }
@@ -107,12 +107,12 @@ func TestOneBadTokenTakesNoMoreRoom(t *testing.T) {
 func TestBadTokensDelayNoAccessReview(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reviewer := new(authtest.Reviewer)
-		reviewer.Know("good", bob)
+		reviewer.AddToken("good", bob)
 		a := newAccess(t, auth.Options{Tokens: reviewer.Tokens(), Access: reviewer.Access()})
 		reviewer.Allow("bob", "get pods")
 		_, err := a.Authenticate(request(http.MethodGet, "/pods", "good"))
 		require.NoError(t, err)
-		reviewer.HangTokens(true)
+		reviewer.SetHangTokens(true)
 		var group sync.WaitGroup
 		for i := range 2000 {
 			group.Go(func() {
@@ -132,7 +132,7 @@ func TestBadTokensDelayNoAccessReview(t *testing.T) {
 func TestTooManyRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reviewer := new(authtest.Reviewer)
-		reviewer.Hang(true)
+		reviewer.SetHang(true)
 		a := newAccess(t, auth.Options{Tokens: reviewer.Tokens(), AlwaysAllow: true, MaxReviews: 1})
 		var group sync.WaitGroup
 		codes := make([]int, 3)

@@ -64,10 +64,10 @@ func TestClockJumps(t *testing.T) {
 			server.ForgetRequests()
 			time.Sleep(20 * time.Minute)
 			synctest.Wait()
-			patches := server.Count(apiservertest.Match{Verb: "patch"})
+			patches := server.CountRequests(apiservertest.Match{Verb: "patch"})
 			assert.InDelta(t, 4, patches, 1, "reports in 20 minutes")
-			assert.InDelta(t, 117, server.Count(apiservertest.Match{Verb: "update"}), 2, "renewals in 20 minutes")
-			assert.Zero(t, server.Count(apiservertest.Match{Verb: "get"}))
+			assert.InDelta(t, 117, server.CountRequests(apiservertest.Match{Verb: "update"}), 2, "renewals in 20 minutes")
+			assert.Zero(t, server.CountRequests(apiservertest.Match{Verb: "get"}))
 
 			node, _ := apiservertest.Get[*corev1.Node](server, "", "n")
 			assert.True(t, isReady(node))

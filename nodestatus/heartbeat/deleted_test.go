@@ -41,7 +41,7 @@ func TestDeletedNode(t *testing.T) {
 		assert.Len(t, a.logs.with("somebody has deleted the node"), 1)
 		assert.Empty(t, a.logs.with("WARN"))
 		for _, verb := range []string{"create", "patch", "update", "get"} {
-			assert.Zero(t, server.Count(apiservertest.Match{Verb: verb}), verb)
+			assert.Zero(t, server.CountRequests(apiservertest.Match{Verb: verb}), verb)
 		}
 		assert.Equal(t, "n", a.Node().Name)
 		assert.Error(t, a.Report(t.Context()))
@@ -110,7 +110,7 @@ func TestOtherMachineOfTheName(t *testing.T) {
 		lines := a.logs.with("another agent has the name of this node")
 		assert.Len(t, lines, events)
 		assert.Contains(t, lines[0], "boot-2")
-		assert.LessOrEqual(t, server.Count(apiservertest.Match{Verb: "patch"}), 65, "one in ten seconds from each")
+		assert.LessOrEqual(t, server.CountRequests(apiservertest.Match{Verb: "patch"}), 65, "one in ten seconds from each")
 	})
 }
 
@@ -151,7 +151,7 @@ func TestWatchedNode(t *testing.T) {
 		assert.Equal(t, [][]string{{"10.1.0.0/24"}, {"10.1.0.0/24"}}, get(a, &a.applied), "tried again once")
 		assert.LessOrEqual(t, told.Load(), int32(1))
 		assert.Equal(t, []string{"NodeNotSchedulable"}, a.reasons())
-		assert.Zero(t, server.Count(apiservertest.Match{Verb: "patch"}), "which is no reason to write")
+		assert.Zero(t, server.CountRequests(apiservertest.Match{Verb: "patch"}), "which is no reason to write")
 	})
 }
 
@@ -172,13 +172,13 @@ func TestMissedDeletion(t *testing.T) {
 		a := newAgent(t, server)
 		defer run(t, a.Run)()
 		time.Sleep(time.Minute)
-		require.NoError(t, server.Lose(node("n")))
+		require.NoError(t, server.DeleteSilently(node("n")))
 		time.Sleep(8 * time.Minute)
 		require.Equal(t, []string{"reported", "registered", "deleted"}, get(a, &a.told)[:3])
 		server.ForgetRequests()
 		time.Sleep(time.Hour)
-		assert.LessOrEqual(t, server.Count(apiservertest.Match{Verb: "get"}), 17)
-		assert.Zero(t, server.Count(apiservertest.Match{Verb: "patch"}))
+		assert.LessOrEqual(t, server.CountRequests(apiservertest.Match{Verb: "get"}), 17)
+		assert.Zero(t, server.CountRequests(apiservertest.Match{Verb: "patch"}))
 		assert.Len(t, a.logs.with("somebody has deleted the node"), 1)
 	})
 }

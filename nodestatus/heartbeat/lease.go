@@ -123,7 +123,7 @@ func heartbeats(config *rest.Config) (*kubeapi.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.Heartbeats()
+	return c.HeartbeatClient()
 }
 
 // Run renews the lease until ctx ends, then returns nil. No error of the API server ends it. A second call returns an error at
@@ -173,7 +173,7 @@ func (l *Lease) round(ctx context.Context) {
 			break
 		}
 		if step.reconnect {
-			l.client.Reset()
+			l.client.CloseConnections()
 		}
 		step = l.send(ctx, step)
 	}

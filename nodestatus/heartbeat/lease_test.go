@@ -88,11 +88,11 @@ func TestLease(t *testing.T) {
 		uid, _ := apiservertest.Get[*corev1.Node](server, "", "n")
 		assert.Equal(t, uid.UID, lease.OwnerReferences[0].UID)
 		assert.Less(t, time.Since(lease.Spec.RenewTime.Time), 11*time.Second)
-		assert.Equal(t, 1, server.Count(apiservertest.Match{Verb: "create"}))
+		assert.Equal(t, 1, server.CountRequests(apiservertest.Match{Verb: "create"}))
 		updates := server.Requests(apiservertest.Match{Verb: "update", Resource: "leases"})
 		assert.InDelta(t, 58, len(updates), 1, "one in 10.2 s, the mean of 10 s and 4 %% more")
 		assert.Equal(t, begin.Add(10200*time.Millisecond), updates[0].At)
-		assert.Equal(t, 2, server.Count(apiservertest.Match{Verb: "get"}), "the lease and the node, once")
+		assert.Equal(t, 2, server.CountRequests(apiservertest.Match{Verb: "get"}), "the lease and the node, once")
 		assert.ErrorContains(t, l.Run(t.Context()), "second call of Run")
 	})
 }
@@ -105,13 +105,13 @@ func TestLeaseThroughFaults(t *testing.T) {
 		most   int           // requests a minute
 	}{
 		"hang":              {func(s *apiservertest.Server) func() { return s.Hang("", "") }, 18 * time.Second, 8},
-		"cut":               {func(s *apiservertest.Server) func() { return s.Cut("", "") }, 11 * time.Second, 45},
+		"cut":               {func(s *apiservertest.Server) func() { return s.Disconnect("", "") }, 11 * time.Second, 45},
 		"internal errors":   {func(s *apiservertest.Server) func() { return s.Fail("", "", 500) }, 11 * time.Second, 45},
 		"too many requests": {func(s *apiservertest.Server) func() { return s.Fail("", "", 429) }, 11 * time.Second, 120},
 		"conflicts":         {func(s *apiservertest.Server) func() { return s.Fail("update", "leases", 409) }, 11 * time.Second, 130},
 		"away": {func(s *apiservertest.Server) func() {
-			s.SetAway(true)
-			return func() { s.SetAway(false) }
+			s.SetUnavailable(true)
+			return func() { s.SetUnavailable(false) }
 		}, 11 * time.Second, 45},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -127,7 +127,7 @@ func TestLeaseThroughFaults(t *testing.T) {
 				remove := test.fault(server)
 				server.ForgetRequests()
 				time.Sleep(5 * time.Minute)
-				assert.LessOrEqual(t, server.Count(apiservertest.Match{}), 5*test.most)
+				assert.LessOrEqual(t, server.CountRequests(apiservertest.Match{}), 5*test.most)
 				assert.LessOrEqual(t, len(logs.with("level=WARN")), 5*13, "two lines a round")
 				remove()
 				time.Sleep(test.within)

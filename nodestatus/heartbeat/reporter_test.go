@@ -34,8 +34,8 @@ func TestRegisterNewNode(t *testing.T) {
 		assert.Equal(t, n.UID, a.Node().UID)
 		assert.Equal(t, []string{"reported", "registered"}, get(a, &a.told))
 		assert.Contains(t, a.reasons(), "Starting")
-		assert.Equal(t, 1, server.Count(apiservertest.Match{Verb: "create"}))
-		assert.Zero(t, server.Count(apiservertest.Match{Verb: "patch"}), "the Node was created with all of its status")
+		assert.Equal(t, 1, server.CountRequests(apiservertest.Match{Verb: "create"}))
+		assert.Zero(t, server.CountRequests(apiservertest.Match{Verb: "patch"}), "the Node was created with all of its status")
 		assert.ErrorContains(t, a.Run(t.Context()), "second call of Run")
 	})
 }
@@ -70,9 +70,9 @@ func TestRequestsAtRest(t *testing.T) {
 		time.Sleep(time.Hour)
 		patches := server.Requests(apiservertest.Match{Verb: "patch", Resource: "nodes", Subresource: "status"})
 		assert.InDelta(t, 12, len(patches), 1)
-		assert.Zero(t, server.Count(apiservertest.Match{Verb: "get"}))
-		t.Logf("%d lists, %d watches", server.Count(apiservertest.Match{Verb: "list"}), server.Count(apiservertest.Match{Verb: "watch"}))
-		rest := server.Count(apiservertest.Match{}) - len(patches)
+		assert.Zero(t, server.CountRequests(apiservertest.Match{Verb: "get"}))
+		t.Logf("%d lists, %d watches", server.CountRequests(apiservertest.Match{Verb: "list"}), server.CountRequests(apiservertest.Match{Verb: "watch"}))
+		rest := server.CountRequests(apiservertest.Match{}) - len(patches)
 		assert.LessOrEqual(t, rest, 9, "watches of an hour, each of 5 to 10 minutes, as the kubelet's")
 		for _, p := range patches {
 			assert.Less(t, len(p.Body), 1200, "%s", p.Body)
@@ -142,7 +142,7 @@ func TestReadyAtOnce(t *testing.T) {
 		set[error](a, &a.err, nil)
 		time.Sleep(time.Second)
 		assert.True(t, isReady(a.atServer(t)))
-		assert.Equal(t, 1, server.Count(apiservertest.Match{}))
+		assert.Equal(t, 1, server.CountRequests(apiservertest.Match{}))
 		assert.Contains(t, a.reasons(), "NodeReady")
 	})
 }
@@ -165,7 +165,7 @@ func TestChangedConditions(t *testing.T) {
 		set(a, &a.health, nodestatus.Health{})
 		a.Changed()
 		synctest.Wait()
-		require.Equal(t, 1, server.Count(apiservertest.Match{}), "not so soon")
+		require.Equal(t, 1, server.CountRequests(apiservertest.Match{}), "not so soon")
 		time.Sleep(time.Second)
 		synctest.Wait()
 		assert.Equal(t, corev1.ConditionFalse, condition(a.atServer(t), corev1.NodeMemoryPressure).Status)
@@ -176,7 +176,7 @@ func TestChangedConditions(t *testing.T) {
 			a.Changed()
 			time.Sleep(30 * time.Millisecond)
 		}
-		assert.LessOrEqual(t, server.Count(apiservertest.Match{}), 31)
+		assert.LessOrEqual(t, server.CountRequests(apiservertest.Match{}), 31)
 		time.Sleep(time.Second)
 		assert.Equal(t, corev1.ConditionFalse, condition(a.atServer(t), corev1.NodeDiskPressure).Status)
 	})
@@ -239,12 +239,12 @@ func TestReporterThroughFaults(t *testing.T) {
 	}{
 		"hang":            {func(s *apiservertest.Server) func() { return s.Hang("", "") }, 10},
 		"hung writes":     {func(s *apiservertest.Server) func() { return s.Hang("patch", "") }, 12},
-		"cut":             {func(s *apiservertest.Server) func() { return s.Cut("", "") }, 60},
+		"cut":             {func(s *apiservertest.Server) func() { return s.Disconnect("", "") }, 60},
 		"internal errors": {func(s *apiservertest.Server) func() { return s.Fail("", "", 500) }, 60},
 		"conflicts":       {func(s *apiservertest.Server) func() { return s.Fail("patch", "", 409) }, 70},
 		"away": {func(s *apiservertest.Server) func() {
-			s.SetAway(true)
-			return func() { s.SetAway(false) }
+			s.SetUnavailable(true)
+			return func() { s.SetUnavailable(false) }
 		}, 60},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -255,7 +255,7 @@ func TestReporterThroughFaults(t *testing.T) {
 				defer run(t, a.Run)()
 				time.Sleep(time.Minute)
 				remove := test.fault(server)
-				server.CutAll()
+				server.DisconnectAll()
 				server.ForgetRequests()
 				told.Store(0)
 				for i := range 20 {
@@ -269,10 +269,10 @@ func TestReporterThroughFaults(t *testing.T) {
 					require.Equal(t, want, condition(a.Node(), corev1.NodeMemoryPressure).Status)
 				}
 				assert.GreaterOrEqual(t, told.Load(), int32(20))
-				assert.LessOrEqual(t, server.Count(apiservertest.Match{}), 2*test.most)
+				assert.LessOrEqual(t, server.CountRequests(apiservertest.Match{}), 2*test.most)
 				set(a, &a.health, nodestatus.Health{DiskPressure: true})
 				remove()
-				server.CutAll()
+				server.DisconnectAll()
 				time.Sleep(12 * time.Second)
 				n := a.atServer(t)
 				assert.Equal(t, corev1.ConditionTrue, condition(n, corev1.NodeDiskPressure).Status)

@@ -119,7 +119,7 @@ func (r *Reporter) report(ctx context.Context, known *corev1.Node, announced nod
 		}
 		call(r.opts.Hooks.Error, out.err)
 		if out.attempts > 1 || !isAnswer(out.err) {
-			r.client.Reset()
+			r.client.CloseConnections()
 		}
 		known = nil
 	}

@@ -54,8 +54,8 @@ func (c *clusterNode) returnUntil(slow apiservertest.Match) {
 	synctest.Wait()
 	c.server.ForgetRequests()
 	c.server.Inject(apiservertest.Fault{Match: slow, Times: 1, Delay: 5 * time.Second})
-	c.server.SetAway(false)
-	for c.server.Count(slow) == 0 {
+	c.server.SetUnavailable(false)
+	for c.server.CountRequests(slow) == 0 {
 		time.Sleep(100 * time.Millisecond)
 	}
 }
@@ -99,11 +99,11 @@ func TestClusterNodeOfRegisteredDriverIsInBothObjects(t *testing.T) {
 func TestClusterNodeWithoutAPIServerAcceptsDriverAndWritesItLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClusterNode(t, nil)
-		c.server.SetAway(true)
+		c.server.SetUnavailable(true)
 		require.NoError(t, c.Install(t.Context(), ebs))
 		time.Sleep(time.Minute)
 		require.Equal(t, " ", c.node())
-		c.server.SetAway(false)
+		c.server.SetUnavailable(false)
 		time.Sleep(11 * time.Second) // the longest pause between attempts, and the request
 		require.Equal(t, `a {"ebs.example":"i-1"}`, c.node())
 		require.Equal(t, []string{"ebs.example"}, c.drivers())
@@ -114,10 +114,10 @@ func TestClusterNodeWithoutAPIServerAcceptsDriverAndWritesItLater(t *testing.T) 
 func TestClusterNodeWritesNoDriverThatWasUninstalledMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClusterNode(t, nil)
-		c.server.SetAway(true)
+		c.server.SetUnavailable(true)
 		require.NoError(t, c.Install(t.Context(), ebs))
 		require.Error(t, c.Uninstall(t.Context(), "ebs.example"), "the caller repeats it")
-		c.server.SetAway(false)
+		c.server.SetUnavailable(false)
 		time.Sleep(time.Minute)
 		require.Equal(t, " ", c.node())
 		require.Empty(t, c.drivers())
@@ -128,7 +128,7 @@ func TestClusterNodeWritesNoDriverThatWasUninstalledMeanwhile(t *testing.T) {
 func TestClusterNodeUninstallDuringWriteRemovesDriver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClusterNode(t, nil)
-		c.server.SetAway(true)
+		c.server.SetUnavailable(true)
 		require.NoError(t, c.Install(t.Context(), ebs))
 		c.returnUntil(apiservertest.Match{Verb: "get", Resource: "csinodes"}) // Run has written the Node
 		require.NoError(t, c.Uninstall(t.Context(), "ebs.example"))
@@ -142,7 +142,7 @@ func TestClusterNodeUninstallDuringWriteRemovesDriver(t *testing.T) {
 func TestClusterNodeInstallDuringWriteOfOlderInfoWins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClusterNode(t, nil)
-		c.server.SetAway(true)
+		c.server.SetUnavailable(true)
 		require.NoError(t, c.Install(t.Context(), ebs))
 		c.returnUntil(apiservertest.Match{Verb: "patch", Resource: "nodes"})
 		moved := ebs
@@ -188,9 +188,9 @@ func TestClusterNodeReturnsRefusals(t *testing.T) {
 					c.server.Fail("", "nodes", test.code)
 				}
 				require.ErrorContains(t, c.Install(t.Context(), ebs), test.err)
-				requests := c.server.Count(apiservertest.Match{})
+				requests := c.server.CountRequests(apiservertest.Match{})
 				time.Sleep(time.Hour)
-				require.Equal(t, requests, c.server.Count(apiservertest.Match{}), "nothing is left to do for Run")
+				require.Equal(t, requests, c.server.CountRequests(apiservertest.Match{}), "nothing is left to do for Run")
 				require.Empty(t, c.drivers())
 			})
 		})

@@ -108,7 +108,7 @@ func TestClusterBenchAPI(t *testing.T) {
 	if os.Getenv(controlplane.RequiredEnv) != "required" {
 		t.Skipf("programs that take long to build: `make cluster`, which sets %s", controlplane.RequiredEnv)
 	}
-	bin, l := controlplane.Programs(t, "kubelet"), lab.StartPrivate(t)
+	bin, l := controlplane.RequirePrograms(t, "kubelet"), lab.StartPrivate(t)
 	agent := filepath.Join(t.TempDir(), "agent")
 	build := exec.CommandContext(t.Context(), "go", "build", "-C", "../../../..", "-buildvcs=false", "-o", agent, "./examples/agent")
 	built, err := build.CombinedOutput()

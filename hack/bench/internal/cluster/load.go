@@ -125,7 +125,7 @@ func (l load) leave(ctx context.Context, services int) error {
 
 // notFound returns nil where there is nothing to remove.
 func notFound(err error) error {
-	if controlplane.Code(err) == http.StatusNotFound {
+	if controlplane.StatusCode(err) == http.StatusNotFound {
 		return nil
 	}
 	return err

@@ -112,7 +112,7 @@ func measure(ctx context.Context, o options, out io.Writer) (err error) {
 		}
 		all = append(all, f)
 	}
-	b.plane, err = controlplane.Up(ctx, o.bin, filepath.Join(b.work, "plane"), controlplane.Options{ControllerManager: true, Audit: true})
+	b.plane, err = controlplane.StartPlane(ctx, o.bin, filepath.Join(b.work, "plane"), controlplane.Options{ControllerManager: true, Audit: true})
 	if err != nil {
 		return err
 	}
