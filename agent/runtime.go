@@ -34,7 +34,7 @@ func (a *Agent) openRuntime(ctx context.Context, _ *lifecycle.Options) (err erro
 		}
 		return err
 	}
-	if a.client, err = remote.Dial(endpoint, remote.Options{Called: a.metrics.Runtime()}); err != nil {
+	if a.client, err = remote.Dial(endpoint, remote.Options{CallReturned: a.metrics.Runtime()}); err != nil {
 		return err
 	}
 	a.runtime = a.client
@@ -60,7 +60,7 @@ func (a *Agent) listPods(context.Context, *lifecycle.Options) error {
 	}
 	a.generator.Notify(func(...string) {
 		pods, _ := a.generator.Pods() // the pods of the last list
-		rotator.Set(logs.Running(pods))
+		rotator.SetLogs(logs.RunningLogs(pods))
 	})
 	a.parts.Add("log rotation", rotator.Run)
 	return nil

@@ -53,7 +53,7 @@ func TestLogReading(t *testing.T) {
 			}
 			continue
 		}
-		if errGot != nil && !errors.Is(errGot, logs.ErrFormat) {
+		if errGot != nil && !errors.Is(errGot, logs.ErrUnknownFormat) {
 			t.Fatal(errGot)
 		}
 		compared++

@@ -58,7 +58,7 @@ func (l *leftovers) collector() *gc.Containers {
 	via := struct {
 		*critest.Faults
 		cri.Inspector
-	}{l.faults, critest.Summary{Runtime: l.rt}}
+	}{l.faults, critest.SummaryRuntime{Runtime: l.rt}}
 	g, err := gc.NewContainers(via, l.o)
 	require.NoError(l.t, err)
 	return g

@@ -95,7 +95,7 @@ func newBusyNode(t *testing.T, seed uint64) *busyNode {
 	})
 	var mu sync.Mutex
 	rnd := rand.New(rand.NewPCG(seed, 99))
-	via := &critest.Interceptor{Runtime: critest.Summary{Runtime: n.rt}, Latency: func(string, string) time.Duration {
+	via := &critest.Interceptor{Runtime: critest.SummaryRuntime{Runtime: n.rt}, Latency: func(string, string) time.Duration {
 		mu.Lock()
 		defer mu.Unlock()
 		return time.Duration(rnd.IntN(2000)) * time.Microsecond

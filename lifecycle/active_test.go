@@ -18,7 +18,7 @@ import (
 // An orphaned pod terminates whose UID a source lists by now: the pod that counts for admission is the listed one.
 func TestActiveHasThePodWhoseOrphanTerminates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{"main": critest.StopIn(4*time.Second, 0)})})
+		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{"main": critest.ExitAfterStop(4*time.Second, 0)})})
 		n := boot(t, rt, rt, lifecycle.Options{})
 		n.set(podtest.Pod("web"))
 		time.Sleep(10 * time.Second)

@@ -76,7 +76,7 @@ func setsUp(failures uint32) func(c *cri.ContainerConfig) critest.Script {
 		case c.Name == "work":
 			return critest.ExitAfter(time.Minute, 0)
 		}
-		return critest.StopIn(time.Second, 0)
+		return critest.ExitAfterStop(time.Second, 0)
 	}
 }
 
@@ -184,14 +184,14 @@ func (s scenario) tell(t *testing.T, n int, after bool) (calls int) {
 	pod := s.pod()
 	wanted := []*corev1.Pod{pod}
 	around := world{ask: ask, status: status, groups: groups, latency: func(string, string) time.Duration { return 20 * time.Millisecond }}
-	agent = start(t, critest.Summary{Runtime: rt}, dir, around)
+	agent = start(t, critest.SummaryRuntime{Runtime: rt}, dir, around)
 	agent.set(t, wanted)
 	pass := func(d time.Duration) {
 		for range d / (100 * time.Millisecond) {
 			time.Sleep(100 * time.Millisecond)
 			if agent.dead.Load() {
 				agent.stop()
-				agent = start(t, critest.Summary{Runtime: rt}, dir, around)
+				agent = start(t, critest.SummaryRuntime{Runtime: rt}, dir, around)
 				agent.set(t, wanted)
 			}
 		}

@@ -28,7 +28,7 @@ func TestResizeWhileAnotherPodStopsOnCRIO(t *testing.T) {
 				return cri.ContainerStats{Memory: &cri.MemoryUsage{UsageBytes: new(uint64(1 * mib))}}
 			},
 		})
-		n := boot(t, rt, &critest.CRIO{Summary: critest.Summary{Runtime: rt}}, lifecycle.Options{})
+		n := boot(t, rt, &critest.CRIO{SummaryRuntime: critest.SummaryRuntime{Runtime: rt}}, lifecycle.Options{})
 		slow := podtest.Pod("b")
 		slow.Spec.Containers[0].Name = "slow"
 		slow.Spec.TerminationGracePeriodSeconds = new(int64(60))
@@ -55,7 +55,7 @@ func TestLostAnswersOnCRIO(t *testing.T) {
 		var mu sync.Mutex
 		lost := map[string]bool{}
 		via := &critest.Interceptor{
-			Runtime: &critest.CRIO{Summary: critest.Summary{Runtime: rt}},
+			Runtime: &critest.CRIO{SummaryRuntime: critest.SummaryRuntime{Runtime: rt}},
 			Around: func(ctx context.Context, op, _ string, call func(context.Context) error) error {
 				err := call(ctx)
 				mu.Lock()

@@ -44,7 +44,7 @@ func bootSmall(t *testing.T, hung *atomic.Value) *smallNode {
 		}
 		return critest.Script{}
 	}})
-	via := &critest.Interceptor{Runtime: critest.Summary{Runtime: rt}, Around: func(ctx context.Context, op, id string, call func(context.Context) error) error {
+	via := &critest.Interceptor{Runtime: critest.SummaryRuntime{Runtime: rt}, Around: func(ctx context.Context, op, id string, call func(context.Context) error) error {
 		if uid, _ := hung.Load().(string); uid != "" && op == "StartContainer" && strings.HasPrefix(id, uid+"-") {
 			return critest.Hang(ctx)
 		}

@@ -45,7 +45,7 @@ func (n *node) disrupted(name string) string {
 
 func TestEvictedPodFailsOnceItIsDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.StopIn(3*time.Second, 0) }})
+		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.ExitAfterStop(3*time.Second, 0) }})
 		n := boot(t, rt, rt, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}})
 		n.set(podtest.Pod("a"), podtest.Pod("b"))
 		time.Sleep(time.Second)
@@ -76,7 +76,7 @@ func TestEvictedPodFailsOnceItIsDown(t *testing.T) {
 // Whatever its containers exited with, and although it was deleted meanwhile, an evicted pod has failed.
 func TestEvictionOutlivesTheAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.StopIn(3*time.Second, 0) }})
+		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.ExitAfterStop(3*time.Second, 0) }})
 		o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}}
 		n := boot(t, rt, rt, o)
 		n.set(podtest.Pod("a"))

@@ -111,7 +111,7 @@ func TestCgroupsOfPodsThatRun(t *testing.T) {
 				k := newKernel(t)
 				var said []string
 				k.rt = critest.New(critest.Options{Script: func(c *cri.ContainerConfig) critest.Script {
-					s := critest.StopIn(3*time.Second, 0)
+					s := critest.ExitAfterStop(3*time.Second, 0)
 					s.Started = k.started
 					s.Exec = func(_ context.Context, cmd []string) (cri.ExecResult, error) {
 						said = append(said, fmt.Sprint(c.Labels[cri.LabelPodUID], cmd))

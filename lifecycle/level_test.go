@@ -93,7 +93,7 @@ func TestLeft(t *testing.T) {
 // Whoever missed what Hooks.Status was told reads how the pods are.
 func TestPodsIsTheLevel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.StopIn(3*time.Second, 0) }})
+		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.ExitAfterStop(3*time.Second, 0) }})
 		var told sync.Map // by name
 		r, end := run(t, rt, lifecycle.Options{Owner: "me", Hooks: lifecycle.Hooks{
 			Status: func(pod *corev1.Pod, st *corev1.PodStatus) { told.Store(pod.Name, st) },

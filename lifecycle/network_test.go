@@ -36,7 +36,7 @@ func (n *network) runtime(o critest.Options) (*critest.Runtime, *critest.Interce
 	}
 	rt := critest.New(o)
 	return rt, &critest.Interceptor{
-		Runtime: critest.Summary{Runtime: rt},
+		Runtime: critest.SummaryRuntime{Runtime: rt},
 		Around: func(ctx context.Context, op, _ string, call func(context.Context) error) error {
 			if fault := n.status.Load(); op == "Status" && fault != nil {
 				return (*fault)(ctx)

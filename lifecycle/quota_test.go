@@ -126,7 +126,7 @@ func TestQuotaOfAnEarlierAgent(t *testing.T) {
 func TestQuotaOfAnEarlierAgentThatDiedBeforeADeletion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := newThrottled()
-		rt.Runtime = critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.StopIn(time.Hour, 0) }})
+		rt.Runtime = critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.ExitAfterStop(time.Hour, 0) }})
 		pod := podtest.Pod("a")
 		pod.Spec.TerminationGracePeriodSeconds = new(int64(7200))
 		n := boot(t, rt.Runtime, rt, lifecycle.Options{Cgroups: rt.cgroups})

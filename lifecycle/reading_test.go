@@ -29,7 +29,7 @@ import (
 // tells which calls hang until their context ends.
 func distant(rt *critest.Runtime, stuck func(op, id string) bool) *critest.Interceptor {
 	return &critest.Interceptor{
-		Runtime: critest.Summary{Runtime: rt},
+		Runtime: critest.SummaryRuntime{Runtime: rt},
 		Latency: func(string, string) time.Duration { return 300 * time.Millisecond },
 		Around: func(ctx context.Context, op, id string, call func(context.Context) error) error {
 			if stuck(op, id) {
@@ -62,7 +62,7 @@ func edited(pod *corev1.Pod, uid string) *corev1.Pod {
 // alone lets containers take 8 s to terminate, and fails the test when one starts beside one of another pod.
 func alone(t *testing.T, rt **critest.Runtime) func(*cri.ContainerConfig) critest.Script {
 	return func(*cri.ContainerConfig) critest.Script {
-		s := critest.StopIn(8*time.Second, 0)
+		s := critest.ExitAfterStop(8*time.Second, 0)
 		s.Started = func(c cri.Container) {
 			snap, err := (*rt).List(context.Background())
 			assert.NoError(t, err)

@@ -320,7 +320,7 @@ func (o *unread) NewerThan(ctx context.Context, uid string, t time.Time) (cri.Po
 // A terminal phase stays what it was, also if the next agent hears that nobody wants the pod before it has looked at it.
 func TestAPodThatIsDeletedBeforeItIsReadKeepsItsPhase(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.StopIn(time.Second, 0) }})
+		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.ExitAfterStop(time.Second, 0) }})
 		o := lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}}
 		n := boot(t, rt, rt, o)
 		n.set(podtest.Pod("a"))

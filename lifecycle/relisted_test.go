@@ -34,7 +34,7 @@ func staticPod() *corev1.Pod {
 
 func relistedScripts() critest.Options {
 	return critest.Options{Script: critest.ByName(map[string]critest.Script{
-		"first": critest.ExitAfter(2*time.Second, 0), "main": critest.StopIn(4*time.Second, 0),
+		"first": critest.ExitAfter(2*time.Second, 0), "main": critest.ExitAfterStop(4*time.Second, 0),
 	})}
 }
 

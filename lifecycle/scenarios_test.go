@@ -99,7 +99,7 @@ func TestInitContainerFailsForGood(t *testing.T) {
 func TestSidecarOutlivesTheJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{
-			"main": critest.ExitAfter(time.Minute, 0), "proxy": critest.StopIn(time.Second, 0),
+			"main": critest.ExitAfter(time.Minute, 0), "proxy": critest.ExitAfterStop(time.Second, 0),
 		})})
 		n := boot(t, rt, rt, lifecycle.Options{})
 		pod := podtest.Pod("job")
@@ -122,7 +122,7 @@ func TestSidecarOutlivesTheJob(t *testing.T) {
 func TestSidecarsEndInReverse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{
-			"main": critest.StopIn(time.Second, 0), "one": critest.StopIn(time.Second, 0), "two": critest.IgnoreTERM(),
+			"main": critest.ExitAfterStop(time.Second, 0), "one": critest.ExitAfterStop(time.Second, 0), "two": critest.IgnoreTERM(),
 		})})
 		n := boot(t, rt, rt, lifecycle.Options{})
 		pod := podtest.Pod("a")

@@ -26,7 +26,7 @@ func TestRuntimeWhoseListIsTooLarge(t *testing.T) {
 		var fits atomic.Bool
 		rt := critest.New(critest.Options{Script: func(c *cri.ContainerConfig) critest.Script {
 			if c.Labels[cri.LabelPodName] == "b" {
-				return critest.StopIn(8*time.Second, 0)
+				return critest.ExitAfterStop(8*time.Second, 0)
 			}
 			return critest.Script{}
 		}})

@@ -179,9 +179,9 @@ func (w *walker) start() {
 	w.mu.Unlock()
 	w.add("BOOT")
 	w.watch.boots()
-	var rt critest.Capable = critest.Summary{Runtime: w.rt}
+	var rt critest.FullRuntime = critest.SummaryRuntime{Runtime: w.rt}
 	if w.whole {
-		rt = detailed{critest.Summary{Runtime: w.rt}}
+		rt = detailed{critest.SummaryRuntime{Runtime: w.rt}}
 	}
 	checked := &critest.Interceptor{Runtime: rt, Around: w.checked}
 	around := world{

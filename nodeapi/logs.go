@@ -85,7 +85,7 @@ func (s *Server) copyLogs(ctx context.Context, out *logWriter, id string, o *cor
 	}
 	return logs.Read(ctx, c.LogPath, stdout, stderr, logs.ReadOptions{
 		TailLines: o.TailLines, LimitBytes: o.LimitBytes, Since: since(o, time.Now()), Timestamps: o.Timestamps, Follow: o.Follow, Watcher: &s.logWatcher,
-		Rotated: !s.o.CurrentLogsOnly,
+		IncludeRotated: !s.o.CurrentLogsOnly,
 		Running: func(ctx context.Context) (bool, error) {
 			c, err := s.inspect(ctx, bare)
 			return c.State == cri.ContainerRunning, err

@@ -72,7 +72,7 @@ func ExampleGenerator_PodHealthy() {
 	ctx, cancel := context.WithCancel(context.Background())
 	sandbox := &cri.SandboxConfig{Pod: cri.PodIdentity{UID: "a", Name: "web", Namespace: "default"}}
 	_, _ = rt.RunSandbox(ctx, sandbox)
-	broken := &critest.Interceptor{Runtime: critest.Summary{Runtime: rt}, Around: func(ctx context.Context, op, _ string, call func(context.Context) error) error {
+	broken := &critest.Interceptor{Runtime: critest.SummaryRuntime{Runtime: rt}, Around: func(ctx context.Context, op, _ string, call func(context.Context) error) error {
 		if op == "PodSandboxStatus" {
 			return cri.ErrUnavailable
 		}
@@ -100,7 +100,7 @@ func ExampleGenerator_PodHealthy() {
 
 // A runtime lists no resources, so that a resize changes nothing that a relist shows.
 func ExampleGenerator_Reinspect() {
-	rt := critest.Summary{Runtime: critest.New(critest.Options{})}
+	rt := critest.SummaryRuntime{Runtime: critest.New(critest.Options{})}
 	ctx, cancel := context.WithCancel(context.Background())
 	sandbox := &cri.SandboxConfig{Pod: cri.PodIdentity{UID: "a", Name: "web", Namespace: "default"}}
 	sid, _ := rt.RunSandbox(ctx, sandbox)

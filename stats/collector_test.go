@@ -79,7 +79,7 @@ func newHouse(t *testing.T) *house {
 	h.rt = critest.New(critest.Options{Usage: func(c cri.Container) cri.ContainerStats {
 		return cri.ContainerStats{WritableLayer: &cri.FilesystemUsage{Time: time.Unix(1e9, 0), UsedBytes: new(uint64(7 * mib)), InodesUsed: new(uint64(70))}}
 	}})
-	h.via = &critest.Interceptor{Runtime: critest.Summary{Runtime: h.rt}}
+	h.via = &critest.Interceptor{Runtime: critest.SummaryRuntime{Runtime: h.rt}}
 	h.opts = stats.Options{
 		NodeName: "node-1", Proc: h.proc, Statfs: h.statfs, Wait: time.Minute, SignalWait: time.Minute,
 		LogRoot: t.TempDir(),
@@ -381,7 +381,7 @@ func TestAContainerWithoutACgroupHasTheNumbersOfTheRuntime(t *testing.T) {
 			Memory: &cri.MemoryUsage{Time: time.Now(), WorkingSetBytes: new(uint64(6)), AvailableBytes: new(uint64)},
 		}
 	}})
-	h.via.Runtime = critest.Summary{Runtime: h.rt}
+	h.via.Runtime = critest.SummaryRuntime{Runtime: h.rt}
 	path := h.pod("web", cgroups.Burstable, mib)
 	require.NoError(t, h.tree.Remove(t.Context(), path))
 	s, err := h.collector().CPUAndMemory(t.Context())

@@ -48,7 +48,7 @@ func dial(t *testing.T, path string) *remote.Client {
 func TestRuntimeConformsThroughServerAndClient(t *testing.T) {
 	for name, wrap := range map[string]func(*critest.Runtime) cri.Runtime{
 		"complete lists": func(rt *critest.Runtime) cri.Runtime { return rt },
-		"summary lists":  func(rt *critest.Runtime) cri.Runtime { return critest.Summary{Runtime: rt} },
+		"summary lists":  func(rt *critest.Runtime) cri.Runtime { return critest.SummaryRuntime{Runtime: rt} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -77,7 +77,7 @@ func TestCallsAreBounded(t *testing.T) {
 
 // Every call that is given an ended context returns its error and does nothing.
 func TestEndedContext(t *testing.T) {
-	rt := critest.Summary{Runtime: critest.New(critest.Options{})}
+	rt := critest.SummaryRuntime{Runtime: critest.New(critest.Options{})}
 	sandbox, id := launch(t, rt, "web", "app")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

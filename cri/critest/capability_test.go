@@ -200,7 +200,7 @@ func TestStatus(t *testing.T) {
 }
 
 func TestSummaryHidesDetails(t *testing.T) {
-	rt := critest.Summary{Runtime: critest.New(critest.Options{})}
+	rt := critest.SummaryRuntime{Runtime: critest.New(critest.Options{})}
 	sandbox, id := launch(t, rt, "web", "app")
 	require.NoError(t, rt.Kill(id, 3))
 	snap, err := rt.List(t.Context())

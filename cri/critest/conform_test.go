@@ -20,12 +20,14 @@ import (
 func TestRuntimeConforms(t *testing.T) {
 	for name, wrap := range map[string]func(*critest.Runtime) cri.Runtime{
 		"complete": func(rt *critest.Runtime) cri.Runtime { return rt },
-		"summary":  func(rt *critest.Runtime) cri.Runtime { return critest.Summary{Runtime: rt} },
+		"summary":  func(rt *critest.Runtime) cri.Runtime { return critest.SummaryRuntime{Runtime: rt} },
 		"intercepted": func(rt *critest.Runtime) cri.Runtime {
-			return &critest.Interceptor{Runtime: critest.Summary{Runtime: rt}, Latency: func(string, string) time.Duration { return 30 * time.Millisecond }}
+			return &critest.Interceptor{Runtime: critest.SummaryRuntime{Runtime: rt}, Latency: func(string, string) time.Duration { return 30 * time.Millisecond }}
 		},
-		"as CRI-O does": func(rt *critest.Runtime) cri.Runtime { return &critest.CRIO{Summary: critest.Summary{Runtime: rt}} },
-		"bare":          func(rt *critest.Runtime) cri.Runtime { return &critest.Faults{Runtime: rt} },
+		"as CRI-O does": func(rt *critest.Runtime) cri.Runtime {
+			return &critest.CRIO{SummaryRuntime: critest.SummaryRuntime{Runtime: rt}}
+		},
+		"bare": func(rt *critest.Runtime) cri.Runtime { return &critest.Faults{Runtime: rt} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			critest.TestRuntime(t, critest.Fixture{

@@ -13,7 +13,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
-// CRIO is a [Summary] that differs from containerd as CRI-O 1.37 does, within the contract of package cri:
+// CRIO is a [SummaryRuntime] that differs from containerd as CRI-O 1.37 does, within the contract of package cri:
 //
 //   - RunSandbox and CreateContainer return the ID of the object that has the name.
 //   - StopSandbox gives running containers until the deadline of its context to exit.
@@ -23,13 +23,13 @@ import (
 //
 // Use it behind an [Interceptor] as any other runtime.
 type CRIO struct {
-	Summary
+	SummaryRuntime
 
 	mu       sync.Mutex     // guards stopping
 	stopping map[string]int // calls in flight that stop containers, by sandbox
 }
 
-var _ Capable = (*CRIO)(nil)
+var _ FullRuntime = (*CRIO)(nil)
 
 // defaultCRIOGrace is how long StopSandbox waits where its context has no deadline.
 const defaultCRIOGrace = 10 * time.Second
@@ -39,11 +39,11 @@ const statsPoll = 100 * time.Millisecond
 
 // RunSandbox runs a sandbox, or returns the one that has the name.
 func (r *CRIO) RunSandbox(ctx context.Context, c *cri.SandboxConfig) (string, error) {
-	id, err := r.Summary.RunSandbox(ctx, c)
+	id, err := r.SummaryRuntime.RunSandbox(ctx, c)
 	if !errors.Is(err, cri.ErrAlreadyExists) {
 		return id, err
 	}
-	pod, err := r.Summary.ListPod(ctx, c.Pod.UID)
+	pod, err := r.SummaryRuntime.ListPod(ctx, c.Pod.UID)
 	for i := range pod.Sandboxes {
 		if s := &pod.Sandboxes[i]; s.Pod == c.Pod && s.Attempt == c.Attempt {
 			return s.ID, nil
@@ -54,11 +54,11 @@ func (r *CRIO) RunSandbox(ctx context.Context, c *cri.SandboxConfig) (string, er
 
 // CreateContainer creates a container, or returns the one that has the name.
 func (r *CRIO) CreateContainer(ctx context.Context, sandboxID string, c *cri.ContainerConfig, s *cri.SandboxConfig) (string, error) {
-	id, err := r.Summary.CreateContainer(ctx, sandboxID, c, s)
+	id, err := r.SummaryRuntime.CreateContainer(ctx, sandboxID, c, s)
 	if !errors.Is(err, cri.ErrAlreadyExists) {
 		return id, err
 	}
-	all, err := r.Summary.List(ctx)
+	all, err := r.SummaryRuntime.List(ctx)
 	for i := range all.Containers {
 		if o := &all.Containers[i]; o.SandboxID == sandboxID && o.Name == c.Name && o.Attempt == c.Attempt {
 			return o.ID, nil
@@ -73,7 +73,7 @@ func (r *CRIO) StopSandbox(ctx context.Context, id string) error {
 	if deadline, ok := ctx.Deadline(); ok {
 		grace = time.Until(deadline)
 	}
-	all, err := r.Summary.List(ctx)
+	all, err := r.SummaryRuntime.List(ctx)
 	if err != nil {
 		return err
 	}
@@ -84,16 +84,16 @@ func (r *CRIO) StopSandbox(ctx context.Context, id string) error {
 		}
 	}
 	stops.Wait()
-	return r.Summary.StopSandbox(ctx, id)
+	return r.SummaryRuntime.StopSandbox(ctx, id)
 }
 
 // StopContainer stops a container.
 func (r *CRIO) StopContainer(ctx context.Context, id string, grace time.Duration) error {
-	if c, err := r.Summary.ContainerStatus(ctx, id); err == nil {
+	if c, err := r.SummaryRuntime.ContainerStatus(ctx, id); err == nil {
 		r.count(c.SandboxID, 1)
 		defer r.count(c.SandboxID, -1)
 	}
-	return r.Summary.StopContainer(ctx, id, grace)
+	return r.SummaryRuntime.StopContainer(ctx, id, grace)
 }
 
 func (r *CRIO) count(sandboxID string, n int) {
@@ -130,7 +130,7 @@ func (r *CRIO) ContainerStats(ctx context.Context) ([]cri.ContainerStats, error)
 	if err := r.awaitStops(ctx, "ListContainerStats", ""); err != nil {
 		return nil, err
 	}
-	return r.Summary.ContainerStats(ctx)
+	return r.SummaryRuntime.ContainerStats(ctx)
 }
 
 // PodContainerStats measures the containers of a sandbox once none of them is being stopped.
@@ -138,7 +138,7 @@ func (r *CRIO) PodContainerStats(ctx context.Context, sandboxID string) ([]cri.C
 	if err := r.awaitStops(ctx, "ListContainerStats", sandboxID); err != nil {
 		return nil, err
 	}
-	return r.Summary.PodContainerStats(ctx, sandboxID)
+	return r.SummaryRuntime.PodContainerStats(ctx, sandboxID)
 }
 
 // SandboxStats measures all sandboxes once no container is being stopped.
@@ -146,12 +146,12 @@ func (r *CRIO) SandboxStats(ctx context.Context) ([]cri.SandboxStats, error) {
 	if err := r.awaitStops(ctx, "ListPodSandboxStats", ""); err != nil {
 		return nil, err
 	}
-	return r.Summary.SandboxStats(ctx)
+	return r.SummaryRuntime.SandboxStats(ctx)
 }
 
 // StreamEvents reports all events but those of creation.
 func (r *CRIO) StreamEvents(ctx context.Context, fn func(cri.Event) error) error {
-	return r.Summary.StreamEvents(ctx, func(e cri.Event) error {
+	return r.SummaryRuntime.StreamEvents(ctx, func(e cri.Event) error {
 		if e.Type == cri.EventCreated {
 			return nil
 		}

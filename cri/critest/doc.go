@@ -22,7 +22,7 @@
 // not depend on maps or on the scheduler, as long as its own calls come in one order.
 //
 // [Runtime.Kill], [Runtime.KillWith] and [Runtime.BreakStreams] do what nobody asked the runtime for; [Runtime.Calls]
-// tells what it was asked for. [Summary] offers the same runtime with the summary lists and the Inspector that containerd has, [CRIO]
+// tells what it was asked for. [SummaryRuntime] offers the same runtime with the summary lists and the Inspector that containerd has, [CRIO]
 // with the answers that CRI-O gives where they differ.
 //
 // # What it does not model
@@ -37,12 +37,12 @@
 // [Faults] wraps any cri.Runtime and lets each call fail, hang, come late, lie, or take effect and lose its answer.
 // [Interceptor] wraps a runtime with all its capabilities, gives each call a time that it is under way, and lets it
 // go wrong in the same ways. An agent that is tested on a runtime which answers at once and never hangs has not been tested
-// on what it will run on: give its tests a Summary behind an Interceptor.
+// on what it will run on: give its tests a SummaryRuntime behind an Interceptor.
 //
 // [SessionFaults] is a [cri.SessionRunner] whose sessions come late, hang, or are cut. Its streams have no CloseWrite, and each Read
 // and Write has one delay, however long it is:
 //
-//	f := &critest.SessionFaults{Runner: runtime, Cut: func(op, id string) int64 { return 1000 }}
+//	f := &critest.SessionFaults{Runner: runtime, CutAfter: func(op, id string) int64 { return 1000 }}
 //
 // # The suites
 //

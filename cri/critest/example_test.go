@@ -104,7 +104,7 @@ func startPod(ctx context.Context, rt cri.Runtime, containers ...string) string 
 func ExampleByName() {
 	rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{
 		"greedy":  critest.OOMAfter(time.Millisecond),
-		"slow":    critest.StopIn(5*time.Millisecond, 3),
+		"slow":    critest.ExitAfterStop(5*time.Millisecond, 3),
 		"missing": critest.FailStart(fs.ErrNotExist),
 	})})
 	ctx := context.Background()
@@ -148,7 +148,7 @@ func ExampleRuntime_KillWith() {
 // An agent calls a runtime whose calls take time, and one of which hangs.
 func ExampleInterceptor() {
 	rt := &critest.Interceptor{
-		Runtime: critest.Summary{Runtime: critest.New(critest.Options{})}, // lists no details, as containerd
+		Runtime: critest.SummaryRuntime{Runtime: critest.New(critest.Options{})}, // lists no details, as containerd
 		Latency: func(string, string) time.Duration { return time.Millisecond },
 		Around: func(ctx context.Context, op, id string, call func(context.Context) error) error {
 			if op == "ContainerStatus" {
@@ -168,9 +168,9 @@ func ExampleInterceptor() {
 
 // A restarted agent creates a sandbox that it has already: containerd refuses, CRI-O returns the ID.
 func ExampleCRIO() {
-	containerd := critest.Summary{Runtime: critest.New(critest.Options{})}
-	crio := &critest.CRIO{Summary: critest.Summary{Runtime: critest.New(critest.Options{})}}
-	for _, rt := range []critest.Capable{containerd, crio} {
+	containerd := critest.SummaryRuntime{Runtime: critest.New(critest.Options{})}
+	crio := &critest.CRIO{SummaryRuntime: critest.SummaryRuntime{Runtime: critest.New(critest.Options{})}}
+	for _, rt := range []critest.FullRuntime{containerd, crio} {
 		ctx := context.Background()
 		s := &cri.SandboxConfig{Pod: cri.PodIdentity{UID: "u1", Name: "web", Namespace: "default"}}
 		first, _ := rt.RunSandbox(ctx, s)

@@ -11,8 +11,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
-// Capable is a runtime with each capability of package cri that a [Summary] has.
-type Capable interface {
+// FullRuntime is a runtime with each capability of package cri that a [SummaryRuntime] has.
+type FullRuntime interface {
 	cri.Runtime
 	cri.Inspector
 	cri.PodLister
@@ -27,10 +27,10 @@ type Capable interface {
 	cri.Puller
 }
 
-// Interceptor is a [Capable] runtime whose calls, those of the capabilities too, take time and can go wrong.
+// Interceptor is a [FullRuntime] runtime whose calls, those of the capabilities too, take time and can go wrong.
 //
 //	via := &critest.Interceptor{
-//		Runtime: critest.Summary{Runtime: rt},
+//		Runtime: critest.SummaryRuntime{Runtime: rt},
 //		Latency: func(op, id string) time.Duration { return 20 * time.Millisecond },
 //		Around: func(ctx context.Context, op, id string, call func(context.Context) error) error {
 //			if op == "ContainerStatus" {
@@ -51,7 +51,7 @@ type Capable interface {
 // after they were made. Around may also make a call later, and with another context; when it returns an error, the caller gets
 // no result.
 type Interceptor struct {
-	Runtime Capable // the wrapped runtime
+	Runtime FullRuntime // the wrapped runtime
 
 	// Latency is how long a call is under way. Nil, and what is not positive, is no time.
 	Latency func(op, id string) time.Duration
@@ -59,7 +59,7 @@ type Interceptor struct {
 	Around func(ctx context.Context, op, id string, call func(context.Context) error) error
 }
 
-var _ Capable = (*Interceptor)(nil)
+var _ FullRuntime = (*Interceptor)(nil)
 
 // List lists the wrapped runtime.
 func (i *Interceptor) List(ctx context.Context) (cri.Snapshot, error) {

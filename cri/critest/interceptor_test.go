@@ -21,7 +21,7 @@ import (
 )
 
 // capableCalls makes each call of a Capable runtime but the stream, on a sandbox and a container of it.
-func capableCalls(rt critest.Capable, sandbox, container string) map[string]func(ctx context.Context) error {
+func capableCalls(rt critest.FullRuntime, sandbox, container string) map[string]func(ctx context.Context) error {
 	spec := cri.ImageSpec{Image: "busybox"}
 	drop := func(_ any, err error) error { return err }
 	config := &cri.SandboxConfig{Pod: cri.PodIdentity{UID: "other", Name: "other"}}
@@ -78,7 +78,7 @@ func TestInterceptorSeesEveryCall(t *testing.T) {
 		refused := errors.New("refused")
 		refuse := false
 		via := &critest.Interceptor{
-			Runtime: critest.Summary{Runtime: rt},
+			Runtime: critest.SummaryRuntime{Runtime: rt},
 			Latency: func(string, string) time.Duration { return 2 * time.Second },
 			Around: func(ctx context.Context, op, _ string, call func(context.Context) error) error {
 				seen = append(seen, op)
@@ -116,7 +116,7 @@ func TestInterceptorLosesTheAnswerOnTheWayBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
 		_, id := launch(t, rt, "web", "app")
-		via := &critest.Interceptor{Runtime: critest.Summary{Runtime: rt}, Latency: func(string, string) time.Duration { return 2 * time.Second }}
+		via := &critest.Interceptor{Runtime: critest.SummaryRuntime{Runtime: rt}, Latency: func(string, string) time.Duration { return 2 * time.Second }}
 		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
 		defer cancel()
 		require.ErrorIs(t, via.StopContainer(ctx, id, 0), context.DeadlineExceeded)
@@ -128,7 +128,7 @@ func TestInterceptorLosesTheAnswerOnTheWayBack(t *testing.T) {
 // An Around that makes no call and reports no error must not pass an empty result off as an answer.
 func TestInterceptorWithoutACall(t *testing.T) {
 	via := &critest.Interceptor{
-		Runtime: critest.Summary{Runtime: critest.New(critest.Options{})},
+		Runtime: critest.SummaryRuntime{Runtime: critest.New(critest.Options{})},
 		Around:  func(context.Context, string, string, func(context.Context) error) error { return nil },
 	}
 	_, err := via.List(t.Context())
@@ -139,7 +139,7 @@ func TestInterceptorWithoutACall(t *testing.T) {
 func TestInterceptorDelaysEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{})
-		via := &critest.Interceptor{Runtime: critest.Summary{Runtime: rt}, Latency: func(string, string) time.Duration { return 4 * time.Second }}
+		via := &critest.Interceptor{Runtime: critest.SummaryRuntime{Runtime: rt}, Latency: func(string, string) time.Duration { return 4 * time.Second }}
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		var late []time.Duration

@@ -85,13 +85,13 @@ func TestScriptIsStopped(t *testing.T) {
 	}{
 		"dies of the signal":      {critest.Script{}, "", time.Minute, end{0, 143, "Error"}},
 		"dies of its own signal":  {critest.Script{}, "SIGQUIT", time.Minute, end{0, 131, "Error"}},
-		"takes its time":          {critest.StopIn(5*time.Second, 0), "", time.Minute, end{5 * time.Second, 0, "Completed"}},
-		"takes all the grace":     {critest.StopIn(5*time.Second, 0), "", 5 * time.Second, end{5 * time.Second, 0, "Completed"}},
-		"takes more than that":    {critest.StopIn(5*time.Second, 0), "", 4 * time.Second, end{4 * time.Second, 137, "Error"}},
+		"takes its time":          {critest.ExitAfterStop(5*time.Second, 0), "", time.Minute, end{5 * time.Second, 0, "Completed"}},
+		"takes all the grace":     {critest.ExitAfterStop(5*time.Second, 0), "", 5 * time.Second, end{5 * time.Second, 0, "Completed"}},
+		"takes more than that":    {critest.ExitAfterStop(5*time.Second, 0), "", 4 * time.Second, end{4 * time.Second, 137, "Error"}},
 		"ignores the signal":      {critest.IgnoreTERM(), "", 30 * time.Second, end{30 * time.Second, 137, "Error"}},
 		"grace is rounded up":     {critest.IgnoreTERM(), "", 1100 * time.Millisecond, end{2 * time.Second, 137, "Error"}},
-		"longest grace there is":  {critest.StopIn(5*time.Second, 0), "", math.MaxInt64, end{5 * time.Second, 0, "Completed"}}, // not one that has run out
-		"no grace":                {critest.StopIn(0, 0), "", 0, end{0, 137, "Error"}},
+		"longest grace there is":  {critest.ExitAfterStop(5*time.Second, 0), "", math.MaxInt64, end{5 * time.Second, 0, "Completed"}}, // not one that has run out
+		"no grace":                {critest.ExitAfterStop(0, 0), "", 0, end{0, 137, "Error"}},
 		"ends by itself meantime": {critest.Script{Exit: &critest.Exit{After: 3 * time.Second, Code: 9}, Stop: &critest.Exit{After: critest.Never}}, "", time.Minute, end{3 * time.Second, 9, "Error"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -144,7 +144,7 @@ func TestFailedStartIsAnExit(t *testing.T) {
 func TestStopThatIsCutShortKillsNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{
-			"stubborn": critest.IgnoreTERM(), "slow": critest.StopIn(time.Hour, 0),
+			"stubborn": critest.IgnoreTERM(), "slow": critest.ExitAfterStop(time.Hour, 0),
 		})})
 		_, stubborn := launch(t, rt, "a", "stubborn")
 		_, slow := launch(t, rt, "b", "slow")

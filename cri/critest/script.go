@@ -59,8 +59,8 @@ func IgnoreTERM() Script {
 	return Script{Stop: &Exit{After: Never}}
 }
 
-// StopIn is a container that takes its time to exit after the stop signal.
-func StopIn(d time.Duration, code int32) Script {
+// ExitAfterStop is a container that takes its time to exit after the stop signal.
+func ExitAfterStop(d time.Duration, code int32) Script {
 	return Script{Stop: &Exit{After: d, Code: code}}
 }
 

@@ -58,7 +58,7 @@ func attachEnd(t *sessionTrial) {
 	t.Succeed(t.returns(done, ruleAttach), ruleAttach, "RunAttach")
 	// containerd ends the other stream with the first one that has come to its end.
 	wholeOut, wholeErr := strings.HasSuffix(out.String(), "out two\nbye\n"), strings.HasSuffix(errs.String(), "err two\n")
-	t.Hold(wholeOut && wholeErr || t.f.Foreign && (wholeOut || wholeErr), ruleAttach, "the output is %s and %s", quote(out.String()), quote(errs.String()))
+	t.Hold(wholeOut && wholeErr || t.f.ServedByURL && (wholeOut || wholeErr), ruleAttach, "the output is %s and %s", quote(out.String()), quote(errs.String()))
 	t.Hold(!strings.Contains(out.String(), "err"), ruleAttach, "stdout has what is of stderr: %s", quote(out.String()))
 }
 
@@ -134,7 +134,7 @@ func (b blocked) Write(p []byte) (int, error) {
 }
 
 func attachSlow(t *sessionTrial) {
-	if t.f.Foreign {
+	if t.f.ServedByURL {
 		t.Skip("who serves the sessions may have its own way")
 	}
 	id := t.start(floods(), withStdin)

@@ -126,7 +126,7 @@ func execLeaves(t *sessionTrial) {
 	}
 	t.Hold(t.state(id) == cri.ContainerRunning, ruleExecLeaves, "the container has ended with a client")
 	execer, ok := t.rt.(cri.Execer)
-	if t.f.Foreign || t.f.NoAttach || !ok {
+	if t.f.ServedByURL || t.f.NoAttach || !ok {
 		return // it may go on, or there are no processes to look for
 	}
 	find := []string{"/bin/sh", "-c", `grep -qs "$1" /proc/[0-9]*/cmdline`, "finds", "[" + mark[:1] + "]" + mark[1:]}

@@ -24,9 +24,9 @@ type SessionFaults struct {
 	Latency func(op, id string) time.Duration
 	// Around makes the session, or does not, or hangs: see [Hang]. Its error is that of the session.
 	Around func(ctx context.Context, op, id string, session func(context.Context) error) error
-	// Cut is after how many bytes, of all its streams together, a session breaks with [cri.ErrUnavailable]. A negative number
+	// CutAfter is after how many bytes, of all its streams together, a session breaks with [cri.ErrUnavailable]. A negative number
 	// is never.
-	Cut func(op, id string) int64
+	CutAfter func(op, id string) int64
 }
 
 var _ cri.SessionRunner = (*SessionFaults)(nil)
@@ -66,8 +66,8 @@ func (f *SessionFaults) run(ctx context.Context, op, id string, session func(con
 		cancel(&cri.Error{Op: op, ID: id, Err: fmt.Errorf("the session was cut: %w", cri.ErrUnavailable)})
 	}}
 	l.left.Store(-1)
-	if f.Cut != nil {
-		l.left.Store(f.Cut(op, id))
+	if f.CutAfter != nil {
+		l.left.Store(f.CutAfter(op, id))
 	}
 	if f.Latency != nil {
 		l.latency = f.Latency(op, id)

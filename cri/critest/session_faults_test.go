@@ -56,7 +56,7 @@ func ExampleSessionFaults() {
 	sandbox, _ := rt.RunSandbox(ctx, s)
 	id, _ := rt.CreateContainer(ctx, sandbox, &cri.ContainerConfig{Name: "app"}, s)
 	_ = rt.StartContainer(ctx, id)
-	f := &critest.SessionFaults{Runner: rt, Cut: func(string, string) int64 { return 0 }}
+	f := &critest.SessionFaults{Runner: rt, CutAfter: func(string, string) int64 { return 0 }}
 	_, err := f.RunExec(ctx, id, []string{"true"}, cri.Session{})
 	fmt.Println(errors.Is(err, cri.ErrUnavailable))
 	// Output: true
@@ -67,7 +67,7 @@ func TestSessionFaultsCut(t *testing.T) {
 	rt, sandbox, id := copying(t)
 	const data = "0123456789"
 	for after := int64(-1); after <= 25; after++ {
-		f := &critest.SessionFaults{Runner: rt, Cut: func(op, got string) int64 {
+		f := &critest.SessionFaults{Runner: rt, CutAfter: func(op, got string) int64 {
 			assert.Contains(t, []string{id, sandbox}, got, op)
 			return after
 		}}
@@ -84,7 +84,7 @@ func TestSessionFaultsCut(t *testing.T) {
 		assert.Equal(t, max(0, int(after)-len(data)), out.Len(), "after %d", after)
 	}
 	client, conn := net.Pipe()
-	f := &critest.SessionFaults{Runner: rt, Cut: func(string, string) int64 { return 5 }}
+	f := &critest.SessionFaults{Runner: rt, CutAfter: func(string, string) int64 { return 5 }}
 	go func() { _, _ = client.Write([]byte(data)) }()
 	require.ErrorIs(t, f.RunPortForward(t.Context(), sandbox, 1, conn), cri.ErrUnavailable)
 	_, err := client.Write([]byte("x"))

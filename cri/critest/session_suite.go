@@ -25,10 +25,10 @@ type SessionFixture struct {
 	Image string
 	// Adjust has the last word on every config before it is used. May be nil.
 	Adjust func(s *cri.SandboxConfig, c *cri.ContainerConfig)
-	// Foreign says that somebody else serves the sessions, at a URL of a [cri.Streamer]: a command may outlive its client,
+	// ServedByURL says that somebody else serves the sessions, at a URL of a [cri.Streamer]: a command may outlive its client,
 	// a client that does not read may delay others, and the end of stdout or of stderr may be lost when a container ends, as
 	// one of them now and then is with containerd.
-	Foreign bool
+	ServedByURL bool
 	// NoAttach leaves out the cases of RunAttach, for a runtime that plays no containers.
 	NoAttach bool
 }

@@ -120,9 +120,9 @@ func TestIntegrationSessionsOfContainerd(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, client.Close()) })
 	critest.TestSessions(t, critest.SessionFixture{
-		New:     func(*testing.T) (cri.Runtime, cri.SessionRunner) { return client, viaURL{client} },
-		Image:   lab.BusyboxImage,
-		Foreign: true,
+		New:         func(*testing.T) (cri.Runtime, cri.SessionRunner) { return client, viaURL{client} },
+		Image:       lab.BusyboxImage,
+		ServedByURL: true,
 	})
 }
 

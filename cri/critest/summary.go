@@ -10,32 +10,32 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// Summary is a [Runtime] that lists as containerd does: without the fields that package cri marks "detail", which
+// SummaryRuntime is a [Runtime] that lists as containerd does: without the fields that package cri marks "detail", which
 // only its Inspector methods return.
-type Summary struct{ *Runtime }
+type SummaryRuntime struct{ *Runtime }
 
 var (
-	_ cri.Runtime   = Summary{}
-	_ cri.Inspector = Summary{}
-	_ cri.PodLister = Summary{}
+	_ cri.Runtime   = SummaryRuntime{}
+	_ cri.Inspector = SummaryRuntime{}
+	_ cri.PodLister = SummaryRuntime{}
 )
 
 // List returns all sandboxes and containers without details.
-func (s Summary) List(ctx context.Context) (cri.Snapshot, error) {
+func (s SummaryRuntime) List(ctx context.Context) (cri.Snapshot, error) {
 	snap, err := s.Runtime.List(ctx)
 	hideDetails(snap.Sandboxes, snap.Containers)
 	return snap, err
 }
 
 // ListPod returns the part of List that belongs to one pod.
-func (s Summary) ListPod(ctx context.Context, uid string) (cri.Pod, error) {
+func (s SummaryRuntime) ListPod(ctx context.Context, uid string) (cri.Pod, error) {
 	pod, err := s.Runtime.ListPod(ctx, uid)
 	hideDetails(pod.Sandboxes, pod.Containers)
 	return pod, err
 }
 
 // SandboxStatus returns a sandbox with details.
-func (s Summary) SandboxStatus(ctx context.Context, id string) (status cri.Sandbox, err error) {
+func (s SummaryRuntime) SandboxStatus(ctx context.Context, id string) (status cri.Sandbox, err error) {
 	call := s.begin(Call{Op: "PodSandboxStatus", ID: id})
 	defer s.end(call, &err)
 	if err := ctx.Err(); err != nil {
@@ -51,7 +51,7 @@ func (s Summary) SandboxStatus(ctx context.Context, id string) (status cri.Sandb
 }
 
 // ContainerStatus returns a container with details.
-func (s Summary) ContainerStatus(ctx context.Context, id string) (status cri.Container, err error) {
+func (s SummaryRuntime) ContainerStatus(ctx context.Context, id string) (status cri.Container, err error) {
 	call := s.begin(Call{Op: "ContainerStatus", ID: id})
 	defer s.end(call, &err)
 	if err := ctx.Err(); err != nil {

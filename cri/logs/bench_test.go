@@ -21,7 +21,7 @@ func BenchmarkParseCRI(b *testing.B) {
 	b.SetBytes(int64(len(line)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := logs.CRI.Parse(line); err != nil {
+		if _, err := logs.FormatCRI.Parse(line); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -68,7 +68,7 @@ func (c *chain) open(ctx context.Context) error {
 		return err
 	}
 	switch {
-	case c.o.Rotated:
+	case c.o.IncludeRotated:
 		err = c.findTail(ctx)
 	case len(found) > 0:
 		c.prev = found[len(found)-1].key
@@ -79,7 +79,7 @@ func (c *chain) open(ctx context.Context) error {
 	if err != nil || c.o.tail() < 0 {
 		return err
 	}
-	if c.o.Rotated {
+	if c.o.IncludeRotated {
 		return c.skip()
 	}
 	info, err := c.file.Stat()

@@ -113,8 +113,8 @@ func (k *keeper) packOne(ctx context.Context, step Action) error {
 	if err != nil {
 		return fmt.Errorf("compress log %s: %w", step.File, err)
 	}
-	if k.r.o.Hooks.Compressed != nil {
-		k.r.o.Hooks.Compressed(k.log, to, size)
+	if k.r.o.Hooks.FileCompressed != nil {
+		k.r.o.Hooks.FileCompressed(k.log, to, size)
 	}
 	return nil
 }
@@ -180,7 +180,7 @@ func (k *keeper) room() error {
 			sum += f.Size
 		}
 	}
-	if err == nil && sum > k.r.o.Policy.Budget() {
+	if err == nil && sum > k.r.o.Policy.MaxBytes() {
 		return errNoRoom
 	}
 	return err

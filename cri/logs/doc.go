@@ -7,7 +7,7 @@
 // # Model
 //
 // A log is the file 0.log, which the runtime appends to, and the files 0.log.20260102-150405 that were rotated from it,
-// compressed to .gz or not; [Files] returns them. [Detect] returns the [Format] of a line, which parses it. [Read] writes a log as
+// compressed to .gz or not; [ListFiles] returns them. [DetectFormat] returns the [Format] of a line, which parses it. [Read] writes a log as
 // the container wrote it, and can follow it:
 //
 //	err := logs.Read(ctx, container.LogPath, stdout, stderr, logs.ReadOptions{
@@ -19,7 +19,7 @@
 // containers:
 //
 //	r, err := logs.NewRotator(runtime, logs.RotatorOptions{})
-//	r.Set(running) // and again whenever that changes
+//	r.SetLogs(running) // and again whenever that changes
 //	err = r.Run(ctx)
 //
 // What belongs here: the formats of log files, reading, following, rotating. What does not: shipping logs, and deciding
@@ -27,7 +27,7 @@
 //
 // # The size of a log
 //
-// The files of a log together are never larger than [Policy.Budget], MaxFiles times MaxSize and an eighth of MaxSize, plus
+// The files of a log together are never larger than [Policy.MaxBytes], MaxFiles times MaxSize and an eighth of MaxSize, plus
 // what the container writes within two reactions. A reaction begins when the file has reached MaxSize and ends when the
 // runtime writes to a new one. That takes up to 10 ms and the call of the runtime for a writer of up to 128 MiB/s; longer
 // where the machine is too busy to run the agent.
@@ -55,8 +55,8 @@
 //
 // # Errors
 //
-// Lines that cannot be parsed are skipped and reported to [ReadOptions].Skipped. An error of one log is reported to
-// [Hooks].Failed and the attempt repeated with back-off, from 100 ms to 10 s; other logs are not delayed. When the runtime
+// Lines that cannot be parsed are skipped and reported to [ReadOptions].LineSkipped. An error of one log is reported to
+// [Hooks].RotationFailed and the attempt repeated with back-off, from 100 ms to 10 s; other logs are not delayed. When the runtime
 // cannot reopen a log, the file gets its name back.
 //
 // # Differs from the kubelet
@@ -64,9 +64,9 @@
 // The model is pkg/kubelet/logs of Kubernetes 1.37 and pkg/logs of k8s.io/cri-client. A user has to know:
 //
 //   - The size of a log is bounded as described above. The kubelet checks every 10 s.
-//   - Rotated files are read with [ReadOptions].Rotated only; without it TailLines and Since are limited to the current
+//   - Rotated files are read with [ReadOptions].IncludeRotated only; without it TailLines and Since are limited to the current
 //     file, as in the kubelet.
-//   - Lines in no known format are skipped; set [ReadOptions].Skipped to see them. The kubelet returns an error.
+//   - Lines in no known format are skipped; set [ReadOptions].LineSkipped to see them. The kubelet returns an error.
 //   - A line of more than 16 MiB is skipped.
 //   - Files that are not named as the rotator names them are neither counted nor removed.
 //

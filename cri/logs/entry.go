@@ -39,14 +39,14 @@ type Format uint8
 
 // The formats of log files.
 const (
-	CRI        Format = iota + 1 // time, stream, tags and content with spaces between: containerd, CRI-O
-	DockerJSON                   // an object with log, stream and time: the json-file driver of Docker
+	FormatCRI        Format = iota + 1 // time, stream, tags and content with spaces between: containerd, CRI-O
+	FormatDockerJSON                   // an object with log, stream and time: the json-file driver of Docker
 )
 
 // What may be wrong with a line. The others are for people to tell apart, and not exported.
 var (
-	// ErrFormat says that a line, or all of a log, is in no known format.
-	ErrFormat = errors.New("unknown log format")
+	// ErrUnknownFormat says that a line, or all of a log, is in no known format.
+	ErrUnknownFormat = errors.New("unknown log format")
 
 	errTime   = errors.New("no RFC 3339 time at the start")
 	errStream = errors.New("no stream: want stdout or stderr")
@@ -54,25 +54,25 @@ var (
 	errLong   = errors.New("line is too long")
 )
 
-// Detect returns the format that a line is in, and so the log it is from, or [ErrFormat].
-func Detect(line []byte) (Format, error) {
-	for _, f := range []Format{CRI, DockerJSON} {
+// DetectFormat returns the format that a line is in, and so the log it is from, or [ErrUnknownFormat].
+func DetectFormat(line []byte) (Format, error) {
+	for _, f := range []Format{FormatCRI, FormatDockerJSON} {
 		if _, err := f.Parse(line); err == nil {
 			return f, nil
 		}
 	}
-	return 0, fmt.Errorf("%w: %.64q", ErrFormat, line)
+	return 0, fmt.Errorf("%w: %.64q", ErrUnknownFormat, line)
 }
 
 // Parse reads one line, with or without its newline.
 func (f Format) Parse(line []byte) (Entry, error) {
 	switch f {
-	case CRI:
+	case FormatCRI:
 		return parseCRI(line)
-	case DockerJSON:
+	case FormatDockerJSON:
 		return parseDockerJSON(line)
 	}
-	return Entry{}, ErrFormat
+	return Entry{}, ErrUnknownFormat
 }
 
 // parseCRI reads a line such as

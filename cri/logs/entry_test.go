@@ -48,7 +48,7 @@ func TestParseCRI(t *testing.T) {
 		{"with an offset", "2016-10-20T20:39:20.57606443+02:00 stdout F hello\n", logs.Stdout, "hello\n"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			e, err := logs.CRI.Parse([]byte(test.line))
+			e, err := logs.FormatCRI.Parse([]byte(test.line))
 			require.NoError(t, err)
 			assert.True(t, e.Time.Equal(at(t, stamp)), "time %v", e.Time)
 			assert.Equal(t, test.stream, e.Stream)
@@ -58,12 +58,12 @@ func TestParseCRI(t *testing.T) {
 }
 
 func TestParseDockerJSON(t *testing.T) {
-	e, err := logs.DockerJSON.Parse([]byte(`{"log":"a\u003cb\n","stream":"stderr","time":"` + stamp + `"}` + "\n"))
+	e, err := logs.FormatDockerJSON.Parse([]byte(`{"log":"a\u003cb\n","stream":"stderr","time":"` + stamp + `"}` + "\n"))
 	require.NoError(t, err)
 	assert.Equal(t, logs.Entry{Time: at(t, stamp), Stream: logs.Stderr, Content: []byte("a<b\n")}, e)
 	assert.True(t, e.EndsLine())
 
-	e, err = logs.DockerJSON.Parse([]byte(`{"log":"a","stream":"stdout","time":"` + stamp + `"}`))
+	e, err = logs.FormatDockerJSON.Parse([]byte(`{"log":"a","stream":"stdout","time":"` + stamp + `"}`))
 	require.NoError(t, err)
 	assert.False(t, e.EndsLine(), "a piece has no newline")
 }
@@ -75,33 +75,33 @@ func TestBadLines(t *testing.T) {
 		`{"log":"a","stream":"stdin","time":"` + stamp + `"}`, `{"log":"a","stream":"stdout","time":"now"}`,
 		`{"log":"a","stream":"stdout"`, "{}", "null", `"stdout"`,
 	} {
-		_, err := logs.CRI.Parse([]byte(line))
+		_, err := logs.FormatCRI.Parse([]byte(line))
 		assert.Error(t, err, "CRI.Parse(%q)", line)
-		_, err = logs.DockerJSON.Parse([]byte(line))
+		_, err = logs.FormatDockerJSON.Parse([]byte(line))
 		assert.Error(t, err, "DockerJSON.Parse(%q)", line)
-		_, err = logs.Detect([]byte(line))
-		assert.ErrorIs(t, err, logs.ErrFormat, "Detect(%q)", line)
+		_, err = logs.DetectFormat([]byte(line))
+		assert.ErrorIs(t, err, logs.ErrUnknownFormat, "Detect(%q)", line)
 	}
 }
 
 func TestDetect(t *testing.T) {
-	f, err := logs.Detect([]byte(stamp + " stdout F {}\n"))
+	f, err := logs.DetectFormat([]byte(stamp + " stdout F {}\n"))
 	require.NoError(t, err)
-	assert.Equal(t, logs.CRI, f)
-	f, err = logs.Detect([]byte(`{"log":"a","stream":"stdout","time":"` + stamp + `"}`))
+	assert.Equal(t, logs.FormatCRI, f)
+	f, err = logs.DetectFormat([]byte(`{"log":"a","stream":"stdout","time":"` + stamp + `"}`))
 	require.NoError(t, err)
-	assert.Equal(t, logs.DockerJSON, f)
+	assert.Equal(t, logs.FormatDockerJSON, f)
 
-	_, err = logs.Detect(bytes.Repeat([]byte("x"), 1<<20))
+	_, err = logs.DetectFormat(bytes.Repeat([]byte("x"), 1<<20))
 	assert.Less(t, len(err.Error()), 200, "an error does not quote a line of any length")
 	_, err = logs.Format(0).Parse([]byte(stamp + " stdout F a\n"))
-	assert.ErrorIs(t, err, logs.ErrFormat)
+	assert.ErrorIs(t, err, logs.ErrUnknownFormat)
 }
 
 func TestParseCRIAllocatesNothing(t *testing.T) {
 	line := []byte("2016-10-20T18:39:20.576064430Z stdout F hello\n")
 	assert.Zero(t, testing.AllocsPerRun(100, func() {
-		if _, err := logs.CRI.Parse(line); err != nil {
+		if _, err := logs.FormatCRI.Parse(line); err != nil {
 			t.Error(err)
 		}
 	}))
@@ -115,7 +115,7 @@ func FuzzParseLine(f *testing.F) {
 	f.Add([]byte(`{"log":"a","stream":"stdout","time":"` + stamp + `"}`))
 	f.Fuzz(func(t *testing.T, line []byte) {
 		before := slices.Clone(line)
-		e, err := logs.CRI.Parse(line)
+		e, err := logs.FormatCRI.Parse(line)
 		require.Equal(t, before, line, "the line is not written to")
 
 		parts := strings.SplitN(string(line), " ", 4)
@@ -131,11 +131,11 @@ func FuzzParseLine(f *testing.F) {
 		}
 
 		written := []byte("2016-10-20T18:39:20.57606443Z stderr P " + string(line) + "\n")
-		e, err = logs.CRI.Parse(written)
+		e, err = logs.FormatCRI.Parse(written)
 		require.NoError(t, err)
 		require.Equal(t, string(line), string(e.Content))
 
-		if e, err := logs.DockerJSON.Parse(line); err == nil {
+		if e, err := logs.FormatDockerJSON.Parse(line); err == nil {
 			require.Contains(t, []logs.Stream{logs.Stdout, logs.Stderr}, e.Stream)
 		}
 	})

@@ -58,7 +58,7 @@ func ExampleNewRotator() {
 	defer stop()
 	rotator, err := logs.NewRotator(emptyLog{path}, logs.RotatorOptions{
 		Policy: logs.Policy{MaxSize: 1 << 10},
-		Hooks: logs.Hooks{Rotated: func(l logs.Log, _ string, size int64) {
+		Hooks: logs.Hooks{LogRotated: func(l logs.Log, _ string, size int64) {
 			fmt.Println(l.ContainerID, "rotated at", size, "bytes")
 			stop()
 		}},
@@ -66,7 +66,7 @@ func ExampleNewRotator() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	rotator.Set([]logs.Log{{ContainerID: "web", Path: path}}) // and again whenever a container starts or ends
+	rotator.SetLogs([]logs.Log{{ContainerID: "web", Path: path}}) // and again whenever a container starts or ends
 	fmt.Println(rotator.Run(ctx))
 	// Output:
 	// web rotated at 2048 bytes
@@ -84,7 +84,7 @@ func ExamplePolicy_Plan() {
 	for _, step := range p.Plan("0.log", dir, now) {
 		fmt.Println(step.Op, step.File)
 	}
-	fmt.Println("disk per container:", p.Budget())
+	fmt.Println("disk per container:", p.MaxBytes())
 	// Output:
 	// remove 0.log.20260101-000000.gz
 	// rename 0.log
@@ -94,7 +94,7 @@ func ExamplePolicy_Plan() {
 }
 
 // A log shipper reads the files of a log, in whichever format the runtime writes.
-func ExampleDetect() {
+func ExampleDetectFormat() {
 	dir, err := os.MkdirTemp("", "logs")
 	if err != nil {
 		log.Fatal(err)
@@ -107,7 +107,7 @@ func ExampleDetect() {
 	if err := os.WriteFile(path, []byte(lines), 0o600); err != nil {
 		log.Fatal(err)
 	}
-	files, err := logs.Files(path) // rotated ones first
+	files, err := logs.ListFiles(path) // rotated ones first
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -117,8 +117,8 @@ func ExampleDetect() {
 			log.Fatal(err)
 		}
 		for line := range bytes.Lines(data) {
-			format, err := logs.Detect(line)
-			if errors.Is(err, logs.ErrFormat) {
+			format, err := logs.DetectFormat(line)
+			if errors.Is(err, logs.ErrUnknownFormat) {
 				fmt.Println("skipped")
 				continue
 			}

@@ -27,7 +27,7 @@ func TestReadDoesNotWaitForPipes(t *testing.T) {
 
 	path = save(t, filepath.Join(t.TempDir(), "0.log"), sample...)
 	require.NoError(t, syscall.Mkfifo(path+".20161020-183921", 0o600))
-	err = logs.Read(t.Context(), path, io.Discard, io.Discard, logs.ReadOptions{Rotated: true})
+	err = logs.Read(t.Context(), path, io.Discard, io.Discard, logs.ReadOptions{IncludeRotated: true})
 	require.ErrorContains(t, err, "it is no regular file")
 }
 

@@ -159,8 +159,8 @@ func (k *keeper) report(ctx context.Context, err error, retry time.Duration) {
 		return // the error of being stopped
 	}
 	k.r.o.Logger.Warn("cannot rotate or compress log", append(k.log.attrs(), "error", err, "retry", retry)...)
-	if k.r.o.Hooks.Failed != nil {
-		k.r.o.Hooks.Failed(k.log, err, retry)
+	if k.r.o.Hooks.RotationFailed != nil {
+		k.r.o.Hooks.RotationFailed(k.log, err, retry)
 	}
 }
 

@@ -29,12 +29,12 @@ func TestLogLinesNamePodAndContainer(t *testing.T) {
 	r, err := logs.NewRotator(refusing{}, logs.RotatorOptions{
 		Policy: small,
 		Logger: slog.New(slog.NewTextHandler(&lines, nil)),
-		Hooks:  logs.Hooks{Failed: func(logs.Log, error, time.Duration) { stop() }}, // which is called after the line
+		Hooks:  logs.Hooks{RotationFailed: func(logs.Log, error, time.Duration) { stop() }}, // which is called after the line
 	})
 	require.NoError(t, err)
 	path := filepath.Join(t.TempDir(), "0.log")
 	require.NoError(t, os.WriteFile(path, make([]byte, 2000), 0o600))
-	r.Set([]logs.Log{{
+	r.SetLogs([]logs.Log{{
 		ContainerID: "id", Path: path, Pod: cri.PodIdentity{UID: "u", Name: "web", Namespace: "shop"}, Container: "nginx",
 	}})
 	require.NoError(t, r.Run(ctx))

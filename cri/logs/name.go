@@ -99,9 +99,9 @@ func listRotated(path string) ([]rotated, error) {
 	return rotatedFrom(filepath.Base(path), names), nil
 }
 
-// Files returns the paths of all files of the log at path, oldest first: those rotated from it, compressed or not, and
+// ListFiles returns the paths of all files of the log at path, oldest first: those rotated from it, compressed or not, and
 // path itself. Of a file that is there in both forms it returns the compressed one, which rotation keeps.
-func Files(path string) ([]string, error) {
+func ListFiles(path string) ([]string, error) {
 	found, err := listRotated(path)
 	if err != nil {
 		return nil, err

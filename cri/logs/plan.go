@@ -36,9 +36,9 @@ func (p Policy) withDefaults() Policy {
 	return p
 }
 
-// Budget is what the files of a log may hold together: MaxFiles times MaxSize, and an eighth of MaxSize for the ends
+// MaxBytes is what the files of a log may hold together: MaxFiles times MaxSize, and an eighth of MaxSize for the ends
 // of lines by which files are larger than MaxSize. Without a MaxSize it is the largest number there is.
-func (p Policy) Budget() int64 {
+func (p Policy) MaxBytes() int64 {
 	p = p.withDefaults()
 	if p.MaxSize < 0 {
 		return math.MaxInt64
@@ -57,10 +57,10 @@ type Op string
 
 // The steps of a rotation.
 const (
-	Remove   Op = "remove"   // delete the file
-	Rename   Op = "rename"   // give it the new name; it must not exist
-	Reopen   Op = "reopen"   // have the runtime open the log anew; when that fails, the rename is undone
-	Compress Op = "compress" // replace the file with its compressed form, whenever there is time
+	OpRemove   Op = "remove"   // delete the file
+	OpRename   Op = "rename"   // give it the new name; it must not exist
+	OpReopen   Op = "reopen"   // have the runtime open the log anew; when that fails, the rename is undone
+	OpCompress Op = "compress" // replace the file with its compressed form, whenever there is time
 )
 
 // Action is one step of a rotation.
@@ -75,7 +75,7 @@ type Action struct {
 //
 // What an interrupted compression has left is removed, and the rotated files but the newest are compressed: whoever
 // ships logs has until the next rotation to finish reading that one. A current file of MaxSize is
-// rotated; before that the oldest files are removed until MaxFiles and [Policy.Budget] hold. A missing one is reopened.
+// rotated; before that the oldest files are removed until MaxFiles and [Policy.MaxBytes] hold. A missing one is reopened.
 func (p Policy) Plan(log string, dir []File, now time.Time) (steps []Action) {
 	p = p.withDefaults()
 	if p.MaxSize < 0 {
@@ -87,12 +87,12 @@ func (p Policy) Plan(log string, dir []File, now time.Time) (steps []Action) {
 	}
 	left, kept := tidy(log, slices.Sorted(maps.Keys(size)))
 	for _, name := range left {
-		steps = append(steps, Action{Op: Remove, File: name})
+		steps = append(steps, Action{Op: OpRemove, File: name})
 	}
 	current, ok := size[log]
 	switch {
 	case !ok:
-		steps = append(steps, Action{Op: Reopen, File: log})
+		steps = append(steps, Action{Op: OpReopen, File: log})
 	case current >= p.MaxSize:
 		newest := ""
 		if len(kept) > 0 {
@@ -100,11 +100,11 @@ func (p Policy) Plan(log string, dir []File, now time.Time) (steps []Action) {
 		}
 		excess := p.excess(kept, size, current)
 		for _, r := range kept[:excess] {
-			steps = append(steps, Action{Op: Remove, File: r.name})
+			steps = append(steps, Action{Op: OpRemove, File: r.name})
 		}
 		key := nextKey(newest, now)
 		to := log + "." + key
-		steps = append(steps, Action{Op: Rename, File: log, To: to}, Action{Op: Reopen, File: log})
+		steps = append(steps, Action{Op: OpRename, File: log, To: to}, Action{Op: OpReopen, File: log})
 		kept = append(kept[excess:], rotated{name: to, key: key})
 	}
 	return append(steps, compressions(kept)...)
@@ -135,7 +135,7 @@ func (p Policy) excess(kept []rotated, size map[string]int64, current int64) int
 	for _, r := range kept[n:] {
 		sum += size[r.name]
 	}
-	for ; n < len(kept) && sum > p.Budget()-p.MaxSize; n++ {
+	for ; n < len(kept) && sum > p.MaxBytes()-p.MaxSize; n++ {
 		sum -= size[kept[n].name]
 	}
 	return n
@@ -145,7 +145,7 @@ func (p Policy) excess(kept []rotated, size map[string]int64, current int64) int
 func compressions(kept []rotated) (steps []Action) {
 	for i := len(kept) - 2; i >= 0; i-- {
 		if r := kept[i]; r.suffix == "" {
-			steps = append(steps, Action{Op: Compress, File: r.name, To: r.name + compressed})
+			steps = append(steps, Action{Op: OpCompress, File: r.name, To: r.name + compressed})
 		}
 	}
 	return steps

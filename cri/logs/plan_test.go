@@ -95,11 +95,11 @@ func TestPlanOnAnyDirectory(t *testing.T) {
 		}
 		newest := ""
 		for _, a := range p.Plan("0.log", files, now) {
-			if a.Op != logs.Reopen {
+			if a.Op != logs.OpReopen {
 				require.Contains(t, dir, a.File, "%v of %v", a, files)
 			}
 			switch a.Op {
-			case logs.Rename:
+			case logs.OpRename:
 				require.NotContains(t, dir, a.To, "%v of %v", a, files)
 				dir[a.To], newest = dir[a.File], a.To
 				delete(dir, a.File)
@@ -107,14 +107,14 @@ func TestPlanOnAnyDirectory(t *testing.T) {
 				for _, size := range dir {
 					sum += size
 				}
-				require.True(t, sum <= p.Budget()-p.MaxSize || len(dir) == 3, "%d bytes are left of %v", sum, files)
-			case logs.Reopen:
+				require.True(t, sum <= p.MaxBytes()-p.MaxSize || len(dir) == 3, "%d bytes are left of %v", sum, files)
+			case logs.OpReopen:
 				dir[a.File] = 0
-			case logs.Compress:
+			case logs.OpCompress:
 				require.NotContains(t, dir, a.To, "%v of %v", a, files)
 				dir[a.To] = dir[a.File] / 10
 				delete(dir, a.File)
-			case logs.Remove:
+			case logs.OpRemove:
 				delete(dir, a.File)
 			}
 		}
@@ -142,7 +142,7 @@ func TestPolicyDefaults(t *testing.T) {
 	assert.Len(t, logs.Policy{}.Plan("0.log", full, time.Now()), 2)
 	full[0].Size--
 	assert.Empty(t, logs.Policy{}.Plan("0.log", full, time.Now()))
-	assert.Equal(t, int64(50<<20+10<<17), logs.Policy{}.Budget())
+	assert.Equal(t, int64(50<<20+10<<17), logs.Policy{}.MaxBytes())
 	full[0].Size = 1 << 40
 	assert.Empty(t, logs.Policy{MaxSize: -1}.Plan("0.log", full, time.Now()), "never")
 }

@@ -36,25 +36,25 @@ type burst struct {
 func (b *burst) run(t *testing.T, p logs.Policy) *logs.Rotator {
 	t.Helper()
 	r, err := logs.NewRotator(b, logs.RotatorOptions{Policy: p, Hooks: logs.Hooks{
-		Rotated: func(_ logs.Log, _ string, size int64) {
+		LogRotated: func(_ logs.Log, _ string, size int64) {
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			b.rotations++
 			b.largest = max(b.largest, size)
 		},
-		Compressed: func(logs.Log, string, int64) {
+		FileCompressed: func(logs.Log, string, int64) {
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			b.packed++
 		},
-		Failed: func(_ logs.Log, err error, _ time.Duration) {
+		RotationFailed: func(_ logs.Log, err error, _ time.Duration) {
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			b.failed = append(b.failed, err)
 		},
 	}})
 	require.NoError(t, err)
-	r.Set([]logs.Log{{ContainerID: "a", Path: b.path}})
+	r.SetLogs([]logs.Log{{ContainerID: "a", Path: b.path}})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- r.Run(ctx) }()
@@ -143,8 +143,8 @@ func TestPromisedSize(t *testing.T) {
 	t.Logf("%d MB written at %d MB/s, %d rotations, %d compressed", written/1e6,
 		int(float64(written)/burstTime.Seconds()/1e6), b.rotations, b.packed)
 	t.Logf("the largest sum was %.1f MiB, the budget is %.1f MiB, the longest reaction took %.1f MiB",
-		mebi(largest), mebi(policy.Budget()), mebi(reaction))
-	assert.LessOrEqual(t, largest, policy.Budget()+2*reaction)
+		mebi(largest), mebi(policy.MaxBytes()), mebi(reaction))
+	assert.LessOrEqual(t, largest, policy.MaxBytes()+2*reaction)
 	assert.Less(t, reaction, int64(2*rate), "a reaction takes less than two seconds, on a busy machine too")
 	assert.Empty(t, b.failed)
 }

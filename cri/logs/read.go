@@ -16,7 +16,7 @@ import (
 // ReadOptions says what of a log is read. The zero value is all of the current file. The first five fields are those
 // of PodLogOptions of the Kubernetes API.
 type ReadOptions struct {
-	// TailLines is how many lines are read, from the end of the current file or, with Rotated, of all files together; see
+	// TailLines is how many lines are read, from the end of the current file or, with IncludeRotated, of all files together; see
 	// "Lines" in the package documentation. Nil and negative numbers mean all.
 	TailLines *int64
 	// LimitBytes ends the reading after this many bytes of output, times included. Nil means no limit.
@@ -33,11 +33,11 @@ type ReadOptions struct {
 	Running func(context.Context) (bool, error)
 	// Watcher is shared by reads that Follow. Nil: the read has an inotify instance of its own.
 	Watcher *Watcher
-	// Rotated begins with the oldest rotated file instead of the current one.
-	Rotated bool
-	// Skipped is called with each line that is left out because it cannot be read, and why. The line is valid
+	// IncludeRotated begins with the oldest rotated file instead of the current one.
+	IncludeRotated bool
+	// LineSkipped is called with each line that is left out because it cannot be read, and why. The line is valid
 	// during the call. May be nil.
-	Skipped func(line []byte, cause error)
+	LineSkipped func(line []byte, cause error)
 }
 
 func (o ReadOptions) validate() error {
@@ -58,7 +58,7 @@ func (o ReadOptions) tail() int64 {
 // Read writes the log at path, which may be a link, to stdout and stderr as the container wrote it. Either may be nil:
 // that stream is left out. They may be the same writer.
 //
-// It returns nil when all that o asks for is written, the cause when ctx ends, and [ErrFormat] when the lines are in no
+// It returns nil when all that o asks for is written, the cause when ctx ends, and [ErrUnknownFormat] when the lines are in no
 // known format. A line that cannot be read among others that can is skipped.
 func Read(ctx context.Context, path string, stdout, stderr io.Writer, o ReadOptions) error {
 	if err := o.validate(); err != nil {
@@ -136,7 +136,7 @@ func (r *reader) line(line []byte) error {
 // parse reads a line in the format of the first line that has one.
 func (r *reader) parse(line []byte) (e Entry, err error) {
 	if r.format == 0 {
-		if r.format, err = Detect(line); err != nil {
+		if r.format, err = DetectFormat(line); err != nil {
 			r.unknown = cmp.Or(r.unknown, err)
 			return e, err
 		}
@@ -145,8 +145,8 @@ func (r *reader) parse(line []byte) (e Entry, err error) {
 }
 
 func (r *reader) skip(line []byte, cause error) {
-	if r.o.Skipped != nil {
-		r.o.Skipped(line, cause)
+	if r.o.LineSkipped != nil {
+		r.o.LineSkipped(line, cause)
 	}
 }
 

@@ -117,7 +117,7 @@ func TestBadLinesAreSkipped(t *testing.T) {
 	path := save(t, filepath.Join(t.TempDir(), "0.log"), "\x00\x00\n", sample[0], "what?\n",
 		"2016-10-20T18:39:21Z stdout F "+strings.Repeat("x", 17<<20)+"\n", sample[4])
 	var skipped []string
-	out, _ := read(t, path, logs.ReadOptions{Skipped: func(line []byte, cause error) {
+	out, _ := read(t, path, logs.ReadOptions{LineSkipped: func(line []byte, cause error) {
 		skipped = append(skipped, fmt.Sprintf("%.10q: %v", line, cause))
 	}})
 	assert.Equal(t, "line1\nline3\n", out)
@@ -144,7 +144,7 @@ func TestReadErrors(t *testing.T) {
 	dir := t.TempDir()
 	path := save(t, filepath.Join(dir, "0.log"), "syslog\n", "and more\n")
 	err := logs.Read(t.Context(), path, io.Discard, nil, logs.ReadOptions{})
-	assert.ErrorIs(t, err, logs.ErrFormat)
+	assert.ErrorIs(t, err, logs.ErrUnknownFormat)
 	assert.ErrorContains(t, err, path)
 	assert.ErrorContains(t, err, "syslog")
 
@@ -176,12 +176,12 @@ func TestFilesReturnsTheFormThatRotationKeeps(t *testing.T) {
 	name := "0.log.20161020-183921"
 	save(t, filepath.Join(dir, name), sample[0])
 	save(t, filepath.Join(dir, name+".gz"), sample[0])
-	files, err := logs.Files(path)
+	files, err := logs.ListFiles(path)
 	require.NoError(t, err)
 	assert.Equal(t, []string{filepath.Join(dir, name+".gz"), path}, files)
 
 	steps := logs.Policy{}.Plan("0.log", []logs.File{{Name: "0.log"}, {Name: name}, {Name: name + ".gz"}}, time.Now())
-	assert.Equal(t, []logs.Action{{Op: logs.Remove, File: name}}, steps)
+	assert.Equal(t, []logs.Action{{Op: logs.OpRemove, File: name}}, steps)
 }
 
 func TestRotatedFiles(t *testing.T) {
@@ -194,7 +194,7 @@ func TestRotatedFiles(t *testing.T) {
 	save(t, path+".bak", "of somebody else\n")
 	save(t, filepath.Join(dir, "0.logs"), "of somebody else\n")
 
-	files, err := logs.Files(path)
+	files, err := logs.ListFiles(path)
 	require.NoError(t, err)
 	assert.Equal(t, []string{
 		path + ".20161020-183921.gz", path + ".20161020-183922", path + ".20161020-183922_001", path,
@@ -202,16 +202,16 @@ func TestRotatedFiles(t *testing.T) {
 
 	out, _ := read(t, path, logs.ReadOptions{})
 	assert.Equal(t, "line3\n", out, "as the kubelet, unless it is asked for")
-	out, errs := read(t, path, logs.ReadOptions{Rotated: true})
+	out, errs := read(t, path, logs.ReadOptions{IncludeRotated: true})
 	assert.Equal(t, "line1\nline2\nline3\n", out)
 	assert.Equal(t, "oops\n", errs)
 	all := "line1\nline2\nline3\n"
 	for n, want := range []string{"", "line3\n", "line3\n", "ne2\nline3\n", "line2\nline3\n", all, all} {
-		out, _ = read(t, path, logs.ReadOptions{Rotated: true, TailLines: new(int64(n))})
+		out, _ = read(t, path, logs.ReadOptions{IncludeRotated: true, TailLines: new(int64(n))})
 		assert.Equal(t, want, out, "tail of %d", n)
 	}
 	require.NoError(t, os.WriteFile(path+".20161020-183921.gz", []byte("not compressed"), 0o600))
-	err = logs.Read(t.Context(), path, io.Discard, nil, logs.ReadOptions{Rotated: true})
+	err = logs.Read(t.Context(), path, io.Discard, nil, logs.ReadOptions{IncludeRotated: true})
 	assert.ErrorContains(t, err, "20161020-183921.gz")
 }
 
@@ -242,7 +242,7 @@ func TestReadAgainstTwin(t *testing.T) {
 			stderr = &both
 		}
 		save(t, path, lines)
-		if err := logs.Read(t.Context(), path, stdout, stderr, o); !errors.Is(err, logs.ErrFormat) {
+		if err := logs.Read(t.Context(), path, stdout, stderr, o); !errors.Is(err, logs.ErrUnknownFormat) {
 			require.NoError(t, err)
 		}
 		twin(&want, lines, wanted != 1, wanted != 2, o)

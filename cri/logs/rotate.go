@@ -29,12 +29,12 @@ func (k *keeper) rotate(ctx context.Context) error {
 	renamed := ""
 	for _, step := range k.r.o.Policy.Plan(k.name, dir, time.Now()) {
 		switch step.Op {
-		case Remove:
+		case OpRemove:
 			err = k.remove(step.File)
-		case Rename:
+		case OpRename:
 			renamed = filepath.Join(k.dir, step.To)
 			err = os.Rename(k.log.Path, renamed)
-		case Reopen:
+		case OpReopen:
 			err = k.reopen(ctx, renamed)
 		}
 		if err != nil {
@@ -45,9 +45,9 @@ func (k *keeper) rotate(ctx context.Context) error {
 	if renamed == "" {
 		return nil
 	}
-	if k.r.o.Hooks.Rotated != nil {
+	if k.r.o.Hooks.LogRotated != nil {
 		if info, err := os.Lstat(renamed); err == nil {
-			k.r.o.Hooks.Rotated(k.log, renamed, info.Size())
+			k.r.o.Hooks.LogRotated(k.log, renamed, info.Size())
 		}
 	}
 	return nil

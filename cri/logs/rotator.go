@@ -31,8 +31,8 @@ func (l Log) attrs() []any {
 	}
 }
 
-// Running returns the logs of the containers that run, for [Rotator.Set]. One without a log has none.
-func Running(pods []cri.Pod) (logs []Log) {
+// RunningLogs returns the logs of the containers that run, for [Rotator.SetLogs]. One without a log has none.
+func RunningLogs(pods []cri.Pod) (logs []Log) {
 	for i := range pods {
 		for _, c := range pods[i].Containers {
 			if c.State == cri.ContainerRunning && c.LogPath != "" {
@@ -59,13 +59,13 @@ type RotatorOptions struct {
 
 // Hooks are called by the goroutines of a log, with no lock held. A hook that blocks delays its log. Any may be nil.
 type Hooks struct {
-	// Rotated is called when a log has been rotated, with the path and the size of the file it was renamed to.
-	Rotated func(l Log, path string, size int64)
-	// Compressed is called when a rotated file has been compressed, with its new path and size.
-	Compressed func(l Log, path string, size int64)
-	// Failed is called for each failed attempt, with the wait before the next; and once, with no log, when there are logs
+	// LogRotated is called when a log has been rotated, with the path and the size of the file it was renamed to.
+	LogRotated func(l Log, path string, size int64)
+	// FileCompressed is called when a rotated file has been compressed, with its new path and size.
+	FileCompressed func(l Log, path string, size int64)
+	// RotationFailed is called for each failed attempt, with the wait before the next; and once, with no log, when there are logs
 	// and Run was not called within 8 s.
-	Failed func(l Log, err error, retry time.Duration)
+	RotationFailed func(l Log, err error, retry time.Duration)
 }
 
 // Rotator keeps the logs of running containers within a [Policy]. It does not touch the logs of containers that
@@ -112,9 +112,9 @@ func NewRotator(runtime cri.LogReopener, o RotatorOptions) (*Rotator, error) {
 	}, nil
 }
 
-// Set says which logs there are: those of all running containers. It may be called at any time, before Run too. What
+// SetLogs says which logs there are: those of all running containers. It may be called at any time, before Run too. What
 // is no longer in the list is left alone.
-func (r *Rotator) Set(list []Log) {
+func (r *Rotator) SetLogs(list []Log) {
 	logs := make(map[string]Log, len(list))
 	for _, l := range list {
 		logs[l.Path] = l
@@ -128,9 +128,9 @@ func (r *Rotator) Set(list []Log) {
 	sleep.Wake(r.changed)
 }
 
-// notRun calls Hooks.Failed because no log is rotated.
+// notRun calls Hooks.RotationFailed because no log is rotated.
 func (r *Rotator) notRun(err error) {
-	if hook := r.o.Hooks.Failed; hook != nil {
+	if hook := r.o.Hooks.RotationFailed; hook != nil {
 		hook(Log{}, err, 0)
 	}
 }

@@ -31,7 +31,7 @@ type node struct {
 	containers map[string]*container
 
 	mu     sync.Mutex // guards errors
-	errors []string   // as reported to Hooks.Failed, with the retry
+	errors []string   // as reported to Hooks.RotationFailed, with the retry
 }
 
 func (n *node) ReopenContainerLog(ctx context.Context, id string) error {
@@ -50,7 +50,7 @@ func start(t *testing.T, p logs.Policy, names ...string) *node {
 	n := &node{containers: make(map[string]*container)}
 	var err error
 	n.Rotator, err = logs.NewRotator(n, logs.RotatorOptions{Policy: p, Hooks: logs.Hooks{
-		Failed: func(l logs.Log, err error, retry time.Duration) {
+		RotationFailed: func(l logs.Log, err error, retry time.Duration) {
 			n.mu.Lock()
 			defer n.mu.Unlock()
 			n.errors = append(n.errors, fmt.Sprintf("%s: %v: %v", l.ContainerID, retry, err))
@@ -71,7 +71,7 @@ func start(t *testing.T, p logs.Policy, names ...string) *node {
 		cancel()
 		assert.NoError(t, <-done)
 	})
-	n.Set(list)
+	n.SetLogs(list)
 	return n
 }
 
@@ -103,11 +103,11 @@ var small = logs.Policy{MaxSize: 1000, MaxFiles: 3}
 
 // The clock of a bubble starts at midnight of 2000-01-01, in UTC.
 func TestRunning(t *testing.T) {
-	require.Empty(t, logs.Running(nil))
+	require.Empty(t, logs.RunningLogs(nil))
 	web := cri.PodIdentity{UID: "u", Name: "web", Namespace: "shop"}
 	require.Equal(t, []logs.Log{
 		{ContainerID: "1", Path: "/a/0.log", Pod: web, Container: "nginx"}, {ContainerID: "4", Path: "/b/0.log"},
-	}, logs.Running([]cri.Pod{
+	}, logs.RunningLogs([]cri.Pod{
 		{PodIdentity: web, Containers: []cri.Container{
 			{ID: "1", Name: "nginx", State: cri.ContainerRunning, LogPath: "/a/0.log"},
 			{ID: "2", State: cri.ContainerExited, LogPath: "/a/1.log"},
@@ -240,7 +240,7 @@ func TestReopenThatDoesNothing(t *testing.T) {
 		r, err := logs.NewRotator(reopener(func() { calls++ }), logs.RotatorOptions{})
 		require.NoError(t, err)
 		r.Poll()
-		r.Set([]logs.Log{{ContainerID: "a", Path: filepath.Join(t.TempDir(), "0.log")}})
+		r.SetLogs([]logs.Log{{ContainerID: "a", Path: filepath.Join(t.TempDir(), "0.log")}})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		require.NoError(t, r.Run(ctx))
@@ -295,7 +295,7 @@ func TestSet(t *testing.T) {
 		n := start(t, small, "a", "b")
 		a, b := n.containers["a"], n.containers["b"]
 		pass(time.Minute)
-		n.Set([]logs.Log{{ContainerID: "b", Path: b.path}})
+		n.SetLogs([]logs.Log{{ContainerID: "b", Path: b.path}})
 		synctest.Wait()
 		a.fill(t, 1000)
 		b.fill(t, 1000)
@@ -303,13 +303,13 @@ func TestSet(t *testing.T) {
 		assert.Equal(t, "0.log=1000", ls(t, a), "the log of a container that has ended is left alone")
 		assert.Contains(t, ls(t, b), "0.log=0 ")
 
-		n.Set([]logs.Log{{ContainerID: "a", Path: a.path}, {ContainerID: "b", Path: b.path}})
+		n.SetLogs([]logs.Log{{ContainerID: "a", Path: a.path}, {ContainerID: "b", Path: b.path}})
 		pass(time.Minute)
 		assert.Contains(t, ls(t, a), "0.log=0 ", "listed again")
 
 		n.containers["a2"] = a
-		n.Set(nil)
-		n.Set([]logs.Log{{ContainerID: "a2", Path: a.path}})
+		n.SetLogs(nil)
+		n.SetLogs([]logs.Log{{ContainerID: "a2", Path: a.path}})
 		synctest.Wait()
 		a.fill(t, 1000)
 		pass(time.Minute)
@@ -321,7 +321,7 @@ func TestSet(t *testing.T) {
 func TestOddLogs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := start(t, small, "a")
-		n.Set([]logs.Log{{ContainerID: "dir", Path: t.TempDir()}})
+		n.SetLogs([]logs.Log{{ContainerID: "dir", Path: t.TempDir()}})
 		pass(time.Second)
 		require.NotEmpty(t, n.reported())
 		assert.Contains(t, n.reported()[0], "not a regular file")

@@ -21,13 +21,13 @@ func TestRunIsForgottenOrCalledTwice(t *testing.T) {
 		told := make(chan error, 9)
 		r, err := logs.NewRotator(critest.New(critest.Options{}), logs.RotatorOptions{
 			Policy: logs.Policy{MaxSize: -1}, // without watches, which are no part of the bubble
-			Hooks:  logs.Hooks{Failed: func(_ logs.Log, err error, _ time.Duration) { told <- err }},
+			Hooks:  logs.Hooks{RotationFailed: func(_ logs.Log, err error, _ time.Duration) { told <- err }},
 		})
 		require.NoError(t, err)
-		r.Set(nil)
+		r.SetLogs(nil)
 		time.Sleep(time.Minute)
 		require.Empty(t, told, "there are no logs")
-		r.Set([]logs.Log{{ContainerID: "c", Path: "/none"}})
+		r.SetLogs([]logs.Log{{ContainerID: "c", Path: "/none"}})
 		time.Sleep(10 * time.Second)
 		require.Len(t, told, 1)
 		require.EqualError(t, <-told, "logs.Rotator.Run is not running: call it in a goroutine of its own")

@@ -26,7 +26,7 @@ func TestCalled(t *testing.T) {
 		"ListPodSandbox": always(&v1.ListPodSandboxResponse{}, nil),
 		"ListContainers": always(&v1.ListContainersResponse{}, nil),
 		"StartContainer": always(nil, status.Error(codes.Internal, "out of order")),
-	}, remote.Options{Called: func(method string, took time.Duration, err error) {
+	}, remote.Options{CallReturned: func(method string, took time.Duration, err error) {
 		mu.Lock()
 		defer mu.Unlock()
 		assert.Positive(t, took)

@@ -28,9 +28,9 @@ type Options struct {
 	// Timeouts replaces the time limit of single calls, by the name of the CRI call, such as "PullImage" or
 	// "ListContainers". Zero is no limit. StopContainer gets its grace period and ExecSync its timeout on top.
 	Timeouts map[string]time.Duration
-	// Called is told of each call that has ended, by its CRI name, with how long it took; of GetContainerEvents, how long it took
+	// CallReturned is told of each call that has ended, by its CRI name, with how long it took; of GetContainerEvents, how long it took
 	// to open the stream. It is called from several goroutines at once and must not block. Nil: nobody is told.
-	Called func(method string, took time.Duration, err error)
+	CallReturned func(method string, took time.Duration, err error)
 }
 
 // Client talks to one container runtime. All methods may be called from many goroutines at once.
@@ -86,7 +86,7 @@ func Dial(endpoint string, o Options) (*Client, error) {
 			return nil, fmt.Errorf("dial runtime: timeout of %s %v: negative", call, d)
 		}
 	}
-	c := &Client{timeout: cmp.Or(o.Timeout, defaultTimeout), timeouts: maps.Clone(o.Timeouts), called: o.Called, receiving: make(chan struct{}, maxReceiving)}
+	c := &Client{timeout: cmp.Or(o.Timeout, defaultTimeout), timeouts: maps.Clone(o.Timeouts), called: o.CallReturned, receiving: make(chan struct{}, maxReceiving)}
 	var err error
 	if c.conn, err = newConn(endpoint); err != nil {
 		return nil, fmt.Errorf("dial runtime: %w", err)

@@ -113,7 +113,7 @@ func containerExceeded(pod *corev1.Pod, stats *statsapi.PodStats, l eviction.Lay
 // storageLimit returns the limit of a regular container or a sidecar, or nil.
 func storageLimit(pod *corev1.Pod, name string) *resource.Quantity {
 	c := containers.Find(&pod.Spec, name)
-	if c.Container == nil || c.Kind != containers.Regular && !c.Sidecar() {
+	if c.Container == nil || c.Kind != containers.Regular && !c.IsSidecar() {
 		return nil
 	}
 	limit, ok := c.Resources.Limits[corev1.ResourceEphemeralStorage]

@@ -128,7 +128,7 @@ func TestIntegrationLogBurst(t *testing.T) {
 		}
 		return nil
 	})
-	budget := logs.Policy{MaxSize: 1 << 20, MaxFiles: 3}.Budget()
+	budget := logs.Policy{MaxSize: 1 << 20, MaxFiles: 3}.MaxBytes()
 	t.Logf("%d files seen, %d bytes at most, of which %d are the budget", len(watch.seen), watch.most, budget)
 	require.LessOrEqual(t, watch.most, budget+24<<20, "half of what is written, on a busy machine too")
 	require.NotContains(t, a.Output(), "level=ERROR")

@@ -121,7 +121,7 @@ func (b *besieged) serveRuntime(t *testing.T) string {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		assert.NoError(t, criserver.New(critest.Summary{Runtime: b.runtime}, criserver.Options{}).Serve(ctx, l))
+		assert.NoError(t, criserver.New(critest.SummaryRuntime{Runtime: b.runtime}, criserver.Options{}).Serve(ctx, l))
 	})
 	t.Cleanup(func() { cancel(); wg.Wait() })
 	return "unix://" + socket

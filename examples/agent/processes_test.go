@@ -276,7 +276,7 @@ func TestLogRotation(t *testing.T) {
 		return nil
 	})
 	t.Logf("the most there was: slow %d, fast %d bytes", slow.most, fast.most)
-	budget := logs.Policy{MaxSize: 64 << 10, MaxFiles: 3}.Budget()
+	budget := logs.Policy{MaxSize: 64 << 10, MaxFiles: 3}.MaxBytes()
 	require.LessOrEqual(t, slow.most, budget+256<<10, "what is written in a few seconds, on a busy machine too")
 	require.LessOrEqual(t, fast.most, budget+4<<20)
 	require.NotContains(t, a.Output(), "level=ERROR")

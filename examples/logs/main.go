@@ -28,7 +28,7 @@ func main() {
 	flag.BoolVar(&o.Follow, "f", true, "follow the log")
 	flag.BoolVar(&o.Timestamps, "timestamps", false, "put the time before each line")
 	flag.Parse()
-	o.TailLines, o.Rotated = tail, true
+	o.TailLines, o.IncludeRotated = tail, true
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	err := read(ctx, *endpoint, flag.Arg(0), flag.Arg(1), o)

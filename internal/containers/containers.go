@@ -28,8 +28,8 @@ type Container struct {
 	Index int // in the list of its kind
 }
 
-// Sidecar reports whether a container is an init container that keeps running beside those that follow it (KEP-753).
-func (c Container) Sidecar() bool { return c.Kind == Init && IsSidecar(c.Container) }
+// IsSidecar reports whether a container is an init container that keeps running beside those that follow it (KEP-753).
+func (c Container) IsSidecar() bool { return c.Kind == Init && IsSidecar(c.Container) }
 
 // All yields all containers of a pod: init containers, regular ones, ephemeral ones.
 func All(pod *corev1.PodSpec) iter.Seq[Container] {

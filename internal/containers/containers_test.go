@@ -33,7 +33,7 @@ func TestAll(t *testing.T) {
 		got = append(got, fmt.Sprint(c.Name, " ", c.Kind, " ", c.Index))
 		assert.Equal(t, c, containers.Find(pod, c.Name))
 		assert.Same(t, c.Container, containers.Named(pod, c.Name))
-		assert.Equal(t, c.Name == "proxy", c.Sidecar(), c.Name)
+		assert.Equal(t, c.Name == "proxy", c.IsSidecar(), c.Name)
 		assert.Equal(t, c.Kind == containers.Init, containers.IsInit(pod, c.Container), c.Name)
 	}
 	assert.Equal(t, []string{"setup 0 0", "proxy 0 1", "main 1 0", "helper 1 1", "debug 2 0"}, got)

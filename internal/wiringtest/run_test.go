@@ -100,7 +100,7 @@ func TestRunIsLeftOut(t *testing.T) {
 		"logs.Rotator": func(t *testing.T, log *slog.Logger) {
 			r, err := logs.NewRotator(rt, logs.RotatorOptions{Logger: log})
 			require.NoError(t, err)
-			r.Set([]logs.Log{{Path: "/x"}})
+			r.SetLogs([]logs.Log{{Path: "/x"}})
 		},
 		"podstore.Store": func(_ *testing.T, log *slog.Logger) {
 			podstore.New(dir+"/store", podstore.Options{Logger: log}).Update(lifecycle.PodSet{Source: "file"})

@@ -45,7 +45,7 @@ const everyIP = "0.0.0.0"
 func hostPorts(pod *corev1.Pod) iter.Seq[hostPort] {
 	return func(yield func(hostPort) bool) {
 		for c := range containers.All(&pod.Spec) {
-			if c.Kind == containers.Ephemeral || c.Kind == containers.Init && !c.Sidecar() {
+			if c.Kind == containers.Ephemeral || c.Kind == containers.Init && !c.IsSidecar() {
 				continue
 			}
 			for _, p := range c.Ports {

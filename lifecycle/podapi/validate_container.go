@@ -89,7 +89,7 @@ func validateLiving(pod *corev1.Pod, c podfield.Container) field.ErrorList {
 
 // validateInit checks an init container. Only one that keeps running has anything that goes with a running one.
 func validateInit(pod *corev1.Pod, c podfield.Container) field.ErrorList {
-	if c.Sidecar() {
+	if c.IsSidecar() {
 		return validateLiving(pod, c)
 	}
 	errs := validateRestartPolicy(c)

@@ -70,7 +70,7 @@ func validateResizePolicy(pod *corev1.Pod, c podfield.Container) field.ErrorList
 		case p.RestartPolicy == corev1.NotRequired:
 		case pod.Spec.RestartPolicy == corev1.RestartPolicyNever:
 			errs = append(errs, field.Invalid(path, p.RestartPolicy, "must be NotRequired when the pod's restartPolicy is Never"))
-		case c.Kind == containers.Init && !c.Sidecar():
+		case c.Kind == containers.Init && !c.IsSidecar():
 			errs = append(errs, field.Invalid(path, p.RestartPolicy, "must be NotRequired for init containers without restartPolicy Always"))
 		}
 	}

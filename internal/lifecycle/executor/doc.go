@@ -48,6 +48,6 @@
 //
 // # Test kit
 //
-// The runtime is a critest.Summary behind a critest.Interceptor, in a testing/synctest bubble. scene_test.go makes a pod, its
+// The runtime is a critest.SummaryRuntime behind a critest.Interceptor, in a testing/synctest bubble. scene_test.go makes a pod, its
 // node and its executor of that, and the other tests say what is called, and when.
 package executor

@@ -85,7 +85,7 @@ func TestPreStopBudget(t *testing.T) {
 func TestPreStopOfASidecar(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, podtest.Pod("a", "main", "proxy"), setting{scripts: map[string]critest.Script{
-			"main": critest.StopIn(3500*time.Millisecond, 0), "proxy": {Exec: takes(2*time.Second, 0)},
+			"main": critest.ExitAfterStop(3500*time.Millisecond, 0), "proxy": {Exec: takes(2*time.Second, 0)},
 		}})
 		s.up("main", "proxy")
 		proxy := kill("proxy", 10*time.Second, "main")

@@ -262,7 +262,7 @@ func TestResizeOfTheSandboxIsWithoutOverhead(t *testing.T) {
 		pod.Spec.Overhead = podtest.Requirements([]string{"cpu=250m/", "memory=16Mi/"}).Requests
 		s, groups := withCgroups(t, pod, setting{})
 		var overhead, resources *cri.Resources
-		s.node.Runtime = sandboxUpdates{watched{&critest.Interceptor{Runtime: critest.Summary{Runtime: s.rt}, Around: s.around}, s}, func(o, r *cri.Resources) {
+		s.node.Runtime = sandboxUpdates{watched{&critest.Interceptor{Runtime: critest.SummaryRuntime{Runtime: s.rt}, Around: s.around}, s}, func(o, r *cri.Resources) {
 			overhead, resources = o, r
 		}}
 		groups.resize = func(ctx context.Context, _ []cgroups.ContainerResize, runtime cgroups.Resizer) error {

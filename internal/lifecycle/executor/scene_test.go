@@ -59,7 +59,7 @@ func newScene(t *testing.T, pod *corev1.Pod, o setting) *scene {
 		t: t, pod: pod, began: time.Now(), broken: map[string]error{},
 		rt: critest.New(critest.Options{Script: critest.ByName(o.scripts), Usage: o.usage}),
 	}
-	via := &critest.Interceptor{Runtime: critest.Summary{Runtime: s.rt}, Around: s.around}
+	via := &critest.Interceptor{Runtime: critest.SummaryRuntime{Runtime: s.rt}, Around: s.around}
 	if o.latency != nil {
 		via.Latency = func(op, _ string) time.Duration { return o.latency(op) }
 	}

@@ -33,12 +33,12 @@ func TestTerminationOrder(t *testing.T) {
 			want: []string{"0s StopContainer uid-a-main-0 10s", "0s StopContainer uid-a-proxy-0 10s", "0s StopPodSandbox uid-a-0"},
 		},
 		"a sidecar after the others": {
-			scripts: map[string]critest.Script{"main": critest.StopIn(3*time.Second, 0)},
+			scripts: map[string]critest.Script{"main": critest.ExitAfterStop(3*time.Second, 0)},
 			kill:    []plan.Kill{kill("proxy", s10, "main"), kill("main", s10)},
 			want:    []string{"0s StopContainer uid-a-main-0 10s", "3s StopContainer uid-a-proxy-0 7s", "3s StopPodSandbox uid-a-0"},
 		},
 		"one sidecar after the other": {
-			scripts: map[string]critest.Script{"main": critest.StopIn(3*time.Second, 0), "proxy": critest.StopIn(2*time.Second, 0)},
+			scripts: map[string]critest.Script{"main": critest.ExitAfterStop(3*time.Second, 0), "proxy": critest.ExitAfterStop(2*time.Second, 0)},
 			kill:    []plan.Kill{kill("main", s10), kill("cache", s10, "main", "proxy"), kill("proxy", s10, "main")},
 			want: []string{
 				"0s StopContainer uid-a-main-0 10s", "3s StopContainer uid-a-proxy-0 7s", "5s StopContainer uid-a-cache-0 5s",
@@ -46,7 +46,7 @@ func TestTerminationOrder(t *testing.T) {
 			},
 		},
 		"only whole seconds of the wait count": {
-			scripts: map[string]critest.Script{"main": critest.StopIn(2900*time.Millisecond, 0)},
+			scripts: map[string]critest.Script{"main": critest.ExitAfterStop(2900*time.Millisecond, 0)},
 			kill:    []plan.Kill{kill("main", s10), kill("proxy", s10, "main")},
 			want:    []string{"0s StopContainer uid-a-main-0 10s", "2.9s StopContainer uid-a-proxy-0 8s", "2.9s StopPodSandbox uid-a-0"},
 		},
