@@ -5,106 +5,108 @@ package qos
 
 import corev1 "k8s.io/api/core/v1"
 
-// request returns the total of one resource. All of [Requests] is made of it: resources never influence each other.
-func (o Options) request(pod *corev1.Pod, name corev1.ResourceName) (t total) {
-	o.podRequest(&t, pod, name)
-	if !t.set {
-		o.containerRequest(&t, pod, name)
+// totalRequest returns the request of the pod for one resource: the pod-level request, else the total of the containers, plus
+// overhead. [Requests] calls it per resource, because resources do not affect each other.
+func (o Options) totalRequest(pod *corev1.Pod, name corev1.ResourceName) (t total) {
+	o.addPodRequest(&t, pod, name)
+	if !t.isSet {
+		o.addContainerRequests(&t, pod, name)
 	}
 	if !o.ExcludeOverhead {
-		t.addFrom(pod.Spec.Overhead, name)
+		t.addEntry(pod.Spec.Overhead, name)
 	}
 	return t
 }
 
-func (o Options) limit(pod *corev1.Pod, name corev1.ResourceName) (t total) {
-	o.podLimit(&t, pod, name)
-	if !t.set {
-		o.containerLimit(&t, pod, name)
+func (o Options) totalLimit(pod *corev1.Pod, name corev1.ResourceName) (t total) {
+	o.addPodLimit(&t, pod, name)
+	if !t.isSet {
+		o.addContainerLimits(&t, pod, name)
 	}
-	if o.ExcludeOverhead || t.q.IsZero() {
+	if o.ExcludeOverhead || t.quantity.IsZero() {
 		return t
 	}
-	if q, ok := pod.Spec.Overhead[name]; ok { // no entry of a list of limits, so not to be counted
-		t.add(&q)
+	if q, ok := pod.Spec.Overhead[name]; ok { // not counted as an entry: overhead is in no list of limits
+		t.addQuantity(&q)
 	}
 	return t
 }
 
-// podRequest sets what the pod requests beside its containers.
-func (o Options) podRequest(t *total, pod *corev1.Pod, name corev1.ResourceName) {
+// addPodRequest sets t to the pod-level request of spec.resources. With UseStatus it is the greatest of the spec and the
+// allocated and actual resources in the status.
+func (o Options) addPodRequest(t *total, pod *corev1.Pod, name corev1.ResourceName) {
 	r := pod.Spec.Resources
-	if r == nil || o.IgnorePodLevel || !isPodLevel(name) {
+	if r == nil || o.IgnorePodLevel || !isPodLevelResource(name) {
 		return
 	}
 	if !o.UseStatus || pod.Status.Resources == nil {
-		t.addFrom(r.Requests, name)
+		t.addEntry(r.Requests, name)
 		return
 	}
-	if !hasPodLevel(r.Requests) {
+	if !hasPodLevelEntry(r.Requests) {
 		return
 	}
-	if !infeasible(pod) {
-		t.raiseFrom(r.Requests, name)
+	if !isResizeInfeasible(pod) {
+		t.raiseToEntry(r.Requests, name)
 	}
-	t.raiseFrom(pod.Status.Resources.Requests, name)
-	t.raiseFrom(pod.Status.AllocatedResources, name)
+	t.raiseToEntry(pod.Status.Resources.Requests, name)
+	t.raiseToEntry(pod.Status.AllocatedResources, name)
 }
 
-func (o Options) podLimit(t *total, pod *corev1.Pod, name corev1.ResourceName) {
+func (o Options) addPodLimit(t *total, pod *corev1.Pod, name corev1.ResourceName) {
 	r := pod.Spec.Resources
-	if r == nil || o.IgnorePodLevel || !isPodLevel(name) {
+	if r == nil || o.IgnorePodLevel || !isPodLevelResource(name) {
 		return
 	}
 	if !o.UseStatus || pod.Status.Resources == nil {
-		t.addFrom(r.Limits, name)
+		t.addEntry(r.Limits, name)
 		return
 	}
-	if !podLevel(pod) {
+	if !hasPodLevelResources(pod) {
 		return
 	}
-	if !infeasible(pod) {
-		t.raiseFrom(r.Limits, name)
+	if !isResizeInfeasible(pod) {
+		t.raiseToEntry(r.Limits, name)
 	}
-	t.raiseFrom(pod.Status.Resources.Limits, name)
+	t.raiseToEntry(pod.Status.Resources.Limits, name)
 }
 
-// containerRequest sets what the containers request. In a status that states the whole pod, that stands for the sum
-// over the containers.
-func (o Options) containerRequest(t *total, pod *corev1.Pod, name corev1.ResourceName) {
+// addContainerRequests sets t to the total request of the containers. With UseStatus it is the greatest of spec, allocated and
+// actual requests; pod-level amounts in the status replace the totals of the container statuses.
+func (o Options) addContainerRequests(t *total, pod *corev1.Pod, name corev1.ResourceName) {
 	if !o.UseStatus {
-		ofContainers(t, pod, name, specRequests)
+		addContainers(t, pod, name, specRequests)
 		return
 	}
-	if !infeasible(pod) {
-		ofContainers(t, pod, name, specRequests)
+	if !isResizeInfeasible(pod) {
+		addContainers(t, pod, name, specRequests)
 	}
 	s := &pod.Status
 	if s.AllocatedResources != nil && s.Resources != nil && s.Resources.Requests != nil {
-		t.raiseFrom(s.Resources.Requests, name)
-		t.raiseFrom(s.AllocatedResources, name)
+		t.raiseToEntry(s.Resources.Requests, name)
+		t.raiseToEntry(s.AllocatedResources, name)
 		return
 	}
 	var actuated, allocated total
-	ofContainers(&actuated, pod, name, actuatedRequests)
-	t.raiseTotal(&actuated)
-	ofContainers(&allocated, pod, name, allocatedRequests)
-	t.raiseTotal(&allocated)
+	addContainers(&actuated, pod, name, actuatedRequests)
+	t.raiseToTotal(&actuated)
+	addContainers(&allocated, pod, name, allocatedRequests)
+	t.raiseToTotal(&allocated)
 }
 
-func (o Options) containerLimit(t *total, pod *corev1.Pod, name corev1.ResourceName) {
+func (o Options) addContainerLimits(t *total, pod *corev1.Pod, name corev1.ResourceName) {
 	if !o.UseStatus {
-		ofContainers(t, pod, name, specLimits)
+		addContainers(t, pod, name, specLimits)
 		return
 	}
-	if !infeasible(pod) {
-		ofContainers(t, pod, name, specLimits)
+	if !isResizeInfeasible(pod) {
+		addContainers(t, pod, name, specLimits)
 	}
 	if s := pod.Status.Resources; s != nil && s.Limits != nil {
-		t.raiseFrom(s.Limits, name)
+		t.raiseToEntry(s.Limits, name)
 		return
 	}
 	var actuated total
-	ofContainers(&actuated, pod, name, actuatedLimits)
-	t.raiseTotal(&actuated)
+	addContainers(&actuated, pod, name, actuatedLimits)
+	t.raiseToTotal(&actuated)
 }

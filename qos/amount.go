@@ -10,54 +10,54 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// total is a quantity that knows whether anything went into it: absent and zero are not the same. It owns its
-// quantity, whose big part a plain copy would share.
+// total sums up amounts of one resource. isSet distinguishes a total of zero from an absent one. A total must not be copied while
+// in use, because a copy would share the big number inside quantity.
 type total struct {
-	q     resource.Quantity
-	set   bool
-	found int // entries of lists that state the resource
+	quantity resource.Quantity
+	isSet    bool
+	entries  int // entries of resource lists that were counted
 }
 
-func (t *total) add(q *resource.Quantity) {
-	if t.set {
-		t.q.Add(*q)
+func (t *total) addQuantity(q *resource.Quantity) {
+	if t.isSet {
+		t.quantity.Add(*q)
 	} else {
-		t.q, t.set = q.DeepCopy(), true
+		t.quantity, t.isSet = q.DeepCopy(), true
 	}
 }
 
-// addFrom adds what a list has of a resource.
-func (t *total) addFrom(list corev1.ResourceList, name corev1.ResourceName) {
+// addEntry adds the entry of list for the resource name, if there is one.
+func (t *total) addEntry(list corev1.ResourceList, name corev1.ResourceName) {
 	if q, ok := list[name]; ok {
-		t.found++
-		t.add(&q)
+		t.entries++
+		t.addQuantity(&q)
 	}
 }
 
-// raise makes t the greater of the two. An absent total is less than any other.
-func (t *total) raise(q *resource.Quantity) {
-	if !t.set || q.Cmp(t.q) > 0 {
-		t.q, t.set = q.DeepCopy(), true
+// raiseTo sets t to q if q is greater or t is not set.
+func (t *total) raiseTo(q *resource.Quantity) {
+	if !t.isSet || q.Cmp(t.quantity) > 0 {
+		t.quantity, t.isSet = q.DeepCopy(), true
 	}
 }
 
-func (t *total) raiseFrom(list corev1.ResourceList, name corev1.ResourceName) {
+func (t *total) raiseToEntry(list corev1.ResourceList, name corev1.ResourceName) {
 	if q, ok := list[name]; ok {
-		t.found++
-		t.raise(&q)
+		t.entries++
+		t.raiseTo(&q)
 	}
 }
 
-// raiseTotal is raise with a total that is not used any more: what it owns changes hands.
-func (t *total) raiseTotal(u *total) {
-	if u.set && (!t.set || u.q.Cmp(t.q) > 0) {
-		t.q, t.set = u.q, true
+// raiseToTotal sets t to u if u is greater. It moves the quantity of u without a copy, so u must not be used afterwards.
+func (t *total) raiseToTotal(u *total) {
+	if u.isSet && (!t.isSet || u.quantity.Cmp(t.quantity) > 0) {
+		t.quantity, t.isSet = u.quantity, true
 	}
 }
 
-// equal compares by value, whatever the units. Where one of the two is a fraction, such as 1.5Gi, both are rounded up
-// first: amounts that already differ then need no arithmetic on big numbers, which would allocate.
-func equal(a, b *resource.Quantity) bool {
+// isEqual reports whether a and b are the same amount, in any units. If one is a fraction, for example 1.5Gi, it first compares
+// the amounts rounded up: comparing big numbers would allocate memory.
+func isEqual(a, b *resource.Quantity) bool {
 	x, whole := a.AsInt64()
 	y, alsoWhole := b.AsInt64()
 	if whole && alsoWhole {
@@ -69,29 +69,30 @@ func equal(a, b *resource.Quantity) bool {
 	return a.Cmp(*b) == 0
 }
 
-// Value returns q rounded up to whole units, and the largest int64 where it is more. The method of that name returns zero
-// or wraps around there.
+// Value returns q rounded up to an integer. Beyond the range of an int64 it returns the largest or smallest int64; q.Value
+// returns zero or wraps around there.
 func Value(q *resource.Quantity) int64 {
 	if v, ok := q.AsInt64(); ok {
 		return v
 	}
-	if q.Format == resource.BinarySI && fits(*q) {
+	if q.Format == resource.BinarySI && fitsInt64(*q) {
 		return q.Value()
 	}
-	return scaled(q, 0)
+	return scaleSaturated(q, 0)
 }
 
-// MilliValue returns q in millis (of CPU, millicores), rounded up, and the largest int64 where it is more. The method of that name returns
-// another number there, even one below zero.
+// MilliValue returns q in thousandths, rounded up: for CPU these are millicores. Beyond the range of an int64 it returns the
+// largest or smallest int64; q.MilliValue returns a wrong number there.
 func MilliValue(q *resource.Quantity) int64 {
 	if v, ok := q.AsInt64(); ok && v <= math.MaxInt64/1000 && v >= math.MinInt64/1000 {
 		return v * 1000
 	}
-	return scaled(q, resource.Milli)
+	return scaleSaturated(q, resource.Milli)
 }
 
-// scaled is ScaledValue within the bounds of an int64, where ScaledValue itself returns zero or wraps around.
-func scaled(q *resource.Quantity, scale resource.Scale) int64 {
+// scaleSaturated returns q.ScaledValue(scale), limited to the range of an int64. ScaledValue itself returns zero or wraps around
+// beyond it.
+func scaleSaturated(q *resource.Quantity, scale resource.Scale) int64 {
 	if q.Cmp(*resource.NewScaledQuantity(math.MaxInt64, scale)) >= 0 {
 		return math.MaxInt64
 	}
@@ -101,15 +102,15 @@ func scaled(q *resource.Quantity, scale resource.Scale) int64 {
 	return q.ScaledValue(scale)
 }
 
-// fits says that an amount is within the bounds of an int64, if that is easily seen. A fraction of a binary unit is
-// kept as a big number, which costs an allocation to compare and none to look at.
-func fits(q resource.Quantity) bool {
+// fitsInt64 reports whether q is certainly within the range of an int64. It only counts bits: comparing the big number of a
+// binary fraction would allocate memory. False means that the caller must compare.
+func fitsInt64(q resource.Quantity) bool {
 	d := q.AsDec()
 	return d.Scale() >= 0 && d.UnscaledBig().BitLen()-3*int(d.Scale()) < 63 // each decimal is more than three bits
 }
 
-// sum adds within the bounds of an int64.
-func sum(a, b int64) int64 {
+// addSaturated returns a+b, limited to the range of an int64.
+func addSaturated(a, b int64) int64 {
 	switch c := a + b; {
 	case a > 0 && b > 0 && c < 0:
 		return math.MaxInt64

@@ -9,26 +9,25 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Class returns the QoS class that the spec of a pod makes, whatever its status says (ComputePodQOS in
-// pkg/apis/core/v1/helper/qos).
+// Class returns the QoS class computed from the pod spec; it ignores the status (ComputePodQOS in pkg/apis/core/v1/helper/qos).
 //
-// Only cpu and memory count. A pod is Guaranteed if every container, init containers included, requests exactly its
-// limit of both and neither is zero; BestEffort if no container requests or limits either; Burstable otherwise. A
-// request that is missing is zero and not the limit. If the pod has resources of its own, they decide alone.
+// Only cpu and memory count. A pod is Guaranteed if each container, init containers included, has equal, nonzero requests and
+// limits of both. It is BestEffort if no container has a request or limit. All other pods are Burstable. A missing request counts
+// as zero, not as the limit. If the pod has pod-level resources, only they count.
 func Class(pod *corev1.Pod) corev1.PodQOSClass {
-	if podLevel(pod) {
-		return classOf(pod.Spec.Resources)
+	if hasPodLevelResources(pod) {
+		return classifyResources(pod.Spec.Resources)
 	}
-	class := classOfAll("", pod.Spec.InitContainers)
-	class = classOfAll(class, pod.Spec.Containers)
+	class := combineClasses("", pod.Spec.InitContainers)
+	class = combineClasses(class, pod.Spec.Containers)
 	if class == "" {
 		return corev1.PodQOSBestEffort
 	}
 	return class
 }
 
-// StatusClass returns the class in the status of a pod, and [Class] where there is none (GetPodQOS). The class of a pod
-// never changes once it is set, so this is the one to act on.
+// StatusClass returns the QoS class in the pod status, or [Class] if the status has none (GetPodQOS in the kubelet). The class of
+// a pod never changes once it is set, so callers use this function to manage pods.
 func StatusClass(pod *corev1.Pod) corev1.PodQOSClass {
 	if pod.Status.QOSClass != "" {
 		return pod.Status.QOSClass
@@ -36,13 +35,14 @@ func StatusClass(pod *corev1.Pod) corev1.PodQOSClass {
 	return Class(pod)
 }
 
-// classOfAll adds containers to those that make a class; empty is the class of none.
-func classOfAll(class corev1.PodQOSClass, containers []corev1.Container) corev1.PodQOSClass {
+// combineClasses returns the QoS class of a pod with containers, given the class of the containers before them. An empty class
+// means that there were none.
+func combineClasses(class corev1.PodQOSClass, containers []corev1.Container) corev1.PodQOSClass {
 	for i := range containers {
 		if class == corev1.PodQOSBurstable {
 			break
 		}
-		c := classOf(&containers[i].Resources)
+		c := classifyResources(&containers[i].Resources)
 		if class != "" && class != c {
 			c = corev1.PodQOSBurstable
 		}
@@ -51,22 +51,22 @@ func classOfAll(class corev1.PodQOSClass, containers []corev1.Container) corev1.
 	return class
 }
 
-// classOf returns the class of a pod with nothing but these resources.
-func classOf(r *corev1.ResourceRequirements) corev1.PodQOSClass {
+// classifyResources returns the QoS class of a pod whose only container has the resources r.
+func classifyResources(r *corev1.ResourceRequirements) corev1.PodQOSClass {
 	switch {
 	case len(r.Limits) == 0:
-		return classOfOne(r.Requests)
+		return classifyList(r.Requests)
 	case len(r.Requests) == 0:
-		return classOfOne(r.Limits)
+		return classifyList(r.Limits)
 	}
 	request, limit := r.Requests[corev1.ResourceCPU], r.Limits[corev1.ResourceCPU]
-	if !equal(&request, &limit) {
+	if !isEqual(&request, &limit) {
 		return corev1.PodQOSBurstable
 	}
 	cpu := !request.IsZero()
 	request, limit = r.Requests[corev1.ResourceMemory], r.Limits[corev1.ResourceMemory]
 	switch {
-	case cpu == request.IsZero(), !equal(&request, &limit):
+	case cpu == request.IsZero(), !isEqual(&request, &limit):
 		return corev1.PodQOSBurstable
 	case cpu:
 		return corev1.PodQOSGuaranteed
@@ -75,8 +75,8 @@ func classOf(r *corev1.ResourceRequirements) corev1.PodQOSClass {
 	}
 }
 
-// classOfOne is classOf where the other list is empty: whatever is not zero has no match there.
-func classOfOne(list corev1.ResourceList) corev1.PodQOSClass {
+// classifyList returns the QoS class of a container that has either no requests or no limits: list is the other list.
+func classifyList(list corev1.ResourceList) corev1.PodQOSClass {
 	if len(list) > 0 {
 		if q := list[corev1.ResourceCPU]; !q.IsZero() {
 			return corev1.PodQOSBurstable
@@ -88,18 +88,18 @@ func classOfOne(list corev1.ResourceList) corev1.PodQOSClass {
 	return corev1.PodQOSBestEffort
 }
 
-// podLevel reports whether the pod has resources of its own: an amount, be it zero, of a resource that counts there
+// hasPodLevelResources reports whether pod.Spec.Resources has an entry, even of zero, that counts at the pod level
 // (IsPodLevelResourcesSet in component-helpers).
-func podLevel(pod *corev1.Pod) bool {
+func hasPodLevelResources(pod *corev1.Pod) bool {
 	r := pod.Spec.Resources
-	return r != nil && (hasPodLevel(r.Requests) || hasPodLevel(r.Limits))
+	return r != nil && (hasPodLevelEntry(r.Requests) || hasPodLevelEntry(r.Limits))
 }
 
-func hasPodLevel(list corev1.ResourceList) bool {
+func hasPodLevelEntry(list corev1.ResourceList) bool {
 	if len(list) == 0 {
 		return false
 	}
-	// Nearly every such list has one of these two, and to look them up is cheaper than to iterate.
+	// Nearly all lists contain memory or cpu, and a lookup is cheaper than the iteration.
 	if _, ok := list[corev1.ResourceMemory]; ok {
 		return true
 	}
@@ -107,15 +107,15 @@ func hasPodLevel(list corev1.ResourceList) bool {
 		return true
 	}
 	for name := range list {
-		if isPodLevel(name) {
+		if isPodLevelResource(name) {
 			return true
 		}
 	}
 	return false
 }
 
-// isPodLevel reports whether a pod can have this resource beside its containers, KEP-2837.
-func isPodLevel(name corev1.ResourceName) bool {
+// isPodLevelResource reports whether spec.resources of a pod may contain the resource (KEP-2837).
+func isPodLevelResource(name corev1.ResourceName) bool {
 	return name == corev1.ResourceCPU || name == corev1.ResourceMemory || isHugepages(name)
 }
 

@@ -13,24 +13,25 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// ContainerResources returns the resources that a CRI runtime gives to a container: CPU, memory, OOM score, huge
-// pages, swap and memory QoS (generateLinuxContainerResources in pkg/kubelet/kuberuntime).
+// ContainerResources returns the resources of a container for the CRI runtime: CPU, memory, OOM score adjustment, huge pages,
+// swap and memory QoS (generateLinuxContainerResources in pkg/kubelet/kuberuntime). The container may be a regular, init, sidecar
+// or ephemeral container of the pod.
 //
-// A limit that the container lacks is that of the pod, if the pod has one; a CPU request that it lacks is its limit of
-// CPU. Every container of the pod has resources, ephemeral ones included.
+// A container without a CPU or memory limit gets the limit of the pod. If the pod has none either, the container is unlimited:
+// MemoryLimit and CPUQuota are 0. A missing CPU request is the CPU limit.
 func ContainerResources(pod *corev1.Pod, c *corev1.Container, n Node) (cri.Resources, error) {
 	score, err := OOMScoreAdj(pod, c, n.MemoryCapacity)
 	if err != nil {
 		return cri.Resources{}, err
 	}
-	cpuLimit, memoryLimit := limitOf(pod, c, corev1.ResourceCPU), limitOf(pod, c, corev1.ResourceMemory)
+	cpuLimit, memoryLimit := effectiveLimit(pod, c, corev1.ResourceCPU), effectiveLimit(pod, c, corev1.ResourceMemory)
 	cpuRequest, ok := c.Resources.Requests[corev1.ResourceCPU]
 	if !ok {
 		cpuRequest = cpuLimit
 	}
-	r := n.resources(&cpuRequest, &cpuLimit, &memoryLimit)
+	r := n.toCRIResources(&cpuRequest, &cpuLimit, &memoryLimit)
 	r.OOMScoreAdj = int64(score)
-	if r.HugepageLimits, err = hugepageLimits(pod, c, n); err != nil {
+	if r.HugepageLimits, err = buildHugepageLimits(pod, c, n); err != nil {
 		return cri.Resources{}, err
 	}
 	if n.CgroupV1 {
@@ -39,38 +40,38 @@ func ContainerResources(pod *corev1.Pod, c *corev1.Container, n Node) (cri.Resou
 		}
 		return r, nil
 	}
-	n.protect(&r, pod, c)
+	n.setMemoryQoS(&r, pod, c)
 	if !n.NoSwapController {
-		// A container that no share of the swap can be worked out for does without.
+		// A swap limit that cannot be computed is zero.
 		swap, _ := SwapLimit(pod, c, n)
 		setUnified(&r, "memory.swap.max", swap)
 	}
 	return r, nil
 }
 
-// SandboxResources returns what a CRI runtime is told about a pod when its sandbox is created: the resources of all
-// containers, and the overhead, which counts as both request and limit and is nil where the pod states none
-// (calculateSandboxResources and convertOverheadToLinuxResources in pkg/kubelet/kuberuntime).
+// SandboxResources returns the resources of a pod that the CRI runtime gets at the creation of its sandbox: the totals of the
+// containers, and the overhead, nil if the pod has none. The overhead is both request and limit (calculateSandboxResources and
+// convertOverheadToLinuxResources in pkg/kubelet/kuberuntime).
 //
-// The limits are the sums over those containers that have one, although the others make the pod unlimited: runtimes
-// size virtual machines by them. No cgroup is to be limited to them; see [PodResources].
+// The limits are sums over the containers that have a limit, even if another container has none. Runtimes size virtual machines
+// by them. They must not limit a cgroup: use [PodResources] for that.
 func SandboxResources(pod *corev1.Pod, n Node) (resources, overhead *cri.Resources) {
 	o := Options{ExcludeOverhead: true}
-	cpuRequest, cpuLimit := o.request(pod, corev1.ResourceCPU), o.limit(pod, corev1.ResourceCPU)
-	if !cpuRequest.set {
+	cpuRequest, cpuLimit := o.totalRequest(pod, corev1.ResourceCPU), o.totalLimit(pod, corev1.ResourceCPU)
+	if !cpuRequest.isSet {
 		cpuRequest = cpuLimit
 	}
-	memoryLimit := o.limit(pod, corev1.ResourceMemory)
-	resources = new(n.resources(&cpuRequest.q, &cpuLimit.q, &memoryLimit.q))
+	memoryLimit := o.totalLimit(pod, corev1.ResourceMemory)
+	resources = new(n.toCRIResources(&cpuRequest.quantity, &cpuLimit.quantity, &memoryLimit.quantity))
 	if pod.Spec.Overhead != nil {
 		cpu, memory := pod.Spec.Overhead[corev1.ResourceCPU], pod.Spec.Overhead[corev1.ResourceMemory]
-		overhead = new(n.resources(&cpu, &cpu, &memory))
+		overhead = new(n.toCRIResources(&cpu, &cpu, &memory))
 	}
 	return resources, overhead
 }
 
-// limitOf returns the limit of a container, or that of its pod if it has none.
-func limitOf(pod *corev1.Pod, c *corev1.Container, name corev1.ResourceName) resource.Quantity {
+// effectiveLimit returns the limit of container c, else the limit of its pod, else zero.
+func effectiveLimit(pod *corev1.Pod, c *corev1.Container, name corev1.ResourceName) resource.Quantity {
 	q := c.Resources.Limits[name]
 	if q.IsZero() && pod.Spec.Resources != nil {
 		q = pod.Spec.Resources.Limits[name]
@@ -78,8 +79,8 @@ func limitOf(pod *corev1.Pod, c *corev1.Container, name corev1.ResourceName) res
 	return q
 }
 
-// resources converts amounts to the units of the kernel (calculateLinuxResources).
-func (n Node) resources(cpuRequest, cpuLimit, memoryLimit *resource.Quantity) cri.Resources {
+// toCRIResources converts the amounts to the kernel's units (calculateLinuxResources in the kubelet).
+func (n Node) toCRIResources(cpuRequest, cpuLimit, memoryLimit *resource.Quantity) cri.Resources {
 	r := cri.Resources{
 		CPUShares:   int64(cgroups.CPUShares(MilliValue(cpuRequest))),
 		MemoryLimit: Value(memoryLimit),

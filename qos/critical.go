@@ -5,16 +5,16 @@ package qos
 
 import corev1 "k8s.io/api/core/v1"
 
-// What marks a pod as critical: pkg/kubelet/types/constants.go and pkg/apis/scheduling/types.go.
+// Annotation values and priorities that make a pod critical: pkg/kubelet/types/constants.go and pkg/apis/scheduling/types.go.
 const (
-	sourceAnnotation = "kubernetes.io/config.source" // set by whoever feeds pods to the node
+	sourceAnnotation = "kubernetes.io/config.source" // set by the source of the pod
 	sourceAPI        = "api"
 	criticalPriority = 2_000_000_000
 	nodeCritical     = "system-node-critical"
 )
 
-// IsStatic reports whether the pod comes from a file or an HTTP endpoint: its annotation kubernetes.io/config.source names
-// a source other than "api".
+// IsStatic reports whether the pod comes from a manifest file or an HTTP endpoint: its annotation kubernetes.io/config.source has
+// a value other than "api".
 func IsStatic(pod *corev1.Pod) bool {
 	source, ok := pod.Annotations[sourceAnnotation]
 	return ok && source != sourceAPI
@@ -27,14 +27,14 @@ func IsMirror(pod *corev1.Pod) bool {
 	return ok
 }
 
-// IsCritical reports whether the node should keep the pod when it evicts others: a static or mirror pod, or one of
-// priority 2000000000 and above.
+// IsCritical reports whether the pod is static, is a mirror pod, or has a priority of at least 2000000000. The node evicts and
+// preempts other pods before critical ones.
 func IsCritical(pod *corev1.Pod) bool {
 	return pod.Spec.Priority != nil && *pod.Spec.Priority >= criticalPriority || IsStatic(pod) || IsMirror(pod)
 }
 
-// IsNodeCritical reports whether the node cannot work without the pod: it is critical and of the priority class
-// system-node-critical. Neither of the two is enough alone.
+// IsNodeCritical reports whether the node cannot work without the pod: it is critical (see [IsCritical]) and its priority class
+// is system-node-critical. Each alone is not enough.
 func IsNodeCritical(pod *corev1.Pod) bool {
 	return pod.Spec.PriorityClassName == nodeCritical && IsCritical(pod)
 }

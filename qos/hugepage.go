@@ -15,22 +15,22 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// hugepageLimits returns a limit for every page size of the node and for every one asked for, sorted by size as text:
-// that of the container, else that of the pod, else zero (GetHugepageLimitsFromResources in pkg/kubelet/kuberuntime). Without a
-// controller it returns none.
-func hugepageLimits(pod *corev1.Pod, c *corev1.Container, n Node) ([]cri.HugepageLimit, error) {
+// buildHugepageLimits returns a limit for each page size of the node or of the pod, sorted by the text of the size. It is the
+// limit of the container, else that of the pod, else zero (GetHugepageLimitsFromResources in pkg/kubelet/kuberuntime). Without
+// the hugetlb controller it returns nil.
+func buildHugepageLimits(pod *corev1.Pod, c *corev1.Container, n Node) ([]cri.HugepageLimit, error) {
 	var limits []cri.HugepageLimit
 	for _, size := range n.HugepageSizes {
 		limits = append(limits, cri.HugepageLimit{PageSize: size})
 	}
 	if pod.Spec.Resources != nil {
 		path := field.NewPath("spec", "resources", "limits")
-		if err := n.limitHugepages(&limits, pod.Spec.Resources.Limits, path); err != nil {
+		if err := n.setHugepageLimits(&limits, pod.Spec.Resources.Limits, path); err != nil {
 			return nil, err
 		}
 	}
-	path := pathTo(pod, c.Name).Child("resources", "limits")
-	if err := n.limitHugepages(&limits, c.Resources.Limits, path); err != nil {
+	path := containerFieldPath(pod, c.Name).Child("resources", "limits")
+	if err := n.setHugepageLimits(&limits, c.Resources.Limits, path); err != nil {
 		return nil, err
 	}
 	if n.NoHugetlbController {
@@ -40,13 +40,14 @@ func hugepageLimits(pod *corev1.Pod, c *corev1.Container, n Node) ([]cri.Hugepag
 	return limits, nil
 }
 
-// limitHugepages sets those limits that a list of the pod states.
-func (n Node) limitHugepages(limits *[]cri.HugepageLimit, list corev1.ResourceList, path *field.Path) error {
+// setHugepageLimits sets in limits the hugepage amounts of list, which is at path in the pod. It returns a field error for an
+// invalid page size or one that the node does not have.
+func (n Node) setHugepageLimits(limits *[]cri.HugepageLimit, list corev1.ResourceList, path *field.Path) error {
 	for _, name := range slices.Sorted(maps.Keys(list)) {
 		if !isHugepages(name) {
 			continue
 		}
-		bytes, _ := hugepageSize(name)
+		bytes, _ := parseHugepageSize(name)
 		size := cgroups.HugepageSize(bytes)
 		if size == "" {
 			return field.Invalid(path, string(name), "not the name of a page size, such as hugepages-2Mi")
@@ -65,8 +66,8 @@ func (n Node) limitHugepages(limits *[]cri.HugepageLimit, list corev1.ResourceLi
 	return nil
 }
 
-// pathTo returns where in its pod a container is.
-func pathTo(pod *corev1.Pod, name string) *field.Path {
+// containerFieldPath returns the path of the container in its pod, for example spec.containers[0].
+func containerFieldPath(pod *corev1.Pod, name string) *field.Path {
 	spec := field.NewPath("spec")
 	for i := range pod.Spec.Containers {
 		if pod.Spec.Containers[i].Name == name {

@@ -12,37 +12,39 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// MemoryProtection returns the protection of memory for the cgroup of all pods and for that of the Burstable ones, KEP-2570
-// (setMemoryQoS in pkg/kubelet/cm/qos_container_manager_linux.go). A cgroup protects what is below it only as far as it
-// is protected itself, so each gets the sum of what its pods request.
+// MemoryProtection returns memory.min and memory.low for two cgroups: root, the cgroup of all pods (kubepods), and burstable, the
+// cgroup of the Burstable pods below it (KEP-2570, setMemoryQoS in pkg/kubelet/cm/qos_container_manager_linux.go). The kernel
+// protects a cgroup at most as much as its parent, so each value is the sum of the memory requests below.
 //
-// With [MemoryReservationNone] the values are zero, which takes back what an earlier configuration has set. On cgroup v1 nothing
-// is set. Pods in a terminal phase are not to be among the pods.
+// The caller leaves out pods in a terminal phase. Unless n.Reservation is [TieredReservation], the values are zero, which resets
+// an earlier protection. On cgroup v1 no field is set.
 func MemoryProtection(pods []*corev1.Pod, n Node) (root, burstable cgroups.Resources) {
 	if n.CgroupV1 {
 		return root, burstable
 	}
 	var least, low int64
-	if n.tiered() {
+	if n.protectsMemory() {
 		for _, pod := range pods {
 			switch StatusClass(pod) {
 			case corev1.PodQOSGuaranteed:
-				least = sum(least, MemoryRequest(pod))
+				least = addSaturated(least, MemoryRequest(pod))
 			case corev1.PodQOSBurstable:
-				low = sum(low, MemoryRequest(pod))
+				low = addSaturated(low, MemoryRequest(pod))
 			}
 		}
 	}
-	root.MemoryMin, root.MemoryLow = new(sum(least, low)), new(low)
+	root.MemoryMin, root.MemoryLow = new(addSaturated(least, low)), new(low)
 	burstable.MemoryLow = new(low)
 	return root, burstable
 }
 
-// protect sets memory.min or memory.low to what a container requests, and memory.high to where it is slowed down.
-func (n Node) protect(r *cri.Resources, pod *corev1.Pod, c *corev1.Container) {
+// setMemoryQoS sets memory.min (Guaranteed pod) or memory.low (other pods) in r to the memory request of container c, and
+// memory.high to the throttling point below its limit. Without a limit of the container, memory.high stays unset if the pod has
+// one.
+func (n Node) setMemoryQoS(r *cri.Resources, pod *corev1.Pod, c *corev1.Container) {
 	request := memoryRequest(c)
 	switch {
-	case !n.tiered() || request == 0:
+	case !n.protectsMemory() || request == 0:
 		setUnified(r, "memory.min", 0)
 		setUnified(r, "memory.low", 0)
 	case StatusClass(pod) == corev1.PodQOSGuaranteed:
@@ -53,19 +55,19 @@ func (n Node) protect(r *cri.Resources, pod *corev1.Pod, c *corev1.Container) {
 	own := c.Resources.Limits[corev1.ResourceMemory]
 	limit := Value(&own)
 	if limit == 0 && r.MemoryLimit != 0 {
-		return // the limit is the pod's, whose cgroup slows down all of its containers
+		return // the limit in r is that of the pod, whose own cgroup has memory.high
 	}
 	if limit == 0 {
 		limit = n.MemoryAllocatable
 	}
-	if high, ok := n.throttleAt(request, limit); ok {
+	if high, ok := n.computeMemoryHigh(request, limit); ok {
 		setUnified(r, "memory.high", high)
 	}
 }
 
-// throttleAt returns memory.high: the point that the throttling factor puts between request and limit, rounded down to
-// pages. There is none where it would not be above the request, as where the request is the limit.
-func (n Node) throttleAt(request, limit int64) (int64, bool) {
+// computeMemoryHigh returns memory.high: request plus the throttling factor of the distance to limit, rounded down to pages. The
+// result is false if no factor or limit is set, or if the value would not exceed request.
+func (n Node) computeMemoryHigh(request, limit int64) (int64, bool) {
 	if n.ThrottlingFactor == nil || limit <= 0 {
 		return 0, false
 	}

@@ -5,9 +5,9 @@ package qos
 
 import corev1 "k8s.io/api/core/v1"
 
-// moreRequests reports whether a pod may request anything beside cpu and memory, of which so many entries were found in
-// its lists. Most pods do not, and need not be searched.
-func (o Options) moreRequests(pod *corev1.Pod, found int) bool {
+// hasOtherRequests reports whether the pod may request resources besides cpu and memory. found is the number of cpu and memory
+// entries already counted in its lists. False saves the search of the lists, which most pods do not need.
+func (o Options) hasOtherRequests(pod *corev1.Pod, found int) bool {
 	if o.UseStatus {
 		return true
 	}
@@ -18,12 +18,12 @@ func (o Options) moreRequests(pod *corev1.Pod, found int) bool {
 	if pod.Spec.Resources != nil {
 		entries += len(pod.Spec.Resources.Requests)
 	}
-	eachContainer(pod, func(c *corev1.Container) { entries += len(c.Resources.Requests) })
+	visitContainers(pod, func(c *corev1.Container) { entries += len(c.Resources.Requests) })
 	return entries != found
 }
 
-// moreLimits is moreRequests for limits. Overhead makes no new ones.
-func (o Options) moreLimits(pod *corev1.Pod, found int) bool {
+// hasOtherLimits is [Options.hasOtherRequests] for limits. Overhead adds no limit, so it is not counted.
+func (o Options) hasOtherLimits(pod *corev1.Pod, found int) bool {
 	if o.UseStatus {
 		return true
 	}
@@ -31,40 +31,40 @@ func (o Options) moreLimits(pod *corev1.Pod, found int) bool {
 	if pod.Spec.Resources != nil {
 		entries += len(pod.Spec.Resources.Limits)
 	}
-	eachContainer(pod, func(c *corev1.Container) { entries += len(c.Resources.Limits) })
+	visitContainers(pod, func(c *corev1.Container) { entries += len(c.Resources.Limits) })
 	return entries != found
 }
 
-// otherRequests calls count with the name of every resource that the pod may request beside cpu and memory, and with
-// some of them more than once.
-func (o Options) otherRequests(pod *corev1.Pod, count func(corev1.ResourceName)) {
-	eachContainer(pod, func(c *corev1.Container) { others(c.Resources.Requests, count) })
+// visitOtherRequests calls visit with the name of each resource that the pod may request besides cpu and memory. It may repeat a
+// name.
+func (o Options) visitOtherRequests(pod *corev1.Pod, visit func(corev1.ResourceName)) {
+	visitContainers(pod, func(c *corev1.Container) { visitOthers(c.Resources.Requests, visit) })
 	if r := pod.Spec.Resources; r != nil {
-		others(r.Requests, count)
+		visitOthers(r.Requests, visit)
 	}
-	others(pod.Spec.Overhead, count)
+	visitOthers(pod.Spec.Overhead, visit)
 	if !o.UseStatus {
 		return
 	}
-	others(pod.Status.AllocatedResources, count)
-	eachResources(pod, func(r *corev1.ResourceRequirements) { others(r.Requests, count) })
-	eachStatus(pod, func(s *corev1.ContainerStatus) { others(s.AllocatedResources, count) })
+	visitOthers(pod.Status.AllocatedResources, visit)
+	visitStatusResources(pod, func(r *corev1.ResourceRequirements) { visitOthers(r.Requests, visit) })
+	visitContainerStatuses(pod, func(s *corev1.ContainerStatus) { visitOthers(s.AllocatedResources, visit) })
 }
 
-// otherLimits is otherRequests for limits. Overhead makes no new ones.
-func (o Options) otherLimits(pod *corev1.Pod, count func(corev1.ResourceName)) {
-	eachContainer(pod, func(c *corev1.Container) { others(c.Resources.Limits, count) })
+// visitOtherLimits is [Options.visitOtherRequests] for limits. Overhead adds no limit, so it is skipped.
+func (o Options) visitOtherLimits(pod *corev1.Pod, visit func(corev1.ResourceName)) {
+	visitContainers(pod, func(c *corev1.Container) { visitOthers(c.Resources.Limits, visit) })
 	if r := pod.Spec.Resources; r != nil {
-		others(r.Limits, count)
+		visitOthers(r.Limits, visit)
 	}
 	if o.UseStatus {
-		eachResources(pod, func(r *corev1.ResourceRequirements) { others(r.Limits, count) })
+		visitStatusResources(pod, func(r *corev1.ResourceRequirements) { visitOthers(r.Limits, visit) })
 	}
 }
 
-// others calls count with what a list has beside cpu and memory. To look those two up is cheaper than to iterate, and
-// a short list often has nothing else.
-func others(list corev1.ResourceList, count func(corev1.ResourceName)) {
+// visitOthers calls visit with each name in list except cpu and memory. For short lists two lookups are cheaper than the
+// iteration, which is then mostly unnecessary.
+func visitOthers(list corev1.ResourceList, visit func(corev1.ResourceName)) {
 	rest := len(list)
 	if rest <= 2 {
 		if _, ok := list[corev1.ResourceCPU]; ok {
@@ -79,12 +79,12 @@ func others(list corev1.ResourceList, count func(corev1.ResourceName)) {
 	}
 	for name := range list {
 		if name != corev1.ResourceCPU && name != corev1.ResourceMemory {
-			count(name)
+			visit(name)
 		}
 	}
 }
 
-func eachContainer(pod *corev1.Pod, f func(*corev1.Container)) {
+func visitContainers(pod *corev1.Pod, f func(*corev1.Container)) {
 	for _, containers := range [...][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range containers {
 			f(&containers[i])
@@ -92,7 +92,7 @@ func eachContainer(pod *corev1.Pod, f func(*corev1.Container)) {
 	}
 }
 
-func eachStatus(pod *corev1.Pod, f func(*corev1.ContainerStatus)) {
+func visitContainerStatuses(pod *corev1.Pod, f func(*corev1.ContainerStatus)) {
 	for _, statuses := range [...][]corev1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses} {
 		for i := range statuses {
 			f(&statuses[i])
@@ -100,12 +100,12 @@ func eachStatus(pod *corev1.Pod, f func(*corev1.ContainerStatus)) {
 	}
 }
 
-// eachResources calls f with the resources in force, of the pod and of its containers.
-func eachResources(pod *corev1.Pod, f func(*corev1.ResourceRequirements)) {
+// visitStatusResources calls f with the resources in force according to the status of the pod and of its containers.
+func visitStatusResources(pod *corev1.Pod, f func(*corev1.ResourceRequirements)) {
 	if r := pod.Status.Resources; r != nil {
 		f(r)
 	}
-	eachStatus(pod, func(s *corev1.ContainerStatus) {
+	visitContainerStatuses(pod, func(s *corev1.ContainerStatus) {
 		if s.Resources != nil {
 			f(s.Resources)
 		}

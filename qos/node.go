@@ -9,53 +9,54 @@ import (
 	"time"
 )
 
-// SwapBehavior says who may swap: swapBehavior in the kubelet's configuration. Anything but [LimitedSwap] is [NoSwap].
+// SwapBehavior selects the containers that may use swap: swapBehavior in the kubelet's configuration. An unknown value means
+// [NoSwap].
 type SwapBehavior string
 
-// The behaviours of KEP-2400.
+// The swap behaviours of KEP-2400.
 const (
-	NoSwap      SwapBehavior = "NoSwap"      // no pod
-	LimitedSwap SwapBehavior = "LimitedSwap" // Burstable containers, by their part in the node's memory
+	NoSwap      SwapBehavior = "NoSwap"      // no container may swap
+	LimitedSwap SwapBehavior = "LimitedSwap" // containers of Burstable pods may swap in proportion to their memory request
 )
 
-// ReservationPolicy says what protects the memory that pods request: memoryReservationPolicy in the kubelet's
-// configuration. Anything but [TieredReservation] is [MemoryReservationNone].
+// ReservationPolicy selects the memory protection of pods: memoryReservationPolicy in the kubelet's configuration. An unknown
+// value means [MemoryReservationNone].
 type ReservationPolicy string
 
-// The policies of KEP-2570.
+// The reservation policies of KEP-2570.
 const (
-	MemoryReservationNone ReservationPolicy = "None"              // nothing
-	TieredReservation     ReservationPolicy = "TieredReservation" // memory.min for Guaranteed pods, memory.low for Burstable ones
+	MemoryReservationNone ReservationPolicy = "None"              // no protection
+	TieredReservation     ReservationPolicy = "TieredReservation" // memory.min for Guaranteed pods, memory.low for Burstable pods
 )
 
 // defaultCPUPeriod is cpuCFSQuotaPeriod of the kubelet.
 const defaultCPUPeriod = 100 * time.Millisecond
 
-// Node is what the resources of a pod depend on beside the pod. The zero value is a cgroup v2 host with the kubelet's
-// default configuration; MemoryCapacity has no default.
+// Node describes the machine and the kubelet settings that the resources of pods depend on. The zero value is a cgroup v2 host
+// with the kubelet's default configuration, but MemoryCapacity must be set.
 type Node struct {
-	MemoryCapacity    int64 // bytes of the machine; needed for the score of every container
-	MemoryAllocatable int64 // bytes for pods; zero: not known, containers without a limit are not slowed down
+	MemoryCapacity    int64 // bytes of the machine; required for OOM scores
+	MemoryAllocatable int64 // bytes for pods; zero: unknown, so that containers without a limit get no memory.high
 	SwapCapacity      int64 // bytes of swap; zero: none
-	PageSize          int64 // bytes; zero: that of this machine
+	PageSize          int64 // bytes; zero: the page size of this machine
 
-	CgroupV1         bool // no memory QoS and no limited swap
-	NoSwapController bool // the kernel does not account for swap, so that none is configured
+	CgroupV1         bool // the host has cgroup v1: no memory QoS and no LimitedSwap
+	NoSwapController bool // the kernel cannot limit swap, so no swap limit is set
 
 	Swap                 SwapBehavior      // zero: NoSwap
 	Reservation          ReservationPolicy // zero: MemoryReservationNone
-	ThrottlingFactor     *float64          // above 0 and at most 1: memoryThrottlingFactor; nil: no container is slowed down
-	SingleProcessOOMKill *bool             // nil: true on cgroup v1, and false on v2, where the OOM killer takes a whole container
+	ThrottlingFactor     *float64          // memoryThrottlingFactor, above 0 and at most 1; nil: no memory.high
+	SingleProcessOOMKill *bool             // the OOM killer kills one process instead of the container; nil: true on cgroup v1, false on v2
 
-	CPUPeriod    time.Duration // of the CFS quota; zero: 100 ms
-	NoCPUQuota   bool          // limits of CPU are not enforced: cpuCFSQuota false
-	PodPidsLimit int64         // processes and threads of a pod; zero or less: any number
+	CPUPeriod    time.Duration // CFS period; zero: 100 ms
+	NoCPUQuota   bool          // CPU limits are not enforced: cpuCFSQuota is false
+	PodPidsLimit int64         // processes and threads per pod; zero or less: unlimited
 
-	// HugepageSizes is the sizes of huge pages that the machine has, as "2MB". Each is limited to zero for who does not
-	// ask for it. Nil says that they are not known: a container gets the limits that it asks for.
+	// HugepageSizes lists the page sizes of the machine, for example "2MB". A container gets a limit of zero for each size
+	// without a limit of its own. Nil means unknown: a container gets only its own limits.
 	HugepageSizes []string
-	// NoHugetlbController says that the machine cannot limit huge pages. Containers get no limits of them: CRI-O starts none with a limit
-	// that it cannot write.
+	// NoHugetlbController means that the machine cannot limit huge pages, so containers get no hugepage limits: CRI-O does not
+	// start a container with a limit that it cannot write.
 	NoHugetlbController bool
 }
 
@@ -67,5 +68,5 @@ func (n Node) pageSize() int64 {
 	return cmp.Or(n.PageSize, int64(os.Getpagesize()))
 }
 
-// tiered reports whether requests for memory are protected; cgroup v1 has no means to.
-func (n Node) tiered() bool { return !n.CgroupV1 && n.Reservation == TieredReservation }
+// protectsMemory reports whether memory requests are protected by memory.min and memory.low, which exist on cgroup v2 only.
+func (n Node) protectsMemory() bool { return !n.CgroupV1 && n.Reservation == TieredReservation }

@@ -13,24 +13,24 @@ import (
 	"github.com/seed81659283/nodeagent/internal/containers"
 )
 
-// The scores of pkg/kubelet/qos/policy.go. The kernel adds a score to the thousandths of memory that a process uses
-// and kills the process with the highest sum.
+// The OOM score adjustments of pkg/kubelet/qos/policy.go. The kernel adds the adjustment to the memory use of a process in
+// thousandths, and kills the process with the highest sum.
 const (
 	guaranteedScore = -997
 	bestEffortScore = 1000
 
-	// The range of Burstable containers: below BestEffort ones, above a Guaranteed one that uses all memory.
+	// Range of Burstable containers: below BestEffort, above a Guaranteed container that uses all memory.
 	minBurstableScore = bestEffortScore + guaranteedScore
 	maxBurstableScore = bestEffortScore - 1
 )
 
-// OOMScoreAdj returns the oom_score_adj of a container's processes on a node with memoryCapacity bytes
+// OOMScoreAdj returns the oom_score_adj for the processes of container c on a node with memoryCapacity bytes of memory
 // (GetContainerOOMScoreAdjust in pkg/kubelet/qos/policy.go).
 //
-// It is -997 for a node-critical or Guaranteed pod and 1000 for a BestEffort one. In a Burstable pod it falls from
-// 999 to 3 with the share of the node's memory that the container requests. What the pod requests beyond its
-// containers is divided evenly among them, and a sidecar scores no higher than the regular container that requests
-// least. The class is that of [StatusClass].
+// It is -997 in a node-critical or Guaranteed pod and 1000 in a BestEffort pod. In a Burstable pod it falls from 999 to 3 as the
+// container requests more of the node's memory. A pod-level memory request beyond the sum of the containers is divided evenly
+// among all containers. A sidecar gets at most the score of the regular container with the least request. The QoS class is that
+// of [StatusClass].
 func OOMScoreAdj(pod *corev1.Pod, c *corev1.Container, memoryCapacity int64) (int, error) {
 	switch {
 	case c == nil:
@@ -53,13 +53,13 @@ func OOMScoreAdj(pod *corev1.Pod, c *corev1.Container, memoryCapacity int64) (in
 		if len(pod.Spec.Containers) == 0 {
 			return 0, fmt.Errorf("score sidecar %q: pod %q has no regular container", c.Name, pod.Name)
 		}
-		request = max(request, leastRequest(pod.Spec.Containers))
+		request = max(request, leastMemoryRequest(pod.Spec.Containers))
 	}
-	return burstableScore(sum(request, unclaimed(pod)), memoryCapacity), nil
+	return computeBurstableScore(addSaturated(request, unclaimedMemoryShare(pod)), memoryCapacity), nil
 }
 
-// burstableScore is 1000 less the thousandths of the capacity that are requested, in the range of the class.
-func burstableScore(request, capacity int64) int {
+// computeBurstableScore returns 1000 minus the requested thousandths of the capacity, limited to 3 to 999.
+func computeBurstableScore(request, capacity int64) int {
 	if request >= capacity {
 		return minBurstableScore
 	}
@@ -68,9 +68,9 @@ func burstableScore(request, capacity int64) int {
 	return min(max(1000-int(thousandths), minBurstableScore), maxBurstableScore)
 }
 
-// unclaimed returns the share of each container, init containers included, in the bytes that the pod requests and its
-// containers do not.
-func unclaimed(pod *corev1.Pod) int64 {
+// unclaimedMemoryShare returns the bytes that each container, including init containers, gets of the pod-level memory request
+// beyond the requests of the containers.
+func unclaimedMemoryShare(pod *corev1.Pod) int64 {
 	n := len(pod.Spec.Containers) + len(pod.Spec.InitContainers)
 	if pod.Spec.Resources == nil || n == 0 {
 		return 0
@@ -80,8 +80,8 @@ func unclaimed(pod *corev1.Pod) int64 {
 		return 0
 	}
 	var claimed total
-	ofContainers(&claimed, pod, corev1.ResourceMemory, specRequests)
-	return max(sum(Value(&own), -max(Value(&claimed.q), -math.MaxInt64)), 0) / int64(n)
+	addContainers(&claimed, pod, corev1.ResourceMemory, specRequests)
+	return max(addSaturated(Value(&own), -max(Value(&claimed.quantity), -math.MaxInt64)), 0) / int64(n)
 }
 
 func memoryRequest(c *corev1.Container) int64 {
@@ -89,7 +89,7 @@ func memoryRequest(c *corev1.Container) int64 {
 	return Value(&q)
 }
 
-func leastRequest(containers []corev1.Container) int64 {
+func leastMemoryRequest(containers []corev1.Container) int64 {
 	least := int64(math.MaxInt64)
 	for i := range containers {
 		least = min(least, memoryRequest(&containers[i]))

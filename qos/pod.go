@@ -13,13 +13,17 @@ import (
 	"github.com/seed81659283/nodeagent/internal/quantity"
 )
 
-// PodResources returns what the cgroup of a pod is made from by [cgroups.ForPod] (ResourceConfigForPod and
-// ApplyPodLevelMemoryHigh in pkg/kubelet/cm/helpers_linux.go). Overhead is included.
+// PodResources returns the totals of a pod from which [cgroups.ForPod] computes the limits of its cgroup, overhead included
+// (ResourceConfigForPod and ApplyPodLevelMemoryHigh in pkg/kubelet/cm/helpers_linux.go).
+//
+// A container without a limit adds nothing to CPULimit or MemoryLimit. CPULimited and MemoryLimited are false if any container
+// has no limit and the pod has no pod-level one: the limit is then only a partial sum and must not be enforced on a Burstable
+// pod. Of n only the settings of memory protection and throttling matter.
 func PodResources(pod *corev1.Pod, n Node) cgroups.PodResources {
 	p := cgroups.PodResources{
 		QOS:        cgroups.QOS(StatusClass(pod)),
 		CPURequest: CPURequest(pod),
-		Hugepages:  hugepages(pod),
+		Hugepages:  hugepageRequests(pod),
 	}
 	p.CPULimit, p.CPULimited = CPULimit(pod)
 	p.MemoryLimit, p.MemoryLimited = MemoryLimit(pod)
@@ -27,25 +31,26 @@ func PodResources(pod *corev1.Pod, n Node) cgroups.PodResources {
 		return p
 	}
 	request := MemoryRequest(pod)
-	if n.tiered() && request > 0 {
+	if n.protectsMemory() && request > 0 {
 		if p.QOS == cgroups.Guaranteed {
 			p.MemoryMin = &request
 		} else {
 			p.MemoryLow = &request
 		}
 	}
-	if p.MemoryLimited && podLevel(pod) {
-		if high, ok := n.throttleAt(request, p.MemoryLimit); ok {
+	if p.MemoryLimited && hasPodLevelResources(pod) {
+		if high, ok := n.computeMemoryHigh(request, p.MemoryLimit); ok {
 			p.MemoryHigh = &high
 		}
 	}
 	return p
 }
 
-// hugepages returns the bytes requested by page size. Two names of one size add up.
-func hugepages(pod *corev1.Pod) map[uint64]uint64 {
+// hugepageRequests returns the requested bytes of huge pages by page size in bytes. Two resource names of the same size are
+// added.
+func hugepageRequests(pod *corev1.Pod) map[uint64]uint64 {
 	var seen []corev1.ResourceName
-	Options{}.otherRequests(pod, func(name corev1.ResourceName) {
+	Options{}.visitOtherRequests(pod, func(name corev1.ResourceName) {
 		if isHugepages(name) && !slices.Contains(seen, name) {
 			seen = append(seen, name)
 		}
@@ -55,16 +60,17 @@ func hugepages(pod *corev1.Pod) map[uint64]uint64 {
 	}
 	pages := make(map[uint64]uint64)
 	for _, name := range seen {
-		if size, ok := hugepageSize(name); ok {
-			t := Options{}.request(pod, name)
-			pages[size] = uint64(sum(int64(pages[size]), max(Value(&t.q), 0)))
+		if size, ok := parseHugepageSize(name); ok {
+			t := Options{}.totalRequest(pod, name)
+			pages[size] = uint64(addSaturated(int64(pages[size]), max(Value(&t.quantity), 0)))
 		}
 	}
 	return pages
 }
 
-// hugepageSize returns the bytes of a huge page by the name of the resource, such as hugepages-2Mi.
-func hugepageSize(name corev1.ResourceName) (uint64, bool) {
+// parseHugepageSize returns the page size in bytes from the name of a resource, for example hugepages-2Mi. The result is false
+// for other resources and invalid sizes.
+func parseHugepageSize(name corev1.ResourceName) (uint64, bool) {
 	text, ok := strings.CutPrefix(string(name), corev1.ResourceHugePagesPrefix)
 	if !ok {
 		return 0, false

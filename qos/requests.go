@@ -8,90 +8,90 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Options says what counts as a request or limit of a pod. The zero value counts as the kubelet does for the cgroup of
-// a pod.
+// Options selects the amounts that [Requests] and [Limits] count. The zero value counts as the kubelet does for the cgroup of a
+// pod.
 type Options struct {
-	ExcludeOverhead bool // without spec.overhead
-	IgnorePodLevel  bool // containers only, without spec.resources
+	ExcludeOverhead bool // do not add spec.overhead
+	IgnorePodLevel  bool // count containers only, not spec.resources
 
-	// UseStatus counts what the pod has beside what its spec asks for, and takes the greater. In a resize the status
-	// lags behind, and the node has to bear both; the spec of a resize that is infeasible counts for nothing.
+	// UseStatus counts the greater of the amounts in spec and status. During a resize the status still has the previous amounts,
+	// and the node must have capacity for both. The spec of an infeasible resize is not counted.
 	UseStatus bool
 }
 
-// Requests returns what a pod requests (PodRequests in k8s.io/component-helpers/resource).
+// Requests returns the effective requests of a pod by resource (PodRequests in k8s.io/component-helpers/resource). The caller
+// owns the map and its quantities.
 //
-// Of each resource that is the sum over the regular containers and the sidecars, or, if greater, what an init container
-// needs together with the sidecars started before it. Cpu, memory and huge pages in spec.resources replace what the
-// containers request, even by less. The overhead is added to the result. The map and all that is in it belong to the
-// caller.
+// Each is the sum over the regular containers and sidecars. It is the request of an init container plus the sidecars started
+// before it, if that is greater. Requests of cpu, memory and huge pages in spec.resources replace those of the containers, even
+// if they are less. Overhead is added.
 func Requests(pod *corev1.Pod, o Options) corev1.ResourceList {
-	cpu, memory := o.request(pod, corev1.ResourceCPU), o.request(pod, corev1.ResourceMemory)
-	requests := listOf(&cpu, &memory)
-	if o.moreRequests(pod, cpu.found+memory.found) {
-		o.otherRequests(pod, func(name corev1.ResourceName) {
+	cpu, memory := o.totalRequest(pod, corev1.ResourceCPU), o.totalRequest(pod, corev1.ResourceMemory)
+	requests := newList(&cpu, &memory)
+	if o.hasOtherRequests(pod, cpu.entries+memory.entries) {
+		o.visitOtherRequests(pod, func(name corev1.ResourceName) {
 			if _, done := requests[name]; done {
 				return
 			}
-			if t := o.request(pod, name); t.set {
-				requests[name] = t.q
+			if t := o.totalRequest(pod, name); t.isSet {
+				requests[name] = t.quantity
 			}
 		})
 	}
 	return requests
 }
 
-// Limits returns what a pod is limited to, counted as in [Requests] (PodLimits in k8s.io/component-helpers/resource). The
-// overhead is added only to limits that are there and not zero.
+// Limits returns the effective limits of a pod, computed as in [Requests] (PodLimits in k8s.io/component-helpers/resource).
+// Overhead is added only to limits that are not zero.
 //
-// A container without a limit adds nothing: a total alone does not say that the pod is limited. [CPULimit] and
-// [MemoryLimit] do.
+// A container without a limit adds nothing, so a limit in the result does not mean that the pod is limited: it may be a partial
+// sum. [CPULimit] and [MemoryLimit] report whether it is complete. A resource that no container limits is absent.
 func Limits(pod *corev1.Pod, o Options) corev1.ResourceList {
-	cpu, memory := o.limit(pod, corev1.ResourceCPU), o.limit(pod, corev1.ResourceMemory)
-	limits := listOf(&cpu, &memory)
-	if o.moreLimits(pod, cpu.found+memory.found) {
-		o.otherLimits(pod, func(name corev1.ResourceName) {
+	cpu, memory := o.totalLimit(pod, corev1.ResourceCPU), o.totalLimit(pod, corev1.ResourceMemory)
+	limits := newList(&cpu, &memory)
+	if o.hasOtherLimits(pod, cpu.entries+memory.entries) {
+		o.visitOtherLimits(pod, func(name corev1.ResourceName) {
 			if _, done := limits[name]; done {
 				return
 			}
-			if t := o.limit(pod, name); t.set {
-				limits[name] = t.q
+			if t := o.totalLimit(pod, name); t.isSet {
+				limits[name] = t.quantity
 			}
 		})
 	}
 	return limits
 }
 
-func listOf(cpu, memory *total) corev1.ResourceList {
+func newList(cpu, memory *total) corev1.ResourceList {
 	list := make(corev1.ResourceList)
-	if cpu.set {
-		list[corev1.ResourceCPU] = cpu.q
+	if cpu.isSet {
+		list[corev1.ResourceCPU] = cpu.quantity
 	}
-	if memory.set {
-		list[corev1.ResourceMemory] = memory.q
+	if memory.isSet {
+		list[corev1.ResourceMemory] = memory.quantity
 	}
 	return list
 }
 
-// Request returns what a pod requests of one resource as the ranking of eviction counts it (GetResourceRequestQuantity
-// in pkg/api/v1/resource).
+// Request returns the request of a pod for one resource as the kubelet counts it to rank pods for eviction
+// (GetResourceRequestQuantity in pkg/api/v1/resource).
 //
-// Differs from [Requests]: if the pod has resources of its own, its containers do not count at all, so that it
-// requests no ephemeral storage; and the overhead is added only to a request that is not zero.
+// It differs from [Requests] in two ways. If the pod has pod-level resources, its containers do not count, so that its request of
+// ephemeral storage is zero. Overhead is added only to a request that is not zero.
 func Request(pod *corev1.Pod, name corev1.ResourceName) resource.Quantity {
 	var t total
-	if !podLevel(pod) {
-		ofContainers(&t, pod, name, specRequests)
-	} else if isPodLevel(name) {
-		t.addFrom(pod.Spec.Resources.Requests, name)
+	if !hasPodLevelResources(pod) {
+		addContainers(&t, pod, name, specRequests)
+	} else if isPodLevelResource(name) {
+		t.addEntry(pod.Spec.Resources.Requests, name)
 	}
 	request := resource.Quantity{Format: resource.DecimalSI}
 	switch name {
 	case corev1.ResourceMemory, corev1.ResourceStorage, corev1.ResourceEphemeralStorage:
 		request.Format = resource.BinarySI
 	}
-	if t.set {
-		request = t.q
+	if t.isSet {
+		request = t.quantity
 	}
 	if overhead, ok := pod.Spec.Overhead[name]; ok && !request.IsZero() {
 		request.Add(overhead)
@@ -99,34 +99,33 @@ func Request(pod *corev1.Pod, name corev1.ResourceName) resource.Quantity {
 	return request
 }
 
-// CPURequest returns the millicores that a pod requests, counted as in [Requests].
+// CPURequest returns the CPU request of a pod in millicores, computed as in [Requests].
 func CPURequest(pod *corev1.Pod) int64 {
-	t := Options{}.request(pod, corev1.ResourceCPU)
-	return MilliValue(&t.q)
+	t := Options{}.totalRequest(pod, corev1.ResourceCPU)
+	return MilliValue(&t.quantity)
 }
 
-// MemoryRequest returns the bytes of memory that a pod requests, counted as in [Requests].
+// MemoryRequest returns the memory request of a pod in bytes, computed as in [Requests].
 func MemoryRequest(pod *corev1.Pod) int64 {
-	t := Options{}.request(pod, corev1.ResourceMemory)
-	return Value(&t.q)
+	t := Options{}.totalRequest(pod, corev1.ResourceMemory)
+	return Value(&t.quantity)
 }
 
-// CPULimit returns the millicores that a pod is limited to, counted as in [Limits]. It is all that the pod
-// may use only if all is true: every container, init containers included, has a limit that is not zero, or the pod
-// itself has one.
-func CPULimit(pod *corev1.Pod) (milli int64, all bool) {
-	t := Options{}.limit(pod, corev1.ResourceCPU)
-	return MilliValue(&t.q), allLimited(pod, corev1.ResourceCPU)
+// CPULimit returns the CPU limit of a pod in millicores, computed as in [Limits]. limited is true if the pod has a pod-level
+// limit or every container, init containers included, has a nonzero limit. If limited is false, milli is a partial sum, or 0, and
+// the pod may use more.
+func CPULimit(pod *corev1.Pod) (milli int64, limited bool) {
+	t := Options{}.totalLimit(pod, corev1.ResourceCPU)
+	return MilliValue(&t.quantity), isFullyLimited(pod, corev1.ResourceCPU)
 }
 
-// MemoryLimit returns the bytes of memory that a pod is limited to, and whether that is all it may use, as in
-// [CPULimit].
-func MemoryLimit(pod *corev1.Pod) (bytes int64, all bool) {
-	t := Options{}.limit(pod, corev1.ResourceMemory)
-	return Value(&t.q), allLimited(pod, corev1.ResourceMemory)
+// MemoryLimit returns the memory limit of a pod in bytes, and whether the pod is limited to it, as in [CPULimit].
+func MemoryLimit(pod *corev1.Pod) (bytes int64, limited bool) {
+	t := Options{}.totalLimit(pod, corev1.ResourceMemory)
+	return Value(&t.quantity), isFullyLimited(pod, corev1.ResourceMemory)
 }
 
-func allLimited(pod *corev1.Pod, name corev1.ResourceName) bool {
+func isFullyLimited(pod *corev1.Pod, name corev1.ResourceName) bool {
 	if pod.Spec.Resources != nil {
 		if q := pod.Spec.Resources.Limits[name]; !q.IsZero() {
 			return true

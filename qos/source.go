@@ -10,42 +10,42 @@ import (
 	"github.com/seed81659283/nodeagent/internal/containers"
 )
 
-// source is where the amounts of a container are taken from.
-type source func(pod *corev1.Pod, c *corev1.Container) corev1.ResourceList
+// listSelector returns one list of amounts of a container, for example its requests or its limits in force.
+type listSelector func(pod *corev1.Pod, c *corev1.Container) corev1.ResourceList
 
-// ofContainers sets t, which is empty, to the most that the containers take of a resource at any time: the sum over
-// regular containers and sidecars, or an init container with the sidecars that run by then, KEP-753.
-func ofContainers(t *total, pod *corev1.Pod, name corev1.ResourceName, from source) {
+// addContainers sets the empty total t to the most that the containers use of resource name at any time. This is the sum over
+// regular containers and sidecars, or the largest init container plus the sidecars that start before it (KEP-753).
+func addContainers(t *total, pod *corev1.Pod, name corev1.ResourceName, selectList listSelector) {
 	for i := range pod.Spec.Containers {
-		if q, ok := amount(t, from(pod, &pod.Spec.Containers[i]), name); ok {
-			t.add(&q)
+		if q, ok := countEntry(t, selectList(pod, &pod.Spec.Containers[i]), name); ok {
+			t.addQuantity(&q)
 		}
 	}
 	var sidecars, peak total
 	for i := range pod.Spec.InitContainers {
 		c := &pod.Spec.InitContainers[i]
-		q, ok := amount(t, from(pod, c), name)
+		q, ok := countEntry(t, selectList(pod, c), name)
 		switch {
-		case !ok: // no more than what runs by then
+		case !ok: // an init container without the resource does not raise the peak
 		case containers.IsSidecar(c):
-			t.add(&q)
-			sidecars.add(&q)
-			peak.raise(&sidecars.q)
-		case sidecars.set:
+			t.addQuantity(&q)
+			sidecars.addQuantity(&q)
+			peak.raiseTo(&sidecars.quantity)
+		case sidecars.isSet:
 			q = q.DeepCopy()
-			q.Add(sidecars.q)
-			peak.raise(&q)
+			q.Add(sidecars.quantity)
+			peak.raiseTo(&q)
 		default:
-			peak.raise(&q)
+			peak.raiseTo(&q)
 		}
 	}
-	t.raiseTotal(&peak)
+	t.raiseToTotal(&peak)
 }
 
-// amount returns what a list has of a resource, and counts for t the lists that have it.
-func amount(t *total, list corev1.ResourceList, name corev1.ResourceName) (q resource.Quantity, ok bool) {
+// countEntry returns the amount of resource name in list, and counts the entry in t.entries if there is one.
+func countEntry(t *total, list corev1.ResourceList, name corev1.ResourceName) (q resource.Quantity, ok bool) {
 	if q, ok = list[name]; ok {
-		t.found++
+		t.entries++
 	}
 	return q, ok
 }
@@ -56,38 +56,39 @@ func specRequests(_ *corev1.Pod, c *corev1.Container) corev1.ResourceList {
 
 func specLimits(_ *corev1.Pod, c *corev1.Container) corev1.ResourceList { return c.Resources.Limits }
 
-// allocatedRequests is what the node has promised to the container.
+// allocatedRequests returns the requests that the node has allocated to container c according to the pod status, else those of
+// its spec. It returns nil instead of the spec if the resize is infeasible.
 func allocatedRequests(pod *corev1.Pod, c *corev1.Container) corev1.ResourceList {
-	if s := statusOf(pod, c.Name); s != nil && s.AllocatedResources != nil {
+	if s := findContainerStatus(pod, c.Name); s != nil && s.AllocatedResources != nil {
 		return s.AllocatedResources
 	}
-	return unlessInfeasible(pod, c.Resources.Requests)
+	return nilIfInfeasible(pod, c.Resources.Requests)
 }
 
-// actuatedRequests is what the container has been given.
+// actuatedRequests returns the requests in force for container c according to the pod status, else its allocated ones.
 func actuatedRequests(pod *corev1.Pod, c *corev1.Container) corev1.ResourceList {
-	if s := statusOf(pod, c.Name); s != nil && s.Resources != nil && s.Resources.Requests != nil {
+	if s := findContainerStatus(pod, c.Name); s != nil && s.Resources != nil && s.Resources.Requests != nil {
 		return s.Resources.Requests
 	}
 	return allocatedRequests(pod, c)
 }
 
 func actuatedLimits(pod *corev1.Pod, c *corev1.Container) corev1.ResourceList {
-	if s := statusOf(pod, c.Name); s != nil && s.Resources != nil && s.Resources.Limits != nil {
+	if s := findContainerStatus(pod, c.Name); s != nil && s.Resources != nil && s.Resources.Limits != nil {
 		return s.Resources.Limits
 	}
-	return unlessInfeasible(pod, c.Resources.Limits)
+	return nilIfInfeasible(pod, c.Resources.Limits)
 }
 
-func unlessInfeasible(pod *corev1.Pod, spec corev1.ResourceList) corev1.ResourceList {
-	if infeasible(pod) {
+func nilIfInfeasible(pod *corev1.Pod, spec corev1.ResourceList) corev1.ResourceList {
+	if isResizeInfeasible(pod) {
 		return nil
 	}
 	return spec
 }
 
-// infeasible reports whether the pod waits for a resize that its node can never grant.
-func infeasible(pod *corev1.Pod) bool {
+// isResizeInfeasible reports whether the pod status has a pending resize that the node can never grant.
+func isResizeInfeasible(pod *corev1.Pod) bool {
 	for i := range pod.Status.Conditions {
 		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodResizePending {
 			return c.Reason == corev1.PodReasonInfeasible
@@ -96,7 +97,7 @@ func infeasible(pod *corev1.Pod) bool {
 	return false
 }
 
-func statusOf(pod *corev1.Pod, name string) *corev1.ContainerStatus {
+func findContainerStatus(pod *corev1.Pod, name string) *corev1.ContainerStatus {
 	for _, statuses := range [...][]corev1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses} {
 		for i := range statuses {
 			if statuses[i].Name == name {

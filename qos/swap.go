@@ -9,18 +9,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// SwapLimit returns how much a container may swap, in bytes: memory.swap.max of its cgroup, KEP-2400
-// (GetContainerSwapBehavior and calcSwapForBurstablePods in pkg/kubelet/kuberuntime).
+// SwapLimit returns memory.swap.max of a container's cgroup in bytes (KEP-2400; GetContainerSwapBehavior and
+// calcSwapForBurstablePods in pkg/kubelet/kuberuntime).
 //
-// Only with [LimitedSwap] on cgroup v2 is it not zero, and only for a container of a Burstable pod that is not
-// critical and whose request for memory is not its limit. Such a container gets the part of the swap that its request
-// is of the memory. A request beyond the memory of the node is an error; the kubelet gives such a container no swap.
+// The limit is zero, which disables swap, except for Burstable pods on cgroup v2 with [LimitedSwap]. It is zero too for critical
+// pods, and for a container whose memory request equals its limit. All other containers get the fraction of the node's swap that
+// their request is of the node's memory. A request above n.MemoryCapacity is an error; the kubelet gives zero.
 func SwapLimit(pod *corev1.Pod, c *corev1.Container, n Node) (int64, error) {
 	if n.Swap != LimitedSwap || n.CgroupV1 || n.NoSwapController || IsCritical(pod) || StatusClass(pod) != corev1.PodQOSBurstable {
 		return 0, nil
 	}
 	request, limit := c.Resources.Requests[corev1.ResourceMemory], c.Resources.Limits[corev1.ResourceMemory]
-	if equal(&request, &limit) { // so are two that are absent
+	if isEqual(&request, &limit) { // also if neither is set
 		return 0, nil
 	}
 	bytes := Value(&request)
