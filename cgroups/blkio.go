@@ -5,32 +5,32 @@ package cgroups
 
 import "slices"
 
-// ParseBlkio parses two files of v1 that tell of the same devices: the bytes in blkio.throttle.io_service_bytes and the
-// operations in blkio.throttle.io_serviced, or those named _recursive, which include the cgroups below. Devices without
-// traffic are left out.
+// ParseBlkio parses two files of v1 about the same block devices: bytes from blkio.throttle.io_service_bytes and operations from
+// blkio.throttle.io_serviced. Their _recursive variants, which include descendants, have the same format. Devices without traffic
+// are omitted.
 func ParseBlkio(bytes, operations []byte) ([]IODevice, error) {
-	devices, err := appendBlkio(nil, "blkio bytes", bytes, (*IODevice).bytesOf)
+	devices, err := appendBlkio(nil, "blkio bytes", bytes, (*IODevice).byteField)
 	if err == nil {
-		devices, err = appendBlkio(devices, "blkio operations", operations, (*IODevice).operationsOf)
+		devices, err = appendBlkio(devices, "blkio operations", operations, (*IODevice).operationField)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(devices, IODevice.idle), nil
+	return slices.DeleteFunc(devices, IODevice.isIdle), nil
 }
 
-// appendBlkio adds one of the files. A line is "8:0 Read 4096"; those for Sync, Async and Total count the same traffic
-// again.
+// appendBlkio adds the counters of one file to devices. A line is "8:0 Read 4096". The operations Sync, Async and Total count the
+// same traffic again and are skipped.
 func appendBlkio(devices []IODevice, kind string, b []byte, field func(*IODevice, string) *uint64) ([]IODevice, error) {
 	s := scanner{kind: kind, rest: b}
 	for s.nextLine() {
-		name, rest := cut(s.text)
+		name, rest := cutField(s.text)
 		if string(name) == "Total" {
 			continue
 		}
-		major, minor := s.device(name)
-		op, value := cut(rest)
-		n := s.parse(value)
+		major, minor := s.parseDevice(name)
+		op, value := cutField(rest)
+		n := s.parseNumber(value)
 		if s.err != nil {
 			return nil, s.err
 		}
@@ -45,8 +45,8 @@ func appendBlkio(devices []IODevice, kind string, b []byte, field func(*IODevice
 	return devices, nil
 }
 
-// bytesOf returns where the bytes of an operation go, nil for one that is not kept.
-func (d *IODevice) bytesOf(op string) *uint64 {
+// byteField returns the field for the bytes of an operation, nil for an operation that is skipped.
+func (d *IODevice) byteField(op string) *uint64 {
 	switch op {
 	case "Read":
 		return &d.ReadBytes
@@ -58,8 +58,8 @@ func (d *IODevice) bytesOf(op string) *uint64 {
 	return nil
 }
 
-// operationsOf is bytesOf for the number of operations.
-func (d *IODevice) operationsOf(op string) *uint64 {
+// operationField returns the field for the count of an operation, nil for an operation that is skipped.
+func (d *IODevice) operationField(op string) *uint64 {
 	switch op {
 	case "Read":
 		return &d.Reads
@@ -71,4 +71,4 @@ func (d *IODevice) operationsOf(op string) *uint64 {
 	return nil
 }
 
-func (d IODevice) idle() bool { return d == IODevice{Major: d.Major, Minor: d.Minor} }
+func (d IODevice) isIdle() bool { return d == IODevice{Major: d.Major, Minor: d.Minor} }

@@ -8,64 +8,64 @@ import (
 	"strconv"
 )
 
-// CgroupWriter creates, limits and removes cgroups. A writer may be used by several goroutines, and several writers
-// may work on one tree. To it and to the other interfaces here a context that has ended is an error wrapping its cause,
-// and nothing is done.
+// CgroupWriter creates, limits and removes cgroups. Its methods may be called by several goroutines, and several writers may
+// share a cgroup tree. If ctx has ended, a method does nothing and returns an error that wraps the cause, as in all interfaces of
+// this package.
 type CgroupWriter interface {
-	// Apply creates the cgroup where it is missing, with all of its parents, and sets what r sets. It may be called
-	// again with the same or other resources; it writes only what differs. A limit that the host cannot enforce is
-	// an error, except where the writer said at its start that it goes without.
+	// Apply creates the cgroup p and its missing parents, and sets the fields that are set in r. It writes only files that
+	// differ. A limit that the host cannot enforce is an error, unless the writer was configured to skip it.
 	Apply(ctx context.Context, p Path, r Resources) error
-	// Remove kills what runs in the cgroup and below, and removes them. An absent cgroup is success; the root is
-	// refused.
+	// Remove kills the processes of p and its descendants, and removes these cgroups. An absent cgroup is success. The root
+	// cannot be removed.
 	Remove(ctx context.Context, p Path) error
 }
 
-// Lister tells what is in a tree of cgroups.
+// Lister lists the cgroups and processes of a tree.
 type Lister interface {
-	// Children returns the names of the cgroups directly below p, sorted, as components of a [Path]. An absent cgroup
-	// is an error wrapping [io/fs.ErrNotExist].
+	// Children returns the sorted names of the cgroups directly below p. Each is a component of a [Path]. If p does not exist,
+	// the error wraps [io/fs.ErrNotExist].
 	Children(ctx context.Context, p Path) ([]string, error)
-	// Procs returns the processes of p and of everything below it, sorted. An absent cgroup is an error wrapping
+	// Procs returns the sorted PIDs of the processes in p and its descendants. If p does not exist, the error wraps
 	// [io/fs.ErrNotExist].
 	Procs(ctx context.Context, p Path) ([]int, error)
 }
 
-// Reader reads one cgroup. An absent cgroup is an error wrapping [io/fs.ErrNotExist].
+// Reader reads the limits and the usage of a cgroup. If the cgroup does not exist, the error wraps [io/fs.ErrNotExist].
 type Reader interface {
-	// Limits returns what is in force. A field whose controller is not there is unset. CPUShares is what remains of
-	// it after the kernel's own unit, see [RoundTripShares].
+	// Limits returns the limits in force. A field is unset if its controller is not available. On cgroup v2 CPUShares is the
+	// value converted to cpu.weight and back, see [RoundTripShares].
 	Limits(ctx context.Context, p Path) (Resources, error)
-	// Stats returns what is used. What the host does not count is zero, or nil where the type has nil.
+	// Stats returns the usage of p and its descendants. A value that the host does not count is zero, or nil if its type allows
+	// that.
 	Stats(ctx context.Context, p Path) (Stats, error)
 }
 
-// Killer is the optional capability of a writer to kill what runs in a cgroup and below without removing it. It
-// returns when nothing runs any more; an absent cgroup is success.
+// Killer is an optional interface of a [CgroupWriter]: it kills the processes of a cgroup without removing it. Kill returns when
+// no process runs any more. An absent cgroup is success.
 type Killer interface {
-	// Kill sends SIGKILL to every process of p and below, also to those that are forked meanwhile.
+	// Kill sends SIGKILL to every process of p and its descendants, including processes forked during the call.
 	Kill(ctx context.Context, p Path) error
 }
 
-// Freezer is the optional capability of a writer to stop and go on with all that runs in a cgroup and below. It
-// returns when the kernel says so.
+// Freezer is an optional interface of a [CgroupWriter]: it stops and resumes the processes of a cgroup. Its methods return when
+// the kernel reports the new state.
 type Freezer interface {
-	// Freeze stops all processes of p and below. A frozen cgroup can be killed and removed.
+	// Freeze stops all processes of p and its descendants. A frozen cgroup can be killed and removed.
 	Freeze(ctx context.Context, p Path) error
-	// Thaw lets them go on. It does nothing to a cgroup that is not frozen.
+	// Thaw resumes these processes. It does nothing if p is not frozen.
 	Thaw(ctx context.Context, p Path) error
 }
 
-// Error is what a cgroup operation returns: what was done to which cgroup, and why it was not.
+// Error is the error of an operation on a cgroup: the operation, the cgroup, the file and the cause.
 type Error struct {
 	Op   string // "apply", "remove", "kill", "freeze", "thaw", "list", "read", "reclaim" or "watch"
 	Path Path
-	File string // of the cgroup, such as "memory.max"; empty where no file is to blame
+	File string // file of the cgroup, for example "memory.max"; empty if no file caused the error
 	Err  error
 }
 
-// Error returns "op cgroup path: cause", with the file where there is one. A path that could deceive a reader of logs
-// is quoted.
+// Error returns "op cgroup path: file: cause", without the file if there is none. It quotes a path with special characters, which
+// could deceive a reader of logs.
 func (e *Error) Error() string {
 	path := e.Path.Cgroupfs()
 	if quoted := strconv.Quote(path); quoted[1:len(quoted)-1] != path {

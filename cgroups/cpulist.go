@@ -9,20 +9,20 @@ import (
 	"strconv"
 )
 
-// maxCPU is the highest number of a CPU or memory node in a list: above what any kernel is built for, and low enough
-// that a forged list takes little memory.
+// maxCPU is the highest accepted number of a CPU or memory node: more than any kernel supports, and low enough that a forged list
+// uses little memory.
 const maxCPU = 1<<16 - 1
 
-// ParseCPUList parses a list of CPUs or memory nodes such as "0-3,7": cpuset.cpus, cpuset.mems and those named
-// effective. The numbers are returned in rising order, each once; an empty list is nil.
+// ParseCPUList parses a list of CPUs or memory nodes such as "0-3,7" from cpuset.cpus, cpuset.mems or their .effective files. It
+// returns the numbers sorted and without duplicates; an empty list is nil.
 func ParseCPUList(b []byte) ([]int, error) {
 	s := scanner{kind: "cpu list", rest: b}
 	var cpus []int
 	if s.nextLine() && len(s.text) > 0 {
-		cpus = s.cpus()
+		cpus = s.parseCPURanges()
 	}
 	if s.nextLine() {
-		s.fail("more than one line", s.text)
+		s.setError("more than one line", s.text)
 	}
 	if s.err != nil {
 		return nil, s.err
@@ -31,21 +31,21 @@ func ParseCPUList(b []byte) ([]int, error) {
 	return slices.Compact(cpus), nil
 }
 
-// cpus parses the ranges of the line.
-func (s *scanner) cpus() []int {
+// parseCPURanges parses the ranges of the current line.
+func (s *scanner) parseCPURanges() []int {
 	var cpus []int
 	for item := range bytes.SplitSeq(s.text, []byte(",")) {
 		from, to, isRange := bytes.Cut(item, []byte("-"))
-		first := s.parse(from)
+		first := s.parseNumber(from)
 		last := first
 		if isRange {
-			last = s.parse(to)
+			last = s.parseNumber(to)
 		}
 		switch {
 		case first > last || last > maxCPU:
-			s.fail("no range of CPUs", item)
+			s.setError("no range of CPUs", item)
 		case len(cpus) > maxCPU:
-			s.fail("more than all CPUs", s.text)
+			s.setError("more than all CPUs", s.text)
 		}
 		if s.err != nil {
 			return nil
@@ -57,8 +57,8 @@ func (s *scanner) cpus() []int {
 	return cpus
 }
 
-// FormatCPUList returns the list as the kernel writes it: in rising order, with neighbours as a range. Two lists are
-// the same set if they are the same text.
+// FormatCPUList returns the CPUs in the kernel's format: sorted, with neighbours as ranges, for example "0-3,7". Two lists hold
+// the same CPUs if and only if their texts are equal.
 func FormatCPUList(cpus []int) string {
 	cpus = slices.Compact(slices.Sorted(slices.Values(cpus)))
 	var text []byte

@@ -5,50 +5,50 @@ package cgroups
 
 import "math"
 
-// ParseCPUStat parses cpu.stat. On v2 it has all of [CPUStat] but the pressure; on v1 it has the periods and what was
-// throttled, and [ParseCPUAcctStat] and cpuacct.usage have the rest. Keys that it does not know are left out.
+// ParseCPUStat parses cpu.stat into a [CPUStat]. On v2 this includes all fields except Pressure and Limit. On v1 it includes only
+// periods and throttling: CPU time is in cpuacct.usage and cpuacct.stat, see [ParseCPUAcctStat]. Unknown keys are ignored.
 func ParseCPUStat(b []byte) (CPUStat, error) {
 	var c CPUStat
 	s := scanner{kind: "cpu stat", rest: b}
-	for s.next() {
+	for s.nextPair() {
 		switch string(s.key) {
 		case "usage_usec":
-			c.Usage = s.micros()
+			c.Usage = s.parseMicroseconds()
 		case "user_usec":
-			c.User = s.micros()
+			c.User = s.parseMicroseconds()
 		case "system_usec":
-			c.System = s.micros()
+			c.System = s.parseMicroseconds()
 		case "nr_periods":
-			c.Periods = s.number()
+			c.Periods = s.parseValue()
 		case "nr_throttled":
-			c.Throttled = s.number()
+			c.Throttled = s.parseValue()
 		case "throttled_usec":
-			c.ThrottledTime = s.micros()
+			c.ThrottledTime = s.parseMicroseconds()
 		case "throttled_time": // v1
-			c.ThrottledTime = s.number()
+			c.ThrottledTime = s.parseValue()
 		case "nr_bursts":
-			c.Bursts = s.number()
+			c.Bursts = s.parseValue()
 		case "burst_usec":
-			c.BurstTime = s.micros()
+			c.BurstTime = s.parseMicroseconds()
 		case "burst_time": // v1
-			c.BurstTime = s.number()
+			c.BurstTime = s.parseValue()
 		}
 	}
 	return c, s.err
 }
 
-// ParseCPUAcctStat parses cpuacct.stat of v1: nanoseconds of CPU time in user mode and in the kernel. The file counts
-// in ticks of USER_HZ, which is 100 in a second on every architecture of Linux that Go runs on.
+// ParseCPUAcctStat parses cpuacct.stat of v1 and returns the CPU time in user and kernel mode in nanoseconds. The file counts
+// ticks of USER_HZ, which is 100 per second on every Linux architecture that Go supports.
 func ParseCPUAcctStat(b []byte) (user, system uint64, err error) {
 	const perTick = 1_000_000_000 / 100
 	const most = math.MaxUint64 / perTick
 	s := scanner{kind: "cpuacct stat", rest: b}
-	for s.next() {
+	for s.nextPair() {
 		switch string(s.key) {
 		case "user":
-			user = min(s.number(), most) * perTick
+			user = min(s.parseValue(), most) * perTick
 		case "system":
-			system = min(s.number(), most) * perTick
+			system = min(s.parseValue(), most) * perTick
 		}
 	}
 	return user, system, s.err

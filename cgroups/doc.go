@@ -1,28 +1,26 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cgroups has the types and interfaces for cgroups on a node: paths and names, limits, usage, the conversions
-// between the numbers of Kubernetes and those of the kernel, and parsers for the kernel's files. It touches no file itself
-// and imports only the standard library; package driver writes and reads the kernel's trees of v1 and v2, directly or
-// through systemd, package podtree lays out the cgroups of pods, and package cgroupstest is a tree in memory.
+// Package cgroups has types and interfaces for the cgroups of a node: paths, limits, usage, conversions between the numbers of
+// Kubernetes and the kernel, and parsers for the kernel's files. It touches no file and imports only the standard library:
+// package driver writes and reads the cgroups of the host, package podtree manages those of pods.
 //
-// # Model
+//	pod := cgroups.PodPath("", cgroups.Burstable, uid) // kubepods/burstable/poduid
+//	limits := cgroups.ForPod(resources, cgroups.PodOptions{})
+//	err := writer.Apply(ctx, pod, limits) // writer is a CgroupWriter, for example a driver.Driver
+//	stats, err := reader.Stats(ctx, pod)
+//	fmt.Println(stats.Memory.WorkingSet())
 //
-// A [Path] names a cgroup below the root of a tree, independent of the version and the driver. [Resources] is what it
-// may use and [Stats] is what it uses, each in one form for v1 and v2. A [CgroupWriter] makes the tree look as it is
-// told; [Lister] and [Reader] say how it looks; [Killer], [Freezer], [Reclaimer], [Sampler] and [Watcher] are
-// capabilities of some, found with a type assertion. A [ContainerSize] is what a container has of what can be changed while it runs, and a [Resizer] is who changes
-// it when a pod is resized.
-//
-//	pod := cgroups.PodPath("", cgroups.Burstable, uid)
-//	err := writer.Apply(ctx, pod, cgroups.ForPod(resources, cgroups.PodOptions{}))
+// A [Path] names a cgroup independently of the cgroup version and driver. [Resources] are its limits and [Stats] its usage, each
+// in one form for cgroup v1 and v2. [CgroupWriter], [Lister] and [Reader] are the required interfaces of a driver. [Killer],
+// [Freezer], [Reclaimer], [Sampler] and [Watcher] are optional: callers find them with a type assertion. [Resizer] is the
+// interface to the container runtime for an in-place resize.
 //
 // # Units
 //
-// Requests and limits of CPU are in millicores. The kernel counts a share of
-// the CPU in cpu.shares, and a limit as a quota of microseconds in each period. [Resources] holds the kernel's numbers,
-// in those of v1 where the two versions differ: 1 CPU is 1024 shares, and a writer for v2 makes them a weight by a
-// [WeightFormula]. Limits are signed, with [Unlimited] for none; usage is unsigned. Memory is in bytes. CPU time is in
+// Requests and limits of CPU are in millicores. The kernel has cpu.shares and a quota in microseconds per period instead.
+// [Resources] holds the numbers of cgroup v1 where the versions differ: 1 CPU is 1024 shares, which a driver for v2 converts by a
+// [WeightFormula]. Limits are signed, and [Unlimited] is no limit. Usage is unsigned. Memory is in bytes, CPU time in
 // nanoseconds.
 //
 // # Files
@@ -31,59 +29,42 @@
 //	CPUShares       cpu.weight           cpu.shares
 //	CPUQuota        cpu.max              cpu.cfs_quota_us
 //	CPUPeriod       cpu.max              cpu.cfs_period_us
-//	CpusetCPUs      cpuset.cpus          cpuset.cpus
-//	CpusetMems      cpuset.mems          cpuset.mems
 //	MemoryMax       memory.max           memory.limit_in_bytes
-//	MemoryMin       memory.min           -
-//	MemoryLow       memory.low           -
-//	MemoryHigh      memory.high          -
 //	SwapMax         memory.swap.max      memory.memsw.limit_in_bytes, memory included
-//	OOMGroup        memory.oom.group     -
-//	PidsMax         pids.max             pids.max
 //	Hugetlb         hugetlb.SIZE.max     hugetlb.SIZE.limit_in_bytes
 //	CPU             cpu.stat             cpu.stat, cpuacct.usage, cpuacct.stat
 //	Memory.Current  memory.current       memory.usage_in_bytes
 //	Memory.Peak     memory.peak          memory.max_usage_in_bytes
 //	Memory.Swap     memory.swap.current  memory.stat
-//	Memory.Stat     memory.stat          memory.stat
 //	Memory.Events   memory.events        memory.failcnt, memory.oom_control
-//	Memory.Max      memory.max           memory.limit_in_bytes
-//	Memory.SwapMax  memory.swap.max      memory.memsw.limit_in_bytes, without the memory
-//	Pids.Current    pids.current         pids.current
-//	Pids.Refused    pids.events          pids.events
 //	IO.Devices      io.stat              blkio.throttle.io_service_bytes, io_serviced
-//	Hugetlb         hugetlb.SIZE.current hugetlb.SIZE.usage_in_bytes
-//	Pressure        *.pressure           -
-//	Events          cgroup.events        -
 //
-// Each file has a parser here. A parser takes the whole content of the file, keeps nothing of it, and allocates only
-// where its answer is a slice. It passes over keys that it does not know, because kernels add some, and refuses
-// what is not in the form of the file.
+// The remaining fields name their files. Each file has a parser, which takes the whole content of the file and keeps no part of
+// it. A parser ignores unknown keys, because new kernels add keys, and rejects any other deviation from the format.
 //
 // # Concurrency
 //
-// Everything here is a value or a pure function. What implements the interfaces may be used by several goroutines, see
-// their documentation.
+// All types are values and all functions are pure. Implementations of the interfaces may be used by several goroutines.
 //
 // # Errors
 //
-// The error of a parser names the kind of file, the line and the text, and comes with a result to throw away. What
-// writers and readers return is an [*Error]; [errors.Is] with [io/fs.ErrNotExist] finds out that the cgroup is not there.
+// The error of a parser names the kind of file, the line and the text; the result is then invalid. Drivers return an [*Error]. It
+// wraps [io/fs.ErrNotExist] if the cgroup does not exist.
 //
 // # Differs from the kubelet
 //
-// The numbers are those of kubelet 1.37. DIFFERENCES.md has the whole list. What a user has to know:
+// The numbers are those of kubelet 1.37. DIFFERENCES.md has the whole list. The differences that affect callers most:
 //
-//   - The default [WeightFormula] is that of today's runtimes, so that a pod and its containers are weighed alike.
-//   - Products that do not fit into 64 bits give the largest value, where the kubelet's overflow.
-//   - Names that cannot be are errors, where the kubelet panics or hands them on to systemd.
+//   - The default [WeightFormula] is that of current runtimes, so that a pod and its containers are weighted alike.
+//   - Products beyond 64 bits are the largest value, where the kubelet's overflow.
+//   - Invalid names are errors, where the kubelet panics or passes them to systemd.
 //
-// # When not to use it
+// # Scope
 //
-// It knows the controllers that a node agent needs for pods. Devices, RDMA, network classes and limits of block
-// devices are left to the container runtime, or to Resources.Unified.
+// The package covers the controllers that a node agent uses for pods. Devices, RDMA, network classes and limits of block devices
+// are left to the container runtime, or to Resources.Unified.
 //
 // # Test kit
 //
-// Package cgroupstest has a tree in memory, faults, and the conformance suite for drivers.
+// Package cgroupstest has a cgroup tree in memory, fault injection, and the conformance suite for drivers.
 package cgroups

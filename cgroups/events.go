@@ -3,51 +3,52 @@
 
 package cgroups
 
-// MemoryEvents counts what limits of memory did, in the cgroup and below.
+// MemoryEvents counts the effects of memory limits on a cgroup and its descendants.
 type MemoryEvents struct {
-	Low          uint64 // times that reclaim took memory that memory.low protects
-	High         uint64 // times that processes were throttled to get below memory.high
-	Max          uint64 // times that use was about to pass memory.max; memory.failcnt on v1
-	OOM          uint64 // times that reclaim did not help and an allocation was about to fail
-	OOMKill      uint64 // processes that the OOM killer killed
-	OOMGroupKill uint64 // times that it killed a whole cgroup; since Linux 5.17
+	Low          uint64 // reclaim took memory that memory.low protects
+	High         uint64 // processes were throttled at memory.high
+	Max          uint64 // usage was about to exceed memory.max; memory.failcnt on v1
+	OOM          uint64 // reclaim failed and an allocation was about to fail
+	OOMKill      uint64 // processes killed by the OOM killer
+	OOMGroupKill uint64 // the OOM killer killed a whole cgroup; since Linux 5.17
 }
 
-// ParseMemoryEvents parses memory.events, memory.events.local, and memory.oom_control of v1, which has only the
-// processes killed.
+// ParseMemoryEvents parses memory.events, memory.events.local, and memory.oom_control of v1, which has only OOMKill.
 func ParseMemoryEvents(b []byte) (MemoryEvents, error) {
 	var e MemoryEvents
 	s := scanner{kind: "memory events", rest: b}
-	for s.next() {
+	for s.nextPair() {
 		switch string(s.key) {
 		case "low":
-			e.Low = s.number()
+			e.Low = s.parseValue()
 		case "high":
-			e.High = s.number()
+			e.High = s.parseValue()
 		case "max":
-			e.Max = s.number()
+			e.Max = s.parseValue()
 		case "oom":
-			e.OOM = s.number()
+			e.OOM = s.parseValue()
 		case "oom_kill":
-			e.OOMKill = s.number()
+			e.OOMKill = s.parseValue()
 		case "oom_group_kill":
-			e.OOMGroupKill = s.number()
+			e.OOMGroupKill = s.parseValue()
 		}
 	}
 	return e, s.err
 }
 
-// ParsePidsEvents parses pids.events: how many forks a limit refused.
-func ParsePidsEvents(b []byte) (refused uint64, err error) { return parseMax("pids events", b) }
+// ParsePidsEvents parses pids.events and returns the number of forks that a limit refused.
+func ParsePidsEvents(b []byte) (refused uint64, err error) { return parseMaxEvents("pids events", b) }
 
-// ParseHugetlbEvents parses hugetlb.SIZE.events: how many allocations a limit refused.
-func ParseHugetlbEvents(b []byte) (refused uint64, err error) { return parseMax("hugetlb events", b) }
+// ParseHugetlbEvents parses hugetlb.SIZE.events and returns the number of allocations that a limit refused.
+func ParseHugetlbEvents(b []byte) (refused uint64, err error) {
+	return parseMaxEvents("hugetlb events", b)
+}
 
-func parseMax(kind string, b []byte) (refused uint64, err error) {
+func parseMaxEvents(kind string, b []byte) (refused uint64, err error) {
 	s := scanner{kind: kind, rest: b}
-	for s.next() {
+	for s.nextPair() {
 		if string(s.key) == "max" {
-			refused = s.number()
+			refused = s.parseValue()
 		}
 	}
 	return refused, s.err
@@ -57,22 +58,22 @@ func parseMax(kind string, b []byte) (refused uint64, err error) {
 func ParseCgroupEvents(b []byte) (CgroupEvents, error) {
 	var e CgroupEvents
 	s := scanner{kind: "cgroup events", rest: b}
-	for s.next() {
+	for s.nextPair() {
 		switch string(s.key) {
 		case "populated":
-			e.Populated = s.flag()
+			e.Populated = s.parseFlag()
 		case "frozen":
-			e.Frozen = s.flag()
+			e.Frozen = s.parseFlag()
 		}
 	}
 	return e, s.err
 }
 
-// flag returns the value of the line, which is 0 or 1.
-func (s *scanner) flag() bool {
-	v := s.number()
+// parseFlag parses s.value, which must be 0 or 1.
+func (s *scanner) parseFlag() bool {
+	v := s.parseValue()
 	if v > 1 {
-		s.fail("neither 0 nor 1", s.value)
+		s.setError("neither 0 nor 1", s.value)
 	}
 	return v == 1
 }

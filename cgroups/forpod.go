@@ -5,49 +5,51 @@ package cgroups
 
 import "math"
 
-// PodResources is what a pod asks for, summed over its containers. Package qos computes it from a pod.
+// PodResources holds the resource totals of a pod, overhead included. [ForPod] computes the limits of the pod's cgroup from it.
+// Function PodResources of package qos computes it from the pod.
 type PodResources struct {
 	QOS         QOS
-	CPURequest  int64 // millicores, the overhead of the pod included
-	CPULimit    int64 // likewise
-	MemoryLimit int64 // bytes, likewise
+	CPURequest  int64 // millicores
+	CPULimit    int64 // millicores; 0: neither the pod nor a container has a limit
+	MemoryLimit int64 // bytes; 0: neither the pod nor a container has a limit
 
-	// CPULimited and MemoryLimited say that every container has such a limit, or the pod as a whole. Only then is
-	// the sum of the limits a limit of a Burstable pod.
+	// CPULimited and MemoryLimited report that CPULimit and MemoryLimit cover the whole pod: each container has a limit, or the
+	// pod has one. If false, some container is unlimited, and ForPod does not limit a Burstable pod.
 	CPULimited, MemoryLimited bool
 
-	// Hugepages is the bytes of huge pages that the pod may use, by the bytes of one page.
+	// Hugepages maps a page size in bytes to the bytes of huge pages that the pod may use.
 	Hugepages map[uint64]uint64
 
-	// What memory QoS sets on the pod, in bytes; nil leaves it.
+	// MemoryMin, MemoryLow and MemoryHigh are set by memory QoS, in bytes. Nil leaves the file unchanged.
 	MemoryMin, MemoryLow, MemoryHigh *int64
 }
 
-// PodOptions is what a node adds to the resources of its pods. The zero value is the kubelet's default on a host
+// PodOptions holds the settings of a node that affect the cgroups of pods. The zero value is the kubelet's default on a host
 // without huge pages.
 type PodOptions struct {
-	CPUPeriod  uint64 // microseconds; zero means 100000
-	NoCPUQuota bool   // limits of CPU are not enforced: not on this node, or not for a pod with CPUs of its own
-	PidsMax    int64  // processes and threads of a pod; zero or less means any number
+	CPUPeriod  uint64 // microseconds; zero: 100000
+	NoCPUQuota bool   // do not enforce CPU limits, on this node or for a pod with exclusive CPUs
+	PidsMax    int64  // processes and threads per pod; zero or less: unlimited
 
-	// HugepageSizes is the sizes that the host has, written as in [HugepageSize]. A pod may use no pages of a size it
-	// does not ask for. Nil: none is limited.
+	// HugepageSizes lists the page sizes of the host in the format of [HugepageSize]. A pod gets a limit of zero for each size
+	// that it does not request. Nil sets no limit for unrequested sizes.
 	HugepageSizes []string
 }
 
-// ForPod returns the limits of a pod's cgroup. It is what the kubelet writes: ResourceConfigForPod in
+// ForPod returns the limits of a pod's cgroup. They equal those of the kubelet: ResourceConfigForPod in
 // pkg/kubelet/cm/helpers_linux.go and toResources in cgroup_manager_linux.go.
 //
-// Every class sets CPUShares from the request, which is 2 for BestEffort. The quota and the limit of memory are set for
-// a Guaranteed pod, and for a Burstable one where every container has the limit. A limit of zero is none. A size of
-// huge pages that has no name is left out.
+// CPUShares follows from the CPU request; for BestEffort pods it is 2. CPUQuota and MemoryMax are set for a Guaranteed pod. For a
+// Burstable pod each is set only if the pod is limited as a whole (CPULimited, MemoryLimited). Otherwise the field is zero or
+// nil: Apply does not write the file, so a new cgroup is unlimited. A limit of zero is no limit either. A page size without a
+// name is skipped.
 func ForPod(p PodResources, o PodOptions) Resources {
 	r := Resources{
 		CPUShares:  MinShares,
-		MemoryMin:  clone(p.MemoryMin),
-		MemoryLow:  clone(p.MemoryLow),
-		MemoryHigh: clone(p.MemoryHigh),
-		Hugetlb:    hugetlb(p.Hugepages, o.HugepageSizes),
+		MemoryMin:  copyPointer(p.MemoryMin),
+		MemoryLow:  copyPointer(p.MemoryLow),
+		MemoryHigh: copyPointer(p.MemoryHigh),
+		Hugetlb:    buildHugetlbLimits(p.Hugepages, o.HugepageSizes),
 	}
 	if o.PidsMax > 0 {
 		r.PidsMax = &o.PidsMax
@@ -58,7 +60,7 @@ func ForPod(p PodResources, o PodOptions) Resources {
 	}
 	r.CPUShares = CPUShares(p.CPURequest)
 	if guaranteed || p.CPULimited {
-		r.CPUPeriod = orDefault(o.CPUPeriod)
+		r.CPUPeriod = periodOrDefault(o.CPUPeriod)
 		r.CPUQuota = CPUQuota(p.CPULimit, r.CPUPeriod)
 		if o.NoCPUQuota {
 			r.CPUQuota = Unlimited
@@ -70,16 +72,17 @@ func ForPod(p PodResources, o PodOptions) Resources {
 	return r
 }
 
-// hugetlb returns the limits by the names of the sizes, zero for those of the host that are not asked for.
-func hugetlb(asked map[uint64]uint64, sizes []string) map[string]int64 {
-	if len(asked)+len(sizes) == 0 {
+// buildHugetlbLimits returns the hugepage limits in bytes by the name of the page size: the requested ones, and zero for the
+// remaining sizes of the host.
+func buildHugetlbLimits(requested map[uint64]uint64, sizes []string) map[string]int64 {
+	if len(requested)+len(sizes) == 0 {
 		return nil
 	}
 	limits := make(map[string]int64, len(sizes))
 	for _, size := range sizes {
 		limits[size] = 0
 	}
-	for page, bytes := range asked {
+	for page, bytes := range requested {
 		if size := HugepageSize(page); size != "" {
 			limits[size] = int64(min(bytes, math.MaxInt64))
 		}
@@ -87,8 +90,8 @@ func hugetlb(asked map[uint64]uint64, sizes []string) map[string]int64 {
 	return limits
 }
 
-// clone returns a pointer to a copy, so that a result shares nothing with what it was made from.
-func clone(v *int64) *int64 {
+// copyPointer returns a pointer to a copy of *v, or nil, so that results do not share memory with arguments.
+func copyPointer(v *int64) *int64 {
 	if v == nil {
 		return nil
 	}

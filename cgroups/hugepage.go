@@ -9,12 +9,12 @@ import (
 	"strings"
 )
 
-// hugepageUnits are the units of HugepageSize, each 1024 times the one before.
+// hugepageUnits are the unit prefixes of HugepageSize, each 1024 times the previous one.
 const hugepageUnits = "BKMGTP"
 
-// HugepageSize returns the size of a huge page as the kernel writes it into the names of hugetlb files: 2097152 is
-// "2MB". A size that is zero, or that stays above 1024 of the largest unit that divides it, has no such name and gives
-// "" (HugePageUnitSizeFromByteSize in pkg/apis/core/v1/helper/helpers.go).
+// HugepageSize returns a page size in the format of the kernel's hugetlb file names: 2097152 gives "2MB". It returns "" for zero
+// and for a size that is above 1024 in its largest exact unit (HugePageUnitSizeFromByteSize in
+// pkg/apis/core/v1/helper/helpers.go).
 func HugepageSize(bytes uint64) string {
 	if bytes == 0 {
 		return ""
@@ -31,7 +31,7 @@ func HugepageSize(bytes uint64) string {
 	return strings.TrimSuffix(name, "B") + "B"
 }
 
-// ParseHugepageSize returns the bytes of a huge page whose size is written as in [HugepageSize].
+// ParseHugepageSize returns the bytes of a page size in the format of [HugepageSize], for example "2MB".
 func ParseHugepageSize(name string) (uint64, error) {
 	digits := strings.TrimRight(name, hugepageUnits)
 	bytes, err := strconv.ParseUint(digits, 10, 64)

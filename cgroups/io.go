@@ -8,8 +8,8 @@ import (
 	"math"
 )
 
-// ParseIOStat parses io.stat: the devices with traffic, in the kernel's order. Keys that it does not know are left out.
-// Some kernels end the line of a device without traffic too early, so that the next device follows on it.
+// ParseIOStat parses io.stat: the devices with traffic, in the kernel's order. Unknown keys are ignored. Some kernels omit the
+// newline after a device without traffic, so the next device may follow on the same line.
 func ParseIOStat(b []byte) ([]IODevice, error) {
 	if len(b) == 0 {
 		return nil, nil
@@ -21,16 +21,16 @@ func ParseIOStat(b []byte) ([]IODevice, error) {
 		counted := false
 		for i, rest := 0, s.text; len(rest) > 0; i++ {
 			var field []byte
-			field, rest = cut(rest)
+			field, rest = cutField(rest)
 			key, value, isCounter := bytes.Cut(field, []byte("="))
 			switch {
 			case isCounter && i > 0:
 				counted = true
-				s.ioCounter(&d, key, value)
+				s.setIOCounter(&d, key, value)
 			case !isCounter && !counted && len(field) > 0:
-				d.Major, d.Minor = s.device(field)
+				d.Major, d.Minor = s.parseDevice(field)
 			case len(field) > 0:
-				s.fail("neither a device nor a counter", field)
+				s.setError("neither a device nor a counter", field)
 			}
 		}
 		if counted && s.err == nil {
@@ -43,30 +43,30 @@ func ParseIOStat(b []byte) ([]IODevice, error) {
 	return devices, nil
 }
 
-// ioCounter puts one counter where it belongs.
-func (s *scanner) ioCounter(d *IODevice, key, value []byte) {
+// setIOCounter sets the field of d for key to the number in value.
+func (s *scanner) setIOCounter(d *IODevice, key, value []byte) {
 	switch string(key) {
 	case "rbytes":
-		d.ReadBytes = s.parse(value)
+		d.ReadBytes = s.parseNumber(value)
 	case "wbytes":
-		d.WriteBytes = s.parse(value)
+		d.WriteBytes = s.parseNumber(value)
 	case "dbytes":
-		d.DiscardBytes = s.parse(value)
+		d.DiscardBytes = s.parseNumber(value)
 	case "rios":
-		d.Reads = s.parse(value)
+		d.Reads = s.parseNumber(value)
 	case "wios":
-		d.Writes = s.parse(value)
+		d.Writes = s.parseNumber(value)
 	case "dios":
-		d.Discards = s.parse(value)
+		d.Discards = s.parseNumber(value)
 	}
 }
 
-// device parses the two numbers of a block device.
-func (s *scanner) device(text []byte) (major, minor uint32) {
+// parseDevice parses "major:minor" of a block device.
+func (s *scanner) parseDevice(text []byte) (major, minor uint32) {
 	before, after, _ := bytes.Cut(text, []byte(":"))
-	high, low := s.parse(before), s.parse(after)
+	high, low := s.parseNumber(before), s.parseNumber(after)
 	if high > math.MaxUint32 || low > math.MaxUint32 {
-		s.fail("no device", text)
+		s.setError("no device", text)
 	}
 	return uint32(high), uint32(low)
 }

@@ -5,24 +5,24 @@ package cgroups
 
 import "bytes"
 
-// MemoryStat is what memory is used for, in bytes, and how often it was asked for. It has the counters of memory.stat
-// that say something about a workload; on v1 they are those of the whole hierarchy, named total_ there.
+// MemoryStat holds the counters of memory.stat that describe a workload, in bytes or as event counts. On v1 they are the total_
+// counters, which include the descendants of the cgroup.
 type MemoryStat struct {
-	Anon          uint64 // not backed by files; rss on v1
-	File          uint64 // page cache, Shmem included; cache on v1
-	Kernel        uint64 // all memory of the kernel; v2 since Linux 5.18
+	Anon          uint64 // anonymous memory; rss on v1
+	File          uint64 // page cache including Shmem; cache on v1
+	Kernel        uint64 // all kernel memory; v2 since Linux 5.18
 	KernelStack   uint64 // v2
 	PageTables    uint64 // v2
 	PerCPU        uint64 // v2
-	Sock          uint64 // buffers of the network; v2
-	Shmem         uint64 // tmpfs and shared memory, which only swap can free
-	Zswap         uint64 // compressed memory; v2
+	Sock          uint64 // network buffers; v2
+	Shmem         uint64 // tmpfs and shared memory, which can be freed only by swapping
+	Zswap         uint64 // compressed swap in memory; v2
 	FileMapped    uint64
 	FileDirty     uint64
 	FileWriteback uint64
 	SwapCached    uint64
-	Swap          uint64 // v1; on v2 a file of its own, see [MemoryStats]
-	AnonTHP       uint64 // transparent huge pages; rss_huge on v1
+	Swap          uint64 // v1; on v2 see [MemoryStats]
+	AnonTHP       uint64 // anonymous transparent huge pages; rss_huge on v1
 
 	InactiveAnon      uint64
 	ActiveAnon        uint64
@@ -32,36 +32,36 @@ type MemoryStat struct {
 	SlabReclaimable   uint64 // v2
 	SlabUnreclaimable uint64 // v2
 
-	PageFaults      uint64 // all, also those that needed no disk
-	MajorPageFaults uint64 // those that needed one
-	RefaultAnon     uint64 // pages that came back soon after they had been reclaimed
-	RefaultFile     uint64
+	PageFaults      uint64 // page faults, including minor ones without I/O
+	MajorPageFaults uint64 // page faults that needed I/O
+	RefaultAnon     uint64 // anonymous pages that were used again soon after reclaim
+	RefaultFile     uint64 // file pages that were used again soon after reclaim
 	PagesScanned    uint64 // by reclaim; v2
 	PagesReclaimed  uint64 // v2
 }
 
-// ParseMemoryStat parses memory.stat of v2 or v1. Keys that it does not know are left out.
+// ParseMemoryStat parses memory.stat of v1 or v2. Unknown keys are ignored.
 func ParseMemoryStat(b []byte) (MemoryStat, error) {
 	var m MemoryStat
 	v1 := bytes.Contains(b, []byte("\ntotal_cache "))
 	s := scanner{kind: "memory stat", rest: b}
-	for s.next() {
+	for s.nextPair() {
 		key := s.key
 		if v1 {
 			var ok bool
 			if key, ok = bytes.CutPrefix(key, []byte("total_")); !ok {
-				continue // of this cgroup without those below
+				continue // the counter without descendants
 			}
 		}
-		if field := m.field(string(key)); field != nil {
-			*field = s.number()
+		if field := m.fieldForKey(string(key)); field != nil {
+			*field = s.parseValue()
 		}
 	}
 	return m, s.err
 }
 
-// field returns where a key goes, nil for one that goes nowhere.
-func (m *MemoryStat) field(key string) *uint64 {
+// fieldForKey returns the field for a key of memory.stat, nil for a key that is ignored.
+func (m *MemoryStat) fieldForKey(key string) *uint64 {
 	switch key {
 	case "anon", "rss":
 		return &m.Anon
@@ -94,11 +94,11 @@ func (m *MemoryStat) field(key string) *uint64 {
 	case "anon_thp", "rss_huge":
 		return &m.AnonTHP
 	}
-	return m.listField(key)
+	return m.reclaimFieldForKey(key)
 }
 
-// listField is field for the lists of the page reclaim and its counters.
-func (m *MemoryStat) listField(key string) *uint64 {
+// reclaimFieldForKey returns the field for a key about the page lists and reclaim, nil for a key that is ignored.
+func (m *MemoryStat) reclaimFieldForKey(key string) *uint64 {
 	switch key {
 	case "inactive_anon":
 		return &m.InactiveAnon

@@ -9,15 +9,14 @@ import (
 	"strings"
 )
 
-// Path names a cgroup below the root of its tree in a form that no driver changes: components joined by "/", such as
+// Path names a cgroup below the root of a tree, independently of the driver: components joined by "/", for example
 // "kubepods/burstable/pod1234-ab". The zero value is the root.
 //
-// A Path is text and may hold anything; [Path.Validate] reports whether it names a cgroup. What takes a Path from
-// outside validates it, so that no ".." leaves the tree.
+// A Path may hold any text. Callers check untrusted input with [Path.Validate], so that no ".." leads out of the tree.
 type Path string
 
-// NewPath joins components below the root of the tree. A component that is empty, "." or "..", or that holds a "/", a
-// newline or a NUL is an error; no components at all are the root.
+// NewPath returns the path of the joined components, the root if there are none. A component is an error if it is empty, ".",
+// "..", or contains "/", a newline or NUL.
 func NewPath(components ...string) (Path, error) {
 	p := Path("").Join(components...)
 	if err := p.Validate(); err != nil {
@@ -26,8 +25,8 @@ func NewPath(components ...string) (Path, error) {
 	return p, nil
 }
 
-// ParseCgroupfs returns the path that a name in the form of [Path.Cgroupfs] stands for. The slash in front may be
-// missing; "/" and "" are the root.
+// ParseCgroupfs returns the path for a name in the format of [Path.Cgroupfs], for example "/kubepods/burstable". The leading
+// slash is optional. "/" and "" are the root.
 func ParseCgroupfs(name string) (Path, error) {
 	p := Path(strings.TrimPrefix(name, "/"))
 	if err := p.Validate(); err != nil {
@@ -36,8 +35,8 @@ func ParseCgroupfs(name string) (Path, error) {
 	return p, nil
 }
 
-// Validate returns an error that names the path and its first component that is none: one that is empty, "." or "..",
-// or that holds a newline or a NUL. A path does not begin with a slash; one at its end makes an empty component.
+// Validate returns an error that names the path and its first invalid component: an empty one, ".", "..", or one with a newline
+// or NUL. A leading or trailing slash is invalid.
 func (p Path) Validate() error {
 	if p == "" {
 		return nil
@@ -53,8 +52,8 @@ func (p Path) Validate() error {
 	return nil
 }
 
-// checkComponent refuses what is no name of a directory, and the newline, which the kernel refuses because it would
-// make /proc/PID/cgroup ambiguous.
+// checkComponent returns an error if component cannot be the name of a cgroup directory. The kernel forbids newlines, because
+// they would make /proc/PID/cgroup ambiguous.
 func checkComponent(component string) error {
 	switch {
 	case component == "":
@@ -67,12 +66,12 @@ func checkComponent(component string) error {
 	return nil
 }
 
-// Join returns the path of a cgroup below p. It checks nothing, but a component that is no name, or that is more than
-// one, makes a path that [Path.Validate] refuses.
+// Join returns the path of a descendant of p. It does not check the components: if one is invalid or contains a slash,
+// [Path.Validate] rejects the result.
 func (p Path) Join(components ...string) Path {
 	for i, component := range components {
-		// A slash inside a component is doubled and an empty component keeps its slash: both leave an empty
-		// component behind, so that "a/b" is never taken for two names.
+		// Double a slash inside a component, and keep the slash of an empty component: both leave an empty
+		// component, which Validate rejects. Otherwise "a/b" would become two components.
 		component = strings.ReplaceAll(component, "/", "//")
 		if p != "" || component == "" || i > 0 {
 			p += "/"
@@ -82,18 +81,18 @@ func (p Path) Join(components ...string) Path {
 	return p
 }
 
-// Parent returns the cgroup that p lies in. The parent of the root is the root.
+// Parent returns the parent cgroup of p. The parent of the root is the root.
 func (p Path) Parent() Path {
 	i := strings.LastIndexByte(string(p), '/')
 	return p[:max(i, 0)]
 }
 
-// Base returns the last component, which is empty for the root.
+// Base returns the last component of p, empty for the root.
 func (p Path) Base() string {
 	return string(p[strings.LastIndexByte(string(p), '/')+1:])
 }
 
-// Components returns the names from below the root down, none for the root.
+// Components returns the components of p from the top down, nil for the root.
 func (p Path) Components() []string {
 	if p == "" {
 		return nil
@@ -101,6 +100,6 @@ func (p Path) Components() []string {
 	return strings.Split(string(p), "/")
 }
 
-// Cgroupfs returns the path as the cgroupfs driver and CRI runtimes in that mode take it: "/kubepods/burstable". The
-// root is "/". The form is that of pkg/kubelet/cm/cgroup_manager_linux.go.
+// Cgroupfs returns the path in the format of the cgroupfs driver of the kubelet and CRI runtimes, for example
+// "/kubepods/burstable", or "/" for the root (pkg/kubelet/cm/cgroup_manager_linux.go).
 func (p Path) Cgroupfs() string { return "/" + string(p) }

@@ -5,27 +5,26 @@ package cgroups
 
 import "strings"
 
-// QOS is the quality of service that a pod gets, written as in corev1.PodQOSClass. Any other value is taken for
-// [BestEffort], the class that promises nothing.
+// QOS is the QoS class of a pod, spelled as in corev1.PodQOSClass. An unknown value counts as [BestEffort].
 type QOS string
 
-// The classes of the kubelet.
+// The QoS classes of Kubernetes.
 const (
 	Guaranteed QOS = "Guaranteed"
 	Burstable  QOS = "Burstable"
 	BestEffort QOS = "BestEffort"
 )
 
-// Names of the kubelet's layout, pkg/kubelet/cm/{qos,pod}_container_manager_linux.go.
+// Directory names of the kubelet's layout, pkg/kubelet/cm/{qos,pod}_container_manager_linux.go.
 const (
-	kubepods      = "kubepods"   // all pods, and the Guaranteed ones directly
+	kubepods      = "kubepods"   // parent of all pods; the Guaranteed pods are directly below
 	burstableDir  = "burstable"  // in kubepods
 	bestEffortDir = "besteffort" // in kubepods
-	podPrefix     = "pod"        // before the UID
+	podPrefix     = "pod"        // followed by the UID
 )
 
-// QOSPath returns where the pods of a class lie: root/kubepods for Guaranteed ones, and burstable or besteffort
-// below.
+// QOSPath returns the parent cgroup of the pods of a QoS class: root/kubepods for Guaranteed pods, else root/kubepods/burstable
+// or root/kubepods/besteffort.
 func QOSPath(root Path, class QOS) Path {
 	switch class {
 	case Guaranteed:
@@ -37,18 +36,17 @@ func QOSPath(root Path, class QOS) Path {
 	}
 }
 
-// PodPath returns the cgroup of a pod: "pod" and its UID in the [QOSPath] of its class. A UID that is no component
-// makes a path that [Path.Validate] refuses.
+// PodPath returns the cgroup of a pod: "pod" and its UID, below [QOSPath]. If uid is not a valid component, [Path.Validate]
+// rejects the path.
 func PodPath(root Path, class QOS, uid string) Path {
 	return QOSPath(root, class).Join(podPrefix + uid)
 }
 
-// PodUID returns the UID of the pod whose cgroup p is, and whether it is one: p must lie exactly where [PodPath] puts
-// pods. As in the kubelet, a UID that holds "pod" once more is not taken for one, so that a cgroup which only looks
-// like that of a pod is left alone.
+// PodUID returns the UID of the pod that p is the cgroup of. ok is false unless p is a path of the form of [PodPath]. It is also
+// false if the UID contains "pod", as in the kubelet, so that a cgroup that only looks like a pod's is left alone.
 //
-// Differs from the kubelet: its IsPodCgroup looks at the depth of p and not at its parents, and so takes
-// "system/pod1" for a pod; an empty UID is no pod here.
+// Differs from the kubelet: its IsPodCgroup checks only the depth of p, not its parents, and so accepts "system/pod1". An empty
+// UID is no pod here.
 func PodUID(root, p Path) (uid string, ok bool) {
 	uid, ok = strings.CutPrefix(p.Base(), podPrefix)
 	if !ok || uid == "" || strings.Contains(uid, podPrefix) {

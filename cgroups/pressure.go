@@ -10,65 +10,65 @@ import (
 	"time"
 )
 
-// ParsePressure parses cpu.pressure, memory.pressure and io.pressure, and the files of the same form in
-// /proc/pressure. The line for all processes may be missing.
+// ParsePressure parses cpu.pressure, memory.pressure, io.pressure, and the files in /proc/pressure. The line "full" may be
+// missing, because older kernels have none for CPU.
 func ParsePressure(b []byte) (Pressure, error) {
 	var p Pressure
 	s := scanner{kind: "pressure", rest: b}
 	some := false
-	for s.next() {
+	for s.nextPair() {
 		switch string(s.key) {
 		case "some":
-			p.Some, some = s.pressureLine(), true
+			p.Some, some = s.parsePressureLine(), true
 		case "full":
-			p.Full = s.pressureLine()
+			p.Full = s.parsePressureLine()
 		}
 	}
 	if s.err == nil && !some {
-		s.fail("no line for some", b)
+		s.setError("no line for some", b)
 	}
 	return p, s.err
 }
 
-// pressureLine parses "avg10=0.00 avg60=0.00 avg300=0.00 total=0".
-func (s *scanner) pressureLine() PressureLine {
+// parsePressureLine parses "avg10=0.00 avg60=0.00 avg300=0.00 total=0".
+func (s *scanner) parsePressureLine() PressureLine {
 	var p PressureLine
 	known := 0
 	for rest := s.value; len(rest) > 0; known++ {
 		var field []byte
-		field, rest = cut(rest)
+		field, rest = cutField(rest)
 		key, value, _ := bytes.Cut(field, []byte("="))
 		switch string(key) {
 		case "avg10":
-			p.Avg10 = s.percent(value)
+			p.Avg10 = s.parsePercent(value)
 		case "avg60":
-			p.Avg60 = s.percent(value)
+			p.Avg60 = s.parsePercent(value)
 		case "avg300":
-			p.Avg300 = s.percent(value)
+			p.Avg300 = s.parsePercent(value)
 		case "total":
 			const most = math.MaxInt64 / uint64(time.Microsecond)
-			p.Total = time.Duration(min(s.parse(value), most)) * time.Microsecond
+			p.Total = time.Duration(min(s.parseNumber(value), most)) * time.Microsecond
 		default:
 			known--
 		}
 	}
 	if known != 4 {
-		s.fail("not avg10, avg60, avg300 and total", s.value)
+		s.setError("not avg10, avg60, avg300 and total", s.value)
 	}
 	return p
 }
 
-// percent parses a number with two decimals. It takes digits and a point alone: ParseFloat knows more.
-func (s *scanner) percent(text []byte) float64 {
+// parsePercent parses a decimal number. It accepts only digits and a point, unlike strconv.ParseFloat.
+func (s *scanner) parsePercent(text []byte) float64 {
 	for _, c := range text {
 		if (c < '0' || c > '9') && c != '.' {
-			s.fail("no percentage", text)
+			s.setError("no percentage", text)
 			return 0
 		}
 	}
 	v, err := strconv.ParseFloat(string(text), 64)
 	if err != nil {
-		s.fail("no percentage", text)
+		s.setError("no percentage", text)
 	}
 	return v
 }

@@ -8,9 +8,9 @@ import (
 	"math"
 )
 
-// ParsePIDs parses cgroup.procs, cgroup.threads and tasks, in the kernel's order, which is none; a process may be
-// listed twice. A 0 stands for a process that the reader's PID namespace does not show. It is left out: as the target of
-// a signal it would mean the reader itself.
+// ParsePIDs parses cgroup.procs, cgroup.threads and tasks. The order is that of the kernel, which is not sorted and may repeat a
+// PID. It skips 0, which stands for a process outside the reader's PID namespace: kill(0) would signal the reader's own process
+// group.
 func ParsePIDs(b []byte) ([]int, error) {
 	if len(b) == 0 {
 		return nil, nil
@@ -18,9 +18,9 @@ func ParsePIDs(b []byte) ([]int, error) {
 	pids := make([]int, 0, bytes.Count(b, []byte("\n"))+1)
 	s := scanner{kind: "cgroup procs", rest: b}
 	for s.nextLine() {
-		pid := s.parse(s.text)
+		pid := s.parseNumber(s.text)
 		if pid > math.MaxInt32 {
-			s.fail("no process", s.text)
+			s.setError("no process", s.text)
 		}
 		if pid > 0 {
 			pids = append(pids, int(pid))
@@ -32,21 +32,20 @@ func ParsePIDs(b []byte) ([]int, error) {
 	return pids, nil
 }
 
-// ParseControllers parses cgroup.controllers and cgroup.subtree_control: the names of controllers in the kernel's
-// order.
+// ParseControllers parses cgroup.controllers and cgroup.subtree_control: the names of controllers in the kernel's order.
 func ParseControllers(b []byte) ([]string, error) {
 	s := scanner{kind: "controllers", rest: b}
 	var names []string
 	if s.nextLine() && len(s.text) > 0 {
 		for name := range bytes.SplitSeq(s.text, []byte(" ")) {
-			if len(name) == 0 || bytes.ContainsFunc(name, notInController) {
-				s.fail("no controller", name)
+			if len(name) == 0 || bytes.ContainsFunc(name, isNotControllerRune) {
+				s.setError("no controller", name)
 			}
 			names = append(names, string(name))
 		}
 	}
 	if s.nextLine() {
-		s.fail("more than one line", s.text)
+		s.setError("more than one line", s.text)
 	}
 	if s.err != nil {
 		return nil, s.err
@@ -54,4 +53,4 @@ func ParseControllers(b []byte) ([]string, error) {
 	return names, nil
 }
 
-func notInController(r rune) bool { return (r < 'a' || r > 'z') && r != '_' }
+func isNotControllerRune(r rune) bool { return (r < 'a' || r > 'z') && r != '_' }

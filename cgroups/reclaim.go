@@ -5,11 +5,12 @@ package cgroups
 
 import "context"
 
-// Reclaimer is the optional capability of a writer to take memory back from a cgroup before anybody runs out of it.
+// Reclaimer is an optional interface of a [CgroupWriter]: it makes the kernel free memory of a cgroup before a limit is reached.
 type Reclaimer interface {
-	// Reclaim has the kernel take back so many bytes from p and below: page cache and slabs that it can read or make
-	// again, and what it can swap (memory.reclaim, since Linux 5.19). It returns how many it took at least, which is less
-	// than asked where there is no more. It goes in steps: when ctx ends, what was freed so far comes with the error.
-	// On v1, and on kernels without the file, the error wraps [errors.ErrUnsupported].
+	// Reclaim makes the kernel free memory of p and its descendants by writing memory.reclaim (since Linux 5.19): page cache,
+	// slabs, and memory that can be swapped out. freed is the amount freed at least, which may be less than bytes.
+	//
+	// It works in steps: if ctx ends, it returns the amount freed so far and an error. On v1 and on kernels without the file the
+	// error wraps [errors.ErrUnsupported].
 	Reclaim(ctx context.Context, p Path, bytes uint64) (freed uint64, err error)
 }

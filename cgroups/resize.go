@@ -5,24 +5,24 @@ package cgroups
 
 import "context"
 
-// ContainerSize is what a container has, or is to have, of what can be changed while it runs. Zero is no request or no limit.
+// ContainerSize holds the resources of a container that can be changed while it runs. Zero is no request or no limit.
 type ContainerSize struct {
-	CPURequest, CPULimit       int64 // milli-CPU
-	MemoryRequest, MemoryLimit int64 // bytes; a request below zero is one that is not known
+	CPURequest, CPULimit       int64 // millicores
+	MemoryRequest, MemoryLimit int64 // bytes; a negative request is unknown
 }
 
-// ContainerResize is a running container that is resized without a restart.
+// ContainerResize describes the in-place resize of a running container.
 type ContainerResize struct {
 	Name        string
 	From, To    ContainerSize
-	MemoryUsage int64 // bytes; looked at only where its memory limit is lowered
+	MemoryUsage int64 // bytes in use; needed only if the memory limit is lowered
 }
 
-// Resizer is the container runtime's part in the resize of a pod.
+// Resizer is the interface to the container runtime for the in-place resize of a pod.
 type Resizer interface {
-	// ResizeSandbox tells the runtime what the cgroup of the pod is about to have (UpdatePodSandboxResources of the
-	// CRI). An error refuses that.
+	// ResizeSandbox announces the new limits of the pod's cgroup to the runtime (UpdatePodSandboxResources of the CRI). An error
+	// means that the runtime rejects them.
 	ResizeSandbox(ctx context.Context, r Resources) error
-	// ResizeContainer gives a running container what it shall have.
+	// ResizeContainer sets the resources of a running container to size.
 	ResizeContainer(ctx context.Context, name string, size ContainerSize) error
 }

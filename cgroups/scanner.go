@@ -11,19 +11,19 @@ import (
 	"strconv"
 )
 
-// scanner walks over the lines of a file of the kernel, in the manner of bufio.Scanner: after an error it stops, and
-// err says where. It allocates only for errors. A last line without its newline counts.
+// scanner parses the lines of a kernel file, similar to bufio.Scanner. After an error it stops, and err has the position. It
+// allocates memory only for errors. The newline of the last line is optional.
 type scanner struct {
-	kind string // of file, for errors
+	kind string // kind of file, for errors
 	rest []byte
-	line int // from 1
+	line int // line number, from 1
 
-	text       []byte // the line, after nextLine
-	key, value []byte // the two halves of the line, after next
+	text       []byte // current line, set by nextLine
+	key, value []byte // key and value of the current line, set by nextPair
 	err        error
 }
 
-// nextLine moves to the next line.
+// nextLine reads the next line into text. It returns false at the end and after an error.
 func (s *scanner) nextLine() bool {
 	if s.err != nil || len(s.rest) == 0 {
 		return false
@@ -33,8 +33,9 @@ func (s *scanner) nextLine() bool {
 	return true
 }
 
-// next moves to the next line of a file whose lines are "key value". Such a file is never empty.
-func (s *scanner) next() bool {
+// nextPair reads the next line of the form "key value" into key and value. It returns false at the end and after an error. An
+// empty file is an error.
+func (s *scanner) nextPair() bool {
 	if !s.nextLine() {
 		if s.line == 0 {
 			s.err = errors.New(s.kind + ": empty")
@@ -43,39 +44,39 @@ func (s *scanner) next() bool {
 	}
 	var ok bool
 	if s.key, s.value, ok = bytes.Cut(s.text, []byte(" ")); !ok {
-		s.fail("no key and value", s.text)
+		s.setError("no key and value", s.text)
 	}
 	return s.err == nil
 }
 
-// number returns the value of the line.
-func (s *scanner) number() uint64 { return s.parse(s.value) }
+// parseValue parses s.value as a number.
+func (s *scanner) parseValue() uint64 { return s.parseNumber(s.value) }
 
-// micros returns the value of the line, which is in microseconds, in nanoseconds.
-func (s *scanner) micros() uint64 {
+// parseMicroseconds parses s.value as microseconds and returns nanoseconds.
+func (s *scanner) parseMicroseconds() uint64 {
 	const most = math.MaxUint64 / 1000
-	return min(s.number(), most) * 1000
+	return min(s.parseValue(), most) * 1000
 }
 
-// parse returns the number in a part of the line.
-func (s *scanner) parse(text []byte) uint64 {
+// parseNumber parses text, a part of the current line. It sets s.err and returns zero if text is not a number.
+func (s *scanner) parseNumber(text []byte) uint64 {
 	v, err := strconv.ParseUint(string(text), 10, 64)
 	if err != nil {
-		s.fail("no number", text)
+		s.setError("no number", text)
 		return 0
 	}
 	return v
 }
 
-// fail stops the scanner, unless it has stopped already.
-func (s *scanner) fail(what string, text []byte) {
+// setError stops the scanner with an error about text in the current line. The first error is kept.
+func (s *scanner) setError(problem string, text []byte) {
 	if s.err == nil {
-		s.err = fmt.Errorf("%s line %d: %s: %s", s.kind, s.line, what, excerpt(text))
+		s.err = fmt.Errorf("%s line %d: %s: %s", s.kind, s.line, problem, quoteExcerpt(text))
 	}
 }
 
-// excerpt quotes what a file holds, and no more of it than a log should.
-func excerpt(text []byte) string {
+// quoteExcerpt quotes at most 64 bytes of text for an error.
+func quoteExcerpt(text []byte) string {
 	const most = 64
 	if len(text) > most {
 		return strconv.Quote(string(text[:most])) + "..."
@@ -83,8 +84,8 @@ func excerpt(text []byte) string {
 	return strconv.Quote(string(text))
 }
 
-// cut returns the text up to the first space, and what follows.
-func cut(text []byte) (field, rest []byte) {
+// cutField splits text at the first space.
+func cutField(text []byte) (field, rest []byte) {
 	field, rest, _ = bytes.Cut(text, []byte(" "))
 	return field, rest
 }

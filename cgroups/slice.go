@@ -10,15 +10,15 @@ import (
 
 const (
 	sliceSuffix = ".slice"
-	maxUnitName = 255 // bytes that systemd takes as the name of a unit
+	maxUnitName = 255 // maximum length of a systemd unit name in bytes
 )
 
-// Systemd returns the path as the directory that systemd gives to its slice: "kubepods/burstable/pod1234-ab" is
-// "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1234_ab.slice", and the root is "/". In the name of
-// a slice "-" stands between parent and child, so a "-" of the path becomes "_" (pkg/kubelet/cm/cgroup_manager_linux.go).
+// Systemd returns the directory that systemd gives to the slice of p. For "kubepods/burstable/pod1234-ab" it is
+// "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1234_ab.slice"; for the root it is "/". In a slice name "-"
+// separates parent and child, so each "-" of p becomes "_" (pkg/kubelet/cm/cgroup_manager_linux.go).
 //
-// The way back must be the only one, so a component that holds a "_" itself is an error; so are characters and lengths
-// that systemd does not take in the name of a slice.
+// A component that contains "_" is an error, because [ParseSystemd] could not restore it. Characters and lengths that systemd
+// does not accept are errors too.
 func (p Path) Systemd() (string, error) {
 	if p == "" {
 		return "/", nil
@@ -26,11 +26,11 @@ func (p Path) Systemd() (string, error) {
 	if err := p.validateSlice(); err != nil {
 		return "", err
 	}
-	return p.slices(), nil
+	return p.systemdDirs(), nil
 }
 
-// slices is Systemd for a path that is known to be valid.
-func (p Path) slices() string {
+// systemdDirs returns [Path.Systemd] for a path that is valid and not the root.
+func (p Path) systemdDirs() string {
 	depth := strings.Count(string(p), "/") + 1
 	var dirs strings.Builder
 	dirs.Grow(depth * (1 + len(p) + len(sliceSuffix)))
@@ -52,7 +52,7 @@ func (p Path) slices() string {
 	return dirs.String()
 }
 
-// validateSlice says why the path, which is not the root, can be no slice.
+// validateSlice returns an error if p, which is not the root, cannot be a systemd slice.
 func (p Path) validateSlice() error {
 	if err := p.Validate(); err != nil {
 		return err
@@ -61,7 +61,7 @@ func (p Path) validateSlice() error {
 		return fmt.Errorf("cgroup path %q: its slice has a name of more than %d bytes", string(p), maxUnitName)
 	}
 	for i, r := range string(p) {
-		if r != '/' && r != '-' && !inSlice(r) {
+		if r != '/' && r != '-' && !isSliceRune(r) {
 			component, _, _ := strings.Cut(string(p[strings.LastIndexByte(string(p[:i]), '/')+1:]), "/")
 			return fmt.Errorf("cgroup path %q: a slice of systemd cannot hold the %q of %q", string(p), r, component)
 		}
@@ -69,14 +69,14 @@ func (p Path) validateSlice() error {
 	return nil
 }
 
-// inSlice tells the characters that a component may hold under systemd: letters, digits, ":", "." and "\"
-// (systemd.unit(5)). An "@" would make the slice a template, which a slice cannot be.
-func inSlice(r rune) bool {
+// isSliceRune reports whether a component may contain r under systemd: letters, digits, ":", "." and "\" (systemd.unit(5)). "@"
+// would make the slice a template, which systemd does not allow.
+func isSliceRune(r rune) bool {
 	return 'a' <= r && r <= 'z' || '0' <= r && r <= '9' || 'A' <= r && r <= 'Z' || r == ':' || r == '.' || r == '\\'
 }
 
-// Slice returns the name of the unit that holds the cgroup, which is the last directory of [Path.Systemd]:
-// "kubepods-burstable-pod1234_ab.slice". The root is "-.slice".
+// Slice returns the name of the systemd slice of p, the last directory of [Path.Systemd]: for example
+// "kubepods-burstable-pod1234_ab.slice", or "-.slice" for the root.
 func (p Path) Slice() (string, error) {
 	if p == "" {
 		return "-" + sliceSuffix, nil
@@ -85,9 +85,9 @@ func (p Path) Slice() (string, error) {
 	return dirs[strings.LastIndexByte(dirs, '/')+1:], err
 }
 
-// ParseSystemd returns the path of a slice, given by the name of its unit or by its directory in the form of
-// [Path.Systemd]. What is no slice, such as a scope, is an error, and so is a directory that is not where systemd puts
-// that slice. "/", "-.slice" and "" are the root.
+// ParseSystemd returns the path of a slice, given its unit name or its directory in the format of [Path.Systemd]. "/", "-.slice"
+// and "" are the root. A unit of another type, for example a scope, is an error, and so is a directory where systemd would not
+// put the slice.
 func ParseSystemd(name string) (Path, error) {
 	dirs := strings.TrimPrefix(name, "/")
 	if dirs == "" || dirs == "-"+sliceSuffix {
@@ -97,20 +97,20 @@ func ParseSystemd(name string) (Path, error) {
 	if !ok || unit == "" {
 		return "", fmt.Errorf("cgroup %q is no slice of systemd", name)
 	}
-	p := fromSlice(unit)
+	p := pathFromSlice(unit)
 	if err := p.validateSlice(); err != nil {
 		return "", fmt.Errorf("cgroup %q is no slice of systemd: %w", name, err)
 	}
 	if strings.Contains(dirs, "/") {
-		if want := p.slices(); "/"+dirs != want {
+		if want := p.systemdDirs(); "/"+dirs != want {
 			return "", fmt.Errorf("cgroup %q is not where systemd puts that slice: %q", name, want)
 		}
 	}
 	return p, nil
 }
 
-// fromSlice turns the name of a slice, without its suffix, into a path.
-func fromSlice(unit string) Path {
+// pathFromSlice converts a slice name without its suffix to a path.
+func pathFromSlice(unit string) Path {
 	var p strings.Builder
 	p.Grow(len(unit))
 	for _, c := range []byte(unit) {

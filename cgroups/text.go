@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// String returns what is set, such as "CPUShares=256 MemoryMax=134217728 PidsMax=max", and "" where nothing is.
+// String returns the fields that are set, for example "CPUShares=256 MemoryMax=134217728 PidsMax=max", and "" if no field is set.
 func (r Resources) String() string {
 	var parts []string
 	add := func(name, value string) { parts = append(parts, name+"="+value) }

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Validate returns an error that names the first field whose value no kernel takes. It knows the ranges, not the host:
-// whether a CPU or a size of huge pages is there, only the kernel tells.
+// Validate returns an error that names the first field with a value that no kernel accepts. It does not check whether the host
+// has the CPUs and page sizes.
 func (r Resources) Validate() error {
 	switch {
 	case r.CPUShares != 0 && (r.CPUShares < MinShares || r.CPUShares > MaxShares):
@@ -42,11 +42,11 @@ func (r Resources) Validate() error {
 			return fmt.Errorf("field %s: %d is less than %d", limit.field, *limit.value, Unlimited)
 		}
 	}
-	return r.validateNamed()
+	return r.validateMaps()
 }
 
-// validateNamed checks what has a name of its own. A name becomes that of a file, so it may be no path.
-func (r Resources) validateNamed() error {
+// validateMaps checks the keys and values of Hugetlb and Unified. The keys become file names, so they must contain no slash.
+func (r Resources) validateMaps() error {
 	for _, size := range slices.Sorted(maps.Keys(r.Hugetlb)) {
 		if _, err := ParseHugepageSize(size); err != nil {
 			return fmt.Errorf("field Hugetlb: %w", err)

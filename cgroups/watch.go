@@ -10,23 +10,22 @@ import (
 	"time"
 )
 
-// Trigger is something that a [Watcher] waits for: a file of pressure with an amount of lost time, or the counters of
+// Trigger is a condition that a [Watcher] waits for: a stall time in a pressure file, or a change of the counters in
 // memory.events.
 type Trigger struct {
 	File   string        // "cpu.pressure", "memory.pressure", "io.pressure" or "memory.events"
-	Full   bool          // count the time in which all processes waited, not just one; of pressure alone
-	Stall  time.Duration // how much time has to be lost in a window, more than 0 and at most Window; of pressure alone
-	Window time.Duration // MinWindow to MaxWindow; of pressure alone
+	Full   bool          // count time in which all processes waited, not only one; pressure files only
+	Stall  time.Duration // lost time per Window that fires, above 0 and at most Window; pressure files only
+	Window time.Duration // MinWindow to MaxWindow; pressure files only
 }
 
-// Bounds of a window of pressure. Without CAP_SYS_RESOURCE the kernel takes multiples of 2 s only, and refuses others as
-// invalid.
+// Bounds of Trigger.Window. Without CAP_SYS_RESOURCE the kernel accepts only multiples of 2 s; other windows are EINVAL.
 const (
 	MinWindow = 500 * time.Millisecond
 	MaxWindow = 10 * time.Second
 )
 
-// Validate returns an error that names the field whose value no kernel takes.
+// Validate returns an error that names a field with a value that no kernel accepts.
 func (t Trigger) Validate() error {
 	switch t.File {
 	case "memory.events":
@@ -47,7 +46,7 @@ func (t Trigger) Validate() error {
 	return nil
 }
 
-// String returns the trigger as the kernel takes it, after the name of its file: "memory.pressure some 150000 1000000".
+// String returns the file and the text that the kernel accepts as the trigger: for example "memory.pressure some 150000 1000000".
 func (t Trigger) String() string {
 	if t.File == "memory.events" {
 		return t.File
@@ -59,14 +58,15 @@ func (t Trigger) String() string {
 	return t.File + kind + strconv.FormatInt(t.Stall.Microseconds(), 10) + " " + strconv.FormatInt(t.Window.Microseconds(), 10)
 }
 
-// Watcher is the optional capability of a [Reader] to wait for what happens to the memory of a cgroup instead of asking
-// for it again and again.
+// Watcher is an optional interface of a [Reader]: it waits for pressure and memory events of a cgroup, so that callers need not
+// poll.
 type Watcher interface {
-	// Watch calls fn, from its own goroutine and one call at a time, whenever one of the triggers fires: pressure at
-	// most once in a window, events at most a hundred times a second. What fires while fn runs may be told once.
-	// It returns nil when ctx has ended, and an error wrapping [io/fs.ErrNotExist] where the cgroup is absent, at the
-	// latest a few seconds after it went. Where the kernel has no such file, the error wraps [errors.ErrUnsupported]:
-	// v1 has pressure at the top of the tree alone, which is that of the machine. It also returns an error where the
-	// kernel drops a trigger, because the pressure of the cgroup is switched off.
+	// Watch calls fn each time one of the triggers fires, never concurrently, until ctx ends; then it returns nil. A pressure
+	// trigger fires at most once per Window, memory.events at most 100 times per second. Events during a call of fn may be
+	// merged.
+	//
+	// If the cgroup does not exist, the error wraps [io/fs.ErrNotExist]; a removal is detected within a few seconds. If the
+	// kernel does not have the file, the error wraps [errors.ErrUnsupported]: v1 has pressure of the whole machine only, at the
+	// root. It is also an error if the kernel drops a trigger because pressure of the cgroup was disabled.
 	Watch(ctx context.Context, p Path, triggers []Trigger, fn func(Trigger)) error
 }

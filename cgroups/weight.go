@@ -14,24 +14,22 @@ const (
 	MaxWeight = 10000
 )
 
-// WeightFormula turns the cpu.shares of cgroup v1, 2 to 262144 with a default of 1024, into the cpu.weight of cgroup
-// v2, 1 to 10000 with a default of 100. A tree is fair only where all of it is written by one formula: under the linear
-// one a pod of 1 CPU weighs 39 while a runtime gives 100 to its container and 100 to any neighbour that asks for nothing
-// (kubernetes/kubernetes#131216).
+// WeightFormula converts cpu.shares of cgroup v1 (2 to 262144, default 1024) to cpu.weight of cgroup v2 (1 to 10000, default
+// 100). All cgroups of a tree must use the same formula. Under WeightLinear, a pod with a request of 1 CPU weighs only 39, while
+// its sibling without a request weighs 100 (kubernetes/kubernetes#131216).
 type WeightFormula uint8
 
 const (
-	// WeightLogQuadratic is ⌈10^((L²+125L)/612 − 7/34)⌉ with L = log₂(shares). It maps least to least, default to
-	// default and most to most, and is what runtimes of today use: runc since 1.3.2, crun since 1.23.
+	// WeightLogQuadratic is ⌈10^((L²+125L)/612 − 7/34)⌉ with L = log₂(shares). It maps minimum, default and maximum to
+	// each other. Current runtimes use it: runc since 1.3.2, crun since 1.23.
 	WeightLogQuadratic WeightFormula = iota
-	// WeightLinear is 1 + (shares−2)×9999/262142, rounded down. It gives 39 to the default of 1024 shares. The kubelet
-	// of 1.37 writes pods with it (getCPUWeight in pkg/kubelet/cm/cgroup_manager_linux.go), and older runtimes their
-	// containers (KEP-2254).
+	// WeightLinear is 1 + (shares−2)×9999/262142, rounded down: 39 for the default of 1024 shares. The kubelet 1.37 uses it
+	// for pods (getCPUWeight in pkg/kubelet/cm/cgroup_manager_linux.go), and older runtimes use it for containers (KEP-2254).
 	WeightLinear
 )
 
-// WeightFromShares returns the cpu.weight of so many cpu.shares. Zero, which leaves a cgroup as it is, stays zero;
-// what is below or above the range of shares is taken for its end.
+// WeightFromShares returns the cpu.weight for cpu.shares. Zero stays zero, which leaves a cgroup unchanged. Shares outside their
+// range count as its nearest end.
 func WeightFromShares(shares uint64, f WeightFormula) uint64 {
 	switch {
 	case shares == 0:
@@ -47,11 +45,11 @@ func WeightFromShares(shares uint64, f WeightFormula) uint64 {
 	return uint64(math.Ceil(math.Pow(10, (l*l+125*l)/612.0-7.0/34.0)))
 }
 
-// SharesFromWeight returns cpu.shares for a cpu.weight. Zero stays zero; what is above the range is taken for its end.
+// SharesFromWeight returns cpu.shares for a cpu.weight. Zero stays zero, and a weight above the range counts as its maximum.
 //
-// Many shares have one weight, so it is not the way back. For [WeightLogQuadratic] it is the most shares that have this
-// weight, hence 1024 for 100. For [WeightLinear] it is (weight−1)×262142/9999+2, rounded down, as in the kubelet
-// (cpuWeightToCPUShares in pkg/kubelet/cm/cgroup_v2_manager_linux.go), whose weight may be one less.
+// It does not exactly reverse [WeightFromShares], because many shares have one weight. For [WeightLogQuadratic] it returns the
+// most shares with this weight, 1024 for 100. For [WeightLinear] it returns (weight−1)×262142/9999+2, rounded down, as the
+// kubelet does (cpuWeightToCPUShares in pkg/kubelet/cm/cgroup_v2_manager_linux.go); their weight may be one less.
 func SharesFromWeight(weight uint64, f WeightFormula) uint64 {
 	switch {
 	case weight == 0:
@@ -61,15 +59,15 @@ func SharesFromWeight(weight uint64, f WeightFormula) uint64 {
 	case f == WeightLinear:
 		return (weight-MinWeight)*(MaxShares-MinShares)/(MaxWeight-MinWeight) + MinShares
 	}
-	// The formula never falls, so the first shares that weigh more end those that weigh as much.
+	// The formula is monotonic: search the first shares with a greater weight.
 	beyond := sort.Search(MaxShares, func(shares int) bool {
 		return WeightFromShares(uint64(shares), f) > weight
 	})
 	return uint64(beyond - 1)
 }
 
-// RoundTripShares returns what remains of cpu.shares that a cgroup of v2 has held as a weight. It is what
-// [Reader].Limits tells after an Apply of shares, and so what to compare with it to learn whether they are in force
+// RoundTripShares returns shares converted to cpu.weight and back, which loses precision. Method Limits of [Reader] returns this
+// value on cgroup v2 after Apply has written shares, so callers compare with it to check that shares are in force
 // (CPUSharesEqualAfterV2RoundTrip in pkg/kubelet/cm/helpers_linux.go).
 func RoundTripShares(shares uint64, f WeightFormula) uint64 {
 	return SharesFromWeight(WeightFromShares(shares, f), f)
