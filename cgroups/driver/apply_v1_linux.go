@@ -18,75 +18,75 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// v1 is the trees of cgroup v1, with that of v2 beside them on a hybrid host. Limits are written by the subsystems of
-// opencontainers/cgroups, which know the order that the kernel wants and the files that some kernels lack.
-type v1 struct {
-	*shared
-	top bool // the root of the driver is that of the mounts
+// treeV1 implements tree for cgroup v1, including the v2 hierarchy of a hybrid host. Limits are written by
+// opencontainers/cgroups, which knows the write order and the differences between kernels.
+type treeV1 struct {
+	*hierarchies
+	top bool // the root of the driver is the mount point
 }
 
-func (t *v1) apply(ctx context.Context, dir string, r cgroups.Resources) error {
-	return makeAgain(ctx, func() error { return t.applyOnce(dir, r) })
+func (t *treeV1) applyLimits(ctx context.Context, dir string, r cgroups.Resources) error {
+	return retryCreate(ctx, func() error { return t.applyOnce(dir, r) })
 }
 
-func (t *v1) applyOnce(dir string, r cgroups.Resources) error {
+func (t *treeV1) applyOnce(dir string, r cgroups.Resources) error {
 	fresh := true
 	for _, h := range t.all {
-		made, err := h.make(dir)
+		made, err := h.createDir(dir)
 		if err != nil {
 			return err
 		}
 		fresh = fresh && made
 		if made {
-			h.inherit(dir)
+			h.enableHierarchy(dir)
 		}
 	}
-	if h := t.of("cpuset"); h != nil && dir != "" {
+	if h := t.forController("cpuset"); h != nil && dir != "" {
 		if err := h.fillCpuset(dir); err != nil {
 			return err
 		}
 	}
-	var now cgroups.Resources
+	var current cgroups.Resources
 	if !fresh {
 		var err error
-		if now, err = t.limits(dir); err != nil {
+		if current, err = t.readLimits(dir); err != nil {
 			return err
 		}
 	}
-	for _, s := range subsystems(t.host, now, r) {
-		h := t.of(s.controller)
+	for _, s := range buildSubsystems(t.host, current, r) {
+		h := t.forController(s.controller)
 		if h == nil {
-			continue // missing, as Open said
+			continue // missing controller, which Open has logged
 		}
-		if err := s.writer.Set(h.path(dir), s.limits); err != nil {
+		if err := s.writer.Set(h.absolutePath(dir), s.limits); err != nil {
 			return fmt.Errorf("set limits of controller %s: %w", s.controller, err)
 		}
 	}
 	return nil
 }
 
-// inherit has a new cgroup count for those above it, which before Linux 5.11 is not so by itself.
-func (h *hierarchy) inherit(dir string) {
+// enableHierarchy makes a new cgroup count towards its parents, which is not the default before Linux 5.11.
+func (h *hierarchy) enableHierarchy(dir string) {
 	var space [8]byte
-	if !h.has("memory") {
+	if !h.hasController("memory") {
 		return
 	}
-	if text, err := h.read(space[:0], dir, "memory.use_hierarchy"); err == nil && string(text) == "0\n" {
-		_ = h.write(dir, "memory.use_hierarchy", "1", 0) // the kernel refuses where a cgroup above does not
+	if text, err := h.readFile(space[:0], dir, "memory.use_hierarchy"); err == nil && string(text) == "0\n" {
+		_ = h.writeFile(dir, "memory.use_hierarchy", "1", 0) // EBUSY if the parent does not use it
 	}
 }
 
-// fillCpuset has a cgroup use the CPUs and memory nodes of those above it where it has none, since until then no
-// process can be added.
+// fillCpuset copies cpuset.cpus and cpuset.mems from the parents to a cgroup where they are empty. Until then no process can be
+// added to it.
 func (h *hierarchy) fillCpuset(dir string) error {
 	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
 		var space [128]byte
-		text, err := h.read(space[:0], dir, file)
+		text, err := h.readFile(space[:0], dir, file)
 		if err != nil {
 			return &fileError{file, err}
 		}
 		if len(text) <= 1 {
-			err := new(ocifs.CpusetGroup).ApplyDir(h.path(dir), new(oci.Resources), -1)
+			err := new(ocifs.CpusetGroup).ApplyDir(h.absolutePath(dir), new(oci.Resources), -1)
 			if errors.Is(err, unix.EACCES) {
 				return fmt.Errorf("%w: %w", errNoCPUs, err)
 			}
@@ -96,10 +96,10 @@ func (h *hierarchy) fillCpuset(dir string) error {
 	return nil
 }
 
-// errNoCPUs is a cgroup above that has just been made and has no CPUs yet to take some of.
+// errNoCPUs means that a parent cgroup was created just now and has no CPUs yet.
 var errNoCPUs = errors.New("no CPUs in a cgroup above")
 
-// subsystem writes limits to one controller.
+// subsystem is a controller with the limits to write and the opencontainers/cgroups code that writes them.
 type subsystem struct {
 	controller string
 	limits     *oci.Resources
@@ -108,68 +108,68 @@ type subsystem struct {
 	}
 }
 
-// subsystems returns what to write for limits that differ from those in force.
-func subsystems(host Host, now, want cgroups.Resources) []subsystem {
+// buildSubsystems returns the controllers whose desired limits differ from the current ones.
+func buildSubsystems(host Host, current, desired cgroups.Resources) []subsystem {
 	var all []subsystem
-	if r, differ := cpuLimits(now, want); differ {
+	if r, differ := diffCPULimits(current, desired); differ {
 		all = append(all, subsystem{"cpu", r, new(ocifs.CpuGroup)})
 	}
-	if r, differ := cpusetLimits(now, want); differ {
+	if r, differ := diffCpuset(current, desired); differ {
 		all = append(all, subsystem{"cpuset", r, new(ocifs.CpusetGroup)})
 	}
-	if r, differ := memoryLimits(host.HasController(swap), now, want); differ {
+	if r, differ := diffMemoryLimits(host.HasController(swap), current, desired); differ {
 		all = append(all, subsystem{"memory", r, new(ocifs.MemoryGroup)})
 	}
-	if want.PidsMax != nil && (now.PidsMax == nil || *now.PidsMax != pids(*want.PidsMax)) {
-		all = append(all, subsystem{"pids", &oci.Resources{PidsLimit: want.PidsMax}, new(ocifs.PidsGroup)})
+	if desired.PidsMax != nil && (current.PidsMax == nil || *current.PidsMax != nonzeroPids(*desired.PidsMax)) {
+		all = append(all, subsystem{"pids", &oci.Resources{PidsLimit: desired.PidsMax}, new(ocifs.PidsGroup)})
 	}
-	if r, differ := hugetlbLimits(now, want); differ {
+	if r, differ := diffHugetlbLimits(current, desired); differ {
 		all = append(all, subsystem{"hugetlb", r, new(ocifs.HugetlbGroup)})
 	}
 	return all
 }
 
-func cpuLimits(now, want cgroups.Resources) (*oci.Resources, bool) {
+func diffCPULimits(current, desired cgroups.Resources) (*oci.Resources, bool) {
 	r := new(oci.Resources)
-	if want.CPUShares != now.CPUShares {
-		r.CpuShares = want.CPUShares
+	if desired.CPUShares != current.CPUShares {
+		r.CpuShares = desired.CPUShares
 	}
-	period := want.CPUPeriod
-	if want.CPUQuota != 0 {
+	period := desired.CPUPeriod
+	if desired.CPUQuota != 0 {
 		period = cmp.Or(period, defaultPeriod)
 	}
-	// The kernel checks the ratio of both against the cgroup above, so they go together.
-	if want.CPUQuota != 0 && want.CPUQuota != now.CPUQuota || period != 0 && period != now.CPUPeriod {
-		r.CpuQuota, r.CpuPeriod = want.CPUQuota, period
+	// The kernel checks quota and period together against the parent cgroup, so both are written.
+	if desired.CPUQuota != 0 && desired.CPUQuota != current.CPUQuota || period != 0 && period != current.CPUPeriod {
+		r.CpuQuota, r.CpuPeriod = desired.CPUQuota, period
 	}
 	return r, r.CpuShares != 0 || r.CpuPeriod != 0
 }
 
-func cpusetLimits(now, want cgroups.Resources) (*oci.Resources, bool) {
+func diffCpuset(current, desired cgroups.Resources) (*oci.Resources, bool) {
 	r := new(oci.Resources)
-	if want.CpusetCPUs != "" && !sameList(now.CpusetCPUs, want.CpusetCPUs) {
-		r.CpusetCpus = want.CpusetCPUs
+	if desired.CpusetCPUs != "" && !isSameCPUList(current.CpusetCPUs, desired.CpusetCPUs) {
+		r.CpusetCpus = desired.CpusetCPUs
 	}
-	if want.CpusetMems != "" && !sameList(now.CpusetMems, want.CpusetMems) {
-		r.CpusetMems = want.CpusetMems
+	if desired.CpusetMems != "" && !isSameCPUList(current.CpusetMems, desired.CpusetMems) {
+		r.CpusetMems = desired.CpusetMems
 	}
 	return r, r.CpusetCpus != "" || r.CpusetMems != ""
 }
 
-// memoryLimits sets memory and, where it is counted, memory and swap together. The latter follows the former, so that
-// the swap alone stays as it is.
-func memoryLimits(countsSwap bool, now, want cgroups.Resources) (*oci.Resources, bool) {
-	memory, swap := now.MemoryMax, now.SwapMax
-	if want.MemoryMax != nil {
-		memory = want.MemoryMax
+// diffMemoryLimits returns the memory limit and, if swap is counted, the sum of memory and swap limits, which v1 has in one file.
+// A new memory limit changes the sum too, so that the limit of swap alone stays. The result is false if nothing differs.
+func diffMemoryLimits(countsSwap bool, current, desired cgroups.Resources) (*oci.Resources, bool) {
+	memory, swap := current.MemoryMax, current.SwapMax
+	if desired.MemoryMax != nil {
+		memory = desired.MemoryMax
 	}
-	if want.SwapMax != nil && countsSwap {
-		swap = want.SwapMax
+	if desired.SwapMax != nil && countsSwap {
+		swap = desired.SwapMax
 	}
-	if samePages(memory, now.MemoryMax) && samePages(swap, now.SwapMax) {
+	if isSamePages(memory, current.MemoryMax) && isSamePages(swap, current.SwapMax) {
 		return nil, false
 	}
-	r := &oci.Resources{Memory: ociBytes(memory)}
+	r := &oci.Resources{Memory: toOCIBytes(memory)}
 	if countsSwap {
 		r.MemorySwap = cgroups.Unlimited
 		if memory != nil && swap != nil && *memory >= 0 && *swap >= 0 {
@@ -179,16 +179,17 @@ func memoryLimits(countsSwap bool, now, want cgroups.Resources) (*oci.Resources,
 	return r, true
 }
 
-// ociBytes is a limit for opencontainers/cgroups, to which zero is none: one byte is no page either.
-func ociBytes(n *int64) int64 {
+// toOCIBytes returns a limit for opencontainers/cgroups. Zero would mean no limit there, so it returns 1 byte, which allows no
+// page either.
+func toOCIBytes(n *int64) int64 {
 	if n == nil || *n < 0 {
 		return cgroups.Unlimited
 	}
 	return max(1, *n)
 }
 
-// samePages compares limits as the kernel keeps them, where none is the same as unlimited.
-func samePages(a, b *int64) bool {
+// isSamePages reports whether two limits are equal in whole pages, as the kernel stores them. Nil counts as unlimited.
+func isSamePages(a, b *int64) bool {
 	pages := func(n *int64) int64 {
 		if n == nil || *n < 0 {
 			return cgroups.Unlimited
@@ -198,10 +199,10 @@ func samePages(a, b *int64) bool {
 	return pages(a) == pages(b)
 }
 
-func hugetlbLimits(now, want cgroups.Resources) (*oci.Resources, bool) {
+func diffHugetlbLimits(current, desired cgroups.Resources) (*oci.Resources, bool) {
 	r := new(oci.Resources)
-	for size, n := range want.Hugetlb {
-		if have, ok := now.Hugetlb[size]; ok && have == n {
+	for size, n := range desired.Hugetlb {
+		if have, ok := current.Hugetlb[size]; ok && have == n {
 			continue
 		}
 		limit := uint64(math.MaxUint64)

@@ -16,42 +16,43 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// v2 is the single tree of cgroup v2.
-type v2 struct {
-	*shared
+// treeV2 implements tree for cgroup v2, which has one hierarchy.
+type treeV2 struct {
+	*hierarchies
 	h           *hierarchy
-	controllers string // cgroup.controllers of the root
+	controllers string // content of cgroup.controllers at the root
 	formula     cgroups.WeightFormula
 }
 
-func (t *v2) apply(ctx context.Context, dir string, r cgroups.Resources) error {
+func (t *treeV2) applyLimits(ctx context.Context, dir string, r cgroups.Resources) error {
 	var space [16]setting
-	want, err := settings(space[:0], r, t.formula)
+	want, err := buildSettings(space[:0], r, t.formula)
 	if err != nil {
 		return err
 	}
-	return makeAgain(ctx, func() error { return t.applyOnce(dir, want) })
+	return retryCreate(ctx, func() error { return t.applyOnce(dir, want) })
 }
 
-func (t *v2) applyOnce(dir string, want []setting) error {
-	fresh, err := t.h.make(dir)
+func (t *treeV2) applyOnce(dir string, want []setting) error {
+	fresh, err := t.h.createDir(dir)
 	if err != nil {
 		return err
 	}
 	if fresh {
-		// What has no limits is counted all the same. Where that cannot be, it is for a limit to fail.
+		// Enable all controllers also in a cgroup without limits, so that its usage is counted. If that fails, writing a limit
+		// reports the error.
 		var space [128]byte
-		if text, err := t.h.read(space[:0], dir, "cgroup.controllers"); err == nil && string(text) != t.controllers {
-			_ = t.delegate(dir, "")
+		if text, err := t.h.readFile(space[:0], dir, "cgroup.controllers"); err == nil && string(text) != t.controllers {
+			_ = t.enableControllers(dir, "")
 		}
 	}
 	for _, s := range want {
 		if slices.Contains(t.host.Missing, s.controller) || s.file == "memory.swap.max" && !t.host.HasController(swap) {
 			continue
 		}
-		err := t.set(dir, s, fresh)
-		if errors.Is(err, unix.ENOENT) { // no controller, or no cgroup
-			err = t.setDelegated(dir, s, fresh)
+		err := t.applySetting(dir, s, fresh)
+		if errors.Is(err, unix.ENOENT) { // the controller is not enabled, or the cgroup was removed
+			err = t.applyDelegated(dir, s, fresh)
 		}
 		if err != nil {
 			return &fileError{s.file, fmt.Errorf("write %q: %w", s.value, err)}
@@ -60,14 +61,14 @@ func (t *v2) applyOnce(dir string, want []setting) error {
 	return nil
 }
 
-// set writes one file, unless it says what it shall already. That of a new cgroup holds what the kernel begins with,
-// and is not read.
-func (t *v2) set(dir string, s setting, fresh bool) error {
+// applySetting writes one file, unless it already has the desired value. Files of a new cgroup have the kernel's defaults and are
+// not read.
+func (t *treeV2) applySetting(dir string, s setting, fresh bool) error {
 	if !fresh {
 		var space [128]byte
-		// What cannot be read, such as a file to write commands to, cannot be compared.
-		if current, err := t.h.read(space[:0], dir, s.file); err == nil {
-			if s = s.keepQuota(string(current)); s.holds(string(current)) {
+		// A file that cannot be read, for example a command file, cannot be compared.
+		if current, err := t.h.readFile(space[:0], dir, s.file); err == nil {
+			if s = s.keepQuota(string(current)); s.isSatisfiedBy(string(current)) {
 				return nil
 			}
 		}
@@ -77,19 +78,19 @@ func (t *v2) set(dir string, s setting, fresh bool) error {
 		flags = unix.O_NONBLOCK
 	}
 	for line := range strings.Lines(s.value) {
-		if err := t.h.write(dir, s.file, line, flags); err != nil {
+		if err := t.h.writeFile(dir, s.file, line, flags); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// setDelegated enables the controllers from the root down to a cgroup that lacks a file, and writes it then.
-func (t *v2) setDelegated(dir string, s setting, fresh bool) error {
-	denied := t.delegate(dir, s.controller)
-	err := t.set(dir, s, fresh)
+// applyDelegated enables the controllers from the root down to dir, and then writes s again, whose file was missing.
+func (t *treeV2) applyDelegated(dir string, s setting, fresh bool) error {
+	denied := t.enableControllers(dir, s.controller)
+	err := t.applySetting(dir, s, fresh)
 	switch {
-	case !errors.Is(err, unix.ENOENT), !t.h.exists(dir):
+	case !errors.Is(err, unix.ENOENT), !t.h.cgroupExists(dir):
 		return err
 	case denied != nil:
 		return fmt.Errorf("controller %s is not there: %w", s.controller, denied)
@@ -97,41 +98,42 @@ func (t *v2) setDelegated(dir string, s setting, fresh bool) error {
 		return nil
 	}
 	var space [32]byte
-	kind, _ := t.h.read(space[:0], dir, "cgroup.type")
+	kind, _ := t.h.readFile(space[:0], dir, "cgroup.type")
 	return fmt.Errorf("neither the controller nor the kernel has it here, in a cgroup of type %q: %w",
 		strings.TrimSpace(string(kind)), err)
 }
 
-// delegate enables all controllers in each cgroup above one. It returns why the needed one could not be.
-func (t *v2) delegate(dir, needed string) error {
+// enableControllers enables all controllers in each ancestor of dir. It returns an error if the needed controller could not be
+// enabled.
+func (t *treeV2) enableControllers(dir, needed string) error {
 	all := "+" + strings.Join(t.h.controllers, " +")
 	for i := -1; i < len(dir); i++ {
 		if i >= 0 && dir[i] != '/' {
 			continue
 		}
 		above := dir[:max(i, 0)]
-		err := t.h.write(above, subtreeControl, all, 0)
+		err := t.h.writeFile(above, subtreeControl, all, 0)
 		switch {
 		case err == nil:
 			continue
 		case errors.Is(err, unix.EBUSY):
 			err = fmt.Errorf("it has processes of its own: %w", err)
 		case !errors.Is(err, unix.EOPNOTSUPP) && !errors.Is(err, unix.EROFS):
-			// One that cannot be enabled holds up the others. With processes in the way that must not be tried: the
-			// controllers that can do with threads would make it a cgroup of threads.
+			// One invalid controller makes the whole write fail, so enable each alone. Not after EBUSY: thread-aware controllers
+			// would then make this cgroup threaded.
 			if err = t.enableEach(above, needed); err == nil {
 				continue
 			}
 		}
-		return &fs.PathError{Op: "enable it in", Path: t.h.path(join(above, subtreeControl)), Err: err}
+		return &fs.PathError{Op: "enable it in", Path: t.h.absolutePath(joinDir(above, subtreeControl)), Err: err}
 	}
 	return nil
 }
 
-// enableEach enables one controller after the other, as many as can be, and returns why the needed one cannot.
-func (t *v2) enableEach(above, needed string) (err error) {
+// enableEach enables the controllers one by one and returns the error of the needed one.
+func (t *treeV2) enableEach(above, needed string) (err error) {
 	for _, c := range t.h.controllers {
-		if failed := t.h.write(above, subtreeControl, "+"+c, 0); c == needed {
+		if failed := t.h.writeFile(above, subtreeControl, "+"+c, 0); c == needed {
 			err = failed
 		}
 	}

@@ -114,7 +114,7 @@ func upstreamLimits() *oci.Resources {
 // A pod costs at most 1.3 times what the system calls cost, and less than with opencontainers/cgroups. Each is done in
 // turn, and the fastest of each counts, so that a busy machine does not matter.
 func TestIntegrationCostOfAPod(t *testing.T) {
-	d := open(t)
+	d := openDriver(t)
 	needs(t, d, "memory")
 	require.NoError(t, d.Apply(t.Context(), "kubepods/burstable/first", limited()))
 	name, err := d.Name(pod)

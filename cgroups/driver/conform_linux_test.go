@@ -16,7 +16,7 @@ import (
 func TestIntegrationConformance(t *testing.T) {
 	for _, formula := range []cgroups.WeightFormula{cgroups.WeightLogQuadratic, cgroups.WeightLinear} {
 		t.Run(fmt.Sprint("weight formula ", formula), func(t *testing.T) {
-			host := open(t).Host()
+			host := openDriver(t).Host()
 			f := cgroupstest.Fixture{
 				New: func(t *testing.T) cgroupstest.Driver {
 					return openAt(t, driver.Options{Root: root(t), WeightFormula: formula})

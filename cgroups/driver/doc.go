@@ -1,15 +1,8 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package driver makes, limits, reads and removes the cgroups of this host: v1, v2, and hybrid, in the files of the
-// kernel or as slices of systemd. It does not know what a pod is, sets up no devices, and puts no process into a
-// cgroup: the container runtime does.
-//
-// # Model
-//
-// [Open] looks at the host and returns a [Driver] for the tree of cgroups below Options.Root. A driver holds no state
-// but handles on that directory; what is true is in the kernel, and any number of drivers and other writers may work
-// on the same tree.
+// Package driver creates, limits, reads and removes the cgroups of this host, for cgroup v1, v2 and hybrid, through the files of
+// the kernel or as systemd slices. It knows nothing about pods, and adds no process to a cgroup: the container runtime does.
 //
 //	d, err := driver.Open(ctx, driver.Options{Logger: log})
 //	if err != nil {
@@ -17,62 +10,51 @@
 //	}
 //	defer d.Close()
 //	pod := cgroups.PodPath("", cgroups.Burstable, uid)
-//	err = d.Apply(ctx, pod, cgroups.ForPod(resources, cgroups.PodOptions{HugepageSizes: d.Host().HugepageSizes}))
-//	parent, err := d.Name(pod) // what a runtime takes as the parent of the sandbox
+//	limits := cgroups.ForPod(resources, cgroups.PodOptions{HugepageSizes: d.Host().HugepageSizes})
+//	err = d.Apply(ctx, pod, limits)
+//	parent, err := d.Name(pod) // cgroup_parent of the pod sandbox in the CRI
 //
-// Apply writes a new cgroup without reading it, which takes the system calls that there have to be and one look at its
-// controllers. Of an existing one it reads each file it is to set and writes those that differ. On v2 it enables all
-// controllers that the root has in whatever is between the root and the cgroup.
+// [Open] inspects the host and returns a [Driver] for the cgroups below Options.Root. A driver keeps no state about cgroups, so
+// several drivers and other programs may work on the same tree.
 //
-// Remove of an empty cgroup is one system call in each hierarchy. Where processes are in the way it kills them with
-// cgroup.kill, or stops them with the freezer and signals each where the kernel has no such file, and takes the cgroups
-// below first. What does not die within Options.Timeout is named in the error with its state.
+// Apply of a new cgroup writes without reading. For an existing cgroup it reads each file first and writes only files that
+// differ. On v2 it enables the controllers in all cgroups between the root and the new one. Remove of an empty cgroup is one
+// system call per hierarchy. If processes remain, it kills them with cgroup.kill, or on older kernels freezes the cgroup and
+// signals each process.
 //
-// Sample reads the files that are asked for and no others, of the scopes and services of systemd too. Reclaim takes
-// memory back in steps, between which it can be ended. Watch waits for pressure and for events of memory.
+// # Missing controllers
 //
-// # What the host lacks
+// [Host] describes the host. Limits of "cpuset", "hugetlb", "memory" and "swap" are skipped if the host does not have them, which
+// Open logs. The controllers "cpu" and "pids" are required unless they are in Options.OptionalControllers. Any other limit that
+// the kernel rejects is an error.
 //
-// [Host] says what Open found. Limits of "cpuset", "hugetlb", "memory" and "swap" are skipped on a host without, which
-// Open logs once; "cpu" and "pids" must be there, unless Options.OptionalControllers allows them to be missing too. All else that
-// the kernel does not take is an error: a file of Resources.Unified that is not there, a controller that a cgroup above
-// does not pass on, a CPU that does not exist.
+// # Dependencies
 //
-// # Built on
-//
-// Limits of v1 are written by the subsystems of github.com/opencontainers/cgroups, which is what became of
-// libcontainer/cgroups of runc: it knows the order in which v1 takes memory and swap, quota and period, and how a
-// cpuset gets its first CPUs. The rest is not built on it, because it has no context and no deadline, writes memory.max
-// such that the kernel reclaims before it returns, rewrites all limits each time, and leaves processes to the caller.
-// Files are opened with openat2 (Linux 5.6) from a handle on the root, so that no name leads out of it.
+// Limits of v1 are written by github.com/opencontainers/cgroups (libcontainer of runc), which knows the write order and the
+// kernel differences of v1. The remaining code does not use it: it has no context and no deadlines, and it rewrites all limits
+// each time. Files are opened with openat2 (Linux 5.6) relative to the root, so that no name leads out of it.
 //
 // # Concurrency
 //
-// A Driver may be used by several goroutines, and starts none. Close waits for the calls that run.
+// A Driver may be used by several goroutines, and starts none. Close waits for running calls.
 //
 // # Errors
 //
-// Methods return a [*cgroups.Error]; an absent cgroup is one wrapping [io/fs.ErrNotExist], a closed driver one wrapping
-// [io/fs.ErrClosed], and what did not happen in time one wrapping [context.DeadlineExceeded]. A failed Apply may leave
-// the cgroup with some of its limits: Apply again, or Remove.
-//
-// A call ends with its context, except that a write to memory.max or memory.high below what is in use makes a kernel
-// before Linux 6.16 reclaim first, which takes as long as it takes.
+// Methods return a [*cgroups.Error]. It wraps [io/fs.ErrNotExist] for an absent cgroup, [io/fs.ErrClosed] for a closed driver,
+// and [context.DeadlineExceeded] after a timeout. A failed Apply may leave some limits unset: repeat Apply, or call Remove. A
+// call returns when its context ends. The exception is a write to memory.max or memory.high below the usage: kernels before Linux
+// 6.16 reclaim memory before they return.
 //
 // # Differs from the kubelet
 //
-// DIFFERENCES.md has the whole list. What a user has to know:
+// DIFFERENCES.md has the whole list. The differences that affect callers most:
 //
-//   - Options.Root has to exist, and controllers are enabled from there down; the kubelet begins at the mount.
-//   - Remove kills with cgroup.kill and with deadlines, where the kubelet signals each process, five times at most.
-//   - Apply fails where a limit fails; the kubelet goes on after failures to set what it has just created.
-//   - CPU shares become a weight by the formula of today's runtimes, unless Options.WeightFormula says otherwise.
-//
-// # When not to use it
-//
-// For the cgroups of containers: their runtime makes those, with devices and namespaces, below that of the pod.
+//   - Options.Root must exist, and controllers are enabled below it; the kubelet starts at the mount point.
+//   - Remove kills with cgroup.kill and with deadlines; the kubelet signals each process, at most five times.
+//   - Apply fails if a limit fails; the kubelet continues after failures to limit a new cgroup.
+//   - CPU shares are converted to cpu.weight by the formula of current runtimes unless Options.WeightFormula is set.
 //
 // # Test kit
 //
-// Package cgroupstest has a tree in memory for tests of code that uses a driver, and the suite that this one passes.
+// Package cgroupstest has a cgroup tree in memory, and the conformance suite that this driver passes.
 package driver

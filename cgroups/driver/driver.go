@@ -18,33 +18,33 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-// Options is how a [Driver] works. The zero value is a driver for the whole tree of the host, on files.
+// Options configures a [Driver]. The zero value is a driver for the whole cgroup tree of the host without systemd.
 type Options struct {
-	// Root is the cgroup that paths begin at, in the form of cgroupfs: "/agent". Empty or "/" is the top of the
-	// mount. It must exist, on v1 for each controller that the driver shall have; nothing above it is touched.
+	// Root is the cgroup that paths are relative to, in cgroupfs format: for example "/agent". Empty or "/" is the mount point.
+	// It must exist, on v1 in each hierarchy whose controller the driver needs. The driver changes nothing above it.
 	Root string
-	// Systemd makes each cgroup a slice of systemd. OOMGroup does not last there: systemd writes that file of a slice
-	// itself whenever it changes or reloads the slice, and has no property for it.
+	// Systemd creates each cgroup as a systemd slice. OOMGroup does not last there: systemd resets memory.oom.group when it
+	// changes or reloads the slice, and has no property for it.
 	Systemd bool
-	// WeightFormula is how CPUShares become cpu.weight on v2. The zero value is that of today's runtimes.
+	// WeightFormula converts CPUShares to cpu.weight on v2. Zero is the formula of current runtimes.
 	WeightFormula cgroups.WeightFormula
-	// Timeout is how long Remove, Kill, Freeze and Thaw wait for the kernel. Zero: 10 s.
+	// Timeout limits how long Remove, Kill, Freeze and Thaw wait for the kernel. Zero: 10 s.
 	Timeout time.Duration
-	// OptionalControllers is more controllers, "cpu" or "pids", that the driver may go without. It always goes without
-	// "cpuset", "hugetlb" and "memory" where the host has them not. Nil: none.
+	// OptionalControllers lists the controllers "cpu" and "pids" if they may be missing on the host. "cpuset", "hugetlb" and
+	// "memory" may always be missing. Nil: none.
 	OptionalControllers []string
-	// Logger is told once, by Open, what the host lacks. Nil discards.
+	// Logger receives one warning from Open about the controllers that the host does not have. Nil discards it.
 	Logger *slog.Logger
 }
 
-// Driver works on the cgroups of this host. It may be used by several goroutines.
+// Driver manages the cgroups of this host. Its methods may be called by several goroutines.
 type Driver struct {
 	names   names
 	host    Host
 	creator creator
 	tree    tree
 
-	mu     sync.RWMutex // held for reading by what uses the files
+	mu     sync.RWMutex // read-locked by each call that uses files; Close locks it
 	closed bool
 }
 
@@ -59,14 +59,14 @@ var (
 	_ cgroups.Watcher      = (*Driver)(nil)
 )
 
-// Open looks at the host and returns a driver for its cgroups. It makes none and changes none. Where the host has no
-// "cpu" or "pids" controller, and Options.OptionalControllers does not allow that, or no cgroups at all, it is an error.
+// Open inspects the host and returns a driver for its cgroups, which it does not change. A host without cgroups is an error, and
+// so is a missing "cpu" or "pids" controller that is not in Options.OptionalControllers.
 func Open(ctx context.Context, o Options) (*Driver, error) {
 	o.Timeout = cmp.Or(o.Timeout, 10*time.Second)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	d, err := open(ctx, o)
+	d, err := openDriver(ctx, o)
 	if err != nil {
 		return nil, fmt.Errorf("open cgroups %s: %w", cmp.Or(o.Root, "/"), err)
 	}
@@ -77,7 +77,7 @@ func Open(ctx context.Context, o Options) (*Driver, error) {
 	return d, nil
 }
 
-func open(ctx context.Context, o Options) (*Driver, error) {
+func openDriver(ctx context.Context, o Options) (*Driver, error) {
 	root, err := cgroups.ParseCgroupfs(cmp.Or(o.Root, "/"))
 	if err != nil {
 		return nil, err
@@ -101,7 +101,7 @@ func open(ctx context.Context, o Options) (*Driver, error) {
 	return d, nil
 }
 
-// Close waits for the calls that run and releases what the driver holds. Cgroups stay as they are.
+// Close waits for running calls and releases the file descriptors of the driver. It does not remove cgroups.
 func (d *Driver) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -112,7 +112,7 @@ func (d *Driver) Close() error {
 	return d.creator.close()
 }
 
-// Host returns what Open found.
+// Host returns a copy of the description of the host, as inspected by Open.
 func (d *Driver) Host() Host {
 	h := d.host
 	h.Missing, h.HugepageSizes = slices.Clone(h.Missing), slices.Clone(h.HugepageSizes)
@@ -120,73 +120,75 @@ func (d *Driver) Host() Host {
 	return h
 }
 
-// Root returns the cgroup that paths begin at, in the form of cgroupfs: "/" for a driver of the whole tree.
+// Root returns the cgroup that paths are relative to, in cgroupfs format: "/" for a driver of the whole tree.
 func (d *Driver) Root() string { return d.names.root.Cgroupfs() }
 
-// Name returns the cgroup in the form that a CRI runtime takes as the parent of a sandbox, from the top of the mount.
-// With systemd, a component that has "_" in it is an error.
+// Name returns the name of a cgroup for the cgroup_parent of a CRI sandbox, starting at the mount point. With systemd, a
+// component that contains "_" is an error.
 func (d *Driver) Name(p cgroups.Path) (string, error) {
 	if err := p.Validate(); err != nil {
 		return "", err
 	}
-	return d.names.full(p)
+	return d.names.cgroupName(p)
 }
 
-// Apply makes a cgroup with all of its parents, or limits an existing one, see [cgroups.CgroupWriter]. A new cgroup is
-// written to without being read; of an existing one only the files that differ are written.
+// Apply creates the cgroup p and its missing parents, or changes the limits of an existing cgroup, see [cgroups.CgroupWriter]. A
+// new cgroup is written without reading it; in an existing cgroup only files that differ are written.
 func (d *Driver) Apply(ctx context.Context, p cgroups.Path, r cgroups.Resources) error {
-	return d.do(ctx, "apply", p, func(string) error {
+	return d.runOnCgroup(ctx, "apply", p, func(string) error {
 		if err := r.Validate(); err != nil {
 			return err
 		}
-		return d.creator.create(ctx, p, r)
+		return d.creator.createCgroup(ctx, p, r)
 	})
 }
 
-// Remove kills what runs in a cgroup and below, and removes it. Where processes do not die in Options.Timeout the
-// error names them and what they wait for, and the cgroup stays, for another Remove to finish.
+// Remove kills the processes of p and its descendants, and removes these cgroups. If processes survive for Options.Timeout, the
+// error names them with their state; the cgroup stays, and Remove may be called again.
 func (d *Driver) Remove(ctx context.Context, p cgroups.Path) error {
-	return d.do(ctx, "remove", p, func(string) error {
+	return d.runOnCgroup(ctx, "remove", p, func(string) error {
 		if p == "" {
 			return errRoot
 		}
-		return d.creator.remove(ctx, p)
+		return d.creator.removeCgroup(ctx, p)
 	})
 }
 
-// Kill kills what runs in a cgroup and below. It is over when nothing runs there, at most Options.Timeout later.
+// Kill kills the processes of p and its descendants. It returns when none runs any more, or with an error after Options.Timeout.
 func (d *Driver) Kill(ctx context.Context, p cgroups.Path) error {
-	return d.do(ctx, "kill", p, func(dir string) error {
+	return d.runOnCgroup(ctx, "kill", p, func(dir string) error {
 		if p == "" {
 			return errRoot
 		}
-		return d.tree.kill(ctx, dir)
+		return d.tree.killAll(ctx, dir)
 	})
 }
 
-// Freeze stops what runs in a cgroup and below. Where the kernel is not done in Options.Timeout, all goes on and it is
-// an error.
-func (d *Driver) Freeze(ctx context.Context, p cgroups.Path) error { return d.freeze(ctx, "freeze", p) }
+// Freeze stops the processes of p and its descendants. If the kernel does not complete this within Options.Timeout, Freeze
+// resumes them and returns an error.
+func (d *Driver) Freeze(ctx context.Context, p cgroups.Path) error {
+	return d.setFrozen(ctx, "freeze", p)
+}
 
-// Thaw lets what runs in a cgroup and below go on, except where a cgroup below or above was frozen on its own.
-func (d *Driver) Thaw(ctx context.Context, p cgroups.Path) error { return d.freeze(ctx, "thaw", p) }
+// Thaw resumes the processes of p and its descendants, except in cgroups that are themselves frozen or have a frozen ancestor.
+func (d *Driver) Thaw(ctx context.Context, p cgroups.Path) error { return d.setFrozen(ctx, "thaw", p) }
 
-func (d *Driver) freeze(ctx context.Context, op string, p cgroups.Path) error {
-	return d.do(ctx, op, p, func(dir string) error {
+func (d *Driver) setFrozen(ctx context.Context, op string, p cgroups.Path) error {
+	return d.runOnCgroup(ctx, op, p, func(dir string) error {
 		if p == "" {
 			return errRoot
 		}
-		return d.tree.freeze(ctx, dir, op == "freeze")
+		return d.tree.setFrozen(ctx, dir, op == "freeze")
 	})
 }
 
-// Children returns the names of the cgroups directly below p. With systemd these are the slices; scopes and services
-// have no path.
+// Children returns the sorted names of the cgroups directly below p. With systemd these are slices only, because scopes and
+// services have no [cgroups.Path].
 func (d *Driver) Children(ctx context.Context, p cgroups.Path) (names []string, err error) {
-	err = d.do(ctx, "list", p, func(dir string) error {
-		dirs, err := d.tree.children(dir)
+	err = d.runOnCgroup(ctx, "list", p, func(dir string) error {
+		dirs, err := d.tree.listChildren(dir)
 		for _, dir := range dirs {
-			if name, ok := d.names.component(dir); ok {
+			if name, ok := d.names.pathComponent(dir); ok {
 				names = append(names, name)
 			}
 		}
@@ -196,39 +198,40 @@ func (d *Driver) Children(ctx context.Context, p cgroups.Path) (names []string, 
 	return names, err
 }
 
-// Procs returns the processes of p and of everything below it, sorted. Those of another PID namespace are left out:
-// they have no number here.
+// Procs returns the sorted PIDs of the processes in p and its descendants. Processes outside the PID namespace of the caller are
+// omitted.
 func (d *Driver) Procs(ctx context.Context, p cgroups.Path) (pids []int, err error) {
-	err = d.do(ctx, "list", p, func(dir string) error {
-		pids, err = d.tree.procs(dir)
+	err = d.runOnCgroup(ctx, "list", p, func(dir string) error {
+		pids, err = d.tree.listProcs(dir)
 		return err
 	})
 	return pids, err
 }
 
-// Limits returns what is in force, see [cgroups.Reader].
+// Limits returns the limits of p that are in force, see [cgroups.Reader].
 func (d *Driver) Limits(ctx context.Context, p cgroups.Path) (r cgroups.Resources, err error) {
-	err = d.do(ctx, "read", p, func(dir string) error {
-		r, err = d.tree.limits(dir)
+	err = d.runOnCgroup(ctx, "read", p, func(dir string) error {
+		r, err = d.tree.readLimits(dir)
 		return err
 	})
 	return r, err
 }
 
-// Stats returns what is used, see [cgroups.Reader].
+// Stats returns the usage of p, see [cgroups.Reader].
 func (d *Driver) Stats(ctx context.Context, p cgroups.Path) (s cgroups.Stats, err error) {
-	err = d.do(ctx, "read", p, func(dir string) error {
-		s, err = d.tree.sample(dir, cgroups.PartAll&^(cgroups.PartMemoryLimit|cgroups.PartPidsLimit|cgroups.PartProcs))
+	err = d.runOnCgroup(ctx, "read", p, func(dir string) error {
+		s, err = d.tree.readStats(dir, cgroups.PartAll&^(cgroups.PartMemoryLimit|cgroups.PartPidsLimit|cgroups.PartProcs))
 		return err
 	})
 	return s, err
 }
 
-// errRoot refuses what would end the caller, or all that it looks after.
+// errRoot rejects an operation that would stop the caller itself or all cgroups of the driver.
 var errRoot = errors.New("the root of the tree is not the driver's to stop or remove")
 
-// do runs a step on a cgroup while the driver is open, and says in its error what was done to which cgroup.
-func (d *Driver) do(ctx context.Context, op string, p cgroups.Path, step func(dir string) error) error {
+// runOnCgroup checks that the driver is open, that p is valid and that ctx has not ended. Then it calls step with the directory
+// of p relative to the root. Errors are wrapped in a [cgroups.Error].
+func (d *Driver) runOnCgroup(ctx context.Context, op string, p cgroups.Path, step func(dir string) error) error {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	err := func() error {
@@ -241,17 +244,17 @@ func (d *Driver) do(ctx context.Context, op string, p cgroups.Path, step func(di
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		dir, err := d.names.dir(p)
+		dir, err := d.names.relativeDir(p)
 		if err != nil {
 			return err
 		}
 		return step(dir)
 	}()
-	return failed(op, p, err)
+	return wrapError(op, p, err)
 }
 
-// failed says in an error what was done to which cgroup.
-func failed(op string, p cgroups.Path, err error) error {
+// wrapError wraps err in a [cgroups.Error] with the operation, the path and the file of a fileError. Nil stays nil.
+func wrapError(op string, p cgroups.Path, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -262,7 +265,7 @@ func failed(op string, p cgroups.Path, err error) error {
 	return at
 }
 
-// fileError is a cause that one file is to blame for, which it leaves to [cgroups.Error] to name.
+// fileError is an error about one file of a cgroup. Its text omits the file, which [cgroups.Error] adds.
 type fileError struct {
 	file string
 	err  error

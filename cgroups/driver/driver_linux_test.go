@@ -47,7 +47,7 @@ func stats(t *testing.T, d *driver.Driver, p cgroups.Path) cgroups.Stats {
 }
 
 func TestIntegrationLimitsAreReadBack(t *testing.T) {
-	d := open(t)
+	d := openDriver(t)
 	needs(t, d, "memory")
 	want := limited()
 	require.NoError(t, d.Apply(t.Context(), pod, want))
@@ -78,7 +78,7 @@ func TestIntegrationLimitsAreReadBack(t *testing.T) {
 }
 
 func TestIntegrationV2LimitsAreReadBack(t *testing.T) {
-	d := open(t)
+	d := openDriver(t)
 	needs(t, d, "v2", "memory", "swap")
 	want := cgroups.Resources{
 		MemoryMin: new(int64(1 << 20)), MemoryLow: new(int64(2 << 20)), MemoryHigh: new(int64(3 << 20)),
@@ -103,7 +103,7 @@ func TestIntegrationV2LimitsAreReadBack(t *testing.T) {
 }
 
 func TestIntegrationSwapOfV1IsCountedWithMemory(t *testing.T) {
-	d := open(t)
+	d := openDriver(t)
 	needs(t, d, "v1", "memory", "swap")
 	apply := func(memory, swap *int64) (int64, int64) {
 		t.Helper()
@@ -132,7 +132,7 @@ func TestIntegrationSwapOfV1IsCountedWithMemory(t *testing.T) {
 }
 
 func TestIntegrationCpuset(t *testing.T) {
-	d := open(t)
+	d := openDriver(t)
 	needs(t, d, "cpuset")
 	require.NoError(t, d.Apply(t.Context(), pod, cgroups.Resources{CpusetCPUs: "0", CpusetMems: "0"}))
 	r := limits(t, d, pod)
@@ -143,7 +143,7 @@ func TestIntegrationCpuset(t *testing.T) {
 }
 
 func TestIntegrationHugetlb(t *testing.T) {
-	d := open(t)
+	d := openDriver(t)
 	needs(t, d, "hugetlb")
 	require.NotEmpty(t, d.Host().HugepageSizes)
 	size := d.Host().HugepageSizes[0]
@@ -153,7 +153,7 @@ func TestIntegrationHugetlb(t *testing.T) {
 }
 
 func TestIntegrationApplyWritesOnlyWhatDiffers(t *testing.T) {
-	d := open(t)
+	d := openDriver(t)
 	needs(t, d, "memory")
 	r := limited()
 	*r.MemoryMax += 100 // the kernel keeps whole pages
@@ -190,7 +190,7 @@ func watch(t *testing.T, d *driver.Driver, p cgroups.Path) func() string {
 }
 
 func TestIntegrationPathsOutsideOfTheRootAreRefused(t *testing.T) {
-	d := open(t)
+	d := openDriver(t)
 	for _, p := range []cgroups.Path{"..", "../x", "a/../../x", "/x", "a//b", ".", "a/", "a\x00b"} {
 		for op, err := range map[string]error{
 			"apply": d.Apply(t.Context(), p, cgroups.Resources{}), "remove": d.Remove(t.Context(), p), "kill": d.Kill(t.Context(), p),
@@ -232,7 +232,7 @@ func TestIntegrationWhatIsMissingIsLoggedOnce(t *testing.T) {
 }
 
 func TestIntegrationCloseEndsTheDriver(t *testing.T) {
-	d := open(t)
+	d := openDriver(t)
 	require.NoError(t, d.Close())
 	require.NoError(t, d.Close())
 	err := d.Apply(t.Context(), pod, cgroups.Resources{})
@@ -251,7 +251,7 @@ func TestIntegrationNameIsThatOfTheRuntime(t *testing.T) {
 
 // The directories of a cgroup are where the kernel has it, before it is made as well.
 func TestIntegrationDirs(t *testing.T) {
-	d := open(t)
+	d := openDriver(t)
 	before, err := d.Dirs(pod)
 	require.NoError(t, err)
 	require.NoError(t, d.Apply(t.Context(), pod, cgroups.Resources{}))

@@ -15,17 +15,16 @@ import (
 	"github.com/seed81659283/nodeagent/internal/dirent"
 )
 
-// hierarchy is one tree of cgroups from the root of the driver down. Every name is resolved from a handle on that
-// root, beneath it, on its file system and through no symbolic link: what is not a cgroup below the root cannot be
-// reached, whatever the name is.
+// hierarchy is one mounted cgroup tree, from the root of the driver down. Names are resolved with openat2 below fd, without
+// symbolic links and other mounts, so that no name reaches a file outside.
 type hierarchy struct {
-	dir         string // absolute, for messages and for what takes no handle
-	fd          int
+	dir         string // absolute path of the root
+	fd          int    // O_PATH descriptor of the root
 	controllers []string
 }
 
 func openHierarchy(dir string, controllers []string) (*hierarchy, error) {
-	fd, err := retry(func() (int, error) {
+	fd, err := retryInterrupted(func() (int, error) {
 		return unix.Openat2(unix.AT_FDCWD, dir, &unix.OpenHow{
 			Flags:   unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC,
 			Resolve: unix.RESOLVE_NO_MAGICLINKS,
@@ -42,13 +41,15 @@ func openHierarchy(dir string, controllers []string) (*hierarchy, error) {
 
 func (h *hierarchy) close() error { return unix.Close(h.fd) }
 
-// has reports whether the hierarchy is that of a controller.
-func (h *hierarchy) has(controller string) bool { return slices.Contains(h.controllers, controller) }
+// hasController reports whether the controller belongs to this hierarchy.
+func (h *hierarchy) hasController(controller string) bool {
+	return slices.Contains(h.controllers, controller)
+}
 
-// path is absolute.
-func (h *hierarchy) path(dir string) string { return path.Join(h.dir, dir) }
+// absolutePath returns the absolute path of dir.
+func (h *hierarchy) absolutePath(dir string) string { return path.Join(h.dir, dir) }
 
-func (h *hierarchy) open(name string, flags uint64) (int, error) {
+func (h *hierarchy) openAt(name string, flags uint64) (int, error) {
 	if name == "" {
 		name = "."
 	}
@@ -56,49 +57,49 @@ func (h *hierarchy) open(name string, flags uint64) (int, error) {
 		Flags:   flags | unix.O_CLOEXEC,
 		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,
 	}
-	return retry(func() (int, error) { return unix.Openat2(h.fd, name, &how) })
+	return retryInterrupted(func() (int, error) { return unix.Openat2(h.fd, name, &how) })
 }
 
-// exists reports whether there is a cgroup.
-func (h *hierarchy) exists(dir string) bool { return h.there(dir, unix.O_DIRECTORY) }
+// cgroupExists reports whether the directory of a cgroup exists.
+func (h *hierarchy) cgroupExists(dir string) bool { return h.canOpen(dir, unix.O_DIRECTORY) }
 
-// existsFile reports whether a cgroup has a file.
-func (h *hierarchy) existsFile(dir, file string) bool { return h.there(join(dir, file), 0) }
+// fileExists reports whether a cgroup has a file.
+func (h *hierarchy) fileExists(dir, file string) bool { return h.canOpen(joinDir(dir, file), 0) }
 
-func (h *hierarchy) there(name string, flags uint64) bool {
-	fd, err := h.open(name, unix.O_PATH|flags)
+func (h *hierarchy) canOpen(name string, flags uint64) bool {
+	fd, err := h.openAt(name, unix.O_PATH|flags)
 	if err == nil {
 		unix.Close(fd)
 	}
 	return err == nil
 }
 
-// mkdir makes one cgroup. Names have been validated, and cgroup file systems have no symbolic links to follow.
+// mkdir creates the directory of one cgroup. The caller has validated the name; cgroup file systems have no symbolic links.
 func (h *hierarchy) mkdir(dir string) error { return unix.Mkdirat(h.fd, dir, 0o755) }
 
-// rmdir removes one cgroup. An absent one is success.
+// rmdir removes the directory of one cgroup. An absent cgroup is success.
 func (h *hierarchy) rmdir(dir string) error {
 	err := unix.Unlinkat(h.fd, dir, unix.AT_REMOVEDIR)
-	if errors.Is(err, unix.EROFS) && !h.exists(dir) { // the kernel does not look for the name on a read-only mount
+	if errors.Is(err, unix.EROFS) && !h.cgroupExists(dir) { // on a read-only mount the kernel does not check whether the directory exists
 		return nil
 	}
-	return unlessAbsent(err)
+	return ignoreAbsent(err)
 }
 
-// write writes text to a file of a cgroup at once, which is how the kernel takes it.
-func (h *hierarchy) write(dir, file, text string, flags uint64) error {
-	fd, err := h.open(join(dir, file), unix.O_WRONLY|flags)
+// writeFile writes text to a file of a cgroup in one system call, as the kernel requires.
+func (h *hierarchy) writeFile(dir, file, text string, flags uint64) error {
+	fd, err := h.openAt(joinDir(dir, file), unix.O_WRONLY|flags)
 	if err != nil {
 		return err
 	}
-	_, err = retry(func() (int, error) { return unix.Write(fd, []byte(text)) })
+	_, err = retryInterrupted(func() (int, error) { return unix.Write(fd, []byte(text)) })
 	unix.Close(fd)
 	return err
 }
 
-// read appends the content of a file of a cgroup to buf, which should have room for all of it.
-func (h *hierarchy) read(buf []byte, dir, file string) ([]byte, error) {
-	fd, err := h.open(join(dir, file), unix.O_RDONLY)
+// readFile appends the content of a file of a cgroup to buf. It is fastest if buf has enough capacity.
+func (h *hierarchy) readFile(buf []byte, dir, file string) ([]byte, error) {
+	fd, err := h.openAt(joinDir(dir, file), unix.O_RDONLY)
 	if err != nil {
 		return buf, err
 	}
@@ -107,22 +108,23 @@ func (h *hierarchy) read(buf []byte, dir, file string) ([]byte, error) {
 		if len(buf) == cap(buf) {
 			buf = slices.Grow(buf, max(4096, len(buf)))
 		}
-		n, err := retry(func() (int, error) { return unix.Read(fd, buf[len(buf):cap(buf)]) })
+		n, err := retryInterrupted(func() (int, error) { return unix.Read(fd, buf[len(buf):cap(buf)]) })
 		if err != nil {
 			return buf, err
 		}
 		full := len(buf)+n == cap(buf)
 		buf = buf[:len(buf)+n]
-		// The kernel stops early only where its own page is full, so that little in an answer is the end of it.
+		// A short read below the kernel's page size is the end of the file.
 		if n == 0 || n < 2048 && !full {
 			return buf, nil
 		}
 	}
 }
 
-// children returns the names of the cgroups directly below one, without a look at the names of its files, which are many more.
-func (h *hierarchy) children(dir string) (names []string, err error) {
-	fd, err := h.open(dir, unix.O_RDONLY|unix.O_DIRECTORY)
+// listChildren returns the names of the cgroups directly below dir. It filters by directory entry type, because the files are
+// many more.
+func (h *hierarchy) listChildren(dir string) (names []string, err error) {
+	fd, err := h.openAt(dir, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return nil, err
 	}
@@ -137,26 +139,26 @@ func (h *hierarchy) children(dir string) (names []string, err error) {
 	return names, err
 }
 
-// walk calls visit for a cgroup and all below it, children before their parent. What disappears meanwhile is left
-// out. It returns the first error of visit, after all visits. Where the path gets too long for the kernel, which a
-// container that may make cgroups can see to, visits go on from a handle further down.
-func (h *hierarchy) walk(dir string, visit func(h *hierarchy, dir string) error) error {
+// visitDescendants calls visit for dir and all cgroups below it, children before parents, and returns the first error of visit.
+// Cgroups that disappear meanwhile are skipped. For very long paths, which a container with its own cgroups can create, it
+// continues from a descriptor further down.
+func (h *hierarchy) visitDescendants(dir string, visit func(h *hierarchy, dir string) error) error {
 	below, prefix := h, dir
 	if len(dir) > unix.PathMax/4 {
-		fd, err := h.open(dir, unix.O_PATH|unix.O_DIRECTORY)
+		fd, err := h.openAt(dir, unix.O_PATH|unix.O_DIRECTORY)
 		if err != nil {
-			return unlessAbsent(err)
+			return ignoreAbsent(err)
 		}
-		below, prefix = &hierarchy{dir: h.path(dir), fd: fd, controllers: h.controllers}, ""
+		below, prefix = &hierarchy{dir: h.absolutePath(dir), fd: fd, controllers: h.controllers}, ""
 		defer below.close()
 	}
-	names, err := below.children(prefix)
+	names, err := below.listChildren(prefix)
 	if err != nil {
-		return unlessAbsent(err)
+		return ignoreAbsent(err)
 	}
 	var first error
 	for _, name := range names {
-		if err := below.walk(join(prefix, name), visit); err != nil && first == nil {
+		if err := below.visitDescendants(joinDir(prefix, name), visit); err != nil && first == nil {
 			first = err
 		}
 	}
@@ -166,8 +168,8 @@ func (h *hierarchy) walk(dir string, visit func(h *hierarchy, dir string) error)
 	return first
 }
 
-// retry does again what a signal broke off: the Go runtime sends itself some.
-func retry(call func() (int, error)) (int, error) {
+// retryInterrupted repeats a system call while it returns EINTR: the Go runtime sends itself signals.
+func retryInterrupted(call func() (int, error)) (int, error) {
 	for {
 		if n, err := call(); !errors.Is(err, unix.EINTR) {
 			return n, err
@@ -175,12 +177,13 @@ func retry(call func() (int, error)) (int, error) {
 	}
 }
 
-// absent tells a file or directory that is not there, or no longer: ENODEV comes from one that is removed while open.
-func absent(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) }
+// isAbsent reports whether err means that a file or directory does not exist. ENODEV comes from a file that was removed while
+// open.
+func isAbsent(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) }
 
-// unlessAbsent is err, or nil where there is nothing that could have failed.
-func unlessAbsent(err error) error {
-	if absent(err) {
+// ignoreAbsent returns err, or nil if err means that the file or directory does not exist.
+func ignoreAbsent(err error) error {
+	if isAbsent(err) {
 		return nil
 	}
 	return err

@@ -11,33 +11,33 @@ import (
 	"strings"
 )
 
-// Mode is how a host arranges its cgroups.
+// Mode is the cgroup version of the host.
 type Mode string
 
 const (
-	// V2 is one tree with all controllers.
+	// V2 is one hierarchy with all controllers.
 	V2 Mode = "v2"
-	// V1 is one tree for each controller, or for a few together.
+	// V1 is one hierarchy per controller or group of controllers.
 	V1 Mode = "v1"
-	// Hybrid is V1 with a tree of v2 beside it that has no controllers.
+	// Hybrid is V1 with an additional v2 hierarchy that has no controllers.
 	Hybrid Mode = "hybrid"
 )
 
-// Host is what [Open] found.
+// Host describes the cgroups of the host, as inspected by [Open].
 type Host struct {
 	Mode Mode
-	// Dirs is the directory that the root of the driver is, for each controller by its name, such as "memory".
+	// Dirs maps the name of each controller, for example "memory", to the directory of the driver's root in its hierarchy.
 	Dirs map[string]string
-	// Missing is what limits the driver goes without, sorted: controllers of "cpu", "cpuset", "hugetlb", "memory" and
-	// "pids", and "swap" where the kernel does not count it. Limits that need one of them are skipped.
+	// Missing lists, sorted, the missing features among "cpu", "cpuset", "hugetlb", "memory", "pids" and "swap". Limits that need
+	// a missing feature are skipped.
 	Missing []string
-	// HugepageSizes is what the kernel offers, such as "2MB"; with "hugetlb" missing they are there, but not limited.
+	// HugepageSizes lists the page sizes of the kernel, for example "2MB". They cannot be limited if "hugetlb" is missing.
 	HugepageSizes []string
-	// Pressure tells that the kernel measures stalls (PSI), which it does for each cgroup on v2 only.
+	// Pressure reports that the kernel measures pressure (PSI). Only v2 has it per cgroup.
 	Pressure bool
 }
 
-// HasController reports whether the driver has a controller, or "swap".
+// HasController reports whether the host has the controller; "swap" stands for limits of swap.
 func (h Host) HasController(controller string) bool {
 	if controller == swap {
 		return h.HasController("memory") && !slices.Contains(h.Missing, swap)
@@ -45,11 +45,11 @@ func (h Host) HasController(controller string) bool {
 	return h.Dirs[controller] != ""
 }
 
-// swap stands for the accounting of swap in Host.Missing.
+// swap is the name in Host.Missing for limits of swap.
 const swap = "swap"
 
-// lacks fills Missing, and returns an error where the driver may not go without.
-func (h *Host) lacks(countsSwap bool, optional []string) error {
+// setMissing sets h.Missing. It returns an error if cpu or pids is missing and not in optional.
+func (h *Host) setMissing(countsSwap bool, optional []string) error {
 	h.Missing = nil
 	for _, c := range []string{"cpu", "cpuset", "hugetlb", "memory", "pids"} {
 		if h.HasController(c) {
@@ -66,16 +66,16 @@ func (h *Host) lacks(countsSwap bool, optional []string) error {
 	return nil
 }
 
-// A mount is a line of mountinfo that shows cgroups.
+// mount is a cgroup mount, one line of mountinfo.
 type mount struct {
-	device      string // major:minor: mounts of one tree have the same
+	device      string // major:minor; equal for all mounts of a hierarchy
 	dir         string
 	v2          bool
-	controllers []string // of v1; a tree without any has its name, such as "name=systemd"
+	controllers []string // v1 only; a hierarchy without controllers has its name, for example "name=systemd"
 }
 
-// parseMounts reads /proc/<pid>/mountinfo, see proc_pid_mountinfo(5). Of a tree that is mounted more than once it
-// keeps the mount with the shortest path, as the kubelet does.
+// parseMounts returns the cgroup mounts in the text of /proc/PID/mountinfo, see proc_pid_mountinfo(5). If a hierarchy is mounted
+// several times, it keeps the shortest path, as the kubelet does.
 func parseMounts(mountinfo string) []mount {
 	var mounts []mount
 	for line := range strings.Lines(mountinfo) {
@@ -94,15 +94,15 @@ func parseMounts(mountinfo string) []mount {
 	return mounts
 }
 
-// parseMount reads one line: six fields and optional ones, a hyphen, the type, the source and the options of the file
-// system, which on v1 name the controllers.
+// parseMount parses one line: six fields, optional fields, a hyphen, then type, source and options of the file system. On v1 the
+// options contain the controllers. The result is false for other file systems.
 func parseMount(line string) (mount, bool) {
 	before, after, ok := strings.Cut(line, " - ")
 	left, right := strings.Fields(before), strings.Fields(after)
 	if !ok || len(left) < 6 || len(right) < 3 {
 		return mount{}, false
 	}
-	m := mount{device: left[2], dir: unescape(left[4]), v2: right[0] == "cgroup2"}
+	m := mount{device: left[2], dir: unescapePath(left[4]), v2: right[0] == "cgroup2"}
 	if !m.v2 && right[0] != "cgroup" {
 		return mount{}, false
 	}
@@ -114,7 +114,7 @@ func parseMount(line string) (mount, bool) {
 	return m, m.v2 || len(m.controllers) > 0
 }
 
-// isController tells the controllers of v1 from other options of a mount.
+// isController reports whether a mount option is the name of a v1 controller.
 func isController(option string) bool {
 	switch option {
 	case "blkio", "cpu", "cpuacct", "cpuset", "devices", "freezer", "hugetlb", "memory", "misc", "net_cls", "net_prio",
@@ -124,14 +124,14 @@ func isController(option string) bool {
 	return false
 }
 
-// unescape undoes what the kernel does to the four characters that would break a line of mountinfo.
-func unescape(path string) string {
+// unescapePath replaces the kernel's octal escapes of space, tab, newline and backslash in mountinfo.
+func unescapePath(path string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(path)
 }
 
-// arrange tells the mode from the mounts, and returns those to work on: a single controller of v1 is enough to rule out
-// v2, since a controller is only ever in one of both, and beside v2 a tree of v1 has nothing but a name.
-func arrange(mounts []mount) (Mode, []mount, error) {
+// selectMounts returns the mode of the host and the mounts that the driver uses. Any controller on v1 rules out V2, because a
+// controller is in one version only. In mode V2 it drops v1 mounts, which have only a name.
+func selectMounts(mounts []mount) (Mode, []mount, error) {
 	slices.SortFunc(mounts, func(a, b mount) int { return cmp.Compare(a.dir, b.dir) })
 	v1 := slices.ContainsFunc(mounts, func(m mount) bool { return slices.ContainsFunc(m.controllers, isController) })
 	v2 := slices.ContainsFunc(mounts, func(m mount) bool { return m.v2 })

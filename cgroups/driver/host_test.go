@@ -25,7 +25,7 @@ func TestMountsOfHosts(t *testing.T) {
 			archive, err := txtar.ParseFile(script)
 			require.NoError(t, err)
 			require.Len(t, archive.Files, 2)
-			mode, mounts, err := arrange(parseMounts(string(archive.Files[0].Data)))
+			mode, mounts, err := selectMounts(parseMounts(string(archive.Files[0].Data)))
 			var got strings.Builder
 			if err != nil {
 				got.WriteString(err.Error() + "\n")
@@ -72,7 +72,7 @@ func TestHostSaysWhatItLacks(t *testing.T) {
 		{name: "no pids", host: Host{Dirs: without("pids")}, missing: "pids", err: "controller pids is neither"},
 		{name: "no pids, and that is fine", host: Host{Dirs: without("pids")}, optional: []string{"pids"}, missing: "pids"},
 	} {
-		err := c.host.lacks(!c.noSwap, c.optional)
+		err := c.host.setMissing(!c.noSwap, c.optional)
 		assert.Equal(t, c.missing, strings.Join(c.host.Missing, " "), c.name)
 		if c.err == "" {
 			assert.NoError(t, err, c.name)

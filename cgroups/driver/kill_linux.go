@@ -16,82 +16,83 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kill kills again and again until nothing runs: somebody may add processes all the while.
-func (t *v2) kill(ctx context.Context, dir string) error {
-	if err := t.refuseOwn(dir); err != nil {
+// killAll repeats the kill until no process is left, because other programs may add processes.
+func (t *treeV2) killAll(ctx context.Context, dir string) error {
+	if err := t.checkNotOwnCgroup(dir); err != nil {
 		return err
 	}
-	err := t.wait(ctx, func() (bool, error) {
+	err := t.waitUntil(ctx, func() (bool, error) {
 		if err := t.killOnce(dir); err != nil {
 			return false, err
 		}
 		var space [64]byte
-		text, err := t.h.read(space[:0], dir, "cgroup.events")
+		text, err := t.h.readFile(space[:0], dir, "cgroup.events")
 		if err != nil {
-			return absent(err), unlessAbsent(err)
+			return isAbsent(err), ignoreAbsent(err)
 		}
 		events, err := cgroups.ParseCgroupEvents(text)
 		return !events.Populated, err
 	})
-	return t.stuck(dir, err)
+	return t.withProcesses(dir, err)
 }
 
-func (t *v1) kill(ctx context.Context, dir string) error {
-	if err := t.refuseOwn(dir); err != nil {
+func (t *treeV1) killAll(ctx context.Context, dir string) error {
+	if err := t.checkNotOwnCgroup(dir); err != nil {
 		return err
 	}
-	err := t.wait(ctx, func() (bool, error) {
+	err := t.waitUntil(ctx, func() (bool, error) {
 		if err := t.killOnce(dir); err != nil {
 			return false, err
 		}
-		pids, err := t.runs(dir)
+		pids, err := t.listProcsIfExists(dir)
 		return len(pids) == 0, err
 	})
-	return t.stuck(dir, err)
+	return t.withProcesses(dir, err)
 }
 
-// killOnce kills all that runs in a cgroup and below, at once where the kernel can (Linux 5.14), so that nothing can
-// fork away from it. It does not wait for the end.
-func (t *v2) killOnce(dir string) error {
-	err := t.h.write(dir, "cgroup.kill", "1", 0)
-	if err == nil || absent(err) && !t.h.exists(dir) {
+// killOnce kills all processes of a cgroup and its descendants without waiting for their exit. cgroup.kill (Linux 5.14) also
+// reaches processes that are being forked.
+func (t *treeV2) killOnce(dir string) error {
+	err := t.h.writeFile(dir, "cgroup.kill", "1", 0)
+	if err == nil || isAbsent(err) && !t.h.cgroupExists(dir) {
 		return nil
 	}
-	if !absent(err) && !errors.Is(err, unix.EOPNOTSUPP) { // the latter: a threaded cgroup
+	if !isAbsent(err) && !errors.Is(err, unix.EOPNOTSUPP) { // the latter: a threaded cgroup
 		return &fileError{"cgroup.kill", err}
 	}
-	// What is stopped does not fork, and dies all the same.
-	_ = t.h.write(dir, "cgroup.freeze", "1", 0)
-	err = t.signal(dir)
-	return errors.Join(err, unlessAbsent(t.h.write(dir, "cgroup.freeze", "0", 0)))
+	// Frozen processes do not fork, and SIGKILL ends them all the same.
+	_ = t.h.writeFile(dir, "cgroup.freeze", "1", 0)
+	err = t.killProcesses(dir)
+	return errors.Join(err, ignoreAbsent(t.h.writeFile(dir, "cgroup.freeze", "0", 0)))
 }
 
-// killOnce kills all that it finds in a cgroup and below, stopped meanwhile where there is a freezer, so that it does
-// not fork away. What is stopped only dies when it goes on, and cgroups below may have been frozen on their own.
-func (t *v1) killOnce(dir string) error {
-	pids, err := t.runs(dir)
+// killOnce kills all processes of a cgroup and its descendants. It freezes them first if possible, so that they do not fork. On
+// v1 frozen processes die only after a thaw, so it thaws all descendants.
+func (t *treeV1) killOnce(dir string) error {
+	pids, err := t.listProcsIfExists(dir)
 	if err != nil || len(pids) == 0 {
 		return err
 	}
-	freezer := t.of("freezer")
-	if freezer == nil || !freezer.exists(dir) {
-		return t.signal(dir)
+	freezer := t.forController("freezer")
+	if freezer == nil || !freezer.cgroupExists(dir) {
+		return t.killProcesses(dir)
 	}
-	for range 20 { // what cannot be stopped in 20 ms can still be killed, if not everything at once
+	for range 20 { // after 20 ms kill without the freeze; the caller repeats killOnce
 		if ok, err := freezer.tryFreeze(dir); ok || err != nil {
 			break
 		}
 		time.Sleep(time.Millisecond)
 	}
-	err = t.signal(dir)
-	return errors.Join(err, freezer.walk(dir, func(h *hierarchy, dir string) error {
-		return unlessAbsent(h.write(dir, freezerState, "THAWED", 0))
+	err = t.killProcesses(dir)
+	return errors.Join(err, freezer.visitDescendants(dir, func(h *hierarchy, dir string) error {
+		return ignoreAbsent(h.writeFile(dir, freezerState, "THAWED", 0))
 	}))
 }
 
-// signal sends SIGKILL to all processes of a cgroup and below, and to no other that got the number of one meanwhile.
-func (s *shared) signal(dir string) error {
-	pids, err := s.runs(dir)
+// killProcesses sends SIGKILL to all processes of a cgroup and its descendants. It uses pidfds, so that a reused PID is not
+// killed.
+func (s *hierarchies) killProcesses(dir string) error {
+	pids, err := s.listProcsIfExists(dir)
 	if err != nil {
 		return err
 	}
@@ -102,11 +103,11 @@ func (s *shared) signal(dir string) error {
 				handles[pid] = fd
 			}
 		}
-		// Each handle is on one process for good. Which of them are in the cgroup shows only now.
-		members, err := s.runs(dir)
+		// A pidfd refers to one process. List the cgroup again to find out which of them are members.
+		members, err := s.listProcsIfExists(dir)
 		for pid, fd := range handles {
 			if _, ok := slices.BinarySearch(members, pid); ok && err == nil {
-				_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) // one that ended needs none, and others show as stuck
+				_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) // an exited process needs no signal; withProcesses reports all others
 			}
 			unix.Close(fd)
 		}
@@ -117,18 +118,18 @@ func (s *shared) signal(dir string) error {
 	return nil
 }
 
-// runs is procs for a cgroup that may be absent.
-func (s *shared) runs(dir string) ([]int, error) {
-	pids, err := s.procs(dir)
-	if absent(err) {
+// listProcsIfExists returns the processes of a cgroup and its descendants, none for an absent cgroup.
+func (s *hierarchies) listProcsIfExists(dir string) ([]int, error) {
+	pids, err := s.listProcs(dir)
+	if isAbsent(err) {
 		return nil, nil
 	}
 	return pids, err
 }
 
-// refuseOwn is an error for a cgroup that the caller itself runs in.
-func (s *shared) refuseOwn(dir string) error {
-	pids, err := s.runs(dir)
+// checkNotOwnCgroup returns an error if the calling process runs in the cgroup.
+func (s *hierarchies) checkNotOwnCgroup(dir string) error {
+	pids, err := s.listProcsIfExists(dir)
 	if _, own := slices.BinarySearch(pids, os.Getpid()); own {
 		return fmt.Errorf("the calling process %d runs in it", os.Getpid())
 	}

@@ -14,13 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// children returns the cgroups directly below one in any hierarchy.
-func (s *shared) children(dir string) ([]string, error) {
+// listChildren returns the sorted names of the cgroups directly below dir in any hierarchy.
+func (s *hierarchies) listChildren(dir string) ([]string, error) {
 	names := map[string]bool{}
 	found := false
 	for _, h := range s.all {
-		below, err := h.children(dir)
-		if absent(err) {
+		below, err := h.listChildren(dir)
+		if isAbsent(err) {
 			continue
 		}
 		if err != nil {
@@ -37,18 +37,18 @@ func (s *shared) children(dir string) ([]string, error) {
 	return slices.Sorted(maps.Keys(names)), nil
 }
 
-// procs returns the processes of a cgroup and of all below it, in all hierarchies: a process may be in different ones
-// of each.
-func (s *shared) procs(dir string) ([]int, error) {
+// listProcs returns the sorted PIDs of the processes in dir and its descendants. It reads all hierarchies, because on v1 a
+// process may be in different cgroups of each.
+func (s *hierarchies) listProcs(dir string) ([]int, error) {
 	var pids []int
 	found := false
 	for _, h := range s.all {
-		below, err := h.procsBelow(dir)
+		below, err := h.listProcs(dir)
 		if err != nil {
 			return nil, err
 		}
 		pids = append(pids, below...)
-		found = found || len(below) > 0 || h.exists(dir)
+		found = found || len(below) > 0 || h.cgroupExists(dir)
 	}
 	if !found {
 		return nil, fs.ErrNotExist
@@ -57,25 +57,25 @@ func (s *shared) procs(dir string) ([]int, error) {
 	return slices.Compact(pids), nil
 }
 
-// procsBelow returns the processes of a cgroup and of all below it.
-func (h *hierarchy) procsBelow(dir string) (pids []int, err error) {
-	err = h.walk(dir, func(h *hierarchy, dir string) error {
-		some, err := h.procs(dir)
+// listProcs returns the PIDs of the processes in dir and its descendants.
+func (h *hierarchy) listProcs(dir string) (pids []int, err error) {
+	err = h.visitDescendants(dir, func(h *hierarchy, dir string) error {
+		some, err := h.readProcs(dir)
 		pids = append(pids, some...)
 		return err
 	})
 	return pids, err
 }
 
-// procs returns the processes of one cgroup, or of a threaded one, which has no processes of its own, the threads.
-func (h *hierarchy) procs(dir string) ([]int, error) {
+// readProcs returns the PIDs of one cgroup. A threaded cgroup lists no processes, so it returns the thread IDs.
+func (h *hierarchy) readProcs(dir string) ([]int, error) {
 	file := "cgroup.procs"
-	text, err := h.read(nil, dir, file)
+	text, err := h.readFile(nil, dir, file)
 	if errors.Is(err, unix.EOPNOTSUPP) {
 		file = "cgroup.threads"
-		text, err = h.read(nil, dir, file)
+		text, err = h.readFile(nil, dir, file)
 	}
-	if absent(err) {
+	if isAbsent(err) {
 		return nil, nil
 	}
 	if err != nil {
@@ -88,11 +88,11 @@ func (h *hierarchy) procs(dir string) ([]int, error) {
 	return pids, nil
 }
 
-// dirs returns the directories of a cgroup in all hierarchies.
-func (s *shared) dirs(dir string) []string {
+// absoluteDirs returns the directories of a cgroup in all hierarchies.
+func (s *hierarchies) absoluteDirs(dir string) []string {
 	all := make([]string, 0, len(s.all))
 	for _, h := range s.all {
-		all = append(all, h.path(dir))
+		all = append(all, h.absolutePath(dir))
 	}
 	return all
 }

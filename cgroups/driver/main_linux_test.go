@@ -134,7 +134,7 @@ func root(t testing.TB) string {
 }
 
 // open returns a driver for a root of its own.
-func open(t testing.TB) *driver.Driver {
+func openDriver(t testing.TB) *driver.Driver {
 	t.Helper()
 	return openAt(t, driver.Options{Root: root(t)})
 }

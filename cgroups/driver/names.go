@@ -9,20 +9,20 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-// names turns paths into directories and back. A dir is relative to the root of the driver and empty for the root.
+// names converts paths to directories and back. A directory is relative to the root of the driver and empty for the root.
 type names struct {
 	root    cgroups.Path
 	systemd bool
 }
 
-// rootDir is the root of the driver below the mount, without a slash at either end.
+// rootDir returns the root of the driver relative to the mount point, without leading and trailing slash.
 func (n names) rootDir() (string, error) {
-	name, err := n.full("")
+	name, err := n.cgroupName("")
 	return strings.Trim(name, "/"), err
 }
 
-// full is the name of a cgroup from the top of the mount, as a CRI runtime takes it.
-func (n names) full(p cgroups.Path) (string, error) {
+// cgroupName returns the name of p from the mount point, in the format of cgroup_parent of the CRI.
+func (n names) cgroupName(p cgroups.Path) (string, error) {
 	whole := n.root.Join(p.Components()...)
 	if n.systemd {
 		return whole.Systemd()
@@ -30,21 +30,21 @@ func (n names) full(p cgroups.Path) (string, error) {
 	return whole.Cgroupfs(), nil
 }
 
-func (n names) dir(p cgroups.Path) (string, error) {
+func (n names) relativeDir(p cgroups.Path) (string, error) {
 	if !n.systemd {
 		return string(p), nil
 	}
-	name, err := n.full(p)
+	name, err := n.cgroupName(p)
 	if err != nil {
 		return "", err
 	}
-	root, err := n.full("")
+	root, err := n.cgroupName("")
 	return strings.Trim(strings.TrimPrefix(name, root), "/"), err
 }
 
-// component is the last component of the path of a directory, if there is a path for it: below systemd a scope or a
-// service has none.
-func (n names) component(dir string) (string, bool) {
+// pathComponent returns the [cgroups.Path] component for a directory name. With systemd the result is false for scopes and
+// services.
+func (n names) pathComponent(dir string) (string, bool) {
 	if !n.systemd {
 		return dir, true
 	}

@@ -15,17 +15,17 @@ import (
 func TestParseIsTheWayBackFromName(t *testing.T) {
 	for _, n := range []names{{}, {root: "agent"}, {root: "a/b"}, {systemd: true}, {root: "agent", systemd: true}} {
 		for _, p := range []cgroups.Path{"", "kubepods", "kubepods/burstable/pod1234-ab"} {
-			name, err := n.full(p)
+			name, err := n.cgroupName(p)
 			require.NoError(t, err)
-			back, err := n.parse(name)
+			back, err := n.parseName(name)
 			require.NoError(t, err, name)
 			require.Equal(t, p, back, name)
 		}
 	}
 	for _, name := range []string{"/elsewhere/pod", "/agentx/pod", "/"} {
-		_, err := names{root: "agent"}.parse(name)
+		_, err := names{root: "agent"}.parseName(name)
 		require.EqualError(t, err, `cgroup "`+name+`" is not below /agent`)
 	}
-	_, err := names{}.parse("/a/../b")
+	_, err := names{}.parseName("/a/../b")
 	require.ErrorContains(t, err, `component ".."`)
 }

@@ -19,42 +19,43 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-// shared is what the trees of both versions have: the hierarchies, of which v2 has one.
-type shared struct {
+// hierarchies holds the cgroup hierarchies of the host and the code that is common to v1 and v2, which has one hierarchy.
+type hierarchies struct {
 	host    Host
 	timeout time.Duration
 	all     []*hierarchy
 	readers sync.Pool // of *reader
 }
 
-// openTree opens the hierarchies of the host at a directory below each mount.
+// openTree inspects the mounts of the host and opens rootDir, which is relative to each mount point.
 func openTree(rootDir string, o Options) (tree, Host, error) {
 	mountinfo, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		return nil, Host{}, err
 	}
-	mode, mounts, err := arrange(parseMounts(string(mountinfo)))
+	mode, mounts, err := selectMounts(parseMounts(string(mountinfo)))
 	if err != nil {
 		return nil, Host{}, err
 	}
-	s := &shared{timeout: o.Timeout, host: Host{Mode: mode, Dirs: map[string]string{}, HugepageSizes: slices.Clone(oci.HugePageSizes())}}
+	s := &hierarchies{timeout: o.Timeout, host: Host{Mode: mode, Dirs: map[string]string{}, HugepageSizes: slices.Clone(oci.HugePageSizes())}}
 	if _, err := os.Stat("/proc/pressure"); err == nil {
 		s.host.Pressure = true
 	}
-	if err := s.open(mounts, rootDir); err != nil {
+	if err := s.openAll(mounts, rootDir); err != nil {
 		return nil, Host{}, errors.Join(err, s.close())
 	}
-	if err := s.host.lacks(s.countsSwap(), o.OptionalControllers); err != nil {
+	if err := s.host.setMissing(s.countsSwap(), o.OptionalControllers); err != nil {
 		return nil, Host{}, errors.Join(err, s.close())
 	}
 	if mode == V2 {
-		return &v2{shared: s, h: s.all[0], controllers: strings.Join(s.all[0].controllers, " ") + "\n", formula: o.WeightFormula}, s.host, nil
+		return &treeV2{hierarchies: s, h: s.all[0], controllers: strings.Join(s.all[0].controllers, " ") + "\n", formula: o.WeightFormula}, s.host, nil
 	}
-	return &v1{shared: s, top: rootDir == ""}, s.host, nil
+	return &treeV1{hierarchies: s, top: rootDir == ""}, s.host, nil
 }
 
-// open opens the root in each mount. On v1 it may be absent in some: their controllers are not the driver's.
-func (s *shared) open(mounts []mount, rootDir string) error {
+// openAll opens rootDir in each mount. On v1 it may be missing in some hierarchies: the driver then does not have their
+// controllers.
+func (s *hierarchies) openAll(mounts []mount, rootDir string) error {
 	var absent error
 	for _, m := range mounts {
 		h, err := openHierarchy(path.Join(m.dir, rootDir), m.controllers)
@@ -67,7 +68,7 @@ func (s *shared) open(mounts []mount, rootDir string) error {
 		}
 		s.all = append(s.all, h)
 		if m.v2 && s.host.Mode == V2 {
-			text, err := h.read(nil, "", "cgroup.controllers")
+			text, err := h.readFile(nil, "", "cgroup.controllers")
 			if err == nil {
 				h.controllers, err = cgroups.ParseControllers(text)
 			}
@@ -85,20 +86,20 @@ func (s *shared) open(mounts []mount, rootDir string) error {
 	return nil
 }
 
-// countsSwap reports whether the kernel counts swap. The top of v2 has no limits to tell it by, but what is below it
-// may, and else it is a matter of how the kernel was built and started.
-func (s *shared) countsSwap() bool {
-	memory := s.of("memory")
+// countsSwap reports whether the kernel can limit swap. The root of v2 has no limit files, so it checks the cgroups below, else
+// the kernel command line.
+func (s *hierarchies) countsSwap() bool {
+	memory := s.forController("memory")
 	if memory == nil {
 		return false
 	}
 	if s.host.Mode != V2 {
-		return memory.existsFile("", "memory.memsw.limit_in_bytes")
+		return memory.fileExists("", "memory.memsw.limit_in_bytes")
 	}
-	below, _ := memory.children("")
+	below, _ := memory.listChildren("")
 	for _, dir := range append([]string{""}, below...) {
-		if memory.existsFile(dir, "memory.max") {
-			return memory.existsFile(dir, "memory.swap.max")
+		if memory.fileExists(dir, "memory.max") {
+			return memory.fileExists(dir, "memory.swap.max")
 		}
 	}
 	_, err := os.Stat("/proc/swaps")
@@ -106,17 +107,17 @@ func (s *shared) countsSwap() bool {
 	return err == nil && !slices.Contains(strings.Fields(string(cmdline)), "swapaccount=0")
 }
 
-// of returns the hierarchy of a controller, nil where there is none.
-func (s *shared) of(controller string) *hierarchy {
+// forController returns the hierarchy of a controller, nil if there is none.
+func (s *hierarchies) forController(controller string) *hierarchy {
 	for _, h := range s.all {
-		if h.has(controller) {
+		if h.hasController(controller) {
 			return h
 		}
 	}
 	return nil
 }
 
-func (s *shared) close() error {
+func (s *hierarchies) close() error {
 	var errs []error
 	for _, h := range s.all {
 		errs = append(errs, h.close())

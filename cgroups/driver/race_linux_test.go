@@ -39,7 +39,7 @@ func left(t *testing.T, d *driver.Driver) (names []string) {
 }
 
 func TestIntegrationAThousandPodsLeaveNothing(t *testing.T) {
-	d := open(t)
+	d := openDriver(t)
 	const pods = 1000
 	path := func(i int) cgroups.Path {
 		return cgroups.PodPath("", []cgroups.QOS{cgroups.Guaranteed, cgroups.Burstable, cgroups.BestEffort}[i%3], fmt.Sprint("uid-", i))
@@ -72,7 +72,7 @@ func TestIntegrationAThousandPodsLeaveNothing(t *testing.T) {
 }
 
 func TestIntegrationRemoveTakesATree(t *testing.T) {
-	d := open(t)
+	d := openDriver(t)
 	deep := cgroups.Path("a" + strings.Repeat("/b", 40))
 	require.NoError(t, d.Apply(t.Context(), deep, cgroups.Resources{}))
 	for i := range 20 {
@@ -91,7 +91,7 @@ func TestIntegrationRemoveTakesATree(t *testing.T) {
 
 // A container that may make cgroups can make more of them below each other than a path has room for.
 func TestIntegrationRemoveTakesATreeDeeperThanAPath(t *testing.T) {
-	d := open(t)
+	d := openDriver(t)
 	require.NoError(t, d.Apply(t.Context(), pod, cgroups.Resources{}))
 	for _, dir := range dirs(d, pod) {
 		at, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -111,7 +111,7 @@ func TestIntegrationRemoveTakesATreeDeeperThanAPath(t *testing.T) {
 }
 
 func TestIntegrationTwoWritersOnOneTree(t *testing.T) {
-	a := open(t)
+	a := openDriver(t)
 	name, err := a.Name("")
 	require.NoError(t, err)
 	b := openAt(t, driver.Options{Root: name})
@@ -157,7 +157,7 @@ func lostRace(err error) bool {
 }
 
 func TestIntegrationADirectoryThatDisappearsIsMadeAgain(t *testing.T) {
-	d := open(t)
+	d := openDriver(t)
 	require.NoError(t, d.Apply(t.Context(), pod, cgroups.Resources{}))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
@@ -220,7 +220,7 @@ func stuckIn(t *testing.T, d *driver.Driver, p cgroups.Path) []int {
 }
 
 func TestIntegrationAControllerThatIsNotDelegated(t *testing.T) {
-	d := open(t)
+	d := openDriver(t)
 	needs(t, d, "v2", "memory")
 	name, err := d.Name("sub")
 	require.NoError(t, err)
@@ -258,7 +258,7 @@ func withhold(t *testing.T, d *driver.Driver, p cgroups.Path) {
 }
 
 func TestIntegrationThreadedCgroups(t *testing.T) {
-	d := open(t)
+	d := openDriver(t)
 	needs(t, d, "v2", "memory")
 	require.NoError(t, d.Apply(t.Context(), "domain/threaded", cgroups.Resources{}))
 	at := dirs(d, "domain/threaded")[0]
@@ -281,7 +281,7 @@ func TestIntegrationThreadedCgroups(t *testing.T) {
 }
 
 func TestIntegrationReadOnlyMount(t *testing.T) {
-	d := open(t)
+	d := openDriver(t)
 	needs(t, d, "v2") // mounts of v1 are too many to turn one by one
 	require.NoError(t, d.Apply(t.Context(), pod, limited()))
 	name, err := d.Name("")

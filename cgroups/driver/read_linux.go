@@ -19,24 +19,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reader reads files of one cgroup into one buffer and keeps the first error. A file that is not there, because its
-// controller is not, leaves its value at zero; only when all is read it shows whether the cgroup itself is absent.
+// reader reads files of one cgroup into one buffer and keeps the first error. A missing file, for example of a missing
+// controller, leaves its value at zero. readError distinguishes that from a missing cgroup.
 type reader struct {
-	h       *hierarchy
-	dir     string
-	entered *hierarchy // h is own, a handle on dir in this one; nil: it is not
-	own     hierarchy
-	read    bool // a file was there
-	buf     []byte
-	absent  bool
-	lost    string // a controller whose file is not there; empty: none
-	err     error
+	h              *hierarchy
+	dir            string
+	entered        *hierarchy // hierarchy that own is a descriptor in; nil: own is not open
+	own            hierarchy
+	found          bool // at least one file existed
+	buf            []byte
+	absent         bool
+	lostController string // a controller whose file is missing although all kernels have it; empty: none
+	err            error
 }
 
 func newReader(dir string) *reader { return &reader{dir: dir, buf: make([]byte, 0, 4096)} }
 
-// reader returns a reader, perhaps one that somebody else has released. A summary needs some hundred of them every few seconds.
-func (s *shared) reader(dir string) *reader {
+// getReader returns a reader, which may be reused. A node summary needs hundreds of them every few seconds.
+func (s *hierarchies) getReader(dir string) *reader {
 	r, ok := s.readers.Get().(*reader)
 	if !ok {
 		return newReader(dir)
@@ -45,34 +45,34 @@ func (s *shared) reader(dir string) *reader {
 	return r
 }
 
-// release takes back a reader, which is not used any more, unless its buffer has grown: there are few such files.
-func (s *shared) release(r *reader) {
-	r.leave()
+// putReader releases r for reuse. It drops a reader whose buffer has grown large, because such files are rare.
+func (s *hierarchies) putReader(r *reader) {
+	r.leaveCgroup()
 	if cap(r.buf) <= 16<<10 {
 		s.readers.Put(r)
 	}
 }
 
-// in goes on in another hierarchy, which may be nil.
-func (r *reader) in(h *hierarchy) *reader {
-	r.leave()
+// useHierarchy continues in h, which may be nil, by path.
+func (r *reader) useHierarchy(h *hierarchy) *reader {
+	r.leaveCgroup()
 	r.h = h
 	return r
 }
 
-// at goes on in another hierarchy, which may be nil or the same, from a handle on the cgroup: for more files than one.
-// Where the cgroup is absent, no file is there.
-func (r *reader) at(h *hierarchy) *reader {
+// enterCgroup continues in h, which may be nil or unchanged, with a descriptor of the cgroup. It is faster for several files. If
+// the cgroup does not exist, reads find no file.
+func (r *reader) enterCgroup(h *hierarchy) *reader {
 	if h != nil && r.entered == h {
 		return r
 	}
-	r.in(h)
+	r.useHierarchy(h)
 	if h == nil || r.err != nil {
 		return r
 	}
-	fd, err := h.open(r.dir, unix.O_PATH|unix.O_DIRECTORY)
+	fd, err := h.openAt(r.dir, unix.O_PATH|unix.O_DIRECTORY)
 	switch {
-	case absent(err):
+	case isAbsent(err):
 		r.h, r.absent = nil, true
 	case err != nil:
 		r.err = err
@@ -83,16 +83,17 @@ func (r *reader) at(h *hierarchy) *reader {
 	return r
 }
 
-// leave closes the handle on the cgroup, if there is one.
-func (r *reader) leave() {
+// leaveCgroup closes the descriptor of the cgroup, if it is open.
+func (r *reader) leaveCgroup() {
 	if r.entered != nil {
 		unix.Close(r.own.fd)
 		r.h, r.entered = nil, nil
 	}
 }
 
-// load returns the content of a file, which is valid until the next call.
-func (r *reader) load(file string) (text []byte, ok bool) {
+// readFile returns the content of a file of the cgroup, valid until the next read. ok is false if it does not exist or an error
+// occurred.
+func (r *reader) readFile(file string) (text []byte, ok bool) {
 	if r.err != nil || r.h == nil {
 		return nil, false
 	}
@@ -100,26 +101,26 @@ func (r *reader) load(file string) (text []byte, ok bool) {
 	if r.entered != nil {
 		dir = ""
 	}
-	text, err := r.h.read(r.buf[:0], dir, file)
+	text, err := r.h.readFile(r.buf[:0], dir, file)
 	switch {
-	case absent(err):
-		r.absent = r.absent || !cmp.Or(r.entered, r.h).exists(r.dir)
-		if always(file) {
-			r.lost, _, _ = strings.Cut(file, ".")
+	case isAbsent(err):
+		r.absent = r.absent || !cmp.Or(r.entered, r.h).cgroupExists(r.dir)
+		if isOnAllKernels(file) {
+			r.lostController, _, _ = strings.Cut(file, ".")
 		}
 		return nil, false
-	case errors.Is(err, unix.EOPNOTSUPP): // such as pressure that is switched off
+	case errors.Is(err, unix.EOPNOTSUPP): // for example disabled pressure
 		return nil, false
 	case err != nil:
 		r.err = &fileError{file, err}
 		return nil, false
 	}
-	r.buf, r.read = text, true
+	r.buf, r.found = text, true
 	return text, true
 }
 
-// always reports whether each kernel has a file where it has the controller, except at the top of the tree.
-func always(file string) bool {
+// isOnAllKernels reports whether every kernel has the file if the controller is enabled, except in the root cgroup.
+func isOnAllKernels(file string) bool {
 	switch file {
 	case "memory.current", "memory.stat", "memory.max", "pids.current":
 		return true
@@ -127,31 +128,31 @@ func always(file string) bool {
 	return false
 }
 
-// removed reports whether a cgroup is on its way out. The kernel takes the files of controllers away first, and then it
-// is still said to have them.
-func (r *reader) removed() bool {
-	if r.lost == "" || r.entered == nil || r.dir == "" {
+// isBeingRemoved reports whether the cgroup is being removed. The kernel removes the files of controllers first, while
+// cgroup.controllers still lists the controllers.
+func (r *reader) isBeingRemoved() bool {
+	if r.lostController == "" || r.entered == nil || r.dir == "" {
 		return false
 	}
-	text, err := r.h.read(r.buf[:0], "", "cgroup.controllers")
+	text, err := r.h.readFile(r.buf[:0], "", "cgroup.controllers")
 	if err != nil {
-		return absent(err)
+		return isAbsent(err)
 	}
 	controllers, err := cgroups.ParseControllers(text)
-	return err == nil && slices.Contains(controllers, r.lost)
+	return err == nil && slices.Contains(controllers, r.lostController)
 }
 
-// done returns the first error.
-func (r *reader) done() error {
-	if r.err == nil && (r.absent || r.removed()) {
+// readError returns the first error, or [fs.ErrNotExist] if the cgroup does not exist.
+func (r *reader) readError() error {
+	if r.err == nil && (r.absent || r.isBeingRemoved()) {
 		return fs.ErrNotExist
 	}
 	return r.err
 }
 
-// get parses a file. It reports whether there is one.
-func get[T any](r *reader, file string, parse func([]byte) (T, error), into *T) bool {
-	text, ok := r.load(file)
+// readInto parses a file of the cgroup and stores the result in into. It reports whether the file exists and is valid.
+func readInto[T any](r *reader, file string, parse func([]byte) (T, error), into *T) bool {
+	text, ok := r.readFile(file)
 	if !ok {
 		return false
 	}
@@ -164,64 +165,64 @@ func get[T any](r *reader, file string, parse func([]byte) (T, error), into *T) 
 	return true
 }
 
-// limit parses a file with one limit, nil where there is none.
-func (r *reader) limit(file string) *int64 {
+// readLimit parses a file with one limit. It returns nil if there is none.
+func (r *reader) readLimit(file string) *int64 {
 	var n int64
-	if !get(r, file, cgroups.ParseValue, &n) {
+	if !readInto(r, file, cgroups.ParseValue, &n) {
 		return nil
 	}
 	return &n
 }
 
-// pids reads what both versions count of tasks.
-func (r *reader) pids(parts cgroups.Parts, p *cgroups.PidsStats) {
+// readPids reads the PID counters that v1 and v2 have in common.
+func (r *reader) readPids(parts cgroups.Parts, p *cgroups.PidsStats) {
 	if parts.Has(cgroups.PartPids) {
-		get(r, "pids.current", cgroups.ParseCounter, &p.Current)
+		readInto(r, "pids.current", cgroups.ParseCounter, &p.Current)
 	}
 	if parts.Has(cgroups.PartPidsLimit) {
-		p.Max = r.limit("pids.max")
+		p.Max = r.readLimit("pids.max")
 	}
 	if parts.Has(cgroups.PartPidsEvents) {
-		get(r, "pids.peak", cgroups.ParseCounter, &p.Peak)
-		get(r, "pids.events", cgroups.ParsePidsEvents, &p.Refused)
+		readInto(r, "pids.peak", cgroups.ParseCounter, &p.Peak)
+		readInto(r, "pids.events", cgroups.ParsePidsEvents, &p.Refused)
 	}
 }
 
-// procs parses the processes of this very cgroup, or its threads where it is a threaded one.
-func (r *reader) procs(into *[]int) {
-	if !get(r, "cgroup.procs", cgroups.ParsePIDs, into) {
-		get(r, "cgroup.threads", cgroups.ParsePIDs, into)
+// readProcs reads the PIDs of the cgroup without its descendants, or the thread IDs of a threaded cgroup.
+func (r *reader) readProcs(into *[]int) {
+	if !readInto(r, "cgroup.procs", cgroups.ParsePIDs, into) {
+		readInto(r, "cgroup.threads", cgroups.ParsePIDs, into)
 	}
 }
 
-// list returns a file with a list of CPUs or memory nodes, empty where there is none.
-func (r *reader) list(file string) string {
-	text, _ := r.load(file)
+// readList returns the content of a file with a list of CPUs or memory nodes, empty if there is none.
+func (r *reader) readList(file string) string {
+	text, _ := r.readFile(file)
 	return strings.TrimSpace(string(text))
 }
 
-// pressure parses a file of stalls, nil where the kernel does not measure them.
-func (r *reader) pressure(file string) *cgroups.Pressure {
+// readPressure parses a pressure file. It returns nil if the kernel does not measure it.
+func (r *reader) readPressure(file string) *cgroups.Pressure {
 	var p cgroups.Pressure
-	if !get(r, file, cgroups.ParsePressure, &p) {
+	if !readInto(r, file, cgroups.ParsePressure, &p) {
 		return nil
 	}
 	return &p
 }
 
-// hugetlb returns the limits on huge pages, by the size of a page.
-func (r *reader) hugetlb(sizes []string, suffix string) map[string]int64 {
+// readHugetlbLimits returns the hugepage limits by page size.
+func (r *reader) readHugetlbLimits(sizes []string, suffix string) map[string]int64 {
 	var limits map[string]int64
 	for _, size := range sizes {
-		if n := r.limit("hugetlb." + size + suffix); n != nil {
-			limits = with(limits, size, *n)
+		if n := r.readLimit("hugetlb." + size + suffix); n != nil {
+			limits = setKey(limits, size, *n)
 		}
 	}
 	return limits
 }
 
-// with sets a key of a map, which may be nil.
-func with[V any](m map[string]V, key string, value V) map[string]V {
+// setKey sets a key of m, which it creates if it is nil.
+func setKey[V any](m map[string]V, key string, value V) map[string]V {
 	if m == nil {
 		m = map[string]V{}
 	}
@@ -229,8 +230,8 @@ func with[V any](m map[string]V, key string, value V) map[string]V {
 	return m
 }
 
-// machineSwap reads how many bytes of swap the machine uses from /proc/meminfo, which counts them in KiB.
-func (r *reader) machineSwap(file string, into *uint64) {
+// readMachineSwap reads the swap usage of the machine in bytes from /proc/meminfo, which has KiB.
+func (r *reader) readMachineSwap(file string, into *uint64) {
 	var total, free uint64
 	text, err := os.ReadFile(file)
 	for line := range bytes.Lines(text) {
@@ -239,7 +240,7 @@ func (r *reader) machineSwap(file string, into *uint64) {
 			*n, err = strconv.ParseUint(strings.TrimSuffix(strings.TrimSpace(string(value)), " kB"), 10, 54)
 		}
 	}
-	if errors.Is(err, fs.ErrNotExist) { // which would say that the cgroup is absent
+	if errors.Is(err, fs.ErrNotExist) { // must not look like an absent cgroup
 		err = fmt.Errorf("%w: there is no such file", errors.ErrUnsupported)
 	}
 	if err != nil && r.err == nil {

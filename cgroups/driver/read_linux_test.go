@@ -23,8 +23,8 @@ func TestMachineSwap(t *testing.T) {
 	read := func(text string) (n uint64, err error) {
 		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 		r := newReader("")
-		r.machineSwap(file, &n)
-		return n, r.done()
+		r.readMachineSwap(file, &n)
+		return n, r.readError()
 	}
 	for text, want := range map[string]uint64{
 		"MemTotal: 8 kB\nSwapTotal:    2048 kB\nSwapFree:   1024 kB\n": 1 << 20,
@@ -40,8 +40,8 @@ func TestMachineSwap(t *testing.T) {
 	require.NoError(t, os.Remove(file))
 	var n uint64
 	r := newReader("")
-	r.machineSwap(file, &n)
-	err = failed("read", "", r.done())
+	r.readMachineSwap(file, &n)
+	err = wrapError("read", "", r.readError())
 	assert.ErrorIs(t, err, errors.ErrUnsupported)
 	assert.NotErrorIs(t, err, fs.ErrNotExist, "the cgroup is there")
 	assert.ErrorContains(t, err, file)
@@ -60,12 +60,12 @@ func TestChildrenOfMany(t *testing.T) {
 	h, err := openHierarchy(dir, nil)
 	require.NoError(t, err)
 	defer h.close()
-	got, err := h.children("")
+	got, err := h.listChildren("")
 	require.NoError(t, err)
 	require.ElementsMatch(t, want, got)
-	got, err = h.children(want[0])
+	got, err = h.listChildren(want[0])
 	require.NoError(t, err)
 	require.Empty(t, got)
-	_, err = h.children("gone")
+	_, err = h.listChildren("gone")
 	require.ErrorIs(t, err, fs.ErrNotExist)
 }

@@ -5,57 +5,57 @@ package driver
 
 import "github.com/seed81659283/nodeagent/cgroups"
 
-func (t *v2) limits(dir string) (cgroups.Resources, error) {
+func (t *treeV2) readLimits(dir string) (cgroups.Resources, error) {
 	var r cgroups.Resources
-	f := newReader(dir).in(t.h)
+	f := newReader(dir).useHierarchy(t.h)
 	if t.host.HasController("cpu") {
 		var weight uint64
-		if get(f, "cpu.weight", cgroups.ParseCounter, &weight) {
+		if readInto(f, "cpu.weight", cgroups.ParseCounter, &weight) {
 			r.CPUShares = cgroups.SharesFromWeight(weight, t.formula)
 		}
-		get(f, "cpu.max", func(text []byte) (_ uint64, err error) {
+		readInto(f, "cpu.max", func(text []byte) (_ uint64, err error) {
 			r.CPUQuota, r.CPUPeriod, err = cgroups.ParseCPUMax(text)
 			return 0, err
 		}, new(uint64))
 	}
 	if t.host.HasController("cpuset") {
-		r.CpusetCPUs, r.CpusetMems = f.list("cpuset.cpus"), f.list("cpuset.mems")
+		r.CpusetCPUs, r.CpusetMems = f.readList("cpuset.cpus"), f.readList("cpuset.mems")
 	}
 	if t.host.HasController("memory") {
-		r.MemoryMax, r.MemoryHigh = f.limit("memory.max"), f.limit("memory.high")
-		r.MemoryMin, r.MemoryLow = f.limit("memory.min"), f.limit("memory.low")
-		if n := f.limit("memory.oom.group"); n != nil {
+		r.MemoryMax, r.MemoryHigh = f.readLimit("memory.max"), f.readLimit("memory.high")
+		r.MemoryMin, r.MemoryLow = f.readLimit("memory.min"), f.readLimit("memory.low")
+		if n := f.readLimit("memory.oom.group"); n != nil {
 			r.OOMGroup = new(bool)
 			*r.OOMGroup = *n != 0
 		}
 	}
 	if t.host.HasController(swap) {
-		r.SwapMax = f.limit("memory.swap.max")
+		r.SwapMax = f.readLimit("memory.swap.max")
 	}
 	if t.host.HasController("pids") {
-		r.PidsMax = f.limit("pids.max")
+		r.PidsMax = f.readLimit("pids.max")
 	}
 	if t.host.HasController("hugetlb") {
-		r.Hugetlb = f.hugetlb(t.host.HugepageSizes, ".max")
+		r.Hugetlb = f.readHugetlbLimits(t.host.HugepageSizes, ".max")
 	}
-	// Every cgroup has this one, so it shows an absent cgroup where the host has no controllers to ask for.
-	f.load("cgroup.procs")
-	return r, f.done()
+	// Every cgroup has cgroup.procs, so a missing file shows a missing cgroup even without controllers.
+	f.readFile("cgroup.procs")
+	return r, f.readError()
 }
 
-// sample reads the files of the selected parts from a handle on the cgroup, so that its path is walked once.
-func (t *v2) sample(dir string, parts cgroups.Parts) (cgroups.Stats, error) {
+// readStats reads the files of the selected parts through a descriptor of the cgroup, so that its path is resolved once.
+func (t *treeV2) readStats(dir string, parts cgroups.Parts) (cgroups.Stats, error) {
 	var s cgroups.Stats
-	f := t.reader(dir).at(t.h)
-	defer t.release(f)
+	f := t.getReader(dir).enterCgroup(t.h)
+	defer t.putReader(f)
 	if parts.Has(cgroups.PartEvents) {
-		get(f, "cgroup.events", cgroups.ParseCgroupEvents, &s.Events)
+		readInto(f, "cgroup.events", cgroups.ParseCgroupEvents, &s.Events)
 	}
 	if parts.Has(cgroups.PartCPU) {
-		get(f, "cpu.stat", cgroups.ParseCPUStat, &s.CPU) // also without the controller
+		readInto(f, "cpu.stat", cgroups.ParseCPUStat, &s.CPU) // exists without the controller too
 	}
 	if parts.Has(cgroups.PartCPULimit) && t.host.HasController("cpu") {
-		f.cpuWeight(&s.CPU)
+		f.readCPUWeight(&s.CPU)
 	}
 	if t.host.Pressure {
 		t.samplePressure(f, parts, &s)
@@ -64,75 +64,75 @@ func (t *v2) sample(dir string, parts cgroups.Parts) (cgroups.Stats, error) {
 		t.sampleMemory(f, parts, &s.Memory)
 	}
 	if parts.Has(cgroups.PartProcs) {
-		f.procs(&s.Pids.Procs)
+		f.readProcs(&s.Pids.Procs)
 	}
 	if t.host.HasController("pids") {
-		if f.pids(parts, &s.Pids); dir == "" && parts.Has(cgroups.PartPids) { // at the top the kernel counts no tasks
+		if f.readPids(parts, &s.Pids); dir == "" && parts.Has(cgroups.PartPids) { // the root cgroup has no pids.current
 			s.Pids.Current = max(s.Pids.Current, uint64(len(s.Pids.Procs)))
 		}
 	}
 	if parts.Has(cgroups.PartIO) && t.host.HasController("io") {
-		get(f, "io.stat", cgroups.ParseIOStat, &s.IO.Devices)
+		readInto(f, "io.stat", cgroups.ParseIOStat, &s.IO.Devices)
 	}
 	if parts.Has(cgroups.PartHugetlb) && t.host.HasController("hugetlb") {
 		for _, size := range t.host.HugepageSizes {
 			var h cgroups.HugetlbStats
-			if get(f, "hugetlb."+size+".current", cgroups.ParseCounter, &h.Current) {
-				get(f, "hugetlb."+size+".events", cgroups.ParseHugetlbEvents, &h.Refused)
-				s.Hugetlb = with(s.Hugetlb, size, h)
+			if readInto(f, "hugetlb."+size+".current", cgroups.ParseCounter, &h.Current) {
+				readInto(f, "hugetlb."+size+".events", cgroups.ParseHugetlbEvents, &h.Refused)
+				s.Hugetlb = setKey(s.Hugetlb, size, h)
 			}
 		}
 	}
-	return s, f.done()
+	return s, f.readError()
 }
 
-func (t *v2) samplePressure(f *reader, parts cgroups.Parts, s *cgroups.Stats) {
+func (t *treeV2) samplePressure(f *reader, parts cgroups.Parts, s *cgroups.Stats) {
 	if parts.Has(cgroups.PartCPUPressure) {
-		s.CPU.Pressure = f.pressure("cpu.pressure")
+		s.CPU.Pressure = f.readPressure("cpu.pressure")
 	}
 	if parts.Has(cgroups.PartMemoryPressure) {
-		s.Memory.Pressure = f.pressure("memory.pressure")
+		s.Memory.Pressure = f.readPressure("memory.pressure")
 	}
 	if parts.Has(cgroups.PartIOPressure) {
-		s.IO.Pressure = f.pressure("io.pressure")
+		s.IO.Pressure = f.readPressure("io.pressure")
 	}
 }
 
-func (t *v2) sampleMemory(f *reader, parts cgroups.Parts, m *cgroups.MemoryStats) {
+func (t *treeV2) sampleMemory(f *reader, parts cgroups.Parts, m *cgroups.MemoryStats) {
 	if parts.Has(cgroups.PartMemory) {
-		counted := get(f, "memory.current", cgroups.ParseCounter, &m.Current)
-		if get(f, "memory.stat", cgroups.ParseMemoryStat, &m.Stat) && !counted {
-			m.Current = m.Stat.Anon + m.Stat.File // the top has no other count
+		counted := readInto(f, "memory.current", cgroups.ParseCounter, &m.Current)
+		if readInto(f, "memory.stat", cgroups.ParseMemoryStat, &m.Stat) && !counted {
+			m.Current = m.Stat.Anon + m.Stat.File // the root cgroup has no memory.current
 		}
 	}
 	if parts.Has(cgroups.PartMemoryLimit) {
-		if m.Max = f.limit("memory.max"); t.host.HasController(swap) {
-			m.SwapMax = f.limit("memory.swap.max")
+		if m.Max = f.readLimit("memory.max"); t.host.HasController(swap) {
+			m.SwapMax = f.readLimit("memory.swap.max")
 		}
 	}
 	if parts.Has(cgroups.PartMemoryMin) {
-		m.Min = f.limit("memory.min")
+		m.Min = f.readLimit("memory.min")
 	}
 	if parts.Has(cgroups.PartMemoryPeak) {
-		get(f, "memory.peak", cgroups.ParseCounter, &m.Peak)
+		readInto(f, "memory.peak", cgroups.ParseCounter, &m.Peak)
 	}
 	if parts.Has(cgroups.PartMemoryEvents) {
-		get(f, "memory.events", cgroups.ParseMemoryEvents, &m.Events)
+		readInto(f, "memory.events", cgroups.ParseMemoryEvents, &m.Events)
 	}
 	if parts.Has(cgroups.PartSwap) && t.host.HasController(swap) {
-		if !get(f, "memory.swap.current", cgroups.ParseCounter, &m.Swap) && f.dir == "" && !f.h.existsFile("", "memory.current") {
-			f.machineSwap("/proc/meminfo", &m.Swap)
+		if !readInto(f, "memory.swap.current", cgroups.ParseCounter, &m.Swap) && f.dir == "" && !f.h.fileExists("", "memory.current") {
+			f.readMachineSwap("/proc/meminfo", &m.Swap)
 		}
 	}
 }
 
-// cpuWeight reads how CPU time is shared out, which nobody does at the top.
-func (r *reader) cpuWeight(c *cgroups.CPUStat) {
+// readCPUWeight reads the CPU weight, quota and period. The root cgroup has none.
+func (r *reader) readCPUWeight(c *cgroups.CPUStat) {
 	l := cgroups.CPULimit{Quota: cgroups.Unlimited}
-	if get(r, "cpu.weight", cgroups.ParseCounter, &l.Weight) {
+	if readInto(r, "cpu.weight", cgroups.ParseCounter, &l.Weight) {
 		c.Limit = &l
 	}
-	get(r, "cpu.max", func(text []byte) (_ uint64, err error) {
+	readInto(r, "cpu.max", func(text []byte) (_ uint64, err error) {
 		l.Quota, l.Period, err = cgroups.ParseCPUMax(text)
 		return 0, err
 	}, new(uint64))

@@ -13,20 +13,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A write to memory.reclaim cannot be ended, so that it is for a step at a time. Where the kernel finds less than
-// that, it does not say how much, and a smaller step finds out.
+// A write to memory.reclaim cannot be cancelled, so each requests one step. If the kernel frees less, it fails without an amount;
+// smaller steps then determine the amount.
 const (
 	reclaimStep  = 16 << 20
 	reclaimLeast = 64 << 10
 )
 
-func (t *v2) reclaim(ctx context.Context, dir string, bytes uint64) (freed uint64, err error) {
+func (t *treeV2) reclaimMemory(ctx context.Context, dir string, bytes uint64) (freed uint64, err error) {
 	for step := uint64(reclaimStep); freed < bytes; {
 		if err := ctx.Err(); err != nil {
 			return freed, err
 		}
 		n := min(step, bytes-freed)
-		err := t.h.write(dir, "memory.reclaim", strconv.FormatUint(n, 10), 0)
+		err := t.h.writeFile(dir, "memory.reclaim", strconv.FormatUint(n, 10), 0)
 		switch {
 		case err == nil:
 			freed += n
@@ -34,9 +34,9 @@ func (t *v2) reclaim(ctx context.Context, dir string, bytes uint64) (freed uint6
 			return freed, nil
 		case errors.Is(err, unix.EAGAIN):
 			step = max(n/4, reclaimLeast)
-		case absent(err) && !t.h.exists(dir):
+		case isAbsent(err) && !t.h.cgroupExists(dir):
 			return freed, fs.ErrNotExist
-		case absent(err):
+		case isAbsent(err):
 			return freed, &fileError{"memory.reclaim", fmt.Errorf("%w: the kernel is older than Linux 5.19, or has no memory controller here", errors.ErrUnsupported)}
 		default:
 			return freed, &fileError{"memory.reclaim", err}
@@ -45,8 +45,8 @@ func (t *v2) reclaim(ctx context.Context, dir string, bytes uint64) (freed uint6
 	return freed, nil
 }
 
-func (t *v1) reclaim(_ context.Context, dir string, _ uint64) (uint64, error) {
-	if err := t.exists(dir); err != nil {
+func (t *treeV1) reclaimMemory(_ context.Context, dir string, _ uint64) (uint64, error) {
+	if err := t.checkExists(dir); err != nil {
 		return 0, err
 	}
 	return 0, fmt.Errorf("memory cannot be reclaimed on cgroup v1: %w", errors.ErrUnsupported)

@@ -15,54 +15,58 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func (t *v2) remove(ctx context.Context, dir string) error { return t.removeWith(ctx, dir, t.killOnce) }
+func (t *treeV2) removeCgroup(ctx context.Context, dir string) error {
+	return t.killAndRemove(ctx, dir, t.killOnce)
+}
 
-func (t *v1) remove(ctx context.Context, dir string) error { return t.removeWith(ctx, dir, t.killOnce) }
+func (t *treeV1) removeCgroup(ctx context.Context, dir string) error {
+	return t.killAndRemove(ctx, dir, t.killOnce)
+}
 
-// removeWith removes a cgroup and all below it from every hierarchy, killing what runs there. Most cgroups are empty
-// by then and go with one call each.
-func (s *shared) removeWith(ctx context.Context, dir string, killOnce func(string) error) error {
-	if err := s.rmdir(dir); !busy(err) {
+// killAndRemove removes a cgroup and its descendants from all hierarchies, and kills their processes with killOnce. Most cgroups
+// are empty: for them one system call per hierarchy is enough.
+func (s *hierarchies) killAndRemove(ctx context.Context, dir string, killOnce func(string) error) error {
+	if err := s.rmdir(dir); !isBusy(err) {
 		return err
 	}
-	if err := s.refuseOwn(dir); err != nil {
+	if err := s.checkNotOwnCgroup(dir); err != nil {
 		return err
 	}
 	var last error
-	err := s.wait(ctx, func() (bool, error) {
+	err := s.waitUntil(ctx, func() (bool, error) {
 		if err := killOnce(dir); err != nil {
 			return false, err
 		}
 		last = s.rmdirAll(dir)
-		if busy(last) { // what was killed takes a moment to go, or somebody adds to the cgroup
+		if isBusy(last) { // killed processes need a moment to exit, or new processes were added
 			return false, nil
 		}
 		return true, last
 	})
-	if err != nil && busy(last) {
+	if err != nil && isBusy(last) {
 		err = fmt.Errorf("%w: %w", err, last)
 	}
-	return s.stuck(dir, err)
+	return s.withProcesses(dir, err)
 }
 
-// rmdir removes one cgroup from every hierarchy.
-func (s *shared) rmdir(dir string) error {
+// rmdir removes one cgroup from all hierarchies.
+func (s *hierarchies) rmdir(dir string) error {
 	var errs []error
 	for _, h := range s.all {
 		if err := h.rmdir(dir); err != nil {
-			errs = append(errs, &os.PathError{Op: "rmdir", Path: h.path(dir), Err: err})
+			errs = append(errs, &os.PathError{Op: "rmdir", Path: h.absolutePath(dir), Err: err})
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// rmdirAll removes a cgroup and all below it from every hierarchy, or as much of it as goes.
-func (s *shared) rmdirAll(dir string) error {
+// rmdirAll removes a cgroup and its descendants from all hierarchies, as many of them as possible.
+func (s *hierarchies) rmdirAll(dir string) error {
 	var errs []error
 	for _, h := range s.all {
-		errs = append(errs, h.walk(dir, func(h *hierarchy, dir string) error {
+		errs = append(errs, h.visitDescendants(dir, func(h *hierarchy, dir string) error {
 			if err := h.rmdir(dir); err != nil {
-				return &os.PathError{Op: "rmdir", Path: h.path(dir), Err: err}
+				return &os.PathError{Op: "rmdir", Path: h.absolutePath(dir), Err: err}
 			}
 			return nil
 		}))
@@ -70,15 +74,15 @@ func (s *shared) rmdirAll(dir string) error {
 	return errors.Join(errs...)
 }
 
-// busy tells a cgroup that has processes or cgroups in it.
-func busy(err error) bool { return errors.Is(err, unix.EBUSY) || errors.Is(err, unix.ENOTEMPTY) }
+// isBusy reports whether err means that a cgroup has processes or children.
+func isBusy(err error) bool { return errors.Is(err, unix.EBUSY) || errors.Is(err, unix.ENOTEMPTY) }
 
-// stuck adds to an error what still runs in a cgroup, and what it waits for.
-func (s *shared) stuck(dir string, err error) error {
+// withProcesses adds the processes that still run in a cgroup, with their state, to err. Nil stays nil.
+func (s *hierarchies) withProcesses(dir string, err error) error {
 	if err == nil {
 		return nil
 	}
-	pids, _ := s.runs(dir)
+	pids, _ := s.listProcsIfExists(dir)
 	if len(pids) == 0 {
 		return err
 	}
@@ -88,16 +92,17 @@ func (s *shared) stuck(dir string, err error) error {
 			fmt.Fprintf(&b, ", and %d more", len(pids)-i)
 			break
 		}
-		fmt.Fprintf(&b, ", %s", process(pid))
+		fmt.Fprintf(&b, ", %s", describeProcess(pid))
 	}
 	return fmt.Errorf("%w; still there: %s", err, b.String()[2:])
 }
 
-// process describes a process for who wonders why it is still there: "12 (dd) in state D at io_schedule".
-func process(pid int) string {
+// describeProcess returns PID, name, state and kernel function of a process for an error, for example "12 (dd) in state D at
+// io_schedule".
+func describeProcess(pid int) string {
 	dir := "/proc/" + strconv.Itoa(pid)
 	stat, err := os.ReadFile(dir + "/stat")
-	// The name is in parentheses and may have any character in it; the state comes next.
+	// The name is in parentheses and may contain any character; the state follows it.
 	i := bytes.LastIndexByte(stat, ')')
 	if err != nil || i < 0 || len(stat) < i+3 {
 		return strconv.Itoa(pid)

@@ -21,7 +21,7 @@ import (
 )
 
 func TestIntegrationQuotaThrottles(t *testing.T) {
-	d := open(t)
+	d := openDriver(t)
 	require.NoError(t, d.Apply(t.Context(), pod, cgroups.Resources{CPUQuota: 10000, CPUPeriod: 100000}))
 	start(t, d, pod, "spin")
 	eventually(t, "throttled", func() bool { return stats(t, d, pod).CPU.Throttled >= 3 })
@@ -32,7 +32,7 @@ func TestIntegrationQuotaThrottles(t *testing.T) {
 }
 
 func TestIntegrationMemoryLimitKills(t *testing.T) {
-	d := open(t)
+	d := openDriver(t)
 	needs(t, d, "memory")
 	require.NoError(t, d.Apply(t.Context(), pod, cgroups.Resources{MemoryMax: new(int64(24 << 20)), SwapMax: new(int64(0))}))
 	w := start(t, d, pod, "memory 100")
@@ -48,7 +48,7 @@ func TestIntegrationMemoryLimitKills(t *testing.T) {
 }
 
 func TestIntegrationMemoryInUse(t *testing.T) {
-	d := open(t)
+	d := openDriver(t)
 	needs(t, d, "memory")
 	require.NoError(t, d.Apply(t.Context(), pod, cgroups.Resources{MemoryMax: new(int64(200 << 20))}))
 	w := start(t, d, pod, "memory 32")
@@ -73,7 +73,7 @@ func TestIntegrationMemoryInUse(t *testing.T) {
 }
 
 func TestIntegrationPidsLimitRefusesForks(t *testing.T) {
-	d := open(t)
+	d := openDriver(t)
 	require.NoError(t, d.Apply(t.Context(), pod, cgroups.Resources{PidsMax: new(int64(40))}))
 	w := start(t, d, pod, "threads 100")
 	line, err := w.out.ReadString('\n')
@@ -87,7 +87,7 @@ func TestIntegrationPidsLimitRefusesForks(t *testing.T) {
 }
 
 func TestIntegrationFreezeAndThaw(t *testing.T) {
-	d := open(t)
+	d := openDriver(t)
 	require.NoError(t, d.Apply(t.Context(), pod, cgroups.Resources{}))
 	start(t, d, pod, "spin")
 	eventually(t, "it runs", func() bool { return stats(t, d, pod).CPU.Usage > 0 })
@@ -105,7 +105,7 @@ func TestIntegrationFreezeAndThaw(t *testing.T) {
 }
 
 func TestIntegrationWhatIsFrozenIsRemoved(t *testing.T) {
-	d := open(t)
+	d := openDriver(t)
 	inner := pod + "/container"
 	require.NoError(t, d.Apply(t.Context(), inner, cgroups.Resources{}))
 	w := start(t, d, inner, "spin")
@@ -126,7 +126,7 @@ var bombs = map[string]string{
 }
 
 func TestIntegrationAForkBombIsRemoved(t *testing.T) {
-	d := open(t)
+	d := openDriver(t)
 	for name, program := range bombs {
 		for _, op := range []string{"kill", "remove"} {
 			p := pod + "-" + cgroups.Path(strings.ReplaceAll(name+" "+op, " ", "-"))
@@ -157,7 +157,7 @@ func TestIntegrationAForkBombIsRemoved(t *testing.T) {
 }
 
 func TestIntegrationPressureIsMeasured(t *testing.T) {
-	d := open(t)
+	d := openDriver(t)
 	needs(t, d, "pressure", "memory")
 	require.NoError(t, d.Apply(t.Context(), pod, cgroups.Resources{CPUQuota: 5000}))
 	start(t, d, pod, "spin")
@@ -177,7 +177,7 @@ func TestIntegrationPressureIsMeasured(t *testing.T) {
 }
 
 func TestIntegrationTheCallerIsNotKilled(t *testing.T) {
-	d := open(t)
+	d := openDriver(t)
 	require.NoError(t, d.Apply(t.Context(), pod, cgroups.Resources{}))
 	own, err := d.Name("")
 	require.NoError(t, err)

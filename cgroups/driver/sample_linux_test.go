@@ -40,7 +40,7 @@ func TestIntegrationTheTopHasMemory(t *testing.T) {
 
 // A scope of systemd is a directory with a name that no path has.
 func TestIntegrationALeafWithoutAPathIsSampled(t *testing.T) {
-	d := open(t)
+	d := openDriver(t)
 	needs(t, d, "memory")
 	require.NoError(t, d.Apply(t.Context(), pod+"/sandbox", cgroups.Resources{})) // so that the pod hands out controllers
 	const leaf = "cri-containerd-0a_1b@x.scope"
@@ -60,7 +60,7 @@ func TestIntegrationALeafWithoutAPathIsSampled(t *testing.T) {
 
 // What is removed while it is read is absent, and not a cgroup that uses nothing.
 func TestIntegrationASampleOfWhatIsRemovedIsAnError(t *testing.T) {
-	d := open(t)
+	d := openDriver(t)
 	require.NoError(t, d.Apply(t.Context(), pod, cgroups.Resources{})) // those above hand out controllers from now on
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -107,7 +107,7 @@ func cached(t *testing.T, d *driver.Driver, p cgroups.Path, bytes uint64) {
 }
 
 func TestIntegrationReclaimTakesCaches(t *testing.T) {
-	d := open(t)
+	d := openDriver(t)
 	needs(t, d, "v2", "memory")
 	require.NoError(t, d.Apply(t.Context(), pod, cgroups.Resources{}))
 	cached(t, d, pod, 12<<20)
@@ -140,7 +140,7 @@ func TestIntegrationReclaimTakesCaches(t *testing.T) {
 }
 
 func TestIntegrationReclaimOfV1IsUnsupported(t *testing.T) {
-	d := open(t)
+	d := openDriver(t)
 	needs(t, d, "v1")
 	require.NoError(t, d.Apply(t.Context(), pod, cgroups.Resources{}))
 	_, err := d.Reclaim(t.Context(), pod, 4096)
@@ -150,7 +150,7 @@ func TestIntegrationReclaimOfV1IsUnsupported(t *testing.T) {
 }
 
 func TestIntegrationATriggerOfPressureFires(t *testing.T) {
-	d := open(t)
+	d := openDriver(t)
 	needs(t, d, "pressure", "memory")
 	require.NoError(t, d.Apply(t.Context(), pod, cgroups.Resources{MemoryHigh: new(int64(8 << 20)), SwapMax: new(int64(0))}))
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -171,7 +171,7 @@ func TestIntegrationATriggerOfPressureFires(t *testing.T) {
 
 // On v1 there is no pressure but that of the machine.
 func TestIntegrationWatchOfV1(t *testing.T) {
-	d := open(t)
+	d := openDriver(t)
 	needs(t, d, "v1")
 	trigger := []cgroups.Trigger{{File: "memory.pressure", Stall: 2 * time.Second, Window: 2 * time.Second}} // for anybody
 	err := d.Watch(t.Context(), "", trigger, func(cgroups.Trigger) {})
@@ -187,7 +187,7 @@ func TestIntegrationWatchOfV1(t *testing.T) {
 }
 
 func TestIntegrationWatchOutlivesTheDriver(t *testing.T) {
-	d := open(t)
+	d := openDriver(t)
 	needs(t, d, "v2", "memory")
 	require.NoError(t, d.Apply(t.Context(), pod, cgroups.Resources{}))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -221,7 +221,7 @@ func files(d *driver.Driver) map[string][]string {
 // A sample of 500 cgroups takes at most 1.3 times what it takes to open, read and close the same files. They are read a few
 // at a time, in turn, and the fastest of several rounds counts on both sides, so that a busy machine does not matter.
 func TestIntegrationCostOfSamples(t *testing.T) {
-	d := open(t)
+	d := openDriver(t)
 	needs(t, d, "memory")
 	n := 500
 	if os.Getenv("IN_TEST_VM") != "" { // where they take half a minute to make

@@ -15,20 +15,20 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-// setting is one file of a cgroup of v2 and what shall be in it.
+// setting is the desired content of one cgroup v2 file.
 type setting struct {
 	file       string
 	value      string
 	controller string
-	unit       int64 // the kernel rounds the value down to a multiple; zero: it keeps text
-	nonblock   bool  // the kernel would reclaim memory before it returns
-	optional   bool  // not every kernel has the file, and without it the value is in force
-	period     bool  // of cpu.max only the period is set
+	unit       int64 // the kernel rounds the value down to a multiple of unit; zero: not a number
+	nonblock   bool  // open with O_NONBLOCK, so that the kernel does not reclaim memory before it returns
+	optional   bool  // some kernels do not have the file, and then the value is in force without it
+	periodOnly bool  // cpu.max: set the period and keep the quota
 }
 
-// settings translates limits into files, appended to dst in the order to write them: what a lower memory.max leads to,
-// such as swapping, is settled before it.
-func settings(dst []setting, r cgroups.Resources, formula cgroups.WeightFormula) ([]setting, error) {
+// buildSettings appends the files for the limits r to dst in write order. memory.max is last among the memory files, because a
+// lower value may cause swapping by the preceding limits.
+func buildSettings(dst []setting, r cgroups.Resources, formula cgroups.WeightFormula) ([]setting, error) {
 	add := func(controller, file, value string) {
 		dst = append(dst, setting{controller: controller, file: file, value: value})
 	}
@@ -41,7 +41,7 @@ func settings(dst []setting, r cgroups.Resources, formula cgroups.WeightFormula)
 			quota = strconv.FormatInt(r.CPUQuota, 10)
 		}
 		add("cpu", "cpu.max", quota+" "+strconv.FormatUint(cmp.Or(r.CPUPeriod, defaultPeriod), 10))
-		dst[len(dst)-1].period = r.CPUQuota == 0
+		dst[len(dst)-1].periodOnly = r.CPUQuota == 0
 	}
 	if r.CpusetCPUs != "" {
 		add("cpuset", "cpuset.cpus", r.CpusetCPUs)
@@ -49,14 +49,14 @@ func settings(dst []setting, r cgroups.Resources, formula cgroups.WeightFormula)
 	if r.CpusetMems != "" {
 		add("cpuset", "cpuset.mems", r.CpusetMems)
 	}
-	dst = memorySettings(dst, r)
+	dst = appendMemorySettings(dst, r)
 	if r.PidsMax != nil {
-		add("pids", "pids.max", limit(pids(*r.PidsMax)))
+		add("pids", "pids.max", formatLimit(nonzeroPids(*r.PidsMax)))
 	}
 	for _, size := range slices.Sorted(maps.Keys(r.Hugetlb)) {
-		// Pages that are reserved count against the second limit, those that are used against the first.
+		// Reserved pages count against .rsvd.max, used pages against .max.
 		for _, file := range []string{".max", ".rsvd.max"} {
-			s := setting{controller: "hugetlb", file: "hugetlb." + size + file, value: limit(r.Hugetlb[size])}
+			s := setting{controller: "hugetlb", file: "hugetlb." + size + file, value: formatLimit(r.Hugetlb[size])}
 			s.unit, s.optional = pageSize(), file == ".rsvd.max"
 			dst = append(dst, s)
 		}
@@ -72,7 +72,7 @@ func settings(dst []setting, r cgroups.Resources, formula cgroups.WeightFormula)
 	return dst, nil
 }
 
-func memorySettings(dst []setting, r cgroups.Resources) []setting {
+func appendMemorySettings(dst []setting, r cgroups.Resources) []setting {
 	for _, m := range [...]struct {
 		file     string
 		bytes    *int64
@@ -85,7 +85,7 @@ func memorySettings(dst []setting, r cgroups.Resources) []setting {
 		{"memory.max", r.MemoryMax, true},
 	} {
 		if m.bytes != nil {
-			dst = append(dst, setting{controller: "memory", file: m.file, value: limit(*m.bytes), unit: pageSize(), nonblock: m.nonblock})
+			dst = append(dst, setting{controller: "memory", file: m.file, value: formatLimit(*m.bytes), unit: pageSize(), nonblock: m.nonblock})
 		}
 	}
 	if r.OOMGroup != nil {
@@ -98,29 +98,29 @@ func memorySettings(dst []setting, r cgroups.Resources) []setting {
 	return dst
 }
 
-// defaultPeriod is that of the kernel, in microseconds.
+// defaultPeriod is the kernel's default CFS period in microseconds.
 const defaultPeriod = 100000
 
 func pageSize() int64 { return int64(os.Getpagesize()) }
 
-// limit is a number as the kernel takes it.
-func limit(n int64) string {
+// formatLimit returns n as the text of a cgroup v2 file: negative is "max".
+func formatLimit(n int64) string {
 	if n < 0 {
 		return "max"
 	}
 	return strconv.FormatInt(n, 10)
 }
 
-// pids maps a limit of no process to one: systemd cannot express the former, and to a pod they are the same.
-func pids(n int64) int64 {
+// nonzeroPids returns n, or 1 for 0: systemd cannot express a limit of zero, and neither limit lets a pod run.
+func nonzeroPids(n int64) int64 {
 	if n == 0 {
 		return 1
 	}
 	return n
 }
 
-// unifiedController names the controller of a file that the caller named. The files of cgroups themselves, which kill,
-// freeze and move processes, are no limits.
+// unifiedController returns the controller of a file in Resources.Unified. Files with the prefix "cgroup." are errors: they kill,
+// freeze or move processes and are no limits.
 func unifiedController(file string) (string, error) {
 	controller, name, ok := strings.Cut(file, ".")
 	if !ok || controller == "" || name == "" || strings.ContainsAny(file, "/\x00") || controller == "cgroup" {
@@ -129,31 +129,31 @@ func unifiedController(file string) (string, error) {
 	return controller, nil
 }
 
-// holds reports whether a file that reads as current need not be written.
-func (s setting) holds(current string) bool {
+// isSatisfiedBy reports whether a file with content current already has the desired value.
+func (s setting) isSatisfiedBy(current string) bool {
 	current = strings.TrimSpace(current)
 	if current == s.value {
 		return true
 	}
 	want, err := strconv.ParseInt(s.value, 10, 64)
 	if err != nil || s.unit == 0 {
-		return s.controller == "cpuset" && sameList(current, s.value)
+		return s.controller == "cpuset" && isSameCPUList(current, s.value)
 	}
 	have, err := strconv.ParseInt(current, 10, 64)
 	return err == nil && have == want/s.unit*s.unit
 }
 
-// keepQuota makes a setting of a period alone one that keeps the quota of cpu.max.
+// keepQuota returns s with the quota of current, the content of cpu.max, if s sets only the period.
 func (s setting) keepQuota(current string) setting {
-	if quota, _, ok := strings.Cut(current, " "); s.period && ok {
+	if quota, _, ok := strings.Cut(current, " "); s.periodOnly && ok {
 		_, period, _ := strings.Cut(s.value, " ")
 		s.value = quota + " " + period
 	}
 	return s
 }
 
-// sameList compares lists such as "0-3,7", which the kernel writes in its own way.
-func sameList(a, b string) bool {
+// isSameCPUList reports whether two lists such as "0-3,7" contain the same numbers.
+func isSameCPUList(a, b string) bool {
 	left, err := cgroups.ParseCPUList([]byte(a))
 	if err != nil {
 		return false

@@ -48,7 +48,7 @@ func TestLimitsAsFiles(t *testing.T) {
 			"cpu.weight=1, cpu.idle=1, io.weight=50",
 		},
 	} {
-		got, err := settings(nil, c.r, cgroups.WeightLogQuadratic)
+		got, err := buildSettings(nil, c.r, cgroups.WeightLogQuadratic)
 		require.NoError(t, err, c.name)
 		var text []string
 		for _, s := range got {
@@ -58,22 +58,22 @@ func TestLimitsAsFiles(t *testing.T) {
 		}
 		assert.Equal(t, c.want, strings.Join(text, ", "), c.name)
 	}
-	linear, err := settings(nil, cgroups.Resources{CPUShares: 1024}, cgroups.WeightLinear)
+	linear, err := buildSettings(nil, cgroups.Resources{CPUShares: 1024}, cgroups.WeightLinear)
 	require.NoError(t, err)
 	assert.Equal(t, "39", linear[0].value)
 }
 
 func TestWhatIsInForceIsNotWritten(t *testing.T) {
 	page := int64(os.Getpagesize())
-	bytes := func(n int64) setting { return setting{controller: "memory", value: limit(n), unit: page} }
+	bytes := func(n int64) setting { return setting{controller: "memory", value: formatLimit(n), unit: page} }
 	for _, c := range []struct {
 		want    setting
 		current string
 		holds   bool
 	}{
-		{bytes(4 * page), limit(4*page) + "\n", true},
-		{bytes(4*page + 1), limit(4*page) + "\n", true},
-		{bytes(5 * page), limit(4*page) + "\n", false},
+		{bytes(4 * page), formatLimit(4*page) + "\n", true},
+		{bytes(4*page + 1), formatLimit(4*page) + "\n", true},
+		{bytes(5 * page), formatLimit(4*page) + "\n", false},
 		{bytes(4 * page), "max\n", false},
 		{bytes(cgroups.Unlimited), "max\n", true},
 		{setting{controller: "cpu", value: "max 100000"}, "max 100000\n", true},
@@ -82,9 +82,9 @@ func TestWhatIsInForceIsNotWritten(t *testing.T) {
 		{setting{controller: "cpuset", value: "0,1"}, "\n", false},
 		{setting{controller: "pids", value: "7"}, "", false},
 	} {
-		assert.Equal(t, c.holds, c.want.holds(c.current), "%+v over %q", c.want, c.current)
+		assert.Equal(t, c.holds, c.want.isSatisfiedBy(c.current), "%+v over %q", c.want, c.current)
 	}
-	alone := setting{value: "max 50000", period: true}
+	alone := setting{value: "max 50000", periodOnly: true}
 	assert.Equal(t, "2000 50000", alone.keepQuota("2000 100000\n").value)
 	assert.Equal(t, "max 50000", alone.keepQuota("max 100000\n").value)
 }
@@ -108,24 +108,24 @@ func TestDirectoriesOfPaths(t *testing.T) {
 			"agent-kubepods.slice/agent-kubepods-burstable.slice/agent-kubepods-burstable-pod1_2.slice", "agent.slice",
 		},
 	} {
-		full, err := c.names.full(pod)
+		full, err := c.names.cgroupName(pod)
 		require.NoError(t, err)
 		assert.Equal(t, c.full, full)
-		dir, err := c.names.dir(pod)
+		dir, err := c.names.relativeDir(pod)
 		require.NoError(t, err)
 		assert.Equal(t, c.dir, dir)
 		top, err := c.names.rootDir()
 		require.NoError(t, err)
 		assert.Equal(t, c.top, top)
-		empty, err := c.names.dir("")
+		empty, err := c.names.relativeDir("")
 		require.NoError(t, err)
 		assert.Empty(t, empty)
-		component, ok := c.names.component(dir[strings.LastIndexByte(dir, '/')+1:])
+		component, ok := c.names.pathComponent(dir[strings.LastIndexByte(dir, '/')+1:])
 		assert.True(t, ok)
 		assert.Equal(t, "pod1-2", component)
 	}
-	_, err := names{systemd: true}.dir("a_b")
+	_, err := names{systemd: true}.relativeDir("a_b")
 	assert.Error(t, err, "systemd has another meaning for it")
-	_, ok := names{systemd: true}.component("cri-containerd-abc.scope")
+	_, ok := names{systemd: true}.pathComponent("cri-containerd-abc.scope")
 	assert.False(t, ok)
 }

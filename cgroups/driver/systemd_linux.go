@@ -15,36 +15,37 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups/driver/internal/systemd"
 )
 
-// units is the creator that has systemd make each cgroup, as a slice. Limits go to systemd first, which writes its own
-// idea of them whenever it comes by, and then to the files: some have no property, and systemd answers before it has
-// written the others.
+// systemdCreator is the creator that lets systemd create each cgroup as a slice. Limits are set as properties first, because
+// systemd rewrites its own values at times. They are also written to the files: some limits have no property, and systemd may
+// reply before it has written them.
 //
-// Two files are systemd's own although a slice has no property for them, so that what is written to them lasts only
-// until another limit changes: memory.oom.group, which it sets to 0, and io.weight, where Unified has it.
-type units struct {
+// systemd owns two files without a slice property, memory.oom.group (reset to 0) and io.weight. Values written there last only
+// until another limit of the slice changes.
+type systemdCreator struct {
 	files
 	client  *systemd.Client
-	dir     string // the root of the driver in a hierarchy in which systemd makes each slice; empty if there is none
+	dir     string // root of the driver in a hierarchy where systemd creates slices; empty if there is none
 	v1      bool
 	formula cgroups.WeightFormula
 }
 
-// openSystemd connects to systemd.
+// openSystemd connects to systemd and returns a creator for slices on top of c.
 func openSystemd(ctx context.Context, c creator, _ names, h Host, o Options) (creator, error) {
 	f, ok := c.(files)
 	if !ok {
 		return nil, fmt.Errorf("systemd in front of %T", c)
 	}
-	u := newUnits(f, systemd.New(systemd.Options{}), h, o)
+	u := newSystemdCreator(f, systemd.New(systemd.Options{}), h, o)
 	if _, err := u.client.Version(ctx); err != nil {
 		return nil, errors.Join(err, u.client.Close())
 	}
 	return u, nil
 }
 
-// newUnits puts systemd in front of files. Each slice is made with accounting of CPU, memory and tasks.
-func newUnits(f files, client *systemd.Client, h Host, o Options) *units {
-	u := &units{files: f, client: client, v1: h.Mode != V2, formula: o.WeightFormula}
+// newSystemdCreator returns a systemdCreator on top of f. It looks for slices in the cpu, memory or pids hierarchy, where systemd
+// creates them for accounting.
+func newSystemdCreator(f files, client *systemd.Client, h Host, o Options) *systemdCreator {
+	u := &systemdCreator{files: f, client: client, v1: h.Mode != V2, formula: o.WeightFormula}
 	for _, c := range []string{"pids", "memory", "cpu"} {
 		if h.Dirs[c] != "" {
 			u.dir = h.Dirs[c]
@@ -53,15 +54,15 @@ func newUnits(f files, client *systemd.Client, h Host, o Options) *units {
 	return u
 }
 
-// create has systemd start the slice, or limit it where it runs.
-func (u *units) create(ctx context.Context, p cgroups.Path, r cgroups.Resources) error {
-	if u.whole(p) == "" { // the root slice is systemd's own
-		return u.files.create(ctx, p, r)
+// createCgroup starts the slice, or changes the limits of a running slice.
+func (u *systemdCreator) createCgroup(ctx context.Context, p cgroups.Path, r cgroups.Resources) error {
+	if u.absolutePath(p) == "" { // the root slice belongs to systemd
+		return u.files.createCgroup(ctx, p, r)
 	}
-	if err := u.parents(ctx, p); err != nil {
+	if err := u.startParents(ctx, p); err != nil {
 		return err
 	}
-	r, err := u.withQuota(p, r)
+	r, err := u.addCurrentQuota(p, r)
 	if err != nil {
 		return err
 	}
@@ -69,28 +70,29 @@ func (u *units) create(ctx context.Context, p cgroups.Path, r cgroups.Resources)
 	if err != nil {
 		return err
 	}
-	if err := u.ensure(ctx, p, props); err != nil {
+	if err := u.ensureSlice(ctx, p, props); err != nil {
 		return err
 	}
-	return u.files.create(ctx, p, r)
+	return u.files.createCgroup(ctx, p, r)
 }
 
-// parents starts what is missing above a cgroup. Systemd would, too, but it keeps the limits that are set later of what
-// it starts by itself beyond its removal, until the next boot.
-func (u *units) parents(ctx context.Context, p cgroups.Path) error {
+// startParents starts the missing parent slices of p. systemd would start them too, but it then keeps limits that are set later
+// until the next boot, even after their removal.
+func (u *systemdCreator) startParents(ctx context.Context, p cgroups.Path) error {
 	parent := p.Parent()
-	if p == "" || parent == "" || u.exists(parent) {
+	if p == "" || parent == "" || u.sliceDirExists(parent) {
 		return nil
 	}
-	if err := u.parents(ctx, parent); err != nil {
+	if err := u.startParents(ctx, parent); err != nil {
 		return err
 	}
-	return u.ensure(ctx, parent, nil)
+	return u.ensureSlice(ctx, parent, nil)
 }
 
-// ensure starts a slice. One that starts elsewhere than in our files means that we see other cgroups than systemd.
-func (u *units) ensure(ctx context.Context, p cgroups.Path, props []systemd.Property) error {
-	whole := u.whole(p)
+// ensureSlice starts a slice. If its directory does not appear below u.dir, the driver and systemd use different cgroup trees,
+// which is an error.
+func (u *systemdCreator) ensureSlice(ctx context.Context, p cgroups.Path, props []systemd.Property) error {
+	whole := u.absolutePath(p)
 	unit, err := whole.Slice()
 	if err != nil {
 		return err
@@ -102,25 +104,25 @@ func (u *units) ensure(ctx context.Context, p cgroups.Path, props []systemd.Prop
 	started, err := u.client.Ensure(ctx, systemd.Slice{
 		Unit: unit, Parent: parent, Description: "cgroup " + whole.Cgroupfs(), V1: u.v1, Properties: props,
 	})
-	if err == nil && started && u.dir != "" && !u.exists(p) {
-		dir, _ := u.names.dir(p)
+	if err == nil && started && u.dir != "" && !u.sliceDirExists(p) {
+		dir, _ := u.names.relativeDir(p)
 		err = fmt.Errorf("unit %s is started, but its directory is not at %s: these are not the cgroups of systemd",
 			unit, filepath.Join(u.dir, dir))
 	}
 	return err
 }
 
-// withQuota adds the quota that is in force where only the period is to change: systemd would keep the share of a CPU,
-// and the kernel the quota.
-func (u *units) withQuota(p cgroups.Path, r cgroups.Resources) (cgroups.Resources, error) {
-	if r.CPUPeriod == 0 || r.CPUQuota != 0 || !u.exists(p) {
+// addCurrentQuota adds the current quota to r if r sets only the period. Otherwise systemd would keep the CPU percentage, and the
+// kernel the quota in microseconds.
+func (u *systemdCreator) addCurrentQuota(p cgroups.Path, r cgroups.Resources) (cgroups.Resources, error) {
+	if r.CPUPeriod == 0 || r.CPUQuota != 0 || !u.sliceDirExists(p) {
 		return r, nil
 	}
-	dir, err := u.names.dir(p)
+	dir, err := u.names.relativeDir(p)
 	if err != nil {
 		return r, err
 	}
-	is, err := u.tree.limits(dir)
+	is, err := u.tree.readLimits(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return r, err
 	}
@@ -128,34 +130,36 @@ func (u *units) withQuota(p cgroups.Path, r cgroups.Resources) (cgroups.Resource
 	return r, nil
 }
 
-// remove kills first, since systemd gives the scopes in a slice a long time to end, and removes the directory last: as
-// long as systemd has the unit it is the sign that there is something left to remove.
-func (u *units) remove(ctx context.Context, p cgroups.Path) error {
-	dir, err := u.names.dir(p)
+// removeCgroup kills the processes first, because systemd waits long for the scopes in a slice. It removes the directory last:
+// while it exists, the unit may remain and Remove must be repeated.
+func (u *systemdCreator) removeCgroup(ctx context.Context, p cgroups.Path) error {
+	dir, err := u.names.relativeDir(p)
 	if err != nil {
 		return err
 	}
-	unit, err := u.whole(p).Slice()
+	unit, err := u.absolutePath(p).Slice()
 	if err != nil {
 		return err
 	}
-	if err := u.tree.kill(ctx, dir); err != nil && !errors.Is(err, fs.ErrNotExist) { // the unit may be there all the same
+	if err := u.tree.killAll(ctx, dir); err != nil && !errors.Is(err, fs.ErrNotExist) { // the unit may exist without its directory
 		return err
 	}
 	if err := u.client.Stop(ctx, unit); err != nil {
 		return err
 	}
-	return u.files.remove(ctx, p)
+	return u.files.removeCgroup(ctx, p)
 }
 
-func (u *units) close() error { return errors.Join(u.client.Close(), u.files.close()) }
+func (u *systemdCreator) close() error { return errors.Join(u.client.Close(), u.files.close()) }
 
-// whole is a path from the top of the mount, where the names of units begin.
-func (u *units) whole(p cgroups.Path) cgroups.Path { return u.root.Join(p.Components()...) }
+// absolutePath returns the path of p from the mount point, where the names of units start.
+func (u *systemdCreator) absolutePath(p cgroups.Path) cgroups.Path {
+	return u.root.Join(p.Components()...)
+}
 
-// exists reports whether systemd has made a cgroup.
-func (u *units) exists(p cgroups.Path) bool {
-	dir, err := u.names.dir(p)
+// sliceDirExists reports whether systemd has created the directory of p.
+func (u *systemdCreator) sliceDirExists(p cgroups.Path) bool {
+	dir, err := u.names.relativeDir(p)
 	if err != nil || u.dir == "" {
 		return false
 	}

@@ -41,22 +41,22 @@ func (d *recorder) read() []string {
 	return entries
 }
 
-func (d *recorder) apply(_ context.Context, dir string, r cgroups.Resources) error {
+func (d *recorder) applyLimits(_ context.Context, dir string, r cgroups.Resources) error {
 	d.note("files: apply %s quota=%d", filepath.Base(dir), r.CPUQuota)
 	return os.MkdirAll(filepath.Join(d.dir, dir), 0o755)
 }
 
-func (d *recorder) kill(_ context.Context, dir string) error {
+func (d *recorder) killAll(_ context.Context, dir string) error {
 	d.note("files: kill %s", filepath.Base(dir))
 	return d.killErr
 }
 
-func (d *recorder) remove(_ context.Context, dir string) error {
+func (d *recorder) removeCgroup(_ context.Context, dir string) error {
 	d.note("files: remove %s", filepath.Base(dir))
 	return os.RemoveAll(filepath.Join(d.dir, dir))
 }
 
-func (d *recorder) limits(dir string) (cgroups.Resources, error) {
+func (d *recorder) readLimits(dir string) (cgroups.Resources, error) {
 	if _, err := os.Stat(filepath.Join(d.dir, dir)); err != nil {
 		return cgroups.Resources{}, fs.ErrNotExist
 	}
@@ -66,7 +66,7 @@ func (d *recorder) limits(dir string) (cgroups.Resources, error) {
 func (d *recorder) close() error { return nil }
 
 // withSystemd returns a driver's units below a root, on a systemd that makes the directories of slices, as real ones do.
-func withSystemd(t *testing.T, root cgroups.Path) (*units, *recorder, *systemdtest.Systemd) {
+func withSystemd(t *testing.T, root cgroups.Path) (*systemdCreator, *recorder, *systemdtest.Systemd) {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "s")
 	server, err := systemdtest.Start(socket, false)
@@ -79,14 +79,14 @@ func withSystemd(t *testing.T, root cgroups.Path) (*units, *recorder, *systemdte
 		p, err := cgroups.ParseSystemd(unit)
 		assert.NoError(t, err)
 		below, _ := strings.CutPrefix(string(p), string(root))
-		dir, err := n.dir(cgroups.Path(strings.Trim(below, "/")))
+		dir, err := n.relativeDir(cgroups.Path(strings.Trim(below, "/")))
 		assert.NoError(t, err)
 		if method == "StartTransientUnit" {
 			assert.NoError(t, os.MkdirAll(filepath.Join(d.dir, dir), 0o755))
 		}
 	})
 	client := systemd.New(systemd.Options{Sockets: []systemd.Socket{{Path: socket}}})
-	u := newUnits(files{names: n, tree: d}, client, Host{Mode: V2, Dirs: map[string]string{"cpu": d.dir}}, Options{})
+	u := newSystemdCreator(files{names: n, tree: d}, client, Host{Mode: V2, Dirs: map[string]string{"cpu": d.dir}}, Options{})
 	t.Cleanup(func() { assert.NoError(t, u.close()) })
 	return u, d, server
 }
@@ -95,7 +95,7 @@ func withSystemd(t *testing.T, root cgroups.Path) (*units, *recorder, *systemdte
 func TestSystemdCreate(t *testing.T) {
 	u, d, server := withSystemd(t, "")
 	r := cgroups.Resources{CPUQuota: 1100, CPUPeriod: 100_000}
-	require.NoError(t, u.create(t.Context(), "kubepods/burstable/pod1-a", r))
+	require.NoError(t, u.createCgroup(t.Context(), "kubepods/burstable/pod1-a", r))
 	assert.Equal(t, []string{
 		"systemd: StartTransientUnit kubepods.slice",
 		"systemd: StartTransientUnit kubepods-burstable.slice",
@@ -107,14 +107,14 @@ func TestSystemdCreate(t *testing.T) {
 	assert.Equal(t, []string{"kubepods-burstable.slice"}, pod.Properties["Wants"].Value())
 	assert.Equal(t, []string{"-.slice"}, server.Unit("kubepods.slice").Properties["Wants"].Value())
 
-	require.NoError(t, u.create(t.Context(), "kubepods/burstable/pod2", cgroups.Resources{}))
+	require.NoError(t, u.createCgroup(t.Context(), "kubepods/burstable/pod2", cgroups.Resources{}))
 	assert.Len(t, d.read(), 2, "the parents are there")
 }
 
 // Of a driver that begins below the top, the names of units begin at the top all the same.
 func TestSystemdRoot(t *testing.T) {
 	u, d, server := withSystemd(t, "agent/test")
-	require.NoError(t, u.create(t.Context(), "pods/pod1", cgroups.Resources{}))
+	require.NoError(t, u.createCgroup(t.Context(), "pods/pod1", cgroups.Resources{}))
 	assert.Equal(t, []string{
 		"systemd: StartTransientUnit agent-test-pods.slice",
 		"systemd: StartTransientUnit agent-test-pods-pod1.slice",
@@ -123,19 +123,19 @@ func TestSystemdRoot(t *testing.T) {
 	assert.Equal(t, []string{"agent-test.slice"}, server.Unit("agent-test-pods.slice").Properties["Wants"].Value())
 	assert.DirExists(t, filepath.Join(d.dir, "agent-test-pods.slice", "agent-test-pods-pod1.slice"))
 
-	require.NoError(t, u.create(t.Context(), "", cgroups.Resources{CPUShares: 2}))
+	require.NoError(t, u.createCgroup(t.Context(), "", cgroups.Resources{CPUShares: 2}))
 	assert.Equal(t, uint64(1), server.Unit("agent-test.slice").Properties["CPUWeight"].Value())
 	u, _, server = withSystemd(t, "")
-	require.NoError(t, u.create(t.Context(), "", cgroups.Resources{CPUShares: 2}))
+	require.NoError(t, u.createCgroup(t.Context(), "", cgroups.Resources{CPUShares: 2}))
 	assert.Empty(t, server.Calls(), "the root slice is not asked to start")
 }
 
 // Where only the period is to change, the quota stays, for systemd as for the kernel.
 func TestSystemdPeriodAlone(t *testing.T) {
 	u, d, server := withSystemd(t, "")
-	require.NoError(t, u.create(t.Context(), "a", cgroups.Resources{CPUQuota: 50_000, CPUPeriod: 100_000}))
+	require.NoError(t, u.createCgroup(t.Context(), "a", cgroups.Resources{CPUQuota: 50_000, CPUPeriod: 100_000}))
 	d.limit = cgroups.Resources{CPUQuota: 50_000, CPUPeriod: 100_000}
-	require.NoError(t, u.create(t.Context(), "a", cgroups.Resources{CPUPeriod: 200_000}))
+	require.NoError(t, u.createCgroup(t.Context(), "a", cgroups.Resources{CPUPeriod: 200_000}))
 	props := server.Unit("a.slice").Properties
 	assert.Equal(t, uint64(250_000), props["CPUQuotaPerSecUSec"].Value())
 	assert.Equal(t, uint64(200_000), props["CPUQuotaPeriodUSec"].Value())
@@ -144,29 +144,29 @@ func TestSystemdPeriodAlone(t *testing.T) {
 // What runs is killed first, and the directory goes last.
 func TestSystemdRemove(t *testing.T) {
 	u, d, server := withSystemd(t, "")
-	require.NoError(t, u.create(t.Context(), "a/b", cgroups.Resources{}))
+	require.NoError(t, u.createCgroup(t.Context(), "a/b", cgroups.Resources{}))
 	d.read()
-	require.NoError(t, u.remove(t.Context(), "a/b"))
+	require.NoError(t, u.removeCgroup(t.Context(), "a/b"))
 	assert.Equal(t, []string{"files: kill a-b.slice", "systemd: StopUnit a-b.slice", "files: remove a-b.slice"}, d.read())
 	assert.Empty(t, server.Unit("a-b.slice").State)
 	assert.NoDirExists(t, filepath.Join(d.dir, "a.slice", "a-b.slice"))
-	require.NoError(t, u.remove(t.Context(), "a/b"), "what is not there is removed")
+	require.NoError(t, u.removeCgroup(t.Context(), "a/b"), "what is not there is removed")
 }
 
 // A directory whose unit could not be stopped stays, or nobody would know that there is a unit left.
 func TestSystemdRemoveFails(t *testing.T) {
 	u, d, server := withSystemd(t, "")
-	require.NoError(t, u.create(t.Context(), "a", cgroups.Resources{}))
+	require.NoError(t, u.createCgroup(t.Context(), "a", cgroups.Resources{}))
 	server.Inject("StopUnit", systemdtest.Failed)
-	require.ErrorContains(t, u.remove(t.Context(), "a"), "stop unit a.slice: job ended: failed")
+	require.ErrorContains(t, u.removeCgroup(t.Context(), "a"), "stop unit a.slice: job ended: failed")
 	assert.DirExists(t, filepath.Join(d.dir, "a.slice"))
 
 	d.killErr = os.ErrDeadlineExceeded
-	require.ErrorIs(t, u.remove(t.Context(), "a"), os.ErrDeadlineExceeded)
+	require.ErrorIs(t, u.removeCgroup(t.Context(), "a"), os.ErrDeadlineExceeded)
 	assert.DirExists(t, filepath.Join(d.dir, "a.slice"))
 
 	d.killErr = nil
-	require.NoError(t, u.remove(t.Context(), "a"))
+	require.NoError(t, u.removeCgroup(t.Context(), "a"))
 	assert.Empty(t, server.Unit("a.slice").State)
 }
 
@@ -174,7 +174,7 @@ func TestSystemdRemoveFails(t *testing.T) {
 func TestSystemdElsewhere(t *testing.T) {
 	u, d, server := withSystemd(t, "")
 	server.SetObserver(nil)
-	err := u.create(t.Context(), "a", cgroups.Resources{})
+	err := u.createCgroup(t.Context(), "a", cgroups.Resources{})
 	require.ErrorContains(t, err, "these are not the cgroups of systemd")
 	assert.Empty(t, d.read(), "no file is written")
 }

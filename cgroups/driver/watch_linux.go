@@ -17,53 +17,52 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-// watchCheck is how long poll(2) waits before somebody looks whether the cgroup is still there: a cgroup that is removed
-// does not wake all who wait for its files.
-const watchCheck = 2 * time.Second
+// watchCheckPeriod is how often a watch checks whether the cgroup still exists: its removal does not wake every poll(2).
+const watchCheckPeriod = 2 * time.Second
 
-// watch opens what it waits for, on a handle of its own, so that the wait needs nothing of the driver.
-func (t *v2) watch(dir string, triggers []cgroups.Trigger) (func(context.Context, func(cgroups.Trigger)) error, error) {
-	fd, err := t.h.open(dir, unix.O_PATH|unix.O_DIRECTORY)
+// openWatch opens the trigger files below a descriptor of its own, so that wait works after the driver is closed.
+func (t *treeV2) openWatch(dir string, triggers []cgroups.Trigger) (func(context.Context, func(cgroups.Trigger)) error, error) {
+	fd, err := t.h.openAt(dir, unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
 		return nil, err
 	}
-	at := &hierarchy{dir: t.h.path(dir), fd: fd}
-	w := &watch{triggers: triggers, own: at, exists: func() bool { return at.existsFile("", "cgroup.procs") }}
-	return w.open(at.open)
+	at := &hierarchy{dir: t.h.absolutePath(dir), fd: fd}
+	w := &watch{triggers: triggers, own: at, exists: func() bool { return at.fileExists("", "cgroup.procs") }}
+	return w.openTriggers(at.openAt)
 }
 
-// watch on v1 has the pressure of the machine, at the top of the mount.
-func (t *v1) watch(dir string, triggers []cgroups.Trigger) (func(context.Context, func(cgroups.Trigger)) error, error) {
-	if err := t.exists(dir); err != nil {
+// openWatch supports only the pressure of the whole machine at the mount point, because v1 has no pressure per cgroup.
+func (t *treeV1) openWatch(dir string, triggers []cgroups.Trigger) (func(context.Context, func(cgroups.Trigger)) error, error) {
+	if err := t.checkExists(dir); err != nil {
 		return nil, err
 	}
 	w := &watch{triggers: triggers, exists: func() bool { return true }}
-	return w.open(func(file string, flags uint64) (int, error) {
+	return w.openTriggers(func(file string, flags uint64) (int, error) {
 		resource, pressure := strings.CutSuffix(file, ".pressure")
 		if !pressure || dir != "" || !t.top {
 			return -1, fs.ErrNotExist
 		}
-		return retry(func() (int, error) { return unix.Open("/proc/pressure/"+resource, int(flags)|unix.O_CLOEXEC, 0) })
+		return retryInterrupted(func() (int, error) { return unix.Open("/proc/pressure/"+resource, int(flags)|unix.O_CLOEXEC, 0) })
 	})
 }
 
-// watch waits for triggers of one cgroup.
+// watch waits for the triggers of one cgroup.
 type watch struct {
 	triggers []cgroups.Trigger
-	own      *hierarchy // a handle on the cgroup; nil: there is none
+	own      *hierarchy // descriptor of the cgroup; nil: none is needed
 	exists   func() bool
-	fds      []unix.PollFd // one for each trigger, and one that wakes
+	fds      []unix.PollFd // one per trigger, and an eventfd that wakes pollOnce
 }
 
-// open opens the files and returns what waits for them and closes them.
-func (w *watch) open(open func(file string, flags uint64) (int, error)) (func(context.Context, func(cgroups.Trigger)) error, error) {
+// openTriggers opens the file of each trigger. The returned func waits for them until its ctx ends, and closes them.
+func (w *watch) openTriggers(open func(file string, flags uint64) (int, error)) (func(context.Context, func(cgroups.Trigger)) error, error) {
 	for _, t := range w.triggers {
-		if err := w.arm(t, open); err != nil {
+		if err := w.armTrigger(t, open); err != nil {
 			w.close()
 			return nil, err
 		}
 	}
-	return w.run, nil
+	return w.runLoop, nil
 }
 
 func (w *watch) close() {
@@ -75,8 +74,8 @@ func (w *watch) close() {
 	}
 }
 
-// run calls fn until ctx ends.
-func (w *watch) run(ctx context.Context, fn func(cgroups.Trigger)) error {
+// runLoop calls fn for each trigger that fires until ctx ends.
+func (w *watch) runLoop(ctx context.Context, fn func(cgroups.Trigger)) error {
 	defer w.close()
 	wake, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	if err != nil {
@@ -88,50 +87,50 @@ func (w *watch) run(ctx context.Context, fn func(cgroups.Trigger)) error {
 		defer close(woken)
 		_, _ = unix.Write(wake, []byte{1, 0, 0, 0, 0, 0, 0, 0})
 	})
-	defer func() { // the descriptor is another's once it is closed
+	defer func() { // the callback must not write to the descriptor after it was closed and reused
 		if !stop() {
 			<-woken
 		}
 	}()
 	for ctx.Err() == nil {
-		if err := w.wait(fn); err != nil {
+		if err := w.pollOnce(fn); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// arm opens the file of a trigger and says what to wait for.
-func (w *watch) arm(t cgroups.Trigger, open func(file string, flags uint64) (int, error)) error {
+// armTrigger opens the file of t and sets the trigger.
+func (w *watch) armTrigger(t cgroups.Trigger, open func(file string, flags uint64) (int, error)) error {
 	text, flags := "", uint64(unix.O_RDONLY)
 	if _, amount, pressure := strings.Cut(t.String(), " "); pressure {
 		text, flags = amount, unix.O_RDWR
 	}
 	fd, err := open(t.File, flags|unix.O_NONBLOCK)
 	switch {
-	case absent(err) && !w.exists():
+	case isAbsent(err) && !w.exists():
 		return fs.ErrNotExist
-	case absent(err), errors.Is(err, unix.EOPNOTSUPP):
+	case isAbsent(err), errors.Is(err, unix.EOPNOTSUPP):
 		return &fileError{t.File, fmt.Errorf("%w: there is no such file", errors.ErrUnsupported)}
 	case err != nil:
 		return &fileError{t.File, err}
 	}
 	w.fds = append(w.fds, unix.PollFd{Fd: int32(fd), Events: unix.POLLPRI})
 	if text == "" {
-		return w.seen(fd, t)
+		return w.readCounters(fd, t)
 	}
-	if _, err := retry(func() (int, error) { return unix.Write(fd, append([]byte(text), 0)) }); err != nil {
+	if _, err := retryInterrupted(func() (int, error) { return unix.Write(fd, append([]byte(text), 0)) }); err != nil {
 		return &fileError{t.File, fmt.Errorf("trigger %q: %w", text, err)}
 	}
 	return nil
 }
 
-// seen reads a file of counters, after which the kernel reports the next change.
-func (w *watch) seen(fd int, t cgroups.Trigger) error {
+// readCounters reads memory.events, so that the kernel reports the next change.
+func (w *watch) readCounters(fd int, t cgroups.Trigger) error {
 	var buf [512]byte
-	_, err := retry(func() (int, error) { return unix.Pread(fd, buf[:], 0) })
+	_, err := retryInterrupted(func() (int, error) { return unix.Pread(fd, buf[:], 0) })
 	switch {
-	case absent(err):
+	case isAbsent(err):
 		return fs.ErrNotExist
 	case err != nil:
 		return &fileError{t.File, err}
@@ -139,9 +138,9 @@ func (w *watch) seen(fd int, t cgroups.Trigger) error {
 	return nil
 }
 
-// wait waits for something, once, and calls fn with what fired.
-func (w *watch) wait(fn func(cgroups.Trigger)) error {
-	n, err := unix.Poll(w.fds, int(watchCheck.Milliseconds()))
+// pollOnce waits for at most watchCheckPeriod and calls fn for each trigger that has fired.
+func (w *watch) pollOnce(fn func(cgroups.Trigger)) error {
+	n, err := unix.Poll(w.fds, int(watchCheckPeriod.Milliseconds()))
 	switch {
 	case errors.Is(err, unix.EINTR):
 		return nil
@@ -152,7 +151,7 @@ func (w *watch) wait(fn func(cgroups.Trigger)) error {
 	}
 	for i, t := range w.triggers {
 		events := w.fds[i].Revents
-		counters := t.File == "memory.events" // of which the kernel reports each change as an error too
+		counters := t.File == "memory.events" // for which the kernel sets POLLERR on each change
 		switch {
 		case events == 0:
 			continue
@@ -160,9 +159,9 @@ func (w *watch) wait(fn func(cgroups.Trigger)) error {
 			if !w.exists() {
 				return fs.ErrNotExist
 			}
-			return &fileError{t.File, fmt.Errorf("poll: the kernel has dropped the trigger: %w", unix.EIO)} // such as by cgroup.pressure
+			return &fileError{t.File, fmt.Errorf("poll: the kernel has dropped the trigger: %w", unix.EIO)} // for example a write to cgroup.pressure
 		case counters:
-			if err := w.seen(int(w.fds[i].Fd), t); err != nil {
+			if err := w.readCounters(int(w.fds[i].Fd), t); err != nil {
 				return err
 			}
 		}

@@ -52,13 +52,13 @@ func TestIntegrationPressureIsSwitchedOff(t *testing.T) {
 	require.NoError(t, err)
 	defer h.close()
 	trigger := cgroups.Trigger{File: "memory.pressure", Stall: 2 * time.Second, Window: 2 * time.Second}
-	wait, err := (&v2{h: h}).watch("", []cgroups.Trigger{trigger})
+	wait, err := (&treeV2{h: h}).openWatch("", []cgroups.Trigger{trigger})
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(file, []byte("0"), 0))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	fired := 0
-	err = failed("watch", "a", wait(ctx, func(cgroups.Trigger) {
+	err = wrapError("watch", "a", wait(ctx, func(cgroups.Trigger) {
 		fired++
 		cancel()
 	}))

@@ -24,25 +24,25 @@ const (
 	defaultCallTimeout = 10 * time.Second
 	defaultJobTimeout  = 30 * time.Second // as in runc
 
-	// Between attempts to reach systemd within one call.
+	// Pauses between attempts to call systemd.
 	firstDelay = 20 * time.Millisecond
 	maxDelay   = time.Second
 )
 
-// Options says how to reach systemd. The zero value is for the system's own.
+// Options configures a [Client]. The zero value connects to the systemd of the host.
 type Options struct {
-	Sockets     []Socket      // tried in order; none means SystemSockets
-	CallTimeout time.Duration // of a call, connecting included; zero means 10 s
-	JobTimeout  time.Duration // until a slice has started or stopped; zero means 30 s
+	Sockets     []Socket      // tried in order; nil: SystemSockets
+	CallTimeout time.Duration // per call, including the connection; zero: 10 s
+	JobTimeout  time.Duration // until a slice has started or stopped; zero: 30 s
 }
 
-// Socket is where systemd may be reached.
+// Socket is a Unix socket of systemd or of a message bus.
 type Socket struct {
 	Path string
-	Bus  bool // a message bus is between us and systemd
+	Bus  bool // a message bus that systemd is connected to
 }
 
-// SystemSockets returns where the system's systemd is reached.
+// SystemSockets returns the sockets of the system bus and of systemd itself.
 func SystemSockets() []Socket {
 	return []Socket{
 		{Path: "/run/dbus/system_bus_socket", Bus: true},
@@ -50,17 +50,17 @@ func SystemSockets() []Socket {
 	}
 }
 
-// Client talks to one systemd. Its methods may be called by several goroutines. Close ends what it started.
+// Client calls one systemd. Its methods may be called by several goroutines.
 type Client struct {
 	opts Options
-	dial chan struct{} // holds a token for who may connect
+	dial chan struct{} // lock with one slot: its owner may connect
 
-	mu     sync.Mutex // guards what follows
-	conn   *conn      // nil before the first call, and after a loss
+	mu     sync.Mutex // guards the fields below
+	conn   *conn      // nil before the first call and after a lost connection
 	closed bool
 }
 
-// New returns a client that connects when it is used.
+// New returns a client, which connects at its first call.
 func New(o Options) *Client {
 	if len(o.Sockets) == 0 {
 		o.Sockets = SystemSockets()
@@ -70,18 +70,18 @@ func New(o Options) *Client {
 	return &Client{opts: o, dial: make(chan struct{}, 1)}
 }
 
-// Version connects, without trying twice, and returns the version of systemd, such as 252.
+// Version connects to systemd in a single attempt, and returns its version, for example 252.
 func (c *Client) Version(ctx context.Context) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.opts.CallTimeout)
 	defer cancel()
-	conn, err := c.connect(ctx)
+	conn, err := c.ensureConnected(ctx)
 	if err != nil {
 		return 0, fmt.Errorf("connect to systemd: %w", err)
 	}
 	return conn.version, nil
 }
 
-// Close ends the connection and what waits for an answer. A closed client cannot be used.
+// Close closes the connection and makes running calls fail. The client cannot be used afterwards.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	conn := c.conn
@@ -93,14 +93,14 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// do calls f with a connection until f has had an answer, be it an error of systemd. f may be called several times,
-// since nobody knows whether a call that was cut off came through.
-func (c *Client) do(ctx context.Context, f func(context.Context, *conn) error) error {
+// callWithRetry calls f with a connection until systemd replies, also with an error. f may run several times, because a call on a
+// lost connection may or may not have been executed.
+func (c *Client) callWithRetry(ctx context.Context, f func(context.Context, *conn) error) error {
 	ctx, cancel := context.WithTimeout(ctx, c.opts.CallTimeout)
 	defer cancel()
 	retry := backoff.Policy{First: firstDelay, Max: maxDelay}
 	for delay := retry.First; ; delay = retry.Next(delay) {
-		retry, err := c.try(ctx, f)
+		retry, err := c.tryCall(ctx, f)
 		if !retry {
 			return err
 		}
@@ -110,9 +110,9 @@ func (c *Client) do(ctx context.Context, f func(context.Context, *conn) error) e
 	}
 }
 
-// try is one attempt of do. It reports whether another may do better.
-func (c *Client) try(ctx context.Context, f func(context.Context, *conn) error) (retry bool, err error) {
-	conn, err := c.connect(ctx)
+// tryCall calls f once. retry is true if another attempt may succeed.
+func (c *Client) tryCall(ctx context.Context, f func(context.Context, *conn) error) (retry bool, err error) {
+	conn, err := c.ensureConnected(ctx)
 	if err != nil {
 		return !errors.Is(err, net.ErrClosed) && ctx.Err() == nil, fmt.Errorf("connect to systemd: %w", err)
 	}
@@ -121,30 +121,30 @@ func (c *Client) try(ctx context.Context, f func(context.Context, *conn) error) 
 		return false, nil
 	}
 	if answer, ok := errors.AsType[dbus.Error](err); ok {
-		return away(answer.Name), err
+		return isUnavailable(answer.Name), err
 	}
-	// What does not answer in time is not asked again: the next call gets a new connection.
+	// After a timeout do not repeat the call, but use a new connection for the next call.
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		c.drop(conn)
+		c.dropConn(conn)
 		return false, fmt.Errorf("no answer: %w", ctx.Err())
 	}
-	if conn.lost() {
-		c.drop(conn)
+	if conn.isLost() {
+		c.dropConn(conn)
 		return true, fmt.Errorf("connection lost: %w", err)
 	}
 	return false, err
 }
 
-// away tells the errors with which a message bus says that systemd is not on it: while it re-executes itself it is not,
-// for a moment, and what it was asked just before stays without a reply.
-func away(name string) bool {
+// isUnavailable reports whether a D-Bus error means that systemd is not on the bus. It is not for a moment while it re-executes
+// itself, and calls just before that get no reply.
+func isUnavailable(name string) bool {
 	why, ok := strings.CutPrefix(name, "org.freedesktop.DBus.Error.")
 	return ok && (slices.Contains([]string{"NoReply", "ServiceUnknown", "NameHasNoOwner", "Disconnected"}, why) ||
 		strings.HasPrefix(why, "Spawn."))
 }
 
-// connect returns the connection, and makes it where there is none. One caller connects at a time.
-func (c *Client) connect(ctx context.Context) (*conn, error) {
+// ensureConnected returns the connection, and creates it if necessary. One caller connects at a time.
+func (c *Client) ensureConnected(ctx context.Context) (*conn, error) {
 	select {
 	case c.dial <- struct{}{}:
 		defer func() { <-c.dial }()
@@ -157,7 +157,7 @@ func (c *Client) connect(ctx context.Context) (*conn, error) {
 	if closed {
 		return nil, net.ErrClosed
 	}
-	if conn != nil && !conn.lost() {
+	if conn != nil && !conn.isLost() {
 		return conn, nil
 	}
 	conn, err := dialAny(ctx, c.opts.Sockets, c.opts.CallTimeout)
@@ -174,8 +174,8 @@ func (c *Client) connect(ctx context.Context) (*conn, error) {
 	return conn, nil
 }
 
-// drop closes a connection that is of no more use.
-func (c *Client) drop(conn *conn) {
+// dropConn closes a connection that must not be used again.
+func (c *Client) dropConn(conn *conn) {
 	c.mu.Lock()
 	if c.conn == conn {
 		c.conn = nil

@@ -19,7 +19,7 @@ import (
 	"github.com/godbus/dbus/v5"
 )
 
-// Names on the bus.
+// D-Bus names and methods.
 const (
 	busName     = "org.freedesktop.systemd1"
 	managerPath = "/org/freedesktop/systemd1"
@@ -32,11 +32,11 @@ const (
 	jobRemoved  = "JobRemoved"
 )
 
-// matchJobs asks a message bus for the results of jobs.
+// matchJobs subscribes to the JobRemoved signals on a message bus.
 const matchJobs = "type='signal',sender='" + busName + "',path='" + managerPath + "',interface='" + manager +
 	"',member='" + jobRemoved + "'"
 
-// conn is a connection to systemd.
+// conn is a D-Bus connection to systemd.
 type conn struct {
 	wire    *wire
 	bus     *dbus.Conn
@@ -44,13 +44,13 @@ type conn struct {
 	version int
 }
 
-// dialAny connects to the first socket behind which systemd answers. Each gets a share of the time, so that one that
-// hangs does not use up what the next needs.
+// dialAny connects to the first socket on which systemd replies. Each socket gets an equal share of the timeout, so that one that
+// hangs leaves time for the next.
 func dialAny(ctx context.Context, sockets []Socket, timeout time.Duration) (*conn, error) {
 	var failed error
 	for _, s := range sockets {
 		share, cancel := context.WithTimeout(ctx, timeout/time.Duration(len(sockets)))
-		c, err := dial(share, s, timeout)
+		c, err := dialSocket(share, s, timeout)
 		cancel()
 		if err == nil {
 			return c, nil
@@ -64,9 +64,8 @@ func dialAny(ctx context.Context, sockets []Socket, timeout time.Duration) (*con
 	return nil, failed
 }
 
-// dial connects to a socket. The deadlines of the socket bound what the library does without a context:
-// authentication, and sending to a peer that no longer reads.
-func dial(ctx context.Context, s Socket, timeout time.Duration) (*conn, error) {
+// dialSocket connects to a socket. Closing it when ctx ends, and its write timeout, limit the library calls that take no context.
+func dialSocket(ctx context.Context, s Socket, timeout time.Duration) (*conn, error) {
 	raw, err := new(net.Dialer).DialContext(ctx, "unix", s.Path)
 	if err != nil {
 		return nil, err
@@ -77,7 +76,7 @@ func dial(ctx context.Context, s Socket, timeout time.Duration) (*conn, error) {
 		return nil, errors.Join(err, raw.Close())
 	}
 	stop := context.AfterFunc(ctx, func() { _ = raw.Close() })
-	err = c.greet(ctx, s)
+	err = c.handshake(ctx, s)
 	if stopped := stop(); err == nil && !stopped {
 		err = ctx.Err()
 	}
@@ -88,34 +87,34 @@ func dial(ctx context.Context, s Socket, timeout time.Duration) (*conn, error) {
 	return c, nil
 }
 
-// greet authenticates, subscribes to the results of jobs, and asks for the version of systemd, which also tells that
-// systemd is there at all.
-func (c *conn) greet(ctx context.Context, s Socket) error {
+// handshake authenticates, subscribes to job results, and reads the version of systemd, which also proves that systemd is
+// running.
+func (c *conn) handshake(ctx context.Context, s Socket) error {
 	if err := c.bus.Auth([]dbus.Auth{dbus.AuthExternal(strconv.Itoa(os.Geteuid()))}); err != nil {
-		return step(ctx, "authenticate", err)
+		return wrapStep(ctx, "authenticate", err)
 	}
 	if s.Bus {
 		if err := c.bus.BusObject().CallWithContext(ctx, hello, 0).Err; err != nil {
-			return step(ctx, "register with the bus", err)
+			return wrapStep(ctx, "register with the bus", err)
 		}
 		if err := c.bus.BusObject().CallWithContext(ctx, addMatch, 0, matchJobs).Err; err != nil {
-			return step(ctx, "subscribe to jobs", err)
+			return wrapStep(ctx, "subscribe to jobs", err)
 		}
 	}
-	text, err := c.askVersion(ctx)
+	text, err := c.queryVersion(ctx)
 	if err != nil {
-		return step(ctx, "ask for the version", err)
+		return wrapStep(ctx, "ask for the version", err)
 	}
 	c.version, err = parseVersion(text)
 	return err
 }
 
-// askVersion asks again and again, since systemd behind its own socket may not notice the first question: what it reads
-// together with the end of authentication waits for the next message to come (seen with systemd 252).
-func (c *conn) askVersion(ctx context.Context) (text string, err error) {
+// queryVersion repeats the query with a growing timeout: systemd behind its private socket may not handle a message that arrives
+// together with the end of the authentication until the next message arrives (seen with systemd 252).
+func (c *conn) queryVersion(ctx context.Context) (text string, err error) {
 	for timeout := firstDelay; ; timeout *= 2 {
 		attempt, cancel := context.WithTimeout(ctx, timeout)
-		err = c.get(attempt, managerPath, manager, "Version", &text)
+		err = c.readProperty(attempt, managerPath, manager, "Version", &text)
 		cancel()
 		if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
 			return text, err
@@ -123,35 +122,35 @@ func (c *conn) askVersion(ctx context.Context) (text string, err error) {
 	}
 }
 
-// step says what was being done. The end of ctx closes the socket, so that is the cause then.
-func step(ctx context.Context, what string, err error) error {
+// wrapStep adds the step of the handshake to err. If ctx has ended, which closes the socket, its error is the cause.
+func wrapStep(ctx context.Context, what string, err error) error {
 	return fmt.Errorf("%s: %w", what, cmp.Or(ctx.Err(), err))
 }
 
-// call calls a method of the manager.
-func (c *conn) call(ctx context.Context, method string, args ...any) *dbus.Call {
-	return c.object(managerPath).CallWithContext(ctx, manager+"."+method, 0, args...)
+// callManager calls a method of systemd's Manager interface.
+func (c *conn) callManager(ctx context.Context, method string, args ...any) *dbus.Call {
+	return c.busObject(managerPath).CallWithContext(ctx, manager+"."+method, 0, args...)
 }
 
-// get stores a property of an object in value.
-func (c *conn) get(ctx context.Context, path dbus.ObjectPath, iface, name string, value any) error {
-	return c.object(path).CallWithContext(ctx, getProperty, 0, iface, name).Store(value)
+// readProperty stores a property of an object in value.
+func (c *conn) readProperty(ctx context.Context, path dbus.ObjectPath, iface, name string, value any) error {
+	return c.busObject(path).CallWithContext(ctx, getProperty, 0, iface, name).Store(value)
 }
 
-func (c *conn) object(path dbus.ObjectPath) dbus.BusObject { return c.bus.Object(busName, path) }
+func (c *conn) busObject(path dbus.ObjectPath) dbus.BusObject { return c.bus.Object(busName, path) }
 
-func (c *conn) lost() bool { return c.wire.broken.Load() || !c.bus.Connected() }
+func (c *conn) isLost() bool { return c.wire.broken.Load() || !c.bus.Connected() }
 
-// done is closed when the connection is lost.
-func (c *conn) done() <-chan struct{} { return c.bus.Context().Done() }
+// disconnected returns a channel that is closed when the connection is lost.
+func (c *conn) disconnected() <-chan struct{} { return c.bus.Context().Done() }
 
-// close ends the connection. The socket goes first: the library waits for who is just sending.
+// close closes the connection. It closes the socket first, because the library waits for running writes.
 func (c *conn) close() {
 	_ = c.wire.Close()
 	_ = c.bus.Close()
 }
 
-// parseVersion reads what distributions make of a version, such as "252.38-1~deb12u1" or "v245.4-1.fc32".
+// parseVersion returns the major version from the text of a distribution, for example "252.38-1~deb12u1" or "v245.4-1.fc32".
 func parseVersion(s string) (int, error) {
 	digits := strings.TrimPrefix(s, "v")
 	if end := strings.IndexFunc(digits, func(r rune) bool { return r < '0' || r > '9' }); end >= 0 {
@@ -164,18 +163,18 @@ func parseVersion(s string) (int, error) {
 	return v, nil
 }
 
-// wire is a socket whose writes end in time, so that a peer that stops reading holds up nobody for ever.
+// wire is a socket with a write timeout, so that a peer that stops reading does not block the client.
 type wire struct {
 	net.Conn
 	in      *bufio.Reader
 	timeout time.Duration
-	broken  atomic.Bool // half a message may have been sent
+	broken  atomic.Bool // a message may have been sent in part
 }
 
-// Read reads ahead: the library asks for a few bytes at a time.
+// Read reads from a buffer, because the library reads a few bytes at a time.
 func (w *wire) Read(p []byte) (int, error) { return w.in.Read(p) }
 
-// Write writes within the timeout.
+// Write writes p within the timeout.
 func (w *wire) Write(p []byte) (int, error) {
 	_ = w.SetWriteDeadline(time.Now().Add(w.timeout)) // fails where Write does
 	n, err := w.Conn.Write(p)

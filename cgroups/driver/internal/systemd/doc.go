@@ -1,39 +1,40 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package systemd asks systemd to start, limit and stop slices, over D-Bus. It writes no cgroup file and kills no
-// process: what systemd has no property for is left to the caller.
+// Package systemd starts, limits and stops systemd slices over D-Bus. It writes no cgroup file and kills no process: limits
+// without a systemd property are left to the caller.
 //
-// # Model
+//	c := systemd.New(systemd.Options{})
+//	defer c.Close()
+//	props, resources, err := systemd.Properties(resources, false, formula)
+//	started, err := c.Ensure(ctx, systemd.Slice{Unit: "kubepods.slice", Parent: "-.slice", Properties: props})
+//	err = c.Stop(ctx, "kubepods.slice")
 //
-// A [Slice] is a transient unit, which systemd forgets when it is stopped. [Client.Ensure] starts it, or sets what
-// differs where it runs; [Client.Stop] stops it. Both wait until systemd says that its job is done. [Properties]
-// translates limits.
+// A [Slice] is a transient unit, which systemd forgets when it is stopped. [Client.Ensure] starts it, or changes the properties
+// of a running slice. Both methods wait for the systemd job. [Properties] converts limits to properties.
 //
-// Systemd delegates the subtree of services and scopes, not of slices: there is no Delegate= here. What systemd has a
-// property for must be set through it, because systemd writes its own idea of a limit again whenever it comes by. Other
-// files of a slice it leaves alone, but for memory.oom.group, which it sets to 0.
+// There is no Delegate= for slices. Limits that have a property must be set through it, because systemd rewrites the file of the
+// property at times. systemd does not touch other files of a slice, except memory.oom.group, which it resets to 0.
 //
 // # Deadlines
 //
-// No call waits longer than [Options.CallTimeout], and no job longer than [Options.JobTimeout], whatever the bus does.
-// A client connects when it is first used. It connects anew, backing off, when the connection is lost: systemd drops
-// its own when it re-executes itself, a message bus when it is restarted. A call that was cut off by that is made
-// again; all of them may be. The result of a job is a signal, and a signal can be lost with a connection, so that the
-// state of the unit is asked for when none has come for a while.
+// A call takes at most [Options.CallTimeout], and a job at most [Options.JobTimeout]. A client connects at its first call. It
+// reconnects with a back-off when the connection is lost, for example because systemd re-executes itself or dbus-daemon restarts,
+// and then repeats the call. Every call here may be repeated. The result of a job is a signal, which can be lost with the
+// connection: if none arrives, the client reads the state of the unit.
 //
 // # Errors
 //
-// Errors of [Client] name the unit. One that wraps [context.DeadlineExceeded] says that systemd did not answer or did
-// not finish in time; it may still do what it was asked.
+// Errors of [Client] name the unit. If one wraps [context.DeadlineExceeded], systemd did not reply or finish in time, and may
+// still execute the request.
 //
-// # Where systemd is reached
+// # Sockets
 //
-// First at the message bus, then at systemd's own socket, which is for root alone and needs no dbus-daemon.
+// The client tries the system bus first, then systemd's private socket, which only root can use and which works without
+// dbus-daemon.
 //
-// # What it is tested against
+// # Tests
 //
-// Both ways against systemd 252 as PID 1 on cgroup v2, restarted and re-executed meanwhile, see hack/vm/systemd.sh; and
-// against the server of package systemdtest, which speaks D-Bus, records calls and fails on demand. The properties for
-// cgroup v1 and for older versions are tested against that server only.
+// Both sockets are tested against systemd 252 as PID 1 on cgroup v2 with restarts and re-executions (hack/vm/systemd.sh), and
+// against package systemdtest. Properties for cgroup v1 and for older versions are tested only against systemdtest.
 package systemd

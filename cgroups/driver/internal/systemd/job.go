@@ -17,43 +17,43 @@ import (
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
-// firstPoll is how long the result of a job may be overdue before the state of its unit is asked for. From time to time
-// it doubles: a job on a slice takes milliseconds, and a systemd that is busy has better to do than to answer.
+// firstPoll is how long to wait for the result of a job before the client reads the state of the unit. The interval doubles each
+// time: a job takes milliseconds, and polling would slow a busy systemd down.
 const firstPoll = 2 * time.Second
 
-// jobs hands the results of jobs to who waits for them. It is the signal handler of a connection.
+// jobs delivers job results to the waiting jobWatch. It is the signal handler of a connection.
 type jobs struct {
 	mu      sync.Mutex
-	watches map[string][]*watch // by unit
+	watches map[string][]*jobWatch // by unit
 }
 
-func newJobs() *jobs { return &jobs{watches: map[string][]*watch{}} }
+func newJobs() *jobs { return &jobs{watches: map[string][]*jobWatch{}} }
 
-// watch collects the results of all jobs of a unit, since the result of a job may come before its number is known.
-type watch struct {
+// jobWatch collects the results of all jobs of a unit, because a result may arrive before the reply with the job's path.
+type jobWatch struct {
 	jobs    *jobs
 	unit    string
-	results chan result
+	results chan jobResult
 }
 
-type result struct {
+type jobResult struct {
 	job  dbus.ObjectPath
-	text string // "done", "canceled", "timeout", "failed", "dependency", "skipped" and others
+	text string // "done", "canceled", "timeout", "failed", "dependency", "skipped" or another result of systemd
 }
 
-// watch begins to collect.
-func (j *jobs) watch(unit string) *watch {
-	w := &watch{jobs: j, unit: unit, results: make(chan result, 8)}
+// watchUnit starts to collect the job results of a unit.
+func (j *jobs) watchUnit(unit string) *jobWatch {
+	w := &jobWatch{jobs: j, unit: unit, results: make(chan jobResult, 8)}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.watches[unit] = append(j.watches[unit], w)
 	return w
 }
 
-func (w *watch) stop() {
+func (w *jobWatch) stop() {
 	w.jobs.mu.Lock()
 	defer w.jobs.mu.Unlock()
-	rest := slices.DeleteFunc(w.jobs.watches[w.unit], func(o *watch) bool { return o == w })
+	rest := slices.DeleteFunc(w.jobs.watches[w.unit], func(o *jobWatch) bool { return o == w })
 	if len(rest) > 0 {
 		w.jobs.watches[w.unit] = rest
 	} else {
@@ -61,15 +61,15 @@ func (w *watch) stop() {
 	}
 }
 
-// DeliverSignal implements [dbus.SignalHandler]. It does not block: a result that finds no room is not needed, since
-// the unit is asked for its state then.
+// DeliverSignal implements [dbus.SignalHandler]. It never blocks: if the channel of a watch is full, the result is dropped and
+// the watch reads the state of the unit instead.
 func (j *jobs) DeliverSignal(iface, name string, s *dbus.Signal) {
 	if iface != manager || name != jobRemoved {
 		return
 	}
 	var (
 		id   uint32
-		r    result
+		r    jobResult
 		unit string
 	)
 	if dbus.Store(s.Body, &id, &r.job, &unit, &r.text) != nil {
@@ -85,18 +85,17 @@ func (j *jobs) DeliverSignal(iface, name string, s *dbus.Signal) {
 	}
 }
 
-// errCanceled is the end of a job that another took the place of: somebody else starts what is being stopped, or the
-// other way round.
+// errCanceled is the result of a job that a conflicting job has replaced, for example a start by a stop.
 var errCanceled = errors.New("job ended: canceled")
 
-// runJob calls a method that queues a job for a unit, and waits until the job is done. The unit is in the state want
-// then. A job that was canceled is queued again: nobody's will has been done by that.
-func (c *Client) runJob(ctx context.Context, unit, want, method string, args func(*conn) []any) error {
+// runJob calls a method that queues a job for a unit, and waits until the job is done and the unit is in wantState. A canceled
+// job is queued again, because neither request was fulfilled.
+func (c *Client) runJob(ctx context.Context, unit, wantState, method string, args func(*conn) []any) error {
 	ctx, cancel := context.WithTimeout(ctx, c.opts.JobTimeout)
 	defer cancel()
 	retry := backoff.Policy{First: firstDelay, Max: maxDelay}
 	for delay := retry.First; ; delay = retry.Next(delay) {
-		err := c.runOnce(ctx, unit, want, method, args)
+		err := c.runJobOnce(ctx, unit, wantState, method, args)
 		if !errors.Is(err, errCanceled) {
 			return err
 		}
@@ -106,16 +105,16 @@ func (c *Client) runJob(ctx context.Context, unit, want, method string, args fun
 	}
 }
 
-// runOnce is one attempt of runJob.
-func (c *Client) runOnce(ctx context.Context, unit, want, method string, args func(*conn) []any) error {
+// runJobOnce is one attempt of runJob.
+func (c *Client) runJobOnce(ctx context.Context, unit, wantState, method string, args func(*conn) []any) error {
 	var (
-		w    *watch
+		w    *jobWatch
 		job  dbus.ObjectPath
 		lost <-chan struct{}
 	)
-	err := c.do(ctx, func(ctx context.Context, conn *conn) error {
-		w, lost = conn.jobs.watch(unit), conn.done()
-		err := conn.call(ctx, method, args(conn)...).Store(&job)
+	err := c.callWithRetry(ctx, func(ctx context.Context, conn *conn) error {
+		w, lost = conn.jobs.watchUnit(unit), conn.disconnected()
+		err := conn.callManager(ctx, method, args(conn)...).Store(&job)
 		if err != nil {
 			w.stop()
 		}
@@ -125,11 +124,12 @@ func (c *Client) runOnce(ctx context.Context, unit, want, method string, args fu
 		return err
 	}
 	defer w.stop()
-	return c.wait(ctx, w, job, want, lost)
+	return c.awaitJob(ctx, w, job, wantState, lost)
 }
 
-// wait waits for the result of a job. With the connection, which lost tells of, the result is lost too.
-func (c *Client) wait(ctx context.Context, w *watch, job dbus.ObjectPath, want string, lost <-chan struct{}) error {
+// awaitJob waits for the result of a job. When lost is closed, the result may be lost with the connection, so it reads the state
+// of the unit.
+func (c *Client) awaitJob(ctx context.Context, w *jobWatch, job dbus.ObjectPath, wantState string, lost <-chan struct{}) error {
 	overdue := time.NewTimer(firstPoll)
 	defer overdue.Stop()
 	for next := 2 * firstPoll; ; next *= 2 {
@@ -138,19 +138,19 @@ func (c *Client) wait(ctx context.Context, w *watch, job dbus.ObjectPath, want s
 			if r.job != job {
 				continue
 			}
-			return r.err()
+			return r.toError()
 		case <-lost:
 			lost = nil
 		case <-overdue.C:
 		case <-ctx.Done():
 			return fmt.Errorf("wait for job: %w", ctx.Err())
 		}
-		is, busy, err := c.state(ctx, w.unit)
+		is, busy, err := c.getState(ctx, w.unit)
 		switch {
 		case err != nil:
 			return fmt.Errorf("wait for job: %w", err)
 		case busy:
-		case is == want, is == failed && want == inactive: // what has failed has stopped
+		case is == wantState, is == failed && wantState == inactive: // a failed unit has stopped
 			return nil
 		default:
 			return fmt.Errorf("job ended: unit is %s", is)
@@ -159,7 +159,7 @@ func (c *Client) wait(ctx context.Context, w *watch, job dbus.ObjectPath, want s
 	}
 }
 
-func (r result) err() error {
+func (r jobResult) toError() error {
 	switch r.text {
 	case "done":
 		return nil

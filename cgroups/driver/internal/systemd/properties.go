@@ -15,21 +15,21 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-// Property is a property of a unit and its value, as systemd takes them.
+// Property is a unit property and its value.
 type Property struct {
 	Name  string
 	Value dbus.Variant
 }
 
-// infinity is no limit in the properties of systemd.
+// infinity means no limit in systemd properties.
 const infinity uint64 = math.MaxUint64
 
-func property(name string, value any) Property {
+func newProperty(name string, value any) Property {
 	return Property{Name: name, Value: dbus.MakeVariant(value)}
 }
 
-// equals reports whether a unit has the property already. A set of CPUs may come with zeros behind it.
-func (p Property) equals(is dbus.Variant) bool {
+// isEqual reports whether the unit's current value equals the property. A CPU set from systemd may have trailing zero bytes.
+func (p Property) isEqual(is dbus.Variant) bool {
 	if want, ok := p.Value.Value().([]byte); ok {
 		got, ok := is.Value().([]byte)
 		return ok && bytes.Equal(bytes.TrimRight(got, "\x00"), want)
@@ -37,8 +37,9 @@ func (p Property) equals(is dbus.Variant) bool {
 	return is.Value() == p.Value.Value()
 }
 
-// since is the version of systemd that brought a property. Older ones refuse a unit that has it.
-func since(name string) int {
+// minVersion returns the systemd version that introduced a property, zero for older ones. Older versions reject a unit with an
+// unknown property.
+func minVersion(name string) int {
 	switch name {
 	case "MemoryMin":
 		return 240
@@ -50,23 +51,23 @@ func since(name string) int {
 	return 0
 }
 
-// Properties returns the properties that hold a slice to the resources, and the resources as the files of the kernel
-// are to be written then: with the quota that systemd makes of theirs, see [cgroups.SystemdQuota].
+// Properties converts limits to slice properties. It also returns the limits to write to the kernel's files afterwards, with the
+// quota as systemd rounds it, see [cgroups.SystemdQuota].
 //
-// Files of Unified that stand for a property become that property, if their value is a plain one. What systemd has no
-// property for is left to the files: swap on v1, huge pages, memory.oom.group, and the rest of Unified. On v1 the names
-// are those from before cgroup v2, as in runc: there CPU shares keep their unit.
+// Files in Unified that have a property are converted too if their value is a simple one. The following have no property: swap on
+// v1, huge pages, memory.oom.group, and all other files in Unified. On v1 the property names are those from before cgroup v2, as
+// in runc, and CPU shares keep their unit.
 func Properties(r cgroups.Resources, v1 bool, f cgroups.WeightFormula) ([]Property, cgroups.Resources, error) {
-	var props list
+	var props propertyList
 	if v1 {
 		if r.CPUShares != 0 {
-			props.add("CPUShares", min(max(r.CPUShares, cgroups.MinShares), cgroups.MaxShares))
+			props.addProperty("CPUShares", min(max(r.CPUShares, cgroups.MinShares), cgroups.MaxShares))
 		}
 		props.addLimit("MemoryLimit", r.MemoryMax, 1)
 	} else {
-		r = plain(r)
-		if w := weight(r, f); w != 0 {
-			props.add("CPUWeight", w)
+		r = moveUnifiedToFields(r)
+		if w := effectiveWeight(r, f); w != 0 {
+			props.addProperty("CPUWeight", w)
 		}
 		props.addLimit("MemoryMin", r.MemoryMin, 0)
 		props.addLimit("MemoryLow", r.MemoryLow, 0)
@@ -85,42 +86,42 @@ func Properties(r cgroups.Resources, v1 bool, f cgroups.WeightFormula) ([]Proper
 	return props, r, nil
 }
 
-// list is properties in the making.
-type list []Property
+// propertyList is a list of properties under construction.
+type propertyList []Property
 
-func (l *list) add(name string, value any) { *l = append(*l, property(name, value)) }
+func (l *propertyList) addProperty(name string, value any) { *l = append(*l, newProperty(name, value)) }
 
-// addLimit adds a limit of bytes or tasks. Where systemd does not take zero, one byte is as little, since the kernel
-// counts pages, and so is one task, since a slice is not to run any.
-func (l *list) addLimit(name string, value *int64, least uint64) {
+// addLimit adds a limit of bytes or tasks, at least least. It is 1 where systemd does not accept zero: a limit of one byte allows
+// no page either, and a slice itself runs no task.
+func (l *propertyList) addLimit(name string, value *int64, least uint64) {
 	switch {
 	case value == nil:
 	case *value < 0:
-		l.add(name, infinity)
+		l.addProperty(name, infinity)
 	default:
-		l.add(name, max(uint64(*value), least))
+		l.addProperty(name, max(uint64(*value), least))
 	}
 }
 
-// addQuota adds what is set of quota and period, and returns what systemd makes of them. A quota without a period is
-// one in the default period, also where the slice has had another.
-func (l *list) addQuota(quota int64, period uint64) (int64, uint64) {
+// addQuota adds quota and period if they are set, and returns them as systemd rounds them. A quota without a period gets the
+// default period, even if the slice has another one.
+func (l *propertyList) addQuota(quota int64, period uint64) (int64, uint64) {
 	if quota != 0 && period == 0 {
 		period = cgroups.DefaultPeriod
 	}
 	if period != 0 {
-		l.add("CPUQuotaPeriodUSec", period)
+		l.addProperty("CPUQuotaPeriodUSec", period)
 	}
 	if quota != 0 {
 		perSec, rounded := cgroups.SystemdQuota(quota, period)
-		l.add("CPUQuotaPerSecUSec", perSec)
+		l.addProperty("CPUQuotaPerSecUSec", perSec)
 		quota = rounded
 	}
 	return quota, period
 }
 
-// addSet adds a list of CPUs or memory nodes, which systemd takes as bits, eight to a byte, lowest first.
-func (l *list) addSet(name, text string) error {
+// addSet adds a list of CPUs or memory nodes as systemd's bit mask: eight per byte, lowest first.
+func (l *propertyList) addSet(name, text string) error {
 	if text == "" {
 		return nil
 	}
@@ -135,12 +136,12 @@ func (l *list) addSet(name, text string) error {
 		}
 		bits[id/8] |= 1 << (id % 8)
 	}
-	l.add(name, bits)
+	l.addProperty(name, bits)
 	return nil
 }
 
-// weight is the cpu.weight of resources: that of Unified if it has one, as it is written last.
-func weight(r cgroups.Resources, f cgroups.WeightFormula) uint64 {
+// effectiveWeight returns the cpu.weight of r. A value in Unified wins, because it is written last.
+func effectiveWeight(r cgroups.Resources, f cgroups.WeightFormula) uint64 {
 	w, err := strconv.ParseUint(strings.TrimSpace(r.Unified["cpu.weight"]), 10, 64)
 	if err == nil && w >= cgroups.MinWeight && w <= cgroups.MaxWeight {
 		return w
@@ -148,9 +149,9 @@ func weight(r cgroups.Resources, f cgroups.WeightFormula) uint64 {
 	return cgroups.WeightFromShares(r.CPUShares, f)
 }
 
-// plain moves values of Unified to the fields that mean the same. A value that is not a plain one stays where it is:
-// the kernel takes more forms, and says what is wrong with the others.
-func plain(r cgroups.Resources) cgroups.Resources {
+// moveUnifiedToFields moves simple values of Unified to the fields with the same meaning. Other values stay: the kernel accepts
+// more formats, and rejects invalid ones with its own error.
+func moveUnifiedToFields(r cgroups.Resources) cgroups.Resources {
 	limits := map[string]**int64{
 		"memory.min": &r.MemoryMin, "memory.low": &r.MemoryLow, "memory.high": &r.MemoryHigh, "memory.max": &r.MemoryMax,
 		"memory.swap.max": &r.SwapMax, "pids.max": &r.PidsMax,
@@ -165,7 +166,7 @@ func plain(r cgroups.Resources) cgroups.Resources {
 			*limit = &value
 		case set != nil && text != "":
 			*set = text
-		case file == "cpu.max" && plainQuota(&r, text):
+		case file == "cpu.max" && setQuotaFromText(&r, text):
 		default:
 			continue
 		}
@@ -175,8 +176,8 @@ func plain(r cgroups.Resources) cgroups.Resources {
 	return r
 }
 
-// plainQuota sets quota and period from cpu.max. A period that is left out is the default one.
-func plainQuota(r *cgroups.Resources, text string) bool {
+// setQuotaFromText sets quota and period from the text of cpu.max. A missing period is the default.
+func setQuotaFromText(r *cgroups.Resources, text string) bool {
 	if !strings.Contains(text, " ") {
 		text += " " + strconv.Itoa(cgroups.DefaultPeriod)
 	}

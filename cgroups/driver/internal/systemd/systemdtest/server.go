@@ -1,14 +1,20 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package systemdtest is a systemd for tests. It speaks D-Bus over a unix socket and keeps slices in memory; it makes
-// no cgroups.
+// Package systemdtest is a fake systemd for tests. It serves D-Bus on a Unix socket and keeps slices in memory; it creates no
+// cgroups.
 //
-// It records the calls it gets, and gives the answers that systemd 252 gives, errors included. A [Fault] makes it hang,
-// hang up, or lose the result of a job.
+//	s, err := systemdtest.Start(path, false) // as systemd's private socket
+//	defer s.Close()
+//	s.Inject("StopUnit", systemdtest.Hang)
+//	client := systemd.New(systemd.Options{Sockets: []systemd.Socket{{Path: path}}})
+//	...
+//	calls := s.Calls()
 //
-// It does not model: units other than slices, what properties mean (any value of any name is taken, but for
-// Delegate, which slices do not have), the rights of callers, and what a message bus does but to pass messages on.
+// It records calls and returns the replies and errors of systemd 252. A [Fault] makes a call fail.
+//
+// It does not model other units than slices, the meaning of properties (it accepts any except Delegate), permissions, or a
+// message bus beyond forwarding.
 package systemdtest
 
 import (
@@ -29,13 +35,13 @@ const (
 	rootPath = "/org/freedesktop/systemd1"
 )
 
-// Systemd is the server.
+// Systemd is a fake systemd server. All methods may be called by several goroutines.
 type Systemd struct {
 	listener net.Listener
 	isBus    bool
 	running  sync.WaitGroup
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	conns   map[*peer]bool
 	units   map[string]*Unit
 	faults  map[string][]Fault
@@ -46,22 +52,22 @@ type Systemd struct {
 	observe func(method, unit string)
 }
 
-// Unit is a unit in memory.
+// Unit is a unit of the fake systemd.
 type Unit struct {
 	State      string // ActiveState
 	Properties map[string]dbus.Variant
-	Job        uint32 // that has not ended
+	Job        uint32 // ID of the running job; zero: none
 }
 
-// peer is a connection.
+// peer is a connection of a client.
 type peer struct {
 	net.Conn
-	once    sync.Once     // to close gone
-	gone    chan struct{} // closed by HangUp
-	matches bool          // has asked for signals; guarded by the server's lock
+	once         sync.Once     // closes disconnected
+	disconnected chan struct{} // closed by disconnect
+	matches      bool          // has subscribed to signals; guarded by the server's lock
 }
 
-// Start listens at a path, as a message bus or as systemd itself.
+// Start listens on the Unix socket path, as a message bus if isBus is true, else as systemd itself.
 func Start(path string, isBus bool) (*Systemd, error) {
 	l, err := net.Listen("unix", path)
 	if err != nil {
@@ -71,16 +77,16 @@ func Start(path string, isBus bool) (*Systemd, error) {
 		listener: l, isBus: isBus, version: "252.38-1~deb12u1",
 		conns: map[*peer]bool{}, units: map[string]*Unit{}, faults: map[string][]Fault{},
 	}
-	s.running.Go(s.accept)
+	s.running.Go(s.acceptConns)
 	return s, nil
 }
 
-func (p *peer) hangUp() {
-	p.once.Do(func() { close(p.gone) })
+func (p *peer) disconnect() {
+	p.once.Do(func() { close(p.disconnected) })
 	_ = p.Close()
 }
 
-// Close stops listening and hangs up. It returns when nothing of the server runs any more.
+// Close stops the server and disconnects all clients. It returns when all goroutines of the server have ended.
 func (s *Systemd) Close() {
 	s.mu.Lock()
 	s.closed = true
@@ -90,38 +96,38 @@ func (s *Systemd) Close() {
 	s.running.Wait()
 }
 
-// DisconnectAll ends all connections, as systemd does when it re-executes itself, and a bus that is restarted.
+// DisconnectAll closes all connections, as systemd does when it re-executes itself, or a bus when it restarts.
 func (s *Systemd) DisconnectAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for p := range s.conns {
-		p.hangUp()
+		p.disconnect()
 	}
 }
 
-// SetVersion sets the version that callers are told.
+// SetVersion sets the version that clients read.
 func (s *Systemd) SetVersion(v string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.version = v
 }
 
-// SetObserver has f called with each call about a unit that succeeds, before its result is sent. It is where a test makes
-// the directory of a slice.
+// SetObserver makes the server call f for each successful call about a unit, before the result is sent. Tests create the
+// directory of a slice in f. f must not call the server.
 func (s *Systemd) SetObserver(f func(method, unit string)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.observe = f
 }
 
-// SetUnit sets a unit as if someone else had.
+// SetUnit sets a unit without a call, as another client of systemd would.
 func (s *Systemd) SetUnit(name string, u Unit) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.units[name] = &u
 }
 
-// Unit returns a copy of a unit. One that is not there has no state.
+// Unit returns a copy of a unit, the zero Unit if there is none.
 func (s *Systemd) Unit(name string) Unit {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,7 +137,7 @@ func (s *Systemd) Unit(name string) Unit {
 	return Unit{}
 }
 
-// Calls returns the calls since the last time, each as a method and what it was given.
+// Calls returns the calls since the previous Calls, each as method and arguments in one line.
 func (s *Systemd) Calls() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -140,22 +146,22 @@ func (s *Systemd) Calls() []string {
 	return calls
 }
 
-func (s *Systemd) accept() {
+func (s *Systemd) acceptConns() {
 	for {
 		conn, err := s.listener.Accept()
 		if err != nil {
 			return
 		}
-		p := &peer{Conn: conn, gone: make(chan struct{})}
+		p := &peer{Conn: conn, disconnected: make(chan struct{})}
 		s.mu.Lock()
 		s.conns[p] = true
 		if s.closed {
-			p.hangUp()
+			p.disconnect()
 		}
 		s.mu.Unlock()
 		s.running.Go(func() {
-			s.serve(p)
-			p.hangUp()
+			s.servePeer(p)
+			p.disconnect()
 			s.mu.Lock()
 			delete(s.conns, p)
 			s.mu.Unlock()
@@ -163,10 +169,10 @@ func (s *Systemd) accept() {
 	}
 }
 
-// serve authenticates a peer and answers it until it hangs up.
-func (s *Systemd) serve(p *peer) {
+// servePeer authenticates a client and handles its messages until it disconnects.
+func (s *Systemd) servePeer(p *peer) {
 	in := bufio.NewReader(p)
-	if s.next("Auth") == Hang {
+	if s.takeFault("Auth") == Hang {
 		_, _ = in.WriteTo(io.Discard)
 		return
 	}
@@ -175,13 +181,14 @@ func (s *Systemd) serve(p *peer) {
 	}
 	for {
 		msg, err := dbus.DecodeMessage(in)
-		if err != nil || !s.answer(p, msg) {
+		if err != nil || !s.handleMessage(p, msg) {
 			return
 		}
 	}
 }
 
-// authenticate is the server's side of the EXTERNAL mechanism, with every user welcome.
+// authenticate implements the server side of the EXTERNAL mechanism and accepts every user. It reports whether the client
+// completed it.
 func authenticate(in *bufio.Reader, p *peer) bool {
 	if zero, err := in.ReadByte(); err != nil || zero != 0 {
 		return false
@@ -210,8 +217,8 @@ func authenticate(in *bufio.Reader, p *peer) bool {
 	}
 }
 
-// send sends a message of a type; headers that are the same for all are added. The server's lock is held.
-func (p *peer) send(kind dbus.Type, headers map[dbus.HeaderField]dbus.Variant, body ...any) {
+// sendMessage sends a message and adds the headers that all messages have. The server's lock is held.
+func (p *peer) sendMessage(kind dbus.Type, headers map[dbus.HeaderField]dbus.Variant, body ...any) {
 	headers[dbus.FieldSender] = dbus.MakeVariant(":1.0")
 	if len(body) > 0 {
 		headers[dbus.FieldSignature] = dbus.MakeVariant(dbus.SignatureOf(body...))

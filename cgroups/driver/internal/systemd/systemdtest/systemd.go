@@ -12,52 +12,52 @@ import (
 	"github.com/godbus/dbus/v5"
 )
 
-// Fault is what goes wrong with one call.
+// Fault is an injected failure of one call.
 type Fault string
 
 const (
-	// Hang does nothing and never answers. Of "Auth", it does not even greet.
+	// Hang ignores the call and never replies. For the method "Auth" the server does not even authenticate.
 	Hang Fault = "hang"
-	// Disconnect ends the connection and does nothing.
+	// Disconnect closes the connection without executing the call.
 	Disconnect Fault = "hang up"
-	// DisconnectAfterCall does what is asked and ends the connection instead of answering.
+	// DisconnectAfterCall executes the call and closes the connection instead of replying.
 	DisconnectAfterCall Fault = "hang up after"
-	// NoReply does what is asked and answers as a bus does that systemd has left.
+	// NoReply executes the call and returns the error of a bus that systemd has left.
 	NoReply Fault = "no reply"
-	// EarlyResult sends the result of the job before the answer to the call.
+	// EarlyResult sends the result of the job before the reply to the call.
 	EarlyResult Fault = "early"
 	// OtherJobResult sends the result of another job of the unit first.
 	OtherJobResult Fault = "stray"
-	// NoResult ends the job without telling anyone.
+	// NoResult completes the job without a JobRemoved signal.
 	NoResult Fault = "no signal"
-	// JobHangs begins the job and never ends it.
+	// JobHangs starts the job and never completes it.
 	JobHangs Fault = "no end"
-	// Canceled ends the job with the result "canceled" and leaves the unit as it was.
+	// Canceled ends the job with result "canceled" and does not change the unit.
 	Canceled Fault = "canceled"
-	// Failed ends the job with the result "failed"; the unit has failed.
+	// Failed ends the job with result "failed"; the unit is then failed.
 	Failed Fault = "failed"
-	// StopReading answers, and then reads nothing any more and does not hang up either.
+	// StopReading replies, and then reads nothing more from the connection, which stays open.
 	StopReading Fault = "deaf"
-	// Denied answers with an error.
+	// Denied returns an AccessDenied error.
 	Denied Fault = "denied"
 )
 
-// Inject makes the next calls of a method go wrong, one fault each. The version, which is what Get gets, is asked for
-// again when no answer comes.
+// Inject makes the next calls of a method fail, one fault per call. Reading the version is the method "Get", which clients repeat
+// without a reply.
 func (s *Systemd) Inject(method string, faults ...Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.faults[method] = append(s.faults[method], faults...)
 }
 
-// Pending returns how many of the faults of a method have not happened yet.
+// Pending returns the number of injected faults of a method that have not occurred yet.
 func (s *Systemd) Pending(method string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.faults[method])
 }
 
-func (s *Systemd) next(method string) (f Fault) {
+func (s *Systemd) takeFault(method string) (f Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if queue := s.faults[method]; len(queue) > 0 {
@@ -66,20 +66,20 @@ func (s *Systemd) next(method string) (f Fault) {
 	return f
 }
 
-// answer answers a call, and reports whether the connection goes on.
-func (s *Systemd) answer(p *peer, msg *dbus.Message) bool {
+// handleMessage executes a call and replies. It reports whether the connection stays open.
+func (s *Systemd) handleMessage(p *peer, msg *dbus.Message) bool {
 	method, _ := msg.Headers[dbus.FieldMember].Value().(string)
-	fault := s.next(method)
+	fault := s.takeFault(method)
 	if fault == Hang || fault == Disconnect {
 		return fault == Hang
 	}
 	if fault == StopReading {
-		defer func() { <-p.gone }()
+		defer func() { <-p.disconnected }()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	reply := map[dbus.HeaderField]dbus.Variant{dbus.FieldReplySerial: dbus.MakeVariant(msg.Serial())}
-	body, end, err := s.call(p, method, msg, fault)
+	body, end, err := s.dispatchCall(p, method, msg, fault)
 	if fault == Denied {
 		err = dbus.NewError("org.freedesktop.DBus.Error.AccessDenied", []any{"Permission denied"})
 	}
@@ -91,76 +91,76 @@ func (s *Systemd) answer(p *peer, msg *dbus.Message) bool {
 		return false
 	case err != nil:
 		reply[dbus.FieldErrorName] = dbus.MakeVariant(err.Name)
-		p.send(dbus.TypeError, reply, err.Body...)
+		p.sendMessage(dbus.TypeError, reply, err.Body...)
 		return true
 	case fault == EarlyResult:
 		end()
-		p.send(dbus.TypeMethodReply, reply, body...)
+		p.sendMessage(dbus.TypeMethodReply, reply, body...)
 		return true
 	}
-	p.send(dbus.TypeMethodReply, reply, body...)
+	p.sendMessage(dbus.TypeMethodReply, reply, body...)
 	if end != nil {
 		end()
 	}
 	return true
 }
 
-// call does what a method does. With a job comes the func that tells of its end.
-func (s *Systemd) call(p *peer, method string, msg *dbus.Message, fault Fault) (body []any, end func(), err *dbus.Error) {
+// dispatchCall executes a method. For a method that queues a job, end sends the result of the job.
+func (s *Systemd) dispatchCall(p *peer, method string, msg *dbus.Message, fault Fault) (body []any, end func(), err *dbus.Error) {
 	switch method {
 	case "Hello":
-		return []any{":1.7"}, nil, s.onBus(method)
+		return []any{":1.7"}, nil, s.checkIsBus(method)
 	case "AddMatch":
 		p.matches = true
-		return nil, nil, s.onBus(method)
+		return nil, nil, s.checkIsBus(method)
 	case "Get":
-		return []any{s.properties(msg)[msg.Body[1].(string)]}, nil, nil
+		return []any{s.objectProperties(msg)[msg.Body[1].(string)]}, nil, nil
 	case "GetAll":
-		return []any{s.properties(msg)}, nil, nil
+		return []any{s.objectProperties(msg)}, nil, nil
 	}
 	if fault == Denied {
 		return nil, nil, nil
 	}
 	name := msg.Body[0].(string)
-	s.calls = append(s.calls, text(method, msg.Body))
-	body, end, err = s.manage(method, name, msg.Body, fault)
+	s.calls = append(s.calls, formatCall(method, msg.Body))
+	body, end, err = s.callManager(method, name, msg.Body, fault)
 	if err == nil && s.observe != nil {
 		s.observe(method, name)
 	}
 	return body, end, err
 }
 
-// manage does what a method of the manager does to a unit.
-func (s *Systemd) manage(method, name string, args []any, fault Fault) (body []any, end func(), err *dbus.Error) {
+// callManager executes a method of the Manager interface on a unit.
+func (s *Systemd) callManager(method, name string, args []any, fault Fault) (body []any, end func(), err *dbus.Error) {
 	switch method {
 	case "StartTransientUnit":
 		if s.units[name] != nil {
-			return nil, nil, fail("UnitExists", "Unit %s was already loaded or has a fragment file.", name)
+			return nil, nil, newError("UnitExists", "Unit %s was already loaded or has a fragment file.", name)
 		}
-		props := pairs(args[2])
+		props := parseProperties(args[2])
 		if _, ok := props["Delegate"]; ok {
-			return nil, nil, fail("InvalidArgs", "Delegation not available for unit type")
+			return nil, nil, newError("InvalidArgs", "Delegation not available for unit type")
 		}
-		for parent := range parents(name) {
+		for parent := range parentSlices(name) {
 			if s.units[parent] == nil {
 				s.units[parent] = &Unit{State: "active", Properties: map[string]dbus.Variant{}}
 			}
 		}
 		s.units[name] = &Unit{State: "inactive", Properties: props}
-		return s.job(name, "active", fault)
+		return s.runJob(name, "active", fault)
 	case "StartUnit":
 		if s.units[name] == nil {
 			s.units[name] = &Unit{Properties: map[string]dbus.Variant{}}
 		}
-		return s.job(name, "active", fault)
+		return s.runJob(name, "active", fault)
 	case "StopUnit":
 		if s.units[name] == nil {
-			return nil, nil, fail("NoSuchUnit", "Unit %s not loaded.", name)
+			return nil, nil, newError("NoSuchUnit", "Unit %s not loaded.", name)
 		}
-		return s.job(name, "inactive", fault)
+		return s.runJob(name, "inactive", fault)
 	case "ResetFailedUnit":
 		if s.units[name] == nil {
-			return nil, nil, fail("NoSuchUnit", "Unit %s not loaded.", name)
+			return nil, nil, newError("NoSuchUnit", "Unit %s not loaded.", name)
 		}
 		if s.units[name].State == "failed" {
 			delete(s.units, name)
@@ -170,14 +170,14 @@ func (s *Systemd) manage(method, name string, args []any, fault Fault) (body []a
 		if s.units[name] == nil {
 			s.units[name] = &Unit{State: "inactive", Properties: map[string]dbus.Variant{}}
 		}
-		maps.Copy(s.units[name].Properties, pairs(args[2]))
+		maps.Copy(s.units[name].Properties, parseProperties(args[2]))
 		return nil, nil, nil
 	}
-	return nil, nil, fail("UnknownMethod", "Unknown method %s", method)
+	return nil, nil, newError("UnknownMethod", "Unknown method %s", method)
 }
 
-// job brings a unit to a state, now, and returns the answer and what sends the result.
-func (s *Systemd) job(name, state string, fault Fault) ([]any, func(), *dbus.Error) {
+// runJob sets the state of a unit at once, and returns the reply and a func that sends the result of the job.
+func (s *Systemd) runJob(name, state string, fault Fault) ([]any, func(), *dbus.Error) {
 	s.jobs++
 	id, unit := s.jobs, s.units[name]
 	path := dbus.ObjectPath(fmt.Sprintf("%s/job/%d", rootPath, id))
@@ -203,18 +203,18 @@ func (s *Systemd) job(name, state string, fault Fault) ([]any, func(), *dbus.Err
 	case NoResult:
 		return []any{path}, nil, nil
 	case OtherJobResult:
-		s.signal(id+1000, dbus.ObjectPath(fmt.Sprintf("%s/job/%d", rootPath, id+1000)), name, "canceled")
+		s.sendJobRemoved(id+1000, dbus.ObjectPath(fmt.Sprintf("%s/job/%d", rootPath, id+1000)), name, "canceled")
 	}
-	return []any{path}, func() { s.signal(id, path, name, text) }, nil
+	return []any{path}, func() { s.sendJobRemoved(id, path, name, text) }, nil
 }
 
-// signal tells all that asked. The lock is held.
-func (s *Systemd) signal(id uint32, job dbus.ObjectPath, unit, text string) {
+// sendJobRemoved sends the JobRemoved signal to all subscribed clients. The lock is held.
+func (s *Systemd) sendJobRemoved(id uint32, job dbus.ObjectPath, unit, text string) {
 	for p := range s.conns {
 		if s.isBus && !p.matches {
 			continue
 		}
-		p.send(dbus.TypeSignal, map[dbus.HeaderField]dbus.Variant{
+		p.sendMessage(dbus.TypeSignal, map[dbus.HeaderField]dbus.Variant{
 			dbus.FieldPath:      dbus.MakeVariant(dbus.ObjectPath(rootPath)),
 			dbus.FieldInterface: dbus.MakeVariant(manager),
 			dbus.FieldMember:    dbus.MakeVariant("JobRemoved"),
@@ -222,48 +222,48 @@ func (s *Systemd) signal(id uint32, job dbus.ObjectPath, unit, text string) {
 	}
 }
 
-// properties returns the properties of the object that the call goes to.
-func (s *Systemd) properties(msg *dbus.Message) map[string]dbus.Variant {
+// objectProperties returns the properties of the object that the call is addressed to.
+func (s *Systemd) objectProperties(msg *dbus.Message) map[string]dbus.Variant {
 	path, _ := msg.Headers[dbus.FieldPath].Value().(dbus.ObjectPath)
 	if path == rootPath {
 		return map[string]dbus.Variant{"Version": dbus.MakeVariant(s.version)}
 	}
-	all := map[string]dbus.Variant{"ActiveState": dbus.MakeVariant("inactive"), "Job": job(0)}
+	all := map[string]dbus.Variant{"ActiveState": dbus.MakeVariant("inactive"), "Job": jobProperty(0)}
 	for name, u := range s.units {
-		if strings.HasSuffix(string(path), "/"+escape(name)) {
+		if strings.HasSuffix(string(path), "/"+escapeUnitName(name)) {
 			maps.Copy(all, u.Properties)
-			all["ActiveState"], all["Job"] = dbus.MakeVariant(u.State), job(u.Job)
+			all["ActiveState"], all["Job"] = dbus.MakeVariant(u.State), jobProperty(u.Job)
 		}
 	}
 	return all
 }
 
-func job(id uint32) dbus.Variant {
+func jobProperty(id uint32) dbus.Variant {
 	return dbus.MakeVariant(struct {
 		ID   uint32
 		Path dbus.ObjectPath
 	}{id, "/"})
 }
 
-// escape is the naive form of what systemd does to names of units.
-func escape(name string) string {
+// escapeUnitName escapes a unit name for a D-Bus path, for the characters that tests use.
+func escapeUnitName(name string) string {
 	return strings.NewReplacer("-", "_2d", ".", "_2e", "_", "_5f").Replace(name)
 }
 
-// onBus refuses what only a message bus understands.
-func (s *Systemd) onBus(method string) *dbus.Error {
+// checkIsBus returns an error for a method that only a message bus has.
+func (s *Systemd) checkIsBus(method string) *dbus.Error {
 	if s.isBus {
 		return nil
 	}
 	return dbus.NewError("org.freedesktop.DBus.Error.UnknownObject", []any{"Unknown object for " + method})
 }
 
-func fail(name, format string, args ...any) *dbus.Error {
+func newError(name, format string, args ...any) *dbus.Error {
 	return dbus.NewError(busName+"."+name, []any{fmt.Sprintf(format, args...)})
 }
 
-// parents yields the slices that a slice is in by its name.
-func parents(name string) func(func(string) bool) {
+// parentSlices yields the parent slices of a slice name.
+func parentSlices(name string) func(func(string) bool) {
 	return func(yield func(string) bool) {
 		for i, c := range name {
 			if c == '-' && !yield(name[:i]+".slice") {
@@ -273,8 +273,8 @@ func parents(name string) func(func(string) bool) {
 	}
 }
 
-// pairs reads an array of names and values.
-func pairs(v any) map[string]dbus.Variant {
+// parseProperties parses an array of property names and values.
+func parseProperties(v any) map[string]dbus.Variant {
 	props := map[string]dbus.Variant{}
 	for _, pair := range v.([][]any) {
 		props[pair[0].(string)] = pair[1].(dbus.Variant)
@@ -282,8 +282,8 @@ func pairs(v any) map[string]dbus.Variant {
 	return props
 }
 
-// text is a call as a line: the method and what it was given, properties sorted.
-func text(method string, args []any) string {
+// formatCall returns a call as one line: the method and its arguments, properties sorted.
+func formatCall(method string, args []any) string {
 	words := []string{method}
 	for _, arg := range args {
 		list, ok := arg.([][]any)

@@ -10,24 +10,24 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-// Dirs returns the directories that a cgroup is, one in each hierarchy, whether it is there or not. It is for whoever
-// starts processes in it, which the driver does not.
+// Dirs returns the absolute directories of p, one per hierarchy, even if they do not exist. Callers use them to start processes
+// in the cgroup.
 func (d *Driver) Dirs(p cgroups.Path) ([]string, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
 	}
-	dir, err := d.names.dir(p)
+	dir, err := d.names.relativeDir(p)
 	if err != nil {
 		return nil, err
 	}
-	return d.tree.dirs(dir), nil
+	return d.tree.absoluteDirs(dir), nil
 }
 
-// Parse is the way back from [Driver.Name]. A cgroup that is not below the root of the driver is an error.
-func (d *Driver) Parse(name string) (cgroups.Path, error) { return d.names.parse(name) }
+// Parse returns the path for a name in the format of [Driver.Name]. A cgroup outside the root of the driver is an error.
+func (d *Driver) Parse(name string) (cgroups.Path, error) { return d.names.parseName(name) }
 
-// parse returns the path of what full has made.
-func (n names) parse(name string) (cgroups.Path, error) {
+// parseName reverses cgroupName.
+func (n names) parseName(name string) (cgroups.Path, error) {
 	parse := cgroups.ParseCgroupfs
 	if n.systemd {
 		parse = cgroups.ParseSystemd

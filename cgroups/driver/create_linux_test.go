@@ -25,11 +25,11 @@ func TestWhatIsRemovedMeanwhileIsMadeAgain(t *testing.T) {
 		{"at once", nil, 1, nil},
 		{"no file", []error{&fileError{"pids.max", unix.ENOENT}}, 2, nil},
 		{"no device, no directory, no CPUs", []error{unix.ENODEV, fs.ErrNotExist, errNoCPUs}, 4, nil},
-		{"never", []error{unix.ENOENT, unix.ENOENT, unix.ENOENT, unix.ENOENT, unix.ENOENT, unix.ENOENT}, attempts, unix.ENOENT},
+		{"never", []error{unix.ENOENT, unix.ENOENT, unix.ENOENT, unix.ENOENT, unix.ENOENT, unix.ENOENT}, maxAttempts, unix.ENOENT},
 		{"another error", []error{unix.ENOENT, broken, broken}, 2, broken},
 	} {
 		calls := 0
-		err := makeAgain(t.Context(), func() error {
+		err := retryCreate(t.Context(), func() error {
 			calls++
 			if calls <= len(c.fails) {
 				return fmt.Errorf("write: %w", c.fails[calls-1])
@@ -41,5 +41,5 @@ func TestWhatIsRemovedMeanwhileIsMadeAgain(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	assert.ErrorIs(t, makeAgain(ctx, func() error { return unix.ENOENT }), context.Canceled)
+	assert.ErrorIs(t, retryCreate(ctx, func() error { return unix.ENOENT }), context.Canceled)
 }

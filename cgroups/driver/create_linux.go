@@ -1,0 +1,56 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxAttempts limits how often retryCreate repeats a creation.
+const maxAttempts = 5
+
+// retryCreate repeats create, at most five times, while another program removes the cgroup or a parent. A cgroup that this
+// program recreates may briefly lack controllers and CPUs, so missing files are retried too. Unexpected cpu.shares also mean that
+// the cgroup was recreated.
+func retryCreate(ctx context.Context, once func() error) error {
+	for n := 1; ; n++ {
+		err := once()
+		if err == nil || !isAbsent(err) && !errors.Is(err, errNoCPUs) && !strings.Contains(err.Error(), "allowed cpu-shares is") {
+			return err
+		}
+		if n == maxAttempts {
+			return fmt.Errorf("gave up after %d attempts: %w", maxAttempts, err)
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+}
+
+// createDir creates the directory of a cgroup and its missing parents, and reports whether it is new.
+func (h *hierarchy) createDir(dir string) (fresh bool, err error) {
+	if dir == "" {
+		return false, nil
+	}
+	err = h.mkdir(dir)
+	if above := path.Dir(dir); errors.Is(err, unix.ENOENT) && above != "." {
+		if _, err := h.createDir(above); err != nil {
+			return false, err
+		}
+		err = h.mkdir(dir)
+	}
+	switch {
+	case err == nil:
+		return true, nil
+	case errors.Is(err, unix.EEXIST), errors.Is(err, unix.EROFS) && h.cgroupExists(dir):
+		return false, nil
+	}
+	return false, fmt.Errorf("make directory %s: %w", h.absolutePath(dir), err)
+}
