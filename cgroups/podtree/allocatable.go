@@ -11,29 +11,29 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// ResourcePIDs is the name under which process IDs are reserved. It is no resource of a Node object: its capacity is
-// what [MaxPIDs] returns.
+// ResourcePIDs is the resource name for reserved process IDs. It is not in the capacity of a Node object; its capacity is
+// [MaxPIDs].
 const ResourcePIDs corev1.ResourceName = "pid"
 
-// Reserved is what of a node is not for pods.
+// Reserved holds the resources of a node that are not for pods.
 type Reserved struct {
-	System corev1.ResourceList // for the daemons of the operating system
-	Kube   corev1.ResourceList // for the agent and the container runtime
+	System corev1.ResourceList // systemReserved: for system daemons
+	Kube   corev1.ResourceList // kubeReserved: for the agent and the container runtime
 
-	// What hard eviction keeps free counts where pods are scheduled, not in the limit of kubepods: pods may use it
+	// Memory and storage kept free by hard eviction. They reduce allocatable, but not the limit of kubepods: pods may use them
 	// until they are evicted.
-	MemoryAvailable EvictionReserve // the signal memory.available
-	NodeFSAvailable EvictionReserve // the signal nodefs.available, of ephemeral-storage
+	MemoryAvailable EvictionReserve // for the signal memory.available
+	NodeFSAvailable EvictionReserve // for the signal nodefs.available: ephemeral-storage
 }
 
-// EvictionReserve is the amount of a resource that hard eviction keeps free. The zero value is none.
+// EvictionReserve is the amount of a resource that hard eviction keeps free. The zero value is zero.
 type EvictionReserve struct {
-	Quantity resource.Quantity // used if it is not zero
-	Fraction float32           // of the capacity, such as 0.05 for 5%
+	Quantity resource.Quantity // used if nonzero
+	Fraction float32           // fraction of the capacity, for example 0.05 for 5%
 }
 
-// of returns the amount for a capacity. Fractions are 32-bit floats, as in the kubelet.
-func (e EvictionReserve) of(capacity resource.Quantity) resource.Quantity {
+// computeAmount returns the amount for a capacity. Fractions are 32-bit floats, as in the kubelet.
+func (e EvictionReserve) computeAmount(capacity resource.Quantity) resource.Quantity {
 	if !e.Quantity.IsZero() {
 		return e.Quantity
 	}
@@ -44,12 +44,12 @@ func (e EvictionReserve) of(capacity resource.Quantity) resource.Quantity {
 	return *resource.NewQuantity(int64(amount), resource.BinarySI)
 }
 
-// Reservation returns what of each resource of capacity is kept from scheduling: what the system and the agent have,
-// and what hard eviction keeps free. Resources of which nothing is kept are left out.
+// Reservation returns the amounts of capacity that are not allocatable: System plus Kube plus the eviction reserve. Resources
+// without a reservation are omitted.
 func (r Reserved) Reservation(capacity corev1.ResourceList) corev1.ResourceList {
 	free := corev1.ResourceList{
-		corev1.ResourceMemory:           r.MemoryAvailable.of(capacity[corev1.ResourceMemory]),
-		corev1.ResourceEphemeralStorage: r.NodeFSAvailable.of(capacity[corev1.ResourceEphemeralStorage]),
+		corev1.ResourceMemory:           r.MemoryAvailable.computeAmount(capacity[corev1.ResourceMemory]),
+		corev1.ResourceEphemeralStorage: r.NodeFSAvailable.computeAmount(capacity[corev1.ResourceEphemeralStorage]),
 	}
 	kept := corev1.ResourceList{}
 	for name := range capacity {
@@ -64,41 +64,40 @@ func (r Reserved) Reservation(capacity corev1.ResourceList) corev1.ResourceList 
 	return kept
 }
 
-// Allocatable returns what a Node object reports as allocatable: capacity less [Reserved.Reservation], and memory also
-// less what is preallocated as huge pages, none of it below zero. What device plugins report replaces their resources
-// afterwards.
+// Allocatable returns the allocatable resources of a Node object: capacity minus [Reserved.Reservation], at least zero. Huge
+// pages are also subtracted from memory. Device plugin resources must be set by the caller afterwards.
 func (r Reserved) Allocatable(capacity corev1.ResourceList) corev1.ResourceList {
-	left := less(capacity, r.Reservation(capacity))
+	left := subtractLists(capacity, r.Reservation(capacity))
 	for name, size := range capacity {
 		if strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) {
 			memory := left[corev1.ResourceMemory]
-			left[corev1.ResourceMemory] = subtract(memory, size)
+			left[corev1.ResourceMemory] = subtractToZero(memory, size)
 		}
 	}
 	return left
 }
 
-// ForPods returns what all pods together may use, which is the limit of kubepods: capacity less what the system and
-// the agent have. It counts neither what hard eviction keeps free nor huge pages.
+// ForPods returns the limit of kubepods: capacity minus System and Kube. It does not subtract the eviction reserve and huge
+// pages.
 func (r Reserved) ForPods(capacity corev1.ResourceList) corev1.ResourceList {
-	return less(capacity, r.System, r.Kube)
+	return subtractLists(capacity, r.System, r.Kube)
 }
 
-// less returns a list without what the others have of it, floored at zero.
-func less(list corev1.ResourceList, others ...corev1.ResourceList) corev1.ResourceList {
+// subtractLists returns list minus all of others, at least zero.
+func subtractLists(list corev1.ResourceList, others ...corev1.ResourceList) corev1.ResourceList {
 	left := make(corev1.ResourceList, len(list))
 	for name, q := range list {
 		for _, other := range others {
 			q = q.DeepCopy()
 			q.Sub(other[name])
 		}
-		left[name] = subtract(q, resource.Quantity{})
+		left[name] = subtractToZero(q, resource.Quantity{})
 	}
 	return left
 }
 
-// subtract returns a-b, or zero where that is negative. It changes neither.
-func subtract(a, b resource.Quantity) resource.Quantity {
+// subtractToZero returns a-b, at least zero. It changes neither.
+func subtractToZero(a, b resource.Quantity) resource.Quantity {
 	a = a.DeepCopy()
 	a.Sub(b)
 	if a.Sign() < 0 {

@@ -17,11 +17,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// HostOptions returns the options of a node that is the whole machine: its CPUs, as many as this process may use, its
-// memory and swap, how many processes it can have, and whether it has cgroup v1. On a host proc is os.DirFS("/proc"). Sizes of huge
-// pages, and whether there is a controller for swap, are not in /proc: driver.Driver.Host has them.
+// HostOptions returns the options of a node that uses the whole machine: the CPUs that this process may use, memory, swap, the
+// maximum of processes, and whether the host has cgroup v1. proc is normally os.DirFS("/proc"). Page sizes and the swap
+// controller are not in /proc: see driver.Driver.Host.
 func HostOptions(proc fs.FS) (o Options, err error) {
-	if o.Node.MemoryCapacity, o.Node.SwapCapacity, err = memoryOf(proc); err != nil {
+	if o.Node.MemoryCapacity, o.Node.SwapCapacity, err = readMemory(proc); err != nil {
 		return Options{}, err
 	}
 	if o.MaxPIDs, err = MaxPIDs(proc); err != nil {
@@ -37,7 +37,7 @@ func HostOptions(proc fs.FS) (o Options, err error) {
 	return o, nil
 }
 
-// isCgroupV1 reports whether the controllers of the host are those of cgroup v1, also where v2 is mounted below them.
+// isCgroupV1 reports whether the memory controller of the host is on cgroup v1, as on a hybrid host.
 func isCgroupV1(proc fs.FS) (bool, error) {
 	text, err := fs.ReadFile(proc, "self/mountinfo")
 	if err != nil {
@@ -61,20 +61,20 @@ func isCgroupV1(proc fs.FS) (bool, error) {
 	return false, nil
 }
 
-// memoryOf returns the bytes of memory and of swap.
-func memoryOf(proc fs.FS) (memory, swap int64, err error) {
+// readMemory returns the memory and the swap of the machine in bytes.
+func readMemory(proc fs.FS) (memory, swap int64, err error) {
 	text, err := fs.ReadFile(proc, "meminfo")
 	if err != nil {
 		return 0, 0, fmt.Errorf("read meminfo: %w", err)
 	}
-	if memory, err = kilobytes(text, "MemTotal:"); err == nil {
-		swap, err = kilobytes(text, "SwapTotal:")
+	if memory, err = parseKilobytes(text, "MemTotal:"); err == nil {
+		swap, err = parseKilobytes(text, "SwapTotal:")
 	}
 	return memory, swap, err
 }
 
-// kilobytes returns the bytes of a line such as "MemTotal:       16384256 kB".
-func kilobytes(text []byte, name string) (int64, error) {
+// parseKilobytes returns the bytes of a meminfo line such as "MemTotal: 16384256 kB".
+func parseKilobytes(text []byte, name string) (int64, error) {
 	for line := range bytes.Lines(text) {
 		f := bytes.Fields(line)
 		if len(f) != 3 || string(f[0]) != name || string(f[2]) != "kB" {

@@ -13,20 +13,20 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-// Enforcement names cgroups that are held to what is allocatable or reserved.
+// Enforcement selects the cgroups that are limited to the allocatable or reserved resources.
 type Enforcement string
 
-// The values of the kubelet's enforceNodeAllocatable.
+// Values of enforceNodeAllocatable in the kubelet's configuration.
 const (
-	EnforcePods               Enforcement = "pods"                         // kubepods gets allocatable instead of capacity
-	EnforceSystem             Enforcement = "system-reserved"              // cpu, memory, pids
-	EnforceKube               Enforcement = "kube-reserved"                // likewise
-	EnforceSystemCompressible Enforcement = "system-reserved-compressible" // cpu alone
-	EnforceKubeCompressible   Enforcement = "kube-reserved-compressible"   // likewise
-	EnforceNone               Enforcement = "none"                         // stands alone
+	EnforcePods               Enforcement = "pods"                         // limit kubepods to allocatable instead of capacity
+	EnforceSystem             Enforcement = "system-reserved"              // limit CPU shares, memory and PIDs of SystemCgroup to Reserved.System
+	EnforceKube               Enforcement = "kube-reserved"                // limit CPU shares, memory and PIDs of KubeCgroup to Reserved.Kube
+	EnforceSystemCompressible Enforcement = "system-reserved-compressible" // limit CPU shares only of SystemCgroup
+	EnforceKubeCompressible   Enforcement = "kube-reserved-compressible"   // limit CPU shares only of KubeCgroup
+	EnforceNone               Enforcement = "none"                         // no enforcement; must be the only value
 )
 
-// validateEnforcement returns what is wrong with a set of enforcements, naming each, or nil.
+// validateEnforcement returns one error per invalid, duplicate or conflicting value, or nil.
 func validateEnforcement(keys []Enforcement, system, kube cgroups.Path) error {
 	var errs []error
 	bad := func(key Enforcement, format string, args ...any) {
@@ -64,8 +64,8 @@ func validateEnforcement(keys []Enforcement, system, kube cgroups.Path) error {
 	return errors.Join(errs...)
 }
 
-// PlanReserved returns what the cgroups of the system and of the agent get, in the order in which it is written. To
-// enforce a reservation that is nil is an error.
+// PlanReserved returns the updates of the reserved cgroups (SystemCgroup, KubeCgroup) in write order. Enforcing a reservation
+// that is nil is an error.
 func PlanReserved(o Options) ([]Update, error) {
 	var updates []Update
 	for _, e := range []struct {
@@ -87,23 +87,23 @@ func PlanReserved(o Options) ([]Update, error) {
 		}
 		var r cgroups.Resources
 		if e.compressible {
-			r = cgroups.Resources{CPUShares: shares(e.list), CpusetCPUs: o.CPUs}
+			r = cgroups.Resources{CPUShares: computeCPUShares(e.list), CpusetCPUs: o.CPUs}
 		} else {
-			r = o.limits(e.list)
+			r = o.computeLimits(e.list)
 			if q, ok := e.list[corev1.ResourceMemory]; ok {
 				r.MemoryMin = new(q.Value())
 			}
-			r.Hugetlb = hugetlb(o.Node.HugepageSizes, 0)
+			r.Hugetlb = uniformHugetlb(o.Node.HugepageSizes, 0)
 		}
 		updates = append(updates, Update{Path: e.path, Resources: r})
 	}
 	return updates, nil
 }
 
-// limits returns a list of resources as limits of a cgroup, without huge pages.
-func (o *Options) limits(list corev1.ResourceList) cgroups.Resources {
-	r := cgroups.Resources{CPUShares: shares(list), CpusetCPUs: o.CPUs}
-	// No memory at all would kill whatever runs: like the kubelet's, it is no limit.
+// computeLimits converts amounts of resources to the limits of a cgroup, without huge pages.
+func (o *Options) computeLimits(list corev1.ResourceList) cgroups.Resources {
+	r := cgroups.Resources{CPUShares: computeCPUShares(list), CpusetCPUs: o.CPUs}
+	// A memory limit of zero would kill all processes; as in the kubelet, zero is no limit.
 	if q, ok := list[corev1.ResourceMemory]; ok && !q.IsZero() {
 		r.MemoryMax = new(q.Value())
 	}
@@ -113,8 +113,8 @@ func (o *Options) limits(list corev1.ResourceList) cgroups.Resources {
 	return r
 }
 
-// shares returns the CPU shares for the CPU of a list, or zero where it has none.
-func shares(list corev1.ResourceList) uint64 {
+// computeCPUShares returns the CPU shares for the CPU in list, or zero if it has none.
+func computeCPUShares(list corev1.ResourceList) uint64 {
 	q, ok := list[corev1.ResourceCPU]
 	if !ok {
 		return 0
@@ -122,8 +122,8 @@ func shares(list corev1.ResourceList) uint64 {
 	return cgroups.CPUShares(q.MilliValue())
 }
 
-// hugetlb returns the same limit for all page sizes.
-func hugetlb(sizes []string, limit int64) map[string]int64 {
+// uniformHugetlb returns limit for each page size.
+func uniformHugetlb(sizes []string, limit int64) map[string]int64 {
 	limits := make(map[string]int64, len(sizes))
 	for _, size := range sizes {
 		limits[size] = limit

@@ -9,24 +9,24 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-// Hooks are called where a [Tree] does something, with no lock held. They must be quick. Any may be nil.
+// Hooks are called by a [Tree] without locks held. They must return quickly. Each may be nil.
 type Hooks struct {
-	// CgroupWritten is called after each call to the writer (kubelet_cgroup_manager_duration_seconds).
+	// CgroupWritten is called after each call of the driver (metric kubelet_cgroup_manager_duration_seconds).
 	CgroupWritten func(WriterCall)
-	// LimitsEnforced is called when the limits of kubepods or of a reserved cgroup come into force, or are refused for
-	// another reason than the last time (the events SuccessfulNodeAllocatableEnforcement and
-	// FailedNodeAllocatableEnforcement).
+	// LimitsEnforced is called when the limits of kubepods or of a reserved cgroup come into force (nil error) and after each
+	// failure (events SuccessfulNodeAllocatableEnforcement and FailedNodeAllocatableEnforcement).
 	LimitsEnforced func(p cgroups.Path, err error)
-	// MemoryProtected is called when the memory that is kept for pods changes, in bytes: for Guaranteed pods
-	// (kubelet_memory_qos_node_memory_min_bytes) and for Burstable pods (kubelet_memory_qos_node_memory_low_bytes).
+	// MemoryProtected is called when the protected memory in bytes changes: of Guaranteed pods
+	// (kubelet_memory_qos_node_memory_min_bytes) and of Burstable pods (kubelet_memory_qos_node_memory_low_bytes).
 	MemoryProtected func(guaranteed, burstable int64)
-	// OrphanProcessed is called when the cgroup of an orphaned pod was removed, was shrunk because of its volumes, or was not.
+	// OrphanProcessed is called after each attempt to remove the cgroup of an orphaned pod, or to lower its CPU shares while its
+	// volumes are mounted.
 	OrphanProcessed func(Orphan)
-	// PodResized is called after each [Tree.Resize] (kubelet_pod_resize_duration_milliseconds).
+	// PodResized is called after each [Tree.Resize] (metric kubelet_pod_resize_duration_milliseconds).
 	PodResized func(uid string, d time.Duration, err error)
 }
 
-// WriterCall is one call to the writer.
+// WriterCall describes one call of the driver.
 type WriterCall struct {
 	Op       Op
 	Path     cgroups.Path
@@ -34,42 +34,41 @@ type WriterCall struct {
 	Err      error
 }
 
-// Op is what was asked of the writer.
+// Op is the operation of a [WriterCall].
 type Op string
 
-// The operations, in the words of the kubelet's metric.
+// Operations, named as in the kubelet's metric.
 const (
 	OpCreate  Op = "create"
 	OpUpdate  Op = "update"
 	OpDestroy Op = "destroy"
 )
 
-// Status is what a [Tree] knows of its cgroups.
+// Status is the state of a [Tree].
 type Status struct {
-	// Ready says that Setup has succeeded.
+	// Ready reports that Setup has succeeded.
 	Ready bool
-	// Cgroups is how the last write to kubepods, to the cgroups of the classes and to the reserved cgroups went, in
-	// the order in which they are written.
+	// Cgroups has the result of the last write to kubepods, the class cgroups and the reserved cgroups, in write order.
 	Cgroups []WriteResult
-	// Orphans is the cgroups without a pod that are still there, sorted by path.
+	// Orphans lists the remaining cgroups of orphaned pods, sorted by path.
 	Orphans []Orphan
-	// OrphanErr is why orphans could not be looked for the last time.
+	// OrphanErr is the error of the last search for orphans.
 	OrphanErr error
 }
 
-// WriteResult is how the last write to a cgroup went.
+// WriteResult is the result of the last write to a cgroup.
 type WriteResult struct {
 	Path  cgroups.Path
-	Err   error     // nil: its limits are in force
-	Since time.Time // when it began to be so
+	Err   error     // nil: the limits are in force
+	Since time.Time // when Err last changed to or from nil
 }
 
-// Orphan is the cgroup of an orphaned pod, of which nothing runs and nothing is about to run.
+// Orphan is the cgroup of an orphaned pod: no source lists the pod, and it neither runs nor may start.
 type Orphan struct {
 	UID      string
 	Path     cgroups.Path
-	Volumes  bool      // it waits for volumes to be unmounted, with the least CPU shares
-	Failures int       // how often in a row it could not be removed
-	Err      error     // of the last time
-	Retry    time.Time // when it is tried again
+	Volumes  bool      // volumes are mounted: its CPU shares are lowered until they are unmounted
+	Failures int       // failed removals in a row
+	Err      error     // of the last attempt
+	Retry    time.Time // time of the next attempt
 }

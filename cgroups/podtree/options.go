@@ -15,52 +15,51 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// Options is what a [Tree] is made for. Only Capacity has no default.
+// Options configures a [Tree]. Only Capacity is required.
 type Options struct {
-	// Root is the cgroup that kubepods is in. It must exist. Empty means the root of the writer's tree.
+	// Root is the parent cgroup of kubepods. It must exist. Empty means the root of the driver.
 	Root cgroups.Path
-	// Node is how pods become limits. Its zero value is the kubelet's default configuration.
+	// Node has the settings for the limits of pods. Zero: the kubelet's default configuration.
 	Node qos.Node
-	// Capacity is what the node has of cpu and memory, and of what else shall count. Required.
+	// Capacity is the capacity of the node: cpu, memory, and other resources with reservations. Required.
 	Capacity corev1.ResourceList
-	// MaxPIDs is how many processes the node can have, see the function of that name. Zero leaves kubepods without
-	// a limit of its own.
+	// MaxPIDs is the maximum of processes and threads on the node, see func MaxPIDs. Zero: kubepods gets no PID limit.
 	MaxPIDs int64
-	// CPUs is written to kubepods and the reserved cgroups as their cpuset, such as "0-3". Empty leaves it alone. The
-	// kubelet writes all CPUs, so that systemd keeps the controller on.
+	// CPUs is the cpuset of kubepods and the reserved cgroups, for example "0-3". The kubelet writes all CPUs, so that systemd
+	// does not disable the controller. Empty: not written.
 	CPUs string
-	// Reserved is what pods may not use. Zero: pods may use all.
+	// Reserved holds the resources that pods must not use. Zero: none.
 	Reserved Reserved
-	// QOSReserved is the percentage of the memory requests of a class that the classes below it may not use, see
-	// [ParseQOSReserved]. Nil sets no limits.
+	// QOSReserved is the percentage of the memory requests of a QoS class that lower classes must not use, see
+	// [ParseQOSReserved]. Nil: no limits.
 	QOSReserved *int64
-	// Enforce names what is held to its share. Nil means EnforcePods alone; empty is EnforceNone.
+	// Enforce selects the cgroups to limit. Nil: EnforcePods; empty: none.
 	Enforce []Enforcement
-	// QuotaFromStart writes the CPU quota of a pod when its cgroup is made, as the kubelet does. By default a small one is
-	// in force only while no container is being started, see [Tree.Ensure].
+	// QuotaFromStart writes the CPU quota of a pod when its cgroup is created, as the kubelet does. Otherwise a quota below 1 CPU
+	// is not in force while a container starts, see [Tree.Ensure].
 	QuotaFromStart bool
-	// SystemCgroup and KubeCgroup are what the reservations are enforced on. They must exist, and are never made. Empty: none.
+	// SystemCgroup and KubeCgroup are the reserved cgroups to limit. They must exist. Empty: none.
 	SystemCgroup, KubeCgroup cgroups.Path
 
-	// HasVolumes reports whether volumes of a pod are still mounted: then its cgroup stays, so that their memory is not
-	// charged to its parent. Nil means never.
+	// HasVolumes reports whether volumes of a pod are mounted. Its cgroup then stays, because otherwise the kernel would charge
+	// memory of the volumes (for example tmpfs) to the parent. Nil: never.
 	HasVolumes func(uid string) bool
 
-	// Period is how often everything is written anew, where it differs. Zero means 1 minute.
+	// Period is the interval at which all limits are checked and corrected. Zero: 1 minute.
 	Period time.Duration
-	// OrphanPeriod is how often the cgroups of orphaned pods are looked for. Zero means 10 s.
+	// OrphanPeriod is the interval of the search for orphaned pod cgroups. Zero: 10 s.
 	OrphanPeriod time.Duration
-	// Timeout ends a call to the writer. Zero means 30 s.
+	// Timeout limits each call of the driver. Zero: 30 s.
 	Timeout time.Duration
-	// Parallel is how many orphans are removed at the same time. Zero means 16.
+	// Parallel limits the concurrent removals of orphans. Zero: 16.
 	Parallel int
-	// Logger gets what is done and what is refused. Nil discards.
+	// Logger receives results and errors. Nil discards them.
 	Logger *slog.Logger
-	// Hooks are told what happens.
+	// Hooks are called after writes and removals.
 	Hooks Hooks
 }
 
-// withDefaults returns the options with their defaults filled in.
+// withDefaults returns a copy of o with default values.
 func (o Options) withDefaults() Options {
 	if o.Enforce == nil {
 		o.Enforce = []Enforcement{EnforcePods}
@@ -86,7 +85,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Validate returns everything that is wrong with the options, or nil. It names the setting and its value.
+// Validate returns all errors in the options, joined, or nil. Each names the field and its value.
 func (o Options) Validate() error {
 	var errs []error
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {

@@ -12,40 +12,40 @@ import (
 	"github.com/seed81659283/nodeagent/internal/backoff"
 )
 
-// PodCgroup is the cgroup of a pod that was found in the tree.
+// PodCgroup is an existing pod cgroup with the UID of its pod.
 type PodCgroup struct {
 	UID  string
 	Path cgroups.Path
 }
 
-// RemovalAttempts is how work on an orphan went so far.
+// RemovalAttempts records the attempts to remove an orphaned pod cgroup.
 type RemovalAttempts struct {
-	Busy     bool      // it is being worked on now
-	Failures int       // in a row
-	Retry    time.Time // not before
+	Busy     bool      // an attempt is running
+	Failures int       // failures in a row
+	Retry    time.Time // earliest time of the next attempt
 }
 
-// OrphanState is what [PlanOrphans] decides on. What was found must have been read before the pods were asked for: a pod
-// that comes in between is then known.
+// OrphanState is the input of [PlanOrphans]. The caller lists the cgroups before it gets the pods: a pod that is added in between
+// is then not taken for an orphan.
 type OrphanState struct {
 	Found      []PodCgroup
-	Attempts   map[cgroups.Path]RemovalAttempts // of those that were found before
-	Complete   bool                             // every source of pods has said what it wants
+	Attempts   map[cgroups.Path]RemovalAttempts // of previously found orphans
+	Complete   bool                             // every source has reported its pods
 	MayRun     func(uid string) bool            // see [Pods]
 	HasVolumes func(uid string) bool            // see [Options]
 	Now        time.Time
 }
 
-// OrphanPlan is what to do about the cgroups of orphaned pods. Those that have failed least often come first.
+// OrphanPlan lists the orphaned pod cgroups to process, those with the fewest failures first.
 type OrphanPlan struct {
 	Remove  []PodCgroup
-	Shrink  []PodCgroup // to the least CPU shares: their volumes are still mounted
-	Waiting []PodCgroup // for the end of their back-off, or for what is being done
-	Wake    time.Time
+	Shrink  []PodCgroup // lower to the minimum CPU shares, because their volumes are mounted
+	Waiting []PodCgroup // in back-off, or being processed
+	Wake    time.Time   // end of the next back-off; zero: none
 }
 
-// PlanOrphans decides what to do about the cgroups that were found. The cgroup of a pod that may run is never touched,
-// nor any as long as not all pods are known. Wake is when the next back-off ends, zero for none.
+// PlanOrphans decides which of the found cgroups belong to orphaned pods, and what to do with them. It returns an empty plan
+// until every source has reported its pods, and never includes a pod that may run.
 func PlanOrphans(s OrphanState) OrphanPlan {
 	var plan OrphanPlan
 	if !s.Complete {
@@ -76,7 +76,7 @@ func PlanOrphans(s OrphanState) OrphanPlan {
 	return plan
 }
 
-// retryPolicy is for cgroups that could not be removed.
+// retryPolicy is the back-off after a failed removal.
 func retryPolicy() backoff.Policy {
 	return backoff.Policy{First: 10 * time.Second, Max: 5 * time.Minute}
 }

@@ -15,32 +15,32 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// Update is what a cgroup gets.
+// Update is a planned write of limits to a cgroup.
 type Update struct {
 	Path      cgroups.Path
 	Resources cgroups.Resources
-	// LimitToUsage says what to do where more memory is in use than MemoryMax: to limit it to what is in use, so that it
-	// does not grow. Else no memory limit is written.
+	// LimitToUsage decides what happens if the memory usage exceeds MemoryMax: if true, the limit is set to the current usage, so
+	// that it cannot grow. If false, no memory limit is written.
 	LimitToUsage bool
-	// KeepHigher keeps CPUShares, MemoryMin and MemoryLow where they are higher.
+	// KeepHigher keeps the current CPUShares, MemoryMin and MemoryLow if they are higher.
 	KeepHigher bool
 }
 
-// Plan returns what kubepods and the cgroups of the classes below it get, parents first. Pods are those whose requests
-// count. Where they are not all known, nothing is taken from those that are missing: the updates are to Grow.
+// Plan returns the updates of kubepods and the class cgroups, parents first, for the active pods. complete means that every
+// source has reported its pods. If false, the updates have KeepHigher, because pods are missing from the sums.
 func Plan(o Options, pods []*corev1.Pod, complete bool) []Update {
 	o = o.withDefaults()
 	sum := sumRequests(pods)
-	kubepods := o.limits(o.forPods())
+	kubepods := o.computeLimits(o.kubepodsResources())
 	burstable := cgroups.Resources{CPUShares: cgroups.CPUShares(sum.burstableCPU)}
 	bestEffort := cgroups.Resources{CPUShares: cgroups.MinShares}
 	for _, r := range []*cgroups.Resources{&kubepods, &burstable, &bestEffort} {
-		r.Hugetlb = hugetlb(o.Node.HugepageSizes, cgroups.Unlimited)
+		r.Hugetlb = uniformHugetlb(o.Node.HugepageSizes, cgroups.Unlimited)
 	}
 	root, low := qos.MemoryProtection(pods, o.Node)
 	kubepods.MemoryMin, kubepods.MemoryLow, burstable.MemoryLow = root.MemoryMin, root.MemoryLow, low.MemoryLow
 	if o.QOSReserved != nil && complete {
-		o.reserveMemory(sum, &burstable, &bestEffort)
+		o.setQOSReservedLimits(sum, &burstable, &bestEffort)
 	}
 	return []Update{
 		{Path: cgroups.QOSPath(o.Root, cgroups.Guaranteed), Resources: kubepods, KeepHigher: !complete},
@@ -49,8 +49,8 @@ func Plan(o Options, pods []*corev1.Pod, complete bool) []Update {
 	}
 }
 
-// forPods returns what kubepods is limited to: what is not reserved, or all that the node has.
-func (o *Options) forPods() corev1.ResourceList {
+// kubepodsResources returns the limit of kubepods: allocatable if pods are enforced, else the capacity.
+func (o *Options) kubepodsResources() corev1.ResourceList {
 	capacity := o.Capacity
 	if o.MaxPIDs > 0 {
 		capacity = capacity.DeepCopy()
@@ -62,48 +62,49 @@ func (o *Options) forPods() corev1.ResourceList {
 	return o.Reserved.ForPods(capacity)
 }
 
-// reserveMemory limits each class to what those above it do not keep for themselves.
-func (o *Options) reserveMemory(sum requests, burstable, bestEffort *cgroups.Resources) {
+// setQOSReservedLimits limits the memory of burstable and bestEffort to what the higher QoS classes have not reserved.
+func (o *Options) setQOSReservedLimits(sum classRequests, burstable, bestEffort *cgroups.Resources) {
 	all := o.Reserved.ForPods(o.Capacity)[corev1.ResourceMemory]
 	if all.IsZero() {
 		return
 	}
-	left := max(all.Value()-percent(sum.guaranteedMemory, *o.QOSReserved), 0)
+	left := max(all.Value()-percentOf(sum.guaranteedMemory, *o.QOSReserved), 0)
 	burstable.MemoryMax = new(left)
-	bestEffort.MemoryMax = new(max(left-percent(sum.burstableMemory, *o.QOSReserved), 0))
+	bestEffort.MemoryMax = new(max(left-percentOf(sum.burstableMemory, *o.QOSReserved), 0))
 }
 
-// requests is what pods ask for, by class.
-type requests struct {
-	burstableCPU                      int64 // milli-CPU
+// classRequests holds the sums of the pods' requests by QoS class.
+type classRequests struct {
+	burstableCPU                      int64 // millicores
 	guaranteedMemory, burstableMemory int64 // bytes
 }
 
-func sumRequests(pods []*corev1.Pod) (sum requests) {
+func sumRequests(pods []*corev1.Pod) (sum classRequests) {
 	for _, pod := range pods {
 		switch qos.StatusClass(pod) {
 		case corev1.PodQOSGuaranteed:
-			sum.guaranteedMemory = add(sum.guaranteedMemory, qos.MemoryRequest(pod))
+			sum.guaranteedMemory = addSaturated(sum.guaranteedMemory, qos.MemoryRequest(pod))
 		case corev1.PodQOSBurstable:
-			sum.burstableCPU = add(sum.burstableCPU, qos.CPURequest(pod))
-			sum.burstableMemory = add(sum.burstableMemory, qos.MemoryRequest(pod))
+			sum.burstableCPU = addSaturated(sum.burstableCPU, qos.CPURequest(pod))
+			sum.burstableMemory = addSaturated(sum.burstableMemory, qos.MemoryRequest(pod))
 		}
 	}
 	return sum
 }
 
-// add returns a+b, or the largest number where that is too large. A negative b counts as nothing.
-func add(a, b int64) int64 {
+// addSaturated returns a+b, at most the largest int64. A negative b counts as zero.
+func addSaturated(a, b int64) int64 {
 	if a > math.MaxInt64-max(b, 0) {
 		return math.MaxInt64
 	}
 	return a + max(b, 0)
 }
 
-// percent returns p percent of n, rounded down, also where n*p is too large a number.
-func percent(n, p int64) int64 { return n/100*p + n%100*p/100 }
+// percentOf returns p percent of n, rounded down, without overflow.
+func percentOf(n, p int64) int64 { return n/100*p + n%100*p/100 }
 
-// ForPod returns the limits of a pod's cgroup.
+// ForPod returns the limits of a pod's cgroup on node n, see [cgroups.ForPod]. A field is zero or nil, so not written, if the pod
+// has no such limit as a whole.
 func ForPod(pod *corev1.Pod, n qos.Node) cgroups.Resources {
 	return cgroups.ForPod(qos.PodResources(pod, n), cgroups.PodOptions{
 		CPUPeriod:     uint64(n.CPUPeriod / time.Microsecond),

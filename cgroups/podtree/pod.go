@@ -14,14 +14,14 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-// errNotReady is the error of what needs Setup first.
+// errNotReady is the error of calls before Setup has succeeded.
 var errNotReady = errors.New("the pod cgroups are not set up")
 
-// Exists reports whether the cgroup of a pod is there.
+// Exists reports whether the cgroup of a pod exists.
 func (t *Tree) Exists(ctx context.Context, pod *corev1.Pod) (bool, error) {
-	err := t.check(string(pod.UID))
+	err := t.checkUID(string(pod.UID))
 	if err == nil {
-		err = t.exists(ctx, t.Path(pod))
+		err = t.checkExists(ctx, t.Path(pod))
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -32,14 +32,14 @@ func (t *Tree) Exists(ctx context.Context, pod *corev1.Pod) (bool, error) {
 	return true, nil
 }
 
-// Ensure makes the cgroup of a pod and limits it. It is called before the pod's sandbox is made, and before a container
-// is started in it later. A cgroup in which something runs is left as it is: its limits are changed by [Tree.Resize]. But
-// a CPU quota of less than 1 CPU is left out or lifted until [Tree.Limit] is called, unless Options.QuotaFromStart
-// says otherwise. Where the UID of a pod holds "pod" the cgroup is made as well, but it is never taken for that of an orphaned pod, see
-// [cgroups.PodUID].
+// Ensure creates the cgroup of a pod with its limits. Call it before the pod sandbox is created and before each later container
+// start. A cgroup with processes keeps its limits, except that a CPU quota below 1 CPU is lifted: [Tree.Resize] changes limits.
+//
+// A quota below 1 CPU is not in force until [Tree.Limit], unless Options.QuotaFromStart is set. If the UID contains "pod", the
+// cgroup is created but is never removed as an orphan, see [cgroups.PodUID].
 func (t *Tree) Ensure(ctx context.Context, pod *corev1.Pod) error {
-	t.needRun()
-	err := t.ensure(ctx, pod)
+	t.requireRun()
+	err := t.ensurePod(ctx, pod)
 	if err != nil {
 		return fmt.Errorf("ensure cgroup of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
@@ -47,26 +47,26 @@ func (t *Tree) Ensure(ctx context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-func (t *Tree) ensure(ctx context.Context, pod *corev1.Pod) error {
+func (t *Tree) ensurePod(ctx context.Context, pod *corev1.Pod) error {
 	if !t.isReady() {
 		return errNotReady
 	}
 	p := t.Path(pod)
-	if err := t.check(string(pod.UID)); err != nil {
+	if err := t.checkUID(string(pod.UID)); err != nil {
 		return err
 	}
-	release, err := t.claims.take(ctx, string(pod.UID))
+	release, err := t.podLocks.lockPod(ctx, string(pod.UID))
 	if err != nil {
 		return err
 	}
 	defer release()
 	r := ForPod(pod, t.opts.Node)
-	lifted := r.CPUQuota > 0 && cpus(r) < startCPUs && !t.opts.QuotaFromStart
+	lifted := r.CPUQuota > 0 && quotaCPUs(r) < minStartCPUs && !t.opts.QuotaFromStart
 	if lifted {
 		r.CPUQuota = cgroups.Unlimited
 	}
 	op := OpUpdate
-	switch running, err := t.procs(ctx, p); {
+	switch running, err := t.listProcs(ctx, p); {
 	case errors.Is(err, fs.ErrNotExist):
 		op = OpCreate
 	case err != nil:
@@ -76,60 +76,61 @@ func (t *Tree) ensure(ctx context.Context, pod *corev1.Pod) error {
 	case len(running) > 0:
 		r = cgroups.Resources{CPUQuota: r.CPUQuota, CPUPeriod: r.CPUPeriod}
 	}
-	return t.apply(ctx, op, p, r)
+	return t.applyResources(ctx, op, p, r)
 }
 
-// startCPUs is from how many CPUs a quota does not slow a start down: what a runtime does in the cgroup of a pod to start
-// a container, such as runc's init, keeps less than that busy.
-const startCPUs = 1
+// minStartCPUs is the quota in CPUs that does not slow a container start: the work of the runtime in the pod's cgroup, for
+// example runc init, uses less than one CPU.
+const minStartCPUs = 1
 
-// Limit puts the CPU quota of a pod in force which [Tree.Ensure] left out or lifted for a start. It is called when the
-// containers of the start run, and for each pod that runs as the agent comes up, as the one before may have died in
-// between. One that can be seen to be in force is not written again; a pod without a quota, or with one that the node does
-// not enforce, is success. So is one that was resized meanwhile, as long as pod has the new size.
+// Limit enforces the CPU quota of a pod after [Tree.Ensure] has omitted or lifted it. Call it when the started containers run,
+// and for each running pod after a restart of the agent, which may have died during a start.
+//
+// It does not write a quota that is already in force. A pod without an enforced quota is success. pod must have the current
+// resources if it was resized meanwhile.
 func (t *Tree) Limit(ctx context.Context, pod *corev1.Pod) error {
 	r := ForPod(pod, t.opts.Node)
 	if r.CPUQuota <= 0 {
 		return nil
 	}
-	if err := t.limitCPU(ctx, pod, r); err != nil {
+	if err := t.writeQuota(ctx, pod, r); err != nil {
 		return fmt.Errorf("limit CPU of pod %s/%s to %d/%d: %w", pod.Namespace, pod.Name, r.CPUQuota, r.CPUPeriod, err)
 	}
 	return nil
 }
 
-func (t *Tree) limitCPU(ctx context.Context, pod *corev1.Pod, r cgroups.Resources) error {
-	if err := t.check(string(pod.UID)); err != nil {
+func (t *Tree) writeQuota(ctx context.Context, pod *corev1.Pod, r cgroups.Resources) error {
+	if err := t.checkUID(string(pod.UID)); err != nil {
 		return err
 	}
-	release, err := t.claims.take(ctx, string(pod.UID))
+	release, err := t.podLocks.lockPod(ctx, string(pod.UID))
 	if err != nil {
 		return err
 	}
 	defer release()
 	p := t.Path(pod)
-	if err := t.exists(ctx, p); err != nil { // a write would make it, without its other limits
+	if err := t.checkExists(ctx, p); err != nil { // Apply would create the cgroup without its other limits
 		return err
 	}
 	if t.hasQuota(ctx, p, r) {
 		return nil
 	}
-	return t.apply(ctx, OpUpdate, p, cgroups.Resources{CPUQuota: r.CPUQuota, CPUPeriod: r.CPUPeriod})
+	return t.applyResources(ctx, OpUpdate, p, cgroups.Resources{CPUQuota: r.CPUQuota, CPUPeriod: r.CPUPeriod})
 }
 
-// hasQuota reports whether a cgroup is known to have the quota of r.
+// hasQuota reports whether the quota of r is certainly in force.
 func (t *Tree) hasQuota(ctx context.Context, p cgroups.Path, r cgroups.Resources) bool {
 	if t.reader == nil {
 		return false
 	}
-	now, err := t.reader.Limits(ctx, p)
-	return err == nil && now.CPUQuota == r.CPUQuota && now.CPUPeriod == r.CPUPeriod
+	current, err := t.reader.Limits(ctx, p)
+	return err == nil && current.CPUQuota == r.CPUQuota && current.CPUPeriod == r.CPUPeriod
 }
 
-// Remove kills what runs in the cgroup of a pod and removes it, whatever class the pod has. It is called when nothing
-// of the pod is wanted any more and its volumes are unmounted. A pod without a cgroup is success.
+// Remove kills the processes of a pod's cgroup and removes it, in each QoS class. Call it after the pod has terminated and its
+// volumes are unmounted. An absent cgroup is success.
 func (t *Tree) Remove(ctx context.Context, uid string) error {
-	err := t.check(uid)
+	err := t.checkUID(uid)
 	if err == nil {
 		err = t.removePod(ctx, uid)
 	}
@@ -141,36 +142,36 @@ func (t *Tree) Remove(ctx context.Context, uid string) error {
 }
 
 func (t *Tree) removePod(ctx context.Context, uid string) error {
-	release, err := t.claims.take(ctx, uid)
+	release, err := t.podLocks.lockPod(ctx, uid)
 	if err != nil {
 		return err
 	}
 	defer release()
 	var errs []error
-	for _, class := range classes() {
+	for _, class := range qosClasses() {
 		p := cgroups.PodPath(t.opts.Root, class, uid)
-		if !errors.Is(t.exists(ctx, p), fs.ErrNotExist) {
-			errs = append(errs, t.remove(ctx, p))
+		if !errors.Is(t.checkExists(ctx, p), fs.ErrNotExist) {
+			errs = append(errs, t.removeCgroup(ctx, p))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// check refuses a UID that is no part of a name.
-func (t *Tree) check(uid string) error {
+// checkUID returns an error if uid cannot be part of a cgroup name.
+func (t *Tree) checkUID(uid string) error {
 	if uid == "" {
 		return errors.New("the pod has no UID")
 	}
 	return cgroups.PodPath(t.opts.Root, cgroups.Guaranteed, uid).Validate()
 }
 
-func (t *Tree) procs(ctx context.Context, p cgroups.Path) ([]int, error) {
+func (t *Tree) listProcs(ctx context.Context, p cgroups.Path) ([]int, error) {
 	ctx, cancel := context.WithTimeout(ctx, t.opts.Timeout)
 	defer cancel()
 	return t.w.Procs(ctx, p)
 }
 
-// classes returns the classes in the order in which their cgroups are looked at.
-func classes() [3]cgroups.QOS {
+// qosClasses returns the QoS classes in the order in which their cgroups are checked.
+func qosClasses() [3]cgroups.QOS {
 	return [...]cgroups.QOS{cgroups.Guaranteed, cgroups.Burstable, cgroups.BestEffort}
 }

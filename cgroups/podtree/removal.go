@@ -16,7 +16,8 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-// removeOrphans looks for the cgroups of orphaned pods again and again. What hangs while it is removed delays nothing but itself.
+// removeOrphans searches for orphaned pod cgroups each Options.OrphanPeriod and processes each in its own goroutine, so that one
+// that hangs does not delay the others.
 func (t *Tree) removeOrphans(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -29,12 +30,12 @@ func (t *Tree) removeOrphans(ctx context.Context) {
 			return
 		case <-timer.C:
 		}
-		plan, err := t.look(ctx)
+		plan, err := t.planRemovals(ctx)
 		if err != nil && ctx.Err() == nil {
 			t.opts.Logger.Warn("look for pod cgroups without a pod", "error", err)
 		}
 		t.mu.Lock()
-		t.lookErr = err
+		t.orphanErr = err
 		t.mu.Unlock()
 		for _, f := range plan.Remove {
 			wg.Go(func() { t.removeOrphan(ctx, slots, f, false) })
@@ -50,10 +51,10 @@ func (t *Tree) removeOrphans(ctx context.Context) {
 	}
 }
 
-// look lists the cgroups of pods, asks for the pods, in this order, and plans. What is planned to be done is busy from
-// now on; what is no orphan any more is forgotten.
-func (t *Tree) look(ctx context.Context) (OrphanPlan, error) {
-	found, err := t.find(ctx)
+// planRemovals lists the pod cgroups, then gets the pods, in this order, and plans. It marks the planned orphans as busy, and
+// drops the records of cgroups that are no longer orphans.
+func (t *Tree) planRemovals(ctx context.Context) (OrphanPlan, error) {
+	found, err := t.findPodCgroups(ctx)
 	if err != nil {
 		return OrphanPlan{}, err
 	}
@@ -83,17 +84,17 @@ func (t *Tree) look(ctx context.Context) (OrphanPlan, error) {
 			o = &orphan{uid: f.UID}
 			t.orphans[f.Path] = o
 		}
-		o.attempt.Busy, o.volumes = true, i >= len(plan.Remove)
+		o.attempt.Busy, o.hasVolumes = true, i >= len(plan.Remove)
 	}
 	return plan, nil
 }
 
-// find returns the cgroups of pods, each only where the tree puts pods.
-func (t *Tree) find(ctx context.Context) ([]PodCgroup, error) {
+// findPodCgroups returns the existing pod cgroups below kubepods.
+func (t *Tree) findPodCgroups(ctx context.Context) ([]PodCgroup, error) {
 	ctx, cancel := context.WithTimeout(ctx, t.opts.Timeout)
 	defer cancel()
 	var found []PodCgroup
-	for _, class := range classes() {
+	for _, class := range qosClasses() {
 		parent := cgroups.QOSPath(t.opts.Root, class)
 		names, err := t.w.Children(ctx, parent)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -109,7 +110,7 @@ func (t *Tree) find(ctx context.Context) ([]PodCgroup, error) {
 	return found, nil
 }
 
-// removeOrphan removes or shrinks the cgroup of an orphaned pod, and notes how it went.
+// removeOrphan removes the cgroup of an orphaned pod, or lowers its CPU shares if shrink is true, and records the result.
 func (t *Tree) removeOrphan(ctx context.Context, slots chan struct{}, f PodCgroup, shrink bool) {
 	select {
 	case slots <- struct{}{}:
@@ -117,12 +118,12 @@ func (t *Tree) removeOrphan(ctx context.Context, slots chan struct{}, f PodCgrou
 	case <-ctx.Done():
 		return
 	}
-	release, err := t.claims.take(ctx, f.UID)
+	release, err := t.podLocks.lockPod(ctx, f.UID)
 	if err != nil {
 		return // ctx has ended
 	}
 	defer release()
-	// The pod may have come back since it was looked for; who ensures its cgroup waits for the claim.
+	// The pod may have been added back since the search. Its Ensure waits for the lock.
 	if t.pods.MayRun(f.UID) || t.opts.HasVolumes(f.UID) != shrink {
 		t.mu.Lock()
 		delete(t.orphans, f.Path)
@@ -130,16 +131,16 @@ func (t *Tree) removeOrphan(ctx context.Context, slots chan struct{}, f PodCgrou
 		return
 	}
 	if shrink {
-		err = t.apply(ctx, OpUpdate, f.Path, cgroups.Resources{CPUShares: cgroups.MinShares})
+		err = t.applyResources(ctx, OpUpdate, f.Path, cgroups.Resources{CPUShares: cgroups.MinShares})
 	} else {
-		err = t.remove(ctx, f.Path)
+		err = t.removeCgroup(ctx, f.Path)
 	}
 	if ctx.Err() == nil {
 		t.recordRemoval(f, shrink, err)
 	}
 }
 
-// recordRemoval notes how work on an orphan went, and calls the hook.
+// recordRemoval records the result of an attempt, logs it and calls the hook.
 func (t *Tree) recordRemoval(f PodCgroup, shrink bool, err error) {
 	t.mu.Lock()
 	o := t.orphans[f.Path]
@@ -151,41 +152,41 @@ func (t *Tree) recordRemoval(f PodCgroup, shrink bool, err error) {
 		o.attempt.Failures++
 		o.attempt.Retry = time.Now().Add(retryPolicy().After(o.attempt.Failures))
 	}
-	told := o.public(f.Path)
+	report := o.toOrphan(f.Path)
 	if err == nil && !shrink {
 		delete(t.orphans, f.Path)
 	}
 	t.mu.Unlock()
 	if err != nil {
 		t.opts.Logger.Warn("cannot remove the cgroup of an orphaned pod", "uid", f.UID, "cgroup", f.Path.Cgroupfs(),
-			"volumes", shrink, "error", err, "retry", told.Retry)
+			"volumes", shrink, "error", err, "retry", report.Retry)
 	} else if !shrink {
 		t.opts.Logger.Info("removed the cgroup of an orphaned pod", "uid", f.UID, "cgroup", f.Path.Cgroupfs())
 	}
 	if hook := t.opts.Hooks.OrphanProcessed; hook != nil {
-		hook(told)
+		hook(report)
 	}
 }
 
-// orphan is what is known of a cgroup without a pod.
+// orphan is the record of an orphaned pod cgroup.
 type orphan struct {
-	uid     string
-	attempt RemovalAttempts
-	volumes bool
-	err     error
+	uid        string
+	attempt    RemovalAttempts
+	hasVolumes bool
+	err        error
 }
 
-func (o *orphan) public(p cgroups.Path) Orphan {
+func (o *orphan) toOrphan(p cgroups.Path) Orphan {
 	return Orphan{
-		UID: o.uid, Path: p, Volumes: o.volumes, Failures: o.attempt.Failures, Err: o.err, Retry: o.attempt.Retry,
+		UID: o.uid, Path: p, Volumes: o.hasVolumes, Failures: o.attempt.Failures, Err: o.err, Retry: o.attempt.Retry,
 	}
 }
 
-// listOrphans returns the orphans, sorted by path. The lock is held.
+// listOrphans returns the orphans sorted by path. t.mu is held.
 func (t *Tree) listOrphans() []Orphan {
 	var list []Orphan
 	for p, o := range t.orphans {
-		list = append(list, o.public(p))
+		list = append(list, o.toOrphan(p))
 	}
 	slices.SortFunc(list, func(a, b Orphan) int { return cmp.Compare(a.Path, b.Path) })
 	return list

@@ -17,9 +17,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/quantity"
 )
 
-// ParseReserved reads a reservation as the kubelet's systemReserved and kubeReserved have it, such as
-// {"cpu": "100m", "memory": "200Mi", "ephemeral-storage": "1Gi", "pid": "1000"}. CPU is rounded to the nearest
-// milli-CPU.
+// ParseReserved parses systemReserved or kubeReserved of the kubelet's configuration, for example {"cpu": "100m", "memory":
+// "200Mi", "ephemeral-storage": "1Gi", "pid": "1000"}. CPU is rounded to the nearest millicore.
 func ParseReserved(m map[string]string) (corev1.ResourceList, error) {
 	list := make(corev1.ResourceList, len(m))
 	for _, key := range slices.Sorted(maps.Keys(m)) {
@@ -39,7 +38,7 @@ func ParseReserved(m map[string]string) (corev1.ResourceList, error) {
 	return list, nil
 }
 
-// checkReserved returns why so much of a resource cannot be reserved, or nil.
+// checkReserved returns an error if the quantity of the resource cannot be reserved.
 func checkReserved(name corev1.ResourceName, q resource.Quantity) error {
 	switch name {
 	case corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage, ResourcePIDs:
@@ -52,7 +51,8 @@ func checkReserved(name corev1.ResourceName, q resource.Quantity) error {
 	return nil
 }
 
-// Validate returns why a node of this capacity cannot reserve so much, naming each resource and the quantities, or nil.
+// Validate returns all reservations that exceed the capacity or are invalid as joined errors, or nil. Each names the resource and
+// the quantities.
 func (r Reserved) Validate(capacity corev1.ResourceList) error {
 	var errs []error
 	for _, list := range []corev1.ResourceList{r.System, r.Kube} {
@@ -70,8 +70,8 @@ func (r Reserved) Validate(capacity corev1.ResourceList) error {
 	return errors.Join(errs...)
 }
 
-// ParseQOSReserved reads which percentage of the memory requests of a class is kept from the classes below it, as the
-// kubelet's qosReserved has it: {"memory": "50%"}. It returns nil for an empty map.
+// ParseQOSReserved parses qosReserved of the kubelet's configuration, for example {"memory": "50%"}: the percentage of the memory
+// requests of a QoS class that lower classes must not use. It returns nil for an empty map.
 func ParseQOSReserved(m map[string]string) (percent *int64, err error) {
 	for _, key := range slices.Sorted(maps.Keys(m)) {
 		if key != string(corev1.ResourceMemory) {

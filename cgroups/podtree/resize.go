@@ -15,43 +15,42 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-// PodResize is a pod that is resized in place.
+// PodResize describes the in-place resize of a pod.
 type PodResize struct {
-	From, To    cgroups.Resources // of the pod's cgroup; what To does not set stays
-	MemoryUsage int64             // bytes; looked at only where the pod's memory limit is lowered
+	From, To    cgroups.Resources // limits of the pod's cgroup; fields unset in To do not change
+	MemoryUsage int64             // bytes in use; needed only if the pod's memory limit is lowered
 	Containers  []cgroups.ContainerResize
 }
 
-// ResizeStep is one write of a resize: to the pod's cgroup, or to one of its containers.
+// ResizeStep is one write during a resize: to the pod's cgroup, or to one container.
 type ResizeStep struct {
 	Resource corev1.ResourceName // ResourceMemory or ResourceCPU
 
-	// Of the pod, where Container is empty: what is written, and what was there before.
+	// If Container is empty: the limits of the pod to write, and the previous ones.
 	To, From cgroups.Resources
 
-	// Of a container: its name and what it then has, the other resource as it was or has become.
+	// If Container is set: its name and its new resources. Only Resource changes in this step.
 	Container string
 	Size      cgroups.ContainerSize
 }
 
-// PlanResize returns the steps that resize a pod, memory first, then CPU. For each the limits of the pod grow before
-// those of its containers and shrink after them, and of the pod's own numbers the limit is never below the request.
-// Containers shrink before others grow. To lower a memory limit to what is in use, or below, is an error that names
-// each, and nothing is to be done then.
+// PlanResize returns the steps that resize a pod, memory first, then CPU. Pod limits grow before, and shrink after, those of the
+// containers. Containers shrink before others grow. The pod's limit is never below its request. Lowering a memory limit to the
+// current usage or below is an error that names each such limit, and no step may be executed then.
 func PlanResize(r PodResize) ([]ResizeStep, error) {
 	if err := checkResize(r); err != nil {
 		return nil, err
 	}
-	now := make(map[string]cgroups.ContainerSize, len(r.Containers))
+	current := make(map[string]cgroups.ContainerSize, len(r.Containers))
 	for _, c := range r.Containers {
-		now[c.Name] = c.From
+		current[c.Name] = c.From
 	}
-	memory := planResource(r, corev1.ResourceMemory, now)
-	return append(memory, planResource(r, corev1.ResourceCPU, now)...), nil
+	memory := planResource(r, corev1.ResourceMemory, current)
+	return append(memory, planResource(r, corev1.ResourceCPU, current)...), nil
 }
 
-// checkResize returns an error where a memory limit is lowered to what is in use, or below. Its words are those that
-// users know from the conditions of pods.
+// checkResize returns an error if a memory limit would be lowered to the current usage or below. The text is that of the kubelet,
+// which users know from pod conditions.
 func checkResize(r PodResize) error {
 	var errs []error
 	check := func(what string, from, to uint64, usage int64) {
@@ -60,10 +59,10 @@ func checkResize(r PodResize) error {
 		}
 	}
 	if from, to := r.From.MemoryMax, r.To.MemoryMax; from != nil && to != nil {
-		check("pod", uint64(bound(*from)), uint64(bound(*to)), r.MemoryUsage)
+		check("pod", uint64(comparableLimit(*from)), uint64(comparableLimit(*to)), r.MemoryUsage)
 	}
 	for _, c := range r.Containers {
-		check(fmt.Sprintf("container %q", c.Name), ceiling(c.From.MemoryLimit), ceiling(c.To.MemoryLimit), c.MemoryUsage)
+		check(fmt.Sprintf("container %q", c.Name), limitOrMax(c.From.MemoryLimit), limitOrMax(c.To.MemoryLimit), c.MemoryUsage)
 	}
 	if len(errs) > 0 {
 		return fmt.Errorf("cannot decrease memory limits: %w", errors.Join(errs...))
@@ -71,26 +70,26 @@ func checkResize(r PodResize) error {
 	return nil
 }
 
-// planResource returns the steps for one resource. It keeps in now what the containers have after them.
-func planResource(r PodResize, resource corev1.ResourceName, now map[string]cgroups.ContainerSize) []ResizeStep {
-	grow, shrink := podSteps(r.From, r.To, resource)
+// planResource returns the steps for one resource, and updates current to the sizes of the containers after these steps.
+func planResource(r PodResize, resource corev1.ResourceName, current map[string]cgroups.ContainerSize) []ResizeStep {
+	grow, shrink := planPodSteps(r.From, r.To, resource)
 	order := slices.Clone(r.Containers)
 	slices.SortStableFunc(order, func(a, b cgroups.ContainerResize) int {
-		return cmp.Compare(direction(a, resource), direction(b, resource))
+		return cmp.Compare(resizeDirection(a, resource), resizeDirection(b, resource))
 	})
 	steps := grow
 	for _, c := range order {
-		if direction(c, resource) != 0 {
-			now[c.Name] = with(now[c.Name], resource, c.To)
-			steps = append(steps, ResizeStep{Resource: resource, Container: c.Name, Size: now[c.Name]})
+		if resizeDirection(c, resource) != 0 {
+			current[c.Name] = withResource(current[c.Name], resource, c.To)
+			steps = append(steps, ResizeStep{Resource: resource, Container: c.Name, Size: current[c.Name]})
 		}
 	}
 	return append(steps, shrink...)
 }
 
-// podSteps returns the steps for one resource of the pod itself: those that give it more, limits first, and those that
-// give it less, limits last.
-func podSteps(from, to cgroups.Resources, resource corev1.ResourceName) (grow, shrink []ResizeStep) {
+// planPodSteps returns the steps for one resource of the pod itself: grow for increases, limits first, and shrink for decreases,
+// limits last.
+func planPodSteps(from, to cgroups.Resources, resource corev1.ResourceName) (grow, shrink []ResizeStep) {
 	add := func(direction int, from, to cgroups.Resources) {
 		step := ResizeStep{Resource: resource, From: from, To: to}
 		switch {
@@ -117,8 +116,8 @@ func podSteps(from, to cgroups.Resources, resource corev1.ResourceName) (grow, s
 	return grow, shrink
 }
 
-// compareBytes is positive where to is more than from, and zero where to is not set. What from does not say is taken for
-// less, so that it is written.
+// compareBytes returns a positive number if to is greater than from, and zero if to is not set. An unset from counts as less, so
+// that to is written.
 func compareBytes(to, from *int64) int {
 	switch {
 	case to == nil:
@@ -126,10 +125,10 @@ func compareBytes(to, from *int64) int {
 	case from == nil:
 		return 1
 	}
-	return cmp.Compare(bound(*to), bound(*from))
+	return cmp.Compare(comparableLimit(*to), comparableLimit(*from))
 }
 
-// compareShares compares as [compareBytes] does.
+// compareShares compares CPU shares as [compareBytes] does.
 func compareShares(to, from cgroups.Resources) int {
 	if to.CPUShares == 0 {
 		return 0
@@ -137,35 +136,35 @@ func compareShares(to, from cgroups.Resources) int {
 	return cmp.Compare(to.CPUShares, from.CPUShares)
 }
 
-// compareQuota compares as [compareBytes] does, also where the periods differ.
+// compareQuota compares CPU quotas as [compareBytes] does, also for different periods.
 func compareQuota(to, from cgroups.Resources) int {
 	if to.CPUQuota == 0 {
 		return 0
 	}
-	return cmp.Compare(cpus(to), cpus(from))
+	return cmp.Compare(quotaCPUs(to), quotaCPUs(from))
 }
 
-// cpus returns how many CPUs a quota allows: zero where none is said, infinitely many where there is none.
-func cpus(r cgroups.Resources) float64 {
+// quotaCPUs returns the quota as a number of CPUs: zero if unset, infinity for no quota.
+func quotaCPUs(r cgroups.Resources) float64 {
 	if r.CPUQuota < 0 {
 		return math.Inf(1)
 	}
 	return float64(r.CPUQuota) / float64(cmp.Or(r.CPUPeriod, cgroups.DefaultPeriod))
 }
 
-// direction is negative where a container gets less of a resource, positive where it gets more, and zero where that
-// stays. The limit decides, and where that stays the request.
-func direction(c cgroups.ContainerResize, resource corev1.ResourceName) int {
+// resizeDirection returns a negative number if the resource of a container shrinks, a positive one if it grows, and zero if it
+// does not change. It compares the limits first, then the requests.
+func resizeDirection(c cgroups.ContainerResize, resource corev1.ResourceName) int {
 	if resource == corev1.ResourceCPU {
-		return cmp.Or(cmp.Compare(ceiling(c.To.CPULimit), ceiling(c.From.CPULimit)),
+		return cmp.Or(cmp.Compare(limitOrMax(c.To.CPULimit), limitOrMax(c.From.CPULimit)),
 			cmp.Compare(c.To.CPURequest, c.From.CPURequest))
 	}
-	return cmp.Or(cmp.Compare(ceiling(c.To.MemoryLimit), ceiling(c.From.MemoryLimit)),
+	return cmp.Or(cmp.Compare(limitOrMax(c.To.MemoryLimit), limitOrMax(c.From.MemoryLimit)),
 		cmp.Compare(c.To.MemoryRequest, c.From.MemoryRequest))
 }
 
-// with returns s with one resource of another size.
-func with(s cgroups.ContainerSize, resource corev1.ResourceName, other cgroups.ContainerSize) cgroups.ContainerSize {
+// withResource returns s with one resource taken from other.
+func withResource(s cgroups.ContainerSize, resource corev1.ResourceName, other cgroups.ContainerSize) cgroups.ContainerSize {
 	if resource == corev1.ResourceCPU {
 		s.CPURequest, s.CPULimit = other.CPURequest, other.CPULimit
 	} else {
@@ -174,17 +173,17 @@ func with(s cgroups.ContainerSize, resource corev1.ResourceName, other cgroups.C
 	return s
 }
 
-// ceiling returns the limit of a container as a number that can be compared. No limit, zero, is more than any: whoever
-// asks for the largest number has to hear of it, or would ask again.
-func ceiling(limit int64) uint64 {
+// limitOrMax returns a container limit for comparisons. Zero, no limit, is the largest number. The largest int64 is less than
+// that, so that a limit of this size is still written.
+func limitOrMax(limit int64) uint64 {
 	if limit <= 0 {
 		return math.MaxUint64
 	}
 	return uint64(limit)
 }
 
-// String says what the step does, such as "pod memory.max 2147483648" or "container web memory 1073741824/2147483648",
-// which is request and limit.
+// String describes the step, for example "pod memory.max 2147483648", or "container web memory 1073741824/2147483648" with
+// request and limit.
 func (s ResizeStep) String() string {
 	request, limit := s.Size.MemoryRequest, s.Size.MemoryLimit
 	if s.Resource == corev1.ResourceCPU {

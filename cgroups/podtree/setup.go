@@ -8,14 +8,13 @@ import (
 	"fmt"
 )
 
-// Setup makes kubepods and the cgroups of the classes and limits them, and then the reserved cgroups, which must exist.
-// What exists is kept and brought to what is wanted. It may be called again.
+// Setup creates and limits kubepods and the class cgroups, and then limits the reserved cgroups, which must exist. Existing
+// cgroups are corrected. It may be called again.
 //
-// Only what pods cannot do without is an error, and what the operator asked to enforce on reserved cgroups. Where
-// kubepods exists and cannot be limited now, mostly because pods use more than it shall have, that is told to
-// Hooks.LimitsEnforced and tried again by [Tree.Run].
+// It returns an error if pods could not run or an enforced reservation cannot be written. If kubepods exists but cannot be
+// limited now, mostly because of its memory usage, Setup reports this to Hooks.LimitsEnforced and [Tree.Run] retries.
 func (t *Tree) Setup(ctx context.Context) error {
-	if err := t.exists(ctx, t.opts.Root); err != nil {
+	if err := t.checkExists(ctx, t.opts.Root); err != nil {
 		return fmt.Errorf("root of the pod cgroups: %w", err)
 	}
 	reserved, err := PlanReserved(t.opts)
@@ -24,18 +23,18 @@ func (t *Tree) Setup(ctx context.Context) error {
 	}
 	pods, complete := t.pods.Active()
 	for i, u := range Plan(t.opts, pods, complete) {
-		err := t.write(ctx, u)
-		if err == nil || overuse(err) || i == 0 && t.exists(ctx, u.Path) == nil {
+		err := t.writeUpdate(ctx, u)
+		if err == nil || isOveruse(err) || i == 0 && t.checkExists(ctx, u.Path) == nil {
 			continue
 		}
 		return err
 	}
 	for _, u := range reserved {
-		err := t.exists(ctx, u.Path)
+		err := t.checkExists(ctx, u.Path)
 		if err == nil {
-			err = t.write(ctx, u)
+			err = t.writeUpdate(ctx, u)
 		} else {
-			t.record(u, err)
+			t.recordResult(u, err)
 		}
 		if err != nil {
 			return fmt.Errorf("enforce reservation: %w", err)

@@ -16,14 +16,14 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-// Resize brings a running pod to what its spec asks for, in the order of [PlanResize]. The first error ends it. A write
-// to the pod's cgroup that fails is taken back, there and in the runtime; steps before it stay, and another Resize goes
-// on from there. Where the writer cannot be read it is an error wrapping [errors.ErrUnsupported].
+// Resize applies the resources of the pod spec to the running pod and its containers, in the order of [PlanResize]. It stops at
+// the first error. If a write to the pod's cgroup fails, it restores the previous limits in the cgroup and the runtime; earlier
+// steps stay, and another Resize continues. A driver without [cgroups.Reader] is an error that wraps [errors.ErrUnsupported].
 //
-// Containers whose resize policy wants a restart are not for Resize, and the volumes of the pod neither.
+// The caller must not pass containers whose resize policy requires a restart. Volumes are not resized.
 func (t *Tree) Resize(ctx context.Context, pod *corev1.Pod, containers []cgroups.ContainerResize, runtime cgroups.Resizer) error {
 	start := time.Now()
-	err := t.resize(ctx, pod, containers, runtime)
+	err := t.applyResize(ctx, pod, containers, runtime)
 	if hook := t.opts.Hooks.PodResized; hook != nil {
 		hook(string(pod.UID), time.Since(start), err)
 	}
@@ -34,25 +34,25 @@ func (t *Tree) Resize(ctx context.Context, pod *corev1.Pod, containers []cgroups
 	return nil
 }
 
-func (t *Tree) resize(ctx context.Context, pod *corev1.Pod, containers []cgroups.ContainerResize, runtime cgroups.Resizer) error {
+func (t *Tree) applyResize(ctx context.Context, pod *corev1.Pod, containers []cgroups.ContainerResize, runtime cgroups.Resizer) error {
 	if t.reader == nil {
 		return fmt.Errorf("read limits: %w", errors.ErrUnsupported)
 	}
-	if err := t.check(string(pod.UID)); err != nil {
+	if err := t.checkUID(string(pod.UID)); err != nil {
 		return err
 	}
-	release, err := t.claims.take(ctx, string(pod.UID))
+	release, err := t.podLocks.lockPod(ctx, string(pod.UID))
 	if err != nil {
 		return err
 	}
 	defer release()
 	p := t.Path(pod)
-	from, usage, err := t.read(ctx, p)
+	from, usage, err := t.readCgroup(ctx, p)
 	if err != nil {
 		return err
 	}
 	to := ForPod(pod, t.opts.Node)
-	liftMemory(&to, from)
+	resetMemoryQoS(&to, from)
 	steps, err := PlanResize(PodResize{From: from, To: to, MemoryUsage: usage, Containers: containers})
 	if err != nil {
 		return err
@@ -61,7 +61,7 @@ func (t *Tree) resize(ctx context.Context, pod *corev1.Pod, containers []cgroups
 		if s.Container != "" {
 			err = runtime.ResizeContainer(ctx, s.Container, s.Size)
 		} else {
-			from, err = t.resizePod(ctx, p, s, from, runtime)
+			from, err = t.applyPodStep(ctx, p, s, from, runtime)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", s, err)
@@ -70,9 +70,9 @@ func (t *Tree) resize(ctx context.Context, pod *corev1.Pod, containers []cgroups
 	return nil
 }
 
-// liftMemory takes back what memory QoS has made of a pod's former size where it makes nothing of the new one: else a pod
-// whose request has become its limit would be slowed down where it was before.
-func liftMemory(to *cgroups.Resources, from cgroups.Resources) {
+// resetMemoryQoS resets the memory QoS limits of from that to does not set. Otherwise a pod whose request now equals its limit
+// would keep an old memory.high.
+func resetMemoryQoS(to *cgroups.Resources, from cgroups.Resources) {
 	for _, f := range [...]struct {
 		to   **int64
 		from *int64
@@ -88,8 +88,8 @@ func liftMemory(to *cgroups.Resources, from cgroups.Resources) {
 	}
 }
 
-// read returns the limits of a cgroup and the memory in use there.
-func (t *Tree) read(ctx context.Context, p cgroups.Path) (r cgroups.Resources, usage int64, err error) {
+// readCgroup returns the limits and the memory usage of a cgroup in bytes.
+func (t *Tree) readCgroup(ctx context.Context, p cgroups.Path) (r cgroups.Resources, usage int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, t.opts.Timeout)
 	defer cancel()
 	if r, err = t.reader.Limits(ctx, p); err != nil {
@@ -99,30 +99,30 @@ func (t *Tree) read(ctx context.Context, p cgroups.Path) (r cgroups.Resources, u
 	return r, int64(min(s.Memory.Current, math.MaxInt64)), err
 }
 
-// resizePod makes one step of the pod itself and returns what its cgroup has now. What fails is taken back even where
-// ctx has ended.
-func (t *Tree) resizePod(
-	ctx context.Context, p cgroups.Path, s ResizeStep, now cgroups.Resources, runtime cgroups.Resizer,
+// applyPodStep applies one step to the pod's cgroup and returns the limits now in force. It restores the previous limits after a
+// failure, even if ctx has ended.
+func (t *Tree) applyPodStep(
+	ctx context.Context, p cgroups.Path, s ResizeStep, current cgroups.Resources, runtime cgroups.Resizer,
 ) (cgroups.Resources, error) {
-	next := merge(now, s.To)
+	next := mergeStep(current, s.To)
 	if err := runtime.ResizeSandbox(ctx, next); err != nil {
-		return now, err
+		return current, err
 	}
-	err := t.apply(ctx, OpUpdate, p, s.To)
+	err := t.applyResources(ctx, OpUpdate, p, s.To)
 	if err == nil {
 		return next, nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.opts.Timeout)
 	defer cancel()
-	undo := errors.Join(t.apply(ctx, OpUpdate, p, s.From), runtime.ResizeSandbox(ctx, now))
+	undo := errors.Join(t.applyResources(ctx, OpUpdate, p, s.From), runtime.ResizeSandbox(ctx, current))
 	if undo != nil {
 		err = fmt.Errorf("%w; taking it back: %w", err, undo)
 	}
-	return now, err
+	return current, err
 }
 
-// merge returns r with what a step sets.
-func merge(r, step cgroups.Resources) cgroups.Resources {
+// mergeStep returns r with the fields that step sets.
+func mergeStep(r, step cgroups.Resources) cgroups.Resources {
 	r.CPUShares = cmp.Or(step.CPUShares, r.CPUShares)
 	r.CPUQuota = cmp.Or(step.CPUQuota, r.CPUQuota)
 	r.CPUPeriod = cmp.Or(step.CPUPeriod, r.CPUPeriod)

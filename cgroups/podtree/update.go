@@ -11,26 +11,26 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-// keep brings kubepods and the classes to what is planned: what the pods have changed at once, and everything again
-// each period, in case another program has written there.
-func (t *Tree) keep(ctx context.Context) {
+// updateLoop writes the limits of kubepods and the class cgroups after each change of the pods. Each Options.Period it writes all
+// limits again, in case another program has changed them.
+func (t *Tree) updateLoop(ctx context.Context) {
 	tick := time.NewTicker(t.opts.Period)
 	defer tick.Stop()
 	written := map[cgroups.Path]Update{}
 	for {
-		t.refresh(ctx, written)
+		t.writeUpdates(ctx, written)
 		select {
 		case <-ctx.Done():
 			return
-		case <-t.kick:
+		case <-t.changed:
 		case <-tick.C:
 			clear(written)
 		}
 	}
 }
 
-// refresh writes what is planned where it differs from what was planned and written before.
-func (t *Tree) refresh(ctx context.Context, written map[cgroups.Path]Update) {
+// writeUpdates writes the planned updates that differ from the last written ones.
+func (t *Tree) writeUpdates(ctx context.Context, written map[cgroups.Path]Update) {
 	if !t.isReady() {
 		return
 	}
@@ -44,19 +44,19 @@ func (t *Tree) refresh(ctx context.Context, written map[cgroups.Path]Update) {
 			return
 		}
 		delete(written, u.Path)
-		if t.write(ctx, u) == nil {
+		if t.writeUpdate(ctx, u) == nil {
 			written[u.Path] = u
 		}
 	}
 	if complete {
-		t.tellProtected(updates[0].Resources)
+		t.reportProtected(updates[0].Resources)
 	}
 }
 
-// tellProtected tells the hook how much memory is kept for pods, where that has changed.
-func (t *Tree) tellProtected(kubepods cgroups.Resources) {
+// reportProtected calls Hooks.MemoryProtected if the protected memory has changed.
+func (t *Tree) reportProtected(kubepods cgroups.Resources) {
 	if kubepods.MemoryMin == nil {
-		return // cgroup v1 protects nothing
+		return // no memory protection on cgroup v1
 	}
 	now := [2]int64{*kubepods.MemoryMin - *kubepods.MemoryLow, *kubepods.MemoryLow}
 	t.mu.Lock()

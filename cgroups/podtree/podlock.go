@@ -1,0 +1,42 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podtree
+
+import (
+	"context"
+	"fmt"
+	"sync"
+)
+
+// podLocks holds one lock per pod UID. A static pod that is added back has its previous UID, so its cgroup may be created while
+// the old one is being removed.
+type podLocks struct {
+	mu   sync.Mutex
+	busy map[string]chan struct{} // by UID; closed when the lock is released
+}
+
+// lockPod waits for the lock of a pod.
+func (c *podLocks) lockPod(ctx context.Context, uid string) (release func(), err error) {
+	for {
+		c.mu.Lock()
+		busy := c.busy[uid]
+		if busy == nil {
+			mine := make(chan struct{})
+			c.busy[uid] = mine
+			c.mu.Unlock()
+			return func() {
+				c.mu.Lock()
+				delete(c.busy, uid)
+				c.mu.Unlock()
+				close(mine)
+			}, nil
+		}
+		c.mu.Unlock()
+		select {
+		case <-busy:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("wait for other work on the cgroup of pod %s: %w", uid, ctx.Err())
+		}
+	}
+}
