@@ -11,50 +11,50 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-// Apply creates the cgroup and sets its limits, or fails and changes nothing. A memory.max below what is used takes
-// page cache back and then kills in V2, and is EBUSY in V1 where the cache is not enough. The root has no limits
-// but [Options.Memory].
+// Apply creates the cgroup with its parents and sets its limits, or fails without a change. A memory.max below the usage reclaims
+// page cache and then kills processes in V2; in V1 it is EBUSY if reclaim is not enough. The root accepts no limits, only
+// [Options.Memory].
 func (t *Tree) Apply(ctx context.Context, p cgroups.Path, r cgroups.Resources) error {
-	return t.call(ctx, "apply", p, func() error {
+	return t.runOperation(ctx, "apply", p, func() error {
 		if err := r.Validate(); err != nil {
 			return err
 		}
-		n, missing := t.deepest(p)
+		n, missing := t.findDeepest(p)
 		parent, next := n.parent, n.limits
 		if len(missing) > 0 {
 			if t.opts.Mode == V2 && n != t.root && len(n.procs) > 0 {
 				return &fileError{"cgroup.subtree_control", syscall.EBUSY}
 			}
-			parent, next = n, t.defaults(n)
+			parent, next = n, t.defaultLimits(n)
 		}
-		for _, s := range t.settings(&next, r) {
-			err := t.write(&next, s)
+		for _, s := range t.buildSettings(&next, r) {
+			err := t.writeSetting(&next, s)
 			if p == "" {
 				err = syscall.ENOENT
 			}
 			if err != nil {
-				return &fileError{t.file(s.file), err}
+				return &fileError{t.fileName(s.file), err}
 			}
 		}
 		if len(missing) == 0 {
-			if err := t.admit(n, &next); err != nil {
+			if err := t.checkV1Limits(n, &next); err != nil {
 				return err
 			}
 		}
-		if err := t.admitQuota(parent, &next); err != nil {
+		if err := t.checkV1ParentQuota(parent, &next); err != nil {
 			return err
 		}
 		for _, name := range missing {
-			n = t.child(n, name)
+			n = t.ensureChild(n, name)
 		}
 		n.limits = next
-		t.fit(n)
+		t.enforceLimits(n)
 		return nil
 	})
 }
 
-// deepest returns the lowest cgroup on the way to p that exists, and the names of those below it that do not.
-func (t *Tree) deepest(p cgroups.Path) (n *node, missing []string) {
+// findDeepest returns the deepest existing cgroup on the path p, and the names of the missing cgroups below it.
+func (t *Tree) findDeepest(p cgroups.Path) (n *node, missing []string) {
 	n, missing = t.root, p.Components()
 	for len(missing) > 0 && n.children[missing[0]] != nil {
 		n, missing = n.children[missing[0]], missing[1:]
@@ -62,8 +62,8 @@ func (t *Tree) deepest(p cgroups.Path) (n *node, missing []string) {
 	return n, missing
 }
 
-// file returns the name that a file of V2 has in the tree's version.
-func (t *Tree) file(name string) string {
+// fileName returns the name of a v2 file in the cgroup version of the tree.
+func (t *Tree) fileName(name string) string {
 	if t.opts.Mode == V2 {
 		return name
 	}
@@ -83,49 +83,49 @@ func (t *Tree) file(name string) string {
 	return name
 }
 
-// admit refuses what V1 refuses for what is in the cgroup: less memory than is used, and a quota that is less than
-// that of a cgroup below.
-func (t *Tree) admit(n *node, next *limits) error {
+// checkV1Limits returns the errors that V1 has for an existing cgroup: a memory limit below the usage, or a CPU quota below that
+// of a descendant.
+func (t *Tree) checkV1Limits(n *node, next *limits) error {
 	if t.opts.Mode == V2 {
 		return nil
 	}
 	if next.memoryMax != n.limits.memoryMax && next.memoryMax < n.usage.memory-n.usage.cache {
-		return &fileError{t.file("memory.max"), syscall.EBUSY}
+		return &fileError{t.fileName("memory.max"), syscall.EBUSY}
 	}
 	if next.quota == n.limits.quota && next.period == n.limits.period || next.quota == cgroups.Unlimited {
 		return nil
 	}
-	for c := range n.all() {
-		if c != n && c.limits.cpus64() > next.cpus64() {
-			return &fileError{t.file("cpu.max"), syscall.EINVAL}
+	for c := range n.selfAndDescendants() {
+		if c != n && c.limits.quotaCPUs() > next.quotaCPUs() {
+			return &fileError{t.fileName("cpu.max"), syscall.EINVAL}
 		}
 	}
 	return nil
 }
 
-// admitQuota refuses what V1 refuses: a quota that is more than that of a cgroup above.
-func (t *Tree) admitQuota(parent *node, next *limits) error {
+// checkV1ParentQuota returns the error that V1 has for a CPU quota above that of an ancestor.
+func (t *Tree) checkV1ParentQuota(parent *node, next *limits) error {
 	if t.opts.Mode == V2 || parent == nil {
 		return nil
 	}
-	for c := range parent.upwards() {
-		if c.limits.quota != cgroups.Unlimited && next.cpus64() > c.limits.cpus64() {
-			return &fileError{t.file("cpu.max"), syscall.EINVAL}
+	for c := range parent.selfAndAncestors() {
+		if c.limits.quota != cgroups.Unlimited && next.quotaCPUs() > c.limits.quotaCPUs() {
+			return &fileError{t.fileName("cpu.max"), syscall.EINVAL}
 		}
 	}
 	return nil
 }
 
-// cpus64 is the quota as a number of CPUs, negative where there is none.
-func (l *limits) cpus64() float64 { return float64(l.quota) / float64(l.period) }
+// quotaCPUs returns the quota as a number of CPUs, negative if there is none.
+func (l *limits) quotaCPUs() float64 { return float64(l.quota) / float64(l.period) }
 
-// fit makes the cgroup fit into limits that were just written.
-func (t *Tree) fit(n *node) {
+// enforceLimits reclaims memory and kills processes until n is within its new limits.
+func (t *Tree) enforceLimits(n *node) {
 	if over := n.usage.memory - n.limits.memoryHigh; over > 0 {
-		t.reclaim(n, over)
+		t.reclaimMemory(n, over)
 	}
 	for over := n.usage.memory - n.limits.memoryMax; over > 0; over = n.usage.memory - n.limits.memoryMax {
-		if t.reclaim(n, over) == 0 && !t.outOfMemory(n) {
+		if t.reclaimMemory(n, over) == 0 && !t.runOOMKiller(n) {
 			return
 		}
 	}

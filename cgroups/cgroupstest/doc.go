@@ -1,57 +1,41 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cgroupstest is the test kit of package cgroups: a tree of cgroups in memory that behaves, a wrapper that
-// injects faults into any driver, and the conformance suite that every driver passes. It touches no cgroup of the
-// machine.
-//
-// # The tree
-//
-// [New] returns a [Tree], which is a driver: it implements [cgroups.CgroupWriter], [cgroups.Lister],
-// [cgroups.Reader], [cgroups.Killer], [cgroups.Freezer], [cgroups.Sampler], [cgroups.Reclaimer] and [cgroups.Watcher]. What happens in its cgroups is said by the test or the
-// simulation, and the tree answers as a kernel does:
+// Package cgroupstest is the test kit of package cgroups: a cgroup tree in memory, fault injection for any driver, and the
+// conformance suite of drivers. It touches no cgroup of the host.
 //
 //	tree := cgroupstest.New(cgroupstest.Options{
 //		Memory: 8 << 30,
-//		Killed: func(k cgroupstest.Kill) { fmt.Println(k.Name, "died:", k.Cause) },
+//		Killed: func(k cgroupstest.KilledProc) { fmt.Println(k.Name, "died:", k.Cause) },
 //	})
 //	_ = tree.Apply(ctx, "kubepods/burstable/pod1", cgroups.Resources{MemoryMax: &limit})
 //	pid, _ := tree.Start(cgroupstest.Proc{Cgroup: "kubepods/burstable/pod1", Name: "web", OOMScoreAdj: 950})
-//	err := tree.SetMemory(pid, 1<<30)
+//	err := tree.SetMemory(pid, 1<<30) // runs the simulated OOM killer if the limit is lower
 //
-// Memory is held by processes, and as page cache by cgroups. All usage counts in every cgroup above, and every limit
-// above counts: what fits is the least of what is left on the way to the root, which is the machine. Where it does
-// not fit, the lowest cgroup that is full gives back the page cache that memory.min and memory.low do not protect, and
-// then kills as Linux chooses, by size and oom_score_adj. memory.high and pids.max count what they held up. Limits read
-// back in the unit of the kernel: whole pages, and in V2 the shares that are left of a cpu.weight.
+// # The tree
 //
-// Time is none of the tree's business: nothing in it waits, ticks or has a goroutine of its own, so it serves real time,
-// a testing/synctest bubble and a simulation with a clock of its own alike. PIDs count up from 1 and nothing depends on
-// the order of maps: the same calls in the same order give the same tree. A call takes time with the depth of
-// the path; only a listing, a kill, and memory that runs out look at all that is below.
+// [New] returns a [Tree], which implements all interfaces of a driver in package cgroups. The test starts processes and sets
+// their memory, and the tree responds as a kernel does.
 //
-// # What it does not model
+// Processes use memory, and cgroups use page cache. Usage counts in all parent cgroups, and all their limits apply. If memory
+// does not fit, the lowest full cgroup reclaims page cache that memory.min and memory.low do not protect. Then it kills processes
+// as Linux selects them, by size and oom_score_adj. Limits are read back in the kernel's units: whole pages, and in V2 CPU shares
+// converted from cpu.weight.
 //
-//   - CPU: nothing is scheduled. Time, throttling and pressure are what [Tree.AddCPU] and [Tree.SetPressure] say.
-//   - Memory: what is swapped does not come back unless its process lets go of it, and memory.min and memory.low protect
-//     cache alone; the kernel's own memory, memory shared by processes, cache that becomes active or inactive unless
-//     the test says so, the delay by memory.high, memory that stays where a process moved away from.
-//     Cache is taken in order of names, where a kernel takes some from each. One SetMemory counts as one try at a
-//     limit, where a kernel tries dozens of times: the events max and high are fewer, those of the OOM killer equal.
-//   - Processes: threads, parents, moving to another cgroup, zombies, and a death that takes time.
-//   - Files: those it does not know (io.max, cpu.idle) are kept and given back in Unified, without effect. cpuset is
-//     kept without a look at the machine's CPUs. All controllers are there, and the same in every cgroup; V1 has one
-//     tree for all of them.
-//   - Triggers of pressure have no window: they fire when enough time was lost since they fired last.
-//   - Scopes of systemd: all cgroups have a path.
-//   - Threaded cgroups, delegation, namespaces, limits on depth and number, a kernel's memory.stat beyond sums.
+// The tree has no clock and no goroutines, so it works with real time, testing/synctest and simulated time. PIDs start at 1, and
+// the same calls in the same order give the same tree.
 //
-// # Faults
+// # Limits of the model
 //
-// [Faults] wraps any driver and lets each call fail, hang, come late, lie, or take effect and lose its answer.
+//   - CPU: nothing is scheduled. CPU time, throttling and pressure come from [Tree.AddCPU] and [Tree.SetPressure].
+//   - Memory: swapped memory is not swapped in. memory.min and memory.low protect page cache only. Kernel memory, shared memory and the delay of memory.high are missing. Cache is reclaimed in the order of names. One SetMemory counts as one memory event max or high, where a kernel counts more.
+//   - Processes: there are no threads, parents, moves between cgroups or zombies, and processes exit at once.
+//   - Files: unknown files (io.max, cpu.idle) are stored in Unified without effect. All controllers exist in every cgroup. V1 has one tree for all controllers. A cpuset is not compared with the CPUs of the machine.
+//   - Pressure triggers ignore Window: they fire after enough stall time since the last time.
+//   - There are no systemd scopes, threaded cgroups, delegation, namespaces, or limits on depth and number of cgroups.
 //
-// # The suite
+// # Faults and suite
 //
-// [TestDriver] checks an implementation against the sentences of package cgroups' documentation, and names the broken
-// one when it fails.
+// [Faults] wraps any driver and can make each call fail, hang, return late or wrong results, or take effect without a response.
+// [TestDriver] checks a driver against sentences of the documentation of package cgroups, and names the violated one.
 package cgroupstest

@@ -12,10 +12,10 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-// Remove kills what runs in the cgroup and below, and removes them. What is left of their page cache is the parent's.
+// Remove kills the processes of p and its descendants, and removes these cgroups. Their remaining page cache moves to the parent.
 func (t *Tree) Remove(ctx context.Context, p cgroups.Path) error {
-	return t.call(ctx, "remove", p, func() error {
-		n, err := t.find(p)
+	return t.runOperation(ctx, "remove", p, func() error {
+		n, err := t.findNode(p)
 		switch {
 		case err != nil:
 			return nil
@@ -23,7 +23,7 @@ func (t *Tree) Remove(ctx context.Context, p cgroups.Path) error {
 			return syscall.EBUSY
 		}
 		t.killAll(n)
-		t.removed(n)
+		t.endWatchers(n)
 		n.parent.cache += n.usage.cache
 		n.parent.active += n.usage.active
 		for size, h := range n.usage.hugetlb {
@@ -34,29 +34,29 @@ func (t *Tree) Remove(ctx context.Context, p cgroups.Path) error {
 	})
 }
 
-// Kill kills what runs in the cgroup and below.
+// Kill kills the processes of p and its descendants.
 func (t *Tree) Kill(ctx context.Context, p cgroups.Path) error {
-	return t.call(ctx, "kill", p, func() error {
-		if n, err := t.find(p); err == nil {
+	return t.runOperation(ctx, "kill", p, func() error {
+		if n, err := t.findNode(p); err == nil {
 			t.killAll(n)
 		}
 		return nil
 	})
 }
 
-// Freeze stops what runs in the cgroup and below: it uses no CPU time and takes no more memory, but can be killed.
+// Freeze stops the processes of p and its descendants: they use no CPU time and take no more memory, but can be killed.
 func (t *Tree) Freeze(ctx context.Context, p cgroups.Path) error {
-	return t.freeze(ctx, "freeze", p, true)
+	return t.setFrozen(ctx, "freeze", p, true)
 }
 
-// Thaw lets what [Tree.Freeze] stopped go on, except where a cgroup above or below was frozen on its own.
+// Thaw resumes the processes of p and its descendants, except in cgroups that are themselves frozen or have a frozen ancestor.
 func (t *Tree) Thaw(ctx context.Context, p cgroups.Path) error {
-	return t.freeze(ctx, "thaw", p, false)
+	return t.setFrozen(ctx, "thaw", p, false)
 }
 
-func (t *Tree) freeze(ctx context.Context, op string, p cgroups.Path, frozen bool) error {
-	return t.call(ctx, op, p, func() error {
-		n, err := t.find(p)
+func (t *Tree) setFrozen(ctx context.Context, op string, p cgroups.Path, frozen bool) error {
+	return t.runOperation(ctx, op, p, func() error {
+		n, err := t.findNode(p)
 		if n == t.root {
 			err = syscall.EINVAL
 		}
@@ -68,42 +68,42 @@ func (t *Tree) freeze(ctx context.Context, op string, p cgroups.Path, frozen boo
 	})
 }
 
-// Children returns the names of the cgroups directly below p, sorted.
+// Children returns the sorted names of the cgroups directly below p.
 func (t *Tree) Children(ctx context.Context, p cgroups.Path) (names []string, err error) {
-	err = t.look(ctx, "list", p, func(n *node) { names = slices.Sorted(maps.Keys(n.children)) })
+	err = t.readCgroup(ctx, "list", p, func(n *node) { names = slices.Sorted(maps.Keys(n.children)) })
 	return names, err
 }
 
-// Procs returns the PIDs of the processes of p and of everything below it, sorted.
+// Procs returns the sorted PIDs of the processes in p and its descendants.
 func (t *Tree) Procs(ctx context.Context, p cgroups.Path) (pids []int, err error) {
-	err = t.look(ctx, "list", p, func(n *node) {
-		for _, pr := range n.below() {
+	err = t.readCgroup(ctx, "list", p, func(n *node) {
+		for _, pr := range n.listProcs() {
 			pids = append(pids, pr.pid)
 		}
 	})
 	return pids, err
 }
 
-// Limits returns the limits of p as a kernel gives them back. The root has none.
+// Limits returns the limits of p as a kernel shows them. The root has none.
 func (t *Tree) Limits(ctx context.Context, p cgroups.Path) (r cgroups.Resources, err error) {
-	err = t.look(ctx, "read", p, func(n *node) {
+	err = t.readCgroup(ctx, "read", p, func(n *node) {
 		if n != t.root {
-			r = t.resources(n.limits)
+			r = t.toResources(n.limits)
 		}
 	})
 	return r, err
 }
 
-// Stats returns what p and everything below it use. Unlike in a kernel the root has all of them, events included.
+// Stats returns the usage of p and its descendants. Unlike in a kernel, the root has all values, including events.
 func (t *Tree) Stats(ctx context.Context, p cgroups.Path) (s cgroups.Stats, err error) {
-	err = t.look(ctx, "read", p, func(n *node) { s = t.stats(n) })
+	err = t.readCgroup(ctx, "read", p, func(n *node) { s = t.toStats(n) })
 	return s, err
 }
 
-// look reads one cgroup.
-func (t *Tree) look(ctx context.Context, op string, p cgroups.Path, f func(n *node)) error {
-	return t.call(ctx, op, p, func() error {
-		n, err := t.find(p)
+// readCgroup calls f with the cgroup p under the lock.
+func (t *Tree) readCgroup(ctx context.Context, op string, p cgroups.Path, f func(n *node)) error {
+	return t.runOperation(ctx, op, p, func() error {
+		n, err := t.findNode(p)
 		if err == nil {
 			f(n)
 		}

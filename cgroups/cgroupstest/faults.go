@@ -9,37 +9,34 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-// Driver is what every driver of cgroups can do: what [TestDriver] checks and [Faults] wraps.
+// Driver is the set of interfaces that every cgroup driver implements. [TestDriver] checks it and [Faults] wraps it.
 type Driver interface {
 	cgroups.CgroupWriter
 	cgroups.Lister
 	cgroups.Reader
 }
 
-// Faults is a driver whose calls can go wrong. A func that is set answers the call in the place of the wrapped
-// target, which it is handed: it may call it and change the answer, lose the answer, call it late, or not at all.
+// Faults wraps a driver and injects faults. A func that is set replaces the call of the wrapped driver, which it gets as next: it
+// may call next and change or drop the result, call it later, or not at all.
 //
-//	f := &cgroupstest.Faults{Target: tree}
+//	f := &cgroupstest.Faults{Driver: tree}
 //	f.ApplyFunc = func(ctx context.Context, next cgroupstest.Driver, p cgroups.Path, r cgroups.Resources) error {
-//		r.MemoryMax = nil // the limit is lost, and nobody says so
+//		r.MemoryMax = nil // lose the limit without an error
 //		return next.Apply(ctx, p, r)
 //	}
 //
-// The funcs are called from the goroutines that make the calls and may not be changed while there are any: a fault
-// that comes and goes decides inside its func.
-//
-// A Faults is a [Driver] and nothing else, so that what it cannot fault it does not claim. Capabilities of the
-// wrapped target are passed on by embedding them beside it:
+// The funcs run in the goroutines of the callers and must not be changed during calls. Faults implements [Driver] only. To add an
+// optional interface of the wrapped driver, embed it:
 //
 //	struct {
 //		*cgroupstest.Faults
 //		cgroups.Killer
 //	}{f, tree}
 type Faults struct {
-	Driver Driver // the wrapped target
+	Driver Driver // the wrapped driver
 
-	// Around is called for every call, before the func of its own; call makes it. op is the name of the method. When
-	// call succeeded and Around returns an error, the caller gets no result.
+	// Around is called for every call, around the func of the method. It runs call to execute it. op is the name of the method.
+	// If Around returns an error, the caller gets that error and no result.
 	Around func(ctx context.Context, op string, p cgroups.Path, call func() error) error
 
 	ApplyFunc    func(ctx context.Context, next Driver, p cgroups.Path, r cgroups.Resources) error
@@ -52,15 +49,15 @@ type Faults struct {
 
 var _ Driver = (*Faults)(nil)
 
-// Hang blocks until ctx ends, as a call to a kernel that is stuck does.
+// Hang blocks until ctx ends, like a call to a kernel that hangs.
 func Hang(ctx context.Context) error {
 	<-ctx.Done()
 	return ctx.Err()
 }
 
-// Apply calls ApplyFunc or the wrapped target.
+// Apply calls ApplyFunc, or the wrapped driver if it is nil.
 func (f *Faults) Apply(ctx context.Context, p cgroups.Path, r cgroups.Resources) error {
-	_, err := around(ctx, f, "Apply", p, func() (struct{}, error) {
+	_, err := callAround(ctx, f, "Apply", p, func() (struct{}, error) {
 		if f.ApplyFunc != nil {
 			return struct{}{}, f.ApplyFunc(ctx, f.Driver, p, r)
 		}
@@ -69,9 +66,9 @@ func (f *Faults) Apply(ctx context.Context, p cgroups.Path, r cgroups.Resources)
 	return err
 }
 
-// Remove calls RemoveFunc or the wrapped target.
+// Remove calls RemoveFunc, or the wrapped driver if it is nil.
 func (f *Faults) Remove(ctx context.Context, p cgroups.Path) error {
-	_, err := around(ctx, f, "Remove", p, func() (struct{}, error) {
+	_, err := callAround(ctx, f, "Remove", p, func() (struct{}, error) {
 		if f.RemoveFunc != nil {
 			return struct{}{}, f.RemoveFunc(ctx, f.Driver, p)
 		}
@@ -80,31 +77,31 @@ func (f *Faults) Remove(ctx context.Context, p cgroups.Path) error {
 	return err
 }
 
-// Children calls ChildrenFunc or the wrapped target.
+// Children calls ChildrenFunc, or the wrapped driver if it is nil.
 func (f *Faults) Children(ctx context.Context, p cgroups.Path) ([]string, error) {
-	return read(ctx, f, "Children", p, f.ChildrenFunc, f.Driver.Children)
+	return callRead(ctx, f, "Children", p, f.ChildrenFunc, f.Driver.Children)
 }
 
-// Procs calls ProcsFunc or the wrapped target.
+// Procs calls ProcsFunc, or the wrapped driver if it is nil.
 func (f *Faults) Procs(ctx context.Context, p cgroups.Path) ([]int, error) {
-	return read(ctx, f, "Procs", p, f.ProcsFunc, f.Driver.Procs)
+	return callRead(ctx, f, "Procs", p, f.ProcsFunc, f.Driver.Procs)
 }
 
-// Limits calls LimitsFunc or the wrapped target.
+// Limits calls LimitsFunc, or the wrapped driver if it is nil.
 func (f *Faults) Limits(ctx context.Context, p cgroups.Path) (cgroups.Resources, error) {
-	return read(ctx, f, "Limits", p, f.LimitsFunc, f.Driver.Limits)
+	return callRead(ctx, f, "Limits", p, f.LimitsFunc, f.Driver.Limits)
 }
 
-// Stats calls StatsFunc or the wrapped target.
+// Stats calls StatsFunc, or the wrapped driver if it is nil.
 func (f *Faults) Stats(ctx context.Context, p cgroups.Path) (cgroups.Stats, error) {
-	return read(ctx, f, "Stats", p, f.StatsFunc, f.Driver.Stats)
+	return callRead(ctx, f, "Stats", p, f.StatsFunc, f.Driver.Stats)
 }
 
-// read makes a call that takes a path and has a result.
-func read[T any](ctx context.Context, f *Faults, op string, p cgroups.Path,
+// callRead runs a method with a path and a result: fault if it is set, else call.
+func callRead[T any](ctx context.Context, f *Faults, op string, p cgroups.Path,
 	fault func(context.Context, Driver, cgroups.Path) (T, error), call func(context.Context, cgroups.Path) (T, error),
 ) (T, error) {
-	return around(ctx, f, op, p, func() (T, error) {
+	return callAround(ctx, f, op, p, func() (T, error) {
 		if fault != nil {
 			return fault(ctx, f.Driver, p)
 		}
@@ -112,8 +109,8 @@ func read[T any](ctx context.Context, f *Faults, op string, p cgroups.Path,
 	})
 }
 
-// around makes a call inside Around.
-func around[T any](ctx context.Context, f *Faults, op string, p cgroups.Path, call func() (T, error)) (result T, err error) {
+// callAround runs call inside Around.
+func callAround[T any](ctx context.Context, f *Faults, op string, p cgroups.Path, call func() (T, error)) (result T, err error) {
 	if f.Around == nil {
 		return call()
 	}

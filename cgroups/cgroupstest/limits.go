@@ -13,7 +13,7 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-// limits is what the files of a cgroup hold. Bytes and numbers without a limit are noLimit.
+// limits are the limit files of a cgroup. A number without a limit is noLimit.
 type limits struct {
 	weight     uint64 // cpu.weight in V2, cpu.shares in V1
 	quota      int64  // microseconds, or cgroups.Unlimited
@@ -26,12 +26,12 @@ type limits struct {
 	swapMax    int64
 	oomGroup   bool
 	pidsMax    int64
-	hugetlb    map[string]int64  // of the sizes that have a limit; never changed in place
-	unified    map[string]string // of the files that the tree knows nothing of; never changed in place
+	hugetlb    map[string]int64  // page sizes with a limit; replaced, never modified
+	unified    map[string]string // files without a model; replaced, never modified
 }
 
-// defaults returns the limits of a cgroup that is new below parent. In V1 a driver copies the parent's cpuset.
-func (t *Tree) defaults(parent *node) limits {
+// defaultLimits returns the limits of a new cgroup below parent. In V1 a driver copies the cpuset of the parent.
+func (t *Tree) defaultLimits(parent *node) limits {
 	l := limits{
 		weight: 100, quota: cgroups.Unlimited, period: cgroups.DefaultPeriod,
 		memoryMax: noLimit, memoryHigh: noLimit, swapMax: noLimit, pidsMax: noLimit,
@@ -45,15 +45,15 @@ func (t *Tree) defaults(parent *node) limits {
 	return l
 }
 
-// setting is a file of V2 and what is written to it. The tree speaks of files as V2 names them, also as V1.
+// setting is a v2 file with its new content. The tree uses the v2 names in V1 too.
 type setting struct{ file, text string }
 
-// settings returns what an Apply of r writes to a cgroup with the limits l.
-func (t *Tree) settings(l *limits, r cgroups.Resources) (s []setting) {
+// buildSettings returns the files that Apply of r writes to a cgroup with limits l.
+func (t *Tree) buildSettings(l *limits, r cgroups.Resources) (s []setting) {
 	add := func(file, text string) { s = append(s, setting{file, text}) }
 	number := func(file string, n *int64) {
 		if n != nil {
-			add(file, limit(*n))
+			add(file, formatLimit(*n))
 		}
 	}
 	if r.CPUShares != 0 {
@@ -70,7 +70,7 @@ func (t *Tree) settings(l *limits, r cgroups.Resources) (s []setting) {
 		if r.CPUPeriod == 0 {
 			r.CPUPeriod = cgroups.DefaultPeriod
 		}
-		add("cpu.max", limit(r.CPUQuota)+" "+strconv.FormatUint(r.CPUPeriod, 10))
+		add("cpu.max", formatLimit(r.CPUQuota)+" "+strconv.FormatUint(r.CPUPeriod, 10))
 	}
 	if r.CpusetCPUs != "" {
 		add("cpuset.cpus", r.CpusetCPUs)
@@ -85,7 +85,7 @@ func (t *Tree) settings(l *limits, r cgroups.Resources) (s []setting) {
 	}
 	number("pids.max", r.PidsMax)
 	for _, size := range slices.Sorted(maps.Keys(r.Hugetlb)) {
-		add("hugetlb."+size+".max", limit(r.Hugetlb[size]))
+		add("hugetlb."+size+".max", formatLimit(r.Hugetlb[size]))
 	}
 	if t.opts.Mode == V1 {
 		return s
@@ -102,47 +102,47 @@ func (t *Tree) settings(l *limits, r cgroups.Resources) (s []setting) {
 	return s
 }
 
-// limit is a limit as text.
-func limit(n int64) string {
+// formatLimit returns n as the content of a file: negative is "max".
+func formatLimit(n int64) string {
 	if n < 0 {
 		return "max"
 	}
 	return strconv.FormatInt(n, 10)
 }
 
-// write changes a limit as the kernel does when a file is written to.
-func (t *Tree) write(l *limits, s setting) error {
+// writeSetting changes a limit as a write to the file does.
+func (t *Tree) writeSetting(l *limits, s setting) error {
 	switch s.file {
 	case "memory.max":
-		return number(&l.memoryMax, s.text, t.opts.PageSize)
+		return setNumber(&l.memoryMax, s.text, t.opts.PageSize)
 	case "memory.min":
-		return number(&l.memoryMin, s.text, t.opts.PageSize)
+		return setNumber(&l.memoryMin, s.text, t.opts.PageSize)
 	case "memory.low":
-		return number(&l.memoryLow, s.text, t.opts.PageSize)
+		return setNumber(&l.memoryLow, s.text, t.opts.PageSize)
 	case "memory.high":
-		return number(&l.memoryHigh, s.text, t.opts.PageSize)
+		return setNumber(&l.memoryHigh, s.text, t.opts.PageSize)
 	case "memory.swap.max":
-		return number(&l.swapMax, s.text, t.opts.PageSize)
+		return setNumber(&l.swapMax, s.text, t.opts.PageSize)
 	case "memory.oom.group":
 		l.oomGroup = s.text == "1"
-		return valid(s.text == "0" || s.text == "1")
+		return invalidUnless(s.text == "0" || s.text == "1")
 	case "pids.max":
-		return number(&l.pidsMax, s.text, 1)
+		return setNumber(&l.pidsMax, s.text, 1)
 	case "cpu.weight":
 		weight, err := strconv.ParseUint(s.text, 10, 64)
 		l.weight = weight
-		return valid(err == nil && weight >= cgroups.MinWeight && (t.opts.Mode == V1 || weight <= cgroups.MaxWeight))
+		return invalidUnless(err == nil && weight >= cgroups.MinWeight && (t.opts.Mode == V1 || weight <= cgroups.MaxWeight))
 	case "cpu.max":
 		return l.writeCPUMax(s.text)
 	case "cpuset.cpus":
-		return list(&l.cpus, s.text)
+		return setCPUList(&l.cpus, s.text)
 	case "cpuset.mems":
-		return list(&l.mems, s.text)
+		return setCPUList(&l.mems, s.text)
 	}
 	return t.writeOther(l, s)
 }
 
-// writeOther is write for huge pages and for files that the tree only keeps.
+// writeOther writes hugepage limits, and stores files without a model.
 func (t *Tree) writeOther(l *limits, s setting) error {
 	controller, name, _ := strings.Cut(s.file, ".")
 	if controller == "hugetlb" {
@@ -152,53 +152,53 @@ func (t *Tree) writeOther(l *limits, s setting) error {
 			return syscall.ENOENT
 		}
 		var bytes int64
-		err = number(&bytes, s.text, int64(page))
-		l.hugetlb = with(l.hugetlb, size, bytes)
+		err = setNumber(&bytes, s.text, int64(page))
+		l.hugetlb = withEntry(l.hugetlb, size, bytes)
 		return err
 	}
 	if controller == "" || controller == "cgroup" || name == "" || strings.Contains(name, "/") {
 		return syscall.ENOENT
 	}
-	l.unified = with(l.unified, s.file, s.text)
+	l.unified = withEntry(l.unified, s.file, s.text)
 	return nil
 }
 
 func (l *limits) writeCPUMax(text string) error {
-	if !strings.Contains(text, " ") { // the period may be left out
+	if !strings.Contains(text, " ") { // the period is optional
 		text += " " + strconv.FormatUint(l.period, 10)
 	}
 	quota, period, err := cgroups.ParseCPUMax([]byte(text))
 	l.quota, l.period = quota, period
-	return valid(err == nil && period >= cgroups.MinPeriod && period <= cgroups.MaxPeriod &&
+	return invalidUnless(err == nil && period >= cgroups.MinPeriod && period <= cgroups.MaxPeriod &&
 		(quota == cgroups.Unlimited || quota >= cgroups.MinQuota))
 }
 
-// number parses "max" or a number, which it rounds down to whole units.
-func number(to *int64, text string, unit int64) error {
+// setNumber parses "max" or a number, which it rounds down to a multiple of unit.
+func setNumber(to *int64, text string, unit int64) error {
 	n, err := cgroups.ParseValue([]byte(text))
 	if *to = n / unit * unit; n == cgroups.Unlimited {
 		*to = noLimit
 	}
-	return valid(err == nil && n >= cgroups.Unlimited)
+	return invalidUnless(err == nil && n >= cgroups.Unlimited)
 }
 
-// list parses a list of CPUs or memory nodes, which the kernel keeps as a set.
-func list(to *string, text string) error {
+// setCPUList parses a list of CPUs or memory nodes, and stores it in the kernel's format.
+func setCPUList(to *string, text string) error {
 	numbers, err := cgroups.ParseCPUList([]byte(text))
 	*to = cgroups.FormatCPUList(numbers)
-	return valid(err == nil)
+	return invalidUnless(err == nil)
 }
 
-// valid is what a kernel answers to a value.
-func valid(ok bool) error {
+// invalidUnless returns EINVAL if ok is false.
+func invalidUnless(ok bool) error {
 	if !ok {
 		return syscall.EINVAL
 	}
 	return nil
 }
 
-// with returns a copy of m with one more entry.
-func with[V any](m map[string]V, key string, value V) map[string]V {
+// withEntry returns a copy of m with one more entry.
+func withEntry[V any](m map[string]V, key string, value V) map[string]V {
 	m = maps.Clone(m)
 	if m == nil {
 		m = map[string]V{}
@@ -207,30 +207,30 @@ func with[V any](m map[string]V, key string, value V) map[string]V {
 	return m
 }
 
-// resources returns the limits as a driver reads them.
-func (t *Tree) resources(l limits) cgroups.Resources {
+// toResources returns the limits as a driver reads them.
+func (t *Tree) toResources(l limits) cgroups.Resources {
 	r := cgroups.Resources{
 		CPUShares: l.weight, CPUQuota: l.quota, CPUPeriod: l.period, CpusetCPUs: l.cpus, CpusetMems: l.mems,
-		MemoryMax: readable(l.memoryMax), SwapMax: readable(l.swapMax), PidsMax: readable(l.pidsMax),
+		MemoryMax: exportLimit(l.memoryMax), SwapMax: exportLimit(l.swapMax), PidsMax: exportLimit(l.pidsMax),
 	}
 	for _, size := range t.opts.HugepageSizes {
 		bytes, ok := l.hugetlb[size]
 		if !ok {
 			bytes = noLimit
 		}
-		r.Hugetlb = with(r.Hugetlb, size, *readable(bytes))
+		r.Hugetlb = withEntry(r.Hugetlb, size, *exportLimit(bytes))
 	}
 	if t.opts.Mode == V2 {
 		r.CPUShares = cgroups.SharesFromWeight(l.weight, t.opts.WeightFormula)
-		r.MemoryMin, r.MemoryLow, r.MemoryHigh = readable(l.memoryMin), readable(l.memoryLow), readable(l.memoryHigh)
+		r.MemoryMin, r.MemoryLow, r.MemoryHigh = exportLimit(l.memoryMin), exportLimit(l.memoryLow), exportLimit(l.memoryHigh)
 		r.OOMGroup = &l.oomGroup
 		r.Unified = maps.Clone(l.unified)
 	}
 	return r
 }
 
-// readable returns a limit as a driver reads it.
-func readable(limit int64) *int64 {
+// exportLimit converts noLimit to [cgroups.Unlimited].
+func exportLimit(limit int64) *int64 {
 	if limit == noLimit {
 		limit = cgroups.Unlimited
 	}

@@ -10,31 +10,31 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-// SetCache lets a cgroup hold so many bytes of page cache, beside the memory of its processes. Cache outlives them,
-// and is what the kernel takes back before it kills, except from what memory.min and memory.low protect. It takes
-// no more than there is room for.
+// SetCache sets the page cache of a cgroup in bytes; it counts besides the memory of its processes. Cache stays when processes
+// exit. The tree reclaims it before it kills processes, unless memory.min or memory.low protects it. If less memory is free, the
+// cache gets only that.
 func (t *Tree) SetCache(p cgroups.Path, bytes int64) error {
-	return t.do("set the cache of", p, func() error {
-		n, err := t.find(p)
+	return t.runLocked("set the cache of", p, func() error {
+		n, err := t.findNode(p)
 		if err = errors.Join(err, checkBytes(bytes)); err != nil {
 			return err
 		}
 		n.addCache(-n.cache)
-		want := t.pages(bytes)
-		room, full := n.room()
+		want := t.roundToPages(bytes)
+		room, full := n.memoryRoom()
 		if room < want {
-			t.count(full, func(e *cgroups.MemoryEvents) { e.Max++ })
+			t.countEvent(full, func(e *cgroups.MemoryEvents) { e.Max++ })
 			want = max(room, 0)
 		}
 		n.addCache(want)
-		t.throttle(n, 0)
+		t.countThrottled(n, 0)
 		return nil
 	})
 }
 
-// charge adds bytes to the memory of n and of all above it.
-func (n *node) charge(bytes int64) {
-	for c := range n.upwards() {
+// addMemory adds bytes to the memory usage of n and its ancestors.
+func (n *node) addMemory(bytes int64) {
+	for c := range n.selfAndAncestors() {
 		c.usage.memory += bytes
 		c.usage.memoryPeak = max(c.usage.memoryPeak, c.usage.memory)
 	}
@@ -42,19 +42,19 @@ func (n *node) charge(bytes int64) {
 
 func (n *node) addCache(bytes int64) {
 	n.cache += bytes
-	for c := range n.upwards() {
+	for c := range n.selfAndAncestors() {
 		c.usage.cache += bytes
 	}
 	if n.active > n.cache {
 		n.addActive(n.cache - n.active)
 	}
-	n.charge(bytes)
+	n.addMemory(bytes)
 }
 
-// room returns how many bytes fit into n, and the lowest cgroup that takes no more than that.
-func (n *node) room() (bytes int64, full *node) {
+// memoryRoom returns the bytes that still fit into n, and the lowest cgroup whose limit allows no more.
+func (n *node) memoryRoom() (bytes int64, full *node) {
 	bytes = noLimit
-	for c := range n.upwards() {
+	for c := range n.selfAndAncestors() {
 		if left := c.limits.memoryMax - c.usage.memory; c.limits.memoryMax != noLimit && left < bytes {
 			bytes, full = left, c
 		}
@@ -62,87 +62,87 @@ func (n *node) room() (bytes int64, full *node) {
 	return bytes, full
 }
 
-// grow lets a process take memory as a kernel does that hands out pages one by one: as long as they fit, they are
-// taken; then the cgroup that is full gives back cache, and at last somebody dies.
-func (t *Tree) grow(pr *proc, want int64) error {
-	t.throttle(pr.node, want-pr.holds())
-	for !pr.dead && pr.holds() < want {
-		room, full := pr.node.room()
-		step := min(want-pr.holds(), max(room, 0))
+// allocate increases the memory of a process to want bytes, as a kernel does page by page. If a cgroup is full, it reclaims cache
+// and then runs the OOM killer.
+func (t *Tree) allocate(pr *proc, want int64) error {
+	t.countThrottled(pr.node, want-pr.totalMemory())
+	for !pr.dead && pr.totalMemory() < want {
+		room, full := pr.node.memoryRoom()
+		step := min(want-pr.totalMemory(), max(room, 0))
 		pr.memory += step
-		pr.node.charge(step)
-		if pr.holds() == want {
+		pr.node.addMemory(step)
+		if pr.totalMemory() == want {
 			break
 		}
-		t.count(full, func(e *cgroups.MemoryEvents) { e.Max++ })
-		if t.reclaim(full, want-pr.holds()) == 0 && !t.outOfMemory(full) {
+		t.countEvent(full, func(e *cgroups.MemoryEvents) { e.Max++ })
+		if t.reclaimMemory(full, want-pr.totalMemory()) == 0 && !t.runOOMKiller(full) {
 			return syscall.ENOMEM
 		}
 	}
 	return nil
 }
 
-// throttle counts who is over memory.high with so many bytes more, after its cache was taken back as far as that. To
-// slow down is left to the test: nothing here takes time.
-func (t *Tree) throttle(n *node, more int64) {
-	for c := range n.upwards() {
+// countThrottled counts a memory.high event for each cgroup of n that more bytes would bring above memory.high, and reclaims
+// cache there. It does not delay processes.
+func (t *Tree) countThrottled(n *node, more int64) {
+	for c := range n.selfAndAncestors() {
 		if over := c.usage.memory + more - c.limits.memoryHigh; over > 0 {
-			t.count(c, func(e *cgroups.MemoryEvents) { e.High++ })
-			t.reclaim(c, over)
+			t.countEvent(c, func(e *cgroups.MemoryEvents) { e.High++ })
+			t.reclaimMemory(c, over)
 		}
 	}
 }
 
-// reclaim takes up to so many bytes from n and what is below, and returns how many it got: first the inactive cache that
-// memory.low does not protect, then the active one, then all cache but what memory.min protects, and at last it swaps.
-func (t *Tree) reclaim(n *node, bytes int64) (got int64) {
-	bytes = t.pages(bytes)
-	for _, pass := range []pass{{}, {active: true}, {active: true, pressed: true}} {
-		got += t.shrink(n, bytes-got, 0, noLimit, pass)
+// reclaimMemory frees up to bytes in n and its descendants and returns the freed bytes. It takes, in this order: inactive cache
+// not protected by memory.low, active cache not protected, cache protected by memory.low, and then swaps.
+func (t *Tree) reclaimMemory(n *node, bytes int64) (got int64) {
+	bytes = t.roundToPages(bytes)
+	for _, pass := range []reclaimPass{{}, {includeActive: true}, {includeActive: true, includeLow: true}} {
+		got += t.reclaimCache(n, bytes-got, 0, noLimit, pass)
 	}
 	return got + t.swapOut(n, bytes-got)
 }
 
-// pass is what a walk over the cgroups takes.
-type pass struct {
-	active  bool // also cache that was used lately
-	pressed bool // also what memory.low protects
+// reclaimPass selects the page cache that reclaimCache takes.
+type reclaimPass struct {
+	includeActive bool // include active cache
+	includeLow    bool // include cache protected by memory.low
 }
 
-// protected returns how much of its memory n asks to keep; pressed, no more than memory.min.
-func (n *node) protected(pressed bool) float64 {
+// protectedBytes returns the protected memory of n: by memory.min and memory.low, or by memory.min only.
+func (n *node) protectedBytes(minOnly bool) float64 {
 	bytes := n.limits.memoryMin
-	if !pressed {
+	if !minOnly {
 		bytes = max(bytes, n.limits.memoryLow)
 	}
 	return float64(min(bytes, n.usage.memory))
 }
 
-// shrink takes up to so many bytes of cache from n and then from its children in order of their names. It leaves
-// keep bytes to n. The children are protected by share bytes together: where they ask for more, each in proportion.
-func (t *Tree) shrink(n *node, bytes, keep, share int64, pass pass) (got int64) {
+// reclaimCache takes up to bytes of cache from n and then from its children in the order of their names. n keeps at least keep
+// bytes. share is the total protection of the children; if they are entitled to more, it is divided in proportion.
+func (t *Tree) reclaimCache(n *node, bytes, keep, share int64, pass reclaimPass) (got int64) {
 	bytes = min(bytes, n.usage.memory-keep)
 	if bytes <= 0 || n.usage.cache == 0 {
 		return 0
 	}
 	cache := n.cache
-	if !pass.active {
+	if !pass.includeActive {
 		cache -= n.active
 	}
 	if got = min(bytes, cache); got > 0 {
 		n.addCache(-got)
-		if pass.pressed && n.limits.memoryLow > 0 {
-			t.count(n, func(e *cgroups.MemoryEvents) { e.Low++ })
+		if pass.includeLow && n.limits.memoryLow > 0 {
+			t.countEvent(n, func(e *cgroups.MemoryEvents) { e.Low++ })
 		}
 	}
 	var asked float64
 	for _, c := range n.children {
-		asked += c.protected(pass.pressed)
+		asked += c.protectedBytes(pass.includeLow)
 	}
 	scale := min(1, float64(share)/max(1, asked))
-	for _, c := range n.sorted() {
-		keep := int64(c.protected(pass.pressed) * scale)
-		got += t.shrink(c, bytes-got, keep, keep, pass)
+	for _, c := range n.sortedChildren() {
+		keep := int64(c.protectedBytes(pass.includeLow) * scale)
+		got += t.reclaimCache(c, bytes-got, keep, keep, pass)
 	}
 	return got
 }

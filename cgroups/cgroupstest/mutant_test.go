@@ -28,42 +28,42 @@ var mutants = map[string]struct {
 	broken string // words of the sentence
 	make   func(tree *cgroupstest.Tree) cgroupstest.Driver
 }{
-	"parents are not made": {"apply_makes", "with all of its parents", applying(
+	"Apply creates no parents": {"Apply_creates", "missing parents", applying(
 		func(ctx context.Context, next cgroupstest.Driver, p cgroups.Path, r cgroups.Resources) error {
 			if _, err := next.Children(ctx, p.Parent()); err != nil {
 				return err
 			}
 			return next.Apply(ctx, p, r)
 		})},
-	"apply makes only once": {"apply_may_be", "called again", applying(
+	"Apply fails for an existing cgroup": {"Apply_can_be", "only files that differ", applying(
 		func(ctx context.Context, next cgroupstest.Driver, p cgroups.Path, r cgroups.Resources) error {
 			if _, err := next.Children(ctx, p); err == nil {
 				return &cgroups.Error{Op: "apply", Path: p, Err: fs.ErrExist}
 			}
 			return next.Apply(ctx, p, r)
 		})},
-	"what is not told is reset": {"apply_leaves", "leaves the cgroup as it is", applying(
+	"Apply resets unset fields": {"Apply_keeps", "leaves the setting unchanged", applying(
 		func(ctx context.Context, next cgroupstest.Driver, p cgroups.Path, r cgroups.Resources) error {
 			if r.CPUQuota == 0 {
 				r.CPUQuota = cgroups.Unlimited
 			}
 			return next.Apply(ctx, p, r)
 		})},
-	"unlimited is not written": {"an_unlimited", "does not limit", applying(
+	"Apply skips Unlimited": {"Apply_of_Unlimited", "means no limit", applying(
 		func(ctx context.Context, next cgroupstest.Driver, p cgroups.Path, r cgroups.Resources) error {
 			if r.PidsMax != nil && *r.PidsMax == cgroups.Unlimited {
 				r.PidsMax = nil
 			}
 			return next.Apply(ctx, p, r)
 		})},
-	"a bad limit is forgotten": {"a_limit_that_the_host", "no kernel takes", applying(
+	"Apply skips an invalid limit": {"Apply_rejects", "no kernel accepts", applying(
 		func(ctx context.Context, next cgroupstest.Driver, p cgroups.Path, r cgroups.Resources) error {
 			if r.Validate() != nil {
 				return next.Apply(ctx, p, cgroups.Resources{})
 			}
 			return next.Apply(ctx, p, r)
 		})},
-	"unified is first": {"a_file_of_v2", "after all else", applying(
+	"Apply writes Unified first": {"Apply_writes_Unified", "after all other fields", applying(
 		func(ctx context.Context, next cgroupstest.Driver, p cgroups.Path, r cgroups.Resources) error {
 			if err := next.Apply(ctx, p, cgroups.Resources{Unified: r.Unified}); err != nil {
 				return err
@@ -71,20 +71,20 @@ var mutants = map[string]struct {
 			r.Unified = nil
 			return next.Apply(ctx, p, r)
 		})},
-	"any path will do": {"a_path_that", "leaves the tree", applying(
+	"Apply accepts invalid paths": {"invalid_paths", "out of the tree", applying(
 		func(ctx context.Context, next cgroupstest.Driver, p cgroups.Path, r cgroups.Resources) error {
 			if p.Validate() != nil {
 				return nil
 			}
 			return next.Apply(ctx, p, r)
 		})},
-	"errors are bare": {"what_is_absent", "what was done to which cgroup", faulty(func(f *cgroupstest.Faults) {
+	"errors are no *cgroups.Error": {"reads_of_an_absent", "the operation, the cgroup", faulty(func(f *cgroupstest.Faults) {
 		f.StatsFunc = func(ctx context.Context, next cgroupstest.Driver, p cgroups.Path) (cgroups.Stats, error) {
 			s, err := next.Stats(ctx, p)
 			return s, errors.Unwrap(err)
 		}
 	})},
-	"errors name no cgroup": {"a_path_that", "what was done to which cgroup", faulty(func(f *cgroupstest.Faults) {
+	"errors have no path": {"invalid_paths", "the operation, the cgroup", faulty(func(f *cgroupstest.Faults) {
 		f.RemoveFunc = func(ctx context.Context, next cgroupstest.Driver, p cgroups.Path) error {
 			err := next.Remove(ctx, p)
 			if e, ok := errors.AsType[*cgroups.Error](err); ok {
@@ -93,7 +93,7 @@ var mutants = map[string]struct {
 			return err
 		}
 	})},
-	"one at a time": {"writers_of_siblings", "several goroutines", func() func(tree *cgroupstest.Tree) cgroupstest.Driver {
+	"concurrent calls fail": {"concurrent_Apply_of_siblings", "several goroutines", func() func(tree *cgroupstest.Tree) cgroupstest.Driver {
 		var busy atomic.Int32
 		return applying(func(ctx context.Context, next cgroupstest.Driver, p cgroups.Path, r cgroups.Resources) error {
 			defer busy.Add(-1)
@@ -104,46 +104,46 @@ var mutants = map[string]struct {
 			return next.Apply(ctx, p, r)
 		})
 	}()},
-	"what is gone cannot be removed": {"remove_of_what", "absent cgroup is success", removing(
+	"Remove of an absent cgroup fails": {"Remove_of_an_absent", "absent cgroup is success", removing(
 		func(ctx context.Context, next cgroupstest.Driver, p cgroups.Path) error {
 			if _, err := next.Children(ctx, p); err != nil {
 				return err
 			}
 			return next.Remove(ctx, p)
 		})},
-	"only leaves are removed": {"remove_takes", "removes them", removing(
+	"Remove fails with children": {"Remove_removes", "removes these cgroups", removing(
 		func(ctx context.Context, next cgroupstest.Driver, p cgroups.Path) error {
 			if names, _ := next.Children(ctx, p); len(names) > 0 {
 				return errors.New("not empty")
 			}
 			return next.Remove(ctx, p)
 		})},
-	"remove does not kill": {"remove_kills_what_runs", "kills what runs", removing(
+	"Remove does not kill": {"Remove_kills_processes", "kills the processes", removing(
 		func(ctx context.Context, next cgroupstest.Driver, p cgroups.Path) error {
 			if pids, _ := next.Procs(ctx, p); len(pids) > 0 {
 				return errors.New("busy")
 			}
 			return next.Remove(ctx, p)
 		})},
-	"the root is removed": {"the_root", "the root is refused", removing(
+	"Remove accepts the root": {"Remove_rejects", "The root cannot be removed", removing(
 		func(ctx context.Context, next cgroupstest.Driver, p cgroups.Path) error {
 			if p == "" {
 				return nil
 			}
 			return next.Remove(ctx, p)
 		})},
-	"contexts are ignored": {"a_context", "a context that has ended", removing(
+	"Remove ignores its context": {"an_ended", "If ctx has ended", removing(
 		func(ctx context.Context, next cgroupstest.Driver, p cgroups.Path) error {
 			return next.Remove(context.WithoutCancel(ctx), p)
 		})},
-	"children come in no order": {"children_are", "sorted", faulty(func(f *cgroupstest.Faults) {
+	"Children are unsorted": {"children_are", "sorted", faulty(func(f *cgroupstest.Faults) {
 		f.ChildrenFunc = func(ctx context.Context, next cgroupstest.Driver, p cgroups.Path) ([]string, error) {
 			names, err := next.Children(ctx, p)
 			slices.Reverse(names)
 			return names, err
 		}
 	})},
-	"only its own processes are listed": {"processes_are", "everything below it", faulty(func(f *cgroupstest.Faults) {
+	"Procs omits descendants": {"Procs_are", "its descendants", faulty(func(f *cgroupstest.Faults) {
 		f.ProcsFunc = func(ctx context.Context, next cgroupstest.Driver, p cgroups.Path) ([]int, error) {
 			pids, err := next.Procs(ctx, p)
 			if names, _ := next.Children(ctx, p); len(names) > 0 {
@@ -152,7 +152,7 @@ var mutants = map[string]struct {
 			return pids, err
 		}
 	})},
-	"shares read back as they were written": {"cpu_shares", "kernel's own unit", func(tree *cgroupstest.Tree) cgroupstest.Driver {
+	"CPUShares are not rounded": {"CPU_shares", "cpu.weight and back", func(tree *cgroupstest.Tree) cgroupstest.Driver {
 		f := &cgroupstest.Faults{Driver: tree}
 		wrote := map[cgroups.Path]uint64{}
 		f.ApplyFunc = func(ctx context.Context, next cgroupstest.Driver, p cgroups.Path, r cgroups.Resources) error {
@@ -166,23 +166,23 @@ var mutants = map[string]struct {
 		}
 		return f
 	}},
-	"limits are not read": {"a_pids_limit", "what is in force", limiting(func(r *cgroups.Resources) { r.PidsMax = nil })},
-	"memory is not read":  {"memory_limits", "what is in force", limiting(func(r *cgroups.Resources) { r.MemoryLow = nil })},
-	"a period is lost":    {"a_cpu_quota", "beside a quota", limiting(func(r *cgroups.Resources) { r.CPUPeriod = 100_000 })},
-	"huge pages are lost": {"huge_page", "what is in force", limiting(func(r *cgroups.Resources) { maps.DeleteFunc(r.Hugetlb, always) })},
-	"cpusets are lost":    {"a_cpuset", "what is in force", limiting(func(r *cgroups.Resources) { r.CpusetMems = "" })},
-	"swap is lost":        {"a_swap", "what is in force", limiting(func(r *cgroups.Resources) { r.SwapMax = r.MemoryMax })},
-	"empty cgroups live":  {"stats_report", "a process runs in it", counting(func(s *cgroups.Stats) { s.Events.Populated = true })},
-	"kills are not told":  {"memory_over", "the OOM killer killed", counting(func(s *cgroups.Stats) { s.Memory.Events = cgroups.MemoryEvents{} })},
-	"usage is not told":   {"stats_of_a_parent", "what is used", counting(func(s *cgroups.Stats) { s.Memory.Current = 0 })},
-	"kill does nothing": {"kill_ends", "when nothing runs any more", func(tree *cgroupstest.Tree) cgroupstest.Driver {
+	"PidsMax is not read":         {"PID_limit", "limits in force", limiting(func(r *cgroups.Resources) { r.PidsMax = nil })},
+	"MemoryLow is not read":       {"memory_limits", "limits in force", limiting(func(r *cgroups.Resources) { r.MemoryLow = nil })},
+	"CPUPeriod is not read":       {"CPU_quota", "with a quota", limiting(func(r *cgroups.Resources) { r.CPUPeriod = 100_000 })},
+	"Hugetlb is not read":         {"hugepage", "limits in force", limiting(func(r *cgroups.Resources) { maps.DeleteFunc(r.Hugetlb, always) })},
+	"CpusetMems is not read":      {"cpuset_is", "limits in force", limiting(func(r *cgroups.Resources) { r.CpusetMems = "" })},
+	"SwapMax is MemoryMax":        {"swap_limit", "limits in force", limiting(func(r *cgroups.Resources) { r.SwapMax = r.MemoryMax })},
+	"empty cgroups are populated": {"Stats_report", "has a process", counting(func(s *cgroups.Stats) { s.Events.Populated = true })},
+	"OOM kills are not counted":   {"memory_above", "killed by the OOM killer", counting(func(s *cgroups.Stats) { s.Memory.Events = cgroups.MemoryEvents{} })},
+	"memory usage is zero":        {"Stats_of_a_parent", "the usage of p", counting(func(s *cgroups.Stats) { s.Memory.Current = 0 })},
+	"Kill does nothing": {"Kill_kills", "when no process runs any more", func(tree *cgroupstest.Tree) cgroupstest.Driver {
 		return lazy{tree}
 	}},
-	"freeze does nothing": {"freeze_stops", "are stopped", func(tree *cgroupstest.Tree) cgroupstest.Driver { return lazy{tree} }},
-	"samples have all":    {"a_sample_has", "zero for all others", func(tree *cgroupstest.Tree) cgroupstest.Driver { return generous{tree} }},
-	"leaves are ignored":  {"a_leaf_is", "below p, see ChildDirs", func(tree *cgroupstest.Tree) cgroupstest.Driver { return rooted{tree} }},
-	"reclaim boasts":      {"reclaim_takes", "where there is no more", func(tree *cgroupstest.Tree) cgroupstest.Driver { return boasting{tree} }},
-	"watch is deaf":       {"watch_tells", "one of the triggers fires", func(tree *cgroupstest.Tree) cgroupstest.Driver { return deaf{tree} }},
+	"Freeze does nothing":      {"Freeze_stops", "are stopped", func(tree *cgroupstest.Tree) cgroupstest.Driver { return lazy{tree} }},
+	"Sample returns all parts": {"Sample_returns", "all other parts are zero", func(tree *cgroupstest.Tree) cgroupstest.Driver { return generous{tree} }},
+	"Sample ignores the child": {"Sample_reads", "below p, see ChildDirs", func(tree *cgroupstest.Tree) cgroupstest.Driver { return rooted{tree} }},
+	"Reclaim returns too much": {"Reclaim_frees", "less than bytes", func(tree *cgroupstest.Tree) cgroupstest.Driver { return boasting{tree} }},
+	"Watch calls nothing":      {"Watch_reports", "one of the triggers fires", func(tree *cgroupstest.Tree) cgroupstest.Driver { return deaf{tree} }},
 }
 
 func always[K, V any](K, V) bool { return true }

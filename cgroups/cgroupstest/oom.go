@@ -7,14 +7,14 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-// KillCause is why a process was killed.
+// KillCause is the cause of a [KilledProc].
 type KillCause uint8
 
-// The causes of a [Kill].
+// The causes of a kill.
 const (
-	CauseKill     KillCause = iota // [Tree.Kill] or [Tree.Remove]
-	CauseOOM                       // the OOM killer chose it
-	CauseOOMGroup                  // the OOM killer chose another one of its group, see [cgroups.Resources.OOMGroup]
+	CauseKill     KillCause = iota // by [Tree.Kill] or [Tree.Remove]
+	CauseOOM                       // selected by the OOM killer
+	CauseOOMGroup                  // killed with its group, see [cgroups.Resources.OOMGroup]
 )
 
 // String returns "kill", "oom" or "oom group".
@@ -22,43 +22,41 @@ func (c KillCause) String() string {
 	return [...]string{"kill", "oom", "oom group"}[min(c, CauseOOMGroup)]
 }
 
-// KilledProc is the end of a process that did not want to.
+// KilledProc describes a killed process.
 type KilledProc struct {
-	Proc  // as it was
+	Proc  // state before the kill
 	Cause KillCause
-	// FullCgroup is the cgroup whose memory.max left no room; the root where the machine has no more memory. Only of the
-	// OOM killer.
+	// FullCgroup is the cgroup whose memory.max was reached; the root if the machine is full. Set for OOM kills only.
 	FullCgroup cgroups.Path
 }
 
-// kill ends a process and takes note of it.
-func (t *Tree) kill(pr *proc, k KilledProc) {
-	k.Proc = pr.public()
+// killProc removes a process and records k for Options.Killed.
+func (t *Tree) killProc(pr *proc, k KilledProc) {
+	k.Proc = pr.toProc()
 	t.kills = append(t.kills, k)
-	t.end(pr)
+	t.removeProc(pr)
 }
 
 func (t *Tree) killAll(n *node) {
-	for _, pr := range n.below() {
-		t.kill(pr, KilledProc{Cause: CauseKill})
+	for _, pr := range n.listProcs() {
+		t.killProc(pr, KilledProc{Cause: CauseKill})
 	}
 }
 
-// outOfMemory kills one process of a cgroup that is full, or a group of them. It returns false where there is none
-// that can be killed.
-func (t *Tree) outOfMemory(full *node) bool {
-	t.count(full, func(e *cgroups.MemoryEvents) { e.OOM++ })
-	victim := t.victim(full)
+// runOOMKiller kills one process of a full cgroup, or its OOM group. It returns false if no process can be killed.
+func (t *Tree) runOOMKiller(full *node) bool {
+	t.countEvent(full, func(e *cgroups.MemoryEvents) { e.OOM++ })
+	victim := t.selectVictim(full)
 	if victim == nil {
 		return false
 	}
-	group := oomGroup(victim.node, full)
+	group := findOOMGroup(victim.node, full)
 	t.oomKill(victim, full, CauseOOM)
 	if group == nil {
 		return true
 	}
-	t.count(group, func(e *cgroups.MemoryEvents) { e.OOMGroupKill++ })
-	for _, pr := range group.below() {
+	t.countEvent(group, func(e *cgroups.MemoryEvents) { e.OOMGroupKill++ })
+	for _, pr := range group.listProcs() {
 		if pr.adj != minAdj {
 			t.oomKill(pr, full, CauseOOMGroup)
 		}
@@ -67,25 +65,25 @@ func (t *Tree) outOfMemory(full *node) bool {
 }
 
 func (t *Tree) oomKill(pr *proc, full *node, cause KillCause) {
-	t.count(pr.node, func(e *cgroups.MemoryEvents) { e.OOMKill++ })
-	t.kill(pr, KilledProc{Cause: cause, FullCgroup: full.path()})
+	t.countEvent(pr.node, func(e *cgroups.MemoryEvents) { e.OOMKill++ })
+	t.killProc(pr, KilledProc{Cause: cause, FullCgroup: full.path()})
 }
 
-// Bounds of oom_score_adj. What has the least is never killed.
+// Range of oom_score_adj. Processes with minAdj are never killed.
 const (
 	minAdj = -1000
 	maxAdj = 1000
 )
 
-// victim chooses as oom_badness of Linux does (mm/oom_kill.c): the most pages, where each point of oom_score_adj
-// counts as a thousandth of the limit. Of equals it is the youngest.
-func (t *Tree) victim(full *node) *proc {
+// selectVictim selects a process as oom_badness of Linux does (mm/oom_kill.c): the most pages, where each point of oom_score_adj
+// counts as a thousandth of the limit. Of equal processes it is the one with the highest PID.
+func (t *Tree) selectVictim(full *node) *proc {
 	perPoint := full.limits.memoryMax / t.opts.PageSize / 1000
 	var chosen *proc
 	var most int64
-	for n := range full.all() {
+	for n := range full.selfAndDescendants() {
 		for _, pr := range n.procs {
-			points := pr.holds()/t.opts.PageSize + int64(pr.adj)*perPoint
+			points := pr.totalMemory()/t.opts.PageSize + int64(pr.adj)*perPoint
 			better := chosen == nil || points > most || points == most && pr.pid > chosen.pid
 			if pr.adj != minAdj && better {
 				chosen, most = pr, points
@@ -95,9 +93,9 @@ func (t *Tree) victim(full *node) *proc {
 	return chosen
 }
 
-// oomGroup returns the highest cgroup from n up to full that dies as a whole, or nil.
-func oomGroup(n, full *node) (group *node) {
-	for c := range n.upwards() {
+// findOOMGroup returns the highest cgroup from n up to full with memory.oom.group, or nil.
+func findOOMGroup(n, full *node) (group *node) {
+	for c := range n.selfAndAncestors() {
 		if c.limits.oomGroup {
 			group = c
 		}

@@ -11,17 +11,17 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-// Proc is a process: what runs in a cgroup and holds memory there.
+// Proc is a process of a [Tree]. It runs in a cgroup and uses memory there.
 type Proc struct {
-	PID         int          // given by Start
+	PID         int          // set by Start
 	Cgroup      cgroups.Path // where it runs
-	Name        string       // for whoever reads; means nothing to the tree
-	OOMScoreAdj int          // from -1000, which the OOM killer never takes, to 1000
-	Memory      int64        // bytes in memory, in whole pages
-	Swapped     int64        // bytes in swap; means nothing to Start
+	Name        string       // for error messages and tests; not used by the tree
+	OOMScoreAdj int          // -1000, which the OOM killer never kills, to 1000
+	Memory      int64        // bytes in memory, rounded up to pages
+	Swapped     int64        // bytes in swap; ignored by Start
 }
 
-// proc is a process that runs.
+// proc is a running process.
 type proc struct {
 	pid     int
 	name    string
@@ -33,38 +33,38 @@ type proc struct {
 	dead    bool
 }
 
-// public returns the process for others to see.
-func (pr *proc) public() Proc {
+// toProc returns the public description of the process.
+func (pr *proc) toProc() Proc {
 	return Proc{PID: pr.pid, Cgroup: pr.node.path(), Name: pr.name, OOMScoreAdj: pr.adj, Memory: pr.memory, Swapped: pr.swapped}
 }
 
-// holds returns what the process has in memory and in swap.
-func (pr *proc) holds() int64 { return pr.memory + pr.swapped }
+// totalMemory returns the bytes of the process in memory and in swap.
+func (pr *proc) totalMemory() int64 { return pr.memory + pr.swapped }
 
-// Start starts a process and returns its PID; p.PID does not count. As in a kernel it fails with EAGAIN where a
-// pids.max is reached, with EBUSY in a cgroup of V2 that has children, and with ENOMEM where there is nobody to kill
-// for the memory that it wants. The process may be dead when Start returns, see [Tree.SetMemory].
+// Start starts a process and returns its PID; it ignores p.PID. It fails like a kernel: with EAGAIN at pids.max, with EBUSY in a
+// V2 cgroup with children, and with ENOMEM if the memory does not fit and no process can be killed. The OOM killer may have
+// killed the process when Start returns, see [Tree.SetMemory].
 func (t *Tree) Start(p Proc) (pid int, err error) {
-	err = t.do("start a process in", p.Cgroup, func() error {
+	err = t.runLocked("start a process in", p.Cgroup, func() error {
 		if err := errors.Join(checkAdj(p.OOMScoreAdj), checkBytes(p.Memory)); err != nil {
 			return err
 		}
-		n, err := t.find(p.Cgroup)
+		n, err := t.findNode(p.Cgroup)
 		if err != nil {
 			return err
 		}
-		if t.opts.Mode == V2 && n != t.root && n.inner {
+		if t.opts.Mode == V2 && n != t.root && n.hadChildren {
 			return &fileError{"cgroup.procs", syscall.EBUSY}
 		}
-		if full := n.noPIDs(); full != nil {
-			t.refuse(n, full)
+		if full := n.findFullPids(); full != nil {
+			t.countRefusedFork(n, full)
 			return &fileError{"pids.max", syscall.EAGAIN}
 		}
-		pr := t.fork(n, p)
+		pr := t.addProc(n, p)
 		pid = pr.pid
-		err = t.grow(pr, t.pages(p.Memory))
+		err = t.allocate(pr, t.roundToPages(p.Memory))
 		if err != nil {
-			t.end(pr)
+			t.removeProc(pr)
 			pid = 0
 		}
 		return err
@@ -72,35 +72,37 @@ func (t *Tree) Start(p Proc) (pid int, err error) {
 	return pid, err
 }
 
-// Exit ends a process, whose memory is free then. A process that is gone is an error wrapping ESRCH.
+// Exit ends a process and frees its memory. If it does not run, the error wraps ESRCH.
 func (t *Tree) Exit(pid int) error {
-	return t.with(pid, func(pr *proc) error {
-		t.end(pr)
+	return t.withProc(pid, func(pr *proc) error {
+		t.removeProc(pr)
 		return nil
 	})
 }
 
-// SetMemory lets a process hold so many bytes, swapped ones included, no matter how much it held. Where a memory.max is in the way, page
-// cache goes first; then the OOM killer chooses among the processes below that limit, until there is room. The error
-// wraps ESRCH where the process is gone, be it that it was chosen itself, and ENOMEM where nobody can be killed: it
-// then holds as much as there is. A frozen process takes no more than it has, without an error.
+// SetMemory sets the memory of a process in bytes, including its swapped memory. If a memory.max is reached, the tree reclaims
+// page cache, and then the OOM killer kills processes below that limit until the memory fits. A frozen process does not get more
+// memory; this is no error.
+//
+// The error wraps ESRCH if the process does not run, also if it was killed by this call. It wraps ENOMEM if no process can be
+// killed; the process then has the memory that fits.
 func (t *Tree) SetMemory(pid int, bytes int64) error {
 	if err := checkBytes(bytes); err != nil {
 		return fmt.Errorf("process %d: %w", pid, err)
 	}
-	return t.with(pid, func(pr *proc) error {
-		want := t.pages(bytes)
-		if want <= pr.holds() {
-			less := min(pr.holds()-want, pr.memory)
-			pr.node.charge(-less)
+	return t.withProc(pid, func(pr *proc) error {
+		want := t.roundToPages(bytes)
+		if want <= pr.totalMemory() {
+			less := min(pr.totalMemory()-want, pr.memory)
+			pr.node.addMemory(-less)
 			pr.memory -= less
-			pr.addSwap(want - pr.holds())
+			pr.addSwap(want - pr.totalMemory())
 			return nil
 		}
 		if pr.node.isFrozen() {
 			return nil
 		}
-		if err := t.grow(pr, want); err != nil {
+		if err := t.allocate(pr, want); err != nil {
 			return err
 		}
 		if pr.dead {
@@ -110,12 +112,12 @@ func (t *Tree) SetMemory(pid int, bytes int64) error {
 	})
 }
 
-// SetOOMScoreAdj changes how likely the OOM killer takes a process.
+// SetOOMScoreAdj sets the oom_score_adj of a process.
 func (t *Tree) SetOOMScoreAdj(pid, adj int) error {
 	if err := checkAdj(adj); err != nil {
 		return fmt.Errorf("process %d: %w", pid, err)
 	}
-	return t.with(pid, func(pr *proc) error {
+	return t.withProc(pid, func(pr *proc) error {
 		pr.adj = adj
 		return nil
 	})
@@ -128,7 +130,7 @@ func checkAdj(adj int) error {
 	return nil
 }
 
-// maxBytes is what no machine has; sums of it do not overflow.
+// maxBytes is more than any machine has; sums of it do not overflow.
 const maxBytes = 1 << 50
 
 func checkBytes(bytes int64) error {
@@ -138,18 +140,18 @@ func checkBytes(bytes int64) error {
 	return nil
 }
 
-// Proc returns a process that runs.
+// Proc returns a running process. ok is false if it does not run.
 func (t *Tree) Proc(pid int) (p Proc, ok bool) {
-	ok = t.with(pid, func(pr *proc) error {
-		p = pr.public()
+	ok = t.withProc(pid, func(pr *proc) error {
+		p = pr.toProc()
 		return nil
 	}) == nil
 	return p, ok
 }
 
-// with calls f with a process that runs.
-func (t *Tree) with(pid int, f func(pr *proc) error) error {
-	err := t.locked(func() error {
+// withProc calls f with a running process, or returns ESRCH.
+func (t *Tree) withProc(pid int, f func(pr *proc) error) error {
+	err := t.lockAndNotify(func() error {
 		pr := t.procs[pid]
 		if pr == nil {
 			return syscall.ESRCH
@@ -162,9 +164,9 @@ func (t *Tree) with(pid int, f func(pr *proc) error) error {
 	return nil
 }
 
-// noPIDs returns the lowest cgroup whose pids.max leaves no room for one more process in n.
-func (n *node) noPIDs() *node {
-	for c := range n.upwards() {
+// findFullPids returns the lowest cgroup whose pids.max allows no further process in n, or nil.
+func (n *node) findFullPids() *node {
+	for c := range n.selfAndAncestors() {
 		if c.usage.pids >= c.limits.pidsMax {
 			return c
 		}
@@ -172,40 +174,40 @@ func (n *node) noPIDs() *node {
 	return nil
 }
 
-// refuse counts a process that pids.max refused: in V2 as a hit of the limit, there and above, as Linux does since 6.11;
-// in V1 where the process would have been.
-func (t *Tree) refuse(n, full *node) {
+// countRefusedFork counts a fork refused by pids.max: in V2 in the full cgroup and its ancestors, as since Linux 6.11; in V1 in
+// n.
+func (t *Tree) countRefusedFork(n, full *node) {
 	if t.opts.Mode == V1 {
 		n.usage.refused++
 		return
 	}
-	for c := range full.upwards() {
+	for c := range full.selfAndAncestors() {
 		c.usage.refused++
 	}
 }
 
-func (t *Tree) fork(n *node, p Proc) *proc {
+func (t *Tree) addProc(n *node, p Proc) *proc {
 	t.lastPID++
 	pr := &proc{pid: t.lastPID, name: p.Name, adj: p.OOMScoreAdj, node: n, index: len(n.procs)}
 	t.procs[pr.pid] = pr
 	n.procs = append(n.procs, pr)
-	for c := range n.upwards() {
+	for c := range n.selfAndAncestors() {
 		c.usage.pids++
 		c.usage.pidsPeak = max(c.usage.pidsPeak, c.usage.pids)
 	}
 	return pr
 }
 
-// end takes a process away with all that it holds.
-func (t *Tree) end(pr *proc) {
-	pr.node.charge(-pr.memory)
+// removeProc removes a process and frees its memory.
+func (t *Tree) removeProc(pr *proc) {
+	pr.node.addMemory(-pr.memory)
 	pr.addSwap(-pr.swapped)
 	delete(t.procs, pr.pid)
 	n := pr.node
 	last := n.procs[len(n.procs)-1]
 	n.procs[pr.index], last.index = last, pr.index
 	n.procs = n.procs[:len(n.procs)-1]
-	for c := range n.upwards() {
+	for c := range n.selfAndAncestors() {
 		c.usage.pids--
 	}
 	pr.dead = true

@@ -10,22 +10,22 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-// Sample returns the selected parts of [Tree.Stats]. Every cgroup of a tree has a path, so that leaf is the last component
-// of one.
-func (t *Tree) Sample(ctx context.Context, p cgroups.Path, leaf string, parts cgroups.Parts) (s cgroups.Stats, err error) {
-	if leaf != "" {
-		p = p.Join(leaf)
+// Sample returns the selected parts of [Tree.Stats]. Every directory of a tree is a cgroup with a path, so child is its last
+// component.
+func (t *Tree) Sample(ctx context.Context, p cgroups.Path, child string, parts cgroups.Parts) (s cgroups.Stats, err error) {
+	if child != "" {
+		p = p.Join(child)
 	}
-	err = t.look(ctx, "read", p, func(n *node) {
-		s = selected(t.stats(n), parts)
+	err = t.readCgroup(ctx, "read", p, func(n *node) {
+		s = selectParts(t.toStats(n), parts)
 		if parts.Has(cgroups.PartMemoryLimit) && n != t.root {
-			s.Memory.Max, s.Memory.SwapMax = readable(n.limits.memoryMax), readable(n.limits.swapMax)
+			s.Memory.Max, s.Memory.SwapMax = exportLimit(n.limits.memoryMax), exportLimit(n.limits.swapMax)
 		}
 		if parts.Has(cgroups.PartPidsLimit) && n != t.root {
-			s.Pids.Max = readable(n.limits.pidsMax)
+			s.Pids.Max = exportLimit(n.limits.pidsMax)
 		}
 		if n != t.root {
-			t.shares(n, parts, &s)
+			t.sampleLimits(n, parts, &s)
 		}
 		if parts.Has(cgroups.PartProcs) {
 			for _, pr := range n.procs {
@@ -37,8 +37,8 @@ func (t *Tree) Sample(ctx context.Context, p cgroups.Path, leaf string, parts cg
 	return s, err
 }
 
-// shares adds what V1 and V2 say in different words. The soft limit of V1 is never set.
-func (t *Tree) shares(n *node, parts cgroups.Parts, s *cgroups.Stats) {
+// sampleLimits adds the limits whose units differ between V1 and V2. The soft limit of V1 is never set.
+func (t *Tree) sampleLimits(n *node, parts cgroups.Parts, s *cgroups.Stats) {
 	cpu, least := cgroups.CPULimit{Quota: n.limits.quota, Period: n.limits.period, Weight: n.limits.weight}, n.limits.memoryMin
 	if t.opts.Mode == V1 {
 		cpu.Weight, cpu.Shares, least = 0, n.limits.weight, noLimit
@@ -47,7 +47,7 @@ func (t *Tree) shares(n *node, parts cgroups.Parts, s *cgroups.Stats) {
 		s.CPU.Limit = &cpu
 	}
 	if parts.Has(cgroups.PartMemoryMin) {
-		s.Memory.Min = readable(least)
+		s.Memory.Min = exportLimit(least)
 	}
 }
 
@@ -56,8 +56,8 @@ func (t *Tree) ChildDirs(ctx context.Context, p cgroups.Path) ([]string, error) 
 	return t.Children(ctx, p)
 }
 
-// selected returns s without what is not in parts.
-func selected(s cgroups.Stats, parts cgroups.Parts) (out cgroups.Stats) {
+// selectParts returns the selected parts of s.
+func selectParts(s cgroups.Stats, parts cgroups.Parts) (out cgroups.Stats) {
 	if parts.Has(cgroups.PartCPU) {
 		out.CPU = s.CPU
 		out.CPU.Pressure = nil

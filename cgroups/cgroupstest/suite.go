@@ -11,28 +11,26 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-// Fixture is a driver under test and the host that it runs on.
+// Fixture describes the driver to test and its host.
 type Fixture struct {
-	// New returns a driver for a tree in which there is nothing yet. Each case calls it once; what it opens is
-	// closed by t.Cleanup, which also removes what a case that failed has left. A driver that is a [cgroups.Killer]
-	// or a [cgroups.Freezer] is checked as such.
+	// New returns a driver for an empty tree. Each case calls it once. t.Cleanup must close it and remove the cgroups of failed
+	// cases. Optional interfaces of the driver, for example [cgroups.Killer], are tested too.
 	New func(t *testing.T) Driver
-	// Start runs a process in a cgroup of d, that runs until it is killed or the test ends. It holds so many bytes
-	// of memory, or as many as it was given before it was killed, when Start returns. Nil leaves out what takes a
-	// process.
+	// Start runs a process in cgroup p of d until it is killed or the test ends. When it returns, the process has memory bytes,
+	// or was killed before. Nil skips the cases that need processes.
 	Start func(t *testing.T, d Driver, p cgroups.Path, memory int64) (pid int)
 
-	Mode          Mode                  // of the host
-	WeightFormula cgroups.WeightFormula // of the driver
-	Controllers   []string              // that the host has, out of "cpu", "cpuset", "memory", "pids"
-	HugepageSizes []string              // that the host has and can limit
+	Mode          Mode                  // cgroup version of the host
+	WeightFormula cgroups.WeightFormula // formula of the driver
+	Controllers   []string              // controllers of the host, out of "cpu", "cpuset", "memory", "pids"
+	HugepageSizes []string              // page sizes that the host can limit
 	Swap          bool                  // the host can limit swap
 
-	Timeout time.Duration // how long to wait for the host; zero means 30 s
+	Timeout time.Duration // limit for waiting on the host; zero: 30 s
 }
 
-// TestDriver checks a driver against the documentation of package cgroups. It makes up to a hundred cgroups and takes a
-// few seconds on a real kernel. A failure names the sentence that is broken. What the driver or the host has not is
+// TestDriver checks that a driver behaves as package cgroups documents. It creates up to a hundred cgroups and takes a few
+// seconds on a real kernel. A failure names the violated sentence. Cases that the driver or the host does not support are
 // skipped.
 func TestDriver(t *testing.T, f Fixture) {
 	f.Timeout = cmp.Or(f.Timeout, 30*time.Second)
@@ -40,57 +38,57 @@ func TestDriver(t *testing.T, f Fixture) {
 		name string
 		test func(t *trial)
 	}{
-		{"apply makes a cgroup and its parents", applyMakes},
-		{"apply may be repeated", applyRepeats},
-		{"apply leaves what it is not told", applyLeaves},
-		{"apply with nothing to set only makes", applyNothing},
-		{"an unlimited limit is taken away", applyUnlimited},
-		{"a limit that the host cannot enforce is an error", applyImpossible},
-		{"a file of v2 can be written by its name", applyUnified},
-		{"v1 ignores what only v2 has", applyIgnores},
+		{"Apply creates a cgroup and its parents", checkApplyCreatesParents},
+		{"Apply can be repeated", checkApplyRepeats},
+		{"Apply keeps unset fields", checkApplyKeepsUnsetFields},
+		{"Apply of zero Resources only creates", checkApplyEmpty},
+		{"Apply of Unlimited removes a limit", checkApplyUnlimited},
+		{"Apply rejects invalid limits", checkApplyInvalid},
+		{"Apply writes Unified files", checkApplyUnified},
+		{"v1 ignores v2 fields", checkV1IgnoresV2Fields},
 
-		{"cpu shares read back in the unit of the kernel", limitShares},
-		{"a cpu quota reads back", limitQuota},
-		{"a cpuset reads back", limitCpuset},
-		{"memory limits read back in whole pages", limitMemory},
-		{"a swap limit reads back", limitSwap},
-		{"a pids limit reads back", limitPids},
-		{"huge page limits read back", limitHugetlb},
+		{"CPU shares are read back rounded", checkCPUShares},
+		{"CPU quota is read back", checkCPUQuota},
+		{"cpuset is read back", checkCpuset},
+		{"memory limits are read back in pages", checkMemoryLimits},
+		{"swap limit is read back", checkSwapLimit},
+		{"PID limit is read back", checkPidsLimit},
+		{"hugepage limits are read back", checkHugetlbLimits},
 
-		{"remove of what is absent is success", removeAbsent},
-		{"remove takes what is below with it", removeTree},
-		{"remove leaves neighbours alone", removeNeighbours},
-		{"remove kills what runs below", removeKills},
-		{"remove kills what is frozen", removeFrozen},
-		{"the root is not removed", removeRoot},
-		{"what was removed can be made anew", removeAnew},
+		{"Remove of an absent cgroup succeeds", checkRemoveAbsent},
+		{"Remove removes descendants", checkRemoveDescendants},
+		{"Remove keeps siblings", checkRemoveKeepsSiblings},
+		{"Remove kills processes of descendants", checkRemoveKills},
+		{"Remove kills frozen processes", checkRemoveFrozen},
+		{"Remove rejects the root", checkRemoveRoot},
+		{"a removed cgroup can be recreated", checkRecreate},
 
-		{"children are sorted", listChildren},
-		{"processes are sorted and those below included", listProcs},
-		{"what is absent cannot be listed or read", listAbsent},
+		{"children are sorted", checkChildren},
+		{"Procs are sorted and include descendants", checkProcs},
+		{"reads of an absent cgroup fail", checkReadAbsent},
 
-		{"stats report processes", statsPopulated},
-		{"stats of a parent hold those of its children", statsMemory},
-		{"memory over the limit is an OOM kill", statsOOM},
+		{"Stats report processes", checkPopulated},
+		{"Stats of a parent include its children", checkMemoryUsage},
+		{"memory above the limit causes an OOM kill", checkOOMKill},
 
-		{"kill ends what runs and keeps the cgroup", killKeeps},
-		{"kill of what is absent is success", killAbsent},
-		{"freeze stops all below until thaw", freezeThaws},
-		{"what is frozen can be killed", freezeKills},
+		{"Kill kills processes and keeps the cgroup", checkKill},
+		{"Kill of an absent cgroup succeeds", checkKillAbsent},
+		{"Freeze stops descendants until Thaw", checkFreezeThaw},
+		{"frozen processes can be killed", checkKillFrozen},
 
-		{"a sample has what was asked for", sampleParts},
-		{"a leaf is sampled", sampleLeaf},
-		{"what is absent cannot be sampled", sampleAbsent},
-		{"reclaim takes no more than there is", reclaimBounded},
-		{"watch tells of memory events", watchEvents},
-		{"watch ends with its context or its cgroup", watchEnds},
+		{"Sample returns the selected parts", checkSampleParts},
+		{"Sample reads a child directory", checkSampleChild},
+		{"Sample of an absent cgroup fails", checkSampleAbsent},
+		{"Reclaim frees at most the usage", checkReclaim},
+		{"Watch reports memory events", checkWatchEvents},
+		{"Watch ends with its context or cgroup", checkWatchEnds},
 
-		{"a path that leaves the tree is refused", pathEscapes},
-		{"a context that has ended stops every call", contextEnded},
-		{"writers of one cgroup do not fail each other", writersOfOne},
-		{"writers of siblings share a parent that is new", writersOfSiblings},
-		{"apply and remove may race", writersRace},
-		{"cgroups are removed from all sides at once", removersRace},
+		{"invalid paths are rejected", checkInvalidPaths},
+		{"an ended context stops every call", checkContextEnded},
+		{"concurrent Apply of one cgroup succeeds", checkConcurrentApply},
+		{"concurrent Apply of siblings creates the parent once", checkConcurrentSiblings},
+		{"Apply and Remove may race", checkApplyRemoveRace},
+		{"concurrent Remove succeeds", checkConcurrentRemove},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(newTrial(t, f)) })
 	}

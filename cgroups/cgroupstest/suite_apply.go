@@ -9,73 +9,73 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-func applyMakes(t *trial) {
-	t.apply("a/b/c", cgroups.Resources{})
+func checkApplyCreatesParents(t *trial) {
+	t.mustApply("a/b/c", cgroups.Resources{})
 	for _, p := range []cgroups.Path{"a", "a/b", "a/b/c"} {
-		t.exists(p, true, ruleCreate)
+		t.requireExists(p, true, ruleCreate)
 	}
-	t.exists("b", false, ruleCreate)
-	t.apply("a/b/d", cgroups.Resources{})
-	t.Hold(slices.Equal(t.children("a/b"), []string{"c", "d"}), ruleCreate, "a/b has the children %v, want c and d", t.children("a/b"))
+	t.requireExists("b", false, ruleCreate)
+	t.mustApply("a/b/d", cgroups.Resources{})
+	t.Hold(slices.Equal(t.readChildren("a/b"), []string{"c", "d"}), ruleCreate, "a/b has the children %v, want c and d", t.readChildren("a/b"))
 }
 
-func applyRepeats(t *trial) {
-	t.need("cpu", "pids")
+func checkApplyRepeats(t *trial) {
+	t.needControllers("cpu", "pids")
 	r := cgroups.Resources{CPUShares: 512, CPUQuota: 20_000, CPUPeriod: 50_000, PidsMax: new(int64(77))}
 	for range 3 {
-		t.Succeed(t.d.Apply(t.ctx, "a", r), ruleAgain, "Apply")
-		got := t.limits("a")
+		t.Succeed(t.driver.Apply(t.ctx, "a", r), ruleAgain, "Apply")
+		got := t.readLimits("a")
 		t.Hold(got.CPUQuota == 20_000 && got.CPUPeriod == 50_000, ruleAgain, "cpu quota and period are %d and %d", got.CPUQuota, got.CPUPeriod)
-		t.number(got.PidsMax, 77, ruleAgain, "PidsMax")
+		t.requireLimit(got.PidsMax, 77, ruleAgain, "PidsMax")
 	}
 	r.PidsMax = new(int64(78))
-	t.apply("a", r)
-	t.number(t.limits("a").PidsMax, 78, ruleAgain, "PidsMax")
+	t.mustApply("a", r)
+	t.requireLimit(t.readLimits("a").PidsMax, 78, ruleAgain, "PidsMax")
 }
 
-func applyLeaves(t *trial) {
-	t.need("cpu", "pids")
-	t.apply("a", cgroups.Resources{CPUShares: 512, CPUQuota: 20_000, CPUPeriod: 50_000, PidsMax: new(int64(77))})
-	before := t.limits("a")
-	t.apply("a", cgroups.Resources{PidsMax: new(int64(78))})
-	t.apply("a", cgroups.Resources{})
-	t.apply("a/below", cgroups.Resources{CPUShares: 2, PidsMax: new(int64(5))})
-	after := t.limits("a")
-	t.number(after.PidsMax, 78, ruleLeave, "PidsMax")
+func checkApplyKeepsUnsetFields(t *trial) {
+	t.needControllers("cpu", "pids")
+	t.mustApply("a", cgroups.Resources{CPUShares: 512, CPUQuota: 20_000, CPUPeriod: 50_000, PidsMax: new(int64(77))})
+	before := t.readLimits("a")
+	t.mustApply("a", cgroups.Resources{PidsMax: new(int64(78))})
+	t.mustApply("a", cgroups.Resources{})
+	t.mustApply("a/below", cgroups.Resources{CPUShares: 2, PidsMax: new(int64(5))})
+	after := t.readLimits("a")
+	t.requireLimit(after.PidsMax, 78, ruleLeave, "PidsMax")
 	t.Hold(before.CPUShares == after.CPUShares, ruleLeave, "CPUShares went from %d to %d", before.CPUShares, after.CPUShares)
 	t.Hold(before.CPUQuota == after.CPUQuota, ruleLeave, "CPUQuota went from %d to %d", before.CPUQuota, after.CPUQuota)
 	t.Hold(before.CPUPeriod == after.CPUPeriod, ruleLeave, "CPUPeriod went from %d to %d", before.CPUPeriod, after.CPUPeriod)
 
-	t.apply("a", cgroups.Resources{CPUPeriod: 40_000})
-	after = t.limits("a")
+	t.mustApply("a", cgroups.Resources{CPUPeriod: 40_000})
+	after = t.readLimits("a")
 	t.Hold(after.CPUQuota == 20_000 && after.CPUPeriod == 40_000, ruleLeave,
 		"after a period of 40000 alone, quota and period are %d and %d", after.CPUQuota, after.CPUPeriod)
 }
 
-func applyNothing(t *trial) {
-	t.need("cpu", "pids")
-	t.apply("a", cgroups.Resources{})
-	got := t.limits("a")
+func checkApplyEmpty(t *trial) {
+	t.needControllers("cpu", "pids")
+	t.mustApply("a", cgroups.Resources{})
+	got := t.readLimits("a")
 	t.Hold(got.CPUQuota == cgroups.Unlimited, ruleLeave, "CPUQuota is %d in a new cgroup", got.CPUQuota)
-	t.number(got.PidsMax, cgroups.Unlimited, ruleLeave, "PidsMax")
+	t.requireLimit(got.PidsMax, cgroups.Unlimited, ruleLeave, "PidsMax")
 }
 
-func applyUnlimited(t *trial) {
-	t.need("cpu", "memory", "pids")
-	t.apply("a", cgroups.Resources{
+func checkApplyUnlimited(t *trial) {
+	t.needControllers("cpu", "memory", "pids")
+	t.mustApply("a", cgroups.Resources{
 		CPUQuota: 20_000, CPUPeriod: 50_000, MemoryMax: new(int64(64 * mib)), PidsMax: new(int64(77)),
 	})
-	t.apply("a", cgroups.Resources{
+	t.mustApply("a", cgroups.Resources{
 		CPUQuota: cgroups.Unlimited, MemoryMax: new(int64(cgroups.Unlimited)), PidsMax: new(int64(cgroups.Unlimited)),
 	})
-	got := t.limits("a")
+	got := t.readLimits("a")
 	t.Hold(got.CPUQuota == cgroups.Unlimited, ruleUnlimited, "CPUQuota is %d", got.CPUQuota)
-	t.number(got.MemoryMax, cgroups.Unlimited, ruleUnlimited, "MemoryMax")
-	t.number(got.PidsMax, cgroups.Unlimited, ruleUnlimited, "PidsMax")
+	t.requireLimit(got.MemoryMax, cgroups.Unlimited, ruleUnlimited, "MemoryMax")
+	t.requireLimit(got.PidsMax, cgroups.Unlimited, ruleUnlimited, "PidsMax")
 }
 
-func applyImpossible(t *trial) {
-	t.need("cpu")
+func checkApplyInvalid(t *trial) {
+	t.needControllers("cpu")
 	const p = "a/b"
 	for name, r := range map[string]cgroups.Resources{
 		"a period of 2 s":         {CPUQuota: 20_000, CPUPeriod: 2_000_000},
@@ -84,40 +84,40 @@ func applyImpossible(t *trial) {
 		"huge pages of 3 metres":  {Hugetlb: map[string]int64{"3m": 3 * mib}},
 		"CPUs that are no number": {CpusetCPUs: "all"},
 	} {
-		t.refused(t.d.Apply(t.ctx, p, r), p, ruleRange, "Apply with "+name)
+		t.requireRefused(t.driver.Apply(t.ctx, p, r), p, ruleRange, "Apply with "+name)
 	}
-	if len(t.f.HugepageSizes) > 0 {
-		err := t.d.Apply(t.ctx, p, cgroups.Resources{Hugetlb: map[string]int64{"4TB": 0}})
-		t.refused(err, p, ruleEnforce, "Apply with a limit on huge pages of a size that the host has not")
+	if len(t.fixture.HugepageSizes) > 0 {
+		err := t.driver.Apply(t.ctx, p, cgroups.Resources{Hugetlb: map[string]int64{"4TB": 0}})
+		t.requireRefused(err, p, ruleEnforce, "Apply with a limit on huge pages of a size that the host has not")
 	}
 }
 
-func applyUnified(t *trial) {
+func checkApplyUnified(t *trial) {
 	t.needV2()
-	t.need("memory", "pids")
-	t.apply("a", cgroups.Resources{
+	t.needControllers("memory", "pids")
+	t.mustApply("a", cgroups.Resources{
 		PidsMax: new(int64(77)),
 		Unified: map[string]string{"memory.high": "8388608", "memory.low": "4194304", "pids.max": "78"},
 	})
-	got := t.limits("a")
-	t.number(got.MemoryHigh, 8*mib, ruleUnified, "MemoryHigh")
-	t.number(got.MemoryLow, 4*mib, ruleUnified, "MemoryLow")
-	t.number(got.PidsMax, 78, ruleUnified, "PidsMax")
+	got := t.readLimits("a")
+	t.requireLimit(got.MemoryHigh, 8*mib, ruleUnified, "MemoryHigh")
+	t.requireLimit(got.MemoryLow, 4*mib, ruleUnified, "MemoryLow")
+	t.requireLimit(got.PidsMax, 78, ruleUnified, "PidsMax")
 	for _, file := range []string{"../b/memory.high", "memory.high/../x", "cgroup.kill", "cgroup.procs", ""} {
-		err := t.d.Apply(t.ctx, "a", cgroups.Resources{Unified: map[string]string{file: "1"}})
-		t.refused(err, "a", ruleUnified, "Apply with the file \""+file+"\"")
+		err := t.driver.Apply(t.ctx, "a", cgroups.Resources{Unified: map[string]string{file: "1"}})
+		t.requireRefused(err, "a", ruleUnified, "Apply with the file \""+file+"\"")
 	}
 }
 
-func applyIgnores(t *trial) {
-	if t.f.Mode == V2 {
+func checkV1IgnoresV2Fields(t *trial) {
+	if t.fixture.Mode == V2 {
 		t.Skip("cgroup v2 has it all")
 	}
-	t.apply("a", cgroups.Resources{
+	t.mustApply("a", cgroups.Resources{
 		MemoryMin: new(int64(mib)), MemoryLow: new(int64(mib)), MemoryHigh: new(int64(mib)), OOMGroup: new(true),
 		Unified: map[string]string{"memory.high": "8388608"},
 	})
-	got := t.limits("a")
+	got := t.readLimits("a")
 	t.Hold(got.MemoryMin == nil && got.MemoryLow == nil && got.MemoryHigh == nil && got.OOMGroup == nil, ruleOnlyV2,
 		"v1 has the limits %v", got)
 }

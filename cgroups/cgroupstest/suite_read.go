@@ -12,34 +12,34 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-func listChildren(t *trial) {
+func checkChildren(t *trial) {
 	for _, p := range []cgroups.Path{"c", "a", "b/y", "b/x", "b/x/deep", "a10", "a9", "pod1234-ab"} {
-		t.apply(p, cgroups.Resources{})
+		t.mustApply(p, cgroups.Resources{})
 	}
 	for p, want := range map[cgroups.Path][]string{
 		"": {"a", "a10", "a9", "b", "c", "pod1234-ab"}, "b": {"x", "y"}, "b/x": {"deep"}, "a": nil,
 	} {
-		got := t.children(p)
+		got := t.readChildren(p)
 		t.Hold(slices.Equal(got, want), ruleChildren, "Children of %q are %v, want %v", string(p), got, want)
 	}
 }
 
-func listProcs(t *trial) {
-	t.apply("a/b/c", cgroups.Resources{})
-	t.apply("a/d", cgroups.Resources{})
-	t.Hold(len(t.procs("a")) == 0, ruleProcs, "Procs of empty cgroups are %v", t.procs("a"))
-	one, two, three := t.start("a/d", 0), t.start("a/b/c", 0), t.start("a/d", 0)
+func checkProcs(t *trial) {
+	t.mustApply("a/b/c", cgroups.Resources{})
+	t.mustApply("a/d", cgroups.Resources{})
+	t.Hold(len(t.readProcs("a")) == 0, ruleProcs, "Procs of empty cgroups are %v", t.readProcs("a"))
+	one, two, three := t.startProc("a/d", 0), t.startProc("a/b/c", 0), t.startProc("a/d", 0)
 	for p, want := range map[cgroups.Path][]int{"": {one, two, three}, "a": {one, two, three}, "a/b": {two}, "a/d": {one, three}} {
 		slices.Sort(want)
-		got := t.procs(p)
+		got := t.readProcs(p)
 		t.Hold(slices.Equal(got, want), ruleProcs, "Procs of %q are %v, want %v", string(p), got, want)
 	}
 }
 
-func listAbsent(t *trial) {
-	t.apply("a", cgroups.Resources{})
+func checkReadAbsent(t *trial) {
+	t.mustApply("a", cgroups.Resources{})
 	for _, p := range []cgroups.Path{"b", "a/b", "b/c"} {
-		for _, c := range t.calls() {
+		for _, c := range t.operations() {
 			if c.absent {
 				continue
 			}
@@ -48,55 +48,55 @@ func listAbsent(t *trial) {
 				rule = ruleReadGone
 			}
 			err := c.call(t.ctx, p)
-			t.refused(err, p, rule, c.name+" of what is absent")
+			t.requireRefused(err, p, rule, c.name+" of what is absent")
 			t.Hold(errors.Is(err, fs.ErrNotExist), rule, "%s of what is absent: %v", c.name, err)
 		}
 	}
 }
 
-func statsPopulated(t *trial) {
-	t.apply("a/b", cgroups.Resources{})
-	t.apply("a/c", cgroups.Resources{})
-	t.Hold(!t.stats("a").Events.Populated, rulePopulated, "an empty cgroup is populated")
-	t.start("a/b", 0)
+func checkPopulated(t *trial) {
+	t.mustApply("a/b", cgroups.Resources{})
+	t.mustApply("a/c", cgroups.Resources{})
+	t.Hold(!t.readStats("a").Events.Populated, rulePopulated, "an empty cgroup is populated")
+	t.startProc("a/b", 0)
 	for p, want := range map[cgroups.Path]bool{"a": true, "a/b": true, "a/c": false} {
-		s := t.stats(p)
+		s := t.readStats(p)
 		t.Hold(s.Events.Populated == want, rulePopulated, "cgroup %s is populated: %v, want %v", p, s.Events.Populated, want)
-		if slices.Contains(t.f.Controllers, "pids") {
+		if slices.Contains(t.fixture.Controllers, "pids") {
 			t.Hold(s.Pids.Current > 0 == want, ruleBelow, "cgroup %s has %d processes and threads", p, s.Pids.Current)
 		}
 	}
 }
 
-func statsMemory(t *trial) {
-	t.need("memory")
-	t.apply("a/b", cgroups.Resources{MemoryMax: new(int64(256 * mib))})
-	t.apply("a/c", cgroups.Resources{MemoryMax: new(int64(256 * mib))})
-	t.start("a/b", 24*mib)
-	t.start("a/c", 24*mib)
+func checkMemoryUsage(t *trial) {
+	t.needControllers("memory")
+	t.mustApply("a/b", cgroups.Resources{MemoryMax: new(int64(256 * mib))})
+	t.mustApply("a/c", cgroups.Resources{MemoryMax: new(int64(256 * mib))})
+	t.startProc("a/b", 24*mib)
+	t.startProc("a/c", 24*mib)
 	t.Until(ruleStats, func() (bool, string) {
-		all, b, c := t.stats("a").Memory.Current, t.stats("a/b").Memory.Current, t.stats("a/c").Memory.Current
+		all, b, c := t.readStats("a").Memory.Current, t.readStats("a/b").Memory.Current, t.readStats("a/c").Memory.Current
 		missing := fmt.Sprintf("a, a/b and a/c use %d, %d and %d bytes, want 48 MiB and twice 24 MiB at least", all, b, c)
 		return b >= 24*mib && c >= 24*mib && all >= 48*mib, missing
 	})
 }
 
-func statsOOM(t *trial) {
-	t.need("memory")
+func checkOOMKill(t *trial) {
+	t.needControllers("memory")
 	r := cgroups.Resources{MemoryMax: new(int64(32 * mib))}
-	if t.f.Swap {
+	if t.fixture.Swap {
 		r.SwapMax = new(int64(0))
 	}
-	t.apply("a/b", r)
-	t.start("a/b", 128*mib)
+	t.mustApply("a/b", r)
+	t.startProc("a/b", 128*mib)
 	t.Until(ruleOOMKill, func() (bool, string) {
-		pids, kills := t.procs("a/b"), t.stats("a/b").Memory.Events.OOMKill
+		pids, kills := t.readProcs("a/b"), t.readStats("a/b").Memory.Events.OOMKill
 		return len(pids) == 0 && kills > 0, fmt.Sprintf("the processes %v run, %d were killed", pids, kills)
 	})
-	s := t.stats("a/b")
+	s := t.readStats("a/b")
 	t.Hold(s.Memory.Events.Max > 0, ruleOOMKill, "the limit was hit %d times, want more", s.Memory.Events.Max)
-	if t.f.Mode == V2 {
-		above := t.stats("a").Memory.Events
+	if t.fixture.Mode == V2 {
+		above := t.readStats("a").Memory.Events
 		t.Hold(above.OOMKill == s.Memory.Events.OOMKill, ruleBelow, "the parent counts %+v, the cgroup %+v", above, s.Memory.Events)
 	}
 }

@@ -9,76 +9,76 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-// killer returns the driver as a Killer.
-func (t *trial) killer() cgroups.Killer {
+// needKiller returns the driver as a cgroups.Killer, or skips the case.
+func (t *trial) needKiller() cgroups.Killer {
 	t.Helper()
-	k, ok := t.d.(cgroups.Killer)
+	k, ok := t.driver.(cgroups.Killer)
 	if !ok {
 		t.Skip("the driver is no cgroups.Killer")
 	}
 	return k
 }
 
-// freezer returns the driver as a Freezer.
-func (t *trial) freezer() cgroups.Freezer {
+// needFreezer returns the driver as a cgroups.Freezer, or skips the case.
+func (t *trial) needFreezer() cgroups.Freezer {
 	t.Helper()
-	f, ok := t.d.(cgroups.Freezer)
+	f, ok := t.driver.(cgroups.Freezer)
 	if !ok {
 		t.Skip("the driver is no cgroups.Freezer")
 	}
 	return f
 }
 
-func killKeeps(t *trial) {
-	k := t.killer()
-	t.apply("a/b", cgroups.Resources{})
-	t.apply("a/c", cgroups.Resources{})
-	t.start("a/b", 0)
-	t.start("a/b", 0)
-	other := t.start("a/c", 0)
+func checkKill(t *trial) {
+	k := t.needKiller()
+	t.mustApply("a/b", cgroups.Resources{})
+	t.mustApply("a/c", cgroups.Resources{})
+	t.startProc("a/b", 0)
+	t.startProc("a/b", 0)
+	other := t.startProc("a/c", 0)
 	t.Succeed(k.Kill(t.ctx, "a/b"), ruleKill, "Kill")
-	t.exists("a/b", true, ruleKill)
-	t.Hold(len(t.procs("a/b")) == 0, ruleKill, "Kill has returned and the processes %v run", t.procs("a/b"))
-	t.Hold(slices.Equal(t.procs("a"), []int{other}), ruleKill, "the neighbour has the processes %v, want %d", t.procs("a"), other)
+	t.requireExists("a/b", true, ruleKill)
+	t.Hold(len(t.readProcs("a/b")) == 0, ruleKill, "Kill has returned and the processes %v run", t.readProcs("a/b"))
+	t.Hold(slices.Equal(t.readProcs("a"), []int{other}), ruleKill, "the neighbour has the processes %v, want %d", t.readProcs("a"), other)
 	t.Succeed(k.Kill(t.ctx, "a"), ruleKill, "Kill of what runs below")
-	t.Hold(len(t.procs("a")) == 0, ruleKill, "Kill has returned and the processes %v run", t.procs("a"))
+	t.Hold(len(t.readProcs("a")) == 0, ruleKill, "Kill has returned and the processes %v run", t.readProcs("a"))
 	t.Succeed(k.Kill(t.ctx, "a"), ruleKill, "Kill of nothing")
-	t.start("a/b", 0) // and it can be used again
+	t.startProc("a/b", 0) // the cgroup can be used again
 }
 
-func killAbsent(t *trial) {
-	k := t.killer()
+func checkKillAbsent(t *trial) {
+	k := t.needKiller()
 	for _, p := range []cgroups.Path{"a", "a/b"} {
 		t.Succeed(k.Kill(t.ctx, p), ruleKill, "Kill of what is absent")
-		t.exists(p, false, ruleKill)
+		t.requireExists(p, false, ruleKill)
 	}
 }
 
-func freezeThaws(t *trial) {
-	f := t.freezer()
-	t.apply("a/b", cgroups.Resources{})
-	t.apply("c", cgroups.Resources{})
-	pid := t.start("a/b", 0)
+func checkFreezeThaw(t *trial) {
+	f := t.needFreezer()
+	t.mustApply("a/b", cgroups.Resources{})
+	t.mustApply("c", cgroups.Resources{})
+	pid := t.startProc("a/b", 0)
 	for range 2 {
 		t.Succeed(f.Freeze(t.ctx, "a"), ruleFreeze, "Freeze")
 		for p, want := range map[cgroups.Path]bool{"a": true, "a/b": true, "c": false} {
-			t.Hold(t.stats(p).Events.Frozen == want, ruleFrozen, "cgroup %s is frozen: %v, want %v", p, !want, want)
+			t.Hold(t.readStats(p).Events.Frozen == want, ruleFrozen, "cgroup %s is frozen: %v, want %v", p, !want, want)
 		}
 	}
-	t.Hold(slices.Equal(t.procs("a"), []int{pid}), ruleFreeze, "a frozen cgroup has the processes %v, want %d", t.procs("a"), pid)
+	t.Hold(slices.Equal(t.readProcs("a"), []int{pid}), ruleFreeze, "a frozen cgroup has the processes %v, want %d", t.readProcs("a"), pid)
 	for range 2 {
 		t.Succeed(f.Thaw(t.ctx, "a"), ruleThaw, "Thaw")
 		for _, p := range []cgroups.Path{"a", "a/b"} {
-			t.Hold(!t.stats(p).Events.Frozen, ruleFrozen, "cgroup %s is frozen after Thaw", p)
+			t.Hold(!t.readStats(p).Events.Frozen, ruleFrozen, "cgroup %s is frozen after Thaw", p)
 		}
 	}
 }
 
-func freezeKills(t *trial) {
-	f, k := t.freezer(), t.killer()
-	t.apply("a/b", cgroups.Resources{})
-	t.start("a/b", 0)
+func checkKillFrozen(t *trial) {
+	f, k := t.needFreezer(), t.needKiller()
+	t.mustApply("a/b", cgroups.Resources{})
+	t.startProc("a/b", 0)
 	t.Succeed(f.Freeze(t.ctx, "a/b"), ruleFreeze, "Freeze")
 	t.Succeed(k.Kill(t.ctx, "a"), ruleFrozenKill, "Kill of what is frozen")
-	t.Hold(len(t.procs("a")) == 0, ruleKill, "Kill has returned and the processes %v run", t.procs("a"))
+	t.Hold(len(t.readProcs("a")) == 0, ruleKill, "Kill has returned and the processes %v run", t.readProcs("a"))
 }

@@ -18,10 +18,10 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-// Mode is the version of cgroups that a tree behaves as.
+// Mode is the cgroup version that a tree simulates.
 type Mode uint8
 
-// The versions of cgroups.
+// The cgroup versions.
 const (
 	V2 Mode = iota
 	V1
@@ -35,31 +35,31 @@ func (m Mode) String() string {
 	return "v2"
 }
 
-// Options is what a [Tree] is made of.
+// Options configures a [Tree].
 type Options struct {
-	Mode          Mode                  // zero is V2
-	WeightFormula cgroups.WeightFormula // how CPUShares become cpu.weight in V2
-	Memory        int64                 // bytes that the machine has; zero: no end of it
-	Swap          int64                 // bytes of swap that the machine has; zero: none
-	PageSize      int64                 // bytes, to which memory is counted; zero is 4096
-	HugepageSizes []string              // that the machine has, such as "2MB"
+	Mode          Mode                  // zero: V2
+	WeightFormula cgroups.WeightFormula // converts CPUShares to cpu.weight in V2
+	Memory        int64                 // bytes of memory of the machine; zero: unlimited
+	Swap          int64                 // bytes of swap of the machine; zero: none
+	PageSize      int64                 // unit of memory in bytes; zero: 4096
+	HugepageSizes []string              // page sizes of the machine, for example "2MB"
 
-	// Killed is told of every process that was killed, in order of the kills of one call, by the goroutine whose call
-	// killed it, with no lock held: it may call the tree. Nil is told nothing.
+	// Killed is called for each killed process, in the order of the kills, in the goroutine whose call caused the kill. No lock
+	// is held, so it may call the tree. Nil is not called.
 	Killed func(KilledProc)
 }
 
-// Tree is a tree of cgroups in memory. All of its methods may be called by several goroutines.
+// Tree is a cgroup tree in memory. Its methods may be called by several goroutines.
 type Tree struct {
 	opts Options
 
-	mu      sync.Mutex // guards all below
+	mu      sync.Mutex // guards the fields below
 	root    *node
 	procs   map[int]*proc
 	lastPID int
-	kills   []KilledProc // that Options.Killed has not been told yet
+	kills   []KilledProc // not yet passed to Options.Killed
 
-	watchers []*watcher // in the order in which they began
+	watchers []*watcher // in the order of their Watch calls
 }
 
 var (
@@ -72,7 +72,7 @@ var (
 	_ cgroups.Watcher   = (*Tree)(nil)
 )
 
-// New returns a tree that has nothing but its root.
+// New returns a tree with an empty root.
 func New(o Options) *Tree {
 	o.PageSize = cmp.Or(o.PageSize, 4096)
 	t := &Tree{opts: o, procs: map[int]*proc{}}
@@ -83,7 +83,7 @@ func New(o Options) *Tree {
 	return t
 }
 
-// Name returns the cgroup in the form of a driver.Driver on cgroupfs.
+// Name returns the name of a cgroup as a driver.Driver without systemd does.
 func (t *Tree) Name(p cgroups.Path) (string, error) {
 	if err := p.Validate(); err != nil {
 		return "", err
@@ -93,27 +93,27 @@ func (t *Tree) Name(p cgroups.Path) (string, error) {
 
 // node is one cgroup.
 type node struct {
-	name     string
-	parent   *node // nil at the root
-	children map[string]*node
-	procs    []*proc // that run in this very cgroup, in no order
-	inner    bool    // it has or had children, and so hands out controllers
-	frozen   bool    // it was told to freeze; what is above may be frozen all the same
-	limits   limits
-	cache    int64            // bytes of page cache of this very cgroup
-	active   int64            // of them, those that were used lately
-	hugetlb  map[string]int64 // bytes of huge pages of this very cgroup
-	pressure pressures        // nil where nothing was said
-	pressed  bool             // something was said of the pressure here or below
-	usage    usage
+	name        string
+	parent      *node // nil for the root
+	children    map[string]*node
+	procs       []*proc // processes of this cgroup without descendants, unordered
+	hadChildren bool    // it has or had children, so that its controllers are enabled
+	frozen      bool    // frozen itself; ancestors may be frozen too
+	limits      limits
+	cache       int64            // bytes of page cache without descendants
+	active      int64            // active part of cache
+	hugetlb     map[string]int64 // bytes of huge pages without descendants
+	pressure    pressures        // values set by SetPressure
+	hasPressure bool             // SetPressure was called for this cgroup or a descendant
+	usage       usage
 }
 
 func (t *Tree) newNode(name string, parent *node) *node {
-	return &node{name: name, parent: parent, limits: t.defaults(parent)}
+	return &node{name: name, parent: parent, limits: t.defaultLimits(parent)}
 }
 
-// child returns the cgroup of this name below n, made where it is missing.
-func (t *Tree) child(n *node, name string) *node {
+// ensureChild returns the child of n with this name, which it creates if necessary.
+func (t *Tree) ensureChild(n *node, name string) *node {
 	c := n.children[name]
 	if c == nil {
 		c = t.newNode(name, n)
@@ -121,7 +121,7 @@ func (t *Tree) child(n *node, name string) *node {
 			n.children = map[string]*node{}
 		}
 		n.children[name] = c
-		n.inner = true
+		n.hadChildren = true
 	}
 	return c
 }
@@ -129,56 +129,56 @@ func (t *Tree) child(n *node, name string) *node {
 // path returns the path of n.
 func (n *node) path() cgroups.Path {
 	var names []string
-	for c := range n.upwards() {
+	for c := range n.selfAndAncestors() {
 		names = append(names, c.name)
 	}
 	slices.Reverse(names)
 	return cgroups.Path(strings.Join(names[1:], "/"))
 }
 
-// upwards yields n, its parent and so on, the root last.
-func (n *node) upwards() iter.Seq[*node] {
+// selfAndAncestors yields n, its parent and so on, up to the root.
+func (n *node) selfAndAncestors() iter.Seq[*node] {
 	return func(yield func(*node) bool) {
 		for ; n != nil && yield(n); n = n.parent {
 		}
 	}
 }
 
-// all yields n and everything below it, in no order.
-func (n *node) all() iter.Seq[*node] {
-	return func(yield func(*node) bool) { n.walk(yield) }
+// selfAndDescendants yields n and all its descendants, unordered.
+func (n *node) selfAndDescendants() iter.Seq[*node] {
+	return func(yield func(*node) bool) { n.visitDescendants(yield) }
 }
 
-func (n *node) walk(yield func(*node) bool) bool {
+func (n *node) visitDescendants(yield func(*node) bool) bool {
 	if !yield(n) {
 		return false
 	}
 	for _, c := range n.children {
-		if !c.walk(yield) {
+		if !c.visitDescendants(yield) {
 			return false
 		}
 	}
 	return true
 }
 
-// sorted returns the children of n in order of their names.
-func (n *node) sorted() []*node {
+// sortedChildren returns the children of n sorted by name.
+func (n *node) sortedChildren() []*node {
 	return slices.SortedFunc(maps.Values(n.children), func(a, b *node) int { return cmp.Compare(a.name, b.name) })
 }
 
-// below returns the processes of n and of everything below it, in order of their PIDs.
-func (n *node) below() []*proc {
+// listProcs returns the processes of n and its descendants, sorted by PID.
+func (n *node) listProcs() []*proc {
 	found := make([]*proc, 0, n.usage.pids)
-	for c := range n.all() {
+	for c := range n.selfAndDescendants() {
 		found = append(found, c.procs...)
 	}
 	slices.SortFunc(found, func(a, b *proc) int { return cmp.Compare(a.pid, b.pid) })
 	return found
 }
 
-// isFrozen reports whether n or a cgroup above it is frozen.
+// isFrozen reports whether n or an ancestor is frozen.
 func (n *node) isFrozen() bool {
-	for c := range n.upwards() {
+	for c := range n.selfAndAncestors() {
 		if c.frozen {
 			return true
 		}
@@ -186,8 +186,8 @@ func (n *node) isFrozen() bool {
 	return false
 }
 
-// find returns the cgroup at p.
-func (t *Tree) find(p cgroups.Path) (*node, error) {
+// findNode returns the cgroup p, or [fs.ErrNotExist].
+func (t *Tree) findNode(p cgroups.Path) (*node, error) {
 	n, rest := t.root, string(p)
 	for rest != "" {
 		var name string
@@ -199,7 +199,7 @@ func (t *Tree) find(p cgroups.Path) (*node, error) {
 	return n, nil
 }
 
-// fileError is an error that a file of the cgroup is to blame for.
+// fileError is an error about one file of a cgroup.
 type fileError struct {
 	file string
 	err  error
@@ -207,19 +207,19 @@ type fileError struct {
 
 func (e *fileError) Error() string { return e.file + ": " + e.err.Error() }
 
-// call makes an operation of a driver.
-func (t *Tree) call(ctx context.Context, op string, p cgroups.Path, f func() error) error {
+// runOperation runs a driver operation: it returns an error if ctx has ended, else it calls runLocked.
+func (t *Tree) runOperation(ctx context.Context, op string, p cgroups.Path, f func() error) error {
 	if err := ctx.Err(); err != nil {
 		return &cgroups.Error{Op: op, Path: p, Err: err}
 	}
-	return t.do(op, p, f)
+	return t.runLocked(op, p, f)
 }
 
-// do changes or reads the tree, and makes an error one of package cgroups.
-func (t *Tree) do(op string, p cgroups.Path, f func() error) error {
+// runLocked calls f with the lock held, and wraps its error in a [cgroups.Error].
+func (t *Tree) runLocked(op string, p cgroups.Path, f func() error) error {
 	err := p.Validate()
 	if err == nil {
-		err = t.locked(f)
+		err = t.lockAndNotify(f)
 	}
 	if err == nil {
 		return nil
@@ -231,8 +231,8 @@ func (t *Tree) do(op string, p cgroups.Path, f func() error) error {
 	return &cgroups.Error{Op: op, Path: p, File: file, Err: err}
 }
 
-// locked calls f with the lock held, and then tells whom it killed.
-func (t *Tree) locked(f func() error) error {
+// lockAndNotify calls f with the lock held, and then Options.Killed for the killed processes without the lock.
+func (t *Tree) lockAndNotify(f func() error) error {
 	t.mu.Lock()
 	err := f()
 	kills := t.kills
@@ -246,11 +246,11 @@ func (t *Tree) locked(f func() error) error {
 	return err
 }
 
-// noLimit is a limit that does not limit.
+// noLimit is the value of a number without a limit.
 const noLimit = math.MaxInt64
 
-// pages rounds bytes up to whole pages.
-func (t *Tree) pages(bytes int64) int64 {
+// roundToPages rounds bytes up to whole pages.
+func (t *Tree) roundToPages(bytes int64) int64 {
 	size := t.opts.PageSize
 	return bytes/size*size + min(bytes%size, 1)*size
 }

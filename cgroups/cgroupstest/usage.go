@@ -10,28 +10,28 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-// usage is what a cgroup and everything below it use.
+// usage holds the usage of a cgroup and its descendants.
 type usage struct {
 	memory, memoryPeak int64
-	cache              int64 // part of memory
-	active             int64 // part of cache
+	cache              int64 // included in memory
+	active             int64 // included in cache
 	swap               int64
 	pids, pidsPeak     int64
 	refused            uint64
 	memoryEvents       cgroups.MemoryEvents
 	cpu                cgroups.CPUStat
-	devices            []cgroups.IODevice // in the order in which they were first used
+	devices            []cgroups.IODevice // in the order of first use
 	hugetlb            map[string]cgroups.HugetlbStats
 }
 
-// AddCPU lets what runs in a cgroup use CPU time, and be held back if c says so: c is added to the counters of the
-// cgroup and of all above it. c.Pressure does not count. A frozen cgroup uses none, without an error.
+// AddCPU adds CPU time and throttling to the counters of a cgroup and its ancestors. It ignores c.Pressure. A frozen cgroup uses
+// no CPU time; this is no error.
 func (t *Tree) AddCPU(p cgroups.Path, c cgroups.CPUStat) error {
-	return t.use("use CPU time in", p, func(n *node) error {
+	return t.withCgroup("use CPU time in", p, func(n *node) error {
 		if n.isFrozen() {
 			return nil
 		}
-		for a := range n.upwards() {
+		for a := range n.selfAndAncestors() {
 			s := &a.usage.cpu
 			s.Usage += c.Usage
 			s.User += c.User
@@ -46,15 +46,14 @@ func (t *Tree) AddCPU(p cgroups.Path, c cgroups.CPUStat) error {
 	})
 }
 
-// AddIO lets what runs in a cgroup read and write: d is added to the counters of its device, in the cgroup and in all
-// above it. A frozen cgroup does neither, without an error.
+// AddIO adds d to the counters of its device in a cgroup and its ancestors. A frozen cgroup does no I/O; this is no error.
 func (t *Tree) AddIO(p cgroups.Path, d cgroups.IODevice) error {
-	return t.use("use a device in", p, func(n *node) error {
+	return t.withCgroup("use a device in", p, func(n *node) error {
 		if n.isFrozen() {
 			return nil
 		}
-		for a := range n.upwards() {
-			s := a.device(d.Major, d.Minor)
+		for a := range n.selfAndAncestors() {
+			s := a.deviceCounters(d.Major, d.Minor)
 			s.ReadBytes += d.ReadBytes
 			s.WriteBytes += d.WriteBytes
 			s.DiscardBytes += d.DiscardBytes
@@ -66,8 +65,8 @@ func (t *Tree) AddIO(p cgroups.Path, d cgroups.IODevice) error {
 	})
 }
 
-// device returns the counters of one device.
-func (n *node) device(major, minor uint32) *cgroups.IODevice {
+// deviceCounters returns the counters of one device, which it creates if necessary.
+func (n *node) deviceCounters(major, minor uint32) *cgroups.IODevice {
 	all := n.usage.devices
 	i := slices.IndexFunc(all, func(d cgroups.IODevice) bool { return d.Major == major && d.Minor == minor })
 	if i < 0 {
@@ -77,30 +76,30 @@ func (n *node) device(major, minor uint32) *cgroups.IODevice {
 	return &n.usage.devices[i]
 }
 
-// SetHugetlb lets a cgroup hold so many bytes of huge pages of a size. Where a limit is in the way, the error wraps
-// ENOMEM, and nothing changes but the count of such errors.
+// SetHugetlb sets the usage of huge pages of one size in bytes. If a limit is exceeded, the error wraps ENOMEM, and only the
+// count of refused allocations changes.
 func (t *Tree) SetHugetlb(p cgroups.Path, size string, bytes int64) error {
-	return t.use("use huge pages in", p, func(n *node) error {
+	return t.withCgroup("use huge pages in", p, func(n *node) error {
 		if !slices.Contains(t.opts.HugepageSizes, size) {
-			return &fileError{t.file("hugetlb." + size + ".max"), syscall.ENOENT}
+			return &fileError{t.fileName("hugetlb." + size + ".max"), syscall.ENOENT}
 		}
 		more := bytes - n.hugetlb[size]
-		for c := range n.upwards() {
+		for c := range n.selfAndAncestors() {
 			limit, limited := c.limits.hugetlb[size]
 			if more > 0 && limited && int64(c.usage.hugetlb[size].Current)+more > limit {
 				n.addHugetlb(size, 0, 1)
-				return &fileError{t.file("hugetlb." + size + ".max"), syscall.ENOMEM}
+				return &fileError{t.fileName("hugetlb." + size + ".max"), syscall.ENOMEM}
 			}
 		}
-		n.hugetlb = with(n.hugetlb, size, bytes)
+		n.hugetlb = withEntry(n.hugetlb, size, bytes)
 		n.addHugetlb(size, more, 0)
 		return nil
 	})
 }
 
-// addHugetlb adds bytes and errors to n and to all above it.
+// addHugetlb adds bytes and refused allocations to n and its ancestors.
 func (n *node) addHugetlb(size string, bytes int64, refused uint64) {
-	for c := range n.upwards() {
+	for c := range n.selfAndAncestors() {
 		if c.usage.hugetlb == nil {
 			c.usage.hugetlb = map[string]cgroups.HugetlbStats{}
 		}
@@ -109,21 +108,21 @@ func (n *node) addHugetlb(size string, bytes int64, refused uint64) {
 	}
 }
 
-// count adds to the memory events of n and, in V2, of all above it.
-func (t *Tree) count(n *node, f func(e *cgroups.MemoryEvents)) {
-	for c := range n.upwards() {
+// countEvent updates the memory events of n and, in V2, of its ancestors.
+func (t *Tree) countEvent(n *node, f func(e *cgroups.MemoryEvents)) {
+	for c := range n.selfAndAncestors() {
 		f(&c.usage.memoryEvents)
-		t.counted(c)
+		t.fireMemoryEvents(c)
 		if t.opts.Mode == V1 {
 			break
 		}
 	}
 }
 
-// use does something in a cgroup.
-func (t *Tree) use(op string, p cgroups.Path, f func(n *node) error) error {
-	return t.do(op, p, func() error {
-		n, err := t.find(p)
+// withCgroup calls f with the cgroup p under the lock.
+func (t *Tree) withCgroup(op string, p cgroups.Path, f func(n *node) error) error {
+	return t.runLocked(op, p, func() error {
+		n, err := t.findNode(p)
 		if err != nil {
 			return err
 		}
@@ -131,8 +130,8 @@ func (t *Tree) use(op string, p cgroups.Path, f func(n *node) error) error {
 	})
 }
 
-// stats returns the usage as a driver reads it.
-func (t *Tree) stats(n *node) cgroups.Stats {
+// toStats returns the usage as a driver reads it.
+func (t *Tree) toStats(n *node) cgroups.Stats {
 	u := &n.usage
 	s := cgroups.Stats{
 		CPU:  u.cpu,
@@ -148,13 +147,13 @@ func (t *Tree) stats(n *node) cgroups.Stats {
 		Events: cgroups.CgroupEvents{Populated: u.pids > 0, Frozen: n.isFrozen()},
 	}
 	for _, size := range t.opts.HugepageSizes {
-		s.Hugetlb = with(s.Hugetlb, size, u.hugetlb[size])
+		s.Hugetlb = withEntry(s.Hugetlb, size, u.hugetlb[size])
 	}
-	if t.opts.Mode == V1 { // which counts no other events
+	if t.opts.Mode == V1 { // V1 counts no other events
 		s.Memory.Events = cgroups.MemoryEvents{Max: u.memoryEvents.Max, OOMKill: u.memoryEvents.OOMKill}
 		return s
 	}
-	p := n.pressures()
+	p := n.currentPressure()
 	s.CPU.Pressure, s.Memory.Pressure, s.IO.Pressure = p[0], p[1], p[2]
 	return s
 }

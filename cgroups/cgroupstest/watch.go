@@ -16,36 +16,36 @@ import (
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
-// watcher is a call of Watch that has not returned.
+// watcher is a running call of Watch.
 type watcher struct {
-	node  *node
-	arms  []arm
-	gone  bool          // the cgroup was removed
-	fired chan struct{} // has room for one
+	node    *node
+	arms    []armedTrigger
+	removed bool          // the cgroup was removed
+	fired   chan struct{} // capacity one
 }
 
-// arm is one trigger of a watcher. Total is the lost time at which it fired last.
-type arm struct {
+// armedTrigger is one trigger of a watcher. total is the stall time at which it fired last.
+type armedTrigger struct {
 	trigger cgroups.Trigger
 	total   time.Duration
 	fired   bool
 }
 
-// Watch calls fn when memory.events of the cgroup count something, and when [Tree.SetPressure] has let it lose as much
-// more time as a trigger says, no matter how long the window is. V1 has neither.
+// Watch calls fn when the memory.events of the cgroup change, and when [Tree.SetPressure] has added enough stall time; it ignores
+// Window. V1 has neither.
 func (t *Tree) Watch(ctx context.Context, p cgroups.Path, triggers []cgroups.Trigger, fn func(cgroups.Trigger)) error {
 	w := &watcher{fired: make(chan struct{}, 1)}
-	if err := t.call(ctx, "watch", p, func() error { return t.arm(w, p, triggers) }); err != nil {
+	if err := t.runOperation(ctx, "watch", p, func() error { return t.addWatcher(w, p, triggers) }); err != nil {
 		return err
 	}
-	defer t.disarm(w)
+	defer t.removeWatcher(w)
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-w.fired:
 		}
-		fired, gone := t.took(w)
+		fired, gone := t.takeFired(w)
 		for _, trigger := range fired {
 			fn(trigger)
 		}
@@ -55,9 +55,9 @@ func (t *Tree) Watch(ctx context.Context, p cgroups.Path, triggers []cgroups.Tri
 	}
 }
 
-// arm adds a watcher to the tree.
-func (t *Tree) arm(w *watcher, p cgroups.Path, triggers []cgroups.Trigger) error {
-	n, err := t.find(p)
+// addWatcher adds a watcher to the tree.
+func (t *Tree) addWatcher(w *watcher, p cgroups.Path, triggers []cgroups.Trigger) error {
+	n, err := t.findNode(p)
 	if err != nil {
 		return err
 	}
@@ -71,21 +71,21 @@ func (t *Tree) arm(w *watcher, p cgroups.Path, triggers []cgroups.Trigger) error
 		if t.opts.Mode == V1 {
 			return &fileError{trigger.File, fmt.Errorf("%w: there is no such file", errors.ErrUnsupported)}
 		}
-		w.arms = append(w.arms, arm{trigger: trigger, total: n.lost(trigger)})
+		w.arms = append(w.arms, armedTrigger{trigger: trigger, total: n.stallTime(trigger)})
 	}
 	w.node = n
 	t.watchers = append(t.watchers, w)
 	return nil
 }
 
-func (t *Tree) disarm(w *watcher) {
+func (t *Tree) removeWatcher(w *watcher) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.watchers = slices.DeleteFunc(t.watchers, func(o *watcher) bool { return o == w })
 }
 
-// took returns what has fired since.
-func (t *Tree) took(w *watcher) (fired []cgroups.Trigger, gone bool) {
+// takeFired returns the triggers that have fired since the last call.
+func (t *Tree) takeFired(w *watcher) (fired []cgroups.Trigger, gone bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i := range w.arms {
@@ -94,60 +94,60 @@ func (t *Tree) took(w *watcher) (fired []cgroups.Trigger, gone bool) {
 			w.arms[i].fired = false
 		}
 	}
-	return fired, w.gone
+	return fired, w.removed
 }
 
-// lost returns how much time n has lost of what a trigger counts.
-func (n *node) lost(trigger cgroups.Trigger) time.Duration {
+// stallTime returns the total stall time of n that the trigger counts.
+func (n *node) stallTime(trigger cgroups.Trigger) time.Duration {
 	resource, _ := strings.CutSuffix(trigger.File, ".pressure")
 	i := slices.Index([]string{"cpu", "memory", "io"}, resource)
 	if i < 0 {
 		return 0
 	}
-	p := n.pressures()[i]
+	p := n.currentPressure()[i]
 	if trigger.Full {
 		return p.Full.Total
 	}
 	return p.Some.Total
 }
 
-// pressed fires the triggers of pressure for which enough time was lost.
-func (t *Tree) pressed() {
+// firePressure fires the pressure triggers with enough stall time.
+func (t *Tree) firePressure() {
 	for _, w := range t.watchers {
 		for i := range w.arms {
 			a := &w.arms[i]
-			if total := w.node.lost(a.trigger); a.trigger.Stall > 0 && total >= a.total+a.trigger.Stall {
+			if total := w.node.stallTime(a.trigger); a.trigger.Stall > 0 && total >= a.total+a.trigger.Stall {
 				a.total = total
-				w.fire(i)
+				w.fireTrigger(i)
 			}
 		}
 	}
 }
 
-// counted fires the triggers of the memory events of n.
-func (t *Tree) counted(n *node) {
+// fireMemoryEvents fires the memory.events triggers of n.
+func (t *Tree) fireMemoryEvents(n *node) {
 	for _, w := range t.watchers {
 		for i := range w.arms {
 			if w.node == n && w.arms[i].trigger.File == "memory.events" {
-				w.fire(i)
+				w.fireTrigger(i)
 			}
 		}
 	}
 }
 
-// removed ends the watchers of n and of all below it.
-func (t *Tree) removed(n *node) {
+// endWatchers ends the watchers of n and its descendants, because n is removed.
+func (t *Tree) endWatchers(n *node) {
 	for _, w := range t.watchers {
-		for c := range w.node.upwards() {
+		for c := range w.node.selfAndAncestors() {
 			if c == n {
-				w.gone = true
+				w.removed = true
 				w.wake()
 			}
 		}
 	}
 }
 
-func (w *watcher) fire(i int) {
+func (w *watcher) fireTrigger(i int) {
 	w.arms[i].fired = true
 	w.wake()
 }
