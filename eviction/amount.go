@@ -10,15 +10,15 @@ import (
 	"strings"
 )
 
-// maxText is the maximum length of the text of an amount, in bytes.
-const maxText = 64
+// maxTextLength is the maximum length of the text of an amount in bytes.
+const maxTextLength = 64
 
-// Amount is an amount of bytes, inodes or process IDs: a number, or a fraction of the capacity. Amounts can be compared with ==. The
-// zero value is no amount.
+// Amount is a number of bytes, inodes or process IDs, or a fraction of the capacity. Amounts are comparable with ==. The zero
+// value means no amount.
 type Amount struct {
-	Absolute int64        // used if it is not zero
-	Fraction float32      // of the capacity, such as 0.05 for 5%
-	Format   AmountFormat // of Absolute, in texts
+	Absolute int64        // used if nonzero
+	Fraction float32      // fraction of the capacity, for example 0.05 for 5%
+	Format   AmountFormat // text format of Absolute
 }
 
 // Of returns the amount for a capacity, at most 2^63-1. Fractions are 32-bit floats, as in the kubelet.
@@ -36,25 +36,25 @@ func (a Amount) Of(capacity int64) int64 {
 	}
 }
 
-// quantity returns the amount for a capacity as a Kubernetes quantity, such as "1500Mi".
-func (a Amount) quantity(capacity int64) string {
+// formatFor returns the amount for a capacity as the text of a Kubernetes quantity, for example "1500Mi".
+func (a Amount) formatFor(capacity int64) string {
 	format := a.Format
 	if a.Absolute == 0 {
 		format = BinarySI
 	}
-	return format.quantity(a.Of(capacity))
+	return format.formatQuantity(a.Of(capacity))
 }
 
-// String returns the amount as it is written in a configuration.
+// String returns the amount in the format of the configuration, for example "100Mi" or "10%".
 func (a Amount) String() string {
 	if a.Absolute == 0 && a.Fraction != 0 {
 		return strconv.FormatFloat(float64(a.Fraction)*100, 'g', 6, 64) + "%"
 	}
-	return a.Format.quantity(a.Absolute)
+	return a.Format.formatQuantity(a.Absolute)
 }
 
-// ParseAmount parses the amount of a threshold: a positive Kubernetes quantity, or a percentage of the capacity from 0% to 100%. "0%"
-// and "100%" disable the threshold, and the result is the zero Amount. The error of a text that is no amount quotes it.
+// ParseAmount parses the amount of a threshold: a positive Kubernetes quantity, or a percentage of the capacity from 0% to 100%.
+// "0%" and "100%" disable the threshold and give the zero Amount. Errors quote the text.
 func ParseAmount(s string) (Amount, error) {
 	if isDisabled(s) {
 		return Amount{}, nil
@@ -71,10 +71,10 @@ func ParseAmount(s string) (Amount, error) {
 	return a, nil
 }
 
-// isDisabled reports whether the text of an amount disables its threshold: it is exactly "0%" or "100%".
+// isDisabled reports whether the text disables its threshold: it is exactly "0%" or "100%".
 func isDisabled(s string) bool { return s == "0%" || s == "100%" }
 
-// parseReclaim parses a minimum reclaim: zero or a positive quantity, or a positive percentage, which may exceed 100%.
+// parseReclaim parses a minimum reclaim: a quantity of at least zero, or a percentage above zero, which may exceed 100%.
 func parseReclaim(s string) (Amount, error) {
 	a, err := parseSigned(s)
 	switch {
@@ -88,10 +88,10 @@ func parseReclaim(s string) (Amount, error) {
 	return a, nil
 }
 
-// parseSigned parses a percentage or a quantity, both of any sign.
+// parseSigned parses a percentage or a quantity of any sign.
 func parseSigned(s string) (Amount, error) {
-	if len(s) > maxText {
-		return Amount{}, fmt.Errorf("%.*q...: longer than %d bytes", maxText, s, maxText)
+	if len(s) > maxTextLength {
+		return Amount{}, fmt.Errorf("%.*q...: longer than %d bytes", maxTextLength, s, maxTextLength)
 	}
 	if !strings.HasSuffix(s, "%") {
 		amount, format, err := parseQuantity(s)

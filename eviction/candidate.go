@@ -8,54 +8,54 @@ import (
 	"time"
 )
 
-// Candidate is a pod that might be evicted, and what it uses. It is not changed by anything here.
+// Candidate is a pod that may be evicted, with its usage. The package does not modify it.
 type Candidate struct {
 	UID  string
-	Name string // for people, such as "namespace/name"
+	Name string // for logs and messages, for example "namespace/name"
 
 	Priority int32
-	Critical bool // it is never evicted
-	// Evicting says that it still runs and is being evicted, for example by an agent before this one: no other pod is until it is
-	// gone, or the time is up that an eviction takes at most.
+	Critical bool // never evicted
+	// Evicting reports that the pod is being evicted but still runs, for example since before a restart of the agent. No other
+	// pod is evicted until it has terminated or its eviction times out.
 	Evicting bool
-	// GracePeriod is how long the pod wants to have to terminate, where HasGracePeriod says so.
+	// GracePeriod is terminationGracePeriodSeconds of the pod, if HasGracePeriod is true.
 	GracePeriod    time.Duration
 	HasGracePeriod bool
 
-	Measured       bool  // what follows was measured; where it was not, the pod is the first to be evicted, as in the kubelet
-	Memory         int64 // bytes in its working set
-	Swap           int64 // bytes of it that are swapped out
+	Measured       bool  // the fields below were measured; an unmeasured pod is evicted first, as in the kubelet
+	Memory         int64 // working set in bytes
+	Swap           int64 // swapped memory in bytes, not included in Memory
 	MemoryRequest  int64
 	Tasks          int64 // threads of all its processes
-	Rootfs         Usage // of the writable layers of its containers
-	Logs           Usage // of their logs
-	Volumes        Usage // of its volumes on local disks
-	StorageRequest int64 // of ephemeral-storage, in bytes
+	Rootfs         Usage // writable layers of its containers
+	Logs           Usage // logs of its containers
+	Volumes        Usage // its volumes on local disks
+	StorageRequest int64 // request of ephemeral-storage in bytes
 
-	ExceededLimit *ExceededLimit // a limit of local storage that it exceeds; nil: none
+	ExceededLimit *ExceededLimit // limit of local storage that the pod exceeds; nil: none
 }
 
-// Usage is what is used of a filesystem.
+// Usage is the usage of a filesystem.
 type Usage struct {
 	Bytes  int64
 	Inodes int64
 }
 
-// ExceededLimit says which limit of local storage a pod exceeds. A pod that does is evicted although the node is short of nothing.
+// ExceededLimit is a limit of local storage that a pod exceeds. Such a pod is evicted even without pressure on the node.
 type ExceededLimit struct {
 	Signal  Signal // EmptyDirLimit, PodLimit or ContainerLimit
-	Message string // the whole message of the eviction
+	Message string // complete eviction message
 }
 
-// disk returns what a pod uses of a filesystem: inodes or bytes.
-func (c *Candidate) disk(p parts, inodes bool) (used int64) {
+// diskUsage returns the bytes or the inodes of the pod on a filesystem with the given parts of its storage.
+func (c *Candidate) diskUsage(p storageParts, inodes bool) (used int64) {
 	add := func(counts bool, u Usage) {
 		switch {
 		case !counts:
 		case inodes:
-			used = addUp(used, u.Inodes)
+			used = addSaturated(used, u.Inodes)
 		default:
-			used = addUp(used, u.Bytes)
+			used = addSaturated(used, u.Bytes)
 		}
 	}
 	add(p.rootfs, c.Rootfs)
@@ -64,8 +64,8 @@ func (c *Candidate) disk(p parts, inodes bool) (used int64) {
 	return used
 }
 
-// addUp adds two numbers; a sum that is too large for an int64 is the largest or the smallest.
-func addUp(a, b int64) int64 {
+// addSaturated returns a+b, limited to the range of an int64.
+func addSaturated(a, b int64) int64 {
 	switch sum := a + b; {
 	case a > 0 && b > 0 && sum < 0:
 		return math.MaxInt64

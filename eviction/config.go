@@ -12,18 +12,18 @@ import (
 	"time"
 )
 
-// Threshold is how much of what a signal measures is kept free.
+// Threshold is the amount of a signal to keep free.
 type Threshold struct {
 	Signal      Signal
 	Value       Amount
-	GracePeriod time.Duration // how long it has to be met before a pod is evicted; zero: a hard threshold, which acts at once
-	MinReclaim  Amount        // how much more than Value is made free once it is met
+	GracePeriod time.Duration // how long it must be met before a pod is evicted; zero: hard threshold, immediate eviction
+	MinReclaim  Amount        // amount to free beyond Value once the threshold is met
 }
 
-// Hard reports whether the threshold acts as soon as it is met.
+// Hard reports whether this is a hard threshold: pods are evicted as soon as it is met.
 func (t Threshold) Hard() bool { return t.GracePeriod == 0 }
 
-// String returns the threshold as it is written on a command line, such as "memory.available<100Mi".
+// String returns the threshold in the format of the kubelet's flags, for example "memory.available<100Mi".
 func (t Threshold) String() string {
 	text := string(t.Signal) + "<" + t.Value.String()
 	if !t.Hard() {
@@ -32,22 +32,22 @@ func (t Threshold) String() string {
 	return text
 }
 
-// Config is the part of a configuration that says when pods are evicted. Keys of the maps are signals. Source:
-// KubeletConfiguration in k8s.io/kubelet/config/v1beta1.
+// Config is the eviction part of the kubelet's configuration. The keys of its maps are signals. Source: KubeletConfiguration in
+// k8s.io/kubelet/config/v1beta1.
 type Config struct {
-	Hard            map[string]string // evictionHard; nil: [DefaultHard]. An empty map sets no threshold
+	Hard            map[string]string // evictionHard; nil: [DefaultHard]; an empty map: no threshold
 	Soft            map[string]string // evictionSoft
-	SoftGracePeriod map[string]string // evictionSoftGracePeriod, a Go duration for each key of Soft
+	SoftGracePeriod map[string]string // evictionSoftGracePeriod: a Go duration per key of Soft
 	MinimumReclaim  map[string]string // evictionMinimumReclaim
 
-	MergeDefaults bool // mergeDefaultEvictionSettings: keys that Hard does not have are those of DefaultHard
-	// EnforcePods says that enforceNodeAllocatable has "pods": each hard threshold of memory.available also counts for
-	// allocatableMemory.available, the memory that all pods together may use.
+	MergeDefaults bool // mergeDefaultEvictionSettings: DefaultHard for keys missing in Hard
+	// EnforcePods means that enforceNodeAllocatable contains "pods": each hard threshold of memory.available then applies to
+	// allocatableMemory.available too, the memory of all pods together.
 	EnforcePods bool
 }
 
-// DefaultHard returns the hard thresholds of a configuration that has none, which depend on the operating system. The map is
-// the caller's. Source: pkg/kubelet/eviction/defaults_*.go.
+// DefaultHard returns the default hard thresholds for this operating system. The caller owns the map. Source:
+// pkg/kubelet/eviction/defaults_*.go.
 func DefaultHard() map[string]string { return defaultHard(runtime.GOOS) }
 
 func defaultHard(goos string) map[string]string {
@@ -65,21 +65,19 @@ func defaultHard(goos string) map[string]string {
 	return hard
 }
 
-// ParseThresholds reads the thresholds of a configuration: hard ones, soft ones, and those of allocatableMemory.available that
-// follow from hard ones, each in the order of the signals. A value of "0%" or "100%" sets no threshold. Thresholds of
-// containerfs follow from the [Layout], see [Layout.Thresholds].
-//
-// The error has all that is wrong, each with the field, the signal and the value.
+// ParseThresholds parses the hard and soft thresholds of a configuration, and adds the derived ones of
+// allocatableMemory.available, each group in the order of the signals. Values "0%" and "100%" give no threshold. Thresholds of
+// containerfs depend on the [Layout], see [Layout.Thresholds]. The error joins all errors with field, signal and value.
 func ParseThresholds(c Config) ([]Threshold, error) {
 	var p parser
-	list := p.statements("evictionHard", c.hard())
-	soft := p.statements("evictionSoft", c.Soft)
-	grace := p.gracePeriods(c.SoftGracePeriod)
-	reclaim := p.values("evictionMinimumReclaim", c.MinimumReclaim, parseReclaim)
+	list := p.parseThresholds("evictionHard", c.hardThresholds())
+	soft := p.parseThresholds("evictionSoft", c.Soft)
+	grace := p.parseGracePeriods(c.SoftGracePeriod)
+	reclaim := p.parseAmounts("evictionMinimumReclaim", c.MinimumReclaim, parseReclaim)
 	for _, t := range soft {
 		period, ok := grace[t.Signal]
 		if _, given := c.SoftGracePeriod[string(t.Signal)]; !ok && !given {
-			p.add("evictionSoftGracePeriod", string(t.Signal), errors.New("required for a soft threshold"))
+			p.addError("evictionSoftGracePeriod", string(t.Signal), errors.New("required for a soft threshold"))
 		}
 		t.GracePeriod = period
 		list = append(list, t)
@@ -91,13 +89,13 @@ func ParseThresholds(c Config) ([]Threshold, error) {
 		return nil, err
 	}
 	if c.EnforcePods {
-		list = withAllocatable(list)
+		list = addAllocatable(list)
 	}
 	return list, nil
 }
 
-// hard returns the hard thresholds with the defaults that count.
-func (c Config) hard() map[string]string {
+// hardThresholds returns the hard thresholds including the defaults that apply.
+func (c Config) hardThresholds() map[string]string {
 	switch {
 	case c.Hard == nil:
 		return DefaultHard()
@@ -110,9 +108,9 @@ func (c Config) hard() map[string]string {
 	}
 }
 
-// withAllocatable adds a copy of each hard threshold of memory.available. Source: addAllocatableThresholds in
-// pkg/kubelet/eviction/helpers.go.
-func withAllocatable(list []Threshold) []Threshold {
+// addAllocatable adds a copy of each hard threshold of memory.available for allocatableMemory.available. Source:
+// addAllocatableThresholds in pkg/kubelet/eviction/helpers.go.
+func addAllocatable(list []Threshold) []Threshold {
 	for _, t := range slices.Clone(list) {
 		if t.Signal == MemoryAvailable && t.Hard() {
 			t.Signal = AllocatableMemoryAvailable
@@ -122,18 +120,18 @@ func withAllocatable(list []Threshold) []Threshold {
 	return list
 }
 
-// parser collects what is wrong with a configuration.
+// parser collects the errors of a configuration.
 type parser struct{ errs []error }
 
-func (p *parser) add(field, key string, err error) {
+func (p *parser) addError(field, key string, err error) {
 	p.errs = append(p.errs, fmt.Errorf("%s[%q]: %w", field, key, err))
 }
 
-// keys returns the signals of a map in the order in which they are handled, and names what is no signal.
-func (p *parser) keys(field string, m map[string]string) (signals []Signal) {
+// parseSignals returns the keys of m in the order of the signals, and adds an error for each invalid key.
+func (p *parser) parseSignals(field string, m map[string]string) (signals []Signal) {
 	for _, key := range slices.Sorted(maps.Keys(m)) {
 		if Signal(key).index() < 0 {
-			p.add(field, key, fmt.Errorf("%q is not a signal such as %s", m[key], MemoryAvailable))
+			p.addError(field, key, fmt.Errorf("%q is not a signal such as %s", m[key], MemoryAvailable))
 			continue
 		}
 		signals = append(signals, Signal(key))
@@ -142,9 +140,9 @@ func (p *parser) keys(field string, m map[string]string) (signals []Signal) {
 	return signals
 }
 
-// statements reads thresholds, without those that are disabled.
-func (p *parser) statements(field string, m map[string]string) (list []Threshold) {
-	values := p.values(field, m, ParseAmount)
+// parseThresholds parses thresholds and omits disabled ones.
+func (p *parser) parseThresholds(field string, m map[string]string) (list []Threshold) {
+	values := p.parseAmounts(field, m, ParseAmount)
 	for _, s := range nodeSignals() {
 		if v, ok := values[s]; ok && !isDisabled(m[string(s)]) {
 			list = append(list, Threshold{Signal: s, Value: v})
@@ -153,13 +151,13 @@ func (p *parser) statements(field string, m map[string]string) (list []Threshold
 	return list
 }
 
-// values reads a map of amounts.
-func (p *parser) values(field string, m map[string]string, parse func(string) (Amount, error)) map[Signal]Amount {
+// parseAmounts parses a map of amounts by signal.
+func (p *parser) parseAmounts(field string, m map[string]string, parse func(string) (Amount, error)) map[Signal]Amount {
 	values := make(map[Signal]Amount, len(m))
-	for _, s := range p.keys(field, m) {
+	for _, s := range p.parseSignals(field, m) {
 		v, err := parse(m[string(s)])
 		if err != nil {
-			p.add(field, string(s), err)
+			p.addError(field, string(s), err)
 			continue
 		}
 		values[s] = v
@@ -167,17 +165,17 @@ func (p *parser) values(field string, m map[string]string, parse func(string) (A
 	return values
 }
 
-// gracePeriods reads the grace periods of soft thresholds.
-func (p *parser) gracePeriods(m map[string]string) map[Signal]time.Duration {
+// parseGracePeriods parses the grace periods of soft thresholds.
+func (p *parser) parseGracePeriods(m map[string]string) map[Signal]time.Duration {
 	const field = "evictionSoftGracePeriod"
 	periods := make(map[Signal]time.Duration, len(m))
-	for _, s := range p.keys(field, m) {
+	for _, s := range p.parseSignals(field, m) {
 		text := m[string(s)]
 		switch period, err := time.ParseDuration(text); {
 		case err != nil:
-			p.add(field, string(s), fmt.Errorf("%q: not a duration such as 30s", text))
+			p.addError(field, string(s), fmt.Errorf("%q: not a duration such as 30s", text))
 		case period < 0:
-			p.add(field, string(s), fmt.Errorf("%q: must not be negative", text))
+			p.addError(field, string(s), fmt.Errorf("%q: must not be negative", text))
 		default:
 			periods[s] = period
 		}
@@ -185,9 +183,9 @@ func (p *parser) gracePeriods(m map[string]string) map[Signal]time.Duration {
 	return periods
 }
 
-// FindContradictions returns what the kubelet accepts and what can hardly be meant: a soft threshold that is not met before the hard
-// one of its signal, and a threshold that is met as long as the resource is not wholly unused. It compares amounts with amounts
-// and percentages with percentages.
+// FindContradictions returns errors for thresholds that the kubelet accepts but that are probably mistakes: a soft threshold that
+// is not met before the hard one of its signal, and a threshold that stays met unless the resource is completely unused. It
+// compares numbers with numbers and percentages with percentages.
 func FindContradictions(thresholds []Threshold) (found []error) {
 	for _, t := range thresholds {
 		if sum := t.Value.Fraction + t.MinReclaim.Fraction; t.Value.Fraction > 0 && sum >= 1 {

@@ -8,61 +8,61 @@ import (
 	"time"
 )
 
-// Decision is what is to be done now.
+// Decision is the result of [Policy.Decide]: the actions to start now.
 type Decision struct {
-	// State is for the next decision. Where Measure is set it is the state before.
+	// State is the input of the next decision. If NeedsCandidates is set, it is unchanged.
 	State State
-	// NeedsCandidates says that this cannot be decided without candidates: measure them, and decide again with them, from the same
-	// readings and the same time. Where that takes long, decide again with Observation.Measuring meanwhile.
+	// NeedsCandidates means that this decision needs the candidates: the caller measures them and decides again with the same
+	// readings and time. While a slow measurement runs, it decides with Observation.Measuring set.
 	NeedsCandidates bool
 
-	Conditions    []Condition // those that are true, in a fixed order
-	StarvedSignal Signal      // whose threshold is acted upon; empty: none is
-	// Reclaim is to be done before a pod goes; nil: nothing is. [State.Reclaimed] says when it has ended.
+	Conditions    []Condition // true conditions in a fixed order
+	StarvedSignal Signal      // signal whose threshold causes Reclaim or Evict; empty: none
+	// Reclaim is executed before a pod is evicted; nil: nothing to reclaim. The caller calls [State.Reclaimed] when it has ended.
 	Reclaim *Reclaim
-	Evict   []Eviction // one for a threshold, any number for limits of local storage. See [State.Evicted]
-	// NoVictim says why no pod is evicted although the threshold of Starved is met. Its Signal is empty where that is not so.
+	Evict   []Eviction // one pod for a threshold, several for limits of local storage; see [State.Evicted]
+	// NoVictim is set if no pod can be evicted although the threshold of StarvedSignal is met. Otherwise its Signal is empty.
 	NoVictim NoVictim
-	// Kill are the UIDs of pods that somebody else evicts and that are not gone in their time: kill them without the runtime, where
-	// there is a [Killer].
+	// Kill lists the UIDs of pods that were being evicted before this process started and have not terminated in time. A [Killer]
+	// kills them without the runtime.
 	Kill []string
-	Wake time.Time // when to observe again, unless something ends before
-	// Problems are readings and candidates that were left out.
+	Wake time.Time // time of the next observation, unless an action ends before
+	// Problems are the errors of skipped readings and candidates.
 	Problems []error
 }
 
-// NoVictim is a threshold that is met while no pod can be evicted: all candidates are critical, or are being evicted already.
+// NoVictim reports that a threshold is met but no pod can be evicted: all candidates are critical or are being evicted.
 type NoVictim struct {
 	Signal   Signal
-	Pods     int // candidates
-	Critical int // of them, those that are never evicted
+	Pods     int // number of candidates
+	Critical int // number of critical candidates, which are never evicted
 }
 
-// Decide says what is to be done about an observation. It does nothing, changes none of its arguments, and where nothing is to be
-// done it allocates no memory. Times come from the argument alone.
+// Decide returns the actions for an observation at now. It is pure: it modifies no argument and reads no clock. If there is no
+// action, it allocates no memory.
 func (p *Policy) Decide(s State, o Observation, now time.Time) Decision {
-	d := decider{p: p, o: o, now: now, thresholds: p.layouts[SingleFS].thresholds, ranker: p.layouts[SingleFS].ranker}
+	d := decider{policy: p, observation: o, now: now, thresholds: p.layouts[SingleFS].thresholds, ranker: p.layouts[SingleFS].ranker}
 	if int(o.Layout) < numLayouts {
 		d.thresholds, d.ranker = p.layouts[o.Layout].thresholds, p.layouts[o.Layout].ranker
 	}
-	d.State = s.expire(now)
-	d.read()
-	d.meet()
+	d.State = s.dropExpired(now)
+	d.sortReadings()
+	d.evaluateThresholds()
 	d.Conditions = d.State.Conditions(p, now)
-	d.adopt()
-	d.watchAdopted()
-	if !d.NeedsCandidates && !d.checkLocal() {
+	d.adoptVictims()
+	d.updateAdopted()
+	if !d.NeedsCandidates && !d.checkStorageLimits() {
 		d.checkThresholds()
 	}
 	if d.NeedsCandidates {
 		d.State = s
 	}
-	d.State.remember(&d)
-	d.Wake = d.wake()
+	d.State.recordReadings(&d)
+	d.Wake = d.nextWake()
 	return d.Decision
 }
 
-// Conditions returns the conditions that are true at a time.
+// Conditions returns the node conditions that are true at now.
 func (s State) Conditions(p *Policy, now time.Time) (list []Condition) {
 	for i, c := range nodeConditions() {
 		if at := s.conditions[i]; !at.IsZero() && now.Sub(at) < p.rules.TransitionPeriod {
@@ -72,25 +72,25 @@ func (s State) Conditions(p *Policy, now time.Time) (list []Condition) {
 	return list
 }
 
-// decider is a decision that is being made.
+// decider holds the arguments and intermediate results of one [Policy.Decide].
 type decider struct {
 	Decision
-	p          *Policy
-	o          Observation
-	now        time.Time
-	thresholds []Threshold
-	ranker     EvictionRanker
+	policy      *Policy
+	observation Observation
+	now         time.Time
+	thresholds  []Threshold
+	ranker      EvictionRanker
 
-	readings [numSignals]Reading // by index; those without a signal are missing
-	stale    [numSignals]bool
-	soonest  time.Time
-	awaits   Signal // whose reading is to be decided from when there are candidates
+	readings       [numSignals]Reading // by signal index; an empty Signal means missing
+	stale          [numSignals]bool    // readings that were already used in an earlier decision
+	earliest       time.Time           // earliest time of the next decision; zero: none
+	deferredSignal Signal              // its reading is used again once the candidates are measured
 }
 
-// read sorts the readings and leaves out those that nothing can be decided from.
-func (d *decider) read() {
-	for _, r := range d.o.Readings {
-		if err := r.check(); err != nil {
+// sortReadings stores the valid readings by signal, the lower one of duplicates.
+func (d *decider) sortReadings() {
+	for _, r := range d.observation.Readings {
+		if err := r.validate(); err != nil {
 			d.Problems = append(d.Problems, err)
 			continue
 		}
@@ -99,25 +99,25 @@ func (d *decider) read() {
 			continue
 		}
 		d.readings[i] = r
-		d.stale[i] = !d.State.seen[i].fresh(r, d.now)
+		d.stale[i] = !d.State.samples[i].isNew(r, d.now)
 	}
 }
 
-// remember keeps the readings for the next decisions. One that is missing once is no newer when it is there again, and one that waits
-// for candidates is as new when they are there.
-func (s *State) remember(d *decider) {
+// recordReadings stores the readings for later decisions. A missing reading keeps the previous one. The reading of deferredSignal
+// is not stored, so that it still counts as new once the candidates are measured.
+func (s *State) recordReadings(d *decider) {
 	if d.NeedsCandidates {
 		return
 	}
 	for i, r := range d.readings {
-		if r.Signal != "" && r.Signal != d.awaits {
-			s.seen[i] = s.seen[i].next(r, d.now)
+		if r.Signal != "" && r.Signal != d.deferredSignal {
+			s.samples[i] = s.samples[i].nextSample(r, d.now)
 		}
 	}
 }
 
-// meet finds the thresholds that are met, since when, and which conditions that makes true.
-func (d *decider) meet() {
+// evaluateThresholds determines the thresholds that are met, since when, and the resulting conditions.
+func (d *decider) evaluateThresholds() {
 	before := d.State.met
 	var met []metThreshold
 	for _, t := range d.thresholds {
@@ -125,155 +125,156 @@ func (d *decider) meet() {
 		if r.Signal == "" {
 			continue
 		}
-		was := slices.IndexFunc(before, func(m metThreshold) bool { return m.Threshold == t })
-		held := was >= 0 && before[was].due && r.met(t, true)
-		if !held && !r.met(t, false) {
+		index := slices.IndexFunc(before, func(m metThreshold) bool { return m.Threshold == t })
+		held := index >= 0 && before[index].due && r.isBelow(t, true)
+		if !held && !r.isBelow(t, false) {
 			continue
 		}
 		m := metThreshold{Threshold: t, since: d.now}
-		if was >= 0 {
-			m.since = notAfter(before[was].since, d.now)
+		if index >= 0 {
+			m.since = notAfter(before[index].since, d.now)
 		}
 		m.due = d.now.Sub(m.since) >= t.GracePeriod
 		met = append(met, m)
-		d.State.conditions[t.Signal.condition()] = d.now
+		d.State.conditions[t.Signal.conditionIndex()] = d.now
 	}
 	d.State.met = met
 	for i := range d.State.reclaims {
-		place := func(m metThreshold) bool { return m.Signal.place() == i }
-		if !d.State.reclaims[i].running(d.now) && !slices.ContainsFunc(met, place) {
-			d.State.reclaims[i] = reclaimed{}
+		sameReclaim := func(m metThreshold) bool { return m.Signal.reclaimIndex() == i }
+		if !d.State.reclaims[i].isRunning(d.now) && !slices.ContainsFunc(met, sameReclaim) {
+			d.State.reclaims[i] = reclaimState{}
 		}
 	}
 }
 
-// adopt takes notice of pods that somebody else evicts, such as an agent before this one.
-func (d *decider) adopt() {
-	for i := range d.o.Candidates {
-		c := &d.o.Candidates[i]
-		if c.Evicting && !d.State.victim(c.UID) {
-			d.State = d.State.withAdopted(c.UID, d.deadline(d.p.mostGrace(c)))
+// adoptVictims adds pods to the victims whose eviction was started elsewhere, for example by the agent before its restart.
+func (d *decider) adoptVictims() {
+	for i := range d.observation.Candidates {
+		c := &d.observation.Candidates[i]
+		if c.Evicting && !d.State.isVictim(c.UID) {
+			d.State = d.State.withAdopted(c.UID, d.victimDeadline(d.policy.maxGracePeriod(c)))
 		}
 	}
 }
 
-// watchAdopted forgets pods that were adopted and are gone, or run again, and has those killed that are not gone in their time. That
-// takes candidates, because a pod that was held back runs again under its UID. Where there are none, nobody can tell, and it is killed.
-func (d *decider) watchAdopted() {
+// updateAdopted removes adopted victims that have terminated or run again, and kills those that have not terminated in time. It
+// needs candidates for this, because a restored pod runs again with the same UID. If they cannot be measured, it kills.
+func (d *decider) updateAdopted() {
 	for _, v := range d.State.victims {
 		evicting := func(c Candidate) bool { return c.UID == v.uid && c.Evicting }
 		switch {
 		case !v.adopted:
-		case len(d.o.Candidates) > 0 && !slices.ContainsFunc(d.o.Candidates, evicting):
+		case len(d.observation.Candidates) > 0 && !slices.ContainsFunc(d.observation.Candidates, evicting):
 			d.State = d.State.Evicted(v.uid)
 		case v.kill.IsZero():
 		case v.kill.After(d.now):
-			d.at(v.kill)
-		case d.lacks():
+			d.wakeAt(v.kill)
+		case d.requireCandidates():
 		default:
 			d.Kill = append(d.Kill, v.uid)
-			d.State = d.State.killing(v.uid)
+			d.State = d.State.withKillStarted(v.uid)
 		}
 	}
 }
 
-// lacks reports whether there are no candidates, and asks for them where nobody has yet.
-func (d *decider) lacks() bool {
-	if !d.o.Measured && !d.o.Measuring {
+// requireCandidates reports whether the candidates are missing, and sets NeedsCandidates unless they are being measured.
+func (d *decider) requireCandidates() bool {
+	if !d.observation.Measured && !d.observation.Measuring {
 		d.NeedsCandidates = true
 	}
-	return !d.o.Measured
+	return !d.observation.Measured
 }
 
-// deadline is when a pod that is evicted now must be gone. Source: killPodNow in pkg/kubelet/pod_workers.go, and
-// waitForPodsCleanup in pkg/kubelet/eviction/eviction_manager.go.
-func (d *decider) deadline(grace time.Duration) time.Time {
+// victimDeadline returns when a pod that is evicted now must have terminated. Source: killPodNow in pkg/kubelet/pod_workers.go,
+// and waitForPodsCleanup in pkg/kubelet/eviction/eviction_manager.go.
+func (d *decider) victimDeadline(grace time.Duration) time.Time {
 	return d.now.Add(max(10*time.Second, grace+grace/2) + cleanupTimeout)
 }
 
-// checkLocal evicts all pods that exceed a limit of local storage, and reports whether there is nothing else to do now.
-func (d *decider) checkLocal() bool {
-	if d.p.rules.NoLocalStorage {
+// checkStorageLimits evicts all pods that exceed a limit of local storage. It reports whether this decision is then complete.
+func (d *decider) checkStorageLimits() bool {
+	if d.policy.rules.NoLocalStorage {
 		return false
 	}
-	if !d.o.Measured {
-		next := d.State.local.Add(localPeriod)
-		if d.State.local.IsZero() || !next.After(d.now) {
-			d.lacks()
+	if !d.observation.Measured {
+		next := d.State.storageChecked.Add(localPeriod)
+		if d.State.storageChecked.IsZero() || !next.After(d.now) {
+			d.requireCandidates()
 			return d.NeedsCandidates
 		}
-		d.at(next)
+		d.wakeAt(next)
 		return false
 	}
-	d.State.local = d.now
-	d.at(d.now.Add(localPeriod))
-	for i := range d.o.Candidates {
-		c := &d.o.Candidates[i]
-		if c.ExceededLimit == nil || c.Critical || d.State.victim(c.UID) {
+	d.State.storageChecked = d.now
+	d.wakeAt(d.now.Add(localPeriod))
+	for i := range d.observation.Candidates {
+		c := &d.observation.Candidates[i]
+		if c.ExceededLimit == nil || c.Critical || d.State.isVictim(c.UID) {
 			continue
 		}
 		e := Eviction{UID: c.UID, Name: c.Name, Signal: c.ExceededLimit.Signal, Message: c.ExceededLimit.Message, Grace: minGrace}
 		d.Evict = append(d.Evict, e)
-		d.State = d.State.withVictim(c.UID, d.deadline(e.Grace))
+		d.State = d.State.withVictim(c.UID, d.victimDeadline(e.Grace))
 	}
 	return len(d.Evict) > 0
 }
 
-// checkThresholds acts upon the first threshold that something can be done about.
+// checkThresholds handles the first met threshold for which there is an action.
 func (d *decider) checkThresholds() {
-	if until := d.State.blocked(); until.After(d.now) {
-		d.at(until)
+	if until := d.State.blockedUntil(); until.After(d.now) {
+		d.wakeAt(until)
 		return
 	}
 	for _, m := range d.State.met {
 		if !m.due {
-			d.at(m.since.Add(m.GracePeriod))
+			d.wakeAt(m.since.Add(m.GracePeriod))
 			continue
 		}
 		i := m.Signal.index()
-		if d.stale[i] || !d.reclaim(m.Threshold, d.readings[i]) {
+		if d.stale[i] || !d.decideReclaim(m.Threshold, d.readings[i]) {
 			continue
 		}
 		d.StarvedSignal = m.Signal
 		if d.Reclaim == nil {
-			d.evict(m.Threshold, d.readings[i])
+			d.selectVictim(m.Threshold, d.readings[i])
 		}
 		return
 	}
 }
 
-// reclaim reports whether it is time to act upon a threshold: to reclaim, or, where that was done or cannot be, to evict.
-func (d *decider) reclaim(t Threshold, r Reading) bool {
-	want := r.missing(t, true)
-	kind := d.p.kind(t, r, d.o.Layout, want)
+// decideReclaim decides whether to reclaim for a threshold. It returns false while a reclaim is running or taking effect. True
+// means that either d.Reclaim is set, or a pod may be evicted now.
+func (d *decider) decideReclaim(t Threshold, r Reading) bool {
+	missing := r.amountMissing(t, true)
+	kind := d.policy.reclaimKind(t, r, d.observation.Layout, missing)
 	if kind == 0 {
 		return true
 	}
-	at := &d.State.reclaims[t.Signal.place()]
-	if !at.vain.IsZero() && (d.p.rules.FixedPeriod > 0 || d.now.Sub(at.vain) >= maxPeriod) {
-		*at = reclaimed{} // no pod can go: look again for what else there is
+	at := &d.State.reclaims[t.Signal.reclaimIndex()]
+	if !at.noVictimSince.IsZero() && (d.policy.rules.FixedPeriod > 0 || d.now.Sub(at.noVictimSince) >= maxPeriod) {
+		*at = reclaimState{} // no pod can be evicted: allow another reclaim
 	}
 	switch {
-	case at.running(d.now):
-		d.at(at.deadline())
+	case at.isRunning(d.now):
+		d.wakeAt(at.deadline())
 		return false
 	case at.kind&kind == kind:
 		until := at.ended.Add(reclaimWait)
-		late := !at.ended.IsZero() && at.kind != ReclaimCache && at.freed > 0 && !d.p.rules.NoReclaimWait
-		if late && until.After(d.now) {
-			d.at(until)
+		settling := !at.ended.IsZero() && at.kind != ReclaimCache && at.freed > 0 && !d.policy.rules.NoReclaimWait
+		if settling && until.After(d.now) {
+			d.wakeAt(until)
 			return false
 		}
 		return true
 	}
-	d.Reclaim = &Reclaim{Signal: t.Signal, Kind: kind, Missing: want, begun: d.now}
-	*at = reclaimed{signal: t.Signal, kind: at.kind | kind, begun: d.now}
-	d.at(at.deadline())
+	d.Reclaim = &Reclaim{Signal: t.Signal, Kind: kind, Missing: missing, begun: d.now}
+	*at = reclaimState{signal: t.Signal, kind: at.kind | kind, begun: d.now}
+	d.wakeAt(at.deadline())
 	return true
 }
 
-// kind returns what is to be reclaimed before a pod is evicted.
-func (p *Policy) kind(t Threshold, r Reading, l Layout, want int64) ReclaimKind {
+// reclaimKind returns the resources to reclaim before a pod is evicted, zero for none.
+func (p *Policy) reclaimKind(t Threshold, r Reading, l Layout, want int64) ReclaimKind {
 	if t.Signal.Resource() != Memory {
 		return l.ReclaimKinds(t.Signal)
 	}
@@ -283,14 +284,15 @@ func (p *Policy) kind(t Threshold, r Reading, l Layout, want int64) ReclaimKind 
 	return ReclaimCache
 }
 
-// evict chooses the pod that goes.
-func (d *decider) evict(t Threshold, r Reading) {
-	if d.lacks() {
-		d.awaits = t.Signal
+// selectVictim selects the pod to evict for a threshold, the first candidate in the ranking that is neither critical nor being
+// evicted.
+func (d *decider) selectVictim(t Threshold, r Reading) {
+	if d.requireCandidates() {
+		d.deferredSignal = t.Signal
 		return
 	}
-	ranked := d.ranker.Rank(t.Signal, slices.Clone(d.o.Candidates))
-	i := slices.IndexFunc(ranked, func(c Candidate) bool { return !c.Critical && !d.State.victim(c.UID) })
+	ranked := d.ranker.Rank(t.Signal, slices.Clone(d.observation.Candidates))
+	i := slices.IndexFunc(ranked, func(c Candidate) bool { return !c.Critical && !d.State.isVictim(c.UID) })
 	if i < 0 {
 		d.NoVictim = NoVictim{Signal: t.Signal, Pods: len(ranked)}
 		for j := range ranked {
@@ -298,54 +300,54 @@ func (d *decider) evict(t Threshold, r Reading) {
 				d.NoVictim.Critical++
 			}
 		}
-		if n := t.Signal.place(); n >= 0 && d.State.reclaims[n].vain.IsZero() {
-			d.State.reclaims[n].vain = d.now
+		if n := t.Signal.reclaimIndex(); n >= 0 && d.State.reclaims[n].noVictimSince.IsZero() {
+			d.State.reclaims[n].noVictimSince = d.now
 		}
 		return
 	}
 	c := &ranked[i]
-	e := Eviction{UID: c.UID, Name: c.Name, Signal: t.Signal, Grace: d.p.grace(t, c), Urgent: t.Hard() && t.Signal.Resource() == Memory}
-	e.Threshold, e.Available = r.amounts(t)
+	e := Eviction{UID: c.UID, Name: c.Name, Signal: t.Signal, Grace: d.policy.gracePeriod(t, c), Urgent: t.Hard() && t.Signal.Resource() == Memory}
+	e.Threshold, e.Available = r.formatAmounts(t)
 	e.Message = "The node was low on resource: " + string(t.Signal.Resource()) + ". " +
 		"Threshold quantity: " + e.Threshold + ", available: " + e.Available + ". "
 	d.Evict = []Eviction{e}
-	d.State = d.State.withVictim(e.UID, d.deadline(e.Grace))
-	if i := t.Signal.place(); i >= 0 {
-		d.State.reclaims[i] = reclaimed{}
+	d.State = d.State.withVictim(e.UID, d.victimDeadline(e.Grace))
+	if i := t.Signal.reclaimIndex(); i >= 0 {
+		d.State.reclaims[i] = reclaimState{}
 	}
 }
 
-// at has the decision looked at again at a time.
-func (d *decider) at(t time.Time) {
-	if d.soonest.IsZero() || t.Before(d.soonest) {
-		d.soonest = t
+// wakeAt requests another decision at t or earlier.
+func (d *decider) wakeAt(t time.Time) {
+	if d.earliest.IsZero() || t.Before(d.earliest) {
+		d.earliest = t
 	}
 }
 
-// wake returns when to observe again.
-func (d *decider) wake() time.Time {
-	if d.p.rules.FixedPeriod > 0 {
-		return d.now.Add(d.p.rules.FixedPeriod)
+// nextWake returns the time of the next observation.
+func (d *decider) nextWake() time.Time {
+	if d.policy.rules.FixedPeriod > 0 {
+		return d.now.Add(d.policy.rules.FixedPeriod)
 	}
 	period := maxPeriod
 	for _, t := range d.thresholds {
 		i := t.Signal.index()
 		switch r := d.readings[i]; {
 		case r.Signal == "":
-		case !r.met(t, false):
-			period = min(period, d.State.seen[i].period(r, t))
+		case !r.isBelow(t, false):
+			period = min(period, d.State.samples[i].nextPeriod(r, t))
 		default:
 			period = min(period, metPeriod)
 		}
 	}
 	for _, at := range d.State.conditions {
-		if end := at.Add(d.p.rules.TransitionPeriod); !at.IsZero() && end.After(d.now) {
-			d.at(end)
+		if end := at.Add(d.policy.rules.TransitionPeriod); !at.IsZero() && end.After(d.now) {
+			d.wakeAt(end)
 		}
 	}
 	wake := d.now.Add(period)
-	if !d.soonest.IsZero() && d.soonest.Before(wake) {
-		wake = d.soonest
+	if !d.earliest.IsZero() && d.earliest.Before(wake) {
+		wake = d.earliest
 	}
 	if least := d.now.Add(minPeriod); wake.Before(least) {
 		return least
@@ -353,5 +355,5 @@ func (d *decider) wake() time.Time {
 	return wake
 }
 
-// metPeriod is how often a threshold is looked at that is met.
+// metPeriod is the observation period while a threshold is met.
 const metPeriod = time.Second

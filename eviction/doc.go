@@ -1,53 +1,51 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package eviction decides which pods leave a node that is short of memory, disk, inodes or process IDs, and has them evicted. It
-// measures nothing and ends no pod itself, and knows neither Kubernetes objects nor a runtime: package podevict translates.
-//
-// # Model
-//
-// A [Threshold] is the [Amount] of a [Signal] that is kept free. [ParseThresholds] reads the kubelet's configuration, and
-// [NewPolicy] checks the [Rules]. [Policy.Decide] is pure: the [State] so far, an [Observation] and the time go in, and a [Decision]
-// comes out: the conditions of the node, what to reclaim, whom to evict with which message and grace period, and when to observe
-// again. An [EvictionRanker] says who goes first; [OrderedBy] makes one of comparisons.
-//
-// An [Evictor] runs this on an [Observer], which measures, and an [Actor], which does what was decided:
+// Package eviction decides which pods to evict from a node that is short of memory, disk, inodes or process IDs, and runs these
+// evictions. It measures nothing and terminates no pod itself, and it uses no Kubernetes objects: package podevict connects it to
+// pods, statistics and the runtime.
 //
 //	thresholds, err := eviction.ParseThresholds(eviction.Config{Hard: map[string]string{"memory.available": "100Mi"}})
 //	evictor, err := eviction.New(observer, actor, eviction.Options{Rules: eviction.Rules{Thresholds: thresholds}})
 //	...
 //	err = evictor.Run(ctx)
 //
-// A pass reads the signals of the node, which is cheap, and more often the nearer and the faster a threshold comes: every 100 ms to
-// 10 s, and at once after [Evictor.Wake]. Pods are measured only when a threshold is met, and every 10 s for limits of local storage;
-// signals are read, and caches reclaimed, meanwhile.
-// Before a pod goes for memory the kernel is asked to take what it can from caches; before one goes for a disk, containers that have
-// terminated and unused images are removed. One pod goes at a time for all thresholds, and the next when that one is gone.
+// A [Threshold] is the [Amount] of a [Signal] to keep free, as in the kubelet's configuration. An [Evictor] calls an [Observer],
+// which measures the node, and an [Actor], which reclaims resources and evicts pods. Its decisions come from a pure function:
+// [Policy.Decide] takes the [State], an [Observation] and the time. It returns a [Decision]: the node conditions, the reclaim,
+// the pods to evict with message and grace period, and the time of the next observation. An [EvictionRanker] orders the pods;
+// [OrderedBy] builds one from comparisons.
 //
-// It belongs here what is decided from numbers. Taking numbers from pods and statistics, messages about containers, admission and
-// preemption are in package podevict.
+// # Passes
+//
+// A pass reads the signals of the node every 100 ms to 10 s, more often the nearer a threshold is, and immediately after
+// [Evictor.Wake]. Pods are measured only when a threshold is met, and every 10 s for the limits of local storage. Before a pod is
+// evicted for memory, the kernel is asked to reclaim caches. Before a pod is evicted for a disk, terminated containers and unused
+// images are removed. For all thresholds together one pod is evicted at a time; the next follows when it has terminated.
 //
 // # Concurrency
 //
-// Decisions are functions of their arguments. Run owns all goroutines; an eviction and a reclaim each have one. All methods of an
-// Evictor may be called from any goroutine. Hooks are called with no lock held.
+// Decisions are pure functions. Run owns all goroutines; each eviction and each reclaim has its own. All methods of an Evictor
+// may be called concurrently. Hooks are called without locks held.
 //
 // # Errors
 //
-// What cannot be measured, and readings that cannot be right, are left out and reported to Hooks.Error; the other signals count. A
-// pass that reads nothing is repeated after a second, and then less often. An eviction that fails or takes too long is logged, and
-// another pod may go. Run returns no error but that of a second call.
+// Failed measurements and impossible readings are skipped and reported to Hooks.Error; all other signals still count. A pass
+// without any reading is retried after a second, and then less often. An eviction that fails or times out is logged, and another
+// pod may be evicted. Run returns an error only if it is called twice.
 //
 // # Differs from the kubelet
 //
-// The model is pkg/kubelet/eviction of Kubernetes 1.37.1. [Rules.Kubelet] turns off the first four, Options.NoKill the fifth. The
-// others are in DIFFERENCES.md.
+// The model is pkg/kubelet/eviction of Kubernetes 1.37.1. [Rules.Kubelet] disables the first four differences, Options.NoKill the
+// fifth. DIFFERENCES.md has the whole list.
 //
-//   - Signals are read every 100 ms to 10 s, and pods only when they have to be. The kubelet reads everything every 10 s.
-//   - memory.reclaim is tried before any pod is evicted for memory, where caches and swap have enough.
+//   - Signals are read every 100 ms to 10 s, and pods only if necessary. The kubelet reads all every 10 s.
+//   - memory.reclaim is tried before a pod is evicted for memory, if caches and swap have enough.
 //   - Swapped memory counts in rankings.
-//   - What is removed from a disk is waited for, up to 15 s, before a pod is evicted.
-//   - A pod that is evicted for memory is killed at the end of its grace period, without the runtime where the [Actor] is a [Killer].
+//   - After a reclaim of disk space the evictor waits up to 15 s for its effect before it evicts a pod.
+//   - A pod evicted for memory is killed at the end of its grace period without the runtime, if the [Actor] is a [Killer].
 //
-// Test kit: package evictiontest has a node in memory and in virtual time, and the suite that every Observer passes.
+// # Test kit
+//
+// Package evictiontest has a simulated node, and the conformance suite of Observers.
 package eviction

@@ -16,57 +16,57 @@ import (
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
-// Observer measures a node. Its methods are called from Run, never two calls of one of them at a time. A call that does not return
-// in its time is given up; there is no other one until it returns, which it must do soon after its context has ended.
+// Observer measures a node. Run calls its methods, each never concurrently with itself. A call that exceeds its timeout is
+// abandoned, and no further call is made until it returns. Methods must return soon after their context has ended.
 type Observer interface {
-	// Signals measures what thresholds are compared with, and returns the layout and the readings. It is called up to ten times
-	// a second and must be cheap. Where something cannot be measured, its readings are missing and the error says why; what is
-	// there counts.
+	// Signals measures the signals of the node, and returns layout and readings without candidates. It is called up to ten times
+	// a second and must be cheap. If a signal cannot be measured, its reading is missing and the error says why; the remaining
+	// readings are used.
 	Signals(ctx context.Context) (Observation, error)
-	// Candidates returns all pods that run something, with what they use. It is called when a threshold is met, and every 10 s
-	// for limits of local storage; signals are read meanwhile. What it returns with an error counts too.
+	// Candidates returns all running pods with their usage. It is called when a threshold is met, and every 10 s for the limits
+	// of local storage. Signals may be called meanwhile. A result with an error is used too.
 	Candidates(ctx context.Context) ([]Candidate, error)
 }
 
-// Actor does what was decided. Its methods are called from goroutines of Run, each for one pod or one resource at a time, and must
-// return soon after their context has ended.
+// Actor executes decisions. Its methods are called in goroutines of Run, one call per pod or resource at a time. They must return
+// soon after their context has ended.
 type Actor interface {
-	// Reclaim makes something free before a pod is evicted, and returns how much, in the unit of the signal. Until it returns pods
-	// are evicted without another one of the same resource.
+	// Reclaim frees a resource before a pod is evicted, and returns the freed amount in the unit of the signal. Until it returns,
+	// further pods may be evicted without another reclaim of the resource.
 	Reclaim(ctx context.Context, r Reclaim) (freed int64, err error)
-	// Evict ends a pod, and returns nil when nothing of it runs any more. It has to be recorded before anything of the pod is
-	// killed, so that the next agent goes on with it; see lifecycle.Reconciler.Evict.
+	// Evict terminates a pod, and returns nil when nothing of it runs any more. It must persist the eviction before it kills
+	// anything, so that a restarted agent continues it; see lifecycle.Reconciler.Evict.
 	Evict(ctx context.Context, e Eviction) error
 }
 
-// MemoryLimiter is an [Actor] that can keep a pod from using more memory than it has, as memory.high does on cgroup v2. It is
-// called while an urgent eviction begins.
+// MemoryLimiter is an optional interface of an [Actor]: it stops the memory growth of a pod, for example by memory.high on cgroup
+// v2. It is called at the start of an urgent eviction.
 type MemoryLimiter interface {
 	LimitMemory(ctx context.Context, uid string) error
 }
 
-// Killer is an [Actor] that can kill all processes of a pod without the runtime, as cgroup.kill does on cgroup v2. It is called at
-// the end of the grace period of an urgent eviction, and for any other, also one that an agent before this one has begun, when the
-// runtime has not ended the pod long after that.
+// Killer is an optional interface of an [Actor]: it kills all processes of a pod without the runtime, for example by cgroup.kill.
+// It is called at the end of the grace period of an urgent eviction. It is also called for any eviction that the runtime has not
+// completed long after the grace period, including adopted ones.
 type Killer interface {
 	Kill(ctx context.Context, uid string) error
 }
 
-// Options of an [Evictor].
+// Options configures an [Evictor].
 type Options struct {
-	Rules  Rules // zero: no pod is evicted but for limits of local storage
-	NoKill bool  // leave it to the runtime to kill pods: no MemoryLimiter and no Killer is called
+	Rules  Rules // zero: evict for limits of local storage only
+	NoKill bool  // let only the runtime kill pods: do not call MemoryLimiter and Killer
 
-	Logger *slog.Logger // nil discards
+	Logger *slog.Logger // nil: no logs
 	Hooks  Hooks
 }
 
-// Evictor watches a node and has pods evicted. It is made by [New].
+// Evictor observes a node and evicts its pods under pressure. [New] creates it.
 type Evictor struct {
 	policy   *Policy
 	observer Observer
 	actor    Actor
-	limiter  MemoryLimiter // nil where the actor is none, or must not be asked, as the next one
+	limiter  MemoryLimiter // nil: actor does not implement it, or Options.NoKill
 	killer   Killer
 	log      *slog.Logger
 	hooks    Hooks
@@ -74,12 +74,12 @@ type Evictor struct {
 	guard runonce.Guard
 	wake  chan struct{}
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	status Status
 }
 
-// New returns an Evictor. The actor may also be a [MemoryLimiter] and a [Killer]. The error says which option is wrong or
-// missing. Nothing happens until Run; that Run is missing is logged, and told to Hooks.Error, within 10 s.
+// New returns an Evictor, which does nothing before Run. The actor may also be a [MemoryLimiter] and a [Killer]. The error names
+// the invalid or missing option. If Run is not called within 10 s, this is logged and reported to Hooks.Error.
 func New(observer Observer, actor Actor, o Options) (*Evictor, error) {
 	if err := required.Args("eviction.New", required.Arg{Name: "observer", Value: observer, Hint: "a *podevict.Node"}, required.Arg{Name: "actor", Value: actor, Hint: "a *podevict.Node"}); err != nil {
 		return nil, err
@@ -100,23 +100,23 @@ func New(observer Observer, actor Actor, o Options) (*Evictor, error) {
 	return e, nil
 }
 
-// Wake has the node observed at once, for example because the kernel reports pressure. It returns at once and may be called from
-// anywhere, as often as there is reason to: at most every 100 ms counts.
+// Wake starts an observation now, for example because the kernel reports memory pressure. It does not block. Calls within 100 ms
+// are merged.
 func (e *Evictor) Wake() {
 	sleep.Wake(e.wake)
 }
 
-// Status is what an [Evictor] knows.
+// Status is the state of an [Evictor].
 type Status struct {
-	Conditions []Condition // those that are true
-	Met        []Threshold // thresholds that are met, or whose minimum reclaim is not satisfied yet
-	Readings   []Reading   // the last ones
+	Conditions []Condition // true conditions
+	Met        []Threshold // thresholds that are met or whose minimum reclaim is not satisfied yet
+	Readings   []Reading   // of the last observation
 	Evicting   []string    // UIDs of pods that are being evicted
-	Time       time.Time   // of the last observation; zero: there was none
-	Err        error       // of the last observation
+	Time       time.Time   // time of the last observation; zero: none
+	Err        error       // error of the last observation
 }
 
-// Status returns what is known. The slices are the caller's.
+// Status returns the current state. The caller owns the slices.
 func (e *Evictor) Status() Status {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -126,7 +126,8 @@ func (e *Evictor) Status() Status {
 	return s
 }
 
-// Run observes and evicts until ctx ends, then returns nil when all that it has begun has returned. A second call is an error.
+// Run observes the node and evicts pods until ctx ends. Then it waits for all its goroutines and returns nil. A second call
+// returns an error.
 func (e *Evictor) Run(ctx context.Context) error {
 	if err := e.guard.Begin(); err != nil {
 		return fmt.Errorf("eviction.Evictor: %w", err)
@@ -136,7 +137,7 @@ func (e *Evictor) Run(ctx context.Context) error {
 	defer wg.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	r := &runner{evictor: e, wg: &wg, results: make(chan result), answers: make(chan measured), logged: map[string]time.Time{}, stuck: map[Signal]bool{}}
+	r := &runner{evictor: e, wg: &wg, results: make(chan stateChange), measurements: make(chan measureResult), lastLogged: map[string]time.Time{}, noVictimReported: map[Signal]bool{}}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	var last time.Time
@@ -146,11 +147,11 @@ func (e *Evictor) Run(ctx context.Context) error {
 			return nil
 		case <-timer.C:
 			last = time.Now()
-			timer.Reset(time.Until(r.pass(ctx)))
+			timer.Reset(time.Until(r.runPass(ctx)))
 		case <-e.wake:
 			timer.Reset(time.Until(last.Add(minPeriod)))
-		case a := <-r.answers:
-			timer.Reset(time.Until(r.take(ctx, a, last.Add(minPeriod))))
+		case a := <-r.measurements:
+			timer.Reset(time.Until(r.applyMeasurement(ctx, a, last.Add(minPeriod))))
 		case done := <-r.results:
 			r.state, r.last = done(r.state), nil
 			timer.Reset(time.Until(last.Add(minPeriod)))
@@ -158,8 +159,8 @@ func (e *Evictor) Run(ctx context.Context) error {
 	}
 }
 
-// set makes what a pass found visible, and reports whether the conditions are others.
-func (e *Evictor) set(s Status) (changed bool) {
+// storeStatus stores the status of a pass and reports whether the conditions have changed.
+func (e *Evictor) storeStatus(s Status) (changed bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	changed = !slices.Equal(e.status.Conditions, s.Conditions)

@@ -6,7 +6,7 @@ package eviction
 // Functions that the tests of this package call directly.
 var (
 	ParseReclaim     = parseReclaim
-	QuantityOfAmount = Amount.quantity
-	FormatQuantity   = AmountFormat.quantity
-	Unblock          = State.unblocked
+	QuantityOfAmount = Amount.formatFor
+	FormatQuantity   = AmountFormat.formatQuantity
+	Unblock          = State.withAbandoned
 )

@@ -9,21 +9,21 @@ import (
 	"slices"
 )
 
-// Layout is which filesystems a node has. Source: buildSignalToRankFunc and buildSignalToNodeReclaimFuncs in
+// Layout describes the filesystems of a node. Source: buildSignalToRankFunc and buildSignalToNodeReclaimFuncs in
 // pkg/kubelet/eviction/helpers.go.
 type Layout uint8
 
-// Layouts. The zero value is one filesystem.
+// The layouts; zero is a single filesystem.
 const (
-	SingleFS         Layout = iota // volumes, logs, images and writable layers are on one filesystem
-	DedicatedImageFS               // images and writable layers are on one of their own
-	SplitFS                        // only images are; writable layers are beside volumes and logs
+	SingleFS         Layout = iota // volumes, logs, images and writable layers on one filesystem
+	DedicatedImageFS               // images and writable layers on a separate filesystem
+	SplitFS                        // only images on a separate filesystem
 )
 
-// numLayouts is how many layouts there are.
+// numLayouts is the number of layouts.
 const numLayouts = 3
 
-// String returns the name of the layout.
+// String returns "single", "dedicated" or "split".
 func (l Layout) String() string {
 	switch l {
 	case SingleFS:
@@ -37,37 +37,37 @@ func (l Layout) String() string {
 	}
 }
 
-// Thresholds returns the thresholds for this layout: those of containerfs are those of the filesystem that writable layers are
-// on. The error names thresholds of containerfs in the list, which count nothing; the list is right all the same. Source:
+// Thresholds returns the thresholds for this layout: the containerfs thresholds are copied from the filesystem of the writable
+// layers. The error names containerfs thresholds in list, which are ignored; the result is valid even then. Source:
 // UpdateContainerFsThresholds in pkg/kubelet/eviction/helpers.go.
 func (l Layout) Thresholds(list []Threshold) ([]Threshold, error) {
 	var errs []error
 	kept := make([]Threshold, 0, len(list)+4)
 	for _, t := range list {
 		if t.Signal == ContainerFSAvailable || t.Signal == ContainerFSInodesFree {
-			errs = append(errs, fmt.Errorf("%s: ignored, the thresholds of containerfs are those of %s", t, l.containerFS(NodeFSAvailable, ImageFSAvailable)))
+			errs = append(errs, fmt.Errorf("%s: ignored, the thresholds of containerfs are those of %s", t, l.containerFSSignal(NodeFSAvailable, ImageFSAvailable)))
 			continue
 		}
 		kept = append(kept, t)
 	}
 	for _, c := range []struct{ from, to Signal }{
-		{l.containerFS(NodeFSAvailable, ImageFSAvailable), ContainerFSAvailable},
-		{l.containerFS(NodeFSInodesFree, ImageFSInodesFree), ContainerFSInodesFree},
+		{l.containerFSSignal(NodeFSAvailable, ImageFSAvailable), ContainerFSAvailable},
+		{l.containerFSSignal(NodeFSInodesFree, ImageFSInodesFree), ContainerFSInodesFree},
 	} {
 		kept = appendCopies(kept, c.from, c.to)
 	}
 	return kept, errors.Join(errs...)
 }
 
-// containerFS returns the one of two signals that is of the filesystem of writable layers.
-func (l Layout) containerFS(node, image Signal) Signal {
+// containerFSSignal returns the signal, node or image, of the filesystem of the writable layers.
+func (l Layout) containerFSSignal(node, image Signal) Signal {
 	if l == DedicatedImageFS {
 		return image
 	}
 	return node
 }
 
-// appendCopies copies the hard and the soft threshold of a signal for another one. Of several the last counts.
+// appendCopies adds copies of the last hard and the last soft threshold of signal from for signal to.
 func appendCopies(list []Threshold, from, to Signal) []Threshold {
 	for _, hard := range []bool{true, false} {
 		is := func(t Threshold) bool { return t.Signal == from && t.Hard() == hard }
@@ -85,12 +85,12 @@ func appendCopies(list []Threshold, from, to Signal) []Threshold {
 	return list
 }
 
-// ReclaimKinds returns what is removed before a pod is evicted for a signal.
+// ReclaimKinds returns the objects to remove before a pod is evicted for a signal, zero for none.
 func (l Layout) ReclaimKinds(s Signal) ReclaimKind {
 	image := s == ImageFSAvailable || s == ImageFSInodesFree
 	node := s == NodeFSAvailable || s == NodeFSInodesFree
 	switch {
-	case s.condition() != 1:
+	case s.conditionIndex() != 1:
 		return 0
 	case l == SingleFS, l == DedicatedImageFS && !node:
 		return ReclaimContainers | ReclaimImages
@@ -103,21 +103,21 @@ func (l Layout) ReclaimKinds(s Signal) ReclaimKind {
 	}
 }
 
-// parts says what of a pod's local storage counts.
-type parts struct{ rootfs, logs, volumes bool }
+// storageParts selects the parts of a pod's local storage.
+type storageParts struct{ rootfs, logs, volumes bool }
 
-// counts returns what of a pod's local storage is on the filesystem of a signal.
-func (l Layout) counts(s Signal) parts {
+// countedStorage returns the parts of a pod's local storage that are on the filesystem of a signal.
+func (l Layout) countedStorage(s Signal) storageParts {
 	node := slices.Contains([]Signal{NodeFSAvailable, NodeFSInodesFree}, s)
 	image := slices.Contains([]Signal{ImageFSAvailable, ImageFSInodesFree}, s)
 	switch {
 	case l == DedicatedImageFS && node:
-		return parts{logs: true, volumes: true}
+		return storageParts{logs: true, volumes: true}
 	case l == DedicatedImageFS:
-		return parts{rootfs: true}
+		return storageParts{rootfs: true}
 	case l == SplitFS && image:
-		return parts{}
+		return storageParts{}
 	default:
-		return parts{rootfs: true, logs: true, volumes: true}
+		return storageParts{rootfs: true, logs: true, volumes: true}
 	}
 }

@@ -8,38 +8,38 @@ import (
 	"time"
 )
 
-// measurement is what Run knows of calls of Observer.Candidates, of which there is one at a time.
+// measurement is the state of Observer.Candidates calls in Run. At most one call runs.
 type measurement struct {
-	begun    time.Time // when the call began that has not returned; zero: there is none
-	outdated bool      // since then a pod has gone: what the call returns does not hold
-	answer   *measured // what the last call returned, for the next decision
+	started  time.Time      // start of the running call; zero: none runs
+	outdated bool           // a pod has terminated since the start, so the result must be dropped
+	result   *measureResult // result of the last call, for the next decision; nil: none
 }
 
-// measured is what a call of Observer.Candidates returned.
-type measured struct {
+// measureResult is the result of a call of Observer.Candidates.
+type measureResult struct {
 	candidates []Candidate
 	err        error
-	took       time.Duration
+	duration   time.Duration
 }
 
-// observed is what the last pass has read, and when.
-type observed struct {
+// lastObservation is the result of the last pass.
+type lastObservation struct {
 	Observation
 	now time.Time
 	err error
 }
 
-// measure adds to an observation what was measured of pods. Where nothing was it begins to, and does not wait.
-func (r *runner) measure(ctx context.Context, o *Observation) error {
-	if a := r.pods.answer; a != nil {
-		o.Candidates, o.Measured = a.candidates, true // as far as it goes
+// measureCandidates adds the measured candidates to o. If there are none, it starts a measurement without waiting for it.
+func (r *runner) measureCandidates(ctx context.Context, o *Observation) error {
+	if a := r.pods.result; a != nil {
+		o.Candidates, o.Measured = a.candidates, true // possibly incomplete
 		return a.err
 	}
-	if r.pods.begun.IsZero() {
-		r.pods = measurement{begun: time.Now()}
-		r.wg.Go(func() { r.askCandidates(ctx) })
+	if r.pods.started.IsZero() {
+		r.pods = measurement{started: time.Now()}
+		r.wg.Go(func() { r.callCandidates(ctx) })
 	}
-	if time.Since(r.pods.begun) > candidatesTimeout+grantedLate {
+	if time.Since(r.pods.started) > candidatesTimeout+returnGrace {
 		o.Measured = true
 		return errHangs
 	}
@@ -47,34 +47,34 @@ func (r *runner) measure(ctx context.Context, o *Observation) error {
 	return nil
 }
 
-// askCandidates measures pods, for Run.
-func (r *runner) askCandidates(ctx context.Context) {
+// callCandidates calls Observer.Candidates and sends the result to Run.
+func (r *runner) callCandidates(ctx context.Context) {
 	limited, cancel := context.WithTimeout(ctx, candidatesTimeout)
 	defer cancel()
 	began := time.Now()
 	list, err := r.evictor.observer.Candidates(limited)
 	select {
-	case r.answers <- measured{list, err, time.Since(began)}:
+	case r.measurements <- measureResult{list, err, time.Since(began)}:
 	case <-ctx.Done():
 	}
 }
 
-// take takes up what was measured, unless it came too late, and returns when to observe again. What the last pass has read counts if
-// no other pass may begin yet.
-func (r *runner) take(ctx context.Context, a measured, soonest time.Time) time.Time {
-	outdated := r.pods.outdated || a.took > candidatesTimeout+grantedLate
+// applyMeasurement stores the measured candidates, unless they are outdated, and returns the time of the next pass. If soonest is
+// in the future, it decides now with the signals of the last pass.
+func (r *runner) applyMeasurement(ctx context.Context, a measureResult, soonest time.Time) time.Time {
+	outdated := r.pods.outdated || a.duration > candidatesTimeout+returnGrace
 	r.pods = measurement{}
 	if outdated {
 		return soonest
 	}
-	r.pods.answer = &a
+	r.pods.result = &a
 	if r.last == nil || !time.Now().Before(soonest) {
 		return soonest
 	}
 	return r.decide(ctx)
 }
 
-// outdate has nothing count that was measured when a pod was there that is gone.
-func (m *measurement) outdate() {
-	m.outdated, m.answer = true, nil
+// invalidate drops the current and the running measurement, because a pod has terminated since.
+func (m *measurement) invalidate() {
+	m.outdated, m.result = true, nil
 }

@@ -9,18 +9,19 @@ import (
 	"time"
 )
 
-// Reading is what a signal measured.
+// Reading is the measured value of a signal.
 type Reading struct {
 	Signal    Signal
-	Available int64     // bytes, inodes or process IDs that are left; below zero where more is used than there is
-	Capacity  int64     // of which percentages are taken
-	Time      time.Time // when it was measured; the zero time: just now. What has the time of the reading before is the same one
-	// Reclaimable is how much the kernel can take from caches and move to swap, of the two signals of memory; see [ReclaimCache].
+	Available int64     // free bytes, inodes or process IDs; negative if usage exceeds the capacity
+	Capacity  int64     // base of percentages
+	Time      time.Time // time of the measurement; zero: now. A reading with an unchanged Time counts as the previous reading
+	// Reclaimable is the number of bytes that the kernel can reclaim from caches or swap out, for memory signals only; see
+	// [ReclaimCache].
 	Reclaimable int64
 }
 
-// check returns why nothing can be decided from a reading.
-func (r Reading) check() error {
+// validate returns an error for a reading that cannot be used.
+func (r Reading) validate() error {
 	switch {
 	case r.Signal.index() < 0:
 		return &readingError{"", fmt.Sprintf("reading of %q: not a signal such as %s", r.Signal, MemoryAvailable)}
@@ -33,81 +34,83 @@ func (r Reading) check() error {
 	}
 }
 
-// readingError says why nothing can be decided from a reading.
+// readingError is the error of an invalid reading.
 type readingError struct {
-	signal Signal // empty: of none that there is
+	signal Signal // empty: unknown signal
 	text   string
 }
 
 func (e *readingError) Error() string { return e.text }
 
-// Observation is what was measured for one decision.
+// Observation is the input of one decision.
 type Observation struct {
 	Layout Layout
-	// Readings of signals that nothing is known of are missing. Of two of one signal, such as process IDs of the node and of all
-	// pods, the one counts that has less available.
+	// Readings has no reading for signals that were not measured. Of two readings of a signal the one with less available counts,
+	// for example process IDs of the node and of all pods.
 	Readings []Reading
 
-	// Candidates are all pods that run something, if they were measured for this decision, and Measured says that they were.
+	// Candidates are all running pods, if Measured is true: they were measured for this decision.
 	Candidates []Candidate
 	Measured   bool
-	// Measuring says that they are being measured: what can be decided without them is, and the rest waits until they are there.
+	// Measuring means that a measurement of the candidates is running. The decision then includes only actions that do not need
+	// them.
 	Measuring bool
 }
 
-// ReclaimKind says what is reclaimed; several of them are or-ed.
+// ReclaimKind is a bit set of resources to reclaim.
 type ReclaimKind uint8
 
-// What is reclaimed, in this order.
+// Kinds of reclaim, in the order of their execution.
 const (
-	ReclaimCache      ReclaimKind = 1 << iota // memory that the kernel takes from caches and moves to swap, without ending anything
-	ReclaimContainers                         // containers that have terminated
-	ReclaimImages                             // images that nothing uses
+	ReclaimCache      ReclaimKind = 1 << iota // memory from caches and by swapping; no process ends
+	ReclaimContainers                         // terminated containers
+	ReclaimImages                             // unused images
 )
 
-// Reclaim is what is to be made free before a pod is evicted. It is that of a [Decision].
+// Reclaim is a request of a [Decision] to free a resource before a pod is evicted.
 type Reclaim struct {
 	Signal  Signal
 	Kind    ReclaimKind
-	Missing int64 // how much is missing, in the unit of the signal
+	Missing int64 // amount to free, in the unit of the signal
 
-	begun time.Time // which one it is of its resource
+	begun time.Time // identifies the reclaim among those of its resource
 }
 
-// Eviction is a pod that is to go, and why.
+// Eviction is a pod to evict, with the reason.
 type Eviction struct {
 	UID    string
-	Name   string // as the candidate has it
+	Name   string // Candidate.Name
 	Signal Signal
-	// Threshold and Available are what Message says; both are empty where a limit of local storage is exceeded.
+	// Threshold and Available are the quantities in Message; empty for limits of local storage.
 	Threshold, Available string
-	// Message is the kubelet's, without what it says of single containers: package podevict adds that.
+	// Message is the kubelet's message without the part about single containers, which package podevict adds.
 	Message string
-	Grace   time.Duration // how long the pod may take to terminate, at least a second
-	// Urgent says that the node is short of memory now: the pod must not use more while it terminates, and is killed at the end
-	// of its grace period whatever the runtime does.
+	Grace   time.Duration // time to terminate, at least one second
+	// Urgent means that the node is short of memory now: the pod must not use more memory, and is killed at the end of its grace
+	// period even if the runtime hangs.
 	Urgent bool
 }
 
-// amounts returns the threshold and what is left of it as Kubernetes writes them.
-func (r Reading) amounts(t Threshold) (quantity, available string) {
+// formatAmounts returns the threshold and the available amount as Kubernetes quantities.
+func (r Reading) formatAmounts(t Threshold) (quantity, available string) {
 	format := DecimalSI
 	if s := r.Signal.Resource(); s == Memory || s == EphemeralStorage {
 		format = BinarySI
 	}
-	return t.Value.quantity(r.Capacity), format.quantity(r.Available)
+	return t.Value.formatFor(r.Capacity), format.formatQuantity(r.Available)
 }
 
-// met reports whether less is left than the threshold, or than it and what it reclaims.
-func (r Reading) met(t Threshold, withReclaim bool) bool {
-	return r.missing(t, withReclaim) > 0
+// isBelow reports whether less is available than the threshold, or than threshold plus minimum reclaim if withReclaim is set.
+func (r Reading) isBelow(t Threshold, withReclaim bool) bool {
+	return r.amountMissing(t, withReclaim) > 0
 }
 
-// missing returns how much less is left than the threshold asks for; it is zero or less where the threshold is not met.
-func (r Reading) missing(t Threshold, withReclaim bool) int64 {
+// amountMissing returns the amount missing to reach the threshold, plus its minimum reclaim if withReclaim is set; zero or less
+// if it is not met.
+func (r Reading) amountMissing(t Threshold, withReclaim bool) int64 {
 	want := t.Value.Of(r.Capacity)
 	if withReclaim {
-		want = addUp(want, t.MinReclaim.Of(r.Capacity))
+		want = addSaturated(want, t.MinReclaim.Of(r.Capacity))
 	}
-	return addUp(want, -max(r.Available, -math.MaxInt64))
+	return addSaturated(want, -max(r.Available, -math.MaxInt64))
 }

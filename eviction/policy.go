@@ -11,25 +11,26 @@ import (
 	"time"
 )
 
-// Rules say when pods are evicted, and which. The zero value of each field but Thresholds is right for production.
+// Rules configures the decisions: when to evict which pods. Zero values are suitable for production, except that Thresholds
+// should be set.
 type Rules struct {
-	Thresholds       []Threshold   // see ParseThresholds; none: only limits of local storage count
-	TransitionPeriod time.Duration // how long a condition stays when no threshold is met any more; zero means 5 min
-	// MaxGracePeriod is the most that a pod gets to terminate that is evicted for a soft threshold; zero or less means 1 s.
+	Thresholds       []Threshold   // see ParseThresholds; nil: evict for limits of local storage only
+	TransitionPeriod time.Duration // how long a condition stays true after the last met threshold; zero: 5 min
+	// MaxGracePeriod limits the grace period of a pod evicted for a soft threshold; zero or less: 1 s.
 	MaxGracePeriod time.Duration
-	// Ranker returns who goes first in a layout; nil means NewRanker with the layout and IgnoreSwap.
+	// Ranker returns the ranker for a layout; nil: NewRanker with the layout and IgnoreSwap.
 	Ranker func(Layout) EvictionRanker
 
-	NoLocalStorage bool // limits of local storage count nothing (localStorageCapacityIsolation: false)
+	NoLocalStorage bool // ignore limits of local storage (localStorageCapacityIsolation: false)
 
-	// What follows makes decisions those of the kubelet; see Kubelet.
-	FixedPeriod   time.Duration // observe as often as this, whatever is observed; zero: 100 ms to 10 s, as it is urgent
-	IgnoreSwap    bool          // swapped memory does not count in rankings
-	NoCache       bool          // no Reclaim of Cache
-	NoReclaimWait bool          // what is removed from a disk is not waited for
+	// The fields below select the kubelet's behaviour; see Kubelet.
+	FixedPeriod   time.Duration // fixed period between observations; zero: 100 ms to 10 s by urgency
+	IgnoreSwap    bool          // do not count swapped memory in rankings
+	NoCache       bool          // never reclaim caches
+	NoReclaimWait bool          // do not wait for the effect of a reclaim of disk space
 }
 
-// Kubelet returns the rules with all that makes decisions those of the kubelet.
+// Kubelet returns r with the fields set that select the kubelet's behaviour.
 func (r Rules) Kubelet() Rules {
 	r.FixedPeriod, r.IgnoreSwap, r.NoCache, r.NoReclaimWait = 10*time.Second, true, true, true
 	return r
@@ -37,32 +38,32 @@ func (r Rules) Kubelet() Rules {
 
 const (
 	defaultTransition = 5 * time.Minute
-	// minGrace is what a pod gets at least. Source: immediateEvictionGracePeriodSeconds in
+	// minGrace is the least grace period of an evicted pod. Source: immediateEvictionGracePeriodSeconds in
 	// pkg/kubelet/eviction/eviction_manager.go.
 	minGrace = time.Second
-	// cleanupTimeout is how long a pod that was killed may take to be gone. Source: podCleanupTimeout, as above.
+	// cleanupTimeout is the time for a killed pod to terminate. Source: podCleanupTimeout in the same file.
 	cleanupTimeout = 30 * time.Second
-	// localPeriod is how often pods are measured for their limits of local storage.
+	// localPeriod is the period of measurements for the limits of local storage.
 	localPeriod = 10 * time.Second
-	// reclaimWait is how long what was removed from a disk may take to be free. containerd measures its disk every 10 s.
+	// reclaimWait is how long removed data may take to become free space. containerd measures its disk every 10 s.
 	reclaimWait = 15 * time.Second
-	// reclaimTimeout is when a Reclaim that has not ended is no longer waited for: one of a disk, and one of memory.
+	// reclaimTimeout and cacheTimeout are how long a decision waits for a running reclaim of disk space and of memory.
 	reclaimTimeout = 2 * time.Minute
 	cacheTimeout   = time.Second
 )
 
-// Policy decides. It is made by [NewPolicy] and never changes, so that any goroutine may use it.
+// Policy decides with fixed [Rules]. [NewPolicy] creates it. It may be used by several goroutines.
 type Policy struct {
 	rules   Rules
 	layouts [numLayouts]struct {
-		thresholds []Threshold // in the order in which they are handled
+		thresholds []Threshold // in the order of their handling
 		ranker     EvictionRanker
 	}
 }
 
-// NewPolicy checks the rules. The error names the field, the threshold and the value.
+// NewPolicy returns a Policy for valid rules. The error names the field, the threshold and the value.
 func NewPolicy(r Rules) (*Policy, error) {
-	if err := r.check(); err != nil {
+	if err := r.validate(); err != nil {
 		return nil, err
 	}
 	if r.TransitionPeriod == 0 {
@@ -71,9 +72,9 @@ func NewPolicy(r Rules) (*Policy, error) {
 	p := &Policy{rules: r}
 	for i := range p.layouts {
 		l := Layout(i)
-		// The thresholds of containerfs that are left out are for whoever has the configuration to complain of.
+		// The owner of the configuration reports ignored containerfs thresholds.
 		list, _ := l.Thresholds(r.Thresholds)
-		p.layouts[i].thresholds = inOrder(list)
+		p.layouts[i].thresholds = sortThresholds(list)
 		if r.Ranker != nil {
 			p.layouts[i].ranker = r.Ranker(l)
 		}
@@ -84,7 +85,7 @@ func NewPolicy(r Rules) (*Policy, error) {
 	return p, nil
 }
 
-func (r Rules) check() error {
+func (r Rules) validate() error {
 	var errs []error
 	for _, t := range r.Thresholds {
 		if t.Signal.index() < 0 {
@@ -102,9 +103,9 @@ func (r Rules) check() error {
 	return errors.Join(errs...)
 }
 
-// inOrder returns thresholds in the order in which they are handled, each once: memory first, as in the kubelet, and then hard
-// ones first.
-func inOrder(list []Threshold) (sorted []Threshold) {
+// sortThresholds returns the thresholds without duplicates in the order of their handling: memory first, as in the kubelet, and
+// hard before soft thresholds.
+func sortThresholds(list []Threshold) (sorted []Threshold) {
 	for _, t := range list {
 		if !slices.Contains(sorted, t) {
 			sorted = append(sorted, t)
@@ -126,16 +127,16 @@ func inOrder(list []Threshold) (sorted []Threshold) {
 	return sorted
 }
 
-// grace returns how long a pod gets. Source: synchronize in pkg/kubelet/eviction/eviction_manager.go.
-func (p *Policy) grace(t Threshold, c *Candidate) time.Duration {
+// gracePeriod returns the grace period of a pod evicted for t. Source: synchronize in pkg/kubelet/eviction/eviction_manager.go.
+func (p *Policy) gracePeriod(t Threshold, c *Candidate) time.Duration {
 	if t.Hard() {
 		return minGrace
 	}
-	return p.mostGrace(c)
+	return p.maxGracePeriod(c)
 }
 
-// mostGrace returns how long a pod gets at most, whatever it is evicted for.
-func (p *Policy) mostGrace(c *Candidate) time.Duration {
+// maxGracePeriod returns the longest grace period of an evicted pod, that for a soft threshold.
+func (p *Policy) maxGracePeriod(c *Candidate) time.Duration {
 	grace := p.rules.MaxGracePeriod
 	if c.HasGracePeriod {
 		grace = min(grace, c.GracePeriod)

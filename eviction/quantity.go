@@ -14,25 +14,25 @@ import (
 // AmountFormat is the suffix notation of a quantity.
 type AmountFormat uint8
 
-// Formats of an [Amount]. Source: Format in k8s.io/apimachinery/pkg/api/resource.
+// The formats of an [Amount]. Source: Format in k8s.io/apimachinery/pkg/api/resource.
 const (
-	DecimalSI       AmountFormat = iota // in powers of 1000: 12k
-	BinarySI                            // in powers of 1024: 12Ki
-	DecimalExponent                     // in powers of 1000: 12e3
+	DecimalSI       AmountFormat = iota // powers of 1000: 12k
+	BinarySI                            // powers of 1024: 12Ki
+	DecimalExponent                     // powers of 1000: 12e3
 )
 
-// The suffixes of the powers of 1000 and of 1024, by exponent.
+// Suffixes of the powers of 1000 and 1024, by exponent.
 const (
 	decimalSuffixes = "kMGTPE"
 	binarySuffixes  = "KMGTPE"
 )
 
-// maxExponent is the maximum exponent of a quantity, base ten.
+// maxExponent is the maximum decimal exponent of a quantity.
 const maxExponent = 1000
 
-// quantity returns an amount as a Kubernetes quantity, with the largest suffix that needs no fraction. In BinarySI an amount below 1024
-// has a decimal suffix, as in Kubernetes.
-func (f AmountFormat) quantity(amount int64) string {
+// formatQuantity returns amount as the text of a Kubernetes quantity, with the largest suffix that needs no fraction. In BinarySI
+// an amount below 1024 gets a decimal suffix, as in Kubernetes.
+func (f AmountFormat) formatQuantity(amount int64) string {
 	step, suffixes := int64(1000), decimalSuffixes
 	if f == BinarySI && (amount >= 1024 || amount <= -1024) {
 		step, suffixes = 1024, binarySuffixes
@@ -54,7 +54,7 @@ func (f AmountFormat) quantity(amount int64) string {
 	}
 }
 
-// parseQuantity parses a quantity, rounded away from zero to a whole number.
+// parseQuantity parses a quantity, rounded away from zero to an integer.
 func parseQuantity(s string) (int64, AmountFormat, error) {
 	rest := strings.TrimPrefix(s, "+")
 	negative := strings.HasPrefix(s, "-")
@@ -75,11 +75,11 @@ func parseQuantity(s string) (int64, AmountFormat, error) {
 	}
 	amount, _ := new(big.Int).SetString(whole+fraction, 10)
 	amount.Mul(amount, big.NewInt(factor))
-	scale(amount, exponent-len(fraction))
+	scaleByPowerOfTen(amount, exponent-len(fraction))
 	if negative {
 		amount.Neg(amount)
 	}
-	return clamp(amount), format, nil
+	return clampInt64(amount), format, nil
 }
 
 // cutDigits splits s after its leading decimal digits.
@@ -88,7 +88,7 @@ func cutDigits(s string) (number, rest string) {
 	return s[:len(s)-len(rest)], rest
 }
 
-// parseSuffix parses the suffix of a quantity: a factor and a power of ten.
+// parseSuffix parses the suffix of a quantity: a factor and a decimal exponent.
 func parseSuffix(s string) (factor int64, exponent int, format AmountFormat, ok bool) {
 	switch s {
 	case "":
@@ -113,8 +113,8 @@ func parseSuffix(s string) (factor int64, exponent int, format AmountFormat, ok 
 	return 1, exponent, DecimalExponent, err == nil && exponent >= -maxExponent && exponent <= maxExponent
 }
 
-// scale multiplies an amount, which is not negative, by a power of ten, rounded up.
-func scale(amount *big.Int, exponent int) {
+// scaleByPowerOfTen multiplies an amount of at least zero by 10^exponent, rounded up.
+func scaleByPowerOfTen(amount *big.Int, exponent int) {
 	power := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(max(exponent, -exponent))), nil)
 	if exponent >= 0 {
 		amount.Mul(amount, power)
@@ -123,8 +123,8 @@ func scale(amount *big.Int, exponent int) {
 	amount.Add(amount, power).Sub(amount, big.NewInt(1)).Div(amount, power)
 }
 
-// clamp returns the nearest int64.
-func clamp(n *big.Int) int64 {
+// clampInt64 returns the nearest int64.
+func clampInt64(n *big.Int) int64 {
 	switch {
 	case n.IsInt64():
 		return n.Int64()

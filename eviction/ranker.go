@@ -9,41 +9,40 @@ import (
 	"strings"
 )
 
-// EvictionRanker says in which order pods are evicted when the node is short of what a signal measures. Rank puts the first
-// one to go first; it may reorder pods, and it returns all of them. The order depends on nothing but its arguments, and is the
-// same however they are ordered before.
+// EvictionRanker orders pods for eviction when the node is short of a signal's resource. Rank returns all pods, the first to
+// evict first; it may reorder the slice. The result depends only on the arguments and not on the order of pods.
 type EvictionRanker interface { //nolint:revive // a fixed name: it says what is ranked for wherever it is used
 	Rank(s Signal, pods []Candidate) []Candidate
 }
 
-// RankerFunc is a function that ranks.
+// RankerFunc implements [EvictionRanker] by a function.
 type RankerFunc func(s Signal, pods []Candidate) []Candidate
 
 // Rank calls f.
 func (f RankerFunc) Rank(s Signal, pods []Candidate) []Candidate { return f(s, pods) }
 
-// Compare returns a negative number if a is evicted before b, a positive one if it is evicted after b, and zero if it does not
-// matter. It must order pods: two that are before each other would make a ranking depend on chance.
+// Compare returns a negative number if a is evicted before b, a positive number if after, and zero if equal. It must be a
+// consistent order, because otherwise rankings are random.
 type Compare func(a, b *Candidate) int
 
-// OrderedBy returns a ranker that asks one comparison after the other, until one makes a difference, whatever the signal is. Pods
-// that are equal in all of them are ordered by UID.
-func OrderedBy(compare ...Compare) EvictionRanker { return ordered(compare) }
+// OrderedBy returns a ranker that applies the comparisons in order until one differs, for every signal. Equal pods are ordered by
+// UID.
+func OrderedBy(compare ...Compare) EvictionRanker { return comparisonRanker(compare) }
 
-type ordered []Compare
+type comparisonRanker []Compare
 
-// Rank sorts numbers in place of pods, and moves each pod once.
-func (o ordered) Rank(_ Signal, pods []Candidate) []Candidate {
+// Rank sorts the indices of the pods, and then moves each pod once.
+func (o comparisonRanker) Rank(_ Signal, pods []Candidate) []Candidate {
 	order := make([]int32, len(pods))
 	for i := range order {
 		order[i] = int32(i)
 	}
-	slices.SortFunc(order, func(i, j int32) int { return o.compare(&pods[i], &pods[j]) })
-	permute(pods, order)
+	slices.SortFunc(order, func(i, j int32) int { return o.comparePods(&pods[i], &pods[j]) })
+	reorderPods(pods, order)
 	return pods
 }
 
-func (o ordered) compare(a, b *Candidate) int {
+func (o comparisonRanker) comparePods(a, b *Candidate) int {
 	for _, c := range o {
 		if n := c(a, b); n != 0 {
 			return n
@@ -52,8 +51,8 @@ func (o ordered) compare(a, b *Candidate) int {
 	return strings.Compare(a.UID, b.UID)
 }
 
-// permute moves each pod to its place: the pod for place i is at order[i]. It uses up order.
-func permute(pods []Candidate, order []int32) {
+// reorderPods moves the pod at order[i] to index i, for each i. It overwrites order.
+func reorderPods(pods []Candidate, order []int32) {
 	for start := range order {
 		if order[start] < 0 || order[start] == int32(start) {
 			continue
@@ -72,21 +71,21 @@ func permute(pods []Candidate, order []int32) {
 	}
 }
 
-// RankOptions tune [NewRanker].
+// RankOptions configures [NewRanker].
 type RankOptions struct {
 	Layout     Layout // zero: SingleFS
-	IgnoreSwap bool   // count the working set alone, as the kubelet does; otherwise swapped memory counts too
+	IgnoreSwap bool   // compare the working set only, as the kubelet does; otherwise add swapped memory
 }
 
-// NewRanker returns the kubelet's order. For memory: pods that use more than they request, then lower priority, then who uses most
-// beyond the request. For a filesystem the same, with what of a pod is on it. For process IDs: lower priority, then more tasks.
-// Pods that were not measured are first wherever usage is compared. Source: pkg/kubelet/eviction/helpers.go.
+// NewRanker returns the kubelet's ranking. For memory: pods above their request first, then lower priority, then the largest
+// excess over the request. For a filesystem it is the equivalent with the storage on it. For process IDs: lower priority, then
+// more tasks. Unmeasured pods are first wherever usage is compared. Source: pkg/kubelet/eviction/helpers.go.
 func NewRanker(o RankOptions) EvictionRanker {
 	memory := OrderedBy(CompareMemoryOverRequest(o.IgnoreSwap), ComparePriority, CompareMemoryExcess(o.IgnoreSwap))
 	pids := OrderedBy(ComparePriority, CompareTasks)
 	var disk [numSignals]EvictionRanker
 	for i, s := range nodeSignals() {
-		if s.condition() == 1 {
+		if s.conditionIndex() == 1 {
 			disk[i] = OrderedBy(CompareStorageOverRequest(o.Layout, s), ComparePriority, CompareStorageExcess(o.Layout, s))
 		}
 	}
@@ -102,80 +101,80 @@ func NewRanker(o RankOptions) EvictionRanker {
 	})
 }
 
-// ComparePriority evicts pods of lower priority first.
+// ComparePriority orders pods with lower priority first.
 func ComparePriority(a, b *Candidate) int { return cmp.Compare(a.Priority, b.Priority) }
 
-// CompareTasks evicts pods with more tasks first.
+// CompareTasks orders pods with more tasks first.
 func CompareTasks(a, b *Candidate) int {
 	if !a.Measured || !b.Measured {
-		return first(!a.Measured, !b.Measured)
+		return compareTrueFirst(!a.Measured, !b.Measured)
 	}
 	return cmp.Compare(b.Tasks, a.Tasks)
 }
 
-// CompareMemoryOverRequest evicts pods first that use more memory than they request.
+// CompareMemoryOverRequest orders pods first that use more memory than they request.
 func CompareMemoryOverRequest(ignoreSwap bool) Compare {
-	over := func(c *Candidate) bool { return c.memory(ignoreSwap) > c.MemoryRequest }
+	over := func(c *Candidate) bool { return c.memoryUsage(ignoreSwap) > c.MemoryRequest }
 	return func(a, b *Candidate) int {
 		if !a.Measured || !b.Measured {
-			return first(!a.Measured, !b.Measured)
+			return compareTrueFirst(!a.Measured, !b.Measured)
 		}
-		return first(over(a), over(b))
+		return compareTrueFirst(over(a), over(b))
 	}
 }
 
-// CompareMemoryExcess evicts pods first that use most memory beyond their request.
+// CompareMemoryExcess orders pods by their memory usage above the request, the largest excess first.
 func CompareMemoryExcess(ignoreSwap bool) Compare {
-	excess := func(c *Candidate) int64 { return addUp(c.memory(ignoreSwap), -c.MemoryRequest) }
+	excess := func(c *Candidate) int64 { return addSaturated(c.memoryUsage(ignoreSwap), -c.MemoryRequest) }
 	return func(a, b *Candidate) int {
 		if !a.Measured || !b.Measured {
-			return first(!a.Measured, !b.Measured)
+			return compareTrueFirst(!a.Measured, !b.Measured)
 		}
 		return cmp.Compare(excess(b), excess(a))
 	}
 }
 
-// CompareStorageOverRequest evicts pods first that use more of the filesystem of a signal than they request. Nobody requests inodes: for
-// their signals it is pods that use any.
+// CompareStorageOverRequest orders pods first that use more of the signal's filesystem than they request. Inodes cannot be
+// requested: for inode signals it orders pods first that use any.
 func CompareStorageOverRequest(l Layout, s Signal) Compare {
-	counts, inodes := l.counts(s), s.Resource() == Inodes
+	counts, inodes := l.countedStorage(s), s.Resource() == Inodes
 	over := func(c *Candidate) bool {
 		if inodes {
-			return c.disk(counts, true) > 0
+			return c.diskUsage(counts, true) > 0
 		}
-		return c.disk(counts, false) > c.StorageRequest
+		return c.diskUsage(counts, false) > c.StorageRequest
 	}
 	return func(a, b *Candidate) int {
 		if !a.Measured || !b.Measured {
-			return first(!a.Measured, !b.Measured)
+			return compareTrueFirst(!a.Measured, !b.Measured)
 		}
-		return first(over(a), over(b))
+		return compareTrueFirst(over(a), over(b))
 	}
 }
 
-// CompareStorageExcess evicts pods first that use most of the filesystem of a signal beyond their request of ephemeral-storage, which the
-// kubelet also subtracts from a number of inodes.
+// CompareStorageExcess orders pods by their usage of the signal's filesystem minus their request of ephemeral-storage, the
+// largest first. As in the kubelet, the request is subtracted from inodes too.
 func CompareStorageExcess(l Layout, s Signal) Compare {
-	counts, inodes := l.counts(s), s.Resource() == Inodes
-	excess := func(c *Candidate) int64 { return addUp(c.disk(counts, inodes), -c.StorageRequest) }
+	counts, inodes := l.countedStorage(s), s.Resource() == Inodes
+	excess := func(c *Candidate) int64 { return addSaturated(c.diskUsage(counts, inodes), -c.StorageRequest) }
 	return func(a, b *Candidate) int {
 		if !a.Measured || !b.Measured {
-			return first(!a.Measured, !b.Measured)
+			return compareTrueFirst(!a.Measured, !b.Measured)
 		}
 		return cmp.Compare(excess(b), excess(a))
 	}
 }
 
-// memory returns what counts as the memory of a pod.
-func (c *Candidate) memory(ignoreSwap bool) int64 {
+// memoryUsage returns the memory of a pod for rankings.
+func (c *Candidate) memoryUsage(ignoreSwap bool) int64 {
 	if ignoreSwap {
 		return c.Memory
 	}
-	return addUp(c.Memory, c.Swap)
+	return addSaturated(c.Memory, c.Swap)
 }
 
-// first compares two booleans: true is first.
-func first(a, b bool) int {
+// compareTrueFirst compares two booleans; true is first.
+func compareTrueFirst(a, b bool) int {
 	switch {
 	case a == b:
 		return 0

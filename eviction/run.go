@@ -12,99 +12,100 @@ import (
 )
 
 const (
-	// signalsTimeout and candidatesTimeout are how long an observer may take.
+	// signalsTimeout and candidatesTimeout limit the calls of an Observer.
 	signalsTimeout    = 5 * time.Second
 	candidatesTimeout = 10 * time.Second
-	// limitTimeout is how long a limit on memory, or a kill, may take.
+	// limitTimeout limits the calls of a MemoryLimiter and a Killer.
 	limitTimeout = 5 * time.Second
 )
 
-// result is what became of something that was begun. Run calls it.
-type result func(State) State
+// stateChange updates the state after an action has ended. Run calls it.
+type stateChange func(State) State
 
-// runner is the state of one [Evictor.Run], whose goroutine alone changes it: other goroutines send a [result].
+// runner is the state of one [Evictor.Run]. Only the goroutine of Run changes it; other goroutines send a stateChange.
 type runner struct {
 	evictor *Evictor
 	wg      *sync.WaitGroup
-	results chan result
+	results chan stateChange
 
-	state   State
-	signals question[Observation]
-	last    *observed // nil: what comes next needs a new one
-	pods    measurement
-	answers chan measured
-	busy    [places]bool         // with a Reclaim that has not returned
-	fails   int                  // passes in a row that observed nothing
-	logged  map[string]time.Time // when an error of each source was logged last
-	stuck   map[Signal]bool      // a missing victim was reported, and a threshold has been met ever since
+	state            State
+	signals          singleCall[Observation]
+	last             *lastObservation // last pass; nil: a new pass is needed
+	pods             measurement
+	measurements     chan measureResult
+	reclaiming       [numReclaims]bool    // resources with a running Reclaim call
+	failedPasses     int                  // failed passes in a row
+	lastLogged       map[string]time.Time // time of the last log entry by error source
+	noVictimReported map[Signal]bool      // signals whose missing victim was reported since a threshold was met
 }
 
-// pass observes once, decides, begins what was decided, and returns when to do so again.
-func (r *runner) pass(ctx context.Context) time.Time {
+// runPass observes the node once, decides, starts the actions, and returns the time of the next pass.
+func (r *runner) runPass(ctx context.Context) time.Time {
 	r.last = nil
-	o, err := r.signals.ask(ctx, r.wg, signalsTimeout, r.evictor.observer.Signals)
+	o, err := r.signals.invoke(ctx, r.wg, signalsTimeout, r.evictor.observer.Signals)
 	o.Candidates, o.Measured, o.Measuring = nil, false, false
 	now := time.Now()
 	if err != nil {
-		r.fail("signals", fmt.Errorf("read signals: %w", err))
+		r.reportError("signals", fmt.Errorf("read signals: %w", err))
 		if len(o.Readings) == 0 {
-			r.pods.answer = nil
-			return r.skip(now, err)
+			r.pods.result = nil
+			return r.recordFailedPass(now, err)
 		}
 	}
-	r.fails = 0
+	r.failedPasses = 0
 	if r.evictor.hooks.Observed != nil {
 		r.evictor.hooks.Observed(o)
 	}
-	r.last = &observed{o, now, err}
+	r.last = &lastObservation{o, now, err}
 	return r.decide(ctx)
 }
 
-// decide decides about the last observation, with what is known of the pods, and begins what was decided.
+// decide decides on the last observation with the measured candidates, starts the actions, and returns the time of the next pass.
 func (r *runner) decide(ctx context.Context) time.Time {
 	o, now, err := r.last.Observation, r.last.now, r.last.err
 	d := r.evictor.policy.Decide(r.state, o, now)
 	if d.NeedsCandidates {
-		if notMeasured := r.measure(ctx, &o); notMeasured != nil {
-			r.fail("pods", fmt.Errorf("measure pods: %w", notMeasured))
+		if notMeasured := r.measureCandidates(ctx, &o); notMeasured != nil {
+			r.reportError("pods", fmt.Errorf("measure pods: %w", notMeasured))
 			err = errors.Join(err, notMeasured)
 		}
 		d = r.evictor.policy.Decide(r.state, o, now)
 	}
-	r.pods.answer = nil
+	r.pods.result = nil
 	r.state = d.State
-	r.publish(o, d, now, err)
-	r.act(ctx, o, d, now)
+	r.publishStatus(o, d, now, err)
+	r.startActions(ctx, o, d, now)
 	return d.Wake
 }
 
-// skip is a pass that knows nothing. What is known stays.
-func (r *runner) skip(now time.Time, err error) time.Time {
+// recordFailedPass records a pass without any reading and returns the time of the next pass. The status keeps the previous
+// values.
+func (r *runner) recordFailedPass(now time.Time, err error) time.Time {
 	r.evictor.mu.Lock()
 	r.evictor.status.Err = err
 	r.evictor.mu.Unlock()
-	wait := min(time.Second<<min(r.fails, 4), maxPeriod)
-	r.fails++
+	wait := min(time.Second<<min(r.failedPasses, 4), maxPeriod)
+	r.failedPasses++
 	return now.Add(wait)
 }
 
-// remindAfter is when what still cannot be measured is logged again.
+// remindAfter is the interval at which a persistent error is logged again.
 const remindAfter = time.Minute
 
-// fail reports what could not be measured. The log has one error of each source in a minute, because the next one may differ in
-// nothing but a number.
-func (r *runner) fail(source string, err error) {
-	if last, ok := r.logged[source]; !ok || time.Since(last) >= remindAfter {
+// reportError reports a failed measurement. It logs one error per source and minute, because consecutive errors may differ only
+// in a number.
+func (r *runner) reportError(source string, err error) {
+	if last, ok := r.lastLogged[source]; !ok || time.Since(last) >= remindAfter {
 		r.evictor.log.Warn("observe node", "error", err)
-		r.logged[source] = time.Now()
+		r.lastLogged[source] = time.Now()
 	}
 	if r.evictor.hooks.Error != nil {
 		r.evictor.hooks.Error(err)
 	}
 }
 
-// publish makes known what was decided.
-func (r *runner) publish(o Observation, d Decision, now time.Time, err error) {
+// publishStatus stores the status of a decision and reports changes.
+func (r *runner) publishStatus(o Observation, d Decision, now time.Time, err error) {
 	s := Status{Conditions: d.Conditions, Readings: o.Readings, Time: now, Err: errors.Join(append(d.Problems, err)...)}
 	for _, m := range d.State.met {
 		s.Met = append(s.Met, m.Threshold)
@@ -112,13 +113,13 @@ func (r *runner) publish(o Observation, d Decision, now time.Time, err error) {
 	for _, v := range d.State.victims {
 		s.Evicting = append(s.Evicting, v.uid)
 	}
-	changed := r.evictor.set(s)
+	changed := r.evictor.storeStatus(s)
 	for _, problem := range d.Problems {
 		source := "reading"
 		if e, ok := errors.AsType[*readingError](problem); ok {
 			source += " " + string(e.signal)
 		}
-		r.fail(source, problem)
+		r.reportError(source, problem)
 	}
 	if changed {
 		r.evictor.log.Info("node conditions", "conditions", d.Conditions)
@@ -131,10 +132,10 @@ func (r *runner) publish(o Observation, d Decision, now time.Time, err error) {
 // reportNoVictim reports once that no pod can be evicted although a threshold is met.
 func (r *runner) reportNoVictim(d *Decision) {
 	if len(d.State.met) == 0 {
-		clear(r.stuck)
+		clear(r.noVictimReported)
 	}
-	if n := d.NoVictim; n.Signal != "" && !r.stuck[n.Signal] {
-		r.stuck[n.Signal] = true
+	if n := d.NoVictim; n.Signal != "" && !r.noVictimReported[n.Signal] {
+		r.noVictimReported[n.Signal] = true
 		r.evictor.log.Warn("no pod can be evicted: all are critical, as static pods are, or are being evicted already",
 			"signal", n.Signal, "pods", n.Pods, "critical", n.Critical)
 		if r.evictor.hooks.NoVictim != nil {
@@ -143,36 +144,36 @@ func (r *runner) reportNoVictim(d *Decision) {
 	}
 }
 
-// act begins what was decided.
-func (r *runner) act(ctx context.Context, o Observation, d Decision, now time.Time) {
+// startActions starts the actions of a decision.
+func (r *runner) startActions(ctx context.Context, o Observation, d Decision, now time.Time) {
 	r.reportNoVictim(&d)
 	if d.Reclaim != nil || d.StarvedSignal != "" && len(d.Evict) > 0 {
 		r.evictor.log.Warn("attempt to reclaim", "resource", d.StarvedSignal.Resource(), "signal", d.StarvedSignal)
 		if r.evictor.hooks.ThresholdMet != nil {
-			r.evictor.hooks.ThresholdMet(d.StarvedSignal, age(o, d.StarvedSignal, now))
+			r.evictor.hooks.ThresholdMet(d.StarvedSignal, readingAge(o, d.StarvedSignal, now))
 		}
 	}
 	if d.Reclaim != nil {
-		r.beginReclaim(ctx, *d.Reclaim)
+		r.startReclaim(ctx, *d.Reclaim)
 	}
 	for _, e := range d.Evict {
 		r.evictor.log.Warn("evict pod", "pod", e.Name, "uid", e.UID, "signal", e.Signal, "message", e.Message)
 		if r.evictor.hooks.Evicting != nil {
 			r.evictor.hooks.Evicting(e)
 		}
-		r.wg.Go(func() { r.evict(ctx, e) })
+		r.wg.Go(func() { r.runEviction(ctx, e) })
 	}
 	for _, uid := range d.Kill {
 		r.wg.Go(func() {
-			if r.kill(ctx, uid) {
-				r.unblock(ctx, uid)
+			if r.killPod(ctx, uid) {
+				r.abandonVictim(ctx, uid)
 			}
 		})
 	}
 }
 
-// age returns how old the reading of a signal is.
-func age(o Observation, s Signal, now time.Time) time.Duration {
+// readingAge returns the age of the reading of a signal, zero if unknown.
+func readingAge(o Observation, s Signal, now time.Time) time.Duration {
 	for _, r := range o.Readings {
 		if r.Signal == s && !r.Time.IsZero() {
 			return max(now.Sub(r.Time), 0)
@@ -181,81 +182,82 @@ func age(o Observation, s Signal, now time.Time) time.Duration {
 	return 0
 }
 
-// beginReclaim begins a reclaim, unless the one before has not returned: then this one has ended, without anything.
-func (r *runner) beginReclaim(ctx context.Context, what Reclaim) {
+// startReclaim starts a reclaim. If the previous call for this resource has not returned, it records the reclaim as ended without
+// effect.
+func (r *runner) startReclaim(ctx context.Context, request Reclaim) {
 	now := time.Now()
-	if r.busy[what.Signal.place()] {
-		r.reportReclaim(what, 0, errHangs)
-		r.state = r.state.Reclaimed(what, 0, now)
+	if r.reclaiming[request.Signal.reclaimIndex()] {
+		r.reportReclaim(request, 0, errHangs)
+		r.state = r.state.Reclaimed(request, 0, now)
 		return
 	}
-	r.busy[what.Signal.place()] = true
-	r.state, what = r.state.started(what, now)
-	r.wg.Go(func() { r.reclaim(ctx, what) })
+	r.reclaiming[request.Signal.reclaimIndex()] = true
+	r.state, request = r.state.withReclaimStarted(request, now)
+	r.wg.Go(func() { r.runReclaim(ctx, request) })
 }
 
-// reclaim has something made free.
-func (r *runner) reclaim(ctx context.Context, what Reclaim) {
+// runReclaim calls Actor.Reclaim and sends the result to Run.
+func (r *runner) runReclaim(ctx context.Context, request Reclaim) {
 	timeout := reclaimTimeout
-	if what.Kind == ReclaimCache {
+	if request.Kind == ReclaimCache {
 		timeout = cacheTimeout
 	}
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	freed, err := r.evictor.actor.Reclaim(limited, what)
-	r.reportReclaim(what, freed, err)
-	r.send(ctx, func(s State) State {
-		r.busy[what.Signal.place()] = false
-		return s.Reclaimed(what, freed, time.Now())
+	freed, err := r.evictor.actor.Reclaim(limited, request)
+	r.reportReclaim(request, freed, err)
+	r.sendResult(ctx, func(s State) State {
+		r.reclaiming[request.Signal.reclaimIndex()] = false
+		return s.Reclaimed(request, freed, time.Now())
 	})
 }
 
-// reportReclaim makes known what came of a reclaim.
-func (r *runner) reportReclaim(what Reclaim, freed int64, err error) {
+// reportReclaim logs an error of a reclaim and calls the hook.
+func (r *runner) reportReclaim(request Reclaim, freed int64, err error) {
 	if err != nil {
-		r.evictor.log.Warn("reclaim", "signal", what.Signal, "error", err)
+		r.evictor.log.Warn("reclaim", "signal", request.Signal, "error", err)
 	}
 	if r.evictor.hooks.Reclaimed != nil {
-		r.evictor.hooks.Reclaimed(what, freed, err)
+		r.evictor.hooks.Reclaimed(request, freed, err)
 	}
 }
 
-// evict has a pod ended.
-func (r *runner) evict(ctx context.Context, e Eviction) {
+// runEviction evicts a pod and sends the result to Run. It kills the pod if it has not terminated in time.
+func (r *runner) runEviction(ctx context.Context, e Eviction) {
 	killAfter := max(10*time.Second, e.Grace+e.Grace/2)
 	limited, cancel := context.WithTimeout(ctx, killAfter+cleanupTimeout)
 	defer cancel()
-	var beside sync.WaitGroup
-	defer beside.Wait()
-	gone := make(chan struct{})
+	var helpers sync.WaitGroup
+	defer helpers.Wait()
+	ended := make(chan struct{})
 	if e.Urgent {
-		beside.Go(func() { r.limit(limited, e) })
+		helpers.Go(func() { r.limitMemory(limited, e) })
 		killAfter = e.Grace
 	}
-	beside.Go(func() { r.killLate(limited, e, killAfter, gone) })
+	helpers.Go(func() { r.killAfterDelay(limited, e, killAfter, ended) })
 	err := r.evictor.actor.Evict(limited, e)
-	close(gone)
+	close(ended)
 	if err != nil {
 		r.evictor.log.Warn("evict pod", "pod", e.Name, "uid", e.UID, "error", err)
 	}
 	if r.evictor.hooks.Evicted != nil {
 		r.evictor.hooks.Evicted(e, err)
 	}
-	again := retryAfter
+	blockFor := retryAfter
 	if limited.Err() != nil || errors.Is(err, context.DeadlineExceeded) {
-		again = forgetAfter
+		blockFor = forgetAfter
 	}
-	r.send(ctx, func(s State) State {
+	r.sendResult(ctx, func(s State) State {
 		if err != nil {
-			return s.unblocked(e.UID, time.Now().Add(again))
+			return s.withAbandoned(e.UID, time.Now().Add(blockFor))
 		}
-		r.pods.outdate()
+		r.pods.invalidate()
 		return s.Evicted(e.UID)
 	})
 }
 
-// limit keeps a pod from using more memory than it has.
-func (r *runner) limit(ctx context.Context, e Eviction) {
+// limitMemory stops the memory growth of a pod, if the actor can.
+func (r *runner) limitMemory(ctx context.Context, e Eviction) {
 	if r.evictor.limiter == nil {
 		return
 	}
@@ -266,24 +268,24 @@ func (r *runner) limit(ctx context.Context, e Eviction) {
 	}
 }
 
-// killLate kills a pod that is not gone after some time.
-func (r *runner) killLate(ctx context.Context, e Eviction, after time.Duration, gone <-chan struct{}) {
+// killAfterDelay kills a pod that has not terminated after the delay.
+func (r *runner) killAfterDelay(ctx context.Context, e Eviction, after time.Duration, ended <-chan struct{}) {
 	timer := time.NewTimer(after)
 	defer timer.Stop()
 	select {
-	case <-gone:
+	case <-ended:
 		return
 	case <-ctx.Done():
 		return
 	case <-timer.C:
-		if r.kill(ctx, e.UID) && e.Urgent { // else what it has on disks is still there: it has until its deadline
-			r.unblock(ctx, e.UID)
+		if r.killPod(ctx, e.UID) && e.Urgent { // a pod evicted for a disk still has its files: wait for its deadline
+			r.abandonVictim(ctx, e.UID)
 		}
 	}
 }
 
-// kill ends the processes of a pod without the runtime, and reports whether that was done.
-func (r *runner) kill(ctx context.Context, uid string) bool {
+// killPod kills the processes of a pod without the runtime, and reports whether it succeeded.
+func (r *runner) killPod(ctx context.Context, uid string) bool {
 	if r.evictor.killer == nil {
 		return false
 	}
@@ -296,26 +298,26 @@ func (r *runner) kill(ctx context.Context, uid string) bool {
 	return true
 }
 
-// unblock lets another pod be evicted although one that was killed is not gone.
-func (r *runner) unblock(ctx context.Context, uid string) {
-	r.send(ctx, func(s State) State { return s.unblocked(uid, time.Now().Add(forgetAfter)) })
+// abandonVictim allows the eviction of another pod although a killed pod has not terminated.
+func (r *runner) abandonVictim(ctx context.Context, uid string) {
+	r.sendResult(ctx, func(s State) State { return s.withAbandoned(uid, time.Now().Add(forgetAfter)) })
 }
 
-// send hands a result to Run.
-func (r *runner) send(ctx context.Context, f result) {
+// sendResult sends a stateChange to Run.
+func (r *runner) sendResult(ctx context.Context, f stateChange) {
 	select {
 	case r.results <- f:
 	case <-ctx.Done():
 	}
 }
 
-// question is a call that may hang: there is one at a time.
-type question[T any] struct {
-	pending chan struct{} // closed when the last call has returned; nil: there was none
+// singleCall runs a func that may hang, at most one at a time.
+type singleCall[T any] struct {
+	pending chan struct{} // closed when the last call has returned; nil: none yet
 }
 
-// ask calls fn and returns what it returns, or an error after a time.
-func (q *question[T]) ask(ctx context.Context, wg *sync.WaitGroup, timeout time.Duration, fn func(context.Context) (T, error)) (value T, err error) {
+// invoke calls fn and returns its result, or an error after the timeout or if the previous call has not returned.
+func (q *singleCall[T]) invoke(ctx context.Context, wg *sync.WaitGroup, timeout time.Duration, fn func(context.Context) (T, error)) (value T, err error) {
 	if q.pending != nil {
 		select {
 		case <-q.pending:
@@ -341,15 +343,15 @@ func (q *question[T]) ask(ctx context.Context, wg *sync.WaitGroup, timeout time.
 		return a.value, a.err
 	case <-limited.Done():
 	}
-	select { // it may have returned because its time was up
+	select { // fn may have returned because of the timeout
 	case a := <-answers:
 		return a.value, a.err
-	case <-time.After(grantedLate):
+	case <-time.After(returnGrace):
 		return value, fmt.Errorf("no answer after %s: %w", timeout, context.Cause(limited))
 	}
 }
 
-// grantedLate is how long a call has to return after its context has ended.
-const grantedLate = 100 * time.Millisecond
+// returnGrace is the time for a call to return after its context has ended.
+const returnGrace = 100 * time.Millisecond
 
 var errHangs = errors.New("the call before has not returned although its context has ended")

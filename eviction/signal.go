@@ -3,35 +3,34 @@
 
 package eviction
 
-// Signal is what is measured of a node, or, for those of local storage limits, of a pod. The names are those of the
-// kubelet's configuration and of its metrics.
+// Signal is a measured value of a node, or a limit of local storage of a pod. The names are those of the kubelet's configuration
+// and metrics.
 type Signal string
 
-// Signals that thresholds can be set for. Each says how much is left. Source: pkg/kubelet/eviction/api/types.go.
+// Signals of thresholds: the available amount of a resource. Source: pkg/kubelet/eviction/api/types.go.
 const (
 	MemoryAvailable            Signal = "memory.available"            // bytes of the node that are not in a working set
-	AllocatableMemoryAvailable Signal = "allocatableMemory.available" // the same of the cgroup of all pods
+	AllocatableMemoryAvailable Signal = "allocatableMemory.available" // bytes of the memory for pods that are not in a working set
 	NodeFSAvailable            Signal = "nodefs.available"            // bytes of the filesystem of volumes and logs
-	NodeFSInodesFree           Signal = "nodefs.inodesFree"           // its inodes
+	NodeFSInodesFree           Signal = "nodefs.inodesFree"           // inodes of that filesystem
 	ImageFSAvailable           Signal = "imagefs.available"           // bytes of the filesystem of images
-	ImageFSInodesFree          Signal = "imagefs.inodesFree"          // its inodes
+	ImageFSInodesFree          Signal = "imagefs.inodesFree"          // inodes of that filesystem
 	ContainerFSAvailable       Signal = "containerfs.available"       // bytes of the filesystem of writable layers
-	ContainerFSInodesFree      Signal = "containerfs.inodesFree"      // its inodes
+	ContainerFSInodesFree      Signal = "containerfs.inodesFree"      // inodes of that filesystem
 	PIDAvailable               Signal = "pid.available"               // process IDs
 )
 
-// Signals of pods that use more local storage than they may, which need no threshold. Source:
-// pkg/kubelet/eviction/eviction_manager.go.
+// Signals of pods that exceed a limit of local storage. They need no threshold. Source: pkg/kubelet/eviction/eviction_manager.go.
 const (
-	EmptyDirLimit  Signal = "emptydirfs.limit"           // the size limit of an emptyDir
-	PodLimit       Signal = "ephemeralpodfs.limit"       // the limits of a pod
-	ContainerLimit Signal = "ephemeralcontainerfs.limit" // the limit of a container
+	EmptyDirLimit  Signal = "emptydirfs.limit"           // size limit of an emptyDir
+	PodLimit       Signal = "ephemeralpodfs.limit"       // ephemeral-storage limit of a pod
+	ContainerLimit Signal = "ephemeralcontainerfs.limit" // ephemeral-storage limit of a container
 )
 
-// numSignals is how many signals thresholds can be set for.
+// numSignals is the number of signals of thresholds.
 const numSignals = 9
 
-// nodeSignals are the signals of thresholds in the order in which they are handled.
+// nodeSignals returns the signals of thresholds in the order of their handling.
 func nodeSignals() [numSignals]Signal {
 	return [...]Signal{
 		MemoryAvailable, AllocatableMemoryAvailable, NodeFSAvailable, NodeFSInodesFree,
@@ -39,7 +38,7 @@ func nodeSignals() [numSignals]Signal {
 	}
 }
 
-// index returns the place of the signal in nodeSignals, or -1.
+// index returns the index of the signal in nodeSignals, or -1.
 func (s Signal) index() int {
 	switch s {
 	case MemoryAvailable:
@@ -65,10 +64,10 @@ func (s Signal) index() int {
 	}
 }
 
-// Resource is what a node is short of.
+// Resource is a resource that a node is short of.
 type Resource string
 
-// Resources, by the names that events and messages have.
+// The resources, named as in events and messages.
 const (
 	Memory           Resource = "memory"
 	EphemeralStorage Resource = "ephemeral-storage"
@@ -76,8 +75,7 @@ const (
 	PIDs             Resource = "pids"
 )
 
-// Resource returns what the node is short of when a threshold of the signal is met. It is empty for a signal that no
-// threshold can be set for.
+// Resource returns the resource of a signal, empty for limits of local storage.
 func (s Signal) Resource() Resource {
 	switch s {
 	case MemoryAvailable, AllocatableMemoryAvailable:
@@ -96,31 +94,31 @@ func (s Signal) Resource() Resource {
 // Condition is a condition of a Node object.
 type Condition string
 
-// Conditions that thresholds set.
+// Conditions that met thresholds set.
 const (
 	MemoryPressure Condition = "MemoryPressure"
 	DiskPressure   Condition = "DiskPressure"
 	PIDPressure    Condition = "PIDPressure"
 )
 
-// numConditions is how many conditions there are.
+// numConditions is the number of conditions.
 const numConditions = 3
 
-// nodeConditions are all conditions, in the order in which they are listed.
+// nodeConditions returns all conditions in a fixed order.
 func nodeConditions() [numConditions]Condition {
 	return [...]Condition{MemoryPressure, DiskPressure, PIDPressure}
 }
 
-// Condition returns the condition of the node when a threshold of the signal is met, or "".
+// Condition returns the node condition for a met threshold of the signal, or "".
 func (s Signal) Condition() Condition {
-	if i := s.condition(); i >= 0 {
+	if i := s.conditionIndex(); i >= 0 {
 		return nodeConditions()[i]
 	}
 	return ""
 }
 
-// condition returns the place of the condition in nodeConditions, or -1.
-func (s Signal) condition() int {
+// conditionIndex returns the index of the signal's condition in nodeConditions, or -1.
+func (s Signal) conditionIndex() int {
 	switch s.Resource() {
 	case Memory:
 		return 0

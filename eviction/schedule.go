@@ -1,0 +1,74 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package eviction
+
+import (
+	"time"
+)
+
+const (
+	// minPeriod and maxPeriod limit the time between two observations.
+	minPeriod = 100 * time.Millisecond
+	maxPeriod = 10 * time.Second
+	// checksBeforeThreshold is the number of observations planned before a threshold is reached at the current speed, because
+	// usage may accelerate.
+	checksBeforeThreshold = 4
+)
+
+// readingSample is the last reading of a signal with its rate of decrease.
+type readingSample struct {
+	known     bool
+	available int64
+	time      time.Time // Reading.Time
+	at        time.Time // when it was observed
+	speed     float64   // decrease of the available amount per second, at least zero
+}
+
+// nextSample returns the sample for reading r that follows s.
+func (s readingSample) nextSample(r Reading, now time.Time) readingSample {
+	n := readingSample{known: true, available: r.Available, time: r.Time, at: now}
+	if !s.known {
+		return n
+	}
+	took := now.Sub(s.at)
+	if !r.Time.IsZero() && !s.time.IsZero() {
+		took = r.Time.Sub(s.time)
+	}
+	if took <= 0 { // an unchanged reading, or a changed clock
+		n.speed = s.speed
+		return n
+	}
+	n.speed = max(float64(s.available)-float64(r.Available), 0) / took.Seconds()
+	return n
+}
+
+// isNew reports whether r is newer than the sample. An older reading is new if the sample is in the future, because the clock was
+// set back.
+func (s readingSample) isNew(r Reading, now time.Time) bool {
+	return !s.known || r.Time.IsZero() || r.Time.After(s.time) || s.time.After(now) && !r.Time.Equal(s.time)
+}
+
+// minExhaustSeconds is the assumed shortest time in seconds in which a process could use up the whole capacity without a previous
+// sign.
+func (s Signal) minExhaustSeconds() float64 {
+	switch s.Resource() {
+	case Memory:
+		return 16
+	case PIDs:
+		return 8
+	default:
+		return 120
+	}
+}
+
+// nextPeriod returns the time until a threshold that is not met must be checked again.
+func (s readingSample) nextPeriod(r Reading, t Threshold) time.Duration {
+	left := -float64(r.amountMissing(t, false))
+	speed := max(s.speed, float64(r.Capacity)/r.Signal.minExhaustSeconds())
+	if speed <= 0 {
+		return maxPeriod
+	}
+	seconds := left / speed / checksBeforeThreshold
+	return max(min(time.Duration(min(seconds, maxPeriod.Seconds())*float64(time.Second)), maxPeriod), minPeriod)
+}
