@@ -18,8 +18,8 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// Reclaim has the kernel reclaim caches, or removes the containers of terminated pods and then images. The number of inodes that an
-// image has is unknown: where inodes are short, all unused images are removed.
+// Reclaim makes the kernel reclaim caches, or removes the containers of terminated pods and then unused images. If inodes are
+// short, it removes all unused images, because the number of inodes of an image is unknown.
 func (n *Node) Reclaim(ctx context.Context, r eviction.Reclaim) (int64, error) {
 	if r.Kind == eviction.ReclaimCache {
 		if n.opts.Machine == nil {
@@ -34,7 +34,7 @@ func (n *Node) Reclaim(ctx context.Context, r eviction.Reclaim) (int64, error) {
 		before := n.countObjects()
 		errs = append(errs, n.opts.Pods().Trim(ctx))
 		if n.countObjects() < before {
-			freed = 1 // at least: the runtime frees their layers later
+			freed = 1 // the runtime frees their layers later, so the amount is unknown
 		}
 	}
 	if r.Kind&eviction.ReclaimImages != 0 && n.opts.Images != nil {
@@ -48,7 +48,7 @@ func (n *Node) Reclaim(ctx context.Context, r eviction.Reclaim) (int64, error) {
 	return int64(min(freed, math.MaxInt64)), errors.Join(errs...)
 }
 
-// countObjects returns how many sandboxes and containers of pods the runtime has.
+// countObjects returns the number of pod sandboxes and containers in the runtime.
 func (n *Node) countObjects() (count int) {
 	if n.opts.RuntimePods == nil {
 		return 0
@@ -60,7 +60,7 @@ func (n *Node) countObjects() (count int) {
 	return count
 }
 
-// Evict terminates a pod, and records an event that explains why.
+// Evict terminates a pod and records the event with the explanation.
 func (n *Node) Evict(ctx context.Context, e eviction.Eviction) error {
 	state, ok := n.opts.Pods().Pod(e.UID)
 	if !ok || state.Spec == nil {
@@ -72,11 +72,11 @@ func (n *Node) Evict(ctx context.Context, e eviction.Eviction) error {
 	if n.opts.Event != nil {
 		n.opts.Event(state.Pod, podevents.Event{Type: corev1.EventTypeWarning, Reason: why.Reason, Message: why.Message}, why.Annotations)
 	}
-	held := podstatus.Eviction{Reason: why.Reason, Message: why.Message, Conditions: why.Conditions, Grace: e.Grace, Hold: n.opts.Hold}
-	if err := n.opts.Pods().Evict(ctx, e.UID, held); err != nil {
+	podEviction := podstatus.Eviction{Reason: why.Reason, Message: why.Message, Conditions: why.Conditions, Grace: e.Grace, Hold: n.opts.Hold}
+	if err := n.opts.Pods().Evict(ctx, e.UID, podEviction); err != nil {
 		return err
 	}
-	if held.Holds(state.Spec) {
+	if podEviction.Holds(state.Spec) {
 		n.mu.Lock()
 		n.evicted[e.UID] = true
 		n.mu.Unlock()
@@ -84,9 +84,9 @@ func (n *Node) Evict(ctx context.Context, e eviction.Eviction) error {
 	return nil
 }
 
-// LimitMemory limits the memory of a pod to its usage.
+// LimitMemory limits the memory of a pod to its current usage (memory.high).
 func (n *Node) LimitMemory(ctx context.Context, uid string) error {
-	path, err := n.path(uid)
+	path, err := n.cgroupPath(uid)
 	if err != nil {
 		return err
 	}
@@ -100,15 +100,15 @@ func (n *Node) LimitMemory(ctx context.Context, uid string) error {
 
 // Kill kills all processes of a pod without the runtime.
 func (n *Node) Kill(ctx context.Context, uid string) error {
-	path, err := n.path(uid)
+	path, err := n.cgroupPath(uid)
 	if err != nil {
 		return err
 	}
 	return n.opts.Cgroups.Kill(ctx, path)
 }
 
-// path returns the cgroup of a pod.
-func (n *Node) path(uid string) (cgroups.Path, error) {
+// cgroupPath returns the path of a pod's cgroup.
+func (n *Node) cgroupPath(uid string) (cgroups.Path, error) {
 	if n.opts.Cgroups == nil {
 		return "", fmt.Errorf("cgroup of pod %s: NodeOptions.Cgroups is nil: %w", uid, errors.ErrUnsupported)
 	}

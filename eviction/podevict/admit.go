@@ -12,7 +12,7 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// Refusal is why a pod is not admitted.
+// Refusal is the error for a pod that is not admitted under pressure. It becomes reason and message of the pod status.
 type Refusal struct {
 	Reason  string
 	Message string
@@ -21,18 +21,18 @@ type Refusal struct {
 // Error returns the message.
 func (r *Refusal) Error() string { return r.Message }
 
-// Admit returns a [*Refusal] for a pod that is not to run while the node has these conditions, and nil for one that may. Critical pods
-// may. Under nothing but memory pressure so may all that request something, and those that tolerate the taint of that condition.
-// Source: Admit in pkg/kubelet/eviction/eviction_manager.go.
+// Admit returns a [*Refusal] for a pod that must not run while the node has these conditions, else nil. Critical pods are
+// admitted. If the only condition is memory pressure, so are pods that request any resource or tolerate its taint. Source: Admit
+// in pkg/kubelet/eviction/eviction_manager.go.
 //
-// A pod that was evicted and is held back since then, see [Options].EvictStatic, may run when there is no condition any more; held says
-// that it is one.
-func Admit(pod *corev1.Pod, conditions []eviction.Condition, held bool) error {
+// evicted means that the pod was evicted and waits for the recovery of the node, see [Options].EvictStatic. It is then admitted
+// once the node has no condition, unless its priority is critical.
+func Admit(pod *corev1.Pod, conditions []eviction.Condition, evicted bool) error {
 	onlyMemory := len(conditions) == 1 && conditions[0] == eviction.MemoryPressure
 	switch {
 	case len(conditions) == 0:
 		return nil
-	case held && !isCritical(pod, true):
+	case evicted && !isCritical(pod, true):
 	case qos.IsCritical(pod):
 		return nil
 	case onlyMemory && qos.StatusClass(pod) != corev1.PodQOSBestEffort, onlyMemory && toleratesMemoryPressure(pod):

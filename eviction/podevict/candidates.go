@@ -16,18 +16,18 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// Options tune [Candidates].
+// Options configures [Candidates].
 type Options struct {
 	Layout         eviction.Layout // zero: eviction.SingleFS
-	EvictStatic    bool            // static pods may be evicted, unless their priority is critical; in the kubelet none is
-	NoLocalStorage bool            // leave Exceeds out
+	EvictStatic    bool            // evict static pods without critical priority; the kubelet evicts no static pod
+	NoLocalStorage bool            // leave ExceededLimit nil
 
-	// Evicting reports whether a pod is being evicted already; nil: none is.
+	// Evicting reports whether a pod is being evicted; nil: never.
 	Evicting func(pod *corev1.Pod) bool
 }
 
-// Candidates returns a candidate for each pod, in the same order. Pods that the summary does not have were not measured. The error
-// names numbers that were left out, which count as nothing.
+// Candidates returns a candidate for each pod, in the same order. Pods missing in the summary are unmeasured. The error names
+// invalid numbers, which count as zero.
 func Candidates(pods []*corev1.Pod, s *statsapi.Summary, o Options) ([]eviction.Candidate, error) {
 	byUID := make(map[string]*statsapi.PodStats, len(s.Pods))
 	for i := range s.Pods {
@@ -36,15 +36,15 @@ func Candidates(pods []*corev1.Pod, s *statsapi.Summary, o Options) ([]eviction.
 	var errs []error
 	list := make([]eviction.Candidate, len(pods))
 	for i, pod := range pods {
-		if err := fill(&list[i], pod, byUID[string(pod.UID)], o); err != nil {
+		if err := fillCandidate(&list[i], pod, byUID[string(pod.UID)], o); err != nil {
 			errs = append(errs, err)
 		}
 	}
 	return list, errors.Join(errs...)
 }
 
-// fill makes the candidate of a pod.
-func fill(c *eviction.Candidate, pod *corev1.Pod, stats *statsapi.PodStats, o Options) error {
+// fillCandidate sets the fields of a candidate from the pod and its stats, which may be nil.
+func fillCandidate(c *eviction.Candidate, pod *corev1.Pod, stats *statsapi.PodStats, o Options) error {
 	c.UID, c.Name = string(pod.UID), pod.Namespace+"/"+pod.Name
 	c.Critical = isCritical(pod, o.EvictStatic)
 	c.Evicting = o.Evicting != nil && o.Evicting(pod)
@@ -52,7 +52,7 @@ func fill(c *eviction.Candidate, pod *corev1.Pod, stats *statsapi.PodStats, o Op
 		c.Priority = *pod.Spec.Priority
 	}
 	if seconds := pod.Spec.TerminationGracePeriodSeconds; seconds != nil {
-		c.GracePeriod, c.HasGracePeriod = duration(*seconds), true
+		c.GracePeriod, c.HasGracePeriod = secondsToDuration(*seconds), true
 	}
 	memory, storage := qos.Request(pod, corev1.ResourceMemory), qos.Request(pod, corev1.ResourceEphemeralStorage)
 	c.MemoryRequest, c.StorageRequest = max(qos.Value(&memory), 0), max(qos.Value(&storage), 0)
@@ -60,28 +60,28 @@ func fill(c *eviction.Candidate, pod *corev1.Pod, stats *statsapi.PodStats, o Op
 		return nil
 	}
 	c.Measured = true
-	m := measurer{pod: pod}
+	m := statsReader{pod: pod}
 	if stats.Memory != nil {
-		c.Memory = m.number("workingSetBytes", stats.Memory.WorkingSetBytes)
+		c.Memory = m.toInt64("workingSetBytes", stats.Memory.WorkingSetBytes)
 	}
 	if stats.Swap != nil {
-		c.Swap = m.number("swapUsageBytes", stats.Swap.SwapUsageBytes)
+		c.Swap = m.toInt64("swapUsageBytes", stats.Swap.SwapUsageBytes)
 	}
 	if stats.ProcessStats != nil {
-		c.Tasks = m.number("process_count", stats.ProcessStats.ProcessCount)
+		c.Tasks = m.toInt64("process_count", stats.ProcessStats.ProcessCount)
 	}
 	for i := range stats.Containers {
-		m.add(&c.Rootfs, "rootfs", stats.Containers[i].Rootfs)
-		m.add(&c.Logs, "logs", stats.Containers[i].Logs)
+		m.addUsage(&c.Rootfs, "rootfs", stats.Containers[i].Rootfs)
+		m.addUsage(&c.Logs, "logs", stats.Containers[i].Logs)
 	}
-	m.volumes(&c.Volumes, stats.VolumeStats)
+	m.addVolumes(&c.Volumes, stats.VolumeStats)
 	if !o.NoLocalStorage {
-		c.ExceededLimit = exceeded(pod, stats, o.Layout)
+		c.ExceededLimit = findExceededLimit(pod, stats, o.Layout)
 	}
 	return m.err
 }
 
-// isCritical reports whether a pod is never evicted.
+// isCritical reports whether a pod must never be evicted.
 func isCritical(pod *corev1.Pod, evictStatic bool) bool {
 	if evictStatic && qos.IsStatic(pod) && !qos.IsMirror(pod) {
 		return pod.Spec.Priority != nil && *pod.Spec.Priority >= criticalPriority
@@ -89,24 +89,24 @@ func isCritical(pod *corev1.Pod, evictStatic bool) bool {
 	return qos.IsCritical(pod)
 }
 
-// criticalPriority is the least priority of a critical pod. Source: SystemCriticalPriority in
+// criticalPriority is the lowest priority of critical pods. Source: SystemCriticalPriority in
 // k8s.io/kubernetes/pkg/apis/scheduling.
 const criticalPriority = 2_000_000_000
 
-// duration returns seconds as a duration, at most the longest one.
-func duration(seconds int64) time.Duration {
+// secondsToDuration converts seconds, limited to the range of a time.Duration.
+func secondsToDuration(seconds int64) time.Duration {
 	const most = math.MaxInt64 / int64(time.Second)
 	return time.Duration(max(min(seconds, most), -most)) * time.Second
 }
 
-// measurer takes numbers out of the stats of a pod.
-type measurer struct {
+// statsReader reads numbers from the stats of a pod.
+type statsReader struct {
 	pod *corev1.Pod
-	err error // the first one
+	err error // the first error
 }
 
-// number returns a number, or zero where there is none or it is too large.
-func (m *measurer) number(field string, n *uint64) int64 {
+// toInt64 returns *n, or zero if n is nil or too large.
+func (m *statsReader) toInt64(field string, n *uint64) int64 {
 	switch {
 	case n == nil:
 		return 0
@@ -120,17 +120,17 @@ func (m *measurer) number(field string, n *uint64) int64 {
 	}
 }
 
-// add adds what is used of a filesystem.
-func (m *measurer) add(u *eviction.Usage, field string, f *statsapi.FsStats) {
+// addUsage adds the usage of a filesystem to u.
+func (m *statsReader) addUsage(u *eviction.Usage, field string, f *statsapi.FsStats) {
 	if f == nil {
 		return
 	}
-	u.Bytes = sum(u.Bytes, m.number(field+".usedBytes", f.UsedBytes))
-	u.Inodes = sum(u.Inodes, m.number(field+".inodesUsed", f.InodesUsed))
+	u.Bytes = addSaturated(u.Bytes, m.toInt64(field+".usedBytes", f.UsedBytes))
+	u.Inodes = addSaturated(u.Inodes, m.toInt64(field+".inodesUsed", f.InodesUsed))
 }
 
-// volumes adds what is used by volumes on local disks. Source: localVolumeNames in pkg/kubelet/eviction/helpers.go.
-func (m *measurer) volumes(u *eviction.Usage, stats []statsapi.VolumeStats) {
+// addVolumes adds the usage of volumes on local disks to u. Source: localVolumeNames in pkg/kubelet/eviction/helpers.go.
+func (m *statsReader) addVolumes(u *eviction.Usage, stats []statsapi.VolumeStats) {
 	if len(stats) == 0 {
 		return
 	}
@@ -141,15 +141,15 @@ func (m *measurer) volumes(u *eviction.Usage, stats []statsapi.VolumeStats) {
 		}
 		for j := range stats {
 			if stats[j].Name == v.Name {
-				m.add(u, "volume "+v.Name, &stats[j].FsStats)
+				m.addUsage(u, "volume "+v.Name, &stats[j].FsStats)
 				break
 			}
 		}
 	}
 }
 
-// sum adds two numbers that are not negative; a sum that is too large is the largest number.
-func sum(a, b int64) int64 {
+// addSaturated returns a+b for numbers of at least zero, at most the largest int64.
+func addSaturated(a, b int64) int64 {
 	if a > math.MaxInt64-b {
 		return math.MaxInt64
 	}

@@ -1,42 +1,42 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podevict translates between pods and package eviction: pods and a summary become candidates and readings, and a decision
-// becomes the message, the annotations and the condition that the kubelet gives an evicted pod. It also decides whether a pod is
-// admitted to a node under pressure, and which pods go so that a critical one can run. It measures and terminates nothing by itself: a
-// [Node] asks a stats.Collector and a lifecycle.Reconciler to.
+// Package podevict connects package eviction to Kubernetes pods. It converts pods and a stats summary to candidates and readings,
+// and a decision to the message, annotations and condition of an evicted pod. It also admits pods under node pressure, and
+// preempts pods for critical ones. It measures and terminates nothing itself: a [Node] uses a stats.Collector and a
+// lifecycle.Reconciler.
 //
-// # Model
-//
-// A [Node] is the Observer and the Actor of a node that a stats.Collector measures and whose pods a lifecycle.Reconciler runs. It has
-// its eviction.Evictor, and its Admit is for lifecycle.Options:
-//
-//	node, err := podevict.NewNode(podevict.NodeOptions{Measurer: collector, Pods: func() podevict.Pods { return reconciler }})
+//	node, err := podevict.NewNode(podevict.NodeOptions{
+//		Measurer: collector,
+//		Pods:     func() podevict.Pods { return reconciler },
+//	})
 //	reconciler, err = lifecycle.New(runtime, observer, lifecycle.Options{Admit: node.Admit})
 //	wg.Go(func() { _ = node.Run(ctx) })
 //
-// All else are pure functions, of which a Node is made: [Observe], [Readings] and [Candidates] for what is decided from, [Explain] for
-// what was decided, [Admit] with the conditions of eviction.Status, and [Preempt] for a critical pod that does not fit.
+// A [Node] implements eviction.Observer and eviction.Actor and owns the eviction.Evictor. It is built from pure functions:
+// [Observe], [Readings] and [Candidates] produce the input of decisions, [Explain] describes an eviction, and [Admit] admits
+// pods. [Preempt] selects pods to remove for a critical pod, and a [Preemptor] evicts them.
 //
-// Pods are those that run something, with the resources that are allocated to them. Static pods are critical in the kubelet and never
-// evicted; with [Options].EvictStatic they may be, and are then to be held back and started again when the node has recovered.
+// The pods must have the resources that the node has allocated to them. Static pods are critical in the kubelet and never
+// evicted. With [Options].EvictStatic they may be evicted, and the caller must restart them when the node has recovered.
 //
 // # Concurrency
 //
-// All functions may be called from any goroutine. They change no pod and no summary.
+// All functions may be called concurrently. They change no pod and no summary.
 //
 // # Errors
 //
-// A number that does not fit into 63 bits, or that is missing where its other half is there, is left out: the error names the signal
-// or the pod, the field and the value, and everything else is returned beside it.
+// Numbers above 2^63-1 are skipped. The error names the signal or the pod, the field and the value. All other results are valid.
 //
 // # Differs from the kubelet
 //
 // The model is pkg/kubelet/eviction and pkg/kubelet/preemption of Kubernetes 1.37.1. DIFFERENCES.md has the whole list:
 //
-//   - Numbers above 2^63-1 are left out; in the kubelet they are negative.
-//   - A filesystem without a number of inodes has no signal for them.
-//   - Swapped memory is part of a candidate.
+//   - Numbers above 2^63-1 are skipped; in the kubelet they become negative.
+//   - A filesystem that reports no inodes has no inode signal.
+//   - A candidate includes swapped memory.
 //
-// Test kit: none is needed beside package evictiontest; pods and summaries are values.
+// # Test kit
+//
+// Package evictiontest; pods and summaries are plain values.
 package podevict

@@ -16,7 +16,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/containers"
 )
 
-// ReasonEvicted is the reason in the status of an evicted pod, of its event, and of a pod that is not admitted under pressure.
+// ReasonEvicted is the reason in the status and event of an evicted pod, and of a pod that is not admitted under pressure.
 const ReasonEvicted = "Evicted"
 
 // Annotations of the event of an evicted pod. Source: pkg/kubelet/eviction/helpers.go.
@@ -28,40 +28,40 @@ const (
 	StarvedResourceKey          = "starved_resource"
 )
 
-// Explanation is what others are told about the end of a pod.
+// Explanation is the description of an eviction in the status and the event of the pod.
 type Explanation struct {
 	Reason      string
 	Message     string
-	Conditions  []corev1.PodCondition // to be added to the status; their times are for whoever adds them
+	Conditions  []corev1.PodCondition // for the pod status; the caller sets their times
 	Annotations map[string]string     // of the event; nil: none
 }
 
-// Explain says why a pod is evicted: the message of the decision, and which of its containers used more than they request. The
-// summary is the one that was decided from. Source: evictionMessage in pkg/kubelet/eviction/helpers.go.
+// Explain returns the explanation of an eviction: the message of the decision, and the containers that use more than they
+// request. s is the summary of the decision. Source: evictionMessage in pkg/kubelet/eviction/helpers.go.
 func Explain(e eviction.Eviction, pod *corev1.Pod, s *statsapi.Summary) Explanation {
 	why := Explanation{Reason: ReasonEvicted, Message: e.Message}
 	starved := e.Signal.Resource()
 	if starved == "" { // a limit of local storage
 		return why
 	}
-	if stats := find(s, string(pod.UID)); stats != nil {
+	if stats := findPodStats(s, string(pod.UID)); stats != nil {
 		why.explainPod(pod, stats, starved)
 		why.explainContainers(pod, stats, starved)
-		why.annotate(StarvedResourceKey, string(starved))
+		why.setAnnotation(StarvedResourceKey, string(starved))
 	}
-	why.Conditions = []corev1.PodCondition{disruption(why.Message)}
+	why.Conditions = []corev1.PodCondition{disruptionCondition(why.Message)}
 	return why
 }
 
-// disruption is the condition of a pod that the node ends although its source wants it.
-func disruption(message string) corev1.PodCondition {
+// disruptionCondition returns the condition DisruptionTarget of a pod that the kubelet terminates.
+func disruptionCondition(message string) corev1.PodCondition {
 	return corev1.PodCondition{
 		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonTerminationByKubelet, Message: message,
 	}
 }
 
-// find returns the last stats of a pod, or nil.
-func find(s *statsapi.Summary, uid string) (found *statsapi.PodStats) {
+// findPodStats returns the last stats of a pod in the summary, or nil.
+func findPodStats(s *statsapi.Summary, uid string) (found *statsapi.PodStats) {
 	for i := range s.Pods {
 		if s.Pods[i].PodRef.UID == uid {
 			found = &s.Pods[i]
@@ -70,14 +70,14 @@ func find(s *statsapi.Summary, uid string) (found *statsapi.PodStats) {
 	return found
 }
 
-func (x *Explanation) annotate(key, value string) {
+func (x *Explanation) setAnnotation(key, value string) {
 	if x.Annotations == nil {
 		x.Annotations = make(map[string]string)
 	}
 	x.Annotations[key] = value
 }
 
-// explainPod says what a pod used that has a memory request of its own.
+// explainPod adds the memory usage of a pod that has a pod-level memory request.
 func (x *Explanation) explainPod(pod *corev1.Pod, stats *statsapi.PodStats, starved eviction.Resource) {
 	if starved != eviction.Memory || pod.Spec.Resources == nil || stats.Memory == nil {
 		return
@@ -86,53 +86,53 @@ func (x *Explanation) explainPod(pod *corev1.Pod, stats *statsapi.PodStats, star
 	if !ok {
 		return
 	}
-	used := quantity(0)
+	used := newQuantity(0)
 	if stats.Memory.WorkingSetBytes != nil {
-		used = quantity(*stats.Memory.WorkingSetBytes)
+		used = newQuantity(*stats.Memory.WorkingSetBytes)
 	}
-	x.Message += larger("Pod", pod.Name, used, request, starved)
-	x.annotate(OffendingPodKey, pod.Name)
-	x.annotate(OffendingPodUsageKey, used.String())
+	x.Message += formatExcess("Pod", pod.Name, used, request, starved)
+	x.setAnnotation(OffendingPodKey, pod.Name)
+	x.setAnnotation(OffendingPodUsageKey, used.String())
 }
 
-// explainContainers says which containers used more than they request.
+// explainContainers adds the containers that use more than they request.
 func (x *Explanation) explainContainers(pod *corev1.Pod, stats *statsapi.PodStats, starved eviction.Resource) {
 	var names, usages []string
 	for i := range stats.Containers {
 		c := containers.Find(&pod.Spec, stats.Containers[i].Name)
-		used := containerUsed(&stats.Containers[i], starved)
+		used := containerUsage(&stats.Containers[i], starved)
 		if c.Container == nil || c.Kind == containers.Ephemeral || used == nil {
 			continue
 		}
 		request := c.Resources.Requests[corev1.ResourceName(starved)]
 		if used.Cmp(request) > 0 {
-			x.Message += larger("Container", c.Name, used, request, starved)
+			x.Message += formatExcess("Container", c.Name, used, request, starved)
 			names, usages = append(names, c.Name), append(usages, used.String())
 		}
 	}
-	x.annotate(OffendingContainersKey, strings.Join(names, ","))
-	x.annotate(OffendingContainersUsageKey, strings.Join(usages, ","))
+	x.setAnnotation(OffendingContainersKey, strings.Join(names, ","))
+	x.setAnnotation(OffendingContainersUsageKey, strings.Join(usages, ","))
 }
 
-// larger is the sentence about what used more than it requests.
-func larger(kind, name string, used *resource.Quantity, request resource.Quantity, starved eviction.Resource) string {
+// formatExcess returns the sentence about a pod or container that uses more than it requests.
+func formatExcess(kind, name string, used *resource.Quantity, request resource.Quantity, starved eviction.Resource) string {
 	request = request.DeepCopy() // String writes to it
 	return fmt.Sprintf("%s %s was using %s, request is %s, has larger consumption of %s. ", kind, name, used.String(), request.String(), starved)
 }
 
-// containerUsed returns what a container uses of a resource, or nil where that is not known.
-func containerUsed(c *statsapi.ContainerStats, starved eviction.Resource) *resource.Quantity {
+// containerUsage returns the usage of a container, nil if unknown.
+func containerUsage(c *statsapi.ContainerStats, starved eviction.Resource) *resource.Quantity {
 	switch {
 	case starved == eviction.Memory && c.Memory != nil && c.Memory.WorkingSetBytes != nil:
-		return quantity(*c.Memory.WorkingSetBytes)
+		return newQuantity(*c.Memory.WorkingSetBytes)
 	case starved == eviction.EphemeralStorage && c.Rootfs != nil && c.Rootfs.UsedBytes != nil && c.Logs != nil && c.Logs.UsedBytes != nil:
-		return quantity(*c.Rootfs.UsedBytes + *c.Logs.UsedBytes)
+		return newQuantity(*c.Rootfs.UsedBytes + *c.Logs.UsedBytes)
 	default:
 		return nil
 	}
 }
 
-// quantity returns a number of bytes, at most 2^63-1.
-func quantity(n uint64) *resource.Quantity {
+// newQuantity returns n bytes, at most 2^63-1.
+func newQuantity(n uint64) *resource.Quantity {
 	return resource.NewQuantity(int64(min(n, math.MaxInt64)), resource.BinarySI)
 }

@@ -16,20 +16,20 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// exceeded returns the first limit of local storage that a pod exceeds: of an emptyDir, of the pod, of a container. Source:
-// localStorageEviction in pkg/kubelet/eviction/eviction_manager.go.
-func exceeded(pod *corev1.Pod, stats *statsapi.PodStats, l eviction.Layout) *eviction.ExceededLimit {
-	if e := emptyDirExceeded(pod, stats); e != nil {
+// findExceededLimit returns the first limit of local storage that a pod exceeds, or nil: of an emptyDir, of the pod, of a
+// container. Source: localStorageEviction in pkg/kubelet/eviction/eviction_manager.go.
+func findExceededLimit(pod *corev1.Pod, stats *statsapi.PodStats, l eviction.Layout) *eviction.ExceededLimit {
+	if e := checkEmptyDirs(pod, stats); e != nil {
 		return e
 	}
-	if e := podExceeded(pod, stats); e != nil {
+	if e := checkPodLimit(pod, stats); e != nil {
 		return e
 	}
-	return containerExceeded(pod, stats, l)
+	return checkContainerLimits(pod, stats, l)
 }
 
-// emptyDirExceeded compares what is used of each emptyDir with its size limit.
-func emptyDirExceeded(pod *corev1.Pod, stats *statsapi.PodStats) *eviction.ExceededLimit {
+// checkEmptyDirs returns the first emptyDir that exceeds its size limit, or nil.
+func checkEmptyDirs(pod *corev1.Pod, stats *statsapi.PodStats) *eviction.ExceededLimit {
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
 		if v.EmptyDir == nil || v.EmptyDir.SizeLimit == nil || v.EmptyDir.SizeLimit.Sign() != 1 {
@@ -48,7 +48,7 @@ func emptyDirExceeded(pod *corev1.Pod, stats *statsapi.PodStats) *eviction.Excee
 	return nil
 }
 
-// volumeUsed returns what was measured last of a volume, or nil.
+// volumeUsed returns the last measured usage of a volume in bytes, or nil.
 func volumeUsed(stats *statsapi.PodStats, name string) (used *uint64) {
 	for i := range stats.VolumeStats {
 		if stats.VolumeStats[i].Name == name {
@@ -58,9 +58,9 @@ func volumeUsed(stats *statsapi.PodStats, name string) (used *uint64) {
 	return used
 }
 
-// podExceeded compares what a pod uses in all with its limits.
-func podExceeded(pod *corev1.Pod, stats *statsapi.PodStats) *eviction.ExceededLimit {
-	if !limitsStorage(pod) {
+// checkPodLimit returns the limit of the whole pod if it is exceeded, or nil.
+func checkPodLimit(pod *corev1.Pod, stats *statsapi.PodStats) *eviction.ExceededLimit {
+	if !hasStorageLimit(pod) {
 		return nil
 	}
 	limit, ok := qos.Limits(pod, qos.Options{})[corev1.ResourceEphemeralStorage]
@@ -77,8 +77,8 @@ func podExceeded(pod *corev1.Pod, stats *statsapi.PodStats) *eviction.ExceededLi
 	}
 }
 
-// limitsStorage reports whether anything in a pod limits its local storage. It keeps all others from being added up.
-func limitsStorage(pod *corev1.Pod) bool {
+// hasStorageLimit reports whether the pod has any limit of ephemeral storage. It saves computing all limits for most pods.
+func hasStorageLimit(pod *corev1.Pod) bool {
 	has := func(list corev1.ResourceList) bool { _, ok := list[corev1.ResourceEphemeralStorage]; return ok }
 	for c := range containers.NotEphemeral(&pod.Spec) {
 		if has(c.Resources.Limits) {
@@ -88,17 +88,18 @@ func limitsStorage(pod *corev1.Pod) bool {
 	return has(pod.Spec.Overhead) || pod.Spec.Resources != nil && has(pod.Spec.Resources.Limits)
 }
 
-// containerExceeded compares what each container uses with its limit. Its writable layer counts where it is beside the logs.
-func containerExceeded(pod *corev1.Pod, stats *statsapi.PodStats, l eviction.Layout) *eviction.ExceededLimit {
+// checkContainerLimits returns the first container that exceeds its limit, or nil. Writable layers count only if they are on the
+// filesystem of the logs.
+func checkContainerLimits(pod *corev1.Pod, stats *statsapi.PodStats, l eviction.Layout) *eviction.ExceededLimit {
 	for i := range stats.Containers {
 		s := &stats.Containers[i]
 		limit := storageLimit(pod, s.Name)
 		if limit == nil || limit.Value() == 0 {
 			continue
 		}
-		used := fsUsed(s.Logs)
+		used := usedBytes(s.Logs)
 		if l == eviction.SingleFS {
-			used += fsUsed(s.Rootfs)
+			used += usedBytes(s.Rootfs)
 		}
 		if exceeds(used, limit) {
 			return &eviction.ExceededLimit{
@@ -123,15 +124,15 @@ func storageLimit(pod *corev1.Pod, name string) *resource.Quantity {
 	return &limit
 }
 
-// fsUsed returns what is used of a filesystem, as far as it was measured. A number above 2^63-1 is none.
-func fsUsed(f *statsapi.FsStats) uint64 {
+// usedBytes returns the used bytes of a filesystem, zero if unknown or above 2^63-1.
+func usedBytes(f *statsapi.FsStats) uint64 {
 	if f == nil || f.UsedBytes == nil || *f.UsedBytes > math.MaxInt64 {
 		return 0
 	}
 	return *f.UsedBytes
 }
 
-// exceeds reports whether more is used than a limit. What is no number of bytes exceeds none.
+// exceeds reports whether used is above limit. A number above 2^63-1 is invalid and exceeds no limit.
 func exceeds(used uint64, limit *resource.Quantity) bool {
 	if used > math.MaxInt64 {
 		return false

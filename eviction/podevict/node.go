@@ -26,19 +26,19 @@ import (
 	"github.com/seed81659283/nodeagent/stats"
 )
 
-// Measurer measures a node and its pods. *stats.Collector is one.
+// Measurer measures a node and its pods. *stats.Collector implements it.
 type Measurer interface {
-	// Signals reads what pods are evicted by, see [stats.Collector.Signals].
+	// Signals measures the eviction signals, see [stats.Collector.Signals].
 	Signals(ctx context.Context) (stats.Signals, error)
 	// Summary measures the pods, see [stats.Collector.Summary].
 	Summary(ctx context.Context) (*statsapi.Summary, error)
 }
 
-// Pods runs the pods of a node. *lifecycle.Reconciler is one.
+// Pods manages the pods of a node. *lifecycle.Reconciler implements it.
 type Pods interface {
 	// Active returns the pods whose resources count, see [lifecycle.Reconciler.Active].
 	Active() (pods []*corev1.Pod, complete bool)
-	// Pod returns a pod that has a worker, see [lifecycle.Reconciler.Pod].
+	// Pod returns the state of a pod with a worker, see [lifecycle.Reconciler.Pod].
 	Pod(uid string) (state lifecycle.PodState, ok bool)
 	// Evict terminates a pod, see [lifecycle.Reconciler.Evict].
 	Evict(ctx context.Context, uid string, e podstatus.Eviction) error
@@ -46,66 +46,66 @@ type Pods interface {
 	Trim(ctx context.Context) error
 }
 
-// Images removes unused images. *gc.Images is one.
+// Images removes unused images. *gc.Images implements it.
 type Images interface {
-	// Reclaim removes images until want bytes are free, and returns how many are; math.MaxUint64 removes all that are unused.
+	// Reclaim removes images until want bytes are freed, and returns the freed bytes. math.MaxUint64 removes all unused images.
 	Reclaim(ctx context.Context, want uint64) (freed uint64, err error)
 }
 
-// Cgroups are the cgroups of pods. *driver.Driver is one.
+// Cgroups manages the cgroups of pods. *driver.Driver implements it.
 type Cgroups interface {
 	cgroups.CgroupWriter
 	cgroups.Sampler
 	cgroups.Killer
 }
 
-// Machine is the cgroup of the whole machine. *driver.Driver is one, with an empty Options.Root.
+// Machine is the root cgroup of the machine. *driver.Driver implements it if Options.Root is empty.
 type Machine interface {
 	cgroups.Reclaimer
 	cgroups.Watcher
 }
 
-// NodeOptions configure a [Node]. Measurer and Pods are required.
+// NodeOptions configures a [Node]. Measurer and Pods are required.
 type NodeOptions struct {
-	// Eviction is what the evictor is made with. Zero: only limits of local storage count, and nothing is logged.
+	// Eviction configures the evictor. Zero: evict for limits of local storage only, and log nothing.
 	Eviction eviction.Options
 	// Measurer measures the node and its pods. Required.
 	Measurer Measurer
-	// Pods returns the Reconciler, which is made after the Node, as it needs [Node.Admit]. Required.
+	// Pods returns the Reconciler, which is created after the Node because it needs [Node.Admit]. Required.
 	Pods func() Pods
-	// Hold lets static pods be evicted, and makes evicted pods wait until the node has recovered instead of failing. It is for a
-	// node without a cluster, where no controller makes another pod. False: as in the kubelet.
+	// Hold allows the eviction of static pods, and makes evicted pods wait for the recovery of the node instead of failing. It is
+	// for a standalone node, where no controller replaces pods. False: as in the kubelet.
 	Hold bool
 
-	// Cgroups and Path, such as podtree.Tree.Path, are for limits on the memory of pods that are evicted, and to kill them without the
-	// runtime. Nil: that is left to the runtime. One is required with the other.
+	// Cgroups and Path (for example podtree.Tree.Path) are used to limit the memory of evicted pods, and to kill them without the
+	// runtime. Set both or none. Nil: only the runtime kills pods.
 	Cgroups Cgroups
 	Path    func(pod *corev1.Pod) cgroups.Path
-	// Machine reclaims caches before a pod is evicted, and wakes the evictor when a process waits for memory. Nil: neither is done.
+	// Machine reclaims caches before a pod is evicted, and wakes the evictor under memory pressure. Nil: neither.
 	Machine Machine
-	// Images removes images before a pod is evicted for want of disk. Nil: images stay.
+	// Images removes images before a pod is evicted for disk space. Nil: images stay.
 	Images Images
-	// RuntimePods returns the pods of the runtime, as pleg.Generator.Pods does, by which Reclaim finds that terminated containers were
-	// removed. Nil: removing them counts as nothing, and the next step follows at once.
+	// RuntimePods returns the pods of the runtime, for example pleg.Generator.Pods. Reclaim counts them to detect that terminated
+	// containers were removed. Nil: their removal counts as zero freed bytes.
 	RuntimePods func() ([]cri.Pod, error)
-	// Event gets the event of each eviction with its annotations, as the kubelet records it. Nil discards.
+	// Event receives the event of each eviction with its annotations, as the kubelet records it. Nil discards it.
 	Event func(pod cri.PodIdentity, event podevents.Event, annotations map[string]string)
 }
 
-// Node measures a node with a stats.Collector, evicts its pods through a lifecycle.Reconciler, and admits no pod that would make it
-// worse: it is the [eviction.Observer] and the [eviction.Actor] of the evictor that it has, and its Admit is for lifecycle.Options.
-// Its methods may be called from any goroutine.
+// Node connects an [eviction.Evictor] to a stats.Collector and a lifecycle.Reconciler. It is the [eviction.Observer] and
+// [eviction.Actor] of the evictor. Its Admit, for lifecycle.Options, rejects pods under node pressure. Its methods may be called
+// concurrently.
 type Node struct {
 	opts    NodeOptions
 	log     *slog.Logger
 	evictor *eviction.Evictor
-	guard   runonce.Guard // of Run
+	guard   runonce.Guard // rejects a second Run
 
-	mu      sync.Mutex // guards what follows
-	layout  eviction.Layout
-	last    *statsapi.Summary // that was decided from
-	evicted map[string]bool   // UIDs of pods that were evicted and held, and that Admit was not asked about since
-	missing bool              // it was reported that Admit is not asked
+	mu                   sync.Mutex // guards the fields below
+	layout               eviction.Layout
+	last                 *statsapi.Summary // summary of the last decision
+	evicted              map[string]bool   // UIDs of evicted pods that wait, without an Admit call since
+	admitMissingReported bool              // a missing Admit call was reported
 }
 
 var (
@@ -115,7 +115,7 @@ var (
 	_ eviction.Killer        = (*Node)(nil)
 )
 
-// NewNode returns a Node with its evictor. It starts nothing; see [Node.Run]. The error says which option is wrong or missing.
+// NewNode returns a Node with its evictor. It starts nothing; see [Node.Run]. The error names the invalid or missing option.
 func NewNode(o NodeOptions) (*Node, error) {
 	switch {
 	case o.Measurer == nil:
@@ -139,11 +139,11 @@ func NewNode(o NodeOptions) (*Node, error) {
 	return n, nil
 }
 
-// Evictor returns the evictor of the node, for its Status and Wake. [Node.Run] runs it.
+// Evictor returns the evictor for its Status and Wake. [Node.Run] runs it.
 func (n *Node) Evictor() *eviction.Evictor { return n.evictor }
 
-// Run runs the evictor, and watches the pressure of memory where the kernel reports it, until ctx ends. It returns nil when all that it
-// started has returned, and an error at once when it is called a second time.
+// Run runs the evictor until ctx ends, and wakes it under memory pressure if the kernel reports it. It returns nil when all its
+// goroutines have ended. A second call returns an error at once.
 func (n *Node) Run(ctx context.Context) error {
 	if err := n.guard.Begin(); err != nil {
 		return fmt.Errorf("podevict.Node: %w", err)
@@ -154,13 +154,13 @@ func (n *Node) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if n.opts.Machine != nil {
-		wg.Go(func() { n.watch(ctx) })
+		wg.Go(func() { n.watchPressure(ctx) })
 	}
 	return n.evictor.Run(ctx)
 }
 
-// watch wakes the evictor as soon as a process waits for memory.
-func (n *Node) watch(ctx context.Context) {
+// watchPressure wakes the evictor when processes wait for memory.
+func (n *Node) watchPressure(ctx context.Context) {
 	trigger := cgroups.Trigger{File: "memory.pressure", Stall: 50 * time.Millisecond, Window: 2 * time.Second}
 	err := n.opts.Machine.Watch(ctx, "", []cgroups.Trigger{trigger}, func(cgroups.Trigger) {
 		n.log.Debug("a process waits for memory")
@@ -171,7 +171,8 @@ func (n *Node) watch(ctx context.Context) {
 	}
 }
 
-// Admit rejects a pod that would make the node worse while it is under pressure, as [Admit] does. It is for lifecycle.Options.Admit.
+// Admit returns a podstatus.Rejection for a pod that must not start under the current node conditions, see func [Admit]. It is
+// for lifecycle.Options.Admit.
 func (n *Node) Admit(_ context.Context, pod *corev1.Pod, _ []*corev1.Pod) error {
 	n.mu.Lock()
 	delete(n.evicted, string(pod.UID))
@@ -184,7 +185,7 @@ func (n *Node) Admit(_ context.Context, pod *corev1.Pod, _ []*corev1.Pod) error 
 	return err
 }
 
-// Signals measures the node.
+// Signals measures the signals of the node.
 func (n *Node) Signals(ctx context.Context) (eviction.Observation, error) {
 	s, err := n.opts.Measurer.Signals(ctx)
 	o := Observe(&s)
@@ -194,7 +195,7 @@ func (n *Node) Signals(ctx context.Context) (eviction.Observation, error) {
 	return o, err
 }
 
-// Candidates measures the pods. A pod that has no worker yet cannot be evicted, and is left out.
+// Candidates measures the pods. It omits pods without a worker, which cannot be evicted yet.
 func (n *Node) Candidates(ctx context.Context) ([]eviction.Candidate, error) {
 	s, err := n.opts.Measurer.Summary(ctx)
 	if s == nil {
@@ -206,23 +207,23 @@ func (n *Node) Candidates(ctx context.Context) ([]eviction.Candidate, error) {
 		return !ok
 	})
 	n.reportNoAdmit(pods)
-	n.forgetRemoved()
+	n.dropRemoved()
 	n.mu.Lock()
 	n.last = s
 	layout := n.layout
 	n.mu.Unlock()
-	list, wrong := Candidates(pods, s, Options{Layout: layout, EvictStatic: n.opts.Hold, Evicting: n.evicting})
+	list, wrong := Candidates(pods, s, Options{Layout: layout, EvictStatic: n.opts.Hold, Evicting: n.isEvicting})
 	return list, errors.Join(err, wrong)
 }
 
-// evicting reports whether a pod is being evicted, or was.
-func (n *Node) evicting(pod *corev1.Pod) bool {
+// isEvicting reports whether a pod was evicted, also if it still runs.
+func (n *Node) isEvicting(pod *corev1.Pod) bool {
 	state, _ := n.opts.Pods().Pod(string(pod.UID))
 	return state.Evicted
 }
 
-// forgetRemoved drops the records of evicted pods that are not there any more.
-func (n *Node) forgetRemoved() {
+// dropRemoved drops the records of evicted pods that no longer exist.
+func (n *Node) dropRemoved() {
 	n.mu.Lock()
 	uids := slices.Collect(maps.Keys(n.evicted))
 	n.mu.Unlock()
@@ -235,11 +236,11 @@ func (n *Node) forgetRemoved() {
 	}
 }
 
-// reportNoAdmit reports once that a pod which was evicted runs again although Admit was not asked about it.
+// reportNoAdmit reports once that an evicted pod runs again without a call of Admit.
 func (n *Node) reportNoAdmit(active []*corev1.Pod) {
 	running := map[string]*corev1.Pod{}
 	for _, pod := range active {
-		if !n.evicting(pod) {
+		if !n.isEvicting(pod) {
 			running[string(pod.UID)] = pod
 		}
 	}
@@ -251,8 +252,8 @@ func (n *Node) reportNoAdmit(active []*corev1.Pod) {
 			back = pod
 		}
 	}
-	report := back != nil && !n.missing
-	n.missing = n.missing || report
+	report := back != nil && !n.admitMissingReported
+	n.admitMissingReported = n.admitMissingReported || report
 	n.mu.Unlock()
 	if !report {
 		return

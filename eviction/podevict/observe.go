@@ -9,8 +9,8 @@ import (
 	"github.com/seed81659283/nodeagent/stats"
 )
 
-// Observe returns the observation of a node whose signals a stats.Collector has read, without candidates: the layout of its
-// filesystems by their devices, and a reading for each signal that is known. Of two readings of one signal the evictor takes the lower.
+// Observe converts the signals of a stats.Collector to an observation without candidates: the filesystem layout by device
+// numbers, and a reading per measured signal. Of two readings of a signal the evictor uses the lower one.
 func Observe(s *stats.Signals) (o eviction.Observation) {
 	switch {
 	case s.ImageDevice == s.NodeDevice || s.ImageDevice == 0:

@@ -13,27 +13,25 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// Shortage is how much of a resource a pod needs more than the node has: what it requests, less what the capacity leaves beside the
-// others.
+// Shortage is the amount of a resource that is missing to run a pod: its request minus the capacity that other pods leave free.
 type Shortage struct {
 	Resource corev1.ResourceName
-	Missing  int64 // in the unit of the resource, CPU in millicores; not above zero: nothing is missing
+	Missing  int64 // in the unit of the resource, millicores for CPU; zero or less: nothing is missing
 }
 
-// ReasonPreempting is the reason in the status of a preempted pod, and of its event.
+// ReasonPreempting is the reason in the status and event of a preempted pod.
 const ReasonPreempting = "Preempting"
 
-// ExplainPreemption says why a pod is ended that was chosen by [Preempt]. It gets its own grace period. Source:
+// ExplainPreemption returns the explanation for a pod selected by [Preempt]. The pod keeps its own grace period. Source:
 // pkg/kubelet/preemption/preemption.go.
 func ExplainPreemption() Explanation {
 	return Explanation{
 		Reason: ReasonPreempting, Message: "Preempted in order to admit critical pod",
-		Conditions: []corev1.PodCondition{disruption("Pod was preempted by Kubelet to accommodate a critical pod.")},
+		Conditions: []corev1.PodCondition{disruptionCondition("Pod was preempted by Kubelet to accommodate a critical pod.")},
 	}
 }
 
-// canPreempt reports whether a pod may end another one: it is critical and the other is not, or both have priorities and its own is
-// greater.
+// canPreempt reports whether pod may preempt other: only pod is critical, or both have priorities and that of pod is higher.
 func canPreempt(pod, other *corev1.Pod) bool {
 	if qos.IsCritical(pod) && !qos.IsCritical(other) {
 		return true
@@ -41,19 +39,21 @@ func canPreempt(pod, other *corev1.Pod) bool {
 	return pod.Spec.Priority != nil && other.Spec.Priority != nil && *pod.Spec.Priority > *other.Spec.Priority
 }
 
-// Preempt returns which of the pods of a node have to go so that a pod fits that lacks something, which is for critical pods alone: no
-// Guaranteed pod that Burstable and BestEffort ones can stand in for, no Burstable one that BestEffort ones can, and few of each
-// class. They are returned from BestEffort to Guaranteed. The error says what all of them together leave missing. The pods are not
-// changed. Source: pkg/kubelet/preemption/preemption.go.
-func Preempt(pod *corev1.Pod, others []*corev1.Pod, short []Shortage) ([]*corev1.Pod, error) {
-	c := newChooser(pod, others, short)
-	if left := subtract(c.missing, c.of[bestEffort], c.of[burstable], c.of[guaranteed]); !met(left) {
-		return nil, fmt.Errorf("preempt pods for %s/%s: all that may go leave %s missing", pod.Namespace, pod.Name, c.describe(left))
+// Preempt selects the pods to evict so that a critical pod fits that lacks resources. It selects a Guaranteed pod only if
+// Burstable and BestEffort pods are not enough, a Burstable pod only if BestEffort pods are not enough, and few pods of each
+// class.
+//
+// The result is ordered from BestEffort to Guaranteed. The error names the amounts that would still be missing after evicting all
+// of others. No pod is changed. Source: pkg/kubelet/preemption/preemption.go.
+func Preempt(pod *corev1.Pod, others []*corev1.Pod, shortages []Shortage) ([]*corev1.Pod, error) {
+	c := newPreemption(pod, others, shortages)
+	if missing := subtractRequests(c.missing, c.candidates[bestEffort], c.candidates[burstable], c.candidates[guaranteed]); !isSatisfied(missing) {
+		return nil, fmt.Errorf("preempt pods for %s/%s: all that may go leave %s missing", pod.Namespace, pod.Name, c.formatMissing(missing))
 	}
-	var chosen [3][]request
-	chosen[guaranteed] = choose(c.of[guaranteed], subtract(c.missing, c.of[bestEffort], c.of[burstable]))
-	chosen[burstable] = choose(c.of[burstable], subtract(c.missing, c.of[bestEffort], chosen[guaranteed]))
-	chosen[bestEffort] = choose(c.of[bestEffort], subtract(c.missing, chosen[burstable], chosen[guaranteed]))
+	var chosen [3][]preemptible
+	chosen[guaranteed] = choosePods(c.candidates[guaranteed], subtractRequests(c.missing, c.candidates[bestEffort], c.candidates[burstable]))
+	chosen[burstable] = choosePods(c.candidates[burstable], subtractRequests(c.missing, c.candidates[bestEffort], chosen[guaranteed]))
+	chosen[bestEffort] = choosePods(c.candidates[bestEffort], subtractRequests(c.missing, chosen[burstable], chosen[guaranteed]))
 	var pods []*corev1.Pod
 	for _, list := range chosen {
 		for _, r := range list {
@@ -63,48 +63,48 @@ func Preempt(pod *corev1.Pod, others []*corev1.Pod, short []Shortage) ([]*corev1
 	return pods, nil
 }
 
-// The classes in the order in which their pods are returned.
+// Indices of the QoS classes, in the order of the result.
 const (
 	bestEffort = iota
 	burstable
 	guaranteed
 )
 
-// chooser is what is chosen from.
-type chooser struct {
-	short   []Shortage
-	missing []int64 // by the index in short
-	of      [3][]request
+// preemption is the input of one [Preempt].
+type preemption struct {
+	shortages  []Shortage
+	missing    []int64 // by index in shortages
+	candidates [3][]preemptible
 }
 
-// request is a pod that may go, with what it requests.
-type request struct {
+// preemptible is a pod that may be preempted, with its requests.
+type preemptible struct {
 	pod         *corev1.Pod
-	amounts     []int64 // by the index in chooser.short
+	amounts     []int64 // by index in preemption.shortages
 	memory, cpu int64
 }
 
-func newChooser(pod *corev1.Pod, others []*corev1.Pod, short []Shortage) *chooser {
-	c := &chooser{short: short}
-	for _, s := range short {
+func newPreemption(pod *corev1.Pod, others []*corev1.Pod, shortages []Shortage) *preemption {
+	c := &preemption{shortages: shortages}
+	for _, s := range shortages {
 		c.missing = append(c.missing, s.Missing)
 	}
 	for _, other := range others {
 		if !canPreempt(pod, other) {
 			continue
 		}
-		r := request{pod: other, memory: requested(other, corev1.ResourceMemory), cpu: requested(other, corev1.ResourceCPU)}
-		for _, s := range short {
-			r.amounts = append(r.amounts, requested(other, s.Resource))
+		r := preemptible{pod: other, memory: requestedAmount(other, corev1.ResourceMemory), cpu: requestedAmount(other, corev1.ResourceCPU)}
+		for _, s := range shortages {
+			r.amounts = append(r.amounts, requestedAmount(other, s.Resource))
 		}
 		class := map[corev1.PodQOSClass]int{corev1.PodQOSBurstable: burstable, corev1.PodQOSGuaranteed: guaranteed}[qos.StatusClass(other)]
-		c.of[class] = append(c.of[class], r)
+		c.candidates[class] = append(c.candidates[class], r)
 	}
 	return c
 }
 
-// requested returns what a pod requests of a resource. Source: GetResourceRequest in pkg/api/v1/resource/helpers.go.
-func requested(pod *corev1.Pod, name corev1.ResourceName) int64 {
+// requestedAmount returns the request of a pod for a resource. Source: GetResourceRequest in pkg/api/v1/resource/helpers.go.
+func requestedAmount(pod *corev1.Pod, name corev1.ResourceName) int64 {
 	if name == corev1.ResourcePods {
 		return 1
 	}
@@ -115,8 +115,8 @@ func requested(pod *corev1.Pod, name corev1.ResourceName) int64 {
 	return qos.Value(&q)
 }
 
-// subtract returns what is still missing when these pods are gone; zero where nothing is.
-func subtract(missing []int64, lists ...[]request) []int64 {
+// subtractRequests returns the amounts that are missing after the removal of the pods in lists, at least zero.
+func subtractRequests(missing []int64, lists ...[]preemptible) []int64 {
 	left := slices.Clone(missing)
 	for i := range left {
 		for _, list := range lists {
@@ -132,30 +132,31 @@ func subtract(missing []int64, lists ...[]request) []int64 {
 	return left
 }
 
-// met reports whether nothing is missing.
-func met(missing []int64) bool { return slices.Max(append(missing, 0)) == 0 }
+// isSatisfied reports whether no amount is missing.
+func isSatisfied(missing []int64) bool { return slices.Max(append(missing, 0)) == 0 }
 
-// choose takes pod after pod, each the one that leaves least missing, until nothing is. All of them together are enough.
-func choose(list []request, missing []int64) (chosen []request) {
+// choosePods selects pods one by one, each the one with the least distance, until no amount is missing. The pods in list must be
+// enough.
+func choosePods(list []preemptible, missing []int64) (chosen []preemptible) {
 	list = slices.Clone(list)
-	for !met(missing) {
+	for !isSatisfied(missing) {
 		best, least := 0, list[0].distance(missing)
 		for i := range list[1:] {
 			d := list[i+1].distance(missing)
-			if d < least || d == least && !list[best].smaller(list[i+1]) {
+			if d < least || d == least && !list[best].isSmaller(list[i+1]) {
 				best, least = i+1, d
 			}
 		}
 		chosen = append(chosen, list[best])
-		missing = subtract(missing, list[best:best+1])
+		missing = subtractRequests(missing, list[best:best+1])
 		list[best] = list[len(list)-1]
 		list = list[:len(list)-1]
 	}
 	return chosen
 }
 
-// distance is how much of what is missing a pod does not make free: the sum of the squares of the fractions.
-func (r request) distance(missing []int64) (sum float64) {
+// distance measures how much of the missing amounts a pod does not free: the sum of the squared fractions.
+func (r preemptible) distance(missing []int64) (sum float64) {
 	for i, m := range missing {
 		if rest := float64(m - r.amounts[i]); m > 0 && rest > 0 {
 			sum += (rest / float64(m)) * (rest / float64(m))
@@ -164,20 +165,20 @@ func (r request) distance(missing []int64) (sum float64) {
 	return sum
 }
 
-// smaller reports whether a pod requests less memory than another, or as much and less CPU.
-func (r request) smaller(other request) bool {
+// isSmaller reports whether a pod requests less memory than other, or equal memory and less CPU.
+func (r preemptible) isSmaller(other preemptible) bool {
 	if r.memory != other.memory {
 		return r.memory < other.memory
 	}
 	return r.cpu < other.cpu
 }
 
-// describe says what is missing.
-func (c *chooser) describe(missing []int64) string {
+// formatMissing returns the missing amounts as text.
+func (c *preemption) formatMissing(missing []int64) string {
 	var words []string
 	for i, m := range missing {
 		if m > 0 {
-			words = append(words, fmt.Sprintf("%d of %s", m, c.short[i].Resource))
+			words = append(words, fmt.Sprintf("%d of %s", m, c.shortages[i].Resource))
 		}
 	}
 	return strings.Join(words, ", ")

@@ -64,17 +64,20 @@ func TestPreemptorAdmitsOrRejectsOrPreempts(t *testing.T) {
 	}{
 		{"a pod that fits runs", pod("web", list("cpu", "500m"), nil), []*corev1.Pod{one, other}, "", nil},
 		{
-			"a pod that does not fit is rejected", pod("web", list("cpu", "1"), nil), []*corev1.Pod{one, other},
+			"a pod that does not fit is rejected", pod("web", list("cpu", "1"), nil),
+			[]*corev1.Pod{one, other},
 			"OutOfcpu: Node didn't have enough resource: cpu, requested: 1000, used: 1500, capacity: 2000", nil,
 		},
 		{"a critical pod that does not fit evicts as few pods as do", critical("1"), []*corev1.Pod{one, other}, "", []string{"other"}},
 		{"a critical pod that needs all evicts all", critical("2"), []*corev1.Pod{one, other}, "", []string{"one", "other"}},
 		{
-			"a critical pod evicts none where that does not make room", critical("2"), []*corev1.Pod{one, important},
+			"a critical pod evicts none where that does not make room", critical("2"),
+			[]*corev1.Pod{one, important},
 			"UnexpectedAdmissionError: Unexpected error while attempting to recover from admission failure: preempt pods for default/critical: all that may go leave", nil,
 		},
 		{
-			"a critical pod of another zone evicts none", elsewhere, []*corev1.Pod{one, other},
+			"a critical pod of another zone evicts none", elsewhere,
+			[]*corev1.Pod{one, other},
 			"NodeAffinity: Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector", nil,
 		},
 	} {
