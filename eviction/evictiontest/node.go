@@ -16,61 +16,61 @@ import (
 	"github.com/seed81659283/nodeagent/eviction"
 )
 
-// Options of a [Node]. What is zero the node does not have, and there are no readings of it.
+// Options configures a [Node]. A resource that is zero does not exist and has no readings.
 type Options struct {
 	Layout eviction.Layout
 	Memory int64 // bytes
-	Cache  int64 // of these, what the kernel can take from caches
+	Cache  int64 // bytes of Memory in reclaimable caches
 	NodeFS int64 // bytes
-	// Unused is how much of NodeFS is in containers that have terminated and in unused images.
+	// Unused is the number of bytes of NodeFS in terminated containers and unused images.
 	Unused int64
 	PIDs   int64
 
-	FreeDelay time.Duration // how long what was removed from NodeFS takes to be free
-	KillDelay time.Duration // how long the runtime takes to kill a pod at the end of its grace period
+	FreeDelay time.Duration // delay until removed data becomes free space
+	KillDelay time.Duration // delay of the runtime's kill after the grace period
 }
 
-// Pod is a pod of a [Node]. What its candidate uses is what it begins with.
+// Pod is a pod of a [Node]. The usage in Candidate is its usage at the start.
 type Pod struct {
 	eviction.Candidate
 	MemoryPerSecond int64         // bytes
 	LogsPerSecond   int64         // bytes
 	TasksPerSecond  int64         // threads
-	StopTime        time.Duration // how long it takes to end when it is told to; it is killed at the end of its grace period
+	StopTime        time.Duration // time to terminate after the stop signal; it is killed after the grace period
 }
 
-// Event is something that happened to a node.
+// Event is an event on a node.
 type Event struct {
 	Time time.Time
 	Kind string // "evict", "gone", "oom", "reclaim", "limit" or "kill"
-	UID  string // of the pod, or the signal of a reclaim
+	UID  string // UID of the pod, or the signal of a reclaim
 }
 
-// Node is a node in memory: an eviction.Observer and an eviction.Actor, also a MemoryLimiter and a Killer.
+// Node is a simulated node: an eviction.Observer and an eviction.Actor, also a MemoryLimiter and a Killer.
 type Node struct {
 	opts Options
 
-	mu      sync.Mutex // guards what follows
-	pods    []*pod
-	now     time.Time // up to when everything has happened
-	events  []Event
-	cache   int64
-	unused  int64
-	freeing []freed // what was removed and is not free yet
-	hung    bool    // the runtime
-	broken  error   // of both observations
+	mu         sync.Mutex // guards the fields below
+	pods       []*pod
+	now        time.Time // simulated up to this time
+	events     []Event
+	cache      int64
+	unused     int64
+	freeing    []pendingSpace // removed data that is not free space yet
+	hung       bool           // the runtime hangs
+	observeErr error          // error of both observations
 }
 
-// pod is a pod that runs.
+// pod is a running pod.
 type pod struct {
 	Pod
 	memory, logs, tasks float64
 	limited             bool
-	gone                chan struct{}
+	ended               chan struct{}
 }
 
-// freed is space that becomes free later.
-type freed struct {
+// pendingSpace is removed data that becomes free space later.
+type pendingSpace struct {
 	at    time.Time
 	bytes int64
 }
@@ -87,57 +87,57 @@ func NewNode(o Options) *Node {
 	return &Node{opts: o, now: time.Now(), cache: o.Cache, unused: o.Unused}
 }
 
-// StartPod runs a pod. It panics if there is one of this UID.
+// StartPod starts a pod. It panics if a pod with this UID runs.
 func (n *Node) StartPod(p Pod) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.advance(time.Now())
-	if n.find(p.UID) != nil {
+	n.advanceTo(time.Now())
+	if n.findPod(p.UID) != nil {
 		panic("evictiontest: Start: there is a pod " + p.UID)
 	}
 	p.Measured = true
 	n.pods = append(n.pods, &pod{
-		Pod: p, memory: float64(p.Memory), logs: float64(p.Logs.Bytes), tasks: float64(p.Tasks), gone: make(chan struct{}),
+		Pod: p, memory: float64(p.Memory), logs: float64(p.Logs.Bytes), tasks: float64(p.Tasks), ended: make(chan struct{}),
 	})
 }
 
-// HangRuntime has the runtime answer no longer, or again. Evictions wait for it.
+// HangRuntime makes the runtime hang or recover. Evictions wait for it.
 func (n *Node) HangRuntime(hung bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.hung = hung
 }
 
-// FailObservations has observations fail with an error, or nil.
+// FailObservations makes observations return err; nil makes them succeed again.
 func (n *Node) FailObservations(err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.broken = err
+	n.observeErr = err
 }
 
-// Events returns what has happened, in order.
+// Events returns all events in order.
 func (n *Node) Events() []Event {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.advance(time.Now())
+	n.advanceTo(time.Now())
 	return slices.Clone(n.events)
 }
 
-// EventUIDs returns the UIDs that something happened to, in order.
-func (n *Node) EventUIDs(what string) (uids []string) {
+// EventUIDs returns the UIDs of the events of this kind, in order.
+func (n *Node) EventUIDs(kind string) (uids []string) {
 	for _, e := range n.Events() {
-		if e.Kind == what {
+		if e.Kind == kind {
 			uids = append(uids, e.UID)
 		}
 	}
 	return uids
 }
 
-// RunningPods returns the UIDs of the pods that run, in order.
+// RunningPods returns the sorted UIDs of the running pods.
 func (n *Node) RunningPods() (uids []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.advance(time.Now())
+	n.advanceTo(time.Now())
 	for _, p := range n.pods {
 		uids = append(uids, p.UID)
 	}
@@ -145,14 +145,14 @@ func (n *Node) RunningPods() (uids []string) {
 	return uids
 }
 
-// Signals returns what is left now.
+// Signals returns the current readings.
 func (n *Node) Signals(ctx context.Context) (eviction.Observation, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if err := errors.Join(ctx.Err(), n.broken); err != nil {
+	if err := errors.Join(ctx.Err(), n.observeErr); err != nil {
 		return eviction.Observation{}, fmt.Errorf("observe node: %w", err)
 	}
-	n.advance(time.Now())
+	n.advanceTo(time.Now())
 	o := eviction.Observation{Layout: n.opts.Layout}
 	add := func(s eviction.Signal, capacity int64, used float64, reclaimable int64) {
 		if capacity > 0 {
@@ -161,24 +161,24 @@ func (n *Node) Signals(ctx context.Context) (eviction.Observation, error) {
 			})
 		}
 	}
-	add(eviction.MemoryAvailable, n.opts.Memory, n.sum(memoryOf)+float64(n.cache), n.cache)
+	add(eviction.MemoryAvailable, n.opts.Memory, n.sumUsage(memoryOf)+float64(n.cache), n.cache)
 	pending := int64(0)
 	for _, f := range n.freeing {
 		pending += f.bytes
 	}
-	add(eviction.NodeFSAvailable, n.opts.NodeFS, n.sum(logsOf)+float64(n.unused+pending), 0)
-	add(eviction.PIDAvailable, n.opts.PIDs, n.sum(tasksOf), 0)
+	add(eviction.NodeFSAvailable, n.opts.NodeFS, n.sumUsage(logsOf)+float64(n.unused+pending), 0)
+	add(eviction.PIDAvailable, n.opts.PIDs, n.sumUsage(tasksOf), 0)
 	return o, nil
 }
 
-// Candidates returns the pods and what they use now.
+// Candidates returns the running pods with their current usage.
 func (n *Node) Candidates(ctx context.Context) (list []eviction.Candidate, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if err := errors.Join(ctx.Err(), n.broken); err != nil {
+	if err := errors.Join(ctx.Err(), n.observeErr); err != nil {
 		return nil, fmt.Errorf("observe pods: %w", err)
 	}
-	n.advance(time.Now())
+	n.advanceTo(time.Now())
 	for _, p := range n.pods {
 		c := p.Candidate
 		c.Memory, c.Tasks, c.Logs.Bytes = int64(p.memory), int64(p.tasks), int64(p.logs)
@@ -187,12 +187,12 @@ func (n *Node) Candidates(ctx context.Context) (list []eviction.Candidate, err e
 	return list, nil
 }
 
-// Reclaim takes what there is.
+// Reclaim frees the caches, or all of Unused.
 func (n *Node) Reclaim(_ context.Context, r eviction.Reclaim) (int64, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.advance(time.Now())
-	n.note("reclaim", string(r.Signal))
+	n.advanceTo(time.Now())
+	n.recordEvent("reclaim", string(r.Signal))
 	if r.Kind == eviction.ReclaimCache {
 		took := min(n.cache, r.Missing)
 		n.cache -= took
@@ -200,16 +200,16 @@ func (n *Node) Reclaim(_ context.Context, r eviction.Reclaim) (int64, error) {
 	}
 	took := n.unused
 	n.unused = 0
-	n.freeing = append(n.freeing, freed{n.now.Add(n.opts.FreeDelay), took})
+	n.freeing = append(n.freeing, pendingSpace{n.now.Add(n.opts.FreeDelay), took})
 	return took, nil
 }
 
-// Evict ends a pod, when its time has come or at the end of its grace period.
+// Evict terminates a pod after its StopTime, at the latest after its grace period and KillDelay.
 func (n *Node) Evict(ctx context.Context, e eviction.Eviction) error {
 	n.mu.Lock()
-	n.advance(time.Now())
-	p := n.find(e.UID)
-	n.note("evict", e.UID)
+	n.advanceTo(time.Now())
+	p := n.findPod(e.UID)
+	n.recordEvent("evict", e.UID)
 	if p == nil {
 		n.mu.Unlock()
 		return fmt.Errorf("evict pod %s: it does not run", e.UID)
@@ -227,86 +227,86 @@ func (n *Node) Evict(ctx context.Context, e eviction.Eviction) error {
 	}
 	select {
 	case <-killed:
-		n.end(e.UID, "gone")
+		n.endPod(e.UID, "gone")
 		return nil
-	case <-p.gone:
+	case <-p.ended:
 		if !hung {
 			return nil
 		}
 	case <-ctx.Done():
 	}
-	<-ctx.Done() // the runtime does not say
+	<-ctx.Done() // the runtime hangs
 	return fmt.Errorf("evict pod %s: %w", e.UID, ctx.Err())
 }
 
-// LimitMemory keeps a pod from using more memory.
+// LimitMemory stops the memory growth of a pod.
 func (n *Node) LimitMemory(_ context.Context, uid string) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.advance(time.Now())
-	p := n.find(uid)
+	n.advanceTo(time.Now())
+	p := n.findPod(uid)
 	if p == nil {
 		return fmt.Errorf("limit pod %s: it does not run", uid)
 	}
 	p.limited = true
-	n.note("limit", uid)
+	n.recordEvent("limit", uid)
 	return nil
 }
 
 // Kill ends a pod at once.
 func (n *Node) Kill(_ context.Context, uid string) error {
-	if !n.end(uid, "kill") {
+	if !n.endPod(uid, "kill") {
 		return fmt.Errorf("kill pod %s: it does not run", uid)
 	}
 	return nil
 }
 
-// end ends a pod, and reports whether it ran.
-func (n *Node) end(uid, what string) bool {
+// endPod ends a pod and reports whether it was running.
+func (n *Node) endPod(uid, kind string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.advance(time.Now())
-	return n.remove(uid, what)
+	n.advanceTo(time.Now())
+	return n.removePod(uid, kind)
 }
 
-func (n *Node) remove(uid, what string) bool {
-	p := n.find(uid)
+func (n *Node) removePod(uid, kind string) bool {
+	p := n.findPod(uid)
 	if p == nil {
 		return false
 	}
-	n.note(what, uid)
+	n.recordEvent(kind, uid)
 	n.pods = slices.DeleteFunc(n.pods, func(q *pod) bool { return q == p })
-	close(p.gone)
+	close(p.ended)
 	return true
 }
 
-// advance lets the time pass up to now: where memory runs out on the way, who uses most ends.
-func (n *Node) advance(now time.Time) {
+// advanceTo simulates the time up to now. When memory runs out, the pod with the most memory is killed.
+func (n *Node) advanceTo(now time.Time) {
 	for n.now.Before(now) {
 		step := now.Sub(n.now).Seconds()
-		if left := float64(n.opts.Memory) - n.sum(memoryOf); n.opts.Memory > 0 && n.growth() > 0 {
-			step = min(step, max(left-float64(n.cache), 0)/n.growth())
+		if left := float64(n.opts.Memory) - n.sumUsage(memoryOf); n.opts.Memory > 0 && n.memoryGrowth() > 0 {
+			step = min(step, max(left-float64(n.cache), 0)/n.memoryGrowth())
 		}
 		for _, p := range n.pods {
-			p.grow(step)
+			p.addUsage(step)
 		}
 		reached := n.now.Add(time.Duration(math.Ceil(step * float64(time.Second))))
-		full := n.opts.Memory > 0 && n.sum(memoryOf)+float64(n.cache) >= float64(n.opts.Memory)
+		full := n.opts.Memory > 0 && n.sumUsage(memoryOf)+float64(n.cache) >= float64(n.opts.Memory)
 		if !reached.Before(now) {
 			reached = now
 		}
 		n.now = reached
 		switch {
-		case full && n.cache > 0: // the kernel takes caches before it kills
+		case full && n.cache > 0: // the kernel reclaims caches before it kills
 			n.cache = 0
 		case full && len(n.pods) > 0:
-			n.remove(slices.MaxFunc(n.pods, func(a, b *pod) int { return cmp.Compare(a.memory, b.memory) }).UID, "oom")
+			n.removePod(slices.MaxFunc(n.pods, func(a, b *pod) int { return cmp.Compare(a.memory, b.memory) }).UID, "oom")
 		}
 	}
-	n.freeing = slices.DeleteFunc(n.freeing, func(f freed) bool { return !f.at.After(n.now) })
+	n.freeing = slices.DeleteFunc(n.freeing, func(f pendingSpace) bool { return !f.at.After(n.now) })
 }
 
-func (p *pod) grow(seconds float64) {
+func (p *pod) addUsage(seconds float64) {
 	if !p.limited {
 		p.memory += float64(p.MemoryPerSecond) * seconds
 	}
@@ -314,8 +314,8 @@ func (p *pod) grow(seconds float64) {
 	p.tasks += float64(p.TasksPerSecond) * seconds
 }
 
-// growth is how much memory all pods take in a second.
-func (n *Node) growth() (sum float64) {
+// memoryGrowth returns the memory growth of all pods in bytes per second.
+func (n *Node) memoryGrowth() (sum float64) {
 	for _, p := range n.pods {
 		if !p.limited {
 			sum += float64(p.MemoryPerSecond)
@@ -328,14 +328,14 @@ func memoryOf(p *pod) float64 { return p.memory }
 func logsOf(p *pod) float64   { return p.logs }
 func tasksOf(p *pod) float64  { return p.tasks }
 
-func (n *Node) sum(of func(*pod) float64) (sum float64) {
+func (n *Node) sumUsage(of func(*pod) float64) (sum float64) {
 	for _, p := range n.pods {
 		sum += of(p)
 	}
 	return sum
 }
 
-func (n *Node) find(uid string) *pod {
+func (n *Node) findPod(uid string) *pod {
 	for _, p := range n.pods {
 		if p.UID == uid {
 			return p
@@ -344,6 +344,6 @@ func (n *Node) find(uid string) *pod {
 	return nil
 }
 
-func (n *Node) note(what, uid string) {
-	n.events = append(n.events, Event{n.now, what, uid})
+func (n *Node) recordEvent(kind, uid string) {
+	n.events = append(n.events, Event{n.now, kind, uid})
 }

@@ -12,27 +12,27 @@ import (
 	"github.com/seed81659283/nodeagent/internal/suite"
 )
 
-// The rules, from the documentation of package eviction.
+// Sentences of the documentation of package eviction that the suite checks.
 const (
-	ruleSignals    = "Signals: measures what thresholds are compared with, and returns the layout and the readings."
-	ruleAvailable  = "Available: below zero where more is used than there is"
-	ruleTime       = "Time: What has the time of the reading before is the same one"
-	ruleReclaim    = "Reclaimable: of the two signals of memory"
-	ruleCandidates = "Candidates: returns all pods that run something, with what they use."
-	ruleMeasured   = "Measured: what follows was measured"
-	ruleReturns    = "Observer: which it must do soon after its context has ended"
+	ruleSignals    = "Signals: Signals measures the signals of the node, and returns layout and readings without candidates."
+	ruleAvailable  = "Available: negative if usage exceeds the capacity"
+	ruleTime       = "Time: A reading with an unchanged Time counts as the previous reading"
+	ruleReclaim    = "Reclaimable: for memory signals only"
+	ruleCandidates = "Candidates: Candidates returns all running pods with their usage."
+	ruleMeasured   = "Measured: the fields below were measured"
+	ruleReturns    = "Observer: Methods must return soon after their context has ended."
 )
 
-// TestObserver checks that what newObserver returns, an observer of a node that runs at least one pod, keeps the rules of
-// [eviction.Observer], [eviction.Reading] and [eviction.Candidate].
+// TestObserver checks an observer of a node that runs at least one pod against the documentation of [eviction.Observer],
+// [eviction.Reading] and [eviction.Candidate].
 func TestObserver(t *testing.T, newObserver func(t *testing.T) eviction.Observer) {
 	t.Helper()
-	for name, check := range map[string]func(c *suite.Check, o eviction.Observer){"Signals": signals, "Candidates": candidates, "Ended": ended} {
+	for name, check := range map[string]func(c *suite.Check, o eviction.Observer){"Signals": checkSignals, "Candidates": checkCandidates, "Ended": checkEndedContext} {
 		t.Run(name, func(t *testing.T) { check(&suite.Check{T: t}, newObserver(t)) })
 	}
 }
 
-func signals(c *suite.Check, observer eviction.Observer) {
+func checkSignals(c *suite.Check, observer eviction.Observer) {
 	before := map[eviction.Signal]time.Time{}
 	for range 3 {
 		o, err := observer.Signals(c.Context())
@@ -49,7 +49,7 @@ func signals(c *suite.Check, observer eviction.Observer) {
 	}
 }
 
-func candidates(c *suite.Check, observer eviction.Observer) {
+func checkCandidates(c *suite.Check, observer eviction.Observer) {
 	list, err := observer.Candidates(c.Context())
 	c.Succeed(err, ruleCandidates, "Candidates")
 	c.Hold(len(list) > 0, ruleCandidates, "there are no pods")
@@ -68,7 +68,7 @@ func candidates(c *suite.Check, observer eviction.Observer) {
 	}
 }
 
-func ended(c *suite.Check, observer eviction.Observer) {
+func checkEndedContext(c *suite.Check, observer eviction.Observer) {
 	ctx, cancel := context.WithCancel(c.Context())
 	cancel()
 	for name, call := range map[string]func(){
