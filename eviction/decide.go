@@ -45,21 +45,21 @@ func (p *Policy) Decide(s State, o Observation, now time.Time) Decision {
 	if int(o.Layout) < numLayouts {
 		d.thresholds, d.ranker = p.layouts[o.Layout].thresholds, p.layouts[o.Layout].ranker
 	}
-	d.State = s.dropExpired(now)
+	d.decision.State = s.dropExpired(now)
 	d.sortReadings()
 	d.evaluateThresholds()
-	d.Conditions = d.State.Conditions(p, now)
+	d.decision.Conditions = d.decision.State.Conditions(p, now)
 	d.adoptVictims()
 	d.updateAdopted()
-	if !d.NeedsCandidates && !d.checkStorageLimits() {
+	if !d.decision.NeedsCandidates && !d.checkStorageLimits() {
 		d.checkThresholds()
 	}
-	if d.NeedsCandidates {
-		d.State = s
+	if d.decision.NeedsCandidates {
+		d.decision.State = s
 	}
-	d.State.recordReadings(&d)
-	d.Wake = d.nextWake()
-	return d.Decision
+	d.decision.State.recordReadings(&d)
+	d.decision.Wake = d.nextWake()
+	return d.decision
 }
 
 // Conditions returns the node conditions that are true at now.
@@ -74,7 +74,7 @@ func (s State) Conditions(p *Policy, now time.Time) (list []Condition) {
 
 // decider holds the arguments and intermediate results of one [Policy.Decide].
 type decider struct {
-	Decision
+	decision    Decision
 	policy      *Policy
 	observation Observation
 	now         time.Time
@@ -91,7 +91,7 @@ type decider struct {
 func (d *decider) sortReadings() {
 	for _, r := range d.observation.Readings {
 		if err := r.validate(); err != nil {
-			d.Problems = append(d.Problems, err)
+			d.decision.Problems = append(d.decision.Problems, err)
 			continue
 		}
 		i := r.Signal.index()
@@ -99,14 +99,14 @@ func (d *decider) sortReadings() {
 			continue
 		}
 		d.readings[i] = r
-		d.stale[i] = !d.State.samples[i].isNew(r, d.now)
+		d.stale[i] = !d.decision.State.samples[i].isNew(r, d.now)
 	}
 }
 
 // recordReadings stores the readings for later decisions. A missing reading keeps the previous one. The reading of deferredSignal
 // is not stored, so that it still counts as new once the candidates are measured.
 func (s *State) recordReadings(d *decider) {
-	if d.NeedsCandidates {
+	if d.decision.NeedsCandidates {
 		return
 	}
 	for i, r := range d.readings {
@@ -118,31 +118,31 @@ func (s *State) recordReadings(d *decider) {
 
 // evaluateThresholds determines the thresholds that are met, since when, and the resulting conditions.
 func (d *decider) evaluateThresholds() {
-	before := d.State.met
+	before := d.decision.State.met
 	var met []metThreshold
 	for _, t := range d.thresholds {
 		r := d.readings[t.Signal.index()]
 		if r.Signal == "" {
 			continue
 		}
-		index := slices.IndexFunc(before, func(m metThreshold) bool { return m.Threshold == t })
+		index := slices.IndexFunc(before, func(m metThreshold) bool { return m.threshold == t })
 		held := index >= 0 && before[index].due && r.isBelow(t, true)
 		if !held && !r.isBelow(t, false) {
 			continue
 		}
-		m := metThreshold{Threshold: t, since: d.now}
+		m := metThreshold{threshold: t, since: d.now}
 		if index >= 0 {
 			m.since = notAfter(before[index].since, d.now)
 		}
 		m.due = d.now.Sub(m.since) >= t.GracePeriod
 		met = append(met, m)
-		d.State.conditions[t.Signal.conditionIndex()] = d.now
+		d.decision.State.conditions[t.Signal.conditionIndex()] = d.now
 	}
-	d.State.met = met
-	for i := range d.State.reclaims {
-		sameReclaim := func(m metThreshold) bool { return m.Signal.reclaimIndex() == i }
-		if !d.State.reclaims[i].isRunning(d.now) && !slices.ContainsFunc(met, sameReclaim) {
-			d.State.reclaims[i] = reclaimState{}
+	d.decision.State.met = met
+	for i := range d.decision.State.reclaims {
+		sameReclaim := func(m metThreshold) bool { return m.threshold.Signal.reclaimIndex() == i }
+		if !d.decision.State.reclaims[i].isRunning(d.now) && !slices.ContainsFunc(met, sameReclaim) {
+			d.decision.State.reclaims[i] = reclaimState{}
 		}
 	}
 }
@@ -151,8 +151,8 @@ func (d *decider) evaluateThresholds() {
 func (d *decider) adoptVictims() {
 	for i := range d.observation.Candidates {
 		c := &d.observation.Candidates[i]
-		if c.Evicting && !d.State.isVictim(c.UID) {
-			d.State = d.State.withAdopted(c.UID, d.victimDeadline(d.policy.maxGracePeriod(c)))
+		if c.Evicting && !d.decision.State.isVictim(c.UID) {
+			d.decision.State = d.decision.State.withAdopted(c.UID, d.victimDeadline(d.policy.maxGracePeriod(c)))
 		}
 	}
 }
@@ -160,19 +160,19 @@ func (d *decider) adoptVictims() {
 // updateAdopted removes adopted victims that have terminated or run again, and kills those that have not terminated in time. It
 // needs candidates for this, because a restored pod runs again with the same UID. If they cannot be measured, it kills.
 func (d *decider) updateAdopted() {
-	for _, v := range d.State.victims {
+	for _, v := range d.decision.State.victims {
 		evicting := func(c Candidate) bool { return c.UID == v.uid && c.Evicting }
 		switch {
 		case !v.adopted:
 		case len(d.observation.Candidates) > 0 && !slices.ContainsFunc(d.observation.Candidates, evicting):
-			d.State = d.State.Evicted(v.uid)
+			d.decision.State = d.decision.State.Evicted(v.uid)
 		case v.kill.IsZero():
 		case v.kill.After(d.now):
 			d.wakeAt(v.kill)
 		case d.requireCandidates():
 		default:
-			d.Kill = append(d.Kill, v.uid)
-			d.State = d.State.withKillStarted(v.uid)
+			d.decision.Kill = append(d.decision.Kill, v.uid)
+			d.decision.State = d.decision.State.withKillStarted(v.uid)
 		}
 	}
 }
@@ -180,7 +180,7 @@ func (d *decider) updateAdopted() {
 // requireCandidates reports whether the candidates are missing, and sets NeedsCandidates unless they are being measured.
 func (d *decider) requireCandidates() bool {
 	if !d.observation.Measured && !d.observation.Measuring {
-		d.NeedsCandidates = true
+		d.decision.NeedsCandidates = true
 	}
 	return !d.observation.Measured
 }
@@ -197,60 +197,60 @@ func (d *decider) checkStorageLimits() bool {
 		return false
 	}
 	if !d.observation.Measured {
-		next := d.State.storageChecked.Add(localPeriod)
-		if d.State.storageChecked.IsZero() || !next.After(d.now) {
+		next := d.decision.State.storageChecked.Add(localPeriod)
+		if d.decision.State.storageChecked.IsZero() || !next.After(d.now) {
 			d.requireCandidates()
-			return d.NeedsCandidates
+			return d.decision.NeedsCandidates
 		}
 		d.wakeAt(next)
 		return false
 	}
-	d.State.storageChecked = d.now
+	d.decision.State.storageChecked = d.now
 	d.wakeAt(d.now.Add(localPeriod))
 	for i := range d.observation.Candidates {
 		c := &d.observation.Candidates[i]
-		if c.ExceededLimit == nil || c.Critical || d.State.isVictim(c.UID) {
+		if c.ExceededLimit == nil || c.Critical || d.decision.State.isVictim(c.UID) {
 			continue
 		}
 		e := Eviction{UID: c.UID, Name: c.Name, Signal: c.ExceededLimit.Signal, Message: c.ExceededLimit.Message, Grace: minGrace}
-		d.Evict = append(d.Evict, e)
-		d.State = d.State.withVictim(c.UID, d.victimDeadline(e.Grace))
+		d.decision.Evict = append(d.decision.Evict, e)
+		d.decision.State = d.decision.State.withVictim(c.UID, d.victimDeadline(e.Grace))
 	}
-	return len(d.Evict) > 0
+	return len(d.decision.Evict) > 0
 }
 
 // checkThresholds handles the first met threshold for which there is an action.
 func (d *decider) checkThresholds() {
-	if until := d.State.blockedUntil(); until.After(d.now) {
+	if until := d.decision.State.blockedUntil(); until.After(d.now) {
 		d.wakeAt(until)
 		return
 	}
-	for _, m := range d.State.met {
+	for _, m := range d.decision.State.met {
 		if !m.due {
-			d.wakeAt(m.since.Add(m.GracePeriod))
+			d.wakeAt(m.since.Add(m.threshold.GracePeriod))
 			continue
 		}
-		i := m.Signal.index()
-		if d.stale[i] || !d.decideReclaim(m.Threshold, d.readings[i]) {
+		i := m.threshold.Signal.index()
+		if d.stale[i] || !d.decideReclaim(m.threshold, d.readings[i]) {
 			continue
 		}
-		d.StarvedSignal = m.Signal
-		if d.Reclaim == nil {
-			d.selectVictim(m.Threshold, d.readings[i])
+		d.decision.StarvedSignal = m.threshold.Signal
+		if d.decision.Reclaim == nil {
+			d.selectVictim(m.threshold, d.readings[i])
 		}
 		return
 	}
 }
 
 // decideReclaim decides whether to reclaim for a threshold. It returns false while a reclaim is running or taking effect. True
-// means that either d.Reclaim is set, or a pod may be evicted now.
+// means that either d.decision.Reclaim is set, or a pod may be evicted now.
 func (d *decider) decideReclaim(t Threshold, r Reading) bool {
 	missing := r.amountMissing(t, true)
 	kind := d.policy.reclaimKind(t, r, d.observation.Layout, missing)
 	if kind == 0 {
 		return true
 	}
-	at := &d.State.reclaims[t.Signal.reclaimIndex()]
+	at := &d.decision.State.reclaims[t.Signal.reclaimIndex()]
 	if !at.noVictimSince.IsZero() && (d.policy.rules.FixedPeriod > 0 || d.now.Sub(at.noVictimSince) >= maxPeriod) {
 		*at = reclaimState{} // no pod can be evicted: allow another reclaim
 	}
@@ -267,7 +267,7 @@ func (d *decider) decideReclaim(t Threshold, r Reading) bool {
 		}
 		return true
 	}
-	d.Reclaim = &Reclaim{Signal: t.Signal, Kind: kind, Missing: missing, begun: d.now}
+	d.decision.Reclaim = &Reclaim{Signal: t.Signal, Kind: kind, Missing: missing, begun: d.now}
 	*at = reclaimState{signal: t.Signal, kind: at.kind | kind, begun: d.now}
 	d.wakeAt(at.deadline())
 	return true
@@ -292,16 +292,16 @@ func (d *decider) selectVictim(t Threshold, r Reading) {
 		return
 	}
 	ranked := d.ranker.Rank(t.Signal, slices.Clone(d.observation.Candidates))
-	i := slices.IndexFunc(ranked, func(c Candidate) bool { return !c.Critical && !d.State.isVictim(c.UID) })
+	i := slices.IndexFunc(ranked, func(c Candidate) bool { return !c.Critical && !d.decision.State.isVictim(c.UID) })
 	if i < 0 {
-		d.NoVictim = NoVictim{Signal: t.Signal, Pods: len(ranked)}
+		d.decision.NoVictim = NoVictim{Signal: t.Signal, Pods: len(ranked)}
 		for j := range ranked {
 			if ranked[j].Critical {
-				d.NoVictim.Critical++
+				d.decision.NoVictim.Critical++
 			}
 		}
-		if n := t.Signal.reclaimIndex(); n >= 0 && d.State.reclaims[n].noVictimSince.IsZero() {
-			d.State.reclaims[n].noVictimSince = d.now
+		if n := t.Signal.reclaimIndex(); n >= 0 && d.decision.State.reclaims[n].noVictimSince.IsZero() {
+			d.decision.State.reclaims[n].noVictimSince = d.now
 		}
 		return
 	}
@@ -310,10 +310,10 @@ func (d *decider) selectVictim(t Threshold, r Reading) {
 	e.Threshold, e.Available = r.formatAmounts(t)
 	e.Message = "The node was low on resource: " + string(t.Signal.Resource()) + ". " +
 		"Threshold quantity: " + e.Threshold + ", available: " + e.Available + ". "
-	d.Evict = []Eviction{e}
-	d.State = d.State.withVictim(e.UID, d.victimDeadline(e.Grace))
+	d.decision.Evict = []Eviction{e}
+	d.decision.State = d.decision.State.withVictim(e.UID, d.victimDeadline(e.Grace))
 	if i := t.Signal.reclaimIndex(); i >= 0 {
-		d.State.reclaims[i] = reclaimState{}
+		d.decision.State.reclaims[i] = reclaimState{}
 	}
 }
 
@@ -335,12 +335,12 @@ func (d *decider) nextWake() time.Time {
 		switch r := d.readings[i]; {
 		case r.Signal == "":
 		case !r.isBelow(t, false):
-			period = min(period, d.State.samples[i].nextPeriod(r, t))
+			period = min(period, d.decision.State.samples[i].nextPeriod(r, t))
 		default:
 			period = min(period, metPeriod)
 		}
 	}
-	for _, at := range d.State.conditions {
+	for _, at := range d.decision.State.conditions {
 		if end := at.Add(d.policy.rules.TransitionPeriod); !at.IsZero() && end.After(d.now) {
 			d.wakeAt(end)
 		}

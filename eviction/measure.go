@@ -24,9 +24,9 @@ type measureResult struct {
 
 // lastObservation is the result of the last pass.
 type lastObservation struct {
-	Observation
-	now time.Time
-	err error
+	observation Observation
+	now         time.Time
+	err         error
 }
 
 // measureCandidates adds the measured candidates to o. If there are none, it starts a measurement without waiting for it.

@@ -62,7 +62,7 @@ func (r *runner) runPass(ctx context.Context) time.Time {
 
 // decide decides on the last observation with the measured candidates, starts the actions, and returns the time of the next pass.
 func (r *runner) decide(ctx context.Context) time.Time {
-	o, now, err := r.last.Observation, r.last.now, r.last.err
+	o, now, err := r.last.observation, r.last.now, r.last.err
 	d := r.evictor.policy.Decide(r.state, o, now)
 	if d.NeedsCandidates {
 		if notMeasured := r.measureCandidates(ctx, &o); notMeasured != nil {
@@ -108,7 +108,7 @@ func (r *runner) reportError(source string, err error) {
 func (r *runner) publishStatus(o Observation, d Decision, now time.Time, err error) {
 	s := Status{Conditions: d.Conditions, Readings: o.Readings, Time: now, Err: errors.Join(append(d.Problems, err)...)}
 	for _, m := range d.State.met {
-		s.Met = append(s.Met, m.Threshold)
+		s.Met = append(s.Met, m.threshold)
 	}
 	for _, v := range d.State.victims {
 		s.Evicting = append(s.Evicting, v.uid)

@@ -21,9 +21,9 @@ type State struct {
 
 // metThreshold is a threshold that is met.
 type metThreshold struct {
-	Threshold
-	since time.Time
-	due   bool // met for its grace period: active until its minimum reclaim is satisfied
+	threshold Threshold
+	since     time.Time
+	due       bool // met for its grace period: active until its minimum reclaim is satisfied
 }
 
 // victim is a pod that is being evicted.
