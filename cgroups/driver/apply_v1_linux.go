@@ -21,8 +21,8 @@ import (
 // treeV1 implements tree for cgroup v1, including the v2 hierarchy of a hybrid host. Limits are written by
 // opencontainers/cgroups, which knows the write order and the differences between kernels.
 type treeV1 struct {
-	*hierarchies
-	top bool // the root of the driver is the mount point
+	hierarchies *hierarchies
+	top         bool // the root of the driver is the mount point
 }
 
 func (t *treeV1) applyLimits(ctx context.Context, dir string, r cgroups.Resources) error {
@@ -31,7 +31,7 @@ func (t *treeV1) applyLimits(ctx context.Context, dir string, r cgroups.Resource
 
 func (t *treeV1) applyOnce(dir string, r cgroups.Resources) error {
 	fresh := true
-	for _, h := range t.all {
+	for _, h := range t.hierarchies.all {
 		made, err := h.createDir(dir)
 		if err != nil {
 			return err
@@ -41,7 +41,7 @@ func (t *treeV1) applyOnce(dir string, r cgroups.Resources) error {
 			h.enableHierarchy(dir)
 		}
 	}
-	if h := t.forController("cpuset"); h != nil && dir != "" {
+	if h := t.hierarchies.forController("cpuset"); h != nil && dir != "" {
 		if err := h.fillCpuset(dir); err != nil {
 			return err
 		}
@@ -53,8 +53,8 @@ func (t *treeV1) applyOnce(dir string, r cgroups.Resources) error {
 			return err
 		}
 	}
-	for _, s := range buildSubsystems(t.host, current, r) {
-		h := t.forController(s.controller)
+	for _, s := range buildSubsystems(t.hierarchies.host, current, r) {
+		h := t.hierarchies.forController(s.controller)
 		if h == nil {
 			continue // missing controller, which Open has logged
 		}

@@ -18,7 +18,7 @@ import (
 
 // treeV2 implements tree for cgroup v2, which has one hierarchy.
 type treeV2 struct {
-	*hierarchies
+	hierarchies *hierarchies
 	h           *hierarchy
 	controllers string // content of cgroup.controllers at the root
 	formula     cgroups.WeightFormula
@@ -47,7 +47,7 @@ func (t *treeV2) applyOnce(dir string, want []setting) error {
 		}
 	}
 	for _, s := range want {
-		if slices.Contains(t.host.Missing, s.controller) || s.file == "memory.swap.max" && !t.host.HasController(swap) {
+		if slices.Contains(t.hierarchies.host.Missing, s.controller) || s.file == "memory.swap.max" && !t.hierarchies.host.HasController(swap) {
 			continue
 		}
 		err := t.applySetting(dir, s, fresh)

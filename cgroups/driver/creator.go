@@ -37,12 +37,12 @@ type tree interface {
 
 // files is the creator that uses the cgroup file system only, without systemd.
 type files struct {
-	names
-	tree tree
+	names names
+	tree  tree
 }
 
 func (f files) createCgroup(ctx context.Context, p cgroups.Path, r cgroups.Resources) error {
-	dir, err := f.relativeDir(p)
+	dir, err := f.names.relativeDir(p)
 	if err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func (f files) createCgroup(ctx context.Context, p cgroups.Path, r cgroups.Resou
 }
 
 func (f files) removeCgroup(ctx context.Context, p cgroups.Path) error {
-	dir, err := f.relativeDir(p)
+	dir, err := f.names.relativeDir(p)
 	if err != nil {
 		return err
 	}

@@ -25,7 +25,7 @@ func (t *treeV2) setFrozen(ctx context.Context, dir string, frozen bool) error {
 	if err := t.h.writeFile(dir, "cgroup.freeze", want, 0); err != nil {
 		return &fileError{"cgroup.freeze", err}
 	}
-	err := t.waitUntil(ctx, func() (bool, error) {
+	err := t.hierarchies.waitUntil(ctx, func() (bool, error) {
 		var space [64]byte
 		text, err := t.h.readFile(space[:0], dir, "cgroup.events")
 		if err != nil {
@@ -42,7 +42,7 @@ func (t *treeV2) setFrozen(ctx context.Context, dir string, frozen bool) error {
 }
 
 func (t *treeV1) setFrozen(ctx context.Context, dir string, frozen bool) error {
-	h := t.forController("freezer")
+	h := t.hierarchies.forController("freezer")
 	switch {
 	case h == nil:
 		return fmt.Errorf("controller freezer: %w", errors.ErrUnsupported)
@@ -51,7 +51,7 @@ func (t *treeV1) setFrozen(ctx context.Context, dir string, frozen bool) error {
 	case !frozen:
 		return t.thawAndWait(ctx, h, dir)
 	}
-	err := t.waitUntil(ctx, func() (bool, error) { return h.tryFreeze(dir) })
+	err := t.hierarchies.waitUntil(ctx, func() (bool, error) { return h.tryFreeze(dir) })
 	if err != nil {
 		return errors.Join(err, ignoreAbsent(h.writeFile(dir, freezerState, "THAWED", 0)))
 	}
@@ -59,7 +59,7 @@ func (t *treeV1) setFrozen(ctx context.Context, dir string, frozen bool) error {
 }
 
 func (t *treeV1) thawAndWait(ctx context.Context, h *hierarchy, dir string) error {
-	return t.waitUntil(ctx, func() (bool, error) {
+	return t.hierarchies.waitUntil(ctx, func() (bool, error) {
 		if err := h.writeFile(dir, freezerState, "THAWED", 0); err != nil {
 			return false, &fileError{freezerState, err}
 		}

@@ -18,10 +18,10 @@ import (
 
 // killAll repeats the kill until no process is left, because other programs may add processes.
 func (t *treeV2) killAll(ctx context.Context, dir string) error {
-	if err := t.checkNotOwnCgroup(dir); err != nil {
+	if err := t.hierarchies.checkNotOwnCgroup(dir); err != nil {
 		return err
 	}
-	err := t.waitUntil(ctx, func() (bool, error) {
+	err := t.hierarchies.waitUntil(ctx, func() (bool, error) {
 		if err := t.killOnce(dir); err != nil {
 			return false, err
 		}
@@ -33,21 +33,21 @@ func (t *treeV2) killAll(ctx context.Context, dir string) error {
 		events, err := cgroups.ParseCgroupEvents(text)
 		return !events.Populated, err
 	})
-	return t.withProcesses(dir, err)
+	return t.hierarchies.withProcesses(dir, err)
 }
 
 func (t *treeV1) killAll(ctx context.Context, dir string) error {
-	if err := t.checkNotOwnCgroup(dir); err != nil {
+	if err := t.hierarchies.checkNotOwnCgroup(dir); err != nil {
 		return err
 	}
-	err := t.waitUntil(ctx, func() (bool, error) {
+	err := t.hierarchies.waitUntil(ctx, func() (bool, error) {
 		if err := t.killOnce(dir); err != nil {
 			return false, err
 		}
-		pids, err := t.listProcsIfExists(dir)
+		pids, err := t.hierarchies.listProcsIfExists(dir)
 		return len(pids) == 0, err
 	})
-	return t.withProcesses(dir, err)
+	return t.hierarchies.withProcesses(dir, err)
 }
 
 // killOnce kills all processes of a cgroup and its descendants without waiting for their exit. cgroup.kill (Linux 5.14) also
@@ -62,20 +62,20 @@ func (t *treeV2) killOnce(dir string) error {
 	}
 	// Frozen processes do not fork, and SIGKILL ends them all the same.
 	_ = t.h.writeFile(dir, "cgroup.freeze", "1", 0)
-	err = t.killProcesses(dir)
+	err = t.hierarchies.killProcesses(dir)
 	return errors.Join(err, ignoreAbsent(t.h.writeFile(dir, "cgroup.freeze", "0", 0)))
 }
 
 // killOnce kills all processes of a cgroup and its descendants. It freezes them first if possible, so that they do not fork. On
 // v1 frozen processes die only after a thaw, so it thaws all descendants.
 func (t *treeV1) killOnce(dir string) error {
-	pids, err := t.listProcsIfExists(dir)
+	pids, err := t.hierarchies.listProcsIfExists(dir)
 	if err != nil || len(pids) == 0 {
 		return err
 	}
-	freezer := t.forController("freezer")
+	freezer := t.hierarchies.forController("freezer")
 	if freezer == nil || !freezer.cgroupExists(dir) {
-		return t.killProcesses(dir)
+		return t.hierarchies.killProcesses(dir)
 	}
 	for range 20 { // after 20 ms kill without the freeze; the caller repeats killOnce
 		if ok, err := freezer.tryFreeze(dir); ok || err != nil {
@@ -83,7 +83,7 @@ func (t *treeV1) killOnce(dir string) error {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	err = t.killProcesses(dir)
+	err = t.hierarchies.killProcesses(dir)
 	return errors.Join(err, freezer.visitDescendants(dir, func(h *hierarchy, dir string) error {
 		return ignoreAbsent(h.writeFile(dir, freezerState, "THAWED", 0))
 	}))

@@ -96,3 +96,19 @@ func (s *hierarchies) absoluteDirs(dir string) []string {
 	}
 	return all
 }
+
+func (t *treeV1) listChildren(dir string) ([]string, error) { return t.hierarchies.listChildren(dir) }
+
+func (t *treeV2) listChildren(dir string) ([]string, error) { return t.hierarchies.listChildren(dir) }
+
+func (t *treeV1) listProcs(dir string) ([]int, error) { return t.hierarchies.listProcs(dir) }
+
+func (t *treeV2) listProcs(dir string) ([]int, error) { return t.hierarchies.listProcs(dir) }
+
+func (t *treeV1) absoluteDirs(dir string) []string { return t.hierarchies.absoluteDirs(dir) }
+
+func (t *treeV2) absoluteDirs(dir string) []string { return t.hierarchies.absoluteDirs(dir) }
+
+func (t *treeV1) close() error { return t.hierarchies.close() }
+
+func (t *treeV2) close() error { return t.hierarchies.close() }

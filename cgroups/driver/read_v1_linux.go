@@ -14,17 +14,17 @@ import (
 
 func (t *treeV1) readLimits(dir string) (cgroups.Resources, error) {
 	var r cgroups.Resources
-	f := newReader(dir).useHierarchy(t.forController("cpu"))
+	f := newReader(dir).useHierarchy(t.hierarchies.forController("cpu"))
 	readInto(f, "cpu.shares", cgroups.ParseCounter, &r.CPUShares)
 	readInto(f, "cpu.cfs_period_us", cgroups.ParseCounter, &r.CPUPeriod)
 	readInto(f, "cpu.cfs_quota_us", cgroups.ParseValue, &r.CPUQuota)
-	f.useHierarchy(t.forController("cpuset"))
+	f.useHierarchy(t.hierarchies.forController("cpuset"))
 	r.CpusetCPUs, r.CpusetMems = f.readList("cpuset.cpus"), f.readList("cpuset.mems")
-	f.useHierarchy(t.forController("memory"))
+	f.useHierarchy(t.hierarchies.forController("memory"))
 	r.MemoryMax, r.SwapMax = f.readMemoryLimits()
-	r.PidsMax = f.useHierarchy(t.forController("pids")).readLimit("pids.max")
-	if f.useHierarchy(t.forController("hugetlb")); f.h != nil {
-		r.Hugetlb = f.readHugetlbLimits(t.host.HugepageSizes, ".limit_in_bytes")
+	r.PidsMax = f.useHierarchy(t.hierarchies.forController("pids")).readLimit("pids.max")
+	if f.useHierarchy(t.hierarchies.forController("hugetlb")); f.h != nil {
+		r.Hugetlb = f.readHugetlbLimits(t.hierarchies.host.HugepageSizes, ".limit_in_bytes")
 	}
 	return r, t.readError(f)
 }
@@ -40,7 +40,7 @@ func (t *treeV1) readError(f *reader) error {
 
 // checkExists returns [fs.ErrNotExist] if no hierarchy has the cgroup.
 func (t *treeV1) checkExists(dir string) error {
-	if !slices.ContainsFunc(t.all, func(h *hierarchy) bool { return h.cgroupExists(dir) }) {
+	if !slices.ContainsFunc(t.hierarchies.all, func(h *hierarchy) bool { return h.cgroupExists(dir) }) {
 		return fs.ErrNotExist
 	}
 	return nil
@@ -49,31 +49,31 @@ func (t *treeV1) checkExists(dir string) error {
 // readStats reads the files of the selected parts from their hierarchies.
 func (t *treeV1) readStats(dir string, parts cgroups.Parts) (cgroups.Stats, error) {
 	var s cgroups.Stats
-	f := t.getReader(dir)
-	defer t.putReader(f)
+	f := t.hierarchies.getReader(dir)
+	defer t.hierarchies.putReader(f)
 	if parts.Has(cgroups.PartCPU) {
-		readInto(f.enterCgroup(t.forController("cpu")), "cpu.stat", cgroups.ParseCPUStat, &s.CPU)
+		readInto(f.enterCgroup(t.hierarchies.forController("cpu")), "cpu.stat", cgroups.ParseCPUStat, &s.CPU)
 	}
 	if parts.Has(cgroups.PartCPULimit) {
-		f.enterCgroup(t.forController("cpu")).readCPULimit(&s.CPU)
+		f.enterCgroup(t.hierarchies.forController("cpu")).readCPULimit(&s.CPU)
 	}
 	if parts.Has(cgroups.PartCPU) {
-		f.enterCgroup(t.forController("cpuacct")).readCPUAcct(&s.CPU)
+		f.enterCgroup(t.hierarchies.forController("cpuacct")).readCPUAcct(&s.CPU)
 	}
 	if parts&partsMemory != 0 {
-		f.enterCgroup(t.forController("memory")).readMemory(parts, &s.Memory)
+		f.enterCgroup(t.hierarchies.forController("memory")).readMemory(parts, &s.Memory)
 	}
-	f.useHierarchy(t.forController("pids"))
+	f.useHierarchy(t.hierarchies.forController("pids"))
 	f.readPids(parts, &s.Pids)
 	if parts.Has(cgroups.PartProcs) {
-		f.useHierarchy(cmp.Or(t.forController("pids"), t.all[0])).readProcs(&s.Pids.Procs)
+		f.useHierarchy(cmp.Or(t.hierarchies.forController("pids"), t.hierarchies.all[0])).readProcs(&s.Pids.Procs)
 	}
 	if parts.Has(cgroups.PartIO) {
-		f.useHierarchy(t.forController("blkio")).readBlkio(&s)
+		f.useHierarchy(t.hierarchies.forController("blkio")).readBlkio(&s)
 	}
-	f.useHierarchy(t.forController("hugetlb"))
+	f.useHierarchy(t.hierarchies.forController("hugetlb"))
 	if parts.Has(cgroups.PartHugetlb) {
-		f.readHugetlbUsage(t.host.HugepageSizes, &s)
+		f.readHugetlbUsage(t.hierarchies.host.HugepageSizes, &s)
 	}
 	if err := t.readError(f); err != nil || !parts.Has(cgroups.PartEvents) {
 		return s, err
@@ -179,12 +179,12 @@ func (r *reader) readBlkio(s *cgroups.Stats) {
 // readEvents derives the contents of cgroup.events, which v1 does not have. It lists the processes in one hierarchy only, because
 // containers are in all of them.
 func (t *treeV1) readEvents(dir string, e *cgroups.CgroupEvents) error {
-	pids, err := cmp.Or(t.forController("pids"), t.all[0]).listProcs(dir)
+	pids, err := cmp.Or(t.hierarchies.forController("pids"), t.hierarchies.all[0]).listProcs(dir)
 	if err != nil {
 		return err
 	}
 	e.Populated = len(pids) > 0
-	if h := t.forController("freezer"); h != nil && dir != "" {
+	if h := t.hierarchies.forController("freezer"); h != nil && dir != "" {
 		state, err := h.readFreezerState(dir)
 		e.Frozen = state == "FROZEN"
 		return ignoreAbsent(err)

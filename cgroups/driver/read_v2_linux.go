@@ -8,7 +8,7 @@ import "github.com/seed81659283/nodeagent/cgroups"
 func (t *treeV2) readLimits(dir string) (cgroups.Resources, error) {
 	var r cgroups.Resources
 	f := newReader(dir).useHierarchy(t.h)
-	if t.host.HasController("cpu") {
+	if t.hierarchies.host.HasController("cpu") {
 		var weight uint64
 		if readInto(f, "cpu.weight", cgroups.ParseCounter, &weight) {
 			r.CPUShares = cgroups.SharesFromWeight(weight, t.formula)
@@ -18,10 +18,10 @@ func (t *treeV2) readLimits(dir string) (cgroups.Resources, error) {
 			return 0, err
 		}, new(uint64))
 	}
-	if t.host.HasController("cpuset") {
+	if t.hierarchies.host.HasController("cpuset") {
 		r.CpusetCPUs, r.CpusetMems = f.readList("cpuset.cpus"), f.readList("cpuset.mems")
 	}
-	if t.host.HasController("memory") {
+	if t.hierarchies.host.HasController("memory") {
 		r.MemoryMax, r.MemoryHigh = f.readLimit("memory.max"), f.readLimit("memory.high")
 		r.MemoryMin, r.MemoryLow = f.readLimit("memory.min"), f.readLimit("memory.low")
 		if n := f.readLimit("memory.oom.group"); n != nil {
@@ -29,14 +29,14 @@ func (t *treeV2) readLimits(dir string) (cgroups.Resources, error) {
 			*r.OOMGroup = *n != 0
 		}
 	}
-	if t.host.HasController(swap) {
+	if t.hierarchies.host.HasController(swap) {
 		r.SwapMax = f.readLimit("memory.swap.max")
 	}
-	if t.host.HasController("pids") {
+	if t.hierarchies.host.HasController("pids") {
 		r.PidsMax = f.readLimit("pids.max")
 	}
-	if t.host.HasController("hugetlb") {
-		r.Hugetlb = f.readHugetlbLimits(t.host.HugepageSizes, ".max")
+	if t.hierarchies.host.HasController("hugetlb") {
+		r.Hugetlb = f.readHugetlbLimits(t.hierarchies.host.HugepageSizes, ".max")
 	}
 	// Every cgroup has cgroup.procs, so a missing file shows a missing cgroup even without controllers.
 	f.readFile("cgroup.procs")
@@ -46,36 +46,36 @@ func (t *treeV2) readLimits(dir string) (cgroups.Resources, error) {
 // readStats reads the files of the selected parts through a descriptor of the cgroup, so that its path is resolved once.
 func (t *treeV2) readStats(dir string, parts cgroups.Parts) (cgroups.Stats, error) {
 	var s cgroups.Stats
-	f := t.getReader(dir).enterCgroup(t.h)
-	defer t.putReader(f)
+	f := t.hierarchies.getReader(dir).enterCgroup(t.h)
+	defer t.hierarchies.putReader(f)
 	if parts.Has(cgroups.PartEvents) {
 		readInto(f, "cgroup.events", cgroups.ParseCgroupEvents, &s.Events)
 	}
 	if parts.Has(cgroups.PartCPU) {
 		readInto(f, "cpu.stat", cgroups.ParseCPUStat, &s.CPU) // exists without the controller too
 	}
-	if parts.Has(cgroups.PartCPULimit) && t.host.HasController("cpu") {
+	if parts.Has(cgroups.PartCPULimit) && t.hierarchies.host.HasController("cpu") {
 		f.readCPUWeight(&s.CPU)
 	}
-	if t.host.Pressure {
+	if t.hierarchies.host.Pressure {
 		t.samplePressure(f, parts, &s)
 	}
-	if t.host.HasController("memory") {
+	if t.hierarchies.host.HasController("memory") {
 		t.sampleMemory(f, parts, &s.Memory)
 	}
 	if parts.Has(cgroups.PartProcs) {
 		f.readProcs(&s.Pids.Procs)
 	}
-	if t.host.HasController("pids") {
+	if t.hierarchies.host.HasController("pids") {
 		if f.readPids(parts, &s.Pids); dir == "" && parts.Has(cgroups.PartPids) { // the root cgroup has no pids.current
 			s.Pids.Current = max(s.Pids.Current, uint64(len(s.Pids.Procs)))
 		}
 	}
-	if parts.Has(cgroups.PartIO) && t.host.HasController("io") {
+	if parts.Has(cgroups.PartIO) && t.hierarchies.host.HasController("io") {
 		readInto(f, "io.stat", cgroups.ParseIOStat, &s.IO.Devices)
 	}
-	if parts.Has(cgroups.PartHugetlb) && t.host.HasController("hugetlb") {
-		for _, size := range t.host.HugepageSizes {
+	if parts.Has(cgroups.PartHugetlb) && t.hierarchies.host.HasController("hugetlb") {
+		for _, size := range t.hierarchies.host.HugepageSizes {
 			var h cgroups.HugetlbStats
 			if readInto(f, "hugetlb."+size+".current", cgroups.ParseCounter, &h.Current) {
 				readInto(f, "hugetlb."+size+".events", cgroups.ParseHugetlbEvents, &h.Refused)
@@ -106,7 +106,7 @@ func (t *treeV2) sampleMemory(f *reader, parts cgroups.Parts, m *cgroups.MemoryS
 		}
 	}
 	if parts.Has(cgroups.PartMemoryLimit) {
-		if m.Max = f.readLimit("memory.max"); t.host.HasController(swap) {
+		if m.Max = f.readLimit("memory.max"); t.hierarchies.host.HasController(swap) {
 			m.SwapMax = f.readLimit("memory.swap.max")
 		}
 	}
@@ -119,7 +119,7 @@ func (t *treeV2) sampleMemory(f *reader, parts cgroups.Parts, m *cgroups.MemoryS
 	if parts.Has(cgroups.PartMemoryEvents) {
 		readInto(f, "memory.events", cgroups.ParseMemoryEvents, &m.Events)
 	}
-	if parts.Has(cgroups.PartSwap) && t.host.HasController(swap) {
+	if parts.Has(cgroups.PartSwap) && t.hierarchies.host.HasController(swap) {
 		if !readInto(f, "memory.swap.current", cgroups.ParseCounter, &m.Swap) && f.dir == "" && !f.h.fileExists("", "memory.current") {
 			f.readMachineSwap("/proc/meminfo", &m.Swap)
 		}

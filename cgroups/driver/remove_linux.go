@@ -16,11 +16,11 @@ import (
 )
 
 func (t *treeV2) removeCgroup(ctx context.Context, dir string) error {
-	return t.killAndRemove(ctx, dir, t.killOnce)
+	return t.hierarchies.killAndRemove(ctx, dir, t.killOnce)
 }
 
 func (t *treeV1) removeCgroup(ctx context.Context, dir string) error {
-	return t.killAndRemove(ctx, dir, t.killOnce)
+	return t.hierarchies.killAndRemove(ctx, dir, t.killOnce)
 }
 
 // killAndRemove removes a cgroup and its descendants from all hierarchies, and kills their processes with killOnce. Most cgroups

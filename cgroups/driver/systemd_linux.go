@@ -22,7 +22,7 @@ import (
 // systemd owns two files without a slice property, memory.oom.group (reset to 0) and io.weight. Values written there last only
 // until another limit of the slice changes.
 type systemdCreator struct {
-	files
+	files   files
 	client  *systemd.Client
 	dir     string // root of the driver in a hierarchy where systemd creates slices; empty if there is none
 	v1      bool
@@ -105,7 +105,7 @@ func (u *systemdCreator) ensureSlice(ctx context.Context, p cgroups.Path, props 
 		Unit: unit, Parent: parent, Description: "cgroup " + whole.Cgroupfs(), V1: u.v1, Properties: props,
 	})
 	if err == nil && started && u.dir != "" && !u.sliceDirExists(p) {
-		dir, _ := u.names.relativeDir(p)
+		dir, _ := u.files.names.relativeDir(p)
 		err = fmt.Errorf("unit %s is started, but its directory is not at %s: these are not the cgroups of systemd",
 			unit, filepath.Join(u.dir, dir))
 	}
@@ -118,11 +118,11 @@ func (u *systemdCreator) addCurrentQuota(p cgroups.Path, r cgroups.Resources) (c
 	if r.CPUPeriod == 0 || r.CPUQuota != 0 || !u.sliceDirExists(p) {
 		return r, nil
 	}
-	dir, err := u.names.relativeDir(p)
+	dir, err := u.files.names.relativeDir(p)
 	if err != nil {
 		return r, err
 	}
-	is, err := u.tree.readLimits(dir)
+	is, err := u.files.tree.readLimits(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return r, err
 	}
@@ -133,7 +133,7 @@ func (u *systemdCreator) addCurrentQuota(p cgroups.Path, r cgroups.Resources) (c
 // removeCgroup kills the processes first, because systemd waits long for the scopes in a slice. It removes the directory last:
 // while it exists, the unit may remain and Remove must be repeated.
 func (u *systemdCreator) removeCgroup(ctx context.Context, p cgroups.Path) error {
-	dir, err := u.names.relativeDir(p)
+	dir, err := u.files.names.relativeDir(p)
 	if err != nil {
 		return err
 	}
@@ -141,7 +141,7 @@ func (u *systemdCreator) removeCgroup(ctx context.Context, p cgroups.Path) error
 	if err != nil {
 		return err
 	}
-	if err := u.tree.killAll(ctx, dir); err != nil && !errors.Is(err, fs.ErrNotExist) { // the unit may exist without its directory
+	if err := u.files.tree.killAll(ctx, dir); err != nil && !errors.Is(err, fs.ErrNotExist) { // the unit may exist without its directory
 		return err
 	}
 	if err := u.client.Stop(ctx, unit); err != nil {
@@ -154,12 +154,12 @@ func (u *systemdCreator) close() error { return errors.Join(u.client.Close(), u.
 
 // absolutePath returns the path of p from the mount point, where the names of units start.
 func (u *systemdCreator) absolutePath(p cgroups.Path) cgroups.Path {
-	return u.root.Join(p.Components()...)
+	return u.files.names.root.Join(p.Components()...)
 }
 
 // sliceDirExists reports whether systemd has created the directory of p.
 func (u *systemdCreator) sliceDirExists(p cgroups.Path) bool {
-	dir, err := u.names.relativeDir(p)
+	dir, err := u.files.names.relativeDir(p)
 	if err != nil || u.dir == "" {
 		return false
 	}

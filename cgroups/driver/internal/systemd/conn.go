@@ -70,7 +70,7 @@ func dialSocket(ctx context.Context, s Socket, timeout time.Duration) (*conn, er
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{wire: &wire{Conn: raw, in: bufio.NewReader(raw), timeout: timeout}, jobs: newJobs()}
+	c := &conn{wire: &wire{socket: raw, in: bufio.NewReader(raw), timeout: timeout}, jobs: newJobs()}
 	c.bus, err = dbus.NewConn(c.wire, dbus.WithSignalHandler(c.jobs))
 	if err != nil {
 		return nil, errors.Join(err, raw.Close())
@@ -165,7 +165,7 @@ func parseVersion(s string) (int, error) {
 
 // wire is a socket with a write timeout, so that a peer that stops reading does not block the client.
 type wire struct {
-	net.Conn
+	socket  net.Conn
 	in      *bufio.Reader
 	timeout time.Duration
 	broken  atomic.Bool // a message may have been sent in part
@@ -176,10 +176,13 @@ func (w *wire) Read(p []byte) (int, error) { return w.in.Read(p) }
 
 // Write writes p within the timeout.
 func (w *wire) Write(p []byte) (int, error) {
-	_ = w.SetWriteDeadline(time.Now().Add(w.timeout)) // fails where Write does
-	n, err := w.Conn.Write(p)
+	_ = w.socket.SetWriteDeadline(time.Now().Add(w.timeout)) // fails where Write does
+	n, err := w.socket.Write(p)
 	if err != nil {
 		w.broken.Store(true)
 	}
 	return n, err
 }
+
+// Close closes the socket.
+func (w *wire) Close() error { return w.socket.Close() }

@@ -61,7 +61,7 @@ type Unit struct {
 
 // peer is a connection of a client.
 type peer struct {
-	net.Conn
+	conn         net.Conn
 	once         sync.Once     // closes disconnected
 	disconnected chan struct{} // closed by disconnect
 	matches      bool          // has subscribed to signals; guarded by the server's lock
@@ -83,7 +83,7 @@ func Start(path string, isBus bool) (*Systemd, error) {
 
 func (p *peer) disconnect() {
 	p.once.Do(func() { close(p.disconnected) })
-	_ = p.Close()
+	_ = p.conn.Close()
 }
 
 // Close stops the server and disconnects all clients. It returns when all goroutines of the server have ended.
@@ -152,7 +152,7 @@ func (s *Systemd) acceptConns() {
 		if err != nil {
 			return
 		}
-		p := &peer{Conn: conn, disconnected: make(chan struct{})}
+		p := &peer{conn: conn, disconnected: make(chan struct{})}
 		s.mu.Lock()
 		s.conns[p] = true
 		if s.closed {
@@ -171,7 +171,7 @@ func (s *Systemd) acceptConns() {
 
 // servePeer authenticates a client and handles its messages until it disconnects.
 func (s *Systemd) servePeer(p *peer) {
-	in := bufio.NewReader(p)
+	in := bufio.NewReader(p.conn)
 	if s.takeFault("Auth") == Hang {
 		_, _ = in.WriteTo(io.Discard)
 		return
@@ -211,7 +211,7 @@ func authenticate(in *bufio.Reader, p *peer) bool {
 		default:
 			answer = "ERROR"
 		}
-		if _, err := fmt.Fprintf(p, "%s\r\n", answer); err != nil {
+		if _, err := fmt.Fprintf(p.conn, "%s\r\n", answer); err != nil {
 			return false
 		}
 	}
@@ -224,5 +224,5 @@ func (p *peer) sendMessage(kind dbus.Type, headers map[dbus.HeaderField]dbus.Var
 		headers[dbus.FieldSignature] = dbus.MakeVariant(dbus.SignatureOf(body...))
 	}
 	msg := &dbus.Message{Type: kind, Headers: headers, Body: body}
-	_ = msg.EncodeTo(p, binary.LittleEndian)
+	_ = msg.EncodeTo(p.conn, binary.LittleEndian)
 }
