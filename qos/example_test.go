@@ -14,7 +14,7 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// What a pod gets on a node: its class, the score of its container, and the limits of its cgroup.
+// The QoS class of a pod, the OOM score adjustment of its container, and the limits of the pod's cgroup.
 func Example() {
 	amount := func(cpu, memory string) corev1.ResourceList {
 		return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
@@ -29,6 +29,7 @@ func Example() {
 	node := qos.Node{MemoryCapacity: 16 << 30, Reservation: qos.TieredReservation}
 
 	fmt.Println(qos.StatusClass(pod))
+	// The container requests an eighth of the node's memory: 1000 - 125.
 	adj, err := qos.OOMScoreAdj(pod, &pod.Spec.Containers[0], node.MemoryCapacity)
 	if err != nil {
 		panic(err)
@@ -36,16 +37,19 @@ func Example() {
 	fmt.Println("oom_score_adj", adj)
 
 	limits := cgroups.ForPod(qos.PodResources(pod, node), cgroups.PodOptions{})
-	fmt.Println("shares", limits.CPUShares, "quota", limits.CPUQuota, "of", limits.CPUPeriod)
+	// The request of 250 millicores gives 250×1024/1000 = 256 CPU shares. On cgroup v2 a driver converts them to a
+	// cpu.weight. The limit of 1 CPU gives a quota of one period, 100 ms.
+	fmt.Println("cpu.shares", limits.CPUShares, "CFS quota", limits.CPUQuota, "of", limits.CPUPeriod, "µs")
+	// The request of 2Gi is protected because of TieredReservation; the limit of 4Gi is enforced.
 	fmt.Println("memory.low", *limits.MemoryLow, "memory.max", *limits.MemoryMax)
 	// Output:
 	// Burstable
 	// oom_score_adj 875
-	// shares 256 quota 100000 of 100000
+	// cpu.shares 256 CFS quota 100000 of 100000 µs
 	// memory.low 2147483648 memory.max 4294967296
 }
 
-// The order in which a program of one's own drains a node: the pods that the node needs are last.
+// Sort the pods of a node for a drain: node-critical pods are last.
 func ExampleIsNodeCritical() {
 	newPod := func(name, class string, priority int32) *corev1.Pod {
 		pod := &corev1.Pod{Spec: corev1.PodSpec{PriorityClassName: class, Priority: &priority}}
