@@ -21,7 +21,7 @@ func IsStatic(pod *corev1.Pod) bool {
 }
 
 // IsMirror reports whether the pod stands in the API server for a static pod: it has the annotation
-// kubernetes.io/config.mirror, whatever its value.
+// kubernetes.io/config.mirror with any value.
 func IsMirror(pod *corev1.Pod) bool {
 	_, ok := pod.Annotations[corev1.MirrorPodAnnotationKey]
 	return ok

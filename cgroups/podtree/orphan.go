@@ -44,7 +44,7 @@ type OrphanPlan struct {
 	Wake    time.Time   // end of the next back-off; zero: none
 }
 
-// PlanOrphans decides which of the found cgroups belong to orphaned pods, and what to do with them. It returns an empty plan
+// PlanOrphans decides which of the found cgroups belong to orphaned pods, and plans their removal. It returns an empty plan
 // until every source has reported its pods, and never includes a pod that may run.
 func PlanOrphans(s OrphanState) OrphanPlan {
 	var plan OrphanPlan
