@@ -98,7 +98,9 @@ func kubeletConditions(in reported) map[corev1.PodConditionType]stated {
 	seen := podStatus(ctx, newRuntimeOf(in.Scene).manager(ctx, in.Scene), in.Scene)
 	containers := slices.Concat(st.InitContainerStatuses, st.ContainerStatuses)
 	if in.Deleted && !podstatus.Terminal(in.Previous.Phase) { // TerminatePod sets the phase of a pod that has not run after this
-		st.Phase = podstatus.Phase(pod, containers, true, kubecontainer.HasAnyActiveRegularContainerStarted(&pod.Spec, seen))
+		st.Phase = podstatus.Phase(pod, containers, podstatus.PhaseInput{
+			Deleted: true, Initialized: kubecontainer.HasAnyActiveRegularContainerStarted(&pod.Spec, seen),
+		})
 	}
 	list := []corev1.PodCondition{
 		status.GeneratePodReadyToStartContainersCondition(pod, in.Previous, seen),

@@ -45,7 +45,7 @@ var phase = conformance.Comparison[summed, corev1.PodPhase]{
 	},
 	Kubelet: kubeletPhase,
 	Ours: func(in summed) corev1.PodPhase {
-		return podstatus.Phase(in.Pod, in.Statuses, in.Deleted, in.Initialized)
+		return podstatus.Phase(in.Pod, in.Statuses, podstatus.PhaseInput{Deleted: in.Deleted, Initialized: in.Initialized})
 	},
 	Exceptions: []conformance.Exception[summed, corev1.PodPhase]{{
 		Name:   "restart of all",

@@ -94,9 +94,9 @@ func ExampleDeferTerminalPhase() {
 func ExamplePhase() {
 	exited := corev1.ContainerStatus{Name: "server", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1}}}
 	pod := newPod()
-	fmt.Println(podstatus.Phase(pod, []corev1.ContainerStatus{exited}, false, true))
+	fmt.Println(podstatus.Phase(pod, []corev1.ContainerStatus{exited}, podstatus.PhaseInput{Initialized: true}))
 	pod.Spec.RestartPolicy = corev1.RestartPolicyNever
-	fmt.Println(podstatus.Phase(pod, []corev1.ContainerStatus{exited}, false, true))
+	fmt.Println(podstatus.Phase(pod, []corev1.ContainerStatus{exited}, podstatus.PhaseInput{Initialized: true}))
 	// Output:
 	// Running
 	// Failed

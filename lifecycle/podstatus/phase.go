@@ -11,11 +11,15 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// Phase sums up the statuses of a pod's containers and init containers. deleted says that nothing will be started any
-// more whatever the restart policy, because the pod is deleted; initialized that a regular container was created
-// in the sandbox in use. A deleted static pod keeps phase Running if its restart policy would restart a container: its manifest may be
-// written again. Source: getPhase in pkg/kubelet/kubelet_pods.go.
-func Phase(pod *corev1.Pod, statuses []corev1.ContainerStatus, deleted, initialized bool) corev1.PodPhase {
+// PhaseInput is the input of [Phase] besides the pod and its container statuses.
+type PhaseInput struct {
+	Deleted     bool // the pod is deleted: no container is started any more, whatever the restart policy is
+	Initialized bool // a regular container was created in the current sandbox
+}
+
+// Phase returns the phase of a pod from the statuses of its regular and init containers. A deleted static pod keeps phase Running if its
+// restart policy would restart a container: its manifest may be written again. Source: getPhase in pkg/kubelet/kubelet_pods.go.
+func Phase(pod *corev1.Pod, statuses []corev1.ContainerStatus, in PhaseInput) corev1.PodPhase {
 	var n tally
 	for i := range pod.Spec.InitContainers {
 		c := &pod.Spec.InitContainers[i]
@@ -32,7 +36,7 @@ func Phase(pod *corev1.Pod, statuses []corev1.ContainerStatus, deleted, initiali
 	switch {
 	case n.initFailed > 0:
 		return corev1.PodFailed
-	case n.initPending > 0, n.sidecarPending > 0 && !initialized, n.waiting > 0:
+	case n.initPending > 0, n.sidecarPending > 0 && !in.Initialized, n.waiting > 0:
 		return corev1.PodPending
 	case n.unknown > 0:
 		return corev1.PodPending
@@ -40,7 +44,7 @@ func Phase(pod *corev1.Pod, statuses []corev1.ContainerStatus, deleted, initiali
 		return corev1.PodRunning
 	case n.stopped == 0:
 		return corev1.PodPending
-	case (!deleted || qos.IsStatic(pod)) && n.stopped != n.final:
+	case (!in.Deleted || qos.IsStatic(pod)) && n.stopped != n.final:
 		return corev1.PodRunning // something will be started again
 	case n.stopped == n.succeeded:
 		return corev1.PodSucceeded

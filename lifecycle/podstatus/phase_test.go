@@ -68,7 +68,7 @@ func TestPhase(t *testing.T) {
 				pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: st.Name})
 				has = append(has, st)
 			}
-			require.Equal(t, tt.want, podstatus.Phase(pod, has, tt.terminal, false))
+			require.Equal(t, tt.want, podstatus.Phase(pod, has, podstatus.PhaseInput{Deleted: tt.terminal}))
 		})
 	}
 }
@@ -81,14 +81,14 @@ func TestPhaseHeedsContainerPolicies(t *testing.T) {
 	}}
 	st := exitedBad
 	st.Name = "a"
-	require.Equal(t, corev1.PodFailed, podstatus.Phase(pod, []corev1.ContainerStatus{st}, false, false))
+	require.Equal(t, corev1.PodFailed, podstatus.Phase(pod, []corev1.ContainerStatus{st}, podstatus.PhaseInput{}))
 	pod.Spec.Containers[0].RestartPolicyRules = []corev1.ContainerRestartRule{{
 		Action: corev1.ContainerRestartRuleActionRestart,
 		ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{
 			Operator: corev1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{1},
 		},
 	}}
-	require.Equal(t, corev1.PodRunning, podstatus.Phase(pod, []corev1.ContainerStatus{st}, false, false))
+	require.Equal(t, corev1.PodRunning, podstatus.Phase(pod, []corev1.ContainerStatus{st}, podstatus.PhaseInput{}))
 }
 
 // A static pod that is deleted keeps phase Running if its restart policy would restart a container.
@@ -100,6 +100,6 @@ func TestPhaseOfDeletedStaticPod(t *testing.T) {
 		pod.Annotations = map[string]string{"kubernetes.io/config.source": "file"}
 		exited := exitedBad
 		exited.Name = "main"
-		require.Equal(t, want, podstatus.Phase(pod, []corev1.ContainerStatus{exited}, true, true), policy)
+		require.Equal(t, want, podstatus.Phase(pod, []corev1.ContainerStatus{exited}, podstatus.PhaseInput{Deleted: true, Initialized: true}), policy)
 	}
 }

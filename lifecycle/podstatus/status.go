@@ -86,7 +86,7 @@ func Of(pod *corev1.Pod, observed cri.Pod, in Input) corev1.PodStatus {
 	describeContainers(&st, &view, &previous, &in)
 	cutMessages(&st)
 	all := slices.Concat(st.ContainerStatuses, st.InitContainerStatuses)
-	st.Phase = Phase(pod, all, in.Deleted, initialized(&view))
+	st.Phase = Phase(pod, all, PhaseInput{Deleted: in.Deleted, Initialized: initialized(&view)})
 	unfinished := in.Deleted && endedUnfinished(&previous)
 	switch {
 	case in.Deleted && !in.Starting && !Terminal(st.Phase) && podview.Terminated(observed) && !qos.IsStatic(pod): // it went before all of it had run
